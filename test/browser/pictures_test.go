@@ -102,7 +102,6 @@ func TestPictures(t *testing.T) {
 	b.open("/runs?failed=true&job=payments-export")
 	b.click("tbody .when a")
 	b.until("location.pathname === '/run' && document.querySelectorAll('#log .line').length > 2")
-	b.click("#events summary")
 	b.picture("run")
 
 	dark := h.tab(t, look{dark: true, lang: "en", script: true, stranger: true})
