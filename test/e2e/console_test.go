@@ -42,6 +42,9 @@ func TestAnyHostAnswers(t *testing.T) {
 	a.of("bad", 0, kind(event.ItemCompleted), outcome(abi.OutcomeFail))
 	b.of("tick", 0, kind(event.ItemCompleted))
 
+	if top := a.must("top"); !strings.Contains(top, "bad") || !strings.Contains(top, b.ip) { // once: this is no terminal
+		t.Errorf("wasmjob top: %s", top)
+	}
 	for _, m := range []*member{a, b} {
 		hosts := decoded[[]view.Host](t, m.must("hosts", "--json"))
 		if len(hosts) != 2 || hosts[0].ServerIP != m.ip || !hosts[0].Here || hosts[1].Silent != "" || hosts[1].Report.Status.State != host.HostLive {

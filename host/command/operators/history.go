@@ -276,11 +276,11 @@ func topCommand(p *command.Program) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "top [flags]",
 		Short: "Watch what fails, what is late and what runs",
-		Long: `Show, again each second until Ctrl-C, the hosts, and the jobs that fail, are late or
-run, on all hosts.`,
+		Long: `Show the hosts, and the jobs that fail, are late or run, on all hosts: in a terminal
+again each second until Ctrl-C, elsewhere once.`,
 		Example: "  wasmjob top\n  wasmjob top --once",
 		Args:    command.Exactly(),
-		PreRun:  func(*cobra.Command, []string) { how.Watch = !once },
+		PreRun:  func(*cobra.Command, []string) { how.Watch = how.Watch || (p.OutTTY && !once) },
 	}
 	cmd.Flags().BoolVar(&once, "once", false, "show it once")
 	return onHost(p, cmd, &how, func(ctx context.Context, r *command.Reached, _ string) (any, string, error) {
