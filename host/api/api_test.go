@@ -385,8 +385,12 @@ func TestTriggerArgs(t *testing.T) {
 	if err := s.client.Trigger(t.Context(), "long"); !errors.As(err, &refused) || refused.Code != 409 || !strings.Contains(refused.Message, "with items 1 and a parameter, has not begun on host 127.0.0.1@-@") {
 		t.Errorf("another one: %v", err)
 	}
-	changes := get[cluster.Found[history.Change]](s, "/v1/audit?job=long&limit=10").Records
-	if len(changes) != 3 || changes[2].What != "trigger" || changes[2].After != "items 1 and a parameter" || changes[2].Why != "again" || changes[0].Error == "" {
+	var changes []history.Change
+	s.Until("all three are in the audit", func() bool {
+		changes = get[cluster.Found[history.Change]](s, "/v1/audit?job=long&limit=10").Records
+		return len(changes) == 3
+	})
+	if changes[2].What != "trigger" || changes[2].After != "items 1 and a parameter" || changes[2].Why != "again" || changes[0].Error == "" {
 		t.Errorf("records %+v", changes)
 	}
 	s.Until("its events are there", func() bool {

@@ -71,8 +71,8 @@ func TestATriggerWithArguments(t *testing.T) {
 	other.of("asked", 0, kind(event.ItemStarted), item(0), source(abi.SourceFailover))
 	c.open("a") // without the parameter it would not wait for it
 	end := other.of("asked", 0, kind(event.ItemCompleted), item(0), source(abi.SourceFailover), outcome(abi.OutcomeOK))
-	for _, e := range other.events[:end.at] {
-		if e.Job == "asked" && e.Kind == event.ItemStarted && (*e.Item != 0 || e.Args == nil || e.Args.Items != "0" || *e.Args.Param != "stubborn:a") {
+	for _, e := range other.all("asked", 0, kind(event.ItemStarted)) {
+		if e.at < end.at && (*e.Item != 0 || e.Args == nil || e.Args.Items != "0" || *e.Args.Param != "stubborn:a") {
 			t.Errorf("%s of item %d with %+v", e.Kind, *e.Item, e.Args)
 		}
 	}
