@@ -195,7 +195,15 @@ func (b *tab) ok(err error) {
 // open goes to a page.
 func (b *tab) open(path string) {
 	b.t.Helper()
-	b.ok(b.do(chromedp.Navigate(b.host.url + path)))
+	err := b.do(chromedp.Navigate(b.host.url + path))
+	for range 5 {
+		if err == nil || !strings.Contains(err.Error(), "ERR_ABORTED") {
+			break
+		}
+		// The answer to a form that was sent before has come in between.
+		err = b.do(chromedp.Navigate(b.host.url + path))
+	}
+	b.ok(err)
 }
 
 // do runs actions, at most for patience.
