@@ -93,6 +93,12 @@ func TestRoles(t *testing.T) {
 	if looked < 10 || refused < 10 {
 		t.Errorf("%d endpoints were looked at, %d refused", looked, refused)
 	}
+	some := access.Principal{Name: "ann", Method: access.ByPassword, Bindings: []access.Binding{{Role: access.RoleOperator, Jobs: []string{"etl-*"}}}}
+	for _, verb := range []string{"disable", "enable"} { // what would be done in part is not done
+		if w := s.askAs(some, "POST", "/v1/"+verb, ""); w.Code != http.StatusForbidden {
+			t.Errorf("%s all: %d %s", verb, w.Code, w.Body)
+		}
+	}
 	var p access.Problem
 	w := s.askAs(viewer, "POST", "/v1/jobs/etl-1/trigger", "")
 	if err := json.Unmarshal(w.Body.Bytes(), &p); err != nil || w.Code != 403 || p.Type != access.RoleMissing || !strings.Contains(p.Detail, `to operate job "etl-1" you need the role operator for it; ann has viewer of etl-*`) {

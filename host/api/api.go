@@ -147,7 +147,7 @@ func (a *API) login() {
 func act[I any](a *API, method, path, id, summary string, do func(ctx context.Context, in *I) error) {
 	o := operation(method, path, id, "operate", summary, func(o *huma.Operation) {
 		o.DefaultStatus = http.StatusNoContent
-		o.Errors = append(o.Errors, http.StatusConflict)
+		o.Errors = append(o.Errors, http.StatusConflict, http.StatusGatewayTimeout)
 	})
 	huma.Register(a.huma, o, func(ctx context.Context, in *I) (*struct{}, error) {
 		ctx, cancel := context.WithTimeout(ctx, operationTimeout)

@@ -52,8 +52,8 @@ func operationTexts() map[string]string {
 			"`lost` says how many lines before it came faster than they could be sent.",
 		"triggerJob": "All items run once on their hosts, whatever the schedule says. While the job runs, one trigger is kept, and served when it ends." +
 			" The body may name the items that run, and give a parameter for this fire. 409 while an earlier trigger that asks for something else has not begun, and if a host of the job, of an earlier version or of ElasticJob, would not know such a body." + " With an `Idempotency-Key` the same request may be sent again to the same host: it triggers once.",
-		"enableAll":     "Lets all jobs run again, on all their servers. Of a principal who may operate some jobs it is those.",
-		"disableAll":    "Keeps all jobs from running. What runs goes on to its end. Of a principal who may operate some jobs it is those.",
+		"enableAll":     "Lets all jobs run again, on all their servers. It is for who has the role for all jobs, `*`.",
+		"disableAll":    "Keeps all jobs from running. What runs goes on to its end. It is for who has the role for all jobs, `*`.",
 		"enableJob":     "Lets a job run again on all its servers. " + onAll,
 		"disableJob":    "Keeps a job from running. What runs goes on to its end. " + onAll,
 		"enableServer":  "Lets one server run the job again.",

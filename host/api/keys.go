@@ -2,8 +2,16 @@ package api
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"net/http"
 	"sync"
 	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/wasmjob/wasmjob/host"
+	"github.com/wasmjob/wasmjob/host/access"
+	"github.com/wasmjob/wasmjob/host/service"
 )
 
 const (
@@ -24,6 +32,7 @@ type key struct{ who, job, name string }
 
 // keyed is a request that was carried out, or is being.
 type keyed struct {
+	what  string // was asked for
 	at    time.Time
 	ended chan struct{}
 	err   error
@@ -32,14 +41,18 @@ type keyed struct {
 func newKeys() *keys { return &keys{done: make(map[key]*keyed)} }
 
 // once does something unless that was done with the same key; then it waits for it and
-// returns its error. One that failed is done again. Without a name it is always done.
-func (k *keys) once(ctx context.Context, key key, do func() error) error {
+// returns its error. What was refused is done again, and what may have been done is not.
+// what says what is asked for: a key is for one thing. Without a name it is always done.
+func (k *keys) once(ctx context.Context, key key, what string, do func() error) error {
 	if key.name == "" {
 		return do()
 	}
 	k.mu.Lock()
 	if r := k.done[key]; r != nil && time.Since(r.at) < keyLife {
 		k.mu.Unlock()
+		if r.what != what {
+			return &service.InputError{Where: "header.Idempotency-Key", Problem: fmt.Sprintf("found %q, which was sent with another body; expected a key of its own for each request", key.name)}
+		}
 		select {
 		case <-r.ended:
 			return r.err
@@ -48,11 +61,11 @@ func (k *keys) once(ctx context.Context, key key, do func() error) error {
 		}
 	}
 	k.forget()
-	r := &keyed{at: time.Now(), ended: make(chan struct{})}
+	r := &keyed{what: what, at: time.Now(), ended: make(chan struct{})}
 	k.done[key] = r
 	k.mu.Unlock()
 	defer close(r.ended)
-	if r.err = do(); r.err != nil {
+	if r.err = do(); r.err != nil && refused(r.err) {
 		k.mu.Lock()
 		defer k.mu.Unlock()
 		if k.done[key] == r {
@@ -60,6 +73,20 @@ func (k *keys) once(ctx context.Context, key key, do func() error) error {
 		}
 	}
 	return r.err
+}
+
+// refused reports whether nothing was done for certain.
+func refused(err error) bool {
+	if errors.Is(err, host.ErrNotLive) || errors.Is(err, host.ErrDraining) {
+		return true
+	}
+	var p *access.Problem
+	var e huma.StatusError
+	code := http.StatusInternalServerError
+	if errors.As(problem(err), &e) {
+		code = e.GetStatus()
+	}
+	return errors.As(err, &p) || (code >= 400 && code < 500)
 }
 
 // forget removes old keys, and if there are too many the oldest. The caller holds k.mu.

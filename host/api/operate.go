@@ -177,7 +177,14 @@ func (a *API) operating() {
 			return err
 		}
 		once := key{access.From(ctx).String(), in.Job, in.Key}
-		return a.keys.once(ctx, once, func() error { return s.Trigger(ctx, in.Job, args, in.Reason) })
+		return a.keys.once(ctx, once, string(args.Data()), func() error {
+			if in.Key != "" { // its sender may hang up and ask again
+				var cancel context.CancelFunc
+				ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), operationTimeout)
+				defer cancel()
+			}
+			return s.Trigger(ctx, in.Job, args, in.Reason)
+		})
 	})
 	act(a, http.MethodPost, "/v1/jobs/{job}/start", "startJob", "Have this host join a job again", func(ctx context.Context, in *JobInput) error {
 		return s.Start(ctx, in.Job, in.Reason)
@@ -201,6 +208,8 @@ func (a *API) configuring() {
 	s := a.o.Service
 	read := operation(http.MethodGet, "/v1/jobs/{job}/config", "getConfig", "look", "A job's configuration")
 	huma.Register(a.huma, read, func(ctx context.Context, in *JobPath) (*tagged[*admin.JobConfig], error) {
+		ctx, cancel := context.WithTimeout(ctx, operationTimeout)
+		defer cancel()
 		c, err := s.Config(ctx, in.Job)
 		if err != nil {
 			return nil, problem(err)
@@ -260,6 +269,8 @@ func (a *API) keeping() {
 		if err != nil {
 			return nil, problem(err)
 		}
+		ctx, cancel := context.WithTimeout(ctx, operationTimeout)
+		defer cancel()
 		items, err := s.Release(ctx, in.Job, item, in.Reason)
 		if err != nil {
 			return nil, problem(err)
@@ -273,6 +284,8 @@ func (a *API) keeping() {
 		if err != nil {
 			return nil, problem(err)
 		}
+		ctx, cancel := context.WithTimeout(ctx, operationTimeout)
+		defer cancel()
 		k, err := s.ChangeKept(ctx, in.Job, item, in.Body, in.Reason)
 		if err != nil {
 			return nil, problem(err)

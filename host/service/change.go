@@ -9,6 +9,8 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"sync"
+	"time"
 
 	"go.uber.org/zap"
 
@@ -16,6 +18,7 @@ import (
 	"github.com/wasmjob/wasmjob/host"
 	"github.com/wasmjob/wasmjob/host/access"
 	"github.com/wasmjob/wasmjob/host/admin"
+	"github.com/wasmjob/wasmjob/host/cluster"
 	"github.com/wasmjob/wasmjob/host/event"
 	"github.com/wasmjob/wasmjob/host/history"
 )
@@ -115,14 +118,14 @@ func (s *Service) SetServer(ctx context.Context, job, server string, enable bool
 	return s.change(ctx, access.Operate, c, func() error { return s.explained(job, do(ctx, job, server)) })
 }
 
-// each does something to all jobs that the principal may operate.
+// each does something to all jobs. It is for who may operate all.
 func (s *Service) each(ctx context.Context, do func(job string) error) error {
+	if err := access.Require(ctx, access.Operate, ""); err != nil {
+		return err
+	}
 	list, err := s.o.Registry.Jobs(ctx)
 	problems := []error{err}
 	for _, b := range list {
-		if access.Require(ctx, access.Operate, b.Name) != nil {
-			continue
-		}
 		if err := do(b.Name); !errors.Is(err, host.ErrNoJob) { // else it was removed since
 			problems = append(problems, err)
 		}
@@ -186,24 +189,40 @@ func (s *Service) Restore(ctx context.Context, job string, why Reason) (r *Resto
 }
 
 func (s *Service) restore(ctx context.Context, job string, on map[string]host.JobStatus) *Restored {
-	r := &Restored{Hosts: []string{}}
+	ctx, cancel := context.WithTimeout(ctx, restorePatience)
+	defer cancel()
+	var asked []cluster.Host
 	for _, h := range s.o.Cluster.Hosts() {
-		state := on[h.ID].State
-		if state != host.JobRemoved && state != host.JobStopped {
-			continue
+		if state := on[h.ID].State; state == host.JobRemoved || state == host.JobStopped {
+			asked = append(asked, h)
 		}
-		start := func() error { return s.o.StartOn(ctx, h.Peer(), job) }
-		if h.Here {
-			start = func() error { return s.o.Host.Start(ctx, job) }
+	}
+	problems := make([]error, len(asked))
+	var all sync.WaitGroup
+	for i, h := range asked { // at once: one that hangs holds up no other
+		switch {
+		case h.Here:
+			all.Go(func() { problems[i] = s.o.Host.Start(ctx, job) })
+		case h.Silent != "":
+			problems[i] = errors.New(h.Silent)
+		default:
+			all.Go(func() { problems[i] = s.o.StartOn(ctx, h.Peer(), job) })
 		}
-		if err := start(); err != nil {
-			r.Failed = append(r.Failed, hostName(h)+": "+err.Error())
+	}
+	all.Wait()
+	r := &Restored{Hosts: []string{}}
+	for i, h := range asked {
+		if problems[i] != nil {
+			r.Failed = append(r.Failed, hostName(h)+": "+problems[i].Error())
 			continue
 		}
 		r.Hosts = append(r.Hosts, hostName(h))
 	}
 	return r
 }
+
+// restorePatience is how long hosts have to join a job that is restored.
+const restorePatience = 5 * time.Second
 
 // ConflictError says that it cannot be done as things are.
 type ConflictError struct{ What string }

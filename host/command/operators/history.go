@@ -171,8 +171,11 @@ until Ctrl-C.`,
 		if len(args) > 0 {
 			job = args[0]
 		}
-		if follow && job == "" && run == "" {
-			return command.Usagef("--follow wants a job, or a run")
+		if follow && run == "" && (job == "" || strings.ContainsAny(job, "*?[")) {
+			return command.Usagef("--follow wants the name of a job, or a run")
+		}
+		if follow && cmd.Flags().Changed("item") {
+			return command.Usagef("--item and --follow do not go together; --run follows one item's run")
 		}
 		query := f.query(cmd, job)
 		if run != "" {
