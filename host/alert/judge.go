@@ -3,6 +3,7 @@ package alert
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -74,16 +75,19 @@ type FoundItem struct {
 type Judge struct {
 	file   *File
 	server string
-	host   string // the instance id of the term
+	host   string // the instance id of the term; empty: there is none
 	jobs   map[string]*job
 	// active are the alerts that stand in the registry, mine those of them that this
 	// judge has begun, local those that do not stand there.
 	active map[string]bool
 	mine   map[string]Alert
 	local  map[string]bool
-	timers timers
-	out    []Change
-	checks []Check
+	// refusals are of the files that are refused now, by subject. A file is refused once
+	// for the whole life of the process, and stays refused over its sessions.
+	refusals map[string]Alert
+	timers   timers
+	out      []Change
+	checks   []Check
 }
 
 // job is what the judge knows of a job.
@@ -116,7 +120,7 @@ type running struct {
 
 // NewJudge returns a judge for the host at an address.
 func NewJudge(f *File, server string) *Judge {
-	return &Judge{file: f, server: server, jobs: make(map[string]*job), active: make(map[string]bool), mine: make(map[string]Alert), local: make(map[string]bool)}
+	return &Judge{file: f, server: server, jobs: make(map[string]*job), active: make(map[string]bool), mine: make(map[string]Alert), local: make(map[string]bool), refusals: make(map[string]Alert)}
 }
 
 // Use takes other rules.
@@ -129,7 +133,22 @@ func (j *Judge) Use(f *File, now time.Time) {
 			j.timeRun(jb, r)
 		}
 	}
+	session := Alert{Rule: Session, Subject: j.server}
+	if !f.wants(&session) {
+		j.resolve(session, now, switchedOff)
+	}
+	for _, a := range j.mine {
+		if !f.wants(&a) {
+			j.resolve(a, now, switchedOff)
+		}
+	}
+	for _, a := range j.refusals {
+		j.refuse(a)
+	}
 }
+
+// switchedOff is why an alert is over whose rule is off.
+const switchedOff = "the rule was switched off"
 
 // rulesOf are the rules of a job. One whose error handler sends something has a rule
 // for that.
@@ -158,9 +177,13 @@ func (j *Judge) Take() ([]Change, []Check) {
 	return out, checks
 }
 
-// fire begins an alert, unless it is known.
+// fire begins an alert, unless it is known. What is about this host waits for a session,
+// with which it would end.
 func (j *Judge) fire(a Alert, local bool) {
 	a = a.named()
+	if a.OfHost && !local && j.host == "" {
+		return
+	}
 	if a.Host == "" {
 		a.Host = j.host
 	}
@@ -284,19 +307,32 @@ func (j *Judge) session(e event.Event) {
 	case e.Wait != "":
 		a.Text = fmt.Sprintf("host %s has no session with the registry: %s", j.server, words.FirstLine(e.Reason))
 	case e.Reason == "live":
-		j.host = e.Host
 		j.resolve(a, e.Time, "the session is live")
+		j.live(e.Host)
 		return
 	case e.Reason == "suspect" || e.Reason == "yield":
 		a.Text = fmt.Sprintf("the session of host %s with the registry is in doubt: the registry does not answer, and nothing begins there", j.server)
 	case e.Reason == "lost":
 		a.Text = fmt.Sprintf("host %s has lost its session with the registry: everything was stopped there, and it starts a new one", j.server)
 		j.lost(e.Time)
+		j.host = ""
 	default:
 		return
 	}
 	if j.file.Hosts.Session {
 		j.fire(a, true)
+	}
+}
+
+// live takes the session that the host has. What a former one had to say of the host
+// ends with that one, and is said again.
+func (j *Judge) live(host string) {
+	if j.host != host {
+		maps.DeleteFunc(j.mine, func(_ string, a Alert) bool { return a.OfHost })
+	}
+	j.host = host
+	for _, a := range j.refusals {
+		j.refuse(a)
 	}
 }
 
@@ -316,18 +352,24 @@ func (j *Judge) fileEvent(e event.Event) {
 	if name, _, quoted := strings.Cut(after(e.Reason, `job "`), `"`); quoted {
 		a.Job = name
 	}
+	before, known := j.refusals[a.Subject]
 	if e.Kind == event.Accepted {
-		for _, known := range j.mine { // its reason may have named a job
-			if known.Rule == Refused && known.Subject == a.Subject {
-				a.Job = known.Job
-			}
-		}
+		a.Job = before.Job // its reason may have named one
+		delete(j.refusals, a.Subject)
 		j.resolve(a, e.Time, "the file is not refused any more")
 		return
 	}
-	rules := j.file.For(a.Job)
-	if rules.Refused {
-		a.Text = fmt.Sprintf("host %s refuses %s: %s", j.server, e.File, words.FirstLine(e.Reason))
+	if known && before.Job != a.Job {
+		j.resolve(before, e.Time, "the file is refused for another reason")
+	}
+	a.Text = fmt.Sprintf("host %s refuses %s: %s", j.server, e.File, words.FirstLine(e.Reason))
+	j.refusals[a.Subject] = a
+	j.refuse(a)
+}
+
+// refuse begins the alert of a file that is refused, if one is wanted.
+func (j *Judge) refuse(a Alert) {
+	if j.file.For(a.Job).Refused {
 		j.fire(a, false)
 	}
 }
@@ -804,7 +846,8 @@ func (c *Cluster) Gone() []string {
 }
 
 // Keep judges the hosts, by the one that keeps the alerts. Alerts about hosts that are
-// gone are over. alerts are those that stand in the registry.
+// gone are over, and so are those that they found by rules that are off: the others end
+// those themselves. alerts are those that stand in the registry.
 func (j *Judge) Keep(c Cluster, alerts []Alert, now time.Time) {
 	back := make(map[string]bool)
 	for _, id := range c.Alive {
@@ -823,8 +866,27 @@ func (j *Judge) Keep(c Cluster, alerts []Alert, now time.Time) {
 			j.resolve(*a, now, "a host is at that address again")
 		case a.Rule == HostGone && now.Sub(a.Since) > goneFor:
 			j.resolve(*a, now, "it is gone for a day, and is not looked for any more")
-		case a.OfHost && a.Host != "" && !slices.Contains(c.Alive, a.Host):
+		case a.OfHost && !slices.Contains(c.Alive, a.Host):
 			j.resolve(*a, now, "its host is gone")
+		case !j.file.wants(a) && !slices.Contains(c.Alive, a.Host):
+			j.resolve(*a, now, switchedOff)
+		}
+	}
+}
+
+// Jobs takes over how many items jobs have, 0 of those that were removed, by the one that
+// keeps the alerts: what is about other items is over. alerts are those that stand in
+// the registry.
+func (j *Judge) Jobs(items map[string]int, alerts []Alert, now time.Time) {
+	for i := range alerts {
+		a := &alerts[i]
+		most, known := items[a.Job]
+		switch {
+		case !a.Firing(), !known, a.OfHost:
+		case most == 0:
+			j.resolve(*a, now, "the job was removed")
+		case a.Item != nil && *a.Item >= most:
+			j.resolve(*a, now, fmt.Sprintf("the job has %s now", words.Count(most, "item")))
 		}
 	}
 }

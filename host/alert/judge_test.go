@@ -561,3 +561,108 @@ func TestJudge_errorHandler(t *testing.T) {
 		t.Errorf("%+v", changes)
 	}
 }
+
+// TestJudge_refusedBeforeTheSession: a file that is refused before the host has a session is an
+// alert of the session that it gets, and of the one after that.
+func TestJudge_refusedBeforeTheSession(t *testing.T) {
+	t.Parallel()
+	b := &bench{t: t, judge: alert.NewJudge(file(t, ""), server), now: noon, board: make(map[string]bool)}
+	refuse := func(reason string) {
+		b.see(event.Event{Kind: event.Refused, Host: "10.0.0.1@-@1", File: "j.wasm", Reason: reason})
+	}
+	refuse("no export")
+	b.expect() // there is nobody yet with whom it could end
+	var hosts []string
+	live := func(id string) {
+		t.Helper()
+		b.judge.See(event.Event{Kind: event.Session, Host: id, Reason: "live", Time: b.now})
+		changes, _ := b.judge.Take()
+		for _, c := range changes {
+			if c.Firing() && c.Rule == alert.Refused {
+				hosts = append(hosts, c.Host)
+				b.board[c.ID] = true
+			}
+		}
+	}
+	live(self)
+	live(self) // after a doubt
+	b.see(event.Event{Kind: event.Session, Reason: "lost"})
+	again := "10.0.0.1@-@1-ab"
+	live(again)
+	if !slices.Equal(hosts, []string{self, again}) {
+		t.Errorf("begun by %q, want each session once", hosts)
+	}
+	b.said = nil
+	refuse(`job "j": no export`) // it is about a job now
+	b.see(event.Event{Kind: event.Accepted, File: "j.wasm"})
+	b.see(event.Event{Kind: event.Session, Reason: "lost"})
+	live(self)
+	b.expect(
+		"12:00:00 end refused: the file is refused for another reason",
+		`12:00:00 fire refused: host 10.0.0.1 refuses j.wasm: job "j": no export`,
+		"12:00:00 end refused: the file is not refused any more",
+		"12:00:00 fire here session: host 10.0.0.1 has lost its session with the registry: everything was stopped there, and it starts a new one",
+	)
+	if len(hosts) != 2 {
+		t.Errorf("begun by %q after it was accepted", hosts)
+	}
+}
+
+// TestJudge_useEnds: a rule that is switched off while something is wrong by it ends that.
+func TestJudge_useEnds(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, "defaults: {startWithin: 20s, longerThan: 1m}")
+	r := newRecords(tree.Record{})
+	b.see(event.Event{Kind: event.Refused, File: "j.wasm", Reason: "no export"})
+	b.see(event.Event{Kind: event.Session, Reason: "suspect"})
+	b.see(event.Event{Kind: event.Janitor})
+	b.see(event.Event{Kind: event.ItemStarted, Item: number(1), RunID: "r"})
+	b.answers(3*time.Minute, r.look)
+	if len(b.said) != 4 {
+		t.Fatalf("said %q", b.said)
+	}
+	b.said = nil
+	b.judge.Use(file(t, "defaults: {refused: false}\nhosts: {session: false}"), b.now)
+	b.take()
+	slices.Sort(b.said)
+	b.expect(
+		"12:03:00 end here session: the rule was switched off",
+		"12:03:00 end longerThan 1: the rule was switched off",
+		"12:03:00 end refused: the rule was switched off",
+		"12:03:00 end startWithin: the rule was switched off",
+	)
+	b.said = nil
+	b.judge.Use(file(t, ""), b.now)
+	b.take()
+	b.expect("12:03:00 fire refused: host 10.0.0.1 refuses j.wasm: no export")
+}
+
+// TestJudge_keeperEnds: what can be over in no other way is ended by the keeper: alerts of hosts
+// that are gone by rules that are off, and those of jobs and items that there are not any more.
+func TestJudge_keeperEnds(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, "jobs:\n  - {jobs: quiet, failures: off}")
+	all := alert.Cluster{Hosts: []string{self}, Alive: []string{self}}
+	standing := []alert.Alert{
+		{Rule: alert.Failures, Job: "quiet", Item: number(0), Host: other},
+		{Rule: alert.Failures, Job: "quiet", Item: number(1), Host: other, Route: "all"}, // by its error handler
+		{Rule: alert.Failures, Job: "quiet", Item: number(2), Host: self},                // which ends it, if it goes by the same file
+		{Rule: alert.Lost, Job: "removed", Item: number(0), Host: self},
+		{Rule: alert.Refused, Job: "removed", Subject: server, Host: self, OfHost: true}, // it never came to be
+		{Rule: alert.Failures, Job: "fewer", Item: number(4), Host: self},
+		{Rule: alert.Held, Job: "fewer", Item: number(5), Host: self},
+	}
+	active := make(map[string]bool)
+	for i, a := range standing {
+		standing[i] = alert.Named(a)
+		active[standing[i].ID] = true
+	}
+	b.judge.Known(active)
+	b.judge.Keep(all, standing, b.now)
+	b.take()
+	b.expect("12:00:00 end failures 0: the rule was switched off")
+	b.said = nil
+	b.judge.Jobs(map[string]int{"removed": 0, "fewer": 5}, standing, b.now)
+	b.take()
+	b.expect("12:00:00 end lost 0: the job was removed", "12:00:00 end held 5: the job has 5 items now")
+}

@@ -131,3 +131,22 @@ func (b *Board) Orphans(ctx context.Context, namespace string) (orphans map[stri
 	})
 	return orphans, err
 }
+
+// Items is how many items jobs have, 0 of those that are not in the registry. A job whose
+// configuration is wrong is left out: its hosts go by the one before.
+func (b *Board) Items(ctx context.Context, namespace string, jobs []string) (items map[string]int, err error) {
+	items = make(map[string]int)
+	for _, job := range jobs {
+		items[job] = 0
+	}
+	config := func(job string) string { return tree.NewLayout(namespace, job).Config() }
+	err = step.Perform(ctx, b.registry, "look at the jobs of alerts", func(ctx context.Context, x *step.Exchange) error {
+		return eachOf(ctx, x, config, jobs, func(job string, node registry.Node) {
+			delete(items, job)
+			if s, err := settings(node); err == nil {
+				items[job] = s.Items
+			}
+		})
+	})
+	return items, err
+}

@@ -541,3 +541,43 @@ func TestDispatcher_flood(t *testing.T) {
 		t.Errorf("%d events were dropped, want %d", d, 1<<14)
 	}
 }
+
+// TestDispatcher_leftovers: alerts of jobs and of items that there are not any more are over.
+func TestDispatcher_leftovers(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := newCluster(t, "")
+		n := c.start(job(c, "j", 2))
+		until(0, 20)
+		held := func(name string, item int) {
+			n.service.Add(event.Event{Kind: event.ItemHeld, Host: "x", Job: name, Item: &item, Time: time.Now(), Reason: name})
+		}
+		held("j", 2)
+		held("removed", 0)
+		until(0, 30)
+		c.take()
+		until(11, 0)
+		got := strings.Join(c.take(), "\n")
+		if strings.Count(got, "over: ") != 2 || !strings.Contains(got, "over: item 2 of j ") || !strings.Contains(got, "over: item 0 of removed ") {
+			t.Errorf("sent\n%s", got)
+		}
+	})
+}
+
+// TestDispatcher_sessionOfRefusal: a file that is refused before there is a session is an
+// alert, and is one again after the session was lost.
+func TestDispatcher_sessionOfRefusal(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := newCluster(t, "")
+		c.start(job(c, "j", 1))
+		refused := c.start()
+		refused.host.Apply(nil, []host.Refusal{{File: "bad.yaml", Reasons: []string{"no cron"}}})
+		until(0, 20)
+		c.expect("00:04 1 host 10.0.0.2 refuses bad.yaml: no cron")
+		refused.session.Doubt(registry.TrustLost)
+		until(3, 0)
+		content, err := board.Of(c.nodes[0].center(), namespace).Read(t.Context())
+		if err != nil || len(content.Alerts) != 1 || !content.Alerts[0].Firing() {
+			t.Errorf("%+v, %v", content, err)
+		}
+	})
+}

@@ -121,6 +121,9 @@ func (l *loop) run(stop context.Context) {
 			}
 		case <-l.s.o.Rules.Changed():
 			l.judge.Use(l.s.o.Rules.File(), time.Now())
+			if l.place.keeps() {
+				l.keep()
+			}
 		case s, ok := <-l.place.watch:
 			if !ok {
 				l.place.watch = nil // the session is over, or about to be
@@ -157,6 +160,9 @@ func (l *loop) see(e event.Event) {
 	}
 	if e.Kind == event.JobConfigured && e.Settings != nil && l.s.o.Rules.File().Unrouted(e.Settings.ErrorHandler) {
 		l.log.Warn("the job's error handler sends nothing: the file of alerts has no route for it (errorHandlers)", zap.String("job", e.Job), zap.String("handler", e.Settings.ErrorHandler))
+	}
+	if p := &l.place; p.keeps() && (e.Kind == event.JobRemoved || e.Kind == event.JobConfigured) {
+		p.orphansAt = soonest(p.orphansAt, time.Now().Add(orphansAfter))
 	}
 	l.judge.See(e)
 }
@@ -491,18 +497,30 @@ func (l *loop) check() request {
 	}
 }
 
-// orphans looks for jobs that no host has.
+// orphans looks for jobs that no host has, and for those of the alerts that are not there any
+// more.
 func (l *loop) orphans() request {
 	p := &l.place
 	p.orphansAt = time.Time{}
+	var named []string
+	for _, a := range p.content.Alerts {
+		if a.Firing() && a.Job != "" && !slices.Contains(named, a.Job) {
+			named = append(named, a.Job)
+		}
+	}
 	return func(ctx context.Context, b *board.Board) (func(error), error) {
 		found, err := b.Orphans(ctx, l.s.o.Namespace)
+		var items map[string]int
+		if err == nil {
+			items, err = b.Items(ctx, l.s.o.Namespace, named)
+		}
 		return func(err error) {
 			p.orphansAt = time.Now().Add(orphansEvery)
 			if err != nil {
 				p.orphansAt = time.Now().Add(orphansAfter)
 			} else if p.keeps() {
 				l.judge.Orphans(found, time.Now())
+				l.judge.Jobs(items, p.content.Alerts, time.Now())
 			}
 		}, err
 	}
