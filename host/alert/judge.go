@@ -23,6 +23,8 @@ const (
 	// lookBack is for how long an instant whose deadline has passed is still looked at by
 	// a host that has just become the one to do so.
 	lookBack = 10 * time.Minute
+	// longestBack is for how long one is looked for of which an alert stands.
+	longestBack = 2 * 366 * 24 * time.Hour
 	// usualRuns is of how many of the latest runs the median is what is usual, and
 	// leastUsual how many it takes.
 	usualRuns  = 25
@@ -88,6 +90,8 @@ type Judge struct {
 	timers   timers
 	out      []Change
 	checks   []Check
+	// replan are jobs of which another host has found that items have not begun.
+	replan []string
 }
 
 // job is what the judge knows of a job.
@@ -101,6 +105,7 @@ type job struct {
 	// after it.
 	ours, orphan bool
 	since        time.Time // when it began to look
+	from         time.Time // when the cron changed: no item has to begin for an instant before
 	running      map[int]*running
 	reasons      map[int]string // why the newest attempts of items failed
 	usual        []time.Duration
@@ -113,9 +118,11 @@ type job struct {
 
 // running is an item that runs on this host.
 type running struct {
-	since  time.Time
-	runID  string
-	longAt time.Time // when it takes too long; zero: never, or that was said
+	since   time.Time
+	runID   string
+	instant time.Time // of its fire, as trigger is
+	trigger int64
+	longAt  time.Time // when it takes too long; zero: never, or that was said
 }
 
 // NewJudge returns a judge for the host at an address.
@@ -162,6 +169,11 @@ func (j *Judge) rulesOf(jb *job) Rules {
 
 // Known takes over which alerts stand in the registry, or are about to.
 func (j *Judge) Known(active map[string]bool) {
+	for _, jb := range j.jobs {
+		if id := jb.late(); jb.watched() && active[id] && !j.active[id] {
+			j.replan = append(j.replan, jb.name)
+		}
+	}
 	j.active = active
 	for id := range j.mine {
 		if !active[id] { // somebody has ended it
@@ -249,6 +261,8 @@ func (j *Judge) See(e event.Event) {
 		}
 	case event.FireStarted, event.JobChanged:
 		j.resolve(Alert{Rule: Refused, Job: e.Job, Subject: j.server}, e.Time, "the job runs there again")
+	case event.FireEnded:
+		j.fireEnded(jb, e)
 	case event.JobConfigured:
 		j.configured(jb, e)
 	case event.Janitor:
@@ -264,13 +278,18 @@ func (j *Judge) configured(jb *job, e event.Event) {
 		return
 	}
 	j.resolve(Alert{Rule: Refused, Job: e.Job, Subject: j.server}, e.Time, "the host goes by a configuration again")
-	jb.set(*e.Settings)
+	j.set(jb, *e.Settings, e.Time)
 	jb.rules = j.rulesOf(jb)
 	j.plan(jb, e.Time)
 }
 
 // set takes over settings.
-func (jb *job) set(s event.Settings) {
+func (j *Judge) set(jb *job, s event.Settings, now time.Time) {
+	before := jb.settings
+	if before != (event.Settings{}) && (before.Cron != s.Cron || before.TimeZone != s.TimeZone) {
+		jb.from = now
+		j.resolve(Alert{Rule: StartWithin, Job: jb.name}, now, "the job goes by another cron or time zone")
+	}
 	jb.settings, jb.schedule = s, nil
 	zone := time.Local
 	if s.TimeZone != time.Local.String() {
@@ -387,9 +406,8 @@ func (j *Judge) item(jb *job, n int, e event.Event) {
 		j.started(jb, n, e)
 	case event.ItemEnded:
 		jb.attempted(n, e)
-		j.ended(jb, n, e.Time, "the run has ended")
 	case event.ItemCompleted:
-		j.ended(jb, n, e.Time, "the run has ended")
+		j.ended(jb, n, e.Time, runEnded)
 		j.completed(jb, n, e)
 	case event.ItemReleased:
 		j.resolve(of(Held), e.Time, "the item was released")
@@ -401,7 +419,7 @@ func (j *Judge) item(jb *job, n int, e event.Event) {
 		}
 	case event.ItemSkipped:
 		if e.Outcome != "" {
-			j.ended(jb, n, e.Time, "the run has ended")
+			j.ended(jb, n, e.Time, runEnded)
 		}
 		if e.Cause == event.SkipLost && jb.rules.Lost {
 			a := of(Lost)
@@ -421,7 +439,7 @@ func (j *Judge) started(jb *job, n int, e event.Event) {
 	if r := jb.running[n]; r != nil && r.runID == e.RunID {
 		return
 	}
-	r := &running{since: e.Time, runID: e.RunID}
+	r := &running{since: e.Time, runID: e.RunID, instant: e.Instant, trigger: e.Trigger}
 	jb.running[n] = r
 	j.timeRun(jb, r)
 }
@@ -456,12 +474,16 @@ func (jb *job) longest() time.Duration {
 	return limit
 }
 
-// attempted notes how long an attempt took that was OK, or why it was not.
+// attempted notes how long a run took whose newest attempt was OK, or why that was not.
 func (jb *job) attempted(n int, e event.Event) {
 	delete(jb.reasons, n)
 	switch {
 	case e.Outcome == abi.OutcomeOK:
-		jb.took(e.Duration)
+		took := e.Duration
+		if r := jb.running[n]; r != nil && r.runID == e.RunID {
+			took = e.Time.Sub(r.since)
+		}
+		jb.took(took)
 	case e.Reason != "":
 		if jb.reasons == nil {
 			jb.reasons = make(map[int]string)
@@ -480,6 +502,18 @@ func (jb *job) took(d time.Duration) {
 func (jb *job) median() time.Duration {
 	sorted := slices.Sorted(slices.Values(jb.usual))
 	return sorted[len(sorted)/2]
+}
+
+// runEnded is why an alert about a run that takes long is over.
+const runEnded = "the run has ended"
+
+// fireEnded takes the end of a fire: none of its runs goes on here.
+func (j *Judge) fireEnded(jb *job, e event.Event) {
+	for _, n := range e.Items {
+		if r := jb.running[n]; r != nil && r.instant.Equal(e.Instant) && r.trigger == e.Trigger {
+			j.ended(jb, n, e.Time, runEnded)
+		}
+	}
 }
 
 // ended takes the end of a run on this host.
@@ -502,7 +536,7 @@ func (j *Judge) completed(jb *job, n int, e event.Event) {
 	reason := cmp.Or(jb.reasons[n], words.FirstLine(e.Reason))
 	delete(jb.reasons, n)
 	limit := jb.rules.Failures
-	if limit == 0 || e.Count < int64(limit) {
+	if limit == 0 || e.Count < int64(limit) || e.Outcome == abi.OutcomeCancelled {
 		return
 	}
 	a.Route = j.file.Handlers[strings.ToUpper(jb.settings.ErrorHandler)]
@@ -539,7 +573,7 @@ func (j *Judge) Orphans(settings map[string]event.Settings, now time.Time) {
 			j.jobs[name] = jb
 		}
 		if jb.settings != s || jb.zone == nil {
-			jb.set(s)
+			j.set(jb, s, now)
 			jb.rules = j.rulesOf(jb)
 		}
 		j.care(jb, jb.ours, true, now)
@@ -571,9 +605,15 @@ func (j *Judge) plan(jb *job, now time.Time) {
 		return
 	}
 	if d := jb.rules.StartWithin; d > 0 && jb.schedule != nil {
-		// Instants whose deadline has just passed may have had no judge.
-		jb.nextStart = jb.schedule.Next(now.Add(-d - lookBack))
-		for next := jb.nextStart; !next.IsZero() && !next.Add(d).After(now); next = jb.schedule.Next(next) {
+		// Instants whose deadline has just passed may have had no judge, and an alert that
+		// stands is about the newest, whenever that was.
+		back := lookBack
+		due := func(at time.Time) bool { return !at.IsZero() && !at.Add(d).After(now) }
+		for j.active[jb.late()] && back < longestBack && !due(jb.schedule.Next(now.Add(-d-back))) {
+			back *= 2
+		}
+		jb.nextStart = jb.schedule.Next(later(now.Add(-d-back), jb.from))
+		for next := jb.nextStart; due(next); next = jb.schedule.Next(next) {
 			jb.nextStart = next
 		}
 		j.armStart(jb, now)
@@ -582,6 +622,9 @@ func (j *Judge) plan(jb *job, now time.Time) {
 		j.again(jb, SucceedEvery, now.Add(leastBetween))
 	}
 }
+
+// late is the id of the alert about items that have not begun.
+func (jb *job) late() string { return Alert{Rule: StartWithin, Job: jb.name}.named().ID }
 
 // armStart sets when the next begin is checked.
 func (j *Judge) armStart(jb *job, now time.Time) {
@@ -608,6 +651,12 @@ func (j *Judge) Next() time.Time { return j.timers.next() }
 
 // Tick does what is due.
 func (j *Judge) Tick(now time.Time) {
+	for _, name := range j.replan {
+		if jb := j.jobs[name]; jb != nil {
+			j.plan(jb, now)
+		}
+	}
+	j.replan = nil
 	for {
 		t, due := j.timers.due(now)
 		if !due {
@@ -664,6 +713,11 @@ func (j *Judge) Checked(c Check, f Found, err error, now time.Time) {
 	}
 	a := Alert{Rule: c.Rule, Job: c.Job}
 	switch {
+	case !j.file.wants(&a):
+		j.resolve(a, now, switchedOff)
+		return
+	case c.Rule == StartWithin && !c.Instant.After(jb.from): // planned anew since
+		return
 	case err != nil:
 		j.again(jb, c.Rule, now.Add(leastBetween))
 		return
@@ -684,7 +738,7 @@ func (j *Judge) Checked(c Check, f Found, err error, now time.Time) {
 		return
 	}
 	if jb.orphan && jb.settings != f.Settings {
-		jb.set(f.Settings)
+		j.set(jb, f.Settings, now)
 		j.plan(jb, now)
 		return
 	}

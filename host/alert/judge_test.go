@@ -666,3 +666,122 @@ func TestJudge_keeperEnds(t *testing.T) {
 	b.take()
 	b.expect("12:00:00 end lost 0: the job was removed", "12:00:00 end held 5: the job has 5 items now")
 }
+
+// TestJudge_retries: a run lasts from its first attempt to its completion, also for what is
+// usual.
+func TestJudge_retries(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, "defaults: {longerThan: 10m, failures: off}")
+	attempt := func(n int, took time.Duration, outcome abi.Outcome) {
+		b.see(event.Event{Kind: event.ItemStarted, Item: number(0), Instant: noon, RunID: "r", Attempt: n})
+		b.wait(took)
+		b.see(event.Event{Kind: event.ItemEnded, Item: number(0), Instant: noon, RunID: "r", Attempt: n, Outcome: outcome, Duration: took})
+	}
+	attempt(1, 6*time.Minute, abi.OutcomeRetry)
+	b.wait(time.Minute)
+	attempt(2, 5*time.Minute, abi.OutcomeFail)
+	b.see(event.Event{Kind: event.ItemCompleted, Item: number(0), Instant: noon, RunID: "r", Outcome: abi.OutcomeFail, Count: 1})
+	b.expect(
+		"12:10:00 fire longerThan 0: item 0 of j runs longer than 10m on host 10.0.0.1, since 2026-03-01 12:00:00 UTC",
+		"12:12:00 end longerThan 0: the run has ended",
+	)
+
+	// Of a run whose end is told in no other way, the end of its fire tells it.
+	b.said = nil
+	attempt(3, time.Minute, abi.OutcomeCancelled)
+	b.see(event.Event{Kind: event.FireEnded, Instant: noon.Add(-time.Hour), Items: tree.Items{0}}) // of another
+	b.wait(10 * time.Minute)
+	b.see(event.Event{Kind: event.FireEnded, Instant: noon, Items: tree.Items{0}})
+	if len(b.said) != 2 || !strings.Contains(b.said[1], "12:23:00 end longerThan 0: the run has ended") {
+		t.Errorf("said %q", b.said)
+	}
+
+	// What is usual is that of whole runs.
+	c := newBench(t, "defaults: {longerThanUsual: 2}")
+	b = c
+	for range 5 {
+		attempt(1, time.Minute, abi.OutcomeRetry)
+		attempt(2, time.Minute, abi.OutcomeOK)
+		b.see(event.Event{Kind: event.ItemCompleted, Item: number(0), Instant: noon, RunID: "r", Outcome: abi.OutcomeOK})
+	}
+	attempt(1, 3*time.Minute, abi.OutcomeOK)
+	b.expect()
+}
+
+// TestJudge_killed: a run that somebody killed is no failure, however many there were before.
+func TestJudge_killed(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, "defaults: {failures: 2}")
+	b.run(0, time.Second, abi.OutcomeCancelled, 5)
+	b.expect()
+}
+
+// TestJudge_checkInFlight: the answer to a check whose rule was switched off meanwhile is no
+// news.
+func TestJudge_checkInFlight(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, "defaults: {succeedEvery: 1h, startWithin: 20s}")
+	b.see(event.Event{Kind: event.Janitor})
+	b.wait(time.Minute)
+	if len(b.checks) < 2 {
+		t.Fatalf("%+v", b.checks)
+	}
+	b.judge.Use(file(t, ""), b.now)
+	for _, c := range b.checks {
+		b.judge.Checked(c, newRecords(tree.Record{}).found, nil, b.now)
+	}
+	b.take()
+	b.expect()
+	if next := b.judge.Next(); !next.IsZero() {
+		b.checks = nil
+		b.wait(time.Hour)
+		if len(b.checks) != 0 {
+			t.Errorf("checks %+v of rules that are off", b.checks)
+		}
+	}
+}
+
+// TestJudge_startWithin_newCron: an instant that the job had by its new cron before that was in
+// force was not to begin.
+func TestJudge_startWithin_newCron(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, "defaults: {startWithin: 20s}")
+	configure := func(cron string) {
+		b.see(event.Event{Kind: event.JobConfigured, Settings: &event.Settings{Cron: cron, TimeZone: "UTC", Items: 1}})
+	}
+	configure("0 0 3 * * ?")
+	b.see(event.Event{Kind: event.Janitor})
+	r := newRecords(tree.Record{Instant: noon.Add(-9 * time.Hour).UnixMilli()})
+	b.answers(2*time.Minute, r.look)
+	configure("0 0/5 * * * ?")
+	b.answers(2*time.Minute, r.look)
+	b.expect()
+	b.answers(2*time.Minute, r.look)
+	if len(b.said) != 1 || !strings.HasPrefix(b.said[0], "12:05:20 fire startWithin") {
+		t.Errorf("said %q", b.said)
+	}
+}
+
+// TestJudge_startWithin_daily: what a janitor before this one has found is over when the items
+// have begun, however long ago their instant was.
+func TestJudge_startWithin_daily(t *testing.T) {
+	t.Parallel()
+	for _, first := range []bool{true, false} { // whether the board is read before it is the janitor
+		b := &bench{t: t, judge: alert.NewJudge(file(t, "defaults: {startWithin: 20s}"), server), now: noon, board: make(map[string]bool)}
+		b.see(event.Event{Kind: event.Session, Host: self, Reason: "live"})
+		b.see(event.Event{Kind: event.JobConfigured, Settings: &event.Settings{Cron: "0 0 3 * * ?", TimeZone: "UTC", Items: 1}})
+		known := map[string]bool{alert.Named(alert.Alert{Rule: alert.StartWithin, Job: "j"}).ID: true}
+		if first {
+			b.judge.Known(known)
+		}
+		b.see(event.Event{Kind: event.Janitor})
+		if !first {
+			b.judge.Known(known)
+		}
+		r := newRecords(tree.Record{Instant: noon.Add(-9 * time.Hour).UnixMilli()})
+		b.answers(5*time.Second, r.look)
+		if len(b.said) != 1 || !strings.Contains(b.said[0], "end startWithin: all items have begun") {
+			t.Errorf("%t: said %q", first, b.said)
+		}
+	}
+}
