@@ -220,6 +220,12 @@ func (j *Judge) resolve(a Alert, at time.Time, why string) {
 		return
 	}
 	a = a.named()
+	if mine := j.mine[a.ID]; mine.OfHost {
+		if a.Host != "" && a.Host != mine.Host { // of the host's life before this one
+			return
+		}
+		a.Host, a.OfHost = mine.Host, true
+	}
 	a.Resolved, a.Why = at, why
 	if j.local[a.ID] {
 		delete(j.local, a.ID)

@@ -101,6 +101,22 @@ func queries(path func(string) string, ids []string) []registry.Query {
 	return q
 }
 
+// Gone are those of some hosts that have no session. What a watch shows of the hosts and of
+// those that live is not of one instant; this is read after both.
+func (b *Board) Gone(ctx context.Context, ids []string) (gone []string, err error) {
+	err = step.Perform(ctx, b.registry, "look at hosts that seem to be gone", func(ctx context.Context, x *step.Exchange) error {
+		lives := make(map[string]bool)
+		err := eachOf(ctx, x, b.paths.AliveOf, ids, func(id string, _ registry.Node) { lives[id] = true })
+		for _, id := range ids {
+			if !lives[id] {
+				gone = append(gone, id)
+			}
+		}
+		return err
+	})
+	return gone, err
+}
+
 // Forget takes hosts away that are gone, once that is known, or that stop in good order.
 func (b *Board) Forget(ctx context.Context, ids []string) error {
 	return step.Perform(ctx, b.registry, "forget hosts that are gone", func(ctx context.Context, x *step.Exchange) error {
@@ -189,21 +205,33 @@ func (b *Board) bump() registry.Op {
 }
 
 // Write writes alerts that have begun or are over. What stands there already stays: an
-// alert that goes on keeps its begin, and what was sent of it.
+// alert that goes on keeps its begin, and what was sent of it. ErrFull says that some
+// that begin found no room; all others are written.
 func (b *Board) Write(ctx context.Context, changes []alert.Alert) error {
+	var full error
 	for part := range slices.Chunk(changes, atOnce) {
-		if err := b.change(ctx, "write alerts", part, merge); err != nil {
+		err := b.change(ctx, "write alerts", part, merge)
+		switch {
+		case errors.Is(err, ErrFull):
+			full = err
+		case err != nil:
 			return err
 		}
 	}
-	return nil
+	return full
 }
 
 // merge is what stands there after a change; write is false if that is what stands there now.
 func merge(old alert.Alert, there bool, a alert.Alert) (merged alert.Alert, write bool) {
 	switch {
 	case !a.Firing():
-		if !there || !old.Firing() {
+		if !there { // it has its text if it was over before its begin was written
+			return a, a.Text != ""
+		}
+		if !old.Firing() {
+			return old, false
+		}
+		if a.OfHost && a.Host != old.Host { // it goes on in the host's next life
 			return old, false
 		}
 		old.Resolved, old.Why = a.Resolved, a.Why

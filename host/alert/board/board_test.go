@@ -358,3 +358,67 @@ func TestBoard_orphans(t *testing.T) {
 		t.Errorf("%v, %v", found, err)
 	}
 }
+
+// TestBoard_lives: the end of what a host had to say in a former life is not that of what it says
+// in this one.
+func TestBoard_lives(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	ctx := t.Context()
+	b := board.Of(s.session(), namespace)
+	s.do(b.Join(ctx, one, nil))
+	refused := failing("a")
+	refused.OfHost, refused.Host = true, "10.0.0.1@-@1-before"
+	over := refused
+	over.Resolved, over.Why = noon, "its host is gone"
+	s.do(b.Write(ctx, []alert.Alert{refused}))
+	refused.Host = one
+	s.do(b.Write(ctx, []alert.Alert{refused}))
+	s.do(b.Write(ctx, []alert.Alert{over}))
+	if seen := s.seen(b); len(seen.Active) != 1 {
+		t.Errorf("%+v: it ended with the former life", seen)
+	}
+	over.Host = one
+	s.do(b.Write(ctx, []alert.Alert{over}))
+	if seen := s.seen(b); len(seen.Active) != 0 {
+		t.Errorf("%+v: it did not end", seen)
+	}
+}
+
+// TestBoard_gone: who lives is not gone, whatever a watch has shown.
+func TestBoard_gone(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	b := board.Of(s.session(), namespace)
+	s.do(b.Join(t.Context(), one, nil))
+	gone, err := b.Gone(t.Context(), []string{one, two})
+	if err != nil || !slices.Equal(gone, []string{two}) {
+		t.Errorf("%q, %v", gone, err)
+	}
+}
+
+// TestBoard_fullEnds: what is over is written, however many alerts there are before it in line.
+func TestBoard_fullEnds(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	ctx := t.Context()
+	b := board.Of(s.session(), namespace)
+	s.do(b.Join(ctx, one, nil))
+	numbered := func(from, to int) (list []alert.Alert) {
+		for n := from; n < to; n++ {
+			a := failing("a")
+			a.ID = fmt.Sprintf("%016x", n)
+			list = append(list, a)
+		}
+		return list
+	}
+	s.do(b.Write(ctx, numbered(0, board.MostAlerts)))
+	over := failing("a")
+	over.ID, over.Resolved = fmt.Sprintf("%016x", 7), noon
+	if err := b.Write(ctx, append(numbered(5000, 5200), over)); !errors.Is(err, board.ErrFull) {
+		t.Error(err)
+	}
+	if seen := s.seen(b); len(seen.Active) != board.MostAlerts-1 {
+		t.Errorf("%d alerts go on", len(seen.Active))
+	}
+}

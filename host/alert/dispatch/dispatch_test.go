@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -61,6 +62,7 @@ type node struct {
 	host    *host.Host
 	dead    atomic.Bool
 	problem atomic.Pointer[string] // of its history
+	unseen  atomic.Pointer[string] // what its watches do not show yet among those that live, by prefix
 
 	stop, kill context.CancelFunc
 	done       chan struct{}
@@ -93,6 +95,33 @@ func (s *session) Read(ctx context.Context, q ...registry.Query) ([]registry.Nod
 		s.node.c.ops.Add(1)
 	}
 	return s.FaultyCenter.Read(ctx, q...)
+}
+
+// Watch shows what a watch may: nodes that are not of one instant.
+func (s *session) Watch(ctx context.Context, q ...registry.Query) (<-chan registry.Snapshot, error) {
+	in, err := s.FaultyCenter.Watch(ctx, q...)
+	if err != nil {
+		return nil, err
+	}
+	out := make(chan registry.Snapshot)
+	go func() { // ends with the watch
+		defer close(out)
+		for snapshot := range in {
+			shown := maps.Clone(snapshot)
+			for query, n := range shown {
+				if unseen := s.node.unseen.Load(); unseen != nil && strings.HasSuffix(query.Path, "@-@alerts/alive") {
+					n.Names = slices.DeleteFunc(slices.Clone(n.Names), func(id string) bool { return strings.HasPrefix(id, *unseen) })
+					shown[query] = n
+				}
+			}
+			select {
+			case out <- shown:
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	return out, nil
 }
 
 func (s *session) Close() error {
@@ -578,6 +607,29 @@ func TestDispatcher_sessionOfRefusal(t *testing.T) {
 		content, err := board.Of(c.nodes[0].center(), namespace).Read(t.Context())
 		if err != nil || len(content.Alerts) != 1 || !content.Alerts[0].Firing() {
 			t.Errorf("%+v, %v", content, err)
+		}
+	})
+}
+
+// TestDispatcher_restart: a host that is killed and is back at once, and is killed again, is
+// gone, and not before.
+func TestDispatcher_restart(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := newCluster(t, "")
+		keeper := c.start(job(c, "j", 1))
+		for range 3 {
+			late := fmt.Sprintf("10.0.0.%d@", len(c.nodes)+1)
+			keeper.unseen.Store(&late)
+			n := c.start()
+			time.Sleep(5 * time.Second)
+			if got := strings.Join(c.take(), "\n"); strings.Contains(got, fmt.Sprintf("host 10.0.0.%d is gone", n.n)) {
+				t.Errorf("sent %q", got)
+			}
+			n.die()
+			time.Sleep(sessionTimeout + 10*time.Second)
+			if got := strings.Join(c.take(), "\n"); !strings.Contains(got, fmt.Sprintf("host 10.0.0.%d is gone", n.n)) {
+				t.Errorf("sent %q", got)
+			}
 		}
 	})
 }

@@ -56,6 +56,7 @@ type place struct {
 	read      int64
 	content   board.Content
 	orphansAt time.Time // when to look for jobs without a host
+	suspects  []string  // hosts that seem to be gone
 	forget    []string  // hosts that are gone
 	drop      []string  // alerts that are over and were sent
 	expired   []string  // silences
@@ -237,8 +238,16 @@ func (l *loop) keep() {
 	if p.read == 0 || p.read != p.seen.Change {
 		return
 	}
-	l.judge.Keep(p.seen.Cluster, p.content.Alerts, time.Now())
-	p.forget = p.seen.Cluster.Gone()
+	p.suspects = p.seen.Cluster.Gone()
+	for i := range p.content.Alerts {
+		a := &p.content.Alerts[i]
+		if a.Firing() && a.OfHost && !slices.Contains(p.seen.Cluster.Alive, a.Host) && !slices.Contains(p.suspects, a.Host) && a.Host != "" {
+			p.suspects = append(p.suspects, a.Host)
+		}
+	}
+	if len(p.suspects) == 0 {
+		l.judge.Keep(p.seen.Cluster, p.content.Alerts, time.Now())
+	}
 }
 
 // take takes what the judge has found.
@@ -253,10 +262,22 @@ func (l *loop) take() {
 		if c.Local {
 			l.mail.local(c.Alert)
 		} else {
-			l.pending[c.ID] = c.Alert
+			l.found(c.Alert)
 		}
 	}
 	l.checks = append(l.checks, checks...)
+}
+
+// found notes what is to be written. One that is over before its begin was written is
+// written with both.
+func (l *loop) found(a alert.Alert) {
+	if began, there := l.pending[a.ID]; there && began.Text != "" && !a.Firing() {
+		began.Resolved, began.Why = a.Resolved, a.Why
+		a = began
+	} else if !a.Firing() {
+		a.Text = ""
+	}
+	l.pending[a.ID] = a
 }
 
 // askHistory asks the history how it fares, when it is time.
@@ -325,6 +346,8 @@ func (l *loop) nextRequest(now time.Time) request {
 		return l.write()
 	case len(l.mail.marks) > 0:
 		return l.mark()
+	case len(p.suspects) > 0:
+		return l.suspect()
 	case len(p.forget) > 0:
 		return l.bury()
 	case len(l.checks) > 0:
@@ -361,6 +384,33 @@ func (l *loop) candidate() request {
 				p.seen.Keeper = unknown // until the next snapshot
 			}
 		}, b.Keep(ctx, id)
+	}
+}
+
+// suspect looks whether hosts are gone that seem to be, and judges by that.
+func (l *loop) suspect() request {
+	p := &l.place
+	suspects := p.suspects
+	p.suspects = nil
+	return func(ctx context.Context, b *board.Board) (func(error), error) {
+		gone, err := b.Gone(ctx, suspects)
+		return func(err error) {
+			if err != nil || !p.keeps() {
+				if p.keeps() {
+					p.suspects = suspects
+				}
+				return
+			}
+			c := p.seen.Cluster
+			for _, id := range suspects {
+				if !slices.Contains(gone, id) {
+					c.Alive = append(slices.Clip(c.Alive), id)
+				}
+			}
+			c.Hosts = slices.DeleteFunc(slices.Clone(c.Hosts), func(id string) bool { return !slices.Contains(c.Alive, id) && !slices.Contains(gone, id) })
+			l.judge.Keep(c, p.content.Alerts, time.Now())
+			p.forget = c.Gone()
+		}, err
 	}
 }
 
