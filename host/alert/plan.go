@@ -49,6 +49,8 @@ type group struct {
 	route  *Route
 	name   string
 	alerts []*Alert
+	// silent are those of which nothing is said but the end, to who knows the begin.
+	silent map[*Alert]bool
 }
 
 // PlanNow plans. Of silenced alerts nothing is sent. held are the targets for which
@@ -66,19 +68,20 @@ func PlanNow(f *File, alerts []Alert, silences []Silence, held func(Target) bool
 				p.lookAt(s.Until)
 			}
 		}
-		if !a.Firing() && (silent || f.settled(a, routes)) {
+		if !a.Firing() && f.settled(a, routes, silent, held) {
 			p.Done = append(p.Done, a.ID)
 			continue
 		}
-		if silent {
+		if silent && a.Firing() {
 			continue
 		}
 		for _, r := range routes {
 			name := r.groupOf(a)
 			key := r.Name + "\x00" + name
 			if groups[key] == nil {
-				groups[key] = &group{route: r, name: name}
+				groups[key] = &group{route: r, name: name, silent: make(map[*Alert]bool)}
 			}
+			groups[key].silent[a] = silent
 			groups[key].alerts = append(groups[key].alerts, a)
 		}
 	}
@@ -95,16 +98,27 @@ func PlanNow(f *File, alerts []Alert, silences []Silence, held func(Target) bool
 	return p
 }
 
-// settled reports whether nothing is to be said any more of an alert that is over.
-func (f *File) settled(a *Alert, routes []*Route) bool {
+// settled reports whether nothing is to be said any more of an alert that is over. While
+// something is being sent to one of its targets that is not known.
+func (f *File) settled(a *Alert, routes []*Route, silent bool, held func(Target) bool) bool {
 	for _, r := range routes {
 		for _, receiver := range r.To {
-			if sent, known := a.Sent[target(r.Name, receiver)]; known && !sent.Resolved && r.Resolved {
+			if to := target(r.Name, receiver); held(to) || r.owes(a, to, silent) {
 				return false
 			}
 		}
 	}
 	return true
+}
+
+// owes reports whether a target is still to be told that an alert is over: who does not
+// know it at all gets its begin and its end at once.
+func (r *Route) owes(a *Alert, to Target, silent bool) bool {
+	sent, known := a.Sent[to]
+	if !known {
+		return !silent
+	}
+	return !sent.Resolved && r.Resolved
 }
 
 // groupOf names the group of an alert in a route.
@@ -151,9 +165,13 @@ func (p *Plan) add(g *group, receiver string, held func(Target) bool, now time.T
 		case a.Firing():
 			old = append(old, *a)
 			last = later(last, sent.At)
-		case known && !sent.Resolved && r.Resolved:
+		case !a.Firing() && r.owes(a, to, g.silent[a]):
 			m.Over = append(m.Over, *a)
-			news(a.Resolved)
+			at := a.Resolved
+			if !known {
+				at = a.Since
+			}
+			news(at)
 		}
 	}
 	if due.IsZero() && len(old) > 0 && r.Repeat > 0 {

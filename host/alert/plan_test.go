@@ -142,15 +142,59 @@ func TestPlan(t *testing.T) {
 	}
 }
 
-// TestPlan_brief: what is over before it was sent is not sent.
+// TestPlan_brief: what is over before it was sent is sent once, with its end, also on a route
+// that says no ends, and to a receiver that was down.
 func TestPlan_brief(t *testing.T) {
 	t.Parallel()
-	p := newPost(t, "routes: [{name: all, to: ops}]")
+	p := newPost(t, "routes: [{name: all, to: [ops, team], resolved: false}]")
+	p.down["all/team"] = true
 	p.fire(alert.Failures, "a")
 	p.wait(time.Second)
 	p.end(alert.Failures, "a")
 	p.wait(time.Hour)
+	p.expect("12:00:02 all/ops: ; over failures of a")
+	p.down["all/team"] = false
+	p.wait(time.Hour)
+	p.expect("13:00:01 all/team: ; over failures of a")
+	if len(p.alerts) != 0 {
+		t.Errorf("%+v stays", p.alerts)
+	}
+}
+
+// TestPlan_busy: an alert that is over stays while a message is under way that may be about it.
+func TestPlan_busy(t *testing.T) {
+	t.Parallel()
+	p := newPost(t, "routes: [{name: all, to: ops}]")
+	p.silences = []alert.Silence{{Jobs: "a", Until: noon.Add(2 * time.Hour)}}
+	p.fire(alert.Failures, "a")
+	p.end(alert.Failures, "a")
+	p.down["all/ops"] = true
+	p.wait(time.Minute)
+	if len(p.alerts) != 1 {
+		t.Fatal("it is gone before what became of the message is known")
+	}
+	p.alerts[0].Sent = map[alert.Target]alert.Sent{"all/ops": {At: p.now}}
+	p.down["all/ops"] = false
+	p.wait(time.Minute)
+	p.expect("12:01:00 all/ops: ; over failures of a")
+	if len(p.alerts) != 0 {
+		t.Errorf("%+v stays", p.alerts)
+	}
+}
+
+// TestPlan_silenceAfter: the end of what was sent before a silence is said during it.
+func TestPlan_silenceAfter(t *testing.T) {
+	t.Parallel()
+	p := newPost(t, "routes: [{name: all, to: ops, repeat: 1h}]")
+	p.fire(alert.Failures, "a")
+	p.wait(time.Minute)
+	p.expect("12:00:02 all/ops: failures of a")
+	p.silences = []alert.Silence{{Jobs: "a", Until: noon.Add(9 * time.Hour)}}
+	p.wait(2 * time.Hour)
 	p.expect()
+	p.end(alert.Failures, "a")
+	p.wait(time.Minute)
+	p.expect("14:01:02 all/ops: ; over failures of a")
 	if len(p.alerts) != 0 {
 		t.Errorf("%+v stays", p.alerts)
 	}

@@ -161,14 +161,33 @@ func (b *Board) Read(ctx context.Context) (c Content, err error) {
 		if err != nil {
 			return err
 		}
-		return eachOf(ctx, x, b.paths.Silence, n.Children(b.paths.Silences()), func(id string, node registry.Node) {
-			if s, ok := parse[alert.Silence](node); ok {
-				s.ID = id
-				c.Silences = append(c.Silences, s)
-			}
-		})
+		c.Silences, err = b.silences(ctx, x, n.Children(b.paths.Silences()))
+		return err
 	})
 	return c, err
+}
+
+// Silences reads the silences alone.
+func (b *Board) Silences(ctx context.Context) (list []alert.Silence, err error) {
+	err = step.Perform(ctx, b.registry, "read the silences", func(ctx context.Context, x *step.Exchange) error {
+		n, err := x.Read(ctx, registry.Children(b.paths.Silences()))
+		if err != nil {
+			return err
+		}
+		list, err = b.silences(ctx, x, n.Children(b.paths.Silences()))
+		return err
+	})
+	return list, err
+}
+
+func (b *Board) silences(ctx context.Context, x *step.Exchange, ids []string) (list []alert.Silence, err error) {
+	err = eachOf(ctx, x, b.paths.Silence, ids, func(id string, node registry.Node) {
+		if s, ok := parse[alert.Silence](node); ok {
+			s.ID = id
+			list = append(list, s)
+		}
+	})
+	return list, err
 }
 
 // eachOf reads nodes by id.

@@ -52,6 +52,7 @@ type cluster struct {
 	mu   sync.Mutex
 	sent []string
 	down map[string]bool // receivers
+	bad  string          // no receiver takes what has this in it
 }
 
 // node is a host with its dispatcher.
@@ -278,6 +279,10 @@ func (n *node) send(_ context.Context, r alert.Receiver, m *alert.Message) error
 	if n.c.down[r.Name] {
 		return errors.New("it does not answer")
 	}
+	bad := func(a alert.Alert) bool { return n.c.bad != "" && strings.Contains(a.Text, n.c.bad) }
+	if slices.ContainsFunc(m.Firing, bad) {
+		return errors.New("it is refused")
+	}
 	var texts []string
 	for i, a := range m.Firing {
 		mark := "still "
@@ -447,7 +452,7 @@ func TestDispatcher_session(t *testing.T) {
 		n.session.Doubt(registry.TrustLost)
 		until(1, 50)
 		got := strings.Join(c.take(), "\n")
-		if !strings.Contains(got, "2 host 10.0.0.2 has lost its session") && got != "" {
+		if !strings.Contains(got, "host 10.0.0.2 has lost its session") && got != "" {
 			t.Errorf("sent\n%s", got)
 		}
 		until(3, 0)
@@ -631,5 +636,100 @@ func TestDispatcher_restart(t *testing.T) {
 				t.Errorf("sent %q", got)
 			}
 		}
+	})
+}
+
+// TestDispatcher_briefWithoutRegistry: what began and was over while the registry did not answer
+// is sent with its end, once.
+func TestDispatcher_briefWithoutRegistry(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := newCluster(t, "")
+		n := c.start(job(c, "j", 1))
+		until(0, 30)
+		n.session.Doubt(registry.TrustSuspect)
+		n.service.Add(event.Event{Kind: event.ItemHeld, Host: "x", Job: "j", Item: new(int), Time: time.Now(), Reason: "a test"})
+		time.Sleep(5 * time.Second)
+		n.service.Add(event.Event{Kind: event.ItemReleased, Host: "x", Job: "j", Item: new(int), Time: time.Now()})
+		time.Sleep(5 * time.Second)
+		n.session.Doubt(registry.TrustLive)
+		until(3, 0)
+		if all := strings.Join(c.take(), "\n"); strings.Count(all, "over: item 0 of j is held back: a test") != 1 || strings.Count(all, "a test") != 1 {
+			t.Errorf("sent\n%s", all)
+		}
+	})
+}
+
+// TestDispatcher_clocks: what a host with a clock that is ahead has found is sent as soon as
+// anything else, and so is its end.
+func TestDispatcher_clocks(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := newCluster(t, "")
+		n := c.start(job(c, "j", 1))
+		until(0, 20)
+		ahead := func(kind event.Kind) {
+			n.service.Add(event.Event{Kind: kind, Host: "x", Job: "other", Item: new(int), Time: time.Now().Add(time.Hour), Reason: "a test"})
+		}
+		ahead(event.ItemHeld)
+		until(0, 25)
+		c.expect("00:22 1 item 0 of other is held back: a test")
+		ahead(event.ItemReleased)
+		until(0, 30)
+		c.expect("00:27 1 over: item 0 of other is held back: a test")
+	})
+}
+
+// TestDispatcher_refusedMessage: a message that a receiver never takes keeps no other from it.
+func TestDispatcher_refusedMessage(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := newCluster(t, "")
+		n := c.start(job(c, "j", 1))
+		until(0, 20)
+		c.mu.Lock()
+		c.bad = "too large"
+		c.mu.Unlock()
+		for _, name := range []string{"a", "b", "c"} {
+			n.service.Add(event.Event{Kind: event.ItemHeld, Host: "x", Job: name, Item: new(int), Time: time.Now(), Reason: map[bool]string{true: "too large", false: "well"}[name == "a"]})
+		}
+		until(0, 50)
+		if got := strings.Join(c.take(), "\n"); !strings.Contains(got, "item 0 of b ") || !strings.Contains(got, "item 0 of c ") {
+			t.Errorf("sent\n%s", got)
+		}
+		c.mu.Lock()
+		c.bad = ""
+		c.mu.Unlock()
+		until(2, 50)
+		if got := strings.Join(c.take(), "\n"); !strings.Contains(got, "item 0 of a ") {
+			t.Errorf("sent\n%s", got)
+		}
+	})
+}
+
+// TestDispatcher_silenceOfSessions: a silence holds for what each host sends itself, also when it
+// has no session.
+func TestDispatcher_silenceOfSessions(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := newCluster(t, "")
+		first := c.start(job(c, "j", 1))
+		second := c.start(job(c, "j", 1))
+		b := board.Of(first.center(), namespace)
+		until(0, 20)
+		s, err := b.Silence(t.Context(), alert.Silence{Jobs: "*", From: time.Now(), Until: time.Now().Add(time.Hour), By: "alice"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		until(0, 30)
+		second.session.Doubt(registry.TrustSuspect)
+		until(0, 40)
+		second.session.Doubt(registry.TrustLost)
+		until(2, 0)
+		c.expect()
+		if err := b.Unsilence(t.Context(), s.ID); err != nil {
+			t.Fatal(err)
+		}
+		until(2, 10)
+		c.take()
+		second.session.Doubt(registry.TrustSuspect)
+		until(2, 20)
+		c.expect("02:12 2 the session of host 10.0.0.2")
 	})
 }

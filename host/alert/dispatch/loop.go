@@ -36,6 +36,8 @@ type loop struct {
 	trouble string    // what it refused last
 
 	mail outbox
+	// silences are those that this host has read last; they hold without a session, too.
+	silences []alert.Silence
 	// historyAt is when to ask the history how it fares.
 	historyAt time.Time
 }
@@ -54,6 +56,7 @@ type place struct {
 	// known says that seen was seen; read is the change that content shows.
 	known     bool
 	read      int64
+	quiet     int64 // the change that the silences show
 	content   board.Content
 	orphansAt time.Time // when to look for jobs without a host
 	suspects  []string  // hosts that seem to be gone
@@ -350,6 +353,8 @@ func (l *loop) nextRequest(now time.Time) request {
 		return l.suspect()
 	case len(p.forget) > 0:
 		return l.bury()
+	case p.known && !p.keeps() && p.quiet != p.seen.Change:
+		return l.hush(p.seen.Change)
 	case len(l.checks) > 0:
 		return l.check()
 	case p.keeps():
@@ -524,14 +529,28 @@ func (l *loop) read(change int64) request {
 			if err != nil || !p.keeps() {
 				return
 			}
-			p.content, p.read = content, change
+			now := time.Now()
+			l.mail.arrive(content.Alerts, now)
+			p.content, p.read, p.quiet, l.silences = content, change, change, content.Silences
 			l.overlay()
 			l.keep()
-			now := time.Now()
 			for _, s := range content.Silences {
 				if now.After(s.Until) {
 					p.expired = append(p.expired, s.ID)
 				}
+			}
+		}, err
+	}
+}
+
+// hush reads the silences, for a host that sends what it alone knows.
+func (l *loop) hush(change int64) request {
+	p := &l.place
+	return func(ctx context.Context, b *board.Board) (func(error), error) {
+		silences, err := b.Silences(ctx)
+		return func(err error) {
+			if err == nil {
+				l.silences, p.quiet = silences, change
 			}
 		}, err
 	}
@@ -579,7 +598,11 @@ func (l *loop) orphans() request {
 // sleep is how long there is nothing to do, if nothing happens.
 func (l *loop) sleep(now, next time.Time) time.Duration {
 	wait := time.Hour
-	for _, at := range []time.Time{l.judge.Next(), next, l.historyAt, l.place.orphansAt, l.retryAt} {
+	orphansAt := l.place.orphansAt
+	if orphansAt.Before(l.retryAt) {
+		orphansAt = time.Time{} // what is asked then is asked at retryAt
+	}
+	for _, at := range []time.Time{l.judge.Next(), next, l.historyAt, orphansAt, l.retryAt} {
 		if at.IsZero() {
 			continue
 		}

@@ -19,6 +19,41 @@ type outbox struct {
 	// marks are messages that were taken, and are still to be noted on the board.
 	marks        []*marks
 	sent, failed int64
+	// arrived is when the keeper read of the begin or the end of an alert first.
+	arrived map[news]time.Time
+}
+
+// news is that an alert has begun or is over, at a time by the clock of who found it.
+type news struct {
+	id   string
+	over bool
+	at   time.Time
+}
+
+// arrive has nothing be later than when it was read first: the clock of who found it may be
+// ahead.
+func (o *outbox) arrive(alerts []alert.Alert, now time.Time) {
+	arrived := make(map[news]time.Time)
+	for i := range alerts {
+		a := &alerts[i]
+		at := &a.Since
+		if !a.Firing() {
+			at = &a.Resolved
+		}
+		n := news{a.ID, !a.Firing(), at.UTC()}
+		first, known := o.arrived[n]
+		if !known {
+			first = now
+		}
+		arrived[n] = first
+		if first.Before(*at) {
+			*at = first
+		}
+		if !a.Firing() && a.Resolved.Before(a.Since) {
+			a.Since = a.Resolved
+		}
+	}
+	o.arrived = arrived
 }
 
 // delivery is how a target fares.
@@ -28,6 +63,7 @@ type delivery struct {
 	since    time.Time
 	retryAt  time.Time
 	err      string
+	last     string // the group of the newest message
 }
 
 // marks are the alerts of a message that was taken.
@@ -61,22 +97,26 @@ func (l *loop) send(now time.Time) (next time.Time) {
 		d := l.mail.targets[to]
 		return d != nil && (d.busy || now.Before(d.retryAt))
 	}
-	begin := func(p alert.Plan, own bool) {
+	p := alert.PlanNow(f, l.mail.own, l.silences, held, now)
+	l.mail.own = slices.DeleteFunc(l.mail.own, func(a alert.Alert) bool { return slices.Contains(p.Done, a.ID) })
+	next = p.Next
+	var letters []letter
+	for i := range p.Messages {
+		letters = append(letters, letter{&p.Messages[i], true})
+	}
+	if l.place.keeps() && l.place.read != 0 {
+		p := alert.PlanNow(f, l.mail.overlay(l.place.content.Alerts), l.silences, held, now)
 		next = soonest(next, p.Next)
 		for i := range p.Messages {
-			if m := &p.Messages[i]; !held(m.Target()) {
-				l.deliver(f, m, own)
-			}
+			letters = append(letters, letter{&p.Messages[i], false})
 		}
-	}
-	p := alert.PlanNow(f, l.mail.own, l.place.content.Silences, held, now)
-	l.mail.own = slices.DeleteFunc(l.mail.own, func(a alert.Alert) bool { return slices.Contains(p.Done, a.ID) })
-	begin(p, true)
-	if l.place.keeps() && l.place.read != 0 {
-		p := alert.PlanNow(f, l.mail.overlay(l.place.content.Alerts), l.place.content.Silences, held, now)
-		begin(p, false)
 		if l.place.read == l.place.seen.Change && len(l.mail.marks) == 0 {
 			l.place.drop = p.Done
+		}
+	}
+	for _, one := range l.mail.inTurn(letters) {
+		if !held(one.message.Target()) {
+			l.deliver(f, one.message, one.own)
 		}
 	}
 	for _, d := range l.mail.targets {
@@ -85,6 +125,31 @@ func (l *loop) send(now time.Time) (next time.Time) {
 		}
 	}
 	return next
+}
+
+// letter is a message to be sent; own: of what this host alone knows.
+type letter struct {
+	message *alert.Message
+	own     bool
+}
+
+// inTurn has each target get the group behind the one that it got last, so that one that it
+// never takes holds up no other.
+func (o *outbox) inTurn(letters []letter) []letter {
+	behind := func(one letter) bool {
+		d := o.targets[one.message.Target()]
+		return d != nil && one.message.Group > d.last
+	}
+	slices.SortStableFunc(letters, func(a, b letter) int { return strings.Compare(a.message.Group, b.message.Group) })
+	var first, then []letter
+	for _, one := range letters {
+		if behind(one) {
+			first = append(first, one)
+		} else {
+			then = append(then, one)
+		}
+	}
+	return append(first, then...)
 }
 
 // tidy forgets targets that the file does not have any more.
@@ -139,7 +204,7 @@ func (l *loop) deliver(f *alert.File, m *alert.Message, own bool) {
 		d = &delivery{}
 		l.mail.targets[to] = d
 	}
-	d.busy = true
+	d.busy, d.last = true, m.Group
 	l.beside(func(ctx context.Context) func() {
 		err := l.s.o.Send(ctx, receiver, m)
 		at := time.Now()
@@ -162,7 +227,7 @@ func (l *loop) delivered(d *delivery, m *alert.Message, own bool, at time.Time, 
 		return
 	}
 	l.mail.sent++
-	*d = delivery{}
+	*d = delivery{last: d.last}
 	firing, over := m.IDs()
 	if !own {
 		l.mail.marks = append(l.mail.marks, &marks{m.Target(), at, firing, over})
