@@ -201,3 +201,9 @@ func Test(r *Route, receiver string, now time.Time) Message {
 	a := Alert{Rule: "test", Text: "this is a test of the route " + r.Name + ", nothing is wrong", Since: now}.named()
 	return Message{Route: r.Name, Receiver: receiver, Group: "test", Firing: []Alert{a}, New: 1}
 }
+
+// PartlyError says that a message was taken, but not for all who were to get it.
+type PartlyError struct{ Err error }
+
+func (e *PartlyError) Error() string { return "not sent to all: " + e.Err.Error() }
+func (e *PartlyError) Unwrap() error { return e.Err }

@@ -89,7 +89,8 @@ type Status struct {
 	Problem string `json:"problem,omitempty"`
 }
 
-// Failing is a target that does not take messages.
+// Failing is a target that does not take messages, or, if Attempts is 0, takes them for some
+// of its recipients alone.
 type Failing struct {
 	Target   alert.Target `json:"target"`
 	Since    time.Time    `json:"since"`
@@ -141,6 +142,10 @@ func (s *Dispatcher) Problems() []string {
 		list = append(list, "alerts: "+st.Problem)
 	}
 	for _, f := range st.Failing {
+		if f.Attempts == 0 {
+			list = append(list, fmt.Sprintf("alerts: some of %s do not get messages since %s: %s", f.Target, f.Since.UTC().Format(time.RFC3339), f.Error))
+			continue
+		}
 		list = append(list, fmt.Sprintf("alerts: nothing can be sent to %s since %s (%s): %s", f.Target, f.Since.UTC().Format(time.RFC3339), words.Count(f.Attempts, "attempt"), f.Error))
 	}
 	if st.Dropped > 0 {

@@ -49,10 +49,11 @@ type cluster struct {
 	ops    atomic.Int64
 	nodes  []*node
 
-	mu   sync.Mutex
-	sent []string
-	down map[string]bool // receivers
-	bad  string          // no receiver takes what has this in it
+	mu     sync.Mutex
+	sent   []string
+	down   map[string]bool // receivers
+	partly atomic.Bool     // not all of a receiver get messages
+	bad    string          // no receiver takes what has this in it
 }
 
 // node is a host with its dispatcher.
@@ -273,7 +274,7 @@ func (n *node) die() {
 }
 
 // send notes a message.
-func (n *node) send(_ context.Context, r alert.Receiver, m *alert.Message) error {
+func (n *node) send(_ context.Context, r alert.Receiver, m *alert.Message) (err error) {
 	n.c.mu.Lock()
 	defer n.c.mu.Unlock()
 	if n.c.down[r.Name] {
@@ -294,6 +295,11 @@ func (n *node) send(_ context.Context, r alert.Receiver, m *alert.Message) error
 	for _, a := range m.Over {
 		texts = append(texts, "over: "+a.Text)
 	}
+	defer func() {
+		if n.c.partly.Load() {
+			err = &alert.PartlyError{Err: errors.New("nobody@example.com: 550")}
+		}
+	}()
 	n.c.sent = append(n.c.sent, fmt.Sprintf("%s %d %s", time.Now().UTC().Format("04:05"), n.n, strings.Join(texts, "; ")))
 	return nil
 }
@@ -731,5 +737,31 @@ func TestDispatcher_silenceOfSessions(t *testing.T) {
 		second.session.Doubt(registry.TrustSuspect)
 		until(2, 20)
 		c.expect("02:12 2 the session of host 10.0.0.2")
+	})
+}
+
+// TestDispatcher_partly: a message that only some of a target's recipients got is not sent again,
+// and the status says who did not, until all get one.
+func TestDispatcher_partly(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := newCluster(t, "")
+		n := c.start(job(c, "j", 1))
+		until(0, 20)
+		c.partly.Store(true)
+		hold := func(name string) {
+			n.service.Add(event.Event{Kind: event.ItemHeld, Host: "x", Job: name, Item: new(int), Time: time.Now(), Reason: "a test"})
+		}
+		hold("a")
+		until(2, 0)
+		c.expect("00:22 1 item 0 of a is held back: a test")
+		if p := n.service.Problems(); len(p) != 1 || !strings.Contains(p[0], "some of all/ops do not get messages since 2000-01-01T00:00:22Z: not sent to all: nobody@example.com") {
+			t.Errorf("%q", p)
+		}
+		c.partly.Store(false)
+		hold("b")
+		until(2, 10)
+		if p := n.service.Problems(); len(p) != 0 || n.service.Status().Failed != 0 {
+			t.Errorf("%q, %+v", p, n.service.Status())
+		}
 	})
 }

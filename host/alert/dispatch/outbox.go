@@ -2,6 +2,7 @@ package dispatch
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strings"
 	"time"
@@ -63,6 +64,7 @@ type delivery struct {
 	since    time.Time
 	retryAt  time.Time
 	err      string
+	partly   string // who did not get the newest message that was taken
 	last     string // the group of the newest message
 }
 
@@ -215,7 +217,8 @@ func (l *loop) deliver(f *alert.File, m *alert.Message, own bool) {
 // delivered takes what became of a message.
 func (l *loop) delivered(d *delivery, m *alert.Message, own bool, at time.Time, err error) {
 	d.busy = false
-	if err != nil {
+	_, partly := errors.AsType[*alert.PartlyError](err)
+	if err != nil && !partly {
 		l.mail.failed++
 		if d.attempts == 0 {
 			d.since = at
@@ -227,7 +230,15 @@ func (l *loop) delivered(d *delivery, m *alert.Message, own bool, at time.Time, 
 		return
 	}
 	l.mail.sent++
+	before := *d
 	*d = delivery{last: d.last}
+	if partly {
+		d.partly, d.since = err.Error(), at
+		if before.partly != "" {
+			d.since = before.since
+		}
+		l.log.Warn("an alert was not sent to all", zap.String("to", string(m.Target())), zap.Error(err))
+	}
 	firing, over := m.IDs()
 	if !own {
 		l.mail.marks = append(l.mail.marks, &marks{m.Target(), at, firing, over})
@@ -246,8 +257,11 @@ func (l *loop) delivered(d *delivery, m *alert.Message, own bool, at time.Time, 
 func (l *loop) report() {
 	st := Status{Keeper: l.place.keeps(), Firing: len(l.place.seen.Active) + len(l.mail.own), Sent: l.mail.sent, Failed: l.mail.failed, Problem: l.trouble}
 	for to, d := range l.mail.targets {
-		if d.attempts > 0 {
+		switch {
+		case d.attempts > 0:
 			st.Failing = append(st.Failing, Failing{to, d.since, d.attempts, d.err})
+		case d.partly != "":
+			st.Failing = append(st.Failing, Failing{to, d.since, 0, d.partly})
 		}
 	}
 	slices.SortFunc(st.Failing, func(a, b Failing) int { return strings.Compare(string(a.Target), string(b.Target)) })

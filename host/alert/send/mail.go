@@ -10,6 +10,7 @@ import (
 	"mime/quotedprintable"
 	"net"
 	"net/smtp"
+	"net/textproto"
 	"strings"
 	"time"
 
@@ -67,15 +68,24 @@ func (s *Sender) mail(ctx context.Context, r alert.Receiver, m *alert.Message) e
 	return nil
 }
 
-// deliver hands a letter over.
+// deliver hands a letter over. A recipient that the server refuses keeps it from no other;
+// then the error is an [alert.PartlyError].
 func deliver(c *smtp.Client, r alert.Receiver, letter []byte) error {
 	if err := c.Mail(r.From); err != nil {
 		return err
 	}
+	var refused []error
 	for _, to := range r.To {
-		if err := c.Rcpt(to); err != nil {
-			return err
+		err := c.Rcpt(to)
+		if _, answered := errors.AsType[*textproto.Error](err); err != nil && !answered {
+			return err // there is no talking to the server
 		}
+		if err != nil {
+			refused = append(refused, fmt.Errorf("%s: %w", to, err))
+		}
+	}
+	if len(refused) == len(r.To) {
+		return errors.Join(refused...)
 	}
 	w, err := c.Data()
 	if err != nil {
@@ -88,6 +98,9 @@ func deliver(c *smtp.Client, r alert.Receiver, letter []byte) error {
 		return err
 	}
 	_ = c.Quit() // the letter has been taken
+	if len(refused) > 0 {
+		return &alert.PartlyError{Err: errors.Join(refused...)}
+	}
 	return nil
 }
 

@@ -14,6 +14,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"encoding/pem"
+	"errors"
 	"fmt"
 	"io"
 	"math/big"
@@ -343,6 +344,12 @@ func (p *post) serve(conn net.Conn) {
 				continue
 			}
 			say("235 ok")
+		case "RCPT":
+			if strings.Contains(line, "nobody") {
+				say("550 no such user")
+				continue
+			}
+			say("250 ok")
 		case "DATA":
 			say("354 go")
 			var b strings.Builder
@@ -443,4 +450,24 @@ func selfSigned() (tls.Certificate, error) {
 		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, err
+}
+
+// TestSend_mailRefused: a recipient that the server refuses keeps the letter from no other, and is
+// named; if it takes none, nothing was sent.
+func TestSend_mailRefused(t *testing.T) {
+	t.Parallel()
+	p := mailServer(t, false, nil)
+	r := alert.Receiver{Kind: alert.Email, Server: p.address, To: []string{"nobody@example.com", "ops@example.com"}, From: "wasmjob@example.com", Plain: true}
+	err := sender(t).Send(t.Context(), r, message())
+	if _, partly := errors.AsType[*alert.PartlyError](err); !partly || !strings.Contains(err.Error(), `nobody@example.com: 550 "no such user"`) {
+		t.Errorf("%v", err)
+	}
+	if len(p.letters) != 1 {
+		t.Errorf("%d letters; said %q", len(p.letters), p.said)
+	}
+	r.To = []string{"nobody@example.com"}
+	err = sender(t).Send(t.Context(), r, message())
+	if _, partly := errors.AsType[*alert.PartlyError](err); partly || err == nil || len(p.letters) != 1 {
+		t.Errorf("%v, %d letters", err, len(p.letters))
+	}
 }
