@@ -722,7 +722,7 @@ func (j *Judge) Checked(c Check, f Found, err error, now time.Time) {
 	case !j.file.wants(&a):
 		j.resolve(a, now, switchedOff)
 		return
-	case c.Rule == StartWithin && !c.Instant.After(jb.from): // planned anew since
+	case c.Rule == StartWithin && !c.Instant.After(jb.from): // it was planned again meanwhile
 		return
 	case err != nil:
 		j.again(jb, c.Rule, now.Add(leastBetween))

@@ -103,7 +103,7 @@ func PlanNow(f *File, alerts []Alert, silences []Silence, held func(Target) bool
 func (f *File) settled(a *Alert, routes []*Route, silent bool, held func(Target) bool) bool {
 	for _, r := range routes {
 		for _, receiver := range r.To {
-			if to := target(r.Name, receiver); held(to) || r.owes(a, to, silent) {
+			if to := target(r.Name, receiver); held(to) || r.unsaid(a, to, silent) {
 				return false
 			}
 		}
@@ -111,9 +111,9 @@ func (f *File) settled(a *Alert, routes []*Route, silent bool, held func(Target)
 	return true
 }
 
-// owes reports whether a target is still to be told that an alert is over: who does not
-// know it at all gets its begin and its end at once.
-func (r *Route) owes(a *Alert, to Target, silent bool) bool {
+// unsaid reports whether a target is to get that an alert is over: one that does not know it
+// at all gets its begin and its end at once.
+func (r *Route) unsaid(a *Alert, to Target, silent bool) bool {
 	sent, known := a.Sent[to]
 	if !known {
 		return !silent
@@ -165,7 +165,7 @@ func (p *Plan) add(g *group, receiver string, held func(Target) bool, now time.T
 		case a.Firing():
 			old = append(old, *a)
 			last = later(last, sent.At)
-		case !a.Firing() && r.owes(a, to, g.silent[a]):
+		case !a.Firing() && r.unsaid(a, to, g.silent[a]):
 			m.Over = append(m.Over, *a)
 			at := a.Resolved
 			if !known {
