@@ -47,6 +47,7 @@ type cluster struct {
 	file   *alert.File
 	fails  atomic.Bool // what jobs do
 	ops    atomic.Int64
+	turns  atomic.Int64 // of the dispatchers' loops, about
 	nodes  []*node
 
 	mu     sync.Mutex
@@ -159,9 +160,17 @@ func newCluster(t *testing.T, rules string) *cluster {
 }
 
 // fixed are rules that do not change.
-type fixed struct{ file *alert.File }
+type fixed struct {
+	file  *alert.File
+	asked *atomic.Int64 // how often; may be nil
+}
 
-func (f fixed) File() *alert.File         { return f.file }
+func (f fixed) File() *alert.File {
+	if f.asked != nil {
+		f.asked.Add(1)
+	}
+	return f.file
+}
 func (fixed) Changed() <-chan struct{}    { return nil }
 func (fixed) Problem() string             { return "" }
 func (fixed) Watch(context.Context) error { return nil }
@@ -205,7 +214,7 @@ func (c *cluster) start(jobs ...host.Job) *node {
 		log = zaptest.NewLogger(c.t).Named(fmt.Sprint(n.n))
 	}
 	server := fmt.Sprintf("10.0.0.%d", n.n)
-	n.service = dispatch.New(dispatch.Options{Rules: fixed{c.file}, Namespace: namespace, Server: server, Session: n.center, Send: n.send, Logger: log,
+	n.service = dispatch.New(dispatch.Options{Rules: fixed{c.file, &c.turns}, Namespace: namespace, Server: server, Session: n.center, Send: n.send, Logger: log,
 		History: func() (string, time.Time) {
 			if p := n.problem.Load(); p != nil {
 				return *p, time.Now()
@@ -572,7 +581,7 @@ func TestDispatcher_flood(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := dispatch.New(dispatch.Options{Rules: fixed{f}, Logger: zap.NewNop()})
+	s := dispatch.New(dispatch.Options{Rules: fixed{f, nil}, Logger: zap.NewNop()})
 	for range 1 << 15 {
 		s.Add(event.Event{Kind: event.ItemCompleted, Job: "j"})
 		s.Add(event.Event{Kind: event.Listener, Job: "j"}) // does not matter
@@ -763,5 +772,25 @@ func TestDispatcher_partly(t *testing.T) {
 		if p := n.service.Problems(); len(p) != 0 || n.service.Status().Failed != 0 {
 			t.Errorf("%q, %+v", p, n.service.Status())
 		}
+	})
+}
+
+// TestDispatcher_idle: while the registry is left alone nothing turns in circles, whatever is to
+// be asked of it.
+func TestDispatcher_idle(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := newCluster(t, "")
+		n := c.start(job(c, "j", 1))
+		until(0, 20)
+		n.session.Doubt(registry.TrustSuspect)
+		n.service.Add(event.Event{Kind: event.ItemHeld, Host: "x", Job: "j", Item: new(int), Time: time.Now(), Reason: "a test"})
+		n.service.Add(event.Event{Kind: event.JobConfigured, Host: "x", Job: "j", Time: time.Now()}) // has it look at all jobs
+		until(0, 25)
+		before := c.turns.Load()
+		until(0, 45)
+		if turns := c.turns.Load() - before; turns > 500 {
+			t.Errorf("%d turns in 20 seconds", turns)
+		}
+		n.session.Doubt(registry.TrustLive)
 	})
 }
