@@ -12,6 +12,7 @@ import (
 	"github.com/wasmjob/wasmjob/host"
 	"github.com/wasmjob/wasmjob/host/access"
 	"github.com/wasmjob/wasmjob/host/cluster"
+	"github.com/wasmjob/wasmjob/host/event"
 	"github.com/wasmjob/wasmjob/host/explain"
 	"github.com/wasmjob/wasmjob/host/history"
 	"github.com/wasmjob/wasmjob/host/service/servicetest"
@@ -83,6 +84,23 @@ func TestExplain(t *testing.T) {
 	never := get[explain.Answer](a, "/v1/jobs/etl/explain?at=2026-01-01T03:00:00Z")
 	if never.Verdict != explain.NeverDue {
 		t.Errorf("%+v", never)
+	}
+}
+
+// TestExplain_purged: histories whose failures are older than all else do not count as
+// complete from the first failure on.
+func TestExplain_purged(t *testing.T) {
+	t.Parallel()
+	s := serve(t, servicetest.Options{Jobs: []host.Job{servicetest.Job("pay", "0 0 * * * ?", 1, servicetest.OK)}})
+	now := time.Now().Truncate(time.Hour)
+	s.Store.AddEvent(event.Event{Time: now.Add(-60 * 24 * time.Hour), Kind: event.JobError, Host: "127.0.0.9@-@1-a", Job: "pay", Reason: "broken"})
+	path := "/v1/jobs/pay/explain?" + url.Values{"at": {now.Add(-9 * 24 * time.Hour).UTC().Format(time.RFC3339)}}.Encode()
+	s.Until("the job and what was wrong are in the history", func() bool {
+		return len(get[cluster.Found[event.Event]](s, "/v1/events?kind=job.error").Records) == 1 && len(get[cluster.Found[event.Event]](s, "/v1/events?kind=job.assigned").Records) > 0
+	})
+	found := get[explain.Answer](s, path)
+	if found.Verdict != explain.Unknown || !strings.Contains(found.Sentences[0].Text, "the histories begin at") {
+		t.Errorf("%+v", found)
 	}
 }
 

@@ -243,12 +243,13 @@ func (t *writer) refusedThen(at time.Time) {
 
 // vacancy is a time in which no host had the job.
 type vacancy struct {
-	left, came *event.Event // what ended and began it; nil for none that is known
+	left, came *event.Event // what ended and began it; came is nil if it goes on
 	leaver     *member      // whom left is about
 }
 
 // vacancyAt reports whether no host had the job at a time: each that had it before had
-// left it, and the next came later.
+// left it, and the next came later. That one came proves nothing: what was before it may
+// be missing.
 func (tl *timeline) vacancyAt(at time.Time) (v vacancy, none bool) {
 	for _, m := range tl.order {
 		for i := range m.spans {
@@ -268,7 +269,7 @@ func (tl *timeline) vacancyAt(at time.Time) (v vacancy, none bool) {
 			}
 		}
 	}
-	return v, v.left != nil || v.came != nil
+	return v, v.left != nil
 }
 
 // noHost says that no host had the job at the instant, if that is so.
@@ -279,11 +280,9 @@ func (t *writer) noHost() bool {
 		return false
 	}
 	t.story.verdict = NoHost
-	var events []*event.Event
-	for _, e := range []*event.Event{v.left, v.came} {
-		if e != nil {
-			events = append(events, e)
-		}
+	events := []*event.Event{v.left}
+	if v.came != nil {
+		events = append(events, v.came)
 	}
 	t.headline(at, func(g group) string {
 		return fmt.Sprintf("%s %s due at %s and did not run: none of the hosts whose histories there are had the job then.", g.Items(), g.is("was", "were"), t.at(at))
@@ -300,9 +299,6 @@ func (t *writer) noHost() bool {
 
 // leaver says which host had the job last before a vacancy, and why it left.
 func (t *writer) leaver(v vacancy) {
-	if v.left == nil {
-		return
-	}
 	host := t.name(v.leaver.id)
 	t.say(KindJob, v.left.Time, func(group) string {
 		return fmt.Sprintf("The last that had the job before was host %s, until %s%s.", host, t.at(v.left.Time), t.because(v.left))

@@ -90,6 +90,27 @@ Item 0 was due at 12:00:00 and began in time on host 10.0.0.1.
 The guest ended at 12:00:01 with OK; neither that this was written down nor another attempt is in the histories.`,
 		},
 		{
+			name: "only a failure of long ago and hosts that came later are left",
+			facts: explain.Facts{Settings: settings, From: noon.Add(-60 * 24 * time.Hour), Events: []event.Event{
+				of(-51*86400, event.JobError, first, func(e *event.Event) { e.Reason = "the file is broken" }),
+				of(4*86400, event.JobAdded, second, nil),
+				of(4*86400, event.Assigned, second, func(e *event.Event) { e.Items = []int{0} })}},
+			want: `unknown
+What became of item 0 is not known: it was due at 12:00:00, and none of the histories says that its host had it then.`,
+		},
+		{
+			name: "a host of which only the end is left",
+			facts: explain.Facts{Settings: settings, From: noon.Add(-60 * 24 * time.Hour), Events: []event.Event{
+				of(-51*86400, event.ItemEnded, first, func(e *event.Event) {
+					e.Item, e.Outcome, e.Instant = number(0), abi.OutcomeFail, noon.Add(-51*24*time.Hour)
+				}),
+				of(-20*86400, event.HostGone, second, func(e *event.Event) { e.Job, e.Other = "", first }),
+				of(4*86400, event.JobRemoved, second, func(e *event.Event) { e.Reason = "the host is stopping" }),
+				of(4*86400+1, event.JobAdded, "10.0.0.2@-@2-cc", nil)}},
+			want: `unknown
+What became of item 0 is not known: it was due at 12:00:00, and none of the histories says that its host had it then.`,
+		},
+		{
 			name:  "no event at all",
 			facts: explain.Facts{},
 			want: `unknown

@@ -115,6 +115,9 @@ func (tl *timeline) take(e *event.Event) {
 	has := len(m.spans) > 0 && m.spans[len(m.spans)-1].end == nil
 	switch e.Kind {
 	case event.JobRemoved, event.JobStopped:
+		if len(m.spans) == 0 { // it had the job: the events from before are missing
+			m.spans = append(m.spans, span{begin: e})
+		}
 		m.close(e)
 		return
 	case event.JobError, event.OverQuota: // also of a host that has not joined

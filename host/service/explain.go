@@ -170,9 +170,10 @@ func (w *witness) changes(ctx context.Context, at time.Time) {
 	}
 }
 
-// since reads when the histories begin.
+// since reads since when the histories have all events: since the oldest of those that
+// no store keeps longer than others.
 func (w *witness) since(ctx context.Context) {
-	page, err := w.histories.Events(ctx, history.Filter{Limit: 1, Oldest: true}, nil)
+	page, err := w.histories.Events(ctx, history.Filter{Kinds: ofEvery(), Limit: 1, Oldest: true}, nil)
 	if w.note(ctx, page.Silent, err) && len(page.Records) == 1 {
 		w.mu.Lock()
 		defer w.mu.Unlock()
@@ -210,4 +211,9 @@ func ofJobs() []event.Kind {
 
 func ofHosts() []event.Kind {
 	return []event.Kind{event.Session, event.HostGone, event.HostStarted, event.HostStopped, event.Clock, event.Refused}
+}
+
+// ofEvery are kinds that a database keeps no longer than runs that were OK.
+func ofEvery() []event.Kind {
+	return []event.Kind{event.FireStarted, event.ItemStarted, event.JobAdded, event.JobConfigured, event.Assigned, event.HostStarted}
 }
