@@ -105,7 +105,7 @@ func (list libraries) from(n int) *Histories {
 			if l.silent {
 				return errors.New("it does not answer")
 			}
-			v, err := l.answer(ctx, path)
+			v, err := l.answer(context.WithoutCancel(ctx), path) // on a slow machine, too
 			if err != nil {
 				return err
 			}
