@@ -106,6 +106,7 @@ func TestExemplars(t *testing.T) {
 func TestExemplarEverySecond(t *testing.T) {
 	t.Parallel()
 	m := New(Options{Version: "v7", Status: func() host.Status { return host.Status{} }})
+	m.Observe(event.Event{Kind: event.JobAdded, Job: "a"})
 	at := time.Unix(1_800_000_000, 0)
 	for run, e := range []struct {
 		after, took time.Duration

@@ -79,7 +79,7 @@ func (g *guestMetrics) series(v event.GuestMetric) (guestSeries, abi.Code) {
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if !g.shown.has(v.Job) {
+	if !g.shown.has(v.Job) || g.shown.gone(v.Job) {
 		return s, abi.OK
 	}
 	names := g.jobs[v.Job]

@@ -86,6 +86,18 @@ func (s *shown) has(job string) bool {
 	return s.names[job]
 }
 
+// gone reports whether a job would have series of its own, but the host does not have it:
+// its last runs may end after it was removed.
+func (s *shown) gone(job string) bool {
+	if s.limit != AllJobs || job == "" {
+		return false
+	}
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	_, known := s.runs[job]
+	return !known
+}
+
 // label is what job_name says of a job.
 func (s *shown) label(job string) string {
 	if s.has(job) {
@@ -97,7 +109,7 @@ func (s *shown) label(job string) string {
 // add adds a job of the host. It has series of its own while there is room; one that is
 // called as the sum is a part of that.
 func (s *shown) add(job string) {
-	if s.limit == AllJobs || job == Other {
+	if s.limit != AllJobs && job == Other {
 		return
 	}
 	s.mu.Lock()

@@ -186,6 +186,27 @@ func TestJobCalledOther(t *testing.T) {
 	all.want(map[string]string{})
 }
 
+// TestJobThatEndsAfterItIsRemoved: its last runs make no series, or they would stay for ever.
+func TestJobThatEndsAfterItIsRemoved(t *testing.T) {
+	t.Parallel()
+	s := newStage(t, AllJobs, "a")
+	s.observe(event.Event{Kind: event.FireStarted, Job: "a", Items: []int{0}})
+	s.observe(event.Event{Kind: event.JobRemoved, Job: "a"})
+	s.m.Guest(event.GuestMetric{Job: "a", Kind: abi.MetricCounter, Name: "x", Value: 1})
+	s.runs("a", 1)
+	s.observe(event.Event{Kind: event.ItemCompleted, Job: "a"})
+	s.observe(event.Event{Kind: event.FireEnded, Job: "a", Items: []int{0}, Outcome: abi.OutcomeOK})
+	s.observe(event.Event{Kind: event.Elected, Job: "a"})
+	for series := range scrape(t, s.m) {
+		if strings.Contains(series, `job_name="a"`) {
+			t.Errorf("%s is there", series)
+		}
+	}
+	s.observe(event.Event{Kind: event.JobAdded, Job: "a"}) // it comes back
+	s.runs("a", 1)
+	s.want(map[string]string{"a": "1"})
+}
+
 // TestGuestOfAJobThatLosesItsSeries: its values come and go with the job's.
 func TestGuestOfAJobThatLosesItsSeries(t *testing.T) {
 	t.Parallel()

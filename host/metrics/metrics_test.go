@@ -97,6 +97,7 @@ func TestEventsBecomeMetrics(t *testing.T) {
 		}
 		m.Observe(ev)
 	}
+	e(event.JobAdded, nil)
 	e(event.FireStarted, func(e *event.Event) { e.Items = []int{0, 1, 2}; e.Lag = 2 * time.Millisecond })
 	e(event.ItemStarted, func(e *event.Event) { e.Attempt = 1 })
 	e(event.ItemStarted, func(e *event.Event) { e.Attempt = 2 })
@@ -200,6 +201,9 @@ func TestEventsBecomeMetrics(t *testing.T) {
 func TestGuestMetricsAreBounded(t *testing.T) {
 	t.Parallel()
 	m := New(Options{Version: "v7", Status: func() host.Status { return host.Status{} }})
+	for _, job := range []string{"a", "b", "c", "d"} {
+		m.Observe(event.Event{Kind: event.JobAdded, Job: job})
+	}
 	add := func(job string, kind int, name string, v int64) abi.Code {
 		return m.Guest(event.GuestMetric{Job: job, Kind: kind, Name: name, Value: v})
 	}
@@ -331,6 +335,7 @@ func TestClocksBecomeMetrics(t *testing.T) {
 	}
 	status.Clock = &host.ClockStatus{Drift: -90 * time.Second}
 	item := 3
+	m.Observe(event.Event{Kind: event.JobAdded, Job: "a"})
 	m.Observe(event.Event{Kind: event.ItemRepaired, Job: "a", Item: &item})
 	expect(t, m, map[string]string{
 		`wasmjob_clock_drift_seconds`:                "-90",

@@ -18,7 +18,18 @@ func (m *Metrics) Observe(e event.Event) {
 	if e.Wait != "" {
 		m.expired.WithLabelValues(string(e.Wait)).Inc()
 	}
-	job := m.jobs.label(e.Job)
+	switch e.Kind {
+	case event.Refused, event.JobAdded, event.JobChanged, event.JobRemoved, event.Session:
+		m.observeJob(e)
+	default:
+		if !m.jobs.gone(e.Job) {
+			m.observeWork(e, m.jobs.label(e.Job))
+		}
+	}
+}
+
+// observeWork takes what a job does; job is what job_name says of it.
+func (m *Metrics) observeWork(e event.Event, job string) {
 	switch e.Kind {
 	case event.FireStarted:
 		m.observeQueue(e)
@@ -44,8 +55,10 @@ func (m *Metrics) Observe(e event.Event) {
 		m.repairs.WithLabelValues(job).Inc()
 	case event.OverQuota:
 		m.overQuota.WithLabelValues(job, string(e.Ceiling)).Add(float64(e.Count))
-	default:
-		m.observeJob(e)
+	case event.Elected:
+		m.elections.WithLabelValues(job).Inc()
+	case event.Sharded:
+		m.reshardings.WithLabelValues(job).Inc()
 	}
 }
 
@@ -63,10 +76,6 @@ func (m *Metrics) look(now time.Time) {
 // observeJob takes what happens to a job as a whole, to a file or to the session.
 func (m *Metrics) observeJob(e event.Event) {
 	switch e.Kind {
-	case event.Elected:
-		m.elections.WithLabelValues(m.jobs.label(e.Job)).Inc()
-	case event.Sharded:
-		m.reshardings.WithLabelValues(m.jobs.label(e.Job)).Inc()
 	case event.Refused:
 		m.refusals.Inc()
 	case event.JobAdded:
