@@ -203,8 +203,13 @@ func (k kind) badRecord(err error) bool {
 }
 
 // locked runs do on one connection while no other host does the same. If wait is not
-// set and another one does, it returns false at once.
+// set and another one does, it returns false at once. Who waits and who does not have a
+// lock each: a migration does not wait for a purge.
 func (k kind) locked(ctx context.Context, db *sql.DB, wait bool, do func(*sql.Conn) error) (ok bool, err error) {
+	number, name := purgeLock, mysqlPurge
+	if wait {
+		number, name = advisoryLock, mysqlLock
+	}
 	conn, err := db.Conn(ctx)
 	if err != nil {
 		return false, err
@@ -215,10 +220,10 @@ func (k kind) locked(ctx context.Context, db *sql.DB, wait bool, do func(*sql.Co
 		return true, do(conn)
 	case postgres:
 		if wait {
-			_, err = conn.ExecContext(ctx, "SELECT pg_advisory_lock($1)", advisoryLock)
+			_, err = conn.ExecContext(ctx, "SELECT pg_advisory_lock($1)", number)
 			ok = err == nil
 		} else {
-			err = conn.QueryRowContext(ctx, "SELECT pg_try_advisory_lock($1)", advisoryLock).Scan(&ok)
+			err = conn.QueryRowContext(ctx, "SELECT pg_try_advisory_lock($1)", number).Scan(&ok)
 		}
 	case mySQL:
 		seconds := 0
@@ -226,10 +231,10 @@ func (k kind) locked(ctx context.Context, db *sql.DB, wait bool, do func(*sql.Co
 			seconds = int(migrationTimeout.Seconds())
 		}
 		var got sql.NullInt64
-		err = conn.QueryRowContext(ctx, "SELECT GET_LOCK(?, ?)", mysqlLock, seconds).Scan(&got)
+		err = conn.QueryRowContext(ctx, "SELECT GET_LOCK(?, ?)", name, seconds).Scan(&got)
 		ok = got.Int64 == 1
 		if err == nil && !ok && wait {
-			err = errors.New("another host holds the lock " + mysqlLock)
+			err = errors.New("another host holds the lock " + name)
 		}
 	}
 	if err != nil || !ok {
@@ -239,18 +244,21 @@ func (k kind) locked(ctx context.Context, db *sql.DB, wait bool, do func(*sql.Co
 		release, cancel := context.WithTimeout(context.WithoutCancel(ctx), lockTimeout)
 		defer cancel()
 		if k == postgres {
-			_, uerr := conn.ExecContext(release, "SELECT pg_advisory_unlock($1)", advisoryLock)
+			_, uerr := conn.ExecContext(release, "SELECT pg_advisory_unlock($1)", number)
 			err = errors.Join(err, uerr)
 			return
 		}
-		_, uerr := conn.ExecContext(release, "DO RELEASE_LOCK(?)", mysqlLock)
+		_, uerr := conn.ExecContext(release, "DO RELEASE_LOCK(?)", name)
 		err = errors.Join(err, uerr)
 	}()
 	return true, do(conn)
 }
 
 const (
-	// advisoryLock is a number that no other program is likely to use, mysqlLock a name.
+	// advisoryLock is a number that no other program is likely to use, mysqlLock a name. The
+	// number after it is that of new partitions.
 	advisoryLock int64 = 0x7761736d6a6f62
 	mysqlLock          = "wasmjob_history"
+	purgeLock          = advisoryLock + 2
+	mysqlPurge         = "wasmjob_history_purge"
 )

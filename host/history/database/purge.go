@@ -27,6 +27,7 @@ const (
 type cleaner struct {
 	*pool
 	maxBytes int64
+	clock    func() time.Time // this host's
 	done     chan struct{}    // closed when run has returned
 	from     map[string]int64 // up to where a table was purged of successes
 }
@@ -42,11 +43,29 @@ func (s *cleaner) run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		}
-		if err := s.round(ctx, time.Now()); err != nil && ctx.Err() == nil {
+		if err := s.purge(ctx); err != nil && ctx.Err() == nil {
 			s.log.Warn("what is too old in the history cannot be deleted now", zap.Error(s.config.hide(err)))
 		}
 		timer.Reset(purgeEvery)
 	}
+}
+
+// purge deletes what is too old by the clock of the database: that of one of many hosts
+// may be wrong.
+func (s *cleaner) purge(ctx context.Context) error {
+	now := s.clock()
+	if s.kind != sqlite {
+		statement := "SELECT EXTRACT(EPOCH FROM now())::BIGINT"
+		if s.kind == mySQL {
+			statement = "SELECT UNIX_TIMESTAMP()"
+		}
+		var seconds int64
+		if err := s.db.QueryRowContext(ctx, statement).Scan(&seconds); err != nil {
+			return err
+		}
+		now = time.Unix(seconds, 0)
+	}
+	return s.round(ctx, now)
 }
 
 // round deletes what is too old at that time, unless another host does so now.

@@ -1,6 +1,7 @@
 package database
 
 import (
+	"database/sql"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -87,6 +88,43 @@ func TestPurge(t *testing.T) {
 		})
 		if state := s.State(); state.Dropped != 0 {
 			t.Errorf("%+v", state)
+		}
+	})
+}
+
+// TestPurgeByAWrongClock: a host whose clock is wrong deletes nothing of a server's.
+func TestPurgeByAWrongClock(t *testing.T) {
+	t.Parallel()
+	servers(t, func(t *testing.T, fresh func(*testing.T) (string, string)) {
+		url, credentials := fresh(t)
+		s := openStore(t, url, credentials, t.TempDir())
+		now := time.Now()
+		aRun(s, "new", "h", now, abi.OutcomeOK)
+		aRun(s, "old", "h", now.Add(-9*day), abi.OutcomeOK)
+		await(t, "both", func() bool { return count(t, s, "SELECT COUNT(*) FROM wasmjob_items WHERE ended > 0") == 2 })
+		s.cleaner.clock = func() time.Time { return now.Add(100 * day) }
+		if err := s.cleaner.purge(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if got := jobs(t, s); !slices.Equal(got, []string{"new"}) {
+			t.Errorf("%v are left", got)
+		}
+	})
+}
+
+// TestMigrateWhilePurging: tables are made while another host purges.
+func TestMigrateWhilePurging(t *testing.T) {
+	t.Parallel()
+	servers(t, func(t *testing.T, fresh func(*testing.T) (string, string)) {
+		url, credentials := fresh(t)
+		sign := "?"
+		if strings.Contains(url, "?") {
+			sign = "&"
+		}
+		s := openStore(t, url+sign+"elasticjob=true", credentials, t.TempDir()) // whose tables are looked for each time
+		ok, err := s.kind.locked(t.Context(), s.db, false, func(*sql.Conn) error { return s.migrate(t.Context()) })
+		if !ok || err != nil {
+			t.Errorf("%v, %v", ok, err)
 		}
 	})
 }
