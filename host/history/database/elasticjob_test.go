@@ -125,3 +125,34 @@ func TestElasticJobTables(t *testing.T) {
 		}
 	})
 }
+
+// TestElasticJobPurgeWhileWriting: a purge does not wait for rows that others write, nor they
+// for it.
+func TestElasticJobPurgeWhileWriting(t *testing.T) {
+	t.Parallel()
+	servers(t, func(t *testing.T, fresh func(*testing.T) (string, string)) {
+		url, credentials := fresh(t)
+		sign := "?"
+		if strings.Contains(url, "?") {
+			sign = "&"
+		}
+		s := openStore(t, url+sign+"elasticjob=true", credentials, t.TempDir())
+		now := time.Now()
+		aRun(s, "old", "h", now.Add(-100*day), abi.OutcomeOK)
+		await(t, "the run", func() bool { return count(t, s, "SELECT COUNT(*) FROM JOB_STATUS_TRACE_LOG") == 3 })
+		tx, err := s.begin(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer tx.Rollback() //nolint:errcheck // it is open until the purge is done
+		if _, err := tx.ExecContext(t.Context(), s.kind.bind("INSERT INTO JOB_STATUS_TRACE_LOG (id, job_name, original_task_id, task_id, slave_id, source, execution_type, sharding_item, state, creation_time) VALUES ('new', 'java', '', 't', 'h', 's', 'READY', '[0]', 'TASK_RUNNING', ?)"), s.timestamp(now)); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.cleaner.round(t.Context(), now); err != nil {
+			t.Error(err)
+		}
+		if n := count(t, s, "SELECT COUNT(*) FROM JOB_STATUS_TRACE_LOG") + count(t, s, "SELECT COUNT(*) FROM JOB_EXECUTION_LOG"); n != 0 {
+			t.Errorf("%d old rows are left", n)
+		}
+	})
+}

@@ -134,7 +134,7 @@ func (s *cleaner) purgeRows(ctx context.Context, table, by string, before time.T
 		if to == from { // more rows of one time than a window has
 			to++
 		}
-		if err := s.delete(ctx, "DELETE FROM "+table+" WHERE "+by+" >= ? AND "+by+" < ?"+condition, from, to); err != nil {
+		if err := s.delete(ctx, "DELETE FROM "+table+" WHERE "+by+" >= ? AND "+by+" < ?"+condition, []any{from, to}); err != nil {
 			return err
 		}
 		if from = to; from < end && !wait(ctx, windowPause, nil) {
@@ -150,23 +150,28 @@ func (s *cleaner) purgeRows(ctx context.Context, table, by string, before time.T
 // tries is how often a statement is tried that writers are in the way of.
 const tries = 5
 
-// delete runs a statement in a transaction of its own.
-func (s *cleaner) delete(ctx context.Context, statement string, args ...any) error {
+// delete runs a statement in a transaction of its own, once for each list of arguments.
+func (s *cleaner) delete(ctx context.Context, statement string, args ...[]any) error {
 	for n := 1; ; n++ {
-		tx, err := s.begin(ctx)
-		if err != nil {
-			return err
-		}
-		_, err = tx.ExecContext(ctx, s.kind.bind(statement), args...)
-		if err == nil {
-			err = tx.Commit()
-		} else {
-			_ = tx.Rollback() // the first error says more
-		}
+		err := s.tryDelete(ctx, s.kind.bind(statement), args)
 		if err == nil || n == tries || !s.kind.again(err) || !wait(ctx, time.Duration(n)*windowPause, nil) {
 			return err
 		}
 	}
+}
+
+func (s *cleaner) tryDelete(ctx context.Context, statement string, args [][]any) error {
+	tx, err := s.begin(ctx)
+	if err != nil {
+		return err
+	}
+	for _, a := range args {
+		if _, err := tx.ExecContext(ctx, statement, a...); err != nil {
+			_ = tx.Rollback() // the first error says more
+			return err
+		}
+	}
+	return tx.Commit()
 }
 
 // purgeElasticJob deletes the oldest rows of ElasticJob's tables, those of our hosts and
@@ -176,31 +181,70 @@ func (s *cleaner) purgeElasticJob(ctx context.Context, now time.Time) error {
 	if !s.config.ElasticJob || keep == 0 {
 		return nil
 	}
-	for table, by := range map[string]string{"JOB_EXECUTION_LOG": "start_time", "JOB_STATUS_TRACE_LOG": "creation_time"} {
-		for {
-			var result sql.Result
-			var err error
-			before := s.timestamp(now.Add(-keep))
-			if s.kind == mySQL {
-				result, err = s.db.ExecContext(ctx, fmt.Sprintf("DELETE FROM %s WHERE %s < ? LIMIT %d", table, by, windowRows), before)
-			} else {
-				result, err = s.db.ExecContext(ctx, s.kind.bind(fmt.Sprintf("DELETE FROM %s WHERE id IN (SELECT id FROM %s WHERE %s < ? LIMIT %d)", table, table, by, windowRows)), before)
-			}
-			if err != nil {
-				return err
-			}
-			if n, err := result.RowsAffected(); err != nil || n < windowRows {
-				break
-			}
-			if !wait(ctx, windowPause, nil) {
-				return ctx.Err()
-			}
+	for _, t := range elasticJobTimes() {
+		if err := s.purgeTraces(ctx, t.table, t.by+" < ?", now.Add(-keep)); err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
-// purgeSize deletes the oldest rows of a SQLite file that is too large.
+// elasticJobTimes are ElasticJob's tables, with the columns by which they are purged. Those
+// have no index.
+func elasticJobTimes() []struct{ table, by string } {
+	return []struct{ table, by string }{{"JOB_EXECUTION_LOG", "start_time"}, {"JOB_STATUS_TRACE_LOG", "creation_time"}}
+}
+
+// purgeTraces deletes the rows of a table of ElasticJob's for which a condition on a time
+// holds. They are looked for without locks, and deleted by their key, one by one, lest
+// MySQL look through the whole table: no writer waits.
+func (s *cleaner) purgeTraces(ctx context.Context, table, condition string, before time.Time) error {
+	key := "id"
+	if s.kind == mySQL { // where id need not be one
+		var n int
+		if err := s.db.QueryRowContext(ctx, "SELECT COUNT(*) FROM information_schema.columns WHERE table_schema = DATABASE() AND table_name = ? AND column_name = 'auto_id'", table).Scan(&n); err != nil {
+			return err
+		}
+		if n > 0 {
+			key = "auto_id"
+		}
+	}
+	for {
+		keys, err := s.keys(ctx, fmt.Sprintf("SELECT %s FROM %s WHERE %s LIMIT %d", key, table, condition, windowRows), s.timestamp(before))
+		if err != nil || len(keys) == 0 {
+			return err
+		}
+		if err := s.delete(ctx, "DELETE FROM "+table+" WHERE "+key+" = ?", keys...); err != nil {
+			return err
+		}
+		if len(keys) < windowRows {
+			return nil
+		}
+		if !wait(ctx, windowPause, nil) {
+			return ctx.Err()
+		}
+	}
+}
+
+// keys are what a query finds, one column a row.
+func (s *cleaner) keys(ctx context.Context, query string, args ...any) (list [][]any, err error) {
+	rows, err := s.db.QueryContext(ctx, s.kind.bind(query), args...)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var key string
+		if err := rows.Scan(&key); err != nil {
+			return nil, err
+		}
+		list = append(list, []any{key})
+	}
+	return list, rows.Err()
+}
+
+// purgeSize deletes the oldest rows of a SQLite file that is too large, but not runs that
+// have not ended.
 func (s *cleaner) purgeSize(ctx context.Context, now time.Time) error {
 	if s.kind != sqlite {
 		return nil
@@ -214,29 +258,83 @@ func (s *cleaner) purgeSize(ctx context.Context, now time.Time) error {
 		if size <= s.maxBytes {
 			break
 		}
-		oldest := nanos(now)
-		for _, t := range daily() {
-			var n sql.NullInt64
-			if err := s.db.QueryRowContext(ctx, "SELECT MIN("+t.by+") FROM "+t.table).Scan(&n); err != nil {
-				return err
-			}
-			if n.Valid {
-				oldest = min(oldest, n.Int64)
-			}
+		oldest, err := s.oldest(ctx, now)
+		if err != nil {
+			return err
+		}
+		if !oldest.Before(now) {
+			break // what is left runs
 		}
 		// A twentieth of the time that the file has, or all that it has of a moment.
-		before := oldest + max((nanos(now)-oldest)/20, 1)
-		for _, t := range daily() {
-			if err := s.purgeRows(ctx, t.table, t.by, instant(before), 1, ""); err != nil {
-				return err
-			}
-		}
-		if oldest >= nanos(now) {
-			break
+		if err := s.purgeBefore(ctx, oldest.Add(max(now.Sub(oldest)/20, 1))); err != nil {
+			return err
 		}
 	}
 	_, err := s.db.ExecContext(ctx, "PRAGMA incremental_vacuum")
 	return err
+}
+
+// sized are the tables that a SQLite file is made smaller by, with a condition for the rows
+// that may go.
+func sized() []struct{ table, by, condition string } {
+	return []struct{ table, by, condition string }{
+		{"wasmjob_executions", "begun", "ended <> 0"}, {"wasmjob_items", "begun", "ended <> 0"}, {"wasmjob_events", "time", "1 = 1"}, {"wasmjob_logs", "time", "1 = 1"}, {"wasmjob_audit", "time", "1 = 1"},
+	}
+}
+
+// ranTraces are the rows of ElasticJob's tables that may go: not those of what runs.
+func ranTraces(table string) string {
+	if table == "JOB_EXECUTION_LOG" {
+		return "complete_time IS NOT NULL AND "
+	}
+	return ""
+}
+
+// oldest is the time of the oldest row of a SQLite file that may go; now if there is none.
+func (s *cleaner) oldest(ctx context.Context, now time.Time) (time.Time, error) {
+	first := now
+	for _, t := range sized() {
+		var n sql.NullInt64
+		if err := s.db.QueryRowContext(ctx, "SELECT MIN("+t.by+") FROM "+t.table+" WHERE "+t.condition).Scan(&n); err != nil {
+			return first, err
+		}
+		if n.Valid && instant(n.Int64).Before(first) {
+			first = instant(n.Int64)
+		}
+	}
+	if !s.config.ElasticJob {
+		return first, nil
+	}
+	for _, t := range elasticJobTimes() {
+		var text sql.NullString
+		if err := s.db.QueryRowContext(ctx, "SELECT MIN("+t.by+") FROM "+t.table+" WHERE "+ranTraces(t.table)+t.by+" IS NOT NULL").Scan(&text); err != nil {
+			return first, err
+		}
+		if at, err := time.ParseInLocation("2006-01-02 15:04:05.000", text.String, time.Local); err == nil && at.Before(first) { // else somebody else wrote it
+			first = at
+		}
+	}
+	return first, nil
+}
+
+// purgeBefore deletes what may go and is from before a time.
+func (s *cleaner) purgeBefore(ctx context.Context, before time.Time) error {
+	for _, t := range sized() {
+		if err := s.purgeRows(ctx, t.table, t.by, before, 1, t.condition); err != nil {
+			return err
+		}
+		delete(s.from, t.table+" AND "+t.condition) // a run that has begun before may end
+	}
+	if !s.config.ElasticJob {
+		return nil
+	}
+	for _, t := range elasticJobTimes() {
+		// Times there have milliseconds.
+		if err := s.purgeTraces(ctx, t.table, ranTraces(t.table)+t.by+" < ?", before.Add(time.Millisecond)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // purgeDays drops PostgreSQL's partitions that are too old, and replaces those of which

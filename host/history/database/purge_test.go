@@ -219,3 +219,46 @@ func TestSizeOfSQLite(t *testing.T) {
 		t.Errorf("%d bytes, %d events left, the last is %s, %v", info.Size(), len(left), left[len(left)-1], err)
 	}
 }
+
+// TestSizeOfSQLite_others: the tables of changes and of ElasticJob shrink with the others, and
+// what runs stays.
+func TestSizeOfSQLite_others(t *testing.T) {
+	t.Parallel()
+	const most = 2 << 20
+	s, _, err := open(t, "sqlite:"+filepath.Join(t.TempDir(), "h.db")+"?elasticjob=true", "", Options{MaxBytes: most})
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := time.Now()
+	item := 0
+	begin := now.Add(-3 * 3600 * time.Second)
+	s.AddEvent(event.Event{Time: begin, Kind: event.ItemStarted, Host: "h", Job: "open", RunID: "open/t1/0", Trigger: 1, Item: &item, Fence: 1, Attempt: 1, Instant: begin})
+	for n := range 1500 {
+		at := now.Add(time.Duration(n-1500) * time.Second)
+		aRun(s, "cities", "h", at, abi.OutcomeOK)
+		s.AddChange(history.Change{Time: at.Add(-time.Hour), Who: "w", What: "edit", Before: strings.Repeat("x", 2000)})
+		if n%100 == 0 {
+			await(t, "room", func() bool { return s.State().Queued < 2000 })
+		}
+	}
+	await(t, "all", func() bool { return count(t, s, "SELECT COUNT(*) FROM wasmjob_items WHERE ended > 0") == 1500 })
+	if err := s.cleaner.round(t.Context(), now); err != nil {
+		t.Fatal(err)
+	}
+	size := count(t, s, "SELECT (page_count - freelist_count) * page_size FROM pragma_page_count(), pragma_freelist_count(), pragma_page_size()")
+	if size > most || size < most/4 {
+		t.Errorf("%d bytes", size)
+	}
+	for table, least := range map[string]int{"wasmjob_items WHERE job = 'open'": 1, "wasmjob_items WHERE job = 'cities'": 100, "JOB_EXECUTION_LOG WHERE complete_time IS NULL": 1, "JOB_EXECUTION_LOG": 100} {
+		if n := count(t, s, "SELECT COUNT(*) FROM "+table); n < least {
+			t.Errorf("%d rows of %s, want at least %d", n, table, least)
+		}
+	}
+	s.cleaner.maxBytes = 1 // which nothing can reach
+	if err := s.cleaner.round(t.Context(), now); err != nil {
+		t.Fatal(err)
+	}
+	if got := jobs(t, s); !slices.Equal(got, []string{"open"}) {
+		t.Errorf("%v are left", got)
+	}
+}
