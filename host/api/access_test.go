@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -17,6 +19,7 @@ import (
 	"github.com/wasmjob/wasmjob/host/access"
 	"github.com/wasmjob/wasmjob/host/admin"
 	"github.com/wasmjob/wasmjob/host/cluster"
+	"github.com/wasmjob/wasmjob/host/history"
 	"github.com/wasmjob/wasmjob/host/service/servicetest"
 )
 
@@ -143,4 +146,88 @@ func TestStreamOfAnother(t *testing.T) {
 			}
 		})).ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", "/v1/stream", http.NoBody))
 	})
+}
+
+// TestNextOfOthers: the answer to a request for records is the same whether another job,
+// whose records it asks for, has some or not: also the cursor of the next page.
+func TestNextOfOthers(t *testing.T) {
+	t.Parallel()
+	s := serve(t, servicetest.Options{Jobs: []host.Job{
+		servicetest.Job("etl-1", "0 0 3 * * ?", 1, servicetest.Fail), servicetest.Job("etl-2", "0 0 3 * * ?", 1, servicetest.Fail), servicetest.Job("pay", "0 0 3 * * ?", 2, servicetest.Fail)}})
+	began := time.Date(2026, 3, 1, 3, 0, 0, 0, time.UTC)
+	line := func(minute int, job string) {
+		s.Store.AddLine(history.Line{Time: began.Add(time.Duration(minute) * time.Minute), Job: job, RunID: job + "/x/0", Message: "sum of " + job})
+	}
+	for minute := range 120 { // more than the pages of a store that are read for one page
+		line(minute, "pay")
+		line(minute, "pay")
+	}
+	line(60, "etl-1")
+	line(61, "etl-1")
+	line(62, "etl-2")
+	triggered := map[string]int{"etl-1": 2, "etl-2": 1, "pay": 4}
+	for job, runs := range triggered {
+		for done := 0; done < runs; {
+			if a := s.ask("POST", "/v1/jobs/"+job+"/trigger", ""); a.code/100 != 2 {
+				t.Fatalf("%d %s", a.code, a.body)
+			}
+			s.Until("it has run", func() bool {
+				now := len(get[cluster.Found[history.Run]](s, "/v1/runs?job="+job).Records)
+				ran := now > done
+				if ran {
+					done = now
+				}
+				return ran
+			})
+		}
+	}
+	long := []string{"etl-*"} // more than other hosts are sent
+	for n := range 100 {
+		long = append(long, fmt.Sprintf("%050d", n))
+	}
+	for name, patterns := range map[string][]string{"one pattern": {"etl-*"}, "many patterns": long, "no-job's too": {"etl-*", "e**"}} {
+		viewer := access.Principal{Name: "ann", Method: access.ByPassword, Bindings: []access.Binding{{Role: access.RoleViewer, Jobs: patterns}}}
+		ask := func(query string) (found cluster.Found[struct {
+			Job string `json:"job"`
+		}]) {
+			t.Helper()
+			w := s.askAs(viewer, "GET", query, "")
+			if err := json.Unmarshal(w.Body.Bytes(), &found); err != nil || w.Code != http.StatusOK {
+				t.Fatalf("%s: %s: %d %s", name, query, w.Code, w.Body)
+			}
+			return found
+		}
+		for _, list := range []string{"/v1/logs", "/v1/runs", "/v1/fires", "/v1/events", "/v1/audit"} {
+			for _, query := range []string{"?limit=1&job=pay", "?limit=1&job=p*", "?limit=1&job=pa%5Cy", "?limit=1&job=p*&job=pay", "?limit=1&job=pay&oldest=true", "?limit=1&text=pay", "?limit=1&job=*&text=pay"} {
+				if found := ask(list + query); len(found.Records) > 0 || found.Next != "" {
+					t.Errorf("%s: %s%s shows that another job has records: %+v", name, list, query, found)
+				}
+			}
+			for query, want := range map[string]string{"?": "etl-1 etl-2", "?job=*": "etl-1 etl-2", "?job=etl-1&job=pay": "etl-1", "?job=etl-1&job=p*": "etl-1", "?job=*-2": "etl-2", "?job=*&oldest=true": "etl-1 etl-2"} {
+				jobs, after := []string{}, ""
+				for page := 0; ; page++ {
+					found := ask(list + query + "&limit=1&after=" + url.QueryEscape(after))
+					for _, r := range found.Records {
+						if !slices.Contains(jobs, r.Job) {
+							jobs = append(jobs, r.Job)
+						}
+					}
+					if after = found.Next; after == "" || page > 300 {
+						break
+					}
+				}
+				slices.Sort(jobs)
+				if got := strings.Join(jobs, " "); got != want {
+					t.Errorf("%s: %s%s: found %q, want %q", name, list, query, got, want)
+				}
+			}
+		}
+		if w := s.askAs(viewer, "GET", "/v1/logs?job=%5B", ""); w.Code != 422 {
+			t.Errorf("%s: a pattern that is wrong: %d %s", name, w.Code, w.Body)
+		}
+		// The newest line of all is of the other job: the last page of one's own ends the same.
+		if first, second := ask("/v1/logs?limit=1&oldest=true&job=etl-2"), ask("/v1/logs?limit=1&job=etl-2"); len(first.Records) != 1 || len(second.Records) != 1 || first.Next != second.Next {
+			t.Errorf("%s: %+v, %+v", name, first, second)
+		}
+	}
 }

@@ -33,7 +33,9 @@ type Found[T any] struct {
 	Silent []string `json:"silent,omitempty"`
 }
 
-// See says whose records are wanted; nil is all jobs'.
+// See says whose records are wanted; nil is all jobs'. With See, and without patterns in the
+// filter, pages do not show whether stores have other records, unless there are more than
+// are read for one page.
 type See func(job string) bool
 
 // kind is how records of a kind are found and put in order.
@@ -97,7 +99,7 @@ func find[T any](ctx context.Context, h *Histories, f history.Filter, see See, k
 	if err != nil {
 		return Found[T]{}, err
 	}
-	found.Next, found.Silent = m.next(), m.silent()
+	found.Next, found.Silent = m.next(len(found.Records) == m.limit), m.silent()
 	return found, nil
 }
 

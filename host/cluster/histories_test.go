@@ -221,6 +221,47 @@ func TestPagesOverHosts(t *testing.T) {
 	}
 }
 
+// TestPagesOfSome: a page of records that may be seen, and its cursor, are the same with and
+// without others before, between and behind them.
+func TestPagesOfSome(t *testing.T) {
+	t.Parallel()
+	see := func(job string) bool { return job == "seen" }
+	walk := func(others bool, f history.Filter) (got []string) {
+		list := newLibraries(t, 2)
+		for n := range 200 {
+			l := history.Line{Time: began.Add(time.Duration(n) * time.Second), Job: "other", RunID: fmt.Sprint("r", n)}
+			if n == 90 || n == 91 || n == 150 {
+				l.Job = "seen"
+			}
+			if others || l.Job == "seen" {
+				list[n%2].store.AddLine(l)
+			}
+		}
+		list.close(t)
+		for {
+			found, err := list.from(0).Lines(t.Context(), f, see)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, l := range found.Records {
+				got = append(got, l.RunID)
+			}
+			if got = append(got, found.Next); found.Next == "" {
+				return got
+			}
+			f.After = found.Next
+		}
+	}
+	for _, oldest := range []bool{false, true} {
+		for limit := 1; limit <= 4; limit++ {
+			f := history.Filter{Limit: limit, Oldest: oldest}
+			if with, without := walk(true, f), walk(false, f); !slices.Equal(with, without) {
+				t.Errorf("%+v: %q with others, %q without", f, with, without)
+			}
+		}
+	}
+}
+
 // TestManyOfOneTime: more records of one time than a page, or a store's page, can have.
 func TestManyOfOneTime(t *testing.T) {
 	t.Parallel()

@@ -85,8 +85,14 @@ func (m *paging[T]) add(name string, peer *Peer) {
 		}
 	}
 	s.ask.Limit = min(m.limit+s.skip, history.MaxLimit)
+	if m.readsAll() {
+		s.ask.Limit = history.MaxLimit // most may have to be passed over
+	}
 	m.sources = append(m.sources, s)
 }
+
+// readsAll reports whether the stores are read for all jobs, and only some may be seen.
+func (m *paging[T]) readsAll() bool { return m.see != nil && len(m.filter.Jobs) == 0 }
 
 // page takes records until there are as many as are wanted, or no more are to be had
 // in time. ctx bounds this host's store, waiting the others.
@@ -205,9 +211,11 @@ func (m *paging[T]) read(ctx context.Context, s *source[T]) {
 	}
 }
 
-// next is the cursor of the next page, empty if there is none.
-func (m *paging[T]) next() string {
-	more, looked := false, place{}
+// next is the cursor of the next page, empty if there is none. full: the page has as many
+// records as are wanted. Where all is read, another page follows such a page always, and
+// may be empty: it would show whether there is more that may not be seen.
+func (m *paging[T]) next(full bool) string {
+	more, looked := full && m.readsAll(), place{}
 	for _, s := range m.sources {
 		more = more || s.more || len(s.page) > 0
 		if !s.more || len(s.page) > 0 {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path"
 	"slices"
 	"strings"
 	"time"
@@ -33,17 +34,51 @@ func found[T any](ctx context.Context, f history.Filter, find func(context.Conte
 	if who.All(access.View) {
 		return find(ctx, f, nil)
 	}
-	patterns := who.Patterns(access.View)
-	if len(f.Jobs) == 0 && len(strings.Join(patterns, " ")) <= longestPatterns {
-		f.Jobs = patterns
+	if err := f.Check(); err != nil {
+		return cluster.Found[T]{}, err
 	}
+	asked := f.Jobs
+	f.Jobs = narrowed(who, asked)
 	may := make(map[string]bool)
 	return find(ctx, f, func(job string) bool {
-		if _, asked := may[job]; !asked {
-			may[job] = who.May(access.View, job)
+		if _, known := may[job]; !known {
+			may[job] = who.May(access.View, job) && (len(asked) == 0 || matchesAny(asked, job))
 		}
 		return may[job]
 	})
+}
+
+// narrowed are the patterns of jobs that stores are asked for when a principal asks for
+// some, so that they do not read what it may not see: how far they read, or that they found
+// nothing, would say what is there. Nil is all jobs: the principal's patterns cannot be sent.
+func narrowed(who access.Principal, asked []string) []string {
+	isPattern := func(p string) bool { _, one := only(p); return !one }
+	if len(asked) > 0 && !slices.ContainsFunc(asked, isPattern) {
+		asked = slices.DeleteFunc(slices.Clone(asked), func(p string) bool {
+			name, _ := only(p)
+			return !who.May(access.View, name)
+		})
+		if len(asked) == 0 {
+			return []string{access.NoJob}
+		}
+		return asked
+	}
+	patterns := who.Patterns(access.View)
+	if matchesAny(patterns, "") || len(strings.Join(patterns, " ")) > longestPatterns {
+		return nil // some, such as **, match what is no job's as well
+	}
+	return patterns
+}
+
+// only is the name that a pattern matches, if it is one alone.
+func only(pattern string) (name string, ok bool) {
+	f := history.Filter{Jobs: []string{pattern}}
+	return f.OnlyJob()
+}
+
+// matchesAny reports whether one of the patterns matches a job's name.
+func matchesAny(patterns []string, job string) bool {
+	return slices.ContainsFunc(patterns, func(p string) bool { ok, _ := path.Match(p, job); return ok || p == job })
 }
 
 // Fires finds fires.
