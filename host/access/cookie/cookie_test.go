@@ -287,34 +287,58 @@ func TestRevocationsAreBounded(t *testing.T) {
 	c := &clock{time.Unix(1e9, 0)}
 	m := &Memory{Now: c.now}
 	const n = 3*maxRevoked + 10
+	user := func(i int) string { return fmt.Sprint(i % 1000) }
 	begun := make([]time.Time, n)
 	for i := range n {
-		c.t = c.t.Add(100 * time.Millisecond)
+		c.t = c.t.Add(time.Second)
 		begun[i] = c.t
-		if err := m.Add(context.Background(), fmt.Sprint(i), c.t); err != nil {
+		if err := m.Add(context.Background(), user(i), fmt.Sprint(i), c.t); err != nil {
 			t.Fatal(err)
 		}
-		if len(m.ledger.Sessions) > maxRevoked {
-			t.Fatalf("%d are remembered", len(m.ledger.Sessions))
+		if m.ledger.size() > maxRevoked {
+			t.Fatalf("%d are remembered", m.ledger.size())
 		}
 	}
 	for i := range n {
-		if !m.Has(fmt.Sprint(i), begun[i]) {
+		if !m.Has(user(i), fmt.Sprint(i), begun[i]) {
 			t.Fatalf("session %d is alive again", i)
 		}
 	}
-	if m.Has("new", c.t) {
+	if m.Has("0", "new", c.t) {
 		t.Error("a new session is taken for one that was signed out")
 	}
 	floor := m.ledger.Floor
 	c.t = c.t.Add(Life + time.Second)
 	for i := range maxRevoked {
-		if err := m.Add(context.Background(), "later"+fmt.Sprint(i), c.t); err != nil {
+		if err := m.Add(context.Background(), user(i), "later"+fmt.Sprint(i), c.t); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if len(m.ledger.Sessions) > maxRevoked || m.ledger.Floor != floor {
-		t.Errorf("%d are remembered, and the floor went from %d to %d though all before have expired", len(m.ledger.Sessions), floor, m.ledger.Floor)
+	if m.ledger.size() > maxRevoked || m.ledger.Floor != floor {
+		t.Errorf("%d are remembered, and the floor went from %d to %d though all before have expired", m.ledger.size(), floor, m.ledger.Floor)
+	}
+}
+
+// TestOneUserFillsNothing: a user who signs in and out all the time ends old sessions of
+// that user alone, while there are few such users.
+func TestOneUserFillsNothing(t *testing.T) {
+	t.Parallel()
+	now := time.Unix(1e9, 0)
+	var l Ledger
+	for i := range 1001 {
+		l.Add("eve", fmt.Sprint(i), now, now, 1000)
+		now = now.Add(time.Second)
+	}
+	if l.Has("ann", "hers", now.Add(-Life)) || l.Floor != 0 {
+		t.Errorf("all are signed out that began before %d", l.Floor)
+	}
+	for i := range 1001 {
+		if !l.Has("eve", fmt.Sprint(i), time.Unix(1e9+int64(i), 0)) {
+			t.Fatalf("session %d is alive again", i)
+		}
+	}
+	if n := l.size(); n > perUser+1 {
+		t.Errorf("%d are remembered", n)
 	}
 }
 
@@ -324,7 +348,7 @@ func TestLedgersMerge(t *testing.T) {
 	now := time.Unix(1e9, 0)
 	fill := func(prefix string, n int) (l Ledger) {
 		for i := range n {
-			l.Add(prefix+fmt.Sprint(i), now.Add(-time.Duration(i)*time.Second), now, 100)
+			l.Add(fmt.Sprint(i%12), prefix+fmt.Sprint(i), now.Add(-time.Duration(i)*time.Second), now, 100)
 		}
 		return l
 	}
@@ -333,12 +357,12 @@ func TestLedgersMerge(t *testing.T) {
 		if changed := a.Merge(b, now, 100); changed != (n[1] > 0) {
 			t.Errorf("%v: changed %t", n, changed)
 		}
-		if len(a.Sessions) > 100 {
-			t.Errorf("%v: %d are remembered", n, len(a.Sessions))
+		if a.size() > 100 {
+			t.Errorf("%v: %d are remembered", n, a.size())
 		}
 		for prefix, many := range map[string]int{"a": n[0], "b": n[1]} {
 			for i := range many {
-				if !a.Has(prefix+fmt.Sprint(i), now.Add(-time.Duration(i)*time.Second)) {
+				if !a.Has(fmt.Sprint(i%12), prefix+fmt.Sprint(i), now.Add(-time.Duration(i)*time.Second)) {
 					t.Fatalf("%v: %s%d is alive again", n, prefix, i)
 				}
 			}
@@ -347,9 +371,10 @@ func TestLedgersMerge(t *testing.T) {
 			t.Errorf("%v: the same list has something new", n)
 		}
 	}
-	old := Ledger{Sessions: map[string]int64{"x": now.Add(-Life).Unix()}}
+	gone := now.Add(-Life).Unix()
+	old := Ledger{Users: map[string]Ends{"ann": {Floor: gone, Sessions: map[string]int64{"x": gone}}}}
 	var l Ledger
-	if l.Merge(old, now, 100) || len(l.Sessions) > 0 {
+	if l.Merge(old, now, 100) || len(l.Users) > 0 {
 		t.Errorf("what has expired is taken over: %+v", l)
 	}
 }

@@ -11,51 +11,134 @@ import (
 // Revocations remember sessions that were signed out, for as long as they would have
 // lasted. They are safe for concurrent use.
 type Revocations interface {
-	// Add remembers a session. It counts here whatever the error is, which says that
-	// other hosts do not know it.
-	Add(ctx context.Context, id string, begun time.Time) error
+	// Add remembers a session of a user. It counts here whatever the error is, which says
+	// that other hosts do not know it.
+	Add(ctx context.Context, user, id string, begun time.Time) error
 	// Has reports whether the session was signed out.
-	Has(id string, begun time.Time) bool
+	Has(user, id string, begun time.Time) bool
 }
 
-// Ledger is a bounded list of sessions that were signed out, with the time when each
-// began, in Unix seconds.
+// perUser bounds the sessions that are remembered of one user, so that no user fills the
+// ledger for all: one who signs out more often ends old sessions of that user alone.
+const perUser = 20
+
+// Ledger is a bounded list of sessions that were signed out.
 type Ledger struct {
-	// Floor ends all sessions that began before it: those that there was no more room to
-	// remember are among them.
-	Floor    int64            `json:"floor,omitempty"`
-	Sessions map[string]int64 `json:"sessions"`
+	// Floor ends all sessions that began before it, in Unix seconds: those that there was
+	// no more room to remember are among them.
+	Floor int64           `json:"floor,omitempty"`
+	Users map[string]Ends `json:"users"`
 }
 
-// Add remembers a session. Where more than most are remembered, what has expired makes
-// room, and then the older half of them, by raising the floor.
-func (l *Ledger) Add(id string, begun, now time.Time, most int) {
-	if l.Sessions == nil {
-		l.Sessions = make(map[string]int64)
-	}
-	l.Sessions[id] = begun.Unix()
-	if len(l.Sessions) <= most {
-		return
-	}
+// Ends are the sessions of one user that were signed out.
+type Ends struct {
+	// Floor is as that of the ledger, for this user's sessions.
+	Floor int64 `json:"floor,omitempty"`
+	// Sessions have the time when each began, in Unix seconds.
+	Sessions map[string]int64 `json:"sessions,omitempty"`
+}
+
+// Add remembers a session. Where more than perUser are remembered of its user, or more
+// than most of all, what has expired makes room, and then the older half of them, by
+// raising a floor.
+func (l *Ledger) Add(user, id string, begun, now time.Time, most int) {
 	expired := now.Add(-Life).Unix()
-	maps.DeleteFunc(l.Sessions, func(_ string, began int64) bool { return began <= expired })
-	if len(l.Sessions) <= most/2 {
+	l.put(user, Ends{Sessions: map[string]int64{id: begun.Unix()}}, expired)
+	l.bound(expired, most)
+}
+
+// put adds to what is remembered of a user.
+func (l *Ledger) put(user string, more Ends, expired int64) {
+	if l.Users == nil {
+		l.Users = make(map[string]Ends)
+	}
+	e := l.Users[user]
+	if e.Sessions == nil {
+		e.Sessions = make(map[string]int64)
+	}
+	maps.Copy(e.Sessions, more.Sessions)
+	e.raise(more.Floor)
+	if len(e.Sessions) > perUser {
+		e.forget(expired)
+	}
+	if len(e.Sessions) > perUser {
+		e.raise(middle(slices.Collect(maps.Values(e.Sessions))) + 1)
+	}
+	l.Users[user] = e
+}
+
+// bound makes room.
+func (l *Ledger) bound(expired int64, most int) {
+	if l.size() <= most {
 		return
 	}
-	all := slices.Sorted(maps.Values(l.Sessions))
-	l.raise(all[len(all)/2] + 1)
+	l.each(func(e *Ends) { e.forget(expired) })
+	if l.size() <= most/2 {
+		return
+	}
+	var all []int64
+	for _, e := range l.Users {
+		all = slices.AppendSeq(all, maps.Values(e.Sessions))
+		if e.Floor > 0 {
+			all = append(all, e.Floor-1)
+		}
+	}
+	l.raise(middle(all) + 1)
+}
+
+// size is how many sessions and floors are remembered.
+func (l *Ledger) size() (n int) {
+	for _, e := range l.Users {
+		n += len(e.Sessions)
+		if e.Floor > 0 {
+			n++
+		}
+	}
+	return n
+}
+
+// each changes what is remembered of each user.
+func (l *Ledger) each(change func(*Ends)) {
+	for user, e := range l.Users {
+		change(&e)
+		l.Users[user] = e
+		if e.Floor == 0 && len(e.Sessions) == 0 {
+			delete(l.Users, user)
+		}
+	}
+}
+
+// raise raises the floor for all, and forgets what lies below it.
+func (l *Ledger) raise(floor int64) {
+	l.Floor = max(l.Floor, floor)
+	l.each(func(e *Ends) { e.forget(l.Floor - 1) })
 }
 
 // raise raises the floor, and forgets what lies below it.
-func (l *Ledger) raise(floor int64) {
-	l.Floor = max(l.Floor, floor)
-	maps.DeleteFunc(l.Sessions, func(_ string, began int64) bool { return began < l.Floor })
+func (e *Ends) raise(floor int64) {
+	e.Floor = max(e.Floor, floor)
+	maps.DeleteFunc(e.Sessions, func(_ string, began int64) bool { return began < e.Floor })
+}
+
+// forget forgets what is about sessions that began by then at the latest.
+func (e *Ends) forget(then int64) {
+	maps.DeleteFunc(e.Sessions, func(_ string, began int64) bool { return began <= then })
+	if e.Floor-1 <= then {
+		e.Floor = 0
+	}
+}
+
+// middle is the one in the middle by size.
+func middle(all []int64) int64 {
+	slices.Sort(all)
+	return all[len(all)/2]
 }
 
 // Has reports whether the session was signed out, or began before all that is remembered.
-func (l *Ledger) Has(id string, begun time.Time) bool {
-	_, ok := l.Sessions[id]
-	return ok || begun.Unix() < l.Floor
+func (l *Ledger) Has(user, id string, begun time.Time) bool {
+	e := l.Users[user]
+	_, ok := e.Sessions[id]
+	return ok || begun.Unix() < max(e.Floor, l.Floor)
 }
 
 // Merge adds what another ledger has, and reports whether that was anything new.
@@ -65,17 +148,25 @@ func (l *Ledger) Merge(other Ledger, now time.Time, most int) (changed bool) {
 		changed = true
 	}
 	expired := now.Add(-Life).Unix()
-	for id, began := range other.Sessions {
-		if began > expired && !l.Has(id, time.Unix(began, 0)) {
-			l.Add(id, time.Unix(began, 0), now, most)
+	for user, theirs := range other.Users {
+		more := Ends{Sessions: maps.Clone(theirs.Sessions)}
+		maps.DeleteFunc(more.Sessions, func(id string, began int64) bool {
+			return began <= expired || l.Has(user, id, time.Unix(began, 0))
+		})
+		if theirs.Floor-1 > expired && theirs.Floor > max(l.Users[user].Floor, l.Floor) {
+			more.Floor = theirs.Floor
+		}
+		if more.Floor > 0 || len(more.Sessions) > 0 {
+			l.put(user, more, expired)
 			changed = true
 		}
 	}
+	l.bound(expired, most)
 	return changed
 }
 
-// maxRevoked bounds what Memory remembers: about 10 MB.
-const maxRevoked = 100_000
+// maxRevoked bounds what Memory remembers: about 1 MB.
+const maxRevoked = 10_000
 
 // Memory remembers the revocations of one process.
 type Memory struct {
@@ -86,17 +177,17 @@ type Memory struct {
 	ledger Ledger
 }
 
-// Add remembers a session.
-func (m *Memory) Add(_ context.Context, id string, begun time.Time) error {
+// Add remembers a session of a user.
+func (m *Memory) Add(_ context.Context, user, id string, begun time.Time) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.ledger.Add(id, begun, m.Now(), maxRevoked)
+	m.ledger.Add(user, id, begun, m.Now(), maxRevoked)
 	return nil
 }
 
 // Has reports whether the session was signed out.
-func (m *Memory) Has(id string, begun time.Time) bool {
+func (m *Memory) Has(user, id string, begun time.Time) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.ledger.Has(id, begun)
+	return m.ledger.Has(user, id, begun)
 }

@@ -2,6 +2,8 @@ package cookie
 
 import (
 	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
 	"errors"
 	"mime"
 	"net/http"
@@ -33,6 +35,13 @@ type Session struct {
 	// Groups are the provider's that count here.
 	Groups []string  `json:"g,omitempty"`
 	Begun  time.Time `json:"b"`
+}
+
+// user stands for the session's user among the revocations: of one length, whatever a
+// provider calls its users.
+func (s Session) user() string {
+	sum := sha256.Sum256([]byte(string(s.Method) + " " + s.Name))
+	return base64.RawURLEncoding.EncodeToString(sum[:12])
 }
 
 // Sessions are those of a cluster's browsers. It is a source of a guard, and safe for
@@ -108,7 +117,7 @@ func (s *Sessions) session(r *http.Request) (Session, Keys, error) {
 		return session, k, s.over(r, k, "this session has expired; sign in again")
 	case err != nil:
 		return session, k, s.over(r, k, err.Error()+"; sign in again")
-	case s.Revoked.Has(session.ID, session.Begun):
+	case s.Revoked.Has(session.user(), session.ID, session.Begun):
 		return session, k, s.over(r, k, "this session was signed out; sign in again")
 	}
 	return session, k, nil
@@ -131,7 +140,7 @@ func (s *Sessions) End(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return nil // there is none, or it has ended
 	}
-	return s.Revoked.Add(r.Context(), session.ID, session.Begun)
+	return s.Revoked.Add(r.Context(), session.user(), session.ID, session.Begun)
 }
 
 // CSRF is the token that a page of the principal's session sends with its changes; empty

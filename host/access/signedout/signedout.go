@@ -19,7 +19,7 @@ import (
 )
 
 const (
-	// most bounds the sessions in the node: about 45 kB.
+	// most bounds the sessions and floors in the node: at most 100 kB.
 	most = 1000
 	// tries bounds the conflicts of one commit.
 	tries = 20
@@ -66,17 +66,17 @@ func (l *List) Loaded() bool {
 }
 
 // Has reports whether a session was signed out.
-func (l *List) Has(id string, begun time.Time) bool {
+func (l *List) Has(user, id string, begun time.Time) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.ledger.Has(id, begun)
+	return l.ledger.Has(user, id, begun)
 }
 
-// Add remembers a session on this host, and then on all. If the error says that the latter
+// Add remembers a session of a user on this host, and then on all. If the error says that the latter
 // could not be done, Run does it when the registry can be reached.
-func (l *List) Add(ctx context.Context, id string, begun time.Time) error {
+func (l *List) Add(ctx context.Context, user, id string, begun time.Time) error {
 	l.mu.Lock()
-	l.ledger.Add(id, begun, l.now(), most)
+	l.ledger.Add(user, id, begun, l.now(), most)
 	c := l.center
 	l.mu.Unlock()
 	if c == nil {

@@ -91,23 +91,23 @@ func TestAllHosts(t *testing.T) {
 	s := serve(t)
 	a, b := list(t), list(t)
 	begun := time.Now()
-	if a.Loaded() || a.Has("x", begun) {
+	if a.Loaded() || a.Has("ann", "x", begun) {
 		t.Error("something is known before the registry is")
 	}
 	a.Begun(session(t, s))
 	b.Begun(session(t, s))
 	await(t, "the list", func() bool { return a.Loaded() && b.Loaded() })
-	if err := a.Add(t.Context(), "x", begun); err != nil {
+	if err := a.Add(t.Context(), "ann", "x", begun); err != nil {
 		t.Fatal(err)
 	}
-	if !a.Has("x", begun) {
+	if !a.Has("ann", "x", begun) {
 		t.Error("the host itself does not know it")
 	}
-	await(t, "the other host's knowledge", func() bool { return b.Has("x", begun) })
+	await(t, "the other host's knowledge", func() bool { return b.Has("ann", "x", begun) })
 	later := list(t)
 	later.Begun(session(t, s))
 	await(t, "the list of a host that begins later", later.Loaded)
-	if !later.Has("x", begun) || later.Has("y", begun) {
+	if !later.Has("ann", "x", begun) || later.Has("ann", "y", begun) {
 		t.Error("a host that begins later knows another list")
 	}
 }
@@ -119,24 +119,24 @@ func TestWithoutRegistry(t *testing.T) {
 	s := serve(t)
 	a, b := list(t), list(t)
 	begun := time.Now()
-	if err := a.Add(t.Context(), "early", begun); err == nil || !strings.Contains(err.Error(), "no session with the registry") {
+	if err := a.Add(t.Context(), "ann", "early", begun); err == nil || !strings.Contains(err.Error(), "no session with the registry") {
 		t.Errorf("%v", err)
 	}
 	first := connect(t, s)
 	a.Begun(first)
 	b.Begun(session(t, s))
-	await(t, "what was signed out before", func() bool { return b.Has("early", begun) })
+	await(t, "what was signed out before", func() bool { return b.Has("ann", "early", begun) })
 	if err := first.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if err := a.Add(t.Context(), "late", begun); err == nil {
+	if err := a.Add(t.Context(), "ann", "late", begun); err == nil {
 		t.Error("a closed session takes a commit")
 	}
-	if !a.Has("late", begun) || b.Has("late", begun) {
-		t.Errorf("here %t, elsewhere %t", a.Has("late", begun), b.Has("late", begun))
+	if !a.Has("ann", "late", begun) || b.Has("ann", "late", begun) {
+		t.Errorf("here %t, elsewhere %t", a.Has("ann", "late", begun), b.Has("ann", "late", begun))
 	}
 	a.Begun(session(t, s))
-	await(t, "what was signed out meanwhile", func() bool { return b.Has("late", begun) })
+	await(t, "what was signed out meanwhile", func() bool { return b.Has("ann", "late", begun) })
 }
 
 // TestAtOnce: many hosts write at once, and nothing is lost.
@@ -154,7 +154,7 @@ func TestAtOnce(t *testing.T) {
 	for i, l := range hosts {
 		go func() {
 			for n := range 10 {
-				if err := l.Add(t.Context(), fmt.Sprint(i, "-", n), begun); err != nil {
+				if err := l.Add(t.Context(), "ann"+fmt.Sprint(i), fmt.Sprint(i, "-", n), begun); err != nil {
 					done <- err
 					return
 				}
@@ -170,8 +170,37 @@ func TestAtOnce(t *testing.T) {
 	for i := range hosts {
 		for n := range 10 {
 			for _, l := range hosts {
-				await(t, fmt.Sprint(i, "-", n), func() bool { return l.Has(fmt.Sprint(i, "-", n), begun) })
+				await(t, fmt.Sprint(i, "-", n), func() bool { return l.Has("ann"+fmt.Sprint(i), fmt.Sprint(i, "-", n), begun) })
 			}
+		}
+	}
+}
+
+// TestOneUser: however often one user signs out, it ends the sessions of nobody else.
+func TestOneUser(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	a, b := list(t), list(t)
+	now := time.Now()
+	for i := range 3 * most {
+		if err := a.Add(t.Context(), "eve", fmt.Sprint(i), now); err == nil {
+			t.Fatal("there is a session with the registry")
+		}
+	}
+	a.Begun(session(t, s))
+	b.Begun(session(t, s))
+	await(t, "the list", func() bool { return b.Has("eve", "0", now) })
+	for i := range 3 * most {
+		if !b.Has("eve", fmt.Sprint(i), now) {
+			t.Fatalf("session %d is alive again", i)
+		}
+	}
+	for what, l := range map[string]*List{"here": a, "elsewhere": b} {
+		if l.Has("ann", "hers", now.Add(-time.Hour)) {
+			t.Errorf("%s: another user is signed out", what)
+		}
+		if l.Has("eve", "new", now.Add(2*time.Second)) {
+			t.Errorf("%s: a new session is taken for one that was signed out", what)
 		}
 	}
 }
@@ -186,7 +215,7 @@ func TestNode(t *testing.T) {
 	l := list(t)
 	l.Begun(session(t, s))
 	begun := time.Now()
-	if err := l.Add(t.Context(), "x", begun); err != nil {
+	if err := l.Add(t.Context(), "ann", "x", begun); err != nil {
 		t.Fatal(err)
 	}
 	read := func() registry.Node {
@@ -205,17 +234,17 @@ func TestNode(t *testing.T) {
 	}
 	full := list(t)
 	for i := range 3 * most {
-		if err := full.Add(t.Context(), fmt.Sprint("session", i), begun.Add(time.Duration(i)*time.Second)); err == nil {
+		if err := full.Add(t.Context(), "ann"+fmt.Sprint(i), fmt.Sprint("session", i), begun.Add(time.Duration(i)*time.Second)); err == nil {
 			t.Fatal("there is a session with the registry")
 		}
 	}
 	full.Begun(session(t, s))
 	newest := begun.Add(3 * most * time.Second)
-	await(t, "the floor", func() bool { return l.Has("never", begun.Add(most*time.Second)) })
+	await(t, "the floor", func() bool { return l.Has("ann", "never", begun.Add(most*time.Second)) })
 	if size := len(read().Data); size > 100*most {
 		t.Errorf("the node has %d bytes", size)
 	}
-	if l.Has("another", newest) || !l.Has("x", begun) {
+	if l.Has("ann", "another", newest) || !l.Has("ann", "x", begun) {
 		t.Error("the floor is wrong")
 	}
 }
