@@ -22,6 +22,7 @@ import (
 	"github.com/wasmjob/wasmjob/host/access/cookie"
 	"github.com/wasmjob/wasmjob/host/access/login"
 	"github.com/wasmjob/wasmjob/host/access/oidc"
+	"github.com/wasmjob/wasmjob/host/access/throttle"
 	"github.com/wasmjob/wasmjob/host/access/users"
 	"github.com/wasmjob/wasmjob/host/access/web"
 	"github.com/wasmjob/wasmjob/host/history"
@@ -100,6 +101,8 @@ type Gate struct {
 	options  Options
 	tls      *certificates.TLS // nil: there is no TLS
 	provider *oidc.Client
+	// failures says which failures to sign in are recorded.
+	failures *throttle.Records
 }
 
 // New reads the files. The error says which has a mistake.
@@ -107,7 +110,7 @@ func New(o Options) (*Gate, error) {
 	if o.Renewed == nil {
 		o.Renewed = func() {}
 	}
-	g := &Gate{options: o}
+	g := &Gate{options: o, failures: throttle.NewRecords(time.Now)}
 	var err error
 	if g.Users, err = users.Open(o.Users, o.Logger); err != nil {
 		return nil, fmt.Errorf("users: %w", err)
@@ -164,17 +167,25 @@ func ownKeys(address string) cookie.Keys {
 	return keys
 }
 
-// signed records that somebody has signed in or out, or could not.
+// signed records that somebody has signed in or out, or could not. The log has all of the
+// latter, the records some.
 func (g *Gate) signed(ctx context.Context, who access.Principal, what string, failed error) {
 	c := access.Change(access.With(ctx, who), what, "")
 	log := g.options.Logger.With(zap.String("who", c.Who), zap.String("from", c.From))
 	if failed == nil {
 		log.Info(what)
-	} else {
-		c.Error = failed.Error()
-		log.Warn(what+" refused", zap.Error(failed))
+		g.options.Changed(c)
+		return
 	}
-	g.options.Changed(c)
+	log.Warn(what+" refused", zap.Error(failed))
+	c.Error = failed.Error()
+	ok, left := g.failures.Take(c.From)
+	if left > 0 {
+		c.Error += fmt.Sprintf("; %d more failures from this address since the last record are in the log alone", left)
+	}
+	if ok {
+		g.options.Changed(c)
+	}
 }
 
 // Run reads the files again when they change, until ctx ends. Where changes cannot be

@@ -11,9 +11,11 @@ import (
 
 	"go.uber.org/goleak"
 	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/wasmjob/wasmjob/host/access"
 	"github.com/wasmjob/wasmjob/host/access/certificates"
+	"github.com/wasmjob/wasmjob/host/access/login"
 	"github.com/wasmjob/wasmjob/host/history"
 )
 
@@ -70,6 +72,41 @@ func TestGate(t *testing.T) {
 	cancel()
 	if err := <-ended; err != nil || g.Close() != nil || g.TLS() != nil {
 		t.Errorf("%v", err)
+	}
+}
+
+// TestFailuresAreNotAllRecorded: who has not signed in cannot fill the history with
+// failures, the log has all that were tried, and a sign-in is recorded nevertheless.
+func TestFailuresAreNotAllRecorded(t *testing.T) {
+	t.Parallel()
+	core, logs := observer.New(zap.InfoLevel)
+	var changes []history.Change
+	g, err := New(Options{Config: Config{}, Changed: func(c history.Change) { changes = append(changes, c) }, Logger: zap.New(core)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	visit := func(link string) {
+		r := httptest.NewRequest("GET", link, nil)
+		r.Host = "localhost"
+		g.Login.Handler().ServeHTTP(httptest.NewRecorder(), r)
+	}
+	began := time.Now()
+	for range 18 { // more are refused before they are looked at
+		visit(login.LinkPath + "?code=x")
+	}
+	most := 10 + int(time.Since(began)/(6*time.Second))
+	if n := len(changes); n < 10 || n > most {
+		t.Errorf("%d failures are recorded", n)
+	}
+	if n := logs.FilterMessage("sign in refused").Len(); n != 18 {
+		t.Errorf("%d failures are in the log", n)
+	}
+	visit(g.Login.Link())
+	if c := changes[len(changes)-1]; c.What != "sign in" || c.Error != "" {
+		t.Errorf("%+v", c)
+	}
+	if err := g.Close(); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -243,6 +243,9 @@ func (l *Login) password(w http.ResponseWriter, r *http.Request) {
 	if err == nil {
 		err = l.Sessions.Begin(w, r, cookie.Session{Name: u.Name, Method: access.ByPassword, Credential: u.Credential()})
 	}
+	if err != nil {
+		who.Name = strconv.Quote(who.Name) // somebody's text: no name of who did something
+	}
 	l.signed(r.Context(), who, err)
 	if err != nil {
 		l.show(w, r, name, asProblem(err))

@@ -24,10 +24,11 @@ func TestPassword(t *testing.T) {
 	b.signIn(h, "nobody", secret).expect(t, 401, "no user of this name with this password")
 	b.signIn(h, "locked", secret).expect(t, 401, "no user of this name with this password")
 	b.signIn(h, "ann", "").expect(t, 401, "no user of this name with this password")
+	b.signIn(h, "host token", secret).expect(t, 401, "no user of this name with this password")
 	b.expect(h, "")
 	b.signIn(h, "ann", secret).expect(t, 303, "/jobs")
 	b.expect(h, "ann")
-	if got := h.seen(); !strings.HasSuffix(got, "sign in ann from 127.0.0.1: <nil>") || strings.Count(got, "sign in") != 5 || strings.Contains(got, secret) {
+	if got := h.seen(); !strings.HasSuffix(got, "sign in ann from 127.0.0.1: <nil>") || strings.Count(got, "sign in") != 6 || !strings.Contains(got, `sign in "host token" from`) || strings.Contains(got, secret) {
 		t.Errorf("reported: %s", got)
 	}
 }
@@ -242,7 +243,7 @@ func TestStorm(t *testing.T) {
 		t.Errorf("answers by code: %v", codes)
 	}
 	from(home, "198.51.100.7", "ann", secret).expect(t, 303, "/")
-	if n := strings.Count(h.seen(), "sign in ann from 203"); n != codes[401] {
+	if n := strings.Count(h.seen(), `sign in "ann" from 203`); n != codes[401] {
 		t.Errorf("%d attempts are reported, and %d were made", n, codes[401])
 	}
 	if n := h.throttle.Size(); n > 1000 {

@@ -137,6 +137,7 @@ type bucket struct {
 	level float64
 	last  time.Time
 	key   key
+	left  int // what was left out since the last try
 }
 
 // wait fills the bucket up to now, and returns how long it lasts until there is a try in it.
