@@ -123,7 +123,7 @@ func TestLogs(t *testing.T) {
 	p.guestJob("talk", everySecond, "shardingTotalCount: 1")
 	h := p.start("--mount", "talk="+p.path("gate")+":/gate")
 	h.of("talk", 0, kind(event.ItemStarted))
-	p.refused(2, []string{"--follow wants a job"}, "logs", "--follow")
+	p.refused(2, []string{"--follow wants the name of a job"}, "logs", "--follow")
 	p.refused(1, []string{"from: found", "yesterday"}, "logs", "--from", "yesterday")
 
 	follow := exec.CommandContext(t.Context(), wasmjob(t), "logs", "talk", "--follow", "--limit", "1", "--output", "json")
