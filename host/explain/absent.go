@@ -100,7 +100,11 @@ func (t *writer) coalesced(promise *event.Event) {
 
 // disabledBy says who disabled or removed what did not run.
 func (t *writer) disabledBy(e *event.Event) {
-	if c := t.changed(e.Time, "disable", "remove", "shutdown", "stop", "kill", "edit"); c != nil {
+	c := t.changed(e.Time, "disable", "remove", "shutdown", "stop", "kill", "edit")
+	if c != nil && e.Time.Sub(c.Time) >= time.Hour { // only what is disabled stays so
+		c = t.changed(e.Time, "disable")
+	}
+	if c != nil {
 		t.add(t.changeClause(c))
 		return
 	}

@@ -250,6 +250,11 @@ func TestExplain_changes(t *testing.T) {
 	if want := `alice did "disable" of item 1 at 11:10:00.`; !strings.Contains(got, want) {
 		t.Errorf("got\n%s\nwant %s", got, want)
 	}
+	facts.Changes = append([]history.Change{change(-3*24*60, "alice", "disable", number(1)), change(-2*24*60, "bob", "edit cron", nil), change(-24*60, "carol", "kill", number(1))}, facts.Changes[1:]...)
+	got = texts(explain.Explain(explain.Question{Job: "j", Item: number(1)}, facts))
+	if want := `alice did "disable" of item 1 at 2026-02-26 12:00:00.`; !strings.Contains(got, want) || strings.Contains(got, "bob") || strings.Contains(got, "carol") {
+		t.Errorf("got\n%s\nwant %s", got, want)
+	}
 	facts.Changes = append(facts.Changes, change(-20, "grace", "enable", number(1)))
 	got = texts(explain.Explain(explain.Question{Job: "j", Item: number(1)}, facts))
 	if want := "The histories do not have who did that."; !strings.Contains(got, want) {
