@@ -202,6 +202,13 @@ func (k kind) badRecord(err error) bool {
 	return false
 }
 
+// purged reports whether an error says that the place of a row is gone: it is of a run that
+// began longer ago than anything is kept.
+func (k kind) purged(err error) bool {
+	var e *pgconn.PgError
+	return k == postgres && errors.As(err, &e) && e.Code == "23514" && e.ConstraintName == "" // no partition
+}
+
 // locked runs do on one connection while no other host does the same. If wait is not
 // set and another one does, it returns false at once. Who waits and who does not have a
 // lock each: a migration does not wait for a purge.

@@ -147,6 +147,10 @@ func (s *loader) writeChunk(ctx context.Context, c chunk) error {
 		}
 		return s.writeChunk(ctx, c.part(n/2, n))
 	}
+	if s.kind.purged(err) {
+		s.log.Info("a run began before what the history keeps: its end is not kept either", zap.String("job", c.entries[0].Job()))
+		return s.backlog.done(c)
+	}
 	s.drop(1)
 	s.log.Warn("the database does not take a record", zap.String("job", c.entries[0].Job()), zap.Error(s.config.hide(err)))
 	return s.backlog.done(c)

@@ -129,6 +129,30 @@ func TestMigrateWhilePurging(t *testing.T) {
 	})
 }
 
+// TestEndOfAPurgedRun: the end of a run that was purged meanwhile is no record that was lost.
+func TestEndOfAPurgedRun(t *testing.T) {
+	t.Parallel()
+	everywhere(t, func(t *testing.T, fresh func(*testing.T) (string, string)) {
+		url, credentials := fresh(t)
+		s := openStore(t, url, credentials, t.TempDir())
+		now := time.Now()
+		item := 0
+		e := event.Event{Time: now.Add(-95 * day), Kind: event.ItemStarted, Host: "h", Job: "long", RunID: "long/t1/0", Trigger: 1, Item: &item, Fence: 1, Attempt: 1, Instant: now.Add(-95 * day)}
+		s.AddEvent(e)
+		await(t, "the run", func() bool { return count(t, s, "SELECT COUNT(*) FROM wasmjob_items") == 1 })
+		if err := s.cleaner.round(t.Context(), now); err != nil {
+			t.Fatal(err)
+		}
+		e.Time, e.Kind, e.Outcome = now, event.ItemEnded, abi.OutcomeOK
+		s.AddEvent(e)
+		s.AddEvent(number(0))
+		await(t, "what comes after it", func() bool { return count(t, s, "SELECT COUNT(*) FROM wasmjob_events WHERE kind = 'job.changed'") == 1 })
+		if state := s.State(); state.Dropped != 0 || state.Problem != "" {
+			t.Errorf("%+v", state)
+		}
+	})
+}
+
 // TestPurgeOff: what is kept for ever stays.
 func TestPurgeOff(t *testing.T) {
 	t.Parallel()
