@@ -3,6 +3,7 @@ package database
 import (
 	"errors"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap"
@@ -35,6 +36,9 @@ type backlog struct {
 	full    bool          // the spool's trouble was logged
 	news    chan struct{} // has room for one: there is something to do
 	closed  bool
+
+	// seen is what state says: who asks does not wait for the spool's disk.
+	seen atomic.Pointer[history.State]
 }
 
 type problem struct {
@@ -46,6 +50,7 @@ type problem struct {
 func (b *backlog) add(batch []history.Entry) (lost int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	defer b.publish()
 	if b.spool.empty() && len(b.pending)+len(batch) <= mostPending {
 		b.pending = append(b.pending, batch...)
 	} else if err := b.spool.add(batch); err != nil {
@@ -91,6 +96,7 @@ func (b *backlog) next(writer string) (c chunk, ok bool, err error) {
 func (b *backlog) done(c chunk) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	defer b.publish()
 	if c.spool != nil {
 		return b.spool.done(c.spool, c.ends[len(c.ends)-1], int64(len(c.entries)))
 	}
@@ -105,6 +111,7 @@ func (b *backlog) done(c chunk) error {
 func (b *backlog) fail(err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	defer b.publish()
 	if b.problem == nil {
 		b.log.Warn("the history cannot be written; jobs go on, and records wait on the disk", zap.Error(err))
 		b.problem = &problem{since: time.Now()}
@@ -116,20 +123,27 @@ func (b *backlog) fail(err error) {
 func (b *backlog) good() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	defer b.publish()
 	if b.problem != nil {
 		b.log.Info("the history is written again", zap.Duration("after", time.Since(b.problem.since)), zap.Int64("spooled", b.spool.records))
 		b.problem = nil
 	}
 }
 
-// state fills in what the backlog knows.
-func (b *backlog) state(s *history.State) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	s.Queued += int64(len(b.pending))
-	s.Spooled = b.spool.records
+// publish has state say what is so now. The caller holds b.mu.
+func (b *backlog) publish() {
+	state := history.State{Queued: int64(len(b.pending)), Spooled: b.spool.records}
 	if b.problem != nil {
-		s.Problem, s.Since = b.problem.err.Error(), b.problem.since
+		state.Problem, state.Since = b.problem.err.Error(), b.problem.since
+	}
+	b.seen.Store(&state)
+}
+
+// state fills in what the backlog knew after its last change.
+func (b *backlog) state(s *history.State) {
+	if seen := b.seen.Load(); seen != nil {
+		s.Queued += seen.Queued
+		s.Spooled, s.Problem, s.Since = seen.Spooled, seen.Problem, seen.Since
 	}
 }
 
@@ -158,5 +172,6 @@ func (b *backlog) close() (lost int64, err error) {
 		}
 		b.pending = nil
 	}
+	b.publish()
 	return lost, errors.Join(err, b.spool.close())
 }

@@ -100,6 +100,7 @@ func (s *loader) unwritten(ctx context.Context, c chunk) (rest chunk, ok bool, e
 		}
 		s.backlog.mu.Lock()
 		defer s.backlog.mu.Unlock()
+		defer s.backlog.publish()
 		return c, false, s.backlog.spool.skip(c.spool, position)
 	}
 	if len(c.entries) == 0 { // lines of the spool that are no records

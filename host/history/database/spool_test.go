@@ -1,6 +1,7 @@
 package database
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -162,4 +163,24 @@ func TestSpoolDirectoryWithSpecialCharacters(t *testing.T) {
 		}
 		time.Sleep(time.Microsecond)
 	}
+}
+
+// TestStateWhileTheDiskIsSlow: who asks how the store fares does not wait for the spool.
+func TestStateWhileTheDiskIsSlow(t *testing.T) {
+	t.Parallel()
+	url, credentials := sqliteURL(t)
+	s := openStore(t, url, credentials, t.TempDir())
+	s.backlog.fail(errors.New("it is away"))
+	s.backlog.mu.Lock() // as it is while the spool is written
+	asked := make(chan history.State, 1)
+	go func() { asked <- s.State() }()
+	select {
+	case state := <-asked:
+		if state.Problem != "it is away" || state.Since.IsZero() {
+			t.Errorf("%+v", state)
+		}
+	case <-time.After(10 * time.Second):
+		t.Error("it waits")
+	}
+	s.backlog.mu.Unlock()
 }

@@ -99,6 +99,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 		pool: p, backlog: &backlog{log: o.Logger, spool: spooled, news: make(chan struct{}, 1)},
 		cleaner: &cleaner{pool: p, maxBytes: o.MaxBytes, clock: time.Now, done: make(chan struct{}), from: make(map[string]int64)},
 	}
+	s.backlog.publish()
 	s.loader = &loader{pool: p, backlog: s.backlog, drop: func(n int64) { s.Drop(n) }, closing: make(chan struct{}), done: make(chan struct{}),
 		name: "host-" + rand.Text(), memory: newMemory(), days: make(map[int64]bool)}
 	if err := s.start(ctx); err != nil {
