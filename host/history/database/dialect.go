@@ -203,7 +203,7 @@ func (k kind) badRecord(err error) bool {
 }
 
 // purged reports whether an error says that the place of a row is gone: it is of a run that
-// began longer ago than anything is kept.
+// began longer ago than failures are kept.
 func (k kind) purged(err error) bool {
 	var e *pgconn.PgError
 	return k == postgres && errors.As(err, &e) && e.Code == "23514" && e.ConstraintName == "" // no partition

@@ -136,6 +136,9 @@ func (c chunk) part(from, to int) chunk {
 // the record is found, which is dropped.
 func (s *loader) writeChunk(ctx context.Context, c chunk) error {
 	err := s.commit(ctx, c)
+	if s.kind.purged(err) { // the memory, which had that run, is empty now: what is left of it begins anew
+		err = s.commit(ctx, c)
+	}
 	if err == nil {
 		return s.backlog.done(c)
 	}
@@ -147,10 +150,6 @@ func (s *loader) writeChunk(ctx context.Context, c chunk) error {
 			return err
 		}
 		return s.writeChunk(ctx, c.part(n/2, n))
-	}
-	if s.kind.purged(err) {
-		s.log.Info("a run began before what the history keeps: its end is not kept either", zap.String("job", c.entries[0].Job()))
-		return s.backlog.done(c)
 	}
 	s.drop(1)
 	s.log.Warn("the database does not take a record", zap.String("job", c.entries[0].Job()), zap.Error(s.config.hide(err)))
