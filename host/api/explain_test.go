@@ -1,6 +1,7 @@
 package api
 
 import (
+	"encoding/json"
 	"fmt"
 	"net/url"
 	"slices"
@@ -137,5 +138,48 @@ func TestExplain_input(t *testing.T) {
 	viewer := access.Principal{Name: "ann", Method: access.ByPassword, Bindings: []access.Binding{{Role: access.RoleViewer, Jobs: []string{"etl-*"}}}}
 	if w := s.askAs(viewer, "GET", "/v1/jobs/pay/explain", ""); w.Code != 403 {
 		t.Errorf("%d %s", w.Code, w.Body)
+	}
+}
+
+// TestExplain_refusals: of a refused file, who may not see all jobs learns what is about the
+// job alone.
+func TestExplain_refusals(t *testing.T) {
+	t.Parallel()
+	s := serve(t, servicetest.Options{})
+	mine := access.Principal{Name: "ann", Method: access.ByPassword, Bindings: []access.Binding{{Role: access.RoleViewer, Jobs: []string{"etl*"}}}}
+	all := access.HostToken(access.ByHostToken)
+	for n, c := range []struct {
+		job, file, reason string
+		mine, all         string // what is said, empty for nothing
+	}{
+		{"etl1", "many.yaml", "line 1: job \"pay\": the secret\nline 9: job \"etl1\": no module\nline 12: job \"pay\": more", `many.yaml at 2026-03-01 03:00:00: line 9: job "etl1": no module.`, `many.yaml at 2026-03-01 03:00:00: line 1: job "pay"`},
+		{"etl2", "many.yaml", "line 1: job \"pay\": the secret, not job \"etl2\": that", "", "the secret"},
+		{"etl3", "etl3.eu.yaml", "line 1: the secret", "", ""},
+		{"etl4.eu", "etl4.eu.yaml", "line 1: no such field", "etl4.eu.yaml at 2026-03-04 03:00:00: line 1: no such field.", "no such field"},
+		{"etl5", "etl5.wasm", "line 1: job \"pay\": the secret\nline 2: no such field", "etl5.wasm at 2026-03-05 03:00:00: line 2: no such field.", "the secret"},
+	} {
+		s.Store.AddEvent(event.Event{Time: time.Date(2026, 3, 1+n, 3, 0, 0, 0, time.UTC), Kind: event.Refused, Host: "127.0.0.1@-@1", File: c.file, Reason: c.reason})
+		for who, want := range map[*access.Principal]string{&mine: c.mine, &all: c.all} {
+			s.Until("the event is in the store", func() bool {
+				return strings.Contains(string(s.ask("GET", "/v1/events?kind=file.refused", "").body), c.file)
+			})
+			w := s.askAs(*who, "GET", "/v1/jobs/"+c.job+"/explain", "")
+			var a explain.Answer
+			if err := json.Unmarshal(w.Body.Bytes(), &a); err != nil || w.Code != 200 {
+				t.Fatalf("%d %s", w.Code, w.Body)
+			}
+			var said string
+			for _, x := range a.Sentences {
+				if strings.Contains(x.Text, " refused ") {
+					said = x.Text
+				}
+			}
+			if (want == "") != (said == "") || !strings.Contains(said, want) {
+				t.Errorf("%s to %s: %q, want %q", c.job, who.Name, said, want)
+			}
+			if who == &mine && strings.Contains(w.Body.String(), "secret") {
+				t.Errorf("%s: the answer shows what is about another job: %s", c.job, w.Body)
+			}
+		}
 	}
 }

@@ -2,6 +2,7 @@ package explain
 
 import (
 	"fmt"
+	"path"
 	"slices"
 	"strings"
 	"time"
@@ -191,7 +192,7 @@ func (tl *timeline) refusal(by func(host string) bool, until time.Time) *clause 
 	quoted := fmt.Sprintf("job %q", tl.job)
 	found := tl.between(time.Time{}, until, func(e *event.Event) bool {
 		ofJob := e.Kind == event.JobError && e.Wait == ""
-		ofFile := e.Kind == event.Refused && (strings.Contains(e.Reason, quoted) || strings.HasPrefix(e.File, tl.job+"."))
+		ofFile := e.Kind == event.Refused && (strings.Contains(e.Reason, quoted) || strings.TrimSuffix(e.File, path.Ext(e.File)) == tl.job)
 		return (ofJob || ofFile) && by(e.Host)
 	})
 	if len(found) == 0 {

@@ -377,11 +377,16 @@ func (s *Service) explained(job string, err error) error {
 	return err
 }
 
-// reasonsFor are the reasons of a refused file that are about a job.
+// reasonsFor are the reasons of a refused file that are about a job: those that name it
+// first, and of the job's own file those that name no job.
 func reasonsFor(f host.Refusal, job string) []string {
-	if strings.TrimSuffix(f.File, path.Ext(f.File)) == job {
-		return f.Reasons
-	}
+	own := strings.TrimSuffix(f.File, path.Ext(f.File)) == job
 	of := fmt.Sprintf("job %q: ", job)
-	return slices.DeleteFunc(slices.Clone(f.Reasons), func(reason string) bool { return !strings.Contains(reason, of) })
+	return slices.DeleteFunc(slices.Clone(f.Reasons), func(reason string) bool {
+		at := strings.Index(reason, `job "`)
+		if at < 0 {
+			return !own
+		}
+		return !strings.HasPrefix(reason[at:], of)
+	})
 }

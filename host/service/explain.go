@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/wasmjob/wasmjob/host"
 	"github.com/wasmjob/wasmjob/host/access"
 	"github.com/wasmjob/wasmjob/host/cluster"
 	"github.com/wasmjob/wasmjob/host/event"
@@ -40,6 +41,9 @@ func (s *Service) Explain(ctx context.Context, q explain.Question) (*explain.Ans
 		return nil, err
 	}
 	w.facts.Now = time.Now()
+	if !access.From(ctx).All(access.View) {
+		w.facts.Events = withoutOthers(w.facts.Events, q.Job)
+	}
 	knows := slices.ContainsFunc(w.facts.Events, func(e event.Event) bool { return e.Kind == event.JobConfigured })
 	j, _, _, here := s.o.Cluster.Job(q.Job)
 	if !knows && here {
@@ -47,6 +51,23 @@ func (s *Service) Explain(ctx context.Context, q explain.Question) (*explain.Ans
 	}
 	answer := explain.Explain(q, w.facts)
 	return &answer, nil
+}
+
+// withoutOthers takes what hosts refused of other jobs out of events: a file may define
+// several jobs.
+func withoutOthers(events []event.Event, job string) []event.Event {
+	var kept []event.Event
+	for _, e := range events {
+		if e.Kind == event.Refused {
+			reasons := reasonsFor(host.Refusal{File: e.File, Reasons: strings.Split(e.Reason, "\n")}, job)
+			if len(reasons) == 0 {
+				continue
+			}
+			e.Reason = strings.Join(reasons, "\n")
+		}
+		kept = append(kept, e)
+	}
+	return kept
 }
 
 // QuestionOfRun asks about a run by its id: JOB/INSTANT/ITEM, or JOB/tROUND/ITEM of a trigger.
