@@ -20,6 +20,7 @@ import (
 	"github.com/wasmjob/wasmjob/host/admin"
 	"github.com/wasmjob/wasmjob/host/cluster"
 	"github.com/wasmjob/wasmjob/host/history"
+	"github.com/wasmjob/wasmjob/host/service"
 	"github.com/wasmjob/wasmjob/host/service/servicetest"
 )
 
@@ -228,6 +229,22 @@ func TestNextOfOthers(t *testing.T) {
 		// The newest line of all is of the other job: the last page of one's own ends the same.
 		if first, second := ask("/v1/logs?limit=1&oldest=true&job=etl-2"), ask("/v1/logs?limit=1&job=etl-2"); len(first.Records) != 1 || len(second.Records) != 1 || first.Next != second.Next {
 			t.Errorf("%s: %+v, %+v", name, first, second)
+		}
+	}
+}
+
+// TestFramesOfPatterns: events are shared by those alone who may see the same, whatever is
+// in the names of jobs.
+func TestFramesOfPatterns(t *testing.T) {
+	t.Parallel()
+	s := serve(t, servicetest.Options{Jobs: []host.Job{once("a", 1)}})
+	get[service.Jobs](s, "/v1/jobs") // so that they are known
+	for _, patterns := range [][]string{{"a", "b"}, {"a b"}} {
+		var since cluster.Mark
+		p := access.Principal{Name: "ann", Method: access.ByPassword, Bindings: []access.Binding{{Role: access.RoleViewer, Jobs: patterns}}}
+		event, _ := s.api.frames.next(access.With(t.Context(), p), s.Service, &since)
+		if got, want := strings.Contains(string(event), `"name":"a"`), patterns[0] == "a"; got != want {
+			t.Errorf("%q: sees a: %t, want %t: %s", patterns, got, want, event)
 		}
 	}
 }

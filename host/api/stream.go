@@ -261,7 +261,7 @@ type frames struct {
 
 type frameKey struct {
 	since, now cluster.Mark
-	patterns   string
+	patterns   string // joined by /, which no pattern has
 }
 
 // mostFrames and mostFrameBytes bound how many events are kept.
@@ -276,7 +276,7 @@ func (f *frames) next(ctx context.Context, s *service.Service, since *cluster.Ma
 	if mark == *since {
 		return nil, more
 	}
-	key := frameKey{*since, mark, strings.Join(access.From(ctx).Patterns(access.View), " ")}
+	key := frameKey{*since, mark, strings.Join(access.From(ctx).Patterns(access.View), "/")}
 	if event, known := f.made[key]; known {
 		*since = mark
 		return event, more
