@@ -6,7 +6,7 @@ import (
 )
 
 // Records says which failures of strangers are recorded: about 10 a minute of an address,
-// so that nobody who has not signed in fills the records of what others did. It is safe
+// so that strangers do not push out the records of what users did. It is safe
 // for concurrent use, and bounded in memory as a Throttle is.
 type Records struct {
 	now func() time.Time
