@@ -60,6 +60,14 @@ type Client struct {
 
 	mu    sync.Mutex
 	found *found
+	asked map[string]*asked // by issuer, while it is asked
+}
+
+// asked is one question to a provider, for all that want to know at the time.
+type asked struct {
+	done chan struct{} // closed when what follows is there
+	*found
+	err error
 }
 
 // found is a provider that has described itself.
@@ -75,7 +83,7 @@ type found struct {
 func New(now func() time.Time, log *zap.Logger) *Client {
 	t := http.DefaultTransport.(*http.Transport).Clone()
 	t.ResponseHeaderTimeout = timeout
-	return &Client{http: &http.Client{Transport: limited{t}, Timeout: timeout}, now: now, log: log}
+	return &Client{http: &http.Client{Transport: limited{t}, Timeout: timeout}, now: now, log: log, asked: make(map[string]*asked)}
 }
 
 // Close ends the connections that wait for another request.
@@ -211,21 +219,53 @@ func groupsOf(claim any) (list []string) {
 	return list
 }
 
-// provider finds out what the provider says of itself, now and then.
+// provider finds out what the provider says of itself, now and then. However many want to
+// know, it is asked once at a time.
 func (c *Client) provider(ctx context.Context, p *users.Provider) (*found, error) {
 	c.mu.Lock()
-	f := c.found
-	c.mu.Unlock()
-	now := c.now()
+	f, a := c.found, c.asked[p.Issuer]
 	known := f != nil && f.issuer == p.Issuer
-	if known && now.Sub(f.at) < fresh {
+	if known && c.now().Sub(f.at) < fresh {
+		c.mu.Unlock()
 		return f, nil
 	}
-	provider, err := oidc.NewProvider(oidc.ClientContext(ctx, c.http), p.Issuer)
+	first := a == nil
+	if first {
+		a = &asked{done: make(chan struct{})}
+		c.asked[p.Issuer] = a
+	}
+	c.mu.Unlock()
+	if first {
+		c.ask(context.WithoutCancel(ctx), p.Issuer, a) // others wait for it, too
+	}
+	select {
+	case <-a.done:
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	if a.err != nil && known {
+		return f, nil
+	}
+	return a.found, a.err
+}
+
+// ask asks a provider. The answer is for all that wait.
+func (c *Client) ask(ctx context.Context, issuer string, a *asked) {
+	defer close(a.done)
+	a.found, a.err = c.discover(ctx, issuer)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.asked, issuer)
+	if a.err == nil {
+		c.found = a.found
+	}
+}
+
+// discover asks a provider what it says of itself, for at most timeout.
+func (c *Client) discover(ctx context.Context, issuer string) (*found, error) {
+	now := c.now()
+	provider, err := oidc.NewProvider(oidc.ClientContext(ctx, c.http), issuer)
 	if err != nil {
-		if known {
-			return f, nil
-		}
 		return nil, err
 	}
 	var says struct {
@@ -234,14 +274,11 @@ func (c *Client) provider(ctx context.Context, p *users.Provider) (*found, error
 	if err := provider.Claims(&says); err != nil {
 		return nil, err
 	}
-	f = &found{provider, p.Issuer, now, oauth2.AuthStyleInHeader}
+	f := &found{provider, issuer, now, oauth2.AuthStyleInHeader}
 	// Without a list it is the header (RFC 8414, section 2).
 	if len(says.Methods) > 0 && !slices.Contains(says.Methods, "client_secret_basic") {
 		f.style = oauth2.AuthStyleInParams
 	}
-	c.mu.Lock()
-	c.found = f
-	c.mu.Unlock()
 	return f, nil
 }
 
@@ -271,10 +308,10 @@ func refused(format string, args ...any) error {
 }
 
 // limited reads a bounded part of each answer.
-type limited struct{ http.RoundTripper }
+type limited struct{ *http.Transport }
 
 func (l limited) RoundTrip(r *http.Request) (*http.Response, error) {
-	resp, err := l.RoundTripper.RoundTrip(r)
+	resp, err := l.Transport.RoundTrip(r)
 	if err != nil {
 		return nil, err
 	}

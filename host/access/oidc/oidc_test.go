@@ -1,10 +1,18 @@
 package oidc
 
 import (
+	"context"
 	"errors"
+	"net"
+	"net/http"
+	"net/http/httptest"
 	"reflect"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/zap"
 
 	"github.com/wasmjob/wasmjob/host/access"
 	"github.com/wasmjob/wasmjob/host/access/users"
@@ -41,4 +49,71 @@ func TestIdentity(t *testing.T) {
 			t.Errorf("%s: %+v, %v", name, id, err)
 		}
 	}
+}
+
+// TestClose: no connection to a provider outlives the client.
+func TestClose(t *testing.T) {
+	t.Parallel()
+	closed := make(chan struct{}, 1)
+	s := httptest.NewUnstartedServer(http.NotFoundHandler())
+	s.Config.ConnState = func(_ net.Conn, state http.ConnState) {
+		if state == http.StateClosed {
+			closed <- struct{}{}
+		}
+	}
+	s.Start()
+	defer s.Close()
+	c := New(time.Now, zap.NewNop())
+	if _, _, err := c.Start(t.Context(), &users.Provider{Name: "SSO", Issuer: s.URL}, "http://localhost"); err == nil {
+		t.Fatal("there is no provider")
+	}
+	c.Close()
+	select {
+	case <-closed:
+	case <-time.After(20 * time.Second):
+		t.Error("the connection is still open")
+	}
+}
+
+// TestAskedOnce: while a provider does not answer, many that want to sign in have it asked
+// once, and the one that asked may leave.
+func TestAskedOnce(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := New(time.Now, zap.NewNop())
+		dialed := 0
+		c.http.Transport.(limited).DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) {
+			dialed++
+			<-ctx.Done()
+			return nil, ctx.Err()
+		}
+		const many = 20
+		began, ended := time.Now(), make(chan error, many)
+		start := func(ctx context.Context) {
+			_, _, err := c.Start(ctx, &users.Provider{Name: "SSO", Issuer: "http://sso.invalid"}, "http://localhost")
+			ended <- err
+		}
+		leaving, leave := context.WithCancel(t.Context())
+		go start(leaving)
+		synctest.Wait()
+		for range many - 1 {
+			go start(t.Context())
+		}
+		synctest.Wait()
+		leave()
+		for range many {
+			var p *access.Problem
+			if err := <-ended; !errors.As(err, &p) || p.Status != http.StatusServiceUnavailable {
+				t.Errorf("%v", err)
+			}
+		}
+		if took := time.Since(began); dialed != 1 || took != timeout {
+			t.Errorf("it was asked %d times, and that took %s", dialed, took)
+		}
+		start(t.Context())
+		if <-ended; dialed != 2 {
+			t.Errorf("it was asked %d times, and once more was wanted", dialed)
+		}
+		c.Close()
+	})
 }
