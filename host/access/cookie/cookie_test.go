@@ -269,6 +269,9 @@ func TestKeys(t *testing.T) {
 	s.Box.Keys = func() (Keys, bool) { return Keys{}, false }
 	_, err := s.Identify(request("GET", c))
 	refused(t, err, 503, "registry")
+	if _, err := s.Identify(request("GET", &http.Cookie{Name: "theme", Value: "dark"})); !errors.Is(err, access.ErrNone) {
+		t.Errorf("a cookie that is no session's: %v", err) // a certificate or a token may say who it is
+	}
 	if err := s.Begin(httptest.NewRecorder(), request("POST"), Session{}); err == nil {
 		t.Error("a session is begun without keys")
 	}

@@ -7,6 +7,8 @@ import (
 	"errors"
 	"mime"
 	"net/http"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/wasmjob/wasmjob/host/access"
@@ -99,7 +101,7 @@ func (s *Sessions) Identify(r *http.Request) (access.Principal, error) {
 // session is the request's, whether it may be used or not. The error is ErrNone or a problem.
 func (s *Sessions) session(r *http.Request) (Session, Keys, error) {
 	var session Session
-	if r.Header.Get("Cookie") == "" {
+	if !slices.ContainsFunc(r.Cookies(), isSession) {
 		return session, Keys{}, access.ErrNone
 	}
 	k, err := s.Box.keys()
@@ -121,6 +123,11 @@ func (s *Sessions) session(r *http.Request) (Session, Keys, error) {
 		return session, k, s.over(r, k, "this session was signed out; sign in again")
 	}
 	return session, k, nil
+}
+
+// isSession reports whether a cookie is of a session, of whatever cluster.
+func isSession(c *http.Cookie) bool {
+	return strings.HasPrefix(strings.TrimPrefix(c.Name, hostPrefix), prefix+kindSession+"-")
 }
 
 // over is the answer to a cookie that is no use any more: the browser forgets it.
