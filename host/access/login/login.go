@@ -116,6 +116,7 @@ func (l *Login) Handler() http.Handler {
 	mux.HandleFunc("GET "+Path, l.page)
 	mux.HandleFunc("POST "+Path, l.password)
 	mux.HandleFunc("GET "+LinkPath, l.link)
+	mux.HandleFunc("HEAD "+LinkPath, looked)
 	mux.HandleFunc("POST "+LogoutPath, l.logout)
 	mux.HandleFunc("GET "+OIDCPath, l.startOIDC)
 	mux.HandleFunc("GET "+oidcAnswers, l.finishOIDC)
@@ -324,6 +325,13 @@ func later(wait time.Duration, why string) error {
 	p := access.NewProblem(access.TooMany, http.StatusTooManyRequests, "%s; try again in %s", why, words.Duration(time.Duration(seconds)*time.Second))
 	p.Header = http.Header{"Retry-After": {strconv.Itoa(seconds)}}
 	return p
+}
+
+// looked answers who only looks at a login link, as programs do that show what is behind
+// the links of a message: it stays good.
+func looked(w http.ResponseWriter, _ *http.Request) {
+	w.Header().Set("Allow", http.MethodGet)
+	w.WriteHeader(http.StatusMethodNotAllowed)
 }
 
 // link signs in by a login link.

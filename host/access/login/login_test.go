@@ -153,6 +153,7 @@ func TestLink(t *testing.T) {
 	h := serve(t, options{})
 	b, second := newBrowser(t, nil), newBrowser(t, nil)
 	link := h.url + h.Link()
+	second.do("HEAD", link, nil, nil).expect(t, 405, "") // a preview
 	b.get(link).expect(t, 303, "/")
 	b.expect(h, "login link")
 	second.get(link).expect(t, 403, "used already")
