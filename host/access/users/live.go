@@ -6,9 +6,7 @@ import (
 	"crypto/x509/pkix"
 	"encoding/asn1"
 	"errors"
-	"io/fs"
 	"net/http"
-	"os"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -71,7 +69,9 @@ func (l *Live) Watch(ctx context.Context) error {
 // look reads the file and takes it, or says why not. It is called by Watch alone.
 func (l *Live) look() {
 	set, err := Read(l.path)
-	if _, gone := os.Stat(l.path); err == nil && errors.Is(gone, fs.ErrNotExist) && !l.Set().Same(Empty()) {
+	// Only a file that is not there reads as Empty; it is not looked at a second time, for
+	// it may be there again.
+	if err == nil && set.Same(Empty()) && !l.Set().Same(Empty()) {
 		err = errors.New(l.path + " was removed, and those in it stay users; a file with \"users: []\" has none")
 	}
 	if err != nil {

@@ -485,6 +485,46 @@ func TestWatch(t *testing.T) {
 	}
 }
 
+// TestReplaced: a file that is removed and made again at once is at no time taken for
+// one without users.
+func TestReplaced(t *testing.T) {
+	t.Parallel()
+	name, token := tokenFile(t, time.Now().Add(time.Hour))
+	live, err := Open(name, zap.NewNop())
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() {
+		for range 2000 {
+			if err := errors.Join(os.Rename(name, name+".away"), os.Rename(name+".away", name)); err != nil {
+				ended <- err
+				return
+			}
+		}
+		ended <- nil
+	}()
+	for {
+		live.look()
+		if _, ok := live.Set().Token(token); !ok {
+			t.Error("the file that was replaced takes everything away")
+			<-ended
+			return
+		}
+		select {
+		case err := <-ended:
+			if err != nil {
+				t.Error(err)
+			}
+			if live.look(); live.Problem() != "" {
+				t.Error(live.Problem())
+			}
+			return
+		default:
+		}
+	}
+}
+
 // TestWatchFromNothing: the file, and its directory, may come later.
 func TestWatchFromNothing(t *testing.T) {
 	t.Parallel()
