@@ -23,7 +23,8 @@ import (
 // actionTimeout bounds what a form does; it is that of the API's operations.
 const actionTimeout = 15 * time.Second
 
-// actor does what a form asks for. It returns what was done, for people.
+// actor does what a form asks for. It returns what was done, for people; with an error,
+// too, if a part was. Empty: nothing was.
 type actor func(ctx context.Context, s *service.Service, r *http.Request, p *page) (done string, err error)
 
 // act carries out a form, and goes back to a page that says what came of it.
@@ -38,7 +39,7 @@ func (c *Console) act(w http.ResponseWriter, r *http.Request, do actor) {
 	done, err := do(ctx, c.o.Service, r, p)
 	f := flash{"done", done}
 	if err != nil {
-		if kind := kindOf(err); kind.name == "forbidden" || kind.name == "input" {
+		if kind := kindOf(err); done == "" && (kind.name == "forbidden" || kind.name == "input") {
 			c.render(w, p, p.problem(err))
 			return
 		}
@@ -288,6 +289,9 @@ func bulk(ctx context.Context, s *service.Service, r *http.Request, p *page) (st
 		if err := do(job); err != nil {
 			problems = append(problems, err)
 		}
+	}
+	if len(problems) == len(jobs) {
+		return "", errors.Join(problems...)
 	}
 	return p.T("done.bulk."+action, len(jobs)-len(problems)), errors.Join(problems...)
 }

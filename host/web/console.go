@@ -216,7 +216,7 @@ func kindOf(err error) problemKind {
 	if errors.As(err, &gone) || is(host.ErrNoJob) {
 		return problemKind{"missing", http.StatusNotFound}
 	}
-	if errors.As(err, &busy) || is(host.ErrNotLive, host.ErrDraining, registry.ErrSessionLost, registry.ErrSuspect, registry.ErrClosed, registry.ErrUnavailable, history.ErrUnavailable) {
+	if errors.As(err, &busy) || is(host.ErrNotLive, host.ErrDraining, cluster.ErrEnded, registry.ErrSessionLost, registry.ErrSuspect, registry.ErrClosed, registry.ErrUnavailable, history.ErrUnavailable) {
 		return problemKind{"unavailable", http.StatusServiceUnavailable}
 	}
 	if errors.As(err, &clash) || is(host.ErrJobRemoved, operate.ErrJavaRuns, operate.ErrNothingRuns, operate.ErrItemRuns, operate.ErrTriggerWaits, operate.ErrNoTriggerArgs) {

@@ -4,12 +4,12 @@ import (
 	"context"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/host"
-	"github.com/wasmjob/wasmjob/host/access"
 	"github.com/wasmjob/wasmjob/host/cluster"
 	"github.com/wasmjob/wasmjob/host/service"
 )
@@ -94,9 +94,7 @@ func jobsPage(ctx context.Context, c *Console, r *http.Request, p *page) (view, 
 		v.Healths = append(v.Healths, tile{h, jobs.Counts[h]})
 		v.All += jobs.Counts[h]
 	}
-	for _, j := range jobs.Records {
-		v.Operable = v.Operable || p.may(access.Operate, j.Name)
-	}
+	v.Operable = slices.ContainsFunc(v.Rows, jobRow.Operable)
 	for _, by := range []string{"health", "name", "next", "last", "duration"} {
 		v.Columns = append(v.Columns, p.column(by, f.Sort))
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/wasmjob/wasmjob/host"
+	"github.com/wasmjob/wasmjob/host/access"
 	"github.com/wasmjob/wasmjob/host/cluster"
 	"github.com/wasmjob/wasmjob/host/history"
 	"github.com/wasmjob/wasmjob/host/service"
@@ -22,6 +23,9 @@ type jobRow struct {
 	Why   string
 	Since time.Time
 }
+
+// Operable reports whether the reader may operate the job.
+func (r jobRow) Operable() bool { return r.P.may(access.Operate, r.Name) }
 
 // row makes a line of a job.
 func (p *page) row(j cluster.Job) jobRow {

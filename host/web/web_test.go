@@ -20,6 +20,7 @@ import (
 
 	"github.com/wasmjob/wasmjob/host"
 	"github.com/wasmjob/wasmjob/host/access"
+	"github.com/wasmjob/wasmjob/host/cluster"
 	"github.com/wasmjob/wasmjob/host/service/servicetest"
 )
 
@@ -419,6 +420,14 @@ func TestBack(t *testing.T) {
 	}
 }
 
+// TestEnding: a host that ends is no failure of the console's, as for the API.
+func TestEnding(t *testing.T) {
+	t.Parallel()
+	if kind := kindOf(fmt.Errorf("the jobs: %w", cluster.ErrEnded)); kind.name != "unavailable" || kind.status != http.StatusServiceUnavailable {
+		t.Errorf("%+v", kind)
+	}
+}
+
 func TestRoles(t *testing.T) {
 	t.Parallel()
 	s := open(t, servicetest.Options{Jobs: []host.Job{
@@ -427,6 +436,9 @@ func TestRoles(t *testing.T) {
 	s.who = as(access.RoleViewer, "etl-*")
 	s.get("/jobs").has(t, 200, "etl-a")
 	s.get("/jobs").lacks(t, "pay", "Run now", "Pause")
+	if a := s.get("/jobs"); strings.Contains(a.body, `name="job" value`) || strings.Contains(a.body, "data-all") {
+		t.Errorf("jobs can be ticked, and none may be operated:\n%s", a.body)
+	}
 	s.get("/").lacks(t, "pay", "secret.yaml")
 	s.get("/jobs/etl-a").lacks(t, "Run now", "Remove", "Kill")
 	s.get("/jobs/etl-a/config").lacks(t, "Save", "Preview")
@@ -445,7 +457,15 @@ func TestRoles(t *testing.T) {
 	s.get("/jobs/etl-a").has(t, 200, "Run now")
 	s.get("/jobs/etl-a").lacks(t, "Remove")
 	s.post("/jobs/etl-a/trigger", "back", "/jobs/etl-a").has(t, 200, "etl-a runs now.")
-	s.post("/bulk", "do", "pause", "job", "etl-a", "job", "pay").has(t, 403, "pay")
+	// Of several, those that may be operated are, and the page says so; where none may be
+	// it says that alone.
+	s.post("/bulk", "do", "pause", "job", "etl-a", "job", "pay", "back", "/jobs").has(t, 200, "1 job is paused.", "to operate job \"pay\" you need")
+	s.until("/jobs?health=paused", "etl-a")
+	s.post("/bulk", "do", "resume", "job", "pay", "back", "/jobs").has(t, 403, "You may not see this", "pay")
+	s.who.Bindings = append(s.who.Bindings, access.Binding{Role: access.RoleViewer, Jobs: []string{"*"}})
+	if a := s.get("/jobs"); !strings.Contains(a.body, `name="job" value="etl-a"`) || strings.Contains(a.body, `name="job" value="pay"`) || !strings.Contains(a.text(), "pay") {
+		t.Errorf("what can be ticked is not what may be operated:\n%s", a.body)
+	}
 	s.who = access.Principal{}
 	s.get("/jobs/etl-a").has(t, 401, "sign in first")
 }

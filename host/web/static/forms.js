@@ -28,14 +28,13 @@ const boxes = () => document.querySelectorAll('#bulk [name="job"]');
 // picks counts what is ticked.
 function picks() {
   const form = document.getElementById('bulk');
-  if (!form) return;
+  const all = form?.querySelector('[data-all]');
+  if (!all) return; // there is nothing to tick
   const n = [...boxes()].filter((b) => b.checked).length;
-  const all = form.querySelector('[data-all]');
   all.hidden = false;
   all.checked = n > 0 && n === boxes().length;
   all.indeterminate = n > 0 && n < boxes().length;
   const text = form.querySelector('.picked');
-  if (!text) return;
   text.dataset.hint ??= text.textContent;
   text.textContent = n > 0 ? text.dataset.text.replace('{0}', n) : text.dataset.hint;
   document.getElementById('bulkbar').hidden = n === 0;
