@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"reflect"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -81,9 +82,9 @@ func TestAskedOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c := New(time.Now, zap.NewNop())
-		dialed := 0
+		var dialed atomic.Int32
 		c.http.Transport.(limited).DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) {
-			dialed++
+			dialed.Add(1)
 			<-ctx.Done()
 			return nil, ctx.Err()
 		}
@@ -107,12 +108,12 @@ func TestAskedOnce(t *testing.T) {
 				t.Errorf("%v", err)
 			}
 		}
-		if took := time.Since(began); dialed != 1 || took != timeout {
-			t.Errorf("it was asked %d times, and that took %s", dialed, took)
+		if took := time.Since(began); dialed.Load() != 1 || took != timeout {
+			t.Errorf("it was asked %d times, and that took %s", dialed.Load(), took)
 		}
 		start(t.Context())
-		if <-ended; dialed != 2 {
-			t.Errorf("it was asked %d times, and once more was wanted", dialed)
+		if <-ended; dialed.Load() != 2 {
+			t.Errorf("it was asked %d times, and once more was wanted", dialed.Load())
 		}
 		c.Close()
 	})
