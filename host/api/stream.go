@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -29,6 +30,12 @@ const (
 	// eventPace lies between two events of the stream of jobs at least. All streams go by
 	// the same beats, so that they send the same events.
 	eventPace = 250 * time.Millisecond
+	// twice is how far from the time at which following began lines may be in the store
+	// and come as well: hosts' clocks differ, and other hosts are connected to only then.
+	twice = 30 * time.Second
+	// again is how long before the last line that a client has seen its lines begin when it
+	// connects again: those of several hosts do not come in the order of their times.
+	again = 5 * time.Second
 )
 
 type streamInput struct {
@@ -43,7 +50,7 @@ type logStreamInput struct {
 	Text  string `query:"text" maxLength:"1000" doc:"Only lines that contain it, regardless of case."`
 	Level string `query:"level" maxLength:"10" doc:"Only lines of that level or above: -4 debug, 0 info, 4 warn, 8 error; 0 if it is missing."`
 	From  string `query:"from" maxLength:"100" doc:"Begin with the lines since a time, or since so long ago: 10m. Without it the stream begins now."`
-	Last  string `header:"Last-Event-ID" maxLength:"100" doc:"The id of the last event that was seen; what a browser sends when it connects again. It goes before from."`
+	Last  string `header:"Last-Event-ID" maxLength:"100" doc:"The id of the last event that was seen; what a browser sends when it connects again. Lines since 5 s before it come, also those that were seen. It goes before from."`
 }
 
 // changes is one event of the stream of jobs.
@@ -102,7 +109,7 @@ func (in *logStreamInput) filter() (history.Filter, error) {
 		f.Jobs = []string{cluster.Literal(in.Job)}
 	}
 	if at, err := time.Parse(time.RFC3339Nano, in.Last); err == nil {
-		f.From = at.Add(1)
+		f.From = at.Add(-again)
 	}
 	return f, err
 }
@@ -304,14 +311,13 @@ func (a *API) streamLines(ctx context.Context, s *stream, f history.Filter) erro
 	var following sync.WaitGroup
 	defer following.Wait()
 	defer cancel()
-	from := f.From
+	stored := f
 	f.From = time.Time{}
 	lines := make(chan cluster.Tailed)
+	sent := newSent(time.Now())
 	following.Go(func() { a.o.Service.Follow(ctx, f, lines) })
-	sent := make(map[string]bool) // what the store had, and may come as well
-	if !from.IsZero() {
-		f.From = from
-		if err := a.backlog(ctx, s, f, sent); err != nil {
+	if !stored.From.IsZero() {
+		if err := a.backlog(ctx, s, stored, sent); err != nil {
 			return err
 		}
 	}
@@ -320,15 +326,14 @@ func (a *API) streamLines(ctx context.Context, s *stream, f history.Filter) erro
 	for {
 		select {
 		case l := <-lines:
-			if key := lineKey(&l.Line); sent[key] {
-				delete(sent, key)
+			if sent.take(&l.Line) {
 				continue
 			}
 			if err := s.line(l); err != nil {
 				return err
 			}
 		case <-live.C:
-			clear(sent) // what was to come twice has come
+			clear(sent.keys) // what was to come twice has come
 			if err := s.write([]byte(alive)); err != nil {
 				return err
 			}
@@ -338,16 +343,20 @@ func (a *API) streamLines(ctx context.Context, s *stream, f history.Filter) erro
 	}
 }
 
-// backlog sends what the store has.
-func (a *API) backlog(ctx context.Context, s *stream, f history.Filter, sent map[string]bool) error {
-	f.Oldest, f.Limit = true, history.MaxLimit
+// backlog sends what the store has, up to soon after following began: lines that come
+// while it is read do not keep it from its end.
+func (a *API) backlog(ctx context.Context, s *stream, f history.Filter, sent *sent) error {
+	f.Oldest, f.Limit, f.To = true, history.MaxLimit, sent.began.Add(twice)
+	if f.From.After(f.To) {
+		return nil
+	}
 	for {
 		page, err := a.o.Service.Lines(ctx, f)
 		if err != nil {
 			return err
 		}
 		for _, l := range page.Records {
-			sent[lineKey(&l)] = true
+			sent.add(&l)
 			if err := s.line(cluster.Tailed{Line: l}); err != nil {
 				return err
 			}
@@ -359,8 +368,33 @@ func (a *API) backlog(ctx context.Context, s *stream, f history.Filter, sent map
 	}
 }
 
-func lineKey(l *history.Line) string {
-	return fmt.Sprint(l.Time.UnixNano(), " ", l.Host, " ", l.RunID, " ", l.Message)
+// sent are lines that the store had, and that may come as well.
+type sent struct {
+	began time.Time // following
+	keys  map[[sha256.Size]byte]bool
+}
+
+func newSent(began time.Time) *sent {
+	return &sent{began, make(map[[sha256.Size]byte]bool)}
+}
+
+// add remembers a line, unless it is too old to come.
+func (s *sent) add(l *history.Line) {
+	if l.Time.After(s.began.Add(-twice)) {
+		s.keys[lineKey(l)] = true
+	}
+}
+
+// take reports whether a line was added, and forgets it.
+func (s *sent) take(l *history.Line) bool {
+	key := lineKey(l)
+	known := s.keys[key]
+	delete(s.keys, key)
+	return known
+}
+
+func lineKey(l *history.Line) [sha256.Size]byte {
+	return sha256.Sum256(fmt.Append(nil, l.Time.UnixNano(), " ", l.Host, " ", l.RunID, " ", l.Message))
 }
 
 // line sends a line.

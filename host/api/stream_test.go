@@ -3,15 +3,20 @@ package api
 import (
 	"bufio"
 	"context"
+	"encoding/json"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/wasmjob/wasmjob/host"
 	"github.com/wasmjob/wasmjob/host/admin"
+	"github.com/wasmjob/wasmjob/host/cluster"
+	"github.com/wasmjob/wasmjob/host/history"
 	"github.com/wasmjob/wasmjob/host/service"
 	"github.com/wasmjob/wasmjob/host/service/servicetest"
 )
@@ -129,5 +134,88 @@ func TestRegistryDown(t *testing.T) {
 	}
 	if report := get[admin.Report](s, "/v1/status"); report.Ready {
 		t.Errorf("%+v", report)
+	}
+}
+
+// TestStreamOfLines: what the store has comes first, without what is far ahead, then what is
+// logged; a line that both have comes once, and of the old ones none is remembered. A client
+// that connects again gets what another host logged shortly before the last line it has seen.
+func TestStreamOfLines(t *testing.T) {
+	t.Parallel()
+	s := serve(t, servicetest.Options{Jobs: []host.Job{once("cities", 1)}})
+	now := time.Now()
+	line := func(ago time.Duration, message string) history.Line {
+		return history.Line{Time: now.Add(-ago), Job: "cities", RunID: "cities/x/0", Host: "h", Message: message}
+	}
+	stored := []history.Line{line(time.Hour, "old"), line(20*time.Second, "before"), line(2*time.Second, "late"), line(0, "newest"), line(-time.Minute, "ahead")}
+	for _, l := range stored {
+		s.Store.AddLine(l)
+	}
+	s.Until("the lines are stored", func() bool {
+		return len(get[cluster.Found[history.Line]](s, "/v1/logs?job=cities").Records) == len(stored)
+	})
+	read := func(query, last string) (messages []string) {
+		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second) // only a test that fails waits so long
+		var probing sync.WaitGroup
+		defer probing.Wait()
+		defer cancel()
+		probed, stop := context.WithCancel(ctx)
+		defer stop()
+		r, err := http.NewRequestWithContext(ctx, http.MethodGet, s.url+"/v1/logs/stream?job=cities"+query, http.NoBody)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Authorization", "Bearer "+token)
+		r.Header.Set("Last-Event-ID", last)
+		got, err := s.http.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = got.Body.Close() }()
+		for lines := bufio.NewScanner(got.Body); lines.Scan(); {
+			data, is := strings.CutPrefix(lines.Text(), "data: ")
+			if !is {
+				continue
+			}
+			var l cluster.Tailed
+			if err := json.Unmarshal([]byte(data), &l); err != nil {
+				t.Fatal(err)
+			}
+			if l.Message == "probe" {
+				if probed.Err() == nil { // what is logged comes from here on
+					stop()
+					s.Tail.Add(stored[3])
+					s.Tail.Add(line(0, "end"))
+				}
+				continue
+			}
+			messages = append(messages, l.Message)
+			switch l.Message {
+			case "newest": // the last of the store
+				probing.Go(func() {
+					for soon := time.NewTicker(10 * time.Millisecond); probed.Err() == nil; <-soon.C {
+						s.Tail.Add(line(0, "probe"))
+					}
+				})
+			case "end":
+				return messages
+			}
+		}
+		t.Fatalf("the stream has ended after %q", messages)
+		return nil
+	}
+	if got, want := read("&from=100000h", ""), []string{"old", "before", "late", "newest", "end"}; !slices.Equal(got, want) {
+		t.Errorf("from the beginning: %q, want %q", got, want)
+	}
+	if got, want := read("", now.Format(time.RFC3339Nano)), []string{"late", "newest", "end"}; !slices.Equal(got, want) {
+		t.Errorf("again: %q, want %q", got, want)
+	}
+
+	sent := newSent(now)
+	for i := range stored {
+		sent.add(&stored[i])
+	}
+	if len(sent.keys) != 4 || sent.take(&stored[0]) || !sent.take(&stored[3]) || sent.take(&stored[3]) {
+		t.Errorf("%d lines are remembered", len(sent.keys))
 	}
 }
