@@ -25,6 +25,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 
 	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/sdk"
@@ -176,6 +177,7 @@ func (r *request) send() (*Response, error) {
 		}
 		return nil, reason(r.ctx, err)
 	}
+	r.up.answered.Store(true)
 	return &Response{Status: int(status), Header: header, Body: &download{ctx: r.ctx, h: h, stop: stop}, URL: r.URL}, nil
 }
 
@@ -282,7 +284,9 @@ type upload struct {
 	stop   <-chan struct{}
 	failed chan error // has room for the error of the job's reader
 	done   chan struct{}
-	err    error // of the handle: the response says the same, or came before
+	// answered is set when the response has come: it can be read, whatever becomes of the body.
+	answered atomic.Bool
+	err      error // of the handle: the response says the same, or came before
 }
 
 func (u *upload) Write(p []byte) (n int, err error) {
@@ -297,7 +301,9 @@ func (u *upload) send(body io.Reader) {
 	case u.err != nil:
 	case err != nil:
 		u.failed <- fmt.Errorf("http: body of the request: %w", err)
-		u.h.Close()
+		if !u.answered.Load() {
+			u.h.Close()
+		}
 	default:
 		u.h.Finish(u.stop)
 	}

@@ -146,6 +146,17 @@ func prepare(behaviour string) *Host {
 	return h
 }
 
+// TestAnswerBeforeTheBody: a response can be read though its request's body is closed
+// meanwhile. 300 times, since the body's goroutine may see that at any point.
+func TestAnswerBeforeTheBody(t *testing.T) {
+	t.Parallel()
+	for range 300 {
+		if got := prepare("early").Run(outsideguest.Outside); got.Outcome != abi.OutcomeOK {
+			t.Fatalf("%s %s", got.Outcome, got.Message)
+		}
+	}
+}
+
 // TestOutside runs each behaviour natively and compiled, on equal hosts, and compares
 // what they saw.
 func TestOutside(t *testing.T) {
