@@ -206,6 +206,22 @@ func (b *tab) open(path string) {
 	b.ok(err)
 }
 
+// words are what an element shows, also where scripts do not run. A page that comes while it
+// is looked for takes the element away: then it is looked for again.
+func (b *tab) words(selector string) string {
+	b.t.Helper()
+	ctx, cancel := context.WithTimeout(b.ctx, patience)
+	defer cancel()
+	for {
+		text, err := chromedp.Run(ctx, chromedp.Text(chromedp.CSS(selector)))
+		if err != nil && ctx.Err() == nil && strings.Contains(err.Error(), "No node with given id") {
+			continue
+		}
+		b.ok(err)
+		return text
+	}
+}
+
 // do runs actions, at most for patience.
 func (b *tab) do(actions ...chromedp.Action[chromedp.Void]) error {
 	ctx, cancel := context.WithTimeout(b.ctx, patience)

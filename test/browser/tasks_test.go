@@ -171,10 +171,7 @@ func TestWithoutScripts(t *testing.T) {
 	b := h.tab(t, look{lang: "en"})
 	page := func(path string) string {
 		b.open(path)
-		ctx := b.ctx
-		text, err := chromedp.Run(ctx, chromedp.Text(chromedp.CSS("body")))
-		b.ok(err)
-		return strings.Join(strings.Fields(text), " ")
+		return strings.Join(strings.Fields(b.words("body")), " ")
 	}
 	for path, want := range map[string]string{"/": "Next hour", "/jobs": "nightly", "/jobs/nightly": "Items by host", "/jobs/nightly/config": "Comes from", "/fires": "Nothing has run yet", "/hosts": "this host", "/calendar": "7 fires"} {
 		if text := page(path); !strings.Contains(text, want) {
@@ -192,11 +189,7 @@ func TestWithoutScripts(t *testing.T) {
 	b.open("/jobs/nightly/config")
 	b.fill(`[name="set.description"]`, "typed")
 	b.click(`button[value="preview"]`)
-	if text := func() string {
-		text, err := chromedp.Run(b.ctx, chromedp.Text(chromedp.CSS("#preview")))
-		b.ok(err)
-		return text
-	}(); !strings.Contains(text, "typed") {
+	if text := b.words("#preview"); !strings.Contains(text, "typed") {
 		t.Errorf("the preview is %q", text)
 	}
 	b.click(`button[value="save"]`)
