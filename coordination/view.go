@@ -48,7 +48,7 @@ type View struct {
 	// if TriggerArgs is set.
 	Trigger     int64
 	TriggerArgs bool
-	// FailoverItems are marked as crashed and wait for somebody to take them.
+	// FailoverItems are marked as crashed and wait for a host to take them.
 	FailoverItems tree.Items
 	Members       tree.Members
 	membersNode   registry.Node

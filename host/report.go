@@ -190,7 +190,7 @@ func (j *job) status() JobStatus {
 		for _, q := range coordination.ItemMarks(j.member.Layout, it.number) {
 			marks = append(marks, q.Path)
 		}
-		s.Warnings = append(slices.Clone(s.Warnings), fmt.Sprintf("item %d waits: a mark says that somebody else runs it (one of the nodes %s)", it.number, joinWords(marks)))
+		s.Warnings = append(slices.Clone(s.Warnings), fmt.Sprintf("item %d waits: a mark says that another host runs it (one of the nodes %s)", it.number, joinWords(marks)))
 	}
 	for _, it := range j.sorted(func(it *item) bool { return it.owned && it.state.Record.Held != 0 }) {
 		s.Warnings = append(slices.Clone(s.Warnings), fmt.Sprintf("item %d: %s", it.number, it.state.Record.HeldBack(j.name, it.number)))
@@ -405,10 +405,10 @@ func (j *job) waitsFor(what event.Wait, items []int) (forWhat, then string) {
 		return "its turn in ElasticJob's latch, behind node " + j.takers.behind, ""
 	case event.WaitTakeover:
 		if gone := v.Crashed(); len(gone) > 0 {
-			return "somebody to take what was begun by hosts that are gone: " + joinWords(gone),
+			return "a host to take what was begun by hosts that are gone: " + joinWords(gone),
 				"it takes an enabled host with the module, and items that are not disabled"
 		}
-		return "somebody to take items " + v.FailoverItems.String() + ", which a Java host has marked as crashed", "it takes an enabled host with the module"
+		return "a host to take items " + v.FailoverItems.String() + ", which a Java host has marked as crashed", "it takes an enabled host with the module"
 	case event.WaitMark:
 		return "items " + numbers + ", which are due and marked as running elsewhere", "see who runs them: wasmjob shards " + j.name + "; delete marks that no host owns"
 	case event.WaitMove:

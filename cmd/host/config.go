@@ -203,7 +203,7 @@ func jobSettings(d defaults) []setting {
 // alertsSetting is where rules and receivers of alerts are. The file is read here, so that
 // a mistake in it is one of the configuration; the host reads it when it starts.
 func alertsSetting(d defaults) setting {
-	s := textSetting("alerts", "FILE", "", "who gets messages when jobs do not do what they should, read again when it changes (docs/alerts.md); the same on all hosts; without it nobody does", func(c *Config) *string { return &c.Alerts })
+	s := textSetting("alerts", "FILE", "", "who gets messages when jobs do not do what they should, read again when it changes (docs/alerts.md); the same on all hosts; without it no messages are sent", func(c *Config) *string { return &c.Alerts })
 	s.set = checked(s.set, func(text string) (err error) {
 		if text != "" && !d.printed {
 			_, err = alert.Read(text)

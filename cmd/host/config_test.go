@@ -243,7 +243,7 @@ func TestAccessSettings(t *testing.T) {
 
 func TestZooKeeperWithoutCredentialsIsAWarning(t *testing.T) {
 	t.Parallel()
-	const want = "there are no credentials for ZooKeeper: whoever reaches it can change the jobs, and what they run with; give them with --zk-credentials-file"
+	const want = "there are no credentials for ZooKeeper: everyone who reaches it can change the jobs, and what they run with; give them with --zk-credentials-file"
 	for _, c := range []struct {
 		env  []string
 		warn bool

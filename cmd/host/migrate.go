@@ -24,7 +24,7 @@ func importCommand(p *program) *cobra.Command {
 		long: `Read the jobs that ElasticJob 1.x, 2.x or 3.x keeps in a namespace, and write for
 each a definition, NAME.yaml, and the beginnings of a module in Go, NAME/main.go.
 Nothing is written to ZooKeeper. What a definition cannot say is a comment in the
-file, and is told on stderr. Files that exist are left alone without --force.`,
+file, and is reported on stderr. Files that exist are left alone without --force.`,
 		example: `  wasmjob import elasticjob --zk zk1:2181 --namespace prod --out jobs
   wasmjob import elasticjob --zk zk1:2181 --namespace prod --job ledgerClose --out jobs`,
 		args: func(_ *cobra.Command, args []string) error {

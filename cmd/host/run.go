@@ -48,7 +48,7 @@ Ctrl-C (or SIGTERM) drains: nothing new begins, running items may go on for the
 drain timeout. A second one stops at once, with exit code 1.
 
 The admin address serves /healthz, /readyz and /metrics to anybody on this
-machine, and status and operations to whoever has the token. The host leaves a
+machine, and status and operations to those who have the token. The host leaves a
 note with both where only its user can read it; 'wasmjob status' finds it.
 
 In a terminal the host shows one line per fire. Otherwise, and with

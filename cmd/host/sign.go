@@ -14,6 +14,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/wasmjob/wasmjob/host/command"
+	"github.com/wasmjob/wasmjob/host/filelock"
 	"github.com/wasmjob/wasmjob/host/grants"
 	"github.com/wasmjob/wasmjob/host/invoke"
 	"github.com/wasmjob/wasmjob/host/signature"
@@ -159,7 +160,7 @@ func sign(p *program, o *signing, modules []string) error {
 		if err != nil {
 			return err
 		}
-		if err := replaceFile(file+signature.Suffix, sig); err != nil {
+		if err := filelock.Replace(file+signature.Suffix, 0o644, sig); err != nil {
 			return err
 		}
 		if _, err := fmt.Fprintf(p.Out, "%s is signed by %s\n", file+signature.Suffix, key.Public("").ID()); err != nil {
@@ -167,23 +168,6 @@ func sign(p *program, o *signing, modules []string) error {
 		}
 	}
 	return nil
-}
-
-// replaceFile writes a file beside its place and renames it, so that no host reads half of it.
-func replaceFile(name string, data []byte) error {
-	f, err := os.CreateTemp(filepath.Dir(name), ".sign-*")
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(data)
-	err = errors.Join(err, f.Chmod(0o644), f.Close())
-	if err == nil {
-		err = os.Rename(f.Name(), name)
-	}
-	if err != nil {
-		_ = os.Remove(f.Name())
-	}
-	return err
 }
 
 func verifySignatureCommand(p *program) *cobra.Command {

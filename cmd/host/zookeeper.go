@@ -190,7 +190,7 @@ func (l *loader) chooseCredentials(z *ensemble.Ensemble, secret string) {
 		z.Credentials, from = read, z.CredentialsFile
 	}
 	if z.Credentials == "" {
-		l.warnings = append(l.warnings, "there are no credentials for ZooKeeper: whoever reaches it can change the jobs, and what they run with; give them with --zk-credentials-file")
+		l.warnings = append(l.warnings, "there are no credentials for ZooKeeper: everyone who reaches it can change the jobs, and what they run with; give them with --zk-credentials-file")
 	} else if err := ensemble.CheckCredentials(z.Credentials, from); err != nil {
 		l.problems = append(l.problems, err)
 	}

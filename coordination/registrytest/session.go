@@ -175,7 +175,7 @@ func trust(e *env) {
 					select {
 					case <-changed:
 					case <-e.ctx.Done():
-						e.Error("nobody was told that the session ended")
+						e.Error("no follower learned that the session ended")
 						return
 					}
 				}

@@ -14,7 +14,7 @@ func watchCases() []testCase {
 		{"watch/own commits", watchOwn},
 		{"watch/newest wins", watchNewest},
 		{"watch/never back", watchNeverBack},
-		{"watch/slow reader blocks nobody", watchSlow},
+		{"watch/a slow reader blocks no other", watchSlow},
 		{"watch/absent node comes and goes", watchAbsent},
 		{"watch/children", watchChildren},
 		{"watch/other sessions", watchOthers},

@@ -13,6 +13,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/wasmjob/wasmjob/host/filelock"
 )
 
 // Note is what a running host leaves for the clients of the same user: where
@@ -141,18 +143,9 @@ func (n Note) leave(dir string, data []byte) (string, error) {
 	if err := os.Chmod(dir, 0o700); err != nil {
 		return "", err
 	}
-	f, err := os.CreateTemp(dir, ".new-*") // mode 0600
-	if err != nil {
-		return "", err
-	}
 	name := filepath.Join(dir, noteName(n.Address))
-	_, err = f.Write(data)
-	err = errors.Join(err, f.Close())
-	if err == nil {
-		err = os.Rename(f.Name(), name)
-	}
-	if err != nil {
-		return "", errors.Join(err, os.Remove(f.Name()))
+	if err := filelock.Replace(name, 0o600, data); err != nil {
+		return "", err
 	}
 	return name, nil
 }

@@ -47,7 +47,7 @@ func (s *Silence) Check() (field, problem string) {
 	case len(s.Why) > longestWhy:
 		return "why", fmt.Sprintf("found %d bytes, expected at most %d", len(s.Why), longestWhy)
 	case strings.TrimSpace(s.By) == "":
-		return "by", "found nobody, expected who wants the silence"
+		return "by", "is missing, expected who wants the silence"
 	}
 	return "", ""
 }

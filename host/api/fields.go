@@ -218,7 +218,7 @@ func fieldTexts() map[string]string {
 		"explain.Sentence.Events":        "Events and Changes are what it rests on, of many the first MostEvents. A sentence about what is not there may have none.",
 		"explain.Sentence.Items":         "Items are those that it is about; empty if it is about the job.",
 		"explain.Sentence.Time":          "Time is when it was so, zero if at no certain time.",
-		"history.Change":                 "Change is one change that somebody made to a job or to a host: an audit record.",
+		"history.Change":                 "Change is one change that a user made to a job or to a host: an audit record.",
 		"history.Change.After":           "Before and After are what was changed.",
 		"history.Change.Before":          "Before and After are what was changed, as text; both may be empty.",
 		"history.Change.Error":           "Error says why it did not take effect, empty if it did.",

@@ -364,11 +364,22 @@ func (c *Cluster) Job(name string) (j Job, items []Item, on map[string]host.JobS
 	if len(parts) == 0 {
 		return Job{}, nil, nil, false
 	}
-	on = make(map[string]host.JobStatus, len(parts))
+	return c.jobs[name], itemsOf(parts), byHost(parts), true
+}
+
+// On is what the hosts that have a job say of it, by their ids.
+func (c *Cluster) On(name string) map[string]host.JobStatus {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	return byHost(c.parts(name))
+}
+
+func byHost(parts []part) map[string]host.JobStatus {
+	on := make(map[string]host.JobStatus, len(parts))
 	for _, p := range parts {
 		on[p.host] = p.JobStatus
 	}
-	return c.jobs[name], itemsOf(parts), on, true
+	return on
 }
 
 // Watch has the hosts asked again and again until end is called.

@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
-	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -174,59 +173,24 @@ const heading = "# The clusters that wasmjob's commands know: 'wasmjob context' 
 // as well. The second of two edits at a time fails. The file is replaced as a whole, with
 // the mode 0600; comments in it are not kept.
 func Edit(path string, change func(*Set) error) error {
-	if target, err := filepath.EvalSymlinks(path); err == nil {
-		path = target
-	}
-	dir := filepath.Dir(path)
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return err
-	}
-	lock, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = lock.Close() }() // it is only locked
-	free, err := filelock.Take(lock)
-	switch {
-	case errors.Is(err, errors.ErrUnsupported): // then edits at the same time are at the user's own risk
-	case err != nil:
-		return fmt.Errorf("%s: %w", path, err)
-	case !free:
-		return fmt.Errorf("%s: another command edits it, or another file beside it, at the moment; try again", path)
-	}
-	s, err := Read(path)
-	if err != nil {
-		return err
-	}
-	if err := change(s); err != nil {
-		return err
-	}
-	var b bytes.Buffer
-	b.WriteString(heading)
-	e := yaml.NewEncoder(&b)
-	e.SetIndent(2)
-	if err := errors.Join(e.Encode(s), e.Close()); err != nil {
-		return fmt.Errorf("%s: %w", path, err)
-	}
-	if _, err := Parse(path, b.Bytes()); err != nil {
-		return fmt.Errorf("nothing is changed: the file would not be taken:\n%w", err)
-	}
-	return replace(path, b.Bytes())
-}
-
-// replace writes a file beside its place and renames it, so that no command reads half of it.
-func replace(name string, data []byte) error {
-	f, err := os.CreateTemp(filepath.Dir(name), ".contexts-*") // mode 0600
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(data)
-	err = errors.Join(err, f.Sync(), f.Close())
-	if err == nil {
-		err = os.Rename(f.Name(), name)
-	}
-	if err != nil {
-		return errors.Join(err, os.Remove(f.Name()))
-	}
-	return nil
+	return filelock.Edit(path, func(path string) ([]byte, error) {
+		s, err := Read(path)
+		if err != nil {
+			return nil, err
+		}
+		if err := change(s); err != nil {
+			return nil, err
+		}
+		var b bytes.Buffer
+		b.WriteString(heading)
+		e := yaml.NewEncoder(&b)
+		e.SetIndent(2)
+		if err := errors.Join(e.Encode(s), e.Close()); err != nil {
+			return nil, fmt.Errorf("%s: %w", path, err)
+		}
+		if _, err := Parse(path, b.Bytes()); err != nil {
+			return nil, fmt.Errorf("nothing is changed: the file would not be taken:\n%w", err)
+		}
+		return b.Bytes(), nil
+	})
 }

@@ -20,7 +20,7 @@ const (
 	WaitJavaLeader Wait = "java_leader"    // a Java leader to divide them: all hosts wait
 	WaitElection   Wait = "election_latch" // who stands before this host in ElasticJob's latch
 	WaitFailover   Wait = "failover_latch" // the same, before items are taken over
-	WaitTakeover   Wait = "takeover"       // somebody to take what a crashed host had begun
+	WaitTakeover   Wait = "takeover"       // a host to take what a crashed host had begun
 	WaitMark       Wait = "mark"           // the host that has marked an item as running, which is due here
 	WaitMove       Wait = "move"           // items to end where they run, because they move then
 	WaitTrigger    Wait = "trigger"        // the job to be idle, for a trigger

@@ -149,7 +149,7 @@ func sameItem(a, b *int) bool {
 func (tl *timeline) changeClause(c *history.Change) clause {
 	who := c.Who
 	if who == "" {
-		who = "Somebody"
+		who = "A user"
 	}
 	of := " of the job"
 	switch {

@@ -57,7 +57,7 @@ const (
 	NoHost    Verdict = "no host"   // no host had the job
 	Skipped   Verdict = "skipped"   // it still ran or the error handler stopped it: its policy
 	Unknown   Verdict = "unknown"   // the histories do not show it
-	Disabled  Verdict = "disabled"  // somebody had disabled or removed it
+	Disabled  Verdict = "disabled"  // it was disabled or removed
 	Elsewhere Verdict = "elsewhere" // another host had it, of which there is no history
 	Pending   Verdict = "pending"   // it is still to begin
 	Running   Verdict = "running"   // it has begun, and not ended

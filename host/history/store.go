@@ -144,7 +144,7 @@ type Line struct {
 	Gap int64 `json:"gap,omitempty"`
 }
 
-// Change is one change that somebody made to a job or to a host: an audit record.
+// Change is one change that a user made to a job or to a host: an audit record.
 type Change struct {
 	Time time.Time `json:"time"`
 	// Who is the user; From is where the request came from: an address, "file",

@@ -41,7 +41,7 @@ func (j Job) Skeleton() []byte {
 // argument, and as the same JSON on standard input. It ends with 0, or with
 // another code if it failed.
 func main() {
-	fmt.Fprintf(os.Stderr, "item %s of %s: nobody has written this yet\n",
+	fmt.Fprintf(os.Stderr, "item %s of %s: this is not written yet\n",
 		os.Getenv("JOB_SHARDING_ITEM"), os.Getenv("JOB_SHARDING_TOTAL_COUNT"))
 	os.Exit(1)
 }
@@ -63,11 +63,11 @@ func main() {}
 type record struct{}
 
 func fetch(ctx context.Context, sc sdk.ShardingContext) ([]record, error) {
-	return nil, errors.New("nobody has written this yet: fetch the records of item " + sc.ShardingParameter)
+	return nil, errors.New("this is not written yet: fetch the records of item " + sc.ShardingParameter)
 }
 
 func process(ctx context.Context, sc sdk.ShardingContext, records []record) error {
-	return errors.New("nobody has written this yet")
+	return errors.New("this is not written yet")
 }
 `)
 	default:
@@ -85,7 +85,7 @@ func main() {}
 
 // run is one item: sc.ShardingItem of sc.ShardingTotalCount.
 func run(ctx context.Context, sc sdk.ShardingContext) error {
-	return errors.New("nobody has written this yet: the work of item " + sc.ShardingParameter)
+	return errors.New("this is not written yet: the work of item " + sc.ShardingParameter)
 }
 `)
 	}

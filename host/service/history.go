@@ -351,8 +351,7 @@ func (s *Service) Modules(ctx context.Context) (*Modules, error) {
 		if !seen(ctx, j.Name) {
 			continue
 		}
-		_, _, on, _ := s.o.Cluster.Job(j.Name)
-		for id, status := range on {
+		for id, status := range s.o.Cluster.On(j.Name) {
 			if status.Digest == "" {
 				continue
 			}

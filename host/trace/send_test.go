@@ -67,7 +67,9 @@ func TestSilentCollector(t *testing.T) {
 	}
 	release()
 	last := instant.Add((fires - 1) * time.Minute).UTC().Format("2006-01-02T15:04:05.000Z")
-	spans, err := c.Await(within(t), func(spans []collector.Span) bool { return len(by(spans, "fire cities", "wasmjob.instant", last)) == 1 })
+	spans, err := c.Await(within(t), func(spans []collector.Span) bool {
+		return len(collector.Named(spans, "fire cities", "wasmjob.instant", last)) == 1
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -62,24 +62,10 @@ func closed(t testing.TB, tr *Tracer) {
 	}
 }
 
-// by names spans.
-func by(spans []collector.Span, name string, attributes ...any) (list []collector.Span) {
-	for _, s := range spans {
-		fits := s.Name == name
-		for i := 0; i < len(attributes); i += 2 {
-			fits = fits && s.Attributes[attributes[i].(string)] == attributes[i+1]
-		}
-		if fits {
-			list = append(list, s)
-		}
-	}
-	return list
-}
-
 // the only span of that name.
 func the(t testing.TB, spans []collector.Span, name string, attributes ...any) collector.Span {
 	t.Helper()
-	list := by(spans, name, attributes...)
+	list := collector.Named(spans, name, attributes...)
 	if len(list) != 1 {
 		t.Fatalf("%d spans %s %v, want one, of %+v", len(list), name, attributes, spans)
 	}
@@ -231,7 +217,7 @@ func TestSpans(t *testing.T) {
 	if fire.Kind != v1.Span_SPAN_KIND_INTERNAL || failed.Message != "boom" {
 		t.Errorf("%+v, %+v", fire, failed)
 	}
-	put := by(spans, "PUT") // its attempt had ended, which does not happen
+	put := collector.Named(spans, "PUT") // its attempt had ended, which does not happen
 	if len(put) != 1 || put[0].Message != "no connection\uFFFD\uFFFD" {
 		t.Errorf("%+v", put)
 	}
@@ -408,7 +394,7 @@ func TestUnfinished(t *testing.T) {
 			t.Errorf("item %d: %+v", n, item)
 		}
 	}
-	if len(by(spans, "fire cities")) != 2 || len(spans) != 8 || len(tr.fires) != 0 {
+	if len(collector.Named(spans, "fire cities")) != 2 || len(spans) != 8 || len(tr.fires) != 0 {
 		t.Errorf("%d spans, %d fires are remembered: %+v", len(spans), len(tr.fires), spans)
 	}
 }

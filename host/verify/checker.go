@@ -719,7 +719,7 @@ func (c *Checker) unproven(p pending) {
 	c.find(p.finding)
 }
 
-const openText = ", its run was open when the item was begun for another fire, and nobody says that it was given up"
+const openText = ", its run was open when the item was begun for another fire, and no record says that it was given up"
 
 // skewOf is by how much the clocks of two runs may differ.
 func (c *Checker) skewOf(a, b *run) time.Duration {

@@ -344,7 +344,7 @@ func (c *Checker) completedUnseen(j *job, f *fire) bool {
 	if c.o.Completed == nil || !slices.ContainsFunc(slices.Collect(maps.Keys(j.items)), func(i int) bool { return c.o.Completed(f.runID(j, i)) }) {
 		c.report.Checked[Accounted]++
 		c.find(Finding{Invariant: Accounted, Class: Violated, Job: j.name, Item: -1,
-			Text: "nothing is told of the fire at " + f.id.String() + ", which was due", Lines: linesOf(f.expected)})
+			Text: "there is no record of the fire at " + f.id.String() + ", which was due", Lines: linesOf(f.expected)})
 		return false
 	}
 	f.total = j.least(f.due, 1+slices.Max(slices.Collect(maps.Keys(j.items))))

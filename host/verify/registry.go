@@ -226,7 +226,7 @@ func (s *survey) leader() {
 		s.find(-1, s.root+"/leader/sharding/"+flag, "the items are still to be divided: flag %s stands", flag)
 	}
 	for _, item := range s.children(s.root + "/leader/failover/items") {
-		s.find(-1, s.root+"/leader/failover/items/"+item, "crashed item %s waits for somebody to take it", item)
+		s.find(-1, s.root+"/leader/failover/items/"+item, "crashed item %s waits for a host to take it", item)
 	}
 	for _, id := range s.children(s.root + "/trigger") {
 		if !s.alive[id] {
@@ -329,6 +329,6 @@ func (s *survey) item(name string, running map[int]string) {
 		Ended int64
 	}
 	if n := marks[4]; len(n.Data) > 0 && json.Unmarshal(n.Data, &record) == nil && record.Begun != 0 && record.Ended == 0 && running[i] != record.Owner {
-		s.find(i, n.Path, "the run that %s began is open, and nobody runs it", record.Owner)
+		s.find(i, n.Path, "the run that %s began is open, and no host runs it", record.Owner)
 	}
 }

@@ -66,7 +66,7 @@ func TestConfig(t *testing.T) {
 		s.until(jobPath("a <b>"), "0 0 5 * * ?").has(t, 200, "<i>new</i>", "edit cron, description", "0 0 3 * * ? 0 0 5 * * ?")
 		// The same form once more is stale: both versions are shown, and what was typed is kept.
 		stale := s.post(path, old.form(t, "set.cron", "0 0 6 * * ?", "do", "save")...)
-		stale.has(t, 409, "Somebody else has changed", "was 0 0 3 * * ? · now 0 0 5 * * ? · yours 0 0 6 * * ?", "was · now <i>new</i>")
+		stale.has(t, 409, "Another user has changed", "was 0 0 3 * * ? · now 0 0 5 * * ? · yours 0 0 6 * * ?", "was · now <i>new</i>")
 		s.get(path).has(t, 200, "Configuration")
 		// Saved again, it is put over what is there.
 		s.post(path, stale.form(t, "set.cron", "0 0 6 * * ?", "do", "save")...).has(t, 200, "Saved: cron.")

@@ -282,7 +282,7 @@ func TestOverview(t *testing.T) {
 	empty := open(t, servicetest.Options{})
 	empty.get("/").has(t, 200, "No jobs yet")
 	empty.get("/jobs").has(t, 200, "No jobs yet")
-	for path, text := range map[string]string{"/fires": "Nothing has run yet", "/runs": "Nothing has run yet", "/logs": "No line has been logged yet", "/audit": "Nobody has changed anything yet", "/modules": "No module runs yet"} {
+	for path, text := range map[string]string{"/fires": "Nothing has run yet", "/runs": "Nothing has run yet", "/logs": "No line has been logged yet", "/audit": "No changes yet", "/modules": "No module runs yet"} {
 		empty.get(path).has(t, 200, text)
 		if !strings.Contains(path, "modules") {
 			empty.get(path+"?job=x").has(t, 200, "Nothing matches")

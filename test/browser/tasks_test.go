@@ -119,7 +119,7 @@ func TestEdit(t *testing.T) {
 	b.click(`button[value="save"]`)
 	b.shows("Saved: description.")
 	second.fill(`[name="set.description"]`, "the second")
-	second.shows("Somebody else has changed the configuration")
+	second.shows("Another user has changed the configuration")
 	second.shows("now the first · yours the second")
 	second.shot("edit-stale")
 	second.click(`button[value="save"]`)

@@ -112,6 +112,21 @@ func (c *Collector) Await(ctx context.Context, wanted func([]Span) bool) ([]Span
 	}
 }
 
+// Named picks the spans of a name that have the attributes, which are keys and values in
+// turn.
+func Named(spans []Span, name string, attributes ...any) (list []Span) {
+	for _, s := range spans {
+		fits := s.Name == name
+		for i := 0; i < len(attributes); i += 2 {
+			fits = fits && s.Attributes[attributes[i].(string)] == attributes[i+1]
+		}
+		if fits {
+			list = append(list, s)
+		}
+	}
+	return list
+}
+
 func (c *Collector) serve(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(r.Body)
 	c.mu.Lock()

@@ -42,20 +42,6 @@ func (c *called) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// named picks spans.
-func named(spans []collector.Span, name string, attributes ...any) (list []collector.Span) {
-	for _, s := range spans {
-		fits := s.Name == name
-		for i := 0; i < len(attributes); i += 2 {
-			fits = fits && s.Attributes[attributes[i].(string)] == attributes[i+1]
-		}
-		if fits {
-			list = append(list, s)
-		}
-	}
-	return list
-}
-
 // TestTraces: two hosts of a fire write into one trace, each with its items, attempts and
 // requests; the server that a guest calls, and the guest, learn of it; numbers lead there.
 func TestTraces(t *testing.T) {
@@ -92,12 +78,12 @@ func TestTraces(t *testing.T) {
 	for _, m := range hosts {
 		m.of("calls", 0, kind(event.FireEnded), outcome(abi.OutcomeOK))
 	}
-	spans, err := taker.Await(within(t), func(all []collector.Span) bool { return len(named(all, "fire calls")) == 2 })
+	spans, err := taker.Await(within(t), func(all []collector.Span) bool { return len(collector.Named(all, "fire calls")) == 2 })
 	if err != nil {
 		t.Fatal(err)
 	}
 
-	fires := named(spans, "fire calls")
+	fires := collector.Named(spans, "fire calls")
 	if fires[0].Trace != fires[1].Trace || fires[0].Attributes["wasmjob.host"] == fires[1].Attributes["wasmjob.host"] {
 		t.Fatalf("the hosts do not write into one trace: %+v", fires)
 	}
@@ -119,8 +105,8 @@ func TestTraces(t *testing.T) {
 		if item == 1 {
 			attempts = 2
 		}
-		of := named(spans, "attempt calls", "wasmjob.item", int64(item))
-		items := named(spans, "item calls", "wasmjob.item", int64(item), "wasmjob.outcome", "OK")
+		of := collector.Named(spans, "attempt calls", "wasmjob.item", int64(item))
+		items := collector.Named(spans, "item calls", "wasmjob.item", int64(item), "wasmjob.outcome", "OK")
 		if len(of) != attempts || len(items) != 1 || parents[items[0].Parent].Name != "fire calls" || len(calls.parents[path]) != attempts {
 			t.Fatalf("item %d: %+v, %+v, requests %v", item, of, items, calls.parents[path])
 		}
@@ -137,7 +123,7 @@ func TestTraces(t *testing.T) {
 			}
 		}
 	}
-	if busy := named(spans, "GET", "http.response.status_code", int64(503)); len(busy) != 1 || !busy[0].Failed {
+	if busy := collector.Named(spans, "GET", "http.response.status_code", int64(503)); len(busy) != 1 || !busy[0].Failed {
 		t.Errorf("%+v", busy)
 	}
 

@@ -449,5 +449,5 @@ func asProblem(err error) *access.Problem {
 	if errors.As(err, &p) {
 		return p
 	}
-	return access.NewProblem(access.NotNow, http.StatusServiceUnavailable, "nobody can sign in at the moment; the host's log says why")
+	return access.NewProblem(access.NotNow, http.StatusServiceUnavailable, "no one can sign in at the moment; the host's log says why")
 }

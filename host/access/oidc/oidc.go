@@ -300,7 +300,7 @@ func (f *found) config(p *users.Provider, redirect string) *oauth2.Config {
 
 func (c *Client) unavailable(p *users.Provider, err error) error {
 	c.log.Warn("the OpenID Connect provider cannot be used", zap.String("issuer", p.Issuer), zap.Error(err))
-	return access.NewProblem(access.NotNow, http.StatusServiceUnavailable, "%s cannot be reached at the moment, so that nobody can sign in by it; the host's log says why", p.Name)
+	return access.NewProblem(access.NotNow, http.StatusServiceUnavailable, "%s cannot be reached at the moment, so that no one can sign in by it; the host's log says why", p.Name)
 }
 
 func refused(format string, args ...any) error {

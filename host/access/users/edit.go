@@ -8,8 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -23,78 +21,32 @@ import (
 	"github.com/wasmjob/wasmjob/host/words"
 )
 
-// errBusy is the answer to the second of two edits at a time.
-var errBusy = errors.New("another command edits it at the moment; try again")
-
 // Edit changes the file, which is made if it does not exist, in a directory that is made
 // as well. Two edits at a time do not lose each other's changes: the second one fails.
 // What would not be read again is not written. The file is replaced as a whole, with the
 // mode 0600.
 func Edit(path string, change func(*Document) error) error {
-	if target, err := filepath.EvalSymlinks(path); err == nil {
-		path = target
-	}
-	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		return err
-	}
-	unlock, err := lock(filepath.Dir(path))
-	if err != nil {
-		return fmt.Errorf("%s: %w", path, err)
-	}
-	defer unlock()
-	data, _, err := fields.ReadFile(path, MaxSize)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("%s %w", path, err)
-	}
-	d, err := open(path, data)
-	if err != nil {
-		return err
-	}
-	if err := change(d); err != nil {
-		return fmt.Errorf("%s: %w", path, err)
-	}
-	text, err := d.text()
-	if err != nil {
-		return fmt.Errorf("%s: %w", path, err)
-	}
-	if _, err := Parse(path, text); err != nil {
-		return fmt.Errorf("nothing is changed: the file would not be taken:\n%w", err)
-	}
-	return replace(path, text)
-}
-
-// lock takes the directory for one edit; the file itself is replaced by each.
-func lock(dir string) (unlock func(), err error) {
-	f, err := os.Open(dir)
-	if err != nil {
-		return nil, err
-	}
-	free, err := filelock.Take(f)
-	switch {
-	case errors.Is(err, errors.ErrUnsupported): // then edits are at the operator's own risk
-	case err != nil:
-		return nil, errors.Join(err, f.Close())
-	case !free:
-		return nil, errors.Join(errBusy, f.Close())
-	}
-	return func() { _ = f.Close() }, nil // it was only locked
-}
-
-// replace writes a file beside its place and renames it, so that no host reads half of it.
-func replace(name string, data []byte) error {
-	f, err := os.CreateTemp(filepath.Dir(name), ".users-*") // mode 0600
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(data)
-	err = errors.Join(err, f.Sync(), f.Close())
-	if err == nil {
-		err = os.Rename(f.Name(), name)
-	}
-	if err != nil {
-		return errors.Join(err, os.Remove(f.Name()))
-	}
-	return nil
+	return filelock.Edit(path, func(path string) ([]byte, error) {
+		data, _, err := fields.ReadFile(path, MaxSize)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, fmt.Errorf("%s %w", path, err)
+		}
+		d, err := open(path, data)
+		if err != nil {
+			return nil, err
+		}
+		if err := change(d); err != nil {
+			return nil, fmt.Errorf("%s: %w", path, err)
+		}
+		text, err := d.text()
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", path, err)
+		}
+		if _, err := Parse(path, text); err != nil {
+			return nil, fmt.Errorf("nothing is changed: the file would not be taken:\n%w", err)
+		}
+		return text, nil
+	})
 }
 
 // Document is a file that is being edited.

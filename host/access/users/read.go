@@ -68,7 +68,7 @@ func parse(name string, data []byte, open func(string) ([]byte, error)) (*Set, e
 		File: fields.File{Name: name}, open: open,
 		out: &Set{users: map[string]User{}, tokens: map[string]Token{}, subjects: map[string]string{}, digest: sha256.Sum256(data)},
 	}
-	root := r.Root(data, "expected users, tokens or oidc; \"users: []\" has nobody in it", "the fields users, tokens and oidc")
+	root := r.Root(data, "expected users, tokens or oidc; \"users: []\" has no users in it", "the fields users, tokens and oidc")
 	f := r.Fields(root, "", "users", "tokens", "oidc")
 	r.Each(f["users"], "users", r.user)
 	r.Each(f["tokens"], "tokens", r.token)

@@ -23,6 +23,7 @@ import (
 	"github.com/wasmjob/wasmjob/host/access"
 	"github.com/wasmjob/wasmjob/host/access/password"
 	"github.com/wasmjob/wasmjob/host/fields"
+	"github.com/wasmjob/wasmjob/host/filelock"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -348,7 +349,7 @@ func TestEditOneAtATime(t *testing.T) {
 	t.Parallel()
 	name := filepath.Join(t.TempDir(), "users.yaml")
 	err := Edit(name, func(*Document) error { return Edit(name, func(*Document) error { return nil }) })
-	if !errors.Is(err, errBusy) {
+	if !errors.Is(err, filelock.ErrBusy) {
 		t.Errorf("%v", err)
 	}
 }

@@ -258,7 +258,7 @@ func (b body) Close() error {
 func (s *stream) receive(ctx context.Context, response *http.Response) error {
 	defer response.Body.Close()
 	if response.StatusCode == http.StatusSwitchingProtocols {
-		return errors.New("the server changes the protocol, which nobody asked for")
+		return errors.New("the server changes the protocol, which the request did not ask for")
 	}
 	s.mu.Lock()
 	s.status, s.headers = response.StatusCode, s.listOf(response.Header)

@@ -360,7 +360,7 @@ definition file there changes. Without a job, --server or --instance is meant in
 all jobs.
 
 A Java instance that runs items of a job with failover is refused: without its node
-in the registry it cannot be told from a crashed one, and its items would run again
+in the registry it looks like a crashed one, and its items would run again
 elsewhere. Disable its server and wait until it runs nothing.`,
 		Example: `  wasmjob shutdown cities --instance 10.0.0.7@-@4711-1f2e3d4c
   wasmjob shutdown cities --server 10.0.0.7

@@ -424,7 +424,7 @@ func (v *invocation) plausible(r *abi.Result) error {
 // stop signals the process that the context has ended, and kills it if that does not
 // help.
 func (v *invocation) stop(ctx context.Context, over <-chan struct{}) {
-	timeout, why := errors.Is(ctx.Err(), context.DeadlineExceeded), " did not stop when it was told to"
+	timeout, why := errors.Is(ctx.Err(), context.DeadlineExceeded), " did not stop when it was asked to"
 	if timeout {
 		why = " overran its limit"
 	}

@@ -65,7 +65,7 @@ func TestStopped(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	time.AfterFunc(300*time.Millisecond, cancel)
 	r := one.Execute(ctx, item(newRecorder(), "ok"))
-	if r.Outcome != abi.OutcomeCancelled || !strings.Contains(r.Message, "item 2 did not stop when it was told to") && !strings.Contains(r.Message, "stopped") {
+	if r.Outcome != abi.OutcomeCancelled || !strings.Contains(r.Message, "item 2 did not stop when it was asked to") && !strings.Contains(r.Message, "stopped") {
 		t.Errorf("%+v", r)
 	}
 }
