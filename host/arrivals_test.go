@@ -40,3 +40,27 @@ func TestArrivals(t *testing.T) {
 		t.Errorf("%d go, %d wait", len(a.going), len(a.waiting))
 	}
 }
+
+// A job that waits, and is due at another time by now, has its place by that.
+func TestArrivalDueAtAnotherTime(t *testing.T) {
+	a := newArrivals()
+	var jobs []*job
+	begin := time.Unix(0, 0)
+	for n := range mostArrivals + 2 {
+		j := new(job)
+		j.name = fmt.Sprintf("job%03d", n)
+		j.mail.wake = make(chan struct{}, 1)
+		jobs = append(jobs, j)
+		a.enter(j, begin.Add(time.Duration(n)*time.Minute))
+	}
+	first, second := jobs[mostArrivals], jobs[mostArrivals+1]
+	a.enter(first, begin.Add(24*time.Hour))
+	a.leave(jobs[0])
+	if !a.going[second] || a.going[first] {
+		t.Errorf("the one that is due later now went first")
+	}
+	a.leave(jobs[1])
+	if !a.going[first] || len(a.waiting) != 0 || len(a.line) != 0 {
+		t.Errorf("it goes: %v; %d wait, %d in the line", a.going[first], len(a.waiting), len(a.line))
+	}
+}
