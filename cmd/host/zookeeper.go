@@ -26,24 +26,40 @@ const (
 	zooKeeperScheme = registryZooKeeper + "://"
 )
 
+// registryKind is a kind of registry.
+type registryKind struct {
+	name    string
+	backend func(*Config) session.Backend
+}
+
+// registryKinds are all that there are, the standard first.
+func registryKinds() []registryKind {
+	return []registryKind{
+		{registryEmbedded, func(c *Config) session.Backend { return session.Embedded{Dir: c.Data} }},
+		{registryZooKeeper, func(c *Config) session.Backend { return session.ZooKeeper{Ensemble: c.ZooKeeper} }},
+	}
+}
+
 // backend is the registry that the configuration names.
 func (c *Config) backend() session.Backend {
-	if c.Registry == registryZooKeeper {
-		return session.ZooKeeper{Ensemble: c.ZooKeeper}
-	}
-	return session.Embedded{Dir: c.Data}
+	kinds := registryKinds()
+	i := slices.IndexFunc(kinds, func(k registryKind) bool { return k.name == c.Registry })
+	return kinds[max(i, 0)].backend(c) // a name that is none is a problem of the configuration already
 }
 
 // parseRegistry checks what names a registry: its kind, or an address, whose
 // ports it completes.
 func parseRegistry(s string) (string, error) {
-	kinds := []string{registryEmbedded, registryZooKeeper}
+	var kinds []string
+	for _, k := range registryKinds() {
+		kinds = append(kinds, k.name)
+	}
 	servers, isAddress := strings.CutPrefix(s, zooKeeperScheme)
 	switch {
 	case strings.Contains(s, "@"): // it is not shown: a password is in it
 		return "", errors.New("there are credentials in the address; want zookeeper://HOST:PORT,HOST:PORT/PATH, and --zk-credentials-file for them")
 	case !isAddress && !slices.Contains(kinds, s):
-		return "", fmt.Errorf("%q is not a registry; want embedded, zookeeper or zookeeper://HOST:PORT,HOST:PORT/PATH%s", words.Clip(s), words.Suggest(s, kinds))
+		return "", fmt.Errorf("%q is not a registry; want %s or zookeeper://HOST:PORT,HOST:PORT/PATH%s", words.Clip(s), strings.Join(kinds, ", "), words.Suggest(s, kinds))
 	case !isAddress:
 		return s, nil
 	case strings.ContainsAny(servers, "?#"):

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"go.yaml.in/yaml/v3"
 
@@ -119,35 +120,25 @@ func (j Job) guestFields(list *fieldList) {
 	c := j.Configuration
 	g, _ := c.Guest() // what cannot be read has its default, and a note by Read
 	d := jobconfig.DefaultGuest()
+	d.Retry.MaxBackoff = max(d.Retry.MaxBackoff, g.Retry.Backoff) // a longer first pause raises it by itself
 	kind := cmp.Or(string(g.Type), string(j.Kind))
 	if kind == string(KindDataflow) || kind == string(KindScript) || g.Type != "" {
 		list.add("type", "!!str", kind)
 	}
-	list.boolean("streamingProcess", g.StreamingProcess, false)
-	if g.Timeout == 0 {
-		list.add("timeout", "!!int", "0")
-	} else {
-		list.text("timeout", words.Duration(g.Timeout))
+	retry := mapNode()
+	for _, setting := range jobconfig.Settings() {
+		// The registry's standard for timeout is none, and that of a definition is not.
+		if setting.Prop == "" || setting.Name == "type" || (setting.Name != "timeout" && setting.Text(g) == setting.Text(d)) {
+			continue
+		}
+		value := valueNode(setting.In(&c, &g))
+		if below, ok := strings.CutPrefix(setting.Name, "retry."); ok {
+			put(retry, below, value)
+		} else {
+			list.node(setting.Name, value)
+		}
 	}
-	list.number("maxConcurrency", g.MaxConcurrency, 0)
-	if g.Isolation != d.Isolation {
-		list.text("isolation", string(g.Isolation))
-	}
-	if len(g.Args) > 0 {
-		list.node("args", listNode(g.Args))
-	}
-	if g.MemoryLimit > 0 {
-		list.text("memoryLimit", jobconfig.ShowSize(g.MemoryLimit))
-	}
-	list.number("fetchDataCount", g.FetchDataCount, 0)
-	if g.CatchUpWindow != d.CatchUpWindow {
-		list.text("catchUpWindow", words.Duration(g.CatchUpWindow))
-	}
-	list.number("maxHostDeaths", g.MaxHostDeaths, d.MaxHostDeaths)
-	if len(g.Needs) > 0 {
-		list.node("needs", listNode(g.Needs))
-	}
-	if retry := retryNode(g.Retry, d.Retry); len(retry.Content) > 0 {
+	if len(retry.Content) > 0 {
 		list.node("retry", retry)
 	}
 }
@@ -179,21 +170,27 @@ func (l *fieldList) boolean(name string, value, standard bool) {
 	}
 }
 
-func retryNode(r, d jobconfig.RetryPolicy) *yaml.Node {
-	n := mapNode()
-	if r.Attempts != d.Attempts {
-		put(n, "attempts", &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!int", Value: strconv.Itoa(r.Attempts)})
+// valueNode is the value of a guest's setting, as a definition has it; see
+// [jobconfig.Setting.In].
+func valueNode(value any) *yaml.Node {
+	switch p := value.(type) {
+	case *bool:
+		return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!bool", Value: strconv.FormatBool(*p)}
+	case *int:
+		return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!int", Value: strconv.Itoa(*p)}
+	case *int64:
+		return textNode(jobconfig.ShowSize(*p))
+	case *time.Duration:
+		if *p == 0 {
+			return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!int", Value: "0"}
+		}
+		return textNode(words.Duration(*p))
+	case *[]string:
+		return listNode(*p)
+	case *jobconfig.Isolation:
+		return textNode(string(*p))
 	}
-	if r.Backoff != d.Backoff {
-		put(n, "backoff", textNode(words.Duration(r.Backoff)))
-	}
-	if r.MaxBackoff != max(d.MaxBackoff, r.Backoff) {
-		put(n, "maxBackoff", textNode(words.Duration(r.MaxBackoff)))
-	}
-	if !slices.Equal(r.On, d.On) {
-		put(n, "on", listNode(r.On))
-	}
-	return n
+	return mapNode() // a type of setting that is not here: a test has one of each
 }
 
 func textNode(s string) *yaml.Node {

@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"reflect"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -254,6 +255,51 @@ func TestRoundTrip(t *testing.T) {
 			t.Errorf("%q: got\n%+v\nwant\n%+v\nfrom\n%s", s, got, c, text)
 		}
 	}
+}
+
+// TestDefinitionHasEachSetting: no setting of the guest is lost on the way into a file.
+func TestDefinitionHasEachSetting(t *testing.T) {
+	t.Parallel()
+	values := map[jobconfig.Type]string{jobconfig.Boolean: "true", jobconfig.Duration: "1h", jobconfig.Size: "67108864",
+		jobconfig.Texts: `["kv"]`, jobconfig.Outcomes: "RETRY,FAIL"}
+	for _, s := range jobconfig.Settings() {
+		if s.Prop == "" {
+			continue
+		}
+		value := values[s.Type]
+		switch s.Type {
+		case jobconfig.Number:
+			value = strconv.FormatInt(s.Max, 10)
+		case jobconfig.Word:
+			value = s.Words[len(s.Words)-1]
+		}
+		c := jobconfig.Configuration{JobName: "a", Cron: "0 0 3 * * ?", ShardingTotalCount: 1, Props: map[string]string{s.Prop: value}}
+		if s.Only != "" {
+			c.Props["wasm.type"] = string(s.Only)
+		}
+		text, notes, err := Job{Found: Found{Name: "a"}, Configuration: c}.Definition()
+		if err != nil || len(notes) > 0 {
+			t.Errorf("%s: notes %q, %v", s.Name, notes, err)
+			continue
+		}
+		back, err := definition.Parse("a.yaml", text)
+		if err != nil {
+			t.Errorf("%s: %v in\n%s", s.Name, err, text)
+			continue
+		}
+		if got := back[0].Configuration.Props[s.Prop]; value == "" || got != s.Text(guest(t, c)) {
+			t.Errorf("%s: %q comes back as %q from\n%s", s.Name, value, got, text)
+		}
+	}
+}
+
+func guest(t *testing.T, c jobconfig.Configuration) jobconfig.Guest {
+	t.Helper()
+	g, err := c.Guest()
+	if err != nil {
+		t.Error(err)
+	}
+	return g
 }
 
 // TestSkeletonsCompile builds every kind of skeleton as its comment says.
