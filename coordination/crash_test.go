@@ -306,7 +306,7 @@ func (c *chronicle) story(victim string, call int, fault registrytest.Fault) (re
 // that it makes in the story and for every way to go wrong.
 func TestCrashAtEveryStep(t *testing.T) {
 	t.Parallel()
-	stride := 1
+	stride := crashStep
 	if testing.Short() {
 		stride = 5
 	}
@@ -360,7 +360,7 @@ func (c *chronicle) intrude(h *simHost, r *rand.Rand) {
 	c.try(other, "step", err)
 }
 
-var lives = flag.Int("lives", 400, "how many seeds TestRandomLives runs")
+var lives = flag.Int("lives", livesDefault, "how many seeds TestRandomLives runs")
 
 // TestRandomLives lets hosts come, go, crash and lose answers in random order.
 func TestRandomLives(t *testing.T) {

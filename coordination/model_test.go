@@ -50,6 +50,9 @@ var (
 func TestModel(t *testing.T) {
 	t.Parallel()
 	sizes := modelSizes
+	if modelBrief {
+		sizes = []modelSize{modelSizes[0], modelSizes[3]}
+	}
 	if *modelWhole {
 		sizes = modelGreatSizes
 	}

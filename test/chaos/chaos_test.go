@@ -10,6 +10,7 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
+	"log"
 	"math/big"
 	"net"
 	"os"
@@ -17,6 +18,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -39,23 +41,47 @@ func noDial(context.Context, string, time.Duration) (registry.Center, error) {
 	return nil, errors.New("there is none")
 }
 
-// program builds the host.
+// built is the host that all tests of this package attack.
+var built struct {
+	dir  string
+	once sync.Once
+	err  error
+}
+
+func TestMain(m *testing.M) {
+	dir, err := os.MkdirTemp("", "wasmjob-chaos-")
+	if err != nil {
+		log.Fatal(err)
+	}
+	built.dir = dir
+	code := m.Run()
+	if err := os.RemoveAll(dir); err != nil {
+		log.Print(err)
+	}
+	os.Exit(code)
+}
+
+// program is the host, which the first test that wants it builds.
 func program(t *testing.T) string {
 	t.Helper()
-	return build(t, filepath.Join(t.TempDir(), "wasmjob"), "./cmd/host")
+	path := filepath.Join(built.dir, "wasmjob")
+	built.once.Do(func() { built.err = build(path, "./cmd/host") })
+	if built.err != nil {
+		t.Fatal(built.err)
+	}
+	return path
 }
 
 // build builds a program, without the race detector: compiling modules would
 // take ten times as long.
-func build(t *testing.T, path, source string) string {
-	t.Helper()
-	c := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-o", path, source)
+func build(path, source string) error {
+	c := exec.Command("go", "build", "-trimpath", "-o", path, source)
 	c.Dir = filepath.Join("..", "..")
 	c.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := c.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
+		return fmt.Errorf("%w\n%s", err, out)
 	}
-	return path
+	return nil
 }
 
 // attacked runs an attack that has to end without a violation. Where it keeps
@@ -246,7 +272,10 @@ func TestForeignTLS(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	command := build(t, filepath.Join(filepath.Dir(program(t)), "wasmjob-chaos"), "./cmd/chaos")
+	command := filepath.Join(filepath.Dir(program(t)), "wasmjob-chaos")
+	if err := build(command, "./cmd/chaos"); err != nil {
+		t.Fatal(err)
+	}
 	run := func(args ...string) string {
 		t.Helper()
 		args = append([]string{"--zk", "localhost:" + port, "--namespace", "attack", "--zk-tls-ca", filepath.Base(authority)}, args...)

@@ -1,6 +1,7 @@
 package database
 
 import (
+	"fmt"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -15,7 +16,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	goleak.VerifyTestMain(m)
+	goleak.VerifyTestMain(tests{m})
 }
 
 // openStore opens a store for a URL.
@@ -37,7 +38,7 @@ func sqliteURL(t *testing.T) (string, string) {
 	return "sqlite:" + filepath.Join(t.TempDir(), "h.db"), ""
 }
 
-// database is a name for a test's own.
+// databaseName is a name for a test's own.
 func databaseName(t *testing.T) string {
 	name := strings.Map(func(r rune) rune {
 		if (r >= 'a' && r <= 'z') || (r >= '0' && r <= '9') {
@@ -45,7 +46,7 @@ func databaseName(t *testing.T) string {
 		}
 		return '_'
 	}, strings.ToLower(t.Name()))
-	return name[max(0, len(name)-50):]
+	return fmt.Sprintf("t%d_%s", shared.names.Add(1), name[max(0, len(name)-50):])
 }
 
 func TestContract(t *testing.T) {

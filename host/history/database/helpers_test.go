@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -28,15 +29,69 @@ func everywhere(t *testing.T, test func(t *testing.T, fresh func(*testing.T) (ur
 	servers(t, test)
 }
 
+// shared are the servers of this package's tests. Each test has databases of its own there.
+var shared struct {
+	postgres server[*pgserver.Server]
+	mariaDB  server[*mariadbserver.Server]
+	names    atomic.Int64 // of databases
+}
+
+// server is one that the first test which wants it starts.
+type server[S io.Closer] struct {
+	once    sync.Once
+	started S
+	err     error
+}
+
+// get returns the server. Where it is not installed the test is skipped, but never in CI:
+// .ci/setup installs it.
+func (s *server[S]) get(t *testing.T, start func(context.Context) (S, error), missing error) S {
+	t.Helper()
+	s.once.Do(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		s.started, s.err = start(ctx)
+	})
+	if errors.Is(s.err, missing) && os.Getenv("CI") == "" {
+		t.Skip(s.err, "; make setup does it")
+	}
+	if s.err != nil {
+		t.Fatal(s.err)
+	}
+	return s.started
+}
+
+// end closes the server if there is one.
+func (s *server[S]) end() (err error) {
+	s.once.Do(func() { s.err = errors.New("the tests are over") })
+	if s.err == nil {
+		err = s.started.Close()
+	}
+	return err
+}
+
+// tests are all of the package; the servers end with them.
+type tests struct{ *testing.M }
+
+func (m tests) Run() int {
+	code := m.M.Run()
+	if err := errors.Join(shared.postgres.end(), shared.mariaDB.end()); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return max(code, 1)
+	}
+	return code
+}
+
 // servers runs a test on each server.
 func servers(t *testing.T, test func(t *testing.T, fresh func(*testing.T) (url, credentials string))) {
 	t.Run("PostgreSQL", func(t *testing.T) {
 		t.Parallel()
-		test(t, onPostgres(pgserver.ForTest(t)))
+		start := func(ctx context.Context) (*pgserver.Server, error) { return pgserver.Start(ctx, pgserver.Options{}) }
+		test(t, onPostgres(shared.postgres.get(t, start, pgserver.ErrNotInstalled)))
 	})
 	t.Run("MariaDB", func(t *testing.T) {
 		t.Parallel()
-		test(t, onMariaDB(mariadbserver.ForTest(t)))
+		test(t, onMariaDB(shared.mariaDB.get(t, mariadbserver.Start, mariadbserver.ErrNotInstalled)))
 	})
 }
 

@@ -1,0 +1,12 @@
+//go:build brief
+
+package coordination_test
+
+// modelBrief: a brief run (make test) explores two sizes of the model, to the end.
+const modelBrief = true
+
+// livesDefault is how many seeds of random lives a brief run does, half as many with Java hosts.
+const livesDefault = 80
+
+// crashStep: of the calls of a story every n-th is one that goes wrong.
+const crashStep = 5
