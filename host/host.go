@@ -84,6 +84,10 @@ type Config struct {
 	// called. nil is 7 s, which fits a session timeout of 30 s: the session is
 	// given up after two thirds of it, and the process ends at nine tenths.
 	StopGrace func() time.Duration
+	// BeforeClose is called when all jobs have been left, before the host's session ends, if it
+	// was not lost: others write in it. It returns when kill, that of Run, is done at the
+	// latest. nil: there are none.
+	BeforeClose func(kill context.Context)
 	// LastEnd says how the last host here ended, if that is worth to be reported:
 	// it becomes the reason of event.HostStarted.
 	LastEnd string
@@ -333,6 +337,9 @@ func (h *Host) Run(ctx, kill context.Context) error {
 		h.setState(HostLive, t)
 		h.emit(event.Event{Kind: event.Session, Host: t.self.ID, Reason: "live"})
 		lost := t.run(ctx, kill)
+		if !lost && h.cfg.BeforeClose != nil {
+			h.cfg.BeforeClose(kill)
+		}
 		if err := r.Close(); err != nil {
 			h.log.Warn("registry: closing the session", zap.Error(err))
 		}

@@ -295,6 +295,11 @@ func (s *system) wireHost(context.Context) (err error) {
 			}
 			s.view.Add(e)
 		},
+		BeforeClose: func(kill context.Context) {
+			if s.alerts != nil {
+				s.alerts.Leave(kill)
+			}
+		},
 		OnLog: func(g event.GuestLog) {
 			console.GuestLog(s.guestLog, g)
 			s.addLine(g)

@@ -1,6 +1,7 @@
 package e2e_test
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -9,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/wasmjob/wasmjob/coordination/registry"
+	"github.com/wasmjob/wasmjob/coordination/tree"
 	"github.com/wasmjob/wasmjob/host/event"
 	"github.com/wasmjob/wasmjob/host/service"
 )
@@ -109,4 +112,28 @@ func TestAlertsOutliveTheirSender(t *testing.T) {
 		t.Errorf("silences %+v", list.Silences)
 	}
 	other.place.refused(1, []string{"there is no silence"}, "alert", "unsilence", id)
+}
+
+// TestHostWithoutJobsStops: a host that has nothing to end stops in good order all the same:
+// the others do not report it as gone.
+func TestHostWithoutJobsStops(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	c.place.put("alerts.yaml", []byte("receivers:\n  ops: {webhook: {url: \"http://127.0.0.1:9\"}}\nroutes:\n  - {name: all, to: ops}\n"))
+	m, hosts := c.add("--alerts", c.path("alerts.yaml")), registry.Children(tree.AlertsOf(c.ns).Hosts())
+	watched, end := context.WithCancel(t.Context())
+	defer end()
+	seen, err := c.session("").Watch(watched, hosts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for snapshot := range seen {
+		if len(snapshot[hosts].Names) == 1 {
+			break
+		}
+	}
+	m.stop()
+	if n, err := c.session("").Read(t.Context(), hosts); err != nil || len(n) != 1 || len(n[0].Names) != 0 {
+		t.Errorf("%+v, %v: it is listed as one that has not stopped", n, err)
+	}
 }

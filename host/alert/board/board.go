@@ -101,9 +101,11 @@ func queries(path func(string) string, ids []string) []registry.Query {
 	return q
 }
 
-// Gone are those of some hosts that have no session. What a watch shows of the hosts and of
-// those that live is not of one instant; this is read after both.
-func (b *Board) Gone(ctx context.Context, ids []string) (gone []string, err error) {
+// Gone are those of some hosts that have no session, and crashed those of them that did not
+// stop in good order. What a watch shows of the hosts and of those that live is not of one
+// instant; this is read after both, and a host's end first: one that stops leaves the
+// hosts before its session ends.
+func (b *Board) Gone(ctx context.Context, ids []string) (gone, crashed []string, err error) {
 	err = step.Perform(ctx, b.registry, "look at hosts that seem to be gone", func(ctx context.Context, x *step.Exchange) error {
 		lives := make(map[string]bool)
 		err := eachOf(ctx, x, b.paths.AliveOf, ids, func(id string, _ registry.Node) { lives[id] = true })
@@ -112,9 +114,12 @@ func (b *Board) Gone(ctx context.Context, ids []string) (gone []string, err erro
 				gone = append(gone, id)
 			}
 		}
-		return err
+		if err != nil {
+			return err
+		}
+		return eachOf(ctx, x, b.paths.Host, gone, func(id string, _ registry.Node) { crashed = append(crashed, id) })
 	})
-	return gone, err
+	return gone, crashed, err
 }
 
 // Forget takes hosts away that are gone, once that is known, or that stop in good order.

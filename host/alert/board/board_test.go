@@ -385,15 +385,22 @@ func TestBoard_lives(t *testing.T) {
 	}
 }
 
-// TestBoard_gone: who lives is not gone, whatever a watch has shown.
+// TestBoard_gone: who lives is not gone, and who has left has not crashed, whatever a watch has
+// shown.
 func TestBoard_gone(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
 	b := board.Of(s.session(), namespace)
 	s.do(b.Join(t.Context(), one, nil))
-	gone, err := b.Gone(t.Context(), []string{one, two})
-	if err != nil || !slices.Equal(gone, []string{two}) {
-		t.Errorf("%q, %v", gone, err)
+	const three = "10.0.0.3@-@1-cc"
+	other := s.session()
+	s.do(board.Of(other, namespace).Join(t.Context(), two, nil))
+	s.do(board.Of(other, namespace).Join(t.Context(), three, nil))
+	s.do(board.Of(other, namespace).Forget(t.Context(), []string{two}))
+	s.do(other.Close())
+	gone, crashed, err := b.Gone(t.Context(), []string{one, two, three})
+	if err != nil || !slices.Equal(gone, []string{two, three}) || !slices.Equal(crashed, []string{three}) {
+		t.Errorf("gone %q, crashed %q, %v", gone, crashed, err)
 	}
 }
 

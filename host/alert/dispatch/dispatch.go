@@ -55,15 +55,20 @@ const (
 	// for those without one, and orphansEvery how often that is done anyway.
 	orphansAfter = 3 * time.Second
 	orphansEvery = 10 * time.Minute
+	// leaveWait is for how long a host that stops lets the others learn it before its session
+	// ends.
+	leaveWait = 3 * time.Second
 	// shortestPause and longestPause are between two attempts to send a message.
 	shortestPause = time.Second
 	longestPause  = time.Minute
 )
 
-// Dispatcher looks for alerts on a host. Add and Status are safe for concurrent use.
+// Dispatcher looks for alerts on a host. Add, Leave and Status are safe for concurrent use.
 type Dispatcher struct {
 	o       Options
 	queue   chan event.Event
+	leaving chan chan struct{} // closed once the host has left; see Leave
+	ended   chan struct{}      // Run has
 	dropped atomic.Int64
 
 	mu     sync.Mutex
@@ -100,7 +105,7 @@ type Failing struct {
 
 // New returns a dispatcher. Nothing happens until Run is called.
 func New(o Options) *Dispatcher {
-	return &Dispatcher{o: o, queue: make(chan event.Event, mostQueued)}
+	return &Dispatcher{o: o, queue: make(chan event.Event, mostQueued), leaving: make(chan chan struct{}), ended: make(chan struct{})}
 }
 
 // wanted are the kinds of events that matter.
@@ -154,9 +159,33 @@ func (s *Dispatcher) Problems() []string {
 	return list
 }
 
+// Leave waits until the registry says that this host stops in good order. It is called before
+// the host's session ends: without it, a host whose session has ended is gone. It waits
+// for 3 s at most, and no longer than ctx or Run.
+func (s *Dispatcher) Leave(ctx context.Context) {
+	late := time.NewTimer(leaveWait)
+	defer late.Stop()
+	left := make(chan struct{})
+	select {
+	case s.leaving <- left:
+	case <-late.C:
+	case <-ctx.Done():
+	case <-s.ended:
+	}
+	select {
+	case <-left:
+	case <-late.C:
+		s.o.Logger.Warn("alerts: the registry did not take in time that this host stops in good order; others may report it gone", zap.Duration("waited", leaveWait))
+	case <-ctx.Done():
+	case <-s.ended:
+	}
+}
+
 // Run looks for alerts until end is done, and joins whatever it started. When stop is
-// done the host begins to stop in good order: it will not be gone then.
+// done the host begins to stop in good order: it will not be gone then. It may be called
+// once.
 func (s *Dispatcher) Run(stop, end context.Context) {
+	defer close(s.ended)
 	l := newLoop(s, end)
 	defer l.close()
 	var wg sync.WaitGroup

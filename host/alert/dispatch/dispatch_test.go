@@ -66,6 +66,7 @@ type node struct {
 	dead    atomic.Bool
 	problem atomic.Pointer[string] // of its history
 	unseen  atomic.Pointer[string] // what its watches do not show yet among those that live, by prefix
+	slow    atomic.Bool            // its commits of alerts take a second
 
 	stop, kill context.CancelFunc
 	done       chan struct{}
@@ -83,14 +84,21 @@ type session struct {
 
 func (s *session) Commit(ctx context.Context, ops ...registry.Op) ([]registry.Result, error) {
 	s.count(ops)
+	if s.node.slow.Load() && ofAlerts(ops) {
+		time.Sleep(time.Second)
+	}
 	return s.FaultyCenter.Commit(ctx, ops...)
 }
 
 // count counts commits of alerts alone.
 func (s *session) count(ops []registry.Op) {
-	if slices.ContainsFunc(ops, func(op registry.Op) bool { return strings.Contains(op.Path, "@-@alerts") }) {
+	if ofAlerts(ops) {
 		s.node.c.ops.Add(1)
 	}
+}
+
+func ofAlerts(ops []registry.Op) bool {
+	return slices.ContainsFunc(ops, func(op registry.Op) bool { return strings.Contains(op.Path, "@-@alerts") })
 }
 
 func (s *session) Read(ctx context.Context, q ...registry.Query) ([]registry.Node, error) {
@@ -238,6 +246,7 @@ func (c *cluster) start(jobs ...host.Job) *node {
 				n.service.Add(e)
 			}
 		},
+		BeforeClose: n.service.Leave,
 	})
 	if err != nil {
 		c.t.Fatal(err)
@@ -500,6 +509,43 @@ func TestDispatcher_stops(t *testing.T) {
 		c.start(job(c, "j", 2))
 		until(5, 0)
 		c.expect()
+	})
+}
+
+// TestDispatcher_stopsWithoutJobs: a host without jobs has nothing to wait for when it stops, but
+// that the others know it, also if that takes a while.
+func TestDispatcher_stopsWithoutJobs(t *testing.T) {
+	for name, slow := range map[string]bool{"fast": false, "slow": true} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				c := newCluster(t, "")
+				c.start(job(c, "j", 2))
+				idle := c.start()
+				until(1, 10)
+				idle.slow.Store(slow)
+				idle.stop()
+				<-idle.done
+				until(2, 0)
+				c.expect()
+			})
+		})
+	}
+}
+
+// TestDispatcher_stopsAtOnce: a host that is to end at once does not wait for the registry.
+func TestDispatcher_stopsAtOnce(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := newCluster(t, "")
+		n := c.start()
+		until(1, 10)
+		n.session.Doubt(registry.TrustSuspect) // it answers nothing
+		before := time.Now()
+		n.stop()
+		n.kill()
+		<-n.done
+		if took := time.Since(before); took > 0 {
+			t.Errorf("took %s", took)
+		}
 	})
 }
 

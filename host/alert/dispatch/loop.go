@@ -29,6 +29,7 @@ type loop struct {
 
 	place   place
 	leaves  bool                   // the host stops
+	waiting []chan struct{}        // closed once it has left
 	pending map[string]alert.Alert // to be written, by id
 	checks  []alert.Check
 	busy    bool      // something is asked of the registry
@@ -118,11 +119,12 @@ func (l *loop) run(stop context.Context) {
 			return
 		case <-stopping:
 			stopping, l.leaves = nil, true
+		case left := <-l.s.leaving:
+			l.seeQueued() // the session that is to end may have begun there
+			l.leaves, l.waiting = true, append(l.waiting, left)
 		case e := <-l.s.queue:
 			l.see(e)
-			for more := len(l.s.queue); more > 0; more-- {
-				l.see(<-l.s.queue)
-			}
+			l.seeQueued()
 		case <-l.s.o.Rules.Changed():
 			l.judge.Use(l.s.o.Rules.File(), time.Now())
 			if l.place.keeps() {
@@ -143,10 +145,30 @@ func (l *loop) run(stop context.Context) {
 		l.askHistory(now)
 		l.take()
 		l.ask(now)
+		l.noteLeft()
 		next := l.send(now)
 		l.report()
 		timer.Reset(l.sleep(now, next))
 	}
+}
+
+// seeQueued takes the events that wait.
+func (l *loop) seeQueued() {
+	for more := len(l.s.queue); more > 0; more-- {
+		l.see(<-l.s.queue)
+	}
+}
+
+// noteLeft lets the host end its session if the others know that it stops. Without a session
+// there is nothing that they could know.
+func (l *loop) noteLeft() {
+	if !l.leaves || (l.place.id != "" && !l.place.left) {
+		return
+	}
+	for _, left := range l.waiting {
+		close(left)
+	}
+	l.waiting = nil
 }
 
 // see takes an event.
@@ -339,10 +361,12 @@ type request func(ctx context.Context, b *board.Board) (then func(error), err er
 func (l *loop) nextRequest(now time.Time) request {
 	p := &l.place
 	switch {
-	case !p.joined:
-		return l.join()
 	case l.leaves && !p.left:
 		return l.leave()
+	case l.leaves && !p.joined:
+		return nil
+	case !p.joined:
+		return l.join()
 	case p.known && p.seen.Keeper == "":
 		return l.candidate()
 	case len(l.pending) > 0:
@@ -398,7 +422,7 @@ func (l *loop) suspect() request {
 	suspects := p.suspects
 	p.suspects = nil
 	return func(ctx context.Context, b *board.Board) (func(error), error) {
-		gone, err := b.Gone(ctx, suspects)
+		gone, crashed, err := b.Gone(ctx, suspects)
 		return func(err error) {
 			if err != nil || !p.keeps() {
 				if p.keeps() {
@@ -412,7 +436,7 @@ func (l *loop) suspect() request {
 					c.Alive = append(slices.Clip(c.Alive), id)
 				}
 			}
-			c.Hosts = slices.DeleteFunc(slices.Clone(c.Hosts), func(id string) bool { return !slices.Contains(c.Alive, id) && !slices.Contains(gone, id) })
+			c.Hosts = slices.DeleteFunc(slices.Clone(c.Hosts), func(id string) bool { return !slices.Contains(c.Alive, id) && !slices.Contains(crashed, id) })
 			l.judge.Keep(c, p.content.Alerts, time.Now())
 			p.forget = c.Gone()
 		}, err
@@ -482,9 +506,9 @@ func (l *loop) join() request {
 // leave takes care that this host is not gone when it is.
 func (l *loop) leave() request {
 	p := &l.place
-	id := p.id
+	ids := append(slices.Clone(p.former), p.id)
 	return func(ctx context.Context, b *board.Board) (func(error), error) {
-		return func(err error) { p.left = err == nil }, b.Forget(ctx, []string{id})
+		return func(err error) { p.left = err == nil }, b.Forget(ctx, ids)
 	}
 }
 
