@@ -248,7 +248,7 @@ var rooms = []room{
 	{name: "host/alert/send", may: []string{"host/alert", "host/fields", "host/words"},
 		why: "the only room that knows receivers: it is given a message, and knows no host"},
 	{name: "host/alert/dispatch", may: []string{"coordination/registry", "host/alert", "host/alert/board", "host/event", "host/words"}, outside: []string{zap},
-		testsMay: []string{"abi", "coordination/embedded", "coordination/jobconfig", "coordination/registrytest", "host"},
+		testsMay: []string{"abi", "coordination/embedded", "coordination/jobconfig", "coordination/operate", "coordination/registrytest", "coordination/tree", "host"},
 		why:      "the loop around the judge: it is given events and sessions, and a host does not wait for it"},
 	{name: "host/verify", may: []string{"host/ceiling", "host/event", "host/words", "host/history/lines", "abi", "coordination/registry", "coordination/tree"},
 		why: "judges by what hosts wrote down and what the registry holds; it must not believe the code that it checks"},

@@ -56,6 +56,9 @@ type Found struct {
 	// Exists: the job is in the registry. Enabled: a server of it is. Java: a host of
 	// ElasticJob's takes part, and what it runs is in no record.
 	Exists, Enabled, Java bool
+	// EnabledSince is when the servers that are enabled were, of several the first; zero if
+	// one may always have been.
+	EnabledSince time.Time
 	// Hosts are how many hosts have the job.
 	Hosts int
 	// Settings are those in the registry.
@@ -107,7 +110,8 @@ type job struct {
 	since        time.Time // when it began to look
 	from         time.Time // when the cron changed: no item has to begin for an instant before
 	running      map[int]*running
-	reasons      map[int]string // why the newest attempts of items failed
+	reasons      map[int]string    // why the newest attempts of items failed
+	unwanted     map[int]time.Time // the newest instants for which items here were disabled
 	usual        []time.Duration
 	// nextStart is the instant whose begin is checked next, startAt when; succeedAt is
 	// when successes are. Zero: not at all.
@@ -251,7 +255,7 @@ func (j *Judge) See(e event.Event) {
 	}
 	jb := j.jobs[e.Job]
 	if jb == nil {
-		jb = &job{name: e.Job, running: make(map[int]*running), zone: time.UTC}
+		jb = &job{name: e.Job, running: make(map[int]*running), unwanted: make(map[int]time.Time), zone: time.UTC}
 		jb.rules = j.rulesOf(jb)
 		j.jobs[e.Job] = jb
 	}
@@ -426,6 +430,8 @@ func (j *Judge) item(jb *job, n int, e event.Event) {
 	case event.ItemSkipped:
 		if e.Outcome != "" {
 			j.ended(jb, n, e.Time, runEnded)
+		} else if e.Cause == event.SkipDisabled {
+			jb.unwanted[n] = later(e.Instant, e.Through)
 		}
 		if e.Cause == event.SkipLost && jb.rules.Lost {
 			a := of(Lost)
@@ -575,7 +581,7 @@ func (j *Judge) Orphans(settings map[string]event.Settings, now time.Time) {
 	for name, s := range settings {
 		jb := j.jobs[name]
 		if jb == nil {
-			jb = &job{name: name, running: make(map[int]*running)}
+			jb = &job{name: name, running: make(map[int]*running), unwanted: make(map[int]time.Time)}
 			j.jobs[name] = jb
 		}
 		if jb.settings != s || jb.zone == nil {
@@ -738,6 +744,10 @@ func (j *Judge) Checked(c Check, f Found, err error, now time.Time) {
 		j.resolve(a, now, why)
 		j.next(jb, c, now)
 		return
+	case c.Rule == StartWithin && f.EnabledSince.After(c.Instant):
+		j.resolve(a, now, "the job was disabled then")
+		j.next(jb, c, now)
+		return
 	}
 	if jb.orphan && f.Hosts > 0 && !jb.ours { // a host has it again
 		j.care(jb, false, false, now)
@@ -777,7 +787,7 @@ func (j *Judge) checkedStart(jb *job, c Check, f Found, a Alert, now time.Time) 
 	var missing tree.Items
 	open := 0
 	for _, it := range f.Items {
-		if !it.Disabled && it.Record.Instant < c.Instant.UnixMilli() {
+		if !it.Disabled && it.Record.Instant < c.Instant.UnixMilli() && jb.unwanted[it.Item].Before(c.Instant) {
 			missing = append(missing, it.Item)
 			if it.Record.Open() {
 				open++

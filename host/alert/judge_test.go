@@ -408,6 +408,26 @@ func TestJudge_startWithin(t *testing.T) {
 	}
 }
 
+// TestJudge_startWithin_enabled: what was disabled at an instant does not have to begin for it,
+// though it is enabled before the deadline.
+func TestJudge_startWithin_enabled(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, "defaults: {startWithin: 20s}")
+	r := newRecords(tree.Record{Instant: noon.UnixMilli()}, tree.Record{Instant: noon.UnixMilli()})
+	b.see(event.Event{Kind: event.Janitor})
+	at := noon.Add(time.Minute)
+	r.found.EnabledSince = at.Add(time.Second)
+	b.answers(90*time.Second, r.look)
+	b.expect()
+
+	// The job is enabled for longer than that; its items were disabled, one of them here.
+	r.found.EnabledSince = at.Add(30 * time.Second)
+	b.wait(at.Add(time.Minute).Sub(b.now))
+	b.see(event.Event{Kind: event.ItemSkipped, Item: number(0), Instant: at.Add(time.Minute), Cause: event.SkipDisabled, Reason: "the item is disabled"})
+	b.answers(25*time.Second, r.look)
+	b.expect("12:02:20 fire startWithin: item 1 of j has not begun: due at 2026-03-01 12:02:00 UTC, wanted within 20s")
+}
+
 // TestJudge_startWithin_newJanitor: a host that becomes the janitor looks at once at the
 // instant whose deadline has passed while there was none.
 func TestJudge_startWithin_newJanitor(t *testing.T) {

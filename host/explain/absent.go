@@ -101,9 +101,10 @@ func (t *writer) coalesced(promise *event.Event) {
 
 // disabledBy says who disabled or removed what did not run.
 func (t *writer) disabledBy(e *event.Event) {
-	c := t.changed(e.Time, "disable", "remove", "shutdown", "stop", "kill", "edit")
+	// It may have been enabled again since, before a host reported it.
+	c := t.changedItem(t.fire.instant, e.Time, t.item, "disable", "remove", "shutdown", "stop", "kill", "edit")
 	if c != nil && e.Time.Sub(c.Time) >= time.Hour { // only what is disabled stays so
-		c = t.changed(e.Time, "disable")
+		c = t.changedItem(t.fire.instant, e.Time, t.item, "disable")
 	}
 	if c != nil {
 		t.add(t.changeClause(c))
@@ -115,14 +116,16 @@ func (t *writer) disabledBy(e *event.Event) {
 // changed is the newest change up to a time whose operation begins with one of the
 // words, and that is of the job, or of this item; nil if it was taken back since.
 func (t *writer) changed(at time.Time, what ...string) *history.Change {
-	return t.timeline.changedItem(at, t.item, what...)
+	return t.timeline.changedItem(at, at, t.item, what...)
 }
 
 func (tl *timeline) changed(at time.Time, what ...string) *history.Change {
-	return tl.changedItem(at, -1, what...)
+	return tl.changedItem(at, at, -1, what...)
 }
 
-func (tl *timeline) changedItem(at time.Time, item int, what ...string) *history.Change {
+// changedItem is changed of an item, -1 for any. What was enabled again after held was
+// disabled at that time.
+func (tl *timeline) changedItem(held, at time.Time, item int, what ...string) *history.Change {
 	var found *history.Change
 	for _, c := range tl.changes {
 		if c.Time.After(at) || c.Job != tl.job || (c.Item != nil && item >= 0 && *c.Item != item) {
@@ -131,7 +134,7 @@ func (tl *timeline) changedItem(at time.Time, item int, what ...string) *history
 		if slices.ContainsFunc(what, func(w string) bool { return strings.HasPrefix(c.What, w) }) {
 			found = c
 		}
-		if found != nil && strings.HasPrefix(found.What, "disable") && strings.HasPrefix(c.What, "enable") && sameItem(c.Item, found.Item) && c.Host == found.Host {
+		if found != nil && !c.Time.After(held) && strings.HasPrefix(found.What, "disable") && strings.HasPrefix(c.What, "enable") && sameItem(c.Item, found.Item) && c.Host == found.Host {
 			found = nil
 		}
 	}
@@ -218,7 +221,7 @@ func (t *writer) absent() {
 		})
 		return
 	}
-	if t.fire.trigger == 0 && t.noHost() {
+	if t.fire.trigger == 0 && (t.noHost() || t.disabledThen()) {
 		return
 	}
 	owner, share := t.ownerAt(t.item, at)
@@ -235,6 +238,28 @@ func (t *writer) absent() {
 			g.subject(), g.is("it was", "they were"), t.at(at), host, g.them(), t.at(share.Time))
 	}, share)
 	t.wentFrom(owner.id, later(share.Time, at.Add(-lookBack)), t.timeline.end())
+}
+
+// disabledThen says that the job, or the item, was disabled at the instant, if that is so.
+func (t *writer) disabledThen() bool {
+	at := t.fire.instant
+	c := t.changed(at, "disable")
+	if c == nil || c.Host != "" || t.enabledOnSome(c.Time, at) { // other servers may have had the item
+		return false
+	}
+	t.story.verdict = Disabled
+	t.headline(at, func(g group) string {
+		return fmt.Sprintf("%s %s due at %s and did not run: %s disabled then.", g.Items(), g.is("was", "were"), t.at(at), g.is("it was", "they were"))
+	})
+	t.add(t.changeClause(c))
+	return true
+}
+
+// enabledOnSome reports whether the job was enabled on a server alone between two times.
+func (tl *timeline) enabledOnSome(from, to time.Time) bool {
+	return slices.ContainsFunc(tl.changes, func(c *history.Change) bool {
+		return c.Job == tl.job && c.Host != "" && strings.HasPrefix(c.What, "enable") && c.Time.After(from) && !c.Time.After(to)
+	})
 }
 
 // refusedThen says of what hosts had refused of the job.

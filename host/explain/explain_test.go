@@ -193,6 +193,37 @@ func TestExplain_questions(t *testing.T) {
 	}
 }
 
+// TestExplain_disabledThen: a job that was disabled at an instant did not run for that, though no
+// host reported it, and though it is enabled by now.
+func TestExplain_disabledThen(t *testing.T) {
+	t.Parallel()
+	change := func(seconds int, what, host string) history.Change {
+		return history.Change{Time: noon.Add(time.Duration(seconds) * time.Second), Job: "j", Who: "alice", What: what, Host: host}
+	}
+	facts := explain.Facts{
+		Now: noon.Add(time.Hour), From: noon.Add(-time.Hour), Settings: &event.Settings{Cron: "0 0 12 * * ?", TimeZone: "UTC", Items: 1},
+		Events:  []event.Event{of(-600, event.JobAdded, first, nil), of(-600, event.Assigned, first, func(e *event.Event) { e.Items = []int{0} })},
+		Changes: []history.Change{change(-60, "disable", ""), change(5, "enable", "")},
+	}
+	want := `disabled
+Item 0 was due at 12:00:00 and did not run: it was disabled then.
+alice did "disable" of the job at 11:59:00.`
+	if got := texts(explain.Explain(explain.Question{Job: "j", At: noon}, facts)); got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+	for name, changes := range map[string][]history.Change{
+		"enabled before": {change(-60, "disable", ""), change(-5, "enable", "")},
+		"one server":     {change(-60, "disable", "10.0.0.2")},
+		"enabled on one": {change(-60, "disable", ""), change(-5, "enable", "10.0.0.1")},
+		"later":          {change(1, "disable", "")},
+	} {
+		facts.Changes = changes
+		if got := explain.Explain(explain.Question{Job: "j", At: noon}, facts); got.Verdict != explain.Unknown {
+			t.Errorf("%s: %s", name, texts(got))
+		}
+	}
+}
+
 // TestExplain_manyItems: what is the same for many items is said once, and the events
 // of a sentence are bounded.
 func TestExplain_manyItems(t *testing.T) {
@@ -255,7 +286,14 @@ func TestExplain_changes(t *testing.T) {
 	if want := `alice did "disable" of item 1 at 2026-02-26 12:00:00.`; !strings.Contains(got, want) || strings.Contains(got, "bob") || strings.Contains(got, "carol") {
 		t.Errorf("got\n%s\nwant %s", got, want)
 	}
-	facts.Changes = append(facts.Changes, change(-20, "grace", "enable", number(1)))
+	// It was enabled again before its host reported it.
+	facts.Events[0].Time = noon.Add(2 * time.Minute)
+	facts.Changes = append(facts.Changes, change(1, "heidi", "enable", number(1)))
+	got = texts(explain.Explain(explain.Question{Job: "j", Item: number(1)}, facts))
+	if want := `alice did "disable" of item 1 at 2026-02-26 12:00:00.`; !strings.Contains(got, want) {
+		t.Errorf("got\n%s\nwant %s", got, want)
+	}
+	facts.Changes = append(facts.Changes[:len(facts.Changes)-1], change(-20, "grace", "enable", number(1)))
 	got = texts(explain.Explain(explain.Question{Job: "j", Item: number(1)}, facts))
 	if want := "The histories do not have who did that."; !strings.Contains(got, want) {
 		t.Errorf("got\n%s\nwant %s", got, want)

@@ -3,6 +3,7 @@ package board
 import (
 	"context"
 	"slices"
+	"time"
 
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 	"github.com/wasmjob/wasmjob/coordination/registry"
@@ -15,7 +16,7 @@ import (
 // itemsAtOnce is how many items of a job one check looks at.
 const itemsAtOnce = 500
 
-// Look answers a check: two reads, of so many nodes as the job has hosts and of at most
+// Look answers a check: two reads, of twice as many nodes as the job has hosts and of at most
 // itemsAtOnce items.
 func (b *Board) Look(ctx context.Context, namespace string, c alert.Check) (f alert.Found, err error) {
 	l := tree.NewLayout(namespace, c.Job)
@@ -42,6 +43,9 @@ func (b *Board) Look(ctx context.Context, namespace string, c alert.Check) (f al
 		for _, ip := range servers {
 			read = append(read, registry.Data(l.Server(ip)))
 		}
+		for _, id := range instances {
+			read = append(read, registry.Data(l.Instance(id)))
+		}
 		last := min(c.From+itemsAtOnce, f.Settings.Items)
 		for i := c.From; i < last; i++ {
 			read = append(read, registry.Data(l.Record(i)), registry.Data(l.ItemDisabled(i)))
@@ -49,7 +53,7 @@ func (b *Board) Look(ctx context.Context, namespace string, c alert.Check) (f al
 		if n, err = x.Read(ctx, read...); err != nil {
 			return err
 		}
-		f.Enabled = enabled(l, n, servers, instances)
+		f.Enabled, f.EnabledSince = enabled(l, n, servers, instances)
 		for i := c.From; i < last; i++ {
 			f.Items = append(f.Items, alert.FoundItem{Item: i, Record: tree.ParseRecord(n.Data(l.Record(i)).Data), Disabled: n.Data(l.ItemDisabled(i)).Exists})
 		}
@@ -62,21 +66,27 @@ func (b *Board) Look(ctx context.Context, namespace string, c alert.Check) (f al
 }
 
 // enabled reports whether a server of the job's hosts is, or, if there are none, any of
-// its servers.
-func enabled(l tree.Layout, n registry.Snapshot, servers, instances []string) bool {
-	of := servers
+// its servers, and since when one is at least; zero if that may always have been so. A
+// host that joins sets its server again, as it was: that is not since when it is.
+func enabled(l tree.Layout, n registry.Snapshot, servers, instances []string) (is bool, since time.Time) {
+	of, joins := servers, make(map[int64]bool)
 	if len(instances) > 0 {
 		of = nil
 		for _, id := range instances {
 			of = append(of, tree.ServerOf(id))
+			joins[n.Data(l.Instance(id)).Czxid] = true
 		}
 	}
 	for _, ip := range of {
-		if node := n.Data(l.Server(ip)); !node.Exists || tree.IsEnabled(node.Data) {
-			return true
+		node := n.Data(l.Server(ip))
+		switch {
+		case !node.Exists, tree.IsEnabled(node.Data) && joins[node.Mzxid]:
+			return true, time.Time{}
+		case tree.IsEnabled(node.Data) && (!is || node.Mtime.Before(since)):
+			is, since = true, node.Mtime
 		}
 	}
-	return len(of) == 0
+	return is || len(of) == 0, since
 }
 
 // settings are those of a configuration's node.

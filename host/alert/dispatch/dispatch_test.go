@@ -20,8 +20,10 @@ import (
 	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/coordination/embedded"
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
+	"github.com/wasmjob/wasmjob/coordination/operate"
 	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/coordination/registrytest"
+	"github.com/wasmjob/wasmjob/coordination/tree"
 	"github.com/wasmjob/wasmjob/host"
 	"github.com/wasmjob/wasmjob/host/alert"
 	"github.com/wasmjob/wasmjob/host/alert/board"
@@ -457,6 +459,39 @@ func TestDispatcher_otherJanitor(t *testing.T) {
 			t.Errorf("sent\n%s", all)
 		}
 	})
+}
+
+// TestDispatcher_enabled: a job that was disabled at an instant does not have to begin for it,
+// and one whose hosts come late has to.
+func TestDispatcher_enabled(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := newCluster(t, "defaults: {startWithin: 30s}")
+		n := c.start(job(c, "j", 2))
+		set := func(enable bool) {
+			if err := operate.SetServers(t.Context(), n.center(), tree.NewLayout(namespace, "j"), enable); err != nil {
+				t.Fatal(err)
+			}
+		}
+		until(1, 30)
+		set(false)
+		until(2, 10)
+		set(true)
+		until(4, 50)
+		c.expect()
+		n.stop()
+		<-n.done
+		c.start() // keeps what the other host has left
+		until(5, 10)
+		c.start(withoutCatchUp(job(c, "j", 2)))
+		until(5, 50)
+		c.expect("05:32 2 items 0-1 of j have not begun: due at 2000-01-01 00:05:00 GMT, wanted within 30s")
+	})
+}
+
+// withoutCatchUp is a job that does not run for instants that its hosts have missed.
+func withoutCatchUp(j host.Job) host.Job {
+	j.Definition.Misfire = false
+	return j
 }
 
 // TestDispatcher_session: a host whose session is in doubt says so itself; when it is lost the
