@@ -104,15 +104,15 @@ type job struct {
 	schedule *schedule.Schedule
 	zone     *time.Location
 	rules    Rules
-	// ours: this host looks after the job for all; orphan: no host has the job, and this one looks
-	// after it.
-	ours, orphan bool
-	since        time.Time // when it began to look
-	from         time.Time // when the cron changed: no item has to begin for an instant before
-	running      map[int]*running
-	reasons      map[int]string    // why the newest attempts of items failed
-	unwanted     map[int]time.Time // the newest instants for which items here were disabled
-	usual        []time.Duration
+	// here: this host has the job; ours: it looks after the job for all; orphan: no host has
+	// the job, and this one looks after it.
+	here, ours, orphan bool
+	since              time.Time // when it began to look
+	from               time.Time // when the cron changed: no item has to begin for an instant before
+	running            map[int]*running
+	reasons            map[int]string    // why the newest attempts of items failed
+	unwanted           map[int]time.Time // the newest instants for which items here were disabled
+	usual              []time.Duration
 	// nextStart is the instant whose begin is checked next, startAt when; succeedAt is
 	// when successes are. Zero: not at all.
 	nextStart, startAt, succeedAt time.Time
@@ -253,11 +253,9 @@ func (j *Judge) See(e event.Event) {
 	if e.Job == "" {
 		return
 	}
-	jb := j.jobs[e.Job]
-	if jb == nil {
-		jb = &job{name: e.Job, running: make(map[int]*running), unwanted: make(map[int]time.Time), zone: time.UTC}
-		jb.rules = j.rulesOf(jb)
-		j.jobs[e.Job] = jb
+	jb := j.of(e)
+	if ofRun := e.Item != nil || e.Kind == event.FireEnded; ofRun && !jb.here {
+		return // of a run that ends after its host has left the job
 	}
 	switch e.Kind {
 	case event.ItemStarted, event.ItemEnded, event.ItemCompleted, event.ItemSkipped, event.ItemHeld, event.ItemReleased:
@@ -279,6 +277,32 @@ func (j *Judge) See(e event.Event) {
 		j.care(jb, e.Reason == "", jb.orphan, e.Time)
 	case event.JobRemoved, event.JobStopped:
 		j.left(jb, e)
+	}
+}
+
+// of is the job that an event is about. It is kept from the first event on that shows that
+// this host has it, until it leaves.
+func (j *Judge) of(e event.Event) *job {
+	jb := j.jobs[e.Job]
+	if jb == nil {
+		jb = newJob(e.Job)
+		jb.rules = j.rulesOf(jb)
+	}
+	if e.Kind == event.JobConfigured || e.Kind == event.FireStarted || (e.Kind == event.Janitor && e.Reason == "") {
+		jb.here = true
+		j.jobs[e.Job] = jb
+	}
+	return jb
+}
+
+func newJob(name string) *job {
+	return &job{name: name, running: make(map[int]*running), unwanted: make(map[int]time.Time)}
+}
+
+// forget forgets a job that this host does not have, unless it looks after it.
+func (j *Judge) forget(jb *job) {
+	if !jb.here && !jb.orphan {
+		delete(j.jobs, jb.name)
 	}
 }
 
@@ -324,9 +348,8 @@ func (j *Judge) left(jb *job, e event.Event) {
 		j.ended(jb, n, e.Time, "the host has left the job")
 	}
 	j.care(jb, false, jb.orphan, e.Time)
-	if !jb.orphan {
-		delete(j.jobs, jb.name)
-	}
+	jb.here = false
+	j.forget(jb)
 }
 
 // session takes what becomes of this host's session.
@@ -372,6 +395,7 @@ func (j *Judge) lost(at time.Time) {
 			j.ended(jb, n, at, "its host has lost its session")
 		}
 		j.care(jb, false, false, at)
+		j.forget(jb)
 	}
 }
 
@@ -581,7 +605,7 @@ func (j *Judge) Orphans(settings map[string]event.Settings, now time.Time) {
 	for name, s := range settings {
 		jb := j.jobs[name]
 		if jb == nil {
-			jb = &job{name: name, running: make(map[int]*running), unwanted: make(map[int]time.Time)}
+			jb = newJob(name)
 			j.jobs[name] = jb
 		}
 		if jb.settings != s || jb.zone == nil {
@@ -593,6 +617,7 @@ func (j *Judge) Orphans(settings map[string]event.Settings, now time.Time) {
 	for name, jb := range j.jobs {
 		if _, still := settings[name]; jb.orphan && !still {
 			j.care(jb, jb.ours, false, now)
+			j.forget(jb)
 		}
 	}
 }
@@ -751,6 +776,7 @@ func (j *Judge) Checked(c Check, f Found, err error, now time.Time) {
 	}
 	if jb.orphan && f.Hosts > 0 && !jb.ours { // a host has it again
 		j.care(jb, false, false, now)
+		j.forget(jb)
 		return
 	}
 	if jb.orphan && jb.settings != f.Settings {

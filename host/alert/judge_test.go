@@ -805,3 +805,37 @@ func TestJudge_startWithin_daily(t *testing.T) {
 		}
 	}
 }
+
+// TestJudge_removed: what ends after its host has left the job is no news, and nothing is kept
+// of such a job.
+func TestJudge_removed(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, "defaults: {failures: 1, longerThan: 1m}")
+	item, run := number(0), "j/1/0"
+	b.see(event.Event{Kind: event.FireStarted, Instant: noon, Items: []int{0, 1}})
+	b.see(event.Event{Kind: event.ItemStarted, Item: item, Instant: noon, RunID: run, Attempt: 1})
+	b.see(event.Event{Kind: event.JobRemoved, Reason: "removed from the registry"})
+	b.see(event.Event{Kind: event.ItemEnded, Item: item, Instant: noon, RunID: run, Outcome: abi.OutcomeFail})
+	b.see(event.Event{Kind: event.ItemStarted, Item: item, Instant: noon, RunID: run, Attempt: 2})
+	b.see(event.Event{Kind: event.ItemCompleted, Item: item, Instant: noon, RunID: run, Outcome: abi.OutcomeFail, Count: 1})
+	b.see(event.Event{Kind: event.ItemStarted, Item: number(1), Instant: noon, RunID: "j/1/1", Attempt: 1})
+	b.see(event.Event{Kind: event.FireEnded, Instant: noon, Items: []int{0, 1}})
+	b.see(event.Event{Kind: event.Janitor, Reason: "another host is"})
+	b.wait(time.Hour)
+	b.expect()
+	if n := alert.Kept(b.judge); n != 0 {
+		t.Errorf("something of %d jobs is kept", n)
+	}
+
+	// One that cannot be run is no job of this host's, but an alert that ends when it is left.
+	b.see(event.Event{Kind: event.JobError, Reason: "no module"})
+	b.see(event.Event{Kind: event.JobRemoved, Reason: "its definition is gone"})
+	b.expect("13:00:00 fire refused: host 10.0.0.1 cannot run j as it is: no module", "13:00:00 end refused: the host has left the job")
+
+	// One that no host had is forgotten when one has it.
+	b.judge.Orphans(map[string]event.Settings{"lone": {Cron: "0 * * * * ?", TimeZone: "UTC", Items: 1}}, b.now)
+	b.judge.Orphans(nil, b.now)
+	if n := alert.Kept(b.judge); n != 0 {
+		t.Errorf("something of %d jobs is kept", n)
+	}
+}

@@ -293,6 +293,11 @@ func (n *node) die() {
 	<-n.done
 }
 
+// has says that the host has a job.
+func (n *node) has(job string) {
+	n.service.Add(event.Event{Kind: event.JobConfigured, Host: "x", Job: job, Time: time.Now()})
+}
+
 // send notes a message.
 func (n *node) send(_ context.Context, r alert.Receiver, m *alert.Message) (err error) {
 	n.c.mu.Lock()
@@ -679,6 +684,7 @@ func TestDispatcher_leftovers(t *testing.T) {
 		n := c.start(job(c, "j", 2))
 		until(0, 20)
 		held := func(name string, item int) {
+			n.has(name)
 			n.service.Add(event.Event{Kind: event.ItemHeld, Host: "x", Job: name, Item: &item, Time: time.Now(), Reason: name})
 		}
 		held("j", 2)
@@ -765,6 +771,7 @@ func TestDispatcher_clocks(t *testing.T) {
 		ahead := func(kind event.Kind) {
 			n.service.Add(event.Event{Kind: kind, Host: "x", Job: "other", Item: new(int), Time: time.Now().Add(time.Hour), Reason: "a test"})
 		}
+		n.has("other")
 		ahead(event.ItemHeld)
 		until(0, 25)
 		c.expect("00:22 1 item 0 of other is held back: a test")
@@ -784,6 +791,7 @@ func TestDispatcher_refusedMessage(t *testing.T) {
 		c.bad = "too large"
 		c.mu.Unlock()
 		for _, name := range []string{"a", "b", "c"} {
+			n.has(name)
 			n.service.Add(event.Event{Kind: event.ItemHeld, Host: "x", Job: name, Item: new(int), Time: time.Now(), Reason: map[bool]string{true: "too large", false: "well"}[name == "a"]})
 		}
 		until(0, 50)
@@ -839,6 +847,7 @@ func TestDispatcher_partly(t *testing.T) {
 		until(0, 20)
 		c.partly.Store(true)
 		hold := func(name string) {
+			n.has(name)
 			n.service.Add(event.Event{Kind: event.ItemHeld, Host: "x", Job: name, Item: new(int), Time: time.Now(), Reason: "a test"})
 		}
 		hold("a")
