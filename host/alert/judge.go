@@ -813,7 +813,7 @@ func (j *Judge) checkedStart(jb *job, c Check, f Found, a Alert, now time.Time) 
 	var missing tree.Items
 	open := 0
 	for _, it := range f.Items {
-		if !it.Disabled && it.Record.Instant < c.Instant.UnixMilli() && jb.unwanted[it.Item].Before(c.Instant) {
+		if jb.owes(it, c.Instant) {
 			missing = append(missing, it.Item)
 			if it.Record.Open() {
 				open++
@@ -847,6 +847,16 @@ func (j *Judge) checkedStart(jb *job, c Check, f Found, a Alert, now time.Time) 
 	for next := jb.schedule.Next(c.Instant); !next.IsZero() && !next.Add(d).After(now.Add(checkAgain)); next = jb.schedule.Next(next) {
 		jb.nextStart = next
 	}
+}
+
+// owes reports whether an item has not begun for an instant, and had to.
+func (jb *job) owes(it FoundItem, instant time.Time) bool {
+	if it.Disabled || !jb.unwanted[it.Item].Before(instant) {
+		return false
+	}
+	// Without a record it has just come to be.
+	begun := it.Record.Instant >= instant.UnixMilli()
+	return !begun && (it.Record != tree.Record{} || instant.After(jb.since))
 }
 
 // checkedSuccess judges when the items have succeeded last.

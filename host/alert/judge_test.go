@@ -428,6 +428,20 @@ func TestJudge_startWithin_enabled(t *testing.T) {
 	b.expect("12:02:20 fire startWithin: item 1 of j has not begun: due at 2026-03-01 12:02:00 UTC, wanted within 20s")
 }
 
+// TestJudge_startWithin_newJob: a job that has just come, of which the registry has no records yet,
+// did not have to begin before; one that gets none has to from then on.
+func TestJudge_startWithin_newJob(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, "defaults: {startWithin: 20s}")
+	b.wait(5 * time.Second)
+	r := newRecords(tree.Record{})
+	b.see(event.Event{Kind: event.Janitor})
+	b.answers(70*time.Second, r.look)
+	b.expect()
+	b.answers(10*time.Second, r.look)
+	b.expect("12:01:20 fire startWithin: item 0 of j has not begun: due at 2026-03-01 12:01:00 UTC, wanted within 20s")
+}
+
 // TestJudge_startWithin_newJanitor: a host that becomes the janitor looks at once at the
 // instant whose deadline has passed while there was none.
 func TestJudge_startWithin_newJanitor(t *testing.T) {
@@ -477,7 +491,7 @@ func TestJudge_registryDown(t *testing.T) {
 		if looks++; down {
 			return alert.Found{}, errors.New("no answer")
 		}
-		return newRecords(tree.Record{}).found, nil
+		return newRecords(tree.Record{Begun: 1}).found, nil
 	}
 	b.answers(time.Minute, look)
 	if looks < 10 || looks > 40 || len(b.said) != 0 {

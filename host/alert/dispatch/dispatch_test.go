@@ -295,7 +295,7 @@ func (n *node) die() {
 
 // has says that the host has a job.
 func (n *node) has(job string) {
-	n.service.Add(event.Event{Kind: event.JobConfigured, Host: "x", Job: job, Time: time.Now()})
+	n.service.Add(event.Event{Kind: event.FireStarted, Host: "x", Job: job, Time: time.Now()})
 }
 
 // send notes a message.
