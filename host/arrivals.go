@@ -2,7 +2,7 @@ package host
 
 import (
 	"cmp"
-	"container/heap"
+	"slices"
 	"sync"
 	"time"
 )
@@ -17,35 +17,7 @@ type arrivals struct {
 	mu      sync.Mutex
 	going   map[*job]bool
 	waiting map[*job]time.Time // by when they are due; zero is first
-	// line orders those that wait. What is in it and not in waiting, with that time, is
-	// out of date.
-	line line
-}
-
-// arrival is a job and when it is due.
-type arrival struct {
-	job *job
-	due time.Time
-}
-
-// line is a heap: the one that is due first is first.
-type line []arrival
-
-func (l line) Len() int { return len(l) }
-
-func (l line) Less(i, k int) bool {
-	return cmp.Or(l[i].due.Compare(l[k].due), cmp.Compare(l[i].job.name, l[k].job.name)) < 0
-}
-
-func (l line) Swap(i, k int) { l[i], l[k] = l[k], l[i] }
-
-func (l *line) Push(a any) { *l = append(*l, a.(arrival)) }
-
-func (l *line) Pop() any {
-	last := len(*l) - 1
-	a := (*l)[last]
-	*l = (*l)[:last]
-	return a
+	line    []*job             // that wait, the one that goes next is last
 }
 
 func newArrivals() *arrivals {
@@ -60,9 +32,10 @@ func (a *arrivals) enter(j *job, due time.Time) bool {
 	if !a.going[j] && len(a.going) < mostArrivals { // then no job waits
 		a.going[j] = true
 	}
-	if before, waits := a.waiting[j]; !a.going[j] && !(waits && before.Equal(due)) {
+	if !a.going[j] {
+		a.forget(j)
 		a.waiting[j] = due
-		heap.Push(&a.line, arrival{j, due})
+		a.line = slices.Insert(a.line, a.place(j), j)
 	}
 	return a.going[j]
 }
@@ -72,17 +45,28 @@ func (a *arrivals) leave(j *job) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	delete(a.going, j)
-	delete(a.waiting, j)
-	for len(a.going) < mostArrivals && len(a.waiting) > 0 {
-		first := heap.Pop(&a.line).(arrival)
-		if due, waits := a.waiting[first.job]; !waits || !due.Equal(first.due) {
-			continue
-		}
-		delete(a.waiting, first.job)
-		a.going[first.job] = true
-		first.job.nudge()
+	a.forget(j)
+	for len(a.going) < mostArrivals && len(a.line) > 0 {
+		next := a.line[len(a.line)-1]
+		a.forget(next)
+		a.going[next] = true
+		next.nudge()
 	}
-	if len(a.waiting) == 0 {
-		a.line = nil
+}
+
+// forget takes a job out of those that wait, if it does.
+func (a *arrivals) forget(j *job) {
+	if _, waits := a.waiting[j]; waits {
+		at := a.place(j)
+		a.line = slices.Delete(a.line, at, at+1)
+		delete(a.waiting, j)
 	}
+}
+
+// place is where a job that waits belongs in the line.
+func (a *arrivals) place(j *job) int {
+	at, _ := slices.BinarySearchFunc(a.line, j, func(other, j *job) int {
+		return -cmp.Or(a.waiting[other].Compare(a.waiting[j]), cmp.Compare(other.name, j.name))
+	})
+	return at
 }

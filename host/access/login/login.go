@@ -93,7 +93,9 @@ type Options struct {
 type Login struct {
 	Options
 	throttle *throttle.Throttle
-	links    *links
+	// starts bounds how often an address begins to sign in at the provider.
+	starts *throttle.Throttle
+	links  *links
 	// known and strangers are the lanes in which passwords are checked, one at a time
 	// each: those that have signed in from there before do not wait for a storm of others.
 	known, strangers *lane
@@ -107,7 +109,7 @@ func New(o Options) *Login {
 	if o.Signed == nil {
 		o.Signed = func(context.Context, access.Principal, string, error) {}
 	}
-	return &Login{Options: o, throttle: throttle.New(o.Now), links: &links{now: o.Now}, known: newLane(), strangers: newLane()}
+	return &Login{Options: o, throttle: throttle.New(o.Now), starts: throttle.New(o.Now), links: &links{now: o.Now}, known: newLane(), strangers: newLane()}
 }
 
 // Handler answers all paths of this package.
@@ -389,6 +391,10 @@ func (l *Login) startOIDC(w http.ResponseWriter, r *http.Request) {
 		l.show(w, r, "", access.NewProblem(access.NotSignedIn, http.StatusNotFound, "there is no OpenID Connect provider here"))
 		return
 	}
+	if wait, _ := l.starts.Try("", l.Site.Client(r)); wait > 0 {
+		l.show(w, r, "", asProblem(later(wait, tooMany)))
+		return
+	}
 	address, begun, err := l.Provider.Start(r.Context(), provider, l.Site.Base(r)+oidcAnswers)
 	if err == nil {
 		err = l.Sessions.Box.Set(w, r, kindPending, pending{begun, local(r.URL.Query().Get("next"))}, pendingLife)
@@ -417,6 +423,7 @@ func (l *Login) finishOIDC(w http.ResponseWriter, r *http.Request) {
 		l.show(w, r, "", asProblem(err))
 		return
 	}
+	l.starts.Succeeded("", who.From) // what was begun came to something
 	http.Redirect(w, r, next, http.StatusSeeOther)
 }
 

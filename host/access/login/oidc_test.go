@@ -207,6 +207,27 @@ func TestOIDC(t *testing.T) {
 			b.get(back.String()).expect(t, 403, "too long ago")
 		})
 	})
+	t.Run("storm of beginnings", func(t *testing.T) {
+		t.Parallel()
+		h, _ := withProvider(t, program, oidcserver.Options{})
+		b, codes := newBrowser(t, nil), make(map[int]int)
+		for range 60 {
+			a := b.get(h.url + OIDCPath)
+			codes[a.code]++
+			if a.code == 429 && (a.header.Get("Retry-After") == "" || a.header.Get("Location") != "") {
+				t.Errorf("%d %v", a.code, a.header)
+			}
+		}
+		if codes[303] < 20 || codes[429] < 10 {
+			t.Errorf("answers %v", codes)
+		}
+		// Who signs in is not held up by how often others at the address have: each end gives its begin back.
+		h.pass(2 * time.Minute)
+		for range 25 {
+			b := newBrowser(t, nil)
+			b.get(b.consent(b.begin(h, "/"), "ann", "a").String()).expect(t, 303, "/")
+		}
+	})
 	t.Run("storm of answers", func(t *testing.T) {
 		t.Parallel()
 		h, _ := withProvider(t, program, oidcserver.Options{})
