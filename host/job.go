@@ -165,7 +165,7 @@ func (j *job) run(work context.Context) {
 	j.work = work
 	j.guests, j.kill = context.WithCancelCause(work)
 	defer j.end()
-	defer j.term.arrivals.leave(j)
+	defer j.term.arrivals.Leave(j)
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
@@ -304,11 +304,11 @@ func (j *job) advance(now moment) (over bool) {
 	j.endKilled(now)
 	j.reportQuotas(now)
 	if j.exit.leaving != "" || j.exit.draining {
-		j.term.arrivals.leave(j)
+		j.term.arrivals.Leave(j)
 		return j.withdraw(now)
 	}
 	if j.exit.left != "" && !j.clearAway(now) {
-		j.term.arrivals.leave(j)
+		j.term.arrivals.Leave(j)
 		return false
 	}
 	if j.changed {

@@ -30,10 +30,10 @@ func (j *job) join(now moment) bool {
 		}
 		return false
 	}
-	if !j.term.arrivals.enter(j, firstDue(j.wanted.Definition, now)) {
+	if !j.term.arrivals.Enter(j, firstDue(j.wanted.Definition, now)) {
 		return false
 	}
-	defer j.term.arrivals.leave(j)
+	defer j.term.arrivals.Leave(j)
 	j.registered = true // perhaps
 	j.base.Store(0)     // Join reads it
 	if zone, err := schedule.Zone(j.wanted.Definition.TimeZone); err == nil {

@@ -17,6 +17,7 @@ import (
 
 	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/coordination/tree"
+	"github.com/wasmjob/wasmjob/host/arrivals"
 	"github.com/wasmjob/wasmjob/host/event"
 	"github.com/wasmjob/wasmjob/host/run"
 )
@@ -43,7 +44,7 @@ type term struct {
 	// joins counts how often this term has joined a job: an instance id is
 	// never used twice.
 	joins    map[string]int
-	arrivals *arrivals
+	arrivals *arrivals.Arrivals[*job]
 	// owed are the jobs that the host was in when the term before this one ended.
 	owed  map[string]bool
 	wg    sync.WaitGroup // the job loops
@@ -63,7 +64,7 @@ func newTerm(h *Host, r registry.Center) *term {
 		host: h, registry: r,
 		self:  tree.NewJobInstance(h.cfg.ServerIP, token()),
 		jobs:  make(map[string]*job),
-		joins: make(map[string]int), arrivals: newArrivals(), buried: make(map[string]bool),
+		joins: make(map[string]int), arrivals: arrivals.New(func(j *job) string { return j.name }, (*job).nudge), buried: make(map[string]bool),
 		ended: make(chan *job),
 	}
 }

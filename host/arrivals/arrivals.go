@@ -1,0 +1,79 @@
+// Package arrivals spreads what many want to begin at once, such as a host's jobs when it
+// starts: only some of them go at a time, and of those that wait the one that is due first
+// is the next.
+package arrivals
+
+import (
+	"cmp"
+	"slices"
+	"sync"
+	"time"
+)
+
+// Most is how many go at once. More would only wait for each other at the registry, in any
+// order.
+const Most = 64
+
+// Arrivals are those that go and those that wait. It is safe for concurrent use.
+type Arrivals[J comparable] struct {
+	name  func(J) string
+	nudge func(J)
+
+	mu      sync.Mutex
+	going   map[J]bool
+	waiting map[J]time.Time // by when they are due; zero is first
+	line    []J             // those that wait, the next one last
+}
+
+// New returns arrivals of which none goes. Names decide between those that are due at
+// once; nudge is called for one that waited and may go. It must not call back.
+func New[J comparable](name func(J) string, nudge func(J)) *Arrivals[J] {
+	return &Arrivals[J]{name: name, nudge: nudge, going: make(map[J]bool), waiting: make(map[J]time.Time)}
+}
+
+// Enter reports whether j may go now. If not it is nudged when it may. It has to leave in
+// either case, when it is done or does not want to go any more.
+func (a *Arrivals[J]) Enter(j J, due time.Time) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if !a.going[j] && len(a.going) < Most { // then none waits
+		a.going[j] = true
+	}
+	if !a.going[j] {
+		a.forget(j)
+		a.waiting[j] = due
+		a.line = slices.Insert(a.line, a.place(j), j)
+	}
+	return a.going[j]
+}
+
+// Leave gives j's place to the next.
+func (a *Arrivals[J]) Leave(j J) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	delete(a.going, j)
+	a.forget(j)
+	for len(a.going) < Most && len(a.line) > 0 {
+		next := a.line[len(a.line)-1]
+		a.forget(next)
+		a.going[next] = true
+		a.nudge(next)
+	}
+}
+
+// forget takes j out of those that wait, if it does.
+func (a *Arrivals[J]) forget(j J) {
+	if _, waits := a.waiting[j]; waits {
+		at := a.place(j)
+		a.line = slices.Delete(a.line, at, at+1)
+		delete(a.waiting, j)
+	}
+}
+
+// place is where one that waits belongs in the line.
+func (a *Arrivals[J]) place(j J) int {
+	at, _ := slices.BinarySearchFunc(a.line, j, func(other, j J) int {
+		return -cmp.Or(a.waiting[other].Compare(a.waiting[j]), cmp.Compare(a.name(other), a.name(j)))
+	})
+	return at
+}
