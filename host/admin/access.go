@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"os"
 	"slices"
+	"strings"
 	"time"
 
 	"go.uber.org/zap"
@@ -81,6 +82,12 @@ func (s *Server) open(what access.Open, next http.Handler) http.Handler {
 
 // For is the part of the report that the principal may see.
 func (r Report) For(p access.Principal) Report {
+	r.About.History = StoreFor(p, r.About.History)
+	if r.History != nil {
+		h := *r.History
+		h.File, h.Problem = StoreFor(p, h.File), StoreProblemFor(p, h.Problem)
+		r.History = &h
+	}
 	if p.All(access.View) {
 		return r
 	}
@@ -88,6 +95,29 @@ func (r Report) For(p access.Principal) Report {
 	// These name files, modules and jobs that may be others'.
 	r.Status.Refused, r.Status.Waits, r.Compiling, r.Warnings, r.Reason = nil, nil, nil, nil, ""
 	return r
+}
+
+// StoreFor is what the principal may know of where a history is: its file or its address, or,
+// for who does not operate all jobs, its kind alone.
+func StoreFor(p access.Principal, where string) string {
+	if where == "" || where == "memory" || p.All(access.Operate) {
+		return where
+	}
+	for _, kind := range []string{"postgres", "mysql", "sqlite"} {
+		if strings.HasPrefix(where, kind+":") {
+			return kind
+		}
+	}
+	return "file"
+}
+
+// StoreProblemFor is what the principal may know of why a history cannot be written: errors of
+// databases name the address and the user.
+func StoreProblemFor(p access.Principal, problem string) string {
+	if problem == "" || p.All(access.Operate) {
+		return problem
+	}
+	return "the host's log says why"
 }
 
 // LinkPath answers with a login link.

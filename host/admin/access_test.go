@@ -97,6 +97,38 @@ func TestReportFor(t *testing.T) {
 	}
 }
 
+// TestReportFor_history: where the history is, is for who operates all jobs; others see its kind.
+func TestReportFor_history(t *testing.T) {
+	t.Parallel()
+	const problem = "dial tcp 10.1.2.3:5432: connection refused"
+	roles := func(role access.Role, jobs string) access.Principal {
+		return access.Principal{Bindings: []access.Binding{{Role: role, Jobs: []string{jobs}}}}
+	}
+	for _, c := range []struct{ where, kind string }{
+		{"postgres://wasmjob@db.internal:5432/history?sslmode=require", "postgres"}, {"mysql://wasmjob@db.internal/history", "mysql"},
+		{"sqlite:/var/lib/wasmjob/history.db", "sqlite"}, {"/var/lib/wasmjob/events.jsonl", "file"}, {"memory", "memory"},
+	} {
+		r := Report{About: About{History: c.where}, History: &History{File: c.where, Problem: problem, Dropped: 3}}
+		for _, p := range []access.Principal{roles(access.RoleViewer, "*"), roles(access.RoleOperator, "etl-*"), {}} {
+			got := r.For(p)
+			if got.About.History != c.kind || got.History.File != c.kind || got.History.Problem != "the host's log says why" || got.History.Dropped != 3 {
+				t.Errorf("%s: %v sees %+v, %+v", c.where, p.Bindings, got.About, got.History)
+			}
+		}
+		for _, p := range []access.Principal{roles(access.RoleOperator, "*"), access.HostToken(access.ByHostToken)} {
+			if got := r.For(p); !reflect.DeepEqual(got, r) {
+				t.Errorf("%s: %v sees %+v, %+v", c.where, p.Bindings, got.About, got.History)
+			}
+		}
+		if r.History.File != c.where || r.History.Problem != problem {
+			t.Error("the report itself was changed")
+		}
+	}
+	if got := (Report{}).For(access.Principal{}); got.About.History != "" || got.History != nil {
+		t.Errorf("without a history: %+v", got)
+	}
+}
+
 // TestOpen: what is answered to anybody goes by the setting.
 func TestOpen(t *testing.T) {
 	t.Parallel()

@@ -21,7 +21,8 @@ type About struct {
 
 // History is how the history file fares.
 type History struct {
-	// File is the file's name, or the URL of the database without a password.
+	// File is the file's name, or the URL of the database without a password; for who does
+	// not operate all jobs, its kind.
 	File string `json:"file"`
 	// Dropped is how many events are lost since the host began, Spooled how many wait on
 	// the disk for the database.

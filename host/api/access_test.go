@@ -248,3 +248,24 @@ func TestFramesOfPatterns(t *testing.T) {
 		}
 	}
 }
+
+// elsewhere is a store that says it is in a database.
+type elsewhere struct{ history.Store }
+
+func (elsewhere) State() history.State {
+	return history.State{Where: "postgres://wasmjob@db.internal/history", Shared: true, Problem: "dial tcp 10.1.2.3:5432: refused"}
+}
+
+// TestOverview_history: where the history is, is for who operates all jobs.
+func TestOverview_history(t *testing.T) {
+	t.Parallel()
+	h := serve(t, servicetest.Options{})
+	s := service.New(service.Options{Namespace: servicetest.Namespace, Cluster: h.Cluster, Histories: h.Histories, Store: elsewhere{h.Store}, Logger: zap.NewNop()})
+	for role, want := range map[access.Role]string{access.RoleViewer: "postgres: the host's log says why", access.RoleOperator: "postgres://wasmjob@db.internal/history: dial tcp 10.1.2.3:5432: refused"} {
+		p := access.Principal{Name: "ann", Method: access.ByPassword, Bindings: []access.Binding{{Role: role, Jobs: []string{access.AllJobs}}}}
+		o, err := s.Overview(access.With(t.Context(), p))
+		if err != nil || o.History.Where+": "+o.History.Problem != want {
+			t.Errorf("a %s of all jobs sees %+v, %v", role, o, err)
+		}
+	}
+}

@@ -35,7 +35,7 @@ func fieldTexts() map[string]string {
 		"admin.Edited":                   "Edited is a job's configuration before and after an edit.",
 		"admin.History":                  "History is how the history file fares.",
 		"admin.History.Dropped":          "Dropped is how many events are lost since the host began, Spooled how many wait on the disk for the database.",
-		"admin.History.File":             "File is the file's name, or the URL of the database without a password.",
+		"admin.History.File":             "File is the file's name, or the URL of the database without a password; for who does not operate all jobs, its kind.",
 		"admin.History.Problem":          "Problem says why the last events could not be written, empty if they could; Since is when the first of them was lost, or spooled.",
 		"admin.History.Since":            "Since is when the first of them was lost.",
 		"admin.History.Spooled":          "Spooled how many wait on the disk for the database.",

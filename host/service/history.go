@@ -262,13 +262,20 @@ type Refusal struct {
 // mostShown bounds each list of the overview.
 const mostShown = 20
 
+// store is how the history fares, as far as the principal may know it.
+func (s *Service) store(ctx context.Context) history.State {
+	state, p := s.o.Store.State(), access.From(ctx)
+	state.Where, state.Problem = admin.StoreFor(p, state.Where), admin.StoreProblemFor(p, state.Problem)
+	return state
+}
+
 // Overview shows what fails, what is late, what runs and what comes.
 func (s *Service) Overview(ctx context.Context) (*Overview, error) {
 	if err := s.o.Cluster.Refresh(ctx); err != nil {
 		return nil, err
 	}
 	now := time.Now()
-	o := &Overview{Now: now, Namespace: s.o.Namespace, Counts: make(map[cluster.Health]int), Hosts: s.hosts(ctx), Silent: s.o.Cluster.Silent(), History: s.o.Store.State(),
+	o := &Overview{Now: now, Namespace: s.o.Namespace, Counts: make(map[cluster.Health]int), Hosts: s.hosts(ctx), Silent: s.o.Cluster.Silent(), History: s.store(ctx),
 		Trouble: []cluster.Job{}, Waiting: []cluster.Job{}, Running: []cluster.Job{}, Refused: []Refusal{}}
 	for _, j := range s.o.Cluster.Jobs() {
 		if !seen(ctx, j.Name) {
