@@ -13,17 +13,20 @@ import (
 	"github.com/wasmjob/wasmjob/coordination/tree"
 )
 
-// Config is a job's configuration in the registry. Version is that of its node: an
-// edit names the version that it was made from.
+// Config is a job's configuration in the registry. Version is the transaction that wrote
+// it: an edit names the version that it was made from. That of the node would begin at 0
+// again in the next life of a job that is removed and restored.
 type Config struct {
 	jobconfig.Configuration
-	Version int32
+	Version int64
+
+	node int32 // the version of the node
 }
 
 // StaleError refuses an edit that was made from an older version.
 type StaleError struct {
 	// Found is the version that the edit was made from, Now the configuration that there is.
-	Found int32
+	Found int64
 	Now   Config
 }
 
@@ -53,7 +56,7 @@ func readConfig(ctx context.Context, x *step.Exchange, l tree.Layout) (Config, e
 	if err != nil {
 		return Config{}, fmt.Errorf("the configuration in the registry cannot be read: %w", err)
 	}
-	return Config{c, node.Version}, nil
+	return Config{c, node.Mzxid, node.Version}, nil
 }
 
 // Editable are the settings of a job that can be edited in the registry: all but those
@@ -129,16 +132,16 @@ func parse(s jobconfig.Setting, c *jobconfig.Configuration, g *jobconfig.Guest, 
 }
 
 // EditConfig writes a job's configuration with settings changed. version is the one
-// that the edit was made from, AnyVersion for whichever there is; another one is a
+// that the edit was made from, negative for whichever there is; another one is a
 // *StaleError. check may refuse the new configuration. All hosts of the job take it
 // over; a definition file that sets the same differently wins only if that changes.
-func EditConfig(ctx context.Context, r registry.Center, l tree.Layout, version int32, edits map[string]string, check func(jobconfig.Configuration) error) (before, after Config, err error) {
+func EditConfig(ctx context.Context, r registry.Center, l tree.Layout, version int64, edits map[string]string, check func(jobconfig.Configuration) error) (before, after Config, err error) {
 	err = step.Perform(ctx, r, "edit the configuration", func(ctx context.Context, x *step.Exchange) error {
 		for {
 			if before, err = readConfig(ctx, x, l); err != nil {
 				return err
 			}
-			if version != registry.AnyVersion && version != before.Version {
+			if version >= 0 && version != before.Version {
 				return &StaleError{version, before}
 			}
 			if after.Configuration, err = Edit(before.Configuration, edits); err != nil {
@@ -147,10 +150,10 @@ func EditConfig(ctx context.Context, r registry.Center, l tree.Layout, version i
 			if err := check(after.Configuration); err != nil {
 				return err
 			}
-			results, err := x.Commit(ctx, registry.Set(l.Config(), after.YAML(), before.Version))
+			results, err := x.Commit(ctx, registry.Set(l.Config(), after.YAML(), before.node))
 			if step.ConflictOf(err) == nil {
 				if err == nil {
-					after.Version = results[0].Version
+					after.Version, after.node = results[0].Zxid, results[0].Version
 				}
 				return err
 			}

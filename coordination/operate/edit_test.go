@@ -215,11 +215,11 @@ func TestEditConfig(t *testing.T) {
 		stale.Found != first.Version || stale.Now.Version != after.Version || stale.Now.Cron != "0 0 2 * * ?" {
 		t.Errorf("%+v, %v", stale, err)
 	}
-	if _, _, err := EditConfig(t.Context(), c, l, registry.AnyVersion, map[string]string{"cron": "0 0 4 * * ?"}, fine); err != nil {
+	if _, _, err := EditConfig(t.Context(), c, l, -1, map[string]string{"cron": "0 0 4 * * ?"}, fine); err != nil {
 		t.Error(err)
 	}
 	no := errors.New("no")
-	if _, _, err := EditConfig(t.Context(), c, l, registry.AnyVersion, map[string]string{"cron": "0 0 5 * * ?"}, func(jobconfig.Configuration) error { return no }); !errors.Is(err, no) {
+	if _, _, err := EditConfig(t.Context(), c, l, -1, map[string]string{"cron": "0 0 5 * * ?"}, func(jobconfig.Configuration) error { return no }); !errors.Is(err, no) {
 		t.Errorf("refused by the caller: %v", err)
 	}
 	if now, err = ReadConfig(t.Context(), c, l); err != nil || now.Cron != "0 0 4 * * ?" {
@@ -228,14 +228,35 @@ func TestEditConfig(t *testing.T) {
 	if _, err := c.Commit(t.Context(), registry.Set(l.Config(), []byte("{"), registry.AnyVersion)); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := EditConfig(t.Context(), c, l, registry.AnyVersion, nil, fine); err == nil || !strings.Contains(err.Error(), "cannot be read") {
+	if _, _, err := EditConfig(t.Context(), c, l, -1, nil, fine); err == nil || !strings.Contains(err.Error(), "cannot be read") {
 		t.Errorf("a damaged one: %v", err)
 	}
 	if _, err := c.Commit(t.Context(), registry.Delete(l.Config(), registry.AnyVersion)); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := EditConfig(t.Context(), c, l, registry.AnyVersion, nil, fine); !errors.Is(err, tree.ErrRemoved) {
+	if _, _, err := EditConfig(t.Context(), c, l, -1, nil, fine); !errors.Is(err, tree.ErrRemoved) {
 		t.Errorf("a removed job: %v", err)
+	}
+}
+
+// TestEditOfAnEarlierLife: an edit that was made before the job was removed does not take effect
+// in its next life, though its node counts from 0 again.
+func TestEditOfAnEarlierLife(t *testing.T) {
+	t.Parallel()
+	c, l := open(t, document)
+	first, err := ReadConfig(t.Context(), c, l)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Commit(t.Context(), registry.Delete(l.Config(), registry.AnyVersion)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Commit(t.Context(), registry.Create(l.Config(), nil), registry.Set(l.Config(), []byte(document), 0)); err != nil {
+		t.Fatal(err)
+	}
+	var stale *StaleError
+	if _, _, err := EditConfig(t.Context(), c, l, first.Version, map[string]string{"cron": "0 0 2 * * ?"}, fine); !errors.As(err, &stale) || stale.Now.Version <= first.Version || stale.Now.node != first.node {
+		t.Errorf("%v, %+v before, %+v", err, first, stale)
 	}
 }
 
@@ -258,14 +279,14 @@ func TestEditsAtOnce(t *testing.T) {
 			value = "0 0 9 * * ?"
 		}
 		editing.Go(func() {
-			if _, _, err := EditConfig(t.Context(), c, l, registry.AnyVersion, map[string]string{name: value}, fine); err != nil {
+			if _, _, err := EditConfig(t.Context(), c, l, -1, map[string]string{name: value}, fine); err != nil {
 				t.Errorf("%s: %v", name, err)
 			}
 		})
 	}
 	editing.Wait()
 	now, err := ReadConfig(t.Context(), c, l)
-	if err != nil || now.Description != "x0" || now.JobParameter != "x1" || now.Label == nil || *now.Label != "x2" || now.Cron != "0 0 9 * * ?" || now.Version != first.Version+int32(len(names)) {
+	if err != nil || now.Description != "x0" || now.JobParameter != "x1" || now.Label == nil || *now.Label != "x2" || now.Cron != "0 0 9 * * ?" || now.node != first.node+int32(len(names)) {
 		t.Errorf("%+v, %v", now, err)
 	}
 	for n := range 8 {
@@ -300,7 +321,11 @@ func TestEditWhoseAnswerIsLost(t *testing.T) {
 			}
 			return registrytest.NoFault
 		})
-		_, after, err := EditConfig(t.Context(), faulty, l, 1, map[string]string{"cron": "0 0 2 * * ?"}, fine)
+		first, err := ReadConfig(t.Context(), c, l)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, after, err := EditConfig(t.Context(), faulty, l, first.Version, map[string]string{"cron": "0 0 2 * * ?"}, fine)
 		now, rerr := ReadConfig(context.WithoutCancel(t.Context()), c, l)
 		if rerr != nil {
 			t.Fatal(rerr)

@@ -324,7 +324,7 @@ func (c *Client) Config(ctx context.Context, job string) (*JobConfig, error) {
 func (c *Client) EditConfig(ctx context.Context, job string, e Edit) (*Edited, error) {
 	match := "*"
 	if e.Version >= 0 {
-		match = strconv.Quote(strconv.Itoa(int(e.Version)))
+		match = strconv.Quote(strconv.FormatInt(e.Version, 10))
 	}
 	query := url.Values{"preview": {strconv.FormatBool(e.Preview)}}
 	var edited Edited

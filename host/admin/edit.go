@@ -16,8 +16,9 @@ import (
 // JobConfig is a job's configuration in the registry.
 type JobConfig struct {
 	Job string `json:"job"`
-	// Version is for an edit: it says which configuration the edit was made from.
-	Version int32 `json:"version"`
+	// Version is for an edit: it says which configuration the edit was made from. It grows
+	// with each change, also over the removal of the job.
+	Version int64 `json:"version"`
 	// Settings are all that can be edited, by their names in a definition file, as texts.
 	Settings map[string]string `json:"settings"`
 }
@@ -34,7 +35,7 @@ func newJobConfig(job string, c operate.Config) *JobConfig {
 type Edit struct {
 	// Version is that of the configuration from which the edit was made; -1 edits
 	// whichever there is.
-	Version int32
+	Version int64
 	// Settings are the new values, by names; the others stay.
 	Settings map[string]string
 	// Preview changes nothing.
@@ -49,7 +50,7 @@ type Edited struct {
 
 // StaleError refuses an edit that was made from another version than there is.
 type StaleError struct {
-	Found int32 // the version that the edit was made from
+	Found int64 // the version that the edit was made from
 	Now   *JobConfig
 }
 

@@ -47,7 +47,7 @@ func fieldTexts() map[string]string {
 		"admin.Instance.State":           "State is READY, RUNNING, DRAINING or, of one that died and whose items are not settled yet, GONE. Of a Java host it is JAVA.",
 		"admin.JobConfig":                "JobConfig is a job's configuration in the registry.",
 		"admin.JobConfig.Settings":       "Settings are all that can be edited, by their names in a definition file, as texts.",
-		"admin.JobConfig.Version":        "Version is for an edit: it says which configuration the edit was made from.",
+		"admin.JobConfig.Version":        "Version is for an edit: it says which configuration the edit was made from. It grows with each change, also over the removal of the job.",
 		"admin.Kept":                     "Kept is what an item keeps from run to run: its offset and its key/value state.",
 		"admin.Kept.Damaged":             "Damaged says why offset and state cannot be read.",
 		"admin.Kept.Fence":               "Fence is the token of the newest run.",

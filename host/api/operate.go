@@ -129,7 +129,7 @@ type changeInput struct {
 
 type editInput struct {
 	JobInput
-	IfMatch string `header:"If-Match" maxLength:"20" doc:"The ETag of the configuration that the edit was made from, or * for whichever there is."`
+	IfMatch string `header:"If-Match" maxLength:"24" doc:"The ETag of the configuration that the edit was made from, or * for whichever there is."`
 	Preview bool   `query:"preview" doc:"Change nothing, and answer with what would be."`
 	Body    struct {
 		Settings map[string]string `json:"settings" maxProperties:"100" doc:"New values as texts, by the names of a definition file. An empty one takes the setting away."`
@@ -142,7 +142,7 @@ type tagged[T any] struct {
 	Body T
 }
 
-func etag(version int32) string { return `"` + strconv.Itoa(int(version)) + `"` }
+func etag(version int64) string { return `"` + strconv.FormatInt(version, 10) + `"` }
 
 func (a *API) operating() {
 	s := a.o.Service
@@ -238,16 +238,16 @@ func (a *API) configuring() {
 }
 
 // ifMatch is the version that an edit was made from; -1 for *.
-func ifMatch(text string) (int32, error) {
+func ifMatch(text string) (int64, error) {
 	if text == "*" {
 		return -1, nil
 	}
-	n, err := strconv.ParseInt(strings.Trim(text, `"`), 10, 32)
+	n, err := strconv.ParseInt(strings.Trim(text, `"`), 10, 64)
 	if err != nil || n < 0 {
 		return 0, &service.InputError{Where: "header.If-Match",
 			Problem: fmt.Sprintf("found %q, expected the ETag of GET /v1/jobs/{job}/config, or * to edit whatever there is", text)}
 	}
-	return int32(n), nil
+	return n, nil
 }
 
 // keeping restores jobs, and changes what items keep.

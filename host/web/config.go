@@ -89,7 +89,7 @@ func (s settingRow) Choices() []string {
 type configView struct {
 	P          *page
 	Name, File string
-	Version    int32
+	Version    int64
 	Rows       []settingRow
 	Reason     string
 	// Preview is what an edit would change, nil if none was tried.
@@ -222,12 +222,12 @@ func editPage(ctx context.Context, c *Console, r *http.Request, p *page) (view, 
 	if err != nil {
 		return view{}, err
 	}
-	version, err := strconv.ParseInt(r.PostForm.Get("version"), 10, 32)
+	version, err := strconv.ParseInt(r.PostForm.Get("version"), 10, 64)
 	if err != nil {
 		return view{}, &formError{"version", err.Error()}
 	}
 	v.Reason = r.PostForm.Get("reason")
-	e := admin.Edit{Version: int32(version), Settings: v.take(r.PostForm), Preview: r.PostForm.Get("do") != "save"}
+	e := admin.Edit{Version: version, Settings: v.take(r.PostForm), Preview: r.PostForm.Get("do") != "save"}
 	if len(e.Settings) == 0 {
 		v.Problems = []string{p.T("config.nothing")}
 		p.status = http.StatusUnprocessableEntity
