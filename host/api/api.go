@@ -82,6 +82,7 @@ func New(o Options) *API {
 	a.login()
 	describeFields(a.huma.OpenAPI().Components.Schemas)
 	openAnswers(a.huma.OpenAPI())
+	describeBodies(a.huma.OpenAPI())
 	a.mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		WriteProblem(w, &huma.ErrorModel{Status: http.StatusNotFound, Detail: "no such endpoint: " + r.Method + " " + r.URL.Path})
 	})
@@ -111,15 +112,23 @@ func operation(method, path, id, tag, summary string, more ...func(*huma.Operati
 	if strings.Contains(path, "{") {
 		o.Errors = append(o.Errors, http.StatusNotFound)
 	}
+	if !strings.HasSuffix(path, "/stream") {
+		o.Errors = append(o.Errors, http.StatusGatewayTimeout)
+	}
 	for _, m := range more {
 		m(&o)
 	}
 	return o
 }
 
+// answers are problems that an operation has beside those of all.
+func answers(codes ...int) func(*huma.Operation) {
+	return func(o *huma.Operation) { o.Errors = append(o.Errors, codes...) }
+}
+
 // look registers an operation that answers with a value.
-func look[I, O any](a *API, path, id, tag, summary string, do func(ctx context.Context, in *I) (O, error)) {
-	huma.Register(a.huma, operation(http.MethodGet, path, id, tag, summary), func(ctx context.Context, in *I) (*body[O], error) {
+func look[I, O any](a *API, path, id, tag, summary string, do func(ctx context.Context, in *I) (O, error), more ...func(*huma.Operation)) {
+	huma.Register(a.huma, operation(http.MethodGet, path, id, tag, summary, more...), func(ctx context.Context, in *I) (*body[O], error) {
 		ctx, cancel := context.WithTimeout(ctx, operationTimeout)
 		defer cancel()
 		v, err := do(ctx, in)
@@ -144,10 +153,13 @@ func (a *API) login() {
 }
 
 // act registers an operation that answers with nothing.
-func act[I any](a *API, method, path, id, summary string, do func(ctx context.Context, in *I) error) {
+func act[I any](a *API, method, path, id, summary string, do func(ctx context.Context, in *I) error, more ...func(*huma.Operation)) {
 	o := operation(method, path, id, "operate", summary, func(o *huma.Operation) {
 		o.DefaultStatus = http.StatusNoContent
-		o.Errors = append(o.Errors, http.StatusConflict, http.StatusGatewayTimeout)
+		o.Errors = append(o.Errors, http.StatusConflict)
+		for _, m := range more {
+			m(o)
+		}
 	})
 	huma.Register(a.huma, o, func(ctx context.Context, in *I) (*struct{}, error) {
 		ctx, cancel := context.WithTimeout(ctx, operationTimeout)

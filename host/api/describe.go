@@ -1,7 +1,9 @@
 package api
 
 import (
+	"net/http"
 	"reflect"
+	"strconv"
 	"strings"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -166,6 +168,22 @@ func openAnswers(o *huma.OpenAPI) {
 	for _, s := range schemas {
 		if !closed[s] && s.AdditionalProperties == false {
 			s.AdditionalProperties = nil
+		}
+	}
+}
+
+// describeBodies says how an operation refuses a body that it cannot read.
+func describeBodies(o *huma.OpenAPI) {
+	for _, item := range o.Paths {
+		for _, op := range []*huma.Operation{item.Get, item.Post, item.Patch, item.Delete} {
+			if op == nil || op.RequestBody == nil {
+				continue
+			}
+			for _, code := range []int{http.StatusBadRequest, http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType} {
+				r := *op.Responses[strconv.Itoa(http.StatusUnprocessableEntity)]
+				r.Description = http.StatusText(code)
+				op.Responses[strconv.Itoa(code)] = &r
+			}
 		}
 	}
 }

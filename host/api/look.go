@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"net/http"
 	"net/url"
 	"strings"
 	"time"
@@ -113,14 +114,14 @@ func (a *API) looking() {
 	})
 	look(a, "/v1/jobs/{job}/shards", "getShards", "look", "A job's items and instances as the registry has them", func(ctx context.Context, in *JobPath) (*admin.Shards, error) {
 		return s.Shards(ctx, in.Job)
-	})
+	}, answers(http.StatusConflict))
 	look(a, "/v1/jobs/{job}/kept", "getKept", "look", "Offsets and key/value state", func(ctx context.Context, in *ItemInput) ([]admin.Kept, error) {
 		item, err := in.number()
 		if err != nil {
 			return nil, err
 		}
 		return s.Kept(ctx, in.Job, item)
-	})
+	}, answers(http.StatusConflict))
 }
 
 // historyInput is a filter; its fields only describe the query, which [cluster.ParseQuery] reads.
@@ -215,7 +216,7 @@ func (a *API) histories() {
 	})
 	look(a, "/v1/run", "getRun", "history", "A run with its events and what its guest logged", func(ctx context.Context, in *runInput) (*service.RunDetail, error) {
 		return s.Run(ctx, in.ID)
-	})
+	}, answers(http.StatusNotFound))
 	look(a, "/v1/events", "listEvents", "history", "What hosts reported, the newest first", func(ctx context.Context, in *historyInput) (cluster.Found[event.Event], error) {
 		return s.Events(ctx, in.filter)
 	})

@@ -191,7 +191,7 @@ func (a *API) operating() {
 	})
 	act(a, http.MethodPost, "/v1/shutdown", "shutdownInstances", "Take instances out of all jobs", func(ctx context.Context, in *ShutdownInput) error {
 		return s.Shutdown(ctx, "", in.Server, in.Instance, in.Reason)
-	})
+	}, answers(http.StatusNotFound))
 	act(a, http.MethodPost, "/v1/jobs/{job}/shutdown", "shutdownJob", "Take instances out of a job", func(ctx context.Context, in *jobShutdownInput) error {
 		return s.Shutdown(ctx, in.Job, in.Server, in.Instance, in.Reason)
 	})
@@ -206,7 +206,7 @@ func (a *API) operating() {
 // configuring has a job's configuration read and edited.
 func (a *API) configuring() {
 	s := a.o.Service
-	read := operation(http.MethodGet, "/v1/jobs/{job}/config", "getConfig", "look", "A job's configuration")
+	read := operation(http.MethodGet, "/v1/jobs/{job}/config", "getConfig", "look", "A job's configuration", answers(http.StatusConflict))
 	huma.Register(a.huma, read, func(ctx context.Context, in *JobPath) (*tagged[*admin.JobConfig], error) {
 		ctx, cancel := context.WithTimeout(ctx, operationTimeout)
 		defer cancel()
@@ -217,7 +217,7 @@ func (a *API) configuring() {
 		return &tagged[*admin.JobConfig]{etag(c.Version), c}, nil
 	})
 	edit := operation(http.MethodPatch, "/v1/jobs/{job}/config", "editConfig", "operate", "Edit a job's configuration on all its hosts",
-		func(o *huma.Operation) {
+		answers(http.StatusConflict), func(o *huma.Operation) {
 			now := a.huma.OpenAPI().Components.Schemas.Schema(typeOf[conflict](), true, "Conflict")
 			o.Responses = map[string]*huma.Response{"412": {Description: "It was changed since the version that If-Match names.",
 				Content: map[string]*huma.MediaType{"application/problem+json": {Schema: now}}}}
@@ -253,7 +253,7 @@ func ifMatch(text string) (int64, error) {
 // keeping restores jobs, and changes what items keep.
 func (a *API) keeping() {
 	s := a.o.Service
-	restore := operation(http.MethodPost, "/v1/jobs/{job}/restore", "restoreJob", "operate", "Have all hosts join a job again that was removed or shut down")
+	restore := operation(http.MethodPost, "/v1/jobs/{job}/restore", "restoreJob", "operate", "Have all hosts join a job again that was removed or shut down", answers(http.StatusConflict))
 	huma.Register(a.huma, restore, func(ctx context.Context, in *JobInput) (*body[*service.Restored], error) {
 		ctx, cancel := context.WithTimeout(ctx, operationTimeout)
 		defer cancel()
@@ -263,7 +263,7 @@ func (a *API) keeping() {
 		}
 		return &body[*service.Restored]{r}, nil
 	})
-	release := operation(http.MethodPost, "/v1/jobs/{job}/release", "releaseItems", "operate", "Let items run again that were held back")
+	release := operation(http.MethodPost, "/v1/jobs/{job}/release", "releaseItems", "operate", "Let items run again that were held back", answers(http.StatusConflict))
 	huma.Register(a.huma, release, func(ctx context.Context, in *releaseInput) (*body[releasedItems], error) {
 		item, err := in.number()
 		if err != nil {
