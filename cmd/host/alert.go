@@ -48,7 +48,7 @@ func alertMetrics(m *metrics.Metrics, status func() dispatch.Status) error {
 		m.GaugeFunc("alerts_firing", "Alerts of the cluster that are not over, as this host knows them.", func() float64 { return float64(status().Firing) }),
 		m.CounterFunc("alerts_sent_total", "Messages about alerts that receivers have taken from this host.", func() float64 { return float64(status().Sent) }),
 		m.CounterFunc("alerts_send_failures_total", "Attempts of this host to send a message about alerts that failed.", func() float64 { return float64(status().Failed) }),
-		m.GaugeFunc("alerts_receivers_failing", "Receivers, by route, that do not take this host's messages about alerts.", func() float64 { return float64(len(status().Failing)) }),
+		m.GaugeFunc("alerts_receivers_failing", "Receivers, by route, that do not take this host's messages about alerts, or took the last one for some of its recipients alone.", func() float64 { return float64(len(status().Failing)) }),
 		m.CounterFunc("alerts_events_dropped_total", "Events that came too fast to be looked at for alerts.", func() float64 { return float64(status().Dropped) }),
 	)
 }
