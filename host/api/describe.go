@@ -28,7 +28,7 @@ func operationTexts() map[string]string {
 		"getOverview":      "What an operator looks at first. Each list has at most 20 entries; the other operations have all.",
 		"listJobs":         "Jobs of all hosts, as they are now: what hosts say is at most half a second old. The registry is not asked. `counts` counts all jobs by health, whatever the filter is.",
 		"getJob":           "A job over all hosts: its items, each on the host that has it, what each host says of it, and its next instants.",
-		"listAlerts":       "Alerts of jobs that the sender may see, with when each began and what was sent, and the silences in force.",
+		"listAlerts":       read + " Alerts of jobs that the sender may see, with when each began and what was sent, and the silences in force.",
 		"silenceAlerts":    "Alerts of the jobs that a pattern matches are not sent for a while, by any host; they are judged and listed all the same.",
 		"unsilenceAlerts":  "Alerts that fire are sent from then on.",
 		"listHosts":        "All hosts of the namespace, the one that answers first. A host that does not answer is there, with the reason in `silent` and what it said last.",

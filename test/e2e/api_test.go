@@ -8,11 +8,13 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/wasmjob/wasmjob/host/admin"
+	"github.com/wasmjob/wasmjob/host/event"
 )
 
 // withToken starts a host whose token is known, with a job that only triggers run.
@@ -128,6 +130,9 @@ func TestExamplesOfTheAPI(t *testing.T) {
 			t.Errorf("%q is not in\n%s", want, out)
 		}
 	}
+	h.of("cities", 0, test{"the trigger with a body", func(e event.Event) bool {
+		return e.Kind == event.FireStarted && e.Args != nil && e.Args.Items == "1" && e.Args.Param != nil && *e.Args.Param == "from the archive" && slices.Equal(e.Items, []int{1})
+	}})
 }
 
 // TestDatabaseDown: without the database of its history a host works, and shows what is
