@@ -114,7 +114,7 @@ func CapabilityImports() []Import {
 	}, {
 		Module: ModuleNet, Name: "dial", Params: []Param{{"target", KindText}}, Answer: AnswerHandle,
 		During: PhaseRun, Codes: []Code{ErrInvalid, ErrDenied, ErrTooLarge, ErrQuota, ErrCancelled},
-		Does: "begins a connection to tcp://HOST:PORT, or tls://HOST:PORT, of which the host checks the name",
+		Does: "begins a connection to tcp://HOST:PORT, or tls://HOST:PORT; of the latter the host checks the name in the certificate",
 		Cost: "MaxTarget, MaxHandles, connections of the grant's quota",
 	}, {
 		Module: ModuleKV, Name: "get", Params: []Param{{"key", KindText}, {"buf", KindBuffer}}, Answer: AnswerLength,

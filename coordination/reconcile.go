@@ -2,9 +2,10 @@ package coordination
 
 import (
 	"context"
+	"time"
+
 	"github.com/wasmjob/wasmjob/coordination/latch"
 	"github.com/wasmjob/wasmjob/coordination/step"
-	"time"
 )
 
 // Action is what a host does for the common good of a job.

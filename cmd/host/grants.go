@@ -48,7 +48,7 @@ func grantsCommand(p *program) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "grants [JOB] [flags]",
 		Short: "Show what jobs may do outside of their sandbox",
-		Long: `Show who may do what, as the operator's files of grants have it: requests,
+		Long: `Show what each job may do, by the operator's files of grants: requests,
 connections, directories, state, secrets (their names), variables, quotas, and
 whose signature is demanded. With a JOB: what that job gets; with --module as
 well: what it gets with this module, and what the module wants that is not

@@ -23,7 +23,7 @@ func operationTexts() map[string]string {
 		read  = "Read from the registry now."
 	)
 	return map[string]string{
-		"createLoginLink":  "For who has the host's own token alone: 403 for all others. The link signs one browser in, once, with all roles, and is good for a few minutes.",
+		"createLoginLink":  "It needs the host's own token: all others get 403. The link signs one browser in, once, with all roles, and is good for a few minutes.",
 		"getStatus":        "The host that is asked alone: its jobs, their items, what it waits for, the files that it refused, its session with the registry. `full=true` asks the registry; without it nothing is asked.",
 		"getOverview":      "What an operator looks at first. Each list has at most 20 entries; the other operations have all.",
 		"listJobs":         "Jobs of all hosts, as they are now: what hosts say is at most half a second old. The registry is not asked. `counts` counts all jobs by health, whatever the filter is.",
@@ -54,8 +54,8 @@ func operationTexts() map[string]string {
 			"`lost` says how many lines before it came faster than they could be sent.",
 		"triggerJob": "All items run once on their hosts, whatever the schedule says. While the job runs, one trigger is kept, and served when it ends." +
 			" The body may name the items that run, and give a parameter for this fire. 409 while an earlier trigger that asks for something else has not begun, and if a host of the job, of an earlier version or of ElasticJob, would not know such a body." + " With an `Idempotency-Key` the same request may be sent again to the same host: it triggers once.",
-		"enableAll":     "Lets all jobs run again, on all their servers. It is for who has the role for all jobs, `*`.",
-		"disableAll":    "Keeps all jobs from running. What runs goes on to its end. It is for who has the role for all jobs, `*`.",
+		"enableAll":     "Lets all jobs run again, on all their servers. It needs the role for all jobs, `*`.",
+		"disableAll":    "Keeps all jobs from running. What runs goes on to its end. It needs the role for all jobs, `*`.",
 		"enableJob":     "Lets a job run again on all its servers. " + onAll,
 		"disableJob":    "Keeps a job from running. What runs goes on to its end. " + onAll,
 		"enableServer":  "Lets one server run the job again.",

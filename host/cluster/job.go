@@ -44,8 +44,8 @@ type Job struct {
 	TimeZone string    `json:"timeZone"`
 	Next     time.Time `json:"next,omitzero"`
 	Type     string    `json:"type,omitempty"`
-	// ShardingTotalCount is how many items it has; Running, Failed, Held and Disabled
-	// count those of which that is true, Failed by their last runs.
+	// ShardingTotalCount is how many items it has. Running, Failed, Held and Disabled
+	// count the items in that state; Failed goes by their last runs.
 	ShardingTotalCount int `json:"shardingTotalCount"`
 	Running            int `json:"running"`
 	Failed             int `json:"failed"`

@@ -113,7 +113,7 @@ func (f *file) trust(n *yaml.Node) {
 	}
 	t := trust{place: f.place(n), jobs: f.jobs(n, fields["jobs"], "trust.jobs")}
 	if fields["keys"] == nil {
-		f.problem(n, "trust.keys", "is missing, expected the names of the keys of which one must have signed the modules")
+		f.problem(n, "trust.keys", "is missing, expected names of keys; one of them must have signed the modules")
 	} else {
 		t.keys = f.names(fields["keys"], "trust.keys", "key")
 	}

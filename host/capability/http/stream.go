@@ -250,7 +250,7 @@ func (b body) Read(p []byte) (int, error) {
 }
 
 func (b body) Close() error {
-	b.s.up.Break(capability.Fail(abi.ErrUnavailable, "%s: the server has answered before the end of the request, of which nothing more is sent", b.s.origin))
+	b.s.up.Break(capability.Fail(abi.ErrUnavailable, "%s: the server has answered before the end of the request; nothing more of it is sent", b.s.origin))
 	return nil
 }
 
