@@ -1,10 +1,11 @@
 package inspect
 
 import (
-	"github.com/wasmjob/wasmjob/coordination/tree"
 	"maps"
 	"slices"
 	"time"
+
+	"github.com/wasmjob/wasmjob/coordination/tree"
 )
 
 // LastFire is the newest fire of a job, as far as the records of its items know it.
