@@ -288,8 +288,8 @@ func loginCommand(p *command.Program) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "login [flags]",
 		Short: "Print a link that signs a browser in",
-		Long: `Ask the host for a link that signs a browser in, once and within five minutes, as
-the one who has the host's own token: with the role admin for all jobs.`,
+		Long: `Ask the host for a link that signs a browser in, once and within five minutes, with
+the rights of the host's own token: the role admin for all jobs.`,
 		Example: "  wasmjob login\n  wasmjob login --admin 10.0.0.7:9770 --token-file token --ca authorities.pem",
 		Args:    command.Exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -31,12 +31,12 @@ func Explain(p *command.Program) *cobra.Command {
 		Short:   "Say why a job ran late, elsewhere, again, or not at all",
 		Long: `Say in sentences what became of a fire of a job, and why: who had its items, what
 each waited for, who disabled it, which host died, and what the schedule says. The
-newest fire is meant, or that of --at, or the newest up to --before.
+command explains the newest fire, that of --at, or the newest up to --before.
 
-A host is asked, which has the histories of all. With --history the files are read that
-hosts have written, and no host is asked; the older files beside each are read with it.
-Name those of all hosts: of what is in none of them the answer says so. With --json each
-sentence has the events that it rests on.
+It asks a host, which answers from the histories of all hosts. With --history it asks no
+host and reads the files that hosts have written, with the older files beside each. Name
+the files of all hosts: what is in none of them the answer calls unknown. With --json
+each sentence has the events that it rests on.
 
 Times are those of this machine's zone unless they say another; the answer has those of
 the job's zone. 15:04 is the last such time of the day.`,

@@ -352,12 +352,12 @@ func shutdownCommand(p *command.Program) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "shutdown [JOB] [flags]",
 		Short: "Stop instances of a job until they are started again",
-		Long: `Take instances out of a job, as ElasticJob's console does: all of the job, those
-of a server, or one. They finish what they run within the host's drain timeout and
-leave the job; their items go to the others. The process of the host goes on. An instance comes back when
-'wasmjob start' is given on its host, the host is restarted, or the job's
-definition file there changes. Without a job, --server or --instance is meant in
-all jobs.
+		Long: `Take instances out of a job, as ElasticJob's console does: all instances of the
+job, those of a server, or one. They finish what they run within the host's drain
+timeout and leave the job; their items go to the others. The process of the host
+goes on. An instance comes back when 'wasmjob start' is given on its host, when the
+host is restarted, or when the job's definition file there changes. Without a job,
+the instances that --server or --instance names leave all jobs.
 
 A Java instance that runs items of a job with failover is refused: without its node
 in the registry it looks like a crashed one, and its items would run again
@@ -423,9 +423,9 @@ func restoreCommand(p *command.Program) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "restore JOB [flags]",
 		Short: "Bring a job back on all hosts that was removed or shut down",
-		Long: `Have all hosts of the cluster join a job again that 'wasmjob remove' or 'wasmjob
-shutdown' took from them, and whose definition file is still there. It begins with
-its records and offsets, unless it was removed with --purge.`,
+		Long: `Have all hosts that still have the job's definition file join it again, after
+'wasmjob remove' or 'wasmjob shutdown' took it from them. The job begins with its
+records and offsets, unless it was removed with --purge.`,
 		Example: "  wasmjob restore cities",
 		Args:    command.Exactly("the job's name"),
 	}
@@ -470,10 +470,10 @@ func removeCommand(p *command.Program) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "remove JOB [flags]",
 		Short: "Take a job out of the registry",
-		Long: `Take a job out of the registry. Hosts that run it stop it, what runs ends within
-their drain timeout, and they do not bring it back until 'wasmjob start' is given
-on them, they are restarted, or its definition file changes. Its offsets and records stay, for a job of that name that
-comes later, unless --purge is given.`,
+		Long: `Take a job out of the registry. Hosts that run it stop it: what runs ends within
+their drain timeout. They do not bring it back until 'wasmjob start' is given on
+them, they are restarted, or its definition file changes. Its offsets and records
+stay, for a later job of that name, unless --purge is given.`,
 		Example: "  wasmjob remove cities\n  wasmjob remove cities --purge",
 		Args:    command.Exactly("the job's name"),
 	}
