@@ -228,13 +228,12 @@ func Upcoming(s console.Style, upcoming, frequent []service.Upcoming, now time.T
 	for _, u := range upcoming {
 		t.Add(console.Plain(stamp(u.Time, now)), console.Plain(words.Ago(max(0, u.Time.Sub(now)))), console.Coloured(u.Job, console.Bold))
 	}
-	text := orNone(t.Empty(), "nothing fires", t.String())
-	if len(frequent) > 0 {
-		var names []string
-		for _, f := range frequent {
-			names = append(names, f.Job)
-		}
-		text += "and again and again: " + strings.Join(names, ", ") + "\n"
+	text := orNone(len(frequent) == 0, "nothing fires", "")
+	if !t.Empty() {
+		text = t.String()
+	}
+	for _, f := range frequent {
+		text += fmt.Sprintf("%s fires too often to be listed, first at %s\n", s.Paint(console.Bold, f.Job), stamp(f.Time, now))
 	}
 	return text
 }
