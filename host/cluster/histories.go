@@ -24,6 +24,8 @@ type Histories struct {
 	Stream func(ctx context.Context, p Peer, path string, line func([]byte)) error
 	// Tail has the lines of this host.
 	Tail *Tail
+
+	waits time.Duration // how long a page waits for hosts, in tests; 0 is patience
 }
 
 // Found is a page over all hosts.
@@ -93,7 +95,7 @@ func find[T any](ctx context.Context, h *Histories, f history.Filter, see See, k
 		}
 	}
 	m.open()
-	waiting, cancel := context.WithTimeout(ctx, patience)
+	waiting, cancel := context.WithTimeout(ctx, cmp.Or(h.waits, patience))
 	defer cancel()
 	found.Records, err = m.page(ctx, waiting)
 	if err != nil {

@@ -91,6 +91,7 @@ func (list libraries) close(t testing.TB) {
 // from are the histories as host n finds them.
 func (list libraries) from(n int) *Histories {
 	return &Histories{
+		waits: time.Hour, // those that are silent say so at once; the others may be slow
 		Store: list[n].store, Self: list[n].peer,
 		Peers: func() (peers []Peer) {
 			for _, l := range list {
@@ -105,7 +106,7 @@ func (list libraries) from(n int) *Histories {
 			if l.silent {
 				return errors.New("it does not answer")
 			}
-			v, err := l.answer(context.WithoutCancel(ctx), path) // on a slow machine, too
+			v, err := l.answer(ctx, path)
 			if err != nil {
 				return err
 			}
@@ -439,6 +440,7 @@ func TestSilentHistories(t *testing.T) {
 	}
 	list.close(t)
 	h := list.from(0)
+	h.waits = 0
 	get := h.Get
 	h.Get = func(ctx context.Context, p Peer, path string, into any) error {
 		if p.ID == "1" {
