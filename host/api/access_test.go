@@ -149,6 +149,37 @@ func TestStreamOfAnother(t *testing.T) {
 	})
 }
 
+// TestKillOfAnother: the answer of a kill that waits for long ends soon after who sent it has
+// another role, or is not let in any more, and shows nothing more then. What runs ends all
+// the same.
+func TestKillOfAnother(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		h := servicetest.Start(t, servicetest.Options{Jobs: []host.Job{servicetest.Job("long", "", 1, servicetest.Wait)}})
+		a := New(Options{Service: h.Service, Cluster: h.Cluster, Local: h.Local, Tail: h.Tail, Store: h.Store, Logger: h.Log})
+		source := &changing{}
+		source.role.Store(access.RoleOperator)
+		guarded := access.NewGuard(zap.NewNop(), func(*http.Request) string { return "" }, source).Handler(a)
+		if err := h.Registry.Trigger(t.Context(), "long"); err != nil {
+			t.Fatal(err)
+		}
+		h.Until("it runs", func() bool { return len(h.Host.Status().Jobs) == 1 && h.Host.Status().Jobs[0].State == host.JobRunning })
+		time.Sleep(2 * time.Second) // a kill of a run that is younger takes effect then
+		time.AfterFunc(time.Minute, func() { source.role.Store(access.RoleViewer) })
+		began, w := time.Now(), httptest.NewRecorder()
+		guarded.ServeHTTP(w, httptest.NewRequest("POST", "/v1/jobs/long/kill?grace=10m&wait=1h", http.NoBody))
+		lines := strings.Split(strings.TrimSpace(w.Body.String()), "\n")
+		if took := time.Since(began); took < time.Minute || took > time.Minute+stillThere {
+			t.Errorf("it took %s", took)
+		}
+		if last := lines[len(lines)-1]; w.Code != http.StatusOK || len(lines) < 2 || !strings.Contains(last, `"error":"who asked is signed out by now, or has other roles`) || strings.Contains(last, "long/") {
+			t.Errorf("%d %q", w.Code, lines)
+		}
+		time.Sleep(10 * time.Minute)
+		h.Until("it was killed", func() bool { return h.Host.Status().Jobs[0].State != host.JobRunning })
+	})
+}
+
 // TestNextOfOthers: the answer to a request for records is the same whether another job,
 // whose records it asks for, has some or not: also the cursor of the next page.
 func TestNextOfOthers(t *testing.T) {

@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -355,6 +356,8 @@ func (a *API) kill(c huma.Context, in *killInput, o admin.KillOptions) {
 	limit := o.Wait + operationTimeout
 	ctx, cancel := context.WithTimeout(c.Context(), limit)
 	defer cancel()
+	ctx, end := a.until(ctx)
+	defer end()
 	conn := http.NewResponseController(w)
 	deadline := time.Now().Add(limit + operationTimeout)
 	_, _ = conn.SetReadDeadline(deadline), conn.SetWriteDeadline(deadline) // a connection without deadlines has none to reach
@@ -369,6 +372,10 @@ func (a *API) kill(c huma.Context, in *killInput, o admin.KillOptions) {
 		_ = conn.Flush() // the client notices
 	}
 	kills, err := a.o.Service.Kill(ctx, in.Job, o, in.Reason, func(k *admin.Kills) { say(KillLine{Kills: k}) })
+	var outdated *access.Problem
+	if err != nil && errors.As(context.Cause(ctx), &outdated) {
+		kills, err = nil, outdated // it is not for them any more
+	}
 	switch {
 	case err != nil && begun:
 		say(KillLine{Kills: kills, Error: err.Error()})

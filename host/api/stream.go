@@ -183,9 +183,10 @@ func (a *API) stream(run func(ctx context.Context, s *stream) error) *huma.Strea
 }
 
 // until is a context that ends with the host, too, and soon after who has sent the request
-// may see something else than before. The caller calls end.
+// may see something else than before: its cause is an access.Problem then. The caller calls
+// end.
 func (a *API) until(ctx context.Context) (until context.Context, end func()) {
-	ctx, cancel := context.WithCancel(ctx)
+	ctx, cancel := context.WithCancelCause(ctx)
 	joined := make(chan struct{})
 	go func() { // joined by end
 		defer close(joined)
@@ -194,19 +195,19 @@ func (a *API) until(ctx context.Context) (until context.Context, end func()) {
 		for {
 			select {
 			case <-a.o.Cluster.Ended():
-				cancel()
+				cancel(cluster.ErrEnded)
 				return
 			case <-ctx.Done():
 				return
 			case <-look.C:
 				if access.Outdated(ctx) {
-					cancel()
+					cancel(access.NewProblem(access.NotSignedIn, http.StatusUnauthorized, "who asked is signed out by now, or has other roles; what was done stays done"))
 					return
 				}
 			}
 		}
 	}()
-	return ctx, func() { cancel(); <-joined }
+	return ctx, func() { cancel(nil); <-joined }
 }
 
 func (a *API) streamJobs(ctx context.Context, s *stream, since cluster.Mark) error {
