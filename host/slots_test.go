@@ -1,16 +1,19 @@
 package host_test
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
+	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/coordination/tree"
 	"github.com/wasmjob/wasmjob/host"
 	"github.com/wasmjob/wasmjob/host/event"
@@ -212,6 +215,85 @@ func handedBack(t *testing.T, away time.Duration, misfire bool) {
 	}
 	if again != 8 {
 		t.Errorf("the items started %d times", again)
+	}
+}
+
+// undivided is a session of a leader that cannot write a division while the registry
+// refuses it.
+type undivided struct {
+	*lease
+	refuses *atomic.Bool
+}
+
+func (u *undivided) Commit(ctx context.Context, ops ...registry.Op) ([]registry.Result, error) {
+	divides := func(op registry.Op) bool {
+		return op.Kind == registry.OpSet && strings.HasSuffix(op.Path, ".wasmjob/stream/assignment")
+	}
+	if u.refuses.Load() && slices.ContainsFunc(ops, divides) {
+		return nil, registry.ErrUnavailable
+	}
+	return u.lease.Commit(ctx, ops...)
+}
+
+// A streaming run was handed back, since its item was to move to a host that came; that
+// host goes before the item has moved. The item stays where it was, and goes on there.
+func TestHandedBack_stays(t *testing.T) {
+	for _, source := range []abi.Source{abi.SourceSchedule, abi.SourceTrigger} {
+		t.Run(string(source), func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				c, refuses := newCluster(t), new(atomic.Bool)
+				c.wrap = func(_ int, l *lease) registry.Center { return &undivided{l, refuses} }
+				d := definition("stream", "0 0 * * * ?", 2)
+				d.Props["streaming.process"] = "true"
+				const batches = 60 // of a second each
+				g := &guest{digest: "s", run: func(ctx context.Context, inv *abi.Invocation) abi.Result {
+					for at := len(inv.Offset); at < batches; {
+						time.Sleep(time.Second)
+						at++
+						if code := inv.Host.StageOffset(ctx, bytes.Repeat([]byte("x"), at)); code != abi.OK {
+							return abi.Result{Outcome: abi.OutcomeCancelled}
+						}
+						if inv.Host.Cancelled() == abi.CancelYield {
+							return abi.Result{Outcome: abi.OutcomeOK, Yielded: true}
+						}
+					}
+					return ok
+				}}
+				n := c.start(1, job(d, g))
+				if source == abi.SourceTrigger {
+					time.Sleep(time.Minute)
+					n.triggers(t, "stream", tree.TriggerArgs{})
+				} else {
+					time.Sleep(time.Hour)
+				}
+				time.Sleep(10*time.Second + 500*time.Millisecond) // between two batches
+				second := c.start(2, job(d, g))
+				time.Sleep(100 * time.Millisecond) // an item is to move
+				refuses.Store(true)
+				time.Sleep(2 * time.Second)
+				moved := c.list(event.ItemSkipped)
+				if len(moved) != 1 || !strings.Contains(moved[0].Reason, "moves") {
+					t.Fatalf("not one run was handed back: %s\n%s", lines(moved), c.all())
+				}
+				second.stop()
+				<-second.done
+				refuses.Store(false)
+				time.Sleep(3 * time.Minute)
+				if done := completed(c.list(event.ItemCompleted)); len(done) != 2 {
+					t.Errorf("completed %v, want both items\n%s", done, c.all())
+				}
+				for item := range 2 {
+					want := 1
+					if item == *moved[0].Item {
+						want = 2
+					}
+					if starts := c.starts(item); len(starts) != want {
+						t.Errorf("item %d started %q, want %d starts\n%s", item, starts, want, c.all())
+					}
+				}
+			})
+		})
 	}
 }
 
