@@ -416,11 +416,18 @@ func sweepEach(ctx context.Context, x *step.Exchange, groups [][]registry.Op, sw
 	return nil
 }
 
-// killKept is how long a kill is kept that its host does not answer: one of an
-// earlier version cannot.
-const killKept = time.Hour
+// killKept is how long a kill is kept beyond its grace that its host does not answer: one
+// of an earlier version cannot. longestGrace is the longest that one can ask for.
+const (
+	killKept     = time.Hour
+	longestGrace = 24 * time.Hour
+)
 
 // staleKill reports whether no host needs a kill any more.
 func staleKill(n registry.Node, lives, listed bool, now time.Time) bool {
-	return n.Exists && ((!lives && !listed) || now.Sub(n.Mtime) > killKept)
+	kept := killKept
+	for _, k := range tree.ReadKills(n) {
+		kept = max(kept, killKept+time.Duration(min(k.Grace, longestGrace.Milliseconds()))*time.Millisecond)
+	}
+	return n.Exists && ((!lives && !listed) || now.Sub(n.Mtime) > kept)
 }

@@ -32,7 +32,7 @@ func (a *API) alerting() {
 	look(a, "/v1/alerts", "listAlerts", "look", "Alerts and silences", func(ctx context.Context, _ *none) (*service.Alerts, error) {
 		return s.Alerts(ctx)
 	})
-	silence := operation(http.MethodPost, "/v1/silences", "silenceAlerts", "operate", "Keep alerts from being sent for a while")
+	silence := operation(http.MethodPost, "/v1/silences", "silenceAlerts", "operate", "Keep alerts from being sent for a while", answers(http.StatusConflict))
 	huma.Register(a.huma, silence, func(ctx context.Context, in *silenceInput) (*body[*alert.Silence], error) {
 		ctx, cancel := context.WithTimeout(ctx, operationTimeout)
 		defer cancel()

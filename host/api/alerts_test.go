@@ -2,10 +2,14 @@ package api
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/wasmjob/wasmjob/host/access"
 	"github.com/wasmjob/wasmjob/host/alert"
@@ -122,6 +126,18 @@ func TestAlerts_roles(t *testing.T) {
 	} {
 		if err := silence(c.who, c.jobs); (err == nil) != c.ok {
 			t.Errorf("%s: %v", c.jobs, err)
+		}
+	}
+}
+
+// TestSilencesThatCannotBe: a silence that was ended meanwhile is not there, and one beyond
+// the limit is a conflict with those that are.
+func TestSilencesThatCannotBe(t *testing.T) {
+	t.Parallel()
+	for err, want := range map[error]int{board.ErrNoSilence: http.StatusNotFound, board.ErrTooManySilences: http.StatusConflict} {
+		var answer *huma.ErrorModel
+		if !errors.As(problem(fmt.Errorf("silence 12: %w", err)), &answer) || answer.Status != want {
+			t.Errorf("%v: %+v, want %d", err, answer, want)
 		}
 	}
 }

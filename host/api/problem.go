@@ -16,6 +16,7 @@ import (
 	"github.com/wasmjob/wasmjob/host"
 	"github.com/wasmjob/wasmjob/host/access"
 	"github.com/wasmjob/wasmjob/host/admin"
+	"github.com/wasmjob/wasmjob/host/alert/board"
 	"github.com/wasmjob/wasmjob/host/cluster"
 	"github.com/wasmjob/wasmjob/host/history"
 	"github.com/wasmjob/wasmjob/host/service"
@@ -60,12 +61,12 @@ func statusOf(err error) int {
 		not  *service.ConflictError
 	)
 	switch {
-	case errors.As(err, &gone), is(host.ErrNoJob, admin.ErrNoTarget):
+	case errors.As(err, &gone), is(host.ErrNoJob, admin.ErrNoTarget, board.ErrNoSilence):
 		return http.StatusNotFound
 	case errors.As(err, &busy), is(host.ErrNotLive, host.ErrDraining, cluster.ErrEnded, history.ErrUnavailable),
 		is(registry.ErrSessionLost, registry.ErrSuspect, registry.ErrClosed, registry.ErrUnavailable):
 		return http.StatusServiceUnavailable
-	case errors.As(err, &not), is(host.ErrJobRemoved, operate.ErrJavaRuns, operate.ErrNothingRuns, operate.ErrItemRuns, operate.ErrTriggerWaits, operate.ErrNoTriggerArgs):
+	case errors.As(err, &not), is(host.ErrJobRemoved, operate.ErrJavaRuns, operate.ErrNothingRuns, operate.ErrItemRuns, operate.ErrTriggerWaits, operate.ErrNoTriggerArgs, board.ErrTooManySilences):
 		return http.StatusConflict
 	case is(context.DeadlineExceeded):
 		return http.StatusGatewayTimeout

@@ -415,7 +415,7 @@ func (b *Board) Silence(ctx context.Context, s alert.Silence) (alert.Silence, er
 				return nil
 			}
 			if there := len(n.Children(b.paths.Silences())); there >= MostSilences {
-				return fmt.Errorf("there are %d silences already: end some with 'wasmjob alert unsilence ID'", there)
+				return fmt.Errorf("%w: there are %d, end some with 'wasmjob alert unsilence ID'", ErrTooManySilences, there)
 			}
 			_, err = x.Commit(ctx, registry.Ensure(b.paths.Silences()), registry.Ensure(b.paths.Changes()), registry.Create(b.paths.Silence(s.ID), data(s)), b.bump())
 			if !step.Contested(err) {
@@ -426,8 +426,11 @@ func (b *Board) Silence(ctx context.Context, s alert.Silence) (alert.Silence, er
 	return s, err
 }
 
-// ErrNoSilence is the error about a silence that there is not.
-var ErrNoSilence = errors.New("there is no such silence")
+// Errors about silences: one that there is not, and one more than there may be.
+var (
+	ErrNoSilence       = errors.New("there is no such silence")
+	ErrTooManySilences = errors.New("no more silences can be made")
+)
 
 // Unsilence ends silences before their time.
 func (b *Board) Unsilence(ctx context.Context, ids ...string) error {
