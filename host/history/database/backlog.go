@@ -18,6 +18,9 @@ const (
 	mostChunk   = 2000
 	// writeTimeout bounds one transaction.
 	writeTimeout = 30 * time.Second
+	// latePatience is how long a transaction may take before what is in it is spooled: a
+	// database that does not answer may be away.
+	latePatience = 2 * time.Second
 	// leastPause and mostPause are between two tries to reach a database.
 	leastPause = 500 * time.Millisecond
 	mostPause  = 15 * time.Second
@@ -30,8 +33,12 @@ type backlog struct {
 
 	mu      sync.Mutex
 	pending []history.Entry // oldest first
-	written int64           // records of this process that were not in the spool
-	spool   *spool
+	// Positions count the bytes of all records that this process took: written is that of
+	// the first pending one, added that of the next one that comes.
+	written, added int64
+	spool          *spool
+	// spilled has what was pending when next was asked the last time, and was spooled since.
+	spilled *spoolFile
 	problem *problem
 	full    bool          // the spool's trouble was logged
 	news    chan struct{} // has room for one: there is something to do
@@ -52,18 +59,59 @@ func (b *backlog) add(batch []history.Entry) (lost int64) {
 	defer b.mu.Unlock()
 	defer b.publish()
 	if b.spool.empty() && len(b.pending)+len(batch) <= mostPending {
+		if len(b.pending) == 0 {
+			b.written = b.added
+		}
 		b.pending = append(b.pending, batch...)
-	} else if err := b.spool.add(batch); err != nil {
+		b.added += size(batch)
+		if b.problem != nil {
+			b.spill()
+		}
+	} else if err := b.spool.add(b.added, batch); err != nil {
 		lost = int64(len(batch))
 		if !b.full {
 			b.full = true
 			b.log.Warn("the history's spool cannot take records: they are dropped", zap.Error(err))
 		}
 	} else {
+		b.added += size(batch)
 		b.full = false
 	}
 	b.wake()
 	return lost
+}
+
+// size is how many bytes records have in a spool.
+func size(entries []history.Entry) (n int64) {
+	for i := range entries {
+		n += int64(len(entries[i].JSON)) + 1
+	}
+	return n
+}
+
+// spill moves what is pending to the spool, so that it outlives this process. If there
+// is no room it goes on waiting in memory. The caller holds b.mu.
+func (b *backlog) spill() {
+	if len(b.pending) == 0 || b.spool.bytes+size(b.pending) > b.spool.most {
+		return
+	}
+	f, err := b.spool.addFirst(b.written, b.pending)
+	if err != nil {
+		if !b.full {
+			b.full = true
+			b.log.Warn("the history's spool cannot take records: they wait in memory", zap.Error(err))
+		}
+		return
+	}
+	b.pending, b.spilled = nil, f
+}
+
+// late spools what is pending because a transaction takes long.
+func (b *backlog) late() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	defer b.publish()
+	b.spill()
 }
 
 func (b *backlog) wake() {
@@ -77,11 +125,14 @@ func (b *backlog) wake() {
 func (b *backlog) next(writer string) (c chunk, ok bool, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	b.spilled = nil
 	if len(b.pending) > 0 {
 		n := min(len(b.pending), mostChunk)
 		c = chunk{entries: b.pending[:n:n], writer: writer}
+		end := b.written
 		for i := range c.entries {
-			c.ends = append(c.ends, b.written+int64(i)+1)
+			end += size(c.entries[i : i+1])
+			c.ends = append(c.ends, end)
 		}
 		return c, true, nil
 	}
@@ -100,8 +151,11 @@ func (b *backlog) done(c chunk) error {
 	if c.spool != nil {
 		return b.spool.done(c.spool, c.ends[len(c.ends)-1], int64(len(c.entries)))
 	}
-	n := len(c.entries)
-	b.written += int64(n)
+	n, end := len(c.entries), c.ends[len(c.ends)-1]
+	if f := b.spilled; f != nil {
+		return b.spool.done(f, end-f.from, int64(n))
+	}
+	b.written = end
 	clear(b.pending[:n])
 	b.pending = b.pending[n:]
 	return nil
@@ -117,6 +171,7 @@ func (b *backlog) fail(err error) {
 		b.problem = &problem{since: time.Now()}
 	}
 	b.problem.err = err
+	b.spill()
 }
 
 // good notes that something was written.
@@ -161,13 +216,13 @@ func (b *backlog) ended() bool {
 	return b.closed
 }
 
-// close spools what is left in memory. A batch whose commit had no answer may be written
-// twice by that. It returns how many records were lost.
+// close spools what is left in memory, also if there is more than the spool is to have. It
+// returns how many records were lost.
 func (b *backlog) close() (lost int64, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if len(b.pending) > 0 {
-		if err = b.spool.addFirst(b.pending); err != nil {
+		if _, err = b.spool.addFirst(b.written, b.pending); err != nil {
 			lost = int64(len(b.pending))
 		}
 		b.pending = nil

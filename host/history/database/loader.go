@@ -69,6 +69,8 @@ func wait(ctx context.Context, d time.Duration, closing <-chan struct{}) bool {
 func (s *loader) step(ctx context.Context) (did bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
+	late := time.AfterFunc(latePatience, s.backlog.late)
+	defer late.Stop()
 	if !s.migrated {
 		if err := s.migrate(ctx); err != nil {
 			return false, err
@@ -98,6 +100,12 @@ func (s *loader) unwritten(ctx context.Context, c chunk) (rest chunk, ok bool, e
 		if err != nil {
 			return c, false, err
 		}
+		// What it begins with may have been written before it was spooled.
+		before, err := s.position(ctx, c.spool.process())
+		if err != nil {
+			return c, false, err
+		}
+		position = max(position, before-c.spool.from)
 		s.backlog.mu.Lock()
 		defer s.backlog.mu.Unlock()
 		defer s.backlog.publish()

@@ -3,6 +3,7 @@ package database
 import (
 	"bufio"
 	"bytes"
+	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -12,6 +13,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/wasmjob/wasmjob/host/filelock"
@@ -30,7 +32,6 @@ var errSpoolFull = errors.New("the spool is full")
 type spool struct {
 	dir, prefix string
 	most        int64        // bytes of all files
-	next        int          // number of the next file
 	files       []*spoolFile // oldest first
 	bytes       int64        // of all files, what is loaded too
 	records     int64        // that are not loaded
@@ -39,6 +40,7 @@ type spool struct {
 type spoolFile struct {
 	name    string // its base name, which the database notes how far it is loaded by
 	file    *os.File
+	from    int64 // position of its first byte among all that its process took
 	size    int64
 	loaded  int64 // bytes
 	records int64 // that are not loaded
@@ -50,14 +52,14 @@ type spoolFile struct {
 // The directory must exist.
 func openSpool(dir, where string, most int64) (*spool, error) {
 	sum := sha256.Sum256([]byte(where))
-	s := &spool{dir: dir, most: most, next: 1}
+	s := &spool{dir: dir, most: most}
 	family := "history-" + hex.EncodeToString(sum[:6]) + "-"
-	s.prefix = family + strconv.FormatInt(time.Now().UnixNano(), 36) + "-"
+	s.prefix = family + strconv.FormatInt(time.Now().UnixNano(), 36) + "." + rand.Text()[:8] + "-"
 	names, err := filepath.Glob(filepath.Join(escapeGlob(dir), family+"*.jsonl"))
 	if err != nil {
 		return nil, err
 	}
-	slices.Sort(names) // by process, and by number
+	slices.Sort(names) // by process, and by position
 	var problems []error
 	for _, name := range names {
 		f, err := adopt(name)
@@ -98,7 +100,7 @@ func adopt(name string) (*spoolFile, error) {
 	if free, err := filelock.Take(f); !free && err == nil { // a file system without locks is no reason to leave it
 		return nil, f.Close()
 	}
-	s := &spoolFile{name: filepath.Base(name), file: f}
+	s := &spoolFile{name: filepath.Base(name), file: f, from: positionOf(name)}
 	lines := bufio.NewReaderSize(f, 1<<20)
 	for {
 		line, err := readLine(lines)
@@ -120,11 +122,25 @@ func adopt(name string) (*spoolFile, error) {
 // readLine reads a line with its newline.
 func readLine(r *bufio.Reader) ([]byte, error) { return r.ReadBytes('\n') }
 
-// add appends records, or nothing.
-func (s *spool) add(entries []history.Entry) error {
+// process is that of the spool that made the file.
+func (f *spoolFile) process() string { return f.name[:strings.LastIndexByte(f.name, '-')] }
+
+// positionOf is the position that a file's name says. In files of older versions it
+// is a number that counts files: no process has come as far as that.
+func positionOf(name string) int64 {
+	text := strings.TrimSuffix(name[strings.LastIndexByte(name, '-')+1:], ".jsonl")
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil {
+		return 0
+	}
+	return n
+}
+
+// add appends records, or nothing. at is their position.
+func (s *spool) add(at int64, entries []history.Entry) error {
 	text := encode(entries)
-	if s.bytes+int64(len(text)) > s.most {
-		return fmt.Errorf("%w: it has %d bytes in %s", errSpoolFull, s.bytes, s.dir)
+	if err := s.room(text); err != nil {
+		return err
 	}
 	var last *spoolFile
 	if n := len(s.files); n > 0 {
@@ -132,13 +148,19 @@ func (s *spool) add(entries []history.Entry) error {
 	}
 	if last == nil || last.size >= spoolFileBytes || !s.own(last) {
 		var err error
-		if last, err = s.create(s.next); err != nil {
+		if last, err = s.create(at); err != nil {
 			return err
 		}
-		s.next++
 		s.files = append(s.files, last)
 	}
 	return s.write(last, text, int64(len(entries)))
+}
+
+func (s *spool) room(text []byte) error {
+	if s.bytes+int64(len(text)) > s.most {
+		return fmt.Errorf("%w: it has %d bytes in %s", errSpoolFull, s.bytes, s.dir)
+	}
+	return nil
 }
 
 func (s *spool) write(f *spoolFile, text []byte, records int64) error {
@@ -162,25 +184,29 @@ func (s *spool) own(f *spoolFile) bool {
 	return len(f.name) > len(s.prefix) && f.name[:len(s.prefix)] == s.prefix
 }
 
-func (s *spool) create(number int) (*spoolFile, error) {
-	name := fmt.Sprintf("%s%06d.jsonl", s.prefix, number)
+func (s *spool) create(at int64) (*spoolFile, error) {
+	name := fmt.Sprintf("%s%019d.jsonl", s.prefix, at)
 	f, err := os.OpenFile(filepath.Join(s.dir, name), os.O_CREATE|os.O_EXCL|os.O_RDWR|os.O_APPEND, 0o600)
 	if err != nil {
 		return nil, err
 	}
 	_, _ = filelock.Take(f) // there may be no locks
-	return &spoolFile{name: name, file: f, known: true}, nil
+	return &spoolFile{name: name, file: f, from: at, known: true}, nil
 }
 
-// addFirst writes records that are older than those of this process's other files: by
-// its name the file comes before them when it is adopted.
-func (s *spool) addFirst(entries []history.Entry) error {
-	f, err := s.create(0)
+// addFirst writes records that are older than all that is spooled, and that the database
+// may have: it is to be asked. at is their position. On an error nothing is written.
+func (s *spool) addFirst(at int64, entries []history.Entry) (*spoolFile, error) {
+	f, err := s.create(at)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	s.files = append(s.files, f)
-	return s.write(f, encode(entries), int64(len(entries)))
+	f.known = false
+	if err := s.write(f, encode(entries), int64(len(entries))); err != nil {
+		return nil, errors.Join(err, os.Remove(filepath.Join(s.dir, f.name)), f.file.Close())
+	}
+	s.files = slices.Insert(s.files, 0, f)
+	return f, nil
 }
 
 func encode(entries []history.Entry) []byte {
@@ -225,7 +251,7 @@ func (s *spool) read(most int) (f *spoolFile, entries []history.Entry, ends []in
 
 // done notes that a file was loaded up to the offset, and removes it at its end.
 func (s *spool) done(f *spoolFile, end int64, records int64) error {
-	f.loaded = end
+	f.loaded, f.known = end, true
 	f.records -= records
 	s.records -= records
 	if end < f.size {
@@ -258,6 +284,10 @@ func (s *spool) skip(f *spoolFile, position int64) error {
 	}
 	return s.done(f, position, loaded)
 }
+
+// process is by what the database notes how far this process has come with what it did not
+// spool.
+func (s *spool) process() string { return strings.TrimSuffix(s.prefix, "-") }
 
 func (s *spool) empty() bool { return len(s.files) == 0 }
 

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"go.uber.org/zap"
+
 	"github.com/wasmjob/wasmjob/host/history"
 )
 
@@ -32,14 +34,14 @@ func TestSpoolOfAnother(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := alive.add([]history.Entry{lineOf(t, 100)}); err != nil {
+	if err := alive.add(0, []history.Entry{lineOf(t, 100)}); err != nil {
 		t.Fatal(err)
 	}
 	other, err := openSpool(dir, "sqlite:/other", 1<<20)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := other.add([]history.Entry{lineOf(t, 200)}); err != nil {
+	if err := other.add(0, []history.Entry{lineOf(t, 200)}); err != nil {
 		t.Fatal(err)
 	}
 	if err := other.close(); err != nil {
@@ -49,7 +51,7 @@ func TestSpoolOfAnother(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := gone.add([]history.Entry{lineOf(t, 0), {JSON: []byte("nonsense")}, {JSON: []byte("{}")}, lineOf(t, 1), {JSON: []byte(`{"kind":"log","time":7}`)}}); err != nil {
+	if err := gone.add(0, []history.Entry{lineOf(t, 0), {JSON: []byte("nonsense")}, {JSON: []byte("{}")}, lineOf(t, 1), {JSON: []byte(`{"kind":"log","time":7}`)}}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := gone.files[0].file.WriteString(`{"kind":"job.cha`); err != nil { // a crash
@@ -87,7 +89,7 @@ func TestSpoolInParts(t *testing.T) {
 	for n := range 10 {
 		entries = append(entries, lineOf(t, n))
 	}
-	if err := spool.add(entries); err != nil {
+	if err := spool.add(0, entries); err != nil {
 		t.Fatal(err)
 	}
 	f, _, ends, err := spool.read(100)
@@ -110,6 +112,108 @@ func TestSpoolInParts(t *testing.T) {
 	inOrder(t, next, 10)
 }
 
+// TestSpoolAfterCommitWithoutAnswer: a process that is killed after the answer to its last commit
+// was lost leaves to the next one what the database does not have, and no more.
+func TestSpoolAfterCommitWithoutAnswer(t *testing.T) {
+	t.Parallel()
+	dir, path := t.TempDir(), filepath.Join(t.TempDir(), "h.db")
+	s := openStore(t, "sqlite:"+path, "", t.TempDir())
+	spool, err := openSpool(dir, "sqlite:"+path, 1<<20)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := &backlog{log: zap.NewNop(), spool: spool, news: make(chan struct{}, 1)}
+	add := func(from, to int) {
+		for n := from; n < to; n++ {
+			if lost := b.add([]history.Entry{lineOf(t, n)}); lost != 0 {
+				t.Fatal(n, "is lost")
+			}
+		}
+	}
+	// Two are written, and four more, but the answer is lost.
+	add(0, 2)
+	c, ok, err := b.next(spool.process())
+	if err != nil || !ok {
+		t.Fatal(ok, err)
+	}
+	if err := b.done(c); err != nil {
+		t.Fatal(err)
+	}
+	add(2, 6)
+	if c, ok, err = b.next(spool.process()); err != nil || !ok || len(c.entries) != 4 {
+		t.Fatal(len(c.entries), ok, err)
+	}
+	for n := range 6 {
+		s.AddEvent(number(n))
+	}
+	await(t, "six", func() bool { return len(messages(t, s)) == 6 })
+	if _, err := s.db.ExecContext(t.Context(), "INSERT INTO wasmjob_writers (id, position, seen) VALUES (?, ?, 0)", c.writer, c.ends[3]); err != nil {
+		t.Fatal(err)
+	}
+	add(6, 8)
+	b.fail(errors.New("no answer"))
+	add(8, 10)
+	if spool.records != 8 {
+		t.Fatalf("%d records are spooled, want 8", spool.records)
+	}
+	if err := spool.close(); err != nil { // not the backlog: this process is killed
+		t.Fatal(err)
+	}
+	next := openStore(t, "sqlite:"+path, "", dir)
+	await(t, "the others", func() bool { return next.State().Spooled == 0 && len(messages(t, next)) == 10 })
+	inOrder(t, next, 10)
+}
+
+// TestSpooledWhileItIsWritten: what a slow transaction writes is spooled meanwhile, and not
+// written again when it has ended.
+func TestSpooledWhileItIsWritten(t *testing.T) {
+	t.Parallel()
+	spool, err := openSpool(t.TempDir(), "x", 1<<20)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := &backlog{log: zap.NewNop(), spool: spool, news: make(chan struct{}, 1)}
+	take := func() (n []string, c chunk) {
+		c, _, err := b.next("w")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range c.entries {
+			n = append(n, e.Event.Reason)
+		}
+		return n, c
+	}
+	b.add([]history.Entry{lineOf(t, 0), lineOf(t, 1)})
+	_, c := take()
+	b.add([]history.Entry{lineOf(t, 2)})
+	b.late()
+	b.add([]history.Entry{lineOf(t, 3)})
+	if spool.records != 4 || len(spool.files) != 1 {
+		t.Fatalf("%d records in %d files are spooled, want 4 in one", spool.records, len(spool.files))
+	}
+	if err := b.done(c); err != nil {
+		t.Fatal(err)
+	}
+	n, c := take()
+	if fmt.Sprint(n) != "[2 3]" {
+		t.Fatalf("next are %v, want 2 and 3", n)
+	}
+	if err := b.done(c); err != nil {
+		t.Fatal(err)
+	}
+	if n, _ := take(); len(n) != 0 || !spool.empty() || spool.records != 0 {
+		t.Errorf("left are %v, %+v", n, spool)
+	}
+	// Then it goes on in memory.
+	b.add([]history.Entry{lineOf(t, 4)})
+	if n, c := take(); fmt.Sprint(n) != "[4]" || c.spool != nil {
+		t.Errorf("next are %v", n)
+	}
+	if _, err := b.close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // TestSpoolFiles: it goes on in a new file when one is long, and a file that is loaded is removed.
 func TestSpoolFiles(t *testing.T) {
 	t.Parallel()
@@ -119,8 +223,8 @@ func TestSpoolFiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	long := history.Entry{Record: lineOf(t, 1).Record, JSON: []byte(`{"kind":"x","reason":"` + strings.Repeat("x", 9<<20) + `"}`)}
-	for range 4 {
-		if err := s.add([]history.Entry{long}); err != nil {
+	for n := range 4 {
+		if err := s.add(int64(n), []history.Entry{long}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -155,7 +259,7 @@ func TestSpoolDirectoryWithSpecialCharacters(t *testing.T) {
 		if err != nil || int(s.records) != n {
 			t.Fatal(fmt.Sprintf("%+v", s), err)
 		}
-		if err := s.add([]history.Entry{lineOf(t, n)}); err != nil {
+		if err := s.add(0, []history.Entry{lineOf(t, n)}); err != nil {
 			t.Fatal(err)
 		}
 		if err := s.close(); err != nil {

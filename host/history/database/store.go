@@ -2,7 +2,6 @@ package database
 
 import (
 	"context"
-	"crypto/rand"
 	"database/sql"
 	"errors"
 	"fmt"
@@ -101,7 +100,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	}
 	s.backlog.publish()
 	s.loader = &loader{pool: p, backlog: s.backlog, drop: func(n int64) { s.Drop(n) }, closing: make(chan struct{}), done: make(chan struct{}),
-		name: "host-" + rand.Text(), memory: newMemory(), days: make(map[int64]bool)}
+		name: spooled.process(), memory: newMemory(), days: make(map[int64]bool)}
 	if err := s.start(ctx); err != nil {
 		return nil, errors.Join(err, db.Close(), spooled.close())
 	}
