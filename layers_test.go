@@ -264,7 +264,7 @@ var rooms = []room{
 	{name: "host/peers", may: []string{"coordination/registry", "coordination/tree"}, outside: []string{zap},
 		testsMay: []string{"coordination/embedded", "coordination/registrytest", "coordination/zookeeper", "test/zkserver"},
 		why:      "how hosts find and trust each other, whatever they ask"},
-	{name: "host/service", may: []string{"abi", "coordination/registry", "coordination/tree", "host", "host/access", "host/admin", "host/alert", "host/alert/board", "host/cluster", "host/event", "host/explain", "host/history"}, outside: []string{zap},
+	{name: "host/service", may: []string{"abi", "coordination/registry", "coordination/tree", "host", "host/access", "host/access/throttle", "host/admin", "host/alert", "host/alert/board", "host/cluster", "host/event", "host/explain", "host/history"}, outside: []string{zap},
 		testsMay: []string{"abi", "coordination/registry", "host/service/servicetest"},
 		why:      "what people and programs ask for, done in one place whoever asks; it knows neither HTTP nor pages"},
 	{name: "host/service/servicetest", may: []string{"abi", "coordination/embedded", "coordination/jobconfig", "coordination/registry", "coordination/tree", "host", "host/admin", "host/cluster", "host/event", "host/history", "host/history/lines", "host/peers", "host/service"}, outside: []string{zap},

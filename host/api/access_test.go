@@ -300,3 +300,45 @@ func TestOverview_history(t *testing.T) {
 		}
 	}
 }
+
+// TestRefusedChanges: a change that is refused because a role is missing is recorded with all that was
+// asked for; of many of the same user the first are.
+func TestRefusedChanges(t *testing.T) {
+	t.Parallel()
+	s := serve(t, servicetest.Options{Jobs: []host.Job{servicetest.Job("etl-1", "0 0 3 * * ?", 2, servicetest.Fail)}})
+	viewer := access.Principal{Name: "ann", Method: access.ByPassword, From: "10.9.9.9", Bindings: []access.Binding{{Role: access.RoleViewer, Jobs: []string{"etl-*"}}}}
+	requests := []string{"/v1/jobs/etl-1/trigger?reason=now", "/v1/jobs/etl-1/servers/10.0.0.7/disable", "/v1/jobs/etl-1/shutdown?instance=i-1", "/v1/enable"}
+	for range 20 {
+		requests = append(requests, "/v1/jobs/etl-1/enable")
+	}
+	for _, path := range requests {
+		if w := s.askAs(viewer, "POST", path, ""); w.Code != http.StatusForbidden {
+			t.Fatalf("%s: %d %s", path, w.Code, w.Body)
+		}
+	}
+	bob := viewer
+	bob.Name = "bob"
+	s.askAs(bob, "POST", "/v1/jobs/etl-1/start", "")
+	var list []history.Change
+	s.Until("the record of bob", func() bool {
+		page, err := s.Store.Changes(t.Context(), history.Filter{Oldest: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		list = page.Records
+		return len(list) > 0 && list[len(list)-1].Who == "bob"
+	})
+	if n := len(list); n < 11 || n > 13 { // 10, and bob's; one more may come every six seconds
+		t.Fatalf("%d records: %+v", n, list)
+	}
+	for i, want := range []history.Change{{What: "trigger", Job: "etl-1", Why: "now"}, {What: "disable", Job: "etl-1", Host: "10.0.0.7"}, {What: "shutdown", Job: "etl-1", Host: "i-1"}, {What: "enable"}} {
+		got := list[i]
+		if !strings.Contains(got.Error, "you need the role operator") || got.Time.IsZero() {
+			t.Errorf("record %d: %+v", i, got)
+		}
+		want.Who, want.From, want.Error, want.Time = "ann", "10.9.9.9", got.Error, got.Time
+		if got != want {
+			t.Errorf("record %d is\n%+v, want\n%+v", i, got, want)
+		}
+	}
+}

@@ -95,10 +95,7 @@ func (s *Service) Silence(ctx context.Context, wanted alert.Silence) (*alert.Sil
 
 // patterned is change for what is about a pattern of jobs, and about the board.
 func (s *Service) patterned(ctx context.Context, c *history.Change, do func(b *board.Board) error) error {
-	by := access.Change(ctx, c.What, c.Job)
-	c.Time, c.Who, c.From = by.Time, by.Who, by.From
-	if err := mayPattern(ctx, access.Admin, c.Job); err != nil {
-		s.logger(c).Warn("operation refused")
+	if err := s.begin(ctx, c, mayPattern(ctx, access.Admin, c.Job)); err != nil {
 		return err
 	}
 	b, err := s.board()

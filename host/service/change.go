@@ -1,6 +1,7 @@
 package service
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -27,10 +28,9 @@ import (
 type Reason = string
 
 // change carries out a change, and records it, whether it took effect or not; do may
-// complete the record. Who may not do it leaves a line in the log only: records of what
-// was refused would push those of changes out of the history.
+// complete the record.
 func (s *Service) change(ctx context.Context, a access.Action, c *history.Change, do func() error) error {
-	if err := s.begin(ctx, a, c); err != nil {
+	if err := s.begin(ctx, c, access.Require(ctx, a, c.Job)); err != nil {
 		return err
 	}
 	err := do()
@@ -38,15 +38,28 @@ func (s *Service) change(ctx context.Context, a access.Action, c *history.Change
 	return err
 }
 
-// begin asks whether the principal may, and begins the record.
-func (s *Service) begin(ctx context.Context, a access.Action, c *history.Change) error {
+// begin begins the record of a change. refused, which it returns, says why the principal may not
+// make it, if so: then the record is whole. The log has each refusal, the history about 10
+// a minute of a principal: more would push out the records of changes that took effect.
+func (s *Service) begin(ctx context.Context, c *history.Change, refused error) error {
 	by := access.Change(ctx, c.What, c.Job)
 	c.Time, c.Who, c.From, c.Why = by.Time, by.Who, by.From, event.Reason(c.Why)
-	err := access.Require(ctx, a, c.Job)
-	if err != nil {
-		s.logger(c).Warn("operation refused", zap.Error(err))
+	if refused == nil {
+		return nil
 	}
-	return err
+	s.logger(c).Warn("operation refused", zap.Error(refused))
+	if known(ctx) != nil {
+		return refused
+	}
+	ok, left := s.refusals.Take(c.Who)
+	c.Error = event.Reason(refused.Error())
+	if left > 0 {
+		c.Error += fmt.Sprintf("; %d more refusals since the last record are in the log alone", left)
+	}
+	if ok {
+		s.o.Store.AddChange(*c)
+	}
+	return refused
 }
 
 // end records a change.
@@ -90,14 +103,14 @@ func (e *BusyError) Error() string { return e.What }
 // SetEnabled enables or disables a job on all its servers; job "" is all jobs that the
 // principal may operate.
 func (s *Service) SetEnabled(ctx context.Context, job string, enable bool, why Reason) error {
+	c := &history.Change{What: verb(enable), Job: job, Why: why}
 	if job == "" {
-		return s.each(ctx, func(name string) error { return s.SetEnabled(ctx, name, enable, why) })
+		return s.each(ctx, c, func(name string) error { return s.SetEnabled(ctx, name, enable, why) })
 	}
 	do := s.o.Registry.Disable
 	if enable {
 		do = s.o.Registry.Enable
 	}
-	c := &history.Change{What: verb(enable), Job: job, Why: why}
 	return s.change(ctx, access.Operate, c, func() error { return s.explained(job, do(ctx, job)) })
 }
 
@@ -118,9 +131,10 @@ func (s *Service) SetServer(ctx context.Context, job, server string, enable bool
 	return s.change(ctx, access.Operate, c, func() error { return s.explained(job, do(ctx, job, server)) })
 }
 
-// each does something to all jobs. It is for who may operate all.
-func (s *Service) each(ctx context.Context, do func(job string) error) error {
-	if err := access.Require(ctx, access.Operate, ""); err != nil {
+// each does something to all jobs, and records what each does of each. It is for who may
+// operate all: c is the record if that is refused.
+func (s *Service) each(ctx context.Context, c *history.Change, do func(job string) error) error {
+	if err := s.begin(ctx, c, access.Require(ctx, access.Operate, "")); err != nil {
 		return err
 	}
 	list, err := s.o.Registry.Jobs(ctx)
@@ -148,7 +162,7 @@ func (s *Service) Shutdown(ctx context.Context, job, server, instance string, wh
 	if job+server+instance == "" {
 		return &InputError{"query", "found neither a job, a server nor an instance: a shutdown of all instances of all jobs is not offered"}
 	}
-	c := &history.Change{What: "shutdown", Job: job, Host: instance + server, Why: why}
+	c := &history.Change{What: "shutdown", Job: job, Host: cmp.Or(instance, server), Why: why}
 	return s.change(ctx, access.Operate, c, func() error { return s.explained(job, s.o.Registry.Shutdown(ctx, job, server, instance)) })
 }
 
@@ -248,7 +262,7 @@ func (s *Service) Kill(ctx context.Context, job string, o admin.KillOptions, why
 	if o.Item >= 0 {
 		c.Item = &o.Item
 	}
-	if err := s.begin(ctx, access.Operate, c); err != nil {
+	if err := s.begin(ctx, c, access.Require(ctx, access.Operate, job)); err != nil {
 		return nil, err
 	}
 	asked := false

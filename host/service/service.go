@@ -13,6 +13,7 @@ import (
 	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/host"
 	"github.com/wasmjob/wasmjob/host/access"
+	"github.com/wasmjob/wasmjob/host/access/throttle"
 	"github.com/wasmjob/wasmjob/host/admin"
 	"github.com/wasmjob/wasmjob/host/cluster"
 	"github.com/wasmjob/wasmjob/host/history"
@@ -43,10 +44,13 @@ type Options struct {
 
 // Service carries out what people and programs ask. It is safe for concurrent use.
 // Each method asks first whether the context's principal may ([access.Require]).
-type Service struct{ o Options }
+type Service struct {
+	o        Options
+	refusals *throttle.Records // of which principals
+}
 
 // New returns a service.
-func New(o Options) *Service { return &Service{o} }
+func New(o Options) *Service { return &Service{o, throttle.NewRecords(time.Now)} }
 
 // NotFoundError says that there is no such thing, or the principal may not know of it.
 type NotFoundError struct{ What string }

@@ -117,6 +117,9 @@ func Changes(s console.Style, list []history.Change, now time.Time) string {
 		if c.Item != nil {
 			job += "/" + strconv.Itoa(*c.Item)
 		}
+		if c.Host != "" {
+			job = strings.TrimSpace(job + " on " + c.Host)
+		}
 		change := console.Plain(words.Dash(changeText(&c)))
 		if c.Error != "" {
 			change = console.Coloured("failed: "+c.Error, console.Red)

@@ -41,7 +41,7 @@ func TestRecords(t *testing.T) {
 	for i := range 2 * maxEntries {
 		r.Take(fmt.Sprintf("10.0.%d.%d", i/256, i%256))
 	}
-	if n := len(r.addresses.at); n > maxEntries {
+	if n := len(r.sources.at); n > maxEntries {
 		t.Errorf("%d entries", n)
 	}
 }
