@@ -1,6 +1,7 @@
 package history
 
 import (
+	"context"
 	"maps"
 	"slices"
 	"sync"
@@ -51,12 +52,14 @@ type Feed struct {
 	mu     sync.Mutex // guards closed and the sending side of queue
 	closed bool
 	queue  chan Record
+	synced chan chan struct{} // each is closed when what was queued before is written
 
 	// Owned by run.
 	quotas quotas
 	tails  tails
 	batch  []Entry
 	size   int64
+	sync   []chan struct{} // who waits until what is queued is written
 }
 
 // NewFeed starts one goroutine, which Close joins. It calls write with what was added,
@@ -69,7 +72,7 @@ func NewFeed(o FeedOptions, write func(batch []Entry)) *Feed {
 		o.Logger = zap.NewNop()
 	}
 	f := &Feed{
-		write: write, linger: o.Linger, log: o.Logger, done: make(chan struct{}), queue: make(chan Record, o.Queue),
+		write: write, linger: o.Linger, log: o.Logger, done: make(chan struct{}), queue: make(chan Record, o.Queue), synced: make(chan chan struct{}),
 		quotas: quotas{ceilings: o.Ceilings, onOver: o.OnOverQuota, log: o.Logger, jobs: make(map[string]*quota)},
 		tails:  tails{runs: make(map[string]*tail)},
 	}
@@ -110,6 +113,24 @@ func (f *Feed) Drop(n int64) { f.dropped.Add(n) }
 // Queued is how many records wait.
 func (f *Feed) Queued() int64 { return int64(len(f.queue)) }
 
+// Sync returns when what was added before was given to write, or ctx is done. Lines may still
+// wait: see tails.
+func (f *Feed) Sync(ctx context.Context) {
+	written := make(chan struct{})
+	select {
+	case f.synced <- written:
+	case <-f.done:
+		return
+	case <-ctx.Done():
+		return
+	}
+	select {
+	case <-written:
+	case <-f.done:
+	case <-ctx.Done():
+	}
+}
+
 // Close writes what is queued and waits for the goroutine. Further calls return when
 // the first has.
 func (f *Feed) Close() {
@@ -133,14 +154,38 @@ func (f *Feed) run() {
 				f.take(r)
 				f.gather()
 			}
+		case written := <-f.synced:
+			f.sync = append(f.sync, written)
 		case now := <-tick.C:
 			f.tails.due(now, f.line)
 		}
+		f.drain()
 		f.flush()
 	}
 	f.tails.end(f.line)
 	f.quotas.end(f.put)
 	f.flush()
+}
+
+// drain writes what is queued for those who wait for that.
+func (f *Feed) drain() {
+	if len(f.sync) == 0 {
+		return
+	}
+	for n := len(f.queue); n > 0; n-- {
+		if r, ok := <-f.queue; ok {
+			f.take(r)
+		}
+		if len(f.batch) >= batchRecords || f.size >= batchBytes {
+			f.flush()
+		}
+	}
+	f.flush()
+	for _, written := range f.sync {
+		close(written)
+	}
+	clear(f.sync)
+	f.sync = f.sync[:0]
 }
 
 // gather takes what else is queued, and comes soon, up to a batch.
@@ -170,6 +215,9 @@ func (f *Feed) gather() {
 				return
 			}
 			f.take(r)
+		case written := <-f.synced:
+			f.sync = append(f.sync, written)
+			return
 		case <-end:
 			return
 		}

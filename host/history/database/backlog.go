@@ -1,6 +1,7 @@
 package database
 
 import (
+	"context"
 	"errors"
 	"sync"
 	"sync/atomic"
@@ -42,6 +43,7 @@ type backlog struct {
 	problem *problem
 	full    bool          // the spool's trouble was logged
 	news    chan struct{} // has room for one: there is something to do
+	moved   chan struct{} // closed when something was written or spooled; nil: no query waits
 	closed  bool
 
 	// seen is what state says: who asks does not wait for the spool's disk.
@@ -192,6 +194,29 @@ func (b *backlog) publish() {
 		state.Problem, state.Since = b.problem.err.Error(), b.problem.since
 	}
 	b.seen.Store(&state)
+	if b.moved != nil {
+		close(b.moved)
+		b.moved = nil
+	}
+}
+
+// settle returns when the database has what is pending now, or that is spooled, or ctx is done.
+func (b *backlog) settle(ctx context.Context) {
+	b.mu.Lock()
+	for end := b.added; len(b.pending) > 0 && b.written < end; {
+		if b.moved == nil {
+			b.moved = make(chan struct{})
+		}
+		moved := b.moved
+		b.mu.Unlock()
+		select {
+		case <-moved:
+		case <-ctx.Done():
+			return
+		}
+		b.mu.Lock()
+	}
+	b.mu.Unlock()
 }
 
 // state fills in what the backlog knew after its last change.

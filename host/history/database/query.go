@@ -406,10 +406,22 @@ func (s *Store) Lines(ctx context.Context, f history.Filter) (history.Page[histo
 	return simple(ctx, s, &f, l, f.MatchLine)
 }
 
-// Changes implements [history.Store].
+// settle has what is queued written, and waits for that, but not for long.
+func (s *Store) settle(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, settleTimeout)
+	defer cancel()
+	s.Sync(ctx)
+	s.backlog.settle(ctx)
+}
+
+// Changes implements [history.Store]. What was added before it was called is found, unless the
+// database is slow or away: who has changed something looks whether it was recorded.
 func (s *Store) Changes(ctx context.Context, f history.Filter) (history.Page[history.Change], error) {
 	if err := f.Check(); err != nil {
 		return history.Page[history.Change]{}, err
+	}
+	if f.After == "" {
+		s.settle(ctx)
 	}
 	l := &list[history.Change]{kind: history.ListChanges, table: "wasmjob_audit", time: "time", ids: []string{"id"}, id: numbered, scan: scanChange,
 		columns: "time, id, data"}

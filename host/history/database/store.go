@@ -38,6 +38,8 @@ const (
 
 	// linger has records of a fifth of a second share a transaction.
 	linger = 200 * time.Millisecond
+	// settleTimeout is how long a query waits for what is not written yet.
+	settleTimeout = time.Second
 	// startTimeout bounds the wait for a database at the start, closeTimeout that at the end.
 	startTimeout = 5 * time.Second
 	closeTimeout = 5 * time.Second

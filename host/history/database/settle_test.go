@@ -1,0 +1,42 @@
+package database
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/wasmjob/wasmjob/host/history"
+)
+
+// TestChangesAtOnce: a change is found by who asks right after it, also among much else.
+func TestChangesAtOnce(t *testing.T) {
+	t.Parallel()
+	everywhere(t, func(t *testing.T, fresh func(*testing.T) (string, string)) {
+		url, credentials := fresh(t)
+		s := openStore(t, url, credentials, t.TempDir())
+		for n := range 20 {
+			s.AddEvent(number(n))
+			s.AddChange(history.Change{Time: time.Now(), Who: "ann", What: fmt.Sprint(n), Job: "j"})
+			page, err := s.Changes(t.Context(), history.Filter{Limit: 1})
+			if err != nil || len(page.Records) != 1 || page.Records[0].What != fmt.Sprint(n) {
+				t.Fatalf("after change %d there is %v, %v", n, page.Records, err)
+			}
+		}
+	})
+}
+
+// TestChangesWhileAway: who asks while the database is away is not held up for long.
+func TestChangesWhileAway(t *testing.T) {
+	t.Parallel()
+	s, _, err := open(t, "postgres://u@127.0.0.1:1/d", "u:p", Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.AddChange(history.Change{Time: time.Now(), Who: "ann", What: "x"})
+	if _, err := s.Changes(t.Context(), history.Filter{}); err == nil {
+		t.Error("it found what is not there")
+	}
+	if state := s.State(); state.Spooled != 1 || state.Queued != 0 {
+		t.Errorf("%+v; want the change to be spooled", state)
+	}
+}
