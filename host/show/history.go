@@ -10,6 +10,7 @@ import (
 
 	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/coordination/tree"
+	"github.com/wasmjob/wasmjob/host"
 	"github.com/wasmjob/wasmjob/host/cluster"
 	"github.com/wasmjob/wasmjob/host/console"
 	"github.com/wasmjob/wasmjob/host/history"
@@ -209,20 +210,47 @@ func Hosts(s console.Style, list []cluster.Host, now time.Time) string {
 		if h.Here {
 			name += " (this)"
 		}
-		state, wrong := console.Coloured("silent", console.Red), h.Silent
+		state := console.Coloured("silent", console.Red)
 		if h.Silent == "" && h.Report != nil {
 			state = console.Coloured(string(h.Report.Status.State), console.Green)
-			if !h.Report.Ready {
-				state.Colour, wrong = console.Yellow, "not ready: "+h.Report.Reason
-			}
-			if n := len(h.Report.Status.Refused); n > 0 && wrong == "" {
-				wrong = words.Count(n, "file") + " refused"
+			if !h.Report.Ready || h.Report.Status.State != host.HostLive {
+				state.Colour = console.Yellow
 			}
 		}
-		t.Add(console.Coloured(name, console.Bold), console.Plain(words.Dash(h.API)), state, console.Plain(strconv.Itoa(h.Jobs)), console.Plain(strconv.Itoa(h.Running)),
-			console.Plain(h.Version), console.Plain(words.Ago(now.Sub(h.Started))), console.Plain(words.Dash(wrong)))
+		jobs, running := strconv.Itoa(h.Jobs), strconv.Itoa(h.Running)
+		if h.Report == nil { // it has never answered the host that is asked
+			jobs, running = "-", "-"
+		}
+		t.Add(console.Coloured(name, console.Bold), console.Plain(words.Dash(h.API)), state, console.Plain(jobs), console.Plain(running),
+			console.Plain(h.Version), console.Plain(words.Ago(now.Sub(h.Started))), console.Plain(words.Dash(strings.Join(troubles(&h, now), "; "))))
 	}
 	return t.String()
+}
+
+// troubles are what is wrong with a host.
+func troubles(h *cluster.Host, now time.Time) (list []string) {
+	r := h.Report
+	switch {
+	case h.Silent != "" && r == nil:
+		return []string{h.Silent}
+	case h.Silent != "":
+		return []string{fmt.Sprintf("%s; its jobs are as of %s ago", h.Silent, words.Ago(now.Sub(h.Seen)))}
+	case r == nil:
+		return nil
+	}
+	if r.Status.State == host.HostSuspect {
+		list = append(list, "its session with the registry is suspect: nothing begins")
+	}
+	if !r.Ready {
+		list = append(list, strings.TrimSuffix("not ready: "+r.Reason, ": "))
+	}
+	if r.History != nil && r.History.Problem != "" {
+		list = append(list, fmt.Sprintf("its history cannot be written since %s: %s", stamp(r.History.Since, now), r.History.Problem))
+	}
+	if n := len(r.Status.Refused); n > 0 {
+		list = append(list, words.Count(n, "file")+" refused")
+	}
+	return list
 }
 
 // Upcoming lists what will fire.

@@ -1,10 +1,15 @@
 package show
 
 import (
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/wasmjob/wasmjob/host"
+	"github.com/wasmjob/wasmjob/host/admin"
+	"github.com/wasmjob/wasmjob/host/cluster"
 	"github.com/wasmjob/wasmjob/host/console"
 	"github.com/wasmjob/wasmjob/host/history"
 	"github.com/wasmjob/wasmjob/host/service"
@@ -31,7 +36,7 @@ func TestUpcoming(t *testing.T) {
 // TestChanges: what a change was about is named: the item, the server, the instance.
 func TestChanges(t *testing.T) {
 	t.Parallel()
-	now, item := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC), 1
+	now, item := time.Date(2026, 3, 1, 12, 0, 0, 0, time.Local), 1
 	at := now.Add(-time.Minute)
 	text := Changes(console.Style{}, []history.Change{
 		{Time: at, Who: "ann", What: "disable", Job: "hello3", Item: &item},
@@ -43,6 +48,38 @@ func TestChanges(t *testing.T) {
 		_, after, _ := strings.Cut(strings.Split(text, "\n")[i+1], []string{"disable", "disable", "shutdown", "disable"}[i])
 		if got := strings.TrimSpace(strings.TrimRight(after, " -")); got != want {
 			t.Errorf("line %d says %q of the job, want %q:\n%s", i+1, got, want, text)
+		}
+	}
+}
+
+// TestHosts: what is wrong with a host is in its line, also while it runs jobs; of one that is silent, what
+// it said last.
+func TestHosts(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.Local)
+	report := func(state host.HostState, h *admin.History) *admin.Report {
+		return &admin.Report{Ready: true, Status: host.Status{State: state}, History: h}
+	}
+	started, seen := now.Add(-time.Hour), now.Add(-20*time.Second)
+	text := Hosts(console.Style{}, []cluster.Host{
+		{ServerIP: "10.0.0.1", Started: started, Seen: now, Jobs: 2, Running: 1, Report: report(host.HostLive, &admin.History{File: "x"})},
+		{ServerIP: "10.0.0.2", Started: started, Seen: now, Jobs: 2, Running: 1, Report: report(host.HostLive, &admin.History{Problem: "it is away", Since: now.Add(-time.Minute)})},
+		{ServerIP: "10.0.0.3", Started: started, Seen: now, Jobs: 2, Running: 1, Report: report(host.HostSuspect, nil)},
+		{ServerIP: "10.0.0.4", Started: started, Seen: seen, Jobs: 2, Running: 1, Report: report(host.HostLive, nil), Silent: "no answer"},
+		{ServerIP: "10.0.0.5", Started: started, Silent: "no answer"},
+	}, now)
+	lines := strings.Split(text, "\n")
+	for i, want := range [][]string{
+		{"live", "2", "1", "-"},
+		{"live", "2", "1", "its history cannot be written since 11:59:00: it is away"},
+		{"suspect", "2", "1", "its session with the registry is suspect: nothing begins"},
+		{"silent", "2", "1", "no answer; its jobs are as of 20s ago"},
+		{"silent", "-", "-", "no answer"},
+	} {
+		fields := regexp.MustCompile(" {2,}").Split(strings.TrimSpace(lines[i+1]), -1)
+		got := append(slices.Clone(fields[2:5]), fields[len(fields)-1])
+		if !slices.Equal(got, want) {
+			t.Errorf("line %d says %q, want %q:\n%s", i+1, got, want, text)
 		}
 	}
 }
