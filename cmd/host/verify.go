@@ -28,9 +28,9 @@ func verifyCommand(p *program) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "verify [HISTORY...] [flags]",
 		Short: "Check the history files of all hosts for lost or doubled work",
-		Long: `Read the history files of all hosts of a cluster (written with --history; the
+		Long: `Read the history files of all hosts of a cluster (written with --history FILE.jsonl; the
 older files beside each are read with it), or look at the registry itself (--zk),
-or both, and check what is promised about delivery:
+or both, and check what is promised about delivery. Histories in databases are not read.
 
   1  no item has two live owners
   2  every item of every due fire ran, or a reason why not is recorded

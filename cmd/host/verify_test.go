@@ -64,6 +64,13 @@ func TestVerify(t *testing.T) {
 			}
 		})
 	}
+	for _, name := range []string{"sqlite:/x/h.db", "postgres://u:secret@db/jobs", file("h.db", "SQLite format 3\x00\x10")} {
+		var errs strings.Builder
+		p := &program{Program: command.Program{Out: io.Discard, Err: &errs}}
+		if code := p.main(t.Context(), []string{"verify", a, name}); code != exitUsage || !strings.Contains(errs.String(), "found a history in a database, expected a file of JSON lines") || strings.Contains(errs.String(), "secret") {
+			t.Errorf("%s: exit code %d, %s", name, code, errs.String())
+		}
+	}
 	for settle, warned := range map[string]bool{"5s": true, "59s": true, "1m": false} {
 		var errs strings.Builder
 		p := &program{Program: command.Program{Out: io.Discard, Err: &errs}}

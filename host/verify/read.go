@@ -35,6 +35,9 @@ func Files(ctx context.Context, o Options, paths ...string) (*Report, error) {
 	c := New(o)
 	seen := make(map[string]bool)
 	for _, path := range paths {
+		if err := lines.CheckFile(path); err != nil {
+			return nil, fmt.Errorf("%w; databases are not read here: --zk looks at the registry itself", err)
+		}
 		path = filepath.Clean(path)
 		if base := lines.Base(path); base != path {
 			if _, err := os.Stat(base); err == nil {

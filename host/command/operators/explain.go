@@ -33,10 +33,10 @@ func Explain(p *command.Program) *cobra.Command {
 each waited for, who disabled it, which host died, and what the schedule says. The
 command explains the newest fire, that of --at, or the newest up to --before.
 
-It asks a host, which answers from the histories of all hosts. With --history it asks no
-host and reads the files that hosts have written, with the older files beside each. Name
-the files of all hosts: what is in none of them the answer calls unknown. With --json
-each sentence has the events that it rests on.
+It asks a host, which answers from the histories of all hosts, also those in databases. With
+--history it asks no host and reads the files (JSON lines) that hosts have written, with the
+older files beside each. Name the files of all hosts: what is in none of them the answer calls
+unknown. With --json each sentence has the events that it rests on.
 
 Times are those of this machine's zone unless they say another; the answer has those of
 the job's zone. 15:04 is the last such time of the day.`,
@@ -160,6 +160,9 @@ func (files historyFiles) facts(ctx context.Context, q explain.Question) (explai
 	var fires []event.Event
 	n := 0
 	for _, path := range files {
+		if err := lines.CheckFile(path); err != nil {
+			return f, command.Usage(fmt.Errorf("%w; without --history, 'wasmjob explain %s' asks a host, which reads its database", err, q.Job))
+		}
 		records := 0
 		for r, err := range lines.Records(path) {
 			if n++; n%4096 == 0 && ctx.Err() != nil {

@@ -8,6 +8,8 @@ import (
 	"io"
 	"iter"
 	"os"
+	"slices"
+	"strings"
 
 	"github.com/wasmjob/wasmjob/host/event"
 	"github.com/wasmjob/wasmjob/host/history"
@@ -92,4 +94,29 @@ func readAll(r io.Reader, name string, yield func(history.Record, error) bool) b
 			return false
 		}
 	}
+}
+
+// ErrDatabase is the error about a name that means a history in a database.
+var ErrDatabase = errors.New("a history in a database, expected a file of JSON lines, as a host writes it with --history FILE.jsonl")
+
+// sqliteBegins is how each file of SQLite begins.
+const sqliteBegins = "SQLite format 3\x00"
+
+// CheckFile returns an error that wraps ErrDatabase if a name is the URL of a database, or
+// that of SQLite's file. It shows nothing of a URL but its scheme: there may be a password in it.
+func CheckFile(name string) error {
+	scheme, _, isURL := strings.Cut(name, ":")
+	if isURL && slices.Contains([]string{"postgres", "postgresql", "mysql", "sqlite"}, scheme) {
+		return fmt.Errorf("%s:…: found %w", scheme, ErrDatabase)
+	}
+	f, err := os.Open(name)
+	if err != nil {
+		return nil // who reads it says so
+	}
+	defer f.Close()
+	begin := make([]byte, len(sqliteBegins))
+	if n, _ := io.ReadFull(f, begin); string(begin[:n]) == sqliteBegins {
+		return fmt.Errorf("%s: found %w", name, ErrDatabase)
+	}
+	return nil
 }
