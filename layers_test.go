@@ -298,7 +298,7 @@ var rooms = []room{
 		why: "the commands that look at a cluster and operate it: clients of the API, or of the registry itself"},
 	{name: "host/alert/command", may: []string{"host/alert", "host/alert/board", "host/alert/send", "host/command", "host/service", "host/show", "host/words"}, outside: []string{cobra},
 		why: "the command alert: of the process it has what all commands have"},
-	{name: "host/access/command", may: []string{"host/access", "host/access/password", "host/access/users", "host/command", "host/show", "host/words"}, outside: []string{cobra, term},
+	{name: "host/access/command", may: []string{"host/access", "host/access/password", "host/access/users", "host/command", "host/filelock", "host/show", "host/words"}, outside: []string{cobra, term},
 		why: "the commands about who may use a host; of the process they have what all commands have"},
 	{name: "host/invoke", may: []string{"host/words", "host/grants", "host/capability/dir", "host/capability/kv", "host/capability/offer", "abi", "host/event", "host/run", "host/console", "host/plugin", "host/plugin/process", "host/plugin/wasm", "coordination/tree"}, outside: []string{fsnotify, zap},
 		why: "a module and no host around it: what a registry and a schedule would give, it makes up"},

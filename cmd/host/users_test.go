@@ -71,6 +71,25 @@ func TestUsersFile(t *testing.T) {
 	if token := strings.TrimSpace(r.out); !strings.HasPrefix(token, "wjt_") || strings.Contains(token, " ") {
 		t.Errorf("the output is not the token alone: %q", r.out)
 	}
+	tokenFile := filepath.Join(home, "token")
+	r = do("token", "create", "cd", "--role", "viewer", "--out", tokenFile)
+	r.expect(t, exitOK, "created the token cd", tokenFile)
+	written, err := os.ReadFile(tokenFile)
+	info, err2 := os.Stat(tokenFile)
+	if err := errors.Join(err, err2); err != nil {
+		t.Fatal(err)
+	}
+	if token := strings.TrimSpace(string(written)); info.Mode().Perm() != 0o600 || !strings.HasPrefix(token, "wjt_") || strings.Contains(r.out+r.err, token) {
+		t.Errorf("mode %v, %q", info.Mode(), written)
+	}
+	do("token", "create", "ce", "--role", "viewer", "--out", tokenFile).expect(t, exitFailure, tokenFile+" exists; --force writes over it")
+	if r := do("token", "list"); strings.Contains(r.out, "ce ") {
+		t.Errorf("a token was created that is nowhere:\n%s", r.out)
+	}
+	do("token", "create", "ce", "--role", "viewer", "--out", tokenFile, "--force").expect(t, exitOK, "created the token ce")
+	if again, err := os.ReadFile(tokenFile); err != nil || bytes.Equal(again, written) {
+		t.Errorf("%v %q", err, again)
+	}
 	do("token", "list").expect(t, exitOK, "ci", "operator=etl-*", "in 30d")
 	do("token", "revoke", "c1").expect(t, exitFailure, `no token "c1"`, `did you mean "ci"?`)
 	do("token", "revoke", "ci").expect(t, exitOK, "revoked ci")

@@ -53,11 +53,11 @@ func TokenFile(name string) (string, error) {
 	token = NewToken()
 	f, err := os.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if err != nil {
-		return "", fmt.Errorf("admin token file: %w", err)
+		return "", fmt.Errorf("token file: %w", err)
 	}
 	_, err = f.WriteString(token + "\n")
 	if err = errors.Join(err, f.Close()); err != nil {
-		return "", fmt.Errorf("admin token file: %w", err)
+		return "", fmt.Errorf("token file: %w", err)
 	}
 	return token, nil
 }
@@ -66,23 +66,23 @@ func TokenFile(name string) (string, error) {
 func ReadTokenFile(name string) (string, error) {
 	f, err := os.Open(name)
 	if err != nil {
-		return "", fmt.Errorf("admin token file: %w", err)
+		return "", fmt.Errorf("token file: %w", err)
 	}
 	defer func() { _ = f.Close() }() // only read
 	info, err := f.Stat()
 	if err != nil {
-		return "", fmt.Errorf("admin token file: %w", err)
+		return "", fmt.Errorf("token file: %w", err)
 	}
 	if mode := info.Mode().Perm(); mode&0o077 != 0 {
-		return "", fmt.Errorf("admin token file %s: its mode is %04o, so that others can read it; want 0600", name, mode)
+		return "", fmt.Errorf("token file %s: its mode is %04o, so that others can read it; want 0600: chmod 600 %s", name, mode, name)
 	}
 	data, err := io.ReadAll(io.LimitReader(f, 4<<10))
 	if err != nil {
-		return "", fmt.Errorf("admin token file: %w", err)
+		return "", fmt.Errorf("token file: %w", err)
 	}
 	token := strings.TrimSpace(string(data))
 	if len(token) < minToken || strings.ContainsAny(token, " \t\r\n") {
-		return "", fmt.Errorf("admin token file %s: want one word of at least %d bytes", name, minToken)
+		return "", fmt.Errorf("token file %s: want one word of at least %d bytes", name, minToken)
 	}
 	return token, nil
 }

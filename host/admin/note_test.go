@@ -146,7 +146,7 @@ func TestTokenFile(t *testing.T) {
 	if err := os.Chmod(name, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := TokenFile(name); err == nil || !strings.Contains(err.Error(), "0644") {
+	if _, err := TokenFile(name); err == nil || !strings.Contains(err.Error(), "token file "+name+": its mode is 0644") || !strings.Contains(err.Error(), "chmod 600 "+name) {
 		t.Fatalf("a file that others can read: %v", err)
 	}
 	for content, what := range map[string]string{"short": "short", "two words that are long enough": "words", "": "empty"} {

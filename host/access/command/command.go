@@ -4,8 +4,10 @@ package command
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"strings"
 	"time"
@@ -18,6 +20,7 @@ import (
 	"github.com/wasmjob/wasmjob/host/access"
 	"github.com/wasmjob/wasmjob/host/access/password"
 	"github.com/wasmjob/wasmjob/host/access/users"
+	"github.com/wasmjob/wasmjob/host/filelock"
 	"github.com/wasmjob/wasmjob/host/show"
 	"github.com/wasmjob/wasmjob/host/words"
 )
@@ -213,7 +216,7 @@ func tokenCommand(p *command.Program, users string) *cobra.Command {
 	cmd := command.Group("token", "Give programs tokens", `Create, list and revoke tokens, in the users file of a host. A program sends its
 token with each request, as "Authorization: Bearer TOKEN"; commands read it from
 --token-file.`,
-		"  wasmjob token create ci --role operator='etl-*' > token\n  wasmjob token revoke ci",
+		"  wasmjob token create ci --role operator='etl-*' --out token\n  wasmjob token revoke ci",
 		tokenCreateCommand(p, f), tokenListCommand(p, f), tokenRevokeCommand(p, f))
 	f.add(cmd)
 	return cmd
@@ -223,12 +226,13 @@ const defaultTokenLife = "90d"
 
 func tokenCreateCommand(p *command.Program, f *usersFile) *cobra.Command {
 	var roles []string
-	life := defaultTokenLife
+	life, out, force := defaultTokenLife, "", false
 	cmd := &cobra.Command{
-		Use:     "create NAME --role ROLE=JOBS… [flags]",
-		Short:   "Create a token, and print it: it is shown once",
-		Example: "  wasmjob token create ci --role operator='etl-*' --expires 30d > token",
-		Args:    command.Exactly("the token's name"),
+		Use:   "create NAME --role ROLE=JOBS… [flags]",
+		Short: "Create a token, and print it or write it to a file: it is shown once",
+		Example: `  wasmjob token create ci --role operator='etl-*' --expires 30d --out token
+  wasmjob jobs --token-file token`,
+		Args: command.Exactly("the token's name"),
 		RunE: func(_ *cobra.Command, args []string) error {
 			list, err := bindings(roles)
 			if err != nil {
@@ -242,6 +246,9 @@ func tokenCreateCommand(p *command.Program, f *usersFile) *cobra.Command {
 			if err != nil {
 				return command.Usage(fmt.Errorf("--expires: %w", err))
 			}
+			if err := free(out, force); err != nil {
+				return err
+			}
 			text := ""
 			err = f.edit(func(d *users.Document) (err error) {
 				text, err = d.AddToken(args[0], list, now, expires)
@@ -250,14 +257,38 @@ func tokenCreateCommand(p *command.Program, f *usersFile) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			fmt.Fprintf(p.Err, "created the token %s in %s; it expires at %s. It is shown here once:\n", args[0], f.name, expires.UTC().Format(time.RFC3339))
-			_, err = fmt.Fprintln(p.Out, text)
-			return err
+			created := fmt.Sprintf("created the token %s in %s; it expires at %s. It is ", args[0], f.name, expires.UTC().Format(time.RFC3339))
+			if out == "" {
+				fmt.Fprintln(p.Err, created+"shown here once:")
+				_, err = fmt.Fprintln(p.Out, text)
+				return err
+			}
+			if err := filelock.Replace(out, 0o600, []byte(text+"\n")); err != nil {
+				return fmt.Errorf("the token %s is created, and cannot be written to a file: %w; revoke it and create another one", args[0], err)
+			}
+			return p.Done(nil, created+"in "+out+", which only you can read, and nowhere else")
 		},
 	}
 	rolesFlag(cmd, &roles)
 	cmd.Flags().StringVar(&life, "expires", life, "`WHEN` it expires: after 90d or 12h, or at 2027-01-31")
+	cmd.Flags().StringVar(&out, "out", "", "write the token to this `FILE`, with mode 0600, instead of printing it")
+	cmd.Flags().BoolVar(&force, "force", false, "write over a file that exists")
 	return cmd
+}
+
+// free says that a file is not to be written over; no name is free.
+func free(name string, force bool) error {
+	if name == "" || force {
+		return nil
+	}
+	_, err := os.Lstat(name)
+	if err == nil {
+		return fmt.Errorf("%s exists; --force writes over it", name)
+	}
+	if !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
 }
 
 func tokenListCommand(p *command.Program, f *usersFile) *cobra.Command {
