@@ -57,7 +57,7 @@ type Dirs struct {
 	dirs   []*directory
 	open   map[int64]*file
 	next   int64
-	warned bool // that a quota is used up
+	full   string // which quota is used up; empty: none
 	listed listing
 }
 
@@ -132,7 +132,7 @@ func (d *Dirs) Functions() map[string]capability.Function {
 			n, err := do(r, c)
 			if errno := syscall.Errno(0); errors.As(err, &errno) {
 				if errno == syscall.EDQUOT {
-					d.full(r)
+					d.refuse(r)
 				}
 				return -abi.DirError - int64(errno), nil
 			}
@@ -148,24 +148,28 @@ func (d *Dirs) Functions() map[string]capability.Function {
 	return functions
 }
 
-// full says, once in a run, why the guest gets an I/O error: WASI's functions have no
+// refuse says, once in a run, why the guest gets an I/O error: WASI's functions have no
 // number for a quota on their way through wazero.
-func (d *Dirs) full(r *capability.Run) {
+func (d *Dirs) refuse(r *capability.Run) {
 	r.Usage.Refused("dir", "quota")
-	if d.warned {
+	if d.full != "" {
 		return
 	}
-	d.warned = true
+	var reasons []string
 	for _, dir := range d.dirs {
-		if q := dir.quota; q != nil {
-			q.mu.Lock()
-			bytes, files := q.bytes, q.files
-			q.mu.Unlock()
-			r.Warn("a file cannot be made or grow, which the job sees as an I/O error: the quota of its directory is used up", "directory", dir.Guest,
-				"bytes", fmt.Sprintf("%d of %d", bytes, dir.Bytes), "files", fmt.Sprintf("%d of %d", files, dir.Files))
+		if dir.quota == nil {
+			continue
 		}
+		bytes, files := dir.quota.used()
+		r.Warn("a file cannot be made or grow, which the job sees as an I/O error: the quota of its directory is used up", "directory", dir.Guest,
+			"bytes", fmt.Sprintf("%d of %d", bytes, dir.Bytes), "files", fmt.Sprintf("%d of %d", files, dir.Files))
+		reasons = append(reasons, fmt.Sprintf("the quota of %s is used up: it has %d of %d bytes and %d of %d files", dir.Guest, bytes, dir.Bytes, files, dir.Files))
 	}
+	d.full = strings.Join(reasons, "; ")
 }
+
+// Full says which quota refused something in the run, and why; empty if none did.
+func (d *Dirs) Full() string { return d.full }
 
 // plain gives errors of package os that have no errno one.
 func plain(err error) error {

@@ -63,6 +63,13 @@ func (q *Quotas) end(path string) {
 	}
 }
 
+// used is what the directory holds.
+func (d *quota) used() (bytes, files int64) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.bytes, d.files
+}
+
 // measure counts what is in the directory, once. The caller holds mu.
 func (d *quota) measure(root *os.Root) error {
 	if d.measured {

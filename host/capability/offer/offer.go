@@ -235,8 +235,13 @@ func (o outside) finish(r *abi.Result) {
 	o.run.Close()
 	o.dirs.Close()
 	r.Message, r.Outside = o.secrets.redact(r.Message), o.run.Usage.All()
-	if slow := capability.Slow(r.Outside); slow != "" && r.Outcome != abi.OutcomeOK {
-		r.Message = strings.TrimPrefix(r.Message+"; "+slow, "; ")
+	if r.Outcome == abi.OutcomeOK {
+		return
+	}
+	for _, why := range []string{o.dirs.Full(), capability.Slow(r.Outside)} {
+		if why != "" {
+			r.Message = strings.TrimPrefix(r.Message+"; "+why, "; ")
+		}
 	}
 }
 

@@ -349,6 +349,14 @@ func TestFilesWithinTheirQuota(t *testing.T) {
 		if len(p.host.warnings) != 1 || !strings.Contains(p.host.warnings[0], "the quota of its directory is used up") {
 			t.Errorf("%q", p.host.warnings)
 		}
+		if strings.Contains(p.result.Message, "quota") {
+			t.Errorf("a run that succeeded has the reason %q", p.result.Message)
+		}
+		// The run of a job that fails for it says which quota it was.
+		p.run("many /out/f 30\nstatus 1")
+		if !strings.HasSuffix(p.result.Message, "the quota of /out is used up: it has 0 of 1048576 bytes and 20 of 20 files") {
+			t.Errorf("%q", p.result.Message)
+		}
 		// The files far and 19 more.
 		if got := p.run("many /out/f 30"); !slices.Equal(got, []string{"many errno I/O error"}) {
 			t.Errorf("%q", got)
