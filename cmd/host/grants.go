@@ -95,7 +95,7 @@ force there, job by job.`,
 				}
 			}
 			var err error
-			r.Grants = set.Explain(r.Job, m)
+			r.Grants, r.Warnings = set.Explain(r.Job, m), set.WarningsFor(r.Job)
 			if asJSON {
 				if r.Grants == nil {
 					r.Grants = []grants.Line{}
@@ -161,6 +161,8 @@ type grantsReport struct {
 	Digest string `json:"digest,omitempty"` // of the module
 	wanted
 	Grants []grants.Line `json:"grants"`
+	// Warnings are about what is granted and cannot be used as it is.
+	Warnings []string `json:"warnings,omitempty"`
 }
 
 // look completes the report with what the module is and wants.
@@ -245,6 +247,9 @@ func (r *grantsReport) text(p *program) string {
 	b.WriteString(show.Grants(p.Tables(), r.Grants))
 	if wanted := show.Wanted(p.Tables(), []grants.Wanted{{Job: r.Job, Wants: r.Wants}}); wanted != "" {
 		b.WriteString("\n" + wanted)
+	}
+	for _, w := range r.Warnings {
+		b.WriteString("warning: " + words.Printable(w) + "\n")
 	}
 	return b.String()
 }

@@ -132,6 +132,37 @@ func TestValidateGrants(t *testing.T) {
 	runCLI(t, nil, "validate", jobs, "--cache", "off", "--grants", signed).expect(t, exitFailure, "the signature is malformed")
 }
 
+// TestGrantsThatCannotBeUsed: what is granted and cannot work is a warning, of the job that it is for.
+func TestGrantsThatCannotBeUsed(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.write("jobs/report.wasm", string(caller()))
+	definition := b.write("jobs/report.yaml", "shardingTotalCount: 1\n")
+	file := b.write("grants.yaml", `grants:
+  - jobs: report
+    secrets: {TOKEN: {file: none}}
+    dirs: [{host: nowhere, guest: /out, write: true}]
+    http: ["http://127.0.0.1:8080/", "http://8.8.8.8/", {url: "http://10.0.0.1/", private: true}]
+    net: ["tcp://localhost:5432"]
+  - jobs: other
+    secrets: {OTHER: {file: missing}}
+`)
+	want := []string{"grants.yaml:3: the file " + b.at("none") + " cannot be used now", "grants.yaml:4: the directory " + b.at("nowhere") + " cannot be used now",
+		"grants.yaml:5: http://127.0.0.1:8080/ is refused when it is used: the address 127.0.0.1 is not public", "a grant allows it with private: true",
+		"grants.yaml:6: tcp://localhost:5432 is refused when it is used"}
+	for _, args := range [][]string{{"grants", "report", "--grants", file}, {"validate", definition, "--cache", "off", "--grants", file}} {
+		r := runCLI(t, nil, args...)
+		r.expect(t, exitOK, append(want, "warning: ")...)
+		for _, other := range []string{"missing", "8.8.8.8/ is refused", "10.0.0.1/ is refused"} {
+			if strings.Contains(r.out, other) {
+				t.Errorf("%q is in\n%s", other, r.out)
+			}
+		}
+	}
+	runCLI(t, nil, "validate", b.at("jobs"), "--cache", "off", "--grants", file).expect(t, exitOK, append(want, "missing cannot be used now")...)
+	runCLI(t, nil, "grants", "report", "--grants", file, "--json").expect(t, exitOK, `"warnings": [`)
+}
+
 func TestInspectShowsWhatIsWanted(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

@@ -27,10 +27,20 @@ func CheckGrants(set *operator.Set, paths []string) (jobs []operator.Wanted, fin
 		jobs, findings = append(jobs, w), append(findings, found...)
 	}
 	known := slices.Sorted(maps.Keys(names))
+	var warnings []string
 	if whole {
-		for _, w := range set.Warnings(known) {
-			findings = append(findings, Finding{File: "grants", Problem: w, Warning: true})
+		warnings = set.Warnings(known)
+	} else {
+		for _, job := range known {
+			for _, w := range set.WarningsFor(job) {
+				if !slices.Contains(warnings, w) {
+					warnings = append(warnings, w)
+				}
+			}
 		}
+	}
+	for _, w := range warnings {
+		findings = append(findings, Finding{File: "grants", Problem: w, Warning: true})
 	}
 	return jobs, findings
 }

@@ -3,6 +3,7 @@ package grants
 import (
 	"cmp"
 	"fmt"
+	"net/netip"
 	"net/url"
 	"os"
 	"path"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
+	"github.com/wasmjob/wasmjob/host/capability/address"
 	"github.com/wasmjob/wasmjob/host/ceiling"
 	"github.com/wasmjob/wasmjob/host/signature"
 	"github.com/wasmjob/wasmjob/host/words"
@@ -177,6 +179,7 @@ func (f *file) entry(n *yaml.Node) {
 		e.digests = append(e.digests, text)
 	})
 	e.signers = f.names(fields["signers"], "signers", "key")
+	before := len(f.out.warnings)
 	g := &e.grant
 	g.KV = f.bool(fields["kv"], "kv")
 	f.pairs(fields["secrets"], "secrets", func(name, n *yaml.Node) { f.secret(g, name, n) })
@@ -189,6 +192,9 @@ func (f *file) entry(n *yaml.Node) {
 	}
 	f.quotas(g, fields["quotas"])
 	f.onlyOnce(n, &e)
+	for i := range f.out.warnings[before:] {
+		f.out.warnings[before+i].jobs = e.jobs
+	}
 	f.out.entries = append(f.out.entries, e)
 }
 
@@ -274,8 +280,28 @@ func (f *file) there(n *yaml.Node, name, what string) {
 		return
 	}
 	if _, err := os.Stat(name); err != nil {
-		f.out.warnings = append(f.out.warnings, fmt.Sprintf("%s: the %s %s cannot be used now: %s", f.place(n), what, name, reason(err)))
+		f.warn(n, "the %s %s cannot be used now: %s", what, name, reason(err))
 	}
+}
+
+// public warns of a host to which nothing can connect: it is an address that is not public, or
+// this machine's own name, and nothing says that it may be.
+func (f *file) public(n *yaml.Node, what, host string, private bool) {
+	a, err := netip.ParseAddr(host)
+	if host == "localhost" {
+		a, err = netip.AddrFrom4([4]byte{127, 0, 0, 1}), nil
+	}
+	if err != nil {
+		return // a name, which may have any address by then
+	}
+	if err := address.Check(a, private); err != nil {
+		f.warn(n, "%s is refused when it is used: %v", what, err)
+	}
+}
+
+// warn adds a warning, whose jobs the entry knows.
+func (f *file) warn(n *yaml.Node, format string, args ...any) {
+	f.out.warnings = append(f.out.warnings, warning{text: f.place(n) + ": " + fmt.Sprintf(format, args...)})
 }
 
 func (f *file) envName(n *yaml.Node, field string) string {
@@ -328,6 +354,7 @@ func (f *file) http(g *Grant, n *yaml.Node) {
 	}
 	h.place = f.place(n)
 	h.Private = f.bool(fields["private"], "http.private")
+	f.public(n, h.String(), h.Host, h.Private)
 	f.texts(fields["methods"], "http.methods", func(n *yaml.Node, text string) {
 		method, err := parseMethod(text)
 		if err != nil {
@@ -397,6 +424,7 @@ func (f *file) net(g *Grant, n *yaml.Node) {
 	}
 	t.place = f.place(n)
 	t.Private = f.bool(fields["private"], "net.private")
+	f.public(n, t.String(), t.Host, t.Private)
 	t.CA, t.Cert, t.Key = f.tls(n, "net", fields, t.Scheme == "tls", "tls://")
 	g.Net = append(g.Net, t)
 }

@@ -112,13 +112,13 @@ func TestConditions(t *testing.T) {
 	t.Parallel()
 	s := parsed(t, full)
 	allows := func(m Module) bool {
-		_, err := s.For("report", m).AllowHTTP("GET", address(t, "https://only.example/x"))
+		_, err := s.For("report", m).AllowHTTP("GET", mustURL(t, "https://only.example/x"))
 		return err == nil
 	}
 	if allows(Module{}) || allows(Module{Digest: strings.Repeat("0", 64)}) || !allows(Module{Digest: digest}) {
 		t.Error("the digest is not what decides")
 	}
-	_, err := s.For("report", Module{}).AllowHTTP("GET", address(t, "https://only.example/x"))
+	_, err := s.For("report", Module{}).AllowHTTP("GET", mustURL(t, "https://only.example/x"))
 	if want := `http: https://only.example is not granted to job "report": grants.yaml:30 has it, but is for modules with another digest`; err == nil || err.Error() != want {
 		t.Errorf("got  %v\nwant %s", err, want)
 	}
@@ -139,7 +139,7 @@ func TestNothingIsGrantedByDefault(t *testing.T) {
 		if len(g.Modules()) > 0 || len(g.Dirs) > 0 || g.Config != nil {
 			t.Errorf("%+v", g)
 		}
-		if _, err := g.AllowHTTP("GET", address(t, "https://a.example")); err == nil {
+		if _, err := g.AllowHTTP("GET", mustURL(t, "https://a.example")); err == nil {
 			t.Error("a request is let through")
 		}
 		if s.TrustFor("a") != nil || len(s.Warnings(nil)) > 0 || len(s.Explain("", nil)) > 0 {
@@ -359,7 +359,7 @@ func TestDirectory(t *testing.T) {
 	}
 }
 
-func address(t *testing.T, text string) *url.URL {
+func mustURL(t *testing.T, text string) *url.URL {
 	t.Helper()
 	u, err := url.Parse(text)
 	if err != nil {
@@ -388,7 +388,7 @@ func TestAllowHTTP(t *testing.T) {
 		"GET http://[::1]:8080/", "GET http://[0:0::1]:8080/", "GET http://10.0.0.1/",
 	} {
 		method, text, _ := strings.Cut(ok, " ")
-		if _, err := g.AllowHTTP(method, address(t, text)); err != nil {
+		if _, err := g.AllowHTTP(method, mustURL(t, text)); err != nil {
 			t.Errorf("%s: %v", ok, err)
 		}
 	}
@@ -426,12 +426,12 @@ func TestAllowHTTP(t *testing.T) {
 		"GET https://evil.example/https://api.example.com/": "https://evil.example is not granted",
 	} {
 		method, at, _ := strings.Cut(text, " ")
-		h, err := g.AllowHTTP(method, address(t, at))
+		h, err := g.AllowHTTP(method, mustURL(t, at))
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, %v; expected %s", text, h, err, want)
 		}
 	}
-	_, err := (&Set{}).For("report", Module{}).AllowHTTP("GET", address(t, "https://a.example"))
+	_, err := (&Set{}).For("report", Module{}).AllowHTTP("GET", mustURL(t, "https://a.example"))
 	if want := `http: https://a.example is not granted to job "report": the host grants nothing (--grants)`; err == nil || err.Error() != want {
 		t.Errorf("without grants: %v", err)
 	}
@@ -538,7 +538,7 @@ func TestFirst(t *testing.T) {
 	if g.Env["A"] != "flag" {
 		t.Errorf("%v", g.Env)
 	}
-	if _, err := g.AllowHTTP("GET", address(t, "https://b.a.example")); err == nil || !strings.Contains(err.Error(), "the command line has https for a.example") {
+	if _, err := g.AllowHTTP("GET", mustURL(t, "https://b.a.example")); err == nil || !strings.Contains(err.Error(), "the command line has https for a.example") {
 		t.Error(err)
 	}
 }

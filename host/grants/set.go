@@ -22,9 +22,15 @@ type Set struct {
 	// contents.
 	files    []string
 	sum      [32]byte
-	warnings []string
+	warnings []warning
 	// sources are the names of the files of grants, as messages have them.
 	sources []string
+}
+
+// warning is about what an entry gives, and cannot be used as it is.
+type warning struct {
+	jobs []string // the entry's patterns
+	text string
 }
 
 // entry is an entry of the list grants.
@@ -185,7 +191,7 @@ func (s *Set) Signer(job string, module, sig []byte) (signer string, err error) 
 }
 
 // Warnings say what may not be what was meant: entries for which there is no job among
-// jobs, and files that were not there when the grants were read.
+// jobs, and those of [Set.WarningsFor].
 func (s *Set) Warnings(jobs []string) []string {
 	if s == nil {
 		return nil
@@ -204,7 +210,23 @@ func (s *Set) Warnings(jobs []string) []string {
 	for _, t := range s.trust {
 		none(t.place, t.jobs)
 	}
-	return append(list, s.warnings...)
+	return append(list, s.WarningsFor("")...)
+}
+
+// WarningsFor say what is granted and cannot be used as it is: files that were not there when
+// the grants were read, and addresses that are not public. They are about all jobs, or about
+// one if it is named.
+func (s *Set) WarningsFor(job string) []string {
+	if s == nil {
+		return nil
+	}
+	var list []string
+	for _, w := range s.warnings {
+		if job == "" || matchesAny(w.jobs, job) {
+			list = append(list, w.text)
+		}
+	}
+	return list
 }
 
 // Files are the absolute paths of all files that were read.
