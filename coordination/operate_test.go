@@ -55,6 +55,14 @@ func TestOperator(t *testing.T) {
 	}
 	must(t, c.operate(moves.SetServers(c.layout, true, "10.0.0.1")))
 	must(t, c.operate(moves.TriggerJob(c.layout)))
+	must(t, c.operate(func(ctx context.Context, r registry.Center) error {
+		_, err := r.Commit(ctx, registry.Ensure(tree.NewLayout(c.layout.Namespace, "alone").Config()))
+		return err
+	}))
+	want = "trigger: nothing would run: no host has the job; 'wasmjob why alone' says why, as far as that is known"
+	if err := c.operate(moves.TriggerJob(tree.NewLayout(c.layout.Namespace, "alone"))); !errors.Is(err, operate.ErrNothingRuns) || err.Error() != want {
+		t.Errorf("trigger of a job without a host: %v, want %s", err, want)
+	}
 	nobody := tree.NewLayout(c.layout.Namespace, "nobody")
 	for name, m := range map[string]move{"trigger": moves.TriggerJob(nobody), "set servers": moves.SetServers(nobody, true), "remove": moves.Remove(nobody, true),
 		"apply definition": moves.ApplyDefinition(nobody, c.file, nil, nil, nil), "registry time": moves.RegistryTime(nobody, new(time.Time))} {

@@ -47,7 +47,7 @@ func TriggerWith(ctx context.Context, r registry.Center, l tree.Layout, args tre
 			t := triggering{layout: l, args: args, parent: n.Data(l.Triggers()), instances: n.Children(l.Instances()), waiting: n.Children(l.Triggers()),
 				division: tree.ParseDivision(n.Data(l.Assignment()).Data)}
 			if len(t.instances) == 0 {
-				return fmt.Errorf("%w: the job has no instance; 'wasmjob status' on its hosts says why", ErrNothingRuns)
+				return fmt.Errorf("%w: no host has the job; 'wasmjob why %s' says why, as far as that is known", ErrNothingRuns, l.Job)
 			}
 			if err := t.check(ctx, x, n.Data(l.Config()).Data); err != nil {
 				return err
