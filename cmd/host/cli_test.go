@@ -477,7 +477,7 @@ func TestOperatingARunningHost(t *testing.T) {
 	if code := p.main(t.Context(), []string{"status", "--watch"}); code != exitOK || strings.Count(watched.String(), "\x1b[H\x1b[2J") != 1 {
 		t.Errorf("--watch: %d %q", code, &watched)
 	}
-	runCLI(t, env, "jobs").expect(t, exitOK, "NAME", "cities", "once")
+	runCLI(t, env, "jobs").expect(t, exitOK, "NAME", "cities", "once", "Jobs that no host has are not listed", "wasmjob jobs --zk")
 	var report admin.Report
 	if err := json.Unmarshal([]byte(runCLI(t, env, "status", "--json").out), &report); err != nil || report.Status.Namespace != "wasmjob" || len(report.Status.Jobs) != 2 {
 		t.Errorf("%v: %+v", err, report)
@@ -523,6 +523,20 @@ func TestOperatingARunningHost(t *testing.T) {
 		t.Fatal(err)
 	}
 	runCLI(t, env, "jobs", "--token-file", wrong).expect(t, exitFailure, "the token is not the one of this host")
+
+	// A module that is refused while the version before runs on shows with its jobs.
+	if err := os.WriteFile(filepath.Join(dir, "cities.wasm"), []byte("oops"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	h.await(t, "cities.wasm  ", "status", "cities")
+	runCLI(t, env, "status", "once").expect(t, exitOK, "Refused on the host that was asked", "cities.wasm", "an earlier version stays in force")
+	runCLI(t, env, "status", "once", "--json").expect(t, exitOK, `"refused": [`)
+	if err := os.Remove(filepath.Join(dir, "once.yaml")); err != nil {
+		t.Fatal(err)
+	}
+	h.await(t, "\"jobs\": 1,", "hosts", "--json")
+	runCLI(t, env, "trigger", "once").expect(t, exitFailure, "no host has the job; 'wasmjob why once' says why")
+	runCLI(t, env, "why", "once").expect(t, exitOK, "once")
 }
 
 // TestRun starts a host for real, in process, and steers it as people do.

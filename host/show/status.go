@@ -92,7 +92,7 @@ func Status(s console.Style, r *admin.Report, all bool) string {
 		section("Notes", s.Wrapped(notes))
 	}
 	if len(st.Refused) > 0 {
-		section("Refused files", s.Wrapped(refusedText(s, r)))
+		section("Refused files", s.Wrapped(Refused(s, st.Refused, r.Now)))
 	}
 	return b.String()
 }
@@ -124,15 +124,15 @@ func notesText(s console.Style, r *admin.Report) string {
 	return notes.String()
 }
 
-// refusedText lists the files that are refused.
-func refusedText(s console.Style, r *admin.Report) string {
+// Refused lists files that are refused.
+func Refused(s console.Style, files []host.Refusal, now time.Time) string {
 	var refused strings.Builder
-	for _, f := range r.Status.Refused {
+	for _, f := range files {
 		kept := ""
 		if f.Kept {
 			kept = ", an earlier version stays in force"
 		}
-		fmt.Fprintf(&refused, "%s  %s ago%s\n", s.Paint(console.Red, words.Printable(f.File)), words.Ago(r.Now.Sub(f.Since)), kept)
+		fmt.Fprintf(&refused, "%s  %s ago%s\n", s.Paint(console.Red, words.Printable(f.File)), words.Ago(max(0, now.Sub(f.Since))), kept)
 		for _, reason := range f.Reasons {
 			fmt.Fprintf(&refused, "  %s\n", indented(reason))
 		}

@@ -78,18 +78,23 @@ func statusOf(ctx context.Context, p *command.Program, r *command.Reached, args 
 		if err != nil {
 			return nil, "", r.Similar(ctx, args[0], err)
 		}
-		here, err := here(ctx, r, args[0])
+		here, refused, err := here(ctx, r, args[0])
 		if err != nil {
 			return nil, "", err
 		}
 		text := show.Instances(p.Tables(), s, time.Now())
-		if here == nil {
+		if here == nil && refused == nil {
 			return s, text, nil
 		}
-		if more := show.Here(p.Tables(), here); more != "" {
-			text += "\n" + more
+		if here != nil {
+			if more := show.Here(p.Tables(), here); more != "" {
+				text += "\n" + more
+			}
 		}
-		return jobReport{s, here}, text, nil
+		if len(refused) > 0 {
+			text += "\nRefused on the host that was asked\n" + p.Tables().Wrapped(show.Refused(p.Tables(), refused, time.Now()))
+		}
+		return jobReport{s, here, refused}, text, nil
 	case r.Client != nil:
 		report, err := r.Client.Status(ctx)
 		if err != nil {
@@ -109,23 +114,32 @@ func statusOf(ctx context.Context, p *command.Program, r *command.Reached, args 
 type jobReport struct {
 	*admin.Shards
 	Here *host.JobStatus `json:"here,omitempty"`
+	// Refused are the job's files that this host refuses.
+	Refused []host.Refusal `json:"refused,omitempty"`
 }
 
-// here is the job on the host that is asked; nil if none is, or it does not have the job.
-func here(ctx context.Context, r *command.Reached, job string) (*host.JobStatus, error) {
+// here is the job on the host that is asked, nil if none is or it does not have the job, and
+// which of the job's files that host refuses.
+func here(ctx context.Context, r *command.Reached, job string) (here *host.JobStatus, refused []host.Refusal, err error) {
 	if r.Client == nil {
-		return nil, nil
+		return nil, nil, nil
 	}
 	report, err := r.Client.Status(ctx)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
+	files := []string{job + ".yaml", job + ".yml", job + ".wasm"}
 	for _, j := range report.Status.Jobs {
 		if j.Name == job {
-			return &j, nil
+			here, files = &j, append(files, j.File, j.Module)
 		}
 	}
-	return nil, nil
+	for _, f := range report.Status.Refused {
+		if slices.Contains(files, f.File) {
+			refused = append(refused, f)
+		}
+	}
+	return here, refused, nil
 }
 
 func jobsCommand(p *command.Program) *cobra.Command {
@@ -135,7 +149,8 @@ func jobsCommand(p *command.Program) *cobra.Command {
 		Use:   "jobs [flags]",
 		Short: "List the jobs of all hosts, or of the registry",
 		Long: `List the jobs of all hosts of the cluster: what they do, whether they are well, when
-they fire next, and how they ended last. With --zk, list those of the registry.`,
+they fire next, and how they ended last. Jobs that no host has are not among them:
+with --zk, all jobs of the registry are listed.`,
 		Example: "  wasmjob jobs\n  wasmjob jobs --health failing,late\n  wasmjob jobs --job 'etl-*' --sort -duration\n  wasmjob jobs --zk zk1:2181 --namespace prod",
 		Args:    command.Exactly(),
 	}
@@ -151,12 +166,15 @@ they fire next, and how they ended last. With --zk, list those of the registry.`
 			if err != nil {
 				return nil, "", err
 			}
-			return all.Records, show.ClusterJobs(p.Tables(), all.Records, time.Now()) + show.Silent(p.Tables(), all.Silent), nil
+			return all.Records, show.ClusterJobs(p.Tables(), all.Records, time.Now()) + show.Silent(p.Tables(), all.Silent) + withoutHost, nil
 		})
 	})
 	cmd.ValidArgsFunction = cobra.NoFileCompletions
 	return cmd
 }
+
+// withoutHost ends the list of jobs: it comes from hosts, and asks the registry for nothing.
+const withoutHost = "\nJobs that no host has are not listed: 'wasmjob jobs --zk SERVERS' and GET /v1/registry/jobs list all jobs of the registry.\n"
 
 func triggerCommand(p *command.Program) *cobra.Command {
 	var items, param string
