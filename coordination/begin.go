@@ -224,14 +224,7 @@ func (g *begin) next() beginCommit {
 	next.rest = g.todo[len(next.part):]
 	next.runs = g.own.runs.With(g.Fire, g.marked(), begins)
 
-	c := newCommit(len(body.ops) + 9)
-	c.add(roleRoot, -1, registry.Check(l.Config(), registry.AnyVersion))
-	guard := g.Share.Guard
-	c.add(roleShare, -1, registry.Check(l.AssignmentOf(g.Self.ID), guard.Assignment))
-	c.add(roleShare, -1, registry.Check(l.Epoch(), guard.Epoch))
-	if guard.AnchorVersion > 0 {
-		c.add(roleShare, -1, registry.Check(l.ItemInstance(guard.Anchor), guard.AnchorVersion))
-	}
+	c := g.guarded(len(body.ops) + 9)
 	if g.View.JavaLed() {
 		c.add(roleShare, -1, registry.Absent(l.Necessary()))
 		c.add(roleShare, -1, registry.Absent(l.Processing()))
@@ -247,6 +240,48 @@ func (g *begin) next() beginCommit {
 	}
 	next.commit = c
 	return next
+}
+
+// guarded is a commit of about n ops that takes effect while the job is there and this
+// host's share is what it knows.
+func (m *Member) guarded(n int) commit {
+	l, guard := m.Layout, m.Share.Guard
+	c := newCommit(n)
+	c.add(roleRoot, -1, registry.Check(l.Config(), registry.AnyVersion))
+	c.add(roleShare, -1, registry.Check(l.AssignmentOf(m.Self.ID), guard.Assignment))
+	c.add(roleShare, -1, registry.Check(l.Epoch(), guard.Epoch))
+	if guard.AnchorVersion > 0 {
+		c.add(roleShare, -1, registry.Check(l.ItemInstance(guard.Anchor), guard.AnchorVersion))
+	}
+	return c
+}
+
+// Waive writes into the records of items that do not run that instants up to the one in
+// the state begin nowhere any more: the items were disabled when these came due. It
+// returns the states that it has written. After a conflict, read the share again.
+func (m *Member) Waive(ctx context.Context, items map[int]ItemState) (waived map[int]ItemState, err error) {
+	waived = make(map[int]ItemState, len(items))
+	err = m.perform(ctx, "waive instants", func(ctx context.Context, x *step.Exchange) error {
+		todo := slices.Sorted(maps.Keys(items))
+		var ops []registry.Op
+		for _, i := range todo {
+			ops = append(ops, registry.Set(m.Layout.Record(i), items[i].Record.Data(), items[i].RecordVersion))
+		}
+		guard := m.guarded(4).ops
+		for part := range step.Parts(ops, step.Budget) {
+			results, err := x.Commit(ctx, slices.Concat(guard, part)...)
+			if err != nil {
+				return err
+			}
+			for _, written := range results[len(guard):] {
+				state := items[todo[0]]
+				state.RecordVersion, state.RecordZxid = written.Version, written.Zxid
+				waived[todo[0]], todo = state, todo[1:]
+			}
+		}
+		return nil
+	})
+	return waived, err
 }
 
 // began notes what a commit has begun and what it holds back.

@@ -93,6 +93,8 @@
 //	claim of a crash     instance and detail of the dead host are gone; its list of runs and
 //	                     the record have their versions; not disabled; a mark of a Java host
 //	                     is there as it was read, or not there
+//	instants waived      as the begin: the job, the share, the item's record; no run of the
+//	                     item is open
 //	join, leave          the version of members. A host that joins in a crowd is announced
 //	                     by its detail node, may be enrolled by another, and makes its
 //	                     instance node when it is a member: an instance that is none

@@ -1,6 +1,7 @@
 package host
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/coordination"
+	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/coordination/tree"
 	"github.com/wasmjob/wasmjob/host/due"
 	"github.com/wasmjob/wasmjob/host/event"
@@ -214,9 +216,7 @@ func (rn *runner) begin(now moment, id tree.Fire, items []*item, absent tree.Ite
 func (rn *runner) refused(now moment, it *item, id tree.Fire, why coordination.Refusal, out coordination.Begun, trigger bool) {
 	switch why {
 	case coordination.RefusedDisabled:
-		it.Answered(id)
-		it.state.Disabled = true
-		rn.skipItem(it, id, event.SkipDisabled, string(why))
+		rn.itemDisabled(it, id)
 	case coordination.RefusedHeld:
 		it.Answered(id)
 		record := out.Held[it.number]
@@ -243,6 +243,37 @@ func (rn *runner) refused(now moment, it *item, id tree.Fire, why coordination.R
 		rn.owe(it, id)
 		latest, _ := rn.host.instants()
 		rn.againAt = now.Add(min(id.Time().Sub(time.UnixMilli(latest)), longestSleep))
+	}
+}
+
+// saveWaived has the records of items say which instants were waived: their next owners
+// would catch them up. What runs has its turn when it has ended.
+func (rn *runner) saveWaived(now moment) {
+	if len(rn.waived) == 0 || now.Before(rn.refusal.retryAt) || !rn.knowsShare() {
+		return
+	}
+	states := make(map[int]coordination.ItemState)
+	for n, until := range rn.waived {
+		it := rn.items[n]
+		if it == nil || !it.owned || it.state.Record.Instant >= until {
+			delete(rn.waived, n)
+		} else if state := it.state; it.run == nil && it.Due == nil && !state.Record.Open() && state.RecordVersion >= 0 {
+			state.Record.Instant = until
+			states[n] = state
+		}
+	}
+	if len(states) == 0 {
+		return
+	}
+	waived, err := rn.member.Waive(rn.work, states)
+	for n, state := range waived {
+		rn.items[n].state = state
+		delete(rn.waived, n)
+	}
+	if errors.Is(err, registry.ErrConflict) || errors.Is(err, registry.ErrUnknown) {
+		rn.foundStale(now)
+	} else if err != nil {
+		rn.failed(now, "waiving instants of disabled items", err)
 	}
 }
 

@@ -27,6 +27,7 @@ type itemSet struct {
 	endedSince  time.Time
 	completedAt time.Time // when ends of runs were last written down
 	passed      bool      // an item's passed is set
+	waived      due.Waived
 	calendar    due.Calendar
 	lastFire    *FireStatus
 	overload    overload
@@ -210,7 +211,7 @@ func (set *itemSet) makeUp(now time.Time, gained []int) {
 			set.passed = true
 			continue
 		}
-		begun, back := it.state.Record.Instant, it.state.Record.HandedBack()
+		begun, back := max(it.state.Record.Instant, set.waived[n]), it.state.Record.HandedBack()
 		o, known := found[[2]int64{begun, back}]
 		if !known {
 			var handedBack time.Time
@@ -223,10 +224,20 @@ func (set *itemSet) makeUp(now time.Time, gained []int) {
 		if o.skip != nil {
 			id := tree.Fire{Instant: o.skip.First.UnixMilli(), Source: string(abi.SourceCatchUp)}
 			set.skipItems(it, id, o.skip.Through, skipCauses[o.skip.Cause], o.skip.Reason)
+			if o.at.IsZero() && o.skip.Cause == due.Disabled {
+				set.waivePast(now, it)
+			}
 		}
 		if !o.at.IsZero() {
 			it.Due = &tree.Fire{Instant: o.at.UnixMilli(), Source: string(abi.SourceCatchUp)}
 		}
+	}
+}
+
+// waivePast notes that what came due until now for an item begins nowhere any more.
+func (set *itemSet) waivePast(now time.Time, it *item) {
+	if at := set.calendar.Newest(now, time.UnixMilli(it.state.Record.Instant)); !at.IsZero() {
+		set.waived.Note(it.number, at)
 	}
 }
 
@@ -382,14 +393,23 @@ func (set *itemSet) dropDisabled(id tree.Fire, items []*item) []*item {
 				set.reread(it, s)
 			}
 			if s.Disabled {
-				it.Answered(id)
-				set.skipItem(it, id, event.SkipDisabled, string(coordination.RefusedDisabled))
+				set.itemDisabled(it, id)
 				continue
 			}
 		}
 		rest = append(rest, it)
 	}
 	return rest
+}
+
+// itemDisabled reports that an item does not begin for a fire because it is disabled.
+func (set *itemSet) itemDisabled(it *item, id tree.Fire) {
+	it.Answered(id)
+	it.state.Disabled = true
+	set.skipItem(it, id, event.SkipDisabled, string(coordination.RefusedDisabled))
+	if id.Trigger == 0 {
+		set.waived.Note(it.number, id.Time())
+	}
 }
 
 // goesOn reports whether a run has not ended.

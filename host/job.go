@@ -338,6 +338,7 @@ func (j *job) advance(now moment) (over bool) {
 	j.makeUpPassed(now.wall)
 	j.tick(now)
 	j.followUp(now)
+	j.saveWaived(now)
 	j.resolve(now)
 	j.saveOffsets(now)
 	j.publishTally(now)

@@ -283,6 +283,7 @@ func (j *job) withdraw(now moment) bool {
 			j.flushOffsets(now) // whoever goes on begins there
 		}
 		j.exit.triedAt = now.Time
+		j.saveWaived(now)
 		err := j.settleDoubt(now)
 		if err == nil {
 			err = j.member.Leave(j.work, unfinished)
@@ -330,6 +331,11 @@ func (j *job) coordinate(now moment) {
 		for _, it := range j.sorted(func(it *item) bool { return it.run == nil && it.Due != nil && it.Due.Trigger == 0 }) {
 			j.skipItem(it, *it.Due, event.SkipDisabled, "this server was disabled for the job")
 			it.Due = nil
+		}
+		for _, it := range j.items {
+			if it.owned {
+				j.waivePast(now.wall, it)
+			}
 		}
 	}
 	j.wasEnabled = j.member.View.Enabled

@@ -10,8 +10,10 @@ import (
 
 // LastFire is the newest fire of a job, as far as the records of its items know it.
 type LastFire struct {
-	Items   tree.Items
-	Instant time.Time // of a trigger: when its first item began
+	Items tree.Items
+	// Instant is when the first item began if it was a trigger, or if instants that came
+	// later were waived.
+	Instant time.Time
 	Source  string
 	// Begun is when the first item began, Ended when the last one ended; zero if
 	// none has.
@@ -39,7 +41,7 @@ func NewestFire(records map[int]tree.Record) (fire LastFire, ok bool) {
 	begun, worst := newest.Begun, -1
 	for _, n := range slices.Sorted(maps.Keys(records)) {
 		r := records[n]
-		if r.Begun == 0 || r.Instant != newest.Instant || r.Trigger != newest.Trigger {
+		if r.Begun == 0 || r.Instant != newest.Instant || r.Trigger != newest.Trigger || waived(r) != waived(newest) {
 			continue
 		}
 		fire.Items = append(fire.Items, n)
@@ -57,8 +59,12 @@ func NewestFire(records map[int]tree.Record) (fire LastFire, ok bool) {
 		}
 	}
 	fire.Source, fire.Begun, fire.Instant = newest.Source, time.UnixMilli(begun), time.UnixMilli(newest.Instant)
-	if newest.Trigger != 0 && newest.Source != "schedule" {
+	if (newest.Trigger != 0 && newest.Source != "schedule") || waived(newest) {
 		fire.Instant = fire.Begun
 	}
 	return fire, true
 }
+
+// waived reports whether the instant of a record is not that of its newest run: it came
+// later, and the item was disabled.
+func waived(r tree.Record) bool { return r.Instant > r.Begun }

@@ -69,9 +69,9 @@ func RunID(job string, f Fire, item int) string {
 type Record struct {
 	// Owner is the instance that last began the item.
 	Owner string `json:"owner,omitempty"`
-	// Instant is the newest scheduled instant that was begun, or the time at
-	// which the item came to be, in Unix milliseconds. No instant up to it is
-	// ever begun again, except by failover.
+	// Instant is the newest scheduled instant that was begun, or that came while the
+	// item or the servers were disabled, or the time at which the item came to be, in
+	// Unix milliseconds. No instant up to it is ever begun again, except by failover.
 	Instant int64 `json:"instant"`
 	// Trigger is the newest trigger round that was begun.
 	Trigger int64 `json:"trigger,omitempty"`

@@ -124,6 +124,27 @@ func (c *Calendar) Park(at, begun time.Time, held bool) (skip *Skip) {
 	return skip
 }
 
+// past is the time up to which instants were due.
+//
+// What is before the next instant was due: the wall clock may have gone back by some
+// milliseconds since, when the registry's became better known.
+func (c *Calendar) past(now time.Time) time.Time {
+	if c.Next.IsZero() {
+		return now
+	}
+	return c.Next.Add(-time.Millisecond)
+}
+
+// Newest is the newest instant after a time that came due and is not the next one; zero
+// for none.
+func (c *Calendar) Newest(now, since time.Time) time.Time {
+	end := c.past(now)
+	if first := c.After(since); first.IsZero() || first.After(end) {
+		return time.Time{}
+	}
+	return newest(c.Schedule.Next, end)
+}
+
 // missed are instants that came due and were not begun.
 type missed struct {
 	first, newest time.Time // newest: the newest in the window, for which a catch-up runs
@@ -133,12 +154,7 @@ type missed struct {
 // missedSince finds the instants after one that was begun, up to now. What is
 // ahead of the clock is left to that.
 func (c *Calendar) missedSince(now, since time.Time) missed {
-	// What is before the next instant was due: the wall clock may have gone back by
-	// some milliseconds since, when the registry's became better known.
-	end := now
-	if !c.Next.IsZero() {
-		end = c.Next.Add(-time.Millisecond)
-	}
+	end := c.past(now)
 	first := c.Schedule.Next(since)
 	if first.IsZero() || first.After(end) {
 		return missed{}
@@ -160,11 +176,12 @@ func (c *Calendar) missedSince(now, since time.Time) missed {
 
 // CatchUp decides what an item that the host was given owes. begun is the instant that
 // it was begun for last; back is one that was handed back, zero for none: it was begun
-// in time, and runs whatever the window and misfire say, unless a newer one does. at
+// in time, and runs whatever the window and misfire say, unless a newer one does or was
+// begun. at
 // is the instant to run, zero for none; skip is what does not run, or nil.
 func (c *Calendar) CatchUp(now, begun, back time.Time, misfire bool) (at time.Time, skip *Skip) {
 	m := c.missedSince(now, begun)
-	if !back.IsZero() && (m.newest.IsZero() || !misfire) {
+	if back.After(begun) && (m.newest.IsZero() || !misfire) {
 		at = back
 		m = c.missedSince(now, back)
 	}

@@ -102,6 +102,7 @@ func TestCatchUp(t *testing.T) {
 		{"disabled until now", minute(6), 3, 0, 6, true, minute(6), due.Skip{First: minute(4), Through: minute(6).Add(-time.Millisecond)}},
 		{"disabled until after the last", minute(6).Add(time.Second), 3, 0, 7, true, time.Time{}, due.Skip{First: minute(4), Through: minute(6).Add(time.Second), Cause: due.Disabled}},
 		{"handed back", minute(4).Add(-time.Second), 2, 3, 0, false, minute(3), due.Skip{}},
+		{"handed back, and a newer one was begun", minute(4).Add(-time.Second), 3, 2, 0, true, time.Time{}, due.Skip{}},
 		{"handed back, and a newer one", minute(5), 2, 3, 0, true, minute(5), due.Skip{First: minute(3), Through: minute(5).Add(-time.Millisecond)}},
 		{"handed back, and misfire is off", minute(5), 2, 3, 0, false, minute(3), due.Skip{First: minute(4), Through: minute(5), Cause: due.Missed}},
 	} {
@@ -145,5 +146,41 @@ func TestSetBack(t *testing.T) {
 	c = due.Calendar{Schedule: everyMinute, Next: minute(3)}
 	if c.SetBack(minute(5)); !c.Next.Equal(minute(3)) {
 		t.Errorf("an instant that came due and was not taken is gone; next is %v", c.Next)
+	}
+}
+
+func TestNewest(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name             string
+		now, since, next time.Time
+		expected         time.Time
+	}{
+		{"none came due", minute(3).Add(time.Second), minute(3), minute(4), time.Time{}},
+		{"one", minute(4).Add(time.Second), minute(3), minute(5), minute(4)},
+		{"the newest of several", minute(9).Add(time.Second), minute(3), minute(10), minute(9)},
+		{"what is due and not taken is left", minute(9).Add(time.Second), minute(3), minute(9), minute(8)},
+		{"the last one is not taken", minute(4).Add(time.Second), minute(3), minute(4), time.Time{}},
+		{"begun by a clock that is ahead", minute(4), minute(9), minute(5), time.Time{}},
+		{"a record of long ago", start.Add(365 * 24 * time.Hour), start, time.Time{}, start.Add(365 * 24 * time.Hour)},
+	} {
+		c := due.Calendar{Schedule: everyMinute, Next: tt.next}
+		if at := c.Newest(tt.now, tt.since); !at.Equal(tt.expected) {
+			t.Errorf("%s: found %v, expected %v", tt.name, at, tt.expected)
+		}
+	}
+	if c := (due.Calendar{}); !c.Newest(minute(3), start).IsZero() {
+		t.Error("a job without a cron has an instant")
+	}
+}
+
+func TestWaived(t *testing.T) {
+	t.Parallel()
+	var w due.Waived
+	w.Note(1, minute(2))
+	w.Note(1, minute(1))
+	w.Note(2, minute(1))
+	if w[1] != minute(2).UnixMilli() || w[2] != minute(1).UnixMilli() {
+		t.Errorf("found %v, expected the newest instant of each item", w)
 	}
 }
