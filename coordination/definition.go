@@ -14,6 +14,8 @@ import (
 // Applied says what became of a definition.
 type Applied struct {
 	Configuration jobconfig.Configuration
+	// Before is what the registry had, if it was changed.
+	Before jobconfig.Configuration
 	// Created is true if the job was not in the registry before.
 	Created bool
 	// Changed are the fields that the definition file changed; Kept are those
@@ -78,11 +80,14 @@ func (d definitions) apply(mine jobconfig.Configuration, former []byte, accept f
 		differs := slices.Sorted(slices.Values(slices.Concat(kept, changed)))
 		return nil, Applied{Configuration: result, Kept: differs, Superseded: len(differs) > 0}, nil
 	}
-	var ops []registry.Op
+	ops := d.remember(yaml, list)
 	if (string(result.YAML()) != string(d.config.Data) && len(changed) > 0) || err != nil {
-		ops = append(ops, registry.Set(l.Config(), result.YAML(), d.config.Version))
+		if len(ops) == 0 { // the same commit writes both: see EditedOutside
+			ops = append(ops, step.Put(d.last, yaml))
+		}
+		ops = append([]registry.Op{registry.Set(l.Config(), result.YAML(), d.config.Version)}, ops...)
 	}
-	return append(ops, d.remember(yaml, list)...), Applied{Configuration: result, Changed: changed, Kept: kept}, nil
+	return ops, Applied{Configuration: result, Before: theirs, Changed: changed, Kept: kept}, nil
 }
 
 // create makes the configuration of a job that has none.
@@ -108,6 +113,20 @@ func (d definitions) remember(yaml []byte, list tree.Superseded) []registry.Op {
 		return nil
 	}
 	return []registry.Op{step.Put(d.last, yaml), step.Put(d.superseded, list.Replace(d.last.Data, yaml).Data())}
+}
+
+// EditedOutside reports whether the configuration was changed by a program that is none of
+// ours, and by nothing since: change is the number of that write. A commit of ours that
+// writes it and is recorded writes the definition, too.
+func EditedOutside(ctx context.Context, r registry.Center, l tree.Layout, change int64) (outside bool, err error) {
+	err = step.Perform(ctx, r, "look who changed the configuration", func(ctx context.Context, x *step.Exchange) error {
+		n, err := x.Read(ctx, registry.Data(l.Config()), registry.Data(l.Definition()))
+		if err == nil {
+			outside = n.Data(l.Config()).Mzxid == change && n.Data(l.Definition()).Mzxid != change
+		}
+		return err
+	})
+	return outside, err
 }
 
 // ApplyDefinition brings a changed definition file to the registry. former and accept

@@ -142,6 +142,9 @@ func (a *arrival) fillApplied() {
 		a.Applied.stepped = true
 		a.Applied.Created = before.Created || a.applied.Created
 		a.Applied.Changed = before.Changed
+		if len(before.Changed) > 0 {
+			a.Applied.Before = before.Before
+		}
 		for _, field := range a.applied.Changed {
 			if !slices.Contains(before.Changed, field) {
 				a.Applied.Changed = append(a.Applied.Changed, field)

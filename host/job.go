@@ -83,7 +83,8 @@ type job struct {
 	changed      bool // the definition or the module is not what was last applied
 	configured   configured
 	settings     event.Settings // as last reported
-	disabled     bool           // the configuration's, as last carried over
+	edits        edits
+	disabled     bool // the configuration's, as last carried over
 	wasEnabled   bool
 	watch        watch
 	pace         pace
@@ -333,6 +334,7 @@ func (j *job) advance(now moment) (over bool) {
 	if !j.term.registry.Trusted() {
 		return false
 	}
+	j.reportEdit(now)
 	j.watchDrift()
 	j.coordinate(now)
 	j.makeUpPassed(now.wall)
@@ -487,7 +489,7 @@ func (j *job) definitionChanged(now moment) {
 		j.log.Error("definition not applied", zap.String("file", j.wanted.File), zap.Error(err))
 	case len(applied.Changed) > 0:
 		j.joining.err = nil
-		j.Emit(event.Event{Kind: event.JobChanged, Source: sourceOf(j.member.View.Config.Cron), Reason: "definition: " + joinWords(applied.Changed)})
+		j.Emit(event.Event{Kind: event.JobChanged, Source: sourceOf(j.member.View.Config.Cron), Reason: "definition: " + joinWords(applied.Changed), Edit: j.editByFile(applied)})
 	default:
 		j.joining.err = nil
 	}
@@ -517,7 +519,7 @@ func (j *job) rejoin(now moment) {
 	id := j.member.Self.ID
 	j.identity.Store(&id)
 	j.calendar.Next, j.calendar.Parked, j.calendar.NotBefore = time.Time{}, time.Time{}, now.wall
-	j.cron.madeFor, j.configured, j.settings = "", configured{}, event.Settings{}
+	j.cron.madeFor, j.configured, j.settings, j.edits = "", configured{}, event.Settings{}, edits{}
 	j.election.reset()
 	j.takers.reset()
 }
@@ -553,6 +555,7 @@ func (j *job) configure(now moment) {
 			j.log.Info("the field disabled was changed in the registry, and by no definition of ours: this server stays as it is", zap.Bool("disabled", c.Disabled), zap.Bool("server disabled", !j.member.View.Enabled))
 		}
 	}
+	j.noteEdit(c, from.config)
 	j.configured, j.disabled = from, c.Disabled
 	if key != j.cron.madeFor {
 		changed := j.cron.madeFor != ""

@@ -287,6 +287,9 @@ func (s *system) wireHost(context.Context) (err error) {
 				s.traces.Observe(e)
 			}
 			s.history.AddEvent(e)
+			if c, ok := history.ChangeOf(e); ok {
+				s.history.AddChange(c)
+			}
 			if s.alerts != nil {
 				s.alerts.Add(e)
 			}

@@ -20,7 +20,8 @@ type Config struct {
 	jobconfig.Configuration
 	Version int64
 
-	node int32 // the version of the node
+	node       int32         // the version of the node
+	definition registry.Node // the definition file as it was last applied
 }
 
 // StaleError refuses an edit that was made from an older version.
@@ -44,7 +45,7 @@ func ReadConfig(ctx context.Context, r registry.Center, l tree.Layout) (c Config
 }
 
 func readConfig(ctx context.Context, x *step.Exchange, l tree.Layout) (Config, error) {
-	n, err := x.Read(ctx, registry.Data(l.Config()))
+	n, err := x.Read(ctx, registry.Data(l.Config()), registry.Data(l.Definition()))
 	if err != nil {
 		return Config{}, err
 	}
@@ -56,7 +57,7 @@ func readConfig(ctx context.Context, x *step.Exchange, l tree.Layout) (Config, e
 	if err != nil {
 		return Config{}, fmt.Errorf("the configuration in the registry cannot be read: %w", err)
 	}
-	return Config{c, node.Mzxid, node.Version}, nil
+	return Config{c, node.Mzxid, node.Version, n.Data(l.Definition())}, nil
 }
 
 // Editable are the settings of a job that can be edited in the registry: all but those
@@ -131,11 +132,24 @@ func parse(s jobconfig.Setting, c *jobconfig.Configuration, g *jobconfig.Guest, 
 	return nil
 }
 
+// Differences are the settings that differ in two configurations, by name, as Text shows
+// them.
+func Differences(before, after jobconfig.Configuration) (was, is map[string]string) {
+	was, is = make(map[string]string), make(map[string]string)
+	for _, s := range Editable() {
+		if a, b := Text(s, before), Text(s, after); a != b {
+			was[s.Name], is[s.Name] = a, b
+		}
+	}
+	return was, is
+}
+
 // EditConfig writes a job's configuration with settings changed. version is the one
 // that the edit was made from, negative for whichever there is; another one is a
 // *StaleError. check may refuse the new configuration. All hosts of the job take it
 // over; a definition file that sets the same differently wins only if that changes.
-func EditConfig(ctx context.Context, r registry.Center, l tree.Layout, version int64, edits map[string]string, check func(jobconfig.Configuration) error) (before, after Config, err error) {
+// recorded: the caller records the edit, so that hosts that see it need not.
+func EditConfig(ctx context.Context, r registry.Center, l tree.Layout, version int64, edits map[string]string, recorded bool, check func(jobconfig.Configuration) error) (before, after Config, err error) {
 	err = step.Perform(ctx, r, "edit the configuration", func(ctx context.Context, x *step.Exchange) error {
 		for {
 			if before, err = readConfig(ctx, x, l); err != nil {
@@ -150,7 +164,11 @@ func EditConfig(ctx context.Context, r registry.Center, l tree.Layout, version i
 			if err := check(after.Configuration); err != nil {
 				return err
 			}
-			results, err := x.Commit(ctx, registry.Set(l.Config(), after.YAML(), before.node))
+			ops := []registry.Op{registry.Set(l.Config(), after.YAML(), before.node)}
+			if before.definition.Exists && recorded {
+				ops = append(ops, registry.Set(l.Definition(), before.definition.Data, before.definition.Version))
+			}
+			results, err := x.Commit(ctx, ops...)
 			if step.ConflictOf(err) == nil {
 				if err == nil {
 					after.Version, after.node = results[0].Zxid, results[0].Version

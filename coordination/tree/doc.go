@@ -39,7 +39,8 @@
 //	kill/{id}                    which of that operators want to end ([Kill])
 //	sharding/{i}                 the item's [Record]: owner, newest instant, begin, end, outcome
 //	offset/{i}                   how far the item's guest has come
-//	definition                   the definition file as it was last applied
+//	definition                   the definition file as it was last applied; written again with
+//	                             each edit of the configuration that a host records
 //	superseded                   digests of those that were applied before it
 //	servers                      since when which servers have had no instance
 //

@@ -40,6 +40,8 @@ type Edit struct {
 	Settings map[string]string
 	// Preview changes nothing.
 	Preview bool
+	// Recorded: who asks for it records it.
+	Recorded bool
 }
 
 // Edited is a job's configuration before and after an edit.
@@ -84,7 +86,7 @@ func (r *Registry) EditConfig(ctx context.Context, job string, e Edit) (*Edited,
 	}
 	type both struct{ before, after operate.Config }
 	done, err := query(ctx, r, job, func(ctx context.Context, c registry.Center, l tree.Layout) (both, error) {
-		before, after, err := operate.EditConfig(ctx, c, l, e.Version, e.Settings, check)
+		before, after, err := operate.EditConfig(ctx, c, l, e.Version, e.Settings, e.Recorded, check)
 		if errors.Is(err, errPreview) {
 			err = nil
 		}

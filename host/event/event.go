@@ -147,10 +147,9 @@ type Event struct {
 	Outcome  abi.Outcome   `json:"outcome,omitempty"`
 	Duration time.Duration `json:"durationNs,omitempty"`
 	// Lag is how much later than Instant the items were begun.
-	Lag     time.Duration `json:"lagNs,omitempty"`
-	Memory  int64         `json:"memoryBytes,omitempty"`
-	Batches int64         `json:"batches,omitempty"`
-	Records int64         `json:"records,omitempty"`
+	Lag    time.Duration `json:"lagNs,omitempty"`
+	Memory int64         `json:"memoryBytes,omitempty"`
+	Fetched
 	// DroppedLines counts the guest's log lines that were beyond the limits of
 	// one invocation, for ItemEnded and Listener.
 	DroppedLines int64 `json:"droppedLines,omitempty"`
@@ -174,7 +173,29 @@ type Event struct {
 	Drift time.Duration `json:"driftNs,omitempty"`
 	// File is set for Refused.
 	File string `json:"file,omitempty"`
+	// Edit is set for a JobChanged or a JobAdded that changed the registry's configuration by a
+	// definition file, and for a JobChanged that saw another program change it.
+	Edit *Edit `json:"edit,omitempty"`
 }
+
+// Fetched is what a DATAFLOW guest fetched, for ItemEnded.
+type Fetched struct {
+	Batches int64 `json:"batches,omitempty"`
+	Records int64 `json:"records,omitempty"`
+}
+
+// Edit is a change of a job's configuration that came by no operation of a host.
+type Edit struct {
+	// Who made it, and From where it came: FromFile or FromRegistry.
+	Who  string `json:"who"`
+	From string `json:"from"`
+	// Before and After are the settings that differ, by their names in a definition file.
+	Before map[string]string `json:"before,omitempty"`
+	After  map[string]string `json:"after,omitempty"`
+}
+
+// FromFile is a definition file; FromRegistry is another program that wrote to the registry.
+const FromFile, FromRegistry = "file", "registry"
 
 // TriggerArgs are what a trigger asked for beyond a run of all items.
 type TriggerArgs struct {

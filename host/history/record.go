@@ -4,6 +4,9 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/wasmjob/wasmjob/host/event"
@@ -90,6 +93,24 @@ func (r *Record) UnmarshalJSON(data []byte) error {
 	}
 	r.Event = &e
 	return nil
+}
+
+// ChangeOf is the audit record of an event that reports an edit of a job's configuration.
+func ChangeOf(e event.Event) (c Change, ok bool) {
+	if e.Edit == nil {
+		return c, false
+	}
+	c = Change{Time: e.Time, Who: e.Edit.Who, From: e.Edit.From, What: "edit config", Job: e.Job}
+	if len(e.Edit.After) == 0 {
+		return c, true
+	}
+	c.What = "edit " + strings.Join(slices.Sorted(maps.Keys(e.Edit.After)), ", ")
+	before, errBefore := json.Marshal(e.Edit.Before)
+	after, errAfter := json.Marshal(e.Edit.After)
+	if errBefore == nil && errAfter == nil { // texts always marshal
+		c.Before, c.After = string(before), string(after)
+	}
+	return c, true
 }
 
 // Entry is a record and its JSON, without a newline.

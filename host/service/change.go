@@ -328,6 +328,7 @@ func (s *Service) Config(ctx context.Context, job string) (*admin.JobConfig, err
 // EditConfig edits it; a preview changes nothing.
 func (s *Service) EditConfig(ctx context.Context, job string, e admin.Edit, why Reason) (edited *admin.Edited, err error) {
 	do := func() (err error) {
+		e.Recorded = true
 		edited, err = s.o.Registry.EditConfig(ctx, job, e)
 		return s.explained(job, err)
 	}

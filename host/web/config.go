@@ -18,6 +18,7 @@ import (
 	"github.com/wasmjob/wasmjob/host/admin"
 	"github.com/wasmjob/wasmjob/host/cluster"
 	"github.com/wasmjob/wasmjob/host/definition"
+	"github.com/wasmjob/wasmjob/host/event"
 	"github.com/wasmjob/wasmjob/host/history"
 	"github.com/wasmjob/wasmjob/host/words"
 )
@@ -183,8 +184,8 @@ func edited(changes []history.Change, setting, now string) *history.Change {
 			continue
 		}
 		if value, has := after[setting]; has {
-			if value != now {
-				return nil // somebody else has changed it since
+			if value != now || changes[n].From == event.FromFile {
+				return nil // something else has changed it since, or the file did
 			}
 			return &changes[n]
 		}

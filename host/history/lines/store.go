@@ -43,6 +43,9 @@ type Options struct {
 	index int // bytes, for tests; 0 is indexBytes
 }
 
+// syncTimeout is how long who asks for changes waits for those that are not written yet.
+const syncTimeout = time.Second
+
 // indexBytes is about what recent records may take in memory.
 const indexBytes = 32 << 20
 
@@ -208,8 +211,14 @@ func (s *Store) Lines(ctx context.Context, f history.Filter) (history.Page[histo
 		match: func(f *history.Filter, l *history.Line) (history.Line, bool) { return *l, f.MatchLine(l) }})
 }
 
-// Changes implements [history.Store].
+// Changes implements [history.Store]. What was added before it was called is found, unless the
+// disk is slow.
 func (s *Store) Changes(ctx context.Context, f history.Filter) (history.Page[history.Change], error) {
+	if f.After == "" {
+		waiting, cancel := context.WithTimeout(ctx, syncTimeout)
+		s.Sync(waiting)
+		cancel()
+	}
 	return query(ctx, s, f, source[history.Change, history.Change]{list: history.ListChanges, of: func(x *index) *timeline[history.Change] { return &x.changes },
 		match: func(f *history.Filter, c *history.Change) (history.Change, bool) { return *c, f.MatchChange(c) }})
 }

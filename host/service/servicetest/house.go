@@ -230,6 +230,9 @@ func (h *House) Center() registry.Center {
 // hear takes an event of the host.
 func (h *House) hear(e event.Event) {
 	h.Store.AddEvent(e)
+	if c, ok := history.ChangeOf(e); ok {
+		h.Store.AddChange(c)
+	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	close(h.more)

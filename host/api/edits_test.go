@@ -1,0 +1,99 @@
+package api
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/wasmjob/wasmjob/coordination/registry"
+	"github.com/wasmjob/wasmjob/coordination/tree"
+	"github.com/wasmjob/wasmjob/host"
+	"github.com/wasmjob/wasmjob/host/history"
+	"github.com/wasmjob/wasmjob/host/service/servicetest"
+)
+
+// TestEditsAreRecordedOnce: who changed the configuration of a job is recorded once for all
+// hosts, with the settings before and after, whether it was a request, another program that wrote
+// to the registry, or a definition file that was changed.
+func TestEditsAreRecordedOnce(t *testing.T) {
+	t.Parallel()
+	server := servicetest.NewServer(t)
+	job := func(cron, description string) []host.Job {
+		j := servicetest.Job("cities", cron, 4, servicetest.OK)
+		j.Definition.Description = description
+		return []host.Job{j}
+	}
+	const one, two, three = "0 0 1 1 1 ?", "0 0 2 1 1 ?", "0 0 3 1 1 ?"
+	a := serve(t, servicetest.Options{Server: server, IP: "10.0.0.1", Jobs: job(one, "")})
+	b := serve(t, servicetest.Options{Server: server, IP: "10.0.0.2", Jobs: job(one, "")})
+	houses := []*servicetest.House{a.House, b.House}
+	var list []history.Change
+	recorded := func(n int) func() bool {
+		return func() bool {
+			list = nil
+			for _, h := range houses {
+				page, err := h.Store.Changes(t.Context(), history.Filter{Jobs: []string{"cities"}})
+				if err != nil {
+					t.Fatal(err)
+				}
+				list = append(list, page.Records...)
+			}
+			slices.SortFunc(list, func(x, y history.Change) int { return x.Time.Compare(y.Time) })
+			return len(list) >= n
+		}
+	}
+	follow := func(cron string) {
+		t.Helper()
+		for _, h := range houses {
+			h.Until("the host goes by "+cron, func() bool {
+				jobs := h.Host.Status().Jobs
+				return len(jobs) == 1 && jobs[0].Cron == cron
+			})
+		}
+	}
+
+	// A request.
+	if w := a.ask("PATCH", "/v1/jobs/cities/config", `{"settings":{"cron":"`+two+`"}}`, "If-Match", "*"); w.code != 200 {
+		t.Fatalf("%d %s", w.code, w.body)
+	}
+	follow(two)
+	a.Until("the request is recorded", recorded(1))
+	// Another program, such as ElasticJob's console.
+	config := tree.NewLayout(servicetest.Namespace, "cities").Config()
+	nodes, err := a.Center().Read(t.Context(), registry.Data(config))
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := strings.Replace(string(nodes[0].Data), two, three, 1)
+	if _, err := a.Center().Commit(t.Context(), registry.Set(config, []byte(text), registry.AnyVersion)); err != nil {
+		t.Fatal(err)
+	}
+	follow(three)
+	a.Until("the other program's edit is recorded", recorded(2))
+	// The file, on both hosts.
+	for _, h := range houses {
+		h.Host.Apply(job(two, ""), nil)
+	}
+	follow(two)
+	a.Until("the file's edit is recorded", recorded(3))
+	// A host that comes with another file.
+	c := serve(t, servicetest.Options{Server: server, IP: "10.0.0.3", Jobs: job(two, "new")})
+	houses = append(houses, c.House)
+	a.Until("the edit of the file of a host that came is recorded", recorded(4))
+
+	if len(list) != 4 {
+		t.Errorf("%d records, want 4", len(list))
+	}
+	file := "file cities.yaml on host 10.0.0."
+	for i, want := range []history.Change{
+		{What: "edit cron", Who: "token", Before: `{"cron":"` + one + `"}`, After: `{"cron":"` + two + `"}`},
+		{What: "edit cron", Who: "the registry", From: "registry", Before: `{"cron":"` + two + `"}`, After: `{"cron":"` + three + `"}`},
+		{What: "edit cron", Who: file, From: "file", Before: `{"cron":"` + three + `"}`, After: `{"cron":"` + two + `"}`},
+		{What: "edit description", Who: file + "3", From: "file", Before: `{"description":""}`, After: `{"description":"new"}`},
+	} {
+		got := list[i]
+		if !strings.Contains(got.Who, want.Who) || got.What != want.What || (want.From != "" && got.From != want.From) || got.Before != want.Before || got.After != want.After || got.Error != "" {
+			t.Errorf("record %d is\n%+v, want\n%+v", i, got, want)
+		}
+	}
+}
