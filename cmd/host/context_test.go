@@ -98,6 +98,10 @@ func TestContexts(t *testing.T) {
 	do("__complete", "jobs", "--context", "").expect(t, exitOK, "prod", "staging", "zk")
 	do("__complete", "context", "use", "").expect(t, exitOK, "prod", "staging", "zk")
 
+	do("context", "set", "gone", "--admin", "127.0.0.1:1", "--token-file", filepath.Join(home, "prod.token")).expect(t, exitOK)
+	do("jobs", "--context", "gone").expect(t, exitFailure, `context "gone" in `+file+": no host is running here: nothing answers at 127.0.0.1:1", "--admin ADDRESS")
+	do("jobs", "--admin", "127.0.0.1:1").expect(t, exitFailure, "wasmjob: no host is running here: nothing answers at 127.0.0.1:1")
+
 	do("context", "rm", "staging").expect(t, exitOK, "staging is removed")
 	do("jobs").expect(t, exitFailure, "no host is running here")
 	if err := os.WriteFile(file, []byte("contexts:\n  prod: {admn: x}\n"), 0o600); err != nil {

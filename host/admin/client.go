@@ -104,7 +104,7 @@ func Find(ctx context.Context, w Where) (*Client, error) {
 		}
 		return alive[0], nil
 	}
-	return nil, fmt.Errorf("%d hosts are running here, say which one by its address: %s", len(alive), strings.Join(names, ", "))
+	return nil, fmt.Errorf("%d hosts are running here, say which one with --admin ADDRESS: %s", len(alive), strings.Join(names, ", "))
 }
 
 // at is a client for an address; without a token it takes the one that was noted.

@@ -84,7 +84,7 @@ func TestAClientFindsTheOneHost(t *testing.T) {
 	// A second host: now one must say which.
 	s2 := start(t, Options{})
 	remove2 := leave(t, dirs, Note{Address: s2.Address().String(), Token: token, Plugins: "/other"})
-	if _, err := Find(t.Context(), Where{Dirs: dirs}); err == nil || !strings.Contains(err.Error(), "2 hosts") || !strings.Contains(err.Error(), "/other") {
+	if _, err := Find(t.Context(), Where{Dirs: dirs}); err == nil || !strings.Contains(err.Error(), "2 hosts") || !strings.Contains(err.Error(), "--admin ADDRESS") || !strings.Contains(err.Error(), "/other") {
 		t.Errorf("two hosts: %v", err)
 	}
 	find(Where{Address: s.Address().String()})

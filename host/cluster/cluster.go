@@ -311,7 +311,7 @@ func (c *Cluster) Hosts() []Host {
 	list := make([]Host, 0, len(c.hosts))
 	for id, k := range c.hosts {
 		list = append(list, Host{ID: id, ServerIP: k.peer.ServerIP, API: k.peer.API, Version: k.peer.Version, Started: k.peer.Started, Here: id == c.self,
-			Silent: k.silent, Seen: k.seen, Report: k.report, Jobs: len(k.jobs), Items: k.items, Running: k.running})
+			Silent: c.why(k), Seen: k.seen, Report: k.report, Jobs: len(k.jobs), Items: k.items, Running: k.running})
 	}
 	slices.SortFunc(list, func(a, b Host) int {
 		if a.Here != b.Here {
@@ -331,10 +331,23 @@ func (c *Cluster) Silent() (list []string) {
 	defer c.mu.RUnlock()
 	for _, id := range slices.Sorted(maps.Keys(c.hosts)) {
 		if k := c.hosts[id]; k.silent != "" {
-			list = append(list, silentText(k.peer, errors.New(k.silent)))
+			list = append(list, silentText(k.peer, errors.New(c.why(k))))
 		}
 	}
 	return list
+}
+
+// why says why a host does not answer; empty if it does. One that was killed and started again
+// is there twice until the earlier session has ended, and only the later process answers at its
+// address. The caller holds c.mu.
+func (c *Cluster) why(k *known) string {
+	for _, o := range c.hosts {
+		same := o != k && o.peer.API != "" && o.peer.API == k.peer.API && o.peer.ServerIP == k.peer.ServerIP
+		if k.silent != "" && same && o.peer.Started.After(k.peer.Started) {
+			return "an earlier process of this host, which was started again: it is listed until its session has ended"
+		}
+	}
+	return k.silent
 }
 
 // Jobs are all jobs, by name. The list is shared: it must not be changed.

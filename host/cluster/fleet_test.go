@@ -294,6 +294,37 @@ func TestSilentHost(t *testing.T) {
 	})
 }
 
+// TestEarlierProcess: a host that was killed and started again is there twice until its earlier
+// session has ended, and what is listed for that says so.
+func TestEarlierProcess(t *testing.T) {
+	t.Parallel()
+	for name, same := range map[string]bool{"the same address": true, "another server's": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			earlier := Peer{"old", tree.ClusterDetail{ServerIP: "10.0.0.1", API: "http://127.0.0.1:9770", Started: time.Unix(100, 0)}}
+			self := Peer{"new", tree.ClusterDetail{ServerIP: "10.0.0.1", API: "http://127.0.0.1:9770", Started: time.Unix(200, 0)}}
+			if !same {
+				earlier.ServerIP = "10.0.0.2"
+			}
+			c := New(Options{})
+			c.list(self, []Peer{earlier})
+			c.silence("old", "answers 401 Unauthorized")
+			want := "answers 401 Unauthorized"
+			if same {
+				want = "an earlier process of this host, which was started again: it is listed until its session has ended"
+			}
+			if got := c.Silent(); len(got) != 1 || got[0] != "http://127.0.0.1:9770: "+want {
+				t.Errorf("%q", got)
+			}
+			for _, h := range c.Hosts() {
+				if (h.ID == "old" && h.Silent != want) || (h.Here && h.Silent != "") {
+					t.Errorf("%+v", h)
+				}
+			}
+		})
+	}
+}
+
 // TestHostThatNeverAnswers is given up after longestFetch, and asked again.
 func TestHostThatNeverAnswers(t *testing.T) {
 	t.Parallel()

@@ -48,6 +48,9 @@ func (t *Target) settle() error {
 	if err := t.take(c, named); err != nil {
 		return Usage(fmt.Errorf("context %q in %s: %w", name, path, err))
 	}
+	if c.Admin != "" && t.address == c.Admin {
+		t.from = fmt.Sprintf("context %q in %s", name, path)
+	}
 	return nil
 }
 

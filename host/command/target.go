@@ -49,9 +49,11 @@ type Target struct {
 	address, tokenFile, ca string
 	Reason                 string // of a change
 	flags                  *pflag.FlagSet
-	// context is the name of one that was given; settled: what it has is taken over.
+	// context is the name of one that was given; settled: what it has is taken over. from says
+	// which context the address comes from; empty: from none.
 	context string
 	settled bool
+	from    string
 	getenv  func(string) string
 }
 
@@ -140,10 +142,18 @@ func (p *Program) Find(ctx context.Context, t *Target) (*admin.Client, error) {
 		return nil, Usagef("--admin off is a setting of the host, and nothing to ask")
 	}
 	c, err := admin.Find(ctx, admin.Where{Address: t.address, TokenFile: t.tokenFile, CA: t.ca, Dirs: admin.NoteDirs(p.Getenv)})
-	if errors.Is(err, admin.ErrNoHost) {
-		err = fmt.Errorf("%w\nStart one with 'wasmjob run', say where it is with --admin ADDRESS, or ask ZooKeeper itself with --zk SERVERS", err)
+	return c, t.unreachable(err)
+}
+
+// unreachable adds to the error that no host answers where the address comes from, and what to do.
+func (t *Target) unreachable(err error) error {
+	if !errors.Is(err, admin.ErrNoHost) {
+		return err
 	}
-	return c, err
+	if t.from != "" {
+		err = fmt.Errorf("%s: %w", t.from, err)
+	}
+	return fmt.Errorf("%w\nStart one with 'wasmjob run', say where it is with --admin ADDRESS, or ask ZooKeeper itself with --zk SERVERS", err)
 }
 
 // Reach finds the host, or connects to the registry.
@@ -173,7 +183,7 @@ func (p *Program) With(cmd *cobra.Command, t *Target, do func(ctx context.Contex
 	if err != nil {
 		return err
 	}
-	return r.close(do(cmd.Context(), r))
+	return r.close(t.unreachable(do(cmd.Context(), r)))
 }
 
 // OnTarget finishes a command about a job, or about all: it adds the flags that say
