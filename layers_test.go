@@ -258,7 +258,7 @@ var rooms = []room{
 	{name: "host/admin", may: []string{"host/ceiling", "host/event", "host/filelock", "host", "abi", "coordination", "coordination/registry", "coordination/jobconfig", "coordination/tree", "coordination/copied", "coordination/inspect", "coordination/operate", "host/capability", "host/capability/kv", "host/schedule", "host/access", "host/access/users", "host/access/web"}, outside: []string{xnet, zap},
 		testsMay: []string{"coordination/embedded", "host/ceiling", "host/metrics"},
 		why:      "shows a host from outside; what it shows of all hosts, and what operators do to jobs, goes through the registry"},
-	{name: "host/cluster", may: []string{"abi", "coordination/tree", "host", "host/admin", "host/event", "host/history"},
+	{name: "host/cluster", may: []string{"abi", "coordination/tree", "host", "host/admin", "host/event", "host/history", "host/words"},
 		testsMay: []string{"host/history/lines"},
 		why:      "puts together what hosts say; how they are asked it is given as functions, so that tests answer in virtual time"},
 	{name: "host/peers", may: []string{"coordination/registry", "coordination/tree"}, outside: []string{zap},

@@ -518,6 +518,17 @@ func TestOperatingARunningHost(t *testing.T) {
 	runCLI(t, env, "start", "cities", "--zk", "127.0.0.1:1").expect(t, exitUsage, "only a host can start a job again")
 	runCLI(t, env, "trigger", "citis").expect(t, exitFailure, `there is no job "citis"; did you mean "cities"?`)
 	runCLI(t, env, "__complete", "trigger", "").expect(t, exitOK, "cities\nonce\n")
+	for _, args := range [][]string{{"logs", "citis"}, {"runs", "citis"}, {"history", "citis"}, {"audit", "cites"}} {
+		runCLI(t, env, args...).expect(t, exitOK, `there is no job "`+args[len(args)-1]+`"; did you mean "cities"?`)
+	}
+	runCLI(t, env, "alert", "silence", "citis", "--for", "1m").expect(t, exitOK, `there is no job "citis"; did you mean "cities"?`)
+	for _, args := range [][]string{{"logs", "cit*"}, {"runs", "cities", "--failed"}, {"runs", "none*"}} {
+		if r := runCLI(t, env, args...); r.code != exitOK || r.err != "" {
+			t.Errorf("%v: %d %q", args, r.code, r.err)
+		}
+	}
+	runCLI(t, env, "runs", "--outcome", "BOGUS").expect(t, exitFailure, `outcome: found "BOGUS", expected OK, FAIL,`, "LOST, HELD")
+	runCLI(t, env, "runs", "--outcome", "fial").expect(t, exitFailure, `did you mean "FAIL"?`)
 	wrong := filepath.Join(t.TempDir(), "token")
 	if err := os.WriteFile(wrong, []byte(admin.NewToken()), 0o600); err != nil {
 		t.Fatal(err)

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/host/event"
 	"github.com/wasmjob/wasmjob/host/history"
+	"github.com/wasmjob/wasmjob/host/words"
 )
 
 // The paths under which peers answer for their own stores.
@@ -97,9 +99,7 @@ func ParseQuery(q url.Values) (f history.Filter, err error) {
 	f.Level = int(r.number("level", -100, 100))
 	f.Limit = int(r.number("limit", 1, history.MaxLimit))
 	f.Failed, f.Oldest = r.flag("failed"), r.flag("oldest")
-	for _, o := range r.texts("outcome") {
-		f.Outcomes = append(f.Outcomes, abi.Outcome(strings.ToUpper(o)))
-	}
+	f.Outcomes = r.outcomes()
 	for _, k := range r.texts("kind") {
 		f.Kinds = append(f.Kinds, event.Kind(k))
 	}
@@ -131,6 +131,22 @@ func (r *queryReader) texts(name string) (list []string) {
 		if text != "" {
 			list = append(list, text)
 		}
+	}
+	return list
+}
+
+// outcomes reads those that records may have, in letters of any case.
+func (r *queryReader) outcomes() (list []abi.Outcome) {
+	var known []string
+	for _, o := range append(abi.Outcomes(), history.Lost, history.Held) {
+		known = append(known, string(o))
+	}
+	for _, text := range r.texts("outcome") {
+		name := strings.ToUpper(text)
+		if !slices.Contains(known, name) && r.err == nil {
+			r.err = &QueryError{"outcome", words.Clip(text), strings.Join(known, ", ") + words.Suggest(name, known)}
+		}
+		list = append(list, abi.Outcome(name))
 	}
 	return list
 }

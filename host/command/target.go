@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -343,6 +344,20 @@ func (r *Reached) Similar(ctx context.Context, job string, err error) error {
 		return err // which says enough
 	}
 	return fmt.Errorf("%w%s", err, words.Suggest(job, names))
+}
+
+// Noted says on the error output that a job that was named is not there, with the name that may
+// be meant. It is for commands that found nothing and do not fail: a history has jobs that are
+// gone. Patterns, and jobs that it cannot be known of, are passed over.
+func (p *Program) Noted(ctx context.Context, r *Reached, job string) {
+	if job == "" || strings.ContainsAny(job, `*?[\`) {
+		return
+	}
+	names, err := r.Names(ctx)
+	if err != nil || slices.Contains(names, job) {
+		return
+	}
+	fmt.Fprintf(p.Err, "wasmjob: there is no job %q%s\n", words.Clip(job), words.Suggest(job, names))
 }
 
 // repeat shows until a signal comes or showing fails.

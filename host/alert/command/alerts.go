@@ -86,6 +86,9 @@ still is sent afterwards. 'wasmjob alert unsilence' ends it before its time.`,
 			}
 			err = r.Client.Send(ctx, http.MethodPost, "/v1/silences", wanted, &s)
 		}
+		if err == nil {
+			p.Noted(ctx, r, s.Jobs)
+		}
 		return p.Done(err, "silenced alerts of "+s.Jobs+" until "+s.Until.Local().Format(time.RFC3339)+", silence "+s.ID)
 	})
 }

@@ -101,6 +101,9 @@ func records[T any](p *command.Program, cmd *cobra.Command, path string, f *filt
 		if err := r.Client.Get(ctx, path+"?"+f.query(cmd, job), &found); err != nil {
 			return nil, "", err
 		}
+		if len(found.Records) == 0 && !how.Watch {
+			p.Noted(ctx, r, job)
+		}
 		s := p.Tables()
 		out := text(s, found.Records, time.Now()) + show.Silent(s, found.Silent)
 		if found.Next != "" {
@@ -182,7 +185,7 @@ until Ctrl-C.`,
 			query += "&" + url.Values{"run": {run}}.Encode()
 		}
 		return p.With(cmd, t, func(ctx context.Context, r *command.Reached) error {
-			if err := showLines(ctx, p, r, &how, query); err != nil || !follow {
+			if err := showLines(ctx, p, r, &how, job, query); err != nil || !follow {
 				return err
 			}
 			return followLines(ctx, p, r, &how, url.Values{"job": {job}, "run": {run}, "text": {f.text}})
@@ -191,12 +194,15 @@ until Ctrl-C.`,
 	return cmd
 }
 
-// showLines shows lines, oldest first.
-func showLines(ctx context.Context, p *command.Program, r *command.Reached, how *command.Shown, query string) error {
+// showLines shows lines, oldest first; job is the one that was named.
+func showLines(ctx context.Context, p *command.Program, r *command.Reached, how *command.Shown, job, query string) error {
 	return p.Show(ctx, how, func() (any, string, error) {
 		var found cluster.Found[history.Line]
 		if err := r.Client.Get(ctx, "/v1/logs?"+query, &found); err != nil {
 			return nil, "", err
+		}
+		if len(found.Records) == 0 {
+			p.Noted(ctx, r, job)
 		}
 		s := p.Tables()
 		var b strings.Builder
