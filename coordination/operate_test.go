@@ -213,7 +213,7 @@ func TestTriggerKeepsPending(t *testing.T) {
 	for _, host := range h {
 		host.crash()
 	}
-	if err := c.operate(moves.TriggerJob(c.layout)); err == nil || !strings.Contains(err.Error(), "no instance") {
+	if err := c.operate(moves.TriggerJob(c.layout)); err == nil || !strings.Contains(err.Error(), "no host has the job") {
 		t.Errorf("nobody is there: %v", err)
 	}
 }
