@@ -146,7 +146,7 @@ var rooms = []room{
 		testsMay: []string{"coordination/registrytest", "test/zkserver"},
 		why:      "the other registry: the only room that knows how ZooKeeper talks"},
 
-	{name: "host/due", may: []string{"coordination/tree"}, outside: []string{cron}, why: "which instants are due, by the clock and what was begun alone"},
+	{name: "host/due", may: []string{"coordination/tree", "host/words"}, outside: []string{cron}, why: "which instants are due, by the clock and what was begun alone"},
 	{name: "host/schedule", may: []string{"host/words"}, outside: []string{cron}, why: "cron dialects, and nothing else, behind one interface"},
 	{name: "host/signature", outside: []string{minisign}, why: "who signed a file: it knows bytes and keys, and neither modules nor grants"},
 	{name: "host/ceiling", may: []string{"coordination/jobconfig", "host/words"},

@@ -451,7 +451,7 @@ They succeeded, the last at 00:02:21, after at most 1s.
 		ask: explain.Question{Job: "j", At: minute(2)},
 		want: `
 coalesced
-Items 0-1 were due at 00:02:00 and did not run for that instant: host 10.0.0.2 reported at 00:20:20: 5 instants from here on came due while no host had the item; they are made up for once, for 2000-01-01T00:20:00Z.
+Items 0-1 were due at 00:02:00 and did not run for that instant: host 10.0.0.2 reported at 00:20:20: 5 instants from here on came due while no host had the item; one catch-up runs instead, for 2000-01-01T00:20:00Z.
 Host 10.0.0.1 had them; the last that it reported is of 00:01:01.
 The session of host 10.0.0.1 had ended: host 10.0.0.2 saw that at 00:20:20.
 They ran next for 00:20:00: they began at 00:20:20 on host 10.0.0.2.

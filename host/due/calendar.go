@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/robfig/cron/v3"
+
+	"github.com/wasmjob/wasmjob/host/words"
 )
 
 // Calendar is a job's schedule and what has come due of it. All times are of the wall
@@ -91,7 +93,7 @@ func (c *Calendar) Take(now, begun time.Time, held bool) (at time.Time, skip *Sk
 	}
 	if skipped > 0 && held && first.After(begun) {
 		skip = &Skip{First: first, Through: at.Add(-time.Millisecond), Cause: Later,
-			Reason: fmt.Sprintf("%d instants from here on came due while the process did not run or the registry could not be reached, or when the clock was set; they are one fire at %s", skipped, at.Format(time.RFC3339))}
+			Reason: fmt.Sprintf("%s from here on came due while the process did not run or the registry could not be reached, or when the clock was set; the fire at %s runs instead", words.Count(skipped, "instant"), at.Format(time.RFC3339))}
 	}
 	if c.Arm(at); !c.Next.After(now) {
 		c.Arm(now)
@@ -196,11 +198,11 @@ func (c *Calendar) CatchUp(now, begun, back time.Time, misfire bool) (at time.Ti
 		return at, &Skip{m.first, through, Missed, fmt.Sprintf("no host had the item when it was due, and that is longer ago than %s", c.Window)}
 	}
 	if !misfire {
-		return at, &Skip{m.first, through, Missed, fmt.Sprintf("no host had the item when it was due; misfire is off (%d instants from here on)", m.count)}
+		return at, &Skip{m.first, through, Missed, fmt.Sprintf("no host had the item when it was due; misfire is off (%s from here on)", words.Count(m.count, "instant"))}
 	}
 	if !m.newest.Equal(m.first) {
-		skip = &Skip{m.first, m.newest.Add(-time.Millisecond), Later, fmt.Sprintf("%d instants from here on came due while no host had the item; they are made up for once, for %s",
-			m.count-1, m.newest.UTC().Format(time.RFC3339))}
+		skip = &Skip{m.first, m.newest.Add(-time.Millisecond), Later, fmt.Sprintf("%s from here on came due while no host had the item; one catch-up runs instead, for %s",
+			words.Count(m.count-1, "instant"), m.newest.UTC().Format(time.RFC3339))}
 	}
 	return m.newest, skip
 }

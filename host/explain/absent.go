@@ -102,9 +102,9 @@ func (t *writer) coalesced(promise *event.Event) {
 // disabledBy says who disabled or removed what did not run.
 func (t *writer) disabledBy(e *event.Event) {
 	// It may have been enabled again since, before a host reported it.
-	c := t.changedItem(t.fire.instant, e.Time, t.item, "disable", "remove", "shutdown", "stop", "kill", "edit")
-	if c != nil && e.Time.Sub(c.Time) >= time.Hour { // only what is disabled stays so
-		c = t.changedItem(t.fire.instant, e.Time, t.item, "disable")
+	c := t.newest(sought{held: t.fire.instant, at: e.Time, item: t.item, host: e.Host, what: []string{"disable", "remove", "shutdown", "stop", "kill", "edit"}})
+	if c != nil && (e.Time.Sub(c.Time) >= time.Hour || strings.HasSuffix(reason(e), disabledReason)) { // only what is disabled stays so
+		c = t.newest(sought{held: t.fire.instant, at: e.Time, item: t.item, host: e.Host, what: []string{"disable", "edit disabled"}})
 	}
 	if c != nil {
 		t.add(t.changeClause(c))
@@ -113,32 +113,55 @@ func (t *writer) disabledBy(e *event.Event) {
 	t.say(KindHistory, time.Time{}, func(group) string { return "The histories do not have who did that." }, e)
 }
 
+// disabledReason ends the reasons of hosts for which an item or a server is disabled.
+const disabledReason = " is disabled"
+
 // changed is the newest change up to a time whose operation begins with one of the
-// words, and that is of the job, or of this item; nil if it was taken back since.
-func (t *writer) changed(at time.Time, what ...string) *history.Change {
-	return t.timeline.changedItem(at, at, t.item, what...)
+// words, and that is of the job, or of this item, on all hosts or on the given one; nil
+// if it was taken back since.
+func (t *writer) changed(at time.Time, host string, what ...string) *history.Change {
+	return t.newest(sought{held: at, at: at, item: t.item, host: host, what: what})
 }
 
-func (tl *timeline) changed(at time.Time, what ...string) *history.Change {
-	return tl.changedItem(at, at, -1, what...)
+// sought says which change is meant.
+type sought struct {
+	held time.Time // what was taken back up to then does not count
+	at   time.Time // when it had been made
+	item int       // -1: any
+	host string    // the instance that it has to concern; empty: any
+	what []string  // what the operation begins with
 }
 
-// changedItem is changed of an item, -1 for any. What was enabled again after held was
-// disabled at that time.
-func (tl *timeline) changedItem(held, at time.Time, item int, what ...string) *history.Change {
-	var found *history.Change
+// newest is the newest change that is sought; nil for none.
+func (tl *timeline) newest(s sought) *history.Change {
+	var found []*history.Change
 	for _, c := range tl.changes {
-		if c.Time.After(at) || c.Job != tl.job || (c.Item != nil && item >= 0 && *c.Item != item) {
+		if c.Time.After(s.at) || c.Job != tl.job || (c.Item != nil && s.item >= 0 && *c.Item != s.item) {
 			continue
 		}
-		if slices.ContainsFunc(what, func(w string) bool { return strings.HasPrefix(c.What, w) }) {
-			found = c
+		if !c.Time.After(s.held) {
+			found = slices.DeleteFunc(found, func(before *history.Change) bool { return takesBack(c, before) })
 		}
-		if found != nil && !c.Time.After(held) && strings.HasPrefix(found.What, "disable") && strings.HasPrefix(c.What, "enable") && sameItem(c.Item, found.Item) && c.Host == found.Host {
-			found = nil
+		ofHost := s.host == "" || c.Host == "" || c.Host == tree.ServerOf(s.host) || isOf(s.host, c.Host)
+		if ofHost && slices.ContainsFunc(s.what, func(w string) bool { return strings.HasPrefix(c.What, w) }) {
+			found = append(found, c)
 		}
 	}
-	return found
+	if len(found) == 0 {
+		return nil
+	}
+	return found[len(found)-1]
+}
+
+// takesBack reports whether a change takes an earlier one back.
+func takesBack(c, before *history.Change) bool {
+	switch {
+	case strings.HasPrefix(before.What, "disable"):
+		return strings.HasPrefix(c.What, "enable") && sameItem(c.Item, before.Item) && (c.Host == "" || c.Host == before.Host)
+	case before.What == "shutdown" || before.What == "remove":
+		return c.What == "restore" || c.What == "start"
+	}
+	return false
 }
 
 func sameItem(a, b *int) bool {
@@ -146,6 +169,26 @@ func sameItem(a, b *int) bool {
 		return a == b
 	}
 	return *a == *b
+}
+
+// leaving is the change that had a host leave the job; nil if none is known.
+func (tl *timeline) leaving(e *event.Event) *history.Change {
+	if e.Kind != event.JobRemoved && e.Kind != event.JobStopped {
+		return nil
+	}
+	since := e.Time.Add(-time.Hour)
+	if m := tl.members[e.Host]; m != nil {
+		for _, s := range m.spans {
+			if s.end == e && s.known {
+				since = later(since, s.begin.Time)
+			}
+		}
+	}
+	c := tl.newest(sought{held: e.Time, at: e.Time, item: -1, host: e.Host, what: []string{"remove", "shutdown", "stop"}})
+	if c == nil || c.Time.Before(since) {
+		return nil
+	}
+	return c
 }
 
 // changeClause says of a change.
@@ -232,18 +275,60 @@ func (t *writer) absent() {
 		t.refusedThen(at)
 		return
 	}
-	host := t.name(owner.id)
+	if t.notDueOn(owner.id) {
+		return
+	}
+	host, from := t.name(owner.id), later(share.Time, at.Add(-lookBack))
+	but := "its history says nothing of that instant"
+	gone := t.goneEvent(owner.id, share.Time)
+	if gone != nil {
+		but = "that host is gone: its session had ended by " + t.at(gone.Time)
+		if gone.Time.Before(from) {
+			from = later(share.Time, gone.Time.Add(-time.Minute))
+		}
+	}
 	t.headline(at, func(g group) string {
-		return fmt.Sprintf("What became of %s is not known: %s due at %s, host %s had %s since %s, and its history says nothing of that instant.",
-			g.subject(), g.is("it was", "they were"), t.at(at), host, g.them(), t.at(share.Time))
-	}, share)
-	t.wentFrom(owner.id, later(share.Time, at.Add(-lookBack)), t.timeline.end())
+		return fmt.Sprintf("What became of %s is not known: %s due at %s, host %s had %s since %s, and %s.",
+			g.subject(), g.is("it was", "they were"), t.at(at), host, g.them(), t.at(share.Time), but)
+	}, share, gone)
+	t.wentFrom(owner.id, from, t.timeline.end())
+	if gone == nil {
+		t.lastWords(owner.id, at)
+	}
+	t.rescheduled()
+}
+
+// notDueOn says that the host that had the item went by a schedule without the instant,
+// if that is so: hosts do not take a new one at once.
+func (t *writer) notDueOn(id string) bool {
+	at := t.fire.instant
+	in := t.configuredOn(id, at)
+	if t.fire.trigger != 0 || in == nil || nextDue(in.Settings, at.Add(-time.Nanosecond)).Equal(at) {
+		return false
+	}
+	t.story.verdict = NeverDue
+	host := t.name(id)
+	t.headline(at, func(g group) string {
+		return fmt.Sprintf("%s %s not due at %s: host %s, which had %s, went by the schedule %s since %s, which has no such instant.",
+			g.Items(), g.is("was", "were"), t.at(at), host, g.them(), scheduleText(in.Settings), t.at(in.Time))
+	}, in)
+	t.rescheduled()
+	return true
+}
+
+// rescheduled says how the schedule changed within a minute of the instant.
+func (t *writer) rescheduled() {
+	for _, c := range t.reschedules(t.fire.instant) {
+		if c.kind == KindChange || c.time.Sub(t.fire.instant).Abs() <= time.Minute {
+			t.add(c)
+		}
+	}
 }
 
 // disabledThen says that the job, or the item, was disabled at the instant, if that is so.
 func (t *writer) disabledThen() bool {
 	at := t.fire.instant
-	c := t.changed(at, "disable")
+	c := t.changed(at, "", "disable")
 	if c == nil || c.Host != "" || t.enabledOnSome(c.Time, at) { // other servers may have had the item
 		return false
 	}
@@ -333,10 +418,12 @@ func (t *writer) leaver(v vacancy) {
 	t.say(KindJob, v.left.Time, func(group) string {
 		return fmt.Sprintf("The last that had the job before was host %s, until %s%s.", host, t.at(v.left.Time), t.because(v.left))
 	}, v.left)
-	if who := t.changed(v.left.Time, "remove", "shutdown", "stop"); who != nil && v.left.Time.Sub(who.Time) < time.Hour {
+	if who := t.leaving(v.left); who != nil {
 		t.add(t.changeClause(who))
 	}
-	t.lastWords(v.leaver.id, v.left.Time)
+	if v.left.Kind != event.JobRemoved && v.left.Kind != event.JobStopped {
+		t.lastWords(v.leaver.id, v.left.Time)
+	}
 }
 
 // because says how an event ended a host's time in the job.

@@ -300,6 +300,199 @@ func TestExplain_changes(t *testing.T) {
 	}
 }
 
+// TestExplain_startAfterADeath: what the next process at a server found out about the end
+// of the one before is said of that one, and of no other.
+func TestExplain_startAfterADeath(t *testing.T) {
+	t.Parallel()
+	const dead = "10.0.0.1@-@32323-aa"
+	ofHost := func(seconds float64, kind event.Kind, host string, change func(*event.Event)) event.Event {
+		e := of(seconds, kind, host, change)
+		e.Job, e.Instant = "", time.Time{}
+		return e
+	}
+	starts := func(seconds float64, process, reason string) event.Event {
+		return ofHost(seconds, event.HostStarted, process, func(e *event.Event) { e.Reason = reason })
+	}
+	const (
+		itsEnd    = "the last host here (pid 32323, started 2026-03-01T11:59:00Z) did not end well: it was killed"
+		anotherOf = "the last host here (pid 3705, started 2026-03-01T12:00:43Z) did not end well: it was killed"
+		said      = "When host 10.0.0.1 started again at"
+	)
+	base := []event.Event{
+		of(-60, event.JobAdded, dead, nil),
+		of(-60, event.Assigned, dead, func(e *event.Event) { e.Items = []int{0} }),
+		of(-2, event.ItemStarted, dead, func(e *event.Event) { e.Item, e.Instant = number(0), noon.Add(-2*time.Second) }),
+		ofHost(20, event.HostGone, second, func(e *event.Event) { e.Other = dead }),
+	}
+	for name, c := range map[string]struct {
+		starts []event.Event
+		want   string
+	}{
+		"the next":                        {[]event.Event{starts(43, "10.0.0.1@-@3705", itsEnd)}, said + " 12:00:43"},
+		"the next, before it was noticed": {[]event.Event{starts(3, "10.0.0.1@-@3705", itsEnd)}, said + " 12:00:03"},
+		"the next but one":                {[]event.Event{starts(43, "10.0.0.1@-@3705", ""), starts(140, "10.0.0.1@-@4000", anotherOf)}, ""},
+		"one of another's end":            {[]event.Event{starts(140, "10.0.0.1@-@4000", anotherOf)}, ""},
+		"another server's":                {[]event.Event{starts(43, "10.0.0.2@-@3705", itsEnd)}, ""},
+		"it lived on in another session":  {[]event.Event{ofHost(30, event.Session, "10.0.0.1@-@32323-bb", func(e *event.Event) { e.Reason = "live" }), starts(3000, "10.0.0.1@-@3705", itsEnd)}, ""},
+	} {
+		facts := explain.Facts{Now: noon.Add(time.Hour), From: noon.Add(-time.Hour), Settings: &event.Settings{Cron: "0 0 12 * * ?", TimeZone: "UTC", Items: 1}, Events: slices.Concat(base, c.starts)}
+		got := texts(explain.Explain(explain.Question{Job: "j", At: noon}, facts))
+		if strings.Contains(got, said) != (c.want != "") || !strings.Contains(got, c.want) {
+			t.Errorf("%s: got\n%s\nwant %q", name, got, c.want)
+		}
+	}
+}
+
+// TestExplain_changesOfOthers: why a host left the job is explained by changes that
+// concern it, were made while it was there, and were not taken back.
+func TestExplain_changesOfOthers(t *testing.T) {
+	t.Parallel()
+	done := func(e *event.Event) { e.Item, e.Outcome = number(0), abi.OutcomeOK }
+	change := func(seconds int, what, host string) history.Change {
+		return history.Change{Time: noon.Add(time.Duration(seconds) * time.Second), Job: "j", Who: "alice", What: what, Host: host, Why: "z"}
+	}
+	facts := explain.Facts{Now: noon.Add(time.Hour), From: noon.Add(-time.Hour), Settings: &event.Settings{Cron: "0 * * * * ?", TimeZone: "UTC", Items: 1}, Events: []event.Event{
+		of(-1500, event.JobAdded, first, nil),
+		of(-1500, event.Assigned, first, func(e *event.Event) { e.Items = []int{0} }),
+		of(-60, event.ItemStarted, first, func(e *event.Event) { e.Item, e.Instant = number(0), noon.Add(-time.Minute) }),
+		of(-30, event.JobRemoved, first, func(e *event.Event) { e.Reason = "the host is stopping" }),
+		of(-29, event.Assigned, second, func(e *event.Event) { e.Items = []int{0} }),
+		of(0, event.FireStarted, second, func(e *event.Event) { e.Items, e.Total = []int{0}, 1 }),
+		of(0, event.ItemStarted, second, item(0)), of(1, event.ItemEnded, second, done), of(1, event.ItemCompleted, second, done),
+	}}
+	for name, c := range map[string]struct {
+		changes []history.Change
+		want    string
+	}{
+		"of this host":                  {[]history.Change{change(-31, "shutdown", first)}, `alice did "shutdown" on host 10.0.0.1`},
+		"of its server":                 {[]history.Change{change(-31, "shutdown", "10.0.0.1")}, `alice did "shutdown" on host 10.0.0.1`},
+		"of all hosts":                  {[]history.Change{change(-31, "shutdown", "")}, `alice did "shutdown" of the job`},
+		"of all, behind one of another": {[]history.Change{change(-32, "remove", ""), change(-31, "shutdown", "10.0.0.3")}, `alice did "remove" of the job`},
+		"of another host":               {[]history.Change{change(-400, "shutdown", "10.0.0.3")}, ""},
+		"restored since":                {[]history.Change{change(-400, "shutdown", ""), change(-300, "restore", "")}, ""},
+		"before the host came":          {[]history.Change{change(-1600, "shutdown", "10.0.0.1")}, ""},
+	} {
+		facts.Changes = c.changes
+		got := texts(explain.Explain(explain.Question{Job: "j", At: noon}, facts))
+		if !strings.Contains(got, "left the job") || strings.Contains(got, "alice") != (c.want != "") || !strings.Contains(got, c.want) {
+			t.Errorf("%s: got\n%s\nwant %q", name, got, c.want)
+		}
+	}
+}
+
+// TestExplain_disabledByWhom: who disabled an item is not who disabled another server, or
+// killed the item before; and who enabled all servers has enabled the one.
+func TestExplain_disabledByWhom(t *testing.T) {
+	t.Parallel()
+	change := func(seconds int, who, what, host string, item *int) history.Change {
+		return history.Change{Time: noon.Add(time.Duration(seconds) * time.Second), Job: "j", Who: who, What: what, Host: host, Item: item}
+	}
+	for name, c := range map[string]struct {
+		reason  string
+		changes []history.Change
+		want    string
+	}{
+		"killed after it was disabled": {"the item is disabled", []history.Change{change(-60, "alice", "disable", "", number(0)), change(-50, "bob", "kill", "", number(0))}, `alice did "disable" of item 0`},
+		"a number of items":            {"the sharding total count is 1 now", []history.Change{change(-60, "alice", "disable", "", number(1)), change(-50, "bob", "edit shardingTotalCount", "", nil)}, `bob did "edit shardingTotalCount"`},
+		"another server":               {"this server is disabled for the job", []history.Change{change(-60, "alice", "disable", "10.0.0.1", nil), change(-50, "bob", "disable", "10.0.0.2", nil)}, `alice did "disable" on host 10.0.0.1`},
+		"all enabled since":            {"this server is disabled for the job", []history.Change{change(-60, "alice", "disable", "10.0.0.1", nil), change(-50, "bob", "enable", "", nil)}, "The histories do not have who did that."},
+	} {
+		facts := explain.Facts{Changes: c.changes, Now: noon.Add(time.Hour), Settings: &event.Settings{Cron: "0 0 12 * * ?", TimeZone: "UTC", Items: 1}, Events: []event.Event{
+			of(0, event.ItemSkipped, first, func(e *event.Event) { e.Item, e.Cause, e.Reason = number(0), event.SkipDisabled, c.reason })}}
+		got := texts(explain.Explain(explain.Question{Job: "j", At: noon}, facts))
+		if !strings.Contains(got, c.want) || strings.Count(got, " did \"") != strings.Count(c.want, " did \"") {
+			t.Errorf("%s: got\n%s\nwant %q", name, got, c.want)
+		}
+	}
+}
+
+// TestExplain_scheduleThen: an item was due by the schedule that its host went by at the
+// instant, which others may have left already.
+func TestExplain_scheduleThen(t *testing.T) {
+	t.Parallel()
+	at := noon.Add(10 * time.Second)
+	configured := func(seconds float64, host, cron string) event.Event {
+		return of(seconds, event.JobConfigured, host, func(e *event.Event) {
+			e.Instant, e.Settings = time.Time{}, &event.Settings{Cron: cron, TimeZone: "UTC", Items: 2}
+		})
+	}
+	const old, newer = "0/10 * * * * ?", "0/15 * * * * ?"
+	events := []event.Event{
+		of(-600, event.JobAdded, first, nil), of(-600, event.JobAdded, second, nil),
+		configured(-600, first, old), configured(-600, second, old),
+		of(-599, event.Assigned, first, func(e *event.Event) { e.Items = []int{0} }),
+		of(-599, event.Assigned, second, func(e *event.Event) { e.Items = []int{1} }),
+	}
+	ask := func(more ...event.Event) (explain.Answer, string) {
+		facts := explain.Facts{Now: noon.Add(time.Hour), From: noon.Add(-time.Hour), Events: slices.Concat(events, more), Changes: []history.Change{
+			{Time: noon.Add(-5 * time.Second), Job: "j", Who: "alice", What: "kill"}, {Time: noon.Add(4 * time.Second), Job: "j", Who: "bob", What: "edit cron"}}}
+		a := explain.Explain(explain.Question{Job: "j", At: at}, facts)
+		return a, texts(a)
+	}
+	// All hosts went by the new one.
+	a, got := ask(configured(5, first, newer), configured(9, second, newer))
+	if want := `its schedule then, "0/15 * * * * ?" UTC, has no such instant`; a.Verdict != explain.NeverDue || !strings.Contains(got, want) {
+		t.Errorf("got\n%s\nwant %q", got, want)
+	}
+	// The one that had item 0 did, and the other took the old one back: the newest event is of that.
+	a, got = ask(configured(5, first, newer), configured(6, second, newer), configured(8, second, old))
+	want := `unknown
+What became of item 1 is not known: it was due at 12:00:10, host 10.0.0.2 had it since 11:50:01, and its history says nothing of that instant.
+The schedule became "0/15 * * * * ?" UTC at 12:00:05; it was "0/10 * * * * ?" UTC.
+bob did "edit cron" of the job at 12:00:04.
+The schedule became "0/10 * * * * ?" UTC at 12:00:08; it was "0/15 * * * * ?" UTC.
+Item 0 was not due at 12:00:10: host 10.0.0.1, which had it, went by the schedule "0/15 * * * * ?" UTC since 12:00:05, which has no such instant.`
+	if got != want || len(a.Items) != 2 || a.Items[0].Verdict != explain.NeverDue || a.Items[1].Verdict != explain.Unknown {
+		t.Errorf("%+v, got\n%s\nwant\n%s", a.Items, got, want)
+	}
+}
+
+// TestExplain_hostGone: of an item whose only host is gone the answer says so, also long
+// after, and though the one that noticed knew it by another job.
+func TestExplain_hostGone(t *testing.T) {
+	t.Parallel()
+	gone := func(seconds float64, other string) event.Event {
+		return of(seconds, event.HostGone, second, func(e *event.Event) { e.Job, e.Instant, e.Other = "", time.Time{}, other })
+	}
+	for name, c := range map[string]struct {
+		at   time.Duration // after noon
+		gone event.Event
+		want string
+	}{
+		"before it was noticed": {0, gone(9, first), `unknown
+What became of item 0 is not known: it was due at 12:00:00, host 10.0.0.1 had it since 11:59:00, and that host is gone: its session had ended by 12:00:09.
+Host 10.0.0.1 had it; the last that it reported is of 11:59:00.
+The session of host 10.0.0.1 had ended: host 10.0.0.2 saw that at 12:00:09.`},
+		"by another job": {0, gone(9, first+"-3"), `that host is gone: its session had ended by 12:00:09`},
+		"long after": {30 * time.Minute, gone(9, first+"-3"), `no host
+Item 0 was due at 12:30:00 and did not run: none of the hosts whose histories there are had the job then.
+The last that had the job before was host 10.0.0.1, until 12:00:09, when host 10.0.0.2 saw that its session had ended.`},
+		"another term": {0, gone(9, "10.0.0.1@-@1-cc"), `and its history says nothing of that instant.`},
+	} {
+		facts := explain.Facts{Now: noon.Add(time.Hour), From: noon.Add(-time.Hour), Settings: &event.Settings{Cron: "0 * * * * ?", TimeZone: "UTC", Items: 1},
+			Events: []event.Event{of(-60, event.JobAdded, first, nil), of(-60, event.Assigned, first, func(e *event.Event) { e.Items = []int{0} }), c.gone}}
+		if got := texts(explain.Explain(explain.Question{Job: "j", At: noon.Add(c.at)}, facts)); !strings.Contains(got, c.want) {
+			t.Errorf("%s: got\n%s\nwant\n%s", name, got, c.want)
+		}
+	}
+}
+
+// TestExplain_removedWhileItRan: an item that began was not disabled.
+func TestExplain_removedWhileItRan(t *testing.T) {
+	t.Parallel()
+	facts := explain.Facts{Now: noon.Add(time.Hour), Settings: &event.Settings{Cron: "0 0 12 * * ?", TimeZone: "UTC", Items: 1}, Events: []event.Event{
+		of(0, event.FireStarted, first, func(e *event.Event) { e.Items, e.Total = []int{0}, 1 }), of(0, event.ItemStarted, first, item(0)),
+		of(5, event.ItemSkipped, first, func(e *event.Event) {
+			e.Item, e.Outcome, e.Fence, e.Cause, e.Reason = number(0), abi.OutcomeOK, 7, event.SkipDisabled, "the job was removed while the item ran"
+		})}}
+	want := `killed
+Item 0 was due at 12:00:00 and began in time on host 10.0.0.1.
+Host 10.0.0.1 gave the run up at 12:00:05: the job was removed while the item ran.`
+	if got := texts(explain.Explain(explain.Question{Job: "j", At: noon}, facts)); got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+}
+
 var (
 	kinds = []event.Kind{event.FireStarted, event.FireSkipped, event.ItemStarted, event.ItemEnded, event.ItemCompleted, event.ItemSkipped, event.ItemHeld,
 		event.JobAdded, event.JobConfigured, event.JobRemoved, event.JobStopped, event.JobError, event.Refused, event.Sharded, event.Assigned, event.Elected,

@@ -2,9 +2,11 @@ package explain
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/wasmjob/wasmjob/host/event"
+	"github.com/wasmjob/wasmjob/host/history"
 	"github.com/wasmjob/wasmjob/host/schedule"
 )
 
@@ -305,7 +307,7 @@ func (tl *timeline) reschedules(at time.Time) (clauses []clause) {
 		if was != nil && (was.Settings.Cron != e.Settings.Cron || was.Settings.TimeZone != e.Settings.TimeZone) && e.Time.After(at.Add(-24*time.Hour)) {
 			text := fmt.Sprintf("The schedule became %s at %s; it was %s.", scheduleText(e.Settings), tl.at(e.Time), scheduleText(was.Settings))
 			clauses = append(clauses, clause{kind: KindJob, time: e.Time, key: text, text: fixed(text), events: []*event.Event{was, e}})
-			if who := tl.changed(e.Time, "edit"); who != nil {
+			if who := tl.newest(sought{held: e.Time, at: e.Time, item: -1, what: []string{"edit"}}); who != nil && e.Time.Sub(who.Time) < time.Hour && reschedules(who) {
 				clauses = append(clauses, tl.changeClause(who))
 			}
 		}
@@ -315,6 +317,11 @@ func (tl *timeline) reschedules(at time.Time) (clauses []clause) {
 		clauses = clauses[:6]
 	}
 	return clauses
+}
+
+// reschedules reports whether an edit was of what makes the schedule.
+func reschedules(c *history.Change) bool {
+	return strings.Contains(c.What, "cron") || strings.Contains(c.What, "timeZone")
 }
 
 // notYet says that nothing was due up to a time.

@@ -343,7 +343,7 @@ func (t *writer) triggeredBy() {
 	if t.fire.trigger == 0 {
 		return
 	}
-	if c := t.changed(t.fire.instant.Add(lateAfter), "trigger"); c != nil && t.fire.instant.Sub(c.Time) < time.Minute {
+	if c := t.changed(t.fire.instant.Add(lateAfter), "", "trigger"); c != nil && t.fire.instant.Sub(c.Time) < time.Minute {
 		t.add(t.changeClause(c))
 	}
 }
@@ -452,21 +452,32 @@ func (t *writer) left(e *event.Event) {
 	t.say(KindJob, e.Time, func(g group) string {
 		return fmt.Sprintf("Host %s, which had %s, left the job at %s: %s.", host, g.them(), t.at(e.Time), reason(e))
 	}, e)
-	if who := t.changed(e.Time, "shutdown", "stop", "drain", "remove"); who != nil && e.Time.Sub(who.Time) < time.Hour {
+	if who := t.leaving(e); who != nil {
 		t.add(t.changeClause(who))
 	}
 }
 
-// lastWords says what the server's next process found out about the end of the last.
+// lastWords says what the server's next process found out about the end of the host's,
+// which ended by some time.
 func (t *writer) lastWords(id string, after time.Time) {
-	server := tree.ServerOf(id)
-	found := within(t.common, after.Add(-lookBack), t.timeline.end(), func(e *event.Event) bool {
-		return e.Kind == event.HostStarted && e.Reason != "" && tree.ServerOf(e.Host) == server
+	server, process := tree.ServerOf(id), processOf(id)
+	from := after.Add(-lookBack)
+	if last := t.lastBefore(id, after); last != nil {
+		from = later(from, last.Time)
+	}
+	starts := within(t.common, from, t.timeline.end(), func(e *event.Event) bool {
+		return e.Kind == event.HostStarted && tree.ServerOf(e.Host) == server && (e.Host != process || e.Reason != "")
 	})
-	if len(found) == 0 {
+	if len(starts) == 0 {
 		return
 	}
-	e := found[0]
+	e := starts[0]
+	pid := strings.TrimPrefix(process, server+"@-@")
+	ofOther := strings.Contains(e.Reason, "(pid ") && !strings.Contains(e.Reason, "(pid "+pid+",")
+	livedOn := t.between(after, e.Time.Add(-time.Nanosecond), func(e *event.Event) bool { return e.Host != id && processOf(e.Host) == process })
+	if e.Reason == "" || ofOther || len(livedOn) > 0 {
+		return
+	}
 	t.say(KindHost, e.Time, func(group) string {
 		return fmt.Sprintf("When host %s started again at %s it found: %s.", server, t.at(e.Time), reason(e))
 	}, e)
@@ -681,7 +692,9 @@ func (t *writer) end() {
 	r := t.runs[len(t.runs)-1]
 	if r.closed != nil {
 		t.closing(r)
-		t.story.verdict = t.verdictOf(r.closed)
+		if t.story.verdict = t.verdictOf(r.closed); t.story.verdict == Disabled {
+			t.story.verdict = Killed // it had begun
+		}
 		return
 	}
 	since := r.since()
@@ -771,7 +784,7 @@ func (t *writer) completed(r *run) {
 		t.say(KindEnd, e.Time, func(g group) string {
 			return fmt.Sprintf("%s ended at %s: %s.", g.They(), t.at(e.Time), reason(e))
 		}, events...)
-		if who := t.changed(e.Time, "kill"); who != nil && e.Time.Sub(who.Time) < time.Hour {
+		if who := t.changed(e.Time, r.host, "kill"); who != nil && e.Time.Sub(who.Time) < time.Hour {
 			t.add(t.changeClause(who))
 		}
 		return

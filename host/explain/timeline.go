@@ -89,7 +89,11 @@ func (tl *timeline) take(e *event.Event) {
 	case event.HostStopped, event.HostStarted: // another process of that name begins
 		tl.close(e, e.Host)
 	case event.HostGone:
-		tl.close(e, e.Other)
+		for _, m := range tl.order {
+			if termOf(m.id) == termOf(e.Other) {
+				m.close(e)
+			}
+		}
 	}
 	tl.byHost[e.Host] = append(tl.byHost[e.Host], e)
 	if e.Job == "" {
@@ -149,6 +153,22 @@ func (m *member) close(e *event.Event) {
 // where theirs ends.
 func isOf(id, of string) bool {
 	return of != "" && (id == of || strings.HasPrefix(id, of+"-"))
+}
+
+// termOf is the term of an instance, without the number that it has from the second time
+// on that the term joined a job.
+func termOf(id string) string {
+	server, token, _ := strings.Cut(id, "@-@")
+	if parts := strings.SplitN(token, "-", 3); len(parts) == 3 {
+		token = parts[0] + "-" + parts[1]
+	}
+	return server + "@-@" + token
+}
+
+// processOf is the process of an instance.
+func processOf(id string) string {
+	server, token, _ := strings.Cut(id, "@-@")
+	return event.Process(server, token)
 }
 
 // spanAt is the time in which the host had the job at some time; nil if it had not, as
@@ -217,6 +237,17 @@ func (tl *timeline) settingsAt(t time.Time) (*event.Settings, *event.Event) {
 	return tl.current, nil
 }
 
+// configuredOn is the event that says by what settings a host went at some time; nil if
+// none does.
+func (tl *timeline) configuredOn(id string, t time.Time) (in *event.Event) {
+	for _, e := range tl.byHost[id] {
+		if e.Kind == event.JobConfigured && e.Settings != nil && !e.Time.After(t) {
+			in = e
+		}
+	}
+	return in
+}
+
 // find are the events of a kind, and of no job, of the term or process that an instance
 // belongs to, from one time to another.
 func (tl *timeline) find(kind event.Kind, id string, from, to time.Time) []*event.Event {
@@ -245,7 +276,7 @@ func within(events []*event.Event, from, to time.Time, wanted func(*event.Event)
 
 // goneEvent is the first event that says that an instance is gone, from some time on.
 func (tl *timeline) goneEvent(id string, from time.Time) *event.Event {
-	found := within(tl.common, from, tl.end(), func(e *event.Event) bool { return e.Kind == event.HostGone && isOf(id, e.Other) })
+	found := within(tl.common, from, tl.end(), func(e *event.Event) bool { return e.Kind == event.HostGone && termOf(id) == termOf(e.Other) })
 	if len(found) == 0 {
 		return nil
 	}
