@@ -1,11 +1,13 @@
 package coordination_test
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"testing"
 
 	co "github.com/wasmjob/wasmjob/coordination"
+	"github.com/wasmjob/wasmjob/coordination/registry"
 )
 
 // TestSupersededList: the list of superseded definitions is bounded, names each
@@ -54,5 +56,39 @@ func TestSupersededList(t *testing.T) {
 	must(t, second(b.join(c.file)))
 	if got := list(); len(got) != 0 {
 		t.Errorf("a job that was removed and made anew still has %d superseded definitions", len(got))
+	}
+}
+
+// TestEditedOutside: only the write of another program counts as one, not that of a definition
+// file, also if the file has not changed and wins over the registry.
+func TestEditedOutside(t *testing.T) {
+	t.Parallel()
+	c, h := group(t, 1, nil)
+	outside := func() (found bool) {
+		t.Helper()
+		change := c.node(c.layout.Config()).Mzxid
+		must(t, c.operate(func(ctx context.Context, r registry.Center) (err error) {
+			found, err = co.EditedOutside(ctx, r, c.layout, change)
+			return err
+		}))
+		return found
+	}
+	mine := c.file
+	mine.Overwrite = true
+	for _, description := range []string{"new", "new", "newer"} {
+		mine.Description = description
+		must(t, h[0].perform(moves.ApplyDefinition(c.layout, mine, nil, nil, nil)))
+		if outside() {
+			t.Errorf("the definition with the description %q counts as another program", description)
+		}
+		theirs := mine
+		theirs.Description = "theirs"
+		must(t, c.operate(func(ctx context.Context, r registry.Center) error {
+			_, err := r.Commit(ctx, registry.Set(c.layout.Config(), theirs.YAML(), registry.AnyVersion))
+			return err
+		}))
+		if !outside() {
+			t.Error("the write of another program does not count as one")
+		}
 	}
 }
