@@ -13,9 +13,7 @@ import (
 
 // Applied says what became of a definition.
 type Applied struct {
-	Configuration jobconfig.Configuration
-	// Before is what the registry had, if it was changed.
-	Before jobconfig.Configuration
+	Configuration, Before jobconfig.Configuration // what the registry has, and had
 	// Created is true if the job was not in the registry before.
 	Created bool
 	// Changed are the fields that the definition file changed; Kept are those
@@ -80,14 +78,12 @@ func (d definitions) apply(mine jobconfig.Configuration, former []byte, accept f
 		differs := slices.Sorted(slices.Values(slices.Concat(kept, changed)))
 		return nil, Applied{Configuration: result, Kept: differs, Superseded: len(differs) > 0}, nil
 	}
-	ops := d.remember(yaml, list)
-	if (string(result.YAML()) != string(d.config.Data) && len(changed) > 0) || err != nil {
-		if len(ops) == 0 { // the same commit writes both: see EditedOutside
-			ops = append(ops, step.Put(d.last, yaml))
-		}
-		ops = append([]registry.Op{registry.Set(l.Config(), result.YAML(), d.config.Version)}, ops...)
+	var ops []registry.Op
+	write := (string(result.YAML()) != string(d.config.Data) && len(changed) > 0) || err != nil
+	if write {
+		ops = append(ops, registry.Set(l.Config(), result.YAML(), d.config.Version))
 	}
-	return ops, Applied{Configuration: result, Before: theirs, Changed: changed, Kept: kept}, nil
+	return append(ops, d.remember(yaml, list, write)...), Applied{Configuration: result, Before: theirs, Changed: changed, Kept: kept}, nil
 }
 
 // create makes the configuration of a job that has none.
@@ -104,29 +100,15 @@ func (d definitions) create(mine jobconfig.Configuration, accept func(jobconfig.
 }
 
 // remember writes down the definition that is applied now, and in list the one
-// that it supersedes.
-func (d definitions) remember(yaml []byte, list tree.Superseded) []registry.Op {
-	if !d.last.Exists {
-		return []registry.Op{step.Put(d.last, yaml)}
-	}
-	if string(d.last.Data) == string(yaml) {
+// that it supersedes; again, if the configuration is written: see operate.EditedOutside.
+func (d definitions) remember(yaml []byte, list tree.Superseded, again bool) []registry.Op {
+	if !again && d.last.Exists && string(d.last.Data) == string(yaml) {
 		return nil
 	}
+	if !d.last.Exists || string(d.last.Data) == string(yaml) {
+		return []registry.Op{step.Put(d.last, yaml)}
+	}
 	return []registry.Op{step.Put(d.last, yaml), step.Put(d.superseded, list.Replace(d.last.Data, yaml).Data())}
-}
-
-// EditedOutside reports whether the configuration was changed by a program that is none of
-// ours, and by nothing since: change is the number of that write. A commit of ours that
-// writes it and is recorded writes the definition, too.
-func EditedOutside(ctx context.Context, r registry.Center, l tree.Layout, change int64) (outside bool, err error) {
-	err = step.Perform(ctx, r, "look who changed the configuration", func(ctx context.Context, x *step.Exchange) error {
-		n, err := x.Read(ctx, registry.Data(l.Config()), registry.Data(l.Definition()))
-		if err == nil {
-			outside = n.Data(l.Config()).Mzxid == change && n.Data(l.Definition()).Mzxid != change
-		}
-		return err
-	})
-	return outside, err
 }
 
 // ApplyDefinition brings a changed definition file to the registry. former and accept

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	co "github.com/wasmjob/wasmjob/coordination"
+	"github.com/wasmjob/wasmjob/coordination/operate"
 	"github.com/wasmjob/wasmjob/coordination/registry"
 )
 
@@ -68,7 +69,7 @@ func TestEditedOutside(t *testing.T) {
 		t.Helper()
 		change := c.node(c.layout.Config()).Mzxid
 		must(t, c.operate(func(ctx context.Context, r registry.Center) (err error) {
-			found, err = co.EditedOutside(ctx, r, c.layout, change)
+			found, err = operate.EditedOutside(ctx, r, c.layout, change)
 			return err
 		}))
 		return found

@@ -141,10 +141,7 @@ func (a *arrival) fillApplied() {
 	if before.stepped { // what an earlier step has changed is no change any more
 		a.Applied.stepped = true
 		a.Applied.Created = before.Created || a.applied.Created
-		a.Applied.Changed = before.Changed
-		if len(before.Changed) > 0 {
-			a.Applied.Before = before.Before
-		}
+		a.Applied.Changed, a.Applied.Before = before.Changed, before.Before
 		for _, field := range a.applied.Changed {
 			if !slices.Contains(before.Changed, field) {
 				a.Applied.Changed = append(a.Applied.Changed, field)

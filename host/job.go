@@ -19,6 +19,7 @@ import (
 	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/coordination/tree"
 	"github.com/wasmjob/wasmjob/host/ceiling"
+	"github.com/wasmjob/wasmjob/host/edits"
 	"github.com/wasmjob/wasmjob/host/event"
 	"github.com/wasmjob/wasmjob/host/run"
 	"github.com/wasmjob/wasmjob/host/schedule"
@@ -83,7 +84,7 @@ type job struct {
 	changed      bool // the definition or the module is not what was last applied
 	configured   configured
 	settings     event.Settings // as last reported
-	edits        edits
+	edits        edits.Seen
 	disabled     bool // the configuration's, as last carried over
 	wasEnabled   bool
 	watch        watch
@@ -334,7 +335,11 @@ func (j *job) advance(now moment) (over bool) {
 	if !j.term.registry.Trusted() {
 		return false
 	}
-	j.reportEdit(now)
+	if edit, err := j.edits.Look(j.work, j.member.Registry, j.member.Layout, j.member.View.IsJanitor()); err != nil {
+		j.failed(now, "looking who changed the configuration", err)
+	} else if edit != nil {
+		j.Emit(event.Event{Kind: event.JobChanged, Source: sourceOf(j.member.View.Config.Cron), Reason: "the configuration, in the registry", Edit: edit})
+	}
 	j.watchDrift()
 	j.coordinate(now)
 	j.makeUpPassed(now.wall)
@@ -433,8 +438,6 @@ func soonest(a, b time.Time) time.Time {
 
 func sortedInts(s []int) []int { slices.Sort(s); return s }
 
-func sortedStrings(s []string) []string { return slices.Sorted(slices.Values(s)) }
-
 // same reports whether two jobs are defined alike and run the same module.
 func same(a, b Job) bool {
 	return a.Module.Digest() == b.Module.Digest() && a.Module.Granted() == b.Module.Granted() && a.JobClass == b.JobClass && a.ModuleFile == b.ModuleFile &&
@@ -489,7 +492,7 @@ func (j *job) definitionChanged(now moment) {
 		j.log.Error("definition not applied", zap.String("file", j.wanted.File), zap.Error(err))
 	case len(applied.Changed) > 0:
 		j.joining.err = nil
-		j.Emit(event.Event{Kind: event.JobChanged, Source: sourceOf(j.member.View.Config.Cron), Reason: "definition: " + joinWords(applied.Changed), Edit: j.editByFile(applied)})
+		j.Emit(event.Event{Kind: event.JobChanged, Source: sourceOf(j.member.View.Config.Cron), Reason: "definition: " + joinWords(applied.Changed), Edit: edits.ByFile(applied, j.wanted.File, j.host.cfg.ServerIP)})
 	default:
 		j.joining.err = nil
 	}
@@ -519,7 +522,7 @@ func (j *job) rejoin(now moment) {
 	id := j.member.Self.ID
 	j.identity.Store(&id)
 	j.calendar.Next, j.calendar.Parked, j.calendar.NotBefore = time.Time{}, time.Time{}, now.wall
-	j.cron.madeFor, j.configured, j.settings, j.edits = "", configured{}, event.Settings{}, edits{}
+	j.cron.madeFor, j.configured, j.settings, j.edits = "", configured{}, event.Settings{}, edits.Seen{}
 	j.election.reset()
 	j.takers.reset()
 }
@@ -555,7 +558,7 @@ func (j *job) configure(now moment) {
 			j.log.Info("the field disabled was changed in the registry, and by no definition of ours: this server stays as it is", zap.Bool("disabled", c.Disabled), zap.Bool("server disabled", !j.member.View.Enabled))
 		}
 	}
-	j.noteEdit(c, from.config)
+	j.edits.Note(c, from.config)
 	j.configured, j.disabled = from, c.Disabled
 	if key != j.cron.madeFor {
 		changed := j.cron.madeFor != ""
@@ -604,7 +607,7 @@ func (j *job) configure(now moment) {
 	}
 	j.module.exec, j.module.informed = exec, false
 	if changed && before != exec.Digest() {
-		j.log.Info("module changed", zap.String("from", short(before)), zap.String("to", short(exec.Digest())))
+		j.log.Info("module changed", zap.String("from", before[:min(len(before), 12)]), zap.String("to", exec.Digest()[:min(len(exec.Digest()), 12)]))
 		j.Emit(event.Event{Kind: event.JobChanged, Source: sourceOf(c.Cron), Digest: exec.Digest(), Reason: "module"})
 		j.announce = true
 	}
@@ -619,13 +622,6 @@ func (j *job) reportSettings(c jobconfig.Configuration) {
 	}
 	j.settings = s
 	j.Emit(event.Event{Kind: event.JobConfigured, Source: sourceOf(s.Cron), Settings: &s})
-}
-
-func short(digest string) string {
-	if len(digest) > 12 {
-		return digest[:12]
-	}
-	return digest
 }
 
 // reportQuotas reports what the job has used beyond its quotas, at most once

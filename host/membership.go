@@ -16,6 +16,7 @@ import (
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/coordination/tree"
+	"github.com/wasmjob/wasmjob/host/edits"
 	"github.com/wasmjob/wasmjob/host/event"
 	"github.com/wasmjob/wasmjob/host/schedule"
 )
@@ -78,7 +79,7 @@ func (j *job) join(now moment) bool {
 	j.member.Share, j.member.Runs, j.member.RunsVersion = coordination.Share{}, tree.Runs{}, 0
 	j.joined, j.pace.looked = true, true
 	j.janitor, j.sweepAt = false, time.Time{}
-	j.Emit(event.Event{Kind: event.JobAdded, Source: sourceOf(j.wanted.Definition.Cron), Digest: j.wanted.Module.Digest(), Reason: joinWords(applied.Changed), Edit: j.editByFile(applied)})
+	j.Emit(event.Event{Kind: event.JobAdded, Source: sourceOf(j.wanted.Definition.Cron), Digest: j.wanted.Module.Digest(), Reason: joinWords(applied.Changed), Edit: edits.ByFile(applied, j.wanted.File, j.host.cfg.ServerIP)})
 	return true
 }
 

@@ -147,7 +147,7 @@ func (j *job) status() JobStatus {
 	s := JobStatus{
 		Name: j.name, Cron: c.Cron, TimeZone: j.cron.zone.String(), Next: j.calendar.Next, ShardingTotalCount: c.ShardingTotalCount,
 		Description: c.Description, File: j.wanted.File, Module: j.wanted.ModuleFile, Type: string(j.guest.Type),
-		Digest: j.wanted.Module.Digest(), Needs: j.guest.Needs, Leader: j.member.View.Leader, Instances: sortedStrings(j.member.View.Instances), LastFire: j.newestFire(),
+		Digest: j.wanted.Module.Digest(), Needs: j.guest.Needs, Leader: j.member.View.Leader, Instances: slices.Sorted(slices.Values(j.member.View.Instances)), LastFire: j.newestFire(),
 		Warnings: j.member.View.ConfigWarnings,
 	}
 	if j.cron.err != nil {

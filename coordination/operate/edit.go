@@ -180,6 +180,20 @@ func EditConfig(ctx context.Context, r registry.Center, l tree.Layout, version i
 	return before, after, err
 }
 
+// EditedOutside reports whether the configuration was changed by a program that is none of
+// ours, and by nothing since: change is the number of that write. A commit of ours that
+// writes it and is recorded writes the definition, too.
+func EditedOutside(ctx context.Context, r registry.Center, l tree.Layout, change int64) (outside bool, err error) {
+	err = step.Perform(ctx, r, "look who changed the configuration", func(ctx context.Context, x *step.Exchange) error {
+		n, err := x.Read(ctx, registry.Data(l.Config()), registry.Data(l.Definition()))
+		if err == nil {
+			outside = n.Data(l.Config()).Mzxid == change && n.Data(l.Definition()).Mzxid != change
+		}
+		return err
+	})
+	return outside, err
+}
+
 // Text is the value of an editable setting, as Edit takes it.
 func Text(s jobconfig.Setting, c jobconfig.Configuration) string {
 	g, _ := c.Guest() // what cannot be read has its default
