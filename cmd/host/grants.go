@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -43,7 +42,7 @@ func readGrants(p *program, flag string) (*grants.Set, error) {
 
 func grantsCommand(p *program) *cobra.Command {
 	var file, module string
-	asJSON := false
+	var how command.Shown
 	var t *command.Target
 	cmd := &cobra.Command{
 		Use:   "grants [JOB] [flags]",
@@ -84,7 +83,7 @@ force there, job by job.`,
 				return command.Usagef("--module is compared with files: name them with --grants")
 			}
 			if set == nil {
-				return grantsInForce(cmd.Context(), p, t, strings.Join(args, ""), asJSON)
+				return grantsInForce(cmd.Context(), p, t, strings.Join(args, ""), &how)
 			}
 			r := grantsReport{Job: strings.Join(args, "")}
 			var m *grants.Module
@@ -96,14 +95,11 @@ force there, job by job.`,
 			}
 			var err error
 			r.Grants, r.Warnings = set.Explain(r.Job, m), set.WarningsFor(r.Job)
-			if asJSON {
-				if r.Grants == nil {
-					r.Grants = []grants.Line{}
-				}
-				err = p.PrintJSON(r)
-			} else {
-				_, err = io.WriteString(p.Out, r.text(p))
+			text := r.text(p)
+			if r.Grants == nil {
+				r.Grants = []grants.Line{}
 			}
+			err = p.Print(&how, r, text)
 			if err == nil && r.lacks() {
 				err = command.Said{}
 			}
@@ -113,7 +109,7 @@ force there, job by job.`,
 	addGrantsFlag(cmd.Flags(), &file)
 	t = p.AddHost(cmd)
 	cmd.Flags().StringVar(&module, "module", "", "the job's module, a `FILE`: conditions and what it imports are looked at")
-	cmd.Flags().BoolVar(&asJSON, "json", false, "show it as JSON")
+	how.AddOutput(cmd, "it")
 	return cmd
 }
 
@@ -125,7 +121,7 @@ type jobGrants struct {
 }
 
 // grantsInForce shows what jobs are granted on the host that runs; of one job, if it is named.
-func grantsInForce(ctx context.Context, p *program, t *command.Target, job string, asJSON bool) error {
+func grantsInForce(ctx context.Context, p *program, t *command.Target, job string, how *command.Shown) error {
 	c, err := p.Find(ctx, t)
 	if err != nil {
 		return err
@@ -144,15 +140,11 @@ func grantsInForce(ctx context.Context, p *program, t *command.Target, job strin
 	if job != "" && len(jobs) == 0 {
 		return fmt.Errorf("the host has no job %q in force%s", words.Clip(job), words.Suggest(job, names))
 	}
-	if asJSON {
-		list := []jobGrants{}
-		for _, j := range jobs {
-			list = append(list, jobGrants{j.Name, append([]string{}, j.Granted...), j.Signer})
-		}
-		return p.PrintJSON(list)
+	list := []jobGrants{}
+	for _, j := range jobs {
+		list = append(list, jobGrants{j.Name, append([]string{}, j.Granted...), j.Signer})
 	}
-	_, err = io.WriteString(p.Out, show.InForce(p.Tables(), jobs))
-	return err
+	return p.Print(how, list, show.InForce(p.Tables(), jobs))
 }
 
 // grantsReport is what the command grants shows.

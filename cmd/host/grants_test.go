@@ -161,6 +161,11 @@ func TestGrantsThatCannotBeUsed(t *testing.T) {
 	}
 	runCLI(t, nil, "validate", b.at("jobs"), "--cache", "off", "--grants", file).expect(t, exitOK, append(want, "missing cannot be used now")...)
 	runCLI(t, nil, "grants", "report", "--grants", file, "--json").expect(t, exitOK, `"warnings": [`)
+	runCLI(t, nil, "grants", "report", "--grants", file, "-o", "yaml").expect(t, exitOK, "warnings:\n")
+	runCLI(t, nil, "validate", definition, "--cache", "off", "--grants", file, "-o", "yaml").expect(t, exitOK, "warning: true")
+	runCLI(t, nil, "validate", definition, "--cache", "off", "-o", "xml").expect(t, exitUsage, "--output", `found "xml", expected table, json or yaml`)
+	runCLI(t, nil, "inspect", b.at("jobs/report.wasm"), "-o", "yaml").expect(t, exitOK, "digest: ")
+	runCLI(t, nil, "next", "@hourly", "--count", "1", "-o", "json", "--from", "2026-03-01", "--zone", "UTC").expect(t, exitOK, `"2026-03-01T01:00:00Z"`)
 }
 
 func TestInspectShowsWhatIsWanted(t *testing.T) {

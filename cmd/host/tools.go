@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 	"time"
@@ -26,7 +25,7 @@ import (
 )
 
 func inspectCommand(p *program) *cobra.Command {
-	asJSON := false
+	var how command.Shown
 	var granted, job string
 	cmd := &cobra.Command{
 		Use:   "inspect MODULE.wasm [flags]",
@@ -49,11 +48,7 @@ job (--job).`,
 			if err := r.compare(p, granted, job, args[0], file); err != nil {
 				return err
 			}
-			if asJSON {
-				err = p.PrintJSON(r)
-			} else {
-				_, err = p.Out.Write([]byte(show.Module(p.Tables(), args[0], r.Info, r.Wants, r.Refused)))
-			}
+			err = p.Print(&how, r, show.Module(p.Tables(), args[0], r.Info, r.Wants, r.Refused))
 			if err == nil && (len(r.Problems) > 0 || r.lacks()) {
 				err = command.Said{}
 			}
@@ -65,7 +60,7 @@ job (--job).`,
 	}
 	addGrantsFlag(cmd.Flags(), &granted)
 	cmd.Flags().StringVar(&job, "job", "", "`NAME` of the job that the grants are for (default: that of the module's file)")
-	cmd.Flags().BoolVar(&asJSON, "json", false, "show it as JSON")
+	how.AddOutput(cmd, "it")
 	return cmd
 }
 
@@ -88,7 +83,8 @@ func newRuntime(ctx context.Context, o plugin.Options) (*plugin.Runtime, error) 
 }
 
 func validateCommand(p *program) *cobra.Command {
-	asJSON, isolation, granted := false, "", ""
+	var how command.Shown
+	isolation, granted := "", ""
 	cache := machineDefaults(p.Getenv).cache
 	cmd := &cobra.Command{
 		Use:   "validate PATH… [flags]",
@@ -141,31 +137,25 @@ and its module want is shown beside what is granted.`,
 			}
 			missing, wanted := check.compare(p, args)
 			findings = append(findings, missing...)
-			if asJSON {
-				if findings == nil {
-					findings = []catalog.Finding{}
-				}
-				err = p.PrintJSON(findings)
-			} else {
-				_, err = io.WriteString(p.Out, p.definedText(catalog.Defined(args), time.Now())+wanted)
-				for _, f := range findings {
-					if _, err = fmt.Fprintln(p.Out, words.Printable(f.String())); err != nil {
-						break
-					}
-				}
+			if findings == nil {
+				findings = []catalog.Finding{}
 			}
-			switch {
-			case err != nil:
-				return err
-			case slices.ContainsFunc(findings, func(f catalog.Finding) bool { return !f.Warning }):
-				return command.Said{}
-			case !asJSON:
-				_, err = fmt.Fprintln(p.Out, "ok")
+			failed := slices.ContainsFunc(findings, func(f catalog.Finding) bool { return !f.Warning })
+			text := p.definedText(catalog.Defined(args), time.Now()) + wanted
+			for _, f := range findings {
+				text += words.Printable(f.String()) + "\n"
+			}
+			if !failed {
+				text += "ok\n"
+			}
+			err = p.Print(&how, findings, text)
+			if err == nil && failed {
+				err = command.Said{}
 			}
 			return err
 		},
 	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "show the problems as JSON")
+	how.AddOutput(cmd, "the problems")
 	addCeilingFlag(cmd.Flags())
 	addGrantsFlag(cmd.Flags(), &granted)
 	cmd.Flags().StringVar(&isolation, "isolation", "", "`WHERE` guests run on the host, as run has it; modules are tried there")
@@ -209,6 +199,7 @@ A path to a file with this command's output works in the URL's place.`,
 }
 
 func nextCommand(p *program) *cobra.Command {
+	var how command.Shown
 	var zone, from string
 	times := 5
 	cmd := &cobra.Command{
@@ -260,10 +251,10 @@ descriptors.`,
 			if len(list) < times {
 				b.WriteString("it never fires again\n")
 			}
-			_, err = p.Out.Write([]byte(b.String()))
-			return err
+			return p.Print(&how, list, b.String())
 		},
 	}
+	how.AddOutput(cmd, "the times")
 	cmd.Flags().StringVar(&zone, "zone", "", "time `ZONE`, an IANA name such as Asia/Shanghai (default: this machine's)")
 	cmd.Flags().IntVar(&times, "count", times, "how many times, `N`")
 	cmd.Flags().StringVar(&from, "from", "", "begin after this `TIME`: 2026-03-28, 2026-03-28T09:00 or with a zone as in RFC 3339 (default: now)")

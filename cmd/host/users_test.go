@@ -91,6 +91,12 @@ func TestUsersFile(t *testing.T) {
 		t.Errorf("%v %q", err, again)
 	}
 	do("token", "list").expect(t, exitOK, "ci", "operator=etl-*", "in 30d")
+	do("token", "list", "-o", "json").expect(t, exitOK, `"name": "ci"`, `"role": "operator"`)
+	listed := do("user", "list", "--output", "yaml")
+	listed.expect(t, exitOK, "- name: ann", "password: true", "certificates:")
+	if strings.Contains(listed.out, "argon2") {
+		t.Errorf("a hash is shown:\n%s", listed.out)
+	}
 	do("token", "revoke", "c1").expect(t, exitFailure, `no token "c1"`, `did you mean "ci"?`)
 	do("token", "revoke", "ci").expect(t, exitOK, "revoked ci")
 	do("user", "remove", "ann").expect(t, exitOK, "removed ann")

@@ -22,7 +22,7 @@ const leastSettle = time.Minute
 
 func verifyCommand(p *program) *cobra.Command {
 	var o verify.Options
-	asJSON := false
+	var how command.Shown
 	var rest time.Duration
 	var where []string // flags that say which registry
 	cmd := &cobra.Command{
@@ -77,11 +77,8 @@ read.`,
 				return ctx.Err()
 			case err != nil:
 				return command.Usage(err)
-			case asJSON:
-				err = p.PrintJSON(r)
-			default:
-				_, err = p.Out.Write([]byte(show.Verified(p.Tables(), r, o.Settle)))
 			}
+			err = p.Print(&how, r, show.Verified(p.Tables(), r, o.Settle))
 			if err == nil && r.Violations > 0 {
 				err = command.Said{}
 			}
@@ -90,7 +87,7 @@ read.`,
 	}
 	f := cmd.Flags()
 	registryFlags := pflag.NewFlagSet("", pflag.ContinueOnError)
-	f.BoolVar(&asJSON, "json", false, "show the report as JSON")
+	how.AddOutput(cmd, "the report")
 	f.DurationVar(&o.Period, "period", 0, "how often every job with a cron fires at least, `DURATION`")
 	f.StringSliceVar(&o.Java, "java", nil, "the `JOBS` in which Java hosts took part, with commas between; --zk adds those in which one is now")
 	f.DurationVar(&o.Skew, "skew", verify.DefaultSkew, "by how much the clocks of servers may differ, `DURATION`")

@@ -226,10 +226,24 @@ func (s *Shown) Add(cmd *cobra.Command, what string) {
 	cmd.Flags().BoolVar(&s.Watch, "watch", false, "show "+what+" again each second, until Ctrl-C")
 }
 
+// form is a form of output as a flag: another one is refused before the command does anything.
+type form string
+
+func (f *form) String() string { return string(*f) }
+func (f *form) Type() string   { return "string" }
+
+func (f *form) Set(text string) error {
+	if text != OutputTable && text != OutputJSON && text != OutputYAML {
+		return fmt.Errorf("found %q, expected table, json or yaml", words.Clip(text))
+	}
+	*f = form(text)
+	return nil
+}
+
 // AddOutput adds the form alone.
 func (s *Shown) AddOutput(cmd *cobra.Command, what string) {
 	s.Output = OutputTable
-	cmd.Flags().StringVarP(&s.Output, "output", "o", OutputTable, "show "+what+" as table, json or yaml")
+	cmd.Flags().VarP((*form)(&s.Output), "output", "o", "show "+what+" as table, json or yaml")
 	cmd.Flags().BoolFunc("json", "the same as --output json", func(string) error { s.Output = OutputJSON; return nil })
 	_ = cmd.RegisterFlagCompletionFunc("output", func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 		return []string{OutputTable, OutputJSON, OutputYAML}, cobra.ShellCompDirectiveNoFileComp
@@ -243,25 +257,27 @@ func (p *Program) Show(ctx context.Context, s *Shown, look func() (v any, text s
 		if err != nil {
 			return err
 		}
-		switch s.Output {
-		case OutputJSON:
-			return p.PrintJSON(v)
-		case OutputYAML:
-			return p.printYAML(v)
-		case OutputTable, "":
-		default:
-			return Usagef("--output: found %q, expected table, json or yaml", words.Clip(s.Output))
-		}
 		if s.Watch && p.OutTTY {
 			text = "\x1b[H\x1b[2J" + text
 		}
-		_, err = p.Out.Write([]byte(text))
-		return err
+		return p.Print(s, v, text)
 	}
 	if !s.Watch {
 		return once()
 	}
 	return p.repeat(ctx, once)
+}
+
+// Print shows a value once, as JSON or YAML or as its text.
+func (p *Program) Print(s *Shown, v any, text string) error {
+	switch s.Output {
+	case OutputJSON:
+		return p.PrintJSON(v)
+	case OutputYAML:
+		return p.printYAML(v)
+	}
+	_, err := p.Out.Write([]byte(text))
+	return err
 }
 
 // printYAML writes a value as YAML, with the names that it has in JSON.

@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"strings"
@@ -133,18 +132,35 @@ least 12 characters, is asked for, or comes from --password-file.`,
 	return cmd
 }
 
+// listed is a user or a token as JSON has it, without what the file has of its secret.
+type listed struct {
+	Name     string           `json:"name"`
+	Bindings []access.Binding `json:"roles"`
+	// Password says that a user has one.
+	Password     bool      `json:"password,omitempty"`
+	Certificates []string  `json:"certificates,omitempty"`
+	Created      time.Time `json:"created,omitzero"`
+	Expires      time.Time `json:"expires,omitzero"`
+}
+
 func userListCommand(p *command.Program, f *usersFile) *cobra.Command {
-	return &cobra.Command{
+	var how command.Shown
+	cmd := &cobra.Command{
 		Use: "list [flags]", Short: "List users and their roles", Args: command.Exactly(),
 		RunE: func(*cobra.Command, []string) error {
 			set, err := f.read()
 			if err != nil {
 				return err
 			}
-			_, err = io.WriteString(p.Out, show.Users(p.Tables(), set.Users()))
-			return err
+			list := []listed{}
+			for _, u := range set.Users() {
+				list = append(list, listed{Name: u.Name, Bindings: u.Bindings, Password: !u.Password.Zero(), Certificates: u.Certificates})
+			}
+			return p.Print(&how, list, show.Users(p.Tables(), set.Users()))
 		},
 	}
+	how.AddOutput(cmd, "them")
+	return cmd
 }
 
 func userRemoveCommand(p *command.Program, f *usersFile) *cobra.Command {
@@ -292,17 +308,23 @@ func free(name string, force bool) error {
 }
 
 func tokenListCommand(p *command.Program, f *usersFile) *cobra.Command {
-	return &cobra.Command{
+	var how command.Shown
+	cmd := &cobra.Command{
 		Use: "list [flags]", Short: "List tokens, their roles and when they expire", Args: command.Exactly(),
 		RunE: func(*cobra.Command, []string) error {
 			set, err := f.read()
 			if err != nil {
 				return err
 			}
-			_, err = io.WriteString(p.Out, show.Tokens(p.Tables(), set.Tokens(), time.Now()))
-			return err
+			list := []listed{}
+			for _, k := range set.Tokens() {
+				list = append(list, listed{Name: k.Name, Bindings: k.Bindings, Created: k.Created, Expires: k.Expires})
+			}
+			return p.Print(&how, list, show.Tokens(p.Tables(), set.Tokens(), time.Now()))
 		},
 	}
+	how.AddOutput(cmd, "them")
+	return cmd
 }
 
 func tokenRevokeCommand(p *command.Program, f *usersFile) *cobra.Command {

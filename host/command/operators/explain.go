@@ -21,7 +21,7 @@ import (
 
 // Explain is the command that says why a job ran late, or not.
 func Explain(p *command.Program) *cobra.Command {
-	asJSON := false
+	var how command.Shown
 	var at, before string
 	item := -1
 	var files []string
@@ -74,18 +74,14 @@ the job's zone. 15:04 is the last such time of the day.`,
 		if err != nil {
 			return err
 		}
-		if asJSON {
-			return p.PrintJSON(answer)
-		}
-		_, err = p.Out.Write([]byte(show.Explained(p.Tables(), answer)))
-		return err
+		return p.Print(&how, answer, show.Explained(p.Tables(), answer))
 	}
 	f := cmd.Flags()
 	f.StringVar(&at, "at", "", "the instant that is meant, `TIME`: 03:00, 03:00:30, \"2026-03-01 03:00\" or RFC 3339")
 	f.StringVar(&before, "before", "", "the newest fire at this `TIME` or before it")
 	f.IntVar(&item, "item", -1, "one item only, `N`")
 	f.StringArrayVar(&files, "history", nil, "read a host's history `FILE` and ask none; once for each host")
-	f.BoolVar(&asJSON, "json", false, "show the answer as JSON")
+	how.AddOutput(cmd, "the answer")
 	return cmd
 }
 

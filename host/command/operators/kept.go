@@ -27,15 +27,15 @@ may be left out for a job with one item.`
 
 // keptFlags are those that both commands have.
 type keptFlags struct {
-	item   int
-	reset  bool
-	asJSON bool
+	item  int
+	reset bool
+	how   command.Shown
 }
 
 func (f *keptFlags) add(cmd *cobra.Command, reset string) {
 	addItemFlag(cmd, &f.item)
 	cmd.Flags().BoolVar(&f.reset, "reset", false, reset)
-	cmd.Flags().BoolVar(&f.asJSON, "json", false, "show it as JSON")
+	f.how.AddOutput(cmd, "it")
 }
 
 func (f *keptFlags) check(cmd *cobra.Command) error {
@@ -177,10 +177,7 @@ func changeKept(ctx context.Context, p *command.Program, r *command.Reached, job
 	if err != nil {
 		return r.Similar(ctx, job, err)
 	}
-	if f.asJSON {
-		return p.PrintJSON(k)
-	}
-	return p.Done(nil, fmt.Sprintf("item %d of %s: %s", k.Item, job, change))
+	return p.Print(&f.how, k, fmt.Sprintf("item %d of %s: %s\n", k.Item, job, change))
 }
 
 // showKept shows what items keep.
@@ -189,14 +186,11 @@ func showKept(ctx context.Context, p *command.Program, r *command.Reached, job s
 	if err != nil {
 		return r.Similar(ctx, job, err)
 	}
-	if f.asJSON && f.item >= 0 && len(all) == 1 {
-		return p.PrintJSON(all[0])
+	text := table(p.Tables(), all, time.Now())
+	if f.item >= 0 && len(all) == 1 {
+		return p.Print(&f.how, all[0], text)
 	}
-	if f.asJSON {
-		return p.PrintJSON(all)
-	}
-	_, err = p.Out.Write([]byte(table(p.Tables(), all, time.Now())))
-	return err
+	return p.Print(&f.how, all, text)
 }
 
 // getKept writes one value.
@@ -214,12 +208,9 @@ func getKept(ctx context.Context, p *command.Program, r *command.Reached, job st
 	if err != nil {
 		return fmt.Errorf("%w%s", err, words.Suggest(key, all[0].Keys))
 	}
-	if f.asJSON {
-		return p.PrintJSON(value)
-	}
+	text := value
 	if p.OutTTY {
-		value += "\n"
+		text += "\n"
 	}
-	_, err = p.Out.Write([]byte(value))
-	return err
+	return p.Print(&f.how, value, string(text))
 }
