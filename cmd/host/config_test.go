@@ -403,7 +403,7 @@ entirely-different: 1
 func TestFilesThatAreNoConfiguration(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
-		"a: [":                        "FILE: line 1: did not find expected node content",
+		"a: [":                        "FILE:1:1: not YAML: did not find expected node content",
 		"- plugins":                   "FILE:1: want keys with values",
 		"just text":                   "FILE:1: want keys with values",
 		"plugins: P\n---\na: b":       "FILE: want one YAML document",
@@ -438,6 +438,30 @@ func TestUnknownVariablesAreWarnings(t *testing.T) {
 	want := []string{`the variable WASMJOB_LOGLEVEL is not a setting; did you mean WASMJOB_LOG_LEVEL?`, `the variable WASMJOB_PORT is not a setting`}
 	if !reflect.DeepEqual(l.warnings, want) {
 		t.Errorf("warnings %q, want %q", l.warnings, want)
+	}
+}
+
+// TestUsersFileThatIsMissing: a file that was named and is not there is said to be missing; the
+// default one may be.
+func TestUsersFileThatIsMissing(t *testing.T) {
+	t.Parallel()
+	for name, args := range map[string][]string{"named": {"--plugins", "P", "--users", "c/nope.yaml"}, "off": {"--plugins", "P", "--users", "off"}, "not named": {"--plugins", "P"}} {
+		l, _, err := load(t, "", nil, args)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if said := strings.Join(l.warnings, "\n"); strings.Contains(said, "c/nope.yaml does not exist") != (name == "named") || (name != "named" && said != "") {
+			t.Errorf("%s: %q", name, said)
+		}
+	}
+}
+
+// TestBrokenConfigFile: of a file that is no YAML that is said, with its place, and nothing else.
+func TestBrokenConfigFile(t *testing.T) {
+	t.Parallel()
+	_, file, err := load(t, "logLevel: info\nmounts:\n\tkey: 1\n", nil, nil)
+	if err == nil || !strings.HasSuffix(err.Error(), "FILE:3:1: not YAML: found character that cannot start any token: a tab cannot indent, expected blanks") || strings.Contains(err.Error(), "plugins") {
+		t.Errorf("%s: %v", file, err)
 	}
 }
 

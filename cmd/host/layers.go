@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"maps"
 	"os"
 	"reflect"
@@ -26,6 +27,7 @@ import (
 	"github.com/wasmjob/wasmjob/host/history/lines"
 	"github.com/wasmjob/wasmjob/host/plugin"
 	"github.com/wasmjob/wasmjob/host/words"
+	"github.com/wasmjob/wasmjob/host/yamlnode"
 )
 
 const (
@@ -99,7 +101,9 @@ func merge(environ []string, flags *pflag.FlagSet, d defaults, want func(key str
 	}
 	l.defaults()
 	if name, from := configFile(environ, flags); name != "" {
-		l.file(name, from)
+		if !l.file(name, from) {
+			return nil, errors.Join(l.problems...) // whatever else is wrong may come from settings that are not known
+		}
 	}
 	l.environment(environ)
 	l.flags(flags)
@@ -118,6 +122,11 @@ func merge(environ []string, flags *pflag.FlagSet, d defaults, want func(key str
 	}
 	if len(l.problems) == 0 && want("history") {
 		l.chooseHistory(&result.Config, command.Lookup(environ, historyCredentialsVariable))
+	}
+	if want("users") && l.origins["users"] != "default" && result.Access.Users != "" {
+		if _, err := os.Stat(result.Access.Users); errors.Is(err, fs.ErrNotExist) {
+			l.warnings = append(l.warnings, fmt.Sprintf("%s: %s does not exist: only the host's own token is let in until 'wasmjob user add' or 'wasmjob token create' makes the file", l.origins["users"], result.Access.Users))
+		}
 	}
 	result.warnings = l.warnings
 	if want("admin") {
@@ -217,25 +226,27 @@ func (l *loader) keys() []string {
 }
 
 // file reads a YAML file. Every value is taken as text, as it stands there, so
-// that it is read by the same rules wherever it comes from.
-func (l *loader) file(name, from string) {
+// that it is read by the same rules wherever it comes from. ok is false if the file cannot be
+// read as YAML.
+func (l *loader) file(name, from string) (ok bool) {
 	data, err := os.ReadFile(name)
 	if err != nil {
 		l.problems = append(l.problems, fmt.Errorf("%s: %w", from, err))
-		return
+		return false
 	}
 	d := yaml.NewDecoder(strings.NewReader(string(data)))
 	var doc yaml.Node
 	switch err := d.Decode(&doc); {
 	case errors.Is(err, io.EOF):
-		return // nothing but comments
+		return true // nothing but comments
 	case err != nil:
-		l.problems = append(l.problems, fmt.Errorf("%s: %s", name, strings.TrimPrefix(err.Error(), "yaml: ")))
-		return
+		line, column, message := yamlnode.Explain(data, err)
+		l.problems = append(l.problems, fmt.Errorf("%s:%d:%d: not YAML: %s", name, line, column, message))
+		return false
 	}
 	if err := d.Decode(new(yaml.Node)); !errors.Is(err, io.EOF) {
 		l.problems = append(l.problems, fmt.Errorf("%s: want one YAML document, found more", name))
-		return
+		return false
 	}
 	root := doc.Content[0]
 	values := make(map[string]any)
@@ -259,6 +270,7 @@ func (l *loader) file(name, from string) {
 		}
 	})
 	l.load(confmap.Provider(values, ""), name)
+	return true
 }
 
 // mapping calls each for the entries of a YAML map, with "FILE:LINE".

@@ -142,8 +142,8 @@ func quote(line string, column int) (string, bool) {
 	if column > len(line) {
 		return "", false
 	}
-	if tabs := indentTab.FindString(line); tabs != "" {
-		return strings.ReplaceAll(tabs, "\t", "  ") + line[len(tabs):], true
+	if at := yamlnode.Tab(line); at > 0 {
+		return strings.ReplaceAll(line[:at], "\t", "  ") + line[at:], true
 	}
 	before, value := line[:column-1], line[column-1:]
 	if mark := value[0]; mark == '"' || mark == '\'' {

@@ -137,7 +137,6 @@ func firstBroken(lines []string, otherwise int) int {
 
 var (
 	unknownAnchor = regexp.MustCompile(`^unknown anchor '(.*)' referenced`)
-	indentTab     = regexp.MustCompile(`^ *\t`)
 	// valueNeedsQuotes is a value, or an element, that begins with a
 	// character that is YAML's own.
 	valueNeedsQuotes = regexp.MustCompile("^\\s*(?:-\\s+|[A-Za-z.]+:\\s+)([*@`%&!|>].*)$")
@@ -149,8 +148,8 @@ var (
 // syntaxHint looks for the usual mistakes; the column begins with 1.
 func syntaxHint(line string) (column int, hint string) {
 	line = strings.TrimRight(line, "\r")
-	if m := indentTab.FindString(line); m != "" {
-		return len(m), "a tab cannot indent, expected blanks"
+	if column := yamlnode.Tab(line); column > 0 {
+		return column, yamlnode.NoTab
 	}
 	if m := valueNeedsQuotes.FindStringSubmatchIndex(line); m != nil {
 		return m[2] + 1, fmt.Sprintf("a value that begins with %s has to be quoted", line[m[2]:m[2]+1]) + example(line, m[2])

@@ -36,8 +36,8 @@ func (f *File) Root(data []byte, empty, expected string) *yaml.Node {
 	documents = slices.DeleteFunc(documents, yamlnode.IsNull)
 	switch {
 	case err != nil:
-		line, message := yamlnode.Syntax(err)
-		whole(max(line, 1), 1, "not YAML: "+message)
+		line, column, message := yamlnode.Explain(data, err)
+		whole(line, column, "not YAML: "+message)
 		return nil
 	case len(documents) == 0:
 		// A file that is being written begins so.

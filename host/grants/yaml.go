@@ -43,8 +43,8 @@ func (f *file) root(data []byte) *yaml.Node {
 	documents = slices.DeleteFunc(documents, yamlnode.IsNull)
 	switch {
 	case err != nil:
-		line, message := yamlnode.Syntax(err)
-		f.problems = append(f.problems, Problem{File: f.name, Line: max(line, 1), Column: 1, Message: "not YAML: " + message})
+		line, column, message := yamlnode.Explain(data, err)
+		f.problems = append(f.problems, Problem{File: f.name, Line: line, Column: column, Message: "not YAML: " + message})
 		return nil
 	case len(documents) == 0:
 		// A file that is being written begins so; it must not take all grants away.

@@ -55,6 +55,31 @@ func Syntax(err error) (line int, message string) {
 	return line, message
 }
 
+// NoTab is the hint where Tab finds one.
+const NoTab = "a tab cannot indent, expected blanks"
+
+var indentTab = regexp.MustCompile(`^ *\t`)
+
+// Tab is the column of a tab that indents a line, from 1 on; 0 if none does.
+func Tab(line string) int { return len(indentTab.FindString(line)) }
+
+// Explain gives an error of Decode its place, from 1 on, and says of a tab that it is the
+// mistake: the parser says only that some character cannot stand there.
+func Explain(data []byte, err error) (line, column int, message string) {
+	line, message = Syntax(err)
+	line = max(line, 1)
+	lines := strings.Split(string(data), "\n")
+	for _, n := range []int{line, line - 1, line + 1} {
+		if n < 1 || n > len(lines) {
+			continue
+		}
+		if column := Tab(lines[n-1]); column > 0 {
+			return n, column, message + ": " + NoTab
+		}
+	}
+	return line, 1, message
+}
+
 // IsPlain reports whether a text stands without quotes and tags.
 func IsPlain(n *yaml.Node) bool {
 	const marked = yaml.TaggedStyle | yaml.SingleQuotedStyle | yaml.DoubleQuotedStyle | yaml.LiteralStyle | yaml.FoldedStyle

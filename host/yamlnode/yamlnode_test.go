@@ -38,3 +38,27 @@ func TestDescribe(t *testing.T) {
 		}
 	}
 }
+
+// TestExplain: of a tab that indents, the place and the mistake are named.
+func TestExplain(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]struct {
+		line, column int
+		tab          bool
+	}{
+		"a: 1\nb:\n\tc: 1\n":    {3, 1, true},
+		"a:\n  \tb: 1\n":        {2, 3, true},
+		"a: 1\nb: @c\nd: \t1\n": {2, 1, false},
+		"a: [":                  {1, 1, false},
+	} {
+		_, err := Decode([]byte(text))
+		if err == nil {
+			t.Errorf("%q is taken", text)
+			continue
+		}
+		line, column, message := Explain([]byte(text), err)
+		if line != want.line || column != want.column || strings.HasSuffix(message, ": "+NoTab) != want.tab {
+			t.Errorf("%q: %d:%d %s", text, line, column, message)
+		}
+	}
+}
