@@ -118,6 +118,13 @@ func (d *Dialer) tcp(ctx context.Context, cancel context.CancelFunc, t Target, u
 	}
 	c := &Conn{Conn: raw}
 	c.Use(user)
+	socket, ok := raw.(syscall.Conn)
+	if !ok {
+		return nil, errors.Join(errors.ErrUnsupported, raw.Close())
+	}
+	if c.raw, err = socket.SyscallConn(); err != nil {
+		return nil, errors.Join(err, raw.Close())
+	}
 	made := &entry{end: func() { _ = c.Close() }} // it is closed either way
 	c.closed = sync.OnceValue(func() error {
 		defer d.remove(made)
@@ -192,6 +199,7 @@ type User struct {
 // Conn is a connection that asks before each write whether it may.
 type Conn struct {
 	net.Conn
+	raw    syscall.RawConn // of the same socket
 	user   atomic.Pointer[User]
 	closed func() error
 }
@@ -220,18 +228,16 @@ func (c *Conn) refused() error {
 
 // Write implements net.Conn. It asks again whenever it has waited for room: the process may
 // have been halted meanwhile, until the item was another host's.
-func (c *Conn) Write(b []byte) (int, error) {
-	socket, ok := c.Conn.(syscall.Conn)
-	if !ok {
-		return 0, errors.ErrUnsupported
-	}
-	raw, err := socket.SyscallConn()
-	if err != nil {
-		return 0, err
-	}
+func (c *Conn) Write(b []byte) (int, error) { return c.write(b, true) }
+
+// TryWrite writes as much as the system has room for at once, which may be nothing. It asks
+// before as Write does. It waits for a Write that is under way.
+func (c *Conn) TryWrite(b []byte) (int, error) { return c.write(b, false) }
+
+func (c *Conn) write(b []byte, wait bool) (int, error) {
 	n := 0
 	var failed error
-	err = raw.Write(func(fd uintptr) (done bool) {
+	err := c.raw.Write(func(fd uintptr) (done bool) {
 		for n < len(b) {
 			if failed = c.refused(); failed != nil {
 				return true
@@ -239,7 +245,7 @@ func (c *Conn) Write(b []byte) (int, error) {
 			k, err := syscall.Write(int(fd), b[n:])
 			n += max(k, 0)
 			if errors.Is(err, syscall.EAGAIN) {
-				return false // it is called again when there is room
+				return !wait // if false, it is called again when there is room
 			}
 			if err != nil && !errors.Is(err, syscall.EINTR) {
 				failed = &net.OpError{Op: "write", Net: "tcp", Source: c.LocalAddr(), Addr: c.RemoteAddr(), Err: os.NewSyscallError("write", err)}

@@ -68,7 +68,7 @@ func TestUnsentIsBounded(t *testing.T) {
 		t.Fatal(err)
 	}
 	most := 0
-	for last := -1; last != most; { // until nothing is taken any more
+	for last := -1; last != most || most == 0; { // until nothing is taken any more
 		last = most
 		for range 20 {
 			time.Sleep(5 * time.Millisecond)

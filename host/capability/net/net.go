@@ -118,10 +118,11 @@ type stream struct {
 	joined   sync.WaitGroup // of its goroutines
 
 	connected atomic.Bool
-	sent      chan struct{} // closed when all is sent that the guest has written, or none can be
-	cut       atomic.Bool   // something of that was not sent
-	asked     atomic.Bool   // a write of nothing was answered with Again
-	finished  bool          // of the guest's calls
+	direct    atomic.Pointer[dial.Conn] // nil: there is no connection, or one with TLS
+	sent      chan struct{}             // closed when all is sent that the guest has written, or none can be
+	cut       atomic.Bool               // something of that was not sent
+	asked     atomic.Bool               // a write of nothing was answered with Again
+	finished  bool                      // of the guest's calls
 	answers   answers
 	call      *capability.Call // of the run's trace
 }
@@ -140,12 +141,27 @@ func (s *stream) Write(b []byte) (int, error) {
 		return 0, s.abort(capability.Fail(abi.ErrQuota, "net: the run may send %d bytes, and has sent %d before", sent.Limit(), sent.Used()))
 	}
 	s.answers.wrote() // before the answer can come
-	n, err := s.up.Put(b)
+	n, err := s.put(b)
 	sent.Return(size - int64(n))
 	if n > 0 {
 		s.run.Usage.Add(name, func(c *abi.OutsideCount) { c.Sent += int64(n) })
 	}
 	return n, err
+}
+
+// little is how many bytes the guest's goroutine writes itself. More is worth handing over.
+const little = 16 << 10
+
+// put writes at once what there is room for, as long as nothing waits to be written. The rest
+// is for the goroutine that sends, and so is what fails.
+func (s *stream) put(b []byte) (int, error) {
+	if conn := s.direct.Load(); conn != nil && len(b) <= little && s.up.Size() == 0 {
+		if n, _ := conn.TryWrite(b); n > 0 {
+			s.call.Transfer(int64(n), 0)
+			return n, nil
+		}
+	}
+	return s.up.Put(b)
 }
 
 func (s *stream) probe() (int, error) {
@@ -220,6 +236,9 @@ func (s *stream) do(ctx context.Context, granted *grants.Net) {
 		return
 	}
 	s.call.Connect()
+	if plain, ok := conn.(*dial.Conn); ok {
+		s.direct.Store(plain)
+	}
 	s.connected.Store(true)
 	if s.asked.Load() {
 		s.notify()
