@@ -335,11 +335,6 @@ func (j *job) advance(now moment) (over bool) {
 	if !j.term.registry.Trusted() {
 		return false
 	}
-	if edit, err := j.edits.Look(j.work, j.member.Registry, j.member.Layout, j.member.View.IsJanitor()); err != nil {
-		j.failed(now, "looking who changed the configuration", err)
-	} else if edit != nil {
-		j.Emit(event.Event{Kind: event.JobChanged, Source: sourceOf(j.member.View.Config.Cron), Reason: "the configuration, in the registry", Edit: edit})
-	}
 	j.watchDrift()
 	j.coordinate(now)
 	j.makeUpPassed(now.wall)
@@ -350,6 +345,11 @@ func (j *job) advance(now moment) (over bool) {
 	j.saveOffsets(now)
 	j.publishTally(now)
 	j.watchExtra(now)
+	if edit, err := j.edits.Look(j.work, j.member.Registry, j.member.Layout, j.member.View.IsJanitor()); err != nil {
+		j.failed(now, "looking who changed the configuration", err)
+	} else if edit != nil {
+		j.Emit(event.Event{Kind: event.JobChanged, Source: sourceOf(j.member.View.Config.Cron), Reason: "the configuration, in the registry", Edit: edit})
+	}
 	return false
 }
 
