@@ -131,7 +131,7 @@ var (
 	// ErrDraining: the host is stopping.
 	ErrDraining = errors.New("this host is draining and begins nothing new; trigger the job at another host, or when one runs again")
 	// ErrJobRemoved: the job is defined here, and was removed from the registry.
-	ErrJobRemoved = errors.New("the job was removed from the registry; 'wasmjob restore JOB' brings it back")
+	ErrJobRemoved = errors.New("the job was removed from the registry")
 )
 
 // Host keeps one loop per job between the clock, the registry and the guests.

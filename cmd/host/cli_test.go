@@ -508,12 +508,13 @@ func TestOperatingARunningHost(t *testing.T) {
 	h.await(t, "started cities\n", "start", "cities")
 	h.await(t, "cities runs here already", "start", "cities")
 	for _, purge := range [][]string{nil, {"--purge"}} {
-		runCLI(t, env, append([]string{"remove", "cities"}, purge...)...).expect(t, exitOK)
+		runCLI(t, env, append([]string{"remove", "cities"}, purge...)...).expect(t, exitOK, "still defined by cities.yaml on 1 host: a change of the file or a restart of its host brings the job back")
 		h.await(t, "removed", "jobs")
 		h.await(t, "started cities\n", "start", "cities")
 		h.await(t, "cities runs here already", "start", "cities")
 	}
 
+	runCLI(t, env, "events").expect(t, exitUsage, "wasmjob history", "GET /v1/events")
 	runCLI(t, env, "trigger", "none").expect(t, exitFailure, `there is no job "none"`+"\n")
 	runCLI(t, env, "start", "cities", "--zk", "127.0.0.1:1").expect(t, exitUsage, "only a host can start a job again")
 	runCLI(t, env, "trigger", "citis").expect(t, exitFailure, `there is no job "citis"; did you mean "cities"?`)

@@ -207,6 +207,8 @@ func unknownCommand(root *cobra.Command, args []string) error {
 		return command.Usagef("unknown command %q; 'wasmjob run --print-config' shows the settings", name)
 	case "chaos":
 		return command.Usagef("unknown command %q; it is a program of its own: wasmjob-chaos", name)
+	case "events":
+		return command.Usagef("unknown command %q; 'wasmjob history', 'wasmjob runs' and 'wasmjob why JOB' show what has happened, GET /v1/events the events themselves", name)
 	case "migrate":
 		return command.Usagef("unknown command %q; 'wasmjob import elasticjob' takes jobs over from ElasticJob", name)
 	}

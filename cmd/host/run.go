@@ -196,7 +196,7 @@ func (s *system) banner() {
 		s.log.Warn(w)
 	}
 	if last := s.life.Last; s.life.LastEnd() != "" {
-		s.log.Warn("the last host here did not end well", zap.String("ending", string(last.Ending)), zap.String("because", last.Why()),
+		s.log.Warn("the last host here did not end well", zap.String("ending", string(last.Ending)), because(last.Why()),
 			zap.Int("pid", last.PID), zap.Time("started", last.Started), zap.String("record", last.File))
 	}
 	plugins, err := filepath.Abs(l.Plugins)
@@ -251,4 +251,12 @@ func (l *loaded) token() (string, error) {
 		return admin.TokenFile(l.AdminTokenFile)
 	}
 	return admin.NewToken(), nil
+}
+
+// because is the field of a log entry that says why, left out if that is not known.
+func because(why string) zap.Field {
+	if why == "" {
+		return zap.Skip()
+	}
+	return zap.String("because", why)
 }

@@ -236,7 +236,7 @@ func TestErrors(t *testing.T) {
 		"GET /v1/jobs/none/config":                    {404, "", `there is no job "none"`},
 		"GET /v1/jobs/none/kept":                      {404, "", `there is no job "none"`},
 		"DELETE /v1/jobs/none":                        {404, "", `there is no job "none"`},
-		"POST /v1/jobs/gone/enable":                   {409, "", host.ErrJobRemoved.Error()},
+		"POST /v1/jobs/gone/enable":                   {409, "", host.ErrJobRemoved.Error() + "; 'wasmjob restore gone' brings it back"},
 		"POST /v1/jobs/bad/enable":                    {404, "", "bad.yaml is refused: line 3: cron: no"},
 		"POST /v1/jobs/second/enable":                 {404, "", `many.yaml is refused: line 9: job "second": worst`},
 		"POST /v1/jobs/slow/trigger":                  {503, "", "its module is still being compiled; try again in a moment"},

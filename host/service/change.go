@@ -382,7 +382,7 @@ func (s *Service) explained(job string, err error) error {
 	}
 	st := s.o.Host.Status()
 	if slices.ContainsFunc(st.Jobs, func(j host.JobStatus) bool { return j.Name == job }) {
-		return fmt.Errorf("job %q: %w", job, host.ErrJobRemoved)
+		return fmt.Errorf("job %q: %w; 'wasmjob restore %s' brings it back", job, host.ErrJobRemoved, job)
 	}
 	for _, f := range st.Refused {
 		if reasons := reasonsFor(f, job); len(reasons) > 0 {

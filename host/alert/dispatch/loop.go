@@ -283,7 +283,7 @@ func (l *loop) take() {
 		if !c.Firing() {
 			level = zap.InfoLevel
 		}
-		l.log.Log(level, map[bool]string{true: "alert", false: "alert is over"}[c.Firing()], zap.String("rule", string(c.Rule)), zap.String("job", c.Job), zap.String("text", c.Text), zap.String("because", c.Why))
+		l.log.Log(level, map[bool]string{true: "alert", false: "alert is over"}[c.Firing()], zap.String("rule", string(c.Rule)), given("job", c.Job), zap.String("text", c.Text), given("because", c.Why))
 		if c.Local {
 			l.mail.local(c.Alert)
 		} else {
@@ -638,4 +638,12 @@ func (l *loop) sleep(now, next time.Time) time.Duration {
 		return max(wait, 50*time.Millisecond)
 	}
 	return wait
+}
+
+// given is a field of a log entry, left out where it is empty: an alert about a host has no job.
+func given(name, text string) zap.Field {
+	if text == "" {
+		return zap.Skip()
+	}
+	return zap.String(name, text)
 }

@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/url"
 	"slices"
@@ -22,6 +23,7 @@ import (
 	"github.com/wasmjob/wasmjob/host/history"
 	"github.com/wasmjob/wasmjob/host/service"
 	"github.com/wasmjob/wasmjob/host/show"
+	"github.com/wasmjob/wasmjob/host/words"
 )
 
 // Look are the commands that show what a cluster does and has done.
@@ -501,6 +503,33 @@ stay, for a later job of that name, unless --purge is given.`,
 		if purge {
 			what += " and all that was known of it"
 		}
-		return p.Done(r.Similar(ctx, args[0], r.Remove(ctx, args[0], purge)), what)
+		defined := stillDefined(ctx, r, args[0])
+		return p.Done(r.Similar(ctx, args[0], r.Remove(ctx, args[0], purge)), what+defined)
 	})
+}
+
+// stillDefined says which definition files have a job that is about to be removed; empty if that
+// is not known.
+func stillDefined(ctx context.Context, r *command.Reached, job string) string {
+	if r.Client == nil {
+		return ""
+	}
+	var d service.JobDetail
+	if err := r.Client.Get(ctx, "/v1/jobs/"+url.PathEscape(job), &d); err != nil {
+		return "" // the removal itself says what is wrong
+	}
+	hosts := make(map[string]int) // by file
+	for _, on := range d.On {
+		if on.File != "" {
+			hosts[on.File]++
+		}
+	}
+	var files []string
+	for _, file := range slices.Sorted(maps.Keys(hosts)) {
+		files = append(files, file+" on "+words.Count(hosts[file], "host"))
+	}
+	if len(files) == 0 {
+		return ""
+	}
+	return "; still defined by " + strings.Join(files, ", ") + ": a change of the file or a restart of its host brings the job back"
 }
