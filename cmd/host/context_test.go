@@ -98,6 +98,10 @@ func TestContexts(t *testing.T) {
 	do("__complete", "jobs", "--context", "").expect(t, exitOK, "prod", "staging", "zk")
 	do("__complete", "context", "use", "").expect(t, exitOK, "prod", "staging", "zk")
 
+	do("context", "set", "ensemble", "--zk", "127.0.0.1:1,127.0.0.1:2", "--namespace", "jobs").expect(t, exitOK, "ensemble is set")
+	do("context", "list").expect(t, exitOK, "zookeeper://127.0.0.1:1,127.0.0.1:2")
+	do("context", "set", "ensemble", "--zk", "127.0.0.1:1", "--registry", "zookeeper://127.0.0.1:2").expect(t, exitFailure, "[registry zk]")
+	do("context", "rm", "ensemble").expect(t, exitOK)
 	do("context", "set", "gone", "--admin", "127.0.0.1:1", "--token-file", filepath.Join(home, "prod.token")).expect(t, exitOK)
 	do("jobs", "--context", "gone").expect(t, exitFailure, `context "gone" in `+file+": no host is running here: nothing answers at 127.0.0.1:1", "--admin ADDRESS")
 	do("jobs", "--admin", "127.0.0.1:1").expect(t, exitFailure, "wasmjob: no host is running here: nothing answers at 127.0.0.1:1")

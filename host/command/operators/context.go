@@ -91,6 +91,7 @@ func contextUseCommand(p *command.Program) *cobra.Command {
 
 func contextSetCommand(p *command.Program) *cobra.Command {
 	var given contexts.Context
+	zk := ""
 	cmd := &cobra.Command{Use: "set NAME [flags]", Short: "Make a context, or change what it says", Args: command.Exactly("NAME"), ValidArgsFunction: p.ContextNames,
 		Long: `Make a context, or change what is given by flags of one that there is; the rest stays.
 An empty text takes a field away. The first context that is made is in use at once.`,
@@ -100,10 +101,15 @@ An empty text takes a field away. The first context that is made is in use at on
 	f.StringVar(&given.TokenFile, "token-file", "", "`FILE` with a token for it")
 	f.StringVar(&given.CA, "ca", "", "`FILE` with the authorities of the host's certificate, or system")
 	f.StringVar(&given.Registry, "registry", "", "`ADDRESS` of the registry, zookeeper://HOST:PORT,HOST:PORT/PATH, in place of a host")
+	f.StringVar(&zk, "zk", "", "ZooKeeper's `SERVERS`, HOST:PORT,HOST:PORT/PATH: the same as --registry zookeeper://SERVERS")
+	cmd.MarkFlagsMutuallyExclusive("registry", "zk")
 	f.StringVar(&given.Namespace, "namespace", "", "`NAME` of the namespace in the registry")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if err := contexts.CheckName(args[0]); err != nil {
 			return command.Usage(err)
+		}
+		if zk != "" {
+			given.Registry = "zookeeper://" + zk
 		}
 		if err := absolute(&given); err != nil {
 			return err
@@ -112,7 +118,7 @@ An empty text takes a field away. The first context that is made is in use at on
 			c := s.Contexts[args[0]]
 			for name, field := range map[string][2]*string{"admin": {&c.Admin, &given.Admin}, "token-file": {&c.TokenFile, &given.TokenFile}, "ca": {&c.CA, &given.CA},
 				"registry": {&c.Registry, &given.Registry}, "namespace": {&c.Namespace, &given.Namespace}} {
-				if cmd.Flags().Changed(name) {
+				if cmd.Flags().Changed(name) || (name == "registry" && cmd.Flags().Changed("zk")) {
 					*field[0] = *field[1]
 				}
 			}
