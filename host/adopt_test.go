@@ -113,7 +113,7 @@ func TestCopiedRegistry(t *testing.T) {
 					out, err = copied.Adopt(t.Context(), rc, "test")
 					return out, err
 				}
-				if err := trigger(); err == nil || !strings.Contains(err.Error(), "no instance") {
+				if err := trigger(); err == nil || !strings.Contains(err.Error(), "no host has the job") {
 					t.Errorf("a trigger in the copy: %v", err)
 				}
 

@@ -216,6 +216,7 @@ func (s *stream) abort(reason error) error {
 	if s.up.Size() > 0 {
 		s.cut.Store(true)
 	}
+	s.direct.Store(nil) // the socket is closed a little later
 	s.stop(reason)
 	s.up.Break(reason)
 	s.down.Break(reason)
@@ -320,6 +321,7 @@ func (s *stream) receive(ctx context.Context, conn net.Conn) {
 func (s *stream) fail(ctx context.Context, err error, connecting bool) {
 	err = s.failure(ctx, err, connecting)
 	s.call.Fail(err)
+	s.direct.Store(nil) // the socket is closed a little later
 	s.stop(err)
 	s.up.Break(err)
 	s.down.End(err)
