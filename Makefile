@@ -215,8 +215,10 @@ fuzz-sandbox: ## compare the meter with wazero, instruction by instruction, and 
 	$(GO) test -count 1 -timeout 10h -v -run '^TestRandomIsStopped$$' ./test/hostile -hostile.time $(FUZZTIME) $(if $(SEED),-hostile.seed $(SEED))
 
 .PHONY: hostile
-hostile: ## have a host run each hostile module for a second beside an honest job: bin/hostile.md; EVERY=n takes an nth part, another one each day
+hostile: ## attack what jobs may do outside, and have a host run each hostile module for a second beside an honest job: bin/hostile.md; EVERY=n takes an nth part, another one each day
 	@mkdir -p bin
+	$(GO) test -count 1 -timeout 20m ./host/capability/... ./host/grants ./host/signature ./host/catalog
+	$(GO) test -count 1 -timeout 20m -run '^TestNothingLeavesAHostThatWasHalted$$' ./test/e2e
 	$(GO) test -count 1 -timeout 2h -v -run '^(TestCorpusIsStopped|TestBeside)$$' ./test/hostile -hostile.beside -hostile.every $(or $(EVERY),1) -hostile.output $(CURDIR)/bin/hostile.md
 
 .PHONY: programs
