@@ -12,19 +12,15 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"time"
 
 	"go.uber.org/zap"
 
 	"github.com/wasmjob/wasmjob/coordination/registry"
+	"github.com/wasmjob/wasmjob/coordination/sessions"
 	"github.com/wasmjob/wasmjob/coordination/tree"
 )
 
-const (
-	keyBytes = 32
-	// retryAfter lies between two attempts to write what the registry refused.
-	retryAfter = time.Second
-)
+const keyBytes = 32
 
 // Peer is another host of the namespace.
 type Peer struct {
@@ -37,8 +33,8 @@ type Peers struct {
 	namespace string
 	self      func() tree.ClusterDetail
 	log       *zap.Logger
-	sessions  chan registry.Center // the newest one
-	renew     chan struct{}        // has a value when the host is to be published again
+	sessions  *sessions.Newest
+	renew     chan struct{} // has a value when the host is to be published again
 
 	trouble string // that was logged last; it belongs to Run
 
@@ -53,19 +49,11 @@ type Peers struct {
 // New returns the peers of a host; self is what it publishes. Nothing happens before
 // Run.
 func New(namespace string, self func() tree.ClusterDetail, log *zap.Logger) *Peers {
-	return &Peers{namespace: namespace, self: self, log: log, sessions: make(chan registry.Center, 1), renew: make(chan struct{}, 1), used: make(map[string]bool)}
+	return &Peers{namespace: namespace, self: self, log: log, sessions: sessions.New(), renew: make(chan struct{}, 1), used: make(map[string]bool)}
 }
 
 // Begun hands over a new session. It does not block; Run publishes the host in it.
-func (p *Peers) Begun(c registry.Center) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	select {
-	case <-p.sessions: // an older one
-	default:
-	}
-	p.sessions <- c
-}
+func (p *Peers) Begun(c registry.Center) { p.sessions.Begun(c) }
 
 // Renew publishes the host again, with what it says of itself now. It does not block.
 func (p *Peers) Renew() {
@@ -104,38 +92,14 @@ func (p *Peers) ID() string {
 
 // Run publishes the host in each session until ctx is done.
 func (p *Peers) Run(ctx context.Context) error {
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case c := <-p.sessions:
-			for again := true; again; {
-				again = p.live(ctx, c)
-			}
+	p.sessions.Each(ctx, func(ctx context.Context, c registry.Center) {
+		err := p.publish(ctx, c)
+		if err == nil {
+			err = p.watch(ctx, c)
 		}
-	}
-}
-
-// live keeps the host published in a session, until that is over. It reports whether
-// it is to be called again: the registry refused something.
-func (p *Peers) live(ctx context.Context, c registry.Center) (again bool) {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	err := p.publish(ctx, c)
-	if err == nil {
-		err = p.watch(ctx, c)
-	}
-	p.report(ctx, c, err)
-	retry := time.NewTimer(retryAfter)
-	defer retry.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-c.Lost():
-		return false
-	case <-retry.C:
-		return true
-	}
+		p.report(ctx, c, err)
+	})
+	return nil
 }
 
 // report logs why the host has to be published once more, each reason once in a row.
@@ -151,7 +115,7 @@ func (p *Peers) report(ctx context.Context, c registry.Center, err error) {
 	}
 	if p.trouble != err.Error() {
 		p.trouble = err.Error()
-		p.log.Warn("the host has to be published for its peers once more", zap.Duration("in", retryAfter), zap.Error(err))
+		p.log.Warn("the host has to be published for its peers once more", zap.Duration("in", sessions.RetryAfter), zap.Error(err))
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/wasmjob/wasmjob/coordination/registry"
+	"github.com/wasmjob/wasmjob/coordination/sessions"
 	"github.com/wasmjob/wasmjob/coordination/tree"
 	"github.com/wasmjob/wasmjob/host/access/cookie"
 )
@@ -23,8 +24,6 @@ const (
 	most = 1000
 	// tries bounds the conflicts of one commit.
 	tries = 20
-	// retryAfter lies between two attempts to read or write what the registry refused.
-	retryAfter = time.Second
 )
 
 // List is the list of a namespace, as this host knows it. It is safe for concurrent use.
@@ -32,7 +31,7 @@ type List struct {
 	path     string
 	now      func() time.Time
 	log      *zap.Logger
-	sessions chan registry.Center // the newest one
+	sessions *sessions.Newest
 
 	mu     sync.Mutex
 	ledger cookie.Ledger
@@ -42,7 +41,7 @@ type List struct {
 
 // New makes a list with a clock. Nothing happens before Run.
 func New(namespace string, now func() time.Time, log *zap.Logger) *List {
-	return &List{path: tree.ClusterSignedOut(namespace), now: now, log: log, sessions: make(chan registry.Center, 1)}
+	return &List{path: tree.ClusterSignedOut(namespace), now: now, log: log, sessions: sessions.New()}
 }
 
 // Begun hands over a new session with the registry. It does not block.
@@ -50,11 +49,7 @@ func (l *List) Begun(c registry.Center) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.center = c
-	select {
-	case <-l.sessions: // an older one
-	default:
-	}
-	l.sessions <- c
+	l.sessions.Begun(c)
 }
 
 // Loaded reports whether the registry's list was read. Before that no session may be
@@ -87,37 +82,12 @@ func (l *List) Add(ctx context.Context, user, id string, begun time.Time) error 
 
 // Run keeps what this host knows and what the registry has the same, until ctx is done.
 func (l *List) Run(ctx context.Context) error {
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case c := <-l.sessions:
-			for again := true; again; {
-				again = l.live(ctx, c)
-			}
+	l.sessions.Each(ctx, func(ctx context.Context, c registry.Center) {
+		if err := l.follow(ctx, c); err != nil && ctx.Err() == nil {
+			l.log.Debug("the list of sessions that were signed out cannot be kept", zap.Error(err))
 		}
-	}
-}
-
-// live follows the node in a session until that is over. It reports whether it is to be
-// called again: the registry refused something.
-func (l *List) live(ctx context.Context, c registry.Center) (again bool) {
-	watching, cancel := context.WithCancel(ctx)
-	defer cancel()
-	err := l.follow(watching, c)
-	if err != nil && ctx.Err() == nil {
-		l.log.Debug("the list of sessions that were signed out cannot be kept", zap.Error(err))
-	}
-	retry := time.NewTimer(retryAfter)
-	defer retry.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-c.Lost():
-		return false
-	case <-retry.C:
-		return true
-	}
+	})
+	return nil
 }
 
 func (l *List) follow(ctx context.Context, c registry.Center) error {
