@@ -453,8 +453,8 @@ func handedBack(items map[int]*item, share coordination.Share, gained []int) (st
 	for n, it := range items {
 		r := it.state.Record
 		round, _ := r.HandedBackTrigger()
-		if it.owned && it.run == nil && it.Next() == nil && !share.Pending.Contains(n) && !slices.Contains(gained, n) &&
-			(r.HandedBack() != 0 || round != 0) {
+		if it.owned && it.run == nil && it.Next() == nil && (r.HandedBack() != 0 || round != 0) && // of a million, few
+			!share.Pending.Contains(n) && !slices.Contains(gained, n) {
 			stay = append(stay, n)
 		}
 	}
