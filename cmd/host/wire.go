@@ -39,6 +39,7 @@ import (
 	"github.com/wasmjob/wasmjob/host/service"
 	"github.com/wasmjob/wasmjob/host/session"
 	"github.com/wasmjob/wasmjob/host/trace"
+	"github.com/wasmjob/wasmjob/host/unheld"
 	"github.com/wasmjob/wasmjob/host/view"
 )
 
@@ -63,7 +64,8 @@ type system struct {
 	admin    *admin.Server // nil if it is off
 	gate     *gate.Gate    // before it; nil as well
 	// The whole cluster: its other hosts, what they say, and what is done to it.
-	peers *peers.Peers
+	peers  *peers.Peers
+	unheld *unheld.Jobs
 	// signedOut are the sessions of browsers that have ended at any host.
 	signedOut *signedout.List
 	reporter  *admin.Reporter
@@ -263,12 +265,14 @@ func (s *system) wireHost(context.Context) (err error) {
 	l := s.loaded
 	s.peers = peers.New(l.Namespace, s.published, s.log)
 	s.signedOut = signedout.New(l.Namespace, time.Now, s.log)
+	s.unheld = unheld.New(l.Namespace, s.log)
 	s.host, err = host.New(host.Config{
 		Dial: func(ctx context.Context) (registry.Center, error) {
 			c, err := s.registry.Begin(ctx)
 			if err == nil {
 				s.peers.Begun(c)
 				s.signedOut.Begun(c)
+				s.unheld.Begun(c)
 			}
 			return c, err
 		},
@@ -399,7 +403,7 @@ func (s *system) wireCluster(context.Context) error {
 	}
 	self := func() cluster.Peer { return cluster.Peer{ID: s.peers.ID(), ClusterDetail: s.published()} }
 	s.cluster = cluster.New(cluster.Options{
-		Local: s.local, Self: self, Peers: others,
+		Local: s.local, Self: self, Peers: others, Registry: s.unheld,
 		Fetch: func(ctx context.Context, p cluster.Peer, epoch string, since uint64) (d cluster.Delta, err error) {
 			err = get(ctx, p, cluster.DeltaPath(epoch, since), &d)
 			return d, err
@@ -539,8 +543,9 @@ func (s *system) run(stop, kill context.Context) error {
 		part(ended, "access", func() error { return s.gate.Run(around) })
 		part(ended, "sign-outs", func() error { return s.signedOut.Run(around) })
 	}
-	others += 2
+	others += 3
 	part(ended, "peers", func() error { return s.peers.Run(around) })
+	part(ended, "jobs without a host", func() error { return s.unheld.Run(around) })
 	part(ended, "cluster", func() error { return s.cluster.Run(around) })
 	if s.alerts != nil {
 		others++

@@ -37,7 +37,7 @@ type Changed struct {
 	// Mark is that of now.
 	Mark Mark
 	// Whole: Jobs are all jobs, what is not among them is gone. Else they are those
-	// that changed; one without hosts is gone.
+	// that changed; one without a health is gone.
 	Whole bool
 	Jobs  []Job // by name
 	// More is closed with the next change.

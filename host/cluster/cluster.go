@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"maps"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -14,6 +15,8 @@ import (
 	"github.com/wasmjob/wasmjob/coordination/tree"
 	"github.com/wasmjob/wasmjob/host"
 	"github.com/wasmjob/wasmjob/host/admin"
+	"github.com/wasmjob/wasmjob/host/unheld"
+	"github.com/wasmjob/wasmjob/host/words"
 )
 
 // Host is one host of the namespace.
@@ -60,6 +63,14 @@ type Options struct {
 	Self  func() Peer
 	Peers func() []Peer
 	Fetch Fetch
+	// Registry knows the jobs that no host has; nil if there are none to show.
+	Registry Registry
+}
+
+// Registry is what the registry has of jobs; see [unheld.Jobs].
+type Registry interface {
+	Names() []string
+	Look(ctx context.Context, names []string) ([]unheld.Job, error)
 }
 
 // Cluster knows what all hosts of a namespace do. It is safe for concurrent use, and
@@ -78,6 +89,7 @@ type Cluster struct {
 	self       string // the id of this host
 	hosts      map[string]*known
 	jobs       map[string]Job
+	unheld     map[string]unheld.Job
 	sorted     []Job // jobs by name; nil if it has to be made
 	log        changes
 	changed    chan struct{} // closed with the next change
@@ -140,6 +152,57 @@ func (c *Cluster) list(self Peer, peers []Peer) {
 		delete(c.hosts, id)
 	}
 	c.merge(stale)
+}
+
+// alone are the jobs of the registry that no host has.
+func (c *Cluster) alone() (names []string) {
+	all := c.o.Registry.Names()
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	for _, name := range all {
+		if j, ok := c.jobs[name]; !ok || len(j.Hosts) == 0 {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// takeUnheld takes in which jobs no host has.
+func (c *Cluster) takeUnheld(list []unheld.Job) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	stale := make(map[string]bool)
+	for name := range c.unheld {
+		stale[name] = true
+	}
+	c.unheld = make(map[string]unheld.Job, len(list))
+	for _, u := range list {
+		c.unheld[u.Name] = u
+		if j, there := c.jobs[u.Name]; there && reflect.DeepEqual(j, c.unheldJob(u)) {
+			delete(stale, u.Name)
+		} else {
+			stale[u.Name] = true
+		}
+	}
+	c.merge(stale)
+}
+
+// unheldJob is a job that no host has. The caller holds c.mu.
+func (c *Cluster) unheldJob(u unheld.Job) Job {
+	for _, k := range c.hosts {
+		if k.report == nil {
+			continue
+		}
+		for _, m := range k.report.Compiling {
+			if slices.Contains(m.Jobs, u.Name) {
+				return jobOf(u, host.JobJoining, HealthOK, "its module "+m.Module+" is being compiled")
+			}
+		}
+	}
+	if u.Instances > 0 {
+		return jobOf(u, StateElsewhere, HealthOK, words.Count(u.Instances, "instance")+" of hosts that this cluster does not know: of ElasticJob, or of an earlier version")
+	}
+	return jobOf(u, StateNoHost, HealthError, "no host has it: those that had it are gone, or its files are")
 }
 
 // silence notes why a host does not answer.
@@ -240,6 +303,8 @@ func (c *Cluster) merge(stale map[string]bool) {
 	for name := range stale {
 		if parts := c.parts(name); len(parts) > 0 {
 			c.jobs[name] = merge(parts, now)
+		} else if u, ok := c.unheld[name]; ok {
+			c.jobs[name] = c.unheldJob(u)
 		} else {
 			delete(c.jobs, name)
 		}
@@ -368,16 +433,14 @@ func (c *Cluster) Jobs() []Job {
 
 func byName(a, b Job) int { return strings.Compare(a.Name, b.Name) }
 
-// Job is one job with its items, and its status on each of its hosts by their ids; ok
-// is false if no host has it.
+// Job is one job with its items, and its status on each of its hosts by their ids, both
+// empty if no host has it; ok is false if the registry has no such job either.
 func (c *Cluster) Job(name string) (j Job, items []Item, on map[string]host.JobStatus, ok bool) {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	parts := c.parts(name)
-	if len(parts) == 0 {
-		return Job{}, nil, nil, false
-	}
-	return c.jobs[name], itemsOf(parts), byHost(parts), true
+	j, ok = c.jobs[name]
+	return j, itemsOf(parts), byHost(parts), ok
 }
 
 // On is what the hosts that have a job say of it, by their ids.

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"maps"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -17,6 +18,7 @@ import (
 	"github.com/wasmjob/wasmjob/coordination/tree"
 	"github.com/wasmjob/wasmjob/host"
 	"github.com/wasmjob/wasmjob/host/admin"
+	"github.com/wasmjob/wasmjob/host/unheld"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -37,6 +39,8 @@ type ship struct {
 	mu    sync.Mutex
 	jobs  map[string]host.JobStatus
 	local *Local
+	// compiling is what it compiles.
+	compiling []admin.Compiling
 	// delay is how long it takes to answer, down why it does not.
 	delay time.Duration
 	down  error
@@ -56,7 +60,7 @@ func (s *ship) start() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		jobs := slices.SortedFunc(maps.Values(s.jobs), func(a, b host.JobStatus) int { return strings.Compare(a.Name, b.Name) })
-		return admin.Report{Status: host.Status{Instance: s.id, Jobs: jobs}}
+		return admin.Report{Status: host.Status{Instance: s.id, Jobs: jobs}, Compiling: s.compiling}
 	})
 }
 
@@ -65,6 +69,16 @@ func (s *ship) set(jobs ...host.JobStatus) {
 	defer s.mu.Unlock()
 	for _, j := range jobs {
 		s.jobs[j.Name] = j
+	}
+}
+
+// compiles has it compile a module of some jobs, or none.
+func (s *ship) compiles(module string, jobs ...string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.compiling = nil
+	if module != "" {
+		s.compiling = []admin.Compiling{{Module: module, Jobs: jobs}}
 	}
 }
 
@@ -86,11 +100,17 @@ func (s *ship) peer() Peer {
 	return Peer{s.id, tree.ClusterDetail{ServerIP: "10.0.0." + s.id, API: "http://10.0.0." + s.id + ":9770"}}
 }
 
-// sail starts a cluster that host "0" shows; stop ends it.
+// sail starts a cluster that host "0" shows; the test ends it.
 func sail(t *testing.T, others ...*ship) (f *fleet, c *Cluster) {
 	t.Helper()
+	return sailWith(t, nil, others...)
+}
+
+// sailWith is sail with a registry.
+func sailWith(t *testing.T, r Registry, others ...*ship) (f *fleet, c *Cluster) {
+	t.Helper()
 	f = &fleet{t: t, self: newShip("0"), list: others, asked: make(map[string]int)}
-	c = New(Options{Local: f.self.local, Self: f.self.peer, Peers: f.peers, Fetch: f.fetch})
+	c = New(Options{Local: f.self.local, Self: f.self.peer, Peers: f.peers, Fetch: f.fetch, Registry: r})
 	ctx, stop := context.WithCancel(context.Background())
 	var run sync.WaitGroup
 	run.Go(func() {
@@ -186,6 +206,154 @@ func host1(c *Cluster, id string) Host {
 		}
 	}
 	return Host{}
+}
+
+// register is what the registry has of jobs.
+type register struct {
+	mu    sync.Mutex
+	jobs  map[string]unheld.Job
+	delay time.Duration
+	looks int
+}
+
+func (r *register) put(jobs ...unheld.Job) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, j := range jobs {
+		r.jobs[j.Name] = j
+	}
+}
+
+func (r *register) Names() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Sorted(maps.Keys(r.jobs))
+}
+
+func (r *register) Look(ctx context.Context, names []string) (list []unheld.Job, err error) {
+	r.mu.Lock()
+	delay := r.delay
+	r.looks++
+	r.mu.Unlock()
+	select {
+	case <-time.After(delay):
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, name := range names {
+		if j, ok := r.jobs[name]; ok {
+			list = append(list, j)
+		}
+	}
+	return list, nil
+}
+
+// TestUnheld: a job of the registry that no host has is in the list, with what the registry
+// knows of it, until a host has it; the registry is asked for no other.
+func TestUnheld(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		one, books := newShip("1"), &register{jobs: make(map[string]unheld.Job)}
+		f, c := sailWith(t, books, one)
+		books.put(unheld.Job{Name: "a", Cron: "0 0 3 * * ?", ShardingTotalCount: 4}, unheld.Job{Name: "b", Description: "bills", Cron: "0 0 3 * * ?", ShardingTotalCount: 4},
+			unheld.Job{Name: "java", Instances: 2, ShardingTotalCount: 1}, unheld.Job{Name: "odd", Problem: "it is no YAML"})
+		f.self.set(job("a", host.JobReady))
+		one.set(job("b", host.JobReady), job("java", host.JobReady), job("odd", host.JobReady))
+		refresh(t, c, 0)
+		if names := jobNames(c); names != "a b java odd" || books.looks != 0 {
+			t.Errorf("found %s after %d looks, expected all jobs of hosts and no look", names, books.looks)
+		}
+		mark, _ := c.Mark()
+
+		stale()
+		f.lists() // host 1 is gone
+		refresh(t, c, 0)
+		b, items, on, ok := c.Job("b")
+		want := Job{Name: "b", Description: "bills", Health: HealthError, State: StateNoHost, Reason: "no host has it: those that had it are gone, or its files are",
+			Cron: "0 0 3 * * ?", TimeZone: "Local", ShardingTotalCount: 4, Hosts: []string{}, Digests: []string{}}
+		if !ok || !reflect.DeepEqual(b, want) || len(items)+len(on) != 0 {
+			t.Errorf("found %+v %v %v, expected %+v", b, items, on, want)
+		}
+		if j, _, _, _ := c.Job("java"); j.Health != HealthOK || j.State != StateElsewhere || !strings.HasPrefix(j.Reason, "2 instances of hosts") {
+			t.Errorf("a job of other hosts: %+v", j)
+		}
+		if j, _, _, _ := c.Job("odd"); j.Health != HealthError || !strings.HasSuffix(j.Reason, "its configuration cannot be read: it is no YAML") {
+			t.Errorf("a job with a bad configuration: %+v", j)
+		}
+		if changed := c.Changes(mark); len(changed.Jobs) != 3 || changed.Jobs[0].Name != "b" || changed.Jobs[0].Health != HealthError {
+			t.Errorf("changes: %+v", changed.Jobs)
+		}
+
+		mark, _ = c.Mark()
+		stale()
+		refresh(t, c, 0)
+		if again, _ := c.Mark(); again != mark {
+			t.Error("nothing has changed, and who watches was woken")
+		}
+
+		f.self.set(job("b", host.JobRunning))
+		delete(books.jobs, "odd")
+		stale()
+		refresh(t, c, 0)
+		if b, _, _, _ := c.Job("b"); b.State != host.JobRunning {
+			t.Errorf("a host has it now: %+v", b)
+		}
+		if names := jobNames(c); names != "a b java" {
+			t.Errorf("found %s, expected a b java", names)
+		}
+		if changed := c.Changes(mark); len(changed.Jobs) != 2 || changed.Jobs[1].Name != "odd" || changed.Jobs[1].Health != "" {
+			t.Errorf("changes: %+v", changed.Jobs)
+		}
+	})
+}
+
+// TestUnheld_compiling: a job whose module is being compiled is not without a host.
+func TestUnheld_compiling(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		books := &register{jobs: map[string]unheld.Job{"a": {Name: "a"}}}
+		f, c := sailWith(t, books)
+		f.self.compiles("a.wasm", "a")
+		refresh(t, c, 0)
+		if j, _, _, _ := c.Job("a"); j.State != host.JobJoining || j.Health != HealthOK || j.Reason != "its module a.wasm is being compiled" {
+			t.Errorf("found %+v", j)
+		}
+		f.self.compiles("")
+		stale()
+		refresh(t, c, 0)
+		if j, _, _, _ := c.Job("a"); j.State != StateNoHost {
+			t.Errorf("it is compiled, and no host has it: %+v", j)
+		}
+	})
+}
+
+// TestUnheld_patience: nobody waits for a registry that does not answer, and what it said
+// counts until it does.
+func TestUnheld_patience(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		one, books := newShip("1"), &register{jobs: map[string]unheld.Job{"a": {Name: "a"}}}
+		_, c := sailWith(t, books, one)
+		refresh(t, c, 0)
+		books.put(unheld.Job{Name: "b"})
+		books.delay = 5 * time.Second
+		stale()
+		refresh(t, c, patience)
+		if names := jobNames(c); names != "a" {
+			t.Errorf("found %s, expected a", names)
+		}
+		one.answers(10*time.Second, nil)
+		stale()
+		refresh(t, c, patience) // the registry is being asked
+		time.Sleep(5 * time.Second)
+		books.delay = 0
+		refresh(t, c, 0)
+		if names := jobNames(c); names != "a b" {
+			t.Errorf("found %s, expected a b", names)
+		}
+	})
 }
 
 // TestClusterOfThree: what three hosts say is one list, and a host that is asked again says

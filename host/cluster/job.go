@@ -7,6 +7,7 @@ import (
 
 	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/host"
+	"github.com/wasmjob/wasmjob/host/unheld"
 )
 
 // Health says what an operator has to do about a job. It is the first of these that
@@ -27,10 +28,16 @@ func Healths() []Health {
 	return []Health{HealthError, HealthFailing, HealthLate, HealthPaused, HealthOK}
 }
 
+// The states of jobs that no host has.
+const (
+	StateNoHost    host.JobState = "no host"
+	StateElsewhere host.JobState = "elsewhere" // on hosts that are not known here: ElasticJob's
+)
+
 // lateAfter is how much later than its instant a job may begin before it is late.
 const lateAfter = 5 * time.Second
 
-// Job is one job over all hosts that answer.
+// Job is one job over all hosts that answer. One without a health is none any more.
 type Job struct {
 	Name        string `json:"name"`
 	Description string `json:"description,omitempty"`
@@ -53,7 +60,8 @@ type Job struct {
 	Disabled           int `json:"disabled"`
 	// Last is the newest fire that ended; nil if none is known.
 	Last *Last `json:"last,omitempty"`
-	// Hosts are the ids of those that have the job, as in Host.ID.
+	// Hosts are the ids of those that have the job, as in Host.ID. None has it if its state
+	// is "no host" or "elsewhere", or while its module is being compiled.
 	Hosts  []string `json:"hosts"`
 	Leader string   `json:"leader,omitempty"`
 	// Module, File, Digests and Signer say what runs; Digests are several while a new
@@ -163,6 +171,15 @@ func merge(parts []part, now time.Time) Job {
 	j.Last = lastOf(parts, items)
 	j.Health = healthOf(&j, live, now)
 	return j
+}
+
+// jobOf is a job that no host has.
+func jobOf(u unheld.Job, state host.JobState, health Health, why string) Job {
+	if u.Problem != "" {
+		why += "; its configuration cannot be read: " + u.Problem
+	}
+	return Job{Name: u.Name, Description: u.Description, Health: health, State: state, Reason: why, Cron: u.Cron, TimeZone: cmp.Or(u.TimeZone, "Local"),
+		ShardingTotalCount: u.ShardingTotalCount, Hosts: []string{}, Digests: []string{}}
 }
 
 // scheduled reports whether a host in that state will begin the job when it is due.

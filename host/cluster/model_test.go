@@ -37,7 +37,7 @@ func (f *follower) look(c *Cluster) {
 		f.jobs = make(map[string]Job)
 	}
 	for _, j := range changed.Jobs {
-		if len(j.Hosts) == 0 {
+		if j.Health == "" {
 			delete(f.jobs, j.Name)
 		} else {
 			f.jobs[j.Name] = j

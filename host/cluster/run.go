@@ -4,11 +4,15 @@ import (
 	"context"
 	"sync"
 	"time"
+
+	"github.com/wasmjob/wasmjob/host/unheld"
 )
 
 const (
 	// patience is how long a page waits for hosts that do not answer.
 	patience = time.Second
+	// lookPatience is how long it waits for the registry at least.
+	lookPatience = 200 * time.Millisecond
 	// longestFetch is how long a host may take for an answer that no page waits for
 	// any more: the first one is large.
 	longestFetch = 10 * time.Second
@@ -16,12 +20,16 @@ const (
 	livePace = 750 * time.Millisecond
 )
 
-// answer is what became of one question to one host.
+// answer is what became of one question to one host, or to the registry.
 type answer struct {
-	id    string
-	delta Delta
-	err   error
+	id     string
+	delta  Delta
+	unheld []unheld.Job
+	err    error
 }
+
+// registryID stands for the registry among the ids of hosts.
+const registryID = "registry"
 
 // asking is one call of Run: the questions under way. It belongs to its goroutine.
 type asking struct {
@@ -31,6 +39,8 @@ type asking struct {
 	// page waits any more.
 	open, late map[string]bool
 	under      bool // a round is under way
+	looked     bool // the registry was asked in it
+	begun      time.Time
 	// waiting are those who wait for it, next those for the one after it.
 	waiting, next []chan struct{}
 	watchers      int
@@ -64,7 +74,7 @@ func (c *Cluster) Run(ctx context.Context) error {
 		case <-a.pace.C:
 			a.begin(ctx)
 		case r := <-a.answers:
-			c.take(r)
+			a.learn(r)
 			delete(a.open, r.id)
 			delete(a.late, r.id)
 		case <-a.limit.C:
@@ -75,6 +85,10 @@ func (c *Cluster) Run(ctx context.Context) error {
 			clear(a.open)
 		}
 		for a.under && len(a.open) == 0 {
+			if !a.looked {
+				a.look(ctx)
+				continue
+			}
 			a.finish()
 			if a.waiting, a.next = a.next, nil; len(a.waiting) > 0 {
 				a.begin(ctx)
@@ -111,7 +125,7 @@ func (a *asking) begin(ctx context.Context) {
 	if a.under {
 		return
 	}
-	a.under = true
+	a.under, a.looked, a.begun = true, false, time.Now()
 	self, peers := a.o.Self(), a.o.Peers()
 	a.list(self, peers)
 	epoch, since := a.knows(self.ID)
@@ -120,19 +134,54 @@ func (a *asking) begin(ctx context.Context) {
 		if a.late[p.ID] || p.ID == self.ID {
 			continue
 		}
-		a.open[p.ID] = true
 		epoch, since := a.knows(p.ID)
-		a.fetches.Go(func() { // joined by Run
-			fetching, cancel := context.WithTimeout(ctx, longestFetch)
-			defer cancel()
-			d, err := a.o.Fetch(fetching, p, epoch, since)
-			select {
-			case a.answers <- answer{p.ID, d, err}:
-			case <-ctx.Done():
-			}
+		a.ask(ctx, p.ID, func(ctx context.Context) answer {
+			d, err := a.o.Fetch(ctx, p, epoch, since)
+			return answer{id: p.ID, delta: d, err: err}
 		})
 	}
 	a.limit.Reset(patience)
+}
+
+// ask puts a question; Run joins it.
+func (a *asking) ask(ctx context.Context, id string, question func(ctx context.Context) answer) {
+	a.open[id] = true
+	a.fetches.Go(func() {
+		fetching, cancel := context.WithTimeout(ctx, longestFetch)
+		defer cancel()
+		r := question(fetching)
+		select {
+		case a.answers <- r:
+		case <-ctx.Done():
+		}
+	})
+}
+
+// look asks for the jobs that no host has, once the hosts have answered.
+func (a *asking) look(ctx context.Context) {
+	a.looked = true
+	if a.o.Registry == nil || a.late[registryID] {
+		return
+	}
+	alone := a.alone()
+	if len(alone) == 0 {
+		a.takeUnheld(nil)
+		return
+	}
+	a.limit.Reset(max(patience-time.Since(a.begun), lookPatience))
+	a.ask(ctx, registryID, func(ctx context.Context) answer {
+		list, err := a.o.Registry.Look(ctx, alone)
+		return answer{id: registryID, unheld: list, err: err}
+	})
+}
+
+// learn takes in an answer. Without one from the registry its jobs are as they were.
+func (a *asking) learn(r answer) {
+	if r.id != registryID {
+		a.take(r)
+	} else if r.err == nil {
+		a.takeUnheld(r.unheld)
+	}
 }
 
 // finish ends a round: who waited reads on.

@@ -188,8 +188,8 @@ func (s *Service) Restore(ctx context.Context, job string, why Reason) (r *Resto
 		if err := s.o.Cluster.Refresh(ctx); err != nil {
 			return err
 		}
-		_, _, on, ok := s.o.Cluster.Job(job)
-		if !ok {
+		on := s.o.Cluster.On(job)
+		if len(on) == 0 {
 			return s.explained(job, &NotFoundError{fmt.Sprintf("no host has a definition of job %q: put its files into the plugins directory", job)})
 		}
 		r = s.restore(ctx, job, on)

@@ -151,8 +151,9 @@ func jobsCommand(p *command.Program) *cobra.Command {
 		Use:   "jobs [flags]",
 		Short: "List the jobs of all hosts, or of the registry",
 		Long: `List the jobs of all hosts of the cluster: what they do, whether they are well, when
-they fire next, and how they ended last. Jobs that no host has are not among them:
-with --zk, all jobs of the registry are listed.`,
+they fire next, and how they ended last. Jobs that no host has are among them: they are
+in error, or elsewhere if hosts of ElasticJob have them. With --zk they are listed as the
+registry has them.`,
 		Example: "  wasmjob jobs\n  wasmjob jobs --health failing,late\n  wasmjob jobs --job 'etl-*' --sort -duration\n  wasmjob jobs --zk zk1:2181 --namespace prod",
 		Args:    command.Exactly(),
 	}
@@ -168,15 +169,12 @@ with --zk, all jobs of the registry are listed.`,
 			if err != nil {
 				return nil, "", err
 			}
-			return all.Records, show.ClusterJobs(p.Tables(), all.Records, time.Now()) + show.Silent(p.Tables(), all.Silent) + withoutHost, nil
+			return all.Records, show.ClusterJobs(p.Tables(), all.Records, time.Now()) + show.Silent(p.Tables(), all.Silent), nil
 		})
 	})
 	cmd.ValidArgsFunction = cobra.NoFileCompletions
 	return cmd
 }
-
-// withoutHost ends the list of jobs: it comes from hosts, and asks the registry for nothing.
-const withoutHost = "\nJobs that no host has are not listed: 'wasmjob jobs --zk SERVERS' and GET /v1/registry/jobs list all jobs of the registry.\n"
 
 func triggerCommand(p *command.Program) *cobra.Command {
 	var items, param string

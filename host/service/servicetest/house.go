@@ -23,6 +23,7 @@ import (
 	"github.com/wasmjob/wasmjob/host/history/lines"
 	"github.com/wasmjob/wasmjob/host/peers"
 	"github.com/wasmjob/wasmjob/host/service"
+	"github.com/wasmjob/wasmjob/host/unheld"
 )
 
 // Namespace is that of all hosts.
@@ -61,6 +62,7 @@ type House struct {
 	// Pending is what the host says that it waits for.
 	Pending atomic.Pointer[admin.Pending]
 
+	unheld  *unheld.Jobs
 	t       testing.TB
 	stop    context.CancelFunc
 	parts   sync.WaitGroup
@@ -132,6 +134,7 @@ func (h *House) wire(o Options) {
 	h.Peers = peers.New(Namespace, func() tree.ClusterDetail {
 		return tree.ClusterDetail{ServerIP: o.IP, API: h.url, Version: "test", Started: h.started}
 	}, o.Logger)
+	h.unheld = unheld.New(Namespace, o.Logger)
 	h.Host, err = host.New(host.Config{
 		Namespace: Namespace, ServerIP: o.IP, Logger: o.Logger, OnEvent: h.hear,
 		OnLog: func(g event.GuestLog) {
@@ -152,6 +155,7 @@ func (h *House) wire(o Options) {
 			h.center = c
 			h.mu.Unlock()
 			h.Peers.Begun(c)
+			h.unheld.Begun(c)
 			return c, nil
 		},
 	})
@@ -180,7 +184,7 @@ func (h *House) wire(o Options) {
 		return cluster.Peer{ID: h.Peers.ID(), ClusterDetail: tree.ClusterDetail{ServerIP: o.IP, API: h.url, Version: "test", Started: h.started}}
 	}
 	h.Cluster = cluster.New(cluster.Options{
-		Local: h.Local, Peers: others, Self: self,
+		Local: h.Local, Peers: others, Self: self, Registry: h.unheld,
 		Fetch: func(ctx context.Context, p cluster.Peer, epoch string, since uint64) (d cluster.Delta, err error) {
 			err = get(ctx, p, cluster.DeltaPath(epoch, since), &d)
 			return d, err
@@ -204,6 +208,7 @@ func (h *House) run() {
 		})
 	}
 	part(func() error { return h.Peers.Run(ctx) })
+	part(func() error { return h.unheld.Run(ctx) })
 	part(func() error { return h.Cluster.Run(ctx) })
 	part(func() error { return h.Host.Run(ctx, ctx) })
 	h.t.Cleanup(h.Stop)
