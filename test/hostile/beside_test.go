@@ -25,6 +25,7 @@ import (
 	"github.com/wasmjob/wasmjob/host"
 	"github.com/wasmjob/wasmjob/host/catalog"
 	"github.com/wasmjob/wasmjob/host/event"
+	"github.com/wasmjob/wasmjob/host/grants"
 	"github.com/wasmjob/wasmjob/host/plugin"
 )
 
@@ -90,7 +91,11 @@ func newBeside() (tester, error) {
 	if err != nil {
 		return nil, err
 	}
-	files, err := catalog.New(catalog.Options{Dir: b.dir, Runtime: rt})
+	granted, err := grantsAt(root)
+	if err != nil {
+		return nil, err
+	}
+	files, err := catalog.New(catalog.Options{Dir: b.dir, Runtime: rt, Grants: granted})
 	if err != nil {
 		return nil, err
 	}
@@ -136,6 +141,25 @@ func newBeside() (tester, error) {
 	}
 	b.wait(func() bool { return b.find(0, honest, event.FireEnded) != nil })
 	return b, nil
+}
+
+// grantsAt is a file with what everything grants, for the hostile jobs.
+func grantsAt(root string) (*grants.Set, error) {
+	file, at := filepath.Join(root, "grants.yaml"), filepath.Join(root, "files")
+	text := fmt.Sprintf(`grants:
+  - jobs: hostile*
+    http: [{url: "http://127.0.0.1:1/", private: true}]
+    net: [{to: "tcp://127.0.0.1:1", private: true}]
+    dirs: [{host: %q, guest: /, write: true, quota: 256MiB, files: 1000}]
+    kv: true
+    env: {k: v}
+    secrets: {k: {file: /proc/version, readable: true}}
+    quotas: {requests: 1000000, connections: 256, sent: 1024GiB, received: 1024GiB}
+`, at)
+	if err := errors.Join(os.Mkdir(at, 0o700), os.WriteFile(file, []byte(text), 0o600)); err != nil {
+		return nil, err
+	}
+	return grants.Read(file)
 }
 
 func (b *aside) close() error { return b.end() }
