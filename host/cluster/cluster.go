@@ -154,8 +154,8 @@ func (c *Cluster) list(self Peer, peers []Peer) {
 	c.merge(stale)
 }
 
-// alone are the jobs of the registry that no host has.
-func (c *Cluster) alone() (names []string) {
+// alone are the jobs of the registry that no host has; there were so many before.
+func (c *Cluster) alone() (names []string, before int) {
 	all := c.o.Registry.Names()
 	c.mu.RLock()
 	defer c.mu.RUnlock()
@@ -164,7 +164,7 @@ func (c *Cluster) alone() (names []string) {
 			names = append(names, name)
 		}
 	}
-	return names
+	return names, len(c.unheld)
 }
 
 // takeUnheld takes in which jobs no host has.

@@ -163,9 +163,8 @@ func (a *asking) look(ctx context.Context) {
 	if a.o.Registry == nil || a.late[registryID] {
 		return
 	}
-	alone := a.alone()
-	if len(alone) == 0 {
-		a.takeUnheld(nil)
+	alone, before := a.alone()
+	if len(alone)+before == 0 {
 		return
 	}
 	a.limit.Reset(max(patience-time.Since(a.begun), lookPatience))

@@ -112,7 +112,14 @@ type following struct {
 	details <-chan registry.Snapshot
 	end     context.CancelFunc // of details
 	known   map[string]Job
+	parsed  map[string]parsed // what was read of configurations
 	waiting []question
+}
+
+// parsed is a job as a change of its configuration's node has it.
+type parsed struct {
+	change int64
+	Job
 }
 
 func (j *Jobs) follow(ctx context.Context, c registry.Center) error {
@@ -149,7 +156,8 @@ func (j *Jobs) follow(ctx context.Context, c registry.Center) error {
 // take answers a question, at once if its jobs are known.
 func (f *following) take(ctx context.Context, q question) error {
 	f.waiting = append(f.waiting, q)
-	if slices.ContainsFunc(q.names, func(name string) bool { return !f.watched[name] }) {
+	fewer := len(f.watched) > 2*len(q.names)
+	if fewer || slices.ContainsFunc(q.names, func(name string) bool { return !f.watched[name] }) {
 		if err := f.watch(ctx, q.names); err != nil {
 			return err
 		}
@@ -161,6 +169,11 @@ func (f *following) take(ctx context.Context, q question) error {
 // watch watches other jobs. Those that were watched before are watched on: what both have
 // is not read again.
 func (f *following) watch(ctx context.Context, names []string) (err error) {
+	if len(names) == 0 {
+		f.end()
+		f.details, f.watched, f.known = nil, nil, make(map[string]Job)
+		return nil
+	}
 	watched, queries := make(map[string]bool), []registry.Query{}
 	for _, name := range names {
 		l := tree.NewLayout(f.namespace, name)
@@ -169,7 +182,7 @@ func (f *following) watch(ctx context.Context, names []string) (err error) {
 	watching, end := context.WithCancel(ctx)
 	f.details, err = f.center.Watch(watching, queries...)
 	f.end()
-	f.end, f.watched, f.known = end, watched, nil
+	f.end, f.watched, f.known = end, watched, nil // what was parsed stays
 	if err != nil {
 		return fmt.Errorf("watch jobs without a host: %w", err)
 	}
@@ -179,21 +192,33 @@ func (f *following) watch(ctx context.Context, names []string) (err error) {
 // learn takes over what the registry has of the jobs that are watched.
 func (f *following) learn(s registry.Snapshot) {
 	f.known = make(map[string]Job)
+	before := f.parsed
+	f.parsed = make(map[string]parsed)
 	for name := range f.watched {
 		l := tree.NewLayout(f.namespace, name)
 		node := s.Data(l.Config())
 		if !node.Exists { // it was removed
 			continue
 		}
-		job := Job{Name: name, Instances: len(s.Children(l.Instances()))}
-		if c, _, err := jobconfig.Parse(node.Data); err != nil {
-			job.Problem = err.Error()
-		} else {
-			job.Description, job.Cron, job.TimeZone, job.ShardingTotalCount = c.Description, c.Cron, c.TimeZone, c.ShardingTotalCount
+		p, same := before[name]
+		if !same || p.change != node.Mzxid {
+			p = parsed{node.Mzxid, parse(name, node.Data)}
 		}
+		f.parsed[name] = p
+		job := p.Job
+		job.Instances = len(s.Children(l.Instances()))
 		f.known[name] = job
 	}
 	f.answer()
+}
+
+// parse reads a configuration.
+func parse(name string, data []byte) Job {
+	c, _, err := jobconfig.Parse(data)
+	if err != nil {
+		return Job{Name: name, Problem: err.Error()}
+	}
+	return Job{Name: name, Description: c.Description, Cron: c.Cron, TimeZone: c.TimeZone, ShardingTotalCount: c.ShardingTotalCount}
 }
 
 // answer answers who waits, once the jobs are known.

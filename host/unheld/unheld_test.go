@@ -132,13 +132,16 @@ func TestLook(t *testing.T) {
 		}
 		asked := own.count()
 		for range 10 {
-			look("pay")
+			look("pay", "empty")
 			look("bad", "pay")
 		}
 		if n := own.count(); n != asked {
 			t.Errorf("jobs that are known were asked for %d times more", n-asked)
 		}
 
+		if list := look(); len(list) != 0 {
+			t.Errorf("found %+v, expected nothing", list)
+		}
 		commit(registry.Create(job("pay").Instances()+"/10.0.0.1@-@1", nil))
 		eventually(t, "an instance", func() bool { return look("pay")[0].Instances == 1 })
 		commit(registry.Delete(job("pay").Config(), registry.AnyVersion))
