@@ -268,21 +268,18 @@ func (c *Checker) excuse(j *job, f *fire, p *process, e *event.Event, m mark) {
 
 // judge looks at the fires of which enough time has passed.
 func (c *Checker) judge(j *job, now time.Time, last bool) {
-	if len(j.order) == 0 || j.activeSince.IsZero() {
-		return // no host has the job: none can be asked
+	if len(j.order) == 0 || j.activeSince.IsZero() || (!last && !j.trustedBut(nil)) {
+		return // no host with a session has the job: none can go on with it
 	}
 	ready := now.Add(-c.o.Settle)
-	if !last && (j.activeSince.After(ready) || j.order[0].due.After(ready) || now.Sub(j.judgedAt) < c.o.Settle/20) {
+	from := later(j.activeSince, j.trustedFrom)
+	if !last && (from.After(ready) || j.order[0].due.After(ready) || now.Sub(j.judgedAt) < c.o.Settle/20) {
 		return
 	}
 	j.judgedAt = now
 	var waiting []*fire
 	for _, f := range j.order {
-		since := f.due
-		if j.activeSince.After(since) {
-			since = j.activeSince
-		}
-		if !since.Before(ready) || c.open(j, f, ready) {
+		if !later(f.due, from).Before(ready) || c.open(j, f, ready) {
 			waiting = append(waiting, f)
 			continue
 		}

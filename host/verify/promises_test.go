@@ -225,3 +225,31 @@ func TestSkippedByAll(t *testing.T) {
 		})
 	}
 }
+
+// TestOutageWithinAFire: a run that ends with its host's session has the time that others
+// have from when some host has a session again.
+func TestOutageWithinAFire(t *testing.T) {
+	t.Parallel()
+	// Both hosts are without a session for long, and get one in turns.
+	cut := func() *book {
+		return open("a", a1).fire(0, 0, 1, 0).start(1, 0, 0, 5).session(2, "suspect").other(20, 640).end(641, 0, 0, 5, "CANCELLED").lost(641).live(642, "a2").later(643).later(659)
+	}
+	other := func() *book { return open("b", b1).session(2, "suspect").other(21, 641).lost(644).live(645, "b2") }
+	for name, tc := range map[string]struct {
+		books      []*book
+		violations int
+	}{
+		"it goes on":       {[]*book{cut().run(660, 661, 0, 0, 6).awake(670, 1300), other()}, 0},
+		"it never goes on": {[]*book{cut().awake(670, 1300), other()}, 1},
+	} {
+		found := 0
+		for _, f := range check(Options{}, tc.books...).Findings {
+			if strings.Contains(f.Text, "neither ended") {
+				found++
+			}
+		}
+		if found != tc.violations {
+			t.Errorf("%s: %d violations, expected %d", name, found, tc.violations)
+		}
+	}
+}
