@@ -224,6 +224,25 @@ func (r *register) put(jobs ...unheld.Job) {
 	}
 }
 
+func (r *register) remove(name string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.jobs, name)
+}
+
+// takes sets how long it takes to answer.
+func (r *register) takes(delay time.Duration) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.delay = delay
+}
+
+func (r *register) looked() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.looks
+}
+
 func (r *register) Names() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -262,8 +281,8 @@ func TestUnheld(t *testing.T) {
 		f.self.set(job("a", host.JobReady))
 		one.set(job("b", host.JobReady), job("java", host.JobReady), job("odd", host.JobReady))
 		refresh(t, c, 0)
-		if names := jobNames(c); names != "a b java odd" || books.looks != 0 {
-			t.Errorf("found %s after %d looks, expected all jobs of hosts and no look", names, books.looks)
+		if names := jobNames(c); names != "a b java odd" || books.looked() != 0 {
+			t.Errorf("found %s after %d looks, expected all jobs of hosts and no look", names, books.looked())
 		}
 		mark, _ := c.Mark()
 
@@ -294,7 +313,7 @@ func TestUnheld(t *testing.T) {
 		}
 
 		f.self.set(job("b", host.JobRunning))
-		delete(books.jobs, "odd")
+		books.remove("odd")
 		stale()
 		refresh(t, c, 0)
 		if b, _, _, _ := c.Job("b"); b.State != host.JobRunning {
@@ -338,7 +357,7 @@ func TestUnheld_patience(t *testing.T) {
 		_, c := sailWith(t, books, one)
 		refresh(t, c, 0)
 		books.put(unheld.Job{Name: "b"})
-		books.delay = 5 * time.Second
+		books.takes(5 * time.Second)
 		stale()
 		refresh(t, c, patience)
 		if names := jobNames(c); names != "a" {
@@ -348,7 +367,7 @@ func TestUnheld_patience(t *testing.T) {
 		stale()
 		refresh(t, c, patience) // the registry is being asked
 		time.Sleep(5 * time.Second)
-		books.delay = 0
+		books.takes(0)
 		refresh(t, c, 0)
 		if names := jobNames(c); names != "a b" {
 			t.Errorf("found %s, expected a b", names)
