@@ -386,9 +386,9 @@ func TestTriggerArgs(t *testing.T) {
 		t.Errorf("another one: %v", err)
 	}
 	var changes []history.Change
-	s.Until("all three are in the audit", func() bool {
+	s.Until("all three are in the audit, after the job itself", func() bool {
 		changes = get[cluster.Found[history.Change]](s, "/v1/audit?job=long&limit=10").Records
-		return len(changes) == 3
+		return len(changes) == 4
 	})
 	if changes[2].What != "trigger" || changes[2].After != "items 1 and a parameter" || changes[2].Why != "again" || changes[0].Error == "" {
 		t.Errorf("records %+v", changes)
@@ -481,10 +481,10 @@ func TestEditConfig(t *testing.T) {
 	var changes cluster.Found[change]
 	s.Until("both edits are recorded", func() bool {
 		changes = get[cluster.Found[change]](s, "/v1/audit?job=cities&oldest=true")
-		return len(changes.Records) >= 2
+		return len(changes.Records) >= 3
 	})
-	if changes.Records[0].What != "edit cron" || changes.Records[0].Why != "earlier" ||
-		changes.Records[0].Before != `{"cron":"0 0 3 * * ?"}` || changes.Records[0].After != `{"cron":"0 0 4 * * ?"}` || !strings.Contains(changes.Records[1].Error, "version") {
+	if list := changes.Records; list[0].What != "create" || list[1].What != "edit cron" || list[1].Why != "earlier" ||
+		list[1].Before != `{"cron":"0 0 3 * * ?"}` || list[1].After != `{"cron":"0 0 4 * * ?"}` || !strings.Contains(list[2].Error, "version") {
 		t.Errorf("%+v", changes)
 	}
 }

@@ -14,7 +14,7 @@ import (
 
 // TestEditsAreRecordedOnce: who changed the configuration of a job is recorded once for all
 // hosts, with the settings before and after, whether it was a request, another program that wrote
-// to the registry, or a definition file that was changed.
+// to the registry, or a definition file that made the job or was changed.
 func TestEditsAreRecordedOnce(t *testing.T) {
 	t.Parallel()
 	server := servicetest.NewServer(t)
@@ -57,7 +57,7 @@ func TestEditsAreRecordedOnce(t *testing.T) {
 		t.Fatalf("%d %s", w.code, w.body)
 	}
 	follow(two)
-	a.Until("the request is recorded", recorded(1))
+	a.Until("the request is recorded", recorded(2))
 	// Another program, such as ElasticJob's console.
 	config := tree.NewLayout(servicetest.Namespace, "cities").Config()
 	nodes, err := a.Center().Read(t.Context(), registry.Data(config))
@@ -69,23 +69,24 @@ func TestEditsAreRecordedOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	follow(three)
-	a.Until("the other program's edit is recorded", recorded(2))
+	a.Until("the other program's edit is recorded", recorded(3))
 	// The file, on both hosts.
 	for _, h := range houses {
 		h.Host.Apply(job(two, ""), nil)
 	}
 	follow(two)
-	a.Until("the file's edit is recorded", recorded(3))
+	a.Until("the file's edit is recorded", recorded(4))
 	// A host that comes with another file.
 	c := serve(t, servicetest.Options{Server: server, IP: "10.0.0.3", Jobs: job(two, "new")})
 	houses = append(houses, c.House)
-	a.Until("the edit of the file of a host that came is recorded", recorded(4))
+	a.Until("the edit of the file of a host that came is recorded", recorded(5))
 
-	if len(list) != 4 {
-		t.Errorf("%d records, want 4", len(list))
+	if len(list) != 5 {
+		t.Fatalf("%d records, want 5", len(list))
 	}
 	file := "file cities.yaml on host 10.0.0."
 	for i, want := range []history.Change{
+		{What: "create", Who: file, From: "file", After: `{"cron":"` + one + `","failover":"true","maxTimeDiffSeconds":"-1","misfire":"true","monitorExecution":"true","reconcileIntervalMinutes":"10","shardingTotalCount":"4","timeZone":"GMT"}`},
 		{What: "edit cron", Who: "token", Before: `{"cron":"` + one + `"}`, After: `{"cron":"` + two + `"}`},
 		{What: "edit cron", Who: "the registry", From: "registry", Before: `{"cron":"` + two + `"}`, After: `{"cron":"` + three + `"}`},
 		{What: "edit cron", Who: file, From: "file", Before: `{"cron":"` + three + `"}`, After: `{"cron":"` + two + `"}`},

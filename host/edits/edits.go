@@ -16,11 +16,15 @@ import (
 // ByFile is what a definition file changed in the registry; nil for nothing. server is the
 // address of the host that has the file.
 func ByFile(applied coordination.Applied, file, server string) *event.Edit {
-	if len(applied.Changed) == 0 {
+	if len(applied.Changed) == 0 && !applied.Created {
 		return nil
 	}
-	was, is := operate.Differences(applied.Before, applied.Configuration)
-	return &event.Edit{Who: "file " + file + " on host " + server, From: event.FromFile, Before: was, After: is}
+	e := event.Edit{Who: "file " + file + " on host " + server, From: event.FromFile, Created: applied.Created}
+	e.Before, e.After = operate.Differences(applied.Before, applied.Configuration)
+	if e.Created {
+		e.Before = nil
+	}
+	return &e
 }
 
 // Seen is what a host has seen of a job's configuration. The zero value has seen none. It is

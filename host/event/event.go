@@ -184,11 +184,13 @@ type Fetched struct {
 	Records int64 `json:"records,omitempty"`
 }
 
-// Edit is a change of a job's configuration that came by no operation of a host.
+// Edit is a change of a job's configuration, or its first, that came by no operation of a host.
 type Edit struct {
 	// Who made it, and From where it came: FromFile or FromRegistry.
 	Who  string `json:"who"`
 	From string `json:"from"`
+	// Created: the job was not there before.
+	Created bool `json:"created,omitempty"`
 	// Before and After are the settings that differ, by their names in a definition file.
 	Before map[string]string `json:"before,omitempty"`
 	After  map[string]string `json:"after,omitempty"`

@@ -101,16 +101,26 @@ func ChangeOf(e event.Event) (c Change, ok bool) {
 		return c, false
 	}
 	c = Change{Time: e.Time, Who: e.Edit.Who, From: e.Edit.From, What: "edit config", Job: e.Job}
-	if len(e.Edit.After) == 0 {
-		return c, true
+	if len(e.Edit.After) > 0 {
+		c.What = "edit " + strings.Join(slices.Sorted(maps.Keys(e.Edit.After)), ", ")
 	}
-	c.What = "edit " + strings.Join(slices.Sorted(maps.Keys(e.Edit.After)), ", ")
-	before, errBefore := json.Marshal(e.Edit.Before)
-	after, errAfter := json.Marshal(e.Edit.After)
-	if errBefore == nil && errAfter == nil { // texts always marshal
-		c.Before, c.After = string(before), string(after)
+	if e.Edit.Created {
+		c.What = "create"
 	}
+	c.Before, c.After = settingsText(e.Edit.Before), settingsText(e.Edit.After)
 	return c, true
+}
+
+// settingsText is settings as JSON, empty for none.
+func settingsText(settings map[string]string) string {
+	if len(settings) == 0 {
+		return ""
+	}
+	text, err := json.Marshal(settings)
+	if err != nil { // texts always marshal
+		return ""
+	}
+	return string(text)
 }
 
 // Entry is a record and its JSON, without a newline.
