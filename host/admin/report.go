@@ -102,7 +102,7 @@ type Reporter struct {
 
 // Within is how long a report waits for jobs that are busy: they are shown as they last
 // were. It is much less than others wait for the report.
-const Within = 300 * time.Millisecond
+const Within = 100 * time.Millisecond
 
 // Report is what the host does; full is with what is read from the registry now.
 func (r *Reporter) Report(full bool) Report {

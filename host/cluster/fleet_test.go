@@ -41,7 +41,9 @@ type ship struct {
 	local *Local
 	// compiling is what it compiles.
 	compiling []admin.Compiling
-	// delay is how long it takes to answer, down why it does not.
+	// slow is how long it takes to see what it does itself, delay to answer another; down is
+	// why it does not.
+	slow  time.Duration
 	delay time.Duration
 	down  error
 }
@@ -57,6 +59,7 @@ func (s *ship) start() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.local = NewLocal(func() admin.Report {
+		time.Sleep(s.slow)
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		jobs := slices.SortedFunc(maps.Values(s.jobs), func(a, b host.JobStatus) int { return strings.Compare(a.Name, b.Name) })
@@ -418,6 +421,24 @@ func TestClusterOfThree(t *testing.T) {
 		}
 		if h := host1(c, "1"); h.Running != 0 || h.Jobs != 1 {
 			t.Errorf("%+v", h)
+		}
+	})
+}
+
+// TestAtOnce: a host asks the others while it looks at itself.
+func TestAtOnce(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newShip("1")
+		f, c := sail(t, b)
+		f.self.slow = 300 * time.Millisecond
+		b.answers(400*time.Millisecond, nil)
+		began := time.Now()
+		if err := c.Refresh(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if took := time.Since(began); took != 400*time.Millisecond {
+			t.Errorf("a round took %v, want 400ms", took)
 		}
 	})
 }

@@ -128,8 +128,6 @@ func (a *asking) begin(ctx context.Context) {
 	a.under, a.looked, a.begun = true, false, time.Now()
 	self, peers := a.o.Self(), a.o.Peers()
 	a.list(self, peers)
-	epoch, since := a.knows(self.ID)
-	a.take(answer{id: self.ID, delta: a.o.Local.Delta(epoch, since)})
 	for _, p := range peers {
 		if a.late[p.ID] || p.ID == self.ID {
 			continue
@@ -141,6 +139,8 @@ func (a *asking) begin(ctx context.Context) {
 		})
 	}
 	a.limit.Reset(patience)
+	epoch, since := a.knows(self.ID)
+	a.take(answer{id: self.ID, delta: a.o.Local.Delta(epoch, since)})
 }
 
 // ask puts a question; Run joins it.
