@@ -242,19 +242,23 @@ func (b *tab) press(within, words string) {
 		quote(within+" button, "+within+" a, "+within+" summary"), quote(words)))
 }
 
-// clickOn clicks the middle of the element that an expression finds, when that is there and
-// nothing lies over it.
+// clickOn clicks the middle of the element that an expression finds, when that is there,
+// nothing lies over it, and it stands still: what a page shows later moves the rest.
 func (b *tab) clickOn(element string) {
 	b.t.Helper()
 	at := fmt.Sprintf(`(() => { const e = %s; e.scrollIntoView({ block: 'center' }); const r = e.getClientRects()[0];
 		const x = r.left + r.width / 2, y = r.top + r.height / 2, over = document.elementFromPoint(x, y);
 		return e === over || e.contains(over) || over?.contains(e) ? [x, y] : null; })()`, element)
-	b.until(at)
-	xy := eval[[]float64](b, at)
-	if len(xy) != 2 {
-		b.t.Fatalf("%s is covered", element)
+	for {
+		b.until(at)
+		xy := eval[[]float64](b, at)
+		pause(b.ctx)
+		later := eval[[]float64](b, at)
+		if len(xy) == 2 && slices.Equal(xy, later) {
+			b.ok(b.do(chromedp.MouseClickXY(xy[0], xy[1])))
+			return
+		}
 	}
-	b.ok(b.do(chromedp.MouseClickXY(xy[0], xy[1])))
 }
 
 // fill types into what a selector finds, instead of what is there.

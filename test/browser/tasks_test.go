@@ -161,7 +161,7 @@ func TestBulk(t *testing.T) {
 	b.shows("10 jobs are paused.")
 	b.until("document.querySelector('.chip.health-paused b').innerText === '9'") // pay-0 is failing
 	b.open("/audit")
-	b.until("document.querySelectorAll('tbody tr').length === 12") // a trigger, ten jobs, and who has signed in
+	b.until("document.querySelectorAll('tbody tr').length === 22") // ten jobs made, a trigger, ten paused, and who has signed in
 }
 
 // TestWithoutScripts: everything can be read, and done, by a browser without scripts.

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"encoding/json"
 	"os/exec"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -64,6 +65,7 @@ func TestAnyHostAnswers(t *testing.T) {
 			t.Errorf("the runs, by %s: %+v", m.ip, runs)
 		}
 		changes := decoded[view.Found[history.Change]](t, m.must("audit", "--json")).Records
+		changes = slices.DeleteFunc(changes, func(c history.Change) bool { return c.What == "create" })
 		if len(changes) != 1 || changes[0].What != "trigger" || changes[0].Why != "to see it fail" {
 			t.Errorf("the changes, by %s: %+v", m.ip, changes)
 		}
