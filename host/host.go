@@ -21,6 +21,7 @@ import (
 	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/host/ceiling"
 	"github.com/wasmjob/wasmjob/host/event"
+	"github.com/wasmjob/wasmjob/host/failures"
 	"github.com/wasmjob/wasmjob/host/inflight"
 	"github.com/wasmjob/wasmjob/host/run"
 	"github.com/wasmjob/wasmjob/host/slots"
@@ -160,7 +161,7 @@ type Host struct {
 	// dialling is since when the host has no session; zero while it has one.
 	dialling time.Time
 
-	failures failures
+	failures failures.Counts
 	// registry is what is known of its clock; drifts, that the last event said
 	// that this host's is too far from it, belongs to the goroutine in Run.
 	registry registryClock
@@ -359,7 +360,7 @@ func (h *Host) part(t *term) {
 	parted := make(map[string]JobStatus)
 	t.mu.Lock()
 	for name, j := range t.jobs {
-		parted[name] = j.lastStatus()
+		parted[name], _ = j.lastStatus()
 	}
 	t.mu.Unlock()
 	h.mu.Lock()
@@ -449,7 +450,7 @@ func (h *Host) status(wait time.Duration, full bool) Status {
 		s.Jobs = h.offline()
 	}
 	h.mu.Unlock()
-	s.RegistryFailures = h.failures.snapshot()
+	s.RegistryFailures = h.failures.ByReason()
 	s.Clock = h.clockStatus()
 	if !dialling.IsZero() {
 		s.Waits = []WaitStatus{{What: event.WaitSession, Since: h.now().instant(dialling), Reason: "a session with the registry", Expired: time.Since(dialling) >= longestBusiness}}

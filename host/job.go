@@ -274,7 +274,7 @@ func (j *job) read() (news bool) {
 	news = update != nil || len(over) > 0 || start || j.mail.offsets || j.mail.beyond || j.mail.refused || j.mail.leave != "" || j.mail.drain
 	j.exit.draining = j.exit.draining || j.mail.drain
 	j.repairs.refused, j.mail.refused = j.repairs.refused || j.mail.refused, false
-	j.mail.update, j.mail.ended, j.mail.over, j.mail.start = nil, nil, nil, false
+	j.mail.update, j.mail.ended, j.mail.over, j.mail.start, j.mail.rests = nil, nil, nil, false, false
 	j.mail.mu.Unlock()
 	if start && (j.exit.left != "" || j.exit.stopped) {
 		j.changed = true

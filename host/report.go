@@ -46,6 +46,7 @@ func (j *job) answer() {
 	}
 	j.mail.mu.Lock()
 	j.mail.last = s
+	j.mail.rests = !full && len(j.fires) == 0 && len(s.Waits) == 0 && len(s.Warnings) == 0 // else time alone changes it
 	j.mail.mu.Unlock()
 	for _, a := range asks {
 		a.answer <- s

@@ -2,9 +2,7 @@ package host
 
 import (
 	"context"
-	"errors"
 	"slices"
-	"sync/atomic"
 	"time"
 
 	"github.com/wasmjob/wasmjob/coordination/registry"
@@ -67,48 +65,6 @@ func (c counted) limited(ctx context.Context, call func(context.Context) error) 
 		}
 		err = late
 	}
-	c.job.host.failures.note(err)
+	c.job.host.failures.Note(err)
 	return err
-}
-
-// failures counts requests that the registry did not answer, or refused.
-type failures struct {
-	counts [len(failureReasons)]atomic.Int64
-}
-
-// failureReasons are the reasons by which failures are counted.
-var failureReasons = [...]string{"timeout", "unknown", "suspect", "unavailable", "too_large", "other"}
-
-// note counts an error, unless it is nil or in the order of things: another was
-// faster, or the session or the caller has ended.
-func (f *failures) note(err error) {
-	reason := ""
-	switch {
-	case err == nil, errors.Is(err, registry.ErrConflict), errors.Is(err, registry.ErrSessionLost), errors.Is(err, registry.ErrClosed):
-		return
-	case errors.Is(err, event.ErrWaited):
-		reason = "timeout"
-	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
-		return
-	case errors.Is(err, registry.ErrUnknown):
-		reason = "unknown"
-	case errors.Is(err, registry.ErrSuspect):
-		reason = "suspect"
-	case errors.Is(err, registry.ErrUnavailable):
-		reason = "unavailable"
-	case errors.Is(err, registry.ErrTooLarge):
-		reason = "too_large"
-	default:
-		reason = "other"
-	}
-	f.counts[slices.Index(failureReasons[:], reason)].Add(1)
-}
-
-// snapshot is how many failures there were, by reason.
-func (f *failures) snapshot() map[string]int64 {
-	m := make(map[string]int64, len(failureReasons))
-	for i, reason := range failureReasons {
-		m[reason] = f.counts[i].Load()
-	}
-	return m
 }

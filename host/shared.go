@@ -52,11 +52,13 @@ type mailbox struct {
 	beyond  bool // something went beyond a quota
 	asks    []ask
 	last    JobStatus
+	rests   bool // last is true until the loop has something to do
 }
 
 func (s *shared) post(f func(*mailbox)) {
 	s.mail.mu.Lock()
 	f(&s.mail)
+	s.mail.rests = false
 	s.mail.mu.Unlock()
 	notify(s.mail.wake)
 }
@@ -83,14 +85,19 @@ func (s *shared) drain() { s.post(func(m *mailbox) { m.drain = true }) }
 // full; the answer comes once.
 func (s *shared) ask(full bool) <-chan JobStatus {
 	c := make(chan JobStatus, 1)
+	if last, rests := s.lastStatus(); rests && !full {
+		c <- last
+		return c
+	}
 	s.post(func(m *mailbox) { m.asks = append(m.asks, ask{c, full}) })
 	return c
 }
 
-func (s *shared) lastStatus() JobStatus {
+// lastStatus is the newest status; rests: it is what is true now.
+func (s *shared) lastStatus() (last JobStatus, rests bool) {
 	s.mail.mu.Lock()
 	defer s.mail.mu.Unlock()
-	return s.mail.last
+	return s.mail.last, s.mail.rests
 }
 
 // Emit reports an event of the job.

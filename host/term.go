@@ -382,9 +382,9 @@ func (t *term) status(wait time.Duration, full bool) []JobStatus {
 		select {
 		case out[i] = <-answers[i]:
 		case <-j.done:
-			out[i] = j.lastStatus()
+			out[i], _ = j.lastStatus()
 		case <-over.Done():
-			out[i] = j.lastStatus()
+			out[i], _ = j.lastStatus()
 		}
 	}
 	return out

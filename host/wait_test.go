@@ -1,16 +1,12 @@
 package host
 
 import (
-	"context"
-	"errors"
-	"fmt"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/wasmjob/wasmjob/coordination"
-	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/coordination/tree"
 	"github.com/wasmjob/wasmjob/host/due"
 	"github.com/wasmjob/wasmjob/host/event"
@@ -155,21 +151,5 @@ func TestWaitsForItemsAreToldApart(t *testing.T) {
 	j.watchWaits(at(0))
 	if s := j.waitStatus(at(0)); len(s) != 0 {
 		t.Errorf("another host leads, and the status says %+v", s)
-	}
-}
-
-func TestFailuresOfTheRegistryAreCounted(t *testing.T) {
-	t.Parallel()
-	var f failures
-	for _, err := range []error{
-		nil, &registry.OpError{}, registry.ErrSessionLost, registry.ErrClosed, context.Canceled, context.DeadlineExceeded, // not counted
-		&event.WaitError{Err: registry.ErrUnknown}, fmt.Errorf("%w: x", registry.ErrUnknown), registry.ErrSuspect, registry.ErrUnavailable,
-		registry.ErrUnavailable, registry.ErrTooLarge, errors.New("what is this"),
-	} {
-		f.note(err)
-	}
-	want := map[string]int64{"timeout": 1, "unknown": 1, "suspect": 1, "unavailable": 2, "too_large": 1, "other": 1}
-	if got := f.snapshot(); fmt.Sprint(got) != fmt.Sprint(want) {
-		t.Errorf("%v, want %v", got, want)
 	}
 }
