@@ -86,7 +86,7 @@ func TestEditsAreRecordedOnce(t *testing.T) {
 	}
 	file := "file cities.yaml on host 10.0.0."
 	for i, want := range []history.Change{
-		{What: "create", Who: file, From: "file", After: `{"cron":"` + one + `","failover":"true","maxTimeDiffSeconds":"-1","misfire":"true","monitorExecution":"true","reconcileIntervalMinutes":"10","shardingTotalCount":"4","timeZone":"GMT"}`},
+		{What: "create", Who: file, From: "file", Before: "{}", After: `{"cron":"` + one + `","failover":"true","maxTimeDiffSeconds":"-1","misfire":"true","monitorExecution":"true","reconcileIntervalMinutes":"10","shardingTotalCount":"4","timeZone":"GMT"}`},
 		{What: "edit cron", Who: "token", Before: `{"cron":"` + one + `"}`, After: `{"cron":"` + two + `"}`},
 		{What: "edit cron", Who: "the registry", From: "registry", Before: `{"cron":"` + two + `"}`, After: `{"cron":"` + three + `"}`},
 		{What: "edit cron", Who: file, From: "file", Before: `{"cron":"` + three + `"}`, After: `{"cron":"` + two + `"}`},

@@ -450,6 +450,18 @@ func (c *Cluster) On(name string) map[string]host.JobStatus {
 	return byHost(c.parts(name))
 }
 
+// Each passes on what each host says of each of its jobs, in no order. It must not be asked
+// anything meanwhile.
+func (c *Cluster) Each(yield func(id string, s host.JobStatus)) {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	for id, k := range c.hosts {
+		for _, j := range k.jobs {
+			yield(id, j)
+		}
+	}
+}
+
 func byHost(parts []part) map[string]host.JobStatus {
 	on := make(map[string]host.JobStatus, len(parts))
 	for _, p := range parts {

@@ -104,10 +104,10 @@ func ChangeOf(e event.Event) (c Change, ok bool) {
 	if len(e.Edit.After) > 0 {
 		c.What = "edit " + strings.Join(slices.Sorted(maps.Keys(e.Edit.After)), ", ")
 	}
-	if e.Edit.Created {
-		c.What = "create"
-	}
 	c.Before, c.After = settingsText(e.Edit.Before), settingsText(e.Edit.After)
+	if e.Edit.Created {
+		c.What, c.Before = "create", "{}"
+	}
 	return c, true
 }
 

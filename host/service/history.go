@@ -1,6 +1,7 @@
 package service
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -354,33 +355,28 @@ func (s *Service) Modules(ctx context.Context) (*Modules, error) {
 		return nil, err
 	}
 	byDigest := make(map[string]*Module)
-	for _, j := range s.o.Cluster.Jobs() {
-		if !seen(ctx, j.Name) {
-			continue
+	s.o.Cluster.Each(func(id string, status host.JobStatus) {
+		if status.Digest == "" || !seen(ctx, status.Name) {
+			return
 		}
-		for id, status := range s.o.Cluster.On(j.Name) {
-			if status.Digest == "" {
-				continue
-			}
-			m := byDigest[status.Digest]
-			if m == nil {
-				m = &Module{Digest: status.Digest, Size: status.Size, Imports: append([]string{}, status.Imports...), Needs: []string{}}
-				byDigest[status.Digest] = m
-			}
-			m.Files, m.Jobs, m.Hosts = with(m.Files, status.Module), with(m.Jobs, j.Name), with(m.Hosts, id)
-			if status.Signer != "" {
-				m.Signer = status.Signer
-			}
-			for _, g := range status.Granted {
-				m.Granted = with(m.Granted, g)
-			}
-			for _, n := range status.Needs {
-				m.Needs = with(m.Needs, n)
-			}
+		m := byDigest[status.Digest]
+		if m == nil {
+			m = &Module{Digest: status.Digest, Size: status.Size, Imports: append([]string{}, status.Imports...), Needs: []string{}}
+			byDigest[status.Digest] = m
 		}
-	}
+		m.Files, m.Jobs, m.Hosts = with(m.Files, status.Module), append(m.Jobs, status.Name), with(m.Hosts, id)
+		m.Signer = cmp.Or(status.Signer, m.Signer)
+		for _, g := range status.Granted {
+			m.Granted = with(m.Granted, g)
+		}
+		for _, n := range status.Needs {
+			m.Needs = with(m.Needs, n)
+		}
+	})
 	out := &Modules{Modules: []Module{}, Refused: refusedBy(ctx, s.o.Cluster.Hosts()), Silent: s.o.Cluster.Silent()}
 	for _, m := range byDigest {
+		slices.Sort(m.Jobs)
+		m.Jobs = slices.Compact(m.Jobs) // several hosts have one
 		out.Modules = append(out.Modules, *m)
 	}
 	slices.SortFunc(out.Modules, func(a, b Module) int {

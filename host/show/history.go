@@ -139,7 +139,11 @@ func changeText(c *history.Change) string {
 	}
 	var parts []string
 	for name, value := range after {
-		parts = append(parts, fmt.Sprintf("%s: %q → %q", name, before[name], value))
+		was := ""
+		if text, had := before[name]; had {
+			was = fmt.Sprintf("%q → ", text)
+		}
+		parts = append(parts, fmt.Sprintf("%s: %s%q", name, was, value))
 	}
 	slices.Sort(parts)
 	return strings.Join(parts, ", ")

@@ -115,6 +115,9 @@ func jobPage(ctx context.Context, c *Console, r *http.Request, p *page) (view, e
 		return view{}, err
 	}
 	v.Changes = changeTable{P: p, Changes: changes.Records}
+	if d.Health == cluster.HealthPaused {
+		v.Why, v.Since = p.whoPaused(v.Why, changes.Records)
+	}
 	v.Grid, v.Matrix, v.Unowned = p.grid(d)
 	v.Shown = byNeed(d.Items)
 	if len(v.Shown) > mostMatrix {
@@ -130,6 +133,21 @@ func jobPage(ctx context.Context, c *Console, r *http.Request, p *page) (view, e
 	}
 	v.Acts = p.jobActs(&d.Job)
 	return view{"job", v}, nil
+}
+
+// whoPaused adds to why a job is paused who did that and why, and since when it is, by the
+// newest changes of the job.
+func (p *page) whoPaused(why string, changes []history.Change) (text string, since time.Time) {
+	n := slices.IndexFunc(changes, func(c history.Change) bool {
+		return c.Error == "" && c.Item == nil && slices.Contains([]string{"disable", "shutdown", "remove"}, c.What)
+	})
+	switch {
+	case n < 0:
+		return why, time.Time{}
+	case changes[n].Why == "":
+		return p.T("why.paused.by", why, changes[n].Who), changes[n].Time
+	}
+	return p.T("why.paused.reason", why, changes[n].Who, changes[n].Why), changes[n].Time
 }
 
 // itemClass is the state of an item, the first that is true.
