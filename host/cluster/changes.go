@@ -70,7 +70,7 @@ func (c *Cluster) Changes(since Mark) Changed {
 			out.Jobs = append(out.Jobs, j)
 		}
 	}
-	slices.SortFunc(out.Jobs, byName)
+	slices.SortFunc(out.Jobs, func(a, b Job) int { return strings.Compare(a.Name, b.Name) })
 	return out
 }
 

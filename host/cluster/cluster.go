@@ -425,13 +425,14 @@ func (c *Cluster) Jobs() []Job {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.sorted == nil {
-		c.sorted = slices.SortedFunc(maps.Values(c.jobs), byName)
+	if c.sorted == nil { // names are much smaller than jobs: they are sorted
+		c.sorted = make([]Job, 0, len(c.jobs))
+		for _, name := range slices.Sorted(maps.Keys(c.jobs)) {
+			c.sorted = append(c.sorted, c.jobs[name])
+		}
 	}
 	return c.sorted
 }
-
-func byName(a, b Job) int { return strings.Compare(a.Name, b.Name) }
 
 // Job is one job with its items, and its status on each of its hosts by their ids, both
 // empty if no host has it; ok is false if the registry has no such job either.

@@ -3,6 +3,7 @@
 package interop_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strconv"
@@ -395,4 +396,44 @@ func TestShutdownOfAJavaLeader(t *testing.T) {
 	}
 	c.round(6)
 	c.apart()
+}
+
+// TestJobOfJavaHostsAlone: a host of ours shows a job that only ElasticJob's hosts have, and
+// says so when those are gone.
+func TestJobOfJavaHostsAlone(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, "alone")
+	j := c.startJava(4)
+	c.round(4)
+	other := *c
+	other.job, other.next = "ours", 100
+	o := other.start(definition(1))
+	shows := func(state, health string) {
+		t.Helper()
+		ctx, cancel := c.within()
+		defer cancel()
+		out := ""
+		for ctx.Err() == nil {
+			var list []struct {
+				State, Health      string
+				Cron               string
+				ShardingTotalCount int
+			}
+			var err error
+			out, err = o.Run(ctx, "jobs", "--job", "alone", "--json")
+			if c.check(err); json.Unmarshal([]byte(out), &list) == nil && len(list) == 1 && list[0].State == state {
+				if list[0].Health != health || list[0].Cron != never || list[0].ShardingTotalCount != 4 {
+					t.Errorf("the job is shown as %s", out)
+				}
+				return
+			}
+		}
+		t.Fatalf("the job is not shown as %q: %s", state, out)
+	}
+	shows("elsewhere", "ok")
+	j.stop()
+	shows("no host", "error")
+	c.startJava(4)
+	shows("elsewhere", "ok")
+	c.round(4)
 }
