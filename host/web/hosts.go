@@ -73,6 +73,3 @@ func modulesPage(ctx context.Context, c *Console, _ *http.Request, p *page) (vie
 	}
 	return view{"modules", modulesView{p, m}}, nil
 }
-
-// Ten are the first ten of a list.
-func (p *page) Ten(list []string) []string { return list[:min(len(list), 10)] }

@@ -245,3 +245,6 @@ func (p *page) Beyond(w host.WaitStatus) string {
 func jobPath(name string, parts ...string) string {
 	return strings.Join(append([]string{"/jobs/" + url.PathEscape(name)}, parts...), "/")
 }
+
+// Ten are the first ten of a list.
+func (p *page) Ten(list []string) []string { return list[:min(len(list), 10)] }
