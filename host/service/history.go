@@ -206,7 +206,7 @@ func (s *Service) Calendar(ctx context.Context, from, to time.Time, jobs []strin
 		}
 		c.add(&j, from, to, known)
 	}
-	slices.SortStableFunc(c.Upcoming, func(a, b Upcoming) int { return a.Time.Compare(b.Time) })
+	slices.SortFunc(c.Upcoming, func(a, b Upcoming) int { return cmp.Or(a.Time.Compare(b.Time), strings.Compare(a.Job, b.Job)) })
 	return c, nil
 }
 

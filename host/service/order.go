@@ -12,21 +12,21 @@ import (
 )
 
 // jobOrder is how jobs are sorted; equal ones are by name.
-func jobOrder(by string) (func(a, b cluster.Job) int, error) {
+func jobOrder(by string) (func(a, b *cluster.Job) int, error) {
 	name, last := strings.CutPrefix(by, "-")
-	compare, known := map[string]func(a, b cluster.Job) int{
-		"":         func(cluster.Job, cluster.Job) int { return 0 },
-		"name":     func(a, b cluster.Job) int { return strings.Compare(a.Name, b.Name) },
-		"next":     func(a, b cluster.Job) int { return byTime(a.Next, b.Next) },
-		"last":     func(a, b cluster.Job) int { return byTime(ended(&a), ended(&b)) },
-		"health":   func(a, b cluster.Job) int { return cmp.Compare(harm(&a), harm(&b)) },
-		"duration": func(a, b cluster.Job) int { return cmp.Compare(duration(&a), duration(&b)) },
+	compare, known := map[string]func(a, b *cluster.Job) int{
+		"":         func(_, _ *cluster.Job) int { return 0 },
+		"name":     func(a, b *cluster.Job) int { return strings.Compare(a.Name, b.Name) },
+		"next":     func(a, b *cluster.Job) int { return byTime(a.Next, b.Next) },
+		"last":     func(a, b *cluster.Job) int { return byTime(ended(a), ended(b)) },
+		"health":   func(a, b *cluster.Job) int { return cmp.Compare(harm(a), harm(b)) },
+		"duration": func(a, b *cluster.Job) int { return cmp.Compare(duration(a), duration(b)) },
 	}[name]
 	if !known {
 		return nil, &InputError{"query.sort", fmt.Sprintf("found %q, expected name, next, last, health or duration, with - before it for the reverse", by)}
 	}
 	if last {
-		return func(a, b cluster.Job) int { return compare(b, a) }, nil
+		return func(a, b *cluster.Job) int { return compare(b, a) }, nil
 	}
 	return compare, nil
 }

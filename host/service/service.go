@@ -116,20 +116,22 @@ func (s *Service) Jobs(ctx context.Context, f JobFilter) (*Jobs, error) {
 	}
 	out := &Jobs{Counts: make(map[cluster.Health]int), Silent: s.o.Cluster.Silent()}
 	out.Records = []cluster.Job{}
-	var found []cluster.Job
-	for _, j := range s.o.Cluster.Jobs() {
+	all := s.o.Cluster.Jobs()
+	found := make([]*cluster.Job, 0, len(all))
+	for n := range all {
+		j := &all[n]
 		if !seen(ctx, j.Name) {
 			continue
 		}
 		out.Counts[j.Health]++
-		if f.wants(&j) {
+		if f.wants(j) {
 			found = append(found, j)
 		}
 	}
 	slices.SortStableFunc(found, compare)
 	out.Total = len(found)
 	if f.After != "" {
-		at := slices.IndexFunc(found, func(j cluster.Job) bool { return j.Name == f.After })
+		at := slices.IndexFunc(found, func(j *cluster.Job) bool { return j.Name == f.After })
 		if at < 0 {
 			return nil, &InputError{"query.after", fmt.Sprintf("found %q, expected the name of the last job of a page: that job is not in the list any more; begin anew", f.After)}
 		}
@@ -143,7 +145,9 @@ func (s *Service) Jobs(ctx context.Context, f JobFilter) (*Jobs, error) {
 		found = found[:limit]
 		out.Next = found[limit-1].Name
 	}
-	out.Records = append(out.Records, found...)
+	for _, j := range found {
+		out.Records = append(out.Records, *j)
+	}
 	return out, nil
 }
 
