@@ -241,11 +241,9 @@ func (h *Host) Commits() int {
 // enter makes h the host of the process until the function that it returns is
 // called.
 func (h *Host) enter() (leave func()) {
-	exit := border.Enter(imports{h}, h.phase())
+	exit := border.Enter(imports{h}, h.phase(), h.begin)
 	logger, writer, flags := slog.Default(), log.Writer(), log.Flags()
 	slog.SetDefault(slog.New(sdk.LogHandler()))
-
-	h.begin()
 	return func() {
 		h.mu.Lock()
 		h.cancel = abi.CancelNone

@@ -327,3 +327,19 @@ func sortedCodes() []abi.Code {
 	slices.Reverse(codes)
 	return codes
 }
+
+// TestHostIsReady: a goroutine that an earlier run left behind finds a host only when that
+// is ready.
+func TestHostIsReady(t *testing.T) {
+	t.Parallel()
+	type ready struct{ Host }
+	leave := Enter(ready{}, abi.PhaseItem, func() {
+		if during(abi.PhaseItem) != nil {
+			t.Error("the host is found before it is ready")
+		}
+	})
+	if during(abi.PhaseItem) == nil {
+		t.Error("the host is not found")
+	}
+	leave()
+}

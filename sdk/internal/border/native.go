@@ -23,10 +23,12 @@ type invocation struct {
 }
 
 // Enter makes h the host of the process until leave is called, for a guest in
-// the phase. It waits for the one before to leave. It must not be called between
+// the phase. It waits for the one before to leave, and then for begin, before the guest
+// can find h: goroutines of earlier runs may still call. It must not be called between
 // Enter and leave on the same goroutine.
-func Enter(h Host, phase abi.Phase) (leave func()) {
+func Enter(h Host, phase abi.Phase, begin func()) (leave func()) {
 	running.Lock()
+	begin()
 	current.Store(&invocation{h, phase})
 	run.Store(nil)
 	return func() {
