@@ -177,7 +177,7 @@ fmt: ## format all Go files
 
 .PHONY: bench
 bench: ## run the benchmarks; BENCH=pattern picks some
-	$(GO) test -timeout 60m -run '^$$' -bench '$(BENCH)' -benchmem $$(git grep -l "^func Benchmark" -- "*_test.go" ":!bench/extism" ":!bench/outside" | xargs -n 1 dirname | sort -u | sed "s,^,./,")
+	$(GO) test -timeout 60m -run '^$$' -bench '$(BENCH)' -benchmem $$(grep -rl --include '*_test.go' --exclude-dir extism --exclude-dir outside '^func Benchmark' . | xargs -n 1 dirname | sort -u)
 
 .PHONY: interop
 interop: ## share jobs with ElasticJob, and be operated by it; EJ=3.0.5 is built from source

@@ -183,7 +183,7 @@ var rooms = []room{
 		testsMay: []string{"coordination/registry"},
 		why:      "what a host reports: whoever reads a history needs the words, and not the host"},
 	{name: "host/arrivals", why: "who goes next of those that wait, by when they are due; what it is that goes does not matter"},
-	{name: "host/failures", may: []string{"coordination/registry", "host/event"}, why: "what the registry refuses, counted by reason, for whoever has a session"},
+	{name: "host/failures", may: []string{"coordination/registry", "host/event"}, why: "counts what the registry refuses, by reason; which request that was does not matter"},
 	{name: "host/slots", why: "who runs next, by who waits since when and has what; what it is that runs does not matter"},
 	{name: "host/inflight", why: "how many commits may be under way, by how long they take; what is committed does not matter"},
 	{name: "host/run", may: []string{"abi", "coordination", "coordination/registry", "coordination/jobconfig", "coordination/tree", "coordination/guarantee", "host/event", "host/slots"}, outside: []string{zap},

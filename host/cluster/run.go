@@ -120,7 +120,7 @@ func (a *asking) watch(n int) {
 }
 
 // begin begins a round, unless one is under way: it asks all hosts that are not being
-// asked.
+// asked, and looks at its own while they answer.
 func (a *asking) begin(ctx context.Context) {
 	if a.under {
 		return

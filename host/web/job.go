@@ -136,13 +136,16 @@ func jobPage(ctx context.Context, c *Console, r *http.Request, p *page) (view, e
 }
 
 // whoPaused adds to why a job is paused who did that and why, and since when it is, by the
-// newest changes of the job.
+// newest changes of the job. If the newest of those has the job run again, another program
+// has paused it since, and it is not known which.
 func (p *page) whoPaused(why string, changes []history.Change) (text string, since time.Time) {
+	pauses := map[string]bool{"disable": true, "shutdown": true, "remove": true, "enable": false, "start": false, "restore": false}
 	n := slices.IndexFunc(changes, func(c history.Change) bool {
-		return c.Error == "" && c.Item == nil && slices.Contains([]string{"disable", "shutdown", "remove"}, c.What)
+		_, is := pauses[c.What]
+		return is && c.Error == "" && c.Item == nil
 	})
 	switch {
-	case n < 0:
+	case n < 0, !pauses[changes[n].What]:
 		return why, time.Time{}
 	case changes[n].Why == "":
 		return p.T("why.paused.by", why, changes[n].Who), changes[n].Time

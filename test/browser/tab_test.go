@@ -249,8 +249,11 @@ func (b *tab) clickOn(element string) {
 	at := fmt.Sprintf(`(() => { const e = %s; e.scrollIntoView({ block: 'center' }); const r = e.getClientRects()[0];
 		const x = r.left + r.width / 2, y = r.top + r.height / 2, over = document.elementFromPoint(x, y);
 		return e === over || e.contains(over) || over?.contains(e) ? [x, y] : null; })()`, element)
-	for {
+	for late := time.Now().Add(patience); ; {
 		b.until(at)
+		if time.Now().After(late) {
+			b.t.Fatalf("%s does not stand still, or is covered", element)
+		}
 		xy := eval[[]float64](b, at)
 		pause(b.ctx)
 		later := eval[[]float64](b, at)
