@@ -341,14 +341,24 @@ type asked struct {
 	later bool
 }
 
-// Refresh waits until what is known is fresh, for at most a second; after Expire it may
-// be two. An error is that of the context, or ErrEnded.
+// Refresh waits until what is known is at most a second old; that takes a second, after
+// Expire two. What is older than freshness is renewed meanwhile, for who asks next: who
+// follows a cluster waits for no host. An error is that of the context, or ErrEnded.
 func (c *Cluster) Refresh(ctx context.Context) error {
 	c.mu.RLock()
-	fresh := time.Since(c.at) < freshness
+	age := time.Since(c.at)
 	w := asked{make(chan struct{}), c.expired}
 	c.mu.RUnlock()
-	if fresh && !w.later {
+	if !w.later && age < freshness {
+		return nil
+	}
+	if !w.later && age < oldest {
+		select {
+		case c.rounds <- w:
+		case <-c.ended:
+			return ErrEnded
+		default: // Run is at work on a round
+		}
 		return nil
 	}
 	select {

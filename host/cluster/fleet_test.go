@@ -188,7 +188,7 @@ func refresh(t *testing.T, c *Cluster, takes time.Duration) {
 }
 
 // stale lets what is known be too old.
-func stale() { time.Sleep(freshness) }
+func stale() { time.Sleep(oldest) }
 
 func job(name string, state host.JobState, items ...host.ItemStatus) host.JobStatus {
 	return host.JobStatus{Name: name, State: state, ShardingTotalCount: 4, Items: items}
@@ -750,6 +750,33 @@ func TestWatch(t *testing.T) {
 		if took := time.Since(from); took > time.Second {
 			t.Errorf("a change was seen after %s", took)
 		}
+	})
+}
+
+// TestRenewed: between half a second and one, what is known is shown at once, and renewed
+// for who asks next.
+func TestRenewed(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		one := newShip("1")
+		f, c := sail(t, one)
+		refresh(t, c, 0)
+		one.set(job("a", host.JobReady))
+		one.answers(300*time.Millisecond, nil)
+		time.Sleep(freshness)
+		refresh(t, c, 0)
+		refresh(t, c, 0) // the round is under way
+		if got := jobNames(c); got != "" {
+			t.Errorf("jobs %s before the host has answered", got)
+		}
+		time.Sleep(300 * time.Millisecond)
+		synctest.Wait()
+		refresh(t, c, 0)
+		if got := jobNames(c); got != "a" || f.questions("1") != 2 {
+			t.Errorf("jobs %s after %d questions", got, f.questions("1"))
+		}
+		time.Sleep(oldest)
+		refresh(t, c, 300*time.Millisecond)
 	})
 }
 

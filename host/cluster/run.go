@@ -9,6 +9,8 @@ import (
 )
 
 const (
+	// oldest is how old what a page shows may be.
+	oldest = time.Second
 	// patience is how long a page waits for hosts that do not answer.
 	patience = time.Second
 	// lookPatience is how long it waits for the registry at least.
