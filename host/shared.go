@@ -85,10 +85,6 @@ func (s *shared) drain() { s.post(func(m *mailbox) { m.drain = true }) }
 // full; the answer comes once.
 func (s *shared) ask(full bool) <-chan JobStatus {
 	c := make(chan JobStatus, 1)
-	if last, rests := s.lastStatus(); rests && !full {
-		c <- last
-		return c
-	}
 	s.post(func(m *mailbox) { m.asks = append(m.asks, ask{c, full}) })
 	return c
 }

@@ -373,18 +373,21 @@ func (t *term) status(wait time.Duration, full bool) []JobStatus {
 	slices.SortFunc(jobs, func(a, b *job) int { return strings.Compare(a.name, b.name) })
 	over, cancel := context.WithTimeout(context.Background(), wait)
 	defer cancel()
-	answers := make([]<-chan JobStatus, len(jobs))
-	for i, j := range jobs {
-		answers[i] = j.ask(full)
-	}
 	out := make([]JobStatus, len(jobs))
+	asked := make(map[int]<-chan JobStatus)
 	for i, j := range jobs {
+		last, rests := j.lastStatus()
+		if out[i] = last; full || !rests {
+			asked[i] = j.ask(full)
+		}
+	}
+	for i, answer := range asked {
 		select {
-		case out[i] = <-answers[i]:
-		case <-j.done:
-			out[i], _ = j.lastStatus()
+		case out[i] = <-answer:
+		case <-jobs[i].done:
+			out[i], _ = jobs[i].lastStatus()
 		case <-over.Done():
-			out[i], _ = j.lastStatus()
+			out[i], _ = jobs[i].lastStatus()
 		}
 	}
 	return out
