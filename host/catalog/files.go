@@ -183,12 +183,12 @@ type content struct {
 	problems []complaint
 	// digest is set unless busy or failed.
 	digest string
-	docs   []definition.Definition // of a definition without problems
+	docs   []definition.Definition // of a definition without problems, if its digest was not known
 }
 
 // readFile reads the file that a look found with the stamp. Of a module it
-// makes the digest and keeps nothing.
-func readFile(dir, name string, k kind, seen stamp, parse parser) content {
+// makes the digest and keeps nothing, of a definition with the known digest, too.
+func readFile(dir, name string, k kind, seen stamp, known string, parse parser) content {
 	var keep strings.Builder
 	limit, sink := int64(abi.MaxModuleSize), io.Discard
 	switch k {
@@ -198,7 +198,7 @@ func readFile(dir, name string, k kind, seen stamp, parse parser) content {
 		limit = signature.MaxSize
 	}
 	c := digestFile(dir, name, seen, limit, sink)
-	if k != aDefinition || c.busy || c.failed || len(c.problems) > 0 {
+	if k != aDefinition || c.busy || c.failed || len(c.problems) > 0 || c.digest == known {
 		return c
 	}
 	docs, problems := parse(name, []byte(keep.String()))

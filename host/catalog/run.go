@@ -207,7 +207,8 @@ func (r *run) look(ctx context.Context, all bool) {
 		if ctx.Err() != nil {
 			return
 		}
-		contents[name] = readFile(r.dir, name, kindOf(name), next.files[name].stamp, r.parse)
+		f := next.files[name]
+		contents[name] = readFile(r.dir, name, kindOf(name), f.stamp, f.digest, r.parse)
 	}
 	next, again := next.read(contents, time.Now(), r.debounce)
 	r.state, r.rest = next, earlier(rest, again)

@@ -19,6 +19,7 @@ import (
 
 	"github.com/wasmjob/wasmjob/host"
 	"github.com/wasmjob/wasmjob/host/ceiling"
+	"github.com/wasmjob/wasmjob/host/definition"
 	"github.com/wasmjob/wasmjob/host/plugin"
 )
 
@@ -32,6 +33,7 @@ type rig struct {
 	logs   *observer.ObservedLogs
 	states chan plan // what was applied, in order
 	last   plan
+	parsed atomic.Int64 // definitions
 	stop   context.CancelFunc
 	ended  chan error
 }
@@ -56,7 +58,10 @@ func newRig(t *testing.T, options func(*Options), files ...string) *rig {
 	if options != nil {
 		options(&o)
 	}
-	c, err := newCatalog(o, r.loader, fakeParse)
+	c, err := newCatalog(o, r.loader, func(file string, data []byte) ([]definition.Definition, []complaint) {
+		r.parsed.Add(1)
+		return fakeParse(file, data)
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -356,6 +361,9 @@ func TestTimer(t *testing.T) {
 	r.must(f.Close())
 	r.must(os.Chtimes(below, old, old))
 	r.await(`a "" a.yaml a.wasm @two.`)
+	if n := r.parsed.Load(); n != 1 {
+		t.Errorf("a definition that did not change was parsed %d times", n)
+	}
 }
 
 // TestLinksOut: no link is followed out of the directory, however it gets

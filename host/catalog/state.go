@@ -223,7 +223,11 @@ func (s state) read(contents map[string]content, now time.Time, rest time.Durati
 		case c.failed:
 			f.read, f.digest, f.problems = stamp{}, "", c.problems
 		default:
-			f.read, f.digest, f.problems = c.stamp, c.digest, c.problems
+			f.read = c.stamp
+			if same := c.digest != "" && c.digest == f.digest; same {
+				break
+			}
+			f.digest, f.problems = c.digest, c.problems
 			if len(c.docs) > 0 && len(c.problems) == 0 {
 				f.docs = c.docs
 			}
