@@ -276,7 +276,7 @@ var rooms = []room{
 		why:      "what people and programs ask for, done in one place whoever asks; it knows neither HTTP nor pages"},
 	{name: "host/service/servicetest", may: []string{"abi", "coordination/embedded", "coordination/jobconfig", "coordination/registry", "coordination/tree", "host", "host/admin", "host/cluster", "host/event", "host/history", "host/history/lines", "host/peers", "host/service", "host/unheld"}, outside: []string{zap},
 		why: "whole hosts for the tests of the service and of what stands on it"},
-	{name: "host/api", may: []string{"abi", "coordination/jobconfig", "coordination/operate", "coordination/registry", "coordination/tree", "host", "host/access", "host/admin", "host/alert", "host/alert/board", "host/cluster", "host/event", "host/explain", "host/history", "host/service"}, outside: []string{huma, zap},
+	{name: "host/api", may: []string{"abi", "coordination/jobconfig", "coordination/operate", "coordination/registry", "coordination/tree", "host", "host/access", "host/access/web", "host/admin", "host/alert", "host/alert/board", "host/cluster", "host/event", "host/explain", "host/history", "host/service"}, outside: []string{huma, zap},
 		testsMay: []string{"host/alert/board", "coordination/registry", "coordination/embedded", "host/history/lines", "host/service/servicetest"},
 		why:      "the service as HTTP: it decides nothing, and nothing below it knows of HTTP"},
 	{name: "host/web", may: []string{"abi", "coordination/jobconfig", "coordination/operate", "coordination/registry", "coordination/tree", "host", "host/access", "host/access/login", "host/admin", "host/cluster", "host/definition", "host/event", "host/explain", "host/history", "host/schedule", "host/service", "host/words"}, outside: []string{zap},

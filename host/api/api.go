@@ -10,6 +10,7 @@ import (
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
 	"go.uber.org/zap"
 
+	"github.com/wasmjob/wasmjob/host/access/web"
 	"github.com/wasmjob/wasmjob/host/admin"
 	"github.com/wasmjob/wasmjob/host/cluster"
 	"github.com/wasmjob/wasmjob/host/history"
@@ -107,7 +108,7 @@ type none struct{}
 
 // operation describes an operation; what makes an id of its path unique.
 func operation(method, path, id, tag, summary string, more ...func(*huma.Operation)) huma.Operation {
-	o := huma.Operation{OperationID: id, Method: method, Path: path, Tags: []string{tag}, Summary: summary, Description: operationTexts()[id], MaxBodyBytes: maxBody,
+	o := huma.Operation{OperationID: id, Method: method, Path: path, Tags: []string{tag}, Summary: summary, Description: operationTexts()[id], MaxBodyBytes: maxBody, BodyReadTimeout: web.BodyTimeout,
 		Errors: []int{http.StatusUnauthorized, http.StatusForbidden, http.StatusUnprocessableEntity, http.StatusServiceUnavailable}}
 	if strings.Contains(path, "{") {
 		o.Errors = append(o.Errors, http.StatusNotFound)

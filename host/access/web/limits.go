@@ -1,6 +1,8 @@
 package web
 
 import (
+	"errors"
+	"io"
 	"net/http"
 	"time"
 
@@ -41,9 +43,34 @@ func Body(most int64, next http.Handler) http.Handler {
 			p.ServeHTTP(w, r)
 			return
 		}
-		r.Body = http.MaxBytesReader(w, r.Body, most)
+		r.Body = body{http.MaxBytesReader(w, r.Body, most), w}
 		next.ServeHTTP(w, r)
 	})
+}
+
+// body ends the connection if it cannot be read to its end: net/http takes a body that was
+// wrapped and closed for one that was read, and what still comes of it for the next request.
+type body struct {
+	io.ReadCloser
+	w http.ResponseWriter
+}
+
+func (b body) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	b.ended(err)
+	return n, err
+}
+
+func (b body) Close() error {
+	err := b.ReadCloser.Close()
+	b.ended(err)
+	return err
+}
+
+func (b body) ended(err error) {
+	if err != nil && !errors.Is(err, io.EOF) {
+		b.w.Header().Set("Connection", "close")
+	}
 }
 
 // policy lets pages load their own files and nothing else, run no script that stands in

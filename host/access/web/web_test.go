@@ -232,6 +232,55 @@ func TestLargeBody(t *testing.T) {
 	}
 }
 
+// TestRestOfBody: what comes of a body after it was given up is not taken for the next
+// request.
+func TestRestOfBody(t *testing.T) {
+	t.Parallel()
+	address := serve(t, Body(MaxBody, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if err := http.NewResponseController(w).SetReadDeadline(time.Now().Add(50 * time.Millisecond)); err != nil {
+			t.Error(err)
+		}
+		if r.Method == "POST" {
+			if _, err := io.ReadAll(r.Body); err == nil {
+				t.Errorf("%s %s was read to its end", r.Method, r.URL)
+			}
+		}
+		if err := r.Body.Close(); r.Method == "PUT" && err == nil {
+			t.Errorf("%s %s was read to its end", r.Method, r.URL)
+		}
+		w.WriteHeader(http.StatusRequestTimeout)
+	})))
+	for _, method := range []string{"POST", "PUT"} {
+		restOfBody(t, address, method)
+	}
+}
+
+func restOfBody(t *testing.T, address, method string) {
+	t.Helper()
+	c, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if _, err := c.Write([]byte(method + " / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\na")); err != nil {
+		t.Fatal(err)
+	}
+	answers := bufio.NewReader(c)
+	resp, err := http.ReadResponse(answers, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = resp.Body.Close()
+	if resp.StatusCode != http.StatusRequestTimeout || !resp.Close {
+		t.Errorf("%s, and the connection goes on: %v", resp.Status, !resp.Close)
+	}
+	_, _ = c.Write([]byte("GET /rest HTTP/1.1\r\nHost: localhost\r\n\r\n")) // it may be closed by now
+	if resp, err := http.ReadResponse(answers, nil); err == nil {
+		_ = resp.Body.Close()
+		t.Errorf("the rest of the body was answered: %s", resp.Status)
+	}
+}
+
 // TestSlow: a header or a body that comes drop by drop is not waited for, and a header
 // that never ends is not kept.
 func TestSlow(t *testing.T) {
