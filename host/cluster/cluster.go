@@ -104,8 +104,9 @@ type known struct {
 	jobs   map[string]host.JobStatus
 	// items and running count the items of jobs, and those that run.
 	items, running int
-	silent         string
-	seen           time.Time
+	// silent says why it does not answer, as of hushed or the newest round; seen is when it did.
+	silent       string
+	hushed, seen time.Time
 }
 
 // ErrEnded says that the host ends.
@@ -205,8 +206,8 @@ func (c *Cluster) unheldJob(u unheld.Job) Job {
 	return jobOf(u, StateNoHost, HealthError, "no host has it: those that had it are gone, or its files are")
 }
 
-// silence notes why a host does not answer.
-func (c *Cluster) silence(id, why string) {
+// NoteSilent notes why a host does not answer.
+func (c *Cluster) NoteSilent(id, why string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if k := c.hosts[id]; k != nil {
@@ -214,11 +215,23 @@ func (c *Cluster) silence(id, why string) {
 	}
 }
 
+// WhySilent says why a host does not answer, if that is so since a second at most or was so
+// in a round that ended a second ago at most; empty otherwise.
+func (c *Cluster) WhySilent(id string) string {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	k := c.hosts[id]
+	if k == nil || (time.Since(c.at) >= oldest && time.Since(k.hushed) >= oldest) {
+		return ""
+	}
+	return k.silent
+}
+
 // hush notes why a host does not answer; what it said of its jobs counts less then. The
 // caller holds c.mu.
 func (c *Cluster) hush(k *known, why string) {
 	answered := k.silent == ""
-	k.silent = why
+	k.silent, k.hushed = why, time.Now()
 	if answered {
 		c.merge(names(k.jobs))
 	}

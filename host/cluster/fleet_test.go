@@ -502,6 +502,34 @@ func TestSilentHost(t *testing.T) {
 	})
 }
 
+// TestWhySilent: a host that does not answer is known as that for a second, and as long as rounds
+// wait for it.
+func TestWhySilent(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		one := newShip("1")
+		_, c := sail(t, one)
+		refresh(t, c, 0)
+		c.NoteSilent("1", "slow")
+		if got := c.WhySilent("1"); got != "slow" {
+			t.Errorf("found %q", got)
+		}
+		stale()
+		if got := c.WhySilent("1"); got != "" {
+			t.Errorf("%q still counts after %s", got, oldest)
+		}
+		one.answers(time.Hour, nil)
+		refresh(t, c, patience)
+		for range 5 { // the host is not asked again meanwhile
+			if got := c.WhySilent("1"); got != errLate.Error() {
+				t.Errorf("found %q", got)
+			}
+			stale()
+			refresh(t, c, 0)
+		}
+	})
+}
+
 // TestEarlierProcess: a host that was killed and started again is there twice until its earlier
 // session has ended, and what is listed for that says so.
 func TestEarlierProcess(t *testing.T) {
@@ -516,7 +544,7 @@ func TestEarlierProcess(t *testing.T) {
 			}
 			c := New(Options{})
 			c.list(self, []Peer{earlier})
-			c.silence("old", "answers 401 Unauthorized")
+			c.NoteSilent("old", "answers 401 Unauthorized")
 			want := "answers 401 Unauthorized"
 			if same {
 				want = "an earlier process of this host, which was started again: it is listed until its session has ended"

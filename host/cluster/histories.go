@@ -3,6 +3,7 @@ package cluster
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"strconv"
 	"strings"
 	"time"
@@ -24,8 +25,16 @@ type Histories struct {
 	Stream func(ctx context.Context, p Peer, path string, line func([]byte)) error
 	// Tail has the lines of this host.
 	Tail *Tail
+	// Silences, if not nil, knows hosts that do not answer: they are not waited for again.
+	Silences Silences
 
 	waits time.Duration // how long a page waits for hosts, in tests; 0 is patience
+}
+
+// Silences are the hosts that do not answer, by their ids; see [Cluster].
+type Silences interface {
+	WhySilent(id string) string
+	NoteSilent(id, why string)
 }
 
 // Found is a page over all hosts.
@@ -101,6 +110,9 @@ func find[T any](ctx context.Context, h *Histories, f history.Filter, see See, k
 	if err != nil {
 		return Found[T]{}, err
 	}
+	if ctx.Err() == nil {
+		m.noteSilent()
+	}
 	found.Next, found.Silent = m.next(len(found.Records) == m.limit), m.silent()
 	return found, nil
 }
@@ -134,6 +146,9 @@ func parsePlace(text string) (place, error) {
 
 // nameOf names a host in cursors: also in its next session.
 func nameOf(p Peer) string { return cmp.Or(p.API, p.ServerIP+" "+p.ID) }
+
+// errLate is why a host that was waited for counts as silent.
+var errLate = fmt.Errorf("it has not answered within %s", patience)
 
 // silentText says which host does not answer, and why.
 func silentText(p Peer, why error) string { return cmp.Or(p.API, p.ServerIP) + ": " + why.Error() }

@@ -431,7 +431,14 @@ func TestClocksApart(t *testing.T) {
 	}
 }
 
-// TestSilentHistories: who does not answer is named, and not waited for longer than a second.
+// silences remembers who does not answer.
+type silences map[string]string
+
+func (s silences) WhySilent(id string) string { return s[id] }
+func (s silences) NoteSilent(id, why string)  { s[id] = why }
+
+// TestSilentHistories: who does not answer is named, not waited for longer than a second, and
+// then not again.
 func TestSilentHistories(t *testing.T) {
 	t.Parallel()
 	list := newLibraries(t, 3)
@@ -440,7 +447,7 @@ func TestSilentHistories(t *testing.T) {
 	}
 	list.close(t)
 	h := list.from(0)
-	h.waits = 0
+	h.waits, h.Silences = 0, silences{}
 	get := h.Get
 	h.Get = func(ctx context.Context, p Peer, path string, into any) error {
 		if p.ID == "1" {
@@ -454,7 +461,13 @@ func TestSilentHistories(t *testing.T) {
 	if took := time.Since(from); took < patience || took > 10*patience {
 		t.Errorf("it took %s", took)
 	}
-	if err != nil || len(found.Records) != 2 || len(found.Silent) != 1 || !strings.HasPrefix(found.Silent[0], "http://1: ") || found.Next != "" {
+	want := "http://1: " + errLate.Error()
+	if err != nil || len(found.Records) != 2 || len(found.Silent) != 1 || found.Silent[0] != want || found.Next != "" {
+		t.Errorf("%+v, %v", found, err)
+	}
+	h.waits = time.Hour
+	found, err = h.Changes(t.Context(), history.Filter{}, nil)
+	if err != nil || len(found.Records) != 2 || len(found.Silent) != 1 || found.Silent[0] != want {
 		t.Errorf("%+v, %v", found, err)
 	}
 }

@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 
@@ -87,6 +88,11 @@ func (m *paging[T]) add(name string, peer *Peer) {
 	s.ask.Limit = min(m.limit+s.skip, history.MaxLimit)
 	if m.readsAll() {
 		s.ask.Limit = history.MaxLimit // most may have to be passed over
+	}
+	if m.h.Silences != nil && peer != nil {
+		if why := m.h.Silences.WhySilent(peer.ID); why != "" {
+			s.more, s.err = false, errors.New(why)
+		}
 	}
 	m.sources = append(m.sources, s)
 }
@@ -198,6 +204,9 @@ func (m *paging[T]) read(ctx context.Context, s *source[T]) {
 		}
 		if s.err != nil {
 			s.more = false
+			if late := s.peer != nil && ctx.Err() != nil; late {
+				s.err = errLate
+			}
 			return
 		}
 		s.page, s.ask.After, s.more = page.Records, page.Next, page.Next != ""
@@ -237,6 +246,15 @@ func (m *paging[T]) next(full bool) string {
 		return m.last.String()
 	}
 	return m.filter.After
+}
+
+// noteSilent notes the hosts that the page has waited for in vain.
+func (m *paging[T]) noteSilent() {
+	for _, s := range m.sources {
+		if errors.Is(s.err, errLate) && m.h.Silences != nil {
+			m.h.Silences.NoteSilent(s.peer.ID, s.err.Error())
+		}
+	}
 }
 
 // silent are the hosts that have not answered.

@@ -82,7 +82,7 @@ func (c *Cluster) Run(ctx context.Context) error {
 		case <-a.limit.C:
 			for id := range a.open {
 				a.late[id] = true
-				c.silence(id, "it has not answered within "+patience.String())
+				c.NoteSilent(id, errLate.Error())
 			}
 			clear(a.open)
 		}

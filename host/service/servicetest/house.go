@@ -190,7 +190,7 @@ func (h *House) wire(o Options) {
 			return d, err
 		},
 	})
-	h.Histories = &cluster.Histories{Store: h.Store, Self: self, Peers: others, Get: get, Stream: stream, Tail: h.Tail}
+	h.Histories = &cluster.Histories{Store: h.Store, Self: self, Peers: others, Get: get, Stream: stream, Tail: h.Tail, Silences: h.Cluster}
 	h.Service = service.New(service.Options{
 		Namespace: Namespace, Cluster: h.Cluster, Histories: h.Histories, Store: h.Store, Registry: h.Registry, Session: h.Center, Host: h.Host, Pending: pending, Logger: o.Logger,
 	})
