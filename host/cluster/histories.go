@@ -28,7 +28,7 @@ type Histories struct {
 	// Silences, if not nil, knows hosts that do not answer: they are not waited for again.
 	Silences Silences
 
-	waits time.Duration // how long a page waits for hosts, in tests; 0 is patience
+	waits time.Duration // how long a page waits for a host, in tests; 0 is patience
 }
 
 // Silences are the hosts that do not answer, by their ids; see [Cluster].
@@ -97,16 +97,14 @@ func find[T any](ctx context.Context, h *Histories, f history.Filter, see See, k
 	if err := f.Check(); err != nil {
 		return found, err
 	}
-	m := paging[T]{h: h, kind: k, filter: f, see: see, limit: f.Limit}
+	m := paging[T]{h: h, kind: k, filter: f, see: see, limit: f.Limit, patience: cmp.Or(h.waits, patience)}
 	if f.After != "" {
 		if m.after, err = parsePlace(f.After); err != nil {
 			return found, err
 		}
 	}
 	m.open()
-	waiting, cancel := context.WithTimeout(ctx, cmp.Or(h.waits, patience))
-	defer cancel()
-	found.Records, err = m.page(ctx, waiting)
+	found.Records, err = m.page(ctx)
 	if err != nil {
 		return Found[T]{}, err
 	}

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/wasmjob/wasmjob/abi"
@@ -469,6 +470,52 @@ func TestSilentHistories(t *testing.T) {
 	found, err = h.Changes(t.Context(), history.Filter{}, nil)
 	if err != nil || len(found.Records) != 2 || len(found.Silent) != 1 || found.Silent[0] != want {
 		t.Errorf("%+v, %v", found, err)
+	}
+}
+
+// TestOneOfThreeIsSilent: the second that a page waits for a frozen host is not taken from
+// others, and a fire of which a host has stopped to answer is one record all the same.
+func TestOneOfThreeIsSilent(t *testing.T) {
+	t.Parallel()
+	for name, frozen := range map[string]string{"from the beginning": PathFires, "after its page": PathParts} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				list := newLibraries(t, 3)
+				for n, l := range list {
+					l.store.AddEvent(event.Event{Time: began.Add(time.Duration(n) * time.Second), Kind: event.FireStarted, Host: l.id, Job: "a", Instant: began, Source: abi.SourceSchedule, Items: []int{n}, Total: 3})
+				}
+				list.close(t)
+				h := list.from(0)
+				h.waits = 0
+				get := h.Get
+				h.Get = func(ctx context.Context, p Peer, path string, into any) error {
+					if p.ID == "1" && strings.HasPrefix(path, frozen) {
+						<-ctx.Done()
+						return ctx.Err()
+					}
+					if err := ctx.Err(); err != nil {
+						t.Errorf("host %s is asked in vain: %v", p.ID, err)
+					}
+					return get(ctx, p, path, into)
+				}
+				from := time.Now()
+				found, err := h.Fires(t.Context(), history.Filter{}, nil)
+				if took := time.Since(from); took != patience {
+					t.Errorf("it took %s", took)
+				}
+				if err != nil || len(found.Records) != 1 || len(found.Silent) != 1 || found.Silent[0] != "http://1: "+errLate.Error() {
+					t.Fatalf("%+v, %v", found, err)
+				}
+				want := "0 1 2"
+				if frozen == PathFires {
+					want = "0 2"
+				}
+				if got := strings.Join(found.Records[0].Hosts, " "); got != want {
+					t.Errorf("hosts %s, want %s", got, want)
+				}
+			})
+		})
 	}
 }
 

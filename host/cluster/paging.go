@@ -17,7 +17,9 @@ type paging[T any] struct {
 	filter history.Filter // as it was asked for; Limit is set
 	see    See
 	limit  int
-	after  place // where the page before ended; at 0 with no count is the beginning
+	// patience is how long the page waits for each host, in all.
+	patience time.Duration
+	after    place // where the page before ended; at 0 with no count is the beginning
 
 	sources []*source[T]
 	// last is the place of the last record that was taken, or passed over.
@@ -37,7 +39,9 @@ type source[T any] struct {
 	count int
 	more  bool // there is another page: ask.After has its cursor
 	pages int
-	err   error // of a peer that does not answer: it has no more
+	// waited is how long a peer has been waited for.
+	waited time.Duration
+	err    error // of a peer that does not answer: it has no more
 }
 
 // placed is a record and where it stands.
@@ -101,11 +105,11 @@ func (m *paging[T]) add(name string, peer *Peer) {
 func (m *paging[T]) readsAll() bool { return m.see != nil && len(m.filter.Jobs) == 0 }
 
 // page takes records until there are as many as are wanted, or no more are to be had
-// in time. ctx bounds this host's store, waiting the others.
-func (m *paging[T]) page(ctx, waiting context.Context) ([]T, error) {
+// in time.
+func (m *paging[T]) page(ctx context.Context) ([]T, error) {
 	records := []T{}
 	for len(records) < m.limit {
-		found, err := m.take(ctx, waiting, m.limit-len(records))
+		found, err := m.take(ctx, m.limit-len(records))
 		if err != nil {
 			return nil, err
 		}
@@ -118,18 +122,15 @@ func (m *paging[T]) page(ctx, waiting context.Context) ([]T, error) {
 			}
 			continue
 		}
-		records = append(records, m.kind.whole(waiting, m, found)...)
-		if waiting.Err() != nil {
-			break
-		}
+		records = append(records, m.kind.whole(ctx, m, found)...)
 	}
 	return records, nil
 }
 
 // take takes the next records that may be seen, at most n.
-func (m *paging[T]) take(ctx, waiting context.Context, n int) (found []placed[T], err error) {
+func (m *paging[T]) take(ctx context.Context, n int) (found []placed[T], err error) {
 	for len(found) < n {
-		if err := m.fill(ctx, waiting); err != nil {
+		if err := m.fill(ctx); err != nil {
 			return nil, err
 		}
 		s := m.first()
@@ -176,17 +177,13 @@ func (m *paging[T]) before(a, b *source[T]) bool {
 }
 
 // fill reads another page of each source that has nothing left to take.
-func (m *paging[T]) fill(ctx, waiting context.Context) error {
+func (m *paging[T]) fill(ctx context.Context) error {
 	var reading sync.WaitGroup
 	for _, s := range m.sources {
 		if !s.more || len(s.page) > 0 {
 			continue
 		}
-		by := waiting
-		if s.peer == nil {
-			by = ctx
-		}
-		reading.Go(func() { m.read(by, s) })
+		reading.Go(func() { m.read(ctx, s) })
 	}
 	reading.Wait()
 	return m.sources[0].err // this host's own
@@ -200,13 +197,10 @@ func (m *paging[T]) read(ctx context.Context, s *source[T]) {
 		if s.peer == nil {
 			page, s.err = m.kind.own(ctx, s.ask)
 		} else {
-			s.err = m.h.Get(ctx, *s.peer, m.kind.path+"?"+Query(s.ask).Encode(), &page)
+			s.err = m.get(ctx, s, m.kind.path+"?"+Query(s.ask).Encode(), &page)
 		}
 		if s.err != nil {
 			s.more = false
-			if late := s.peer != nil && ctx.Err() != nil; late {
-				s.err = errLate
-			}
 			return
 		}
 		s.page, s.ask.After, s.more = page.Records, page.Next, page.Next != ""
@@ -218,6 +212,19 @@ func (m *paging[T]) read(ctx context.Context, s *source[T]) {
 			s.skip = 0 // the rest of that time is gone
 		}
 	}
+}
+
+// get asks a peer, as long as the page waits for it.
+func (m *paging[T]) get(ctx context.Context, s *source[T], path string, into any) error {
+	waiting, cancel := context.WithTimeout(ctx, m.patience-s.waited)
+	defer cancel()
+	from := time.Now()
+	err := m.h.Get(waiting, *s.peer, path, into)
+	s.waited += time.Since(from)
+	if err != nil && waiting.Err() != nil && ctx.Err() == nil {
+		return errLate
+	}
+	return err
 }
 
 // next is the cursor of the next page, empty if there is none. full: the page has as many

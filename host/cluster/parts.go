@@ -24,6 +24,11 @@ func wholeFires(ctx context.Context, m *paging[history.Fire], found []placed[his
 	for _, f := range askParts(ctx, m, found) {
 		parts[f.record.Key()] = append(parts[f.record.Key()], f)
 	}
+	for _, f := range found { // of a host that has stopped answering since
+		if f.source.err != nil {
+			parts[f.record.Key()] = append(parts[f.record.Key()], f)
+		}
+	}
 	of := m.filter // of the whole fire; its parts are within the times
 	of.From, of.To = time.Time{}, time.Time{}
 	var fires []history.Fire
@@ -75,7 +80,8 @@ func askParts(ctx context.Context, m *paging[history.Fire], found []placed[histo
 			}
 			for _, query := range partsQueries(keys) {
 				var fires []history.Fire
-				if s.err = m.h.Get(ctx, *s.peer, PathParts+"?"+query, &fires); s.err != nil {
+				if s.err = m.get(ctx, s, PathParts+"?"+query, &fires); s.err != nil {
+					answers[n] = nil
 					return
 				}
 				answers[n] = append(answers[n], fires...)
