@@ -224,7 +224,7 @@ func anyEnabled(ctx context.Context, x *step.Exchange, l tree.Layout, instances 
 }
 
 // SetServers enables or disables servers for the job; with no addresses, all
-// of them.
+// of them. A server that is already so is not written: when its node was set is since when.
 func SetServers(ctx context.Context, r registry.Center, l tree.Layout, enable bool, ips ...string) error {
 	return step.Perform(ctx, r, "set servers", func(ctx context.Context, x *step.Exchange) error { return setServers(ctx, x, l, enable, ips) })
 }
@@ -242,17 +242,26 @@ func setServers(ctx context.Context, x *step.Exchange, l tree.Layout, enable boo
 		if !n.Data(l.Config()).Exists {
 			return tree.ErrRemoved
 		}
-		servers := n.Children(l.Servers())
 		targets := ips
 		if len(targets) == 0 {
-			targets = servers
+			targets = n.Children(l.Servers())
+		}
+		read := make([]registry.Query, len(targets))
+		for i, ip := range targets {
+			read[i] = registry.Data(l.Server(ip))
+		}
+		if n, err = x.Read(ctx, read...); err != nil {
+			return err
 		}
 		ops := []registry.Op{registry.Check(l.Config(), registry.AnyVersion)}
 		for _, ip := range targets {
-			if slices.Contains(servers, ip) {
-				ops = append(ops, registry.Set(l.Server(ip), state, registry.AnyVersion))
-			} else {
+			switch node := n.Data(l.Server(ip)); {
+			case !node.Exists:
 				ops = append(ops, registry.Create(l.Server(ip), state))
+			case tree.IsEnabled(node.Data) != enable:
+				ops = append(ops, registry.Set(l.Server(ip), state, node.Version))
+			default:
+				ops = append(ops, registry.Check(l.Server(ip), node.Version))
 			}
 		}
 		_, err = x.Commit(ctx, ops...)
@@ -284,7 +293,7 @@ func CarryDisabled(ctx context.Context, r registry.Center, l tree.Layout, disabl
 }
 
 // SetItem enables or disables one item. A disabled item keeps its owner and
-// does not run.
+// does not run. When its node was set last is when it was enabled last, or came to be.
 func SetItem(ctx context.Context, r registry.Center, l tree.Layout, item int, enable bool) error {
 	return step.Perform(ctx, r, "set item", func(ctx context.Context, x *step.Exchange) error {
 		for {
@@ -301,11 +310,12 @@ func SetItem(ctx context.Context, r registry.Center, l tree.Layout, item int, en
 			if n.Data(l.ItemDisabled(item)).Exists == !enable {
 				return nil
 			}
-			op := registry.Create(l.ItemDisabled(item), nil)
+			ops := []registry.Op{registry.Create(l.ItemDisabled(item), nil)}
 			if enable {
-				op = registry.Delete(l.ItemDisabled(item), registry.AnyVersion)
+				node := n.Data(l.Item(item))
+				ops = []registry.Op{registry.Delete(l.ItemDisabled(item), registry.AnyVersion), registry.Set(l.Item(item), node.Data, node.Version)}
 			}
-			_, err = x.Commit(ctx, op)
+			_, err = x.Commit(ctx, ops...)
 			if step.ConflictOf(err) == nil {
 				return err
 			}

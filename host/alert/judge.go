@@ -57,8 +57,8 @@ type Found struct {
 	// ElasticJob's takes part, and what it runs is in no record.
 	Exists, Enabled, Java bool
 	// EnabledSince is when the servers that are enabled were, of several the first; zero if
-	// one may always have been.
-	EnabledSince time.Time
+	// one may always have been. ConfiguredAt is when the configuration was written last.
+	EnabledSince, ConfiguredAt time.Time
 	// Hosts are how many hosts have the job.
 	Hosts int
 	// Settings are those in the registry.
@@ -73,6 +73,9 @@ type FoundItem struct {
 	Item     int
 	Record   tree.Record
 	Disabled bool
+	// EnabledSince is when it was enabled last, or came to be; zero if the job's items have
+	// not been divided.
+	EnabledSince time.Time
 }
 
 // Judge decides what is wrong, by the events of one host and by what it asks of the
@@ -108,10 +111,10 @@ type job struct {
 	// the job, and this one looks after it.
 	here, ours, orphan bool
 	since              time.Time // when it began to look
+	known              time.Time // since when it knows the settings as they change
 	from               time.Time // when the cron changed: no item has to begin for an instant before
 	running            map[int]*running
-	reasons            map[int]string    // why the newest attempts of items failed
-	unwanted           map[int]time.Time // the newest instants for which items here were disabled
+	reasons            map[int]string // why the newest attempts of items failed
 	usual              []time.Duration
 	// nextStart is the instant whose begin is checked next, startAt when; succeedAt is
 	// when successes are. Zero: not at all.
@@ -296,7 +299,7 @@ func (j *Judge) of(e event.Event) *job {
 }
 
 func newJob(name string) *job {
-	return &job{name: name, running: make(map[int]*running), unwanted: make(map[int]time.Time)}
+	return &job{name: name, running: make(map[int]*running)}
 }
 
 // forget forgets a job that this host does not have, unless it looks after it.
@@ -320,7 +323,9 @@ func (j *Judge) configured(jb *job, e event.Event) {
 // set takes over settings.
 func (j *Judge) set(jb *job, s event.Settings, now time.Time) {
 	before := jb.settings
-	if before != (event.Settings{}) && (before.Cron != s.Cron || before.TimeZone != s.TimeZone) {
+	if before == (event.Settings{}) {
+		jb.known = now
+	} else if before.Cron != s.Cron || before.TimeZone != s.TimeZone {
 		jb.from = now
 		j.resolve(Alert{Rule: StartWithin, Job: jb.name}, now, "the job goes by another cron or time zone")
 	}
@@ -454,8 +459,6 @@ func (j *Judge) item(jb *job, n int, e event.Event) {
 	case event.ItemSkipped:
 		if e.Outcome != "" {
 			j.ended(jb, n, e.Time, runEnded)
-		} else if e.Cause == event.SkipDisabled {
-			jb.unwanted[n] = later(e.Instant, e.Through)
 		}
 		if e.Cause == event.SkipLost && jb.rules.Lost {
 			a := of(Lost)
@@ -770,7 +773,11 @@ func (j *Judge) Checked(c Check, f Found, err error, now time.Time) {
 		j.next(jb, c, now)
 		return
 	case c.Rule == StartWithin && f.EnabledSince.After(c.Instant):
-		j.resolve(a, now, "the job was disabled then")
+		j.resolve(a, now, "the job was disabled at the instant, or since")
+		j.next(jb, c, now)
+		return
+	case c.Rule == StartWithin && f.ConfiguredAt.After(c.Instant) && jb.known.After(c.Instant) && !j.active[jb.late()]:
+		// The instant may be none of the cron that was in force then.
 		j.next(jb, c, now)
 		return
 	}
@@ -851,7 +858,7 @@ func (j *Judge) checkedStart(jb *job, c Check, f Found, a Alert, now time.Time) 
 
 // owes reports whether an item has not begun for an instant, and had to.
 func (jb *job) owes(it FoundItem, instant time.Time) bool {
-	if it.Disabled || !jb.unwanted[it.Item].Before(instant) {
+	if it.Disabled || it.EnabledSince.After(instant) {
 		return false
 	}
 	// Without a record it has just come to be.

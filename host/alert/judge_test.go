@@ -420,12 +420,52 @@ func TestJudge_startWithin_enabled(t *testing.T) {
 	b.answers(90*time.Second, r.look)
 	b.expect()
 
-	// The job is enabled for longer than that; its items were disabled, one of them here.
+	// The job is enabled for longer than that; one of its items was disabled.
 	r.found.EnabledSince = at.Add(30 * time.Second)
+	r.found.Items[0].EnabledSince = at.Add(61 * time.Second)
+	r.found.Items[1].EnabledSince = at.Add(60 * time.Second)
 	b.wait(at.Add(time.Minute).Sub(b.now))
-	b.see(event.Event{Kind: event.ItemSkipped, Item: number(0), Instant: at.Add(time.Minute), Cause: event.SkipDisabled, Reason: "the item is disabled"})
 	b.answers(25*time.Second, r.look)
 	b.expect("12:02:20 fire startWithin: item 1 of j has not begun: due at 2026-03-01 12:02:00 UTC, wanted within 20s")
+}
+
+// TestJudge_startWithin_configured: a judge that came after an instant and after a change of the
+// configuration does not know whether it is one of the cron of then; one that has seen the change
+// does, and one that finds an alert goes on with it.
+func TestJudge_startWithin_configured(t *testing.T) {
+	t.Parallel()
+	late := "12:02:20 fire startWithin: item 0 of j has not begun: due at 2026-03-01 12:02:00 UTC, wanted within 20s"
+	newJudge := func() (*bench, *records) {
+		b := newBench(t, "defaults: {startWithin: 20s}")
+		r := newRecords(tree.Record{Instant: noon.UnixMilli(), Begun: 1, Ended: 2})
+		r.found.ConfiguredAt = noon.Add(70 * time.Second)
+		return b, r
+	}
+	b, r := newJudge()
+	b.wait(10 * time.Second)
+	b.see(event.Event{Kind: event.Janitor})
+	b.answers(72*time.Second, r.look)
+	b.expect(strings.ReplaceAll(late, ":02:", ":01:"))
+
+	// One that comes at 12:01:30.
+	later := func() (*bench, *records) {
+		b, r := newJudge()
+		b.see(event.Event{Kind: event.JobRemoved})
+		b.wait(90 * time.Second)
+		b.see(event.Event{Kind: event.JobConfigured, Settings: &event.Settings{Cron: "0 * * * * ?", TimeZone: "UTC", Items: 1}})
+		return b, r
+	}
+	b, r = later()
+	b.see(event.Event{Kind: event.Janitor})
+	b.answers(52*time.Second, r.look)
+	b.expect(late)
+
+	b, r = later()
+	b.judge.Known(map[string]bool{alert.Named(alert.Alert{Rule: alert.StartWithin, Job: "j"}).ID: true})
+	b.see(event.Event{Kind: event.Janitor})
+	r.found.Items[0].Record.Instant = noon.Add(time.Minute).UnixMilli()
+	b.answers(5*time.Second, r.look)
+	b.expect("12:01:31 end startWithin: all items have begun")
 }
 
 // TestJudge_startWithin_newJob: a job that has just come, of which the registry has no records yet,

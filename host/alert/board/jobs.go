@@ -29,7 +29,7 @@ func (b *Board) Look(ctx context.Context, namespace string, c alert.Check) (f al
 		if !config.Exists {
 			return nil
 		}
-		f.Exists = true
+		f.Exists, f.ConfiguredAt = true, config.Mtime
 		f.Settings, err = settings(config)
 		if err != nil { // hosts go by the last good one; there is nothing to judge by
 			f.Exists = false
@@ -48,14 +48,15 @@ func (b *Board) Look(ctx context.Context, namespace string, c alert.Check) (f al
 		}
 		last := min(c.From+itemsAtOnce, f.Settings.Items)
 		for i := c.From; i < last; i++ {
-			read = append(read, registry.Data(l.Record(i)), registry.Data(l.ItemDisabled(i)))
+			read = append(read, registry.Data(l.Record(i)), registry.Data(l.ItemDisabled(i)), registry.Data(l.Item(i)))
 		}
 		if n, err = x.Read(ctx, read...); err != nil {
 			return err
 		}
 		f.Enabled, f.EnabledSince = enabled(l, n, servers, instances)
 		for i := c.From; i < last; i++ {
-			f.Items = append(f.Items, alert.FoundItem{Item: i, Record: tree.ParseRecord(n.Data(l.Record(i)).Data), Disabled: n.Data(l.ItemDisabled(i)).Exists})
+			f.Items = append(f.Items, alert.FoundItem{Item: i, Record: tree.ParseRecord(n.Data(l.Record(i)).Data), Disabled: n.Data(l.ItemDisabled(i)).Exists,
+				EnabledSince: n.Data(l.Item(i)).Mtime})
 		}
 		if last < f.Settings.Items {
 			f.More = last

@@ -47,7 +47,8 @@ type cluster struct {
 	t      *testing.T
 	server *embedded.Server
 	file   *alert.File
-	fails  atomic.Bool // what jobs do
+	fails  atomic.Bool  // what jobs do
+	takes  atomic.Int64 // how long the runs that begin take, nanoseconds
 	ops    atomic.Int64
 	turns  atomic.Int64 // of the dispatchers' loops, about
 	nodes  []*node
@@ -200,6 +201,7 @@ func (*guest) Retain() bool                                    { return true }
 func (*guest) Expect(time.Time)                                {}
 func (*guest) Release()                                        {}
 func (g *guest) Execute(context.Context, *abi.Invocation) abi.Result {
+	time.Sleep(time.Duration(g.c.takes.Load()))
 	if g.c.fails.Load() {
 		return abi.Result{Outcome: abi.OutcomeFail, Message: "no file"}
 	}
@@ -471,7 +473,7 @@ func TestDispatcher_otherJanitor(t *testing.T) {
 func TestDispatcher_enabled(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := newCluster(t, "defaults: {startWithin: 30s}")
-		n := c.start(job(c, "j", 2))
+		n := c.start(withoutCatchUp(job(c, "j", 2)))
 		set := func(enable bool) {
 			if err := operate.SetServers(t.Context(), n.center(), tree.NewLayout(namespace, "j"), enable); err != nil {
 				t.Fatal(err)
@@ -490,6 +492,115 @@ func TestDispatcher_enabled(t *testing.T) {
 		c.start(withoutCatchUp(job(c, "j", 2)))
 		until(5, 50)
 		c.expect("05:32 2 items 0-1 of j have not begun: due at 2000-01-01 00:05:00 GMT, wanted within 30s")
+	})
+}
+
+// TestDispatcher_itemEnabled: an item that was disabled at an instant does not have to begin for
+// it, whichever host judges, also while an earlier run of it goes on, and if no host was there.
+func TestDispatcher_itemEnabled(t *testing.T) {
+	for name, tt := range map[string]struct {
+		takes time.Duration
+		hosts bool
+	}{"idle": {0, true}, "earlier runs go on": {95 * time.Second, true}, "no host has the job": {0, false}} {
+		for item := range 2 { // one of them is the judge's own
+			t.Run(fmt.Sprint(name, ", item ", item), func(t *testing.T) {
+				bubble(t, func(t *testing.T) {
+					c := newCluster(t, "defaults: {startWithin: 30s}")
+					keeper := c.start()
+					hosts := []*node{c.start(withoutCatchUp(job(c, "j", 3))), c.start(withoutCatchUp(job(c, "j", 3)))}
+					set := func(enable bool) {
+						for _, i := range []int{item, 2} {
+							if err := operate.SetItem(t.Context(), keeper.center(), tree.NewLayout(namespace, "j"), i, enable); err != nil {
+								t.Fatal(err)
+							}
+						}
+					}
+					until(0, 30)
+					c.takes.Store(int64(tt.takes))
+					until(1, 30)
+					set(false)
+					if !tt.hosts {
+						for _, n := range hosts {
+							n.stop()
+							<-n.done
+						}
+					}
+					c.takes.Store(0)
+					until(2, 10)
+					set(true)
+					until(2, 34)
+					var want []string
+					if !tt.hosts || tt.takes > 0 {
+						want = []string{fmt.Sprintf("02:32 1 item %d of j has not begun: due at 2000-01-01 00:02:00 GMT, wanted within 30s", 1-item)}
+					}
+					c.expect(want...)
+				})
+			})
+		}
+	}
+}
+
+// TestDispatcher_enabledAgain: who enables what is enabled does not hide that it is late.
+func TestDispatcher_enabledAgain(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := newCluster(t, "defaults: {startWithin: 30s}")
+		keeper := c.start()
+		n := c.start(withoutCatchUp(job(c, "j", 1)))
+		until(1, 30)
+		n.stop()
+		<-n.done
+		until(2, 10)
+		l := tree.NewLayout(namespace, "j")
+		for _, err := range []error{operate.SetServers(t.Context(), keeper.center(), l, true), operate.SetItem(t.Context(), keeper.center(), l, 0, true)} {
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		until(2, 34)
+		c.expect("02:32 1 item 0 of j has not begun: due at 2000-01-01 00:02:00 GMT, wanted within 30s; no host has the job")
+	})
+}
+
+// TestDispatcher_edited: an item does not have to begin for an instant at which the job had fewer
+// items, or another cron, also if its judge came later.
+func TestDispatcher_edited(t *testing.T) {
+	edit := func(c *cluster, n *node, setting, value string) {
+		c.t.Helper()
+		_, _, err := operate.EditConfig(c.t.Context(), n.center(), tree.NewLayout(namespace, "j"), -1, map[string]string{setting: value}, true,
+			func(jobconfig.Configuration) error { return nil })
+		if err != nil {
+			c.t.Fatal(err)
+		}
+	}
+	t.Run("items", func(t *testing.T) {
+		bubble(t, func(t *testing.T) {
+			c := newCluster(t, "defaults: {startWithin: 30s}")
+			n := c.start(withoutCatchUp(job(c, "j", 4)))
+			c.start(withoutCatchUp(job(c, "j", 4)))
+			until(1, 30)
+			edit(c, n, "shardingTotalCount", "2")
+			until(2, 10)
+			edit(c, n, "shardingTotalCount", "6")
+			until(4, 50)
+			c.expect()
+		})
+	})
+	t.Run("cron", func(t *testing.T) {
+		bubble(t, func(t *testing.T) {
+			c := newCluster(t, "defaults: {startWithin: 30s}")
+			n := c.start(withoutCatchUp(job(c, "j", 2)))
+			until(0, 10)
+			edit(c, n, "cron", "0 0 * * * ?")
+			until(12, 0)
+			edit(c, n, "cron", "0 10 * * * ?")
+			until(12, 30)
+			c.start(withoutCatchUp(job(c, "j", 2)))
+			until(12, 40)
+			n.stop()
+			<-n.done
+			until(13, 30)
+			c.expect()
+		})
 	})
 }
 
