@@ -70,7 +70,7 @@ func (h *Histories) Fires(ctx context.Context, f history.Filter, see See) (Found
 
 // Runs finds runs. One that went from host to host is listed for each.
 func (h *Histories) Runs(ctx context.Context, f history.Filter, see See) (Found[history.Run], error) {
-	return find(ctx, h, f, see, kind[history.Run]{history.ListRuns, PathRuns, h.Store.Runs, func(r *history.Run) time.Time { return r.Begun },
+	return find(ctx, h, f, see, kind[history.Run]{history.ListRuns, PathRuns, h.Store.Runs, (*history.Run).At,
 		func(r *history.Run) string { return r.Job }, nil})
 }
 

@@ -58,6 +58,14 @@ func (f *Fire) Key() FireKey { return fireKey(f.Job, f.Instant, f.Trigger) }
 // Key is the key of the part's fire.
 func (p *Part) Key() FireKey { return fireKey(p.Job, p.Instant, p.Trigger) }
 
+// At is when the run began first that is known, where it stands in lists. It does not change.
+func (r *Run) At() time.Time {
+	if r.First.IsZero() {
+		return r.Begun
+	}
+	return r.First
+}
+
 // Failed reports whether the run ended and was not OK.
 func (r *Run) Failed() bool { return !r.Ended.IsZero() && r.Outcome != abi.OutcomeOK }
 
@@ -89,9 +97,6 @@ func (r *Run) Apply(e event.Event) {
 		*r = Run{ID: e.RunID, Job: e.Job, Item: *e.Item, Instant: e.Instant, Trigger: e.Trigger, Source: e.Source, Host: e.Host, Begun: e.Time}
 	}
 	if e.Fence != 0 && e.Fence < r.Fence {
-		if e.Kind == event.ItemStarted && e.Time.Before(r.Begun) {
-			r.Begun = e.Time
-		}
 		return
 	}
 	switch e.Kind {
@@ -116,14 +121,14 @@ func (r *Run) Apply(e event.Event) {
 
 func (r *Run) start(e event.Event) {
 	if e.Host != r.Host || e.Fence != r.Fence {
-		begun, lag := r.Begun, r.Lag
-		*r = Run{ID: r.ID, Job: r.Job, Item: r.Item, Instant: r.Instant, Trigger: r.Trigger, Source: e.Source, Lag: lag, Begun: begun}
-	}
-	if e.Time.Before(r.Begun) {
-		r.Begun = e.Time
+		again := r.Fence != 0
+		*r = Run{ID: r.ID, Job: r.Job, Item: r.Item, Instant: r.Instant, Trigger: r.Trigger, Source: e.Source, Lag: r.Lag, Begun: r.At()}
+		if again && e.Time.After(r.Begun) {
+			r.First, r.Begun = r.Begun, e.Time
+		}
 	}
 	if e.Source == abi.SourceSchedule {
-		r.Lag = max(r.Begun.Sub(e.Instant), 0)
+		r.Lag = max(r.At().Sub(e.Instant), 0)
 	}
 	r.Host, r.Fence, r.Attempt, r.Digest, r.Signer = e.Host, e.Fence, e.Attempt, e.Digest, e.Signer
 	r.Ended, r.Outcome, r.Message, r.Completed, r.Duration = time.Time{}, "", "", false, 0
@@ -254,7 +259,7 @@ func (f *Fire) addItems(p *Part) {
 }
 
 func (f *Fire) addRun(r *Run) {
-	f.begin(r.Job, r.Instant, r.Trigger, r.Source, r.Begun, r.Lag)
+	f.begin(r.Job, r.Instant, r.Trigger, r.Source, r.At(), r.Lag)
 	f.Hosts = append(f.Hosts, r.Host)
 	f.Items = append(f.Items, r.Item)
 	f.count(1, r.Ended, r.Outcome, r.Message)

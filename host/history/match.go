@@ -90,7 +90,7 @@ func (f *Filter) text(texts ...string) bool {
 // MatchRun reports whether the filter finds a run. Kinds and Level have no meaning for it.
 func (f *Filter) MatchRun(r *Run) bool {
 	return f.job(r.Job) && f.host(r.Host) && f.item(r.Item) && (f.Run == "" || f.Run == r.ID) && f.fire(r.Instant, r.Trigger) &&
-		f.outcome(r.Failed(), r.Outcome) && f.within(r.Begun) && f.text(r.Message)
+		f.outcome(r.Failed(), r.Outcome) && f.within(r.At()) && f.text(r.Message)
 }
 
 // MatchFire reports whether the filter finds a fire.

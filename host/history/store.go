@@ -110,11 +110,16 @@ type Run struct {
 	Source  abi.Source `json:"source"`
 	Host    string     `json:"host"`
 	Attempt int        `json:"attempt"`
-	Begun   time.Time  `json:"begun"`
+	// Begun is when it began on Host.
+	Begun time.Time `json:"begun"`
+	// First is when it began first, if it was taken over from another host; else zero. A list
+	// has it in the place of its first begin.
+	First time.Time `json:"firstBegun,omitzero"`
 	// Ended is zero while it runs.
 	Ended    time.Time     `json:"ended,omitzero"`
 	Duration time.Duration `json:"durationNs"`
-	Lag      time.Duration `json:"lagNs"`
+	// Lag is that of the first begin.
+	Lag time.Duration `json:"lagNs"`
 	// Outcome is empty while it runs. Completed: the completion took effect in the registry.
 	Outcome      abi.Outcome                 `json:"outcome,omitempty"`
 	Completed    bool                        `json:"completed"`

@@ -2,14 +2,17 @@ package web
 
 import (
 	"net/http"
+	"net/url"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/host"
 	"github.com/wasmjob/wasmjob/host/access"
 	"github.com/wasmjob/wasmjob/host/admin"
 	"github.com/wasmjob/wasmjob/host/cluster"
+	"github.com/wasmjob/wasmjob/host/event"
 	"github.com/wasmjob/wasmjob/host/history"
 	"github.com/wasmjob/wasmjob/host/service/servicetest"
 )
@@ -114,4 +117,21 @@ func TestWhoPaused(t *testing.T) {
 			t.Errorf("%s: %q, want %q", name, text, c.want)
 		}
 	}
+}
+
+// TestTakenOver: lists have when a run that was taken over began on the host that has it, and its page
+// when it began first as well.
+func TestTakenOver(t *testing.T) {
+	t.Parallel()
+	s := open(t, servicetest.Options{Jobs: []host.Job{servicetest.Job("pay", "0 0 3 * * ?", 2, servicetest.OK)}})
+	at := time.Now().UTC().Truncate(time.Minute).Add(-90 * time.Minute) // whose minute is no other time of the pages
+	item := 1
+	e := event.Event{Time: at.Add(11 * time.Second), Kind: event.ItemStarted, Host: "10.0.0.1@-@1-a", Job: "pay", Item: &item, RunID: "pay/" + at.Format("2006-01-02T15:04:05.000Z") + "/1",
+		Instant: at, Source: abi.SourceSchedule, Fence: 5, Attempt: 1}
+	s.Store.AddEvent(e)
+	e.Host, e.Source, e.Fence, e.Time = "10.0.0.2@-@2-b", abi.SourceFailover, 6, at.Add(47*time.Second)
+	s.Store.AddEvent(e)
+	minute := at.Format("04:")
+	s.until("/runs?job=pay", minute+"47").lacks(t, minute+"11")
+	s.get("/run?run="+url.QueryEscape(e.RunID)).has(t, http.StatusOK, minute+"47", "first began", minute+"11")
 }

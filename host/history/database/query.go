@@ -294,7 +294,7 @@ func (s *Store) Runs(ctx context.Context, f history.Filter) (history.Page[histor
 		id: func(id string) ([]any, error) { return []any{clean(id)}, nil },
 		scan: func(row scanner) (history.Run, history.Position, error) {
 			r, err := scanRun(row)
-			return r, history.PositionOf(r.Begun, r.ID), err
+			return r, history.PositionOf(r.At(), r.ID), err
 		}}
 	if f.Run != "" {
 		l.indexed.add("id = ?", clip(f.Run, mostID))

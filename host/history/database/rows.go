@@ -128,10 +128,14 @@ func contains(list []string, s string) bool {
 	return false
 }
 
-var runColumns = []string{"id", "job", "item", "instant", "trigger_round", "source", "host", "attempt", "begun", "ended", "duration", "lag", "outcome", "failed",
+var runColumns = []string{"id", "job", "item", "instant", "trigger_round", "source", "host", "attempt", "begun", "repeated", "ended", "duration", "lag", "outcome", "failed",
 	"completed", "message", "fence", "digest", "signer", "memory", "batches", "records", "dropped_lines", "outside"}
 
 func runRow(r *history.Run) []any {
+	var repeated time.Time
+	if !r.First.IsZero() {
+		repeated = r.Begun
+	}
 	outside := ""
 	if len(r.Outside) > 0 {
 		if data, err := json.Marshal(r.Outside); err == nil {
@@ -139,7 +143,7 @@ func runRow(r *history.Run) []any {
 		}
 	}
 	return []any{clip(r.ID, mostID), clip(r.Job, mostName), r.Item, nanos(r.Instant), r.Trigger, clip(string(r.Source), mostWord), clip(r.Host, mostName), r.Attempt,
-		nanos(r.Begun), nanos(r.Ended), int64(r.Duration), int64(r.Lag), clip(string(r.Outcome), mostWord), flag(r.Failed()),
+		nanos(r.At()), nanos(repeated), nanos(r.Ended), int64(r.Duration), int64(r.Lag), clip(string(r.Outcome), mostWord), flag(r.Failed()),
 		flag(r.Completed), event.Cut(clean(r.Message), mostText), r.Fence, clip(r.Digest, mostName), clean(r.Signer), r.Memory, r.Batches, r.Records, r.DroppedLines, outside}
 }
 
@@ -148,15 +152,18 @@ type scanner interface{ Scan(into ...any) error }
 
 func scanRun(row scanner) (history.Run, error) {
 	var r history.Run
-	var at, begun, ended int64
+	var at, begun, repeated, ended int64
 	var source, outcome, outside string
 	var failed, completed int
-	err := row.Scan(&r.ID, &r.Job, &r.Item, &at, &r.Trigger, &source, &r.Host, &r.Attempt, &begun, &ended, &r.Duration, &r.Lag, &outcome, &failed,
+	err := row.Scan(&r.ID, &r.Job, &r.Item, &at, &r.Trigger, &source, &r.Host, &r.Attempt, &begun, &repeated, &ended, &r.Duration, &r.Lag, &outcome, &failed,
 		&completed, &r.Message, &r.Fence, &r.Digest, &r.Signer, &r.Memory, &r.Batches, &r.Records, &r.DroppedLines, &outside)
 	if err != nil {
 		return r, err
 	}
 	r.Instant, r.Begun, r.Ended = instant(at), instant(begun), instant(ended)
+	if repeated != 0 {
+		r.First, r.Begun = r.Begun, instant(repeated)
+	}
 	r.Source, r.Outcome, r.Completed = abi.Source(source), abi.Outcome(outcome), completed != 0
 	if outside != "" {
 		err = json.Unmarshal([]byte(outside), &r.Outside)

@@ -229,11 +229,8 @@ func (w *writing) fold(e *event.Event) {
 			r = new(history.Run)
 			m.runs[e.RunID] = r
 		}
-		begun, was := r.Begun, r.Failed()
+		was := r.Failed()
 		r.Apply(*e)
-		if !begun.IsZero() {
-			r.Begun = begun // which the row has in its key
-		}
 		w.runs[e.RunID] = true
 		if r.Failed() && !was {
 			w.failed = append(w.failed, r)
@@ -340,7 +337,7 @@ func (w *writing) count(p *ownPart) {
 // keepLines has the lines of runs that failed kept as long as the runs.
 func (w *writing) keepLines(ctx context.Context) error {
 	for _, r := range w.failed {
-		_, err := w.tx.ExecContext(ctx, w.loader.kind.bind("UPDATE wasmjob_logs SET keep = 1 WHERE run = ? AND time >= ?"), clip(r.ID, mostID), nanos(r.Begun.Add(-clockSlack)))
+		_, err := w.tx.ExecContext(ctx, w.loader.kind.bind("UPDATE wasmjob_logs SET keep = 1 WHERE run = ? AND time >= ?"), clip(r.ID, mostID), nanos(r.At().Add(-clockSlack)))
 		if err != nil {
 			return err
 		}

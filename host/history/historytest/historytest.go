@@ -27,7 +27,7 @@ const patience = 30 * time.Second
 func Run(t *testing.T, open func(t *testing.T) history.Store) {
 	t.Helper()
 	for name, test := range map[string]func(*testing.T, history.Store){
-		"random filters": randomFilters, "life of a run": lifeOfARun, "failover": failover, "lost run": lostRun, "two hosts of a fire": twoHosts,
+		"random filters": randomFilters, "life of a run": lifeOfARun, "failover": failover, "taken over twice": takenOverTwice, "lost run": lostRun, "two hosts of a fire": twoHosts,
 		"trigger number used twice": reusedTrigger, "forged cursors": forgedCursors, "bad filters": badFilters, "equal times": equalTimes,
 		"tail of a log": tailOfALog, "adds and reads at once": atOnce, "no bytes": noBytes,
 	} {
@@ -172,7 +172,7 @@ func randomFilters(t *testing.T, s history.Store) {
 			f = history.Filter{Limit: 17, Level: -8}
 		}
 		what := fmt.Sprintf("filter %d %s", n, text(f))
-		ok := same(t, what+" runs", all(t, s.Runs, f), expect(f, w.Runs, f.MatchRun, func(r history.Run) (time.Time, string) { return r.Begun, r.ID })) &&
+		ok := same(t, what+" runs", all(t, s.Runs, f), expect(f, w.Runs, f.MatchRun, func(r history.Run) (time.Time, string) { return r.At(), r.ID })) &&
 			same(t, what+" fires", all(t, s.Fires, f), expect(f, w.Fires, f.MatchFire, func(x history.Fire) (time.Time, string) { return x.Begun, x.Job })) &&
 			same(t, what+" events", all(t, s.Events, f), expect(f, w.inTime(), f.MatchEvent, func(e event.Event) (time.Time, string) { return e.Time, "" })) &&
 			same(t, what+" lines", all(t, s.Lines, f), expect(f, w.Lines, f.MatchLine, func(l history.Line) (time.Time, string) { return l.Time, "" })) &&
@@ -357,12 +357,35 @@ func failover(t *testing.T, s history.Store) {
 	x.tell(event.ItemCompleted, func(e *event.Event) { second(e); e.Outcome = abi.OutcomeOK })
 	x.tell(event.FireEnded, func(e *event.Event) { second(e); e.Outcome, e.Fence = abi.OutcomeOK, 0 })
 	r := x.run(t, "end", func(r history.Run) bool { return r.Completed })
-	if r.Outcome != abi.OutcomeOK || r.Source != abi.SourceFailover || r.Fence != 11 || r.Begun.Sub(x.e.Instant) != 2*time.Second {
+	after := func(t time.Time) time.Duration { return t.Sub(x.e.Instant) / time.Second }
+	if r.Outcome != abi.OutcomeOK || r.Source != abi.SourceFailover || r.Fence != 11 || after(r.First) != 2 || after(r.Begun) != 4 || r.Lag != 2*time.Second {
 		t.Errorf("taken over: %s", text(r))
 	}
+	if found := all(t, s.Runs, history.Filter{To: r.First.Add(time.Second)}); len(found) != 1 {
+		t.Errorf("%d runs until it was taken over, want 1: it stands where it began first", len(found))
+	}
 	f := x.fire(t, func(f history.Fire) bool { return !f.Ended.IsZero() })
-	if f.Succeeded != 1 || f.Running != 0 || len(f.Hosts) != 2 || !reflect.DeepEqual(f.Items, []int{3}) || f.Source != abi.SourceSchedule {
+	if f.Succeeded != 1 || f.Running != 0 || len(f.Hosts) != 2 || !reflect.DeepEqual(f.Items, []int{3}) || f.Source != abi.SourceSchedule || after(f.Begun) != 1 || f.Lag != 0 {
 		t.Errorf("the fire: %s", text(f))
+	}
+}
+
+// takenOverTwice: a run goes from host to host, once to one whose clock is behind.
+func takenOverTwice(t *testing.T, s history.Store) {
+	x := newStory(s, "cities")
+	x.tell(event.ItemStarted, nil)
+	first := x.at
+	x.tell(event.ItemStarted, func(e *event.Event) { e.Host, e.Fence, e.Source = "10.0.0.2@-@2-b", 11, abi.SourceFailover })
+	x.tell(event.ItemStarted, func(e *event.Event) { e.Host, e.Fence, e.Source = "10.0.0.3@-@3-c", 12, abi.SourceFailover })
+	third := x.at
+	r := x.run(t, "third host", func(r history.Run) bool { return r.Fence == 12 })
+	if !r.First.Equal(first) || !r.Begun.Equal(third) {
+		t.Errorf("on the third host: %s", text(r))
+	}
+	x.tell(event.ItemStarted, func(e *event.Event) { e.Fence, e.Source, e.Time = 13, abi.SourceFailover, first.Add(-time.Minute) })
+	r = x.run(t, "fourth begin", func(r history.Run) bool { return r.Fence == 13 })
+	if !r.First.IsZero() || !r.Begun.Equal(first) || r.Host != x.e.Host {
+		t.Errorf("by a clock that is behind: %s", text(r))
 	}
 }
 

@@ -258,7 +258,7 @@ func (x *index) foldRun(e *event.Event) {
 	r := new(history.Run)
 	r.Apply(*e)
 	x.byID[e.RunID] = r
-	x.runs.put(entry[*history.Run]{history.PositionOf(r.Begun, r.ID), r, sizeOfRun})
+	x.runs.put(entry[*history.Run]{history.PositionOf(r.At(), r.ID), r, sizeOfRun})
 	if x.partial && f == nil {
 		return // its fire began before
 	}

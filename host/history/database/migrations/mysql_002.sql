@@ -1,0 +1,2 @@
+-- When the host began a run that took it over, whose first begin is begun; 0: none did.
+ALTER TABLE wasmjob_items ADD COLUMN repeated BIGINT NOT NULL DEFAULT 0;
