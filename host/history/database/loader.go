@@ -32,12 +32,14 @@ func (s *loader) run(ctx context.Context) {
 		did, err := s.step(ctx)
 		switch {
 		case err != nil:
+			s.presence.note(ctx, err)
 			s.backlog.fail(s.config.hide(err))
-			if s.backlog.ended() || !wait(ctx, pause, s.closing) {
+			if s.backlog.ended() || !wait(ctx, pause, s.closing, s.presence.back) {
 				return
 			}
 			pause = min(2*pause, mostPause)
 		case did:
+			s.presence.note(ctx, nil)
 			s.backlog.good()
 			pause = leastPause
 		case s.backlog.ended():
@@ -52,13 +54,15 @@ func (s *loader) run(ctx context.Context) {
 	}
 }
 
-// wait waits. It returns false if ctx is done first; closing cuts it short.
-func wait(ctx context.Context, d time.Duration, closing <-chan struct{}) bool {
+// wait waits. It returns false if ctx is done first; closing, or an answer of the database to
+// somebody else, cuts it short.
+func wait(ctx context.Context, d time.Duration, closing, back <-chan struct{}) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
 	case <-timer.C:
 	case <-closing:
+	case <-back:
 	case <-ctx.Done():
 		return false
 	}

@@ -137,7 +137,7 @@ func (s *cleaner) purgeRows(ctx context.Context, table, by string, before time.T
 		if err := s.delete(ctx, "DELETE FROM "+table+" WHERE "+by+" >= ? AND "+by+" < ?"+condition, []any{from, to}); err != nil {
 			return err
 		}
-		if from = to; from < end && !wait(ctx, windowPause, nil) {
+		if from = to; from < end && !wait(ctx, windowPause, nil, nil) {
 			return ctx.Err()
 		}
 	}
@@ -154,7 +154,7 @@ const tries = 5
 func (s *cleaner) delete(ctx context.Context, statement string, args ...[]any) error {
 	for n := 1; ; n++ {
 		err := s.tryDelete(ctx, s.kind.bind(statement), args)
-		if err == nil || n == tries || !s.kind.again(err) || !wait(ctx, time.Duration(n)*windowPause, nil) {
+		if err == nil || n == tries || !s.kind.again(err) || !wait(ctx, time.Duration(n)*windowPause, nil, nil) {
 			return err
 		}
 	}
@@ -220,7 +220,7 @@ func (s *cleaner) purgeTraces(ctx context.Context, table, condition string, befo
 		if len(keys) < windowRows {
 			return nil
 		}
-		if !wait(ctx, windowPause, nil) {
+		if !wait(ctx, windowPause, nil, nil) {
 			return ctx.Err()
 		}
 	}

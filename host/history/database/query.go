@@ -162,7 +162,11 @@ func look[R any](ctx context.Context, s *Store, f *history.Filter, l *list[R], r
 
 // fetch reads rows.
 func fetch[R any](ctx context.Context, s *Store, statement string, args []any, scan func(scanner) (R, history.Position, error)) (records []R, at []history.Position, err error) {
+	if err := s.presence.err(); err != nil {
+		return nil, nil, err
+	}
 	rows, err := s.db.QueryContext(ctx, s.kind.bind(statement), args...)
+	s.presence.note(ctx, err)
 	if err != nil {
 		return nil, nil, s.unavailable(err)
 	}
@@ -188,7 +192,11 @@ func (s *Store) end(ctx context.Context, statement string, args []any, ids int) 
 	for i := range parts {
 		into = append(into, &parts[i])
 	}
+	if err := s.presence.err(); err != nil {
+		return nil, err
+	}
 	err := s.db.QueryRowContext(ctx, s.kind.bind(statement), args...).Scan(into...)
+	s.presence.note(ctx, err)
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil, nil
 	}

@@ -51,6 +51,8 @@ type pool struct {
 	kind   kind
 	db     *sql.DB
 	log    *zap.Logger
+	// presence is what queries and the loader have found out.
+	presence *presence
 }
 
 // Store is a [history.Store]. It is safe for concurrent use.
@@ -95,7 +97,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("history: %w", o.Config.hide(err)), spooled.close())
 	}
-	p := &pool{o.Config, o.Config.kind, db, o.Logger}
+	p := &pool{o.Config, o.Config.kind, db, o.Logger, newPresence()}
 	s := &Store{
 		pool: p, backlog: &backlog{log: o.Logger, spool: spooled, news: make(chan struct{}, 1)},
 		cleaner: &cleaner{pool: p, maxBytes: o.MaxBytes, clock: time.Now, done: make(chan struct{}), from: make(map[string]int64)},

@@ -1,0 +1,65 @@
+package database
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/go-sql-driver/mysql"
+	"github.com/jackc/pgx/v5/pgconn"
+	driver "modernc.org/sqlite"
+
+	"github.com/wasmjob/wasmjob/host/history"
+)
+
+// awayFor is how long queries are refused after one that the database did not answer: a
+// page asks several things, and must not wait for each.
+const awayFor = 3 * time.Second
+
+// presence knows whether the database answers. It is safe for concurrent use.
+type presence struct {
+	// since is when it did not answer last, Unix nanoseconds; 0 if it has answered since.
+	since atomic.Int64
+	back  chan struct{} // has room for one: it answers again
+}
+
+func newPresence() *presence { return &presence{back: make(chan struct{}, 1)} }
+
+// err is why a query need not be tried; nil if it may be answered.
+func (p *presence) err() error {
+	since := p.since.Load()
+	if ago := time.Since(time.Unix(0, since)); since != 0 && ago < awayFor {
+		return fmt.Errorf("%w: the database did not answer %.0f s ago, and is asked again soon", history.ErrUnavailable, ago.Seconds())
+	}
+	return nil
+}
+
+// note takes in what came of a question: an answer, also one that it refuses, or none. One that
+// ctx ended says nothing.
+func (p *presence) note(ctx context.Context, err error) {
+	if err == nil || errors.Is(err, sql.ErrNoRows) || refused(err) {
+		if p.since.Swap(0) != 0 {
+			select {
+			case p.back <- struct{}{}:
+			default:
+			}
+		}
+		return
+	}
+	if ctx.Err() == nil {
+		p.since.Store(time.Now().UnixNano())
+	}
+}
+
+// refused reports whether an error is a database's own answer.
+func refused(err error) bool {
+	var (
+		post *pgconn.PgError
+		my   *mysql.MySQLError
+		lite *driver.Error
+	)
+	return errors.As(err, &post) || errors.As(err, &my) || errors.As(err, &lite)
+}
