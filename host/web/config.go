@@ -20,6 +20,7 @@ import (
 	"github.com/wasmjob/wasmjob/host/definition"
 	"github.com/wasmjob/wasmjob/host/event"
 	"github.com/wasmjob/wasmjob/host/history"
+	"github.com/wasmjob/wasmjob/host/texts"
 	"github.com/wasmjob/wasmjob/host/words"
 )
 
@@ -201,7 +202,7 @@ var (
 // help is the help of a setting: the table of texts has the Chinese.
 func (p *page) help(s jobconfig.Setting) []piece {
 	text := markdownLink.ReplaceAllString(s.Help, "$1")
-	if p.Lang != english {
+	if p.Lang != texts.English {
 		text = p.T(settingsKey + s.Name)
 	}
 	var pieces []piece

@@ -19,6 +19,7 @@ import (
 	"github.com/wasmjob/wasmjob/host/cluster"
 	"github.com/wasmjob/wasmjob/host/history"
 	"github.com/wasmjob/wasmjob/host/service"
+	"github.com/wasmjob/wasmjob/host/texts"
 )
 
 // Options are what a console shows.
@@ -36,7 +37,7 @@ type Options struct {
 // Console answers with pages. It is safe for concurrent use.
 type Console struct {
 	o         Options
-	texts     texts
+	texts     texts.Table
 	assets    *assets
 	templates *template.Template
 	mux       *http.ServeMux

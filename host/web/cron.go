@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/wasmjob/wasmjob/host/schedule"
+	"github.com/wasmjob/wasmjob/host/texts"
 	"github.com/wasmjob/wasmjob/host/words"
 )
 
@@ -31,19 +32,19 @@ func (r *reader) inWords(cron string) string {
 			parts = append(parts, part)
 		}
 	}
-	if r.Lang == english {
+	if r.Lang == texts.English {
 		slices.Reverse(parts)
 		return strings.Join(parts, ", ")
 	}
 	return strings.Join(parts, " ")
 }
 
-func (r *reader) list(texts []string) string {
-	if len(texts) < 2 {
-		return strings.Join(texts, "")
+func (r *reader) list(parts []string) string {
+	if len(parts) < 2 {
+		return strings.Join(parts, "")
 	}
-	last := len(texts) - 1
-	return strings.Join(texts[:last], r.T("list.comma")) + r.T("list.and") + texts[last]
+	last := len(parts) - 1
+	return strings.Join(parts[:last], r.T("list.comma")) + r.T("list.and") + parts[last]
 }
 
 // numbers lists numbers; three or more in a row are a range.
@@ -151,7 +152,7 @@ func (r *reader) clock(f schedule.Fields) string {
 		if hours == "" {
 			return text
 		}
-		if r.Lang == chinese {
+		if r.Lang == texts.Chinese {
 			return hours + text
 		}
 		return text + ", " + hours
@@ -174,7 +175,7 @@ func (r *reader) clock(f schedule.Fields) string {
 	}
 	at := r.T("cron.past", r.numbers(f.Minutes, func(m int) string { return fmt.Sprintf(":%02d", m) })) + second
 	if every := step(f.Hours, 24); every > 1 && f.Hours[0] == 0 {
-		if r.Lang == chinese {
+		if r.Lang == texts.Chinese {
 			return r.T("cron.hours", every) + " " + at
 		}
 		return r.T("cron.hours", every) + ", " + at

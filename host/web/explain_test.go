@@ -15,6 +15,7 @@ import (
 	"github.com/wasmjob/wasmjob/host/event"
 	"github.com/wasmjob/wasmjob/host/history"
 	"github.com/wasmjob/wasmjob/host/service/servicetest"
+	"github.com/wasmjob/wasmjob/host/texts"
 )
 
 // TestExplain: the page of a run, and that of a job's fires, say why, in sentences with
@@ -48,7 +49,7 @@ func TestExplain(t *testing.T) {
 // TestBannerOfTheClock: a host whose clock is not to be trusted says so above each page.
 func TestBannerOfTheClock(t *testing.T) {
 	t.Parallel()
-	p := &page{reader: reader{Lang: english, Now: time.Now(), Zone: time.UTC, texts: table(t)}}
+	p := &page{reader: reader{Lang: texts.English, Now: time.Now(), Zone: time.UTC, texts: table(t)}}
 	h := cluster.Host{Here: true, Report: &admin.Report{Status: host.Status{State: host.HostLive, Clock: &host.ClockStatus{Drift: 90 * time.Second, Off: true}}}}
 	if got := p.bannersOf(h); len(got) != 1 || got[0].Kind != "warn" || !strings.Contains(got[0].Text, "1m30s") {
 		t.Errorf("%+v", got)
@@ -99,7 +100,7 @@ func TestUnheld(t *testing.T) {
 // TestWhoPaused: a job's page names who paused it last, and nobody if that left no record.
 func TestWhoPaused(t *testing.T) {
 	t.Parallel()
-	p := &page{reader: reader{Lang: english, texts: table(t)}}
+	p := &page{reader: reader{Lang: texts.English, texts: table(t)}}
 	item := 1
 	disable := history.Change{What: "disable", Who: "ann", Why: "broken disk", Time: time.Unix(1, 0)}
 	for name, c := range map[string]struct {

@@ -14,6 +14,7 @@ import (
 	"github.com/wasmjob/wasmjob/host/access/login"
 	"github.com/wasmjob/wasmjob/host/cluster"
 	"github.com/wasmjob/wasmjob/host/event"
+	"github.com/wasmjob/wasmjob/host/texts"
 	"github.com/wasmjob/wasmjob/host/words"
 )
 
@@ -63,7 +64,7 @@ const (
 func (c *Console) newPage(ctx context.Context, r *http.Request) *page {
 	who := access.From(ctx)
 	p := &page{
-		reader:  reader{Lang: chosen(cookieOf(r, cookieLang), r.Header.Get("Accept-Language")), Now: time.Now(), Zone: time.UTC, texts: c.texts},
+		reader:  reader{Lang: texts.Chosen(cookieOf(r, cookieLang), r.Header.Get("Accept-Language")), Now: time.Now(), Zone: time.UTC, texts: c.texts},
 		address: address{r.URL.Path, r.URL.Query()}, Assets: c.assets.prefix, Version: c.o.Version, Namespace: c.o.Namespace,
 		Theme: cookieOf(r, cookieTheme),
 		User:  who.Name, Flash: readFlash(r), status: http.StatusOK, hostNames: make(map[string]string), may: who.May,
@@ -235,7 +236,7 @@ func outcomeClass(o abi.Outcome) string {
 
 // Beyond is what the reason of a wait says besides what is waited for.
 func (p *page) Beyond(w host.WaitStatus) string {
-	what := p.texts.word(english, "wait", string(w.What))
+	what := p.texts.Word(texts.English, "wait", string(w.What))
 	if w.Reason == what {
 		return ""
 	}

@@ -9,27 +9,28 @@ import (
 
 	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/coordination/tree"
+	"github.com/wasmjob/wasmjob/host/texts"
 	"github.com/wasmjob/wasmjob/host/words"
 )
 
 // reader is who a page is written for: in which language, for which zone, and when.
 // Templates call its methods.
 type reader struct {
-	Lang language
+	Lang texts.Language
 	Zone *time.Location
 	// ZoneKnown is set once the browser has said its zone.
 	ZoneKnown bool
 	Now       time.Time
 
-	texts texts
+	texts texts.Table
 }
 
 // T is the text of a key in the reader's language.
-func (r *reader) T(key string, args ...any) string { return r.texts.text(r.Lang, key, args...) }
+func (r *reader) T(key string, args ...any) string { return r.texts.Text(r.Lang, key, args...) }
 
 // Word is the text of a word of the program, in the reader's language.
 func (r *reader) Word(kind string, word any) string {
-	return r.texts.word(r.Lang, kind, fmt.Sprint(word))
+	return r.texts.Word(r.Lang, kind, fmt.Sprint(word))
 }
 
 // Number is a number with separators between thousands.

@@ -3,33 +3,20 @@ package web
 import (
 	_ "embed"
 	"fmt"
-	"strconv"
 	"strings"
+
+	"github.com/wasmjob/wasmjob/host/texts"
 )
 
-// language is a language of the console, as BCP 47 has it.
-type language string
-
-const (
-	english language = "en"
-	chinese language = "zh"
-)
-
-func languages() []language { return []language{english, chinese} }
-
-// texts are the console's in all languages, by key.
+// textTable are the console's texts.
 //
-// A text has places {0}, {1} and so on. A key that ends with .one is taken instead of the
-// key without that if the first place is 1.
-type texts map[string]map[language]string
-
 //go:embed texts.tsv
 var textTable string
 
 // readTexts reads the table: a line for each text, with tabs between its key, the English
 // and the Chinese. Lines that begin with # are comments.
-func readTexts(table string) (texts, error) {
-	all := make(texts)
+func readTexts(table string) (texts.Table, error) {
+	all := make(texts.Table)
 	for n, line := range strings.Split(table, "\n") {
 		if line == "" || strings.HasPrefix(line, "#") {
 			continue
@@ -41,64 +28,7 @@ func readTexts(table string) (texts, error) {
 		if all[columns[0]] != nil {
 			return nil, fmt.Errorf("texts.tsv:%d: the key %s is there twice", n+1, columns[0])
 		}
-		all[columns[0]] = map[language]string{english: columns[1], chinese: columns[2]}
+		all[columns[0]] = map[texts.Language]string{texts.English: columns[1], texts.Chinese: columns[2]}
 	}
 	return all, nil
-}
-
-// text is the text of a key; a key that is not known is its own text.
-func (t texts) text(in language, key string, args ...any) string {
-	if len(args) > 0 && fmt.Sprint(args[0]) == "1" && t[key+".one"] != nil {
-		key += ".one"
-	}
-	found, known := t[key]
-	if !known {
-		return key
-	}
-	text := found[in]
-	if len(args) == 0 {
-		return text
-	}
-	pairs := make([]string, 0, 2*len(args))
-	for n, a := range args {
-		pairs = append(pairs, "{"+strconv.Itoa(n)+"}", fmt.Sprint(a))
-	}
-	return strings.NewReplacer(pairs...).Replace(text)
-}
-
-// word is the text of a word of the program, such as a state; one without a text stays
-// as it is.
-func (t texts) word(in language, kind, word string) string {
-	if found, known := t[kind+"."+word]; known {
-		return found[in]
-	}
-	return word
-}
-
-// chosen is the language of a request: that of the cookie, else the first that the
-// browser wants and the console has.
-func chosen(cookie, accept string) language {
-	for _, l := range languages() {
-		if cookie == string(l) {
-			return l
-		}
-	}
-	best, weight := english, 0.0
-	for part := range strings.SplitSeq(accept, ",") {
-		tag, parameters, _ := strings.Cut(strings.TrimSpace(part), ";")
-		q := 1.0
-		if text, given := strings.CutPrefix(strings.TrimSpace(parameters), "q="); given {
-			var err error
-			if q, err = strconv.ParseFloat(text, 64); err != nil {
-				continue
-			}
-		}
-		main, _, _ := strings.Cut(strings.ToLower(tag), "-")
-		for _, l := range languages() {
-			if main == string(l) && q > weight {
-				best, weight = l, q
-			}
-		}
-	}
-	return best
 }

@@ -16,9 +16,10 @@ import (
 	"github.com/wasmjob/wasmjob/host/cluster"
 	"github.com/wasmjob/wasmjob/host/event"
 	"github.com/wasmjob/wasmjob/host/explain"
+	"github.com/wasmjob/wasmjob/host/texts"
 )
 
-func table(t testing.TB) texts {
+func table(t testing.TB) texts.Table {
 	t.Helper()
 	all, err := readTexts(textTable)
 	if err != nil {
@@ -77,7 +78,7 @@ func TestTexts(t *testing.T) {
 		if kind == "setting" {
 			continue // the English is with the setting
 		}
-		en, zh := places.FindAllString(text[english], -1), places.FindAllString(text[chinese], -1)
+		en, zh := places.FindAllString(text[texts.English], -1), places.FindAllString(text[texts.Chinese], -1)
 		if base != key { // the number is in the words
 			en = append(en, "{0}")
 			if !slices.Contains(zh, "{0}") {
@@ -87,10 +88,10 @@ func TestTexts(t *testing.T) {
 		slices.Sort(en)
 		slices.Sort(zh)
 		if !slices.Equal(slices.Compact(en), slices.Compact(zh)) {
-			t.Errorf("%s: the places of %q and %q differ", key, text[english], text[chinese])
+			t.Errorf("%s: the places of %q and %q differ", key, text[texts.English], text[texts.Chinese])
 		}
-		if !strings.ContainsFunc(text[chinese], func(r rune) bool { return unicode.Is(unicode.Han, r) }) && !strings.ContainsAny(text[chinese], "{：") && text[chinese] != "、" {
-			t.Errorf("%s: %q is not Chinese", key, text[chinese])
+		if !strings.ContainsFunc(text[texts.Chinese], func(r rune) bool { return unicode.Is(unicode.Han, r) }) && !strings.ContainsAny(text[texts.Chinese], "{：") && text[texts.Chinese] != "、" {
+			t.Errorf("%s: %q is not Chinese", key, text[texts.Chinese])
 		}
 	}
 	for _, s := range operate.Editable() {
@@ -153,21 +154,6 @@ func TestReadTexts(t *testing.T) {
 	}
 }
 
-func TestLanguage(t *testing.T) {
-	t.Parallel()
-	for _, c := range []struct {
-		cookie, accept string
-		want           language
-	}{
-		{"", "", english}, {"", "de-DE,de;q=0.9", english}, {"", "zh-CN,zh;q=0.9,en;q=0.8", chinese}, {"", "en;q=0.5,zh;q=0.6", chinese}, {"", "en,zh", english},
-		{"zh", "en", chinese}, {"en", "zh", english}, {"xx", "zh-TW", chinese}, {"", "zh;q=x,en;q=0.1", english}, {"", ";;;,,=;q", english}, {"", "ZH", chinese},
-	} {
-		if got := chosen(c.cookie, c.accept); got != c.want {
-			t.Errorf("%q %q: %s, expected %s", c.cookie, c.accept, got, c.want)
-		}
-	}
-}
-
 func TestInWords(t *testing.T) {
 	t.Parallel()
 	all := table(t)
@@ -202,7 +188,7 @@ func TestInWords(t *testing.T) {
 		"0,30 0/20 8-10 * * ?": {"every 20 minutes, every 30 seconds, within hours 08 to 10", "在 08至10 时每 20 分钟，每 30 秒"},
 		"not a cron":           {"", ""},
 	} {
-		for n, l := range languages() {
+		for n, l := range texts.Languages() {
 			r := reader{Lang: l, texts: all}
 			if got := r.inWords(expr); got != want[n] {
 				t.Errorf("%s: %q, expected %q", expr, got, want[n])
