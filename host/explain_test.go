@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -19,6 +20,7 @@ import (
 	"github.com/wasmjob/wasmjob/host/event"
 	"github.com/wasmjob/wasmjob/host/explain"
 	"github.com/wasmjob/wasmjob/host/history"
+	"github.com/wasmjob/wasmjob/host/texts"
 )
 
 // stage is a cluster whose history is explained.
@@ -137,17 +139,34 @@ func TestExplain(t *testing.T) {
 				if got, want := s.asked(c.ask), strings.TrimSpace(c.want); got != want {
 					t.Errorf("got\n%s\n\nwant\n%s\n\nof\n%s", got, want, s.all())
 				}
+				ask := c.ask
+				ask.Language = texts.Chinese
+				got := s.asked(ask)
+				if want := strings.TrimSpace(c.chinese); want != "" && got != want {
+					t.Errorf("got\n%s\n\nwant\n%s", got, want)
+				}
+				_, sentences, _ := strings.Cut(got, "\n")
+				if words := latin.FindAllString(names.ReplaceAllString(sentences, ""), -1); len(words) > 0 {
+					t.Errorf("%q in\n%s", words, got)
+				}
 			})
 		})
 	}
 }
 
-// explained are the situations.
+// latin are words and signs of another language than Chinese; names may have them, and what
+// is quoted.
+var (
+	latin = regexp.MustCompile(`\p{Latin}+|[,;:?!] `)
+	names = regexp.MustCompile(`“[^”]*”|\b(alice|bob|carol|dave|erin|frank|GMT)\b|10\.0\.0\.\d@-@1-\d+`)
+)
+
+// explained are the situations. chinese is what some of them want in Chinese.
 var explained = []struct {
-	name string
-	play func(t *testing.T, s *stage)
-	ask  explain.Question
-	want string
+	name          string
+	play          func(t *testing.T, s *stage)
+	ask           explain.Question
+	want, chinese string
 }{
 	{
 		name: "in time",
@@ -205,6 +224,21 @@ They succeeded, the last at 00:03:20, after at most 5s.
 Item 0 was due at 00:03:00 and began in time on host 10.0.0.2.
 It succeeded at 00:03:05, after 5s.
 `,
+		chinese: `
+late
+分片 1 应于 00:03:00 执行，于 00:03:05 才在主机 10.0.0.2 上开始，延迟 5 秒。
+它在主机 10.0.0.2 上等待空闲槽位 5 秒。
+它于 00:03:10 成功，耗时 5 秒。
+分片 2-3 应于 00:03:00 执行，于 00:03:10 至 00:03:15 才在主机 10.0.0.2 上开始（补执行），延迟最多 15 秒。
+拥有它们的主机 10.0.0.1 没有得到注册中心的应答：其会话自 00:02:50 起存疑，那里没有启动任何任务。
+主机 10.0.0.1 的会话已结束：主机 10.0.0.2 于 00:03:07 发现。
+主节点（主机 10.0.0.2）于 00:03:07 进行了分片：实例有变化。
+主机 10.0.0.2 于 00:03:07 得到它们。
+它们在主机 10.0.0.2 上等待空闲槽位最多 8 秒。
+它们都成功了，最后一个于 00:03:20 成功，耗时最多 5 秒。
+分片 0 应于 00:03:00 执行，并按时在主机 10.0.0.2 上开始。
+它于 00:03:05 成功，耗时 5 秒。
+`,
 	},
 	{
 		name: "failover",
@@ -249,6 +283,15 @@ Host 10.0.0.2 closed the run of host 10.0.0.1 at 00:02:05: its host 10.0.0.1@-@1
 Item 0 was due at 00:02:00 and began in time on host 10.0.0.2.
 It succeeded at 00:02:20, after 20s.
 `,
+		chinese: `
+lost
+分片 1 应于 00:02:00 执行，并按时在主机 10.0.0.1 上开始。
+它当时属于主机 10.0.0.1；该主机最后一次报告在 00:02:00。
+主机 10.0.0.1 的会话已结束：主机 10.0.0.2 于 00:02:05 发现。
+主机 10.0.0.2 于 00:02:05 关闭了主机 10.0.0.1 的这次运行：其主机 10.0.0.1@-@1-00000001 在运行它时崩溃，而失效转移已关闭。
+分片 0 应于 00:02:00 执行，并按时在主机 10.0.0.2 上开始。
+它于 00:02:20 成功，耗时 20 秒。
+`,
 	},
 	{
 		name: "still running, and made up for",
@@ -275,6 +318,11 @@ It succeeded at 00:03:40, after 1m20s.
 coalesced
 Item 0 was due at 00:02:00 and did not run for that instant: host 10.0.0.1 reported at 00:02:00: the item still runs; it runs again right after.
 It ran next for 00:03:00: it began at 00:03:30 on host 10.0.0.1.
+`,
+		chinese: `
+coalesced
+分片 0 应于 00:02:00 执行，但没有为该时刻运行：主机 10.0.0.1 于 00:02:00 报告：分片仍在运行；之后立即再次运行。
+它的下一次运行对应 00:03:00：于 00:03:30 在主机 10.0.0.1 上开始。
 `,
 	},
 	{
@@ -306,6 +354,13 @@ Item 1 was due at 00:02:00 and did not run: host 10.0.0.1 reported at 00:02:00: 
 alice did "disable" of item 1 at 00:01:30, from 10.9.9.9: its data is broken.
 Item 0 was due at 00:02:00 and began in time on host 10.0.0.1.
 It succeeded at 00:02:01, after 1s.
+`,
+		chinese: `
+disabled
+分片 1 应于 00:02:00 执行，但没有运行：主机 10.0.0.1 于 00:02:00 报告：分片已暂停。
+00:01:30 对分片 1 执行了“暂停”，操作者：alice，来源：10.9.9.9，原因：“its data is broken”。
+分片 0 应于 00:02:00 执行，并按时在主机 10.0.0.1 上开始。
+它于 00:02:01 成功，耗时 1 秒。
 `,
 	},
 	{
@@ -365,6 +420,14 @@ Attempt 2 ended at 00:01:01: RETRY (the file is not there yet).
 3 more attempts failed, the last at 00:01:15: RETRY (the file is not there yet).
 It failed for good at 00:01:31, in attempt 6: RETRY (the file is not there yet).
 `,
+		chinese: `
+failed
+分片 0 应于 00:01:00 执行，并按时在主机 10.0.0.1 上开始。
+第 1 次尝试于 00:01:00 结束：要求重试（“the file is not there yet”）。
+第 2 次尝试于 00:01:01 结束：要求重试（“the file is not there yet”）。
+另有 3 次尝试失败，最后一次在 00:01:15：要求重试（“the file is not there yet”）。
+它在第 6 次尝试后于 00:01:31 最终失败：要求重试（“the file is not there yet”）。
+`,
 	},
 	{
 		name: "never due",
@@ -395,6 +458,12 @@ never due
 The job was not due at 00:03:00: its schedule then, "0 0/5 * * * ?" GMT, has no such instant; the one before is 00:00:00, the next 00:05:00.
 The schedule became "0 0/5 * * * ?" GMT at 00:02:30; it was "0 * * * * ?" GMT.
 bob did "edit cron" of the job at 00:02:30, from file (before: 0 * * * * ?; after: 0 0/5 * * * ?).
+`,
+		chinese: `
+never due
+作业在 00:03:00 无需执行：当时的计划“0 0/5 * * * ?”（GMT）没有该时刻；前一个是 00:00:00，下一个是 00:05:00。
+计划于 00:02:30 变为“0 0/5 * * * ?”（GMT）；之前是“0 * * * * ?”（GMT）。
+00:02:30 对作业执行了“修改 cron”，操作者：“bob”，来源：定义文件（之前：“0 * * * * ?”；之后：“0 0/5 * * * ?”）。
 `,
 	},
 	{
@@ -619,6 +688,14 @@ erin did "kill" of item 1 at 00:01:20, from 10.9.9.9: it hangs.
 Item 0 was due at 00:01:00 and began in time on host 10.0.0.1.
 It succeeded at 00:01:00, after 0s.
 `,
+		chinese: `
+killed
+分片 1 应于 00:01:00 执行，并按时在主机 10.0.0.1 上开始。
+它于 00:01:21 结束：操作者（erin）于 00:01:20 终止了它；其客体被强制停止。
+00:01:20 对分片 1 执行了“终止运行”，操作者：erin，来源：10.9.9.9，原因：“it hangs”。
+分片 0 应于 00:01:00 执行，并按时在主机 10.0.0.1 上开始。
+它于 00:01:00 成功，耗时 0 秒。
+`,
 	},
 	{
 		name: "held back",
@@ -725,6 +802,12 @@ no host
 Item 0 was due at 00:02:00 and did not run: none of the hosts whose histories there are had the job then.
 The last that had the job before was host 10.0.0.1, until 00:01:05: removed from the registry; 'wasmjob restore j' brings it back.
 frank did "remove" of the job at 00:01:05, from 10.9.9.9.
+`,
+		chinese: `
+no host
+分片 0 应于 00:02:00 执行，但没有运行：在有历史的主机中，当时没有一台拥有该作业。
+此前最后拥有该作业的是主机 10.0.0.1，直到 00:01:05：已从注册中心移除；用“wasmjob restore j”可恢复。
+00:01:05 对作业执行了“移除”，操作者：frank，来源：10.9.9.9。
 `,
 	},
 	{

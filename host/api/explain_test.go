@@ -135,6 +135,11 @@ func TestExplain_input(t *testing.T) {
 	if round.Verdict != explain.Unknown || !strings.Contains(round.Sentences[0].Text, "no fire of the trigger round 7") {
 		t.Errorf("%+v", round)
 	}
+	for languages, want := range map[string]string{"zh-CN,zh;q=0.9,en;q=0.8": "历史中没有拥有作业“nothing”的主机。", "de": `no host that had a job`} {
+		if got := s.ask("GET", "/v1/jobs/nothing/explain", "", "Accept-Language", languages); got.code != 200 || !strings.Contains(string(got.body), want) {
+			t.Errorf("%s: %d %s", languages, got.code, got.body)
+		}
+	}
 	viewer := access.Principal{Name: "ann", Method: access.ByPassword, Bindings: []access.Binding{{Role: access.RoleViewer, Jobs: []string{"etl-*"}}}}
 	if w := s.askAs(viewer, "GET", "/v1/jobs/pay/explain", ""); w.Code != 403 {
 		t.Errorf("%d %s", w.Code, w.Body)

@@ -18,6 +18,7 @@ import (
 	"github.com/wasmjob/wasmjob/host/explain"
 	"github.com/wasmjob/wasmjob/host/history"
 	"github.com/wasmjob/wasmjob/host/service"
+	"github.com/wasmjob/wasmjob/host/texts"
 )
 
 // JobPath is the part of a path that names a job. (Parameters of embedded structs are found
@@ -173,6 +174,7 @@ type explainInput struct {
 	Before time.Time `query:"before" doc:"The newest fire at this time or before it, in place of at."`
 	Run    string    `query:"run" maxLength:"400" doc:"A run by its id, in place of at and item: JOB/INSTANT/ITEM, or JOB/tROUND/ITEM of a trigger."`
 	Item   string    `query:"item" maxLength:"10" doc:"Only this sharding item."`
+	Accept string    `header:"Accept-Language" doc:"The language of the sentences: en or zh."`
 }
 
 // question is what is asked.
@@ -206,6 +208,7 @@ func (a *API) histories() {
 		if err != nil {
 			return nil, err
 		}
+		q.Language = texts.Chosen("", in.Accept)
 		return s.Explain(ctx, q)
 	})
 	look(a, "/v1/fires", "listFires", "history", "Fires, the newest first", func(ctx context.Context, in *historyInput) (cluster.Found[history.Fire], error) {

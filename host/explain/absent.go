@@ -1,9 +1,9 @@
 package explain
 
 import (
-	"fmt"
 	"path"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -26,10 +26,7 @@ func (t *writer) notRun() {
 		t.coalesced(decisive)
 		return
 	}
-	host := t.name(decisive.Host)
-	t.headline(decisive.Time, func(g group) string {
-		return fmt.Sprintf("%s %s due at %s and did not run: host %s reported at %s: %s.", g.Items(), g.is("was", "were"), t.at(t.fire.instant), host, t.at(decisive.Time), reason(decisive))
-	}, decisive)
+	t.report(KindNotRun, "did-not-run", decisive, nil)
 	switch decisive.Cause {
 	case event.SkipDisabled:
 		t.disabledBy(decisive)
@@ -40,11 +37,6 @@ func (t *writer) notRun() {
 	case event.SkipRefused:
 		t.refusals(decisive.Host, decisive.Time)
 	}
-}
-
-// headline says that the item did not run.
-func (t *writer) headline(at time.Time, text func(group) string, events ...*event.Event) {
-	t.say(KindNotRun, at, text, events...)
 }
 
 // decisive is the skip that says most of why the item did not run: the newest that
@@ -69,7 +61,6 @@ func (t *writer) decisive() *event.Event {
 
 // coalesced says what became of a skip that promises a run.
 func (t *writer) coalesced(promise *event.Event) {
-	host := t.name(promise.Host)
 	var next *event.Event
 	for _, e := range t.begins[t.item] {
 		if e.Trigger == 0 && e.Instant.After(t.fire.instant) && e.Time.After(t.fire.instant) {
@@ -79,38 +70,29 @@ func (t *writer) coalesced(promise *event.Event) {
 	}
 	if next == nil {
 		t.story.verdict = Pending
-		t.headline(promise.Time, func(g group) string {
-			return fmt.Sprintf("%s %s due at %s and %s not begun, as far as the histories go: host %s reported at %s: %s.",
-				g.Items(), g.is("was", "were"), t.at(t.fire.instant), g.is("has", "have"), host, t.at(promise.Time), reason(promise))
-		}, promise)
+		t.report(KindNotRun, "not-begun", promise, nil)
 		return
 	}
 	t.story.verdict = Coalesced
-	t.headline(promise.Time, func(g group) string {
-		return fmt.Sprintf("%s %s due at %s and did not run for that instant: host %s reported at %s: %s.",
-			g.Items(), g.is("was", "were"), t.at(t.fire.instant), host, t.at(promise.Time), reason(promise))
-	}, promise)
+	t.report(KindNotRun, "did-not-run-for", promise, nil)
 	if owner, share := t.ownerAt(t.item, t.fire.instant); owner != nil && owner.id != promise.Host {
 		t.wentFrom(owner.id, later(share.Time, t.fire.instant.Add(-lookBack)), promise.Time)
 	}
-	on := t.name(next.Host)
-	t.say(KindAgain, next.Time, func(g group) string {
-		return fmt.Sprintf("%s ran next for %s: %s began at %s on host %s.", g.They(), t.at(next.Instant), g.they(), t.at(next.Time), on)
-	}, next)
+	t.report(KindAgain, "next", next, places{"next": next.Instant})
 }
 
 // disabledBy says who disabled or removed what did not run.
 func (t *writer) disabledBy(e *event.Event) {
 	// It may have been enabled again since, before a host reported it.
 	c := t.newest(sought{held: t.fire.instant, at: e.Time, item: t.item, host: e.Host, what: []string{"disable", "remove", "shutdown", "stop", "kill", "edit"}})
-	if c != nil && (e.Time.Sub(c.Time) >= time.Hour || strings.HasSuffix(reason(e), disabledReason)) { // only what is disabled stays so
+	if c != nil && (e.Time.Sub(c.Time) >= time.Hour || strings.HasSuffix(reasonText(e), disabledReason)) { // only what is disabled stays so
 		c = t.newest(sought{held: t.fire.instant, at: e.Time, item: t.item, host: e.Host, what: []string{"disable", "edit disabled"}})
 	}
 	if c != nil {
 		t.add(t.changeClause(c))
 		return
 	}
-	t.say(KindHistory, time.Time{}, func(group) string { return "The histories do not have who did that." }, e)
+	t.say(KindHistory, "by-unknown", time.Time{}, nil, e)
 }
 
 // disabledReason ends the reasons of hosts for which an item or a server is disabled.
@@ -193,36 +175,39 @@ func (tl *timeline) leaving(e *event.Event) *history.Change {
 
 // changeClause says of a change.
 func (tl *timeline) changeClause(c *history.Change) clause {
-	who := c.Who
-	if who == "" {
-		who = "A user"
+	in := places{"at": c.Time, "who": c.Who, "what": quoted{word{"what", c.What}}, "of": message{row: "change-of-job"}, "from": "", "states": "", "why": ""}
+	switch {
+	case c.Who == "":
+		in["who"] = message{row: "user"}
+	case c.From == event.FromFile || c.From == event.FromRegistry:
+		in["who"] = report{text: c.Who}
 	}
-	of := " of the job"
+	if settings, edit := strings.CutPrefix(c.What, "edit "); edit {
+		in["what"] = quoted{message{"what.edit", places{"settings": strings.Split(settings, ", ")}}}
+	}
 	switch {
 	case c.Item != nil:
-		of = fmt.Sprintf(" of item %d", *c.Item)
+		in["of"] = message{"change-of-item", places{"item": *c.Item}}
 	case c.Host != "":
-		of = " on host " + tl.name(c.Host)
+		in["of"] = message{"change-on-host", places{"host": tl.name(c.Host)}}
 	}
-	text := fmt.Sprintf("%s did %q%s at %s", who, c.What, of, tl.at(c.Time))
 	if c.From != "" {
-		text += ", from " + c.From
+		in["from"] = message{"change-from", places{"from": word{"from", c.From}}}
 	}
 	if c.Before != "" || c.After != "" {
-		text += fmt.Sprintf(" (before: %s; after: %s)", orNothing(c.Before), orNothing(c.After))
+		in["states"] = message{"change-states", places{"before": orNothing(c.Before), "after": orNothing(c.After)}}
 	}
 	if c.Why != "" {
-		text += ": " + strings.TrimRight(c.Why, ".")
+		in["why"] = message{"change-why", places{"why": typed(strings.TrimRight(c.Why, "."))}}
 	}
-	text += "."
-	return clause{kind: KindChange, time: c.Time, key: text, text: fixed(text), changes: []*history.Change{c}}
+	return clause{kind: KindChange, time: c.Time, message: message{"change", in}, changes: []*history.Change{c}}
 }
 
-func orNothing(s string) string {
+func orNothing(s string) any {
 	if s == "" {
-		return "nothing"
+		return message{row: "nothing"}
 	}
-	return s
+	return typed(s)
 }
 
 // refusals says what a host had refused of the job's files, and what stood against it.
@@ -235,7 +220,7 @@ func (t *writer) refusals(host string, until time.Time) {
 // refusal is the newest that hosts refused of the job, or of its files, up to a time; nil
 // for nothing.
 func (tl *timeline) refusal(by func(host string) bool, until time.Time) *clause {
-	quoted := fmt.Sprintf("job %q", tl.job)
+	quoted := "job " + strconv.Quote(tl.job)
 	found := tl.between(time.Time{}, until, func(e *event.Event) bool {
 		ofJob := e.Kind == event.JobError && e.Wait == ""
 		ofFile := e.Kind == event.Refused && (strings.Contains(e.Reason, quoted) || strings.TrimSuffix(e.File, path.Ext(e.File)) == tl.job)
@@ -245,12 +230,12 @@ func (tl *timeline) refusal(by func(host string) bool, until time.Time) *clause 
 		return nil
 	}
 	e := found[len(found)-1]
-	what := "the job"
+	what := message{row: "this-job"}
 	if e.File != "" {
-		what = e.File
+		what = message{"refused-file", places{"file": e.File}}
 	}
-	text := fmt.Sprintf("Host %s refused %s at %s: %s.", tl.name(e.Host), what, tl.at(e.Time), reason(e))
-	return &clause{kind: KindJob, time: e.Time, key: text, text: fixed(text), events: []*event.Event{e}}
+	c := tl.shows(KindJob, "refused", e, places{"what": what})
+	return &c
 }
 
 // absent says of an item of which no event is known: no host had the job, its host had
@@ -259,9 +244,7 @@ func (t *writer) absent() {
 	at := t.fire.instant
 	t.story.verdict = Unknown
 	if t.from.After(at) {
-		t.headline(t.from, func(g group) string {
-			return fmt.Sprintf("What became of %s is not known: %s due at %s, and the histories begin at %s.", g.subject(), g.is("it was", "they were"), t.at(at), t.at(t.from))
-		})
+		t.say(KindNotRun, "unknown-before-history", t.from, places{"from": t.from})
 		return
 	}
 	if t.fire.trigger == 0 && (t.noHost() || t.disabledThen()) {
@@ -269,28 +252,25 @@ func (t *writer) absent() {
 	}
 	owner, share := t.ownerAt(t.item, at)
 	if owner == nil {
-		t.headline(at, func(g group) string {
-			return fmt.Sprintf("What became of %s is not known: %s due at %s, and none of the histories says that its host had %s then.", g.subject(), g.is("it was", "they were"), t.at(at), g.them())
-		})
+		t.say(KindNotRun, "unknown-host", at, nil)
 		t.refusedThen(at)
 		return
 	}
 	if t.notDueOn(owner.id) {
 		return
 	}
-	host, from := t.name(owner.id), later(share.Time, at.Add(-lookBack))
-	but := "its history says nothing of that instant"
+	from := later(share.Time, at.Add(-lookBack))
+	in := places{"host": t.name(owner.id), "at": share.Time}
 	gone := t.goneEvent(owner.id, share.Time)
-	if gone != nil {
-		but = "that host is gone: its session had ended by " + t.at(gone.Time)
+	if gone == nil {
+		t.say(KindNotRun, "unknown-silent", at, in, share)
+	} else {
+		in["ended"] = gone.Time
+		t.say(KindNotRun, "unknown-gone", at, in, share, gone)
 		if gone.Time.Before(from) {
 			from = later(share.Time, gone.Time.Add(-time.Minute))
 		}
 	}
-	t.headline(at, func(g group) string {
-		return fmt.Sprintf("What became of %s is not known: %s due at %s, host %s had %s since %s, and %s.",
-			g.subject(), g.is("it was", "they were"), t.at(at), host, g.them(), t.at(share.Time), but)
-	}, share, gone)
 	t.wentFrom(owner.id, from, t.timeline.end())
 	if gone == nil {
 		t.lastWords(owner.id, at)
@@ -307,11 +287,7 @@ func (t *writer) notDueOn(id string) bool {
 		return false
 	}
 	t.story.verdict = NeverDue
-	host := t.name(id)
-	t.headline(at, func(g group) string {
-		return fmt.Sprintf("%s %s not due at %s: host %s, which had %s, went by the schedule %s since %s, which has no such instant.",
-			g.Items(), g.is("was", "were"), t.at(at), host, g.them(), scheduleText(in.Settings), t.at(in.Time))
-	}, in)
+	t.say(KindNotRun, "other-schedule", at, places{"host": t.name(id), "schedule": scheduleText(in.Settings), "at": in.Time}, in)
 	t.rescheduled()
 	return true
 }
@@ -333,9 +309,7 @@ func (t *writer) disabledThen() bool {
 		return false
 	}
 	t.story.verdict = Disabled
-	t.headline(at, func(g group) string {
-		return fmt.Sprintf("%s %s due at %s and did not run: %s disabled then.", g.Items(), g.is("was", "were"), t.at(at), g.is("it was", "they were"))
-	})
+	t.say(KindNotRun, "disabled-then", at, nil)
 	t.add(t.changeClause(c))
 	return true
 }
@@ -399,25 +373,17 @@ func (t *writer) noHost() bool {
 	if v.came != nil {
 		events = append(events, v.came)
 	}
-	t.headline(at, func(g group) string {
-		return fmt.Sprintf("%s %s due at %s and did not run: none of the hosts whose histories there are had the job then.", g.Items(), g.is("was", "were"), t.at(at))
-	}, events...)
+	t.say(KindNotRun, "no-host", at, nil, events...)
 	t.leaver(v)
 	if v.came != nil {
-		host := t.name(v.came.Host)
-		t.say(KindJob, v.came.Time, func(group) string {
-			return fmt.Sprintf("The next that came to it was host %s, at %s.", host, t.at(v.came.Time))
-		}, v.came)
+		t.report(KindJob, "came-next", v.came, nil)
 	}
 	return true
 }
 
 // leaver says which host had the job last before a vacancy, and why it left.
 func (t *writer) leaver(v vacancy) {
-	host := t.name(v.leaver.id)
-	t.say(KindJob, v.left.Time, func(group) string {
-		return fmt.Sprintf("The last that had the job before was host %s, until %s%s.", host, t.at(v.left.Time), t.because(v.left))
-	}, v.left)
+	t.report(KindJob, "had-last", v.left, places{"host": t.name(v.leaver.id), "because": message{because(v.left), places{"host": t.name(v.left.Host), "reason": reason(v.left)}}})
 	if who := t.leaving(v.left); who != nil {
 		t.add(t.changeClause(who))
 	}
@@ -426,25 +392,28 @@ func (t *writer) leaver(v vacancy) {
 	}
 }
 
-// because says how an event ended a host's time in the job.
-func (t *writer) because(e *event.Event) string {
+// because is the text of how an event ended a host's time in the job.
+func because(e *event.Event) string {
 	switch e.Kind {
 	case event.HostStopped:
-		return ", when it stopped"
+		return "because-stopped"
 	case event.HostStarted:
-		return ", when a new process started there; the one before had not said that it stopped"
+		return "because-started"
 	case event.HostGone:
-		return ", when host " + t.name(e.Host) + " saw that its session had ended"
+		return "because-gone"
 	case event.Session:
-		return ", when it gave its session up"
+		return "because-session"
 	}
-	return ": " + reason(e)
+	return "because"
 }
 
 // silence says which histories are missing, and that some were not read to the end.
 func (tl *timeline) silence() (missing []Sentence) {
+	say := func(row string, in places) {
+		missing = append(missing, Sentence{Kind: KindHistory, Text: tl.write(tl.language, message{row, in}, group{items: tree.Items{-1}})})
+	}
 	if tl.partial {
-		missing = append(missing, Sentence{Kind: KindHistory, Text: "The histories could not be read to the end in time: there may be more to it."})
+		say("histories-partial", nil)
 	}
 	if len(tl.silent) == 0 {
 		return missing
@@ -454,5 +423,6 @@ func (tl *timeline) silence() (missing []Sentence) {
 		names[i] = tree.ServerOf(id)
 	}
 	slices.Sort(names)
-	return append(missing, Sentence{Kind: KindHistory, Text: fmt.Sprintf("The histories of %s could not be had: what happened there is not in this answer.", strings.Join(slices.Compact(names), ", "))})
+	say("histories-silent", places{"hosts": slices.Compact(names)})
+	return missing
 }

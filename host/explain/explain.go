@@ -4,10 +4,12 @@
 package explain
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/wasmjob/wasmjob/host/event"
 	"github.com/wasmjob/wasmjob/host/history"
+	"github.com/wasmjob/wasmjob/host/texts"
 )
 
 // Question is what is asked about a job.
@@ -22,6 +24,9 @@ type Question struct {
 	Trigger int64
 	// Item is the one that is meant; nil is all.
 	Item *int
+	// Language is that of the sentences; empty is English. What people, guests and hosts
+	// wrote themselves stays as they wrote it.
+	Language texts.Language
 }
 
 // Facts are what an answer rests on.
@@ -130,6 +135,7 @@ const MostEvents = 50
 // Explain answers a question.
 func Explain(q Question, f Facts) Answer {
 	tl := newTimeline(q.Job, f)
+	tl.language = cmp.Or(q.Language, en)
 	a := Answer{Job: q.Job, Sentences: []Sentence{}}
 	chosen, early := tl.choose(q)
 	if early != nil {

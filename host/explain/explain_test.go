@@ -2,6 +2,8 @@ package explain_test
 
 import (
 	"encoding/json"
+	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -11,6 +13,7 @@ import (
 	"github.com/wasmjob/wasmjob/host/event"
 	"github.com/wasmjob/wasmjob/host/explain"
 	"github.com/wasmjob/wasmjob/host/history"
+	"github.com/wasmjob/wasmjob/host/texts"
 )
 
 // How sentences read is in host/explain_test.go, where real hosts make the histories. Here
@@ -36,8 +39,41 @@ func of(seconds float64, kind event.Kind, host string, change func(*event.Event)
 
 func item(n int) func(*event.Event) { return func(e *event.Event) { e.Item = number(n) } }
 
-func texts(a explain.Answer) string {
-	lines := []string{string(a.Verdict)}
+// answered is the verdict, and the sentences.
+func answered(a explain.Answer) string { return string(a.Verdict) + "\n" + lines(a) }
+
+// ask explains, and has it explained in Chinese as well: that says as much, of the same,
+// and has no words of another language but names and what it quotes.
+func ask(t *testing.T, q explain.Question, f explain.Facts) explain.Answer {
+	t.Helper()
+	a := explain.Explain(q, f)
+	q.Language = texts.Chinese
+	c := explain.Explain(q, f)
+	if words := latin.FindAllString(names.ReplaceAllString(quotations.ReplaceAllString(lines(c), ""), ""), -1); len(words) > 0 {
+		t.Errorf("%q in\n%s", words, lines(c))
+	}
+	for n := range min(len(a.Sentences), len(c.Sentences)) {
+		s := &c.Sentences[n]
+		if !strings.HasSuffix(s.Text, "。") || strings.Contains(s.Text, "\n") {
+			t.Errorf("%q", s.Text)
+		}
+		s.Text = a.Sentences[n].Text
+	}
+	if !reflect.DeepEqual(a, c) {
+		t.Errorf("in English\n%+v\nin Chinese\n%+v", a, c)
+	}
+	return a
+}
+
+var (
+	quotations = regexp.MustCompile(`“[^”]*”`)
+	names      = regexp.MustCompile(`\b(alice|bob|carol|frank|grace|heidi|Europe/Berlin|UTC|10\.0\.0\.\d@-@\S*)\b|\d-(aa|bb|cc|dd)\b`)
+	latin      = regexp.MustCompile(`\p{Latin}+|[,;:?!] `)
+)
+
+// lines are the sentences.
+func lines(a explain.Answer) string {
+	var lines []string
 	for _, s := range a.Sentences {
 		lines = append(lines, s.Text)
 	}
@@ -144,7 +180,7 @@ It has not ended, as far as the histories go.`,
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			c.facts.Now = noon.Add(time.Hour)
-			if got := texts(explain.Explain(explain.Question{Job: "j"}, c.facts)); got != c.want {
+			if got := answered(ask(t, explain.Question{Job: "j"}, c.facts)); got != c.want {
 				t.Errorf("got\n%s\nwant\n%s", got, c.want)
 			}
 		})
@@ -185,9 +221,9 @@ func TestExplain_questions(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			c.ask.Job = "j"
-			a := explain.Explain(c.ask, facts)
-			if !a.Instant.Equal(noon.Add(c.instant)) || a.Trigger != c.trigger || a.Verdict != c.verdict || !strings.Contains(texts(a), c.text) {
-				t.Errorf("%s, trigger %d:\n%s\nwant %s, %q", a.Instant.Sub(noon), a.Trigger, texts(a), c.instant, c.text)
+			a := ask(t, c.ask, facts)
+			if !a.Instant.Equal(noon.Add(c.instant)) || a.Trigger != c.trigger || a.Verdict != c.verdict || !strings.Contains(answered(a), c.text) {
+				t.Errorf("%s, trigger %d:\n%s\nwant %s, %q", a.Instant.Sub(noon), a.Trigger, answered(a), c.instant, c.text)
 			}
 		})
 	}
@@ -208,7 +244,7 @@ func TestExplain_disabledThen(t *testing.T) {
 	want := `disabled
 Item 0 was due at 12:00:00 and did not run: it was disabled then.
 alice did "disable" of the job at 11:59:00.`
-	if got := texts(explain.Explain(explain.Question{Job: "j", At: noon}, facts)); got != want {
+	if got := answered(ask(t, explain.Question{Job: "j", At: noon}, facts)); got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
 	for name, changes := range map[string][]history.Change{
@@ -218,8 +254,8 @@ alice did "disable" of the job at 11:59:00.`
 		"later":          {change(1, "disable", "")},
 	} {
 		facts.Changes = changes
-		if got := explain.Explain(explain.Question{Job: "j", At: noon}, facts); got.Verdict != explain.Unknown {
-			t.Errorf("%s: %s", name, texts(got))
+		if got := ask(t, explain.Question{Job: "j", At: noon}, facts); got.Verdict != explain.Unknown {
+			t.Errorf("%s: %s", name, answered(got))
 		}
 	}
 }
@@ -239,14 +275,14 @@ func TestExplain_manyItems(t *testing.T) {
 			of(1, event.ItemCompleted, first, func(e *event.Event) { e.Item, e.Outcome = number(n), abi.OutcomeOK }))
 	}
 	began := time.Now()
-	a := explain.Explain(explain.Question{Job: "j"}, facts)
+	a := ask(t, explain.Question{Job: "j"}, facts)
 	t.Logf("%d items: %s", total, time.Since(began))
 	want := `running
 Item 17 was due at 12:00:00 and began in time on host 10.0.0.1.
 It has not ended, as far as the histories go.
 Items 0-16,18-4999 were due at 12:00:00 and began in time on host 10.0.0.1.
 They succeeded, the last at 12:00:01, after at most 0s.`
-	if got := texts(a); got != want {
+	if got := answered(a); got != want {
 		t.Errorf("got\n%s", got)
 	}
 	for _, s := range a.Sentences {
@@ -277,24 +313,24 @@ func TestExplain_changes(t *testing.T) {
 			change(5, "frank", "disable", number(1)),
 		},
 	}
-	got := texts(explain.Explain(explain.Question{Job: "j", Item: number(1)}, facts))
+	got := answered(ask(t, explain.Question{Job: "j", Item: number(1)}, facts))
 	if want := `alice did "disable" of item 1 at 11:10:00.`; !strings.Contains(got, want) {
 		t.Errorf("got\n%s\nwant %s", got, want)
 	}
 	facts.Changes = append([]history.Change{change(-3*24*60, "alice", "disable", number(1)), change(-2*24*60, "bob", "edit cron", nil), change(-24*60, "carol", "kill", number(1))}, facts.Changes[1:]...)
-	got = texts(explain.Explain(explain.Question{Job: "j", Item: number(1)}, facts))
+	got = answered(ask(t, explain.Question{Job: "j", Item: number(1)}, facts))
 	if want := `alice did "disable" of item 1 at 2026-02-26 12:00:00.`; !strings.Contains(got, want) || strings.Contains(got, "bob") || strings.Contains(got, "carol") {
 		t.Errorf("got\n%s\nwant %s", got, want)
 	}
 	// It was enabled again before its host reported it.
 	facts.Events[0].Time = noon.Add(2 * time.Minute)
 	facts.Changes = append(facts.Changes, change(1, "heidi", "enable", number(1)))
-	got = texts(explain.Explain(explain.Question{Job: "j", Item: number(1)}, facts))
+	got = answered(ask(t, explain.Question{Job: "j", Item: number(1)}, facts))
 	if want := `alice did "disable" of item 1 at 2026-02-26 12:00:00.`; !strings.Contains(got, want) {
 		t.Errorf("got\n%s\nwant %s", got, want)
 	}
 	facts.Changes = append(facts.Changes[:len(facts.Changes)-1], change(-20, "grace", "enable", number(1)))
-	got = texts(explain.Explain(explain.Question{Job: "j", Item: number(1)}, facts))
+	got = answered(ask(t, explain.Question{Job: "j", Item: number(1)}, facts))
 	if want := "The histories do not have who did that."; !strings.Contains(got, want) {
 		t.Errorf("got\n%s\nwant %s", got, want)
 	}
@@ -336,7 +372,7 @@ func TestExplain_startAfterADeath(t *testing.T) {
 		"it lived on in another session":  {[]event.Event{ofHost(30, event.Session, "10.0.0.1@-@32323-bb", func(e *event.Event) { e.Reason = "live" }), starts(3000, "10.0.0.1@-@3705", itsEnd)}, ""},
 	} {
 		facts := explain.Facts{Now: noon.Add(time.Hour), From: noon.Add(-time.Hour), Settings: &event.Settings{Cron: "0 0 12 * * ?", TimeZone: "UTC", Items: 1}, Events: slices.Concat(base, c.starts)}
-		got := texts(explain.Explain(explain.Question{Job: "j", At: noon}, facts))
+		got := answered(ask(t, explain.Question{Job: "j", At: noon}, facts))
 		if strings.Contains(got, said) != (c.want != "") || !strings.Contains(got, c.want) {
 			t.Errorf("%s: got\n%s\nwant %q", name, got, c.want)
 		}
@@ -373,7 +409,7 @@ func TestExplain_changesOfOthers(t *testing.T) {
 		"before the host came":          {[]history.Change{change(-1600, "shutdown", "10.0.0.1")}, ""},
 	} {
 		facts.Changes = c.changes
-		got := texts(explain.Explain(explain.Question{Job: "j", At: noon}, facts))
+		got := answered(ask(t, explain.Question{Job: "j", At: noon}, facts))
 		if !strings.Contains(got, "left the job") || strings.Contains(got, "alice") != (c.want != "") || !strings.Contains(got, c.want) {
 			t.Errorf("%s: got\n%s\nwant %q", name, got, c.want)
 		}
@@ -399,7 +435,7 @@ func TestExplain_disabledByWhom(t *testing.T) {
 	} {
 		facts := explain.Facts{Changes: c.changes, Now: noon.Add(time.Hour), Settings: &event.Settings{Cron: "0 0 12 * * ?", TimeZone: "UTC", Items: 1}, Events: []event.Event{
 			of(0, event.ItemSkipped, first, func(e *event.Event) { e.Item, e.Cause, e.Reason = number(0), event.SkipDisabled, c.reason })}}
-		got := texts(explain.Explain(explain.Question{Job: "j", At: noon}, facts))
+		got := answered(ask(t, explain.Question{Job: "j", At: noon}, facts))
 		if !strings.Contains(got, c.want) || strings.Count(got, " did \"") != strings.Count(c.want, " did \"") {
 			t.Errorf("%s: got\n%s\nwant %q", name, got, c.want)
 		}
@@ -426,8 +462,8 @@ func TestExplain_scheduleThen(t *testing.T) {
 	ask := func(more ...event.Event) (explain.Answer, string) {
 		facts := explain.Facts{Now: noon.Add(time.Hour), From: noon.Add(-time.Hour), Events: slices.Concat(events, more), Changes: []history.Change{
 			{Time: noon.Add(-5 * time.Second), Job: "j", Who: "alice", What: "kill"}, {Time: noon.Add(4 * time.Second), Job: "j", Who: "bob", What: "edit cron"}}}
-		a := explain.Explain(explain.Question{Job: "j", At: at}, facts)
-		return a, texts(a)
+		a := ask(t, explain.Question{Job: "j", At: at}, facts)
+		return a, answered(a)
 	}
 	// All hosts went by the new one.
 	a, got := ask(configured(5, first, newer), configured(9, second, newer))
@@ -471,7 +507,7 @@ The last that had the job before was host 10.0.0.1, until 12:00:09, when host 10
 	} {
 		facts := explain.Facts{Now: noon.Add(time.Hour), From: noon.Add(-time.Hour), Settings: &event.Settings{Cron: "0 * * * * ?", TimeZone: "UTC", Items: 1},
 			Events: []event.Event{of(-60, event.JobAdded, first, nil), of(-60, event.Assigned, first, func(e *event.Event) { e.Items = []int{0} }), c.gone}}
-		if got := texts(explain.Explain(explain.Question{Job: "j", At: noon.Add(c.at)}, facts)); !strings.Contains(got, c.want) {
+		if got := answered(ask(t, explain.Question{Job: "j", At: noon.Add(c.at)}, facts)); !strings.Contains(got, c.want) {
 			t.Errorf("%s: got\n%s\nwant\n%s", name, got, c.want)
 		}
 	}
@@ -488,7 +524,7 @@ func TestExplain_removedWhileItRan(t *testing.T) {
 	want := `killed
 Item 0 was due at 12:00:00 and began in time on host 10.0.0.1.
 Host 10.0.0.1 gave the run up at 12:00:05: the job was removed while the item ran.`
-	if got := texts(explain.Explain(explain.Question{Job: "j", At: noon}, facts)); got != want {
+	if got := answered(ask(t, explain.Question{Job: "j", At: noon}, facts)); got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
 }
@@ -558,7 +594,7 @@ func FuzzExplain(f *testing.F) {
 		if asks&2 != 0 {
 			q.Item = number(int(asks>>3) % 5)
 		}
-		a := explain.Explain(q, facts)
+		a := ask(t, q, facts)
 		if _, err := json.Marshal(a); err != nil {
 			t.Fatal(err)
 		}
@@ -588,14 +624,14 @@ func check(t *testing.T, a explain.Answer) {
 	worst := explain.NeverDue
 	for _, v := range a.Items {
 		if began[v.Item]+not[v.Item] != 1 {
-			t.Errorf("item %d began %d times and did not %d times:\n%s", v.Item, began[v.Item], not[v.Item], texts(a))
+			t.Errorf("item %d began %d times and did not %d times:\n%s", v.Item, began[v.Item], not[v.Item], answered(a))
 		}
 		ran := slices.Contains([]explain.Verdict{explain.Ran, explain.Late, explain.Failed, explain.Running, explain.Killed}, v.Verdict)
 		if ran && began[v.Item] == 0 {
-			t.Errorf("item %d: %s, and it did not run:\n%s", v.Item, v.Verdict, texts(a))
+			t.Errorf("item %d: %s, and it did not run:\n%s", v.Item, v.Verdict, answered(a))
 		}
 		if ok := v.Verdict == explain.Ran || v.Verdict == explain.Late; ok != succeeded[v.Item] {
-			t.Errorf("item %d: %s, succeeded %v:\n%s", v.Item, v.Verdict, succeeded[v.Item], texts(a))
+			t.Errorf("item %d: %s, succeeded %v:\n%s", v.Item, v.Verdict, succeeded[v.Item], answered(a))
 		}
 		worst = v.Verdict
 	}

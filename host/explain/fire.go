@@ -1,7 +1,6 @@
 package explain
 
 import (
-	"fmt"
 	"strings"
 	"time"
 
@@ -139,8 +138,7 @@ func (tl *timeline) round(trigger int64, known []fire) (fire, *early) {
 			return f, nil
 		}
 	}
-	text := fmt.Sprintf("The histories have no fire of the trigger round %d; they begin at %s.", trigger, tl.at(tl.from))
-	return fire{}, &early{Unknown, time.Time{}, story{item: -1, verdict: Unknown, clauses: []clause{{kind: KindHistory, key: text, text: fixed(text)}}}}
+	return fire{}, &early{Unknown, time.Time{}, ofJob(Unknown, clause{kind: KindHistory, message: message{"histories-no-round", places{"round": trigger, "from": tl.from}}})}
 }
 
 // exact is the fire of an instant.
@@ -246,14 +244,18 @@ func lastDue(s *event.Settings, t time.Time) time.Time {
 }
 
 // scheduleText is the schedule for people.
-func scheduleText(s *event.Settings) string {
-	return fmt.Sprintf("%q %s", s.Cron, s.TimeZone)
+func scheduleText(s *event.Settings) message {
+	return message{"schedule", places{"cron": quoted{s.Cron}, "zone": s.TimeZone}}
+}
+
+// ofJob is a story about the job.
+func ofJob(v Verdict, clauses ...clause) story {
+	return story{item: -1, verdict: v, clauses: clauses}
 }
 
 // noJob says that no host has had the job, and why if one refused it.
 func (tl *timeline) noJob(at time.Time) *early {
-	text := fmt.Sprintf("The histories have no host that had a job %q.", tl.job)
-	st := story{item: -1, verdict: Unknown, clauses: []clause{{kind: KindHistory, key: text, text: fixed(text)}}}
+	st := ofJob(Unknown, clause{kind: KindHistory, message: message{"histories-no-job", places{"job": quoted{tl.job}}}})
 	if c := tl.refusal(func(string) bool { return true }, tl.end()); c != nil {
 		st.verdict, st.clauses = Refused, append(st.clauses, *c)
 	}
@@ -261,40 +263,36 @@ func (tl *timeline) noJob(at time.Time) *early {
 }
 
 func (tl *timeline) unknownDue(at time.Time) *early {
-	text := fmt.Sprintf("The histories have no fire of %s, and do not say which schedule the job had; they begin at %s.", tl.at(at), tl.at(tl.from))
-	return &early{Unknown, at, story{item: -1, verdict: Unknown, clauses: []clause{{kind: KindHistory, time: at, key: text, text: fixed(text)}}}}
+	return &early{Unknown, at, ofJob(Unknown, clause{kind: KindHistory, time: at, message: message{"histories-no-fire", places{"at": at, "from": tl.from}}})}
 }
 
 // neverDue says that the schedule has no such instant, which are next to it, and who
 // changed it.
 func (tl *timeline) neverDue(at time.Time, s *event.Settings, in *event.Event) *early {
-	st := story{item: -1, verdict: NeverDue}
 	before, next := lastDue(s, at), nextDue(s, at)
-	text := fmt.Sprintf("The job was not due at %s: its schedule then, %s, has no such instant", tl.at(at), scheduleText(s))
-	switch {
-	case s.Cron == "":
-		text = fmt.Sprintf("The job was not due at %s: it has no cron, only triggers run it, and none is known of that time", tl.at(at))
-	case in == nil:
-		text = fmt.Sprintf("The job was not due at %s: its schedule, %s, has no such instant", tl.at(at), scheduleText(s))
-	case in.Time.After(at):
-		text = fmt.Sprintf("The job was not due at %s by the oldest schedule that the histories have, %s of %s", tl.at(at), scheduleText(s), tl.at(in.Time))
-	}
+	around := message{places: places{"before": before, "next": next}}
 	switch {
 	case !before.IsZero() && !next.IsZero():
-		text += fmt.Sprintf("; the one before is %s, the next %s", tl.at(before), tl.at(next))
+		around.row = "around"
 	case !next.IsZero():
-		text += "; the next is " + tl.at(next)
+		around.row = "around-next"
 	case !before.IsZero():
-		text += "; the last was " + tl.at(before)
+		around.row = "around-before"
 	}
-	text += "."
-	c := clause{kind: KindDue, time: at, key: text, text: fixed(text)}
+	due := message{"never-due", places{"at": at, "schedule": scheduleText(s), "around": around}}
+	switch {
+	case s.Cron == "":
+		due.row = "never-due-triggers"
+	case in == nil:
+		due.row = "never-due-now"
+	case in.Time.After(at):
+		due.row, due.places["of"] = "never-due-oldest", in.Time
+	}
+	c := clause{kind: KindDue, time: at, message: due}
 	if in != nil {
 		c.events = []*event.Event{in}
 	}
-	st.clauses = append(st.clauses, c)
-	st.clauses = append(st.clauses, tl.reschedules(at)...)
-	return &early{NeverDue, at, st}
+	return &early{NeverDue, at, ofJob(NeverDue, append([]clause{c}, tl.reschedules(at)...)...)}
 }
 
 // reschedules says how the schedule changed about some time.
@@ -305,8 +303,8 @@ func (tl *timeline) reschedules(at time.Time) (clauses []clause) {
 			continue
 		}
 		if was != nil && (was.Settings.Cron != e.Settings.Cron || was.Settings.TimeZone != e.Settings.TimeZone) && e.Time.After(at.Add(-24*time.Hour)) {
-			text := fmt.Sprintf("The schedule became %s at %s; it was %s.", scheduleText(e.Settings), tl.at(e.Time), scheduleText(was.Settings))
-			clauses = append(clauses, clause{kind: KindJob, time: e.Time, key: text, text: fixed(text), events: []*event.Event{was, e}})
+			became := message{"rescheduled", places{"at": e.Time, "schedule": scheduleText(e.Settings), "before": scheduleText(was.Settings)}}
+			clauses = append(clauses, clause{kind: KindJob, time: e.Time, message: became, events: []*event.Event{was, e}})
 			if who := tl.newest(sought{held: e.Time, at: e.Time, item: -1, what: []string{"edit"}}); who != nil && e.Time.Sub(who.Time) < time.Hour && reschedules(who) {
 				clauses = append(clauses, tl.changeClause(who))
 			}
@@ -326,24 +324,22 @@ func reschedules(c *history.Change) bool {
 
 // notYet says that nothing was due up to a time.
 func (tl *timeline) notYet(limit time.Time, s *event.Settings, in *event.Event) *early {
-	st := story{item: -1, verdict: NotYetDue}
 	next := nextDue(s, limit.Add(-time.Nanosecond))
-	text := "The job has no cron, and the histories have no trigger of it."
+	due := message{row: "not-scheduled"}
 	switch {
-	case s != nil && s.Cron != "" && next.IsZero():
-		text = fmt.Sprintf("The job has not been due up to %s, and is not any more: %s has no instant after that.", tl.at(limit), scheduleText(s))
-	case s != nil && s.Cron != "":
-		text = fmt.Sprintf("The job has not been due up to %s; by %s the next instant is %s.", tl.at(limit), scheduleText(s), tl.at(next))
+	case s == nil || s.Cron == "":
+	case next.IsZero():
+		due = message{"not-any-more", places{"at": limit, "schedule": scheduleText(s)}}
+	default:
+		due = message{"not-yet", places{"at": limit, "schedule": scheduleText(s), "next": next}}
 	}
-	c := clause{kind: KindDue, time: limit, key: text, text: fixed(text)}
+	c := clause{kind: KindDue, time: limit, message: due}
 	if in != nil {
 		c.events = []*event.Event{in}
 	}
-	st.clauses = []clause{c}
+	st := ofJob(NotYetDue, c)
 	if len(tl.order) > 0 && tl.order[0].spans != nil && tl.order[0].spans[0].known {
-		e := tl.order[0].spans[0].begin
-		text := fmt.Sprintf("It came to host %s at %s.", tl.name(e.Host), tl.at(e.Time))
-		st.clauses = append(st.clauses, clause{kind: KindJob, time: e.Time, key: text, text: fixed(text), events: []*event.Event{e}})
+		st.clauses = append(st.clauses, tl.shows(KindJob, "came-first", tl.order[0].spans[0].begin, nil))
 	}
 	return &early{NotYetDue, limit, st}
 }

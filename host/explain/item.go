@@ -1,7 +1,6 @@
 package explain
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -9,7 +8,6 @@ import (
 	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/coordination/tree"
 	"github.com/wasmjob/wasmjob/host/event"
-	"github.com/wasmjob/wasmjob/host/words"
 )
 
 const (
@@ -168,22 +166,23 @@ func (tl *timeline) askedItems(f fire) askedItems {
 
 // notAsked is the story of an item that a trigger did not ask for.
 func notAsked(item int, asked askedItems) story {
-	text := fmt.Sprintf("Item %d was not to run: the trigger asked for items %s only.", item, asked.items)
-	c := clause{kind: KindDue, key: text, text: fixed(text), time: asked.by.Time, events: []*event.Event{asked.by}}
-	return story{item: -1, verdict: NeverDue, clauses: []clause{c}}
+	due := message{"not-asked", places{"item": item, "asked": asked.items}}
+	return ofJob(NeverDue, clause{kind: KindDue, message: due, time: asked.by.Time, events: []*event.Event{asked.by}})
 }
 
 func (tl *timeline) noSuchItem(item int, s *event.Settings, in *event.Event) story {
-	total := "as many as it has"
-	if s != nil {
-		total = words.Count(s.Items, "item")
+	total := message{row: "total-unknown"}
+	switch {
+	case s != nil && s.Items == 1:
+		total = message{row: "total-1"}
+	case s != nil:
+		total = message{"total", places{"n": s.Items}}
 	}
-	text := fmt.Sprintf("The job had no item %d: it has %s, from 0 on.", item, total)
-	c := clause{kind: KindDue, key: text, text: fixed(text)}
+	c := clause{kind: KindDue, message: message{"no-item", places{"item": item, "total": total}}}
 	if in != nil {
 		c.time, c.events = in.Time, []*event.Event{in}
 	}
-	return story{item: -1, verdict: NeverDue, clauses: []clause{c}}
+	return ofJob(NeverDue, c)
 }
 
 // itemStory says of one item; -1 is the job, if nothing is known of its items.
@@ -269,11 +268,14 @@ func (t *writer) open(host string) *run {
 
 func (t *writer) add(c clause) { t.story.clauses = append(t.story.clauses, c) }
 
-// say adds a clause whose text is the same for one item and for several, but for what
-// names them.
-func (t *writer) say(kind Kind, at time.Time, text func(group) string, events ...*event.Event) {
-	key := text(group{items: tree.Items{0}})
-	t.add(clause{kind: kind, time: at, key: key, text: text, events: events})
+// say adds a clause about a time, with the events that show it.
+func (t *writer) say(kind Kind, row string, at time.Time, in places, events ...*event.Event) {
+	t.add(clause{kind: kind, time: at, message: message{row, in}, events: events})
+}
+
+// report adds a clause of what an event shows.
+func (t *writer) report(kind Kind, row string, e *event.Event, more places) {
+	t.add(t.shows(kind, row, e, more))
 }
 
 // begin says when and where the item began first, and what it waited for until then.
@@ -285,44 +287,35 @@ func (t *writer) begin() {
 		return
 	}
 	late := since.Time.Sub(t.fire.instant)
-	host := t.name(r.host)
+	in := places{"host": t.name(r.host), "was": message{row: "due"}, "how": ""}
+	if t.fire.trigger != 0 {
+		in["was"] = message{row: "triggered"}
+	}
+	switch r.source {
+	case abi.SourceCatchUp:
+		in["how"] = message{row: "how.catch-up"}
+	case abi.SourceMisfire:
+		in["how"] = message{row: "how.misfire"}
+	}
+	row := "in-time"
+	if late > lateAfter {
+		row = "late"
+	}
+	if len(r.attempts) == 0 && r.completed == nil {
+		row += "-unstarted"
+	}
 	events := []*event.Event{since}
 	if r.begun != nil && r.begun != since {
 		events = []*event.Event{r.begun, since}
 	}
-	started := len(r.attempts) > 0 || r.completed != nil
-	how := ""
-	switch r.source {
-	case abi.SourceCatchUp:
-		how = " as a catch-up"
-	case abi.SourceMisfire:
-		how = " as soon as its run before had ended"
-	}
-	c := clause{kind: KindBegan, time: since.Time, events: events, took: late, key: fmt.Sprint(host, how, started, late > lateAfter)}
-	c.text = func(g group) string {
-		was := "due"
-		if t.fire.trigger != 0 {
-			was = "triggered"
-		}
-		what := "began"
-		if !started {
-			what = g.is("was", "were") + " begun"
-		}
-		text := fmt.Sprintf("%s %s %s at %s and %s", g.Items(), g.is("was", "were"), was, t.at(t.fire.instant), what)
-		switch {
-		case late <= lateAfter:
-			return text + " in time on host " + host + how + "."
-		}
-		return fmt.Sprintf("%s %s on host %s%s, %s late.", text, t.span(g), host, how, upTo(g, g.most))
-	}
-	t.add(c)
+	t.add(clause{kind: KindBegan, time: since.Time, took: late, message: message{row, in}, events: events})
 	t.triggeredBy()
 	before := len(t.story.clauses)
 	if late > lateAfter {
 		t.delays(r, since.Time)
 		t.waits(r)
 		if len(t.story.clauses) == before {
-			t.say(KindHistory, since.Time, func(group) string { return "The histories do not show why it began late." }, since)
+			t.say(KindHistory, "no-cause", since.Time, nil, since)
 		}
 	} else {
 		t.moved(r)
@@ -332,10 +325,7 @@ func (t *writer) begin() {
 
 // someRun says that the item ran, of a run whose begin is in no history.
 func (t *writer) someRun(r *run) {
-	e, host := r.since(), t.name(r.host)
-	t.say(KindBegan, e.Time, func(g group) string {
-		return fmt.Sprintf("%s %s due at %s and began on host %s; the histories do not show when.", g.Items(), g.is("was", "were"), t.at(t.fire.instant), host)
-	}, e)
+	t.report(KindBegan, "began-sometime", r.since(), places{"host": t.name(r.host)})
 }
 
 // triggeredBy says who triggered the job.
@@ -359,10 +349,7 @@ func (t *writer) moved(r *run) {
 	if before == nil || before.Host == r.host {
 		return
 	}
-	was := t.name(before.Host)
-	t.say(KindShare, before.Time, func(group) string {
-		return fmt.Sprintf("The run before, at %s, was on host %s.", t.at(before.Time), was)
-	}, before)
+	t.report(KindShare, "run-before", before, nil)
 	t.wentFrom(before.Host, before.Time, r.since().Time)
 	t.shares(r.host, before.Time, r.since().Time)
 }
@@ -378,15 +365,13 @@ func (t *writer) delays(r *run, until time.Time) {
 	t.skipped(until)
 	t.session(r.host, at, until)
 	if s := t.members[r.host].spanAfter(at, until); s != nil {
-		e, host := s.begin, t.name(r.host)
-		t.say(KindJob, e.Time, func(group) string { return fmt.Sprintf("Host %s came to the job at %s.", host, t.at(e.Time)) }, e)
+		t.report(KindJob, "came", s.begin, nil)
 	}
 	t.shares(r.host, at, until)
 	for _, e := range t.between(at, until, func(e *event.Event) bool {
 		return e.Kind == event.JobError && e.Host == r.host && (len(e.Items) == 0 || slices.Contains(e.Items, t.item))
 	}) {
-		host := t.name(e.Host)
-		t.say(KindWait, e.Time, func(group) string { return fmt.Sprintf("Host %s reported at %s: %s.", host, t.at(e.Time), reason(e)) }, e)
+		t.report(KindWait, "reported", e, nil)
 	}
 	t.clock(r.host, until)
 }
@@ -408,18 +393,13 @@ func (m *member) spanAfter(t, until time.Time) *span {
 // wentFrom says what became of the host that had the item before: its session, its
 // leaving, or the last that it reported.
 func (t *writer) wentFrom(id string, from, until time.Time) {
-	host := t.name(id)
 	said := len(t.story.clauses)
 	for _, e := range t.find(event.Session, id, from, until) {
 		switch e.Reason {
 		case "suspect":
-			t.say(KindHost, e.Time, func(g group) string {
-				return fmt.Sprintf("Host %s, which had %s, got no answer from the registry: its session was in doubt from %s on, and nothing began there.", host, g.them(), t.at(e.Time))
-			}, e)
+			t.report(KindHost, "suspect", e, places{"host": t.name(id)})
 		case "lost":
-			t.say(KindHost, e.Time, func(g group) string {
-				return fmt.Sprintf("Host %s, which had %s, gave its session up at %s and stopped what it ran.", host, g.them(), t.at(e.Time))
-			}, e)
+			t.report(KindHost, "session-lost", e, places{"host": t.name(id)})
 		}
 	}
 	if left := t.between(from, until, func(e *event.Event) bool {
@@ -433,25 +413,17 @@ func (t *writer) wentFrom(id string, from, until time.Time) {
 		gone = nil
 	}
 	if last := t.lastBefore(id, until); len(t.story.clauses) == said && gone != nil && last != nil {
-		t.say(KindHost, last.Time, func(g group) string {
-			return fmt.Sprintf("Host %s had %s; the last that it reported is of %s.", host, g.them(), t.at(last.Time))
-		}, last)
+		t.report(KindHost, "last-report", last, places{"host": t.name(id)})
 	}
 	if gone != nil {
-		by := t.name(gone.Host)
-		t.say(KindHost, gone.Time, func(group) string {
-			return fmt.Sprintf("The session of host %s had ended: host %s saw that at %s.", host, by, t.at(gone.Time))
-		}, gone)
+		t.report(KindHost, "session-ended", gone, places{"of": t.name(id)})
 		t.lastWords(id, gone.Time)
 	}
 }
 
 // left says why a host left the job in good order, and who wanted that.
 func (t *writer) left(e *event.Event) {
-	host := t.name(e.Host)
-	t.say(KindJob, e.Time, func(g group) string {
-		return fmt.Sprintf("Host %s, which had %s, left the job at %s: %s.", host, g.them(), t.at(e.Time), reason(e))
-	}, e)
+	t.report(KindJob, "left", e, nil)
 	if who := t.leaving(e); who != nil {
 		t.add(t.changeClause(who))
 	}
@@ -478,9 +450,7 @@ func (t *writer) lastWords(id string, after time.Time) {
 	if e.Reason == "" || ofOther || len(livedOn) > 0 {
 		return
 	}
-	t.say(KindHost, e.Time, func(group) string {
-		return fmt.Sprintf("When host %s started again at %s it found: %s.", server, t.at(e.Time), reason(e))
-	}, e)
+	t.report(KindHost, "last-words", e, places{"server": server})
 }
 
 // shares says how the items were divided in a time, as far as this host got the item
@@ -499,16 +469,9 @@ func (t *writer) shares(host string, from, until time.Time) {
 	first := got[0]
 	divided := t.between(from, first.Time.Add(lateAfter), func(e *event.Event) bool { return e.Kind == event.Sharded })
 	if n := len(divided); n > 0 {
-		e := divided[n-1]
-		by := t.name(e.Host)
-		t.say(KindShare, e.Time, func(group) string {
-			return fmt.Sprintf("Host %s, the leader, divided the items at %s: %s.", by, t.at(e.Time), reason(e))
-		}, e)
+		t.report(KindShare, "divided", divided[n-1], nil)
 	}
-	to := t.name(host)
-	t.say(KindShare, first.Time, func(g group) string {
-		return fmt.Sprintf("Host %s got %s at %s.", to, g.them(), t.at(first.Time))
-	}, first)
+	t.report(KindShare, "got", first, nil)
 }
 
 // hadBefore reports whether a host had the item already when an event says that it has.
@@ -526,21 +489,12 @@ func (t *writer) skipped(until time.Time) {
 			continue
 		}
 		said[key] = true
-		t.skip(e)
+		t.report(KindSkip, "did-not-begin", e, nil)
 	}
-}
-
-// skip says why a host did not begin the item.
-func (t *writer) skip(e *event.Event) {
-	host := t.name(e.Host)
-	t.say(KindSkip, e.Time, func(g group) string {
-		return fmt.Sprintf("Host %s did not begin %s at %s: %s.", host, g.them(), t.at(e.Time), reason(e))
-	}, e)
 }
 
 // session says of doubts about a host's session in a time.
 func (t *writer) session(id string, from, until time.Time) {
-	host := t.name(id)
 	var doubt *event.Event
 	for _, e := range t.find(event.Session, id, from.Add(-lookBack), until) {
 		switch {
@@ -548,10 +502,7 @@ func (t *writer) session(id string, from, until time.Time) {
 		case e.Reason == "suspect":
 			doubt = e
 		case e.Reason == "live" && doubt != nil && !e.Time.Before(from):
-			since := doubt
-			t.say(KindHost, since.Time, func(group) string {
-				return fmt.Sprintf("The session of host %s was in doubt from %s to %s: the registry did not answer, and nothing began there.", host, t.at(since.Time), t.at(e.Time))
-			}, since, e)
+			t.say(KindHost, "doubt", doubt.Time, places{"host": t.name(id), "since": doubt.Time, "at": e.Time}, doubt, e)
 			doubt = nil
 		case e.Reason != "yield":
 			doubt = nil
@@ -569,10 +520,7 @@ func (t *writer) clock(id string, until time.Time) {
 		}
 	}
 	if off != nil {
-		host := t.name(id)
-		t.say(KindHost, off.Time, func(group) string {
-			return fmt.Sprintf("Host %s reported at %s: %s.", host, t.at(off.Time), reason(off))
-		}, off)
+		t.report(KindHost, "reported", off, places{"host": t.name(id)})
 	}
 }
 
@@ -585,33 +533,21 @@ func (t *writer) waits(r *run) {
 	if e.Waited == nil {
 		return
 	}
-	host := t.name(r.host)
 	for _, w := range []struct {
 		d    time.Duration
 		what string
-	}{{e.Waited.Listener, "the listeners that run before the items"}, {e.Waited.Slot, "a free slot"}, {e.Waited.Memory, "memory for a guest"}} {
+	}{{e.Waited.Listener, "listener"}, {e.Waited.Slot, "slot"}, {e.Waited.Memory, "memory"}} {
 		if w.d < lateAfter/4 {
 			continue
 		}
-		t.add(clause{kind: KindWait, time: e.Time, took: w.d, key: host + w.what, events: []*event.Event{e}, text: func(g group) string {
-			return fmt.Sprintf("On host %s %s waited %s for %s.", host, g.they(), upTo(g, w.d), w.what)
-		}})
+		waited := message{"waited", places{"host": t.name(r.host), "what": message{row: "waited-for." + w.what}}}
+		t.add(clause{kind: KindWait, time: e.Time, took: w.d, message: waited, events: []*event.Event{e}})
 	}
-}
-
-// upTo is a duration, the longest of several.
-func upTo(g group, d time.Duration) string {
-	if len(g.items) > 1 && words.Short(g.least) != words.Short(g.most) {
-		return "up to " + words.Short(g.most)
-	}
-	return words.Short(d)
 }
 
 // again says why the item was begun once more in the fire.
 func (t *writer) again(before, r *run) {
 	since := r.since()
-	host := t.name(r.host)
-	when := r.began() != nil
 	switch {
 	case before.closed != nil && before.closed.Host == before.host:
 		t.closing(before)
@@ -619,27 +555,17 @@ func (t *writer) again(before, r *run) {
 		t.wentFrom(before.host, before.since().Time, since.Time)
 	}
 	t.session(r.host, before.since().Time, since.Time)
-	t.add(clause{kind: KindAgain, time: since.Time, key: fmt.Sprint(host, r.source, when), events: []*event.Event{since}, text: func(g group) string {
-		if !when {
-			return fmt.Sprintf("%s began again on host %s; the histories do not show when.", g.They(), host)
-		}
-		switch r.source {
-		case abi.SourceFailover:
-			return fmt.Sprintf("Failover gave %s to host %s, where %s began %s.", g.them(), host, g.they(), t.span(g))
-		case abi.SourceCatchUp:
-			return fmt.Sprintf("%s began again %s on host %s, as a catch-up.", g.They(), t.span(g), host)
-		}
-		return fmt.Sprintf("%s began again %s on host %s.", g.They(), t.span(g), host)
-	}})
-	t.waits(r)
-}
-
-// span is "at" the time of a group, or "from" its first "to" its last.
-func (t *writer) span(g group) string {
-	if t.at(g.first) == t.at(g.last) {
-		return "at " + t.at(g.first)
+	row := "again"
+	switch {
+	case r.began() == nil:
+		row = "again-sometime"
+	case r.source == abi.SourceFailover:
+		row = "again-failover"
+	case r.source == abi.SourceCatchUp:
+		row = "again-catch-up"
 	}
-	return "from " + t.at(g.first) + " to " + t.at(g.last)
+	t.say(KindAgain, row, since.Time, places{"host": t.name(r.host)}, since)
+	t.waits(r)
 }
 
 // attempts says of the attempts that came to nothing; the last one is said by end, if
@@ -654,31 +580,24 @@ func (t *writer) attempts(r *run) {
 	}
 	for i, e := range failed {
 		if rest := len(failed) - i; i == mostAttempts-1 && rest > 1 {
-			newest := failed[len(failed)-1]
-			t.say(KindAttempt, newest.Time, func(group) string {
-				return fmt.Sprintf("%d more attempts failed, the last at %s: %s.", rest, t.at(newest.Time), outcome(newest))
-			}, failed[i:]...)
+			more := t.shows(KindAttempt, "attempts", failed[len(failed)-1], places{"n": rest})
+			more.events = failed[i:]
+			t.add(more)
 			return
 		}
-		t.say(KindAttempt, e.Time, func(group) string {
-			return fmt.Sprintf("Attempt %d ended at %s: %s.", max(e.Attempt, 1), t.at(e.Time), outcome(e))
-		}, e)
+		t.report(KindAttempt, "attempt", e, places{"n": max(e.Attempt, 1)})
 	}
 }
 
 // closing says how a run ended without a completion.
 func (t *writer) closing(r *run) {
-	e, host := r.closed, t.name(r.closed.Host)
+	e := r.closed
 	if e.Host == r.host {
-		t.say(KindEnd, e.Time, func(group) string {
-			return fmt.Sprintf("Host %s gave the run up at %s: %s.", host, t.at(e.Time), reason(e))
-		}, e)
+		t.report(KindEnd, "gave-up", e, nil)
 		return
 	}
 	t.wentFrom(r.host, r.since().Time, later(e.Time, t.timeline.end()))
-	t.say(KindEnd, e.Time, func(group) string {
-		return fmt.Sprintf("Host %s closed the run of host %s at %s: %s.", host, t.name(r.host), t.at(e.Time), reason(e))
-	}, e)
+	t.report(KindEnd, "closed", e, places{"of": t.name(r.host)})
 }
 
 // end says how it ended, and finds the verdict.
@@ -707,17 +626,13 @@ func (t *writer) end() {
 	if over != nil {
 		t.wentFrom(r.host, since.Time, t.timeline.end())
 		t.story.verdict = Unknown
-		t.say(KindHistory, over.Time, func(g group) string {
-			return fmt.Sprintf("The histories do not show that another host took %s over.", g.them())
-		}, over)
+		t.say(KindHistory, "not-taken-over", over.Time, nil, over)
 		return
 	}
 	if n := len(r.attempts); n > 0 && r.attempts[n-1].ended != nil {
 		e := r.attempts[n-1].ended
 		t.story.verdict = Running
-		t.say(KindEnd, e.Time, func(g group) string {
-			return fmt.Sprintf("The guest ended at %s with %s; neither that this was written down nor another attempt is in the histories.", t.at(e.Time), outcome(e))
-		}, e)
+		t.report(KindEnd, "guest-ended", e, nil)
 		return
 	}
 	t.story.verdict = Running
@@ -727,14 +642,10 @@ func (t *writer) end() {
 	}
 	if len(r.attempts) == 0 {
 		t.story.verdict = Pending
-		t.say(KindEnd, last.Time, func(g group) string {
-			return fmt.Sprintf("%s %s still to start there, as far as the histories go.", g.They(), g.is("has", "have"))
-		}, since, last)
+		t.say(KindEnd, "still-to-start", last.Time, nil, since, last)
 		return
 	}
-	t.say(KindEnd, last.Time, func(g group) string {
-		return fmt.Sprintf("%s %s not ended, as far as the histories go.", g.They(), g.is("has", "have"))
-	}, since, last)
+	t.say(KindEnd, "not-ended", last.Time, nil, since, last)
 }
 
 // completed says of a completion.
@@ -764,35 +675,21 @@ func (t *writer) completed(r *run) {
 		events = events[:1]
 	}
 	if e.Outcome == abi.OutcomeOK {
-		t.add(clause{kind: KindEnd, time: ended.Time, took: ended.Duration, key: "ok", events: events, text: func(g group) string {
-			last, least := "", ""
-			if len(g.items) > 1 {
-				last, least = "the last ", "at most "
-			}
-			text := fmt.Sprintf("%s succeeded, %sat %s", g.They(), last, t.at(g.last))
-			if last == "" {
-				text = fmt.Sprintf("%s succeeded at %s", g.They(), t.at(g.last))
-			}
-			if ended.Kind == event.ItemEnded {
-				text += fmt.Sprintf(", after %s%s", least, words.Short(g.most))
-			}
-			return text + "."
-		}})
+		row := "ok"
+		if ended.Kind == event.ItemEnded {
+			row = "ok-after"
+		}
+		t.add(clause{kind: KindEnd, time: ended.Time, took: ended.Duration, message: message{row: row}, events: events})
 		return
 	}
 	if t.story.verdict == Killed {
-		t.say(KindEnd, e.Time, func(g group) string {
-			return fmt.Sprintf("%s ended at %s: %s.", g.They(), t.at(e.Time), reason(e))
-		}, events...)
+		t.say(KindEnd, "killed", e.Time, places{"at": e.Time, "reason": reason(e)}, events...)
 		if who := t.changed(e.Time, r.host, "kill"); who != nil && e.Time.Sub(who.Time) < time.Hour {
 			t.add(t.changeClause(who))
 		}
 		return
 	}
-	said := outcome(ended)
-	t.say(KindEnd, ended.Time, func(g group) string {
-		return fmt.Sprintf("%s failed for good at %s, in attempt %d: %s.", g.They(), t.at(ended.Time), attempts, said)
-	}, events...)
+	t.say(KindEnd, "failed", ended.Time, places{"at": ended.Time, "n": attempts, "outcome": outcome(ended)}, events...)
 }
 
 // verdictOf is the verdict that a skip stands for.
@@ -819,27 +716,6 @@ func (t *writer) verdictOf(e *event.Event) Verdict {
 		return Pending
 	}
 	return Unknown
-}
-
-// reason is an event's reason as a part of a sentence.
-func reason(e *event.Event) string {
-	text := strings.TrimRight(words.FirstLine(e.Reason), ".")
-	if text == "" {
-		return "it gave no reason"
-	}
-	return text
-}
-
-// outcome is what an attempt came to.
-func outcome(e *event.Event) string {
-	text := string(e.Outcome)
-	if text == "" {
-		text = "no outcome"
-	}
-	if e.Reason != "" {
-		text += " (" + reason(e) + ")"
-	}
-	return text
 }
 
 func later(a, b time.Time) time.Time {

@@ -9,6 +9,7 @@ import (
 	"github.com/wasmjob/wasmjob/coordination/tree"
 	"github.com/wasmjob/wasmjob/host/event"
 	"github.com/wasmjob/wasmjob/host/history"
+	"github.com/wasmjob/wasmjob/host/texts"
 )
 
 // timeline is what hosts reported of a job and of themselves, in the order of time.
@@ -25,6 +26,7 @@ type timeline struct {
 	order    []*member          // as they came
 	names    map[string]int     // how many instances of a server were in the job
 	location *time.Location
+	language texts.Language
 	fire     fire
 	byHost   map[string][]*event.Event // events by their host
 	common   []*event.Event            // those that are of no job

@@ -3,6 +3,7 @@ package explain
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -11,6 +12,7 @@ import (
 	"github.com/wasmjob/wasmjob/coordination/tree"
 	"github.com/wasmjob/wasmjob/host/event"
 	"github.com/wasmjob/wasmjob/host/history"
+	"github.com/wasmjob/wasmjob/host/words"
 )
 
 // clause is a sentence about one item, before those of several items are put together.
@@ -18,14 +20,41 @@ type clause struct {
 	kind    Kind
 	time    time.Time
 	took    time.Duration // what a group shows the most of
-	key     string        // clauses of one kind and key are one sentence
-	text    func(group) string
+	message message
 	events  []*event.Event
 	changes []*history.Change
 }
 
-// fixed is the text of a clause that names no items.
-func fixed(text string) func(group) string { return func(group) string { return text } }
+// shows is the clause of what an event shows. Its time, host, reason and outcome are in
+// the places at, host, reason and outcome.
+func (tl *timeline) shows(kind Kind, row string, e *event.Event, more places) clause {
+	in := places{"at": e.Time, "host": tl.name(e.Host), "reason": reason(e), "outcome": outcome(e)}
+	maps.Copy(in, more)
+	return clause{kind: kind, time: e.Time, message: message{row, in}, events: []*event.Event{e}}
+}
+
+// reason is what stands in a sentence for an event's reason.
+func reason(e *event.Event) any {
+	if text := reasonText(e); text != "" {
+		return report{text, e.Cause}
+	}
+	return message{row: "no-reason"}
+}
+
+// reasonText is the first line of an event's reason, without a stop.
+func reasonText(e *event.Event) string { return strings.TrimRight(words.FirstLine(e.Reason), ".") }
+
+// outcome is what an attempt came to.
+func outcome(e *event.Event) any {
+	var o any = word{"outcome", string(e.Outcome)}
+	if e.Outcome == "" {
+		o = message{row: "no-outcome"}
+	}
+	if e.Reason == "" {
+		return o
+	}
+	return message{"outcome", places{"outcome": o, "reason": reason(e)}}
+}
 
 // group are items of which the same is to be said.
 type group struct {
@@ -34,34 +63,19 @@ type group struct {
 	least, most time.Duration
 }
 
-func (g group) is(one, several string) string {
+// row is the key of the text that is for so many items.
+func (g group) row(key string) string {
 	if len(g.items) > 1 {
-		return several
+		return key
 	}
-	return one
-}
-
-func (g group) job() bool { return len(g.items) == 1 && g.items[0] < 0 }
-
-// Items is "Item 3", or "Items 0-2,5".
-func (g group) Items() string {
-	if g.job() {
-		return "The job"
+	if g.items[0] < 0 && table[key+".job"] != nil {
+		return key + ".job"
 	}
-	return g.is("Item ", "Items ") + g.items.String()
-}
-
-// subject is Items inside a sentence.
-func (g group) subject() string {
-	if g.job() {
-		return "the job"
+	if table[key+".one"] != nil {
+		return key + ".one"
 	}
-	return g.is("item ", "items ") + g.items.String()
+	return key
 }
-
-func (g group) They() string { return g.is("It", "They") }
-func (g group) they() string { return g.is("it", "they") }
-func (g group) them() string { return g.is("it", "them") }
 
 // at writes a time in the job's zone, with the day if it is another than the fire's.
 func (tl *timeline) at(t time.Time) string {
@@ -101,7 +115,7 @@ func (tl *timeline) compose(stories []story) []Sentence {
 		var key strings.Builder
 		key.WriteString(string(s.verdict))
 		for _, c := range s.clauses {
-			key.WriteString("\x00" + string(c.kind) + "\x00" + c.key)
+			key.WriteString("\x00" + string(c.kind) + "\x00" + tl.write(en, c.message, group{items: tree.Items{0}}))
 		}
 		k := key.String()
 		if s.item < 0 {
@@ -118,22 +132,28 @@ func (tl *timeline) compose(stories []story) []Sentence {
 	said := make(map[string]bool)
 	for _, k := range order {
 		for _, s := range tl.sentences(sets[k].stories) {
-			if repeated := said[s.Text] && slices.Contains(common, s.Kind); !repeated {
-				out = append(out, s)
+			if repeated := said[s.english] && slices.Contains(common, s.Kind); !repeated {
+				out = append(out, s.Sentence)
 			}
-			said[s.Text] = true
+			said[s.english] = true
 		}
 	}
 	return out
 }
 
+// written is a sentence, and what it is in English: by that it is known in any language.
+type written struct {
+	Sentence
+	english string
+}
+
 // sentences are those of stories that are alike.
-func (tl *timeline) sentences(stories []story) []Sentence {
+func (tl *timeline) sentences(stories []story) []written {
 	var items tree.Items
 	for _, s := range stories {
 		items = append(items, s.item)
 	}
-	var out []Sentence
+	var out []written
 	for i := range stories[0].clauses {
 		g := group{items: items}
 		sentence := Sentence{Time: stories[0].clauses[i].time, Kind: stories[0].clauses[i].kind}
@@ -164,8 +184,9 @@ func (tl *timeline) sentences(stories []story) []Sentence {
 			sentence.Changes = append(sentence.Changes, *c)
 		}
 		sentence.Time = g.first
-		sentence.Text = stories[0].clauses[i].text(g)
-		out = append(out, sentence)
+		m := stories[0].clauses[i].message
+		sentence.Text = tl.write(tl.language, m, g)
+		out = append(out, written{sentence, tl.write(en, m, g)})
 	}
 	return out
 }

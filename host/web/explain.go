@@ -87,7 +87,7 @@ func explainPage(ctx context.Context, c *Console, r *http.Request, p *page) (vie
 // question reads what is asked from the page's address. A time without a zone is one of
 // the page's.
 func (p *page) question(job string) (explain.Question, error) {
-	q := explain.Question{Job: job}
+	q := explain.Question{Job: job, Language: p.Lang}
 	if at := p.Value("at"); at != "" {
 		var err error
 		for _, form := range []string{explainForm, "2006-01-02T15:04", time.RFC3339Nano} {
@@ -115,6 +115,7 @@ func (c *Console) whyRun(ctx context.Context, p *page, d *service.RunDetail) exp
 	if err != nil {
 		return explanation{P: p, Problem: err.Error()}
 	}
+	q.Language = p.Lang
 	a, err := c.o.Service.Explain(ctx, q)
 	if err != nil {
 		return explanation{P: p, Problem: err.Error()}

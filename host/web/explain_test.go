@@ -40,7 +40,9 @@ func TestExplain(t *testing.T) {
 	s.get("/jobs/pay/explain?at=noonish").has(t, http.StatusBadRequest, "at", "noonish")
 	s.get("/jobs/pay/explain?item=x").has(t, http.StatusBadRequest, "item", "a number from 0")
 	s.lang = "zh"
-	s.get("/jobs/pay/explain").has(t, http.StatusOK, "为何运行或未运行？", "失败", "disk on fire")
+	s.get("/jobs/pay/explain").has(t, http.StatusOK, "为何运行或未运行？", "失败", "被触发，并按时在主机 127.0.0.1 上开始。", "失败（“disk on fire”）。", "执行了“触发”", "，原因：“month end”。")
+	s.get(run).has(t, http.StatusOK, "为何如此", "被触发，并按时在主机 127.0.0.1 上开始。")
+	s.get("/jobs/pay/explain?at=2026-01-01T04:00:00&item=1").has(t, http.StatusOK, "无此时刻", "作业在 04:00:00 无需执行", "“0 0 3 * * ?”")
 	s.who = as(access.RoleViewer, "etl-*")
 	s.get("/jobs/pay/explain").has(t, http.StatusForbidden)
 	s.get("/jobs/pay/explain").lacks(t, "disk on fire")

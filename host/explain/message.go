@@ -1,0 +1,126 @@
+package explain
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/wasmjob/wasmjob/coordination/tree"
+	"github.com/wasmjob/wasmjob/host/event"
+	"github.com/wasmjob/wasmjob/host/texts"
+	"github.com/wasmjob/wasmjob/host/words"
+)
+
+// message is a row of the table, and what stands in its places. It is in no language yet.
+type message struct {
+	row    string // empty for no text
+	places places
+}
+
+// places are values by the names of their places: texts, lists of texts, numbers, times,
+// messages, and the types below.
+type places map[string]any
+
+type (
+	// word is a word of the program, of which the table may have the text.
+	word struct{ kind, word string }
+	// quoted is a value in quotation marks.
+	quoted struct{ value any }
+	// typed is text of people and guests, which no language changes.
+	typed string
+	// report is what a host said in words of its own, and for which cause if it has one.
+	report struct {
+		text  string
+		cause event.SkipCause
+	}
+)
+
+// write puts a message about a group of items into a language.
+func (tl *timeline) write(in texts.Language, m message, g group) string {
+	return texts.Fill(table[g.row(m.row)][in], func(place string) string {
+		if v, given := m.places[place]; given {
+			return tl.value(in, v, g)
+		}
+		row := place
+		switch place {
+		case "items":
+			return g.items.String()
+		case "instant":
+			return tl.at(tl.fire.instant)
+		case "first":
+			return tl.at(g.first)
+		case "last":
+			return tl.at(g.last)
+		case "most":
+			return duration(in, g.most)
+		case "span":
+			if row = "span.at"; tl.at(g.first) != tl.at(g.last) {
+				row = "span.from"
+			}
+		case "took":
+			if words.Short(g.least) != words.Short(g.most) {
+				row = "took.up-to"
+			}
+		}
+		return tl.write(in, message{row, m.places}, g)
+	})
+}
+
+// value is what stands in a place.
+func (tl *timeline) value(in texts.Language, v any, g group) string {
+	switch v := v.(type) {
+	case time.Time:
+		return tl.at(v)
+	case []string:
+		return strings.Join(v, table["comma"][in])
+	case message:
+		return tl.write(in, v, g)
+	case word:
+		return table.Word(in, v.kind, v.word)
+	case quoted:
+		return quote(in, tl.value(in, v.value, g))
+	case typed:
+		if in == en {
+			return string(v)
+		}
+		return quote(in, string(v))
+	case report:
+		return tl.said(in, v)
+	}
+	return fmt.Sprint(v)
+}
+
+// said is a report in a language. What is not known there is quoted, behind its cause.
+func (tl *timeline) said(in texts.Language, r report) string {
+	if in == en {
+		return r.text
+	}
+	if translation := tl.translate(in, r.text); translation != "" {
+		return translation
+	}
+	if r.cause == "" {
+		return quote(in, r.text)
+	}
+	return tl.write(in, message{"cause", places{"cause": word{"cause", string(r.cause)}, "reason": typed(r.text)}}, group{items: tree.Items{0}})
+}
+
+// quote puts a text into a language's quotation marks.
+func quote(in texts.Language, text string) string {
+	if in == zh {
+		return "“" + text + "”"
+	}
+	return strconv.Quote(text)
+}
+
+// duration is a time span with the units of a language.
+func duration(in texts.Language, d time.Duration) string {
+	if in == en {
+		return words.Short(d)
+	}
+	var units []string
+	for _, u := range []string{"ms", "µs", "ns", "h", "m", "s"} {
+		units = append(units, u, table.Word(in, "unit", u))
+	}
+	return strings.TrimSpace(strings.NewReplacer(units...).Replace(words.Short(d)))
+}
