@@ -78,7 +78,7 @@ func (t *writer) coalesced(promise *event.Event) {
 	if owner, share := t.ownerAt(t.item, t.fire.instant); owner != nil && owner.id != promise.Host {
 		t.wentFrom(owner.id, later(share.Time, t.fire.instant.Add(-lookBack)), promise.Time)
 	}
-	t.report(KindAgain, "next", next, places{"next": next.Instant})
+	t.report(KindAgain, "ran-next", next, places{"next": next.Instant})
 }
 
 // disabledBy says who disabled or removed what did not run.

@@ -70,6 +70,8 @@ func (tl *timeline) write(in texts.Language, m message, g group) string {
 // value is what stands in a place.
 func (tl *timeline) value(in texts.Language, v any, g group) string {
 	switch v := v.(type) {
+	case string:
+		return v
 	case time.Time:
 		return tl.at(v)
 	case []string:
@@ -102,7 +104,7 @@ func (tl *timeline) said(in texts.Language, r report) string {
 	if r.cause == "" {
 		return quote(in, r.text)
 	}
-	return tl.write(in, message{"cause", places{"cause": word{"cause", string(r.cause)}, "reason": typed(r.text)}}, group{items: tree.Items{0}})
+	return tl.write(in, message{"cause-said", places{"cause": word{"cause", string(r.cause)}, "reason": typed(r.text)}}, group{items: tree.Items{0}})
 }
 
 // quote puts a text into a language's quotation marks.

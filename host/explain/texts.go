@@ -57,7 +57,7 @@ var table = texts.Table{
 	"again-catch-up":         {en: "{It} began again {span} on host {host}, as a catch-up.", zh: "{It}{span}在主机 {host} 上再次开始（补执行）。"},
 	"again-failover":         {en: "Failover gave {them} to host {host}, where {it} began {span}.", zh: "失效转移将{them}交给主机 {host}，{it}{span}在那里开始。"},
 	"again-sometime":         {en: "{It} began again on host {host}; the histories do not show when.", zh: "{It}在主机 {host} 上再次开始；历史没有显示何时开始。"},
-	"next":                   {en: "{It} ran next for {next}: {it} began at {at} on host {host}.", zh: "{It}的下一次运行对应 {next}：于 {at} 在主机 {host} 上开始。"},
+	"ran-next":               {en: "{It} ran next for {next}: {it} began at {at} on host {host}.", zh: "{It}的下一次运行对应 {next}：于 {at} 在主机 {host} 上开始。"},
 	"waited":                 {en: "On host {host} {it} waited {took} for {what}.", zh: "{it}在主机 {host} 上等待{what}{took}。"},
 	"waited-for.slot":        {en: "a free slot", zh: "空闲槽位"},
 	"waited-for.memory":      {en: "memory for a guest", zh: "客体所需的内存"},
@@ -74,8 +74,8 @@ var table = texts.Table{
 	"other-schedule":         {en: "{not-due}: host {host}, which had {them}, went by the schedule {schedule} since {at}, which has no such instant.", zh: "{not-due}：拥有{them}的主机 {host} 自 {at} 起按计划{schedule}执行，该计划没有这个时刻。"},
 	"unknown-before-history": {en: "{unknown}, and the histories begin at {from}.", zh: "{unknown}，而历史始于 {from}。"},
 	"unknown-host":           {en: "{unknown}, and none of the histories says that its host had {them} then.", zh: "{unknown}，而没有历史表明当时哪台主机拥有{them}。"},
-	"unknown-silent":         {en: "{unknown}, host {host} had {them} since {at}, and its history says nothing of that instant.", zh: "{unknown}，自 {at} 起由主机 {host} 拥有{them}，而其历史中没有该时刻。"},
-	"unknown-gone":           {en: "{unknown}, host {host} had {them} since {at}, and that host is gone: its session had ended by {ended}.", zh: "{unknown}，自 {at} 起由主机 {host} 拥有{them}，而该主机已消失：其会话最晚于 {ended} 结束。"},
+	"unknown-silent":         {en: "{unknown}, host {host} had {them} since {at}, and its history says nothing of that instant.", zh: "{unknown}，自 {at} 起主机 {host} 拥有{them}，而其历史中没有该时刻。"},
+	"unknown-gone":           {en: "{unknown}, host {host} had {them} since {at}, and that host is gone: its session had ended by {ended}.", zh: "{unknown}，自 {at} 起主机 {host} 拥有{them}，而该主机已消失：其会话最晚于 {ended} 结束。"},
 
 	// What became of attempts and runs.
 	"attempt":            {en: "Attempt {n} ended at {at}: {outcome}.", zh: "第 {n} 次尝试于 {at} 结束：{outcome}。"},
@@ -94,7 +94,7 @@ var table = texts.Table{
 	"ok-after":           {en: "They succeeded, the last at {last}, after at most {most}.", zh: "它们都成功了，最后一个于 {last} 成功，耗时最多 {most}。"},
 	"killed":             {en: "{It} ended at {at}: {reason}.", zh: "{It}于 {at} 结束：{reason}。"},
 	"failed":             {en: "{It} failed for good at {at}, in attempt {n}: {outcome}.", zh: "{It}在第 {n} 次尝试后于 {at} 最终失败：{outcome}。"},
-	"outcome":            {en: "{outcome} ({reason})", zh: "{outcome}（{reason}）"},
+	"outcome-said":       {en: "{outcome} ({reason})", zh: "{outcome}（{reason}）"},
 	"outcome.OK":         {en: "OK", zh: "成功"},
 	"outcome.FAIL":       {en: "FAIL", zh: "失败"},
 	"outcome.RETRY":      {en: "RETRY", zh: "要求重试"},
@@ -137,7 +137,7 @@ var table = texts.Table{
 	// What the schedule says.
 	"never-due":          {en: "The job was not due at {at}: its schedule then, {schedule}, has no such instant{around}.", zh: "作业在 {at} 无需执行：当时的计划{schedule}没有该时刻{around}。"},
 	"never-due-now":      {en: "The job was not due at {at}: its schedule, {schedule}, has no such instant{around}.", zh: "作业在 {at} 无需执行：其计划{schedule}没有该时刻{around}。"},
-	"never-due-oldest":   {en: "The job was not due at {at} by the oldest schedule that the histories have, {schedule} of {of}{around}.", zh: "按历史中最早的计划{schedule}（自 {of}），作业在 {at} 无需执行{around}。"},
+	"never-due-oldest":   {en: "The job was not due at {at} by the oldest schedule that the histories have, {schedule} of {of}{around}.", zh: "按历史中最早的计划（自 {of}）{schedule}，作业在 {at} 无需执行{around}。"},
 	"never-due-triggers": {en: "The job was not due at {at}: it has no cron, only triggers run it, and none is known of that time{around}.", zh: "作业在 {at} 无需执行：它没有计划，仅由触发执行，而没有该时间的触发记录{around}。"},
 	"around":             {en: "; the one before is {before}, the next {next}", zh: "；前一个是 {before}，下一个是 {next}"},
 	"around-next":        {en: "; the next is {next}", zh: "；下一个是 {next}"},
@@ -178,7 +178,7 @@ var table = texts.Table{
 	"what.edit":                {en: "edit {settings}", zh: "修改 {settings}"},
 
 	// Why something was skipped, if a host says it in words that reports do not have.
-	"cause":            {en: "{cause} ({reason})", zh: "{cause}（{reason}）"},
+	"cause-said":       {en: "{cause} ({reason})", zh: "{cause}（{reason}）"},
 	"cause.later":      {en: "later", zh: "稍后运行"},
 	"cause.elsewhere":  {en: "elsewhere", zh: "在其他主机上运行"},
 	"cause.disabled":   {en: "disabled", zh: "已暂停、终止或移除"},

@@ -102,6 +102,15 @@ func TestTable(t *testing.T) {
 		if !used[base] && !used[unstarted] && !slices.Contains(pronouns, base) && !slices.Contains(words, kind) {
 			t.Errorf("the row %s is not used", key)
 		}
+		for _, name := range placesOf(row[en]) { // rows that stand in it have none in them
+			for _, inner := range []string{name, name + ".one", name + ".job"} {
+				for _, last := range placesOf(table[inner][en]) {
+					if table[last] != nil {
+						t.Errorf("%s has %s in it, and that has %s", key, inner, last)
+					}
+				}
+			}
+		}
 		if base != key && table[base] == nil && table[base+".one"] == nil {
 			t.Errorf("there is %s, and no %s", key, base)
 		}

@@ -53,7 +53,7 @@ func outcome(e *event.Event) any {
 	if e.Reason == "" {
 		return o
 	}
-	return message{"outcome", places{"outcome": o, "reason": reason(e)}}
+	return message{"outcome-said", places{"outcome": o, "reason": reason(e)}}
 }
 
 // group are items of which the same is to be said.
