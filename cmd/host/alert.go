@@ -11,6 +11,7 @@ import (
 	"github.com/wasmjob/wasmjob/host/alert/send"
 	"github.com/wasmjob/wasmjob/host/command"
 	"github.com/wasmjob/wasmjob/host/metrics"
+	"github.com/wasmjob/wasmjob/host/service"
 )
 
 // wireAlerts makes what looks for alerts, if a file says what is one.
@@ -33,6 +34,7 @@ func (s *system) wireAlerts(context.Context) error {
 		}
 	}
 	s.alerts = dispatch.New(o)
+	s.alertFile = &service.AlertFile{Current: rules.File, Send: sender.Send}
 	return alertMetrics(s.metrics, s.alerts.Status)
 }
 

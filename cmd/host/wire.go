@@ -20,6 +20,7 @@ import (
 	"github.com/wasmjob/wasmjob/host/access/gate"
 	"github.com/wasmjob/wasmjob/host/access/signedout"
 	"github.com/wasmjob/wasmjob/host/admin"
+	"github.com/wasmjob/wasmjob/host/alert/board"
 	"github.com/wasmjob/wasmjob/host/alert/dispatch"
 	"github.com/wasmjob/wasmjob/host/api"
 	"github.com/wasmjob/wasmjob/host/catalog"
@@ -66,6 +67,7 @@ type system struct {
 	// The whole cluster: its other hosts, what they say, and what is done to it.
 	peers  *peers.Peers
 	unheld *unheld.Jobs
+	board  *board.Copy
 	// signedOut are the sessions of browsers that have ended at any host.
 	signedOut *signedout.List
 	reporter  *admin.Reporter
@@ -77,16 +79,17 @@ type system struct {
 	shows     bool         // there is a console
 	dump      *dump.Server // nil if it is off
 	// registry gives the host its sessions; serverIP names the server there.
-	registry *session.Sessions
-	serverIP string
-	life     *life.Life
-	closers  []func() error
-	metrics  *metrics.Metrics
-	traces   *trace.Tracer // nil if it is off
-	history  history.Store
-	alerts   *dispatch.Dispatcher // nil: there is no file of alerts
-	runtime  *plugin.Runtime
-	workers  *process.Workers // nil: this program cannot be started once more
+	registry  *session.Sessions
+	serverIP  string
+	life      *life.Life
+	closers   []func() error
+	metrics   *metrics.Metrics
+	traces    *trace.Tracer // nil if it is off
+	history   history.Store
+	alerts    *dispatch.Dispatcher // nil: there is no file of alerts
+	alertFile *service.AlertFile   // likewise
+	runtime   *plugin.Runtime
+	workers   *process.Workers // nil: this program cannot be started once more
 	// left says that the catalog was not waited for; see run.
 	left bool
 }
@@ -266,6 +269,7 @@ func (s *system) wireHost(context.Context) (err error) {
 	s.peers = peers.New(l.Namespace, s.published, s.log)
 	s.signedOut = signedout.New(l.Namespace, time.Now, s.log)
 	s.unheld = unheld.New(l.Namespace, s.log)
+	s.board = board.NewCopy(l.Namespace)
 	s.host, err = host.New(host.Config{
 		Dial: func(ctx context.Context) (registry.Center, error) {
 			c, err := s.registry.Begin(ctx)
@@ -273,6 +277,7 @@ func (s *system) wireHost(context.Context) (err error) {
 				s.peers.Begun(c)
 				s.signedOut.Begun(c)
 				s.unheld.Begun(c)
+				s.board.Begun(c)
 			}
 			return c, err
 		},
@@ -412,6 +417,7 @@ func (s *system) wireCluster(context.Context) error {
 	s.service = service.New(service.Options{
 		Namespace: l.Namespace, Cluster: s.cluster, Histories: &cluster.Histories{Store: s.history, Self: self, Peers: others, Get: get, Stream: stream, Tail: s.tail, Silences: s.cluster}, Store: s.history,
 		Registry: admin.NewRegistry(l.Namespace, s.registry.Session), Session: s.registry.Session, Host: s.host, Pending: s.pending, Logger: s.log,
+		Board: s.board, AlertFile: s.alertFile,
 		StartOn: func(ctx context.Context, p cluster.Peer, job string) error {
 			return s.peers.Post(ctx, transport, peers.Peer(p), cluster.PathStart+"?"+url.Values{"job": {job}}.Encode())
 		},
@@ -543,9 +549,10 @@ func (s *system) run(stop, kill context.Context) error {
 		part(ended, "access", func() error { return s.gate.Run(around) })
 		part(ended, "sign-outs", func() error { return s.signedOut.Run(around) })
 	}
-	others += 3
+	others += 4
 	part(ended, "peers", func() error { return s.peers.Run(around) })
 	part(ended, "jobs without a host", func() error { return s.unheld.Run(around) })
+	part(ended, "shown alerts", func() error { return s.board.Run(around) })
 	part(ended, "cluster", func() error { return s.cluster.Run(around) })
 	if s.alerts != nil {
 		others++

@@ -2,9 +2,7 @@ package api
 
 import (
 	"context"
-	"fmt"
 	"net/http"
-	"time"
 
 	"github.com/danielgtaylor/huma/v2"
 
@@ -26,25 +24,24 @@ type silencePath struct {
 	Why
 }
 
+type testInput struct {
+	Why
+	Body struct {
+		Route string `json:"route,omitempty" doc:"the route's name; without it all routes"`
+	}
+}
+
 // alerting shows alerts, and silences them.
 func (a *API) alerting() {
-	s := a.o.Service
+	s := a.o.Service.Alerting()
 	look(a, "/v1/alerts", "listAlerts", "look", "Alerts and silences", func(ctx context.Context, _ *none) (*service.Alerts, error) {
-		return s.Alerts(ctx)
+		return s.List(ctx)
 	})
 	silence := operation(http.MethodPost, "/v1/silences", "silenceAlerts", "operate", "Keep alerts from being sent for a while", answers(http.StatusConflict))
 	huma.Register(a.huma, silence, func(ctx context.Context, in *silenceInput) (*body[*alert.Silence], error) {
 		ctx, cancel := context.WithTimeout(ctx, operationTimeout)
 		defer cancel()
-		d, err := alert.ParseDuration(in.Body.For)
-		if err != nil {
-			return nil, problem(&service.InputError{Where: "body.for", Problem: fmt.Sprintf("found %q, expected a duration such as 2h or 7d", in.Body.For)})
-		}
-		wanted := alert.Silence{Jobs: in.Body.Jobs, Until: time.Now().Add(d), Why: in.Body.Why}
-		for _, r := range in.Body.Rules {
-			wanted.Rules = append(wanted.Rules, alert.Rule(r))
-		}
-		made, err := s.Silence(ctx, wanted)
+		made, err := s.Silence(ctx, service.WantedSilence{Jobs: in.Body.Jobs, Rules: in.Body.Rules, For: in.Body.For, Why: in.Body.Why})
 		if err != nil {
 			return nil, problem(err)
 		}
@@ -52,5 +49,15 @@ func (a *API) alerting() {
 	})
 	act(a, http.MethodDelete, "/v1/silences/{id}", "unsilenceAlerts", "End a silence before its time", func(ctx context.Context, in *silencePath) error {
 		return s.Unsilence(ctx, in.ID, in.Reason)
+	})
+	test := operation(http.MethodPost, "/v1/alerts/test", "testAlerts", "operate", "Have the host that answers send a test message to the receivers of a route", answers(http.StatusConflict))
+	huma.Register(a.huma, test, func(ctx context.Context, in *testInput) (*body[[]alert.Tried], error) {
+		ctx, cancel := context.WithTimeout(ctx, operationTimeout)
+		defer cancel()
+		tried, err := s.Test(ctx, in.Body.Route, in.Reason)
+		if err != nil {
+			return nil, problem(err)
+		}
+		return &body[[]alert.Tried]{tried}, nil
 	})
 }

@@ -38,7 +38,8 @@ func TestAlerts(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	if list := get[service.Alerts](s, "/v1/alerts"); len(list.Alerts) != 2 || list.Alerts[0].Text != "etl-a failed" || !list.Alerts[0].Since.Equal(since) {
+	s.Until("the alerts are seen", func() bool { return len(get[service.Alerts](s, "/v1/alerts").Alerts) == 2 })
+	if list := get[service.Alerts](s, "/v1/alerts"); list.Alerts[0].Text != "etl-a failed" || !list.Alerts[0].Since.Equal(since) {
 		t.Errorf("%+v", list)
 	}
 
@@ -96,20 +97,21 @@ func TestAlerts_roles(t *testing.T) {
 		return access.With(t.Context(), access.Principal{Name: "alice", Method: access.ByToken, Bindings: []access.Binding{{Role: role, Jobs: jobs}}})
 	}
 	seen := func(ctx context.Context) int {
-		list, err := s.Service.Alerts(ctx)
+		list, err := s.Service.Alerting().List(ctx)
 		if err != nil {
 			t.Fatal(err)
 		}
 		return len(list.Alerts)
 	}
+	s.Until("the alerts are seen", func() bool { return seen(as(access.RoleViewer, "*")) == 3 })
 	if n, all := seen(as(access.RoleViewer, "etl-*")), seen(as(access.RoleViewer, "*")); n != 1 || all != 3 {
 		t.Errorf("a viewer of some sees %d, one of all %d", n, all)
 	}
-	if _, err := s.Service.Alerts(t.Context()); err == nil {
+	if _, err := s.Service.Alerting().List(t.Context()); err == nil {
 		t.Error("who has not signed in sees alerts")
 	}
 	silence := func(ctx context.Context, jobs string) error {
-		_, err := s.Service.Silence(ctx, alert.Silence{Jobs: jobs, Until: time.Now().Add(time.Hour)})
+		_, err := s.Service.Alerting().Silence(ctx, service.WantedSilence{Jobs: jobs, For: "1h"})
 		return err
 	}
 	for _, c := range []struct {

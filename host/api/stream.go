@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -39,7 +40,8 @@ const (
 )
 
 type streamInput struct {
-	Since string `query:"since" maxLength:"100" doc:"The id of the last event that was seen. Without it the first event has all jobs."`
+	Since  string `query:"since" maxLength:"100" doc:"The id of the last event that was seen. Without it the first event has all jobs."`
+	Alerts string `query:"alerts" maxLength:"20" doc:"The version of the alerts that was seen. With it an event alerts comes at once if they have another, and whenever they have changed since."`
 	// Last is what a browser sends when it connects again.
 	Last string `header:"Last-Event-ID" maxLength:"100" doc:"The same; what a browser sends when it connects again. It goes before since."`
 }
@@ -71,13 +73,13 @@ func (a *API) streaming() {
 	jobsOf := registry.Schema(typeOf[changes](), true, "JobsEvent")
 	lineOf := registry.Schema(typeOf[cluster.Tailed](), true, "LineEvent")
 	jobs := operation(http.MethodGet, "/v1/stream", "streamJobs", "look", "Follow jobs as they change",
-		events("Events `jobs`; the data of each is JSON as in "+strings.TrimPrefix(jobsOf.Ref, "#/components/schemas/")+".", text))
+		events("Events `jobs`; the data of each is JSON as in "+strings.TrimPrefix(jobsOf.Ref, "#/components/schemas/")+". With the parameter alerts, also events `alerts`: their data is the version that `/v1/alerts` has now.", text))
 	huma.Register(a.huma, jobs, func(_ context.Context, in *streamInput) (*huma.StreamResponse, error) {
 		since := cluster.ParseMark(in.Since)
 		if in.Last != "" {
 			since = cluster.ParseMark(in.Last)
 		}
-		return a.stream(func(ctx context.Context, s *stream) error { return a.streamJobs(ctx, s, since) }), nil
+		return a.stream(func(ctx context.Context, s *stream) error { return a.streamJobs(ctx, s, since, in.Alerts) }), nil
 	})
 	lines := operation(http.MethodGet, "/v1/logs/stream", "streamLines", "history", "Follow what guests log",
 		events("Events `line`; the data of each is JSON as in "+strings.TrimPrefix(lineOf.Ref, "#/components/schemas/")+".", text))
@@ -210,7 +212,9 @@ func (a *API) until(ctx context.Context) (until context.Context, end func()) {
 	return ctx, func() { cancel(nil); <-joined }
 }
 
-func (a *API) streamJobs(ctx context.Context, s *stream, since cluster.Mark) error {
+// streamJobs sends what has changed of jobs since a mark, and, unless alerts is empty, that
+// alerts have another version.
+func (a *API) streamJobs(ctx context.Context, s *stream, since cluster.Mark, alerts string) error {
 	end, err := a.o.Cluster.Watch(ctx)
 	if err != nil {
 		return err
@@ -228,17 +232,30 @@ func (a *API) streamJobs(ctx context.Context, s *stream, since cluster.Mark) err
 				return err
 			}
 		}
-		if err := s.rest(ctx, more, live.C); err != nil {
+		var changed <-chan struct{}
+		if alerts != "" {
+			var version int64
+			version, changed = a.o.Service.Alerting().Changed()
+			if now := strconv.FormatInt(version, 10); now != alerts {
+				alerts = now
+				if err := s.write(fmt.Appendf(nil, "event: alerts\ndata: %s\n\n", now)); err != nil {
+					return err
+				}
+			}
+		}
+		if err := s.rest(ctx, more, changed, live.C); err != nil {
 			return err
 		}
 	}
 }
 
-// rest waits for a change, and for the next beat after it.
-func (s *stream) rest(ctx context.Context, more <-chan struct{}, live <-chan time.Time) error {
+// rest waits for a change of jobs or of alerts, and for the next beat after it.
+func (s *stream) rest(ctx context.Context, jobs, alerts <-chan struct{}, live <-chan time.Time) error {
 	for changed := false; !changed; {
 		select {
-		case <-more:
+		case <-jobs:
+			changed = true
+		case <-alerts:
 			changed = true
 		case <-live:
 			if err := s.write([]byte(alive)); err != nil {

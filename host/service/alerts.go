@@ -2,6 +2,7 @@ package service
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -11,51 +12,126 @@ import (
 	"github.com/wasmjob/wasmjob/host/alert"
 	"github.com/wasmjob/wasmjob/host/alert/board"
 	"github.com/wasmjob/wasmjob/host/history"
+	"github.com/wasmjob/wasmjob/host/words"
 )
+
+// AlertFile is how a host with a file of alerts sends messages.
+type AlertFile struct {
+	// Current is the file in force.
+	Current func() *alert.File
+	// Send delivers a message.
+	Send func(ctx context.Context, r alert.Receiver, m *alert.Message) error
+}
+
+// Alerting is the part of a service that is about alerts.
+type Alerting struct{ s *Service }
+
+// Alerting is what is about alerts.
+func (s *Service) Alerting() Alerting { return Alerting{s} }
 
 // Alerts are those that stand in the registry, with the silences.
 type Alerts struct {
 	// Alerts are those that fire, and those that ended lately.
-	Alerts []alert.Alert `json:"alerts"`
+	Alerts []Alert `json:"alerts"`
 	// Silences are those in force.
 	Silences []alert.Silence `json:"silences"`
+	// Sender is the instance id of the host that sends messages, empty if none does.
+	Sender string `json:"sender,omitempty"`
+	// Judges are the instance ids of the hosts that have a file of alerts.
+	Judges []string `json:"judges,omitempty"`
+	// Here says that the host that answers has a file of alerts.
+	Here bool `json:"here,omitempty"`
+	// Version is another number whenever an alert or a silence has changed.
+	Version int64 `json:"version"`
+	// Problem says why this is not known to be what stands there now, empty if it is.
+	Problem string `json:"problem,omitempty"`
+	// Read is when the host that answers has read all this.
+	Read time.Time `json:"read"`
 }
 
-// board is that of the alerts.
-func (s *Service) board() (*board.Board, error) {
-	center := s.o.Session()
-	if center == nil {
-		return nil, host.ErrNotLive
+// Alert is something that is wrong, until it is not any more, and who gets messages about it.
+type Alert struct {
+	alert.Alert
+	// Targets are those that its messages go to, by the file of the host that answers.
+	Targets []alert.Target `json:"targets,omitempty"`
+	// Silenced is the silence that covers it, of several the one that ends last. For who may not
+	// see that silence it has its end alone.
+	Silenced *alert.Silence `json:"silenced,omitempty"`
+}
+
+// AlertsOf are alerts with their targets by a file, which may be nil, and with the silences
+// that cover them.
+func AlertsOf(alerts []alert.Alert, silences []alert.Silence, f *alert.File, now time.Time) []Alert {
+	list := []Alert{}
+	for _, a := range alerts {
+		s := Alert{Alert: a}
+		if f != nil {
+			s.Targets = f.Targets(&a)
+		}
+		for i, one := range silences {
+			if a.Firing() && one.Covers(&a, now) && (s.Silenced == nil || one.Until.After(s.Silenced.Until)) {
+				s.Silenced = &silences[i]
+			}
+		}
+		list = append(list, s)
 	}
-	return board.Of(center, s.o.Namespace), nil
+	return list
 }
 
-// Alerts are those of the jobs that the principal may see. What is of no job is for those
+// List is the alerts of the jobs that the principal may see. What is of no job is for those
 // who may see all.
-func (s *Service) Alerts(ctx context.Context) (*Alerts, error) {
+func (g Alerting) List(ctx context.Context) (*Alerts, error) {
 	if err := known(ctx); err != nil {
 		return nil, err
 	}
-	b, err := s.board()
-	if err != nil {
-		return nil, err
+	if g.s.o.Board == nil {
+		return nil, host.ErrNotLive
 	}
-	content, err := b.Read(ctx)
-	if err != nil {
-		return nil, err
+	stand, _ := g.s.o.Board.Stand() // before it is read: what changes meanwhile is another version
+	content, at, err := g.s.o.Board.Read(ctx)
+	if at.IsZero() {
+		return nil, fmt.Errorf("%w: %w", host.ErrNotLive, err)
 	}
-	list := &Alerts{Alerts: []alert.Alert{}, Silences: []alert.Silence{}}
+	list := &Alerts{Silences: []alert.Silence{}, Sender: stand.Keeper, Judges: stand.Judges, Here: g.s.o.AlertFile != nil, Version: stand.Change, Read: at}
+	if err != nil {
+		list.Problem = err.Error()
+	}
+	now := time.Now()
+	var alerts []alert.Alert
 	for _, a := range content.Alerts {
-		if access.Require(ctx, access.View, a.Job) == nil {
-			list.Alerts = append(list.Alerts, a)
+		if seen(ctx, a.Job) {
+			alerts = append(alerts, a)
 		}
 	}
 	for _, one := range content.Silences {
-		if one.Until.After(time.Now()) && mayPattern(ctx, access.View, one.Jobs) == nil {
+		if one.Until.After(now) && mayPattern(ctx, access.View, one.Jobs) == nil {
 			list.Silences = append(list.Silences, one)
 		}
 	}
+	list.Alerts = AlertsOf(alerts, content.Silences, g.file(), now)
+	for i := range list.Alerts {
+		if one := list.Alerts[i].Silenced; one != nil && mayPattern(ctx, access.View, one.Jobs) != nil {
+			list.Alerts[i].Silenced = &alert.Silence{Until: one.Until}
+		}
+	}
 	return list, nil
+}
+
+// Changed is the Alerts.Version of now; more is closed when it may have changed.
+func (g Alerting) Changed() (version int64, more <-chan struct{}) {
+	if g.s.o.Board == nil {
+		return 0, nil
+	}
+	stand, more := g.s.o.Board.Stand()
+	return stand.Change, more
+}
+
+// file is the file of alerts in force; nil: this host has none.
+func (g Alerting) file() *alert.File {
+	if g.s.o.AlertFile == nil {
+		return nil
+	}
+	return g.s.o.AlertFile.Current()
 }
 
 // mayPattern asks whether the principal may do something to all jobs of a pattern.
@@ -75,51 +151,134 @@ func mayPattern(ctx context.Context, a access.Action, pattern string) error {
 	return access.Require(ctx, a, pattern)
 }
 
-// Silence keeps alerts from being sent for a while.
-func (s *Service) Silence(ctx context.Context, wanted alert.Silence) (*alert.Silence, error) {
-	wanted.From = time.Now()
-	wanted.By = access.From(ctx).String()
-	if field, problem := wanted.Check(); problem != "" {
-		return nil, &InputError{"body." + field, problem}
-	}
-	c := &history.Change{What: "silence alerts", Job: wanted.Jobs, Why: wanted.Why, After: "until " + wanted.Until.UTC().Format(time.RFC3339)}
-	err := s.patterned(ctx, c, func(b *board.Board) (err error) {
-		wanted, err = b.Silence(ctx, wanted)
-		return err
-	})
-	if err != nil {
-		return nil, err
-	}
-	return &wanted, nil
+// MaySilence reports whether the principal may silence all jobs of a pattern.
+func (g Alerting) MaySilence(ctx context.Context, pattern string) bool {
+	return mayPattern(ctx, access.Admin, pattern) == nil
 }
 
-// patterned is change for what is about a pattern of jobs, and about the board.
-func (s *Service) patterned(ctx context.Context, c *history.Change, do func(b *board.Board) error) error {
-	if err := s.begin(ctx, c, mayPattern(ctx, access.Admin, c.Job)); err != nil {
+// WantedSilence is a silence as somebody asks for it: For is a duration from 1m to 90d. No
+// rules are all rules.
+type WantedSilence struct {
+	Jobs  string
+	Rules []string
+	For   string
+	Why   string
+}
+
+// Silence keeps alerts from being sent for a while.
+func (g Alerting) Silence(ctx context.Context, wanted WantedSilence) (*alert.Silence, error) {
+	d, err := alert.ParseDuration(wanted.For)
+	if err != nil {
+		return nil, &InputError{"body.for", fmt.Sprintf("found %q, expected a duration such as 2h or 7d", words.Clip(wanted.For))}
+	}
+	now := time.Now()
+	made := alert.Silence{Jobs: wanted.Jobs, From: now, Until: now.Add(d), By: access.From(ctx).String(), Why: wanted.Why}
+	for _, r := range wanted.Rules {
+		made.Rules = append(made.Rules, alert.Rule(r))
+	}
+	if field, problem := made.Check(); problem != "" {
+		return nil, &InputError{"body." + field, problem}
+	}
+	c := &history.Change{What: "silence alerts", Job: made.Jobs, Why: made.Why, After: "until " + made.Until.UTC().Format(time.RFC3339)}
+	err = g.change(ctx, c, func(b *board.Board) (err error) {
+		made, err = b.Silence(ctx, made)
+		return err
+	})
+	switch {
+	case errors.Is(err, board.ErrTooManySilences):
+		return nil, &ConflictError{err.Error()}
+	case err != nil:
+		return nil, err
+	}
+	return &made, nil
+}
+
+// board is that of the alerts, for changes.
+func (g Alerting) board() (*board.Board, error) {
+	center := g.s.o.Session()
+	if center == nil || g.s.o.Board == nil {
+		return nil, host.ErrNotLive
+	}
+	return board.Of(center, g.s.o.Namespace), nil
+}
+
+// change carries out and records what is about a pattern of jobs, and about the board.
+func (g Alerting) change(ctx context.Context, c *history.Change, do func(b *board.Board) error) error {
+	if err := g.s.begin(ctx, c, mayPattern(ctx, access.Admin, c.Job)); err != nil {
 		return err
 	}
-	b, err := s.board()
+	b, err := g.board()
 	if err == nil {
 		err = do(b)
+		g.s.o.Board.Expire()
 	}
-	s.end(c, err)
+	g.s.end(c, err)
 	return err
 }
 
 // Unsilence ends a silence before its time.
-func (s *Service) Unsilence(ctx context.Context, id string, why Reason) error {
+func (g Alerting) Unsilence(ctx context.Context, id string, why Reason) error {
 	if !alert.IsID(id) {
-		return &InputError{"path.id", fmt.Sprintf("found %q, expected the id of a silence: 16 hexadecimal digits", id)}
+		return &InputError{"path.id", fmt.Sprintf("found %q, expected the id of a silence: 16 hexadecimal digits", words.Clip(id))}
 	}
-	all, err := s.Alerts(ctx)
+	if err := known(ctx); err != nil {
+		return err
+	}
+	b, err := g.board()
 	if err != nil {
 		return err
 	}
-	for _, one := range all.Silences {
-		if one.ID == id {
+	silences, err := b.Silences(ctx)
+	if err != nil {
+		return err
+	}
+	for _, one := range silences {
+		if one.ID == id && one.Until.After(time.Now()) && mayPattern(ctx, access.View, one.Jobs) == nil {
 			c := &history.Change{What: "end a silence of alerts", Job: one.Jobs, Why: why, Before: "until " + one.Until.UTC().Format(time.RFC3339)}
-			return s.patterned(ctx, c, func(b *board.Board) error { return b.Unsilence(ctx, id) })
+			err = g.change(ctx, c, func(b *board.Board) error { return b.Unsilence(ctx, id) })
+			if !errors.Is(err, board.ErrNoSilence) {
+				return err
+			}
 		}
 	}
-	return &NotFoundError{fmt.Sprintf("there is no silence %s", id)}
+	g.s.o.Board.Expire() // it may have been shown
+	return &NotFoundError{fmt.Sprintf("there is no silence %s: it has ended, or somebody has ended it", id)}
+}
+
+// Routes are those of the file of alerts of the host that answers, for who may have a test
+// sent to them; nil for others, and if the host has no file.
+func (g Alerting) Routes(ctx context.Context) []alert.Route {
+	if f := g.file(); f != nil && access.Require(ctx, access.Admin, "") == nil {
+		return f.Routes
+	}
+	return nil
+}
+
+// Test has this host send a message that says that it is a test to the receivers of a
+// route, or with an empty name of all routes. It waits for all of them.
+func (g Alerting) Test(ctx context.Context, route string, why Reason) (tried []alert.Tried, err error) {
+	c := &history.Change{What: "test alerts", After: "route " + route, Why: why}
+	if route == "" {
+		c.After = "all routes"
+	}
+	err = g.s.change(ctx, access.Admin, c, func() error {
+		f := g.file()
+		if f == nil {
+			return &ConflictError{"this host has no file of alerts: start it with --alerts FILE"}
+		}
+		routes, err := f.RoutesNamed(route)
+		if err != nil {
+			return &InputError{"body.route", err.Error()}
+		}
+		taken := 0
+		for _, t := range f.Try(ctx, routes, g.s.o.AlertFile.Send, time.Now()) {
+			if t.Error == "" {
+				taken++
+			}
+			tried = append(tried, t)
+		}
+		c.After += fmt.Sprintf(": taken by %d of %d", taken, len(tried))
+		return nil
+	})
+	return tried, err
 }

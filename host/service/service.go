@@ -15,6 +15,7 @@ import (
 	"github.com/wasmjob/wasmjob/host/access"
 	"github.com/wasmjob/wasmjob/host/access/throttle"
 	"github.com/wasmjob/wasmjob/host/admin"
+	"github.com/wasmjob/wasmjob/host/alert/board"
 	"github.com/wasmjob/wasmjob/host/cluster"
 	"github.com/wasmjob/wasmjob/host/history"
 )
@@ -37,6 +38,10 @@ type Options struct {
 	StartOn func(ctx context.Context, p cluster.Peer, job string) error
 	// Session is the one that the host has with the registry; nil while it has none.
 	Session func() registry.Center
+	// Board is what this host knows of alerts and silences; nil: nothing. AlertFile is how it
+	// sends messages about them; nil: it has no file of alerts.
+	Board     *board.Copy
+	AlertFile *AlertFile
 	// Pending says what this host still waits for.
 	Pending func() admin.Pending
 	Logger  *zap.Logger

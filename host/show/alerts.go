@@ -16,7 +16,7 @@ func Alerts(s console.Style, list *service.Alerts, now time.Time) string {
 	text := "there are no alerts\n"
 	if len(list.Alerts) > 0 {
 		all := slices.Clone(list.Alerts)
-		slices.SortStableFunc(all, func(a, b alert.Alert) int {
+		slices.SortStableFunc(all, func(a, b service.Alert) int {
 			switch {
 			case a.Firing() && !b.Firing():
 				return -1
@@ -29,8 +29,8 @@ func Alerts(s console.Style, list *service.Alerts, now time.Time) string {
 		t.Spare = []string{"SENT TO"}
 		for i := range all {
 			a := &all[i]
-			t.Add(console.Plain(stamp(a.Since, now)), console.Plain(string(a.Rule)), console.Coloured(words.Dash(a.Job), console.Bold), stateOf(a, list.Silences, now),
-				console.Plain(words.Dash(sentTo(a))), console.Plain(words.FirstLine(words.Printable(a.Text))))
+			t.Add(console.Plain(stamp(a.Since, now)), console.Plain(string(a.Rule)), console.Coloured(words.Dash(a.Job), console.Bold), stateOf(a),
+				console.Plain(words.Dash(sentTo(&a.Alert))), console.Plain(words.FirstLine(words.Printable(a.Text))))
 		}
 		text = t.String()
 	}
@@ -53,11 +53,11 @@ func Alerts(s console.Style, list *service.Alerts, now time.Time) string {
 }
 
 // stateOf says whether an alert goes on, and whether that is sent.
-func stateOf(a *alert.Alert, silences []alert.Silence, now time.Time) console.Cell {
+func stateOf(a *service.Alert) console.Cell {
 	switch {
 	case !a.Firing():
 		return console.Coloured("over", console.Green)
-	case slices.ContainsFunc(silences, func(one alert.Silence) bool { return one.Covers(a, now) }):
+	case a.Silenced != nil:
 		return console.Coloured("silenced", console.Grey)
 	}
 	return console.Coloured("firing", console.Red)

@@ -18,18 +18,17 @@ func TestAlerts(t *testing.T) {
 	if text := show.Alerts(console.Style{}, &service.Alerts{}, now); text != "there are no alerts\n" {
 		t.Errorf("of none it says %q", text)
 	}
-	text := show.Alerts(console.Style{}, &service.Alerts{
-		Alerts: []alert.Alert{
-			{Rule: alert.Lost, Job: "over", Since: now.Add(-time.Minute), Resolved: now, Text: "a run was lost"},
-			{Rule: alert.Failures, Job: "report", Since: now.Add(-time.Hour), Text: "item 3 failed", Sent: map[alert.Target]alert.Sent{"b/x": {}, "a/y": {}}},
-			{Rule: alert.StartWithin, Job: "etl-1", Since: now.Add(-2 * time.Hour), Text: "has not\nbegun"},
-			{Rule: alert.HostGone, Since: now.Add(-3 * time.Hour), Text: "a host is gone"},
-		},
-		Silences: []alert.Silence{
-			{ID: "0123456789abcdef", Jobs: "etl-*", Rules: []alert.Rule{alert.StartWithin}, Until: now.Add(time.Hour), By: "ann", Why: "moves"},
-			{ID: "fedcba9876543210", Jobs: "*", Until: now, By: "bob"},
-		},
-	}, now)
+	silences := []alert.Silence{
+		{ID: "0123456789abcdef", Jobs: "etl-*", Rules: []alert.Rule{alert.StartWithin}, Until: now.Add(time.Hour), By: "ann", Why: "moves"},
+		{ID: "fedcba9876543210", Jobs: "*", Until: now, By: "bob"},
+	}
+	alerts := service.AlertsOf([]alert.Alert{
+		{Rule: alert.Lost, Job: "over", Since: now.Add(-time.Minute), Resolved: now, Text: "a run was lost"},
+		{Rule: alert.Failures, Job: "report", Since: now.Add(-time.Hour), Text: "item 3 failed", Sent: map[alert.Target]alert.Sent{"b/x": {}, "a/y": {}}},
+		{Rule: alert.StartWithin, Job: "etl-1", Since: now.Add(-2 * time.Hour), Text: "has not\nbegun"},
+		{Rule: alert.HostGone, Since: now.Add(-3 * time.Hour), Text: "a host is gone"},
+	}, silences, nil, now)
+	text := show.Alerts(console.Style{}, &service.Alerts{Alerts: alerts, Silences: silences}, now)
 	want := strings.TrimPrefix(`
 SINCE     RULE         JOB     STATE     SENT TO   WHAT
 11:00:00  failures     report  firing    a/y, b/x  item 3 failed

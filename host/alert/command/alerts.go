@@ -25,7 +25,7 @@ func alerts(ctx context.Context, r *command.Reached) (list service.Alerts, err e
 		return list, err
 	}
 	content, err := boardOf(r.Registry).Read(ctx)
-	return service.Alerts(content), err
+	return service.Alerts{Alerts: service.AlertsOf(content.Alerts, content.Silences, nil, time.Now()), Silences: content.Silences}, err
 }
 
 func listCommand(p *command.Program) *cobra.Command {

@@ -6,8 +6,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/wasmjob/wasmjob/host/command"
@@ -16,7 +14,6 @@ import (
 
 	"github.com/wasmjob/wasmjob/host/alert"
 	"github.com/wasmjob/wasmjob/host/alert/send"
-	"github.com/wasmjob/wasmjob/host/words"
 )
 
 // files are the commands that need the file of alerts alone.
@@ -69,17 +66,9 @@ if one did not. Secrets are read as a host reads them: run it as the host's user
 			if err != nil {
 				return err
 			}
-			routes := rules.Routes
-			if route != "" {
-				var names []string
-				for _, r := range routes {
-					names = append(names, r.Name)
-				}
-				i := slices.Index(names, route)
-				if i < 0 {
-					return command.Usage(fmt.Errorf("--route: there is no route %q in %s%s; its routes are %s", words.Clip(route), *file, words.Suggest(route, names), strings.Join(names, ", ")))
-				}
-				routes = routes[i : i+1]
+			routes, err := rules.RoutesNamed(route)
+			if err != nil {
+				return command.Usage(fmt.Errorf("--route: %s: %w", *file, err))
 			}
 			return f.send(cmd.Context(), rules, routes)
 		},
@@ -94,17 +83,13 @@ func (f *files) send(ctx context.Context, rules *alert.File, routes []alert.Rout
 	sender := send.New()
 	defer sender.Close()
 	failed := false
-	for i := range routes {
-		for _, name := range routes[i].To {
-			m := alert.Test(&routes[i], name, time.Now())
-			err := sender.Send(ctx, rules.Receivers[name], &m)
-			said := "sent"
-			if err != nil {
-				failed, said = true, "not sent: "+words.Printable(err.Error())
-			}
-			if _, err := fmt.Fprintf(f.Out, "%s (%s): %s\n", m.Target(), rules.Receivers[name].Kind, said); err != nil {
-				return err
-			}
+	for _, t := range rules.Try(ctx, routes, sender.Send, time.Now()) {
+		said := "sent"
+		if t.Error != "" {
+			failed, said = true, "not sent: "+t.Error
+		}
+		if _, err := fmt.Fprintf(f.Out, "%s (%s): %s\n", t.Target, t.Kind, said); err != nil {
+			return err
 		}
 	}
 	if failed {

@@ -17,6 +17,7 @@ import (
 	"github.com/wasmjob/wasmjob/coordination/tree"
 	"github.com/wasmjob/wasmjob/host"
 	"github.com/wasmjob/wasmjob/host/admin"
+	"github.com/wasmjob/wasmjob/host/alert/board"
 	"github.com/wasmjob/wasmjob/host/cluster"
 	"github.com/wasmjob/wasmjob/host/event"
 	"github.com/wasmjob/wasmjob/host/history"
@@ -41,8 +42,10 @@ type Options struct {
 	// Listen, if not nil, begins to serve the API of the host, and returns its URL.
 	Listen func(h *House) string
 	// Wrap, if not nil, stands between the host's sessions and the registry.
-	Wrap   func(registry.Center) registry.Center
-	Logger *zap.Logger
+	Wrap func(registry.Center) registry.Center
+	// AlertFile, if not nil, is the host's file of alerts, and how it sends messages.
+	AlertFile *service.AlertFile
+	Logger    *zap.Logger
 }
 
 // House is a host with all that stands on it.
@@ -63,6 +66,7 @@ type House struct {
 	Pending atomic.Pointer[admin.Pending]
 
 	unheld  *unheld.Jobs
+	board   *board.Copy
 	t       testing.TB
 	stop    context.CancelFunc
 	parts   sync.WaitGroup
@@ -135,6 +139,7 @@ func (h *House) wire(o Options) {
 		return tree.ClusterDetail{ServerIP: o.IP, API: h.url, Version: "test", Started: h.started}
 	}, o.Logger)
 	h.unheld = unheld.New(Namespace, o.Logger)
+	h.board = board.NewCopy(Namespace)
 	h.Host, err = host.New(host.Config{
 		Namespace: Namespace, ServerIP: o.IP, Logger: o.Logger, OnEvent: h.hear,
 		OnLog: func(g event.GuestLog) {
@@ -156,6 +161,7 @@ func (h *House) wire(o Options) {
 			h.mu.Unlock()
 			h.Peers.Begun(c)
 			h.unheld.Begun(c)
+			h.board.Begun(c)
 			return c, nil
 		},
 	})
@@ -193,6 +199,7 @@ func (h *House) wire(o Options) {
 	h.Histories = &cluster.Histories{Store: h.Store, Self: self, Peers: others, Get: get, Stream: stream, Tail: h.Tail, Silences: h.Cluster}
 	h.Service = service.New(service.Options{
 		Namespace: Namespace, Cluster: h.Cluster, Histories: h.Histories, Store: h.Store, Registry: h.Registry, Session: h.Center, Host: h.Host, Pending: pending, Logger: o.Logger,
+		Board: h.board, AlertFile: o.AlertFile,
 	})
 }
 
@@ -209,6 +216,7 @@ func (h *House) run() {
 	}
 	part(func() error { return h.Peers.Run(ctx) })
 	part(func() error { return h.unheld.Run(ctx) })
+	part(func() error { return h.board.Run(ctx) })
 	part(func() error { return h.Cluster.Run(ctx) })
 	part(func() error { return h.Host.Run(ctx, ctx) })
 	h.t.Cleanup(h.Stop)
