@@ -120,6 +120,7 @@ func TestAlerts_roles(t *testing.T) {
 		ok   bool
 	}{
 		{as(access.RoleAuthor, "*"), "etl-a", false},
+		{as(access.RoleAuthor, "*"), access.NoJob, false},
 		{as(access.RoleAdmin, "etl-*"), "etl-a", true},
 		{as(access.RoleAdmin, "etl-*"), "etl-*", true},
 		{as(access.RoleAdmin, "etl-*"), "etl-a*", false}, // which a pattern covers is not asked

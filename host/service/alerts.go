@@ -117,6 +117,28 @@ func (g Alerting) List(ctx context.Context) (*Alerts, error) {
 	return list, nil
 }
 
+// Count counts the alerts that go on of the jobs that the principal may see, with the
+// Alerts.Version that they have.
+func (g Alerting) Count(ctx context.Context) (n int, version int64, err error) {
+	if err := known(ctx); err != nil {
+		return 0, 0, err
+	}
+	if g.s.o.Board == nil {
+		return 0, 0, host.ErrNotLive
+	}
+	stand, _ := g.s.o.Board.Stand()
+	content, at, err := g.s.o.Board.Read(ctx)
+	if at.IsZero() {
+		return 0, 0, err
+	}
+	for i := range content.Alerts {
+		if content.Alerts[i].Firing() && seen(ctx, content.Alerts[i].Job) {
+			n++
+		}
+	}
+	return n, stand.Change, nil
+}
+
 // Changed is the Alerts.Version of now; more is closed when it may have changed.
 func (g Alerting) Changed() (version int64, more <-chan struct{}) {
 	if g.s.o.Board == nil {
@@ -141,7 +163,7 @@ func mayPattern(ctx context.Context, a access.Action, pattern string) error {
 		return nil
 	}
 	for _, mine := range who.Patterns(a) {
-		if mine == pattern {
+		if mine == pattern && mine != access.NoJob {
 			return nil
 		}
 	}

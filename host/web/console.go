@@ -77,6 +77,8 @@ func New(o Options) (*Console, error) {
 		"GET /fires":                   firesPage,
 		"GET /runs":                    runsPage,
 		"GET /run":                     runPage,
+		"GET /alerts":                  alertsPage,
+		"POST /alerts":                 silencePage,
 		"GET /hosts":                   hostsPage,
 		"GET /modules":                 modulesPage,
 		"GET /calendar":                calendarPage,
@@ -91,6 +93,7 @@ func New(o Options) (*Console, error) {
 		"POST /jobs/{job}/{action}":              actOnJob,
 		"POST /jobs/{job}/items/{item}/{action}": actOnItem,
 		"POST /hosts/{action}":                   actOnHost,
+		"POST /alerts/{action}":                  actOnAlerts,
 	} {
 		c.mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) { c.act(w, r, do) })
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/wasmjob/wasmjob/host"
@@ -134,6 +135,8 @@ type overviewView struct {
 	Hosts      []cluster.Host
 	// Plugins is the directory of this host's files.
 	Plugins string
+	// Alerting counts the alerts that go on; nil if that is not known.
+	Alerting *tile
 }
 
 func overviewPage(ctx context.Context, c *Console, _ *http.Request, p *page) (view, error) {
@@ -164,6 +167,9 @@ func overviewPage(ctx context.Context, c *Console, _ *http.Request, p *page) (vi
 		if h.Here && h.Report != nil {
 			v.Plugins = h.Report.About.Plugins
 		}
+	}
+	if n, version, err := c.o.Service.Alerting().Count(ctx); err == nil {
+		v.Alerting, p.Alerts = &tile{Count: n}, strconv.FormatInt(version, 10)
 	}
 	if o.History.Problem != "" {
 		p.Banners = append(p.Banners, banner{"warn", p.T("banner.history", p.At(o.History.Since).Text, o.History.Problem)})

@@ -36,6 +36,8 @@ type page struct {
 	// Live is liveAll for pages that are kept up to date, LiveJob the one job whose changes
 	// they show. Mark is up to where changes are in the page.
 	Live, LiveJob, Mark string
+	// Alerts is the version of the alerts that are in the page, empty if none are.
+	Alerts string
 	// Banners are above the page: what keeps it from being the whole truth.
 	Banners []banner
 	Flash   *flash

@@ -13,6 +13,7 @@ import (
 	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/coordination/operate"
 	"github.com/wasmjob/wasmjob/host"
+	"github.com/wasmjob/wasmjob/host/alert"
 	"github.com/wasmjob/wasmjob/host/cluster"
 	"github.com/wasmjob/wasmjob/host/event"
 	"github.com/wasmjob/wasmjob/host/explain"
@@ -67,7 +68,7 @@ func TestTexts(t *testing.T) {
 		}
 	}
 	// Texts whose keys are put together of a kind and a word.
-	kinds := []string{"act", "done", "health", "state", "hoststate", "trust", "outcome", "source", "wait", "item", "level", "nav", "problem", "setting", "weekday", "month", "jobs.column", "cron.nth", "span", "verdict"}
+	kinds := []string{"act", "done", "health", "state", "hoststate", "trust", "outcome", "source", "wait", "item", "level", "nav", "problem", "setting", "weekday", "month", "jobs.column", "cron.nth", "span", "verdict", "rule", "alerts.silence"}
 	for key, text := range all {
 		base := strings.TrimSuffix(key, ".one")
 		kind, _, _ := strings.Cut(base, ".")
@@ -122,6 +123,9 @@ func TestWords(t *testing.T) {
 		has("wait", string(w))
 	}
 	has("item", itemClasses()...)
+	for _, r := range alert.AllRules() {
+		has("rule", string(r))
+	}
 	for _, s := range []host.JobState{host.JobNoSession, host.JobJoining, host.JobReady, host.JobRunning, host.JobDisabled, host.JobSharding, host.JobDraining, host.JobStopped, host.JobRemoved, host.JobError} {
 		has("state", string(s))
 	}

@@ -87,7 +87,7 @@ func extremes() map[string]look {
 
 // general are the pages that every host has, whatever its jobs are.
 func general() []string {
-	return []string{"", "jobs", "fires", "runs", "calendar", "hosts", "modules", "logs", "audit"}
+	return []string{"", "jobs", "fires", "runs", "calendar", "alerts", "hosts", "modules", "logs", "audit"}
 }
 
 // TestEmpty: a host without jobs says what to do.
@@ -95,7 +95,7 @@ func TestEmpty(t *testing.T) {
 	t.Parallel()
 	h := start(t, nil)
 	b := h.tab(t, plain)
-	for name, text := range map[string]string{"": "No jobs yet", "jobs": "No jobs yet", "fires": "Nothing has run yet", "logs": "No line has been logged yet", "audit": "sign in", "hosts": "this host", "modules": "No module runs yet", "calendar": "0 fires"} {
+	for name, text := range map[string]string{"": "No jobs yet", "jobs": "No jobs yet", "fires": "Nothing has run yet", "logs": "No line has been logged yet", "audit": "sign in", "alerts": "No host looks for alerts", "hosts": "this host", "modules": "No module runs yet", "calendar": "0 fires"} {
 		b.open("/" + name)
 		b.shows(text)
 	}

@@ -82,12 +82,16 @@ function concerns(jobs) {
 
 function open() {
   if (source || document.hidden) return;
-  source = new EventSource('/v1/stream?since=' + encodeURIComponent(mark));
+  const alerts = main.dataset.alerts;
+  source = new EventSource('/v1/stream?since=' + encodeURIComponent(mark) + (alerts ? '&alerts=' + alerts : ''));
   source.addEventListener('open', () => lose(false));
   source.addEventListener('jobs', (e) => {
     mark = e.lastEventId || mark;
     const changed = JSON.parse(e.data);
     if (changed.whole || concerns(changed.jobs)) schedule();
+  });
+  source.addEventListener('alerts', (e) => {
+    if (e.data !== main.dataset.alerts) schedule();
   });
   source.addEventListener('error', () => {
     lose(true);

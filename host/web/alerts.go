@@ -1,0 +1,225 @@
+package web
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/wasmjob/wasmjob/host/access"
+	"github.com/wasmjob/wasmjob/host/alert"
+	"github.com/wasmjob/wasmjob/host/cluster"
+	"github.com/wasmjob/wasmjob/host/service"
+)
+
+// alertsView are alerts and silences.
+type alertsView struct {
+	P *page
+	*service.Alerts
+	// Firing are the alerts that go on, Over those that ended lately, Quiet the silences: of
+	// each the first mostAlerts. More counts those that are left out of each.
+	Firing, Over                  []alertRow
+	Quiet                         []silenceRow
+	MoreFiring, MoreOver, MoreOff int
+	// Nowhere: no host has a file of alerts. Without are the hosts that have none while others do.
+	Nowhere bool
+	Without []string
+	// Form is there for who may silence something.
+	Form *silenceForm
+	// Routes are there for who may have them tried.
+	Routes []routeRow
+}
+
+// alertRow is an alert in a line.
+type alertRow struct {
+	P *page
+	service.Alert
+	Messages []messageRow
+	// Silence is the address of the form that silences it, empty for who may not.
+	Silence string
+}
+
+// messageRow is what a receiver of a route has got of an alert; At is zero if it got nothing.
+type messageRow struct {
+	To alert.Target
+	At time.Time
+}
+
+// silenceRow is a silence in a line.
+type silenceRow struct {
+	alert.Silence
+	Acts []act
+}
+
+// routeRow is a route in a line.
+type routeRow struct {
+	alert.Route
+	Acts []act
+}
+
+// silenceForm is the form that adds a silence.
+type silenceForm struct {
+	service.WantedSilence
+	AllRules []alert.Rule
+	// Problems are what is wrong, by the fields jobs, for, rules and why; Problem is about none.
+	Problems map[string]string
+	Problem  string
+}
+
+// fieldProblem is what is wrong with a field; nothing if Problem is empty.
+type fieldProblem struct{ Name, Problem string }
+
+// At is what is wrong with a field.
+func (f *silenceForm) At(field string) fieldProblem { return fieldProblem{field, f.Problems[field]} }
+
+// Has reports whether the form has a rule ticked.
+func (f *silenceForm) Has(r alert.Rule) bool { return slices.Contains(f.Rules, string(r)) }
+
+const (
+	// mostAlerts bounds each list of the page.
+	mostAlerts = 200
+	// usualSilence is how long a silence is unless somebody says otherwise.
+	usualSilence = "2h"
+)
+
+func alertsPage(ctx context.Context, c *Console, r *http.Request, p *page) (view, error) {
+	p.Live = liveAll
+	q := r.URL.Query()
+	form := silenceForm{WantedSilence: service.WantedSilence{Jobs: q.Get("jobs"), Rules: q["rule"], For: usualSilence}}
+	return withAlerts(ctx, c.o.Service.Alerting(), p, form)
+}
+
+// silencePage adds a silence, or shows the form again with what is wrong.
+func silencePage(ctx context.Context, c *Console, r *http.Request, p *page) (view, error) {
+	if err := r.ParseForm(); err != nil {
+		return view{}, &formError{"form", err.Error()}
+	}
+	s := c.o.Service.Alerting()
+	form := silenceForm{WantedSilence: service.WantedSilence{Jobs: strings.TrimSpace(r.PostForm.Get("jobs")), Rules: r.PostForm["rule"],
+		For: strings.TrimSpace(r.PostForm.Get("for")), Why: reasonOf(r)}, Problems: make(map[string]string)}
+	made, err := s.Silence(ctx, form.WantedSilence)
+	var input *service.InputError
+	var clash *service.ConflictError
+	switch {
+	case errors.As(err, &input):
+		p.status = http.StatusUnprocessableEntity
+		form.Problems[strings.TrimPrefix(input.Where, "body.")] = input.Problem
+	case errors.As(err, &clash):
+		p.status = http.StatusConflict
+		form.Problem = clash.What
+	case err != nil:
+		return view{}, err
+	default:
+		return view{"", redirect{"/alerts", p.T("done.silence", made.Jobs, p.At(made.Until).Text)}}, nil
+	}
+	return withAlerts(ctx, s, p, form)
+}
+
+// withAlerts is the page, with a form.
+func withAlerts(ctx context.Context, s service.Alerting, p *page, form silenceForm) (view, error) {
+	p.Nav, p.Title = "alerts", p.T("nav.alerts")
+	list, err := s.List(ctx)
+	if err != nil {
+		return view{}, err
+	}
+	p.Alerts = strconv.FormatInt(list.Version, 10)
+	if list.Problem != "" {
+		p.Banners = append(p.Banners, banner{"stale", p.T("alerts.stale", p.At(list.Read).Text, list.Problem)})
+	}
+	v := alertsView{P: p, Alerts: list, Nowhere: !list.Here && len(list.Judges) == 0}
+	slices.SortStableFunc(list.Alerts, func(a, b service.Alert) int { return b.Since.Compare(a.Since) })
+	for _, a := range list.Alerts {
+		to, more := &v.Firing, &v.MoreFiring
+		if !a.Firing() {
+			to, more = &v.Over, &v.MoreOver
+		}
+		if len(*to) == mostAlerts {
+			*more++
+			continue
+		}
+		*to = append(*to, newAlertRow(ctx, s, p, a))
+	}
+	slices.SortStableFunc(list.Silences, func(a, b alert.Silence) int { return a.Until.Compare(b.Until) })
+	v.MoreOff = max(0, len(list.Silences)-mostAlerts)
+	for _, one := range list.Silences[:len(list.Silences)-v.MoreOff] {
+		row := silenceRow{Silence: one}
+		if s.MaySilence(ctx, one.Jobs) {
+			row.Acts = []act{p.act(one.Jobs, "unsilence", "/alerts/unsilence", field{"id", one.ID})}
+		}
+		v.Quiet = append(v.Quiet, row)
+	}
+	for _, h := range p.hosts {
+		if !v.Nowhere && h.Report != nil && h.Silent == "" && !slices.Contains(list.Judges, h.Report.Status.Instance) {
+			v.Without = append(v.Without, nameOf(h))
+		}
+	}
+	if !slices.Equal(access.From(ctx).Patterns(access.Admin), []string{access.NoJob}) {
+		form.AllRules, v.Form = alert.AllRules(), &form
+	}
+	for _, r := range s.Routes(ctx) {
+		v.Routes = append(v.Routes, routeRow{r, []act{p.act(r.Name, "alerts.test", "/alerts/test", field{"route", r.Name})}})
+	}
+	return view{"alerts", v}, nil
+}
+
+// newAlertRow makes a line of an alert.
+func newAlertRow(ctx context.Context, s service.Alerting, p *page, a service.Alert) alertRow {
+	row := alertRow{P: p, Alert: a}
+	targets := slices.Clone(a.Targets)
+	for _, to := range slices.Sorted(maps.Keys(a.Sent)) {
+		if !slices.Contains(targets, to) { // by another file
+			targets = append(targets, to)
+		}
+	}
+	for _, to := range targets {
+		row.Messages = append(row.Messages, messageRow{to, a.Sent[to].At})
+	}
+	jobs := cluster.Literal(a.Job)
+	if a.Job == "" {
+		jobs = "*"
+	}
+	if a.Firing() && s.MaySilence(ctx, jobs) {
+		row.Silence = p.Link("/alerts", "jobs", jobs, "rule", a.Rule) + "#silence"
+	}
+	return row
+}
+
+// actOnAlerts ends a silence, or sends a test message.
+func actOnAlerts(ctx context.Context, s *service.Service, r *http.Request, p *page) (string, error) {
+	switch r.PathValue("action") {
+	case "unsilence":
+		if err := s.Alerting().Unsilence(ctx, r.PostForm.Get("id"), reasonOf(r)); err != nil {
+			return "", err
+		}
+		return p.T("done.unsilence"), nil
+	case "test":
+		return tryRoute(ctx, s, r, p)
+	}
+	return "", &service.NotFoundError{What: p.T("problem.address", r.URL.Path)}
+}
+
+// tryRoute sends a test message, and says who has taken it and who has not.
+func tryRoute(ctx context.Context, s *service.Service, r *http.Request, p *page) (string, error) {
+	tried, err := s.Alerting().Test(ctx, r.PostForm.Get("route"), reasonOf(r))
+	if err != nil {
+		return "", err
+	}
+	var taken []string
+	var failed []error
+	for _, t := range tried {
+		if t.Error == "" {
+			taken = append(taken, string(t.Target))
+		} else {
+			failed = append(failed, errors.New(p.T("alerts.test.failed", t.Target, t.Error)))
+		}
+	}
+	done := ""
+	if len(taken) > 0 {
+		done = p.T("done.alerts.test", p.Names(taken))
+	}
+	return done, errors.Join(failed...)
+}
