@@ -408,7 +408,7 @@ func (s *system) wireCluster(context.Context) error {
 	}
 	self := func() cluster.Peer { return cluster.Peer{ID: s.peers.ID(), ClusterDetail: s.published()} }
 	s.cluster = cluster.New(cluster.Options{
-		Local: s.local, Self: self, Peers: others, Registry: s.unheld,
+		Local: s.local, Self: self, Peers: others, Registry: s.unheld, Changes: s.history.Changes,
 		Fetch: func(ctx context.Context, p cluster.Peer, epoch string, since uint64) (d cluster.Delta, err error) {
 			err = get(ctx, p, cluster.DeltaPath(epoch, since), &d)
 			return d, err

@@ -15,6 +15,7 @@ import (
 	"github.com/wasmjob/wasmjob/coordination/tree"
 	"github.com/wasmjob/wasmjob/host"
 	"github.com/wasmjob/wasmjob/host/admin"
+	"github.com/wasmjob/wasmjob/host/history"
 	"github.com/wasmjob/wasmjob/host/unheld"
 	"github.com/wasmjob/wasmjob/host/words"
 )
@@ -65,6 +66,8 @@ type Options struct {
 	Fetch Fetch
 	// Registry knows the jobs that no host has; nil if there are none to show.
 	Registry Registry
+	// Changes are those that this host's store has, for who has paused jobs; nil if it has none.
+	Changes func(context.Context, history.Filter) (history.Page[history.Change], error)
 }
 
 // Registry is what the registry has of jobs; see [unheld.Jobs].
@@ -90,6 +93,7 @@ type Cluster struct {
 	hosts      map[string]*known
 	jobs       map[string]Job
 	unheld     map[string]unheld.Job
+	pauses     pauses
 	sorted     []Job // jobs by name; nil if it has to be made
 	log        changes
 	changed    chan struct{} // closed with the next change
@@ -115,7 +119,7 @@ var ErrEnded = errors.New("this host is ending")
 // New returns a cluster that knows nothing before Run.
 func New(o Options) *Cluster {
 	return &Cluster{o: o, epoch: strings.ToLower(rand.Text()), rounds: make(chan asked), watches: make(chan int), ended: make(chan struct{}),
-		hosts: make(map[string]*known), jobs: make(map[string]Job), changed: make(chan struct{})}
+		hosts: make(map[string]*known), jobs: make(map[string]Job), pauses: make(pauses), changed: make(chan struct{})}
 }
 
 // knows says up to where a host's answers are known.
@@ -276,6 +280,12 @@ func (c *Cluster) take(a answer) {
 		delete(k.jobs, name)
 		stale[name] = true
 	}
+	for _, p := range a.delta.Pauses {
+		if _, there := c.jobs[p.Job]; c.pauses.learn(p, 0) && there {
+			stale[p.Job] = true
+		}
+	}
+	c.pauses.trim()
 	report := a.delta.Report
 	k.epoch, k.since, k.report, k.silent, k.seen = a.delta.Epoch, a.delta.Generation, &report, "", time.Now()
 	c.merge(stale)
@@ -315,7 +325,9 @@ func (c *Cluster) merge(stale map[string]bool) {
 	c.generation++
 	for name := range stale {
 		if parts := c.parts(name); len(parts) > 0 {
-			c.jobs[name] = merge(parts, now)
+			j := merge(parts, now)
+			c.noteWho(&j)
+			c.jobs[name] = j
 		} else if u, ok := c.unheld[name]; ok {
 			c.jobs[name] = c.unheldJob(u)
 		} else {
@@ -339,6 +351,13 @@ func (c *Cluster) parts(name string) []part {
 	}
 	slices.SortFunc(parts, func(a, b part) int { return strings.Compare(a.host, b.host) })
 	return parts
+}
+
+// Note learns of a change that this host has carried out, or tried to; what is known may be
+// outdated by it, as after Expire.
+func (c *Cluster) Note(change history.Change) {
+	c.o.Local.Note(change)
+	c.Expire()
 }
 
 // Expire has the next Refresh ask all hosts in a round that begins after it.

@@ -45,6 +45,9 @@ type Job struct {
 	// State is the one of its hosts' that says most, Reason why.
 	State  host.JobState `json:"state"`
 	Reason string        `json:"reason,omitempty"`
+	// Paused is who has paused, stopped or removed it, if it is that and the newest changes
+	// on record say so.
+	Paused *Paused `json:"paused,omitempty"`
 	// Cron is the schedule in force, empty if there is none; Next is its next instant,
 	// zero if there is none.
 	Cron     string    `json:"cron"`

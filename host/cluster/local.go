@@ -27,6 +27,8 @@ type Delta struct {
 	Jobs   []host.JobStatus `json:"jobs,omitempty"`
 	// Gone are the names of jobs that the host has no more.
 	Gone []string `json:"gone,omitempty"`
+	// Pauses are those on record at the host, of any jobs.
+	Pauses []Pause `json:"pauses,omitempty"`
 }
 
 // Local is what this host says of itself, to its own pages and to its peers. It is
@@ -41,6 +43,7 @@ type Local struct {
 	host       admin.Report
 	jobs       map[string]numbered
 	gone       changes // jobs that it had, and has no more
+	pauses     pauses
 }
 
 // numbered is a job's status and the generation in which it came to be so.
@@ -51,7 +54,7 @@ type numbered struct {
 
 // NewLocal returns what a host says of itself; report asks nothing of the registry.
 func NewLocal(report func() admin.Report) *Local {
-	return &Local{report: report, epoch: rand.Text(), jobs: make(map[string]numbered)}
+	return &Local{report: report, epoch: rand.Text(), jobs: make(map[string]numbered), pauses: make(pauses)}
 }
 
 // Invalidate has the next question answered by what is true then: something has
@@ -78,6 +81,11 @@ func (l *Local) Delta(epoch string, since uint64) Delta {
 	for _, j := range l.jobs {
 		if j.generation > since {
 			d.Jobs = append(d.Jobs, j.status)
+		}
+	}
+	for _, p := range l.pauses {
+		if p.generation > since {
+			d.Pauses = append(d.Pauses, p.Pause)
 		}
 	}
 	if d.Whole {

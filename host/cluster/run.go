@@ -63,6 +63,9 @@ func (c *Cluster) Run(ctx context.Context) error {
 	defer close(c.ended)
 	defer a.fetches.Wait()
 	defer cancel()
+	if c.o.Changes != nil {
+		a.fetches.Go(func() { c.o.Local.Remember(ctx, c.o.Changes) })
+	}
 	for {
 		select {
 		case <-ctx.Done():

@@ -70,7 +70,7 @@ func (s *Service) end(c *history.Change, err error) {
 	} else {
 		s.logger(c).Info("operation done", zap.String("after", c.After), zap.String("reason", c.Why))
 	}
-	s.o.Cluster.Expire()
+	s.o.Cluster.Note(*c)
 	s.o.Store.AddChange(*c)
 }
 

@@ -170,10 +170,24 @@ func ClusterJobs(s console.Style, list []cluster.Job, now time.Time) string {
 		if !j.Next.IsZero() {
 			next = "in " + words.Ago(max(0, j.Next.Sub(now)))
 		}
-		t.Add(console.Coloured(j.Name, console.Bold), console.Coloured(string(j.Health), healthColour(j.Health)), console.Coloured(string(j.State), jobColour(j.State)),
+		t.Add(console.Coloured(j.Name, console.Bold), console.Coloured(string(j.Health), healthColour(j.Health)), console.Coloured(stateText(&j), jobColour(j.State)),
 			console.Plain(cronText(j.Cron, j.TimeZone)), console.Plain(next), console.Plain(itemCounts(&j)), console.Plain(strconv.Itoa(len(j.Hosts))), lastText(j.Last, now))
 	}
 	return orNone(t.Empty(), "no jobs", t.String())
+}
+
+// longestReason is how much of a reason a column has, in bytes.
+const longestReason = 40
+
+// stateText is a job's state, with who has paused it and why, if that is known.
+func stateText(j *cluster.Job) string {
+	switch {
+	case j.Paused == nil:
+		return string(j.State)
+	case j.Paused.Why == "":
+		return fmt.Sprintf("%s by %s", j.State, words.Printable(j.Paused.By))
+	}
+	return fmt.Sprintf("%s by %s: %s", j.State, words.Printable(j.Paused.By), words.ClipTo(words.FirstLine(words.Printable(j.Paused.Why)), longestReason))
 }
 
 // itemCounts says how many items a job has, and what is remarkable about them.

@@ -83,3 +83,22 @@ func TestHosts(t *testing.T) {
 		}
 	}
 }
+
+// TestClusterJobs: a job that is paused names who did that, and why.
+func TestClusterJobs(t *testing.T) {
+	t.Parallel()
+	text := ClusterJobs(console.Style{}, []cluster.Job{
+		{Name: "a", Health: cluster.HealthPaused, State: host.JobDisabled, Paused: &cluster.Paused{By: "ann", Why: "broken disk\n" + strings.Repeat("x", 100)}},
+		{Name: "b", Health: cluster.HealthPaused, State: host.JobRemoved, Paused: &cluster.Paused{By: "bob", Why: strings.Repeat("y", 100)}},
+		{Name: "c", Health: cluster.HealthPaused, State: host.JobStopped, Paused: &cluster.Paused{By: "eve"}},
+		{Name: "d", Health: cluster.HealthPaused, State: host.JobDisabled},
+	}, time.Now())
+	for _, want := range []string{"disabled by ann: broken disk", "removed by bob: " + strings.Repeat("y", 40) + "…", "stopped by eve ", "paused  disabled "} {
+		if !strings.Contains(text, want) {
+			t.Errorf("%q is not in\n%s", want, text)
+		}
+	}
+	if strings.Contains(text, "xxx") {
+		t.Errorf("more than the first line of a reason is shown:\n%s", text)
+	}
+}

@@ -19,18 +19,24 @@ import (
 	"github.com/wasmjob/wasmjob/host/access"
 	"github.com/wasmjob/wasmjob/host/admin"
 	"github.com/wasmjob/wasmjob/host/cluster"
+	"github.com/wasmjob/wasmjob/host/history"
 	"github.com/wasmjob/wasmjob/host/history/lines"
 	"github.com/wasmjob/wasmjob/host/service"
 )
 
-// withJobs is a console of a host with jobs, of 4 items each.
+// withJobs is a console of a host with jobs, of 4 items each. Every fifth is paused.
 func withJobs(b *testing.B, jobs int) http.Handler {
 	b.Helper()
 	now := time.Now()
 	report := admin.Report{Now: now, Ready: true, Status: host.Status{Instance: "10.0.0.1@-@1", State: host.HostLive}}
+	var paused []history.Change
 	for n := range jobs {
 		j := host.JobStatus{Name: fmt.Sprintf("job-%05d", n), State: host.JobReady, Cron: "0 */7 * * * ?", TimeZone: "Europe/Berlin", Next: now.Add(time.Duration(n) * time.Second), ShardingTotalCount: 4,
 			Description: "loads something from somewhere", File: "jobs.yaml", Module: "job.wasm", Type: "SIMPLE", Digest: strings.Repeat("ab", 32), Instances: []string{"10.0.0.1@-@1"}}
+		if n%5 == 0 {
+			j.State, j.Next = host.JobDisabled, time.Time{}
+			paused = append(paused, history.Change{Time: now, Who: "ann", What: "disable", Job: j.Name, Why: "the source is moved"})
+		}
 		for i := range 4 {
 			outcome := abi.OutcomeOK
 			if n%50 == 0 {
@@ -46,7 +52,9 @@ func withJobs(b *testing.B, jobs int) http.Handler {
 	}
 	b.Cleanup(func() { _ = store.Close() })
 	peers, self := func() []cluster.Peer { return nil }, func() cluster.Peer { return cluster.Peer{ID: "a"} }
-	all := cluster.New(cluster.Options{Local: cluster.NewLocal(func() admin.Report { return report }), Self: self, Peers: peers})
+	local := cluster.NewLocal(func() admin.Report { return report })
+	local.Note(paused...)
+	all := cluster.New(cluster.Options{Local: local, Self: self, Peers: peers})
 	ctx, stop := context.WithCancel(context.WithoutCancel(b.Context()))
 	ended := make(chan error, 1)
 	go func() { ended <- all.Run(ctx) }()
@@ -67,7 +75,7 @@ func withJobs(b *testing.B, jobs int) http.Handler {
 // BenchmarkPages has 10,000 jobs.
 func BenchmarkPages(b *testing.B) {
 	c := withJobs(b, 10_000)
-	for _, path := range []string{"/", "/jobs", "/jobs?q=" + url.QueryEscape("job-09") + "&sort=-last", "/jobs/job-00050", "/calendar", "/hosts", "/modules"} {
+	for _, path := range []string{"/", "/jobs", "/jobs?q=" + url.QueryEscape("job-09") + "&sort=-last", "/jobs?health=paused", "/jobs/job-00050", "/calendar", "/hosts", "/modules"} {
 		b.Run(strings.ReplaceAll(path, "/", "_"), func(b *testing.B) {
 			size := 0
 			for b.Loop() {

@@ -13,7 +13,6 @@ import (
 	"github.com/wasmjob/wasmjob/host/admin"
 	"github.com/wasmjob/wasmjob/host/cluster"
 	"github.com/wasmjob/wasmjob/host/event"
-	"github.com/wasmjob/wasmjob/host/history"
 	"github.com/wasmjob/wasmjob/host/service/servicetest"
 	"github.com/wasmjob/wasmjob/host/texts"
 )
@@ -97,29 +96,6 @@ func TestUnheld(t *testing.T) {
 	s.get("/jobs?state=no+host").has(t, http.StatusOK, "pay", "0 0 3 * * ?")
 	s.get("/jobs/pay").has(t, http.StatusOK, "no host", "0 0 3 * * ?", "Remove")
 	s.get("/jobs/pay/config").has(t, http.StatusOK, "No host has a definition file of this job")
-}
-
-// TestWhoPaused: a job's page names who paused it last, and nobody if that left no record.
-func TestWhoPaused(t *testing.T) {
-	t.Parallel()
-	p := &page{reader: reader{Lang: texts.English, texts: table(t)}}
-	item := 1
-	disable := history.Change{What: "disable", Who: "ann", Why: "broken disk", Time: time.Unix(1, 0)}
-	for name, c := range map[string]struct {
-		changes []history.Change // newest first
-		want    string
-	}{
-		"by ann":             {[]history.Change{{What: "trigger", Who: "bob"}, disable}, "paused, by ann: broken disk"},
-		"without a reason":   {[]history.Change{{What: "remove", Who: "bob"}, disable}, "paused, by bob"},
-		"refused":            {[]history.Change{{What: "disable", Who: "bob", Error: "no"}, disable}, "paused, by ann: broken disk"},
-		"one item":           {[]history.Change{{What: "disable", Who: "bob", Item: &item}}, "paused"},
-		"since then resumed": {[]history.Change{{What: "enable", Who: "bob"}, disable}, "paused"},
-		"nothing known":      {nil, "paused"},
-	} {
-		if text, _ := p.whoPaused("paused", c.changes); text != c.want {
-			t.Errorf("%s: %q, want %q", name, text, c.want)
-		}
-	}
 }
 
 // TestTakenOver: lists have when a run that was taken over began on the host that has it, and its page

@@ -100,7 +100,6 @@ func jobPage(ctx context.Context, c *Console, r *http.Request, p *page) (view, e
 		return view{}, err
 	}
 	v := jobView{P: p, JobDetail: d, Words: p.inWords(d.Cron)}
-	v.Why, v.Since = p.why(&d.Job)
 	f := history.Filter{Jobs: []string{cluster.Literal(name)}, Limit: mostBars}
 	fires, err := c.o.Service.Fires(ctx, f)
 	if err := p.without(err); err != nil {
@@ -115,9 +114,10 @@ func jobPage(ctx context.Context, c *Console, r *http.Request, p *page) (view, e
 		return view{}, err
 	}
 	v.Changes = changeTable{P: p, Changes: changes.Records}
-	if d.Health == cluster.HealthPaused {
-		v.Why, v.Since = p.whoPaused(v.Why, changes.Records)
+	if d.Health == cluster.HealthPaused && d.Paused == nil {
+		d.Paused = cluster.WhoPaused(changes.Records)
 	}
+	v.Why, v.Since = p.why(&d.Job)
 	v.Grid, v.Matrix, v.Unowned = p.grid(d)
 	v.Shown = byNeed(d.Items)
 	if len(v.Shown) > mostMatrix {
@@ -133,24 +133,6 @@ func jobPage(ctx context.Context, c *Console, r *http.Request, p *page) (view, e
 	}
 	v.Acts = p.jobActs(&d.Job)
 	return view{"job", v}, nil
-}
-
-// whoPaused adds to why a job is paused who did that and why, and since when it is, by the
-// newest changes of the job. If the newest of those has the job run again, another program
-// has paused it since, and it is not known which.
-func (p *page) whoPaused(why string, changes []history.Change) (text string, since time.Time) {
-	pauses := map[string]bool{"disable": true, "shutdown": true, "remove": true, "enable": false, "start": false, "restore": false}
-	n := slices.IndexFunc(changes, func(c history.Change) bool {
-		_, is := pauses[c.What]
-		return is && c.Error == "" && c.Item == nil
-	})
-	switch {
-	case n < 0, !pauses[changes[n].What]:
-		return why, time.Time{}
-	case changes[n].Why == "":
-		return p.T("why.paused.by", why, changes[n].Who), changes[n].Time
-	}
-	return p.T("why.paused.reason", why, changes[n].Who, changes[n].Why), changes[n].Time
 }
 
 // itemClass is the state of an item, the first that is true.

@@ -52,6 +52,9 @@ func (p *page) why(j *cluster.Job) (text string, since time.Time) {
 	case cluster.HealthLate:
 		return p.whyLate(j)
 	case cluster.HealthPaused:
+		if j.Paused != nil {
+			return p.whoPaused(j), j.Paused.At
+		}
 		if j.State == host.JobDisabled { // the reason is one server's
 			return p.T("why.paused"), time.Time{}
 		}
@@ -59,6 +62,14 @@ func (p *page) why(j *cluster.Job) (text string, since time.Time) {
 	case cluster.HealthOK:
 	}
 	return "", time.Time{}
+}
+
+// whoPaused says who has paused a job, and why.
+func (p *page) whoPaused(j *cluster.Job) string {
+	if j.Paused.Why == "" {
+		return p.T("why.paused.by", p.Word("state", j.State), j.Paused.By)
+	}
+	return p.T("why.paused.reason", p.Word("state", j.State), j.Paused.By, j.Paused.Why)
 }
 
 func (p *page) whyFailing(j *cluster.Job) (text string, since time.Time) {

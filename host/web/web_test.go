@@ -357,10 +357,15 @@ func TestActions(t *testing.T) {
 	s.get("/jobs/a").lacks(t, "a runs now.")
 	s.until("/jobs/a", "2 ok").has(t, 200, "trigger", "because")
 	s.post("/jobs/a/pause", "reason", "broken disk", "back", "/jobs/a").has(t, 200, "a is paused.")
-	s.until("/jobs/a", "paused on all its servers, by").has(t, 200, "by host token: broken disk")
+	s.until("/jobs/a", "paused by host token: broken disk")
+	s.until("/jobs", "paused by host token: broken disk") // so do lists
+	s.lang = "zh"
+	s.get("/jobs").has(t, 200, "已暂停，操作者：host token，原因：broken disk")
+	s.lang = "en"
 	s.until("/jobs/a", "Resume").has(t, 200, "broken disk", "disable", "create", "shardingTotalCount 2")
 	s.post("/jobs/a/resume", "back", "/jobs/a")
 	s.until("/jobs?health=ok", "a")
+	s.get("/jobs").lacks(t, "paused by")
 	s.post("/jobs/a/items/1/pause", "back", "/jobs/a/items/1")
 	s.until("/jobs/a/items/1", "Resume item").has(t, 200, "paused")
 	s.post("/jobs/a/items/1/offset", "do", "set", "offset", "17\nline <2>", "back", "/jobs/a/items/1").has(t, 200, "is changed")

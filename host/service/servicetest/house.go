@@ -190,7 +190,7 @@ func (h *House) wire(o Options) {
 		return cluster.Peer{ID: h.Peers.ID(), ClusterDetail: tree.ClusterDetail{ServerIP: o.IP, API: h.url, Version: "test", Started: h.started}}
 	}
 	h.Cluster = cluster.New(cluster.Options{
-		Local: h.Local, Peers: others, Self: self, Registry: h.unheld,
+		Local: h.Local, Peers: others, Self: self, Registry: h.unheld, Changes: h.Store.Changes,
 		Fetch: func(ctx context.Context, p cluster.Peer, epoch string, since uint64) (d cluster.Delta, err error) {
 			err = get(ctx, p, cluster.DeltaPath(epoch, since), &d)
 			return d, err

@@ -1,0 +1,127 @@
+package cluster
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/wasmjob/wasmjob/host"
+	"github.com/wasmjob/wasmjob/host/history"
+)
+
+// Paused is who has paused a job, or stopped or removed it, and why.
+type Paused struct {
+	// By is the user, At is when.
+	By string    `json:"by"`
+	At time.Time `json:"at"`
+	// Why is the reason that was given.
+	Why string `json:"why,omitempty"`
+}
+
+// Pause is the newest change on record by which a job was paused, or runs again.
+type Pause struct {
+	Paused
+	Job string `json:"job"`
+	// Over: the job runs again.
+	Over bool `json:"over,omitempty"`
+}
+
+// pauseOf is what a change means for whether its job is paused; ok is false if nothing.
+func pauseOf(c *history.Change) (p Pause, ok bool) {
+	over, is := map[string]bool{"disable": false, "shutdown": false, "remove": false, "enable": true, "start": true, "restore": true}[c.What]
+	return Pause{Paused{c.Who, c.Time, c.Why}, c.Job, over}, is && c.Error == "" && c.Item == nil && c.Job != ""
+}
+
+// WhoPaused is who has paused a job that is paused, by its newest changes, newest first. Nil: that
+// is not known. If the newest change has the job run again, another program has paused it
+// since, and it is not known which.
+func WhoPaused(changes []history.Change) *Paused {
+	for i := range changes {
+		if p, ok := pauseOf(&changes[i]); ok {
+			return p.of()
+		}
+	}
+	return nil
+}
+
+// of is who has paused the job, nil if it runs again.
+func (p *Pause) of() *Paused {
+	if p.Over {
+		return nil
+	}
+	return &p.Paused
+}
+
+// pauses are the newest of each job, each with the generation in which it was learned.
+type pauses map[string]numberedPause
+
+type numberedPause struct {
+	Pause
+	generation uint64
+}
+
+// learn takes a pause in, unless a newer one is known.
+func (l pauses) learn(p Pause, generation uint64) (isNews bool) {
+	if have, known := l[p.Job]; known && !p.At.After(have.At) {
+		return false
+	}
+	l[p.Job] = numberedPause{p, generation}
+	return true
+}
+
+// mostPauses bounds how many are remembered.
+const mostPauses = 20_000
+
+// trim forgets the older half if there are too many.
+func (l pauses) trim() {
+	if len(l) <= mostPauses {
+		return
+	}
+	var times []time.Time
+	for _, p := range l {
+		times = append(times, p.At)
+	}
+	slices.SortFunc(times, time.Time.Compare)
+	middle := times[len(times)/2]
+	maps.DeleteFunc(l, func(_ string, p numberedPause) bool { return !p.At.After(middle) })
+}
+
+// Note learns of changes that this host has recorded: lists of jobs name who has paused a job
+// without asking a history. The other hosts learn it when they ask this one.
+func (l *Local) Note(changes ...history.Change) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.generation++
+	for i := range changes {
+		if p, ok := pauseOf(&changes[i]); ok {
+			l.pauses.learn(p, l.generation)
+		}
+	}
+	l.pauses.trim()
+}
+
+// mostRemembered is how many pages of changes, of history.MaxLimit each, a host looks through for
+// pauses when it begins.
+const mostRemembered = 10
+
+// Remember learns of the newest changes of this host's store, when the host begins. What it
+// cannot read it does not know: pages of single jobs ask the history.
+func (l *Local) Remember(ctx context.Context, changes func(context.Context, history.Filter) (history.Page[history.Change], error)) {
+	f := history.Filter{Limit: history.MaxLimit}
+	for range mostRemembered {
+		page, err := changes(ctx, f)
+		l.Note(page.Records...)
+		if f.After = page.Next; err != nil || f.After == "" {
+			return
+		}
+	}
+}
+
+// noteWho names who has paused a job that is paused. The caller holds c.mu.
+func (c *Cluster) noteWho(j *Job) {
+	paused := j.State == host.JobDisabled || j.State == host.JobStopped || j.State == host.JobRemoved
+	if p, known := c.pauses[j.Name]; known && paused {
+		j.Paused = p.of()
+	}
+}
