@@ -1,5 +1,6 @@
 // Package alert decides when jobs do not do what they should, who gets a message about
-// it, and what stands in the message. It is pure but for reading its file: events and the clock
+// it, and what stands in the message. It is pure but for reading its file, and for a test of its
+// routes, which is sent by a function that it is given: events and the clock
 // go in, alerts come out, and of alerts messages are made. Rooms below it keep the alerts
 // in the registry, send the messages, and run the loop.
 package alert

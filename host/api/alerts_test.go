@@ -1,16 +1,20 @@
 package api
 
 import (
+	"bufio"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
 
+	"github.com/wasmjob/wasmjob/host"
 	"github.com/wasmjob/wasmjob/host/access"
 	"github.com/wasmjob/wasmjob/host/alert"
 	"github.com/wasmjob/wasmjob/host/alert/board"
@@ -120,7 +124,6 @@ func TestAlerts_roles(t *testing.T) {
 		ok   bool
 	}{
 		{as(access.RoleAuthor, "*"), "etl-a", false},
-		{as(access.RoleAuthor, "*"), access.NoJob, false},
 		{as(access.RoleAdmin, "etl-*"), "etl-a", true},
 		{as(access.RoleAdmin, "etl-*"), "etl-*", true},
 		{as(access.RoleAdmin, "etl-*"), "etl-a*", false}, // which a pattern covers is not asked
@@ -143,4 +146,110 @@ func TestSilencesThatCannotBe(t *testing.T) {
 			t.Errorf("%v: %+v, want %d", err, answer, want)
 		}
 	}
+}
+
+// TestStreamOfAlerts: who follows is sent the version of the alerts when it is another one
+// than was seen, and whenever it changes.
+func TestStreamOfAlerts(t *testing.T) {
+	t.Parallel()
+	s := serve(t, servicetest.Options{})
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	follow := func(query string) <-chan string {
+		t.Helper()
+		r, err := http.NewRequestWithContext(ctx, http.MethodGet, s.url+"/v1/stream"+query, http.NoBody)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Authorization", "Bearer "+token)
+		answer, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		versions := make(chan string, 100)
+		go func() { // ends with the answer
+			defer close(versions)
+			defer func() { _ = answer.Body.Close() }()
+			event := ""
+			for lines := bufio.NewScanner(answer.Body); lines.Scan(); {
+				name, value, _ := strings.Cut(lines.Text(), ": ")
+				if name == "event" {
+					event = value
+				}
+				if name == "data" && event == "alerts" {
+					versions <- value
+				}
+			}
+		}()
+		return versions
+	}
+	silence := func() string {
+		t.Helper()
+		before := get[service.Alerts](s, "/v1/alerts").Version
+		if a := s.ask(http.MethodPost, "/v1/silences", `{"jobs":"*","for":"1h"}`); a.code != http.StatusOK {
+			t.Fatalf("%d %s", a.code, a.body)
+		}
+		s.Until("the change is seen", func() bool { return get[service.Alerts](s, "/v1/alerts").Version != before })
+		return strconv.FormatInt(get[service.Alerts](s, "/v1/alerts").Version, 10)
+	}
+	first := silence()
+	seen, unseen, deaf := follow("?alerts="+first), follow("?alerts=0"), follow("")
+	if got := <-unseen; got != first {
+		t.Errorf("who has seen another version is sent %s, want %s", got, first)
+	}
+	second := silence()
+	if a, b := <-seen, <-unseen; a != second || b != second {
+		t.Errorf("after a change two who follow are sent %s and %s, want %s", a, b, second)
+	}
+	cancel()
+	for got := range deaf {
+		t.Errorf("who did not ask for alerts is sent %s", got)
+	}
+	for range seen { // until they have ended
+	}
+	for range unseen {
+	}
+}
+
+// TestTestOfAlerts: a host sends a test message, and says who has taken it.
+func TestTestOfAlerts(t *testing.T) {
+	t.Parallel()
+	f, err := alert.Parse("alerts.yaml", []byte(`{receivers: {ops: {webhook: {url: "http://127.0.0.1:1"}}, down: {webhook: {url: "http://127.0.0.1:1"}}}, routes: [{name: all, to: [ops, down]}]}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := serve(t, servicetest.Options{AlertFile: &service.AlertFile{Current: func() *alert.File { return f }, Send: func(_ context.Context, to alert.Receiver, _ *alert.Message) error {
+		if to.Name == "down" {
+			return errors.New("answered 503")
+		}
+		return nil
+	}}})
+	for _, body := range []string{`{}`, `{"route":"all"}`} {
+		a := s.ask(http.MethodPost, "/v1/alerts/test?reason=new+file", body)
+		var tried []alert.Tried
+		if err := json.Unmarshal([]byte(a.body), &tried); err != nil || a.code != http.StatusOK || len(tried) != 2 || tried[0] != (alert.Tried{Target: "all/ops", Kind: alert.Webhook}) || tried[1].Error != "answered 503" {
+			t.Errorf("%s: %d %s", body, a.code, a.body)
+		}
+	}
+	a := s.ask(http.MethodPost, "/v1/alerts/test", `{"route":"al"}`)
+	if p := a.problem(t); a.code != http.StatusUnprocessableEntity || len(p.Errors) == 0 || p.Errors[0].Location != "body.route" || !strings.Contains(p.Errors[0].Message, "its routes are all") {
+		t.Errorf("%d %s", a.code, a.body)
+	}
+	s.Until("the tests are recorded", func() bool {
+		page, err := s.Store.Changes(t.Context(), history.Filter{Text: "test alerts"})
+		return err == nil && len(page.Records) == 3 && page.Records[1].After == "route all: taken by 1 of 2" && page.Records[1].Why == "new file"
+	})
+}
+
+// TestPausedInLists: lists say who has paused a job.
+func TestPausedInLists(t *testing.T) {
+	t.Parallel()
+	s := serve(t, servicetest.Options{Jobs: []host.Job{servicetest.Job("a", "0 0 3 * * ?", 1, servicetest.OK)}})
+	if a := s.ask(http.MethodPost, "/v1/jobs/a/disable?reason=maintenance", ""); a.code/100 != 2 {
+		t.Fatalf("%d %s", a.code, a.body)
+	}
+	s.Until("the list names who", func() bool {
+		list := get[service.Jobs](s, "/v1/jobs").Records
+		return len(list) == 1 && list[0].Paused != nil && list[0].Paused.Why == "maintenance" && list[0].Paused.By == "host token"
+	})
 }

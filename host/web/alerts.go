@@ -182,7 +182,7 @@ func newAlertRow(ctx context.Context, s service.Alerting, p *page, a service.Ale
 	if a.Job == "" {
 		jobs = "*"
 	}
-	if a.Firing() && s.MaySilence(ctx, jobs) {
+	if s.MaySilence(ctx, jobs) {
 		row.Silence = p.Link("/alerts", "jobs", jobs, "rule", a.Rule) + "#silence"
 	}
 	return row

@@ -94,7 +94,9 @@ func TestAlerts(t *testing.T) {
 	if err := b.Sent(t.Context(), "etl/ops", time.Now(), []string{"0000000000000001"}, nil); err != nil {
 		t.Fatal(err)
 	}
-	s.until("/alerts", "etl/ops sent")
+	if sent := s.until("/alerts", "etl/ops sent").text(); strings.Count(sent, "etl/ops") != 1 {
+		t.Errorf("a receiver is named more than once: %s", sent)
+	}
 
 	link := ""
 	for _, l := range a.links() {

@@ -20,12 +20,17 @@ type counted struct {
 	registry.Center
 	reads   atomic.Int64
 	refuses atomic.Bool
+	// meanwhile, if not nil, is called by each request.
+	meanwhile func()
 }
 
 var errRefused = errors.New("refused")
 
 func (c *counted) Read(ctx context.Context, q ...registry.Query) ([]registry.Node, error) {
 	c.reads.Add(1)
+	if c.meanwhile != nil {
+		c.meanwhile()
+	}
 	if c.refuses.Load() {
 		return nil, errRefused
 	}
@@ -129,6 +134,14 @@ func TestCopy(t *testing.T) {
 	if read(); session.reads.Load() == once {
 		t.Error("after Expire it is not read again")
 	}
+	session.meanwhile = c.Expire // what is read may be of before
+	c.Expire()
+	read()
+	session.meanwhile = nil
+	once = session.reads.Load()
+	if read(); session.reads.Load() == once {
+		t.Error("what was changed while it was read is not read again")
+	}
 	session.refuses.Store(true)
 	c.Expire()
 	if got, at, err := c.Read(t.Context()); !errors.Is(err, errRefused) || at.IsZero() || len(got.Silences) != 1 {
@@ -143,16 +156,20 @@ func TestCopy(t *testing.T) {
 	}
 	var got board.Content
 	var at time.Time
-	for err = nil; err == nil; { // the end of the watch is not announced
+	err = nil
+	for late := time.Now().Add(10 * time.Second); err == nil && time.Now().Before(late); { // the end of the watch is not announced
 		got, at, err = c.Read(t.Context())
 	}
 	if !errors.Is(err, board.ErrUnread) || at.IsZero() || len(got.Silences) != 1 {
 		t.Errorf("%+v %v %v", got, at, err)
 	}
+	if err := b.Unsilence(t.Context(), made.ID); err != nil {
+		t.Fatal(err)
+	}
 	next := connect()
 	defer func() { _ = next.Close() }()
 	c.Begun(next)
-	if got := read(); len(got.Alerts) != 1 {
+	if got := read(); len(got.Alerts) != 1 || len(got.Silences) != 0 { // before the watch shows anything
 		t.Errorf("%+v", got)
 	}
 }

@@ -1,0 +1,108 @@
+package service_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/wasmjob/wasmjob/coordination/registry"
+	"github.com/wasmjob/wasmjob/host/access"
+	"github.com/wasmjob/wasmjob/host/alert"
+	"github.com/wasmjob/wasmjob/host/alert/board"
+	"github.com/wasmjob/wasmjob/host/service"
+	"github.com/wasmjob/wasmjob/host/service/servicetest"
+)
+
+// TestAlertsOf: an alert that goes on is silenced by what covers it now, of several by what
+// ends last; its targets are those of the file.
+func TestAlertsOf(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	f, err := alert.Parse("alerts.yaml", []byte(`{receivers: {ops: {webhook: {url: "http://127.0.0.1:1"}}}, routes: [{name: a, jobs: a, to: ops, continue: true}, {name: all, to: ops}]}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	silences := []alert.Silence{
+		{ID: "1", Jobs: "*", Until: now.Add(time.Hour)}, {ID: "2", Jobs: "a", Until: now.Add(2 * time.Hour)},
+		{ID: "3", Jobs: "*", Until: now.Add(time.Minute)}, {ID: "4", Jobs: "*", Until: now}, {ID: "5", Jobs: "*", Rules: []alert.Rule{alert.Lost}, Until: now.Add(9 * time.Hour)},
+	}
+	list := service.AlertsOf([]alert.Alert{{Rule: alert.Failures, Job: "a"}, {Rule: alert.Failures, Job: "b"}, {Rule: alert.Failures, Job: "a", Resolved: now}}, silences, f, now)
+	if len(list) != 3 || list[0].Silenced.ID != "2" || list[1].Silenced.ID != "1" || list[2].Silenced != nil {
+		t.Errorf("%+v", list)
+	}
+	if got := list[0].Targets; len(got) != 2 || got[0] != "a/ops" || got[1] != "all/ops" || len(list[1].Targets) != 1 {
+		t.Errorf("%+v", list)
+	}
+	if list := service.AlertsOf([]alert.Alert{{Rule: alert.Failures}}, nil, nil, now); list[0].Targets != nil || list[0].Silenced != nil {
+		t.Errorf("%+v", list)
+	}
+}
+
+// blind is a session whose watch of alerts shows what was there when it began, and no more.
+type blind struct{ registry.Center }
+
+func (b blind) Watch(ctx context.Context, queries ...registry.Query) (<-chan registry.Snapshot, error) {
+	snapshots, err := b.Center.Watch(ctx, queries...)
+	if err != nil || !strings.Contains(queries[0].Path, "@-@alerts") {
+		return snapshots, err
+	}
+	first := make(chan registry.Snapshot, 1)
+	first <- <-snapshots
+	go func() { // ends with the watch
+		defer close(first)
+		for range snapshots {
+		}
+	}()
+	return first, nil
+}
+
+// TestAlertsAfterChange: what somebody has changed by this host is shown at once, also before
+// the watch shows it; a silence that has ended is not.
+func TestAlertsAfterChange(t *testing.T) {
+	t.Parallel()
+	h := servicetest.Start(t, servicetest.Options{Wrap: func(c registry.Center) registry.Center { return blind{c} }})
+	ctx := access.With(t.Context(), access.HostToken(access.ByHostToken))
+	s := h.Service.Alerting()
+	silences := func() int {
+		t.Helper()
+		list, err := s.List(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(list.Silences)
+	}
+	if n := silences(); n != 0 {
+		t.Errorf("%d silences", n)
+	}
+	made, err := s.Silence(ctx, service.WantedSilence{Jobs: "a", For: "1h"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := silences(); n != 1 {
+		t.Errorf("%d silences after one was made", n)
+	}
+	b := board.Of(h.Center(), servicetest.Namespace)
+	if err := b.Unsilence(t.Context(), made.ID); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Unsilence(ctx, made.ID, ""); err == nil || !strings.Contains(err.Error(), "somebody has ended it") {
+		t.Errorf("%v", err)
+	}
+	if n := silences(); n != 0 {
+		t.Errorf("%d silences after it was ended by somebody else", n)
+	}
+	over, err := b.Silence(t.Context(), alert.Silence{Jobs: "*", Until: time.Now().Add(-time.Second), By: "ann"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err = s.Silence(ctx, service.WantedSilence{Jobs: "b", For: "1h"}); err != nil {
+		t.Fatal(err)
+	}
+	if n := silences(); n != 1 {
+		t.Errorf("%d silences, one of which has ended", n)
+	}
+	if err := s.Unsilence(ctx, over.ID, ""); err == nil {
+		t.Error("a silence that has ended is ended")
+	}
+}
