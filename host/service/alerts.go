@@ -69,7 +69,7 @@ func AlertsOf(alerts []alert.Alert, silences []alert.Silence, f *alert.File, now
 			s.Targets = f.Targets(&a)
 		}
 		for i, one := range silences {
-			if a.Firing() && one.Covers(&a, now) && (s.Silenced == nil || one.Until.After(s.Silenced.Until)) {
+			if a.Firing() && (s.Silenced == nil || one.Until.After(s.Silenced.Until)) && one.Covers(&a, now) {
 				s.Silenced = &silences[i]
 			}
 		}

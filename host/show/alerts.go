@@ -49,6 +49,9 @@ func Alerts(s console.Style, list *service.Alerts, now time.Time) string {
 	if !t.Empty() {
 		text += "\n" + t.String()
 	}
+	if list.Problem != "" {
+		text += "\n" + s.Paint(console.Yellow, "this is as it was read at "+stamp(list.Read, now)+": "+words.Printable(list.Problem)) + "\n"
+	}
 	return text
 }
 

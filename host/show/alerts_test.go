@@ -29,6 +29,10 @@ func TestAlerts(t *testing.T) {
 		{Rule: alert.HostGone, Since: now.Add(-3 * time.Hour), Text: "a host is gone"},
 	}, silences, nil, now)
 	text := show.Alerts(console.Style{}, &service.Alerts{Alerts: alerts, Silences: silences}, now)
+	down := show.Alerts(console.Style{}, &service.Alerts{Problem: "no session", Read: now.Add(-time.Minute)}, now)
+	if want := "there are no alerts\n\nthis is as it was read at 11:59:00: no session\n"; down != want {
+		t.Errorf("without the registry it says %q, want %q", down, want)
+	}
 	want := strings.TrimPrefix(`
 SINCE     RULE         JOB     STATE     SENT TO   WHAT
 11:00:00  failures     report  firing    a/y, b/x  item 3 failed
