@@ -49,7 +49,7 @@ func TestPages(t *testing.T) {
 	odd := url.PathEscape(`对账 "每日" <i> 100%`)
 	pages := []struct{ name, path string }{
 		{"overview", "/"}, {"jobs", "/jobs"}, {"job", "/jobs/payments-export"}, {"job-running", "/jobs/thumbnails"}, {"job-large", "/jobs/large"}, {"job-odd", "/jobs/" + odd},
-		{"why", "/jobs/payments-export/explain"}, {"config", "/jobs/etl-orders/config"}, {"item", "/jobs/etl-orders/items/3"}, {"history", "/fires"}, {"runs", "/runs?failed=true"}, {"hosts", "/hosts"},
+		{"why", "/jobs/payments-export/explain"}, {"config", "/jobs/etl-orders/config"}, {"item", "/jobs/etl-orders/items/3"}, {"history", "/fires"}, {"runs", "/runs?failed=true"}, {"alerts", "/alerts"}, {"hosts", "/hosts"},
 		{"modules", "/modules"}, {"calendar", "/calendar"}, {"logs", "/logs"}, {"audit", "/audit"}, {"missing", "/jobs/none"}, {"wrong", "/jobs?limit=x"},
 	}
 	for name, l := range looks() {
