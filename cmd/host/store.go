@@ -5,8 +5,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"strings"
+
+	"go.uber.org/zap"
 
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 	"github.com/wasmjob/wasmjob/host/admin"
@@ -140,6 +143,9 @@ func (s *system) wireHistory(ctx context.Context) (err error) {
 		return err
 	}
 	s.onClose("history", s.history.Close)
+	if info, err := os.Stat(historyPath(&l.Config)); err == nil && info.Mode().Perm()&0o004 != 0 {
+		s.log.Warn("the history can be read by everybody on this machine: it has what guests logged and who changed what", zap.String("file", historyPath(&l.Config)), zap.String("mode", fmt.Sprintf("%04o", info.Mode().Perm())), zap.String("expected", "0600"))
+	}
 	if l.History == "" {
 		return nil
 	}

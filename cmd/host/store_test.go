@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -14,7 +15,8 @@ import (
 )
 
 // TestRunWithADatabase runs a host whose history is in SQLite, and one whose database is not
-// there: both fire, and the records are in the database, or in the spool.
+// there: both fire, and the records are in the database, or in the spool. A file that everybody
+// can read is pointed out.
 func TestRunWithADatabase(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ name, url, shown string }{
@@ -27,6 +29,11 @@ func TestRunWithADatabase(t *testing.T) {
 			home := t.TempDir()
 			in := func(text string) string { return filepath.ToSlash(strings.ReplaceAll(text, "HOME", home)) }
 			socket := filepath.Join(home, "s")
+			if c.name == "SQLite" { // an empty file is a database
+				if err := errors.Join(os.WriteFile(filepath.Join(home, "h.db"), nil, 0o600), os.Chmod(filepath.Join(home, "h.db"), 0o644)); err != nil {
+					t.Fatal(err)
+				}
+			}
 			signals := make(chan os.Signal, 2)
 			out, logs := lineByLine{make(chan string, 10_000)}, lineByLine{make(chan string, 10_000)}
 			p := &program{Program: command.Program{Out: out, Err: logs, OutTTY: true, Environ: []string{"HOME=" + home, "XDG_RUNTIME_DIR=" + home, "NO_COLOR=1", "WASMJOB_HISTORY_CREDENTIALS="}, Notify: func() (<-chan os.Signal, func()) { return signals, func() {} }}}
@@ -35,6 +42,9 @@ func TestRunWithADatabase(t *testing.T) {
 				ended <- p.main(context.Background(), []string{"run", "--plugins", dir, "--admin", socket, "--history", in(c.url), "--server-ip", "127.0.0.1"})
 			}()
 			out.await(t, "history   "+in(c.url))
+			if c.name == "SQLite" {
+				logs.await(t, "the history can be read by everybody")
+			}
 			out.await(t, "this host runs items 0-2")
 			client := []string{"WASMJOB_ADMIN=" + socket, "XDG_RUNTIME_DIR=" + home, "HOME=" + home}
 			runCLI(t, client, "trigger", "cities").expect(t, exitOK, "triggered cities")

@@ -4,7 +4,9 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"io/fs"
 	"net/url"
+	"os"
 	"strconv"
 	"strings"
 	"time"
@@ -52,7 +54,8 @@ func (c *Config) open() (*sql.DB, error) {
 		}
 		db = sql.OpenDB(connector)
 	case sqlite:
-		pragmas := url.Values{"_pragma": {"busy_timeout(" + strconv.FormatInt(lockTimeout.Milliseconds(), 10) + ")", "auto_vacuum(incremental)", "journal_mode(wal)", "synchronous(normal)"}, "_txlock": {"immediate"}}
+		pragmas := url.Values{"_pragma": {"busy_timeout(" + strconv.FormatInt(lockTimeout.Milliseconds(), 10) + ")", "auto_vacuum(incremental)", "journal_mode(wal)", "synchronous(normal)"}, "_txlock": {"immediate"},
+			"mode": {"rw"}} // makeFile makes the file
 		var err error
 		if db, err = sql.Open("sqlite", "file:"+(&url.URL{Path: c.path}).EscapedPath()+"?"+pragmas.Encode()); err != nil {
 			return nil, err
@@ -62,6 +65,23 @@ func (c *Config) open() (*sql.DB, error) {
 	db.SetMaxIdleConns(2)
 	db.SetConnMaxIdleTime(time.Minute)
 	return db, nil
+}
+
+// makeFile makes the file of SQLite if it does not exist, for its owner alone. SQLite itself would let everybody
+// read it; it gives its other files the mode of this one.
+func (c *Config) makeFile() error {
+	if c.kind != sqlite {
+		return nil
+	}
+	// A file that exists must not be opened: closing it would take the locks of this process away.
+	f, err := os.OpenFile(c.path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+	if errors.Is(err, fs.ErrExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return f.Close()
 }
 
 // begin begins a transaction. MySQL's default would lock the gaps between rows, too, and

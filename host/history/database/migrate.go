@@ -26,6 +26,9 @@ var ErrNewer = errors.New("the history's tables were made by a newer version of 
 // migrate makes the tables, or brings them up to date. Hosts that do so at once do it
 // one after the other.
 func (s *pool) migrate(ctx context.Context) error {
+	if err := s.config.makeFile(); err != nil {
+		return err
+	}
 	found, err := s.version(ctx, s.db)
 	if errors.Is(err, ErrNewer) || (err == nil && found == schemaVersion && !s.config.ElasticJob) {
 		return err

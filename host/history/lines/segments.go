@@ -157,7 +157,7 @@ func compress(name string) (err error) {
 	}
 	defer func() { err = errors.Join(err, in.Close()) }()
 	half := name + compressed + ".tmp"
-	out, err := os.OpenFile(half, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o640)
+	out, err := os.OpenFile(half, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
 	if err != nil {
 		return err
 	}

@@ -62,7 +62,7 @@ type Store struct {
 
 var _ history.Store = (*Store)(nil)
 
-// Open opens the file for appending, or makes it, mode 0640. One that another
+// Open opens the file for appending, or makes it, mode 0600. One that another
 // host writes is refused. A line that a
 // crash cut short is taken off its end. It starts goroutines, which Close
 // joins. Until the end of the file is read, queries wait.

@@ -64,7 +64,7 @@ type Trouble struct {
 	Since time.Time
 }
 
-// openWriter opens the file for appending, or makes it, mode 0640. One that another
+// openWriter opens the file for appending, or makes it, mode 0600. One that another
 // host writes is refused. A line that a crash cut short is taken off its end.
 func openWriter(path string, maxBytes int64, log *zap.Logger) (*writer, error) {
 	w := &writer{path: path, part: min(maxBytes/4, mostPart), cap: maxBytes, log: log}
@@ -199,7 +199,7 @@ func (w *writer) rotate() error {
 
 // openEnd opens the file for appending after its last complete line.
 func openEnd(path string) (*os.File, int64, error) {
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR|os.O_APPEND, 0o640)
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR|os.O_APPEND, 0o600)
 	if err != nil {
 		return nil, 0, err
 	}

@@ -126,6 +126,15 @@ func TestTheFilesStayWithinTheCap(t *testing.T) {
 	if err := w.Close(); err != nil {
 		t.Fatal(err)
 	}
+	names, err := filepath.Glob(path + "*")
+	if err != nil || len(names) < 2 {
+		t.Fatalf("the files are %v, %v", names, err)
+	}
+	for _, name := range names {
+		if info, err := os.Stat(name); err != nil || info.Mode().Perm() != 0o600 {
+			t.Errorf("%s: %v, %v; want it to be its owner's alone", name, info.Mode(), err)
+		}
+	}
 	events := readEvents(t, path)
 	// What is left is the newest, without a gap, and compressed more than the cap.
 	line, _ := json.Marshal(numbered(total))
