@@ -359,7 +359,7 @@ var rooms = []room{
 	{name: "bench/modules", testsMay: []string{"host/event"},
 		why: "gives the built program more modules than its memory holds; of the rooms it knows events"},
 	{name: "test/mutants", why: "takes guards out of a copy of the tree and runs its tests; it reads sources as text, and knows no room"},
-	{name: "test/cluster", may: []string{"test/zkserver"},
+	{name: "test/cluster", may: []string{"test/zkserver"}, outside: []string{term},
 		why: "shows the built program in a cluster; it types what a user would type"},
 	{name: "test/demo/server", why: "what the examples talk to is somebody else's: it knows nothing of ours"},
 	{name: "test/oidcserver", why: "starts somebody else's provider, a module of its own; it knows its settings, and nothing of ours"},
@@ -382,7 +382,7 @@ var anyTest = []string{goleak}
 var shared = map[string]string{
 	wazero:   "runs guests in host/plugin; host/capability/dir has its flags of files, which WASI's calls come with",
 	cobra:    "reads the command line of each program, cmd/host and cmd/chaos, and that of the commands in the rooms below host/command, host/access/command and host/alert/command",
-	term:     "passwords are asked for without an echo, by cmd/host and host/access/command",
+	term:     "passwords are asked for without an echo, by cmd/host and host/access/command; cmd/host and test/cluster ask whether they write to a terminal",
 	pflag:    "the flags of the same two",
 	cron:     "its Schedule is the interface that host/due and a job keep; only host/schedule makes one",
 	zap:      "the logger travels as a value",

@@ -23,6 +23,8 @@ import (
 	"syscall"
 	"time"
 
+	"golang.org/x/term"
+
 	"github.com/wasmjob/wasmjob/test/zkserver"
 )
 
@@ -42,7 +44,7 @@ const (
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	c := cluster{out: os.Stdout}
+	c := cluster{out: os.Stdout, terminal: term.IsTerminal(int(os.Stdout.Fd()))}
 	flag.StringVar(&c.program, "program", "bin/wasmjob", "the host to run")
 	flag.StringVar(&c.plugins, "plugins", "plugins/examples", "the directory with the jobs")
 	flag.StringVar(&c.mount, "mount", "", "a directory for a job, as wasmjob run takes it")
@@ -61,6 +63,7 @@ func main() {
 type cluster struct {
 	program, plugins, mount, grants, job string
 	out                                  io.Writer
+	terminal                             bool // out is one
 	dir                                  string
 	servers                              string // of ZooKeeper
 	hosts                                []*node
@@ -120,7 +123,11 @@ func (c *cluster) run(ctx context.Context, hosts int) (err error) {
 	if err := c.show(ctx, "status", c.job); err != nil {
 		return err
 	}
-	c.help()
+	console, err := c.console(ctx)
+	if err != nil {
+		return err
+	}
+	c.help(console)
 	c.watch(ctx)
 	c.say("stopping")
 	return nil
@@ -233,8 +240,24 @@ func (c *cluster) show(ctx context.Context, command, job string) error {
 	return nil
 }
 
-// help says what to try.
-func (c *cluster) help() {
+// console is where a browser reaches the console, and how it is signed in: in a terminal by a link
+// that does it once, elsewhere by the command that prints one. A link is worth a password.
+func (c *cluster) console(ctx context.Context) (string, error) {
+	address := c.hosts[0].admin
+	if !c.terminal {
+		return fmt.Sprintf("http://%s/  (%s login --admin %[1]s prints a link that signs a browser in)", address, c.program), nil
+	}
+	cmd := exec.CommandContext(ctx, c.program, "login", "--admin", address)
+	cmd.Stderr = c.out
+	link, err := cmd.Output()
+	if err != nil && ctx.Err() == nil {
+		return "", fmt.Errorf("login: %w", err)
+	}
+	return strings.TrimSpace(string(link)) + "  (signs a browser in, once)", nil
+}
+
+// help says what to try, and where the console is.
+func (c *cluster) help(console string) {
 	zk := " --zk " + c.servers
 	last := c.hosts[len(c.hosts)-1]
 	next := len(c.hosts) + 1
@@ -245,6 +268,8 @@ func (c *cluster) help() {
 		}
 	}
 	fmt.Fprintf(c.out, `
+The console: %[13]s
+
 What to try, in other terminals and in this directory:
 
 watch who runs what       %[1]s shards %[2]s%[3]s --watch
@@ -260,7 +285,7 @@ was anything lost         %[1]s verify --settle 15s %[12]s
 
 Ctrl-C here stops all of it, and deletes its files, the histories too.
 `, c.program, c.job, zk, last.cmd.Process.Pid, last.ip, sessionTimeout, c.hosts[0].cmd.Process.Pid, c.hosts[0].ip,
-		strings.Join(more, " "), c.hosts[len(c.hosts)/2].ip, c.hosts[len(c.hosts)/2].admin, filepath.Join(c.dir, "*.jsonl"))
+		strings.Join(more, " "), c.hosts[len(c.hosts)/2].ip, c.hosts[len(c.hosts)/2].admin, filepath.Join(c.dir, "*.jsonl"), console)
 }
 
 // watch tells of hosts that end, until ctx is done.
