@@ -473,7 +473,11 @@ func (s *system) wireAdmin(context.Context) error {
 	if !l.Admin.Local() && s.gate.TLS() == nil {
 		s.log.Warn("the admin address can be reached from other machines, without TLS", zap.Stringer("address", s.admin.Address()), zap.Bool("behindProxy", len(l.Access.Proxies) > 0))
 	}
-	note := s.admin.Note(s.about().Plugins, s.started, l.Access.TLS.Cert)
+	cluster := ""
+	if s.registry.Backend.Shared() {
+		cluster = "namespace " + l.Namespace + " on " + s.registry.Backend.String()
+	}
+	note := s.admin.Note(s.about().Plugins, s.started, l.Access.TLS.Cert, cluster)
 	if remove, err := note.Leave(admin.NoteDirs(s.program.Getenv)); err != nil {
 		s.log.Warn("clients will not find this host by themselves: they need --admin and --token-file", zap.Error(err))
 	} else {

@@ -14,8 +14,10 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -77,11 +79,15 @@ type Where struct {
 	CA string
 	// Dirs are where hosts leave notes; see NoteDirs.
 	Dirs []string
+	// One: what is asked for is about that host alone, so that no other of its cluster will do.
+	One bool
 }
 
-// Find returns a client for the host. Without an address it is the one host
-// of this user that runs on this machine; if there are none or several, the
-// error says so. Notes of hosts that are gone are removed on the way.
+// Find returns a client for the host. Without an address it is the host of this
+// user that runs on this machine, or one of several that are of one cluster; if
+// there are none, or hosts of several clusters, the error says so. Hosts that do
+// not answer within two seconds are passed over. Notes of hosts that are gone are
+// removed on the way.
 func Find(ctx context.Context, w Where) (*Client, error) {
 	token := ""
 	if w.TokenFile != "" {
@@ -94,17 +100,23 @@ func Find(ctx context.Context, w Where) (*Client, error) {
 	if w.Address != "" {
 		return at(ctx, w, token, all)
 	}
-	alive, names := running(ctx, all)
-	switch len(alive) {
-	case 0:
+	alive := running(ctx, all)
+	if len(alive) == 0 {
 		return nil, fmt.Errorf("%w: nothing is noted in %s", ErrNoHost, strings.Join(w.Dirs, ", "))
-	case 1:
-		if token != "" {
-			alive[0].token = token
-		}
-		return alive[0], nil
 	}
-	return nil, fmt.Errorf("%d hosts are running here, say which one with --admin ADDRESS: %s", len(alive), strings.Join(names, ", "))
+	first := alive[0]
+	if slices.ContainsFunc(alive[1:], func(n found) bool { return w.One || n.Cluster == "" || n.Cluster != first.Cluster }) {
+		names := make([]string, len(alive))
+		for i, n := range alive {
+			names[i] = n.Address + " (" + cmp.Or(n.Cluster, "alone, jobs of "+n.Plugins) + ")"
+		}
+		return nil, fmt.Errorf("several hosts are running here, say which one with --admin ADDRESS: %s", strings.Join(names, ", "))
+	}
+	c, err := first.client()
+	if err == nil && token != "" {
+		c.token = token
+	}
+	return c, err
 }
 
 // at is a client for an address; without a token it takes the one that was noted.
@@ -134,24 +146,44 @@ func at(ctx context.Context, w Where, token string, all []found) (*Client, error
 	return nil, fmt.Errorf("a host answers at %s, but its token is not known here: it is another user's or another machine's; name a file with its token", a)
 }
 
-// running are the hosts that answer of those that are noted, and what they are for
-// people. Notes of hosts that are gone are removed.
-func running(ctx context.Context, all []found) (alive []*Client, names []string) {
-	for _, n := range all {
-		a, err := ParseAddress(n.Address)
-		if err != nil {
-			continue
-		}
-		c := newClient(a, n.Token, n.config())
-		switch err := c.Ping(ctx); {
-		case err == nil:
-			alive = append(alive, c)
-			names = append(names, fmt.Sprintf("%s (process %d, %s)", n.Address, n.PID, n.Plugins))
-		case errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, os.ErrNotExist):
-			_ = os.Remove(n.file) // its host is gone; if it stays, we only ask in vain again
+// running are the hosts that answer of those that are noted, in the order of the notes. Notes of
+// hosts that are gone are removed.
+func running(ctx context.Context, all []found) []found {
+	answered := make([]bool, len(all))
+	var asked sync.WaitGroup
+	for i, n := range all {
+		asked.Go(func() { answered[i] = n.answers(ctx) })
+	}
+	asked.Wait()
+	var alive []found
+	for i, n := range all {
+		if answered[i] {
+			alive = append(alive, n)
 		}
 	}
-	return alive, names
+	return alive
+}
+
+// client is one for the noted host.
+func (n found) client() (*Client, error) {
+	a, err := ParseAddress(n.Address)
+	if err != nil {
+		return nil, err
+	}
+	return newClient(a, n.Token, n.config()), nil
+}
+
+// answers reports whether the noted host does. If it is gone the note is removed.
+func (n found) answers(ctx context.Context) bool {
+	c, err := n.client()
+	if err != nil {
+		return false
+	}
+	err = c.Ping(ctx)
+	if errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, os.ErrNotExist) {
+		_ = os.Remove(n.file) // if it stays, we only ask in vain again
+	}
+	return err == nil
 }
 
 // WithReason is the client that gives a reason with each change, for the audit.

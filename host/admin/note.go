@@ -27,6 +27,9 @@ type Note struct {
 	Started time.Time `json:"started"`
 	// Certificate is the file with the certificate that the host shows; empty: there is no TLS.
 	Certificate string `json:"certificate,omitempty"`
+	// Cluster names the registry and the namespace that the host shares with others; empty: the
+	// host is alone. Any host of a cluster can be asked.
+	Cluster string `json:"cluster,omitempty"`
 }
 
 // config is how a client speaks TLS with the host; nil: not at all.

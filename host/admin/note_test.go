@@ -84,7 +84,7 @@ func TestAClientFindsTheOneHost(t *testing.T) {
 	// A second host: now one must say which.
 	s2 := start(t, Options{})
 	remove2 := leave(t, dirs, Note{Address: s2.Address().String(), Token: token, Plugins: "/other"})
-	if _, err := Find(t.Context(), Where{Dirs: dirs}); err == nil || !strings.Contains(err.Error(), "2 hosts") || !strings.Contains(err.Error(), "--admin ADDRESS") || !strings.Contains(err.Error(), "/other") {
+	if _, err := Find(t.Context(), Where{Dirs: dirs}); err == nil || !strings.Contains(err.Error(), "several hosts") || !strings.Contains(err.Error(), "--admin ADDRESS") || !strings.Contains(err.Error(), "/other") {
 		t.Errorf("two hosts: %v", err)
 	}
 	find(Where{Address: s.Address().String()})
@@ -100,6 +100,47 @@ func TestAClientFindsTheOneHost(t *testing.T) {
 	}
 	if _, err := Find(t.Context(), Where{Address: s.Address().String(), Dirs: dirs}); err == nil || !strings.Contains(err.Error(), "token is not known") {
 		t.Errorf("an address without a note: %v", err)
+	}
+}
+
+// TestAClientFindsACluster: any host of one cluster is asked, but none that hangs; hosts of several
+// clusters are named.
+func TestAClientFindsACluster(t *testing.T) {
+	t.Parallel()
+	dirs := []string{t.TempDir()}
+	const cluster = "namespace jobs on ZooKeeper, zk1:2181"
+	hangs, err := net.Listen("tcp", "127.0.0.1:0") // nothing accepts
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = hangs.Close() }()
+	leave(t, dirs, Note{Address: hangs.Addr().String(), Token: token, Cluster: cluster})
+	answering := make(map[string]bool)
+	for range 2 {
+		address := start(t, Options{}).Address().String()
+		answering[address] = true
+		leave(t, dirs, Note{Address: address, Token: token, Cluster: cluster})
+	}
+	c, err := Find(t.Context(), Where{Dirs: dirs})
+	if err != nil || !answering[c.Address().Name] {
+		t.Fatalf("found %+v, %v; want one of %v", c, err, answering)
+	}
+	if _, err := Find(t.Context(), Where{Dirs: dirs, One: true}); err == nil || !strings.Contains(err.Error(), "("+cluster+")") {
+		t.Errorf("a host of its own is wanted: %v", err)
+	}
+	other := start(t, Options{}).Address().String()
+	for what, n := range map[string]Note{
+		"namespace more on ZooKeeper, zk1:2181": {Cluster: "namespace more on ZooKeeper, zk1:2181"},
+		"alone, jobs of /srv":                   {Plugins: "/srv"},
+	} {
+		n.Address, n.Token = other, token
+		remove := leave(t, dirs, n)
+		if _, err := Find(t.Context(), Where{Dirs: dirs}); err == nil || !strings.Contains(err.Error(), other+" ("+what+")") || !strings.Contains(err.Error(), "("+cluster+")") {
+			t.Errorf("beside another cluster: %v", err)
+		}
+		if err := remove(); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 

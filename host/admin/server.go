@@ -167,12 +167,12 @@ func (s *Server) Run(ctx context.Context) error {
 }
 
 // Note is what clients of the same user need. certificate is the file of the one that the
-// server shows, empty if there is no TLS.
-func (s *Server) Note(plugins string, started time.Time, certificate string) Note {
+// server shows, empty if there is no TLS; cluster is that of the note.
+func (s *Server) Note(plugins string, started time.Time, certificate, cluster string) Note {
 	if abs, err := filepath.Abs(certificate); certificate != "" && err == nil {
 		certificate = abs
 	}
-	return Note{Address: s.address.String(), Token: s.opts.Token, PID: os.Getpid(), Plugins: plugins, Started: started, Certificate: certificate}
+	return Note{Address: s.address.String(), Token: s.opts.Token, PID: os.Getpid(), Plugins: plugins, Started: started, Certificate: certificate, Cluster: cluster}
 }
 
 // Close gives the address back if Run was never called.

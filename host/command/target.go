@@ -49,6 +49,7 @@ type Operator interface {
 type Target struct {
 	address, tokenFile, ca string
 	Reason                 string // of a change
+	One                    bool   // only one host is meant, no other of its cluster
 	flags                  *pflag.FlagSet
 	// context is the name of one that was given; settled: what it has is taken over. from says
 	// which context the address comes from; empty: from none.
@@ -61,7 +62,7 @@ type Target struct {
 // AddHost adds the flags that name a host.
 func (p *Program) AddHost(cmd *cobra.Command) *Target {
 	t := &Target{flags: cmd.Flags(), getenv: p.Getenv}
-	cmd.Flags().StringVar(&t.address, "admin", p.Getenv(EnvPrefix+"ADMIN"), "`ADDRESS` of the host (default: the one that runs here)")
+	cmd.Flags().StringVar(&t.address, "admin", p.Getenv(EnvPrefix+"ADMIN"), "`ADDRESS` of the host (default: the one that runs here, or one of several that are of one cluster)")
 	cmd.Flags().StringVar(&t.tokenFile, "token-file", p.Getenv(EnvPrefix+"ADMIN_TOKEN_FILE"), "`FILE` with a token (default: the host's own, from the note that it left)")
 	cmd.Flags().StringVar(&t.ca, "ca", "", "`FILE` with the authorities of the host's certificate, or system; the address has TLS then (default: as the host's note says)")
 	cmd.Flags().StringVar(&t.context, "context", "", "`NAME` of a context that says where the cluster is (default: the one in use, see 'wasmjob context')")
@@ -142,7 +143,7 @@ func (p *Program) Find(ctx context.Context, t *Target) (*admin.Client, error) {
 	if t.address == "off" {
 		return nil, Usagef("--admin off is a setting of the host, and nothing to ask")
 	}
-	c, err := admin.Find(ctx, admin.Where{Address: t.address, TokenFile: t.tokenFile, CA: t.ca, Dirs: admin.NoteDirs(p.Getenv)})
+	c, err := admin.Find(ctx, admin.Where{Address: t.address, TokenFile: t.tokenFile, CA: t.ca, Dirs: admin.NoteDirs(p.Getenv), One: t.One})
 	return c, t.unreachable(err)
 }
 

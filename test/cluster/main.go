@@ -280,6 +280,7 @@ disable a server          %[1]s disable %[2]s --server %[10]s%[3]s
 enable it again           %[1]s enable %[2]s --server %[10]s%[3]s
 run a job now             %[1]s trigger slow%[3]s
 all jobs                  %[1]s status%[3]s
+the jobs, by any host     %[1]s jobs
 one of the hosts          %[1]s status --admin %[11]s
 was anything lost         %[1]s verify --settle 15s %[12]s
 

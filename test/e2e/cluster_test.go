@@ -415,6 +415,20 @@ func TestClusterIsOperated(t *testing.T) {
 	at := everywhere("tick", nil, map[*member]int{a: 2, b: 2, d: 2})
 	everywhere("manual", nil, map[*member]int{a: 1, b: 1, d: 1})
 
+	// Who has started several of its hosts need not say which one to ask, except where one is meant.
+	notes := filepath.Join(".cache", "wasmjob", "hosts")
+	for _, m := range []*member{a, b} {
+		if err := os.CopyFS(c.path("home", notes), os.DirFS(m.place.path("home", notes))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, args := range [][]string{{"jobs"}, {"__complete", "status", ""}} {
+		if text := c.must(args...); !strings.Contains(text, "tick") {
+			t.Errorf("wasmjob %v by any host:\n%s", args, text)
+		}
+	}
+	c.refused(1, []string{"several hosts are running here", "namespace " + c.ns + " on ZooKeeper, " + c.zk}, "start", "tick")
+
 	// A server is disabled in the registry, and enabled by way of its host.
 	if out := c.registry("disable", "tick", "--server", b.ip); out != "disabled server "+b.ip+" for tick\n" {
 		t.Errorf("disable says %q", out)

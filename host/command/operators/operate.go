@@ -433,6 +433,7 @@ host: give it on each host that is to run the job. A job that runs is left alone
 		},
 	}
 	t = p.AddChange(cmd)
+	t.One = true
 	cmd.ValidArgsFunction = p.JobNames(t)
 	return cmd
 }
