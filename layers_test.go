@@ -60,6 +60,7 @@ const (
 	xnet       = "golang.org/x/net"
 	xsync      = "golang.org/x/sync"
 	xsys       = "golang.org/x/sys"
+	xtext      = "golang.org/x/text"
 	xtime      = "golang.org/x/time"
 	yaml       = "go.yaml.in/yaml/v3"
 	zap        = "go.uber.org/zap"
@@ -291,7 +292,7 @@ var rooms = []room{
 		why:      "knows the trees of old ElasticJobs, which nothing else here should; writes definitions, and has them read back"},
 	{name: "host/deadman", may: []string{"host/filelock"}, outside: []string{xsys},
 		why: "the kernel's timers and a file: it ends a process, whatever that runs"},
-	{name: "host/console", may: []string{"host/words", "host/event"}, outside: []string{zap},
+	{name: "host/console", may: []string{"host/words", "host/event"}, outside: []string{xtext, zap},
 		why: "how a line looks, for all that write lines; it takes them from anybody, and knows nobody"},
 	{name: "host/view", may: []string{"host/words", "abi", "host/event", "host/console", "coordination/tree"}, outside: []string{zap, xtime},
 		why: "which lines a host's events become; it sees the events and nothing else of the host"},

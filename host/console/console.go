@@ -75,21 +75,13 @@ func (c *Console) Row(t time.Time, tag, tagColour, who, text string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	who = words.Printable(who)
-	c.who = min(max(c.who, utf8.RuneCountInString(who)), whoMost)
+	c.who = min(max(c.who, Width(who)), whoMost)
 	indent := strings.Repeat(" ", 8+2+4+2+c.who+2)
 	line := c.Style.Paint(Grey, t.Format(time.TimeOnly)) + "  " +
 		c.Style.Paint(tagColour, Pad(tag, 4)) + "  " +
 		c.Style.Paint(cyan, Pad(who, c.who)) + "  " +
 		strings.ReplaceAll(strings.TrimRight(text, "\n"), "\n", "\n"+indent)
 	_, _ = io.WriteString(c.Out, strings.TrimRight(line, " ")+"\n")
-}
-
-// Pad appends spaces up to the width.
-func Pad(s string, width int) string {
-	if n := width - utf8.RuneCountInString(s); n > 0 {
-		return s + strings.Repeat(" ", n)
-	}
-	return s
 }
 
 // attribute is a key and its value as text; a list has its elements, too.

@@ -3,7 +3,6 @@ package console
 import (
 	"slices"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/wasmjob/wasmjob/host/words"
 )
@@ -77,14 +76,6 @@ func (t *table) fit(widths []int) {
 	}
 }
 
-// shorten cuts what is longer than width.
-func shorten(s string, width int) string {
-	if width <= 0 || utf8.RuneCountInString(s) <= width {
-		return s
-	}
-	return string([]rune(s)[:width-1]) + "…"
-}
-
 func (t *table) String() string {
 	var widths []int
 	for _, row := range t.rows {
@@ -92,7 +83,7 @@ func (t *table) String() string {
 			if i == len(widths) {
 				widths = append(widths, 0)
 			}
-			widths[i] = max(widths[i], utf8.RuneCountInString(words.Printable(c.Text)))
+			widths[i] = max(widths[i], Width(words.Printable(c.Text)))
 		}
 	}
 	t.fit(widths)
@@ -103,7 +94,7 @@ func (t *table) String() string {
 			if widths[i] == 0 {
 				continue
 			}
-			text := shorten(words.Printable(c.Text), widths[i])
+			text := Shorten(words.Printable(c.Text), widths[i])
 			if i < len(row)-1 {
 				text = Pad(text, widths[i]+2)
 			}
@@ -128,7 +119,7 @@ func (s Style) Cut(text string, used int) string {
 	if s.Width <= used+leastLast {
 		return text
 	}
-	return shorten(text, s.Width-used)
+	return Shorten(text, s.Width-used)
 }
 
 // Wrapped breaks lines between words where they are wider than the terminal;
@@ -141,7 +132,7 @@ func (s Style) Wrapped(text string) string {
 	for line := range strings.Lines(text) {
 		column, space := 0, ""
 		for n, word := range strings.Split(strings.TrimSuffix(line, "\n"), " ") {
-			w := utf8.RuneCountInString(word)
+			w := Width(word)
 			switch {
 			case n > 0 && w > 0 && column > 4 && column+len(space)+1+w > s.Width:
 				b.WriteString("\n    ")

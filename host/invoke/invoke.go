@@ -170,7 +170,7 @@ func (r *Run) executor(ctx context.Context, module *plugin.Module, s plugin.Sett
 // widest is how wide the labels are.
 func (r *Run) widest(executor abi.Executor) (width int) {
 	for _, item := range r.Items {
-		width = max(width, utf8.RuneCountInString(r.label(item)))
+		width = max(width, console.Width(r.label(item)))
 	}
 	for _, export := range []string{abi.ExportBefore, abi.ExportBeforeOnce, abi.ExportAfterOnce, abi.ExportAfter} {
 		if executor.HasListener(export) {
