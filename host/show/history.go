@@ -109,9 +109,13 @@ func Line(s console.Style, l *history.Line) string {
 		s.Paint(console.Bold, words.Printable(who)), words.Printable(l.Message), s.Paint(console.Grey, attrs.String()))
 }
 
-// Changes lists who changed what.
+// whyWidth is how many columns the reason of a change has; -o json has all of it.
+const whyWidth = 60
+
+// Changes lists who changed what. What was changed can be long: it comes last, where it pushes nothing
+// out of sight and is cut at the terminal's edge.
 func Changes(s console.Style, list []history.Change, now time.Time) string {
-	t := console.NewTable(s, "TIME", "WHO", "FROM", "WHAT", "JOB", "CHANGE", "WHY")
+	t := console.NewTable(s, "TIME", "WHO", "FROM", "WHAT", "JOB", "WHY", "CHANGE")
 	t.Spare = []string{"FROM"}
 	for _, c := range list {
 		job := c.Job
@@ -126,7 +130,7 @@ func Changes(s console.Style, list []history.Change, now time.Time) string {
 			change = console.Coloured("failed: "+c.Error, console.Red)
 		}
 		t.Add(console.Plain(stamp(c.Time, now)), console.Coloured(c.Who, console.Bold), console.Plain(words.Dash(c.From)), console.Plain(c.What), console.Plain(words.Dash(job)),
-			change, console.Plain(words.Dash(c.Why)))
+			console.Plain(console.Shorten(words.Dash(words.FirstLine(c.Why)), whyWidth)), change)
 	}
 	return orNone(t.Empty(), "no changes", t.String())
 }

@@ -52,6 +52,33 @@ func TestChanges(t *testing.T) {
 	}
 }
 
+// TestLongChanges: a change of many settings does not push the reason out of sight, and is all there
+// where no terminal bounds it; a reason has its bound.
+func TestLongChanges(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.Local)
+	long := strings.Repeat("n", 400)
+	list := []history.Change{
+		{Time: now, Who: "ann", What: "create", Job: "a", Before: "{}", After: `{"description":"` + long + `"}`, Why: "because"},
+		{Time: now, Who: "ann", What: "edit", Job: "a", Why: strings.Repeat("y", 300), Error: long},
+	}
+	lines := strings.Split(Changes(console.Style{}, list, now), "\n")
+	for i, want := range []string{"because", strings.Repeat("y", 59) + "…"} {
+		before, after, found := strings.Cut(lines[i+1], want)
+		if !found || console.Width(before) > 60 || !strings.Contains(after, long) {
+			t.Errorf("line %d: %q", i+1, lines[i+1])
+		}
+	}
+	for _, line := range strings.Split(Changes(console.Style{Width: 80}, list, now), "\n") {
+		if console.Width(line) > 80 {
+			t.Errorf("wider than the terminal: %q", line)
+		}
+	}
+	if line := strings.Split(Changes(console.Style{Width: 80}, list[:1], now), "\n")[1]; !strings.Contains(line, "because") {
+		t.Errorf("no reason: %q", line)
+	}
+}
+
 // TestHosts: what is wrong with a host is in its line, also while it runs jobs; of one that is silent, what
 // it said last.
 func TestHosts(t *testing.T) {
