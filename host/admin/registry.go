@@ -677,6 +677,11 @@ type Shards struct {
 	Digests   []string   `json:"digests"`
 	Instances []Instance `json:"instances"` // by id
 	Items     []Shard    `json:"items"`     // by number
+	// LastOutcome is the worst outcome of the newest fire's items, LastEnded when
+	// the last of them ended, LastReason what an item of that outcome has said, if it failed.
+	LastOutcome string    `json:"lastOutcome,omitempty"`
+	LastEnded   time.Time `json:"lastEnded,omitzero"`
+	LastReason  string    `json:"lastReason,omitempty"`
 }
 
 // numbers are those of the items.
@@ -774,17 +779,22 @@ func newShards(s *inspect.Shards) *Shards {
 		}
 		return time.UnixMilli(ms)
 	}
+	records := make(map[int]tree.Record)
 	for _, i := range s.Items {
 		if java[i.RunningOn] || (i.RunningOn == "" && java[i.Owner]) {
 			// What is recorded is of a run before: Java hosts keep no record.
 			i.Record.Begun, i.Record.Ended, i.Record.Source, i.Record.Outcome, i.Record.Reason = 0, 0, "", "", ""
 		}
+		records[i.Item] = i.Record
 		out.Items = append(out.Items, Shard{
 			Item: i.Item, Parameter: i.Parameter, Owner: i.Owner, State: string(i.State), Disabled: i.Disabled, Misfired: i.Misfired,
 			Failover: i.Failover, Moves: i.Moves, RunningOn: i.RunningOn, Fence: i.Fence,
 			Begun: at(i.Record.Begun), Ended: at(i.Record.Ended), Source: i.Record.Source, Outcome: i.Record.Outcome, Reason: i.Record.Reason,
 			Deaths: i.Record.Deaths, Died: strings.Fields(i.Record.Died), Held: at(i.Record.Held),
 		})
+	}
+	if fire, ok := inspect.NewestFire(records); ok {
+		out.LastOutcome, out.LastReason, out.LastEnded = fire.Outcome, fire.Reason, fire.Ended
 	}
 	return out
 }

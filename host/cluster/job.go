@@ -161,7 +161,7 @@ func merge(parts []part, now time.Time) Job {
 		if i.Running {
 			j.Running++
 		}
-		if failed(i.LastOutcome) {
+		if Failed(i.LastOutcome) {
 			j.Failed++
 		}
 		if !i.Held.IsZero() {
@@ -224,8 +224,8 @@ func itemsOf(parts []part) []Item {
 	return items
 }
 
-// failed reports whether an outcome is one that somebody should look at.
-func failed(o abi.Outcome) bool {
+// Failed reports whether an outcome is one that somebody should look at.
+func Failed(o abi.Outcome) bool {
 	return o != "" && o != abi.OutcomeOK && o != abi.OutcomeCancelled
 }
 
@@ -243,7 +243,7 @@ func lastOf(parts []part, items []Item) *Last {
 			last = &Last{Instant: f.Instant, Source: f.Source, Ended: ended, Duration: f.Duration, Outcome: f.Outcome}
 		} else if f.Instant.Equal(last.Instant) {
 			last.Duration = max(last.Duration, f.Duration)
-			if failed(f.Outcome) {
+			if Failed(f.Outcome) {
 				last.Outcome = f.Outcome
 			}
 		}
@@ -255,12 +255,12 @@ func lastOf(parts []part, items []Item) *Last {
 			last = &Last{Ended: i.LastEnd, Outcome: i.LastOutcome, Message: i.LastMessage}
 		case last.Instant.IsZero():
 			last.Ended = later(last.Ended, i.LastEnd)
-			if failed(i.LastOutcome) {
+			if Failed(i.LastOutcome) {
 				last.Outcome, last.Message = i.LastOutcome, i.LastMessage
 			}
 		default:
 			last.Ended = later(last.Ended, i.LastEnd)
-			if failed(i.LastOutcome) && last.Message == "" && !i.LastEnd.Before(last.Instant) {
+			if Failed(i.LastOutcome) && last.Message == "" && !i.LastEnd.Before(last.Instant) {
 				last.Outcome, last.Message = i.LastOutcome, i.LastMessage
 			}
 		}
@@ -285,7 +285,7 @@ func healthOf(j *Job, parts []part, now time.Time) Health {
 	switch {
 	case errors:
 		return HealthError
-	case j.Held > 0, j.Last != nil && failed(j.Last.Outcome):
+	case j.Held > 0, j.Last != nil && Failed(j.Last.Outcome):
 		return HealthFailing
 	case paused:
 		return HealthPaused

@@ -110,8 +110,11 @@ func (t *table) String() string {
 }
 
 // Fact is a line with what is known of something.
-func (s Style) Fact(what, text string) string {
-	return s.Paint(Grey, Pad(what, 9)) + "  " + words.Printable(text) + "\n"
+func (s Style) Fact(what, text string) string { return s.FactCell(what, Plain(text)) }
+
+// FactCell is Fact in a colour.
+func (s Style) FactCell(what string, c Cell) string {
+	return s.Paint(Grey, Pad(what, 9)) + "  " + s.Paint(c.Colour, words.Printable(c.Text)) + "\n"
 }
 
 // Cut shortens text to what is left of a line that has so many columns already.

@@ -170,12 +170,8 @@ func ClusterJobs(s console.Style, list []cluster.Job, now time.Time) string {
 	t := console.NewTable(s, "NAME", "HEALTH", "STATE", "CRON", "NEXT", "ITEMS", "HOSTS", "LAST FIRE")
 	t.Spare = []string{"HOSTS", "STATE"}
 	for _, j := range list {
-		next := "-"
-		if !j.Next.IsZero() {
-			next = "in " + words.Ago(max(0, j.Next.Sub(now)))
-		}
 		t.Add(console.Coloured(j.Name, console.Bold), console.Coloured(string(j.Health), healthColour(j.Health)), console.Coloured(stateText(&j), jobColour(j.State)),
-			console.Plain(cronText(j.Cron, j.TimeZone)), console.Plain(next), console.Plain(itemCounts(&j)), console.Plain(strconv.Itoa(len(j.Hosts))), lastText(j.Last, now))
+			console.Plain(cronText(j.Cron, j.TimeZone)), console.Plain(nextText(&j, now)), console.Plain(itemCounts(&j)), console.Plain(strconv.Itoa(len(j.Hosts))), lastText(j.Last, now))
 	}
 	return orNone(t.Empty(), "no jobs", t.String())
 }
@@ -192,6 +188,14 @@ func stateText(j *cluster.Job) string {
 		return fmt.Sprintf("%s by %s", j.State, words.Printable(j.Paused.By))
 	}
 	return fmt.Sprintf("%s by %s: %s", j.State, words.Printable(j.Paused.By), words.ClipTo(words.FirstLine(words.Printable(j.Paused.Why)), longestReason))
+}
+
+// nextText says in how long a job fires next.
+func nextText(j *cluster.Job, now time.Time) string {
+	if j.Next.IsZero() {
+		return "-"
+	}
+	return "in " + words.Ago(max(0, j.Next.Sub(now)))
 }
 
 // itemCounts says how many items a job has, and what is remarkable about them.

@@ -10,6 +10,7 @@ import (
 	"github.com/wasmjob/wasmjob/coordination/inspect"
 	"github.com/wasmjob/wasmjob/coordination/tree"
 	"github.com/wasmjob/wasmjob/host/admin"
+	"github.com/wasmjob/wasmjob/host/cluster"
 	"github.com/wasmjob/wasmjob/host/console"
 	"github.com/wasmjob/wasmjob/host/words"
 )
@@ -106,12 +107,22 @@ func shardingText(shards *admin.Shards) string {
 	return "resharding is under way"
 }
 
-// Instances is what status shows of one job.
-func Instances(s console.Style, shards *admin.Shards, now time.Time) string {
+// Instances is what status shows of one job. j is what the hosts say of it, nil if the registry
+// alone is asked; that does not know when the job fires next.
+func Instances(s console.Style, shards *admin.Shards, j *cluster.Job, now time.Time) string {
 	var b strings.Builder
 	show := func(what, text string) { b.WriteString(s.Fact(what, text)) }
 	show("job", shards.Job)
+	health, why, last := healthOfShards(shards), "", lastOf(shards.LastOutcome, shards.LastReason, shards.LastEnded)
+	if j != nil {
+		health, why, last = j.Health, j.Reason, j.Last
+	}
+	b.WriteString(s.FactCell("health", console.Coloured(strings.TrimSuffix(string(health)+": "+words.FirstLine(why), ": "), healthColour(health))))
 	show("cron", cronText(shards.Cron, shards.TimeZone))
+	if j != nil {
+		show("next", nextText(j, now))
+	}
+	b.WriteString(s.FactCell("last", lastText(last, now)))
 	show("items", strconv.Itoa(shards.ShardingTotalCount))
 	if shards.Sharding {
 		show("sharding", shardingText(shards))
@@ -156,6 +167,46 @@ func Instances(s console.Style, shards *admin.Shards, now time.Time) string {
 		}
 	}
 	return b.String()
+}
+
+// healthOfShards is how well a job is, as the registry has it.
+func healthOfShards(shards *admin.Shards) cluster.Health {
+	alive, disabled, held := 0, 0, 0
+	for _, i := range shards.Instances {
+		if !i.Gone {
+			alive++
+			if i.Disabled {
+				disabled++
+			}
+		}
+	}
+	for _, i := range shards.Items {
+		if !i.Held.IsZero() {
+			held++
+		}
+	}
+	return registryHealth(alive == 0, alive == disabled, held, shards.LastOutcome)
+}
+
+// registryHealth is how well a job is that no host is asked about. Whether it is late only hosts know.
+func registryHealth(crashed, disabled bool, held int, last string) cluster.Health {
+	switch {
+	case crashed:
+		return cluster.HealthError
+	case held > 0, cluster.Failed(abi.Outcome(last)):
+		return cluster.HealthFailing
+	case disabled:
+		return cluster.HealthPaused
+	}
+	return cluster.HealthOK
+}
+
+// lastOf is the newest fire as the registry knows it, nil if none has ended.
+func lastOf(outcome, reason string, ended time.Time) *cluster.Last {
+	if outcome == "" {
+		return nil
+	}
+	return &cluster.Last{Outcome: abi.Outcome(outcome), Message: reason, Ended: ended}
 }
 
 // movesText describes items that stay where they run and are to move: the
@@ -216,41 +267,30 @@ func heldText(s console.Style, shards *admin.Shards, now time.Time) string {
 // short is enough of a digest for people.
 func short(digest string) string { return digest[:min(len(digest), 12)] }
 
-// Namespace lists the jobs of a namespace.
-func Namespace(s console.Style, list []admin.Brief) string {
+// Namespace lists the jobs of a namespace, with the columns of ClusterJobs as far as the registry knows them.
+func Namespace(s console.Style, list []admin.Brief, now time.Time) string {
 	if len(list) == 0 {
 		return "no jobs in this namespace\n"
 	}
-	t := console.NewTable(s, "NAME", "STATUS", "CRON", "ITEMS", "HOSTS", "LAST FIRE", "LEADER", "DESCRIPTION")
-	t.Spare = []string{"LEADER"}
+	t := console.NewTable(s, "NAME", "HEALTH", "STATE", "CRON", "ITEMS", "HOSTS", "LAST FIRE")
+	t.Spare = []string{"HOSTS", "STATE"}
 	for _, b := range list {
-		if b.Error != "" {
-			t.Add(console.Coloured(b.Name, console.Bold), console.Coloured(b.Status, console.Red), console.Plain("-"), console.Plain("-"), console.Plain(strconv.Itoa(b.Instances)), console.Plain("-"), console.Plain(words.Dash(b.Leader)),
-				console.Coloured("cannot be read: "+words.FirstLine(b.Error), console.Red))
-			continue
-		}
+		health := registryHealth(b.Error != "" || b.Status == string(inspect.JobCrashed), b.Status == string(inspect.JobDisabled), b.Held, b.LastOutcome)
 		hosts := strconv.Itoa(b.Instances)
 		if b.Java > 0 {
 			hosts += fmt.Sprintf(" (%d Java)", b.Java)
 		}
-		items := strconv.Itoa(b.ShardingTotalCount)
+		cron, items, last := cronText(b.Cron, b.TimeZone), strconv.Itoa(b.ShardingTotalCount), lastText(lastOf(b.LastOutcome, b.LastReason, b.LastEnded), now)
 		if b.Held > 0 {
-			items += fmt.Sprintf(" (%d held)", b.Held)
+			items += fmt.Sprintf(", %d held", b.Held)
 		}
-		last := console.Plain("-")
-		if b.LastOutcome != "" {
-			last = console.Coloured(b.LastOutcome+", "+words.Ago(max(0, time.Since(b.LastEnded)))+" ago", outcomeColour(abi.Outcome(b.LastOutcome)))
+		if b.Error != "" {
+			cron, items, last = "-", "-", console.Coloured("cannot be read: "+words.FirstLine(b.Error), console.Red)
 		}
-		t.Add(console.Coloured(b.Name, console.Bold), console.Coloured(b.Status, stateColour(b.Status)), console.Plain(cronText(b.Cron, b.TimeZone)), console.Plain(items),
-			console.Plain(hosts), last, console.Plain(words.Dash(b.Leader)), console.Plain(words.FirstLine(b.Description)))
+		t.Add(console.Coloured(b.Name, console.Bold), console.Coloured(string(health), healthColour(health)), console.Coloured(b.Status, stateColour(b.Status)), console.Plain(cron),
+			console.Plain(items), console.Plain(hosts), last)
 	}
-	text := t.String()
-	for _, b := range list {
-		if b.LastReason != "" {
-			text += fmt.Sprintf("%s: %s: %s\n", words.Printable(b.Name), s.Paint(outcomeColour(abi.Outcome(b.LastOutcome)), words.Printable(b.LastOutcome)), words.Printable(b.LastReason))
-		}
-	}
-	return text
+	return t.String()
 }
 
 // sessionText describes a host's session.

@@ -7,6 +7,7 @@ import (
 
 	"github.com/wasmjob/wasmjob/host"
 	"github.com/wasmjob/wasmjob/host/admin"
+	"github.com/wasmjob/wasmjob/host/cluster"
 	"github.com/wasmjob/wasmjob/host/console"
 	"github.com/wasmjob/wasmjob/host/event"
 )
@@ -22,7 +23,7 @@ func TestStatusOfAJobTellsOfItemsThatAreToMove(t *testing.T) {
 			{Item: 1, Owner: "10.0.0.1@-@1", State: "RUNNING", RunningOn: "10.0.0.1@-@1", Fence: 9, Begun: now.Add(-20 * time.Minute), Moves: true, MovesSince: now.Add(-5 * time.Minute)},
 			{Item: 2, Owner: "10.0.0.1@-@1", State: "RUNNING", RunningOn: "10.0.0.3@-@3", Begun: now.Add(-time.Hour), Moves: true, MovesSince: now.Add(-5 * time.Minute)},
 		}}
-	text := Instances(console.Style{}, s, now)
+	text := Instances(console.Style{}, s, nil, now)
 	for _, want := range []string{
 		"waits: item 1 stays on 10.0.0.1@-@1, which has run it for 20m; the job was resharded 5m ago, while the item ran, and it moves when it ends\n",
 		"waits: item 2 stays on 10.0.0.3@-@3; the job was resharded 5m ago", // a Java host: what the record says is of another run
@@ -35,7 +36,7 @@ func TestStatusOfAJobTellsOfItemsThatAreToMove(t *testing.T) {
 		t.Errorf("more than the two items that are to move:\n%s", text)
 	}
 	s.Items = s.Items[:1]
-	if text := Instances(console.Style{}, s, now); strings.Contains(text, "waits") {
+	if text := Instances(console.Style{}, s, nil, now); strings.Contains(text, "waits") {
 		t.Errorf("nothing moves:\n%s", text)
 	}
 }
@@ -55,7 +56,7 @@ func TestShardingOfDisabledServers(t *testing.T) {
 		{"no instance", nil, divided, waits},
 	} {
 		s := &admin.Shards{Job: "j", Sharding: true, ShardingTotalCount: 1, Instances: c.instances, Items: []admin.Shard{{State: "SHARDING_FLAG"}}}
-		for name, text := range map[string]string{"status JOB": Instances(console.Style{}, s, time.Now()), "shards": shardsTable(console.Style{}, s, time.Now())} {
+		for name, text := range map[string]string{"status JOB": Instances(console.Style{}, s, nil, time.Now()), "shards": shardsTable(console.Style{}, s, time.Now())} {
 			if !strings.Contains(text, c.want) || strings.Contains(text, c.not) {
 				t.Errorf("%s, %s:\n%s", c.name, name, text)
 			}
@@ -82,22 +83,64 @@ func TestReasonsOfFailures(t *testing.T) {
 	t.Parallel()
 	s := &admin.Shards{Job: "j", ShardingTotalCount: 2, Instances: []admin.Instance{{ID: "10.0.0.1@-@1", State: "READY"}},
 		Items: []admin.Shard{{Item: 0, State: "PENDING", Outcome: "OK"}, {Item: 1, State: "PENDING", Outcome: "TRAP", Reason: "out of \x1bbounds"}}}
-	for name, text := range map[string]string{"status JOB": Instances(console.Style{}, s, time.Now()), "shards": shardsTable(console.Style{}, s, time.Now())} {
+	for name, text := range map[string]string{"status JOB": Instances(console.Style{}, s, nil, time.Now()), "shards": shardsTable(console.Style{}, s, time.Now())} {
 		if !strings.Contains(text, "\nitem 1: TRAP: out of ") || strings.Contains(text, "\x1b") || strings.Contains(text, "item 0:") {
 			t.Errorf("%s:\n%s", name, text)
 		}
 	}
 }
 
-// TestBriefTable: a job whose items failed is not just OK.
-func TestBriefTable(t *testing.T) {
+// TestHealthOfRegistry: a job is not well because its hosts live: its last fire counts, and what is
+// held back.
+func TestHealthOfRegistry(t *testing.T) {
 	t.Parallel()
+	now := time.Now()
+	ended := now.Add(-time.Minute)
 	text := Namespace(console.Style{}, []admin.Brief{
-		{Name: "good", Status: "OK", LastOutcome: "OK", LastEnded: time.Now().Add(-time.Minute)},
-		{Name: "bad", Status: "OK", LastOutcome: "TRAP", LastReason: "out of bounds", LastEnded: time.Now().Add(-time.Minute)},
-		{Name: "new", Status: "OK", ShardingTotalCount: 4, Held: 2},
-	})
-	for _, want := range []string{"LAST FIRE", "4 (2 held)", "OK, 1m ago", "TRAP, 1m ago", "\nbad: TRAP: out of bounds\n"} {
+		{Name: "good", Status: "OK", Cron: "0 0 3 * * ?", ShardingTotalCount: 2, Instances: 3, Java: 1, LastOutcome: "OK", LastEnded: ended},
+		{Name: "bad", Status: "OK", LastOutcome: "TRAP", LastReason: "out of bounds", LastEnded: ended},
+		{Name: "held", Status: "OK", ShardingTotalCount: 4, Held: 2, LastOutcome: "OK", LastEnded: ended},
+		{Name: "off", Status: "DISABLED", LastOutcome: "CANCELLED", LastEnded: ended},
+		{Name: "gone", Status: "CRASHED", LastOutcome: "OK", LastEnded: ended},
+		{Name: "new", Status: "SHARDING_FLAG"},
+		{Name: "odd", Status: "OK", Error: "no cron"},
+	}, now)
+	for n, want := range []string{
+		"NAME HEALTH STATE CRON ITEMS HOSTS LAST FIRE", "good ok OK 0 0 3 * * ? 2 3 (1 Java) OK, 1m ago", "bad failing OK (by trigger) 0 0 TRAP, 1m ago: out of bounds",
+		"held failing OK (by trigger) 4, 2 held 0 OK, 1m ago", "off paused DISABLED (by trigger) 0 0 CANCELLED, 1m ago", "gone error CRASHED (by trigger) 0 0 OK, 1m ago",
+		"new ok SHARDING_FLAG (by trigger) 0 0 -", "odd error OK - - 0 cannot be read: no cron",
+	} {
+		if found := strings.Join(strings.Fields(strings.Split(text, "\n")[n]), " "); found != want {
+			t.Errorf("line %d is %q, want %q", n, found, want)
+		}
+	}
+
+	lives := []admin.Instance{{ID: "a", State: "READY"}, {ID: "b", Gone: true}}
+	for _, c := range []struct {
+		name         string
+		s            admin.Shards
+		health, last string
+	}{
+		{"good", admin.Shards{Instances: lives, LastOutcome: "OK", LastEnded: ended}, "ok", "OK, 1m ago"},
+		{"bad", admin.Shards{Instances: lives, LastOutcome: "TRAP", LastReason: "out of bounds", LastEnded: ended}, "failing", "TRAP, 1m ago: out of bounds"},
+		{"held", admin.Shards{Instances: lives, Items: []admin.Shard{{Held: now}}}, "failing", "-"},
+		{"off", admin.Shards{Instances: []admin.Instance{{ID: "a", Disabled: true}}}, "paused", "-"},
+		{"gone", admin.Shards{Instances: lives[1:]}, "error", "-"},
+	} {
+		text := Instances(console.Style{}, &c.s, nil, now)
+		if !strings.Contains(text, "health     "+c.health+"\n") || !strings.Contains(text, "last       "+c.last+"\n") || strings.Contains(text, "next") {
+			t.Errorf("%s:\n%s", c.name, text)
+		}
+	}
+}
+
+// TestStatusOfAJob: what its hosts say together of a job counts, not what the registry has of it.
+func TestStatusOfAJob(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	text := Instances(console.Style{}, &admin.Shards{Job: "a", LastOutcome: "OK", LastEnded: now}, &cluster.Job{Health: cluster.HealthFailing, Reason: "as it should", Next: now.Add(5 * time.Second),
+		Last: &cluster.Last{Outcome: "TRAP", Duration: time.Second, Ended: now.Add(-time.Minute), Message: "out of \x1bbounds\nat main"}}, now)
+	for _, want := range []string{"health     failing: as it should\n", "next       in 5s\n", "last       TRAP in 1s, 1m ago: out of \\x1bbounds\n"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("%q is not in\n%s", want, text)
 		}

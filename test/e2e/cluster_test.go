@@ -497,6 +497,20 @@ func TestClusterIsOperated(t *testing.T) {
 	if text := a.place.must("status"); !strings.Contains(text, "session    live, connected to "+c.zk+", id 0x") {
 		t.Errorf("status tells of no session:\n%s", text)
 	}
+	for _, c := range []struct {
+		text  string
+		wants []string
+	}{
+		{a.place.must("status", "tick"), []string{"health     ok\n", "next       in ", "last       OK in "}},
+		{a.place.must("status", "tick", "--json"), []string{`"health": "ok"`, `"lastOutcome": "OK"`}},
+		{c.registry("status", "tick"), []string{"health     ok\n", "last       OK, "}},
+	} {
+		for _, want := range c.wants {
+			if !strings.Contains(c.text, want) {
+				t.Errorf("%q is not in\n%s", want, c.text)
+			}
+		}
+	}
 	for _, name := range []string{"wasmjob_registry_connected 1", `wasmjob_registry_session_trust{trust="live"} 1`, `wasmjob_registry_operations_total{kind="multi"}`,
 		"wasmjob_registry_session_answer_age_seconds", "wasmjob_registry_reconnects 0"} {
 		if code, body := a.get("/metrics"); code != 200 || !strings.Contains(body, name) {

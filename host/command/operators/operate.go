@@ -5,6 +5,7 @@ package operators
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"net/http"
@@ -19,6 +20,7 @@ import (
 	"github.com/wasmjob/wasmjob/coordination/tree"
 	"github.com/wasmjob/wasmjob/host"
 	"github.com/wasmjob/wasmjob/host/admin"
+	"github.com/wasmjob/wasmjob/host/cluster"
 	"github.com/wasmjob/wasmjob/host/command"
 	"github.com/wasmjob/wasmjob/host/history"
 	"github.com/wasmjob/wasmjob/host/service"
@@ -49,10 +51,11 @@ that it refused with the reasons. Of the items those are shown that run, that
 did not end well, that are disabled or held back, or that misfired;
 --items shows all.
 
-With a job's name, show the instances of the job on all hosts: their state, what
-they own and run, and which module, as the registry has it; and of the host that is asked
-what the job is granted, who signed its module, and what its last runs did outside.
-With --zk, ask the registry itself.`,
+With a job's name, show whether the job is well, when it fires next and how it ended last, and
+its instances on all hosts: their state, what they own and run, and which module, as the
+registry has it; and of the host that is asked what the job is granted, who signed its module,
+and what its last runs did outside. With --zk, ask the registry itself, which does not know when a
+job fires next.`,
 		Example: `  wasmjob status
   wasmjob status cities
   wasmjob status --watch
@@ -84,10 +87,11 @@ func statusOf(ctx context.Context, p *command.Program, r *command.Reached, args 
 		if err != nil {
 			return nil, "", err
 		}
-		text := show.Instances(p.Tables(), s, time.Now())
-		if here == nil && refused == nil {
-			return s, text, nil
+		whole, err := onAllHosts(ctx, r, args[0])
+		if err != nil {
+			return nil, "", err
 		}
+		text := show.Instances(p.Tables(), s, whole, time.Now())
 		if here != nil {
 			if more := show.Here(p.Tables(), here); more != "" {
 				text += "\n" + more
@@ -96,7 +100,7 @@ func statusOf(ctx context.Context, p *command.Program, r *command.Reached, args 
 		if len(refused) > 0 {
 			text += "\nRefused on the host that was asked\n" + p.Tables().Wrapped(show.Refused(p.Tables(), refused, time.Now()))
 		}
-		return jobReport{s, here, refused}, text, nil
+		return jobReport{s, whole, here, refused}, text, nil
 	case r.Client != nil:
 		report, err := r.Client.Status(ctx)
 		if err != nil {
@@ -108,16 +112,30 @@ func statusOf(ctx context.Context, p *command.Program, r *command.Reached, args 
 	if err != nil {
 		return nil, "", err
 	}
-	return list, r.Registry.Heading(p.Tables()) + "\n" + show.Namespace(p.Tables(), list), nil
+	return list, r.Registry.Heading(p.Tables()) + "\n" + show.Namespace(p.Tables(), list, time.Now()), nil
 }
 
-// jobReport is what status shows of one job as JSON: what the registry has, and what the
-// host has that was asked.
+// jobReport is what status shows of one job as JSON: what the registry has, what the hosts
+// say together, and what the host has that was asked.
 type jobReport struct {
 	*admin.Shards
+	Cluster *cluster.Job `json:"cluster,omitempty"`
 	Here *host.JobStatus `json:"here,omitempty"`
 	// Refused are the job's files that this host refuses.
 	Refused []host.Refusal `json:"refused,omitempty"`
+}
+
+// onAllHosts is the job as its hosts say that it is; nil if no host is asked, or none knows it yet.
+func onAllHosts(ctx context.Context, r *command.Reached, job string) (*cluster.Job, error) {
+	if r.Client == nil {
+		return nil, nil
+	}
+	var d service.JobDetail
+	err := r.Client.Get(ctx, "/v1/jobs/"+url.PathEscape(job), &d)
+	if no := (*admin.ServerError)(nil); errors.As(err, &no) && no.Code == http.StatusNotFound {
+		return nil, nil
+	}
+	return &d.Job, err
 }
 
 // here is the job on the host that is asked, nil if none is or it does not have the job, and
@@ -163,7 +181,7 @@ registry has them.`,
 		return p.Show(ctx, &how, func() (any, string, error) {
 			if r.Client == nil {
 				list, err := r.Jobs(ctx)
-				return list, show.Namespace(p.Tables(), list), err
+				return list, show.Namespace(p.Tables(), list, time.Now()), err
 			}
 			all, err := f.list(ctx, r.Client)
 			if err != nil {
