@@ -66,6 +66,7 @@ func causes() Label   { return Label{"reason", texts(event.SkipCauses())} }
 func waits() Label    { return Label{"what", texts(event.Waits())} }
 func quotas() Label   { return Label{"ceiling", texts(ceiling.Quotas())} }
 func refusals() Label { return Label{"reason", capability.Reasons()} }
+func signIns() Label  { return Label{"result", []string{"ok", "refused", "throttled"}} }
 func failures() Label {
 	return Label{"reason", []string{"timeout", "unknown", "suspect", "unavailable", "too_large", "other"}}
 }

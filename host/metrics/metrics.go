@@ -57,6 +57,7 @@ type Metrics struct {
 	elections, reshardings    *prometheus.CounterVec
 	sessions, refusals, loads prometheus.Counter
 	operations                *prometheus.CounterVec // kind
+	signIns                   *prometheus.CounterVec // result
 	expired                   *prometheus.CounterVec // what
 
 	// mu is held while an event is taken: no series of a job may come back that has
@@ -98,6 +99,10 @@ func New(o Options) *Metrics {
 		m.expired.WithLabelValues(string(what)) // 0, so that the first is an increase
 	}
 	m.operations = m.counters("registry_operations_total", "Requests to the registry, by kind.", Label{Name: "kind"})
+	m.signIns = m.counters("sign_ins_total", "Attempts of browsers to sign in at this host, by what became of them: throttled are those that a limit refused without looking at them.", signIns())
+	for _, result := range signIns().Values {
+		m.signIns.WithLabelValues(result)
+	}
 	m.registry.MustRegister(
 		newStatusCollector(m, o.Status),
 		collectors.NewGoCollector(),
@@ -166,6 +171,9 @@ func (m *Metrics) register(c prometheus.Collector, name string) error {
 
 // Operation counts requests to the registry, by kind.
 func (m *Metrics) Operation(kind string, n int) { m.operations.WithLabelValues(kind).Add(float64(n)) }
+
+// SignIn counts attempts to sign in, by result: ok, refused or throttled.
+func (m *Metrics) SignIn(result string) { m.signIns.WithLabelValues(result).Inc() }
 
 // scrapeLog takes the errors of scrapes.
 type scrapeLog struct{ *zap.Logger }

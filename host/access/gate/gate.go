@@ -73,8 +73,17 @@ type Options struct {
 	Renewed func()
 	// Changed takes the record of each sign-in and sign-out.
 	Changed func(history.Change)
-	Logger  *zap.Logger
+	// SignedIn counts attempts to sign in, by their result; nil is nothing.
+	SignedIn func(result string)
+	Logger   *zap.Logger
 }
+
+// The results of attempts to sign in.
+const (
+	ResultOK        = "ok"
+	ResultRefused   = "refused"
+	ResultThrottled = "throttled" // by a limit, without being looked at
+)
 
 // SharedKeys are keys that all hosts derive of a secret that they have in common. loaded
 // reports whether the sessions that were signed out are known.
@@ -101,8 +110,9 @@ type Gate struct {
 	options  Options
 	tls      *certificates.TLS // nil: there is no TLS
 	provider *oidc.Client
-	// failures says which failures to sign in are recorded.
-	failures *throttle.Records
+	// failures says which failures to sign in are recorded, of each address, and throttled
+	// which attempts that a limit refused, of all addresses together: a storm can come from many.
+	failures, throttled *throttle.Records
 }
 
 // New reads the files. The error says which has a mistake.
@@ -110,7 +120,10 @@ func New(o Options) (*Gate, error) {
 	if o.Renewed == nil {
 		o.Renewed = func() {}
 	}
-	g := &Gate{options: o, failures: throttle.NewRecords(time.Now)}
+	if o.SignedIn == nil {
+		o.SignedIn = func(string) {}
+	}
+	g := &Gate{options: o, failures: throttle.NewRecords(time.Now), throttled: throttle.NewRecords(time.Now)}
 	var err error
 	if g.Users, err = users.Open(o.Users, o.Logger); err != nil {
 		return nil, fmt.Errorf("users: %w", err)
@@ -167,9 +180,14 @@ func ownKeys(address string) cookie.Keys {
 	return keys
 }
 
-// signed records that somebody has signed in or out, or could not. The log has all of the
-// latter, the records some.
+// signed records that somebody has signed in or out, or could not. The log has all failures, the
+// records some; both have some of the attempts that a limit refused, and how many were left out.
 func (g *Gate) signed(ctx context.Context, who access.Principal, what string, failed error) {
+	var p *access.Problem
+	throttled := errors.As(failed, &p) && p.Type == access.TooMany
+	if what == login.SignIn {
+		g.options.SignedIn(resultOf(failed, throttled))
+	}
 	c := access.Change(access.With(ctx, who), what, "")
 	log := g.options.Logger.With(zap.String("who", c.Who), zap.String("from", c.From))
 	if failed == nil {
@@ -177,8 +195,20 @@ func (g *Gate) signed(ctx context.Context, who access.Principal, what string, fa
 		g.options.Changed(c)
 		return
 	}
-	log.Warn(what+" refused", zap.Error(failed))
 	c.Error = failed.Error()
+	if throttled {
+		ok, left := g.throttled.Take("")
+		if !ok {
+			return
+		}
+		log.Warn(what+" refused", zap.Error(failed), zap.Int("moreSinceLast", left))
+		if left > 0 {
+			c.Error += fmt.Sprintf("; %d more were refused so since the last record, from all addresses together", left)
+		}
+		g.options.Changed(c)
+		return
+	}
+	log.Warn(what+" refused", zap.Error(failed))
 	ok, left := g.failures.Take(c.From)
 	if left > 0 {
 		c.Error += fmt.Sprintf("; %d more failures from this address since the last record are in the log alone", left)
@@ -186,6 +216,16 @@ func (g *Gate) signed(ctx context.Context, who access.Principal, what string, fa
 	if ok {
 		g.options.Changed(c)
 	}
+}
+
+func resultOf(failed error, throttled bool) string {
+	switch {
+	case throttled:
+		return ResultThrottled
+	case failed != nil:
+		return ResultRefused
+	}
+	return ResultOK
 }
 
 // Run reads the files again when they change, until ctx ends. Where changes cannot be

@@ -2,11 +2,14 @@ package gate
 
 import (
 	"context"
+	"fmt"
+	"maps"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"go.uber.org/goleak"
@@ -108,6 +111,59 @@ func TestFailuresAreNotAllRecorded(t *testing.T) {
 	if err := g.Close(); err != nil {
 		t.Error(err)
 	}
+}
+
+// TestStorm: attempts that a limit refused leave records with their number, as few from a thousand addresses
+// as from one, and each is counted.
+func TestStorm(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		core, logs := observer.New(zap.InfoLevel)
+		var changes []history.Change
+		counted := make(map[string]int)
+		g, err := New(Options{Changed: func(c history.Change) { changes = append(changes, c) }, SignedIn: func(result string) { counted[result]++ }, Logger: zap.New(core)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		visit := func(address, link string) {
+			r := httptest.NewRequest("GET", link, nil)
+			r.Host, r.RemoteAddr = "localhost", address+":1"
+			g.Login.Handler().ServeHTTP(httptest.NewRecorder(), r)
+		}
+		throttled := func() (list []history.Change) {
+			for _, c := range changes {
+				if strings.Contains(c.Error, "too many attempts") {
+					list = append(list, c)
+				}
+			}
+			return list
+		}
+		for i := range 1000 {
+			for range 21 { // the last is refused without a look at it
+				visit(fmt.Sprintf("10.0.%d.%d", i/250, i%250), login.LinkPath+"?code=x")
+			}
+		}
+		if list := throttled(); len(list) != 10 || list[0].From != "10.0.0.0" {
+			t.Fatalf("%d are recorded: %+v", len(list), list)
+		}
+		if n := logs.FilterMessage("sign in refused").Len(); n != 20_010 {
+			t.Errorf("%d failures are in the log", n)
+		}
+		time.Sleep(6 * time.Second)
+		for range 3 {
+			visit("10.0.0.1", login.LinkPath+"?code=x")
+		}
+		if list := throttled(); len(list) != 11 || !strings.Contains(list[10].Error, "; 990 more were refused so since the last record") {
+			t.Errorf("%d are recorded, the last is %+v", len(list), list[len(list)-1])
+		}
+		visit("10.9.9.9", g.Login.Link())
+		if want := map[string]int{ResultOK: 1, ResultRefused: 20_002, ResultThrottled: 1001}; !maps.Equal(counted, want) {
+			t.Errorf("counted %v, want %v", counted, want)
+		}
+		if err := g.Close(); err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 func TestMistakes(t *testing.T) {

@@ -33,6 +33,12 @@ const (
 	oidcAnswers = "/oidc/callback"
 )
 
+// What Options.Signed is called for, as the audit has it.
+const (
+	SignIn  = "sign in"
+	SignOut = "sign out"
+)
+
 const (
 	// pageLife is how long a login page can be left open, pendingLife a provider's.
 	pageLife    = time.Hour
@@ -82,8 +88,9 @@ type Options struct {
 	Provider *oidc.Client
 	// Show writes a login page, with the status that it has; nil shows it as JSON.
 	Show func(w http.ResponseWriter, r *http.Request, p Page)
-	// Signed is called for each sign-in and sign-out: what is "sign in" or "sign out",
-	// failed why it did not come about.
+	// Signed is called for each sign-in and sign-out: what is SignIn or SignOut, failed why
+	// it did not come about. An attempt that a limit refused, so that it was not made, fails
+	// with a problem of the type access.TooMany; a storm has many of them.
 	Signed func(ctx context.Context, who access.Principal, what string, failed error)
 	Now    func() time.Time
 	Logger *zap.Logger
@@ -249,7 +256,7 @@ func (l *Login) password(w http.ResponseWriter, r *http.Request) {
 	if err != nil {
 		who.Name = strconv.Quote(who.Name) // somebody's text: no name of who did something
 	}
-	l.signed(r.Context(), who, err)
+	l.Signed(r.Context(), who, SignIn, err)
 	if err != nil {
 		l.show(w, r, name, asProblem(err))
 		return
@@ -313,15 +320,6 @@ func (l *Login) once(from string, attempt func() error) error {
 	return nil
 }
 
-// signed reports an attempt, but for one that was not made: a storm would fill the log.
-func (l *Login) signed(ctx context.Context, who access.Principal, err error) {
-	var p *access.Problem
-	if errors.As(err, &p) && p.Type == access.TooMany {
-		return
-	}
-	l.Signed(ctx, who, "sign in", err)
-}
-
 func later(wait time.Duration, why string) error {
 	seconds := int(math.Ceil(wait.Seconds()))
 	p := access.NewProblem(access.TooMany, http.StatusTooManyRequests, "%s; try again in %s", why, words.Duration(time.Duration(seconds)*time.Second))
@@ -350,7 +348,7 @@ func (l *Login) link(w http.ResponseWriter, r *http.Request) {
 		}
 		return l.Sessions.Begin(w, r, cookie.Session{Name: who.Name, Method: access.ByLink})
 	})
-	l.signed(r.Context(), who, err)
+	l.Signed(r.Context(), who, SignIn, err)
 	if err != nil {
 		l.show(w, r, "", asProblem(err))
 		return
@@ -368,7 +366,7 @@ func (l *Login) logout(w http.ResponseWriter, r *http.Request) {
 	ended := l.Sessions.End(w, r)
 	if err == nil {
 		who.From = l.Site.Client(r)
-		l.Signed(r.Context(), who, "sign out", ended)
+		l.Signed(r.Context(), who, SignOut, ended)
 	}
 	if ended != nil {
 		l.Logger.Error("a session is not ended on the other hosts", zap.Error(ended))
@@ -391,8 +389,11 @@ func (l *Login) startOIDC(w http.ResponseWriter, r *http.Request) {
 		l.show(w, r, "", access.NewProblem(access.NotSignedIn, http.StatusNotFound, "there is no OpenID Connect provider here"))
 		return
 	}
-	if wait, _ := l.starts.Try("", l.Site.Client(r)); wait > 0 {
-		l.show(w, r, "", asProblem(later(wait, tooMany)))
+	who := access.Principal{Method: access.ByOIDC, From: l.Site.Client(r)}
+	if wait, _ := l.starts.Try("", who.From); wait > 0 {
+		err := later(wait, tooMany)
+		l.Signed(r.Context(), who, SignIn, err)
+		l.show(w, r, "", asProblem(err))
 		return
 	}
 	address, begun, err := l.Provider.Start(r.Context(), provider, l.Site.Base(r)+oidcAnswers)
@@ -418,7 +419,7 @@ func (l *Login) finishOIDC(w http.ResponseWriter, r *http.Request) {
 		next, err = l.answered(w, r, &who)
 		return err
 	})
-	l.signed(r.Context(), who, err)
+	l.Signed(r.Context(), who, SignIn, err)
 	if err != nil {
 		l.show(w, r, "", asProblem(err))
 		return

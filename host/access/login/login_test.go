@@ -244,8 +244,12 @@ func TestStorm(t *testing.T) {
 		t.Errorf("answers by code: %v", codes)
 	}
 	from(home, "198.51.100.7", "ann", secret).expect(t, 303, "/")
-	if n := strings.Count(h.seen(), `sign in "ann" from 203`); n != codes[401] {
-		t.Errorf("%d attempts are reported, and %d were made", n, codes[401])
+	seen := h.seen()
+	if n := strings.Count(seen, `sign in "ann" from 203`); n != 400 {
+		t.Errorf("%d of 400 attempts are reported", n)
+	}
+	if n := strings.Count(seen, "no user of this name"); n != codes[401] {
+		t.Errorf("%d attempts are reported as made, and %d were made", n, codes[401])
 	}
 	if n := h.throttle.Size(); n > 1000 {
 		t.Errorf("%d entries", n)

@@ -221,6 +221,9 @@ func TestOIDC(t *testing.T) {
 		if codes[303] < 20 || codes[429] < 10 {
 			t.Errorf("answers %v", codes)
 		}
+		if n := strings.Count(h.seen(), "too many attempts"); n != codes[429] {
+			t.Errorf("%d of %d that a limit refused are reported", n, codes[429])
+		}
 		// Who signs in is not held up by how often others at the address have: each end gives its begin back.
 		h.pass(2 * time.Minute)
 		for range 25 {

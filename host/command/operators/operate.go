@@ -119,8 +119,8 @@ func statusOf(ctx context.Context, p *command.Program, r *command.Reached, args 
 // say together, and what the host has that was asked.
 type jobReport struct {
 	*admin.Shards
-	Cluster *cluster.Job `json:"cluster,omitempty"`
-	Here *host.JobStatus `json:"here,omitempty"`
+	Cluster *cluster.Job    `json:"cluster,omitempty"`
+	Here    *host.JobStatus `json:"here,omitempty"`
 	// Refused are the job's files that this host refuses.
 	Refused []host.Refusal `json:"refused,omitempty"`
 }
