@@ -283,6 +283,37 @@ func restOfBody(t *testing.T, address, method string) {
 
 // TestSlow: a header or a body that comes drop by drop is not waited for, and a header
 // that never ends is not kept.
+// TestLargeHeader: how large a header may be, as docs/access.md says it.
+func TestLargeHeader(t *testing.T) {
+	t.Parallel()
+	for _, version := range []int{1, 2} {
+		s := httptest.NewUnstartedServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+			if r.ProtoMajor != version {
+				t.Errorf("HTTP/%d, want %d", r.ProtoMajor, version)
+			}
+		}))
+		Limit(s.Config)
+		s.EnableHTTP2 = version == 2
+		s.StartTLS()
+		t.Cleanup(s.Close)
+		most := map[int]int{1: 24 << 10, 2: 16 << 10}[version]
+		for bytes, taken := range map[int]bool{16<<10 - 500: true, most + 500: false} {
+			r, err := http.NewRequest("GET", s.URL, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			r.Header.Set("X-Large", strings.Repeat("x", bytes))
+			a, err := s.Client().Do(r)
+			if err == nil {
+				_ = a.Body.Close()
+			}
+			if got := err == nil && a.StatusCode == http.StatusOK; got != taken {
+				t.Errorf("HTTP/%d, %d bytes: %v %v", version, bytes, a, err)
+			}
+		}
+	}
+}
+
 func TestSlow(t *testing.T) {
 	t.Parallel()
 	read := make(chan error, 1)
