@@ -83,6 +83,9 @@ func (p *Program) AddTarget(cmd *cobra.Command) *Target {
 // AddChange adds the flags of a command that changes something.
 func (p *Program) AddChange(cmd *cobra.Command) *Target {
 	t := p.AddTarget(cmd)
+	for _, name := range []string{"registry", "zk"} {
+		cmd.Flags().Lookup(name).Usage += ", and the audit does not say who did it"
+	}
 	cmd.Flags().StringVar(&t.Reason, "reason", "", "`TEXT` that says why, for 'wasmjob audit'")
 	return t
 }

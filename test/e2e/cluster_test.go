@@ -518,6 +518,11 @@ func TestClusterIsOperated(t *testing.T) {
 		}
 	}
 
+	// The audit has what a host was asked for, once, and not what was done to the registry beside it.
+	if text := a.place.must("audit", "tick"); strings.Count(text, " enable ") != 1 || strings.Contains(text, "disable") || strings.Contains(text, "shutdown") {
+		t.Errorf("the audit has\n%s", text)
+	}
+
 	// A job is removed for good.
 	c.registry("remove", "manual", "--purge")
 	for _, m := range []*member{a, b} {
