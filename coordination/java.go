@@ -152,7 +152,7 @@ func (a adoption) divided(items []registry.Node, disabled map[string]bool) tree.
 			able++
 		}
 	}
-	d := tree.Division{Total: len(items), Strategy: v.strategyName(), Java: true, Foreigners: v.Java()}
+	d := tree.Division{Counts: tree.Counts{Total: len(items)}, Strategy: v.strategyName(), Java: true, Foreigners: v.Java()}
 	for _, id := range v.Instances {
 		if !owns[id] && !disabled[tree.ServerOf(id)] && able <= len(items) {
 			d.Doubts = append(d.Doubts, id)

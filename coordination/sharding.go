@@ -107,7 +107,7 @@ type sharding struct {
 	instance  map[int]registry.Node    // item → its instance node, where the item's node exists
 	surplus   []string                 // nodes below those of items beyond the total
 	stuck     map[string]bool          // item nodes beyond the total with more below than marks
-	recordOf  map[int]registry.Node    // records of items that are new since the last division, or may come from Java hosts
+	recordOf  map[int]registry.Node    // records of items, if their number changes or they may come from Java hosts
 	hasRecord map[int]bool
 }
 
@@ -193,7 +193,7 @@ func (s *sharding) queries(servers []string) []registry.Query {
 	for _, name := range s.records {
 		if i, ok := tree.ItemNumber(name); ok {
 			s.hasRecord[i] = true
-			if mixed || (i >= s.before.Total && i < total) {
+			if mixed || total != s.before.Total {
 				read = append(read, registry.Data(l.Record(i)))
 			}
 		}
@@ -302,10 +302,8 @@ func (s *sharding) lives(id string) bool {
 // divide decides who gets what.
 func (s *sharding) divide() (tree.Division, strategy.Assignment, error) {
 	total := s.cfg.ShardingTotalCount
-	d := tree.Division{Instances: strategy.Sorted(s.instances), Foreigners: s.java, Total: total, Strategy: s.cfg.JobShardingStrategyType}
-	if d.JavaSeen = s.before.JavaSeen; s.before.Java || len(s.before.Foreigners) > 0 {
-		d.JavaSeen = s.now.UnixMilli()
-	}
+	d := tree.Division{Instances: strategy.Sorted(s.instances), Foreigners: s.java, Counts: tree.Counts{Total: total}, Strategy: s.cfg.JobShardingStrategyType}
+	d.Follow(s.before, s.now, s.recordOf)
 	if s.refused {
 		d.Refused = s.config.Mzxid
 	}
@@ -437,7 +435,7 @@ func (s *sharding) keep(owners strategy.Assignment, members []string) (strategy.
 // one of ours; who else of ours takes over begins a new term.
 func (s *sharding) commits(d tree.Division, owners strategy.Assignment) [][]registry.Op {
 	l := s.view.Layout
-	undone := len(s.epoch.Data) > 0
+	undone := len(s.epoch.Data) > 0 || d.Since != s.before.Since
 	for i := range owners {
 		n := s.instance[i]
 		undone = undone || (n.Exists && n.Version == 0)
@@ -445,7 +443,7 @@ func (s *sharding) commits(d tree.Division, owners strategy.Assignment) [][]regi
 	items := s.handOvers(d, owners)
 	revoke, grant := s.assign(d, owners)
 	if undone {
-		// A division of Java's is undone: who still begins by it must not.
+		// A division of Java's, or a number of items, is undone: who still begins by it must not.
 		revoke = append([]registry.Op{registry.Set(l.Epoch(), nil, s.epoch.Version)}, revoke...)
 	}
 	last := []registry.Op{registry.Set(l.Assignment(), d.Data(), s.division.Version)}
@@ -490,7 +488,7 @@ func (s *sharding) handOvers(d tree.Division, owners strategy.Assignment) []regi
 			ops = append(ops, registry.Absent(l.ItemRunning(i))) // it has not begun since it was read
 		}
 		ops = append(ops, s.handOver(i, owner)...)
-		ops = append(ops, s.baseline(i, owner)...)
+		ops = append(ops, s.baseline(i, owner, d.Since)...)
 	}
 	for _, i := range d.Pending {
 		// Beyond the total an instance node may still name who was to have the
@@ -519,13 +517,13 @@ func (s *sharding) handOvers(d tree.Division, owners strategy.Assignment) []regi
 // back after the total count was lowered, or comes from a Java host, which keeps
 // no record. What was due before that is not owed. An open run is, and stays as it
 // is.
-func (s *sharding) baseline(i int, owner string) []registry.Op {
+func (s *sharding) baseline(i int, owner string, since int64) []registry.Op {
 	l := s.view.Layout
 	n := s.instance[i]
 	had := string(n.Data)
 	foreign := slices.Contains(s.java, had) || slices.Contains(s.before.Foreigners, had) || (s.before.Java && !slices.Contains(s.ours, had))
 	fromJava := n.Exists && slices.Contains(s.ours, owner) && foreign
-	base := tree.Record{Instant: s.now.UnixMilli()}
+	base := tree.Record{Instant: max(s.now.UnixMilli(), since)}
 	if fromJava && !s.view.FlagSeen.IsZero() && s.view.FlagSeen.Before(s.now) {
 		base.Instant = s.view.FlagSeen.UnixMilli() // from then on Java hosts wait
 	}
@@ -574,8 +572,8 @@ func (s *sharding) assign(d tree.Division, owners strategy.Assignment) (revoke, 
 				stays = append(stays, i)
 			}
 		}
-		if runs, ok := s.runs[id]; ok && len(stays) < len(had) {
-			// What moves away must not have been begun since it was read.
+		if runs, ok := s.runs[id]; ok && (len(stays) < len(had) || d.Since != s.before.Since) {
+			// What moves away, or has another number of items now, must not have been begun since it was read.
 			revoke = append(revoke, registry.Check(runs.Path, runs.Version))
 		}
 		if !there && len(share) == 0 {

@@ -25,6 +25,7 @@ type Share struct {
 	Owing    tree.Items
 	Round    int64
 	Args     tree.TriggerArgs
+	Counts   tree.Counts // of the division; the view's may be older
 	division int64
 	round    int
 }
@@ -108,7 +109,8 @@ func (m *Member) ReadShare(ctx context.Context, known map[int]ItemState) (read b
 // divided the items meanwhile.
 func readShare(ctx context.Context, x *step.Exchange, v View, known map[int]ItemState, share *Share) (done bool, err error) {
 	l := v.Layout
-	n, err := x.Read(ctx, registry.Data(l.AssignmentOf(v.Self.ID)), registry.Data(l.Assignment()), registry.Data(l.RunsOf(v.Self.ID)), registry.Data(l.Epoch()), registry.Data(l.ItemInstance(0)))
+	// The division is read last: it is not older than what begins prove.
+	n, err := x.Read(ctx, registry.Data(l.AssignmentOf(v.Self.ID)), registry.Data(l.RunsOf(v.Self.ID)), registry.Data(l.Epoch()), registry.Data(l.ItemInstance(0)), registry.Data(l.Assignment()))
 	if err != nil {
 		return false, err
 	}
@@ -145,7 +147,7 @@ func readShare(ctx context.Context, x *step.Exchange, v View, known map[int]Item
 	})
 	// The nodes may be of different instants. What is certain is that the
 	// share is not older than the view's division.
-	s := Share{Items: make(map[int]ItemState, len(mine)), Pending: divided.Pending, division: v.divisionNode.Mzxid, round: v.round,
+	s := Share{Items: make(map[int]ItemState, len(mine)), Pending: divided.Pending, Counts: divided.Counts, division: v.divisionNode.Mzxid, round: v.round,
 		Guard: ShareGuard{Assignment: assigned.Version, Epoch: epoch.Version}}
 	anchored, err := fill(ctx, x, &s, v, mine, known)
 	if err != nil {

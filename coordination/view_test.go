@@ -58,7 +58,7 @@ func TestDivisionStale(t *testing.T) {
 	self := tree.NewJobInstance("10.0.0.1", "A")
 	base := View{Layout: tree.NewLayout("ns", "demo"), Self: self, Exists: true, Enabled: true, Instances: []string{"10.0.0.2@-@B", self.ID},
 		Config:       jobconfig.Configuration{ShardingTotalCount: 3},
-		Division:     tree.Division{Members: []string{"10.0.0.2@-@B", self.ID}, Instances: []string{"10.0.0.2@-@B", self.ID}, Total: 3, Strategy: "AVG_ALLOCATION"},
+		Division:     tree.Division{Members: []string{"10.0.0.2@-@B", self.ID}, Instances: []string{"10.0.0.2@-@B", self.ID}, Counts: tree.Counts{Total: 3}, Strategy: "AVG_ALLOCATION"},
 		divisionNode: registry.Node{Exists: true, Data: []byte("x")}}
 	for _, c := range []struct {
 		change func(*View)

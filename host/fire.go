@@ -308,6 +308,10 @@ func (rn *runner) takeOver(now moment, dead string, claims []coordination.Claim)
 func (rn *runner) start(now moment, id tree.Fire, dead string, states, before map[int]coordination.ItemState, absent tree.Items) {
 	begun := run.Begun{Self: rn.member.Self, ID: id, Config: rn.member.View.Config, Guest: rn.guest, Exec: rn.module.exec, Absent: absent,
 		At: now.Time, Next: rn.calendar.Next, Workers: min(len(states), rn.concurrency()), Places: rn.most(rn.guest)}
+	total := rn.total(id, slices.Max(slices.Collect(maps.Keys(states))))
+	if !rn.member.View.Division.Java { // Java hosts go by the configuration
+		begun.Config.ShardingTotalCount = total
+	}
 	begun.Exec.Retain()
 	begun.Announces = len(begun.Config.JobListenerTypes) > 0 && rn.member.View.Mixed()
 	if id.WithParam {
@@ -328,7 +332,7 @@ func (rn *runner) start(now moment, id tree.Fire, dead string, states, before ma
 	}
 	rn.fires[f] = true
 	rn.Emit(event.Event{Kind: event.FireStarted, Instant: id.Time(), Trigger: id.Trigger, Source: f.Source(), Items: f.Items(), Other: dead,
-		Args: f.Args(), Total: id.Total(rn.total()), Next: nextAfter(&rn.calendar, id), Digest: f.Exec.Digest(), Lag: lag(now.wall, id)})
+		Args: f.Args(), Total: id.Total(total), Next: nextAfter(&rn.calendar, id), Digest: f.Exec.Digest(), Lag: lag(now.wall, id)})
 	guests := rn.guests
 	rn.wg.Go(func() { f.Run(guests) })
 }

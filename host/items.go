@@ -103,7 +103,7 @@ func (set *itemSet) skipFires(id tree.Fire, through time.Time, cause event.SkipC
 		owned = append(owned, it.number)
 	}
 	set.Emit(event.Event{Kind: event.FireSkipped, Instant: id.Time(), Trigger: id.Trigger, Source: abi.Source(id.Source), Items: owned,
-		Total: set.total(), Next: nextAfter(&set.calendar, id), Through: through, Owed: cause == event.SkipLater, Cause: cause, Reason: reason})
+		Total: set.total(id, 0), Next: nextAfter(&set.calendar, id), Through: through, Owed: cause == event.SkipLater, Cause: cause, Reason: reason})
 }
 
 // skipItem reports an item that does not run for a fire.

@@ -252,10 +252,14 @@ func (p *place) fewer() string {
 	return fmt.Sprintf("the sharding total count is %d now", p.member.View.Config.ShardingTotalCount)
 }
 
-// total is how many items the job has for certain: those that the last division
-// made and the configuration still wants.
-func (p *place) total() int {
-	return min(p.member.View.Config.ShardingTotalCount, p.member.View.Division.Total)
+// total is how many items a fire has, of which highest begins here: as many as the division made
+// by which they begin, unless a newer configuration has fewer.
+func (p *place) total(id tree.Fire, highest int) int {
+	v, counts := p.member.View, p.member.Share.Counts
+	if counts.Since > v.Division.Since { // the view's configuration is older, too
+		return counts.TotalOf(id, highest)
+	}
+	return min(v.Config.ShardingTotalCount, v.Division.TotalOf(id, highest))
 }
 
 // most is how many items of this job may run at once on this host, in all its

@@ -1,6 +1,21 @@
 package tree
 
-import "encoding/json"
+import (
+	"encoding/json"
+	"time"
+
+	"github.com/wasmjob/wasmjob/coordination/registry"
+)
+
+// Counts is how many items there are.
+type Counts struct {
+	Total int `json:"total"`
+	// Former is how many there were before that was changed last, and Since is when, Unix
+	// milliseconds: fires of instants up to then have that many. Items that came then do not
+	// begin for such an instant.
+	Former int   `json:"former,omitempty"`
+	Since  int64 `json:"since,omitempty"`
+}
 
 // Division is what the last resharding was made from: node assignment.
 type Division struct {
@@ -11,8 +26,8 @@ type Division struct {
 	Instances []string `json:"instances"`
 	Excluded  []string `json:"excluded,omitempty"`
 	Draining  []string `json:"draining,omitempty"`
-	Total     int      `json:"total"`
-	Strategy  string   `json:"strategy"`
+	Counts
+	Strategy string `json:"strategy"`
 	// Pending are items that stay where they run for now and move when they
 	// are completed, and items beyond Total that go then.
 	Pending Items `json:"pending,omitempty"`
@@ -50,6 +65,35 @@ type Division struct {
 	// earlier versions, which would run a plain round, see none.
 	OwingArgs Items       `json:"owingArgs,omitempty"`
 	Args      TriggerArgs `json:"args,omitzero"`
+}
+
+// Follow takes over from the division before this one, which is made now, what stays. If it has
+// another number of items, that is noted with the newest instant that is recorded of any; a record
+// of more than a minute ahead is of a wrong clock.
+func (d *Division) Follow(before Division, now time.Time, records map[int]registry.Node) {
+	at := now.UnixMilli()
+	if d.JavaSeen = before.JavaSeen; before.Java || len(before.Foreigners) > 0 {
+		d.JavaSeen = at
+	}
+	d.Former, d.Since = before.Former, before.Since
+	if before.Total == 0 || before.Total == d.Total || before.Java {
+		return
+	}
+	d.Former, d.Since = before.Total, at
+	for _, n := range records {
+		if instant := ParseRecord(n.Data).Instant; instant <= now.Add(time.Minute).UnixMilli() {
+			d.Since = max(d.Since, instant)
+		}
+	}
+}
+
+// TotalOf is how many items a fire has; highest is the highest of those that begin. It is the same
+// before and after a change.
+func (c Counts) TotalOf(f Fire, highest int) int {
+	if f.Trigger == 0 && f.Instant <= c.Since && highest < c.Former {
+		return c.Former
+	}
+	return c.Total
 }
 
 // Owe sets the items that owe round Round, which has these arguments.

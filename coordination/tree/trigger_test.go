@@ -86,7 +86,7 @@ func TestTriggerArgsInADivision(t *testing.T) {
 	if !got.Args.Same(d.Args) || !slices.Equal(got.Owed(), Items{1, 2}) || got.Owing != nil {
 		t.Errorf("%s is read as %+v", d.Data(), got)
 	}
-	d = Division{Total: 4}
+	d = Division{Counts: Counts{Total: 4}}
 	d.Owe(Items{1, 2}, TriggerArgs{})
 	if want := `{"members":null,"instances":null,"total":4,"strategy":"","owing":"1-2"}`; string(d.Data()) != want {
 		t.Errorf("a plain round: %s, want %s", d.Data(), want)
