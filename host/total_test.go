@@ -15,22 +15,32 @@ import (
 // it, or after; also on a host for which the registry is slow, and if the leader's host is.
 func TestTotalRaisedAtAnInstant(t *testing.T) {
 	const ms = time.Millisecond
-	for _, latency := range []map[int]time.Duration{{}, {1: 4 * ms, 2: 9 * ms}, {1: 9 * ms, 2: 2 * ms}} {
-		for off := -60 * ms; off <= 60*ms; off += 3 * ms {
-			t.Run(fmt.Sprint(latency, ", ", off), func(t *testing.T) {
+	for _, tt := range []struct {
+		hosts, from, to int
+		latency         map[int]time.Duration
+	}{
+		{2, 4, 6, nil},
+		{2, 4, 6, map[int]time.Duration{1: 4 * ms, 2: 9 * ms}},
+		{2, 4, 6, map[int]time.Duration{1: 9 * ms, 2: 2 * ms}},
+		{3, 4, 5, map[int]time.Duration{1: 4 * ms, 2: 2 * ms, 3: 9 * ms}}, // two hosts keep what they have
+		{3, 4, 5, map[int]time.Duration{1: 9 * ms, 2: 4 * ms, 3: 2 * ms}},
+	} {
+		for off := -150 * ms; off <= 60*ms; off += 3 * ms {
+			t.Run(fmt.Sprint(tt, ", ", off), func(t *testing.T) {
 				t.Parallel()
 				synctest.Test(t, func(t *testing.T) {
 					c := newCluster(t)
 					c.wrap = func(n int, l *lease) registry.Center {
-						return &slow{l, latency[n], latency[n] / 2}
+						return &slow{l, tt.latency[n], tt.latency[n] / 2}
 					}
 					var s totals
-					d := definition("big", "*/10 * * * * ?", 4)
-					for n := 1; n <= 2; n++ {
+					d := definition("big", "*/10 * * * * ?", tt.from)
+					for n := 1; n <= tt.hosts; n++ {
 						c.start(n, job(d, s.guest()))
+						time.Sleep(5 * time.Second) // the first leads
 					}
 					time.Sleep(time.Until(time.Date(2000, 1, 1, 0, 1, 0, 0, time.UTC).Add(off)))
-					d.ShardingTotalCount = 6
+					d.ShardingTotalCount = tt.to
 					c.edit(d)
 					time.Sleep(25 * time.Second)
 					s.mu.Lock()
@@ -40,8 +50,8 @@ func TestTotalRaisedAtAnInstant(t *testing.T) {
 							t.Errorf("the fire at %s ran by the totals %v\n%s", at, seen, c.all())
 						}
 					}
-					if seen := s.seen["00:01:10"]; len(seen) != 6 {
-						t.Errorf("%d items ran ten seconds later, expected 6", len(seen))
+					if seen := s.seen["00:01:10"]; len(seen) != tt.to {
+						t.Errorf("%d items ran ten seconds later, expected %d", len(seen), tt.to)
 					}
 				})
 			})
