@@ -179,10 +179,12 @@ func TestOverload(t *testing.T) {
 				from := time.Now()
 				tc.do(o)
 				time.Sleep(10 * time.Second)
+				// How the commits of 100 jobs come to lie varies, and with that how late the latest
+				// is of one second. A host that stays behind is late in each.
 				lags := o.lags(20)
 				slices.Sort(lags)
-				if median := lags[len(lags)/2]; median > 1500*time.Millisecond {
-					t.Errorf("ten seconds later the latest item of a second starts %s after its instant, expected less than 1.5 s", median)
+				if early := lags[len(lags)/4]; early > 1400*time.Millisecond {
+					t.Errorf("ten seconds later the latest item of a second starts %s after its instant or more in three of four seconds, expected less than 1.4 s: %v", early, lags)
 				}
 				o.account(t, from)
 			})
