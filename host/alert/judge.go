@@ -820,7 +820,7 @@ func (j *Judge) checkedStart(jb *job, c Check, f Found, a Alert, now time.Time) 
 	var missing tree.Items
 	open := 0
 	for _, it := range f.Items {
-		if jb.owes(it, c.Instant) {
+		if jb.owes(it, c.Instant, later(jb.since, f.ConfiguredAt)) {
 			missing = append(missing, it.Item)
 			if it.Record.Open() {
 				open++
@@ -856,14 +856,15 @@ func (j *Judge) checkedStart(jb *job, c Check, f Found, a Alert, now time.Time) 
 	}
 }
 
-// owes reports whether an item has not begun for an instant, and had to.
-func (jb *job) owes(it FoundItem, instant time.Time) bool {
+// owes reports whether an item has not begun for an instant, and had to. Of one without a record,
+// that counts from a time on.
+func (jb *job) owes(it FoundItem, instant, from time.Time) bool {
 	if it.Disabled || it.EnabledSince.After(instant) {
 		return false
 	}
 	// Without a record it has just come to be.
 	begun := it.Record.Instant >= instant.UnixMilli()
-	return !begun && (it.Record != tree.Record{} || instant.After(jb.since))
+	return !begun && (it.Record != tree.Record{} || instant.After(from))
 }
 
 // checkedSuccess judges when the items have succeeded last.

@@ -478,8 +478,12 @@ func TestJudge_startWithin_newJob(t *testing.T) {
 	b.see(event.Event{Kind: event.Janitor})
 	b.answers(70*time.Second, r.look)
 	b.expect()
+	r.found.ConfiguredAt = noon.Add(61 * time.Second) // the item came with that
 	b.answers(10*time.Second, r.look)
-	b.expect("12:01:20 fire startWithin: item 0 of j has not begun: due at 2026-03-01 12:01:00 UTC, wanted within 20s")
+	b.expect()
+	r.found.ConfiguredAt = time.Time{}
+	b.answers(60*time.Second, r.look)
+	b.expect("12:02:20 fire startWithin: item 0 of j has not begun: due at 2026-03-01 12:02:00 UTC, wanted within 20s")
 }
 
 // TestJudge_startWithin_newJanitor: a host that becomes the janitor looks at once at the
