@@ -62,3 +62,27 @@ func TestModeOfFiles(t *testing.T) {
 		t.Errorf("the file that was made late has the mode %o", found)
 	}
 }
+
+// TestNoFileByAQuery: SQLite itself makes no file, which everybody could read: a connection, of a query for
+// example, fails while there is none.
+func TestNoFileByAQuery(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "h.db")
+	c, err := Parse("sqlite:"+path, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	db, err := c.open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := db.PingContext(t.Context()); err == nil {
+		t.Error("there is a database")
+	}
+	if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the file: %v", err)
+	}
+	if err := db.Close(); err != nil {
+		t.Error(err)
+	}
+}
