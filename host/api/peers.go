@@ -30,6 +30,9 @@ func (a *API) Peers() http.Handler {
 		}
 		return cluster.Parts(r.Context(), a.o.Store, keys), nil
 	}))
+	mux.Handle("GET "+cluster.PathRunParts, a.peer(func(r *http.Request) (any, error) {
+		return cluster.RunParts(r.Context(), a.o.Store, r.URL.Query()["run"]), nil
+	}))
 	mux.HandleFunc("GET "+cluster.PathTail, a.tail)
 	own(mux, a, cluster.PathFires, a.o.Store.Fires)
 	own(mux, a, cluster.PathRuns, a.o.Store.Runs)

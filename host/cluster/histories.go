@@ -68,10 +68,11 @@ func (h *Histories) Fires(ctx context.Context, f history.Filter, see See) (Found
 		func(r *history.Fire) string { return r.Job }, wholeFires})
 }
 
-// Runs finds runs. One that went from host to host is listed for each.
+// Runs finds runs. One that went from host to host is listed once, on the host that had it last, as
+// far as is known; it stands where it began first that the filter finds.
 func (h *Histories) Runs(ctx context.Context, f history.Filter, see See) (Found[history.Run], error) {
 	return find(ctx, h, f, see, kind[history.Run]{history.ListRuns, PathRuns, h.Store.Runs, (*history.Run).At,
-		func(r *history.Run) string { return r.Job }, nil})
+		func(r *history.Run) string { return r.Job }, wholeRuns})
 }
 
 // Events finds events.

@@ -45,6 +45,9 @@ func (l *library) answer(ctx context.Context, path string) (any, error) {
 		}
 		return Parts(ctx, l.store, keys), nil
 	}
+	if u.Path == PathRunParts {
+		return RunParts(ctx, l.store, u.Query()["run"]), nil
+	}
 	f, err := ParseQuery(u.Query())
 	if err != nil {
 		return nil, err
@@ -393,6 +396,76 @@ func TestFireThatWasTakenOver(t *testing.T) {
 	}
 	if f := found.Records[0]; f.Running != 0 || f.Succeeded != 2 || f.Source != abi.SourceSchedule || !f.Ended.Equal(began.Add(2*time.Minute)) || f.Duration != 2*time.Minute || strings.Join(f.Hosts, " ") != "0 1" {
 		t.Errorf("%+v", f)
+	}
+}
+
+// TestRunThatWasTakenOver: a run that hosts have records of is one, on one page, as the host has it
+// that had it last, whatever the others say of it.
+func TestRunThatWasTakenOver(t *testing.T) {
+	t.Parallel()
+	list := newLibraries(t, 3)
+	item, id := 1, "a/2026-03-01T03:00:00.000Z/1"
+	base := event.Event{Kind: event.ItemStarted, Job: "a", Instant: began, Source: abi.SourceSchedule, Item: &item, RunID: id, Attempt: 1}
+	say := func(host int, after time.Duration, change func(*event.Event)) {
+		e := base
+		e.Host, e.Time = fmt.Sprint(host, "@-@1-x"), began.Add(after)
+		change(&e)
+		list[host].store.AddEvent(e)
+	}
+	start := func(host int, after time.Duration, id string, instant time.Time, fence int64, source abi.Source) {
+		say(host, after, func(e *event.Event) { e.RunID, e.Instant, e.Fence, e.Source = id, instant, fence, source })
+	}
+	start(0, 2*time.Second, id, began, 5, abi.SourceSchedule)
+	start(1, time.Minute, id, began, 6, abi.SourceFailover)
+	say(1, 2*time.Minute, func(e *event.Event) {
+		e.Kind, e.Fence, e.Source, e.Outcome = event.ItemEnded, 6, abi.SourceFailover, abi.OutcomeOK
+	})
+	for n := range 20 { // between the two
+		other := began.Add(time.Duration(n+3) * time.Second)
+		start(n%3, 4*time.Second+time.Duration(n)*time.Second, "a/"+other.Format("2006-01-02T15:04:05.000Z")+"/1", other, 1, abi.SourceSchedule)
+	}
+	// Another one is given up by a host that never had it.
+	lost := began.Add(-time.Hour)
+	lostID := "a/2026-03-01T02:00:00.000Z/1"
+	start(0, -time.Hour, lostID, lost, 4, abi.SourceSchedule)
+	say(2, -time.Minute, func(e *event.Event) {
+		e.Kind, e.RunID, e.Instant, e.Attempt, e.Outcome, e.Cause, e.Reason = event.ItemSkipped, lostID, lost, 0, history.Lost, event.SkipLost, "its host died"
+	})
+	list[0].store.AddEvent(event.Event{Time: began.Add(time.Hour), Kind: event.HostStarted, Host: "0@-@2"})
+	list.close(t)
+	for n, f := range []history.Filter{{Limit: 4}, {Limit: 4, Oldest: true}, {Limit: 50}} {
+		got := pages(t, list, f, func(h *Histories, f history.Filter) (Found[history.Run], error) { return h.Runs(t.Context(), f, nil) }, func(int) {})
+		byID := make(map[string][]history.Run)
+		for i, r := range got {
+			byID[r.ID] = append(byID[r.ID], r)
+			if i > 0 && got[i-1].At().Before(r.At()) != f.Oldest && r.ID != lostID {
+				t.Errorf("filter %d: %s stands where it does not belong", n, r.ID)
+			}
+		}
+		if runs := byID[id]; len(got) != 22 || len(runs) != 1 || runs[0].Host != "1@-@1-x" || runs[0].Outcome != abi.OutcomeOK || runs[0].Lag != 2*time.Second ||
+			!runs[0].First.Equal(began.Add(2*time.Second)) || !runs[0].Begun.Equal(began.Add(time.Minute)) {
+			t.Errorf("filter %d: %d runs, the one that was taken over: %+v", n, len(got), runs)
+		}
+		if runs := byID[lostID]; len(runs) != 1 || runs[0].Host != "0@-@1-x" || runs[0].Outcome != history.Lost || runs[0].Message != "its host died" || !runs[0].Begun.Equal(lost) {
+			t.Errorf("filter %d: the one that was given up: %+v", n, runs)
+		}
+	}
+	for what, want := range map[string]struct {
+		f     history.Filter
+		found int
+	}{"failed": {history.Filter{Failed: true}, 8}, "outcome": {history.Filter{Outcomes: []abi.Outcome{history.Unknown}}, 7}, "host that had it first": {history.Filter{Host: "0@-@1-x", Run: id}, 0},
+		"host that had it last": {history.Filter{Host: "1@-@1-x", Run: id}, 1}} {
+		if found, err := list.from(2).Runs(t.Context(), want.f, nil); err != nil || len(found.Records) != want.found {
+			t.Errorf("%s: %d runs, want %d, %v", what, len(found.Records), want.found, err)
+		}
+	}
+	if found, err := list.from(2).Fires(t.Context(), history.Filter{Instant: began}, nil); err != nil || len(found.Records) != 1 || found.Records[0].Unknown != 0 || found.Records[0].Outcome != abi.OutcomeOK ||
+		!found.Records[0].Ended.Equal(began.Add(2*time.Minute)) {
+		t.Errorf("the fire: %+v, %v", found.Records, err)
+	}
+	list[1].silent = true // what is known without it
+	if found, err := list.from(2).Fires(t.Context(), history.Filter{Instant: began}, nil); err != nil || len(found.Records) != 1 || found.Records[0].Unknown != 1 || found.Records[0].Duration != 0 {
+		t.Errorf("the fire as others know it: %+v, %v", found.Records, err)
 	}
 }
 

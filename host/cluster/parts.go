@@ -13,61 +13,85 @@ import (
 	"github.com/wasmjob/wasmjob/host/history"
 )
 
-// A fire is one record over all hosts, and each host's store has its own part. Parts
-// begin at different times, so that those of one fire may be on different pages. So each
-// fire that is found is asked for at all other hosts by its key. It is shown where the
-// first of its parts began that the filter finds, and only there.
+// A fire is one record over all hosts, and each host's store has its own part; of a run that
+// was taken over, both hosts' stores have a record. These begin at different times, so that
+// those of one fire, or run, may be on different pages. So each that is found is asked for at
+// all other hosts by its key. It is shown where the first of its parts began that the
+// filter finds, and only there.
 
 // wholeFires puts fires together.
 func wholeFires(ctx context.Context, m *paging[history.Fire], found []placed[history.Fire]) []history.Fire {
-	parts := make(map[history.FireKey][]placed[history.Fire])
-	for _, f := range askParts(ctx, m, found) {
-		parts[f.record.Key()] = append(parts[f.record.Key()], f)
+	keys := keysOf(found, (*history.Fire).Key)
+	parts := askParts(ctx, m, PathParts, partsQueries(keys), func() []history.Fire { return Parts(ctx, m.h.Store, keys) })
+	return joined(m, found, parts, (*history.Fire).Key, (*history.Fire).Same, history.Join, (*history.Filter).MatchFire)
+}
+
+// wholeRuns puts runs together.
+func wholeRuns(ctx context.Context, m *paging[history.Run], found []placed[history.Run]) []history.Run {
+	id := func(r *history.Run) string { return r.ID }
+	ids := keysOf(found, id)
+	parts := askParts(ctx, m, PathRunParts, runsQueries(ids), func() []history.Run { return RunParts(ctx, m.h.Store, ids) })
+	return joined(m, found, parts, id, (*history.Run).Same, history.JoinRuns, (*history.Filter).MatchRun)
+}
+
+// joined are the records that are shown of those found, each whole: joined with what other
+// sources have of it.
+func joined[T any, K comparable](m *paging[T], found, asked []placed[T], key func(*T) K, same func(*T, *T) bool, join func(T, T) T, match func(*history.Filter, *T) bool) []T {
+	parts := make(map[K][]placed[T])
+	for _, f := range asked {
+		parts[key(&f.record)] = append(parts[key(&f.record)], f)
 	}
 	for _, f := range found { // of a host that has stopped answering since
 		if f.source.err != nil {
-			parts[f.record.Key()] = append(parts[f.record.Key()], f)
+			parts[key(&f.record)] = append(parts[key(&f.record)], f)
 		}
 	}
-	of := m.filter // of the whole fire; its parts are within the times
+	of := m.filter // of the whole record; its parts are within the times
 	of.From, of.To = time.Time{}, time.Time{}
-	var fires []history.Fire
+	var list []T
 	for _, f := range found {
-		sum, first := f.record, true
-		for _, p := range parts[f.record.Key()] {
-			if p.source == f.source || !p.record.Same(&f.record) {
+		whole, first := f.record, true
+		for _, p := range parts[key(&f.record)] {
+			if p.source == f.source || !same(&p.record, &f.record) {
 				continue
 			}
-			if m.filter.MatchFire(&p.record) && earlier(p, f) {
+			if match(&m.filter, &p.record) && m.earlier(p, f) {
 				first = false
 			}
-			sum = history.Join(sum, p.record)
+			whole = join(whole, p.record)
 		}
-		if first && of.MatchFire(&sum) {
-			fires = append(fires, sum)
+		if first && match(&of, &whole) {
+			list = append(list, whole)
 		}
 	}
-	return fires
+	return list
 }
 
-func earlier(p, q placed[history.Fire]) bool {
-	if p.record.Begun.Equal(q.record.Begun) {
+// earlier reports whether a record of one source comes before that of another, whatever the
+// page's order.
+func (m *paging[T]) earlier(p, q placed[T]) bool {
+	atP, atQ := m.kind.at(&p.record), m.kind.at(&q.record)
+	if atP.Equal(atQ) {
 		return p.source.name < q.source.name
 	}
-	return p.record.Begun.Before(q.record.Begun)
+	return atP.Before(atQ)
 }
 
-// askParts asks all hosts for their parts of fires.
-func askParts(ctx context.Context, m *paging[history.Fire], found []placed[history.Fire]) []placed[history.Fire] {
-	var keys []history.FireKey
-	known := make(map[history.FireKey]bool)
+// keysOf are the keys of records, each once.
+func keysOf[T any, K comparable](found []placed[T], key func(*T) K) (keys []K) {
+	known := make(map[K]bool)
 	for _, f := range found {
-		if key := f.record.Key(); !known[key] {
-			known[key] = true
-			keys = append(keys, key)
+		if k := key(&f.record); !known[k] {
+			known[k] = true
+			keys = append(keys, k)
 		}
 	}
-	answers := make([][]history.Fire, len(m.sources))
+	return keys
+}
+
+// askParts asks all hosts for their parts; own are this host's.
+func askParts[T any](ctx context.Context, m *paging[T], path string, queries []string, own func() []T) []placed[T] {
+	answers := make([][]T, len(m.sources))
 	var asked sync.WaitGroup
 	for n, s := range m.sources {
 		if s.err != nil {
@@ -75,24 +99,24 @@ func askParts(ctx context.Context, m *paging[history.Fire], found []placed[histo
 		}
 		asked.Go(func() {
 			if s.peer == nil {
-				answers[n] = Parts(ctx, m.h.Store, keys)
+				answers[n] = own()
 				return
 			}
-			for _, query := range partsQueries(keys) {
-				var fires []history.Fire
-				if s.err = m.get(ctx, s, PathParts+"?"+query, &fires); s.err != nil {
+			for _, query := range queries {
+				var parts []T
+				if s.err = m.get(ctx, s, path+"?"+query, &parts); s.err != nil {
 					answers[n] = nil
 					return
 				}
-				answers[n] = append(answers[n], fires...)
+				answers[n] = append(answers[n], parts...)
 			}
 		})
 	}
 	asked.Wait()
-	var all []placed[history.Fire]
-	for n, fires := range answers {
-		for _, f := range fires {
-			all = append(all, placed[history.Fire]{f, m.sources[n]})
+	var all []placed[T]
+	for n, parts := range answers {
+		for _, p := range parts {
+			all = append(all, placed[T]{p, m.sources[n]})
 		}
 	}
 	return all
@@ -122,15 +146,47 @@ func Parts(ctx context.Context, store history.Store, keys []history.FireKey) []h
 	return fires
 }
 
+// RunParts are what a store has of runs. What it does not know is left out.
+func RunParts(ctx context.Context, store history.Store, ids []string) []history.Run {
+	runs := []history.Run{}
+	direct, quick := store.(interface {
+		RunOf(ctx context.Context, id string) (history.Run, bool)
+	})
+	for _, id := range ids {
+		if quick {
+			if r, ok := direct.RunOf(ctx, id); ok {
+				runs = append(runs, r)
+			}
+			continue
+		}
+		if page, err := store.Runs(ctx, history.Filter{Run: id, Limit: 1}); err == nil { // else it is as if it knew nothing of it
+			runs = append(runs, page.Records...)
+		}
+	}
+	return runs
+}
+
 // longestQuery bounds the query of one question for parts, in bytes.
 const longestQuery = 6 << 10
 
 // partsQueries are the questions for the fires, as queries of PathParts:
 // fire=JOB/INSTANT/TRIGGER, the instant in milliseconds of Unix.
-func partsQueries(keys []history.FireKey) (queries []string) {
+func partsQueries(keys []history.FireKey) []string {
+	texts := make([]string, len(keys))
+	for n, k := range keys {
+		texts[n] = fmt.Sprintf("%s/%d/%d", k.Job, k.Instant, k.Trigger)
+	}
+	return queriesOf("fire", texts)
+}
+
+// runsQueries are the questions for runs, as queries of PathRunParts: run=ID.
+func runsQueries(ids []string) []string { return queriesOf("run", ids) }
+
+// queriesOf has the values of one parameter in as few queries as are not too long.
+func queriesOf(name string, values []string) (queries []string) {
 	var query strings.Builder
-	for _, k := range keys {
-		one := "fire=" + url.QueryEscape(fmt.Sprintf("%s/%d/%d", k.Job, k.Instant, k.Trigger))
+	for _, v := range values {
+		one := name + "=" + url.QueryEscape(v)
 		if query.Len() > 0 && query.Len()+len(one) > longestQuery {
 			queries = append(queries, query.String())
 			query.Reset()

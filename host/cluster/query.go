@@ -24,6 +24,8 @@ const (
 	PathChanges = "/v1/peer/audit"
 	// PathParts is where a peer says what it knows of some fires.
 	PathParts = "/v1/peer/parts"
+	// PathRunParts is where it says what it knows of some runs: run=ID.
+	PathRunParts = "/v1/peer/runparts"
 	// PathStart has a peer join a job again: ?job=NAME.
 	PathStart = "/v1/peer/start"
 	// PathDelta is where a peer says what has changed on it.
@@ -138,7 +140,7 @@ func (r *queryReader) texts(name string) (list []string) {
 // outcomes reads those that records may have, in letters of any case.
 func (r *queryReader) outcomes() (list []abi.Outcome) {
 	var known []string
-	for _, o := range append(abi.Outcomes(), history.Lost, history.Held) {
+	for _, o := range append(abi.Outcomes(), history.Lost, history.Held, history.Unknown) {
 		known = append(known, string(o))
 	}
 	for _, text := range r.texts("outcome") {

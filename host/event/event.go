@@ -255,6 +255,22 @@ func Process(server, token string) string {
 	return server + "@-@" + pid
 }
 
+// ProcessOf is the process of an instance, as [Process] names it.
+func ProcessOf(id string) string {
+	server, token, _ := strings.Cut(id, "@-@")
+	return Process(server, token)
+}
+
+// TermOf is the term of an instance: its id without the number that it has from the second
+// time on that the term joined a job.
+func TermOf(id string) string {
+	server, token, _ := strings.Cut(id, "@-@")
+	if parts := strings.SplitN(token, "-", 3); len(parts) == 3 {
+		token = parts[0] + "-" + parts[1]
+	}
+	return server + "@-@" + token
+}
+
 // PreviousRun is a run of another instance, as the item's record has it.
 // With it the histories show what became of a run whose host died before it could.
 type PreviousRun struct {

@@ -432,7 +432,7 @@ func (t *writer) left(e *event.Event) {
 // lastWords says what the server's next process found out about the end of the host's,
 // which ended by some time.
 func (t *writer) lastWords(id string, after time.Time) {
-	server, process := tree.ServerOf(id), processOf(id)
+	server, process := tree.ServerOf(id), event.ProcessOf(id)
 	from := after.Add(-lookBack)
 	if last := t.lastBefore(id, after); last != nil {
 		from = later(from, last.Time)
@@ -446,7 +446,7 @@ func (t *writer) lastWords(id string, after time.Time) {
 	e := starts[0]
 	pid := strings.TrimPrefix(process, server+"@-@")
 	ofOther := strings.Contains(e.Reason, "(pid ") && !strings.Contains(e.Reason, "(pid "+pid+",")
-	livedOn := t.between(after, e.Time.Add(-time.Nanosecond), func(e *event.Event) bool { return e.Host != id && processOf(e.Host) == process })
+	livedOn := t.between(after, e.Time.Add(-time.Nanosecond), func(e *event.Event) bool { return e.Host != id && event.ProcessOf(e.Host) == process })
 	if e.Reason == "" || ofOther || len(livedOn) > 0 {
 		return
 	}

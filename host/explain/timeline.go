@@ -92,7 +92,7 @@ func (tl *timeline) take(e *event.Event) {
 		tl.close(e, e.Host)
 	case event.HostGone:
 		for _, m := range tl.order {
-			if termOf(m.id) == termOf(e.Other) {
+			if event.TermOf(m.id) == event.TermOf(e.Other) {
 				m.close(e)
 			}
 		}
@@ -155,22 +155,6 @@ func (m *member) close(e *event.Event) {
 // where theirs ends.
 func isOf(id, of string) bool {
 	return of != "" && (id == of || strings.HasPrefix(id, of+"-"))
-}
-
-// termOf is the term of an instance, without the number that it has from the second time
-// on that the term joined a job.
-func termOf(id string) string {
-	server, token, _ := strings.Cut(id, "@-@")
-	if parts := strings.SplitN(token, "-", 3); len(parts) == 3 {
-		token = parts[0] + "-" + parts[1]
-	}
-	return server + "@-@" + token
-}
-
-// processOf is the process of an instance.
-func processOf(id string) string {
-	server, token, _ := strings.Cut(id, "@-@")
-	return event.Process(server, token)
 }
 
 // spanAt is the time in which the host had the job at some time; nil if it had not, as
@@ -278,7 +262,9 @@ func within(events []*event.Event, from, to time.Time, wanted func(*event.Event)
 
 // goneEvent is the first event that says that an instance is gone, from some time on.
 func (tl *timeline) goneEvent(id string, from time.Time) *event.Event {
-	found := within(tl.common, from, tl.end(), func(e *event.Event) bool { return e.Kind == event.HostGone && termOf(id) == termOf(e.Other) })
+	found := within(tl.common, from, tl.end(), func(e *event.Event) bool {
+		return e.Kind == event.HostGone && event.TermOf(id) == event.TermOf(e.Other)
+	})
 	if len(found) == 0 {
 		return nil
 	}

@@ -10,11 +10,13 @@ import (
 	"github.com/wasmjob/wasmjob/host/event"
 )
 
-// Lost and Held are outcomes of runs that no guest ended, besides those of abi: the
-// host died while failover was off, or one host too many died in runs of the item.
+// Lost, Held and Unknown are outcomes of runs that no guest ended, besides those of abi: the
+// host died while failover was off, or one host too many died in runs of the item, or the
+// host is gone and the store does not know what became of the run.
 const (
-	Lost abi.Outcome = "LOST"
-	Held abi.Outcome = "HELD"
+	Lost    abi.Outcome = "LOST"
+	Held    abi.Outcome = "HELD"
+	Unknown abi.Outcome = "UNKNOWN"
 )
 
 // apart is how far the instants of two fires of one trigger round may be apart. Hosts
@@ -107,7 +109,7 @@ func (r *Run) Apply(e event.Event) {
 		r.Attempt, r.Digest, r.Signer, r.Duration = e.Attempt, e.Digest, e.Signer, e.Duration
 		r.Memory, r.Batches, r.Records, r.DroppedLines, r.Outside = e.Memory, e.Batches, e.Records, e.DroppedLines, e.Outside
 	case event.ItemCompleted:
-		if r.Ended.IsZero() { // the end is not known: the store has not all events
+		if !r.known() { // the store has not all events
 			r.end(e)
 		}
 		r.Completed = true
@@ -143,12 +145,12 @@ func (r *Run) end(e event.Event) {
 func (r *Run) skip(e event.Event) {
 	if e.Fence != 0 { // its own host speaks, after the end
 		r.Message = cmp.Or(r.Message, e.Reason)
-		if r.Ended.IsZero() {
+		if !r.known() {
 			r.Ended, r.Outcome = e.Time, e.Outcome
 		}
 		return
 	}
-	if r.Ended.IsZero() { // another host does, of one that died; which that was stays
+	if !r.known() { // another host does, of one that died; which that was stays
 		r.Ended, r.Outcome, r.Message = e.Time, e.Outcome, e.Reason
 	}
 }
@@ -203,7 +205,7 @@ func (p *Part) Apply(e event.Event) {
 
 // severity orders outcomes: the worst has the most.
 func severity(o abi.Outcome) int {
-	return slices.Index([]abi.Outcome{"", abi.OutcomeOK, abi.OutcomeRetry, abi.OutcomeCancelled, abi.OutcomeFail, abi.OutcomeExit,
+	return slices.Index([]abi.Outcome{"", abi.OutcomeOK, Unknown, abi.OutcomeRetry, abi.OutcomeCancelled, abi.OutcomeFail, abi.OutcomeExit,
 		abi.OutcomeTimeout, abi.OutcomeTrap, abi.OutcomeError, Lost, Held}, o)
 }
 
@@ -228,7 +230,7 @@ func Sum(parts []Part, runs []Run) Fire {
 	f.Items = slices.Compact(f.Items)
 	if f.Running > 0 {
 		f.Ended = time.Time{}
-	} else if !f.Ended.IsZero() {
+	} else if !f.Ended.IsZero() && f.Unknown == 0 {
 		f.Duration = f.Ended.Sub(f.Begun)
 	}
 	return f
@@ -272,6 +274,8 @@ func (f *Fire) count(items int, ended time.Time, outcome abi.Outcome, message st
 		return
 	case outcome == abi.OutcomeOK:
 		f.Succeeded += items
+	case outcome == Unknown:
+		f.Unknown += items
 	default:
 		f.Failed += items
 	}
@@ -305,11 +309,21 @@ func Join(a, b Fire) Fire {
 	f := a
 	f.Begun = begun
 	f.Running = max(a.Running-taken, 0) + b.Running
+	f.Unknown = max(a.Unknown-taken, 0) + b.Unknown
+	if a.Unknown > 0 && a.Unknown <= taken { // when the host was found to be over, b went on
+		a.Ended = b.Ended
+		if a.Outcome == Unknown {
+			f.Outcome, f.Message = "", ""
+			if a.Succeeded > 0 {
+				f.Outcome = abi.OutcomeOK
+			}
+		}
+	}
 	f.Succeeded, f.Failed = a.Succeeded+b.Succeeded, a.Failed+b.Failed
 	f.Total, f.Lag = max(a.Total, b.Total), max(a.Lag, b.Lag)
 	f.Hosts = slices.Compact(slices.Sorted(slices.Values(slices.Concat(a.Hosts, b.Hosts))))
 	f.Items = slices.Compact(slices.Sorted(slices.Values(slices.Concat(a.Items, b.Items))))
-	if severity(b.Outcome) > severity(a.Outcome) {
+	if severity(b.Outcome) > severity(f.Outcome) {
 		f.Outcome, f.Message = b.Outcome, b.Message
 	}
 	f.Ended, f.Duration = time.Time{}, 0
@@ -321,7 +335,7 @@ func Join(a, b Fire) Fire {
 			f.Ended = ended
 		}
 	}
-	if !f.Ended.IsZero() {
+	if !f.Ended.IsZero() && f.Unknown == 0 {
 		f.Duration = f.Ended.Sub(f.Begun)
 	}
 	return f

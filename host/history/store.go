@@ -86,13 +86,15 @@ type Fire struct {
 	Items []int `json:"items"`
 	Total int   `json:"total,omitempty"`
 	// Succeeded, Failed and Running count items.
-	Succeeded int       `json:"succeeded"`
-	Failed    int       `json:"failed"`
-	Running   int       `json:"running"`
-	Begun     time.Time `json:"begun"`
+	Succeeded int `json:"succeeded"`
+	Failed    int `json:"failed"`
+	Running   int `json:"running"`
+	// Unknown counts items whose host is gone, and of which it is not known what became.
+	Unknown int       `json:"unknown,omitempty"`
+	Begun   time.Time `json:"begun"`
 	// Ended is zero while an item runs.
 	Ended    time.Time     `json:"ended,omitzero"`
-	Duration time.Duration `json:"durationNs"`
+	Duration time.Duration `json:"durationNs"` // 0 if Unknown is not
 	Lag      time.Duration `json:"lagNs"`
 	// Outcome is the worst of the items that ended, empty if none did; Message is what
 	// such an item said.

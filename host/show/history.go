@@ -37,8 +37,8 @@ func outcomeCell(o abi.Outcome) console.Cell {
 	return console.Coloured(string(o), outcomeColour(o))
 }
 
-func durationText(d time.Duration, begun, ended, now time.Time) string {
-	if begun.IsZero() {
+func durationText(d time.Duration, o abi.Outcome, begun, ended, now time.Time) string {
+	if begun.IsZero() || (d == 0 && o == history.Unknown) {
 		return "-"
 	}
 	if ended.IsZero() {
@@ -59,8 +59,11 @@ func Fires(s console.Style, list []history.Fire, now time.Time) string {
 		if f.Failed > 0 {
 			items += fmt.Sprintf(", %d failed", f.Failed)
 		}
+		if f.Unknown > 0 {
+			items += fmt.Sprintf(", %d unknown", f.Unknown)
+		}
 		t.Add(console.Plain(stamp(f.Instant, now)), console.Coloured(f.Job, console.Bold), console.Plain(string(f.Source)), console.Plain(items), outcomeCell(f.Outcome),
-			console.Plain(durationText(f.Duration, f.Begun, f.Ended, now)), console.Plain(words.Short(f.Lag)), console.Plain(servers(f.Hosts)), console.Plain(words.FirstLine(f.Message)))
+			console.Plain(durationText(f.Duration, f.Outcome, f.Begun, f.Ended, now)), console.Plain(words.Short(f.Lag)), console.Plain(servers(f.Hosts)), console.Plain(words.FirstLine(f.Message)))
 	}
 	return orNone(t.Empty(), "no fires", t.String())
 }
@@ -89,7 +92,7 @@ func Runs(s console.Style, list []history.Run, now time.Time) string {
 	t.Spare = []string{"SOURCE", "TRY"}
 	for _, r := range list {
 		t.Add(console.Plain(stamp(r.Begun, now)), console.Coloured(r.ID, console.Bold), console.Plain(string(r.Source)), console.Plain(tree.ServerOf(r.Host)), outcomeCell(r.Outcome),
-			console.Plain(durationText(r.Duration, r.Begun, r.Ended, now)), console.Plain(strconv.Itoa(r.Attempt)), console.Plain(words.FirstLine(r.Message)))
+			console.Plain(durationText(r.Duration, r.Outcome, r.Begun, r.Ended, now)), console.Plain(strconv.Itoa(r.Attempt)), console.Plain(words.FirstLine(r.Message)))
 	}
 	return orNone(t.Empty(), "no runs", t.String())
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/wasmjob/wasmjob/host/alert"
 	"github.com/wasmjob/wasmjob/host/cluster"
 	"github.com/wasmjob/wasmjob/host/event"
+	"github.com/wasmjob/wasmjob/host/history"
 	"github.com/wasmjob/wasmjob/host/explain"
 	"github.com/wasmjob/wasmjob/host/texts"
 )
@@ -116,7 +117,7 @@ func TestWords(t *testing.T) {
 	for _, h := range cluster.Healths() {
 		has("health", string(h))
 	}
-	for _, o := range abi.Outcomes() {
+	for _, o := range append(abi.Outcomes(), history.Lost, history.Held, history.Unknown) {
 		has("outcome", string(o))
 	}
 	for _, w := range event.Waits() {

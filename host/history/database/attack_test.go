@@ -321,6 +321,43 @@ func TestARecordThatIsRefused(t *testing.T) {
 	})
 }
 
+// TestEndedHost: what a host had begun is not as if it ran when another host has seen its end, also
+// with lines that were logged; another host's row stays.
+func TestEndedHost(t *testing.T) {
+	t.Parallel()
+	everywhere(t, func(t *testing.T, fresh func(*testing.T) (string, string)) {
+		url, credentials := fresh(t)
+		at, item := time.Now().UTC().Truncate(time.Second), 3
+		a := openStore(t, url, credentials, t.TempDir())
+		e := event.Event{Time: at.Add(time.Second), Kind: event.FireStarted, Host: "a@-@1-x", Job: "cities", Instant: at, Source: abi.SourceSchedule, Items: []int{3}, Total: 4}
+		a.AddEvent(e)
+		e.Kind, e.Item, e.Items, e.RunID, e.Fence, e.Attempt = event.ItemStarted, &item, nil, "cities/"+at.Format("2006-01-02T15:04:05.000Z")+"/3", 5, 1
+		a.AddEvent(e)
+		e.Host, e.Job, e.RunID = "c@-@1-x", "towns", "towns/"+at.Format("2006-01-02T15:04:05.000Z")+"/3"
+		a.AddEvent(e)
+		a.AddLine(history.Line{Time: e.Time, Job: "cities", RunID: "cities/" + at.Format("2006-01-02T15:04:05.000Z") + "/3", Item: 3, Host: "a@-@1-x", Message: "last"})
+		if err := a.Close(); err != nil {
+			t.Fatal(err)
+		}
+		b := openStore(t, url, credentials, t.TempDir())
+		b.AddEvent(event.Event{Time: at.Add(time.Minute), Kind: event.HostGone, Host: "b@-@1-x", Other: "a@-@1-x"})
+		await(t, "the end", func() bool {
+			page, err := b.Runs(t.Context(), history.Filter{Outcomes: []abi.Outcome{history.Unknown}})
+			return err == nil && len(page.Records) == 1 && page.Records[0].Job == "cities" && page.Records[0].Ended.Equal(at.Add(time.Minute))
+		})
+		fires, err := b.Fires(t.Context(), history.Filter{Failed: true})
+		if err != nil || len(fires.Records) != 1 || fires.Records[0].Unknown != 1 || fires.Records[0].Running != 0 || fires.Records[0].Message == "" {
+			t.Errorf("%+v %v", fires, err)
+		}
+		if n := count(t, b, "SELECT COUNT(*) FROM wasmjob_logs WHERE keep = 1"); n != 1 {
+			t.Errorf("%d lines are kept as long as what failed, want 1", n)
+		}
+		if n := count(t, b, "SELECT COUNT(*) FROM wasmjob_items WHERE ended = 0"); n != 1 {
+			t.Errorf("%d runs go on, want 1", n)
+		}
+	})
+}
+
 // TestTwoHosts: hosts of one fire write to one database, and a host that takes over knows
 // what the other has written.
 func TestTwoHosts(t *testing.T) {

@@ -131,6 +131,9 @@ func (w *writing) write(ctx context.Context, entries []history.Entry) error {
 		case e.Event != nil:
 			events.rows = append(events.rows, eventRow(e.Event, e.JSON))
 			w.fold(e.Event)
+			if err := w.abandon(ctx, e.Event); err != nil {
+				return err
+			}
 		case e.Line != nil:
 			lines.rows = append(lines.rows, lineRow(e.Line))
 		case e.Change != nil:
@@ -260,6 +263,79 @@ func (w *writing) fold(e *event.Event) {
 	}
 }
 
+// abandon ends what has not ended of hosts that are over by an event, in the memory and in
+// the tables. A row that its host has ended meanwhile stays as it is.
+func (w *writing) abandon(ctx context.Context, e *event.Event) error {
+	if !history.AboutGone(*e) {
+		return nil
+	}
+	shared := w.loader.config.Shared()
+	for id, r := range w.memory.runs {
+		if r.Abandon(*e, shared) {
+			w.runs[id] = true
+			w.parts[partKey(r.Key().String(), r.Host)] = true
+			w.failed = append(w.failed, r)
+		}
+	}
+	for key, p := range w.memory.parts {
+		if p.Abandon(*e, shared) {
+			w.parts[key] = true
+		}
+	}
+	runs, err := openRows(ctx, w, "wasmjob_items", runColumns, scanRun)
+	if err != nil {
+		return err
+	}
+	for i := range runs {
+		r := &runs[i]
+		if w.memory.runs[r.ID] != nil || !r.Abandon(*e, shared) {
+			continue
+		}
+		if err := w.end(ctx, "wasmjob_items", r.Ended, r.Message, "id = ? AND begun = ?", clip(r.ID, mostID), nanos(r.At())); err != nil {
+			return err
+		}
+		w.failed = append(w.failed, r)
+	}
+	parts, err := openRows(ctx, w, "wasmjob_executions", partColumns, scanPart)
+	if err != nil {
+		return err
+	}
+	for i := range parts {
+		p := &parts[i]
+		if w.memory.parts[partKey(p.fire, p.Host)] != nil || !p.Abandon(*e, shared) {
+			continue
+		}
+		if err := w.end(ctx, "wasmjob_executions", p.Ended, p.Message, "fire = ? AND host = ? AND begun = ?", clip(p.fire, mostID), clip(p.Host, mostName), nanos(p.Begun)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// openRows reads the rows of a table that have not ended, in the order in which hosts lock them.
+func openRows[T any](ctx context.Context, w *writing, table string, columns []string, scan func(scanner) (T, error)) (list []T, err error) {
+	rows, err := w.tx.QueryContext(ctx, "SELECT "+strings.Join(columns, ", ")+" FROM "+table+" WHERE ended = 0 ORDER BY "+columns[0])
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		one, err := scan(rows)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, one)
+	}
+	return list, rows.Err()
+}
+
+// end ends a row of which nothing else is known.
+func (w *writing) end(ctx context.Context, table string, at time.Time, message, where string, key ...any) error {
+	_, err := w.tx.ExecContext(ctx, w.loader.kind.bind("UPDATE "+table+" SET ended = ?, outcome = ?, failed = 1, message = ? WHERE ended = 0 AND "+where),
+		append([]any{nanos(at), string(history.Unknown), message}, key...)...)
+	return err
+}
+
 // changedParts makes the rows of parts that changed.
 func (w *writing) changedParts(ctx context.Context) error {
 	for key := range w.parts {
@@ -317,7 +393,7 @@ func (w *writing) count(p *ownPart) {
 			continue
 		}
 		runs = append(runs, *r)
-		if r.Outcome == history.Lost || r.Outcome == history.Held {
+		if r.Outcome == history.Lost || r.Outcome == history.Held || r.Outcome == history.Unknown {
 			over = true // no FireEnded comes
 		}
 	}

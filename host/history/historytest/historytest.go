@@ -27,7 +27,7 @@ const patience = 30 * time.Second
 func Run(t *testing.T, open func(t *testing.T) history.Store) {
 	t.Helper()
 	for name, test := range map[string]func(*testing.T, history.Store){
-		"random filters": randomFilters, "life of a run": lifeOfARun, "failover": failover, "taken over twice": takenOverTwice, "lost run": lostRun, "two hosts of a fire": twoHosts,
+		"random filters": randomFilters, "life of a run": lifeOfARun, "failover": failover, "taken over twice": takenOverTwice, "lost run": lostRun, "host that is over": hostIsOver, "host that is gone": hostIsGone, "two hosts of a fire": twoHosts,
 		"trigger number used twice": reusedTrigger, "forged cursors": forgedCursors, "bad filters": badFilters, "equal times": equalTimes,
 		"tail of a log": tailOfALog, "adds and reads at once": atOnce, "no bytes": noBytes,
 	} {
@@ -387,6 +387,95 @@ func takenOverTwice(t *testing.T, s history.Store) {
 	if !r.First.IsZero() || !r.Begun.Equal(first) || r.Host != x.e.Host {
 		t.Errorf("by a clock that is behind: %s", text(r))
 	}
+}
+
+// hostIsOver: a host died, and its next process begins. What a store has of the run is not that it
+// runs, and not more than is known.
+func hostIsOver(t *testing.T, s history.Store) {
+	x := newStory(s, "cities")
+	fire := func(e *event.Event) { e.Items, e.Total = []int{3, 4}, 2 }
+	x.tell(event.FireStarted, fire)
+	four := 4
+	other := func(e *event.Event) { e.Item, e.RunID = &four, strings.TrimSuffix(x.e.RunID, "3")+"4" }
+	x.tell(event.ItemStarted, other)
+	x.tell(event.ItemEnded, func(e *event.Event) { other(e); e.Outcome = abi.OutcomeOK })
+	x.tell(event.ItemStarted, nil)
+	waits := newStory(s, "waits")
+	waits.tell(event.FireStarted, nil) // its item has not begun
+	x.run(t, "run", func(history.Run) bool { return true })
+	waits.fire(t, func(f history.Fire) bool { return f.Running == 1 })
+	begins := func(process string) {
+		x.at = x.at.Add(time.Minute)
+		s.AddEvent(event.Event{Time: x.at, Kind: event.HostStarted, Host: process})
+	}
+	if s.State().Shared { // another process beside it, as far as is known
+		begins("10.0.0.1@-@2")
+		begins("10.0.0.2@-@1")
+		await(t, "begin of processes", func() bool { return len(all(t, s.Events, history.Filter{Kinds: []event.Kind{event.HostStarted}})) == 2 })
+		if r := x.run(t, "run", func(history.Run) bool { return true }); !r.Ended.IsZero() {
+			t.Errorf("a host begins beside it: %s", text(r))
+		}
+		begins("10.0.0.1@-@1")
+	} else {
+		begins("10.0.0.9@-@2") // that it has another address now says nothing
+	}
+	r := x.run(t, "end", func(r history.Run) bool { return !r.Ended.IsZero() })
+	if r.Outcome != history.Unknown || !r.Ended.Equal(x.at) || r.Completed || r.Host != x.e.Host || !strings.Contains(r.Message, "does not know") {
+		t.Errorf("the run: %s", text(r))
+	}
+	f := x.fire(t, func(f history.Fire) bool { return !f.Ended.IsZero() })
+	if f.Running != 0 || f.Unknown != 1 || f.Succeeded != 1 || f.Failed != 0 || f.Outcome != history.Unknown {
+		t.Errorf("the fire: %s", text(f))
+	}
+	if failed := all(t, s.Fires, history.Filter{Failed: true, Jobs: []string{"cities"}}); len(failed) != 1 || text(failed[0]) != text(f) {
+		t.Errorf("fires that were not OK: %s", text(failed))
+	}
+	if f := waits.fire(t, func(f history.Fire) bool { return !f.Ended.IsZero() }); f.Running != 0 || f.Unknown != 1 || f.Outcome != history.Unknown {
+		t.Errorf("the fire whose item had not begun: %s", text(f))
+	}
+	// The new process finds out what became of it.
+	x.tell(event.ItemSkipped, func(e *event.Event) {
+		e.Host, e.Fence, e.Attempt, e.Outcome, e.Cause, e.Reason = "10.0.0.1@-@1-b", 0, 0, history.Lost, event.SkipLost, "its host died"
+	})
+	if r := x.run(t, "what became of it", func(r history.Run) bool { return r.Outcome != history.Unknown }); r.Outcome != history.Lost || r.Message != "its host died" {
+		t.Errorf("said to be lost: %s", text(r))
+	}
+	x.fire(t, func(f history.Fire) bool { return f.Failed == 1 && f.Unknown == 0 && f.Outcome == history.Lost })
+}
+
+// hostIsGone: another host sees that the session of one is over. Runs of others go on, and so does
+// one that is taken over; what the host itself reports later is so.
+func hostIsGone(t *testing.T, s history.Store) {
+	x := newStory(s, "cities")
+	x.e.Host += "-2" // it has joined the job twice
+	four, five := 4, 5
+	item := func(n *int) func(e *event.Event) {
+		return func(e *event.Event) { e.Item, e.RunID = n, fmt.Sprint(strings.TrimSuffix(x.e.RunID, "3"), *n) }
+	}
+	x.tell(event.ItemStarted, nil)
+	x.tell(event.ItemStarted, item(&four))
+	x.tell(event.ItemStarted, func(e *event.Event) { item(&five)(e); e.Host = "10.0.0.1@-@1-ab" })
+	one := func(n string) history.Run {
+		r := all(t, s.Runs, history.Filter{Run: strings.TrimSuffix(x.e.RunID, "3") + n})
+		if len(r) != 1 {
+			return history.Run{}
+		}
+		return r[0]
+	}
+	await(t, "all runs", func() bool { return one("5").ID != "" })
+	x.at = x.at.Add(time.Minute)
+	s.AddEvent(event.Event{Time: x.at, Kind: event.HostGone, Host: "10.0.0.2@-@2-b", Other: "10.0.0.1@-@1-a"})
+	await(t, "ends", func() bool { return one("3").Outcome == history.Unknown && one("4").Outcome == history.Unknown })
+	if r := one("5"); r.Outcome != "" || !r.Ended.IsZero() {
+		t.Errorf("of another host: %s", text(r))
+	}
+	x.tell(event.ItemStarted, func(e *event.Event) { e.Host, e.Fence, e.Source = "10.0.0.2@-@2-b", 11, abi.SourceFailover })
+	await(t, "run that was taken over", func() bool {
+		r := one("3")
+		return r.Fence == 11 && r.Ended.IsZero() && r.Outcome == "" && r.Message == ""
+	})
+	x.tell(event.ItemEnded, func(e *event.Event) { item(&four)(e); e.Outcome, e.Reason = abi.OutcomeCancelled, "no session" })
+	await(t, "host's own word", func() bool { r := one("4"); return r.Outcome == abi.OutcomeCancelled && r.Message == "no session" })
 }
 
 // lostRun: a host died, failover is off, and another host says so.

@@ -216,6 +216,21 @@ func (x *index) fold(e *event.Event) {
 	if history.AboutRun(*e) {
 		x.foldRun(e)
 	}
+	if history.AboutGone(*e) {
+		x.abandon(e)
+	}
+}
+
+// abandon ends what has not ended of hosts that are over by an event. The file has one host.
+func (x *index) abandon(e *event.Event) {
+	for _, r := range x.byID {
+		r.Abandon(*e, false)
+	}
+	for _, f := range x.byKey {
+		for i := range f.parts {
+			f.parts[i].Abandon(*e, false)
+		}
+	}
 }
 
 // begins reports whether there was something before what the index has: what is not

@@ -340,7 +340,8 @@ func (x *index) open(kind byte, soon time.Time) func(line []byte) bool {
 	}
 	const few = 10
 	return func(line []byte) bool {
-		return ofList(kind, event.Kind(kindOf(line))) && (len(runs) > few || slices.ContainsFunc(runs, func(id []byte) bool { return bytes.Contains(line, id) }))
+		of := kindOf(line)
+		return ofList(kind, event.Kind(of)) && (len(runs) > few || aboutGone(of) || slices.ContainsFunc(runs, func(id []byte) bool { return bytes.Contains(line, id) }))
 	}
 }
 
@@ -370,9 +371,12 @@ func wanted(f *history.Filter, list byte) func([]byte) bool {
 	}
 	return func(line []byte) bool {
 		kind := kindOf(line)
-		return (kind == "" || ofList(list, event.Kind(kind))) && (job == nil || bytes.Contains(line, job))
+		return (kind == "" || ofList(list, event.Kind(kind))) && (job == nil || bytes.Contains(line, job) || aboutGone(kind))
 	}
 }
+
+// aboutGone is history.AboutGone, by a line's kind.
+func aboutGone(kind string) bool { return history.AboutGone(event.Event{Kind: event.Kind(kind)}) }
 
 // ofList reports whether records of a kind make a list.
 func ofList(list byte, kind event.Kind) bool {
@@ -384,7 +388,7 @@ func ofList(list byte, kind event.Kind) bool {
 	case history.ListEvents:
 		return kind != history.KindLine && kind != history.KindChange
 	case history.ListFires:
-		return strings.HasPrefix(string(kind), "item.") || strings.HasPrefix(string(kind), "fire.")
+		return strings.HasPrefix(string(kind), "item.") || strings.HasPrefix(string(kind), "fire.") || aboutGone(string(kind))
 	}
-	return strings.HasPrefix(string(kind), "item.")
+	return strings.HasPrefix(string(kind), "item.") || aboutGone(string(kind))
 }

@@ -193,6 +193,22 @@ func (s *Store) FireOf(ctx context.Context, key history.FireKey) (fire history.F
 	return history.Fire{}, false
 }
 
+// RunOf is the newest run of that id; ok is false if none is known. It asks nothing of
+// the file.
+func (s *Store) RunOf(ctx context.Context, id string) (run history.Run, ok bool) {
+	select {
+	case <-s.seeded:
+	case <-ctx.Done():
+		return history.Run{}, false
+	}
+	s.index.mu.RLock()
+	defer s.index.mu.RUnlock()
+	if r := s.index.byID[id]; r != nil {
+		return *r, true
+	}
+	return history.Run{}, false
+}
+
 // Runs implements [history.Store].
 func (s *Store) Runs(ctx context.Context, f history.Filter) (history.Page[history.Run], error) {
 	return query(ctx, s, f, source[*history.Run, history.Run]{list: history.ListRuns, of: func(x *index) *timeline[*history.Run] { return &x.runs },

@@ -1,0 +1,74 @@
+package history
+
+import "github.com/wasmjob/wasmjob/host/event"
+
+// Why the outcome of a run is not known, as its message.
+const (
+	hostEnded   = "its host ended while it ran, and another process has begun since: this history does not know what became of it"
+	sessionGone = "its host's session with the registry ended while it ran: this history does not know what became of it"
+)
+
+// AboutGone reports whether an event says that other hosts, or earlier processes of its own, are
+// over: then Abandon is to be called for what has not ended.
+func AboutGone(e event.Event) bool {
+	return e.Kind == event.HostStarted || e.Kind == event.HostGone
+}
+
+// gone says by an event for which AboutGone holds why a host is over. It is empty if the event does
+// not say that: where hosts share a store, another process that begins at an address may run
+// beside the one before it.
+func gone(host string, e event.Event, shared bool) string {
+	switch {
+	case e.Kind == event.HostStarted && (!shared || event.ProcessOf(host) == e.Host):
+		return hostEnded
+	case e.Kind == event.HostGone && event.TermOf(host) == event.TermOf(e.Other):
+		return sessionGone
+	}
+	return ""
+}
+
+// Abandon ends a run that has not ended, and whose host is over by an event for which AboutGone
+// holds. What is reported of it later counts all the same. It returns false if it changes
+// nothing. shared: several hosts report to the store.
+func (r *Run) Abandon(e event.Event, shared bool) bool {
+	why := gone(r.Host, e, shared)
+	if !r.Ended.IsZero() || why == "" || e.Time.Before(r.Begun) {
+		return false
+	}
+	r.Ended, r.Outcome, r.Message = e.Time, Unknown, why
+	return true
+}
+
+// known reports whether it is known how the run ended.
+func (r *Run) known() bool { return !r.Ended.IsZero() && r.Outcome != Unknown }
+
+// Abandon does with a part what [Run.Abandon] does with a run.
+func (p *Part) Abandon(e event.Event, shared bool) bool {
+	why := gone(p.Host, e, shared)
+	if !p.Ended.IsZero() || why == "" || e.Time.Before(p.Begun) {
+		return false
+	}
+	p.Ended, p.Outcome, p.Message = e.Time, Unknown, why
+	return true
+}
+
+// JoinRuns puts together what two stores have of one run: the host with the greater fence had it
+// last. What a host without a fence has said of the end of another's counts if that is not
+// known otherwise.
+func JoinRuns(a, b Run) Run {
+	if b.Fence < a.Fence {
+		a, b = b, a
+	}
+	if a.Fence == 0 && a.known() && !b.known() {
+		b.Ended, b.Outcome, b.Message = a.Ended, a.Outcome, a.Message
+	}
+	if first := a.At(); a.Fence != 0 && first.Before(b.At()) {
+		b.First, b.Lag = first, a.Lag
+	}
+	return b
+}
+
+// Same reports whether two records are of one run. Numbers of trigger rounds come again.
+func (r *Run) Same(o *Run) bool {
+	return r.ID == o.ID && r.Instant.Sub(o.Instant).Abs() <= apart
+}
