@@ -438,7 +438,7 @@ failed
 		ask: explain.Question{Job: "j", At: minute(3)},
 		want: `
 never due
-The job was not due at 00:03:00: its schedule then, "0 0/5 * * * ?" GMT, has no such instant; the one before is 00:00:00, the next 00:05:00.
+The job was not due at 2000-01-01 00:03:00: its schedule then, "0 0/5 * * * ?" GMT, has no such instant; the one before is 2000-01-01 00:00:00, the next 2000-01-01 00:05:00.
 `,
 	},
 	{
@@ -455,15 +455,15 @@ The job was not due at 00:03:00: its schedule then, "0 0/5 * * * ?" GMT, has no 
 		ask: explain.Question{Job: "j", At: minute(3)},
 		want: `
 never due
-The job was not due at 00:03:00: its schedule then, "0 0/5 * * * ?" GMT, has no such instant; the one before is 00:00:00, the next 00:05:00.
-The schedule became "0 0/5 * * * ?" GMT at 00:02:30; it was "0 * * * * ?" GMT.
-bob did "edit cron" of the job at 00:02:30, from file (before: 0 * * * * ?; after: 0 0/5 * * * ?).
+The job was not due at 2000-01-01 00:03:00: its schedule then, "0 0/5 * * * ?" GMT, has no such instant; the one before is 2000-01-01 00:00:00, the next 2000-01-01 00:05:00.
+The schedule became "0 0/5 * * * ?" GMT at 2000-01-01 00:02:30; it was "0 * * * * ?" GMT.
+bob did "edit cron" of the job at 2000-01-01 00:02:30, from file (before: 0 * * * * ?; after: 0 0/5 * * * ?).
 `,
 		chinese: `
 never due
-作业在 00:03:00 无需执行：当时的计划“0 0/5 * * * ?”（GMT）没有该时刻；前一个是 00:00:00，下一个是 00:05:00。
-计划于 00:02:30 变为“0 0/5 * * * ?”（GMT）；之前是“0 * * * * ?”（GMT）。
-00:02:30 对作业执行了“修改 cron”，操作者：“bob”，来源：定义文件（之前：“0 * * * * ?”；之后：“0 0/5 * * * ?”）。
+作业在 2000-01-01 00:03:00 无需执行：当时的计划“0 0/5 * * * ?”（GMT）没有该时刻；前一个是 2000-01-01 00:00:00，下一个是 2000-01-01 00:05:00。
+计划于 2000-01-01 00:02:30 变为“0 0/5 * * * ?”（GMT）；之前是“0 * * * * ?”（GMT）。
+2000-01-01 00:02:30 对作业执行了“修改 cron”，操作者：“bob”，来源：定义文件（之前：“0 * * * * ?”；之后：“0 0/5 * * * ?”）。
 `,
 	},
 	{
@@ -643,7 +643,7 @@ It came to host 10.0.0.1 at 2000-01-01 00:00:00.
 		ask: explain.Question{Job: "j", At: minute(2)},
 		want: `
 unknown
-The histories have no fire of 00:02:00, and do not say which schedule the job had; they begin at 00:05:01.
+The histories have no fire of 2000-01-01 00:02:00, and do not say which schedule the job had; they begin at 2000-01-01 00:05:01.
 `,
 	},
 	{

@@ -214,8 +214,8 @@ func TestExplain_questions(t *testing.T) {
 		{"asked for", explain.Question{At: noon.Add(20 * time.Minute)}, 20 * time.Minute, 78, explain.Pending, "Item 1 was triggered at 13:20:00"},
 		{"not asked for", explain.Question{At: noon.Add(20 * time.Minute), Item: number(0)}, 20 * time.Minute, 78, explain.NeverDue, "Item 0 was not to run: the trigger asked for items 1 only."},
 		{"a trigger's second", explain.Question{At: noon.Add(10 * time.Minute)}, 10*time.Minute + 300*time.Millisecond, 77, explain.Pending, "triggered at 13:10:00"},
-		{"never", explain.Question{At: noon.Add(30 * time.Minute)}, 30 * time.Minute, 0, explain.NeverDue, "the one before is 13:00:00, the next 14:00:00"},
-		{"not yet", explain.Question{At: noon.Add(4 * time.Hour)}, 4 * time.Hour, 0, explain.NotYetDue, "the next instant is 17:00:00"},
+		{"never", explain.Question{At: noon.Add(30 * time.Minute)}, 30 * time.Minute, 0, explain.NeverDue, "not due at 2026-03-01 13:30:00: its schedule, \"0 0 * * * ?\" Europe/Berlin, has no such instant; the one before is 2026-03-01 13:00:00, the next 2026-03-01 14:00:00."},
+		{"not yet", explain.Question{At: noon.Add(4 * time.Hour)}, 4 * time.Hour, 0, explain.NotYetDue, "up to 2026-03-01 17:00:00; by \"0 0 * * * ?\" Europe/Berlin the next instant is 2026-03-01 17:00:00."},
 		{"no such item", explain.Question{At: noon, Item: number(2)}, 0, 0, explain.NeverDue, "The job had no item 2: it has 2 items"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

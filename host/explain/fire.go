@@ -158,17 +158,18 @@ func (tl *timeline) exact(at time.Time, known []fire, settings *event.Settings, 
 			return tl.fire, nil
 		}
 	}
-	if settings == nil {
-		return tl.fire, tl.unknownDue(at)
+	due := settings != nil && nextDue(settings, at.Add(-time.Nanosecond)).Equal(at)
+	if due && !at.After(tl.now) {
+		return tl.fire, nil
 	}
-	next := nextDue(settings, at.Add(-time.Nanosecond))
+	tl.fire = fire{} // there is none
 	switch {
-	case !next.Equal(at):
-		return tl.fire, tl.neverDue(at, settings, in)
-	case at.After(tl.now):
+	case settings == nil:
+		return tl.fire, tl.unknownDue(at)
+	case due:
 		return tl.fire, tl.notYet(at, settings, in)
 	}
-	return tl.fire, nil
+	return tl.fire, tl.neverDue(at, settings, in)
 }
 
 // inZone has times be shown in the job's zone.

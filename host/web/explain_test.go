@@ -33,7 +33,7 @@ func TestExplain(t *testing.T) {
 	s.get(run).has(t, http.StatusOK, "Why it went this way", "was triggered at", "began in time on host 127.0.0.1", "disk on fire", ": month end.")
 	page := s.get("/jobs/pay/explain")
 	page.has(t, http.StatusOK, "Why did it run, or not?", "failed", "disk on fire", "item.ended")
-	s.get("/jobs/pay/explain?at=2026-01-01T04:00:00&item=1").has(t, http.StatusOK, "never due", "was not due at 04:00:00", `"0 0 3 * * ?"`)
+	s.get("/jobs/pay/explain?at=2026-01-01T04:00:00&item=1").has(t, http.StatusOK, "never due", "was not due at 2026-01-01 04:00:00", `"0 0 3 * * ?"`)
 	s.get("/jobs/pay/explain?at=2026-01-01T04:00:00Z").has(t, http.StatusOK, "never due")
 	s.get("/jobs/pay/explain?at=&item=").has(t, http.StatusOK, "disk on fire") // as its form sends it
 	s.get("/jobs/pay/explain?at=noonish").has(t, http.StatusBadRequest, "at", "noonish")
@@ -41,7 +41,7 @@ func TestExplain(t *testing.T) {
 	s.lang = "zh"
 	s.get("/jobs/pay/explain").has(t, http.StatusOK, "为何运行或未运行？", "失败", "被触发，并按时在主机 127.0.0.1 上开始。", "失败（“disk on fire”）。", "执行了“触发”", "，原因：“month end”。")
 	s.get(run).has(t, http.StatusOK, "为何如此", "被触发，并按时在主机 127.0.0.1 上开始。")
-	s.get("/jobs/pay/explain?at=2026-01-01T04:00:00&item=1").has(t, http.StatusOK, "无此时刻", "作业在 04:00:00 无需执行", "“0 0 3 * * ?”")
+	s.get("/jobs/pay/explain?at=2026-01-01T04:00:00&item=1").has(t, http.StatusOK, "无此时刻", "作业在 2026-01-01 04:00:00 无需执行", "“0 0 3 * * ?”")
 	s.who = as(access.RoleViewer, "etl-*")
 	s.get("/jobs/pay/explain").has(t, http.StatusForbidden)
 	s.get("/jobs/pay/explain").lacks(t, "disk on fire")

@@ -16,8 +16,8 @@ import (
 	"github.com/wasmjob/wasmjob/host/alert"
 	"github.com/wasmjob/wasmjob/host/cluster"
 	"github.com/wasmjob/wasmjob/host/event"
-	"github.com/wasmjob/wasmjob/host/history"
 	"github.com/wasmjob/wasmjob/host/explain"
+	"github.com/wasmjob/wasmjob/host/history"
 	"github.com/wasmjob/wasmjob/host/texts"
 )
 
