@@ -415,14 +415,45 @@ func (tl *timeline) silence() (missing []Sentence) {
 	if tl.partial {
 		say("histories-partial", nil)
 	}
-	if len(tl.silent) == 0 {
-		return missing
+	silent, gone := servers(tl.silent), servers(tl.goneWithHistory())
+	if len(silent) > 0 {
+		say("histories-silent", places{"hosts": silent})
 	}
-	names := make([]string, len(tl.silent))
-	for i, id := range tl.silent {
-		names[i] = tree.ServerOf(id)
+	gone = slices.DeleteFunc(gone, func(server string) bool { return slices.Contains(silent, server) })
+	switch len(gone) {
+	case 0:
+	case 1:
+		say("histories-gone-1", places{"hosts": gone})
+	default:
+		say("histories-gone", places{"hosts": gone})
 	}
-	slices.Sort(names)
-	say("histories-silent", places{"hosts": slices.Compact(names)})
 	return missing
+}
+
+// goneWithHistory are the hosts that others have seen to be gone about the fire or since, and of
+// which there is no record.
+func (tl *timeline) goneWithHistory() (ids []string) {
+	if tl.fire.instant.IsZero() {
+		return nil
+	}
+	recorded := make(map[string]bool) // by process
+	for host := range tl.byHost {
+		recorded[event.ProcessOf(host)] = true
+	}
+	for _, e := range tl.between(tl.fire.instant.Add(-lookBack), tl.end(), func(e *event.Event) bool { return e.Other != "" }) {
+		if (e.Kind == event.HostGone || tl.fire.is(e)) && !recorded[event.ProcessOf(e.Other)] {
+			ids = append(ids, e.Other)
+		}
+	}
+	return ids
+}
+
+// servers are the addresses of hosts, each once.
+func servers(ids []string) []string {
+	list := make([]string, len(ids))
+	for i, id := range ids {
+		list[i] = tree.ServerOf(id)
+	}
+	slices.Sort(list)
+	return slices.Compact(list)
 }

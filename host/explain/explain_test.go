@@ -513,6 +513,62 @@ The last that had the job before was host 10.0.0.1, until 12:00:09, when host 10
 	}
 }
 
+// TestExplain_takenOver: of an item that was taken over from a host without a history the answer has
+// who did that, from whom, and that the host was gone; not how late it began, which is not known.
+func TestExplain_takenOver(t *testing.T) {
+	t.Parallel()
+	taken := func(seconds float64, kind event.Kind, change func(*event.Event)) event.Event {
+		return of(seconds, kind, second, func(e *event.Event) {
+			e.Source = abi.SourceFailover
+			change(e)
+		})
+	}
+	host := func(seconds float64, kind event.Kind, host, other string) event.Event {
+		return event.Event{Time: noon.Add(time.Duration(seconds * float64(time.Second))), Kind: kind, Host: host, Other: other}
+	}
+	ends := []event.Event{
+		taken(17, event.ItemStarted, item(0)),
+		taken(20, event.ItemEnded, func(e *event.Event) { e.Item, e.Outcome, e.Duration = number(0), abi.OutcomeOK, 3*time.Second }),
+		taken(20, event.ItemCompleted, func(e *event.Event) { e.Item, e.Outcome = number(0), abi.OutcomeOK }),
+	}
+	start := taken(17, event.FireStarted, func(e *event.Event) { e.Items, e.Other = []int{0}, first })
+	for name, c := range map[string]struct {
+		events []event.Event
+		silent []string
+		want   string
+	}{
+		"the session's end was seen": {append([]event.Event{host(16.8, event.HostGone, second, first+"-2"), host(16.9, event.HostGone, "10.0.0.3@-@1-cc", first), host(16.9, event.HostGone, second, "10.0.0.4@-@1-dd"), start}, ends...), nil, `late
+Item 0 was due at 12:00:00; host 10.0.0.1 had begun it, and failover gave it to host 10.0.0.2, where it began at 12:00:17.
+The session of host 10.0.0.1 had ended: host 10.0.0.2 saw that at 12:00:16.
+It succeeded at 12:00:20, after 3s.
+The histories of 10.0.0.1, 10.0.0.4 could not be had, which are gone: what happened there is not in this answer.`},
+		"it was not": {append([]event.Event{start}, ends...), nil, `late
+Item 0 was due at 12:00:00; host 10.0.0.1 had begun it, and failover gave it to host 10.0.0.2, where it began at 12:00:17.
+It succeeded at 12:00:20, after 3s.
+The history of 10.0.0.1 could not be had, which is gone: what happened there is not in this answer.`},
+		"it does not answer": {append([]event.Event{start}, ends...), []string{first}, `late
+Item 0 was due at 12:00:00; host 10.0.0.1 had begun it, and failover gave it to host 10.0.0.2, where it began at 12:00:17.
+It succeeded at 12:00:20, after 3s.
+The histories of 10.0.0.1 could not be had: what happened there is not in this answer.`},
+		"the taking itself is missing": {ends, nil, `late
+Item 0 was due at 12:00:00; a host that is gone had begun it, and failover gave it to host 10.0.0.2, where it began at 12:00:17.
+It succeeded at 12:00:20, after 3s.`},
+		"the host came back, and its begin is not there": {append([]event.Event{host(16.8, event.HostGone, second, first), start, host(-50, event.Session, first, "")}, ends...), nil, `late
+Item 0 was due at 12:00:00; host 10.0.0.1 had begun it, and failover gave it to host 10.0.0.2, where it began at 12:00:17.
+Host 10.0.0.1 had it; the last that it reported is of 11:59:10.
+The session of host 10.0.0.1 had ended: host 10.0.0.2 saw that at 12:00:16.
+It succeeded at 12:00:20, after 3s.`},
+		"before it": {append([]event.Event{host(-700, event.HostGone, second, first), taken(0.1, event.FireStarted, func(e *event.Event) { e.Items, e.Source = []int{0}, abi.SourceSchedule })}, ends[1:]...), nil, `ran
+Item 0 was due at 12:00:00 and began on host 10.0.0.2; the histories do not show when.
+It succeeded at 12:00:20, after 3s.`},
+	} {
+		facts := explain.Facts{Now: noon.Add(time.Hour), From: noon.Add(-time.Hour), Settings: &event.Settings{Cron: "0 * * * * ?", TimeZone: "UTC", Items: 1}, Events: c.events, Silent: c.silent}
+		if got := answered(ask(t, explain.Question{Job: "j", At: noon}, facts)); got != c.want {
+			t.Errorf("%s: got\n%s\nwant\n%s", name, got, c.want)
+		}
+	}
+}
+
 // TestExplain_removedWhileItRan: an item that began was not disabled.
 func TestExplain_removedWhileItRan(t *testing.T) {
 	t.Parallel()

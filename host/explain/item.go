@@ -286,12 +286,19 @@ func (t *writer) begin() {
 		t.someRun(r)
 		return
 	}
+	events := []*event.Event{since}
+	if r.begun != nil && r.begun != since {
+		events = []*event.Event{r.begun, since}
+	}
 	late := since.Time.Sub(t.fire.instant)
 	in := places{"host": t.name(r.host), "was": message{row: "due"}, "how": ""}
 	if t.fire.trigger != 0 {
 		in["was"] = message{row: "triggered"}
 	}
 	switch r.source {
+	case abi.SourceFailover:
+		t.takenOver(r, in, events)
+		return
 	case abi.SourceCatchUp:
 		in["how"] = message{row: "how.catch-up"}
 	case abi.SourceMisfire:
@@ -303,10 +310,6 @@ func (t *writer) begin() {
 	}
 	if len(r.attempts) == 0 && r.completed == nil {
 		row += "-unstarted"
-	}
-	events := []*event.Event{since}
-	if r.begun != nil && r.begun != since {
-		events = []*event.Event{r.begun, since}
 	}
 	t.add(clause{kind: KindBegan, time: since.Time, took: late, message: message{row, in}, events: events})
 	t.triggeredBy()
@@ -321,6 +324,21 @@ func (t *writer) begin() {
 		t.moved(r)
 		t.clock(r.host, since.Time)
 	}
+}
+
+// takenOver says where an item began that was taken over from a host whose own begin of it is in
+// no history, and what became of that host. in are the places of every begin.
+func (t *writer) takenOver(r *run, in places, events []*event.Event) {
+	row, until := "taken-over-somewhere", r.began().Time
+	if r.other != "" {
+		row, in["of"] = "taken-over", t.name(r.other)
+	}
+	t.add(clause{kind: KindBegan, time: until, message: message{row, in}, events: events})
+	t.triggeredBy()
+	if r.other != "" {
+		t.wentFrom(r.other, t.fire.instant.Add(-lookBack), until)
+	}
+	t.waits(r)
 }
 
 // someRun says that the item ran, of a run whose begin is in no history.
@@ -655,7 +673,7 @@ func (t *writer) completed(r *run) {
 	if n := len(r.attempts); n > 0 && r.attempts[n-1].ended != nil {
 		ended = r.attempts[n-1].ended
 	}
-	late := len(t.runs) > 1
+	late := len(t.runs) > 1 || t.runs[0].source == abi.SourceFailover
 	if began := t.runs[0].began(); began != nil {
 		late = late || began.Time.Sub(t.fire.instant) > lateAfter
 	}
