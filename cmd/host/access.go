@@ -91,9 +91,8 @@ func (s *system) wireAccess(token string) (_ admin.Access, pages http.Handler, e
 	return a, s.guarded(c), nil
 }
 
-// consoleLink is where a browser of this machine reaches the console, with a link that
-// signs it in once; empty if there is no console.
-func (s *system) consoleLink() string {
+// consoleURL is where a browser of this machine reaches the console; empty if there is none.
+func (s *system) consoleURL() string {
 	a := s.admin.Address()
 	if !s.shows || a.Network != "tcp" {
 		return ""
@@ -102,7 +101,7 @@ func (s *system) consoleLink() string {
 	if s.gate.TLS() != nil {
 		scheme = "https"
 	}
-	return scheme + "://" + a.Reachable().Name + s.gate.Login.Link()
+	return scheme + "://" + a.Reachable().Name
 }
 
 // pages are the console: what it shows to whom, how people sign in, and what it says to

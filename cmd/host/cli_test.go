@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"io"
 	"maps"
 	"os"
@@ -559,22 +560,31 @@ func TestRun(t *testing.T) {
 	home := t.TempDir()
 	file := filepath.Join(home, "events.jsonl")
 	socket := filepath.Join(home, "s")
+	granted, alerts := filepath.Join(home, "grants.yaml"), filepath.Join(home, "alerts.yaml")
+	if err := errors.Join(os.WriteFile(granted, []byte(someGrants), 0o600),
+		os.WriteFile(alerts, []byte("receivers:\n  ops: {webhook: {url: \"http://127.0.0.1:9\"}}\nroutes:\n  - {name: all, to: ops}\n"), 0o600)); err != nil {
+		t.Fatal(err)
+	}
 	env := []string{"HOME=" + home, "XDG_RUNTIME_DIR=" + home}
 	signals := make(chan os.Signal, 2)
 	out, logs := lineByLine{make(chan string, 10_000)}, lineByLine{make(chan string, 10_000)}
 	p := &program{Program: command.Program{Out: out, Err: logs, OutTTY: true, Environ: append(env, "NO_COLOR=1", "WASMJOB_PLUGIN=x"), Notify: func() (<-chan os.Signal, func()) { return signals, func() {} }}}
 	ended := make(chan int)
 	go func() {
-		ended <- p.main(context.Background(), []string{"run", "--plugins", dir, "--admin", socket, "--history", file, "--server-ip", "127.0.0.1", "--data", filepath.Join(home, "data")})
+		ended <- p.main(context.Background(), []string{"run", "--plugins", dir, "--admin", socket, "--history", file, "--server-ip", "127.0.0.1", "--data", filepath.Join(home, "data"),
+			"--grants", granted, "--alerts", alerts})
 	}()
 	logs.await(t, "WASMJOB_PLUGIN is not a setting; did you mean WASMJOB_PLUGINS?")
 	out.await(t, "plugins   "+dir)
 	out.await(t, "unix:"+socket)
+	out.await(t, "token     "+filepath.Join(home, "wasmjob"))
+	out.await(t, "grants    "+granted)
+	out.await(t, "alerts    "+alerts)
 	out.await(t, "this host runs items 0-2")
 
 	client := []string{"WASMJOB_ADMIN=" + socket, "XDG_RUNTIME_DIR=" + home}
-	runCLI(t, client, "status").expect(t, exitOK, "live", "cities", "0-2 of 3")
-	runCLI(t, client, "status", "--json").expect(t, exitOK, `"history": {`, `"file": "`+file+`"`, `"dropped": 0`)
+	runCLI(t, client, "status").expect(t, exitOK, "live", "cities", "0-2 of 3", "grants     "+granted+"\n", "alerts     "+alerts+"\n")
+	runCLI(t, client, "status", "--json").expect(t, exitOK, `"grants": "`+granted+`"`, `"alerts": "`+alerts+`"`, `"history": {`, `"file": "`+file+`"`, `"dropped": 0`)
 	runCLI(t, client, "trigger", "cities").expect(t, exitOK, "triggered cities")
 	fire := out.await(t, "fire  cities")
 	for _, w := range []string{"items 0-2", "trigger", "OK"} {

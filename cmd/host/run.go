@@ -199,16 +199,14 @@ func (s *system) banner() {
 		s.log.Warn("the last host here did not end well", zap.String("ending", string(last.Ending)), because(last.Why()),
 			zap.Int("pid", last.PID), zap.Time("started", last.Started), zap.String("record", last.File))
 	}
-	plugins, err := filepath.Abs(l.Plugins)
-	if err != nil {
-		plugins = l.Plugins
-	}
+	about := s.about()
 	if s.console == nil {
-		fields := []zap.Field{zap.String("version", versionText()), zap.String("plugins", plugins),
-			zap.String("registry", s.registry.Backend.String()), zap.String("namespace", l.Namespace), zap.String("server", s.serverIP), zap.Int("pid", os.Getpid())}
+		fields := []zap.Field{zap.String("version", versionText()), zap.String("plugins", about.Plugins),
+			zap.String("registry", about.Registry), zap.String("namespace", l.Namespace), zap.String("server", s.serverIP), zap.Int("pid", os.Getpid())}
 		if s.admin != nil {
-			fields = append(fields, zap.Stringer("admin", s.admin.Address()))
+			fields = append(fields, zap.Stringer("admin", s.admin.Address()), given("console", s.consoleURL()), given("tokenFile", s.tokenFile))
 		}
+		fields = append(fields, given("history", about.History), given("grants", about.Grants), given("alerts", about.Alerts))
 		if s.dump != nil {
 			fields = append(fields, zap.String("dump", s.dump.Address()))
 		}
@@ -220,26 +218,32 @@ func (s *system) banner() {
 		fmt.Fprintf(s.console.Out, "  %s %s\n", paint(console.Grey, console.Pad(what, 9)), text)
 	}
 	fmt.Fprintf(s.console.Out, "%s %s\n", paint(console.Bold, "wasmjob"), versionText())
-	show("registry", s.registry.Backend.String()+paint(console.Grey, ", namespace "+l.Namespace+", server "+s.serverIP))
-	show("plugins", plugins)
+	show("registry", about.Registry+paint(console.Grey, ", namespace "+l.Namespace+", server "+s.serverIP))
+	show("plugins", about.Plugins)
 	if s.admin != nil {
 		address, ask := s.admin.Address().String(), "wasmjob status"
 		if address != defaultAdmin { // there may be another host here
 			ask += " --admin " + address
 		}
 		show("admin", address+paint(console.Grey, "  ask it with: "+ask))
-		if link := s.consoleLink(); link != "" {
-			show("console", link+paint(console.Grey, "  signs a browser in, once"))
+		if url := s.consoleURL(); url != "" {
+			show("console", url+s.gate.Login.Link()+paint(console.Grey, "  signs a browser in, once"))
+		}
+		if s.tokenFile != "" {
+			show("token", s.tokenFile+paint(console.Grey, "  has the token of this host"))
 		}
 	}
 	if s.dump != nil {
 		show("dump", s.dump.Address())
 	}
-	if history := s.historyText(); history != "" {
-		show("history", history)
+	if about.History != "" {
+		show("history", about.History)
 	}
-	if l.Grants != "" {
-		show("grants", l.Grants+paint(console.Grey, "  shown by: wasmjob grants"))
+	if about.Grants != "" {
+		show("grants", about.Grants+paint(console.Grey, "  shown by: wasmjob grants"))
+	}
+	if about.Alerts != "" {
+		show("alerts", about.Alerts+paint(console.Grey, "  shown by: wasmjob alert list"))
 	}
 	show("end", fmt.Sprintf("Ctrl-C drains (at most %s), twice stops at once", words.Duration(l.DrainTimeout)))
 	fmt.Fprintln(s.console.Out)
@@ -254,9 +258,12 @@ func (l *loaded) token() (string, error) {
 }
 
 // because is the field of a log entry that says why, left out if that is not known.
-func because(why string) zap.Field {
-	if why == "" {
+func because(why string) zap.Field { return given("because", why) }
+
+// given is a field of a log entry, left out if it has nothing to say.
+func given(name, text string) zap.Field {
+	if text == "" {
 		return zap.Skip()
 	}
-	return zap.String("because", why)
+	return zap.String(name, text)
 }

@@ -165,11 +165,21 @@ func TestAccessOfAHost(t *testing.T) {
 		ended <- p.main(context.Background(), []string{"run", "--plugins", dir, "--admin", "127.0.0.1:0", "--server-ip", "127.0.0.1", "--log-format", "json", "--cache", "off",
 			"--history", in("history"), "--admin-tls-cert", in("cert.pem"), "--admin-tls-key", in("key.pem"), "--admin-client-ca", in("cert.pem")})
 	}()
-	var entry struct{ Message, Admin string }
+	var entry struct{ Message, Admin, Console, TokenFile string }
+	var first string
 	for entry.Message != "host starts" {
-		if err := json.Unmarshal([]byte(logs.await(t, `"message"`)), &entry); err != nil {
+		first = logs.await(t, `"message"`)
+		if err := json.Unmarshal([]byte(first), &entry); err != nil {
 			t.Fatal(err)
 		}
+	}
+	note, err := os.ReadFile(entry.TokenFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var left struct{ Token string }
+	if err := json.Unmarshal(note, &left); err != nil || left.Token == "" || strings.Contains(first, left.Token) || strings.Contains(first, login.LinkPath) {
+		t.Errorf("the log has a secret, or the file no token: %v %q\n%s", err, left.Token, first)
 	}
 	logs.await(t, "this host runs item 0")
 	at := []string{"--admin", entry.Admin}
@@ -213,6 +223,9 @@ func TestAccessOfAHost(t *testing.T) {
 		return resp.StatusCode, string(body)
 	}
 	base := "https://" + entry.Admin
+	if entry.Console != base {
+		t.Errorf("the console is said to be at %q, want %s", entry.Console, base)
+	}
 	if code, body := visit("GET", base+"/v1/status", nil); code != 401 {
 		t.Errorf("a browser before it signs in: %d %s", code, body)
 	}

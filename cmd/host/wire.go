@@ -77,6 +77,7 @@ type system struct {
 	service   *service.Service
 	started   time.Time
 	shows     bool         // there is a console
+	tokenFile string       // with the token of the admin address; empty if it is in none
 	dump      *dump.Server // nil if it is off
 	// registry gives the host its sessions; serverIP names the server there.
 	registry  *session.Sessions
@@ -428,11 +429,16 @@ func (s *system) wireCluster(context.Context) error {
 // about is what the process says of itself.
 func (s *system) about() admin.About {
 	l := s.loaded
-	about := admin.About{Version: versionText(), PID: os.Getpid(), Plugins: l.Plugins, Registry: s.registry.Backend.String(), History: s.historyText()}
-	if abs, err := filepath.Abs(l.Plugins); err == nil {
-		about.Plugins = abs
+	return admin.About{Version: versionText(), PID: os.Getpid(), Plugins: absolute(l.Plugins), Registry: s.registry.Backend.String(), History: s.historyText(),
+		Grants: absolute(l.Grants), Alerts: absolute(l.Alerts)}
+}
+
+// absolute is a file's name that is good in any directory, if that can be known; empty for none.
+func absolute(file string) string {
+	if abs, err := filepath.Abs(file); file != "" && err == nil {
+		return abs
 	}
-	return about
+	return file
 }
 
 // published is what the other hosts know of this one.
@@ -478,11 +484,13 @@ func (s *system) wireAdmin(context.Context) error {
 		cluster = "namespace " + l.Namespace + " on " + s.registry.Backend.String()
 	}
 	note := s.admin.Note(s.about().Plugins, s.started, l.Access.TLS.Cert, cluster)
-	if remove, err := note.Leave(admin.NoteDirs(s.program.Getenv)); err != nil {
+	file, remove, err := note.Leave(admin.NoteDirs(s.program.Getenv))
+	if err != nil {
 		s.log.Warn("clients will not find this host by themselves: they need --admin and --token-file", zap.Error(err))
 	} else {
 		s.onClose("note for clients", remove)
 	}
+	s.tokenFile = cmp.Or(absolute(l.AdminTokenFile), file)
 	return nil
 }
 

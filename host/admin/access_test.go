@@ -157,7 +157,7 @@ func TestTLS(t *testing.T) {
 	s := start(t, Options{API: report, Access: Access{TLS: &tls.Config{Certificates: []tls.Certificate{cert}}, Link: func() string { return "/login/link?code=x" }}})
 	note := Note{Address: s.Address().String(), Token: token, PID: os.Getpid(), Certificate: file}
 	notes := filepath.Join(dir, "notes")
-	if _, err := note.Leave([]string{notes}); err != nil {
+	if _, _, err := note.Leave([]string{notes}); err != nil {
 		t.Fatal(err)
 	}
 	tokenFile := filepath.Join(dir, "token")

@@ -110,19 +110,19 @@ func NoteDirs(getenv func(string) string) []string {
 
 // Leave writes the note to the first of the directories that can be made, mode
 // 0600 in a directory of mode 0700, in place of an older one for the same
-// address: the caller listens there, so the older one's host is gone. The
-// returned function takes the note away again, unless it is another host's by
-// then.
-func (n Note) Leave(dirs []string) (remove func() error, err error) {
+// address: the caller listens there, so the older one's host is gone. It returns the
+// note's file, and a function that takes the note away again, unless it is another
+// host's by then.
+func (n Note) Leave(dirs []string) (file string, remove func() error, err error) {
 	data, err := json.Marshal(n)
 	if err != nil {
-		return nil, fmt.Errorf("note for clients: %w", err)
+		return "", nil, fmt.Errorf("note for clients: %w", err)
 	}
 	var problems []error
 	for _, dir := range dirs {
 		name, err := n.leave(dir, data)
 		if err == nil {
-			return func() error {
+			return name, func() error {
 				if now, err := readNote(name); err != nil || now.Token != n.Token {
 					return nil
 				}
@@ -131,7 +131,7 @@ func (n Note) Leave(dirs []string) (remove func() error, err error) {
 		}
 		problems = append(problems, err)
 	}
-	return nil, fmt.Errorf("note for clients: %w", errors.Join(problems...))
+	return "", nil, fmt.Errorf("note for clients: %w", errors.Join(problems...))
 }
 
 func (n Note) leave(dir string, data []byte) (string, error) {

@@ -14,7 +14,7 @@ import (
 
 func leave(t *testing.T, dirs []string, n Note) func() error {
 	t.Helper()
-	remove, err := n.Leave(dirs)
+	_, remove, err := n.Leave(dirs)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -17,6 +17,10 @@ type About struct {
 	Registry string `json:"registry"`
 	// History is the history file, empty if there is none.
 	History string `json:"history,omitempty"`
+	// Grants is the file or directory with the grants, empty if there is none.
+	Grants string `json:"grants,omitempty"`
+	// Alerts is the file with the rules of alerts, empty if there is none.
+	Alerts string `json:"alerts,omitempty"`
 }
 
 // History is how the history file fares.

@@ -17,6 +17,8 @@ func fieldTexts() map[string]string {
 		"abi.TargetTime.Calls":           "Requests, or connections.",
 		"abi.TargetTime.Slowest":         "Slowest is the longest time that it took for one: to connect and to answer, also if that failed. What the guest took to write and to read does not count.",
 		"admin.About":                    "About is what a host's process reports about itself.",
+		"admin.About.Alerts":             "Alerts is the file with the rules of alerts, empty if there is none.",
+		"admin.About.Grants":             "Grants is the file or directory with the grants, empty if there is none.",
 		"admin.About.History":            "History is the history file, empty if there is none.",
 		"admin.About.Plugins":            "Plugins is the directory that the host watches.",
 		"admin.About.Registry":           "Registry says in words where the registry is.",

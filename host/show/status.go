@@ -73,6 +73,12 @@ func Status(s console.Style, r *admin.Report, all bool) string {
 	if text := historyText(r); text != "" {
 		b.WriteString(s.Wrapped("           " + s.Paint(console.Red, words.Printable(text)) + "\n"))
 	}
+	if r.About.Grants != "" {
+		show("grants", r.About.Grants)
+	}
+	if r.About.Alerts != "" {
+		show("alerts", r.About.Alerts)
+	}
 	section := func(title, text string) {
 		b.WriteString("\n" + s.Paint(console.Bold, title) + "\n" + text)
 	}
