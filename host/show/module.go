@@ -5,11 +5,14 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/wasmjob/wasmjob/abi"
+	"github.com/wasmjob/wasmjob/host"
 	"github.com/wasmjob/wasmjob/host/console"
 	"github.com/wasmjob/wasmjob/host/grants"
 	"github.com/wasmjob/wasmjob/host/plugin/wasm"
+	"github.com/wasmjob/wasmjob/host/service"
 	"github.com/wasmjob/wasmjob/host/words"
 )
 
@@ -62,6 +65,43 @@ func Module(s console.Style, name string, info *wasm.Info, wants []grants.Want, 
 	}
 	return b.String()
 }
+
+// Modules lists the modules of a cluster, and the files that its hosts refused.
+func Modules(s console.Style, m *service.Modules, now time.Time) string {
+	t := console.NewTable(s, "FILE", "DIGEST", "SIZE", "SIGNER", "JOBS", "HOSTS", "WANTED", "GRANTED")
+	t.Spare = []string{"SIZE"}
+	for _, x := range m.Modules {
+		size := "-"
+		if x.Size > 0 {
+			size = words.Size(int64(x.Size))
+		}
+		t.Add(console.Coloured(strings.Join(x.Files, ", "), console.Bold), console.Plain(shortDigest(x.Digest)), console.Plain(size), console.Plain(words.Dash(x.Signer)),
+			console.Plain(fewOf(x.Jobs)), console.Plain(servers(x.Hosts)), console.Plain(words.Dash(strings.Join(wanted(&x), ", "))), console.Plain(words.Dash(strings.Join(x.Granted, ", "))))
+	}
+	text := orNone(t.Empty(), "no modules", t.String())
+	if len(m.Refused) > 0 {
+		var files []host.Refusal
+		for _, r := range m.Refused {
+			r.File += " on " + r.Host
+			files = append(files, r.Refusal)
+		}
+		text += "\n" + s.Paint(console.Bold, "Refused files") + "\n" + s.Wrapped(Refused(s, files, now))
+	}
+	return text + Silent(s, m.Silent)
+}
+
+// wanted is what a module needs of the grants: by what it imports, and by its jobs' definitions.
+func wanted(m *service.Module) (list []string) {
+	for _, module := range m.Imports {
+		if w := grants.Wants(module); w != "" {
+			list = append(list, w)
+		}
+	}
+	return append(list, m.Needs...)
+}
+
+// shortDigest is as much of a digest as people compare.
+func shortDigest(digest string) string { return digest[:min(len(digest), 12)] }
 
 // unique leaves each name once, in the order of the first.
 func unique(names []string) []string {

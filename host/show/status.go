@@ -358,11 +358,7 @@ func modulesTable(s console.Style, jobs []host.JobStatus) string {
 	var keys []key
 	names := make(map[key][]string)
 	for _, j := range jobs {
-		digest := j.Digest
-		if len(digest) > 12 {
-			digest = digest[:12]
-		}
-		k := key{j.Module, digest, j.Type, j.Isolation}
+		k := key{j.Module, shortDigest(j.Digest), j.Type, j.Isolation}
 		if names[k] == nil {
 			keys = append(keys, k)
 		}

@@ -256,6 +256,22 @@ func hostsCommand(p *command.Program) *cobra.Command {
 	})
 }
 
+func modulesCommand(p *command.Program) *cobra.Command {
+	var how command.Shown
+	cmd := &cobra.Command{
+		Use:     "modules [flags]",
+		Short:   "Show which host runs which module, and the files that were refused",
+		Example: "  wasmjob modules\n  wasmjob modules -o json",
+		Args:    command.Exactly(),
+	}
+	how.Add(cmd, "them")
+	return onHost(p, cmd, &how, func(ctx context.Context, r *command.Reached, _ string) (any, string, error) {
+		var m service.Modules
+		err := r.Client.Get(ctx, "/v1/modules", &m)
+		return m, show.Modules(p.Tables(), &m, time.Now()), err
+	})
+}
+
 func calendarCommand(p *command.Program) *cobra.Command {
 	var how command.Shown
 	span := time.Hour

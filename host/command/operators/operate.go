@@ -30,7 +30,7 @@ import (
 
 // Look are the commands that show what a cluster does and has done.
 func Look(p *command.Program) []*cobra.Command {
-	return []*cobra.Command{statusCommand(p), jobsCommand(p), hostsCommand(p), shardsCommand(p), topCommand(p), historyCommand(p), runsCommand(p), logsCommand(p),
+	return []*cobra.Command{statusCommand(p), jobsCommand(p), hostsCommand(p), modulesCommand(p), shardsCommand(p), topCommand(p), historyCommand(p), runsCommand(p), logsCommand(p),
 		auditCommand(p), calendarCommand(p), contextCommand(p)}
 }
 
