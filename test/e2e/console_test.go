@@ -127,6 +127,8 @@ func TestLogs(t *testing.T) {
 	h.of("talk", 0, kind(event.ItemStarted))
 	p.refused(2, []string{"--follow wants the name of a job"}, "logs", "--follow")
 	p.refused(1, []string{"from: found", "yesterday"}, "logs", "--from", "yesterday")
+	p.refused(2, []string{`"1" is no run of job "talk"`, "begins with talk/"}, "logs", "talk", "1")
+	p.refused(2, []string{`unexpected argument "more"`}, "logs", "talk", "talk/1", "more")
 
 	follow := exec.CommandContext(t.Context(), wasmjob(t), "logs", "talk", "--follow", "--limit", "1", "--output", "json")
 	follow.Env = p.env()
@@ -155,9 +157,12 @@ func TestLogs(t *testing.T) {
 	if err := follow.Wait(); err != nil {
 		t.Errorf("a signal ends it with %v", err)
 	}
-	found := decoded[view.Found[history.Line]](t, p.must("logs", "--run", live.RunID, "--json")).Records
+	found := decoded[view.Found[history.Line]](t, p.must("logs", "talk", live.RunID, "--json")).Records
 	if len(found) != 1 || found[0].Message != live.Message {
 		t.Errorf("found: %+v, want %+v", found, live)
+	}
+	if offered := p.must("__complete", "logs", "talk", ""); !strings.HasPrefix(offered, "talk/") {
+		t.Errorf("completion offers\n%s", offered)
 	}
 	h.stop()
 }

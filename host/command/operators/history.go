@@ -19,6 +19,7 @@ import (
 	"github.com/wasmjob/wasmjob/host/history"
 	"github.com/wasmjob/wasmjob/host/service"
 	"github.com/wasmjob/wasmjob/host/show"
+	"github.com/wasmjob/wasmjob/host/words"
 )
 
 // filterFlags are those of commands that look into the history.
@@ -151,34 +152,42 @@ func auditCommand(p *command.Program) *cobra.Command {
 func logsCommand(p *command.Program) *cobra.Command {
 	var f filterFlags
 	var how command.Shown
-	follow, run := false, ""
+	follow := false
 	cmd := &cobra.Command{
-		Use:   "logs [JOB] [flags]",
+		Use:   "logs [JOB [RUN]] [flags]",
 		Short: "Show what guests logged, and follow it",
 		Long: `Show the newest lines that the guests of a job logged, oldest first; without a
-job those of all. --run shows one run. --follow goes on with what they log from now on,
-until Ctrl-C.`,
-		Example: "  wasmjob logs cities --follow\n  wasmjob logs --run cities/2026-11-23T03:00:00.000Z/2\n  wasmjob logs --text 'disk full' --from 24h",
-		Args:    atMostAJob,
+job those of all, with the id of a run ('wasmjob runs' has it) those of that run. --follow
+goes on with what they log from now on, until Ctrl-C.`,
+		Example: "  wasmjob logs cities --follow\n  wasmjob logs cities cities/2026-11-23T03:00:00.000Z/2\n  wasmjob logs --text 'disk full' --from 24h",
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) < 2 {
+				return nil
+			}
+			if err := command.Exactly("the job's name", "the run's id")(cmd, args); err != nil {
+				return err
+			}
+			if !strings.HasPrefix(args[1], args[0]+"/") {
+				return command.Usagef("%q is no run of job %q; the id of one begins with %s/", words.Clip(args[1]), words.Clip(args[0]), words.Clip(args[0]))
+			}
+			return nil
+		},
 	}
 	f.add(cmd)
 	addItemFlag(cmd, &f.item)
 	cmd.Flags().StringVar(&f.text, "text", "", "only lines that contain this `TEXT`")
-	cmd.Flags().StringVar(&run, "run", "", "only those of the run with this `ID`")
 	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "go on with what is logged from now on")
 	how.AddOutput(cmd, "them")
 	t := p.AddHost(cmd)
-	cmd.ValidArgsFunction = p.JobNames(t)
+	cmd.ValidArgsFunction = jobsAndRuns(p, t)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		job := ""
-		if len(args) > 0 {
-			job = args[0]
-		}
+		args = append(args, "", "")
+		job, run := args[0], args[1]
 		if follow && run == "" && (job == "" || strings.ContainsAny(job, "*?[")) {
 			return command.Usagef("--follow wants the name of a job, or a run")
 		}
 		if follow && cmd.Flags().Changed("item") {
-			return command.Usagef("--item and --follow do not go together; --run follows one item's run")
+			return command.Usagef("--item and --follow do not go together; follow a run of that item: logs JOB RUN --follow")
 		}
 		query := f.query(cmd, job)
 		if run != "" {
@@ -192,6 +201,25 @@ until Ctrl-C.`,
 		})
 	}
 	return cmd
+}
+
+// jobsAndRuns completes a job's name, and then the id of one of its newest runs.
+func jobsAndRuns(p *command.Program, t *command.Target) cobra.CompletionFunc {
+	names := p.JobNames(t)
+	return func(cmd *cobra.Command, args []string, begun string) (ids []string, _ cobra.ShellCompDirective) {
+		if len(args) != 1 {
+			return names(cmd, args, begun)
+		}
+		_ = p.With(cmd, t, func(ctx context.Context, r *command.Reached) error { // without an answer there is nothing to offer
+			var found cluster.Found[history.Run]
+			err := r.Client.Get(ctx, "/v1/runs?"+url.Values{"job": {args[0]}, "limit": {"20"}}.Encode(), &found)
+			for _, run := range found.Records {
+				ids = append(ids, run.ID)
+			}
+			return err
+		})
+		return ids, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveKeepOrder
+	}
 }
 
 // showLines shows lines, oldest first; job is the one that was named.
