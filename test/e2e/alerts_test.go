@@ -93,7 +93,7 @@ func TestAlertsOutliveTheirSender(t *testing.T) {
 	if _, metrics := keeper.get("/metrics"); !strings.Contains(metrics, "\nwasmjob_alerts_keeper 1\n") {
 		t.Fatalf("no host sends alerts:\n%s", metrics)
 	}
-	other.must("alert", "silence", "bad", "--for", "1h", "--why", "it is known")
+	other.must("alert", "silence", "bad", "--for", "1h", "--reason", "it is known")
 	killed := time.Now()
 	keeper.kill()
 	other.must("trigger", "worse")

@@ -46,7 +46,7 @@ func listCommand(p *command.Program) *cobra.Command {
 }
 
 func silenceCommand(p *command.Program) *cobra.Command {
-	var span, why string
+	var span, reason string
 	var rules []string
 	cmd := &cobra.Command{
 		Use:   "silence JOB --for DURATION [flags]",
@@ -54,11 +54,11 @@ func silenceCommand(p *command.Program) *cobra.Command {
 		Long: `Keep messages about alerts from being sent until the silence ends: of a job, of
 jobs whose names match a pattern, or of all jobs and hosts with '*'. What is wrong then
 still is sent afterwards. 'wasmjob alert unsilence' ends it before its time.`,
-		Example: "  wasmjob alert silence report --for 2h --why 'the source is down until 5'\n  wasmjob alert silence 'etl-*' --for 7d --rule startWithin --why 'moves to another zone'",
+		Example: "  wasmjob alert silence report --for 2h --reason 'the source is down until 5'\n  wasmjob alert silence 'etl-*' --for 7d --rule startWithin --reason 'moves to another zone'",
 		Args:    command.Exactly("the job's name, or a pattern,"),
 	}
 	cmd.Flags().StringVar(&span, "for", "", "how long, a `DURATION` from 1m to 90d: 2h, 7d")
-	cmd.Flags().StringVar(&why, "why", "", "`TEXT` that says why, for those who look at the silences")
+	cmd.Flags().StringVar(&reason, "reason", "", "`TEXT` that says why, for those who look at the silences")
 	cmd.Flags().StringSliceVar(&rules, "rule", nil, "only this `RULE`, such as startWithin; may be repeated")
 	return p.OnTarget(cmd, func(ctx context.Context, r *command.Reached, args []string) error {
 		d, err := alert.ParseDuration(span)
@@ -66,21 +66,23 @@ still is sent afterwards. 'wasmjob alert unsilence' ends it before its time.`,
 			return command.Usagef("--for: found %q, expected a duration such as 2h or 7d", words.Clip(span))
 		}
 		now := time.Now()
-		s := alert.Silence{Jobs: args[0], From: now, Until: now.Add(d), By: command.WhoAsks(), Why: why}
+		s := alert.Silence{Jobs: args[0], From: now, Until: now.Add(d), By: command.WhoAsks(), Why: reason}
 		for _, rule := range rules {
 			s.Rules = append(s.Rules, alert.Rule(rule))
 		}
 		switch field, problem := s.Check(); {
 		case problem == "":
-		case field == "for" || field == "why":
-			return command.Usagef("--%s: %s", field, problem)
+		case field == "for":
+			return command.Usagef("--for: %s", problem)
+		case field == "why":
+			return command.Usagef("--reason: %s", problem)
 		default:
 			return command.Usagef("%s", problem)
 		}
 		if r.Client == nil {
 			s, err = boardOf(r.Registry).Silence(ctx, s)
 		} else {
-			wanted := map[string]any{"jobs": s.Jobs, "for": span, "why": why}
+			wanted := map[string]any{"jobs": s.Jobs, "for": span, "why": reason}
 			if len(rules) > 0 {
 				wanted["rules"] = rules
 			}

@@ -29,7 +29,7 @@ func Commands(p *command.Program, file string) *cobra.Command {
 	return command.Group("alert", "Show alerts, silence them, and try who gets them", `Show what is wrong with jobs and hosts, keep messages about it from being sent for
 a while, send a test message, and make Prometheus rules of the rules. Rules, routes and
 receivers stand in the file that run has with --alerts; docs/alerts.md has its form.`,
-		"  wasmjob alert list\n  wasmjob alert silence 'etl-*' --for 2h --why 'the database is moved'\n  wasmjob alert test --alerts alerts.yaml",
+		"  wasmjob alert list\n  wasmjob alert silence 'etl-*' --for 2h --reason 'the database is moved'\n  wasmjob alert test --alerts alerts.yaml",
 		f.test(), f.export(), listCommand(p), silenceCommand(p), unsilenceCommand(p))
 }
 
