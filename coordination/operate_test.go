@@ -56,11 +56,11 @@ func TestOperator(t *testing.T) {
 	must(t, c.operate(moves.SetServers(c.layout, true, "10.0.0.1")))
 	must(t, c.operate(moves.TriggerJob(c.layout)))
 	must(t, c.operate(func(ctx context.Context, r registry.Center) error {
-		_, err := r.Commit(ctx, registry.Ensure(tree.NewLayout(c.layout.Namespace, "alone").Config()))
+		_, err := r.Commit(ctx, registry.Ensure(tree.NewLayout(c.layout.Namespace, "all alone").Config()))
 		return err
 	}))
-	want = "trigger: nothing would run: no host has the job; 'wasmjob why alone' says why, as far as that is known"
-	if err := c.operate(moves.TriggerJob(tree.NewLayout(c.layout.Namespace, "alone"))); !errors.Is(err, operate.ErrNothingRuns) || err.Error() != want {
+	want = "trigger: nothing would run: no host has the job; 'wasmjob why \"all alone\"' says why, as far as that is known"
+	if err := c.operate(moves.TriggerJob(tree.NewLayout(c.layout.Namespace, "all alone"))); !errors.Is(err, operate.ErrNothingRuns) || err.Error() != want {
 		t.Errorf("trigger of a job without a host: %v, want %s", err, want)
 	}
 	nobody := tree.NewLayout(c.layout.Namespace, "nobody")

@@ -12,6 +12,7 @@ import (
 	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/coordination/step"
 	"github.com/wasmjob/wasmjob/coordination/tree"
+	"github.com/wasmjob/wasmjob/host/words"
 )
 
 // Kept is what an item keeps from run to run.
@@ -148,7 +149,7 @@ func (c *keptChange) attempt(ctx context.Context, x *step.Exchange, n registry.S
 	}
 	if k := keptOf(l, n, i); k.RunsOn != "" {
 		return false, fmt.Errorf("item %d runs on %s: %w; wait for its end, or end it with 'wasmjob kill %s --item %d'; 'wasmjob disable %s --item %d' keeps it from running again meanwhile",
-			i, k.RunsOn, ErrItemRuns, l.Job, i, l.Job, i)
+			i, k.RunsOn, ErrItemRuns, words.Argument(l.Job), i, words.Argument(l.Job), i)
 	}
 	data, err := c.change(offset.Data, offset.Exists)
 	if err != nil {

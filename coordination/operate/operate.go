@@ -12,6 +12,7 @@ import (
 	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/coordination/step"
 	"github.com/wasmjob/wasmjob/coordination/tree"
+	"github.com/wasmjob/wasmjob/host/words"
 )
 
 // The refusals of a trigger.
@@ -47,7 +48,7 @@ func TriggerWith(ctx context.Context, r registry.Center, l tree.Layout, args tre
 			t := triggering{layout: l, args: args, parent: n.Data(l.Triggers()), instances: n.Children(l.Instances()), waiting: n.Children(l.Triggers()),
 				division: tree.ParseDivision(n.Data(l.Assignment()).Data)}
 			if len(t.instances) == 0 {
-				return fmt.Errorf("%w: no host has the job; 'wasmjob why %s' says why, as far as that is known", ErrNothingRuns, l.Job)
+				return fmt.Errorf("%w: no host has the job; 'wasmjob why %s' says why, as far as that is known", ErrNothingRuns, words.Argument(l.Job))
 			}
 			if err := t.check(ctx, x, n.Data(l.Config()).Data); err != nil {
 				return err
@@ -218,7 +219,7 @@ func anyEnabled(ctx context.Context, x *step.Exchange, l tree.Layout, instances 
 		return err
 	}
 	if !slices.ContainsFunc(ips, func(ip string) bool { return tree.IsEnabled(n.Data(l.Server(ip)).Data) }) {
-		return fmt.Errorf("%w: the job is disabled on all servers that have an instance (%s); 'wasmjob enable %s' lets it run", ErrNothingRuns, strings.Join(ips, ", "), l.Job)
+		return fmt.Errorf("%w: the job is disabled on all servers that have an instance (%s); 'wasmjob enable %s' lets it run", ErrNothingRuns, strings.Join(ips, ", "), words.Argument(l.Job))
 	}
 	return nil
 }
@@ -376,7 +377,7 @@ func stopJava(ctx context.Context, x *step.Exchange, l tree.Layout, id string, i
 		}
 		if len(runs) > 0 {
 			return fmt.Errorf("%s runs %s: %w; disable its server (wasmjob disable %s --server %s), which also ends its leadership, wait until it runs nothing, and shut it down then",
-				id, runs, ErrJavaRuns, l.Job, tree.ServerOf(id))
+				id, runs, ErrJavaRuns, words.Argument(l.Job), tree.ServerOf(id))
 		}
 		_, err = x.Commit(ctx, ops...)
 		if conflict := step.ConflictOf(err); conflict == nil || conflict.Index == 0 {

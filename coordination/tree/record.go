@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/wasmjob/wasmjob/host/words"
 )
 
 // Fire identifies one firing of a job: by its scheduled instant, or by the
@@ -279,7 +281,7 @@ func (r Record) HeldBack(job string, item int) string {
 		hosts = strconv.Itoa(r.Deaths) + " hosts in a row"
 	}
 	return fmt.Sprintf("the item is held back since %s: %s died in its runs (%s); wasmjob release %s --item %d lets it run again",
-		time.UnixMilli(r.Held).UTC().Format(time.RFC3339), hosts, strings.ReplaceAll(r.Died, " ", ", "), job, item)
+		time.UnixMilli(r.Held).UTC().Format(time.RFC3339), hosts, strings.ReplaceAll(r.Died, " ", ", "), words.Argument(job), item)
 }
 
 // Data is what the node holds, JSON.

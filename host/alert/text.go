@@ -66,11 +66,11 @@ func (a *Alert) help() string {
 	switch a.Rule {
 	case Failures, StartWithin, Lost, Held:
 		if a.Item != nil {
-			return fmt.Sprintf("wasmjob explain %s --item %d", a.Job, *a.Item)
+			return fmt.Sprintf("wasmjob explain %s --item %d", words.Argument(a.Job), *a.Item)
 		}
-		return "wasmjob explain " + a.Job
+		return "wasmjob explain " + words.Argument(a.Job)
 	case LongerThan, SucceedEvery:
-		return "wasmjob status " + a.Job
+		return "wasmjob status " + words.Argument(a.Job)
 	}
 	return ""
 }

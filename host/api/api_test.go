@@ -9,6 +9,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -214,17 +215,21 @@ func state(s *served, job string) host.JobState {
 // TestErrors: each kind of error has its status, and its text is the one of who says it.
 func TestErrors(t *testing.T) {
 	t.Parallel()
+	const gone = "o'brien & co"
 	s := serve(t, servicetest.Options{
-		Jobs: []host.Job{once("cities", 2), once("gone", 1)},
+		Jobs: []host.Job{once("cities", 2), once(gone, 1)},
 		Refused: []host.Refusal{
 			{File: "bad.yaml", Reasons: []string{"line 3: cron: no"}},
 			{File: "many.yaml", Reasons: []string{`line 1: job "first": worse`, `line 9: job "second": worst`}},
 		},
 	})
-	if err := s.client.Remove(t.Context(), "gone", false); err != nil {
+	if err := s.client.Remove(t.Context(), gone, false); err != nil {
 		t.Fatal(err)
 	}
-	s.Until("the job is removed", func() bool { return state(s, "gone") == host.JobRemoved })
+	s.Until("the job is removed", func() bool { return state(s, gone) == host.JobRemoved })
+	if n := slices.IndexFunc(s.Host.Status().Jobs, func(j host.JobStatus) bool { return j.Name == gone }); !strings.Contains(s.Host.Status().Jobs[n].Reason, `'wasmjob restore "o'brien & co"' brings it back`) {
+		t.Errorf("the host says %q", s.Host.Status().Jobs[n].Reason)
+	}
 	s.Pending.Store(&admin.Pending{Compiling: []admin.Compiling{{Module: "slow.wasm", Jobs: []string{"slow"}}}})
 	for request, want := range map[string]struct {
 		code          int
@@ -236,7 +241,7 @@ func TestErrors(t *testing.T) {
 		"GET /v1/jobs/none/config":                    {404, "", `there is no job "none"`},
 		"GET /v1/jobs/none/kept":                      {404, "", `there is no job "none"`},
 		"DELETE /v1/jobs/none":                        {404, "", `there is no job "none"`},
-		"POST /v1/jobs/gone/enable":                   {409, "", host.ErrJobRemoved.Error() + "; 'wasmjob restore gone' brings it back"},
+		"POST /v1/jobs/o'brien%20&%20co/enable":       {409, "", host.ErrJobRemoved.Error() + `; 'wasmjob restore "o'brien & co"' brings it back`},
 		"POST /v1/jobs/bad/enable":                    {404, "", "bad.yaml is refused: line 3: cron: no"},
 		"POST /v1/jobs/second/enable":                 {404, "", `many.yaml is refused: line 9: job "second": worst`},
 		"POST /v1/jobs/slow/trigger":                  {503, "", "its module is still being compiled; try again in a moment"},

@@ -22,6 +22,7 @@ import (
 	"github.com/wasmjob/wasmjob/host/cluster"
 	"github.com/wasmjob/wasmjob/host/event"
 	"github.com/wasmjob/wasmjob/host/history"
+	"github.com/wasmjob/wasmjob/host/words"
 )
 
 // Reason is what people give as the reason of a change, at most event.MaxReason bytes.
@@ -382,7 +383,7 @@ func (s *Service) explained(job string, err error) error {
 	}
 	st := s.o.Host.Status()
 	if slices.ContainsFunc(st.Jobs, func(j host.JobStatus) bool { return j.Name == job }) {
-		return fmt.Errorf("job %q: %w; 'wasmjob restore %s' brings it back", job, host.ErrJobRemoved, job)
+		return fmt.Errorf("job %q: %w; 'wasmjob restore %s' brings it back", job, host.ErrJobRemoved, words.Argument(job))
 	}
 	for _, f := range st.Refused {
 		if reasons := reasonsFor(f, job); len(reasons) > 0 {

@@ -256,7 +256,7 @@ func heldText(s console.Style, shards *admin.Shards, now time.Time) string {
 			continue
 		}
 		fmt.Fprintf(&b, "%s item %d is held back since %s: %s died in its runs (%s); wasmjob release %s --item %d lets it run again\n",
-			s.Paint(console.Red, "held:"), i.Item, words.Since(i.Held, now), words.Count(i.Deaths, "host")+" in a row", words.Printable(strings.Join(i.Died, ", ")), words.Printable(shards.Job), i.Item)
+			s.Paint(console.Red, "held:"), i.Item, words.Since(i.Held, now), words.Count(i.Deaths, "host")+" in a row", words.Printable(strings.Join(i.Died, ", ")), words.Printable(words.Argument(shards.Job)), i.Item)
 	}
 	if b.Len() == 0 {
 		return ""

@@ -168,6 +168,10 @@ func TestShardsText(t *testing.T) {
 			t.Errorf("%q is not in\n%s", want, text)
 		}
 	}
+	s.Job, s.Items[0].Held, s.Items[0].Deaths = "the job", time.Now(), 2
+	if text := Shards(console.Style{}, s, time.Now()); !strings.Contains(text, `wasmjob release "the job" --item 0 lets it run again`) {
+		t.Errorf("of an item that is held back:\n%s", text)
+	}
 	s.Leader, s.Instances = "", nil
 	if text := Shards(console.Style{}, s, time.Now()); !strings.Contains(text, "no leader") || !strings.Contains(text, "no instances") {
 		t.Errorf("without instances:\n%s", text)

@@ -91,6 +91,20 @@ func Times(n int64) string {
 	return strconv.FormatInt(n, 10) + " times"
 }
 
+// Argument writes an argument of a command that a message suggests as a shell wants it.
+func Argument(s string) string {
+	special := func(r rune) bool {
+		return !unicode.IsLetter(r) && !unicode.IsDigit(r) && !strings.ContainsRune("-_./:@%+,=", r)
+	}
+	switch {
+	case s != "" && !strings.ContainsFunc(s, special):
+		return s
+	case !strings.ContainsAny(s, "$`\"\\!"):
+		return `"` + s + `"`
+	}
+	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
+}
+
 // Clip shortens what is quoted in a message.
 func Clip(s string) string { return ClipTo(s, 80) }
 

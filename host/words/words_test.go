@@ -1,6 +1,7 @@
 package words
 
 import (
+	"os/exec"
 	"strings"
 	"testing"
 	"time"
@@ -11,6 +12,22 @@ func TestSizesForPeople(t *testing.T) {
 	for n, want := range map[int64]string{0: "0 bytes", 1: "1 byte", 1023: "1023 bytes", 1536: "1.5 KiB", 1 << 20: "1.0 MiB", 3515904: "3.4 MiB"} {
 		if got := Size(n); got != want {
 			t.Errorf("%d is %q, want %q", n, got, want)
+		}
+	}
+}
+
+// TestArgument has a shell read what is written for one.
+func TestArgument(t *testing.T) {
+	t.Parallel()
+	for arg, want := range map[string]string{
+		"etl-daily": "etl-daily", "城市": "城市", "10.0.0.1@-@7-x": "10.0.0.1@-@7-x", "": `""`, "two words": `"two words"`, "o'brien & co": `"o'brien & co"`,
+		`a"b`: `'a"b'`, "it's $HOME!": `'it'\''s $HOME!'`, "`id`": "'`id`'", `a\b`: `'a\b'`, "*": `"*"`, "~x": `"~x"`,
+	} {
+		if got := Argument(arg); got != want {
+			t.Errorf("%q is %s, want %s", arg, got, want)
+		}
+		if read, err := exec.Command("sh", "-c", "printf %s "+Argument(arg)).Output(); err != nil || string(read) != arg {
+			t.Errorf("a shell reads %s as %q, %v", Argument(arg), read, err)
 		}
 	}
 }
