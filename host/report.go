@@ -242,6 +242,8 @@ func (j *job) state() (JobState, string) {
 		return j.exit.state, j.exit.left
 	case j.exit.draining || j.exit.leaving != "":
 		return JobDraining, j.exit.leaving
+	case j.exit.stopped:
+		return JobDraining, "an operator stops it here: it leaves the job when what runs has ended"
 	case j.joining.err != nil:
 		return JobError, j.joining.err.Error()
 	case j.module.exec == nil && j.module.err != nil:
@@ -340,7 +342,7 @@ func (j *job) eachWait(now moment, yield func(what event.Wait, item int, since t
 	if since := j.queuedSince(); !since.IsZero() {
 		yield(event.WaitSlot, -1, since)
 	}
-	if j.exit.draining || j.exit.leaving != "" {
+	if j.exit.draining || j.exit.leaving != "" || (j.exit.stopped && j.exit.left == "") {
 		for _, it := range j.items {
 			if it.run != nil {
 				yield(event.WaitDrain, it.number, time.Time{})

@@ -509,6 +509,11 @@ func TestOperatingARunningHost(t *testing.T) {
 	h.await(t, "stopped", "jobs")
 	h.await(t, "started cities\n", "start", "cities")
 	h.await(t, "cities runs here already", "start", "cities")
+	runCLI(t, env, "shutdown", "--server", "127.0.0.1").expect(t, exitOK)
+	h.await(t, "stopped here by an operator", "hosts")
+	runCLI(t, env, "start", "cities", "--server", "127.0.0.1").expect(t, exitUsage, "leave the job out")
+	runCLI(t, env, "start", "--server", "127.0.0.1").expect(t, exitOK, "started all jobs again on ")
+	h.await(t, "cities runs here already", "start", "cities")
 	for _, purge := range [][]string{nil, {"--purge"}} {
 		runCLI(t, env, append([]string{"remove", "cities"}, purge...)...).expect(t, exitOK, "still defined by cities.yaml on 1 host: a change of the file or a restart of its host brings the job back")
 		h.await(t, "removed", "jobs")

@@ -464,7 +464,7 @@ func (s *system) wireAdmin(context.Context) error {
 		return err
 	}
 	answers := api.New(api.Options{Service: s.service, Cluster: s.cluster, Local: s.local, Tail: s.tail, Store: s.history, Verify: s.peers.Verify,
-		Report: s.reporter.Report, Start: s.host.Start, Logger: s.log})
+		Report: s.reporter.Report, Logger: s.log})
 	gated, pages, err := s.wireAccess(token)
 	if err != nil {
 		return err

@@ -33,8 +33,6 @@ type Options struct {
 	Tail   *cluster.Tail
 	Store  history.Store
 	Verify func(*http.Request) error
-	// Start has this host join a job again; a peer that asks has asked who may.
-	Start func(ctx context.Context, job string) error
 	// Report describes this host; full is with what is read from the registry now.
 	Report func(full bool) admin.Report
 	// Version is that of the program.

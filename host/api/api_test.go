@@ -252,6 +252,8 @@ func TestErrors(t *testing.T) {
 		"POST /v1/jobs/cities/items/-1/disable":       {422, "path.item", "a number from 0"},
 		"DELETE /v1/jobs/cities?purge=perhaps":        {422, "query.purge", "boolean"},
 		"POST /v1/shutdown":                           {422, "query", "neither a job, a server nor an instance"},
+		"POST /v1/start":                              {422, "query", "neither a server nor an instance"},
+		"POST /v1/start?server=127.0.0.1":             {409, "", "no job is stopped on 127.0.0.1"},
 		"POST /v1/jobs/cities/shutdown?instance=none": {404, "", "no instance none; there is 127.0.0.1@-@"},
 		"POST /v1/jobs/cities/kill?grace=5":           {422, "query.grace", "a duration such as 5s"},
 		"POST /v1/jobs/cities/kill?grace=25h":         {422, "query.grace", "is not from 0 to 24h0m0s"},

@@ -199,6 +199,17 @@ func (a *API) operating() {
 	act(a, http.MethodDelete, "/v1/jobs/{job}", "removeJob", "Remove a job from the registry", func(ctx context.Context, in *removeInput) error {
 		return s.Remove(ctx, in.Job, in.Purge, in.Reason)
 	})
+	start := operation(http.MethodPost, "/v1/start", "startInstances", "operate", "Have hosts join again the jobs that were shut down there",
+		answers(http.StatusNotFound), answers(http.StatusConflict))
+	huma.Register(a.huma, start, func(ctx context.Context, in *ShutdownInput) (*body[*service.Restored], error) {
+		ctx, cancel := context.WithTimeout(ctx, operationTimeout)
+		defer cancel()
+		r, err := s.StartOn(ctx, in.Server, in.Instance, in.Reason)
+		if err != nil {
+			return nil, problem(err)
+		}
+		return &body[*service.Restored]{r}, nil
+	})
 	a.configuring()
 	a.keeping()
 	a.killing()

@@ -21,7 +21,7 @@ func (a *API) Peers() http.Handler {
 		return a.o.Local.Delta(r.URL.Query().Get("epoch"), since), nil
 	}))
 	mux.Handle("POST "+cluster.PathStart, a.peer(func(r *http.Request) (any, error) {
-		return struct{}{}, a.o.Start(r.Context(), r.URL.Query().Get("job"))
+		return struct{}{}, a.o.Service.StartHere(r.Context(), r.URL.Query().Get("job"))
 	}))
 	mux.Handle("GET "+cluster.PathParts, a.peer(func(r *http.Request) (any, error) {
 		keys, err := cluster.ParseParts(r.URL.Query())

@@ -36,11 +36,25 @@ type Host struct {
 	Seen   time.Time `json:"seen,omitzero"`
 	// Report is what it said last; nil if it never did.
 	Report *admin.Report `json:"report,omitempty"`
+	// State is what it does, as of Report: "draining" also while it leaves all its jobs because
+	// an operator stops them there, and "stopped" when it has; empty without a Report.
+	State host.HostState `json:"state,omitempty"`
 	// Jobs counts those that it has, Items what it owns or runs of them, Running its
 	// items that run.
 	Jobs    int `json:"jobs"`
 	Items   int `json:"items"`
 	Running int `json:"running"`
+	// Stopped counts the jobs that an operator has stopped there; they are not in Jobs.
+	Stopped int `json:"stopped,omitempty"`
+	// Draining are the jobs that it is leaving, by name.
+	Draining []Draining `json:"draining,omitempty"`
+}
+
+// Draining is a job that a host leaves when what it runs of it has ended.
+type Draining struct {
+	Job string `json:"job"`
+	// Items are those that still run there, ascending.
+	Items []int `json:"items"`
 }
 
 // Peer is the host as it is asked.
@@ -106,11 +120,64 @@ type known struct {
 	since  uint64
 	report *admin.Report
 	jobs   map[string]host.JobStatus
-	// items and running count the items of jobs, and those that run.
-	items, running int
+	tally
 	// silent says why it does not answer, as of hushed or the newest round; seen is when it did.
 	silent       string
 	hushed, seen time.Time
+}
+
+// tally counts the items of a host's jobs, those that run, and the jobs that it does not run
+// on: stopped by an operator, removed, or draining.
+type tally struct{ items, running, stopped, removed, draining int }
+
+// add counts a job, or with -1 no longer.
+func (t *tally) add(j host.JobStatus, sign int) {
+	t.items += sign * len(j.Items)
+	t.running += sign * running(j)
+	switch j.State {
+	case host.JobStopped:
+		t.stopped += sign
+	case host.JobRemoved:
+		t.removed += sign
+	case host.JobDraining:
+		t.draining += sign
+	}
+}
+
+// state is what the host does; see Host.State.
+func (k *known) state() host.HostState {
+	if k.report == nil {
+		return ""
+	}
+	state := k.report.Status.State
+	leaves := k.stopped+k.draining > 0 && k.stopped+k.draining+k.removed == len(k.jobs)
+	switch {
+	case state != host.HostLive || !leaves:
+		return state
+	case k.draining > 0:
+		return host.HostDraining
+	}
+	return host.HostStopped
+}
+
+// leaving are the jobs that the host is leaving.
+func (k *known) leaving() (list []Draining) {
+	if k.draining == 0 {
+		return nil
+	}
+	for _, name := range slices.Sorted(maps.Keys(k.jobs)) {
+		if k.jobs[name].State != host.JobDraining {
+			continue
+		}
+		d := Draining{Job: name, Items: []int{}}
+		for _, i := range k.jobs[name].Items {
+			if i.Running {
+				d.Items = append(d.Items, i.Item)
+			}
+		}
+		list = append(list, d)
+	}
+	return list
 }
 
 // ErrEnded says that the host ends.
@@ -267,16 +334,15 @@ func (c *Cluster) take(a answer) {
 	}
 	if a.delta.Whole {
 		clear(k.jobs)
-		k.items, k.running = 0, 0
+		k.tally = tally{}
 	}
 	for _, j := range a.delta.Jobs {
-		k.items += len(j.Items) - len(k.jobs[j.Name].Items)
-		k.running += running(j) - running(k.jobs[j.Name])
+		k.add(k.jobs[j.Name], -1)
+		k.add(j, 1)
 		k.jobs[j.Name], stale[j.Name] = j, true
 	}
 	for _, name := range a.delta.Gone {
-		k.items -= len(k.jobs[name].Items)
-		k.running -= running(k.jobs[name])
+		k.add(k.jobs[name], -1)
 		delete(k.jobs, name)
 		stale[name] = true
 	}
@@ -418,7 +484,8 @@ func (c *Cluster) Hosts() []Host {
 	list := make([]Host, 0, len(c.hosts))
 	for id, k := range c.hosts {
 		list = append(list, Host{ID: id, ServerIP: k.peer.ServerIP, API: k.peer.API, Version: k.peer.Version, Started: k.peer.Started, Here: id == c.self,
-			Silent: c.why(k), Seen: k.seen, Report: k.report, Jobs: len(k.jobs), Items: k.items, Running: k.running})
+			Silent: c.why(k), Seen: k.seen, Report: k.report, State: k.state(), Jobs: len(k.jobs) - k.stopped, Stopped: k.stopped, Items: k.items, Running: k.running,
+			Draining: k.leaving()})
 	}
 	slices.SortFunc(list, func(a, b Host) int {
 		if a.Here != b.Here {

@@ -65,8 +65,10 @@ type Job struct {
 	Last *Last `json:"last,omitempty"`
 	// Hosts are the ids of those that have the job, as in Host.ID. None has it if its state
 	// is "no host" or "elsewhere", or while its module is being compiled.
-	Hosts  []string `json:"hosts"`
-	Leader string   `json:"leader,omitempty"`
+	Hosts []string `json:"hosts"`
+	// Stopped are those of Hosts on which an operator has stopped it.
+	Stopped []string `json:"stopped,omitempty"`
+	Leader  string   `json:"leader,omitempty"`
 	// Module, File, Digests and Signer say what runs; Digests are several while a new
 	// version is being brought out.
 	Module   string   `json:"module"`
@@ -140,6 +142,9 @@ func merge(parts []part, now time.Time) Job {
 	}
 	for _, p := range parts {
 		j.Hosts = append(j.Hosts, p.host)
+		if p.State == host.JobStopped {
+			j.Stopped = append(j.Stopped, p.host)
+		}
 		if p.Digest != "" && !slices.Contains(j.Digests, p.Digest) {
 			j.Digests = append(j.Digests, p.Digest)
 		}

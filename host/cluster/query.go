@@ -26,7 +26,8 @@ const (
 	PathParts = "/v1/peer/parts"
 	// PathRunParts is where it says what it knows of some runs: run=ID.
 	PathRunParts = "/v1/peer/runparts"
-	// PathStart has a peer join a job again: ?job=NAME.
+	// PathStart has a peer join a job again: ?job=NAME. Without one, all that an operator
+	// stopped there.
 	PathStart = "/v1/peer/start"
 	// PathDelta is where a peer says what has changed on it.
 	PathDelta = "/v1/peer/delta"

@@ -174,9 +174,63 @@ func (s *Service) Start(ctx context.Context, job string, why Reason) error {
 	})
 }
 
-// Restored is what became of a job that was to be restored.
+// StartOn has hosts join again all jobs that an operator stopped there, as Shutdown of all jobs
+// does: those of a server, or the one with an instance. What was removed stays removed.
+func (s *Service) StartOn(ctx context.Context, server, instance string, why Reason) (r *Restored, err error) {
+	if server+instance == "" {
+		return nil, &InputError{"query", "found neither a server nor an instance"}
+	}
+	c := &history.Change{What: "start", Host: cmp.Or(instance, server), Why: why}
+	err = s.change(ctx, access.Operate, c, func() error {
+		s.o.Cluster.Expire()
+		if err := s.o.Cluster.Refresh(ctx); err != nil {
+			return err
+		}
+		var there, asked []cluster.Host
+		for _, h := range s.o.Cluster.Hosts() {
+			of := h.Report != nil && h.Report.Status.Instance == instance
+			if (instance != "" && !of) || (server != "" && h.ServerIP != server) {
+				continue
+			}
+			there = append(there, h)
+			if h.Stopped+len(h.Draining) > 0 {
+				asked = append(asked, h)
+			}
+		}
+		if len(there) == 0 {
+			return &NotFoundError{fmt.Sprintf("no host %s is known", cmp.Or(instance, server))}
+		}
+		if len(asked) == 0 {
+			return &ConflictError{fmt.Sprintf("no job is stopped on %s", cmp.Or(instance, server))}
+		}
+		r = s.startOn(ctx, asked, "")
+		c.After = strings.Join(r.Hosts, ", ")
+		return nil
+	})
+	return r, err
+}
+
+// StartHere makes this host join a job again, as Start does, for a peer that has asked who may,
+// and that records it. Job "" is all jobs that an operator stopped here.
+func (s *Service) StartHere(ctx context.Context, job string) error {
+	if job != "" {
+		return s.o.Host.Start(ctx, job)
+	}
+	var problems []error
+	for _, j := range s.o.Host.Status().Jobs {
+		if j.State != host.JobStopped && j.State != host.JobDraining {
+			continue
+		}
+		if err := s.o.Host.Start(ctx, j.Name); !errors.Is(err, host.ErrNoJob) { // else its files are gone
+			problems = append(problems, err)
+		}
+	}
+	return errors.Join(problems...)
+}
+
+// Restored is what became of jobs that were to run again.
 type Restored struct {
-	// Hosts are those that join it again, Failed those that could not be asked, and why.
+	// Hosts are those that join them again, Failed those that could not be asked, and why.
 	Hosts  []string `json:"hosts"`
 	Failed []string `json:"failed,omitempty"`
 }
@@ -193,7 +247,13 @@ func (s *Service) Restore(ctx context.Context, job string, why Reason) (r *Resto
 		if len(on) == 0 {
 			return s.explained(job, &NotFoundError{fmt.Sprintf("no host has a definition of job %q: put its files into the plugins directory", job)})
 		}
-		r = s.restore(ctx, job, on)
+		var asked []cluster.Host
+		for _, h := range s.o.Cluster.Hosts() {
+			if state := on[h.ID].State; state == host.JobRemoved || state == host.JobStopped {
+				asked = append(asked, h)
+			}
+		}
+		r = s.startOn(ctx, asked, job)
 		c.After = strings.Join(r.Hosts, ", ")
 		if len(r.Hosts) == 0 && len(r.Failed) == 0 {
 			return &ConflictError{fmt.Sprintf("job %q is neither removed nor shut down on any host", job)}
@@ -203,21 +263,16 @@ func (s *Service) Restore(ctx context.Context, job string, why Reason) (r *Resto
 	return r, err
 }
 
-func (s *Service) restore(ctx context.Context, job string, on map[string]host.JobStatus) *Restored {
+// startOn has hosts join a job again; see StartHere.
+func (s *Service) startOn(ctx context.Context, asked []cluster.Host, job string) *Restored {
 	ctx, cancel := context.WithTimeout(ctx, restorePatience)
 	defer cancel()
-	var asked []cluster.Host
-	for _, h := range s.o.Cluster.Hosts() {
-		if state := on[h.ID].State; state == host.JobRemoved || state == host.JobStopped {
-			asked = append(asked, h)
-		}
-	}
 	problems := make([]error, len(asked))
 	var all sync.WaitGroup
 	for i, h := range asked { // at once: one that hangs holds up no other
 		switch {
 		case h.Here:
-			all.Go(func() { problems[i] = s.o.Host.Start(ctx, job) })
+			all.Go(func() { problems[i] = s.StartHere(ctx, job) })
 		case h.Silent != "":
 			problems[i] = errors.New(h.Silent)
 		default:
@@ -236,7 +291,7 @@ func (s *Service) restore(ctx context.Context, job string, on map[string]host.Jo
 	return r
 }
 
-// restorePatience is how long hosts have to join a job that is restored.
+// restorePatience is how long hosts have to answer that they join jobs again.
 const restorePatience = 5 * time.Second
 
 // ConflictError says that it cannot be done as things are.

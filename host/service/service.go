@@ -34,7 +34,8 @@ type Options struct {
 		Status() host.Status
 		Look(job string)
 	}
-	// StartOn has another host of the cluster join a job again.
+	// StartOn has another host of the cluster join a job again, or with "" all that were stopped
+	// there: it asks for cluster.PathStart.
 	StartOn func(ctx context.Context, p cluster.Peer, job string) error
 	// Session is the one that the host has with the registry; nil while it has none.
 	Session func() registry.Center
@@ -258,6 +259,7 @@ func (s *Service) hosts(ctx context.Context) []cluster.Host {
 			report := h.Report.For(access.From(ctx))
 			list[i].Report = &report
 		}
+		list[i].Draining = slices.DeleteFunc(h.Draining, func(d cluster.Draining) bool { return !seen(ctx, d.Job) })
 	}
 	return list
 }

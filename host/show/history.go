@@ -174,7 +174,7 @@ func ClusterJobs(s console.Style, list []cluster.Job, now time.Time) string {
 	t.Spare = []string{"HOSTS", "STATE"}
 	for _, j := range list {
 		t.Add(console.Coloured(j.Name, console.Bold), console.Coloured(string(j.Health), healthColour(j.Health)), console.Coloured(stateText(&j), jobColour(j.State)),
-			console.Plain(cronText(j.Cron, j.TimeZone)), console.Plain(nextText(&j, now)), console.Plain(itemCounts(&j)), console.Plain(strconv.Itoa(len(j.Hosts))), lastText(j.Last, now))
+			console.Plain(cronText(j.Cron, j.TimeZone)), console.Plain(nextText(&j, now)), console.Plain(itemCounts(&j)), console.Plain(hostsText(&j)), lastText(j.Last, now))
 	}
 	return orNone(t.Empty(), "no jobs", t.String())
 }
@@ -230,6 +230,14 @@ func lastText(l *cluster.Last, now time.Time) console.Cell {
 	return console.Coloured(text, outcomeColour(l.Outcome))
 }
 
+// hostsText counts the hosts of a job, without those on which it is stopped.
+func hostsText(j *cluster.Job) string {
+	if len(j.Stopped) == 0 {
+		return strconv.Itoa(len(j.Hosts))
+	}
+	return fmt.Sprintf("%d of %d", len(j.Hosts)-len(j.Stopped), len(j.Hosts))
+}
+
 // Hosts lists the hosts of a cluster.
 func Hosts(s console.Style, list []cluster.Host, now time.Time) string {
 	t := console.NewTable(s, "HOST", "API", "STATE", "JOBS", "RUNNING", "VERSION", "UP", "WHAT IS WRONG")
@@ -241,8 +249,8 @@ func Hosts(s console.Style, list []cluster.Host, now time.Time) string {
 		}
 		state := console.Coloured("silent", console.Red)
 		if h.Silent == "" && h.Report != nil {
-			state = console.Coloured(string(h.Report.Status.State), console.Green)
-			if !h.Report.Ready || h.Report.Status.State != host.HostLive {
+			state = console.Coloured(string(h.State), console.Green)
+			if !h.Report.Ready || h.State != host.HostLive {
 				state.Colour = console.Yellow
 			}
 		}
@@ -273,6 +281,12 @@ func troubles(h *cluster.Host, now time.Time) (list []string) {
 	if !r.Ready {
 		list = append(list, strings.TrimSuffix("not ready: "+r.Reason, ": "))
 	}
+	if h.Stopped > 0 {
+		list = append(list, words.Count(h.Stopped, "job")+" stopped here by an operator; 'wasmjob start --instance "+r.Status.Instance+"' runs them again")
+	}
+	if len(h.Draining) > 0 {
+		list = append(list, drainText(h.Draining))
+	}
 	if r.History != nil && r.History.Problem != "" {
 		list = append(list, fmt.Sprintf("its history cannot be written since %s: %s", stamp(r.History.Since, now), r.History.Problem))
 	}
@@ -280,6 +294,25 @@ func troubles(h *cluster.Host, now time.Time) (list []string) {
 		list = append(list, words.Count(n, "file")+" refused")
 	}
 	return list
+}
+
+// drainText says which items a host waits for before it leaves jobs.
+func drainText(jobs []cluster.Draining) string {
+	var waits []string
+	for _, d := range jobs {
+		if len(d.Items) > 0 {
+			waits = append(waits, "items "+tree.Items(d.Items).String()+" of "+d.Job)
+		}
+	}
+	text := "leaves " + words.Count(len(jobs), "job")
+	if len(waits) > 0 {
+		const most = 3
+		text += ", and waits for " + strings.Join(waits[:min(len(waits), most)], ", ")
+		if more := len(waits) - most; more > 0 {
+			text += " and of " + words.Count(more, "more job")
+		}
+	}
+	return text
 }
 
 // Upcoming lists what will fire.

@@ -85,15 +85,17 @@ func TestHosts(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.Local)
 	report := func(state host.HostState, h *admin.History) *admin.Report {
-		return &admin.Report{Ready: true, Status: host.Status{State: state}, History: h}
+		return &admin.Report{Ready: true, Status: host.Status{State: state, Instance: "10.0.0.6@-@7-x"}, History: h}
 	}
 	started, seen := now.Add(-time.Hour), now.Add(-20*time.Second)
 	text := Hosts(console.Style{}, []cluster.Host{
-		{ServerIP: "10.0.0.1", Started: started, Seen: now, Jobs: 2, Running: 1, Report: report(host.HostLive, &admin.History{File: "x"})},
-		{ServerIP: "10.0.0.2", Started: started, Seen: now, Jobs: 2, Running: 1, Report: report(host.HostLive, &admin.History{Problem: "it is away", Since: now.Add(-time.Minute)})},
-		{ServerIP: "10.0.0.3", Started: started, Seen: now, Jobs: 2, Running: 1, Report: report(host.HostSuspect, nil)},
+		{ServerIP: "10.0.0.1", Started: started, Seen: now, Jobs: 2, Running: 1, Report: report(host.HostLive, &admin.History{File: "x"}), State: host.HostLive},
+		{ServerIP: "10.0.0.2", Started: started, Seen: now, Jobs: 2, Running: 1, Report: report(host.HostLive, &admin.History{Problem: "it is away", Since: now.Add(-time.Minute)}), State: host.HostLive},
+		{ServerIP: "10.0.0.3", Started: started, Seen: now, Jobs: 2, Running: 1, Report: report(host.HostSuspect, nil), State: host.HostSuspect},
 		{ServerIP: "10.0.0.4", Started: started, Seen: seen, Jobs: 2, Running: 1, Report: report(host.HostLive, nil), Silent: "no answer"},
 		{ServerIP: "10.0.0.5", Started: started, Silent: "no answer"},
+		{ServerIP: "10.0.0.6", Started: started, Seen: now, Report: report(host.HostLive, nil), State: host.HostStopped, Stopped: 2},
+		{ServerIP: "10.0.0.7", Started: started, Seen: now, Jobs: 2, Running: 4, Report: report(host.HostLive, nil), State: host.HostDraining, Draining: []cluster.Draining{{Job: "a", Items: []int{0, 1, 3}}, {Job: "b"}}},
 	}, now)
 	lines := strings.Split(text, "\n")
 	for i, want := range [][]string{
@@ -102,6 +104,8 @@ func TestHosts(t *testing.T) {
 		{"suspect", "2", "1", "its session with the registry is suspect: nothing begins"},
 		{"silent", "2", "1", "no answer; its jobs are as of 20s ago"},
 		{"silent", "-", "-", "no answer"},
+		{"stopped", "0", "0", "2 jobs stopped here by an operator; 'wasmjob start --instance 10.0.0.6@-@7-x' runs them again"},
+		{"draining", "2", "4", "leaves 2 jobs, and waits for items 0-1,3 of a"},
 	} {
 		fields := regexp.MustCompile(" {2,}").Split(strings.TrimSpace(lines[i+1]), -1)
 		got := append(slices.Clone(fields[2:5]), fields[len(fields)-1])
@@ -118,9 +122,9 @@ func TestClusterJobs(t *testing.T) {
 		{Name: "a", Health: cluster.HealthPaused, State: host.JobDisabled, Paused: &cluster.Paused{By: "ann", Why: "broken disk\n" + strings.Repeat("x", 100)}},
 		{Name: "b", Health: cluster.HealthPaused, State: host.JobRemoved, Paused: &cluster.Paused{By: "bob", Why: strings.Repeat("y", 100)}},
 		{Name: "c", Health: cluster.HealthPaused, State: host.JobStopped, Paused: &cluster.Paused{By: "eve"}},
-		{Name: "d", Health: cluster.HealthPaused, State: host.JobDisabled},
+		{Name: "d", Health: cluster.HealthPaused, State: host.JobDisabled, Hosts: []string{"1", "2", "3"}, Stopped: []string{"2"}},
 	}, time.Now())
-	for _, want := range []string{"disabled by ann: broken disk", "removed by bob: " + strings.Repeat("y", 40) + "…", "stopped by eve ", "paused  disabled "} {
+	for _, want := range []string{"disabled by ann: broken disk", "removed by bob: " + strings.Repeat("y", 40) + "…", "stopped by eve ", "paused  disabled ", " 2 of 3 "} {
 		if !strings.Contains(text, want) {
 			t.Errorf("%q is not in\n%s", want, text)
 		}

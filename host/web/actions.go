@@ -260,6 +260,11 @@ func actOnHost(ctx context.Context, s *service.Service, r *http.Request, p *page
 		err = s.SetServer(ctx, "", server, action == "resume", why)
 	case "shutdown":
 		err = s.Shutdown(ctx, "", "", instance, why)
+	case "start":
+		var r *service.Restored
+		if r, err = s.StartOn(ctx, server, instance, why); err == nil && len(r.Failed) > 0 {
+			err = errors.New(strings.Join(r.Failed, "; "))
+		}
 	default:
 		return "", &service.NotFoundError{What: p.T("problem.address", r.URL.Path)}
 	}

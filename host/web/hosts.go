@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"slices"
 
+	"github.com/wasmjob/wasmjob/host"
 	"github.com/wasmjob/wasmjob/host/access"
 	"github.com/wasmjob/wasmjob/host/cluster"
 	"github.com/wasmjob/wasmjob/host/service"
@@ -50,8 +51,14 @@ func hostsPage(_ context.Context, _ *Console, _ *http.Request, p *page) (view, e
 		}
 		if h.Report != nil && p.may(access.Operate, "") {
 			server := field{"server", h.ServerIP}
-			row.Acts = []act{p.act(h.ServerIP, "host.pause", "/hosts/pause", server), p.act(h.ServerIP, "host.resume", "/hosts/resume", server),
-				p.act(nameOf(h), "host.shutdown", "/hosts/shutdown", server, field{"instance", h.Report.Status.Instance})}
+			instance := field{"instance", h.Report.Status.Instance}
+			row.Acts = []act{p.act(h.ServerIP, "host.pause", "/hosts/pause", server), p.act(h.ServerIP, "host.resume", "/hosts/resume", server)}
+			if h.Stopped+len(h.Draining) > 0 {
+				row.Acts = append(row.Acts, p.act(nameOf(h), "host.start", "/hosts/start", server, instance))
+			}
+			if h.State != host.HostStopped {
+				row.Acts = append(row.Acts, p.act(nameOf(h), "host.shutdown", "/hosts/shutdown", server, instance))
+			}
 		}
 		v.Rows = append(v.Rows, row)
 	}

@@ -475,3 +475,36 @@ func TestRoles(t *testing.T) {
 	s.who = access.Principal{}
 	s.get("/jobs/etl-a").has(t, 401, "sign in first")
 }
+
+// TestDrain: a host whose jobs an operator stops says so, and for which items it waits; one form
+// has them back.
+func TestDrain(t *testing.T) {
+	t.Parallel()
+	s := open(t, servicetest.Options{Jobs: []host.Job{
+		servicetest.Job("a", "0 0 3 * * ?", 2, servicetest.OK), servicetest.Job("b", "", 1, servicetest.OK), servicetest.Job("runs", "", 2, servicetest.Wait),
+	}})
+	s.get("/hosts").has(t, 200, "live", "3 jobs")
+	s.get("/hosts").lacks(t, "Start again")
+	s.post("/jobs/runs/trigger")
+	s.until("/jobs/runs", "Kill runs")
+	instance := s.Host.Status().Instance
+	form := []string{"server", "127.0.0.1", "instance", instance, "reason", "new disk", "back", "/hosts"}
+	s.post("/hosts/shutdown", form...).has(t, 200, "is draining")
+	s.until("/hosts", "draining").has(t, 200, "runs items 0-1", "Start again")
+	s.until("/", "draining")
+	s.until("/jobs/runs", "an operator stops it here")
+	s.who = as(access.RoleViewer, "a")
+	s.get("/hosts").lacks(t, "runs items")
+	s.who = access.HostToken(access.ByHostToken)
+	s.post("/jobs/runs/kill")
+	stopped := s.until("/hosts", "3 jobs were stopped here by an operator")
+	stopped.has(t, 200, "stopped", "0 jobs", "Start again")
+	stopped.lacks(t, "live", "Drain")
+	s.until("/jobs", "0 of 1")
+	s.post("/hosts/start", form...).has(t, 200, "joins its jobs again")
+	s.until("/hosts", "live").lacks(t, "Start again", "stopped here")
+	s.until("/jobs?health=ok", "2 of 3") // runs did not end in time
+	s.get("/audit").has(t, 200, "shutdown", "start", "new disk")
+	s.post("/hosts/start", form...).has(t, 200, "no job is stopped on "+instance)
+	s.post("/hosts/start", "server", "10.9.9.9", "back", "/hosts").has(t, 200, "no host 10.9.9.9 is known")
+}

@@ -428,14 +428,28 @@ elsewhere. Disable its server and wait until it runs nothing.`,
 
 func startCommand(p *command.Program) *cobra.Command {
 	var t *command.Target
+	server, instance := "", ""
 	cmd := &cobra.Command{
-		Use:   "start JOB [flags]",
+		Use:   "start [JOB] [flags]",
 		Short: "Bring a job back that was shut down or removed",
 		Long: `Have the host join a job again that 'wasmjob shutdown' stopped there, or that was
 removed from the registry while its definition file is still there. It is for one
-host: give it on each host that is to run the job. A job that runs is left alone.`,
-		Example: "  wasmjob start cities\n  wasmjob start cities --admin 10.0.0.7:9770 --token-file token",
-		Args:    command.Exactly("the job's name"),
+host: give it on each host that is to run the job. A job that runs is left alone.
+
+Without a job, the hosts that --server or --instance names join again all jobs that
+were shut down there; any host of the cluster can be asked.`,
+		Example: `  wasmjob start cities
+  wasmjob start cities --admin 10.0.0.7:9770 --token-file token
+  wasmjob start --server 10.0.0.7`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if server+instance == "" {
+				return command.Exactly("the job's name (or --server IP, or --instance ID)")(cmd, args)
+			}
+			if len(args) > 0 {
+				return command.Usagef("with --server or --instance, all jobs that were shut down there are started: leave the job out, or give the command on that host")
+			}
+			return nil
+		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			direct, err := t.Direct()
 			if err != nil {
@@ -444,16 +458,39 @@ host: give it on each host that is to run the job. A job that runs is left alone
 			if direct {
 				return command.Usagef("only a host can start a job again, not the registry: leave --zk, --config and --namespace out")
 			}
+			t.One = len(args) > 0
 			return p.With(cmd, t, func(ctx context.Context, r *command.Reached) error {
+				if len(args) == 0 {
+					return startInstances(ctx, p, r, server, instance)
+				}
 				what := startedText(ctx, r.Client, args[0])
 				return p.Done(r.Similar(ctx, args[0], r.Client.Start(ctx, args[0])), what)
 			})
 		},
 	}
 	t = p.AddChange(cmd)
-	t.One = true
+	cmd.Flags().StringVar(&server, "server", "", "all jobs that were shut down on the server with this `IP`")
+	cmd.Flags().StringVar(&instance, "instance", "", "all jobs that were shut down on the instance with this `ID`; 'wasmjob hosts' shows it")
 	cmd.ValidArgsFunction = p.JobNames(t)
 	return cmd
+}
+
+// startInstances has hosts join again all jobs that were shut down there.
+func startInstances(ctx context.Context, p *command.Program, r *command.Reached, server, instance string) error {
+	var started service.Restored
+	path := "/v1/start?" + url.Values{"server": {server}, "instance": {instance}}.Encode()
+	if err := r.Client.Send(ctx, http.MethodPost, path, nil, &started); err != nil {
+		return err
+	}
+	if len(started.Hosts) > 0 {
+		if err := p.Done(nil, "started all jobs again on "+strings.Join(started.Hosts, ", ")); err != nil {
+			return err
+		}
+	}
+	if len(started.Failed) > 0 {
+		return fmt.Errorf("not started on %s", strings.Join(started.Failed, "; "))
+	}
+	return nil
 }
 
 func restoreCommand(p *command.Program) *cobra.Command {
