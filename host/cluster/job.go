@@ -34,6 +34,12 @@ const (
 	StateElsewhere host.JobState = "elsewhere" // on hosts that are not known here: ElasticJob's
 )
 
+// States are all that a job may be in over its hosts.
+func States() []host.JobState {
+	return []host.JobState{host.JobReady, host.JobRunning, host.JobSharding, host.JobJoining, host.JobDraining, host.JobDisabled, host.JobStopped,
+		host.JobRemoved, host.JobNoSession, host.JobError, StateNoHost, StateElsewhere}
+}
+
 // lateAfter is how much later than its instant a job may begin before it is late.
 const lateAfter = 5 * time.Second
 

@@ -193,11 +193,14 @@ func (s *Service) Calendar(ctx context.Context, from, to time.Time, jobs []strin
 	if !to.After(from) || to.Sub(from) > longest {
 		return nil, &InputError{"query.to", fmt.Sprintf("found %s after from, expected up to 31 days", to.Sub(from))}
 	}
+	filter := JobFilter{Jobs: jobs}
+	if err := filter.check(); err != nil {
+		return nil, err
+	}
 	if err := s.o.Cluster.Refresh(ctx); err != nil {
 		return nil, err
 	}
 	c := &Calendar{Upcoming: []Upcoming{}, Frequent: []Upcoming{}}
-	filter := JobFilter{Jobs: jobs}
 	known := make(map[schedule][]time.Time)
 	for _, j := range s.o.Cluster.Jobs() {
 		// A job that is paused, or has no schedule, has no next instant.

@@ -1,10 +1,12 @@
 package service
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"path"
 	"slices"
+	"strings"
 	"time"
 
 	"go.uber.org/zap"
@@ -18,6 +20,7 @@ import (
 	"github.com/wasmjob/wasmjob/host/alert/board"
 	"github.com/wasmjob/wasmjob/host/cluster"
 	"github.com/wasmjob/wasmjob/host/history"
+	"github.com/wasmjob/wasmjob/host/words"
 )
 
 // Options are what a service works with.
@@ -117,6 +120,9 @@ func (s *Service) Jobs(ctx context.Context, f JobFilter) (*Jobs, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := f.check(); err != nil {
+		return nil, err
+	}
 	if err := s.o.Cluster.Refresh(ctx); err != nil {
 		return nil, err
 	}
@@ -165,6 +171,31 @@ func checkLimit(n int) (int, error) {
 		return 0, &InputError{"query.limit", fmt.Sprintf("found %d, expected 1 to %d", n, history.MaxLimit)}
 	}
 	return n, nil
+}
+
+// check is an error if no job can be found by the filter because it is wrong.
+func (f *JobFilter) check() error {
+	for _, p := range f.Jobs {
+		if _, err := path.Match(p, ""); err != nil {
+			return &InputError{"query.job", fmt.Sprintf("found %q, expected a name or a pattern such as team-a-*", words.Clip(p))}
+		}
+	}
+	return cmp.Or(oneOf("health", f.Health, cluster.Healths()), oneOf("state", f.State, cluster.States()), oneOf("outcome", f.Outcome, abi.Outcomes()))
+}
+
+// oneOf is an error if one of the values of a parameter is not known.
+func oneOf[T ~string](name string, found, known []T) error {
+	for _, v := range found {
+		if slices.Contains(known, v) {
+			continue
+		}
+		var list []string
+		for _, k := range known {
+			list = append(list, string(k))
+		}
+		return &InputError{"query." + name, fmt.Sprintf("found %q, expected %s%s", words.Clip(string(v)), strings.Join(list, ", "), words.Suggest(string(v), list))}
+	}
+	return nil
 }
 
 func (f *JobFilter) wants(j *cluster.Job) bool {

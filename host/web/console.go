@@ -214,7 +214,7 @@ func kindOf(err error) problemKind {
 	if answer != nil {
 		return problemKind{"forbidden", answer.Status}
 	}
-	if errors.As(err, &input) || errors.As(err, &query) || errors.As(err, &form) || errors.As(err, &arg) {
+	if errors.As(err, &input) || errors.As(err, &query) || errors.As(err, &form) || errors.As(err, &arg) || is(history.ErrFilter) {
 		return problemKind{"input", http.StatusBadRequest}
 	}
 	if errors.As(err, &gone) || is(host.ErrNoJob) {

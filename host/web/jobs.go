@@ -88,7 +88,7 @@ func jobsPage(ctx context.Context, c *Console, r *http.Request, p *page) (view, 
 		return view{}, err
 	}
 	v := jobsView{P: p, Jobs: jobs, Rows: p.rows(jobs.Records), Hosts: p.hosts, Outcomes: abi.Outcomes(),
-		States:   []host.JobState{host.JobReady, host.JobRunning, host.JobSharding, host.JobJoining, host.JobDraining, host.JobDisabled, host.JobStopped, host.JobRemoved, host.JobNoSession, host.JobError, cluster.StateNoHost, cluster.StateElsewhere},
+		States:   cluster.States(),
 		Filtered: f.Text != "" || len(f.Jobs)+len(f.Health)+len(f.State)+len(f.Outcome) > 0 || f.Host != ""}
 	for _, h := range cluster.Healths() {
 		v.Healths = append(v.Healths, tile{h, jobs.Counts[h]})

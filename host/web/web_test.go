@@ -329,6 +329,12 @@ func TestJobs(t *testing.T) {
 	s.get("/jobs?q=nothing").has(t, 200, "Nothing matches")
 	s.get("/jobs?sort=colour").has(t, 400, "sort", "expected name, next")
 	s.get("/jobs?limit=x").has(t, 400, "limit", "expected a number")
+	s.get("/jobs?health=foo").has(t, 400, "health", `found "foo", expected error, failing`)
+	s.get("/jobs?state=runing").has(t, 400, "state", `did you mean "running"?`)
+	s.get("/jobs?outcome=fial").has(t, 400, "outcome", "expected OK, FAIL")
+	for _, page := range []string{"/jobs", "/fires", "/runs", "/logs", "/audit", "/calendar"} {
+		s.get(page+"?job=[").has(t, 400, "job", `found "[", expected a name or a pattern such as team-a-*`)
+	}
 	s.get("/jobs?limit=1001").has(t, 400, "limit")
 	s.get("/jobs?after=gone").has(t, 400, "begin anew")
 	s.get("/runs?item=x").has(t, 400, "item", "a number")
