@@ -170,7 +170,7 @@ func (c *Console) render(w http.ResponseWriter, p *page, v view) {
 // problemView is a page that says why there is no other one.
 type problemView struct {
 	P *page
-	// Heading and Text say it; Kind is forbidden, missing, input, unavailable or failed.
+	// Heading and Text say it; Kind is the name of the problemKind.
 	Kind, Heading, Text string
 }
 
@@ -220,7 +220,10 @@ func kindOf(err error) problemKind {
 	if errors.As(err, &gone) || is(host.ErrNoJob) {
 		return problemKind{"missing", http.StatusNotFound}
 	}
-	if errors.As(err, &busy) || is(host.ErrNotLive, host.ErrDraining, cluster.ErrEnded, registry.ErrSessionLost, registry.ErrSuspect, registry.ErrClosed, registry.ErrUnavailable, history.ErrUnavailable) {
+	if is(history.ErrUnavailable) {
+		return problemKind{"nohistory", http.StatusServiceUnavailable}
+	}
+	if errors.As(err, &busy) || is(host.ErrNotLive, host.ErrDraining, cluster.ErrEnded, registry.ErrSessionLost, registry.ErrSuspect, registry.ErrClosed, registry.ErrUnavailable) {
 		return problemKind{"unavailable", http.StatusServiceUnavailable}
 	}
 	if errors.As(err, &clash) || is(host.ErrJobRemoved, operate.ErrJavaRuns, operate.ErrNothingRuns, operate.ErrItemRuns, operate.ErrTriggerWaits, operate.ErrNoTriggerArgs) {

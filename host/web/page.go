@@ -41,6 +41,8 @@ type page struct {
 	// Banners are above the page: what keeps it from being the whole truth.
 	Banners []banner
 	Flash   *flash
+	// NoHistory: the history cannot be read, so that nothing is known of what has run.
+	NoHistory bool
 
 	// may says what the reader may do, for the buttons that are shown.
 	may func(access.Action, string) bool

@@ -70,6 +70,7 @@ func (p *page) without(err error) error {
 	if !errors.Is(err, history.ErrUnavailable) {
 		return err
 	}
+	p.NoHistory = true
 	missing := banner{"stale", p.T("banner.nohistory", err)}
 	if !slices.Contains(p.Banners, missing) {
 		p.Banners = append(p.Banners, missing)

@@ -1,6 +1,7 @@
 package web
 
 import (
+	"context"
 	"fmt"
 	"html"
 	"io"
@@ -21,6 +22,8 @@ import (
 	"github.com/wasmjob/wasmjob/host"
 	"github.com/wasmjob/wasmjob/host/access"
 	"github.com/wasmjob/wasmjob/host/cluster"
+	"github.com/wasmjob/wasmjob/host/event"
+	"github.com/wasmjob/wasmjob/host/history"
 	"github.com/wasmjob/wasmjob/host/service/servicetest"
 )
 
@@ -480,6 +483,52 @@ func TestRoles(t *testing.T) {
 	}
 	s.who = access.Principal{}
 	s.get("/jobs/etl-a").has(t, 401, "sign in first")
+}
+
+// away is a store whose database does not answer.
+type away struct{ history.Store }
+
+func (away) Fires(context.Context, history.Filter) (p history.Page[history.Fire], err error) {
+	return p, history.ErrUnavailable
+}
+
+func (away) Runs(context.Context, history.Filter) (p history.Page[history.Run], err error) {
+	return p, history.ErrUnavailable
+}
+
+func (away) Changes(context.Context, history.Filter) (p history.Page[history.Change], err error) {
+	return p, history.ErrUnavailable
+}
+
+func (away) Events(context.Context, history.Filter) (p history.Page[event.Event], err error) {
+	return p, history.ErrUnavailable
+}
+
+// TestNoHistory: what is not known because the history cannot be read is not said to be none.
+func TestNoHistory(t *testing.T) {
+	t.Parallel()
+	s := open(t, servicetest.Options{Jobs: []host.Job{servicetest.Job("a", "0 0 3 * * ?", 1, servicetest.Fail)}})
+	s.get("/").has(t, 200, "No fire has failed in the last 24 hours.")
+	s.Histories.Store = away{s.Store}
+	const unknown = "Not known while the history cannot be read."
+	overview := s.get("/")
+	overview.has(t, 200, unknown, "What has run is not shown: the history's database does not answer")
+	overview.lacks(t, "No fire has failed")
+	job := s.get("/jobs/a")
+	job.lacks(t, "No fire is known", "No changes")
+	if n := strings.Count(job.text(), unknown); n != 2 {
+		t.Errorf("the job's page says %d times that something is not known:\n%s", n, job.text())
+	}
+	item := s.get("/jobs/a/items/0")
+	item.has(t, 200, unknown)
+	item.lacks(t, "No run is known")
+	for _, page := range []string{"/fires", "/runs", "/audit"} {
+		a := s.get(page)
+		a.has(t, 503, "The history cannot be read", "until its database answers again")
+		a.lacks(t, "registry")
+	}
+	s.lang = "zh"
+	s.get("/").has(t, 200, "无法读取历史，情况未知。")
 }
 
 // TestDrain: a host whose jobs an operator stops says so, and for which items it waits; one form
