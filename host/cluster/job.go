@@ -198,7 +198,7 @@ func jobOf(u unheld.Job, state host.JobState, health Health, why string) Job {
 
 // scheduled reports whether a host in that state will begin the job when it is due.
 func scheduled(s host.JobState) bool {
-	return s != host.JobDisabled && s != host.JobStopped && s != host.JobRemoved && s != host.JobDraining
+	return s != host.JobDisabled && s != host.JobStopped && s != host.JobRemoved && s != host.JobDraining && s != host.JobNoSession
 }
 
 // itemsOf are the items of a job. Of one that several hosts know, that counts which a

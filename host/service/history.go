@@ -203,7 +203,7 @@ func (s *Service) Calendar(ctx context.Context, from, to time.Time, jobs []strin
 	c := &Calendar{Upcoming: []Upcoming{}, Frequent: []Upcoming{}}
 	known := make(map[schedule][]time.Time)
 	for _, j := range s.o.Cluster.Jobs() {
-		// A job that is paused, or has no schedule, has no next instant.
+		// A job that is paused, has no schedule, or whose hosts have no session, has no next instant.
 		if j.Next.IsZero() || !j.Next.Before(to) || !filter.wants(&j) || !seen(ctx, j.Name) {
 			continue
 		}

@@ -241,7 +241,7 @@ func (s *Service) Job(ctx context.Context, name string) (*JobDetail, error) {
 		return nil, s.noJob(name)
 	}
 	d := &JobDetail{Job: j, Items: items, On: on, Upcoming: []time.Time{}, Silent: s.o.Cluster.Silent()}
-	if j.Next.IsZero() { // it does not fire: it is paused, or has no schedule
+	if j.Next.IsZero() { // it does not fire: it is paused, has no schedule, or its hosts have no session
 		return d, nil
 	}
 	after := j.Next.Add(-time.Nanosecond)

@@ -46,7 +46,7 @@ func (p *page) rows(jobs []cluster.Job) []jobRow {
 func (p *page) why(j *cluster.Job) (text string, since time.Time) {
 	switch j.Health {
 	case cluster.HealthError:
-		return j.Reason, time.Time{}
+		return p.whyError(j)
 	case cluster.HealthFailing:
 		return p.whyFailing(j)
 	case cluster.HealthLate:
@@ -62,6 +62,30 @@ func (p *page) why(j *cluster.Job) (text string, since time.Time) {
 	case cluster.HealthOK:
 	}
 	return "", time.Time{}
+}
+
+// whyError says why hosts cannot run a job. If that is because some have no session with the
+// registry, since is the time of the first of these.
+func (p *page) whyError(j *cluster.Job) (text string, since time.Time) {
+	if j.State != host.JobNoSession && j.Reason != "" {
+		return j.Reason, time.Time{}
+	}
+	var without []string
+	for _, h := range p.hosts {
+		if h.Report == nil || !slices.Contains(j.Hosts, h.ID) {
+			continue
+		}
+		if at := sessionless(h.Report.Status); !at.IsZero() {
+			without = append(without, nameOf(h))
+			if since.IsZero() || at.Before(since) {
+				since = at
+			}
+		}
+	}
+	if j.State == host.JobNoSession {
+		return p.T("why.nosession"), since
+	}
+	return p.T("why.nosession.on", p.Names(without)), since
 }
 
 // whoPaused says who has paused a job, and why.
@@ -146,6 +170,8 @@ type overviewView struct {
 	Hosts      []cluster.Host
 	// Plugins is the directory of this host's files.
 	Plugins string
+	// Sessionless: no host has a session with the registry, so that nothing fires.
+	Sessionless bool
 	// Alerting counts the alerts that go on; nil if that is not known.
 	Alerting *tile
 }
@@ -174,6 +200,7 @@ func overviewPage(ctx context.Context, c *Console, _ *http.Request, p *page) (vi
 			v.Waits = append(v.Waits, waiting{j.Name, w})
 		}
 	}
+	v.Sessionless = !slices.ContainsFunc(o.Hosts, func(h cluster.Host) bool { return h.Report == nil || sessionless(h.Report.Status).IsZero() })
 	for _, h := range o.Hosts {
 		if h.Here && h.Report != nil {
 			v.Plugins = h.Report.About.Plugins

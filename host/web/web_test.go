@@ -21,6 +21,7 @@ import (
 
 	"github.com/wasmjob/wasmjob/host"
 	"github.com/wasmjob/wasmjob/host/access"
+	"github.com/wasmjob/wasmjob/host/admin"
 	"github.com/wasmjob/wasmjob/host/cluster"
 	"github.com/wasmjob/wasmjob/host/event"
 	"github.com/wasmjob/wasmjob/host/history"
@@ -529,6 +530,60 @@ func TestNoHistory(t *testing.T) {
 	}
 	s.lang = "zh"
 	s.get("/").has(t, 200, "无法读取历史，情况未知。")
+}
+
+// TestNoSession: while the registry cannot be reached, pages say why no job runs and since when, and
+// that nothing fires.
+func TestNoSession(t *testing.T) {
+	t.Parallel()
+	s := open(t, servicetest.Options{Jobs: []host.Job{servicetest.Job("a", "0 * * * * ?", 1, servicetest.OK)}})
+	s.get("/").has(t, 200, "Next hour 60 fires")
+	if err := s.Server.Close(); err != nil {
+		t.Fatal(err)
+	}
+	overview := s.until("/", "its hosts have no session with the registry: nothing begins")
+	overview.has(t, 200, "Nothing fires until the registry can be reached.", "The registry has not been reachable from this host since", "127.0.0.1 this host no session")
+	if row := regexp.MustCompile(`(?s)<tr class="is-error">.*?</tr>`).FindString(overview.body); !strings.Contains(row, "<time") {
+		t.Errorf("since when is not in the row of the job:\n%s", row)
+	}
+	s.get("/jobs").has(t, 200, "its hosts have no session")
+	s.get("/jobs/a").has(t, 200, "its hosts have no session", "Nothing fires until the registry can be reached.")
+}
+
+// TestWhyError: of a job that some hosts could run, the page names those without a session.
+func TestWhyError(t *testing.T) {
+	t.Parallel()
+	c, err := New(Options{Logger: zap.NewNop()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := time.Now()
+	p := c.newPage(t.Context(), httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", http.NoBody))
+	p.hosts = []cluster.Host{
+		{ID: "1", ServerIP: "10.0.0.1", Report: &admin.Report{Status: host.Status{State: host.HostLive}}},
+		{ID: "2", ServerIP: "10.0.0.2", Report: &admin.Report{Status: host.Status{State: host.HostStarting, Started: now.Add(-time.Minute)}}},
+		{ID: "3", ServerIP: "10.0.0.3", Report: &admin.Report{Status: host.Status{State: host.HostStarting, Started: now.Add(-time.Hour)}}},
+	}
+	j := cluster.Job{Name: "a", Health: cluster.HealthError, State: host.JobReady, Hosts: []string{"1", "2"}}
+	if why, since := p.why(&j); why != "no session with the registry on 10.0.0.2: nothing begins there until it can be reached" || !since.Equal(now.Add(-time.Minute)) {
+		t.Errorf("%q %s", why, since)
+	}
+	j.State, j.Reason = host.JobError, "its module is missing"
+	if why, since := p.why(&j); why != j.Reason || !since.IsZero() {
+		t.Errorf("%q %s", why, since)
+	}
+}
+
+// TestNextHour: jobs that fire too often to be drawn are no part of what is counted by the minute.
+func TestNextHour(t *testing.T) {
+	t.Parallel()
+	often := []host.Job{servicetest.Job("often", "*/20 * * * * ?", 1, servicetest.OK), servicetest.Job("more", "*/5 * * * * ?", 1, servicetest.OK)}
+	s := open(t, servicetest.Options{Jobs: often})
+	overview := s.get("/")
+	overview.has(t, 200, "Next hour 2 jobs more than once a minute")
+	overview.lacks(t, "by the minute", "0/min")
+	s = open(t, servicetest.Options{Jobs: append(often, servicetest.Job("seldom", "0 * * * * ?", 1, servicetest.OK))})
+	s.get("/").has(t, 200, "60 fires · 2 jobs more than once a minute", "The others, by the minute", "1/min")
 }
 
 // TestDrain: a host whose jobs an operator stops says so, and for which items it waits; one form
