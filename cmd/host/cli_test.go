@@ -553,7 +553,7 @@ func TestOperatingARunningHost(t *testing.T) {
 	h.await(t, "cities.wasm  ", "status", "cities")
 	runCLI(t, env, "status", "once").expect(t, exitOK, "Refused on the host that was asked", "cities.wasm", "an earlier version stays in force")
 	h.await(t, "cities.wasm on 127.0.0.1", "modules")
-	runCLI(t, env, "modules").expect(t, exitOK, "DIGEST", "cities, once", "an earlier version stays in force")
+	runCLI(t, env, "modules").expect(t, exitOK, "DIGEST", "cities, once  127.0.0.1  ", "an earlier version stays in force")
 	runCLI(t, env, "modules", "-o", "yaml").expect(t, exitOK, "refused:", "jobs:", "- once")
 	runCLI(t, env, "status", "once", "--json").expect(t, exitOK, `"refused": [`)
 	if err := os.Remove(filepath.Join(dir, "once.yaml")); err != nil {

@@ -1,6 +1,7 @@
 package show
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/host"
+	"github.com/wasmjob/wasmjob/host/cluster"
 	"github.com/wasmjob/wasmjob/host/console"
 	"github.com/wasmjob/wasmjob/host/grants"
 	"github.com/wasmjob/wasmjob/host/plugin/wasm"
@@ -66,17 +68,27 @@ func Module(s console.Style, name string, info *wasm.Info, wants []grants.Want, 
 	return b.String()
 }
 
-// Modules lists the modules of a cluster, and the files that its hosts refused.
-func Modules(s console.Style, m *service.Modules, now time.Time) string {
+// Modules lists the modules of a cluster, and the files that its hosts refused. hosts are
+// those that the modules have by their ids.
+func Modules(s console.Style, m *service.Modules, hosts []cluster.Host, now time.Time) string {
+	servers := make(map[string]string)
+	for _, h := range hosts {
+		servers[h.ID] = h.ServerIP
+	}
 	t := console.NewTable(s, "FILE", "DIGEST", "SIZE", "SIGNER", "JOBS", "HOSTS", "WANTED", "GRANTED")
 	t.Spare = []string{"SIZE"}
 	for _, x := range m.Modules {
+		var on []string
+		for _, id := range x.Hosts {
+			on = append(on, cmp.Or(servers[id], id))
+		}
+		slices.Sort(on)
 		size := "-"
 		if x.Size > 0 {
 			size = words.Size(int64(x.Size))
 		}
 		t.Add(console.Coloured(strings.Join(x.Files, ", "), console.Bold), console.Plain(shortDigest(x.Digest)), console.Plain(size), console.Plain(words.Dash(x.Signer)),
-			console.Plain(fewOf(x.Jobs)), console.Plain(servers(x.Hosts)), console.Plain(words.Dash(strings.Join(wanted(&x), ", "))), console.Plain(words.Dash(strings.Join(x.Granted, ", "))))
+			console.Plain(fewOf(x.Jobs)), console.Plain(strings.Join(on, ", ")), console.Plain(words.Dash(strings.Join(wanted(&x), ", "))), console.Plain(words.Dash(strings.Join(x.Granted, ", "))))
 	}
 	text := orNone(t.Empty(), "no modules", t.String())
 	if len(m.Refused) > 0 {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/wasmjob/wasmjob/host"
+	"github.com/wasmjob/wasmjob/host/cluster"
 	"github.com/wasmjob/wasmjob/host/console"
 	"github.com/wasmjob/wasmjob/host/service"
 )
@@ -16,25 +17,25 @@ func TestModules(t *testing.T) {
 	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	m := &service.Modules{
 		Modules: []service.Module{
-			{Digest: strings.Repeat("ab", 32), Files: []string{"cities.wasm"}, Size: 1 << 20, Jobs: []string{"a", "b", "c", "d"}, Hosts: []string{"10.0.0.1@-@7-x", "10.0.0.2@-@8-y"}},
-			{Digest: strings.Repeat("cd", 32), Files: []string{"sync.wasm"}, Signer: "release", Imports: []string{"job_v1", "job_v1_http"}, Needs: []string{"kv"}, Granted: []string{"key/value state"}, Jobs: []string{"sync"}, Hosts: []string{"10.0.0.1@-@7-x"}},
+			{Digest: strings.Repeat("ab", 32), Files: []string{"cities.wasm"}, Size: 1 << 20, Jobs: []string{"a", "b", "c", "d"}, Hosts: []string{"b", "a", "gone"}},
+			{Digest: strings.Repeat("cd", 32), Files: []string{"sync.wasm"}, Signer: "release", Imports: []string{"job_v1", "job_v1_http"}, Needs: []string{"kv"}, Granted: []string{"key/value state"}, Jobs: []string{"sync"}, Hosts: []string{"a"}},
 		},
 		Refused: []service.Refusal{{Host: "10.0.0.2", Refusal: host.Refusal{File: "bad.wasm", Reasons: []string{"not a module"}, Since: now.Add(-time.Minute), Kept: true}}},
 		Silent:  []string{"10.0.0.3: it has not answered in time"},
 	}
-	want := `FILE         DIGEST        SIZE     SIGNER   JOBS                HOSTS               WANTED    GRANTED
-cities.wasm  abababababab  1.0 MiB  -        a, b, c and 1 more  10.0.0.1, 10.0.0.2  -         -
-sync.wasm    cdcdcdcdcdcd  -        release  sync                10.0.0.1            http, kv  key/value state
+	want := `FILE         DIGEST        SIZE     SIGNER   JOBS                HOSTS                     WANTED    GRANTED
+cities.wasm  abababababab  1.0 MiB  -        a, b, c and 1 more  10.0.0.1, 10.0.0.2, gone  -         -
+sync.wasm    cdcdcdcdcdcd  -        release  sync                10.0.0.1                  http, kv  key/value state
 
 Refused files
 bad.wasm on 10.0.0.2  1m ago, an earlier version stays in force
   not a module
 does not answer, what it knows is missing: 10.0.0.3: it has not answered in time
 `
-	if got := Modules(console.Style{}, m, now); got != want {
+	if got := Modules(console.Style{}, m, []cluster.Host{{ID: "a", ServerIP: "10.0.0.1"}, {ID: "b", ServerIP: "10.0.0.2"}}, now); got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
-	if got := Modules(console.Style{}, &service.Modules{}, now); got != "no modules\n" {
+	if got := Modules(console.Style{}, &service.Modules{}, nil, now); got != "no modules\n" {
 		t.Errorf("of nothing: %q", got)
 	}
 }

@@ -295,8 +295,12 @@ func modulesCommand(p *command.Program) *cobra.Command {
 	how.Add(cmd, "them")
 	return onHost(p, cmd, &how, func(ctx context.Context, r *command.Reached, _ string) (any, string, error) {
 		var m service.Modules
+		var hosts []cluster.Host
 		err := r.Client.Get(ctx, "/v1/modules", &m)
-		return m, show.Modules(p.Tables(), &m, time.Now()), err
+		if err == nil { // which names hosts by their ids
+			err = r.Client.Get(ctx, "/v1/hosts", &hosts)
+		}
+		return m, show.Modules(p.Tables(), &m, hosts, time.Now()), err
 	})
 }
 
