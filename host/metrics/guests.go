@@ -35,11 +35,11 @@ func (g *guestMetrics) init(m *Metrics) {
 	g.shown = m.jobs
 	g.jobs = make(map[string]map[string]guestSeries)
 	labels := []Label{jobName(), {Name: "name"}}
-	g.counters = m.counters("guest_counter_total", "Counters that guests report.", labels...)
+	g.counters = m.counters("guest_counts_total", "Counters that guests report.", labels...)
 	const gauges, histograms = "Gauges that guests report; the last value of any item.", "Histograms that guests report."
-	g.gauges = prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: m.note(Gauge, "guest_gauge", gauges, labels), Help: gauges}, names(labels))
+	g.gauges = prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: m.note(Gauge, "guest_values", gauges, labels), Help: gauges}, names(labels))
 	g.histograms = prometheus.NewHistogramVec(prometheus.HistogramOpts{
-		Name: m.note(Histogram, "guest_histogram", histograms, labels), Help: histograms,
+		Name: m.note(Histogram, "guest_observations", histograms, labels), Help: histograms,
 		Buckets: prometheus.ExponentialBuckets(1, 4, 16), // the unit is the guest's: 1 to 10^9
 	}, names(labels))
 	m.registry.MustRegister(g.gauges, g.histograms)

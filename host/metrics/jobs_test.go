@@ -154,7 +154,7 @@ func TestNoJobs(t *testing.T) {
 		`wasmjob_job_state{job_name="other",state="error"}`:             "3",
 		`wasmjob_job_instances{job_name="other"}`:                       "",
 		`wasmjob_job_next_fire_timestamp_seconds{job_name="other"}`:     fmt.Sprint(float64(now.Add(time.Hour).UnixMilli()) / 1000),
-		`wasmjob_guest_counter_total{job_name="other",name="x"}`:        "",
+		`wasmjob_guest_counts_total{job_name="other",name="x"}`:         "",
 	})
 	got := scrape(t, s.m)
 	var age float64
@@ -219,10 +219,10 @@ func TestGuestOfAJobThatLosesItsSeries(t *testing.T) {
 	}
 	report("a")
 	report("b")
-	expect(t, s.m, map[string]string{`wasmjob_guest_counter_total{job_name="a",name="x"}`: "1", `wasmjob_guest_counter_total{job_name="b",name="x"}`: ""})
+	expect(t, s.m, map[string]string{`wasmjob_guest_counts_total{job_name="a",name="x"}`: "1", `wasmjob_guest_counts_total{job_name="b",name="x"}`: ""})
 	s.runs("b", 5)
 	s.later()
 	report("a")
 	report("b")
-	expect(t, s.m, map[string]string{`wasmjob_guest_counter_total{job_name="a",name="x"}`: "", `wasmjob_guest_counter_total{job_name="b",name="x"}`: "1"})
+	expect(t, s.m, map[string]string{`wasmjob_guest_counts_total{job_name="a",name="x"}`: "", `wasmjob_guest_counts_total{job_name="b",name="x"}`: "1"})
 }

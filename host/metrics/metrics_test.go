@@ -168,20 +168,7 @@ func TestEventsBecomeMetrics(t *testing.T) {
 		`wasmjob_fires_total{job_name="a",outcome="FAIL"}`: "1",
 		`wasmjob_fire_duration_seconds_sum{job_name="a"}`:  "1",
 	})
-	families, err := m.registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
-	problems, err := promlint.NewWithMetricFamilies(families).Lint()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, p := range problems {
-		// The kind is part of the name on purpose: the guest's own name is a label.
-		if !strings.HasPrefix(p.Metric, "wasmjob_guest_") {
-			t.Errorf("%s: %s", p.Metric, p.Text)
-		}
-	}
+	lint(t, m)
 
 	// A fire in whose midst the session was lost, and one whose job left.
 	e(event.FireStarted, func(e *event.Event) { e.Items = []int{0, 1} })
@@ -196,6 +183,22 @@ func TestEventsBecomeMetrics(t *testing.T) {
 		}
 	}
 	expect(t, m, map[string]string{`wasmjob_items_waiting`: "0"})
+}
+
+// lint judges names and types as promtool does.
+func lint(t *testing.T, m *Metrics) {
+	t.Helper()
+	families, err := m.registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	problems, err := promlint.NewWithMetricFamilies(families).Lint()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range problems {
+		t.Errorf("%s: %s", p.Metric, p.Text)
+	}
 }
 
 func TestGuestMetricsAreBounded(t *testing.T) {
@@ -228,11 +231,12 @@ func TestGuestMetricsAreBounded(t *testing.T) {
 		}
 	}
 	expect(t, m, map[string]string{
-		`wasmjob_guest_counter_total{job_name="a",name="x"}`:                  "5",
-		`wasmjob_guest_gauge{job_name="b",name="x"}`:                          "-7",
-		`wasmjob_guest_histogram_bucket{job_name="b",name="y_total",le="16"}`: "0",
-		`wasmjob_guest_histogram_bucket{job_name="b",name="y_total",le="64"}`: "1",
+		`wasmjob_guest_counts_total{job_name="a",name="x"}`:                      "5",
+		`wasmjob_guest_values{job_name="b",name="x"}`:                            "-7",
+		`wasmjob_guest_observations_bucket{job_name="b",name="y_total",le="16"}`: "0",
+		`wasmjob_guest_observations_bucket{job_name="b",name="y_total",le="64"}`: "1",
 	})
+	lint(t, m)
 
 	// 1,000 names from many goroutines: 64 are taken, whichever came first.
 	var wg sync.WaitGroup
@@ -246,7 +250,7 @@ func TestGuestMetricsAreBounded(t *testing.T) {
 	wg.Wait()
 	series := 0
 	for k := range scrape(t, m) {
-		if strings.HasPrefix(k, `wasmjob_guest_counter_total{job_name="c"`) {
+		if strings.HasPrefix(k, `wasmjob_guest_counts_total{job_name="c"`) {
 			series++
 		}
 	}
