@@ -3,6 +3,7 @@ package e2e_test
 import (
 	"os"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -10,7 +11,7 @@ import (
 )
 
 // TestEightQuestions: each command that docs/operating.md answers a question with ends well,
-// and answers in the form that is printed there.
+// and answers in the form that is printed there; the table before them has their commands and lines.
 func TestEightQuestions(t *testing.T) {
 	t.Parallel()
 	page, err := os.ReadFile("../../docs/operating.md")
@@ -20,8 +21,15 @@ func TestEightQuestions(t *testing.T) {
 	_, section, _ := strings.Cut(string(page), "## Eight questions\n")
 	section, _, _ = strings.Cut(section, "\n## ")
 	answers := regexp.MustCompile("(?s)```\n\\$ wasmjob ([^\n]*)\n(.*?)```").FindAllStringSubmatch(section, -1)
-	if len(answers) != 8 {
-		t.Fatalf("the page answers %d questions", len(answers))
+	questions := regexp.MustCompile(`(?m)^### (.*)$`).FindAllStringSubmatch(section, -1)
+	rows := regexp.MustCompile("(?m)^\\| \\[(.*)\\]\\(#\\S+\\) \\| `wasmjob (.*)` \\| `(.*)` \\|$").FindAllStringSubmatch(section, -1)
+	if len(answers) != 8 || len(questions) != 8 || len(rows) != 8 {
+		t.Fatalf("the page answers %d of %d questions, and has %d in its table", len(answers), len(questions), len(rows))
+	}
+	for n, row := range rows {
+		if row[1] != questions[n][1] || row[2] != answers[n][1] || !slices.Contains(strings.Split(answers[n][2], "\n"), row[3]) {
+			t.Errorf("row %d of the table is none of the section below: %q", n+1, row[1:])
+		}
 	}
 
 	p := newPlace(t)
@@ -39,10 +47,7 @@ func TestEightQuestions(t *testing.T) {
 	h.of("slow", 0, kind(event.ItemStarted))
 	p.must("edit", "cities", "description=the sun", "--reason", "to be asked who it was")
 	for _, a := range answers {
-		command := strings.Replace(a[1], "--at 21:21:30", "--at "+ran.Instant.Format("2006-01-02T15:04:05Z07:00"), 1)
-		if strings.Contains(command, "--history ") {
-			command = regexp.MustCompile(` --history \S+`).ReplaceAllString(command, "") + " --history " + h.history
-		}
+		command := strings.Replace(a[1], "--at 2026-11-24T18:54:55Z", "--at "+ran.Instant.Format("2006-01-02T15:04:05Z07:00"), 1)
 		command = regexp.MustCompile(`^(logs cities) \S+`).ReplaceAllString(command, "$1 "+ran.RunID)
 		text := p.must(strings.Fields(command)...)
 		want, _, _ := strings.Cut(a[2], "\n")
