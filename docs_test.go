@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"go/ast"
 	"go/token"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -479,5 +480,36 @@ func compiles(t *testing.T, root, program string) {
 	}
 	if info, err := os.Stat(out); err == nil {
 		t.Logf("%.1f MB", float64(info.Size())/1e6)
+	}
+}
+
+// TestMakefileNamesTests: go test succeeds if -run fits no test, so that a target whose tests
+// were renamed would check nothing.
+func TestMakefileNamesTests(t *testing.T) {
+	t.Parallel()
+	file, err := os.ReadFile("Makefile")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var tests strings.Builder
+	err = filepath.WalkDir(".", func(name string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() || !strings.HasSuffix(name, "_test.go") {
+			return err
+		}
+		source, err := os.ReadFile(name)
+		tests.Write(source)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := regexp.MustCompile(`\bTest[A-Z]\w*`).FindAllString(string(file), -1)
+	if len(names) < 20 {
+		t.Fatalf("the Makefile names %d tests: it is not read as it is written", len(names))
+	}
+	for _, name := range names {
+		if !strings.Contains(tests.String(), "\nfunc "+name) {
+			t.Errorf("the Makefile has %s run, and there is no such test", name)
+		}
 	}
 }
