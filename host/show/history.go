@@ -97,7 +97,7 @@ func Runs(s console.Style, list []history.Run, now time.Time) string {
 	return orNone(t.Empty(), "no runs", t.String())
 }
 
-// Line is a line that a guest logged.
+// Line is a line that a guest logged; before it, how many of its run are missing there.
 func Line(s console.Style, l *history.Line) string {
 	tag, colour := console.LevelTag(console.ZapLevel(l.Level))
 	who := l.Job
@@ -108,7 +108,11 @@ func Line(s console.Style, l *history.Line) string {
 	for n := 0; n+1 < len(l.Attrs); n += 2 {
 		fmt.Fprintf(&attrs, " %s=%s", words.Printable(l.Attrs[n]), words.Printable(l.Attrs[n+1]))
 	}
-	return fmt.Sprintf("%s %s %s %s%s\n", s.Paint(console.Grey, l.Time.Local().Format("2006-01-02 15:04:05.000")), s.Paint(colour, tag),
+	gap := ""
+	if l.Gap > 0 {
+		gap = s.Paint(console.Grey, fmt.Sprintf("… missing here: %s of the run", words.Count(int(l.Gap), "line"))) + "\n"
+	}
+	return gap + fmt.Sprintf("%s %s %s %s%s\n", s.Paint(console.Grey, l.Time.Local().Format("2006-01-02 15:04:05.000")), s.Paint(colour, tag),
 		s.Paint(console.Bold, words.Printable(who)), words.Printable(l.Message), s.Paint(console.Grey, attrs.String()))
 }
 

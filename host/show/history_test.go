@@ -33,6 +33,18 @@ func TestUpcoming(t *testing.T) {
 	}
 }
 
+// TestLine: before a line stands how many of its run are missing there.
+func TestLine(t *testing.T) {
+	t.Parallel()
+	l := history.Line{Time: time.Date(2026, 3, 1, 12, 0, 0, 0, time.Local), Job: "cities", Item: 2, Message: "on and on"}
+	line := "2026-03-01 12:00:00.000 info cities/2 on and on\n"
+	for gap, want := range map[int64]string{0: line, 1: "… missing here: 1 line of the run\n" + line, 442: "… missing here: 442 lines of the run\n" + line} {
+		if l.Gap = gap; Line(console.Style{}, &l) != want {
+			t.Errorf("%d missing: %q, want %q", gap, Line(console.Style{}, &l), want)
+		}
+	}
+}
+
 // TestChanges: what a change was about is named: the item, the server, the instance.
 func TestChanges(t *testing.T) {
 	t.Parallel()

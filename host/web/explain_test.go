@@ -13,6 +13,7 @@ import (
 	"github.com/wasmjob/wasmjob/host/admin"
 	"github.com/wasmjob/wasmjob/host/cluster"
 	"github.com/wasmjob/wasmjob/host/event"
+	"github.com/wasmjob/wasmjob/host/history"
 	"github.com/wasmjob/wasmjob/host/service/servicetest"
 	"github.com/wasmjob/wasmjob/host/texts"
 )
@@ -96,6 +97,20 @@ func TestUnheld(t *testing.T) {
 	s.get("/jobs?state=no+host").has(t, http.StatusOK, "pay", "0 0 3 * * ?")
 	s.get("/jobs/pay").has(t, http.StatusOK, "no host", "0 0 3 * * ?", "Remove")
 	s.get("/jobs/pay/config").has(t, http.StatusOK, "No host has a definition file of this job")
+}
+
+// TestMissingLines: a run's page and the search say where lines are missing, and how many.
+func TestMissingLines(t *testing.T) {
+	t.Parallel()
+	s := open(t, servicetest.Options{Jobs: []host.Job{servicetest.Job("pay", "0 0 3 * * ?", 2, servicetest.OK)}})
+	item, id := 1, "pay/2026-03-01T03:00:00.000Z/1"
+	at := time.Now().Add(-time.Minute)
+	s.Store.AddEvent(event.Event{Time: at, Kind: event.ItemStarted, Host: "10.0.0.1@-@1-a", Job: "pay", Item: &item, RunID: id, Instant: at, Source: abi.SourceSchedule, Fence: 5, Attempt: 1})
+	s.Store.AddLine(history.Line{Time: at, Job: "pay", RunID: id, Item: 1, Host: "10.0.0.1@-@1-a", Message: "first"})
+	s.Store.AddLine(history.Line{Time: at.Add(time.Second), Job: "pay", RunID: id, Item: 1, Host: "10.0.0.1@-@1-a", Message: "last", Gap: 442})
+	for _, page := range []string{"/run?run=" + url.QueryEscape(id), "/logs?job=pay"} {
+		s.until(page, "missing before this: 442 lines").lacks(t, "missing before this: 0")
+	}
 }
 
 // TestTakenOver: lists have when a run that was taken over began on the host that has it, and its page
