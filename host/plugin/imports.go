@@ -244,11 +244,7 @@ func logLine(in *instance, mem api.Memory, stack []uint64) {
 	if !in.host.LogEnabled(int(level)) {
 		return
 	}
-	const most = abi.MaxLogMessage
-	if !in.lines.take(min(len(msg), most)+min(len(kv), most), len(msg) > most || len(kv) > most) {
-		return
-	}
-	in.host.Log(int(level), clean(msg, most), attributes(clean(kv, most)))
+	in.lines.log(in.host, int(level), msg, kv)
 }
 
 // attributes splits a key/value list, however malformed.

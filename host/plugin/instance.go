@@ -102,10 +102,11 @@ func (in *instance) begin(ctx context.Context, inv *abi.Invocation, p abi.Phase)
 	in.err.tail = in.err.tail[:0]
 }
 
-// end logs what is left of the output, and what was dropped.
+// end logs what is left of the output and of the lines, and what was dropped.
 func (in *instance) end() {
 	in.out.flush()
 	in.err.flush()
+	in.lines.flush(in.host)
 	in.lines.report(in.host, in.left)
 }
 

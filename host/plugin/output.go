@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"strconv"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"golang.org/x/time/rate"
@@ -11,28 +12,103 @@ import (
 	"github.com/wasmjob/wasmjob/abi"
 )
 
-// logLimit bounds what one invocation may log.
+// logLimit bounds what one invocation may log. What is beyond that is held back: of it the newest
+// lines are logged when there is room again, and at the end, and the others are dropped. So the
+// end of a log is there, however much there was before it.
 type logLimit struct {
 	lines   *rate.Limiter // nil until the first line
 	bytes   int           // left
 	dropped int
 	cut     int
+
+	held []heldLine // oldest first
+	size int        // of held, in bytes
+	gap  int        // lines that were dropped before held
 }
 
-// take asks for a line.
-func (l *logLimit) take(bytes int, cut bool) bool {
+// heldLine is a line as the guest gave it.
+type heldLine struct {
+	level   int
+	msg, kv []byte
+	cut     bool
+}
+
+func (h *heldLine) size() int { return len(h.msg) + len(h.kv) + lineOverhead }
+
+// mostHeld bounds the lines that are held back, and heldBytes their bytes: as much as a history
+// keeps of the end of a log. lineOverhead is what a line counts besides its texts.
+const mostHeld, heldBytes, lineOverhead = abi.LogBurst, 64 << 10, 16
+
+// log logs a line, or holds it back. Both texts are copied.
+func (l *logLimit) log(host abi.Host, level int, msg, kv []byte) {
+	const most = abi.MaxLogMessage
+	line := heldLine{level, cutText(msg, most), cutText(kv, most), len(msg) > most || len(kv) > most}
 	if l.lines == nil {
 		l.lines = rate.NewLimiter(abi.LogLinesPerSecond, abi.LogBurst)
 	}
-	if bytes > l.bytes || !l.lines.Allow() {
-		l.dropped++
-		return false
+	if size := len(line.msg) + len(line.kv); len(l.held) == 0 && size <= l.bytes && l.lines.Allow() {
+		l.bytes -= size
+		l.emit(host, &line)
+		return
 	}
-	l.bytes -= bytes
-	if cut {
+	l.hold(line)
+	l.release(host)
+}
+
+func (l *logLimit) emit(host abi.Host, line *heldLine) {
+	if line.cut {
 		l.cut++
 	}
-	return true
+	host.Log(line.level, clean(line.msg, abi.MaxLogMessage), attributes(clean(line.kv, abi.MaxLogMessage)))
+}
+
+// hold keeps a line, and drops the oldest for which there is no room then.
+func (l *logLimit) hold(line heldLine) {
+	var free heldLine // whose memory is used again
+	for len(l.held) == mostHeld || (len(l.held) > 0 && l.size+line.size() > heldBytes) {
+		free = l.drop()
+	}
+	line.msg, line.kv = append(free.msg[:0], line.msg...), append(free.kv[:0], line.kv...)
+	l.held = append(l.held, line)
+	l.size += line.size()
+}
+
+// drop drops the oldest line that is held.
+func (l *logLimit) drop() heldLine {
+	first := l.held[0]
+	l.held = l.held[1:]
+	l.size -= first.size()
+	l.dropped++
+	l.gap++
+	return first
+}
+
+// release logs the newest lines that are held when the limits allow it: a second's, with the line
+// about those before them.
+func (l *logLimit) release(host abi.Host) {
+	n := min(len(l.held)+1, abi.LogLinesPerSecond)
+	if l.texts() > l.bytes || !l.lines.AllowN(time.Now(), n) {
+		return
+	}
+	for len(l.held) >= n {
+		l.drop()
+	}
+	l.bytes -= l.texts()
+	l.flush(host)
+}
+
+// texts are the bytes of the texts that are held.
+func (l *logLimit) texts() int { return l.size - lineOverhead*len(l.held) }
+
+// flush logs what is held.
+func (l *logLimit) flush(host abi.Host) {
+	if l.gap > 0 {
+		host.Log(abi.LevelWarn, "lines are missing here: the guest logged more than it may", []string{"dropped_lines", strconv.Itoa(l.gap)})
+	}
+	for i := range l.held {
+		l.emit(host, &l.held[i])
+	}
+	l.held, l.size, l.gap = nil, 0, 0
 }
 
 // report says in one line what was not logged.
@@ -108,8 +184,8 @@ func (o *output) add(p []byte) {
 func (o *output) emit() {
 	line := bytes.TrimSuffix(o.line, []byte("\r"))
 	o.line = o.line[:0]
-	if o.in.host.LogEnabled(o.level) && o.in.lines.take(len(line), false) {
-		o.in.host.Log(o.level, clean(line, abi.MaxLogMessage), nil)
+	if o.in.host.LogEnabled(o.level) {
+		o.in.lines.log(o.in.host, o.level, line, nil)
 	}
 }
 

@@ -613,14 +613,14 @@ func (v *invocation) log(q *call) error {
 }
 
 // lineLimit bounds the lines of an invocation a little above the contract's limits,
-// which hold for its initialisation and its run each.
+// which hold for its initialisation and its run each, and lines that are held back until the end.
 type lineLimit struct {
 	lines *rate.Limiter
 	bytes int // left
 }
 
 func newLineLimit() lineLimit {
-	return lineLimit{rate.NewLimiter(abi.LogLinesPerSecond, 2*abi.LogBurst), 2 * (abi.MaxLogBytes + abi.MaxOutput)}
+	return lineLimit{rate.NewLimiter(abi.LogLinesPerSecond, 4*abi.LogBurst+10), 2 * (abi.MaxLogBytes + abi.MaxOutput)}
 }
 
 func (l *lineLimit) take(size int) bool {

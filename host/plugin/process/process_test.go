@@ -580,7 +580,7 @@ func TestLines(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if n := len(h.Lines); n < abi.LogBurst || n > 4*abi.LogBurst {
+	if n := len(h.Lines); n < abi.LogBurst || n > 6*abi.LogBurst {
 		t.Errorf("%d lines passed", n)
 	}
 }
