@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"unicode/utf8"
 
@@ -14,7 +15,7 @@ import (
 // parameter with every commit of the fire.
 const MaxTriggerArg = 4 << 10
 
-// mostShown bounds the items of a trigger in sentences, in bytes.
+// mostShown bounds the items of a trigger in sentences, and its parameter in records, in bytes.
 const mostShown = 200
 
 // TriggerArgs say what a trigger asks for beyond a run of all items: they are the data of
@@ -127,7 +128,22 @@ func (a TriggerArgs) Fits(total int) error {
 }
 
 // String says what they are, without the parameter's text.
-func (a TriggerArgs) String() string {
+func (a TriggerArgs) String() string { return a.words("a parameter") }
+
+// Record says what they are, with the beginning of the parameter's text.
+func (a TriggerArgs) Record() string {
+	if a.Param == nil {
+		return a.String()
+	}
+	text := *a.Param
+	if len(text) > mostShown {
+		text = strings.ToValidUTF8(text[:mostShown], "") + "…"
+	}
+	return a.words("parameter " + strconv.Quote(text))
+}
+
+// words say what they are, and of the parameter what is given.
+func (a TriggerArgs) words(param string) string {
 	var words []string
 	if a.Items != nil {
 		text := a.Items.String()
@@ -137,7 +153,7 @@ func (a TriggerArgs) String() string {
 		words = append(words, "items "+text)
 	}
 	if a.Param != nil {
-		words = append(words, "a parameter")
+		words = append(words, param)
 	}
 	return strings.Join(words, " and ")
 }

@@ -1,6 +1,7 @@
 package tree
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"slices"
@@ -16,18 +17,20 @@ func TestTriggerArgs(t *testing.T) {
 		param *string
 		data  string
 		says  string
+		shown string // in records, of the parameter
 	}{
-		"plain":               {"", nil, "", ""},
-		"items":               {" 0, 3-5,4 ", nil, `{"items":"0,3-5"}`, "items 0,3-5"},
-		"a parameter":         {"", text("<a> \"b\""), `{"param":"\u003ca\u003e \"b\""}`, "a parameter"},
-		"an empty parameter":  {"", text(""), `{"param":""}`, "a parameter"},
-		"both":                {"7", text("x"), `{"items":"7","param":"x"}`, "items 7 and a parameter"},
-		"the longest":         {"1", text(strings.Repeat("x", MaxTriggerArg)), `{"items":"1","param":"` + strings.Repeat("x", MaxTriggerArg) + `"}`, "items 1 and a parameter"},
-		"many items, shortly": {strings.Repeat("1,3,", 200) + "5", nil, `{"items":"1,3,5"}`, "items 1,3,5"},
+		"plain":               {"", nil, "", "", ""},
+		"items":               {" 0, 3-5,4 ", nil, `{"items":"0,3-5"}`, "items 0,3-5", ""},
+		"a parameter":         {"", text("<a> \"b\""), `{"param":"\u003ca\u003e \"b\""}`, "a parameter", `parameter "<a> \"b\""`},
+		"an empty parameter":  {"", text(""), `{"param":""}`, "a parameter", `parameter ""`},
+		"both":                {"7", text("x"), `{"items":"7","param":"x"}`, "items 7 and a parameter", `items 7 and parameter "x"`},
+		"a long one, cut":     {"", text("x" + strings.Repeat("作", 100)), `{"param":"x` + strings.Repeat("作", 100) + `"}`, "a parameter", `parameter "x` + strings.Repeat("作", 66) + `…"`},
+		"the longest":         {"1", text(strings.Repeat("x", MaxTriggerArg)), `{"items":"1","param":"` + strings.Repeat("x", MaxTriggerArg) + `"}`, "items 1 and a parameter", `items 1 and parameter "` + strings.Repeat("x", 200) + `…"`},
+		"many items, shortly": {strings.Repeat("1,3,", 200) + "5", nil, `{"items":"1,3,5"}`, "items 1,3,5", ""},
 	} {
 		args, err := NewTriggerArgs(tc.items, tc.param)
-		if err != nil || string(args.Data()) != tc.data || args.String() != tc.says {
-			t.Errorf("%s: %q and %q, %v", name, args.Data(), args, err)
+		if err != nil || string(args.Data()) != tc.data || args.String() != tc.says || args.Record() != cmp.Or(tc.shown, tc.says) {
+			t.Errorf("%s: %q, %q and %q, %v", name, args.Data(), args, args.Record(), err)
 		}
 		if got := ParseTriggerArgs(args.Data()); !got.Same(args) || got.Unreadable() || got.Plain() != (tc.data == "") {
 			t.Errorf("%s: read as %+v", name, got)

@@ -383,7 +383,7 @@ func TestTriggerArgs(t *testing.T) {
 		return len(get[cluster.Found[history.Run]](s, "/v1/runs?limit=1000&outcome=ok&job=cities").Records) == 6+3+6
 	})
 
-	param := "<secret>"
+	param := "<day 1>"
 	args := tree.TriggerArgs{Items: tree.Ranges{{From: 1, To: 1}}, Param: &param}
 	if err := s.client.WithReason("again").TriggerWith(t.Context(), "long", args); err != nil {
 		t.Fatal(err)
@@ -401,7 +401,7 @@ func TestTriggerArgs(t *testing.T) {
 		changes = get[cluster.Found[history.Change]](s, "/v1/audit?job=long&limit=10").Records
 		return len(changes) == 4
 	})
-	if changes[2].What != "trigger" || changes[2].After != "items 1 and a parameter" || changes[2].Why != "again" || changes[0].Error == "" {
+	if changes[2].What != "trigger" || changes[2].After != `items 1 and parameter "<day 1>"` || changes[2].Why != "again" || changes[0].Error == "" {
 		t.Errorf("records %+v", changes)
 	}
 	s.Until("its events are there", func() bool {

@@ -79,10 +79,10 @@ func (s *Service) logger(c *history.Change) *zap.Logger {
 	return s.o.Logger.With(zap.String("operation", c.What), zap.String("job", c.Job), zap.String("by", c.Who))
 }
 
-// Trigger has a job fire now. The record says which items are asked for, and that a
-// parameter is given; its text is in the events of the fire.
+// Trigger has a job fire now. The record says which items are asked for, and how the
+// parameter begins; all of its text is in the events of the fire.
 func (s *Service) Trigger(ctx context.Context, job string, args tree.TriggerArgs, why Reason) error {
-	return s.change(ctx, access.Operate, &history.Change{What: "trigger", Job: job, After: args.String(), Why: why}, func() error {
+	return s.change(ctx, access.Operate, &history.Change{What: "trigger", Job: job, After: args.Record(), Why: why}, func() error {
 		pending := s.o.Pending()
 		for _, c := range pending.Compiling {
 			if slices.Contains(c.Jobs, job) {

@@ -408,7 +408,7 @@ func TestActions(t *testing.T) {
 	}
 	s.post("/jobs/runs/trigger", "items", "1", "back", "/jobs/runs").has(t, 200, "runs runs now.") // it waits until the item is idle
 	s.post("/jobs/runs/trigger", "items", "0", "back", "/jobs/runs").has(t, 200, "another trigger waits")
-	s.until("/audit?job=runs", "items 1 and a parameter")
+	s.until("/audit?job=runs", `items 1 and parameter "<b>day 1"`)
 	s.post("/jobs/runs/trigger", "items", "0-2", "back", "/jobs/runs").has(t, 400, "items: found 2, expected 0 to 1: the job has 2")
 	s.post("/jobs/runs/trigger", "items", "one", "back", "/jobs/runs").has(t, 400, "expected numbers and ranges such as 0,3-5")
 	s.post("/jobs/nope/trigger", "back", "/jobs").has(t, 200, "there is no job")
