@@ -77,6 +77,12 @@ func (p *page) act(on, action, to string, fields ...field) act {
 func (p *page) jobActs(j *cluster.Job) []act {
 	of := func(action string) act { return p.act(j.Name, action, jobPath(j.Name, action)) }
 	var acts []act
+	if j.State == host.JobRemoved { // on all its hosts: nothing else can be done to it
+		if p.may(access.Author, j.Name) {
+			acts = append(acts, of("restore"))
+		}
+		return acts
+	}
 	if p.may(access.Operate, j.Name) {
 		trigger := of("trigger")
 		trigger.Args = true
@@ -95,7 +101,7 @@ func (p *page) jobActs(j *cluster.Job) []act {
 		}
 	}
 	if p.may(access.Author, j.Name) {
-		if j.State == host.JobStopped || j.State == host.JobRemoved {
+		if j.State == host.JobStopped {
 			acts = append(acts, of("restore"))
 		}
 		remove := of("remove")

@@ -421,6 +421,14 @@ func TestActions(t *testing.T) {
 	s.post("/bulk", "do", "trigger", "back", "/jobs").has(t, 200, "No job is ticked.")
 	s.post("/bulk", "do", "explode", "job", "a").has(t, 400, "expected trigger, pause or resume")
 	s.post("/jobs/b/remove", "name", "a", "back", "/jobs").has(t, 400, "expected the job's name, \"b\"")
+	// Of a job that was removed, the page offers what can be done.
+	s.post("/jobs/b/remove", "name", "b", "back", "/jobs/b")
+	s.until("/jobs/b", "Restore").lacks(t, "Run now", "Resume", "Pause", "Remove b", "Remove job")
+	if acts := regexp.MustCompile(`action="(/jobs/b/[a-z]+)"`).FindAllStringSubmatch(s.get("/jobs/b").body, -1); len(acts) != 1 || acts[0][1] != "/jobs/b/restore" {
+		t.Errorf("a removed job has forms for %v", acts)
+	}
+	s.post("/jobs/b/restore", "back", "/jobs/b")
+	s.until("/jobs/b", "Run now")
 }
 
 // TestBack: a form leads to no other site, whatever it says.
