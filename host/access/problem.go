@@ -16,8 +16,30 @@ type Problem struct {
 	Status int    `json:"status"`
 	// Detail is for people.
 	Detail string `json:"detail"`
+	// Session says why a session is not taken, if it is that; else it is empty.
+	Session SessionProblem `json:"-"`
 	// Header is added to the answer.
 	Header http.Header `json:"-"`
+}
+
+// SessionProblem is why a browser's session is not taken.
+type SessionProblem string
+
+// Why a session is not taken.
+const (
+	SessionExpired   SessionProblem = "expired"
+	SessionSignedOut SessionProblem = "signed-out"
+	// SessionRevoked: its user was removed or has another password, or its groups have no role.
+	SessionRevoked SessionProblem = "revoked"
+	// SessionElsewhere: it is one of another cluster.
+	SessionElsewhere SessionProblem = "elsewhere"
+	// SessionUnreadable: it was not made with this cluster's keys, or was changed.
+	SessionUnreadable SessionProblem = "unreadable"
+)
+
+// SessionProblems are all.
+func SessionProblems() []SessionProblem {
+	return []SessionProblem{SessionExpired, SessionSignedOut, SessionRevoked, SessionElsewhere, SessionUnreadable}
 }
 
 // Types of problems.

@@ -192,6 +192,7 @@ func TestSignIn(t *testing.T) {
 		t.Error("who is not signed in has a menu")
 	}
 	show(login.Page{Problem: access.NewProblem(access.TooMany, 429, "too many attempts")}).has(t, 429, "too many attempts", "no way to sign in here but a link")
+	show(login.Page{Why: access.SessionElsewhere}).has(t, 200, "Your session is one of another cluster. Sign in to this one.")
 	w := httptest.NewRecorder()
 	c.Refused(w, httptest.NewRequest(http.MethodPost, "/jobs/a/trigger", nil), access.NewProblem(access.Forged, 403, "sent by another site"))
 	answer{w.Code, "/", w.Header(), w.Body.String()}.has(t, 403, "You may not see this", "sent by another site")

@@ -13,6 +13,7 @@ import (
 	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/coordination/operate"
 	"github.com/wasmjob/wasmjob/host"
+	"github.com/wasmjob/wasmjob/host/access"
 	"github.com/wasmjob/wasmjob/host/alert"
 	"github.com/wasmjob/wasmjob/host/cluster"
 	"github.com/wasmjob/wasmjob/host/event"
@@ -69,7 +70,7 @@ func TestTexts(t *testing.T) {
 		}
 	}
 	// Texts whose keys are put together of a kind and a word.
-	kinds := []string{"act", "done", "health", "state", "hoststate", "trust", "outcome", "source", "wait", "item", "level", "nav", "problem", "setting", "weekday", "month", "jobs.column", "cron.nth", "span", "verdict", "rule", "alerts.silence"}
+	kinds := []string{"act", "done", "health", "state", "hoststate", "trust", "outcome", "source", "wait", "item", "level", "nav", "problem", "setting", "weekday", "month", "jobs.column", "cron.nth", "span", "verdict", "rule", "session", "alerts.silence"}
 	for key, text := range all {
 		base := strings.TrimSuffix(key, ".one")
 		kind, _, _ := strings.Cut(base, ".")
@@ -119,6 +120,9 @@ func TestWords(t *testing.T) {
 	}
 	for _, o := range append(abi.Outcomes(), history.Lost, history.Held, history.Unknown) {
 		has("outcome", string(o))
+	}
+	for _, s := range access.SessionProblems() {
+		has("session", string(s))
 	}
 	for _, w := range event.Waits() {
 		has("wait", string(w))

@@ -92,7 +92,7 @@ func (s *Sessions) Identify(r *http.Request) (access.Principal, error) {
 	}
 	p, err := s.Resolve(session)
 	if err != nil {
-		return access.Principal{}, s.over(r, k, "this session has ended: "+err.Error()+"; sign in again")
+		return access.Principal{}, s.over(r, k, access.SessionRevoked, "this session has ended: "+err.Error()+"; sign in again")
 	}
 	p.Session = session.ID
 	return p, nil
@@ -114,13 +114,15 @@ func (s *Sessions) session(r *http.Request) (Session, Keys, error) {
 	case errors.Is(err, errNone):
 		return session, k, access.ErrNone
 	case errors.As(err, &theirs):
-		return session, k, access.Unauthenticated("your session is one of the cluster %q, and this is the cluster %q: sign in here", theirs.theirs, theirs.ours)
+		p := access.Unauthenticated("your session is one of the cluster %q, and this is the cluster %q: sign in here", theirs.theirs, theirs.ours)
+		p.Session = access.SessionElsewhere
+		return session, k, p
 	case errors.Is(err, errExpired):
-		return session, k, s.over(r, k, "this session has expired; sign in again")
+		return session, k, s.over(r, k, access.SessionExpired, "this session has expired; sign in again")
 	case err != nil:
-		return session, k, s.over(r, k, err.Error()+"; sign in again")
+		return session, k, s.over(r, k, access.SessionUnreadable, err.Error()+"; sign in again")
 	case s.Revoked.Has(session.user(), session.ID, session.Begun):
-		return session, k, s.over(r, k, "this session was signed out; sign in again")
+		return session, k, s.over(r, k, access.SessionSignedOut, "this session was signed out; sign in again")
 	}
 	return session, k, nil
 }
@@ -131,8 +133,9 @@ func isSession(c *http.Cookie) bool {
 }
 
 // over is the answer to a cookie that is no use any more: the browser forgets it.
-func (s *Sessions) over(r *http.Request, k Keys, why string) error {
+func (s *Sessions) over(r *http.Request, k Keys, kind access.SessionProblem, why string) error {
 	p := access.Unauthenticated("%s", why)
+	p.Session = kind
 	p.Header.Add("Set-Cookie", s.Box.drop(r, k, kindSession).String())
 	return p
 }

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -68,6 +69,8 @@ type Page struct {
 	CSRF string `json:"csrf"`
 	// Problem says why the last attempt failed; nil at first.
 	Problem *access.Problem `json:"problem,omitempty"`
+	// Why says why the session of this browser was not taken, empty if it had none.
+	Why access.SessionProblem `json:"why,omitempty"`
 	// Plain: what is typed goes over the network without TLS.
 	Plain bool `json:"plain,omitempty"`
 }
@@ -148,8 +151,11 @@ func (l *Login) Refused(w http.ResponseWriter, r *http.Request, p *access.Proble
 	for _, c := range p.Header.Values("Set-Cookie") {
 		w.Header().Add("Set-Cookie", c)
 	}
-	next := url.Values{"next": {r.URL.RequestURI()}}
-	http.Redirect(w, r, Path+"?"+next.Encode(), http.StatusSeeOther)
+	to := url.Values{"next": {r.URL.RequestURI()}}
+	if p.Session != "" {
+		to.Set("why", string(p.Session))
+	}
+	http.Redirect(w, r, Path+"?"+to.Encode(), http.StatusSeeOther)
 }
 
 // Resolve says what a session's user may do now.
@@ -187,6 +193,9 @@ func (l *Login) page(w http.ResponseWriter, r *http.Request) { l.show(w, r, "", 
 func (l *Login) show(w http.ResponseWriter, r *http.Request, name string, problem *access.Problem) {
 	set := l.Users.Set()
 	p := Page{Passwords: set.Passwords(), Name: words.ClipTo(name, 64), Next: local(r.FormValue("next")), Problem: problem, Plain: !l.Site.Secure(r) && remote(r)}
+	if why := access.SessionProblem(r.URL.Query().Get("why")); slices.Contains(access.SessionProblems(), why) {
+		p.Why = why
+	}
 	if k, ok := l.Sessions.Box.Keys(); ok {
 		p.Cluster = k.Cluster
 	}

@@ -1,6 +1,7 @@
 package login
 
 import (
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/netip"
@@ -307,6 +308,68 @@ func TestExpired(t *testing.T) {
 		t.Errorf("%d %s", a.code, a.problem)
 	}
 	b.get(h.url+"/jobs").expect(t, 303, "/login?next=")
+}
+
+// TestWhy: who is led to the login page because of a session reads why, in words of ours alone.
+func TestWhy(t *testing.T) {
+	t.Parallel()
+	h := serve(t, options{users: annAndBob()})
+	other := serve(t, options{users: annAndBob(), cluster: "test", secret: 'x'})
+	b := newBrowser(t, nil)
+	why := func(path string) string {
+		var p Page
+		a := b.get(h.url + path)
+		if err := json.Unmarshal([]byte(a.body), &p); err != nil {
+			t.Fatalf("%d %s: %v", a.code, a.body, err)
+		}
+		return string(p.Why)
+	}
+	led := func(want string) {
+		t.Helper()
+		a := b.get(h.url + "/jobs")
+		to := a.header.Get("Location")
+		if a.code != 303 || strings.Contains(to, "&why=") != (want != "") || why(to) != want {
+			t.Errorf("%d, led to %s, which says %q, expected %q", a.code, to, why(to), want)
+		}
+	}
+	led("")
+	for _, text := range []string{"%3Cb%3Eyour+bank%3C%2Fb%3E", "", "expired+or+so"} {
+		if got := why("/login?why=" + text); got != "" {
+			t.Errorf("%s: the page says %q", text, got)
+		}
+	}
+	b.signIn(other, "ann", secret).expect(t, 303, "/")
+	led("elsewhere")
+	b.signIn(h, "ann", secret).expect(t, 303, "/")
+	base, err := url.Parse(h.url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	kept := b.Jar.Cookies(base)
+	h.write(t, "users: []")
+	await(t, "a removed user", func() bool { _, _, p := b.whoami(h); return strings.Contains(p, "was removed") })
+	b.Jar.SetCookies(base, kept)
+	led("revoked")
+	h.write(t, annAndBob())
+	await(t, "the user is back", func() bool {
+		b.Jar.SetCookies(base, kept)
+		who, _, _ := b.whoami(h)
+		return strings.Contains(who, "ann")
+	})
+	_, csrf, _ := b.whoami(h)
+	b.do("POST", h.url+LogoutPath, url.Values{"csrf": {csrf}}, nil).expect(t, 303, "/login")
+	b.Jar.SetCookies(base, kept)
+	led("signed-out")
+	h.pass(cookie.Life + time.Minute)
+	b.Jar.SetCookies(base, kept)
+	led("expired")
+	for _, c := range kept {
+		if strings.Contains(c.Name, "session") {
+			c.Value = "x" + c.Value
+		}
+	}
+	b.Jar.SetCookies(base, kept)
+	led("unreadable")
 }
 
 // TestChangesFromElsewhere: a page of another site can send requests with the cookie, and
