@@ -136,11 +136,24 @@ func (s *Site) Hosts(next http.Handler) http.Handler {
 // CheckOrigin refuses what a browser sends for a page of another site, but for requests
 // that only read. Programs that are no browser send neither header, and pass.
 func (s *Site) CheckOrigin(r *http.Request) error {
-	if err := s.cross.Check(r); err != nil {
+	if err := s.cross.Check(r); err != nil || s.otherScheme(r) {
 		return access.NewProblem(access.Forged, http.StatusForbidden,
 			"a page of another site sent this request (Origin %q), and what changes something is taken from this site alone", words.Clip(r.Header.Get("Origin")))
 	}
 	return nil
+}
+
+// otherScheme reports whether the Origin of a request that changes something is this site's but
+// for the scheme, and the browser does not say that it is the same site. The standard library's check
+// knows no scheme of its own.
+func (s *Site) otherScheme(r *http.Request) bool {
+	reads := r.Method == http.MethodGet || r.Method == http.MethodHead || r.Method == http.MethodOptions
+	origin := r.Header.Get("Origin")
+	if reads || origin == "" || r.Header.Get("Sec-Fetch-Site") != "" || (s.url != nil && origin == s.url.String()) {
+		return false
+	}
+	scheme, _, _ := strings.Cut(origin, "://")
+	return (scheme == "https") != s.Secure(r)
 }
 
 // Here stands for the address of who came by a socket of this machine.

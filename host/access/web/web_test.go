@@ -74,6 +74,36 @@ func TestParseURL(t *testing.T) {
 	}
 }
 
+// TestOriginScheme: the scheme is the one of the connection, or what a proxy says that is believed.
+func TestOriginScheme(t *testing.T) {
+	t.Parallel()
+	s := site(t, SiteOptions{Proxies: []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}}) // httptest's client
+	for _, c := range []struct {
+		from, proto, origin string
+		ok                  bool
+	}{
+		{"192.0.2.1:1", "https", "https://10.0.0.1", true}, {"192.0.2.1:1", "https", "http://10.0.0.1", false},
+		{"192.0.2.1:1", "http", "http://10.0.0.1", true}, {"192.0.2.1:1", "http", "https://10.0.0.1", false},
+		{"10.0.0.9:1", "https", "https://10.0.0.1", false}, {"10.0.0.9:1", "https", "http://10.0.0.1", true}, // no proxy of ours
+	} {
+		r := httptest.NewRequest("POST", "/", http.NoBody)
+		r.Host, r.RemoteAddr = "10.0.0.1", c.from
+		r.Header.Set("Origin", c.origin)
+		r.Header.Set("X-Forwarded-Proto", c.proto)
+		if err := s.CheckOrigin(r); (err == nil) != c.ok {
+			t.Errorf("%+v: %v", c, err)
+		}
+	}
+	r := httptest.NewRequest("POST", "/", http.NoBody)
+	r.Host, r.TLS = "10.0.0.1", &tls.ConnectionState{}
+	for origin, ok := range map[string]bool{"https://10.0.0.1": true, "http://10.0.0.1": false} {
+		r.Header.Set("Origin", origin)
+		if err := s.CheckOrigin(r); (err == nil) != ok {
+			t.Errorf("by TLS, from %s: %v", origin, err)
+		}
+	}
+}
+
 // TestOrigin: what a browser sends for another site's page is refused, if it changes something.
 func TestOrigin(t *testing.T) {
 	t.Parallel()
@@ -94,6 +124,10 @@ func TestOrigin(t *testing.T) {
 		{"POST", "10.0.0.1:9770", "null", "", false},
 		{"DELETE", "10.0.0.1:9770", "https://evil.example", "", false},
 		{"GET", "10.0.0.1:9770", "https://evil.example", "cross-site", true},
+		{"POST", "10.0.0.1:9770", "https://10.0.0.1:9770", "", false}, // another scheme: there is no TLS
+		{"GET", "10.0.0.1:9770", "https://10.0.0.1:9770", "", true},
+		{"POST", "cron.example.com", "http://cron.example.com", "", true},
+		{"POST", "cron.example.com", "https://cron.example.com", "", true}, // the name that was given, with its scheme
 	} {
 		r := httptest.NewRequest(c.method, "/", http.NoBody)
 		r.Host = c.host
