@@ -90,6 +90,7 @@ func (a *API) looking() {
 		return s.Job(ctx, in.Job)
 	})
 	look(a, "/v1/hosts", "listHosts", "look", "All hosts", func(ctx context.Context, _ *none) ([]cluster.Host, error) { return s.Hosts(ctx) })
+	look(a, "/v1/hosts/gone", "listGoneHosts", "look", "Hosts that are gone", func(ctx context.Context, _ *none) ([]service.GoneHost, error) { return s.Gone(ctx) })
 	look(a, "/v1/modules", "listModules", "look", "All modules, and the files that hosts refused", func(ctx context.Context, _ *none) (*service.Modules, error) {
 		return s.Modules(ctx)
 	})

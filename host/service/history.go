@@ -251,8 +251,10 @@ type Overview struct {
 	Failures []history.Run  `json:"failures"`
 	NextHour *Calendar      `json:"nextHour"`
 	Hosts    []cluster.Host `json:"hosts"`
-	Refused  []Refusal      `json:"refused"`
-	Silent   []string       `json:"silent,omitempty"`
+	// Gone are the hosts that were seen to be gone in the last 24 hours and are not back.
+	Gone    []GoneHost `json:"gone"`
+	Refused []Refusal  `json:"refused"`
+	Silent  []string   `json:"silent,omitempty"`
 	// History is how this host's history fares.
 	History history.State `json:"history"`
 }
@@ -306,6 +308,9 @@ func (s *Service) Overview(ctx context.Context) (*Overview, error) {
 		return nil, err
 	}
 	o.Failures = append([]history.Run{}, failures.Records...)
+	if o.Gone, err = s.Gone(ctx); err != nil && !errors.Is(err, history.ErrUnavailable) {
+		return nil, err
+	}
 	if o.NextHour, err = s.Calendar(ctx, now, now.Add(time.Hour), nil); err != nil {
 		return nil, err
 	}

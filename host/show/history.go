@@ -268,6 +268,15 @@ func Hosts(s console.Style, list []cluster.Host, now time.Time) string {
 	return t.String()
 }
 
+// Gone says which hosts are gone, and who saw it; nothing if none is.
+func Gone(s console.Style, list []service.GoneHost, now time.Time) string {
+	var b strings.Builder
+	for _, g := range list {
+		fmt.Fprintf(&b, "%s is %s since %s, as %s saw (%s)\n", s.Paint(console.Bold, g.ServerIP), s.Paint(console.Red, "gone"), stamp(g.Since, now), strings.Join(g.SeenBy, ", "), g.Instance)
+	}
+	return b.String()
+}
+
 // troubles are what is wrong with a host.
 func troubles(h *cluster.Host, now time.Time) (list []string) {
 	r := h.Report
@@ -354,7 +363,7 @@ func Overview(s console.Style, o *service.Overview) string {
 		}
 	}
 	b.WriteString(s.Fact("jobs", strings.Join(counts, ", ")))
-	b.WriteString("\n" + Hosts(s, o.Hosts, o.Now))
+	b.WriteString("\n" + Hosts(s, o.Hosts, o.Now) + Gone(s, o.Gone, o.Now))
 	for _, part := range []struct {
 		title string
 		jobs  []cluster.Job

@@ -127,6 +127,16 @@ func TestHosts(t *testing.T) {
 	}
 }
 
+// TestGone: a host that is gone is named with who saw it.
+func TestGone(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.Local)
+	text := Gone(console.Style{}, []service.GoneHost{{Instance: "10.0.0.2@-@7-x", ServerIP: "10.0.0.2", Since: now.Add(-time.Minute), SeenBy: []string{"10.0.0.1", "10.0.0.3"}}}, now)
+	if want := "10.0.0.2 is gone since 11:59:00, as 10.0.0.1, 10.0.0.3 saw (10.0.0.2@-@7-x)\n"; text != want {
+		t.Errorf("%q, expected %q", text, want)
+	}
+}
+
 // TestClusterJobs: a job that is paused names who did that, and why.
 func TestClusterJobs(t *testing.T) {
 	t.Parallel()

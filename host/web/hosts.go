@@ -15,6 +15,8 @@ import (
 type hostsView struct {
 	P    *page
 	Rows []hostRow
+	// Gone are hosts that were there.
+	Gone []service.GoneHost
 	// Versions are those of the programs, if there are several.
 	Versions []string
 }
@@ -30,10 +32,14 @@ type hostRow struct {
 	Acts  []act
 }
 
-func hostsPage(_ context.Context, _ *Console, _ *http.Request, p *page) (view, error) {
+func hostsPage(ctx context.Context, c *Console, _ *http.Request, p *page) (view, error) {
 	p.Nav, p.Title = "hosts", p.T("nav.hosts")
 	p.Live = liveAll
 	v := hostsView{P: p}
+	var err error
+	if v.Gone, err = c.o.Service.Gone(ctx); p.without(err) != nil {
+		return view{}, err
+	}
 	items := 0
 	for _, h := range p.hosts {
 		items += h.Items

@@ -582,6 +582,24 @@ func TestWhyError(t *testing.T) {
 	}
 }
 
+// TestGone: a host that is gone without a word is shown until it is back.
+func TestGone(t *testing.T) {
+	t.Parallel()
+	s := open(t, servicetest.Options{Jobs: []host.Job{servicetest.Job("a", "", 1, servicetest.OK)}})
+	s.get("/hosts").lacks(t, "Gone in the last")
+	s.Store.AddEvent(event.Event{Kind: event.HostGone, Time: time.Now().Add(-time.Hour), Host: s.Host.Status().Instance, Other: "10.0.0.2@-@4711-x"})
+	s.Store.AddEvent(event.Event{Kind: event.HostGone, Time: time.Now().Add(-25 * time.Hour), Host: s.Host.Status().Instance, Other: "10.0.0.3@-@4711-x"})
+	s.until("/hosts", "Gone in the last 24 hours, and not back").has(t, 200, "10.0.0.2 (4711)", "127.0.0.1")
+	s.get("/hosts").lacks(t, "10.0.0.3")
+	s.get("/").has(t, 200, "10.0.0.2 (4711) gone since", "seen by 127.0.0.1")
+	s.who = as(access.RoleViewer, "a")
+	s.get("/").lacks(t, "10.0.0.2")
+	s.get("/hosts").lacks(t, "10.0.0.2")
+	s.who = access.HostToken(access.ByHostToken)
+	s.Histories.Store = away{s.Store}
+	s.get("/hosts").has(t, 200, "What has run is not shown")
+}
+
 // TestNextHour: jobs that fire too often to be drawn are no part of what is counted by the minute.
 func TestNextHour(t *testing.T) {
 	t.Parallel()

@@ -279,8 +279,13 @@ func hostsCommand(p *command.Program) *cobra.Command {
 	how.Add(cmd, "them")
 	return onHost(p, cmd, &how, func(ctx context.Context, r *command.Reached, _ string) (any, string, error) {
 		var list []cluster.Host
-		err := r.Client.Get(ctx, "/v1/hosts", &list)
-		return list, show.Hosts(p.Tables(), list, time.Now()), err
+		if err := r.Client.Get(ctx, "/v1/hosts", &list); err != nil {
+			return nil, "", err
+		}
+		var gone []service.GoneHost
+		_ = r.Client.Get(ctx, "/v1/hosts/gone", &gone) // the hosts are shown without a history, too
+		now := time.Now()
+		return list, show.Hosts(p.Tables(), list, now) + show.Gone(p.Tables(), gone, now), nil
 	})
 }
 

@@ -1,0 +1,40 @@
+package service
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/wasmjob/wasmjob/host/cluster"
+	"github.com/wasmjob/wasmjob/host/event"
+)
+
+// TestNotBack: of hosts that are gone, those are shown whose server has no host that began since;
+// each once, since the first that saw it.
+func TestNotBack(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	ago := func(d time.Duration) time.Time { return now.Add(-d) }
+	gone := func(other, by string, at time.Time) event.Event {
+		return event.Event{Kind: event.HostGone, Other: other, Host: by, Time: at}
+	}
+	events := []event.Event{ // newest first
+		gone("10.0.0.3@-@9-x", "10.0.0.1@-@1-x", ago(time.Minute)),
+		gone("10.0.0.2@-@7-x", "10.0.0.4@-@4-x", ago(time.Hour-time.Second)),
+		gone("10.0.0.2@-@7-x", "10.0.0.1@-@1-x", ago(time.Hour)),
+		gone("10.0.0.1@-@0-x", "10.0.0.4@-@4-x", ago(2*time.Hour)),
+		gone("10.0.0.4@-@3-x", "10.0.0.1@-@1-x", ago(3*time.Hour)),
+	}
+	hosts := []cluster.Host{
+		{ServerIP: "10.0.0.1", Started: ago(30 * time.Minute)},             // it came back
+		{ServerIP: "10.0.0.4", Started: ago(3*time.Hour + 30*time.Second)}, // before its earlier session had ended
+		{ServerIP: "10.0.0.3", Started: ago(5 * time.Hour)},                // another host of that server
+	}
+	got := notBack(events, hosts)
+	if len(got) != 2 || got[0].Instance != "10.0.0.3@-@9-x" || got[1].Instance != "10.0.0.2@-@7-x" {
+		t.Fatalf("gone: %+v", got)
+	}
+	if g := got[1]; !g.Since.Equal(ago(time.Hour)) || !slices.Equal(g.SeenBy, []string{"10.0.0.1", "10.0.0.4"}) || g.ServerIP != "10.0.0.2" {
+		t.Errorf("%+v", g)
+	}
+}
