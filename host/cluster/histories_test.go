@@ -681,7 +681,7 @@ func FuzzPlace(f *testing.F) {
 }
 
 func FuzzParseQuery(f *testing.F) {
-	for _, q := range []string{"", "job=a&job=b*&item=3&level=-4&failed=true", "from=90m&to=2026-03-01T03:00:00Z&limit=7&oldest=true", "instant=2026-03-01T03:00:00.123456789%2B01:00", "trigger=9&outcome=fail&kind=log", "%zz"} {
+	for _, q := range []string{"", "job=a&job=b*&item=3&level=-4&failed=true", "from=90m&to=2026-03-01T03:00:00Z&limit=7&oldest=true", "instant=2026-03-01T03:00:00.123456789%2B01:00", "trigger=9&outcome=fail&kind=log", "who=ann&what=edit&what=!sign", "%zz"} {
 		f.Add(q)
 	}
 	f.Fuzz(func(t *testing.T, text string) {

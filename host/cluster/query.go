@@ -73,6 +73,10 @@ func Query(f history.Filter) url.Values {
 		put("level", strconv.Itoa(f.Level))
 	}
 	put("text", f.Text)
+	put("who", f.Who)
+	for _, w := range f.What {
+		put("what", w)
+	}
 	for name, t := range map[string]time.Time{"from": f.From, "to": f.To} {
 		if !t.IsZero() {
 			put(name, t.Format(time.RFC3339Nano))
@@ -103,6 +107,7 @@ func ParseQuery(q url.Values) (f history.Filter, err error) {
 	f.Limit = int(r.number("limit", 1, history.MaxLimit))
 	f.Failed, f.Oldest = r.flag("failed"), r.flag("oldest")
 	f.Outcomes = r.outcomes()
+	f.Who, f.What = q.Get("who"), r.texts("what")
 	for _, k := range r.texts("kind") {
 		f.Kinds = append(f.Kinds, event.Kind(k))
 	}

@@ -124,11 +124,26 @@ func (f *Filter) MatchLine(l *Line) bool {
 		f.within(l.Time) && f.text(append([]string{l.Message}, l.Attrs...)...)
 }
 
+// what reports whether the filter wants an operation.
+func (f *Filter) what(operation string) bool {
+	first, _, _ := strings.Cut(operation, " ")
+	wanted, any := false, false
+	for _, w := range f.What {
+		if left, out := strings.CutPrefix(w, "!"); !out {
+			wanted, any = wanted || w == first, true
+		} else if left == first {
+			return false
+		}
+	}
+	return wanted || !any
+}
+
 // MatchChange reports whether the filter finds a change.
 func (f *Filter) MatchChange(c *Change) bool {
 	if f.Item != nil && (c.Item == nil || *c.Item != *f.Item) {
 		return false
 	}
-	return f.job(c.Job) && f.host(c.Host) && (!f.Failed || c.Error != "") && f.within(c.Time) &&
+	who := f.Who == "" || strings.Contains(strings.ToLower(c.Who), strings.ToLower(f.Who))
+	return who && f.what(c.What) && f.job(c.Job) && f.host(c.Host) && (!f.Failed || c.Error != "") && f.within(c.Time) &&
 		f.text(c.Who, c.What, c.Job, c.Before, c.After, c.Why, c.Error)
 }

@@ -122,8 +122,10 @@ type filterView struct {
 	P        *page
 	Outcomes []abi.Outcome
 	Levels   []level
-	Kept     []string
-	Filtered bool
+	// Operations, if there are some, are those of changes.
+	Operations []string
+	Kept       []string
+	Filtered   bool
 }
 
 // Quick are links to spans of time up to now.

@@ -81,6 +81,12 @@ type auditView struct {
 	Filtered bool
 }
 
+// operations are those by which the audit can be filtered, by their first words; the first is to leave
+// out who signed in and out.
+func operations() []string {
+	return []string{"!sign", "sign", "create", "edit", "change", "trigger", "disable", "enable", "kill", "release", "shutdown", "start", "restore", "remove", "silence", "end", "test"}
+}
+
 func auditPage(ctx context.Context, c *Console, _ *http.Request, p *page) (view, error) {
 	p.Nav, p.Title = "audit", p.T("nav.audit")
 	f, err := p.filter()
@@ -92,7 +98,7 @@ func auditPage(ctx context.Context, c *Console, _ *http.Request, p *page) (view,
 		return view{}, err
 	}
 	p.silence(found.Silent)
-	return view{"audit", auditView{P: p, Changes: changeTable{p, found.Records, true}, Filter: filterView{P: p, Filtered: p.filtered()}, Next: found.Next, Filtered: p.filtered()}}, nil
+	return view{"audit", auditView{P: p, Changes: changeTable{p, found.Records, true}, Filter: filterView{P: p, Operations: operations(), Filtered: p.filtered()}, Next: found.Next, Filtered: p.filtered()}}, nil
 }
 
 // calendarView is a week of fires.

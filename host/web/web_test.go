@@ -600,6 +600,30 @@ func TestGone(t *testing.T) {
 	s.get("/hosts").has(t, 200, "What has run is not shown")
 }
 
+// TestAuditFilter: changes are found by who and by operation; signing in and out can be left out.
+func TestAuditFilter(t *testing.T) {
+	t.Parallel()
+	s := open(t, servicetest.Options{Jobs: []host.Job{servicetest.Job("a", "", 1, servicetest.OK)}})
+	for _, c := range []history.Change{{Who: "ann", What: "sign in"}, {Who: "Bob", What: "edit cron, timeZone", Job: "a"}, {Who: "ann", What: "disable", Job: "a"}, {Who: "eve", What: "sign out"}} {
+		c.Time = time.Now()
+		s.Store.AddChange(c)
+	}
+	s.until("/audit", "sign out").has(t, 200, "ann", "Bob", "sign in", "all but signing in and out")
+	row := regexp.MustCompile(`(?s)<tbody>.*</tbody>`)
+	for query, want := range map[string][]string{
+		"who=bob": {"Bob"}, "who=ANN": {"ann", "ann"}, "what=!sign&who=ann": {"ann"}, "what=sign": {"eve", "ann"}, "what=edit": {"Bob"}, "what=edit&what=disable": {"ann", "Bob"},
+	} {
+		var who []string
+		for _, m := range regexp.MustCompile(`</time></td>\s*<td>([A-Za-z]+)`).FindAllStringSubmatch(row.FindString(s.get("/audit?"+query).body), -1) {
+			who = append(who, m[1])
+		}
+		if !slices.Equal(who, want) {
+			t.Errorf("%s: %v, expected %v", query, who, want)
+		}
+	}
+	s.get("/audit?who=nobody").has(t, 200, "Nothing matches")
+}
+
 // TestNextHour: jobs that fire too often to be drawn are no part of what is counted by the minute.
 func TestNextHour(t *testing.T) {
 	t.Parallel()

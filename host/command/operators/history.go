@@ -29,6 +29,8 @@ type filterFlags struct {
 	text, after    string
 	failed         bool
 	outcomes       []string
+	who            string
+	what           []string
 	limit          int
 }
 
@@ -49,7 +51,7 @@ func (f *filterFlags) addRuns(cmd *cobra.Command) {
 // query is what the API is asked.
 func (f *filterFlags) query(cmd *cobra.Command, job string) string {
 	q := url.Values{"limit": {strconv.Itoa(f.limit)}}
-	for name, value := range map[string]string{"from": f.from, "to": f.to, "text": f.text, "after": f.after, "host": f.host} {
+	for name, value := range map[string]string{"from": f.from, "to": f.to, "text": f.text, "after": f.after, "host": f.host, "who": f.who} {
 		if value != "" {
 			q.Set(name, value)
 		}
@@ -60,7 +62,7 @@ func (f *filterFlags) query(cmd *cobra.Command, job string) string {
 	if f.failed {
 		q.Set("failed", "true")
 	}
-	q["outcome"] = f.outcomes
+	q["outcome"], q["what"] = f.outcomes, f.what
 	if cmd.Flags().Changed("item") {
 		q.Set("item", strconv.Itoa(f.item))
 	}
@@ -144,8 +146,11 @@ func auditCommand(p *command.Program) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "audit [JOB] [flags]",
 		Short:   "Show who changed what",
-		Example: "  wasmjob audit\n  wasmjob audit cities --from 168h",
+		Example: "  wasmjob audit\n  wasmjob audit cities --from 168h\n  wasmjob audit --who ann --what '!sign'",
 	}
+	cmd.Flags().StringVar(&f.who, "who", "", "only by users whose name contains this `TEXT`")
+	cmd.Flags().StringSliceVar(&f.what, "what", nil, "only these `OPERATIONS`, by their first words: disable, edit, sign (in and out); with ! before it, one is left out")
+	cmd.Flags().BoolVar(&f.failed, "failed", false, "only what did not take effect")
 	return records(p, cmd, "/v1/audit", &f, show.Changes)
 }
 

@@ -230,6 +230,8 @@ func (w *World) filter(random *rand.Rand) history.Filter {
 	maybe(func() { f.Failed = true })
 	maybe(func() { f.Outcomes = []abi.Outcome{abi.OutcomeTrap, one.Outcome} })
 	maybe(func() { f.Kinds = []event.Kind{event.ItemEnded, event.FireStarted} })
+	maybe(func() { f.Who = strings.ToUpper(w.Changes[random.IntN(len(w.Changes))].Who) })
+	maybe(func() { f.What = [][]string{{"edit"}, {"!disable"}, {"disable", "!edit"}}[random.IntN(3)] })
 	maybe(func() { f.From = one.Begun.Add(-time.Minute) })
 	maybe(func() { f.To = one.Begun.Add(time.Minute) })
 	maybe(func() {

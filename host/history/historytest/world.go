@@ -55,6 +55,9 @@ func NewWorld(seed uint64, fires int, from time.Time) *World {
 	for n := range 40 {
 		c := history.Change{Time: from.UTC().Add(time.Duration(n) * time.Minute), Who: texts[n%len(texts)], From: "10.9.9.9", What: "disable", Job: Names()[n%len(Names())],
 			Before: "a", After: texts[(n+1)%len(texts)]}
+		if n%4 == 0 {
+			c.What = "edit cron"
+		}
 		if n%3 == 0 {
 			item := n % 5
 			c.Item, c.Error = &item, "refused: "+texts[n%len(texts)]
