@@ -23,7 +23,10 @@ import (
 // Host is one host of the namespace.
 type Host struct {
 	// ID names the host among its peers, for one session.
-	ID       string    `json:"id"`
+	ID string `json:"id"`
+	// Name is what the host is called: the server's address, with that of its API if several
+	// hosts have the server.
+	Name     string    `json:"name"`
 	ServerIP string    `json:"serverIp"`
 	API      string    `json:"api,omitempty"`
 	Version  string    `json:"version"`
@@ -482,8 +485,9 @@ func (c *Cluster) Hosts() []Host {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	list := make([]Host, 0, len(c.hosts))
+	name := namesOf(c.peers())
 	for id, k := range c.hosts {
-		list = append(list, Host{ID: id, ServerIP: k.peer.ServerIP, API: k.peer.API, Version: k.peer.Version, Started: k.peer.Started, Here: id == c.self,
+		list = append(list, Host{ID: id, Name: name(k.peer), ServerIP: k.peer.ServerIP, API: k.peer.API, Version: k.peer.Version, Started: k.peer.Started, Here: id == c.self,
 			Silent: c.why(k), Seen: k.seen, Report: k.report, State: k.state(), Jobs: len(k.jobs) - k.stopped, Stopped: k.stopped, Items: k.items, Running: k.running,
 			Draining: k.leaving()})
 	}
@@ -499,13 +503,23 @@ func (c *Cluster) Hosts() []Host {
 	return list
 }
 
+// peers are all hosts, in no order. The caller holds c.mu.
+func (c *Cluster) peers() []Peer {
+	list := make([]Peer, 0, len(c.hosts))
+	for _, k := range c.hosts {
+		list = append(list, k.peer)
+	}
+	return list
+}
+
 // Silent are the hosts that do not answer, each with the reason.
 func (c *Cluster) Silent() (list []string) {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
+	name := namesOf(c.peers())
 	for _, id := range slices.Sorted(maps.Keys(c.hosts)) {
 		if k := c.hosts[id]; k.silent != "" {
-			list = append(list, silentText(k.peer, errors.New(c.why(k))))
+			list = append(list, name(k.peer)+": "+c.why(k))
 		}
 	}
 	return list

@@ -459,7 +459,7 @@ func TestSilentHost(t *testing.T) {
 		if h := host1(c, "1"); h.Silent != "it has not answered within 1s" || !h.Seen.Equal(seen) || h.Jobs != 2 {
 			t.Errorf("%+v", h)
 		}
-		if got := c.Silent(); len(got) != 1 || got[0] != "http://10.0.0.1:9770: it has not answered within 1s" {
+		if got := c.Silent(); len(got) != 1 || got[0] != "10.0.0.1: it has not answered within 1s" {
 			t.Errorf("%q", got)
 		}
 		if b, _, _, ok := c.Job("b"); !ok || !b.Stale {
@@ -549,7 +549,7 @@ func TestEarlierProcess(t *testing.T) {
 			if same {
 				want = "an earlier process of this host, which was started again: it is listed until its session has ended"
 			}
-			if got := c.Silent(); len(got) != 1 || got[0] != "http://127.0.0.1:9770: "+want {
+			if got := c.Silent(); len(got) != 1 || got[0] != earlier.ServerIP+": "+want {
 				t.Errorf("%q", got)
 			}
 			for _, h := range c.Hosts() {

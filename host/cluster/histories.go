@@ -148,6 +148,3 @@ func nameOf(p Peer) string { return cmp.Or(p.API, p.ServerIP+" "+p.ID) }
 
 // errLate is why a host that was waited for counts as silent.
 var errLate = fmt.Errorf("it has not answered within %s", patience)
-
-// silentText says which host does not answer, and why.
-func silentText(p Peer, why error) string { return cmp.Or(p.API, p.ServerIP) + ": " + why.Error() }

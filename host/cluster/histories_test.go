@@ -535,7 +535,7 @@ func TestSilentHistories(t *testing.T) {
 	if took := time.Since(from); took < patience || took > 10*patience {
 		t.Errorf("it took %s", took)
 	}
-	want := "http://1: " + errLate.Error()
+	want := "10.0.0.1: " + errLate.Error()
 	if err != nil || len(found.Records) != 2 || len(found.Silent) != 1 || found.Silent[0] != want || found.Next != "" {
 		t.Errorf("%+v, %v", found, err)
 	}
@@ -577,7 +577,7 @@ func TestOneOfThreeIsSilent(t *testing.T) {
 				if took := time.Since(from); took != patience {
 					t.Errorf("it took %s", took)
 				}
-				if err != nil || len(found.Records) != 1 || len(found.Silent) != 1 || found.Silent[0] != "http://1: "+errLate.Error() {
+				if err != nil || len(found.Records) != 1 || len(found.Silent) != 1 || found.Silent[0] != "10.0.0.1: "+errLate.Error() {
 					t.Fatalf("%+v, %v", found, err)
 				}
 				want := "0 1 2"

@@ -266,9 +266,10 @@ func (m *paging[T]) noteSilent() {
 
 // silent are the hosts that have not answered.
 func (m *paging[T]) silent() (list []string) {
+	name := namesOf(append(m.h.Peers(), m.h.Self()))
 	for _, s := range m.sources {
 		if s.err != nil && s.peer != nil {
-			list = append(list, silentText(*s.peer, s.err))
+			list = append(list, name(*s.peer)+": "+s.err.Error())
 		}
 	}
 	return list

@@ -283,10 +283,10 @@ func (s *Service) startOn(ctx context.Context, asked []cluster.Host, job string)
 	r := &Restored{Hosts: []string{}}
 	for i, h := range asked {
 		if problems[i] != nil {
-			r.Failed = append(r.Failed, hostName(h)+": "+problems[i].Error())
+			r.Failed = append(r.Failed, h.Name+": "+problems[i].Error())
 			continue
 		}
-		r.Hosts = append(r.Hosts, hostName(h))
+		r.Hosts = append(r.Hosts, h.Name)
 	}
 	return r
 }

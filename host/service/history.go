@@ -328,7 +328,7 @@ func refusedBy(ctx context.Context, hosts []cluster.Host) []Refusal {
 			continue
 		}
 		for _, r := range h.Report.Status.Refused {
-			list = append(list, Refusal{hostName(h), r})
+			list = append(list, Refusal{h.Name, r})
 		}
 	}
 	return list

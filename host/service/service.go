@@ -207,13 +207,6 @@ func (f *JobFilter) wants(j *cluster.Job) bool {
 		(f.Host == "" || slices.Contains(j.Hosts, f.Host))
 }
 
-func hostName(h cluster.Host) string {
-	if h.API != "" {
-		return h.API
-	}
-	return h.ServerIP
-}
-
 // JobDetail is a job with all that hosts say of it.
 type JobDetail struct {
 	cluster.Job
@@ -267,7 +260,7 @@ func (s *Service) noJob(name string) error {
 		}
 		for _, c := range h.Report.Compiling {
 			if slices.Contains(c.Jobs, name) {
-				return &NotFoundError{fmt.Sprintf("job %q: its module %s is still being compiled on %s; try again in a moment", name, c.Module, hostName(h))}
+				return &NotFoundError{fmt.Sprintf("job %q: its module %s is still being compiled on %s; try again in a moment", name, c.Module, h.Name)}
 			}
 		}
 	}

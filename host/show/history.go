@@ -247,7 +247,7 @@ func Hosts(s console.Style, list []cluster.Host, now time.Time) string {
 	t := console.NewTable(s, "HOST", "API", "STATE", "JOBS", "RUNNING", "VERSION", "UP", "WHAT IS WRONG")
 	t.Spare = []string{"VERSION", "UP"}
 	for _, h := range list {
-		name := h.ServerIP
+		name := h.Name
 		if h.Here {
 			name += " (this)"
 		}

@@ -101,13 +101,13 @@ func TestHosts(t *testing.T) {
 	}
 	started, seen := now.Add(-time.Hour), now.Add(-20*time.Second)
 	text := Hosts(console.Style{}, []cluster.Host{
-		{ServerIP: "10.0.0.1", Started: started, Seen: now, Jobs: 2, Running: 1, Report: report(host.HostLive, &admin.History{File: "x"}), State: host.HostLive},
-		{ServerIP: "10.0.0.2", Started: started, Seen: now, Jobs: 2, Running: 1, Report: report(host.HostLive, &admin.History{Problem: "it is away", Since: now.Add(-time.Minute)}), State: host.HostLive},
-		{ServerIP: "10.0.0.3", Started: started, Seen: now, Jobs: 2, Running: 1, Report: report(host.HostSuspect, nil), State: host.HostSuspect},
-		{ServerIP: "10.0.0.4", Started: started, Seen: seen, Jobs: 2, Running: 1, Report: report(host.HostLive, nil), Silent: "no answer"},
-		{ServerIP: "10.0.0.5", Started: started, Silent: "no answer"},
-		{ServerIP: "10.0.0.6", Started: started, Seen: now, Report: report(host.HostLive, nil), State: host.HostStopped, Stopped: 2},
-		{ServerIP: "10.0.0.7", Started: started, Seen: now, Jobs: 2, Running: 4, Report: report(host.HostLive, nil), State: host.HostDraining, Draining: []cluster.Draining{{Job: "a", Items: []int{0, 1, 3}}, {Job: "b"}}},
+		{Name: "10.0.0.1", ServerIP: "10.0.0.1", Started: started, Seen: now, Jobs: 2, Running: 1, Report: report(host.HostLive, &admin.History{File: "x"}), State: host.HostLive},
+		{Name: "10.0.0.2", ServerIP: "10.0.0.2", Started: started, Seen: now, Jobs: 2, Running: 1, Report: report(host.HostLive, &admin.History{Problem: "it is away", Since: now.Add(-time.Minute)}), State: host.HostLive},
+		{Name: "10.0.0.3", ServerIP: "10.0.0.3", Started: started, Seen: now, Jobs: 2, Running: 1, Report: report(host.HostSuspect, nil), State: host.HostSuspect},
+		{Name: "10.0.0.4", ServerIP: "10.0.0.4", Started: started, Seen: seen, Jobs: 2, Running: 1, Report: report(host.HostLive, nil), Silent: "no answer"},
+		{Name: "10.0.0.5", ServerIP: "10.0.0.5", Started: started, Silent: "no answer"},
+		{Name: "10.0.0.6", ServerIP: "10.0.0.6", Started: started, Seen: now, Report: report(host.HostLive, nil), State: host.HostStopped, Stopped: 2},
+		{Name: "10.0.0.7", ServerIP: "10.0.0.7", Started: started, Seen: now, Jobs: 2, Running: 4, Report: report(host.HostLive, nil), State: host.HostDraining, Draining: []cluster.Draining{{Job: "a", Items: []int{0, 1, 3}}, {Job: "b"}}},
 	}, now)
 	lines := strings.Split(text, "\n")
 	for i, want := range [][]string{

@@ -154,7 +154,7 @@ func withAlerts(ctx context.Context, s service.Alerting, p *page, form silenceFo
 	}
 	for _, h := range p.hosts {
 		if !v.Nowhere && h.Report != nil && h.Silent == "" && !slices.Contains(list.Judges, h.Report.Status.Instance) {
-			v.Without = append(v.Without, nameOf(h))
+			v.Without = append(v.Without, h.Name)
 		}
 	}
 	if !slices.Equal(access.From(ctx).Patterns(access.Admin), []string{access.NoJob}) {

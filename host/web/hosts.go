@@ -60,10 +60,10 @@ func hostsPage(ctx context.Context, c *Console, _ *http.Request, p *page) (view,
 			instance := field{"instance", h.Report.Status.Instance}
 			row.Acts = []act{p.act(h.ServerIP, "host.pause", "/hosts/pause", server), p.act(h.ServerIP, "host.resume", "/hosts/resume", server)}
 			if h.Stopped+len(h.Draining) > 0 {
-				row.Acts = append(row.Acts, p.act(nameOf(h), "host.start", "/hosts/start", server, instance))
+				row.Acts = append(row.Acts, p.act(h.Name, "host.start", "/hosts/start", server, instance))
 			}
 			if h.State != host.HostStopped {
-				row.Acts = append(row.Acts, p.act(nameOf(h), "host.shutdown", "/hosts/shutdown", server, instance))
+				row.Acts = append(row.Acts, p.act(h.Name, "host.shutdown", "/hosts/shutdown", server, instance))
 			}
 		}
 		v.Rows = append(v.Rows, row)

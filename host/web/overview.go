@@ -76,7 +76,7 @@ func (p *page) whyError(j *cluster.Job) (text string, since time.Time) {
 			continue
 		}
 		if at := sessionless(h.Report.Status); !at.IsZero() {
-			without = append(without, nameOf(h))
+			without = append(without, h.Name)
 			if since.IsZero() || at.Before(since) {
 				since = at
 			}

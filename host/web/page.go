@@ -1,7 +1,6 @@
 package web
 
 import (
-	"cmp"
 	"context"
 	"net/http"
 	"net/url"
@@ -94,7 +93,7 @@ func (c *Console) newPage(ctx context.Context, r *http.Request) *page {
 func (p *page) know(hosts []cluster.Host) {
 	p.hosts = hosts
 	for _, h := range hosts {
-		name := nameOf(h)
+		name := h.Name
 		p.hostNames[h.ID] = name
 		if h.Report != nil && h.Report.Status.Instance != "" {
 			p.hostNames[h.Report.Status.Instance] = name
@@ -103,25 +102,14 @@ func (p *page) know(hosts []cluster.Host) {
 	}
 }
 
-func nameOf(h cluster.Host) string { return cmp.Or(place(h.API), h.ServerIP) }
-
-// place is a URL without its scheme.
-func place(url string) string {
-	_, rest, has := strings.Cut(url, "://")
-	if !has {
-		return url
-	}
-	return rest
-}
-
 // bannersOf are the banners about one host.
 func (p *page) bannersOf(h cluster.Host) (list []banner) {
 	add := func(kind, key string, args ...any) { list = append(list, banner{kind, p.T(key, args...)}) }
 	if h.Silent != "" {
 		if h.Seen.IsZero() {
-			add("stale", "banner.silent.never", nameOf(h), h.Silent)
+			add("stale", "banner.silent.never", h.Name, h.Silent)
 		} else {
-			add("stale", "banner.silent", nameOf(h), p.At(h.Seen).Text, h.Silent)
+			add("stale", "banner.silent", h.Name, p.At(h.Seen).Text, h.Silent)
 		}
 	}
 	if !h.Here || h.Report == nil {

@@ -100,9 +100,6 @@ func (r *reader) Some(counts map[string]int64) []string {
 	return list
 }
 
-// Place is a URL without its scheme.
-func (r *reader) Place(url string) string { return place(url) }
-
 // OutsideText says what a run did with a capability.
 func (r *reader) OutsideText(c abi.OutsideCount) string {
 	text := r.T("outside.calls", c.Calls)

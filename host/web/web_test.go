@@ -568,9 +568,9 @@ func TestWhyError(t *testing.T) {
 	now := time.Now()
 	p := c.newPage(t.Context(), httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", http.NoBody))
 	p.hosts = []cluster.Host{
-		{ID: "1", ServerIP: "10.0.0.1", Report: &admin.Report{Status: host.Status{State: host.HostLive}}},
-		{ID: "2", ServerIP: "10.0.0.2", Report: &admin.Report{Status: host.Status{State: host.HostStarting, Started: now.Add(-time.Minute)}}},
-		{ID: "3", ServerIP: "10.0.0.3", Report: &admin.Report{Status: host.Status{State: host.HostStarting, Started: now.Add(-time.Hour)}}},
+		{ID: "1", Name: "10.0.0.1", Report: &admin.Report{Status: host.Status{State: host.HostLive}}},
+		{ID: "2", Name: "10.0.0.2", Report: &admin.Report{Status: host.Status{State: host.HostStarting, Started: now.Add(-time.Minute)}}},
+		{ID: "3", Name: "10.0.0.3", Report: &admin.Report{Status: host.Status{State: host.HostStarting, Started: now.Add(-time.Hour)}}},
 	}
 	j := cluster.Job{Name: "a", Health: cluster.HealthError, State: host.JobReady, Hosts: []string{"1", "2"}}
 	if why, since := p.why(&j); why != "no session with the registry on 10.0.0.2: nothing begins there until it can be reached" || !since.Equal(now.Add(-time.Minute)) {
