@@ -140,7 +140,7 @@ func fieldTexts() map[string]string {
 		"cluster.Found.Silent":           "Silent are hosts that have not answered, and why: what they have is missing.",
 		"cluster.Host":                   "Host is one host of the namespace.",
 		"cluster.Host.API":               "With that of its API if several hosts have the server.",
-		"cluster.Host.Draining":          "Draining are the jobs that it is leaving, by name.",
+		"cluster.Host.Draining":          "Draining are the jobs that it is leaving, by name, those first of which something still runs.",
 		"cluster.Host.Here":              "Here: it is the host that answers.",
 		"cluster.Host.ID":                "ID names the host among its peers, for one session.",
 		"cluster.Host.Items":             "Items what it owns or runs of them.",

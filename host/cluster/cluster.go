@@ -49,7 +49,7 @@ type Host struct {
 	Running int `json:"running"`
 	// Stopped counts the jobs that an operator has stopped there; they are not in Jobs.
 	Stopped int `json:"stopped,omitempty"`
-	// Draining are the jobs that it is leaving, by name.
+	// Draining are the jobs that it is leaving, by name, those first of which something still runs.
 	Draining []Draining `json:"draining,omitempty"`
 }
 
@@ -163,7 +163,7 @@ func (k *known) state() host.HostState {
 	return host.HostStopped
 }
 
-// leaving are the jobs that the host is leaving.
+// leaving are the jobs that the host is leaving; see Host.Draining.
 func (k *known) leaving() (list []Draining) {
 	if k.draining == 0 {
 		return nil
@@ -180,6 +180,7 @@ func (k *known) leaving() (list []Draining) {
 		}
 		list = append(list, d)
 	}
+	slices.SortStableFunc(list, func(a, b Draining) int { return cmp.Compare(min(len(b.Items), 1), min(len(a.Items), 1)) })
 	return list
 }
 

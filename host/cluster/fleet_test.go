@@ -530,6 +530,26 @@ func TestWhySilent(t *testing.T) {
 	})
 }
 
+// TestDraining: jobs of which something still runs are named first.
+func TestDraining(t *testing.T) {
+	t.Parallel()
+	k := &known{report: &admin.Report{Status: host.Status{State: host.HostLive}}, jobs: map[string]host.JobStatus{
+		"a": {Name: "a", State: host.JobDraining}, "b": {Name: "b", State: host.JobDraining, Items: []host.ItemStatus{{Item: 0}, {Item: 2, Running: true}}},
+		"c": {Name: "c", State: host.JobStopped}, "d": {Name: "d", State: host.JobRemoved},
+	}}
+	for _, j := range k.jobs {
+		k.add(j, 1)
+	}
+	if got := k.leaving(); len(got) != 2 || got[0].Job != "b" || !slices.Equal(got[0].Items, []int{2}) || got[1].Job != "a" || k.state() != host.HostDraining {
+		t.Errorf("%s, leaves %+v", k.state(), got)
+	}
+	k.add(k.jobs["a"], -1)
+	k.add(k.jobs["b"], -1)
+	if k.tally != (tally{stopped: 1, removed: 1}) {
+		t.Errorf("%+v", k.tally)
+	}
+}
+
 // TestEarlierProcess: a host that was killed and started again is there twice until its earlier
 // session has ended, and what is listed for that says so.
 func TestEarlierProcess(t *testing.T) {

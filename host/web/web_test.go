@@ -550,6 +550,7 @@ func TestNoSession(t *testing.T) {
 		t.Fatal(err)
 	}
 	overview := s.until("/", "its hosts have no session with the registry: nothing begins")
+	overview.lacks(t, "0 fires")
 	overview.has(t, 200, "Nothing fires until the registry can be reached.", "The registry has not been reachable from this host since", "127.0.0.1 this host no session")
 	if row := regexp.MustCompile(`(?s)<tr class="is-error">.*?</tr>`).FindString(overview.body); !strings.Contains(row, "<time") {
 		t.Errorf("since when is not in the row of the job:\n%s", row)
