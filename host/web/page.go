@@ -42,6 +42,8 @@ type page struct {
 	Flash   *flash
 	// NoHistory: the history cannot be read, so that nothing is known of what has run.
 	NoHistory bool
+	// Partial: the histories of some hosts are missing in what is shown.
+	Partial bool
 
 	// may says what the reader may do, for the buttons that are shown.
 	may func(access.Action, string) bool

@@ -59,6 +59,7 @@ func (p *page) Input(name string) string {
 
 // silence warns of hosts whose records are missing.
 func (p *page) silence(silent []string) {
+	p.Partial = p.Partial || len(silent) > 0
 	for _, s := range silent {
 		p.Banners = append(p.Banners, banner{"stale", p.T("banner.missing", s)})
 	}

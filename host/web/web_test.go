@@ -2,6 +2,7 @@ package web
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"html"
 	"io"
@@ -19,6 +20,7 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 
+	"github.com/wasmjob/wasmjob/coordination/tree"
 	"github.com/wasmjob/wasmjob/host"
 	"github.com/wasmjob/wasmjob/host/access"
 	"github.com/wasmjob/wasmjob/host/admin"
@@ -637,6 +639,19 @@ func TestNextHour(t *testing.T) {
 	s.get("/").has(t, 200, "60 fires · 2 jobs more than once a minute", "The others, by the minute", "1/min")
 }
 
+// TestPartialHistory: while the history of a host is missing, it is not said that no fire has failed.
+func TestPartialHistory(t *testing.T) {
+	t.Parallel()
+	s := open(t, servicetest.Options{Jobs: []host.Job{servicetest.Job("a", "", 1, servicetest.OK)}})
+	s.Histories.Peers = func() []cluster.Peer {
+		return []cluster.Peer{{ID: "x", ClusterDetail: tree.ClusterDetail{ServerIP: "10.0.0.9"}}}
+	}
+	s.Histories.Get = func(context.Context, cluster.Peer, string, any) error { return errors.New("it is halted") }
+	a := s.get("/")
+	a.has(t, 200, "10.0.0.9: it is halted", "None is known. The histories of some hosts are missing")
+	a.lacks(t, "No fire has failed")
+}
+
 // TestDrain: a host whose jobs an operator stops says so, and for which items it waits; one form
 // has them back.
 func TestDrain(t *testing.T) {
@@ -653,7 +668,7 @@ func TestDrain(t *testing.T) {
 	s.post("/hosts/shutdown", form...).has(t, 200, "is draining")
 	s.until("/hosts", "draining").has(t, 200, "runs items 0-1", "Start again")
 	s.until("/", "draining")
-	s.until("/jobs/runs", "an operator stops it here")
+	s.until("/jobs/runs", "an operator stops it here").has(t, 200, "items 0-1 to end, because this host leaves the job")
 	s.who = as(access.RoleViewer, "a")
 	s.get("/hosts").lacks(t, "runs items")
 	s.who = access.HostToken(access.ByHostToken)
