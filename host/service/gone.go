@@ -34,13 +34,9 @@ const (
 // Gone are the hosts that were seen to be gone in the last 24 hours and that are not back, the last
 // one first, as far as the histories go. Who may not see all jobs sees none.
 func (s *Service) Gone(ctx context.Context) ([]GoneHost, error) {
-	list := []GoneHost{}
-	if !seen(ctx, "") {
-		return list, nil
-	}
 	events, err := s.Events(ctx, history.Filter{Kinds: []event.Kind{event.HostGone}, From: time.Now().Add(-goneShown), Limit: history.MaxLimit})
 	if err != nil {
-		return list, err
+		return []GoneHost{}, err
 	}
 	return notBack(events.Records, s.o.Cluster.Hosts()), nil
 }
