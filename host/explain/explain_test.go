@@ -546,6 +546,9 @@ The histories of 10.0.0.1, 10.0.0.4 could not be had, which are gone: what happe
 Item 0 was due at 12:00:00; host 10.0.0.1 had begun it, and failover gave it to host 10.0.0.2, where it began at 12:00:17.
 It succeeded at 12:00:20, after 3s.
 The history of 10.0.0.1 could not be had, which is gone: what happened there is not in this answer.`},
+		"soon": {[]event.Event{taken(0.5, event.ItemStarted, item(0)), taken(3, event.ItemCompleted, func(e *event.Event) { e.Item, e.Outcome = number(0), abi.OutcomeOK })}, nil, `late
+Item 0 was due at 12:00:00; a host that is gone had begun it, and failover gave it to host 10.0.0.2, where it began at 12:00:00.
+It succeeded at 12:00:03.`},
 		"it does not answer": {append([]event.Event{start}, ends...), []string{first}, `late
 Item 0 was due at 12:00:00; host 10.0.0.1 had begun it, and failover gave it to host 10.0.0.2, where it began at 12:00:17.
 It succeeded at 12:00:20, after 3s.

@@ -7,8 +7,9 @@ import (
 )
 
 const (
-	// TailBytes is how much of the end of each run's log a store keeps, at least.
-	TailBytes = 64 << 10
+	// TailBytes is how much of the end of each run's log a store keeps, at least: what a run that
+	// logs more than it may has at its end, 64 KiB, and what its host says before and after that.
+	TailBytes = 65 << 10
 
 	// tailPause is how often a run that logs on and on writes its newest lines.
 	tailPause = time.Minute

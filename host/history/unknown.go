@@ -1,6 +1,10 @@
 package history
 
-import "github.com/wasmjob/wasmjob/host/event"
+import (
+	"time"
+
+	"github.com/wasmjob/wasmjob/host/event"
+)
 
 // Why the outcome of a run is not known, as its message.
 const (
@@ -32,10 +36,10 @@ func gone(host string, e event.Event, shared bool) string {
 // nothing. shared: several hosts report to the store.
 func (r *Run) Abandon(e event.Event, shared bool) bool {
 	why := gone(r.Host, e, shared)
-	if !r.Ended.IsZero() || why == "" || e.Time.Before(r.Begun) {
+	if !r.Ended.IsZero() || why == "" {
 		return false
 	}
-	r.Ended, r.Outcome, r.Message = e.Time, Unknown, why
+	r.Ended, r.Outcome, r.Message = later(e.Time, r.Begun), Unknown, why
 	return true
 }
 
@@ -45,11 +49,19 @@ func (r *Run) known() bool { return !r.Ended.IsZero() && r.Outcome != Unknown }
 // Abandon does with a part what [Run.Abandon] does with a run.
 func (p *Part) Abandon(e event.Event, shared bool) bool {
 	why := gone(p.Host, e, shared)
-	if !p.Ended.IsZero() || why == "" || e.Time.Before(p.Begun) {
+	if !p.Ended.IsZero() || why == "" {
 		return false
 	}
-	p.Ended, p.Outcome, p.Message = e.Time, Unknown, why
+	p.Ended, p.Outcome, p.Message = later(e.Time, p.Begun), Unknown, why
 	return true
+}
+
+// later is the later of two times: the clocks of hosts are apart.
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
 }
 
 // JoinRuns puts together what two stores have of one run: the host with the greater fence had it
@@ -62,7 +74,7 @@ func JoinRuns(a, b Run) Run {
 	if a.Fence == 0 && a.known() && !b.known() {
 		b.Ended, b.Outcome, b.Message = a.Ended, a.Outcome, a.Message
 	}
-	if first := a.At(); a.Fence != 0 && first.Before(b.At()) {
+	if first := a.At(); first.Before(b.At()) {
 		b.First, b.Lag = first, a.Lag
 	}
 	return b

@@ -20,13 +20,14 @@ func TestLogLimit(t *testing.T) {
 		pause        time.Duration // between two lines
 		least, late  int           // lines that are logged; those that wait before the end
 	}{
-		"all at once":            {lines: 100_000, bytes: 10, least: abi.LogBurst + mostHeld, late: 100_000},
-		"long lines at once":     {lines: 100_000, bytes: 1000, least: abi.LogBurst + heldBytes/1100, late: 100_000},
-		"more bytes than it may": {lines: 2_000, bytes: 8000, pause: 10 * time.Millisecond, least: abi.MaxLogBytes/8100 + heldBytes/8100, late: 2_000},
-		"a little too fast":      {lines: 60_000, bytes: 10, pause: 4 * time.Millisecond, least: 46_000, late: 2 * abi.LogLinesPerSecond},
-		"twice as fast":          {lines: 20_000, bytes: 10, pause: 2500 * time.Microsecond, least: 9_000, late: 2 * abi.LogLinesPerSecond},
-		"in the limits":          {lines: 3_000, bytes: 10, pause: 5 * time.Millisecond, least: 3_000},
-		"a burst, and no more":   {lines: abi.LogBurst, bytes: 10, least: abi.LogBurst},
+		"all at once":              {lines: 100_000, bytes: 10, least: abi.LogBurst + mostHeld, late: 100_000},
+		"long lines at once":       {lines: 100_000, bytes: 1000, least: abi.LogBurst + heldBytes/1100, late: 100_000},
+		"more bytes than it may":   {lines: 2_000, bytes: 8000, pause: 10 * time.Millisecond, least: abi.MaxLogBytes/8100 + heldBytes/8100, late: 2_000},
+		"a little too fast":        {lines: 60_000, bytes: 10, pause: 4 * time.Millisecond, least: 46_000, late: 2 * abi.LogLinesPerSecond},
+		"twice as fast":            {lines: 20_000, bytes: 10, pause: 2500 * time.Microsecond, least: 9_000, late: 2 * abi.LogLinesPerSecond},
+		"long ones, twice as fast": {lines: 4_000, bytes: 1000, pause: 2500 * time.Microsecond, least: abi.LogBurst, late: 4_000},
+		"in the limits":            {lines: 3_000, bytes: 10, pause: 5 * time.Millisecond, least: 3_000},
+		"a burst, and no more":     {lines: abi.LogBurst, bytes: 10, least: abi.LogBurst},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -45,7 +46,7 @@ func TestLogLimit(t *testing.T) {
 					t.Errorf("%d lines of %d bytes are held", len(l.held), l.size)
 				}
 				l.flush(r)
-				next, logged := 0, 0
+				next, logged, bytes := 0, 0, 0
 				for _, line := range r.lines {
 					if strings.HasPrefix(line.msg, "lines are missing") {
 						gap, err := strconv.Atoi(line.kv[1])
@@ -60,6 +61,10 @@ func TestLogLimit(t *testing.T) {
 					}
 					next++
 					logged++
+					bytes += c.bytes
+				}
+				if bytes > abi.MaxLogBytes+heldBytes {
+					t.Errorf("%d bytes are logged", bytes)
 				}
 				if next != c.lines || logged < c.least || logged+l.dropped != c.lines {
 					t.Errorf("the end is %d of %d; %d are logged, want at least %d; %d are dropped", next, c.lines, logged, c.least, l.dropped)

@@ -355,6 +355,25 @@ func TestEndedHost(t *testing.T) {
 		if n := count(t, b, "SELECT COUNT(*) FROM wasmjob_items WHERE ended = 0"); n != 1 {
 			t.Errorf("%d runs go on, want 1", n)
 		}
+		// One that ends just before that is not as if it had failed.
+		e.Host, e.Job, e.RunID = "d@-@1-x", "late", "late/"+at.Format("2006-01-02T15:04:05.000Z")+"/3"
+		b.AddEvent(e)
+		b.AddLine(history.Line{Time: e.Time, Job: e.Job, RunID: e.RunID, Item: 3, Host: e.Host, Message: "well"})
+		await(t, "the line", func() bool {
+			page, err := b.Lines(t.Context(), history.Filter{Run: e.RunID})
+			return err == nil && len(page.Records) == 1
+		})
+		e.Kind, e.Outcome = event.ItemEnded, abi.OutcomeOK
+		b.AddEvent(e)
+		b.AddEvent(event.Event{Time: at.Add(time.Minute), Kind: event.HostGone, Host: "b@-@1-x", Other: e.Host})
+		await(t, "its end", func() bool {
+			page, err := b.Runs(t.Context(), history.Filter{Run: e.RunID, Outcomes: []abi.Outcome{abi.OutcomeOK}})
+			return err == nil && len(page.Records) == 1
+		})
+		b.Sync(t.Context())
+		if n := count(t, b, "SELECT COUNT(*) FROM wasmjob_logs WHERE keep = 1"); n != 1 {
+			t.Errorf("%d lines are kept as long as what failed, want 1", n)
+		}
 	})
 }
 

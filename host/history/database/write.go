@@ -273,7 +273,6 @@ func (w *writing) abandon(ctx context.Context, e *event.Event) error {
 	for id, r := range w.memory.runs {
 		if r.Abandon(*e, shared) {
 			w.runs[id] = true
-			w.parts[partKey(r.Key().String(), r.Host)] = true
 			w.failed = append(w.failed, r)
 		}
 	}
@@ -393,7 +392,7 @@ func (w *writing) count(p *ownPart) {
 			continue
 		}
 		runs = append(runs, *r)
-		if r.Outcome == history.Lost || r.Outcome == history.Held || r.Outcome == history.Unknown {
+		if r.Outcome == history.Lost || r.Outcome == history.Held {
 			over = true // no FireEnded comes
 		}
 	}

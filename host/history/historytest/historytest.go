@@ -465,9 +465,11 @@ func hostIsGone(t *testing.T, s history.Store) {
 		return r[0]
 	}
 	await(t, "all runs", func() bool { return one("5").ID != "" })
-	x.at = x.at.Add(time.Minute)
-	s.AddEvent(event.Event{Time: x.at, Kind: event.HostGone, Host: "10.0.0.2@-@2-b", Other: "10.0.0.1@-@1-a"})
+	s.AddEvent(event.Event{Time: x.at.Add(-time.Minute), Kind: event.HostGone, Host: "10.0.0.2@-@2-b", Other: "10.0.0.1@-@1-a"}) // by a clock that is behind
 	await(t, "ends", func() bool { return one("3").Outcome == history.Unknown && one("4").Outcome == history.Unknown })
+	if r := one("4"); !r.Ended.Equal(r.Begun) {
+		t.Errorf("it ended before it began: %s", text(r))
+	}
 	if r := one("5"); r.Outcome != "" || !r.Ended.IsZero() {
 		t.Errorf("of another host: %s", text(r))
 	}

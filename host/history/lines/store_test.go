@@ -2,6 +2,7 @@ package lines
 
 import (
 	"path/filepath"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -113,5 +114,54 @@ func TestIndexIsFull(t *testing.T) {
 	}
 	if bytes := s.index.events.bytes + s.index.lines.bytes + s.index.runs.bytes + s.index.fires.bytes; bytes > 500<<10 {
 		t.Errorf("it takes %d bytes", bytes)
+	}
+}
+
+// TestHostIsOver_segments: that a host is over may stand in a later file than what it had begun.
+func TestHostIsOver_segments(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "h.jsonl")
+	s := open(t, Options{Path: path, MaxBytes: 1 << 20, index: 1 << 10})
+	at := time.Now().UTC().Add(-time.Hour).Truncate(time.Second)
+	fill := func() { // more than a file
+		before, err := Segments(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for now := before; len(now) < len(before)+2; {
+			for range 200 {
+				at = at.Add(time.Millisecond)
+				s.AddEvent(event.Event{Time: at, Kind: event.ItemSkipped, Host: "10.0.0.1@-@1-a", Job: "noisy", Reason: strings.Repeat("x", event.MaxReason)})
+			}
+			s.Sync(t.Context())
+			if now, err = Segments(path); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	item, e := 0, event.Event{Time: at, Kind: event.FireStarted, Host: "10.0.0.1@-@1-a", Job: "rare", Instant: at, Source: abi.SourceSchedule, Items: []int{0}, Total: 1}
+	s.AddEvent(e)
+	e.Kind, e.Items, e.Item, e.RunID, e.Fence, e.Attempt = event.ItemStarted, nil, &item, "rare/"+at.Format("2006-01-02T15:04:05.000Z")+"/0", 5, 1
+	s.AddEvent(e)
+	first := e.RunID
+	fill()
+	over := at.Add(time.Millisecond)
+	s.AddEvent(event.Event{Time: over, Kind: event.HostStarted, Host: "10.0.0.1@-@2"})
+	// A newer fire, so that this one is not kept in memory as the job's newest.
+	e.Time, e.Instant, e.RunID, e.Trigger, e.Source = over.Add(time.Millisecond), over, "rare/t9/0", 9, abi.SourceTrigger
+	s.AddEvent(e)
+	e.Time, e.Kind, e.Outcome = over.Add(2*time.Millisecond), event.ItemEnded, abi.OutcomeOK
+	s.AddEvent(e)
+	fill()
+	if _, ok := s.RunOf(t.Context(), first); ok {
+		t.Fatal("the run is in memory")
+	}
+	runs, err := s.Runs(t.Context(), history.Filter{Jobs: []string{"rare"}, Oldest: true})
+	if err != nil || len(runs.Records) != 2 || runs.Records[0].Outcome != history.Unknown || !runs.Records[0].Ended.Equal(over) {
+		t.Errorf("%+v, %v", runs, err)
+	}
+	fires, err := s.Fires(t.Context(), history.Filter{Jobs: []string{"rare"}, Oldest: true})
+	if err != nil || len(fires.Records) != 2 || fires.Records[0].Outcome != history.Unknown || fires.Records[0].Running != 0 {
+		t.Errorf("%+v, %v", fires, err)
 	}
 }
