@@ -41,8 +41,8 @@ func (s *Service) Gone(ctx context.Context) ([]GoneHost, error) {
 	return notBack(events.Records, s.o.Cluster.Hosts()), nil
 }
 
-// notBack are the hosts that events, newest first, say are gone, and whose server has no host that
-// began later.
+// notBack are the hosts that events, newest first, say are gone, and that are not back: whose
+// process has no other session, and whose server has no host that began later.
 func notBack(events []event.Event, hosts []cluster.Host) []GoneHost {
 	list := []GoneHost{}
 	for _, e := range events {
@@ -55,7 +55,10 @@ func notBack(events []event.Event, hosts []cluster.Host) []GoneHost {
 		list[at].Since, list[at].SeenBy = e.Time, with(list[at].SeenBy, by)
 	}
 	list = slices.DeleteFunc(list, func(g GoneHost) bool {
-		return slices.ContainsFunc(hosts, func(h cluster.Host) bool { return h.ServerIP == g.ServerIP && h.Started.After(g.Since.Add(-noticed)) })
+		return slices.ContainsFunc(hosts, func(h cluster.Host) bool {
+			same := h.Report != nil && event.ProcessOf(h.Report.Status.Instance) == event.ProcessOf(g.Instance)
+			return same || (h.ServerIP == g.ServerIP && h.Started.After(g.Since.Add(-noticed)))
+		})
 	})
 	slices.SortStableFunc(list, func(a, b GoneHost) int {
 		if c := b.Since.Compare(a.Since); c != 0 {

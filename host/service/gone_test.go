@@ -5,12 +5,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/wasmjob/wasmjob/host"
+	"github.com/wasmjob/wasmjob/host/admin"
 	"github.com/wasmjob/wasmjob/host/cluster"
 	"github.com/wasmjob/wasmjob/host/event"
 )
 
-// TestNotBack: of hosts that are gone, those are shown whose server has no host that began since;
-// each once, since the first that saw it.
+// TestNotBack: of hosts that are gone, those are shown whose server has no host that began since, and
+// whose process has no other session; each once, since the first that saw it.
 func TestNotBack(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
@@ -22,13 +24,16 @@ func TestNotBack(t *testing.T) {
 		gone("10.0.0.3@-@9-x", "10.0.0.1@-@1-x", ago(time.Minute)),
 		gone("10.0.0.2@-@7-x", "10.0.0.4@-@4-x", ago(time.Hour-time.Second)),
 		gone("10.0.0.2@-@7-x", "10.0.0.1@-@1-x", ago(time.Hour)),
+		gone("10.0.0.5@-@5-x", "10.0.0.4@-@4-x", ago(time.Hour)),
 		gone("10.0.0.1@-@0-x", "10.0.0.4@-@4-x", ago(2*time.Hour)),
 		gone("10.0.0.4@-@3-x", "10.0.0.1@-@1-x", ago(3*time.Hour)),
 	}
+	again := &admin.Report{Status: host.Status{Instance: "10.0.0.5@-@5-y"}}
 	hosts := []cluster.Host{
 		{ServerIP: "10.0.0.1", Started: ago(30 * time.Minute)},             // it came back
 		{ServerIP: "10.0.0.4", Started: ago(3*time.Hour + 30*time.Second)}, // before its earlier session had ended
 		{ServerIP: "10.0.0.3", Started: ago(5 * time.Hour)},                // another host of that server
+		{ServerIP: "10.0.0.5", Started: ago(5 * time.Hour), Report: again}, // the same process has another session
 	}
 	got := notBack(events, hosts)
 	if len(got) != 2 || got[0].Instance != "10.0.0.3@-@9-x" || got[1].Instance != "10.0.0.2@-@7-x" {
