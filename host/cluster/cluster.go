@@ -104,7 +104,8 @@ type Cluster struct {
 
 	mu         sync.RWMutex
 	at         time.Time // of the newest round
-	expired    bool      // something has happened since that round began
+	expiries   uint64    // how often Expire was called
+	shown      uint64    // how many of them came before the newest round began
 	generation uint64
 	self       string // the id of this host
 	hosts      map[string]*known
@@ -203,11 +204,12 @@ func (c *Cluster) knows(id string) (epoch string, since uint64) {
 	return "", 0
 }
 
-// list takes in which hosts there are, and forgets those that are no more.
-func (c *Cluster) list(self Peer, peers []Peer) {
+// list takes in which hosts there are, and forgets those that are no more. It returns how often
+// Expire was called before.
+func (c *Cluster) list(self Peer, peers []Peer) (expiries uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.self, c.expired = self.ID, false
+	c.self = self.ID
 	there := map[string]bool{self.ID: true}
 	for _, p := range append(slices.Clone(peers), self) {
 		there[p.ID] = true
@@ -228,6 +230,7 @@ func (c *Cluster) list(self Peer, peers []Peer) {
 		delete(c.hosts, id)
 	}
 	c.merge(stale)
+	return c.expiries
 }
 
 // alone are the jobs of the registry that no host has; there were so many before.
@@ -371,11 +374,12 @@ func running(j host.JobStatus) (n int) {
 	return n
 }
 
-// rounded notes the end of a round. What is late shows by the clock alone.
-func (c *Cluster) rounded() {
+// rounded notes the end of a round before whose begin Expire was called so often. What is late
+// shows by the clock alone.
+func (c *Cluster) rounded(expiries uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.at = time.Now()
+	c.at, c.shown = time.Now(), expiries
 	late := make(map[string]bool)
 	for name, j := range c.jobs {
 		if j.Health == HealthOK && isLate(&j, c.at) {
@@ -430,17 +434,17 @@ func (c *Cluster) Note(change history.Change) {
 	c.Expire()
 }
 
-// Expire has the next Refresh ask all hosts in a round that begins after it.
+// Expire has each Refresh after it wait for a round that begins after it, until one has ended.
 func (c *Cluster) Expire() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.expired = true
+	c.expiries++
 }
 
-// asked is one who waits for a round; later: for one that begins after this.
+// asked is one who waits for a round that begins after Expire was called so often.
 type asked struct {
-	done  chan struct{}
-	later bool
+	done     chan struct{}
+	expiries uint64
 }
 
 // Refresh waits until what is known is at most a second old; that takes a second, after
@@ -448,13 +452,13 @@ type asked struct {
 // follows a cluster waits for no host. An error is that of the context, or ErrEnded.
 func (c *Cluster) Refresh(ctx context.Context) error {
 	c.mu.RLock()
-	age := time.Since(c.at)
-	w := asked{make(chan struct{}), c.expired}
+	age, expired := time.Since(c.at), c.shown < c.expiries
+	w := asked{make(chan struct{}), c.expiries}
 	c.mu.RUnlock()
-	if !w.later && age < freshness {
+	if !expired && age < freshness {
 		return nil
 	}
-	if !w.later && age < oldest {
+	if !expired && age < oldest {
 		select {
 		case c.rounds <- w:
 		case <-c.ended:

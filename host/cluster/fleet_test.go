@@ -848,6 +848,29 @@ func TestExpire(t *testing.T) {
 	})
 }
 
+// TestExpire_roundUnderWay: all who ask after a change wait for the round that has begun since,
+// whoever had it begun.
+func TestExpire_roundUnderWay(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		one := newShip("1")
+		f, c := sail(t, one)
+		refresh(t, c, 0)
+		time.Sleep(freshness)
+		one.set(job("a", host.JobReady))
+		one.answers(300*time.Millisecond, nil)
+		c.Expire()
+		var first sync.WaitGroup
+		first.Go(func() { refresh(t, c, 300*time.Millisecond) })
+		time.Sleep(100 * time.Millisecond)
+		refresh(t, c, 200*time.Millisecond)
+		if got := jobNames(c); got != "a" || f.questions("1") != 2 {
+			t.Errorf("jobs %s after %d questions", got, f.questions("1"))
+		}
+		first.Wait()
+	})
+}
+
 // TestEnd: nobody is left waiting when the host ends.
 func TestEnd(t *testing.T) {
 	t.Parallel()

@@ -43,6 +43,7 @@ type asking struct {
 	under      bool // a round is under way
 	looked     bool // the registry was asked in it
 	begun      time.Time
+	expiries   uint64 // how often Expire was called before it began
 	// waiting are those who wait for it, next those for the one after it.
 	waiting, next []chan struct{}
 	watchers      int
@@ -104,7 +105,7 @@ func (c *Cluster) Run(ctx context.Context) error {
 
 // wait has somebody wait for the end of a round.
 func (a *asking) wait(ctx context.Context, w asked) {
-	if a.under && w.later {
+	if a.under && a.expiries < w.expiries {
 		a.next = append(a.next, w.done)
 		return
 	}
@@ -132,7 +133,7 @@ func (a *asking) begin(ctx context.Context) {
 	}
 	a.under, a.looked, a.begun = true, false, time.Now()
 	self, peers := a.o.Self(), a.o.Peers()
-	a.list(self, peers)
+	a.expiries = a.list(self, peers)
 	for _, p := range peers {
 		if a.late[p.ID] || p.ID == self.ID {
 			continue
@@ -190,7 +191,7 @@ func (a *asking) learn(r answer) {
 
 // finish ends a round: who waited reads on.
 func (a *asking) finish() {
-	a.rounded()
+	a.rounded(a.expiries)
 	a.under = false
 	for _, w := range a.waiting {
 		close(w)
