@@ -24,14 +24,7 @@ func (a *API) Peers() http.Handler {
 		return struct{}{}, a.o.Service.StartHere(r.Context(), r.URL.Query().Get("job"))
 	}))
 	mux.Handle("GET "+cluster.PathParts, a.peer(func(r *http.Request) (any, error) {
-		keys, err := cluster.ParseParts(r.URL.Query())
-		if err != nil {
-			return nil, err
-		}
-		return cluster.Parts(r.Context(), a.o.Store, keys), nil
-	}))
-	mux.Handle("GET "+cluster.PathRunParts, a.peer(func(r *http.Request) (any, error) {
-		return cluster.RunParts(r.Context(), a.o.Store, r.URL.Query()["run"]), nil
+		return cluster.AnswerParts(r.Context(), a.o.Store, r.URL.Query())
 	}))
 	mux.HandleFunc("GET "+cluster.PathTail, a.tail)
 	own(mux, a, cluster.PathFires, a.o.Store.Fires)

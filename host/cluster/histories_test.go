@@ -39,14 +39,7 @@ func (l *library) answer(ctx context.Context, path string) (any, error) {
 		return nil, err
 	}
 	if u.Path == PathParts {
-		keys, err := ParseParts(u.Query())
-		if err != nil {
-			return nil, err
-		}
-		return Parts(ctx, l.store, keys), nil
-	}
-	if u.Path == PathRunParts {
-		return RunParts(ctx, l.store, u.Query()["run"]), nil
+		return AnswerParts(ctx, l.store, u.Query())
 	}
 	f, err := ParseQuery(u.Query())
 	if err != nil {
@@ -592,6 +585,89 @@ func TestOneOfThreeIsSilent(t *testing.T) {
 	}
 }
 
+// TestHostStopsAtParts: a page has as many records of the other hosts as are wanted, also if one
+// that has more does not say what it knows of some.
+func TestHostStopsAtParts(t *testing.T) {
+	t.Parallel()
+	list := newLibraries(t, 2)
+	for n := range 16 { // all began on host 0, and an hour later on host 1
+		instant := began.Add(time.Duration(n%8) * time.Minute)
+		at := instant.Add(time.Duration(n/8) * time.Hour)
+		list[n/8].store.AddEvent(event.Event{Time: at, Kind: event.FireStarted, Host: fmt.Sprint(n / 8), Job: "a", Instant: instant, Source: abi.SourceSchedule, Items: []int{n / 8}, Total: 2})
+	}
+	list.close(t)
+	h := list.from(0)
+	get := h.Get
+	h.Get = func(ctx context.Context, p Peer, path string, into any) error {
+		if strings.HasPrefix(path, PathParts) {
+			return errors.New("it ends")
+		}
+		return get(ctx, p, path, into)
+	}
+	found, err := h.Fires(t.Context(), history.Filter{Limit: 4}, nil)
+	if err != nil || len(found.Records) != 4 || len(found.Silent) != 1 {
+		t.Errorf("%d fires, silent %q, %v", len(found.Records), found.Silent, err)
+	}
+}
+
+// TestRunsOfOlderHost: a host of an earlier version, which is not asked for runs by their ids, answers
+// all the same: its runs are found, on as many pages as there are, and it is not called silent.
+func TestRunsOfOlderHost(t *testing.T) {
+	t.Parallel()
+	list := newLibraries(t, 2)
+	item := 0
+	for n := range 30 {
+		at := began.Add(time.Duration(n) * time.Second)
+		e := event.Event{Kind: event.ItemStarted, Job: "a", Instant: at, Time: at, Source: abi.SourceSchedule, Item: &item, RunID: "a/" + at.Format("2006-01-02T15:04:05.000Z") + "/0", Fence: 1, Host: "1@-@1-x"}
+		list[1].store.AddEvent(e)
+	}
+	list.close(t)
+	h := list.from(0)
+	get := h.Get
+	h.Get = func(ctx context.Context, p Peer, path string, into any) error {
+		switch u, _ := url.Parse(path); {
+		case u.Path == PathParts && len(u.Query()["fire"]) == 0: // it knows of no other parameter
+			return json.Unmarshal([]byte("[]"), into)
+		case u.Path == PathParts || u.Path == PathRuns:
+			return get(ctx, p, path, into)
+		}
+		return errors.New("answers 404 Not Found")
+	}
+	found, err := h.Runs(t.Context(), history.Filter{Limit: 20}, nil)
+	if err != nil || len(found.Records) != 20 || len(found.Silent) != 0 {
+		t.Errorf("%d runs, silent %q, %v", len(found.Records), found.Silent, err)
+	}
+}
+
+// TestSlowHistory: a host that has answered a question of a page, and whose next answer takes
+// longer than the page waits, is missing in the page, but is not called silent elsewhere.
+func TestSlowHistory(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		list := newLibraries(t, 2)
+		for n := range 20 {
+			list[1].store.AddEvent(event.Event{Time: began.Add(time.Duration(n) * time.Second), Kind: event.FireStarted, Host: "1", Job: "a", Instant: began.Add(time.Duration(n) * time.Minute), Source: abi.SourceSchedule, Items: []int{n}, Total: 3})
+		}
+		list.close(t)
+		h := list.from(0)
+		noted := silences{}
+		h.waits, h.Silences = 0, noted
+		get := h.Get
+		h.Get = func(ctx context.Context, p Peer, path string, into any) error {
+			select {
+			case <-time.After(700 * time.Millisecond):
+				return get(ctx, p, path, into)
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}
+		found, err := h.Fires(t.Context(), history.Filter{Limit: 20}, nil)
+		if err != nil || len(found.Records) != 20 || len(found.Silent) != 1 || len(noted) != 0 {
+			t.Errorf("%d fires, silent %q, noted %v, %v", len(found.Records), found.Silent, noted, err)
+		}
+	})
+}
+
 // TestSharedStore answers alone, also with the cursors of pages.
 func TestSharedStore(t *testing.T) {
 	t.Parallel()
@@ -722,7 +798,7 @@ func FuzzParseParts(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		keys, err := ParseParts(q)
+		keys, err := parseParts(q)
 		if good := !strings.Contains(job, "/") && trigger >= 0; good != (err == nil) {
 			t.Errorf("%q %d %d: %+v, %v", job, instant, trigger, keys, err)
 		}

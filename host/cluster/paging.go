@@ -39,9 +39,10 @@ type source[T any] struct {
 	count int
 	more  bool // there is another page: ask.After has its cursor
 	pages int
-	// waited is how long a peer has been waited for.
-	waited time.Duration
-	err    error // of a peer that does not answer: it has no more
+	// waited is how long a peer has been waited for; answered reports whether it has answered.
+	waited   time.Duration
+	answered bool
+	err      error // of a peer that does not answer: it has no more
 }
 
 // placed is a record and where it stands.
@@ -221,6 +222,7 @@ func (m *paging[T]) get(ctx context.Context, s *source[T], path string, into any
 	from := time.Now()
 	err := m.h.Get(waiting, *s.peer, path, into)
 	s.waited += time.Since(from)
+	s.answered = s.answered || err == nil
 	if err != nil && waiting.Err() != nil && ctx.Err() == nil {
 		return errLate
 	}
@@ -255,10 +257,11 @@ func (m *paging[T]) next(full bool) string {
 	return m.filter.After
 }
 
-// noteSilent notes the hosts that the page has waited for in vain.
+// noteSilent notes the hosts that the page has waited for in vain. One that has answered something
+// is not silent: it takes long for what the page asks.
 func (m *paging[T]) noteSilent() {
 	for _, s := range m.sources {
-		if errors.Is(s.err, errLate) && m.h.Silences != nil {
+		if errors.Is(s.err, errLate) && !s.answered && m.h.Silences != nil {
 			m.h.Silences.NoteSilent(s.peer.ID, s.err.Error())
 		}
 	}

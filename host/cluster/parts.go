@@ -22,7 +22,7 @@ import (
 // wholeFires puts fires together.
 func wholeFires(ctx context.Context, m *paging[history.Fire], found []placed[history.Fire]) []history.Fire {
 	keys := keysOf(found, (*history.Fire).Key)
-	parts := askParts(ctx, m, PathParts, partsQueries(keys), func() []history.Fire { return Parts(ctx, m.h.Store, keys) })
+	parts := askParts(ctx, m, partsQueries(keys), func() []history.Fire { return firesIn(ctx, m.h.Store, keys) })
 	return joined(m, found, parts, (*history.Fire).Key, (*history.Fire).Same, history.Join, (*history.Filter).MatchFire)
 }
 
@@ -30,7 +30,7 @@ func wholeFires(ctx context.Context, m *paging[history.Fire], found []placed[his
 func wholeRuns(ctx context.Context, m *paging[history.Run], found []placed[history.Run]) []history.Run {
 	id := func(r *history.Run) string { return r.ID }
 	ids := keysOf(found, id)
-	parts := askParts(ctx, m, PathRunParts, runsQueries(ids), func() []history.Run { return RunParts(ctx, m.h.Store, ids) })
+	parts := askParts(ctx, m, runsQueries(ids), func() []history.Run { return runsIn(ctx, m.h.Store, ids) })
 	return joined(m, found, parts, id, (*history.Run).Same, history.JoinRuns, (*history.Filter).MatchRun)
 }
 
@@ -90,7 +90,7 @@ func keysOf[T any, K comparable](found []placed[T], key func(*T) K) (keys []K) {
 }
 
 // askParts asks all hosts for their parts; own are this host's.
-func askParts[T any](ctx context.Context, m *paging[T], path string, queries []string, own func() []T) []placed[T] {
+func askParts[T any](ctx context.Context, m *paging[T], queries []string, own func() []T) []placed[T] {
 	answers := make([][]T, len(m.sources))
 	var asked sync.WaitGroup
 	for n, s := range m.sources {
@@ -104,8 +104,8 @@ func askParts[T any](ctx context.Context, m *paging[T], path string, queries []s
 			}
 			for _, query := range queries {
 				var parts []T
-				if s.err = m.get(ctx, s, path+"?"+query, &parts); s.err != nil {
-					answers[n] = nil
+				if s.err = m.get(ctx, s, PathParts+"?"+query, &parts); s.err != nil {
+					s.more, answers[n] = false, nil
 					return
 				}
 				answers[n] = append(answers[n], parts...)
@@ -122,8 +122,8 @@ func askParts[T any](ctx context.Context, m *paging[T], path string, queries []s
 	return all
 }
 
-// Parts are what a store has of fires. What it does not know is left out.
-func Parts(ctx context.Context, store history.Store, keys []history.FireKey) []history.Fire {
+// firesIn are what a store has of fires. What it does not know is left out.
+func firesIn(ctx context.Context, store history.Store, keys []history.FireKey) []history.Fire {
 	fires := []history.Fire{}
 	direct, quick := store.(interface {
 		FireOf(ctx context.Context, key history.FireKey) (history.Fire, bool)
@@ -146,8 +146,8 @@ func Parts(ctx context.Context, store history.Store, keys []history.FireKey) []h
 	return fires
 }
 
-// RunParts are what a store has of runs. What it does not know is left out.
-func RunParts(ctx context.Context, store history.Store, ids []string) []history.Run {
+// runsIn are what a store has of runs. What it does not know is left out.
+func runsIn(ctx context.Context, store history.Store, ids []string) []history.Run {
 	runs := []history.Run{}
 	direct, quick := store.(interface {
 		RunOf(ctx context.Context, id string) (history.Run, bool)
@@ -179,7 +179,7 @@ func partsQueries(keys []history.FireKey) []string {
 	return queriesOf("fire", texts)
 }
 
-// runsQueries are the questions for runs, as queries of PathRunParts: run=ID.
+// runsQueries are the questions for runs, as queries of PathParts: run=ID.
 func runsQueries(ids []string) []string { return queriesOf("run", ids) }
 
 // queriesOf has the values of one parameter in as few queries as are not too long.
@@ -199,8 +199,20 @@ func queriesOf(name string, values []string) (queries []string) {
 	return append(queries, query.String())
 }
 
-// ParseParts reads the question of a peer for parts.
-func ParseParts(q url.Values) (keys []history.FireKey, err error) {
+// AnswerParts answers a question for parts: a list of runs if it names runs, else one of fires.
+func AnswerParts(ctx context.Context, store history.Store, q url.Values) (any, error) {
+	if q.Has("run") {
+		return runsIn(ctx, store, q["run"]), nil
+	}
+	keys, err := parseParts(q)
+	if err != nil {
+		return nil, err
+	}
+	return firesIn(ctx, store, keys), nil
+}
+
+// parseParts reads the question of a peer for parts.
+func parseParts(q url.Values) (keys []history.FireKey, err error) {
 	for _, text := range q["fire"] {
 		fields := strings.Split(text, "/")
 		if len(fields) != 3 {

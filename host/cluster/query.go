@@ -22,10 +22,9 @@ const (
 	PathEvents  = "/v1/peer/events"
 	PathLines   = "/v1/peer/logs"
 	PathChanges = "/v1/peer/audit"
-	// PathParts is where a peer says what it knows of some fires.
+	// PathParts is where a peer says what it knows of some fires, or of some runs: run=ID. A host
+	// of an earlier version answers that it knows none of the runs.
 	PathParts = "/v1/peer/parts"
-	// PathRunParts is where it says what it knows of some runs: run=ID.
-	PathRunParts = "/v1/peer/runparts"
 	// PathStart has a peer join a job again: ?job=NAME. Without one, all that an operator
 	// stopped there.
 	PathStart = "/v1/peer/start"
