@@ -59,38 +59,40 @@ type kind[T any] struct {
 	// whole, if not nil, puts records together of which several hosts have parts, and
 	// leaves out those that belong to another place of the list.
 	whole func(ctx context.Context, m *paging[T], found []placed[T]) []T
+	// match, if not nil, is what the filter finds: hosts of earlier versions do not know all of it.
+	match func(*history.Filter, *T) bool
 }
 
 // Fires finds fires, each over all hosts. A fire stands where the first of the parts
 // began that the filter finds.
 func (h *Histories) Fires(ctx context.Context, f history.Filter, see See) (Found[history.Fire], error) {
 	return find(ctx, h, f, see, kind[history.Fire]{history.ListFires, PathFires, h.Store.Fires, func(r *history.Fire) time.Time { return r.Begun },
-		func(r *history.Fire) string { return r.Job }, wholeFires})
+		func(r *history.Fire) string { return r.Job }, wholeFires, nil})
 }
 
 // Runs finds runs. One that went from host to host is listed once, on the host that had it last, as
 // far as is known; it stands where it began first that the filter finds.
 func (h *Histories) Runs(ctx context.Context, f history.Filter, see See) (Found[history.Run], error) {
 	return find(ctx, h, f, see, kind[history.Run]{history.ListRuns, PathRuns, h.Store.Runs, (*history.Run).At,
-		func(r *history.Run) string { return r.Job }, wholeRuns})
+		func(r *history.Run) string { return r.Job }, wholeRuns, nil})
 }
 
 // Events finds events.
 func (h *Histories) Events(ctx context.Context, f history.Filter, see See) (Found[event.Event], error) {
 	return find(ctx, h, f, see, kind[event.Event]{history.ListEvents, PathEvents, h.Store.Events, func(r *event.Event) time.Time { return r.Time },
-		func(r *event.Event) string { return r.Job }, nil})
+		func(r *event.Event) string { return r.Job }, nil, nil})
 }
 
 // Lines finds lines that guests logged.
 func (h *Histories) Lines(ctx context.Context, f history.Filter, see See) (Found[history.Line], error) {
 	return find(ctx, h, f, see, kind[history.Line]{history.ListLines, PathLines, h.Store.Lines, func(r *history.Line) time.Time { return r.Time },
-		func(r *history.Line) string { return r.Job }, nil})
+		func(r *history.Line) string { return r.Job }, nil, nil})
 }
 
 // Changes finds changes.
 func (h *Histories) Changes(ctx context.Context, f history.Filter, see See) (Found[history.Change], error) {
 	return find(ctx, h, f, see, kind[history.Change]{history.ListChanges, PathChanges, h.Store.Changes, func(r *history.Change) time.Time { return r.Time },
-		func(r *history.Change) string { return r.Job }, nil})
+		func(r *history.Change) string { return r.Job }, nil, (*history.Filter).MatchChange})
 }
 
 // find makes a page of what the stores have that are asked.

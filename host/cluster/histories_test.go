@@ -639,6 +639,53 @@ func TestRunsOfOlderHost(t *testing.T) {
 	}
 }
 
+// TestChangesOfOlderHost: a host of an earlier version knows no filter by who and by operation; what it
+// finds without them is left out.
+func TestChangesOfOlderHost(t *testing.T) {
+	t.Parallel()
+	list := newLibraries(t, 2)
+	for n := range 40 { // of one time each, by turns
+		c := history.Change{Time: began.Add(time.Duration(n/4) * time.Second), Who: "ann", What: "trigger", Job: fmt.Sprint(n)}
+		if n%3 == 0 {
+			c.Who, c.What = "bob", "sign in"
+		}
+		list[1].store.AddChange(c)
+	}
+	list.close(t)
+	for _, f := range []history.Filter{{Limit: 5, Who: "ann"}, {Limit: 5, What: []string{"!sign"}, Oldest: true}} {
+		var got []history.Change
+		for n := 0; ; n++ {
+			h := list.from(0)
+			get := h.Get
+			h.Get = func(ctx context.Context, p Peer, path string, into any) error {
+				u, _ := url.Parse(path)
+				q := u.Query()
+				q.Del("who")
+				q.Del("what")
+				return get(ctx, p, u.Path+"?"+q.Encode(), into)
+			}
+			found, err := h.Changes(t.Context(), f, nil)
+			if err != nil || len(found.Silent) != 0 || n == 20 {
+				t.Fatalf("page %d: %+v, %v", n, found, err)
+			}
+			got = append(got, found.Records...)
+			if f.After = found.Next; f.After == "" {
+				break
+			}
+		}
+		jobs := make(map[string]bool)
+		for _, c := range got {
+			jobs[c.Job] = true
+			if c.Who != "ann" {
+				t.Errorf("%s is found", c.What)
+			}
+		}
+		if len(got) != 26 || len(jobs) != 26 {
+			t.Errorf("%d changes of %d jobs", len(got), len(jobs))
+		}
+	}
+}
+
 // TestSlowHistory: a host that has answered a question of a page, and whose next answer takes
 // longer than the page waits, is missing in the page, but is not called silent elsewhere.
 func TestSlowHistory(t *testing.T) {

@@ -128,7 +128,7 @@ func (m *paging[T]) page(ctx context.Context) ([]T, error) {
 	return records, nil
 }
 
-// take takes the next records that may be seen, at most n.
+// take takes the next records that are wanted and may be seen, at most n.
 func (m *paging[T]) take(ctx context.Context, n int) (found []placed[T], err error) {
 	for len(found) < n {
 		if err := m.fill(ctx); err != nil {
@@ -146,7 +146,8 @@ func (m *paging[T]) take(ctx context.Context, n int) (found []placed[T], err err
 		}
 		s.count++
 		m.last, m.taken = place{at, s.count, s.name}, true
-		if m.see == nil || m.see(m.kind.job(&record)) {
+		seen := m.see == nil || m.see(m.kind.job(&record))
+		if seen && (s.peer == nil || m.kind.match == nil || m.kind.match(&m.filter, &record)) {
 			found = append(found, placed[T]{record, s})
 		}
 	}
