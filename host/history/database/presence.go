@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"io/fs"
 	"sync/atomic"
 	"time"
 
@@ -38,9 +39,9 @@ func (p *presence) err() error {
 }
 
 // note takes in what came of a question: an answer, also one that it refuses, or none. One that
-// ctx ended says nothing.
+// ctx ended says nothing, nor does a file that could not be used.
 func (p *presence) note(ctx context.Context, err error) {
-	if err == nil || errors.Is(err, sql.ErrNoRows) || refused(err) {
+	if err == nil || errors.Is(err, sql.ErrNoRows) || errors.Is(err, ErrNewer) || refused(err) {
 		if p.since.Swap(0) != 0 {
 			select {
 			case p.back <- struct{}{}:
@@ -49,7 +50,8 @@ func (p *presence) note(ctx context.Context, err error) {
 		}
 		return
 	}
-	if ctx.Err() == nil {
+	var file *fs.PathError
+	if ctx.Err() == nil && !errors.As(err, &file) {
 		p.since.Store(time.Now().UnixNano())
 	}
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
+	"io/fs"
 	"net"
 	"testing"
 	"testing/synctest"
@@ -26,11 +28,13 @@ func TestPresence(t *testing.T) {
 		err  error
 		away bool
 	}{
-		"no answer":          {t.Context(), silent, true},
-		"an answer":          {t.Context(), nil, false},
-		"no rows":            {t.Context(), sql.ErrNoRows, false},
-		"a refusal":          {t.Context(), &pgconn.PgError{Code: "57P03"}, false},
-		"the question ended": {ended, context.Canceled, false},
+		"no answer":           {t.Context(), silent, true},
+		"an answer":           {t.Context(), nil, false},
+		"no rows":             {t.Context(), sql.ErrNoRows, false},
+		"a refusal":           {t.Context(), &pgconn.PgError{Code: "57P03"}, false},
+		"the question ended":  {ended, context.Canceled, false},
+		"newer tables":        {t.Context(), fmt.Errorf("%w: found version 9", ErrNewer), false},
+		"a file of the spool": {t.Context(), fmt.Errorf("reading x: %w", &fs.PathError{Op: "read", Path: "x", Err: errors.New("input/output error")}), false},
 	} {
 		p := newPresence()
 		p.note(c.ctx, c.err)
