@@ -46,10 +46,10 @@ func (s *Service) Gone(ctx context.Context) ([]GoneHost, error) {
 func notBack(events []event.Event, hosts []cluster.Host) []GoneHost {
 	list := []GoneHost{}
 	for _, e := range events {
-		by := tree.ServerOf(e.Host)
-		at := slices.IndexFunc(list, func(g GoneHost) bool { return g.Instance == e.Other })
+		by, id := tree.ServerOf(e.Host), event.TermOf(e.Other) // each job has its own
+		at := slices.IndexFunc(list, func(g GoneHost) bool { return g.Instance == id })
 		if at < 0 {
-			list = append(list, GoneHost{Instance: e.Other, ServerIP: tree.ServerOf(e.Other), Since: e.Time, SeenBy: []string{by}})
+			list = append(list, GoneHost{Instance: id, ServerIP: tree.ServerOf(id), Since: e.Time, SeenBy: []string{by}})
 			continue
 		}
 		list[at].Since, list[at].SeenBy = e.Time, with(list[at].SeenBy, by)

@@ -23,7 +23,7 @@ func TestNotBack(t *testing.T) {
 	events := []event.Event{ // newest first
 		gone("10.0.0.3@-@9-x", "10.0.0.1@-@1-x", ago(time.Minute)),
 		gone("10.0.0.2@-@7-x", "10.0.0.4@-@4-x", ago(time.Hour-time.Second)),
-		gone("10.0.0.2@-@7-x", "10.0.0.1@-@1-x", ago(time.Hour)),
+		gone("10.0.0.2@-@7-x-2", "10.0.0.1@-@1-x", ago(time.Hour)), // by a job that it had joined twice
 		gone("10.0.0.5@-@5-x", "10.0.0.4@-@4-x", ago(time.Hour)),
 		gone("10.0.0.1@-@0-x", "10.0.0.4@-@4-x", ago(2*time.Hour)),
 		gone("10.0.0.4@-@3-x", "10.0.0.1@-@1-x", ago(3*time.Hour)),
