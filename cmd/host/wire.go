@@ -306,6 +306,9 @@ func (s *system) wireHost(context.Context) (err error) {
 			if strings.HasPrefix(string(e.Kind), "job.") {
 				s.local.Invalidate()
 			}
+			if e.Kind == event.HostGone {
+				s.local.NoteGone(e)
+			}
 			s.view.Add(e)
 		},
 		BeforeClose: func(kill context.Context) {
@@ -409,7 +412,7 @@ func (s *system) wireCluster(context.Context) error {
 	}
 	self := func() cluster.Peer { return cluster.Peer{ID: s.peers.ID(), ClusterDetail: s.published()} }
 	s.cluster = cluster.New(cluster.Options{
-		Local: s.local, Self: self, Peers: others, Registry: s.unheld, Changes: s.history.Changes,
+		Local: s.local, Self: self, Peers: others, Registry: s.unheld, Changes: s.history.Changes, Events: s.history.Events,
 		Fetch: func(ctx context.Context, p cluster.Peer, epoch string, since uint64) (d cluster.Delta, err error) {
 			err = get(ctx, p, cluster.DeltaPath(epoch, since), &d)
 			return d, err

@@ -67,7 +67,7 @@ func operationTexts() map[string]string {
 		"enableItem":          "Lets an item run again, whichever host has it.",
 		"disableItem":         "Keeps an item from running, whichever host has it. What runs goes on to its end.",
 		"startJob":            "For the host that is asked alone: it joins a job again that was shut down there, or that was removed from the registry while its definition is still there.",
-		"listGoneHosts":       "Hosts whose sessions ended in the last 24 hours without that they had stopped in good order, and that are not back, as far as the histories go. It needs the role for all jobs, `*`; for others the list is empty.",
+		"listGoneHosts":       "Hosts whose sessions ended in the last 24 hours without that they had stopped in good order, and that are not back, as far as hosts that are here have seen it. It needs the role for all jobs, `*`; for others the list is empty.",
 		"startInstances":      "Undoes `POST /v1/shutdown`: the hosts of a server, or the one with that instance, join all jobs again that were shut down there. What was removed stays removed. 409 if no job is stopped there.",
 		"restoreJob":          "All hosts that have the job's definition, and on which it was removed or shut down, join it again.",
 		"shutdownInstances":   "Takes the instances of a server, or one instance, out of all their jobs: they finish what they run, and stop until they are started again.",

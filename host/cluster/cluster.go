@@ -15,6 +15,7 @@ import (
 	"github.com/wasmjob/wasmjob/coordination/tree"
 	"github.com/wasmjob/wasmjob/host"
 	"github.com/wasmjob/wasmjob/host/admin"
+	"github.com/wasmjob/wasmjob/host/event"
 	"github.com/wasmjob/wasmjob/host/history"
 	"github.com/wasmjob/wasmjob/host/unheld"
 	"github.com/wasmjob/wasmjob/host/words"
@@ -85,6 +86,8 @@ type Options struct {
 	Registry Registry
 	// Changes are those that this host's store has, for who has paused jobs; nil if it has none.
 	Changes func(context.Context, history.Filter) (history.Page[history.Change], error)
+	// Events are those that this host's store has, for which hosts are gone; nil if it has none.
+	Events func(context.Context, history.Filter) (history.Page[event.Event], error)
 }
 
 // Registry is what the registry has of jobs; see [unheld.Jobs].
@@ -125,6 +128,7 @@ type known struct {
 	report *admin.Report
 	jobs   map[string]host.JobStatus
 	tally
+	sightings []event.Event // the newest mostSightings at most
 	// silent says why it does not answer, as of hushed or the newest round; seen is when it did.
 	silent       string
 	hushed, seen time.Time
@@ -341,8 +345,10 @@ func (c *Cluster) take(a answer) {
 	}
 	if a.delta.Whole {
 		clear(k.jobs)
-		k.tally = tally{}
+		k.tally, k.sightings = tally{}, nil
 	}
+	k.sightings = append(k.sightings, a.delta.Sightings...)
+	k.sightings = slices.Delete(k.sightings, 0, max(len(k.sightings)-mostSightings, 0))
 	for _, j := range a.delta.Jobs {
 		k.add(k.jobs[j.Name], -1)
 		k.add(j, 1)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/wasmjob/wasmjob/host"
 	"github.com/wasmjob/wasmjob/host/admin"
+	"github.com/wasmjob/wasmjob/host/event"
 )
 
 // freshness is how old what a host says of itself may be when it is asked.
@@ -29,6 +30,8 @@ type Delta struct {
 	Gone []string `json:"gone,omitempty"`
 	// Pauses are those on record at the host, of any jobs.
 	Pauses []Pause `json:"pauses,omitempty"`
+	// Sightings are events by which it has seen that other hosts are gone.
+	Sightings []event.Event `json:"sightings,omitempty"`
 }
 
 // Local is what this host says of itself, to its own pages and to its peers. It is
@@ -44,6 +47,7 @@ type Local struct {
 	jobs       map[string]numbered
 	gone       changes // jobs that it had, and has no more
 	pauses     pauses
+	sightings  []sighting // oldest first
 }
 
 // numbered is a job's status and the generation in which it came to be so.
@@ -86,6 +90,11 @@ func (l *Local) Delta(epoch string, since uint64) Delta {
 	for _, p := range l.pauses {
 		if p.generation > since {
 			d.Pauses = append(d.Pauses, p.Pause)
+		}
+	}
+	for _, s := range l.sightings {
+		if s.generation > since {
+			d.Sightings = append(d.Sightings, s.Event)
 		}
 	}
 	if d.Whole {

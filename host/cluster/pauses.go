@@ -102,7 +102,7 @@ func (l *Local) Note(changes ...history.Change) {
 }
 
 // mostRemembered is how many pages of changes, of history.MaxLimit each, a host looks through for
-// pauses when it begins.
+// pauses when it begins, and how many of events for hosts that are gone.
 const mostRemembered = 10
 
 // Remember learns of the newest changes of this host's store, when the host begins. What it

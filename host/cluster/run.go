@@ -67,6 +67,9 @@ func (c *Cluster) Run(ctx context.Context) error {
 	if c.o.Changes != nil {
 		a.fetches.Go(func() { c.o.Local.Remember(ctx, c.o.Changes) })
 	}
+	if c.o.Events != nil {
+		a.fetches.Go(func() { c.o.Local.RememberGone(ctx, c.o.Events) })
+	}
 	for {
 		select {
 		case <-ctx.Done():

@@ -9,7 +9,6 @@ import (
 	"github.com/wasmjob/wasmjob/coordination/tree"
 	"github.com/wasmjob/wasmjob/host/cluster"
 	"github.com/wasmjob/wasmjob/host/event"
-	"github.com/wasmjob/wasmjob/host/history"
 )
 
 // GoneHost is a host that is gone: its session ended, and it had not stopped in good order.
@@ -23,22 +22,20 @@ type GoneHost struct {
 	SeenBy []string `json:"seenBy"`
 }
 
-const (
-	// goneShown is how long a host that is gone is shown.
-	goneShown = 24 * time.Hour
-	// noticed is how long after its end a host is seen to be gone at most: the longest timeout
-	// of a session that registries grant, and a while.
-	noticed = 2 * time.Minute
-)
+// noticed is how long after its end a host is seen to be gone at most: the longest timeout
+// of a session that registries grant, and a while.
+const noticed = 2 * time.Minute
 
 // Gone are the hosts that were seen to be gone in the last 24 hours and that are not back, the last
-// one first, as far as the histories go. Who may not see all jobs sees none.
+// one first, as far as hosts that are here have seen it. Who may not see all jobs sees none.
 func (s *Service) Gone(ctx context.Context) ([]GoneHost, error) {
-	events, err := s.Events(ctx, history.Filter{Kinds: []event.Kind{event.HostGone}, From: time.Now().Add(-goneShown), Limit: history.MaxLimit})
-	if err != nil {
-		return []GoneHost{}, err
+	if !seen(ctx, "") {
+		return []GoneHost{}, nil
 	}
-	return notBack(events.Records, s.o.Cluster.Hosts()), nil
+	if err := s.o.Cluster.Refresh(ctx); err != nil {
+		return nil, err
+	}
+	return notBack(s.o.Cluster.SeenGone(), s.o.Cluster.Hosts()), nil
 }
 
 // notBack are the hosts that events, newest first, say are gone, and that are not back: whose

@@ -308,7 +308,7 @@ func (s *Service) Overview(ctx context.Context) (*Overview, error) {
 		return nil, err
 	}
 	o.Failures = append([]history.Run{}, failures.Records...)
-	if o.Gone, err = s.Gone(ctx); err != nil && !errors.Is(err, history.ErrUnavailable) {
+	if o.Gone, err = s.Gone(ctx); err != nil {
 		return nil, err
 	}
 	if o.NextHour, err = s.Calendar(ctx, now, now.Add(time.Hour), nil); err != nil {

@@ -37,7 +37,7 @@ func hostsPage(ctx context.Context, c *Console, _ *http.Request, p *page) (view,
 	p.Live = liveAll
 	v := hostsView{P: p}
 	var err error
-	if v.Gone, err = c.o.Service.Gone(ctx); p.without(err) != nil {
+	if v.Gone, err = c.o.Service.Gone(ctx); err != nil {
 		return view{}, err
 	}
 	items := 0

@@ -191,7 +191,7 @@ func (h *House) wire(o Options) {
 		return cluster.Peer{ID: h.Peers.ID(), ClusterDetail: tree.ClusterDetail{ServerIP: o.IP, API: h.url, Version: "test", Started: h.started}}
 	}
 	h.Cluster = cluster.New(cluster.Options{
-		Local: h.Local, Peers: others, Self: self, Registry: h.unheld, Changes: h.Store.Changes,
+		Local: h.Local, Peers: others, Self: self, Registry: h.unheld, Changes: h.Store.Changes, Events: h.Store.Events,
 		Fetch: func(ctx context.Context, p cluster.Peer, epoch string, since uint64) (d cluster.Delta, err error) {
 			err = get(ctx, p, cluster.DeltaPath(epoch, since), &d)
 			return d, err
@@ -249,6 +249,9 @@ func (h *House) hear(e event.Event) {
 	h.Store.AddEvent(e)
 	if c, ok := history.ChangeOf(e); ok {
 		h.Store.AddChange(c)
+	}
+	if e.Kind == event.HostGone {
+		h.Local.NoteGone(e)
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
