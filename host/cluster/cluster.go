@@ -453,9 +453,10 @@ type asked struct {
 	expiries uint64
 }
 
-// Refresh waits until what is known is at most a second old; that takes a second, after
-// Expire two. What is older than freshness is renewed meanwhile, for who asks next: who
-// follows a cluster waits for no host. An error is that of the context, or ErrEnded.
+// Refresh waits until a round has ended a second ago at most; that takes a second, after
+// Expire two. After a round that is older than freshness, the next one begins meanwhile, for
+// who asks next: who follows a cluster waits for no host. In a round, a host may answer what
+// was so freshness before. An error is that of the context, or ErrEnded.
 func (c *Cluster) Refresh(ctx context.Context) error {
 	c.mu.RLock()
 	age, expired := time.Since(c.at), c.shown < c.expiries

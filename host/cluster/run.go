@@ -9,7 +9,7 @@ import (
 )
 
 const (
-	// oldest is how old what a page shows may be.
+	// oldest is how long ago the round may have ended that a page shows.
 	oldest = time.Second
 	// patience is how long a page waits for hosts that do not answer.
 	patience = time.Second
