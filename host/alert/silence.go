@@ -29,8 +29,9 @@ const (
 	// shortestSilence and longestSilence bound a silence.
 	shortestSilence = time.Minute
 	longestSilence  = 90 * 24 * time.Hour
-	// longestWhy bounds its reason, in bytes.
-	longestWhy = 500
+	// longestJobs bounds its pattern, longestWhy its reason, in bytes.
+	longestJobs = 1000
+	longestWhy  = 500
 )
 
 // Check says what is wrong with a silence that somebody wants; field is which part.
@@ -38,6 +39,8 @@ func (s *Silence) Check() (field, problem string) {
 	d := s.Until.Sub(s.From).Round(time.Second)
 	unknown := func(r Rule) bool { return !slices.Contains(AllRules(), r) }
 	switch i := slices.IndexFunc(s.Rules, unknown); {
+	case len(s.Jobs) > longestJobs:
+		return "jobs", fmt.Sprintf("found %d bytes, expected at most %d", len(s.Jobs), longestJobs)
 	case ceiling.CheckPattern(s.Jobs) != nil:
 		return "jobs", ceiling.CheckPattern(s.Jobs).Error()
 	case i >= 0:

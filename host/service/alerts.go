@@ -279,7 +279,7 @@ func (g Alerting) Routes(ctx context.Context) []alert.Route {
 // Test has this host send a message that says that it is a test to the receivers of a
 // route, or with an empty name of all routes. It waits for all of them.
 func (g Alerting) Test(ctx context.Context, route string, why Reason) (tried []alert.Tried, err error) {
-	c := &history.Change{What: "test alerts", After: "route " + route, Why: why}
+	c := &history.Change{What: "test alerts", After: "route " + words.Clip(route), Why: why}
 	if route == "" {
 		c.After = "all routes"
 	}

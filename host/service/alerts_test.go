@@ -2,6 +2,7 @@ package service_test
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -10,6 +11,7 @@ import (
 	"github.com/wasmjob/wasmjob/host/access"
 	"github.com/wasmjob/wasmjob/host/alert"
 	"github.com/wasmjob/wasmjob/host/alert/board"
+	"github.com/wasmjob/wasmjob/host/history"
 	"github.com/wasmjob/wasmjob/host/service"
 	"github.com/wasmjob/wasmjob/host/service/servicetest"
 )
@@ -104,5 +106,29 @@ func TestAlertsAfterChange(t *testing.T) {
 	}
 	if err := s.Unsilence(ctx, over.ID, ""); err == nil {
 		t.Error("a silence that has ended is ended")
+	}
+}
+
+// TestAlerts_longTexts: who may not silence alerts or send tests cannot fill the audit and the log
+// with what they send.
+func TestAlerts_longTexts(t *testing.T) {
+	t.Parallel()
+	h := servicetest.Start(t, servicetest.Options{})
+	ctx := access.With(t.Context(), access.Principal{Name: "eve", Method: access.ByToken, Bindings: []access.Binding{{Role: access.RoleViewer, Jobs: []string{"a-*"}}}})
+	s := h.Service.Alerting()
+	long := strings.Repeat("x", 60_000)
+	var input *service.InputError
+	if _, err := s.Silence(ctx, service.WantedSilence{Jobs: long, For: "1h"}); !errors.As(err, &input) || input.Where != "body.jobs" {
+		t.Errorf("%v", err)
+	}
+	if _, err := s.Test(ctx, long, ""); err == nil {
+		t.Error("a viewer sends test messages")
+	}
+	changes, err := h.Service.Changes(access.With(t.Context(), access.HostToken(access.ByHostToken)), history.Filter{Limit: 10})
+	if err != nil || len(changes.Records) != 1 || changes.Records[0].What != "test alerts" {
+		t.Fatalf("%d records, %v", len(changes.Records), err)
+	}
+	if n := len(changes.Records[0].After); n > 200 {
+		t.Errorf("the record has %d bytes", n)
 	}
 }
