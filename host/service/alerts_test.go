@@ -9,8 +9,10 @@ import (
 
 	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/host/access"
+	"github.com/wasmjob/wasmjob/host/admin"
 	"github.com/wasmjob/wasmjob/host/alert"
 	"github.com/wasmjob/wasmjob/host/alert/board"
+	"github.com/wasmjob/wasmjob/host/event"
 	"github.com/wasmjob/wasmjob/host/history"
 	"github.com/wasmjob/wasmjob/host/service"
 	"github.com/wasmjob/wasmjob/host/service/servicetest"
@@ -109,9 +111,9 @@ func TestAlertsAfterChange(t *testing.T) {
 	}
 }
 
-// TestAlerts_longTexts: who may not silence alerts or send tests cannot fill the audit and the log
-// with what they send.
-func TestAlerts_longTexts(t *testing.T) {
+// TestRefusedChanges_longTexts: who may not change something cannot fill the audit and the log with
+// what they send.
+func TestRefusedChanges_longTexts(t *testing.T) {
 	t.Parallel()
 	h := servicetest.Start(t, servicetest.Options{})
 	ctx := access.With(t.Context(), access.Principal{Name: "eve", Method: access.ByToken, Bindings: []access.Binding{{Role: access.RoleViewer, Jobs: []string{"a-*"}}}})
@@ -124,11 +126,19 @@ func TestAlerts_longTexts(t *testing.T) {
 	if _, err := s.Test(ctx, long, ""); err == nil {
 		t.Error("a viewer sends test messages")
 	}
+	if _, err := h.Service.StartOn(ctx, "", long, ""); err == nil {
+		t.Error("a viewer starts jobs")
+	}
+	if _, err := h.Service.Kill(ctx, long, admin.KillOptions{Item: -1, Server: long, Run: long}, "", func(*admin.Kills) {}); err == nil {
+		t.Error("a viewer ends runs")
+	}
 	changes, err := h.Service.Changes(access.With(t.Context(), access.HostToken(access.ByHostToken)), history.Filter{Limit: 10})
-	if err != nil || len(changes.Records) != 1 || changes.Records[0].What != "test alerts" {
+	if err != nil || len(changes.Records) != 3 {
 		t.Fatalf("%d records, %v", len(changes.Records), err)
 	}
-	if n := len(changes.Records[0].After); n > 200 {
-		t.Errorf("the record has %d bytes", n)
+	for _, c := range changes.Records {
+		if max(len(c.Job), len(c.Host), len(c.After)) > event.MaxReason {
+			t.Errorf("the record of %q has %d, %d and %d bytes", c.What, len(c.Job), len(c.Host), len(c.After))
+		}
 	}
 }

@@ -48,6 +48,8 @@ func (s *Service) begin(ctx context.Context, c *history.Change, refused error) e
 	if refused == nil {
 		return nil
 	}
+	// What is asked was not looked at: it can be of any length.
+	c.Job, c.Host, c.After = event.Reason(c.Job), event.Reason(c.Host), event.Reason(c.After)
 	s.logger(c).Warn("operation refused", zap.Error(refused))
 	if known(ctx) != nil {
 		return refused
