@@ -272,7 +272,8 @@ func Hosts(s console.Style, list []cluster.Host, now time.Time) string {
 func Gone(s console.Style, list []service.GoneHost, now time.Time) string {
 	var b strings.Builder
 	for _, g := range list {
-		fmt.Fprintf(&b, "%s is %s since %s, as %s saw (%s)\n", s.Paint(console.Bold, g.ServerIP), s.Paint(console.Red, "gone"), stamp(g.Since, now), strings.Join(g.SeenBy, ", "), g.Instance)
+		fmt.Fprintf(&b, "%s is %s since %s, as %s saw (%s)\n", s.Paint(console.Bold, words.Printable(g.ServerIP)), s.Paint(console.Red, "gone"), stamp(g.Since, now),
+			words.Printable(strings.Join(g.SeenBy, ", ")), words.Printable(g.Instance))
 	}
 	return b.String()
 }
@@ -339,7 +340,7 @@ func Upcoming(s console.Style, upcoming, frequent []service.Upcoming, now time.T
 		text = t.String()
 	}
 	for _, f := range frequent {
-		text += fmt.Sprintf("%s fires too often to be listed, first at %s\n", s.Paint(console.Bold, f.Job), stamp(f.Time, now))
+		text += fmt.Sprintf("%s fires too often to be listed, first at %s\n", s.Paint(console.Bold, words.Printable(f.Job)), stamp(f.Time, now))
 	}
 	return text
 }

@@ -163,7 +163,7 @@ func Instances(s console.Style, shards *admin.Shards, j *cluster.Job, now time.T
 					ids = append(ids, i.ID)
 				}
 			}
-			fmt.Fprintf(&b, "  %s  on %s\n", short(d), strings.Join(ids, ", "))
+			fmt.Fprintf(&b, "  %s  on %s\n", words.Printable(short(d)), words.Printable(strings.Join(ids, ", ")))
 		}
 	}
 	return b.String()
@@ -239,7 +239,7 @@ func reasonsText(s console.Style, shards *admin.Shards) string {
 	var b strings.Builder
 	for _, i := range shards.Items {
 		if i.Reason != "" {
-			fmt.Fprintf(&b, "item %d: %s: %s\n", i.Item, s.Paint(outcomeColour(abi.Outcome(i.Outcome)), i.Outcome), words.Printable(i.Reason))
+			fmt.Fprintf(&b, "item %d: %s: %s\n", i.Item, s.Paint(outcomeColour(abi.Outcome(i.Outcome)), words.Printable(i.Outcome)), words.Printable(i.Reason))
 		}
 	}
 	if b.Len() == 0 {
