@@ -359,12 +359,7 @@ func (c *Cluster) take(a answer) {
 		delete(k.jobs, name)
 		stale[name] = true
 	}
-	for _, p := range a.delta.Pauses {
-		if _, there := c.jobs[p.Job]; c.pauses.learn(p, 0) && there {
-			stale[p.Job] = true
-		}
-	}
-	c.pauses.trim()
+	c.notePauses(a.delta.Pauses, stale)
 	report := a.delta.Report
 	k.epoch, k.since, k.report, k.silent, k.seen = a.delta.Epoch, a.delta.Generation, &report, "", time.Now()
 	c.merge(stale)

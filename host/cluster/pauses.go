@@ -22,32 +22,50 @@ type Paused struct {
 // Pause is the newest change on record by which a job was paused, or runs again.
 type Pause struct {
 	Paused
+	// Job is the job's name; or disabledAll or stoppedAll, if it was about all jobs of a host.
 	Job string `json:"job"`
 	// Over: the job runs again.
 	Over bool `json:"over,omitempty"`
 }
 
+// What a pause has in place of a job's name, which has no slash.
+const (
+	disabledAll = "/disabled"
+	stoppedAll  = "/stopped"
+)
+
 // pauseOf is what a change means for whether its job is paused; ok is false if nothing.
 func pauseOf(c *history.Change) (p Pause, ok bool) {
 	over, is := map[string]bool{"disable": false, "shutdown": false, "remove": false, "enable": true, "start": true, "restore": true}[c.What]
-	return Pause{Paused{c.Who, c.Time, c.Why}, c.Job, over}, is && c.Error == "" && c.Item == nil && c.Job != ""
+	p = Pause{Paused{c.Who, c.Time, c.Why}, c.Job, over}
+	if c.Job == "" {
+		p.Job = disabledAll
+		if c.What == "shutdown" || c.What == "start" {
+			p.Job = stoppedAll
+		}
+	}
+	return p, is && c.Error == "" && c.Item == nil
 }
 
 // WhoPaused is who has paused a job that is paused, by its newest changes, newest first. Nil: that
 // is not known. If the newest change has the job run again, another program has paused it
-// since, and it is not known which.
-func WhoPaused(changes []history.Change) *Paused {
+// since, and it is not known which. If all jobs of a host were paused, or run again, since, it may
+// be by that.
+func (c *Cluster) WhoPaused(j *Job, changes []history.Change) *Paused {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
 	for i := range changes {
 		if p, ok := pauseOf(&changes[i]); ok {
-			return p.of()
+			return c.pauses.who(&p, j.State)
 		}
 	}
 	return nil
 }
 
-// of is who has paused the job, nil if it runs again.
-func (p *Pause) of() *Paused {
-	if p.Over {
+// who is who has paused a job in a state, if p is what is known of it.
+func (l pauses) who(p *Pause, state host.JobState) *Paused {
+	all := l[map[host.JobState]string{host.JobDisabled: disabledAll, host.JobStopped: stoppedAll}[state]]
+	if p.Over || all.At.After(p.At) {
 		return nil
 	}
 	return &p.Paused
@@ -118,10 +136,31 @@ func (l *Local) Remember(ctx context.Context, changes func(context.Context, hist
 	}
 }
 
+// notePauses takes in what a host has on record; stale are the jobs that it may be about. The caller
+// holds c.mu.
+func (c *Cluster) notePauses(list []Pause, stale map[string]bool) {
+	for _, p := range list {
+		if !c.pauses.learn(p, 0) {
+			continue
+		}
+		if _, there := c.jobs[p.Job]; there {
+			stale[p.Job] = true
+		}
+		if p.Job == disabledAll || p.Job == stoppedAll {
+			for name, j := range c.jobs {
+				if j.Paused != nil {
+					stale[name] = true
+				}
+			}
+		}
+	}
+	c.pauses.trim()
+}
+
 // noteWho names who has paused a job that is paused. The caller holds c.mu.
 func (c *Cluster) noteWho(j *Job) {
 	paused := j.State == host.JobDisabled || j.State == host.JobStopped || j.State == host.JobRemoved
 	if p, known := c.pauses[j.Name]; known && paused {
-		j.Paused = p.of()
+		j.Paused = c.pauses.who(&p.Pause, j.State)
 	}
 }

@@ -25,11 +25,10 @@ func TestWhoPaused(t *testing.T) {
 		"without a reason":   {[]history.Change{{What: "remove", Job: "a", Who: "bob"}, disable}, &Paused{By: "bob"}},
 		"refused":            {[]history.Change{{What: "disable", Job: "a", Who: "bob", Error: "no"}, disable}, &Paused{"ann", time.Unix(1, 0), "broken disk"}},
 		"one item":           {[]history.Change{{What: "disable", Job: "a", Who: "bob", Item: &item}}, nil},
-		"all jobs":           {[]history.Change{{What: "disable", Who: "bob"}}, nil},
 		"since then resumed": {[]history.Change{{What: "enable", Job: "a", Who: "bob"}, disable}, nil},
 		"nothing known":      {nil, nil},
 	} {
-		if got := WhoPaused(c.changes); fmt.Sprint(got) != fmt.Sprint(c.want) {
+		if got := New(Options{}).WhoPaused(&Job{State: host.JobDisabled}, c.changes); fmt.Sprint(got) != fmt.Sprint(c.want) {
 			t.Errorf("%s: %+v, want %+v", name, got, c.want)
 		}
 	}
@@ -82,6 +81,19 @@ func TestPauses(t *testing.T) {
 		shows("a", "bob")
 		f.lists(one) // who recorded it is gone, and it is known all the same
 		shows("a", "bob")
+		one.local.Note(change("shutdown", "", "eve", 5))
+		shows("a", "bob") // removed jobs are not shut down
+		one.set(job("a", host.JobStopped))
+		shows("a", "")
+		if p := c.WhoPaused(&Job{State: host.JobStopped}, []history.Change{change("shutdown", "a", "bob", 4)}); p != nil {
+			t.Errorf("its changes say %+v", p)
+		}
+		one.set(job("a", host.JobDisabled))
+		shows("a", "bob")
+		one.local.Note(change("enable", "", "eve", 6)) // and somebody has disabled it again
+		shows("a", "")
+		c.Note(change("disable", "a", "ann", 7))
+		shows("a", "ann")
 	})
 }
 

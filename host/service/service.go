@@ -207,6 +207,11 @@ func (f *JobFilter) wants(j *cluster.Job) bool {
 		(f.Host == "" || slices.Contains(j.Hosts, f.Host))
 }
 
+// WhoPaused is who has paused a job, by its newest changes; see [cluster.Cluster.WhoPaused].
+func (s *Service) WhoPaused(j *cluster.Job, changes []history.Change) *cluster.Paused {
+	return s.o.Cluster.WhoPaused(j, changes)
+}
+
 // JobDetail is a job with all that hosts say of it.
 type JobDetail struct {
 	cluster.Job

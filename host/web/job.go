@@ -115,7 +115,7 @@ func jobPage(ctx context.Context, c *Console, r *http.Request, p *page) (view, e
 	}
 	v.Changes = changeTable{P: p, Changes: changes.Records}
 	if d.Health == cluster.HealthPaused && d.Paused == nil {
-		d.Paused = cluster.WhoPaused(changes.Records)
+		d.Paused = c.o.Service.WhoPaused(&d.Job, changes.Records)
 	}
 	v.Why, v.Since = p.why(&d.Job)
 	v.Grid, v.Matrix, v.Unowned = p.grid(d)
