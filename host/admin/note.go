@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/wasmjob/wasmjob/host/filelock"
@@ -146,6 +147,9 @@ func (n Note) leave(dir string, data []byte) (string, error) {
 	if err := os.Chmod(dir, 0o700); err != nil {
 		return "", err
 	}
+	if !isOwn(dir) { // root can change the mode of everything
+		return "", fmt.Errorf("%s is another user's", dir)
+	}
 	name := filepath.Join(dir, noteName(n.Address))
 	if err := filelock.Replace(name, 0o600, data); err != nil {
 		return "", err
@@ -184,12 +188,26 @@ type found struct {
 	file string
 }
 
-// notes reads all notes in the directories. What cannot be read is passed over:
+// isOwn reports whether a directory is this user's, and no other can put files there. Who leaves a
+// note says which host is trusted and gets a token, and some directories are in one that all share.
+func isOwn(dir string) bool {
+	info, err := os.Lstat(dir)
+	if err != nil || !info.IsDir() || info.Mode().Perm()&0o022 != 0 {
+		return false
+	}
+	st, known := info.Sys().(*syscall.Stat_t)
+	return !known || int(st.Uid) == os.Getuid()
+}
+
+// notes reads all notes in the directories that are this user's. What cannot be read is passed over:
 // a client does not fail because of somebody else's file.
 func notes(dirs []string) []found {
 	var all []found
 	seen := make(map[string]bool)
 	for _, dir := range dirs {
+		if !isOwn(dir) {
+			continue
+		}
 		entries, err := os.ReadDir(dir)
 		if err != nil {
 			continue

@@ -144,6 +144,48 @@ func TestAClientFindsACluster(t *testing.T) {
 	}
 }
 
+// TestNotesOfOthers: a note that another user may have left where this one looks is passed over, with
+// the host that it names: that would get the token.
+func TestNotesOfOthers(t *testing.T) {
+	t.Parallel()
+	s := start(t, Options{API: http.NotFoundHandler()})
+	dir, real := filepath.Join(t.TempDir(), "notes"), filepath.Join(t.TempDir(), "real")
+	leave(t, []string{dir}, Note{Address: s.Address().String(), Token: token})
+	finds := func(dir string) error {
+		_, err := Find(t.Context(), Where{Dirs: []string{dir}})
+		return err
+	}
+	if err := finds(dir); err != nil {
+		t.Fatal(err)
+	}
+	for _, mode := range []os.FileMode{0o722, 0o770} {
+		if err := os.Chmod(dir, mode); err != nil {
+			t.Fatal(err)
+		}
+		if err := finds(dir); !errors.Is(err, ErrNoHost) {
+			t.Errorf("mode %04o: %v", mode, err)
+		}
+	}
+	if err := errors.Join(os.Chmod(dir, 0o700), os.Rename(dir, real), os.Symlink(real, dir)); err != nil {
+		t.Fatal(err)
+	}
+	if err := finds(dir); !errors.Is(err, ErrNoHost) {
+		t.Errorf("a link: %v", err)
+	}
+	if os.Getuid() != 0 {
+		return // who is not root cannot make somebody else's directory
+	}
+	if err := os.Chown(real, 65534, 65534); err != nil {
+		t.Fatal(err)
+	}
+	if err := finds(real); !errors.Is(err, ErrNoHost) {
+		t.Errorf("another user's: %v", err)
+	}
+	if _, _, err := (Note{Address: s.Address().String(), Token: token}).Leave([]string{real}); err == nil {
+		t.Error("a note is left in another user's directory")
+	}
+}
+
 func TestANoteIsNotTakenFromItsNextOwner(t *testing.T) {
 	t.Parallel()
 	dirs := []string{t.TempDir()}
