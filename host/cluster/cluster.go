@@ -132,6 +132,9 @@ type known struct {
 	// silent says why it does not answer, as of hushed or the newest round; seen is when it did.
 	silent       string
 	hushed, seen time.Time
+	// slow says why a page did not get what it asked of its history, as of slowAt.
+	slow   string
+	slowAt time.Time
 }
 
 // tally counts the items of a host's jobs, those that run, and the jobs that it does not run
@@ -288,8 +291,8 @@ func (c *Cluster) unheldJob(u unheld.Job) Job {
 	return jobOf(u, StateNoHost, HealthError, "no host has it: those that had it are gone, or its files are")
 }
 
-// NoteSilent notes why a host does not answer.
-func (c *Cluster) NoteSilent(id, why string) {
+// silence notes why a host does not answer.
+func (c *Cluster) silence(id, why string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if k := c.hosts[id]; k != nil {
@@ -297,16 +300,32 @@ func (c *Cluster) NoteSilent(id, why string) {
 	}
 }
 
-// WhySilent says why a host does not answer, if that is so since a second at most or was so
-// in a round that ended a second ago at most; empty otherwise.
+// NoteSlow notes why a page did not get what it asked of a host's history. That can be because so much
+// was asked: the host does not count as silent.
+func (c *Cluster) NoteSlow(id, why string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if k := c.hosts[id]; k != nil {
+		k.slow, k.slowAt = why, time.Now()
+	}
+}
+
+// WhySilent says why a host's history is not asked: the host does not answer, since a second at most
+// or in a round that ended a second ago at most, or NoteSlow was called in the last second.
+// It is empty otherwise.
 func (c *Cluster) WhySilent(id string) string {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	k := c.hosts[id]
-	if k == nil || (time.Since(c.at) >= oldest && time.Since(k.hushed) >= oldest) {
+	switch {
+	case k == nil:
 		return ""
+	case k.silent != "" && (time.Since(c.at) < oldest || time.Since(k.hushed) < oldest):
+		return k.silent
+	case time.Since(k.slowAt) < oldest:
+		return k.slow
 	}
-	return k.silent
+	return ""
 }
 
 // hush notes why a host does not answer; what it said of its jobs counts less then. The

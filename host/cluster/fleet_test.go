@@ -502,17 +502,20 @@ func TestSilentHost(t *testing.T) {
 	})
 }
 
-// TestWhySilent: a host that does not answer is known as that for a second, and as long as rounds
-// wait for it.
+// TestWhySilent: a host whose history does not answer is known as that for a second, and one that does
+// not answer at all as long as rounds wait for it.
 func TestWhySilent(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		one := newShip("1")
 		_, c := sail(t, one)
 		refresh(t, c, 0)
-		c.NoteSilent("1", "slow")
+		c.NoteSlow("1", "slow")
 		if got := c.WhySilent("1"); got != "slow" {
 			t.Errorf("found %q", got)
+		}
+		if got := c.Silent(); len(got) != 0 { // who asks much of a history would have its host shown as silent to everybody
+			t.Errorf("a slow history makes a host silent: %q", got)
 		}
 		stale()
 		if got := c.WhySilent("1"); got != "" {
@@ -564,7 +567,7 @@ func TestEarlierProcess(t *testing.T) {
 			}
 			c := New(Options{})
 			c.list(self, []Peer{earlier})
-			c.NoteSilent("old", "answers 401 Unauthorized")
+			c.silence("old", "answers 401 Unauthorized")
 			want := "answers 401 Unauthorized"
 			if same {
 				want = "an earlier process of this host, which was started again: it is listed until its session has ended"

@@ -31,10 +31,10 @@ type Histories struct {
 	waits time.Duration // how long a page waits for a host, in tests; 0 is patience
 }
 
-// Silences are the hosts that do not answer, by their ids; see [Cluster].
+// Silences are the hosts whose histories do not answer, by their ids; see [Cluster].
 type Silences interface {
 	WhySilent(id string) string
-	NoteSilent(id, why string)
+	NoteSlow(id, why string)
 }
 
 // Found is a page over all hosts.
@@ -112,7 +112,7 @@ func find[T any](ctx context.Context, h *Histories, f history.Filter, see See, k
 		return Found[T]{}, err
 	}
 	if ctx.Err() == nil {
-		m.noteSilent()
+		m.noteSlow()
 	}
 	found.Next, found.Silent = m.next(len(found.Records) == m.limit), m.silent()
 	return found, nil

@@ -502,7 +502,7 @@ func TestClocksApart(t *testing.T) {
 type silences map[string]string
 
 func (s silences) WhySilent(id string) string { return s[id] }
-func (s silences) NoteSilent(id, why string)  { s[id] = why }
+func (s silences) NoteSlow(id, why string)    { s[id] = why }
 
 // TestSilentHistories: who does not answer is named, not waited for longer than a second, and
 // then not again.

@@ -258,12 +258,12 @@ func (m *paging[T]) next(full bool) string {
 	return m.filter.After
 }
 
-// noteSilent notes the hosts that the page has waited for in vain. One that has answered something
+// noteSlow notes the hosts that the page has waited for in vain. One that has answered something
 // is not silent: it takes long for what the page asks.
-func (m *paging[T]) noteSilent() {
+func (m *paging[T]) noteSlow() {
 	for _, s := range m.sources {
 		if errors.Is(s.err, errLate) && !s.answered && m.h.Silences != nil {
-			m.h.Silences.NoteSilent(s.peer.ID, s.err.Error())
+			m.h.Silences.NoteSlow(s.peer.ID, s.err.Error())
 		}
 	}
 }

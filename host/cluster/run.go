@@ -89,7 +89,7 @@ func (c *Cluster) Run(ctx context.Context) error {
 		case <-a.limit.C:
 			for id := range a.open {
 				a.late[id] = true
-				c.NoteSilent(id, errLate.Error())
+				c.silence(id, errLate.Error())
 			}
 			clear(a.open)
 		}
