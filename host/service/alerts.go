@@ -178,6 +178,18 @@ func (g Alerting) MaySilence(ctx context.Context, pattern string) bool {
 	return mayPattern(ctx, access.Admin, pattern) == nil
 }
 
+// What changes of silences are called in the audit. Their job is a pattern.
+const (
+	silenced   = "silence alerts"
+	unsilenced = "end a silence of alerts"
+)
+
+// ofHiddenSilence reports whether a change is of a silence that the principal may not see: a pattern such as
+// a-? matches the text of others, such as a-*, too.
+func ofHiddenSilence(ctx context.Context, c history.Change) bool {
+	return (c.What == silenced || c.What == unsilenced) && mayPattern(ctx, access.View, c.Job) != nil
+}
+
 // WantedSilence is a silence as somebody asks for it: For is a duration from 1m to 90d. No
 // rules are all rules.
 type WantedSilence struct {
@@ -201,7 +213,7 @@ func (g Alerting) Silence(ctx context.Context, wanted WantedSilence) (*alert.Sil
 	if field, problem := made.Check(); problem != "" {
 		return nil, &InputError{"body." + field, problem}
 	}
-	c := &history.Change{What: "silence alerts", Job: made.Jobs, Why: made.Why, After: "until " + made.Until.UTC().Format(time.RFC3339)}
+	c := &history.Change{What: silenced, Job: made.Jobs, Why: made.Why, After: "until " + made.Until.UTC().Format(time.RFC3339)}
 	err = g.change(ctx, c, func(b *board.Board) (err error) {
 		made, err = b.Silence(ctx, made)
 		return err
@@ -256,7 +268,7 @@ func (g Alerting) Unsilence(ctx context.Context, id string, why Reason) error {
 	}
 	for _, one := range silences {
 		if one.ID == id && one.Until.After(time.Now()) && mayPattern(ctx, access.View, one.Jobs) == nil {
-			c := &history.Change{What: "end a silence of alerts", Job: one.Jobs, Why: why, Before: "until " + one.Until.UTC().Format(time.RFC3339)}
+			c := &history.Change{What: unsilenced, Job: one.Jobs, Why: why, Before: "until " + one.Until.UTC().Format(time.RFC3339)}
 			err = g.change(ctx, c, func(b *board.Board) error { return b.Unsilence(ctx, id) })
 			if !errors.Is(err, board.ErrNoSilence) {
 				return err

@@ -142,3 +142,21 @@ func TestRefusedChanges_longTexts(t *testing.T) {
 		}
 	}
 }
+
+// TestSilencesInTheAudit: who may not see a silence does not find it in the audit either, also not
+// because a pattern of theirs matches the text of its pattern.
+func TestSilencesInTheAudit(t *testing.T) {
+	t.Parallel()
+	h := servicetest.Start(t, servicetest.Options{})
+	if _, err := h.Service.Alerting().Silence(access.With(t.Context(), access.HostToken(access.ByHostToken)), service.WantedSilence{Jobs: "a-*", For: "1h", Why: "b moves"}); err != nil {
+		t.Fatal(err)
+	}
+	for pattern, want := range map[string]int{"*": 1, "a-*": 1, "a-?": 0, "b": 0} {
+		ctx := access.With(t.Context(), access.Principal{Name: "eve", Method: access.ByToken, Bindings: []access.Binding{{Role: access.RoleViewer, Jobs: []string{pattern}}}})
+		changes, err := h.Service.Changes(ctx, history.Filter{Limit: 10})
+		list, listed := h.Service.Alerting().List(ctx)
+		if err != nil || listed != nil || len(changes.Records) != want || len(list.Silences) != want {
+			t.Errorf("a viewer of %s finds %d records and %d silences, want %d; %v, %v", pattern, len(changes.Records), len(list.Silences), want, err, listed)
+		}
+	}
+}

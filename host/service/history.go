@@ -124,7 +124,9 @@ func (s *Service) Follow(ctx context.Context, f history.Filter, out chan<- clust
 
 // Changes finds who changed what.
 func (s *Service) Changes(ctx context.Context, f history.Filter) (cluster.Found[history.Change], error) {
-	return found(ctx, f, s.o.Histories.Changes)
+	changes, err := found(ctx, f, s.o.Histories.Changes)
+	changes.Records = slices.DeleteFunc(changes.Records, func(c history.Change) bool { return ofHiddenSilence(ctx, c) })
+	return changes, err
 }
 
 // RunDetail is a run with all that is known of it.
