@@ -76,6 +76,11 @@ func (t *table) fit(widths []int) {
 	}
 }
 
+// line is the text in one line: who can break lines in a cell could make up rows.
+func (c Cell) line() string {
+	return strings.ReplaceAll(strings.ReplaceAll(words.Printable(c.Text), "\n", `\n`), "\t", `\t`)
+}
+
 func (t *table) String() string {
 	var widths []int
 	for _, row := range t.rows {
@@ -83,7 +88,7 @@ func (t *table) String() string {
 			if i == len(widths) {
 				widths = append(widths, 0)
 			}
-			widths[i] = max(widths[i], Width(words.Printable(c.Text)))
+			widths[i] = max(widths[i], Width(c.line()))
 		}
 	}
 	t.fit(widths)
@@ -94,7 +99,7 @@ func (t *table) String() string {
 			if widths[i] == 0 {
 				continue
 			}
-			text := Shorten(words.Printable(c.Text), widths[i])
+			text := Shorten(c.line(), widths[i])
 			if i < len(row)-1 {
 				text = Pad(text, widths[i]+2)
 			}

@@ -59,3 +59,13 @@ func TestWideCells(t *testing.T) {
 		t.Errorf("found %q, want %q", found, want)
 	}
 }
+
+// TestRows: a cell stays in its row, whatever others have put into it.
+func TestRows(t *testing.T) {
+	t.Parallel()
+	table := NewTable(Style{}, "JOBS", "WHY")
+	table.Add(Plain("a-*\nb-*   all is well"), Plain("x\ty\r\n"))
+	if got, want := table.String(), "JOBS                    WHY\na-*\\nb-*   all is well  x\\ty\\r\\n\n"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
