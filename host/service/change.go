@@ -206,7 +206,7 @@ func (s *Service) StartOn(ctx context.Context, server, instance string, why Reas
 			return &ConflictError{fmt.Sprintf("no job is stopped on %s", cmp.Or(instance, server))}
 		}
 		r = s.startOn(ctx, asked, "")
-		c.After = strings.Join(r.Hosts, ", ")
+		c.After = r.text()
 		return nil
 	})
 	return r, err
@@ -237,6 +237,15 @@ type Restored struct {
 	Failed []string `json:"failed,omitempty"`
 }
 
+// text is what the record of it says.
+func (r *Restored) text() string {
+	text := strings.Join(r.Hosts, ", ")
+	if len(r.Failed) > 0 {
+		text = strings.TrimPrefix(text+"; not "+strings.Join(r.Failed, "; "), "; ")
+	}
+	return text
+}
+
 // Restore has all hosts join a job again that was removed or shut down on them.
 func (s *Service) Restore(ctx context.Context, job string, why Reason) (r *Restored, err error) {
 	c := &history.Change{What: "restore", Job: job, Why: why}
@@ -256,7 +265,7 @@ func (s *Service) Restore(ctx context.Context, job string, why Reason) (r *Resto
 			}
 		}
 		r = s.startOn(ctx, asked, job)
-		c.After = strings.Join(r.Hosts, ", ")
+		c.After = r.text()
 		if len(r.Hosts) == 0 && len(r.Failed) == 0 {
 			return &ConflictError{fmt.Sprintf("job %q is neither removed nor shut down on any host", job)}
 		}

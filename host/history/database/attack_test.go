@@ -253,6 +253,12 @@ func TestOlderSchema(t *testing.T) {
 		if n := count(t, s, "SELECT COUNT(*) FROM wasmjob_schema"); n != schemaVersion {
 			t.Errorf("%d versions, want %d", n, schemaVersion)
 		}
+		if s.kind == mySQL { // what has not ended is looked for at each start of a host
+			n := count(t, s, "SELECT COUNT(DISTINCT table_name) FROM information_schema.statistics WHERE table_schema = DATABASE() AND index_name IN ('wasmjob_items_open', 'wasmjob_executions_open')")
+			if n != 2 {
+				t.Errorf("%d tables have a key of what has not ended, want 2", n)
+			}
+		}
 	})
 }
 

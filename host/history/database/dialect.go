@@ -108,11 +108,11 @@ func (k kind) again(err error) bool {
 	return errors.As(err, &e) && e.Code()&0xff == sqlite3.SQLITE_BUSY
 }
 
-// hasColumn reports whether a column could not be added because it is there. Only MySQL may
-// meet one, which commits each statement.
-func (kind) hasColumn(err error) bool {
+// exists reports whether a column or a key could not be added because it is there. Only MySQL
+// may meet one, which commits each statement.
+func (kind) exists(err error) bool {
 	var e *mysql.MySQLError
-	return errors.As(err, &e) && e.Number == 1060
+	return errors.As(err, &e) && (e.Number == 1060 || e.Number == 1061)
 }
 
 // bind turns the ? of a statement into what the database calls its parameters.

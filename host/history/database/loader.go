@@ -71,16 +71,18 @@ func wait(ctx context.Context, d time.Duration, closing, back <-chan struct{}) b
 
 // step does what is next. did is false if there is nothing.
 func (s *loader) step(ctx context.Context) (did bool, err error) {
-	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
-	defer cancel()
 	late := time.AfterFunc(latePatience, s.backlog.late)
 	defer late.Stop()
 	if !s.migrated {
-		if err := s.migrate(ctx); err != nil {
+		migrating, cancel := context.WithTimeout(ctx, longestMigration)
+		defer cancel()
+		if err := s.migrate(migrating); err != nil {
 			return false, err
 		}
 		s.migrated = true
 	}
+	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
+	defer cancel()
 	c, ok, err := s.backlog.next(s.name)
 	if err != nil || !ok {
 		return false, err

@@ -17,6 +17,9 @@ var migrations embed.FS
 // there are.
 const schemaVersion = 2
 
+// longestMigration bounds a migration: one makes indexes of large tables.
+const longestMigration = 30 * time.Minute
+
 // migrationTimeout bounds the wait for another host that migrates.
 const migrationTimeout = 30 * time.Second
 
@@ -91,7 +94,7 @@ func (s *pool) steps(ctx context.Context, q querier) error {
 			if strings.TrimSpace(statement) == "" {
 				continue
 			}
-			if _, err := q.ExecContext(ctx, statement); err != nil && !s.kind.hasColumn(err) {
+			if _, err := q.ExecContext(ctx, statement); err != nil && !s.kind.exists(err) {
 				return fmt.Errorf("migration %d: %w", n, err)
 			}
 		}
