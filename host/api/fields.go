@@ -139,7 +139,7 @@ func fieldTexts() map[string]string {
 		"cluster.Found":                  "Found is a page over all hosts.",
 		"cluster.Found.Silent":           "Silent are hosts that have not answered, and why: what they have is missing.",
 		"cluster.Host":                   "Host is one host of the namespace.",
-		"cluster.Host.API":               "With that of its API if several hosts have the server.",
+		"cluster.Host.API":               "API is the URL of its API, empty if other hosts cannot reach it.",
 		"cluster.Host.Draining":          "Draining are the jobs that it is leaving, by name, those first of which something still runs.",
 		"cluster.Host.Here":              "Here: it is the host that answers.",
 		"cluster.Host.ID":                "ID names the host among its peers, for one session.",

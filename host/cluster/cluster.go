@@ -27,11 +27,12 @@ type Host struct {
 	ID string `json:"id"`
 	// Name is what the host is called: the server's address, with that of its API if several
 	// hosts have the server.
-	Name     string    `json:"name"`
-	ServerIP string    `json:"serverIp"`
-	API      string    `json:"api,omitempty"`
-	Version  string    `json:"version"`
-	Started  time.Time `json:"started"`
+	Name     string `json:"name"`
+	ServerIP string `json:"serverIp"`
+	// API is the URL of its API, empty if other hosts cannot reach it.
+	API     string    `json:"api,omitempty"`
+	Version string    `json:"version"`
+	Started time.Time `json:"started"`
 	// Here: it is the host that answers.
 	Here bool `json:"here,omitempty"`
 	// Silent says why it does not answer, empty if it does; Seen is when it did last,
