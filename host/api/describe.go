@@ -26,7 +26,7 @@ func operationTexts() map[string]string {
 		"createLoginLink":  "It needs the host's own token: all others get 403. The link signs one browser in, once, with all roles, and is good for a few minutes.",
 		"getStatus":        "The host that is asked alone: its jobs, their items, what it waits for, the files that it refused, its session with the registry. `full=true` asks the registry; without it nothing is asked.",
 		"getOverview":      "What an operator looks at first. Each list has at most 20 entries; the other operations have all.",
-		"listJobs":         "Jobs of all hosts, as they are now: what hosts say is at most half a second old. The registry is not asked. `counts` counts all jobs by health, whatever the filter is.",
+		"listJobs":         "Jobs of all hosts: their state is at most one and a half seconds old, a second more while a host does not answer. The registry is not asked. `counts` counts all jobs by health, whatever the filter is.",
 		"getJob":           "A job over all hosts: its items, each on the host that has it, what each host says of it, and its next instants.",
 		"listAlerts":       "Alerts of jobs that the sender may see, with when each began, who is to get messages about it and what was sent, and the silences in force. The registry is read if any of it has changed since it was read last.",
 		"silenceAlerts":    "Alerts of the jobs that a pattern matches are not sent for a while, by any host; they are judged and listed all the same.",
