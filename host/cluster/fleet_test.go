@@ -852,7 +852,7 @@ func TestExpire(t *testing.T) {
 }
 
 // TestExpire_roundUnderWay: all who ask after a change wait for the round that has begun since,
-// whoever had it begun.
+// any that had begun it.
 func TestExpire_roundUnderWay(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -12,7 +12,7 @@ import (
 	"github.com/wasmjob/wasmjob/host/history"
 )
 
-// TestWhoPaused: who has paused a job is who did it last, and nobody if that left no record.
+// TestWhoPaused: who has paused a job is who did it last, and no one if that left no record.
 func TestWhoPaused(t *testing.T) {
 	t.Parallel()
 	item := 1

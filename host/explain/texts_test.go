@@ -142,7 +142,7 @@ func TestOutcomes(t *testing.T) {
 }
 
 // TestReports: each report is in both languages, with the same places, and its English is
-// what sources of hosts say: whoever words a report anew is sent here.
+// what sources of hosts say: who changes the words of a report is sent here.
 func TestReports(t *testing.T) {
 	t.Parallel()
 	var sources strings.Builder

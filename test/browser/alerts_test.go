@@ -32,7 +32,7 @@ func alerted(t *testing.T) (h *host, got <-chan string) {
 	return h, taken
 }
 
-// TestAlerts: an operator sees what is wrong and who was told, silences it by mouse and by
+// TestAlerts: an operator sees what is wrong and who got a message, silences it by mouse and by
 // keyboard, sees it silenced, ends the silence, and tries a route.
 func TestAlerts(t *testing.T) {
 	t.Parallel()

@@ -15,7 +15,7 @@ import (
 	"github.com/wasmjob/wasmjob/host/alert/board"
 )
 
-// counted counts the requests of a session, and refuses them while it is told to.
+// counted counts the requests of a session, and refuses them while a test wants that.
 type counted struct {
 	registry.Center
 	reads   atomic.Int64
