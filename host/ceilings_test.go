@@ -75,13 +75,13 @@ func (s *totals) last() []int {
 	return s.seen[newest]
 }
 
-func status(n *node, job string) host.JobStatus {
+func status(n *node, job string) *host.JobStatus {
 	for _, s := range n.host.Status().Jobs {
 		if s.Name == job {
 			return s
 		}
 	}
-	return host.JobStatus{}
+	return &host.JobStatus{}
 }
 
 // A configuration of the registry that is beyond a ceiling is not taken: what

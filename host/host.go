@@ -150,7 +150,7 @@ type Host struct {
 	started time.Time
 	desired map[string]Job
 	// parted is what was known of each job when the last session ended.
-	parted map[string]JobStatus
+	parted map[string]*JobStatus
 	// brought are the definitions, as YAML, that this host has last joined its
 	// jobs with, or applied.
 	brought map[string][]byte
@@ -357,7 +357,7 @@ func (h *Host) Run(ctx, kill context.Context) error {
 
 // part keeps what the loops of a term that has ended know of their jobs.
 func (h *Host) part(t *term) {
-	parted := make(map[string]JobStatus)
+	parted := make(map[string]*JobStatus)
 	t.mu.Lock()
 	for name, j := range t.jobs {
 		parted[name], _ = j.lastStatus()

@@ -21,8 +21,8 @@ const futureInstant = 10 * time.Minute
 
 // ask is somebody's wish to know the job's status.
 type ask struct {
-	answer chan<- JobStatus // has room for one
-	full   bool             // with what has to be read from the registry
+	answer chan<- *JobStatus // has room for one
+	full   bool              // with what has to be read from the registry
 }
 
 // answer publishes the job's status to those who asked.
@@ -43,7 +43,7 @@ func (j *job) answer() {
 	}
 	s := j.status()
 	if full {
-		j.readHosts(&s)
+		j.readHosts(s)
 	}
 	j.mail.mu.Lock()
 	j.mail.last = s
@@ -113,7 +113,7 @@ func (j *job) readHosts(s *JobStatus) {
 
 // withoutSession is what remains true of the job when the session has ended. Its
 // next fire stays, so that one that is late shows.
-func (j *job) withoutSession() JobStatus {
+func (j *job) withoutSession() *JobStatus {
 	s := j.status()
 	s.Leader, s.Instances, s.Items, s.Waits = "", nil, nil, nil
 	if j.exit.left == "" {
@@ -126,27 +126,27 @@ func (j *job) withoutSession() JobStatus {
 const noSession = "the host has no session with the registry: no item runs here"
 
 // offline are the host's jobs while it has no session. The caller holds h.mu.
-func (h *Host) offline() []JobStatus {
-	var all []JobStatus
+func (h *Host) offline() []*JobStatus {
+	var all []*JobStatus
 	for name, wanted := range h.desired {
 		s, known := h.parted[name]
 		if !known {
 			c := wanted.Definition
-			s = JobStatus{Name: name, State: JobNoSession, Reason: noSession, Cron: c.Cron, TimeZone: c.TimeZone, ShardingTotalCount: c.ShardingTotalCount,
+			s = &JobStatus{Name: name, State: JobNoSession, Reason: noSession, Cron: c.Cron, TimeZone: c.TimeZone, ShardingTotalCount: c.ShardingTotalCount,
 				Description: c.Description, File: wanted.File, Module: wanted.ModuleFile, Digest: wanted.Module.Digest()}
 		}
 		all = append(all, s)
 	}
-	slices.SortFunc(all, func(a, b JobStatus) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortFunc(all, func(a, b *JobStatus) int { return strings.Compare(a.Name, b.Name) })
 	return all
 }
 
-func (j *job) status() JobStatus {
+func (j *job) status() *JobStatus {
 	c := j.member.View.Config
 	if c.JobName == "" {
 		c = j.wanted.Definition
 	}
-	s := JobStatus{
+	s := &JobStatus{
 		Name: j.name, Cron: c.Cron, TimeZone: j.cron.zone.String(), Next: j.calendar.Next, ShardingTotalCount: c.ShardingTotalCount,
 		Description: c.Description, File: j.wanted.File, Module: j.wanted.ModuleFile, Type: string(j.guest.Type),
 		Digest: j.wanted.Module.Digest(), Needs: j.guest.Needs, Leader: j.member.View.Leader, Instances: slices.Sorted(slices.Values(j.member.View.Instances)), LastFire: j.newestFire(),

@@ -51,7 +51,7 @@ type mailbox struct {
 	refused bool // a guest's commit was: something may be to repair
 	beyond  bool // something went beyond a quota
 	asks    []ask
-	last    JobStatus
+	last    *JobStatus
 	rests   bool // last is true until the loop has something to do
 }
 
@@ -83,14 +83,14 @@ func (s *shared) drain() { s.post(func(m *mailbox) { m.drain = true }) }
 
 // ask requests the job's status, with what only the registry knows if it is to be
 // full; the answer comes once.
-func (s *shared) ask(full bool) <-chan JobStatus {
-	c := make(chan JobStatus, 1)
+func (s *shared) ask(full bool) <-chan *JobStatus {
+	c := make(chan *JobStatus, 1)
 	s.post(func(m *mailbox) { m.asks = append(m.asks, ask{c, full}) })
 	return c
 }
 
 // lastStatus is the newest status; rests: it is what is true now.
-func (s *shared) lastStatus() (last JobStatus, rests bool) {
+func (s *shared) lastStatus() (last *JobStatus, rests bool) {
 	s.mail.mu.Lock()
 	defer s.mail.mu.Unlock()
 	return s.mail.last, s.mail.rests

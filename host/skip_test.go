@@ -46,7 +46,7 @@ func TestStatusWithoutSession(t *testing.T) {
 		}
 		n := c.start(1, job(definition("hourly", "0 0 * * * ?", 2), sleeper(0)))
 		time.Sleep(time.Minute)
-		job := func(state host.JobState) host.JobStatus {
+		job := func(state host.JobState) *host.JobStatus {
 			t.Helper()
 			s := n.host.Status()
 			if len(s.Jobs) != 1 || s.Jobs[0].Name != "hourly" || s.Jobs[0].State != state {

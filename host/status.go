@@ -10,13 +10,13 @@ import (
 // Status is what a host is doing, for people and for the admin address. It is
 // a value; nothing in it changes later.
 type Status struct {
-	Instance  string      `json:"instance"`
-	ServerIP  string      `json:"serverIp"`
-	Namespace string      `json:"namespace"`
-	State     HostState   `json:"state"`
-	Started   time.Time   `json:"started"`
-	Jobs      []JobStatus `json:"jobs"`    // by name
-	Refused   []Refusal   `json:"refused"` // by file
+	Instance  string       `json:"instance"`
+	ServerIP  string       `json:"serverIp"`
+	Namespace string       `json:"namespace"`
+	State     HostState    `json:"state"`
+	Started   time.Time    `json:"started"`
+	Jobs      []*JobStatus `json:"jobs"`    // by name
+	Refused   []Refusal    `json:"refused"` // by file
 	// Waits are what the host waits for; what its jobs wait for is with them.
 	Waits []WaitStatus `json:"waits,omitempty"`
 	// RegistryFailures counts the requests to the registry that were not

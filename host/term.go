@@ -41,6 +41,8 @@ type term struct {
 
 	mu   sync.Mutex
 	jobs map[string]*job // by job name
+	// sorted are the jobs by name; nil if they have to be sorted again.
+	sorted []*job
 	// joins counts how often this term has joined a job: an instance id is
 	// never used twice.
 	joins    map[string]int
@@ -229,7 +231,7 @@ func (t *term) reconcile(work context.Context) {
 			continue
 		}
 		j := newJob(t, desired[name], t.identity(name))
-		t.jobs[name] = j
+		t.jobs[name], t.sorted = j, nil
 		t.wg.Go(func() {
 			j.run(work)
 			select {
@@ -312,6 +314,7 @@ func (t *term) forget(j *job) {
 	defer t.mu.Unlock()
 	if t.jobs[j.name] == j {
 		delete(t.jobs, j.name)
+		t.sorted = nil
 	}
 }
 
@@ -366,15 +369,17 @@ func (t *term) logProgress() {
 
 // status asks every loop; one that does not answer in time shows what it last
 // said. A full answer is read from the registry.
-func (t *term) status(wait time.Duration, full bool) []JobStatus {
+func (t *term) status(wait time.Duration, full bool) []*JobStatus {
 	t.mu.Lock()
-	jobs := slices.Collect(maps.Values(t.jobs))
+	if t.sorted == nil {
+		t.sorted = slices.SortedFunc(maps.Values(t.jobs), func(a, b *job) int { return strings.Compare(a.name, b.name) })
+	}
+	jobs := t.sorted
 	t.mu.Unlock()
-	slices.SortFunc(jobs, func(a, b *job) int { return strings.Compare(a.name, b.name) })
 	over, cancel := context.WithTimeout(context.Background(), wait)
 	defer cancel()
-	out := make([]JobStatus, len(jobs))
-	asked := make(map[int]<-chan JobStatus)
+	out := make([]*JobStatus, len(jobs))
+	asked := make(map[int]<-chan *JobStatus)
 	for i, j := range jobs {
 		last, rests := j.lastStatus()
 		if out[i] = last; full || !rests {

@@ -130,7 +130,7 @@ func grantsInForce(ctx context.Context, p *program, t *command.Target, job strin
 	if err != nil {
 		return err
 	}
-	var jobs []host.JobStatus
+	var jobs []*host.JobStatus
 	var names []string
 	for _, j := range report.Status.Jobs {
 		if names = append(names, j.Name); job == "" || job == j.Name {

@@ -91,7 +91,7 @@ func (r Report) For(p access.Principal) Report {
 	if p.All(access.View) {
 		return r
 	}
-	r.Status.Jobs = slices.DeleteFunc(slices.Clone(r.Status.Jobs), func(j host.JobStatus) bool { return !p.May(access.View, j.Name) })
+	r.Status.Jobs = slices.DeleteFunc(slices.Clone(r.Status.Jobs), func(j *host.JobStatus) bool { return !p.May(access.View, j.Name) })
 	// These name files, modules and jobs that may be others'.
 	r.Status.Refused, r.Status.Waits, r.Compiling, r.Warnings, r.Reason = nil, nil, nil, nil, ""
 	return r

@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/json"
 	"encoding/pem"
 	"fmt"
 	"math/big"
@@ -83,10 +84,14 @@ func TestGuarded(t *testing.T) {
 // TestReportFor: who may not see all jobs sees its own, and no file's name.
 func TestReportFor(t *testing.T) {
 	t.Parallel()
-	r := Report{Status: host.Status{Jobs: []host.JobStatus{{Name: "etl-1"}, {Name: "pay"}}, Refused: []host.Refusal{{File: "pay.yaml"}}}, Reason: "compiling: pay.wasm",
+	r := Report{Status: host.Status{Jobs: []*host.JobStatus{{Name: "etl-1"}, {Name: "pay"}}, Refused: []host.Refusal{{File: "pay.yaml"}}}, Reason: "compiling: pay.wasm",
 		Compiling: []Compiling{{Module: "pay.wasm"}}, Warnings: []string{"pay"}}
 	team := access.Principal{Bindings: []access.Binding{{Role: access.RoleViewer, Jobs: []string{"etl-*"}}}}
-	if text := fmt.Sprintf("%+v", r.For(team)); strings.Contains(text, "pay") || !strings.Contains(text, "etl-1") {
+	seen, err := json.Marshal(r.For(team))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if text := string(seen); strings.Contains(text, "pay") || !strings.Contains(text, "etl-1") {
 		t.Errorf("a viewer of etl-* sees %s", text)
 	}
 	if got := r.For(access.HostToken(access.ByHostToken)); !reflect.DeepEqual(got, r) {

@@ -60,7 +60,7 @@ func TestAnswersAreDescribed(t *testing.T) {
 		t.Fatalf("%d %s", a.code, a.body)
 	}
 	s.Until("the host has left it", func() bool {
-		return slices.ContainsFunc(s.Host.Status().Jobs, func(j host.JobStatus) bool { return j.Name == "removed" && j.State == host.JobRemoved })
+		return slices.ContainsFunc(s.Host.Status().Jobs, func(j *host.JobStatus) bool { return j.Name == "removed" && j.State == host.JobRemoved })
 	})
 	root := access.HostToken(access.ByHostToken)
 	other := access.Principal{Name: "ann", Method: access.ByPassword, Bindings: []access.Binding{{Role: access.RoleViewer, Jobs: []string{"etl-*"}}}}

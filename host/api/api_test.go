@@ -227,7 +227,7 @@ func TestErrors(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.Until("the job is removed", func() bool { return state(s, gone) == host.JobRemoved })
-	if n := slices.IndexFunc(s.Host.Status().Jobs, func(j host.JobStatus) bool { return j.Name == gone }); !strings.Contains(s.Host.Status().Jobs[n].Reason, `'wasmjob restore "o'brien & co"' brings it back`) {
+	if n := slices.IndexFunc(s.Host.Status().Jobs, func(j *host.JobStatus) bool { return j.Name == gone }); !strings.Contains(s.Host.Status().Jobs[n].Reason, `'wasmjob restore "o'brien & co"' brings it back`) {
 		t.Errorf("the host says %q", s.Host.Status().Jobs[n].Reason)
 	}
 	s.Pending.Store(&admin.Pending{Compiling: []admin.Compiling{{Module: "slow.wasm", Jobs: []string{"slow"}}}})

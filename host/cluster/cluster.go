@@ -127,7 +127,7 @@ type known struct {
 	epoch  string
 	since  uint64
 	report *admin.Report
-	jobs   map[string]host.JobStatus
+	jobs   map[string]*host.JobStatus
 	tally
 	sightings []event.Event // the newest mostSightings at most
 	// silent says why it does not answer, as of hushed or the newest round; seen is when it did.
@@ -142,8 +142,11 @@ type known struct {
 // on: stopped by an operator, removed, or draining.
 type tally struct{ items, running, stopped, removed, draining int }
 
-// add counts a job, or with -1 no longer.
-func (t *tally) add(j host.JobStatus, sign int) {
+// add counts a job, or with -1 no longer; nil is none.
+func (t *tally) add(j *host.JobStatus, sign int) {
+	if j == nil {
+		return
+	}
 	t.items += sign * len(j.Items)
 	t.running += sign * running(j)
 	switch j.State {
@@ -225,7 +228,7 @@ func (c *Cluster) list(self Peer, peers []Peer) (expiries uint64) {
 			k.peer = p
 			continue
 		}
-		c.hosts[p.ID] = &known{peer: p, jobs: make(map[string]host.JobStatus)}
+		c.hosts[p.ID] = &known{peer: p, jobs: make(map[string]*host.JobStatus)}
 	}
 	stale := make(map[string]bool)
 	for id, k := range c.hosts {
@@ -339,7 +342,7 @@ func (c *Cluster) hush(k *known, why string) {
 	}
 }
 
-func names(jobs map[string]host.JobStatus) map[string]bool {
+func names(jobs map[string]*host.JobStatus) map[string]bool {
 	set := make(map[string]bool, len(jobs))
 	for name := range jobs {
 		set[name] = true
@@ -386,7 +389,7 @@ func (c *Cluster) take(a answer) {
 }
 
 // running counts the items that run.
-func running(j host.JobStatus) (n int) {
+func running(j *host.JobStatus) (n int) {
 	for _, i := range j.Items {
 		if i.Running {
 			n++
@@ -586,7 +589,7 @@ func (c *Cluster) Jobs() []Job {
 
 // Job is one job with its items, and its status on each of its hosts by their ids, both
 // empty if no host has it; ok is false if the registry has no such job either.
-func (c *Cluster) Job(name string) (j Job, items []Item, on map[string]host.JobStatus, ok bool) {
+func (c *Cluster) Job(name string) (j Job, items []Item, on map[string]*host.JobStatus, ok bool) {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	parts := c.parts(name)
@@ -595,7 +598,7 @@ func (c *Cluster) Job(name string) (j Job, items []Item, on map[string]host.JobS
 }
 
 // On is what the hosts that have a job say of it, by their ids.
-func (c *Cluster) On(name string) map[string]host.JobStatus {
+func (c *Cluster) On(name string) map[string]*host.JobStatus {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	return byHost(c.parts(name))
@@ -603,7 +606,7 @@ func (c *Cluster) On(name string) map[string]host.JobStatus {
 
 // Each passes on what each host says of each of its jobs, in no order. It must not be asked
 // anything meanwhile.
-func (c *Cluster) Each(yield func(id string, s host.JobStatus)) {
+func (c *Cluster) Each(yield func(id string, s *host.JobStatus)) {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	for id, k := range c.hosts {
@@ -613,8 +616,8 @@ func (c *Cluster) Each(yield func(id string, s host.JobStatus)) {
 	}
 }
 
-func byHost(parts []part) map[string]host.JobStatus {
-	on := make(map[string]host.JobStatus, len(parts))
+func byHost(parts []part) map[string]*host.JobStatus {
+	on := make(map[string]*host.JobStatus, len(parts))
 	for _, p := range parts {
 		on[p.host] = p.JobStatus
 	}

@@ -37,7 +37,7 @@ type fleet struct {
 type ship struct {
 	id    string
 	mu    sync.Mutex
-	jobs  map[string]host.JobStatus
+	jobs  map[string]*host.JobStatus
 	local *Local
 	// compiling is what it compiles.
 	compiling []admin.Compiling
@@ -49,7 +49,7 @@ type ship struct {
 }
 
 func newShip(id string) *ship {
-	s := &ship{id: id, jobs: make(map[string]host.JobStatus)}
+	s := &ship{id: id, jobs: make(map[string]*host.JobStatus)}
 	s.start()
 	return s
 }
@@ -62,7 +62,7 @@ func (s *ship) start() {
 		time.Sleep(s.slow)
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		jobs := slices.SortedFunc(maps.Values(s.jobs), func(a, b host.JobStatus) int { return strings.Compare(a.Name, b.Name) })
+		jobs := slices.SortedFunc(maps.Values(s.jobs), func(a, b *host.JobStatus) int { return strings.Compare(a.Name, b.Name) })
 		return admin.Report{Status: host.Status{Instance: s.id, Jobs: jobs}, Compiling: s.compiling}
 	})
 }
@@ -71,7 +71,7 @@ func (s *ship) set(jobs ...host.JobStatus) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, j := range jobs {
-		s.jobs[j.Name] = j
+		s.jobs[j.Name] = &j
 	}
 }
 
@@ -536,7 +536,7 @@ func TestWhySilent(t *testing.T) {
 // TestDraining: jobs of which something still runs are named first.
 func TestDraining(t *testing.T) {
 	t.Parallel()
-	k := &known{report: &admin.Report{Status: host.Status{State: host.HostLive}}, jobs: map[string]host.JobStatus{
+	k := &known{report: &admin.Report{Status: host.Status{State: host.HostLive}}, jobs: map[string]*host.JobStatus{
 		"a": {Name: "a", State: host.JobDraining}, "b": {Name: "b", State: host.JobDraining, Items: []host.ItemStatus{{Item: 0}, {Item: 2, Running: true}}},
 		"c": {Name: "c", State: host.JobStopped}, "d": {Name: "d", State: host.JobRemoved},
 	}}

@@ -116,7 +116,7 @@ func statesByNews() []host.JobState {
 type part struct {
 	host   string
 	silent bool // what it says may be long ago
-	host.JobStatus
+	*host.JobStatus
 }
 
 // answering are the parts of hosts that answer; all if none does.

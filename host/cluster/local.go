@@ -4,6 +4,7 @@ import (
 	"crypto/rand"
 	"reflect"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -24,8 +25,8 @@ type Delta struct {
 	// Whole: Jobs are all jobs, not only those that changed.
 	Whole bool `json:"whole,omitempty"`
 	// Report is about the host, without its jobs.
-	Report admin.Report     `json:"report"`
-	Jobs   []host.JobStatus `json:"jobs,omitempty"`
+	Report admin.Report      `json:"report"`
+	Jobs   []*host.JobStatus `json:"jobs,omitempty"`
 	// Gone are the names of jobs that the host has no more.
 	Gone []string `json:"gone,omitempty"`
 	// Pauses are those on record at the host, of any jobs.
@@ -44,21 +45,23 @@ type Local struct {
 	at         time.Time
 	generation uint64
 	host       admin.Report
-	jobs       map[string]numbered
-	gone       changes // jobs that it had, and has no more
+	jobs       []numbered // by name
+	gone       changes    // jobs that it had, and has no more
 	pauses     pauses
 	sightings  []sighting // oldest first
 }
 
 // numbered is a job's status and the generation in which it came to be so.
 type numbered struct {
-	status     host.JobStatus
+	status     *host.JobStatus
 	generation uint64
 }
 
+func (n numbered) compare(name string) int { return strings.Compare(n.status.Name, name) }
+
 // NewLocal returns what a host says of itself; report asks nothing of the registry.
 func NewLocal(report func() admin.Report) *Local {
-	return &Local{report: report, epoch: rand.Text(), jobs: make(map[string]numbered), pauses: make(pauses)}
+	return &Local{report: report, epoch: rand.Text(), pauses: make(pauses)}
 }
 
 // Invalidate has the next question answered by what is true then: something has
@@ -101,7 +104,7 @@ func (l *Local) Delta(epoch string, since uint64) Delta {
 		return d
 	}
 	for name := range l.gone.after(since) {
-		if _, back := l.jobs[name]; !back {
+		if _, back := slices.BinarySearchFunc(l.jobs, name, numbered.compare); !back {
 			d.Gone = append(d.Gone, name)
 		}
 	}
@@ -113,20 +116,25 @@ func (l *Local) Delta(epoch string, since uint64) Delta {
 func (l *Local) look() {
 	l.generation++
 	l.host = l.report()
-	jobs := l.host.Status.Jobs
+	jobs, before := l.host.Status.Jobs, l.jobs // both by name
 	l.host.Status.Jobs = nil
-	seen := make(map[string]bool, len(jobs))
+	l.jobs = make([]numbered, 0, len(jobs))
 	for _, j := range jobs {
-		seen[j.Name] = true
-		if before, known := l.jobs[j.Name]; !known || !reflect.DeepEqual(before.status, j) {
-			l.jobs[j.Name] = numbered{j, l.generation}
+		for len(before) > 0 && before[0].status.Name < j.Name {
+			l.gone.add(l.generation, before[0].status.Name)
+			before = before[1:]
 		}
+		now := numbered{j, l.generation}
+		if len(before) > 0 && before[0].status.Name == j.Name {
+			if reflect.DeepEqual(before[0].status, j) { // at once if it is the same pointer
+				now.generation = before[0].generation
+			}
+			before = before[1:]
+		}
+		l.jobs = append(l.jobs, now)
 	}
-	for name := range l.jobs {
-		if !seen[name] {
-			delete(l.jobs, name)
-			l.gone.add(l.generation, name)
-		}
+	for _, j := range before {
+		l.gone.add(l.generation, j.status.Name)
 	}
 	l.gone.trim(2*len(l.jobs) + leastLog)
 }

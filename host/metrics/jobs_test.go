@@ -133,7 +133,7 @@ func TestNoJobs(t *testing.T) {
 		if code := s.m.Guest(event.GuestMetric{Job: name, Kind: abi.MetricCounter, Name: "x", Value: 1}); code != abi.OK {
 			t.Errorf("a guest's value: %d", code)
 		}
-		j := host.JobStatus{Name: name, State: host.JobReady, Digest: "d", Next: now.Add(time.Duration(100-i) * time.Hour), Instances: []string{"h"},
+		j := &host.JobStatus{Name: name, State: host.JobReady, Digest: "d", Next: now.Add(time.Duration(100-i) * time.Hour), Instances: []string{"h"},
 			Items: []host.ItemStatus{{Running: true, Done: 1, Total: 2}, {}},
 			Waits: []host.WaitStatus{{What: event.WaitMove, Since: now.Add(-time.Duration(i) * time.Hour)}}}
 		if i < 3 {
@@ -174,7 +174,7 @@ func TestJobCalledOther(t *testing.T) {
 	s := newStage(t, 1, "other", "a", "b")
 	s.runs("other", 3)
 	s.runs("b", 1)
-	s.status.Jobs = []host.JobStatus{{Name: "a", State: host.JobReady}, {Name: "b", State: host.JobReady}, {Name: "other", State: host.JobReady}}
+	s.status.Jobs = []*host.JobStatus{{Name: "a", State: host.JobReady}, {Name: "b", State: host.JobReady}, {Name: "other", State: host.JobReady}}
 	s.want(map[string]string{"a": "0", "other": "4"})
 	expect(t, s.m, map[string]string{`wasmjob_job_state{job_name="other",state="ready"}`: "2"})
 	s.observe(event.Event{Kind: event.JobRemoved, Job: "other"})

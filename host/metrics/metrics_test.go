@@ -85,7 +85,7 @@ func TestSeriesBeginWithZero(t *testing.T) {
 func TestEventsBecomeMetrics(t *testing.T) {
 	t.Parallel()
 	at := time.Unix(1_800_000_000, 0)
-	status := host.Status{State: host.HostLive, Refused: []host.Refusal{{File: "x"}}, Jobs: []host.JobStatus{{
+	status := host.Status{State: host.HostLive, Refused: []host.Refusal{{File: "x"}}, Jobs: []*host.JobStatus{{
 		Name: "a", State: host.JobRunning, Digest: "d1", Next: at, Instances: []string{"h1", "h2"},
 		Items: []host.ItemStatus{{Running: true, Done: 3, Total: 10}, {Running: true, Done: 1, Total: -1}, {Misfired: true, Done: 99}},
 	}}}
@@ -281,7 +281,7 @@ func TestWaitsAndFailuresOfTheRegistryBecomeMetrics(t *testing.T) {
 	status := host.Status{
 		Waits:            []host.WaitStatus{{What: event.WaitSession, Since: time.Now().Add(-30 * time.Second)}},
 		RegistryFailures: map[string]int64{"timeout": 2, "unavailable": 0},
-		Jobs: []host.JobStatus{{Name: "a", State: host.JobSharding, Waits: []host.WaitStatus{
+		Jobs: []*host.JobStatus{{Name: "a", State: host.JobSharding, Waits: []host.WaitStatus{
 			{What: event.WaitMove, Since: time.Now().Add(-90 * time.Second), Items: []int{3}}, {What: event.WaitMark, Since: time.Now().Add(time.Hour)},
 		}}},
 	}

@@ -75,7 +75,7 @@ func (c *statusCollector) Collect(ch chan<- prometheus.Metric) {
 		ch <- prometheus.MustNewConstMetric(c.failures, prometheus.CounterValue, float64(n), reason)
 	}
 	c.waits("", s.Waits, gauge)
-	var rest []host.JobStatus
+	var rest []*host.JobStatus
 	for _, j := range s.Jobs {
 		if !c.shown.has(j.Name) {
 			rest = append(rest, j)
@@ -85,7 +85,7 @@ func (c *statusCollector) Collect(ch chan<- prometheus.Metric) {
 		if j.Digest != "" {
 			gauge(c.module, 1, j.Name, j.Digest)
 		}
-		c.jobs(j.Name, []host.JobStatus{j}, gauge)
+		c.jobs(j.Name, []*host.JobStatus{j}, gauge)
 	}
 	if len(rest) > 0 {
 		c.jobs(Other, rest, gauge)
@@ -96,7 +96,7 @@ func (c *statusCollector) Collect(ch chan<- prometheus.Metric) {
 type show func(d *prometheus.Desc, v float64, labels ...string)
 
 // jobs shows jobs under one name.
-func (c *statusCollector) jobs(name string, jobs []host.JobStatus, gauge show) {
+func (c *statusCollector) jobs(name string, jobs []*host.JobStatus, gauge show) {
 	var (
 		next   time.Time
 		states = make(map[host.JobState]int)

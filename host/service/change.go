@@ -260,7 +260,7 @@ func (s *Service) Restore(ctx context.Context, job string, why Reason) (r *Resto
 		}
 		var asked []cluster.Host
 		for _, h := range s.o.Cluster.Hosts() {
-			if state := on[h.ID].State; state == host.JobRemoved || state == host.JobStopped {
+			if j := on[h.ID]; j != nil && (j.State == host.JobRemoved || j.State == host.JobStopped) {
 				asked = append(asked, h)
 			}
 		}
@@ -448,7 +448,7 @@ func (s *Service) explained(job string, err error) error {
 		}
 	}
 	st := s.o.Host.Status()
-	if slices.ContainsFunc(st.Jobs, func(j host.JobStatus) bool { return j.Name == job }) {
+	if slices.ContainsFunc(st.Jobs, func(j *host.JobStatus) bool { return j.Name == job }) {
 		return fmt.Errorf("job %q: %w; 'wasmjob restore %s' brings it back", job, host.ErrJobRemoved, words.Argument(job))
 	}
 	for _, f := range st.Refused {

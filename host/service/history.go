@@ -365,7 +365,7 @@ func (s *Service) Modules(ctx context.Context) (*Modules, error) {
 		return nil, err
 	}
 	byDigest := make(map[string]*Module)
-	s.o.Cluster.Each(func(id string, status host.JobStatus) {
+	s.o.Cluster.Each(func(id string, status *host.JobStatus) {
 		if status.Digest == "" || !seen(ctx, status.Name) {
 			return
 		}

@@ -217,7 +217,7 @@ type JobDetail struct {
 	cluster.Job
 	Items []cluster.Item `json:"items"`
 	// On is its status on each of its hosts, by their ids.
-	On map[string]host.JobStatus `json:"on"`
+	On map[string]*host.JobStatus `json:"on"`
 	// Upcoming are its next instants.
 	Upcoming []time.Time `json:"upcoming"`
 	Silent   []string    `json:"silent,omitempty"`

@@ -26,7 +26,7 @@ func Grants(s console.Style, lines []grants.Line) string {
 }
 
 // InForce shows what jobs are granted on the host that was asked.
-func InForce(s console.Style, jobs []host.JobStatus) string {
+func InForce(s console.Style, jobs []*host.JobStatus) string {
 	if len(jobs) == 0 {
 		return "no jobs\n"
 	}

@@ -42,7 +42,7 @@ cities  -          nothing
 report  release    http https://api.example.com:443/
 report  release    kv
 `
-	jobs := []host.JobStatus{{Name: "cities"}, {Name: "report", Signer: "release", Granted: []string{"http https://api.example.com:443/", "kv"}}}
+	jobs := []*host.JobStatus{{Name: "cities"}, {Name: "report", Signer: "release", Granted: []string{"http https://api.example.com:443/", "kv"}}}
 	if got := InForce(console.Style{}, jobs); got != want {
 		t.Errorf("got\n%swant\n%s", got, want)
 	}

@@ -70,7 +70,7 @@ func TestShardingOfDisabledServers(t *testing.T) {
 func TestStatusTellsWhatJobsWaitFor(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
-	r := &admin.Report{Now: now, Status: host.Status{Jobs: []host.JobStatus{{Name: "j", State: host.JobSharding, Waits: []host.WaitStatus{
+	r := &admin.Report{Now: now, Status: host.Status{Jobs: []*host.JobStatus{{Name: "j", State: host.JobSharding, Waits: []host.WaitStatus{
 		{What: event.WaitJavaLeader, Since: now.Add(-2 * time.Minute), Reason: "the items to be divided", Expired: true},
 		{What: event.WaitMark, Since: now, Reason: "what the warnings tell"},
 	}}}}}

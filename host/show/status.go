@@ -239,7 +239,7 @@ func cronText(cron, zone string) string {
 }
 
 // itemsHere says which of the job's items the host has.
-func itemsHere(j host.JobStatus) string {
+func itemsHere(j *host.JobStatus) string {
 	var items tree.Items
 	disabled, held := 0, 0
 	for _, i := range j.Items {
@@ -352,7 +352,7 @@ func lastRun(i host.ItemStatus, now time.Time) console.Cell {
 	return console.Coloured(text, outcomeColour(i.LastOutcome))
 }
 
-func modulesTable(s console.Style, jobs []host.JobStatus) string {
+func modulesTable(s console.Style, jobs []*host.JobStatus) string {
 	t := console.NewTable(s, "MODULE", "DIGEST", "TYPE", "ISOLATION", "JOBS")
 	type key struct{ module, digest, typ, isolation string }
 	var keys []key

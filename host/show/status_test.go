@@ -16,7 +16,7 @@ import (
 func busy(now time.Time) host.Status {
 	return host.Status{
 		Instance: "10.0.0.1@-@7-x", State: host.HostLive, Namespace: "ns", Started: now.Add(-time.Hour),
-		Jobs: []host.JobStatus{
+		Jobs: []*host.JobStatus{
 			{
 				Name: "cities", State: host.JobRunning, Cron: "*/5 * * * * ?", TimeZone: "Asia/Shanghai", Next: now.Add(90 * time.Second),
 				ShardingTotalCount: 5, Module: "cities.wasm", Digest: strings.Repeat("ab", 32), Type: "SIMPLE", Isolation: "process", Instances: []string{"a", "b"},
@@ -95,7 +95,7 @@ bad.wasm  1m ago, an earlier version stays in force
 			t.Errorf("in %d columns:\n%s", width, got)
 		}
 	}
-	off := &admin.Report{Now: now, Status: host.Status{Jobs: []host.JobStatus{{
+	off := &admin.Report{Now: now, Status: host.Status{Jobs: []*host.JobStatus{{
 		Name: "cities", State: host.JobReady, ShardingTotalCount: 4,
 		Items: []host.ItemStatus{{Item: 0}, {Item: 1, Disabled: true}, {Item: 2, Disabled: true, Running: true, Since: now}, {Item: 3, Held: now}},
 	}}}}

@@ -31,7 +31,7 @@ func withJobs(b *testing.B, jobs int) http.Handler {
 	report := admin.Report{Now: now, Ready: true, Status: host.Status{Instance: "10.0.0.1@-@1", State: host.HostLive}}
 	var paused []history.Change
 	for n := range jobs {
-		j := host.JobStatus{Name: fmt.Sprintf("job-%05d", n), State: host.JobReady, Cron: "0 */7 * * * ?", TimeZone: "Europe/Berlin", Next: now.Add(time.Duration(n) * time.Second), ShardingTotalCount: 4,
+		j := &host.JobStatus{Name: fmt.Sprintf("job-%05d", n), State: host.JobReady, Cron: "0 */7 * * * ?", TimeZone: "Europe/Berlin", Next: now.Add(time.Duration(n) * time.Second), ShardingTotalCount: 4,
 			Description: "loads something from somewhere", File: "jobs.yaml", Module: "job.wasm", Type: "SIMPLE", Digest: strings.Repeat("ab", 32), Instances: []string{"10.0.0.1@-@1"}}
 		if n%5 == 0 {
 			j.State, j.Next = host.JobDisabled, time.Time{}

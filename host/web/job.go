@@ -182,7 +182,7 @@ func (p *page) grid(d *service.JobDetail) (rows []gridRow, matrix bool, unowned 
 	owned := make(map[int]bool)
 	left := mostCells
 	for _, id := range d.Hosts {
-		row := gridRow{Host: id, JobStatus: d.On[id]}
+		row := gridRow{Host: id, JobStatus: *d.On[id]}
 		at := slices.IndexFunc(p.hosts, func(h cluster.Host) bool { return h.ID == id })
 		if at >= 0 {
 			row.Silent = p.hosts[at].Silent != ""

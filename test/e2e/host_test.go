@@ -178,10 +178,10 @@ func (p *place) status() admin.Report {
 }
 
 // job is a job's status; it fails if there is no such job.
-func (p *place) job(name string) host.JobStatus {
+func (p *place) job(name string) *host.JobStatus {
 	p.t.Helper()
 	r := p.status()
-	i := slices.IndexFunc(r.Status.Jobs, func(j host.JobStatus) bool { return j.Name == name })
+	i := slices.IndexFunc(r.Status.Jobs, func(j *host.JobStatus) bool { return j.Name == name })
 	if i < 0 {
 		p.t.Fatalf("status has no job %s: %+v", name, r.Status.Jobs)
 	}

@@ -151,7 +151,7 @@ func here(ctx context.Context, r *command.Reached, job string) (here *host.JobSt
 	files := []string{job + ".yaml", job + ".yml", job + ".wasm"}
 	for _, j := range report.Status.Jobs {
 		if j.Name == job {
-			here, files = &j, append(files, j.File, j.Module)
+			here, files = j, append(files, j.File, j.Module)
 		}
 	}
 	for _, f := range report.Status.Refused {
@@ -526,7 +526,7 @@ func startedText(ctx context.Context, c *admin.Client, job string) string {
 	if err != nil {
 		return started
 	}
-	n := slices.IndexFunc(report.Status.Jobs, func(j host.JobStatus) bool { return j.Name == job })
+	n := slices.IndexFunc(report.Status.Jobs, func(j *host.JobStatus) bool { return j.Name == job })
 	if n < 0 {
 		return started
 	}
