@@ -59,15 +59,15 @@ func (c *Cluster) Changes(since Mark) Changed {
 	out.Whole = since.Epoch != c.epoch || since.Generation > c.generation || since.Generation < c.log.forgotten
 	if out.Whole {
 		for _, j := range c.jobs {
-			out.Jobs = append(out.Jobs, j)
+			out.Jobs = append(out.Jobs, *j)
 		}
 	} else {
 		for name := range c.log.after(since.Generation) {
-			j, there := c.jobs[name]
-			if !there {
-				j = Job{Name: name}
+			j := c.jobs[name]
+			if j == nil {
+				j = &Job{Name: name}
 			}
-			out.Jobs = append(out.Jobs, j)
+			out.Jobs = append(out.Jobs, *j)
 		}
 	}
 	slices.SortFunc(out.Jobs, func(a, b Job) int { return strings.Compare(a.Name, b.Name) })

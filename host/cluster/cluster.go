@@ -113,10 +113,10 @@ type Cluster struct {
 	generation uint64
 	self       string // the id of this host
 	hosts      map[string]*known
-	jobs       map[string]Job
+	jobs       map[string]*Job // what one points to is never changed
 	unheld     map[string]unheld.Job
 	pauses     pauses
-	sorted     []Job // jobs by name; nil if it has to be made
+	sorted     []*Job // jobs by name, never changed; nil if it has to be made
 	log        changes
 	changed    chan struct{} // closed with the next change
 }
@@ -202,7 +202,7 @@ var ErrEnded = errors.New("this host is ending")
 // New returns a cluster that knows nothing before Run.
 func New(o Options) *Cluster {
 	return &Cluster{o: o, epoch: strings.ToLower(rand.Text()), rounds: make(chan asked), watches: make(chan int), ended: make(chan struct{}),
-		hosts: make(map[string]*known), jobs: make(map[string]Job), pauses: make(pauses), changed: make(chan struct{})}
+		hosts: make(map[string]*known), jobs: make(map[string]*Job), pauses: make(pauses), changed: make(chan struct{})}
 }
 
 // knows says up to where a host's answers are known.
@@ -268,7 +268,7 @@ func (c *Cluster) takeUnheld(list []unheld.Job) {
 	c.unheld = make(map[string]unheld.Job, len(list))
 	for _, u := range list {
 		c.unheld[u.Name] = u
-		if j, there := c.jobs[u.Name]; there && reflect.DeepEqual(j, c.unheldJob(u)) {
+		if reflect.DeepEqual(c.jobs[u.Name], c.unheldJob(u)) {
 			delete(stale, u.Name)
 		} else {
 			stale[u.Name] = true
@@ -278,7 +278,7 @@ func (c *Cluster) takeUnheld(list []unheld.Job) {
 }
 
 // unheldJob is a job that no host has. The caller holds c.mu.
-func (c *Cluster) unheldJob(u unheld.Job) Job {
+func (c *Cluster) unheldJob(u unheld.Job) *Job {
 	for _, k := range c.hosts {
 		if k.report == nil {
 			continue
@@ -406,7 +406,7 @@ func (c *Cluster) rounded(expiries uint64) {
 	c.at, c.shown = time.Now(), expiries
 	late := make(map[string]bool)
 	for name, j := range c.jobs {
-		if j.Health == HealthOK && isLate(&j, c.at) {
+		if j.Health == HealthOK && isLate(j, c.at) {
 			late[name] = true
 		}
 	}
@@ -421,22 +421,38 @@ func (c *Cluster) merge(stale map[string]bool) {
 	}
 	now := time.Now()
 	c.generation++
+	sorted := slices.Clone(c.sorted)
 	for name := range stale {
-		if parts := c.parts(name); len(parts) > 0 {
-			j := merge(parts, now)
-			c.noteWho(&j)
-			c.jobs[name] = j
-		} else if u, ok := c.unheld[name]; ok {
-			c.jobs[name] = c.unheldJob(u)
-		} else {
+		at, known := slices.BinarySearchFunc(sorted, name, func(j *Job, name string) int { return strings.Compare(j.Name, name) })
+		j := c.together(name, now)
+		switch {
+		case known && j != nil:
+			sorted[at] = j
+		case known || j != nil:
+			sorted = nil
+		}
+		if c.jobs[name] = j; j == nil {
 			delete(c.jobs, name)
 		}
 		c.log.add(c.generation, name)
 	}
 	c.log.trim(2*len(c.jobs) + leastLog)
-	c.sorted = nil
+	c.sorted = sorted
 	close(c.changed)
 	c.changed = make(chan struct{})
+}
+
+// together is a job as all say that know it; nil if none does. The caller holds c.mu.
+func (c *Cluster) together(name string, now time.Time) *Job {
+	if parts := c.parts(name); len(parts) > 0 {
+		j := merge(parts, now)
+		c.noteWho(j)
+		return j
+	}
+	if u, ok := c.unheld[name]; ok {
+		return c.unheldJob(u)
+	}
+	return nil
 }
 
 // parts are what hosts say of a job, by host. The caller holds c.mu.
@@ -568,8 +584,8 @@ func (c *Cluster) why(k *known) string {
 	return k.silent
 }
 
-// Jobs are all jobs, by name. The list is shared: it must not be changed.
-func (c *Cluster) Jobs() []Job {
+// Jobs are all jobs, by name. They are shared: neither may be changed.
+func (c *Cluster) Jobs() []*Job {
 	c.mu.RLock()
 	list := c.sorted
 	c.mu.RUnlock()
@@ -578,11 +594,8 @@ func (c *Cluster) Jobs() []Job {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.sorted == nil { // names are much smaller than jobs: they are sorted
-		c.sorted = make([]Job, 0, len(c.jobs))
-		for _, name := range slices.Sorted(maps.Keys(c.jobs)) {
-			c.sorted = append(c.sorted, c.jobs[name])
-		}
+	if c.sorted == nil {
+		c.sorted = slices.SortedFunc(maps.Values(c.jobs), func(a, b *Job) int { return strings.Compare(a.Name, b.Name) })
 	}
 	return c.sorted
 }
@@ -592,9 +605,11 @@ func (c *Cluster) Jobs() []Job {
 func (c *Cluster) Job(name string) (j Job, items []Item, on map[string]*host.JobStatus, ok bool) {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
-	parts := c.parts(name)
-	j, ok = c.jobs[name]
-	return j, itemsOf(parts), byHost(parts), ok
+	known, parts := c.jobs[name], c.parts(name)
+	if known == nil {
+		return Job{}, nil, nil, false
+	}
+	return *known, itemsOf(parts), byHost(parts), true
 }
 
 // On is what the hosts that have a job say of it, by their ids.

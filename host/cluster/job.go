@@ -135,13 +135,13 @@ func answering(parts []part) (list []part, none bool) {
 // merge puts together what hosts say of one job. parts are by host, at least one. Hosts
 // that do not answer count for what others cannot know: which items they have, and how
 // those ended.
-func merge(parts []part, now time.Time) Job {
+func merge(parts []part, now time.Time) *Job {
 	live, stale := answering(parts)
 	order := statesByNews()
 	best := slices.MinFunc(live, func(a, b part) int {
 		return cmp.Compare(slices.Index(order, a.State), slices.Index(order, b.State))
 	})
-	j := Job{
+	j := &Job{
 		Name: best.Name, Description: best.Description, State: best.State, Reason: best.Reason, Cron: cmp.Or(best.Cron, best.RefusedCron), TimeZone: best.TimeZone,
 		Type: best.Type, ShardingTotalCount: best.ShardingTotalCount, Module: best.Module, File: best.File, Signer: best.Signer, Granted: best.Granted,
 		Hosts: []string{}, Digests: []string{}, Stale: stale,
@@ -183,16 +183,16 @@ func merge(parts []part, now time.Time) Job {
 		}
 	}
 	j.Last = lastOf(parts, items)
-	j.Health = healthOf(&j, live, now)
+	j.Health = healthOf(j, live, now)
 	return j
 }
 
 // jobOf is a job that no host has.
-func jobOf(u unheld.Job, state host.JobState, health Health, why string) Job {
+func jobOf(u unheld.Job, state host.JobState, health Health, why string) *Job {
 	if u.Problem != "" {
 		why += "; its configuration cannot be read: " + u.Problem
 	}
-	return Job{Name: u.Name, Description: u.Description, Health: health, State: state, Reason: why, Cron: u.Cron, TimeZone: cmp.Or(u.TimeZone, "Local"),
+	return &Job{Name: u.Name, Description: u.Description, Health: health, State: state, Reason: why, Cron: u.Cron, TimeZone: cmp.Or(u.TimeZone, "Local"),
 		ShardingTotalCount: u.ShardingTotalCount, Hosts: []string{}, Digests: []string{}}
 }
 

@@ -79,11 +79,13 @@ func follow(t *testing.T, dice *rand.Rand) {
 			}
 		}
 		followers[dice.IntN(len(followers))].look(c)
+		c.Jobs() // what is listed is kept up to date from here
 	}
 	stale()
 	refresh(t, c, 0)
-	want := make(map[string]Job)
+	want, listed := make(map[string]Job), make(map[string]Job)
 	for _, j := range c.Jobs() {
+		listed[j.Name] = *j
 		var parts []part
 		for _, s := range append(slices.Clone(f.list), f.self) {
 			if last, ok := c.hosts[s.id].jobs[j.Name]; ok {
@@ -101,7 +103,10 @@ func follow(t *testing.T, dice *rand.Rand) {
 			}
 			return 1
 		})
-		want[j.Name] = merge(parts, time.Now())
+		want[j.Name] = *merge(parts, time.Now())
+	}
+	if !reflect.DeepEqual(listed, want) {
+		t.Errorf("listed are\n%+v, want\n%+v", listed, want)
 	}
 	for n, x := range followers {
 		x.look(c)

@@ -206,10 +206,10 @@ func (s *Service) Calendar(ctx context.Context, from, to time.Time, jobs []strin
 	known := make(map[schedule][]time.Time)
 	for _, j := range s.o.Cluster.Jobs() {
 		// A job that is paused, has no schedule, or whose hosts have no session, has no next instant.
-		if j.Next.IsZero() || !j.Next.Before(to) || !filter.wants(&j) || !seen(ctx, j.Name) {
+		if j.Next.IsZero() || !j.Next.Before(to) || !filter.wants(j) || !seen(ctx, j.Name) {
 			continue
 		}
-		c.add(&j, from, to, known)
+		c.add(j, from, to, known)
 	}
 	slices.SortFunc(c.Upcoming, func(a, b Upcoming) int { return cmp.Or(a.Time.Compare(b.Time), strings.Compare(a.Job, b.Job)) })
 	return c, nil
@@ -291,13 +291,13 @@ func (s *Service) Overview(ctx context.Context) (*Overview, error) {
 		}
 		o.Counts[j.Health]++
 		if j.Health != cluster.HealthOK && j.Health != cluster.HealthPaused {
-			o.Trouble = append(o.Trouble, j)
+			o.Trouble = append(o.Trouble, *j)
 		}
 		if len(j.Waits) > 0 {
-			o.Waiting = append(o.Waiting, j)
+			o.Waiting = append(o.Waiting, *j)
 		}
 		if j.Running > 0 {
-			o.Running = append(o.Running, j)
+			o.Running = append(o.Running, *j)
 		}
 	}
 	slices.SortStableFunc(o.Trouble, func(a, b cluster.Job) int { return harm(&a) - harm(&b) })

@@ -130,8 +130,7 @@ func (s *Service) Jobs(ctx context.Context, f JobFilter) (*Jobs, error) {
 	out.Records = []cluster.Job{}
 	all := s.o.Cluster.Jobs()
 	found := make([]*cluster.Job, 0, len(all))
-	for n := range all {
-		j := &all[n]
+	for _, j := range all {
 		if !seen(ctx, j.Name) {
 			continue
 		}

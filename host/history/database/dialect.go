@@ -62,7 +62,7 @@ func (c *Config) open() (*sql.DB, error) {
 		}
 	}
 	db.SetMaxOpenConns(mostConnections)
-	db.SetMaxIdleConns(2)
+	db.SetMaxIdleConns(mostConnections) // a page asks for several things at once, and a connection costs both sides milliseconds
 	db.SetConnMaxIdleTime(time.Minute)
 	return db, nil
 }
