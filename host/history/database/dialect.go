@@ -33,6 +33,7 @@ func (c *Config) open() (*sql.DB, error) {
 	switch c.kind {
 	case postgres:
 		c.pgx.RuntimeParams["lock_timeout"] = strconv.FormatInt(lockTimeout.Milliseconds(), 10)
+		c.pgx.RuntimeParams["plan_cache_mode"] = "force_custom_plan" // one for any arguments does not know how many rows a time has
 		if c.pgx.RuntimeParams["application_name"] == "" {
 			c.pgx.RuntimeParams["application_name"] = "wasmjob"
 		}
