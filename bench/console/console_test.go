@@ -36,8 +36,9 @@ const (
 	asks = 40
 	// pause lies between two asks.
 	pause = 100 * time.Millisecond
-	// spell is how long fires are measured, without readers and with them, in turns.
-	spell, turns = 20 * time.Second, 6
+	// spell is how long fires are measured, without readers and with them, in turns. In each the hosts
+	// read their plugins directory again once, which delays fires by itself.
+	spell, turns = 30 * time.Second, 6
 	// readers ask for a page every two seconds, each.
 	readers = 40
 )
