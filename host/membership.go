@@ -147,7 +147,7 @@ func (j *job) see(s registry.Snapshot) {
 func (j *job) look(now moment) bool {
 	switch {
 	case !j.member.View.Exists:
-		j.quit(JobRemoved, "removed from the registry; 'wasmjob restore "+words.Argument(j.name)+"' brings it back")
+		j.quit(JobRemoved, "removed from the registry; '"+words.Command("restore", j.name)+"' brings it back")
 		j.clearAway(now)
 		return false
 	case !j.member.View.Joined() && j.exit.tried(now):
@@ -201,7 +201,7 @@ func (j *job) stopped(now moment) {
 	const why = "its instance was removed by an operator"
 	j.giveUp(unfinished, why)
 	j.Emit(event.Event{Kind: event.JobStopped, Reason: why, Items: unfinished})
-	j.quit(JobStopped, "stopped by an operator; 'wasmjob start "+words.Argument(j.name)+"' runs it again")
+	j.quit(JobStopped, "stopped by an operator; '"+words.Command("start", j.name)+"' runs it again")
 }
 
 // quit stops looking after the job until its definition changes, or an operator

@@ -402,7 +402,7 @@ func (j *job) waitsFor(what event.Wait, items []int) (forWhat, then string) {
 		return "the items to be divided by the leader, " + v.Leader, "see its log; restart its host if it makes no progress"
 	case event.WaitJavaLeader:
 		return "the items to be divided by a Java leader, " + v.Leader + ", which waits until no item of the job runs anywhere; nothing begins meanwhile",
-			"see which item runs: wasmjob shards " + words.Argument(j.name) + "; or have one of ours elected: wasmjob shutdown " + words.Argument(j.name) + " --instance " + v.Leader
+			"see which item runs: " + words.Command("shards", j.name) + "; or have one of ours elected: " + words.Command("shutdown", j.name, "--instance", v.Leader)
 	case event.WaitElection:
 		return "its turn in ElasticJob's latch, behind node " + j.election.behind, ""
 	case event.WaitFailover:
@@ -414,10 +414,10 @@ func (j *job) waitsFor(what event.Wait, items []int) (forWhat, then string) {
 		}
 		return "a host to take items " + v.FailoverItems.String() + ", which a Java host has marked as crashed", "it takes an enabled host with the module"
 	case event.WaitMark:
-		return "items " + numbers + ", which are due and marked as running elsewhere", "see who runs them: wasmjob shards " + words.Argument(j.name) + "; delete marks that no host owns"
+		return "items " + numbers + ", which are due and marked as running elsewhere", "see who runs them: " + words.Command("shards", j.name) + "; delete marks that no host owns"
 	case event.WaitMove:
 		return "items " + numbers + " to end where they run: they go to other hosts then",
-			"see who runs them: wasmjob status " + words.Argument(j.name) + "; the job's timeout ends them, or a restart of that host"
+			"see who runs them: " + words.Command("status", j.name) + "; the job's timeout ends them, or a restart of that host"
 	case event.WaitTrigger:
 		return "the job to be idle here, to serve a trigger", "items that run are shown by: wasmjob status --items"
 	case event.WaitSlot:

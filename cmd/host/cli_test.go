@@ -9,6 +9,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -29,6 +30,7 @@ import (
 	"github.com/wasmjob/wasmjob/host/event"
 	"github.com/wasmjob/wasmjob/host/history/lines"
 	"github.com/wasmjob/wasmjob/host/invoke"
+	"github.com/wasmjob/wasmjob/host/words"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -131,6 +133,32 @@ func TestEveryCommandHasAnExample(t *testing.T) {
 	for _, c := range p.root().Commands() {
 		if c.Example == "" || c.Short == "" {
 			t.Errorf("%s lacks an example or a description", c.Name())
+		}
+	}
+}
+
+// TestSuggestedCommands: what messages suggest is a command, also for a job whose name is
+// that of a flag.
+func TestSuggestedCommands(t *testing.T) {
+	t.Parallel()
+	for verb, flags := range map[string][]string{
+		"why": {"--item", "3"}, "explain": nil, "status": nil, "shards": nil, "enable": nil, "restore": nil, "start": nil, "kill": {"--item", "3"},
+		"release": {"--item", "3"}, "disable": {"--server", "10.0.0.1"}, "shutdown": {"--instance", "10.0.0.1@-@7"},
+	} {
+		for _, job := range []string{"report", "--admin=x", "-h"} {
+			root := (&program{}).root()
+			// None of these has anything that a shell would take away but the quotation.
+			args := strings.Fields(strings.ReplaceAll(words.Command(verb, job, flags...), `"`, ""))[1:]
+			cmd, rest, err := root.Find(args)
+			if err == nil {
+				err = cmd.ParseFlags(rest)
+			}
+			if err != nil || !slices.Equal(cmd.Flags().Args(), []string{job}) || cmd.ValidateArgs(cmd.Flags().Args()) != nil {
+				t.Errorf("%q: %v, for job %q", args, err, cmd.Flags().Args())
+			}
+			if f := cmd.Flags().Lookup("admin"); f != nil && f.Changed {
+				t.Errorf("%q changes --admin", args)
+			}
 		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/wasmjob/wasmjob/coordination/registry"
@@ -148,8 +149,8 @@ func (c *keptChange) attempt(ctx context.Context, x *step.Exchange, n registry.S
 		return true, nil
 	}
 	if k := keptOf(l, n, i); k.RunsOn != "" {
-		return false, fmt.Errorf("item %d runs on %s: %w; wait for its end, or end it with 'wasmjob kill %s --item %d'; 'wasmjob disable %s --item %d' keeps it from running again meanwhile",
-			i, k.RunsOn, ErrItemRuns, words.Argument(l.Job), i, words.Argument(l.Job), i)
+		return false, fmt.Errorf("item %d runs on %s: %w; wait for its end, or end it with '%s'; '%s' keeps it from running again meanwhile",
+			i, k.RunsOn, ErrItemRuns, words.Command("kill", l.Job, "--item", strconv.Itoa(i)), words.Command("disable", l.Job, "--item", strconv.Itoa(i)))
 	}
 	data, err := c.change(offset.Data, offset.Exists)
 	if err != nil {

@@ -48,7 +48,7 @@ func TriggerWith(ctx context.Context, r registry.Center, l tree.Layout, args tre
 			t := triggering{layout: l, args: args, parent: n.Data(l.Triggers()), instances: n.Children(l.Instances()), waiting: n.Children(l.Triggers()),
 				division: tree.ParseDivision(n.Data(l.Assignment()).Data)}
 			if len(t.instances) == 0 {
-				return fmt.Errorf("%w: no host has the job; 'wasmjob why %s' says why, as far as that is known", ErrNothingRuns, words.Argument(l.Job))
+				return fmt.Errorf("%w: no host has the job; '%s' says why, as far as that is known", ErrNothingRuns, words.Command("why", l.Job))
 			}
 			if err := t.check(ctx, x, n.Data(l.Config()).Data); err != nil {
 				return err
@@ -219,7 +219,7 @@ func anyEnabled(ctx context.Context, x *step.Exchange, l tree.Layout, instances 
 		return err
 	}
 	if !slices.ContainsFunc(ips, func(ip string) bool { return tree.IsEnabled(n.Data(l.Server(ip)).Data) }) {
-		return fmt.Errorf("%w: the job is disabled on all servers that have an instance (%s); 'wasmjob enable %s' lets it run", ErrNothingRuns, strings.Join(ips, ", "), words.Argument(l.Job))
+		return fmt.Errorf("%w: the job is disabled on all servers that have an instance (%s); '%s' lets it run", ErrNothingRuns, strings.Join(ips, ", "), words.Command("enable", l.Job))
 	}
 	return nil
 }
@@ -376,8 +376,8 @@ func stopJava(ctx context.Context, x *step.Exchange, l tree.Layout, id string, i
 			}
 		}
 		if len(runs) > 0 {
-			return fmt.Errorf("%s runs %s: %w; disable its server (wasmjob disable %s --server %s), which also ends its leadership, wait until it runs nothing, and shut it down then",
-				id, runs, ErrJavaRuns, words.Argument(l.Job), tree.ServerOf(id))
+			return fmt.Errorf("%s runs %s: %w; disable its server (%s), which also ends its leadership, wait until it runs nothing, and shut it down then",
+				id, runs, ErrJavaRuns, words.Command("disable", l.Job, "--server", tree.ServerOf(id)))
 		}
 		_, err = x.Commit(ctx, ops...)
 		if conflict := step.ConflictOf(err); conflict == nil || conflict.Index == 0 {

@@ -2,6 +2,7 @@ package alert
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
@@ -66,11 +67,11 @@ func (a *Alert) help() string {
 	switch a.Rule {
 	case Failures, StartWithin, Lost, Held:
 		if a.Item != nil {
-			return fmt.Sprintf("wasmjob explain %s --item %d", words.Argument(a.Job), *a.Item)
+			return words.Command("explain", a.Job, "--item", strconv.Itoa(*a.Item))
 		}
-		return "wasmjob explain " + words.Argument(a.Job)
+		return words.Command("explain", a.Job)
 	case LongerThan, SucceedEvery:
-		return "wasmjob status " + words.Argument(a.Job)
+		return words.Command("status", a.Job)
 	}
 	return ""
 }

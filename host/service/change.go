@@ -449,7 +449,7 @@ func (s *Service) explained(job string, err error) error {
 	}
 	st := s.o.Host.Status()
 	if slices.ContainsFunc(st.Jobs, func(j *host.JobStatus) bool { return j.Name == job }) {
-		return fmt.Errorf("job %q: %w; 'wasmjob restore %s' brings it back", job, host.ErrJobRemoved, words.Argument(job))
+		return fmt.Errorf("job %q: %w; '%s' brings it back", job, host.ErrJobRemoved, words.Command("restore", job))
 	}
 	for _, f := range st.Refused {
 		if reasons := reasonsFor(f, job); len(reasons) > 0 {

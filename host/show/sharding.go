@@ -255,8 +255,8 @@ func heldText(s console.Style, shards *admin.Shards, now time.Time) string {
 		if i.Held.IsZero() {
 			continue
 		}
-		fmt.Fprintf(&b, "%s item %d is held back since %s: %s died in its runs (%s); wasmjob release %s --item %d lets it run again\n",
-			s.Paint(console.Red, "held:"), i.Item, words.Since(i.Held, now), words.Count(i.Deaths, "host")+" in a row", words.Printable(strings.Join(i.Died, ", ")), words.Printable(words.Argument(shards.Job)), i.Item)
+		fmt.Fprintf(&b, "%s item %d is held back since %s: %s died in its runs (%s); %s lets it run again\n",
+			s.Paint(console.Red, "held:"), i.Item, words.Since(i.Held, now), words.Count(i.Deaths, "host")+" in a row", words.Printable(strings.Join(i.Died, ", ")), words.Printable(words.Command("release", shards.Job, "--item", strconv.Itoa(i.Item))))
 	}
 	if b.Len() == 0 {
 		return ""

@@ -91,10 +91,25 @@ func Times(n int64) string {
 	return strconv.FormatInt(n, 10) + " times"
 }
 
-// Argument writes an argument of a command that a message suggests as a shell wants it.
+// Command is a command of wasmjob that a message suggests, as sh, bash and zsh read it:
+// what it does, to whom, and flags. A name that would be read as a flag comes last, behind --.
+func Command(verb, name string, flags ...string) string {
+	parts := []string{"wasmjob", verb}
+	if strings.HasPrefix(name, "-") {
+		flags = append(flags[:len(flags):len(flags)], "--", name)
+	} else {
+		parts = append(parts, Argument(name))
+	}
+	for _, f := range flags {
+		parts = append(parts, Argument(f))
+	}
+	return strings.Join(parts, " ")
+}
+
+// Argument quotes an argument of a command for sh, bash and zsh, if that is necessary.
 func Argument(s string) string {
 	special := func(r rune) bool {
-		return !unicode.IsLetter(r) && !unicode.IsDigit(r) && !strings.ContainsRune("-_./:@%+,=", r)
+		return !unicode.IsLetter(r) && !unicode.IsDigit(r) && !strings.ContainsRune("-_./:@%+,", r) // zsh expands =x
 	}
 	switch {
 	case s != "" && !strings.ContainsFunc(s, special):

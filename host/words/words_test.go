@@ -16,18 +16,38 @@ func TestSizesForPeople(t *testing.T) {
 	}
 }
 
-// TestArgument has a shell read what is written for one.
+// TestArgument has each shell that there is here read what is written for one.
 func TestArgument(t *testing.T) {
 	t.Parallel()
 	for arg, want := range map[string]string{
 		"etl-daily": "etl-daily", "城市": "城市", "10.0.0.1@-@7-x": "10.0.0.1@-@7-x", "": `""`, "two words": `"two words"`, "o'brien & co": `"o'brien & co"`,
-		`a"b`: `'a"b'`, "it's $HOME!": `'it'\''s $HOME!'`, "`id`": "'`id`'", `a\b`: `'a\b'`, "*": `"*"`, "~x": `"~x"`,
+		`a"b`: `'a"b'`, "it's $HOME!": `'it'\''s $HOME!'`, "`id`": "'`id`'", `a\b`: `'a\b'`, "*": `"*"`, "~x": `"~x"`, "=ls": `"=ls"`, "!x": "'!x'", "a!'b": `'a!'\''b'`, "#1": `"#1"`,
 	} {
 		if got := Argument(arg); got != want {
 			t.Errorf("%q is %s, want %s", arg, got, want)
 		}
-		if read, err := exec.Command("sh", "-c", "printf %s "+Argument(arg)).Output(); err != nil || string(read) != arg {
-			t.Errorf("a shell reads %s as %q, %v", Argument(arg), read, err)
+		for _, shell := range []string{"sh", "bash", "zsh"} {
+			if _, err := exec.LookPath(shell); err != nil {
+				continue
+			}
+			if read, err := exec.Command(shell, "-c", "printf %s "+Argument(arg)).Output(); err != nil || string(read) != arg {
+				t.Errorf("%s reads %s as %q, %v", shell, Argument(arg), read, err)
+			}
+		}
+	}
+}
+
+func TestCommand(t *testing.T) {
+	t.Parallel()
+	for got, want := range map[string]string{
+		Command("status", "etl-daily"):                  "wasmjob status etl-daily",
+		Command("kill", "two words", "--item", "3"):     `wasmjob kill "two words" --item 3`,
+		Command("status", "--admin=x"):                  `wasmjob status -- "--admin=x"`,
+		Command("kill", "-h", "--item", "3"):            "wasmjob kill --item 3 -- -h",
+		Command("shutdown", "a", "--instance", "1 `2`"): "wasmjob shutdown a --instance '1 `2`'",
+	} {
+		if got != want {
+			t.Errorf("found %s, want %s", got, want)
 		}
 	}
 }

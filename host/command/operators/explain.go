@@ -157,7 +157,7 @@ func (files historyFiles) facts(ctx context.Context, q explain.Question) (explai
 	n := 0
 	for _, path := range files {
 		if err := lines.CheckFile(path); err != nil {
-			return f, command.Usage(fmt.Errorf("%w; without --history, 'wasmjob explain %s' asks a host, which reads its database", err, words.Argument(q.Job)))
+			return f, command.Usage(fmt.Errorf("%w; without --history, '%s' asks a host, which reads its database", err, words.Command("explain", q.Job)))
 		}
 		records := 0
 		for r, err := range lines.Records(path) {

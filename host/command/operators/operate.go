@@ -534,7 +534,7 @@ func startedText(ctx context.Context, c *admin.Client, job string) string {
 	case host.JobReady, host.JobRunning, host.JobSharding:
 		return job + " runs here already"
 	case host.JobDisabled:
-		return fmt.Sprintf("%s is disabled: wasmjob enable %s", job, words.Argument(job))
+		return fmt.Sprintf("%s is disabled: %s", job, words.Command("enable", job))
 	}
 	return started
 }
