@@ -60,6 +60,11 @@ func (p Principal) May(a Action, job string) bool {
 	})
 }
 
+// Any reports whether the principal has the action for some jobs.
+func (p Principal) Any(a Action) bool {
+	return slices.ContainsFunc(p.Bindings, func(b Binding) bool { return b.Role.May(a) })
+}
+
 // All reports whether the principal has the action for all jobs.
 func (p Principal) All(a Action) bool { return p.May(a, "") }
 

@@ -3,7 +3,9 @@ package service_test
 import (
 	"context"
 	"errors"
+	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -62,7 +64,8 @@ func (b blind) Watch(ctx context.Context, queries ...registry.Query) (<-chan reg
 }
 
 // TestAlertsAfterChange: what somebody has changed by this host is shown at once, also before
-// the watch shows it; a silence that has ended is not.
+// the watch shows it; a silence that has ended is not. One that another host has made is ended
+// before the watch shows it.
 func TestAlertsAfterChange(t *testing.T) {
 	t.Parallel()
 	h := servicetest.Start(t, servicetest.Options{Wrap: func(c registry.Center) registry.Center { return blind{c} }})
@@ -108,6 +111,67 @@ func TestAlertsAfterChange(t *testing.T) {
 	}
 	if err := s.Unsilence(ctx, over.ID, ""); err == nil {
 		t.Error("a silence that has ended is ended")
+	}
+	newer, err := b.Silence(t.Context(), alert.Silence{Jobs: "c", Until: time.Now().Add(time.Hour), By: "ann"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Unsilence(ctx, newer.ID, ""); err != nil {
+		t.Errorf("a silence that another host has made a moment ago: %v", err)
+	}
+}
+
+// countedReads counts the readings of the board.
+type countedReads struct {
+	registry.Center
+	n *atomic.Int64
+}
+
+func (c countedReads) Read(ctx context.Context, queries ...registry.Query) ([]registry.Node, error) {
+	if strings.Contains(queries[0].Path, "@-@alerts") {
+		c.n.Add(1)
+	}
+	return c.Center.Read(ctx, queries...)
+}
+
+// TestUnsilence_roles: who may not end a silence is refused at no cost to the registry, and learns
+// nothing of one that they may not see.
+func TestUnsilence_roles(t *testing.T) {
+	t.Parallel()
+	var reads atomic.Int64
+	h := servicetest.Start(t, servicetest.Options{Wrap: func(c registry.Center) registry.Center { return countedReads{c, &reads} }})
+	as := func(role access.Role, jobs string) context.Context {
+		return access.With(t.Context(), access.Principal{Name: "eve", Method: access.ByToken, Bindings: []access.Binding{{Role: role, Jobs: []string{jobs}}}})
+	}
+	s := h.Service.Alerting()
+	made, err := s.Silence(as(access.RoleAdmin, "*"), service.WantedSilence{Jobs: "a-*", For: "1h"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.Until("the silence is in the copy of the board", func() bool {
+		before := reads.Load()
+		list, err := s.List(as(access.RoleViewer, "*"))
+		return err == nil && len(list.Silences) == 1 && reads.Load() == before
+	})
+	before := reads.Load()
+	var refused *access.Problem
+	var unknown *service.NotFoundError
+	for _, who := range []context.Context{as(access.RoleViewer, "*"), as(access.RoleViewer, "a-*"), as(access.RoleAuthor, "*")} {
+		if err := s.Unsilence(who, made.ID, ""); !errors.As(err, &refused) || refused.Status != http.StatusForbidden {
+			t.Errorf("who may see the silence alone: %v", err)
+		}
+		if err := s.Unsilence(who, "00000000000000ff", ""); !errors.As(err, &unknown) {
+			t.Errorf("of no silence: %v", err)
+		}
+	}
+	if err := s.Unsilence(as(access.RoleViewer, "b"), made.ID, ""); !errors.As(err, &unknown) {
+		t.Errorf("who may not see the silence: %v", err)
+	}
+	if _, err := s.List(as(access.RoleViewer, "*")); err != nil || reads.Load() != before {
+		t.Errorf("the board was read %d times, %v", reads.Load()-before, err)
+	}
+	if err := s.Unsilence(as(access.RoleAdmin, "a-*"), made.ID, ""); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -157,7 +157,7 @@ func withAlerts(ctx context.Context, s service.Alerting, p *page, form silenceFo
 			v.Without = append(v.Without, h.Name)
 		}
 	}
-	if !slices.Equal(access.From(ctx).Patterns(access.Admin), []string{access.NoJob}) {
+	if access.From(ctx).Any(access.Admin) {
 		form.AllRules, v.Form = alert.AllRules(), &form
 	}
 	for _, r := range s.Routes(ctx) {
