@@ -23,6 +23,8 @@ import (
 const (
 	// MostAlerts bounds the alerts that stand on the board, MostSilences the silences.
 	MostAlerts, MostSilences = 1000, 1000
+	// MostSilencesOf bounds the silences of one author.
+	MostSilencesOf = 100
 	// atOnce is how many nodes one request is about, at most.
 	atOnce = 100
 )
@@ -414,8 +416,19 @@ func (b *Board) Silence(ctx context.Context, s alert.Silence) (alert.Silence, er
 			if n.Data(b.paths.Silence(s.ID)).Exists { // the answer to the commit was lost
 				return nil
 			}
-			if there := len(n.Children(b.paths.Silences())); there >= MostSilences {
-				return fmt.Errorf("%w: there are %d, end some with 'wasmjob alert unsilence ID'", ErrTooManySilences, there)
+			there := n.Children(b.paths.Silences())
+			if len(there) >= MostSilences {
+				return fmt.Errorf("%w: there are %d, end some with 'wasmjob alert unsilence ID'", ErrTooManySilences, len(there))
+			}
+			if len(there) >= MostSilencesOf {
+				all, err := b.silences(ctx, x, there)
+				if err != nil {
+					return err
+				}
+				own := len(all) - len(slices.DeleteFunc(all, func(one alert.Silence) bool { return one.By == s.By }))
+				if own >= MostSilencesOf {
+					return fmt.Errorf("%w: you have made %d that stand, end some with 'wasmjob alert unsilence ID'", ErrTooManySilences, own)
+				}
 			}
 			_, err = x.Commit(ctx, registry.Ensure(b.paths.Silences()), registry.Ensure(b.paths.Changes()), registry.Create(b.paths.Silence(s.ID), data(s)), b.bump())
 			if !step.Contested(err) {

@@ -281,6 +281,29 @@ func TestBoard_silences(t *testing.T) {
 	}
 }
 
+// TestBoard_tooManySilences: nobody can use up the silences of all.
+func TestBoard_tooManySilences(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	b := board.Of(s.session(), namespace)
+	silence := func(by string) error {
+		_, err := b.Silence(t.Context(), alert.Silence{Jobs: "a", Until: noon, By: by})
+		return err
+	}
+	for author := range board.MostSilences / board.MostSilencesOf {
+		by := fmt.Sprint("author", author)
+		for range board.MostSilencesOf {
+			s.do(silence(by))
+		}
+		if err := silence(by); !errors.Is(err, board.ErrTooManySilences) {
+			t.Fatalf("one more of %s: %v", by, err)
+		}
+	}
+	if err := silence("bob"); !errors.Is(err, board.ErrTooManySilences) || !strings.Contains(err.Error(), "there are 1000") {
+		t.Errorf("one more than there may be: %v", err)
+	}
+}
+
 // put makes nodes, with their parents.
 func (s *stage) put(nodes map[string]string) {
 	s.t.Helper()
