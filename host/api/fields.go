@@ -351,7 +351,7 @@ func fieldTexts() map[string]string {
 		"service.Alerts.Read":            "Read is when the host that answers has read all this.",
 		"service.Alerts.Sender":          "Sender is the instance id of the host that sends messages, empty if none does.",
 		"service.Alerts.Silences":        "Silences are those in force.",
-		"service.Alerts.Version":         "Version is another number whenever an alert or a silence has changed.",
+		"service.Alerts.Version":         "Version is another number whenever an alert or a silence that the principal may see has changed.",
 		"service.Calendar":               "Calendar is what will fire.",
 		"service.Calendar.Frequent":      "Frequent are jobs that fire more often than is listed one by one: each with its first instant.",
 		"service.Calendar.Omitted":       "Omitted counts the jobs that are left out because there are too many.",

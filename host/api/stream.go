@@ -235,8 +235,8 @@ func (a *API) streamJobs(ctx context.Context, s *stream, since cluster.Mark, ale
 		var changed <-chan struct{}
 		if alerts != "" {
 			var version int64
-			version, changed = a.o.Service.Alerting().Changed()
-			if now := strconv.FormatInt(version, 10); now != alerts {
+			version, changed, err = a.o.Service.Alerting().Changed(ctx)
+			if now := strconv.FormatInt(version, 10); err == nil && now != alerts {
 				alerts = now
 				if err := s.write(fmt.Appendf(nil, "event: alerts\ndata: %s\n\n", now)); err != nil {
 					return err
@@ -249,7 +249,8 @@ func (a *API) streamJobs(ctx context.Context, s *stream, since cluster.Mark, ale
 	}
 }
 
-// rest waits for a change of jobs or of alerts, and for the next beat after it.
+// rest waits for a change of jobs or of alerts, and for the next beat after it. It ends after stillThere,
+// too: alerts that could not be read are looked at again.
 func (s *stream) rest(ctx context.Context, jobs, alerts <-chan struct{}, live <-chan time.Time) error {
 	for changed := false; !changed; {
 		select {
@@ -261,6 +262,7 @@ func (s *stream) rest(ctx context.Context, jobs, alerts <-chan struct{}, live <-
 			if err := s.write([]byte(alive)); err != nil {
 				return err
 			}
+			changed = true
 		case <-ctx.Done():
 			return ctx.Err()
 		}

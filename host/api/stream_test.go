@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"sync"
@@ -20,6 +21,25 @@ import (
 	"github.com/wasmjob/wasmjob/host/service"
 	"github.com/wasmjob/wasmjob/host/service/servicetest"
 )
+
+// patientRecorder records an answer and has no deadlines.
+type patientRecorder struct{ *httptest.ResponseRecorder }
+
+func (patientRecorder) SetWriteDeadline(time.Time) error { return nil }
+
+// TestStream_rest: when nothing changes a stream shows that it lives, and looks again whether something has.
+func TestStream_rest(t *testing.T) {
+	t.Parallel()
+	w := patientRecorder{httptest.NewRecorder()}
+	s := &stream{w, http.NewResponseController(w)}
+	live := make(chan time.Time, 1)
+	live <- time.Now()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	if err := s.rest(ctx, nil, nil, live); err != nil || w.Body.String() != alive {
+		t.Errorf("%v, %q", err, w.Body)
+	}
+}
 
 // follow opens a stream; it ends with ctx.
 func (s *served) follow(ctx context.Context, client *http.Client) (*http.Response, error) {

@@ -2,8 +2,11 @@ package service
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"hash/fnv"
+	"slices"
 	"strings"
 	"time"
 
@@ -41,7 +44,7 @@ type Alerts struct {
 	Judges []string `json:"judges,omitempty"`
 	// Here says that the host that answers has a file of alerts.
 	Here bool `json:"here,omitempty"`
-	// Version is another number whenever an alert or a silence has changed.
+	// Version is another number whenever an alert or a silence that the principal may see has changed.
 	Version int64 `json:"version"`
 	// Problem says why this is not known to be what stands there now, empty if it is.
 	Problem string `json:"problem,omitempty"`
@@ -92,10 +95,17 @@ func (g Alerting) List(ctx context.Context) (*Alerts, error) {
 	if at.IsZero() {
 		return nil, fmt.Errorf("%w: %w", host.ErrNotLive, err)
 	}
-	list := &Alerts{Silences: []alert.Silence{}, Sender: stand.Keeper, Judges: stand.Judges, Here: g.s.o.AlertFile != nil, Version: stand.Change, Read: at}
+	list := &Alerts{Sender: stand.Keeper, Judges: stand.Judges, Here: g.s.o.AlertFile != nil, Read: at}
 	if err != nil {
 		list.Problem = err.Error()
 	}
+	list.Alerts, list.Silences = visible(ctx, content, g.file())
+	list.Version = version(ctx, stand, content)
+	return list, nil
+}
+
+// visible is what the principal may see of the board, with targets by a file, which may be nil.
+func visible(ctx context.Context, content board.Content, f *alert.File) (list []Alert, silences []alert.Silence) {
 	now := time.Now()
 	var alerts []alert.Alert
 	for _, a := range content.Alerts {
@@ -103,23 +113,39 @@ func (g Alerting) List(ctx context.Context) (*Alerts, error) {
 			alerts = append(alerts, a)
 		}
 	}
+	silences = []alert.Silence{}
 	for _, one := range content.Silences {
 		if one.Until.After(now) && mayPattern(ctx, access.View, one.Jobs) == nil {
-			list.Silences = append(list.Silences, one)
+			silences = append(silences, one)
 		}
 	}
-	list.Alerts = AlertsOf(alerts, content.Silences, g.file(), now)
-	for i := range list.Alerts {
-		if one := list.Alerts[i].Silenced; one != nil && mayPattern(ctx, access.View, one.Jobs) != nil {
-			list.Alerts[i].Silenced = &alert.Silence{Until: one.Until}
+	list = AlertsOf(alerts, content.Silences, f, now)
+	for i := range list {
+		if one := list[i].Silenced; one != nil && mayPattern(ctx, access.View, one.Jobs) != nil {
+			list[i].Silenced = &alert.Silence{Until: one.Until}
 		}
 	}
-	return list, nil
+	return list, silences
+}
+
+// version is the Alerts.Version of what the principal may see. That of who may see all is the number of
+// the last change. Others would learn by it that something changes that they may not see: theirs is a hash,
+// the same on all hosts, of 53 bits, as JavaScript reads numbers.
+func version(ctx context.Context, stand board.Stand, content board.Content) int64 {
+	if access.From(ctx).All(access.View) {
+		return stand.Change
+	}
+	h := fnv.New64a()
+	list, silences := visible(ctx, content, nil)
+	slices.SortFunc(list, func(a, b Alert) int { return strings.Compare(a.ID, b.ID) })
+	slices.SortFunc(silences, func(a, b alert.Silence) int { return strings.Compare(a.ID, b.ID) })
+	_ = json.NewEncoder(h).Encode(Alerts{Alerts: list, Silences: silences}) // neither fails
+	return int64(h.Sum64() >> 11)
 }
 
 // Count counts the alerts that go on of the jobs that the principal may see, with the
 // Alerts.Version that they have.
-func (g Alerting) Count(ctx context.Context) (n int, version int64, err error) {
+func (g Alerting) Count(ctx context.Context) (n int, of int64, err error) {
 	if err := known(ctx); err != nil {
 		return 0, 0, err
 	}
@@ -136,16 +162,26 @@ func (g Alerting) Count(ctx context.Context) (n int, version int64, err error) {
 			n++
 		}
 	}
-	return n, stand.Change, nil
+	return n, version(ctx, stand, content), nil
 }
 
-// Changed is the Alerts.Version of now; more is closed when it may have changed.
-func (g Alerting) Changed() (version int64, more <-chan struct{}) {
+// changedLimit is how long Changed waits for the registry at most.
+const changedLimit = time.Second
+
+// Changed is the Alerts.Version of now; more is closed when it may have changed. The error says that
+// the board cannot be read, within a second, which is necessary for who may not see all.
+func (g Alerting) Changed(ctx context.Context) (now int64, more <-chan struct{}, err error) {
 	if g.s.o.Board == nil {
-		return 0, nil
+		return 0, nil, nil
 	}
 	stand, more := g.s.o.Board.Stand()
-	return stand.Change, more
+	var content board.Content
+	if !access.From(ctx).All(access.View) {
+		ctx, cancel := context.WithTimeout(ctx, changedLimit)
+		defer cancel()
+		content, _, err = g.s.o.Board.Read(ctx)
+	}
+	return version(ctx, stand, content), more, err
 }
 
 // file is the file of alerts in force; nil: this host has none.

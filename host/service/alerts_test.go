@@ -121,6 +121,56 @@ func TestAlertsAfterChange(t *testing.T) {
 	}
 }
 
+// TestAlerts_version: who may see some jobs alone does not learn that something has changed elsewhere.
+func TestAlerts_version(t *testing.T) {
+	t.Parallel()
+	h := servicetest.Start(t, servicetest.Options{})
+	s, b := h.Service.Alerting(), board.Of(h.Center(), servicetest.Namespace)
+	version := func(jobs string) int64 {
+		t.Helper()
+		ctx := access.With(t.Context(), access.Principal{Name: "eve", Method: access.ByToken, Bindings: []access.Binding{{Role: access.RoleViewer, Jobs: []string{jobs}}}})
+		list, err := s.List(ctx)
+		_, counted, err2 := s.Count(ctx)
+		now, more, err3 := s.Changed(ctx)
+		if err := errors.Join(err, err2, err3); err != nil || more == nil {
+			t.Fatalf("%v %v", more, err)
+		}
+		if counted != list.Version || now != list.Version {
+			t.Errorf("%s: the list has version %d, the count %d, a stream %d", jobs, list.Version, counted, now)
+		}
+		return list.Version
+	}
+	all, some := version("*"), version("a-*")
+	// step changes something, and waits until who may see all learns of it.
+	step := func(what string, err error, visible bool) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		h.Until(what, func() bool { return version("*") != all })
+		now := version("a-*")
+		if (now != some) != visible {
+			t.Errorf("after %s who may see a-* has version %d, before %d", what, now, some)
+		}
+		if now < 0 || now >= 1<<53 {
+			t.Errorf("version %d is not exact in JavaScript", now)
+		}
+		all, some = version("*"), now
+	}
+	b1, b2 := alert.Alert{ID: "0000000000000001", Rule: alert.Failures, Job: "b"}, alert.Alert{ID: "0000000000000002", Rule: alert.Failures, Job: "a-b"}
+	step("the nodes are made", b.Join(t.Context(), "10.0.0.1@-@1-a", nil), false)
+	step("an alert of another job", b.Write(t.Context(), []alert.Alert{b1}), false)
+	step("an alert of a-b", b.Write(t.Context(), []alert.Alert{b2}), true)
+	_, err := b.Silence(t.Context(), alert.Silence{Jobs: "b", Until: time.Now().Add(time.Hour), By: "ann"})
+	step("a silence of another job", err, false)
+	_, err = b.Silence(t.Context(), alert.Silence{Jobs: "a-*", Until: time.Now().Add(time.Hour), By: "ann"})
+	step("a silence of a-*", err, true)
+	_, err = b.Silence(t.Context(), alert.Silence{Jobs: "*", Until: time.Now().Add(2 * time.Hour), By: "ann"})
+	step("a silence of all, which a-b has the end of", err, true)
+	b2.Resolved = time.Now()
+	step("the alert of a-b is over", b.Write(t.Context(), []alert.Alert{b2}), true)
+}
+
 // countedReads counts the readings of the board.
 type countedReads struct {
 	registry.Center
