@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
@@ -423,7 +422,7 @@ func (s *system) wireCluster(context.Context) error {
 		Registry: admin.NewRegistry(l.Namespace, s.registry.Session), Session: s.registry.Session, Host: s.host, Pending: s.pending, Logger: s.log,
 		Board: s.board, AlertFile: s.alertFile,
 		StartOn: func(ctx context.Context, p cluster.Peer, job string) error {
-			return s.peers.Post(ctx, transport, peers.Peer(p), cluster.PathStart+"?"+url.Values{"job": {job}}.Encode())
+			return s.peers.Post(ctx, transport, peers.Peer(p), cluster.StartPath(job))
 		},
 	})
 	return nil

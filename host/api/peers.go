@@ -23,6 +23,9 @@ func (a *API) Peers() http.Handler {
 	mux.Handle("POST "+cluster.PathStart, a.peer(func(r *http.Request) (any, error) {
 		return struct{}{}, a.o.Service.StartHere(r.Context(), r.URL.Query().Get("job"))
 	}))
+	mux.Handle("POST "+cluster.PathStartAll, a.peer(func(r *http.Request) (any, error) {
+		return struct{}{}, a.o.Service.StartHere(r.Context(), "")
+	}))
 	mux.Handle("GET "+cluster.PathParts, a.peer(func(r *http.Request) (any, error) {
 		return cluster.AnswerParts(r.Context(), a.o.Store, r.URL.Query())
 	}))

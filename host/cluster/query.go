@@ -25,9 +25,10 @@ const (
 	// PathParts is where a peer says what it knows of some fires, or of some runs: run=ID. A host
 	// of an earlier version answers that it knows none of the runs.
 	PathParts = "/v1/peer/parts"
-	// PathStart has a peer join a job again: ?job=NAME. Without one, all that an operator
-	// stopped there.
-	PathStart = "/v1/peer/start"
+	// PathStart has a peer join a job again: ?job=NAME. PathStartAll is for all that an operator
+	// stopped there: a host of an earlier version does not know it.
+	PathStart    = "/v1/peer/start"
+	PathStartAll = "/v1/peer/start-all"
 	// PathDelta is where a peer says what has changed on it.
 	PathDelta = "/v1/peer/delta"
 )
@@ -35,6 +36,14 @@ const (
 // DeltaPath is PathDelta with a question.
 func DeltaPath(epoch string, since uint64) string {
 	return PathDelta + "?" + url.Values{"epoch": {epoch}, "since": {strconv.FormatUint(since, 10)}}.Encode()
+}
+
+// StartPath is PathStart of a job, or with "" PathStartAll.
+func StartPath(job string) string {
+	if job == "" {
+		return PathStartAll
+	}
+	return PathStart + "?" + url.Values{"job": {job}}.Encode()
 }
 
 // Query is a filter as the query of a URL, as the API and the console take it.

@@ -135,7 +135,14 @@ func (p *Peers) ask(ctx context.Context, transport http.RoundTripper, method str
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", peer.API, plain(err))
 	}
-	return nil, fmt.Errorf("%s answers %s: %s", peer.API, resp.Status, detail(body))
+	said := detail(body)
+	switch {
+	case resp.StatusCode == http.StatusBadRequest, resp.StatusCode == http.StatusUnprocessableEntity: // what this host asks is right here
+		return nil, fmt.Errorf("%s is of another version, and does not know what it is asked for: %s", peer.API, said)
+	case resp.StatusCode == http.StatusNotFound && said == noHost:
+		said = "it is of an earlier version, or no host, or a proxy is before it"
+	}
+	return nil, fmt.Errorf("%s answers %s: %s", peer.API, resp.Status, said)
 }
 
 // plain leaves out what net/http repeats.
@@ -153,13 +160,16 @@ func plain(err error) error {
 	return err
 }
 
+// noHost is what is said of a refusal that is none of a host.
+const noHost = "it is not a host, or a proxy is before it"
+
 // detail is what a refusal says.
 func detail(body []byte) string {
 	var problem struct {
 		Detail string `json:"detail"`
 	}
 	if json.Unmarshal(body, &problem) != nil || problem.Detail == "" {
-		return "it is not a host, or a proxy is before it"
+		return noHost
 	}
 	return problem.Detail
 }

@@ -461,6 +461,14 @@ func TestAnswers(t *testing.T) {
 		case "/problem":
 			w.WriteHeader(http.StatusConflict)
 			_, _ = io.WriteString(w, `{"detail":"it is not so"}`)
+		case "/new":
+			http.NotFound(w, r)
+		case "/filter":
+			w.WriteHeader(http.StatusBadRequest)
+			_, _ = io.WriteString(w, `{"detail":"outcome: found \"UNKNOWN\""}`)
+		case "/parts":
+			w.WriteHeader(http.StatusUnprocessableEntity)
+			_, _ = io.WriteString(w, `{"detail":"outcome: found \"UNKNOWN\""}`)
 		case "/redirect":
 			http.Redirect(w, r, "/good", http.StatusFound)
 		case "/slow":
@@ -487,6 +495,7 @@ func TestAnswers(t *testing.T) {
 	}
 	for path, want := range map[string]string{
 		"/half": "its answer is not a host's", "/proxy": "502 Bad Gateway: it is not a host, or a proxy is before it", "/problem": "409 Conflict: it is not so",
+		"/new": "404 Not Found: it is of an earlier version", "/filter": `is of another version, and does not know what it is asked for: outcome: found "UNKNOWN"`, "/parts": "is of another version",
 		"/redirect": "302 Found", "/slow": "it has not answered in time", "/\x00": "its address",
 	} {
 		if _, err := ask(path); err == nil || !strings.Contains(err.Error(), want) {

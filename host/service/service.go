@@ -38,7 +38,7 @@ type Options struct {
 		Look(job string)
 	}
 	// StartOn has another host of the cluster join a job again, or with "" all that were stopped
-	// there: it asks for cluster.PathStart.
+	// there: it asks for cluster.StartPath.
 	StartOn func(ctx context.Context, p cluster.Peer, job string) error
 	// Session is the one that the host has with the registry; nil while it has none.
 	Session func() registry.Center

@@ -5,7 +5,6 @@ package servicetest
 import (
 	"context"
 	"errors"
-	"net/url"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -202,7 +201,7 @@ func (h *House) wire(o Options) {
 		Namespace: Namespace, Cluster: h.Cluster, Histories: h.Histories, Store: h.Store, Registry: h.Registry, Session: h.Center, Host: h.Host, Pending: pending, Logger: o.Logger,
 		Board: h.board, AlertFile: o.AlertFile,
 		StartOn: func(ctx context.Context, p cluster.Peer, job string) error {
-			return h.Peers.Post(ctx, transport, peers.Peer(p), cluster.PathStart+"?"+url.Values{"job": {job}}.Encode())
+			return h.Peers.Post(ctx, transport, peers.Peer(p), cluster.StartPath(job))
 		},
 	})
 }
