@@ -332,6 +332,7 @@ func fieldTexts() map[string]string {
 		"host.Refusal.Kept":              "Kept says that an earlier version of the file stays in force.",
 		"host.Status":                    "Status is what a host is doing, for people and for the admin address. It is a value; nothing in it changes later.",
 		"host.Status.Clock":              "Clock compares this host's clock with the registry's; nil while that is not known.",
+		"host.Status.Ended":              "Ended are the instance ids of this process's sessions that have ended, the newest last: at most 100.",
 		"host.Status.Jobs":               "By name.",
 		"host.Status.Refused":            "By file.",
 		"host.Status.RegistryFailures":   "RegistryFailures counts the requests to the registry that were not answered, or refused, since the host began, by reason: timeout, unknown, suspect, unavailable, too_large, other.",

@@ -53,8 +53,8 @@ func notBack(events []event.Event, hosts []cluster.Host) []GoneHost {
 	}
 	list = slices.DeleteFunc(list, func(g GoneHost) bool {
 		return slices.ContainsFunc(hosts, func(h cluster.Host) bool {
-			same := h.Report != nil && event.ProcessOf(h.Report.Status.Instance) == event.ProcessOf(g.Instance)
-			return same || (h.ServerIP == g.ServerIP && h.Started.After(g.Since.Add(-noticed)))
+			again := h.Report != nil && h.Report.Status.Instance != "" && slices.Contains(h.Report.Status.Ended, g.Instance)
+			return again || (h.ServerIP == g.ServerIP && h.Started.After(g.Since.Add(-noticed)))
 		})
 	})
 	slices.SortStableFunc(list, func(a, b GoneHost) int {

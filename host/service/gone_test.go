@@ -24,19 +24,23 @@ func TestNotBack(t *testing.T) {
 		gone("10.0.0.3@-@9-x", "10.0.0.1@-@1-x", ago(time.Minute)),
 		gone("10.0.0.2@-@7-x", "10.0.0.4@-@4-x", ago(time.Hour-time.Second)),
 		gone("10.0.0.2@-@7-x-2", "10.0.0.1@-@1-x", ago(time.Hour)), // by a job that it had joined twice
-		gone("10.0.0.5@-@5-x", "10.0.0.4@-@4-x", ago(time.Hour)),
+		gone("10.0.0.5@-@1-x", "10.0.0.4@-@4-x", ago(time.Hour)),
+		gone("10.0.0.5@-@1-v", "10.0.0.4@-@4-x", ago(90*time.Minute)), // another container on its network
+		gone("10.0.0.6@-@6-x", "10.0.0.4@-@4-x", ago(100*time.Minute)),
 		gone("10.0.0.1@-@0-x", "10.0.0.4@-@4-x", ago(2*time.Hour)),
 		gone("10.0.0.4@-@3-x", "10.0.0.1@-@1-x", ago(3*time.Hour)),
 	}
-	again := &admin.Report{Status: host.Status{Instance: "10.0.0.5@-@5-y"}}
+	again := &admin.Report{Status: host.Status{Instance: "10.0.0.5@-@1-z", Ended: []string{"10.0.0.5@-@1-x", "10.0.0.5@-@1-y"}}}
+	without := &admin.Report{Status: host.Status{Ended: []string{"10.0.0.6@-@6-x"}}}
 	hosts := []cluster.Host{
-		{ServerIP: "10.0.0.1", Started: ago(30 * time.Minute)},             // it came back
-		{ServerIP: "10.0.0.4", Started: ago(3*time.Hour + 30*time.Second)}, // before its earlier session had ended
-		{ServerIP: "10.0.0.3", Started: ago(5 * time.Hour)},                // another host of that server
-		{ServerIP: "10.0.0.5", Started: ago(5 * time.Hour), Report: again}, // the same process has another session
+		{ServerIP: "10.0.0.1", Started: ago(30 * time.Minute)},               // it came back
+		{ServerIP: "10.0.0.4", Started: ago(3*time.Hour + 30*time.Second)},   // before its earlier session had ended
+		{ServerIP: "10.0.0.3", Started: ago(5 * time.Hour)},                  // another host of that server
+		{ServerIP: "10.0.0.5", Started: ago(5 * time.Hour), Report: again},   // the same process has another session
+		{ServerIP: "10.0.0.6", Started: ago(5 * time.Hour), Report: without}, // the same process has none
 	}
 	got := notBack(events, hosts)
-	if len(got) != 2 || got[0].Instance != "10.0.0.3@-@9-x" || got[1].Instance != "10.0.0.2@-@7-x" {
+	if len(got) != 4 || got[3].Instance != "10.0.0.6@-@6-x" || got[0].Instance != "10.0.0.3@-@9-x" || got[1].Instance != "10.0.0.2@-@7-x" || got[2].Instance != "10.0.0.5@-@1-v" {
 		t.Fatalf("gone: %+v", got)
 	}
 	if g := got[1]; !g.Since.Equal(ago(time.Hour)) || !slices.Equal(g.SeenBy, []string{"10.0.0.1", "10.0.0.4"}) || g.ServerIP != "10.0.0.2" {
