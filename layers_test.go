@@ -215,7 +215,7 @@ var rooms = []room{
 		why: "what every store of records has in common; it knows none of them"},
 	{name: "host/history/historytest", may: []string{"abi", "host/event", "host/history"},
 		why: "the suite for every store cannot know any of them"},
-	{name: "host/history/lines", may: []string{"host/ceiling", "host/event", "host/filelock", "host/history", "abi"}, outside: []string{zap, xsys},
+	{name: "host/history/lines", may: []string{"host/ceiling", "host/event", "host/filelock", "host/history", "abi"}, outside: []string{zap, xsys, xtime},
 		testsMay: []string{"host/history/historytest"},
 		why:      "keeps records in a file, or in memory, and reads them back; a host does not wait for it"},
 	{name: "host/history/database", may: []string{"host/ceiling", "host/event", "host/filelock", "host/history", "abi"}, outside: []string{zap, mysql, pgx, sqlite},
@@ -392,7 +392,7 @@ var shared = map[string]string{
 	protobuf: "the same two",
 	xsys:     "what the standard library lacks of the system: a terminal in cmd/host, a clock that counts sleep in coordination/zookeeper, timers that kill in host/deadman, limits and filters in host/plugin/process, the size of a disk in host/history/lines",
 	xnet:     "bounds the connections of the admin address, in host/admin",
-	xtime:    "a token bucket: what a job may log and commit in host, what an invocation may log in host/plugin and its processes, lines for people in host/view",
+	xtime:    "a token bucket: what a job may log and commit in host, what an invocation may log in host/plugin and its processes, what a job may write to the file of guests' logs in host/history/lines, lines for people in host/view",
 	fsnotify: "directories are watched by the catalog, one file by host/invoke, the files of an operator by host/watch, a history by tests",
 }
 

@@ -186,7 +186,22 @@ type Invocation struct {
 	// Outside carries out what the guest calls of the capabilities; nil: none is
 	// granted.
 	Outside Outside
+	// WholeLog takes all lines of the guest; nil: no more is kept than Host.Log gets.
+	WholeLog *WholeLog
 }
+
+// WholeLog takes what a guest logs before the limits of its log are applied.
+type WholeLog struct {
+	// Where names what keeps it, for people: a file.
+	Where string
+	// Add takes a line, as Host.Log. Where it is kept may have bounds of its own.
+	// It may block for a second at most.
+	Add func(level int, msg string, kv []string)
+}
+
+// AttrWholeLog is the key of the attribute that says where lines are that are missing
+// elsewhere: WholeLog.Where.
+const AttrWholeLog = "whole_log"
 
 // Worker runs invocations one after the other, on one goroutine at a time. It
 // may keep a guest instance between them, and drops it after every outcome

@@ -7,14 +7,13 @@ import "time"
 const (
 	// MaxLogMessage is the longest log message in bytes; longer ones are cut.
 	MaxLogMessage = 8 << 10
-	// MaxLogBytes is what one invocation may log in all; the rest is counted
-	// and dropped.
+	// MaxLogBytes is what one invocation may log in all, with what it writes to
+	// stdout and stderr; of the rest the newest lines are kept, and the others are
+	// counted and dropped.
 	MaxLogBytes = 1 << 20
 	// LogLinesPerSecond and LogBurst bound the rate of log lines per invocation.
 	LogLinesPerSecond = 200
 	LogBurst          = 1000
-	// MaxOutput is what stdout and stderr may carry per invocation, together.
-	MaxOutput = 256 << 10
 	// MaxError is the longest text of set_error in bytes; longer ones are cut.
 	MaxError = 8 << 10
 	// MaxOffset is the largest offset in bytes; larger ones are ErrTooLarge.

@@ -98,6 +98,8 @@ type Config struct {
 	// OnLog is called with every line that a guest logs, from the guest's
 	// goroutine, unless its item is lost to this host. nil drops them.
 	OnLog func(event.GuestLog)
+	// WholeLog takes all lines of guests, unless their items are lost to this host; nil: nothing does.
+	WholeLog *event.WholeLog
 	// OnMetric is called with every value that a guest reports, from the
 	// guest's goroutine; it returns an abi code. nil accepts and drops.
 	OnMetric func(event.GuestMetric) abi.Code

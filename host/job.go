@@ -151,7 +151,7 @@ func newJob(t *term, wanted Job, self tree.JobInstance) *job {
 	j.known = &run.Job{
 		Owner: &j.shared, Name: name, Layout: j.member.Layout, Log: j.log,
 		Account: t.host.slots.Account(), Slots: cfg.Ceilings.Of(name, ceiling.Share).Slots(cfg.MaxConcurrency),
-		HostInfo: cfg.HostInfo, OnLog: cfg.OnLog, OnMetric: cfg.OnMetric, OnCall: cfg.OnCall, Traceparent: cfg.Traceparent,
+		HostInfo: cfg.HostInfo, OnLog: cfg.OnLog, WholeLog: cfg.WholeLog, OnMetric: cfg.OnMetric, OnCall: cfg.OnCall, Traceparent: cfg.Traceparent,
 	}
 	j.member.Registry = counted{t.registry, &j.shared, &j.pace.wrote}
 	j.election.Line, j.takers.Line = &j.member.Election, &j.member.Takeover

@@ -76,6 +76,8 @@ type Config struct {
 	HistoryDatabase *database.Config
 	// HistoryCredentialsFile has "user:password" in its first line.
 	HistoryCredentialsFile string
+	// GuestLog is the file for all that jobs log; empty is none.
+	GuestLog string
 	// MetricsJobs says which jobs have metrics of their own.
 	MetricsJobs metrics.Jobs
 	// OTLP is the URL of a collector of traces; empty is none. TraceRatio is the part of

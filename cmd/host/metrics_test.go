@@ -17,7 +17,7 @@ import (
 
 var update = flag.Bool("update", false, "write the tables of docs/metrics.md")
 
-// families are all metrics that a host can have: of one on ZooKeeper with a history, alerts
+// families are all metrics that a host can have: of one on ZooKeeper with a history, a log of guests, alerts
 // and traces, that starts where another one was before.
 func families(t *testing.T) []metrics.Family {
 	t.Helper()
@@ -28,7 +28,7 @@ func families(t *testing.T) []metrics.Family {
 	}
 	var list []metrics.Family
 	for range 2 {
-		l, _, err := load(t, "", nil, []string{"--plugins", "P", "--cache", filepath.Join(dir, "cache"), "--history", filepath.Join(dir, "h.jsonl"),
+		l, _, err := load(t, "", nil, []string{"--plugins", "P", "--cache", filepath.Join(dir, "cache"), "--history", filepath.Join(dir, "h.jsonl"), "--guest-log", filepath.Join(dir, "guests.jsonl"),
 			"--zk", "127.0.0.1:1", "--server-ip", "127.0.0.1", "--admin", "off", "--dead-man", "off", "--otlp", "http://127.0.0.1:1", "--alerts", alerts})
 		if err != nil {
 			t.Fatal(err)

@@ -53,8 +53,21 @@ func historySettings() []setting {
 			set:  setHistorySize,
 			show: func(c *Config) string { return jobconfig.ShowSize(c.HistorySize) },
 		},
+		guestLogSetting(),
 		textSetting("historyCredentialsFile", "FILE", "", "file with user:password for the history's database, or "+historyCredentialsVariable+" in the environment", func(c *Config) *string { return &c.HistoryCredentialsFile }),
 	}
+}
+
+// guestLogSetting says where all that jobs log is kept.
+func guestLogSetting() setting {
+	s := textSetting("guestLog", "FILE", "", "keep all that jobs log in FILE, also what is beyond the limits of the history and of the host's own log; the file and its older ones take 2 % of the disk, 64MiB to 4GiB", func(c *Config) *string { return &c.GuestLog })
+	s.set = checked(s.set, func(text string) error {
+		if text == "" {
+			return nil
+		}
+		return directory(filepath.Dir(text))
+	})
+	return s
 }
 
 // chooseHistory fits together what was said about the history.
@@ -127,14 +140,21 @@ func historyPath(c *Config) string {
 // wireHistory makes where events and lines are kept.
 func (s *system) wireHistory(ctx context.Context) (err error) {
 	l := s.loaded
+	if err := s.wireGuestLog(); err != nil {
+		return err
+	}
+	whole := "what its host wrote to stderr"
+	if s.whole != nil {
+		whole = s.whole.Path()
+	}
 	over := func(job string) {
 		s.metrics.Observe(event.Event{Kind: event.OverQuota, Job: job, Ceiling: ceiling.HistoryBytes, Count: 1})
 	}
 	if l.HistoryDatabase != nil {
 		s.history, err = database.Open(ctx, database.Options{Config: l.HistoryDatabase, Spool: l.HistoryDatabase.Spool, SpoolBytes: l.HistorySize, MaxBytes: l.HistorySize,
-			Ceilings: l.Ceilings, OnOverQuota: over, Logger: s.log})
+			Ceilings: l.Ceilings, OnOverQuota: over, WholeLog: whole, Logger: s.log})
 	} else {
-		s.history, err = lines.Open(lines.Options{Path: l.History, MaxBytes: l.HistorySize, Ceilings: l.Ceilings, OnOverQuota: over, Logger: s.log})
+		s.history, err = lines.Open(lines.Options{Path: l.History, MaxBytes: l.HistorySize, Ceilings: l.Ceilings, OnOverQuota: over, WholeLog: whole, Logger: s.log})
 	}
 	if errors.Is(err, database.ErrNewer) {
 		return command.Usage(err)
@@ -150,6 +170,28 @@ func (s *system) wireHistory(ctx context.Context) (err error) {
 		return nil
 	}
 	return historyMetrics(s.metrics, s.history.State)
+}
+
+// wireGuestLog opens the file for all that jobs log.
+func (s *system) wireGuestLog() (err error) {
+	file := s.loaded.GuestLog
+	if file == "" {
+		return nil
+	}
+	if s.whole, err = lines.OpenWhole(file, lines.SizeFor(file), s.log); err != nil {
+		return err
+	}
+	s.onClose("log of guests", s.whole.Close)
+	return s.metrics.CounterFunc("guest_log_lines_lost_total", "Lines of guests that are not in the file of guestLog: their job had written its part of it, or the disk did not take them.",
+		func() float64 { return float64(s.whole.Lost()) })
+}
+
+// wholeLog has all that guests log written to the file; nil if there is none.
+func (s *system) wholeLog() *event.WholeLog {
+	if s.whole == nil {
+		return nil
+	}
+	return &event.WholeLog{Where: s.whole.Path(), Add: func(g event.GuestLog) { s.whole.Add(lineOf(g)) }}
 }
 
 // historyMetrics shows how the history fares.
@@ -189,9 +231,13 @@ func (s *system) historyText() string {
 
 // addLine keeps a guest's line, and passes it on to who follows.
 func (s *system) addLine(g event.GuestLog) {
-	l := history.Line{Time: g.Time, Job: g.Job, RunID: g.RunID, Item: g.Item, Host: g.Host, Level: g.Level, Message: g.Message, Attrs: g.Attrs}
+	l := lineOf(g)
 	s.history.AddLine(l)
 	s.tail.Add(l)
+}
+
+func lineOf(g event.GuestLog) history.Line {
+	return history.Line{Time: g.Time, Job: g.Job, RunID: g.RunID, Item: g.Item, Host: g.Host, Level: g.Level, Message: g.Message, Attrs: g.Attrs}
 }
 
 func setHistorySize(c *Config, s string) error {

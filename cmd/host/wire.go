@@ -30,6 +30,7 @@ import (
 	"github.com/wasmjob/wasmjob/host/dump"
 	"github.com/wasmjob/wasmjob/host/event"
 	"github.com/wasmjob/wasmjob/host/history"
+	"github.com/wasmjob/wasmjob/host/history/lines"
 	"github.com/wasmjob/wasmjob/host/life"
 	"github.com/wasmjob/wasmjob/host/metrics"
 	"github.com/wasmjob/wasmjob/host/peers"
@@ -86,6 +87,7 @@ type system struct {
 	metrics   *metrics.Metrics
 	traces    *trace.Tracer // nil if it is off
 	history   history.Store
+	whole     *lines.Whole         // nil: there is no file of guests' logs
 	alerts    *dispatch.Dispatcher // nil: there is no file of alerts
 	alertFile *service.AlertFile   // likewise
 	runtime   *plugin.Runtime
@@ -296,6 +298,9 @@ func (s *system) wireHost(context.Context) (err error) {
 				s.traces.Observe(e)
 			}
 			s.history.AddEvent(e)
+			if s.whole != nil {
+				s.whole.Ended(&e)
+			}
 			if c, ok := history.ChangeOf(e); ok {
 				s.history.AddChange(c)
 			}
@@ -319,6 +324,7 @@ func (s *system) wireHost(context.Context) (err error) {
 			console.GuestLog(s.guestLog, g)
 			s.addLine(g)
 		},
+		WholeLog: s.wholeLog(),
 		OnMetric: s.metrics.Guest,
 		OnCall:   s.called(), Traceparent: s.traceparent(),
 		LastEnd:  s.life.LastEnd(),

@@ -21,6 +21,14 @@ type GuestLog struct {
 	Attrs []string
 }
 
+// WholeLog takes all lines of all guests, also those that are beyond the limits of a log.
+type WholeLog struct {
+	// Where names what keeps them, for people: a file.
+	Where string
+	// Add takes a line, from the guest's goroutine. It may block for a second at most.
+	Add func(GuestLog)
+}
+
 // Run names a run of an item.
 type Run struct {
 	Job string

@@ -36,7 +36,10 @@ type FeedOptions struct {
 	OnOverQuota func(job string)
 	// Linger is how long a batch that is not full waits for more.
 	Linger time.Duration
-	Logger *zap.Logger
+	// WholeLog says where lines of guests are that are not kept, for people; empty: that is
+	// not known.
+	WholeLog string
+	Logger   *zap.Logger
 }
 
 // Feed is the way of records into a store: a bounded queue, behind which one goroutine
@@ -74,7 +77,7 @@ func NewFeed(o FeedOptions, write func(batch []Entry)) *Feed {
 	f := &Feed{
 		write: write, linger: o.Linger, log: o.Logger, done: make(chan struct{}), queue: make(chan Record, o.Queue), synced: make(chan chan struct{}),
 		quotas: quotas{ceilings: o.Ceilings, onOver: o.OnOverQuota, log: o.Logger, jobs: make(map[string]*quota)},
-		tails:  tails{runs: make(map[string]*tail)},
+		tails:  tails{whole: o.WholeLog, runs: make(map[string]*tail)},
 	}
 	go f.run()
 	return f

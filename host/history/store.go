@@ -141,7 +141,7 @@ type Run struct {
 	Outside      map[string]abi.OutsideCount `json:"outside,omitempty"`
 }
 
-// Line is one line that a guest logged.
+// Line is one line that a guest logged, or one of its host's about lines that are not kept.
 type Line struct {
 	Time  time.Time `json:"time"`
 	Job   string    `json:"job"`
@@ -152,7 +152,7 @@ type Line struct {
 	Level   int      `json:"level"` // as abi.LevelInfo
 	Message string   `json:"message"`
 	Attrs   []string `json:"attrs,omitempty"` // keys and values in turns
-	// Gap counts the lines of the run before this one that are not kept.
+	// Gap counts the lines of the run that are not kept, for a line of the host about them.
 	Gap int64 `json:"gap,omitempty"`
 }
 

@@ -3,6 +3,7 @@ package history
 import (
 	"time"
 
+	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/host/event"
 )
 
@@ -22,8 +23,10 @@ const (
 // or the run ends, so that a store has the end of its log and not all of it. They
 // belong to the feed's goroutine.
 type tails struct {
-	runs map[string]*tail
-	held int // bytes, of all runs
+	// whole says where all lines are; empty: where is not known.
+	whole string
+	runs  map[string]*tail
+	held  int // bytes, of all runs
 }
 
 // tail is what there is of one run.
@@ -76,32 +79,47 @@ func (t *tails) add(l *Line, now time.Time, write func(*Line)) {
 	}
 }
 
-// release writes what is held back of a run.
+// release writes what is held back of a run, and what is missing before it.
 func (t *tails) release(one *tail, write func(*Line)) {
-	for i, l := range one.held {
-		if i == 0 {
-			l.Gap = one.gap
-		}
+	if one.gap > 0 {
+		write(gapLine(one.held[0], one.gap, t.whole))
+	}
+	for _, l := range one.held {
 		write(l)
 	}
 	t.held -= one.size
 	one.held, one.size, one.gap = nil, 0, 0
 }
 
+// gapLine says that so many lines of a run are not kept before the next one, and where all are.
+func gapLine(next *Line, gap int64, whole string) *Line {
+	l := &Line{Time: next.Time, Job: next.Job, RunID: next.RunID, Item: next.Item, Host: next.Host, Level: abi.LevelWarn, Gap: gap,
+		Message: "lines are missing here: the history keeps the beginning and the end of a long log"}
+	if whole != "" {
+		l.Attrs = []string{abi.AttrWholeLog, whole}
+	}
+	return l
+}
+
 // ended writes the end of the log of a run that the event ends; it may end none.
 func (t *tails) ended(e *event.Event, write func(*Line)) {
-	id := ""
-	switch e.Kind {
-	case event.ItemEnded:
-		id = e.RunID
-	case event.Listener:
-		f := Fire{Job: e.Job, Instant: e.Instant, Trigger: e.Trigger}
-		id = f.runID(listenerItem)
-	}
+	id := RunEnded(e)
 	if one := t.runs[id]; one != nil {
 		t.release(one, write)
 		delete(t.runs, id)
 	}
+}
+
+// RunEnded is the id of the run that the event ends an attempt of; empty if it ends none.
+func RunEnded(e *event.Event) string {
+	switch e.Kind {
+	case event.ItemEnded:
+		return e.RunID
+	case event.Listener:
+		f := Fire{Job: e.Job, Instant: e.Instant, Trigger: e.Trigger}
+		return f.runID(listenerItem)
+	}
+	return ""
 }
 
 // listenerItem is the item of what a listener logs.

@@ -50,7 +50,6 @@ type instance struct {
 	isStaged  bool
 	message   string // of set_error
 	lines     logLimit
-	left      int // bytes that stdout and stderr may still carry
 }
 
 // callContext is what wazero sees. It has no values but the instance, so the
@@ -97,8 +96,7 @@ func (in *instance) begin(ctx context.Context, inv *abi.Invocation, p abi.Phase)
 	in.committed, in.has = inv.Offset, inv.HasOffset
 	in.staged, in.isStaged = nil, false
 	in.message = ""
-	in.lines = logLimit{bytes: abi.MaxLogBytes}
-	in.left = abi.MaxOutput
+	in.lines = logLimit{whole: inv.WholeLog, bytes: abi.MaxLogBytes}
 	in.err.tail = in.err.tail[:0]
 }
 
@@ -107,7 +105,7 @@ func (in *instance) end() {
 	in.out.flush()
 	in.err.flush()
 	in.lines.flush(in.host)
-	in.lines.report(in.host, in.left)
+	in.lines.report(in.host)
 }
 
 // finish ends an invocation, and completes its result.

@@ -15,7 +15,10 @@ import (
 // logLimit bounds what one invocation may log. What is beyond that is held back: of it the newest
 // lines are logged when there is room again, and at the end, and the others are dropped. So the
 // end of a log is there, however much there was before it.
+//
+// A [abi.WholeLog] gets every line, at once.
 type logLimit struct {
+	whole   *abi.WholeLog // nil: there is none
 	lines   *rate.Limiter // nil until the first line
 	bytes   int           // left
 	dropped int
@@ -35,6 +38,11 @@ type heldLine struct {
 
 func (h *heldLine) size() int { return len(h.msg) + len(h.kv) + lineOverhead }
 
+// texts is the line as a host takes it.
+func (h *heldLine) texts() (level int, msg string, kv []string) {
+	return h.level, clean(h.msg, abi.MaxLogMessage), attributes(clean(h.kv, abi.MaxLogMessage))
+}
+
 // mostHeld bounds the lines that are held back, and heldBytes their bytes: as much as a history
 // keeps of the end of a log. lineOverhead is what a line counts besides its texts.
 const mostHeld, heldBytes, lineOverhead = abi.LogBurst, 64 << 10, 16
@@ -43,6 +51,9 @@ const mostHeld, heldBytes, lineOverhead = abi.LogBurst, 64 << 10, 16
 func (l *logLimit) log(host abi.Host, level int, msg, kv []byte) {
 	const most = abi.MaxLogMessage
 	line := heldLine{level, cutText(msg, most), cutText(kv, most), len(msg) > most || len(kv) > most}
+	if l.whole != nil {
+		l.whole.Add(line.texts())
+	}
 	if l.lines == nil {
 		l.lines = rate.NewLimiter(abi.LogLinesPerSecond, abi.LogBurst)
 	}
@@ -59,7 +70,7 @@ func (l *logLimit) emit(host abi.Host, line *heldLine) {
 	if line.cut {
 		l.cut++
 	}
-	host.Log(line.level, clean(line.msg, abi.MaxLogMessage), attributes(clean(line.kv, abi.MaxLogMessage)))
+	host.Log(line.texts())
 }
 
 // hold keeps a line, and drops the oldest for which there is no room then.
@@ -103,7 +114,11 @@ func (l *logLimit) texts() int { return l.size - lineOverhead*len(l.held) }
 // flush logs what is held.
 func (l *logLimit) flush(host abi.Host) {
 	if l.gap > 0 {
-		host.Log(abi.LevelWarn, "lines are missing here: the guest logged more than it may", []string{"dropped_lines", strconv.Itoa(l.gap)})
+		kv := []string{"dropped_lines", strconv.Itoa(l.gap)}
+		if l.whole != nil {
+			kv = append(kv, abi.AttrWholeLog, l.whole.Where)
+		}
+		host.Log(abi.LevelWarn, "lines are missing here: the guest logged more than it may", kv)
 	}
 	for i := range l.held {
 		l.emit(host, &l.held[i])
@@ -112,8 +127,8 @@ func (l *logLimit) flush(host abi.Host) {
 }
 
 // report says in one line what was not logged.
-func (l *logLimit) report(host abi.Host, outputLeft int) {
-	if l.dropped == 0 && l.cut == 0 && outputLeft >= 0 {
+func (l *logLimit) report(host abi.Host) {
+	if l.dropped == 0 && l.cut == 0 {
 		return
 	}
 	var kv []string
@@ -124,13 +139,11 @@ func (l *logLimit) report(host abi.Host, outputLeft int) {
 	}
 	add("dropped_lines", l.dropped)
 	add("cut_lines", l.cut)
-	add("dropped_output_bytes", -outputLeft)
 	host.Log(abi.LevelWarn, "the guest's output was over the limits", kv)
 }
 
-// output is a guest's stdout or stderr. It never fails and never blocks, for
-// either would change what the guest does: what is over the limits is
-// swallowed and counted.
+// output is a guest's stdout or stderr: each line is one of its log. It never fails, for
+// that would change what the guest does.
 type output struct {
 	in    *instance
 	level int
@@ -148,11 +161,8 @@ func (o *output) Write(p []byte) (int, error) {
 		o.remember(p)
 	}
 	n := len(p)
-	if left := max(o.in.left, 0); n > left {
-		p = p[:left]
-	}
-	o.in.left -= n // below zero: what was swallowed
 	for len(p) > 0 {
+		o.in.stopIfEnded() // a line may have waited
 		i := bytes.IndexByte(p, '\n')
 		if i < 0 {
 			o.add(p)

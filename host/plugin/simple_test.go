@@ -324,9 +324,13 @@ func TestLog(t *testing.T) {
 	r := newRuntime(t, Options{})
 	w := newWorker(t, load(t, r, guest(t, "c/guest")), Settings{Type: wasm.TypeSimple})
 	var result abi.Result
+	var whole []logged
 	run := func(h *recorder, parameter string) *recorder {
 		t.Helper()
-		if result = w.Execute(context.Background(), item(h, parameter)); result.Outcome != abi.OutcomeOK {
+		i := item(h, parameter)
+		whole = nil
+		i.WholeLog = &abi.WholeLog{Where: "all.log", Add: func(level int, msg string, kv []string) { whole = append(whole, logged{level, msg, kv}) }}
+		if result = w.Execute(context.Background(), i); result.Outcome != abi.OutcomeOK {
 			t.Errorf("%s: %+v", parameter, result)
 		}
 		return h
@@ -377,13 +381,23 @@ func TestLog(t *testing.T) {
 		t.Errorf("the result says %d dropped lines, want %d", result.DroppedLines, dropped)
 	}
 
-	h := run(newRecorder(), "print-flood")
-	bytes := 0
-	for _, l := range h.lines[:len(h.lines)-1] {
-		bytes += len(l.msg) + 1
+	if n := slices.IndexFunc(flood, func(l logged) bool { return strings.HasPrefix(l.msg, "lines are missing") }); n < 0 || !slices.Equal(flood[n].kv[2:], []string{abi.AttrWholeLog, "all.log"}) {
+		t.Errorf("the gap does not say where all lines are: line %d", n)
 	}
-	if kv := h.lines[len(h.lines)-1].kv; bytes > abi.MaxOutput || !slices.Contains(kv, "dropped_output_bytes") || !slices.Contains(kv, fmt.Sprint(512<<10-abi.MaxOutput)) {
-		t.Errorf("%d bytes of output, then %q", bytes, kv)
+	if len(whole) != 200000 || !reflect.DeepEqual(whole[199999], logged{abi.LevelInfo, "line", nil}) {
+		t.Errorf("the whole log has %d lines", len(whole))
+	}
+
+	// What is written to stdout is limited as lines that are logged.
+	const printed = 512 << 10 / 64
+	lines := 0
+	for _, l := range run(newRecorder(), "print-flood").lines {
+		if strings.HasPrefix(l.msg, "xxx") {
+			lines++
+		}
+	}
+	if lines < abi.LogBurst+heldBytes/(64+lineOverhead) || lines+int(result.DroppedLines) != printed || len(whole) != printed {
+		t.Errorf("of %d lines %d are logged, %d are dropped, and the whole log has %d", printed, lines, result.DroppedLines, len(whole))
 	}
 	// The limits are an invocation's, so the next one may speak again.
 	if got := run(newRecorder(), "print").lines; len(got) != 4 {

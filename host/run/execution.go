@@ -300,20 +300,44 @@ func (e *Execution) Cancelled() abi.Cancel {
 // dropped, with one word to the operator.
 func (e *Execution) Log(level int, msg string, kv []string) {
 	f := e.fire
-	if f.job.OnLog == nil {
+	if f.job.OnLog == nil || e.isMuted() {
 		return
 	}
-	if e.isLost() {
-		if !e.muted.Swap(true) {
-			f.job.Log.Warn("a guest goes on after its item was lost to this host: its lines are dropped", zap.Int("item", e.Item), zap.String("run", e.RunID()))
+	line := e.line(level, msg, kv)
+	if f.job.MayLog(event.Written(append([]string{line.Message}, line.Attrs...)...)) {
+		f.job.OnLog(line)
+	}
+}
+
+// isMuted reports whether the guest's lines are dropped.
+func (e *Execution) isMuted() bool {
+	f := e.fire
+	if !e.isLost() {
+		return false
+	}
+	if !e.muted.Swap(true) {
+		f.job.Log.Warn("a guest goes on after its item was lost to this host: its lines are dropped", zap.Int("item", e.Item), zap.String("run", e.RunID()))
+	}
+	return true
+}
+
+func (e *Execution) line(level int, msg string, kv []string) event.GuestLog {
+	f := e.fire
+	return event.GuestLog{Time: f.job.Clock(), Host: f.Self.ID, Job: f.job.Name, TaskID: f.taskID, RunID: e.RunID(), Item: e.Item, Fence: e.Fence, Level: level,
+		Message: event.Harmless(msg), Attrs: event.HarmlessAll(kv)}
+}
+
+// wholeLog takes all lines of the guest for what keeps them; nil: nothing does.
+func (e *Execution) wholeLog() *abi.WholeLog {
+	whole := e.fire.job.WholeLog
+	if whole == nil {
+		return nil
+	}
+	return &abi.WholeLog{Where: whole.Where, Add: func(level int, msg string, kv []string) {
+		if !e.isMuted() {
+			whole.Add(e.line(level, msg, kv))
 		}
-		return
-	}
-	msg, kv = event.Harmless(msg), event.HarmlessAll(kv)
-	if !f.job.MayLog(event.Written(append([]string{msg}, kv...)...)) {
-		return
-	}
-	f.job.OnLog(event.GuestLog{Time: f.job.Clock(), Host: f.Self.ID, Job: f.job.Name, TaskID: f.taskID, RunID: e.RunID(), Item: e.Item, Fence: e.Fence, Level: level, Message: msg, Attrs: kv})
+	}}
 }
 
 // isLost reports whether the item is, or may be, another host's: the guest was

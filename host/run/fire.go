@@ -60,6 +60,7 @@ type Job struct {
 	// HostInfo and the functions are those of the host's Config.
 	HostInfo string
 	OnLog    func(event.GuestLog)
+	WholeLog *event.WholeLog
 	OnMetric func(event.GuestMetric) abi.Code
 	OnCall   func(event.GuestCall)
 	// Traceparent makes the trace context of a run.

@@ -60,7 +60,7 @@ func (f *Fire) listen(guests context.Context, export string) {
 	ctx, cancel := context.WithTimeout(guests, listenerTimeout)
 	defer cancel()
 	e := &Execution{fire: f, Item: -1}
-	inv := &abi.Invocation{Host: e, Context: f.context(e)}
+	inv := &abi.Invocation{Host: e, WholeLog: e.wholeLog(), Context: f.context(e)}
 	inv.Context.Deadline = wall.Add(listenerTimeout)
 	result := worker.Listen(ctx, export, inv)
 	f.job.Emit(event.Event{Kind: event.Listener, Instant: f.ID.Time(), Trigger: f.ID.Trigger, Source: f.Source(), Digest: f.Exec.Digest(),

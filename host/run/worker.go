@@ -271,7 +271,7 @@ func (f *Fire) attempt(guests context.Context, worker abi.Worker, e *Execution, 
 	defer cancel()
 	e.mu.Lock()
 	writes := OffsetWrites(e.state)
-	inv := &abi.Invocation{Host: e, Offset: e.state.Offset, HasOffset: e.state.HasOffset}
+	inv := &abi.Invocation{Host: e, WholeLog: e.wholeLog(), Offset: e.state.Offset, HasOffset: e.state.HasOffset}
 	if e.isStaged { // a retry goes on from the last batch that succeeded
 		inv.Offset, inv.HasOffset = e.staged, true
 	}

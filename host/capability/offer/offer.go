@@ -202,6 +202,12 @@ func (w *worker) begin(p *plain, inv *abi.Invocation) outside {
 	p.inv = *inv
 	p.host = host{Host: inv.Host, state: &p.state, secrets: w.x.secrets}
 	p.inv.Host = &p.host
+	if whole := inv.WholeLog; whole != nil {
+		p.inv.WholeLog = &abi.WholeLog{Where: whole.Where, Add: func(level int, msg string, kv []string) {
+			w.x.secrets.redactAll(kv)
+			whole.Add(level, w.x.secrets.redact(msg), kv)
+		}}
+	}
 	if w.x.nothing {
 		return outside{}
 	}
@@ -263,9 +269,7 @@ func (h *host) AwaitCancel(ctx context.Context) {
 
 // Log implements abi.Host.
 func (h *host) Log(level int, msg string, kv []string) {
-	for i, text := range kv {
-		kv[i] = h.secrets.redact(text)
-	}
+	h.secrets.redactAll(kv)
 	h.Host.Log(level, h.secrets.redact(msg), kv)
 }
 
@@ -331,6 +335,12 @@ func (s *secrets) value(name string) (string, error) {
 		s.redactors = s.redactors[max(len(s.redactors)-maxRedactors, 0):]
 	}
 	return value, nil
+}
+
+func (s *secrets) redactAll(texts []string) {
+	for i, text := range texts {
+		texts[i] = s.redact(text)
+	}
 }
 
 // redact takes the values that were read out of a text.

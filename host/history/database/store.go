@@ -25,10 +25,11 @@ type Options struct {
 	SpoolBytes int64
 	// MaxBytes bounds the file of SQLite; 0 is no bound.
 	MaxBytes int64
-	// Queue, Ceilings, OnOverQuota and Logger are those of [history.FeedOptions].
+	// Queue, Ceilings, OnOverQuota, WholeLog and Logger are those of [history.FeedOptions].
 	Queue       int
 	Ceilings    ceiling.List
 	OnOverQuota func(job string)
+	WholeLog    string
 	Logger      *zap.Logger
 }
 
@@ -108,7 +109,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	if err := s.start(ctx); err != nil {
 		return nil, errors.Join(err, db.Close(), spooled.close())
 	}
-	s.feed = history.NewFeed(history.FeedOptions{Queue: o.Queue, Ceilings: o.Ceilings, OnOverQuota: o.OnOverQuota, Linger: linger, Logger: o.Logger},
+	s.feed = history.NewFeed(history.FeedOptions{Queue: o.Queue, Ceilings: o.Ceilings, OnOverQuota: o.OnOverQuota, WholeLog: o.WholeLog, Linger: linger, Logger: o.Logger},
 		func(batch []history.Entry) { s.Drop(s.backlog.add(batch)) })
 	var loading, cleaning context.Context
 	loading, s.stopLoading = context.WithCancel(context.WithoutCancel(ctx))

@@ -33,11 +33,12 @@ type Options struct {
 	// MaxBytes bounds the file and its older ones together; 0 is
 	// DefaultMaxBytes, less than MinMaxBytes is an error.
 	MaxBytes int64
-	// Queue, Ceilings, OnOverQuota and Logger are those of [history.FeedOptions]; the
+	// Queue, Ceilings, OnOverQuota, WholeLog and Logger are those of [history.FeedOptions]; the
 	// logger hears as well when the file cannot be written, and when it can be again.
 	Queue       int
 	Ceilings    ceiling.List
 	OnOverQuota func(job string)
+	WholeLog    string
 	Logger      *zap.Logger
 
 	index int // bytes, for tests; 0 is indexBytes
@@ -83,11 +84,11 @@ func Open(o Options) (*Store, error) {
 			return nil, fmt.Errorf("history: %w", err)
 		}
 		s.path = path
-		if s.writer, err = openWriter(path, o.MaxBytes, o.Logger); err != nil {
+		if s.writer, err = openWriter("the history file", path, o.MaxBytes, o.Logger); err != nil {
 			return nil, fmt.Errorf("history: %w", err)
 		}
 	}
-	feed := history.FeedOptions{Queue: o.Queue, Ceilings: o.Ceilings, OnOverQuota: o.OnOverQuota, Logger: o.Logger}
+	feed := history.FeedOptions{Queue: o.Queue, Ceilings: o.Ceilings, OnOverQuota: o.OnOverQuota, WholeLog: o.WholeLog, Logger: o.Logger}
 	go s.seed()
 	s.Feed = history.NewFeed(feed, s.write)
 	return s, nil

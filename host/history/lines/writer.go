@@ -31,7 +31,7 @@ const (
 )
 
 // errLocked: one file has one writer, or lines are mixed and rotation loses them.
-var errLocked = errors.New("another host writes this file; give each host a file of its own (--history)")
+var errLocked = errors.New("another host writes this file; give each host one of its own")
 
 // SizeFor is the cap for a history with that path: a fiftieth of the file system
 // that it is on, 64 MiB at least and 4 GiB at most.
@@ -44,6 +44,7 @@ func SizeFor(path string) int64 {
 
 // writer appends lines to the file. It belongs to one goroutine, but for problem.
 type writer struct {
+	name    string // of the file, for people
 	path    string
 	part    int64 // the most that the file grows to
 	cap     int64
@@ -66,8 +67,8 @@ type Trouble struct {
 
 // openWriter opens the file for appending, or makes it, mode 0600. One that another
 // host writes is refused. A line that a crash cut short is taken off its end.
-func openWriter(path string, maxBytes int64, log *zap.Logger) (*writer, error) {
-	w := &writer{path: path, part: min(maxBytes/4, mostPart), cap: maxBytes, log: log}
+func openWriter(name, path string, maxBytes int64, log *zap.Logger) (*writer, error) {
+	w := &writer{name: name, path: path, part: min(maxBytes/4, mostPart), cap: maxBytes, log: log}
 	return w, w.open()
 }
 
@@ -99,11 +100,11 @@ func (w *writer) write(lines []byte, count int64, first, last time.Time) (lost i
 		}
 		w.problem.Store(&now)
 		if trouble == nil {
-			w.log.Warn("the history file cannot be written; jobs go on without it", zap.String("file", w.path), zap.Error(err))
+			w.log.Warn(w.name+" cannot be written; jobs go on without it", zap.String("file", w.path), zap.Error(err))
 		}
 		return count
 	case trouble != nil:
-		w.log.Info("the history file is written again", zap.String("file", w.path), zap.Int64("recordsLost", w.lost))
+		w.log.Info(w.name+" is written again", zap.String("file", w.path), zap.Int64("recordsLost", w.lost))
 		w.problem.Store(nil)
 		w.lost = 0
 	}

@@ -356,6 +356,9 @@ func (v *invocation) run(ctx context.Context, export string) abi.Result {
 	}()
 
 	q := run{Worker: w.id, Export: export, LogLevel: lowestLevel(v.inv.Host), Invocation: v.inv.Context, Offset: v.inv.Offset, HasOffset: v.inv.HasOffset, Outside: v.inv.Outside != nil}
+	if whole := v.inv.WholeLog; whole != nil {
+		q.WholeLog = whole.Where
+	}
 	q.Deadline, _ = ctx.Deadline()
 	if err := c.out.send(kindRun, q); err != nil {
 		<-c.dead // it cannot be written to, so it ends
@@ -460,6 +463,8 @@ func (v *invocation) answer(ctx context.Context, q *call) (answer, error) {
 	switch q.Name {
 	case callLog:
 		err = v.log(q)
+	case callWholeLog:
+		err = v.wholeLog(q)
 	case callCancelled:
 		return answer{Value: int64(v.inv.Host.Cancelled())}, nil
 	case callPause:
@@ -598,18 +603,41 @@ func (v *invocation) mayAct(ctx context.Context) bool {
 // log passes a line on. The process keeps to the limits of lines itself; if it does
 // not, what is beyond them is dropped.
 func (v *invocation) log(q *call) error {
-	size := len(q.Text)
-	for _, a := range q.Attrs {
+	l := line{q.Level, q.Text, q.Attrs}
+	size, err := l.check()
+	if err == nil && v.inv.Host.LogEnabled(l.Level) && v.lines.take(size) {
+		v.inv.Host.Log(l.Level, l.Text, l.Attrs)
+	}
+	return err
+}
+
+// wholeLog passes lines on that have no limits.
+func (v *invocation) wholeLog(q *call) error {
+	if v.inv.WholeLog == nil {
+		return errors.New("lines for a file that there is not")
+	}
+	for _, l := range q.Lines {
+		if _, err := l.check(); err != nil {
+			return err
+		}
+		if v.inv.Host.LogEnabled(l.Level) {
+			v.inv.WholeLog.Add(l.Level, l.Text, l.Attrs)
+		}
+	}
+	return nil
+}
+
+// check is the size of a line, or says what is wrong with it.
+func (l *line) check() (size int, err error) {
+	size = len(l.Text)
+	for _, a := range l.Attrs {
 		size += len(a)
 	}
 	// Text that is not UTF-8 grows on its way.
-	if len(q.Text) > 3*abi.MaxLogMessage || size > 6*abi.MaxLogMessage || len(q.Attrs)%2 != 0 || len(q.Attrs) > abi.MaxLogMessage {
-		return fmt.Errorf("a line of %d bytes with %d attributes", size, len(q.Attrs))
+	if len(l.Text) > 3*abi.MaxLogMessage || size > 6*abi.MaxLogMessage || len(l.Attrs)%2 != 0 || len(l.Attrs) > abi.MaxLogMessage {
+		return size, fmt.Errorf("a line of %d bytes with %d attributes", size, len(l.Attrs))
 	}
-	if host := v.inv.Host; host.LogEnabled(q.Level) && v.lines.take(size) {
-		host.Log(q.Level, q.Text, q.Attrs)
-	}
-	return nil
+	return size, nil
 }
 
 // lineLimit bounds the lines of an invocation a little above the contract's limits,
@@ -620,7 +648,7 @@ type lineLimit struct {
 }
 
 func newLineLimit() lineLimit {
-	return lineLimit{rate.NewLimiter(abi.LogLinesPerSecond, 4*abi.LogBurst+10), 2 * (abi.MaxLogBytes + abi.MaxOutput)}
+	return lineLimit{rate.NewLimiter(abi.LogLinesPerSecond, 4*abi.LogBurst+10), 2 * (abi.MaxLogBytes + (64 << 10))}
 }
 
 func (l *lineLimit) take(size int) bool {

@@ -67,6 +67,7 @@ type run struct {
 	Offset     []byte `json:",omitempty"`
 	HasOffset  bool   `json:",omitempty"`
 	Outside    bool   `json:",omitempty"` // there is an abi.Outside
+	WholeLog   string `json:",omitempty"` // that of an abi.WholeLog; empty: there is none
 }
 
 // end says that the time of an invocation is up, or that it is to stop.
@@ -97,9 +98,17 @@ const (
 	lacksSandbox  = "a sandbox for " + runtime.GOOS
 )
 
+// line is a line of a guest.
+type line struct {
+	Level int      `json:",omitempty"`
+	Text  string   `json:",omitempty"`
+	Attrs []string `json:",omitempty"`
+}
+
 // Names of calls.
 const (
 	callLog       = "log"
+	callWholeLog  = "wholeLog"
 	callProgress  = "progress"
 	callMetric    = "metric"
 	callCommit    = "commit"
@@ -121,6 +130,7 @@ type call struct {
 	Level  int      `json:",omitempty"` // of a line
 	Text   string   `json:",omitempty"` // of a line; a metric's name
 	Attrs  []string `json:",omitempty"` // of a line
+	Lines  []line   `json:",omitempty"` // for the whole log
 	Kind   int      `json:",omitempty"` // of a metric
 	// A and B are: done and total; a metric's value; bytes of memory; 1 for no offset.
 	A     int64  `json:",omitempty"`

@@ -585,6 +585,32 @@ func TestLines(t *testing.T) {
 	}
 }
 
+// TestWholeLog: all lines come out of the process; one that was not asked for lines gives none.
+func TestWholeLog(t *testing.T) {
+	t.Parallel()
+	w := worked(t, executorOf(t, open(t, workers(t, "good", plugin.Options{}, Options{}), "c/guest"), plugin.Settings{Type: wasm.TypeSimple}))
+	i, lines := item(newRecorder(), "flood:20000"), 0
+	i.WholeLog = &abi.WholeLog{Where: "all.log", Add: func(_ int, msg string, _ []string) {
+		if msg == "line" {
+			lines++
+		}
+	}}
+	began := time.Now()
+	if result := w.Execute(t.Context(), i); result.Outcome != abi.OutcomeOK || lines != 20_000 {
+		t.Errorf("%d lines, %+v", lines, result)
+	}
+	t.Logf("%s a line", time.Since(began)/20_000)
+
+	v := &invocation{inv: item(newRecorder(), ""), lines: newLineLimit()}
+	if err := v.wholeLog(&call{Lines: []line{{Text: "x"}}}); err == nil {
+		t.Error("a line for a file that there is not is taken")
+	}
+	v.inv.WholeLog = i.WholeLog
+	if err := v.wholeLog(&call{Lines: []line{{Text: strings.Repeat("x", 4*abi.MaxLogMessage)}}}); err == nil {
+		t.Error("a line that no guest can have logged is taken")
+	}
+}
+
 // FuzzFromProcess reads what a process may send.
 func FuzzFromProcess(f *testing.F) {
 	f.Add(byte(kindCall), []byte(`{"Worker":1,"Name":"log","Text":"x","Attrs":["a","b"]}`))

@@ -64,6 +64,7 @@ type guest struct {
 	id      int64
 	worker  abi.Worker
 	answers chan answer // has room for one
+	whole   *wholeLines // of the invocation at hand; nil: nothing takes them
 
 	// Guarded by session.mu.
 	life    *life // of the invocation at hand; nil: there is none
@@ -210,12 +211,18 @@ func (g *guest) run(ctx *life, q *run) {
 	if q.Outside {
 		inv.Outside = p
 	}
+	if q.WholeLog != "" {
+		g.whole = &wholeLines{guest: g}
+		inv.WholeLog = &abi.WholeLog{Where: q.WholeLog, Add: g.whole.add}
+	}
 	var r abi.Result
 	if q.Export == "" {
 		r = g.worker.Execute(ctx, inv)
 	} else {
 		r = g.worker.Listen(ctx, q.Export, inv)
 	}
+	g.whole.flush()
+	g.whole = nil
 	ctx.release()
 	g.s.mu.Lock()
 	g.life = nil
@@ -228,6 +235,9 @@ func (g *guest) run(ctx *life, q *run) {
 func (g *guest) ask(c call) int64 { return g.asks(c).Value }
 
 func (g *guest) asks(c call) answer {
+	if c.Name != callWholeLog {
+		g.whole.flush()
+	}
 	c.Worker = g.id
 	g.s.mu.Lock()
 	g.waiting = true
@@ -236,6 +246,38 @@ func (g *guest) asks(c call) answer {
 		return answer{Value: int64(abi.ErrUnavailable)}
 	}
 	return <-g.answers
+}
+
+const (
+	// wholeBatch is how many bytes of lines go to the host at once.
+	wholeBatch = 32 << 10
+	// wholeLinger is how old a line may be that waits when the next one comes.
+	wholeLinger = 10 * time.Millisecond
+)
+
+// wholeLines are lines for the whole log that wait, for a guest that logs much would wait for the host
+// with each. They go with the next line after wholeLinger, with any other call, and at the end. If the process
+// is killed those that wait are missing. A nil one has none.
+type wholeLines struct {
+	guest *guest
+	lines []line
+	size  int
+	sent  time.Time
+}
+
+func (w *wholeLines) add(level int, msg string, kv []string) {
+	w.lines = append(w.lines, line{level, msg, kv})
+	if w.size += len(msg); w.size >= wholeBatch || time.Since(w.sent) >= wholeLinger {
+		w.flush()
+	}
+}
+
+func (w *wholeLines) flush() {
+	if w == nil || len(w.lines) == 0 {
+		return
+	}
+	w.guest.ask(call{Name: callWholeLog, Lines: w.lines})
+	w.lines, w.size, w.sent = w.lines[:0], 0, time.Now()
 }
 
 // proxy is an abi.Host that asks the host's own.

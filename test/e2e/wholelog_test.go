@@ -1,0 +1,72 @@
+package e2e_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/wasmjob/wasmjob/abi"
+	"github.com/wasmjob/wasmjob/host/event"
+	"github.com/wasmjob/wasmjob/host/history/lines"
+)
+
+// TestWholeLog: the file of guestLog has what a guest logs beyond the limits of its run, or how many
+// lines are missing, in the host's process and in one of the guest's own; the history says where it is. Another job fires on.
+func TestWholeLog(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	for _, isolation := range []string{"fire", "process"} {
+		p.guestJob("spam-"+isolation, "shardingTotalCount: 1", "jobParameter: spam", "timeout: 2s", "isolation: "+isolation)
+	}
+	p.guestJob("clock", everySecond, "shardingTotalCount: 1")
+	file := p.path("guests.jsonl")
+	h := p.start("--guest-log", file)
+	h.of("clock", 0, kind(event.ItemEnded))
+	from := h.mark()
+	p.must("trigger", "spam-fire")
+	p.must("trigger", "spam-process")
+	runs := make(map[string]string)
+	for _, job := range []string{"spam-fire", "spam-process"} {
+		runs[job] = h.of(job, from, kind(event.ItemEnded), outcome(abi.OutcomeTimeout)).RunID
+	}
+	h.fires("clock", h.mark())
+	for job, run := range runs {
+		said := func() bool {
+			return strings.Contains(p.must("logs", job, run, "--text", "lines are missing here"), "whole_log="+file)
+		}
+		for deadline := time.Now().Add(10 * time.Second); !said(); {
+			if time.Now().After(deadline) {
+				t.Errorf("wasmjob logs %s %s does not say where all lines are", job, run)
+				break
+			}
+		}
+	}
+	h.stop()
+	there, missing := make(map[string]int64), make(map[string]int64)
+	for r, err := range lines.Records(file) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if l := r.Line; l != nil {
+			if missing[l.Job] += l.Gap; l.Message == "spam" || l.Job == "clock" {
+				there[l.Job]++
+			}
+		}
+	}
+	for job, run := range runs {
+		counted := int64(0)
+		for _, l := range h.guestLines(job) {
+			if l.Message == "spam" {
+				counted++
+			}
+		}
+		dropped := h.of(job, from, kind(event.ItemEnded)).DroppedLines
+		if there[job]+missing[job] < counted+dropped || there[job] < 10*abi.LogBurst {
+			t.Errorf("%s: %d lines are in the file, and %d are said to be missing; the host logged %d and dropped %d", run, there[job], missing[job], counted, dropped)
+		}
+		t.Logf("%s: %d lines, %d missing; logged %d, dropped %d", job, there[job], missing[job], counted, dropped)
+	}
+	if there["clock"] == 0 || missing["clock"] != 0 {
+		t.Errorf("of the other job %d lines are there, %d are missing", there["clock"], missing["clock"])
+	}
+}
