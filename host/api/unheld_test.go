@@ -19,6 +19,9 @@ func TestJobWithoutHost(t *testing.T) {
 	s := serve(t, servicetest.Options{Server: registry, Jobs: []host.Job{once("mine", 1)}})
 	other := serve(t, servicetest.Options{Server: registry, IP: "127.0.0.2", Jobs: []host.Job{once("theirs", 3)}})
 	s.Until("the other host has its job", func() bool { return get[service.Jobs](s, "/v1/jobs").Counts[cluster.HealthOK] == 2 })
+	if a := s.ask(http.MethodPost, "/v1/jobs/theirs/restore", ""); a.code != http.StatusConflict {
+		t.Errorf("restore of a job that one host of two has, and that runs there: %d %s", a.code, a.body)
+	}
 	other.Stop()
 
 	s.Until("its job has no host", func() bool { return get[service.Jobs](s, "/v1/jobs").Counts[cluster.HealthError] == 1 })
