@@ -383,6 +383,51 @@ func TestEndedHost(t *testing.T) {
 	})
 }
 
+// TestHostsThatDieAtOnce: whoever notes the ends of several hosts ends their rows in one order, in whichever
+// order they were seen to be gone: those who do it at once do not lock each other out.
+func TestHostsThatDieAtOnce(t *testing.T) {
+	t.Parallel()
+	url, credentials := sqliteURL(t)
+	at, item := time.Now().UTC().Truncate(time.Second), 0
+	s := openStore(t, url, credentials, t.TempDir())
+	for _, job := range []string{"c", "a", "d", "b"} {
+		e := event.Event{Time: at, Kind: event.FireStarted, Host: job + "@-@1-x", Job: job, Instant: at, Source: abi.SourceSchedule, Items: []int{0}, Total: 1}
+		s.AddEvent(e)
+		e.Kind, e.Item, e.Items, e.RunID, e.Fence, e.Attempt = event.ItemStarted, &item, nil, job+"/"+at.Format("2006-01-02T15:04:05.000Z")+"/0", 5, 1
+		s.AddEvent(e)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	s = openStore(t, url, credentials, t.TempDir()) // which has none of them in its memory
+	for table, name := range map[string]string{"wasmjob_items": "OLD.id", "wasmjob_executions": "OLD.fire"} {
+		for _, statement := range []string{
+			"CREATE TABLE seen_" + table + " (n INTEGER PRIMARY KEY, job TEXT)",
+			"CREATE TRIGGER note_" + table + " AFTER UPDATE ON " + table + " BEGIN INSERT INTO seen_" + table + " (job) VALUES (substr(" + name + ", 1, 1)); END",
+		} {
+			if _, err := s.db.ExecContext(t.Context(), statement); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	var batch []history.Entry
+	for _, job := range []string{"d", "b", "c", "a"} {
+		entry, err := history.NewEntry(history.Record{Event: &event.Event{Time: at.Add(time.Minute), Kind: event.HostGone, Host: "e@-@1-x", Other: job + "@-@1-x"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		batch = append(batch, entry)
+	}
+	s.backlog.add(batch)
+	await(t, "their ends", func() bool { return count(t, s, "SELECT COUNT(*) FROM wasmjob_items WHERE ended > 0") == 4 })
+	for _, table := range []string{"wasmjob_items", "wasmjob_executions"} {
+		var order string
+		if err := s.db.QueryRowContext(t.Context(), "SELECT group_concat(job, '') FROM (SELECT job FROM seen_"+table+" ORDER BY n)").Scan(&order); err != nil || order != "abcd" {
+			t.Errorf("rows of %s were ended in the order %s, %v", table, order, err)
+		}
+	}
+}
+
 // TestTwoHosts: hosts of one fire write to one database, and a host that takes over knows
 // what the other has written.
 func TestTwoHosts(t *testing.T) {

@@ -125,19 +125,26 @@ func (w *writing) write(ctx context.Context, entries []history.Entry) error {
 	events := insert{table: "wasmjob_events", columns: eventColumns}
 	lines := insert{table: "wasmjob_logs", columns: lineColumns}
 	changes := insert{table: "wasmjob_audit", columns: changeColumns}
+	var gone []*event.Event
 	for i := range entries {
 		e := &entries[i]
 		switch {
 		case e.Event != nil:
 			events.rows = append(events.rows, eventRow(e.Event, e.JSON))
 			w.fold(e.Event)
-			if err := w.abandon(ctx, e.Event); err != nil {
-				return err
+			if history.AboutGone(*e.Event) {
+				w.abandon(e.Event)
+				gone = append(gone, e.Event)
 			}
 		case e.Line != nil:
 			lines.rows = append(lines.rows, lineRow(e.Line))
 		case e.Change != nil:
 			changes.rows = append(changes.rows, changeRow(e.Change, e.JSON))
+		}
+	}
+	if len(gone) > 0 {
+		if err := w.abandonRows(ctx, gone); err != nil {
+			return err
 		}
 	}
 	for id := range w.runs {
@@ -263,12 +270,8 @@ func (w *writing) fold(e *event.Event) {
 	}
 }
 
-// abandon ends what has not ended of hosts that are over by an event, in the memory and in
-// the tables. A row that its host has ended meanwhile stays as it is.
-func (w *writing) abandon(ctx context.Context, e *event.Event) error {
-	if !history.AboutGone(*e) {
-		return nil
-	}
+// abandon ends what has not ended of hosts that are over by an event, in the memory.
+func (w *writing) abandon(e *event.Event) {
 	shared := w.loader.config.Shared()
 	for id, r := range w.memory.runs {
 		if r.Abandon(*e, shared) {
@@ -281,13 +284,20 @@ func (w *writing) abandon(ctx context.Context, e *event.Event) error {
 			w.parts[key] = true
 		}
 	}
+}
+
+// abandonRows does the same in the tables, for rows that the memory does not have. A row that its
+// host has ended meanwhile stays as it is. The rows of all events are ended in one order.
+func (w *writing) abandonRows(ctx context.Context, gone []*event.Event) error {
+	shared := w.loader.config.Shared()
 	runs, err := openRows(ctx, w, "wasmjob_items", runColumns, scanRun)
 	if err != nil {
 		return err
 	}
 	for i := range runs {
 		r := &runs[i]
-		if w.memory.runs[r.ID] != nil || !r.Abandon(*e, shared) {
+		over := func(e *event.Event) bool { return r.Abandon(*e, shared) }
+		if w.memory.runs[r.ID] != nil || !slices.ContainsFunc(gone, over) {
 			continue
 		}
 		if err := w.end(ctx, "wasmjob_items", r.Ended, r.Message, "id = ? AND begun = ?", clip(r.ID, mostID), nanos(r.At())); err != nil {
@@ -301,7 +311,8 @@ func (w *writing) abandon(ctx context.Context, e *event.Event) error {
 	}
 	for i := range parts {
 		p := &parts[i]
-		if w.memory.parts[partKey(p.fire, p.Host)] != nil || !p.Abandon(*e, shared) {
+		over := func(e *event.Event) bool { return p.Abandon(*e, shared) }
+		if w.memory.parts[partKey(p.fire, p.Host)] != nil || !slices.ContainsFunc(gone, over) {
 			continue
 		}
 		if err := w.end(ctx, "wasmjob_executions", p.Ended, p.Message, "fire = ? AND host = ? AND begun = ?", clip(p.fire, mostID), clip(p.Host, mostName), nanos(p.Begun)); err != nil {
