@@ -144,7 +144,7 @@ func fieldTexts() map[string]string {
 		"cluster.Host.Here":              "Here: it is the host that answers.",
 		"cluster.Host.ID":                "ID names the host among its peers, for one session.",
 		"cluster.Host.Items":             "Items what it owns or runs of them.",
-		"cluster.Host.Jobs":              "Jobs counts those that it has, Items what it owns or runs of them, Running its items that run.",
+		"cluster.Host.Jobs":              "Jobs counts those that it has, Items what it owns or runs of them, Running its items that run, each of the jobs that may be seen.",
 		"cluster.Host.Name":              "Name is what the host is called: the server's address, with that of its API if several hosts have the server.",
 		"cluster.Host.Report":            "Report is what it said last; nil if it never did.",
 		"cluster.Host.Running":           "Running its items that run.",

@@ -45,7 +45,7 @@ type Host struct {
 	// an operator stops them there, and "stopped" when it has; empty without a Report.
 	State host.HostState `json:"state,omitempty"`
 	// Jobs counts those that it has, Items what it owns or runs of them, Running its
-	// items that run.
+	// items that run, each of the jobs that may be seen.
 	Jobs    int `json:"jobs"`
 	Items   int `json:"items"`
 	Running int `json:"running"`
@@ -175,13 +175,27 @@ func (k *known) state() host.HostState {
 	return host.HostStopped
 }
 
-// leaving are the jobs that the host is leaving; see Host.Draining.
-func (k *known) leaving() (list []Draining) {
+// of counts the jobs that may be seen.
+func (k *known) of(see See) (t tally, jobs int) {
+	if see == nil {
+		return k.tally, len(k.jobs)
+	}
+	for name, j := range k.jobs {
+		if see(name) {
+			t.add(j, 1)
+			jobs++
+		}
+	}
+	return t, jobs
+}
+
+// leaving are the jobs that the host is leaving, of those that may be seen; see Host.Draining.
+func (k *known) leaving(see See) (list []Draining) {
 	if k.draining == 0 {
 		return nil
 	}
 	for _, name := range slices.Sorted(maps.Keys(k.jobs)) {
-		if k.jobs[name].State != host.JobDraining {
+		if k.jobs[name].State != host.JobDraining || (see != nil && !see(name)) {
 			continue
 		}
 		d := Draining{Job: name, Items: []int{}}
@@ -527,15 +541,19 @@ func (c *Cluster) Refresh(ctx context.Context) error {
 func (c *Cluster) Ended() <-chan struct{} { return c.ended }
 
 // Hosts are all hosts, this one first, the others by address.
-func (c *Cluster) Hosts() []Host {
+func (c *Cluster) Hosts() []Host { return c.HostsOf(nil) }
+
+// HostsOf are the same with the counts of those jobs alone that may be seen; nil is all.
+func (c *Cluster) HostsOf(see See) []Host {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	list := make([]Host, 0, len(c.hosts))
 	name := namesOf(c.peers())
 	for id, k := range c.hosts {
+		t, jobs := k.of(see)
 		list = append(list, Host{ID: id, Name: name(k.peer), ServerIP: k.peer.ServerIP, API: k.peer.API, Version: k.peer.Version, Started: k.peer.Started, Here: id == c.self,
-			Silent: c.why(k), Seen: k.seen, Report: k.report, State: k.state(), Jobs: len(k.jobs) - k.stopped, Stopped: k.stopped, Items: k.items, Running: k.running,
-			Draining: k.leaving()})
+			Silent: c.why(k), Seen: k.seen, Report: k.report, State: k.state(), Jobs: jobs - t.stopped, Stopped: t.stopped, Items: t.items, Running: t.running,
+			Draining: k.leaving(see)})
 	}
 	slices.SortFunc(list, func(a, b Host) int {
 		if a.Here != b.Here {

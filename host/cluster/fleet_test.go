@@ -543,7 +543,10 @@ func TestDraining(t *testing.T) {
 	for _, j := range k.jobs {
 		k.add(j, 1)
 	}
-	if got := k.leaving(); len(got) != 2 || got[0].Job != "b" || !slices.Equal(got[0].Items, []int{2}) || got[1].Job != "a" || k.state() != host.HostDraining {
+	if got := k.leaving(func(job string) bool { return job == "b" }); len(got) != 1 || got[0].Job != "b" {
+		t.Errorf("who may see b alone sees %+v", got)
+	}
+	if got := k.leaving(nil); len(got) != 2 || got[0].Job != "b" || !slices.Equal(got[0].Items, []int{2}) || got[1].Job != "a" || k.state() != host.HostDraining {
 		t.Errorf("%s, leaves %+v", k.state(), got)
 	}
 	k.add(k.jobs["a"], -1)

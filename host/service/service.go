@@ -81,7 +81,8 @@ func known(ctx context.Context) error {
 
 // seen reports whether the principal may see a job.
 func seen(ctx context.Context, job string) bool {
-	return access.Require(ctx, access.View, job) == nil
+	p := access.From(ctx)
+	return p.Method != "" && p.May(access.View, job)
 }
 
 // JobFilter says which jobs are wanted, and in which order.
@@ -279,15 +280,19 @@ func (s *Service) Hosts(ctx context.Context) ([]cluster.Host, error) {
 	return s.hosts(ctx), nil
 }
 
-// hosts are all hosts, each with the part of its report that the principal may see.
+// hosts are all hosts, each with the part of its report, and the counts of the jobs, that the
+// principal may see.
 func (s *Service) hosts(ctx context.Context) []cluster.Host {
-	list := slices.Clone(s.o.Cluster.Hosts())
+	var see cluster.See
+	if !seen(ctx, "") {
+		see = func(job string) bool { return seen(ctx, job) }
+	}
+	list := s.o.Cluster.HostsOf(see)
 	for i, h := range list {
 		if h.Report != nil {
 			report := h.Report.For(access.From(ctx))
 			list[i].Report = &report
 		}
-		list[i].Draining = slices.DeleteFunc(h.Draining, func(d cluster.Draining) bool { return !seen(ctx, d.Job) })
 	}
 	return list
 }

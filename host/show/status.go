@@ -66,7 +66,9 @@ func Status(s console.Style, r *admin.Report, all bool) string {
 	if text := clockText(st.Clock); text != "" {
 		show("clock", text)
 	}
-	show("plugins", r.About.Plugins)
+	if r.About.Plugins != "" {
+		show("plugins", r.About.Plugins)
+	}
 	if r.About.History != "" {
 		show("history", r.About.History)
 	}

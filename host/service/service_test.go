@@ -1,0 +1,45 @@
+package service_test
+
+import (
+	"testing"
+
+	"github.com/wasmjob/wasmjob/coordination/tree"
+	"github.com/wasmjob/wasmjob/host"
+	"github.com/wasmjob/wasmjob/host/access"
+	"github.com/wasmjob/wasmjob/host/service/servicetest"
+)
+
+// TestHosts_roles: hosts are shown with the counts of those jobs alone that the principal may see.
+func TestHosts_roles(t *testing.T) {
+	t.Parallel()
+	h := servicetest.Start(t, servicetest.Options{Jobs: []host.Job{
+		servicetest.Job("a-1", "0 0 3 * * ?", 2, servicetest.OK), servicetest.Job("a-2", "0 0 3 * * ?", 1, servicetest.OK), servicetest.Job("b", "0 0 3 * * ?", 4, servicetest.Wait),
+	}})
+	all := access.With(t.Context(), access.HostToken(access.ByHostToken))
+	if err := h.Service.Trigger(all, "b", tree.TriggerArgs{}, ""); err != nil {
+		t.Fatal(err)
+	}
+	h.Until("an item runs", func() bool {
+		hosts, err := h.Service.Hosts(all)
+		return err == nil && len(hosts) == 1 && hosts[0].Running > 0
+	})
+	if err := h.Service.Shutdown(all, "a-2", "", "", ""); err != nil {
+		t.Fatal(err)
+	}
+	h.Until("a job is stopped", func() bool {
+		hosts, err := h.Service.Hosts(all)
+		return err == nil && len(hosts) == 1 && hosts[0].Stopped == 1 && hosts[0].Jobs == 2
+	})
+	for pattern, want := range map[string]struct{ jobs, items, stopped int }{"*": {2, 6, 1}, "a-*": {1, 2, 1}, "a-1": {1, 2, 0}, "b": {1, 4, 0}, "c": {0, 0, 0}} {
+		ctx := access.With(t.Context(), access.Principal{Name: "eve", Method: access.ByToken, Bindings: []access.Binding{{Role: access.RoleViewer, Jobs: []string{pattern}}}})
+		hosts, err := h.Service.Hosts(ctx)
+		if err != nil || len(hosts) != 1 {
+			t.Fatalf("%d hosts, %v", len(hosts), err)
+		}
+		one := hosts[0]
+		runs := access.From(ctx).May(access.View, "b")
+		if one.Jobs != want.jobs || one.Items != want.items || one.Stopped != want.stopped || (one.Running > 0) != runs {
+			t.Errorf("%s: %d jobs, %d items, %d stopped, %d run; want %+v", pattern, one.Jobs, one.Items, one.Stopped, one.Running, want)
+		}
+	}
+}
