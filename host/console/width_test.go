@@ -9,7 +9,7 @@ import (
 func TestWidth(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]int{
-		"": 0, "abc": 3, "é": 1, "e\u0301": 1, "城市": 4, "cities-城市": 11, "ｶﾅ": 2, "カナ": 4, "한국": 4, "１２": 4, "→…": 2, "😀": 2, "a\u200db": 2, "дата": 4,
+		"": 0, "abc": 3, "é": 1, "e\u0301": 1, "城市": 4, "cities-城市": 11, "ｶﾅ": 2, "カナ": 4, "한국": 4, "１２": 4, "→…": 2, "😀": 2, "a\u200db": 2, "дата": 4, "\u1112\u1161\u11ab": 2, "a\u1160\u1160": 1,
 	} {
 		if found := Width(text); found != want {
 			t.Errorf("%q has the width %d, want %d", text, found, want)
@@ -21,7 +21,10 @@ func TestWidth(t *testing.T) {
 		want  string
 	}{
 		{"abcd", 4, "abcd"}, {"abcde", 4, "abc…"}, {"城市城市", 8, "城市城市"}, {"城市城市", 7, "城市城…"}, {"城市城市", 6, "城市…"}, {"e\u0301e\u0301e\u0301", 2, "e\u0301…"},
-		{"城", 1, "…"}, {"abc", 0, "abc"},
+		{"城", 1, "…"}, {"abc", 0, "abc"}, {"ab\xffcd", 4, "ab\xff…"},
+		{"e" + strings.Repeat("\u0301", 30) + "x", 9, "e" + strings.Repeat("\u0301", 30) + "x"},
+		{"e" + strings.Repeat("\u0301", 10_000), 9, "e" + strings.Repeat("\u0301", 30) + "…"},
+		{"abc" + strings.Repeat("\u1160", 10_000), 3, "ab…"},
 	} {
 		if found := Shorten(c.text, c.width); found != c.want {
 			t.Errorf("%q shortened to %d is %q, want %q", c.text, c.width, found, c.want)
