@@ -462,6 +462,36 @@ func TestRunThatWasTakenOver(t *testing.T) {
 	}
 }
 
+// TestRunThatWasRepeated: a run that its host began twice stands where it began first, among those of other
+// hosts, too, and is on one page.
+func TestRunThatWasRepeated(t *testing.T) {
+	t.Parallel()
+	list := newLibraries(t, 2)
+	item := 0
+	start := func(host, seconds int, id string, fence int64) {
+		list[host].store.AddEvent(event.Event{Kind: event.ItemStarted, Job: "a", Instant: began, Source: abi.SourceSchedule, Item: &item, Host: fmt.Sprint(host, "@-@1-x"), Attempt: 1,
+			RunID: id, Fence: fence, Time: began.Add(time.Duration(seconds) * time.Second)})
+	}
+	start(0, 10, "a/2026-03-01T03:00:00.000Z/0", 1)
+	start(1, 20, "b/2026-03-01T03:00:00.000Z/0", 1)
+	start(0, 30, "c/2026-03-01T03:00:00.000Z/0", 1)
+	start(1, 40, "d/2026-03-01T03:00:00.000Z/0", 1)
+	start(0, 50, "a/2026-03-01T03:00:00.000Z/0", 2)
+	list.close(t)
+	for order, f := range map[string]history.Filter{"dcba": {Limit: 1}, "abcd": {Limit: 1, Oldest: true}} {
+		got := ""
+		for _, r := range pages(t, list, f, func(h *Histories, f history.Filter) (Found[history.Run], error) { return h.Runs(t.Context(), f, nil) }, func(int) {}) {
+			got += r.ID[:1]
+			if r.ID[0] == 'a' && (!r.First.Equal(began.Add(10*time.Second)) || !r.Begun.Equal(began.Add(50*time.Second))) {
+				t.Errorf("%+v", r)
+			}
+		}
+		if got != order {
+			t.Errorf("found in the order %s, want %s", got, order)
+		}
+	}
+}
+
 // TestClocksApart: a fire of hosts whose clocks are an hour apart is one record, is on one
 // page, and takes no negative time, also if an item went to a host that is behind.
 func TestClocksApart(t *testing.T) {
