@@ -265,6 +265,31 @@ func (s *system) wireAddress(ctx context.Context) error {
 	return nil
 }
 
+// observe gives an event to all that take events; none of them blocks.
+func (s *system) observe(e event.Event) {
+	s.metrics.Observe(e)
+	if s.traces != nil {
+		s.traces.Observe(e)
+	}
+	s.history.AddEvent(e)
+	if s.whole != nil {
+		s.whole.Ended(&e)
+	}
+	if c, ok := history.ChangeOf(e); ok {
+		s.history.AddChange(c)
+	}
+	if s.alerts != nil {
+		s.alerts.Add(e)
+	}
+	if strings.HasPrefix(string(e.Kind), "job.") {
+		s.local.Invalidate()
+	}
+	if e.Kind == event.HostGone {
+		s.local.NoteGone(e)
+	}
+	s.view.Add(e)
+}
+
 // wireHost makes the host.
 func (s *system) wireHost(context.Context) (err error) {
 	l := s.loaded
@@ -292,29 +317,7 @@ func (s *system) wireHost(context.Context) (err error) {
 		KeepServers:    cmp.Or(l.KeepServers, -1),
 		OnStuck:        s.stuck,
 		StopGrace:      s.registry.StopGrace,
-		OnEvent: func(e event.Event) { // none of them blocks
-			s.metrics.Observe(e)
-			if s.traces != nil {
-				s.traces.Observe(e)
-			}
-			s.history.AddEvent(e)
-			if s.whole != nil {
-				s.whole.Ended(&e)
-			}
-			if c, ok := history.ChangeOf(e); ok {
-				s.history.AddChange(c)
-			}
-			if s.alerts != nil {
-				s.alerts.Add(e)
-			}
-			if strings.HasPrefix(string(e.Kind), "job.") {
-				s.local.Invalidate()
-			}
-			if e.Kind == event.HostGone {
-				s.local.NoteGone(e)
-			}
-			s.view.Add(e)
-		},
+		OnEvent:        s.observe,
 		BeforeClose: func(kill context.Context) {
 			if s.alerts != nil {
 				s.alerts.Leave(kill)
