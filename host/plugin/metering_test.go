@@ -78,22 +78,29 @@ func TestHiddenLoopIsRefused(t *testing.T) {
 }
 
 // stopped runs a job_execute that does not end, and requires that it ends with
-// its time.
+// its time. What is not paid for takes seconds each time; a machine that has more to do is
+// that slow once.
 func stopped(t *testing.T, wasm []byte) {
 	t.Helper()
 	bothEngines(t, func(t *testing.T, r *Runtime) {
-		w := newWorker(t, load(t, r, wasm), Settings{})
+		guest := load(t, r, wasm)
 		const limit = 100 * time.Millisecond
-		ctx, cancel := context.WithTimeout(t.Context(), limit)
-		defer cancel()
-		began := time.Now()
-		got := w.Execute(ctx, item(newRecorder(), ""))
-		if got.Outcome != abi.OutcomeTimeout || !errors.Is(got.Err, context.DeadlineExceeded) {
-			t.Errorf("got %+v", got)
+		var after []time.Duration
+		for range 3 {
+			w := newWorker(t, guest, Settings{})
+			ctx, cancel := context.WithTimeout(t.Context(), limit)
+			defer cancel()
+			began := time.Now()
+			got := w.Execute(ctx, item(newRecorder(), ""))
+			if got.Outcome != abi.OutcomeTimeout || !errors.Is(got.Err, context.DeadlineExceeded) {
+				t.Errorf("got %+v", got)
+			}
+			after = append(after, time.Since(began)-limit)
+			if after[len(after)-1] < time.Second {
+				return
+			}
 		}
-		if took := time.Since(began); took > time.Second {
-			t.Errorf("it was stopped %s after its limit", took-limit)
-		}
+		t.Errorf("it was stopped %s after its limit", after)
 	})
 }
 
