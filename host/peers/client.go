@@ -113,7 +113,7 @@ func (p *Peers) Stream(ctx context.Context, transport http.RoundTripper, peer Pe
 // ask returns a good answer, whose body the caller closes.
 func (p *Peers) ask(ctx context.Context, transport http.RoundTripper, method string, peer Peer, path string) (*http.Response, error) {
 	if peer.API == "" {
-		return nil, errors.New("its API cannot be reached from other hosts (--admin off, or a socket)")
+		return nil, errors.New("it serves no API to other hosts (--admin off, or a socket)")
 	}
 	req, err := http.NewRequestWithContext(ctx, method, strings.TrimSuffix(peer.API, "/")+path, http.NoBody)
 	if err != nil {

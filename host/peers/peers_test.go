@@ -513,7 +513,7 @@ func TestAnswers(t *testing.T) {
 		t.Errorf("Post: %v", err)
 	}
 	peer.API = ""
-	if _, err := ask("/good"); err == nil || !strings.Contains(err.Error(), "cannot be reached from other hosts") {
+	if _, err := ask("/good"); err == nil || !strings.Contains(err.Error(), "serves no API to other hosts") {
 		t.Errorf("without an address: %v", err)
 	}
 	peer.API = "http://127.0.0.1:1"

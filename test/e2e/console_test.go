@@ -3,6 +3,9 @@ package e2e_test
 import (
 	"bufio"
 	"encoding/json"
+	"io"
+	"net/http"
+	"os"
 	"os/exec"
 	"slices"
 	"strings"
@@ -12,6 +15,7 @@ import (
 
 	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/host"
+	"github.com/wasmjob/wasmjob/host/admin"
 	view "github.com/wasmjob/wasmjob/host/cluster"
 	"github.com/wasmjob/wasmjob/host/event"
 	"github.com/wasmjob/wasmjob/host/history"
@@ -115,6 +119,49 @@ func TestAnyHostAnswers(t *testing.T) {
 	if hosts := decoded[[]view.Host](t, a.must("hosts", "--json")); len(hosts) != 1 {
 		t.Errorf("the hosts when one is gone: %+v", hosts)
 	}
+	a.stop()
+}
+
+// TestNoAPI: every list says that a host which serves no API is missing in it.
+func TestNoAPI(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	c.job("tick", everySecond, "shardingTotalCount: 2")
+	token := admin.NewToken()
+	c.place.put("token", []byte(token))
+	if err := os.Chmod(c.path("token"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	a := c.add("--admin-token-file", c.path("token"))
+	b := c.add("--admin", "off")
+	b.of("tick", 0, kind(event.ItemCompleted))
+	a.of("tick", 0, assigned(1))
+	said := b.ip + ": it serves no API to other hosts"
+	for _, args := range [][]string{{"jobs"}, {"jobs", "--json"}, {"jobs", "--output", "yaml"}, {"runs"}, {"runs", "tick", "--json"}, {"history"}, {"logs"}, {"audit"}, {"modules"}, {"modules", "--json"}} {
+		if r := a.cli(args...); r.code != 0 || !strings.Contains(r.out+r.err, said) {
+			t.Errorf("%v: %d %s%s", args, r.code, r.out, r.err)
+		}
+	}
+	if r := a.cli("jobs", "--json"); !json.Valid([]byte(r.out)) {
+		t.Errorf("jobs --json: %s", r.out)
+	}
+	for _, page := range []string{"/v1/jobs", "/v1/jobs/tick", "/v1/fires", "/v1/runs", "/v1/logs", "/v1/overview", "/jobs", "/runs", "/logs"} {
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+a.address+page, http.NoBody)
+		if err != nil {
+			t.Fatal(err)
+		}
+		request.Header.Set("Authorization", "Bearer "+token)
+		got, err := http.DefaultClient.Do(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := io.ReadAll(got.Body)
+		got.Body.Close()
+		if err != nil || !strings.Contains(string(text), b.ip) || !strings.Contains(string(text), "it serves no API to other hosts") {
+			t.Errorf("%s: %d %v", page, got.StatusCode, err)
+		}
+	}
+	b.stop()
 	a.stop()
 }
 

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"net/http"
 	"net/url"
@@ -187,7 +188,11 @@ registry has them.`,
 			if err != nil {
 				return nil, "", err
 			}
-			return all.Records, show.ClusterJobs(p.Tables(), all.Records, time.Now()) + show.Silent(p.Tables(), all.Silent), nil
+			silent := show.Silent(p.Tables(), all.Silent)
+			if how.Output != command.OutputTable { // the list of jobs has no place for it
+				_, _ = io.WriteString(p.Err, silent)
+			}
+			return all.Records, show.ClusterJobs(p.Tables(), all.Records, time.Now()) + silent, nil
 		})
 	})
 	cmd.ValidArgsFunction = cobra.NoFileCompletions
