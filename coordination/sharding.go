@@ -165,7 +165,7 @@ func (s *sharding) configure() error {
 		if s.before.Total > 0 {
 			cfg.ShardingTotalCount, cfg.JobShardingStrategyType = s.before.Total, s.before.Strategy
 		} else if cfg.ShardingTotalCount <= 0 {
-			return fmt.Errorf("the items cannot be divided: %w", err)
+			return fmt.Errorf("the items cannot be sharded: %w", err)
 		}
 	}
 	s.cfg, s.refused = cfg, err != nil
@@ -326,7 +326,7 @@ func (s *sharding) divide() (tree.Division, strategy.Assignment, error) {
 	if len(d.Members) > 0 {
 		owners = divide(s.view.Job, d.Members, total, s.now)
 		if len(owners) != total {
-			return tree.Division{}, nil, fmt.Errorf("strategy %s divided %d items of %d", name, len(owners), total)
+			return tree.Division{}, nil, fmt.Errorf("strategy %s assigned %d items of %d", name, len(owners), total)
 		}
 	}
 	if s.cfg.StaticSharding {

@@ -323,7 +323,7 @@ func (v View) DivisionStale() string {
 	d := v.Division
 	switch {
 	case !v.divisionNode.Exists || len(v.divisionNode.Data) == 0:
-		return "items were never divided"
+		return "items were never sharded"
 	case v.ConfigErr != nil, v.LeaderRefuses():
 	case d.Total != v.Config.ShardingTotalCount:
 		return fmt.Sprintf("sharding total count changed from %d to %d", d.Total, v.Config.ShardingTotalCount)
@@ -331,7 +331,7 @@ func (v View) DivisionStale() string {
 		return fmt.Sprintf("strategy changed from %s to %s", d.Strategy, v.strategyName())
 	}
 	if d.Java && v.OurTerm {
-		return "a Java leader divided the items"
+		return "a Java leader sharded the items"
 	}
 	if v.instancesChanged() {
 		return "instances changed"

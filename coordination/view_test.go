@@ -65,7 +65,7 @@ func TestDivisionStale(t *testing.T) {
 		want   string
 	}{
 		{func(*View) {}, ""},
-		{func(v *View) { v.divisionNode = registry.Node{} }, "items were never divided"},
+		{func(v *View) { v.divisionNode = registry.Node{} }, "items were never sharded"},
 		{func(v *View) { v.Config.ShardingTotalCount = 4 }, "sharding total count changed from 3 to 4"},
 		{func(v *View) { v.Config.ShardingTotalCount, v.ConfigErr = 0, errors.New("bad") }, ""},
 		{func(v *View) { v.Config.JobShardingStrategyType = "ODEVITY" }, "strategy changed from AVG_ALLOCATION to ODEVITY"},

@@ -260,7 +260,7 @@ func TestHostsWithDifferentCeilings(t *testing.T) {
 					t.Errorf("%d divisions, %d after five minutes\n%s", divisions, n, c.all())
 				}
 				other := nodes[3-strict]
-				const refuses = "refuses the configuration: it divides 4 items, and the configuration has 20"
+				const refuses = "refuses the configuration: it shards 4 items, and the configuration has 20"
 				if got := status(other, "big"); strict == 1 && (got.State != host.JobError || !strings.Contains(got.Reason, refuses)) {
 					t.Errorf("the other host: state %s (%s)", got.State, got.Reason)
 				}

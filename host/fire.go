@@ -370,7 +370,7 @@ func (rn *runner) rereadShare(now moment) {
 	rn.stale.reread = false
 	if rn.stale.often() && rn.stale.count%4 == 0 && !rn.member.View.Necessary && rn.member.View.Leader != "" {
 		if err := rn.member.AskForSharding(rn.work); err != nil {
-			rn.failed(now, "asking for a division", err)
+			rn.failed(now, "asking for a resharding", err)
 			return
 		}
 	}
@@ -405,7 +405,7 @@ func (rn *runner) takeShare(now moment, known map[int]coordination.ItemState) {
 	}
 	if share.Edited(former) && !rn.member.View.Necessary && rn.member.View.Leader != "" {
 		if err := rn.member.AskForSharding(rn.work); err != nil {
-			rn.failed(now, "asking for a division", err)
+			rn.failed(now, "asking for a resharding", err)
 		}
 	}
 	if len(share.Items) > 0 || gone > 0 {

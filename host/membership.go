@@ -408,7 +408,7 @@ func (j *job) mayStep(now moment) bool {
 	j.pace.stepAt = now.Add(stepInterval)
 	if !now.Before(j.pace.reportedAt.Add(longestSleep)) {
 		j.pace.reportedAt = now.Time
-		j.log.Warn("the hosts of the job are not coming to rest: its items are divided, or its leader is elected, again and again; slowing down",
+		j.log.Warn("the hosts of the job are not coming to rest: its items are sharded, or its leader is elected, again and again; slowing down",
 			zap.String("because", why(j.member.View)), zap.Duration("step every", stepInterval))
 	}
 	return false

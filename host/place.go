@@ -290,5 +290,5 @@ func (p *place) leaderRefuses() string {
 	if v.ConfigErr != nil || !v.LeaderRefuses() || v.Division.Total == v.Config.ShardingTotalCount {
 		return ""
 	}
-	return fmt.Sprintf("the leader, %s, refuses the configuration: it divides %d items, and the configuration has %d; see its status", v.Leader, v.Division.Total, v.Config.ShardingTotalCount)
+	return fmt.Sprintf("the leader, %s, refuses the configuration: it shards %d items, and the configuration has %d; see its status", v.Leader, v.Division.Total, v.Config.ShardingTotalCount)
 }

@@ -266,11 +266,11 @@ func (j *job) state() (JobState, string) {
 		return JobDisabled, "this server is disabled for the job"
 	case !j.member.Share.Current(j.member.View):
 		if j.member.View.JavaLed() && j.member.View.Halted() {
-			return JobSharding, fmt.Sprintf("a Java leader, %s, divides the items; all wait", j.member.View.Leader)
+			return JobSharding, fmt.Sprintf("a Java leader, %s, shards the items; all wait", j.member.View.Leader)
 		}
-		return JobSharding, "the items are being divided"
+		return JobSharding, "the items are being sharded"
 	case j.member.View.Division.Total == 0 && !j.member.View.JavaLed():
-		return JobSharding, "the items were never divided"
+		return JobSharding, "the items were never sharded"
 	}
 	return JobReady, ""
 }
@@ -363,7 +363,7 @@ func (j *job) eachWait(now moment, yield func(what event.Wait, item int, since t
 	case v.JavaLed() && v.Halted():
 		yield(event.WaitJavaLeader, -1, time.Time{})
 	case v.Enabled && (v.Necessary || v.Processing || !j.member.Share.Current(*v) || (v.Division.Total == 0 && !v.JavaLed())):
-		yield(event.WaitDivision, -1, time.Time{})
+		yield(event.WaitSharding, -1, time.Time{})
 	}
 	if len(v.FailoverItems) > 0 || len(v.Crashed()) > 0 {
 		yield(event.WaitTakeover, -1, time.Time{})
@@ -395,13 +395,13 @@ func (j *job) waitsFor(what event.Wait, items []int) (forWhat, then string) {
 			return "the registry to show the job", "nothing begins until it does"
 		}
 		return "the registry, which refuses: " + j.refusal.what, "it is tried again each second"
-	case event.WaitDivision:
+	case event.WaitSharding:
 		if v.Leader == "" {
-			return "the items to be divided, and the job has no leader", "see that a host with the job is enabled and not in error"
+			return "the items to be sharded, and the job has no leader", "see that a host with the job is enabled and not in error"
 		}
-		return "the items to be divided by the leader, " + v.Leader, "see its log; restart its host if it makes no progress"
+		return "the items to be sharded by the leader, " + v.Leader, "see its log; restart its host if it makes no progress"
 	case event.WaitJavaLeader:
-		return "the items to be divided by a Java leader, " + v.Leader + ", which waits until no item of the job runs anywhere; nothing begins meanwhile",
+		return "the items to be sharded by a Java leader, " + v.Leader + ", which waits until no item of the job runs anywhere; nothing begins meanwhile",
 			"see which item runs: " + words.Command("shards", j.name) + "; or have one of ours elected: " + words.Command("shutdown", j.name, "--instance", v.Leader)
 	case event.WaitElection:
 		return "its turn in ElasticJob's latch, behind node " + j.election.behind, ""

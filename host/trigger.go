@@ -21,7 +21,7 @@ type waiting struct {
 	consumed int64 // the newest round that this host has consumed
 	began    int64 // the round whose idle items were begun before it is consumed
 	// waits is a node that is not consumed until then: the server is disabled,
-	// and the items are still to be divided without it.
+	// and the items are still to be sharded without it.
 	waits int64
 	until time.Time
 }

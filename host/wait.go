@@ -53,7 +53,7 @@ func (w *waits) sum(keys []waitKey) (items []int, since time.Time) {
 // another component reports it.
 func deadline(what event.Wait, drainTimeout time.Duration) (limit time.Duration, ok bool) {
 	switch what {
-	case event.WaitRegistry, event.WaitDivision, event.WaitJavaLeader:
+	case event.WaitRegistry, event.WaitSharding, event.WaitJavaLeader:
 		return longestBusiness, true
 	case event.WaitTakeover, event.WaitMark, event.WaitMove, event.WaitTrigger, event.WaitSlot:
 		return longestRun, true

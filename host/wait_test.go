@@ -30,9 +30,9 @@ func TestAWaitThatTakesTooLongIsToldOnce(t *testing.T) {
 			begin: func(j *job) { j.seen = false }, end: func(j *job) { j.seen = true },
 			limit: longestBusiness, words: []string{"the registry to show the job"},
 		},
-		event.WaitDivision: {
+		event.WaitSharding: {
 			begin: func(j *job) { j.member.View.Necessary = true }, end: func(j *job) { j.member.View.Necessary = false },
-			limit: longestBusiness, words: []string{"divided by the leader, " + ourselves},
+			limit: longestBusiness, words: []string{"sharded by the leader, " + ourselves},
 		},
 		event.WaitJavaLeader: {
 			begin: func(j *job) {

@@ -18,7 +18,7 @@ type Calendar struct {
 	Schedule cron.Schedule
 	// Next is the next scheduled instant; zero for none.
 	Next time.Time
-	// Parked is an instant that waits for the items to be divided; zero for none.
+	// Parked is an instant that waits for the items to be sharded; zero for none.
 	Parked time.Time
 	// NotBefore is the instant up to which nothing has a catch-up.
 	NotBefore time.Time
@@ -120,7 +120,7 @@ func newest(next func(time.Time) time.Time, now time.Time) time.Time {
 // nil if that is not owed.
 func (c *Calendar) Park(at, begun time.Time, held bool) (skip *Skip) {
 	if held && c.Parked.After(begun) && c.Parked.Before(at) {
-		skip = &Skip{First: c.Parked, Cause: Later, Reason: "the items were being divided, and a newer instant came due: it stands for this one"}
+		skip = &Skip{First: c.Parked, Cause: Later, Reason: "the items were being sharded, and a newer instant came due: it stands for this one"}
 	}
 	c.Parked = at
 	return skip

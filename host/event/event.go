@@ -60,7 +60,7 @@ const (
 	Refused       Kind = "file.refused"
 	// Accepted: File, which was refused, is not any more, or is gone.
 	Accepted Kind = "file.accepted"
-	Sharded  Kind = "job.sharded" // this host, as leader, divided the items
+	Sharded  Kind = "job.sharded" // this host, as leader, sharded the items
 	Assigned Kind = "job.assigned"
 	Elected  Kind = "job.elected" // this host became the job's leader
 	// Janitor: this host looks after the job for all from now on, or, if Reason is set,
@@ -104,7 +104,7 @@ type Event struct {
 	Items []int `json:"items,omitempty"`
 	// Total is how many items the fire has over all hosts, as far as this one
 	// knows, for FireStarted and FireSkipped; for Sharded it is how
-	// many were divided.
+	// many were assigned.
 	Total int `json:"total,omitempty"`
 	// Args are those of the trigger, if it has some, for FireStarted and the first attempt
 	// of an ItemStarted.

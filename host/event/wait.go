@@ -16,8 +16,8 @@ type Wait string
 const (
 	WaitSession    Wait = "session"        // a session with the registry
 	WaitRegistry   Wait = "registry"       // an answer of the registry, or that it takes what it refuses
-	WaitDivision   Wait = "division"       // the items to be divided
-	WaitJavaLeader Wait = "java_leader"    // a Java leader to divide them: all hosts wait
+	WaitSharding   Wait = "sharding"       // the items to be sharded
+	WaitJavaLeader Wait = "java_leader"    // a Java leader to shard them: all hosts wait
 	WaitElection   Wait = "election_latch" // who stands before this host in ElasticJob's latch
 	WaitFailover   Wait = "failover_latch" // the same, before items are taken over
 	WaitTakeover   Wait = "takeover"       // a host to take what a crashed host had begun
@@ -31,7 +31,7 @@ const (
 
 // Waits are all kinds of Wait.
 func Waits() []Wait {
-	return []Wait{WaitSession, WaitRegistry, WaitDivision, WaitJavaLeader, WaitElection, WaitFailover, WaitTakeover, WaitMark, WaitMove,
+	return []Wait{WaitSession, WaitRegistry, WaitSharding, WaitJavaLeader, WaitElection, WaitFailover, WaitTakeover, WaitMark, WaitMove,
 		WaitTrigger, WaitSlot, WaitListener, WaitDrain}
 }
 

@@ -471,7 +471,7 @@ func (t *writer) lastWords(id string, after time.Time) {
 	t.report(KindHost, "last-words", e, places{"server": server})
 }
 
-// shares says how the items were divided in a time, as far as this host got the item
+// shares says how the items were sharded in a time, as far as this host got the item
 // by it.
 func (t *writer) shares(host string, from, until time.Time) {
 	m := t.members[host]
@@ -485,9 +485,9 @@ func (t *writer) shares(host string, from, until time.Time) {
 		return
 	}
 	first := got[0]
-	divided := t.between(from, first.Time.Add(lateAfter), func(e *event.Event) bool { return e.Kind == event.Sharded })
-	if n := len(divided); n > 0 {
-		t.report(KindShare, "divided", divided[n-1], nil)
+	sharded := t.between(from, first.Time.Add(lateAfter), func(e *event.Event) bool { return e.Kind == event.Sharded })
+	if n := len(sharded); n > 0 {
+		t.report(KindShare, "sharded", sharded[n-1], nil)
 	}
 	t.report(KindShare, "got", first, nil)
 }

@@ -128,7 +128,7 @@ var table = texts.Table{
 	"because-started":    {en: ", when a new process started there; the one before had not said that it stopped", zh: "，当时那里启动了新进程；之前的进程没有报告停止"},
 	"because-gone":       {en: ", when host {host} saw that its session had ended", zh: "，当时主机 {host} 发现其会话已结束"},
 	"because-session":    {en: ", when it gave its session up", zh: "，当时它放弃了会话"},
-	"divided":            {en: "Host {host}, the leader, divided the items at {at}: {reason}.", zh: "主节点（主机 {host}）于 {at} 进行了分片：{reason}。"},
+	"sharded":            {en: "Host {host}, the leader, sharded the items at {at}: {reason}.", zh: "主节点（主机 {host}）于 {at} 进行了分片：{reason}。"},
 	"got":                {en: "Host {host} got {them} at {at}.", zh: "主机 {host} 于 {at} 得到{them}。"},
 	"histories-partial":  {en: "The histories could not be read to the end in time: there may be more to it.", zh: "历史未能及时读完：可能还有更多情况。"},
 	"histories-silent":   {en: "The histories of {hosts} could not be had: what happened there is not in this answer.", zh: "无法取得 {hosts} 的历史：那里发生的事不在此回答中。"},

@@ -71,11 +71,11 @@ func TestStatusTellsWhatJobsWaitFor(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
 	r := &admin.Report{Now: now, Status: host.Status{Jobs: []*host.JobStatus{{Name: "j", State: host.JobSharding, Waits: []host.WaitStatus{
-		{What: event.WaitJavaLeader, Since: now.Add(-2 * time.Minute), Reason: "the items to be divided", Expired: true},
+		{What: event.WaitJavaLeader, Since: now.Add(-2 * time.Minute), Reason: "the items to be sharded", Expired: true},
 		{What: event.WaitMark, Since: now, Reason: "what the warnings tell"},
 	}}}}}
 	text := Status(console.Style{}, r, false)
-	if !strings.Contains(text, "j: waits 2m for the items to be divided\n") || strings.Contains(text, "what the warnings tell") {
+	if !strings.Contains(text, "j: waits 2m for the items to be sharded\n") || strings.Contains(text, "what the warnings tell") {
 		t.Errorf("the notes:\n%s", text)
 	}
 }

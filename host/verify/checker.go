@@ -223,9 +223,9 @@ func (c *Checker) jobEvent(j *job, p *process, e *event.Event, m mark) {
 		delete(p.owed, j)
 	case event.Sharded:
 		// Perhaps the job was removed while no host was there to say so. Who
-		// divides was there since it joined. What came after is the new job's,
-		// also if the host divides twice because an answer was lost.
-		if joined, ok := j.active[p]; ok && e.Reason == "items were never divided" {
+		// shards was there since it joined. What came after is the new job's,
+		// also if the host shards twice because an answer was lost. Hosts up to 0.1 say "divided".
+		if joined, ok := j.active[p]; ok && (e.Reason == "items were never sharded" || e.Reason == "items were never divided") {
 			c.removed(j, joined)
 			j.divided = e.Time
 		}

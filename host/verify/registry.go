@@ -223,7 +223,7 @@ func (s *survey) leader() {
 		s.find(-1, n.Path, "the leader %s is gone", id)
 	}
 	for _, flag := range s.children(s.root + "/leader/sharding") {
-		s.find(-1, s.root+"/leader/sharding/"+flag, "the items are still to be divided: flag %s stands", flag)
+		s.find(-1, s.root+"/leader/sharding/"+flag, "the items are still to be sharded: flag %s stands", flag)
 	}
 	for _, item := range s.children(s.root + "/leader/failover/items") {
 		s.find(-1, s.root+"/leader/failover/items/"+item, "crashed item %s waits for a host to take it", item)

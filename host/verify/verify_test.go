@@ -126,7 +126,7 @@ func (b *book) after(at, due float64, item int, fence int64, was event.PreviousR
 
 // first divides the items where there was no division.
 func (b *book) first(at float64) *book {
-	return b.of(at, event.Sharded, event.Event{Reason: "items were never divided"})
+	return b.of(at, event.Sharded, event.Event{Reason: "items were never sharded"})
 }
 
 // later keeps the host alive until so many seconds.
