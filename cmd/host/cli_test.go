@@ -552,6 +552,9 @@ func TestOperatingARunningHost(t *testing.T) {
 	runCLI(t, env, "events").expect(t, exitUsage, "wasmjob history", "GET /v1/events")
 	runCLI(t, env, "trigger", "none").expect(t, exitFailure, `there is no job "none"`+"\n")
 	runCLI(t, env, "start", "cities", "--zk", "127.0.0.1:1").expect(t, exitUsage, "only a host can start a job again")
+	if help := runCLI(t, env, "start", "--help").out; strings.Contains(help, "--zk") || strings.Contains(help, "--config") || !strings.Contains(help, "--admin") {
+		t.Errorf("start shows flags that it refuses:\n%s", help)
+	}
 	runCLI(t, env, "trigger", "citis").expect(t, exitFailure, `there is no job "citis"; did you mean "cities"?`)
 	runCLI(t, env, "__complete", "trigger", "").expect(t, exitOK, "cities\nonce\n")
 	for _, args := range [][]string{{"logs", "citis"}, {"runs", "citis"}, {"history", "citis"}, {"audit", "cites"}} {

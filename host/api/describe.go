@@ -53,7 +53,7 @@ func operationTexts() map[string]string {
 			"A host has 1,000 streams at most, and ends one whose reader takes longer than 10 s for an event.",
 		"streamLines": "Lines of a job or of a run, on all hosts, in the order in which they come. The id of an event is the line's time. " +
 			"`lost` says how many lines before it came faster than they could be sent.",
-		"triggerJob": "All items run once on their hosts, whatever the schedule says. While the job runs, one trigger is kept, and served when it ends." +
+		"triggerJob": "All items run once on their hosts, whatever the schedule says. Idle items begin at once; for those that still run one trigger is kept, and they run again when they have ended." +
 			" The body may name the items that run, and give a parameter for this fire. 409 while an earlier trigger that asks for something else has not begun, and if a host of the job, of an earlier version or of ElasticJob, would not know such a body." + " With an `Idempotency-Key` the same request may be sent again to the same host: it triggers once.",
 		"enableAll":     "Lets all jobs run again, on all their servers. It needs the role for all jobs, `*`.",
 		"disableAll":    "Keeps all jobs from running. What runs goes on to its end. It needs the role for all jobs, `*`.",

@@ -13,6 +13,7 @@ import (
 	"github.com/wasmjob/wasmjob/host"
 	"github.com/wasmjob/wasmjob/host/cluster"
 	"github.com/wasmjob/wasmjob/host/console"
+	"github.com/wasmjob/wasmjob/host/event"
 	"github.com/wasmjob/wasmjob/host/history"
 	"github.com/wasmjob/wasmjob/host/service"
 	"github.com/wasmjob/wasmjob/host/words"
@@ -51,6 +52,11 @@ func durationText(d time.Duration, o abi.Outcome, begun, ended, now time.Time) s
 func Fires(s console.Style, list []history.Fire, now time.Time) string {
 	t := console.NewTable(s, "INSTANT", "JOB", "SOURCE", "ITEMS", "OUTCOME", "TOOK", "LAG", "HOSTS", "MESSAGE")
 	t.Spare = []string{"HOSTS", "LAG"}
+	var all []string
+	for _, f := range list {
+		all = append(all, f.Hosts...)
+	}
+	name := hostNames(all)
 	for _, f := range list {
 		items := tree.Items(f.Items).String()
 		if f.Total > 0 {
@@ -63,17 +69,36 @@ func Fires(s console.Style, list []history.Fire, now time.Time) string {
 			items += fmt.Sprintf(", %d unknown", f.Unknown)
 		}
 		t.Add(console.Plain(stamp(f.Instant, now)), console.Coloured(f.Job, console.Bold), console.Plain(string(f.Source)), console.Plain(items), outcomeCell(f.Outcome),
-			console.Plain(durationText(f.Duration, f.Outcome, f.Begun, f.Ended, now)), console.Plain(words.Short(f.Lag)), console.Plain(servers(f.Hosts)), console.Plain(words.FirstLine(f.Message)))
+			console.Plain(durationText(f.Duration, f.Outcome, f.Begun, f.Ended, now)), console.Plain(words.Short(f.Lag)), console.Plain(namesOf(f.Hosts, name)), console.Plain(words.FirstLine(f.Message)))
 	}
 	return orNone(t.Empty(), "no fires", t.String())
 }
 
-// servers are the addresses of instances.
-func servers(ids []string) string {
+// hostNames names the hosts of instances in one list: by the server's address, with the process if several
+// have been on that server.
+func hostNames(ids []string) func(id string) string {
+	process, several := make(map[string]string), make(map[string]bool)
+	for _, id := range ids {
+		server := tree.ServerOf(id)
+		if known, ok := process[server]; ok && known != event.ProcessOf(id) {
+			several[server] = true
+		}
+		process[server] = event.ProcessOf(id)
+	}
+	return func(id string) string {
+		if server := tree.ServerOf(id); !several[server] {
+			return server
+		}
+		return event.ProcessOf(id)
+	}
+}
+
+// namesOf are the names of instances, each once.
+func namesOf(ids []string, name func(string) string) string {
 	var list []string
 	for _, id := range ids {
-		if ip := tree.ServerOf(id); !slices.Contains(list, ip) {
-			list = append(list, ip)
+		if n := name(id); !slices.Contains(list, n) {
+			list = append(list, n)
 		}
 	}
 	return strings.Join(list, ", ")
@@ -90,8 +115,13 @@ func orNone(empty bool, none, text string) string {
 func Runs(s console.Style, list []history.Run, now time.Time) string {
 	t := console.NewTable(s, "BEGUN", "RUN", "SOURCE", "HOST", "OUTCOME", "TOOK", "TRY", "MESSAGE")
 	t.Spare = []string{"SOURCE", "TRY"}
+	var all []string
 	for _, r := range list {
-		t.Add(console.Plain(stamp(r.Begun, now)), console.Coloured(r.ID, console.Bold), console.Plain(string(r.Source)), console.Plain(tree.ServerOf(r.Host)), outcomeCell(r.Outcome),
+		all = append(all, r.Host)
+	}
+	name := hostNames(all)
+	for _, r := range list {
+		t.Add(console.Plain(stamp(r.Begun, now)), console.Coloured(r.ID, console.Bold), console.Plain(string(r.Source)), console.Plain(name(r.Host)), outcomeCell(r.Outcome),
 			console.Plain(durationText(r.Duration, r.Outcome, r.Begun, r.Ended, now)), console.Plain(strconv.Itoa(r.Attempt)), console.Plain(words.FirstLine(r.Message)))
 	}
 	return orNone(t.Empty(), "no runs", t.String())

@@ -33,6 +33,34 @@ func TestUpcoming(t *testing.T) {
 	}
 }
 
+// TestTwoHostsOnAServer: fires and runs name the process where a server has had several.
+func TestTwoHostsOnAServer(t *testing.T) {
+	t.Parallel()
+	const one, other, next = "10.0.0.1@-@11-aa", "10.0.0.1@-@22-bb", "10.0.0.2@-@11-cc"
+	runs := func(hosts ...string) (list []history.Run) {
+		for _, h := range hosts {
+			list = append(list, history.Run{ID: "j/t1/0", Host: h})
+		}
+		return list
+	}
+	for name, c := range map[string]struct {
+		text string
+		want []string
+		not  string
+	}{
+		"fires of two":      {Fires(console.Style{}, []history.Fire{{Hosts: []string{one, next}}, {Hosts: []string{other}}}, time.Now()), []string{"10.0.0.1@-@11, 10.0.0.2", "10.0.0.1@-@22"}, "10.0.0.2@"},
+		"fires of one":      {Fires(console.Style{}, []history.Fire{{Hosts: []string{one, one + "-2"}}}, time.Now()), []string{"  10.0.0.1\n"}, "@-@"},
+		"runs of two":       {Runs(console.Style{}, runs(one, other, next), time.Now()), []string{"10.0.0.1@-@11 ", "10.0.0.1@-@22 ", "10.0.0.2 "}, "10.0.0.2@"},
+		"runs of two terms": {Runs(console.Style{}, runs(one, "10.0.0.1@-@11-dd"), time.Now()), []string{"10.0.0.1 "}, "@-@"},
+	} {
+		for _, w := range c.want {
+			if !strings.Contains(c.text, w) || strings.Contains(c.text, c.not) {
+				t.Errorf("%s: want %q and no %q in\n%s", name, w, c.not, c.text)
+			}
+		}
+	}
+}
+
 // TestLine: before a line stands how many of its run are missing there.
 func TestLine(t *testing.T) {
 	t.Parallel()

@@ -71,16 +71,16 @@ func Module(s console.Style, name string, info *wasm.Info, wants []grants.Want, 
 // Modules lists the modules of a cluster, and the files that its hosts refused. hosts are
 // those that the modules have by their ids.
 func Modules(s console.Style, m *service.Modules, hosts []cluster.Host, now time.Time) string {
-	servers := make(map[string]string)
+	names := make(map[string]string)
 	for _, h := range hosts {
-		servers[h.ID] = h.ServerIP
+		names[h.ID] = h.Name
 	}
 	t := console.NewTable(s, "FILE", "DIGEST", "SIZE", "SIGNER", "JOBS", "HOSTS", "WANTED", "GRANTED")
 	t.Spare = []string{"SIZE"}
 	for _, x := range m.Modules {
 		var on []string
 		for _, id := range x.Hosts {
-			on = append(on, cmp.Or(servers[id], id))
+			on = append(on, cmp.Or(names[id], id))
 		}
 		slices.Sort(on)
 		size := "-"

@@ -23,16 +23,16 @@ func TestModules(t *testing.T) {
 		Refused: []service.Refusal{{Host: "10.0.0.2", Refusal: host.Refusal{File: "bad.wasm", Reasons: []string{"not a module"}, Since: now.Add(-time.Minute), Kept: true}}},
 		Silent:  []string{"10.0.0.3: it has not answered in time"},
 	}
-	want := `FILE         DIGEST        SIZE     SIGNER   JOBS                HOSTS                     WANTED    GRANTED
-cities.wasm  abababababab  1.0 MiB  -        a, b, c and 1 more  10.0.0.1, 10.0.0.2, gone  -         -
-sync.wasm    cdcdcdcdcdcd  -        release  sync                10.0.0.1                  http, kv  key/value state
+	want := `FILE         DIGEST        SIZE     SIGNER   JOBS                HOSTS                             WANTED    GRANTED
+cities.wasm  abababababab  1.0 MiB  -        a, b, c and 1 more  10.0.0.1 (:9770), 10.0.0.2, gone  -         -
+sync.wasm    cdcdcdcdcdcd  -        release  sync                10.0.0.1 (:9770)                  http, kv  key/value state
 
 Refused files
 bad.wasm on 10.0.0.2  1m ago, an earlier version stays in force
   not a module
 does not answer, what it knows is missing: 10.0.0.3: it has not answered in time
 `
-	if got := Modules(console.Style{}, m, []cluster.Host{{ID: "a", ServerIP: "10.0.0.1"}, {ID: "b", ServerIP: "10.0.0.2"}}, now); got != want {
+	if got := Modules(console.Style{}, m, []cluster.Host{{ID: "a", Name: "10.0.0.1 (:9770)", ServerIP: "10.0.0.1"}, {ID: "b", Name: "10.0.0.2", ServerIP: "10.0.0.2"}}, now); got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
 	if got := Modules(console.Style{}, &service.Modules{}, nil, now); got != "no modules\n" {

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/wasmjob/wasmjob/coordination/tree"
 	"github.com/wasmjob/wasmjob/host"
@@ -204,8 +205,9 @@ func triggerCommand(p *command.Program) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "trigger JOB [flags]",
 		Short: "Run a job now",
-		Long: `Run all items of a job now, on all its hosts, whatever its schedule says. While
-the job runs one trigger is kept, and served when it ends.
+		Long: `Run all items of a job now, on all its hosts, whatever its schedule says. Items that
+are idle begin at once. For those that still run one trigger is kept, and they run
+again when they have ended.
 
 With --items only some of the items run; with --param the guests see that text as the
 job's parameter, this once.`,
@@ -474,8 +476,11 @@ were shut down there; any host of the cluster can be asked.`,
 		},
 	}
 	t = p.AddChange(cmd)
+	registry := pflag.NewFlagSet("", pflag.ContinueOnError)
+	p.RegistryFlags(registry)
+	registry.VisitAll(func(f *pflag.Flag) { cmd.Flags().Lookup(f.Name).Hidden = true }) // only to say why they are refused
 	cmd.Flags().StringVar(&server, "server", "", "all jobs that were shut down on the server with this `IP`")
-	cmd.Flags().StringVar(&instance, "instance", "", "all jobs that were shut down on the instance with this `ID`; 'wasmjob hosts' shows it")
+	cmd.Flags().StringVar(&instance, "instance", "", "all jobs that were shut down on the instance with this `ID`: 'wasmjob hosts -o json' has it as report.status.instance")
 	cmd.ValidArgsFunction = p.JobNames(t)
 	return cmd
 }
