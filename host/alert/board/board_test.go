@@ -290,15 +290,18 @@ func TestBoard_tooManySilences(t *testing.T) {
 		_, err := b.Silence(t.Context(), alert.Silence{Jobs: "a", Until: noon, By: by})
 		return err
 	}
-	for author := range board.MostSilences / board.MostSilencesOf {
-		by := fmt.Sprint("author", author)
-		for range board.MostSilencesOf {
-			s.do(silence(by))
-		}
-		if err := silence(by); !errors.Is(err, board.ErrTooManySilences) {
-			t.Fatalf("one more of %s: %v", by, err)
-		}
+	for range board.MostSilencesOf {
+		s.do(silence("alice"))
 	}
+	if err := silence("alice"); !errors.Is(err, board.ErrTooManySilences) || !strings.Contains(err.Error(), "you have made 100") {
+		t.Errorf("one more of an author: %v", err)
+	}
+	s.do(silence("bob"))
+	others := make(map[string]string)
+	for n := range board.MostSilences - board.MostSilencesOf - 1 {
+		others[tree.AlertsOf(namespace).Silence(fmt.Sprintf("%016x", n))] = fmt.Sprintf(`{"by":"author%d"}`, n)
+	}
+	s.put(others)
 	if err := silence("bob"); !errors.Is(err, board.ErrTooManySilences) || !strings.Contains(err.Error(), "there are 1000") {
 		t.Errorf("one more than there may be: %v", err)
 	}
