@@ -43,12 +43,17 @@
 //	                             each edit of the configuration that a host records
 //	superseded                   digests of those that were applied before it
 //	servers                      since when which servers have had no instance
+//	recorded                     the newest changes that are on record, so that no host that
+//	                             sees one records it again
 //
 // Beside the jobs, in a node whose name no job can have:
 //
 //	@-@hosts                     the key by which the namespace's hosts know each other
 //	@-@hosts/{id}                ephemeral: a host and where its API is ([ClusterDetail])
 //	@-@signedout                 browsers' sessions that were signed out
+//	@-@changes/{id}              the record of a change that was made without a host's API, until a
+//	                             host has it in its history
+//	@-@recorder                  ephemeral: a host takes these records
 //
 // The node above them, /{namespace}.wasmjob, holds what is added to the registry's
 // transaction numbers: 0 but in a copy that was adopted. Below it stands also what is of no

@@ -181,6 +181,9 @@ func (l Layout) Kills() string { return l.sibling + "/kill" }
 // Kill holds which runs of one host operators want to end; see [Kill].
 func (l Layout) Kill(id string) string { return l.sibling + "/kill/" + id }
 
+// Recorded names the newest changes of a job that are on record; see coordination/recorded.
+func Recorded(l Layout) string { return l.sibling + "/recorded" }
+
 func itoa(i int) string { return strconv.Itoa(i) }
 
 // ItemNumber parses the name of an item's node; Java parses it as an int.
@@ -210,3 +213,10 @@ func ClusterHost(namespace, id string) string { return ClusterHosts(namespace) +
 // ClusterSignedOut holds the browsers' sessions that were signed out, and have not
 // expired yet; JSON.
 func ClusterSignedOut(namespace string) string { return JobsPath(namespace) + ".wasmjob/@-@signedout" }
+
+// ClusterChanges is the parent of the records of changes that were made without a host's API,
+// until a host has them in its history.
+func ClusterChanges(namespace string) string { return JobsPath(namespace) + ".wasmjob/@-@changes" }
+
+// ClusterRecorder is there while a host takes these records into its history; ephemeral.
+func ClusterRecorder(namespace string) string { return JobsPath(namespace) + ".wasmjob/@-@recorder" }

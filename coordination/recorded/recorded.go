@@ -1,0 +1,223 @@
+// Package recorded keeps the audit whole for changes that are made in the registry itself.
+//
+// The node recorded of a job names its newest changes that are on record. Each commit of a program
+// of ours that changes the job adds itself there ([Center]). A change that is not named there was
+// made by another program. [Leave] names it and leaves a record in one commit, so that of all
+// hosts that see a change one leaves a record.
+//
+// Records wait in the registry (tree.ClusterChanges) until a host has them in its history.
+package recorded
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/wasmjob/wasmjob/coordination/registry"
+	"github.com/wasmjob/wasmjob/coordination/step"
+	"github.com/wasmjob/wasmjob/coordination/tree"
+)
+
+// Record is a change that was made without a host's API. Its JSON has the names of history.Change.
+type Record struct {
+	Time   time.Time `json:"time"`
+	Who    string    `json:"who"`
+	From   string    `json:"from"`
+	What   string    `json:"what"`
+	Job    string    `json:"job"`
+	Item   *int      `json:"item,omitempty"`
+	Host   string    `json:"host,omitempty"`
+	Before string    `json:"before,omitempty"`
+	After  string    `json:"after,omitempty"`
+	Why    string    `json:"why,omitempty"`
+}
+
+// Change names one change in the registry.
+type Change string
+
+// Wrote is a write, by the number of its transaction.
+func Wrote(transaction int64) Change { return Change(strconv.FormatInt(transaction, 10)) }
+
+// Deleted is the deletion of the node that a transaction had made.
+func Deleted(made int64) Change { return Change("-" + strconv.FormatInt(made, 10)) }
+
+// Stopped is the deletion of an instance, whose id no other life has.
+func Stopped(id string) Change { return Change("-" + id) }
+
+const (
+	// most is how many changes of a job are named.
+	most = 100
+	// tries bounds the conflicts of one commit about the node recorded alone.
+	tries = 20
+)
+
+// names reports whether the node names a change. The newest is the one that wrote it.
+func names(n registry.Node, c Change) bool {
+	return n.Exists && (Wrote(n.Mzxid) == c || slices.Contains(strings.Fields(string(n.Data)), string(c)))
+}
+
+// mark is the op that adds changes to the node, and the commit that it is part of.
+func mark(n registry.Node, changes ...Change) registry.Op {
+	list := strings.Fields(string(n.Data))
+	if n.Exists {
+		list = append(list, string(Wrote(n.Mzxid)))
+	}
+	for _, c := range changes {
+		list = append(list, string(c))
+	}
+	return step.Put(n, []byte(strings.Join(list[max(0, len(list)-most):], "\n")))
+}
+
+// leave are the ops that leave a record.
+func leave(namespace, id string, r Record) ([]registry.Op, error) {
+	data, err := json.Marshal(r)
+	if err != nil {
+		return nil, err
+	}
+	all := tree.ClusterChanges(namespace)
+	return []registry.Op{registry.Ensure(all), registry.Create(all+"/"+id, data)}, nil
+}
+
+func newID() string { return strings.ToLower(rand.Text()) }
+
+// Leave leaves the record of a change that another program made, unless the change is named
+// already or the nodes of ours are gone, which a removal of ours with its records has done.
+func Leave(ctx context.Context, r registry.Center, l tree.Layout, c Change, record Record) error {
+	id := newID()
+	return step.Perform(ctx, r, "record a change", func(ctx context.Context, x *step.Exchange) error {
+		for {
+			n, err := x.Read(ctx, registry.Data(tree.Recorded(l)), registry.Data(l.Sibling()))
+			if err != nil {
+				return err
+			}
+			if !n.Data(l.Sibling()).Exists || names(n.Data(tree.Recorded(l)), c) {
+				return nil
+			}
+			ops, err := leave(l.Namespace, id, record)
+			if err != nil {
+				return err
+			}
+			_, err = x.Commit(ctx, append(ops, mark(n.Data(tree.Recorded(l)), c))...)
+			if !step.Contested(err) {
+				return err
+			}
+		}
+	})
+}
+
+// Center is a session for one change of a job: each of its commits is named as on record. It is
+// for one goroutine.
+type Center struct {
+	registry.Center
+	layout tree.Layout
+	record func() Record // nil: the caller records the change
+	id     string        // of the record that is to be left, empty for none
+}
+
+// By returns the session for a change that the caller records.
+func By(r registry.Center, l tree.Layout) *Center { return &Center{Center: r, layout: l} }
+
+// Leaving returns the session for a change whose record is left in the registry by its first
+// commit. record is asked then; it may be asked again after a conflict.
+func Leaving(r registry.Center, l tree.Layout, record func() Record) *Center {
+	return &Center{Center: r, layout: l, record: record, id: newID()}
+}
+
+// Commit implements [registry.Center]. A conflict about the node recorded alone is none.
+func (c *Center) Commit(ctx context.Context, ops ...registry.Op) ([]registry.Result, error) {
+	var last error
+	for range tries {
+		more, err := c.more(ctx, ops)
+		if err != nil {
+			return nil, err
+		}
+		results, err := c.Center.Commit(ctx, append(slices.Clone(ops), more...)...)
+		var conflict *registry.OpError
+		if errors.As(err, &conflict) && conflict.Index >= len(ops) {
+			last = err
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		c.id = ""
+		return results[:len(ops)], nil
+	}
+	return nil, fmt.Errorf("%w: name the change as recorded: others do so all the time: %v", registry.ErrUnavailable, last)
+}
+
+// more are the ops that name the commit as recorded, and leave its record.
+func (c *Center) more(ctx context.Context, ops []registry.Op) (out []registry.Op, err error) {
+	l := c.layout
+	deleted := deletedBy(l, ops)
+	record := tree.ClusterChanges(l.Namespace) + "/" + c.id
+	read := []registry.Query{registry.Data(tree.Recorded(l)), registry.Data(l.Sibling())}
+	if c.id != "" {
+		read = append(read, registry.Data(record))
+	}
+	for _, path := range deleted.nodes {
+		read = append(read, registry.Data(path))
+	}
+	nodes, err := c.Read(ctx, read...)
+	if err != nil {
+		return nil, err
+	}
+	n := make(registry.Snapshot, len(nodes))
+	for _, node := range nodes {
+		n[node.Query] = node
+	}
+	// If it is there, a commit before took effect whose answer was lost.
+	if c.id != "" && !n.Data(record).Exists {
+		if out, err = leave(l.Namespace, c.id, c.record()); err != nil {
+			return nil, err
+		}
+	}
+	changes := deleted.instances
+	for _, path := range deleted.nodes {
+		changes = append(changes, Deleted(n.Data(path).Czxid))
+	}
+	if n.Data(l.Sibling()).Exists && !deleted.ours {
+		out = append(out, mark(n.Data(tree.Recorded(l)), changes...))
+	}
+	return out, nil
+}
+
+// deletions are what a commit deletes whose deletion hosts see.
+type deletions struct {
+	instances []Change
+	nodes     []string // the job's configuration, and marks of disabled items
+	ours      bool     // the node recorded, too
+}
+
+func deletedBy(l tree.Layout, ops []registry.Op) deletions {
+	d := deletions{ours: purges(l, ops)}
+	for _, op := range ops {
+		if op.Kind != registry.OpDelete {
+			continue
+		}
+		id, instance := strings.CutPrefix(op.Path, l.Instances()+"/")
+		item, mark := strings.CutPrefix(op.Path, l.Sharding()+"/")
+		switch {
+		case op.Path == l.Config(): // the first that a removal deletes, which says all
+			return deletions{nodes: []string{op.Path}, ours: d.ours}
+		case instance:
+			d.instances = append(d.instances, Stopped(id))
+		case mark && strings.HasSuffix(item, "/disabled"):
+			d.nodes = append(d.nodes, op.Path)
+		}
+	}
+	return d
+}
+
+// purges reports whether ops delete the nodes that name what is recorded.
+func purges(l tree.Layout, ops []registry.Op) bool {
+	return slices.ContainsFunc(ops, func(op registry.Op) bool {
+		return op.Kind == registry.OpDelete && (op.Path == tree.Recorded(l) || op.Path == l.Sibling())
+	})
+}

@@ -1,0 +1,373 @@
+package recorded_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/wasmjob/wasmjob/coordination/embedded"
+	"github.com/wasmjob/wasmjob/coordination/operate"
+	"github.com/wasmjob/wasmjob/coordination/recorded"
+	"github.com/wasmjob/wasmjob/coordination/registry"
+	"github.com/wasmjob/wasmjob/coordination/registrytest"
+	"github.com/wasmjob/wasmjob/coordination/tree"
+	"github.com/wasmjob/wasmjob/coordination/zookeeper"
+	"github.com/wasmjob/wasmjob/test/zkserver"
+)
+
+// backends are the registries: each opens sessions.
+func backends(t *testing.T, run func(t *testing.T, dial func() registry.Center)) {
+	opened := func(t *testing.T, c registry.Center, err error) registry.Center {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			if err := c.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+		return c
+	}
+	t.Run("embedded", func(t *testing.T) {
+		t.Parallel()
+		s, err := embedded.Open(embedded.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			if err := s.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+		run(t, func() registry.Center {
+			c, err := s.Connect(context.Background())
+			return opened(t, c, err)
+		})
+	})
+	t.Run("ZooKeeper", func(t *testing.T) {
+		t.Parallel()
+		e := zkserver.ForTest(t, zkserver.Options{NoSync: true})
+		run(t, func() registry.Center {
+			c, err := zookeeper.Dial(context.Background(), zookeeper.Options{Connect: e.Connect(), SessionTimeout: 30 * time.Second})
+			return opened(t, c, err)
+		})
+	})
+}
+
+const instance = "10.0.0.1@-@1"
+
+// job makes the nodes of a job that a host of ours has.
+func job(t *testing.T, c registry.Center, name string) tree.Layout {
+	t.Helper()
+	l := tree.NewLayout("ns", name)
+	var ops []registry.Op
+	for _, path := range []string{l.Root(), l.Config(), l.Server("10.0.0.1"), l.Instance(instance), l.Item(0), l.Item(1), l.Sibling(), l.Members()} {
+		ops = append(ops, registry.Ensure(path))
+	}
+	ops = append(ops, registry.Set(l.Config(), []byte("jobName: "+name+"\nshardingTotalCount: 2\n"), registry.AnyVersion),
+		registry.Set(l.Server("10.0.0.1"), []byte(tree.Enabled), registry.AnyVersion), registry.Set(l.Members(), []byte(instance), registry.AnyVersion))
+	if _, err := c.Commit(t.Context(), ops...); err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+func node(t *testing.T, c registry.Center, path string) registry.Node {
+	t.Helper()
+	for _, n := range must(c.Read(t.Context(), registry.Data(path)))(t) {
+		return n
+	}
+	return registry.Node{}
+}
+
+func must[T any](v T, err error) func(testing.TB) T {
+	return func(t testing.TB) T {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+}
+
+// records are those that wait.
+func records(t *testing.T, c registry.Center) (all []recorded.Record) {
+	t.Helper()
+	list := tree.ClusterChanges("ns")
+	for _, n := range must(c.Read(t.Context(), registry.Children(list)))(t) {
+		for _, id := range n.Names {
+			var r recorded.Record
+			if err := json.Unmarshal(node(t, c, list+"/"+id).Data, &r); err != nil {
+				t.Fatal(err)
+			}
+			all = append(all, r)
+		}
+	}
+	return all
+}
+
+// change is a change of a job: as a program of ours makes it, and how a host names it that sees it.
+type change struct {
+	name string
+	do   func(ctx context.Context, c registry.Center, l tree.Layout) error
+	seen func(t *testing.T, c registry.Center, before map[string]int64, l tree.Layout) recorded.Change
+}
+
+func changes() []change {
+	wrote := func(path func(tree.Layout) string) func(*testing.T, registry.Center, map[string]int64, tree.Layout) recorded.Change {
+		return func(t *testing.T, c registry.Center, _ map[string]int64, l tree.Layout) recorded.Change {
+			return recorded.Wrote(node(t, c, path(l)).Mzxid)
+		}
+	}
+	deleted := func(path func(tree.Layout) string) func(*testing.T, registry.Center, map[string]int64, tree.Layout) recorded.Change {
+		return func(_ *testing.T, _ registry.Center, before map[string]int64, l tree.Layout) recorded.Change {
+			return recorded.Deleted(before[path(l)])
+		}
+	}
+	mark := func(l tree.Layout) string { return l.ItemDisabled(1) }
+	return []change{
+		{"trigger", operate.TriggerJob, wrote(func(l tree.Layout) string { return l.Trigger(instance) })},
+		{"disable", func(ctx context.Context, c registry.Center, l tree.Layout) error {
+			return operate.SetServers(ctx, c, l, false)
+		}, wrote(func(l tree.Layout) string { return l.Server("10.0.0.1") })},
+		{"disable item", func(ctx context.Context, c registry.Center, l tree.Layout) error {
+			return operate.SetItem(ctx, c, l, 1, false)
+		}, wrote(mark)},
+		{"enable item", func(ctx context.Context, c registry.Center, l tree.Layout) error {
+			return operate.SetItem(ctx, c, l, 1, true)
+		}, deleted(mark)},
+		{"shutdown", func(ctx context.Context, c registry.Center, l tree.Layout) error {
+			return operate.StopInstance(ctx, c, l, instance)
+		}, func(*testing.T, registry.Center, map[string]int64, tree.Layout) recorded.Change {
+			return recorded.Stopped(instance)
+		}},
+		{"remove", func(ctx context.Context, c registry.Center, l tree.Layout) error {
+			return operate.Remove(ctx, c, l, false)
+		}, deleted(tree.Layout.Config)},
+		{"purge", func(ctx context.Context, c registry.Center, l tree.Layout) error {
+			return operate.Remove(ctx, c, l, true)
+		}, deleted(tree.Layout.Config)},
+	}
+}
+
+// TestRecorded: of a change that a program of ours made no host that sees it leaves a record; of
+// another program's one host does, however many see it at once.
+func TestRecorded(t *testing.T) {
+	t.Parallel()
+	backends(t, func(t *testing.T, dial func() registry.Center) {
+		hosts := []registry.Center{dial(), dial(), dial()}
+		c := hosts[0]
+		for n, test := range changes() {
+			for _, by := range []string{"caller", "command", "another program"} {
+				l := job(t, c, fmt.Sprint("job-", n, "-", strings.ReplaceAll(by, " ", "-")))
+				if test.name == "enable item" {
+					must(c.Commit(t.Context(), registry.Create(l.ItemDisabled(1), nil)))(t)
+				}
+				before := map[string]int64{l.Config(): node(t, c, l.Config()).Czxid, l.ItemDisabled(1): node(t, c, l.ItemDisabled(1)).Czxid}
+				r, want := c, []string{}
+				switch by {
+				case "caller":
+					r = recorded.By(c, l)
+				case "command":
+					r = recorded.Leaving(c, l, func() recorded.Record { return recorded.Record{Job: l.Job, Who: "ann"} })
+					want = []string{"ann"}
+				case "another program":
+					if want = []string{"seen"}; test.name == "purge" {
+						want = []string{} // it deletes what would say that it is not recorded
+					}
+				}
+				if err := test.do(t.Context(), r, l); err != nil {
+					t.Fatalf("%s by %s: %v", test.name, by, err)
+				}
+				seen := test.seen(t, c, before, l)
+				for range 2 {
+					var all sync.WaitGroup
+					for _, h := range hosts {
+						all.Go(func() {
+							if err := recorded.Leave(t.Context(), h, l, seen, recorded.Record{Job: l.Job, Who: "seen"}); err != nil {
+								t.Error(err)
+							}
+						})
+					}
+					all.Wait()
+				}
+				got := []string{}
+				for _, r := range records(t, c) {
+					if r.Job == l.Job {
+						got = append(got, r.Who)
+					}
+				}
+				if !slices.Equal(got, want) {
+					t.Errorf("%s by %s has the records %v, want %v", test.name, by, got, want)
+				}
+				if test.name == "purge" && node(t, c, l.Sibling()).Exists {
+					t.Errorf("purge by %s has left %s", by, l.Sibling())
+				}
+			}
+		}
+	})
+}
+
+// TestRecorded_many: changes are named while others are made, and far back.
+func TestRecorded_many(t *testing.T) {
+	t.Parallel()
+	backends(t, func(t *testing.T, dial func() registry.Center) {
+		c := dial()
+		l := job(t, c, "j")
+		var mu sync.Mutex
+		var seen []recorded.Change
+		var all sync.WaitGroup
+		for h := range 3 {
+			ip := fmt.Sprint("10.0.1.", h)
+			must(c.Commit(t.Context(), registry.Create(l.Server(ip), []byte(tree.Enabled))))(t)
+			r := recorded.By(dial(), l)
+			all.Go(func() {
+				for n := range 30 {
+					if err := operate.SetServers(t.Context(), r, l, n%2 == 1, ip); err != nil {
+						t.Error(err)
+						return
+					}
+					nodes, err := r.Read(t.Context(), registry.Data(l.Server(ip)))
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					mu.Lock()
+					for _, n := range nodes {
+						seen = append(seen, recorded.Wrote(n.Mzxid))
+					}
+					mu.Unlock()
+				}
+			})
+		}
+		all.Wait()
+		for _, s := range seen {
+			if err := recorded.Leave(t.Context(), c, l, s, recorded.Record{}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got := records(t, c); len(got) > 0 {
+			t.Errorf("%d of %d changes of ours are not named as recorded", len(got), len(seen))
+		}
+		r := recorded.By(c, l)
+		for n := range 120 {
+			if err := operate.SetServers(t.Context(), r, l, n%2 == 1, "10.0.0.1"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if named := len(strings.Fields(string(node(t, c, tree.Recorded(l)).Data))); named != 100 {
+			t.Errorf("the node recorded names %d changes, want 100", named)
+		}
+	})
+}
+
+// TestLeaving_lostAnswer: a change whose answer is lost, and that is made again, has one record.
+func TestLeaving_lostAnswer(t *testing.T) {
+	t.Parallel()
+	backends(t, func(t *testing.T, dial func() registry.Center) {
+		c := dial()
+		l := job(t, c, "j")
+		faulty := registrytest.Faulty(c, func(call int, _ string) registrytest.Fault {
+			if call == 2 { // the first commit, after a read
+				return registrytest.LostAnswer
+			}
+			return registrytest.NoFault
+		})
+		r := recorded.Leaving(faulty, l, func() recorded.Record { return recorded.Record{Who: "ann"} })
+		disable := registry.Set(l.Server("10.0.0.1"), []byte(tree.Disabled), registry.AnyVersion)
+		if _, err := r.Commit(t.Context(), disable); !errors.Is(err, registry.ErrUnknown) {
+			t.Fatalf("%v, want that the outcome is unknown", err)
+		}
+		must(r.Commit(t.Context(), disable))(t)
+		if got := records(t, c); len(got) != 1 {
+			t.Errorf("%d records, want 1", len(got))
+		}
+	})
+}
+
+// between has something done before each commit, after what it was decided on was read.
+type between struct {
+	registry.Center
+	do func()
+}
+
+func (b *between) Commit(ctx context.Context, ops ...registry.Op) ([]registry.Result, error) {
+	b.do()
+	return b.Center.Commit(ctx, ops...)
+}
+
+// TestCenter_contested: a conflict about the node recorded alone does not come to whoever changes the job, who
+// would take it for one about the job; one about the job does.
+func TestCenter_contested(t *testing.T) {
+	t.Parallel()
+	backends(t, func(t *testing.T, dial func() registry.Center) {
+		c, other := dial(), dial()
+		l := job(t, c, "j")
+		times := 0
+		r := recorded.By(&between{c, func() {
+			if times++; times < 3 {
+				must(recorded.By(other, l).Commit(t.Context(), registry.Set(l.Server("10.0.0.1"), nil, registry.AnyVersion)))(t)
+			}
+		}}, l)
+		must(r.Commit(t.Context(), registry.Delete(l.Instance(instance), registry.AnyVersion)))(t)
+		if times != 3 {
+			t.Errorf("%d commits, want 3", times)
+		}
+		var conflict *registry.OpError
+		if _, err := r.Commit(t.Context(), registry.Delete(l.Instance(instance), registry.AnyVersion)); !errors.As(err, &conflict) || conflict.Index != 0 {
+			t.Errorf("%v, want a conflict of the first op", err)
+		}
+	})
+}
+
+// TestCenter_elasticJob: a job that no host of ours has been in gets no nodes of ours.
+func TestCenter_elasticJob(t *testing.T) {
+	t.Parallel()
+	backends(t, func(t *testing.T, dial func() registry.Center) {
+		c := dial()
+		l := tree.NewLayout("ns", "java")
+		must(c.Commit(t.Context(), registry.Ensure(l.Config()), registry.Ensure(l.Server("10.0.0.1"))))(t)
+		if err := operate.SetServers(t.Context(), recorded.By(c, l), l, false); err != nil {
+			t.Fatal(err)
+		}
+		r := recorded.Leaving(c, l, func() recorded.Record { return recorded.Record{What: "remove"} })
+		if err := operate.Remove(t.Context(), r, l, false); err != nil {
+			t.Fatal(err)
+		}
+		if node(t, c, l.Sibling()).Exists {
+			t.Errorf("there is %s", l.Sibling())
+		}
+		if got := records(t, c); len(got) != 1 {
+			t.Errorf("%d records, want that of the removal", len(got))
+		}
+	})
+}
+
+// TestLeaving_taken: a change of several commits leaves its record with the first, also if a host has taken it
+// before the next.
+func TestLeaving_taken(t *testing.T) {
+	t.Parallel()
+	backends(t, func(t *testing.T, dial func() registry.Center) {
+		c := dial()
+		l := job(t, c, "j")
+		r := recorded.Leaving(c, l, func() recorded.Record { return recorded.Record{What: "remove"} })
+		must(r.Commit(t.Context(), registry.Delete(l.Config(), registry.AnyVersion)))(t)
+		list := tree.ClusterChanges("ns")
+		for _, n := range must(c.Read(t.Context(), registry.Children(list)))(t) {
+			for _, id := range n.Names {
+				must(c.Commit(t.Context(), registry.Delete(list+"/"+id, registry.AnyVersion)))(t)
+			}
+		}
+		must(r.Commit(t.Context(), registry.Delete(l.Server("10.0.0.1"), registry.AnyVersion)))(t)
+		if got := records(t, c); len(got) != 0 {
+			t.Errorf("another %d records", len(got))
+		}
+	})
+}
