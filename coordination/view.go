@@ -130,7 +130,7 @@ func ParseView(s registry.Snapshot, l tree.Layout, self tree.JobInstance, before
 	}
 	v.extra = before.extra
 	if t := s.Data(l.Trigger(self.ID)); t.Exists {
-		v.Trigger, v.TriggerArgs = t.Czxid, len(t.Data) > 0
+		v.Trigger, v.TriggerArgs = t.Czxid, string(t.Data) == tree.TriggerWithArgs
 	}
 	for _, name := range s.Children(l.FailoverItems()) {
 		if i, ok := tree.ItemNumber(name); ok {

@@ -16,6 +16,7 @@ import (
 	"github.com/wasmjob/wasmjob/coordination"
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 	"github.com/wasmjob/wasmjob/coordination/operate"
+	"github.com/wasmjob/wasmjob/coordination/recorded"
 	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/coordination/tree"
 	"github.com/wasmjob/wasmjob/host/ceiling"
@@ -350,7 +351,15 @@ func (j *job) advance(now moment) (over bool) {
 	} else if edit != nil {
 		j.Emit(event.Event{Kind: event.JobChanged, Source: sourceOf(j.member.View.Config.Cron), Reason: "the configuration, in the registry", Edit: edit})
 	}
+	j.recordOutside(now)
 	return false
+}
+
+// recordOutside has changes recorded that other programs made in the registry.
+func (j *job) recordOutside(now moment) {
+	if err := j.outside.Record(j.work, j.member.Registry, j.member.Layout, j.trigger.seen, j.trigger.round); err != nil {
+		j.failed(now, "recording what another program changed", err)
+	}
 }
 
 // expect lets the module leave memory until shortly before its next fire here.
@@ -549,7 +558,7 @@ func (j *job) configure(now moment) {
 	if j.configured != (configured{}) && c.Disabled != j.disabled {
 		// The servers hold what is in force; a change of the definition is
 		// carried over once, by every host to its own.
-		carried, err := operate.CarryDisabled(j.work, j.member.Registry, j.member.Layout, c.Disabled, j.configured.config, j.member.Self.ServerIP)
+		carried, err := operate.CarryDisabled(j.work, recorded.By(j.member.Registry, j.member.Layout), j.member.Layout, c.Disabled, j.configured.config, j.member.Self.ServerIP)
 		if err != nil {
 			j.failed(now, "applying disabled", err)
 			return

@@ -122,6 +122,7 @@ func (j *job) see(s registry.Snapshot) {
 	before := j.member.View
 	s = s.Raise(j.base.Load())
 	j.member.Observe(s)
+	j.outside.See(s, j.member.Layout, j.member.Self)
 	newest := int64(0)
 	for _, n := range s {
 		newest = max(newest, n.Mzxid)
@@ -148,6 +149,7 @@ func (j *job) look(now moment) bool {
 	switch {
 	case !j.member.View.Exists:
 		j.quit(JobRemoved, "removed from the registry; '"+words.Command("restore", j.name)+"' brings it back")
+		j.recordOutside(now)
 		j.clearAway(now)
 		return false
 	case !j.member.View.Joined() && j.exit.tried(now):
@@ -201,6 +203,8 @@ func (j *job) stopped(now moment) {
 	const why = "its instance was removed by an operator"
 	j.giveUp(unfinished, why)
 	j.Emit(event.Event{Kind: event.JobStopped, Reason: why, Items: unfinished})
+	j.outside.Stopped()
+	j.recordOutside(now)
 	j.quit(JobStopped, "stopped by an operator; '"+words.Command("start", j.name)+"' runs it again")
 }
 

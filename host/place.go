@@ -15,6 +15,7 @@ import (
 	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/coordination/tree"
 	"github.com/wasmjob/wasmjob/host/ceiling"
+	"github.com/wasmjob/wasmjob/host/edits"
 	"github.com/wasmjob/wasmjob/host/event"
 	"github.com/wasmjob/wasmjob/host/run"
 )
@@ -49,7 +50,8 @@ type place struct {
 	refusal refusal
 	againAt time.Time // when to try again what the registry's state stood against
 	repairs repairs   // external edits to repair
-	late    bool      // it was reported that the clock is behind by more than the catch-up window
+	outside edits.Outside
+	late    bool // it was reported that the clock is behind by more than the catch-up window
 	tally   tally
 }
 

@@ -92,7 +92,7 @@ func TestUsage(t *testing.T) {
 		{[]string{"run", "--plugins", "/nonexistent"}, exitUsage, `--plugins: directory "/nonexistent" does not exist`},
 		{[]string{"stat"}, exitUsage, `unknown command "stat"; did you mean "status"?`},
 		{[]string{"disable", "--help"}, exitOK, "wasmjob disable [JOB] [flags]"},
-		{[]string{"disable", "--help"}, exitOK, "and the audit does"},
+		{[]string{"disable", "--help"}, exitOK, "that says why"},
 		{[]string{"quite-wrong"}, exitUsage, `unknown command "quite-wrong"` + "\n"},
 		{[]string{"quite-wrong", "--help"}, exitUsage, `unknown command "quite-wrong"` + "\n"},
 		{[]string{"--help", "statsu"}, exitUsage, `unknown command "statsu"; did you mean "status"?`},

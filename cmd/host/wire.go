@@ -22,6 +22,7 @@ import (
 	"github.com/wasmjob/wasmjob/host/alert/board"
 	"github.com/wasmjob/wasmjob/host/alert/dispatch"
 	"github.com/wasmjob/wasmjob/host/api"
+	"github.com/wasmjob/wasmjob/host/audit"
 	"github.com/wasmjob/wasmjob/host/catalog"
 	"github.com/wasmjob/wasmjob/host/cluster"
 	"github.com/wasmjob/wasmjob/host/command"
@@ -68,6 +69,8 @@ type system struct {
 	peers  *peers.Peers
 	unheld *unheld.Jobs
 	board  *board.Copy
+	// recorder takes records of changes from the registry.
+	recorder *audit.Recorder
 	// signedOut are the sessions of browsers that have ended at any host.
 	signedOut *signedout.List
 	reporter  *admin.Reporter
@@ -297,6 +300,7 @@ func (s *system) wireHost(context.Context) (err error) {
 	s.signedOut = signedout.New(l.Namespace, time.Now, s.log)
 	s.unheld = unheld.New(l.Namespace, s.log)
 	s.board = board.NewCopy(l.Namespace)
+	s.recorder = audit.New(l.Namespace, s.addChange, s.log)
 	s.host, err = host.New(host.Config{
 		Dial: func(ctx context.Context) (registry.Center, error) {
 			c, err := s.registry.Begin(ctx)
@@ -305,6 +309,7 @@ func (s *system) wireHost(context.Context) (err error) {
 				s.signedOut.Begun(c)
 				s.unheld.Begun(c)
 				s.board.Begun(c)
+				s.recorder.Begun(c)
 			}
 			return c, err
 		},
@@ -335,6 +340,13 @@ func (s *system) wireHost(context.Context) (err error) {
 		Logger:   s.log,
 	})
 	return err
+}
+
+// addChange takes the record of a change that no host was asked for.
+func (s *system) addChange(c history.Change) {
+	s.log.Info("a change in the registry was recorded", zap.String("operation", c.What), zap.String("job", c.Job), zap.String("by", c.Who), zap.String("reason", c.Why))
+	s.local.Note(c)
+	s.history.AddChange(c)
 }
 
 // wireDump makes what answers ElasticJob's dump request.
@@ -572,9 +584,10 @@ func (s *system) run(stop, kill context.Context) error {
 		part(ended, "access", func() error { return s.gate.Run(around) })
 		part(ended, "sign-outs", func() error { return s.signedOut.Run(around) })
 	}
-	others += 4
+	others += 5
 	part(ended, "peers", func() error { return s.peers.Run(around) })
 	part(ended, "jobs without a host", func() error { return s.unheld.Run(around) })
+	part(ended, "audit", func() error { return s.recorder.Run(around) })
 	part(ended, "shown alerts", func() error { return s.board.Run(around) })
 	part(ended, "cluster", func() error { return s.cluster.Run(around) })
 	if s.alerts != nil {

@@ -148,8 +148,8 @@ func Differences(before, after jobconfig.Configuration) (was, is map[string]stri
 // that the edit was made from, negative for whichever there is; another one is a
 // *StaleError. check may refuse the new configuration. All hosts of the job take it
 // over; a definition file that sets the same differently wins only if that changes.
-// recorded: the caller records the edit, so that hosts that see it need not.
-func EditConfig(ctx context.Context, r registry.Center, l tree.Layout, version int64, edits map[string]string, recorded bool, check func(jobconfig.Configuration) error) (before, after Config, err error) {
+// The caller records the edit: hosts that see it do not.
+func EditConfig(ctx context.Context, r registry.Center, l tree.Layout, version int64, edits map[string]string, check func(before, after jobconfig.Configuration) error) (before, after Config, err error) {
 	err = step.Perform(ctx, r, "edit the configuration", func(ctx context.Context, x *step.Exchange) error {
 		for {
 			if before, err = readConfig(ctx, x, l); err != nil {
@@ -161,11 +161,11 @@ func EditConfig(ctx context.Context, r registry.Center, l tree.Layout, version i
 			if after.Configuration, err = Edit(before.Configuration, edits); err != nil {
 				return err
 			}
-			if err := check(after.Configuration); err != nil {
+			if err := check(before.Configuration, after.Configuration); err != nil {
 				return err
 			}
 			ops := []registry.Op{registry.Set(l.Config(), after.YAML(), before.node)}
-			if before.definition.Exists && recorded {
+			if before.definition.Exists {
 				ops = append(ops, registry.Set(l.Definition(), before.definition.Data, before.definition.Version))
 			}
 			results, err := x.Commit(ctx, ops...)

@@ -165,9 +165,6 @@ func (t *triggering) owing(ctx context.Context, x *step.Exchange, earlier tree.T
 	return items, nil
 }
 
-// withArgs is the data of an instance's trigger that has arguments: it shows that without a read.
-const withArgs = "args"
-
 // ops make the triggers of a round.
 func (t *triggering) ops() []registry.Op {
 	l := t.layout
@@ -176,10 +173,10 @@ func (t *triggering) ops() []registry.Op {
 		version = t.parent.Version
 	}
 	ops := []registry.Op{registry.Check(l.Config(), registry.AnyVersion), registry.Ensure(l.Triggers()), registry.Set(l.Triggers(), t.args.Data(), version)}
-	var mark []byte
+	mark := []byte(tree.TriggerPlain)
 	targets := slices.Clone(t.instances)
 	if !t.args.Plain() {
-		mark = []byte(withArgs)
+		mark = []byte(tree.TriggerWithArgs)
 		for _, id := range t.division.Members {
 			if !slices.Contains(targets, id) { // it is gone: the next division notes who owes the round
 				targets = append(targets, id)

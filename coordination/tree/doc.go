@@ -23,7 +23,7 @@
 //	sharding/{i}/failover        ephemeral: the id of who repeats a crashed run
 //	sharding/{i}/failovering     the same, persistent: it outlives the taker's crash
 //	trigger                      its mzxid is the newest round; data: the round's arguments ([TriggerArgs])
-//	trigger/{id}                 the instance is to run its items now; data if the round has arguments
+//	trigger/{id}                 the instance is to run its items now; data if it is one of ours
 //	guarantee/started|completed/{i}   the item has come to this point of the fire
 //	systemTime/current           written to learn the registry's clock
 //

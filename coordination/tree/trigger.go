@@ -18,6 +18,13 @@ const MaxTriggerArg = 4 << 10
 // mostShown bounds the items of a trigger in sentences, and its parameter in records, in bytes.
 const mostShown = 200
 
+// The data of an instance's trigger that a program of ours made, which records it: they show without a read
+// whether it has arguments. ElasticJob and other programs leave the node empty.
+const (
+	TriggerPlain    = "plain"
+	TriggerWithArgs = "args"
+)
+
 // TriggerArgs say what a trigger asks for beyond a run of all items: they are the data of
 // node trigger. The zero value is a plain trigger, whose node is empty.
 type TriggerArgs struct {

@@ -2,12 +2,15 @@ package admin
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 	"github.com/wasmjob/wasmjob/coordination/operate"
+	"github.com/wasmjob/wasmjob/coordination/recorded"
 	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/coordination/tree"
 	"github.com/wasmjob/wasmjob/host/schedule"
@@ -40,8 +43,6 @@ type Edit struct {
 	Settings map[string]string
 	// Preview changes nothing.
 	Preview bool
-	// Recorded: who asks for it records it.
-	Recorded bool
 }
 
 // Edited is a job's configuration before and after an edit.
@@ -77,8 +78,10 @@ func (r *Registry) Config(ctx context.Context, job string) (*JobConfig, error) {
 // *StaleError, and a *jobconfig.FieldError for each setting at fault.
 func (r *Registry) EditConfig(ctx context.Context, job string, e Edit) (*Edited, error) {
 	var after jobconfig.Configuration
-	check := func(c jobconfig.Configuration) error {
+	record := recorded.Record{What: EditOf(e.Settings)}
+	check := func(before, c jobconfig.Configuration) error {
 		after = c
+		record.Before, record.After = settingsTexts(operate.Differences(before, c))
 		if err := checkCron(c); err != nil || !e.Preview {
 			return err
 		}
@@ -86,7 +89,7 @@ func (r *Registry) EditConfig(ctx context.Context, job string, e Edit) (*Edited,
 	}
 	type both struct{ before, after operate.Config }
 	done, err := query(ctx, r, job, func(ctx context.Context, c registry.Center, l tree.Layout) (both, error) {
-		before, after, err := operate.EditConfig(ctx, c, l, e.Version, e.Settings, e.Recorded, check)
+		before, after, err := operate.EditConfig(ctx, r.recorded(c, l, &record), l, e.Version, e.Settings, check)
 		if errors.Is(err, errPreview) {
 			err = nil
 		}
@@ -104,6 +107,23 @@ func (r *Registry) EditConfig(ctx context.Context, job string, e Edit) (*Edited,
 		done.after.Version = done.before.Version
 	}
 	return &Edited{newJobConfig(job, done.before), newJobConfig(job, done.after)}, nil
+}
+
+// EditOf is what the record of an edit of settings says that was done.
+func EditOf(settings map[string]string) string {
+	return "edit " + strings.Join(sortedKeys(settings), ", ")
+}
+
+// settingsTexts are settings before and after as a record has them: JSON, empty for none.
+func settingsTexts(before, after map[string]string) (was, is string) {
+	text := func(settings map[string]string) string {
+		data, err := json.Marshal(settings)
+		if err != nil || len(settings) == 0 { // texts always marshal
+			return ""
+		}
+		return string(data)
+	}
+	return text(before), text(after)
 }
 
 // checkCron checks the schedule and its zone.

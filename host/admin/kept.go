@@ -13,6 +13,7 @@ import (
 	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/coordination"
 	"github.com/wasmjob/wasmjob/coordination/operate"
+	"github.com/wasmjob/wasmjob/coordination/recorded"
 	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/coordination/tree"
 	"github.com/wasmjob/wasmjob/host/capability/kv"
@@ -228,7 +229,8 @@ func (r *Registry) ChangeKept(ctx context.Context, job string, item int, change 
 	if err != nil {
 		return nil, err
 	}
-	k, err := query(ctx, r, job, func(ctx context.Context, c registry.Center, l tree.Layout) (operate.Kept, error) {
+	record := recorded.Record{What: "change what is kept", Item: &item, After: change.String()}
+	k, err := changed(ctx, r, job, record, func(ctx context.Context, c registry.Center, l tree.Layout) (operate.Kept, error) {
 		return operate.ChangeKept(ctx, c, l, item, now, func(data []byte, has bool) ([]byte, error) {
 			return change.apply(job, item, data, has)
 		})

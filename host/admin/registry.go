@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -13,23 +14,74 @@ import (
 	"github.com/wasmjob/wasmjob/coordination/inspect"
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 	"github.com/wasmjob/wasmjob/coordination/operate"
+	"github.com/wasmjob/wasmjob/coordination/recorded"
 	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/coordination/tree"
 	"github.com/wasmjob/wasmjob/host"
+	"github.com/wasmjob/wasmjob/host/event"
 )
 
 // Registry operates the jobs of a namespace in the registry itself, whether a
 // host runs or not: what it does, ElasticJob's console does by the same nodes.
-// It is safe for concurrent use.
+// Who calls it records its changes, unless it leaves records. It is safe for concurrent use.
 type Registry struct {
 	namespace string
 	center    func() registry.Center
+	leaves    bool   // records of changes, in the registry
+	who, why  string // of these
 }
 
 // NewRegistry returns the operations on a namespace. center is the session
 // that they use; it is asked each time and is nil while there is none.
 func NewRegistry(namespace string, center func() registry.Center) *Registry {
-	return &Registry{namespace, center}
+	return &Registry{namespace: namespace, center: center}
+}
+
+// LeavingRecords returns the same operations for who has no host to record a change: each leaves
+// its record in the registry, for a host to take it into its history. who is as command.WhoAsks
+// has it, why is the reason that was given.
+func (r *Registry) LeavingRecords(who, why string) *Registry {
+	return &Registry{namespace: r.namespace, center: r.center, leaves: true, who: who, why: event.Reason(why)}
+}
+
+// recorded is a session for a change of a job, which is on record then. change is what is known
+// of it; it may be completed until the change is committed.
+func (r *Registry) recorded(c registry.Center, l tree.Layout, change *recorded.Record) registry.Center {
+	if !r.leaves {
+		return recorded.By(c, l)
+	}
+	change.Time, change.Job, change.Who, change.From, change.Why = time.Now(), l.Job, r.who, event.FromRegistry, r.why
+	return recorded.Leaving(c, l, func() recorded.Record { return *change })
+}
+
+// change is perform for a step that changes the job.
+func (r *Registry) change(ctx context.Context, job string, change recorded.Record, step func(context.Context, registry.Center, tree.Layout) error) error {
+	return r.perform(ctx, job, func(ctx context.Context, c registry.Center, l tree.Layout) error {
+		return step(ctx, r.recorded(c, l, &change), l)
+	})
+}
+
+// changed is change for a step with a result.
+func changed[T any](ctx context.Context, r *Registry, job string, change recorded.Record, step func(context.Context, registry.Center, tree.Layout) (T, error)) (T, error) {
+	return query(ctx, r, job, func(ctx context.Context, c registry.Center, l tree.Layout) (T, error) {
+		return step(ctx, r.recorded(c, l, &change), l)
+	})
+}
+
+// verb is what a record calls it.
+func verb(enable bool) string {
+	if enable {
+		return "enable"
+	}
+	return "disable"
+}
+
+// oneItem is an item as a record has it; nil for all.
+func oneItem(item int) *int {
+	if item < 0 {
+		return nil
+	}
+	return &item
 }
 
 // perform takes an operator's step on a job.
@@ -128,6 +180,9 @@ func (r *Registry) each(ctx context.Context, job string, do func(name string) er
 	return errors.Join(problems...)
 }
 
+// Purged is what the record of a removal says of the job's records if they are removed, too.
+const Purged = "its records are removed, too"
+
 // Shards returns a job item by item and instance by instance.
 func (r *Registry) Shards(ctx context.Context, job string) (*Shards, error) {
 	s, err := query(ctx, r, job, inspect.ReadShards)
@@ -161,7 +216,7 @@ func (r *Registry) Trigger(ctx context.Context, job string) error {
 
 // TriggerWith is Trigger for some of the items, or with another parameter.
 func (r *Registry) TriggerWith(ctx context.Context, job string, args tree.TriggerArgs) error {
-	return r.perform(ctx, job, func(ctx context.Context, c registry.Center, l tree.Layout) error {
+	return r.change(ctx, job, recorded.Record{What: "trigger", After: args.Record()}, func(ctx context.Context, c registry.Center, l tree.Layout) error {
 		return operate.TriggerWith(ctx, c, l, args)
 	})
 }
@@ -176,7 +231,7 @@ func (r *Registry) Disable(ctx context.Context, job string) error {
 
 func (r *Registry) setServers(ctx context.Context, job string, enable bool) error {
 	return r.each(ctx, job, func(name string) error {
-		return r.perform(ctx, name, func(ctx context.Context, c registry.Center, l tree.Layout) error {
+		return r.change(ctx, name, recorded.Record{What: verb(enable)}, func(ctx context.Context, c registry.Center, l tree.Layout) error {
 			return operate.SetServers(ctx, c, l, enable)
 		})
 	})
@@ -213,7 +268,7 @@ func (r *Registry) setServer(ctx context.Context, job, server string, enable boo
 			return nil
 		}
 		known++
-		return r.perform(ctx, name, func(ctx context.Context, c registry.Center, l tree.Layout) error {
+		return r.change(ctx, name, recorded.Record{What: verb(enable), Host: server}, func(ctx context.Context, c registry.Center, l tree.Layout) error {
 			return operate.SetServers(ctx, c, l, enable, server)
 		})
 	})
@@ -245,7 +300,7 @@ func (r *Registry) setItem(ctx context.Context, job string, item int, enable boo
 	if err := r.hasItem(ctx, job, item); err != nil {
 		return err
 	}
-	return r.perform(ctx, job, func(ctx context.Context, c registry.Center, l tree.Layout) error {
+	return r.change(ctx, job, recorded.Record{What: verb(enable), Item: &item}, func(ctx context.Context, c registry.Center, l tree.Layout) error {
 		return operate.SetItem(ctx, c, l, item, enable)
 	})
 }
@@ -312,7 +367,14 @@ func (d *shutdown) of(ctx context.Context, r *Registry, job string) error {
 	if err != nil {
 		return err
 	}
-	for _, i := range s.Instances {
+	return r.change(ctx, job, recorded.Record{What: "shutdown", Host: cmp.Or(d.instance, d.server)}, func(ctx context.Context, c registry.Center, l tree.Layout) error {
+		return d.stop(ctx, c, l, s.Instances)
+	})
+}
+
+// stop stops those of the instances of a job that are meant.
+func (d *shutdown) stop(ctx context.Context, c registry.Center, l tree.Layout, instances []Instance) error {
+	for _, i := range instances {
 		if i.Gone {
 			continue
 		}
@@ -320,14 +382,12 @@ func (d *shutdown) of(ctx context.Context, r *Registry, job string) error {
 		if (d.instance != "" && i.ID != d.instance) || (d.server != "" && i.Server != d.server) {
 			continue
 		}
-		err := r.perform(ctx, job, func(ctx context.Context, c registry.Center, l tree.Layout) error {
-			return operate.StopInstance(ctx, c, l, i.ID)
-		})
+		err := operate.StopInstance(ctx, c, l, i.ID)
 		var conflict *registry.OpError
 		switch {
 		case errors.As(err, &conflict): // it has gone by itself
 		case errors.Is(err, operate.ErrJavaRuns):
-			d.refused = append(d.refused, err)
+			d.refused = append(d.refused, fmt.Errorf("job %q: %w", l.Job, err))
 		case err != nil:
 			return err
 		default:
@@ -434,7 +494,7 @@ func (r *Registry) Kill(ctx context.Context, job string, o KillOptions, progress
 	askKill := func(ctx context.Context, c registry.Center, _ tree.Layout) ([]operate.KillTarget, error) {
 		return operate.AskKill(ctx, c, k)
 	}
-	targets, err := query(ctx, r, job, askKill)
+	targets, err := changed(ctx, r, job, recorded.Record{What: "kill", Item: oneItem(o.Item), Host: o.Server, After: o.Run}, askKill)
 	if err != nil {
 		return nil, err
 	}
@@ -586,7 +646,7 @@ func (r *Registry) Release(ctx context.Context, job string, item int) (tree.Item
 	if err != nil {
 		return nil, err
 	}
-	out, err := query(ctx, r, job, func(ctx context.Context, c registry.Center, l tree.Layout) (operate.Released, error) {
+	out, err := changed(ctx, r, job, recorded.Record{What: "release", Item: oneItem(item)}, func(ctx context.Context, c registry.Center, l tree.Layout) (operate.Released, error) {
 		return operate.Release(ctx, c, l, item, now)
 	})
 	if err == nil && out.Missing {
@@ -598,7 +658,11 @@ func (r *Registry) Release(ctx context.Context, job string, item int) (tree.Item
 // Remove takes the job out of the registry; purge forgets its offsets and
 // records too.
 func (r *Registry) Remove(ctx context.Context, job string, purge bool) error {
-	return r.perform(ctx, job, func(ctx context.Context, c registry.Center, l tree.Layout) error {
+	change := recorded.Record{What: "remove"}
+	if purge {
+		change.After = Purged
+	}
+	return r.change(ctx, job, change, func(ctx context.Context, c registry.Center, l tree.Layout) error {
 		return operate.Remove(ctx, c, l, purge)
 	})
 }

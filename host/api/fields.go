@@ -254,7 +254,7 @@ func fieldTexts() map[string]string {
 		"history.Change.Error":           "Error says why it did not take effect, empty if it did.",
 		"history.Change.From":            "From is where the request came from.",
 		"history.Change.What":            "What is the operation: \"disable\", \"trigger\", \"edit cron\", ….",
-		"history.Change.Who":             "Who is the user; From is where the request came from: an address, \"file\", \"registry\" for an external edit.",
+		"history.Change.Who":             "Who is the user; From is where the request came from: an address, \"file\", \"registry\" for what was written to the registry itself, by a command or another program.",
 		"history.Change.Why":             "Why is what the user gave as the reason.",
 		"history.Fire":                   "Fire is a job's fire over all hosts that are known to the store.",
 		"history.Fire.Duration":          "0 if Unknown is not.",

@@ -83,9 +83,6 @@ func (p *Program) AddTarget(cmd *cobra.Command) *Target {
 // AddChange adds the flags of a command that changes something.
 func (p *Program) AddChange(cmd *cobra.Command) *Target {
 	t := p.AddTarget(cmd)
-	for _, name := range []string{"registry", "zk"} {
-		cmd.Flags().Lookup(name).Usage += ", and the audit does not say who did it"
-	}
 	cmd.Flags().StringVar(&t.Reason, "reason", "", "`TEXT` that says why, for 'wasmjob audit'")
 	return t
 }
@@ -99,9 +96,6 @@ func (t *Target) Direct() (bool, error) {
 	given := t.registryFlag()
 	if given == "" {
 		return false, nil
-	}
-	if t.Reason != "" {
-		return false, Usagef("--reason is recorded by hosts, and --%s asks the registry itself; leave one of them out", given)
 	}
 	for _, name := range []string{"admin", "token-file", "ca"} {
 		if t.flags.Changed(name) {
@@ -172,7 +166,7 @@ func (p *Program) Reach(ctx context.Context, t *Target) (*Reached, error) {
 		if err != nil {
 			return nil, err
 		}
-		return &Reached{Operator: o.Jobs, Registry: o}, nil
+		return &Reached{Operator: o.Jobs.LeavingRecords(WhoAsks(), t.Reason), Registry: o}, nil
 	}
 	c, err := p.Find(ctx, t)
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package edits notices changes of a job's configuration that no operation of a host made and
-// recorded: those by definition files, and by other programs in the registry.
+// Package edits notices changes of a job that no operation of a host made and recorded: those of
+// its configuration by definition files, and what other programs changed in the registry.
 package edits
 
 import (
@@ -26,6 +26,9 @@ func ByFile(applied coordination.Applied, file, server string) *event.Edit {
 	}
 	return &e
 }
+
+// theRegistry is who made a change, in records of what other programs changed in the registry.
+const theRegistry = "the registry"
 
 // Seen is what a host has seen of a job's configuration. The zero value has seen none. It is
 // not safe for concurrent use.
@@ -62,5 +65,5 @@ func (s *Seen) Look(ctx context.Context, r registry.Center, l tree.Layout, janit
 		return nil, nil
 	}
 	was, is := operate.Differences(s.before, s.known)
-	return &event.Edit{Who: "the registry", From: event.FromRegistry, Before: was, After: is}, nil
+	return &event.Edit{Who: theRegistry, From: event.FromRegistry, Before: was, After: is}, nil
 }

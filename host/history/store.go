@@ -160,7 +160,7 @@ type Line struct {
 type Change struct {
 	Time time.Time `json:"time"`
 	// Who is the user; From is where the request came from: an address, "file",
-	// "registry" for an external edit.
+	// "registry" for what was written to the registry itself, by a command or another program.
 	Who  string `json:"who"`
 	From string `json:"from"`
 	// What is the operation: "disable", "trigger", "edit cron", …

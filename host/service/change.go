@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"path"
 	"slices"
 	"strings"
@@ -314,7 +313,7 @@ func (e *ConflictError) Error() string { return e.What }
 func (s *Service) Remove(ctx context.Context, job string, purge bool, why Reason) error {
 	c, action := &history.Change{What: "remove", Job: job, Why: why}, access.Author
 	if purge {
-		c.After, action = "its records are removed, too", access.Admin
+		c.After, action = admin.Purged, access.Admin
 	}
 	return s.change(ctx, action, c, func() error { return s.explained(job, s.o.Registry.Remove(ctx, job, purge)) })
 }
@@ -395,7 +394,6 @@ func (s *Service) Config(ctx context.Context, job string) (*admin.JobConfig, err
 // EditConfig edits it; a preview changes nothing.
 func (s *Service) EditConfig(ctx context.Context, job string, e admin.Edit, why Reason) (edited *admin.Edited, err error) {
 	do := func() (err error) {
-		e.Recorded = true
 		edited, err = s.o.Registry.EditConfig(ctx, job, e)
 		return s.explained(job, err)
 	}
@@ -406,7 +404,7 @@ func (s *Service) EditConfig(ctx context.Context, job string, e admin.Edit, why 
 		err := do()
 		return edited, err
 	}
-	c := &history.Change{What: "edit " + strings.Join(slices.Sorted(maps.Keys(e.Settings)), ", "), Job: job, Why: why}
+	c := &history.Change{What: admin.EditOf(e.Settings), Job: job, Why: why}
 	err = s.change(ctx, access.Author, c, func() error {
 		err := do()
 		if err == nil {

@@ -18,6 +18,7 @@ import (
 	"github.com/wasmjob/wasmjob/host"
 	"github.com/wasmjob/wasmjob/host/admin"
 	"github.com/wasmjob/wasmjob/host/alert/board"
+	"github.com/wasmjob/wasmjob/host/audit"
 	"github.com/wasmjob/wasmjob/host/cluster"
 	"github.com/wasmjob/wasmjob/host/event"
 	"github.com/wasmjob/wasmjob/host/history"
@@ -65,17 +66,18 @@ type House struct {
 	// Pending is what the host says that it waits for.
 	Pending atomic.Pointer[admin.Pending]
 
-	unheld  *unheld.Jobs
-	board   *board.Copy
-	t       testing.TB
-	stop    context.CancelFunc
-	parts   sync.WaitGroup
-	closed  sync.Once
-	mu      sync.Mutex
-	center  registry.Center // of the present session
-	more    chan struct{}   // closed with each event
-	url     string
-	started time.Time
+	unheld   *unheld.Jobs
+	board    *board.Copy
+	recorder *audit.Recorder
+	t        testing.TB
+	stop     context.CancelFunc
+	parts    sync.WaitGroup
+	closed   sync.Once
+	mu       sync.Mutex
+	center   registry.Center // of the present session
+	more     chan struct{}   // closed with each event
+	url      string
+	started  time.Time
 }
 
 // NewServer starts a registry that ends with the test.
@@ -140,6 +142,7 @@ func (h *House) wire(o Options) {
 	}, o.Logger)
 	h.unheld = unheld.New(Namespace, o.Logger)
 	h.board = board.NewCopy(Namespace)
+	h.recorder = audit.New(Namespace, func(c history.Change) { h.Local.Note(c); h.Store.AddChange(c) }, o.Logger)
 	h.Host, err = host.New(host.Config{
 		Namespace: Namespace, ServerIP: o.IP, Logger: o.Logger, OnEvent: h.hear,
 		OnLog: func(g event.GuestLog) {
@@ -162,6 +165,7 @@ func (h *House) wire(o Options) {
 			h.Peers.Begun(c)
 			h.unheld.Begun(c)
 			h.board.Begun(c)
+			h.recorder.Begun(c)
 			return c, nil
 		},
 	})
@@ -220,6 +224,7 @@ func (h *House) run() {
 	part(func() error { return h.Peers.Run(ctx) })
 	part(func() error { return h.unheld.Run(ctx) })
 	part(func() error { return h.board.Run(ctx) })
+	part(func() error { return h.recorder.Run(ctx) })
 	part(func() error { return h.Cluster.Run(ctx) })
 	part(func() error { return h.Host.Run(ctx, ctx) })
 	h.t.Cleanup(h.Stop)

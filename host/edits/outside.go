@@ -1,0 +1,173 @@
+package edits
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/wasmjob/wasmjob/coordination/recorded"
+	"github.com/wasmjob/wasmjob/coordination/registry"
+	"github.com/wasmjob/wasmjob/coordination/step"
+	"github.com/wasmjob/wasmjob/coordination/tree"
+	"github.com/wasmjob/wasmjob/host/event"
+)
+
+// Outside is what a host has seen in one membership of those nodes of a job that operators change: its own and
+// Java hosts' servers, its trigger, its instance, the items that it owns, the job itself. Of each
+// change it has a record left, unless there is one. The zero value has seen none. It is not
+// safe for concurrent use.
+type Outside struct {
+	self    string
+	servers map[string]registry.Node // by address, as seen last
+	config  registry.Node
+	trigger int64 // the transaction that made the trigger which was seen last
+	waits   bool  // its round is not known yet
+	// pending are the changes whose records are to be left.
+	pending []sighting
+	// disabled has the items that are known to be disabled, each with the transaction that did
+	// it. doubtful are those of which that is to be read; true: it was enabled before.
+	disabled map[int]int64
+	doubtful map[int]bool
+}
+
+// sighting is a change that was seen, and its record.
+type sighting struct {
+	change recorded.Change
+	record recorded.Record
+}
+
+// mostAtOnce bounds the items that are read in one call.
+const mostAtOnce = 50
+
+// See notes a snapshot of nodes that the host watches. One of another membership is the first.
+func (o *Outside) See(s registry.Snapshot, l tree.Layout, self tree.JobInstance) {
+	if o.self != self.ID {
+		*o = Outside{self: self.ID, servers: make(map[string]registry.Node), disabled: make(map[int]int64), doubtful: make(map[int]bool)}
+	}
+	for q, n := range s {
+		if ip, server := strings.CutPrefix(q.Path, l.Servers()+"/"); server && !q.Children {
+			o.seeServer(ip, n)
+		}
+	}
+	if config, watched := s[registry.Data(l.Config())]; watched {
+		if o.config.Exists && !config.Exists {
+			o.add(recorded.Deleted(o.config.Czxid), recorded.Record{What: "remove"})
+		}
+		o.config = config
+	}
+	// A trigger of ours says so in its data.
+	if t := s.Data(l.Trigger(o.self)); t.Exists && t.Czxid != o.trigger && len(t.Data) == 0 {
+		o.trigger, o.waits = t.Czxid, true
+	}
+}
+
+// Stopped notes that this host has stopped because its instance was removed.
+func (o *Outside) Stopped() {
+	o.add(recorded.Stopped(o.self), recorded.Record{What: "shutdown", Host: o.self})
+}
+
+// seeServer notes a server. A node that came or was blank was written by who joined.
+func (o *Outside) seeServer(ip string, n registry.Node) {
+	before := o.servers[ip]
+	o.servers[ip] = n
+	was, is := tree.IsEnabled(before.Data), tree.IsEnabled(n.Data)
+	if n.Exists && was != is && len(before.Data) > 0 {
+		o.add(recorded.Wrote(n.Mzxid), recorded.Record{What: verb(is), Host: ip, Before: state(was), After: state(is)})
+	}
+}
+
+// Item notes whether an item is disabled, and whether it was until now. It is not called before See.
+func (o *Outside) Item(item int, was, is bool) {
+	made, known := o.disabled[item]
+	switch {
+	case is && (!was || !known):
+		o.doubtful[item] = !was || o.doubtful[item]
+	case was && !is:
+		delete(o.disabled, item)
+		delete(o.doubtful, item)
+		if known {
+			o.add(recorded.Deleted(made), itemRecord(item, true))
+		}
+	}
+}
+
+func (o *Outside) add(c recorded.Change, r recorded.Record) {
+	o.pending = append(o.pending, sighting{c, r})
+}
+
+// Record leaves the records of what was seen, where there are none. round is what the host
+// knows of the trigger that the transaction trigger made, 0 for nothing. After an error it is to be called
+// again. Without a change of another program, or of an item, it asks the registry for nothing.
+func (o *Outside) Record(ctx context.Context, r registry.Center, l tree.Layout, trigger, round int64) error {
+	if o.waits && o.trigger == trigger && round != 0 {
+		o.waits = false
+		change := recorded.Record{What: "trigger"}
+		if round == trigger { // of this instance alone
+			change.Host = o.self
+		}
+		o.add(recorded.Wrote(round), change)
+	}
+	if err := o.readItems(ctx, r, l); err != nil {
+		return err
+	}
+	for len(o.pending) > 0 {
+		s := o.pending[0]
+		s.record.Time, s.record.Job, s.record.Who, s.record.From = time.Now(), l.Job, theRegistry, event.FromRegistry
+		if err := recorded.Leave(ctx, r, l, s.change, s.record); err != nil {
+			return err
+		}
+		o.pending = o.pending[1:]
+	}
+	return nil
+}
+
+// readItems finds out which transactions disabled the items in doubt.
+func (o *Outside) readItems(ctx context.Context, r registry.Center, l tree.Layout) error {
+	if len(o.doubtful) == 0 {
+		return nil
+	}
+	items := slices.Sorted(maps.Keys(o.doubtful))
+	items = items[:min(len(items), mostAtOnce)]
+	return step.Perform(ctx, r, "read who disabled items", func(ctx context.Context, x *step.Exchange) error {
+		var read []registry.Query
+		for _, i := range items {
+			read = append(read, registry.Data(l.ItemDisabled(i)))
+		}
+		n, err := x.Read(ctx, read...)
+		if err != nil {
+			return err
+		}
+		for _, i := range items {
+			if node := n.Data(l.ItemDisabled(i)); node.Exists {
+				o.disabled[i] = node.Czxid
+				if o.doubtful[i] {
+					o.add(recorded.Wrote(node.Czxid), itemRecord(i, false))
+				}
+			}
+			delete(o.doubtful, i)
+		}
+		return nil
+	})
+}
+
+func itemRecord(item int, enabled bool) recorded.Record {
+	return recorded.Record{What: verb(enabled), Item: &item, Before: state(!enabled), After: state(enabled)}
+}
+
+// state is what a record says of a server or an item.
+func state(enabled bool) string {
+	if enabled {
+		return tree.Enabled
+	}
+	return tree.Disabled
+}
+
+// verb is what a record calls the change to that.
+func verb(enabled bool) string {
+	if enabled {
+		return "enable"
+	}
+	return "disable"
+}
