@@ -108,7 +108,7 @@ func (c *registryClock) note(sent, heard, registry time.Time) {
 		// What was known before narrows it down, unless a clock was set.
 		before, after := c.reckon(fresh)
 		if !before.After(high) && !low.After(after) {
-			low, high = later(low, before), earlier(high, after)
+			low, high = later(low, before), soonest(high, after)
 		}
 	}
 	c.at, c.low, c.high, c.doubted = fresh, low, high, time.Time{}

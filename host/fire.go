@@ -462,7 +462,7 @@ func handedBack(items map[int]*item, share coordination.Share, gained []int) (st
 			stay = append(stay, n)
 		}
 	}
-	return sortedInts(stay)
+	return slices.Sorted(slices.Values(stay))
 }
 
 // recoverFrom takes over what one dead host has left. It reports false after an error.

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/robfig/cron/v3"
@@ -423,14 +422,6 @@ func (j *job) sleep(now moment) time.Duration {
 	return wait
 }
 
-// earlier is the earlier of two times.
-func earlier(a, b time.Time) time.Time {
-	if a.Before(b) {
-		return a
-	}
-	return b
-}
-
 func later(a, b time.Time) time.Time {
 	if a.IsZero() || a.After(b) {
 		return a
@@ -444,8 +435,6 @@ func soonest(a, b time.Time) time.Time {
 	}
 	return b
 }
-
-func sortedInts(s []int) []int { slices.Sort(s); return s }
 
 // same reports whether two jobs are defined alike and run the same module.
 func same(a, b Job) bool {

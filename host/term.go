@@ -193,14 +193,13 @@ func (t *term) running() []string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	var names []string
-	for name, j := range t.jobs {
+	for _, j := range t.byName() {
 		select {
 		case <-j.done:
 		default:
-			names = append(names, name)
+			names = append(names, j.name)
 		}
 	}
-	slices.Sort(names)
 	return names
 }
 
@@ -220,12 +219,7 @@ func (t *term) reconcile(work context.Context) {
 			j.leave(whyGone(name, refused))
 		}
 	}
-	names := make([]string, 0, len(desired))
-	for name := range desired {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	for _, name := range names {
+	for _, name := range slices.Sorted(maps.Keys(desired)) {
 		if j, runs := t.jobs[name]; runs {
 			j.update(desired[name])
 			continue
@@ -324,10 +318,9 @@ func (t *term) drain() chan struct{} {
 	defer t.mu.Unlock()
 	limit := t.host.cfg.DrainTimeout
 	t.host.log.Info("draining: nothing new begins", zap.Duration("guestsAskedToEndAfter", limit-run.SoftGrace(limit)), zap.Duration("timeout", limit), zap.Int("jobs", len(t.jobs)))
-	all := make([]*job, 0, len(t.jobs))
-	for _, j := range t.jobs {
+	all := slices.Collect(maps.Values(t.jobs))
+	for _, j := range all {
 		j.drain()
-		all = append(all, j)
 	}
 	done := make(chan struct{})
 	t.wg.Go(func() {
@@ -371,10 +364,7 @@ func (t *term) logProgress() {
 // said. A full answer is read from the registry.
 func (t *term) status(wait time.Duration, full bool) []*JobStatus {
 	t.mu.Lock()
-	if t.sorted == nil {
-		t.sorted = slices.SortedFunc(maps.Values(t.jobs), func(a, b *job) int { return strings.Compare(a.name, b.name) })
-	}
-	jobs := t.sorted
+	jobs := t.byName()
 	t.mu.Unlock()
 	over, cancel := context.WithTimeout(context.Background(), wait)
 	defer cancel()
@@ -396,6 +386,14 @@ func (t *term) status(wait time.Duration, full bool) []*JobStatus {
 		}
 	}
 	return out
+}
+
+// byName are the jobs by name, for reading only. The caller holds t.mu.
+func (t *term) byName() []*job {
+	if t.sorted == nil {
+		t.sorted = slices.SortedFunc(maps.Values(t.jobs), func(a, b *job) int { return strings.Compare(a.name, b.name) })
+	}
+	return t.sorted
 }
 
 // look has a job read again what it does not watch.

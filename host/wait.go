@@ -1,6 +1,7 @@
 package host
 
 import (
+	"slices"
 	"sync"
 	"time"
 
@@ -46,7 +47,7 @@ func (w *waits) sum(keys []waitKey) (items []int, since time.Time) {
 			items = append(items, key.item)
 		}
 	}
-	return sortedInts(items), since
+	return slices.Sorted(slices.Values(items)), since
 }
 
 // deadline is how long a wait may last before the loop reports it; ok is false if
