@@ -217,7 +217,7 @@ It succeeded at 00:03:10, after 5s.
 Items 2-3 were due at 00:03:00 and began from 00:03:10 to 00:03:15 on host 10.0.0.2 as a catch-up, up to 15s late.
 Host 10.0.0.1, which had them, got no answer from the registry: its session was in doubt from 00:02:50 on, and nothing began there.
 The session of host 10.0.0.1 had ended: host 10.0.0.2 saw that at 00:03:07.
-Host 10.0.0.2, the leader, divided the items at 00:03:07: instances changed.
+Host 10.0.0.2, the leader, sharded the items at 00:03:07: instances changed.
 Host 10.0.0.2 got them at 00:03:07.
 On host 10.0.0.2 they waited up to 8s for a free slot.
 They succeeded, the last at 00:03:20, after at most 5s.
@@ -501,7 +501,7 @@ late
 Items 0-1 were due at 00:02:00 and began at 00:02:20 on host 10.0.0.2 as a catch-up, 20s late.
 The last that had the job before was host 10.0.0.1, until 00:01:30: the host is stopping.
 Host 10.0.0.2 came to the job at 00:02:20.
-Host 10.0.0.2, the leader, divided the items at 00:02:20: instances changed.
+Host 10.0.0.2, the leader, sharded the items at 00:02:20: instances changed.
 Host 10.0.0.2 got them at 00:02:20.
 They succeeded, the last at 00:02:21, after at most 1s.
 `,
@@ -740,7 +740,7 @@ Host 10.0.0.3 closed the run of host 10.0.0.2 at 00:01:17: the item is held back
 ran
 Item 0 was due at 00:02:00 and began in time on host 10.0.0.2.
 The run before, at 00:01:00, was on host 10.0.0.1.
-Host 10.0.0.1, the leader, divided the items at 00:01:30: instances changed.
+Host 10.0.0.1, the leader, sharded the items at 00:01:30: instances changed.
 Host 10.0.0.2 got it at 00:01:30.
 It succeeded at 00:02:01, after 1s.
 `,

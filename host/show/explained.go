@@ -25,12 +25,20 @@ func Explained(s console.Style, a explain.Answer) string {
 		fmt.Fprintf(&b, " (%s)", a.Instant.UTC().Format("2006-01-02 15:04:05 UTC"))
 	}
 	b.WriteString("\n")
+	ofAll := false // of no item: about the whole answer
 	for _, sentence := range a.Sentences {
-		indent := "  "
+		indent, before := "  ", ofAll
+		ofAll = sentence.Kind == explain.KindHistory && len(sentence.Items) == 0
 		switch sentence.Kind {
 		case explain.KindBegan, explain.KindNotRun, explain.KindDue:
 			indent = ""
 			b.WriteString("\n")
+		}
+		if ofAll {
+			indent = ""
+			if !before {
+				b.WriteString("\n")
+			}
 		}
 		b.WriteString(indent + words.Printable(sentence.Text) + "\n")
 	}
