@@ -38,12 +38,13 @@ const (
 //
 // It is safe for concurrent use.
 type Whole struct {
-	writer *writer
-	size   int64
-	lost   atomic.Int64
-	failed int64         // lines that could not be written since the last that were; run's
-	news   chan struct{} // has room for one
-	done   chan struct{} // closed when run has returned
+	writer   *writer
+	size     int64
+	patience time.Duration // wholePatience, but for tests
+	lost     atomic.Int64
+	failed   int64         // lines that could not be written since the last that were; run's
+	news     chan struct{} // has room for one
+	done     chan struct{} // closed when run has returned
 
 	mu     sync.Mutex
 	closed bool
@@ -72,7 +73,7 @@ func OpenWhole(path string, maxBytes int64, log *zap.Logger) (*Whole, error) {
 	if err != nil {
 		return nil, fmt.Errorf("log of guests: %w", err)
 	}
-	w := &Whole{size: maxBytes, news: make(chan struct{}, 1), done: make(chan struct{}), runs: make(map[string]*wholeRun), jobs: make(map[string]*rate.Limiter)}
+	w := &Whole{size: maxBytes, patience: wholePatience, news: make(chan struct{}, 1), done: make(chan struct{}), runs: make(map[string]*wholeRun), jobs: make(map[string]*rate.Limiter)}
 	if w.writer, err = openWriter("the file of guests' logs", path, maxBytes, log); err != nil {
 		return nil, fmt.Errorf("log of guests: %w", err)
 	}
@@ -129,7 +130,7 @@ func (w *Whole) await(l *history.Line, size int) bool {
 			return false
 		}
 		if patience == nil {
-			timer := time.NewTimer(wholePatience)
+			timer := time.NewTimer(w.patience)
 			defer timer.Stop()
 			patience = timer.C
 		}

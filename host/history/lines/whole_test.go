@@ -77,6 +77,7 @@ func account(t *testing.T, lines []history.Line, all int) (there int) {
 func TestWhole(t *testing.T) {
 	t.Parallel()
 	w := openWhole(t, 128<<20)
+	w.patience = time.Hour // the disk, and what packs the file, may be slow
 	const all = 100_000
 	for n := range all { // 27 MB
 		w.Add(line("j", "j/1/0", n, 150))
@@ -98,6 +99,7 @@ func TestWhole_shares(t *testing.T) {
 	t.Parallel()
 	const size, all = 4 << 20, 100_000
 	w := openWhole(t, size)
+	w.patience = time.Hour
 	for n := range all {
 		w.Add(line("noisy", "noisy/1/0", n, 150))
 		if n%100 == 0 {
@@ -142,7 +144,7 @@ func onDisk(t *testing.T, path string) (n int64) {
 func TestWhole_slow(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		w := &Whole{size: 64 << 20, news: make(chan struct{}, 1), runs: make(map[string]*wholeRun), jobs: make(map[string]*rate.Limiter)}
+		w := &Whole{size: 64 << 20, patience: wholePatience, news: make(chan struct{}, 1), runs: make(map[string]*wholeRun), jobs: make(map[string]*rate.Limiter)}
 		const all = 5000
 		began := time.Now()
 		for n := range all { // nothing takes what is written
