@@ -1,7 +1,6 @@
 package lines
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -144,7 +143,12 @@ func onDisk(t *testing.T, path string) (n int64) {
 func TestWhole_slow(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		w := &Whole{size: 64 << 20, patience: wholePatience, news: make(chan struct{}, 1), runs: make(map[string]*wholeRun), jobs: make(map[string]*rate.Limiter)}
+		file, err := openWriter("file", filepath.Join(t.TempDir(), "guests.jsonl"), 64<<20, zap.NewNop())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer file.close()
+		w := &Whole{writer: file, size: 64 << 20, patience: wholePatience, news: make(chan struct{}, 1), runs: make(map[string]*wholeRun), jobs: make(map[string]*rate.Limiter)}
 		const all = 5000
 		began := time.Now()
 		for n := range all { // nothing takes what is written
@@ -161,25 +165,22 @@ func TestWhole_slow(t *testing.T) {
 		if n := len(w.runs["j/1/0"].text); n > wholeBuffer {
 			t.Errorf("%d bytes wait", n)
 		}
-		w.mu.Lock()
-		r := w.runs["j/1/0"]
-		first := r.text
-		r.text, r.count = nil, 0
-		close(r.room)
-		r.room, r.stuck = nil, false
-		w.mu.Unlock()
+		w.drain(false)
 		w.Add(line("j", "j/1/0", all, 1000))
-		text := append(first, r.text...)
-		var lines []history.Line
-		for l := range strings.Lines(string(text)) {
-			var one history.Line
-			if err := json.Unmarshal([]byte(l), &one); err != nil {
-				t.Fatal(err)
-			}
-			lines = append(lines, one)
+		for n := range all { // until it is full again
+			w.Add(line("j", "j/1/0", all+1+n, 1000))
 		}
-		if there := account(t, lines, all+1); there < 200 || there > 260 {
+		if took := time.Since(began); took != wholePatience {
+			t.Errorf("when the disk had gone on a guest waited %s", took)
+		}
+		w.drain(false)
+		w.Ended(&event.Event{Kind: event.ItemEnded, RunID: "j/1/0"})
+		w.drain(false)
+		if there := account(t, linesIn(t, file.path)["j/1/0"], 2*all+1); there < 400 || there > 520 {
 			t.Errorf("%d lines", there)
+		}
+		if len(w.runs) != 0 {
+			t.Errorf("%d runs are kept", len(w.runs))
 		}
 	})
 }
