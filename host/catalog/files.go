@@ -247,7 +247,8 @@ func digestFile(dir, name string, seen stamp, limit int64, sink io.Writer) conte
 		return content{stamp: before, problems: about("is empty")}
 	}
 	sum := sha256.New()
-	n, err := io.Copy(io.MultiWriter(sum, sink), io.LimitReader(f, limit+1))
+	// The buffer is as large as the file, if that is small: there may be ten thousand.
+	n, err := io.Copy(io.MultiWriter(sum, sink), io.LimitReader(f, before.size+1))
 	if err != nil {
 		return fail(err)
 	}

@@ -502,7 +502,7 @@ type asked struct {
 }
 
 // Refresh waits until a round has ended a second ago at most; that takes a second, after
-// Expire two. After a round that is older than freshness, the next one begins meanwhile, for
+// Expire two. After a round that is older than livePace, the next one begins meanwhile, for
 // who asks next: who follows a cluster waits for no host. In a round, a host may answer what
 // was so freshness before. An error is that of the context, or ErrEnded.
 func (c *Cluster) Refresh(ctx context.Context) error {
@@ -510,7 +510,7 @@ func (c *Cluster) Refresh(ctx context.Context) error {
 	age, expired := time.Since(c.at), c.shown < c.expiries
 	w := asked{make(chan struct{}), c.expiries}
 	c.mu.RUnlock()
-	if !expired && age < freshness {
+	if !expired && age < livePace {
 		return nil
 	}
 	if !expired && age < oldest {

@@ -807,7 +807,7 @@ func TestWatch(t *testing.T) {
 	})
 }
 
-// TestRenewed: between half a second and one, what is known is shown at once, and renewed
+// TestRenewed: between livePace and a second, what is known is shown at once, and renewed
 // for who asks next.
 func TestRenewed(t *testing.T) {
 	t.Parallel()
@@ -817,7 +817,13 @@ func TestRenewed(t *testing.T) {
 		refresh(t, c, 0)
 		one.set(job("a", host.JobReady))
 		one.answers(300*time.Millisecond, nil)
-		time.Sleep(freshness)
+		time.Sleep(livePace - time.Millisecond)
+		refresh(t, c, 0)
+		synctest.Wait()
+		if f.questions("1") != 1 {
+			t.Error("the host was asked too early")
+		}
+		time.Sleep(time.Millisecond)
 		refresh(t, c, 0)
 		refresh(t, c, 0) // the round is under way
 		if got := jobNames(c); got != "" {

@@ -18,7 +18,7 @@ const (
 	// longestFetch is how long a host may take for an answer that no page waits for
 	// any more: the first one is large.
 	longestFetch = 10 * time.Second
-	// livePace lies between two rounds while somebody watches.
+	// livePace lies between two rounds while somebody watches, or asks all the time.
 	livePace = 750 * time.Millisecond
 )
 
