@@ -88,7 +88,7 @@ func TestMetricsOfAHost(t *testing.T) {
 	c.job("tick", everySecond, "shardingTotalCount: 2")
 	c.job("fails", everySecond, "shardingTotalCount: 1", "jobParameter: fail:boom")
 	c.place.put("alerts.yaml", []byte("receivers:\n  ops: {webhook: {url: \"http://127.0.0.1:1\"}}\nroutes:\n  - {name: all, to: ops}\n"))
-	a := c.add("--alerts", c.path("alerts.yaml"))
+	a := c.add("--alerts", c.path("alerts.yaml"), "--guest-log", c.path("guests.jsonl"))
 	a.of("tick", 0, kind(event.FireEnded))
 	a.of("fails", 0, kind(event.FireEnded))
 	code, scrape := a.get("/metrics")
