@@ -387,6 +387,9 @@ func (c *Cluster) take(a answer) {
 	k.sightings = append(k.sightings, a.delta.Sightings...)
 	k.sightings = slices.Delete(k.sightings, 0, max(len(k.sightings)-mostSightings, 0))
 	for _, j := range a.delta.Jobs {
+		if j == nil { // JSON's null
+			continue
+		}
 		k.add(k.jobs[j.Name], -1)
 		k.add(j, 1)
 		k.jobs[j.Name], stale[j.Name] = j, true

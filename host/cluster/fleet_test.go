@@ -587,6 +587,17 @@ func TestEarlierProcess(t *testing.T) {
 	}
 }
 
+// TestTake_null: an answer of another host ends no host, whatever it has for a job.
+func TestTake_null(t *testing.T) {
+	t.Parallel()
+	c := New(Options{})
+	c.list(Peer{ID: "self"}, []Peer{{ID: "other"}})
+	c.take(answer{id: "other", delta: Delta{Whole: true, Jobs: []*host.JobStatus{nil, {Name: "j"}}}})
+	if jobs := c.Jobs(); len(jobs) != 1 || jobs[0].Name != "j" {
+		t.Errorf("%+v", jobs)
+	}
+}
+
 // TestHostThatNeverAnswers is given up after longestFetch, and asked again.
 func TestHostThatNeverAnswers(t *testing.T) {
 	t.Parallel()
