@@ -425,7 +425,7 @@ func (b *Board) Silence(ctx context.Context, s alert.Silence) (alert.Silence, er
 				if err != nil {
 					return err
 				}
-				own := len(all) - len(slices.DeleteFunc(all, func(one alert.Silence) bool { return one.By == s.By }))
+				own := len(all) - len(slices.DeleteFunc(all, func(one alert.Silence) bool { return one.By == s.By && one.Until.After(s.From) }))
 				if own >= MostSilencesOf {
 					return fmt.Errorf("%w: you have made %d that stand, end some with 'wasmjob alert unsilence ID'", ErrTooManySilences, own)
 				}
