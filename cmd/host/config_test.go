@@ -505,6 +505,22 @@ func TestSizeOrPart(t *testing.T) {
 	}
 }
 
+// TestGuestLogInTheHistory: the history's own file is refused for all that jobs log.
+func TestGuestLogInTheHistory(t *testing.T) {
+	t.Parallel()
+	for file, history := range map[string]string{"P/x.jsonl": "P/y/../x.jsonl", "P/h.db": "sqlite:P/h.db"} {
+		_, _, err := load(t, "", nil, []string{"--plugins", "P", "--cache", "C", "--guest-log", file, "--history", history})
+		if err == nil || !strings.Contains(err.Error(), "--guest-log: the history is in that file") {
+			t.Errorf("%s and %s: %v", file, history, err)
+		}
+	}
+	for _, history := range []string{"", "P/h.jsonl", "sqlite:P/h.db", "postgres://ann@db/jobs?sslmode=disable"} {
+		if _, _, err := load(t, "", nil, []string{"--plugins", "P", "--cache", "C", "--guest-log", "P/x.jsonl", "--history", history}); err != nil {
+			t.Errorf("%q: %v", history, err)
+		}
+	}
+}
+
 // TestHistoryInADatabase: the URL is checked, credentials come from one place, and no
 // password is shown.
 func TestHistoryInADatabase(t *testing.T) {

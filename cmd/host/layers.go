@@ -122,6 +122,7 @@ func merge(environ []string, flags *pflag.FlagSet, d defaults, want func(key str
 	}
 	if len(l.problems) == 0 && want("history") {
 		l.chooseHistory(&result.Config, command.Lookup(environ, historyCredentialsVariable))
+		l.checkGuestLog(&result.Config)
 	}
 	if want("users") && l.origins["users"] != "default" && result.Access.Users != "" {
 		if _, err := os.Stat(result.Access.Users); errors.Is(err, fs.ErrNotExist) {

@@ -118,6 +118,18 @@ func (l *loader) chooseHistory(c *Config, secret string) {
 	}
 }
 
+// checkGuestLog refuses the history's own file for all that jobs log: either would cut off what the
+// other has written.
+func (l *loader) checkGuestLog(c *Config) {
+	file := c.History
+	if c.HistoryDatabase != nil {
+		file = c.HistoryDatabase.Path()
+	}
+	if c.GuestLog != "" && absolute(c.GuestLog) == absolute(file) {
+		l.bad("guestLog", "the history is in that file; name another one")
+	}
+}
+
 // spoolDirectory is where records wait if the URL does not say it.
 func spoolDirectory(c *Config) string {
 	switch {
