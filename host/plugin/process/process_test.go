@@ -9,8 +9,10 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/wasmjob/wasmjob/abi"
@@ -608,6 +610,48 @@ func TestWholeLog(t *testing.T) {
 	v.inv.WholeLog = i.WholeLog
 	if err := v.wholeLog(&call{Lines: []line{{Text: strings.Repeat("x", 4*abi.MaxLogMessage)}}}); err == nil {
 		t.Error("a line that no guest can have logged is taken")
+	}
+}
+
+// answering answers each call that a guest writes, and notes its size.
+type answering struct {
+	g     *guest
+	sizes []int
+}
+
+func (a *answering) Write(frame []byte) (int, error) {
+	a.sizes = append(a.sizes, len(frame)-headSize)
+	a.g.answers <- answer{}
+	return len(frame), nil
+}
+
+// TestWholeLines: whatever lines are made of, what is sent of them at once is no more than a host takes.
+func TestWholeLines(t *testing.T) {
+	t.Parallel()
+	const most = abi.MaxLogMessage
+	for name, c := range map[string]struct {
+		line
+		lines int
+	}{
+		"long":            {line{Text: strings.Repeat("x", most), Attrs: []string{"k", strings.Repeat("x", most-2)}}, 100},
+		"escaped":         {line{Text: strings.Repeat("<", most), Attrs: []string{"", strings.Repeat("<", most-1)}}, 100},
+		"attributes":      {line{Attrs: []string{"k", strings.Repeat("<", most-2)}}, 100},
+		"many attributes": {line{Attrs: make([]string, most)}, 100},
+		"nothing":         {line{Level: -1 << 31}, 50_000},
+	} {
+		synctest.Test(t, func(t *testing.T) { // time stands still, so that none is sent because of its age
+			g := &guest{s: &session{}, answers: make(chan answer, 1)}
+			out := &answering{g: g}
+			g.s.out = &writer{w: out}
+			w := &wholeLines{guest: g, sent: time.Now()}
+			for range c.lines {
+				w.add(c.Level, c.Text, c.Attrs)
+			}
+			w.flush()
+			if largest := slices.Max(out.sizes); largest > maxFromProcess || len(w.lines) != 0 {
+				t.Errorf("%s: %d frames, one of %d bytes; %d lines wait", name, len(out.sizes), largest, len(w.lines))
+			}
+		})
 	}
 }
 

@@ -249,8 +249,11 @@ func (g *guest) asks(c call) answer {
 }
 
 const (
-	// wholeBatch is how many bytes of lines go to the host at once.
+	// wholeBatch is how many bytes of lines go to the host at once, about. A frame has more: JSON
+	// takes up to six bytes for one.
 	wholeBatch = 32 << 10
+	// wholeLine and wholeAttr are what a line and an attribute count besides their texts.
+	wholeLine, wholeAttr = 16, 4
 	// wholeLinger is how old a line may be that waits when the next one comes.
 	wholeLinger = 10 * time.Millisecond
 )
@@ -267,7 +270,11 @@ type wholeLines struct {
 
 func (w *wholeLines) add(level int, msg string, kv []string) {
 	w.lines = append(w.lines, line{level, msg, kv})
-	if w.size += len(msg); w.size >= wholeBatch || time.Since(w.sent) >= wholeLinger {
+	w.size += wholeLine + len(msg)
+	for _, a := range kv {
+		w.size += wholeAttr + len(a)
+	}
+	if w.size >= wholeBatch || time.Since(w.sent) >= wholeLinger {
 		w.flush()
 	}
 }
