@@ -195,8 +195,8 @@ type WholeLog struct {
 	// Where names what keeps it, for people: a file.
 	Where string
 	// Add takes a line, as Host.Log. Where it is kept may have bounds of its own.
-	// It may block for a second at most.
-	Add func(level int, msg string, kv []string)
+	// It may block until ctx has ended, and for a second at most.
+	Add func(ctx context.Context, level int, msg string, kv []string)
 }
 
 // AttrWholeLog is the key of the attribute that says where lines are that are missing

@@ -203,7 +203,7 @@ func (s *system) wholeLog() *event.WholeLog {
 	if s.whole == nil {
 		return nil
 	}
-	return &event.WholeLog{Where: s.whole.Path(), Add: func(g event.GuestLog) { s.whole.Add(lineOf(g)) }}
+	return &event.WholeLog{Where: s.whole.Path(), Add: func(ctx context.Context, g event.GuestLog) { s.whole.Add(ctx, lineOf(g)) }}
 }
 
 // historyMetrics shows how the history fares.

@@ -1,6 +1,7 @@
 package event
 
 import (
+	"context"
 	"time"
 
 	"github.com/wasmjob/wasmjob/abi"
@@ -25,8 +26,9 @@ type GuestLog struct {
 type WholeLog struct {
 	// Where names what keeps them, for people: a file.
 	Where string
-	// Add takes a line, from the guest's goroutine. It may block for a second at most.
-	Add func(GuestLog)
+	// Add takes a line, from the guest's goroutine. It may block until ctx has ended, and for a
+	// second at most.
+	Add func(ctx context.Context, g GuestLog)
 }
 
 // Run names a run of an item.

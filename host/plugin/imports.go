@@ -244,7 +244,7 @@ func logLine(in *instance, mem api.Memory, stack []uint64) {
 	if !in.host.LogEnabled(int(level)) {
 		return
 	}
-	in.lines.log(in.host, int(level), msg, kv)
+	in.lines.log(in.ctx, in.host, int(level), msg, kv)
 }
 
 // attributes splits a key/value list, however malformed.

@@ -2,6 +2,7 @@ package plugin
 
 import (
 	"bytes"
+	"context"
 	"strconv"
 	"strings"
 	"time"
@@ -47,12 +48,13 @@ func (h *heldLine) texts() (level int, msg string, kv []string) {
 // keeps of the end of a log. lineOverhead is what a line counts besides its texts.
 const mostHeld, heldBytes, lineOverhead = abi.LogBurst, 64 << 10, 16
 
-// log logs a line, or holds it back. Both texts are copied.
-func (l *logLimit) log(host abi.Host, level int, msg, kv []byte) {
+// log logs a line, or holds it back. Both texts are copied. ctx ends a wait of the whole log.
+func (l *logLimit) log(ctx context.Context, host abi.Host, level int, msg, kv []byte) {
 	const most = abi.MaxLogMessage
 	line := heldLine{level, cutText(msg, most), cutText(kv, most), len(msg) > most || len(kv) > most}
 	if l.whole != nil {
-		l.whole.Add(line.texts())
+		level, msg, kv := line.texts()
+		l.whole.Add(ctx, level, msg, kv)
 	}
 	if l.lines == nil {
 		l.lines = rate.NewLimiter(abi.LogLinesPerSecond, abi.LogBurst)
@@ -179,6 +181,7 @@ func (o *output) Write(p []byte) (int, error) {
 // logged in pieces.
 func (o *output) add(p []byte) {
 	for len(o.line)+len(p) > abi.MaxLogMessage {
+		o.in.stopIfEnded() // what was logged may have waited, and there may be much
 		n := abi.MaxLogMessage - len(o.line)
 		o.line = append(o.line, p[:n]...)
 		p = p[n:]
@@ -195,7 +198,7 @@ func (o *output) emit() {
 	line := bytes.TrimSuffix(o.line, []byte("\r"))
 	o.line = o.line[:0]
 	if o.in.host.LogEnabled(o.level) {
-		o.in.lines.log(o.in.host, o.level, line, nil)
+		o.in.lines.log(o.in.ctx, o.in.host, o.level, line, nil)
 	}
 }
 

@@ -1,6 +1,7 @@
 package plugin
 
 import (
+	"context"
 	"fmt"
 	"strconv"
 	"strings"
@@ -36,7 +37,7 @@ func TestLogLimit(t *testing.T) {
 				text := make([]byte, 0, 8192)
 				for n := range c.lines {
 					text = append(fmt.Appendf(text[:0], "%06d", n), strings.Repeat("x", c.bytes-6)...)
-					l.log(r, abi.LevelInfo, text, []byte("a\x00b"))
+					l.log(t.Context(), r, abi.LevelInfo, text, []byte("a\x00b"))
 					time.Sleep(c.pause)
 				}
 				if last := r.lines[len(r.lines)-1].msg; last[:6] < fmt.Sprintf("%06d", max(c.lines-1-c.late, 0)) {
@@ -72,4 +73,21 @@ func TestLogLimit(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestOutput_ended: what a guest writes at once is not logged to its end when its time is up, though it be
+// one line of many pieces.
+func TestOutput_ended(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancel(t.Context())
+	lines := 0
+	whole := &abi.WholeLog{Add: func(context.Context, int, string, []string) { lines++; cancel() }}
+	in := &instance{ctx: ctx, host: newRecorder(), lines: logLimit{whole: whole, bytes: abi.MaxLogBytes}}
+	defer func() {
+		if f, ok := recover().(*fault); !ok || !f.ended || lines != 1 {
+			t.Errorf("%d lines, %+v", lines, f)
+		}
+	}()
+	o := output{in: in}
+	_, _ = o.Write(make([]byte, 100*abi.MaxLogMessage))
 }

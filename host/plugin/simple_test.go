@@ -319,6 +319,20 @@ func TestMetricsAndProgress(t *testing.T) {
 	}
 }
 
+// TestWholeLog_ended: a guest whose time is up while its line waits for the disk ends.
+func TestWholeLog_ended(t *testing.T) {
+	t.Parallel()
+	r := newRuntime(t, Options{})
+	w := newWorker(t, load(t, r, guest(t, "c/guest")), Settings{Type: wasm.TypeSimple})
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	i := item(newRecorder(), "spin-log")
+	i.WholeLog = &abi.WholeLog{Where: "all.log", Add: func(ctx context.Context, _ int, _ string, _ []string) { <-ctx.Done() }}
+	if result := w.Execute(ctx, i); result.Outcome != abi.OutcomeTimeout {
+		t.Errorf("%+v", result)
+	}
+}
+
 func TestLog(t *testing.T) {
 	t.Parallel()
 	r := newRuntime(t, Options{})
@@ -329,7 +343,9 @@ func TestLog(t *testing.T) {
 		t.Helper()
 		i := item(h, parameter)
 		whole = nil
-		i.WholeLog = &abi.WholeLog{Where: "all.log", Add: func(level int, msg string, kv []string) { whole = append(whole, logged{level, msg, kv}) }}
+		i.WholeLog = &abi.WholeLog{Where: "all.log", Add: func(_ context.Context, level int, msg string, kv []string) {
+			whole = append(whole, logged{level, msg, kv})
+		}}
 		if result = w.Execute(context.Background(), i); result.Outcome != abi.OutcomeOK {
 			t.Errorf("%s: %+v", parameter, result)
 		}

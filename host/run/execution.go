@@ -333,9 +333,9 @@ func (e *Execution) wholeLog() *abi.WholeLog {
 	if whole == nil {
 		return nil
 	}
-	return &abi.WholeLog{Where: whole.Where, Add: func(level int, msg string, kv []string) {
+	return &abi.WholeLog{Where: whole.Where, Add: func(ctx context.Context, level int, msg string, kv []string) {
 		if !e.isMuted() {
-			whole.Add(e.line(level, msg, kv))
+			whole.Add(ctx, e.line(level, msg, kv))
 		}
 	}}
 }

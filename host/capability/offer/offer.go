@@ -203,9 +203,9 @@ func (w *worker) begin(p *plain, inv *abi.Invocation) outside {
 	p.host = host{Host: inv.Host, state: &p.state, secrets: w.x.secrets}
 	p.inv.Host = &p.host
 	if whole := inv.WholeLog; whole != nil {
-		p.inv.WholeLog = &abi.WholeLog{Where: whole.Where, Add: func(level int, msg string, kv []string) {
+		p.inv.WholeLog = &abi.WholeLog{Where: whole.Where, Add: func(ctx context.Context, level int, msg string, kv []string) {
 			w.x.secrets.redactAll(kv)
-			whole.Add(level, w.x.secrets.redact(msg), kv)
+			whole.Add(ctx, level, w.x.secrets.redact(msg), kv)
 		}}
 	}
 	if w.x.nothing {

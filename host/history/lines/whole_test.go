@@ -1,6 +1,7 @@
 package lines
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -12,7 +13,6 @@ import (
 	"time"
 
 	"go.uber.org/zap"
-	"golang.org/x/time/rate"
 
 	"github.com/wasmjob/wasmjob/host/event"
 	"github.com/wasmjob/wasmjob/host/history"
@@ -26,6 +26,17 @@ func openWhole(t *testing.T, maxBytes int64) *Whole {
 	}
 	t.Cleanup(func() { w.Close() })
 	return w
+}
+
+// halted is one of which nothing takes lines but the test.
+func halted(t *testing.T, maxBytes int64) *Whole {
+	t.Helper()
+	file, err := openWriter("file", filepath.Join(t.TempDir(), "guests.jsonl"), maxBytes, zap.NewNop())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { file.close() })
+	return newWhole(file)
 }
 
 // linesIn are the lines of the file and its older ones, by run; "" for those of no run.
@@ -79,7 +90,7 @@ func TestWhole(t *testing.T) {
 	w.patience = time.Hour // the disk, and what packs the file, may be slow
 	const all = 100_000
 	for n := range all { // 27 MB
-		w.Add(line("j", "j/1/0", n, 150))
+		w.Add(t.Context(), line("j", "j/1/0", n, 150))
 	}
 	if err := w.Close(); err != nil {
 		t.Fatal(err)
@@ -100,9 +111,9 @@ func TestWhole_shares(t *testing.T) {
 	w := openWhole(t, size)
 	w.patience = time.Hour
 	for n := range all {
-		w.Add(line("noisy", "noisy/1/0", n, 150))
+		w.Add(t.Context(), line("noisy", "noisy/1/0", n, 150))
 		if n%100 == 0 {
-			w.Add(line("quiet", "quiet/1/0", n/100, 10))
+			w.Add(t.Context(), line("quiet", "quiet/1/0", n/100, 10))
 		}
 	}
 	w.Ended(&event.Event{Kind: event.ItemEnded, RunID: "noisy/1/0"})
@@ -143,22 +154,17 @@ func onDisk(t *testing.T, path string) (n int64) {
 func TestWhole_slow(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		file, err := openWriter("file", filepath.Join(t.TempDir(), "guests.jsonl"), 64<<20, zap.NewNop())
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer file.close()
-		w := &Whole{writer: file, size: 64 << 20, patience: wholePatience, news: make(chan struct{}, 1), runs: make(map[string]*wholeRun), jobs: make(map[string]*rate.Limiter)}
+		w := halted(t, 64<<20)
 		const all = 5000
 		began := time.Now()
 		for n := range all { // nothing takes what is written
-			w.Add(line("j", "j/1/0", n, 1000))
+			w.Add(t.Context(), line("j", "j/1/0", n, 1000))
 		}
 		if took := time.Since(began); took != wholePatience {
 			t.Errorf("a guest waited %s", took)
 		}
 		began = time.Now()
-		w.Add(line("other", "other/1/0", 0, 1000))
+		w.Add(t.Context(), line("other", "other/1/0", 0, 1000))
 		if took := time.Since(began); took != 0 {
 			t.Errorf("another one waited %s", took)
 		}
@@ -166,9 +172,9 @@ func TestWhole_slow(t *testing.T) {
 			t.Errorf("%d bytes wait", n)
 		}
 		w.drain(false)
-		w.Add(line("j", "j/1/0", all, 1000))
+		w.Add(t.Context(), line("j", "j/1/0", all, 1000))
 		for n := range all { // until it is full again
-			w.Add(line("j", "j/1/0", all+1+n, 1000))
+			w.Add(t.Context(), line("j", "j/1/0", all+1+n, 1000))
 		}
 		if took := time.Since(began); took != wholePatience {
 			t.Errorf("when the disk had gone on a guest waited %s", took)
@@ -176,11 +182,178 @@ func TestWhole_slow(t *testing.T) {
 		w.drain(false)
 		w.Ended(&event.Event{Kind: event.ItemEnded, RunID: "j/1/0"})
 		w.drain(false)
-		if there := account(t, linesIn(t, file.path)["j/1/0"], 2*all+1); there < 400 || there > 520 {
+		if there := account(t, linesIn(t, w.Path())["j/1/0"], 2*all+1); there < 400 || there > 520 {
 			t.Errorf("%d lines", there)
 		}
 		if len(w.runs) != 0 {
 			t.Errorf("%d runs are kept", len(w.runs))
+		}
+	})
+}
+
+// TestWhole_ended: a guest that waits for the disk goes on at once when its run is to end, and so do its
+// further lines. They are counted.
+func TestWhole_ended(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := halted(t, 64<<20)
+		ctx, cancel := context.WithTimeout(t.Context(), wholePatience/10)
+		defer cancel()
+		began := time.Now()
+		const all = 1000
+		for n := range all {
+			w.Add(ctx, line("j", "j/1/0", n, 1000))
+		}
+		if took := time.Since(began); took != wholePatience/10 {
+			t.Errorf("a guest that is to end waited %s", took)
+		}
+		w.drain(true)
+		if there := account(t, linesIn(t, w.Path())["j/1/0"], all); w.Lost() != int64(all-there) {
+			t.Errorf("%d lines are there, %d are lost", there, w.Lost())
+		}
+	})
+}
+
+// TestWhole_hangs: while the disk hangs runs end and others begin. What waits is bounded, and the
+// runs with missing lines are; guests wait a second once. Each line is there, or counted, when the disk goes on.
+func TestWhole_hangs(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := halted(t, 128<<20)
+		began, all := time.Now(), 0
+		add := func(run, bytes int) {
+			w.Add(t.Context(), line(fmt.Sprint("j", run), fmt.Sprintf("j%d/1/0", run), all, bytes))
+			all++
+		}
+		for run := range 300 {
+			for range 20 {
+				add(run, 8000)
+			}
+		}
+		for run := range wholeRuns + 500 {
+			add(1000+run, 10)
+		}
+		if took := time.Since(began); took != wholePatience {
+			t.Errorf("guests waited %s", took)
+		}
+		waits := 0
+		for _, r := range w.runs {
+			waits += len(r.text)
+		}
+		if waits > wholeWaiting || waits < wholeWaiting-wholeBuffer || len(w.runs) > wholeRuns+1 {
+			t.Errorf("%d bytes of %d runs wait", waits, len(w.runs))
+		}
+		w.drain(true)
+		add(0, 10)
+		w.drain(true)
+		there, missing := counted(t, w)
+		if there+missing != all || w.Lost() != int64(missing) || w.waiting != 0 || len(w.runs) != 0 {
+			t.Errorf("%d lines are there, %d are said to be missing, %d are lost, of %d; %d bytes of %d runs wait", there, missing, w.Lost(), all, w.waiting, len(w.runs))
+		}
+	})
+}
+
+// counted are the lines that are there, and those that are said to be missing.
+func counted(t *testing.T, w *Whole) (there, missing int) {
+	t.Helper()
+	for _, lines := range linesIn(t, w.Path()) {
+		for _, l := range lines {
+			if missing += int(l.Gap); l.Gap == 0 {
+				there++
+			}
+		}
+	}
+	return there, missing
+}
+
+// TestWhole_manyRuns: the lines about what is missing are bounded as well, or a job with many runs would
+// drive out with them what others log. What they do not say is said without the names of the runs.
+func TestWhole_manyRuns(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w, all := halted(t, 4<<20), 0
+		add := func(job string, run, bytes int) {
+			id := fmt.Sprintf("%s/%d/0", job, run)
+			w.Add(t.Context(), line(job, id, all, bytes))
+			w.Ended(&event.Event{Kind: event.ItemEnded, RunID: id})
+			w.drain(false)
+			all++
+		}
+		for run := range 1000 {
+			add("noisy", run, 8000)
+		}
+		add("quiet", 0, 10)
+		said := 0
+		for run, lines := range linesIn(t, w.Path()) {
+			for _, l := range lines {
+				if l.Gap > 0 && run != "" {
+					said++
+				}
+			}
+		}
+		if there, missing := counted(t, w); said != gapBurst || there+missing != all || w.Lost() != int64(missing) {
+			t.Errorf("%d lines are there, %d are said to be missing, of %d; of %d runs", there, missing, all, said)
+		}
+		time.Sleep(2 * wholePause)
+		add("noisy", 0, 8000)
+		if there, missing := counted(t, w); there+missing != all {
+			t.Errorf("%d lines are there, %d are said to be missing, of %d", there, missing, all)
+		}
+	})
+}
+
+// TestWhole_fullRun: a run of which lines wait keeps them, however many other runs miss some.
+func TestWhole_fullRun(t *testing.T) {
+	t.Parallel()
+	w, all := halted(t, 4<<20), 0
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	add := func(job string, run, bytes int) {
+		w.Add(ended, line(job, fmt.Sprintf("%s/%d/0", job, run), all, bytes))
+		all++
+	}
+	for run := range wholeRuns + 200 {
+		add("noisy", run, 8000)
+		if all%30 == 0 && w.Lost() == 0 {
+			w.drain(false)
+		}
+	}
+	for range 40 {
+		add("full", 0, 8000)
+	}
+	if r := w.runs["full/0/0"]; r == nil || r.missing == 0 || len(w.runs) <= wholeRuns {
+		t.Fatalf("of %d runs one has %+v", len(w.runs), r)
+	}
+	w.drain(true)
+	add("quiet", 0, 10)
+	w.drain(true)
+	if there, missing := counted(t, w); there+missing != all {
+		t.Errorf("%d lines are there, %d are said to be missing, of %d", there, missing, all)
+	}
+}
+
+// TestWhole_afterGap: when a job may write again its lines are written at once, with how many are missing.
+func TestWhole_afterGap(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w, all := openWhole(t, 4<<20), 0
+		add := func() {
+			w.Add(t.Context(), line("j", "j/1/0", all, 8000))
+			all++
+		}
+		for w.Lost() == 0 {
+			add()
+			synctest.Wait()
+		}
+		time.Sleep(wholePause / 2) // the next look at all runs is later
+		w.Add(t.Context(), line("j", "j/1/0", all, 10))
+		all++
+		synctest.Wait()
+		if lines := linesIn(t, w.Path())["j/1/0"]; account(t, lines, all) != all-1 {
+			t.Errorf("of %d lines there are %d, with the gap", all, len(lines))
+		}
+		if err := w.Close(); err != nil {
+			t.Error(err)
 		}
 	})
 }
@@ -199,7 +372,7 @@ func TestWhole_unwritable(t *testing.T) {
 	w.writer.info = nil
 	w.write([]byte("lost\n"), 7)
 	w.writer.file = good
-	w.Add(line("j", "j/1/0", 0, 10))
+	w.Add(t.Context(), line("j", "j/1/0", 0, 10))
 	if err := w.Close(); err != nil && !errors.Is(err, os.ErrClosed) {
 		t.Fatal(err)
 	}

@@ -464,7 +464,7 @@ func (v *invocation) answer(ctx context.Context, q *call) (answer, error) {
 	case callLog:
 		err = v.log(q)
 	case callWholeLog:
-		err = v.wholeLog(q)
+		err = v.wholeLog(ctx, q)
 	case callCancelled:
 		return answer{Value: int64(v.inv.Host.Cancelled())}, nil
 	case callPause:
@@ -612,7 +612,7 @@ func (v *invocation) log(q *call) error {
 }
 
 // wholeLog passes lines on that have no limits.
-func (v *invocation) wholeLog(q *call) error {
+func (v *invocation) wholeLog(ctx context.Context, q *call) error {
 	if v.inv.WholeLog == nil {
 		return errors.New("lines for a file that there is not")
 	}
@@ -621,7 +621,7 @@ func (v *invocation) wholeLog(q *call) error {
 			return err
 		}
 		if v.inv.Host.LogEnabled(l.Level) {
-			v.inv.WholeLog.Add(l.Level, l.Text, l.Attrs)
+			v.inv.WholeLog.Add(ctx, l.Level, l.Text, l.Attrs)
 		}
 	}
 	return nil

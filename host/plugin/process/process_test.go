@@ -592,7 +592,7 @@ func TestWholeLog(t *testing.T) {
 	t.Parallel()
 	w := worked(t, executorOf(t, open(t, workers(t, "good", plugin.Options{}, Options{}), "c/guest"), plugin.Settings{Type: wasm.TypeSimple}))
 	i, lines := item(newRecorder(), "flood:20000"), 0
-	i.WholeLog = &abi.WholeLog{Where: "all.log", Add: func(_ int, msg string, _ []string) {
+	i.WholeLog = &abi.WholeLog{Where: "all.log", Add: func(_ context.Context, _ int, msg string, _ []string) {
 		if msg == "line" {
 			lines++
 		}
@@ -604,12 +604,25 @@ func TestWholeLog(t *testing.T) {
 	t.Logf("%s a line", time.Since(began)/20_000)
 
 	v := &invocation{inv: item(newRecorder(), ""), lines: newLineLimit()}
-	if err := v.wholeLog(&call{Lines: []line{{Text: "x"}}}); err == nil {
+	if err := v.wholeLog(t.Context(), &call{Lines: []line{{Text: "x"}}}); err == nil {
 		t.Error("a line for a file that there is not is taken")
 	}
 	v.inv.WholeLog = i.WholeLog
-	if err := v.wholeLog(&call{Lines: []line{{Text: strings.Repeat("x", 4*abi.MaxLogMessage)}}}); err == nil {
+	if err := v.wholeLog(t.Context(), &call{Lines: []line{{Text: strings.Repeat("x", 4*abi.MaxLogMessage)}}}); err == nil {
 		t.Error("a line that no guest can have logged is taken")
+	}
+}
+
+// TestWholeLog_ended: a guest whose time is up while its line waits for the disk ends.
+func TestWholeLog_ended(t *testing.T) {
+	t.Parallel()
+	w := worked(t, executorOf(t, open(t, workers(t, "good", plugin.Options{}, Options{grace: time.Minute}), "c/guest"), plugin.Settings{Type: wasm.TypeSimple}))
+	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	i := item(newRecorder(), "spin-log")
+	i.WholeLog = &abi.WholeLog{Where: "all.log", Add: func(ctx context.Context, _ int, _ string, _ []string) { <-ctx.Done() }}
+	if result := w.Execute(ctx, i); result.Outcome != abi.OutcomeTimeout {
+		t.Errorf("%+v", result)
 	}
 }
 
@@ -645,7 +658,7 @@ func TestWholeLines(t *testing.T) {
 			g.s.out = &writer{w: out}
 			w := &wholeLines{guest: g, sent: time.Now()}
 			for range c.lines {
-				w.add(c.Level, c.Text, c.Attrs)
+				w.add(t.Context(), c.Level, c.Text, c.Attrs)
 			}
 			w.flush()
 			if largest := slices.Max(out.sizes); largest > maxFromProcess || len(w.lines) != 0 {

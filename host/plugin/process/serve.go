@@ -268,7 +268,7 @@ type wholeLines struct {
 	sent  time.Time
 }
 
-func (w *wholeLines) add(level int, msg string, kv []string) {
+func (w *wholeLines) add(_ context.Context, level int, msg string, kv []string) {
 	w.lines = append(w.lines, line{level, msg, kv})
 	w.size += wholeLine + len(msg)
 	for _, a := range kv {
