@@ -147,13 +147,18 @@ func (s *cleaner) purgeRows(ctx context.Context, table, by string, before time.T
 	return nil
 }
 
-// tries is how often a statement is tried that writers are in the way of.
+// tries is how often something is tried that writers are in the way of.
 const tries = 5
 
 // delete runs a statement in a transaction of its own, once for each list of arguments.
 func (s *cleaner) delete(ctx context.Context, statement string, args ...[]any) error {
+	return s.again(ctx, func() error { return s.tryDelete(ctx, s.kind.bind(statement), args) })
+}
+
+// again tries what writers are in the way of.
+func (s *cleaner) again(ctx context.Context, try func() error) error {
 	for n := 1; ; n++ {
-		err := s.tryDelete(ctx, s.kind.bind(statement), args)
+		err := try()
 		if err == nil || n == tries || !s.kind.again(err) || !wait(ctx, time.Duration(n)*windowPause, nil, nil) {
 			return err
 		}
@@ -350,9 +355,9 @@ func (s *cleaner) purgeDays(ctx context.Context, now time.Time) error {
 			end := time.Unix(0, (d+1)*int64(day))
 			switch {
 			case r.Failures != 0 && !end.After(now.Add(-r.Failures)):
-				err = s.dropDay(ctx, name)
+				err = s.again(ctx, func() error { return s.dropDay(ctx, name) })
 			case r.Successes != 0 && !end.After(now.Add(-r.Successes)) && !strings.HasSuffix(name, keptSuffix):
-				err = s.thinDay(ctx, t.table, name, d)
+				err = s.again(ctx, func() error { return s.thinDay(ctx, t.table, name, d) })
 			}
 			if err != nil {
 				return err

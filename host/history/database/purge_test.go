@@ -1,6 +1,7 @@
 package database
 
 import (
+	"context"
 	"database/sql"
 	"fmt"
 	"os"
@@ -13,6 +14,7 @@ import (
 	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/host/event"
 	"github.com/wasmjob/wasmjob/host/history"
+	"github.com/wasmjob/wasmjob/test/pgserver"
 )
 
 // ids are the jobs of all runs.
@@ -211,6 +213,47 @@ func TestPurgeWhileWriting(t *testing.T) {
 			t.Errorf("%+v", state)
 		}
 	})
+}
+
+// TestPurgeInTheWayOfAWriter: a writer that has the table, and wants the partition that a purge replaces, makes a
+// deadlock with it, which ends the purge's transaction. It is tried again.
+func TestPurgeInTheWayOfAWriter(t *testing.T) {
+	t.Parallel()
+	start := func(ctx context.Context) (*pgserver.Server, error) { return pgserver.Start(ctx, pgserver.Options{}) }
+	url, credentials := onPostgres(shared.postgres.get(t, start, pgserver.ErrNotInstalled))(t)
+	s := openStore(t, url, credentials, t.TempDir())
+	now := time.Now()
+	begun := now.Add(-9 * day)
+	aRun(s, "good", "h", begun, abi.OutcomeOK)
+	await(t, "the run", func() bool { return count(t, s, "SELECT COUNT(*) FROM wasmjob_items WHERE ended > 0") == 1 })
+	writer, err := s.db.BeginTx(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	do := func(statement string) {
+		t.Helper()
+		if _, err := writer.ExecContext(t.Context(), statement); err != nil {
+			t.Error(err)
+		}
+	}
+	do("SET LOCAL deadlock_timeout = '1h'") // the purge is who notices
+	do("SET LOCAL lock_timeout = 0")
+	do("LOCK TABLE ONLY wasmjob_items IN ROW EXCLUSIVE MODE")
+	purged := make(chan error)
+	go func() { purged <- s.cleaner.round(t.Context(), now) }()
+	await(t, "the purge to wait for the table", func() bool {
+		return count(t, s, "SELECT COUNT(*) FROM pg_locks WHERE NOT granted AND relation = 'wasmjob_items'::regclass") == 1
+	})
+	do("LOCK TABLE " + partitionName("wasmjob_items", dayOf(begun.UnixNano())) + " IN ROW EXCLUSIVE MODE")
+	if err := writer.Rollback(); err != nil {
+		t.Error(err)
+	}
+	if err := <-purged; err != nil {
+		t.Error(err)
+	}
+	if got := jobs(t, s); len(got) != 0 {
+		t.Errorf("%q are left", got)
+	}
 }
 
 // TestSizeOfSQLite: the file stays within its bound, and the newest stays in it.
