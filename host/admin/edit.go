@@ -13,6 +13,7 @@ import (
 	"github.com/wasmjob/wasmjob/coordination/recorded"
 	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/coordination/tree"
+	"github.com/wasmjob/wasmjob/host/event"
 	"github.com/wasmjob/wasmjob/host/schedule"
 )
 
@@ -114,10 +115,15 @@ func EditOf(settings map[string]string) string {
 	return "edit " + strings.Join(sortedKeys(settings), ", ")
 }
 
-// settingsTexts are settings before and after as a record has them: JSON, empty for none.
+// settingsTexts are settings before and after as a record in the registry has them: JSON, empty for none. Long
+// values are cut: the record is in one commit with the configuration.
 func settingsTexts(before, after map[string]string) (was, is string) {
 	text := func(settings map[string]string) string {
-		data, err := json.Marshal(settings)
+		short := make(map[string]string, len(settings))
+		for name, value := range settings {
+			short[name] = event.Cut(value, event.MaxReason)
+		}
+		data, err := json.Marshal(short)
 		if err != nil || len(settings) == 0 { // texts always marshal
 			return ""
 		}

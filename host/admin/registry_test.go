@@ -208,3 +208,16 @@ func TestAnItemThatMovesSaysSinceWhen(t *testing.T) {
 		t.Errorf("it moves since %s", at)
 	}
 }
+
+// TestRegistry_longSettings: the record of an edit does not make its commit larger than a registry takes.
+func TestRegistry_longSettings(t *testing.T) {
+	t.Parallel()
+	r, _ := namespace(t, "a")
+	r = r.LeavingRecords("ann@desk", "")
+	for _, letter := range []string{"a", "b"} {
+		e := Edit{Version: -1, Settings: map[string]string{"jobParameter": strings.Repeat(letter, 400<<10)}}
+		if _, err := r.EditConfig(t.Context(), "a", e); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
