@@ -211,6 +211,7 @@ func (j *job) run(work context.Context) {
 		if j.advance(now) {
 			return
 		}
+		j.recordOutside(now)
 		j.watchWaits(now)
 		j.answer()
 		j.expect(now)
@@ -350,14 +351,14 @@ func (j *job) advance(now moment) (over bool) {
 	} else if edit != nil {
 		j.Emit(event.Event{Kind: event.JobChanged, Source: sourceOf(j.member.View.Config.Cron), Reason: "the configuration, in the registry", Edit: edit})
 	}
-	j.recordOutside(now)
 	return false
 }
 
-// recordOutside has changes recorded that other programs made in the registry.
+// recordOutside has changes recorded that other programs made in the registry. Nothing waits for it.
 func (j *job) recordOutside(now moment) {
-	if err := j.outside.Record(j.work, j.member.Registry, j.member.Layout, j.trigger.seen, j.trigger.round); err != nil {
-		j.failed(now, "recording what another program changed", err)
+	err := j.outside.Record(j.work, j.member.Registry, j.member.Layout, now.Time, j.trigger.seen, j.trigger.round)
+	if err != nil && j.work.Err() == nil {
+		j.log.Warn("recording what another program changed; trying again", zap.Error(err))
 	}
 }
 
@@ -398,6 +399,7 @@ func (j *job) sleep(now moment) time.Duration {
 	at(j.exit.until)
 	at(j.exit.until.Add(-run.SoftGrace(j.host.cfg.DrainTimeout)))
 	at(j.quotaAt)
+	at(j.outside.Again())
 	if len(j.ended) > 0 {
 		at(j.windowEnd())
 	}

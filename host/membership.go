@@ -149,7 +149,6 @@ func (j *job) look(now moment) bool {
 	switch {
 	case !j.member.View.Exists:
 		j.quit(JobRemoved, "removed from the registry; '"+words.Command("restore", j.name)+"' brings it back")
-		j.recordOutside(now)
 		j.clearAway(now)
 		return false
 	case !j.member.View.Joined() && j.exit.tried(now):
@@ -204,7 +203,6 @@ func (j *job) stopped(now moment) {
 	j.giveUp(unfinished, why)
 	j.Emit(event.Event{Kind: event.JobStopped, Reason: why, Items: unfinished})
 	j.outside.Stopped()
-	j.recordOutside(now)
 	j.quit(JobStopped, "stopped by an operator; '"+words.Command("start", j.name)+"' runs it again")
 }
 

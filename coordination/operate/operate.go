@@ -291,7 +291,7 @@ func CarryDisabled(ctx context.Context, r registry.Center, l tree.Layout, disabl
 }
 
 // SetItem enables or disables one item. A disabled item keeps its owner and
-// does not run. When its node was set last is when it was enabled last, or came to be.
+// does not run. When its node was set last is when it was enabled last by a program of ours, or came to be.
 func SetItem(ctx context.Context, r registry.Center, l tree.Layout, item int, enable bool) error {
 	return step.Perform(ctx, r, "set item", func(ctx context.Context, x *step.Exchange) error {
 		for {
@@ -308,7 +308,7 @@ func SetItem(ctx context.Context, r registry.Center, l tree.Layout, item int, en
 			if n.Data(l.ItemDisabled(item)).Exists == !enable {
 				return nil
 			}
-			ops := []registry.Op{registry.Create(l.ItemDisabled(item), nil)}
+			ops := []registry.Op{registry.Create(l.ItemDisabled(item), []byte(tree.ItemMarked))}
 			if enable {
 				node := n.Data(l.Item(item))
 				ops = []registry.Op{registry.Delete(l.ItemDisabled(item), registry.AnyVersion), registry.Set(l.Item(item), node.Data, node.Version)}

@@ -1,7 +1,7 @@
 // Package recorded keeps the audit whole for changes that are made in the registry itself.
 //
 // The node recorded of a job names its newest changes that are on record. Each commit of a program
-// of ours that changes the job adds itself there ([Center]). A change that is not named there was
+// of ours that changes what hosts look for there adds itself ([Center]). A change that is not named there was
 // made by another program. [Leave] names it and leaves a record in one commit, so that of all
 // hosts that see a change one leaves a record.
 //
@@ -51,8 +51,12 @@ func Deleted(made int64) Change { return Change("-" + strconv.FormatInt(made, 10
 func Stopped(id string) Change { return Change("-" + id) }
 
 const (
-	// most is how many changes of a job are named.
-	most = 100
+	// most is how many changes of a job are named. Hosts look for what they see moments later, and of a job
+	// with many hosts each can be stopped by a commit of its own.
+	most = 500
+	// mostWaiting is how many records wait in the registry at most if no host takes them: the names of many
+	// more would not fit an answer of ZooKeeper.
+	mostWaiting = 10_000
 	// tries bounds the conflicts of one commit about the node recorded alone.
 	tries = 20
 )
@@ -129,8 +133,12 @@ func Leaving(r registry.Center, l tree.Layout, record func() Record) *Center {
 	return &Center{Center: r, layout: l, record: record, id: newID()}
 }
 
-// Commit implements [registry.Center]. A conflict about the node recorded alone is none.
+// Commit implements [registry.Center]. A conflict about the node recorded alone is none. Checks alone change
+// nothing, and are on no record.
 func (c *Center) Commit(ctx context.Context, ops ...registry.Op) ([]registry.Result, error) {
+	if !slices.ContainsFunc(ops, func(op registry.Op) bool { return op.Kind != registry.OpCheck }) {
+		return c.Center.Commit(ctx, ops...)
+	}
 	var last error
 	for range tries {
 		more, err := c.more(ctx, ops)
@@ -154,15 +162,14 @@ func (c *Center) Commit(ctx context.Context, ops ...registry.Op) ([]registry.Res
 
 // more are the ops that name the commit as recorded, and leave its record.
 func (c *Center) more(ctx context.Context, ops []registry.Op) (out []registry.Op, err error) {
-	l := c.layout
-	deleted := deletedBy(l, ops)
-	record := tree.ClusterChanges(l.Namespace) + "/" + c.id
-	read := []registry.Query{registry.Data(tree.Recorded(l)), registry.Data(l.Sibling())}
-	if c.id != "" {
-		read = append(read, registry.Data(record))
+	l, w := c.layout, watchedBy(c.layout, ops)
+	if c.id == "" && !w.any() {
+		return nil, nil
 	}
-	for _, path := range deleted.nodes {
-		read = append(read, registry.Data(path))
+	all := tree.ClusterChanges(l.Namespace)
+	read := []registry.Query{registry.Data(tree.Recorded(l)), registry.Data(l.Sibling()), registry.Data(l.Config())}
+	if c.id != "" {
+		read = append(read, registry.Children(all))
 	}
 	nodes, err := c.Read(ctx, read...)
 	if err != nil {
@@ -172,52 +179,54 @@ func (c *Center) more(ctx context.Context, ops []registry.Op) (out []registry.Op
 	for _, node := range nodes {
 		n[node.Query] = node
 	}
-	// If it is there, a commit before took effect whose answer was lost.
-	if c.id != "" && !n.Data(record).Exists {
-		if out, err = leave(l.Namespace, c.id, c.record()); err != nil {
-			return nil, err
+	list, changes := n.Data(tree.Recorded(l)), w.stopped
+	if w.removed {
+		changes = []Change{Deleted(n.Data(l.Config()).Czxid)}
+	}
+	if c.id != "" {
+		waiting := n.Children(all)
+		// Then a commit before took effect whose answer was lost.
+		left := slices.Contains(waiting, c.id) || names(list, Change(c.id))
+		if !left && len(waiting) < mostWaiting {
+			if out, err = leave(l.Namespace, c.id, c.record()); err != nil {
+				return nil, err
+			}
 		}
+		changes = append(changes, Change(c.id))
 	}
-	changes := deleted.instances
-	for _, path := range deleted.nodes {
-		changes = append(changes, Deleted(n.Data(path).Czxid))
-	}
-	if n.Data(l.Sibling()).Exists && !deleted.ours {
-		out = append(out, mark(n.Data(tree.Recorded(l)), changes...))
+	if n.Data(l.Sibling()).Exists && !w.purged {
+		out = append(out, mark(list, changes...))
 	}
 	return out, nil
 }
 
-// deletions are what a commit deletes whose deletion hosts see.
-type deletions struct {
-	instances []Change
-	nodes     []string // the job's configuration, and marks of disabled items
-	ours      bool     // the node recorded, too
+// watched is what a commit changes that hosts see, and look for among what is recorded. What they know to be ours
+// by itself is not named, so that it does not push out of the list what they look for: triggers and items, which
+// are marked (tree.TriggerPlain, tree.ItemMarked), and settings, which are written with the definition.
+type watched struct {
+	wrote   bool     // a server, or a trigger that waits: another program's is one with ours from now on
+	stopped []Change // instances
+	removed bool     // the job's configuration, the first that a removal deletes, which says all
+	purged  bool     // the node recorded
 }
 
-func deletedBy(l tree.Layout, ops []registry.Op) deletions {
-	d := deletions{ours: purges(l, ops)}
+func (w *watched) any() bool { return w.wrote || w.removed || len(w.stopped) > 0 }
+
+func watchedBy(l tree.Layout, ops []registry.Op) (w watched) {
 	for _, op := range ops {
-		if op.Kind != registry.OpDelete {
-			continue
-		}
 		id, instance := strings.CutPrefix(op.Path, l.Instances()+"/")
-		item, mark := strings.CutPrefix(op.Path, l.Sharding()+"/")
+		deletes := op.Kind == registry.OpDelete
 		switch {
-		case op.Path == l.Config(): // the first that a removal deletes, which says all
-			return deletions{nodes: []string{op.Path}, ours: d.ours}
-		case instance:
-			d.instances = append(d.instances, Stopped(id))
-		case mark && strings.HasSuffix(item, "/disabled"):
-			d.nodes = append(d.nodes, op.Path)
+		case op.Kind == registry.OpCheck:
+			w.wrote = w.wrote || strings.HasPrefix(op.Path, l.Triggers()+"/")
+		case deletes && instance:
+			w.stopped = append(w.stopped, Stopped(id))
+		case deletes:
+			w.removed = w.removed || op.Path == l.Config()
+			w.purged = w.purged || op.Path == tree.Recorded(l) || op.Path == l.Sibling()
+		default:
+			w.wrote = w.wrote || strings.HasPrefix(op.Path, l.Servers()+"/")
 		}
 	}
-	return d
-}
-
-// purges reports whether ops delete the nodes that name what is recorded.
-func purges(l tree.Layout, ops []registry.Op) bool {
-	return slices.ContainsFunc(ops, func(op registry.Op) bool {
-		return op.Kind == registry.OpDelete && (op.Path == tree.Recorded(l) || op.Path == l.Sibling())
-	})
+	return w
 }

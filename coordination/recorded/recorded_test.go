@@ -113,6 +113,17 @@ func records(t *testing.T, c registry.Center) (all []recorded.Record) {
 	return all
 }
 
+// take removes them, as a host does that has taken them.
+func take(t *testing.T, c registry.Center) {
+	t.Helper()
+	list := tree.ClusterChanges("ns")
+	for _, n := range must(c.Read(t.Context(), registry.Children(list)))(t) {
+		for _, id := range n.Names {
+			must(c.Commit(t.Context(), registry.Delete(list+"/"+id, registry.AnyVersion)))(t)
+		}
+	}
+}
+
 // change is a change of a job: as a program of ours makes it, and how a host names it that sees it.
 type change struct {
 	name string
@@ -131,18 +142,10 @@ func changes() []change {
 			return recorded.Deleted(before[path(l)])
 		}
 	}
-	mark := func(l tree.Layout) string { return l.ItemDisabled(1) }
 	return []change{
-		{"trigger", operate.TriggerJob, wrote(func(l tree.Layout) string { return l.Trigger(instance) })},
 		{"disable", func(ctx context.Context, c registry.Center, l tree.Layout) error {
 			return operate.SetServers(ctx, c, l, false)
 		}, wrote(func(l tree.Layout) string { return l.Server("10.0.0.1") })},
-		{"disable item", func(ctx context.Context, c registry.Center, l tree.Layout) error {
-			return operate.SetItem(ctx, c, l, 1, false)
-		}, wrote(mark)},
-		{"enable item", func(ctx context.Context, c registry.Center, l tree.Layout) error {
-			return operate.SetItem(ctx, c, l, 1, true)
-		}, deleted(mark)},
 		{"shutdown", func(ctx context.Context, c registry.Center, l tree.Layout) error {
 			return operate.StopInstance(ctx, c, l, instance)
 		}, func(*testing.T, registry.Center, map[string]int64, tree.Layout) recorded.Change {
@@ -167,10 +170,7 @@ func TestRecorded(t *testing.T) {
 		for n, test := range changes() {
 			for _, by := range []string{"caller", "command", "another program"} {
 				l := job(t, c, fmt.Sprint("job-", n, "-", strings.ReplaceAll(by, " ", "-")))
-				if test.name == "enable item" {
-					must(c.Commit(t.Context(), registry.Create(l.ItemDisabled(1), nil)))(t)
-				}
-				before := map[string]int64{l.Config(): node(t, c, l.Config()).Czxid, l.ItemDisabled(1): node(t, c, l.ItemDisabled(1)).Czxid}
+				before := map[string]int64{l.Config(): node(t, c, l.Config()).Czxid}
 				r, want := c, []string{}
 				switch by {
 				case "caller":
@@ -257,13 +257,13 @@ func TestRecorded_many(t *testing.T) {
 			t.Errorf("%d of %d changes of ours are not named as recorded", len(got), len(seen))
 		}
 		r := recorded.By(c, l)
-		for n := range 120 {
+		for n := range 520 {
 			if err := operate.SetServers(t.Context(), r, l, n%2 == 1, "10.0.0.1"); err != nil {
 				t.Fatal(err)
 			}
 		}
-		if named := len(strings.Fields(string(node(t, c, tree.Recorded(l)).Data))); named != 100 {
-			t.Errorf("the node recorded names %d changes, want 100", named)
+		if named := len(strings.Fields(string(node(t, c, tree.Recorded(l)).Data))); named != 500 {
+			t.Errorf("the node recorded names %d changes, want 500", named)
 		}
 	})
 }
@@ -288,6 +288,21 @@ func TestLeaving_lostAnswer(t *testing.T) {
 		must(r.Commit(t.Context(), disable))(t)
 		if got := records(t, c); len(got) != 1 {
 			t.Errorf("%d records, want 1", len(got))
+		}
+		// A host may have taken the record before it is made again.
+		again := recorded.Leaving(registrytest.Faulty(c, func(call int, _ string) registrytest.Fault {
+			if call == 2 {
+				return registrytest.LostAnswer
+			}
+			return registrytest.NoFault
+		}), l, func() recorded.Record { return recorded.Record{Who: "ann"} })
+		if _, err := again.Commit(t.Context(), disable); !errors.Is(err, registry.ErrUnknown) {
+			t.Fatalf("%v, want that the outcome is unknown", err)
+		}
+		take(t, c)
+		must(again.Commit(t.Context(), disable))(t)
+		if got := records(t, c); len(got) != 0 {
+			t.Errorf("another %d records", len(got))
 		}
 	})
 }
@@ -359,15 +374,117 @@ func TestLeaving_taken(t *testing.T) {
 		l := job(t, c, "j")
 		r := recorded.Leaving(c, l, func() recorded.Record { return recorded.Record{What: "remove"} })
 		must(r.Commit(t.Context(), registry.Delete(l.Config(), registry.AnyVersion)))(t)
-		list := tree.ClusterChanges("ns")
-		for _, n := range must(c.Read(t.Context(), registry.Children(list)))(t) {
-			for _, id := range n.Names {
-				must(c.Commit(t.Context(), registry.Delete(list+"/"+id, registry.AnyVersion)))(t)
-			}
-		}
+		take(t, c)
 		must(r.Commit(t.Context(), registry.Delete(l.Server("10.0.0.1"), registry.AnyVersion)))(t)
 		if got := records(t, c); len(got) != 0 {
 			t.Errorf("another %d records", len(got))
+		}
+	})
+}
+
+// TestCenter_unseen: what hosts do not look for is not named, and asks for nothing: it would push out of the list
+// what they look for later. A trigger that finds another program's waiting is named, since both are one then.
+func TestCenter_unseen(t *testing.T) {
+	t.Parallel()
+	backends(t, func(t *testing.T, dial func() registry.Center) {
+		c := dial()
+		l := job(t, c, "j")
+		reads := 0
+		r := recorded.By(registrytest.Faulty(c, func(_ int, op string) registrytest.Fault {
+			if op == "read" {
+				reads++
+			}
+			return registrytest.NoFault
+		}), l)
+		for _, op := range []registry.Op{
+			registry.Set(l.Config(), []byte("jobName: j\nshardingTotalCount: 2\n"), registry.AnyVersion), registry.Ensure(l.Offsets()), registry.Create(l.ItemDisabled(1), nil),
+			registry.Delete(l.ItemDisabled(1), registry.AnyVersion), registry.Check(l.Server("10.0.0.1"), registry.AnyVersion), registry.Create(l.Triggers(), nil),
+		} {
+			must(r.Commit(t.Context(), op))(t)
+		}
+		if n := node(t, c, tree.Recorded(l)); n.Exists || reads != 0 {
+			t.Errorf("%d reads, and there is %s: %v", reads, n.Path, n.Exists)
+		}
+		must(c.Commit(t.Context(), registry.Create(l.Trigger(instance), nil)))(t)
+		if err := operate.TriggerJob(t.Context(), r, l); err != nil {
+			t.Fatal(err)
+		}
+		if err := recorded.Leave(t.Context(), c, l, recorded.Wrote(node(t, c, l.Triggers()).Mzxid), recorded.Record{}); err != nil {
+			t.Fatal(err)
+		}
+		if got := records(t, c); len(got) != 0 {
+			t.Errorf("%d records of our own trigger", len(got))
+		}
+	})
+}
+
+// TestCenter_manyHosts: of a job with many hosts that are stopped at once none leaves a record.
+func TestCenter_manyHosts(t *testing.T) {
+	t.Parallel()
+	backends(t, func(t *testing.T, dial func() registry.Center) {
+		c := dial()
+		l := job(t, c, "j")
+		var ids []string
+		for n := range 120 {
+			ids = append(ids, fmt.Sprint("10.0.1.", n, "@-@1"))
+			must(c.Commit(t.Context(), registry.Create(l.Instance(ids[n]), nil)))(t)
+		}
+		r := recorded.By(c, l)
+		for _, id := range ids {
+			must(r.Commit(t.Context(), registry.Delete(l.Instance(id), registry.AnyVersion)))(t)
+		}
+		for _, id := range ids {
+			if err := recorded.Leave(t.Context(), c, l, recorded.Stopped(id), recorded.Record{}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got := records(t, c); len(got) != 0 {
+			t.Errorf("%d records of instances that we stopped", len(got))
+		}
+	})
+}
+
+// TestLeaving_nothing: a command that finds everything as it wants it leaves no record.
+func TestLeaving_nothing(t *testing.T) {
+	t.Parallel()
+	backends(t, func(t *testing.T, dial func() registry.Center) {
+		c := dial()
+		l := job(t, c, "j")
+		r := recorded.Leaving(c, l, func() recorded.Record { return recorded.Record{Who: "ann"} })
+		if err := operate.SetServers(t.Context(), r, l, true); err != nil {
+			t.Fatal(err)
+		}
+		if got := records(t, c); len(got) != 0 {
+			t.Errorf("%d records of nothing", len(got))
+		}
+	})
+}
+
+// TestLeaving_full: while nobody takes records there is an end to them, and changes are made all the same.
+func TestLeaving_full(t *testing.T) {
+	t.Parallel()
+	backends(t, func(t *testing.T, dial func() registry.Center) {
+		c := dial()
+		l := job(t, c, "j")
+		list := tree.ClusterChanges("ns")
+		for n := range 10 {
+			ops := []registry.Op{registry.Ensure(list)}
+			for i := range 1000 {
+				ops = append(ops, registry.Create(fmt.Sprintf("%s/%d-%d", list, n, i), nil))
+			}
+			must(c.Commit(t.Context(), ops...))(t)
+		}
+		r := recorded.Leaving(c, l, func() recorded.Record { return recorded.Record{Who: "ann"} })
+		if err := operate.SetServers(t.Context(), r, l, false); err != nil {
+			t.Fatal(err)
+		}
+		for _, n := range must(c.Read(t.Context(), registry.Children(list)))(t) {
+			if len(n.Names) != 10_000 {
+				t.Errorf("%d records wait, want no more than the 10,000 that did", len(n.Names))
+			}
+		}
+		if state := string(node(t, c, l.Server("10.0.0.1")).Data); state != tree.Disabled {
+			t.Errorf("the server is %s", state)
 		}
 	})
 }

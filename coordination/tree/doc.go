@@ -19,7 +19,7 @@
 //	sharding/{i}/instance        the id of the item's owner
 //	sharding/{i}/running         the id of who runs it; ephemeral without failover, else persistent
 //	sharding/{i}/misfire         an instant came while it ran
-//	sharding/{i}/disabled        an operator's mark: keeps its owner, does not begin
+//	sharding/{i}/disabled        an operator's mark: keeps its owner, does not begin; data if it is one of ours
 //	sharding/{i}/failover        ephemeral: the id of who repeats a crashed run
 //	sharding/{i}/failovering     the same, persistent: it outlives the taker's crash
 //	trigger                      its mzxid is the newest round; data: the round's arguments ([TriggerArgs])

@@ -25,6 +25,10 @@ const (
 	TriggerWithArgs = "args"
 )
 
+// ItemMarked is the data of an item's mark disabled that a program of ours made, which records it. ElasticJob and
+// other programs leave the node empty.
+const ItemMarked = "recorded"
+
 // TriggerArgs say what a trigger asks for beyond a run of all items: they are the data of
 // node trigger. The zero value is a plain trigger, whose node is empty.
 type TriggerArgs struct {

@@ -30,6 +30,9 @@ type Outside struct {
 	// it. doubtful are those of which that is to be read; true: it was enabled before.
 	disabled map[int]int64
 	doubtful map[int]bool
+	// enabled are those that are not disabled any more, and of which it is to be read who did that.
+	enabled map[int]int64
+	again   time.Time
 }
 
 // sighting is a change that was seen, and its record.
@@ -38,13 +41,17 @@ type sighting struct {
 	record recorded.Record
 }
 
-// mostAtOnce bounds the items that are read in one call.
-const mostAtOnce = 50
+const (
+	// mostAtOnce bounds the items that are read in one call.
+	mostAtOnce = 50
+	// recordAgain lies between an error and the next attempt to leave records.
+	recordAgain = 10 * time.Second
+)
 
 // See notes a snapshot of nodes that the host watches. One of another membership is the first.
 func (o *Outside) See(s registry.Snapshot, l tree.Layout, self tree.JobInstance) {
 	if o.self != self.ID {
-		*o = Outside{self: self.ID, servers: make(map[string]registry.Node), disabled: make(map[int]int64), doubtful: make(map[int]bool)}
+		*o = Outside{self: self.ID, servers: make(map[string]registry.Node), disabled: make(map[int]int64), doubtful: make(map[int]bool), enabled: make(map[int]int64)}
 	}
 	for q, n := range s {
 		if ip, server := strings.CutPrefix(q.Path, l.Servers()+"/"); server && !q.Children {
@@ -88,7 +95,7 @@ func (o *Outside) Item(item int, was, is bool) {
 		delete(o.disabled, item)
 		delete(o.doubtful, item)
 		if known {
-			o.add(recorded.Deleted(made), itemRecord(item, true))
+			o.enabled[item] = made
 		}
 	}
 }
@@ -98,9 +105,24 @@ func (o *Outside) add(c recorded.Change, r recorded.Record) {
 }
 
 // Record leaves the records of what was seen, where there are none. round is what the host
-// knows of the trigger that the transaction trigger made, 0 for nothing. After an error it is to be called
-// again. Without a change of another program, or of an item, it asks the registry for nothing.
-func (o *Outside) Record(ctx context.Context, r registry.Center, l tree.Layout, trigger, round int64) error {
+// knows of the trigger that the transaction trigger made, 0 for nothing. After an error it does nothing until
+// Again, and is to be called again then. Without a change of another program, or of an item, it asks the registry for nothing.
+func (o *Outside) Record(ctx context.Context, r registry.Center, l tree.Layout, now time.Time, trigger, round int64) error {
+	if now.Before(o.again) {
+		return nil
+	}
+	o.again = time.Time{}
+	err := o.record(ctx, r, l, trigger, round)
+	if err != nil {
+		o.again = now.Add(recordAgain)
+	}
+	return err
+}
+
+// Again is when to call Record after an error; zero if there was none.
+func (o *Outside) Again() time.Time { return o.again }
+
+func (o *Outside) record(ctx context.Context, r registry.Center, l tree.Layout, trigger, round int64) error {
 	if o.waits && o.trigger == trigger && round != 0 {
 		o.waits = false
 		change := recorded.Record{What: "trigger"}
@@ -123,30 +145,35 @@ func (o *Outside) Record(ctx context.Context, r registry.Center, l tree.Layout, 
 	return nil
 }
 
-// readItems finds out which transactions disabled the items in doubt.
+// readItems finds out which transactions disabled the items in doubt, and who disabled or enabled them.
 func (o *Outside) readItems(ctx context.Context, r registry.Center, l tree.Layout) error {
-	if len(o.doubtful) == 0 {
-		return nil
-	}
-	items := slices.Sorted(maps.Keys(o.doubtful))
+	items := slices.AppendSeq(slices.Collect(maps.Keys(o.doubtful)), maps.Keys(o.enabled))
+	slices.Sort(items)
+	items = slices.Compact(items)
 	items = items[:min(len(items), mostAtOnce)]
 	return step.Perform(ctx, r, "read who disabled items", func(ctx context.Context, x *step.Exchange) error {
 		var read []registry.Query
 		for _, i := range items {
-			read = append(read, registry.Data(l.ItemDisabled(i)))
+			read = append(read, registry.Data(l.ItemDisabled(i)), registry.Data(l.Item(i)))
 		}
 		n, err := x.Read(ctx, read...)
 		if err != nil {
 			return err
 		}
 		for _, i := range items {
-			if node := n.Data(l.ItemDisabled(i)); node.Exists {
-				o.disabled[i] = node.Czxid
-				if o.doubtful[i] {
-					o.add(recorded.Wrote(node.Czxid), itemRecord(i, false))
+			mark, item := n.Data(l.ItemDisabled(i)), n.Data(l.Item(i))
+			// A program of ours sets the item's node when it enables it.
+			if made, enabled := o.enabled[i]; enabled && item.Exists && item.Mzxid < made {
+				o.add(recorded.Deleted(made), itemRecord(i, true))
+			}
+			if mark.Exists {
+				o.disabled[i] = mark.Czxid
+				if o.doubtful[i] && string(mark.Data) != tree.ItemMarked {
+					o.add(recorded.Wrote(mark.Czxid), itemRecord(i, false))
 				}
 			}
 			delete(o.doubtful, i)
+			delete(o.enabled, i)
 		}
 		return nil
 	})

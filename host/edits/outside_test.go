@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/wasmjob/wasmjob/coordination/embedded"
+	"github.com/wasmjob/wasmjob/coordination/operate"
 	"github.com/wasmjob/wasmjob/coordination/recorded"
 	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/coordination/tree"
@@ -83,7 +85,7 @@ func (h *seen) look() {
 
 func (h *seen) record(trigger, round int64) {
 	h.t.Helper()
-	if err := h.outside.Record(h.t.Context(), h.center, h.layout, trigger, round); err != nil {
+	if err := h.outside.Record(h.t.Context(), h.center, h.layout, time.Now(), trigger, round); err != nil {
 		h.t.Fatal(err)
 	}
 }
@@ -234,5 +236,31 @@ func TestOutside_items(t *testing.T) {
 		h.outside.Item(3, true, false)
 		h.record(0, 0)
 		h.expect("enable item 3")
+	}
+}
+
+// TestOutside_manyItems: of items that our programs disabled and enabled one after the other there is no record,
+// however many they are and however late they are seen.
+func TestOutside_manyItems(t *testing.T) {
+	t.Parallel()
+	const many = 300
+	h := watched(t)
+	for i := range many {
+		h.commit(registry.Ensure(h.layout.Item(i)))
+	}
+	h.look()
+	for _, enable := range []bool{false, true} {
+		for i := range many {
+			if err := operate.SetItem(t.Context(), recorded.By(h.center.Center, h.layout), h.layout, i, enable); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for i := range many {
+			h.outside.Item(i, enable, !enable)
+		}
+		for range many/mostAtOnce + 1 {
+			h.record(0, 0)
+		}
+		h.expect()
 	}
 }
