@@ -101,7 +101,7 @@ func (a adoption) take(items []registry.Node, disabled map[string]bool) (s Share
 			mine = append(mine, i)
 		}
 	}
-	s = Share{Items: make(map[int]ItemState, len(mine)), Java: true, division: v.divisionNode.Mzxid, round: v.round}
+	s = Share{Items: make(map[int]ItemState, len(mine)), Java: true, division: a.division.Mzxid, round: v.round}
 	for _, i := range mine {
 		if _, held := a.known[i]; !held && !a.had.Contains(i) {
 			s.Foreign = append(s.Foreign, i)

@@ -402,6 +402,38 @@ func TestAJavaHostThatTheViewDoesNotShow(t *testing.T) {
 	}
 }
 
+// TestJavasDivisionThatAnotherHasWrittenDown: a host that has read its share of a Java leader's division, and not yet seen
+// that another of ours has written that division down, does not ask for another one because of the one before.
+func TestJavasDivisionThatAnotherHasWrittenDown(t *testing.T) {
+	t.Parallel()
+	c, h := group(t, 3, func(*jobconfig.Configuration) {})
+	leader, late, other := h[0], h[1], h[2]
+	c.pass(10 * time.Second)
+	c.complete(all)
+	leader.crash()
+	j := c.addJava("J", "10.0.0.9")
+	j.start()
+	j.rest()
+	c.now = c.now.Add(10 * time.Second)
+	j.due()
+	j.rest()
+	must(t, late.look())
+	must(t, other.look())
+	must(t, other.fire(c.now)) // reads its share, and writes the division down
+	if _, err := late.ReadShare(c.ctx, nil); err != nil {
+		t.Fatal(err)
+	}
+	if action := late.Reconcile(c.now); action != co.ActionNone {
+		t.Errorf("it is to %s before it has seen the division", action)
+	}
+	must(t, late.look())
+	if action := late.Reconcile(c.now); action != co.ActionNone || !late.Share.Current(late.View) {
+		t.Errorf("it is to %s when it has seen the division, whose share is current: %v", action, late.Share.Current(late.View))
+	}
+	j.finish = true
+	j.rest()
+}
+
 // TestAJavaHostTakesAnItemThatTheViewDoesNotShow: a Java host that came after
 // the view takes what a host that died was running, while the item's new owner
 // begins.
