@@ -72,6 +72,7 @@ func TestAudit(t *testing.T) {
 		}
 	}
 
+	c.divided("manual", a, b, d) // so that each has an item to run
 	from := marks(a, b, d)
 	a.place.must("trigger", "manual", "--reason", "by a host")
 	ended(from)
@@ -89,6 +90,7 @@ func TestAudit(t *testing.T) {
 	records("edit description , by command a note")
 
 	// ElasticJob's console triggers a job, and disables a server.
+	c.divided("manual", a, b, d)
 	from = marks(a, b, d)
 	commit(registry.Delete(l.Triggers(), registry.AnyVersion), registry.Create(l.Triggers(), nil))
 	for _, m := range []*member{a, b, d} {
