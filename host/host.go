@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"net/netip"
 	"os"
 	"runtime"
@@ -410,18 +409,18 @@ func (h *Host) Ready() (ready bool, missing string) {
 	if !ok || t == nil {
 		return false, ""
 	}
-	names := h.wanted()
-	if joined := t.settled(names); joined < len(names) {
-		return false, fmt.Sprintf("%d of %d jobs have joined", joined, len(names))
+	wanted := h.wanted()
+	if joined := t.settled(wanted); joined < len(wanted) {
+		return false, fmt.Sprintf("%d of %d jobs have joined", joined, len(wanted))
 	}
 	return true, ""
 }
 
-// wanted names the jobs that this host is to run.
-func (h *Host) wanted() []string {
+// wanted are the jobs that this host is to run, by name: for reading only.
+func (h *Host) wanted() map[string]Job {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return slices.Collect(maps.Keys(h.desired))
+	return h.desired
 }
 
 // statusWait is how long Status waits for a job's loop that is busy talking

@@ -333,12 +333,12 @@ func (t *term) drain() chan struct{} {
 }
 
 // settled is how many of the jobs have joined, or say why they cannot.
-func (t *term) settled(names []string) int {
+func (t *term) settled(wanted map[string]Job) int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	n := 0
-	for _, name := range names {
-		if j, ok := t.jobs[name]; ok && j.settled.Load() {
+	for _, j := range t.byName() {
+		if _, ok := wanted[j.name]; ok && j.settled.Load() {
 			n++
 		}
 	}
@@ -350,14 +350,14 @@ func (t *term) logProgress() {
 	if t.progressAt.IsZero() || time.Now().Before(t.progressAt) {
 		return
 	}
-	names := t.host.wanted()
-	joined := t.settled(names)
-	if joined == len(names) {
+	wanted := t.host.wanted()
+	joined := t.settled(wanted)
+	if joined == len(wanted) {
 		t.progressAt = time.Time{}
 		return
 	}
 	t.progressAt = time.Now().Add(progressInterval)
-	t.host.log.Info("joining jobs", zap.Int("joined", joined), zap.Int("of", len(names)))
+	t.host.log.Info("joining jobs", zap.Int("joined", joined), zap.Int("of", len(wanted)))
 }
 
 // status asks every loop; one that does not answer in time shows what it last
