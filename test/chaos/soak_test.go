@@ -37,11 +37,17 @@ func TestSoakInShort(t *testing.T) {
 			t.Errorf("no %s was made", kind)
 		}
 	}
-	for _, name := range []string{"h1.rss", "h2.goroutines", "h3.fds", "zk.watches", "zk.znodes"} {
+	measured := func(name string) bool {
 		i := slices.IndexFunc(r.Trends, func(t Trend) bool { return t.Name == name })
-		if i < 0 || r.Trends[i].Samples < 5 {
+		return i >= 0 && r.Trends[i].Samples >= 5
+	}
+	for _, name := range []string{"h1.rss", "h1.goroutines", "h1.fds", "zk.watches", "zk.znodes"} {
+		if !measured(name) {
 			t.Errorf("%s was hardly measured: %+v", name, r.Trends)
 		}
+	}
+	if !measured("h2.fds") && !measured("h3.fds") { // chance may have all faults hit one of them
+		t.Errorf("h2 and h3 were hardly measured: %+v", r.Trends)
 	}
 	if len(r.History.Jobs) != o.Jobs {
 		t.Errorf("%d jobs ran, want %d", len(r.History.Jobs), o.Jobs)
