@@ -318,8 +318,8 @@ func (b *between) Commit(ctx context.Context, ops ...registry.Op) ([]registry.Re
 	return b.Center.Commit(ctx, ops...)
 }
 
-// TestCenter_contested: a conflict about the node recorded alone does not come to whoever changes the job, who
-// would take it for one about the job; one about the job does.
+// TestCenter_contested: a conflict about the node recorded alone is not returned to the caller, which
+// would take it for one about the job; one about the job is.
 func TestCenter_contested(t *testing.T) {
 	t.Parallel()
 	backends(t, func(t *testing.T, dial func() registry.Center) {
@@ -460,7 +460,7 @@ func TestLeaving_nothing(t *testing.T) {
 	})
 }
 
-// TestLeaving_full: while nobody takes records there is an end to them, and changes are made all the same.
+// TestLeaving_full: while no host takes records their number is bounded, and changes are made all the same.
 func TestLeaving_full(t *testing.T) {
 	t.Parallel()
 	backends(t, func(t *testing.T, dial func() registry.Center) {

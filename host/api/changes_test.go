@@ -151,7 +151,7 @@ func TestChangesAreRecordedOnce(t *testing.T) {
 		command(r, func(ctx context.Context, c *admin.Registry) error { return c.Trigger(ctx, "cities") })
 		r.fires(6)
 		r.until("trigger by host token because now", "trigger by ann@desk because a test")
-		// As ElasticJob does: the subtree is made anew.
+		// As ElasticJob does: the subtree is deleted and created again.
 		r.commit(registry.Delete(l.Triggers(), registry.AnyVersion), registry.Create(l.Triggers(), nil))
 		for n := range 3 {
 			r.commit(registry.Create(l.Trigger(r.instance(fmt.Sprint("10.0.0.", n+1))), nil))

@@ -281,7 +281,7 @@ func TestBoard_silences(t *testing.T) {
 	}
 }
 
-// TestBoard_tooManySilences: nobody can use up the silences of all.
+// TestBoard_tooManySilences: one author cannot use up the silences of all.
 func TestBoard_tooManySilences(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
@@ -294,7 +294,7 @@ func TestBoard_tooManySilences(t *testing.T) {
 	for n := range 10 {
 		over[tree.AlertsOf(namespace).Silence(fmt.Sprintf("ff%014x", n))] = fmt.Sprintf(`{"by":"alice","until":%q}`, noon.Add(-2*time.Hour).Format(time.RFC3339))
 	}
-	s.put(over) // which do not count: nobody has taken them away yet
+	s.put(over) // which do not count: they are not deleted yet
 	for range board.MostSilencesOf {
 		s.do(silence("alice"))
 	}

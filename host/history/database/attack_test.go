@@ -383,8 +383,8 @@ func TestEndedHost(t *testing.T) {
 	})
 }
 
-// TestHostsThatDieAtOnce: whoever notes the ends of several hosts ends their rows in one order, in whichever
-// order they were seen to be gone: those who do it at once do not lock each other out.
+// TestHostsThatDieAtOnce: a host that notes the ends of several hosts ends their rows in one order,
+// whatever the order in which they were seen to be gone: two that do it at once do not deadlock.
 func TestHostsThatDieAtOnce(t *testing.T) {
 	t.Parallel()
 	url, credentials := sqliteURL(t)
