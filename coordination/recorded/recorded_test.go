@@ -9,54 +9,26 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
-	"github.com/wasmjob/wasmjob/coordination/embedded"
 	"github.com/wasmjob/wasmjob/coordination/operate"
 	"github.com/wasmjob/wasmjob/coordination/recorded"
 	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/coordination/registrytest"
 	"github.com/wasmjob/wasmjob/coordination/tree"
-	"github.com/wasmjob/wasmjob/coordination/zookeeper"
-	"github.com/wasmjob/wasmjob/test/zkserver"
+	"github.com/wasmjob/wasmjob/test/registries"
 )
 
-// backends are the registries: each opens sessions.
+// backends are the registries: each opens sessions, which end with the test.
 func backends(t *testing.T, run func(t *testing.T, dial func() registry.Center)) {
-	opened := func(t *testing.T, c registry.Center, err error) registry.Center {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() {
-			if err := c.Close(); err != nil {
-				t.Error(err)
-			}
-		})
-		return c
-	}
-	t.Run("embedded", func(t *testing.T) {
-		t.Parallel()
-		s, err := embedded.Open(embedded.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() {
-			if err := s.Close(); err != nil {
-				t.Error(err)
-			}
-		})
+	registries.Each(t, func(t *testing.T, dial func() registry.Center) {
 		run(t, func() registry.Center {
-			c, err := s.Connect(context.Background())
-			return opened(t, c, err)
-		})
-	})
-	t.Run("ZooKeeper", func(t *testing.T) {
-		t.Parallel()
-		e := zkserver.ForTest(t, zkserver.Options{NoSync: true})
-		run(t, func() registry.Center {
-			c, err := zookeeper.Dial(context.Background(), zookeeper.Options{Connect: e.Connect(), SessionTimeout: 30 * time.Second})
-			return opened(t, c, err)
+			c := dial()
+			t.Cleanup(func() {
+				if err := c.Close(); err != nil {
+					t.Error(err)
+				}
+			})
+			return c
 		})
 	})
 }

@@ -11,50 +11,14 @@ import (
 	"go.uber.org/goleak"
 	"go.uber.org/zap/zaptest"
 
-	"github.com/wasmjob/wasmjob/coordination/embedded"
 	"github.com/wasmjob/wasmjob/coordination/recorded"
 	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/coordination/tree"
-	"github.com/wasmjob/wasmjob/coordination/zookeeper"
 	"github.com/wasmjob/wasmjob/host/history"
-	"github.com/wasmjob/wasmjob/test/zkserver"
+	"github.com/wasmjob/wasmjob/test/registries"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
-
-// backends are the registries: each opens sessions.
-func backends(t *testing.T, run func(t *testing.T, dial func() registry.Center)) {
-	t.Run("embedded", func(t *testing.T) {
-		t.Parallel()
-		s, err := embedded.Open(embedded.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() {
-			if err := s.Close(); err != nil {
-				t.Error(err)
-			}
-		})
-		run(t, func() registry.Center {
-			c, err := s.Connect(context.Background())
-			if err != nil {
-				t.Fatal(err)
-			}
-			return c
-		})
-	})
-	t.Run("ZooKeeper", func(t *testing.T) {
-		t.Parallel()
-		e := zkserver.ForTest(t, zkserver.Options{NoSync: true})
-		run(t, func() registry.Center {
-			c, err := zookeeper.Dial(context.Background(), zookeeper.Options{Connect: e.Connect(), SessionTimeout: 30 * time.Second})
-			if err != nil {
-				t.Fatal(err)
-			}
-			return c
-		})
-	})
-}
 
 // ledger is what recorders have taken.
 type ledger struct {
@@ -162,7 +126,7 @@ func recorder(t *testing.T, c registry.Center) string {
 // another does.
 func TestRecorder(t *testing.T) {
 	t.Parallel()
-	backends(t, func(t *testing.T, dial func() registry.Center) {
+	registries.Each(t, func(t *testing.T, dial func() registry.Center) {
 		l := &ledger{more: make(chan struct{})}
 		hosts := map[string]*hostRun{}
 		for _, name := range []string{"a", "b", "c"} {
@@ -209,7 +173,7 @@ func TestRecorder(t *testing.T) {
 // TestRecorder_garbage: a record that cannot be read is removed, and stands in the way of no other.
 func TestRecorder_garbage(t *testing.T) {
 	t.Parallel()
-	backends(t, func(t *testing.T, dial func() registry.Center) {
+	registries.Each(t, func(t *testing.T, dial func() registry.Center) {
 		l := &ledger{more: make(chan struct{})}
 		h := begin(t, l, "a", dial())
 		list := tree.ClusterChanges("ns")
@@ -242,7 +206,7 @@ func (d dies) Commit(ctx context.Context, ops ...registry.Op) ([]registry.Result
 // TestRecorder_dies: a record that a host has taken and not removed is taken once more, and not lost.
 func TestRecorder_dies(t *testing.T) {
 	t.Parallel()
-	backends(t, func(t *testing.T, dial func() registry.Center) {
+	registries.Each(t, func(t *testing.T, dial func() registry.Center) {
 		l := &ledger{more: make(chan struct{})}
 		begin(t, l, "a", dies{dial()})
 		c := dial()
@@ -277,7 +241,7 @@ func (r *refuses) Commit(ctx context.Context, ops ...registry.Op) (results []reg
 // TestRecorder_goesOn: a host that could not remove a record does so later, and has recorded it once.
 func TestRecorder_goesOn(t *testing.T) {
 	t.Parallel()
-	backends(t, func(t *testing.T, dial func() registry.Center) {
+	registries.Each(t, func(t *testing.T, dial func() registry.Center) {
 		l := &ledger{more: make(chan struct{})}
 		h := begin(t, l, "a", &refuses{Center: dial()})
 		leave(t, h.center, "trigger")

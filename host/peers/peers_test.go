@@ -22,43 +22,8 @@ import (
 	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/coordination/registrytest"
 	"github.com/wasmjob/wasmjob/coordination/tree"
-	"github.com/wasmjob/wasmjob/coordination/zookeeper"
-	"github.com/wasmjob/wasmjob/test/zkserver"
+	"github.com/wasmjob/wasmjob/test/registries"
 )
-
-// backends are the registries: each opens sessions.
-func backends(t *testing.T, run func(t *testing.T, dial func() registry.Center)) {
-	t.Run("embedded", func(t *testing.T) {
-		t.Parallel()
-		s, err := embedded.Open(embedded.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() {
-			if err := s.Close(); err != nil {
-				t.Error(err)
-			}
-		})
-		run(t, func() registry.Center {
-			c, err := s.Connect(context.Background())
-			if err != nil {
-				t.Fatal(err)
-			}
-			return c
-		})
-	})
-	t.Run("ZooKeeper", func(t *testing.T) {
-		t.Parallel()
-		e := zkserver.ForTest(t, zkserver.Options{NoSync: true})
-		run(t, func() registry.Center {
-			c, err := zookeeper.Dial(context.Background(), zookeeper.Options{Connect: e.Connect(), SessionTimeout: 30 * time.Second})
-			if err != nil {
-				t.Fatal(err)
-			}
-			return c
-		})
-	})
-}
 
 // member is a host that has peers.
 type member struct {
@@ -159,7 +124,7 @@ func agree(t *testing.T, members ...*member) {
 // gone is not known any more.
 func TestHostsFindEachOther(t *testing.T) {
 	t.Parallel()
-	backends(t, func(t *testing.T, dial func() registry.Center) {
+	registries.Each(t, func(t *testing.T, dial func() registry.Center) {
 		var members []*member
 		for n := range 5 {
 			members = append(members, join(t, fmt.Sprint("h", n), dial()))
@@ -190,7 +155,7 @@ func TestHostsFindEachOther(t *testing.T) {
 // again; a signature with the key before is not taken then.
 func TestExternalEdits(t *testing.T) {
 	t.Parallel()
-	backends(t, func(t *testing.T, dial func() registry.Center) {
+	registries.Each(t, func(t *testing.T, dial func() registry.Center) {
 		a, b := join(t, "a", dial()), join(t, "b", dial())
 		agree(t, a, b)
 		editor := dial()
@@ -247,7 +212,7 @@ func TestExternalEdits(t *testing.T) {
 // signed for the one before is not taken any more.
 func TestNextSession(t *testing.T) {
 	t.Parallel()
-	backends(t, func(t *testing.T, dial func() registry.Center) {
+	registries.Each(t, func(t *testing.T, dial func() registry.Center) {
 		a, b := join(t, "a", dial()), join(t, "b", dial())
 		agree(t, a, b)
 		old := httptest.NewRequest(http.MethodGet, "/v1/peer/x", nil)
@@ -325,7 +290,7 @@ func TestRegistryThatFails(t *testing.T) {
 // TestSignatures: what is not signed for this host, as it is, is refused.
 func TestSignatures(t *testing.T) {
 	t.Parallel()
-	backends(t, func(t *testing.T, dial func() registry.Center) {
+	registries.Each(t, func(t *testing.T, dial func() registry.Center) {
 		a, b, c := join(t, "a", dial()), join(t, "b", dial()), join(t, "c", dial())
 		agree(t, a, b, c)
 		signed := func(method, uri string) *http.Request {

@@ -11,48 +11,12 @@ import (
 	"go.uber.org/goleak"
 	"go.uber.org/zap/zaptest"
 
-	"github.com/wasmjob/wasmjob/coordination/embedded"
 	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/coordination/tree"
-	"github.com/wasmjob/wasmjob/coordination/zookeeper"
-	"github.com/wasmjob/wasmjob/test/zkserver"
+	"github.com/wasmjob/wasmjob/test/registries"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
-
-// backends are the registries: each opens sessions.
-func backends(t *testing.T, run func(t *testing.T, dial func() registry.Center)) {
-	t.Run("embedded", func(t *testing.T) {
-		t.Parallel()
-		s, err := embedded.Open(embedded.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() {
-			if err := s.Close(); err != nil {
-				t.Error(err)
-			}
-		})
-		run(t, func() registry.Center {
-			c, err := s.Connect(context.Background())
-			if err != nil {
-				t.Fatal(err)
-			}
-			return c
-		})
-	})
-	t.Run("ZooKeeper", func(t *testing.T) {
-		t.Parallel()
-		e := zkserver.ForTest(t, zkserver.Options{NoSync: true})
-		run(t, func() registry.Center {
-			c, err := zookeeper.Dial(context.Background(), zookeeper.Options{Connect: e.Connect(), SessionTimeout: 30 * time.Second})
-			if err != nil {
-				t.Fatal(err)
-			}
-			return c
-		})
-	})
-}
 
 // counting counts what is asked of the registry.
 type counting struct {
@@ -81,7 +45,7 @@ const config = "cron: 0 0 3 * * ?\njobName: NAME\nshardingTotalCount: 4\ndescrip
 // TestLook: what the registry has of jobs is known as it is now, and asked for once.
 func TestLook(t *testing.T) {
 	t.Parallel()
-	backends(t, func(t *testing.T, dial func() registry.Center) {
+	registries.Each(t, func(t *testing.T, dial func() registry.Center) {
 		other, own := dial(), &counting{Center: dial()}
 		defer other.Close() //nolint:errcheck // the test is over
 		defer own.Close()   //nolint:errcheck // the test is over
