@@ -189,6 +189,7 @@ var rooms = []room{
 	{name: "host/arrivals", why: "who goes next of those that wait, by when they are due; what it is that goes does not matter"},
 	{name: "host/failures", may: []string{"coordination/registry", "host/event"}, why: "counts what the registry refuses, by reason; which request that was does not matter"},
 	{name: "host/slots", why: "who runs next, by who waits since when and has what; what it is that runs does not matter"},
+	{name: "host/imminent", why: "when fires begin, for what is not as urgent; what either is does not matter"},
 	{name: "host/inflight", why: "how many commits may be under way, by how long they take; what is committed does not matter"},
 	{name: "host/run", may: []string{"abi", "coordination", "coordination/registry", "coordination/jobconfig", "coordination/tree", "coordination/guarantee", "host/event", "host/slots"}, outside: []string{zap},
 		why: "carries out what was begun: it is given the job as an interface, and decides nothing for it"},

@@ -1,6 +1,7 @@
 package host
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -108,6 +109,9 @@ type Config struct {
 	// Traceparent is called before every attempt and listener, from its goroutine, and
 	// returns its W3C trace context, empty for none. nil: there are none.
 	Traceparent func(event.Run) string
+	// OnNext is called with the instant of a job's next fire here, zero for none, whenever its
+	// loop has done what was due. It must not block. nil drops them.
+	OnNext func(job string, at time.Time)
 	// HostInfo is the text of abi.CtxHostInfo.
 	HostInfo string
 	// Now is the wall clock: by it instants come due, and events and what is
@@ -201,29 +205,19 @@ func New(cfg Config) (*Host, error) {
 	if err := errors.Join(problems...); err != nil {
 		return nil, fmt.Errorf("host configuration: %w", err)
 	}
-	if cfg.MaxConcurrency == 0 {
-		cfg.MaxConcurrency = DefaultMaxConcurrency()
-	}
-	switch {
-	case cfg.DrainTimeout == 0:
-		cfg.DrainTimeout = defaultDrain
-	case cfg.DrainTimeout < 0:
-		cfg.DrainTimeout = 0
-	}
-	if cfg.ClockBound == 0 {
-		cfg.ClockBound = defaultClockBound
-	}
-	if cfg.KeepServers == 0 {
-		cfg.KeepServers = defaultKeepServers
-	}
+	cfg.MaxConcurrency = cmp.Or(cfg.MaxConcurrency, DefaultMaxConcurrency())
+	cfg.DrainTimeout = max(cmp.Or(cfg.DrainTimeout, defaultDrain), 0)
+	cfg.ClockBound = cmp.Or(cfg.ClockBound, defaultClockBound)
+	cfg.KeepServers = cmp.Or(cfg.KeepServers, defaultKeepServers)
 	if cfg.StopGrace == nil {
 		cfg.StopGrace = func() time.Duration { return defaultStopGrace }
 	}
-	if cfg.Logger == nil {
-		cfg.Logger = zap.NewNop()
-	}
+	cfg.Logger = cmp.Or(cfg.Logger, zap.NewNop())
 	if cfg.Now == nil {
 		cfg.Now = time.Now
+	}
+	if cfg.OnNext == nil {
+		cfg.OnNext = func(string, time.Time) {}
 	}
 	h := &Host{
 		cfg:     cfg,

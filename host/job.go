@@ -257,6 +257,7 @@ func (j *job) end() {
 		f.Exec.Release()
 	}
 	j.unwatchAll()
+	j.host.cfg.OnNext(j.name, time.Time{})
 	if j.module.exec != nil {
 		j.module.exec.Release()
 	}
@@ -362,12 +363,14 @@ func (j *job) recordOutside(now moment) {
 	}
 }
 
-// expect lets the module leave memory until shortly before its next fire here.
+// expect reports the next fire here, until shortly before which the module may leave memory.
 func (j *job) expect(now moment) {
-	next := time.Time{}
+	var next, instant time.Time
 	if !j.calendar.Next.IsZero() && j.member.View.Enabled && len(j.items) > 0 {
-		next = now.Add(j.calendar.Next.Sub(now.wall))
+		instant = j.calendar.Next
+		next = now.Add(instant.Sub(now.wall))
 	}
+	j.host.cfg.OnNext(j.name, instant)
 	// The wall clock is set right by some milliseconds all the time.
 	if j.module.exec == nil || (j.module.informed && next.Sub(j.module.expected).Abs() < clockStep) {
 		return

@@ -32,6 +32,7 @@ import (
 	"github.com/wasmjob/wasmjob/host/event"
 	"github.com/wasmjob/wasmjob/host/history"
 	"github.com/wasmjob/wasmjob/host/history/lines"
+	"github.com/wasmjob/wasmjob/host/imminent"
 	"github.com/wasmjob/wasmjob/host/life"
 	"github.com/wasmjob/wasmjob/host/metrics"
 	"github.com/wasmjob/wasmjob/host/peers"
@@ -62,6 +63,7 @@ type system struct {
 	console  *console.Console // of the terminal; nil if stdout is none
 	view     *view.View
 	host     *host.Host
+	imminent *imminent.Fires // pages and looks at files wait for them
 	catalog  *catalog.Catalog
 	admin    *admin.Server // nil if it is off
 	gate     *gate.Gate    // before it; nil as well
@@ -215,8 +217,10 @@ func (s *system) wireCatalog(context.Context) (err error) {
 	if !log.Core().Enabled(zap.DebugLevel) {
 		log = console.AtLeast(log, zap.WarnLevel)
 	}
+	s.imminent = imminent.New(time.Now)
 	s.catalog, err = catalog.New(catalog.Options{
-		Dir: l.Plugins, Runtime: s.runtime, Mounts: l.Mounts, Grants: l.GrantSet, GrantsFile: l.Grants, Ceilings: l.Ceilings,
+		Wait: s.imminent.Wait,
+		Dir:  l.Plugins, Runtime: s.runtime, Mounts: l.Mounts, Grants: l.GrantSet, GrantsFile: l.Grants, Ceilings: l.Ceilings,
 		Workers: s.workers, Isolate: l.Isolation, Concurrency: l.MaxConcurrency, Logger: log, Notices: s.log, Cache: l.Cache, Rescan: l.Rescan,
 	})
 	return err
@@ -335,6 +339,7 @@ func (s *system) wireHost(context.Context) (err error) {
 		WholeLog: s.wholeLog(),
 		OnMetric: s.metrics.Guest,
 		OnCall:   s.called(), Traceparent: s.traceparent(),
+		OnNext:   s.imminent.Expect,
 		LastEnd:  s.life.LastEnd(),
 		HostInfo: "wasmjob " + versionText() + " " + platform(),
 		Logger:   s.log,
@@ -493,7 +498,7 @@ func (s *system) wireAdmin(context.Context) error {
 		return err
 	}
 	s.admin, err = admin.Listen(admin.Options{
-		Access: gated, Address: *l.Admin, Token: token, Ready: s.reporter.Ready, Metrics: s.metrics.Handler(s.log), API: answers, Peers: answers.Peers(), Pages: pages, Logger: s.log,
+		Access: gated, Address: *l.Admin, Token: token, Ready: s.reporter.Ready, Metrics: s.metrics.Handler(s.log), API: answers, Peers: answers.Peers(), Pages: pages, Wait: s.imminent.Wait, Logger: s.log,
 	})
 	if err != nil {
 		return fmt.Errorf("%w (--admin ADDRESS or --admin off)", err)

@@ -101,6 +101,19 @@ func ask(t *testing.T, s *Server, method, path string, header map[string]string)
 	return resp.StatusCode, string(body)
 }
 
+// TestWait: a request is answered when what is more urgent has gone first.
+func TestWait(t *testing.T) {
+	t.Parallel()
+	waited := make(chan string, 1)
+	s := start(t, Options{
+		Wait: func(context.Context) { waited <- "waited" },
+		API:  http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, <-waited) }),
+	})
+	if code, text := ask(t, s, http.MethodGet, "/v1/jobs", map[string]string{"Authorization": "Bearer " + token}); code != http.StatusOK || text != "waited" {
+		t.Errorf("%d %q", code, text)
+	}
+}
+
 func TestReportOfTheHistory(t *testing.T) {
 	t.Parallel()
 	want := History{File: "/h.jsonl", Dropped: 7, Problem: "no space left on device", Since: time.Unix(1e9, 0).UTC()}

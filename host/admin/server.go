@@ -60,6 +60,8 @@ type Options struct {
 	Metrics, API, Peers, Pages http.Handler
 	// Access is who may ask.
 	Access Access
+	// Wait is called before each request: it lets what is more urgent go first. nil: nothing is.
+	Wait   func(context.Context)
 	Logger *zap.Logger
 
 	connections int // in place of maxConnections, for tests
@@ -217,13 +219,24 @@ func (s *Server) handler() http.Handler {
 	return s.guarded(mux)
 }
 
-// guarded refuses a foreign Host header on a local TCP address, and large bodies.
+// guarded refuses a foreign Host header on a local TCP address, and large bodies, and waits.
 func (s *Server) guarded(next http.Handler) http.Handler {
-	next = web.Body(maxBody, next)
+	next = web.Body(maxBody, s.waiting(next))
 	if s.opts.Address.Network == "tcp" && s.opts.Address.Local() {
 		return s.opts.Access.Site.Hosts(next)
 	}
 	return next
+}
+
+// waiting lets what is more urgent go first.
+func (s *Server) waiting(next http.Handler) http.Handler {
+	if s.opts.Wait == nil {
+		return next
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		s.opts.Wait(r.Context())
+		next.ServeHTTP(w, r)
+	})
 }
 
 // BadRequestError says that a part of what was asked for is wrong. Where is its place in a

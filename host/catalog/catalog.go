@@ -77,6 +77,9 @@ type Options struct {
 	// Cache is where the runtime keeps compiled code, for the notices; empty
 	// if it keeps none.
 	Cache string
+	// Wait is called before each file is read again: it lets what is more urgent go first. nil:
+	// nothing is.
+	Wait func(context.Context)
 	// Rescan is the time between two looks that read every file, whatever
 	// events came. 0 is 30 s.
 	Rescan time.Duration
@@ -99,6 +102,7 @@ type Catalog struct {
 	log, notices     *zap.Logger
 	cache            string
 	rescan, debounce time.Duration
+	wait             func(context.Context)
 
 	mu       sync.Mutex
 	progress Progress
@@ -119,12 +123,15 @@ func newCatalog(o Options, load loader, parse parser) (*Catalog, error) {
 			return nil, fmt.Errorf("catalog: %s is %v, expected 0 or more", name, d)
 		}
 	}
-	c := &Catalog{load: load, parse: parse, mounts: o.Mounts, grants: o.Grants, grantsFile: o.GrantsFile, ceilings: o.Ceilings, isolate: o.Isolate, log: o.Logger, notices: o.Notices, cache: o.Cache, rescan: o.Rescan, debounce: o.Debounce}
+	c := &Catalog{load: load, parse: parse, mounts: o.Mounts, grants: o.Grants, grantsFile: o.GrantsFile, ceilings: o.Ceilings, isolate: o.Isolate, log: o.Logger, notices: o.Notices, cache: o.Cache, rescan: o.Rescan, debounce: o.Debounce, wait: o.Wait}
 	if c.rescan == 0 {
 		c.rescan = 30 * time.Second
 	}
 	if c.debounce == 0 {
 		c.debounce = 200 * time.Millisecond
+	}
+	if c.wait == nil {
+		c.wait = func(context.Context) {}
 	}
 	if c.log == nil {
 		c.log = zap.NewNop()

@@ -207,6 +207,7 @@ func (r *run) look(ctx context.Context, all bool) {
 		if ctx.Err() != nil {
 			return
 		}
+		r.wait(ctx)
 		f := next.files[name]
 		contents[name] = readFile(r.dir, name, kindOf(name), f.stamp, f.digest, r.parse)
 	}

@@ -617,3 +617,21 @@ func TestMountOfNoJob(t *testing.T) {
 		t.Errorf("log: %v", r.logs.All())
 	}
 }
+
+// TestWait: what is more urgent goes first, before each file is read.
+func TestWait(t *testing.T) {
+	t.Parallel()
+	waits := make(chan bool)
+	r := newRig(t, func(o *Options) {
+		o.Wait = func(ctx context.Context) {
+			select {
+			case <-waits:
+			case <-ctx.Done():
+			}
+		}
+	}, "a.wasm: one.", "a.yaml: job a")
+	for range 2 {
+		waits <- true
+	}
+	r.await(`a "" a.yaml a.wasm @one.`)
+}
