@@ -18,9 +18,10 @@ const (
 	// DefaultQueue is how many records may wait if that is not said.
 	DefaultQueue = 8192
 
-	// batchRecords and batchBytes end the gathering of a batch.
-	batchRecords = 1000
-	batchBytes   = 64 << 10
+	// batchRecords and batchBytes end the gathering of a batch before it has lingered: they hold
+	// what a thousand fires at one instant leave, which is not written before they have begun.
+	batchRecords = 4096
+	batchBytes   = 1 << 20
 )
 
 // FeedOptions say what a store takes.
