@@ -18,8 +18,7 @@ const (
 	// DefaultQueue is how many records may wait if that is not said.
 	DefaultQueue = 8192
 
-	// batchRecords and batchBytes end the gathering of a batch before it has lingered: they hold
-	// what a thousand fires at one instant leave, which is not written before they have begun.
+	// batchRecords and batchBytes bound a batch.
 	batchRecords = 4096
 	batchBytes   = 1 << 20
 )
@@ -35,7 +34,7 @@ type FeedOptions struct {
 	// OnOverQuota is called for every record that is dropped for its job's quota, from
 	// one goroutine. It must not block. nil is none.
 	OnOverQuota func(job string)
-	// Linger is how long a batch that is not full waits for more.
+	// Linger is how long the first record of a batch waits for more, unless the queue is half full.
 	Linger time.Duration
 	// WholeLog says where lines of guests are that are not kept, for people; empty: that is
 	// not known.
@@ -57,6 +56,8 @@ type Feed struct {
 	closed bool
 	queue  chan Record
 	synced chan chan struct{} // each is closed when what was queued before is written
+	// pressed has room for one: the queue is half full, or closed.
+	pressed chan struct{}
 
 	// Owned by run.
 	quotas quotas
@@ -76,7 +77,7 @@ func NewFeed(o FeedOptions, write func(batch []Entry)) *Feed {
 		o.Logger = zap.NewNop()
 	}
 	f := &Feed{
-		write: write, linger: o.Linger, log: o.Logger, done: make(chan struct{}), queue: make(chan Record, o.Queue), synced: make(chan chan struct{}),
+		write: write, linger: o.Linger, log: o.Logger, done: make(chan struct{}), queue: make(chan Record, o.Queue), synced: make(chan chan struct{}), pressed: make(chan struct{}, 1),
 		quotas: quotas{ceilings: o.Ceilings, onOver: o.OnOverQuota, log: o.Logger, jobs: make(map[string]*quota)},
 		tails:  tails{whole: o.WholeLog, runs: make(map[string]*tail)},
 	}
@@ -105,6 +106,17 @@ func (f *Feed) add(r Record) {
 	case f.queue <- r:
 	default:
 		f.dropped.Add(1)
+	}
+	if len(f.queue) >= cap(f.queue)/2 {
+		f.press()
+	}
+}
+
+// press ends a wait, or the next.
+func (f *Feed) press() {
+	select {
+	case f.pressed <- struct{}{}:
+	default:
 	}
 }
 
@@ -142,6 +154,7 @@ func (f *Feed) Close() {
 	if !f.closed {
 		f.closed = true
 		close(f.queue)
+		f.press()
 	}
 	f.mu.Unlock()
 	<-f.done
@@ -192,14 +205,9 @@ func (f *Feed) drain() {
 	f.sync = f.sync[:0]
 }
 
-// gather takes what else is queued, and comes soon, up to a batch.
+// gather takes what else is queued, up to a batch, when more has had time to come.
 func (f *Feed) gather() {
-	var end <-chan time.Time
-	if f.linger > 0 {
-		timer := time.NewTimer(f.linger)
-		defer timer.Stop()
-		end = timer.C
-	}
+	f.wait()
 	for len(f.batch) < batchRecords && f.size < batchBytes {
 		select {
 		case r, ok := <-f.queue:
@@ -207,24 +215,24 @@ func (f *Feed) gather() {
 				return // run sees it, too
 			}
 			f.take(r)
-			continue
 		default:
-		}
-		if end == nil {
 			return
 		}
-		select {
-		case r, ok := <-f.queue:
-			if !ok {
-				return
-			}
-			f.take(r)
-		case written := <-f.synced:
-			f.sync = append(f.sync, written)
-			return
-		case <-end:
-			return
-		}
+	}
+}
+
+// wait lets records come: those of fires at one instant are encoded when all have begun.
+func (f *Feed) wait() {
+	if f.linger == 0 {
+		return
+	}
+	timer := time.NewTimer(f.linger)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-f.pressed:
+	case written := <-f.synced:
+		f.sync = append(f.sync, written)
 	}
 }
 
