@@ -20,6 +20,7 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 
+	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/coordination/tree"
 	"github.com/wasmjob/wasmjob/host"
 	"github.com/wasmjob/wasmjob/host/access"
@@ -650,6 +651,29 @@ func TestPartialHistory(t *testing.T) {
 	a := s.get("/")
 	a.has(t, 200, "10.0.0.9: it is halted", "None is known. The histories of some hosts are missing")
 	a.lacks(t, "No fire has failed")
+}
+
+// TestAttempts: a run of several attempts took from its begin to its end, and says what the last took.
+func TestAttempts(t *testing.T) {
+	t.Parallel()
+	s := open(t, servicetest.Options{Jobs: []host.Job{servicetest.Job("a", "", 1, servicetest.OK)}})
+	at := time.Now().Add(-time.Minute)
+	e := event.Event{Job: "a", RunID: "a/t900/0", Trigger: 900, Item: new(0), Instant: at, Source: abi.SourceTrigger, Host: "127.0.0.1@-@1-x", Fence: 1}
+	for _, now := range []struct {
+		after   time.Duration
+		kind    event.Kind
+		attempt int
+		outcome abi.Outcome
+	}{
+		{0, event.ItemStarted, 1, ""},
+		{300 * time.Millisecond, event.ItemEnded, 1, abi.OutcomeRetry},
+		{4 * time.Second, event.ItemStarted, 2, ""},
+		{4500 * time.Millisecond, event.ItemEnded, 2, abi.OutcomeOK},
+	} {
+		e.Time, e.Kind, e.Attempt, e.Outcome, e.Duration = at.Add(now.after), now.kind, now.attempt, now.outcome, 288*time.Millisecond
+		s.Store.AddEvent(e)
+	}
+	s.get("/run?run=a/t900/0").has(t, http.StatusOK, "Took 4.5s attempt 2: 288ms")
 }
 
 // TestDrain: a host whose jobs an operator stops says so, and for which items it waits; one form
