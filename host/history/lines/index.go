@@ -267,7 +267,8 @@ func (x *index) foldRun(e *event.Event) {
 		}
 		return
 	}
-	if x.begins(x.runs.floor) && (e.Kind == event.ItemEnded || e.Kind == event.ItemCompleted) {
+	continued := e.Kind == event.ItemEnded || e.Kind == event.ItemCompleted || (e.Kind == event.ItemStarted && e.Attempt > 1)
+	if continued && x.begins(x.runs.floor) {
 		return
 	}
 	r := new(history.Run)

@@ -29,7 +29,8 @@ const lookTime = 250 * time.Millisecond
 // older has files read by one query at a time: a segment takes much memory. It keeps the
 // last one for a while, for the next page.
 type older struct {
-	one chan struct{} // has room for one
+	one  chan struct{} // has room for one
+	look time.Duration // how long a query goes on reading
 
 	mu    sync.Mutex // guards what is below
 	key   string
@@ -219,7 +220,7 @@ func files[T, R any](ctx context.Context, s *Store, f *history.Filter, src sourc
 	if !f.Oldest {
 		slices.Reverse(order)
 	}
-	end := time.Now().Add(lookTime)
+	end := time.Now().Add(s.older.look)
 	for _, i := range order {
 		last := i+1 == len(list)
 		if (w.hasHigh && !list[i].first.Before(w.high)) || (!last && list[i+1].first.Time+int64(disorder) < w.low.Time) {
@@ -235,28 +236,29 @@ func files[T, R any](ctx context.Context, s *Store, f *history.Filter, src sourc
 		if !collect(src.of(x), p, w, f.Oldest, match) {
 			return false, nil
 		}
-		if time.Now().After(end) {
-			return pause(p, f, list, i, w), nil
+		if time.Now().After(end) && pause(p, f, list, i, w) {
+			return false, nil
 		}
 	}
 	return true, nil
 }
 
-// pause ends a page after a file: the next one goes on behind it. It returns true if there is
-// nothing behind it.
+// pause ends a page after a file: the next one goes on behind it. It returns false if there is
+// nothing behind it, or if the next page would be this one again.
 func pause[R any](p *page[R], f *history.Filter, list []segmentFile, i int, w window) bool {
-	if f.Oldest {
-		if i+1 == len(list) || (w.hasHigh && !list[i+1].first.Before(w.high)) {
-			return true
-		}
-		p.Next = history.Position{Time: list[i+1].first.Time - 1}.Cursor(p.list)
+	next, rest := list[i].first, w
+	switch {
+	case f.Oldest && i+1 < len(list):
+		next = history.Position{Time: list[i+1].first.Time - 1}
+		rest.above(next)
+	case !f.Oldest && i > 0:
+		rest.below(next)
+	}
+	if rest == w || (rest.hasHigh && !rest.low.Before(rest.high)) {
 		return false
 	}
-	if i == 0 || list[i].first.Before(w.low) {
-		return true
-	}
-	p.Next = list[i].first.Cursor(p.list)
-	return false
+	p.Next = next.Cursor(p.list)
+	return true
 }
 
 // read makes an index of what began in a file. What has not ended there is looked up in
@@ -288,9 +290,10 @@ func (s *Store) readAll(ctx context.Context, list []segmentFile, i int, f *histo
 		return x, nil
 	}
 	x.closed = true
-	soon := lastTime(found).Add(-completion)
+	last := lastTime(found)
+	soon := last.Add(-completion)
 	for n, later := range list[i+1:] {
-		if n == 1 {
+		if later.first.Time > last.Add(completion).UnixNano() {
 			soon = time.Unix(1<<40, 0) // what has not been completed by now will not be
 		}
 		wanted := x.open(kind, soon)
@@ -307,7 +310,7 @@ func (s *Store) readAll(ctx context.Context, list []segmentFile, i int, f *histo
 	return x, nil
 }
 
-// completion is how long after its end a run's completion may be reported.
+// completion is how long after its end a run's completion may be reported, or its next attempt.
 const completion = time.Minute
 
 func lastTime(list []history.Entry) time.Time {

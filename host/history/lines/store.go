@@ -41,7 +41,8 @@ type Options struct {
 	WholeLog    string
 	Logger      *zap.Logger
 
-	index int // bytes, for tests; 0 is indexBytes
+	index int           // bytes, for tests; 0 is indexBytes
+	look  time.Duration // for tests; 0 is lookTime
 }
 
 // syncTimeout is how long who asks for changes waits for those that are not written yet.
@@ -77,7 +78,7 @@ func Open(o Options) (*Store, error) {
 	if o.Logger == nil {
 		o.Logger = zap.NewNop()
 	}
-	s := &Store{log: o.Logger, index: newIndex(cmp.Or(o.index, indexBytes)), seeded: make(chan struct{}), older: older{one: make(chan struct{}, 1)}}
+	s := &Store{log: o.Logger, index: newIndex(cmp.Or(o.index, indexBytes)), seeded: make(chan struct{}), older: older{one: make(chan struct{}, 1), look: cmp.Or(o.look, lookTime)}}
 	if o.Path != "" {
 		path, err := filepath.Abs(o.Path) // the working directory may change
 		if err != nil {

@@ -1,6 +1,7 @@
 package lines
 
 import (
+	"fmt"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -123,22 +124,7 @@ func TestHostIsOver_segments(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "h.jsonl")
 	s := open(t, Options{Path: path, MaxBytes: 1 << 20, index: 1 << 10})
 	at := time.Now().UTC().Add(-time.Hour).Truncate(time.Second)
-	fill := func() { // more than a file
-		before, err := Segments(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for now := before; len(now) < len(before)+2; {
-			for range 200 {
-				at = at.Add(time.Millisecond)
-				s.AddEvent(event.Event{Time: at, Kind: event.ItemSkipped, Host: "10.0.0.1@-@1-a", Job: "noisy", Reason: strings.Repeat("x", event.MaxReason)})
-			}
-			s.Sync(t.Context())
-			if now, err = Segments(path); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
+	fill := func() { at = fill(t, s, at) }
 	item, e := 0, event.Event{Time: at, Kind: event.FireStarted, Host: "10.0.0.1@-@1-a", Job: "rare", Instant: at, Source: abi.SourceSchedule, Items: []int{0}, Total: 1}
 	s.AddEvent(e)
 	e.Kind, e.Items, e.Item, e.RunID, e.Fence, e.Attempt = event.ItemStarted, nil, &item, "rare/"+at.Format("2006-01-02T15:04:05.000Z")+"/0", 5, 1
@@ -163,5 +149,56 @@ func TestHostIsOver_segments(t *testing.T) {
 	fires, err := s.Fires(t.Context(), history.Filter{Jobs: []string{"rare"}, Oldest: true})
 	if err != nil || len(fires.Records) != 2 || fires.Records[0].Outcome != history.Unknown || fires.Records[0].Running != 0 {
 		t.Errorf("%+v, %v", fires, err)
+	}
+}
+
+// fill adds more than a file of events after a time, and returns that of the last.
+func fill(t *testing.T, s *Store, at time.Time) time.Time {
+	t.Helper()
+	before, err := Segments(s.path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for now := before; len(now) < len(before)+2; {
+		for range 200 {
+			at = at.Add(time.Millisecond)
+			s.AddEvent(event.Event{Time: at, Kind: event.ItemSkipped, Host: "10.0.0.1@-@1-a", Job: "noisy", Reason: strings.Repeat("x", event.MaxReason)})
+		}
+		s.Sync(t.Context())
+		if now, err = Segments(s.path); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return at
+}
+
+// TestAttempts_segments: a run whose attempts stand in two files is one.
+func TestAttempts_segments(t *testing.T) {
+	t.Parallel()
+	s := open(t, Options{Path: filepath.Join(t.TempDir(), "h.jsonl"), MaxBytes: 1 << 20, index: 1 << 10})
+	begun := time.Now().UTC().Add(-time.Hour).Truncate(time.Second)
+	item, e := 0, event.Event{Host: "10.0.0.1@-@1-a", Job: "rare", Source: abi.SourceTrigger, Fence: 5}
+	add := func(at time.Time, kind event.Kind, run string, trigger int64, attempt int, outcome abi.Outcome) {
+		e.Time, e.Kind, e.Item, e.RunID, e.Trigger, e.Attempt, e.Outcome, e.Instant = at, kind, &item, run, trigger, attempt, outcome, begun
+		s.AddEvent(e)
+	}
+	add(begun, event.ItemStarted, "rare/t1/0", 1, 1, "")
+	add(begun.Add(time.Millisecond), event.ItemEnded, "rare/t1/0", 1, 1, abi.OutcomeRetry)
+	at := fill(t, s, begun.Add(time.Millisecond))
+	add(at, event.ItemStarted, "rare/t1/0", 1, 2, "")
+	add(at, event.ItemEnded, "rare/t1/0", 1, 2, abi.OutcomeOK)
+	for trigger := range int64(2) { // of which the index forgets the first
+		at = at.Add(time.Millisecond)
+		e.Job = "other"
+		run := fmt.Sprintf("other/t%d/0", trigger+1)
+		add(at, event.ItemStarted, run, trigger+1, 1, "")
+		add(at, event.ItemEnded, run, trigger+1, 1, abi.OutcomeOK)
+	}
+	at, e.Job = fill(t, s, at), "rare"
+	add(at, event.ItemStarted, "rare/t2/0", 2, 1, "") // so that the first is not in memory as the job's newest
+	at = fill(t, s, at)
+	runs, err := s.Runs(t.Context(), history.Filter{Jobs: []string{"rare"}, Oldest: true})
+	if err != nil || len(runs.Records) != 2 || runs.Records[0].Attempt != 2 || !runs.Records[0].Begun.Equal(begun) {
+		t.Errorf("%+v, %v", runs, err)
 	}
 }
