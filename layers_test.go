@@ -163,7 +163,7 @@ var rooms = []room{
 		why: "how a file of settings is read, and how its mistakes are reported, whatever the settings are"},
 	{name: "host/watch", outside: []string{fsnotify}, why: "that a file has changed, whatever is in it"},
 	{name: "host/capability/address", why: "which addresses are public is a table; dialers ask it, and the reader of grants"},
-	{name: "host/grants", may: []string{"abi", "coordination/jobconfig", "host/capability/address", "host/ceiling", "host/signature", "host/watch", "host/words", "host/yamlnode"}, outside: []string{yaml},
+	{name: "host/grants", may: []string{"abi", "coordination/jobconfig", "host/capability/address", "host/ceiling", "host/fields", "host/signature", "host/watch", "host/words", "host/yamlnode"}, outside: []string{yaml},
 		why: "what an operator grants is read from files, whatever it is granted for; patterns are those of ceilings, sizes those of jobs"},
 	{name: "host/capability", may: []string{"abi", "host/grants", "host/words"},
 		testsMay: []string{"host/capability/capabilitytest"},

@@ -19,6 +19,7 @@ import (
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 	"github.com/wasmjob/wasmjob/host/capability/address"
 	"github.com/wasmjob/wasmjob/host/ceiling"
+	"github.com/wasmjob/wasmjob/host/fields"
 	"github.com/wasmjob/wasmjob/host/signature"
 	"github.com/wasmjob/wasmjob/host/words"
 	"github.com/wasmjob/wasmjob/host/yamlnode"
@@ -35,21 +36,14 @@ func (r *reader) parse(name string, data []byte) {
 	if r.named == nil {
 		r.named, r.given, r.gives = map[string]string{}, map[string]bool{}, map[string]string{}
 	}
-	dir, err := filepath.Abs(filepath.Dir(name))
-	if err != nil {
-		r.problems = append(r.problems, Problem{File: name, Message: err.Error()})
-		return
-	}
-	f := &file{r, name, dir}
+	f := &file{r, fields.File{Name: name}}
 	r.out.sources = append(r.out.sources, base(name))
-	root := f.root(data)
-	if root == nil {
-		return
-	}
-	fields := f.fields(root, "", "grants", "keys", "trust")
-	f.pairs(fields["keys"], "keys", f.key)
-	f.each(fields["grants"], "grants", f.entry)
-	f.each(fields["trust"], "trust", f.trust)
+	root := f.Root(data, `expected the field grants; "grants: []" grants nothing`, "the fields grants, keys and trust")
+	found := f.Fields(root, "", "grants", "keys", "trust")
+	f.Pairs(found["keys"], "keys", f.key)
+	f.Each(found["grants"], "grants", f.entry)
+	f.Each(found["trust"], "trust", f.trust)
+	r.problems = append(r.problems, f.Problems...)
 }
 
 // nameOf is what names of keys and secrets look like: {{secret:NAME}} has to end.
@@ -59,13 +53,13 @@ const goodName = "expected a name of letters, digits, _, . and -"
 
 // key reads a public key, or where it is.
 func (f *file) key(name, n *yaml.Node) {
-	field := join("keys", name.Value)
+	field := fields.Join("keys", name.Value)
 	if !nameOf.MatchString(name.Value) {
-		f.problem(name, "keys", "found %s, "+goodName, yamlnode.Describe(name))
+		f.Problem(name, "keys", "found %s, "+goodName, yamlnode.Describe(name))
 		return
 	}
 	if place, twice := f.named[name.Value]; twice {
-		f.problem(name, field, "there is a key of this name in %s already", place)
+		f.Problem(name, field, "there is a key of this name in %s already", place)
 		return
 	}
 	f.named[name.Value] = f.place(name)
@@ -75,7 +69,7 @@ func (f *file) key(name, n *yaml.Node) {
 	}
 	k, err := signature.ParseKey(name.Value, string(text))
 	if err != nil {
-		f.problem(n, field, "found %v", err)
+		f.Problem(n, field, "found %v", err)
 		return
 	}
 	f.out.keys = append(f.out.keys, k)
@@ -89,35 +83,35 @@ func (f *file) textOrFile(n *yaml.Node, field string) ([]byte, bool) {
 	if n.Kind == yaml.ScalarNode {
 		return []byte(n.Value), true
 	}
-	fields := f.fields(n, field, "file")
-	if n.Kind != yaml.MappingNode || fields["file"] == nil {
+	found := f.Fields(n, field, "file")
+	if n.Kind != yaml.MappingNode || found["file"] == nil {
 		if n.Kind == yaml.MappingNode {
-			f.problem(n, field, "expected a text, or {file: PATH}")
+			f.Problem(n, field, "expected a text, or {file: PATH}")
 		}
 		return nil, false
 	}
-	name := f.path(fields["file"], field+".file")
+	name := f.path(found["file"], field+".file")
 	if name == "" {
 		return nil, false
 	}
 	data, err := f.read(name)
 	if err != nil {
-		f.problem(fields["file"], field+".file", "%s %v", jobconfig.Clip(fields["file"].Value), err)
+		f.Problem(found["file"], field+".file", "%s %v", jobconfig.Clip(found["file"].Value), err)
 		return nil, false
 	}
 	return data, true
 }
 
 func (f *file) trust(n *yaml.Node) {
-	fields := f.fields(n, "trust", "jobs", "keys")
+	found := f.Fields(n, "trust", "jobs", "keys")
 	if n.Kind != yaml.MappingNode {
 		return
 	}
-	t := trust{place: f.place(n), jobs: f.jobs(n, fields["jobs"], "trust.jobs")}
-	if fields["keys"] == nil {
-		f.problem(n, "trust.keys", "is missing, expected names of keys; one of them must have signed the modules")
+	t := trust{place: f.place(n), jobs: f.jobs(n, found["jobs"], "trust.jobs")}
+	if found["keys"] == nil {
+		f.Problem(n, "trust.keys", "is missing, expected names of keys; one of them must have signed the modules")
 	} else {
-		t.keys = f.names(fields["keys"], "trust.keys", "key")
+		t.keys = f.names(found["keys"], "trust.keys", "key")
 	}
 	f.out.trust = append(f.out.trust, t)
 }
@@ -125,12 +119,12 @@ func (f *file) trust(n *yaml.Node) {
 // jobs reads names and patterns of jobs.
 func (f *file) jobs(entry, n *yaml.Node, field string) (patterns []string) {
 	if n == nil {
-		f.problem(entry, field, "is missing, expected the names of jobs, or patterns such as sync-*")
+		f.Problem(entry, field, "is missing, expected the names of jobs, or patterns such as sync-*")
 		return nil
 	}
-	f.texts(n, field, func(n *yaml.Node, text string) {
+	f.Texts(n, field, func(n *yaml.Node, text string) {
 		if err := ceiling.CheckPattern(text); err != nil {
-			f.problem(n, field, "%v", err)
+			f.Problem(n, field, "%v", err)
 			return
 		}
 		patterns = append(patterns, text)
@@ -140,9 +134,9 @@ func (f *file) jobs(entry, n *yaml.Node, field string) (patterns []string) {
 
 // names reads names that another place gives.
 func (f *file) names(n *yaml.Node, field, kind string) (names []string) {
-	f.texts(n, field, func(n *yaml.Node, text string) {
+	f.Texts(n, field, func(n *yaml.Node, text string) {
 		names = append(names, text)
-		f.uses = append(f.uses, use{f.at(n, field, ""), kind, text})
+		f.uses = append(f.uses, use{fields.Problem{File: f.Name, Line: n.Line, Column: n.Column, Field: field}, kind, text})
 	})
 	return names
 }
@@ -165,32 +159,32 @@ func (r *reader) checkUses() {
 var sha256Hex = regexp.MustCompile(`^[0-9a-f]{64}$`)
 
 func (f *file) entry(n *yaml.Node) {
-	fields := f.fields(n, "", "jobs", "digests", "signers", "http", "net", "dirs", "kv", "secrets", "env", "config", "quotas")
+	found := f.Fields(n, "", "jobs", "digests", "signers", "http", "net", "dirs", "kv", "secrets", "env", "config", "quotas")
 	if n.Kind != yaml.MappingNode {
 		return
 	}
-	e := entry{place: f.place(n), jobs: f.jobs(n, fields["jobs"], "jobs")}
-	f.texts(fields["digests"], "digests", func(n *yaml.Node, text string) {
+	e := entry{place: f.place(n), jobs: f.jobs(n, found["jobs"], "jobs")}
+	f.Texts(found["digests"], "digests", func(n *yaml.Node, text string) {
 		text = strings.TrimPrefix(strings.ToLower(text), "sha256:")
 		if !sha256Hex.MatchString(text) {
-			f.problem(n, "digests", "found %s, expected the SHA-256 of a module, 64 hexadecimal digits, as wasmjob inspect shows it", yamlnode.Describe(n))
+			f.Problem(n, "digests", "found %s, expected the SHA-256 of a module, 64 hexadecimal digits, as wasmjob inspect shows it", yamlnode.Describe(n))
 			return
 		}
 		e.digests = append(e.digests, text)
 	})
-	e.signers = f.names(fields["signers"], "signers", "key")
+	e.signers = f.names(found["signers"], "signers", "key")
 	before := len(f.out.warnings)
 	g := &e.grant
-	g.KV = f.bool(fields["kv"], "kv")
-	f.pairs(fields["secrets"], "secrets", func(name, n *yaml.Node) { f.secret(g, name, n) })
-	f.pairs(fields["env"], "env", func(name, n *yaml.Node) { f.variable(g, name, n) })
-	f.each(fields["http"], "http", func(n *yaml.Node) { f.http(g, n) })
-	f.each(fields["net"], "net", func(n *yaml.Node) { f.net(g, n) })
-	f.each(fields["dirs"], "dirs", func(n *yaml.Node) { f.directory(g, n) })
-	if text, ok := f.textOrFile(fields["config"], "config"); ok {
+	g.KV = f.bool(found["kv"], "kv")
+	f.Pairs(found["secrets"], "secrets", func(name, n *yaml.Node) { f.secret(g, name, n) })
+	f.Pairs(found["env"], "env", func(name, n *yaml.Node) { f.variable(g, name, n) })
+	f.Each(found["http"], "http", func(n *yaml.Node) { f.http(g, n) })
+	f.Each(found["net"], "net", func(n *yaml.Node) { f.net(g, n) })
+	f.Each(found["dirs"], "dirs", func(n *yaml.Node) { f.directory(g, n) })
+	if text, ok := f.textOrFile(found["config"], "config"); ok {
 		g.Config = append([]byte{}, text...) // empty is not absent
 	}
-	f.quotas(g, fields["quotas"])
+	f.quotas(g, found["quotas"])
 	f.onlyOnce(n, &e)
 	for i := range f.out.warnings[before:] {
 		f.out.warnings[before+i].jobs = e.jobs
@@ -221,7 +215,7 @@ func (f *file) onlyOnce(n *yaml.Node, e *entry) {
 		for _, thing := range things {
 			key := pattern + "\x00" + thing
 			if other, twice := f.gives[key]; twice && other != e.place {
-				f.problem(n, "", "the %s of jobs %q is given by %s as well, expected one of the two", thing, pattern, other)
+				f.Problem(n, "", "the %s of jobs %q is given by %s as well, expected one of the two", thing, pattern, other)
 			}
 			f.gives[key] = e.place
 		}
@@ -229,24 +223,24 @@ func (f *file) onlyOnce(n *yaml.Node, e *entry) {
 }
 
 func (f *file) secret(g *Grant, name, n *yaml.Node) {
-	field := join("secrets", name.Value)
+	field := fields.Join("secrets", name.Value)
 	f.given[name.Value] = true
 	if !nameOf.MatchString(name.Value) {
-		f.problem(name, "secrets", "found %s, "+goodName, yamlnode.Describe(name))
+		f.Problem(name, "secrets", "found %s, "+goodName, yamlnode.Describe(name))
 		return
 	}
 	if n.Kind == yaml.ScalarNode { // what it is must not be shown
-		f.problem(n, field, "found a text, expected {file: PATH}, {dir: PATH} or {env: NAME}: secrets themselves do not stand in this file")
+		f.Problem(n, field, "found a text, expected {file: PATH}, {dir: PATH} or {env: NAME}: secrets themselves do not stand in this file")
 		return
 	}
-	fields := f.fields(n, field, "file", "dir", "env", "readable")
+	found := f.Fields(n, field, "file", "dir", "env", "readable")
 	if n.Kind != yaml.MappingNode {
 		return
 	}
 	var s Secret
 	sources := 0
 	for _, source := range []string{"file", "dir", "env"} {
-		v := fields[source]
+		v := found[source]
 		if v == nil {
 			continue
 		}
@@ -263,9 +257,9 @@ func (f *file) secret(g *Grant, name, n *yaml.Node) {
 		}
 	}
 	if sources != 1 {
-		f.problem(n, field, "found %d of file, dir and env, expected one", sources)
+		f.Problem(n, field, "found %d of file, dir and env, expected one", sources)
 	}
-	s.Readable = f.bool(fields["readable"], field+".readable")
+	s.Readable = f.bool(found["readable"], field+".readable")
 	f.there(n, s.File, "file")
 	if g.Secrets == nil {
 		g.Secrets = map[string]Secret{}
@@ -305,9 +299,9 @@ func (f *file) warn(n *yaml.Node, format string, args ...any) {
 }
 
 func (f *file) envName(n *yaml.Node, field string) string {
-	text, ok := f.text(n, field)
+	text, ok := f.Text(n, field)
 	if ok && !isEnvName(text) {
-		f.problem(n, field, "found %s, expected the name of a variable", yamlnode.Describe(n))
+		f.Problem(n, field, "found %s, expected the name of a variable", yamlnode.Describe(n))
 		return ""
 	}
 	return text
@@ -317,12 +311,12 @@ func isEnvName(s string) bool { return s != "" && !strings.ContainsAny(s, "=\x00
 
 func (f *file) variable(g *Grant, name, n *yaml.Node) {
 	if !isEnvName(name.Value) {
-		f.problem(name, "env", "found %s, expected the name of a variable", yamlnode.Describe(name))
+		f.Problem(name, "env", "found %s, expected the name of a variable", yamlnode.Describe(name))
 		return
 	}
-	value, ok := f.text(n, join("env", name.Value))
+	value, ok := f.Text(n, fields.Join("env", name.Value))
 	if ok && strings.ContainsRune(value, 0) {
-		f.problem(n, join("env", name.Value), "found a text with a NUL character, expected one without")
+		f.Problem(n, fields.Join("env", name.Value), "found a text with a NUL character, expected one without")
 	}
 	if g.Env == nil {
 		g.Env = map[string]string{}
@@ -332,16 +326,16 @@ func (f *file) variable(g *Grant, name, n *yaml.Node) {
 
 // http takes a URL, or a mapping with one.
 func (f *file) http(g *Grant, n *yaml.Node) {
-	fields := map[string]*yaml.Node{"url": n}
+	found := map[string]*yaml.Node{"url": n}
 	if n.Kind != yaml.ScalarNode {
-		fields = f.fields(n, "http", "url", "methods", "private", "secrets", "ca", "cert", "key")
+		found = f.Fields(n, "http", "url", "methods", "private", "secrets", "ca", "cert", "key")
 		if n.Kind != yaml.MappingNode {
 			return
 		}
 	}
-	text := fields["url"]
+	text := found["url"]
 	if text == nil {
-		f.problem(n, "http.url", "is missing, expected a URL such as https://api.example.com/v1/")
+		f.Problem(n, "http.url", "is missing, expected a URL such as https://api.example.com/v1/")
 		return
 	}
 	h, err := parseURL(text.Value)
@@ -349,22 +343,22 @@ func (f *file) http(g *Grant, n *yaml.Node) {
 		err = fmt.Errorf("found %s, expected a URL such as https://api.example.com/v1/", yamlnode.Describe(text))
 	}
 	if err != nil {
-		f.problem(text, "http.url", "%v", err)
+		f.Problem(text, "http.url", "%v", err)
 		return
 	}
 	h.place = f.place(n)
-	h.Private = f.bool(fields["private"], "http.private")
+	h.Private = f.bool(found["private"], "http.private")
 	f.public(n, h.String(), h.Host, h.Private)
-	f.texts(fields["methods"], "http.methods", func(n *yaml.Node, text string) {
+	f.Texts(found["methods"], "http.methods", func(n *yaml.Node, text string) {
 		method, err := parseMethod(text)
 		if err != nil {
-			f.problem(n, "http.methods", "%v", err)
+			f.Problem(n, "http.methods", "%v", err)
 			return
 		}
 		h.Methods = append(h.Methods, method)
 	})
-	h.Secrets = f.names(fields["secrets"], "http.secrets", "secret")
-	h.CA, h.Cert, h.Key = f.tls(n, "http", fields, h.Scheme == "https", "an https URL")
+	h.Secrets = f.names(found["secrets"], "http.secrets", "secret")
+	h.CA, h.Cert, h.Key = f.tls(n, "http", found, h.Scheme == "https", "an https URL")
 	g.HTTP = append(g.HTTP, h)
 }
 
@@ -383,35 +377,35 @@ func parseMethod(text string) (string, error) {
 }
 
 // tls reads the files of a connection.
-func (f *file) tls(n *yaml.Node, field string, fields map[string]*yaml.Node, may bool, where string) (ca, cert, key string) {
+func (f *file) tls(n *yaml.Node, field string, found map[string]*yaml.Node, may bool, where string) (ca, cert, key string) {
 	paths := make(map[string]string)
 	for _, name := range []string{"ca", "cert", "key"} {
-		if v := fields[name]; v != nil {
+		if v := found[name]; v != nil {
 			paths[name] = f.path(v, field+"."+name)
 			f.there(v, paths[name], "file")
 			if !may {
-				f.problem(v, field+"."+name, "is of use with %s only", where)
+				f.Problem(v, field+"."+name, "is of use with %s only", where)
 			}
 		}
 	}
-	if (fields["cert"] == nil) != (fields["key"] == nil) {
-		f.problem(n, field, "found one of cert and key, expected both: the certificate and its private key")
+	if (found["cert"] == nil) != (found["key"] == nil) {
+		f.Problem(n, field, "found one of cert and key, expected both: the certificate and its private key")
 	}
 	return paths["ca"], paths["cert"], paths["key"]
 }
 
 // net takes an address, or a mapping with one.
 func (f *file) net(g *Grant, n *yaml.Node) {
-	fields := map[string]*yaml.Node{"to": n}
+	found := map[string]*yaml.Node{"to": n}
 	if n.Kind != yaml.ScalarNode {
-		fields = f.fields(n, "net", "to", "private", "ca", "cert", "key")
+		found = f.Fields(n, "net", "to", "private", "ca", "cert", "key")
 		if n.Kind != yaml.MappingNode {
 			return
 		}
 	}
-	to := fields["to"]
+	to := found["to"]
 	if to == nil {
-		f.problem(n, "net.to", "is missing, expected an address such as tcp://db.internal:5432")
+		f.Problem(n, "net.to", "is missing, expected an address such as tcp://db.internal:5432")
 		return
 	}
 	t, err := parseAddress(to.Value)
@@ -419,36 +413,36 @@ func (f *file) net(g *Grant, n *yaml.Node) {
 		err = fmt.Errorf("found %s, expected an address such as tcp://db.internal:5432", yamlnode.Describe(to))
 	}
 	if err != nil {
-		f.problem(to, "net.to", "%v", err)
+		f.Problem(to, "net.to", "%v", err)
 		return
 	}
 	t.place = f.place(n)
-	t.Private = f.bool(fields["private"], "net.private")
+	t.Private = f.bool(found["private"], "net.private")
 	f.public(n, t.String(), t.Host, t.Private)
-	t.CA, t.Cert, t.Key = f.tls(n, "net", fields, t.Scheme == "tls", "tls://")
+	t.CA, t.Cert, t.Key = f.tls(n, "net", found, t.Scheme == "tls", "tls://")
 	g.Net = append(g.Net, t)
 }
 
 func (f *file) directory(g *Grant, n *yaml.Node) {
-	fields := f.fields(n, "dirs", "host", "guest", "write", "quota", "files")
+	found := f.Fields(n, "dirs", "host", "guest", "write", "quota", "files")
 	if n.Kind != yaml.MappingNode {
 		return
 	}
 	for _, name := range []string{"host", "guest"} {
-		if fields[name] == nil {
-			f.problem(n, "dirs."+name, "is missing, expected a directory of the %s", name)
+		if found[name] == nil {
+			f.Problem(n, "dirs."+name, "is missing, expected a directory of the %s", name)
 		}
 	}
 	d := Dir{
-		Host: f.path(fields["host"], "dirs.host"), Guest: f.guestPath(g, fields["guest"]), Write: f.bool(fields["write"], "dirs.write"),
-		Bytes: f.size(fields["quota"], "dirs.quota", 1<<50), Files: f.number(fields["files"], "dirs.files", 1, 1<<40), place: f.place(n),
+		Host: f.path(found["host"], "dirs.host"), Guest: f.guestPath(g, found["guest"]), Write: f.bool(found["write"], "dirs.write"),
+		Bytes: f.size(found["quota"], "dirs.quota", 1<<50), Files: f.number(found["files"], "dirs.files", 1, 1<<40), place: f.place(n),
 	}
 	if d.Write {
 		d.Bytes, d.Files = cmp.Or(d.Bytes, DefaultDirBytes), cmp.Or(d.Files, DefaultDirFiles)
 	} else {
 		for _, name := range []string{"quota", "files"} {
-			if fields[name] != nil {
-				f.problem(fields[name], "dirs."+name, "is of use with \"write: true\" only")
+			if found[name] != nil {
+				f.Problem(found[name], "dirs."+name, "is of use with \"write: true\" only")
 			}
 		}
 	}
@@ -461,12 +455,12 @@ func (f *file) guestPath(g *Grant, n *yaml.Node) string {
 	if n == nil {
 		return ""
 	}
-	text, ok := f.text(n, "dirs.guest")
+	text, ok := f.Text(n, "dirs.guest")
 	if ok && !isGuestPath(text) {
-		f.problem(n, "dirs.guest", "found %s, expected an absolute path without . and .., such as /data", yamlnode.Describe(n))
+		f.Problem(n, "dirs.guest", "found %s, expected an absolute path without . and .., such as /data", yamlnode.Describe(n))
 	}
 	if slices.ContainsFunc(g.Dirs, func(o Dir) bool { return o.Guest == text }) {
-		f.problem(n, "dirs.guest", "%s is given twice, expected one directory of the host for it", jobconfig.Clip(text))
+		f.Problem(n, "dirs.guest", "%s is given twice, expected one directory of the host for it", jobconfig.Clip(text))
 	}
 	return text
 }
@@ -479,7 +473,7 @@ func (f *file) quotas(g *Grant, n *yaml.Node) {
 	if n == nil {
 		return
 	}
-	q := f.fields(n, "quotas", "requests", "inFlight", "connections", "received", "sent", "connect", "firstByte")
+	q := f.Fields(n, "quotas", "requests", "inFlight", "connections", "received", "sent", "connect", "firstByte")
 	g.Quotas = Quotas{
 		Requests:    int(f.number(q["requests"], "quotas.requests", 1, 1_000_000)),
 		InFlight:    int(f.number(q["inFlight"], "quotas.inFlight", 1, abi.MaxHandles)),

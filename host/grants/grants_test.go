@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/wasmjob/wasmjob/abi"
+	"github.com/wasmjob/wasmjob/host/fields"
 	"github.com/wasmjob/wasmjob/host/signature"
 )
 
@@ -305,7 +306,7 @@ func TestAllProblemsAtOnce(t *testing.T) {
 	t.Parallel()
 	_, err := Parse("g.yaml", []byte("trust:\n  - {jobs: a, keys: [x]}\ngrants:\n  - {jobs: '', kv: maybe, http: [ftp://x, 'https://'], quotas: {sent: -1}}\n"))
 	var e *Error
-	if !errors.As(err, &e) || len(e.Problems) != 6 || !slices.IsSortedFunc(e.Problems, func(a, b Problem) int { return a.Line*1000 + a.Column - b.Line*1000 - b.Column }) {
+	if !errors.As(err, &e) || len(e.Problems) != 6 || !slices.IsSortedFunc(e.Problems, func(a, b fields.Problem) int { return a.Line*1000 + a.Column - b.Line*1000 - b.Column }) {
 		t.Errorf("%v", err)
 	}
 }

@@ -2,17 +2,16 @@ package grants
 
 import (
 	"bytes"
-	"cmp"
 	"crypto/sha256"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
+
+	"github.com/wasmjob/wasmjob/host/fields"
 )
 
 const (
@@ -22,45 +21,11 @@ const (
 	maxFiles = 1000
 )
 
-// Problem is something wrong in a file.
-type Problem struct {
-	File string `json:"file"`
-	// Line and Column begin with 1; they are 0 if the problem is the file.
-	Line   int `json:"line,omitempty"`
-	Column int `json:"column,omitempty"`
-	// Field is the field's name, such as http.url; empty if the problem is no field's.
-	Field string `json:"field,omitempty"`
-	// Message names what was found and what was expected.
-	Message string `json:"message"`
-}
-
-// String is FILE:LINE:COLUMN: FIELD: MESSAGE, as far as they are known.
-func (p Problem) String() string {
-	s := p.File
-	if p.Line > 0 {
-		s += fmt.Sprintf(":%d:%d", p.Line, p.Column)
-	}
-	if p.Field != "" {
-		s += ": " + p.Field
-	}
-	return s + ": " + p.Message
-}
-
-// Error is all that is wrong with the files.
+// Error is all that is wrong with the files; there is at least one problem.
 type Error struct {
-	// Problems are in the order of files and places; there is at least one.
-	Problems []Problem
+	fields.Problems
 
 	files []string // that were read, or would have been
-}
-
-// Error has one line for each problem.
-func (e *Error) Error() string {
-	lines := make([]string, len(e.Problems))
-	for i, p := range e.Problems {
-		lines[i] = p.String()
-	}
-	return strings.Join(lines, "\n")
 }
 
 // Read reads the grants of a file, or of all *.yaml and *.yml of a directory in the
@@ -69,19 +34,19 @@ func (e *Error) Error() string {
 func Read(path string) (*Set, error) {
 	info, err := os.Stat(path)
 	if err != nil {
-		return nil, &Error{Problems: []Problem{{File: path, Message: "cannot be read: " + reason(err)}}}
+		return nil, &Error{Problems: fields.Problems{{File: path, Message: "cannot be read: " + reason(err)}}}
 	}
 	names := []string{path}
 	if info.IsDir() {
 		if names, err = filesOf(path); err != nil {
-			return nil, &Error{Problems: []Problem{{File: path, Message: err.Error()}}}
+			return nil, &Error{Problems: fields.Problems{{File: path, Message: err.Error()}}}
 		}
 	}
 	r := &reader{open: readFile}
 	for _, name := range names {
 		data, err := r.read(name)
 		if err != nil {
-			r.problems = append(r.problems, Problem{File: name, Message: err.Error()})
+			r.problems = append(r.problems, fields.Problem{File: name, Message: err.Error()})
 			continue
 		}
 		r.parse(name, data)
@@ -126,29 +91,8 @@ func filesOf(dir string) ([]string, error) {
 
 // readFile reads a regular file of at most MaxSize bytes.
 func readFile(name string) ([]byte, error) {
-	// Without O_NONBLOCK a pipe would hold us up.
-	f, err := os.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
-	if err != nil {
-		return nil, errors.New("cannot be read: " + reason(err))
-	}
-	defer f.Close() // read only: nothing is lost if that fails
-	info, err := f.Stat()
-	switch {
-	case err != nil:
-		return nil, errors.New("cannot be read: " + reason(err))
-	case info.IsDir():
-		return nil, errors.New("is a directory, expected a file")
-	case !info.Mode().IsRegular():
-		return nil, errors.New("is no regular file")
-	}
-	data, err := io.ReadAll(io.LimitReader(f, MaxSize+1))
-	switch {
-	case err != nil:
-		return nil, errors.New("cannot be read: " + reason(err))
-	case len(data) > MaxSize:
-		return nil, fmt.Errorf("has more than %d bytes", MaxSize)
-	}
-	return data, nil
+	data, _, err := fields.ReadFile(name, MaxSize)
+	return data, err
 }
 
 // reason leaves the operation and the path out of an error.
@@ -168,7 +112,7 @@ type reader struct {
 	open     func(name string) ([]byte, error)
 	out      Set
 	contents bytes.Buffer // of all files, for the sum
-	problems []Problem
+	problems fields.Problems
 
 	// named are the keys and given the secrets of all files; uses are where the names are
 	// used, which is checked at the end.
@@ -181,7 +125,7 @@ type reader struct {
 
 // use is a name that another place must define.
 type use struct {
-	problem Problem
+	problem fields.Problem
 	kind    string // key or secret
 	name    string
 }
@@ -207,10 +151,7 @@ func (r *reader) note(name string, data []byte) {
 // set ends the reading.
 func (r *reader) set() (*Set, error) {
 	r.checkUses()
-	if len(r.problems) > 0 {
-		slices.SortStableFunc(r.problems, func(a, b Problem) int {
-			return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))
-		})
+	if r.problems.Sorted() != nil {
 		return nil, &Error{r.problems, r.out.files}
 	}
 	r.out.sum = sha256.Sum256(r.contents.Bytes())
