@@ -194,17 +194,26 @@ func location(s *event.Settings) *time.Location {
 	return l
 }
 
-// nextDue is the first instant after a time; zero for none.
-func nextDue(s *event.Settings, t time.Time) time.Time {
+// scheduleOf is a job's schedule; nil if there is none, or it is not known.
+func scheduleOf(s *event.Settings) *schedule.Schedule {
 	if s == nil || s.Cron == "" {
-		return time.Time{}
+		return nil
 	}
 	l := location(s)
 	if l == nil {
-		return time.Time{}
+		return nil
 	}
 	parsed, err := schedule.Parse(s.Cron, l)
 	if err != nil {
+		return nil
+	}
+	return parsed
+}
+
+// nextDue is the first instant after a time; zero for none.
+func nextDue(s *event.Settings, t time.Time) time.Time {
+	parsed := scheduleOf(s)
+	if parsed == nil {
 		return time.Time{}
 	}
 	return parsed.Next(t)
@@ -212,15 +221,8 @@ func nextDue(s *event.Settings, t time.Time) time.Time {
 
 // lastDue is the last instant up to a time; zero for none in ten years.
 func lastDue(s *event.Settings, t time.Time) time.Time {
-	if s == nil || s.Cron == "" {
-		return time.Time{}
-	}
-	l := location(s)
-	if l == nil {
-		return time.Time{}
-	}
-	parsed, err := schedule.Parse(s.Cron, l)
-	if err != nil {
+	parsed := scheduleOf(s)
+	if parsed == nil {
 		return time.Time{}
 	}
 	due := func(since time.Time) bool {

@@ -212,30 +212,17 @@ func (t *writer) sort(e *event.Event) {
 	case event.FireStarted:
 		t.runs = append(t.runs, &run{host: e.Host, other: e.Other, source: e.Source, begun: e})
 	case event.ItemStarted:
-		r := t.open(e.Host)
-		if r == nil {
-			r = &run{host: e.Host, source: e.Source}
-			t.runs = append(t.runs, r)
-		}
+		r := t.open(e.Host, e.Source)
 		r.attempts = append(r.attempts, attempt{started: e})
 	case event.ItemEnded:
-		r := t.open(e.Host)
-		if r == nil {
-			r = &run{host: e.Host, source: e.Source}
-			t.runs = append(t.runs, r)
-		}
+		r := t.open(e.Host, e.Source)
 		if n := len(r.attempts); n > 0 && r.attempts[n-1].ended == nil {
 			r.attempts[n-1].ended = e
 		} else {
 			r.attempts = append(r.attempts, attempt{ended: e})
 		}
 	case event.ItemCompleted:
-		r := t.open(e.Host)
-		if r == nil {
-			r = &run{host: e.Host, source: e.Source}
-			t.runs = append(t.runs, r)
-		}
-		r.completed = e
+		t.open(e.Host, e.Source).completed = e
 	case event.ItemSkipped, event.ItemHeld:
 		host := e.Other
 		if ofRun := e.Outcome != "" || e.Fence != 0; host == "" && ofRun && !e.Owed {
@@ -245,25 +232,23 @@ func (t *writer) sort(e *event.Event) {
 			t.skips = append(t.skips, e)
 			return
 		}
-		r := t.open(host)
-		if r == nil { // its begin is in no history
-			r = &run{host: host}
-			t.runs = append(t.runs, r)
-		}
-		r.closed = e
+		t.open(host, "").closed = e
 	case event.FireSkipped:
 		t.skips = append(t.skips, e)
 	}
 }
 
-// open is the newest run of a host that has not ended; nil for none.
-func (t *writer) open(host string) *run {
+// open is the newest run of a host that has not ended. One whose begin is in no history is
+// added, with the source.
+func (t *writer) open(host string, source abi.Source) *run {
 	for _, r := range slices.Backward(t.runs) {
 		if r.host == host && r.completed == nil && r.closed == nil {
 			return r
 		}
 	}
-	return nil
+	r := &run{host: host, source: source}
+	t.runs = append(t.runs, r)
+	return r
 }
 
 func (t *writer) add(c clause) { t.story.clauses = append(t.story.clauses, c) }
