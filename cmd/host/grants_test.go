@@ -191,7 +191,7 @@ func TestInvokeGrant(t *testing.T) {
 	}}
 	o.File = b.write("report.wasm", string(caller()))
 	var err error
-	if o.granted, err = grants.Parse("grants.yaml", []byte("grants: [{jobs: report, env: {A: file, B: file}, net: ['tcp://db:1']}]")); err != nil {
+	if o.granted, err = grants.Read(b.write("grants.yaml", "grants: [{jobs: report, env: {A: file, B: file}, net: ['tcp://db:1']}]")); err != nil {
 		t.Fatal(err)
 	}
 	if err := o.read(); err != nil {
@@ -217,7 +217,7 @@ func TestInvokeGrant(t *testing.T) {
 	}
 
 	// A module that is not signed, where the job's must be.
-	o.granted, err = grants.Parse("grants.yaml", []byte("keys: {k: RWQstpHh+qxJIJqtWqk9JviMjZ0Z/LgruMp5nGSBUnV5NkE/MBENguTM}\ntrust: [{jobs: '*', keys: k}]"))
+	o.granted, err = grants.Read(b.write("grants.yaml", "keys: {k: RWQstpHh+qxJIJqtWqk9JviMjZ0Z/LgruMp5nGSBUnV5NkE/MBENguTM}\ntrust: [{jobs: '*', keys: k}]"))
 	if err != nil {
 		t.Fatal(err)
 	}

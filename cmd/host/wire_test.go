@@ -33,9 +33,9 @@ func TestStatusOfAHistoryThatCannotBeWritten(t *testing.T) {
 		t.Fatal(err)
 	}
 	text := func() string {
-		return show.Status(console.Style{}, &admin.Report{Now: time.Now(), About: admin.About{History: w.Path()}, History: historyState(w.State())}, false)
+		return show.Status(console.Style{}, &admin.Report{Now: time.Now(), About: admin.About{History: w.State().Where}, History: historyState(w.State())}, false)
 	}
-	if got := text(); !strings.Contains(got, "history    "+w.Path()+"\n\n") {
+	if got := text(); !strings.Contains(got, "history    "+w.State().Where+"\n\n") {
 		t.Errorf("nothing is wrong yet:\n%s", got)
 	}
 	if err := os.RemoveAll(dir); err != nil {
@@ -45,7 +45,7 @@ func TestStatusOfAHistoryThatCannotBeWritten(t *testing.T) {
 	if err := w.Close(); err != nil { // writes what is queued
 		t.Fatal(err)
 	}
-	if got := text(); !strings.Contains(got, "cannot be written for ") || !strings.Contains(got, "1 event lost: open "+w.Path()+": no such file") {
+	if got := text(); !strings.Contains(got, "cannot be written for ") || !strings.Contains(got, "1 event lost: open "+w.State().Where+": no such file") {
 		t.Errorf("the directory is gone:\n%s", got)
 	}
 	lost := show.Status(console.Style{}, &admin.Report{About: admin.About{History: "h"}, History: &admin.History{File: "h", Dropped: 3}}, false)

@@ -102,11 +102,6 @@ const (
 	IsolationProcess Isolation = "process"
 )
 
-// Valid reports whether it is one of the above.
-func (i Isolation) Valid() bool {
-	return i == IsolationFire || i == IsolationItem || i == IsolationProcess
-}
-
 // RetryPolicy says what happens when an item does not end well. Retries run
 // within the fire, on the host that owns the item.
 type RetryPolicy struct {

@@ -193,9 +193,6 @@ func (c *Client) WithReason(reason string) *Client {
 	return &with
 }
 
-// Address is where the client asks.
-func (c *Client) Address() Address { return c.address }
-
 // Ping reports whether a host answers, within two seconds.
 func (c *Client) Ping(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)

@@ -122,7 +122,7 @@ func TestAClientFindsACluster(t *testing.T) {
 		leave(t, dirs, Note{Address: address, Token: token, Cluster: cluster})
 	}
 	c, err := Find(t.Context(), Where{Dirs: dirs})
-	if err != nil || !answering[c.Address().Name] {
+	if err != nil || !answering[c.address.Name] {
 		t.Fatalf("found %+v, %v; want one of %v", c, err, answering)
 	}
 	if _, err := Find(t.Context(), Where{Dirs: dirs, One: true}); err == nil || !strings.Contains(err.Error(), "("+cluster+")") {

@@ -35,9 +35,6 @@ func Open(path string, log *zap.Logger) (*Live, error) {
 // File is what is in force now.
 func (l *Live) File() *File { return l.file.Load() }
 
-// Path is the file's.
-func (l *Live) Path() string { return l.path }
-
 // Changed has news whenever another file is in force.
 func (l *Live) Changed() <-chan struct{} { return l.changed }
 

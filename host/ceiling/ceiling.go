@@ -139,9 +139,6 @@ func (c Ceiling) Cap(n int64) int64 {
 // Beyond reports whether n is more than the ceiling allows.
 func (c Ceiling) Beyond(n int64) bool { return c.Value != Off && n > c.Value }
 
-// Text is the value as the configuration has it.
-func (c Ceiling) Text() string { return kindOf(c.Name).show(c.Value) }
-
 func (c Ceiling) String() string {
 	return fmt.Sprintf("the host's ceiling %s for jobs %q is %s", c.Name, c.Jobs, kindOf(c.Name).measure(c.Value))
 }

@@ -62,9 +62,17 @@ trust:
     keys: [release]
 `
 
+// parse reads one file that is in memory; open reads those that it names.
+func parse(name string, data []byte, open func(string) ([]byte, error)) (*Set, error) {
+	r := &reader{open: open}
+	r.note(name, data)
+	r.parse(name, data)
+	return r.set()
+}
+
 func parsed(t *testing.T, text string) *Set {
 	t.Helper()
-	s, err := Parse("/etc/wasmjob/grants.yaml", []byte(text))
+	s, err := parse("/etc/wasmjob/grants.yaml", []byte(text), readFile)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -289,7 +297,7 @@ func TestMistakes(t *testing.T) {
 		"trust: [{jobs: a, keys: []}]":                                             "trust.keys: found an empty list",
 		"grants: [{jobs: a, http: [https://a/" + strings.Repeat("x", 200) + "#]}]": "…",
 	} {
-		_, err := Parse("dir/g.yaml", []byte(text))
+		_, err := parse("dir/g.yaml", []byte(text), readFile)
 		var e *Error
 		if !errors.As(err, &e) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s\n got %v\nwant %s", text, err, want)
@@ -304,7 +312,7 @@ func TestMistakes(t *testing.T) {
 // All problems of a file, in the order of their places.
 func TestAllProblemsAtOnce(t *testing.T) {
 	t.Parallel()
-	_, err := Parse("g.yaml", []byte("trust:\n  - {jobs: a, keys: [x]}\ngrants:\n  - {jobs: '', kv: maybe, http: [ftp://x, 'https://'], quotas: {sent: -1}}\n"))
+	_, err := parse("g.yaml", []byte("trust:\n  - {jobs: a, keys: [x]}\ngrants:\n  - {jobs: '', kv: maybe, http: [ftp://x, 'https://'], quotas: {sent: -1}}\n"), readFile)
 	var e *Error
 	if !errors.As(err, &e) || len(e.Problems) != 6 || !slices.IsSortedFunc(e.Problems, func(a, b fields.Problem) int { return a.Line*1000 + a.Column - b.Line*1000 - b.Column }) {
 		t.Errorf("%v", err)

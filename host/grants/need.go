@@ -120,8 +120,6 @@ func (n *Need) readDir(rest []string) error {
 	return nil
 }
 
-func (n Need) String() string { return n.text }
-
 // Wants says in words what importing from a module asks for, as a need does; empty if that
 // needs no grant.
 func Wants(module string) string {

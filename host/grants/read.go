@@ -54,18 +54,6 @@ func Read(path string) (*Set, error) {
 	return r.set()
 }
 
-// Parse reads one file that is in memory already. name is where it lies; relative
-// paths in it begin there, and messages have it. Files that it names are read, as by
-// [Read].
-func Parse(name string, data []byte) (*Set, error) { return parse(name, data, readFile) }
-
-func parse(name string, data []byte, open func(string) ([]byte, error)) (*Set, error) {
-	r := &reader{open: open}
-	r.note(name, data)
-	r.parse(name, data)
-	return r.set()
-}
-
 // filesOf are the files of grants in a directory. What editors and volumes write
 // beside them is left out, as in the plugins directory.
 func filesOf(dir string) ([]string, error) {

@@ -92,9 +92,9 @@ func bothEngines(t *testing.T, f func(t *testing.T, r *Runtime)) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r := newRuntime(t, Options{interpreter: interpreter})
-			if r.Engine() != name {
+			if r.engine != name {
 				if os.Getenv("CI") != "" {
-					t.Fatalf("found the %s, expected the %s", r.Engine(), name)
+					t.Fatalf("found the %s, expected the %s", r.engine, name)
 				}
 				t.Skipf("the %s does not work here", name)
 			}

@@ -281,10 +281,6 @@ func (e *enginePanic) Error() string { return fmt.Sprintf("the engine failed: %v
 // Memory says what guests and modules take at the moment.
 func (r *Runtime) Memory() Memory { return r.budget.memory() }
 
-// Engine says which of wazero's engines runs guests: "compiler" or
-// "interpreter".
-func (r *Runtime) Engine() string { return r.engine }
-
 var errClosed = errors.New("the plugin runtime is closed")
 
 // Load reads, checks and compiles a module and makes an instance on trial, in

@@ -62,7 +62,7 @@ func TestDocumentation(t *testing.T) {
 		}
 		s := mustParse(t, strings.Trim(c[0], "`"), "Europe/Berlin")
 		for i, date := range []string{"2026-03-29", "2026-10-25"} {
-			day, _ := time.ParseInLocation("2006-01-02", date, s.Location())
+			day, _ := time.ParseInLocation("2006-01-02", date, s.loc)
 			var got []string
 			for _, at := range Next(s, day.Add(-time.Second), 30) {
 				if at.Format("2006-01-02") == date {

@@ -115,9 +115,6 @@ func (s *Schedule) String() string { return s.expr }
 // first, no seconds.
 func (s *Schedule) Unix() bool { return s.dialect == unix }
 
-// Location is the zone in which the fields are matched.
-func (s *Schedule) Location() *time.Location { return s.loc }
-
 // Next lists the first n instants after from at which s fires, fewer when it
 // ends before that.
 func Next(s cron.Schedule, from time.Time, n int) []time.Time {

@@ -263,7 +263,7 @@ func TestEveryChangeAgainstOracle(t *testing.T) {
 			for at := s.Next(time.Unix(from-1, 0)); !at.IsZero() && at.Unix() < to; at = s.Next(at) {
 				got = append(got, at.Unix())
 			}
-			if want := o.fires(from, to, s.Location(), 1<<30); !slices.Equal(got, want) {
+			if want := o.fires(from, to, s.loc, 1<<30); !slices.Equal(got, want) {
 				t.Errorf("%q in %s around %s:\n got %v\nwant %v", expr, c.zone, c.around, got, want)
 			}
 		}
@@ -300,10 +300,10 @@ func TestNextOfAll(t *testing.T) {
 	if len(got) != 3 || got[2].Year() != 2029 {
 		t.Errorf("got %v", got)
 	}
-	if s.String() != "0 0 12 1 1 ? 2027-2029" || s.Location().String() != "UTC" {
-		t.Errorf("got %s in %s", s, s.Location())
+	if s.String() != "0 0 12 1 1 ? 2027-2029" || s.loc.String() != "UTC" {
+		t.Errorf("got %s in %s", s, s.loc)
 	}
-	if s, err := Parse("@daily", nil); err != nil || s.Location() != time.Local {
+	if s, err := Parse("@daily", nil); err != nil || s.loc != time.Local {
 		t.Errorf("no zone: %v, %v", s, err)
 	}
 }

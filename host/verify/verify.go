@@ -120,7 +120,6 @@ const (
 	OffsetsForward
 	Settled
 	FencesGrow
-	invariants = int(FencesGrow)
 )
 
 // String is the promise in words.

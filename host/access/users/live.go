@@ -44,9 +44,6 @@ func Open(path string, log *zap.Logger) (*Live, error) {
 // Set is what is in force now.
 func (l *Live) Set() *Set { return l.set.Load() }
 
-// Path is the file's, empty if there is none.
-func (l *Live) Path() string { return l.path }
-
 // Problem says why the newest file is not in force; empty: it is.
 func (l *Live) Problem() string {
 	if p := l.problem.Load(); p != nil {

@@ -19,10 +19,9 @@ const (
 	AnswerTimeout = 30 * time.Second
 	// IdleTimeout is how long a connection waits for its next request.
 	IdleTimeout = time.Minute
-	// MaxHeader and MaxBody are bytes. A header of HTTP/1.1 can have up to 8 KiB more: net/http counts
+	// MaxHeader is in bytes. A header of HTTP/1.1 can have up to 8 KiB more: net/http counts
 	// what it reads of the connection, adds 4 KiB, and does not count what it had read before.
 	MaxHeader = 16 << 10
-	MaxBody   = 64 << 10
 )
 
 // Limit gives a server the limits of header and time.

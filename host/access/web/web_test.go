@@ -21,6 +21,8 @@ import (
 	"github.com/wasmjob/wasmjob/host/access"
 )
 
+const maxBody = 64 << 10
+
 // The server keeps a connection for half a second after an answer that it did not want
 // the whole request for.
 func TestMain(m *testing.M) {
@@ -235,9 +237,9 @@ func (e *endless) Read(p []byte) (int, error) {
 // announced or not, and the server answers others meanwhile.
 func TestLargeBody(t *testing.T) {
 	t.Parallel()
-	address := serve(t, Body(MaxBody, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	address := serve(t, Body(maxBody, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		n, err := io.Copy(io.Discard, r.Body)
-		if n > MaxBody {
+		if n > maxBody {
 			t.Errorf("%d bytes were read", n)
 		}
 		if err != nil {
@@ -270,7 +272,7 @@ func TestLargeBody(t *testing.T) {
 // request.
 func TestRestOfBody(t *testing.T) {
 	t.Parallel()
-	address := serve(t, Body(MaxBody, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	address := serve(t, Body(maxBody, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if err := http.NewResponseController(w).SetReadDeadline(time.Now().Add(50 * time.Millisecond)); err != nil {
 			t.Error(err)
 		}
@@ -351,7 +353,7 @@ func TestLargeHeader(t *testing.T) {
 func TestSlow(t *testing.T) {
 	t.Parallel()
 	read := make(chan error, 1)
-	address := serve(t, Body(MaxBody, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+	address := serve(t, Body(maxBody, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		_, err := io.ReadAll(r.Body)
 		read <- err
 	})))

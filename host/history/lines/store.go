@@ -95,9 +95,6 @@ func Open(o Options) (*Store, error) {
 	return s, nil
 }
 
-// Path is the absolute name of the file, empty if there is none.
-func (s *Store) Path() string { return s.path }
-
 // Trouble is why the last records could not be written, nil if they could. It
 // ends with the next record that is written.
 func (s *Store) Trouble() *Trouble {
