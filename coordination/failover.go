@@ -58,8 +58,6 @@ type Claim struct {
 	Item  int
 	Fire  tree.Fire
 	State ItemState
-	// Owner is the host that died.
-	Owner string
 }
 
 // Recover takes over items that a crashed host had begun, or with failover off
@@ -239,7 +237,7 @@ func (r *recovery) adopt(ctx context.Context, x *step.Exchange, own registry.Nod
 	for _, i := range orphans {
 		state := states[i]
 		if state.Record.Owner == self && state.Record.Open() {
-			out.Claimed = append(out.Claimed, Claim{Item: i, Fire: r.own.runs.FireOf(i), State: state, Owner: r.Dead})
+			out.Claimed = append(out.Claimed, Claim{Item: i, Fire: r.own.runs.FireOf(i), State: state})
 		} else {
 			strange = append(strange, i)
 		}
@@ -720,7 +718,7 @@ func (r *recovery) decide(owed tree.Runs, runs registry.Node, o *owing) taking {
 // write adds what becomes of one item.
 func (r *recovery) write(f fate, i int, it owedItem, owed tree.Runs, t *taking) {
 	l, now, dead := r.View.Layout, r.Now.UnixMilli(), r.deadOf(owed)
-	claim := Claim{Item: i, Fire: it.fire, State: it.state, Owner: r.Dead}
+	claim := Claim{Item: i, Fire: it.fire, State: it.state}
 	end := func(record tree.Record) Claim {
 		record = record.Follow(it.state.RecordZxid)
 		if dead == r.Dead && dead != "" { // what a Java host ran is in no record

@@ -492,7 +492,7 @@ func (s *system) wireAdmin(context.Context) error {
 		return err
 	}
 	answers := api.New(api.Options{Service: s.service, Cluster: s.cluster, Local: s.local, Tail: s.tail, Store: s.history, Verify: s.peers.Verify,
-		Report: s.reporter.Report, Logger: s.log})
+		Report: s.reporter.Report})
 	gated, pages, err := s.wireAccess(token)
 	if err != nil {
 		return err

@@ -156,7 +156,7 @@ func TestKillOfAnother(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		h := servicetest.Start(t, servicetest.Options{Jobs: []host.Job{servicetest.Job("long", "", 1, servicetest.Wait)}})
-		a := New(Options{Service: h.Service, Cluster: h.Cluster, Local: h.Local, Tail: h.Tail, Store: h.Store, Logger: h.Log})
+		a := New(Options{Service: h.Service, Cluster: h.Cluster, Local: h.Local, Tail: h.Tail, Store: h.Store})
 		source := &changing{}
 		source.role.Store(access.RoleOperator)
 		guarded := access.NewGuard(zap.NewNop(), func(*http.Request) string { return "" }, source).Handler(a)

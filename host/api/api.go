@@ -8,7 +8,6 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
-	"go.uber.org/zap"
 
 	"github.com/wasmjob/wasmjob/host/access/web"
 	"github.com/wasmjob/wasmjob/host/admin"
@@ -35,9 +34,6 @@ type Options struct {
 	Verify func(*http.Request) error
 	// Report describes this host; full is with what is read from the registry now.
 	Report func(full bool) admin.Report
-	// Version is that of the program.
-	Version string
-	Logger  *zap.Logger
 }
 
 // API serves requests below /v1.

@@ -51,7 +51,7 @@ func serve(t *testing.T, o servicetest.Options) *served {
 	ended := make(chan error, 1)
 	o.Listen = func(h *servicetest.House) string {
 		s.api = New(Options{Service: h.Service, Cluster: h.Cluster, Local: h.Local, Tail: h.Tail, Store: h.Store, Verify: h.Peers.Verify,
-			Report: h.Reporter.Report, Logger: h.Log})
+			Report: h.Reporter.Report})
 		var err error
 		server, err = admin.Listen(admin.Options{Address: admin.Address{Network: "tcp", Name: "127.0.0.1:0"}, Token: token,
 			Ready: h.Reporter.Ready, API: s.api, Peers: s.api.Peers(), Logger: h.Log})

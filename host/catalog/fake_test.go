@@ -185,7 +185,7 @@ func fakeParse(file string, data []byte) (docs []definition.Definition, problems
 		switch {
 		case line == "":
 		case words[0] == "job" && len(words) > 1:
-			d := definition.Definition{File: file, Line: i + 1, Module: stem(file) + ".wasm"}
+			d := definition.Definition{Line: i + 1, Module: stem(file) + ".wasm"}
 			d.Configuration.JobName = words[1]
 			if len(words) > 2 {
 				d.Module = words[2]

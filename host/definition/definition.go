@@ -26,9 +26,7 @@ type Definition struct {
 	Module string
 	// JobClass is what a Java host of the same job runs; empty as a rule.
 	JobClass string
-	// File is the definition's name, Line the first line of the job in it,
-	// from 1.
-	File string
+	// Line is the first line of the job in its file, from 1.
 	Line int
 }
 
@@ -103,7 +101,6 @@ func ParseWithin(file string, data []byte, ceilings ceiling.List) ([]Definition,
 	for _, root := range documents {
 		d := newJob(p, root, len(documents) == 1)
 		definition := d.read()
-		definition.File = file
 		name := definition.Configuration.JobName
 		if line, twice := first[name]; twice && name != "" {
 			d.problem(cmp.Or(d.nodes["jobName"], root), "jobName", "%q is defined in line %d already, expected a name of its own", name, line)

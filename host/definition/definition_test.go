@@ -70,7 +70,7 @@ func TestDefaults(t *testing.T) {
 			JobName: "report", ShardingTotalCount: 3, MonitorExecution: true, Misfire: true, MaxTimeDiffSeconds: -1,
 			ReconcileIntervalMinutes: 10, Props: map[string]string{"wasm.timeout": "10m0s"},
 		},
-		Module: "report.wasm", File: "jobs/report.yaml", Line: 1,
+		Module: "report.wasm", Line: 1,
 	}}
 	if err != nil || !reflect.DeepEqual(got, expected) {
 		t.Errorf("got %+v, %v", got, err)
@@ -140,14 +140,14 @@ needs: [kv, "http GET https://api.example.com/v1/"]
 					"wasm.retry.backoff": "1m0s", "wasm.retry.on": "RETRY,TIMEOUT", "wasm.fetchDataCount": "100", "wasm.catchUpWindow": "1h0m0s",
 				},
 			},
-			Module: "other.wasm", JobClass: "com.example.Cities", File: "all.yml", Line: 2,
+			Module: "other.wasm", JobClass: "com.example.Cities", Line: 2,
 		},
 		{
 			Configuration: jobconfig.Configuration{
 				JobName: "tool", ShardingTotalCount: 1, MonitorExecution: true, Misfire: true, MaxTimeDiffSeconds: -1, ReconcileIntervalMinutes: 10,
 				Props: map[string]string{"wasm.timeout": "10m0s", "wasm.type": "SCRIPT", "wasm.args": `["-v","a b","1"]`, "wasm.retry.on": "RETRY,FAIL", "wasm.needs": `["kv","http GET https://api.example.com/v1/"]`},
 			},
-			Module: "all.wasm", File: "all.yml", Line: 38,
+			Module: "all.wasm", Line: 38,
 		},
 	}
 	for i := range expected {

@@ -52,7 +52,6 @@ type GuestCall struct {
 // GuestMetric is one value that a guest reported.
 type GuestMetric struct {
 	Job   string
-	Item  int
 	Kind  int // abi.MetricCounter, …
 	Name  string
 	Value int64

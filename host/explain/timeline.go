@@ -37,9 +37,8 @@ type timeline struct {
 type member struct {
 	id    string
 	spans []span
-	// shares are the events that said which items it has, last its last event.
+	// shares are the events that said which items it has.
 	shares []*event.Event
-	last   *event.Event
 }
 
 // span is a time in which a host had the job.
@@ -117,7 +116,6 @@ func (tl *timeline) take(e *event.Event) {
 		m = &member{id: e.Host}
 		tl.members[e.Host], tl.order = m, append(tl.order, m)
 	}
-	m.last = e
 	has := len(m.spans) > 0 && m.spans[len(m.spans)-1].end == nil
 	switch e.Kind {
 	case event.JobRemoved, event.JobStopped:

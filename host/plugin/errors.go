@@ -104,9 +104,7 @@ func lastWords(stderr string) string {
 // not just the first thing.
 type LoadError struct {
 	// Name is the module's, for people; empty if it has none.
-	Name string
-	// Digest is the lower-case hex SHA-256 of the file.
-	Digest   string
+	Name     string
 	Problems []string
 	// Err is the cause if the module failed while it was compiled or tried:
 	// an *Error, or an error of a context; else nil.

@@ -121,14 +121,14 @@ func (m *Module) refused(ctx context.Context, err error) error {
 	if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
 		return fmt.Errorf("load %s: %w", m.name, err)
 	}
-	return &LoadError{Name: m.name, Digest: m.Digest(), Problems: []string{err.Error()}, Err: err}
+	return &LoadError{Name: m.name, Problems: []string{err.Error()}, Err: err}
 }
 
 // check finds all that is wrong with the settings, the type that the job is run
 // as, and its memory limit in pages. The error is a [*LoadError].
 func (m *Module) check(s Settings) (typ string, pages uint32, err error) {
 	info := m.code.info
-	refused := &LoadError{Name: m.name, Digest: info.Digest}
+	refused := &LoadError{Name: m.name}
 
 	if typ, err = info.JobType(s.Type); err != nil {
 		refused.add("%s", err)

@@ -13,10 +13,9 @@ const maxOpenFiles = 256
 // without a way out, since os.Root follows a symbolic link only if it stays
 // inside. wazero's own directory mounts follow them out.
 type mount struct {
-	in    *instance
-	guest string
-	root  *os.Root
-	open  map[*file]struct{}
+	in   *instance
+	root *os.Root
+	open map[*file]struct{}
 }
 
 func (in *instance) openMounts() error {
@@ -31,7 +30,7 @@ func (in *instance) openMounts() error {
 			}
 			return err
 		}
-		in.mounts = append(in.mounts, &mount{in: in, guest: m.Guest, root: root, open: map[*file]struct{}{}})
+		in.mounts = append(in.mounts, &mount{in: in, root: root, open: map[*file]struct{}{}})
 	}
 	return nil
 }

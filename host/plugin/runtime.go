@@ -317,7 +317,7 @@ func (r *Runtime) Load(ctx context.Context, name string, wasm []byte, due time.T
 // executor compiles it and makes an instance on trial.
 func (r *Runtime) Open(name string, file []byte) (*Module, error) {
 	read := wasm.Read(file)
-	refused := &LoadError{Name: name, Digest: read.Info.Digest, Problems: read.Info.Problems}
+	refused := &LoadError{Name: name, Problems: read.Info.Problems}
 	if len(refused.Problems) > 0 {
 		return nil, refused
 	}

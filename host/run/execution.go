@@ -365,7 +365,7 @@ func (e *Execution) Metric(kind int, name string, value int64) abi.Code {
 	if sink == nil {
 		return abi.OK
 	}
-	return sink(event.GuestMetric{Job: e.fire.job.Name, Item: e.Item, Kind: kind, Name: name, Value: value})
+	return sink(event.GuestMetric{Job: e.fire.job.Name, Kind: kind, Name: name, Value: value})
 }
 
 // named is the run as those know it who watch the host.
