@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"net/url"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -28,6 +29,30 @@ func keysOf(cluster string, fill byte) Keys {
 	return Keys{Cluster: cluster, Secret: []byte(strings.Repeat(string(rune(fill)), minSecret))}
 }
 
+// maxRevoked bounds what memory remembers: about 1 MB.
+const maxRevoked = 10_000
+
+// memory remembers revocations as hosts do, without a registry.
+type memory struct {
+	now func() time.Time
+
+	mu     sync.Mutex
+	ledger Ledger
+}
+
+func (m *memory) Add(_ context.Context, user, id string, begun time.Time) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.ledger.Add(user, id, begun, m.now(), maxRevoked)
+	return nil
+}
+
+func (m *memory) Has(user, id string, begun time.Time) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.ledger.Has(user, id, begun)
+}
+
 // sessions are those of a cluster, with a clock; every user exists.
 func sessions(k Keys) (*Sessions, *clock) {
 	c := &clock{time.Date(2026, 11, 23, 17, 0, 0, 0, time.UTC)}
@@ -37,7 +62,7 @@ func sessions(k Keys) (*Sessions, *clock) {
 		Resolve: func(s Session) (access.Principal, error) {
 			return access.Principal{Name: s.Name, Method: s.Method}, nil
 		},
-		Origin: ok, Host: ok, Revoked: &Memory{Now: c.now},
+		Origin: ok, Host: ok, Revoked: &memory{now: c.now},
 	}, c
 }
 
@@ -288,7 +313,7 @@ func TestKeys(t *testing.T) {
 func TestRevocationsAreBounded(t *testing.T) {
 	t.Parallel()
 	c := &clock{time.Unix(1e9, 0)}
-	m := &Memory{Now: c.now}
+	m := &memory{now: c.now}
 	const n = 3*maxRevoked + 10
 	user := func(i int) string { return fmt.Sprint(i % 600) }
 	begun := make([]time.Time, n)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"maps"
 	"slices"
-	"sync"
 	"time"
 )
 
@@ -163,31 +162,4 @@ func (l *Ledger) Merge(other Ledger, now time.Time, most int) (changed bool) {
 	}
 	l.bound(expired, most)
 	return changed
-}
-
-// maxRevoked bounds what Memory remembers: about 1 MB.
-const maxRevoked = 10_000
-
-// Memory remembers the revocations of one process.
-type Memory struct {
-	// Now is the clock.
-	Now func() time.Time
-
-	mu     sync.Mutex
-	ledger Ledger
-}
-
-// Add remembers a session of a user.
-func (m *Memory) Add(_ context.Context, user, id string, begun time.Time) error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.ledger.Add(user, id, begun, m.Now(), maxRevoked)
-	return nil
-}
-
-// Has reports whether the session was signed out.
-func (m *Memory) Has(user, id string, begun time.Time) bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.ledger.Has(user, id, begun)
 }

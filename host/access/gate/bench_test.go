@@ -3,15 +3,17 @@ package gate
 import (
 	"net/http/httptest"
 	"testing"
+	"time"
 
 	"go.uber.org/zap"
 
+	"github.com/wasmjob/wasmjob/host/access/signedout"
 	"github.com/wasmjob/wasmjob/host/history"
 )
 
 // What finding out who sent a request costs.
 func BenchmarkIdentify(b *testing.B) {
-	g, err := New(Options{Token: "the-host's-own-token", Changed: func(history.Change) {}, Logger: zap.NewNop()})
+	g, err := New(Options{Token: "the-host's-own-token", Keys: keys, Revoked: signedout.New("ns", time.Now, zap.NewNop()), Changed: func(history.Change) {}, Logger: zap.NewNop()})
 	if err != nil {
 		b.Fatal(err)
 	}

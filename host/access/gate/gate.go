@@ -4,8 +4,6 @@ package gate
 
 import (
 	"context"
-	"crypto/rand"
-	"crypto/sha256"
 	"crypto/tls"
 	"encoding/hex"
 	"errors"
@@ -60,11 +58,10 @@ func (c Config) Check(beyond string, insecure bool) (setting string, err error) 
 // Options are a configuration and what the host has besides.
 type Options struct {
 	Config
-	// Token is the host's own, Address where it listens.
-	Token, Address string
+	// Token is the host's own.
+	Token string
 	// Keys are those of the cluster's cookies, which Revoked must go with: a session that
 	// was signed out must be known to all that have the key, for as long as they have it.
-	// nil: this process has keys of its own, and so sessions of its own.
 	Keys    func() (keys cookie.Keys, ok bool)
 	Revoked cookie.Revocations
 	// Show writes the login page; nil shows it as JSON.
@@ -141,10 +138,6 @@ func New(o Options) (*Gate, error) {
 	if g.Site, err = web.NewSite(site); err != nil {
 		return nil, fmt.Errorf("the address of the site: %w", err)
 	}
-	if o.Keys == nil {
-		keys := ownKeys(o.Address)
-		o.Keys, o.Revoked = func() (cookie.Keys, bool) { return keys, true }, &cookie.Memory{Now: time.Now}
-	}
 	g.Sessions = &cookie.Sessions{
 		Box:     &cookie.Box{Keys: o.Keys, Secure: g.Site.Secure, Now: time.Now},
 		Resolve: login.Resolve(g.Users), Origin: g.Site.CheckOrigin, Host: g.Site.CheckHost, Revoked: o.Revoked,
@@ -169,15 +162,6 @@ func (g *Gate) Certificate() []byte {
 		return nil
 	}
 	return g.tls.Certificate().Leaf.Raw
-}
-
-// ownKeys are those of a process by itself. The id goes by the address, so that two hosts
-// of one machine have cookies of different names, and do not end each other's sessions.
-func ownKeys(address string) cookie.Keys {
-	id := sha256.Sum256([]byte("wasmjob host " + address))
-	keys := cookie.Keys{Cluster: hex.EncodeToString(id[:5]), Secret: make([]byte, 32)}
-	rand.Read(keys.Secret) // never fails
-	return keys
 }
 
 // signed records that somebody has signed in or out, or could not. The log has all failures, the

@@ -118,7 +118,7 @@ func serve(t *testing.T, o options) *host {
 	keys := cookie.Keys{Cluster: o.cluster, Secret: []byte(strings.Repeat(string(rune(o.secret)), 32))}
 	sessions := &cookie.Sessions{
 		Box:     &cookie.Box{Keys: func() (cookie.Keys, bool) { return keys, true }, Secure: site.Secure, Now: h.now},
-		Resolve: Resolve(live), Origin: site.CheckOrigin, Host: site.CheckHost, Revoked: &cookie.Memory{Now: h.now},
+		Resolve: Resolve(live), Origin: site.CheckOrigin, Host: site.CheckHost, Revoked: &revocations{now: h.now},
 	}
 	provider := oidc.New(h.now, log)
 	t.Cleanup(provider.Close)
@@ -281,4 +281,24 @@ func (a answer) expect(t *testing.T, code int, text string) {
 	if a.code != code || !strings.Contains(a.problem+a.header.Get("Location"), text) {
 		t.Errorf("%d %q to %q, want %d and %q\n%s", a.code, a.problem, a.header.Get("Location"), code, text, a.body)
 	}
+}
+
+// revocations are those of one process.
+type revocations struct {
+	now    func() time.Time
+	mu     sync.Mutex
+	ledger cookie.Ledger
+}
+
+func (r *revocations) Add(_ context.Context, user, id string, begun time.Time) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.ledger.Add(user, id, begun, r.now(), 1000)
+	return nil
+}
+
+func (r *revocations) Has(user, id string, begun time.Time) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.ledger.Has(user, id, begun)
 }
