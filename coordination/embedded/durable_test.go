@@ -850,8 +850,10 @@ func TestOpenEmptyFile(t *testing.T) {
 
 func TestMaxCommit(t *testing.T) {
 	t.Parallel()
-	for _, o := range []Options{{MaxCommit: 1000}, {MaxCommit: 1000, Dir: t.TempDir()}} {
-		rc := connect(t, open(t, o).Server)
+	for _, o := range []Options{{}, {Dir: t.TempDir()}} {
+		s := open(t, o).Server
+		s.maxCommit = 1000
+		rc := connect(t, s)
 		commit(t, rc, registry.Create("/a", make([]byte, 900)))
 		var sets []registry.Op
 		for range 10 {

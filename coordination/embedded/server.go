@@ -31,19 +31,16 @@ import (
 	"github.com/wasmjob/wasmjob/coordination/registry"
 )
 
-// DefaultMaxCommit is the limit of a commit in bytes, that of a ZooKeeper
-// server as it comes.
-const DefaultMaxCommit = 1<<20 - 1
+// maxCommit is the size of a commit in bytes, that of a ZooKeeper server as it
+// comes, counted about as that would: paths, data, and some tens of bytes per
+// op. A larger one gets registry.ErrTooLarge.
+const maxCommit = 1<<20 - 1
 
 // Options is what Open needs.
 type Options struct {
 	// Dir is where the registry keeps its file, registry.db. It is made if
 	// it does not exist. Empty: in memory.
 	Dir string
-	// MaxCommit limits the size of a commit in bytes, counted about as
-	// ZooKeeper would: paths, data, and some tens of bytes per op. A larger one
-	// gets registry.ErrTooLarge. 0 is DefaultMaxCommit.
-	MaxCommit int
 
 	fault faults // tests only
 }
@@ -85,15 +82,12 @@ type Server struct {
 func Open(o Options) (*Server, error) {
 	s := &Server{
 		dir:       o.Dir,
-		maxCommit: o.MaxCommit,
+		maxCommit: maxCommit,
 		fault:     o.fault,
 		tree:      map[string]*node{"/": {}},
 		watched:   make(map[string]*interest),
 		scratch:   newLayer(),
 		sessions:  make(map[*session]struct{}),
-	}
-	if s.maxCommit <= 0 {
-		s.maxCommit = DefaultMaxCommit
 	}
 	if s.dir == "" {
 		return s, nil

@@ -17,10 +17,8 @@ import (
 type Shards struct {
 	Job           string
 	Configuration jobconfig.Configuration
-	// Leader is the leader's instance id, empty while there is none; OurLeader
-	// is false for one that is a Java host.
-	Leader    string
-	OurLeader bool
+	// Leader is the leader's instance id, empty while there is none.
+	Leader string
 	// Sharding is set while a division of the items is asked for or made.
 	Sharding  bool
 	Instances []ShardInstance // by id
@@ -117,8 +115,7 @@ func (s *shardReading) run(ctx context.Context, x *step.Exchange) error {
 	if err != nil {
 		config = jobconfig.Configuration{JobName: l.Job} // the items can be shown all the same
 	}
-	leader := n.Data(l.Leader())
-	s.out = Shards{Job: l.Job, Configuration: config, Leader: string(leader.Data), OurLeader: leader.Exists && leader.Version == 1,
+	s.out = Shards{Job: l.Job, Configuration: config, Leader: string(n.Data(l.Leader()).Data),
 		Sharding: len(n.Children(l.ShardingFlags())) > 0}
 	s.instances, s.details, s.pending = n.Children(l.Instances()), n.Children(l.Details()), tree.ParseDivision(n.Data(l.Assignment()).Data).Pending
 	ids := slices.Concat(s.instances, s.details, n.Children(l.Runs()), tree.ParseMembers(n.Data(l.Members()).Data))
