@@ -76,7 +76,7 @@ const snakeWidth = 80
 
 func (w *snakeWriter) text(key, value string) {
 	w.key(0, key)
-	w.scalar(2, value, false)
+	w.scalar(2, value)
 	w.endLine()
 }
 
@@ -117,7 +117,7 @@ func (w *snakeWriter) list(key string, texts []string) {
 	w.newline()
 	for _, text := range texts {
 		w.raw("-")
-		w.scalar(2, text, false)
+		w.scalar(2, text)
 		w.endLine()
 	}
 }
@@ -130,7 +130,7 @@ func (w *snakeWriter) props(props map[string]string) {
 	w.newline()
 	for _, key := range slices.Sorted(maps.Keys(props)) {
 		w.key(2, key)
-		w.scalar(4, props[key], false)
+		w.scalar(4, props[key])
 		w.endLine()
 	}
 }
@@ -176,16 +176,16 @@ func (w *snakeWriter) key(indent int, key string) {
 		return
 	}
 	w.raw("?")
-	w.scalar(indent+2, key, false)
+	w.scalar(indent+2, key)
 	w.endLine()
 	w.raw(strings.Repeat(" ", indent) + ":")
 }
 
 // scalar writes a blank and then the text in the style that SnakeYAML gives
 // it. Further lines begin at the indent.
-func (w *snakeWriter) scalar(indent int, s string, simpleKey bool) {
+func (w *snakeWriter) scalar(indent int, s string) {
 	w.raw(" ")
-	w.scalarBody(indent, s, simpleKey)
+	w.scalarBody(indent, s, false)
 }
 
 func (w *snakeWriter) scalarBody(indent int, s string, simpleKey bool) {

@@ -435,7 +435,7 @@ func (f *file) directory(g *Grant, n *yaml.Node) {
 	}
 	d := Dir{
 		Host: f.path(found["host"], "dirs.host"), Guest: f.guestPath(g, found["guest"]), Write: f.bool(found["write"], "dirs.write"),
-		Bytes: f.size(found["quota"], "dirs.quota", 1<<50), Files: f.number(found["files"], "dirs.files", 1, 1<<40), place: f.place(n),
+		Bytes: f.size(found["quota"], "dirs.quota", 1<<50), Files: f.number(found["files"], "dirs.files", 1<<40), place: f.place(n),
 	}
 	if d.Write {
 		d.Bytes, d.Files = cmp.Or(d.Bytes, DefaultDirBytes), cmp.Or(d.Files, DefaultDirFiles)
@@ -475,9 +475,9 @@ func (f *file) quotas(g *Grant, n *yaml.Node) {
 	}
 	q := f.Fields(n, "quotas", "requests", "inFlight", "connections", "received", "sent", "connect", "firstByte")
 	g.Quotas = Quotas{
-		Requests:    int(f.number(q["requests"], "quotas.requests", 1, 1_000_000)),
-		InFlight:    int(f.number(q["inFlight"], "quotas.inFlight", 1, abi.MaxHandles)),
-		Connections: int(f.number(q["connections"], "quotas.connections", 1, abi.MaxHandles)),
+		Requests:    int(f.number(q["requests"], "quotas.requests", 1_000_000)),
+		InFlight:    int(f.number(q["inFlight"], "quotas.inFlight", abi.MaxHandles)),
+		Connections: int(f.number(q["connections"], "quotas.connections", abi.MaxHandles)),
 		Received:    f.size(q["received"], "quotas.received", 1<<40),
 		Sent:        f.size(q["sent"], "quotas.sent", 1<<40),
 		Connect:     f.duration(q["connect"], "quotas.connect", time.Millisecond, 10*time.Minute),

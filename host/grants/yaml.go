@@ -39,13 +39,13 @@ func (f *file) bool(n *yaml.Node, field string) bool {
 	return false
 }
 
-func (f *file) number(n *yaml.Node, field string, least, most int64) int64 {
+func (f *file) number(n *yaml.Node, field string, most int64) int64 {
 	if n == nil {
 		return 0
 	}
 	v, err := strconv.ParseInt(n.Value, 10, 64)
-	if n.Kind != yaml.ScalarNode || err != nil || v < least || v > most {
-		f.Problem(n, field, "found %s, expected a whole number from %d to %d", yamlnode.Describe(n), least, most)
+	if n.Kind != yaml.ScalarNode || err != nil || v < 1 || v > most {
+		f.Problem(n, field, "found %s, expected a whole number from 1 to %d", yamlnode.Describe(n), most)
 		return 0
 	}
 	return v

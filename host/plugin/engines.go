@@ -60,7 +60,7 @@ func (r *Runtime) acquire(ctx context.Context, c *code, due time.Time) (*engine,
 			c.engine = e
 		}
 		if e.uses++; e.uses == 1 && !mine {
-			r.rest(e, -e.loaded)
+			r.rest(-e.loaded)
 		}
 		r.mu.Unlock()
 
@@ -100,7 +100,7 @@ func (r *Runtime) release(e *engine) {
 	defer r.mu.Unlock()
 	if e.uses--; e.uses == 0 && e.err == nil {
 		e.used = time.Now()
-		r.rest(e, e.loaded)
+		r.rest(e.loaded)
 	}
 }
 
@@ -138,8 +138,9 @@ func (c *code) proved(r *Runtime, pages uint32) bool {
 	return c.tried[pages]
 }
 
-// rest takes note that no guest runs in an engine, or that one does again.
-func (r *Runtime) rest(e *engine, bytes int64) {
+// rest takes note that no guest runs in an engine of so many bytes, or, below 0, that one
+// does again.
+func (r *Runtime) rest(bytes int64) {
 	if r.evicts() && r.budget.rest(bytes, r.limit) {
 		r.nudge()
 	}
