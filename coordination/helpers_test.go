@@ -212,10 +212,6 @@ func (stepper) ApplyDefinition(l tree.Layout, mine jobconfig.Configuration, form
 	}
 }
 
-func (stepper) Announce(m *co.Member, d tree.HostDetail) move {
-	return with(m, func(ctx context.Context) error { return m.Announce(ctx, d) })
-}
-
 func (stepper) Drain(m *co.Member, d tree.HostDetail) move {
 	return with(m, func(ctx context.Context) error { return m.Drain(ctx, d) })
 }
@@ -253,18 +249,6 @@ func (stepper) ReadShare(m *co.Member, known map[int]co.ItemState) move {
 func (stepper) ReadItems(l tree.Layout, items tree.Items, out *map[int]co.ItemState) move {
 	return into(out, func(ctx context.Context, r registry.Center) (map[int]co.ItemState, error) {
 		return co.ReadItems(ctx, r, l, items)
-	})
-}
-
-func (stepper) ReadDisabled(l tree.Layout, items tree.Items, out *map[int]bool) move {
-	return into(out, func(ctx context.Context, r registry.Center) (map[int]bool, error) {
-		return co.ReadDisabled(ctx, r, l, items)
-	})
-}
-
-func (stepper) ReadHosts(l tree.Layout, ids []string, out *map[string]tree.HostDetail) move {
-	return into(out, func(ctx context.Context, r registry.Center) (map[string]tree.HostDetail, error) {
-		return co.ReadHosts(ctx, r, l, ids)
 	})
 }
 
@@ -376,12 +360,6 @@ func (stepper) SetServers(l tree.Layout, enable bool, ips ...string) move {
 	return func(ctx context.Context, r registry.Center) error {
 		return operate.SetServers(ctx, r, l, enable, ips...)
 	}
-}
-
-func (stepper) CarryDisabled(l tree.Layout, disabled bool, since int64, ip string, carried *bool) move {
-	return into(carried, func(ctx context.Context, r registry.Center) (bool, error) {
-		return operate.CarryDisabled(ctx, r, l, disabled, since, ip)
-	})
 }
 
 func (stepper) SetItem(l tree.Layout, item int, enable bool) move {

@@ -7,24 +7,13 @@ import (
 	"net"
 	"net/netip"
 	"strings"
-	"sync"
 )
 
-// Names is a name server in memory. It is safe for concurrent use.
+// Names is a name server in memory. It is safe for concurrent use, as Lookup is.
 type Names struct {
 	// Lookup answers with the addresses of a name, which has no dot at its end; none:
 	// there is no such name. It is called once for each kind of address.
 	Lookup func(name string) []netip.Addr
-
-	mu    sync.Mutex
-	asked []string
-}
-
-// Asked are the names that were asked for.
-func (n *Names) Asked() []string {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return append([]string(nil), n.asked...)
 }
 
 // Resolver returns a resolver that asks it.
@@ -68,12 +57,8 @@ func (n *Names) answer(query []byte) []byte {
 	}
 	end := i + 5 // the zero, the type, the class
 	kind := binary.BigEndian.Uint16(query[i+1:])
-	name := strings.Join(labels, ".")
-	n.mu.Lock()
-	n.asked = append(n.asked, name)
-	n.mu.Unlock()
 
-	all := n.Lookup(name)
+	all := n.Lookup(strings.Join(labels, "."))
 	var records []byte
 	count := uint16(0)
 	for _, a := range all {
