@@ -312,7 +312,8 @@ func (v itemView) Offset() string {
 	return v.P.Line(string(*v.Kept.Offset))
 }
 
-// itemPage is the one page that asks the registry, for what the item keeps.
+// itemPage asks the registry for what the item keeps. No other page asks it anything, but for that
+// of a configuration.
 func itemPage(ctx context.Context, c *Console, r *http.Request, p *page) (view, error) {
 	name := r.PathValue("job")
 	p.Nav, p.Live, p.LiveJob = "jobs", liveAll, name

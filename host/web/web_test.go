@@ -13,6 +13,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -21,6 +22,7 @@ import (
 	"go.uber.org/zap/zapcore"
 
 	"github.com/wasmjob/wasmjob/abi"
+	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/coordination/tree"
 	"github.com/wasmjob/wasmjob/host"
 	"github.com/wasmjob/wasmjob/host/access"
@@ -270,6 +272,65 @@ func TestPages(t *testing.T) {
 	}
 	s.get("/audit").has(t, http.StatusOK, "<b>why")
 	s.get("/modules").has(t, http.StatusOK, "bad<b>.yaml", "line 1: <i>no")
+}
+
+// counted counts the requests to the registry.
+type counted struct {
+	registry.Center
+	n *atomic.Int64
+}
+
+func (c counted) Read(ctx context.Context, queries ...registry.Query) ([]registry.Node, error) {
+	c.n.Add(1)
+	return c.Center.Read(ctx, queries...)
+}
+
+func (c counted) Commit(ctx context.Context, ops ...registry.Op) ([]registry.Result, error) {
+	c.n.Add(1)
+	return c.Center.Commit(ctx, ops...)
+}
+
+func (c counted) Watch(ctx context.Context, queries ...registry.Query) (<-chan registry.Snapshot, error) {
+	c.n.Add(1)
+	return c.Center.Watch(ctx, queries...)
+}
+
+// TestPagesAskTheRegistryNothing: pages show what hosts know. An item's page reads what the item
+// keeps, the page of a configuration reads that.
+func TestPagesAskTheRegistryNothing(t *testing.T) {
+	t.Parallel()
+	const visits = 4
+	var requests atomic.Int64
+	s := open(t, servicetest.Options{Jobs: []host.Job{servicetest.Job("fails", "", 3, servicetest.Fail), servicetest.Job("nightly", "0 0 3 * * ?", 4, servicetest.OK)},
+		Wrap: func(c registry.Center) registry.Center { return counted{c, &requests} }})
+	s.post("/jobs/fails/trigger")
+	fire := s.until("/fires?failed=true", "fails")
+	link := func(a answer, prefix string) string {
+		t.Helper()
+		at := slices.IndexFunc(a.links(), func(l string) bool { return strings.HasPrefix(l, prefix) })
+		if at < 0 {
+			t.Fatalf("no link to %s", prefix)
+		}
+		return a.links()[at]
+	}
+	pages := []string{"/", "/jobs", "/jobs/nightly", "/jobs/fails", "/jobs/fails/explain", "/fires", "/runs", link(fire, "/jobs/fails/fire"),
+		link(s.get("/runs"), "/run?"), "/calendar", "/hosts", "/modules", "/logs", "/audit", "/alerts"}
+	for _, path := range pages {
+		s.get(path).has(t, http.StatusOK) // the first reads the alerts
+		before := requests.Load()
+		for range visits {
+			s.get(path)
+		}
+		if n := requests.Load() - before; n >= visits { // fewer are the host's own
+			t.Errorf("%s: %d requests in %d visits", path, n, visits)
+		}
+	}
+	for _, path := range []string{"/jobs/fails/items/1", "/jobs/fails/config"} {
+		before := requests.Load()
+		if s.get(path); requests.Load() == before {
+			t.Errorf("%s asks the registry nothing", path)
+		}
+	}
 }
 
 func name2pattern(name string) string { return (&address{}).Pattern(name) }

@@ -317,8 +317,6 @@ func restOfBody(t *testing.T, address, method string) {
 	}
 }
 
-// TestSlow: a header or a body that comes drop by drop is not waited for, and a header
-// that never ends is not kept.
 // TestLargeHeader: how large a header may be, as docs/access.md says it.
 func TestLargeHeader(t *testing.T) {
 	t.Parallel()
@@ -350,6 +348,8 @@ func TestLargeHeader(t *testing.T) {
 	}
 }
 
+// TestSlow: a header or a body that comes drop by drop is not waited for, and a header
+// that never ends is not kept.
 func TestSlow(t *testing.T) {
 	t.Parallel()
 	read := make(chan error, 1)
