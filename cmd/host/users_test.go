@@ -21,6 +21,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -295,5 +296,45 @@ func TestAccessMistakes(t *testing.T) {
 	} {
 		args := append([]string{"run", "--plugins", home, "--server-ip", "127.0.0.1", "--cache", "off", "--admin", "127.0.0.1:0"}, flags...)
 		runCLI(t, []string{"XDG_RUNTIME_DIR=" + home}, args...).expect(t, exitUsage, want)
+	}
+}
+
+// TestLinkInATerminal: a host in a terminal prints a link to its console, which signs a browser
+// in once.
+func TestLinkInATerminal(t *testing.T) {
+	t.Parallel()
+	h := startHost(t, t.TempDir(), "--admin", "127.0.0.1:0", "--users", "off")
+	line := strings.Fields(h.out.await(t, "/login/link?code="))
+	link := line[slices.IndexFunc(line, func(word string) bool { return strings.HasPrefix(word, "http://127.0.0.1:") })]
+	jar, err := cookiejar.New(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	first := &http.Client{Jar: jar, Transport: &http.Transport{}}
+	other := &http.Client{Transport: &http.Transport{}}
+	defer first.CloseIdleConnections()
+	defer other.CloseIdleConnections()
+	get := func(c *http.Client) (path, text string) {
+		t.Helper()
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, link, http.NoBody)
+		if err != nil {
+			t.Fatal(err)
+		}
+		a, err := c.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer a.Body.Close()
+		page, err := io.ReadAll(a.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return a.Request.URL.Path, string(page)
+	}
+	if path, text := get(first); path != "/" || !strings.Contains(text, "No jobs yet") {
+		t.Errorf("the link leads to %s: %s", path, text)
+	}
+	if path, text := get(other); strings.Contains(text, "No jobs yet") {
+		t.Errorf("the link was used again: %s %s", path, text)
 	}
 }
