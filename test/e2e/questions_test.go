@@ -47,9 +47,12 @@ func TestEightQuestions(t *testing.T) {
 	h.of("slow", 0, kind(event.ItemStarted))
 	p.must("edit", "cities", "description=the sun", "--reason", "to be asked who it was")
 	for _, a := range answers {
-		command := strings.Replace(a[1], "--at 2026-11-24T18:54:55Z", "--at "+ran.Instant.Format("2006-01-02T15:04:05Z07:00"), 1)
+		command := regexp.MustCompile(`--at \S+`).ReplaceAllString(a[1], "--at "+ran.Instant.Format("2006-01-02T15:04:05Z07:00"))
 		command = regexp.MustCompile(`^(logs cities) \S+`).ReplaceAllString(command, "$1 "+ran.RunID)
 		text := p.must(strings.Fields(command)...)
+		if strings.HasPrefix(command, "explain") && !strings.Contains(text, "succeeded") {
+			t.Errorf("wasmjob %s: what ran is not explained: %s", command, text)
+		}
 		want, _, _ := strings.Cut(a[2], "\n")
 		got, _, _ := strings.Cut(text, "\n")
 		if w, g := strings.Fields(want), strings.Fields(got); len(g) == 0 || (w[0] != g[0] && !strings.HasPrefix(w[0], "2026-")) {
