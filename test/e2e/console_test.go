@@ -2,6 +2,7 @@ package e2e_test
 
 import (
 	"bufio"
+	"context"
 	"encoding/json"
 	"io"
 	"net/http"
@@ -210,6 +211,31 @@ func TestLogs(t *testing.T) {
 	}
 	if offered := p.must("__complete", "logs", "talk", ""); !strings.HasPrefix(offered, "talk/") {
 		t.Errorf("completion offers\n%s", offered)
+	}
+	h.stop()
+}
+
+// TestWithoutConsole: a program that was built with -tags noui has no pages, and answers programs
+// as it does otherwise.
+func TestWithoutConsole(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	p.program = made(t, "wasmjob-noui", func(ctx context.Context, path string) error {
+		return command(ctx, []string{"CGO_ENABLED=0"}, "go", "build", "-trimpath", "-tags", "noui", "-o", path, "./cmd/host")
+	})
+	p.guestJob("tick", everySecond, "shardingTotalCount: 1")
+	h := p.start()
+	h.of("tick", 0, kind(event.ItemCompleted))
+	if text := p.must("jobs"); !strings.Contains(text, "tick") {
+		t.Errorf("wasmjob jobs: %s", text)
+	}
+	for _, page := range []string{"/", "/jobs", "/static/app.js"} {
+		if code, text := h.get(page); code == http.StatusOK || strings.Contains(text, "<html") {
+			t.Errorf("%s: %d %s", page, code, text)
+		}
+	}
+	if code, _ := h.get("/healthz"); code != http.StatusOK {
+		t.Errorf("/healthz: %d", code)
 	}
 	h.stop()
 }
