@@ -245,6 +245,7 @@ func TestCluster(t *testing.T) {
 	b.until("document.querySelectorAll('.gridrow').length === 2 && document.querySelectorAll('.gridrow:first-child .cell[class*=item-]').length === 4")
 	b.until("document.querySelector('#strip tbody td.w2:nth-last-child(2)')?.innerText.includes(', ')") // fires on both
 	b.until("[...document.querySelectorAll('#strip tbody .counts')].some((e) => e.innerText === '8 ok')")
+	b.until("document.querySelectorAll('#bars rect').length > 1 && document.querySelectorAll('.chart canvas').length === 2") // how long and how late
 	b.accessible("a job on two hosts")
 	b.shot("job-two-hosts")
 	// A host that is halted does not answer, and is shown with what it said last.
