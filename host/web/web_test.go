@@ -333,6 +333,44 @@ func TestPagesAskTheRegistryNothing(t *testing.T) {
 	}
 }
 
+// TestZones: the next fires of a job are shown in its zone and in the reader's, in UTC for a
+// reader in the job's.
+func TestZones(t *testing.T) {
+	t.Parallel()
+	nightly := servicetest.Job("nightly", "0 0 3 * * ?", 1, servicetest.OK)
+	nightly.Definition.TimeZone = "Asia/Shanghai"
+	s := open(t, servicetest.Options{Jobs: []host.Job{nightly}})
+	at, err := url.Parse(s.url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for reader, want := range map[string][2]string{"Asia/Tokyo": {"Asia/Tokyo", "04:00:00"}, "Asia/Shanghai": {"UTC", "19:00:00"}} {
+		s.client.Jar.SetCookies(at, []*http.Cookie{{Name: cookieZone, Value: url.QueryEscape(reader)}})
+		_, next, _ := strings.Cut(s.get("/jobs/nightly").body, `id="next"`)
+		next, _, _ = strings.Cut(next, "</section>")
+		if !strings.Contains(next, "<th>Asia/Shanghai</th><th>"+want[0]+"</th>") || strings.Count(next, " 03:00:00<") != 10 || strings.Count(next, " "+want[1]+"<") != 10 {
+			t.Errorf("a reader in %s: %s", reader, next)
+		}
+	}
+}
+
+// TestWrites: a run's page says how often the offset was written in the run, and before.
+func TestWrites(t *testing.T) {
+	t.Parallel()
+	s := open(t, servicetest.Options{Jobs: []host.Job{servicetest.Job("sync", "", 1, func(context.Context, *abi.Invocation) abi.Result {
+		return abi.Result{Outcome: abi.OutcomeOK, Offset: []byte("9"), Staged: true}
+	})}})
+	var runs []string
+	for n, want := range []string{"Offset written 1 times in this run, 1 in all", "Offset written 1 times in this run, 2 in all"} {
+		s.post("/jobs/sync/trigger")
+		s.Until("the run is in the list", func() bool {
+			runs = slices.DeleteFunc(s.get("/runs?job=sync").links(), func(l string) bool { return !strings.HasPrefix(l, "/run?") })
+			return len(runs) == n+1
+		})
+		s.until(runs[0], want)
+	}
+}
+
 func name2pattern(name string) string { return (&address{}).Pattern(name) }
 
 func TestOverview(t *testing.T) {
