@@ -272,6 +272,7 @@ func TestNothingThere(t *testing.T) {
 	if out := c.registry("jobs", "--json"); strings.TrimSpace(out) != "[]" {
 		t.Errorf("jobs --json of nothing: %s", out)
 	}
+	c.refused(2, []string{"--health is for the jobs of hosts"}, "jobs", "--health", "failing", "--zk", c.zk, "--namespace", c.ns)
 	c.refused(1, []string{"namespace " + c.ns + " has no jobs"}, "export", "--zk", c.zk, "--namespace", c.ns, "--out", c.path("none"))
 	if got := files(t, c.path("none")); len(got) > 0 {
 		t.Errorf("export of nothing wrote %v", got)

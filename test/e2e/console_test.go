@@ -209,6 +209,12 @@ func TestLogs(t *testing.T) {
 	if len(found) != 1 || found[0].Message != live.Message {
 		t.Errorf("found: %+v, want %+v", found, live)
 	}
+	for level, want := range map[string]int{"debug": 1, "info": 1, "warn": 0, "error": 0} { // the guest's line is an info
+		if got := decoded[view.Found[history.Line]](t, p.must("logs", "talk", live.RunID, "--level", level, "--json")).Records; len(got) != want {
+			t.Errorf("--level %s: %+v", level, got)
+		}
+	}
+	p.refused(2, []string{`"loud"`, "debug, info, warn or error"}, "logs", "--level", "loud")
 	if offered := p.must("__complete", "logs", "talk", ""); !strings.HasPrefix(offered, "talk/") {
 		t.Errorf("completion offers\n%s", offered)
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/url"
 	"os/signal"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/host/cluster"
 	"github.com/wasmjob/wasmjob/host/command"
 	"github.com/wasmjob/wasmjob/host/console"
@@ -31,7 +33,29 @@ type filterFlags struct {
 	outcomes       []string
 	who            string
 	what           []string
+	level          logLevel
 	limit          int
+}
+
+// logLevel is a level by its name: lines of that level or above.
+type logLevel string
+
+func logLevels() []string { return []string{"debug", "info", "warn", "error"} }
+
+func (l *logLevel) String() string { return string(*l) }
+func (*logLevel) Type() string     { return "LEVEL" }
+
+func (l *logLevel) Set(text string) error {
+	if !slices.Contains(logLevels(), text) {
+		return fmt.Errorf("found %q, expected debug, info, warn or error", words.Clip(text))
+	}
+	*l = logLevel(text)
+	return nil
+}
+
+// number is the level as the API has it; empty: that of the API.
+func (l *logLevel) number() string {
+	return map[logLevel]string{"debug": strconv.Itoa(abi.LevelDebug), "info": strconv.Itoa(abi.LevelInfo), "warn": strconv.Itoa(abi.LevelWarn), "error": strconv.Itoa(abi.LevelError)}[*l]
 }
 
 func (f *filterFlags) add(cmd *cobra.Command) {
@@ -51,7 +75,7 @@ func (f *filterFlags) addRuns(cmd *cobra.Command) {
 // query is what the API is asked.
 func (f *filterFlags) query(cmd *cobra.Command, job string) string {
 	q := url.Values{"limit": {strconv.Itoa(f.limit)}}
-	for name, value := range map[string]string{"from": f.from, "to": f.to, "text": f.text, "after": f.after, "host": f.host, "who": f.who} {
+	for name, value := range map[string]string{"from": f.from, "to": f.to, "text": f.text, "after": f.after, "host": f.host, "who": f.who, "level": f.level.number()} {
 		if value != "" {
 			q.Set(name, value)
 		}
@@ -164,7 +188,7 @@ func logsCommand(p *command.Program) *cobra.Command {
 		Long: `Show the newest lines that the guests of a job logged, oldest first; without a
 job those of all, with the id of a run ('wasmjob runs' has it) those of that run. --follow
 goes on with what they log from now on, until Ctrl-C.`,
-		Example: "  wasmjob logs cities --follow\n  wasmjob logs cities cities/2026-11-23T03:00:00.000Z/2\n  wasmjob logs --text 'disk full' --from 24h",
+		Example: "  wasmjob logs cities --follow\n  wasmjob logs cities cities/2026-11-23T03:00:00.000Z/2\n  wasmjob logs --text 'disk full' --level warn --from 24h",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) < 2 {
 				return nil
@@ -181,6 +205,8 @@ goes on with what they log from now on, until Ctrl-C.`,
 	f.add(cmd)
 	addItemFlag(cmd, &f.item)
 	cmd.Flags().StringVar(&f.text, "text", "", "only lines that contain this `TEXT`")
+	cmd.Flags().Var(&f.level, "level", "only lines of this `LEVEL` or above: debug, info, warn or error (default info)")
+	_ = cmd.RegisterFlagCompletionFunc("level", cobra.FixedCompletions(logLevels(), cobra.ShellCompDirectiveNoFileComp))
 	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "go on with what is logged from now on")
 	how.AddOutput(cmd, "them")
 	t := p.AddHost(cmd)
@@ -202,7 +228,7 @@ goes on with what they log from now on, until Ctrl-C.`,
 			if err := showLines(ctx, p, r, &how, job, query); err != nil || !follow {
 				return err
 			}
-			return followLines(ctx, p, r, &how, url.Values{"job": {job}, "run": {run}, "text": {f.text}})
+			return followLines(ctx, p, r, &how, url.Values{"job": {job}, "run": {run}, "text": {f.text}, "level": {f.level.number()}})
 		})
 	}
 	return cmd

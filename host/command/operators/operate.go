@@ -172,7 +172,7 @@ func jobsCommand(p *command.Program) *cobra.Command {
 		Short: "List the jobs of all hosts, or of the registry",
 		Long: `List the jobs of all hosts of the cluster: what they do, whether they are well, when
 they fire next, and how they ended last. Jobs that no host has are among them: they are
-in error, or elsewhere if hosts of ElasticJob have them. With --zk they are listed as the
+in error, or elsewhere if hosts of ElasticJob have them. With --zk all are listed as the
 registry has them.`,
 		Example: "  wasmjob jobs\n  wasmjob jobs --health failing,late\n  wasmjob jobs --job 'etl-*' --sort -duration\n  wasmjob jobs --zk zk1:2181 --namespace prod",
 		Args:    command.Exactly(),
@@ -182,6 +182,9 @@ registry has them.`,
 	p.OnTarget(cmd, func(ctx context.Context, r *command.Reached, _ []string) error {
 		return p.Show(ctx, &how, func() (any, string, error) {
 			if r.Client == nil {
+				if err := f.ofHosts(cmd); err != nil {
+					return nil, "", err
+				}
 				list, err := r.Jobs(ctx)
 				return list, show.Namespace(p.Tables(), list, time.Now()), err
 			}
@@ -238,21 +241,34 @@ job's parameter, this once.`,
 
 // jobFlags say which jobs are listed.
 type jobFlags struct {
-	text, sort   string
-	jobs, health []string
+	text, host, sort              string
+	jobs, health, state, outcomes []string
 }
 
 func (f *jobFlags) add(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.text, "text", "", "only those whose name or description contains this `TEXT`")
 	cmd.Flags().StringSliceVar(&f.jobs, "job", nil, "only those whose names match one of these `PATTERNS`")
 	cmd.Flags().StringSliceVar(&f.health, "health", nil, "only `error,failing,late,paused,ok`")
+	cmd.Flags().StringSliceVar(&f.state, "state", nil, "only in these `STATES`: running, disabled, stopped, removed, …")
+	cmd.Flags().StringSliceVar(&f.outcomes, "outcome", nil, "only those whose last fire has one of these `OUTCOMES`: OK, FAIL, TIMEOUT, TRAP, …")
+	cmd.Flags().StringVar(&f.host, "host", "", "only those of the host with this `ID`, which 'wasmjob hosts --json' has")
 	cmd.Flags().StringVar(&f.sort, "sort", "name", "by name, next, last, health or duration; -next is the reverse")
+}
+
+// ofHosts refuses the flags for a list of the registry's, which has all jobs by name.
+func (*jobFlags) ofHosts(cmd *cobra.Command) error {
+	for _, name := range []string{"text", "job", "health", "state", "outcome", "host", "sort"} {
+		if cmd.Flags().Changed(name) {
+			return command.Usagef("--%s is for the jobs of hosts; of the registry all are listed, by name", name)
+		}
+	}
+	return nil
 }
 
 // list asks for all pages.
 func (f *jobFlags) list(ctx context.Context, c *admin.Client) (*service.Jobs, error) {
-	q := url.Values{"limit": {strconv.Itoa(history.MaxLimit)}, "job": f.jobs, "health": f.health}
-	for name, value := range map[string]string{"q": f.text, "sort": f.sort} {
+	q := url.Values{"limit": {strconv.Itoa(history.MaxLimit)}, "job": f.jobs, "health": f.health, "state": f.state, "outcome": f.outcomes}
+	for name, value := range map[string]string{"q": f.text, "host": f.host, "sort": f.sort} {
 		if value != "" {
 			q.Set(name, value)
 		}
