@@ -156,7 +156,13 @@ func (s *Service) SetItem(ctx context.Context, job string, item int, enable bool
 	if enable {
 		do = s.o.Registry.EnableItem
 	}
-	return s.change(ctx, access.Operate, c, func() error { return s.explained(job, do(ctx, job, item)) })
+	return s.change(ctx, access.Operate, c, func() error {
+		err := do(ctx, job, item)
+		if err == nil {
+			s.o.Host.Look(job) // an owner here shows it before the item is due
+		}
+		return s.explained(job, err)
+	})
 }
 
 // Shutdown takes instances out of a job; see admin.Registry.Shutdown.

@@ -480,6 +480,8 @@ func TestActions(t *testing.T) {
 	s.get("/jobs").lacks(t, "paused by")
 	s.post("/jobs/a/items/1/pause", "back", "/jobs/a/items/1")
 	s.until("/jobs/a/items/1", "Resume item").has(t, 200, "paused")
+	s.until("/jobs?q=a", "1 paused") // before the item is due
+	s.get("/jobs/a").has(t, 200, "1 paused")
 	s.post("/jobs/a/items/1/offset", "do", "set", "offset", "17\nline <2>", "back", "/jobs/a/items/1").has(t, 200, "is changed")
 	s.get("/jobs/a/items/1").has(t, 200, "17 line <2>")
 	s.post("/jobs/a/items/1/offset", "do", "reset", "back", "/jobs/a/items/1")
