@@ -4,9 +4,9 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"net/url"
 	"os/signal"
-	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -14,7 +14,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/host/cluster"
 	"github.com/wasmjob/wasmjob/host/command"
 	"github.com/wasmjob/wasmjob/host/console"
@@ -33,29 +32,8 @@ type filterFlags struct {
 	outcomes       []string
 	who            string
 	what           []string
-	level          logLevel
+	level          string // as the API has it
 	limit          int
-}
-
-// logLevel is a level by its name: lines of that level or above.
-type logLevel string
-
-func logLevels() []string { return []string{"debug", "info", "warn", "error"} }
-
-func (l *logLevel) String() string { return string(*l) }
-func (*logLevel) Type() string     { return "LEVEL" }
-
-func (l *logLevel) Set(text string) error {
-	if !slices.Contains(logLevels(), text) {
-		return fmt.Errorf("found %q, expected debug, info, warn or error", words.Clip(text))
-	}
-	*l = logLevel(text)
-	return nil
-}
-
-// number is the level as the API has it; empty: that of the API.
-func (l *logLevel) number() string {
-	return map[logLevel]string{"debug": strconv.Itoa(abi.LevelDebug), "info": strconv.Itoa(abi.LevelInfo), "warn": strconv.Itoa(abi.LevelWarn), "error": strconv.Itoa(abi.LevelError)}[*l]
 }
 
 func (f *filterFlags) add(cmd *cobra.Command) {
@@ -75,7 +53,7 @@ func (f *filterFlags) addRuns(cmd *cobra.Command) {
 // query is what the API is asked.
 func (f *filterFlags) query(cmd *cobra.Command, job string) string {
 	q := url.Values{"limit": {strconv.Itoa(f.limit)}}
-	for name, value := range map[string]string{"from": f.from, "to": f.to, "text": f.text, "after": f.after, "host": f.host, "who": f.who, "level": f.level.number()} {
+	for name, value := range map[string]string{"from": f.from, "to": f.to, "text": f.text, "after": f.after, "host": f.host, "who": f.who, "level": f.level} {
 		if value != "" {
 			q.Set(name, value)
 		}
@@ -205,8 +183,8 @@ goes on with what they log from now on, until Ctrl-C.`,
 	f.add(cmd)
 	addItemFlag(cmd, &f.item)
 	cmd.Flags().StringVar(&f.text, "text", "", "only lines that contain this `TEXT`")
-	cmd.Flags().Var(&f.level, "level", "only lines of this `LEVEL` or above: debug, info, warn or error (default info)")
-	_ = cmd.RegisterFlagCompletionFunc("level", cobra.FixedCompletions(logLevels(), cobra.ShellCompDirectiveNoFileComp))
+	level := cmd.Flags().String("level", "info", "only lines of this `LEVEL` or above: debug, info, warn or error")
+	_ = cmd.RegisterFlagCompletionFunc("level", cobra.FixedCompletions([]string{"debug", "info", "warn", "error"}, cobra.ShellCompDirectiveNoFileComp))
 	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "go on with what is logged from now on")
 	how.AddOutput(cmd, "them")
 	t := p.AddHost(cmd)
@@ -220,6 +198,11 @@ goes on with what they log from now on, until Ctrl-C.`,
 		if follow && cmd.Flags().Changed("item") {
 			return command.Usagef("--item and --follow do not go together; follow a run of that item: logs JOB RUN --follow")
 		}
+		var least slog.Level
+		if err := least.UnmarshalText([]byte(*level)); err != nil {
+			return command.Usagef("--level: found %q, expected debug, info, warn or error", words.Clip(*level))
+		}
+		f.level = strconv.Itoa(int(least))
 		query := f.query(cmd, job)
 		if run != "" {
 			query += "&" + url.Values{"run": {run}}.Encode()
@@ -228,7 +211,7 @@ goes on with what they log from now on, until Ctrl-C.`,
 			if err := showLines(ctx, p, r, &how, job, query); err != nil || !follow {
 				return err
 			}
-			return followLines(ctx, p, r, &how, url.Values{"job": {job}, "run": {run}, "text": {f.text}, "level": {f.level.number()}})
+			return followLines(ctx, p, r, &how, url.Values{"job": {job}, "run": {run}, "text": {f.text}, "level": {f.level}})
 		})
 	}
 	return cmd
