@@ -52,7 +52,7 @@ func TestAdopt(t *testing.T) {
 	}
 	refuses("stop all hosts")
 	must(t, hosts[0].look())
-	must(t, hosts[0].perform(moves.Leave(&hosts[0].Member, nil)))
+	must(t, hosts[0].perform(moves.Leave(&hosts[0].Member)))
 	refuses("it is no copy")
 
 	const last = int64(7)<<32 + 5

@@ -47,10 +47,10 @@ type Recovered struct {
 	Left tree.Items
 	// Settled is set when nothing of the dead host is left.
 	Settled bool
-	// Gone is set if the dead host was found to be: its nodes are gone, and it has
-	// not left in good order.
-	Gone    bool
-	Commits int
+	// Gone is set if the dead host was found to have died, Stopped if it has left in
+	// good order, with runs that had not ended.
+	Gone, Stopped bool
+	Commits       int
 }
 
 // Claim is one item of a crashed host.
@@ -131,7 +131,7 @@ func (r *recovery) look(ctx context.Context, x *step.Exchange) (done bool, err e
 		return r.lookAtMarks(ctx, x)
 	}
 	l, takers := r.View.Layout, r.View.takers()
-	read := []registry.Query{registry.Data(l.RunsOf(r.Dead)), registry.Data(l.Instance(r.Dead)), registry.Data(l.Detail(r.Dead)), registry.Data(l.Members()), registry.Data(l.AssignmentOf(r.Dead)), registry.Data(l.Config()), registry.Data(l.RunsOf(r.View.Self.ID)), registry.Children(l.Details()), registry.Data(l.Kill(r.Dead))}
+	read := []registry.Query{registry.Data(l.Instance(r.Dead)), registry.Data(l.Detail(r.Dead)), registry.Data(l.RunsOf(r.Dead)), registry.Data(l.Members()), registry.Data(l.AssignmentOf(r.Dead)), registry.Data(l.Config()), registry.Data(l.RunsOf(r.View.Self.ID)), registry.Children(l.Details()), registry.Data(l.Kill(r.Dead))}
 	for _, id := range takers {
 		read = append(read, registry.Data(l.RunsOf(id)))
 	}
@@ -150,15 +150,15 @@ func (r *recovery) look(ctx context.Context, x *step.Exchange) (done bool, err e
 	if n.Data(l.Instance(r.Dead)).Exists || n.Data(l.Detail(r.Dead)).Exists {
 		return true, nil // it is not dead
 	}
-	r.out.Gone = r.out.Gone || slices.Contains(tree.ParseMembers(n.Data(l.Members()).Data), r.Dead)
 
 	runs := n.Data(l.RunsOf(r.Dead))
 	owed, err := tree.ParseRuns(runs.Data)
 	if err != nil {
-		// No host knows what was running. Its marks are swept by
-		// Sweep; what is due is found from the items' records.
+		// No host knows what was running: Sweep removes its marks, the items' records show what is due.
 		owed = tree.Runs{}
 	}
+	r.out.Stopped = r.out.Stopped || owed.Left
+	r.out.Gone = !r.out.Stopped && (r.out.Gone || slices.Contains(tree.ParseMembers(n.Data(l.Members()).Data), r.Dead))
 	none, err := r.beyond(ctx, x, owed.Items())
 	if err != nil {
 		return false, err
@@ -293,12 +293,12 @@ func (r *recovery) bury(ctx context.Context, x *step.Exchange, n registry.Snapsh
 // unfinished, all in one commit: after an outage that is every host there was. It
 // leaves alone who lives: one that an operator has stopped, or one that is on its
 // way into the job. Without bury it only looks. left are those with whom Recover
-// has to deal, gone the others that were found dead.
+// has to deal, gone those of the others that have not left in good order.
 func (m *Member) Bury(ctx context.Context, dead []string, bury bool) (left, gone []string, err error) {
 	l, v := m.Layout, m.View
 	var read []registry.Query
 	for _, id := range dead {
-		read = append(read, registry.Data(l.RunsOf(id)), registry.Data(l.Instance(id)), registry.Data(l.Detail(id)), registry.Data(l.AssignmentOf(id)), registry.Data(l.Kill(id)))
+		read = append(read, registry.Data(l.Instance(id)), registry.Data(l.Detail(id)), registry.Data(l.RunsOf(id)), registry.Data(l.AssignmentOf(id)), registry.Data(l.Kill(id)))
 	}
 	read = append(read, registry.Data(l.Members()))
 	err = m.perform(ctx, "bury", func(ctx context.Context, x *step.Exchange) error {
@@ -319,24 +319,26 @@ func (m *Member) Bury(ctx context.Context, dead []string, bury bool) (left, gone
 	return left, gone, err
 }
 
-// burials remove those of the dead hosts that left nothing unfinished, as many as
-// fit a commit. left are the others that are dead.
-func (v View) burials(dead []string, n registry.Snapshot) (left, buried []string, ops []registry.Op) {
+// burials are what Bury returns, and the ops that remove as many as fit a commit.
+func (v View) burials(dead []string, n registry.Snapshot) (left, gone []string, ops []registry.Op) {
 	l := v.Layout
 	members := n.Data(l.Members())
 	list := tree.ParseMembers(members.Data)
-	divide := false
+	rest, divide := list, false
 	for _, id := range dead {
 		lives := n.Data(l.Instance(id)).Exists || n.Data(l.Detail(id)).Exists
 		if lives || !slices.Contains(list, id) { // or is buried
 			continue
 		}
 		runs, assigned := n.Data(l.RunsOf(id)), n.Data(l.AssignmentOf(id))
-		if owed, err := tree.ParseRuns(runs.Data); err == nil && len(owed.Runs) > 0 {
+		owed, err := tree.ParseRuns(runs.Data)
+		if err == nil && len(owed.Runs) > 0 {
 			left = append(left, id)
 			continue
 		}
-		buried = append(buried, id)
+		if rest = rest.Without(id); !owed.Left {
+			gone = append(gone, id)
+		}
 		divide = divide || len(assigned.Data) > 0
 		for _, node := range []registry.Node{runs, assigned, n.Data(l.Kill(id))} {
 			if node.Exists {
@@ -347,14 +349,14 @@ func (v View) burials(dead []string, n registry.Snapshot) (left, buried []string
 			break // the others next time
 		}
 	}
-	if len(buried) == 0 {
+	if len(rest) == len(list) {
 		return left, nil, nil
 	}
-	ops = append(ops, registry.Set(members.Path, list.Without(buried...).Data(), members.Version))
+	ops = append(ops, registry.Set(members.Path, rest.Data(), members.Version))
 	if divide && !v.JavaLed() && !v.Necessary { // as for one that is buried alone
 		ops = append(ops, registry.Create(l.Necessary(), nil))
 	}
-	return left, buried, ops
+	return left, gone, ops
 }
 
 // owedItem is what the registry holds of one item of a crashed host.
@@ -558,7 +560,7 @@ func (r *recovery) killed(i int, it owedItem) string {
 	if !asked || r.Dead == "" {
 		return ""
 	}
-	return k.Reason() + "; its host died before that"
+	return k.Reason() + "; its host ended before that"
 }
 
 // taking is what a host writes about items that are owed: what it closes and what

@@ -216,8 +216,8 @@ func (stepper) Drain(m *co.Member, d tree.HostDetail) move {
 	return with(m, func(ctx context.Context) error { return m.Drain(ctx, d) })
 }
 
-func (stepper) Leave(m *co.Member, unfinished tree.Items) move {
-	return with(m, func(ctx context.Context) error { return m.Leave(ctx, unfinished) })
+func (stepper) Leave(m *co.Member) move {
+	return with(m, func(ctx context.Context) error { return m.Leave(ctx) })
 }
 
 func (stepper) Elect(m *co.Member) move {

@@ -321,10 +321,9 @@ func (v View) others() bool {
 	return slices.ContainsFunc(v.Instances, func(id string) bool { return id != v.Self.ID })
 }
 
-// Leave takes the host out of the job in good order. If unfinished is not
-// empty, or the registry knows of runs of this host, those items stay recorded
-// as begun by a host that is gone, and failover is owed for them.
-func (m *Member) Leave(ctx context.Context, unfinished tree.Items) error {
+// Leave takes the host out of the job in good order. What has not ended of the runs
+// that the registry knows of stays recorded, and failover is owed for it.
+func (m *Member) Leave(ctx context.Context) error {
 	l, id := m.Layout, m.Self.ID
 	return m.perform(ctx, "leave", func(ctx context.Context, x *step.Exchange) error {
 		for {
@@ -334,7 +333,7 @@ func (m *Member) Leave(ctx context.Context, unfinished tree.Items) error {
 			if err != nil {
 				return err
 			}
-			ops := m.leaving(n, unfinished)
+			ops := m.leaving(n)
 			if len(ops) == 0 {
 				return nil
 			}
@@ -347,7 +346,7 @@ func (m *Member) Leave(ctx context.Context, unfinished tree.Items) error {
 }
 
 // leaving are the ops by which this host leaves the job, from what Leave reads.
-func (m *Member) leaving(n registry.Snapshot, unfinished tree.Items) []registry.Op {
+func (m *Member) leaving(n registry.Snapshot) []registry.Op {
 	l, id := m.Layout, m.Self.ID
 	var ops []registry.Op
 	drop := func(paths ...string) {
@@ -370,16 +369,15 @@ func (m *Member) leaving(n registry.Snapshot, unfinished tree.Items) []registry.
 	}
 	drop(l.Instance(id), l.Detail(id))
 
-	// The registry may know of runs that the host does not know: those of a begin
-	// whose outcome is unknown.
+	// Those that this host knows, and those of a begin whose outcome is unknown.
 	own, members := n.Data(l.RunsOf(id)), n.Data(l.Members())
 	runs, err := tree.ParseRuns(own.Data)
-	if len(unfinished) == 0 && len(own.Data) == 0 {
+	if err != nil || len(runs.Runs) == 0 { // as its burial would be
 		drop(l.AssignmentOf(id), l.RunsOf(id), l.Kill(id))
 		if left := tree.ParseMembers(members.Data).Without(id); members.Exists {
 			ops = append(ops, registry.Set(l.Members(), left.Data(), members.Version))
 		}
-	} else if err == nil && len(runs.Runs) > 0 && !runs.Left { // it does not die of them
+	} else if !runs.Left { // it does not die of them
 		runs.Left = true
 		ops = append(ops, registry.Set(own.Path, runs.Data(), own.Version))
 	}

@@ -53,7 +53,7 @@ func TestRetireServers(t *testing.T) {
 	must(t, second(z.join(c.file)))
 	retire(h[1])
 	must(t, z.look())
-	must(t, z.perform(moves.Leave(&z.Member, nil)))
+	must(t, z.perform(moves.Leave(&z.Member)))
 	c.now = c.now.Add(2 * time.Minute)
 	if got := retire(h[1]); len(got) != 1 {
 		t.Errorf("retired %v, expected one server", got)

@@ -367,7 +367,7 @@ func (h *simHost) leave(why string, unfinished tree.Items) error {
 		h.items[i].running = false // a host stops its guests before it leaves
 	}
 	h.stopped = unfinished
-	if err := h.perform(moves.Leave(&h.Member, unfinished)); err != nil {
+	if err := h.perform(moves.Leave(&h.Member)); err != nil {
 		return err
 	}
 	h.joined, h.why = false, why

@@ -268,7 +268,7 @@ func (rn *runner) measure(f *run.Fire) {
 // handed back. A host that leaves owes it instead.
 func (rn *runner) adopt(now moment, claims []coordination.Claim) {
 	if rn.exit.leaving == "" && !rn.exit.draining && rn.module.exec != nil {
-		rn.takeOver(now, "", claims)
+		rn.takeOver(now, "", "", claims)
 	}
 }
 

@@ -77,6 +77,11 @@ func (s *stage) die(n int) {
 	before := len(s.events)
 	nd.kill()
 	<-nd.done
+	s.forget(n, before)
+}
+
+// forget has the history of a host lost, from an event on.
+func (s *stage) forget(n, before int) {
 	s.cluster.mu.Lock()
 	defer s.cluster.mu.Unlock()
 	var events []event.Event
@@ -261,6 +266,61 @@ Failover gave it to host 10.0.0.2, where it began at 00:02:05.
 It succeeded at 00:02:25, after 20s.
 Item 0 was due at 00:02:00 and began in time on host 10.0.0.2.
 It succeeded at 00:02:20, after 20s.
+`,
+	},
+	{
+		name: "a host is stopped while an item runs, and its history is away",
+		play: func(t *testing.T, s *stage) {
+			config := s.config
+			s.config = func(c *host.Config) { config(c); c.DrainTimeout = 5 * time.Second }
+			d := definition("j", "0 * * * * ?", 2)
+			d.Failover = true
+			s.start(1, job(d, sleeper(20*time.Second)))
+			first := s.hosts["10.0.0.1"]
+			s.start(2, job(d, sleeper(20*time.Second)))
+			until(minute(2).Add(5 * time.Second))
+			first.stop()
+			<-first.done
+			s.forget(1, 0)
+			until(minute(3).Add(-time.Second))
+		},
+		ask: explain.Question{Job: "j", At: minute(2), Item: number(1)},
+		want: `
+late
+Item 1 was due at 00:02:00; host 10.0.0.1 had begun it, and failover gave it to host 10.0.0.2, where it began at 00:02:10.
+Host 10.0.0.1 was stopped while it ran: host 10.0.0.2 saw that at 00:02:10.
+It succeeded at 00:02:30, after 20s.
+The history of 10.0.0.1, which is not here any more, could not be had: what happened there is not in this answer.
+`,
+		chinese: `
+late
+分片 1 应于 00:02:00 执行；主机 10.0.0.1 已启动它，失效转移将它交给主机 10.0.0.2，它于 00:02:10 在那里开始。
+主机 10.0.0.1 在它运行期间被停止：主机 10.0.0.2 于 00:02:10 发现。
+它于 00:02:30 成功，耗时 20 秒。
+无法取得已不在的 10.0.0.1 的历史：那里发生的事不在此回答中。
+`,
+	},
+	{
+		name: "a host is stopped while an item runs, and failover is off",
+		play: func(t *testing.T, s *stage) {
+			config := s.config
+			s.config = func(c *host.Config) { config(c); c.DrainTimeout = 5 * time.Second }
+			d := definition("j", "0 * * * * ?", 2)
+			s.start(1, job(d, sleeper(20*time.Second)))
+			first := s.hosts["10.0.0.1"]
+			s.start(2, job(d, sleeper(20*time.Second)))
+			until(minute(2).Add(5 * time.Second))
+			first.stop()
+			<-first.done
+			s.forget(1, 0)
+			until(minute(3).Add(-time.Second))
+		},
+		ask: explain.Question{Job: "j", At: minute(2), Item: number(1)},
+		want: `
+lost
+Item 1 was due at 00:02:00 and began on host 10.0.0.1; the histories do not show when.
+Host 10.0.0.2 closed the run of host 10.0.0.1 at 00:02:10: its host 10.0.0.1@-@1-00000001 was stopped while it ran, and failover is off.
+The history of 10.0.0.1, which is not here any more, could not be had: what happened there is not in this answer.
 `,
 	},
 	{

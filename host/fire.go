@@ -174,7 +174,7 @@ func (rn *runner) begin(now moment, id tree.Fire, items []*item, absent tree.Ite
 	latest, ahead := rn.host.instants()
 	out, err := rn.member.Begin(rn.work, coordination.Beginning{Fire: id, Items: states, ConsumeTrigger: trigger, Now: now.wall, Latest: latest, Ahead: ahead})
 	if err == nil && len(out.Adopted) > 0 {
-		rn.takeOver(now, "", out.Adopted)
+		rn.takeOver(now, "", "", out.Adopted)
 	}
 	if err != nil || (out.Items == nil && out.Stale) {
 		for _, it := range items { // nothing began; the instant stays due, and a trigger is kept
@@ -204,7 +204,7 @@ func (rn *runner) begin(now moment, id tree.Fire, items []*item, absent tree.Ite
 		rn.repaired(n, id, states[n].Record, state.Record)
 	}
 	if len(out.Items) > 0 {
-		rn.start(now, id, "", out.Items, states, absent)
+		rn.start(now, id, "", "", out.Items, states, absent)
 	}
 	if out.Stale {
 		rn.foundStale(now)
@@ -278,7 +278,7 @@ func (rn *runner) saveWaived(now moment) {
 }
 
 // takeOver starts items that a crashed host had begun.
-func (rn *runner) takeOver(now moment, dead string, claims []coordination.Claim) {
+func (rn *runner) takeOver(now moment, dead, stopped string, claims []coordination.Claim) {
 	byFire := make(map[tree.Fire]map[int]coordination.ItemState)
 	for _, c := range claims {
 		if byFire[c.Fire] == nil {
@@ -293,19 +293,21 @@ func (rn *runner) takeOver(now moment, dead string, claims []coordination.Claim)
 			}
 		}
 		id.Source = string(abi.SourceFailover)
+		what := "taking over from a host that died"
 		if dead == "" {
-			rn.log.Warn("running what a commit of unknown outcome had begun", zap.String("fire", id.ID()), zap.Int("items", len(states)))
-		} else {
-			rn.log.Warn("taking over from a host that died", zap.String("host", dead), zap.String("fire", id.ID()), zap.Int("items", len(states)))
+			what = "running what a commit of unknown outcome had begun"
+		} else if stopped != "" {
+			what = "taking over from a host that was stopped"
 		}
-		rn.start(now, id, dead, states, nil, nil)
+		rn.log.Warn(what, zap.String("host", dead), zap.String("fire", id.ID()), zap.Int("items", len(states)))
+		rn.start(now, id, dead, stopped, states, nil, nil)
 	}
 }
 
 // start hands begun items to guests. before has what was known of them when
 // they were begun; nil if they were taken over, from the host dead if that is not
-// empty.
-func (rn *runner) start(now moment, id tree.Fire, dead string, states, before map[int]coordination.ItemState, absent tree.Items) {
+// empty. stopped says that it was stopped, empty if it died.
+func (rn *runner) start(now moment, id tree.Fire, dead, stopped string, states, before map[int]coordination.ItemState, absent tree.Items) {
 	begun := run.Begun{Self: rn.member.Self, ID: id, Config: rn.member.View.Config, Guest: rn.guest, Exec: rn.module.exec, Absent: absent,
 		At: now.Time, Next: rn.calendar.Next, Workers: min(len(states), rn.concurrency()), Places: rn.most(rn.guest)}
 	total := rn.total(id, slices.Max(slices.Collect(maps.Keys(states))))
@@ -332,7 +334,7 @@ func (rn *runner) start(now moment, id tree.Fire, dead string, states, before ma
 	}
 	rn.fires[f] = true
 	rn.Emit(event.Event{Kind: event.FireStarted, Instant: id.Time(), Trigger: id.Trigger, Source: f.Source(), Items: f.Items(), Other: dead,
-		Args: f.Args(), Total: id.Total(total), Next: nextAfter(&rn.calendar, id), Digest: f.Exec.Digest(), Lag: lag(now.wall, id)})
+		Args: f.Args(), Total: id.Total(total), Next: nextAfter(&rn.calendar, id), Digest: f.Exec.Digest(), Lag: lag(now.wall, id), Reason: stopped})
 	guests := rn.guests
 	rn.wg.Go(func() { f.Run(guests) })
 }
@@ -472,12 +474,16 @@ func (rn *runner) recoverFrom(now moment, r coordination.Recovery) bool {
 	if out.Gone {
 		rn.term.gone(dead)
 	}
+	ended, stopped := "its host "+dead+" died while it ran, and ", ""
+	if out.Stopped {
+		ended, stopped = "its host "+dead+" was stopped while it ran, and ", "its host "+dead+" was stopped while it ran"
+	}
 	for _, lost := range out.Lost {
 		why := "failover is off"
 		if lost.State.Record.Owner != dead {
 			why = "it has been begun anew since"
 		}
-		rn.skipRun(lost.Item, lost.Fire, dead, tree.OutcomeLost, event.SkipLost, "its host "+dead+" died while it ran, and "+why)
+		rn.skipRun(lost.Item, lost.Fire, dead, tree.OutcomeLost, event.SkipLost, ended+why)
 	}
 	for _, h := range out.Held {
 		rn.heldBack(h.Item, h.Fire, dead, h.State.Record)
@@ -486,12 +492,12 @@ func (rn *runner) recoverFrom(now moment, r coordination.Recovery) bool {
 		rn.skipRun(k.Item, k.Fire, dead, abi.OutcomeCancelled, event.SkipDisabled, k.State.Record.Reason)
 	}
 	for _, e := range out.Elsewhere {
-		rn.skipRun(e.Item, e.Fire, dead, tree.OutcomeElsewhere, event.SkipElsewhere, "its host "+dead+" died while it ran, and a Java host has run it again")
+		rn.skipRun(e.Item, e.Fire, dead, tree.OutcomeElsewhere, event.SkipElsewhere, ended+"a Java host has run it again")
 	}
 	if err != nil {
 		rn.failed(now, "recovering items of "+dead, err)
 		return false
 	}
-	rn.takeOver(now, dead, out.Claimed)
+	rn.takeOver(now, dead, stopped, out.Claimed)
 	return true
 }

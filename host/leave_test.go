@@ -2,6 +2,9 @@ package host_test
 
 import (
 	"context"
+	"maps"
+	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -10,6 +13,7 @@ import (
 	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/coordination/registrytest"
+	"github.com/wasmjob/wasmjob/coordination/tree"
 	"github.com/wasmjob/wasmjob/host"
 	"github.com/wasmjob/wasmjob/host/event"
 )
@@ -153,4 +157,73 @@ func TestLeave_takenBackWhenItsOutcomeIsUnknown(t *testing.T) {
 			t.Errorf("status %+v, want ready\n%s", s, c.all())
 		}
 	})
+}
+
+// TestLeave_withAnItemUnfinished: a host that stops in good order while an item runs is not
+// gone for the others, however they come to know of it; one that dies is.
+func TestLeave_withAnItemUnfinished(t *testing.T) {
+	drains := func(nodes ...*node) {
+		for _, n := range nodes {
+			n.stop()
+		}
+		for _, n := range nodes {
+			<-n.done
+		}
+	}
+	for _, c := range []struct {
+		name     string
+		failover bool
+		ends     func(t *testing.T, first, second *node)
+		stopped  []string // hosts of which the others say that they were stopped
+		gone     bool
+	}{
+		{"one drains", true, func(_ *testing.T, first, _ *node) { drains(first) }, []string{"10.0.0.1"}, false},
+		{"one drains, failover is off", false, func(_ *testing.T, first, _ *node) { drains(first) }, []string{"10.0.0.1"}, false},
+		{"two drain at once", true, func(_ *testing.T, first, second *node) { drains(first, second) }, []string{"10.0.0.1", "10.0.0.2"}, false},
+		{"an operator stops its instance", true, func(t *testing.T, first, _ *node) {
+			if err := first.operator().Shutdown(t.Context(), "j", "10.0.0.1", ""); err != nil {
+				t.Fatal(err)
+			}
+		}, []string{"10.0.0.1"}, false},
+		{"one is killed", true, func(_ *testing.T, first, _ *node) { first.kill() }, nil, true},
+		{"two are killed", true, func(_ *testing.T, first, second *node) { first.kill(); second.kill() }, nil, true},
+	} {
+		for _, call := range []time.Duration{0, 100 * time.Millisecond} {
+			t.Run(c.name+"/"+call.String(), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					cl := newCluster(t)
+					cl.config = func(cfg *host.Config) { cfg.DrainTimeout = 5 * time.Second }
+					cl.wrap = func(_ int, l *lease) registry.Center { return &slow{lease: l, call: call, news: call / 2} }
+					d := definition("j", "", 8)
+					d.Failover = c.failover
+					var nodes []*node
+					for n := range 4 {
+						nodes = append(nodes, cl.start(n+1, job(d, sleeper(10*time.Minute))))
+						time.Sleep(5 * time.Second)
+					}
+					if err := nodes[3].operator().Trigger(t.Context(), "j"); err != nil {
+						t.Fatal(err)
+					}
+					time.Sleep(30 * time.Second)
+					if n := len(cl.list(event.ItemStarted)); n != 8 {
+						t.Fatalf("%d items run\n%s", n, cl.all())
+					}
+					c.ends(t, nodes[0], nodes[1])
+					time.Sleep(time.Minute)
+					if gone := cl.list(event.HostGone); len(gone) > 0 != c.gone {
+						t.Errorf("gone: %s, want some: %t", lines(gone), c.gone)
+					}
+					said := make(map[string]bool)
+					for _, e := range cl.list(event.FireStarted, event.ItemSkipped) {
+						if e.Other != "" && strings.Contains(e.Reason, "was stopped") {
+							said[tree.ServerOf(e.Other)] = true
+						}
+					}
+					if got := slices.Sorted(maps.Keys(said)); !slices.Equal(got, c.stopped) {
+						t.Errorf("the others say that %v were stopped, want %v\n%s", got, c.stopped, cl.all())
+					}
+				})
+			})
+		}
+	}
 }

@@ -194,7 +194,7 @@ func (j *job) stopped(now moment) {
 	if len(unfinished) > 0 {
 		j.flushOffsets(now) // whoever goes on begins there
 	}
-	if err := j.member.Leave(j.work, unfinished); err != nil {
+	if err := j.member.Leave(j.work); err != nil {
 		j.failed(now, "leaving the job", err)
 		return
 	}
@@ -240,7 +240,7 @@ func (j *job) clearAway(now moment) bool {
 	case j.registered && now.Before(j.refusal.retryAt):
 		return false
 	case j.registered:
-		if err := j.member.Leave(j.work, nil); err != nil {
+		if err := j.member.Leave(j.work); err != nil {
 			j.failed(now, "leaving the job", err)
 			return false
 		}
@@ -290,7 +290,7 @@ func (j *job) withdraw(now moment) bool {
 		j.saveWaived(now)
 		err := j.settleDoubt(now)
 		if err == nil {
-			err = j.member.Leave(j.work, unfinished)
+			err = j.member.Leave(j.work)
 		}
 		if err != nil && !errors.Is(err, registry.ErrSessionLost) {
 			if hard {
@@ -554,7 +554,7 @@ func (j *job) decline(now moment) {
 		return
 	}
 	why := j.member.View.ConfigErr
-	if err := j.member.Leave(j.work, nil); err != nil {
+	if err := j.member.Leave(j.work); err != nil {
 		j.failed(now, "leaving the job", err)
 		return
 	}

@@ -50,9 +50,10 @@ func ParseRuns(data []byte) (Runs, error) {
 	return r, err
 }
 
-// Data is what the node holds, JSON; nil without runs.
+// Data is what the node holds, JSON; nil without runs. That the host has left is kept until
+// the node goes: another host may look between the last takeover and the burial.
 func (r Runs) Data() []byte {
-	if len(r.Runs) == 0 {
+	if len(r.Runs) == 0 && !r.Left {
 		return nil
 	}
 	b, err := json.Marshal(r)

@@ -205,7 +205,7 @@ func fieldTexts() map[string]string {
 		"event.Event.Lag":                "Lag is how much later than Instant the items were begun.",
 		"event.Event.Next":               "Next is the job's scheduled instant after Instant, for a scheduled FireStarted and FireSkipped.",
 		"event.Event.OffsetWrites":       "OffsetWrites is how often the item's offset had been written when the run started, and when its completion took effect.",
-		"event.Event.Other":              "Other is the id of another host that the event is about: the one that is gone, for HostGone, or that died while it ran what is taken over here or given up, for FireStarted, ItemSkipped and ItemHeld.",
+		"event.Event.Other":              "Other is the id of another host that the event is about: the one that is gone, for HostGone, or that died or was stopped while it ran what is taken over here or given up, for FireStarted, ItemSkipped and ItemHeld. Reason of a FireStarted says that it was stopped.",
 		"event.Event.Outside":            "Outside counts what the guest did with each capability, for ItemEnded and Listener.",
 		"event.Event.Owed":               "Owed is set for a skip that promises a run, of this instant or of a newer one that stands for it: it follows when what is in its way is over, or a later skip says why not.",
 		"event.Event.Previous":           "Previous is what the item's record said of its newest run when it was begun again, for the first attempt of an ItemStarted whose item another instance began before. It is nil if the record has none, if that run was handed back, and for a run that was taken over: it is the same.",

@@ -87,8 +87,9 @@ type Event struct {
 	Host string `json:"host"`
 	Job  string `json:"job,omitempty"`
 	// Other is the id of another host that the event is about: the one that is
-	// gone, for HostGone, or that died while it ran what is taken over here or
-	// given up, for FireStarted, ItemSkipped and ItemHeld.
+	// gone, for HostGone, or that died or was stopped while it ran what is taken
+	// over here or given up, for FireStarted, ItemSkipped and ItemHeld. Reason of a
+	// FireStarted says that it was stopped.
 	Other string `json:"other,omitempty"`
 	// Instant is the scheduled time of the fire (for a trigger: when it was
 	// seen), Trigger the number of the trigger round, 0 for other sources.

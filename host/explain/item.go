@@ -411,6 +411,12 @@ func (t *writer) wentFrom(id string, from, until time.Time) {
 		t.left(left[0])
 		return
 	}
+	if stopped := t.between(from, until, func(e *event.Event) bool {
+		return e.Kind == event.FireStarted && event.TermOf(e.Other) == event.TermOf(id) && e.Reason != ""
+	}); len(stopped) > 0 {
+		t.report(KindHost, "stopped", stopped[0], places{"of": t.name(id)})
+		return
+	}
 	gone := t.goneEvent(id, from)
 	if gone != nil && gone.Time.After(until) {
 		gone = nil
