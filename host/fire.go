@@ -339,9 +339,9 @@ func (rn *runner) start(now moment, id tree.Fire, dead, stopped string, states, 
 	rn.wg.Go(func() { f.Run(guests) })
 }
 
-// lag is how late a scheduled fire began.
+// lag is how much later than its instant a fire began; a trigger has none.
 func lag(now time.Time, id tree.Fire) time.Duration {
-	if id.Trigger != 0 || id.Source != string(abi.SourceSchedule) {
+	if id.Trigger != 0 {
 		return 0
 	}
 	return max(now.Sub(id.Time()), 0)

@@ -108,7 +108,7 @@ func commonTexts() map[string]string {
 		"id":           "Its id.",
 		"instant":      "The scheduled time, or the time of the trigger.",
 		"items":        "The items.",
-		"lagNs":        "How much later than scheduled it began, in nanoseconds.",
+		"lagNs":        "How much later than scheduled it began, in nanoseconds, also as a catch-up, after a misfire or by failover; 0 for a trigger.",
 		"lastEnd":      "When its last run ended.",
 		"memoryBytes":  "The size of the guest's memory at the end.",
 		"misfire":      "Run once more when an instant came while it ran.",

@@ -147,7 +147,8 @@ type Event struct {
 	Attempt  int           `json:"attempt,omitempty"`
 	Outcome  abi.Outcome   `json:"outcome,omitempty"`
 	Duration time.Duration `json:"durationNs,omitempty"`
-	// Lag is how much later than Instant the items were begun.
+	// Lag is how much later than Instant the items were begun, for a FireStarted by the
+	// schedule, a catch-up, a misfire or failover; 0 for a trigger.
 	Lag    time.Duration `json:"lagNs,omitempty"`
 	Memory int64         `json:"memoryBytes,omitempty"`
 	Fetched

@@ -129,7 +129,7 @@ func (r *Run) start(e event.Event) {
 			r.First, r.Begun = r.Begun, e.Time
 		}
 	}
-	if e.Source == abi.SourceSchedule {
+	if e.Trigger == 0 {
 		r.Lag = max(r.At().Sub(e.Instant), 0)
 	}
 	r.Host, r.Fence, r.Attempt, r.Digest, r.Signer = e.Host, e.Fence, e.Attempt, e.Digest, e.Signer
@@ -320,7 +320,7 @@ func Join(a, b Fire) Fire {
 		}
 	}
 	f.Succeeded, f.Failed = a.Succeeded+b.Succeeded, a.Failed+b.Failed
-	f.Total, f.Lag = max(a.Total, b.Total), max(a.Lag, b.Lag)
+	f.Total = max(a.Total, b.Total)
 	f.Hosts = slices.Compact(slices.Sorted(slices.Values(slices.Concat(a.Hosts, b.Hosts))))
 	f.Items = slices.Compact(slices.Sorted(slices.Values(slices.Concat(a.Items, b.Items))))
 	if severity(b.Outcome) > severity(f.Outcome) {

@@ -100,7 +100,8 @@ type Fire struct {
 	// Ended is zero while an item runs.
 	Ended    time.Time     `json:"ended,omitzero"`
 	Duration time.Duration `json:"durationNs"` // 0 if Unknown is not
-	Lag      time.Duration `json:"lagNs"`
+	// Lag is how much later than Instant the first of its items began; 0 for a trigger.
+	Lag time.Duration `json:"lagNs"`
 	// Outcome is the worst of the items that ended, empty if none did; Message is what
 	// such an item said.
 	Outcome abi.Outcome `json:"outcome,omitempty"`
@@ -125,7 +126,8 @@ type Run struct {
 	// Ended is zero while it runs.
 	Ended    time.Time     `json:"ended,omitzero"`
 	Duration time.Duration `json:"durationNs"`
-	// Lag is that of the first begin.
+	// Lag is how much later than Instant it began first, whatever made it begin; 0 for a
+	// trigger.
 	Lag time.Duration `json:"lagNs"`
 	// Outcome is empty while it runs. Completed: the completion took effect in the registry.
 	Outcome      abi.Outcome                 `json:"outcome,omitempty"`

@@ -130,7 +130,7 @@ func (m *Metrics) addOfJobs(traceID func(event.Event) string) {
 	m.records = m.counters("dataflow_records_total", "Records that DATAFLOW items processed.", jobName())
 	m.overQuota = m.counters("over_quota_total", "Log lines and events of the history that were dropped, and offset commits that had to wait, because a job was beyond its quota, by ceiling.", jobName(), quotas())
 	m.droppedLines = m.counters("log_lines_dropped_total", "Log lines of guests that were dropped because one invocation logged more than it may.", jobName())
-	m.lag = newDurations(m, traceID, "fire_lag_seconds", "How much later than the scheduled instant the items of a fire were begun.")
+	m.lag = newDurations(m, traceID, "fire_lag_seconds", "How much later than the scheduled instant the items of a fire were begun, also as a catch-up, after a misfire or by failover. Triggers do not count.")
 	m.fireTime = newDurations(m, traceID, "fire_duration_seconds", "From the begin of a fire's items on this host to the end of the last.")
 	m.itemTime = newDurations(m, traceID, "item_duration_seconds", "Duration of an attempt of an item.")
 	m.elections = m.counters("elections_won_total", "Leader elections of the job that this host won.", jobName())

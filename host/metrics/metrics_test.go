@@ -99,6 +99,7 @@ func TestEventsBecomeMetrics(t *testing.T) {
 	}
 	e(event.JobAdded, nil)
 	e(event.FireStarted, func(e *event.Event) { e.Items = []int{0, 1, 2}; e.Lag = 2 * time.Millisecond })
+	m.Observe(event.Event{Kind: event.FireStarted, Job: "a", Source: abi.SourceTrigger, Trigger: 7}) // has no instant to be late for
 	e(event.ItemStarted, func(e *event.Event) { e.Attempt = 1 })
 	e(event.ItemStarted, func(e *event.Event) { e.Attempt = 2 })
 	e(event.ItemEnded, func(e *event.Event) { e.Outcome = abi.OutcomeRetry; e.Batches = 2; e.Records = 30; e.DroppedLines = 5 })

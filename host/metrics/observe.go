@@ -33,7 +33,9 @@ func (m *Metrics) observeWork(e event.Event, job string) {
 	switch e.Kind {
 	case event.FireStarted:
 		m.observeQueue(e)
-		m.lag.observe(job, e, e.Lag)
+		if e.Trigger == 0 {
+			m.lag.observe(job, e, e.Lag)
+		}
 	case event.FireEnded:
 		m.observeQueue(e)
 		m.fires.WithLabelValues(job, string(e.Outcome)).Inc()

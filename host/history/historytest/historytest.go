@@ -27,7 +27,7 @@ const patience = 30 * time.Second
 func Run(t *testing.T, open func(t *testing.T) history.Store) {
 	t.Helper()
 	for name, test := range map[string]func(*testing.T, history.Store){
-		"random filters": randomFilters, "life of a run": lifeOfARun, "failover": failover, "taken over twice": takenOverTwice, "lost run": lostRun, "host that is over": hostIsOver, "host that is gone": hostIsGone, "two hosts of a fire": twoHosts,
+		"random filters": randomFilters, "life of a run": lifeOfARun, "lag": lags, "failover": failover, "taken over twice": takenOverTwice, "lost run": lostRun, "host that is over": hostIsOver, "host that is gone": hostIsGone, "two hosts of a fire": twoHosts,
 		"trigger number used twice": reusedTrigger, "forged cursors": forgedCursors, "bad filters": badFilters, "equal times": equalTimes,
 		"tail of a log": tailOfALog, "adds and reads at once": atOnce, "no bytes": noBytes,
 	} {
@@ -342,6 +342,29 @@ func lifeOfARun(t *testing.T, s history.Store) {
 	f := x.fire(t, func(f history.Fire) bool { return f.Succeeded == 1 && !f.Ended.IsZero() })
 	if f.Running+f.Failed != 0 || f.Outcome != abi.OutcomeOK {
 		t.Errorf("ended: %s", text(f))
+	}
+}
+
+// lags: what has a scheduled instant is so much late as its first begin is after it, whatever made it
+// begin; what a trigger made is not.
+func lags(t *testing.T, s history.Store) {
+	for _, source := range []abi.Source{abi.SourceSchedule, abi.SourceCatchUp, abi.SourceMisfire, abi.SourceFailover, abi.SourceTrigger} {
+		x := newStory(s, "lag-"+string(source))
+		x.e.Source = source
+		want := 2 * time.Second
+		if source == abi.SourceTrigger {
+			x.e.Trigger, want = 7, 0
+		}
+		x.tell(event.FireStarted, func(e *event.Event) { e.Lag = want / 2 })
+		x.tell(event.ItemStarted, nil)
+		x.tell(event.ItemEnded, func(e *event.Event) { e.Outcome = abi.OutcomeRetry })
+		x.tell(event.ItemStarted, func(e *event.Event) { e.Attempt = 2 })
+		if r := x.run(t, "second attempt", func(r history.Run) bool { return r.Attempt == 2 }); r.Lag != want {
+			t.Errorf("a run by %s: %s", source, text(r))
+		}
+		if f := x.fire(t, func(f history.Fire) bool { return f.Running == 1 }); f.Lag != want/2 {
+			t.Errorf("a fire by %s: %s", source, text(f))
+		}
 	}
 }
 
