@@ -67,6 +67,7 @@ func New(o Options) *API {
 			},
 		},
 		OpenAPIPath: "/v1/openapi", Formats: formats, DefaultFormat: "application/json", RejectUnknownQueryParameters: true,
+		Transformers: []huma.Transformer{worded},
 	}
 	a.huma = humago.New(a.mux, config)
 	a.looking()

@@ -20,6 +20,7 @@ import (
 	"github.com/wasmjob/wasmjob/host/cluster"
 	"github.com/wasmjob/wasmjob/host/history"
 	"github.com/wasmjob/wasmjob/host/service"
+	"github.com/wasmjob/wasmjob/host/words"
 )
 
 // problem is an error as the API answers it.
@@ -105,6 +106,29 @@ func parts(err error) (list []*huma.ErrorDetail) {
 		list = append(list, &huma.ErrorDetail{Location: "query." + strings.TrimSuffix(name, "s"), Message: what})
 	}
 	return list
+}
+
+// worded has problems with parameters that huma finds say what was found and what is expected.
+func worded(_ huma.Context, _ string, v any) (any, error) {
+	p, ok := v.(*huma.ErrorModel)
+	if !ok {
+		return v, nil
+	}
+	for _, e := range p.Errors {
+		expected := ""
+		switch {
+		case strings.HasPrefix(e.Message, "invalid date/time"):
+			expected = "a time such as 2026-11-23T03:00:00Z"
+		case e.Message == "invalid integer":
+			expected = "a whole number"
+		case e.Message == "invalid boolean":
+			expected = "true or false"
+		default:
+			continue
+		}
+		e.Message = fmt.Sprintf("found %q, expected %s", words.Clip(fmt.Sprint(e.Value)), expected)
+	}
+	return v, nil
 }
 
 // each are the errors that an error joins, or itself.
