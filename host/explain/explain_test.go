@@ -229,6 +229,45 @@ func TestExplain_questions(t *testing.T) {
 	}
 }
 
+// TestExplain_newJob: a job that came after the histories begin, and has not been due since, is not
+// explained by an instant from before.
+func TestExplain_newJob(t *testing.T) {
+	t.Parallel()
+	settings := &event.Settings{Cron: "0 0 * * * ?", TimeZone: "UTC", Items: 1}
+	came := of(14*60, event.JobAdded, first, func(e *event.Event) { e.Instant = time.Time{} })
+	started := event.Event{Time: noon.Add(11 * time.Minute), Kind: event.HostStarted, Host: "10.0.0.1@-@1"}
+	const since = `not yet due
+The job has not been due since 12:11:00, where the histories begin; by "0 0 * * * ?" UTC the next instant is 13:00:00.
+It came to host 10.0.0.1 at 12:14:00.`
+	const unknown = `unknown
+What became of item 0 is not known: it was due at 12:00:00, and the histories begin at 12:11:00.`
+	for name, c := range map[string]struct {
+		ask    explain.Question
+		events []event.Event
+		want   string
+	}{
+		"the newest":                    {explain.Question{}, []event.Event{started, came}, since},
+		"the newest before a time":      {explain.Question{At: noon.Add(13 * time.Minute), Nearest: true}, []event.Event{started, came}, since},
+		"before the histories begin":    {explain.Question{At: noon.Add(time.Minute), Nearest: true}, []event.Event{started, came}, unknown},
+		"an instant that is asked for":  {explain.Question{At: noon}, []event.Event{started, came}, unknown},
+		"a host had it when they began": {explain.Question{}, []event.Event{started, of(12*60, event.JobConfigured, second, func(e *event.Event) { e.Instant, e.Settings = time.Time{}, settings }), came}, unknown},
+		"a skip stands for it": {explain.Question{}, []event.Event{started, came, of(15*60, event.FireSkipped, first, func(e *event.Event) {
+			e.Instant, e.Through, e.Items, e.Cause, e.Reason = noon.Add(-time.Hour), noon.Add(time.Minute), []int{0}, event.SkipMissed, "3 instants were missed"
+		})}, `missed
+Item 0 was due at 12:00:00 and did not run: host 10.0.0.1 reported at 12:15:00: 3 instants were missed.`},
+	} {
+		facts := explain.Facts{Now: noon.Add(20 * time.Minute), From: noon.Add(11 * time.Minute), Settings: settings, Events: c.events}
+		c.ask.Job = "j"
+		if got := strings.ReplaceAll(answered(ask(t, c.ask, facts)), "2026-03-01 ", ""); got != c.want {
+			t.Errorf("%s: got\n%s\nwant\n%s", name, got, c.want)
+		}
+	}
+	facts := explain.Facts{Now: noon, From: noon.Add(-time.Hour), Settings: &event.Settings{Cron: "0 0 3 1 1 ? 2019", TimeZone: "UTC", Items: 1}, Events: []event.Event{of(-60, event.JobAdded, first, nil)}}
+	if got := answered(ask(t, explain.Question{Job: "j"}, facts)); !strings.Contains(got, `The job has not been due since 2026-03-01 11:00:00, where the histories begin, and is not any more: "0 0 3 1 1 ? 2019" UTC has no instant after that.`) {
+		t.Errorf("got\n%s", got)
+	}
+}
+
 // TestExplain_disabledThen: a job that was disabled at an instant did not run for that, though no
 // host reported it, and though it is enabled by now.
 func TestExplain_disabledThen(t *testing.T) {

@@ -1,6 +1,7 @@
 package explain
 
 import (
+	"slices"
 	"strings"
 	"time"
 
@@ -89,8 +90,8 @@ func (tl *timeline) choose(q Question) (fire, *early) {
 			newest, scheduled = f, false
 		}
 	}
-	if newest.instant.IsZero() || (scheduled && tl.cameAfter(newest.instant) && !tl.has(newest, known)) {
-		return fire{}, tl.notYet(limit, settings, in)
+	if newest.instant.IsZero() || (scheduled && tl.cameAfter(newest.instant) && !tl.from.After(limit) && !tl.has(newest, known) && !tl.covered(newest)) {
+		return fire{}, tl.notYet(limit, newest.instant, settings, in)
 	}
 	tl.fire = newest
 	return newest, nil
@@ -116,10 +117,15 @@ func (tl *timeline) has(f fire, known []fire) bool {
 	return false
 }
 
-// cameAfter reports whether the first host that had the job came to it after a time, and
-// the histories reach back before that.
+// covered reports whether a skip stands for a fire of which there may be no other event.
+func (tl *timeline) covered(f fire) bool {
+	return slices.ContainsFunc(tl.events, func(e *event.Event) bool { return e.Job != "" && OfFire(e.Kind) && f.covers(e) })
+}
+
+// cameAfter reports whether the first host that had the job, as far as the histories go, came to
+// it after a time.
 func (tl *timeline) cameAfter(t time.Time) bool {
-	if len(tl.order) == 0 || tl.from.After(t) {
+	if len(tl.order) == 0 {
 		return false
 	}
 	for _, m := range tl.order {
@@ -153,10 +159,8 @@ func (tl *timeline) exact(at time.Time, known []fire, settings *event.Settings, 
 			return f, nil
 		}
 	}
-	for _, e := range tl.events { // a skip may stand for it under a schedule that is not known
-		if e.Job != "" && OfFire(e.Kind) && tl.fire.covers(e) && settings == nil {
-			return tl.fire, nil
-		}
+	if settings == nil && tl.covered(tl.fire) { // under a schedule that is not known
+		return tl.fire, nil
 	}
 	due := settings != nil && nextDue(settings, at.Add(-time.Nanosecond)).Equal(at)
 	if due && !at.After(tl.now) {
@@ -167,7 +171,7 @@ func (tl *timeline) exact(at time.Time, known []fire, settings *event.Settings, 
 	case settings == nil:
 		return tl.fire, tl.unknownDue(at)
 	case due:
-		return tl.fire, tl.notYet(at, settings, in)
+		return tl.fire, tl.notYet(at, time.Time{}, settings, in)
 	}
 	return tl.fire, tl.neverDue(at, settings, in)
 }
@@ -325,16 +329,21 @@ func reschedules(c *history.Change) bool {
 	return strings.Contains(c.What, "cron") || strings.Contains(c.What, "timeZone")
 }
 
-// notYet says that nothing was due up to a time.
-func (tl *timeline) notYet(limit time.Time, s *event.Settings, in *event.Event) *early {
+// notYet says that nothing was due up to a time, or, if the instant before that is from before
+// the histories, since these begin.
+func (tl *timeline) notYet(limit, before time.Time, s *event.Settings, in *event.Event) *early {
 	next := nextDue(s, limit.Add(-time.Nanosecond))
+	when := message{"up-to", places{"at": limit}}
+	if tl.from.After(before) && !before.IsZero() {
+		when = message{"since-histories", places{"from": tl.from}}
+	}
 	due := message{row: "not-scheduled"}
 	switch {
 	case s == nil || s.Cron == "":
 	case next.IsZero():
-		due = message{"not-any-more", places{"at": limit, "schedule": scheduleText(s)}}
+		due = message{"not-any-more", places{"when": when, "schedule": scheduleText(s)}}
 	default:
-		due = message{"not-yet", places{"at": limit, "schedule": scheduleText(s), "next": next}}
+		due = message{"not-yet", places{"when": when, "schedule": scheduleText(s), "next": next}}
 	}
 	c := clause{kind: KindDue, time: limit, message: due}
 	if in != nil {
