@@ -635,6 +635,52 @@ Host 10.0.0.1 gave the run up at 12:00:05: the job was removed while the item ra
 	}
 }
 
+// TestExplain_causeFirst: what ended a run badly is said before why it ran where it did.
+func TestExplain_causeFirst(t *testing.T) {
+	t.Parallel()
+	host := func(seconds float64, kind event.Kind, host, reason string) event.Event {
+		return event.Event{Time: noon.Add(time.Duration(seconds * float64(time.Second))), Kind: kind, Host: host, Reason: reason}
+	}
+	before := []event.Event{
+		of(-600, event.JobAdded, first, nil), of(-600, event.JobAdded, second, nil),
+		of(-590, event.Assigned, first, func(e *event.Event) { e.Items = []int{0} }),
+		of(-120, event.ItemStarted, first, func(e *event.Event) { e.Item, e.Instant = number(0), noon.Add(-2*time.Minute) }),
+		host(-70, event.Session, first, "suspect"), host(-60, event.Session, first, "lost"),
+		of(-58, event.Assigned, second, func(e *event.Event) { e.Items = []int{0} }),
+		of(0, event.FireStarted, second, func(e *event.Event) { e.Items, e.Total = []int{0}, 1 }), of(0, event.ItemStarted, second, item(0)),
+	}
+	const moved = `
+The run before, at 11:58:00, was on host 10.0.0.1.
+Host 10.0.0.1, which had it, got no answer from the registry: its session was in doubt from 11:58:50 on, and nothing began there.
+Host 10.0.0.1, which had it, gave its session up at 11:59:00 and stopped what it ran.
+Host 10.0.0.2 got it at 11:59:02.`
+	ends := func(kind event.Kind, attempt int, outcome abi.Outcome, reason string) event.Event {
+		return of(float64(5*attempt), kind, second, func(e *event.Event) { e.Item, e.Attempt, e.Outcome, e.Reason = number(0), attempt, outcome, reason })
+	}
+	for name, c := range map[string]struct {
+		events []event.Event
+		want   string
+	}{
+		"killed": {[]event.Event{ends(event.ItemEnded, 1, abi.OutcomeCancelled, "an operator killed it"), ends(event.ItemCompleted, 1, abi.OutcomeCancelled, "an operator killed it")}, `killed
+Item 0 was due at 12:00:00 and began in time on host 10.0.0.2.
+It ended at 12:00:05: an operator killed it.
+alice did "kill" of the job at 12:00:04.` + moved},
+		"failed": {[]event.Event{ends(event.ItemEnded, 1, abi.OutcomeFail, "no disk"), of(6, event.ItemStarted, second, item(0)), ends(event.ItemEnded, 2, abi.OutcomeFail, "no disk"), ends(event.ItemCompleted, 2, abi.OutcomeFail, "no disk")}, `failed
+Item 0 was due at 12:00:00 and began in time on host 10.0.0.2.
+Attempt 1 ended at 12:00:05: FAIL (no disk).
+It failed for good at 12:00:10, in attempt 2: FAIL (no disk).` + moved},
+		"well": {[]event.Event{ends(event.ItemEnded, 1, abi.OutcomeOK, ""), ends(event.ItemCompleted, 1, abi.OutcomeOK, "")}, `ran
+Item 0 was due at 12:00:00 and began in time on host 10.0.0.2.` + moved + `
+It succeeded at 12:00:05, after 0s.`},
+	} {
+		facts := explain.Facts{Now: noon.Add(time.Hour), Settings: &event.Settings{Cron: "0 0/2 * * * ?", TimeZone: "UTC", Items: 1}, Events: slices.Concat(before, c.events),
+			Changes: []history.Change{{Time: noon.Add(4 * time.Second), Job: "j", Who: "alice", What: "kill"}}}
+		if got := answered(ask(t, explain.Question{Job: "j", At: noon}, facts)); got != c.want {
+			t.Errorf("%s: got\n%s\nwant\n%s", name, got, c.want)
+		}
+	}
+}
+
 var (
 	kinds = []event.Kind{event.FireStarted, event.FireSkipped, event.ItemStarted, event.ItemEnded, event.ItemCompleted, event.ItemSkipped, event.ItemHeld,
 		event.JobAdded, event.JobConfigured, event.JobRemoved, event.JobStopped, event.JobError, event.Refused, event.Sharded, event.Assigned, event.Elected,

@@ -196,14 +196,30 @@ func (tl *timeline) itemStory(f fire, item int, events []*event.Event) story {
 		return t.story
 	}
 	t.begin()
+	last := 0 // where the last run's attempts begin
 	for i, r := range t.runs {
 		if i > 0 {
 			t.again(t.runs[i-1], r)
 		}
+		last = len(t.story.clauses)
 		t.attempts(r)
 	}
 	t.end()
+	if t.story.verdict == Killed || t.story.verdict == Failed {
+		t.causeFirst(last)
+	}
 	return t.story
+}
+
+// causeFirst puts what the last run came to, which is said from a place on, behind when and where
+// the item began first: why it ran there, or again, comes after that.
+func (t *writer) causeFirst(last int) {
+	said := t.story.clauses
+	began := 1
+	if t.fire.trigger != 0 && last > 1 && said[1].kind == KindChange {
+		began = 2
+	}
+	t.story.clauses = slices.Concat(said[:began], said[last:], said[began:last])
 }
 
 // sort puts an event where it belongs.
