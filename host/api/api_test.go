@@ -39,6 +39,7 @@ type served struct {
 	url    string
 	client *admin.Client
 	http   *http.Client
+	mute   context.CancelFunc // ends the API alone
 }
 
 // serve starts a host and serves its API until the test ends.
@@ -48,6 +49,7 @@ func serve(t *testing.T, o servicetest.Options) *served {
 	t.Cleanup(s.http.CloseIdleConnections)
 	var server *admin.Server
 	ctx, stop := context.WithCancel(context.Background())
+	s.mute = stop
 	ended := make(chan error, 1)
 	o.Listen = func(h *servicetest.House) string {
 		s.api = New(Options{Service: h.Service, Cluster: h.Cluster, Local: h.Local, Tail: h.Tail, Store: h.Store, Verify: h.Peers.Verify,

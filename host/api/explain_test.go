@@ -16,6 +16,7 @@ import (
 	"github.com/wasmjob/wasmjob/host/event"
 	"github.com/wasmjob/wasmjob/host/explain"
 	"github.com/wasmjob/wasmjob/host/history"
+	"github.com/wasmjob/wasmjob/host/service"
 	"github.com/wasmjob/wasmjob/host/service/servicetest"
 )
 
@@ -103,6 +104,30 @@ func TestExplain_purged(t *testing.T) {
 	if found.Verdict != explain.Unknown || !strings.Contains(found.Sentences[0].Text, "the histories begin at") {
 		t.Errorf("%+v", found)
 	}
+}
+
+// TestExplain_unanswering: of a host that does not answer any more, and whose session goes on, the
+// answer of another says that it has the item.
+func TestExplain_unanswering(t *testing.T) {
+	t.Parallel()
+	server := servicetest.NewServer(t)
+	jobs := []host.Job{servicetest.Job("pay", "", 2, servicetest.Wait)}
+	a := serve(t, servicetest.Options{Server: server, IP: "127.0.0.1", Jobs: jobs})
+	b := serve(t, servicetest.Options{Server: server, IP: "127.0.0.2", Jobs: jobs})
+	a.Until("each host has an item", func() bool {
+		of := get[service.JobDetail](a, "/v1/jobs/pay")
+		return len(of.Items) == 2 && of.Items[0].Host != of.Items[1].Host
+	})
+	if got := a.ask("POST", "/v1/jobs/pay/trigger", ""); got.code/100 != 2 {
+		t.Fatalf("%d %s", got.code, got.body)
+	}
+	a.Until("both items run", func() bool { return get[service.JobDetail](a, "/v1/jobs/pay").Running == 2 })
+	b.mute()
+	const has, since = "and host 127.0.0.2, which has it as far as is known, does not answer.", "Host 127.0.0.2 has not answered since "
+	a.Until("the answer says who has the item", func() bool {
+		text := fmt.Sprint(get[explain.Answer](a, "/v1/jobs/pay/explain"))
+		return strings.Contains(text, "it was triggered at ") && strings.Contains(text, has) && strings.Contains(text, since)
+	})
 }
 
 // TestExplain_input: each part of a question that is wrong is named, and who may not see

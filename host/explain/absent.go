@@ -247,10 +247,13 @@ func (t *writer) absent() {
 		t.say(KindNotRun, "unknown-before-history", t.from, places{"from": t.from})
 		return
 	}
+	owner, share := t.ownerAt(t.item, at)
+	if owner == nil && t.unanswering() {
+		return
+	}
 	if t.fire.trigger == 0 && (t.noHost() || t.disabledThen()) {
 		return
 	}
-	owner, share := t.ownerAt(t.item, at)
 	if owner == nil {
 		t.say(KindNotRun, "unknown-host", at, nil)
 		t.refusedThen(at)
@@ -276,6 +279,29 @@ func (t *writer) absent() {
 		t.lastWords(owner.id, at)
 	}
 	t.rescheduled()
+}
+
+// unanswering says that a host has the item that does not answer since about the instant, or
+// later, if that is so.
+func (t *writer) unanswering() bool {
+	for i := range t.mute {
+		u := &t.mute[i]
+		if slices.Contains(u.Items, t.item) && t.fire.instant.After(u.Seen.Add(-lookBack)) {
+			t.say(KindNotRun, "unknown-unanswering", t.fire.instant, places{"host": t.name(u.Host)})
+			t.unanswered(u.Host)
+			return true
+		}
+	}
+	return false
+}
+
+// unanswered says that a host does not answer, if that is so, and what comes of it.
+func (t *writer) unanswered(host string) {
+	for _, u := range t.mute {
+		if event.TermOf(u.Host) == event.TermOf(host) {
+			t.say(KindHost, "unanswered", u.Seen, places{"host": t.name(u.Host), "seen": u.Seen})
+		}
+	}
 }
 
 // notDueOn says that the host that had the item went by a schedule without the instant,

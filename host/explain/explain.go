@@ -42,9 +42,20 @@ type Facts struct {
 	From time.Time
 	// Silent names hosts whose histories could not be had.
 	Silent []string
+	// Unanswering are hosts of the job that do not answer, and whose session has not ended.
+	Unanswering []Unanswering
 	// Partial: the histories have more that may belong to the answer.
 	Partial bool
 	Now     time.Time
+}
+
+// Unanswering is a host that does not answer.
+type Unanswering struct {
+	// Host is its instance id, Seen is when it answered last.
+	Host string
+	Seen time.Time
+	// Items are those that it had then, and that no other host has now.
+	Items []int
 }
 
 // Verdict is the answer in a word.

@@ -681,6 +681,60 @@ It succeeded at 12:00:05, after 0s.`},
 	}
 }
 
+// TestExplain_unanswering: of a host that does not answer, and whose session has not ended, the
+// answer says that it has the item, since when it does not answer, and what will come.
+func TestExplain_unanswering(t *testing.T) {
+	t.Parallel()
+	triggered := func(e *event.Event) { e.Trigger, e.Total = 7, 2 }
+	others := []event.Event{
+		of(-600, event.JobAdded, first, func(e *event.Event) { e.Instant = time.Time{} }),
+		of(-590, event.Assigned, first, func(e *event.Event) { e.Items = []int{1} }),
+		of(0, event.FireStarted, first, func(e *event.Event) { triggered(e); e.Items = []int{1} }),
+		of(0, event.ItemStarted, first, func(e *event.Event) { triggered(e); e.Item = number(1) }),
+	}
+	silence := func(seconds int) []explain.Unanswering {
+		return []explain.Unanswering{{Host: second, Seen: noon.Add(time.Duration(seconds) * time.Second), Items: []int{0}}}
+	}
+	const comes = `Host 10.0.0.2 has not answered since 12:00:01; when its session has expired, other hosts get its items, and take over what it ran if failover is on.`
+	for name, c := range map[string]struct {
+		events      []event.Event
+		silent      []string
+		unanswering []explain.Unanswering
+		want        string
+	}{
+		"its history is not here": {nil, []string{second}, silence(1), `unknown
+What became of item 0 is not known: it was triggered at 12:00:00, and host 10.0.0.2, which has it as far as is known, does not answer.
+` + comes + `
+Item 1 was triggered at 12:00:00 and began in time on host 10.0.0.1.
+It has not ended, as far as the histories go.
+The histories of 10.0.0.2 could not be had: what happened there is not in this answer.`},
+		"all hosts share one": {[]event.Event{
+			of(0, event.FireStarted, second, func(e *event.Event) { triggered(e); e.Items = []int{0} }),
+			of(0, event.ItemStarted, second, func(e *event.Event) { triggered(e); e.Item = number(0) }),
+		}, nil, silence(1), `running
+Item 0 was triggered at 12:00:00 and began in time on host 10.0.0.2.
+It has not ended, as far as the histories go.
+` + comes + `
+Item 1 was triggered at 12:00:00 and began in time on host 10.0.0.1.
+It has not ended, as far as the histories go.`},
+		"silent since long after": {nil, []string{second}, silence(3600), `unknown
+What became of item 0 is not known: it was triggered at 12:00:00, and none of the histories says that its host had it then.
+Item 1 was triggered at 12:00:00 and began in time on host 10.0.0.1.
+It has not ended, as far as the histories go.
+The histories of 10.0.0.2 could not be had: what happened there is not in this answer.`},
+	} {
+		facts := explain.Facts{Now: noon.Add(time.Hour), From: noon.Add(-time.Hour), Settings: &event.Settings{TimeZone: "UTC", Items: 2}, Events: slices.Concat(others, c.events), Silent: c.silent, Unanswering: c.unanswering}
+		if got := answered(ask(t, explain.Question{Job: "j", Trigger: 7}, facts)); got != c.want {
+			t.Errorf("%s: got\n%s\nwant\n%s", name, got, c.want)
+		}
+	}
+	facts := explain.Facts{Now: noon.Add(5 * time.Second), From: noon.Add(-time.Hour), Settings: &event.Settings{Cron: "0 * * * * ?", TimeZone: "UTC", Items: 1}, Unanswering: silence(1),
+		Events: []event.Event{of(-600, event.JobAdded, first, nil), of(-300, event.JobRemoved, first, func(e *event.Event) { e.Reason = "the host is stopping" })}}
+	if a := ask(t, explain.Question{Job: "j", At: noon}, facts); a.Verdict != explain.Unknown || !strings.Contains(answered(a), comes) {
+		t.Errorf("the others have left: got\n%s", answered(a))
+	}
+}
+
 var (
 	kinds = []event.Kind{event.FireStarted, event.FireSkipped, event.ItemStarted, event.ItemEnded, event.ItemCompleted, event.ItemSkipped, event.ItemHeld,
 		event.JobAdded, event.JobConfigured, event.JobRemoved, event.JobStopped, event.JobError, event.Refused, event.Sharded, event.Assigned, event.Elected,

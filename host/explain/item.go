@@ -668,9 +668,10 @@ func (t *writer) end() {
 	if len(r.attempts) == 0 {
 		t.story.verdict = Pending
 		t.say(KindEnd, "still-to-start", last.Time, nil, since, last)
-		return
+	} else {
+		t.say(KindEnd, "not-ended", last.Time, nil, since, last)
 	}
-	t.say(KindEnd, "not-ended", last.Time, nil, since, last)
+	t.unanswered(r.host)
 }
 
 // completed says of a completion.

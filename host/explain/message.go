@@ -62,6 +62,10 @@ func (tl *timeline) write(in texts.Language, m message, g group) string {
 			if words.Short(g.least) != words.Short(g.most) {
 				row = "took.up-to"
 			}
+		case "due", "unknown":
+			if tl.fire.trigger != 0 {
+				row = map[string]string{"due": "triggered", "unknown": "unknown-triggered"}[place]
+			}
 		}
 		return tl.write(in, message{row, m.places}, g)
 	})

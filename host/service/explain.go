@@ -45,12 +45,31 @@ func (s *Service) Explain(ctx context.Context, q explain.Question) (*explain.Ans
 		w.facts.Events = withoutOthers(w.facts.Events, q.Job)
 	}
 	knows := slices.ContainsFunc(w.facts.Events, func(e event.Event) bool { return e.Kind == event.JobConfigured })
-	j, _, _, here := s.o.Cluster.Job(q.Job)
+	j, items, _, here := s.o.Cluster.Job(q.Job)
 	if !knows && here {
 		w.facts.Settings = &event.Settings{Cron: j.Cron, TimeZone: j.TimeZone, Items: j.ShardingTotalCount}
 	}
+	w.facts.Unanswering = unanswering(j.Hosts, items, s.o.Cluster.Hosts())
 	answer := explain.Explain(q, w.facts)
 	return &answer, nil
+}
+
+// unanswering are those hosts of a job that do not answer, with the items that they had last and
+// that no other host has now.
+func unanswering(of []string, items []cluster.Item, hosts []cluster.Host) (list []explain.Unanswering) {
+	for _, h := range hosts {
+		if h.Silent == "" || h.Report == nil || !slices.Contains(of, h.ID) {
+			continue
+		}
+		u := explain.Unanswering{Host: h.Report.Status.Instance, Seen: h.Seen}
+		for _, i := range items {
+			if i.Host == h.ID {
+				u.Items = append(u.Items, i.ItemStatus.Item)
+			}
+		}
+		list = append(list, u)
+	}
+	return list
 }
 
 // withoutOthers takes what hosts refused of other jobs out of events: a file may define
