@@ -39,6 +39,16 @@ not an event
 `+day+`03:00:43Z","kind":"item.ended","outcome":"OK","durationNs":2000000000,`+run+`}
 `+day+`03:00:43Z","kind":"item.completed","outcome":"OK",`+run+`}
 `)
+	left := file("left.jsonl", day+`02:00:01Z","kind":"job.added","host":"10.0.0.1@-@7-aa","job":"report"}
+`+day+`02:00:01Z","kind":"job.configured","host":"10.0.0.1@-@7-aa","job":"report","settings":{"cron":"0 0 3 * * ?","timeZone":"UTC","items":4,"misfire":true,"failover":true,"catchUpNs":300000000000}}
+`+day+`02:00:02Z","kind":"job.assigned","host":"10.0.0.1@-@7-aa","job":"report","items":[0,1]}
+`+day+`02:50:00Z","kind":"job.removed","host":"10.0.0.1@-@7-aa","job":"report","reason":"the host is stopping"}
+`)
+	const ofOthers = `report: unknown (2026-03-01 03:00:00 UTC)
+
+What became of items 0-3 is not known: they were due at 03:00:00, none of the hosts whose histories there are had the job then, and the histories of other hosts are missing.
+  Host 10.0.0.1 had the job until 02:50:00: the host is stopping.
+`
 	empty := file("empty.jsonl", "")
 	const story = `report: late (2026-03-01 03:00:00 UTC)
 
@@ -59,6 +69,7 @@ Item 0 was due at 03:00:00 and began at 03:00:41 on host 10.0.0.2 as a catch-up,
 		"the other name":    {append([]string{"why", "report"}, at...), exitOK, story, ""},
 		"before":            {[]string{"why", "report", "--before", "2026-03-01T04:00:00Z", "--history", b, "--history", a}, exitOK, story, ""},
 		"one host alone":    {[]string{"explain", "report", "--at", "2026-03-01T03:00:00Z", "--history", a}, exitOK, "What became of item 0 is not known: it was due at 03:00:00, host 10.0.0.1 had it since 02:00:02, and its history says nothing of that instant.", ""},
+		"one that left":     {[]string{"explain", "report", "--at", "2026-03-01T03:00:00Z", "--history", left}, exitOK, ofOthers, ""},
 		"never due":         {[]string{"explain", "report", "--at", "2026-03-01T03:30:00Z", "--history", a}, exitOK, "never due", ""},
 		"another job":       {[]string{"explain", "reports", "--history", a}, exitOK, `The histories have no host that had a job "reports".`, ""},
 		"no files, no host": {[]string{"explain", "report", "--admin", "127.0.0.1:1"}, exitFailure, "", "no host is running here"},

@@ -394,22 +394,67 @@ func (t *writer) noHost() bool {
 	if !none {
 		return false
 	}
+	if others := t.others(v); others != "" {
+		t.say(KindNotRun, "unknown-others", at, places{"are": message{row: others}}, v.left)
+		t.leaver(v, "had-until")
+		return true
+	}
 	t.story.verdict = NoHost
 	events := []*event.Event{v.left}
 	if v.came != nil {
 		events = append(events, v.came)
 	}
 	t.say(KindNotRun, "no-host", at, nil, events...)
-	t.leaver(v)
+	t.leaver(v, "had-last")
 	if v.came != nil {
 		t.report(KindJob, "came-next", v.came, nil)
 	}
 	return true
 }
 
-// leaver says which host had the job last before a vacancy, and why it left.
-func (t *writer) leaver(v vacancy) {
-	t.report(KindJob, "had-last", v.left, places{"host": t.name(v.leaver.id), "because": message{because(v.left), places{"host": t.name(v.left.Host), "reason": reason(v.left)}}})
+// others names the text that says whether histories of other hosts are missing that may have had
+// the job in a vacancy; empty for none. If histories may be missing, those that are here have to
+// show that their hosts had all items when these were assigned last, and that there were more items
+// than hosts: each other host would have had one.
+func (t *writer) others(v vacancy) string {
+	if !t.files && len(t.silent) == 0 {
+		return ""
+	}
+	var last time.Time
+	for _, m := range t.order {
+		if e := m.shareAt(v.left.Time); e != nil {
+			last = later(last, e.Time)
+		}
+	}
+	s, _ := t.settingsAt(last)
+	if s == nil {
+		return "others.maybe"
+	}
+	assigned, hosts := make(map[int]bool), 0
+	for _, m := range t.order {
+		e := m.shareAt(last)
+		if e == nil || m.spanAt(last) == nil {
+			continue
+		}
+		hosts++
+		for _, n := range e.Items {
+			assigned[n] = true
+		}
+	}
+	switch {
+	case hosts == 0:
+		return "others.maybe"
+	case len(assigned) < s.Items:
+		return "others.are"
+	case s.Items <= hosts:
+		return "others.maybe"
+	}
+	return ""
+}
+
+// leaver says, in a row of the table, which host had the job before a vacancy, and why it left.
+func (t *writer) leaver(v vacancy, row string) {
+	t.report(KindJob, row, v.left, places{"host": t.name(v.leaver.id), "because": message{because(v.left), places{"host": t.name(v.left.Host), "reason": reason(v.left)}}})
 	if who := t.leaving(v.left); who != nil {
 		t.add(t.changeClause(who))
 	}

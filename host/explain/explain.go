@@ -44,6 +44,8 @@ type Facts struct {
 	Silent []string
 	// Unanswering are hosts of the job that do not answer, and whose session has not ended.
 	Unanswering []Unanswering
+	// Files: the events are from files that somebody named; other hosts may have others.
+	Files bool
 	// Partial: the histories have more that may belong to the answer.
 	Partial bool
 	Now     time.Time

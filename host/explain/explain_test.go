@@ -735,6 +735,49 @@ The histories of 10.0.0.2 could not be had: what happened there is not in this a
 	}
 }
 
+// TestExplain_files: from files of some hosts nothing follows for the others; that no host had a
+// job is said only if the files are those of all that had it.
+func TestExplain_files(t *testing.T) {
+	t.Parallel()
+	has := func(seconds float64, host string, items ...int) event.Event {
+		return of(seconds, event.Assigned, host, func(e *event.Event) { e.Items = items })
+	}
+	leaves := func(seconds float64, host string) event.Event {
+		return of(seconds, event.JobRemoved, host, func(e *event.Event) { e.Reason = "the host is stopping" })
+	}
+	const (
+		are   = `none of the hosts whose histories there are had the job then, and the histories of other hosts are missing.`
+		maybe = `none of the hosts whose histories there are had the job then, and the histories of other hosts may be missing.`
+		none  = `did not run: none of the hosts whose histories there are had the job then.`
+	)
+	for name, c := range map[string]struct {
+		items   int
+		events  []event.Event
+		verdict explain.Verdict
+		want    string
+	}{
+		"one host of several":            {4, []event.Event{has(-600, first, 0, 1), leaves(-60, first)}, explain.Unknown, are},
+		"all items on it":                {4, []event.Event{has(-600, first, 0, 1), has(-300, first, 0, 1, 2, 3), leaves(-60, first)}, explain.NoHost, none},
+		"one item":                       {1, []event.Event{has(-600, first, 0), leaves(-60, first)}, explain.Unknown, maybe},
+		"all hosts, one after the other": {2, []event.Event{has(-600, first, 0), has(-600, second, 1), leaves(-90, first), has(-89, second, 0, 1), leaves(-60, second)}, explain.NoHost, none},
+		"all hosts at once":              {3, []event.Event{has(-600, first, 0, 1), has(-600, second, 2), leaves(-60, first), leaves(-60, second)}, explain.NoHost, none},
+		"as many items as hosts":         {2, []event.Event{has(-600, first, 0), has(-600, second, 1), leaves(-60, first), leaves(-60, second)}, explain.Unknown, maybe},
+	} {
+		facts := explain.Facts{Files: true, Now: noon.Add(time.Hour), From: noon.Add(-time.Hour), Settings: &event.Settings{Cron: "0 0 12 * * ?", TimeZone: "UTC", Items: c.items}, Events: c.events}
+		if a := ask(t, explain.Question{Job: "j", At: noon}, facts); a.Verdict != c.verdict || !strings.Contains(answered(a), c.want) {
+			t.Errorf("%s: got\n%s\nwant %s, %s", name, answered(a), c.verdict, c.want)
+		}
+		facts.Files = false // a host has asked all
+		if a := ask(t, explain.Question{Job: "j", At: noon}, facts); a.Verdict != explain.NoHost {
+			t.Errorf("%s, of all hosts: got\n%s", name, answered(a))
+		}
+		facts.Silent = []string{"10.0.0.9"}
+		if a := ask(t, explain.Question{Job: "j", At: noon}, facts); a.Verdict != c.verdict {
+			t.Errorf("%s, without one that does not answer: got\n%s", name, answered(a))
+		}
+	}
+}
+
 var (
 	kinds = []event.Kind{event.FireStarted, event.FireSkipped, event.ItemStarted, event.ItemEnded, event.ItemCompleted, event.ItemSkipped, event.ItemHeld,
 		event.JobAdded, event.JobConfigured, event.JobRemoved, event.JobStopped, event.JobError, event.Refused, event.Sharded, event.Assigned, event.Elected,

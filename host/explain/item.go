@@ -378,8 +378,8 @@ func (t *writer) delays(r *run, until time.Time) {
 	at := t.fire.instant
 	if owner, share := t.ownerAt(t.item, at); owner != nil && owner.id != r.host {
 		t.wentFrom(owner.id, later(share.Time, at.Add(-lookBack)), until)
-	} else if v, none := t.vacancyAt(at); none && owner == nil && t.fire.trigger == 0 {
-		t.leaver(v)
+	} else if v, none := t.vacancyAt(at); none && owner == nil && t.fire.trigger == 0 && t.others(v) == "" {
+		t.leaver(v, "had-last")
 	}
 	t.skipped(until)
 	t.session(r.host, at, until)

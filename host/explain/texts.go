@@ -83,6 +83,9 @@ var table = texts.Table{
 	"unknown-silent":         {en: "{unknown}, host {host} had {them} since {at}, and its history says nothing of that instant.", zh: "{unknown}，自 {at} 起主机 {host} 拥有{them}，而其历史中没有该时刻。"},
 	"unknown-gone":           {en: "{unknown}, host {host} had {them} since {at}, and that host is gone: its session had ended by {ended}.", zh: "{unknown}，自 {at} 起主机 {host} 拥有{them}，而该主机已消失：其会话最晚于 {ended} 结束。"},
 
+	"unknown-others":      {en: "{unknown}, none of the hosts whose histories there are had the job then, and the histories of other hosts {are} missing.", zh: "{unknown}，在有历史的主机中，当时没有一台拥有该作业，而{are}缺少其他主机的历史。"},
+	"others.are":          {en: "are", zh: "现在"},
+	"others.maybe":        {en: "may be", zh: "可能"},
 	"unknown-unanswering": {en: "{unknown}, and host {host}, which has {them} as far as is known, does not answer.", zh: "{unknown}，而据现有信息拥有{them}的主机 {host} 没有应答。"},
 
 	// What became of attempts and runs.
@@ -131,6 +134,7 @@ var table = texts.Table{
 	"came-first":         {en: "It came to host {host} at {at}.", zh: "该作业于 {at} 来到主机 {host}。"},
 	"came-next":          {en: "The next that came to it was host {host}, at {at}.", zh: "之后加入该作业的是主机 {host}，于 {at}。"},
 	"had-last":           {en: "The last that had the job before was host {host}, until {at}{because}.", zh: "此前最后拥有该作业的是主机 {host}，直到 {at}{because}。"},
+	"had-until":          {en: "Host {host} had the job until {at}{because}.", zh: "主机 {host} 拥有该作业，直到 {at}{because}。"},
 	"because":            {en: ": {reason}", zh: "：{reason}"},
 	"because-stopped":    {en: ", when it stopped", zh: "，当时它停止了"},
 	"because-started":    {en: ", when a new process started there; the one before had not said that it stopped", zh: "，当时那里启动了新进程；之前的进程没有报告停止"},

@@ -152,7 +152,7 @@ const (
 
 // facts reads the files.
 func (files historyFiles) facts(ctx context.Context, q explain.Question) (explain.Facts, error) {
-	f := explain.Facts{Now: time.Now()}
+	f := explain.Facts{Now: time.Now(), Files: true}
 	var fires []event.Event
 	n := 0
 	for _, path := range files {
