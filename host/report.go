@@ -116,7 +116,7 @@ func (j *job) readHosts(s *JobStatus) {
 // next fire stays, so that one that is late shows.
 func (j *job) withoutSession() *JobStatus {
 	s := j.status()
-	s.Leader, s.Instances, s.Items, s.Waits = "", nil, nil, nil
+	s.Leader, s.Instances, s.Servers, s.Items, s.Waits = "", nil, nil, nil, nil
 	if j.exit.left == "" {
 		s.State, s.Reason = JobNoSession, noSession
 	}
@@ -150,7 +150,7 @@ func (j *job) status() *JobStatus {
 	s := &JobStatus{
 		Name: j.name, Cron: c.Cron, TimeZone: j.cron.zone.String(), Next: j.calendar.Next, ShardingTotalCount: c.ShardingTotalCount,
 		Description: c.Description, File: j.wanted.File, Module: j.wanted.ModuleFile, Type: string(j.guest.Type),
-		Digest: j.wanted.Module.Digest(), Needs: j.guest.Needs, Leader: j.member.View.Leader, Instances: slices.Sorted(slices.Values(j.member.View.Instances)), LastFire: j.newestFire(),
+		Digest: j.wanted.Module.Digest(), Needs: j.guest.Needs, Leader: j.member.View.Leader, Instances: slices.Sorted(slices.Values(j.member.View.Instances)), Servers: j.member.View.Servers, LastFire: j.newestFire(),
 		Warnings: j.member.View.ConfigWarnings,
 	}
 	if j.cron.err != nil {

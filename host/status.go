@@ -130,6 +130,8 @@ type JobStatus struct {
 	Leader string `json:"leader"`
 	// Instances are the ids of all instances of the job, ascending.
 	Instances []string `json:"instances"`
+	// Servers are those that have an instance, or had one in the last day, ascending.
+	Servers []string `json:"servers,omitempty"`
 	// Hosts are what each of Instances publishes of itself, in the same order. They
 	// may run different modules while a new one is being brought out:
 	// DigestsDiffer says so, ZonesDiffer that they read the schedule in

@@ -130,6 +130,37 @@ func TestExplain_unanswering(t *testing.T) {
 	})
 }
 
+// TestExplain_departed: what ran on a host that has stopped in good order is missing, and lists and
+// answers of the others say so.
+func TestExplain_departed(t *testing.T) {
+	t.Parallel()
+	server := servicetest.NewServer(t)
+	jobs := []host.Job{servicetest.Job("pay", "", 2, servicetest.OK)}
+	a := serve(t, servicetest.Options{Server: server, IP: "127.0.0.1", Jobs: jobs})
+	b := serve(t, servicetest.Options{Server: server, IP: "127.0.0.2", Jobs: jobs})
+	if got := a.ask("POST", "/v1/jobs/pay/trigger", ""); got.code/100 != 2 {
+		t.Fatalf("%d %s", got.code, got.body)
+	}
+	a.Until("both items have run", func() bool {
+		done := get[cluster.Found[history.Run]](a, "/v1/runs?job=pay&outcome=ok")
+		return len(done.Records) == 2 && len(done.Silent) == 0
+	})
+	b.Stop()
+	const missing = "127.0.0.2: no host runs there now"
+	for _, path := range []string{"/v1/runs?job=pay", "/v1/fires?job=p*", "/v1/events", "/v1/logs?job=pay"} {
+		a.Until(path+" says that a history is missing", func() bool {
+			return slices.Equal(get[cluster.Found[struct{}]](a, path).Silent, []string{missing})
+		})
+	}
+	text := fmt.Sprint(get[explain.Answer](a, "/v1/jobs/pay/explain"))
+	if !strings.Contains(text, "127.0.0.2") || !strings.Contains(text, "what happened there is not in this answer.") {
+		t.Error(text)
+	}
+	if other := get[cluster.Found[struct{}]](a, "/v1/runs?job=other"); len(other.Silent) > 0 {
+		t.Errorf("of another job: %s", other.Silent)
+	}
+}
+
 // TestExplain_input: each part of a question that is wrong is named, and who may not see
 // the job learns nothing of it.
 func TestExplain_input(t *testing.T) {

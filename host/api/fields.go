@@ -324,6 +324,7 @@ func fieldTexts() map[string]string {
 		"host.JobStatus.Leader":          "Leader is the instance id of the job's leader, empty while there is none.",
 		"host.JobStatus.Needs":           "Needs what the definition wants granted.",
 		"host.JobStatus.RefusedCron":     "RefusedCron is that of the configuration if it is refused.",
+		"host.JobStatus.Servers":         "Servers are those that have an instance, or had one in the last day, ascending.",
 		"host.JobStatus.Signer":          "Signer is the name of the key that signed the module; empty if none did that the operator knows.",
 		"host.JobStatus.Size":            "Size and Imports are the module's, Needs what the definition wants granted.",
 		"host.JobStatus.Waits":           "Waits are what the job waits for on this host, at most one of a kind.",

@@ -417,7 +417,7 @@ func (t *writer) noHost() bool {
 // show that their hosts had all items when these were assigned last, and that there were more items
 // than hosts: each other host would have had one.
 func (t *writer) others(v vacancy) string {
-	if !t.files && len(t.silent) == 0 {
+	if !t.files && len(t.silent) == 0 && len(t.departed) == 0 {
 		return ""
 	}
 	var last time.Time
@@ -497,6 +497,12 @@ func (tl *timeline) silence() (missing []Sentence) {
 		say("histories-gone-1", places{"hosts": gone})
 	default:
 		say("histories-gone", places{"hosts": gone})
+	}
+	departed := slices.DeleteFunc(servers(tl.departed), func(server string) bool {
+		return slices.Contains(silent, server) || slices.Contains(gone, server)
+	})
+	if len(departed) > 0 {
+		say("histories-departed", places{"hosts": departed})
 	}
 	return missing
 }

@@ -44,6 +44,9 @@ type Facts struct {
 	Silent []string
 	// Unanswering are hosts of the job that do not answer, and whose session has not ended.
 	Unanswering []Unanswering
+	// Departed names servers of the job on which no host runs now, and whose histories are
+	// therefore missing.
+	Departed []string
 	// Files: the events are from files that somebody named; other hosts may have others.
 	Files bool
 	// Partial: the histories have more that may belong to the answer.

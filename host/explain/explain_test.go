@@ -778,6 +778,22 @@ func TestExplain_files(t *testing.T) {
 	}
 }
 
+// TestExplain_departed: a server of the job on which no host runs is named once, as what is known of
+// it, and that no host had the job does not follow.
+func TestExplain_departed(t *testing.T) {
+	t.Parallel()
+	facts := explain.Facts{Departed: []string{"10.0.0.2", "10.0.0.3"}, Silent: []string{"10.0.0.3"}, Now: noon.Add(time.Hour), From: noon.Add(-time.Hour), Settings: &event.Settings{Cron: "0 0 12 * * ?", TimeZone: "UTC", Items: 1},
+		Events: []event.Event{of(-600, event.Assigned, first, func(e *event.Event) { e.Items = []int{0} }), of(-60, event.JobRemoved, first, nil)}}
+	want := `unknown
+What became of item 0 is not known: it was due at 12:00:00, none of the hosts whose histories there are had the job then, and the histories of other hosts may be missing.
+Host 10.0.0.1 had the job until 11:59:00: it gave no reason.
+The histories of 10.0.0.3 could not be had: what happened there is not in this answer.
+No host runs on 10.0.0.2 now: what happened there is not in this answer.`
+	if got := answered(ask(t, explain.Question{Job: "j", At: noon}, facts)); got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+}
+
 var (
 	kinds = []event.Kind{event.FireStarted, event.FireSkipped, event.ItemStarted, event.ItemEnded, event.ItemCompleted, event.ItemSkipped, event.ItemHeld,
 		event.JobAdded, event.JobConfigured, event.JobRemoved, event.JobStopped, event.JobError, event.Refused, event.Sharded, event.Assigned, event.Elected,

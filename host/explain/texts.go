@@ -146,6 +146,7 @@ var table = texts.Table{
 	"histories-silent":   {en: "The histories of {hosts} could not be had: what happened there is not in this answer.", zh: "无法取得 {hosts} 的历史：那里发生的事不在此回答中。"},
 	"histories-gone":     {en: "The histories of {hosts}, which are not here any more, could not be had: what happened there is not in this answer.", zh: "无法取得已不在的 {hosts} 的历史：那里发生的事不在此回答中。"},
 	"histories-gone-1":   {en: "The history of {hosts}, which is not here any more, could not be had: what happened there is not in this answer.", zh: "无法取得已不在的 {hosts} 的历史：那里发生的事不在此回答中。"},
+	"histories-departed": {en: "No host runs on {hosts} now: what happened there is not in this answer.", zh: "{hosts} 上现在没有主机运行：那里发生的事不在此回答中。"},
 	"histories-no-job":   {en: "The histories have no host that had a job {job}.", zh: "历史中没有拥有作业{job}的主机。"},
 	"histories-no-round": {en: "The histories have no fire of the trigger round {round}; they begin at {from}.", zh: "历史中没有第 {round} 轮触发的执行；历史始于 {from}。"},
 	"histories-no-fire":  {en: "The histories have no fire of {at}, and do not say which schedule the job had; they begin at {from}.", zh: "历史中没有 {at} 的执行，也没有说明作业当时的计划；历史始于 {from}。"},

@@ -22,6 +22,7 @@ type timeline struct {
 	current  *event.Settings // those in force now, if they are known otherwise
 	silent   []string
 	mute     []Unanswering
+	departed []string
 	files    bool
 	partial  bool
 	members  map[string]*member // by instance id
@@ -55,7 +56,7 @@ type span struct {
 
 // newTimeline sorts the facts.
 func newTimeline(job string, f Facts) *timeline {
-	tl := &timeline{job: job, now: f.Now, from: f.From, current: f.Settings, silent: f.Silent, mute: f.Unanswering, files: f.Files, partial: f.Partial, members: make(map[string]*member), names: make(map[string]int), location: time.UTC,
+	tl := &timeline{job: job, now: f.Now, from: f.From, current: f.Settings, silent: f.Silent, mute: f.Unanswering, files: f.Files, departed: f.Departed, partial: f.Partial, members: make(map[string]*member), names: make(map[string]int), location: time.UTC,
 		byHost: make(map[string][]*event.Event), begins: make(map[int][]*event.Event)}
 	for i := range f.Events {
 		e := &f.Events[i]

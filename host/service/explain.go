@@ -49,6 +49,7 @@ func (s *Service) Explain(ctx context.Context, q explain.Question) (*explain.Ans
 	if !knows && here {
 		w.facts.Settings = &event.Settings{Cron: j.Cron, TimeZone: j.TimeZone, Items: j.ShardingTotalCount}
 	}
+	w.facts.Departed = departed(ctx, s, []string{cluster.Literal(q.Job)})
 	w.facts.Unanswering = unanswering(j.Hosts, items, s.o.Cluster.Hosts())
 	answer := explain.Explain(q, w.facts)
 	return &answer, nil

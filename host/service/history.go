@@ -8,8 +8,10 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
+	"github.com/wasmjob/wasmjob/coordination/tree"
 	"github.com/wasmjob/wasmjob/host"
 	"github.com/wasmjob/wasmjob/host/access"
 	"github.com/wasmjob/wasmjob/host/admin"
@@ -24,7 +26,58 @@ const longestPatterns = 4 << 10
 
 // found finds records of jobs that the principal may see. What is no job's is for those
 // who may see all.
-func found[T any](ctx context.Context, f history.Filter, find func(context.Context, history.Filter, cluster.See) (cluster.Found[T], error)) (cluster.Found[T], error) {
+func found[T any](ctx context.Context, s *Service, f history.Filter, find func(context.Context, history.Filter, cluster.See) (cluster.Found[T], error)) (cluster.Found[T], error) {
+	var refreshing sync.WaitGroup
+	if !s.o.Store.State().Shared {
+		refreshing.Go(func() { _ = s.o.Cluster.Refresh(ctx) }) // without it, what was known last counts
+	}
+	list, err := foundIn(ctx, f, find)
+	refreshing.Wait()
+	if err == nil {
+		for _, server := range departed(ctx, s, f.Jobs) {
+			list.Silent = append(list.Silent, server+": no host runs there now")
+		}
+	}
+	return list, err
+}
+
+// departed are the servers of some jobs, by patterns, on which no host runs now, sorted: what only
+// their histories have is missing. There are none if hosts share a history.
+func departed(ctx context.Context, s *Service, jobs []string) (list []string) {
+	if s.o.Store.State().Shared {
+		return nil
+	}
+	var live []string
+	for _, h := range s.o.Cluster.Hosts() {
+		live = append(live, h.ServerIP)
+	}
+	note := func(status *host.JobStatus) {
+		for _, server := range status.Servers {
+			if !slices.Contains(live, server) && !slices.ContainsFunc(status.Instances, func(id string) bool { return tree.ServerOf(id) == server }) {
+				list = with(list, server)
+			}
+		}
+	}
+	if len(jobs) == 1 {
+		if name, one := only(jobs[0]); one {
+			if seen(ctx, name) {
+				for _, status := range s.o.Cluster.On(name) {
+					note(status)
+				}
+			}
+			return list
+		}
+	}
+	s.o.Cluster.Each(func(_ string, status *host.JobStatus) {
+		if (len(jobs) == 0 || matchesAny(jobs, status.Name)) && seen(ctx, status.Name) {
+			note(status)
+		}
+	})
+	return list
+}
+
+// foundIn is found, but for the servers that are gone.
+func foundIn[T any](ctx context.Context, f history.Filter, find func(context.Context, history.Filter, cluster.See) (cluster.Found[T], error)) (cluster.Found[T], error) {
 	if err := known(ctx); err != nil {
 		return cluster.Found[T]{}, err
 	}
@@ -84,22 +137,22 @@ func matchesAny(patterns []string, job string) bool {
 
 // Fires finds fires.
 func (s *Service) Fires(ctx context.Context, f history.Filter) (cluster.Found[history.Fire], error) {
-	return found(ctx, f, s.o.Histories.Fires)
+	return found(ctx, s, f, s.o.Histories.Fires)
 }
 
 // Runs finds runs.
 func (s *Service) Runs(ctx context.Context, f history.Filter) (cluster.Found[history.Run], error) {
-	return found(ctx, f, s.o.Histories.Runs)
+	return found(ctx, s, f, s.o.Histories.Runs)
 }
 
 // Events finds events.
 func (s *Service) Events(ctx context.Context, f history.Filter) (cluster.Found[event.Event], error) {
-	return found(ctx, f, s.o.Histories.Events)
+	return found(ctx, s, f, s.o.Histories.Events)
 }
 
 // Lines finds lines that guests logged.
 func (s *Service) Lines(ctx context.Context, f history.Filter) (cluster.Found[history.Line], error) {
-	return found(ctx, f, s.o.Histories.Lines)
+	return found(ctx, s, f, s.o.Histories.Lines)
 }
 
 // MayFollow is an error if the principal may not see the lines of a job or a run.
@@ -124,7 +177,7 @@ func (s *Service) Follow(ctx context.Context, f history.Filter, out chan<- clust
 
 // Changes finds who changed what.
 func (s *Service) Changes(ctx context.Context, f history.Filter) (cluster.Found[history.Change], error) {
-	changes, err := found(ctx, f, s.o.Histories.Changes)
+	changes, err := found(ctx, s, f, s.o.Histories.Changes)
 	changes.Records = slices.DeleteFunc(changes.Records, func(c history.Change) bool { return ofHiddenSilence(ctx, c) })
 	return changes, err
 }
