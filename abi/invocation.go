@@ -92,12 +92,12 @@ type Result struct {
 // OutsideCount is what an invocation did with a capability.
 type OutsideCount struct {
 	Calls    int64            `json:"calls"`
-	Refused  map[string]int64 `json:"refused,omitempty"`  // by reason
-	Failed   int64            `json:"failed,omitempty"`   // had no answer
-	Sent     int64            `json:"sent,omitempty"`     // bytes
-	Received int64            `json:"received,omitempty"` // bytes
-	Targets  []string         `json:"targets,omitempty"`  // hosts called, files written: the first ones
-	// FailedTargets are those of the Failed: the first ones.
+	Refused  map[string]int64 `json:"refused,omitempty"`  // how many calls were refused, by reason
+	Failed   int64            `json:"failed,omitempty"`   // how many requests and connections had no answer
+	Sent     int64            `json:"sent,omitempty"`     // how many bytes were sent
+	Received int64            `json:"received,omitempty"` // how many bytes were received
+	Targets  []string         `json:"targets,omitempty"`  // the first hosts that were called, or files that were written
+	// FailedTargets are the first of those that had no answer.
 	FailedTargets []string `json:"failedTargets,omitempty"`
 	// Times are how long the targets of requests and connections took, by target: of
 	// many those of the slowest.

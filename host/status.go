@@ -15,8 +15,8 @@ type Status struct {
 	Namespace string       `json:"namespace"`
 	State     HostState    `json:"state"`
 	Started   time.Time    `json:"started"`
-	Jobs      []*JobStatus `json:"jobs"`    // by name
-	Refused   []Refusal    `json:"refused"` // by file
+	Jobs      []*JobStatus `json:"jobs"`    // the jobs of the host, by name
+	Refused   []Refusal    `json:"refused"` // the files that it refused, by name
 	// Ended are the instance ids of this process's sessions that have ended, the newest last: at most 100.
 	Ended []string `json:"ended,omitempty"`
 	// Waits are what the host waits for; what its jobs wait for is with them.

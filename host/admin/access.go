@@ -124,7 +124,7 @@ func StoreProblemFor(p access.Principal, problem string) string {
 // LinkPath answers with a login link.
 const LinkPath = "/v1/login"
 
-// LoginLink is its answer.
+// LoginLink is a link that signs a browser in.
 type LoginLink struct {
 	// Link is an address of the host that signs a browser in once.
 	Link string `json:"link"`

@@ -434,7 +434,7 @@ func (o KillOptions) Check() error {
 // Kills are the runs of a job that were to end.
 type Kills struct {
 	Job  string `json:"job"`
-	Runs []Kill `json:"runs"` // by item
+	Runs []Kill `json:"runs"` // the runs that were to end, by item
 }
 
 // Open counts the runs that may go on.
@@ -712,7 +712,7 @@ type Brief struct {
 	// Status is OK, DISABLED, CRASHED (no instance), SHARDING_FLAG, or 1.x for a job of
 	// that version.
 	Status string `json:"status"`
-	// Instances counts all, Java those that are Java hosts.
+	// Instances counts all instances, Java those that are hosts of ElasticJob.
 	Instances int    `json:"instances"`
 	Java      int    `json:"java,omitempty"`
 	Leader    string `json:"leader,omitempty"`
@@ -739,8 +739,8 @@ type Shards struct {
 	// Digests are the modules that instances run for the job, ascending: more
 	// than one while a new version is being rolled out.
 	Digests   []string   `json:"digests"`
-	Instances []Instance `json:"instances"` // by id
-	Items     []Shard    `json:"items"`     // by number
+	Instances []Instance `json:"instances"` // the instances of the job, by id
+	Items     []Shard    `json:"items"`     // its sharding items, by number
 	// LastOutcome is the worst outcome of the newest fire's items, LastEnded when
 	// the last of them ended, LastReason what an item of that outcome has said, if it failed.
 	LastOutcome string    `json:"lastOutcome,omitempty"`
@@ -762,11 +762,11 @@ type Instance struct {
 	ID     string `json:"id"`
 	Server string `json:"server"`
 	// State is READY, RUNNING, DRAINING or, of one that died and whose items
-	// are not settled yet, GONE. Of a Java host it is JAVA.
+	// are not settled yet, GONE. Of a host of ElasticJob it is JAVA.
 	State    string `json:"state"`
 	Gone     bool   `json:"gone,omitempty"`
-	Java     bool   `json:"java,omitempty"`
-	Disabled bool   `json:"disabled,omitempty"` // its server, for the job
+	Java     bool   `json:"java,omitempty"`     // it is a host of ElasticJob
+	Disabled bool   `json:"disabled,omitempty"` // an operator keeps its server from running the job
 	Leader   bool   `json:"leader,omitempty"`
 	Digest   string `json:"digest,omitempty"`
 	TimeZone string `json:"timeZone,omitempty"`
@@ -789,13 +789,13 @@ type Shard struct {
 	Disabled bool   `json:"disabled,omitempty"`
 	Misfired bool   `json:"misfired,omitempty"`
 	Failover bool   `json:"failover,omitempty"`
-	// Moves: it goes to its new owner when it is completed.
+	// Moves is set if it goes to its new owner when it is completed.
 	Moves bool `json:"moves,omitempty"`
 	// MovesSince is when the items were last divided, if it moves.
 	MovesSince time.Time `json:"movesSince,omitzero"`
 	RunningOn  string    `json:"runningOn,omitempty"`
 	Fence      int64     `json:"fence,omitempty"`
-	// The newest run, wherever it was.
+	// Begun is when its newest run began, on whatever host.
 	Begun   time.Time `json:"begun,omitzero"`
 	Ended   time.Time `json:"ended,omitzero"`
 	Source  string    `json:"source,omitempty"`

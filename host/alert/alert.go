@@ -47,26 +47,30 @@ func AllRules() []Rule {
 
 // Alert is something that is wrong, until it is not any more.
 type Alert struct {
-	// ID follows from Rule, Job, Item and Subject.
-	ID   string `json:"id"`
-	Rule Rule   `json:"rule"`
-	Job  string `json:"job,omitempty"`
-	Item *int   `json:"item,omitempty"`
+	// ID names the alert. Alerts of the same rule, job, item and subject have the same.
+	ID string `json:"id"`
+	// Rule is the rule of the file of alerts that found it.
+	Rule Rule `json:"rule"`
+	// Job is the job that it is about, empty if it is about a host.
+	Job string `json:"job,omitempty"`
+	// Item is the sharding item that it is about, nil if it is about no single one.
+	Item *int `json:"item,omitempty"`
 	// Subject distinguishes alerts of a rule where job and item do not: a server's
 	// address, and the file if it is about one.
 	Subject string `json:"subject,omitempty"`
-	// Host is the instance id of who found it.
+	// Host is the instance id of the host that found it.
 	Host string `json:"host,omitempty"`
-	// OfHost: it is about Host, and is over when that is gone.
+	// OfHost is set if it is about Host, and is over when that is gone.
 	OfHost bool `json:"ofHost,omitempty"`
-	// Route is the route that it takes, whatever others match; empty: those that match.
-	Route string    `json:"route,omitempty"`
+	// Route is the only route that its messages take; empty: those that match.
+	Route string `json:"route,omitempty"`
+	// Text says in words what is wrong.
 	Text  string    `json:"text"`
 	Since time.Time `json:"since"`
 	// Resolved is when it was over, zero while it is not; Why says why it is.
 	Resolved time.Time `json:"resolved,omitzero"`
 	Why      string    `json:"why,omitempty"`
-	// Sent is what has been sent, by [Target].
+	// Sent is the newest message to each receiver, by ROUTE/RECEIVER.
 	Sent map[Target]Sent `json:"sent,omitempty"`
 }
 
@@ -77,7 +81,7 @@ type Target string
 type Sent struct {
 	// At is when it was sent.
 	At time.Time `json:"at"`
-	// Resolved: it said that the alert is over.
+	// Resolved is set if it said that the alert is over.
 	Resolved bool `json:"resolved,omitempty"`
 }
 

@@ -12,22 +12,22 @@ import (
 
 type silenceInput struct {
 	Body struct {
-		Jobs  string   `json:"jobs" doc:"a pattern of jobs; * is also what is of no job"`
-		Rules []string `json:"rules,omitempty" doc:"the rules that are meant; none is all"`
-		For   string   `json:"for" doc:"how long, from 1m to 90d: 2h, 7d"`
-		Why   string   `json:"why,omitempty" doc:"why, for those who look at the silences"`
+		Jobs  string   `json:"jobs" doc:"A pattern of job names, such as etl-*. * is also for alerts of no job."`
+		Rules []string `json:"rules,omitempty" doc:"The rules that are meant; all rules if it is missing."`
+		For   string   `json:"for" doc:"How long, from 1m to 90d: 2h, 7d."`
+		Why   string   `json:"why,omitempty" doc:"Why, for those who look at the silences."`
 	}
 }
 
 type silencePath struct {
-	ID string `path:"id" doc:"the silence's id"`
+	ID string `path:"id" doc:"The id of the silence."`
 	Why
 }
 
 type testInput struct {
 	Why
 	Body struct {
-		Route string `json:"route,omitempty" doc:"the route's name; without it all routes"`
+		Route string `json:"route,omitempty" doc:"The name of the route; all routes if it is missing."`
 	}
 }
 

@@ -104,27 +104,27 @@ func commonTexts() map[string]string {
 		"gone":         "It has died, and its items are not settled yet.",
 		"granted":      "What it is granted outside of its sandbox.",
 		"host":         "The instance id of the host, or its address.",
-		"hosts":        "The hosts.",
-		"id":           "Its id.",
+		"hosts":        "The hosts of the fire, or of the cluster.",
+		"id":           "The id that names it in requests.",
 		"instant":      "The scheduled time, or the time of the trigger.",
-		"items":        "The items.",
+		"items":        "The sharding items that it is about.",
 		"lagNs":        "How much later than scheduled it began, in nanoseconds, also as a catch-up, after a misfire or by failover; 0 for a trigger.",
 		"lastEnd":      "When its last run ended.",
 		"memoryBytes":  "The size of the guest's memory at the end.",
 		"misfire":      "Run once more when an instant came while it ran.",
 		"misfired":     "An instant came while it ran.",
-		"modules":      "The modules.",
+		"modules":      "The modules of all hosts.",
 		"namespace":    "The namespace in the registry.",
 		"next":         "The next scheduled instant.",
 		"nextHour":     "What fires within an hour.",
 		"now":          "The time of the host that answers.",
-		"outcome":      "How it ended.",
+		"outcome":      "How the run ended: OK, FAIL, RETRY, CANCELLED, TIMEOUT, TRAP, EXIT, ERROR, LOST or HELD.",
 		"outside":      "What it did with each capability, by name.",
 		"owner":        "The instance that has the item.",
 		"parameter":    "The parameter of the item.",
 		"pid":          "The id of the process.",
 		"ready":        "It has a live session, and its jobs have joined.",
-		"reasons":      "Why, in words.",
+		"reasons":      "Why it was refused, in words.",
 		"records":      "The records of the page, or how many a DATAFLOW job has processed.",
 		"refused":      "Files that hosts refused.",
 		"runId":        "The id of the run: JOB/INSTANT/ITEM.",
@@ -132,12 +132,34 @@ func commonTexts() map[string]string {
 		"serverIp":     "The address that names the server.",
 		"signer":       "The key that signed the module.",
 		"silent":       "Hosts that have not answered, and why: what they know is missing.",
-		"since":        "Since when.",
+		"since":        "The time since when it is so.",
 		"source":       "What made it run: schedule, trigger, misfire, failover, retry.",
 		"started":      "When it was started.",
 		"total":        "How much there is to do, as the guest says.",
 		"trigger":      "The number of the trigger round; missing if it was scheduled.",
-		"warnings":     "What is wrong with it and does not keep it from running.",
+		"cron":         "The cron expression of the schedule; empty if only triggers run the job.",
+		"description":  "What the definition says about the job.",
+		"digest":       "The SHA-256 of the module, in hexadecimal.",
+		"file":         "The name of the file.",
+		"instance":     "The id of an instance: of one host in one session with the registry.",
+		"item":         "The number of the sharding item, from 0; missing or -1 if it is about none.",
+		"job":          "The name of the job.",
+		"leader":       "The id of the instance that leads the job; of an instance, whether it does.",
+		"message":      "The line that was logged, or what the guest said when it ended.",
+		"module":       "The file of the module.",
+		"name":         "The name of the job.",
+		"reason":       "Why, in words; empty if there is nothing to say.",
+		"server":       "The address of the server.",
+		"status":       "What the host does, and each of its jobs.",
+		"text":         "The sentence in words.",
+		"time":         "When it was, or will be.",
+		"timeZone":     "The time zone of the schedule: an IANA name such as Europe/Berlin, GMT+08:00 or the like, or Local for the zone of each host that runs it.",
+		"type":         "What the module is: SIMPLE, DATAFLOW or SCRIPT.",
+		"version":      "The version of the program.",
+
+		"shardingTotalCount": "How many sharding items the job has.",
+
+		"warnings": "What is wrong with it and does not keep it from running.",
 	}
 }
 
@@ -203,7 +225,9 @@ func describeFields(r huma.Registry) {
 			continue
 		}
 		if schema.Description == "" {
-			schema.Description = texts[typeKey(t)]
+			if text, named := strings.CutPrefix(texts[typeKey(t)], typeName(t)+" "); named {
+				schema.Description = name + " " + text
+			}
 		}
 		if t.Kind() == reflect.Struct {
 			describeStruct(schema, t, texts)
@@ -253,6 +277,11 @@ func elem(t reflect.Type) reflect.Type {
 
 // typeKey names a type in fieldTexts: host.JobStatus.
 func typeKey(t reflect.Type) string {
+	return t.PkgPath()[strings.LastIndexByte(t.PkgPath(), '/')+1:] + "." + typeName(t)
+}
+
+// typeName is the name of a type, without those of its parameters.
+func typeName(t reflect.Type) string {
 	name, _, _ := strings.Cut(t.Name(), "[")
-	return t.PkgPath()[strings.LastIndexByte(t.PkgPath(), '/')+1:] + "." + name
+	return name
 }

@@ -2,6 +2,7 @@ package api
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"flag"
 	"fmt"
@@ -71,10 +72,6 @@ func TestDocument(t *testing.T) {
 	}
 }
 
-// plain are names of fields that say what they are.
-var plain = []string{"job", "cron", "timeZone", "item", "name", "module", "file", "description", "state", "reason", "message", "level", "text", "time", "version", "shardingTotalCount",
-	"server", "digest", "leader", "status", "title", "detail", "type", "instance", "errors", "from", "to"}
-
 // TestDocumentIsWhole: each operation, parameter and field is described, and each operation
 // says how it fails.
 func TestDocumentIsWhole(t *testing.T) {
@@ -91,8 +88,8 @@ func TestDocumentIsWhole(t *testing.T) {
 				t.Errorf("%s %s: summary %q, description %q, tags %v", method, path, o.Summary, o.Description, o.Tags)
 			}
 			for _, p := range o.Parameters {
-				if p.Description == "" {
-					t.Errorf("%s %s: the parameter %s is not described", method, path, p.Name)
+				if problem := unclear(p.Description); problem != "" {
+					t.Errorf("%s %s: the description of the parameter %s %s: %q", method, path, p.Name, problem, p.Description)
 				}
 			}
 			takes := o.OperationID != "createLoginLink" // which takes nothing that may be wrong
@@ -106,9 +103,37 @@ func TestDocumentIsWhole(t *testing.T) {
 	}
 	for name, s := range doc.Components.Schemas.Map() {
 		for field, p := range s.Properties {
-			if p.Description == "" && !slices.Contains(plain, field) {
-				t.Errorf("%s.%s is not described: give it a comment in the code", name, field)
+			if problem := unclear(p.Description); problem != "" {
+				t.Errorf("the description of %s.%s %s: %q; change its comment in the code, or commonTexts", name, field, problem, p.Description)
 			}
+		}
+	}
+}
+
+// unclear says why a description means nothing to who has not the source; empty if it does.
+func unclear(description string) string {
+	if len(strings.Fields(description)) < 3 {
+		return "is no sentence"
+	}
+	for _, name := range regexp.MustCompile(`\b[a-z]\w*\.[A-Z]\w*|\b[A-Z][a-z]+(\.?[A-Z][a-z]*)+\b|\bnil\b`).FindAllString(description, -1) {
+		if !slices.Contains([]string{"ElasticJob", "ZooKeeper"}, name) {
+			return "names what is only in the source, " + name
+		}
+	}
+	return ""
+}
+
+// TestUnclear: fragments of comments and names of Go are found.
+func TestUnclear(t *testing.T) {
+	t.Parallel()
+	for _, bad := range []string{"", "Job.", "As abi.LevelInfo.", "For what FireStarted has.", "The hosts, as in Host.ID.", "It is nil if there is none."} {
+		if unclear(bad) == "" {
+			t.Errorf("%q passes", bad)
+		}
+	}
+	for _, good := range []string{"The IP address of a server.", "`digestsDiffer` says so, as ElasticJob does.", "A DATAFLOW job, in UTC."} {
+		if problem := unclear(good); problem != "" {
+			t.Errorf("%q %s", good, problem)
 		}
 	}
 }
@@ -117,6 +142,7 @@ func TestDocumentIsWhole(t *testing.T) {
 type comments struct {
 	types, fields map[string]string
 	values        map[string][]string // of constants, by their types
+	constants     map[string]string   // the values of constants, by their names
 }
 
 // fieldsSource is the source of fields.go.
@@ -180,11 +206,12 @@ func fieldsSource(t *testing.T, r huma.Registry) []byte {
 // readComments reads the comments of a package's types.
 func readComments(t *testing.T, dir string) comments {
 	t.Helper()
-	c := comments{make(map[string]string), make(map[string]string), make(map[string][]string)}
+	c := comments{make(map[string]string), make(map[string]string), make(map[string][]string), make(map[string]string)}
 	files, err := filepath.Glob(filepath.Join(dir, "*.go"))
 	if err != nil {
 		t.Fatal(err)
 	}
+	var structures []func() // which need the constants of all files
 	for _, name := range files {
 		if strings.HasSuffix(name, "_test.go") {
 			continue
@@ -203,7 +230,7 @@ func readComments(t *testing.T, dir string) comments {
 				case *ast.TypeSpec:
 					c.types[s.Name.Name] = text(firstOf(s.Doc, g.Doc))
 					if st, ok := s.Type.(*ast.StructType); ok {
-						c.structure(s.Name.Name, st)
+						structures = append(structures, func() { c.structure(s.Name.Name, st) })
 					}
 				case *ast.ValueSpec:
 					c.constant(s)
@@ -211,13 +238,22 @@ func readComments(t *testing.T, dir string) comments {
 			}
 		}
 	}
+	for _, take := range structures {
+		take()
+	}
 	return c
 }
 
-// structure takes the comments of fields. One without a comment of its own has what the
-// comment of those before it says about it.
+// structure takes the comments of fields. One without a comment of its own has the sentences
+// about it in the comment of those before it.
 func (c comments) structure(name string, st *ast.StructType) {
 	before := ""
+	names := make(map[string]string) // in JSON, by those in Go
+	for _, field := range st.Fields.List {
+		for _, id := range field.Names {
+			names[id.Name] = jsonName(field, id.Name)
+		}
+	}
 	for _, field := range st.Fields.List {
 		comment := text(firstOf(field.Doc, field.Comment))
 		if comment != "" {
@@ -228,32 +264,68 @@ func (c comments) structure(name string, st *ast.StructType) {
 			if own == "" || n > 0 {
 				own = about(before, id.Name)
 			}
-			c.fields[name+"."+id.Name] = own
+			c.fields[name+"."+id.Name] = c.public(own, names)
 		}
 	}
 }
 
-// about is the part of a comment that is about a name.
+// jsonName is what a field is called in JSON.
+func jsonName(field *ast.Field, name string) string {
+	if field.Tag == nil {
+		return name
+	}
+	tag, err := strconv.Unquote(field.Tag.Value)
+	if err != nil {
+		return name
+	}
+	in, _, _ := strings.Cut(reflect.StructTag(tag).Get("json"), ",")
+	return cmp.Or(in, name)
+}
+
+// about has the sentences of a comment that name a field.
 func about(comment, name string) string {
-	for _, part := range regexp.MustCompile(`[.;:,] `).Split(comment, -1) {
-		if regexp.MustCompile(`\b` + name + `\b`).MatchString(part) {
-			part = strings.TrimSuffix(part, ".")
-			return strings.ToUpper(part[:1]) + part[1:] + "."
+	var said []string
+	for _, sentence := range regexp.MustCompile(`[^.]+(\.\S[^.]*)*\.`).FindAllString(comment, -1) {
+		if regexp.MustCompile(`\b` + name + `\b`).MatchString(sentence) {
+			said = append(said, strings.TrimSpace(sentence))
 		}
 	}
-	return ""
+	return strings.Join(said, " ")
+}
+
+// public is a comment in the words of the API: fields and constants are called as in JSON.
+func (c comments) public(comment string, fields map[string]string) string {
+	return regexp.MustCompile(`[\w.]*\b[A-Z]\w*|\bnil\b`).ReplaceAllStringFunc(comment, func(word string) string {
+		if word == "nil" {
+			return "missing"
+		}
+		if in, ok := fields[word]; ok && in != "-" && word != "API" {
+			return "`" + in + "`"
+		}
+		if value, ok := c.constants[word]; ok {
+			return value
+		}
+		return word
+	})
 }
 
 func (c comments) constant(s *ast.ValueSpec) {
-	of, ok := s.Type.(*ast.Ident)
-	if !ok {
-		return
-	}
-	for _, v := range s.Values {
-		if lit, ok := v.(*ast.BasicLit); ok && lit.Kind == gotoken.STRING {
-			if value, err := strconv.Unquote(lit.Value); err == nil && value != "" {
-				c.values[of.Name] = append(c.values[of.Name], value)
-			}
+	for n, v := range s.Values {
+		lit, ok := v.(*ast.BasicLit)
+		switch {
+		case ok && lit.Kind == gotoken.INT:
+			c.constants[s.Names[n].Name] = lit.Value
+			continue
+		case !ok || lit.Kind != gotoken.STRING:
+			continue
+		}
+		value, err := strconv.Unquote(lit.Value)
+		if err != nil || value == "" {
+			continue
+		}
+		c.constants[s.Names[n].Name] = "`" + value + "`"
+		if of, typed := s.Type.(*ast.Ident); typed {
+			c.values[of.Name] = append(c.values[of.Name], value)
 		}
 	}
 }

@@ -159,7 +159,7 @@ func placed(prefix string, err error) error {
 // conflict is a problem with what there is in place of what was expected.
 type conflict struct {
 	huma.ErrorModel
-	Now *admin.JobConfig `json:"now" doc:"the configuration that there is now"`
+	Now *admin.JobConfig `json:"now" doc:"The configuration that there is now."`
 }
 
 func staleProblem(e *admin.StaleError) error {

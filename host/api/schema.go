@@ -26,7 +26,7 @@ func (bytesSchema) Schema(huma.Registry) *huma.Schema {
 	base64 := &huma.Schema{Type: huma.TypeString, ContentEncoding: "base64"}
 	object := &huma.Schema{
 		Type: huma.TypeObject, Properties: map[string]*huma.Schema{"base64": base64}, Required: []string{"base64"}, AdditionalProperties: false,
-		Description: "what is not UTF-8",
+		Description: "Bytes that are not UTF-8, in base64.",
 	}
 	for _, s := range []*huma.Schema{base64, object} {
 		s.PrecomputeMessages()

@@ -57,8 +57,8 @@ type logStreamInput struct {
 
 // changes is one event of the stream of jobs.
 type changes struct {
-	Whole bool          `json:"whole,omitempty" doc:"jobs are all jobs; others are gone"`
-	Jobs  []cluster.Job `json:"jobs" doc:"jobs that have changed; one without a health is gone"`
+	Whole bool          `json:"whole,omitempty" doc:"It has all jobs: those that are not in it are gone."`
+	Jobs  []cluster.Job `json:"jobs" doc:"The jobs that have changed. One without a health is gone."`
 }
 
 // streaming has the streams, as server-sent events.

@@ -69,7 +69,7 @@ type Job struct {
 	Disabled           int `json:"disabled"`
 	// Last is the newest fire that ended; nil if none is known.
 	Last *Last `json:"last,omitempty"`
-	// Hosts are the ids of those that have the job, as in Host.ID. None has it if its state
+	// Hosts are the ids of the hosts that have the job, as in the list of hosts. None has it if its state
 	// is "no host" or "elsewhere", or while its module is being compiled.
 	Hosts []string `json:"hosts"`
 	// Stopped are those of Hosts on which an operator has stopped it.

@@ -96,9 +96,9 @@ type Event struct {
 	Instant time.Time `json:"instant,omitzero"`
 	Trigger int64     `json:"trigger,omitempty"`
 	// Source is what made the fire; of JobAdded and JobChanged it is
-	// abi.SourceTrigger if the job has no cron, and fires by triggers alone.
+	// trigger if the job has no cron, and fires by triggers alone.
 	Source abi.Source `json:"source,omitempty"`
-	// RunID is job/instant/item.
+	// RunID is the run that it is about: JOB/INSTANT/ITEM, or JOB/tROUND/ITEM of a trigger.
 	RunID string `json:"runId,omitempty"`
 	// Item is set for item events; Items for fire and sharding events.
 	Item  *int  `json:"item,omitempty"`
@@ -129,7 +129,7 @@ type Event struct {
 	// Waited is for what the first attempt of an ItemStarted waited since its fire
 	// began on this host, later ones since the pause before them; nil if for nothing.
 	Waited *Waited `json:"waited,omitempty"`
-	// Settings are those of JobConfigured.
+	// Settings are what the job goes by from now on, for JobConfigured.
 	Settings *Settings `json:"settings,omitempty"`
 	// Previous is what the item's record said of its newest run when it was
 	// begun again, for the first attempt of an ItemStarted whose item another
@@ -160,7 +160,7 @@ type Event struct {
 	Outside map[string]abi.OutsideCount `json:"outside,omitempty"`
 	// Ceiling is the quota that an OverQuota is about, and Count how many
 	// uses went beyond it since the last such event: they were dropped, or, for
-	// ceiling.OffsetCommits, had to wait. For ItemCompleted, Count is how many runs of
+	// offsetCommits, had to wait. For ItemCompleted, Count is how many runs of
 	// the item in a row were not OK, this one included, on whatever hosts.
 	Ceiling ceiling.Name `json:"ceiling,omitempty"`
 	Count   int64        `json:"count,omitempty"`
@@ -173,7 +173,7 @@ type Event struct {
 	// Drift is by how much a clock is ahead, behind if it is negative, for
 	// Clock and ItemRepaired.
 	Drift time.Duration `json:"driftNs,omitempty"`
-	// File is set for Refused.
+	// File is the file in the plugins directory, for Refused.
 	File string `json:"file,omitempty"`
 	// Edit is set for a JobChanged or a JobAdded that changed the registry's configuration by a
 	// definition file, and for a JobChanged that saw another program change it.
@@ -188,10 +188,10 @@ type Fetched struct {
 
 // Edit is a change of a job's configuration, or its first, that came by no operation of a host.
 type Edit struct {
-	// Who made it, and From where it came: FromFile or FromRegistry.
+	// Who is the user, host or program that made it; From is where it came from: FromFile or FromRegistry.
 	Who  string `json:"who"`
 	From string `json:"from"`
-	// Created: the job was not there before.
+	// Created is set if the job was not there before.
 	Created bool `json:"created,omitempty"`
 	// Before and After are the settings that differ, by their names in a definition file.
 	Before map[string]string `json:"before,omitempty"`
@@ -276,9 +276,9 @@ func TermOf(id string) string {
 // PreviousRun is a run of another instance, as the item's record has it.
 // With it the histories show what became of a run whose host died before it could.
 type PreviousRun struct {
-	// Host began it.
+	// Host is the instance id of the host that began it.
 	Host string `json:"host"`
-	// Instant and Trigger say of which fire, as in Event.
+	// Instant is the scheduled time of its fire; Trigger is the number of the trigger round, 0 for other fires.
 	Instant time.Time `json:"instant,omitzero"`
 	Trigger int64     `json:"trigger,omitempty"`
 	// Outcome is that of the completion that took effect, LOST or HELD if the run

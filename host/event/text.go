@@ -7,7 +7,7 @@ import (
 )
 
 // MaxReason is the longest Event.Reason in bytes; longer ones are cut.
-const MaxReason = 1 << 10
+const MaxReason = 1024
 
 // Harmless is text of a guest as every sink may show it: control characters but
 // line breaks and tabs, and what is no UTF-8, become U+FFFD. They could pass for

@@ -73,7 +73,7 @@ type Filter struct {
 // Page is a part of what a filter finds.
 type Page[T any] struct {
 	Records []T `json:"records"`
-	// Next is the Filter.After of the next page, empty if there is none. A page may have
+	// Next is the after of a request for the next page, empty if there is none. A page may have
 	// fewer records than the limit, even none, and a next: the store had to look through so
 	// much that it answers with what it has.
 	Next string `json:"next,omitempty"`
@@ -97,10 +97,11 @@ type Fire struct {
 	// Unknown counts items whose host is gone, and of which it is not known what became.
 	Unknown int       `json:"unknown,omitempty"`
 	Begun   time.Time `json:"begun"`
-	// Ended is zero while an item runs.
+	// Ended is when the last item ended, zero while one runs.
 	Ended    time.Time     `json:"ended,omitzero"`
-	Duration time.Duration `json:"durationNs"` // 0 if Unknown is not
-	// Lag is how much later than Instant the first of its items began; 0 for a trigger.
+	Duration time.Duration `json:"durationNs"` // from the begin to the end of the last item, in nanoseconds; 0 if some are of unknown end
+	// Lag is how much later than Instant the first of its items began, in nanoseconds; 0 for a
+	// trigger.
 	Lag time.Duration `json:"lagNs"`
 	// Outcome is the worst of the items that ended, empty if none did; Message is what
 	// such an item said.
@@ -123,11 +124,11 @@ type Run struct {
 	// First is when it began first, if it was taken over from another host; else zero. A list
 	// has it in the place of its first begin.
 	First time.Time `json:"firstBegun,omitzero"`
-	// Ended is zero while it runs.
+	// Ended is when it ended, zero while it runs.
 	Ended    time.Time     `json:"ended,omitzero"`
 	Duration time.Duration `json:"durationNs"`
-	// Lag is how much later than Instant it began first, whatever made it begin; 0 for a
-	// trigger.
+	// Lag is how much later than Instant it began first, in nanoseconds, whatever made it begin;
+	// 0 for a trigger.
 	Lag time.Duration `json:"lagNs"`
 	// Outcome is empty while it runs. Completed: the completion took effect in the registry.
 	Outcome      abi.Outcome                 `json:"outcome,omitempty"`
@@ -151,9 +152,9 @@ type Line struct {
 	// Item is -1 in a listener.
 	Item    int      `json:"item"`
 	Host    string   `json:"host"`
-	Level   int      `json:"level"` // as abi.LevelInfo
+	Level   int      `json:"level"` // -4 is debug, 0 info, 4 warn, 8 error
 	Message string   `json:"message"`
-	Attrs   []string `json:"attrs,omitempty"` // keys and values in turns
+	Attrs   []string `json:"attrs,omitempty"` // keys and values in turns: key, value, key, value
 	// Gap counts the lines of the run that are not kept, for a line of the host about them.
 	Gap int64 `json:"gap,omitempty"`
 }

@@ -394,7 +394,7 @@ type Module struct {
 	Digest string   `json:"digest"`
 	Files  []string `json:"files"`
 	Signer string   `json:"signer,omitempty"`
-	// Size is in bytes. Imports are the modules that it imports from, Needs what the
+	// Size is how many bytes it has. Imports are the modules that it imports from, Needs what the
 	// definitions of its jobs want granted, Granted what is.
 	Size    int      `json:"sizeBytes,omitempty"`
 	Imports []string `json:"imports"`
