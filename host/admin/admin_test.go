@@ -209,6 +209,13 @@ func TestWhoMay(t *testing.T) {
 			t.Errorf("%s: %d %s", path, code, body)
 		}
 	}
+	// The console answers all other addresses, but none of a version of the API.
+	console := start(t, Options{Pages: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("<html>")) })})
+	for path, want := range map[string]string{"/v2/jobs": "no such endpoint: GET /v2/jobs", "/v10": "no such endpoint", "/jobs": "<html>", "/vx": "<html>"} {
+		if _, body := ask(t, console, "GET", path, nil); !strings.Contains(body, want) {
+			t.Errorf("%s: %s", path, body)
+		}
+	}
 	no := func() (bool, string) { return false, "" }
 	if code, _ := ask(t, start(t, Options{Ready: no}), "GET", "/readyz", nil); code != 503 {
 		t.Errorf("/readyz of a host that is not: %d, want 503", code)

@@ -10,6 +10,8 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strconv"
+	"strings"
 	"syscall"
 	"time"
 
@@ -209,14 +211,22 @@ func (s *Server) handler() http.Handler {
 	if s.opts.Peers != nil {
 		mux.Handle(PeerPath, s.opts.Peers)
 	}
-	if s.opts.Pages != nil {
-		mux.Handle("/", s.opts.Pages)
-		return s.guarded(mux)
-	}
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+		if s.opts.Pages != nil && !ofAPI(r.URL.Path) {
+			s.opts.Pages.ServeHTTP(w, r)
+			return
+		}
 		fail(w, http.StatusNotFound, fmt.Sprintf("no such endpoint: %s %s", r.Method, r.URL.Path))
 	})
 	return s.guarded(mux)
+}
+
+// ofAPI reports whether a path is below that of a version of the API, such as /v2.
+func ofAPI(path string) bool {
+	first, _, _ := strings.Cut(strings.TrimPrefix(path, "/"), "/")
+	number, ok := strings.CutPrefix(first, "v")
+	_, err := strconv.ParseUint(number, 10, 64)
+	return ok && err == nil
 }
 
 // guarded refuses a foreign Host header on a local TCP address, and large bodies, and waits.

@@ -4,8 +4,6 @@ import (
 	"context"
 	"net/http"
 
-	"github.com/danielgtaylor/huma/v2"
-
 	"github.com/wasmjob/wasmjob/host/alert"
 	"github.com/wasmjob/wasmjob/host/service"
 )
@@ -38,7 +36,7 @@ func (a *API) alerting() {
 		return s.List(ctx)
 	})
 	silence := operation(http.MethodPost, "/v1/silences", "silenceAlerts", "operate", "Keep alerts from being sent for a while", answers(http.StatusConflict))
-	huma.Register(a.huma, silence, func(ctx context.Context, in *silenceInput) (*body[*alert.Silence], error) {
+	register(a, silence, func(ctx context.Context, in *silenceInput) (*body[*alert.Silence], error) {
 		ctx, cancel := context.WithTimeout(ctx, operationTimeout)
 		defer cancel()
 		made, err := s.Silence(ctx, service.WantedSilence{Jobs: in.Body.Jobs, Rules: in.Body.Rules, For: in.Body.For, Why: in.Body.Why})
@@ -51,7 +49,7 @@ func (a *API) alerting() {
 		return s.Unsilence(ctx, in.ID, in.Reason)
 	})
 	test := operation(http.MethodPost, "/v1/alerts/test", "testAlerts", "operate", "Have the host that answers send a test message to the receivers of a route", answers(http.StatusConflict))
-	huma.Register(a.huma, test, func(ctx context.Context, in *testInput) (*body[[]alert.Tried], error) {
+	register(a, test, func(ctx context.Context, in *testInput) (*body[[]alert.Tried], error) {
 		ctx, cancel := context.WithTimeout(ctx, operationTimeout)
 		defer cancel()
 		tried, err := s.Test(ctx, in.Body.Route, in.Reason)

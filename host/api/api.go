@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -66,10 +67,11 @@ func New(o Options) *API {
 				{Name: "operate", Description: "What operators do to jobs, on all their hosts."},
 			},
 		},
-		OpenAPIPath: "/v1/openapi", Formats: formats, DefaultFormat: "application/json", RejectUnknownQueryParameters: true,
-		Transformers: []huma.Transformer{worded},
+		OpenAPIPath: "/v1/openapi", Formats: formats, DefaultFormat: "application/json",
+		Transformers: []huma.Transformer{worded, withUnknown},
 	}
 	a.huma = humago.New(a.mux, config)
+	a.huma.UseMiddleware(findUnknown)
 	a.looking()
 	a.histories()
 	a.operating()
@@ -117,6 +119,48 @@ func operation(method, path, id, tag, summary string, more ...func(*huma.Operati
 	return o
 }
 
+// unknownKey is that of the parameters in a context that an operation does not know.
+type unknownKey struct{}
+
+func unknownOf(ctx context.Context) []string {
+	names, _ := ctx.Value(unknownKey{}).([]string)
+	return names
+}
+
+// findUnknown finds parameters of a query that the operation does not know. Huma would refuse
+// them before it looks at the others; the answer is to name all that is wrong.
+func findUnknown(ctx huma.Context, next func(huma.Context)) {
+	var unknown []string
+	u := ctx.URL()
+	for name := range u.Query() {
+		if !slices.ContainsFunc(ctx.Operation().Parameters, func(p *huma.Param) bool { return p.In == "query" && p.Name == name }) {
+			unknown = append(unknown, name)
+		}
+	}
+	slices.Sort(unknown)
+	next(huma.WithValue(ctx, unknownKey{}, unknown))
+}
+
+// withUnknown names unknown parameters beside what else is wrong with a request.
+func withUnknown(ctx huma.Context, _ string, v any) (any, error) {
+	if p, ok := v.(*huma.ErrorModel); ok && p.Status == http.StatusUnprocessableEntity {
+		for _, name := range unknownOf(ctx.Context()) {
+			p.Errors = append(p.Errors, &huma.ErrorDetail{Location: "query." + name, Message: "unknown parameter"})
+		}
+	}
+	return v, nil
+}
+
+// register registers an operation that refuses unknown parameters.
+func register[I, O any](a *API, o huma.Operation, do func(context.Context, *I) (*O, error)) {
+	huma.Register(a.huma, o, func(ctx context.Context, in *I) (*O, error) {
+		if len(unknownOf(ctx)) > 0 {
+			return nil, huma.Error422UnprocessableEntity("validation failed")
+		}
+		return do(ctx, in)
+	})
+}
+
 // answers are problems that an operation has beside those of all.
 func answers(codes ...int) func(*huma.Operation) {
 	return func(o *huma.Operation) { o.Errors = append(o.Errors, codes...) }
@@ -124,7 +168,7 @@ func answers(codes ...int) func(*huma.Operation) {
 
 // look registers an operation that answers with a value.
 func look[I, O any](a *API, path, id, tag, summary string, do func(ctx context.Context, in *I) (O, error), more ...func(*huma.Operation)) {
-	huma.Register(a.huma, operation(http.MethodGet, path, id, tag, summary, more...), func(ctx context.Context, in *I) (*body[O], error) {
+	register(a, operation(http.MethodGet, path, id, tag, summary, more...), func(ctx context.Context, in *I) (*body[O], error) {
 		ctx, cancel := context.WithTimeout(ctx, operationTimeout)
 		defer cancel()
 		v, err := do(ctx, in)
@@ -157,7 +201,7 @@ func act[I any](a *API, method, path, id, summary string, do func(ctx context.Co
 			m(o)
 		}
 	})
-	huma.Register(a.huma, o, func(ctx context.Context, in *I) (*struct{}, error) {
+	register(a, o, func(ctx context.Context, in *I) (*struct{}, error) {
 		ctx, cancel := context.WithTimeout(ctx, operationTimeout)
 		defer cancel()
 		if err := do(ctx, in); err != nil {

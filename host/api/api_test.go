@@ -239,6 +239,13 @@ func TestErrors(t *testing.T) {
 	}{
 		"POST /v1/jobs/none/trigger":                  {404, "", `there is no job "none"`},
 		"GET /v1/jobs/none":                           {404, "", `no host has a job "none"`},
+		"GET /v1/jobs/citis":                          {404, "", `no host has a job "citis"; did you mean "cities"?`},
+		"POST /v1/jobs/citis/trigger":                 {404, "", `there is no job "citis"; did you mean "cities"?`},
+		"POST /v1/jobs/citis/restore":                 {404, "", `did you mean "cities"?`},
+		"GET /v1/jobs?limit=0&foo=1":                  {422, "query.limit query.foo", ""},
+		"GET /v1/runs?limit=0&item=x&bar=&foo=1":      {422, "query.item query.limit query.bar query.foo", ""},
+		"POST /v1/jobs/cities/trigger?foo=1":          {422, "query.foo", "unknown parameter"},
+		"GET /v1/logs/stream?job=cities&foo=1":        {422, "query.foo", "unknown parameter"},
 		"GET /v1/jobs/none/shards":                    {404, "", `there is no job "none"`},
 		"GET /v1/jobs/none/config":                    {404, "", `there is no job "none"`},
 		"GET /v1/jobs/none/kept":                      {404, "", `there is no job "none"`},
@@ -268,7 +275,7 @@ func TestErrors(t *testing.T) {
 		"GET /v1/jobs?sort=colour":                    {422, "query.sort", "name, next, last, health or duration"},
 		"GET /v1/jobs?health=sick":                    {422, "query.health[0]", "one of"},
 		"GET /v1/jobs?limit=-1":                       {422, "query.limit", ">= 1"},
-		"GET /v1/jobs?limt=1":                         {422, "query.limt", "unknown query parameter"},
+		"GET /v1/jobs?limt=1":                         {422, "query.limt", "unknown parameter"},
 		"GET /v1/jobs?after=none":                     {422, "query.after", "that job is not in the list any more"},
 		"GET /v1/runs?limit=0":                        {422, "query.limit", "1 to 1000"},
 		"GET /v1/runs?after=AAAA":                     {422, "query.after", "the next of a page of the same list"},
@@ -297,7 +304,11 @@ func TestErrors(t *testing.T) {
 		p := a.problem(t)
 		text := p.Detail
 		if want.where != "" {
-			if len(p.Errors) != 1 || p.Errors[0].Location != want.where {
+			var where []string
+			for _, e := range p.Errors {
+				where = append(where, e.Location)
+			}
+			if strings.Join(where, " ") != want.where {
 				t.Errorf("%s: %+v, want it at %s", request, p, want.where)
 				continue
 			}
@@ -480,7 +491,7 @@ func TestEditConfig(t *testing.T) {
 		code      int
 		where     string
 	}{
-		"no If-Match":      {"", four, 422, "header.If-Match"},
+		"no If-Match":      {"", four, 428, ""},
 		"a bad If-Match":   {"x", four, 422, "header.If-Match"},
 		"a bad cron":       {"*", `{"settings":{"cron":"0 61 * * * ?"}}`, 422, "body.settings.cron"},
 		"a bad count":      {"*", `{"settings":{"shardingTotalCount":"0"}}`, 422, "body.settings.shardingTotalCount"},

@@ -201,7 +201,7 @@ func (a *API) operating() {
 	})
 	start := operation(http.MethodPost, "/v1/start", "startInstances", "operate", "Have hosts join again the jobs that were shut down there",
 		answers(http.StatusNotFound), answers(http.StatusConflict))
-	huma.Register(a.huma, start, func(ctx context.Context, in *ShutdownInput) (*body[*service.Restored], error) {
+	register(a, start, func(ctx context.Context, in *ShutdownInput) (*body[*service.Restored], error) {
 		ctx, cancel := context.WithTimeout(ctx, operationTimeout)
 		defer cancel()
 		r, err := s.StartOn(ctx, in.Server, in.Instance, in.Reason)
@@ -219,7 +219,7 @@ func (a *API) operating() {
 func (a *API) configuring() {
 	s := a.o.Service
 	read := operation(http.MethodGet, "/v1/jobs/{job}/config", "getConfig", "look", "A job's configuration", answers(http.StatusConflict))
-	huma.Register(a.huma, read, func(ctx context.Context, in *JobPath) (*tagged[*admin.JobConfig], error) {
+	register(a, read, func(ctx context.Context, in *JobPath) (*tagged[*admin.JobConfig], error) {
 		ctx, cancel := context.WithTimeout(ctx, operationTimeout)
 		defer cancel()
 		c, err := s.Config(ctx, in.Job)
@@ -229,12 +229,12 @@ func (a *API) configuring() {
 		return &tagged[*admin.JobConfig]{etag(c.Version), c}, nil
 	})
 	edit := operation(http.MethodPatch, "/v1/jobs/{job}/config", "editConfig", "operate", "Edit a job's configuration on all its hosts",
-		answers(http.StatusConflict), func(o *huma.Operation) {
+		answers(http.StatusConflict, http.StatusPreconditionRequired), func(o *huma.Operation) {
 			now := a.huma.OpenAPI().Components.Schemas.Schema(typeOf[conflict](), true, "Conflict")
 			o.Responses = map[string]*huma.Response{"412": {Description: "It was changed since the version that If-Match names.",
 				Content: map[string]*huma.MediaType{"application/problem+json": {Schema: now}}}}
 		})
-	huma.Register(a.huma, edit, func(ctx context.Context, in *editInput) (*tagged[*admin.Edited], error) {
+	register(a, edit, func(ctx context.Context, in *editInput) (*tagged[*admin.Edited], error) {
 		version, err := ifMatch(in.IfMatch)
 		if err != nil {
 			return nil, problem(err)
@@ -251,13 +251,18 @@ func (a *API) configuring() {
 
 // ifMatch is the version that an edit was made from; -1 for *.
 func ifMatch(text string) (int64, error) {
-	if text == "*" {
+	const expected = "expected the ETag of GET /v1/jobs/{job}/config, or * to edit whatever there is"
+	switch text {
+	case "*":
 		return -1, nil
+	case "":
+		code := http.StatusPreconditionRequired
+		return 0, &huma.ErrorModel{Status: code, Title: http.StatusText(code), Detail: "the request has no If-Match, " + expected}
 	}
 	n, err := strconv.ParseInt(strings.Trim(text, `"`), 10, 64)
 	if err != nil || n < 0 {
 		return 0, &service.InputError{Where: "header.If-Match",
-			Problem: fmt.Sprintf("found %q, expected the ETag of GET /v1/jobs/{job}/config, or * to edit whatever there is", text)}
+			Problem: fmt.Sprintf("found %q, %s", text, expected)}
 	}
 	return n, nil
 }
@@ -266,7 +271,7 @@ func ifMatch(text string) (int64, error) {
 func (a *API) keeping() {
 	s := a.o.Service
 	restore := operation(http.MethodPost, "/v1/jobs/{job}/restore", "restoreJob", "operate", "Have all hosts join a job again that was removed or shut down", answers(http.StatusConflict))
-	huma.Register(a.huma, restore, func(ctx context.Context, in *JobInput) (*body[*service.Restored], error) {
+	register(a, restore, func(ctx context.Context, in *JobInput) (*body[*service.Restored], error) {
 		ctx, cancel := context.WithTimeout(ctx, operationTimeout)
 		defer cancel()
 		r, err := s.Restore(ctx, in.Job, in.Reason)
@@ -276,7 +281,7 @@ func (a *API) keeping() {
 		return &body[*service.Restored]{r}, nil
 	})
 	release := operation(http.MethodPost, "/v1/jobs/{job}/release", "releaseItems", "operate", "Let items run again that were held back", answers(http.StatusConflict))
-	huma.Register(a.huma, release, func(ctx context.Context, in *releaseInput) (*body[releasedItems], error) {
+	register(a, release, func(ctx context.Context, in *releaseInput) (*body[releasedItems], error) {
 		item, err := in.number()
 		if err != nil {
 			return nil, problem(err)
@@ -291,7 +296,7 @@ func (a *API) keeping() {
 	})
 	change := operation(http.MethodPost, "/v1/jobs/{job}/kept", "changeKept", "operate", "Change an item's offset or key/value state",
 		func(o *huma.Operation) { o.MaxBodyBytes, o.Errors = maxChange, append(o.Errors, http.StatusConflict) })
-	huma.Register(a.huma, change, func(ctx context.Context, in *changeInput) (*body[*admin.Kept], error) {
+	register(a, change, func(ctx context.Context, in *changeInput) (*body[*admin.Kept], error) {
 		item, err := in.number()
 		if err != nil {
 			return nil, problem(err)
@@ -353,7 +358,7 @@ func (a *API) killing() {
 		o.Responses = map[string]*huma.Response{"200": {Description: "One JSON object a line, each the whole state.", Content: map[string]*huma.MediaType{"application/x-ndjson": {Schema: line}}}}
 		o.Errors = append(o.Errors, http.StatusConflict)
 	})
-	huma.Register(a.huma, kill, func(ctx context.Context, in *killInput) (*huma.StreamResponse, error) {
+	register(a, kill, func(ctx context.Context, in *killInput) (*huma.StreamResponse, error) {
 		o, err := in.options()
 		if err != nil {
 			return nil, problem(err)

@@ -87,8 +87,11 @@ func parts(err error) (list []*huma.ErrorDetail) {
 	errors.As(err, &place)
 	for _, e := range each(err) {
 		var f *jobconfig.FieldError
-		if errors.As(e, &f) {
+		switch {
+		case errors.As(e, &f):
 			list = append(list, &huma.ErrorDetail{Location: place.prefix + f.Field, Message: f.Problem})
+		case errors.As(e, &query):
+			list = append(list, &huma.ErrorDetail{Location: "query." + query.Name, Message: fmt.Sprintf("found %q, expected %s", query.Found, query.Expected)})
 		}
 	}
 	switch {
@@ -99,8 +102,6 @@ func parts(err error) (list []*huma.ErrorDetail) {
 		list = append(list, &huma.ErrorDetail{Location: bad.Where, Message: bad.Problem})
 	case errors.As(err, &arg):
 		list = append(list, &huma.ErrorDetail{Location: "body." + arg.Arg, Message: arg.Problem})
-	case errors.As(err, &query):
-		list = append(list, &huma.ErrorDetail{Location: "query." + query.Name, Message: fmt.Sprintf("found %q, expected %s", query.Found, query.Expected)})
 	case errors.Is(err, history.ErrFilter):
 		name, what, _ := strings.Cut(strings.TrimPrefix(err.Error(), history.ErrFilter.Error()+": "), ": ")
 		list = append(list, &huma.ErrorDetail{Location: "query." + strings.TrimSuffix(name, "s"), Message: what})

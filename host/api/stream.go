@@ -74,7 +74,7 @@ func (a *API) streaming() {
 	lineOf := registry.Schema(typeOf[cluster.Tailed](), true, "LineEvent")
 	jobs := operation(http.MethodGet, "/v1/stream", "streamJobs", "look", "Follow jobs as they change",
 		events("Events `jobs`; the data of each is JSON as in "+strings.TrimPrefix(jobsOf.Ref, "#/components/schemas/")+". With the parameter alerts, also events `alerts`: their data is the version that `/v1/alerts` has now.", text))
-	huma.Register(a.huma, jobs, func(_ context.Context, in *streamInput) (*huma.StreamResponse, error) {
+	register(a, jobs, func(_ context.Context, in *streamInput) (*huma.StreamResponse, error) {
 		since := cluster.ParseMark(in.Since)
 		if in.Last != "" {
 			since = cluster.ParseMark(in.Last)
@@ -83,7 +83,7 @@ func (a *API) streaming() {
 	})
 	lines := operation(http.MethodGet, "/v1/logs/stream", "streamLines", "history", "Follow what guests log",
 		events("Events `line`; the data of each is JSON as in "+strings.TrimPrefix(lineOf.Ref, "#/components/schemas/")+".", text))
-	huma.Register(a.huma, lines, func(ctx context.Context, in *logStreamInput) (*huma.StreamResponse, error) {
+	register(a, lines, func(ctx context.Context, in *logStreamInput) (*huma.StreamResponse, error) {
 		f, err := in.filter()
 		if err == nil {
 			err = a.o.Service.MayFollow(ctx, in.Job, in.Run)

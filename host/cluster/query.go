@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"net/url"
@@ -101,7 +102,7 @@ func Query(f history.Filter) url.Values {
 }
 
 // ParseQuery reads a filter from the query of a URL. What is empty is as if it were
-// missing: that is how forms send it. Errors name the parameter.
+// missing: that is how forms send it. The error joins a [QueryError] for each parameter that is wrong.
 func ParseQuery(q url.Values) (f history.Filter, err error) {
 	r := queryReader{q: q}
 	f = history.Filter{Jobs: r.texts("job"), Host: q.Get("host"), Run: q.Get("run"), Text: q.Get("text"), After: q.Get("after")}
@@ -119,7 +120,7 @@ func ParseQuery(q url.Values) (f history.Filter, err error) {
 	for _, k := range r.texts("kind") {
 		f.Kinds = append(f.Kinds, event.Kind(k))
 	}
-	return f, r.err
+	return f, errors.Join(r.errs...)
 }
 
 // QueryError says that a parameter of a URL is wrong.
@@ -129,16 +130,14 @@ func (e *QueryError) Error() string {
 	return fmt.Sprintf("%s: found %q, expected %s", e.Name, e.Found, e.Expected)
 }
 
-// queryReader reads parameters; err is the first that was wrong.
+// queryReader reads parameters; errs are those that were wrong.
 type queryReader struct {
-	q   url.Values
-	err error
+	q    url.Values
+	errs []error
 }
 
 func (r *queryReader) wrong(name, expected string) {
-	if r.err == nil {
-		r.err = &QueryError{name, r.q.Get(name), expected}
-	}
+	r.errs = append(r.errs, &QueryError{name, r.q.Get(name), expected})
 }
 
 // texts are all values of a parameter.
@@ -159,8 +158,8 @@ func (r *queryReader) outcomes() (list []abi.Outcome) {
 	}
 	for _, text := range r.texts("outcome") {
 		name := strings.ToUpper(text)
-		if !slices.Contains(known, name) && r.err == nil {
-			r.err = &QueryError{"outcome", words.Clip(text), strings.Join(known, ", ") + words.Suggest(name, known)}
+		if !slices.Contains(known, name) {
+			r.errs = append(r.errs, &QueryError{"outcome", words.Clip(text), strings.Join(known, ", ") + words.Suggest(name, known)})
 		}
 		list = append(list, abi.Outcome(name))
 	}

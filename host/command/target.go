@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net/http"
 	"slices"
 	"strings"
 	"time"
@@ -347,10 +346,10 @@ func (r *Reached) Names(ctx context.Context) ([]string, error) {
 	return slices.Compact(names), nil
 }
 
-// Similar adds the nearest name to the error about a job that there is not.
+// Similar adds the nearest name to the error about a job that the registry does not have. Hosts
+// add it by themselves.
 func (r *Reached) Similar(ctx context.Context, job string, err error) error {
-	var no *admin.ServerError
-	if !errors.Is(err, host.ErrNoJob) && !(errors.As(err, &no) && no.Code == http.StatusNotFound) {
+	if !errors.Is(err, host.ErrNoJob) {
 		return err
 	}
 	names, other := r.Names(ctx)

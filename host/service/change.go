@@ -93,7 +93,7 @@ func (s *Service) Trigger(ctx context.Context, job string, args tree.TriggerArgs
 		if s.o.Host.Status().State == host.HostDraining {
 			return fmt.Errorf("job %q: %w", job, host.ErrDraining)
 		}
-		return s.explained(job, s.o.Registry.TriggerWith(ctx, job, args))
+		return s.explained(ctx, job, s.o.Registry.TriggerWith(ctx, job, args))
 	})
 }
 
@@ -113,7 +113,7 @@ func (s *Service) SetEnabled(ctx context.Context, job string, enable bool, why R
 	if enable {
 		do = s.o.Registry.Enable
 	}
-	return s.change(ctx, access.Operate, c, func() error { return s.explained(job, do(ctx, job)) })
+	return s.change(ctx, access.Operate, c, func() error { return s.explained(ctx, job, do(ctx, job)) })
 }
 
 func verb(enable bool) string {
@@ -130,7 +130,7 @@ func (s *Service) SetServer(ctx context.Context, job, server string, enable bool
 		do = s.o.Registry.EnableServer
 	}
 	c := &history.Change{What: verb(enable), Job: job, Host: server, Why: why}
-	return s.change(ctx, access.Operate, c, func() error { return s.explained(job, do(ctx, job, server)) })
+	return s.change(ctx, access.Operate, c, func() error { return s.explained(ctx, job, do(ctx, job, server)) })
 }
 
 // each does something to all jobs, and records what each does of each. It is for who may
@@ -161,7 +161,7 @@ func (s *Service) SetItem(ctx context.Context, job string, item int, enable bool
 		if err == nil {
 			s.o.Host.Look(job) // an owner here shows it before the item is due
 		}
-		return s.explained(job, err)
+		return s.explained(ctx, job, err)
 	})
 }
 
@@ -171,13 +171,13 @@ func (s *Service) Shutdown(ctx context.Context, job, server, instance string, wh
 		return &InputError{"query", "found neither a job, a server nor an instance: a shutdown of all instances of all jobs is not offered"}
 	}
 	c := &history.Change{What: "shutdown", Job: job, Host: cmp.Or(instance, server), Why: why}
-	return s.change(ctx, access.Operate, c, func() error { return s.explained(job, s.o.Registry.Shutdown(ctx, job, server, instance)) })
+	return s.change(ctx, access.Operate, c, func() error { return s.explained(ctx, job, s.o.Registry.Shutdown(ctx, job, server, instance)) })
 }
 
 // Start makes this host join a job again that was shut down or removed.
 func (s *Service) Start(ctx context.Context, job string, why Reason) error {
 	return s.change(ctx, access.Operate, &history.Change{What: "start", Job: job, Why: why}, func() error {
-		return s.explained(job, s.o.Host.Start(ctx, job))
+		return s.explained(ctx, job, s.o.Host.Start(ctx, job))
 	})
 }
 
@@ -261,7 +261,7 @@ func (s *Service) Restore(ctx context.Context, job string, why Reason) (r *Resto
 		}
 		on := s.o.Cluster.On(job)
 		if len(on) == 0 {
-			return s.explained(job, &NotFoundError{fmt.Sprintf("no host has a definition of job %q: put its files into the plugins directory", job)})
+			return s.explained(ctx, job, &NotFoundError{fmt.Sprintf("no host has a definition of job %q: put its files into the plugins directory%s", job, s.similar(ctx, job))})
 		}
 		var asked []cluster.Host
 		for _, h := range s.o.Cluster.Hosts() {
@@ -321,7 +321,7 @@ func (s *Service) Remove(ctx context.Context, job string, purge bool, why Reason
 	if purge {
 		c.After, action = admin.Purged, access.Admin
 	}
-	return s.change(ctx, action, c, func() error { return s.explained(job, s.o.Registry.Remove(ctx, job, purge)) })
+	return s.change(ctx, action, c, func() error { return s.explained(ctx, job, s.o.Registry.Remove(ctx, job, purge)) })
 }
 
 // Kill ends runs of a job; see admin.Registry.Kill. It is recorded when all hosts are
@@ -345,7 +345,7 @@ func (s *Service) Kill(ctx context.Context, job string, o admin.KillOptions, why
 		}
 		progress(k)
 	})
-	if err = s.explained(job, err); !asked {
+	if err = s.explained(ctx, job, err); !asked {
 		s.end(c, err)
 	}
 	return kills, err
@@ -361,7 +361,7 @@ func (s *Service) Release(ctx context.Context, job string, item int, why Reason)
 		if items, err = s.o.Registry.Release(ctx, job, item); err == nil {
 			s.o.Host.Look(job) // an owner here reports the release
 		}
-		return s.explained(job, err)
+		return s.explained(ctx, job, err)
 	})
 	return items, err
 }
@@ -372,7 +372,7 @@ func (s *Service) Kept(ctx context.Context, job string, item int) ([]admin.Kept,
 		return nil, err
 	}
 	kept, err := s.o.Registry.Kept(ctx, job, item)
-	return kept, s.explained(job, err)
+	return kept, s.explained(ctx, job, err)
 }
 
 // ChangeKept changes what an item keeps; see admin.Registry.ChangeKept.
@@ -383,7 +383,7 @@ func (s *Service) ChangeKept(ctx context.Context, job string, item int, change a
 	}
 	err = s.change(ctx, access.Author, c, func() (err error) {
 		kept, err = s.o.Registry.ChangeKept(ctx, job, item, change)
-		return s.explained(job, err)
+		return s.explained(ctx, job, err)
 	})
 	return kept, err
 }
@@ -394,14 +394,14 @@ func (s *Service) Config(ctx context.Context, job string) (*admin.JobConfig, err
 		return nil, err
 	}
 	c, err := s.o.Registry.Config(ctx, job)
-	return c, s.explained(job, err)
+	return c, s.explained(ctx, job, err)
 }
 
 // EditConfig edits it; a preview changes nothing.
 func (s *Service) EditConfig(ctx context.Context, job string, e admin.Edit, why Reason) (edited *admin.Edited, err error) {
 	do := func() (err error) {
 		edited, err = s.o.Registry.EditConfig(ctx, job, e)
-		return s.explained(job, err)
+		return s.explained(ctx, job, err)
 	}
 	if e.Preview {
 		if err := access.Require(ctx, access.Author, job); err != nil {
@@ -442,7 +442,7 @@ func asJSON(v map[string]string) string {
 
 // explained adds to the error about a job that the registry does not have what hosts
 // know of it.
-func (s *Service) explained(job string, err error) error {
+func (s *Service) explained(ctx context.Context, job string, err error) error {
 	if err == nil || job == "" || !errors.Is(err, host.ErrNoJob) {
 		return err
 	}
@@ -460,7 +460,22 @@ func (s *Service) explained(job string, err error) error {
 			return fmt.Errorf("%w: %s is refused: %s", err, f.File, strings.Join(reasons, "; "))
 		}
 	}
-	return err
+	return fmt.Errorf("%w%s", err, s.similar(ctx, job))
+}
+
+// similar suggests the job that may be meant by a name, of those that the principal may see;
+// it is empty if there is none, or if the name is one of them.
+func (s *Service) similar(ctx context.Context, name string) string {
+	var names []string
+	for _, j := range s.o.Cluster.Jobs() {
+		if j.Name == name {
+			return ""
+		}
+		if seen(ctx, j.Name) {
+			names = append(names, j.Name)
+		}
+	}
+	return words.Suggest(name, names)
 }
 
 // reasonsFor are the reasons of a refused file that are about a job: those that name it

@@ -236,7 +236,7 @@ func (s *Service) Job(ctx context.Context, name string) (*JobDetail, error) {
 	}
 	j, items, on, ok := s.o.Cluster.Job(name)
 	if !ok {
-		return nil, s.noJob(name)
+		return nil, s.noJob(ctx, name)
 	}
 	d := &JobDetail{Job: j, Items: items, On: on, Upcoming: []time.Time{}, Silent: s.o.Cluster.Silent()}
 	if j.Next.IsZero() { // it does not fire: it is paused, has no schedule, or its hosts have no session
@@ -258,7 +258,7 @@ func zoneOf(name string) string {
 }
 
 // noJob says that no host has a job, and what is known of it.
-func (s *Service) noJob(name string) error {
+func (s *Service) noJob(ctx context.Context, name string) error {
 	for _, h := range s.o.Cluster.Hosts() {
 		if h.Report == nil {
 			continue
@@ -269,7 +269,7 @@ func (s *Service) noJob(name string) error {
 			}
 		}
 	}
-	return &NotFoundError{fmt.Sprintf("no host has a job %q", name)}
+	return &NotFoundError{fmt.Sprintf("no host has a job %q%s", name, s.similar(ctx, name))}
 }
 
 // Hosts are all hosts of the namespace.
@@ -326,5 +326,5 @@ func (s *Service) Shards(ctx context.Context, job string) (*admin.Shards, error)
 		return nil, err
 	}
 	shards, err := s.o.Registry.Shards(ctx, job)
-	return shards, s.explained(job, err)
+	return shards, s.explained(ctx, job, err)
 }

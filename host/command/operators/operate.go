@@ -487,7 +487,7 @@ were shut down there; any host of the cluster can be asked.`,
 					return startInstances(ctx, p, r, server, instance)
 				}
 				what := startedText(ctx, r.Client, args[0])
-				return p.Done(r.Similar(ctx, args[0], r.Client.Start(ctx, args[0])), what)
+				return p.Done(r.Client.Start(ctx, args[0]), what)
 			})
 		},
 	}
@@ -535,7 +535,7 @@ records and offsets, unless it was removed with --purge.`,
 		var restored service.Restored
 		err := r.Client.Send(ctx, http.MethodPost, "/v1/jobs/"+url.PathEscape(args[0])+"/restore", nil, &restored)
 		if err != nil {
-			return r.Similar(ctx, args[0], err)
+			return err
 		}
 		err = p.Done(nil, "restored "+args[0]+" on "+strings.Join(restored.Hosts, ", "))
 		if len(restored.Failed) > 0 {
