@@ -357,7 +357,7 @@ func fieldTexts() map[string]string {
 		"service.Alerts.Silences":        "`silences` are those in force.",
 		"service.Alerts.Version":         "`version` is another number whenever an alert or a silence that the principal may see has changed.",
 		"service.Calendar":               "Calendar is what will fire.",
-		"service.Calendar.Frequent":      "`frequent` are jobs that fire more often than is listed one by one: each with its first instant.",
+		"service.Calendar.Frequent":      "`frequent` are jobs that fire more often than once an hour, and more than 60 times, and those of every hour if there are too many: each with its first instant.",
 		"service.Calendar.Omitted":       "`omitted` counts the jobs that are left out because there are too many.",
 		"service.Calendar.Upcoming":      "`upcoming` are instants, by time.",
 		"service.GoneHost":               "GoneHost is a host that is gone: its session ended, and it had not stopped in good order.",

@@ -229,14 +229,14 @@ type Upcoming struct {
 type Calendar struct {
 	// Upcoming are instants, by time.
 	Upcoming []Upcoming `json:"upcoming"`
-	// Frequent are jobs that fire more often than is listed one by one: each with its
-	// first instant.
+	// Frequent are jobs that fire more often than once an hour, and more than 60 times, and those
+	// of every hour if there are too many: each with its first instant.
 	Frequent []Upcoming `json:"frequent"`
 	// Omitted counts the jobs that are left out because there are too many.
 	Omitted int `json:"omitted,omitempty"`
 }
 
-// The bounds of a calendar: instants of one job, and of all.
+// The bounds of a calendar: instants of one job, unless it fires once an hour at most, and of all.
 const (
 	mostPerJob   = 60
 	mostInstants = 10_000
@@ -257,12 +257,22 @@ func (s *Service) Calendar(ctx context.Context, from, to time.Time, jobs []strin
 	}
 	c := &Calendar{Upcoming: []Upcoming{}, Frequent: []Upcoming{}}
 	known := make(map[schedule][]time.Time)
+	var many []*cluster.Job // with more instants than mostPerJob
 	for _, j := range s.o.Cluster.Jobs() {
 		// A job that is paused, has no schedule, or whose hosts have no session, has no next instant.
 		if j.Next.IsZero() || !j.Next.Before(to) || !filter.wants(j) || !seen(ctx, j.Name) {
 			continue
 		}
-		c.add(j, from, to, known)
+		if !c.add(j, instants(j, from, to, known), mostPerJob) {
+			many = append(many, j)
+		}
+	}
+	// They take the room that is left: jobs with few instants are not omitted because of them.
+	for _, j := range many {
+		next := instants(j, from, to, known)
+		if len(c.Upcoming)+len(next) > mostInstants || !c.add(j, next, hours(from, to)) {
+			c.Frequent = append(c.Frequent, Upcoming{next[0], j.Name})
+		}
 	}
 	slices.SortFunc(c.Upcoming, func(a, b Upcoming) int { return cmp.Or(a.Time.Compare(b.Time), strings.Compare(a.Job, b.Job)) })
 	return c, nil
@@ -271,25 +281,34 @@ func (s *Service) Calendar(ctx context.Context, from, to time.Time, jobs []strin
 // schedule is what instants are computed of.
 type schedule struct{ cron, zone string }
 
-// add adds the instants of a job. known are those of schedules: many jobs share one.
-func (c *Calendar) add(j *cluster.Job, from, to time.Time, known map[schedule][]time.Time) {
+// instants are those of a job, at most one more than a calendar lists of it. known are those of
+// schedules: many jobs share one.
+func instants(j *cluster.Job, from, to time.Time, known map[schedule][]time.Time) []time.Time {
 	of := schedule{j.Cron, zoneOf(j.TimeZone)}
 	next, computed := known[of]
 	if !computed {
-		next, _ = admin.Between(of.cron, of.zone, from, to, mostPerJob+1) // the job's own page says what is wrong
+		next, _ = admin.Between(of.cron, of.zone, from, to, max(mostPerJob, hours(from, to))+1) // the job's own page says what is wrong
 		known[of] = next
 	}
+	return next
+}
+
+// hours are those that begin from one time to another.
+func hours(from, to time.Time) int { return int((to.Sub(from) + time.Hour - 1) / time.Hour) }
+
+// add lists the instants of a job, unless they are more than most.
+func (c *Calendar) add(j *cluster.Job, next []time.Time, most int) bool {
 	switch {
-	case len(next) == 0:
-	case len(c.Upcoming)+len(c.Frequent) >= mostInstants:
+	case len(next) > most:
+		return false
+	case len(next) > 0 && len(c.Upcoming)+len(c.Frequent) >= mostInstants:
 		c.Omitted++
-	case len(next) > mostPerJob:
-		c.Frequent = append(c.Frequent, Upcoming{next[0], j.Name})
 	default:
 		for _, t := range next {
 			c.Upcoming = append(c.Upcoming, Upcoming{t, j.Name})
 		}
 	}
+	return true
 }
 
 // Overview is what an operator looks at first.

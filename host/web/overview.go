@@ -242,7 +242,8 @@ func byJob(fires []history.Fire) []failures {
 // timeline is what fires in the next hour: all jobs by the minute, and the first jobs
 // one by one.
 type timeline struct {
-	// Minutes are bars of a drawing that is 3,600 wide and 30 high, a unit for a second.
+	// Minutes are bars of a drawing that is 3,600 wide and 30 high, a unit for a second; none
+	// for a single job, whose lane has the same.
 	Minutes []mark
 	Most    int // in a minute
 	Fires   int
@@ -311,6 +312,9 @@ func (p *page) timeline(c *service.Calendar, from time.Time) timeline {
 	for _, u := range c.Frequent {
 		add(u, hour)
 		t.Frequent++
+	}
+	if len(at)-t.Frequent < 2 {
+		perMinute = [60]int{}
 	}
 	t.Most = slices.Max(perMinute[:])
 	for n, count := range perMinute {

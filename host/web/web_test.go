@@ -548,6 +548,24 @@ func TestBack(t *testing.T) {
 	}
 }
 
+// TestCalendar: jobs that fire every hour are in the week; what is not in it is said.
+func TestCalendar(t *testing.T) {
+	t.Parallel()
+	minutely := servicetest.Job("minutely", "0 * * * * ?", 1, servicetest.OK)
+	s := open(t, servicetest.Options{Jobs: []host.Job{
+		servicetest.Job("daily", "0 30 3 * * ?", 1, servicetest.OK), servicetest.Job("hourly", "0 10 * * * ?", 1, servicetest.OK), minutely}})
+	monday := firstDay(time.Now().UTC()).AddDate(0, 0, 7)
+	week := "/calendar?from=" + monday.Format(time.DateOnly)
+	a := s.get(week)
+	a.has(t, 200, "175 fires · 1 job more than once an hour", "does not count them", "minutely")
+	if n := strings.Count(a.body, ">1</a></td>"); n != 7*23 {
+		t.Errorf("%d hours have one fire, expected 161", n)
+	}
+	s.get(week+"&at="+monday.Add(3*time.Hour).Format(time.RFC3339)).has(t, 200, "Fires hourly", "daily "+monday.Format("01-02"))
+	s.get(week+"&job=minutely").has(t, 200, "0 fires", "All jobs that fire in this week do so more often than once an hour")
+	s.get(week+"&job=none").has(t, 200, "0 fires", "No job fires in this week")
+}
+
 // TestEnding: a host that ends is no failure of the console's, as for the API.
 func TestEnding(t *testing.T) {
 	t.Parallel()
@@ -729,16 +747,22 @@ func TestAuditFilter(t *testing.T) {
 	s.get("/audit?who=nobody").has(t, 200, "Nothing matches")
 }
 
-// TestNextHour: jobs that fire too often to be drawn are no part of what is counted by the minute.
+// TestNextHour: jobs that fire too often to be drawn are no part of what is counted by the minute,
+// and one job alone is not counted twice.
 func TestNextHour(t *testing.T) {
 	t.Parallel()
 	often := []host.Job{servicetest.Job("often", "*/20 * * * * ?", 1, servicetest.OK), servicetest.Job("more", "*/5 * * * * ?", 1, servicetest.OK)}
 	s := open(t, servicetest.Options{Jobs: often})
 	overview := s.get("/")
 	overview.has(t, 200, "Next hour 2 jobs more than once a minute")
-	overview.lacks(t, "by the minute", "0/min")
-	s = open(t, servicetest.Options{Jobs: append(often, servicetest.Job("seldom", "0 * * * * ?", 1, servicetest.OK))})
-	s.get("/").has(t, 200, "60 fires · 2 jobs more than once a minute", "The others, by the minute", "1/min")
+	overview.lacks(t, "Up to once a minute", "0/min")
+	jobs := append(often, servicetest.Job("seldom", "0 * * * * ?", 1, servicetest.OK))
+	s = open(t, servicetest.Options{Jobs: jobs})
+	one := s.get("/")
+	one.has(t, 200, "60 fires · 2 jobs more than once a minute")
+	one.lacks(t, "Up to once a minute", "1/min")
+	s = open(t, servicetest.Options{Jobs: append(jobs, servicetest.Job("rare", "0 */10 * * * ?", 1, servicetest.OK))})
+	s.get("/").has(t, 200, "66 fires · 2 jobs more than once a minute", "Up to once a minute", "2/min")
 }
 
 // TestPartialHistory: while the history of a host is missing, it is not said that no fire has failed.
