@@ -391,6 +391,10 @@ const widest = `[...document.querySelectorAll('body *')].filter((e) => e.getBoun
 // and values that are missing.
 const unreadable = `[...document.querySelector('main').textContent.matchAll(/0x[0-9a-f]{6,}|%![a-z]?\(|<nil>|\bNaN\b|\bundefined\b/g)].map((m) => m[0])`
 
+// menuEntry is where the menu's entry of this page begins and ends, and how wide the window is;
+// empty if there is none.
+const menuEntry = `[...document.querySelectorAll('header nav [aria-current]')].flatMap((a) => { const r = a.getBoundingClientRect(); return [r.left, r.right, innerWidth]; })`
+
 // accessible fails the test for what axe finds serious or critical, and for a page that is
 // wider than the window.
 func (b *tab) accessible(where string) {
@@ -398,6 +402,7 @@ func (b *tab) accessible(where string) {
 	if wide := eval[int](b, "document.documentElement.scrollWidth - innerWidth"); wide > 0 {
 		b.t.Errorf("%s: the page is %d pixels wider than the window: %s", where, wide, eval[string](b, widest))
 	}
+	b.inMenu(where)
 	if raw := eval[[]string](b, unreadable); len(raw) > 0 {
 		b.t.Errorf("%s: the page has what is not for people: %q", where, raw)
 	}
@@ -407,6 +412,14 @@ func (b *tab) accessible(where string) {
 		if f.Impact == "serious" || f.Impact == "critical" {
 			b.t.Errorf("%s: %s: %s: %s %v", where, f.Impact, f.ID, f.Help, f.Nodes)
 		}
+	}
+}
+
+// inMenu: the menu's entry of the page is in the window.
+func (b *tab) inMenu(where string) {
+	b.t.Helper()
+	if at := eval[[]float64](b, menuEntry); len(at) > 0 && (at[0] < 0 || at[1] > at[2]) {
+		b.t.Errorf("%s: the menu's entry of this page is out of sight: from %g to %g of %g pixels", where, at[0], at[1], at[2])
 	}
 }
 

@@ -199,6 +199,12 @@ func TestWithoutScripts(t *testing.T) {
 	}
 	b.click(`button[value="save"]`)
 	h.await("/v1/jobs/nightly/config", func(_ int, text string) bool { return strings.Contains(text, "typed") })
+	for _, dark := range []bool{false, true} {
+		b := h.tab(t, look{lang: "en", phone: true, dark: dark})
+		b.open("/audit")
+		b.inMenu("audit")
+		b.shot(fmt.Sprintf("audit-phone-without-scripts-dark-%t", dark))
+	}
 }
 
 // TestNames: names that look like something else are names, in a browser too.
