@@ -84,6 +84,15 @@ func (s Setting) In(c *Configuration, g *Guest) any {
 	return s.in(c, g)
 }
 
+// Zero is what a 0 means that stands for no value, as [Setting.Default] has it; empty if the text
+// is no 0, or means itself.
+func (s Setting) Zero(text string) string {
+	if text != "0" || (s.Type != Number && s.Type != Size) || s.Required || strings.HasPrefix(s.Default, "`") {
+		return ""
+	}
+	return s.Default
+}
+
 // Parse reads the setting from a text. The error names what was found and what was
 // expected, and nothing is changed then. A *[]string takes the form of its property.
 func (s Setting) Parse(c *Configuration, g *Guest, text string) error {

@@ -261,7 +261,7 @@ func (s *Service) Restore(ctx context.Context, job string, why Reason) (r *Resto
 		}
 		on := s.o.Cluster.On(job)
 		if len(on) == 0 {
-			return s.explained(ctx, job, &NotFoundError{fmt.Sprintf("no host has a definition of job %q: put its files into the plugins directory%s", job, s.similar(ctx, job))})
+			return s.explained(ctx, job, &NotFoundError{fmt.Sprintf("no host has a definition of job %q: put its files into the plugins directory%s", job, similar(ctx, s.o.Cluster, job))})
 		}
 		var asked []cluster.Host
 		for _, h := range s.o.Cluster.Hosts() {
@@ -460,14 +460,14 @@ func (s *Service) explained(ctx context.Context, job string, err error) error {
 			return fmt.Errorf("%w: %s is refused: %s", err, f.File, strings.Join(reasons, "; "))
 		}
 	}
-	return fmt.Errorf("%w%s", err, s.similar(ctx, job))
+	return fmt.Errorf("%w%s", err, similar(ctx, s.o.Cluster, job))
 }
 
 // similar suggests the job that may be meant by a name, of those that the principal may see;
 // it is empty if there is none, or if the name is one of them.
-func (s *Service) similar(ctx context.Context, name string) string {
+func similar(ctx context.Context, c *cluster.Cluster, name string) string {
 	var names []string
-	for _, j := range s.o.Cluster.Jobs() {
+	for _, j := range c.Jobs() {
 		if j.Name == name {
 			return ""
 		}

@@ -269,7 +269,7 @@ func (s *Service) noJob(ctx context.Context, name string) error {
 			}
 		}
 	}
-	return &NotFoundError{fmt.Sprintf("no host has a job %q%s", name, s.similar(ctx, name))}
+	return &NotFoundError{fmt.Sprintf("no host has a job %q%s", name, similar(ctx, s.o.Cluster, name))}
 }
 
 // Hosts are all hosts of the namespace.

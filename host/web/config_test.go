@@ -31,7 +31,7 @@ func TestConfig(t *testing.T) {
 	s := open(t, servicetest.Options{Jobs: []host.Job{servicetest.Job("a <b>", "0 0 3 * * ?", 2, servicetest.OK)}})
 	path := jobPath("a <b>", "config")
 	page := s.get(path)
-	page.has(t, 200, "a <b>", "The definition file is a <b>.yaml", "cron", "When the job fires", "retry.maxBackoff", "default", "Save")
+	page.has(t, 200, "a <b>", "The definition file is a <b>.yaml", "cron", "When the job fires", "retry.maxBackoff", "default", "Save", "0: 128MiB", "0: 2 per processor")
 	if !strings.Contains(page.body, `min="1" max="1000000"`) || !strings.Contains(page.body, `<option value="process">process</option>`) {
 		t.Error("the form does not know bounds and words")
 	}

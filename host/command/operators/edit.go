@@ -98,8 +98,14 @@ func parseEdits(args []string) (map[string]string, error) {
 
 func settingsText(s console.Style, c *admin.JobConfig) string {
 	t := console.NewTable(s, "SETTING", "VALUE")
+	zeros := make(map[string]string)
+	for _, s := range operate.Editable() {
+		if zero := s.Zero(c.Settings[s.Name]); zero != "" {
+			zeros[s.Name] = ": " + zero
+		}
+	}
 	for _, name := range slices.Sorted(maps.Keys(c.Settings)) {
-		t.Add(console.Coloured(name, console.Bold), console.Plain(words.Dash(c.Settings[name])))
+		t.Add(console.Coloured(name, console.Bold), console.Plain(words.Dash(c.Settings[name])+zeros[name]))
 	}
 	return t.String()
 }
