@@ -87,8 +87,11 @@ func Modules(s console.Style, m *service.Modules, hosts []cluster.Host, now time
 		if x.Size > 0 {
 			size = words.Size(int64(x.Size))
 		}
-		t.Add(console.Coloured(strings.Join(x.Files, ", "), console.Bold), console.Plain(shortDigest(x.Digest)), console.Plain(size), console.Plain(words.Dash(x.Signer)),
-			console.Plain(fewOf(x.Jobs)), console.Plain(strings.Join(on, ", ")), console.Plain(words.Dash(strings.Join(wanted(&x), ", "))), console.Plain(words.Dash(strings.Join(x.Granted, ", "))))
+		few := func(list []string) console.Cell {
+			return console.Plain(words.Dash(words.ClipTo(fewOf(list), widestList)))
+		}
+		t.Add(console.Coloured(fewOf(x.Files), console.Bold), console.Plain(shortDigest(x.Digest)), console.Plain(size), console.Plain(words.Dash(x.Signer)),
+			few(x.Jobs), few(on), few(wanted(&x)), few(x.Granted))
 	}
 	text := orNone(t.Empty(), "no modules", t.String())
 	if len(m.Refused) > 0 {
@@ -102,14 +105,29 @@ func Modules(s console.Style, m *service.Modules, hosts []cluster.Host, now time
 	return text + Silent(s, m.Silent)
 }
 
-// wanted is what a module needs of the grants: by what it imports, and by its jobs' definitions.
-func wanted(m *service.Module) (list []string) {
-	for _, module := range m.Imports {
-		if w := grants.Wants(module); w != "" {
+// widestList bounds the lists of a module in bytes: JSON has all of them.
+const widestList = 40
+
+// wanted is what a module needs of the grants: by its jobs' definitions, and what it imports of which
+// these say nothing.
+func wanted(m *service.Module) []string {
+	list := slices.Clone(m.Needs)
+	kinds := map[string][]string{abi.ModuleEnv: {"env", "secret"}, abi.ModuleIO: {"http", "net"}} // of needs, where Wants has other words
+	imports := slices.Clone(m.Imports)
+	slices.SortStableFunc(imports, func(a, b string) int { // last those of which others say more
+		return cmp.Compare(len(kinds[a]), len(kinds[b]))
+	})
+	for _, module := range imports {
+		w := grants.Wants(module)
+		said := slices.ContainsFunc(list, func(need string) bool {
+			kind, _, _ := strings.Cut(need, " ")
+			return kind == w || slices.Contains(kinds[module], kind)
+		})
+		if w != "" && !said {
 			list = append(list, w)
 		}
 	}
-	return append(list, m.Needs...)
+	return list
 }
 
 // shortDigest is as much of a digest as people compare.

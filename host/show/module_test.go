@@ -1,6 +1,7 @@
 package show
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -25,7 +26,7 @@ func TestModules(t *testing.T) {
 	}
 	want := `FILE         DIGEST        SIZE     SIGNER   JOBS                HOSTS                             WANTED    GRANTED
 cities.wasm  abababababab  1.0 MiB  -        a, b, c and 1 more  10.0.0.1 (:9770), 10.0.0.2, gone  -         -
-sync.wasm    cdcdcdcdcdcd  -        release  sync                10.0.0.1 (:9770)                  http, kv  key/value state
+sync.wasm    cdcdcdcdcdcd  -        release  sync                10.0.0.1 (:9770)                  kv, http  key/value state
 
 Refused files
 bad.wasm on 10.0.0.2  1m ago, an earlier version stays in force
@@ -34,6 +35,18 @@ does not answer, what it knows is missing: 10.0.0.3: it has not answered in time
 `
 	if got := Modules(console.Style{}, m, []cluster.Host{{ID: "a", Name: "10.0.0.1 (:9770)", ServerIP: "10.0.0.1"}, {ID: "b", Name: "10.0.0.2", ServerIP: "10.0.0.2"}}, now); got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+	large := service.Module{
+		Imports: []string{"job_v1", "job_v1_io", "job_v1_http", "job_v1_env"}, Needs: []string{"http https://api.example.com/v1/", "dir /data", "secret token", "kv"},
+		Granted: []string{"http https://api.example.com/v1/", "dir /data", "secret token", "kv"}, Jobs: []string{strings.Repeat("x", 300)},
+	}
+	if got := wanted(&large); !slices.Equal(got, large.Needs) {
+		t.Errorf("wanted: %q, expected what the definitions say", got)
+	}
+	for line := range strings.Lines(Modules(console.Style{}, &service.Modules{Modules: []service.Module{large}}, nil, now)) {
+		if len(line) > 200 {
+			t.Errorf("%d columns: %s", len(line), line)
+		}
 	}
 	if got := Modules(console.Style{}, &service.Modules{}, nil, now); got != "no modules\n" {
 		t.Errorf("of nothing: %q", got)
