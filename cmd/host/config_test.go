@@ -241,6 +241,27 @@ func TestAccessSettings(t *testing.T) {
 	}
 }
 
+// TestHistoryScheme: what looks like a scheme that there is not is a mistake, and not a file's name.
+func TestHistoryScheme(t *testing.T) {
+	t.Parallel()
+	for where, want := range map[string]string{
+		"sqlit:x.db":             `found the scheme "sqlit", expected sqlite:PATH, postgres://USER@HOST/DATABASE or mysql://USER@HOST/DATABASE (a file of that name is ./sqlit:x.db); did you mean "sqlite"?`,
+		"file:x.jsonl":           "a file of that name is ./file:x.jsonl",
+		"postgres:ann@db/x":      "expected postgres://",
+		"postgers:u:secret@db/x": `did you mean "postgres"?`,
+		"redis://db/x":           `found the scheme "redis"`,
+	} {
+		if _, _, err := load(t, "", nil, []string{"--plugins", "P", "--history", where}); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "secret") {
+			t.Errorf("%s: %v, want %s", where, err, want)
+		}
+	}
+	for _, file := range []string{"P/sqlit:x.db", "./sqlit:x.db", "P/x.jsonl", "9:x"} {
+		if l, _, err := load(t, "", nil, []string{"--plugins", "P", "--history", file}); err != nil || l.HistoryDatabase != nil {
+			t.Errorf("%s: %v", file, err)
+		}
+	}
+}
+
 func TestZooKeeperWithoutCredentialsIsAWarning(t *testing.T) {
 	t.Parallel()
 	const want = "there are no credentials for ZooKeeper: everyone who reaches it can change the jobs, and what they run with; give them with --zk-credentials-file"

@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/url"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -13,6 +14,8 @@ import (
 
 	"github.com/go-sql-driver/mysql"
 	"github.com/jackc/pgx/v5"
+
+	"github.com/wasmjob/wasmjob/host/words"
 )
 
 // The defaults of how long records are kept.
@@ -96,15 +99,11 @@ func secretOptions() []string { return []string{"password", "sslpassword"} }
 // Shared reports whether hosts on several machines can use the database.
 func (c *Config) Shared() bool { return c.kind != sqlite }
 
-// Schemes are the beginnings of URLs.
-func Schemes() []string { return []string{"sqlite:", "postgres://", "postgresql://", "mysql://"} }
+// scheme begins what is meant to be a URL. A file of such a name is named with its folder.
+var scheme = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9+]*:`)
 
 // IsURL reports whether a text is meant to be a URL of a database, right or wrong.
-func IsURL(text string) bool {
-	return slices.ContainsFunc(Schemes(), func(s string) bool {
-		return len(text) >= len(s) && strings.EqualFold(text[:len(s)], s)
-	}) || strings.Contains(text, "://")
-}
+func IsURL(text string) bool { return scheme.MatchString(text) || strings.Contains(text, "://") }
 
 // ErrURL is wrapped by the errors of Parse.
 var ErrURL = errors.New("not the URL of a history")
@@ -114,9 +113,10 @@ var ErrURL = errors.New("not the URL of a history")
 // user:password, which take the place of those of the URL; they may be empty. No error
 // shows a password.
 func Parse(text, credentials string) (*Config, error) {
+	const expected = "expected sqlite:PATH, postgres://USER@HOST/DATABASE or mysql://USER@HOST/DATABASE"
 	scheme, rest, found := strings.Cut(text, ":")
 	if !found {
-		return nil, fmt.Errorf("%w: found no scheme, expected sqlite:PATH, postgres://USER@HOST/DATABASE or mysql://USER@HOST/DATABASE", ErrURL)
+		return nil, fmt.Errorf("%w: found no scheme, %s", ErrURL, expected)
 	}
 	switch strings.ToLower(scheme) {
 	case "sqlite":
@@ -124,7 +124,11 @@ func Parse(text, credentials string) (*Config, error) {
 	case "postgres", "postgresql", "mysql":
 		return parseServer(strings.ToLower(scheme), text, credentials)
 	}
-	return nil, fmt.Errorf("%w: found the scheme %.20q, expected sqlite:PATH, postgres://USER@HOST/DATABASE or mysql://USER@HOST/DATABASE", ErrURL, scheme)
+	file := ""
+	if !strings.Contains(rest, "@") && !strings.HasPrefix(rest, "//") { // else it is no file, and may have a password
+		file = fmt.Sprintf(" (a file of that name is ./%.80s)", text)
+	}
+	return nil, fmt.Errorf("%w: found the scheme %.20q, %s%s%s", ErrURL, scheme, expected, file, words.Suggest(scheme, []string{"sqlite", "postgres", "mysql"}))
 }
 
 func parseSQLite(rest, credentials string) (*Config, error) {
