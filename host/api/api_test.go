@@ -281,6 +281,7 @@ func TestErrors(t *testing.T) {
 		"GET /v1/runs?after=AAAA":                     {422, "query.after", "the next of a page of the same list"},
 		"GET /v1/runs?job=%5B":                        {422, "query.job", "a pattern"},
 		"GET /v1/runs?from=yesterday":                 {422, "query.from", "how long ago"},
+		"GET /v1/runs?host=cities":                    {422, "query.host", "expected a server's address"},
 		"GET /v1/run":                                 {422, "query.id", "required"},
 		"GET /v1/run?id=cities/x/1":                   {404, "", "no run"},
 		"GET /v1/schedule?cron=0+61+*+*+*+?":          {422, "query.cron", "61"},

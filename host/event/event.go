@@ -263,6 +263,12 @@ func ProcessOf(id string) string {
 	return Process(server, token)
 }
 
+// Names reports whether people call an instance by a name: its id, its process, or its server.
+func Names(name, id string) bool {
+	server, _, _ := strings.Cut(id, "@-@")
+	return name == id || name == server || name == ProcessOf(id)
+}
+
 // TermOf is the term of an instance: its id without the number that it has from the second
 // time on that the term joined a job.
 func TermOf(id string) string {

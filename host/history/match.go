@@ -74,7 +74,7 @@ func (f *Filter) outcome(failed bool, o abi.Outcome) bool {
 	return (!f.Failed || failed) && (len(f.Outcomes) == 0 || slices.Contains(f.Outcomes, o))
 }
 
-func (f *Filter) host(id string) bool { return f.Host == "" || f.Host == id }
+func (f *Filter) host(id string) bool { return f.Host == "" || event.Names(f.Host, id) }
 
 func (f *Filter) item(n int) bool { return f.Item == nil || *f.Item == n }
 
@@ -101,7 +101,7 @@ func (f *Filter) MatchFire(x *Fire) bool {
 	if f.Run != "" && !slices.ContainsFunc(x.Items, func(n int) bool { return x.runID(n) == f.Run }) {
 		return false
 	}
-	return f.job(x.Job) && (f.Host == "" || slices.Contains(x.Hosts, f.Host)) && f.fire(x.Instant, x.Trigger) &&
+	return f.job(x.Job) && (f.Host == "" || slices.ContainsFunc(x.Hosts, f.host)) && f.fire(x.Instant, x.Trigger) &&
 		f.outcome(x.Failed+x.Unknown > 0, x.Outcome) && f.within(x.Begun) && f.text(x.Message)
 }
 

@@ -39,7 +39,7 @@ type Filter struct {
 	// Jobs are patterns of names, as path.Match has them; none is all jobs. Events of
 	// a host, which have no job, are found if there is no pattern.
 	Jobs []string
-	Host string // an instance id
+	Host string // an instance's id, its process, or its server; see [event.Names]
 	Item *int
 	// Run is a run's id, as [tree.RunID] makes it.
 	Run string

@@ -84,6 +84,9 @@ func foundIn[T any](ctx context.Context, f history.Filter, find func(context.Con
 	if _, err := checkLimit(f.Limit); err != nil {
 		return cluster.Found[T]{}, err
 	}
+	if err := checkHost(f.Host); err != nil {
+		return cluster.Found[T]{}, err
+	}
 	who := access.From(ctx)
 	if who.All(access.View) {
 		return find(ctx, f, nil)

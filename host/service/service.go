@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"net/netip"
 	"path"
 	"slices"
 	"strings"
@@ -13,12 +14,14 @@ import (
 
 	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/coordination/registry"
+	"github.com/wasmjob/wasmjob/coordination/tree"
 	"github.com/wasmjob/wasmjob/host"
 	"github.com/wasmjob/wasmjob/host/access"
 	"github.com/wasmjob/wasmjob/host/access/throttle"
 	"github.com/wasmjob/wasmjob/host/admin"
 	"github.com/wasmjob/wasmjob/host/alert/board"
 	"github.com/wasmjob/wasmjob/host/cluster"
+	"github.com/wasmjob/wasmjob/host/event"
 	"github.com/wasmjob/wasmjob/host/history"
 	"github.com/wasmjob/wasmjob/host/words"
 )
@@ -95,8 +98,10 @@ type JobFilter struct {
 	Health  []cluster.Health
 	State   []host.JobState
 	Outcome []abi.Outcome
-	// Host is the id of one that has the job.
-	Host string
+	// Host is one that has the job: its id, its name, its server, or that of an instance. hosts are
+	// the ids of those that it may be.
+	Host  string
+	hosts []string
 	// Sort is name, next, last, health or duration; with a "-" before it the last is first.
 	Sort string
 	// Limit is 1 to history.MaxLimit, 0 is history.DefaultLimit; After is the name of the
@@ -126,6 +131,13 @@ func (s *Service) Jobs(ctx context.Context, f JobFilter) (*Jobs, error) {
 	}
 	if err := s.o.Cluster.Refresh(ctx); err != nil {
 		return nil, err
+	}
+	f.hosts = []string{f.Host}
+	for _, h := range s.o.Cluster.Hosts() {
+		instance := h.Report != nil && event.Names(f.Host, h.Report.Status.Instance)
+		if f.Host == h.ID || f.Host == h.Name || f.Host == h.ServerIP || instance {
+			f.hosts = append(f.hosts, h.ID)
+		}
 	}
 	out := &Jobs{Counts: make(map[cluster.Health]int), Silent: s.o.Cluster.Silent()}
 	out.Records = []cluster.Job{}
@@ -183,6 +195,14 @@ func (f *JobFilter) check() error {
 	return cmp.Or(oneOf("health", f.Health, cluster.Healths()), oneOf("state", f.State, cluster.States()), oneOf("outcome", f.Outcome, abi.Outcomes()))
 }
 
+// checkHost is an error if a text cannot name a host; see [event.Names].
+func checkHost(text string) error {
+	if _, err := netip.ParseAddr(tree.ServerOf(text)); err != nil && text != "" {
+		return &InputError{"query.host", fmt.Sprintf("found %q, expected a server's address, with its process or without, or an instance's id: 10.0.0.7, 10.0.0.7@-@4711, 10.0.0.7@-@4711-1f2e3d4c", words.Clip(text))}
+	}
+	return nil
+}
+
 // oneOf is an error if one of the values of a parameter is not known.
 func oneOf[T ~string](name string, found, known []T) error {
 	for _, v := range found {
@@ -204,7 +224,7 @@ func (f *JobFilter) wants(j *cluster.Job) bool {
 		(len(f.Health) == 0 || slices.Contains(f.Health, j.Health)) &&
 		(len(f.State) == 0 || slices.Contains(f.State, j.State)) &&
 		(len(f.Outcome) == 0 || (j.Last != nil && slices.Contains(f.Outcome, j.Last.Outcome))) &&
-		(f.Host == "" || slices.Contains(j.Hosts, f.Host))
+		(f.Host == "" || slices.ContainsFunc(j.Hosts, func(id string) bool { return slices.Contains(f.hosts, id) }))
 }
 
 // WhoPaused is who has paused a job, by its newest changes; see [cluster.Cluster.WhoPaused].

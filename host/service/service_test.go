@@ -3,9 +3,13 @@ package service_test
 import (
 	"testing"
 
+	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/coordination/tree"
 	"github.com/wasmjob/wasmjob/host"
 	"github.com/wasmjob/wasmjob/host/access"
+	"github.com/wasmjob/wasmjob/host/event"
+	"github.com/wasmjob/wasmjob/host/history"
+	"github.com/wasmjob/wasmjob/host/service"
 	"github.com/wasmjob/wasmjob/host/service/servicetest"
 )
 
@@ -40,6 +44,31 @@ func TestHosts_roles(t *testing.T) {
 		runs := access.From(ctx).May(access.View, "b")
 		if one.Jobs != want.jobs || one.Items != want.items || one.Stopped != want.stopped || (one.Running > 0) != runs {
 			t.Errorf("%s: %d jobs, %d items, %d stopped, %d run; want %+v", pattern, one.Jobs, one.Items, one.Stopped, one.Running, want)
+		}
+	}
+}
+
+// TestHostNames: jobs and runs are found by what tables call a host.
+func TestHostNames(t *testing.T) {
+	t.Parallel()
+	h := servicetest.Start(t, servicetest.Options{Jobs: []host.Job{servicetest.Job("a", "", 2, servicetest.OK)}})
+	ctx := access.With(t.Context(), access.HostToken(access.ByHostToken))
+	if err := h.Service.Trigger(ctx, "a", tree.TriggerArgs{}, ""); err != nil {
+		t.Fatal(err)
+	}
+	id := h.Host.Status().Instance
+	h.Until("both items ran", func() bool {
+		runs, err := h.Service.Runs(ctx, history.Filter{Outcomes: []abi.Outcome{abi.OutcomeOK}})
+		return err == nil && len(runs.Records) == 2
+	})
+	for name, want := range map[string]int{"127.0.0.1": 2, event.ProcessOf(id): 2, id: 2, "127.0.0.11": 0} {
+		runs, err := h.Service.Runs(ctx, history.Filter{Host: name})
+		if err != nil || len(runs.Records) != want {
+			t.Errorf("%s: %d runs, want %d, %v", name, len(runs.Records), want, err)
+		}
+		jobs, err := h.Service.Jobs(ctx, service.JobFilter{Host: name})
+		if err != nil || (len(jobs.Records) == 1) != (want > 0) {
+			t.Errorf("%s: %d jobs, %v", name, len(jobs.Records), err)
 		}
 	}
 }

@@ -47,7 +47,7 @@ func (f *filterFlags) addRuns(cmd *cobra.Command) {
 	cmd.Flags().BoolVar(&f.failed, "failed", false, "only what did not end well")
 	cmd.Flags().StringSliceVar(&f.outcomes, "outcome", nil, "only these `OUTCOMES`: OK, FAIL, TIMEOUT, TRAP, LOST, …")
 	addItemFlag(cmd, &f.item)
-	cmd.Flags().StringVar(&f.host, "host", "", "only on the instance with this `ID`")
+	cmd.Flags().StringVar(&f.host, "host", "", "only on this `HOST`: its address as tables show it, or an instance's id")
 }
 
 // query is what the API is asked.

@@ -224,8 +224,13 @@ func (s *Store) common(f *history.Filter, indexed, filter *conditions) {
 		filter.add("("+strings.Join(texts, " OR ")+")", args...)
 	}
 	if f.Host != "" {
-		filter.add("host = ?", clip(f.Host, mostName))
+		filter.add("host LIKE ? ESCAPE '!'", begins(clip(f.Host, mostName))) // all that it may name
 	}
+}
+
+// begins is a pattern for LIKE that matches what begins with a text.
+func begins(text string) string {
+	return clean(strings.NewReplacer("!", "!!", "%", "!%", "_", "!_").Replace(text)) + "%"
 }
 
 // jobPattern is a pattern for LIKE that matches at least what a pattern of names does.

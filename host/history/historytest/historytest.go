@@ -223,7 +223,10 @@ func (w *World) filter(random *rand.Rand) history.Filter {
 		}
 	})
 	maybe(func() { f.Jobs = []string{"team-a-*", "c?ties", "[0-9]*"} })
-	maybe(func() { f.Host = one.Host })
+	maybe(func() {
+		server, _, _ := strings.Cut(one.Host, "@-@")
+		f.Host = []string{one.Host, event.ProcessOf(one.Host), server}[random.IntN(3)]
+	})
 	maybe(func() { f.Item = &one.Item })
 	maybe(func() { f.Run = one.ID })
 	maybe(func() { f.Instant, f.Trigger = one.Instant, one.Trigger })
