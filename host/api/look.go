@@ -140,7 +140,7 @@ type historyInput struct {
 	Level   string   `query:"level" maxLength:"5" doc:"Only lines of that level or above: -4 debug, 0 info, 4 warn, 8 error; 0 if it is missing."`
 	Text    string   `query:"text" maxLength:"1000" doc:"Only what contains it, regardless of case: lines, messages of runs, reasons of events, all texts of changes."`
 	Who     string   `query:"who" maxLength:"100" doc:"Only changes by a user whose name contains it, regardless of case."`
-	What    []string `query:"what,explode" maxItems:"50" doc:"Only changes of these operations, by their first words: disable, edit, sign (in and out). With ! before it, one is left out."`
+	What    []string `query:"what,explode" maxItems:"50" doc:"Only changes of these operations, whole or by their first words: disable, edit, edit cron, sign in, sign (in and out). With ! before it, one is left out."`
 	From    string   `query:"from" maxLength:"50" doc:"Only what is not earlier: a time, or how long ago, such as 90m."`
 	To      string   `query:"to" maxLength:"50" doc:"Only what is earlier: a time, or how long ago."`
 	Limit   string   `query:"limit" maxLength:"5" doc:"The most records of a page, 1 to 1000; 50 if it is missing."`

@@ -12,6 +12,7 @@ import (
 	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/host/ceiling"
 	"github.com/wasmjob/wasmjob/host/event"
+	"github.com/wasmjob/wasmjob/host/words"
 )
 
 // Check is an error that wraps [ErrFilter] if no record can be found by the filter
@@ -124,14 +125,46 @@ func (f *Filter) MatchLine(l *Line) bool {
 		f.within(l.Time) && f.text(append([]string{l.Message}, l.Attrs...)...)
 }
 
+// Operations are those of changes, see [Change.What]; after "edit" come the names of settings.
+func Operations() []string {
+	return []string{"create", "edit", "change what is kept", "trigger", "disable", "enable", "kill", "release", "shutdown", "start", "restore", "remove",
+		"silence alerts", "end a silence of alerts", "test alerts", "sign in", "sign out"}
+}
+
+// CheckOperation is an error if no change can have an operation that [Filter.What] wants.
+func CheckOperation(text string) error {
+	wanted := strings.TrimPrefix(text, "!")
+	known := Operations()
+	if slices.ContainsFunc(known, func(o string) bool { return names(wanted, o) }) || strings.HasPrefix(wanted, "edit ") {
+		return nil
+	}
+	all := slices.Clone(known)
+	for _, o := range known {
+		first, _, _ := strings.Cut(o, " ")
+		all = append(all, first)
+	}
+	return fmt.Errorf("found %q, expected %s, the first words of one, or edit and settings, such as edit cron%s", words.Clip(text), strings.Join(known, ", "), words.Suggest(wanted, all))
+}
+
+// names reports whether a text names an operation: whole, by its first words, or an edit by some of
+// its settings.
+func names(text, operation string) bool {
+	if text == operation || strings.HasPrefix(operation, text+" ") {
+		return text != ""
+	}
+	some, edit := strings.CutPrefix(text, "edit ")
+	all, edited := strings.CutPrefix(operation, "edit ")
+	settings := strings.Split(all, ", ")
+	return edit && edited && !slices.ContainsFunc(strings.Split(some, ","), func(s string) bool { return !slices.Contains(settings, strings.TrimSpace(s)) })
+}
+
 // what reports whether the filter wants an operation.
 func (f *Filter) what(operation string) bool {
-	first, _, _ := strings.Cut(operation, " ")
 	wanted, any := false, false
 	for _, w := range f.What {
 		if left, out := strings.CutPrefix(w, "!"); !out {
-			wanted, any = wanted || w == first, true
-		} else if left == first {
+			wanted, any = wanted || names(w, operation), true
+		} else if names(left, operation) {
 			return false
 		}
 	}

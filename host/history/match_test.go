@@ -1,6 +1,9 @@
 package history_test
 
 import (
+	"os"
+	"regexp"
+	"strings"
 	"testing"
 
 	"github.com/wasmjob/wasmjob/host/event"
@@ -22,6 +25,53 @@ func TestFilterHost(t *testing.T) {
 			if found != want {
 				t.Errorf("host %q: a %s on %s: %v, want %v", name, of, id, found, want)
 			}
+		}
+	}
+}
+
+// TestFilterWhat: a change is found by its operation, by the first words of it, and an edit by
+// each of its settings.
+func TestFilterWhat(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		what, operation string
+		want            bool
+	}{
+		{"sign in", "sign in", true}, {"sign", "sign in", true}, {"sign in", "sign out", false}, {"!sign in", "sign out", true}, {"!sign in", "sign in", false}, {"!sign", "sign out", false},
+		{"sig", "sign in", false}, {"silence alerts", "silence alerts", true}, {"end a silence of alerts", "end a silence of alerts", true},
+		{"edit", "edit cron", true}, {"edit cron", "edit cron", true}, {"edit cron", "edit cron, timeZone", true}, {"edit timeZone", "edit cron, timeZone", true},
+		{"edit cron, timeZone", "edit cron, timeZone", true}, {"edit cron, timeZone", "edit cron", false}, {"edit cron", "edit cronExpression", false},
+		{"!edit cron", "edit timeZone", true}, {"change what is kept", "change what is kept", true},
+	} {
+		f := history.Filter{What: []string{c.what}}
+		if got := f.MatchChange(&history.Change{What: c.operation}); got != c.want {
+			t.Errorf("%q finds %q: %v, want %v", c.what, c.operation, got, c.want)
+		}
+	}
+}
+
+// TestOperations: the operations are all that the code records, and what cannot be one is refused.
+func TestOperations(t *testing.T) {
+	t.Parallel()
+	recorded := regexp.MustCompile(`(?:What: +|(?:un)?silenced += |SignIn += |SignOut += |c\.What, c\.Before = |return )"([a-z]+(?: [a-z]+)*)"`)
+	count := 0
+	for _, file := range []string{"../service/change.go", "../service/alerts.go", "../admin/registry.go", "../admin/kept.go", "../edits/outside.go", "../access/login/login.go", "record.go"} {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, found := range recorded.FindAllStringSubmatch(string(text), -1) {
+			if count++; history.CheckOperation(found[1]) != nil {
+				t.Errorf("%s records %q, which is none of the operations", file, found[1])
+			}
+		}
+	}
+	if count < 25 {
+		t.Errorf("%d operations are recorded", count)
+	}
+	for what, want := range map[string]string{"sing": `did you mean "sign"?`, "!trigger job": "expected create, edit", "": "expected create", "editcron": "expected create"} {
+		if err := history.CheckOperation(what); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v, want %s", what, err, want)
 		}
 	}
 }

@@ -55,9 +55,9 @@ type Filter struct {
 	// in the message of a run, regardless of case.
 	Level int
 	Text  string
-	// Who is contained in the user of a change, regardless of case. What are operations, by
-	// their first words: "edit" is an edit of whatever setting, "sign" signing in and out.
-	// They are alternatives; with a "!" before it, one is left out.
+	// Who is contained in the user of a change, regardless of case. What are operations,
+	// whole or by their first words: "edit" is an edit of whatever setting, "edit cron" of that one,
+	// "sign" signing in and out; see [CheckOperation]. They are alternatives; with a "!" before it, one is left out.
 	Who  string
 	What []string
 	// From and To bound the time of the record, To exclusively; zero is no bound.

@@ -87,6 +87,11 @@ func foundIn[T any](ctx context.Context, f history.Filter, find func(context.Con
 	if err := checkHost(f.Host); err != nil {
 		return cluster.Found[T]{}, err
 	}
+	for _, what := range f.What {
+		if err := history.CheckOperation(what); err != nil {
+			return cluster.Found[T]{}, &InputError{"query.what", err.Error()}
+		}
+	}
 	who := access.From(ctx)
 	if who.All(access.View) {
 		return find(ctx, f, nil)

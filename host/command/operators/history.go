@@ -64,11 +64,39 @@ func (f *filterFlags) query(cmd *cobra.Command, job string) string {
 	if f.failed {
 		q.Set("failed", "true")
 	}
-	q["outcome"], q["what"] = f.outcomes, f.what
+	q["outcome"], q["what"] = f.outcomes, operationsOf(f.what)
 	if cmd.Flags().Changed("item") {
 		q.Set("item", strconv.Itoa(f.item))
 	}
 	return q.Encode()
+}
+
+// operationsOf are operations that flags name, with commas between; settings that were edited stand
+// behind commas, too: edit cron, timeZone.
+func operationsOf(flags []string) (list []string) {
+	for _, text := range flags {
+		edit := false
+		for _, part := range strings.Split(text, ",") {
+			part = strings.TrimSpace(part)
+			if edit && history.CheckOperation(part) != nil {
+				list[len(list)-1] += ", " + part
+				continue
+			}
+			list, edit = append(list, part), strings.HasPrefix(strings.TrimPrefix(part, "!"), "edit ")
+		}
+	}
+	return list
+}
+
+// oneOf completes a word of a flag, or one more after a comma.
+func oneOf(known ...string) cobra.CompletionFunc {
+	return func(_ *cobra.Command, _ []string, begun string) (list []string, _ cobra.ShellCompDirective) {
+		before := begun[:strings.LastIndex(begun, ",")+1]
+		for _, word := range known {
+			list = append(list, before+word)
+		}
+		return list, cobra.ShellCompDirectiveNoFileComp
+	}
 }
 
 // onHost finishes a command that only a host can answer, about a job or about all.
@@ -151,7 +179,8 @@ func auditCommand(p *command.Program) *cobra.Command {
 		Example: "  wasmjob audit\n  wasmjob audit cities --from 168h\n  wasmjob audit --who ann --what '!sign'",
 	}
 	cmd.Flags().StringVar(&f.who, "who", "", "only by users whose name contains this `TEXT`")
-	cmd.Flags().StringSliceVar(&f.what, "what", nil, "only these `OPERATIONS`, by their first words: disable, edit, sign (in and out); with ! before it, one is left out")
+	cmd.Flags().StringArrayVar(&f.what, "what", nil, "only these `OPERATIONS`, as WHAT shows them or by their first words: disable, 'edit cron', sign (in and out); with ! before it, one is left out")
+	_ = cmd.RegisterFlagCompletionFunc("what", oneOf(history.Operations()...))
 	cmd.Flags().BoolVar(&f.failed, "failed", false, "only what did not take effect")
 	return records(p, cmd, "/v1/audit", &f, show.Changes)
 }
