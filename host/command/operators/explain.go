@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/url"
 	"slices"
 	"strconv"
@@ -93,13 +94,28 @@ func explained(cmd *cobra.Command, p *command.Program, t *command.Target, q expl
 				return answer, command.Usagef("--%s asks a host, --history reads files; leave one of them out", name)
 			}
 		}
-		facts, err := historyFiles(files).facts(cmd.Context(), q)
+		facts, jobs, err := historyFiles(files).facts(cmd.Context(), q)
+		if err == nil && !jobs[q.Job] {
+			err = fmt.Errorf("the files have no job %q%s", words.Clip(q.Job), words.Suggest(q.Job, slices.Sorted(maps.Keys(jobs))))
+		}
 		return explain.Explain(q, facts), err
 	}
 	err = p.With(cmd, t, func(ctx context.Context, r *command.Reached) error {
-		return r.Client.Get(ctx, "/v1/jobs/"+url.PathEscape(q.Job)+"/explain?"+questionQuery(q), &answer)
+		if err := r.Client.Get(ctx, "/v1/jobs/"+url.PathEscape(q.Job)+"/explain?"+questionQuery(q), &answer); err != nil || !slices.Contains(nothing(), answer.Verdict) {
+			return err
+		}
+		item := -1
+		if q.Item != nil {
+			item = *q.Item
+		}
+		return missing(ctx, r, q.Job, item)
 	})
 	return answer, err
+}
+
+// nothing are the verdicts of answers that may be about what is not there.
+func nothing() []explain.Verdict {
+	return []explain.Verdict{explain.Unknown, explain.NoHost, explain.NotYetDue, explain.NeverDue}
 }
 
 // questionQuery is a question as the API takes it.
@@ -150,29 +166,32 @@ const (
 	mostKept = 200_000
 )
 
-// facts reads the files.
-func (files historyFiles) facts(ctx context.Context, q explain.Question) (explain.Facts, error) {
-	f := explain.Facts{Now: time.Now(), Files: true}
+// facts reads the files; jobs are those that they have.
+func (files historyFiles) facts(ctx context.Context, q explain.Question) (f explain.Facts, jobs map[string]bool, err error) {
+	f, jobs = explain.Facts{Now: time.Now(), Files: true}, make(map[string]bool)
 	var fires []event.Event
 	n := 0
 	for _, path := range files {
 		if err := lines.CheckFile(path); err != nil {
-			return f, command.Usage(fmt.Errorf("%w; without --history, '%s' asks a host, which reads its database", err, words.Command("explain", q.Job)))
+			return f, nil, command.Usage(fmt.Errorf("%w; without --history, '%s' asks a host, which reads its database", err, words.Command("explain", q.Job)))
 		}
 		records := 0
 		for r, err := range lines.Records(path) {
 			if n++; n%4096 == 0 && ctx.Err() != nil {
-				return f, ctx.Err()
+				return f, nil, ctx.Err()
 			}
 			if errors.Is(err, lines.ErrLine) {
 				continue
 			}
 			if err != nil {
-				return f, command.Usage(err)
+				return f, nil, command.Usage(err)
 			}
 			records++
 			if f.From.IsZero() || r.Time().Before(f.From) {
 				f.From = r.Time()
+			}
+			if r.Job() != "" {
+				jobs[r.Job()] = true
 			}
 			e := r.Event
 			switch {
@@ -187,11 +206,11 @@ func (files historyFiles) facts(ctx context.Context, q explain.Question) (explai
 			}
 		}
 		if records == 0 {
-			return f, command.Usage(fmt.Errorf("%s: no event in it; expected a file that a host wrote with --history", path))
+			return f, nil, command.Usage(fmt.Errorf("%s: no event in it; expected a file that a host wrote with --history", path))
 		}
 	}
 	f.Events = append(f.Events, fires...)
-	return f, nil
+	return f, jobs, nil
 }
 
 // matters reports whether an event of a fire may be about the one that is meant.

@@ -71,6 +71,14 @@ func (f *filterFlags) query(cmd *cobra.Command, job string) string {
 	return q.Encode()
 }
 
+// itemOf is the item that was named, -1 if none was.
+func (f *filterFlags) itemOf(cmd *cobra.Command) int {
+	if !cmd.Flags().Changed("item") {
+		return -1
+	}
+	return f.item
+}
+
 // operationsOf are operations that flags name, with commas between; settings that were edited stand
 // behind commas, too: edit cron, timeZone.
 func operationsOf(flags []string) (list []string) {
@@ -134,8 +142,10 @@ func records[T any](p *command.Program, cmd *cobra.Command, path string, f *filt
 		if err := r.Client.Get(ctx, path+"?"+f.query(cmd, job), &found); err != nil {
 			return nil, "", err
 		}
-		if len(found.Records) == 0 && !how.Watch {
-			p.Noted(ctx, r, job)
+		if len(found.Records) == 0 {
+			if err := missing(ctx, r, job, f.itemOf(cmd)); err != nil {
+				return nil, "", err
+			}
 		}
 		s := p.Tables()
 		out := text(s, found.Records, time.Now()) + show.Silent(s, found.Silent)
@@ -237,7 +247,7 @@ goes on with what they log from now on, until Ctrl-C.`,
 			query += "&" + url.Values{"run": {run}}.Encode()
 		}
 		return p.With(cmd, t, func(ctx context.Context, r *command.Reached) error {
-			if err := showLines(ctx, p, r, &how, job, query); err != nil || !follow {
+			if err := showLines(ctx, p, r, &how, query, func() error { return missingRun(ctx, r, job, run, f.itemOf(cmd)) }); err != nil || !follow {
 				return err
 			}
 			return followLines(ctx, p, r, &how, url.Values{"job": {job}, "run": {run}, "text": {f.text}, "level": {f.level}})
@@ -265,15 +275,26 @@ func jobsAndRuns(p *command.Program, t *command.Target) cobra.CompletionFunc {
 	}
 }
 
-// showLines shows lines, oldest first; job is the one that was named.
-func showLines(ctx context.Context, p *command.Program, r *command.Reached, how *command.Shown, job, query string) error {
+// missingRun is missing of the job of a run, and an error if the run is not there.
+func missingRun(ctx context.Context, r *command.Reached, job, run string, item int) error {
+	if err := missing(ctx, r, job, item); err != nil || run == "" {
+		return err
+	}
+	return r.Client.Get(ctx, "/v1/run?"+url.Values{"id": {run}}.Encode(), new(service.RunDetail))
+}
+
+// showLines shows lines, oldest first. If there are none it asks whether what was looked for is there.
+func showLines(ctx context.Context, p *command.Program, r *command.Reached, how *command.Shown, query string, missing func() error) error {
 	return p.Show(ctx, how, func() (any, string, error) {
 		var found cluster.Found[history.Line]
 		if err := r.Client.Get(ctx, "/v1/logs?"+query, &found); err != nil {
 			return nil, "", err
 		}
 		if len(found.Records) == 0 {
-			p.Noted(ctx, r, job)
+			if err := missing(); err != nil {
+				return nil, "", err
+			}
+			fmt.Fprintln(p.Err, "wasmjob: no lines")
 		}
 		s := p.Tables()
 		var b strings.Builder
@@ -371,6 +392,9 @@ func calendarCommand(p *command.Program) *cobra.Command {
 		}
 		var c service.Calendar
 		err := r.Client.Get(ctx, "/v1/calendar?"+q.Encode(), &c)
+		if err == nil && len(c.Upcoming)+len(c.Frequent) == 0 {
+			err = missing(ctx, r, job, -1)
+		}
 		return c, show.Upcoming(p.Tables(), c.Upcoming, c.Frequent, now), err
 	})
 }

@@ -192,6 +192,13 @@ registry has them.`,
 			if err != nil {
 				return nil, "", err
 			}
+			if len(all.Records) == 0 {
+				for _, job := range f.jobs {
+					if err := missing(ctx, r, job, -1); err != nil {
+						return nil, "", err
+					}
+				}
+			}
 			silent := show.Silent(p.Tables(), all.Silent)
 			if how.Output != command.OutputTable { // the list of jobs has no place for it
 				_, _ = io.WriteString(p.Err, silent)

@@ -1,0 +1,66 @@
+package operators
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/wasmjob/wasmjob/coordination/tree"
+	"github.com/wasmjob/wasmjob/host/cluster"
+	"github.com/wasmjob/wasmjob/host/command"
+	"github.com/wasmjob/wasmjob/host/service"
+	"github.com/wasmjob/wasmjob/host/words"
+)
+
+// missing is an error if a job that was named is not there and no history knows it, with the name
+// that may be meant, or if it has no such item; item is -1 for none. It is for commands that found
+// nothing. Patterns, and what cannot be known now, are passed over.
+func missing(ctx context.Context, r *command.Reached, job string, item int) error {
+	if job == "" || strings.ContainsAny(job, `*?[\`) {
+		return nil
+	}
+	names, err := r.Names(ctx)
+	if err != nil {
+		return nil // what was found is shown: nothing
+	}
+	there := slices.Contains(names, job)
+	if !there && !remembered(ctx, r, job, -1, "/v1/events", "/v1/audit", "/v1/logs") {
+		return fmt.Errorf("there is no job %q%s", words.Clip(job), words.Suggest(job, names))
+	}
+	if !there || item < 0 {
+		return nil
+	}
+	var d service.JobDetail
+	if err := r.Client.Get(ctx, "/v1/jobs/"+url.PathEscape(job), &d); err != nil || item < d.ShardingTotalCount || remembered(ctx, r, job, item, "/v1/runs") {
+		return nil // it is being compiled, say
+	}
+	items := make(tree.Items, d.ShardingTotalCount)
+	for i := range items {
+		items[i] = i
+	}
+	return fmt.Errorf("job %q has no item %d; there is %s", words.Clip(job), item, items)
+}
+
+// remembered reports whether one of the lists has a record of a job, or of one of its items, or may
+// have one on a host that does not answer.
+func remembered(ctx context.Context, r *command.Reached, job string, item int, lists ...string) bool {
+	for _, path := range lists {
+		q := url.Values{"job": {cluster.Literal(job)}, "limit": {"1"}}
+		if item >= 0 {
+			q.Set("item", strconv.Itoa(item))
+		}
+		for more := true; more; {
+			var found cluster.Found[json.RawMessage]
+			if err := r.Client.Get(ctx, path+"?"+q.Encode(), &found); err != nil || len(found.Records)+len(found.Silent) > 0 {
+				return true
+			}
+			q.Set("after", found.Next)
+			more = found.Next != ""
+		}
+	}
+	return false
+}
