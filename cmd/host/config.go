@@ -28,6 +28,7 @@ import (
 	"github.com/wasmjob/wasmjob/host/history/database"
 	"github.com/wasmjob/wasmjob/host/metrics"
 	"github.com/wasmjob/wasmjob/host/plugin"
+	"github.com/wasmjob/wasmjob/host/times"
 	"github.com/wasmjob/wasmjob/host/trace"
 	"github.com/wasmjob/wasmjob/host/words"
 )
@@ -555,7 +556,7 @@ func setLevel(into *zapcore.Level, s string) error {
 }
 
 func setDuration(into *time.Duration, s string, least time.Duration) error {
-	d, err := time.ParseDuration(s)
+	d, err := times.Duration(s)
 	switch {
 	case err != nil:
 		return fmt.Errorf("%q is not a duration; want a number with a unit, such as 30s or 2m", words.Clip(s))

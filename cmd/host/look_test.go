@@ -48,6 +48,18 @@ func TestLookedForAndNotThere(t *testing.T) {
 	} {
 		runCLI(t, client, strings.Fields(command)...).expect(t, exitOK, want)
 	}
+	for _, text := range []string{"5m", "7d", "1d12h", "16:20", "2026-03-28", "2026-03-28T09:00", "2026-03-28T09:00:00Z"} {
+		for _, command := range []string{"history --from", "runs --from", "logs --from", "audit --from", "why cities --at", "why cities --before", "next @daily --from"} {
+			runCLI(t, client, append(strings.Fields(command), text)...).expect(t, exitOK)
+		}
+	}
+	for _, text := range []string{"noonish", "-5m", "5"} {
+		for _, command := range []string{"history --from", "runs --to", "logs --to", "audit --from", "why cities --at", "why cities --before", "next @daily --from"} {
+			runCLI(t, client, append(strings.Fields(command), text)...).expect(t, exitUsage, `"`+text+`" is not a time; want 90m or 7d`)
+		}
+	}
+	runCLI(t, client, "calendar", "--for", "7d").expect(t, exitOK)
+	runCLI(t, client, "calendar", "--for", "7 d").expect(t, exitUsage, `--for: "7 d" is not a duration such as`)
 	runCLI(t, client, "remove", "cities").expect(t, exitOK, "removed")
 	out.await(t, "removed")
 	if err := os.Remove(filepath.Join(dir, "cities.yaml")); err != nil {

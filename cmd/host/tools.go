@@ -21,6 +21,7 @@ import (
 	"github.com/wasmjob/wasmjob/host/plugin/wasm"
 	"github.com/wasmjob/wasmjob/host/schedule"
 	"github.com/wasmjob/wasmjob/host/show"
+	"github.com/wasmjob/wasmjob/host/times"
 	"github.com/wasmjob/wasmjob/host/words"
 )
 
@@ -201,7 +202,7 @@ A path to a file with this command's output works in the URL's place.`,
 func nextCommand(p *program) *cobra.Command {
 	var how command.Shown
 	var zone, from string
-	times := 5
+	count := 5
 	cmd := &cobra.Command{
 		Use:   `next "CRON" [flags]`,
 		Short: "Show when a cron expression fires",
@@ -219,8 +220,8 @@ descriptors.`,
 			return command.Exactly("the cron expression")(cmd, args)
 		},
 		RunE: func(_ *cobra.Command, args []string) error {
-			if times < 1 || times > 10_000 {
-				return command.Usagef("--count: %d is not a number from 1 to 10000", times)
+			if count < 1 || count > 10_000 {
+				return command.Usagef("--count: %d is not a number from 1 to 10000", count)
 			}
 			loc, err := schedule.Zone(zone)
 			if err != nil {
@@ -228,15 +229,15 @@ descriptors.`,
 			}
 			start := time.Now()
 			if from != "" {
-				if start, err = command.ParseTime(from, loc); err != nil {
-					return command.Usagef("--from: %w", err)
+				if start, err = command.Instant("from", from, time.Now().In(loc), times.Ahead); err != nil {
+					return err
 				}
 			}
 			s, err := schedule.Parse(args[0], loc)
 			if err != nil {
 				return err
 			}
-			list := schedule.Next(s, start, times)
+			list := schedule.Next(s, start, count)
 			if len(list) == 0 {
 				return fmt.Errorf("%q never fires after %s", words.Clip(args[0]), start.In(loc).Format(time.DateTime))
 			}
@@ -248,7 +249,7 @@ descriptors.`,
 				}
 				fmt.Fprintf(&b, "%s  %s  %s\n", t.Format("Mon 2006-01-02 15:04:05 -07:00"), console.Pad(t.Format("MST"), 5), in)
 			}
-			if len(list) < times {
+			if len(list) < count {
 				b.WriteString("it never fires again\n")
 			}
 			return p.Print(&how, list, b.String())
@@ -256,7 +257,7 @@ descriptors.`,
 	}
 	how.AddOutput(cmd, "the times")
 	cmd.Flags().StringVar(&zone, "zone", "", "time `ZONE`, an IANA name such as Asia/Shanghai (default: this machine's)")
-	cmd.Flags().IntVar(&times, "count", times, "how many times, `N`")
-	cmd.Flags().StringVar(&from, "from", "", "begin after this `TIME`: 2026-03-28, 2026-03-28T09:00 or with a zone as in RFC 3339 (default: now)")
+	cmd.Flags().IntVar(&count, "count", count, "how many times, `N`")
+	cmd.Flags().StringVar(&from, "from", "", "begin after this `TIME`: 2026-03-28, \"2026-03-28 09:00\", RFC 3339, 09:00, or 7d from now (default: now)")
 	return cmd
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/wasmjob/wasmjob/host/ceiling"
 	"github.com/wasmjob/wasmjob/host/fields"
+	"github.com/wasmjob/wasmjob/host/times"
 	"github.com/wasmjob/wasmjob/host/words"
 )
 
@@ -356,7 +357,7 @@ func (p *parser) duration(n *yaml.Node, field string, least time.Duration) time.
 	if n.Value == off {
 		return 0
 	}
-	d, err := parseDuration(n.Value)
+	d, err := times.Duration(n.Value)
 	if n.Kind != yaml.ScalarNode || err != nil || d < least || d > 366*24*time.Hour {
 		p.Problem(n, field, "found %s, expected a duration such as 90s, 15m, 26h or 7d, at least %s, or off", fields.Describe(n), words.Duration(least))
 	}
@@ -364,18 +365,6 @@ func (p *parser) duration(n *yaml.Node, field string, least time.Duration) time.
 }
 
 const off = "off"
-
-// parseDuration is time.ParseDuration with days.
-func parseDuration(s string) (time.Duration, error) {
-	if days, ok := strings.CutSuffix(s, "d"); ok {
-		n, err := strconv.Atoi(days)
-		if err != nil || n < 0 || n > 366 {
-			return 0, fmt.Errorf("%q is not a number of days", words.Clip(s))
-		}
-		return time.Duration(n) * 24 * time.Hour, nil
-	}
-	return time.ParseDuration(s)
-}
 
 // number takes a whole number, or off.
 func (p *parser) number(n *yaml.Node, field string, least, most int) int {

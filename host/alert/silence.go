@@ -59,6 +59,3 @@ func (s *Silence) Check() (field, problem string) {
 func (s *Silence) Covers(a *Alert, now time.Time) bool {
 	return now.Before(s.Until) && matches(s.Jobs, a.Job) && anyRule(s.Rules, a.Rule)
 }
-
-// ParseDuration is time.ParseDuration with days, such as 7d.
-func ParseDuration(s string) (time.Duration, error) { return parseDuration(s) }

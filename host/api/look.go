@@ -141,7 +141,7 @@ type historyInput struct {
 	Text    string   `query:"text" maxLength:"1000" doc:"Only what contains it, regardless of case: lines, messages of runs, reasons of events, all texts of changes."`
 	Who     string   `query:"who" maxLength:"100" doc:"Only changes by a user whose name contains it, regardless of case."`
 	What    []string `query:"what,explode" maxItems:"50" doc:"Only changes of these operations, whole or by their first words: disable, edit, edit cron, sign in, sign (in and out). With ! before it, one is left out."`
-	From    string   `query:"from" maxLength:"50" doc:"Only what is not earlier: a time, or how long ago, such as 90m."`
+	From    string   `query:"from" maxLength:"50" doc:"Only what is not earlier: a time, or how long ago, such as 90m or 7d."`
 	To      string   `query:"to" maxLength:"50" doc:"Only what is earlier: a time, or how long ago."`
 	Limit   string   `query:"limit" maxLength:"5" doc:"The most records of a page, 1 to 1000; 50 if it is missing."`
 	After   string   `query:"after" maxLength:"1000" doc:"The next of the page before."`

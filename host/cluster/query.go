@@ -13,6 +13,7 @@ import (
 	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/host/event"
 	"github.com/wasmjob/wasmjob/host/history"
+	"github.com/wasmjob/wasmjob/host/times"
 	"github.com/wasmjob/wasmjob/host/words"
 )
 
@@ -198,9 +199,9 @@ func (r *queryReader) time(name string) time.Time {
 	if t, err := time.Parse(time.RFC3339Nano, text); err == nil {
 		return t
 	}
-	if d, err := time.ParseDuration(text); err == nil && d >= 0 {
+	if d, err := times.Duration(text); err == nil && d >= 0 {
 		return time.Now().Add(-d)
 	}
-	r.wrong(name, "a time such as 2026-11-23T03:00:00Z, or how long ago, such as 90m")
+	r.wrong(name, "a time such as 2026-11-23T03:00:00Z, or how long ago, such as 90m or 7d")
 	return time.Time{}
 }

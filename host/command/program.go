@@ -22,6 +22,7 @@ import (
 	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/host/admin"
 	"github.com/wasmjob/wasmjob/host/console"
+	"github.com/wasmjob/wasmjob/host/times"
 	"github.com/wasmjob/wasmjob/host/words"
 )
 
@@ -138,14 +139,34 @@ func Exactly(names ...string) cobra.PositionalArgs {
 	}
 }
 
-// ParseTime reads a time; without a zone of its own it is one of loc.
-func ParseTime(s string, loc *time.Location) (time.Time, error) {
-	for _, layout := range []string{time.RFC3339, "2006-01-02T15:04:05", "2006-01-02 15:04:05", "2006-01-02T15:04", "2006-01-02 15:04", time.DateOnly} {
-		if t, err := time.ParseInLocation(layout, s, loc); err == nil {
-			return t, nil
-		}
+// Instant is the value of a flag that takes an instant.
+func Instant(flag, text string, now time.Time, to times.Direction) (time.Time, error) {
+	t, err := times.Instant(text, now, to)
+	if err != nil {
+		return t, Usagef("--%s: %w", flag, err)
 	}
-	return time.Time{}, fmt.Errorf("%q is not a time; want 2026-03-28, 2026-03-28T09:00 or RFC 3339", words.Clip(s))
+	return t, nil
+}
+
+// DurationVar adds a flag that takes a duration.
+func DurationVar(flags *pflag.FlagSet, into *time.Duration, name string, standard time.Duration, usage string) {
+	*into = standard
+	flags.Var((*duration)(into), name, usage)
+	if standard == 0 {
+		flags.Lookup(name).DefValue = "" // which the help leaves out
+	}
+}
+
+// duration is a duration as a flag.
+type duration time.Duration
+
+func (d *duration) String() string { return time.Duration(*d).String() }
+func (d *duration) Type() string   { return "duration" }
+
+func (d *duration) Set(text string) error {
+	read, err := times.Duration(text)
+	*d = duration(read)
+	return err
 }
 
 // WhoAsks names the user and the machine, for the record; empty if neither is

@@ -15,6 +15,7 @@ import (
 	"github.com/wasmjob/wasmjob/host/alert"
 	"github.com/wasmjob/wasmjob/host/alert/board"
 	"github.com/wasmjob/wasmjob/host/history"
+	"github.com/wasmjob/wasmjob/host/times"
 	"github.com/wasmjob/wasmjob/host/words"
 )
 
@@ -237,7 +238,7 @@ type WantedSilence struct {
 
 // Silence keeps alerts from being sent for a while.
 func (g Alerting) Silence(ctx context.Context, wanted WantedSilence) (*alert.Silence, error) {
-	d, err := alert.ParseDuration(wanted.For)
+	d, err := times.Duration(wanted.For)
 	if err != nil {
 		return nil, &InputError{"body.for", fmt.Sprintf("found %q, expected a duration such as 2h or 7d", words.Clip(wanted.For))}
 	}

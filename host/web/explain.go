@@ -11,6 +11,7 @@ import (
 	"github.com/wasmjob/wasmjob/host/event"
 	"github.com/wasmjob/wasmjob/host/explain"
 	"github.com/wasmjob/wasmjob/host/service"
+	"github.com/wasmjob/wasmjob/host/times"
 )
 
 // explanation says in sentences what became of a fire, or of one run of it.
@@ -90,12 +91,7 @@ func (p *page) question(job string) (explain.Question, error) {
 	q := explain.Question{Job: job, Language: p.Lang}
 	if at := p.Value("at"); at != "" {
 		var err error
-		for _, form := range []string{explainForm, "2006-01-02T15:04", time.RFC3339Nano} {
-			if q.At, err = time.ParseInLocation(form, at, p.Zone); err == nil {
-				break
-			}
-		}
-		if err != nil {
+		if q.At, err = times.Instant(at, p.Now.In(p.Zone), times.Back); err != nil {
 			return q, &cluster.QueryError{Name: "at", Found: at, Expected: "a time such as 2026-11-23T03:00:00"}
 		}
 	}

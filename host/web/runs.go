@@ -17,6 +17,7 @@ import (
 	"github.com/wasmjob/wasmjob/host/event"
 	"github.com/wasmjob/wasmjob/host/history"
 	"github.com/wasmjob/wasmjob/host/service"
+	"github.com/wasmjob/wasmjob/host/times"
 )
 
 // filter reads a history's filter from the page's address. Empty values are those of
@@ -31,10 +32,8 @@ func (p *page) filter() (history.Filter, error) {
 		}
 	}
 	for _, name := range []string{"from", "to"} {
-		for _, form := range []string{"2006-01-02T15:04", "2006-01-02T15:04:05", time.DateOnly} {
-			if t, err := time.ParseInLocation(form, q.Get(name), p.Zone); err == nil {
-				q.Set(name, t.Format(time.RFC3339))
-			}
+		if t, err := times.Instant(q.Get(name), p.Now.In(p.Zone), times.Back); err == nil {
+			q.Set(name, t.Format(time.RFC3339Nano))
 		}
 	}
 	f, err := cluster.ParseQuery(q)

@@ -2,10 +2,9 @@ package users
 
 import (
 	"fmt"
-	"regexp"
-	"strconv"
 	"time"
 
+	"github.com/wasmjob/wasmjob/host/times"
 	"github.com/wasmjob/wasmjob/host/words"
 )
 
@@ -14,13 +13,7 @@ const maxLife = 10 * 365 * 24 * time.Hour
 
 // Expiry reads when a token expires: after 90d or 12h, or at a day such as 2027-01-31.
 func Expiry(text string, now time.Time) (time.Time, error) {
-	at, err := time.Parse(time.DateOnly, text)
-	if m := regexp.MustCompile(`^([0-9]{1,4})d$`).FindStringSubmatch(text); m != nil {
-		n, _ := strconv.Atoi(m[1]) // digits
-		at, err = now.AddDate(0, 0, n), nil
-	} else if life, failed := time.ParseDuration(text); failed == nil {
-		at, err = now.Add(life), nil
-	}
+	at, err := times.Instant(text, now.UTC(), times.Ahead)
 	if err != nil {
 		return at, fmt.Errorf("%q is no time to expire at; want 90d, 12h, or a day such as 2027-01-31", words.Clip(text))
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/wasmjob/wasmjob/host/command"
 	"github.com/wasmjob/wasmjob/host/service"
 	"github.com/wasmjob/wasmjob/host/show"
+	"github.com/wasmjob/wasmjob/host/times"
 	"github.com/wasmjob/wasmjob/host/words"
 )
 
@@ -61,7 +62,7 @@ still is sent afterwards. 'wasmjob alert unsilence' ends it before its time.`,
 	cmd.Flags().StringVar(&reason, "reason", "", "`TEXT` that says why, for those who look at the silences")
 	cmd.Flags().StringSliceVar(&rules, "rule", nil, "only this `RULE`, such as startWithin; may be repeated")
 	return p.OnTarget(cmd, func(ctx context.Context, r *command.Reached, args []string) error {
-		d, err := alert.ParseDuration(span)
+		d, err := times.Duration(span)
 		if err != nil {
 			return command.Usagef("--for: found %q, expected a duration such as 2h or 7d", words.Clip(span))
 		}

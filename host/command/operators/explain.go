@@ -17,6 +17,7 @@ import (
 	"github.com/wasmjob/wasmjob/host/explain"
 	"github.com/wasmjob/wasmjob/host/history/lines"
 	"github.com/wasmjob/wasmjob/host/show"
+	"github.com/wasmjob/wasmjob/host/times"
 	"github.com/wasmjob/wasmjob/host/words"
 )
 
@@ -57,10 +58,10 @@ the job's zone. 15:04 is the last such time of the day.`,
 		var err error
 		switch {
 		case at != "":
-			q.At, err = fireTime("--at", at, time.Now())
+			q.At, err = command.Instant("at", at, time.Now(), times.Back)
 		case before != "":
 			q.Nearest = true
-			q.At, err = fireTime("--before", before, time.Now())
+			q.At, err = command.Instant("before", before, time.Now(), times.Back)
 		}
 		if err != nil {
 			return err
@@ -78,7 +79,7 @@ the job's zone. 15:04 is the last such time of the day.`,
 		return p.Print(&how, answer, show.Explained(p.Tables(), answer))
 	}
 	f := cmd.Flags()
-	f.StringVar(&at, "at", "", "the instant that is meant, `TIME`: 03:00, 03:00:30, \"2026-03-01 03:00\" or RFC 3339")
+	f.StringVar(&at, "at", "", "the instant that is meant, `TIME`: 03:00, \"2026-03-01 03:00\", RFC 3339, or 90m ago")
 	f.StringVar(&before, "before", "", "the newest fire at this `TIME` or before it")
 	f.IntVar(&item, "item", -1, "one item only, `N`")
 	f.StringArrayVar(&files, "history", nil, "read a host's history `FILE` and ask none; once for each host")
@@ -131,29 +132,6 @@ func questionQuery(q explain.Question) string {
 		query.Set("item", strconv.Itoa(*q.Item))
 	}
 	return query.Encode()
-}
-
-// fireTime reads a time of day, which is the last that was, or a time.
-func fireTime(flag, s string, now time.Time) (time.Time, error) {
-	for _, layout := range []string{"15:04:05", "15:04"} {
-		t, err := time.ParseInLocation(layout, s, now.Location())
-		if err != nil {
-			continue
-		}
-		y, m, d := now.Date()
-		of := func(day int) time.Time {
-			return time.Date(y, m, day, t.Hour(), t.Minute(), t.Second(), 0, now.Location())
-		}
-		if today := of(d); !today.After(now) {
-			return today, nil
-		}
-		return of(d - 1), nil
-	}
-	t, err := command.ParseTime(s, now.Location())
-	if err != nil {
-		return time.Time{}, command.Usagef("%s: %q is not a time; want 03:00, 03:00:30, \"2026-03-01 03:00\" or RFC 3339", flag, words.Clip(s))
-	}
-	return t, nil
 }
 
 // historyFiles are histories in files, one of each host.

@@ -20,6 +20,7 @@ import (
 	"github.com/wasmjob/wasmjob/host/history"
 	"github.com/wasmjob/wasmjob/host/service"
 	"github.com/wasmjob/wasmjob/host/show"
+	"github.com/wasmjob/wasmjob/host/times"
 	"github.com/wasmjob/wasmjob/host/words"
 )
 
@@ -37,7 +38,7 @@ type filterFlags struct {
 }
 
 func (f *filterFlags) add(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&f.from, "from", "", "only since this `TIME`, or so long ago: 90m, 2026-11-23T03:00:00Z")
+	cmd.Flags().StringVar(&f.from, "from", "", "only since this `TIME`, or so long ago: 90m, 7d, 15:04, 2026-11-23, 2026-11-23T03:00:00Z")
 	cmd.Flags().StringVar(&f.to, "to", "", "only before this `TIME`, or so long ago")
 	cmd.Flags().IntVar(&f.limit, "limit", history.DefaultLimit, "at most so many, `N` up to "+strconv.Itoa(history.MaxLimit))
 	cmd.Flags().StringVar(&f.after, "after", "", "go on after a page: the `CURSOR` that it ended with")
@@ -51,9 +52,20 @@ func (f *filterFlags) addRuns(cmd *cobra.Command) {
 }
 
 // query is what the API is asked.
-func (f *filterFlags) query(cmd *cobra.Command, job string) string {
+func (f *filterFlags) query(cmd *cobra.Command, job string) (string, error) {
 	q := url.Values{"limit": {strconv.Itoa(f.limit)}}
-	for name, value := range map[string]string{"from": f.from, "to": f.to, "text": f.text, "after": f.after, "host": f.host, "who": f.who, "level": f.level} {
+	now := time.Now()
+	for flag, value := range map[string]string{"from": f.from, "to": f.to} {
+		if value == "" {
+			continue
+		}
+		at, err := command.Instant(flag, value, now, times.Back)
+		if err != nil {
+			return "", err
+		}
+		q.Set(flag, at.Format(time.RFC3339Nano))
+	}
+	for name, value := range map[string]string{"text": f.text, "after": f.after, "host": f.host, "who": f.who, "level": f.level} {
 		if value != "" {
 			q.Set(name, value)
 		}
@@ -68,7 +80,7 @@ func (f *filterFlags) query(cmd *cobra.Command, job string) string {
 	if cmd.Flags().Changed("item") {
 		q.Set("item", strconv.Itoa(f.item))
 	}
-	return q.Encode()
+	return q.Encode(), nil
 }
 
 // itemOf is the item that was named, -1 if none was.
@@ -139,7 +151,11 @@ func records[T any](p *command.Program, cmd *cobra.Command, path string, f *filt
 	how.Add(cmd, "them")
 	return onHost(p, cmd, &how, func(ctx context.Context, r *command.Reached, job string) (any, string, error) {
 		var found cluster.Found[T]
-		if err := r.Client.Get(ctx, path+"?"+f.query(cmd, job), &found); err != nil {
+		query, err := f.query(cmd, job) // --from is so long ago at each look
+		if err != nil {
+			return nil, "", err
+		}
+		if err := r.Client.Get(ctx, path+"?"+query, &found); err != nil {
 			return nil, "", err
 		}
 		if len(found.Records) == 0 {
@@ -242,7 +258,10 @@ goes on with what they log from now on, until Ctrl-C.`,
 			return command.Usagef("--level: found %q, expected debug, info, warn or error", words.Clip(*level))
 		}
 		f.level = strconv.Itoa(int(least))
-		query := f.query(cmd, job)
+		query, err := f.query(cmd, job)
+		if err != nil {
+			return err
+		}
 		if run != "" {
 			query += "&" + url.Values{"run": {run}}.Encode()
 		}
@@ -382,7 +401,7 @@ func calendarCommand(p *command.Program) *cobra.Command {
 		Example: "  wasmjob calendar\n  wasmjob calendar 'etl-*' --for 24h",
 		Args:    atMostAJob,
 	}
-	cmd.Flags().DurationVar(&span, "for", span, "how far to look")
+	command.DurationVar(cmd.Flags(), &span, "for", span, "how far to look, a `DURATION`: 90m, 7d")
 	how.Add(cmd, "it")
 	return onHost(p, cmd, &how, func(ctx context.Context, r *command.Reached, job string) (any, string, error) {
 		now := time.Now()

@@ -36,9 +36,9 @@ type killFlags struct {
 }
 
 func (f *killFlags) add(cmd *cobra.Command) {
-	cmd.Flags().DurationVar(&f.grace, "grace", defaultGrace, "how long guests may go on after they were asked to end; 0s is by force at once")
-	cmd.Flags().DurationVar(&f.wait, "wait", -1, "how long to wait for the end; 0s is not at all (default: 15s after the grace)")
-	cmd.Flags().Lookup("wait").DefValue = "0s" // which the help leaves out
+	command.DurationVar(cmd.Flags(), &f.grace, "grace", defaultGrace, "how long guests may go on after they were asked to end; 0s is by force at once")
+	command.DurationVar(cmd.Flags(), &f.wait, "wait", -1, "how long to wait for the end; 0s is not at all (default: 15s after the grace)")
+	cmd.Flags().Lookup("wait").DefValue = "" // which the help leaves out
 	cmd.Flags().BoolVar(&f.asJSON, "json", false, "show what became of it as JSON")
 }
 
