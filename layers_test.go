@@ -313,7 +313,7 @@ var rooms = []room{
 		why:      "turns reports into text: it is given values and returns strings, so that every table is tested without a host"},
 	{name: "host/command", may: []string{"coordination/registry", "coordination/tree", "host", "host/admin", "host/console", "host/contexts", "host/words", "host/times"}, outside: []string{cobra, pflag, yaml},
 		why: "what commands have in common: they reach a host by its API or the registry by what package main gives them, and read no settings but the user's contexts"},
-	{name: "host/command/operators", may: []string{"coordination/operate", "coordination/tree", "host", "host/admin", "host/cluster", "host/command", "host/console", "host/contexts", "host/event", "host/explain", "host/history", "host/history/lines", "host/service", "host/show", "host/words", "host/times"}, outside: []string{cobra, pflag},
+	{name: "host/command/operators", may: []string{"abi", "coordination/operate", "coordination/tree", "host", "host/admin", "host/cluster", "host/command", "host/console", "host/contexts", "host/event", "host/explain", "host/history", "host/history/lines", "host/service", "host/show", "host/words", "host/times"}, outside: []string{cobra, pflag},
 		why: "the commands that look at a cluster and operate it: clients of the API, or of the registry itself"},
 	{name: "host/alert/command", may: []string{"host/alert", "host/alert/board", "host/alert/send", "host/command", "host/service", "host/show", "host/words", "host/times"}, outside: []string{cobra},
 		why: "the command alert: of the process it has what all commands have"},

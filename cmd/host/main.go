@@ -247,7 +247,13 @@ func flagError(cmd *cobra.Command, err error) error {
 				names = append(names, "--"+f.Name)
 			}
 		})
-		return fmt.Errorf("unknown flag --%s%s", words.Clip(unknown.GetSpecifiedName()), words.Suggest("--"+unknown.GetSpecifiedName(), names))
+		name := unknown.GetSpecifiedName()
+		// What other programs call what is meant.
+		other := map[string]string{"tail": "--limit", "lines": "--limit", "since": "--from", "until": "--to", "grep": "--text"}[name]
+		if slices.Contains(names, other) {
+			return fmt.Errorf("unknown flag --%s; did you mean %q?", name, other)
+		}
+		return fmt.Errorf("unknown flag --%s%s", words.Clip(name), words.Suggest("--"+name, names))
 	case errors.As(err, &invalid):
 		f := invalid.GetFlag()
 		want := map[string]string{"duration": "a duration such as 500ms, 10s, 1h30m or 7d", "int": "a whole number", "bool": "true or false"}[f.Value.Type()]

@@ -154,7 +154,7 @@ func (r *queryReader) texts(name string) (list []string) {
 // outcomes reads those that records may have, in letters of any case.
 func (r *queryReader) outcomes() (list []abi.Outcome) {
 	var known []string
-	for _, o := range append(abi.Outcomes(), history.Lost, history.Held, history.Unknown) {
+	for _, o := range history.Outcomes() {
 		known = append(known, string(o))
 	}
 	for _, text := range r.texts("outcome") {

@@ -1,6 +1,8 @@
 package history
 
 import (
+	"github.com/wasmjob/wasmjob/abi"
+
 	"time"
 
 	"github.com/wasmjob/wasmjob/host/event"
@@ -84,3 +86,6 @@ func JoinRuns(a, b Run) Run {
 func (r *Run) Same(o *Run) bool {
 	return r.ID == o.ID && r.Instant.Sub(o.Instant).Abs() <= apart
 }
+
+// Outcomes are all that records may have.
+func Outcomes() []abi.Outcome { return append(abi.Outcomes(), Lost, Held, Unknown) }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"log/slog"
 	"net/url"
 	"os/signal"
 	"strconv"
@@ -14,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/host/cluster"
 	"github.com/wasmjob/wasmjob/host/command"
 	"github.com/wasmjob/wasmjob/host/console"
@@ -33,7 +33,6 @@ type filterFlags struct {
 	outcomes       []string
 	who            string
 	what           []string
-	level          string // as the API has it
 	limit          int
 }
 
@@ -47,6 +46,7 @@ func (f *filterFlags) add(cmd *cobra.Command) {
 func (f *filterFlags) addRuns(cmd *cobra.Command) {
 	cmd.Flags().BoolVar(&f.failed, "failed", false, "only what did not end well")
 	cmd.Flags().StringSliceVar(&f.outcomes, "outcome", nil, "only these `OUTCOMES`: OK, FAIL, TIMEOUT, TRAP, LOST, …")
+	_ = cmd.RegisterFlagCompletionFunc("outcome", oneOf(texts(history.Outcomes())...))
 	addItemFlag(cmd, &f.item)
 	cmd.Flags().StringVar(&f.host, "host", "", "only on this `HOST`: its address as tables show it, or an instance's id")
 }
@@ -65,7 +65,7 @@ func (f *filterFlags) query(cmd *cobra.Command, job string) (string, error) {
 		}
 		q.Set(flag, at.Format(time.RFC3339Nano))
 	}
-	for name, value := range map[string]string{"text": f.text, "after": f.after, "host": f.host, "who": f.who, "level": f.level} {
+	for name, value := range map[string]string{"text": f.text, "after": f.after, "host": f.host, "who": f.who} {
 		if value != "" {
 			q.Set(name, value)
 		}
@@ -106,6 +106,32 @@ func operationsOf(flags []string) (list []string) {
 		}
 	}
 	return list
+}
+
+// texts are words as plain texts.
+func texts[T ~string](list []T) (plain []string) {
+	for _, word := range list {
+		plain = append(plain, string(word))
+	}
+	return plain
+}
+
+// level is the least level of lines as a flag: debug, info, warn or error.
+type level int
+
+func (l *level) String() string {
+	return map[level]string{abi.LevelDebug: "debug", abi.LevelInfo: "info", abi.LevelWarn: "warn", abi.LevelError: "error"}[*l]
+}
+func (l *level) Type() string { return "string" }
+
+func (l *level) Set(text string) error {
+	for _, known := range []level{abi.LevelDebug, abi.LevelInfo, abi.LevelWarn, abi.LevelError} {
+		if known.String() == text {
+			*l = known
+			return nil
+		}
+	}
+	return fmt.Errorf("found %q, expected debug, info, warn or error", words.Clip(text))
 }
 
 // oneOf completes a word of a flag, or one more after a comma.
@@ -221,7 +247,7 @@ func logsCommand(p *command.Program) *cobra.Command {
 		Long: `Show the newest lines that the guests of a job logged, oldest first; without a
 job those of all, with the id of a run ('wasmjob runs' has it) those of that run. --follow
 goes on with what they log from now on, until Ctrl-C.`,
-		Example: "  wasmjob logs cities --follow\n  wasmjob logs cities cities/2026-11-23T03:00:00.000Z/2\n  wasmjob logs --text 'disk full' --level warn --from 24h",
+		Example: "  wasmjob logs cities --follow\n  wasmjob logs cities cities/2026-11-23T03:00:00.000Z/2\n  wasmjob logs --level warn --text 'disk full' --from 24h",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) < 2 {
 				return nil
@@ -237,9 +263,10 @@ goes on with what they log from now on, until Ctrl-C.`,
 	}
 	f.add(cmd)
 	addItemFlag(cmd, &f.item)
+	least := level(abi.LevelInfo)
+	cmd.Flags().Var(&least, "level", "only lines of this `LEVEL` or above: debug, info, warn, error")
+	_ = cmd.RegisterFlagCompletionFunc("level", oneOf("debug", "info", "warn", "error"))
 	cmd.Flags().StringVar(&f.text, "text", "", "only lines that contain this `TEXT`")
-	level := cmd.Flags().String("level", "info", "only lines of this `LEVEL` or above: debug, info, warn or error")
-	_ = cmd.RegisterFlagCompletionFunc("level", cobra.FixedCompletions([]string{"debug", "info", "warn", "error"}, cobra.ShellCompDirectiveNoFileComp))
 	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "go on with what is logged from now on")
 	how.AddOutput(cmd, "them")
 	t := p.AddHost(cmd)
@@ -253,15 +280,11 @@ goes on with what they log from now on, until Ctrl-C.`,
 		if follow && cmd.Flags().Changed("item") {
 			return command.Usagef("--item and --follow do not go together; follow a run of that item: logs JOB RUN --follow")
 		}
-		var least slog.Level
-		if err := least.UnmarshalText([]byte(*level)); err != nil {
-			return command.Usagef("--level: found %q, expected debug, info, warn or error", words.Clip(*level))
-		}
-		f.level = strconv.Itoa(int(least))
 		query, err := f.query(cmd, job)
 		if err != nil {
 			return err
 		}
+		query += "&level=" + strconv.Itoa(int(least))
 		if run != "" {
 			query += "&" + url.Values{"run": {run}}.Encode()
 		}
@@ -269,7 +292,7 @@ goes on with what they log from now on, until Ctrl-C.`,
 			if err := showLines(ctx, p, r, &how, query, func() error { return missingRun(ctx, r, job, run, f.itemOf(cmd)) }); err != nil || !follow {
 				return err
 			}
-			return followLines(ctx, p, r, &how, url.Values{"job": {job}, "run": {run}, "text": {f.text}, "level": {f.level}})
+			return followLines(ctx, p, r, &how, url.Values{"job": {job}, "run": {run}, "text": {f.text}, "level": {strconv.Itoa(int(least))}})
 		})
 	}
 	return cmd

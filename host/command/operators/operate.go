@@ -260,6 +260,8 @@ func (f *jobFlags) add(cmd *cobra.Command) {
 	cmd.Flags().StringSliceVar(&f.outcomes, "outcome", nil, "only those whose last fire has one of these `OUTCOMES`: OK, FAIL, TIMEOUT, TRAP, …")
 	cmd.Flags().StringVar(&f.host, "host", "", "only those of the host with this `ID`, which 'wasmjob hosts --json' has")
 	cmd.Flags().StringVar(&f.sort, "sort", "name", "by name, next, last, health or duration; -next is the reverse")
+	_ = cmd.RegisterFlagCompletionFunc("health", oneOf(texts(cluster.Healths())...))
+	_ = cmd.RegisterFlagCompletionFunc("sort", oneOf("name", "next", "last", "health", "duration"))
 }
 
 // ofHosts refuses the flags for a list of the registry's, which has all jobs by name.
