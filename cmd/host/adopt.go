@@ -35,7 +35,7 @@ in any job of the namespace. A registry that is no copy is left as it is.`,
 }
 
 func adopt(ctx context.Context, p *program, cmd *cobra.Command) error {
-	o, err := openNamespace(ctx, p, cmd.Flags())
+	o, err := openNamespace(ctx, p, cmd.Flags(), true)
 	if err != nil {
 		return err
 	}

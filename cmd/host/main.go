@@ -79,8 +79,8 @@ type program struct {
 // main runs the command line and returns the exit code.
 func (p *program) main(ctx context.Context, args []string) int {
 	p.RegistryFlags = addRegistryFlags
-	p.OpenNamespace = func(ctx context.Context, flags *pflag.FlagSet) (*command.Opened, error) {
-		return openNamespace(ctx, p, flags)
+	p.OpenNamespace = func(ctx context.Context, flags *pflag.FlagSet, writes bool) (*command.Opened, error) {
+		return openNamespace(ctx, p, flags, writes)
 	}
 	root := p.root()
 	root.SetArgs(args)
@@ -131,8 +131,8 @@ const (
 
 func (p *program) root() *cobra.Command {
 	p.RegistryFlags = addRegistryFlags
-	p.OpenNamespace = func(ctx context.Context, flags *pflag.FlagSet) (*command.Opened, error) {
-		return openNamespace(ctx, p, flags)
+	p.OpenNamespace = func(ctx context.Context, flags *pflag.FlagSet, writes bool) (*command.Opened, error) {
+		return openNamespace(ctx, p, flags, writes)
 	}
 	root := &cobra.Command{
 		Use:     "wasmjob",

@@ -70,7 +70,7 @@ func moveCommand(p *program, m moving) *cobra.Command {
 				return command.Usagef("--out is missing: the directory to write to")
 			}
 			ctx := cmd.Context()
-			o, err := openNamespace(ctx, p, cmd.Flags())
+			o, err := openNamespace(ctx, p, cmd.Flags(), false)
 			if err != nil {
 				return err
 			}

@@ -24,14 +24,15 @@ const (
 )
 
 // openNamespace connects to the shared registry that flags, environment and file
-// name.
-func openNamespace(ctx context.Context, p *program, flags *pflag.FlagSet) (*command.Opened, error) {
+// name; writes: to change something there.
+func openNamespace(ctx context.Context, p *program, flags *pflag.FlagSet, writes bool) (*command.Opened, error) {
 	l, err := loadRegistry(p.Environ, flags)
 	if err != nil {
 		return nil, err
 	}
 	for _, w := range l.warnings {
-		if !strings.HasPrefix(w, "the variable ") { // which only a host minds
+		onlyHosts := strings.HasPrefix(w, "the variable ")
+		if !onlyHosts && (writes || w != noCredentials) {
 			fmt.Fprintln(p.Err, "wasmjob: warning:", w)
 		}
 	}

@@ -104,7 +104,7 @@ read.`,
 // verifyWithRegistry checks the files, with what the registry says of Java hosts,
 // and adds what is left behind in the registry.
 func verifyWithRegistry(ctx context.Context, p *program, flags *pflag.FlagSet, rest time.Duration, how verify.Options, files []string) (r *verify.Report, err error) {
-	o, err := openNamespace(ctx, p, flags)
+	o, err := openNamespace(ctx, p, flags, false)
 	if err != nil {
 		return nil, err
 	}

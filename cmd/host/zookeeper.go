@@ -206,11 +206,14 @@ func (l *loader) chooseCredentials(z *ensemble.Ensemble, secret string) {
 		z.Credentials, from = read, z.CredentialsFile
 	}
 	if z.Credentials == "" {
-		l.warnings = append(l.warnings, "there are no credentials for ZooKeeper: everyone who reaches it can change the jobs, and what they run with; give them with --zk-credentials-file")
+		l.warnings = append(l.warnings, noCredentials)
 	} else if err := ensemble.CheckCredentials(z.Credentials, from); err != nil {
 		l.problems = append(l.problems, err)
 	}
 }
+
+// noCredentials is a warning for who writes to ZooKeeper; who only reads makes nothing worse.
+const noCredentials = "there are no credentials for ZooKeeper: everyone who reaches it can change the jobs, and what they run with; give them with --zk-credentials-file"
 
 // errNoServers: a command that talks to the registry itself was not given one that is shared.
 var errNoServers = errors.New("the registry's servers are not named; want --registry zookeeper://HOST:PORT,HOST:PORT or --zk HOST:PORT,HOST:PORT (or WASMJOB_REGISTRY, WASMJOB_ZK)")

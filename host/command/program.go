@@ -44,9 +44,9 @@ type Program struct {
 	// Notify begins to deliver SIGINT and SIGTERM; the func ends it.
 	Notify func() (<-chan os.Signal, func())
 	// RegistryFlags adds the flags that name a registry, OpenNamespace connects to the one
-	// that they name, or the environment, or a configuration file.
+	// that they name, or the environment, or a configuration file. writes: to change something there.
 	RegistryFlags func(*pflag.FlagSet)
-	OpenNamespace func(context.Context, *pflag.FlagSet) (*Opened, error)
+	OpenNamespace func(ctx context.Context, flags *pflag.FlagSet, writes bool) (*Opened, error)
 }
 
 // Opened is a namespace in the registry itself, for a command.

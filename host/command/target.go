@@ -49,6 +49,7 @@ type Target struct {
 	address, tokenFile, ca string
 	Reason                 string // of a change
 	One                    bool   // only one host is meant, no other of its cluster
+	Writes                 bool   // the command changes something
 	flags                  *pflag.FlagSet
 	// context is the name of one that was given; settled: what it has is taken over. from says
 	// which context the address comes from; empty: from none.
@@ -82,6 +83,7 @@ func (p *Program) AddTarget(cmd *cobra.Command) *Target {
 // AddChange adds the flags of a command that changes something.
 func (p *Program) AddChange(cmd *cobra.Command) *Target {
 	t := p.AddTarget(cmd)
+	t.Writes = true
 	cmd.Flags().StringVar(&t.Reason, "reason", "", "`TEXT` that says why, for 'wasmjob audit'")
 	return t
 }
@@ -161,7 +163,7 @@ func (p *Program) Reach(ctx context.Context, t *Target) (*Reached, error) {
 		return nil, err
 	}
 	if direct {
-		o, err := p.OpenNamespace(ctx, t.flags)
+		o, err := p.OpenNamespace(ctx, t.flags, t.Writes)
 		if err != nil {
 			return nil, err
 		}

@@ -61,7 +61,9 @@ still is sent afterwards. 'wasmjob alert unsilence' ends it before its time.`,
 	cmd.Flags().StringVar(&span, "for", "", "how long, a `DURATION` from 1m to 90d: 2h, 7d")
 	cmd.Flags().StringVar(&reason, "reason", "", "`TEXT` that says why, for those who look at the silences")
 	cmd.Flags().StringSliceVar(&rules, "rule", nil, "only this `RULE`, such as startWithin; may be repeated")
-	return p.OnTarget(cmd, func(ctx context.Context, r *command.Reached, args []string) error {
+	t := p.AddTarget(cmd)
+	t.Writes = true
+	return p.On(t, cmd, func(ctx context.Context, r *command.Reached, args []string) error {
 		d, err := times.Duration(span)
 		if err != nil {
 			return command.Usagef("--for: found %q, expected a duration such as 2h or 7d", words.Clip(span))

@@ -91,6 +91,7 @@ last run has committed; the next run goes on from there.
 				}
 				change.Offset = &offset
 			}
+			t.Writes = sets || f.reset
 			return p.With(cmd, t, func(ctx context.Context, r *command.Reached) error {
 				if sets || f.reset {
 					return changeKept(ctx, p, r, args[0], f, change)
@@ -151,6 +152,7 @@ Keys that are deleted go first, then those are set that are to be set, all at on
 			case len(deletes) > 0 && f.reset:
 				return command.Usagef("--delete and --reset do not go together")
 			}
+			t.Writes = changes
 			return p.With(cmd, t, func(ctx context.Context, r *command.Reached) error {
 				if changes {
 					return changeKept(ctx, p, r, args[0], f, change)
