@@ -299,6 +299,33 @@ func ReadJobs(ctx context.Context, r registry.Center, namespace string) (jobs []
 	return jobs, err
 }
 
+// Namespaces are those with jobs in which a host of ours was, of many some: read in two requests.
+func Namespaces(ctx context.Context, r registry.Center) (list []string, err error) {
+	err = step.Perform(ctx, r, "read namespaces", func(ctx context.Context, x *step.Exchange) error {
+		root := registry.Children("/")
+		n, err := x.Read(ctx, root)
+		if err != nil {
+			return err
+		}
+		var queries []registry.Query
+		for _, name := range n[root].Names {
+			if ns, ours := strings.CutSuffix(name, ".wasmjob"); ours && slices.Contains(n[root].Names, ns) && len(queries) < jobsAtOnce {
+				queries = append(queries, registry.Children(tree.JobsPath(ns)))
+			}
+		}
+		if n, err = x.Read(ctx, queries...); err != nil {
+			return err
+		}
+		for _, q := range queries {
+			if len(n[q].Names) > 0 {
+				list = append(list, strings.TrimPrefix(q.Path, "/"))
+			}
+		}
+		return nil
+	})
+	return list, err
+}
+
 // jobsAtOnce bounds what one read of ReadJobs asks for.
 const jobsAtOnce = 100
 

@@ -143,6 +143,15 @@ func (r *Registry) Jobs(ctx context.Context) ([]Brief, error) {
 	return out, nil
 }
 
+// Namespaces are those with jobs, as far as a host of ours was there.
+func (r *Registry) Namespaces(ctx context.Context) ([]string, error) {
+	c := r.center()
+	if c == nil {
+		return nil, host.ErrNotLive
+	}
+	return inspect.Namespaces(ctx, c)
+}
+
 // Adopt makes the namespace of a registry that was copied from another one
 // usable; see copied.Adopt.
 func (r *Registry) Adopt(ctx context.Context) (copied.Adoption, error) {

@@ -1,6 +1,7 @@
 package service_test
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/wasmjob/wasmjob/abi"
@@ -70,5 +71,15 @@ func TestHostNames(t *testing.T) {
 		if err != nil || (len(jobs.Records) == 1) != (want > 0) {
 			t.Errorf("%s: %d jobs, %v", name, len(jobs.Records), err)
 		}
+	}
+}
+
+// TestNamespaces: those are named that have jobs, and in which hosts of ours were.
+func TestNamespaces(t *testing.T) {
+	t.Parallel()
+	h := servicetest.Start(t, servicetest.Options{Jobs: []host.Job{servicetest.Job("a", "", 1, servicetest.OK)}})
+	h.Put("/java/job/config", "x", "/prod/job/config", "x", "/prod.wasmjob/job", "", "/empty.wasmjob/job", "", "/empty", "")
+	if list, err := h.Registry.Namespaces(t.Context()); err != nil || !slices.Equal(list, []string{servicetest.Namespace, "prod"}) {
+		t.Errorf("found %q, %v", list, err)
 	}
 }

@@ -267,10 +267,10 @@ func heldText(s console.Style, shards *admin.Shards, now time.Time) string {
 // short is enough of a digest for people.
 func short(digest string) string { return digest[:min(len(digest), 12)] }
 
-// Namespace lists the jobs of a namespace, with the columns of ClusterJobs as far as the registry knows them.
-func Namespace(s console.Style, list []admin.Brief, now time.Time) string {
+// Namespace lists the jobs of a namespace, none is what it says without any, with the columns of ClusterJobs as far as the registry knows them.
+func Namespace(s console.Style, list []admin.Brief, none string, now time.Time) string {
 	if len(list) == 0 {
-		return "no jobs in this namespace\n"
+		return words.Printable(none) + "\n"
 	}
 	t := console.NewTable(s, "NAME", "HEALTH", "STATE", "CRON", "ITEMS", "HOSTS", "LAST FIRE")
 	t.Spare = []string{"HOSTS", "STATE"}

@@ -107,7 +107,7 @@ func TestHealthOfRegistry(t *testing.T) {
 		{Name: "gone", Status: "CRASHED", LastOutcome: "OK", LastEnded: ended},
 		{Name: "new", Status: "SHARDING_FLAG"},
 		{Name: "odd", Status: "OK", Error: "no cron"},
-	}, now)
+	}, "", now)
 	for n, want := range []string{
 		"NAME HEALTH STATE CRON ITEMS HOSTS LAST FIRE", "good ok OK 0 0 3 * * ? 2 3 (1 Java) OK, 1m ago", "bad failing OK (by trigger) 0 0 TRAP, 1m ago: out of bounds",
 		"held failing OK (by trigger) 4, 2 held 0 OK, 1m ago", "off paused DISABLED (by trigger) 0 0 CANCELLED, 1m ago", "gone error CRASHED (by trigger) 0 0 OK, 1m ago",
@@ -196,7 +196,7 @@ func TestInstances_harmless(t *testing.T) {
 		t.Errorf("%q", text)
 	}
 	list := []admin.Brief{{Name: evil, Error: evil, Status: evil, Cron: evil, LastOutcome: evil, LastReason: evil}}
-	if text := Namespace(console.Style{}, list, time.Now()); strings.ContainsAny(text, "\x1b\a") {
+	if text := Namespace(console.Style{}, list, "none", time.Now()); strings.ContainsAny(text, "\x1b\a") {
 		t.Errorf("%q", text)
 	}
 	hosts := []cluster.Host{{ID: evil, Name: evil, API: evil, Silent: evil}, {Name: evil, Version: evil, State: evil, Stopped: 1, Draining: []cluster.Draining{{Job: evil, Items: []int{1}}},
@@ -217,5 +217,13 @@ func TestInstances_harmless(t *testing.T) {
 	changes := []history.Change{{Who: evil, From: evil, What: evil, Job: evil, Host: evil, Before: evil, After: evil, Why: evil, Error: evil}}
 	if text := Changes(console.Style{}, changes, time.Now()); strings.ContainsAny(text, "\x1b\a") {
 		t.Errorf("%q", text)
+	}
+}
+
+func TestNamespace_none(t *testing.T) {
+	t.Parallel()
+	const none = "no jobs in namespace prd; there are some in prod"
+	if text := Namespace(console.Style{}, nil, none, time.Now()); text != none+"\n" {
+		t.Errorf("found %q", text)
 	}
 }

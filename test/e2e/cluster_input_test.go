@@ -265,7 +265,7 @@ func TestNothingThere(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	for _, command := range []string{"jobs", "status"} {
-		if out := c.registry(command); !strings.Contains(out, "no jobs in this namespace") {
+		if out := c.registry(command); !strings.Contains(out, "no jobs in namespace "+c.ns) {
 			t.Errorf("%s of nothing: %s", command, out)
 		}
 	}

@@ -114,7 +114,19 @@ func statusOf(ctx context.Context, p *command.Program, r *command.Reached, args 
 	if err != nil {
 		return nil, "", err
 	}
-	return list, r.Registry.Heading(p.Tables()) + "\n" + show.Namespace(p.Tables(), list, time.Now()), nil
+	return list, r.Registry.Heading(p.Tables()) + "\n" + namespaceText(ctx, p, r, list), nil
+}
+
+// namespaceText shows the jobs of a namespace; if it has none, it says where there are some.
+func namespaceText(ctx context.Context, p *command.Program, r *command.Reached, list []admin.Brief) string {
+	none := ""
+	if len(list) == 0 {
+		none = "no jobs in namespace " + r.Registry.Namespace
+		if others, err := r.Registry.Jobs.Namespaces(ctx); err == nil && len(others) > 0 {
+			none += "; there are some in " + strings.Join(others, ", ") + words.Suggest(r.Registry.Namespace, others)
+		}
+	}
+	return show.Namespace(p.Tables(), list, none, time.Now())
 }
 
 // jobReport is what status shows of one job as JSON: what the registry has, what the hosts
@@ -186,7 +198,10 @@ registry has them.`,
 					return nil, "", err
 				}
 				list, err := r.Jobs(ctx)
-				return list, show.Namespace(p.Tables(), list, time.Now()), err
+				if err != nil {
+					return nil, "", err
+				}
+				return list, namespaceText(ctx, p, r, list), nil
 			}
 			all, err := f.list(ctx, r.Client)
 			if err != nil {
