@@ -28,10 +28,11 @@ func TestLookedForAndNotThere(t *testing.T) {
 	}()
 	out.await(t, "this host runs items 0-2")
 	client := []string{"WASMJOB_ADMIN=" + socket, "XDG_RUNTIME_DIR=" + home, "HOME=" + home}
+	runCLI(t, client, "trigger", "citis").expect(t, exitFailure) // on record, and no proof that there was such a job
 	const noJob = `no job "citis"; did you mean "cities"?`
 	for command, want := range map[string]string{
 		"status citis": noJob, "shards citis": noJob, "offset citis": noJob, "kv citis": noJob, "jobs --job citis": noJob,
-		"history citis": noJob, "runs citis": noJob, "logs citis": noJob, "audit citis": noJob, "calendar citis": noJob, "why citis": noJob,
+		"history citis": noJob, "runs citis": noJob, "logs citis": noJob, "calendar citis": noJob, "why citis": noJob,
 		"history citis --item 7": noJob, "logs citis citis/t9/0": noJob, "logs citis --follow": noJob, "runs nosuch --json": `no job "nosuch"` + "\n",
 		"logs cities cities/t999/0": `no run "cities/t999/0"`,
 		"logs cities --item 7":      `job "cities" has no item 7; there is 0-2`, "runs cities --item 7": "has no item 7", "history cities --item 3": "has no item 3", "why cities --item 7": "has no item 7",

@@ -12,6 +12,7 @@ import (
 	"github.com/wasmjob/wasmjob/coordination/tree"
 	"github.com/wasmjob/wasmjob/host/cluster"
 	"github.com/wasmjob/wasmjob/host/command"
+	"github.com/wasmjob/wasmjob/host/history"
 	"github.com/wasmjob/wasmjob/host/service"
 	"github.com/wasmjob/wasmjob/host/words"
 )
@@ -28,14 +29,14 @@ func missing(ctx context.Context, r *command.Reached, job string, item int) erro
 		return nil // what was found is shown: nothing
 	}
 	there := slices.Contains(names, job)
-	if !there && !remembered(ctx, r, job, -1, "/v1/events", "/v1/audit", "/v1/logs") {
+	if !there && !remembered(ctx, r, "/v1/events", job, -1) && !remembered(ctx, r, "/v1/logs", job, -1) && !changed(ctx, r, job) {
 		return fmt.Errorf("there is no job %q%s", words.Clip(job), words.Suggest(job, names))
 	}
 	if !there || item < 0 {
 		return nil
 	}
 	var d service.JobDetail
-	if err := r.Client.Get(ctx, "/v1/jobs/"+url.PathEscape(job), &d); err != nil || item < d.ShardingTotalCount || remembered(ctx, r, job, item, "/v1/runs") {
+	if err := r.Client.Get(ctx, "/v1/jobs/"+url.PathEscape(job), &d); err != nil || item < d.ShardingTotalCount || remembered(ctx, r, "/v1/runs", job, item) {
 		return nil // it is being compiled, say
 	}
 	items := make(tree.Items, d.ShardingTotalCount)
@@ -45,22 +46,29 @@ func missing(ctx context.Context, r *command.Reached, job string, item int) erro
 	return fmt.Errorf("job %q has no item %d; there is %s", words.Clip(job), item, items)
 }
 
-// remembered reports whether one of the lists has a record of a job, or of one of its items, or may
-// have one on a host that does not answer.
-func remembered(ctx context.Context, r *command.Reached, job string, item int, lists ...string) bool {
-	for _, path := range lists {
-		q := url.Values{"job": {cluster.Literal(job)}, "limit": {"1"}}
-		if item >= 0 {
-			q.Set("item", strconv.Itoa(item))
+// remembered reports whether a list has a record of a job, or of one of its items, or may have one on
+// a host that does not answer.
+func remembered(ctx context.Context, r *command.Reached, path, job string, item int) bool {
+	q := url.Values{"job": {cluster.Literal(job)}, "limit": {"1"}}
+	if item >= 0 {
+		q.Set("item", strconv.Itoa(item))
+	}
+	for {
+		var found cluster.Found[json.RawMessage]
+		if err := r.Client.Get(ctx, path+"?"+q.Encode(), &found); err != nil || len(found.Records)+len(found.Silent) > 0 {
+			return true
 		}
-		for more := true; more; {
-			var found cluster.Found[json.RawMessage]
-			if err := r.Client.Get(ctx, path+"?"+q.Encode(), &found); err != nil || len(found.Records)+len(found.Silent) > 0 {
-				return true
-			}
-			q.Set("after", found.Next)
-			more = found.Next != ""
+		if q.Set("after", found.Next); found.Next == "" {
+			return false
 		}
 	}
-	return false
+}
+
+// changed reports whether a job is known to have been changed: what was refused, or was about alerts,
+// may have been of one that there never was.
+func changed(ctx context.Context, r *command.Reached, job string) bool {
+	var found cluster.Found[history.Change]
+	q := url.Values{"job": {cluster.Literal(job)}, "limit": {strconv.Itoa(history.MaxLimit)}, "what": {"!silence", "!end", "!test"}}
+	err := r.Client.Get(ctx, "/v1/audit?"+q.Encode(), &found)
+	return err != nil || found.Next != "" || slices.ContainsFunc(found.Records, func(c history.Change) bool { return c.Error == "" })
 }
