@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/robfig/cron/v3"
@@ -504,13 +505,8 @@ func (j *job) definitionChanged(now moment) {
 // transient reports whether the same may work later: the registry could not,
 // or did not answer in time.
 func transient(err error) bool {
-	for _, t := range []error{registry.ErrUnavailable, registry.ErrSuspect, registry.ErrUnknown, registry.ErrConflict,
-		registry.ErrSessionLost, registry.ErrClosed, context.DeadlineExceeded, context.Canceled} {
-		if errors.Is(err, t) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc([]error{registry.ErrUnavailable, registry.ErrSuspect, registry.ErrUnknown, registry.ErrConflict,
+		registry.ErrSessionLost, registry.ErrClosed, context.DeadlineExceeded, context.Canceled}, func(t error) bool { return errors.Is(err, t) })
 }
 
 // rejoin makes the job one that this host is to join again, under an instance
