@@ -214,6 +214,9 @@ func unknownCommand(root *cobra.Command, args []string) error {
 	}
 	names := []string{"help"}
 	for _, c := range root.Commands() {
+		if slices.Contains(c.SuggestFor, name) {
+			return command.Usagef("unknown command %q; did you mean %q?", name, c.Name())
+		}
 		names = append(names, c.Name())
 	}
 	return command.Usagef("unknown command %q%s", words.Clip(name), words.Suggest(name, names))

@@ -46,8 +46,9 @@ func statusCommand(p *command.Program) *cobra.Command {
 	var how command.Shown
 	all := false
 	cmd := &cobra.Command{
-		Use:   "status [JOB] [flags]",
-		Short: "Show what the host is doing, or who runs a job",
+		Use:        "status [JOB] [flags]",
+		SuggestFor: []string{"describe", "get"},
+		Short:      "Show what the host is doing, or who runs a job",
 		Long: `Show the jobs of the running host, their items, their modules, and the files
 that it refused with the reasons. Of the items those are shown that run, that
 did not end well, that are disabled or held back, or that misfired;
@@ -180,8 +181,9 @@ func jobsCommand(p *command.Program) *cobra.Command {
 	var how command.Shown
 	var f jobFlags
 	cmd := &cobra.Command{
-		Use:   "jobs [flags]",
-		Short: "List the jobs of all hosts, or of the registry",
+		Use:        "jobs [flags]",
+		SuggestFor: []string{"list", "ls", "ps"},
+		Short:      "List the jobs of all hosts, or of the registry",
 		Long: `List the jobs of all hosts of the cluster: what they do, whether they are well, when
 they fire next, and how they ended last. Jobs that no host has are among them: they are
 in error, or elsewhere if hosts of ElasticJob have them. With --zk all are listed as the
@@ -228,8 +230,9 @@ registry has them.`,
 func triggerCommand(p *command.Program) *cobra.Command {
 	var items, param string
 	cmd := &cobra.Command{
-		Use:   "trigger JOB [flags]",
-		Short: "Run a job now",
+		Use:        "trigger JOB [flags]",
+		SuggestFor: []string{"run-now", "fire"},
+		Short:      "Run a job now",
 		Long: `Run all items of a job now, on all its hosts, whatever its schedule says. Items that
 are idle begin at once. For those that still run one trigger is kept, and they run
 again when they have ended.
@@ -376,10 +379,11 @@ func switchCommand(p *command.Program, name, done, short, long string, enable bo
 		example += "\n  wasmjob NAME cities --now --grace 30s"
 	}
 	cmd := &cobra.Command{
-		Use:     name + " [JOB] [flags]",
-		Short:   short,
-		Long:    long,
-		Example: strings.ReplaceAll(example, "NAME", name),
+		Use:        name + " [JOB] [flags]",
+		SuggestFor: map[bool][]string{true: {"resume", "unpause"}, false: {"pause", "suspend"}}[enable],
+		Short:      short,
+		Long:       long,
+		Example:    strings.ReplaceAll(example, "NAME", name),
 		Args: func(cmd *cobra.Command, args []string) error {
 			if w.all || (len(args) == 0 && w.server != "") {
 				return command.Exactly()(cmd, args)
@@ -433,8 +437,9 @@ func addItemFlag(cmd *cobra.Command, item *int) {
 func shutdownCommand(p *command.Program) *cobra.Command {
 	server, instance := "", ""
 	cmd := &cobra.Command{
-		Use:   "shutdown [JOB] [flags]",
-		Short: "Stop instances of a job until they are started again",
+		Use:        "shutdown [JOB] [flags]",
+		SuggestFor: []string{"drain", "stop"},
+		Short:      "Stop instances of a job until they are started again",
 		Long: `Take instances out of a job, as ElasticJob's console does: all instances of the
 job, those of a server, or one. They finish what they run within the host's drain
 timeout and leave the job; their items go to the others. The process of the host
@@ -592,8 +597,9 @@ func startedText(ctx context.Context, c *admin.Client, job string) string {
 func removeCommand(p *command.Program) *cobra.Command {
 	purge := false
 	cmd := &cobra.Command{
-		Use:   "remove JOB [flags]",
-		Short: "Take a job out of the registry",
+		Use:        "remove JOB [flags]",
+		SuggestFor: []string{"delete", "rm"},
+		Short:      "Take a job out of the registry",
 		Long: `Take a job out of the registry. Hosts that run it stop it: what runs ends within
 their drain timeout. They do not bring it back until 'wasmjob start' is given on
 them, they are restarted, or its definition file changes. Its offsets and records
