@@ -592,7 +592,13 @@ func TestOperatingARunningHost(t *testing.T) {
 	runCLI(t, env, "alert", "silence", "cities", "--for", "1m", "--reason", strings.Repeat("x", 10_000)).expect(t, exitUsage, "--reason: found 10000 bytes")
 	runCLI(t, env, "alert", "silence", "cities", "--for", "1m", "--reason", "it is known").expect(t, exitOK, "silenced alerts of cities")
 	runCLI(t, env, "alert", "list").expect(t, exitOK, "it is known")
-	runCLI(t, env, "alert", "silence", "citis", "--for", "1m").expect(t, exitOK, `there is no job "citis"; did you mean "cities"?`)
+	runCLI(t, env, "alert", "silence", "citis", "--for", "1m").expect(t, exitFailure, `there is no job "citis"; did you mean "cities"?; a pattern such as "citis*" is taken`)
+	runCLI(t, env, "alert", "silence", "citis*", "--for", "1m").expect(t, exitOK, "silenced alerts of citis*")
+	runCLI(t, env, "alert", "silence", "cities").expect(t, exitUsage, "--for is missing, expected a duration such as 2h or 7d")
+	runCLI(t, env, "alert", "silence", "cities", "--for=").expect(t, exitUsage, "--for is missing")
+	if list := runCLI(t, env, "alert", "list"); strings.Contains(list.out, "citis ") {
+		t.Errorf("a silence of a job that there is not:\n%s", list.out)
+	}
 	for _, args := range [][]string{{"logs", "cit*"}, {"runs", "cities", "--failed"}, {"runs", "none*"}} {
 		if r := runCLI(t, env, args...); r.code != exitOK || strings.Contains(r.err, "there is no job") {
 			t.Errorf("%v: %d %q", args, r.code, r.err)

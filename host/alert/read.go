@@ -3,6 +3,7 @@ package alert
 import (
 	"crypto/sha256"
 	"fmt"
+	"maps"
 	"net"
 	"net/mail"
 	"net/url"
@@ -179,7 +180,7 @@ func (p *parser) route(n *yaml.Node) {
 	}
 	p.Texts(found["to"], "routes.to", func(n *yaml.Node, text string) {
 		if _, known := p.out.Receivers[text]; !known {
-			p.Problem(n, "routes.to", "found %q, expected the name of a receiver", words.Clip(text))
+			p.Problem(n, "routes.to", "found %q, expected the name of a receiver%s", words.Clip(text), words.Suggest(text, slices.Sorted(maps.Keys(p.out.Receivers))))
 		}
 		if slices.Contains(r.To, text) {
 			p.Problem(n, "routes.to", "%q is given twice", words.Clip(text))

@@ -83,7 +83,7 @@ func TestParse_mistakes(t *testing.T) {
 		"receiver: 1":                 `a.yaml:1:1: unknown field "receiver"; did you mean "receivers"?`,
 		head + "routes: [{to: hook}]": `a.yaml:2:10: routes.name: found "", expected a name of letters, digits, - and _`,
 		head + "routes: [{name: a, to: hook}, {name: a, to: hook}]":                                                              `"a" is the name of two routes`,
-		head + "routes: [{name: a, to: hok}]":                                                                                    `a.yaml:2:24: routes.to: found "hok", expected the name of a receiver`,
+		head + "routes: [{name: a, to: hok}]":                                                                                    `a.yaml:2:24: routes.to: found "hok", expected the name of a receiver; did you mean "hook"?`,
 		head + "routes: [{name: a}]":                                                                                             `routes.to: is missing, expected receivers`,
 		head + "routes: [{name: a, to: hook, wait: soon}]":                                                                       `routes.wait: found "soon", expected a duration such as 90s, 15m, 26h or 7d`,
 		head + "routes: [{name: a, to: hook, repeat: 5s}]":                                                                       `routes.repeat: found "5s", expected a duration such as 90s, 15m, 26h or 7d, at least 1m, or off`,

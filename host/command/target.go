@@ -361,18 +361,25 @@ func (r *Reached) Similar(ctx context.Context, job string, err error) error {
 	return fmt.Errorf("%w%s", err, words.Suggest(job, names))
 }
 
-// Noted says on the error output that a job that was named is not there, with the name that may
-// be meant. It is for commands that found nothing and do not fail: a history has jobs that are
-// gone. Patterns, and jobs that it cannot be known of, are passed over.
-func (p *Program) Noted(ctx context.Context, r *Reached, job string) {
+// Unknown says that there is no such job, with the name that may be meant; empty if there is one.
+// Patterns, and jobs that it cannot be known of, are passed over.
+func (r *Reached) Unknown(ctx context.Context, job string) string {
 	if job == "" || strings.ContainsAny(job, `*?[\`) {
-		return
+		return ""
 	}
 	names, err := r.Names(ctx)
 	if err != nil || slices.Contains(names, job) {
-		return
+		return ""
 	}
-	fmt.Fprintf(p.Err, "wasmjob: there is no job %q%s\n", words.Clip(job), words.Suggest(job, names))
+	return fmt.Sprintf("there is no job %q%s", words.Clip(job), words.Suggest(job, names))
+}
+
+// Noted says on the error output that a job that was named is not there. It is for commands that
+// found nothing and do not fail: a history has jobs that are gone.
+func (p *Program) Noted(ctx context.Context, r *Reached, job string) {
+	if unknown := r.Unknown(ctx, job); unknown != "" {
+		fmt.Fprintf(p.Err, "wasmjob: %s\n", unknown)
+	}
 }
 
 // repeat shows until a signal comes or showing fails.

@@ -2,6 +2,7 @@ package command
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"net/url"
 	"time"
@@ -54,7 +55,7 @@ func silenceCommand(p *command.Program) *cobra.Command {
 		Short: "Keep messages about a job's alerts from being sent for a while",
 		Long: `Keep messages about alerts from being sent until the silence ends: of a job, of
 jobs whose names match a pattern, or of all jobs and hosts with '*'. What is wrong then
-still is sent afterwards. 'wasmjob alert unsilence' ends it before its time.`,
+still is sent afterwards. A name that no job has is refused. 'wasmjob alert unsilence' ends it before its time.`,
 		Example: "  wasmjob alert silence report --for 2h --reason 'the source is down until 5'\n  wasmjob alert silence 'etl-*' --for 7d --rule startWithin --reason 'moves to another zone'",
 		Args:    command.Exactly("the job's name, or a pattern,"),
 	}
@@ -65,7 +66,10 @@ still is sent afterwards. 'wasmjob alert unsilence' ends it before its time.`,
 	t.Writes = true
 	return p.On(t, cmd, func(ctx context.Context, r *command.Reached, args []string) error {
 		d, err := times.Duration(span)
-		if err != nil {
+		switch {
+		case span == "":
+			return command.Usagef("--for is missing, expected a duration such as 2h or 7d")
+		case err != nil:
 			return command.Usagef("--for: found %q, expected a duration such as 2h or 7d", words.Clip(span))
 		}
 		now := time.Now()
@@ -82,6 +86,9 @@ still is sent afterwards. 'wasmjob alert unsilence' ends it before its time.`,
 		default:
 			return command.Usagef("%s", problem)
 		}
+		if unknown := r.Unknown(ctx, s.Jobs); unknown != "" {
+			return fmt.Errorf("%s; a pattern such as %s is taken whether a job has such a name or not", unknown, words.Argument(words.Clip(s.Jobs)+"*"))
+		}
 		if r.Client == nil {
 			s, err = boardOf(r.Registry).Silence(ctx, s)
 		} else {
@@ -90,9 +97,6 @@ still is sent afterwards. 'wasmjob alert unsilence' ends it before its time.`,
 				wanted["rules"] = rules
 			}
 			err = r.Client.Send(ctx, http.MethodPost, "/v1/silences", wanted, &s)
-		}
-		if err == nil {
-			p.Noted(ctx, r, s.Jobs)
 		}
 		return p.Done(err, "silenced alerts of "+s.Jobs+" until "+s.Until.Local().Format(time.RFC3339)+", silence "+s.ID)
 	})
