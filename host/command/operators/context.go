@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -155,17 +156,30 @@ func absolute(c *contexts.Context) (err error) {
 
 func contextRemoveCommand(p *command.Program) *cobra.Command {
 	return &cobra.Command{Use: "rm NAME", Aliases: []string{"remove"}, Short: "Remove a context", Example: "  wasmjob context rm staging",
+		Long: `Remove a context. The one in use is removed only if it is the last: without one in use,
+commands ask the host that runs here.`,
 		Args: command.Exactly("NAME"), ValidArgsFunction: p.ContextNames,
 		RunE: func(_ *cobra.Command, args []string) error {
-			return editContexts(p, func(s *contexts.Set) error {
+			path, err := contextFile(p)
+			if err != nil {
+				return err
+			}
+			done := args[0] + " is removed"
+			err = contexts.Edit(path, func(s *contexts.Set) error {
 				if _, err := s.Get(args[0]); err != nil {
 					return err
 				}
 				delete(s.Contexts, args[0])
-				if s.Current == args[0] {
+				switch {
+				case s.Current != args[0]:
+				case len(s.Contexts) > 0:
+					return fmt.Errorf("context %q is in use; have commands ask another one first: wasmjob context use NAME (%s)", args[0], strings.Join(s.Names(), ", "))
+				default:
 					s.Current = ""
+					done += ", and no context is left: commands ask the host that runs here"
 				}
 				return nil
-			}, args[0]+" is removed")
+			})
+			return p.Done(err, done)
 		}}
 }
