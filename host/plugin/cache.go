@@ -25,7 +25,7 @@ func privateDir(dir string) error {
 		return err
 	}
 	if mode := info.Mode().Perm(); runtime.GOOS != "windows" && mode&0o077 != 0 {
-		return fmt.Errorf("%s has mode %#o, expected 0700: what lies in it is executed", dir, mode)
+		return fmt.Errorf("%s has mode %#o, expected 0700, since what lies in it is executed: chmod 700 %[1]s", dir, mode)
 	}
 	return nil
 }

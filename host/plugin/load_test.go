@@ -379,7 +379,7 @@ func TestCacheDir(t *testing.T) {
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := NewRuntime(context.Background(), Options{CacheDir: dir}); err == nil || !strings.Contains(err.Error(), "expected 0700") {
+	if _, err := NewRuntime(context.Background(), Options{CacheDir: dir}); err == nil || !strings.Contains(err.Error(), "expected 0700, since what lies in it is executed: chmod 700 "+dir) {
 		t.Error(err)
 	}
 	file := filepath.Join(t.TempDir(), "file")
