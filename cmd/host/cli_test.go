@@ -638,6 +638,7 @@ func TestRun(t *testing.T) {
 	file := filepath.Join(home, "events.jsonl")
 	socket := filepath.Join(home, "s")
 	granted, alerts := filepath.Join(home, "grants.yaml"), filepath.Join(home, "alerts.yaml")
+	users, guestLog := filepath.Join(home, "users.yaml"), filepath.Join(home, "guests.jsonl")
 	if err := errors.Join(os.WriteFile(granted, []byte(someGrants), 0o600),
 		os.WriteFile(alerts, []byte("receivers:\n  ops: {webhook: {url: \"http://127.0.0.1:9\"}}\nroutes:\n  - {name: all, to: ops}\n"), 0o600)); err != nil {
 		t.Fatal(err)
@@ -649,7 +650,7 @@ func TestRun(t *testing.T) {
 	ended := make(chan int)
 	go func() {
 		ended <- p.main(context.Background(), []string{"run", "--plugins", dir, "--admin", socket, "--history", file, "--server-ip", "127.0.0.1", "--data", filepath.Join(home, "data"),
-			"--grants", granted, "--alerts", alerts})
+			"--grants", granted, "--alerts", alerts, "--users", users, "--guest-log", guestLog})
 	}()
 	logs.await(t, "WASMJOB_PLUGIN is not a setting; did you mean WASMJOB_PLUGINS?")
 	out.await(t, "plugins   "+dir)
@@ -657,11 +658,13 @@ func TestRun(t *testing.T) {
 	out.await(t, "token     "+filepath.Join(home, "wasmjob"))
 	out.await(t, "grants    "+granted)
 	out.await(t, "alerts    "+alerts)
+	out.await(t, "users     "+users)
+	out.await(t, "guest log "+guestLog)
 	out.await(t, "this host runs items 0-2")
 
 	client := []string{"WASMJOB_ADMIN=" + socket, "XDG_RUNTIME_DIR=" + home}
-	runCLI(t, client, "status").expect(t, exitOK, "live", "cities", "0-2 of 3", "grants     "+granted+"\n", "alerts     "+alerts+"\n")
-	runCLI(t, client, "status", "--json").expect(t, exitOK, `"grants": "`+granted+`"`, `"alerts": "`+alerts+`"`, `"history": {`, `"file": "`+file+`"`, `"dropped": 0`)
+	runCLI(t, client, "status").expect(t, exitOK, "live", "cities", "0-2 of 3", "grants     "+granted+"\n", "alerts     "+alerts+"\n", "users      "+users+"\n", "guest log  "+guestLog+"\n")
+	runCLI(t, client, "status", "--json").expect(t, exitOK, `"grants": "`+granted+`"`, `"alerts": "`+alerts+`"`, `"users": "`+users+`"`, `"guestLog": "`+guestLog+`"`, `"history": {`, `"file": "`+file+`"`, `"dropped": 0`)
 	runCLI(t, client, "trigger", "cities").expect(t, exitOK, "triggered cities")
 	fire := out.await(t, "fire  cities")
 	for _, w := range []string{"items 0-2", "trigger", "OK"} {

@@ -206,7 +206,7 @@ func (s *system) banner() {
 		if s.admin != nil {
 			fields = append(fields, zap.Stringer("admin", s.admin.Address()), given("console", s.consoleURL()), given("tokenFile", s.tokenFile))
 		}
-		fields = append(fields, given("history", about.History), given("grants", about.Grants), given("alerts", about.Alerts))
+		fields = append(fields, given("history", about.History), given("grants", about.Grants), given("alerts", about.Alerts), given("users", about.Users), given("guestLog", about.GuestLog))
 		if s.dump != nil {
 			fields = append(fields, zap.String("dump", s.dump.Address()))
 		}
@@ -244,6 +244,12 @@ func (s *system) banner() {
 	}
 	if about.Alerts != "" {
 		show("alerts", about.Alerts+paint(console.Grey, "  shown by: wasmjob alert list"))
+	}
+	if about.Users != "" {
+		show("users", about.Users+paint(console.Grey, "  shown by: wasmjob user list"))
+	}
+	if about.GuestLog != "" {
+		show("guest log", about.GuestLog)
 	}
 	show("end", fmt.Sprintf("Ctrl-C drains (at most %s), twice stops at once", words.Duration(l.DrainTimeout)))
 	fmt.Fprintln(s.console.Out)

@@ -458,7 +458,7 @@ func (s *system) wireCluster(context.Context) error {
 func (s *system) about() admin.About {
 	l := s.loaded
 	return admin.About{Version: versionText(), PID: os.Getpid(), Plugins: absolute(l.Plugins), Registry: s.registry.Backend.String(), History: s.historyText(),
-		Grants: absolute(l.Grants), Alerts: absolute(l.Alerts)}
+		Grants: absolute(l.Grants), Alerts: absolute(l.Alerts), Users: absolute(l.Access.Users), GuestLog: absolute(l.GuestLog)}
 }
 
 // absolute is a file's name that is good in any directory, if that can be known; empty for none.

@@ -92,7 +92,7 @@ func (r Report) For(p access.Principal) Report {
 		return r
 	}
 	r.Status.Jobs = slices.DeleteFunc(slices.Clone(r.Status.Jobs), func(j *host.JobStatus) bool { return !p.May(access.View, j.Name) })
-	r.About.Plugins, r.About.Grants, r.About.Alerts = "", "", ""
+	r.About.Plugins, r.About.Grants, r.About.Alerts, r.About.Users, r.About.GuestLog = "", "", "", "", ""
 	// These name files, modules and jobs that may be others'.
 	r.Status.Refused, r.Status.Waits, r.Compiling, r.Warnings, r.Reason = nil, nil, nil, nil, ""
 	return r

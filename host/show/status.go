@@ -75,11 +75,10 @@ func Status(s console.Style, r *admin.Report, all bool) string {
 	if text := historyText(r); text != "" {
 		b.WriteString(s.Wrapped("           " + s.Paint(console.Red, words.Printable(text)) + "\n"))
 	}
-	if r.About.Grants != "" {
-		show("grants", r.About.Grants)
-	}
-	if r.About.Alerts != "" {
-		show("alerts", r.About.Alerts)
+	for _, file := range [][2]string{{"grants", r.About.Grants}, {"alerts", r.About.Alerts}, {"users", r.About.Users}, {"guest log", r.About.GuestLog}} {
+		if file[1] != "" {
+			show(file[0], file[1])
+		}
 	}
 	section := func(title, text string) {
 		b.WriteString("\n" + s.Paint(console.Bold, title) + "\n" + text)

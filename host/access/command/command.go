@@ -87,7 +87,8 @@ func bindings(roles []string) (list []access.Binding, err error) {
 func userCommand(p *command.Program, users string) *cobra.Command {
 	f := &usersFile{standard: users}
 	cmd := command.Group("user", "Say who may do what", `Add, list and remove users, and change their passwords, in the users file of a
-host, which reads it again when it changes. Roles are changed with an editor.
+host, which reads it again when it changes; 'wasmjob status' shows which file that
+is. Roles are changed with an editor.
 docs/access.md has the roles.`,
 		"  wasmjob user add ann --role operator='etl-*' --role viewer\n  wasmjob user list",
 		userAddCommand(p, f), userListCommand(p, f), userRemoveCommand(p, f), userPasswdCommand(p, f))
