@@ -282,7 +282,7 @@ run a job now             %[1]s trigger slow%[3]s
 all jobs                  %[1]s status%[3]s
 the jobs, by any host     %[1]s jobs
 one of the hosts          %[1]s status --admin %[11]s
-was anything lost         %[1]s verify --settle 15s %[12]s
+was anything lost         %[1]s verify --settle 1m %[12]s
 
 Ctrl-C here stops all of it, and deletes its files, the histories too.
 `, c.program, c.job, zk, last.cmd.Process.Pid, last.ip, sessionTimeout, c.hosts[0].cmd.Process.Pid, c.hosts[0].ip,

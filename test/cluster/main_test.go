@@ -34,7 +34,7 @@ func TestMain(m *testing.M) {
 // browser in, and elsewhere, in a log, no link is left.
 func TestConsole(t *testing.T) {
 	t.Setenv(asProgram, "yes")
-	c := cluster{program: os.Args[0], job: "cities", servers: "127.0.0.1:2181", dir: t.TempDir()}
+	c := cluster{program: os.Args[0], job: "cities", servers: "127.0.0.1:2181", grants: "plugins/grants.yaml", dir: t.TempDir()}
 	if err := c.start(0); err != nil {
 		t.Fatal(err)
 	}
@@ -51,6 +51,11 @@ func TestConsole(t *testing.T) {
 		c.help(console)
 		if strings.Contains(out.String(), "%!") {
 			t.Error(out.String())
+		}
+		for _, want := range []string{"--grants plugins/grants.yaml\n", "verify --settle 1m "} { // less makes verify warn
+			if !strings.Contains(out.String(), want) {
+				t.Errorf("%q is not in\n%s", want, out.String())
+			}
 		}
 		return out.String()
 	}
