@@ -556,6 +556,7 @@ func TestOperatingARunningHost(t *testing.T) {
 	}
 	runCLI(t, env, "disable", "cities").expect(t, exitOK)
 	h.await(t, "disabled", "jobs")
+	h.await(t, "host token ("+command.WhoAsks()+")", "audit", "cities", "--what", "disable")
 	if r := runCLI(t, env, "start", "cities"); r.code != exitOK || r.out != "cities is disabled: wasmjob enable cities\n" {
 		t.Errorf("start of a job that is disabled: %d %q", r.code, r.out)
 	}

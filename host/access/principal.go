@@ -25,6 +25,8 @@ type Principal struct {
 	// Name is the user's or the token's.
 	Name   string `json:"name"`
 	Method Method `json:"method"`
+	// User is who has the host's own token, as its client says; empty if that is not known.
+	User string `json:"user,omitempty"`
 	// Bindings are what it may do.
 	Bindings []Binding `json:"bindings"`
 	// Session is the id of its session, empty if it has none.
@@ -32,6 +34,10 @@ type Principal struct {
 	// From is the address that the request came from, without its port.
 	From string `json:"from,omitempty"`
 }
+
+// UserHeader says who sends a request with the host's own token, which several people of a machine
+// may read. With anything else it has no meaning: those have names of their own.
+const UserHeader = "Wasmjob-User"
 
 // HostToken is who has the host's own token: it may do everything.
 func HostToken(m Method) Principal {
@@ -45,6 +51,9 @@ func (p Principal) String() string {
 	case ByPassword, ByCertificate:
 		return p.Name
 	case ByHostToken, ByLink:
+		if p.User != "" {
+			return string(p.Method) + " (" + p.User + ")"
+		}
 		return string(p.Method)
 	case "":
 		return "unknown"

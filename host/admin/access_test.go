@@ -85,7 +85,7 @@ func TestGuarded(t *testing.T) {
 func TestReportFor(t *testing.T) {
 	t.Parallel()
 	r := Report{Status: host.Status{Jobs: []*host.JobStatus{{Name: "etl-1"}, {Name: "pay"}}, Refused: []host.Refusal{{File: "pay.yaml"}}}, Reason: "compiling: pay.wasm",
-		Compiling: []Compiling{{Module: "pay.wasm"}}, Warnings: []string{"pay"}, About: About{Plugins: "/srv/pay", Grants: "/srv/pay/grants.yaml", Alerts: "/srv/pay/alerts.yaml"}}
+		Compiling: []Compiling{{Module: "pay.wasm"}}, Warnings: []string{"pay"}, About: About{Plugins: "/srv/pay", Grants: "/srv/pay/grants.yaml", Alerts: "/srv/pay/alerts.yaml", Users: "/srv/pay/users.yaml", GuestLog: "/srv/pay/log"}}
 	team := access.Principal{Bindings: []access.Binding{{Role: access.RoleViewer, Jobs: []string{"etl-*"}}}}
 	seen, err := json.Marshal(r.For(team))
 	if err != nil {

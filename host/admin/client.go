@@ -22,6 +22,7 @@ import (
 	"time"
 
 	"github.com/wasmjob/wasmjob/coordination/tree"
+	"github.com/wasmjob/wasmjob/host/access"
 )
 
 // ErrNoHost says that no host was found, or that it does not answer.
@@ -31,10 +32,10 @@ var ErrNoHost = errors.New("no host is running here")
 type Client struct {
 	address Address
 	token   string
-	// reason is given with each change; ifMatch is the version that an edit is made from.
-	reason, ifMatch string
-	scheme          string
-	http            *http.Client
+	// user and reason are given with each change; ifMatch is the version that an edit is made from.
+	user, reason, ifMatch string
+	scheme                string
+	http                  *http.Client
 }
 
 // NewClient returns a client for a host's address. It does not connect yet.
@@ -184,6 +185,14 @@ func (n found) answers(ctx context.Context) bool {
 		_ = os.Remove(n.file) // if it stays, we only ask in vain again
 	}
 	return err == nil
+}
+
+// ByUser is the client that says with each change who its user is. A host takes that from who has
+// its own token.
+func (c *Client) ByUser(who string) *Client {
+	with := *c
+	with.user = who
+	return &with
 }
 
 // WithReason is the client that gives a reason with each change, for the audit.
@@ -479,6 +488,9 @@ func (c *Client) ask(ctx context.Context, method, path string, body []byte, read
 	}
 	if c.ifMatch != "" {
 		req.Header.Set("If-Match", c.ifMatch)
+	}
+	if method != http.MethodGet && c.user != "" {
+		req.Header.Set(access.UserHeader, c.user)
 	}
 	if method != http.MethodGet && c.reason != "" {
 		q := req.URL.Query()

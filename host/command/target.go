@@ -173,7 +173,7 @@ func (p *Program) Reach(ctx context.Context, t *Target) (*Reached, error) {
 	if err != nil {
 		return nil, err
 	}
-	c = c.WithReason(t.Reason)
+	c = c.ByUser(WhoAsks()).WithReason(t.Reason)
 	return &Reached{Operator: c, Client: c}, nil
 }
 

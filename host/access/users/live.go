@@ -15,6 +15,7 @@ import (
 
 	"github.com/wasmjob/wasmjob/host/access"
 	"github.com/wasmjob/wasmjob/host/watch"
+	"github.com/wasmjob/wasmjob/host/words"
 )
 
 // Live is the set in force. It is safe for concurrent use.
@@ -118,7 +119,9 @@ func (s *tokens) Identify(r *http.Request) (access.Principal, error) {
 	}
 	given := header[len(bearer):]
 	if s.host.Is(given) {
-		return access.HostToken(access.ByHostToken), nil
+		p := access.HostToken(access.ByHostToken)
+		p.User = words.Clip(words.Printable(r.Header.Get(access.UserHeader)))
+		return p, nil
 	}
 	t, ok := s.live.Set().Token(given)
 	switch {

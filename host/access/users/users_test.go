@@ -24,6 +24,7 @@ import (
 	"github.com/wasmjob/wasmjob/host/access/password"
 	"github.com/wasmjob/wasmjob/host/fields"
 	"github.com/wasmjob/wasmjob/host/filelock"
+	"github.com/wasmjob/wasmjob/host/words"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -401,6 +402,18 @@ func TestTokens(t *testing.T) {
 		var p *access.Problem
 		if _, err := ask(header); !errors.As(err, &p) || p.Status != 401 || !strings.Contains(p.Detail, want) || strings.Contains(p.Detail, token) {
 			t.Errorf("%s: %v", header, err)
+		}
+	}
+	for _, c := range []struct{ bearer, user, want string }{ // who has the host's token says who it is; others do not
+		{"the-host's-own", "root@vm", "host token (root@vm)"},
+		{"the-host's-own", "root\x1b[2J@vm", `host token (root\x1b[2J@vm)`},
+		{"the-host's-own", strings.Repeat("x", 1000), "host token (" + words.Clip(strings.Repeat("x", 1000)) + ")"},
+		{token, "root@vm", "token ci"},
+	} {
+		r := httptest.NewRequest("GET", "/", http.NoBody)
+		r.Header = http.Header{"Authorization": {"Bearer " + c.bearer}, access.UserHeader: {c.user}}
+		if p, err := source.Identify(r); err != nil || p.String() != c.want {
+			t.Errorf("%s of %q: %q, %v, want %q", c.bearer, c.user, p, err, c.want)
 		}
 	}
 	now = expires
