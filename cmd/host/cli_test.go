@@ -550,7 +550,12 @@ func TestOperatingARunningHost(t *testing.T) {
 	runCLI(t, env, "jobs", "--state", "asleep").expect(t, exitFailure, "asleep")
 	runCLI(t, env, "disable", "cities", "--item", "2").expect(t, exitOK)
 	h.await(t, "disabled", "status", "--items")
+	runCLI(t, env, "enable", "cities").expect(t, exitOK, "enabled cities, which was disabled on no server; item 2 stays disabled: wasmjob enable cities --item 2\n")
+	runCLI(t, env, "status", "cities").expect(t, exitOK, "item 2 is disabled: wasmjob enable cities --item 2\n")
 	runCLI(t, env, "enable", "cities", "--item", "2").expect(t, exitOK)
+	runCLI(t, env, "disable", "cities", "--server", "127.0.0.1").expect(t, exitOK)
+	runCLI(t, env, "shards", "cities").expect(t, exitOK, "READY, disabled", "server 127.0.0.1 is disabled for the job: wasmjob enable cities lets it run on all servers")
+	runCLI(t, env, "enable", "cities").expect(t, exitOK, "enabled cities on 127.0.0.1\n")
 	if r := runCLI(t, env, "start", "cities"); r.code != exitOK || r.out != "cities runs here already\n" {
 		t.Errorf("start of a job that runs: %d %q", r.code, r.out)
 	}

@@ -23,6 +23,9 @@ type Shards struct {
 	Sharding  bool
 	Instances []ShardInstance // by id
 	Items     []ShardItem     // by number
+	// DisabledServers are those that an operator has disabled for the job, ascending, whether
+	// an instance is on them or not.
+	DisabledServers []string
 }
 
 // ShardInstance is one instance of a job.
@@ -143,6 +146,12 @@ func (s *shardReading) run(ctx context.Context, x *step.Exchange) error {
 	if s.nodes, err = x.Read(ctx, read...); err != nil {
 		return err
 	}
+	for _, ip := range n.Children(l.Servers()) {
+		if !tree.IsEnabled(s.nodes.Data(l.Server(ip)).Data) {
+			s.out.DisabledServers = append(s.out.DisabledServers, ip)
+		}
+	}
+	slices.Sort(s.out.DisabledServers)
 	s.report(ids, items)
 	return nil
 }

@@ -750,6 +750,8 @@ type Shards struct {
 	Digests   []string   `json:"digests"`
 	Instances []Instance `json:"instances"` // the instances of the job, by id
 	Items     []Shard    `json:"items"`     // its sharding items, by number
+	// DisabledServers are disabled for the job, ascending, whether an instance is on them or not.
+	DisabledServers []string `json:"disabledServers,omitempty"`
 	// LastOutcome is the worst outcome of the newest fire's items, LastEnded when
 	// the last of them ended, LastReason what an item of that outcome has said, if it failed.
 	LastOutcome string    `json:"lastOutcome,omitempty"`
@@ -823,7 +825,7 @@ func newShards(s *inspect.Shards) *Shards {
 	c := s.Configuration
 	out := &Shards{
 		Job: s.Job, Cron: c.Cron, TimeZone: c.TimeZone, ShardingTotalCount: c.ShardingTotalCount, Leader: s.Leader,
-		Sharding: s.Sharding, Digests: []string{}, Instances: []Instance{}, Items: []Shard{},
+		Sharding: s.Sharding, Digests: []string{}, Instances: []Instance{}, Items: []Shard{}, DisabledServers: s.DisabledServers,
 	}
 	java := make(map[string]bool)
 	digests := make(map[string]bool)

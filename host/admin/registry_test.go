@@ -2,6 +2,7 @@ package admin
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -83,6 +84,9 @@ func TestRegistryOperates(t *testing.T) {
 	do(r.DisableServer(ctx, "", "10.0.0.1"))
 	is("/ns/a/servers/10.0.0.1", "DISABLED")
 	is("/ns/b/servers/10.0.0.1", "DISABLED")
+	if s, err := r.Shards(ctx, "a"); err != nil || !slices.Equal(s.DisabledServers, []string{"10.0.0.1", "10.0.0.2"}) {
+		t.Errorf("shards %+v, %v", s, err)
+	}
 	do(r.EnableServer(ctx, "", "10.0.0.1"))
 	is("/ns/b/servers/10.0.0.1", "ENABLED")
 	do(r.Disable(ctx, ""))

@@ -1019,3 +1019,12 @@ func TestLocal(t *testing.T) {
 		}
 	})
 }
+
+// TestDisabledOn: a job that is disabled on one of its servers names it, and is well.
+func TestDisabledOn(t *testing.T) {
+	t.Parallel()
+	j := merge([]part{{host: "a", JobStatus: &host.JobStatus{Name: "j", State: host.JobReady}}, {host: "b", JobStatus: &host.JobStatus{Name: "j", State: host.JobDisabled}}}, time.Now())
+	if !slices.Equal(j.DisabledOn, []string{"b"}) || j.State != host.JobReady || j.Health != HealthOK {
+		t.Errorf("%+v", j)
+	}
+}

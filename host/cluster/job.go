@@ -74,7 +74,9 @@ type Job struct {
 	Hosts []string `json:"hosts"`
 	// Stopped are those of Hosts on which an operator has stopped it.
 	Stopped []string `json:"stopped,omitempty"`
-	Leader  string   `json:"leader,omitempty"`
+	// DisabledOn are those of Hosts whose servers are disabled for it.
+	DisabledOn []string `json:"disabledOn,omitempty"`
+	Leader     string   `json:"leader,omitempty"`
 	// Module, File, Digests and Signer say what runs; Digests are several while a new
 	// version is being brought out.
 	Module   string   `json:"module"`
@@ -148,8 +150,11 @@ func merge(parts []part, now time.Time) *Job {
 	}
 	for _, p := range parts {
 		j.Hosts = append(j.Hosts, p.host)
-		if p.State == host.JobStopped {
+		switch p.State {
+		case host.JobStopped:
 			j.Stopped = append(j.Stopped, p.host)
+		case host.JobDisabled:
+			j.DisabledOn = append(j.DisabledOn, p.host)
 		}
 		if p.Digest != "" && !slices.Contains(j.Digests, p.Digest) {
 			j.Digests = append(j.Digests, p.Digest)

@@ -266,10 +266,14 @@ func lastText(l *cluster.Last, now time.Time) console.Cell {
 
 // hostsText counts the hosts of a job, without those on which it is stopped.
 func hostsText(j *cluster.Job) string {
-	if len(j.Stopped) == 0 {
-		return strconv.Itoa(len(j.Hosts))
+	text := strconv.Itoa(len(j.Hosts))
+	if len(j.Stopped) > 0 {
+		text = fmt.Sprintf("%d of %d", len(j.Hosts)-len(j.Stopped), len(j.Hosts))
 	}
-	return fmt.Sprintf("%d of %d", len(j.Hosts)-len(j.Stopped), len(j.Hosts))
+	if len(j.DisabledOn) > 0 && j.State != host.JobDisabled {
+		text += fmt.Sprintf(", %d disabled", len(j.DisabledOn))
+	}
+	return text
 }
 
 // Hosts lists the hosts of a cluster.

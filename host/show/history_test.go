@@ -177,8 +177,9 @@ func TestClusterJobs(t *testing.T) {
 		{Name: "b", Health: cluster.HealthPaused, State: host.JobRemoved, Paused: &cluster.Paused{By: "bob", Why: strings.Repeat("y", 100)}},
 		{Name: "c", Health: cluster.HealthPaused, State: host.JobStopped, Paused: &cluster.Paused{By: "eve"}},
 		{Name: "d", Health: cluster.HealthPaused, State: host.JobDisabled, Hosts: []string{"1", "2", "3"}, Stopped: []string{"2"}},
+		{Name: "e", Health: cluster.HealthOK, State: host.JobReady, Hosts: []string{"1", "2", "3"}, DisabledOn: []string{"2"}},
 	}, time.Now())
-	for _, want := range []string{"disabled by ann: broken disk", "removed by bob: " + strings.Repeat("y", 40) + "…", "stopped by eve ", "paused  disabled ", " 2 of 3 "} {
+	for _, want := range []string{"disabled by ann: broken disk", "removed by bob: " + strings.Repeat("y", 40) + "…", "stopped by eve ", "paused  disabled ", " 2 of 3 ", " 3, 1 disabled "} {
 		if !strings.Contains(text, want) {
 			t.Errorf("%q is not in\n%s", want, text)
 		}

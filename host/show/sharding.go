@@ -40,14 +40,81 @@ func Shards(s console.Style, shards *admin.Shards, now time.Time) string {
 	}
 	t := console.NewTable(s, "INSTANCE", "STATE", "MODULE")
 	for _, i := range shards.Instances {
-		state := console.Coloured(i.State, stateColour(i.State))
-		if i.Leader {
-			state.Text += ", leads"
-		}
-		t.Add(console.Coloured(i.ID, console.Bold), state, console.Plain(words.Dash(short(i.Digest))))
+		t.Add(console.Coloured(i.ID, console.Bold), instanceState(i), console.Plain(words.Dash(short(i.Digest))))
 	}
 	b.WriteString(t.String())
+	b.WriteString(disabledServers(s, shards))
 	return b.String()
+}
+
+// instanceState is what an instance does, whether its server is disabled, and whether it leads.
+func instanceState(i admin.Instance) console.Cell {
+	state := console.Coloured(i.State, stateColour(i.State))
+	if i.Disabled {
+		state.Text, state.Colour = state.Text+", disabled", console.Yellow
+	}
+	if i.Leader {
+		state.Text += ", leads"
+	}
+	return state
+}
+
+// disabledServers says which servers are disabled for the job, and how it runs on them again.
+func disabledServers(s console.Style, shards *admin.Shards) string {
+	if len(shards.DisabledServers) == 0 {
+		return ""
+	}
+	return "\n" + s.Wrapped(fmt.Sprintf("%s %s for the job: %s lets it run on all servers\n", serversText(shards.DisabledServers), s.Paint(console.Yellow, "disabled"),
+		words.Printable(words.Command("enable", shards.Job))))
+}
+
+// mostServers is how many servers a line names; of more it says how many there are.
+const mostServers = 10
+
+// serversText is "server A is" or "servers A, B are".
+func serversText(ips []string) string {
+	switch {
+	case len(ips) == 1:
+		return "server " + words.Printable(ips[0]) + " is"
+	case len(ips) > mostServers:
+		return strconv.Itoa(len(ips)) + " servers are"
+	}
+	return "servers " + words.Printable(strings.Join(ips, ", ")) + " are"
+}
+
+// disabledItems says which items are disabled, and how they run again; stay is what those of one and
+// of several do.
+func disabledItems(shards *admin.Shards, stay [2]string) string {
+	var items tree.Items
+	for _, i := range shards.Items {
+		if i.Disabled {
+			items = append(items, i.Item)
+		}
+	}
+	switch len(items) {
+	case 0:
+		return ""
+	case 1:
+		return fmt.Sprintf("item %d %s disabled: %s", items[0], stay[0], words.Command("enable", shards.Job, "--item", strconv.Itoa(items[0])))
+	}
+	return fmt.Sprintf("items %s %s disabled: %s", items, stay[1], words.Command("enable", shards.Job, "--item", "N"))
+}
+
+// Enabled is what enable says of a whole job: before is the job as it was. An item that was disabled
+// for itself stays so.
+func Enabled(before *admin.Shards) string {
+	text := "enabled " + before.Job
+	if n := len(before.DisabledServers); n > mostServers {
+		text += fmt.Sprintf(" on %d servers", n)
+	} else if n > 0 {
+		text += " on " + strings.Join(before.DisabledServers, ", ")
+	} else {
+		text += ", which was disabled on no server"
+	}
+	if items := disabledItems(before, [2]string{"stays", "stay"}); items != "" {
+		text += "; " + items
+	}
+	return words.Printable(text)
 }
 
 func shardsTable(s console.Style, shards *admin.Shards, now time.Time) string {
@@ -136,24 +203,21 @@ func Instances(s console.Style, shards *admin.Shards, j *cluster.Job, now time.T
 	t := console.NewTable(s, "INSTANCE", "STATE", "ITEMS", "RUNNING", "MODULE", "BEGUN", "COMPLETED")
 	t.Spare = []string{"COMPLETED", "BEGUN"}
 	for _, i := range shards.Instances {
-		state := console.Coloured(i.State, stateColour(i.State))
-		if i.Disabled {
-			state.Text, state.Colour = state.Text+", disabled", console.Yellow
-		}
-		if i.Leader {
-			state.Text += ", leads"
-		}
 		digest := console.Plain(words.Dash(short(i.Digest)))
 		if len(shards.Digests) > 1 && i.Digest != "" {
 			digest.Colour = console.Yellow
 		}
-		t.Add(console.Coloured(i.ID, console.Bold), state, console.Plain(words.Dash(i.Items)), console.Plain(words.Dash(i.Running)), digest,
+		t.Add(console.Coloured(i.ID, console.Bold), instanceState(i), console.Plain(words.Dash(i.Items)), console.Plain(words.Dash(i.Running)), digest,
 			console.Plain(words.Since(i.Begun, now)), console.Plain(words.Since(i.Completed, now)))
 	}
 	b.WriteString(t.String())
 	b.WriteString(movesText(s, shards, now))
 	b.WriteString(reasonsText(s, shards))
 	b.WriteString(heldText(s, shards, now))
+	b.WriteString(disabledServers(s, shards))
+	if items := disabledItems(shards, [2]string{"is", "are"}); items != "" {
+		b.WriteString("\n" + s.Wrapped(words.Printable(items)+"\n"))
+	}
 	if len(shards.Digests) > 1 {
 		fmt.Fprintf(&b, "\n%s %d different modules run for this job:\n", s.Paint(console.Yellow, "warning:"), len(shards.Digests))
 		for _, d := range shards.Digests {

@@ -227,3 +227,33 @@ func TestNamespace_none(t *testing.T) {
 		t.Errorf("found %q", text)
 	}
 }
+
+// TestDisabled: shards and status JOB say which servers are disabled for the job, also those on which
+// no instance is, and which items.
+func TestDisabled(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	s := &admin.Shards{Job: "my job", ShardingTotalCount: 4, Instances: []admin.Instance{{ID: "10.0.0.1@-@1", State: "READY", Leader: true}, {ID: "10.0.0.2@-@2", State: "READY", Disabled: true}},
+		DisabledServers: []string{"10.0.0.2", "10.0.0.9"}, Items: []admin.Shard{{Item: 0}, {Item: 1, Disabled: true}, {Item: 2}, {Item: 3, Disabled: true}}}
+	shards, status := Shards(console.Style{}, s, now), Instances(console.Style{}, s, nil, now)
+	for _, text := range []string{shards, status} {
+		for _, want := range []string{"READY, disabled", "READY, leads", "servers 10.0.0.2, 10.0.0.9 are disabled for the job: wasmjob enable \"my job\" lets it run on all servers\n"} {
+			if !strings.Contains(text, want) {
+				t.Errorf("%q is not in\n%s", want, text)
+			}
+		}
+	}
+	if want := "items 1,3 are disabled: wasmjob enable \"my job\" --item N\n"; !strings.Contains(status, want) {
+		t.Errorf("%q is not in\n%s", want, status)
+	}
+	if got := Enabled(s); got != `enabled my job on 10.0.0.2, 10.0.0.9; items 1,3 stay disabled: wasmjob enable "my job" --item N` {
+		t.Error(got)
+	}
+	s.Items = s.Items[:2]
+	if got := Instances(console.Style{}, s, nil, now); !strings.Contains(got, "item 1 is disabled: wasmjob enable \"my job\" --item 1\n") {
+		t.Error(got)
+	}
+	if s.DisabledServers, s.Items, s.Instances[1].Disabled = nil, s.Items[:1], false; strings.Contains(Instances(console.Style{}, s, nil, now), "disabled") {
+		t.Error("nothing is disabled")
+	}
+}

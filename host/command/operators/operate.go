@@ -318,7 +318,8 @@ func enableCommand(p *command.Program) *cobra.Command {
 	return switchCommand(p, "enable", "enabled", "Let a job, a server or an item run again",
 		`Let a job that was disabled run again, on all its servers; with --server on one
 of them, with --item one of its items. --server without a job, or with --all, is
-all jobs of that server.`, true)
+all jobs of that server. An item that was disabled with --item stays so until it is
+enabled the same way; the answer says which.`, true)
 }
 
 func disableCommand(p *command.Program) *cobra.Command {
@@ -368,7 +369,14 @@ func (w *switching) perform(ctx context.Context, o command.Operator, job string)
 	if w.item >= 0 {
 		return fmt.Sprintf("%s item %d of %s", w.done, w.item, of), items(ctx, job, w.item)
 	}
-	return w.done + " " + of, jobs(ctx, job)
+	if !w.enable || job == "" {
+		return w.done + " " + of, jobs(ctx, job)
+	}
+	before, unknown := o.Shards(ctx, job) // what is enabled, and what is not
+	if err = jobs(ctx, job); err != nil || unknown != nil {
+		return w.done + " " + of, err // the error of the look is that of the change, or is over
+	}
+	return show.Enabled(before), nil
 }
 
 func switchCommand(p *command.Program, name, done, short, long string, enable bool) *cobra.Command {
