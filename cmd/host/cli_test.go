@@ -568,19 +568,28 @@ func TestOperatingARunningHost(t *testing.T) {
 	runCLI(t, env, "disable", "--all").expect(t, exitOK)
 	runCLI(t, env, "enable", "--all").expect(t, exitOK)
 	h.await(t, "cities runs here already", "start", "cities")
-	runCLI(t, env, "shutdown", "cities", "--server", "127.0.0.1").expect(t, exitOK)
+	runCLI(t, env, "shutdown", "cities", "--server", "127.0.0.1").expect(t, exitOK, "asked the instances on 127.0.0.1 of cities to stop; when they have, wasmjob status cities shows them no more\n")
 	h.await(t, "stopped", "jobs")
 	h.await(t, "started cities\n", "start", "cities")
 	h.await(t, "cities runs here already", "start", "cities")
-	runCLI(t, env, "shutdown", "--server", "127.0.0.1").expect(t, exitOK)
+	runCLI(t, env, "start", "--server", "127.0.0.1").expect(t, exitFailure, "no job is stopped on 127.0.0.1, or not yet: 'wasmjob hosts' shows when a shutdown takes effect")
+	runCLI(t, env, "shutdown", "--server", "127.0.0.1").expect(t, exitOK, "asked the instances on 127.0.0.1 of all jobs to stop; wasmjob hosts shows when they have\n")
 	h.await(t, "stopped here by an operator", "hosts")
 	runCLI(t, env, "start", "cities", "--server", "127.0.0.1").expect(t, exitUsage, "leave the job out")
 	runCLI(t, env, "start", "--server", "127.0.0.1").expect(t, exitOK, "started all jobs again on ")
 	h.await(t, "cities runs here already", "start", "cities")
+	runCLI(t, env, "shutdown", "cities").expect(t, exitOK)
+	h.await(t, "stopped", "jobs")
+	h.await(t, "restored cities on 127.0.0.1\n", "restore", "cities")
+	h.await(t, "cities runs here already", "start", "cities")
 	for _, purge := range [][]string{nil, {"--purge"}} {
-		runCLI(t, env, append([]string{"remove", "cities"}, purge...)...).expect(t, exitOK, "still defined by cities.yaml on 1 host: a change of the file or a restart of its host brings the job back")
+		runCLI(t, env, append([]string{"remove", "cities"}, purge...)...).expect(t, exitOK, "still defined by cities.yaml on 1 host: a change of the file or a restart of its host brings the job back, with the settings of the file and without edits")
 		h.await(t, "removed", "jobs")
-		h.await(t, "started cities\n", "start", "cities")
+		if purge == nil {
+			h.await(t, "restored cities on 127.0.0.1 with the settings of its definition file: what was edited before the removal is gone\n", "restore", "cities")
+		} else {
+			h.await(t, "started cities\n", "start", "cities")
+		}
 		h.await(t, "cities runs here already", "start", "cities")
 	}
 

@@ -208,7 +208,7 @@ func (s *Service) StartOn(ctx context.Context, server, instance string, why Reas
 			return &NotFoundError{fmt.Sprintf("no host %s is known", cmp.Or(instance, server))}
 		}
 		if len(asked) == 0 {
-			return &ConflictError{fmt.Sprintf("no job is stopped on %s", cmp.Or(instance, server))}
+			return &ConflictError{fmt.Sprintf("no job is stopped on %s, or not yet: 'wasmjob hosts' shows when a shutdown takes effect", cmp.Or(instance, server))}
 		}
 		r = s.startOn(ctx, asked, "")
 		c.After = r.text()

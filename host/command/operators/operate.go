@@ -451,7 +451,8 @@ func shutdownCommand(p *command.Program) *cobra.Command {
 		Long: `Take instances out of a job, as ElasticJob's console does: all instances of the
 job, those of a server, or one. They finish what they run within the host's drain
 timeout and leave the job; their items go to the others. The process of the host
-goes on. An instance comes back when 'wasmjob start' is given on its host, when the
+goes on. The command does not wait for that: 'wasmjob hosts' and 'wasmjob status JOB'
+show what still stops. An instance comes back when 'wasmjob start' is given on its host, when the
 host is restarted, or when the job's definition file there changes. Without a job,
 the instances that --server or --instance names leave all jobs.
 
@@ -482,7 +483,11 @@ elsewhere. Disable its server and wait until it runs nothing.`,
 		case server != "":
 			what = "the instances on " + server
 		}
-		return p.Done(r.Similar(ctx, job, r.Shutdown(ctx, job, server, instance)), "asked "+what+" of "+cmp.Or(job, "all jobs")+" to stop")
+		then := "wasmjob hosts shows when they have"
+		if job != "" {
+			then = "when they have, " + words.Command("status", job) + " shows them no more"
+		}
+		return p.Done(r.Similar(ctx, job, r.Shutdown(ctx, job, server, instance)), "asked "+what+" of "+cmp.Or(job, "all jobs")+" to stop; "+then)
 	})
 }
 
@@ -562,7 +567,8 @@ func restoreCommand(p *command.Program) *cobra.Command {
 		Short: "Bring a job back on all hosts that was removed or shut down",
 		Long: `Have all hosts that still have the job's definition file join it again, after
 'wasmjob remove' or 'wasmjob shutdown' took it from them. The job begins with its
-records and offsets, unless it was removed with --purge.`,
+records and offsets, unless it was removed with --purge. One that was removed has
+the settings of its definition file: what was edited before is gone.`,
 		Example: "  wasmjob restore cities",
 		Args:    command.Exactly("the job's name"),
 	}
@@ -570,16 +576,35 @@ records and offsets, unless it was removed with --purge.`,
 	cmd.Flags().StringVar(&t.Reason, "reason", "", "`TEXT` that says why, for 'wasmjob audit'")
 	return p.On(t, cmd, func(ctx context.Context, r *command.Reached, args []string) error {
 		var restored service.Restored
+		removed := isRemoved(ctx, r, args[0])
 		err := r.Client.Send(ctx, http.MethodPost, "/v1/jobs/"+url.PathEscape(args[0])+"/restore", nil, &restored)
 		if err != nil {
 			return err
 		}
-		err = p.Done(nil, "restored "+args[0]+" on "+strings.Join(restored.Hosts, ", "))
+		done := "restored " + args[0] + " on " + strings.Join(restored.Hosts, ", ")
+		if removed {
+			done += " with the settings of its definition file: what was edited before the removal is gone"
+		}
+		err = p.Done(nil, done)
 		if len(restored.Failed) > 0 {
 			err = fmt.Errorf("not restored on %s", strings.Join(restored.Failed, "; "))
 		}
 		return err
 	})
+}
+
+// isRemoved reports whether a job is removed on a host; false also if that is not known.
+func isRemoved(ctx context.Context, r *command.Reached, job string) bool {
+	var d service.JobDetail
+	if err := r.Client.Get(ctx, "/v1/jobs/"+url.PathEscape(job), &d); err != nil {
+		return false // the restoration itself says what is wrong
+	}
+	for _, on := range d.On {
+		if on.State == host.JobRemoved {
+			return true
+		}
+	}
+	return false
 }
 
 // startedText is what start reports of a job, from its state on the host before.
@@ -611,7 +636,8 @@ func removeCommand(p *command.Program) *cobra.Command {
 		Long: `Take a job out of the registry. Hosts that run it stop it: what runs ends within
 their drain timeout. They do not bring it back until 'wasmjob start' is given on
 them, they are restarted, or its definition file changes. Its offsets and records
-stay, for a later job of that name, unless --purge is given.`,
+stay, for a later job of that name, unless --purge is given; its runs stay in the
+histories. Settings that were edited are lost: the job comes back as its file has it.`,
 		Example: "  wasmjob remove cities\n  wasmjob remove cities --purge",
 		Args:    command.Exactly("the job's name"),
 	}
@@ -619,7 +645,7 @@ stay, for a later job of that name, unless --purge is given.`,
 	return p.OnChange(cmd, func(ctx context.Context, r *command.Reached, args []string) error {
 		what := "removed " + args[0]
 		if purge {
-			what += " and all that was known of it"
+			what += " with its records and offsets; its runs stay in the histories"
 		}
 		defined := stillDefined(ctx, r, args[0])
 		return p.Done(r.Similar(ctx, args[0], r.Remove(ctx, args[0], purge)), what+defined)
@@ -649,5 +675,5 @@ func stillDefined(ctx context.Context, r *command.Reached, job string) string {
 	if len(files) == 0 {
 		return ""
 	}
-	return "; still defined by " + strings.Join(files, ", ") + ": a change of the file or a restart of its host brings the job back"
+	return "; still defined by " + strings.Join(files, ", ") + ": a change of the file or a restart of its host brings the job back, with the settings of the file and without edits"
 }
