@@ -374,14 +374,6 @@ func (r *Reached) Unknown(ctx context.Context, job string) string {
 	return fmt.Sprintf("there is no job %q%s", words.Clip(job), words.Suggest(job, names))
 }
 
-// Noted says on the error output that a job that was named is not there. It is for commands that
-// found nothing and do not fail: a history has jobs that are gone.
-func (p *Program) Noted(ctx context.Context, r *Reached, job string) {
-	if unknown := r.Unknown(ctx, job); unknown != "" {
-		fmt.Fprintf(p.Err, "wasmjob: %s\n", unknown)
-	}
-}
-
 // repeat shows until a signal comes or showing fails.
 func (p *Program) repeat(ctx context.Context, show func() error) error {
 	signals, end := p.Notify()
