@@ -35,7 +35,7 @@ func kindOf(name string) kind {
 	if strings.HasPrefix(name, ".") || strings.HasPrefix(name, "#") {
 		return ignored
 	}
-	switch filepath.Ext(name) {
+	switch strings.ToLower(filepath.Ext(name)) { // another case is refused: see lookAtFile
 	case ".wasm":
 		return aModule
 	case ".yaml", ".yml":
@@ -116,6 +116,9 @@ func lookAt(dir string) look {
 
 // lookAtFile reports false if there is nothing of that name (any more).
 func lookAtFile(root *os.Root, name string) (entry, bool) {
+	if ext := filepath.Ext(name); ext != strings.ToLower(ext) {
+		return entry{problem: fmt.Sprintf("ends in %s, expected %s: rename it", ext, strings.ToLower(ext))}, true
+	}
 	info, err := root.Stat(name)
 	if err == nil {
 		if t := info.Mode().Type(); t != 0 {

@@ -618,6 +618,13 @@ func TestMountOfNoJob(t *testing.T) {
 	}
 }
 
+// TestCase: names that end as a module's or a definition's, but for the case, are refused.
+func TestCase(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, nil, "a.yaml: job a", "a.wasm: one.", "My.YAML: job my", "my.Wasm: two.")
+	r.await(`a "" a.yaml a.wasm @one.`, "refused My.YAML: ends in .YAML, expected .yaml: rename it", "refused my.Wasm: ends in .Wasm, expected .wasm: rename it")
+}
+
 // TestWait: what is more urgent goes first, before each file is read.
 func TestWait(t *testing.T) {
 	t.Parallel()
