@@ -219,6 +219,7 @@ func (f *Feed) gather() {
 			return
 		}
 	}
+	f.press() // what is left has lingered
 }
 
 // wait lets records come: those of fires at one instant are encoded when all have begun.

@@ -45,7 +45,7 @@ func TestFeed_linger(t *testing.T) {
 		records int
 		reason  string
 		want    []int         // records of each batch
-		first   time.Duration // when it was written
+		first   time.Duration // when it was written; all were within a second more
 	}{
 		{"a burst", 2000, "", []int{2000}, time.Second},
 		{"more bytes than a batch has", 5, strings.Repeat("x", 600<<10), []int{2, 2, 1}, time.Second},
@@ -54,12 +54,12 @@ func TestFeed_linger(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var batches []int
-				var first time.Time
+				var first, last time.Time
 				f := NewFeed(FeedOptions{Linger: time.Second}, func(batch []Entry) {
 					if len(batches) == 0 {
 						first = time.Now()
 					}
-					batches = append(batches, len(batch))
+					batches, last = append(batches, len(batch)), time.Now()
 				})
 				begun := time.Now()
 				for range c.records {
@@ -67,13 +67,15 @@ func TestFeed_linger(t *testing.T) {
 				}
 				time.Sleep(10 * time.Second)
 				synctest.Wait()
-				if !slices.Equal(batches, c.want) || first.Sub(begun) != c.first {
+				if !slices.Equal(batches, c.want) || first.Sub(begun) != c.first || last.Sub(first) > time.Second {
 					t.Errorf("batches %v, the first after %v; want %v, %v", batches, first.Sub(begun), c.want, c.first)
 				}
-				f.AddEvent(event.Event{Kind: event.JobAdded})
+				for range c.records {
+					f.AddEvent(event.Event{Kind: event.JobAdded, Reason: c.reason})
+				}
 				closing := time.Now()
 				f.Close()
-				if took := time.Since(closing); took != 0 || len(batches) != len(c.want)+1 {
+				if took := time.Since(closing); took != 0 || len(batches) != 2*len(c.want) {
 					t.Errorf("Close took %v; batches %v", took, batches)
 				}
 			})

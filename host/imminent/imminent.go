@@ -66,8 +66,9 @@ func (f *Fires) gone(second int64) {
 // Wait returns when no fire is about to begin: none has an instant within the next 10 ms, and
 // those of the last 50 ms have begun. It returns at once if ctx is done, and waits 60 ms at most.
 func (f *Fires) Wait(ctx context.Context) {
-	second := f.clock().Add(lead).Truncate(time.Second)
-	timer := time.NewTimer(second.Add(longest).Sub(f.clock()))
+	now := f.clock()
+	second := now.Add(lead).Truncate(time.Second)
+	timer := time.NewTimer(second.Add(longest).Sub(now))
 	defer timer.Stop()
 	for {
 		begun := f.due(second)

@@ -14,6 +14,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/host/event"
 	"github.com/wasmjob/wasmjob/host/history"
 )
@@ -310,7 +311,7 @@ func (s *Store) readAll(ctx context.Context, list []segmentFile, i int, f *histo
 	return x, nil
 }
 
-// completion is how long after its end a run's completion may be reported, or its next attempt.
+// completion is how long after its end a run's completion may be reported.
 const completion = time.Minute
 
 func lastTime(list []history.Entry) time.Time {
@@ -320,8 +321,8 @@ func lastTime(list []history.Entry) time.Time {
 	return list[len(list)-1].Time()
 }
 
-// open selects the lines about what has not ended, and about runs that ended after a time and
-// were not completed; nil if there is nothing of that.
+// open selects the lines about what has not ended or may have another attempt, and about runs that
+// ended well after a time and were not completed; nil if there is nothing of that.
 func (x *index) open(kind byte, soon time.Time) func(line []byte) bool {
 	if kind == history.ListFires {
 		if !slices.ContainsFunc(x.fires.list, func(e entry[*fire]) bool { return e.record.unfinished() }) {
@@ -331,7 +332,7 @@ func (x *index) open(kind byte, soon time.Time) func(line []byte) bool {
 	}
 	var runs [][]byte
 	for id, r := range x.byID {
-		if !r.Ended.IsZero() && (r.Completed || r.Ended.Before(soon)) {
+		if !r.Ended.IsZero() && (r.Completed || (r.Outcome == abi.OutcomeOK && r.Ended.Before(soon))) {
 			continue
 		}
 		if name, err := json.Marshal(id); err == nil {

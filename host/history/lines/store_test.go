@@ -184,7 +184,7 @@ func TestAttempts_segments(t *testing.T) {
 	}
 	add(begun, event.ItemStarted, "rare/t1/0", 1, 1, "")
 	add(begun.Add(time.Millisecond), event.ItemEnded, "rare/t1/0", 1, 1, abi.OutcomeRetry)
-	at := fill(t, s, begun.Add(time.Millisecond))
+	at := fill(t, s, begun.Add(time.Millisecond)).Add(5 * time.Minute) // a long pause before the next
 	add(at, event.ItemStarted, "rare/t1/0", 1, 2, "")
 	add(at, event.ItemEnded, "rare/t1/0", 1, 2, abi.OutcomeOK)
 	for trigger := range int64(2) { // of which the index forgets the first
@@ -196,7 +196,7 @@ func TestAttempts_segments(t *testing.T) {
 	}
 	at, e.Job = fill(t, s, at), "rare"
 	add(at, event.ItemStarted, "rare/t2/0", 2, 1, "") // so that the first is not in memory as the job's newest
-	at = fill(t, s, at)
+	fill(t, s, at)
 	runs, err := s.Runs(t.Context(), history.Filter{Jobs: []string{"rare"}, Oldest: true})
 	if err != nil || len(runs.Records) != 2 || runs.Records[0].Attempt != 2 || !runs.Records[0].Begun.Equal(begun) {
 		t.Errorf("%+v, %v", runs, err)
