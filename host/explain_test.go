@@ -288,14 +288,14 @@ It succeeded at 00:02:20, after 20s.
 		want: `
 late
 Item 1 was due at 00:02:00; host 10.0.0.1 had begun it, and failover gave it to host 10.0.0.2, where it began at 00:02:10.
-Host 10.0.0.1 was stopped while it ran: host 10.0.0.2 saw that at 00:02:10.
+Host 10.0.0.1 left the job while it ran: host 10.0.0.2 saw that at 00:02:10.
 It succeeded at 00:02:30, after 20s.
 The history of 10.0.0.1, which is not here any more, could not be had: what happened there is not in this answer.
 `,
 		chinese: `
 late
 分片 1 应于 00:02:00 执行；主机 10.0.0.1 已启动它，失效转移将它交给主机 10.0.0.2，它于 00:02:10 在那里开始。
-主机 10.0.0.1 在它运行期间被停止：主机 10.0.0.2 于 00:02:10 发现。
+主机 10.0.0.1 在它运行期间离开了作业：主机 10.0.0.2 于 00:02:10 发现。
 它于 00:02:30 成功，耗时 20 秒。
 无法取得已不在的 10.0.0.1 的历史：那里发生的事不在此回答中。
 `,
@@ -319,7 +319,7 @@ late
 		want: `
 lost
 Item 1 was due at 00:02:00 and began on host 10.0.0.1; the histories do not show when.
-Host 10.0.0.2 closed the run of host 10.0.0.1 at 00:02:10: its host 10.0.0.1@-@1-00000001 was stopped while it ran, and failover is off.
+Host 10.0.0.2 closed the run of host 10.0.0.1 at 00:02:10: its host 10.0.0.1@-@1-00000001 left the job while it ran, and failover is off.
 The history of 10.0.0.1, which is not here any more, could not be had: what happened there is not in this answer.
 `,
 	},

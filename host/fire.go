@@ -297,7 +297,7 @@ func (rn *runner) takeOver(now moment, dead, stopped string, claims []coordinati
 		if dead == "" {
 			what = "running what a commit of unknown outcome had begun"
 		} else if stopped != "" {
-			what = "taking over from a host that was stopped"
+			what = "taking over from a host that left the job"
 		}
 		rn.log.Warn(what, zap.String("host", dead), zap.String("fire", id.ID()), zap.Int("items", len(states)))
 		rn.start(now, id, dead, stopped, states, nil, nil)
@@ -476,7 +476,7 @@ func (rn *runner) recoverFrom(now moment, r coordination.Recovery) bool {
 	}
 	ended, stopped := "its host "+dead+" died while it ran, and ", ""
 	if out.Stopped {
-		ended, stopped = "its host "+dead+" was stopped while it ran, and ", "its host "+dead+" was stopped while it ran"
+		ended, stopped = "its host "+dead+" left the job while it ran, and ", "its host "+dead+" left the job while it ran"
 	}
 	for _, lost := range out.Lost {
 		why := "failover is off"

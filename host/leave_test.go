@@ -215,12 +215,12 @@ func TestLeave_withAnItemUnfinished(t *testing.T) {
 					}
 					said := make(map[string]bool)
 					for _, e := range cl.list(event.FireStarted, event.ItemSkipped) {
-						if e.Other != "" && strings.Contains(e.Reason, "was stopped") {
+						if e.Other != "" && strings.Contains(e.Reason, "left the job") {
 							said[tree.ServerOf(e.Other)] = true
 						}
 					}
 					if got := slices.Sorted(maps.Keys(said)); !slices.Equal(got, c.stopped) {
-						t.Errorf("the others say that %v were stopped, want %v\n%s", got, c.stopped, cl.all())
+						t.Errorf("the others say that %v left the job, want %v\n%s", got, c.stopped, cl.all())
 					}
 				})
 			})

@@ -87,7 +87,7 @@ type Event struct {
 	Host string `json:"host"`
 	Job  string `json:"job,omitempty"`
 	// Other is the id of another host that the event is about: the one that is
-	// gone, for HostGone, or that died or was stopped while it ran what is taken
+	// gone, for HostGone, or that died or left the job while it ran what is taken
 	// over here or given up, for FireStarted, ItemSkipped and ItemHeld. Reason of a
 	// FireStarted says that it was stopped.
 	Other string `json:"other,omitempty"`

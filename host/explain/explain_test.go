@@ -583,10 +583,10 @@ It succeeded at 12:00:20, after 3s.
 The histories of 10.0.0.1, 10.0.0.4, which are not here any more, could not be had: what happened there is not in this answer.`},
 		"it was stopped, which an earlier version took for gone": {append([]event.Event{host(16.9, event.HostGone, "10.0.0.3@-@1-cc", first),
 			taken(17, event.FireStarted, func(e *event.Event) {
-				e.Items, e.Other, e.Reason = []int{0}, first, "its host "+first+" was stopped while it ran"
+				e.Items, e.Other, e.Reason = []int{0}, first, "its host "+first+" left the job while it ran"
 			})}, ends...), nil, `late
 Item 0 was due at 12:00:00; host 10.0.0.1 had begun it, and failover gave it to host 10.0.0.2, where it began at 12:00:17.
-Host 10.0.0.1 was stopped while it ran: host 10.0.0.2 saw that at 12:00:17.
+Host 10.0.0.1 left the job while it ran: host 10.0.0.2 saw that at 12:00:17.
 It succeeded at 12:00:20, after 3s.
 The history of 10.0.0.1, which is not here any more, could not be had: what happened there is not in this answer.`},
 		"it was not": {append([]event.Event{start}, ends...), nil, `late
@@ -594,14 +594,14 @@ Item 0 was due at 12:00:00; host 10.0.0.1 had begun it, and failover gave it to 
 It succeeded at 12:00:20, after 3s.
 The history of 10.0.0.1, which is not here any more, could not be had: what happened there is not in this answer.`},
 		"soon": {[]event.Event{taken(0.5, event.ItemStarted, item(0)), taken(3, event.ItemCompleted, func(e *event.Event) { e.Item, e.Outcome = number(0), abi.OutcomeOK })}, nil, `late
-Item 0 was due at 12:00:00; a host that died or was stopped had begun it, and failover gave it to host 10.0.0.2, where it began at 12:00:00.
+Item 0 was due at 12:00:00; a host that died or left the job had begun it, and failover gave it to host 10.0.0.2, where it began at 12:00:00.
 It succeeded at 12:00:03.`},
 		"it does not answer": {append([]event.Event{start}, ends...), []string{first}, `late
 Item 0 was due at 12:00:00; host 10.0.0.1 had begun it, and failover gave it to host 10.0.0.2, where it began at 12:00:17.
 It succeeded at 12:00:20, after 3s.
 The histories of 10.0.0.1 could not be had: what happened there is not in this answer.`},
 		"the taking itself is missing": {ends, nil, `late
-Item 0 was due at 12:00:00; a host that died or was stopped had begun it, and failover gave it to host 10.0.0.2, where it began at 12:00:17.
+Item 0 was due at 12:00:00; a host that died or left the job had begun it, and failover gave it to host 10.0.0.2, where it began at 12:00:17.
 It succeeded at 12:00:20, after 3s.`},
 		"the host came back, and its begin is not there": {append([]event.Event{host(16.8, event.HostGone, second, first), start, host(-50, event.Session, first, "")}, ends...), nil, `late
 Item 0 was due at 12:00:00; host 10.0.0.1 had begun it, and failover gave it to host 10.0.0.2, where it began at 12:00:17.

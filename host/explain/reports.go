@@ -48,7 +48,7 @@ var reports = []map[texts.Language]string{
 	{en: "a host", zh: "一台主机"},
 	{en: "{n} hosts in a row", zh: "连续 {n} 台主机"},
 	{en: "its host {host} died while it ran, and {reason}", zh: "其主机 {host} 在运行它时崩溃，而{reason}"},
-	{en: "its host {host} was stopped while it ran, and {reason}", zh: "其主机 {host} 在运行它时被停止，而{reason}"},
+	{en: "its host {host} left the job while it ran, and {reason}", zh: "其主机 {host} 在运行它时离开了作业，而{reason}"},
 	{en: "failover is off", zh: "失效转移已关闭"},
 	{en: "misfire is off", zh: "错过重做已关闭"},
 	{en: "it has been begun anew since", zh: "此后它已重新启动"},
