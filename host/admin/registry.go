@@ -802,7 +802,7 @@ type Shard struct {
 	Failover bool   `json:"failover,omitempty"`
 	// Moves is set if it goes to its new owner when it is completed.
 	Moves bool `json:"moves,omitempty"`
-	// MovesSince is when the items were last divided, if it moves.
+	// MovesSince is when the items were last sharded, if it moves.
 	MovesSince time.Time `json:"movesSince,omitzero"`
 	RunningOn  string    `json:"runningOn,omitempty"`
 	Fence      int64     `json:"fence,omitempty"`

@@ -21,7 +21,7 @@ type About struct {
 	Grants string `json:"grants,omitempty"`
 	// Alerts is the file with the rules of alerts, empty if there is none.
 	Alerts string `json:"alerts,omitempty"`
-	// Users is the file with users and tokens, empty if only the host's own token is let in.
+	// Users is the file with users and tokens, whether it is there or not; empty if none is read.
 	Users string `json:"users,omitempty"`
 	// GuestLog is the file for all that jobs log, empty if there is none.
 	GuestLog string `json:"guestLog,omitempty"`

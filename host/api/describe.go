@@ -131,7 +131,7 @@ func commonTexts() map[string]string {
 		"runningOn":    "The instance that runs it.",
 		"serverIp":     "The address that names the server.",
 		"signer":       "The key that signed the module.",
-		"silent":       "Hosts that have not answered, and why: what they know is missing.",
+		"silent":       "Hosts that have not answered, or do not run any more, and why: what they know is missing.",
 		"since":        "The time since when it is so.",
 		"source":       "What made it run: schedule, trigger, misfire, failover, retry.",
 		"started":      "When it was started.",

@@ -40,7 +40,8 @@ type Silences interface {
 // Found is a page over all hosts.
 type Found[T any] struct {
 	history.Page[T]
-	// Silent are hosts that have not answered, and why: what they have is missing.
+	// Silent are hosts that have not answered, or do not run any more, and why: what they have
+	// is missing.
 	Silent []string `json:"silent,omitempty"`
 }
 

@@ -1,6 +1,7 @@
 package command
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -316,7 +317,7 @@ func (p *Program) JobNames(t *Target) cobra.CompletionFunc {
 			names, err = r.Names(ctx)
 			return err
 		})
-		if err != nil {
+		if err != nil && len(names) == 0 {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
 		return names, cobra.ShellCompDirectiveNoFileComp
@@ -324,7 +325,7 @@ func (p *Program) JobNames(t *Target) cobra.CompletionFunc {
 }
 
 // Names are those of the jobs that there are, or will be when their modules
-// are compiled.
+// are compiled. With an error they may be some of them.
 func (r *Reached) Names(ctx context.Context) ([]string, error) {
 	var names []string
 	list, err := r.Jobs(ctx)
@@ -334,9 +335,9 @@ func (r *Reached) Names(ctx context.Context) ([]string, error) {
 	if r.Client == nil {
 		return names, err
 	}
-	report, err := r.Client.Status(ctx)
-	if err != nil {
-		return nil, err
+	report, silent := r.Client.Status(ctx)
+	if silent != nil {
+		return names, cmp.Or(err, silent)
 	}
 	for _, j := range report.Status.Jobs {
 		names = append(names, j.Name)
@@ -345,7 +346,7 @@ func (r *Reached) Names(ctx context.Context) ([]string, error) {
 		names = append(names, c.Jobs...)
 	}
 	slices.Sort(names)
-	return slices.Compact(names), nil
+	return slices.Compact(names), err
 }
 
 // Similar adds the nearest name to the error about a job that the registry does not have. Hosts
@@ -354,8 +355,8 @@ func (r *Reached) Similar(ctx context.Context, job string, err error) error {
 	if !errors.Is(err, host.ErrNoJob) {
 		return err
 	}
-	names, other := r.Names(ctx)
-	if other != nil || slices.Contains(names, job) {
+	names, _ := r.Names(ctx) // some are better than none
+	if slices.Contains(names, job) {
 		return err // which says enough
 	}
 	return fmt.Errorf("%w%s", err, words.Suggest(job, names))

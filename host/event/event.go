@@ -241,7 +241,7 @@ type Settings struct {
 	// Cron is empty for a job that only triggers run; TimeZone is that in force.
 	Cron     string `json:"cron"`
 	TimeZone string `json:"timeZone"`
-	Items    int    `json:"items"`
+	Items    int    `json:"items"` // how many sharding items the job has
 	Misfire  bool   `json:"misfire"`
 	Failover bool   `json:"failover"`
 	// ErrorHandler is empty for LOG.

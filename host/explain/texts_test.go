@@ -188,7 +188,7 @@ func TestTranslate(t *testing.T) {
 		"waited 2m0s for an answer of the registry":                                                                                                "已等待 2 分：注册中心的应答",
 		"waited 2m0s for what is new: it hangs":                                                                                                    "已等待 2 分：“what is new: it hangs”",
 		"its host a died while it ran, and it has been begun anew since":                                                                           "其主机 a 在运行它时崩溃，而此后它已重新启动",
-		"its host a left the job while it ran, and failover is off":                                                                                 "其主机 a 在运行它时离开了作业，而失效转移已关闭",
+		"its host a left the job while it ran, and failover is off":                                                                                "其主机 a 在运行它时离开了作业，而失效转移已关闭",
 		"the last host here (pid 7, started 2026-03-01T11:59:00Z) did not end well: the machine was started again since":                           "这里的上一个主机进程（进程号 7，启动于 11:59:00）没有正常结束：此后机器重新启动过",
 		"handed back unstarted: the job was removed":                                                                                               "未启动即交还：作业已被移除",
 		"no module: it is {broken}":       "没有模块：“it is {broken}”",

@@ -466,6 +466,7 @@ func (s *Service) explained(ctx context.Context, job string, err error) error {
 // similar suggests the job that may be meant by a name, of those that the principal may see;
 // it is empty if there is none, or if the name is one of them.
 func similar(ctx context.Context, c *cluster.Cluster, name string) string {
+	_ = c.Refresh(ctx) // it may be the first question; what is known is better than nothing
 	var names []string
 	for _, j := range c.Jobs() {
 		if j.Name == name {

@@ -108,8 +108,6 @@ func Enabled(before *admin.Shards) string {
 		text += fmt.Sprintf(" on %d servers", n)
 	} else if n > 0 {
 		text += " on " + strings.Join(before.DisabledServers, ", ")
-	} else {
-		text += ", which was disabled on no server"
 	}
 	if items := disabledItems(before, [2]string{"stays", "stay"}); items != "" {
 		text += "; " + items

@@ -87,7 +87,7 @@ still is sent afterwards. A name that no job has is refused. 'wasmjob alert unsi
 			return command.Usagef("%s", problem)
 		}
 		if unknown := r.Unknown(ctx, s.Jobs); unknown != "" {
-			return fmt.Errorf("%s; a pattern such as %s is taken whether a job has such a name or not", unknown, words.Argument(words.Clip(s.Jobs)+"*"))
+			return fmt.Errorf("%s (a pattern such as %s is taken whether a job has such a name or not)", unknown, words.Argument(words.Clip(s.Jobs)+"*"))
 		}
 		if r.Client == nil {
 			s, err = boardOf(r.Registry).Silence(ctx, s)

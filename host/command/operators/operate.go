@@ -279,6 +279,8 @@ func (f *jobFlags) add(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.host, "host", "", "only those of the host with this `ID`, which 'wasmjob hosts --json' has")
 	cmd.Flags().StringVar(&f.sort, "sort", "name", "by name, next, last, health or duration; -next is the reverse")
 	_ = cmd.RegisterFlagCompletionFunc("health", oneOf(texts(cluster.Healths())...))
+	_ = cmd.RegisterFlagCompletionFunc("state", oneOf(texts(cluster.States())...))
+	_ = cmd.RegisterFlagCompletionFunc("outcome", oneOf(texts(history.Outcomes())...))
 	_ = cmd.RegisterFlagCompletionFunc("sort", oneOf("name", "next", "last", "health", "duration"))
 }
 
@@ -483,11 +485,14 @@ elsewhere. Disable its server and wait until it runs nothing.`,
 		case server != "":
 			what = "the instances on " + server
 		}
-		then := "wasmjob hosts shows when they have"
-		if job != "" {
-			then = "when they have, " + words.Command("status", job) + " shows them no more"
+		then := ""
+		switch {
+		case job != "":
+			then = "; when they have, " + words.Command("status", job) + " shows them no more"
+		case r.Client != nil:
+			then = "; wasmjob hosts shows when they have"
 		}
-		return p.Done(r.Similar(ctx, job, r.Shutdown(ctx, job, server, instance)), "asked "+what+" of "+cmp.Or(job, "all jobs")+" to stop; "+then)
+		return p.Done(r.Similar(ctx, job, r.Shutdown(ctx, job, server, instance)), "asked "+what+" of "+cmp.Or(job, "all jobs")+" to stop"+then)
 	})
 }
 
