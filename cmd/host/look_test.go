@@ -33,7 +33,7 @@ func TestLookedForAndNotThere(t *testing.T) {
 	for command, want := range map[string]string{
 		"status citis": noJob, "shards citis": noJob, "offset citis": noJob, "kv citis": noJob, "jobs --job citis": noJob,
 		"history citis": noJob, "runs citis": noJob, "logs citis": noJob, "calendar citis": noJob, "why citis": noJob,
-		"history citis --item 7": noJob, "logs citis citis/t9/0": noJob, "logs citis --follow": noJob, "runs nosuch --json": `no job "nosuch"` + "\n",
+		"history citis --item 7": noJob, "logs citis citis/t9/0": noJob, "runs nosuch --json": `no job "nosuch"` + "\n",
 		"logs cities cities/t999/0": `no run "cities/t999/0"`,
 		"logs cities --item 7":      `job "cities" has no item 7; there is 0-2`, "runs cities --item 7": "has no item 7", "history cities --item 3": "has no item 3", "why cities --item 7": "has no item 7",
 		"offset cities --item 7": "no item 7",

@@ -184,18 +184,23 @@ func records[T any](p *command.Program, cmd *cobra.Command, path string, f *filt
 		if err := r.Client.Get(ctx, path+"?"+query, &found); err != nil {
 			return nil, "", err
 		}
-		if len(found.Records) == 0 {
+		if len(found.Records) == 0 && !how.Watch { // what is watched may come
 			if err := missing(ctx, r, job, f.itemOf(cmd)); err != nil {
 				return nil, "", err
 			}
 		}
 		s := p.Tables()
-		out := text(s, found.Records, time.Now()) + show.Silent(s, found.Silent)
-		if found.Next != "" {
-			out += s.Paint(console.Grey, "there are more: --after "+found.Next) + "\n"
-		}
-		return found, out, nil
+		return found, text(s, found.Records, time.Now()) + rest(s, &found), nil
 	})
+}
+
+// rest says what a page has not: what hosts know that do not answer, and the pages behind it.
+func rest[T any](s console.Style, found *cluster.Found[T]) string {
+	text := show.Silent(s, found.Silent)
+	if found.Next != "" {
+		text += s.Paint(console.Grey, "there are more: --after "+found.Next) + "\n"
+	}
+	return text
 }
 
 func historyCommand(p *command.Program) *cobra.Command {
@@ -289,7 +294,11 @@ goes on with what they log from now on, until Ctrl-C.`,
 			query += "&" + url.Values{"run": {run}}.Encode()
 		}
 		return p.With(cmd, t, func(ctx context.Context, r *command.Reached) error {
-			if err := showLines(ctx, p, r, &how, query, func() error { return missingRun(ctx, r, job, run, f.itemOf(cmd)) }); err != nil || !follow {
+			missing := func() error { return missingRun(ctx, r, job, run, f.itemOf(cmd)) }
+			if follow { // what is followed may come
+				missing = nil
+			}
+			if err := showLines(ctx, p, r, &how, query, missing); err != nil || !follow {
 				return err
 			}
 			return followLines(ctx, p, r, &how, url.Values{"job": {job}, "run": {run}, "text": {f.text}, "level": {strconv.Itoa(int(least))}})
@@ -325,16 +334,19 @@ func missingRun(ctx context.Context, r *command.Reached, job, run string, item i
 	return r.Client.Get(ctx, "/v1/run?"+url.Values{"id": {run}}.Encode(), new(service.RunDetail))
 }
 
-// showLines shows lines, oldest first. If there are none it asks whether what was looked for is there.
+// showLines shows lines, oldest first. If it is certain that there are none it asks whether what was
+// looked for is there, with missing; nil: the lines that come are shown after them.
 func showLines(ctx context.Context, p *command.Program, r *command.Reached, how *command.Shown, query string, missing func() error) error {
 	return p.Show(ctx, how, func() (any, string, error) {
 		var found cluster.Found[history.Line]
 		if err := r.Client.Get(ctx, "/v1/logs?"+query, &found); err != nil {
 			return nil, "", err
 		}
-		if len(found.Records) == 0 {
-			if err := missing(); err != nil {
-				return nil, "", err
+		if len(found.Records) == 0 && found.Next == "" {
+			if missing != nil && len(found.Silent) == 0 {
+				if err := missing(); err != nil {
+					return nil, "", err
+				}
 			}
 			fmt.Fprintln(p.Err, "wasmjob: no lines")
 		}
@@ -343,7 +355,10 @@ func showLines(ctx context.Context, p *command.Program, r *command.Reached, how 
 		for n := range found.Records {
 			b.WriteString(show.Line(s, &found.Records[len(found.Records)-1-n]))
 		}
-		return found, b.String() + show.Silent(s, found.Silent), nil
+		if missing == nil {
+			return found, b.String() + show.Silent(s, found.Silent), nil
+		}
+		return found, b.String() + rest(s, &found), nil
 	})
 }
 
@@ -434,7 +449,7 @@ func calendarCommand(p *command.Program) *cobra.Command {
 		}
 		var c service.Calendar
 		err := r.Client.Get(ctx, "/v1/calendar?"+q.Encode(), &c)
-		if err == nil && len(c.Upcoming)+len(c.Frequent) == 0 {
+		if err == nil && len(c.Upcoming)+len(c.Frequent) == 0 && !how.Watch {
 			err = missing(ctx, r, job, -1)
 		}
 		return c, show.Upcoming(p.Tables(), c.Upcoming, c.Frequent, now), err

@@ -1,8 +1,21 @@
 package operators
 
 import (
+	"bytes"
+	"context"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/wasmjob/wasmjob/host/command"
 )
 
 func TestOperationsOf(t *testing.T) {
@@ -15,4 +28,79 @@ func TestOperationsOf(t *testing.T) {
 			t.Errorf("%q: %q, want %q", text, got, want)
 		}
 	}
+}
+
+// TestNothingFound: that a job or a run is not there is said only if no host can have it yet, and
+// never of what is followed or watched.
+func TestNothingFound(t *testing.T) {
+	t.Parallel()
+	token := filepath.Join(t.TempDir(), "token")
+	if err := os.WriteFile(token, []byte(strings.Repeat("secret", 3)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct{ args, found, fails, want string }{
+		{"logs cities cities/t1/0", `{"records":[],"silent":["10.0.0.8: it has not answered within 1s"]}`, "", "what it knows is missing: 10.0.0.8"},
+		{"logs cities cities/t1/0", `{"records":[],"next":"5.0.x"}`, "", "there are more: --after 5.0.x"},
+		{"logs cities cities/t1/0", `{"records":[]}`, "no run", ""},
+		{"logs new", `{"records":[]}`, `there is no job "new"`, ""},
+		{"logs cities cities/t1/0 --follow", `{"records":[]}`, "", "a line"},
+		{"logs new --follow", `{"records":[]}`, "", "a line"},
+		{"history new", `{"records":[]}`, `there is no job "new"`, ""},
+		{"history new --watch", `{"records":[]}`, "", "no fires"},
+		{"calendar new --watch", `{}`, "", "nothing fires"},
+		{"jobs --job new --watch", `{"records":[]}`, "", "no jobs"},
+	} {
+		t.Run(c.args+c.found, func(t *testing.T) {
+			t.Parallel()
+			host := http.NewServeMux()
+			host.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, c.found) })
+			host.HandleFunc("/v1/status", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, `{}`) })
+			host.HandleFunc("/v1/registry/jobs", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, `[{"name":"cities"}]`) })
+			host.HandleFunc("/v1/run", func(w http.ResponseWriter, _ *http.Request) {
+				w.Header().Set("Content-Type", "application/problem+json")
+				w.WriteHeader(http.StatusNotFound)
+				fmt.Fprint(w, `{"status":404,"detail":"no run"}`)
+			})
+			host.HandleFunc("/v1/logs/stream", func(w http.ResponseWriter, _ *http.Request) {
+				w.Header().Set("Content-Type", "text/event-stream")
+				fmt.Fprint(w, "event: line\ndata: {\"message\":\"a line\"}\n\n")
+			})
+			s := httptest.NewServer(host)
+			defer s.Close()
+			ctx, end := context.WithCancel(t.Context())
+			defer end()
+			out := &until{words: c.want, then: end} // what follows and watches ends when it has shown it
+			var errs bytes.Buffer
+			p := &command.Program{Out: out, Err: &errs, Notify: func() (<-chan os.Signal, func()) { return nil, func() {} }, RegistryFlags: func(flags *pflag.FlagSet) {
+				for _, name := range []string{command.ConfigFlag, "registry", "zk"} {
+					flags.String(name, "", "")
+				}
+			}}
+			root := &cobra.Command{SilenceErrors: true, SilenceUsage: true}
+			root.AddCommand(logsCommand(p), historyCommand(p), calendarCommand(p), jobsCommand(p))
+			root.SetArgs(append(strings.Fields(c.args), "--admin", strings.TrimPrefix(s.URL, "http://"), "--token-file", token))
+			err := root.ExecuteContext(ctx)
+			if (err == nil) != (c.fails == "") || (err != nil && !strings.Contains(err.Error(), c.fails)) || !strings.Contains(out.String(), c.want) {
+				t.Errorf("%v, want %q; shown, want %q:\n%s%s", err, c.fails, c.want, out, &errs)
+			}
+			if strings.Contains(c.found, "next") && strings.Contains(errs.String(), "no lines") {
+				t.Errorf("there are more, and it says %s", &errs)
+			}
+		})
+	}
+}
+
+// until calls then when the words were written.
+type until struct {
+	bytes.Buffer
+	words string
+	then  func()
+}
+
+func (u *until) Write(b []byte) (int, error) {
+	n, err := u.Buffer.Write(b)
+	if u.words != "" && strings.Contains(u.String(), u.words) {
+		u.then()
+	}
+	return n, err
 }

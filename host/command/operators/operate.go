@@ -209,7 +209,7 @@ registry has them.`,
 			if err != nil {
 				return nil, "", err
 			}
-			if len(all.Records) == 0 {
+			if len(all.Records) == 0 && !how.Watch {
 				for _, job := range f.jobs {
 					if err := missing(ctx, r, job, -1); err != nil {
 						return nil, "", err
