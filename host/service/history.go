@@ -206,8 +206,8 @@ func (s *Service) Run(ctx context.Context, id string) (*RunDetail, error) {
 	if err := access.Require(ctx, access.View, job); err != nil {
 		return nil, err
 	}
-	f := history.Filter{Jobs: []string{cluster.Literal(job)}, Run: id, Limit: history.MaxLimit}
-	runs, err := s.Runs(ctx, f)
+	f := history.Filter{Jobs: []string{cluster.Literal(job)}, Run: id, Limit: 1}
+	runs, err := filled(ctx, f, s.Runs)
 	if err != nil {
 		return nil, err
 	}
@@ -215,16 +215,38 @@ func (s *Service) Run(ctx context.Context, id string) (*RunDetail, error) {
 		return nil, &NotFoundError{fmt.Sprintf("no run %q is known: it was not, or the history does not reach back so far", id)}
 	}
 	d := &RunDetail{Run: runs.Records[0], Silent: runs.Silent}
-	lines, err := s.Lines(ctx, f)
+	f.Limit, f.From = history.MaxLimit, d.At().Add(-mostApart)
+	lines, err := filled(ctx, f, s.Lines)
 	if err != nil {
 		return nil, err
 	}
 	slices.Reverse(lines.Records)
 	d.Lines = append([]history.Line{}, lines.Records...)
 	f.Oldest = true
-	events, err := s.Events(ctx, f)
+	events, err := filled(ctx, f, s.Events)
 	d.Events = append([]event.Event{}, events.Records...)
 	return d, err
+}
+
+// mostApart is how far the clocks of hosts may be apart: what a run did is looked for since so long
+// before it began.
+const mostApart = time.Hour
+
+// filled is a page that ends before it is full only where the list does: a store that looks through
+// much ends its pages before. It goes on until ctx is done.
+func filled[T any](ctx context.Context, f history.Filter, find func(context.Context, history.Filter) (cluster.Found[T], error)) (all cluster.Found[T], err error) {
+	for {
+		found, err := find(ctx, f)
+		all.Records = append(all.Records, found.Records...)
+		for _, silent := range found.Silent {
+			all.Silent = with(all.Silent, silent)
+		}
+		f.Limit -= len(found.Records)
+		if err != nil || found.Next == "" || found.Next == f.After || f.Limit <= 0 {
+			return all, err
+		}
+		f.After = found.Next
+	}
 }
 
 // Upcoming is an instant at which a job will fire.
