@@ -227,7 +227,7 @@ func (s *system) banner() {
 		}
 		show("admin", address+paint(console.Grey, "  ask it with: "+ask))
 		if url := s.consoleURL(); url != "" {
-			show("console", url+s.gate.Login.Link()+paint(console.Grey, "  signs a browser in, once"))
+			show("console", url+s.gate.Login.Link(command.WhoAsks())+paint(console.Grey, "  signs a browser in, once"))
 		}
 		if s.tokenFile != "" {
 			show("token", s.tokenFile+paint(console.Grey, "  has the token of this host"))

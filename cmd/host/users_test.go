@@ -268,7 +268,7 @@ func TestAccessOfAHost(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{`"who":"token operator","from":"127.0.0.1","what":"trigger","job":"cities"`, `"who":"login link","from":"127.0.0.1","what":"sign in"`, `"who":"ann","from":"127.0.0.1","what":"sign in"`, "no user of this name with this password"} {
+	for _, want := range []string{`"who":"token operator","from":"127.0.0.1","what":"trigger","job":"cities"`, `"who":"login link (` + command.WhoAsks() + `)","from":"127.0.0.1","what":"sign in"`, `"who":"ann","from":"127.0.0.1","what":"sign in"`, "no user of this name with this password"} {
 		if !strings.Contains(string(history), want) {
 			t.Errorf("the history lacks %s:\n%s", want, history)
 		}

@@ -29,8 +29,9 @@ type Access struct {
 	Guard *access.Guard
 	// Login answers LoginPaths; nil: there is no way to sign in with a browser.
 	Login http.Handler
-	// Link makes the path of a login link; nil: there is none.
-	Link func() string
+	// Link makes the path of a login link for a user of the host's own token, empty if that is not
+	// known; nil: there is none.
+	Link func(user string) string
 	// Site is where people reach the server; nil: this machine.
 	Site *web.Site
 	// TLS is nil for a server without.
@@ -142,7 +143,7 @@ func (s *Server) link(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(LoginLink{s.opts.Access.Site.Base(r) + s.opts.Access.Link()}) // the client is gone if that fails
+	_ = json.NewEncoder(w).Encode(LoginLink{s.opts.Access.Site.Base(r) + s.opts.Access.Link(p.User)}) // the client is gone if that fails
 }
 
 // LoginLink asks the host for the address of a login link.

@@ -159,7 +159,7 @@ func TestTLS(t *testing.T) {
 	cert, file := selfSigned(t, filepath.Join(dir, "cert.pem"))
 	_, other := selfSigned(t, filepath.Join(dir, "other.pem"))
 	report := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("{}")) })
-	s := start(t, Options{API: report, Access: Access{TLS: &tls.Config{Certificates: []tls.Certificate{cert}}, Link: func() string { return "/login/link?code=x" }}})
+	s := start(t, Options{API: report, Access: Access{TLS: &tls.Config{Certificates: []tls.Certificate{cert}}, Link: func(user string) string { return "/login/link?code=" + user }}})
 	note := Note{Address: s.Address().String(), Token: token, PID: os.Getpid(), Certificate: file}
 	notes := filepath.Join(dir, "notes")
 	if _, _, err := note.Leave([]string{notes}); err != nil {
@@ -194,7 +194,7 @@ func TestTLS(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if link, err := client.LoginLink(t.Context()); err != nil || link != "https://"+s.Address().String()+"/login/link?code=x" {
+	if link, err := client.ByUser("ann").LoginLink(t.Context()); err != nil || link != "https://"+s.Address().String()+"/login/link?code=ann" {
 		t.Errorf("the link %s, %v", link, err)
 	}
 	// Another server took the host's place.

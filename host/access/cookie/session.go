@@ -31,6 +31,8 @@ type Session struct {
 	// Name is the user's, Method how the user signed in.
 	Name   string        `json:"n"`
 	Method access.Method `json:"m"`
+	// User is who has asked for the login link that began it, empty if that is not known.
+	User string `json:"u,omitempty"`
 	// Credential changes with what the user signed in by: a session ends when its user
 	// has another password.
 	Credential string `json:"c,omitempty"`

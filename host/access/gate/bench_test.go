@@ -17,7 +17,7 @@ func BenchmarkIdentify(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	r := httptest.NewRequest("GET", g.Login.Link(), nil)
+	r := httptest.NewRequest("GET", g.Login.Link(""), nil)
 	r.Host = "localhost"
 	w := httptest.NewRecorder()
 	g.Login.Handler().ServeHTTP(w, r)

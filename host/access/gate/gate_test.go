@@ -44,7 +44,7 @@ func TestGate(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- g.Run(ctx) }()
-	r := httptest.NewRequest("GET", g.Login.Link(), nil)
+	r := httptest.NewRequest("GET", g.Login.Link(""), nil)
 	r.Host = "localhost"
 	w := httptest.NewRecorder()
 	g.Login.Handler().ServeHTTP(w, r)
@@ -101,7 +101,7 @@ func TestFailuresAreNotAllRecorded(t *testing.T) {
 	if n := logs.FilterMessage("sign in refused").Len(); n != 18 {
 		t.Errorf("%d failures are in the log", n)
 	}
-	visit(g.Login.Link())
+	visit(g.Login.Link(""))
 	if c := changes[len(changes)-1]; c.What != "sign in" || c.Error != "" {
 		t.Errorf("%+v", c)
 	}
@@ -153,7 +153,7 @@ func TestStorm(t *testing.T) {
 		if list := throttled(); len(list) != 11 || !strings.Contains(list[10].Error, "; 990 more were refused so since the last record") {
 			t.Errorf("%d are recorded, the last is %+v", len(list), list[len(list)-1])
 		}
-		visit("10.9.9.9", g.Login.Link())
+		visit("10.9.9.9", g.Login.Link(""))
 		if want := map[string]int{ResultOK: 1, ResultRefused: 20_002, ResultThrottled: 1001}; !maps.Equal(counted, want) {
 			t.Errorf("counted %v, want %v", counted, want)
 		}

@@ -25,35 +25,38 @@ type links struct {
 
 type link struct {
 	code    access.Secret
+	user    string
 	expires time.Time
 }
 
-// add makes a code. The oldest one goes if there are too many.
-func (l *links) add() string {
+// add makes a code for a user. The oldest one goes if there are too many.
+func (l *links) add(user string) string {
 	code := rand.Text()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if len(l.open) >= maxLinks {
 		l.open = l.open[1:]
 	}
-	l.open = append(l.open, link{access.NewSecret(code), l.now().Add(linkLife)})
+	l.open = append(l.open, link{access.NewSecret(code), user, l.now().Add(linkLife)})
 	return code
 }
 
-// take uses a code up, and reports whether it could be used.
-func (l *links) take(code string) bool {
+// take uses a code up, and reports whether it could be used, and whose it is.
+func (l *links) take(code string) (user string, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	now, found := l.now(), false
+	now := l.now()
 	var left []link
 	for _, one := range l.open {
 		is := one.code.Is(code)
 		fresh := now.Before(one.expires)
-		found = found || (is && fresh)
+		if is && fresh {
+			user, ok = one.user, true
+		}
 		if !is && fresh {
 			left = append(left, one)
 		}
 	}
 	l.open = left
-	return found
+	return user, ok
 }

@@ -136,9 +136,9 @@ func (l *Login) Handler() http.Handler {
 }
 
 // Link is the path and query of a login link, which signs in once, within minutes, as
-// the one who has the host's own token.
-func (l *Login) Link() string {
-	return LinkPath + "?" + url.Values{"code": {l.links.add()}}.Encode()
+// a user of the host's own token; user is empty if that is not known.
+func (l *Login) Link(user string) string {
+	return LinkPath + "?" + url.Values{"code": {l.links.add(user)}}.Encode()
 }
 
 // Refused answers a page's request whose sender is not known: by the way to the login
@@ -164,7 +164,9 @@ func Resolve(live *users.Live) func(cookie.Session) (access.Principal, error) {
 		p := access.Principal{Name: s.Name, Method: s.Method}
 		switch s.Method {
 		case access.ByLink:
-			return access.HostToken(access.ByLink), nil
+			p = access.HostToken(access.ByLink)
+			p.User = s.User
+			return p, nil
 		case access.ByPassword:
 			u, ok := live.Set().User(s.Name)
 			if !ok || u.Password.Zero() || u.Credential() != s.Credential {
@@ -352,10 +354,12 @@ func (l *Login) link(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	err := l.once(who.From, func() error {
-		if !l.links.take(r.URL.Query().Get("code")) {
+		user, ok := l.links.take(r.URL.Query().Get("code"))
+		if !ok {
 			return access.NewProblem(access.NotSignedIn, http.StatusForbidden, "this login link was used already, or is older than %s; 'wasmjob login' prints another one", words.Duration(linkLife))
 		}
-		return l.Sessions.Begin(w, r, cookie.Session{Name: who.Name, Method: access.ByLink})
+		who.User = user
+		return l.Sessions.Begin(w, r, cookie.Session{Name: who.Name, User: user, Method: access.ByLink})
 	})
 	l.Signed(r.Context(), who, SignIn, err)
 	if err != nil {

@@ -153,7 +153,7 @@ func TestLink(t *testing.T) {
 	t.Parallel()
 	h := serve(t, options{})
 	b, second := newBrowser(t, nil), newBrowser(t, nil)
-	link := h.url + h.Link()
+	link := h.url + h.Link("")
 	second.do("HEAD", link, nil, nil).expect(t, 405, "") // a preview
 	b.get(link).expect(t, 303, "/")
 	b.expect(h, "login link")
@@ -161,13 +161,13 @@ func TestLink(t *testing.T) {
 	second.expect(h, "")
 	b.get(h.url+LinkPath).expect(t, 403, "used already")
 	b.get(h.url+LinkPath+"?code=x").expect(t, 403, "used already")
-	late := h.url + h.Link()
+	late := h.url + h.Link("")
 	h.pass(linkLife)
 	b.get(late).expect(t, 403, "older than 5m")
-	late = h.url + h.Link()
+	late = h.url + h.Link("")
 	b.do("GET", late, nil, map[string]string{"Host": "evil.example"}).expect(t, 403, "does not answer to the name")
 	for range maxLinks {
-		h.Link()
+		h.Link("")
 	}
 	b.get(late).expect(t, 403, "used already") // there are only so many at a time
 	if n := len(h.links.open); n != maxLinks {
@@ -178,17 +178,30 @@ func TestLink(t *testing.T) {
 	}
 }
 
+// TestLinkOfUser: whoever has asked for a login link is named in what its session does.
+func TestLinkOfUser(t *testing.T) {
+	t.Parallel()
+	h := serve(t, options{})
+	b := newBrowser(t, nil)
+	b.get(h.url+h.Link("ann@ops1")).expect(t, 303, "/")
+	_, csrf, _ := b.whoami(h)
+	b.do("POST", h.url+LogoutPath, url.Values{"csrf": {csrf}}, nil).expect(t, 303, "/login")
+	if got, want := h.seen(), "sign in login link (ann@ops1) from 127.0.0.1: <nil>; sign out login link (ann@ops1) from 127.0.0.1: <nil>"; got != want {
+		t.Errorf("reported: %s, want %s", got, want)
+	}
+}
+
 // TestLinkOnce: of many that use one link at once, one gets in.
 func TestLinkOnce(t *testing.T) {
 	t.Parallel()
 	l := &links{now: time.Now}
-	code := l.add()
+	code := l.add("")
 	var all sync.WaitGroup
 	var mu sync.Mutex
 	in := 0
 	for range 50 {
 		all.Go(func() {
-			if l.take(code) {
+			if _, ok := l.take(code); ok {
 				mu.Lock()
 				in++
 				mu.Unlock()
@@ -284,7 +297,7 @@ func TestCluster(t *testing.T) {
 		t.Errorf("without keys: %d %s", a.code, a.problem)
 	}
 	b.get(test.url+Path).expect(t, 503, "registry")
-	link := test.url + test.Link()
+	link := test.url + test.Link("")
 	b.get(link).expect(t, 503, "registry")
 	b.get(test.url+oidcAnswers).expect(t, 503, "registry")
 	b.signIn(test, "ann", secret).expect(t, 503, "registry")
