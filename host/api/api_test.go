@@ -282,6 +282,7 @@ func TestErrors(t *testing.T) {
 		"GET /v1/runs?job=%5B":                        {422, "query.job", "a pattern"},
 		"GET /v1/runs?from=yesterday":                 {422, "query.from", "how long ago"},
 		"GET /v1/runs?host=cities":                    {422, "query.host", "expected a server's address"},
+		"GET /v1/jobs?host=cities":                    {422, "query.host", "expected a server's address"},
 		"GET /v1/audit?what=sing":                     {422, "query.what", `did you mean "sign"?`},
 		"GET /v1/run":                                 {422, "query.id", "required"},
 		"GET /v1/run?id=cities/x/1":                   {404, "", "no run"},

@@ -33,7 +33,7 @@ type jobsInput struct {
 	Health  []string `query:"health,explode" enum:"error,failing,late,paused,ok" doc:"Only jobs of that health; several are alternatives."`
 	State   []string `query:"state,explode" maxItems:"20" doc:"Only jobs in that state, such as running; several are alternatives."`
 	Outcome []string `query:"outcome,explode" maxItems:"20" doc:"Only jobs whose last fire has that outcome, such as OK or FAIL; several are alternatives."`
-	Host    string   `query:"host" maxLength:"200" doc:"Only jobs that this host has: its name or its id as in the list of hosts, or its server's address."`
+	Host    string   `query:"host" maxLength:"200" doc:"Only jobs that this host has: its name or its id as in the list of hosts, its server's address, its process, or an instance's id."`
 	Sort    string   `query:"sort" maxLength:"20" doc:"name, next, last, health or duration; with - before it the last is first. Equal ones are by name."`
 	Limit   int      `query:"limit" minimum:"1" maximum:"1000" default:"50" doc:"The most jobs of a page."`
 	After   string   `query:"after" maxLength:"400" doc:"The next of the page before."`
@@ -129,7 +129,7 @@ func (a *API) looking() {
 // historyInput is a filter; its fields only describe the query, which [cluster.ParseQuery] reads.
 type historyInput struct {
 	Job     []string `query:"job,explode" maxItems:"100" doc:"Only jobs whose name matches one of these patterns, such as etl-*."`
-	Host    string   `query:"host" maxLength:"200" doc:"Only what was on this host: its server's address, IP, its process, IP@-@PID, or an instance's id, IP@-@PID-TOKEN."`
+	Host    string   `query:"host" maxLength:"200" doc:"Only what was on this host: its server's address, IP, its process, IP@-@PID, an instance's id, IP@-@PID-TOKEN, or a name or an id of the list of hosts."`
 	Item    string   `query:"item" maxLength:"10" doc:"Only this sharding item."`
 	Run     string   `query:"run" maxLength:"400" doc:"Only this run: JOB/INSTANT/ITEM."`
 	Instant string   `query:"instant" maxLength:"50" doc:"Only the fire of this scheduled time."`

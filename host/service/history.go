@@ -31,6 +31,7 @@ func found[T any](ctx context.Context, s *Service, f history.Filter, find func(c
 	if !s.o.Store.State().Shared {
 		refreshing.Go(func() { _ = s.o.Cluster.Refresh(ctx) }) // without it, what was known last counts
 	}
+	f.Host = hostOf(ctx, s.o.Cluster, f.Host)
 	list, err := foundIn(ctx, f, find)
 	refreshing.Wait()
 	if err == nil {

@@ -3,6 +3,7 @@ package service
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
 	"fmt"
 	"net/netip"
 	"path"
@@ -132,11 +133,15 @@ func (s *Service) Jobs(ctx context.Context, f JobFilter) (*Jobs, error) {
 	if err := s.o.Cluster.Refresh(ctx); err != nil {
 		return nil, err
 	}
-	f.hosts = []string{f.Host}
 	for _, h := range s.o.Cluster.Hosts() {
 		instance := h.Report != nil && event.Names(f.Host, h.Report.Status.Instance)
 		if f.Host == h.ID || f.Host == h.Name || f.Host == h.ServerIP || instance {
 			f.hosts = append(f.hosts, h.ID)
+		}
+	}
+	if len(f.hosts) == 0 && !formerID(f.Host) {
+		if err := checkHost(f.Host); err != nil {
+			return nil, err
 		}
 	}
 	out := &Jobs{Counts: make(map[cluster.Health]int), Silent: s.o.Cluster.Silent()}
@@ -195,10 +200,32 @@ func (f *JobFilter) check() error {
 	return cmp.Or(oneOf("health", f.Health, cluster.Healths()), oneOf("state", f.State, cluster.States()), oneOf("outcome", f.Outcome, abi.Outcomes()))
 }
 
+// hostOf is what histories call a host: the list of hosts has its id among its peers, and the address
+// of its API in its name if several hosts have its server. Of those its newest process is meant.
+func hostOf(ctx context.Context, c *cluster.Cluster, text string) string {
+	if checkHost(text) == nil {
+		return text
+	}
+	_ = c.Refresh(ctx) // without it, what was known last counts
+	of, newest := text, time.Time{}
+	for _, h := range c.Hosts() {
+		if (text == h.ID || text == h.Name) && h.Report != nil && h.Report.Status.Instance != "" && h.Started.After(newest) {
+			of, newest = event.ProcessOf(h.Report.Status.Instance), h.Started
+		}
+	}
+	return of
+}
+
+// formerID reports whether a text may be the id that a host had among its peers in an earlier session:
+// a page of the console may still be open with it.
+func formerID(text string) bool {
+	return len(text) == len(rand.Text()) && strings.Trim(text, "abcdefghijklmnopqrstuvwxyz234567") == ""
+}
+
 // checkHost is an error if a text cannot name a host; see [event.Names].
 func checkHost(text string) error {
 	if _, err := netip.ParseAddr(tree.ServerOf(text)); err != nil && text != "" {
-		return &InputError{"query.host", fmt.Sprintf("found %q, expected a server's address, with its process or without, or an instance's id: 10.0.0.7, 10.0.0.7@-@4711, 10.0.0.7@-@4711-1f2e3d4c", words.Clip(text))}
+		return &InputError{"query.host", fmt.Sprintf("found %q, expected a server's address, with its process or without, an instance's id, or a name or an id of the list of hosts: 10.0.0.7, 10.0.0.7@-@4711, 10.0.0.7@-@4711-1f2e3d4c, 10.0.0.7:9771", words.Clip(text))}
 	}
 	return nil
 }

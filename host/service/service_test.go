@@ -1,7 +1,9 @@
 package service_test
 
 import (
+	"errors"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/wasmjob/wasmjob/abi"
@@ -70,6 +72,53 @@ func TestHostNames(t *testing.T) {
 		jobs, err := h.Service.Jobs(ctx, service.JobFilter{Host: name})
 		if err != nil || (len(jobs.Records) == 1) != (want > 0) {
 			t.Errorf("%s: %d jobs, %v", name, len(jobs.Records), err)
+		}
+	}
+}
+
+// TestHostNames_ofOneServer: of several hosts of a server each is found by what tables call it, and
+// what can be none is refused.
+func TestHostNames_ofOneServer(t *testing.T) {
+	t.Parallel()
+	server := servicetest.NewServer(t)
+	start := func(url, job string) *servicetest.House {
+		return servicetest.Start(t, servicetest.Options{Server: server, Jobs: []host.Job{servicetest.Job(job, "", 2, servicetest.OK)}, Listen: func(*servicetest.House) string { return url }})
+	}
+	start("http://127.0.0.1:1", "b")
+	h := start("http://127.0.0.1:2", "a")
+	ctx := access.With(t.Context(), access.HostToken(access.ByHostToken))
+	if err := h.Service.Trigger(ctx, "a", tree.TriggerArgs{}, ""); err != nil {
+		t.Fatal(err)
+	}
+	h.Until("both items ran, and both hosts are known", func() bool {
+		runs, err := h.Service.Runs(ctx, history.Filter{Outcomes: []abi.Outcome{abi.OutcomeOK}})
+		hosts, _ := h.Service.Hosts(ctx)
+		return err == nil && len(runs.Records) == 2 && len(hosts) == 2 && hosts[0].Name == "127.0.0.1:2"
+	})
+	hosts, err := h.Service.Hosts(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{hosts[0].Name, hosts[0].ID} {
+		runs, err := h.Service.Runs(ctx, history.Filter{Host: name})
+		if err != nil || len(runs.Records) != 2 {
+			t.Errorf("%s: %d runs, want 2, %v", name, len(runs.Records), err)
+		}
+		jobs, err := h.Service.Jobs(ctx, service.JobFilter{Host: name})
+		if err != nil || len(jobs.Records) != 1 || jobs.Records[0].Name != "a" {
+			t.Errorf("%s: %d jobs, %v", name, len(jobs.Records), err)
+		}
+	}
+	if jobs, err := h.Service.Jobs(ctx, service.JobFilter{Host: strings.Repeat("a2", 13)}); err != nil || len(jobs.Records) > 0 {
+		t.Errorf("a host that has another id now: %v", err)
+	}
+	for _, name := range []string{"127.0.0.1:3", "a"} {
+		var wrong *service.InputError
+		if _, err := h.Service.Runs(ctx, history.Filter{Host: name}); !errors.As(err, &wrong) || wrong.Where != "query.host" {
+			t.Errorf("runs of %s: %v", name, err)
+		}
+		if _, err := h.Service.Jobs(ctx, service.JobFilter{Host: name}); !errors.As(err, &wrong) || wrong.Where != "query.host" {
+			t.Errorf("jobs of %s: %v", name, err)
 		}
 	}
 }

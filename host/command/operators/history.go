@@ -36,6 +36,9 @@ type filterFlags struct {
 	limit          int
 }
 
+// hostHelp is the help of the flag --host.
+const hostHelp = "only on this `HOST`: its address as tables show it, or an instance's id"
+
 func (f *filterFlags) add(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.from, "from", "", "only since this `TIME`, or so long ago: 90m, 7d, 15:04, 2026-11-23, 2026-11-23T03:00:00Z")
 	cmd.Flags().StringVar(&f.to, "to", "", "only before this `TIME`, or so long ago")
@@ -48,7 +51,7 @@ func (f *filterFlags) addRuns(cmd *cobra.Command) {
 	cmd.Flags().StringSliceVar(&f.outcomes, "outcome", nil, "only these `OUTCOMES`: OK, FAIL, TIMEOUT, TRAP, LOST, …")
 	_ = cmd.RegisterFlagCompletionFunc("outcome", oneOf(texts(history.Outcomes())...))
 	addItemFlag(cmd, &f.item)
-	cmd.Flags().StringVar(&f.host, "host", "", "only on this `HOST`: its address as tables show it, or an instance's id")
+	cmd.Flags().StringVar(&f.host, "host", "", hostHelp)
 }
 
 // query is what the API is asked.

@@ -276,7 +276,7 @@ func (f *jobFlags) add(cmd *cobra.Command) {
 	cmd.Flags().StringSliceVar(&f.health, "health", nil, "only `error,failing,late,paused,ok`")
 	cmd.Flags().StringSliceVar(&f.state, "state", nil, "only in these `STATES`: running, disabled, stopped, removed, …")
 	cmd.Flags().StringSliceVar(&f.outcomes, "outcome", nil, "only those whose last fire has one of these `OUTCOMES`: OK, FAIL, TIMEOUT, TRAP, …")
-	cmd.Flags().StringVar(&f.host, "host", "", "only those of the host with this `ID`, which 'wasmjob hosts --json' has")
+	cmd.Flags().StringVar(&f.host, "host", "", hostHelp)
 	cmd.Flags().StringVar(&f.sort, "sort", "name", "by name, next, last, health or duration; -next is the reverse")
 	_ = cmd.RegisterFlagCompletionFunc("health", oneOf(texts(cluster.Healths())...))
 	_ = cmd.RegisterFlagCompletionFunc("state", oneOf(texts(cluster.States())...))
