@@ -51,7 +51,11 @@ func TestAudit(t *testing.T) {
 				if r.Item != nil {
 					r.What += fmt.Sprint(" item ", *r.Item)
 				}
-				who, _, _ := strings.Cut(r.Who, "@")
+				who, user, _ := strings.Cut(r.Who, " (")
+				if who == "host token" && !strings.Contains(user, "@") {
+					t.Errorf("%q does not name the command's user", r.Who)
+				}
+				who, _, _ = strings.Cut(who, "@")
 				if r.From == event.FromRegistry && r.Who != "the registry" {
 					who = "command"
 				}

@@ -174,7 +174,7 @@ func TestLogs(t *testing.T) {
 	h := p.start("--mount", "talk="+p.path("gate")+":/gate")
 	h.of("talk", 0, kind(event.ItemStarted))
 	p.refused(2, []string{"--follow wants the name of a job"}, "logs", "--follow")
-	p.refused(1, []string{"from: found", "yesterday"}, "logs", "--from", "yesterday")
+	p.refused(2, []string{`--from: "yesterday" is not a time`}, "logs", "--from", "yesterday")
 	p.refused(2, []string{`"1" is no run of job "talk"`, "begins with talk/"}, "logs", "talk", "1")
 	p.refused(2, []string{`unexpected argument "more"`}, "logs", "talk", "talk/1", "more")
 
