@@ -16,17 +16,16 @@ func TestWholeLog(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
 	for _, isolation := range []string{"fire", "process"} {
-		p.guestJob("spam-"+isolation, "shardingTotalCount: 1", "jobParameter: spam", "timeout: 2s", "isolation: "+isolation)
+		p.guestJob("spam-"+isolation, "shardingTotalCount: 1", "jobParameter: spam", "timeout: 5s", "isolation: "+isolation)
 	}
 	p.guestJob("clock", everySecond, "shardingTotalCount: 1")
 	file := p.path("guests.jsonl")
 	h := p.start("--guest-log", file)
 	h.of("clock", 0, kind(event.ItemEnded))
 	from := h.mark()
-	p.must("trigger", "spam-fire")
-	p.must("trigger", "spam-process")
 	runs := make(map[string]string)
-	for _, job := range []string{"spam-fire", "spam-process"} {
+	for _, job := range []string{"spam-fire", "spam-process"} { // one after the other: each takes a processor
+		p.must("trigger", job)
 		runs[job] = h.of(job, from, kind(event.ItemEnded), outcome(abi.OutcomeTimeout)).RunID
 	}
 	h.fires("clock", h.mark())
