@@ -131,11 +131,12 @@ func (r *recovery) look(ctx context.Context, x *step.Exchange) (done bool, err e
 		return r.lookAtMarks(ctx, x)
 	}
 	l, takers := r.View.Layout, r.View.takers()
-	read := []registry.Query{registry.Data(l.Instance(r.Dead)), registry.Data(l.Detail(r.Dead)), registry.Data(l.RunsOf(r.Dead)), registry.Data(l.Members()), registry.Data(l.AssignmentOf(r.Dead)), registry.Data(l.Config()), registry.Data(l.RunsOf(r.View.Self.ID)), registry.Children(l.Details()), registry.Data(l.Kill(r.Dead))}
+	lives := []registry.Query{registry.Data(l.Instance(r.Dead)), registry.Data(l.Detail(r.Dead))} // and may leave now
+	read := []registry.Query{registry.Data(l.RunsOf(r.Dead)), registry.Data(l.Members()), registry.Data(l.AssignmentOf(r.Dead)), registry.Data(l.Config()), registry.Data(l.RunsOf(r.View.Self.ID)), registry.Children(l.Details()), registry.Data(l.Kill(r.Dead))}
 	for _, id := range takers {
 		read = append(read, registry.Data(l.RunsOf(id)))
 	}
-	n, err := x.Read(ctx, read...)
+	n, err := x.ReadAfter(ctx, lives, read...)
 	if err != nil {
 		return false, err
 	}
@@ -296,13 +297,14 @@ func (r *recovery) bury(ctx context.Context, x *step.Exchange, n registry.Snapsh
 // has to deal, gone those of the others that have not left in good order.
 func (m *Member) Bury(ctx context.Context, dead []string, bury bool) (left, gone []string, err error) {
 	l, v := m.Layout, m.View
-	var read []registry.Query
+	var lives, read []registry.Query
 	for _, id := range dead {
-		read = append(read, registry.Data(l.Instance(id)), registry.Data(l.Detail(id)), registry.Data(l.RunsOf(id)), registry.Data(l.AssignmentOf(id)), registry.Data(l.Kill(id)))
+		lives = append(lives, registry.Data(l.Instance(id)), registry.Data(l.Detail(id)))
+		read = append(read, registry.Data(l.RunsOf(id)), registry.Data(l.AssignmentOf(id)), registry.Data(l.Kill(id)))
 	}
 	read = append(read, registry.Data(l.Members()))
 	err = m.perform(ctx, "bury", func(ctx context.Context, x *step.Exchange) error {
-		n, err := x.Read(ctx, read...)
+		n, err := x.ReadAfter(ctx, lives, read...)
 		if err != nil {
 			return err
 		}

@@ -1,6 +1,7 @@
 package coordination_test
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/json"
 	"fmt"
@@ -567,6 +568,67 @@ func TestAStoppedHostKeepsWhatItRunsThoughItsListIsEmptied(t *testing.T) {
 	if c.node(mark).Exists {
 		t.Error("the mark is left")
 	}
+}
+
+// TestLeavingWhileItIsLookedAt: a host that an operator has stopped, and that leaves while another one reads
+// what it left, is not taken for gone.
+func TestLeavingWhileItIsLookedAt(t *testing.T) {
+	t.Parallel()
+	for _, how := range []string{"bury", "recover"} {
+		c, hosts := group(t, 2, nil)
+		other, stopped := hosts[0], hosts[1]
+		if how == "recover" { // else there is nothing to recover
+			begin(t, stopped, c.now.Add(time.Second))
+		}
+		must(t, c.operate(moves.StopInstance(c.layout, stopped.Self.ID)))
+		must(t, stopped.look())
+		must(t, other.look())
+		r := &livesLast{Center: other.rc, l: c.layout, of: stopped.Self.ID, before: func() { must(t, stopped.perform(moves.Leave(&stopped.Member))) }}
+		m := other.Member
+		m.Registry = r
+		var gone []string
+		var out co.Recovered
+		var err error
+		if how == "bury" {
+			_, gone, err = m.Bury(c.ctx, []string{stopped.Self.ID}, true)
+		} else {
+			out, err = m.Recover(c.ctx, co.Recovery{Dead: stopped.Self.ID, All: true, Now: c.now})
+		}
+		if must(t, err); len(gone) > 0 || out.Gone || r.before != nil {
+			t.Errorf("%s: gone %v, %+v", how, gone, out)
+		}
+	}
+}
+
+// livesLast reads the nodes that show that a host lives after the others of a request, and lets something
+// happen before, once.
+type livesLast struct {
+	registry.Center
+	l      tree.Layout
+	of     string
+	before func()
+}
+
+func (c *livesLast) Read(ctx context.Context, queries ...registry.Query) ([]registry.Node, error) {
+	nodes := make([]registry.Node, len(queries))
+	shows := func(q registry.Query) bool { return q.Path == c.l.Instance(c.of) || q.Path == c.l.Detail(c.of) }
+	for _, last := range []bool{false, true} {
+		if last && c.before != nil && slices.ContainsFunc(queries, shows) {
+			c.before()
+			c.before = nil
+		}
+		for n, q := range queries {
+			if shows(q) != last {
+				continue
+			}
+			one, err := c.Center.Read(ctx, q)
+			if err != nil {
+				return nil, err
+			}
+			nodes[n] = one[0]
+		}
+	}
+	return nodes, nil
 }
 
 // TestBury: who left nothing is buried with the others, who left something is

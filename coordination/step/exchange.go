@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 
 	"github.com/wasmjob/wasmjob/coordination/registry"
 )
@@ -73,6 +74,21 @@ func (x *Exchange) Read(ctx context.Context, queries ...registry.Query) (registr
 	for _, n := range nodes {
 		found[n.Query] = n
 	}
+	return found, nil
+}
+
+// ReadAfter asks for some nodes, and then for the others: what it finds of these is of no earlier moment.
+// Within one request nodes are read in any order.
+func (x *Exchange) ReadAfter(ctx context.Context, first []registry.Query, then ...registry.Query) (registry.Snapshot, error) {
+	found, err := x.Read(ctx, first...)
+	if err != nil {
+		return nil, err
+	}
+	rest, err := x.Read(ctx, then...)
+	if err != nil {
+		return nil, err
+	}
+	maps.Copy(found, rest)
 	return found, nil
 }
 
