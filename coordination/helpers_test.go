@@ -349,7 +349,10 @@ func (stepper) TriggerJob(l tree.Layout) move {
 }
 
 func (stepper) TriggerWith(l tree.Layout, args tree.TriggerArgs) move {
-	return func(ctx context.Context, r registry.Center) error { return operate.TriggerWith(ctx, r, l, args) }
+	return func(ctx context.Context, r registry.Center) error {
+		_, err := operate.TriggerWith(ctx, r, l, args)
+		return err
+	}
 }
 
 func (stepper) TriggerRound(m *co.Member, consumed int64, out *int64, args *tree.TriggerArgs) move {

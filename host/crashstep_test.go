@@ -313,7 +313,10 @@ var scenarios = map[string]script{
 		r.mu.Unlock()
 		time.Sleep(8 * time.Second)
 		act()
-		r.triggered = r.operate("trigger with arguments", func(ctx context.Context, m *machine) error { return m.operator().TriggerWith(ctx, rigJob, r.args) })
+		r.triggered = r.operate("trigger with arguments", func(ctx context.Context, m *machine) error {
+			_, err := m.operator().TriggerWith(ctx, rigJob, r.args)
+			return err
+		})
 		time.Sleep(25 * time.Second)
 	},
 	"disable an item": func(r *rig, hosts int, act func()) {

@@ -69,7 +69,7 @@ func args(t *testing.T, items, param string) tree.TriggerArgs {
 
 func (n *node) triggers(t *testing.T, job string, a tree.TriggerArgs) {
 	t.Helper()
-	if err := n.operator().TriggerWith(t.Context(), job, a); err != nil {
+	if _, err := n.operator().TriggerWith(t.Context(), job, a); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -140,7 +140,7 @@ func TestTriggerArgs_busy(t *testing.T) {
 		time.Sleep(time.Second) // item 0 has run in the round
 		n.triggers(t, "j", asked)
 		for what, other := range map[string]tree.TriggerArgs{"a plain one": {}, "another parameter": args(t, "", "day-2"), "other items": args(t, "1", "day-1")} {
-			err := n.operator().TriggerWith(t.Context(), "j", other)
+			_, err := n.operator().TriggerWith(t.Context(), "j", other)
 			if !errors.Is(err, operate.ErrTriggerWaits) || !strings.Contains(err.Error(), "with a parameter, has not begun on host 10.0.0.1@-@") {
 				t.Errorf("%s: %v", what, err)
 			}

@@ -27,16 +27,18 @@ var (
 
 // TriggerJob asks every instance of the job to run its items once, now; see TriggerWith.
 func TriggerJob(ctx context.Context, r registry.Center, l tree.Layout) error {
-	return TriggerWith(ctx, r, l, tree.TriggerArgs{})
+	_, err := TriggerWith(ctx, r, l, tree.TriggerArgs{})
+	return err
 }
 
 // TriggerWith asks every instance of the job to run its items once, now, or some of them,
 // or with another parameter. An instance that has not consumed an earlier trigger keeps
 // that one, which counts for both if it asks for the same: none is lost and none is
 // doubled. The parent node is set in the same commit; its transaction is the number of
-// the round, its data are the arguments.
-func TriggerWith(ctx context.Context, r registry.Center, l tree.Layout, args tree.TriggerArgs) error {
-	return step.Perform(ctx, r, "trigger", func(ctx context.Context, x *step.Exchange) error {
+// the round, which is returned, its data are the arguments. An instance that begins an earlier
+// round at this moment counts both as that one.
+func TriggerWith(ctx context.Context, r registry.Center, l tree.Layout, args tree.TriggerArgs) (round int64, err error) {
+	err = step.Perform(ctx, r, "trigger", func(ctx context.Context, x *step.Exchange) error {
 		for {
 			n, err := x.Read(ctx, registry.Data(l.Config()), registry.Children(l.Instances()), registry.Data(l.Triggers()), registry.Children(l.Triggers()), registry.Data(l.Assignment()))
 			if err != nil {
@@ -53,12 +55,17 @@ func TriggerWith(ctx context.Context, r registry.Center, l tree.Layout, args tre
 			if err := t.check(ctx, x, n.Data(l.Config()).Data); err != nil {
 				return err
 			}
-			_, err = x.Commit(ctx, t.ops()...)
-			if step.ConflictOf(err) == nil {
-				return err
+			results, err := x.Commit(ctx, t.ops()...)
+			if step.ConflictOf(err) != nil {
+				continue
 			}
+			for _, done := range results { // one is a set
+				round = max(round, done.Zxid)
+			}
+			return err
 		}
 	})
+	return round, err
 }
 
 // triggering is a trigger on its way: what was read.

@@ -255,7 +255,7 @@ func TestSocketOutlivesAKill(t *testing.T) {
 	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
 		t.Fatalf("socket: %v %v", info, err)
 	}
-	if err := NewClient(s.Address(), token).Trigger(t.Context(), "x"); err != nil {
+	if err := NewClient(s.Address(), token).Start(t.Context(), "x"); err != nil {
 		t.Fatal(err)
 	}
 	o := s.opts

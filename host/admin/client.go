@@ -220,15 +220,22 @@ func (c *Client) Status(ctx context.Context) (*Report, error) {
 
 // Trigger asks for a fire of the job now.
 func (c *Client) Trigger(ctx context.Context, job string) error {
-	return c.do(ctx, http.MethodPost, jobPath(job, "trigger"), nil)
+	_, err := c.TriggerWith(ctx, job, tree.TriggerArgs{})
+	return err
 }
 
-// TriggerWith asks for a fire of some of the items, or with another parameter.
-func (c *Client) TriggerWith(ctx context.Context, job string, args tree.TriggerArgs) error {
-	if args.Plain() {
-		return c.Trigger(ctx, job)
-	}
-	return c.Send(ctx, http.MethodPost, jobPath(job, "trigger"), args, nil)
+// TriggerWith asks for a fire of some of the items, or with another parameter. It returns the number of the
+// trigger round; 0 if the host is of an earlier version, which does not say it.
+func (c *Client) TriggerWith(ctx context.Context, job string, args tree.TriggerArgs) (int64, error) {
+	var done Triggered
+	err := c.Send(ctx, http.MethodPost, jobPath(job, "trigger"), args, &done)
+	return done.Trigger, err
+}
+
+// Triggered is the answer of a trigger.
+type Triggered struct {
+	// Trigger is the number of the trigger round, which its fire has.
+	Trigger int64 `json:"trigger"`
 }
 
 // Start makes the host join the job again that was shut down or removed.
@@ -264,7 +271,7 @@ func (c *Client) Kill(ctx context.Context, job string, o KillOptions, progress f
 	if o.Item >= 0 {
 		query.Set("item", strconv.Itoa(o.Item))
 	}
-	for name, value := range map[string]string{"run": o.Run, "server": o.Server, "by": o.By} {
+	for name, value := range map[string]string{"run": o.Run, "server": o.Server} {
 		if value != "" {
 			query.Set(name, value)
 		}
@@ -463,7 +470,7 @@ func (c *Client) into(into any) func(io.Reader) error {
 		if err != nil {
 			return fmt.Errorf("ask the host at %s: %w", c.address, err)
 		}
-		if into == nil {
+		if into == nil || len(body) == 0 {
 			return nil
 		}
 		if err := json.Unmarshal(body, into); err != nil {

@@ -220,12 +220,14 @@ func (r *Registry) Shards(ctx context.Context, job string) (*Shards, error) {
 
 // Trigger makes every instance of the job run its items once, now.
 func (r *Registry) Trigger(ctx context.Context, job string) error {
-	return r.TriggerWith(ctx, job, tree.TriggerArgs{})
+	_, err := r.TriggerWith(ctx, job, tree.TriggerArgs{})
+	return err
 }
 
-// TriggerWith is Trigger for some of the items, or with another parameter.
-func (r *Registry) TriggerWith(ctx context.Context, job string, args tree.TriggerArgs) error {
-	return r.change(ctx, job, recorded.Record{What: "trigger", After: args.Record()}, func(ctx context.Context, c registry.Center, l tree.Layout) error {
+// TriggerWith is Trigger for some of the items, or with another parameter. It returns the number of
+// the trigger round.
+func (r *Registry) TriggerWith(ctx context.Context, job string, args tree.TriggerArgs) (int64, error) {
+	return changed(ctx, r, job, recorded.Record{What: "trigger", After: args.Record()}, func(ctx context.Context, c registry.Center, l tree.Layout) (int64, error) {
 		return operate.TriggerWith(ctx, c, l, args)
 	})
 }
@@ -412,18 +414,15 @@ type KillOptions struct {
 	// server of the instances that are meant, "" any.
 	Item        int
 	Run, Server string
-	// By says who asks, for the record: at most 200 bytes.
+	// By says who asks, for the record. Over the API that is known.
 	By string
 	// Grace is how long guests may go on after they have been asked to end, 0
 	// to MaxGrace. Wait is how long Kill waits for the ends, 0 to MaxGrace.
 	Grace, Wait time.Duration
 }
 
-// The bounds of a kill.
-const (
-	MaxGrace = 24 * time.Hour
-	maxBy    = 200
-)
+// MaxGrace bounds Grace and Wait.
+const MaxGrace = 24 * time.Hour
 
 // Check refuses what is out of bounds.
 func (o KillOptions) Check() error {
@@ -434,8 +433,6 @@ func (o KillOptions) Check() error {
 		return &BadRequestError{"query.grace", fmt.Sprintf("grace %s is not from 0 to %s", o.Grace, MaxGrace)}
 	case o.Wait < 0 || o.Wait > MaxGrace:
 		return &BadRequestError{"query.wait", fmt.Sprintf("wait %s is not from 0 to %s", o.Wait, MaxGrace)}
-	case len(o.By) > maxBy:
-		return &BadRequestError{"query.by", fmt.Sprintf("by: %d bytes, expected at most %d", len(o.By), maxBy)}
 	}
 	return nil
 }

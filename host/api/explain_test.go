@@ -3,6 +3,7 @@ package api
 import (
 	"encoding/json"
 	"fmt"
+	"net/http"
 	"net/url"
 	"slices"
 	"strings"
@@ -145,12 +146,19 @@ func TestExplain_departed(t *testing.T) {
 		done := get[cluster.Found[history.Run]](a, "/v1/runs?job=pay&outcome=ok")
 		return len(done.Records) == 2 && len(done.Silent) == 0
 	})
+	const nothing = "/v1/run?id=pay/2026-03-01T10:00:00.000Z/0"
+	if got := a.ask("GET", nothing, ""); got.code != http.StatusNotFound {
+		t.Errorf("a run that there is not: %d %s", got.code, got.body)
+	}
 	b.Stop()
 	const missing = "127.0.0.2: no host runs there now"
 	for _, path := range []string{"/v1/runs?job=pay", "/v1/fires?job=p*", "/v1/events", "/v1/logs?job=pay"} {
 		a.Until(path+" says that a history is missing", func() bool {
 			return slices.Equal(get[cluster.Found[struct{}]](a, path).Silent, []string{missing})
 		})
+	}
+	if got := a.ask("GET", nothing, ""); got.code != http.StatusServiceUnavailable || !strings.Contains(string(got.body), missing) {
+		t.Errorf("a run that may have been there: %d %s", got.code, got.body)
 	}
 	text := fmt.Sprint(get[explain.Answer](a, "/v1/jobs/pay/explain"))
 	if !strings.Contains(text, "127.0.0.2") || !strings.Contains(text, "what happened there is not in this answer.") {

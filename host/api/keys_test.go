@@ -2,14 +2,18 @@ package api
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
+	"strconv"
 	"testing"
 
 	"github.com/wasmjob/wasmjob/coordination/operate"
 	"github.com/wasmjob/wasmjob/host"
+	"github.com/wasmjob/wasmjob/host/admin"
 	"github.com/wasmjob/wasmjob/host/cluster"
+	"github.com/wasmjob/wasmjob/host/history"
 	"github.com/wasmjob/wasmjob/host/service"
 	"github.com/wasmjob/wasmjob/host/service/servicetest"
 )
@@ -27,7 +31,8 @@ func TestKeysOfRequests(t *testing.T) {
 	} {
 		k, done := newKeys(), 0
 		ask := func() error {
-			return k.once(t.Context(), key{"ann", "report", "a"}, "items 1", func() error { done++; return c.err })
+			_, err := k.once(t.Context(), key{"ann", "report", "a"}, "items 1", func() (int64, error) { done++; return 0, c.err })
+			return err
 		}
 		if first, second := ask(), ask(); !errors.Is(first, c.err) || !errors.Is(second, c.err) || (done == 2) != c.again {
 			t.Errorf("%v: done %d times; %v, then %v", c.err, done, first, second)
@@ -36,7 +41,8 @@ func TestKeysOfRequests(t *testing.T) {
 
 	k := newKeys()
 	do := func(who, what string) error {
-		return k.once(t.Context(), key{who, "report", "a"}, what, func() error { return nil })
+		_, err := k.once(t.Context(), key{who, "report", "a"}, what, func() (int64, error) { return 0, nil })
+		return err
 	}
 	var wrong *service.InputError
 	if err := errors.Join(do("ann", "items 1"), do("bob", "items 2")); err != nil {
@@ -52,23 +58,31 @@ func TestKeysOfRequests(t *testing.T) {
 func TestKeyOfATrigger(t *testing.T) {
 	t.Parallel()
 	s := serve(t, servicetest.Options{Jobs: []host.Job{once("cities", 2)}})
-	fires := func(n int) {
+	send := func(key, body string, want int) (round string) {
 		t.Helper()
-		s.Until(fmt.Sprintf("%d fires", n), func() bool {
-			all := get[cluster.Found[struct{ Ended string }]](s, "/v1/fires?job=cities").Records
-			return len(all) == n && all[0].Ended != ""
-		})
-	}
-	send := func(key, body string, want int) {
-		t.Helper()
-		if a := s.ask(http.MethodPost, "/v1/jobs/cities/trigger", body, "Idempotency-Key", key); a.code != want {
+		a := s.ask(http.MethodPost, "/v1/jobs/cities/trigger", body, "Idempotency-Key", key)
+		if a.code != want {
 			t.Errorf("key %s, body %q: %d %s", key, body, a.code, a.body)
 		}
+		var done admin.Triggered
+		if err := json.Unmarshal(a.body, &done); err != nil || (done.Trigger != 0) != (want == http.StatusOK) {
+			t.Errorf("key %s, body %q: %v %s", key, body, err, a.body)
+		}
+		return strconv.FormatInt(done.Trigger, 10)
 	}
-	send("a", "", http.StatusNoContent)
-	fires(1)
-	send("a", "", http.StatusNoContent)
+	fires := func(n int, round string) {
+		t.Helper()
+		s.Until(fmt.Sprintf("%d fires, and that of round %s", n, round), func() bool {
+			all := get[cluster.Found[struct{ Ended string }]](s, "/v1/fires?job=cities").Records
+			runs := get[cluster.Found[history.Run]](s, "/v1/runs?job=cities&trigger="+round).Records
+			return len(all) == n && all[0].Ended != "" && len(runs) == 2
+		})
+	}
+	first := send("a", "", http.StatusOK)
+	fires(1, first)
+	if again := send("a", "", http.StatusOK); again != first {
+		t.Errorf("the same once more is round %s, it was %s", again, first)
+	}
 	send("a", `{"items":"1"}`, http.StatusUnprocessableEntity)
-	send("b", "", http.StatusNoContent)
-	fires(2)
+	fires(2, send("b", "", http.StatusOK))
 }

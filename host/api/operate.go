@@ -172,13 +172,16 @@ func (a *API) operating() {
 			return s.SetItem(ctx, in.Job, n, enable, in.Reason)
 		})
 	}
-	act(a, http.MethodPost, "/v1/jobs/{job}/trigger", "triggerJob", "Have a job fire now", func(ctx context.Context, in *triggerInput) error {
+	trigger := operation(http.MethodPost, "/v1/jobs/{job}/trigger", "triggerJob", "operate", "Have a job fire now", answers(http.StatusConflict))
+	register(a, trigger, func(ctx context.Context, in *triggerInput) (*body[admin.Triggered], error) {
+		ctx, cancel := context.WithTimeout(ctx, operationTimeout)
+		defer cancel()
 		args, err := in.args()
 		if err != nil {
-			return err
+			return nil, problem(err)
 		}
 		once := key{access.From(ctx).String(), in.Job, in.Key}
-		return a.keys.once(ctx, once, string(args.Data()), func() error {
+		round, err := a.keys.once(ctx, once, string(args.Data()), func() (int64, error) {
 			if in.Key != "" { // its sender may hang up and ask again
 				var cancel context.CancelFunc
 				ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), operationTimeout)
@@ -186,6 +189,10 @@ func (a *API) operating() {
 			}
 			return s.Trigger(ctx, in.Job, args, in.Reason)
 		})
+		if err != nil {
+			return nil, problem(err)
+		}
+		return &body[admin.Triggered]{admin.Triggered{Trigger: round}}, nil
 	})
 	act(a, http.MethodPost, "/v1/jobs/{job}/start", "startJob", "Have this host join a job again", func(ctx context.Context, in *JobInput) error {
 		return s.Start(ctx, in.Job, in.Reason)
@@ -317,13 +324,12 @@ type killInput struct {
 	Run    string `query:"run" maxLength:"400" doc:"Only the run with this id."`
 	Server string `query:"server" maxLength:"100" doc:"Only what runs on the server with this IP address."`
 	Grace  string `query:"grace" maxLength:"20" doc:"How long guests may go on after they were asked to end, such as 5s; they are stopped by force then. 0 to 24h."`
-	By     string `query:"by" maxLength:"200" doc:"Who asks, for the runs' records."`
 	Wait   string `query:"wait" maxLength:"20" doc:"How long the answer waits for the ends. 0 to 24h."`
 	Why
 }
 
 func (in *killInput) options() (o admin.KillOptions, err error) {
-	o = admin.KillOptions{Item: -1, Run: in.Run, Server: in.Server, By: in.By}
+	o = admin.KillOptions{Item: -1, Run: in.Run, Server: in.Server}
 	if in.Item != "" {
 		if o.Item, err = itemNumber("query.item", in.Item); err != nil {
 			return o, err

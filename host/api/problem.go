@@ -57,14 +57,15 @@ func statusOf(err error) int {
 		return false
 	}
 	var (
-		gone *service.NotFoundError
-		busy *service.BusyError
-		not  *service.ConflictError
+		gone   *service.NotFoundError
+		silent *service.SilentError
+		busy   *service.BusyError
+		not    *service.ConflictError
 	)
 	switch {
 	case errors.As(err, &gone), is(host.ErrNoJob, admin.ErrNoTarget, board.ErrNoSilence):
 		return http.StatusNotFound
-	case errors.As(err, &busy), is(host.ErrNotLive, host.ErrDraining, cluster.ErrEnded, history.ErrUnavailable),
+	case errors.As(err, &busy), errors.As(err, &silent), is(host.ErrNotLive, host.ErrDraining, cluster.ErrEnded, history.ErrUnavailable),
 		is(registry.ErrSessionLost, registry.ErrSuspect, registry.ErrClosed, registry.ErrUnavailable):
 		return http.StatusServiceUnavailable
 	case errors.As(err, &not), is(host.ErrJobRemoved, operate.ErrJavaRuns, operate.ErrNothingRuns, operate.ErrItemRuns, operate.ErrTriggerWaits, operate.ErrNoTriggerArgs, board.ErrTooManySilences):

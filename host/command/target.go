@@ -28,7 +28,7 @@ const watchInterval = time.Second
 type Operator interface {
 	Jobs(ctx context.Context) ([]admin.Brief, error)
 	Shards(ctx context.Context, job string) (*admin.Shards, error)
-	TriggerWith(ctx context.Context, job string, args tree.TriggerArgs) error
+	TriggerWith(ctx context.Context, job string, args tree.TriggerArgs) (int64, error)
 	Enable(ctx context.Context, job string) error
 	Disable(ctx context.Context, job string) error
 	EnableServer(ctx context.Context, job, server string) error

@@ -81,9 +81,9 @@ func (s *Service) logger(c *history.Change) *zap.Logger {
 }
 
 // Trigger has a job fire now. The record says which items are asked for, and how the
-// parameter begins; all of its text is in the events of the fire.
-func (s *Service) Trigger(ctx context.Context, job string, args tree.TriggerArgs, why Reason) error {
-	return s.change(ctx, access.Operate, &history.Change{What: "trigger", Job: job, After: args.Record(), Why: why}, func() error {
+// parameter begins; all of its text is in the events of the fire. It returns the number of the trigger round.
+func (s *Service) Trigger(ctx context.Context, job string, args tree.TriggerArgs, why Reason) (round int64, err error) {
+	err = s.change(ctx, access.Operate, &history.Change{What: "trigger", Job: job, After: args.Record(), Why: why}, func() (err error) {
 		pending := s.o.Pending()
 		for _, c := range pending.Compiling {
 			if slices.Contains(c.Jobs, job) {
@@ -93,8 +93,10 @@ func (s *Service) Trigger(ctx context.Context, job string, args tree.TriggerArgs
 		if s.o.Host.Status().State == host.HostDraining {
 			return fmt.Errorf("job %q: %w", job, host.ErrDraining)
 		}
-		return s.explained(ctx, job, s.o.Registry.TriggerWith(ctx, job, args))
+		round, err = s.o.Registry.TriggerWith(ctx, job, args)
+		return s.explained(ctx, job, err)
 	})
+	return round, err
 }
 
 // BusyError says that it may be done in a moment.
@@ -328,9 +330,7 @@ func (s *Service) Remove(ctx context.Context, job string, purge bool, why Reason
 // asked, which may be long before the runs have ended.
 func (s *Service) Kill(ctx context.Context, job string, o admin.KillOptions, why Reason, progress func(*admin.Kills)) (kills *admin.Kills, err error) {
 	c := &history.Change{What: "kill", Job: job, Host: o.Server, After: o.Run, Why: why}
-	if p := access.From(ctx); p.Method != access.ByHostToken || o.By == "" {
-		o.By = p.String() // who has the host's token says who it is
-	}
+	o.By = access.From(ctx).String()
 	if o.Item >= 0 {
 		c.Item = &o.Item
 	}

@@ -212,6 +212,9 @@ func (s *Service) Run(ctx context.Context, id string) (*RunDetail, error) {
 	if err != nil {
 		return nil, err
 	}
+	if len(runs.Records) == 0 && len(runs.Silent) > 0 {
+		return nil, &SilentError{fmt.Sprintf("no host that answers knows run %q; without an answer: %s", id, strings.Join(runs.Silent, ", "))}
+	}
 	if len(runs.Records) == 0 {
 		return nil, &NotFoundError{fmt.Sprintf("no run %q is known: it was not, or the history does not reach back so far", id)}
 	}

@@ -41,7 +41,7 @@ func TestRun_laterPages(t *testing.T) {
 	t.Parallel()
 	h := servicetest.Start(t, servicetest.Options{Jobs: []host.Job{servicetest.Job("a", "", 1, servicetest.OK)}})
 	ctx := access.With(t.Context(), access.HostToken(access.ByHostToken))
-	if err := h.Service.Trigger(ctx, "a", tree.TriggerArgs{}, ""); err != nil {
+	if _, err := h.Service.Trigger(ctx, "a", tree.TriggerArgs{}, ""); err != nil {
 		t.Fatal(err)
 	}
 	var runs []history.Run

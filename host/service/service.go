@@ -70,6 +70,11 @@ type NotFoundError struct{ What string }
 
 func (e *NotFoundError) Error() string { return e.What }
 
+// SilentError says that nothing was found, but that hosts do not answer which may know it.
+type SilentError struct{ What string }
+
+func (e *SilentError) Error() string { return e.What }
+
 // InputError says that a part of a request is wrong. Where is its place: query.sort, body.cron.
 type InputError struct{ Where, Problem string }
 

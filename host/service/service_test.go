@@ -23,7 +23,7 @@ func TestHosts_roles(t *testing.T) {
 		servicetest.Job("a-1", "0 0 3 * * ?", 2, servicetest.OK), servicetest.Job("a-2", "0 0 3 * * ?", 1, servicetest.OK), servicetest.Job("b", "0 0 3 * * ?", 4, servicetest.Wait),
 	}})
 	all := access.With(t.Context(), access.HostToken(access.ByHostToken))
-	if err := h.Service.Trigger(all, "b", tree.TriggerArgs{}, ""); err != nil {
+	if _, err := h.Service.Trigger(all, "b", tree.TriggerArgs{}, ""); err != nil {
 		t.Fatal(err)
 	}
 	h.Until("an item runs", func() bool {
@@ -56,7 +56,7 @@ func TestHostNames(t *testing.T) {
 	t.Parallel()
 	h := servicetest.Start(t, servicetest.Options{Jobs: []host.Job{servicetest.Job("a", "", 2, servicetest.OK)}})
 	ctx := access.With(t.Context(), access.HostToken(access.ByHostToken))
-	if err := h.Service.Trigger(ctx, "a", tree.TriggerArgs{}, ""); err != nil {
+	if _, err := h.Service.Trigger(ctx, "a", tree.TriggerArgs{}, ""); err != nil {
 		t.Fatal(err)
 	}
 	id := h.Host.Status().Instance
@@ -87,7 +87,7 @@ func TestHostNames_ofOneServer(t *testing.T) {
 	start("http://127.0.0.1:1", "b")
 	h := start("http://127.0.0.1:2", "a")
 	ctx := access.With(t.Context(), access.HostToken(access.ByHostToken))
-	if err := h.Service.Trigger(ctx, "a", tree.TriggerArgs{}, ""); err != nil {
+	if _, err := h.Service.Trigger(ctx, "a", tree.TriggerArgs{}, ""); err != nil {
 		t.Fatal(err)
 	}
 	h.Until("both items ran, and both hosts are known", func() bool {

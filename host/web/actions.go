@@ -181,7 +181,8 @@ func trigger(ctx context.Context, s *service.Service, job string, r *http.Reques
 	if err != nil {
 		return err
 	}
-	return s.Trigger(ctx, job, args, reasonOf(r))
+	_, err = s.Trigger(ctx, job, args, reasonOf(r))
+	return err
 }
 
 // actOnItem does something to one item.
@@ -222,7 +223,6 @@ func keptChange(r *http.Request) admin.KeptChange {
 
 // kill asks hosts to end runs, and does not wait for that: the page shows it.
 func kill(ctx context.Context, s *service.Service, job string, o admin.KillOptions, r *http.Request, p *page) (string, error) {
-	o.By = p.User
 	kills, err := s.Kill(ctx, job, o, reasonOf(r), func(*admin.Kills) {})
 	if err != nil {
 		return "", err
@@ -288,7 +288,7 @@ func bulk(ctx context.Context, s *service.Service, r *http.Request, p *page) (st
 	}
 	action := r.PostForm.Get("do")
 	do, known := map[string]func(job string) error{
-		"trigger": func(job string) error { return s.Trigger(ctx, job, tree.TriggerArgs{}, why) },
+		"trigger": func(job string) error { _, err := s.Trigger(ctx, job, tree.TriggerArgs{}, why); return err },
 		"pause":   func(job string) error { return s.SetEnabled(ctx, job, false, why) },
 		"resume":  func(job string) error { return s.SetEnabled(ctx, job, true, why) },
 	}[action]

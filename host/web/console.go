@@ -194,6 +194,7 @@ func kindOf(err error) problemKind {
 		input  *service.InputError
 		query  *cluster.QueryError
 		gone   *service.NotFoundError
+		silent *service.SilentError
 		busy   *service.BusyError
 		clash  *service.ConflictError
 		form   *formError
@@ -219,6 +220,9 @@ func kindOf(err error) problemKind {
 	}
 	if errors.As(err, &gone) || is(host.ErrNoJob) {
 		return problemKind{"missing", http.StatusNotFound}
+	}
+	if errors.As(err, &silent) {
+		return problemKind{"missing", http.StatusServiceUnavailable}
 	}
 	if is(history.ErrUnavailable) {
 		return problemKind{"nohistory", http.StatusServiceUnavailable}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -12,6 +13,7 @@ import (
 	"github.com/wasmjob/wasmjob/host"
 	view "github.com/wasmjob/wasmjob/host/cluster"
 	"github.com/wasmjob/wasmjob/host/event"
+	"github.com/wasmjob/wasmjob/host/history"
 )
 
 // TestOperating does to a running host what an operator does.
@@ -26,11 +28,19 @@ func TestOperating(t *testing.T) {
 		h.of(j, 0, owned())
 	}
 
-	if out := p.must("trigger", "work"); out != "triggered work\n" {
-		t.Errorf("trigger says %q", out)
-	}
+	said := p.must("trigger", "work")
 	fire := h.of("work", 0, kind(event.FireStarted), source(abi.SourceTrigger))
+	round := strconv.FormatInt(fire.Trigger, 10)
+	if want := "triggered work; 'wasmjob runs work --trigger " + round + "' shows its runs\n"; said != want {
+		t.Errorf("trigger says %q, want %q", said, want)
+	}
 	h.of("work", fire.at, kind(event.FireEnded), ofFire(fire), outcome(abi.OutcomeOK))
+	p.must("trigger", "work")
+	h.of("work", 0, kind(event.FireEnded), test{"another round", func(e event.Event) bool { return e.Trigger > fire.Trigger }})
+	var runs view.Found[history.Run]
+	if err := json.Unmarshal([]byte(p.must("runs", "work", "--trigger", round, "-o", "json")), &runs); err != nil || len(runs.Records) != 2 || runs.Records[0].Trigger != fire.Trigger {
+		t.Errorf("runs of round %s: %v %+v", round, err, runs.Records)
+	}
 
 	// While it runs, one trigger is kept, however often it is asked for.
 	for range 3 {

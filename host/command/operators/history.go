@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/url"
 	"os/signal"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -27,6 +28,7 @@ import (
 // filterFlags are those of commands that look into the history.
 type filterFlags struct {
 	item           int
+	trigger        uint64
 	host, from, to string
 	text, after    string
 	failed         bool
@@ -51,6 +53,7 @@ func (f *filterFlags) addRuns(cmd *cobra.Command) {
 	cmd.Flags().StringSliceVar(&f.outcomes, "outcome", nil, "only these `OUTCOMES`: OK, FAIL, TIMEOUT, TRAP, LOST, …")
 	_ = cmd.RegisterFlagCompletionFunc("outcome", oneOf(texts(history.Outcomes())...))
 	addItemFlag(cmd, &f.item)
+	cmd.Flags().Uint64Var(&f.trigger, "trigger", 0, "only the fire of the trigger with this `NUMBER`, which 'wasmjob trigger' prints")
 	cmd.Flags().StringVar(&f.host, "host", "", hostHelp)
 }
 
@@ -78,6 +81,9 @@ func (f *filterFlags) query(cmd *cobra.Command, job string) (string, error) {
 	}
 	if f.failed {
 		q.Set("failed", "true")
+	}
+	if f.trigger != 0 {
+		q.Set("trigger", strconv.FormatUint(f.trigger, 10))
 	}
 	q["outcome"], q["what"] = f.outcomes, operationsOf(f.what)
 	if cmd.Flags().Changed("item") {
@@ -301,10 +307,15 @@ goes on with what they log from now on, until Ctrl-C.`,
 			if follow { // what is followed may come
 				missing = nil
 			}
-			if err := showLines(ctx, p, r, &how, query, missing); err != nil || !follow {
+			began := time.Now()
+			shown, err := showLines(ctx, p, r, &how, query, missing)
+			if err != nil || !follow {
 				return err
 			}
-			return followLines(ctx, p, r, &how, url.Values{"job": {job}, "run": {run}, "text": {f.text}, "level": {strconv.Itoa(int(least))}})
+			// What was logged since is still to be shown, and what reached the history late.
+			since := time.Since(began) + 5*time.Second
+			return followLines(ctx, p, r, &how, shown, url.Values{"job": {job}, "run": {run}, "text": {f.text},
+				"level": {strconv.Itoa(int(least))}, "from": {since.Round(time.Millisecond).String()}})
 		})
 	}
 	return cmd
@@ -339,9 +350,8 @@ func missingRun(ctx context.Context, r *command.Reached, job, run string, item i
 
 // showLines shows lines, oldest first. If it is certain that there are none it asks whether what was
 // looked for is there, with missing; nil: the lines that come are shown after them.
-func showLines(ctx context.Context, p *command.Program, r *command.Reached, how *command.Shown, query string, missing func() error) error {
-	return p.Show(ctx, how, func() (any, string, error) {
-		var found cluster.Found[history.Line]
+func showLines(ctx context.Context, p *command.Program, r *command.Reached, how *command.Shown, query string, missing func() error) (found cluster.Found[history.Line], err error) {
+	err = p.Show(ctx, how, func() (any, string, error) {
 		if err := r.Client.Get(ctx, "/v1/logs?"+query, &found); err != nil {
 			return nil, "", err
 		}
@@ -363,10 +373,12 @@ func showLines(ctx context.Context, p *command.Program, r *command.Reached, how 
 		}
 		return found, b.String() + rest(s, &found), nil
 	})
+	return found, err
 }
 
-// followLines shows lines as they are logged, until a signal comes.
-func followLines(ctx context.Context, p *command.Program, r *command.Reached, how *command.Shown, query url.Values) error {
+// followLines shows lines as they are logged, until a signal comes, but none that was shown, or that is
+// older than those and was left out.
+func followLines(ctx context.Context, p *command.Program, r *command.Reached, how *command.Shown, shown cluster.Found[history.Line], query url.Values) error {
 	ctx, end := signal.NotifyContext(ctx, syscall.SIGINT, syscall.SIGTERM)
 	defer end()
 	for name, values := range query {
@@ -374,14 +386,22 @@ func followLines(ctx context.Context, p *command.Program, r *command.Reached, ho
 			query.Del(name)
 		}
 	}
+	var oldest time.Time
+	if n := len(shown.Records); shown.Next != "" && n > 0 {
+		oldest = shown.Records[n-1].Time
+	}
 	err := r.Client.Stream(ctx, "/v1/logs/stream?"+query.Encode(), func(_ string, data []byte) error {
-		if how.Output != command.OutputTable {
-			_, err := fmt.Fprintf(p.Out, "%s\n", data)
-			return err
-		}
 		var l history.Line
 		if err := json.Unmarshal(data, &l); err != nil {
 			return fmt.Errorf("the host's answer is no line: %w", err)
+		}
+		same := func(s history.Line) bool { return s.Time.Equal(l.Time) && s.RunID == l.RunID && s.Message == l.Message }
+		if l.Time.Before(oldest) || slices.ContainsFunc(shown.Records, same) {
+			return nil
+		}
+		if how.Output != command.OutputTable {
+			_, err := fmt.Fprintf(p.Out, "%s\n", data)
+			return err
 		}
 		_, err := fmt.Fprint(p.Out, show.Line(p.Tables(), &l))
 		return err

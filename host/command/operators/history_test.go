@@ -45,6 +45,7 @@ func TestNothingFound(t *testing.T) {
 		{"logs new", `{"records":[]}`, `there is no job "new"`, ""},
 		{"logs cities cities/t1/0 --follow", `{"records":[]}`, "", "a line"},
 		{"logs new --follow", `{"records":[]}`, "", "a line"},
+		{"logs cities --follow -o json", `{"records":[{"time":"2026-03-01T10:00:00Z","message":"one"}],"next":"x"}`, "", "a line"},
 		{"history new", `{"records":[]}`, `there is no job "new"`, ""},
 		{"history new --watch", `{"records":[]}`, "", "no fires"},
 		{"calendar new --watch", `{}`, "", "nothing fires"},
@@ -61,9 +62,14 @@ func TestNothingFound(t *testing.T) {
 				w.WriteHeader(http.StatusNotFound)
 				fmt.Fprint(w, `{"status":404,"detail":"no run"}`)
 			})
-			host.HandleFunc("/v1/logs/stream", func(w http.ResponseWriter, _ *http.Request) {
+			host.HandleFunc("/v1/logs/stream", func(w http.ResponseWriter, r *http.Request) {
 				w.Header().Set("Content-Type", "text/event-stream")
-				fmt.Fprint(w, "event: line\ndata: {\"message\":\"a line\"}\n\n")
+				if r.FormValue("from") == "" {
+					return
+				}
+				for _, line := range []string{`09:59:59Z","message":"older"`, `10:00:00Z","message":"one"`, `10:00:01Z","message":"a line"`} {
+					fmt.Fprintf(w, "event: line\ndata: {\"time\":\"2026-03-01T%s}\n\n", line)
+				}
 			})
 			s := httptest.NewServer(host)
 			defer s.Close()
@@ -82,6 +88,9 @@ func TestNothingFound(t *testing.T) {
 			err := root.ExecuteContext(ctx)
 			if (err == nil) != (c.fails == "") || (err != nil && !strings.Contains(err.Error(), c.fails)) || !strings.Contains(out.String(), c.want) {
 				t.Errorf("%v, want %q; shown, want %q:\n%s%s", err, c.fails, c.want, out, &errs)
+			}
+			if strings.Contains(c.found, `"one"`) && (strings.Count(out.String(), `"one"`) != 1 || strings.Contains(out.String(), "older")) {
+				t.Errorf("a line was shown twice, or one that was left out:\n%s", out)
 			}
 			if strings.Contains(c.found, "next") && strings.Contains(errs.String(), "no lines") {
 				t.Errorf("there are more, and it says %s", &errs)

@@ -256,11 +256,15 @@ job's parameter, this once.`,
 		if err != nil {
 			return command.Usagef("--%v", err)
 		}
+		round, err := r.TriggerWith(ctx, names[0], args)
 		done := "triggered " + names[0]
 		if !args.Plain() {
 			done += " with " + args.String()
 		}
-		return p.Done(r.Similar(ctx, names[0], r.TriggerWith(ctx, names[0], args)), done)
+		if round != 0 && r.Client != nil {
+			done += fmt.Sprintf("; '%s --trigger %d' shows its runs", words.Command("runs", names[0]), round)
+		}
+		return p.Done(r.Similar(ctx, names[0], err), done)
 	})
 }
 
