@@ -150,7 +150,8 @@ func (rn *runner) reportEnd(n int, e run.Ended, state coordination.ItemState, to
 	case e.Moved:
 		ev.Kind, ev.Cause, ev.Reason = event.ItemSkipped, event.SkipElsewhere, "the item moves to another host, and the run goes on there"
 	default:
-		ev.Kind, ev.OffsetWrites, ev.Reason, ev.Count = event.ItemCompleted, run.OffsetWrites(state), e.Reason, int64(state.Record.Failures)
+		ev.Kind, ev.Reason, ev.Count = event.ItemCompleted, e.Reason, int64(state.Record.Failures)
+		run.NoteOffset(&ev, state)
 	}
 	rn.Emit(ev)
 }

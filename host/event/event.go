@@ -136,11 +136,9 @@ type Event struct {
 	// instance began before. It is nil if the record has none, if that run
 	// was handed back, and for a run that was taken over: it is the same.
 	Previous *PreviousRun `json:"previous,omitempty"`
-	// OffsetWrites is how often the item's offset had been written when the
-	// run started, and when its completion took effect.
-	OffsetWrites int64  `json:"offsetWrites,omitempty"`
-	Fence        int64  `json:"fence,omitempty"`
-	Digest       string `json:"digest,omitempty"`
+	KeptOffset
+	Fence  int64  `json:"fence,omitempty"`
+	Digest string `json:"digest,omitempty"`
 	// Signer is the name of the key that signed the module; empty if none that the
 	// operator knows did.
 	Signer   string        `json:"signer,omitempty"`
@@ -178,6 +176,15 @@ type Event struct {
 	// Edit is set for a JobChanged or a JobAdded that changed the registry's configuration by a
 	// definition file, and for a JobChanged that saw another program change it.
 	Edit *Edit `json:"edit,omitempty"`
+}
+
+// KeptOffset is the item's offset when a run started, and when its completion took effect.
+type KeptOffset struct {
+	// OffsetWrites is how often the item's offset had been written when the
+	// run started, and when its completion took effect.
+	OffsetWrites int64 `json:"offsetWrites,omitempty"`
+	// Offset is the item's offset then: at most 128 bytes of it, in hexadecimal digits after 0x if it is no text.
+	Offset string `json:"offset,omitempty"`
 }
 
 // Fetched is what a DATAFLOW guest fetched, for ItemEnded.

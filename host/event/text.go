@@ -1,6 +1,7 @@
 package event
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -45,6 +46,18 @@ func Cut(s string, n int) string {
 
 // Reason is text of a guest as an event has it.
 func Reason(s string) string { return Cut(Harmless(s), MaxReason) }
+
+// MaxOffset is the longest Event.Offset in bytes; longer ones are cut.
+const MaxOffset = 128
+
+// OffsetText is an offset as an event has it: text, or the bytes in hexadecimal digits after 0x if it is none.
+func OffsetText(offset []byte) string {
+	text := string(offset)
+	if !utf8.Valid(offset) || strings.ContainsFunc(text, isControl) {
+		text = fmt.Sprintf("0x%x", offset[:min(len(offset), MaxOffset)])
+	}
+	return Cut(text, MaxOffset)
+}
 
 // HarmlessAll is Harmless for each of the texts.
 func HarmlessAll(texts []string) []string {

@@ -11,6 +11,7 @@ import (
 	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/coordination"
 	"github.com/wasmjob/wasmjob/coordination/registry"
+	"github.com/wasmjob/wasmjob/host/capability/kv"
 	"github.com/wasmjob/wasmjob/host/event"
 	"github.com/wasmjob/wasmjob/host/slots"
 )
@@ -270,7 +271,7 @@ func (f *Fire) attempt(guests context.Context, worker abi.Worker, e *Execution, 
 	}
 	defer cancel()
 	e.mu.Lock()
-	writes := OffsetWrites(e.state)
+	state := e.state
 	inv := &abi.Invocation{Host: e, WholeLog: e.wholeLog(), Offset: e.state.Offset, HasOffset: e.state.HasOffset}
 	if e.isStaged { // a retry goes on from the last batch that succeeded
 		inv.Offset, inv.HasOffset = e.staged, true
@@ -280,14 +281,15 @@ func (f *Fire) attempt(guests context.Context, worker abi.Worker, e *Execution, 
 	inv.Context.Attempt, inv.Context.Deadline = attempt, deadline
 
 	ev := event.Event{Item: &e.Item, Instant: f.ID.Time(), Trigger: f.ID.Trigger, Source: f.Source(), RunID: inv.Context.RunID,
-		Fence: e.Fence, Digest: f.Exec.Digest(), Signer: signer(f.Exec), Attempt: attempt, OffsetWrites: writes}
+		Fence: e.Fence, Digest: f.Exec.Digest(), Signer: signer(f.Exec), Attempt: attempt}
+	NoteOffset(&ev, state)
 	ev.Kind, ev.Waited = event.ItemStarted, e.waited.Report()
 	if attempt == 1 {
 		ev.Previous, ev.Args = e.previous, f.Args()
 	}
 	f.job.Emit(ev)
 	e.started.Store(true)
-	ev.OffsetWrites, ev.Previous, ev.Waited, ev.Args = 0, nil, nil, nil
+	ev.KeptOffset, ev.Previous, ev.Waited, ev.Args = event.KeptOffset{}, nil, nil, nil
 	result := worker.Execute(ctx, inv)
 	if !e.doubted.Load() {
 		result = OutOfTime(result, e.Cancelled(), f.Guest.Timeout)
@@ -313,12 +315,15 @@ func OutOfTime(r abi.Result, c abi.Cancel, limit time.Duration) abi.Result {
 	return r
 }
 
-// OffsetWrites counts the writes of an item's offset.
-func OffsetWrites(s coordination.ItemState) int64 {
+// NoteOffset notes an item's offset in an event, and how often it was written.
+func NoteOffset(ev *event.Event, s coordination.ItemState) {
 	if !s.HasOffset {
-		return 0
+		return
 	}
-	return int64(s.OffsetVersion) + 1
+	ev.OffsetWrites = int64(s.OffsetVersion) + 1
+	if kept, err := kv.Decode(s.Offset, true); err == nil { // else the guest's run says that it is damaged
+		ev.Offset = event.OffsetText(kept.Offset)
+	}
 }
 
 // context is what the guest sees.

@@ -354,8 +354,8 @@ func TestEachInvariant(t *testing.T) {
 			a, b := two()
 			item := 0
 			a.start(1, 0, 0, 5).end(2, 0, 0, 5, "OK")
-			a.of(2, event.ItemCompleted, event.Event{Item: &item, Instant: instant(0), RunID: runID(0, 0), Fence: 5, OffsetWrites: 7})
-			b.of(30, event.ItemStarted, event.Event{Item: &item, Instant: instant(10), RunID: runID(10, 0), Fence: 8, OffsetWrites: 6})
+			a.of(2, event.ItemCompleted, event.Event{Item: &item, Instant: instant(0), RunID: runID(0, 0), Fence: 5, KeptOffset: event.KeptOffset{OffsetWrites: 7}})
+			b.of(30, event.ItemStarted, event.Event{Item: &item, Instant: instant(10), RunID: runID(10, 0), Fence: 8, KeptOffset: event.KeptOffset{OffsetWrites: 6}})
 			b.end(31, 10, 0, 8, "OK").done(31, 10, 0, 8)
 			return []*book{a, b}
 		}, OffsetsForward, Violated, "a:6 b:4"},

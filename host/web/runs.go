@@ -295,10 +295,8 @@ type runView struct {
 	Attempts []attempt
 	Log      logView
 	Acts     []act
-	// Writes says that the item's offset was written Before times when the run began,
-	// and After times when it ended.
-	Writes     bool
-	WritesText string
+	// Offset is nil if the item has none.
+	Offset *offsetView
 	// Explained says in sentences why the run went as it did.
 	Explained explanation
 }
@@ -318,7 +316,7 @@ func runPage(ctx context.Context, c *Console, r *http.Request, p *page) (view, e
 	p.silence(d.Silent)
 	v := runView{P: p, RunDetail: d, Attempts: attempts(d.Events),
 		Log: logView{P: p, Lines: d.Lines, Stream: p.Link("/v1/logs/stream", "run", d.ID), Follows: d.Ended.IsZero()}}
-	v.Writes, v.WritesText = p.writes(d.Events)
+	v.Offset = p.offset(d.Events)
 	v.Explained = c.whyRun(ctx, p, d)
 	if d.Ended.IsZero() && p.may(access.Operate, d.Job) {
 		v.Acts = []act{p.act(d.Job, "kill", jobPath(d.Job, "kill"), field{"run", d.ID})}
@@ -326,21 +324,27 @@ func runPage(ctx context.Context, c *Console, r *http.Request, p *page) (view, e
 	return view{"run", v}, nil
 }
 
-// writes says how often the item's offset was written before the run and in it.
-func (p *page) writes(events []event.Event) (known bool, text string) {
+// offsetView is an item's offset before a run, and after it, which is empty until then.
+type offsetView struct{ Before, After, Writes string }
+
+// offset is what events say of the item's offset.
+func (p *page) offset(events []event.Event) *offsetView {
+	text := func(e *event.Event) string { return cmp.Or(e.Offset, p.T("kept.offset.none")) }
+	var v offsetView
 	var before, after int64
 	for _, e := range events {
-		if e.Kind == event.ItemStarted && e.Attempt <= 1 {
-			before = e.OffsetWrites
+		if e.Kind == event.ItemStarted && e.Attempt <= 1 && v.Before == "" {
+			before, v.Before = e.OffsetWrites, text(&e)
 		}
 		if e.Kind == event.ItemCompleted {
-			after, known = e.OffsetWrites, true
+			after, v.After = e.OffsetWrites, text(&e)
+			v.Writes = p.T("offset.writes", after-before, after)
 		}
 	}
-	if !known || before+after == 0 {
-		return false, ""
+	if before+after == 0 {
+		return nil
 	}
-	return true, p.T("offset.writes", after-before, after)
+	return &v
 }
 
 // attempts are those that events tell of, oldest first.

@@ -354,14 +354,14 @@ func TestZones(t *testing.T) {
 	}
 }
 
-// TestWrites: a run's page says how often the offset was written in the run, and before.
-func TestWrites(t *testing.T) {
+// TestOffset: a run's page shows the offset before and after the run, and how often it was written.
+func TestOffset(t *testing.T) {
 	t.Parallel()
-	s := open(t, servicetest.Options{Jobs: []host.Job{servicetest.Job("sync", "", 1, func(context.Context, *abi.Invocation) abi.Result {
-		return abi.Result{Outcome: abi.OutcomeOK, Offset: []byte("9"), Staged: true}
+	s := open(t, servicetest.Options{Jobs: []host.Job{servicetest.Job("sync", "", 1, func(_ context.Context, inv *abi.Invocation) abi.Result {
+		return abi.Result{Outcome: abi.OutcomeOK, Offset: append(slices.Clone(inv.Offset), "9<"...), Staged: true}
 	})}})
 	var runs []string
-	for n, want := range []string{"Offset written 1 times in this run, 1 in all", "Offset written 1 times in this run, 2 in all"} {
+	for n, want := range []string{"Offset none → 9< written 1 times in this run, 1 in all", "Offset 9< → 9<9< written 1 times in this run, 2 in all"} {
 		s.post("/jobs/sync/trigger")
 		s.Until("the run is in the list", func() bool {
 			runs = slices.DeleteFunc(s.get("/runs?job=sync").links(), func(l string) bool { return !strings.HasPrefix(l, "/run?") })
