@@ -24,6 +24,15 @@ type Config struct {
 	definition registry.Node // the definition file as it was last applied
 }
 
+// Definition is the definition file as it was last applied to the job; ok is false if none was.
+func (c Config) Definition() (d jobconfig.Configuration, ok bool) {
+	if !c.definition.Exists {
+		return d, false
+	}
+	d, _, err := jobconfig.Parse(c.definition.Data)
+	return d, err == nil
+}
+
 // StaleError refuses an edit that was made from an older version.
 type StaleError struct {
 	// Found is the version that the edit was made from, Now the configuration that there is.

@@ -13,6 +13,7 @@ import (
 	"github.com/wasmjob/wasmjob/coordination/recorded"
 	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/coordination/tree"
+	"github.com/wasmjob/wasmjob/host/definition"
 	"github.com/wasmjob/wasmjob/host/event"
 	"github.com/wasmjob/wasmjob/host/schedule"
 )
@@ -25,6 +26,49 @@ type JobConfig struct {
 	Version int64 `json:"version"`
 	// Settings are all that can be edited, by their names in a definition file, as texts.
 	Settings map[string]string `json:"settings"`
+	// Origins say where the value of each setting comes from. They are missing in answers to edits.
+	Origins map[string]Origin `json:"origins,omitempty"`
+	// File is the definition file of the job, empty if no host has one.
+	File string `json:"file,omitempty"`
+	// Silent are hosts that do not answer, if it is not known who changed a setting.
+	Silent []string `json:"silent,omitempty"`
+}
+
+// Origin is where the value of a setting comes from.
+type Origin struct {
+	// From is default: a definition file need not state the value; file: the definition file that was
+	// applied last has it; edit: it was changed since, and it is known who did; registry: it is not
+	// known who did, or no definition file was ever applied to the job.
+	From string `json:"from"`
+	// Who edited it, Time is when, and Why is what was given as the reason.
+	Who  string    `json:"who,omitempty"`
+	Time time.Time `json:"time,omitzero"`
+	Why  string    `json:"why,omitempty"`
+}
+
+// Where the value of a setting comes from; see [Origin].
+const FromDefault, FromFile, FromEdit, FromRegistry = "default", "file", "edit", "registry"
+
+// origins say where the settings of a job come from, as far as the registry knows it.
+func origins(c operate.Config) (map[string]Origin, error) {
+	defaults, err := definition.Defaults()
+	if err != nil {
+		return nil, err
+	}
+	file, applied := c.Definition()
+	out := make(map[string]Origin)
+	for _, s := range operate.Editable() {
+		now := operate.Text(s, c.Configuration)
+		switch {
+		case !s.Required && now == operate.Text(s, defaults) && (!applied || now == operate.Text(s, file)):
+			out[s.Name] = Origin{From: FromDefault}
+		case applied && now == operate.Text(s, file):
+			out[s.Name] = Origin{From: FromFile}
+		default:
+			out[s.Name] = Origin{From: FromRegistry}
+		}
+	}
+	return out, nil
 }
 
 func newJobConfig(job string, c operate.Config) *JobConfig {
@@ -72,7 +116,9 @@ func (r *Registry) Config(ctx context.Context, job string) (*JobConfig, error) {
 	if err != nil {
 		return nil, err
 	}
-	return newJobConfig(job, c), nil
+	out := newJobConfig(job, c)
+	out.Origins, err = origins(c)
+	return out, err
 }
 
 // EditConfig edits the configuration of a job, on all its hosts. Errors are a

@@ -225,3 +225,41 @@ func TestRegistry_longSettings(t *testing.T) {
 		}
 	}
 }
+
+// TestRegistry_Config: what the registry knows of where settings come from, without and with a
+// definition file that was applied.
+func TestRegistry_Config(t *testing.T) {
+	t.Parallel()
+	r, look := namespace(t, "a")
+	comeFrom := func(when string, want map[string]string) {
+		t.Helper()
+		c, err := r.Config(t.Context(), "a")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for setting, from := range want {
+			if got := c.Origins[setting]; got != (Origin{From: from}) {
+				t.Errorf("%s: %s comes from %+v, expected %s", when, setting, got, from)
+			}
+		}
+	}
+	edit := func(setting, value string) {
+		t.Helper()
+		if _, err := r.EditConfig(t.Context(), "a", Edit{Version: -1, Settings: map[string]string{setting: value}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+
+	comeFrom("no file", map[string]string{"cron": FromRegistry, "shardingTotalCount": FromRegistry, "misfire": FromRegistry, "label": FromDefault})
+	was, _ := look("/ns/a/config")
+	definition := "/ns.wasmjob/a/definition"
+	if _, err := r.center().Commit(t.Context(), registry.Ensure(definition), registry.Set(definition, []byte(was), registry.AnyVersion)); err != nil {
+		t.Fatal(err)
+	}
+	comeFrom("a file", map[string]string{"cron": FromFile, "shardingTotalCount": FromFile, "misfire": FromFile, "label": FromDefault})
+	edit("cron", "0 0 1 * * ?")
+	edit("misfire", "true")
+	comeFrom("edits", map[string]string{"cron": FromRegistry, "shardingTotalCount": FromFile, "misfire": FromRegistry, "label": FromDefault})
+	edit("cron", "0 0 * * * ?")
+	comeFrom("an edit that was taken back", map[string]string{"cron": FromFile})
+}

@@ -39,7 +39,7 @@ func operationTexts() map[string]string {
 		"listRegistryJobs": read + " These are the jobs that the registry knows, also those that no host has.",
 		"getShards":        read + " Who owns and runs each item, on hosts of ours and of ElasticJob.",
 		"getKept":          read + " What items keep from run to run. Values of the key/value state are shown if one item is asked for.",
-		"getConfig":        read + " All settings that can be edited, by their names in a definition file. The ETag is for `If-Match` of an edit.",
+		"getConfig":        read + " All settings that can be edited, by their names in a definition file, and in `origins` where each value comes from: who changed one is looked for in the histories of all hosts. The ETag is for `If-Match` of an edit.",
 		"editConfig":       "Changes the settings that are given; the others stay. All hosts of the job take it over. The edit names by `If-Match` the version that it was made from, or `*`; if there is another one, the answer is 412 with that in `now`; without `If-Match` it is 428. With `preview=true` nothing is changed: the answer has what would be.",
 		"listFires":        "Each fire is one record over all hosts, by the time at which it began." + pages,
 		"listRuns":         "Runs of single items, by the time at which they began. A run that went from host to host is listed once for each, unless hosts share a database." + pages,

@@ -8,13 +8,15 @@ import (
 	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/coordination/tree"
 	"github.com/wasmjob/wasmjob/host"
+	"github.com/wasmjob/wasmjob/host/admin"
 	"github.com/wasmjob/wasmjob/host/history"
 	"github.com/wasmjob/wasmjob/host/service/servicetest"
 )
 
 // TestEditsAreRecordedOnce: who changed the configuration of a job is recorded once for all
 // hosts, with the settings before and after, whether it was a request, another program that wrote
-// to the registry, or a definition file that made the job or was changed.
+// to the registry, or a definition file that made the job or was changed. The configuration says
+// where each value comes from.
 func TestEditsAreRecordedOnce(t *testing.T) {
 	t.Parallel()
 	server := servicetest.NewServer(t)
@@ -52,12 +54,26 @@ func TestEditsAreRecordedOnce(t *testing.T) {
 		}
 	}
 
+	comesFrom := func(from, who, why string) {
+		t.Helper()
+		c := get[admin.JobConfig](b, "/v1/jobs/cities/config")
+		cron := c.Origins["cron"]
+		if cron.From != from || !strings.Contains(cron.Who, who) || (who == "") != cron.Time.IsZero() || cron.Why != why || c.File != "cities.yaml" || len(c.Silent) > 0 {
+			t.Errorf("cron comes from %+v of %q, missing is %q; want %s, %s, %s", cron, c.File, c.Silent, from, who, why)
+		}
+		if c.Origins["misfire"].From != "default" || c.Origins["shardingTotalCount"].From != "file" {
+			t.Errorf("other settings come from %+v", c.Origins)
+		}
+	}
+
+	comesFrom("file", "", "")
 	// A request.
-	if w := a.ask("PATCH", "/v1/jobs/cities/config", `{"settings":{"cron":"`+two+`"}}`, "If-Match", "*"); w.code != 200 {
+	if w := a.ask("PATCH", "/v1/jobs/cities/config?reason=earlier", `{"settings":{"cron":"`+two+`"}}`, "If-Match", "*"); w.code != 200 {
 		t.Fatalf("%d %s", w.code, w.body)
 	}
 	follow(two)
 	a.Until("the request is recorded", recorded(2))
+	comesFrom("edit", "token", "earlier")
 	// Another program, such as ElasticJob's console.
 	config := tree.NewLayout(servicetest.Namespace, "cities").Config()
 	nodes, err := a.Center().Read(t.Context(), registry.Data(config))
@@ -70,12 +86,14 @@ func TestEditsAreRecordedOnce(t *testing.T) {
 	}
 	follow(three)
 	a.Until("the other program's edit is recorded", recorded(3))
+	comesFrom("edit", "the registry", "")
 	// The file, on both hosts.
 	for _, h := range houses {
 		h.Host.Apply(job(two, ""), nil)
 	}
 	follow(two)
 	a.Until("the file's edit is recorded", recorded(4))
+	comesFrom("file", "", "")
 	// A host that comes with another file.
 	c := serve(t, servicetest.Options{Server: server, IP: "10.0.0.3", Jobs: job(two, "new")})
 	houses = append(houses, c.House)

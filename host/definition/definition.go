@@ -118,6 +118,15 @@ func ParseWithin(file string, data []byte, ceilings ceiling.List) ([]Definition,
 	return definitions, nil
 }
 
+// Defaults are the settings of a job whose definition states none, on a host without ceilings.
+func Defaults() (jobconfig.Configuration, error) {
+	list, err := Parse("defaults.yaml", []byte("shardingTotalCount: 1\n"))
+	if err != nil {
+		return jobconfig.Configuration{}, err
+	}
+	return list[0].Configuration, nil
+}
+
 // Warnings say what a host takes and what may not be what was meant, as of now.
 func (d Definition) Warnings(now time.Time) []string {
 	s := d.schedule()

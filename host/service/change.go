@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"path"
 	"slices"
 	"strings"
@@ -388,13 +389,62 @@ func (s *Service) ChangeKept(ctx context.Context, job string, item int, change a
 	return kept, err
 }
 
-// Config is the configuration of a job in the registry. It is read now.
+// Config is the configuration of a job in the registry. It is read now. Histories say who edited
+// what differs from the definition file.
 func (s *Service) Config(ctx context.Context, job string) (*admin.JobConfig, error) {
 	if err := access.Require(ctx, access.View, job); err != nil {
 		return nil, err
 	}
 	c, err := s.o.Registry.Config(ctx, job)
-	return c, s.explained(ctx, job, err)
+	if err != nil {
+		return nil, s.explained(ctx, job, err)
+	}
+	_ = s.o.Cluster.Refresh(ctx) // without it, what was known last counts
+	if j, _, _, ok := s.o.Cluster.Job(job); ok {
+		c.File = j.File
+	}
+	whoEdited(ctx, s, c)
+	return c, nil
+}
+
+// whoEdited completes the origins of settings that somebody has edited. It asks no history if
+// there are none.
+func whoEdited(ctx context.Context, s *Service, c *admin.JobConfig) {
+	unknown := slices.DeleteFunc(slices.Collect(maps.Keys(c.Origins)), func(setting string) bool { return c.Origins[setting].From != admin.FromRegistry })
+	if len(unknown) == 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, reading)
+	defer cancel()
+	edits := history.Filter{Jobs: []string{cluster.Literal(c.Job)}, What: []string{"edit"}, Limit: history.MaxLimit}
+	changes, err := filled(ctx, edits, s.Changes)
+	if err != nil { // the configuration is known all the same
+		changes.Silent = append(changes.Silent, err.Error())
+	}
+	for _, setting := range unknown {
+		if e := editOf(changes.Records, setting, c.Settings[setting]); e != nil {
+			c.Origins[setting] = admin.Origin{From: admin.FromEdit, Who: e.Who, Time: e.Time, Why: e.Why}
+		} else {
+			c.Silent = changes.Silent
+		}
+	}
+}
+
+// editOf is the newest edit of a setting, if it is the one that gave it its value.
+func editOf(changes []history.Change, setting, now string) *history.Change {
+	for n, c := range changes {
+		var after map[string]string
+		if c.Error != "" || json.Unmarshal([]byte(c.After), &after) != nil {
+			continue
+		}
+		if value, has := after[setting]; has {
+			if value != now && value != event.Cut(now, event.MaxReason) { // some records cut long values
+				return nil // what changed it since is not on record
+			}
+			return &changes[n]
+		}
+	}
+	return nil
 }
 
 // EditConfig edits it; a preview changes nothing.

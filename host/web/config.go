@@ -2,7 +2,6 @@ package web
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"maps"
 	"net/http"
@@ -16,10 +15,6 @@ import (
 	"github.com/wasmjob/wasmjob/coordination/operate"
 	"github.com/wasmjob/wasmjob/host/access"
 	"github.com/wasmjob/wasmjob/host/admin"
-	"github.com/wasmjob/wasmjob/host/cluster"
-	"github.com/wasmjob/wasmjob/host/definition"
-	"github.com/wasmjob/wasmjob/host/event"
-	"github.com/wasmjob/wasmjob/host/history"
 	"github.com/wasmjob/wasmjob/host/texts"
 	"github.com/wasmjob/wasmjob/host/words"
 )
@@ -30,27 +25,20 @@ type settingRow struct {
 	// Help is the setting's, in the reader's language, as pieces of text and code.
 	Help []piece
 	// Now is the value in the registry, Given that of the form.
-	Now, Given, Default string
+	Now, Given string
 	// Problem says what is wrong with what was given.
 	Problem string
 	// Changed: the form has another value than the registry. Stale: the registry has
 	// another one than when the form was made, Was.
 	Changed, Stale bool
 	Was            string
-	Origin         origin
+	Origin         admin.Origin
 }
 
 // piece is a piece of text; Code is in the letters of a program.
 type piece struct {
 	Text string
 	Code bool
-}
-
-// origin says where a value comes from: default, file or edit.
-type origin struct {
-	Kind string
-	// Edit is the newest edit that set it.
-	Edit *history.Change
 }
 
 // Input is the kind of the setting's input: choice, number, lines or text.
@@ -129,44 +117,13 @@ func newConfigView(ctx context.Context, c *Console, p *page, job string) (*confi
 	if err != nil {
 		return nil, err
 	}
-	changes, err := c.o.Service.Changes(ctx, history.Filter{Jobs: []string{cluster.Literal(job)}, Limit: history.MaxLimit})
-	if err := p.without(err); err != nil {
-		return nil, err
-	}
-	v := &configView{P: p, Name: job, Version: config.Version, Editable: p.may(access.Author, job)}
-	if d, err := c.o.Service.Job(ctx, job); err == nil { // else no host runs it: it has no file
-		v.File = d.File
-	}
-	defaults, err := defaultSettings()
-	if err != nil {
-		return nil, err
-	}
+	p.silence(config.Silent)
+	v := &configView{P: p, Name: job, File: config.File, Version: config.Version, Editable: p.may(access.Author, job)}
 	for _, s := range operate.Editable() {
 		now := shown(s, config.Settings[s.Name])
-		row := settingRow{Setting: s, Now: now, Given: now, Was: now, Default: defaults[s.Name], Help: p.help(s), Origin: origin{Kind: "file"}}
-		if edit := edited(changes.Records, s.Name, config.Settings[s.Name]); edit != nil {
-			row.Origin = origin{"edit", edit}
-		} else if now == row.Default {
-			row.Origin.Kind = "default"
-		}
-		v.Rows = append(v.Rows, row)
+		v.Rows = append(v.Rows, settingRow{Setting: s, Now: now, Given: now, Was: now, Help: p.help(s), Origin: config.Origins[s.Name]})
 	}
 	return v, nil
-}
-
-// defaultSettings are the values of settings that a definition file does not state.
-func defaultSettings() (map[string]string, error) {
-	list, err := definition.Parse("x.yaml", []byte("shardingTotalCount: 1\n"))
-	if err != nil {
-		return nil, err
-	}
-	out := make(map[string]string)
-	for _, s := range operate.Editable() {
-		if !s.Required {
-			out[s.Name] = shown(s, operate.Text(s, list[0].Configuration))
-		}
-	}
-	return out, nil
 }
 
 // shown is the value of a setting as people write it: 5m, not 5m0s.
@@ -175,23 +132,6 @@ func shown(s jobconfig.Setting, value string) string {
 		return words.Duration(d)
 	}
 	return value
-}
-
-// edited is the newest edit of a setting, if it is the one that gave it its value.
-func edited(changes []history.Change, setting, now string) *history.Change {
-	for n := range changes {
-		var after map[string]string
-		if changes[n].Error != "" || json.Unmarshal([]byte(changes[n].After), &after) != nil {
-			continue
-		}
-		if value, has := after[setting]; has {
-			if value != now || changes[n].From == event.FromFile {
-				return nil // something else has changed it since, or the file did
-			}
-			return &changes[n]
-		}
-	}
-	return nil
 }
 
 var (

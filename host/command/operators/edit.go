@@ -1,11 +1,13 @@
 package operators
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -13,6 +15,7 @@ import (
 	"github.com/wasmjob/wasmjob/host/admin"
 	"github.com/wasmjob/wasmjob/host/command"
 	"github.com/wasmjob/wasmjob/host/console"
+	"github.com/wasmjob/wasmjob/host/show"
 	"github.com/wasmjob/wasmjob/host/words"
 )
 
@@ -23,7 +26,8 @@ func editCommand(p *command.Program) *cobra.Command {
 		Short: "Show or change the settings of a job on all its hosts",
 		Long: `Change settings of a job in the registry, by their names in a definition file, as
 ElasticJob's console does: all hosts of the job take them over at once. Without a
-setting, show those that there are. --preview shows what would change.
+setting, show those that there are, and where each comes from: a default, the
+definition file, or who changed it, when and why. --preview shows what would change.
 
 A definition file that has another value wins only when that value changes there, or
 if the definition says overwrite: true.`,
@@ -48,7 +52,7 @@ if the definition says overwrite: true.`,
 			if err != nil {
 				return r.Similar(ctx, job, err)
 			}
-			return p.Done(nil, strings.TrimSuffix(settingsText(p.Tables(), c), "\n"))
+			return p.Done(nil, strings.TrimSuffix(settingsText(p.Tables(), c, time.Now())+show.Silent(p.Tables(), c.Silent), "\n"))
 		}
 		e, err := r.EditConfig(ctx, job, admin.Edit{Version: -1, Settings: edits, Preview: preview})
 		if err != nil {
@@ -96,8 +100,8 @@ func parseEdits(args []string) (map[string]string, error) {
 	return edits, nil
 }
 
-func settingsText(s console.Style, c *admin.JobConfig) string {
-	t := console.NewTable(s, "SETTING", "VALUE")
+func settingsText(s console.Style, c *admin.JobConfig, now time.Time) string {
+	t := console.NewTable(s, "SETTING", "VALUE", "COMES FROM")
 	zeros := make(map[string]string)
 	for _, s := range operate.Editable() {
 		if zero := s.Zero(c.Settings[s.Name]); zero != "" {
@@ -105,9 +109,25 @@ func settingsText(s console.Style, c *admin.JobConfig) string {
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.Settings)) {
-		t.Add(console.Coloured(name, console.Bold), console.Plain(words.Dash(c.Settings[name])+zeros[name]))
+		t.Add(console.Coloured(name, console.Bold), console.Plain(words.Dash(c.Settings[name])+zeros[name]), originCell(c, c.Origins[name], now))
 	}
 	return t.String()
+}
+
+// originCell says where the value of a setting comes from.
+func originCell(c *admin.JobConfig, o admin.Origin, now time.Time) console.Cell {
+	switch o.From {
+	case admin.FromDefault:
+		return console.Coloured("default", console.Grey)
+	case admin.FromFile:
+		return console.Plain(cmp.Or(c.File, "the definition file"))
+	case admin.FromRegistry:
+		return console.Plain("the registry")
+	case admin.FromEdit:
+		text := fmt.Sprintf("edited by %s %s ago", o.Who, words.Ago(max(0, now.Sub(o.Time))))
+		return console.Plain(strings.TrimSuffix(text+": "+words.FirstLine(o.Why), ": "))
+	}
+	return console.Plain(words.Dash(o.From)) // of a host of another version
 }
 
 // editText says what an edit changes, and when the job fires then.
