@@ -1,6 +1,7 @@
 package api
 
 import (
+	"errors"
 	"net/http"
 	"slices"
 	"testing"
@@ -63,5 +64,29 @@ func TestDrainedHost(t *testing.T) {
 	})
 	if got := state(other, "gone"); got != host.JobRemoved {
 		t.Errorf("the removed job is %s", got)
+	}
+}
+
+// TestDisabledServer: a host names the jobs that its server is disabled for, but for those that
+// are disabled on all servers.
+func TestDisabledServer(t *testing.T) {
+	t.Parallel()
+	server := servicetest.NewServer(t)
+	jobs := []host.Job{servicetest.Job("pay", "0 0 3 1 1 ?", 2, servicetest.OK), servicetest.Job("etl", "0 0 3 1 1 ?", 2, servicetest.OK)}
+	a := serve(t, servicetest.Options{Server: server, IP: "10.0.0.1", Jobs: jobs})
+	b := serve(t, servicetest.Options{Server: server, IP: "10.0.0.2", Jobs: jobs})
+	if err := errors.Join(a.client.DisableServer(t.Context(), "pay", "10.0.0.2"), a.client.Disable(t.Context(), "etl")); err != nil {
+		t.Fatal(err)
+	}
+	var disabled map[string][]string
+	for _, asked := range []*served{a, b} {
+		asked.Until("the server is known to be disabled", func() bool {
+			disabled = make(map[string][]string)
+			for _, h := range get[[]cluster.Host](asked, "/v1/hosts") {
+				disabled[h.ServerIP] = h.Disabled
+			}
+			paused := get[service.JobDetail](asked, "/v1/jobs/etl").State == host.JobDisabled
+			return paused && slices.Equal(disabled["10.0.0.2"], []string{"pay"}) && len(disabled["10.0.0.1"]) == 0
+		})
 	}
 }

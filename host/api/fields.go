@@ -154,6 +154,7 @@ func fieldTexts() map[string]string {
 		"cluster.Found.Silent":           "`silent` are hosts that have not answered, or do not run any more, and why: what they have is missing.",
 		"cluster.Host":                   "Host is one host of the namespace.",
 		"cluster.Host.API":               "API is the URL of its API, empty if other hosts cannot reach it.",
+		"cluster.Host.Disabled":          "`disabled` are the jobs, by name, that its server is disabled for while another may run them.",
 		"cluster.Host.Draining":          "`draining` are the jobs that it is leaving, by name, those first of which something still runs.",
 		"cluster.Host.Here":              "`here`: it is the host that answers.",
 		"cluster.Host.ID":                "`id` names the host among its peers, for one session.",

@@ -51,6 +51,8 @@ type Host struct {
 	Running int `json:"running"`
 	// Stopped counts the jobs that an operator has stopped there; they are not in Jobs.
 	Stopped int `json:"stopped,omitempty"`
+	// Disabled are the jobs, by name, that its server is disabled for while another may run them.
+	Disabled []string `json:"disabled,omitempty"`
 	// Draining are the jobs that it is leaving, by name, those first of which something still runs.
 	Draining []Draining `json:"draining,omitempty"`
 }
@@ -139,8 +141,8 @@ type known struct {
 }
 
 // tally counts the items of a host's jobs, those that run, and the jobs that it does not run
-// on: stopped by an operator, removed, or draining.
-type tally struct{ items, running, stopped, removed, draining int }
+// on: disabled, stopped by an operator, removed, or draining.
+type tally struct{ items, running, disabled, stopped, removed, draining int }
 
 // add counts a job, or with -1 no longer; nil is none.
 func (t *tally) add(j *host.JobStatus, sign int) {
@@ -150,6 +152,8 @@ func (t *tally) add(j *host.JobStatus, sign int) {
 	t.items += sign * len(j.Items)
 	t.running += sign * running(j)
 	switch j.State {
+	case host.JobDisabled:
+		t.disabled += sign
 	case host.JobStopped:
 		t.stopped += sign
 	case host.JobRemoved:
@@ -207,6 +211,22 @@ func (k *known) leaving(see See) (list []Draining) {
 		list = append(list, d)
 	}
 	slices.SortStableFunc(list, func(a, b Draining) int { return cmp.Compare(min(len(b.Items), 1), min(len(a.Items), 1)) })
+	return list
+}
+
+// disabledFor are the jobs that the host's server is disabled for, of those that may be seen; see
+// Host.Disabled. all are the jobs over all hosts.
+func (k *known) disabledFor(all map[string]*Job, see See) (list []string) {
+	if k.disabled == 0 {
+		return nil
+	}
+	for name, j := range k.jobs {
+		elsewhere := all[name] != nil && all[name].State != host.JobDisabled
+		if j.State == host.JobDisabled && elsewhere && (see == nil || see(name)) {
+			list = append(list, name)
+		}
+	}
+	slices.Sort(list)
 	return list
 }
 
@@ -556,7 +576,7 @@ func (c *Cluster) HostsOf(see See) []Host {
 		t, jobs := k.of(see)
 		list = append(list, Host{ID: id, Name: name(k.peer), ServerIP: k.peer.ServerIP, API: k.peer.API, Version: k.peer.Version, Started: k.peer.Started, Here: id == c.self,
 			Silent: c.why(k), Seen: k.seen, Report: k.report, State: k.state(), Jobs: jobs - t.stopped, Stopped: t.stopped, Items: t.items, Running: t.running,
-			Draining: k.leaving(see)})
+			Disabled: k.disabledFor(c.jobs, see), Draining: k.leaving(see)})
 	}
 	slices.SortFunc(list, func(a, b Host) int {
 		if a.Here != b.Here {

@@ -556,6 +556,24 @@ func TestDraining(t *testing.T) {
 	}
 }
 
+// TestDisabledFor: of the jobs that a server is disabled for, those are named that another may run.
+func TestDisabledFor(t *testing.T) {
+	t.Parallel()
+	k := &known{jobs: map[string]*host.JobStatus{}}
+	all := make(map[string]*Job)
+	for name, state := range map[string]host.JobState{"here": host.JobDisabled, "too": host.JobDisabled, "everywhere": host.JobDisabled, "runs": host.JobReady} {
+		k.jobs[name], all[name] = &host.JobStatus{Name: name, State: state}, &Job{Name: name, State: host.JobReady}
+		k.add(k.jobs[name], 1)
+	}
+	all["everywhere"].State = host.JobDisabled
+	if got := k.disabledFor(all, nil); !slices.Equal(got, []string{"here", "too"}) {
+		t.Errorf("disabled for %q", got)
+	}
+	if got := k.disabledFor(all, func(job string) bool { return job == "too" }); !slices.Equal(got, []string{"too"}) {
+		t.Errorf("who may see one alone sees %q", got)
+	}
+}
+
 // TestEarlierProcess: a host that was killed and started again is there twice until its earlier
 // session has ended, and what is listed for that says so.
 func TestEarlierProcess(t *testing.T) {

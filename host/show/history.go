@@ -332,6 +332,14 @@ func troubles(h *cluster.Host, now time.Time) (list []string) {
 	if h.Stopped > 0 {
 		list = append(list, words.Count(h.Stopped, "job")+" stopped here by an operator; 'wasmjob start --instance "+r.Status.Instance+"' runs them again")
 	}
+	if n := len(h.Disabled); n > 0 {
+		const most = 3
+		text := fmt.Sprintf("disabled for %s: %s", words.Count(n, "job"), strings.Join(h.Disabled[:min(n, most)], ", "))
+		if n > most {
+			text += ", …"
+		}
+		list = append(list, text)
+	}
 	if len(h.Draining) > 0 {
 		list = append(list, drainText(h.Draining))
 	}

@@ -136,6 +136,7 @@ func TestHosts(t *testing.T) {
 		{Name: "10.0.0.5", ServerIP: "10.0.0.5", Started: started, Silent: "no answer"},
 		{Name: "10.0.0.6", ServerIP: "10.0.0.6", Started: started, Seen: now, Report: report(host.HostLive, nil), State: host.HostStopped, Stopped: 2},
 		{Name: "10.0.0.7", ServerIP: "10.0.0.7", Started: started, Seen: now, Jobs: 2, Running: 4, Report: report(host.HostLive, nil), State: host.HostDraining, Draining: []cluster.Draining{{Job: "a", Items: []int{0, 1, 3}}, {Job: "b"}}},
+		{Name: "10.0.0.8", ServerIP: "10.0.0.8", Started: started, Seen: now, Jobs: 4, Report: report(host.HostLive, nil), State: host.HostLive, Disabled: []string{"a", "b", "c", "d"}},
 	}, now)
 	lines := strings.Split(text, "\n")
 	for i, want := range [][]string{
@@ -146,6 +147,7 @@ func TestHosts(t *testing.T) {
 		{"silent", "-", "-", "no answer"},
 		{"stopped", "0", "0", "2 jobs stopped here by an operator; 'wasmjob start --instance 10.0.0.6@-@7-x' runs them again"},
 		{"draining", "2", "4", "leaves 2 jobs, and waits for items 0-1,3 of a"},
+		{"live", "4", "0", "disabled for 4 jobs: a, b, c, …"},
 	} {
 		fields := regexp.MustCompile(" {2,}").Split(strings.TrimSpace(lines[i+1]), -1)
 		got := append(slices.Clone(fields[2:5]), fields[len(fields)-1])

@@ -199,7 +199,7 @@ func TestInstances_harmless(t *testing.T) {
 	if text := Namespace(console.Style{}, list, "none", time.Now()); strings.ContainsAny(text, "\x1b\a") {
 		t.Errorf("%q", text)
 	}
-	hosts := []cluster.Host{{ID: evil, Name: evil, API: evil, Silent: evil}, {Name: evil, Version: evil, State: evil, Stopped: 1, Draining: []cluster.Draining{{Job: evil, Items: []int{1}}},
+	hosts := []cluster.Host{{ID: evil, Name: evil, API: evil, Silent: evil}, {Name: evil, Version: evil, State: evil, Stopped: 1, Disabled: []string{evil}, Draining: []cluster.Draining{{Job: evil, Items: []int{1}}},
 		Report: &admin.Report{Reason: evil, Status: host.Status{Instance: evil}}}}
 	if text := Hosts(console.Style{}, hosts, time.Now()); strings.ContainsAny(text, "\x1b\a") {
 		t.Errorf("%q", text)

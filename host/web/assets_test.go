@@ -21,6 +21,7 @@ import (
 	"github.com/wasmjob/wasmjob/host"
 	"github.com/wasmjob/wasmjob/host/access"
 	"github.com/wasmjob/wasmjob/host/access/login"
+	"github.com/wasmjob/wasmjob/host/admin"
 	"github.com/wasmjob/wasmjob/host/cluster"
 	"github.com/wasmjob/wasmjob/host/event"
 	"github.com/wasmjob/wasmjob/host/history"
@@ -220,7 +221,7 @@ func FuzzEscape(f *testing.F) {
 		run := history.Run{ID: name + "/1/0", Job: name, Message: text, Outcome: abi.OutcomeFail, Host: text, Digest: text, Signer: text, Outside: map[string]abi.OutsideCount{"http": {Calls: 1, Targets: []string{text}}}}
 		line := history.Line{Job: name, RunID: run.ID, Message: text, Attrs: []string{"a" + text, text}}
 		change := history.Change{Who: text, What: text, Job: name, Why: text, From: "x" + text, Error: "x" + text, Before: text, After: "x" + text}
-		row := settingRow{Setting: jobconfig.Settings()[1], Now: text, Given: text, Was: text, Problem: "x" + text}
+		row := settingRow{Setting: jobconfig.Settings()[1], Now: text, Given: text, Was: text, Problem: "x" + text, Origin: admin.Origin{From: admin.FromEdit, Who: text, Time: at, Why: "x" + text}}
 		item := cluster.Item{Host: text, ItemStatus: host.ItemStatus{LastOutcome: abi.OutcomeFail, LastMessage: text, Parameter: "x" + text}}
 		changes := changeTable{p, []history.Change{change}, true}
 		var out strings.Builder
@@ -231,6 +232,7 @@ func FuzzEscape(f *testing.F) {
 			{"run", runView{P: p, RunDetail: &service.RunDetail{Run: run}, Log: logView{P: p, Lines: []history.Line{line}, Jobs: true, Stream: p.Link("/v1/logs/stream", "run", run.ID)}, Attempts: []attempt{{Reason: text, Host: text}}, Explained: explanation{P: p, Problem: "x" + text, Sentences: []sentence{{p, text, true, []event.Event{{Reason: text, Host: text}}}}}}},
 			{"audit", auditView{P: p, Changes: changes, Filter: filterView{P: p}}},
 			{"config", &configView{P: p, Name: name, File: "x" + text, Rows: []settingRow{row}, Editable: true, Reason: text, Problems: []string{text}, Preview: &previewed{Changes: []settingRow{row}}}},
+			{"hosts", hostsView{P: p, Rows: []hostRow{{P: p, Host: cluster.Host{ID: text, Disabled: []string{name}}}}}},
 			{"item", itemView{P: p, Name: name, Known: true, State: item, KeptProblem: "x" + text}},
 			{"modules", modulesView{p, &service.Modules{Modules: []service.Module{{Digest: text, Files: []string{text}, Jobs: []string{name}, Hosts: []string{text}, Granted: []string{text}}}, Refused: []service.Refusal{{Host: text, Refusal: host.Refusal{File: text, Reasons: []string{text}}}}}}},
 			{"problem", problemView{p, "missing", text, text}},

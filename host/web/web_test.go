@@ -833,3 +833,26 @@ func TestDrain(t *testing.T) {
 	s.post("/hosts/start", form...).has(t, 200, "no job is stopped on "+instance)
 	s.post("/hosts/start", "server", "10.9.9.9", "back", "/hosts").has(t, 200, "no host 10.9.9.9 is known")
 }
+
+// TestDisabledServer: the page of hosts names the jobs that a server is disabled for.
+func TestDisabledServer(t *testing.T) {
+	t.Parallel()
+	c := newConsole(t)
+	p := c.newPage(t.Context(), httptest.NewRequest(http.MethodGet, "/hosts", nil))
+	for want, jobs := range map[string][]string{
+		"": nil,
+		"Paused on this server: a <b> , pay Jobs": {"a <b>", "pay"},
+		"a7 , a8 , a9 and 1 more Jobs":            {"a0", "a1", "a2", "a3", "a4", "a5", "a6", "a7", "a8", "a9", "b"},
+	} {
+		var out strings.Builder
+		if err := c.templates.ExecuteTemplate(&out, "hosts", hostsView{P: p, Rows: []hostRow{{P: p, Host: cluster.Host{ID: "h", Disabled: jobs}}}}); err != nil {
+			t.Fatal(err)
+		}
+		a := answer{200, "/hosts", nil, out.String()}
+		if jobs == nil {
+			a.lacks(t, "Paused on this server")
+			continue
+		}
+		a.has(t, 200, want)
+	}
+}
