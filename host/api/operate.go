@@ -19,6 +19,7 @@ import (
 	"github.com/wasmjob/wasmjob/host/access"
 	"github.com/wasmjob/wasmjob/host/admin"
 	"github.com/wasmjob/wasmjob/host/service"
+	"github.com/wasmjob/wasmjob/host/times"
 )
 
 // Why is the reason of a change, for the audit.
@@ -342,8 +343,8 @@ func (in *killInput) options() (o admin.KillOptions, err error) {
 		if d.text == "" {
 			continue
 		}
-		if *d.into, err = time.ParseDuration(d.text); err != nil {
-			return o, &service.InputError{Where: "query." + d.name, Problem: fmt.Sprintf("found %q, expected a duration such as 5s", d.text)}
+		if *d.into, err = times.Duration(d.text); err != nil {
+			return o, &service.InputError{Where: "query." + d.name, Problem: err.Error()}
 		}
 	}
 	return o, o.Check()

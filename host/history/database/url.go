@@ -15,6 +15,7 @@ import (
 	"github.com/go-sql-driver/mysql"
 	"github.com/jackc/pgx/v5"
 
+	"github.com/wasmjob/wasmjob/host/times"
 	"github.com/wasmjob/wasmjob/host/words"
 )
 
@@ -297,20 +298,13 @@ func (c *Config) options(values url.Values) error {
 // leastKeep is a day: PostgreSQL's tables are divided by days.
 const leastKeep = day
 
-// parseKeep reads 30d, 36h or off.
+// parseKeep reads 30d, 1d12h, 36h or off.
 func parseKeep(s string) (time.Duration, error) {
 	bad := fmt.Errorf("found %.40q, expected off or a duration of at least a day, such as 30d", s)
 	if s == "off" {
 		return 0, nil
 	}
-	if days, ok := strings.CutSuffix(s, "d"); ok {
-		n, err := strconv.ParseUint(days, 10, 16)
-		if err != nil || n == 0 {
-			return 0, bad
-		}
-		return time.Duration(n) * day, nil
-	}
-	d, err := time.ParseDuration(s)
+	d, err := times.Duration(s)
 	if err != nil || d < leastKeep {
 		return 0, bad
 	}
