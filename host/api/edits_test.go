@@ -116,3 +116,25 @@ func TestEditsAreRecordedOnce(t *testing.T) {
 		}
 	}
 }
+
+// TestEditOfSilentHost: if the host that knows who edited a setting does not answer, the
+// configuration is there all the same, and says so.
+func TestEditOfSilentHost(t *testing.T) {
+	t.Parallel()
+	server := servicetest.NewServer(t)
+	jobs := []host.Job{servicetest.Job("cities", "0 0 1 1 1 ?", 4, servicetest.OK)}
+	a := serve(t, servicetest.Options{Server: server, IP: "10.0.0.1", Jobs: jobs})
+	b := serve(t, servicetest.Options{Server: server, IP: "10.0.0.2", Jobs: jobs})
+	if w := b.ask("PATCH", "/v1/jobs/cities/config", `{"settings":{"cron":"0 0 2 1 1 ?"}}`, "If-Match", "*"); w.code != 200 {
+		t.Fatalf("%d %s", w.code, w.body)
+	}
+	if c := get[admin.JobConfig](a, "/v1/jobs/cities/config"); c.Origins["cron"].From != "edit" {
+		t.Errorf("cron comes from %+v", c.Origins["cron"])
+	}
+	b.mute()
+	a.Until("the host is silent", func() bool {
+		c := get[admin.JobConfig](a, "/v1/jobs/cities/config")
+		silent := len(c.Silent) == 1 && strings.HasPrefix(c.Silent[0], "10.0.0.2: ")
+		return silent && c.Settings["cron"] == "0 0 2 1 1 ?" && c.Origins["cron"] == admin.Origin{From: "registry"} && c.Origins["failover"].From == "file"
+	})
+}
