@@ -11,6 +11,7 @@ import (
 
 	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/host"
+	"github.com/wasmjob/wasmjob/host/admin"
 	view "github.com/wasmjob/wasmjob/host/cluster"
 	"github.com/wasmjob/wasmjob/host/event"
 	"github.com/wasmjob/wasmjob/host/history"
@@ -26,6 +27,15 @@ func TestOperating(t *testing.T) {
 	h := p.start("--data", p.path("data"), "--mount", "busy="+p.path("gate")+":/gate")
 	for _, j := range []string{"work", "clock", "busy"} {
 		h.of(j, 0, owned())
+	}
+
+	var edited admin.Edited
+	if err := json.Unmarshal([]byte(p.must("edit", "work", "description=for the operator, too", "--reason", "two read it", "-o", "json")), &edited); err != nil || edited.After == nil {
+		t.Errorf("the edit: %v %+v", err, edited)
+	}
+	var config admin.JobConfig
+	if err := json.Unmarshal([]byte(p.must("edit", "work", "-o", "json")), &config); err != nil || config.Settings["description"] != "for the operator, too" || config.Origins["description"].Why != "two read it" {
+		t.Errorf("the settings: %v %+v", err, config)
 	}
 
 	said := p.must("trigger", "work")

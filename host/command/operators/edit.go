@@ -41,6 +41,8 @@ if the definition says overwrite: true.`,
 		},
 	}
 	cmd.Flags().BoolVar(&preview, "preview", false, "change nothing")
+	var how command.Shown
+	how.AddOutput(cmd, "them")
 	p.OnChange(cmd, func(ctx context.Context, r *command.Reached, args []string) error {
 		job := args[0]
 		edits, err := parseEdits(args[1:])
@@ -52,7 +54,7 @@ if the definition says overwrite: true.`,
 			if err != nil {
 				return r.Similar(ctx, job, err)
 			}
-			return p.Done(nil, strings.TrimSuffix(settingsText(p.Tables(), c, time.Now())+show.Silent(p.Tables(), c.Silent), "\n"))
+			return p.Print(&how, c, settingsText(p.Tables(), c, time.Now())+show.Silent(p.Tables(), c.Silent))
 		}
 		e, err := r.EditConfig(ctx, job, admin.Edit{Version: -1, Settings: edits, Preview: preview})
 		if err != nil {
@@ -62,7 +64,7 @@ if the definition says overwrite: true.`,
 		if preview {
 			what = "would change " + job
 		}
-		return p.Done(nil, what+"\n"+strings.TrimSuffix(editText(e), "\n"))
+		return p.Print(&how, e, what+"\n"+editText(e))
 	})
 	complete := cmd.ValidArgsFunction
 	cmd.ValidArgsFunction = func(cmd *cobra.Command, args []string, part string) ([]string, cobra.ShellCompDirective) {
