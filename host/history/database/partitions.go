@@ -8,10 +8,22 @@ import (
 	"github.com/wasmjob/wasmjob/host/history"
 )
 
-// daily are the tables that PostgreSQL divides by days, with what divides them.
-func daily() []struct{ table, by string } {
-	return []struct{ table, by string }{
-		{"wasmjob_executions", "begun"}, {"wasmjob_items", "begun"}, {"wasmjob_events", "time"}, {"wasmjob_logs", "time"},
+// dailyTable is a table that PostgreSQL divides by days.
+type dailyTable struct {
+	table string
+	by    string // what divides it
+	open  string // holds for rows that no bound of the size deletes
+	// kept are conditions that exclude each other, of which one holds for rows that are kept as long as failures.
+	kept []string
+}
+
+// daily are all of them.
+func daily() []dailyTable {
+	const open, none = "ended = 0", "1 = 0"
+	ended, worse := []string{open, "failed = 1"}, []string{"keep = 1"}
+	return []dailyTable{
+		{"wasmjob_executions", "begun", open, ended}, {"wasmjob_items", "begun", open, ended},
+		{"wasmjob_events", "time", none, worse}, {"wasmjob_logs", "time", none, worse},
 	}
 }
 

@@ -26,7 +26,7 @@ const (
 // cleaner deletes what is too old. Its goroutine owns from.
 type cleaner struct {
 	*pool
-	maxBytes int64
+	maxBytes int64            // 0 is no bound
 	clock    func() time.Time // this host's
 	done     chan struct{}    // closed when run has returned
 	from     map[string]int64 // up to where a table was purged of successes
@@ -81,7 +81,7 @@ func (s *cleaner) round(ctx context.Context, now time.Time) error {
 			}
 		} else {
 			for _, t := range daily() {
-				if err := s.purgeRows(ctx, t.table, t.by, now.Add(-r.Successes), r.Successes, "NOT ("+strings.Join(keptRows(t.table), " OR ")+")"); err != nil {
+				if err := s.purgeRows(ctx, t.table, t.by, now.Add(-r.Successes), r.Successes, "NOT ("+strings.Join(t.kept, " OR ")+")"); err != nil {
 					return err
 				}
 				if err := s.purgeRows(ctx, t.table, t.by, now.Add(-r.Failures), r.Failures, ""); err != nil {
@@ -101,15 +101,6 @@ func (s *cleaner) round(ctx context.Context, now time.Time) error {
 		return s.purgeSize(ctx, now)
 	})
 	return err
-}
-
-// keptRows are conditions, of which one holds for rows that are kept as long as failures.
-func keptRows(table string) []string {
-	switch table {
-	case "wasmjob_executions", "wasmjob_items":
-		return []string{"ended = 0", "failed = 1"}
-	}
-	return []string{"keep = 1"}
 }
 
 // purgeRows deletes a table's rows from before a time, a window of rows at a time, so
@@ -248,100 +239,6 @@ func (s *cleaner) keys(ctx context.Context, query string, args ...any) (list [][
 	return list, rows.Err()
 }
 
-// purgeSize deletes the oldest rows of a SQLite file that is too large, but not runs that
-// have not ended.
-func (s *cleaner) purgeSize(ctx context.Context, now time.Time) error {
-	if s.kind != sqlite {
-		return nil
-	}
-	for s.maxBytes > 0 {
-		var size int64
-		err := s.db.QueryRowContext(ctx, "SELECT (page_count - freelist_count) * page_size FROM pragma_page_count(), pragma_freelist_count(), pragma_page_size()").Scan(&size)
-		if err != nil {
-			return err
-		}
-		if size <= s.maxBytes {
-			break
-		}
-		oldest, err := s.oldest(ctx, now)
-		if err != nil {
-			return err
-		}
-		if !oldest.Before(now) {
-			break // what is left runs
-		}
-		// A twentieth of the time that the file has, or all that it has of a moment.
-		if err := s.purgeBefore(ctx, oldest.Add(max(now.Sub(oldest)/20, 1))); err != nil {
-			return err
-		}
-	}
-	_, err := s.db.ExecContext(ctx, "PRAGMA incremental_vacuum")
-	return err
-}
-
-// sized are the tables that a SQLite file is made smaller by, with a condition for the rows
-// that may go.
-func sized() []struct{ table, by, condition string } {
-	return []struct{ table, by, condition string }{
-		{"wasmjob_executions", "begun", "ended <> 0"}, {"wasmjob_items", "begun", "ended <> 0"}, {"wasmjob_events", "time", "1 = 1"}, {"wasmjob_logs", "time", "1 = 1"}, {"wasmjob_audit", "time", "1 = 1"},
-	}
-}
-
-// ranTraces are the rows of ElasticJob's tables that may go: not those of what runs.
-func ranTraces(table string) string {
-	if table == "JOB_EXECUTION_LOG" {
-		return "complete_time IS NOT NULL AND "
-	}
-	return ""
-}
-
-// oldest is the time of the oldest row of a SQLite file that may go; now if there is none.
-func (s *cleaner) oldest(ctx context.Context, now time.Time) (time.Time, error) {
-	first := now
-	for _, t := range sized() {
-		var n sql.NullInt64
-		if err := s.db.QueryRowContext(ctx, "SELECT MIN("+t.by+") FROM "+t.table+" WHERE "+t.condition).Scan(&n); err != nil {
-			return first, err
-		}
-		if n.Valid && instant(n.Int64).Before(first) {
-			first = instant(n.Int64)
-		}
-	}
-	if !s.config.ElasticJob {
-		return first, nil
-	}
-	for _, t := range elasticJobTimes() {
-		var text sql.NullString
-		if err := s.db.QueryRowContext(ctx, "SELECT MIN("+t.by+") FROM "+t.table+" WHERE "+ranTraces(t.table)+t.by+" IS NOT NULL").Scan(&text); err != nil {
-			return first, err
-		}
-		if at, err := time.ParseInLocation("2006-01-02 15:04:05.000", text.String, time.Local); err == nil && at.Before(first) { // else somebody else wrote it
-			first = at
-		}
-	}
-	return first, nil
-}
-
-// purgeBefore deletes what may go and is from before a time.
-func (s *cleaner) purgeBefore(ctx context.Context, before time.Time) error {
-	for _, t := range sized() {
-		if err := s.purgeRows(ctx, t.table, t.by, before, 1, t.condition); err != nil {
-			return err
-		}
-		delete(s.from, t.table+" AND "+t.condition) // a run that has begun before may end
-	}
-	if !s.config.ElasticJob {
-		return nil
-	}
-	for _, t := range elasticJobTimes() {
-		// Times there have milliseconds.
-		if err := s.purgeTraces(ctx, t.table, ranTraces(t.table)+t.by+" < ?", before.Add(time.Millisecond)); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // purgeDays drops PostgreSQL's partitions that are too old, and replaces those of which
 // only failures are kept.
 func (s *cleaner) purgeDays(ctx context.Context, now time.Time) error {
@@ -357,7 +254,7 @@ func (s *cleaner) purgeDays(ctx context.Context, now time.Time) error {
 			case r.Failures != 0 && !end.After(now.Add(-r.Failures)):
 				err = s.again(ctx, func() error { return s.dropDay(ctx, name) })
 			case r.Successes != 0 && !end.After(now.Add(-r.Successes)) && !strings.HasSuffix(name, keptSuffix):
-				err = s.again(ctx, func() error { return s.thinDay(ctx, t.table, name, d) })
+				err = s.again(ctx, func() error { return s.thinDay(ctx, t.table, name, d, t.kept) })
 			}
 			if err != nil {
 				return err
@@ -393,27 +290,41 @@ func (s *cleaner) dropDay(ctx context.Context, name string) error {
 	return err
 }
 
-// thinDay replaces a partition by one with the rows that are kept. Its writers wait for
-// that, of which there are hardly any; readers of the table do for the last moment.
-func (s *cleaner) thinDay(ctx context.Context, table, name string, d int64) error {
+// thinDay replaces a partition by one with the rows for which one of the conditions holds, if there are any. Its writers
+// wait for that, of which there are hardly any; readers of the table do for the last moment.
+func (s *cleaner) thinDay(ctx context.Context, table, name string, d int64, conditions []string) error {
 	tx, err := s.db.BeginTx(ctx, nil)
 	if err != nil {
 		return err
 	}
 	defer tx.Rollback() //nolint:errcheck // after the commit there is nothing to roll back
-	kept := name + keptSuffix
-	var rows []string // each condition has an index
-	for _, condition := range keptRows(table) {
+	kept := partitionName(table, d) + keptSuffix
+	fresh := kept + "_new" // what is replaced may have the name
+	var rows []string      // each condition has an index
+	for _, condition := range conditions {
 		rows = append(rows, "SELECT * FROM "+name+" WHERE "+condition)
 	}
 	for _, statement := range []string{
 		"LOCK TABLE " + name + " IN SHARE MODE",
-		"CREATE TABLE " + kept + " (LIKE " + table + " INCLUDING DEFAULTS INCLUDING STORAGE)",
-		"INSERT INTO " + kept + " " + strings.Join(rows, " UNION ALL "),
-		"ALTER TABLE " + table + " DETACH PARTITION " + name,
-		fmt.Sprintf("ALTER TABLE %s ATTACH PARTITION %s FOR VALUES FROM (%d) TO (%d)", table, kept, d*int64(day), (d+1)*int64(day)),
-		"DROP TABLE " + name,
+		"CREATE TABLE " + fresh + " (LIKE " + table + " INCLUDING DEFAULTS INCLUDING STORAGE)",
 	} {
+		if _, err := tx.ExecContext(ctx, statement); err != nil {
+			return err
+		}
+	}
+	result, err := tx.ExecContext(ctx, "INSERT INTO "+fresh+" "+strings.Join(rows, " UNION ALL "))
+	if err != nil {
+		return err
+	}
+	statements := []string{"ALTER TABLE " + table + " DETACH PARTITION " + name, "DROP TABLE " + name}
+	if n, err := result.RowsAffected(); err == nil && n == 0 {
+		statements = append(statements, "DROP TABLE "+fresh)
+	} else {
+		statements = append(statements,
+			fmt.Sprintf("ALTER TABLE %s ATTACH PARTITION %s FOR VALUES FROM (%d) TO (%d)", table, fresh, d*int64(day), (d+1)*int64(day)),
+			"ALTER TABLE "+fresh+" RENAME TO "+kept)
+	}
+	for _, statement := range statements {
 		if _, err := tx.ExecContext(ctx, statement); err != nil {
 			return err
 		}

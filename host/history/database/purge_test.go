@@ -293,7 +293,7 @@ func TestSizeOfSQLite(t *testing.T) {
 func TestSizeOfSQLite_others(t *testing.T) {
 	t.Parallel()
 	const most = 2 << 20
-	s, _, err := open(t, "sqlite:"+filepath.Join(t.TempDir(), "h.db")+"?elasticjob=true", "", Options{MaxBytes: most})
+	s, _, err := open(t, "sqlite:"+filepath.Join(t.TempDir(), "h.db")+"?elasticjob=true&successes=off&failures=off", "", Options{MaxBytes: most})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -322,6 +322,8 @@ func TestSizeOfSQLite_others(t *testing.T) {
 			t.Errorf("%d rows of %s, want at least %d", n, table, least)
 		}
 	}
+	s.AddEvent(event.Event{Kind: event.JobError, Host: "h", Job: "timeless"})
+	await(t, "event of no time", func() bool { return count(t, s, "SELECT COUNT(*) FROM wasmjob_events WHERE time = 0") == 1 })
 	s.cleaner.maxBytes = 1 // which nothing can reach
 	if err := s.cleaner.round(t.Context(), now); err != nil {
 		t.Fatal(err)
@@ -329,4 +331,94 @@ func TestSizeOfSQLite_others(t *testing.T) {
 	if got := jobs(t, s); !slices.Equal(got, []string{"open"}) {
 		t.Errorf("%v are left", got)
 	}
+}
+
+// TestSizeOfServers: the tables stay within their bound. The oldest records go, but neither what
+// runs nor who changed what; the newest stay.
+func TestSizeOfServers(t *testing.T) {
+	t.Parallel()
+	servers(t, func(t *testing.T, fresh func(*testing.T) (string, string)) {
+		url, credentials := fresh(t)
+		sign := "?"
+		if strings.Contains(url, "?") {
+			sign = "&"
+		}
+		s := openStore(t, url+sign+"successes=off&failures=off&elasticjob=true&size=64MiB", credentials, t.TempDir())
+		if s.cleaner.maxBytes != 64<<20 {
+			t.Fatalf("the bound is %d bytes", s.cleaner.maxBytes)
+		}
+		const days, each = 12, 250
+		now := time.Now().UTC().Truncate(day).Add(12 * time.Hour)
+		item := 0
+		for age := days - 1; age >= 0; age-- {
+			at := now.Add(-time.Duration(age) * day)
+			open := event.Event{Time: at, Kind: event.FireStarted, Host: "h", Job: fmt.Sprintf("open-%02d", age), Trigger: int64(age + 1), Instant: at, Items: []int{0}, Total: 1}
+			s.AddEvent(open)
+			open.Kind, open.Items, open.Item, open.RunID, open.Fence, open.Attempt = event.ItemStarted, nil, &item, fmt.Sprintf("%s/t%d/0", open.Job, age+1), 1, 1
+			s.AddEvent(open)
+			for n := range each {
+				at := at.Add(-time.Duration(n) * time.Second)
+				aRun(s, fmt.Sprintf("good-%02d", age), "h", at, abi.OutcomeOK)
+				s.AddEvent(event.Event{Time: at, Kind: event.JobError, Host: "h", Job: fmt.Sprintf("error-%02d", age), Reason: strings.Repeat("x", 1000)})
+			}
+			s.AddChange(history.Change{Time: at, Who: "w", What: "x"})
+			await(t, "room", func() bool { return s.State().Queued < 4000 })
+		}
+		await(t, "all", func() bool { return count(t, s, "SELECT COUNT(*) FROM wasmjob_items WHERE ended > 0") == days*each })
+		size := func() int64 {
+			t.Helper()
+			size, _, err := s.cleaner.size(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			return size
+		}
+		round := func() {
+			t.Helper()
+			if err := s.cleaner.round(t.Context(), now); err != nil {
+				t.Fatal(err)
+			}
+		}
+		whole := size()
+		round() // nothing is too much
+		if n := count(t, s, "SELECT COUNT(*) FROM wasmjob_items"); n != days*(each+1) {
+			t.Errorf("%d runs are left of %d, and %d bytes are allowed of %d", n, days*(each+1), s.cleaner.maxBytes, whole)
+		}
+		s.cleaner.maxBytes = whole / 2
+		round()
+		slack := map[kind]int64{mySQL: whole / 4}[s.kind] // it goes by estimates
+		await(t, "tables within the bound", func() bool { return size() <= s.cleaner.maxBytes+slack })
+		for rows, want := range map[string][2]int{ // at least, at most
+			"wasmjob_items WHERE job LIKE 'open%'": {days, days}, "wasmjob_executions WHERE job LIKE 'open%'": {days, days}, "wasmjob_audit": {days, days},
+			"JOB_EXECUTION_LOG WHERE complete_time IS NULL": {days, days}, "JOB_EXECUTION_LOG": {2 * each, 8 * each},
+			"wasmjob_items WHERE job = 'good-00'": {each, each}, "wasmjob_events WHERE job = 'error-01'": {each, each}, "wasmjob_logs WHERE job = 'good-01'": {each, each},
+			"wasmjob_items": {days + 3*each, days + 8*each}, "wasmjob_events": {3 * each, 45 * each},
+			"wasmjob_items WHERE job = 'good-11'": {0, 0}, "wasmjob_events WHERE job = 'error-11'": {0, 0}, "wasmjob_logs WHERE job = 'good-11'": {0, 0}, "wasmjob_executions WHERE job = 'good-11'": {0, 0},
+		} {
+			if n := count(t, s, "SELECT COUNT(*) FROM "+rows); n < want[0] || n > want[1] {
+				t.Errorf("%d rows of %s, want %v; %d bytes of %d", n, rows, want, size(), whole)
+			}
+		}
+		s.cleaner.maxBytes = 1 // which nothing can reach
+		for range 2 {          // also where only what runs is left
+			round()
+		}
+		least, most := each, each // PostgreSQL's today stays
+		if s.kind == mySQL {
+			least, most = 0, each/10
+		}
+		if ended, open := count(t, s, "SELECT COUNT(*) FROM wasmjob_items WHERE ended > 0"), count(t, s, "SELECT COUNT(*) FROM wasmjob_items WHERE ended = 0"); ended < least || ended > most || open != days {
+			t.Errorf("%d runs that ended are left, want %d to %d; and %d others, want %d", ended, least, most, open, days)
+		}
+		// What comes late has a place, and what runs can end.
+		late := now.Add(-11 * day)
+		aRun(s, "late", "h", late, abi.OutcomeOK)
+		s.AddEvent(event.Event{Time: now, Kind: event.ItemEnded, Host: "h", Job: "open-11", RunID: "open-11/t12/0", Trigger: 12, Item: &item, Fence: 1, Attempt: 1, Instant: late, Outcome: abi.OutcomeOK})
+		await(t, "both", func() bool {
+			return count(t, s, "SELECT COUNT(*) FROM wasmjob_items WHERE ended > 0 AND job IN ('late', 'open-11')") == 2
+		})
+		if state := s.State(); state.Dropped != 0 {
+			t.Errorf("%+v", state)
+		}
+	})
 }

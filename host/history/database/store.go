@@ -23,7 +23,7 @@ type Options struct {
 	Spool string
 	// SpoolBytes bounds this host's part of it; 0 is DefaultSpoolBytes.
 	SpoolBytes int64
-	// MaxBytes bounds the file of SQLite; 0 is no bound.
+	// MaxBytes bounds the file of SQLite; 0 is no bound. That of a server's tables is Config.Size.
 	MaxBytes int64
 	// Queue, Ceilings, OnOverQuota, WholeLog and Logger are those of [history.FeedOptions].
 	Queue       int
@@ -97,6 +97,9 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	db, err := o.Config.open()
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("history: %w", o.Config.hide(err)), spooled.close())
+	}
+	if o.Config.Shared() {
+		o.MaxBytes = o.Config.Size
 	}
 	p := &pool{o.Config, o.Config.kind, db, o.Logger, newPresence()}
 	s := &Store{

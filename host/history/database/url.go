@@ -15,6 +15,7 @@ import (
 	"github.com/go-sql-driver/mysql"
 	"github.com/jackc/pgx/v5"
 
+	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 	"github.com/wasmjob/wasmjob/host/times"
 	"github.com/wasmjob/wasmjob/host/words"
 )
@@ -43,6 +44,8 @@ type Config struct {
 	// Where is the URL without a password and our options.
 	Where     string
 	Retention Retention
+	// Size bounds what runs, events and lines take on a server, in bytes; 0 is no bound.
+	Size int64
 	// ElasticJob: ElasticJob's two tables are written as well.
 	ElasticJob bool
 	// Password: the URL has one.
@@ -65,7 +68,7 @@ const (
 	mySQL    kind = "MySQL"
 )
 
-// ourOptions are those that all databases have.
+// ourOptions are those that all databases have; servers have size, too.
 const ourOptions = "successes, failures, audit, elasticjob or spool"
 
 // Path is the file of SQLite, empty for the others.
@@ -110,7 +113,7 @@ func IsURL(text string) bool { return scheme.MatchString(text) || strings.Contai
 var ErrURL = errors.New("not the URL of a history")
 
 // Parse reads sqlite:PATH, postgres://… or mysql://…, with our options in its query:
-// successes, failures and audit (durations, or off), and elasticjob. credentials are
+// successes, failures and audit (durations, or off), size, elasticjob and spool. credentials are
 // user:password, which take the place of those of the URL; they may be empty. No error
 // shows a password.
 func Parse(text, credentials string) (*Config, error) {
@@ -254,7 +257,7 @@ func (c *Config) mySQL(u *url.URL, values url.Values) error {
 			}
 			config.TLSConfig = value
 		default:
-			return fmt.Errorf("%w: found the option %.40q, expected tls, %s", ErrURL, key, ourOptions)
+			return fmt.Errorf("%w: found the option %.40q, expected tls, size, %s", ErrURL, key, ourOptions)
 		}
 	}
 	c.mysql = config
@@ -278,6 +281,14 @@ func (c *Config) options(values url.Values) error {
 	if r := c.Retention; r.Failures != 0 && (r.Successes == 0 || r.Successes > r.Failures) {
 		return fmt.Errorf("%w: successes are kept longer than failures; expected at most as long", ErrURL)
 	}
+	if values.Has("size") {
+		size, err := c.parseSize(values.Get("size"))
+		if err != nil {
+			return fmt.Errorf("%w: size: %w", ErrURL, err)
+		}
+		c.Size = size
+		values.Del("size")
+	}
 	if values.Has("spool") {
 		if c.Spool = values.Get("spool"); c.Spool == "" {
 			return fmt.Errorf("%w: spool: found nothing, expected a directory", ErrURL)
@@ -293,6 +304,24 @@ func (c *Config) options(values url.Values) error {
 		values.Del("elasticjob")
 	}
 	return nil
+}
+
+// leastSize is what tables take in which there is next to nothing: PostgreSQL's, of a hundred days.
+const leastSize = 64 << 20
+
+// parseSize reads 50GiB or off.
+func (c *Config) parseSize(s string) (int64, error) {
+	if c.kind == sqlite {
+		return 0, fmt.Errorf("found it for SQLite, whose file is bounded by the host's setting --history-size; expected it for a server")
+	}
+	if s == "off" {
+		return 0, nil
+	}
+	n, ok := jobconfig.ParseSize(s)
+	if !ok || n < leastSize {
+		return 0, fmt.Errorf("found %.40q, expected off or a size of at least %s, such as 50GiB", s, jobconfig.ShowSize(leastSize))
+	}
+	return n, nil
 }
 
 // leastKeep is a day: PostgreSQL's tables are divided by days.

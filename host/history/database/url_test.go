@@ -47,7 +47,24 @@ func TestParse(t *testing.T) {
 	if want := (Retention{3 * day, 4 * day, 0}); err != nil || c.Retention != want || c.ElasticJob {
 		t.Errorf("%+v %v", c, err)
 	}
-	if c, err = Parse("mysql://u@h/d", ""); err != nil || c.Retention != (Retention{7 * day, 90 * day, 400 * day}) || !c.Shared() {
+	for text, want := range map[string]string{
+		"postgres://u@h/d?size=50GiB": "", "mysql://u@h/d?size=64MiB": "", "mysql://u@h/d?size=off": "",
+		"postgres://u@h/d?size=":       `size: found "", expected off or a size of at least 64MiB, such as 50GiB`,
+		"postgres://u@h/d?size=50":     `size: found "50", expected off`,
+		"mysql://u@h/d?size=-1GiB":     `size: found "-1GiB", expected off`,
+		"mysql://u@h/d?size=unlimited": `size: found "unlimited", expected off`,
+		"mysql://u@h/d?siz=1GiB":       `found the option "siz", expected tls, size, `,
+		"sqlite:/x?size=1GiB":          "size: found it for SQLite, whose file is bounded by the host's setting --history-size",
+	} {
+		c, err := Parse(text, "")
+		if (err == nil) != (want == "") || (err != nil && !strings.Contains(err.Error(), want)) {
+			t.Errorf("%s: %+v, %v; want %q", text, c, err, want)
+		}
+	}
+	if c, err = Parse("postgres://u:pw@h/d?size=1.5GiB", ""); err != nil || c.Size != 3<<29 || c.Where != "postgres://u@h/d" {
+		t.Errorf("%+v %v", c, err)
+	}
+	if c, err = Parse("mysql://u@h/d", ""); err != nil || c.Size != 0 || c.Retention != (Retention{7 * day, 90 * day, 400 * day}) || !c.Shared() {
 		t.Errorf("%+v %v", c, err)
 	}
 }
