@@ -122,7 +122,7 @@ func (x *index) seed(path string) error {
 		if left <= 0 {
 			break
 		}
-		part, err := entries(name, nil)
+		part, err := entries(name, wholeFile, nil)
 		if err != nil {
 			problems = append(problems, err)
 		}
@@ -153,9 +153,19 @@ func (x *index) setFloor(first []history.Entry) {
 	x.events.floor, x.lines.floor, x.changes.floor, x.fires.floor, x.runs.floor = floor, floor, floor, floor, floor
 }
 
-// entries reads those records of a file whose lines are wanted; nil is all. What is no
+// part is one of a file.
+type part int
+
+// headOfFile are the records at its begin that may belong before some of the file before.
+const (
+	wholeFile part = iota
+	headOfFile
+	behindHead
+)
+
+// entries reads those records of a file's part whose lines are wanted; nil is all. What is no
 // record is passed over; a missing file has none.
-func entries(name string, wanted func(line []byte) bool) (list []history.Entry, err error) {
+func entries(name string, of part, wanted func(line []byte) bool) (list []history.Entry, err error) {
 	f, err := OpenFile(name)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, nil
@@ -166,7 +176,8 @@ func entries(name string, wanted func(line []byte) bool) (list []history.Entry, 
 	defer func() { err = errors.Join(err, f.Close()) }()
 	lines := bufio.NewReaderSize(f, 256<<10)
 	var long []byte
-	for {
+	var border time.Time
+	for begins := of != wholeFile; begins || of != headOfFile; {
 		line, err := lines.ReadSlice('\n')
 		if errors.Is(err, bufio.ErrBufferFull) {
 			long = append(long, line...)
@@ -182,15 +193,25 @@ func entries(name string, wanted func(line []byte) bool) (list []history.Entry, 
 			long = append(long, line...)
 			line, long = long, nil
 		}
-		if wanted != nil && !wanted(line) {
+		want := wanted == nil || wanted(line)
+		if !want && !begins {
 			continue
 		}
 		line = bytes.Clone(line[:len(line)-1])
 		var r history.Record
-		if r.UnmarshalJSON(line) == nil {
+		if r.UnmarshalJSON(line) != nil {
+			continue
+		}
+		if border.IsZero() {
+			border = r.Time().Add(disorder)
+		}
+		begins = begins && r.Time().Before(border.Add(disorder)) // then all before the border have come
+		inHead := begins && r.Time().Before(border)
+		if want && (of == wholeFile || inHead == (of == headOfFile)) {
 			list = append(list, history.Entry{Record: r, JSON: line})
 		}
 	}
+	return list, nil
 }
 
 // overhead is what a record takes in memory besides its texts, in bytes.

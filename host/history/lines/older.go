@@ -21,7 +21,8 @@ import (
 
 // Records that are too old for the index are read from the file and its segments, one
 // segment at a time. A run that began in one segment may have ended in a later one, which
-// is looked up.
+// is looked up. Records are not quite in the order of their times: those at the begin of a file that
+// may belong before some of the file before are taken for that one's, and so the files' times do not overlap.
 
 // lookTime is how long a query goes on reading while its page is not full; then it
 // answers with what it has.
@@ -106,9 +107,9 @@ func query[T, R any](ctx context.Context, s *Store, f history.Filter, src source
 		recent(w)
 		return p.Page, nil
 	}
+	floor.ID = lastID // of what has one time all or nothing is asked of the files, which number it
 	above, below := w, w
 	above.above(floor)
-	floor.ID += "\x00"
 	below.below(floor)
 	if !f.Oldest && !recent(above) {
 		return p.Page, nil
@@ -150,10 +151,19 @@ func (s *Store) floor(f *history.Filter, list byte) (floor history.Position, som
 	return floor, true
 }
 
+// lastID is behind the ids of all records of one time.
+const lastID = "\xff"
+
 // segmentFile is a file of a history, with the time of its first record.
 type segmentFile struct {
 	name  string
 	first history.Position
+}
+
+// border is a position of no record: what is taken for records of the file comes after it, what is
+// taken for records of the one before comes before it.
+func (f *segmentFile) border() history.Position {
+	return history.Position{Time: f.first.Time + int64(disorder) - 1, ID: lastID}
 }
 
 // files are all files that have records, oldest first.
@@ -224,8 +234,10 @@ func files[T, R any](ctx context.Context, s *Store, f *history.Filter, src sourc
 	end := time.Now().Add(s.older.look)
 	for _, i := range order {
 		last := i+1 == len(list)
-		if (w.hasHigh && !list[i].first.Before(w.high)) || (!last && list[i+1].first.Time+int64(disorder) < w.low.Time) {
-			continue // all of it is newer, or older
+		newer := w.hasHigh && i > 0 && !list[i].border().Before(w.high)
+		older := !last && !w.low.Before(list[i+1].border())
+		if newer || older {
+			continue
 		}
 		if ctx.Err() != nil {
 			return false, ctx.Err()
@@ -247,10 +259,10 @@ func files[T, R any](ctx context.Context, s *Store, f *history.Filter, src sourc
 // pause ends a page after a file: the next one goes on behind it. It returns false if there is
 // nothing behind it, or if the next page would be this one again.
 func pause[R any](p *page[R], f *history.Filter, list []segmentFile, i int, w window) bool {
-	next, rest := list[i].first, w
+	next, rest := list[i].border(), w
 	switch {
 	case f.Oldest && i+1 < len(list):
-		next = history.Position{Time: list[i+1].first.Time - 1}
+		next = list[i+1].border()
 		rest.above(next)
 	case !f.Oldest && i > 0:
 		rest.below(next)
@@ -262,7 +274,7 @@ func pause[R any](p *page[R], f *history.Filter, list []segmentFile, i int, w wi
 	return true
 }
 
-// read makes an index of what began in a file. What has not ended there is looked up in
+// read makes an index of what began in a file, within its borders. What has not ended there is looked up in
 // later ones, until the end of the query's time.
 func (s *Store) read(ctx context.Context, list []segmentFile, i int, f *history.Filter, kind byte, end time.Time) (*index, error) {
 	// The file itself, and what runs in the one before it, changes.
@@ -280,9 +292,20 @@ func (s *Store) read(ctx context.Context, list []segmentFile, i int, f *history.
 }
 
 func (s *Store) readAll(ctx context.Context, list []segmentFile, i int, f *history.Filter, kind byte, end time.Time) (*index, error) {
-	found, err := entries(list[i].name, wanted(f, kind))
+	own := behindHead
+	if i == 0 {
+		own = wholeFile
+	}
+	found, err := entries(list[i].name, own, wanted(f, kind))
 	if err != nil {
 		return nil, err
+	}
+	if i+1 < len(list) {
+		head, err := entries(list[i+1].name, headOfFile, wanted(f, kind))
+		if err != nil {
+			return nil, err
+		}
+		found = append(found, head...)
 	}
 	x := newIndex(1 << 60)
 	x.partial = i > 0
@@ -302,7 +325,7 @@ func (s *Store) readAll(ctx context.Context, list []segmentFile, i int, f *histo
 		if wanted == nil || late || ctx.Err() != nil {
 			break
 		}
-		found, err := entries(later.name, wanted)
+		found, err := entries(later.name, wholeFile, wanted)
 		if err != nil {
 			return nil, err
 		}
