@@ -60,7 +60,8 @@ func (f *Fire) Key() FireKey { return fireKey(f.Job, f.Instant, f.Trigger) }
 // Key is the key of the part's fire.
 func (p *Part) Key() FireKey { return fireKey(p.Job, p.Instant, p.Trigger) }
 
-// At is when the run began first that is known, where it stands in lists. It does not change.
+// At is when the run began first that is known, where it stands in lists. It changes only if the host
+// that the run was taken over from reports late.
 func (r *Run) At() time.Time {
 	if r.First.IsZero() {
 		return r.Begun
@@ -98,7 +99,11 @@ func (r *Run) Apply(e event.Event) {
 	if r.ID == "" {
 		*r = Run{ID: e.RunID, Job: e.Job, Item: *e.Item, Instant: e.Instant, Trigger: e.Trigger, Source: e.Source, Host: e.Host, Begun: e.Time}
 	}
-	if e.Fence != 0 && e.Fence < r.Fence {
+	if r.Supersedes(e) {
+		if e.Kind == event.ItemStarted && e.Time.Before(r.At()) {
+			r.First = e.Time
+			r.setLag(e)
+		}
 		return
 	}
 	switch e.Kind {
@@ -129,12 +134,20 @@ func (r *Run) start(e event.Event) {
 			r.First, r.Begun = r.Begun, e.Time
 		}
 	}
-	if e.Trigger == 0 {
-		r.Lag = max(r.At().Sub(e.Instant), 0)
-	}
+	r.setLag(e)
 	r.Host, r.Fence, r.Attempt, r.Digest, r.Signer = e.Host, e.Fence, e.Attempt, e.Digest, e.Signer
 	r.Ended, r.Outcome, r.Message, r.Completed, r.Duration = time.Time{}, "", "", false, 0
 }
+
+func (r *Run) setLag(e event.Event) {
+	if e.Trigger == 0 {
+		r.Lag = max(r.At().Sub(e.Instant), 0)
+	}
+}
+
+// Supersedes reports whether the event is of a host that the run was taken over from: it changes
+// at most when the run began first.
+func (r *Run) Supersedes(e event.Event) bool { return e.Fence != 0 && e.Fence < r.Fence }
 
 func (r *Run) end(e event.Event) {
 	r.Host, r.Ended, r.Outcome, r.Message = e.Host, e.Time, e.Outcome, e.Reason

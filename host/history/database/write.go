@@ -114,8 +114,17 @@ type writing struct {
 	// runs and parts that changed.
 	runs, parts map[string]bool
 	failed      []*history.Run // ended just now, not OK
+	moved       []moved        // in the order in which they were
 	// runRows and partRows are what is to be written.
 	runRows, partRows [][]any
+}
+
+// moved is a run that began earlier than was known: the host that it was taken over from reports
+// late.
+type moved struct {
+	id       string
+	from, to time.Time
+	lag      time.Duration
 }
 
 func (w *writing) write(ctx context.Context, entries []history.Entry) error {
@@ -146,6 +155,9 @@ func (w *writing) write(ctx context.Context, entries []history.Entry) error {
 		if err := w.abandonRows(ctx, gone); err != nil {
 			return err
 		}
+	}
+	if err := w.move(ctx); err != nil {
+		return err
 	}
 	for id := range w.runs {
 		w.runRows = append(w.runRows, runRow(w.memory.runs[id]))
@@ -186,7 +198,11 @@ func (w *writing) know(ctx context.Context, entries []history.Entry) error {
 	earliest := time.Now()
 	for i := range entries {
 		e := entries[i].Event
-		if e == nil || !history.AboutRun(*e) || w.memory.runs[e.RunID] != nil || wanted[e.RunID] {
+		if e == nil || !history.AboutRun(*e) || wanted[e.RunID] {
+			continue
+		}
+		// When a run began first that was taken over, its last host may report meanwhile.
+		if r := w.memory.runs[e.RunID]; r != nil && (r.Source != abi.SourceFailover || !r.First.IsZero()) {
 			continue
 		}
 		wanted[e.RunID] = true
@@ -239,9 +255,14 @@ func (w *writing) fold(e *event.Event) {
 			r = new(history.Run)
 			m.runs[e.RunID] = r
 		}
-		was := r.Failed()
+		was, at, superseded := r.Failed(), r.At(), r.Supersedes(*e)
 		r.Apply(*e)
-		w.runs[e.RunID] = true
+		switch {
+		case !superseded:
+			w.runs[e.RunID] = true
+		case !r.At().Equal(at):
+			w.moved = append(w.moved, moved{r.ID, at, r.At(), r.Lag})
+		}
 		if r.Failed() && !was {
 			w.failed = append(w.failed, r)
 		}
@@ -268,6 +289,18 @@ func (w *writing) fold(e *event.Event) {
 		p.Apply(*e)
 		w.parts[key] = true
 	}
+}
+
+// move changes the rows of runs that began earlier: the key, and no more, since the host that has
+// the run may have written more meanwhile.
+func (w *writing) move(ctx context.Context) error {
+	for _, m := range w.moved {
+		statement := "UPDATE wasmjob_items SET repeated = CASE WHEN repeated = 0 THEN begun ELSE repeated END, begun = ?, lag = ? WHERE id = ? AND begun = ?"
+		if _, err := w.tx.ExecContext(ctx, w.loader.kind.bind(statement), nanos(m.to), int64(m.lag), clip(m.id, mostID), nanos(m.from)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // abandon ends what has not ended of hosts that are over by an event, in the memory.

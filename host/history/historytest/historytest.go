@@ -27,7 +27,7 @@ const patience = 30 * time.Second
 func Run(t *testing.T, open func(t *testing.T) history.Store) {
 	t.Helper()
 	for name, test := range map[string]func(*testing.T, history.Store){
-		"random filters": randomFilters, "life of a run": lifeOfARun, "lag": lags, "failover": failover, "taken over twice": takenOverTwice, "lost run": lostRun, "host that is over": hostIsOver, "host that is gone": hostIsGone, "two hosts of a fire": twoHosts,
+		"random filters": randomFilters, "life of a run": lifeOfARun, "lag": lags, "failover": failover, "taken over twice": takenOverTwice, "taken over, in any order": takenOverInAnyOrder, "lost run": lostRun, "host that is over": hostIsOver, "host that is gone": hostIsGone, "two hosts of a fire": twoHosts,
 		"trigger number used twice": reusedTrigger, "forged cursors": forgedCursors, "bad filters": badFilters, "equal times": equalTimes,
 		"tail of a log": tailOfALog, "adds and reads at once": atOnce, "no bytes": noBytes,
 	} {
@@ -414,6 +414,42 @@ func takenOverTwice(t *testing.T, s history.Store) {
 	r = x.run(t, "fourth begin", func(r history.Run) bool { return r.Fence == 13 })
 	if !r.First.IsZero() || !r.Begun.Equal(first) || r.Host != x.e.Host {
 		t.Errorf("by a clock that is behind: %s", text(r))
+	}
+}
+
+// takenOverInAnyOrder: what the host that a run was taken over from reports may come late. The run
+// is the same.
+func takenOverInAnyOrder(t *testing.T, s history.Store) {
+	// Hosts take the run over from each other: 1, 2, 3. The third ends it, which is 4.
+	for _, order := range []string{"1234", "1324", "2134", "2314", "3124", "3142", "3214", "3412", "3421"} {
+		x := newStory(s, "order-"+order)
+		seen := func(e event.Event) func() bool {
+			return func() bool {
+				return slices.ContainsFunc(all(t, s.Events, history.Filter{Run: e.RunID}), func(o event.Event) bool { return o.Time.Equal(e.Time) })
+			}
+		}
+		for _, step := range order {
+			n := int(step - '0')
+			e := x.e
+			e.Kind, e.Items, e.Time = event.ItemStarted, nil, x.at.Add(time.Duration(n)*time.Second)
+			e.Host, e.Fence = fmt.Sprintf("10.0.0.%d@-@%[1]d-a", min(n, 3)), int64(10+min(n, 3))
+			if n > 1 {
+				e.Source = abi.SourceFailover
+			}
+			if n == 4 {
+				e.Kind, e.Outcome, e.Duration = event.ItemEnded, abi.OutcomeOK, time.Second
+			}
+			s.AddEvent(e)
+			await(t, "event", seen(e))
+		}
+		r := x.run(t, "run", func(history.Run) bool { return true })
+		after := func(at time.Time) int { return int(at.Sub(x.at) / time.Second) }
+		if after(r.First) != 1 || after(r.Begun) != 3 || after(r.Ended) != 4 || r.Lag != time.Second || r.Fence != 13 || r.Host != "10.0.0.3@-@3-a" || r.Source != abi.SourceFailover || r.Outcome != abi.OutcomeOK {
+			t.Errorf("reported in the order %s: %s", order, text(r))
+		}
+		if found := all(t, s.Runs, history.Filter{Jobs: []string{x.e.Job}, To: r.First.Add(time.Millisecond)}); len(found) != 1 {
+			t.Errorf("reported in the order %s: %d runs up to when it began first, want 1", order, len(found))
+		}
 	}
 }
 

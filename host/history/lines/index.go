@@ -276,7 +276,9 @@ func (x *index) foldPart(e *event.Event) {
 
 func (x *index) foldRun(e *event.Event) {
 	if r := x.byID[e.RunID]; r != nil && !r.Reused(*e) {
+		at := history.PositionOf(r.At(), r.ID)
 		r.Apply(*e)
+		x.runs.move(at, history.PositionOf(r.At(), r.ID))
 		return
 	}
 	f := x.byKey[history.KeyOf(*e)]

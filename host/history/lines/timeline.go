@@ -52,6 +52,19 @@ func (l *timeline[T]) put(e entry[T]) {
 	l.insert(i, e)
 }
 
+// move moves the record of a position, if there is one, to another.
+func (l *timeline[T]) move(from, to history.Position) {
+	i := l.search(from)
+	if from == to || i == len(l.list) || l.list[i].at != from {
+		return
+	}
+	e := l.list[i]
+	l.list = slices.Delete(l.list, i, i+1)
+	l.bytes -= e.size
+	e.at = to
+	l.put(e)
+}
+
 func (l *timeline[T]) insert(i int, e entry[T]) {
 	l.list = slices.Insert(l.list, i, e)
 	l.bytes += e.size
