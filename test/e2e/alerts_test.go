@@ -70,7 +70,8 @@ func (p *pager) await(status, rule, about string) sent {
 }
 
 // TestAlertsOutliveTheirSender: a failed run is told, and so are the next one and the dead
-// host, when the host that sends the messages is killed.
+// host, when the host that sends the messages is killed. Within which time is asserted where that
+// does not depend on a machine: TestDispatcher_promptly in host/alert/dispatch.
 func TestAlertsOutliveTheirSender(t *testing.T) {
 	t.Parallel()
 	c, ops := newCluster(t), newPager(t)

@@ -163,4 +163,12 @@ var mutants = []mutant{
 		"if changed { // else",
 		"if changed || true { // else",
 		"host/capability", "TestWait/a_write_does_not_end_the_wait_of_a_read"},
+	{"deadline of an alert that wakes nothing", "host/alert/dispatch/loop.go",
+		"[]time.Time{l.judge.Next(), next,",
+		"[]time.Time{next,",
+		"host/alert/dispatch", "TestDispatcher_promptly"},
+	{"keeper of the alerts without a successor", "host/alert/dispatch/loop.go",
+		"case p.known && p.seen.Keeper == \"\":",
+		"case !p.known && p.seen.Keeper == \"\":",
+		"host/alert/dispatch", "TestDispatcher_promptly"},
 }

@@ -52,6 +52,9 @@ type cluster struct {
 	ops    atomic.Int64
 	turns  atomic.Int64 // of the dispatchers' loops, about
 	nodes  []*node
+	// withoutHistory has the dispatchers of the hosts that start not look at histories every five
+	// seconds, which wakes them.
+	withoutHistory bool
 
 	mu     sync.Mutex
 	sent   []string
@@ -86,6 +89,9 @@ type session struct {
 }
 
 func (s *session) Commit(ctx context.Context, ops ...registry.Op) ([]registry.Result, error) {
+	if s.node.dead.Load() {
+		return nil, registry.ErrClosed
+	}
 	s.count(ops)
 	if s.node.slow.Load() && ofAlerts(ops) {
 		time.Sleep(time.Second)
@@ -200,8 +206,11 @@ func (*guest) Close() error                                    { return nil }
 func (*guest) Retain() bool                                    { return true }
 func (*guest) Expect(time.Time)                                {}
 func (*guest) Release()                                        {}
-func (g *guest) Execute(context.Context, *abi.Invocation) abi.Result {
-	time.Sleep(time.Duration(g.c.takes.Load()))
+func (g *guest) Execute(ctx context.Context, _ *abi.Invocation) abi.Result {
+	select {
+	case <-time.After(time.Duration(g.c.takes.Load())):
+	case <-ctx.Done():
+	}
 	if g.c.fails.Load() {
 		return abi.Result{Outcome: abi.OutcomeFail, Message: "no file"}
 	}
@@ -226,13 +235,16 @@ func (c *cluster) start(jobs ...host.Job) *node {
 		log = zaptest.NewLogger(c.t).Named(fmt.Sprint(n.n))
 	}
 	server := fmt.Sprintf("10.0.0.%d", n.n)
-	n.service = dispatch.New(dispatch.Options{Rules: fixed{c.file, &c.turns}, Namespace: namespace, Server: server, Session: n.center, Send: n.send, Logger: log,
-		History: func() (string, time.Time) {
+	options := dispatch.Options{Rules: fixed{c.file, &c.turns}, Namespace: namespace, Server: server, Session: n.center, Send: n.send, Logger: log}
+	if !c.withoutHistory {
+		options.History = func() (string, time.Time) {
 			if p := n.problem.Load(); p != nil {
 				return *p, time.Now()
 			}
 			return "", time.Time{}
-		}})
+		}
+	}
+	n.service = dispatch.New(options)
 	h, err := host.New(host.Config{
 		Namespace: namespace, ServerIP: server, Logger: zap.NewNop(),
 		Dial: func(ctx context.Context) (registry.Center, error) {
@@ -445,6 +457,76 @@ func TestDispatcher_judgeDies(t *testing.T) {
 			}
 		}
 	})
+}
+
+// promptly is within which time of its cause a message is sent, and afterDeath within which time
+// of the death of the host that judges and sends.
+const (
+	promptly   = 5 * time.Second
+	afterDeath = sessionTimeout + 10*time.Second
+)
+
+// TestDispatcher_promptly: a message is sent within five seconds of its cause, on whichever host that
+// is, and not before; and within the session time-out and ten seconds if the host that judges and
+// sends was killed just before the cause, whose session nobody ends. It kills the
+// mutant "deadline of an alert that wakes nothing", and the
+// mutant "keeper of the alerts without a successor".
+func TestDispatcher_promptly(t *testing.T) {
+	const rules = "defaults: {failures: off}\njobs: [{jobs: fails, failures: 1}, {jobs: late, startWithin: 30s}, {jobs: dry, succeedEvery: 2m}, {jobs: long, longerThan: 45s}]"
+	for name, tt := range map[string]struct {
+		// alert is the begin of its text, minute and second are when the cause is.
+		alert          string
+		minute, second int
+		takes          time.Duration // the runs from 2:00 on
+		fails          bool          // they do
+		dies           bool          // a host that has the job, a session time-out before the cause
+		refused        bool          // a module is, at the cause
+	}{
+		"fails":   {alert: "of fails failed, the run for 2000-01-01 00:02:00 GMT: FAIL", minute: 2, second: 7, takes: 7 * time.Second, fails: true},
+		"late":    {alert: "of late have not begun: due at 2000-01-01 00:03:00 GMT", minute: 3, second: 30, takes: 4 * time.Minute},
+		"dry":     {alert: "of dry have not succeeded for 2m", minute: 3, second: 0, fails: true},
+		"long":    {alert: "of long runs longer than 45s", minute: 2, second: 45, takes: 4 * time.Minute},
+		"lost":    {alert: "of lost for 2000-01-01 00:02:00 GMT is lost", minute: 2, second: 42, takes: 4 * time.Minute, dies: true},
+		"gone":    {alert: "host 10.0.0.3 is gone", minute: 2, second: 42, dies: true},
+		"refused": {alert: "host 10.0.0.2 refuses bad.yaml: bad.wasm", minute: 2, second: 10, refused: true},
+	} {
+		for _, killed := range []bool{false, true} {
+			t.Run(fmt.Sprint(name, map[bool]string{true: ", the host that sends was killed"}[killed]), func(t *testing.T) {
+				bubble(t, func(t *testing.T) {
+					c := newCluster(t, rules)
+					c.withoutHistory = true
+					jobs := []host.Job{job(c, name, 6)}
+					sender, other, third := c.start(jobs...), c.start(jobs...), c.start(jobs...)
+					cause := time.Date(2000, 1, 1, 0, tt.minute, tt.second, 0, time.UTC)
+					until(1, 30)
+					c.takes.Store(int64(tt.takes))
+					c.fails.Store(tt.fails)
+					if tt.dies {
+						time.Sleep(time.Until(cause.Add(-sessionTimeout)))
+						third.die()
+					}
+					time.Sleep(time.Until(cause.Add(-time.Second)))
+					limit := cause.Add(promptly)
+					if killed {
+						limit = time.Now().Add(afterDeath)
+						sender.die()
+					}
+					time.Sleep(time.Until(cause.Add(-time.Millisecond)))
+					if got := strings.Join(c.take(), "\n"); strings.Contains(got, tt.alert) {
+						t.Errorf("sent before the cause:\n%s", got)
+					}
+					time.Sleep(time.Until(cause))
+					if tt.refused {
+						other.host.Apply(jobs, []host.Refusal{{File: "bad.yaml", Reasons: []string{"bad.wasm: it is no module"}}})
+					}
+					time.Sleep(time.Until(limit))
+					if got := strings.Join(c.take(), "\n"); !strings.Contains(got, tt.alert) {
+						t.Errorf("not sent at %s:\n%s", limit.Format(time.TimeOnly), got)
+					}
+				})
+			})
+		}
+	}
 }
 
 // TestDispatcher_otherJanitor: the janitor of a job dies before an absence is due; the next
