@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -84,11 +85,14 @@ func query[R any](ctx context.Context, s *Store, f *history.Filter, l *list[R]) 
 	if !f.From.IsZero() {
 		l.indexed.add(l.time+" >= ?", history.Nanos(f.From))
 	}
-	if !f.To.IsZero() {
+	switch {
+	case !f.To.IsZero():
 		l.indexed.add(l.time+" < ?", history.Nanos(f.To))
+	case s.kind == mySQL: // without a bound it would sort the whole table for a large page
+		l.indexed.add(l.time+" <= ?", math.MaxInt64)
 	}
 	rows := firstRows
-	for end := time.Now().Add(lookTime); ; {
+	for end := time.Now().Add(s.lookTime); ; {
 		full, last, err := look(ctx, s, f, l, rows, from, some)
 		if err != nil || full || last == nil {
 			return from, false, err

@@ -54,6 +54,8 @@ type pool struct {
 	log    *zap.Logger
 	// presence is what queries and the loader have found out.
 	presence *presence
+	// lookTime is that of the package; a test has one of its own.
+	lookTime time.Duration
 }
 
 // Store is a [history.Store]. It is safe for concurrent use.
@@ -101,7 +103,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	if o.Config.Shared() {
 		o.MaxBytes = o.Config.Size
 	}
-	p := &pool{o.Config, o.Config.kind, db, o.Logger, newPresence()}
+	p := &pool{o.Config, o.Config.kind, db, o.Logger, newPresence(), lookTime}
 	s := &Store{
 		pool: p, backlog: &backlog{log: o.Logger, spool: spooled, news: make(chan struct{}, 1)},
 		cleaner: &cleaner{pool: p, maxBytes: o.MaxBytes, clock: time.Now, done: make(chan struct{}), from: make(map[string]int64)},
