@@ -156,6 +156,14 @@ func (r *Registry) EditConfig(ctx context.Context, job string, e Edit) (*Edited,
 	return &Edited{newJobConfig(job, done.before), newJobConfig(job, done.after)}, nil
 }
 
+// Settings are the names of the settings that can be edited.
+func Settings() (names []string) {
+	for _, s := range operate.Editable() {
+		names = append(names, s.Name)
+	}
+	return names
+}
+
 // EditOf is what the record of an edit of settings says that was done.
 func EditOf(settings map[string]string) string {
 	return "edit " + strings.Join(sortedKeys(settings), ", ")

@@ -285,6 +285,7 @@ func TestErrors(t *testing.T) {
 		"GET /v1/runs?host=cities":                    {422, "query.host", "expected a server's address"},
 		"GET /v1/jobs?host=cities":                    {422, "query.host", "expected a server's address"},
 		"GET /v1/audit?what=sing":                     {422, "query.what", `did you mean "sign"?`},
+		"GET /v1/audit?what=edit+crom":                {422, "query.what", `did you mean "cron"?`},
 		"GET /v1/run":                                 {422, "query.id", "required"},
 		"GET /v1/run?id=cities/x/1":                   {404, "", "no run"},
 		"GET /v1/schedule?cron=0+61+*+*+*+?":          {422, "query.cron", "61"},

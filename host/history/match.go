@@ -131,11 +131,20 @@ func Operations() []string {
 		"silence alerts", "end a silence of alerts", "test alerts", "sign in", "sign out"}
 }
 
-// CheckOperation is an error if no change can have an operation that [Filter.What] wants.
-func CheckOperation(text string) error {
+// CheckOperation is an error if no change can have an operation that [Filter.What] wants. settings are those that
+// can be edited; nil: any.
+func CheckOperation(text string, settings []string) error {
 	wanted := strings.TrimPrefix(text, "!")
 	known := Operations()
-	if slices.ContainsFunc(known, func(o string) bool { return names(wanted, o) }) || strings.HasPrefix(wanted, "edit ") {
+	if slices.ContainsFunc(known, func(o string) bool { return names(wanted, o) }) {
+		return nil
+	}
+	if edited, edit := strings.CutPrefix(wanted, "edit "); edit {
+		for _, name := range strings.Split(edited, ",") {
+			if name = strings.TrimSpace(name); settings != nil && name != noSettings && !slices.Contains(settings, name) {
+				return fmt.Errorf("found %q, which is no setting, expected edit and names of settings, such as edit cron, timeZone%s", words.Clip(name), words.Suggest(name, settings))
+			}
+		}
 		return nil
 	}
 	all := slices.Clone(known)
@@ -145,6 +154,9 @@ func CheckOperation(text string) error {
 	}
 	return fmt.Errorf("found %q, expected %s, the first words of one, or edit and settings, such as edit cron%s", words.Clip(text), strings.Join(known, ", "), words.Suggest(wanted, all))
 }
+
+// noSettings is what an edit names that changed the configuration, and none of the settings.
+const noSettings = "config"
 
 // names reports whether a text names an operation: whole, by its first words, or an edit by some of
 // its settings.

@@ -61,7 +61,7 @@ func TestOperations(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, found := range recorded.FindAllStringSubmatch(string(text), -1) {
-			if count++; history.CheckOperation(found[1]) != nil {
+			if count++; history.CheckOperation(found[1], nil) != nil {
 				t.Errorf("%s records %q, which is none of the operations", file, found[1])
 			}
 		}
@@ -69,9 +69,15 @@ func TestOperations(t *testing.T) {
 	if count < 25 {
 		t.Errorf("%d operations are recorded", count)
 	}
-	for what, want := range map[string]string{"sing": `did you mean "sign"?`, "!trigger job": "expected create, edit", "": "expected create", "editcron": "expected create"} {
-		if err := history.CheckOperation(what); err == nil || !strings.Contains(err.Error(), want) {
+	for what, want := range map[string]string{"sing": `did you mean "sign"?`, "!trigger job": "expected create, edit", "": "expected create", "editcron": "expected create",
+		"edit crom": `found "crom", which is no setting`, "!edit cron, timezon": `did you mean "timeZone"?`, "edit cron,": `found ""`} {
+		if err := history.CheckOperation(what, []string{"cron", "timeZone"}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, want %s", what, err, want)
+		}
+	}
+	for _, what := range []string{"edit cron", "!edit timeZone, cron", "edit config", "edit", "!sign"} {
+		if err := history.CheckOperation(what, []string{"cron", "timeZone"}); err != nil {
+			t.Errorf("%q: %v", what, err)
 		}
 	}
 }

@@ -100,7 +100,7 @@ func ChangeOf(e event.Event) (c Change, ok bool) {
 	if e.Edit == nil {
 		return c, false
 	}
-	c = Change{Time: e.Time, Who: e.Edit.Who, From: e.Edit.From, What: "edit config", Job: e.Job}
+	c = Change{Time: e.Time, Who: e.Edit.Who, From: e.Edit.From, What: "edit " + noSettings, Job: e.Job}
 	if len(e.Edit.After) > 0 {
 		c.What = "edit " + strings.Join(slices.Sorted(maps.Keys(e.Edit.After)), ", ")
 	}

@@ -89,7 +89,7 @@ func foundIn[T any](ctx context.Context, f history.Filter, find func(context.Con
 		return cluster.Found[T]{}, err
 	}
 	for _, what := range f.What {
-		if err := history.CheckOperation(what); err != nil {
+		if err := history.CheckOperation(what, admin.Settings()); err != nil {
 			return cluster.Found[T]{}, &InputError{"query.what", err.Error()}
 		}
 	}

@@ -107,7 +107,7 @@ func operationsOf(flags []string) (list []string) {
 		edit := false
 		for _, part := range strings.Split(text, ",") {
 			part = strings.TrimSpace(part)
-			if edit && history.CheckOperation(part) != nil {
+			if edit && history.CheckOperation(part, nil) != nil {
 				list[len(list)-1] += ", " + part
 				continue
 			}
