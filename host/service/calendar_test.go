@@ -1,6 +1,8 @@
 package service_test
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -26,5 +28,39 @@ func TestCalendarIsBounded(t *testing.T) {
 	}
 	if len(c.Upcoming) != 7+59*168 || len(c.Frequent) != 1 || c.Omitted != 0 {
 		t.Errorf("%d instants, %d frequent jobs, %d omitted; expected %d, 1 and 0", len(c.Upcoming), len(c.Frequent), c.Omitted, 7+59*168)
+	}
+}
+
+// asked is a context that ends when it has been asked so often who asks: once for each job.
+type asked struct {
+	context.Context
+	end   context.CancelFunc
+	times int
+}
+
+func (a *asked) Value(key any) any {
+	if a.times--; a.times == 0 {
+		a.end()
+	}
+	return a.Context.Value(key)
+}
+
+// TestCalendarEnds: the instants of jobs are not computed any more when nobody waits for them, neither
+// those of the rest nor of the jobs with many.
+func TestCalendarEnds(t *testing.T) {
+	t.Parallel()
+	var jobs []host.Job
+	for n := range 20 {
+		jobs = append(jobs, servicetest.Job(fmt.Sprintf("hourly-%02d", n), "0 0 * * * ?", 1, servicetest.OK))
+	}
+	s := servicetest.Start(t, servicetest.Options{Jobs: jobs})
+	from := time.Now().Truncate(24 * time.Hour).Add(24 * time.Hour)
+	for _, times := range []int{10, len(jobs)} {
+		ctx, end := context.WithCancel(access.With(t.Context(), access.HostToken(access.ByHostToken)))
+		a := &asked{ctx, end, times}
+		if _, err := s.Service.Calendar(a, from, from.AddDate(0, 0, 7), nil); !errors.Is(err, context.Canceled) || a.times != 0 {
+			t.Errorf("ended after %d jobs: %v, went on for %d", times, err, -a.times)
+		}
+		end()
 	}
 }

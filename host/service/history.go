@@ -293,6 +293,9 @@ func (s *Service) Calendar(ctx context.Context, from, to time.Time, jobs []strin
 	known := make(map[schedule][]time.Time)
 	var many []*cluster.Job // with more instants than mostPerJob
 	for _, j := range s.o.Cluster.Jobs() {
+		if err := ctx.Err(); err != nil { // the answer has no reader any more
+			return nil, err
+		}
 		// A job that is paused, has no schedule, or whose hosts have no session, has no next instant.
 		if j.Next.IsZero() || !j.Next.Before(to) || !filter.wants(j) || !seen(ctx, j.Name) {
 			continue
@@ -303,6 +306,9 @@ func (s *Service) Calendar(ctx context.Context, from, to time.Time, jobs []strin
 	}
 	// They take the room that is left: jobs with few instants are not omitted because of them.
 	for _, j := range many {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
 		next := instants(j, from, to, known)
 		if len(c.Upcoming)+len(next) > mostInstants || !c.add(j, next, hours(from, to)) {
 			c.Frequent = append(c.Frequent, Upcoming{next[0], j.Name})
