@@ -609,7 +609,12 @@ func TestOperatingARunningHost(t *testing.T) {
 	runCLI(t, env, "alert", "silence", "cities", "--for", "1m", "--reason", "it is known").expect(t, exitOK, "silenced alerts of cities")
 	runCLI(t, env, "alert", "list").expect(t, exitOK, "it is known")
 	runCLI(t, env, "alert", "silence", "citis", "--for", "1m").expect(t, exitFailure, `there is no job "citis"; did you mean "cities"? (a pattern such as "citis*" is taken`)
-	runCLI(t, env, "alert", "silence", "citis*", "--for", "1m").expect(t, exitOK, "silenced alerts of citis*")
+	runCLI(t, env, "alert", "silence", "citis*", "--for", "1m").expect(t, exitOK, "silenced alerts of citis*", "; no job has such a name now")
+	for _, pattern := range []string{"c*s", "*"} {
+		if r := runCLI(t, env, "alert", "silence", pattern, "--for", "1m", "--rule", "lost"); r.code != exitOK || strings.Contains(r.out, "no job") {
+			t.Errorf("%s: %+v", pattern, r)
+		}
+	}
 	runCLI(t, env, "alert", "silence", "cities").expect(t, exitUsage, "--for is missing, expected a duration such as 2h or 7d")
 	runCLI(t, env, "alert", "silence", "cities", "--for=").expect(t, exitUsage, "--for is missing")
 	if list := runCLI(t, env, "alert", "list"); strings.Contains(list.out, "citis ") {

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -360,19 +359,6 @@ func (r *Reached) Similar(ctx context.Context, job string, err error) error {
 		return err // which says enough
 	}
 	return fmt.Errorf("%w%s", err, words.Suggest(job, names))
-}
-
-// Unknown says that there is no such job, with the name that may be meant; empty if there is one.
-// Patterns, and jobs that it cannot be known of, are passed over.
-func (r *Reached) Unknown(ctx context.Context, job string) string {
-	if job == "" || strings.ContainsAny(job, `*?[\`) {
-		return ""
-	}
-	names, err := r.Names(ctx)
-	if err != nil || slices.Contains(names, job) {
-		return ""
-	}
-	return fmt.Sprintf("there is no job %q%s", words.Clip(job), words.Suggest(job, names))
 }
 
 // repeat shows until a signal comes or showing fails.

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -86,8 +88,15 @@ still is sent afterwards. A name that no job has is refused. 'wasmjob alert unsi
 		default:
 			return command.Usagef("%s", problem)
 		}
-		if unknown := r.Unknown(ctx, s.Jobs); unknown != "" {
-			return fmt.Errorf("%s (a pattern such as %s is taken whether a job has such a name or not)", unknown, words.Argument(words.Clip(s.Jobs)+"*"))
+		note := ""
+		names, err := r.Names(ctx)
+		ofAny := alert.Silence{Jobs: s.Jobs, Until: s.Until} // whatever the rules are
+		covered := func(job string) bool { return ofAny.Covers(&alert.Alert{Job: job}, now) }
+		if err == nil && s.Jobs != "*" && !slices.ContainsFunc(names, covered) {
+			if !strings.ContainsAny(s.Jobs, `*?[\`) {
+				return fmt.Errorf("there is no job %q%s (a pattern such as %s is taken whether a job has such a name or not)", words.Clip(s.Jobs), words.Suggest(s.Jobs, names), words.Argument(words.Clip(s.Jobs)+"*"))
+			}
+			note = "; no job has such a name now"
 		}
 		if r.Client == nil {
 			s, err = boardOf(r.Registry).Silence(ctx, s)
@@ -98,7 +107,7 @@ still is sent afterwards. A name that no job has is refused. 'wasmjob alert unsi
 			}
 			err = r.Client.Send(ctx, http.MethodPost, "/v1/silences", wanted, &s)
 		}
-		return p.Done(err, "silenced alerts of "+s.Jobs+" until "+s.Until.Local().Format(time.RFC3339)+", silence "+s.ID)
+		return p.Done(err, "silenced alerts of "+s.Jobs+" until "+s.Until.Local().Format(time.RFC3339)+", silence "+s.ID+note)
 	})
 }
 
