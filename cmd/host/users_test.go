@@ -50,7 +50,14 @@ func TestUsersFile(t *testing.T) {
 	do("user", "add", "a b", "--role", "viewer", "--password-file", secret).expect(t, exitUsage, `found the name "a b"`)
 	do("user", "add", "ann", "--role", "viewer").expect(t, exitUsage, "no terminal", "--password-file")
 	do("user", "add", "ann", "--role", "viewer", "--password-file", short).expect(t, exitFailure, "5 characters, expected at least 12")
-	do("user", "add", "ann", "--role", "operator=etl-*,report", "--role", "viewer", "--password-file", secret).expect(t, exitOK, "added ann to "+file)
+	do("user", "add", "ann", "--role", "operator=etl-*,report", "--role", "viewer", "--password-file", secret).expect(t, exitOK, "added ann to "+file+"\n")
+	for name, args := range map[string][]string{"users": {"user", "add", "ann", "--no-password", "--certificate", "CN=ann"}, "tokens": {"token", "create", "ci"}} {
+		other := filepath.Join(home, name) // no host has it by itself
+		do(append(args, "--role", "viewer", "--users", other)...).expect(t, exitOK, other+", a new file, which a host reads with --users "+other)
+	}
+	if r := do("user", "add", "bob", "--no-password", "--certificate", "CN=bob", "--role", "viewer", "--users", filepath.Join(home, "users")); strings.Contains(r.out, "new") {
+		t.Errorf("%+v", r)
+	}
 	do("user", "add", "ann", "--role", "viewer", "--no-password").expect(t, exitFailure, `there is a user "ann" already`)
 	do("user", "add", "deploy", "--role", "author", "--no-password", "--certificate", "CN=deploy,O=Example").expect(t, exitOK, "added deploy")
 	do("user", "list").expect(t, exitOK, "ann", "viewer=* operator=etl-*,report", "password", "author=*", "CN=deploy,O=Example")

@@ -33,6 +33,7 @@ func Commands(p *command.Program, users string) []*cobra.Command {
 // usersFile is the file that a command edits.
 type usersFile struct {
 	name, standard string
+	made           bool // edit has made it
 }
 
 // add makes the flag.
@@ -61,7 +62,19 @@ func (f *usersFile) edit(change func(*users.Document) error) error {
 	if err != nil {
 		return err
 	}
-	return users.Edit(path, change)
+	_, missing := os.Stat(path)
+	err = users.Edit(path, change)
+	f.made = err == nil && errors.Is(missing, fs.ErrNotExist)
+	return err
+}
+
+// edited is the file for who has edited it. Of a new one that is not the standard one, it says that a
+// host has to be given it.
+func (f *usersFile) edited() string {
+	if !f.made || f.name == f.standard {
+		return f.name
+	}
+	return f.name + ", a new file, which a host reads with --users " + words.Argument(f.name)
 }
 
 // rolesFlag adds --role.
@@ -122,7 +135,8 @@ least 12 characters, is asked for, or comes from --password-file.`,
 					return err
 				}
 			}
-			return p.Done(f.edit(func(d *users.Document) error { return d.AddUser(args[0], list, hash, subjects) }), "added "+args[0]+" to "+f.name)
+			err = f.edit(func(d *users.Document) error { return d.AddUser(args[0], list, hash, subjects) })
+			return p.Done(err, "added "+args[0]+" to "+f.edited())
 		},
 	}
 	rolesFlag(cmd, &roles)
@@ -274,7 +288,7 @@ func tokenCreateCommand(p *command.Program, f *usersFile) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			created := fmt.Sprintf("created the token %s in %s; it expires at %s. It is ", args[0], f.name, expires.UTC().Format(time.RFC3339))
+			created := fmt.Sprintf("created the token %s in %s; it expires at %s. It is ", args[0], f.edited(), expires.UTC().Format(time.RFC3339))
 			if out == "" {
 				fmt.Fprintln(p.Err, created+"shown here once:")
 				_, err = fmt.Fprintln(p.Out, text)
