@@ -285,7 +285,10 @@ func Hosts(s console.Style, list []cluster.Host, now time.Time) string {
 		if h.Here {
 			name += " (this)"
 		}
-		state := console.Coloured("silent", console.Red)
+		state, up := console.Coloured("silent", console.Red), "-" // whether it still runs is not known
+		if h.Silent == "" {
+			up = words.Ago(now.Sub(h.Started))
+		}
 		if h.Silent == "" && h.Report != nil {
 			state = console.Coloured(string(h.State), console.Green)
 			if !h.Report.Ready || h.State != host.HostLive {
@@ -297,7 +300,7 @@ func Hosts(s console.Style, list []cluster.Host, now time.Time) string {
 			jobs, running = "-", "-"
 		}
 		t.Add(console.Coloured(name, console.Bold), console.Plain(words.Dash(h.API)), state, console.Plain(jobs), console.Plain(running),
-			console.Plain(h.Version), console.Plain(words.Ago(now.Sub(h.Started))), console.Plain(words.Dash(strings.Join(troubles(&h, now), "; "))))
+			console.Plain(h.Version), console.Plain(up), console.Plain(words.Dash(strings.Join(troubles(&h, now), "; "))))
 	}
 	return t.String()
 }

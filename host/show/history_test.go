@@ -154,6 +154,9 @@ func TestHosts(t *testing.T) {
 		if !slices.Equal(got, want) {
 			t.Errorf("line %d says %q, want %q:\n%s", i+1, got, want, text)
 		}
+		if up := fields[len(fields)-2]; (up == "1h") == (want[0] == "silent") { // whether it still runs is not known
+			t.Errorf("line %d has UP %q:\n%s", i+1, up, text)
+		}
 	}
 }
 
