@@ -25,7 +25,8 @@ const (
 	// stopped.
 	Stuck Ending = "stuck"
 	// DeadMan: its dead man's timer was due less than DueFor before the next
-	// start, and nothing else is known of its end.
+	// start, and nothing else is known of its end: the timer ended it, or it was
+	// killed or crashed before.
 	DeadMan Ending = "dead_man"
 	// Killed: it ended before its timer was due, or had none: SIGKILL, for want
 	// of memory for example, or a crash.
@@ -46,7 +47,7 @@ func Endings() []string {
 }
 
 // DueFor is how long before a start a timer may have been due and still count as
-// the cause: supervisors start a host again within seconds. After a longer time
+// a possible cause: supervisors start a host again within seconds. After a longer time
 // something else may well have ended the process before.
 const DueFor = 2 * time.Minute
 
@@ -69,7 +70,7 @@ func (l Last) Why() string {
 	case Stuck:
 		return "it ended itself, because a guest of a lost session could not be stopped (exit code 3)"
 	case DeadMan:
-		return fmt.Sprintf("its dead man's timer was due %s before this start: it was frozen, or a guest outlived the session", l.Due.Round(time.Second))
+		return fmt.Sprintf("its dead man's timer was due %s before this start: it was killed or crashed, or the timer ended it, because it was frozen or a guest outlived the session", l.Due.Round(time.Second))
 	case Killed:
 		return "its dead man's timer was not due: it was killed, for want of memory for example, or it crashed"
 	case MachineRestart:

@@ -109,3 +109,15 @@ func TestRecord(t *testing.T) {
 		}
 	}
 }
+
+// TestWhy: a process that was killed before its timer was due leaves the same record as one that the
+// timer has ended, if the next start comes later than that. The text says both.
+func TestWhy(t *testing.T) {
+	t.Parallel()
+	why := Last{Ending: DeadMan, Due: 20 * time.Second}.Why()
+	for _, want := range []string{"its dead man's timer was due 20s before this start", "killed", "crashed", "frozen", "a guest"} {
+		if !strings.Contains(why, want) {
+			t.Errorf("%q does not say %q", why, want)
+		}
+	}
+}

@@ -125,7 +125,7 @@ var reports = []map[texts.Language]string{
 	{en: "{took} ahead of the registry's", zh: "比注册中心快 {took}"},
 	{en: "the last host here (pid {pid}, started {at}) did not end well: {reason}", zh: "这里的上一个主机进程（进程号 {pid}，启动于 {at}）没有正常结束：{reason}"},
 	{en: "it ended itself, because a guest of a lost session could not be stopped (exit code 3)", zh: "它自行结束，因为无法停止已丢失会话的客体（退出码 3）"},
-	{en: "its dead man's timer was due {took} before this start: it was frozen, or a guest outlived the session", zh: "其看门狗定时器在本次启动前 {took} 到期：它曾被冻结，或有客体在会话结束后仍在运行"},
+	{en: "its dead man's timer was due {took} before this start: it was killed or crashed, or the timer ended it, because it was frozen or a guest outlived the session", zh: "其看门狗定时器在本次启动前 {took} 到期：它被终止或崩溃，或者因被冻结或有客体在会话结束后仍在运行而被定时器结束"},
 	{en: "its dead man's timer was not due: it was killed, for want of memory for example, or it crashed", zh: "其看门狗定时器未到期：它被终止（例如内存不足），或者崩溃了"},
 	{en: "the machine was started again since", zh: "此后机器重新启动过"},
 	{en: "unknown: its timer was due long before this start, or the record does not say enough", zh: "原因未知：其定时器早在本次启动之前已到期，或记录不足"},
