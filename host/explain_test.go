@@ -509,7 +509,7 @@ The job was not due at 2000-01-01 00:03:00: its schedule then, "0 0/5 * * * ?" G
 			until(minute(2).Add(30 * time.Second))
 			d.Cron = "0 0/5 * * * ?"
 			n.host.Apply([]host.Job{job(d, sleeper(time.Second))}, nil)
-			s.does(nil, history.Change{Who: "bob", From: "file", What: "edit cron", Job: "j", Before: "0 * * * * ?", After: "0 0/5 * * * ?"})
+			s.does(nil, history.Change{Who: "bob", From: "file", What: "edit cron", Job: "j", Before: `{"cron":"0 * * * * ?"}`, After: `{"cron":"0 0/5 * * * ?"}`})
 			until(minute(6))
 		},
 		ask: explain.Question{Job: "j", At: minute(3)},
@@ -517,13 +517,13 @@ The job was not due at 2000-01-01 00:03:00: its schedule then, "0 0/5 * * * ?" G
 never due
 The job was not due at 2000-01-01 00:03:00: its schedule then, "0 0/5 * * * ?" GMT, has no such instant; the one before is 2000-01-01 00:00:00, the next 2000-01-01 00:05:00.
 The schedule became "0 0/5 * * * ?" GMT at 2000-01-01 00:02:30; it was "0 * * * * ?" GMT.
-bob did "edit cron" of the job at 2000-01-01 00:02:30, from file (before: 0 * * * * ?; after: 0 0/5 * * * ?).
+bob did "edit cron" of the job at 2000-01-01 00:02:30, from file (cron "0 * * * * ?" → "0 0/5 * * * ?").
 `,
 		chinese: `
 never due
 作业在 2000-01-01 00:03:00 无需执行：当时的计划“0 0/5 * * * ?”（GMT）没有该时刻；前一个是 2000-01-01 00:00:00，下一个是 2000-01-01 00:05:00。
 计划于 2000-01-01 00:02:30 变为“0 0/5 * * * ?”（GMT）；之前是“0 * * * * ?”（GMT）。
-2000-01-01 00:02:30 对作业执行了“修改 cron”，操作者：“bob”，来源：定义文件（之前：“0 * * * * ?”；之后：“0 0/5 * * * ?”）。
+2000-01-01 00:02:30 对作业执行了“修改 cron”，操作者：“bob”，来源：定义文件（“cron”：“0 * * * * ?” → “0 0/5 * * * ?”）。
 `,
 	},
 	{

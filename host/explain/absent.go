@@ -194,8 +194,8 @@ func (tl *timeline) changeClause(c *history.Change) clause {
 	if c.From != "" {
 		in["from"] = message{"change-from", places{"from": word{"from", c.From}}}
 	}
-	if c.Before != "" || c.After != "" {
-		in["states"] = message{"change-states", places{"before": orNothing(c.Before), "after": orNothing(c.After)}}
+	if c.What != "create" { // what a new job has says nothing of how it ran
+		in["states"] = changeStates(c)
 	}
 	if c.Why != "" {
 		in["why"] = message{"change-why", places{"why": typed(strings.TrimRight(c.Why, "."))}}
@@ -203,11 +203,30 @@ func (tl *timeline) changeClause(c *history.Change) clause {
 	return clause{kind: KindChange, time: c.Time, message: message{"change", in}, changes: []*history.Change{c}}
 }
 
-func orNothing(s string) any {
-	if s == "" {
-		return message{row: "nothing"}
+// changeStates is what was before a change and after it; of settings, each by its name.
+func changeStates(c *history.Change) message {
+	settings, ok := c.Settings()
+	var list []message
+	for _, s := range settings {
+		in := places{"setting": typed(s.Name), "before": quoted{s.Before}, "after": quoted{s.After}}
+		if s.Had {
+			list = append(list, message{"change-setting", in})
+		} else {
+			list = append(list, message{"change-setting-new", in})
+		}
 	}
-	return typed(s)
+	in := places{"before": typed(c.Before), "after": typed(c.After)}
+	switch {
+	case ok && len(list) == 0, c.Before+c.After == "":
+		return message{}
+	case ok:
+		return message{"change-settings", places{"settings": list}}
+	case c.Before == "":
+		return message{"change-state", in}
+	case c.After == "":
+		in["after"] = message{row: "nothing"}
+	}
+	return message{"change-states", in}
 }
 
 // refusals says what a host had refused of the job's files, and what stood against it.

@@ -80,6 +80,12 @@ func (tl *timeline) value(in texts.Language, v any, g group) string {
 		return tl.at(v)
 	case []string:
 		return strings.Join(v, table["comma"][in])
+	case []message:
+		var parts []string
+		for _, m := range v {
+			parts = append(parts, tl.write(in, m, g))
+		}
+		return strings.Join(parts, table["comma"][in])
 	case message:
 		return tl.write(in, v, g)
 	case word:

@@ -228,11 +228,17 @@ func TestChangeClause(t *testing.T) {
 		change history.Change
 		en, zh string
 	}{
-		{history.Change{What: "trigger", After: "items 0"}, `A user did "trigger" of the job at 12:00:00 (before: nothing; after: items 0).`, `12:00:00 对作业执行了“触发”，操作者：某用户（之前：无；之后：“items 0”）。`},
+		{history.Change{What: "trigger", After: "items 0"}, `A user did "trigger" of the job at 12:00:00 (items 0).`, `12:00:00 对作业执行了“触发”，操作者：某用户（“items 0”）。`},
 		{history.Change{Who: "ann", From: "10.9.9.9", What: "edit cron, timeZone", Why: "summer."}, `ann did "edit cron, timeZone" of the job at 12:00:00, from 10.9.9.9: summer.`, `12:00:00 对作业执行了“修改 cron、timeZone”，操作者：ann，来源：10.9.9.9，原因：“summer”。`},
 		{history.Change{Who: "file /p/j.yaml on host a", From: event.FromFile, What: "edit cron"}, `file /p/j.yaml on host a did "edit cron" of the job at 12:00:00, from file.`, `12:00:00 对作业执行了“修改 cron”，操作者：主机 a 上的文件 /p/j.yaml，来源：定义文件。`},
 		{history.Change{Who: "the registry", From: event.FromRegistry, What: "edit config"}, `the registry did "edit config" of the job at 12:00:00, from registry.`, `12:00:00 对作业执行了“修改 config”，操作者：注册中心，来源：注册中心。`},
 		{history.Change{Who: "the registry", What: "release", Item: &two}, `the registry did "release" of item 2 at 12:00:00.`, `12:00:00 对分片 2 执行了“释放”，操作者：the registry。`},
+		{history.Change{Who: "ann", What: "edit cron, timeZone", Before: `{"cron":"0 0 3 * * ?","timeZone":""}`, After: `{"cron":"0 0 4 * * ?","timeZone":"UTC"}`},
+			`ann did "edit cron, timeZone" of the job at 12:00:00 (cron "0 0 3 * * ?" → "0 0 4 * * ?", timeZone "" → "UTC").`, `12:00:00 对作业执行了“修改 cron、timeZone”，操作者：ann（“cron”：“0 0 3 * * ?” → “0 0 4 * * ?”、“timeZone”：“” → “UTC”）。`},
+		{history.Change{Who: "ann", What: "edit param", After: `{"param":"x"}`}, `ann did "edit param" of the job at 12:00:00 (param "x").`, `12:00:00 对作业执行了“修改 param”，操作者：ann（“param”：“x”）。`},
+		{history.Change{Who: "ann", What: "create", Before: "{}", After: `{"cron":"0 0 3 * * ?"}`}, `ann did "create" of the job at 12:00:00.`, `12:00:00 对作业执行了“创建”，操作者：ann。`},
+		{history.Change{Who: "ann", What: "disable", Before: "ENABLED", After: "DISABLED"}, `ann did "disable" of the job at 12:00:00 (ENABLED → DISABLED).`, `12:00:00 对作业执行了“暂停”，操作者：ann（“ENABLED” → “DISABLED”）。`},
+		{history.Change{Who: "ann", What: "ask", Before: "until then"}, `ann did "ask" of the job at 12:00:00 (until then → nothing).`, `12:00:00 对作业执行了“ask”，操作者：ann（“until then” → 无）。`},
 		{history.Change{Who: "ann", What: "ask", Host: "10.0.0.1"}, `ann did "ask" on host 10.0.0.1 at 12:00:00.`, `12:00:00 在主机 10.0.0.1 上执行了“ask”，操作者：ann。`},
 	} {
 		c.change.Time = noon

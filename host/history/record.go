@@ -2,6 +2,7 @@ package history
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -121,6 +122,25 @@ func settingsText(settings map[string]string) string {
 		return ""
 	}
 	return string(text)
+}
+
+// Setting is a setting of a job before and after a change. Had is set if it was there before.
+type Setting struct {
+	Name, Before, After string
+	Had                 bool
+}
+
+// Settings are those that a change has changed, by name; ok is false if it was of something else.
+func (c *Change) Settings() (list []Setting, ok bool) {
+	var before, after map[string]string
+	if json.Unmarshal([]byte(cmp.Or(c.Before, "{}")), &before) != nil || json.Unmarshal([]byte(c.After), &after) != nil {
+		return nil, false
+	}
+	for _, name := range slices.Sorted(maps.Keys(after)) {
+		was, had := before[name]
+		list = append(list, Setting{name, was, after[name], had})
+	}
+	return list, true
 }
 
 // Entry is a record and its JSON, without a newline.

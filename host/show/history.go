@@ -1,7 +1,6 @@
 package show
 
 import (
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strconv"
@@ -174,19 +173,18 @@ func Changes(s console.Style, list []history.Change, now time.Time) string {
 
 // changeText says what was before and after; settings one by one.
 func changeText(c *history.Change) string {
-	before, after := make(map[string]string), make(map[string]string)
-	if json.Unmarshal([]byte(c.Before), &before) != nil || json.Unmarshal([]byte(c.After), &after) != nil {
+	list, ok := c.Settings()
+	if !ok {
 		return strings.TrimSuffix(strings.TrimPrefix(c.Before+" → "+c.After, " → "), " → ")
 	}
 	var parts []string
-	for name, value := range after {
+	for _, s := range list {
 		was := ""
-		if text, had := before[name]; had {
-			was = fmt.Sprintf("%q → ", text)
+		if s.Had {
+			was = fmt.Sprintf("%q → ", s.Before)
 		}
-		parts = append(parts, fmt.Sprintf("%s: %s%q", name, was, value))
+		parts = append(parts, fmt.Sprintf("%s: %s%q", s.Name, was, s.After))
 	}
-	slices.Sort(parts)
 	return strings.Join(parts, ", ")
 }
 

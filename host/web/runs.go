@@ -3,9 +3,7 @@ package web
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
-	"maps"
 	"net/http"
 	"net/url"
 	"slices"
@@ -98,23 +96,12 @@ type changeTable struct {
 	Jobs    bool
 }
 
-// difference is a setting before and after a change.
-type difference struct{ Name, Before, After string }
-
 // Differences are what a change has changed.
-func (p *page) Differences(c history.Change) []difference {
-	if c.Before == "" && c.After == "" {
-		return nil
+func (p *page) Differences(c history.Change) []history.Setting {
+	if list, ok := c.Settings(); ok || c.Before+c.After == "" {
+		return list
 	}
-	var before, after map[string]string
-	if json.Unmarshal([]byte(c.Before), &before) != nil || json.Unmarshal([]byte(c.After), &after) != nil {
-		return []difference{{Before: p.First(c.Before), After: p.First(c.After)}}
-	}
-	var list []difference
-	for _, name := range slices.Sorted(maps.Keys(after)) {
-		list = append(list, difference{name, before[name], after[name]})
-	}
-	return list
+	return []history.Setting{{Before: p.First(c.Before), After: p.First(c.After)}}
 }
 
 // filterView is the form of a search. Kept are parameters that it has no inputs for.
