@@ -678,6 +678,71 @@ They succeeded, the last at 00:01:31, after at most 1s.
 `,
 	},
 	{
+		name: "triggered for some items while these run",
+		play: func(t *testing.T, s *stage) {
+			n := s.start(1, job(definition("j", "0 * * * * ?", 3), sleeper(8*time.Second)))
+			until(minute(1))
+			s.does(nil, history.Change{Who: "carol", What: "trigger", Job: "j", Error: "forbidden", After: "items 1"})
+			until(minute(1).Add(3 * time.Second))
+			n.triggers(t, "j", args(t, "1", "x"))
+			s.does(nil, history.Change{Who: "dave", What: "trigger", Job: "j", After: args(t, "1", "x").Record()})
+			until(minute(1).Add(30 * time.Second))
+		},
+		ask: explain.Question{Job: "j"},
+		want: `
+late
+Item 1 was triggered at 00:01:03 and began at 00:01:08 on host 10.0.0.1, 5.01s late.
+dave did "trigger" of the job at 00:01:03 (items 1 and parameter "x").
+It waited for its run before, which ended at 00:01:08.
+It succeeded at 00:01:16, after 8s.
+`,
+		chinese: `
+late
+分片 1 于 00:01:03 被触发，于 00:01:08 才在主机 10.0.0.1 上开始，延迟 5.01 秒。
+00:01:03 对作业执行了“触发”，操作者：dave（“items 1 and parameter "x"”）。
+它等待上一次运行，其于 00:01:08 结束。
+它于 00:01:16 成功，耗时 8 秒。
+`,
+	},
+	{
+		name: "triggered for an item that is disabled",
+		play: func(t *testing.T, s *stage) {
+			n := s.start(1, job(definition("j", "0 * * * * ?", 3), sleeper(8*time.Second)))
+			until(minute(1).Add(3 * time.Second))
+			n.triggers(t, "j", args(t, "1", ""))
+			s.does(nil, history.Change{Who: "dave", What: "trigger", Job: "j", After: "items 1"})
+			s.does(n.operator().DisableItem(t.Context(), "j", 1), history.Change{Who: "erin", What: "disable", Job: "j", Item: number(1)})
+			until(minute(1).Add(30 * time.Second))
+		},
+		ask: explain.Question{Job: "j"},
+		want: `
+disabled
+Item 1 was triggered at 00:01:03 and did not run: host 10.0.0.1 reported at 00:01:08: the item is disabled.
+dave did "trigger" of the job at 00:01:03 (items 1).
+erin did "disable" of item 1 at 00:01:03.
+`,
+	},
+	{
+		name: "triggered, and nobody knows when",
+		play: func(t *testing.T, s *stage) {
+			n := s.start(1, job(definition("j", "0 * * * * ?", 1), sleeper(8*time.Second)))
+			until(minute(1).Add(3 * time.Second))
+			n.triggers(t, "j", args(t, "0", ""))
+			until(minute(1).Add(30 * time.Second))
+		},
+		ask: explain.Question{Job: "j"},
+		want: `
+ran
+Item 0 was triggered and began at 00:01:08 on host 10.0.0.1.
+It succeeded at 00:01:16, after 8s.
+`,
+		chinese: `
+ran
+分片 0 被触发，并于 00:01:08 在主机 10.0.0.1 上开始。
+它于 00:01:16 成功，耗时 8 秒。
+`,
+	},
+	{
 		name: "not yet due",
 		play: func(t *testing.T, s *stage) {
 			s.start(1, job(definition("j", "0 0/5 * * * ?", 2), sleeper(time.Second)))

@@ -334,7 +334,7 @@ func (rn *runner) start(now moment, id tree.Fire, dead, stopped string, states, 
 	}
 	rn.fires[f] = true
 	rn.Emit(event.Event{Kind: event.FireStarted, Instant: id.Time(), Trigger: id.Trigger, Source: f.Source(), Items: f.Items(), Other: dead,
-		Args: f.Args(), Total: id.Total(total), Next: nextAfter(&rn.calendar, id), Digest: f.Exec.Digest(), Lag: lag(now.wall, id), Reason: stopped})
+		Args: run.Args(id), Total: id.Total(total), Next: nextAfter(&rn.calendar, id), Digest: f.Exec.Digest(), Lag: lag(now.wall, id), Reason: stopped})
 	guests := rn.guests
 	rn.wg.Go(func() { f.Run(guests) })
 }

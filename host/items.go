@@ -103,7 +103,7 @@ func (set *itemSet) skipFires(id tree.Fire, through time.Time, cause event.SkipC
 		owned = append(owned, it.number)
 	}
 	set.Emit(event.Event{Kind: event.FireSkipped, Instant: id.Time(), Trigger: id.Trigger, Source: abi.Source(id.Source), Items: owned,
-		Total: set.total(id, 0), Next: nextAfter(&set.calendar, id), Through: through, Owed: cause == event.SkipLater, Cause: cause, Reason: reason})
+		Args: run.Args(id), Total: id.Total(set.total(id, 0)), Next: nextAfter(&set.calendar, id), Through: through, Owed: cause == event.SkipLater, Cause: cause, Reason: reason})
 }
 
 // skipItem reports an item that does not run for a fire.
@@ -129,7 +129,7 @@ func (set *itemSet) skipRun(item int, id tree.Fire, dead string, outcome abi.Out
 // skipped is the event of an item that does not run, or whose run does not count.
 func (set *itemSet) skipped(item int, id tree.Fire, cause event.SkipCause, reason string) event.Event {
 	return event.Event{Kind: event.ItemSkipped, Item: &item, Instant: id.Time(), Trigger: id.Trigger, Source: abi.Source(id.Source),
-		RunID: tree.RunID(set.name, id, item), Owed: cause == event.SkipLater, Cause: cause, Reason: reason}
+		Args: run.Args(id), RunID: tree.RunID(set.name, id, item), Owed: cause == event.SkipLater, Cause: cause, Reason: reason}
 }
 
 // supersede reports a due fire that is coalesced into a newer one. A

@@ -205,7 +205,7 @@ func fieldTexts() map[string]string {
 		"event.Edit.From":                "`who` is the user, host or program that made it; `from` is where it came from: `file` or `registry`.",
 		"event.Edit.Who":                 "`who` is the user, host or program that made it; `from` is where it came from: `file` or `registry`.",
 		"event.Event":                    "Event is one fact about a host, in the order in which the host saw them. It is what the log, the terminal, the history file and the metrics read.",
-		"event.Event.Args":               "`args` are those of the trigger, if it has some, for `fire.started` and the first attempt of an `item.started`.",
+		"event.Event.Args":               "`args` are those of the trigger, if it has some, for `fire.started`, the first attempt of an `item.started`, `fire.skipped` and `item.skipped`.",
 		"event.Event.Cause":              "`cause` is the kind of `reason`, for `fire.skipped`, `item.skipped` and `item.held`.",
 		"event.Event.Ceiling":            "`ceiling` is the quota that an `job.overQuota` is about, and `count` how many uses went beyond it since the last such event: they were dropped, or, for offsetCommits, had to wait. For `item.completed`, `count` is how many runs of the item in a row were not OK, this one included, on whatever hosts.",
 		"event.Event.Count":              "`ceiling` is the quota that an `job.overQuota` is about, and `count` how many uses went beyond it since the last such event: they were dropped, or, for offsetCommits, had to wait. For `item.completed`, `count` is how many runs of the item in a row were not OK, this one included, on whatever hosts.",

@@ -107,8 +107,8 @@ type Event struct {
 	// knows, for FireStarted and FireSkipped; for Sharded it is how
 	// many were assigned.
 	Total int `json:"total,omitempty"`
-	// Args are those of the trigger, if it has some, for FireStarted and the first attempt
-	// of an ItemStarted.
+	// Args are those of the trigger, if it has some, for FireStarted, the first attempt
+	// of an ItemStarted, FireSkipped and ItemSkipped.
 	Args *TriggerArgs `json:"args,omitempty"`
 	// Next is the job's scheduled instant after Instant, for a scheduled
 	// FireStarted and FireSkipped.

@@ -27,6 +27,7 @@ func (t *writer) notRun() {
 		return
 	}
 	t.report(KindNotRun, "did-not-run", decisive, nil)
+	t.triggeredBy()
 	switch decisive.Cause {
 	case event.SkipDisabled:
 		t.disabledBy(decisive)

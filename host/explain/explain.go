@@ -158,7 +158,7 @@ func Explain(q Question, f Facts) Answer {
 		a.Verdict, a.Instant = early.verdict, early.instant
 		a.Sentences = tl.compose([]story{early.story})
 	} else {
-		stories := tl.stories(chosen, q.Item)
+		stories := tl.stories(tl.sinceAsked(chosen), q.Item)
 		a.Instant, a.Trigger = chosen.instant, chosen.trigger
 		a.Verdict = worst(stories)
 		for _, s := range stories {

@@ -210,10 +210,10 @@ func TestExplain_questions(t *testing.T) {
 	}{
 		{"the newest", explain.Question{}, 120 * time.Minute, 0, explain.Unknown, "15:00:00"},
 		{"an instant", explain.Question{At: noon}, 0, 0, explain.Pending, "13:00:00"},
-		{"the nearest before", explain.Question{At: noon.Add(19 * time.Minute), Nearest: true}, 10*time.Minute + 300*time.Millisecond, 77, explain.Pending, "triggered at 13:10:00"},
-		{"asked for", explain.Question{At: noon.Add(20 * time.Minute)}, 20 * time.Minute, 78, explain.Pending, "Item 1 was triggered at 13:20:00"},
+		{"the nearest before", explain.Question{At: noon.Add(19 * time.Minute), Nearest: true}, 10*time.Minute + 300*time.Millisecond, 77, explain.Pending, "Items 0-1 were triggered and were begun at 13:10:00"},
+		{"asked for", explain.Question{At: noon.Add(20 * time.Minute)}, 20 * time.Minute, 78, explain.Pending, "Item 1 was triggered and was begun at 13:20:00"},
 		{"not asked for", explain.Question{At: noon.Add(20 * time.Minute), Item: number(0)}, 20 * time.Minute, 78, explain.NeverDue, "Item 0 was not to run: the trigger asked for items 1 only."},
-		{"a trigger's second", explain.Question{At: noon.Add(10 * time.Minute)}, 10*time.Minute + 300*time.Millisecond, 77, explain.Pending, "triggered at 13:10:00"},
+		{"a trigger's second", explain.Question{At: noon.Add(10 * time.Minute)}, 10*time.Minute + 300*time.Millisecond, 77, explain.Pending, "Items 0-1 were triggered and were begun at 13:10:00"},
 		{"never", explain.Question{At: noon.Add(30 * time.Minute)}, 30 * time.Minute, 0, explain.NeverDue, "not due at 2026-03-01 13:30:00: its schedule, \"0 0 * * * ?\" Europe/Berlin, has no such instant; the one before is 2026-03-01 13:00:00, the next 2026-03-01 14:00:00."},
 		{"not yet", explain.Question{At: noon.Add(4 * time.Hour)}, 4 * time.Hour, 0, explain.NotYetDue, "up to 2026-03-01 17:00:00; by \"0 0 * * * ?\" Europe/Berlin the next instant is 2026-03-01 17:00:00."},
 		{"no such item", explain.Question{At: noon, Item: number(2)}, 0, 0, explain.NeverDue, "The job had no item 2: it has 2 items"},
@@ -705,21 +705,21 @@ func TestExplain_unanswering(t *testing.T) {
 		"its history is not here": {nil, []string{second}, silence(1), `unknown
 What became of item 0 is not known: it was triggered at 12:00:00, and host 10.0.0.2, which has it as far as is known, does not answer.
 ` + comes + `
-Item 1 was triggered at 12:00:00 and began in time on host 10.0.0.1.
+Item 1 was triggered and began at 12:00:00 on host 10.0.0.1.
 It has not ended, as far as the histories go.
 The histories of 10.0.0.2 could not be had: what happened there is not in this answer.`},
 		"all hosts share one": {[]event.Event{
 			of(0, event.FireStarted, second, func(e *event.Event) { triggered(e); e.Items = []int{0} }),
 			of(0, event.ItemStarted, second, func(e *event.Event) { triggered(e); e.Item = number(0) }),
 		}, nil, silence(1), `running
-Item 0 was triggered at 12:00:00 and began in time on host 10.0.0.2.
+Item 0 was triggered and began at 12:00:00 on host 10.0.0.2.
 It has not ended, as far as the histories go.
 ` + comes + `
-Item 1 was triggered at 12:00:00 and began in time on host 10.0.0.1.
+Item 1 was triggered and began at 12:00:00 on host 10.0.0.1.
 It has not ended, as far as the histories go.`},
 		"silent since long after": {nil, []string{second}, silence(3600), `unknown
 What became of item 0 is not known: it was triggered at 12:00:00, and none of the histories says that its host had it then.
-Item 1 was triggered at 12:00:00 and began in time on host 10.0.0.1.
+Item 1 was triggered and began at 12:00:00 on host 10.0.0.1.
 It has not ended, as far as the histories go.
 The histories of 10.0.0.2 could not be had: what happened there is not in this answer.`},
 	} {

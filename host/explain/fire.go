@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/wasmjob/wasmjob/coordination/tree"
 	"github.com/wasmjob/wasmjob/host/event"
 	"github.com/wasmjob/wasmjob/host/history"
 	"github.com/wasmjob/wasmjob/host/schedule"
@@ -145,6 +146,46 @@ func (tl *timeline) round(trigger int64, known []fire) (fire, *early) {
 		}
 	}
 	return fire{}, &early{Unknown, time.Time{}, ofJob(Unknown, clause{kind: KindHistory, message: message{"histories-no-round", places{"round": trigger, "from": tl.from}}})}
+}
+
+// sinceAsked finds the change that made the fire of a trigger, and has the fire count from then on: a
+// host reads a trigger only when an item that it is for is idle.
+func (tl *timeline) sinceAsked(f fire) fire {
+	if f.trigger == 0 {
+		return f
+	}
+	var before time.Time // of the round before
+	for _, k := range tl.known() {
+		if k.trigger != 0 && k.trigger < f.trigger {
+			before = later(before, k.instant)
+		}
+	}
+	args := tl.recordOf(f)
+	for _, c := range slices.Backward(tl.changes) {
+		inTime := c.Time.After(before) && !c.Time.After(f.instant.Add(lateAfter)) && f.instant.Sub(c.Time) < time.Hour
+		if c.Job == tl.job && c.What == "trigger" && c.After == args && inTime {
+			tl.trigger = c
+			break
+		}
+	}
+	if tl.trigger != nil && tl.trigger.Time.Before(f.instant) {
+		f.instant = tl.trigger.Time
+	}
+	tl.fire = f
+	return f
+}
+
+// recordOf is what the record of the trigger of a fire says that it asked for.
+func (tl *timeline) recordOf(f fire) string {
+	for _, e := range tl.events {
+		if e.Job == "" || !OfFire(e.Kind) || !f.is(e) || e.Args == nil {
+			continue
+		}
+		if args, err := tree.NewTriggerArgs(e.Args.Items, e.Args.Param); err == nil {
+			return args.Record()
+		}
+	}
+	return ""
 }
 
 // exact is the fire of an instant.

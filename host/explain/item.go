@@ -94,8 +94,10 @@ func (tl *timeline) stories(f fire, item *int) []story {
 		case e.Item != nil:
 			byItem[*e.Item] = append(byItem[*e.Item], e)
 		case e.Kind == event.FireStarted || e.Kind == event.FireSkipped:
-			for _, n := range e.Items {
-				byItem[n] = append(byItem[n], e)
+			for _, n := range e.Items { // of a skip all that the host had, also if a trigger asked for some
+				if asked.by == nil || asked.items.Contains(n) {
+					byItem[n] = append(byItem[n], e)
+				}
 			}
 		}
 	}
@@ -306,8 +308,11 @@ func (t *writer) begin() {
 		in["how"] = message{row: "how.misfire"}
 	}
 	row := "in-time"
-	if late > lateAfter {
+	switch {
+	case late > lateAfter:
 		row = "late"
+	case t.fire.trigger != 0 && t.trigger == nil: // a host may have seen it late
+		row, in["was"] = "began", message{row: "triggered-once"}
 	}
 	if len(r.attempts) == 0 && r.completed == nil {
 		row += "-unstarted"
@@ -349,11 +354,8 @@ func (t *writer) someRun(r *run) {
 
 // triggeredBy says who triggered the job.
 func (t *writer) triggeredBy() {
-	if t.fire.trigger == 0 {
-		return
-	}
-	if c := t.changed(t.fire.instant.Add(lateAfter), "", "trigger"); c != nil && t.fire.instant.Sub(c.Time) < time.Minute {
-		t.add(t.changeClause(c))
+	if t.trigger != nil {
+		t.add(t.changeClause(t.trigger))
 	}
 }
 
@@ -381,6 +383,7 @@ func (t *writer) delays(r *run, until time.Time) {
 	} else if v, none := t.vacancyAt(at); none && owner == nil && t.fire.trigger == 0 && t.others(v) == "" {
 		t.leaver(v, "had-last")
 	}
+	t.runBefore(until)
 	t.skipped(until)
 	t.session(r.host, at, until)
 	if s := t.members[r.host].spanAfter(at, until); s != nil {
@@ -393,6 +396,31 @@ func (t *writer) delays(r *run, until time.Time) {
 		t.report(KindWait, "reported", e, nil)
 	}
 	t.clock(r.host, until)
+}
+
+// runBefore says that a trigger waited for the item's run before, if that is so.
+func (t *writer) runBefore(until time.Time) {
+	if t.fire.trigger == 0 {
+		return
+	}
+	var before, ended *event.Event
+	for _, e := range t.begins[t.item] {
+		if e.Kind == event.ItemStarted && e.Time.Before(until) && !t.fire.is(e) {
+			before = e
+		}
+	}
+	if before == nil {
+		return
+	}
+	of := fire{before.Instant, before.Trigger}
+	for _, e := range t.between(later(before.Time, t.fire.instant), until, func(e *event.Event) bool { return e.Item != nil && *e.Item == t.item && of.is(e) }) {
+		if e.Kind == event.ItemEnded || e.Kind == event.ItemCompleted {
+			ended = e
+		}
+	}
+	if ended != nil {
+		t.report(KindWait, "run-before-ended", ended, nil)
+	}
 }
 
 // spanAfter is the time in the job that the host began after a time and by another one;

@@ -26,7 +26,7 @@ var (
 )
 
 // pronouns are places that a language may have no use for.
-var pronouns = []string{"It", "it", "them"}
+var pronouns = []string{"It", "it", "its", "them"}
 
 func placesOf(text string) []string {
 	var names []string

@@ -31,6 +31,7 @@ type timeline struct {
 	location *time.Location
 	language texts.Language
 	fire     fire
+	trigger  *history.Change           // that made the fire, if it is one of a trigger, and if that is known
 	byHost   map[string][]*event.Event // events by their host
 	common   []*event.Event            // those that are of no job
 	begins   map[int][]*event.Event    // those that begin an item, by its number

@@ -118,14 +118,14 @@ type Fire struct {
 	Thrown     bool // an item failed and the error handler is THROW
 }
 
-// Args are the arguments of the trigger, for events; nil if it has none.
-func (f *Fire) Args() *event.TriggerArgs {
-	if !f.ID.HasArgs() {
+// Args are the arguments of the trigger of a fire, for events; nil if it has none.
+func Args(id tree.Fire) *event.TriggerArgs {
+	if !id.HasArgs() {
 		return nil
 	}
-	args := &event.TriggerArgs{Items: f.ID.Only}
-	if f.ID.WithParam {
-		args.Param = &f.ID.Param
+	args := &event.TriggerArgs{Items: id.Only}
+	if id.WithParam {
+		args.Param = &id.Param
 	}
 	return args
 }

@@ -285,7 +285,7 @@ func (f *Fire) attempt(guests context.Context, worker abi.Worker, e *Execution, 
 	NoteOffset(&ev, state)
 	ev.Kind, ev.Waited = event.ItemStarted, e.waited.Report()
 	if attempt == 1 {
-		ev.Previous, ev.Args = e.previous, f.Args()
+		ev.Previous, ev.Args = e.previous, Args(f.ID)
 	}
 	f.job.Emit(ev)
 	e.started.Store(true)
