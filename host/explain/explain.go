@@ -86,7 +86,7 @@ const (
 	Coalesced Verdict = "coalesced" // a newer instant ran in its place
 	Ran       Verdict = "ran"       // it began in time, and was OK
 	NotYetDue Verdict = "not yet due"
-	NeverDue  Verdict = "never due" // the job has no such instant, or no such item
+	NeverDue  Verdict = "never due" // the job has no such instant, or no such item, or was not there yet
 )
 
 // verdicts are all of them, the worst first.

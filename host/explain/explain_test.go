@@ -268,6 +268,40 @@ Item 0 was due at 12:00:00 and did not run: host 10.0.0.1 reported at 12:15:00: 
 	}
 }
 
+// TestExplain_notThereYet: a job was not due before it was created, if a record says when that was
+// and nothing is known of the job from before.
+func TestExplain_notThereYet(t *testing.T) {
+	t.Parallel()
+	created := history.Change{Time: noon.Add(time.Hour), Job: "j", Who: "alice", From: event.FromFile, What: "create", Before: "{}", After: `{"cron":"0 0 12 * * ?"}`}
+	came := of(3600, event.JobAdded, first, func(e *event.Event) { e.Instant = time.Time{} })
+	byFile := of(3600, event.JobAdded, first, func(e *event.Event) {
+		e.Instant, e.Edit = time.Time{}, &event.Edit{Who: "alice", From: event.FromFile, Created: true, After: map[string]string{"cron": "0 0 12 * * ?"}}
+	})
+	before := of(-3600, event.ItemStarted, first, func(e *event.Event) { e.Item, e.Instant = number(0), noon.Add(-time.Hour) })
+	const want = `never due
+The job was not due at 12:00:00: it was created at 13:00:00.
+alice did "create" of the job at 13:00:00, from file.`
+	for name, c := range map[string]struct {
+		events  []event.Event
+		changes []history.Change
+		want    string
+	}{
+		"a record of the change":           {[]event.Event{came}, []history.Change{created}, want},
+		"an event alone":                   {[]event.Event{byFile}, nil, want},
+		"only that a host came":            {[]event.Event{came}, nil, "unknown"},
+		"an event from before":             {[]event.Event{before, came}, []history.Change{created}, "unknown"},
+		"a change from before":             {[]event.Event{came}, []history.Change{{Time: noon.Add(-time.Hour), Job: "j", What: "remove"}, created}, "unknown"},
+		"it was created before":            {[]event.Event{came}, []history.Change{{Time: noon.Add(-time.Second), Job: "j", What: "create"}}, "unknown"},
+		"somebody tried to, and could not": {[]event.Event{came}, []history.Change{{Time: noon.Add(time.Hour), Job: "j", What: "create", Error: "forbidden"}}, "unknown"},
+	} {
+		facts := explain.Facts{Now: noon.Add(2 * time.Hour), From: noon.Add(-24 * time.Hour), Settings: &event.Settings{Cron: "0 0 12 * * ?", TimeZone: "UTC", Items: 2}, Events: c.events, Changes: c.changes}
+		got := strings.ReplaceAll(answered(ask(t, explain.Question{Job: "j", At: noon}, facts)), "2026-03-01 ", "")
+		if got != c.want && (c.want != "unknown" || !strings.HasPrefix(got, "unknown\n")) {
+			t.Errorf("%s: got\n%s\nwant\n%s", name, got, c.want)
+		}
+	}
+}
+
 // TestExplain_disabledThen: a job that was disabled at an instant did not run for that, though no
 // host reported it, and though it is enabled by now.
 func TestExplain_disabledThen(t *testing.T) {

@@ -205,6 +205,9 @@ func (tl *timeline) exact(at time.Time, known []fire, settings *event.Settings, 
 	}
 	due := settings != nil && nextDue(settings, at.Add(-time.Nanosecond)).Equal(at)
 	if due && !at.After(tl.now) {
+		if made := tl.created(); made != nil && made.Time.After(at) {
+			return fire{}, tl.notThere(at, made)
+		}
 		return tl.fire, nil
 	}
 	tl.fire = fire{} // there is none
@@ -215,6 +218,32 @@ func (tl *timeline) exact(at time.Time, known []fire, settings *event.Settings, 
 		return tl.fire, tl.notYet(at, time.Time{}, settings, in)
 	}
 	return tl.fire, tl.neverDue(at, settings, in)
+}
+
+// created is the change that made the job; nil if something is known of the job from before it.
+func (tl *timeline) created() (made *history.Change) {
+	if n := slices.IndexFunc(tl.changes, func(c *history.Change) bool { return c.Job == tl.job }); n >= 0 {
+		made = tl.changes[n]
+	}
+	for _, e := range tl.events {
+		if c, ok := history.ChangeOf(*e); ok && e.Edit.Created && made == nil {
+			made = &c
+		}
+	}
+	if made == nil || made.What != "create" {
+		return nil
+	}
+	if slices.ContainsFunc(tl.events, func(e *event.Event) bool { return e.Job == tl.job && made.Time.Sub(e.Time) > lateAfter }) {
+		return nil
+	}
+	return made
+}
+
+// notThere says that the job was made only after a time.
+func (tl *timeline) notThere(at time.Time, made *history.Change) *early {
+	tl.fire = fire{}
+	c := clause{kind: KindDue, time: at, message: message{"never-due-created", places{"at": at, "of": made.Time}}, changes: []*history.Change{made}}
+	return &early{NeverDue, at, ofJob(NeverDue, c, tl.changeClause(made))}
 }
 
 // inZone has times be shown in the job's zone.

@@ -164,6 +164,7 @@ var table = texts.Table{
 	"never-due":          {en: "The job was not due at {at}: its schedule then, {schedule}, has no such instant{around}.", zh: "作业在 {at} 无需执行：当时的计划{schedule}没有该时刻{around}。"},
 	"never-due-now":      {en: "The job was not due at {at}: its schedule, {schedule}, has no such instant{around}.", zh: "作业在 {at} 无需执行：其计划{schedule}没有该时刻{around}。"},
 	"never-due-oldest":   {en: "The job was not due at {at} by the oldest schedule that the histories have, {schedule} of {of}{around}.", zh: "按历史中最早的计划（自 {of}）{schedule}，作业在 {at} 无需执行{around}。"},
+	"never-due-created":  {en: "The job was not due at {at}: it was created at {of}.", zh: "作业在 {at} 无需执行：它创建于 {of}。"},
 	"never-due-triggers": {en: "The job was not due at {at}: it has no cron, only triggers run it, and none is known of that time{around}.", zh: "作业在 {at} 无需执行：它没有计划，仅由触发执行，而没有该时间的触发记录{around}。"},
 	"around":             {en: "; the one before is {before}, the next {next}", zh: "；前一个是 {before}，下一个是 {next}"},
 	"around-next":        {en: "; the next is {next}", zh: "；下一个是 {next}"},
