@@ -436,6 +436,12 @@ func (s *system) wireCluster(context.Context) error {
 		return s.peers.Stream(ctx, transport, peers.Peer(p), path, line)
 	}
 	self := func() cluster.Peer { return cluster.Peer{ID: s.peers.ID(), ClusterDetail: s.published()} }
+	s.peers.Changed = func() {
+		for _, e := range s.local.NotePeers(append(others(), self())) {
+			e.Host = s.host.Status().Instance
+			s.history.AddEvent(e)
+		}
+	}
 	s.cluster = cluster.New(cluster.Options{
 		Local: s.local, Self: self, Peers: others, Registry: s.unheld, Changes: s.history.Changes, Events: s.history.Events,
 		Fetch: func(ctx context.Context, p cluster.Peer, epoch string, since uint64) (d cluster.Delta, err error) {

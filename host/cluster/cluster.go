@@ -404,7 +404,7 @@ func (c *Cluster) take(a answer) {
 		clear(k.jobs)
 		k.tally, k.sightings = tally{}, nil
 	}
-	k.sightings = append(k.sightings, a.delta.Sightings...)
+	k.sightings = slices.Concat(k.sightings, a.delta.Sightings, a.delta.Back)
 	k.sightings = slices.Delete(k.sightings, 0, max(len(k.sightings)-mostSightings, 0))
 	for _, j := range a.delta.Jobs {
 		if j == nil { // JSON's null

@@ -31,8 +31,9 @@ type Delta struct {
 	Gone []string `json:"gone,omitempty"`
 	// Pauses are those on record at the host, of any jobs.
 	Pauses []Pause `json:"pauses,omitempty"`
-	// Sightings are events by which it has seen that other hosts are gone.
+	// Sightings are events by which it has seen that other hosts are gone, Back that they were back.
 	Sightings []event.Event `json:"sightings,omitempty"`
+	Back      []event.Event `json:"back,omitempty"`
 }
 
 // Local is what this host says of itself, to its own pages and to its peers. It is
@@ -49,6 +50,7 @@ type Local struct {
 	gone       changes    // jobs that it had, and has no more
 	pauses     pauses
 	sightings  []sighting // oldest first
+	peers      []Peer     // which hosts there are
 }
 
 // numbered is a job's status and the generation in which it came to be so.
@@ -96,7 +98,11 @@ func (l *Local) Delta(epoch string, since uint64) Delta {
 		}
 	}
 	for _, s := range l.sightings {
-		if s.generation > since {
+		switch {
+		case s.generation <= since:
+		case s.Kind == event.HostBack:
+			d.Back = append(d.Back, s.Event)
+		default:
 			d.Sightings = append(d.Sightings, s.Event)
 		}
 	}

@@ -5,31 +5,51 @@ import (
 	"slices"
 	"time"
 
+	"github.com/wasmjob/wasmjob/coordination/tree"
 	"github.com/wasmjob/wasmjob/host/event"
 	"github.com/wasmjob/wasmjob/host/history"
 )
 
 const (
-	// sightingsKept is how long a host remembers which hosts it has seen to be gone.
+	// sightingsKept is how long a host remembers which hosts it has seen to be gone, and to be back.
 	sightingsKept = 24 * time.Hour
 	// mostSightings bounds how many events about that it remembers: the newest.
 	mostSightings = 1000
+	// noticed is how long after its end a host is seen to be gone at most: the longest timeout
+	// of a session that registries grant, and a while.
+	noticed = 2 * time.Minute
+	// listedOn is how long a host that was seen to be gone may be listed at most.
+	listedOn = 10 * time.Second
 )
 
-// sighting is an event of kind event.HostGone, and the generation in which it was learned.
+// sightingKinds are the kinds of events that say which hosts are gone, and which of them are back.
+func sightingKinds() []event.Kind { return []event.Kind{event.HostGone, event.HostBack} }
+
+// sighting is an event of such a kind, and the generation in which it was learned.
 type sighting struct {
 	event.Event
 	generation uint64
 }
 
-// NoteGone learns of events of this host that say which hosts are gone; others are passed over.
-// Pages show these hosts without asking a history, which would read all events of a day.
+// IsBack reports whether a host of a server began after the host with the id, which was seen to be
+// gone at a time.
+func IsBack(h tree.ClusterDetail, id string, gone time.Time) bool {
+	return h.ServerIP == tree.ServerOf(id) && h.Started.After(gone.Add(-noticed))
+}
+
+// NoteGone learns of events of this host that say which hosts are gone, or back; others are passed
+// over. Pages show hosts that are gone without asking a history, which would read all events of a day.
 func (l *Local) NoteGone(events ...event.Event) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.noteGone(events)
+}
+
+// noteGone is NoteGone. The caller holds l.mu.
+func (l *Local) noteGone(events []event.Event) {
 	l.generation++
 	for _, e := range events {
-		if e.Kind == event.HostGone {
+		if slices.Contains(sightingKinds(), e.Kind) {
 			l.sightings = append(l.sightings, sighting{e, l.generation})
 		}
 	}
@@ -38,10 +58,38 @@ func (l *Local) NoteGone(events ...event.Event) {
 	l.sightings = slices.Delete(l.sightings, 0, max(len(l.sightings)-mostSightings, 0))
 }
 
-// RememberGone learns from this host's store which hosts were seen to be gone, when the host
+// NotePeers learns which hosts there are from now on, this one among them. It returns events, for this
+// host's history, that say which of those that were gone were back until now: when they stop in good
+// order, nothing else says so.
+func (l *Local) NotePeers(list []Peer) (back []event.Event) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	known := make(map[string]bool) // to be back, by term
+	for _, s := range l.sightings {
+		if s.Kind == event.HostBack {
+			known[event.TermOf(s.Other)] = true
+		}
+	}
+	now := time.Now()
+	for _, s := range l.sightings {
+		term := event.TermOf(s.Other)
+		if known[term] || now.Sub(s.Time) < listedOn || !slices.ContainsFunc(l.peers, func(p Peer) bool { return IsBack(p.ClusterDetail, s.Other, s.Time) }) {
+			continue
+		}
+		known[term] = true
+		back = append(back, event.Event{Kind: event.HostBack, Time: now, Other: s.Other, Reason: "a host of its server has begun since"})
+	}
+	l.peers = list
+	if len(back) > 0 {
+		l.noteGone(back)
+	}
+	return back
+}
+
+// RememberGone learns from this host's store which hosts were seen to be gone and back, when the host
 // begins: from as many pages as a store of many events gives in a few seconds.
 func (l *Local) RememberGone(ctx context.Context, events func(context.Context, history.Filter) (history.Page[event.Event], error)) {
-	f := history.Filter{Kinds: []event.Kind{event.HostGone}, From: time.Now().Add(-sightingsKept), Limit: history.MaxLimit}
+	f := history.Filter{Kinds: sightingKinds(), From: time.Now().Add(-sightingsKept), Limit: history.MaxLimit}
 	for range mostRemembered {
 		page, err := events(ctx, f)
 		l.NoteGone(page.Records...)
@@ -51,9 +99,9 @@ func (l *Local) RememberGone(ctx context.Context, events func(context.Context, h
 	}
 }
 
-// SeenGone are the events of the last 24 hours by which hosts that are here now have seen that
-// others are gone, newest first.
-func (c *Cluster) SeenGone() []event.Event {
+// Sightings are the events of the last 24 hours by which hosts that are here now have seen that
+// others are gone, or back, newest first.
+func (c *Cluster) Sightings() []event.Event {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	var list []event.Event

@@ -3,17 +3,81 @@ package cluster
 import (
 	"context"
 	"fmt"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/wasmjob/wasmjob/coordination/tree"
 	"github.com/wasmjob/wasmjob/host/event"
 	"github.com/wasmjob/wasmjob/host/history"
 )
 
-// TestSeenGone: pages know which hosts were seen to be gone in the last day, by whichever host that
+// TestNotePeers: a host remembers that a server came back whose host it had seen to be gone, for when
+// that has stopped in good order. What the host that died had published, which may be listed a moment
+// longer, is no sign of that; nor is another host of its server that was there before.
+func TestNotePeers(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		one := newShip("1")
+		_, c := sail(t, one)
+		began := func(server string, ago time.Duration) Peer {
+			return Peer{ID: server, ClusterDetail: tree.ClusterDetail{ServerIP: server, Started: time.Now().Add(-ago)}}
+		}
+		notes := func(want string, peers ...Peer) {
+			t.Helper()
+			got := ""
+			for _, e := range one.local.NotePeers(peers) {
+				got += string(e.Kind) + " " + e.Other
+			}
+			if got != want {
+				t.Errorf("noted %q, want %q", got, want)
+			}
+		}
+		other := began("10.0.0.9", time.Hour)
+		died := began("10.0.0.3", time.Minute)
+		notes("", other, died)
+		one.local.NoteGone(event.Event{Kind: event.HostGone, Host: "10.0.0.1@-@1-a", Other: "10.0.0.3@-@1-a-2", Time: time.Now()},
+			event.Event{Kind: event.HostGone, Host: "10.0.0.1@-@1-a", Other: "10.0.0.9@-@1-b", Time: time.Now()})
+		time.Sleep(time.Second)
+		notes("", other)
+		time.Sleep(time.Minute)
+		back := began("10.0.0.3", 0)
+		notes("", other, back)
+		time.Sleep(time.Minute)
+		notes("host.back 10.0.0.3@-@1-a-2", other) // it has stopped
+		time.Sleep(time.Minute)
+		notes("", other)
+		refresh(t, c, 0)
+		kinds := ""
+		for _, e := range c.Sightings() { // newest first
+			kinds += string(e.Kind) + " " + e.Other + "\n"
+		}
+		if kinds != "host.back 10.0.0.3@-@1-a-2\nhost.gone 10.0.0.3@-@1-a-2\nhost.gone 10.0.0.9@-@1-b\n" {
+			t.Errorf("others learn of\n%s", kinds)
+		}
+		if d := one.local.Delta("", 0); len(d.Sightings) != 2 || len(d.Back) != 1 { // hosts of an earlier version know the first alone
+			t.Errorf("%+v and %+v", d.Sightings, d.Back)
+		}
+		// The next life of the host reads it from its store.
+		one.start()
+		one.local.RememberGone(t.Context(), func(_ context.Context, f history.Filter) (history.Page[event.Event], error) {
+			if !slices.Equal(f.Kinds, []event.Kind{event.HostGone, event.HostBack}) {
+				t.Errorf("asked for %s", f.Kinds)
+			}
+			return history.Page[event.Event]{Records: []event.Event{
+				{Kind: event.HostBack, Other: "10.0.0.3@-@1-a", Time: time.Now().Add(-time.Minute)},
+				{Kind: event.HostGone, Other: "10.0.0.3@-@1-a-2", Time: time.Now().Add(-2 * time.Minute)},
+			}}, nil
+		})
+		notes("", back)
+		notes("", other)
+	})
+}
+
+// TestSightings: pages know which hosts were seen to be gone in the last day, by whichever host that
 // is here, and ask no history for it; a host that begins knows it from its store.
-func TestSeenGone(t *testing.T) {
+func TestSightings(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		one := newShip("1")
@@ -26,7 +90,7 @@ func TestSeenGone(t *testing.T) {
 			stale()
 			refresh(t, c, 0)
 			got := ""
-			for _, e := range c.SeenGone() {
+			for _, e := range c.Sightings() {
 				got += e.Other
 			}
 			if got != want {
@@ -58,7 +122,7 @@ func TestSeenGone(t *testing.T) {
 		}
 		stale()
 		refresh(t, c, 0)
-		if n := len(c.SeenGone()); n != mostSightings || len(f.self.local.sightings) != mostSightings {
+		if n := len(c.Sightings()); n != mostSightings || len(f.self.local.sightings) != mostSightings {
 			t.Errorf("%d are known", n)
 		}
 	})

@@ -71,7 +71,9 @@ const (
 	// HostGone: this host has found that Other is gone, and has not left its jobs
 	// in good order: its session with the registry has ended. Each host that looks
 	// reports it once.
-	HostGone    Kind = "host.gone"
+	HostGone Kind = "host.gone"
+	// HostBack: this host has found that a host of the server of Other, which was gone, has begun since.
+	HostBack    Kind = "host.back"
 	HostStarted Kind = "host.started" // Reason: how the last host here ended, unless well
 	HostStopped Kind = "host.stopped"
 )
@@ -86,8 +88,8 @@ type Event struct {
 	// and the process in place of the id, as [Process] makes them.
 	Host string `json:"host"`
 	Job  string `json:"job,omitempty"`
-	// Other is the id of another host that the event is about: the one that is
-	// gone, for HostGone, or that died or left the job while it ran what is taken
+	// Other is the id of another host that the event is about: the one that is, or was,
+	// gone, for HostGone and HostBack, or that died or left the job while it ran what is taken
 	// over here or given up, for FireStarted, ItemSkipped and ItemHeld. Reason of a
 	// FireStarted says that it was stopped.
 	Other string `json:"other,omitempty"`

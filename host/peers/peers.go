@@ -30,6 +30,9 @@ type Peer struct {
 
 // Peers publishes a host and knows the others. It is safe for concurrent use.
 type Peers struct {
+	// Changed, if it is not nil, is called after each change of the list. It is set before Run.
+	Changed func()
+
 	namespace string
 	self      func() tree.ClusterDetail
 	log       *zap.Logger
@@ -209,6 +212,9 @@ func (p *Peers) watch(ctx context.Context, c registry.Center) error {
 			}
 		}
 		p.mu.Unlock()
+		if p.Changed != nil {
+			p.Changed()
+		}
 		if changed {
 			return errors.New("the hosts' key was changed outside wasmjob")
 		}

@@ -1,6 +1,7 @@
 package service
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"strings"
@@ -22,10 +23,6 @@ type GoneHost struct {
 	SeenBy []string `json:"seenBy"`
 }
 
-// noticed is how long after its end a host is seen to be gone at most: the longest timeout
-// of a session that registries grant, and a while.
-const noticed = 2 * time.Minute
-
 // Gone are the hosts that were seen to be gone in the last 24 hours and that are not back, the last
 // one first, as far as hosts that are here have seen it. Who may not see all jobs sees none.
 func (s *Service) Gone(ctx context.Context) ([]GoneHost, error) {
@@ -35,33 +32,37 @@ func (s *Service) Gone(ctx context.Context) ([]GoneHost, error) {
 	if err := s.o.Cluster.Refresh(ctx); err != nil {
 		return nil, err
 	}
-	return notBack(s.o.Cluster.SeenGone(), s.o.Cluster.Hosts()), nil
+	return notBack(s.o.Cluster.Sightings(), s.o.Cluster.Hosts()), nil
 }
 
-// notBack are the hosts that events, newest first, say are gone, and that are not back: whose
-// process has no other session, and whose server has no host that began later.
+// notBack are the hosts that events, newest first, say are gone, and that are not back: the newest of
+// each server whose process has no other session, unless a host of the server began later.
 func notBack(events []event.Event, hosts []cluster.Host) []GoneHost {
-	list := []GoneHost{}
+	list, wasBack := []GoneHost{}, make(map[string]bool)
 	for _, e := range events {
 		by, id := tree.ServerOf(e.Host), event.TermOf(e.Other) // each job has its own
 		at := slices.IndexFunc(list, func(g GoneHost) bool { return g.Instance == id })
-		if at < 0 {
+		switch {
+		case e.Kind == event.HostBack:
+			wasBack[id] = true
+		case at < 0:
 			list = append(list, GoneHost{Instance: id, ServerIP: tree.ServerOf(id), Since: e.Time, SeenBy: []string{by}})
-			continue
+		default:
+			list[at].Since, list[at].SeenBy = e.Time, with(list[at].SeenBy, by)
 		}
-		list[at].Since, list[at].SeenBy = e.Time, with(list[at].SeenBy, by)
 	}
-	list = slices.DeleteFunc(list, func(g GoneHost) bool {
-		return slices.ContainsFunc(hosts, func(h cluster.Host) bool {
-			again := h.Report != nil && h.Report.Status.Instance != "" && slices.Contains(h.Report.Status.Ended, g.Instance)
-			return again || (h.ServerIP == g.ServerIP && h.Started.After(g.Since.Add(-noticed)))
-		})
-	})
 	slices.SortStableFunc(list, func(a, b GoneHost) int {
-		if c := b.Since.Compare(a.Since); c != 0 {
-			return c
-		}
-		return strings.Compare(a.Instance, b.Instance)
+		return cmp.Or(b.Since.Compare(a.Since), strings.Compare(a.Instance, b.Instance))
 	})
-	return list
+	judged := make(map[string]bool) // servers
+	return slices.DeleteFunc(list, func(g GoneHost) bool {
+		again := func(h cluster.Host) bool {
+			return h.Report != nil && h.Report.Status.Instance != "" && slices.Contains(h.Report.Status.Ended, g.Instance)
+		}
+		if judged[g.ServerIP] || slices.ContainsFunc(hosts, again) {
+			return true
+		}
+		judged[g.ServerIP] = true
+		return wasBack[g.Instance] || slices.ContainsFunc(hosts, func(h cluster.Host) bool { return cluster.IsBack(h.Peer().ClusterDetail, g.Instance, g.Since) })
+	})
 }

@@ -39,6 +39,13 @@ func TestNotBack(t *testing.T) {
 		{ServerIP: "10.0.0.5", Started: ago(5 * time.Hour), Report: again},   // the same process has another session
 		{ServerIP: "10.0.0.6", Started: ago(5 * time.Hour), Report: without}, // the same process has none
 	}
+	// What hosts remember of one that was killed twice, came back each time, and was stopped in good order.
+	back := func(other string, at time.Time) event.Event {
+		return event.Event{Kind: event.HostBack, Other: other, Host: "10.0.0.1@-@1-x", Time: at}
+	}
+	events = append([]event.Event{back("10.0.0.7@-@2-x", ago(10*time.Minute))}, events...)
+	events = append(events, gone("10.0.0.7@-@2-x", "10.0.0.4@-@4-x", ago(4*time.Hour)), gone("10.0.0.7@-@1-x", "10.0.0.4@-@4-x", ago(5*time.Hour)),
+		gone("10.0.0.3@-@8-x", "10.0.0.4@-@4-x", ago(5*time.Hour))) // of one that is gone again only that is shown
 	got := notBack(events, hosts)
 	if len(got) != 4 || got[3].Instance != "10.0.0.6@-@6-x" || got[0].Instance != "10.0.0.3@-@9-x" || got[1].Instance != "10.0.0.2@-@7-x" || got[2].Instance != "10.0.0.5@-@1-v" {
 		t.Fatalf("gone: %+v", got)

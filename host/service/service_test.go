@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/coordination/tree"
@@ -74,6 +75,31 @@ func TestHostNames(t *testing.T) {
 			t.Errorf("%s: %d jobs, %v", name, len(jobs.Records), err)
 		}
 	}
+}
+
+// TestGone_stoppedInGoodOrder: a host that was killed, came back and was stopped in good order is not
+// listed as gone, and the history of a host that saw it remembers that.
+func TestGone_stoppedInGoodOrder(t *testing.T) {
+	t.Parallel()
+	h := servicetest.Start(t, servicetest.Options{})
+	ctx := access.With(t.Context(), access.HostToken(access.ByHostToken))
+	gone := func(want int) {
+		t.Helper()
+		if list, err := h.Service.Gone(ctx); err != nil || len(list) != want {
+			t.Errorf("gone: %+v, %v", list, err)
+		}
+	}
+	h.Local.NoteGone(event.Event{Kind: event.HostGone, Time: time.Now().Add(-time.Minute), Host: "127.0.0.1@-@1-a", Other: "127.0.0.2@-@1-a"})
+	gone(1)
+	other := servicetest.Start(t, servicetest.Options{Server: h.Server, IP: "127.0.0.2"})
+	h.Until("it sees the other host", func() bool { return len(h.Peers.List()) == 1 })
+	other.Stop()
+	h.Until("its history has that the host was back", func() bool {
+		page, err := h.Store.Events(t.Context(), history.Filter{Kinds: []event.Kind{event.HostBack}})
+		return err == nil && len(page.Records) == 1 && page.Records[0].Other == "127.0.0.2@-@1-a"
+	})
+	h.Cluster.Expire()
+	gone(0)
 }
 
 // TestHostNames_ofOneServer: of several hosts of a server each is found by what tables call it, and

@@ -193,6 +193,11 @@ func (h *House) wire(o Options) {
 	self := func() cluster.Peer {
 		return cluster.Peer{ID: h.Peers.ID(), ClusterDetail: tree.ClusterDetail{ServerIP: o.IP, API: h.url, Version: "test", Started: h.started}}
 	}
+	h.Peers.Changed = func() {
+		for _, e := range h.Local.NotePeers(append(others(), self())) {
+			h.Store.AddEvent(e)
+		}
+	}
 	h.Cluster = cluster.New(cluster.Options{
 		Local: h.Local, Peers: others, Self: self, Registry: h.unheld, Changes: h.Store.Changes, Events: h.Store.Events,
 		Fetch: func(ctx context.Context, p cluster.Peer, epoch string, since uint64) (d cluster.Delta, err error) {
