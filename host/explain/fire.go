@@ -160,7 +160,7 @@ func (tl *timeline) sinceAsked(f fire) fire {
 			before = later(before, k.instant)
 		}
 	}
-	args := tl.recordOf(f)
+	args := recordOf(f, tl.events)
 	for _, c := range slices.Backward(tl.changes) {
 		inTime := c.Time.After(before) && !c.Time.After(f.instant.Add(lateAfter)) && f.instant.Sub(c.Time) < time.Hour
 		if c.Job == tl.job && c.What == "trigger" && c.After == args && inTime {
@@ -176,8 +176,8 @@ func (tl *timeline) sinceAsked(f fire) fire {
 }
 
 // recordOf is what the record of the trigger of a fire says that it asked for.
-func (tl *timeline) recordOf(f fire) string {
-	for _, e := range tl.events {
+func recordOf(f fire, events []*event.Event) string {
+	for _, e := range events {
 		if e.Job == "" || !OfFire(e.Kind) || !f.is(e) || e.Args == nil {
 			continue
 		}
@@ -206,7 +206,9 @@ func (tl *timeline) exact(at time.Time, known []fire, settings *event.Settings, 
 	due := settings != nil && nextDue(settings, at.Add(-time.Nanosecond)).Equal(at)
 	if due && !at.After(tl.now) {
 		if made := tl.created(); made != nil && made.Time.After(at) {
-			return fire{}, tl.notThere(at, made)
+			tl.fire = fire{}
+			c := clause{kind: KindDue, time: at, message: message{"never-due-created", places{"at": at, "of": made.Time}}, changes: []*history.Change{made}}
+			return tl.fire, &early{NeverDue, at, ofJob(NeverDue, c, tl.changeClause(made))}
 		}
 		return tl.fire, nil
 	}
@@ -237,13 +239,6 @@ func (tl *timeline) created() (made *history.Change) {
 		return nil
 	}
 	return made
-}
-
-// notThere says that the job was made only after a time.
-func (tl *timeline) notThere(at time.Time, made *history.Change) *early {
-	tl.fire = fire{}
-	c := clause{kind: KindDue, time: at, message: message{"never-due-created", places{"at": at, "of": made.Time}}, changes: []*history.Change{made}}
-	return &early{NeverDue, at, ofJob(NeverDue, c, tl.changeClause(made))}
 }
 
 // inZone has times be shown in the job's zone.
