@@ -279,6 +279,21 @@ func (p *Program) Print(s *Shown, v any, text string) error {
 	return err
 }
 
+// PrintNext shows one of the values that come one after another: as a line of JSON, as a document of
+// YAML, or as its text.
+func (p *Program) PrintNext(s *Shown, v any, text string) error {
+	if s.Output == OutputJSON {
+		return json.NewEncoder(p.Out).Encode(v)
+	}
+	if s.Output == OutputYAML {
+		text = "---\n"
+	}
+	if _, err := p.Out.Write([]byte(text)); err != nil || s.Output != OutputYAML {
+		return err
+	}
+	return p.printYAML(v)
+}
+
 // printYAML writes a value as YAML, with the names that it has in JSON.
 func (p *Program) printYAML(v any) error {
 	b, err := json.Marshal(v)

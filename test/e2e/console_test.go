@@ -189,8 +189,8 @@ func TestLogs(t *testing.T) {
 	}
 	lines := bufio.NewScanner(out)
 	var live history.Line
-	for lines.Scan() { // first the page of those that were logged, then each by itself
-		if json.Unmarshal(lines.Bytes(), &live) == nil && live.RunID != "" {
+	for lines.Scan() {
+		if live = decoded[history.Line](t, lines.Text()); live.RunID != "" {
 			break
 		}
 	}

@@ -294,6 +294,11 @@ goes on with what they log from now on, until Ctrl-C.`,
 		if follow && cmd.Flags().Changed("item") {
 			return command.Usagef("--item and --follow do not go together; follow a run of that item: logs JOB RUN --follow")
 		}
+		for _, ends := range []string{"to", "after"} {
+			if follow && cmd.Flags().Changed(ends) {
+				return command.Usagef("--%s and --follow do not go together: what comes from now on is after it", ends)
+			}
+		}
 		query, err := f.query(cmd, job)
 		if err != nil {
 			return err
@@ -303,13 +308,12 @@ goes on with what they log from now on, until Ctrl-C.`,
 			query += "&" + url.Values{"run": {run}}.Encode()
 		}
 		return p.With(cmd, t, func(ctx context.Context, r *command.Reached) error {
-			missing := func() error { return missingRun(ctx, r, job, run, f.itemOf(cmd)) }
-			if follow { // what is followed may come
-				missing = nil
+			if !follow {
+				return showLines(ctx, p, r, &how, query, func() error { return missingRun(ctx, r, job, run, f.itemOf(cmd)) })
 			}
 			began := time.Now()
-			shown, err := showLines(ctx, p, r, &how, query, missing)
-			if err != nil || !follow {
+			shown, err := showFirst(ctx, p, r, &how, query)
+			if err != nil {
 				return err
 			}
 			// What was logged since is still to be shown, and what reached the history late.
@@ -349,14 +353,15 @@ func missingRun(ctx context.Context, r *command.Reached, job, run string, item i
 }
 
 // showLines shows lines, oldest first. If it is certain that there are none it asks whether what was
-// looked for is there, with missing; nil: the lines that come are shown after them.
-func showLines(ctx context.Context, p *command.Program, r *command.Reached, how *command.Shown, query string, missing func() error) (found cluster.Found[history.Line], err error) {
-	err = p.Show(ctx, how, func() (any, string, error) {
+// looked for is there, with missing.
+func showLines(ctx context.Context, p *command.Program, r *command.Reached, how *command.Shown, query string, missing func() error) error {
+	return p.Show(ctx, how, func() (any, string, error) {
+		var found cluster.Found[history.Line]
 		if err := r.Client.Get(ctx, "/v1/logs?"+query, &found); err != nil {
 			return nil, "", err
 		}
 		if len(found.Records) == 0 && found.Next == "" {
-			if missing != nil && len(found.Silent) == 0 {
+			if len(found.Silent) == 0 {
 				if err := missing(); err != nil {
 					return nil, "", err
 				}
@@ -365,14 +370,28 @@ func showLines(ctx context.Context, p *command.Program, r *command.Reached, how 
 		}
 		s := p.Tables()
 		var b strings.Builder
-		for n := range found.Records {
-			b.WriteString(show.Line(s, &found.Records[len(found.Records)-1-n]))
-		}
-		if missing == nil {
-			return found, b.String() + show.Silent(s, found.Silent), nil
+		for _, l := range slices.Backward(found.Records) {
+			b.WriteString(show.Line(s, &l))
 		}
 		return found, b.String() + rest(s, &found), nil
 	})
+}
+
+// showFirst shows the lines that there are before those that come, oldest first: each by itself, as those.
+func showFirst(ctx context.Context, p *command.Program, r *command.Reached, how *command.Shown, query string) (found cluster.Found[history.Line], err error) {
+	if err := r.Client.Get(ctx, "/v1/logs?"+query, &found); err != nil {
+		return found, err
+	}
+	s := p.Tables()
+	for _, l := range slices.Backward(found.Records) {
+		if err := p.PrintNext(how, &l, show.Line(s, &l)); err != nil {
+			return found, err
+		}
+	}
+	if len(found.Records) == 0 && found.Next == "" {
+		fmt.Fprintln(p.Err, "wasmjob: no lines")
+	}
+	_, err = fmt.Fprint(p.Err, show.Silent(s, found.Silent))
 	return found, err
 }
 
@@ -399,12 +418,7 @@ func followLines(ctx context.Context, p *command.Program, r *command.Reached, ho
 		if l.Time.Before(oldest) || slices.ContainsFunc(shown.Records, same) {
 			return nil
 		}
-		if how.Output != command.OutputTable {
-			_, err := fmt.Fprintf(p.Out, "%s\n", data)
-			return err
-		}
-		_, err := fmt.Fprint(p.Out, show.Line(p.Tables(), &l))
-		return err
+		return p.PrintNext(how, json.RawMessage(data), show.Line(p.Tables(), &l))
 	})
 	if ctx.Err() != nil { // a signal ends it well
 		return nil

@@ -3,6 +3,7 @@ package operators
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	"go.yaml.in/yaml/v3"
 
 	"github.com/wasmjob/wasmjob/host/command"
 )
@@ -34,10 +36,6 @@ func TestOperationsOf(t *testing.T) {
 // never of what is followed or watched.
 func TestNothingFound(t *testing.T) {
 	t.Parallel()
-	token := filepath.Join(t.TempDir(), "token")
-	if err := os.WriteFile(token, []byte(strings.Repeat("secret", 3)), 0o600); err != nil {
-		t.Fatal(err)
-	}
 	for _, c := range []struct{ args, found, fails, want string }{
 		{"logs cities cities/t1/0", `{"records":[],"silent":["10.0.0.8: it has not answered within 1s"]}`, "", "what it knows is missing: 10.0.0.8"},
 		{"logs cities cities/t1/0", `{"records":[],"next":"5.0.x"}`, "", "there are more: --after 5.0.x"},
@@ -71,31 +69,79 @@ func TestNothingFound(t *testing.T) {
 					fmt.Fprintf(w, "event: line\ndata: {\"time\":\"2026-03-01T%s}\n\n", line)
 				}
 			})
-			s := httptest.NewServer(host)
-			defer s.Close()
-			ctx, end := context.WithCancel(t.Context())
-			defer end()
-			out := &until{words: c.want, then: end} // what follows and watches ends when it has shown it
-			var errs bytes.Buffer
-			p := &command.Program{Out: out, Err: &errs, Notify: func() (<-chan os.Signal, func()) { return nil, func() {} }, RegistryFlags: func(flags *pflag.FlagSet) {
-				for _, name := range []string{command.ConfigFlag, "registry", "zk"} {
-					flags.String(name, "", "")
-				}
-			}}
-			root := &cobra.Command{SilenceErrors: true, SilenceUsage: true}
-			root.AddCommand(logsCommand(p), historyCommand(p), calendarCommand(p), jobsCommand(p))
-			root.SetArgs(append(strings.Fields(c.args), "--admin", strings.TrimPrefix(s.URL, "http://"), "--token-file", token))
-			err := root.ExecuteContext(ctx)
-			if (err == nil) != (c.fails == "") || (err != nil && !strings.Contains(err.Error(), c.fails)) || !strings.Contains(out.String(), c.want) {
-				t.Errorf("%v, want %q; shown, want %q:\n%s%s", err, c.fails, c.want, out, &errs)
+			out, errs, err := operated(t, host, c.want, strings.Fields(c.args)...)
+			if (err == nil) != (c.fails == "") || (err != nil && !strings.Contains(err.Error(), c.fails)) || !strings.Contains(out, c.want) {
+				t.Errorf("%v, want %q; shown, want %q:\n%s%s", err, c.fails, c.want, out, errs)
 			}
-			if strings.Contains(c.found, `"one"`) && (strings.Count(out.String(), `"one"`) != 1 || strings.Contains(out.String(), "older")) {
+			if strings.Contains(c.found, `"one"`) && (strings.Count(out, `"one"`) != 1 || strings.Contains(out, "older")) {
 				t.Errorf("a line was shown twice, or one that was left out:\n%s", out)
 			}
-			if strings.Contains(c.found, "next") && strings.Contains(errs.String(), "no lines") {
-				t.Errorf("there are more, and it says %s", &errs)
+			if strings.Contains(c.found, "next") && strings.Contains(errs, "no lines") {
+				t.Errorf("there are more, and it says %s", errs)
 			}
 		})
+	}
+}
+
+// operated is what a command shows that asks a host; it ends when it has shown want, empty: by itself.
+func operated(t *testing.T, host http.Handler, want string, args ...string) (shown, said string, err error) {
+	t.Helper()
+	token := filepath.Join(t.TempDir(), "token")
+	if err := os.WriteFile(token, []byte(strings.Repeat("secret", 3)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s := httptest.NewServer(host)
+	defer s.Close()
+	ctx, end := context.WithCancel(t.Context())
+	defer end()
+	out := &until{words: want, then: end}
+	var errs bytes.Buffer
+	p := &command.Program{Out: out, Err: &errs, Notify: func() (<-chan os.Signal, func()) { return nil, func() {} }, RegistryFlags: func(flags *pflag.FlagSet) {
+		for _, name := range []string{command.ConfigFlag, "registry", "zk", "namespace"} {
+			flags.String(name, "", "")
+		}
+	}}
+	root := &cobra.Command{SilenceErrors: true, SilenceUsage: true}
+	root.AddCommand(append(Look(p), Operate(p)...)...)
+	root.SetArgs(append(args, "--admin", strings.TrimPrefix(s.URL, "http://"), "--token-file", token))
+	err = root.ExecuteContext(ctx)
+	return out.String(), errs.String(), err
+}
+
+// TestFollowed: lines that are followed are shown in one form, the oldest first, those of before as well.
+func TestFollowed(t *testing.T) {
+	t.Parallel()
+	host := http.NewServeMux()
+	host.HandleFunc("/v1/logs", func(w http.ResponseWriter, _ *http.Request) {
+		fmt.Fprint(w, `{"records":[{"time":"2026-03-01T10:00:01Z","message":"two"},{"time":"2026-03-01T10:00:00Z","message":"one"}],"silent":["10.0.0.8: it has not answered within 1s"]}`)
+	})
+	host.HandleFunc("/v1/logs/stream", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/event-stream")
+		for _, line := range []string{`01Z","message":"two"`, `02Z","message":"three"`} {
+			fmt.Fprintf(w, "event: line\ndata: {\"time\":\"2026-03-01T10:00:%s}\n\n", line)
+		}
+	})
+	for form, splits := range map[string]func(shown string) []string{
+		"json": func(shown string) []string { return strings.Split(strings.TrimSpace(shown), "\n") },
+		"yaml": func(shown string) []string { return strings.Split(strings.TrimPrefix(shown, "---\n"), "---\n") },
+	} {
+		shown, said, err := operated(t, host, "three", "logs", "cities", "--follow", "-o", form)
+		var messages []string
+		for _, one := range splits(shown) {
+			var l struct{ Time, Message string }
+			if err := yaml.Unmarshal([]byte(one), &l); err != nil || l.Time == "" {
+				t.Errorf("%s: %q: %v", form, one, err)
+			}
+			messages = append(messages, l.Message)
+		}
+		if err != nil || !slices.Equal(messages, []string{"one", "two", "three"}) || !strings.Contains(said, "10.0.0.8") {
+			t.Errorf("%s: %v\n%s%s", form, err, shown, said)
+		}
+	}
+	for _, end := range []string{"--to", "--after"} {
+		if _, _, err := operated(t, host, "", "logs", "cities", "--follow", end, "1m"); !errors.As(err, new(command.UsageError)) || !strings.Contains(err.Error(), end+" and --follow do not go together") {
+			t.Errorf("%s: %v", end, err)
+		}
 	}
 }
 
