@@ -98,6 +98,7 @@ func TestUsage(t *testing.T) {
 		{[]string{"runs", "--until", "1h"}, exitUsage, "unknown flag --until; did you mean \"--to\"?"},
 		{[]string{"disable", "--since", "1h"}, exitUsage, "unknown flag --since"},
 		{[]string{"logs", "--level", "loud"}, exitUsage, `for "--level" flag: found "loud", expected debug, info, warn or error`},
+		{[]string{"runs", "--trigger", "abc"}, exitUsage, `--trigger: "abc" is not a whole number from 0`},
 		{[]string{"__complete", "runs", "--outcome", ""}, exitOK, "TIMEOUT\n"},
 		{[]string{"__complete", "history", "--outcome", "OK,"}, exitOK, "OK,TRAP\n"},
 		{[]string{"__complete", "runs", "--outcome", ""}, exitOK, "UNKNOWN\n"},
@@ -547,8 +548,8 @@ func TestOperatingARunningHost(t *testing.T) {
 			t.Errorf("jobs %s: %d %s%s", flags, r.code, r.out, r.err)
 		}
 	}
-	runCLI(t, env, "jobs", "--state", "asleep").expect(t, exitFailure, "asleep")
-	runCLI(t, env, "jobs", "--host", "other").expect(t, exitFailure, `found "other", expected a server`)
+	runCLI(t, env, "jobs", "--state", "asleep").expect(t, exitUsage, "asleep")
+	runCLI(t, env, "jobs", "--host", "other").expect(t, exitUsage, `found "other", expected a server`)
 	runCLI(t, env, "disable", "cities", "--item", "2").expect(t, exitOK)
 	h.await(t, "disabled", "status", "--items")
 	runCLI(t, env, "enable", "cities").expect(t, exitOK, "enabled cities; item 2 stays disabled: wasmjob enable cities --item 2\n")
@@ -625,8 +626,8 @@ func TestOperatingARunningHost(t *testing.T) {
 			t.Errorf("%v: %d %q", args, r.code, r.err)
 		}
 	}
-	runCLI(t, env, "runs", "--outcome", "BOGUS").expect(t, exitFailure, `outcome: found "BOGUS", expected OK, FAIL,`, "LOST, HELD")
-	runCLI(t, env, "runs", "--outcome", "fial").expect(t, exitFailure, `did you mean "FAIL"?`)
+	runCLI(t, env, "runs", "--outcome", "BOGUS").expect(t, exitUsage, `outcome: found "BOGUS", expected OK, FAIL,`, "LOST, HELD")
+	runCLI(t, env, "runs", "--outcome", "fial").expect(t, exitUsage, `did you mean "FAIL"?`)
 	wrong := filepath.Join(t.TempDir(), "token")
 	if err := os.WriteFile(wrong, []byte(admin.NewToken()), 0o600); err != nil {
 		t.Fatal(err)

@@ -259,7 +259,7 @@ func flagError(cmd *cobra.Command, err error) error {
 		return fmt.Errorf("unknown flag --%s%s", words.Clip(name), words.Suggest("--"+name, names))
 	case errors.As(err, &invalid):
 		f := invalid.GetFlag()
-		want := map[string]string{"duration": "a duration such as 500ms, 10s, 1h30m or 7d", "int": "a whole number", "bool": "true or false"}[f.Value.Type()]
+		want := map[string]string{"duration": "a duration such as 500ms, 10s, 1h30m or 7d", "int": "a whole number", "uint64": "a whole number from 0", "bool": "true or false"}[f.Value.Type()]
 		if want != "" {
 			return fmt.Errorf("--%s: %q is not %s", f.Name, words.Clip(invalid.GetValue()), want)
 		}

@@ -527,11 +527,11 @@ func (c *Client) ask(ctx context.Context, method, path string, body []byte, read
 		if err != nil {
 			return fmt.Errorf("ask the host at %s: %w", c.address, err)
 		}
-		message := refusal(body, resp.Status)
+		message, query := refusal(body, resp.Status)
 		if c.scheme == "http" && bytes.Contains(body, []byte("HTTPS server")) { // as net/http answers
 			message = "this address has TLS; say whose certificates to trust: --ca FILE, or --ca system"
 		}
-		return &ServerError{Address: c.address, Code: resp.StatusCode, Message: message}
+		return &ServerError{Address: c.address, Code: resp.StatusCode, Message: message, Query: query}
 	}
 	return read(resp.Body)
 }
@@ -542,28 +542,33 @@ type ServerError struct {
 	// Code is the HTTP status.
 	Code    int
 	Message string
+	// Query says that all that is wrong is in the query: what flags ask for.
+	Query bool
 }
 
 func (e *ServerError) Error() string {
 	return fmt.Sprintf("the host at %s says: %s", e.Address, e.Message)
 }
 
-// refusal is what a problem says: of each part of the request that is wrong, or of the whole.
-func refusal(body []byte, status string) string {
+// refusal is what a problem says: of each part of the request that is wrong, or of the whole. query: all
+// of these are in the query.
+func refusal(body []byte, status string) (message string, query bool) {
 	var p Problem
 	if json.Unmarshal(body, &p) != nil || p.Detail == "" {
-		return "it is not a host, or a proxy is before it: " + status
+		return "it is not a host, or a proxy is before it: " + status, false
 	}
 	if len(p.Errors) == 0 {
-		return p.Detail
+		return p.Detail, false
 	}
+	query = true
 	var parts []string
 	for _, e := range p.Errors {
-		_, name, within := strings.Cut(e.Location, ".") // query.limit
+		in, name, within := strings.Cut(e.Location, ".") // query.limit
 		if !within {
 			name = e.Location
 		}
+		query = query && in == "query"
 		parts = append(parts, strings.TrimPrefix(name+": "+e.Message, ": "))
 	}
-	return strings.Join(parts, "; ")
+	return strings.Join(parts, "; "), query
 }

@@ -183,7 +183,11 @@ func (p *Program) With(cmd *cobra.Command, t *Target, do func(ctx context.Contex
 	if err != nil {
 		return err
 	}
-	return r.close(t.unreachable(do(cmd.Context(), r)))
+	err = do(cmd.Context(), r)
+	if no := (*admin.ServerError)(nil); errors.As(err, &no) && no.Query {
+		err = Usage(err)
+	}
+	return r.close(t.unreachable(err))
 }
 
 // OnTarget finishes a command about a job, or about all: it adds the flags that say

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/url"
 	"os/signal"
 	"slices"
@@ -443,7 +444,11 @@ func hostsCommand(p *command.Program) *cobra.Command {
 		var gone []service.GoneHost
 		_ = r.Client.Get(ctx, "/v1/hosts/gone", &gone) // the hosts are shown without a history, too
 		now := time.Now()
-		return list, show.Hosts(p.Tables(), list, now) + show.Gone(p.Tables(), gone, now), nil
+		missing := show.Gone(p.Tables(), gone, now)
+		if how.Output != command.OutputTable { // the list of hosts has no place for them
+			_, _ = io.WriteString(p.Err, missing)
+		}
+		return list, show.Hosts(p.Tables(), list, now) + missing, nil
 	})
 }
 

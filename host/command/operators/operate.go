@@ -244,6 +244,8 @@ job's parameter, this once.`,
 	}
 	cmd.Flags().StringVar(&items, "items", "", "run only these `ITEMS`: numbers and ranges, such as 0,3-5")
 	cmd.Flags().StringVar(&param, "param", "", "run with this `TEXT` as the job's parameter; it is kept in the history")
+	var how command.Shown
+	how.AddOutput(cmd, "the number of the trigger")
 	return p.OnChange(cmd, func(ctx context.Context, r *command.Reached, names []string) error {
 		var given *string
 		if cmd.Flags().Changed("param") {
@@ -257,6 +259,9 @@ job's parameter, this once.`,
 			return command.Usagef("--%v", err)
 		}
 		round, err := r.TriggerWith(ctx, names[0], args)
+		if err != nil {
+			return r.Similar(ctx, names[0], err)
+		}
 		done := "triggered " + names[0]
 		if !args.Plain() {
 			done += " with " + args.String()
@@ -264,8 +269,14 @@ job's parameter, this once.`,
 		if round != 0 && r.Client != nil {
 			done += fmt.Sprintf("; '%s --trigger %d' shows its runs", words.Command("runs", names[0]), round)
 		}
-		return p.Done(r.Similar(ctx, names[0], err), done)
+		return p.Print(&how, triggered{names[0], admin.Triggered{Trigger: round}}, done+"\n")
 	})
+}
+
+// triggered is what trigger shows as JSON.
+type triggered struct {
+	Job string `json:"job"`
+	admin.Triggered
 }
 
 // jobFlags say which jobs are listed.

@@ -1,0 +1,67 @@
+package operators
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/wasmjob/wasmjob/host/command"
+)
+
+// TestTriggerAsJSON: a program reads which fire it has asked for.
+func TestTriggerAsJSON(t *testing.T) {
+	t.Parallel()
+	host := http.NewServeMux()
+	host.HandleFunc("POST /v1/jobs/cities/trigger", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, `{"trigger":7}`) })
+	for form, want := range map[string]string{
+		"json": "{\n  \"job\": \"cities\",\n  \"trigger\": 7\n}\n", "yaml": "job: cities\ntrigger: 7\n",
+		"table": "triggered cities; 'wasmjob runs cities --trigger 7' shows its runs\n",
+	} {
+		if shown, _, err := operated(t, host, "", "trigger", "cities", "-o", form); err != nil || shown != want {
+			t.Errorf("%s: %v\n%s", form, err, shown)
+		}
+	}
+}
+
+// TestGoneHosts: hosts that are gone are named in each form of the list of hosts.
+func TestGoneHosts(t *testing.T) {
+	t.Parallel()
+	host := http.NewServeMux()
+	host.HandleFunc("/v1/hosts", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, `[]`) })
+	host.HandleFunc("/v1/hosts/gone", func(w http.ResponseWriter, _ *http.Request) {
+		fmt.Fprint(w, `[{"instance":"10.0.0.8@-@1","serverIp":"10.0.0.8","since":"2026-03-01T10:00:00Z","seenBy":["10.0.0.7"]}]`)
+	})
+	for _, form := range []string{"json", "yaml", "table"} {
+		shown, said, err := operated(t, host, "", "hosts", "-o", form)
+		if form == "table" {
+			said += shown
+		}
+		if err != nil || strings.Count(said, "10.0.0.8 is gone since") != 1 || (form == "json" && shown != "[]\n") {
+			t.Errorf("%s: %v\n%s%s", form, err, shown, said)
+		}
+	}
+}
+
+// TestRefusedQuery: what a host refuses of flags is a mistake on the command line, what it refuses
+// otherwise is none.
+func TestRefusedQuery(t *testing.T) {
+	t.Parallel()
+	for places, usage := range map[string]bool{
+		`{"message":"found 5000, expected 1 to 1000","location":"query.limit"}`:                                        true,
+		`{"message":"a","location":"query.limit"},{"message":"b","location":"query.outcome"}`:                          true,
+		`{"message":"a","location":"query.limit"},{"message":"found \"a b\", expected a name","location":"path.name"}`: false,
+		``: false,
+	} {
+		host := http.NewServeMux()
+		host.HandleFunc("/v1/runs", func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "application/problem+json")
+			w.WriteHeader(http.StatusUnprocessableEntity)
+			fmt.Fprintf(w, `{"status":422,"detail":"validation failed","errors":[%s]}`, places)
+		})
+		if _, _, err := operated(t, host, "", "runs", "cities", "--limit", "5000"); err == nil || errors.As(err, new(command.UsageError)) != usage {
+			t.Errorf("%s: %v", places, err)
+		}
+	}
+}
