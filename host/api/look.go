@@ -65,7 +65,7 @@ type scheduleInput struct {
 }
 
 type calendarInput struct {
-	From time.Time `query:"from" doc:"The beginning; now, if it is missing."`
+	From time.Time `query:"from" doc:"The beginning; now, if it is missing or has been."`
 	To   time.Time `query:"to" doc:"The end, exclusively; a day after from, if it is missing, and at most 31."`
 	Jobs []string  `query:"job,explode" maxItems:"100" doc:"Only jobs whose name matches one of these patterns."`
 }

@@ -12,6 +12,25 @@ import (
 	"github.com/wasmjob/wasmjob/host/service/servicetest"
 )
 
+// TestCalendarIsOfWhatComes: an instant that has been is not in it. Whether the job fired then, and whether there
+// was such a job, its schedule does not say.
+func TestCalendarIsOfWhatComes(t *testing.T) {
+	t.Parallel()
+	s := servicetest.Start(t, servicetest.Options{Jobs: []host.Job{servicetest.Job("hourly", "0 0 * * * ?", 1, servicetest.OK), servicetest.Job("minutely", "0 * * * * ?", 1, servicetest.OK)}})
+	ctx := access.With(t.Context(), access.HostToken(access.ByHostToken))
+	now := time.Now()
+	c, err := s.Service.Calendar(ctx, now.Add(-12*time.Hour), now.Add(12*time.Hour), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(c.Upcoming) != 12 || c.Upcoming[0].Time.Before(now) || len(c.Frequent) != 1 || c.Frequent[0].Time.Before(now) {
+		t.Errorf("%d instants from %v on, frequent: %v; expected 12 from %v on", len(c.Upcoming), c.Upcoming, c.Frequent, now)
+	}
+	if c, err = s.Service.Calendar(ctx, now.Add(-12*time.Hour), now, nil); err != nil || len(c.Upcoming)+len(c.Frequent) > 0 {
+		t.Errorf("of what was: %+v, %v", c, err)
+	}
+}
+
 // TestCalendarIsBounded: jobs of every hour take only the room that others leave, and the rest of
 // them are listed with their first instants.
 func TestCalendarIsBounded(t *testing.T) {

@@ -276,7 +276,7 @@ const (
 	mostInstants = 10_000
 )
 
-// Calendar are the instants from one time to another. Jobs are patterns, none is all.
+// Calendar are the instants from one time to another that are still to come. Jobs are patterns, none is all.
 func (s *Service) Calendar(ctx context.Context, from, to time.Time, jobs []string) (*Calendar, error) {
 	const longest = 31 * 24 * time.Hour
 	if !to.After(from) || to.Sub(from) > longest {
@@ -290,6 +290,12 @@ func (s *Service) Calendar(ctx context.Context, from, to time.Time, jobs []strin
 		return nil, err
 	}
 	c := &Calendar{Upcoming: []Upcoming{}, Frequent: []Upcoming{}}
+	if now := time.Now(); from.Before(now) {
+		from = now // what was before it is not known by the schedule that there is now
+	}
+	if !to.After(from) {
+		return c, nil
+	}
 	known := make(map[schedule][]time.Time)
 	var many []*cluster.Job // with more instants than mostPerJob
 	for _, j := range s.o.Cluster.Jobs() {

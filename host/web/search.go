@@ -117,6 +117,8 @@ type calendarView struct {
 	// Before and After are the first days of the weeks around.
 	Before, After string
 	Total         int
+	// None says why the week is empty: the name of a text.
+	None string
 }
 
 type day struct {
@@ -185,6 +187,13 @@ func calendarPage(ctx context.Context, c *Console, _ *http.Request, p *page) (vi
 		v.Fires = append(v.Fires, *inHour[job])
 	}
 	v.fill(from, counts)
+	v.None = "calendar.none"
+	if len(v.Often) > 0 {
+		v.None = "calendar.none.often"
+	}
+	if !to.After(p.Now) {
+		v.None = "calendar.none.over"
+	}
 	return view{"calendar", v}, nil
 }
 

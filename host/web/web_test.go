@@ -563,6 +563,7 @@ func TestCalendar(t *testing.T) {
 	}
 	s.get(week+"&at="+monday.Add(3*time.Hour).Format(time.RFC3339)).has(t, 200, "Fires hourly", "daily "+monday.Format("01-02"))
 	s.get(week+"&job=minutely").has(t, 200, "0 fires", "All jobs that fire in this week do so more often than once an hour")
+	s.get("/calendar?from="+monday.AddDate(0, 0, -14).Format(time.DateOnly)).has(t, 200, "0 fires", "This week is over")
 	s.get(week+"&job=none").has(t, 200, "0 fires", "No job fires in this week")
 }
 
