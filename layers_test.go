@@ -315,7 +315,7 @@ var rooms = []room{
 		why: "what commands have in common: they reach a host by its API or the registry by what package main gives them, and read no settings but the user's contexts"},
 	{name: "host/command/operators", may: []string{"abi", "coordination/operate", "coordination/tree", "host", "host/admin", "host/cluster", "host/command", "host/console", "host/contexts", "host/event", "host/explain", "host/history", "host/history/lines", "host/service", "host/show", "host/words", "host/times"}, outside: []string{cobra, pflag},
 		why: "the commands that look at a cluster and operate it: clients of the API, or of the registry itself"},
-	{name: "host/alert/command", may: []string{"host/alert", "host/alert/board", "host/alert/send", "host/command", "host/service", "host/show", "host/words", "host/times"}, outside: []string{cobra},
+	{name: "host/alert/command", may: []string{"host/alert", "host/alert/board", "host/alert/send", "host/cluster", "host/command", "host/service", "host/show", "host/words", "host/times"}, outside: []string{cobra},
 		why: "the command alert: of the process it has what all commands have"},
 	{name: "host/access/command", may: []string{"host/access", "host/access/password", "host/access/users", "host/command", "host/filelock", "host/show", "host/words"}, outside: []string{cobra, term},
 		why: "the commands about who may use a host; of the process they have what all commands have"},

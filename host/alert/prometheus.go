@@ -2,6 +2,7 @@ package alert
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -118,10 +119,20 @@ func (f *File) scopes(field string) (list []scope) {
 		for _, set := range e.set {
 			set(&rules)
 		}
-		list = append(list, scope{strings.Join(e.jobs, ", "), selector(e.jobs, later), rules})
+		if !covered(e.jobs, later) {
+			list = append(list, scope{strings.Join(e.jobs, ", "), selector(e.jobs, later), rules})
+		}
 		later = append(later, e.jobs...)
 	}
-	return append(list, scope{"*", selector(nil, later), all})
+	if !covered([]string{"*"}, later) {
+		list = append(list, scope{"*", selector(nil, later), all})
+	}
+	return list
+}
+
+// covered reports whether each of some patterns is among others, or all jobs are: no job is left.
+func covered(patterns, by []string) bool {
+	return slices.Contains(by, "*") || !slices.ContainsFunc(patterns, func(p string) bool { return !slices.Contains(by, p) })
 }
 
 // selector are the jobs of some patterns without those of others.

@@ -4,7 +4,10 @@ import (
 	"flag"
 	"os"
 	"path"
+	"path/filepath"
 	"regexp"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/wasmjob/wasmjob/host/alert"
@@ -33,6 +36,34 @@ func TestPrometheus(t *testing.T) {
 	}
 	if string(got) != want {
 		t.Errorf("%s is not made of %s: go test ./host/alert -update", rules, file)
+	}
+}
+
+// TestPrometheusCovered: where a later entry sets a rule for the same jobs, or for all, no rule is made of the
+// earlier one: it could never fire.
+func TestPrometheusCovered(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "alerts.yaml")
+	for jobs, want := range map[string][]string{
+		`[{jobs: "*", failures: 3}]`: {`{job_name=~".*"}`},
+		`[{jobs: a, failures: 2}, {jobs: "*", failures: 3}, {jobs: b, failures: 4}]`: {`{job_name=~"b"}`, `{job_name=~".*", job_name!~"b"}`},
+		`[{jobs: a, failures: 2}, {jobs: a, failures: 3}]`:                           {`{job_name=~"a"}`, `{job_name!~"a|a"}`},
+		`[{jobs: [a, b], failures: 2}, {jobs: a, failures: 3}]`:                      {`{job_name=~"a"}`, `{job_name=~"a|b", job_name!~"a"}`, `{job_name!~"a|a|b"}`},
+	} {
+		if err := os.WriteFile(file, []byte("receivers: {}\nroutes: []\njobs: "+jobs+"\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		f, err := alert.Read(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, m := range regexp.MustCompile(`failures_in_a_row(\{.*\})\) >=`).FindAllStringSubmatch(f.Prometheus(""), -1) {
+			got = append(got, strings.ReplaceAll(m[1], `\"`, `"`))
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("%s: %q, want %q", jobs, got, want)
+		}
 	}
 }
 

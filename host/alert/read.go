@@ -415,6 +415,9 @@ func isName(s string) bool {
 }
 
 func suggest(text string, rules []Rule) string {
+	if text == "longerThanUsual" { // a setting of the file, and no rule of alerts
+		return ": its alerts have the rule " + strconv.Quote(string(LongerThan))
+	}
 	var names []string
 	for _, r := range rules {
 		names = append(names, string(r))

@@ -87,6 +87,7 @@ func TestParse_mistakes(t *testing.T) {
 		head + "routes: [{name: a}]":                                                                                             `routes.to: is missing, expected receivers`,
 		head + "routes: [{name: a, to: hook, wait: soon}]":                                                                       `routes.wait: found "soon", expected a duration such as 90s, 15m, 26h or 7d`,
 		head + "routes: [{name: a, to: hook, repeat: 5s}]":                                                                       `routes.repeat: found "5s", expected a duration such as 90s, 15m, 26h or 7d, at least 1m, or off`,
+		head + "routes: [{name: a, to: hook, rules: [longerThanUsual]}]":                                                         `routes.rules: found the rule "longerThanUsual": its alerts have the rule "longerThan"`,
 		head + "routes: [{name: a, to: hook, rules: [failure]}]":                                                                 `routes.rules: found the rule "failure"; did you mean "failures"?`,
 		head + "routes: [{name: a, to: hook, group: [host]}]":                                                                    `routes.group: found "host", expected job or rule`,
 		head + "routes: [{name: a, to: hook, jobs: \"a,b\"}]":                                                                    `routes.jobs: found "a,b", expected one job's name or one pattern`,

@@ -14,6 +14,7 @@ import (
 	"github.com/wasmjob/wasmjob/host/access"
 	"github.com/wasmjob/wasmjob/host/alert"
 	"github.com/wasmjob/wasmjob/host/alert/board"
+	"github.com/wasmjob/wasmjob/host/cluster"
 	"github.com/wasmjob/wasmjob/host/history"
 	"github.com/wasmjob/wasmjob/host/times"
 	"github.com/wasmjob/wasmjob/host/words"
@@ -51,6 +52,16 @@ type Alerts struct {
 	Problem string `json:"problem,omitempty"`
 	// Read is when the host that answers has read all this.
 	Read time.Time `json:"read"`
+}
+
+// Without are the hosts that judge nothing, for they have no file of alerts, while others do.
+func (a *Alerts) Without(hosts []cluster.Host) (names []string) {
+	for _, h := range hosts {
+		if len(a.Judges) > 0 && h.Report != nil && h.Silent == "" && !slices.Contains(a.Judges, h.Report.Status.Instance) {
+			names = append(names, h.Name)
+		}
+	}
+	return names
 }
 
 // Alert is something that is wrong, until it is not any more, and who gets messages about it.

@@ -11,8 +11,8 @@ import (
 	"github.com/wasmjob/wasmjob/host/words"
 )
 
-// Alerts lists alerts, those first that go on, and silences.
-func Alerts(s console.Style, list *service.Alerts, now time.Time) string {
+// Alerts lists alerts, those first that go on, and silences. without are the hosts that judge nothing.
+func Alerts(s console.Style, list *service.Alerts, without []string, now time.Time) string {
 	text := "there are no alerts\n"
 	if len(list.Alerts) > 0 {
 		all := slices.Clone(list.Alerts)
@@ -48,6 +48,9 @@ func Alerts(s console.Style, list *service.Alerts, now time.Time) string {
 	}
 	if !t.Empty() {
 		text += "\n" + t.String()
+	}
+	if len(without) > 0 {
+		text += "\n" + s.Paint(console.Yellow, "not judged, because these hosts were started without --alerts: "+words.Printable(joined(without))) + "\n"
 	}
 	if list.Problem != "" {
 		text += "\n" + s.Paint(console.Yellow, "this is as it was read at "+stamp(list.Read, now)+": "+words.Printable(list.Problem)) + "\n"

@@ -152,11 +152,7 @@ func withAlerts(ctx context.Context, s service.Alerting, p *page, form silenceFo
 		}
 		v.Quiet = append(v.Quiet, row)
 	}
-	for _, h := range p.hosts {
-		if !v.Nowhere && h.Report != nil && h.Silent == "" && !slices.Contains(list.Judges, h.Report.Status.Instance) {
-			v.Without = append(v.Without, h.Name)
-		}
-	}
+	v.Without = list.Without(p.hosts)
 	if access.From(ctx).Any(access.Admin) {
 		form.AllRules, v.Form = alert.AllRules(), &form
 	}

@@ -82,7 +82,7 @@ func standing() []alert.Alert {
 func TestAlerts(t *testing.T) {
 	t.Parallel()
 	s := open(t, servicetest.Options{Jobs: []host.Job{servicetest.Job("etl-a", "0 0 3 * * ?", 4, servicetest.OK)}, AlertFile: alerting(t, &receivers{})})
-	s.get("/alerts").has(t, 200, "Nothing is wrong.", "Nothing is silenced.", "Add a silence")
+	s.get("/alerts").has(t, 200, "No alert is firing.", "Nothing is silenced.", "Add a silence")
 	b := s.stand(standing()...)
 	a := s.get("/alerts")
 	a.has(t, 200, "Alerts 3 firing", "etl-a item 3", "<b>disk</b>", "1m30s ago", "etl/ops not sent yet", "rest/broken not sent yet", "host gone 10.0.0.9 (17)", "no route takes it")
@@ -219,7 +219,7 @@ func TestAlertsNowhere(t *testing.T) {
 	s := open(t, servicetest.Options{})
 	a := s.get("/alerts")
 	a.has(t, 200, "No host looks for alerts", "wasmjob run --alerts alerts.yaml", "Nothing is silenced.")
-	a.lacks(t, "Nothing is wrong", "Messages are sent by", "Send a test message")
+	a.lacks(t, "No alert is firing", "Messages are sent by", "Send a test message")
 	s.post("/alerts/test", "route", "etl", "back", "/alerts").has(t, 200, "this host has no file of alerts")
 	s.lang = "zh"
 	s.get("/alerts").has(t, 200, "没有主机检查告警")
@@ -230,7 +230,7 @@ func TestAlertsNowhere(t *testing.T) {
 		t.Fatal(err)
 	}
 	a = s.until("/alerts", "no host at the moment")
-	a.has(t, 200, "Judged on 10.0.0.9 (17)", "started without --alerts: 127.0.0.1", "Nothing is wrong.")
+	a.has(t, 200, "Judged on 10.0.0.9 (17)", "started without --alerts: 127.0.0.1", "No alert is firing.")
 	a.lacks(t, "No host looks for alerts")
 }
 

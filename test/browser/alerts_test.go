@@ -41,7 +41,7 @@ func TestAlerts(t *testing.T) {
 	b.open("/")
 	b.until("[...document.querySelectorAll('.tile')].some((e) => e.innerText.replace(/\\s+/g, ' ') === '0 Alerts')")
 	b.open("/alerts")
-	b.shows("Nothing is wrong.")
+	b.shows("No alert is firing.")
 	b.until("document.querySelector('.facts dd').innerText.startsWith('127.0.0.1')") // who sends
 	b.accessible("no alerts")
 	b.shot("alerts-none")

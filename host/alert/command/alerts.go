@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/wasmjob/wasmjob/host/alert"
 	"github.com/wasmjob/wasmjob/host/alert/board"
+	"github.com/wasmjob/wasmjob/host/cluster"
 	"github.com/wasmjob/wasmjob/host/command"
 	"github.com/wasmjob/wasmjob/host/service"
 	"github.com/wasmjob/wasmjob/host/show"
@@ -42,7 +43,14 @@ func listCommand(p *command.Program) *cobra.Command {
 	p.OnTarget(cmd, func(ctx context.Context, r *command.Reached, _ []string) error {
 		return p.Show(ctx, &how, func() (any, string, error) {
 			list, err := alerts(ctx, r)
-			return list, show.Alerts(p.Tables(), &list, time.Now()), err
+			if err != nil {
+				return nil, "", err
+			}
+			var hosts []cluster.Host
+			if r.Client != nil && len(list.Judges) > 0 {
+				err = r.Client.Get(ctx, "/v1/hosts", &hosts)
+			}
+			return list, show.Alerts(p.Tables(), &list, list.Without(hosts), time.Now()), err
 		})
 	})
 	cmd.ValidArgsFunction = cobra.NoFileCompletions
