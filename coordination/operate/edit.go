@@ -2,6 +2,7 @@ package operate
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -81,7 +82,8 @@ func Editable() []jobconfig.Setting {
 
 // Edit returns the configuration with settings changed: texts by their names in a
 // definition file, as Text shows them. An empty text takes a property away, so that it has
-// its default. Errors name the setting, as a *jobconfig.FieldError.
+// its default. The error joins a *jobconfig.FieldError for every problem; what is returned with it has the
+// settings that are not at fault.
 func Edit(c jobconfig.Configuration, edits map[string]string) (jobconfig.Configuration, error) {
 	g, err := c.Guest()
 	if err != nil {
@@ -93,10 +95,16 @@ func Edit(c jobconfig.Configuration, edits map[string]string) (jobconfig.Configu
 		c.Props = make(map[string]string)
 	}
 	var edited, gone []string // properties
-	for name, text := range edits {
+	var problems []error
+	bad := func(name, problem string) {
+		problems = append(problems, &jobconfig.FieldError{Field: name, Problem: problem})
+	}
+	for _, name := range slices.Sorted(maps.Keys(edits)) {
+		text := edits[name]
 		i := slices.IndexFunc(Editable(), func(s jobconfig.Setting) bool { return s.Name == name })
 		if i < 0 {
-			return c, &jobconfig.FieldError{Field: name, Problem: "is no setting that can be edited"}
+			bad(name, "is no setting that can be edited")
+			continue
 		}
 		setting := Editable()[i]
 		switch {
@@ -104,12 +112,14 @@ func Edit(c jobconfig.Configuration, edits map[string]string) (jobconfig.Configu
 		case text == "" && setting.Prop != "":
 			gone = append(gone, setting.Prop)
 		case setting.Type == jobconfig.Boolean && text != "true" && text != "false":
-			return c, &jobconfig.FieldError{Field: name, Problem: fmt.Sprintf("found %q, expected true or false", jobconfig.Clip(text))}
+			bad(name, fmt.Sprintf("found %q, expected true or false", jobconfig.Clip(text)))
 		default:
-			if err := parse(setting, &c, &g, text); err != nil {
-				return c, &jobconfig.FieldError{Field: name, Problem: err.Error()}
+			with, guest := c, g
+			if err := parse(setting, &with, &guest, text); err != nil {
+				bad(name, err.Error())
+				continue
 			}
-			edited = append(edited, setting.Prop)
+			c, g, edited = with, guest, append(edited, setting.Prop)
 		}
 	}
 	props := make(map[string]string)
@@ -124,7 +134,7 @@ func Edit(c jobconfig.Configuration, edits map[string]string) (jobconfig.Configu
 	for _, key := range gone {
 		delete(c.Props, key)
 	}
-	return c, c.Validate()
+	return c, errors.Join(append(problems, c.Validate())...)
 }
 
 // parse reads a setting from a text; an empty one is none where the document knows both.
@@ -153,12 +163,13 @@ func Differences(before, after jobconfig.Configuration) (was, is map[string]stri
 	return was, is
 }
 
-// EditConfig writes a job's configuration with settings changed. version is the one
+// EditConfig writes a job's configuration as edit makes it of the one that there is; edit may
+// refuse that, and is called again after a conflict. version is the one
 // that the edit was made from, negative for whichever there is; another one is a
-// *StaleError. check may refuse the new configuration. All hosts of the job take it
+// *StaleError. All hosts of the job take it
 // over; a definition file that sets the same differently wins only if that changes.
 // The caller records the edit: hosts that see it do not.
-func EditConfig(ctx context.Context, r registry.Center, l tree.Layout, version int64, edits map[string]string, check func(before, after jobconfig.Configuration) error) (before, after Config, err error) {
+func EditConfig(ctx context.Context, r registry.Center, l tree.Layout, version int64, edit func(jobconfig.Configuration) (jobconfig.Configuration, error)) (before, after Config, err error) {
 	err = step.Perform(ctx, r, "edit the configuration", func(ctx context.Context, x *step.Exchange) error {
 		for {
 			if before, err = readConfig(ctx, x, l); err != nil {
@@ -167,10 +178,7 @@ func EditConfig(ctx context.Context, r registry.Center, l tree.Layout, version i
 			if version >= 0 && version != before.Version {
 				return &StaleError{version, before}
 			}
-			if after.Configuration, err = Edit(before.Configuration, edits); err != nil {
-				return err
-			}
-			if err := check(before.Configuration, after.Configuration); err != nil {
+			if after.Configuration, err = edit(before.Configuration); err != nil {
 				return err
 			}
 			ops := []registry.Op{registry.Set(l.Config(), after.YAML(), before.node)}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -166,6 +167,23 @@ func TestEditRefuses(t *testing.T) {
 	}
 }
 
+// TestEditRefusesAll: each setting at fault is named, and no other.
+func TestEditRefusesAll(t *testing.T) {
+	t.Parallel()
+	after, err := Edit(configuration(), map[string]string{"foo": "x", "retry.attempts": "-1", "failover": "yes", "shardingTotalCount": "0", "description": "fine", "retry.backoff": "5s"})
+	var named []string
+	for _, line := range strings.Split(fmt.Sprint(err), "\n") {
+		name, _, _ := strings.Cut(line, ":")
+		named = append(named, name)
+	}
+	if want := []string{"failover", "foo", "retry.attempts", "shardingTotalCount"}; !slices.Equal(named, want) {
+		t.Errorf("%q are named, expected %q: %v", named, want, err)
+	}
+	if after.Description != "fine" || after.Props["wasm.retry.backoff"] != "5s" || after.Failover {
+		t.Errorf("%+v", after)
+	}
+}
+
 // open is a registry with the configuration of job a.
 func open(t *testing.T, config string) (registry.Center, tree.Layout) {
 	t.Helper()
@@ -191,7 +209,9 @@ func open(t *testing.T, config string) (registry.Center, tree.Layout) {
 
 const document = "cron: 0 0 1 * * ?\njobName: a\nshardingTotalCount: 2\nprops:\n  java.key: kept\n"
 
-func fine(_, _ jobconfig.Configuration) error { return nil }
+func with(edits map[string]string) func(jobconfig.Configuration) (jobconfig.Configuration, error) {
+	return func(c jobconfig.Configuration) (jobconfig.Configuration, error) { return Edit(c, edits) }
+}
 
 // TestEditConfig: an edit from the version that there is takes effect, one from another is
 // refused with the configuration that there is.
@@ -202,7 +222,7 @@ func TestEditConfig(t *testing.T) {
 	if err != nil || first.Cron != "0 0 1 * * ?" {
 		t.Fatalf("%+v, %v", first, err)
 	}
-	before, after, err := EditConfig(t.Context(), c, l, first.Version, map[string]string{"cron": "0 0 2 * * ?", "timeout": "5m"}, fine)
+	before, after, err := EditConfig(t.Context(), c, l, first.Version, with(map[string]string{"cron": "0 0 2 * * ?", "timeout": "5m"}))
 	if err != nil || before.Version != first.Version || after.Version == first.Version {
 		t.Fatalf("%+v, %+v, %v", before, after, err)
 	}
@@ -211,15 +231,15 @@ func TestEditConfig(t *testing.T) {
 		t.Errorf("%+v, %v", now, err)
 	}
 	var stale *StaleError
-	if _, _, err := EditConfig(t.Context(), c, l, first.Version, map[string]string{"cron": "0 0 3 * * ?"}, fine); !errors.As(err, &stale) ||
+	if _, _, err := EditConfig(t.Context(), c, l, first.Version, with(map[string]string{"cron": "0 0 3 * * ?"})); !errors.As(err, &stale) ||
 		stale.Found != first.Version || stale.Now.Version != after.Version || stale.Now.Cron != "0 0 2 * * ?" {
 		t.Errorf("%+v, %v", stale, err)
 	}
-	if _, _, err := EditConfig(t.Context(), c, l, -1, map[string]string{"cron": "0 0 4 * * ?"}, fine); err != nil {
+	if _, _, err := EditConfig(t.Context(), c, l, -1, with(map[string]string{"cron": "0 0 4 * * ?"})); err != nil {
 		t.Error(err)
 	}
 	no := errors.New("no")
-	if _, _, err := EditConfig(t.Context(), c, l, -1, map[string]string{"cron": "0 0 5 * * ?"}, func(_, _ jobconfig.Configuration) error { return no }); !errors.Is(err, no) {
+	if _, _, err := EditConfig(t.Context(), c, l, -1, func(c jobconfig.Configuration) (jobconfig.Configuration, error) { return c, no }); !errors.Is(err, no) {
 		t.Errorf("refused by the caller: %v", err)
 	}
 	if now, err = ReadConfig(t.Context(), c, l); err != nil || now.Cron != "0 0 4 * * ?" {
@@ -228,13 +248,13 @@ func TestEditConfig(t *testing.T) {
 	if _, err := c.Commit(t.Context(), registry.Set(l.Config(), []byte("{"), registry.AnyVersion)); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := EditConfig(t.Context(), c, l, -1, nil, fine); err == nil || !strings.Contains(err.Error(), "cannot be read") {
+	if _, _, err := EditConfig(t.Context(), c, l, -1, with(nil)); err == nil || !strings.Contains(err.Error(), "cannot be read") {
 		t.Errorf("a damaged one: %v", err)
 	}
 	if _, err := c.Commit(t.Context(), registry.Delete(l.Config(), registry.AnyVersion)); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := EditConfig(t.Context(), c, l, -1, nil, fine); !errors.Is(err, tree.ErrRemoved) {
+	if _, _, err := EditConfig(t.Context(), c, l, -1, with(nil)); !errors.Is(err, tree.ErrRemoved) {
 		t.Errorf("a removed job: %v", err)
 	}
 }
@@ -255,7 +275,7 @@ func TestEditOfAnEarlierLife(t *testing.T) {
 		t.Fatal(err)
 	}
 	var stale *StaleError
-	if _, _, err := EditConfig(t.Context(), c, l, first.Version, map[string]string{"cron": "0 0 2 * * ?"}, fine); !errors.As(err, &stale) || stale.Now.Version <= first.Version || stale.Now.node != first.node {
+	if _, _, err := EditConfig(t.Context(), c, l, first.Version, with(map[string]string{"cron": "0 0 2 * * ?"})); !errors.As(err, &stale) || stale.Now.Version <= first.Version || stale.Now.node != first.node {
 		t.Errorf("%v, %+v before, %+v", err, first, stale)
 	}
 }
@@ -279,7 +299,7 @@ func TestEditsAtOnce(t *testing.T) {
 			value = "0 0 9 * * ?"
 		}
 		editing.Go(func() {
-			if _, _, err := EditConfig(t.Context(), c, l, -1, map[string]string{name: value}, fine); err != nil {
+			if _, _, err := EditConfig(t.Context(), c, l, -1, with(map[string]string{name: value})); err != nil {
 				t.Errorf("%s: %v", name, err)
 			}
 		})
@@ -291,7 +311,7 @@ func TestEditsAtOnce(t *testing.T) {
 	}
 	for n := range 8 {
 		editing.Go(func() {
-			_, _, err := EditConfig(t.Context(), c, l, now.Version, map[string]string{"description": fmt.Sprint("y", n)}, fine)
+			_, _, err := EditConfig(t.Context(), c, l, now.Version, with(map[string]string{"description": fmt.Sprint("y", n)}))
 			var stale *StaleError
 			if err != nil && !errors.As(err, &stale) {
 				t.Error(err)
@@ -325,7 +345,7 @@ func TestEditWhoseAnswerIsLost(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, after, err := EditConfig(t.Context(), faulty, l, first.Version, map[string]string{"cron": "0 0 2 * * ?"}, fine)
+		_, after, err := EditConfig(t.Context(), faulty, l, first.Version, with(map[string]string{"cron": "0 0 2 * * ?"}))
 		now, rerr := ReadConfig(context.WithoutCancel(t.Context()), c, l)
 		if rerr != nil {
 			t.Fatal(rerr)

@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -16,6 +18,7 @@ import (
 	"github.com/wasmjob/wasmjob/host/definition"
 	"github.com/wasmjob/wasmjob/host/event"
 	"github.com/wasmjob/wasmjob/host/schedule"
+	"github.com/wasmjob/wasmjob/host/words"
 )
 
 // JobConfig is a job's configuration in the registry.
@@ -96,6 +99,9 @@ type Edited struct {
 	After  *JobConfig `json:"after"`
 }
 
+// Unchanged reports whether the edit changes nothing.
+func (e *Edited) Unchanged() bool { return maps.Equal(e.Before.Settings, e.After.Settings) }
+
 // StaleError refuses an edit that was made from another version than there is.
 type StaleError struct {
 	Found int64 // the version that the edit was made from
@@ -107,8 +113,8 @@ func (e *StaleError) Error() string {
 		e.Now.Job, e.Found, e.Now.Version)
 }
 
-// errPreview ends an edit before it is written.
-var errPreview = errors.New("a preview")
+// errUnwritten ends an edit before it is written: a preview, or one that changes nothing.
+var errUnwritten = errors.New("nothing is written")
 
 // Config is the configuration of a job.
 func (r *Registry) Config(ctx context.Context, job string) (*JobConfig, error) {
@@ -122,22 +128,25 @@ func (r *Registry) Config(ctx context.Context, job string) (*JobConfig, error) {
 }
 
 // EditConfig edits the configuration of a job, on all its hosts. Errors are a
-// *StaleError, and a *jobconfig.FieldError for each setting at fault.
+// *StaleError, and a *jobconfig.FieldError for each setting at fault. What changes nothing is not written.
 func (r *Registry) EditConfig(ctx context.Context, job string, e Edit) (*Edited, error) {
 	var after jobconfig.Configuration
 	record := recorded.Record{What: EditOf(e.Settings)}
-	check := func(before, c jobconfig.Configuration) error {
-		after = c
-		record.Before, record.After = settingsTexts(operate.Differences(before, c))
-		if err := checkCron(c); err != nil || !e.Preview {
-			return err
+	written := false
+	edit := func(before jobconfig.Configuration) (_ jobconfig.Configuration, err error) {
+		if after, err = edited(before, e.Settings); err != nil {
+			return after, err
 		}
-		return errPreview
+		record.Before, record.After = settingsTexts(operate.Differences(before, after))
+		if written = !e.Preview && record.After != ""; !written {
+			return after, errUnwritten
+		}
+		return after, nil
 	}
 	type both struct{ before, after operate.Config }
 	done, err := query(ctx, r, job, func(ctx context.Context, c registry.Center, l tree.Layout) (both, error) {
-		before, after, err := operate.EditConfig(ctx, r.recorded(c, l, &record), l, e.Version, e.Settings, check)
-		if errors.Is(err, errPreview) {
+		before, after, err := operate.EditConfig(ctx, r.recorded(c, l, &record), l, e.Version, edit)
+		if errors.Is(err, errUnwritten) {
 			err = nil
 		}
 		return both{before, after}, err
@@ -150,7 +159,7 @@ func (r *Registry) EditConfig(ctx context.Context, job string, e Edit) (*Edited,
 		return nil, err
 	}
 	done.after.Configuration = after
-	if e.Preview {
+	if !written {
 		done.after.Version = done.before.Version
 	}
 	return &Edited{newJobConfig(job, done.before), newJobConfig(job, done.after)}, nil
@@ -162,6 +171,21 @@ func Settings() (names []string) {
 		names = append(names, s.Name)
 	}
 	return names
+}
+
+// edited is a configuration with settings changed. The error joins a *jobconfig.FieldError for each at fault.
+func edited(before jobconfig.Configuration, settings map[string]string) (jobconfig.Configuration, error) {
+	names := Settings()
+	var problems []error
+	known := maps.Clone(settings)
+	for _, name := range sortedKeys(settings) {
+		if !slices.Contains(names, name) {
+			problems = append(problems, &jobconfig.FieldError{Field: name, Problem: "is no setting that can be edited" + words.Suggest(name, names)})
+			delete(known, name)
+		}
+	}
+	after, err := operate.Edit(before, known)
+	return after, errors.Join(append(problems, err, checkCron(after))...)
 }
 
 // EditOf is what the record of an edit of settings says that was done.

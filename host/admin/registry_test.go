@@ -226,6 +226,32 @@ func TestRegistry_longSettings(t *testing.T) {
 	}
 }
 
+// TestRegistry_EditConfig: all settings at fault are named, and what changes nothing is not written.
+func TestRegistry_EditConfig(t *testing.T) {
+	t.Parallel()
+	r, _ := namespace(t, "a")
+	edit := func(settings map[string]string) (*Edited, error) {
+		return r.EditConfig(t.Context(), "a", Edit{Version: -1, Settings: settings})
+	}
+	_, err := edit(map[string]string{"cron": "0 61 * * * ?", "discription": "x", "retry.attempts": "-1", "description": "fine"})
+	for _, want := range []string{"cron: ", `discription: is no setting that can be edited; did you mean "description"?`, "retry.attempts: "} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q is not in %v", want, err)
+		}
+	}
+	first, err := edit(map[string]string{"timeout": "5m"})
+	if err != nil || first.Unchanged() || first.After.Version == first.Before.Version {
+		t.Fatalf("%+v, %v", first, err)
+	}
+	again, err := edit(map[string]string{"timeout": "300s"})
+	if err != nil || !again.Unchanged() || again.After.Version != first.After.Version {
+		t.Errorf("%+v, %v", again, err)
+	}
+	if c, err := r.Config(t.Context(), "a"); err != nil || c.Version != first.After.Version {
+		t.Errorf("it was written again: %+v, %v", c, err)
+	}
+}
+
 // TestRegistry_Config: what the registry knows of where settings come from, without and with a
 // definition file that was applied.
 func TestRegistry_Config(t *testing.T) {

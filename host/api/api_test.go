@@ -511,12 +511,27 @@ func TestEditConfig(t *testing.T) {
 			t.Errorf("%s: %d %+v, want %d at %s", name, a.code, p, c.code, c.where)
 		}
 	}
+	all := edit("", "*", `{"settings":{"cron":"0 61 * * * ?","foo":"x","retry.attempts":"-1","description":"fine"}}`).problem(t)
+	var places []string
+	for _, at := range all.Errors {
+		places = append(places, at.Location)
+	}
+	slices.Sort(places)
+	if want := []string{"body.settings.cron", "body.settings.foo", "body.settings.retry.attempts"}; !slices.Equal(places, want) {
+		t.Errorf("at fault are %q, expected %q", places, want)
+	}
+	if same := edit("?reason=again", "*", four); same.code != 200 || same.header.Get("ETag") != done.header.Get("ETag") {
+		t.Errorf("what is so already: %d %s", same.code, same.header)
+	}
 	type change struct{ What, Why, Before, After, Error string }
 	var changes cluster.Found[change]
 	s.Until("both edits are recorded", func() bool {
 		changes = get[cluster.Found[change]](s, "/v1/audit?job=cities&oldest=true")
 		return len(changes.Records) >= 3
 	})
+	if slices.ContainsFunc(changes.Records, func(c change) bool { return c.Why == "again" }) {
+		t.Errorf("an edit that changes nothing is recorded: %+v", changes)
+	}
 	if list := changes.Records; list[0].What != "create" || list[1].What != "edit cron" || list[1].Why != "earlier" ||
 		list[1].Before != `{"cron":"0 0 3 * * ?"}` || list[1].After != `{"cron":"0 0 4 * * ?"}` || !strings.Contains(list[2].Error, "version") {
 		t.Errorf("%+v", changes)

@@ -133,13 +133,16 @@ func worded(_ huma.Context, _ string, v any) (any, error) {
 	return v, nil
 }
 
-// each are the errors that an error joins, or itself.
-func each(err error) []error {
+// each are the errors that an error joins, also by errors that it joins, or itself.
+func each(err error) (list []error) {
 	var joined interface{ Unwrap() []error }
-	if errors.As(err, &joined) {
-		return joined.Unwrap()
+	if !errors.As(err, &joined) {
+		return []error{err}
 	}
-	return []error{err}
+	for _, e := range joined.Unwrap() {
+		list = append(list, each(e)...)
+	}
+	return list
 }
 
 // placedError says where in a request the fields are that an error names.

@@ -447,7 +447,7 @@ func editOf(changes []history.Change, setting, now string) *history.Change {
 	return nil
 }
 
-// EditConfig edits it; a preview changes nothing.
+// EditConfig edits it; a preview changes nothing. What changes nothing is not recorded.
 func (s *Service) EditConfig(ctx context.Context, job string, e admin.Edit, why Reason) (edited *admin.Edited, err error) {
 	do := func() (err error) {
 		edited, err = s.o.Registry.EditConfig(ctx, job, e)
@@ -461,13 +461,16 @@ func (s *Service) EditConfig(ctx context.Context, job string, e admin.Edit, why 
 		return edited, err
 	}
 	c := &history.Change{What: admin.EditOf(e.Settings), Job: job, Why: why}
-	err = s.change(ctx, access.Author, c, func() error {
-		err := do()
-		if err == nil {
-			c.Before, c.After = changed(edited)
+	if err := s.begin(ctx, c, access.Require(ctx, access.Author, job)); err != nil {
+		return nil, err
+	}
+	if err = do(); err == nil {
+		if edited.Unchanged() {
+			return edited, nil
 		}
-		return err
-	})
+		c.Before, c.After = changed(edited)
+	}
+	s.end(c, err)
 	return edited, err
 }
 

@@ -179,7 +179,7 @@ func editPage(ctx context.Context, c *Console, r *http.Request, p *page) (view, 
 	if err != nil {
 		return v.refused(err)
 	}
-	if e.Preview {
+	if e.Preview || done.Unchanged() {
 		v.Preview = p.previewed(v.Rows, done)
 		return view{"config", v}, nil
 	}

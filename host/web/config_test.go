@@ -56,6 +56,8 @@ func TestConfig(t *testing.T) {
 		} {
 			s.post(path, page.form(t, "set."+setting, bad[0], "do", "save")...).has(t, 422, bad[1])
 		}
+		both := s.post(path, page.form(t, "set.cron", "0 0 25 * * ?", "set.timeout", "soon", "do", "save")...)
+		both.has(t, 422, "25 is out of range 0-23", "a duration such as 30s")
 		s.post(path, "version", "x").has(t, 400, "version")
 		s.get(path).has(t, 200, "a <b>")
 	})
@@ -71,6 +73,7 @@ func TestConfig(t *testing.T) {
 		// Saved again, it is put over what is there.
 		s.post(path, stale.form(t, "set.cron", "0 0 6 * * ?", "do", "save")...).has(t, 200, "Saved: cron.")
 		s.until(jobPath("a <b>"), "0 0 6 * * ?").has(t, 200, "<i>new</i>")
+		s.post(path, s.get(path).form(t, "set.shardingTotalCount", " 2 ", "do", "save")...).has(t, 200, "Nothing: the registry has these values already.")
 	})
 	s.lang = "zh"
 	s.get(path).has(t, 200, "配置", "作业何时执行")

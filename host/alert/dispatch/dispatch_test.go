@@ -648,8 +648,9 @@ func TestDispatcher_enabledAgain(t *testing.T) {
 func TestDispatcher_edited(t *testing.T) {
 	edit := func(c *cluster, n *node, setting, value string) {
 		c.t.Helper()
-		_, _, err := operate.EditConfig(c.t.Context(), n.center(), tree.NewLayout(namespace, "j"), -1, map[string]string{setting: value},
-			func(_, _ jobconfig.Configuration) error { return nil })
+		_, _, err := operate.EditConfig(c.t.Context(), n.center(), tree.NewLayout(namespace, "j"), -1, func(before jobconfig.Configuration) (jobconfig.Configuration, error) {
+			return operate.Edit(before, map[string]string{setting: value})
+		})
 		if err != nil {
 			c.t.Fatal(err)
 		}

@@ -3,14 +3,17 @@ package operators
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
+	"net/http"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 	"github.com/wasmjob/wasmjob/coordination/operate"
 	"github.com/wasmjob/wasmjob/host/admin"
 	"github.com/wasmjob/wasmjob/host/command"
@@ -58,13 +61,9 @@ if the definition says overwrite: true.`,
 		}
 		e, err := r.EditConfig(ctx, job, admin.Edit{Version: -1, Settings: edits, Preview: preview})
 		if err != nil {
-			return r.Similar(ctx, job, err)
+			return badSettings(r.Similar(ctx, job, err))
 		}
-		what := "changed " + job
-		if preview {
-			what = "would change " + job
-		}
-		return p.Print(&how, e, what+"\n"+editText(e))
+		return p.Print(&how, e, editText(job, e, preview))
 	})
 	complete := cmd.ValidArgsFunction
 	cmd.ValidArgsFunction = func(cmd *cobra.Command, args []string, part string) ([]string, cobra.ShellCompDirective) {
@@ -82,18 +81,12 @@ if the definition says overwrite: true.`,
 
 // parseEdits reads SETTING=VALUE.
 func parseEdits(args []string) (map[string]string, error) {
-	var names []string
-	for _, s := range operate.Editable() {
-		names = append(names, s.Name)
-	}
 	edits := make(map[string]string)
 	for _, arg := range args {
 		name, value, ok := strings.Cut(arg, "=")
 		switch _, twice := edits[name]; {
 		case !ok:
 			return nil, command.Usagef("found %q, expected SETTING=VALUE", words.Clip(arg))
-		case !slices.Contains(names, name):
-			return nil, command.Usagef("%q is no setting that can be edited%s", words.Clip(name), words.Suggest(name, names))
 		case twice:
 			return nil, command.Usagef("%s is given twice", name)
 		}
@@ -132,16 +125,30 @@ func originCell(c *admin.JobConfig, o admin.Origin, now time.Time) console.Cell 
 	return console.Plain(words.Dash(o.From)) // of a host of another version
 }
 
-// editText says what an edit changes, and when the job fires then.
-func editText(e *admin.Edited) string {
+// badSettings has the error about settings be one of the command line, on which they are.
+func badSettings(err error) error {
+	no := (*admin.ServerError)(nil)
+	if errors.As(err, new(*jobconfig.FieldError)) || (errors.As(err, &no) && no.Code == http.StatusUnprocessableEntity) {
+		return command.Usage(err)
+	}
+	return err
+}
+
+// editText says what an edit changes, or would change.
+func editText(job string, e *admin.Edited, preview bool) string {
+	if e.Unchanged() {
+		return "nothing to change: " + job + " is so already\n"
+	}
 	var b strings.Builder
+	b.WriteString("changed " + job + "\n")
+	if preview {
+		b.Reset()
+		b.WriteString("would change " + job + "\n")
+	}
 	for _, name := range slices.Sorted(maps.Keys(e.After.Settings)) {
 		if before, after := e.Before.Settings[name], e.After.Settings[name]; before != after {
 			fmt.Fprintf(&b, "  %s: %q → %q\n", name, before, after)
 		}
-	}
-	if b.Len() == 0 {
-		return "  nothing: it is so already\n"
 	}
 	return b.String()
 }

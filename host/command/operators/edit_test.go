@@ -1,12 +1,52 @@
 package operators
 
 import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/wasmjob/wasmjob/host/admin"
+	"github.com/wasmjob/wasmjob/host/command"
 	"github.com/wasmjob/wasmjob/host/console"
 )
+
+// TestEdit: what is so already is said to be, and values that are refused are mistakes on the command line.
+func TestEdit(t *testing.T) {
+	t.Parallel()
+	host := http.NewServeMux()
+	host.HandleFunc("PATCH /v1/jobs/cities/config", func(w http.ResponseWriter, r *http.Request) {
+		var asked struct{ Settings map[string]string }
+		if err := json.NewDecoder(r.Body).Decode(&asked); err != nil {
+			t.Error(err)
+		}
+		if _, bad := asked.Settings["foo"]; bad {
+			w.Header().Set("Content-Type", "application/problem+json")
+			w.WriteHeader(http.StatusUnprocessableEntity)
+			fmt.Fprint(w, `{"status":422,"detail":"no","errors":[{"location":"body.settings.cron","message":"found 61"},{"location":"body.settings.foo","message":"is no setting"}]}`)
+			return
+		}
+		fmt.Fprintf(w, `{"before":{"settings":{"cron":"0 0 1 * * ?"}},"after":{"settings":{"cron":%q}}}`, asked.Settings["cron"])
+	})
+	for _, c := range []struct{ cron, flag, want string }{
+		{"0 0 1 * * ?", "", "nothing to change: cities is so already\n"}, {"0 0 1 * * ?", "--preview", "nothing to change: cities is so already\n"},
+		{"0 0 2 * * ?", "", "changed cities\n  cron: \"0 0 1 * * ?\" → \"0 0 2 * * ?\"\n"}, {"0 0 2 * * ?", "--preview", "would change cities\n  cron: \"0 0 1 * * ?\" → \"0 0 2 * * ?\"\n"},
+	} {
+		args := []string{"edit", "cities", "cron=" + c.cron}
+		if c.flag != "" {
+			args = append(args, c.flag)
+		}
+		if shown, _, err := operated(t, host, "", args...); err != nil || shown != c.want {
+			t.Errorf("%+v: %v\n%s", c, err, shown)
+		}
+	}
+	if _, _, err := operated(t, host, "", "edit", "cities", "cron=61", "foo=x"); !errors.As(err, new(command.UsageError)) || !strings.Contains(err.Error(), "settings.cron: found 61; settings.foo: is no setting") {
+		t.Error(err)
+	}
+}
 
 // TestSettingsText: a 0 that stands for a default says which, and each setting where it comes from.
 func TestSettingsText(t *testing.T) {
