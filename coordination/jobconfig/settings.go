@@ -209,7 +209,7 @@ var settings = [...]Setting{
 		Help: "The job's name in the registry, in logs and in task ids. At most 200 bytes; no `/`, no `@-@`, no control characters. Required in a file of several jobs",
 		in:   func(c *Configuration, _ *Guest) any { return &c.JobName }},
 	{Name: "cron", Key: "cron", Type: Text, omitEmpty: true, Default: "none",
-		Help: "When the job fires; see [cron.md](cron.md). Without it the job runs when it is triggered. An expression that begins with `*` or `@` has to be quoted, as YAML wants it",
+		Help: "When the job fires; see [cron.md](cron.md). Without it the job runs when it is triggered.",
 		in:   func(c *Configuration, _ *Guest) any { return &c.Cron }},
 	{Name: "timeZone", Key: "timeZone", Type: Text, omitEmpty: true, Default: "the host's zone",
 		Help: "An IANA name (`Asia/Shanghai`), or `GMT+08:00` as ElasticJob has it",

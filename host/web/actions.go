@@ -33,14 +33,14 @@ func (c *Console) act(w http.ResponseWriter, r *http.Request, do actor) {
 	defer cancel()
 	p := c.newPage(ctx, r)
 	if err := r.ParseForm(); err != nil {
-		c.render(w, p, p.problem(&formError{"form", err.Error()}))
+		c.render(w, p, p.problem(r, &formError{"form", err.Error()}))
 		return
 	}
 	done, err := do(ctx, c.o.Service, r, p)
 	f := flash{"done", done}
 	if err != nil {
 		if kind := kindOf(err); done == "" && (kind.name == "forbidden" || kind.name == "input") {
-			c.render(w, p, p.problem(err))
+			c.render(w, p, p.problem(r, err))
 			return
 		}
 		c.o.Logger.Debug("a form failed", zap.String("path", r.URL.Path), zap.Error(err))

@@ -179,7 +179,7 @@ func TestAlertRoles(t *testing.T) {
 	if strings.Contains(none.body, "<form method=\"post\" action=\"/alerts") || strings.Contains(none.body, "#silence") {
 		t.Errorf("who may only look has forms:\n%s", none.body)
 	}
-	s.post("/alerts", "jobs", "etl-a", "for", "2h").has(t, http.StatusForbidden, "You may not see this", "admin")
+	s.post("/alerts", "jobs", "etl-a", "for", "2h").has(t, http.StatusForbidden, "You may not do this", "admin")
 	s.post("/alerts/unsilence", "id", made.ID, "back", "/alerts").has(t, http.StatusForbidden, "admin")
 	s.post("/alerts/test", "route", "etl", "back", "/alerts").has(t, http.StatusForbidden, "admin")
 	if len(r.sent) != 0 {

@@ -196,7 +196,7 @@ func TestSignIn(t *testing.T) {
 	show(login.Page{Why: access.SessionElsewhere}).has(t, 200, "Your session is one of another cluster. Sign in to this one.")
 	w := httptest.NewRecorder()
 	c.Refused(w, httptest.NewRequest(http.MethodPost, "/jobs/a/trigger", nil), access.NewProblem(access.Forged, 403, "sent by another site"))
-	answer{w.Code, "/", w.Header(), w.Body.String()}.has(t, 403, "You may not see this", "sent by another site")
+	answer{w.Code, "/", w.Header(), w.Body.String()}.has(t, 403, "This form was not taken", "sent by another site", "load the page again")
 }
 
 // FuzzEscape: whatever jobs, hosts and guests say, a page has the same structure, and its

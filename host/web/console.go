@@ -137,7 +137,7 @@ func (c *Console) show(w http.ResponseWriter, r *http.Request, do shower) {
 		v, err = do(ctx, c, r, p)
 	}
 	if err != nil {
-		v = p.problem(err)
+		v = p.problem(r, err)
 		if p.status >= http.StatusInternalServerError {
 			c.o.Logger.Warn("a page could not be shown", zap.String("page", r.URL.Path), zap.Error(err))
 		}
@@ -174,9 +174,12 @@ type problemView struct {
 	Kind, Heading, Text string
 }
 
-// problem is the page for an error.
-func (p *page) problem(err error) view {
+// problem is the page for an error of a request.
+func (p *page) problem(r *http.Request, err error) view {
 	kind := kindOf(err)
+	if kind.name == "forbidden" && r.Method == http.MethodPost {
+		kind.name = "refused"
+	}
 	p.status = kind.status
 	p.Title = p.T("problem." + kind.name)
 	return view{"problem", problemView{p, kind.name, p.Title, err.Error()}}
@@ -211,6 +214,9 @@ func kindOf(err error) problemKind {
 	}
 	if errors.As(err, &answer) && answer.Type == access.NotNow {
 		return problemKind{"unavailable", answer.Status}
+	}
+	if answer != nil && answer.Type == access.Forged {
+		return problemKind{"forged", answer.Status}
 	}
 	if answer != nil {
 		return problemKind{"forbidden", answer.Status}

@@ -33,5 +33,5 @@ func (c *Console) Refused(w http.ResponseWriter, r *http.Request, problem *acces
 	}
 	p := c.newPage(r.Context(), r)
 	p.Nav = navLogin
-	c.render(w, p, p.problem(problem))
+	c.render(w, p, p.problem(r, problem))
 }

@@ -595,9 +595,9 @@ func TestRoles(t *testing.T) {
 	// A job that may not be seen looks the same as one that is not there.
 	for _, name := range []string{"pay", "none"} {
 		s.get("/jobs/"+name).has(t, 403, "You may not see this", "ann")
-		s.post("/jobs/"+name+"/trigger").has(t, 403, "You may not see this")
+		s.post("/jobs/"+name+"/trigger").has(t, 403, "You may not do this")
 	}
-	s.post("/jobs/etl-a/trigger").has(t, 403, "You may not see this", "operator")
+	s.post("/jobs/etl-a/trigger").has(t, 403, "You may not do this", "operator")
 	s.post("/jobs/etl-a/config", "version", "-1", "was.cron", "0 0 3 * * ?", "set.cron", "0 0 4 * * ?", "do", "save").has(t, 403, "author")
 	s.post("/hosts/pause", "server", "127.0.0.1").has(t, 403, "operator")
 	s.who = as(access.RoleOperator, "etl-*")
@@ -608,7 +608,7 @@ func TestRoles(t *testing.T) {
 	// it says that alone.
 	s.post("/bulk", "do", "pause", "job", "etl-a", "job", "pay", "back", "/jobs").has(t, 200, "1 job is paused.", "to operate job \"pay\" you need")
 	s.until("/jobs?health=paused", "etl-a")
-	s.post("/bulk", "do", "resume", "job", "pay", "back", "/jobs").has(t, 403, "You may not see this", "pay")
+	s.post("/bulk", "do", "resume", "job", "pay", "back", "/jobs").has(t, 403, "You may not do this", "pay")
 	s.who.Bindings = append(s.who.Bindings, access.Binding{Role: access.RoleViewer, Jobs: []string{"*"}})
 	if a := s.get("/jobs"); !strings.Contains(a.body, `name="job" value="etl-a"`) || strings.Contains(a.body, `name="job" value="pay"`) || !strings.Contains(a.text(), "pay") {
 		t.Errorf("what can be ticked is not what may be operated:\n%s", a.body)
