@@ -34,7 +34,7 @@ func TestTimeout(t *testing.T) {
 		reason string
 	}{
 		"guest obeys": {obedient, "it ended early because its time was nearly up (timeout 20s): job_execute returned CANCELLED"},
-		"by force":    {stopped, "ran longer than its time"},
+		"by force":    {stopped, "ran longer than its time (timeout 20s)"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -56,7 +56,11 @@ func TestLookedForAndNotThere(t *testing.T) {
 	}
 	for _, text := range []string{"noonish", "-5m", "5"} {
 		for _, command := range []string{"history --from", "runs --to", "logs --to", "audit --from", "why cities --at", "why cities --before", "next @daily --from"} {
-			runCLI(t, client, append(strings.Fields(command), text)...).expect(t, exitUsage, `"`+text+`" is not a time; want 90m or 7d`)
+			from := " (ago), "
+			if strings.HasPrefix(command, "next") {
+				from = " (from now), "
+			}
+			runCLI(t, client, append(strings.Fields(command), text)...).expect(t, exitUsage, `"`+text+`" is not a time; want 90m or 7d`+from)
 		}
 	}
 	runCLI(t, client, "calendar", "--for", "7d").expect(t, exitOK)

@@ -3,6 +3,7 @@ package run
 import (
 	"context"
 	"errors"
+	"reflect"
 	"testing"
 	"time"
 
@@ -71,6 +72,28 @@ func TestKilledExecution(t *testing.T) {
 		t.Errorf("%+v, %v", ended, killed)
 	}
 	end()
+}
+
+// TestOutOfTime: who was out of time reads which limit that was.
+func TestOutOfTime(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		result abi.Result
+		cancel abi.Cancel
+		limit  time.Duration
+		want   abi.Result
+	}{
+		{abi.Result{Outcome: abi.OutcomeTimeout, Message: "the time was up"}, abi.CancelDeadline, 5 * time.Second, abi.Result{Outcome: abi.OutcomeTimeout, Message: "the time was up (timeout 5s)"}},
+		{abi.Result{Outcome: abi.OutcomeTimeout}, abi.CancelNone, 0, abi.Result{Outcome: abi.OutcomeTimeout}},
+		{abi.Result{Outcome: abi.OutcomeCancelled, Message: "I stop"}, abi.CancelDeadline, 5 * time.Second,
+			abi.Result{Outcome: abi.OutcomeTimeout, Message: "it ended early because its time was nearly up (timeout 5s): I stop"}},
+		{abi.Result{Outcome: abi.OutcomeCancelled, Message: "I stop"}, abi.CancelStop, 5 * time.Second, abi.Result{Outcome: abi.OutcomeCancelled, Message: "I stop"}},
+		{abi.Result{Outcome: abi.OutcomeFail, Message: "no"}, abi.CancelNone, 5 * time.Second, abi.Result{Outcome: abi.OutcomeFail, Message: "no"}},
+	} {
+		if got := OutOfTime(c.result, c.cancel, c.limit); !reflect.DeepEqual(got, c.want) {
+			t.Errorf("%+v: %+v, expected %+v", c.result, got, c.want)
+		}
+	}
 }
 
 // TestKilledByItsTimeout: a killed guest whose time-out stops it did not end by

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"go.uber.org/zap"
@@ -306,8 +307,11 @@ func (f *Fire) attempt(guests context.Context, worker abi.Worker, e *Execution, 
 
 // OutOfTime is the result of an attempt that may have obeyed its time-out: a guest
 // that returns because its time is nearly up has not done its work in time. c is
-// why the guest was asked to end, limit its time-out.
+// why the guest was asked to end, limit its time-out, which the message says.
 func OutOfTime(r abi.Result, c abi.Cancel, limit time.Duration) abi.Result {
+	if r.Outcome == abi.OutcomeTimeout && limit > 0 {
+		r.Message = strings.TrimSpace(fmt.Sprintf("%s (timeout %s)", r.Message, limit))
+	}
 	if r.Outcome == abi.OutcomeCancelled && c == abi.CancelDeadline {
 		r.Outcome = abi.OutcomeTimeout
 		r.Message = fmt.Sprintf("it ended early because its time was nearly up (timeout %s): %s", limit, r.Message)

@@ -198,7 +198,7 @@ func Instances(s console.Style, shards *admin.Shards, j *cluster.Job, now time.T
 		b.WriteString("no instances: no host runs this job\n")
 		return b.String()
 	}
-	t := console.NewTable(s, "INSTANCE", "STATE", "ITEMS", "RUNNING", "MODULE", "BEGUN", "COMPLETED")
+	t := console.NewTable(s, "INSTANCE", "STATE", "OWNS", "RUNNING", "MODULE", "BEGUN", "COMPLETED")
 	t.Spare = []string{"COMPLETED", "BEGUN"}
 	for _, i := range shards.Instances {
 		digest := console.Plain(words.Dash(short(i.Digest)))

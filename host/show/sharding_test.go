@@ -28,7 +28,7 @@ func TestStatusOfAJobTellsOfItemsThatAreToMove(t *testing.T) {
 		}}
 	text := Instances(console.Style{}, s, nil, now)
 	for _, want := range []string{
-		"waits: item 1 stays on 10.0.0.1@-@1, which has run it for 20m; the job was resharded 5m ago, while the item ran, and it moves when it ends\n",
+		"STATE    OWNS  RUNNING", "waits: item 1 stays on 10.0.0.1@-@1, which has run it for 20m; the job was resharded 5m ago, while the item ran, and it moves when it ends\n",
 		"waits: item 2 stays on 10.0.0.3@-@3; the job was resharded 5m ago", // a Java host: what the record says is of another run
 	} {
 		if !strings.Contains(text, want) {

@@ -60,7 +60,11 @@ func Instant(text string, now time.Time, to Direction) (time.Time, error) {
 	}
 	d, err := Duration(text)
 	if err != nil || d < 0 {
-		return time.Time{}, fmt.Errorf("%q is not a time; want 90m or 7d (from now), 15:04, 2026-03-28, \"2026-03-28 09:00\" or RFC 3339", words.Clip(text))
+		from := "ago"
+		if to == Ahead {
+			from = "from now"
+		}
+		return time.Time{}, fmt.Errorf("%q is not a time; want 90m or 7d (%s), 15:04, 2026-03-28, \"2026-03-28 09:00\" or RFC 3339", words.Clip(text), from)
 	}
 	if to == Ahead {
 		return now.Add(d), nil

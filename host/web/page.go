@@ -13,6 +13,7 @@ import (
 	"github.com/wasmjob/wasmjob/host/access/login"
 	"github.com/wasmjob/wasmjob/host/cluster"
 	"github.com/wasmjob/wasmjob/host/event"
+	"github.com/wasmjob/wasmjob/host/history"
 	"github.com/wasmjob/wasmjob/host/texts"
 	"github.com/wasmjob/wasmjob/host/words"
 )
@@ -212,6 +213,14 @@ func (p *page) Outcome(o abi.Outcome) badge {
 	default:
 		return badge{"outcome-" + outcomeClass(o), p.Word("outcome", o)}
 	}
+}
+
+// OutcomeOf is the badge of a run's outcome. A run that is over and asks for another attempt has none left.
+func (p *page) OutcomeOf(r history.Run) badge {
+	if r.Outcome == abi.OutcomeRetry && r.Completed {
+		return badge{"outcome-" + outcomeClass(r.Outcome), p.T("outcome.RETRY.last", r.Attempt)}
+	}
+	return p.Outcome(r.Outcome)
 }
 
 // outcomeClass is good, bad, cancelled or none.

@@ -800,6 +800,16 @@ func TestAttempts(t *testing.T) {
 		s.Store.AddEvent(e)
 	}
 	s.get("/run?run=a/t900/0").has(t, http.StatusOK, "Took 4.5s attempt 2: 288ms")
+	e.RunID, e.Trigger = "a/t901/0", 901
+	for n, kind := range []event.Kind{event.ItemStarted, event.ItemEnded, event.ItemCompleted} {
+		e.Time, e.Kind, e.Attempt, e.Outcome = at.Add(time.Duration(5+n)*time.Second), kind, 3, abi.OutcomeRetry
+		if n == 0 {
+			e.Outcome = ""
+		}
+		s.Store.AddEvent(e)
+	}
+	s.get("/run?run=a/t901/0").has(t, http.StatusOK, "no success in 3 attempts")
+	s.get("/runs").has(t, http.StatusOK, "no success in 3 attempts")
 }
 
 // TestDrain: a host whose jobs an operator stops says so, and for which items it waits; one form
