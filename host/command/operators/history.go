@@ -261,7 +261,8 @@ func logsCommand(p *command.Program) *cobra.Command {
 		Short: "Show what guests logged, and follow it",
 		Long: `Show the newest lines that the guests of a job logged, oldest first; without a
 job those of all, with the id of a run ('wasmjob runs' has it) those of that run. --follow
-goes on with what they log from now on, until Ctrl-C.`,
+goes on with what they log from now on, until Ctrl-C; with --output json each line is an
+object in a line of its own then.`,
 		Example: "  wasmjob logs cities --follow\n  wasmjob logs cities cities/2026-11-23T03:00:00.000Z/2\n  wasmjob logs --level warn --text 'disk full' --from 24h",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) < 2 {
