@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/chromedp/cdproto/page"
 	"github.com/chromedp/chromedp"
@@ -111,7 +112,7 @@ func TestPictures(t *testing.T) {
 	dark.picture("hosts")
 	reader := h.tab(t, look{lang: "zh", script: true, stranger: true})
 	reader.signIn()
-	reader.open("/calendar")
+	reader.open("/calendar?from=" + time.Now().AddDate(0, 0, 7).Format(time.DateOnly)) // a whole week
 	reader.until("document.querySelector('.week a')")
 	reader.picture("calendar")
 }
