@@ -392,6 +392,67 @@ func TestFireThatWasTakenOver(t *testing.T) {
 	}
 }
 
+// TestFireOfHostThatIsBack: an item that another host has taken over counts as what became of it there, also
+// when the host that began it is back and has a file in which it never ended, or ended with its session;
+// whichever of the hosts began first, and whatever else they have of the fire.
+func TestFireOfHostThatIsBack(t *testing.T) {
+	t.Parallel()
+	for what, cancelled := range map[string]bool{"killed": false, "without its session": true} {
+		for _, firstBegins := range []int{0, 1} {
+			t.Run(fmt.Sprint(what, " ", firstBegins), func(t *testing.T) {
+				t.Parallel()
+				list := newLibraries(t, 3)
+				say := func(host, seconds int, kind event.Kind, item int, fence int64, change func(*event.Event)) {
+					e := event.Event{Kind: kind, Job: "a", Instant: began, Trigger: 7, Source: abi.SourceTrigger, Time: began.Add(time.Duration(seconds) * time.Second), Host: fmt.Sprint(host, "@-@1-x")}
+					if e.Items, e.Total = []int{item}, 3; kind != event.FireStarted && kind != event.FireEnded {
+						e.Items, e.Total, e.Item, e.RunID, e.Fence, e.Attempt = nil, 0, &item, fmt.Sprint("a/t7/", item), fence, 1
+					}
+					if change != nil {
+						change(&e)
+					}
+					list[host].store.AddEvent(e)
+				}
+				ok := func(e *event.Event) { e.Outcome = abi.OutcomeOK }
+				taken := func(e *event.Event) { e.Source = abi.SourceFailover }
+				for item := range 2 {
+					at := 1 + (item+firstBegins)%2
+					say(item, at, event.FireStarted, item, 0, nil)
+					say(item, at, event.ItemStarted, item, 5, nil)
+				}
+				say(0, 2, event.FireStarted, 2, 0, nil) // another item, which ended well
+				say(0, 2, event.ItemStarted, 2, 5, nil)
+				say(0, 3, event.ItemEnded, 2, 5, ok)
+				say(0, 3, event.ItemCompleted, 2, 5, ok)
+				if cancelled {
+					say(0, 4, event.ItemEnded, 0, 5, func(e *event.Event) { e.Outcome, e.Reason = abi.OutcomeCancelled, "no session" })
+				}
+				say(1, 5, event.FireStarted, 0, 0, taken)
+				say(1, 5, event.ItemStarted, 0, 6, taken)
+				for item := range 2 {
+					say(1, 20, event.ItemEnded, item, int64(6-item), ok)
+					say(1, 20, event.ItemCompleted, item, int64(6-item), ok)
+				}
+				say(1, 20, event.FireEnded, 0, 0, ok)
+				list[0].store.AddEvent(event.Event{Time: began.Add(time.Hour), Kind: event.HostStarted, Host: "0@-@2"})
+				list.close(t)
+				for n := range list {
+					found, err := list.from(n).Fires(t.Context(), history.Filter{}, nil)
+					if err != nil || len(found.Records) != 1 {
+						t.Fatalf("%+v, %v", found, err)
+					}
+					if f := found.Records[0]; f.Succeeded != 3 || f.Failed+f.Unknown+f.Running != 0 || f.Outcome != abi.OutcomeOK || f.Message != "" || f.Source != abi.SourceTrigger ||
+						!f.Ended.Equal(began.Add(20*time.Second)) || f.Duration != 19*time.Second || len(f.Hosts) != 2 || len(f.Items) != 3 {
+						t.Errorf("from host %d: %+v", n, f)
+					}
+					if found, err := list.from(n).Fires(t.Context(), history.Filter{Failed: true}, nil); err != nil || len(found.Records) != 0 {
+						t.Errorf("failed from host %d: %+v, %v", n, found.Records, err)
+					}
+				}
+			})
+		}
+	}
+}
+
 // TestRunThatWasTakenOver: a run that hosts have records of is one, on one page, as the host has it
 // that had it last, whatever the others say of it.
 func TestRunThatWasTakenOver(t *testing.T) {

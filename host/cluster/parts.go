@@ -3,8 +3,10 @@ package cluster
 import (
 	"context"
 	"fmt"
+	"maps"
 	"math"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -22,21 +24,103 @@ import (
 // wholeFires puts fires together.
 func wholeFires(ctx context.Context, m *paging[history.Fire], found []placed[history.Fire]) []history.Fire {
 	keys := keysOf(found, (*history.Fire).Key)
-	parts := askParts(ctx, m, partsQueries(keys), func() []history.Fire { return firesIn(ctx, m.h.Store, keys) })
-	return joined(m, found, parts, (*history.Fire).Key, (*history.Fire).Same, history.Join, (*history.Filter).MatchFire)
+	parts := placedParts(m, askParts(ctx, m, partsQueries(keys), func() []history.Fire { return firesIn(ctx, m.h.Store, keys) }))
+	runs := runsOf(ctx, m, parts)
+	return joined(m, found, parts, (*history.Fire).Key, (*history.Fire).Same, func(of []placed[history.Fire]) history.Fire { return runs.whole(m, of) }, (*history.Filter).MatchFire)
 }
 
 // wholeRuns puts runs together.
 func wholeRuns(ctx context.Context, m *paging[history.Run], found []placed[history.Run]) []history.Run {
 	id := func(r *history.Run) string { return r.ID }
 	ids := keysOf(found, id)
-	parts := askParts(ctx, m, runsQueries(ids), func() []history.Run { return runsIn(ctx, m.h.Store, ids) })
-	return joined(m, found, parts, id, (*history.Run).Same, history.JoinRuns, (*history.Filter).MatchRun)
+	parts := placedParts(m, askParts(ctx, m, runsQueries(ids), func() []history.Run { return runsIn(ctx, m.h.Store, ids) }))
+	return joined(m, found, parts, id, (*history.Run).Same, func(of []placed[history.Run]) history.Run { return folded(of, history.JoinRuns) }, (*history.Filter).MatchRun)
+}
+
+// folded is one record of those that sources have of it.
+func folded[T any](of []placed[T], join func(T, T) T) T {
+	whole := of[0].record
+	for _, p := range of[1:] {
+		whole = join(whole, p.record)
+	}
+	return whole
+}
+
+// fireRuns are the runs that the sources have of fires that are not what their parts make together:
+// an item that one host took over from another is in the parts of both.
+type fireRuns map[history.FireKey][][]history.Run // by source
+
+// mostRuns bounds how many runs one page asks the hosts for.
+const mostRuns = history.MaxLimit
+
+// runsOf asks all hosts for the runs of those fires that have an item in two parts.
+func runsOf(ctx context.Context, m *paging[history.Fire], parts []placed[history.Fire]) fireRuns {
+	type item struct {
+		fire history.FireKey
+		item int
+	}
+	known, shared := make(map[item]bool), make(map[history.FireKey]bool)
+	for n := range parts {
+		key := parts[n].record.Key()
+		for _, i := range parts[n].record.Items {
+			shared[key] = shared[key] || known[item{key, i}]
+			known[item{key, i}] = true
+		}
+	}
+	var ids []string
+	for n := range parts {
+		if f := &parts[n].record; shared[f.Key()] {
+			ids = append(ids, f.RunIDs()...)
+		}
+	}
+	slices.Sort(ids)
+	if ids = slices.Compact(ids); len(ids) == 0 || len(ids) > mostRuns {
+		return nil
+	}
+	answers := askParts(ctx, m, runsQueries(ids), func() []history.Run { return runsIn(ctx, m.h.Store, ids) })
+	of := make(fireRuns)
+	for n, runs := range answers {
+		for _, r := range runs {
+			if of[r.Key()] == nil {
+				of[r.Key()] = make([][]history.Run, len(answers))
+			}
+			of[r.Key()][n] = append(of[r.Key()][n], r)
+		}
+	}
+	return of
+}
+
+// whole is the fire that parts make: by its runs where they are known of all parts.
+func (of fireRuns) whole(m *paging[history.Fire], parts []placed[history.Fire]) history.Fire {
+	fire := folded(parts, history.Join)
+	bySource := of[fire.Key()]
+	if bySource == nil {
+		return fire
+	}
+	runs := make(map[string]history.Run)
+	for _, p := range parts {
+		known := 0
+		for _, r := range bySource[slices.Index(m.sources, p.source)] {
+			if !fire.Has(&r) {
+				continue
+			}
+			known++
+			if other, both := runs[r.ID]; both {
+				r = history.JoinRuns(other, r)
+			}
+			runs[r.ID] = r
+		}
+		if known < p.record.Counted() {
+			return fire
+		}
+	}
+	fire.Recount(slices.Collect(maps.Values(runs)))
+	return fire
 }
 
 // joined are the records that are shown of those found, each whole: joined with what other
 // sources have of it.
-func joined[T any, K comparable](m *paging[T], found, asked []placed[T], key func(*T) K, same func(*T, *T) bool, join func(T, T) T, match func(*history.Filter, *T) bool) []T {
+func joined[T any, K comparable](m *paging[T], found, asked []placed[T], key func(*T) K, same func(*T, *T) bool, whole func([]placed[T]) T, match func(*history.Filter, *T) bool) []T {
 	parts := make(map[K][]placed[T])
 	for _, f := range asked {
 		parts[key(&f.record)] = append(parts[key(&f.record)], f)
@@ -50,18 +134,18 @@ func joined[T any, K comparable](m *paging[T], found, asked []placed[T], key fun
 	of.From, of.To = time.Time{}, time.Time{}
 	var list []T
 	for _, f := range found {
-		whole, first := f.record, true
+		all, first := []placed[T]{f}, true
 		for _, p := range parts[key(&f.record)] {
-			if p.source == f.source || !same(&p.record, &f.record) {
+			if slices.ContainsFunc(all, func(q placed[T]) bool { return q.source == p.source }) || !same(&p.record, &f.record) {
 				continue
 			}
 			if match(&m.filter, &p.record) && m.earlier(p, f) {
 				first = false
 			}
-			whole = join(whole, p.record)
+			all = append(all, p)
 		}
-		if first && match(&of, &whole) {
-			list = append(list, whole)
+		if record := whole(all); first && match(&of, &record) {
+			list = append(list, record)
 		}
 	}
 	return list
@@ -89,9 +173,9 @@ func keysOf[T any, K comparable](found []placed[T], key func(*T) K) (keys []K) {
 	return keys
 }
 
-// askParts asks all hosts for their parts; own are this host's.
-func askParts[T any](ctx context.Context, m *paging[T], queries []string, own func() []T) []placed[T] {
-	answers := make([][]T, len(m.sources))
+// askParts asks all hosts for their parts, by source; own are this host's.
+func askParts[T, R any](ctx context.Context, m *paging[T], queries []string, own func() []R) [][]R {
+	answers := make([][]R, len(m.sources))
 	var asked sync.WaitGroup
 	for n, s := range m.sources {
 		if s.err != nil {
@@ -103,7 +187,7 @@ func askParts[T any](ctx context.Context, m *paging[T], queries []string, own fu
 				return
 			}
 			for _, query := range queries {
-				var parts []T
+				var parts []R
 				if s.err = m.get(ctx, s, PathParts+"?"+query, &parts); s.err != nil {
 					s.more, answers[n] = false, nil
 					return
@@ -113,7 +197,11 @@ func askParts[T any](ctx context.Context, m *paging[T], queries []string, own fu
 		})
 	}
 	asked.Wait()
-	var all []placed[T]
+	return answers
+}
+
+// placedParts are answers of the sources.
+func placedParts[T any](m *paging[T], answers [][]T) (all []placed[T]) {
 	for n, parts := range answers {
 		for _, p := range parts {
 			all = append(all, placed[T]{p, m.sources[n]})

@@ -241,12 +241,37 @@ func Sum(parts []Part, runs []Run) Fire {
 	f.Hosts = slices.Compact(f.Hosts)
 	slices.Sort(f.Items)
 	f.Items = slices.Compact(f.Items)
+	f.end()
+	return f
+}
+
+// end says when the fire ended, if it did, and how long it took.
+func (f *Fire) end() {
+	f.Duration = 0
 	if f.Running > 0 {
 		f.Ended = time.Time{}
 	} else if !f.Ended.IsZero() && f.Unknown == 0 {
 		f.Duration = f.Ended.Sub(f.Begun)
 	}
-	return f
+}
+
+// Recount counts the items by their runs, all that are known on whatever hosts.
+func (f *Fire) Recount(runs []Run) {
+	f.Succeeded, f.Failed, f.Running, f.Unknown = 0, 0, 0, 0
+	f.Ended, f.Outcome, f.Message = time.Time{}, "", ""
+	slices.SortFunc(runs, func(a, b Run) int { return cmp.Compare(a.Item, b.Item) })
+	for i := range runs {
+		f.count(1, runs[i].Ended, runs[i].Outcome, runs[i].Message)
+	}
+	f.end()
+}
+
+// Counted is how many items are counted.
+func (f *Fire) Counted() int { return f.Succeeded + f.Failed + f.Running + f.Unknown }
+
+// Has reports whether a run is of the fire.
+func (f *Fire) Has(r *Run) bool {
+	return f.Key() == r.Key() && f.Instant.Sub(r.Instant).Abs() <= apart
 }
 
 // begin takes over what names the fire: the first to begin says what made it.
@@ -301,8 +326,8 @@ func (f *Fire) count(items int, ended time.Time, outcome abi.Outcome, message st
 }
 
 // Join puts together what two stores have of one fire, the parts of different hosts. Of
-// an item that both have, the host went on whose part began later: on the other one it
-// ended with that host, whatever is known there. What a failover began came later than what
+// an item that both have, it takes the host to have gone on whose part began later; for certain
+// that is known by runs, see [Fire.Recount]. What a failover began came later than what
 // was due, whatever the clocks of the two hosts say.
 func Join(a, b Fire) Fire {
 	begun := a.Begun
@@ -339,18 +364,8 @@ func Join(a, b Fire) Fire {
 	if severity(b.Outcome) > severity(f.Outcome) {
 		f.Outcome, f.Message = b.Outcome, b.Message
 	}
-	f.Ended, f.Duration = time.Time{}, 0
-	if f.Running > 0 {
-		return f
-	}
-	for _, ended := range []time.Time{a.Ended, b.Ended} {
-		if ended.After(f.Ended) {
-			f.Ended = ended
-		}
-	}
-	if !f.Ended.IsZero() && f.Unknown == 0 {
-		f.Duration = f.Ended.Sub(f.Begun)
-	}
+	f.Ended = later(a.Ended, b.Ended)
+	f.end()
 	return f
 }
 

@@ -109,6 +109,15 @@ func (f *Filter) MatchFire(x *Fire) bool {
 // runID is the id of an item's run, as tree.RunID makes it.
 func (f *Fire) runID(item int) string { return f.Key().String() + "/" + strconv.Itoa(item) }
 
+// RunIDs are the ids of its items' runs.
+func (f *Fire) RunIDs() []string {
+	ids := make([]string, len(f.Items))
+	for i, item := range f.Items {
+		ids[i] = f.runID(item)
+	}
+	return ids
+}
+
 // MatchEvent reports whether the filter finds an event.
 func (f *Filter) MatchEvent(e *event.Event) bool {
 	if f.Item != nil && (e.Item == nil || *e.Item != *f.Item) && !slices.Contains(e.Items, *f.Item) {

@@ -396,6 +396,15 @@ func failover(t *testing.T, s history.Store) {
 	if f.Succeeded != 1 || f.Running != 0 || len(f.Hosts) != 2 || !reflect.DeepEqual(f.Items, []int{3}) || f.Source != abi.SourceSchedule || after(f.Begun) != 1 || f.Lag != 0 {
 		t.Errorf("the fire: %s", text(f))
 	}
+	// The first host is back, and has never ended its part.
+	s.AddEvent(event.Event{Time: x.at.Add(time.Minute), Kind: event.HostStarted, Host: event.ProcessOf(x.e.Host)})
+	await(t, "host that is back", func() bool { return len(all(t, s.Events, history.Filter{Kinds: []event.Kind{event.HostStarted}})) == 1 })
+	if back := x.fire(t, func(history.Fire) bool { return true }); text(back) != text(f) {
+		t.Errorf("the fire when the first host is back: %s", text(back))
+	}
+	if failed := all(t, s.Fires, history.Filter{Failed: true}); len(failed) != 0 {
+		t.Errorf("fires that were not OK: %s", text(failed))
+	}
 }
 
 // takenOverTwice: a run goes from host to host, once to one whose clock is behind.
