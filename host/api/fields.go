@@ -297,6 +297,7 @@ func fieldTexts() map[string]string {
 		"history.Run":                    "Run is one item of one fire, with its last attempt.",
 		"history.Run.Begun":              "`begun` is when it began on `host`.",
 		"history.Run.Completed":          "`completed`: the completion took effect in the registry.",
+		"history.Run.Duration":           "`durationNs` is how long its last attempt took, in nanoseconds, 0 if that is not known. All attempts took from the first begin to the end.",
 		"history.Run.Ended":              "`ended` is when it ended, zero while it runs.",
 		"history.Run.First":              "`firstBegun` is when it began first, if it was taken over from another host; else zero. A list has it in the place of its first begin.",
 		"history.Run.Lag":                "`lagNs` is how much later than `instant` it began first, in nanoseconds, whatever made it begin; 0 for a trigger.",

@@ -69,6 +69,18 @@ func (r *Run) At() time.Time {
 	return r.First
 }
 
+// Took is how long the run took over all its attempts, from its first begin on if it was taken over;
+// 0 while it runs, and if that is not known.
+func (r *Run) Took() time.Duration {
+	switch {
+	case r.Ended.IsZero():
+		return 0
+	case r.Duration == 0 || (r.Attempt <= 1 && r.First.IsZero()):
+		return r.Duration
+	}
+	return max(r.Ended.Sub(r.At()), r.Duration)
+}
+
 // Failed reports whether the run ended and was not OK.
 func (r *Run) Failed() bool { return !r.Ended.IsZero() && r.Outcome != abi.OutcomeOK }
 

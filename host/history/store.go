@@ -125,7 +125,9 @@ type Run struct {
 	// has it in the place of its first begin.
 	First time.Time `json:"firstBegun,omitzero"`
 	// Ended is when it ended, zero while it runs.
-	Ended    time.Time     `json:"ended,omitzero"`
+	Ended time.Time `json:"ended,omitzero"`
+	// Duration is how long its last attempt took, in nanoseconds, 0 if that is not known. All attempts
+	// took from the first begin to the end.
 	Duration time.Duration `json:"durationNs"`
 	// Lag is how much later than Instant it began first, in nanoseconds, whatever made it begin;
 	// 0 for a trigger.

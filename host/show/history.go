@@ -121,7 +121,7 @@ func Runs(s console.Style, list []history.Run, now time.Time) string {
 	name := hostNames(all)
 	for _, r := range list {
 		t.Add(console.Plain(stamp(r.Begun, now)), console.Coloured(r.ID, console.Bold), console.Plain(string(r.Source)), console.Plain(name(r.Host)), outcomeCell(r.Outcome),
-			console.Plain(durationText(r.Duration, r.Outcome, r.Begun, r.Ended, now)), console.Plain(strconv.Itoa(r.Attempt)), console.Plain(words.FirstLine(r.Message)))
+			console.Plain(durationText(r.Took(), r.Outcome, r.At(), r.Ended, now)), console.Plain(strconv.Itoa(r.Attempt)), console.Plain(words.FirstLine(r.Message)))
 	}
 	return orNone(t.Empty(), "no runs", t.String())
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/host"
 	"github.com/wasmjob/wasmjob/host/admin"
 	"github.com/wasmjob/wasmjob/host/cluster"
@@ -58,6 +59,20 @@ func TestTwoHostsOnAServer(t *testing.T) {
 				t.Errorf("%s: want %q and no %q in\n%s", name, w, c.not, c.text)
 			}
 		}
+	}
+}
+
+// TestRuns_took: a run takes all its attempts, and begins where it began first.
+func TestRuns_took(t *testing.T) {
+	t.Parallel()
+	at := time.Date(2026, 3, 1, 12, 0, 0, 0, time.Local)
+	r := history.Run{ID: "j/t1/0", Begun: at, Ended: at.Add(1002 * time.Millisecond), Attempt: 2, Duration: 287 * time.Microsecond, Outcome: abi.OutcomeRetry}
+	if got := Runs(console.Style{}, []history.Run{r}, at); !strings.Contains(got, " 1s ") || strings.Contains(got, "287") {
+		t.Errorf("ended: %s", got)
+	}
+	r = history.Run{ID: "j/t1/0", First: at, Begun: at.Add(time.Minute), Attempt: 1}
+	if got := Runs(console.Style{}, []history.Run{r}, at.Add(2*time.Minute)); !strings.Contains(got, "2m so far") {
+		t.Errorf("runs: %s", got)
 	}
 }
 

@@ -258,7 +258,7 @@ func spans(f *history.Fire, runs []history.Run, now time.Time) []span {
 		if ended.IsZero() {
 			ended = end
 		}
-		x := at(r.Begun)
+		x := at(r.At())
 		list = append(list, span{Run: r, X: x, W: max(2, at(ended)-x)})
 	}
 	return list

@@ -800,6 +800,11 @@ func TestAttempts(t *testing.T) {
 		s.Store.AddEvent(e)
 	}
 	s.get("/run?run=a/t900/0").has(t, http.StatusOK, "Took 4.5s attempt 2: 288ms")
+	for _, page := range []string{"/runs?run=a/t900/0", "/jobs/a/fire?trigger=900"} {
+		a := s.get(page)
+		a.has(t, http.StatusOK, "4.5s")
+		a.lacks(t, "288ms")
+	}
 	e.RunID, e.Trigger = "a/t901/0", 901
 	for n, kind := range []event.Kind{event.ItemStarted, event.ItemEnded, event.ItemCompleted} {
 		e.Time, e.Kind, e.Attempt, e.Outcome = at.Add(time.Duration(5+n)*time.Second), kind, 3, abi.OutcomeRetry
