@@ -151,7 +151,7 @@ type Event struct {
 	// schedule, a catch-up, a misfire or failover; 0 for a trigger.
 	Lag    time.Duration `json:"lagNs,omitempty"`
 	Memory int64         `json:"memoryBytes,omitempty"`
-	Fetched
+	AttemptEnd
 	// DroppedLines counts the guest's log lines that were beyond the limits of
 	// one invocation, for ItemEnded and Listener.
 	DroppedLines int64 `json:"droppedLines,omitempty"`
@@ -189,8 +189,12 @@ type KeptOffset struct {
 	Offset string `json:"offset,omitempty"`
 }
 
-// Fetched is what a DATAFLOW guest fetched, for ItemEnded.
-type Fetched struct {
+// AttemptEnd is what an ItemEnded says of the attempt besides; Batches and Records are what a DATAFLOW
+// guest fetched.
+type AttemptEnd struct {
+	// Again is set if the job's retry policy has another attempt: the run is not over.
+	Again bool `json:"again,omitempty"`
+
 	Batches int64 `json:"batches,omitempty"`
 	Records int64 `json:"records,omitempty"`
 }

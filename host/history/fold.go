@@ -2,8 +2,10 @@ package history
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/wasmjob/wasmjob/abi"
@@ -73,9 +75,9 @@ func (r *Run) At() time.Time {
 // 0 while it runs, and if that is not known.
 func (r *Run) Took() time.Duration {
 	switch {
-	case r.Ended.IsZero():
+	case r.Ended.IsZero() || slices.Contains([]abi.Outcome{Unknown, Lost, Held}, r.Outcome):
 		return 0
-	case r.Duration == 0 || (r.Attempt <= 1 && r.First.IsZero()):
+	case r.Attempt <= 1 && r.First.IsZero():
 		return r.Duration
 	}
 	return max(r.Ended.Sub(r.At()), r.Duration)
@@ -122,7 +124,11 @@ func (r *Run) Apply(e event.Event) {
 	case event.ItemStarted:
 		r.start(e)
 	case event.ItemEnded:
-		r.end(e)
+		if e.Again {
+			r.pause(e)
+		} else {
+			r.end(e)
+		}
 		r.Attempt, r.Digest, r.Signer, r.Duration = e.Attempt, e.Digest, e.Signer, e.Duration
 		r.Memory, r.Batches, r.Records, r.DroppedLines, r.Outside = e.Memory, e.Batches, e.Records, e.DroppedLines, e.Outside
 	case event.ItemCompleted:
@@ -166,17 +172,20 @@ func (r *Run) end(e event.Event) {
 	r.Fence = max(r.Fence, e.Fence)
 }
 
+// pause applies the end of an attempt after which another one comes.
+func (r *Run) pause(e event.Event) {
+	r.Message = strings.TrimSuffix(fmt.Sprintf("attempt %d ended %s, and another one comes: %s", e.Attempt, e.Outcome, e.Reason), ": ")
+	r.Host, r.Ended, r.Outcome, r.Fence = e.Host, time.Time{}, "", max(r.Fence, e.Fence)
+}
+
 // skip applies what became of a run that has no completion.
 func (r *Run) skip(e event.Event) {
-	if e.Fence != 0 { // its own host speaks, after the end
-		r.Message = cmp.Or(r.Message, e.Reason)
-		if !r.known() {
-			r.Ended, r.Outcome = e.Time, e.Outcome
-		}
-		return
-	}
-	if !r.known() { // another host does, of one that died; which that was stays
+	// With a fence its own host speaks, after the end; without one another host does, of one that died:
+	// which that was stays.
+	if !r.known() {
 		r.Ended, r.Outcome, r.Message = e.Time, e.Outcome, e.Reason
+	} else if e.Fence != 0 {
+		r.Message = cmp.Or(r.Message, e.Reason)
 	}
 }
 

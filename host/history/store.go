@@ -132,7 +132,8 @@ type Run struct {
 	// Lag is how much later than Instant it began first, in nanoseconds, whatever made it begin;
 	// 0 for a trigger.
 	Lag time.Duration `json:"lagNs"`
-	// Outcome is empty while it runs. Completed: the completion took effect in the registry.
+	// Outcome is empty while it runs; in the pause before another attempt, Message says how the last one
+	// ended. Completed: the completion took effect in the registry.
 	Outcome      abi.Outcome                 `json:"outcome,omitempty"`
 	Completed    bool                        `json:"completed"`
 	Message      string                      `json:"message,omitempty"`

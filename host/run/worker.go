@@ -208,8 +208,7 @@ func (f *Fire) attempts(guests, own context.Context, worker abi.Worker, e *Execu
 			attempt--
 			continue
 		}
-		again := result.Outcome != abi.OutcomeOK && slices.Contains(policy.On, string(result.Outcome)) &&
-			attempt < policy.Attempts && (e.Cancelled() == abi.CancelNone || e.Cancelled() == abi.CancelDeadline)
+		again := f.retried(e, result, attempt)
 		if again {
 			e.slot.Rest()
 		}
@@ -221,6 +220,13 @@ func (f *Fire) attempts(guests, own context.Context, worker abi.Worker, e *Execu
 		}
 		backoff = min(2*backoff, max(policy.MaxBackoff, policy.Backoff))
 	}
+}
+
+// retried reports whether the job's policy has another attempt after one that ended so.
+func (f *Fire) retried(e *Execution, r abi.Result, attempt int) bool {
+	policy := f.Guest.Retry
+	return r.Outcome != abi.OutcomeOK && slices.Contains(policy.On, string(r.Outcome)) &&
+		attempt < policy.Attempts && (e.Cancelled() == abi.CancelNone || e.Cancelled() == abi.CancelDeadline)
 }
 
 // certainAgain waits for the end of a doubt. It reports false if the host stops.
@@ -301,6 +307,10 @@ func (f *Fire) attempt(guests context.Context, worker abi.Worker, e *Execution, 
 	ev.Kind, ev.Outcome, ev.Duration, ev.Reason = event.ItemEnded, result.Outcome, time.Since(began), result.Message
 	ev.Memory, ev.Batches, ev.Records, ev.DroppedLines = result.Memory, result.Batches, result.Records, result.DroppedLines
 	ev.Outside = result.Outside
+	if result.Batches > 0 {
+		attempt = 1 // as in attempts
+	}
+	ev.Again = guests.Err() == nil && f.retried(e, result, attempt)
 	f.job.Emit(ev)
 	return result
 }

@@ -27,7 +27,7 @@ const patience = 30 * time.Second
 func Run(t *testing.T, open func(t *testing.T) history.Store) {
 	t.Helper()
 	for name, test := range map[string]func(*testing.T, history.Store){
-		"random filters": randomFilters, "life of a run": lifeOfARun, "lag": lags, "failover": failover, "taken over twice": takenOverTwice, "taken over, in any order": takenOverInAnyOrder, "lost run": lostRun, "host that is over": hostIsOver, "host that is gone": hostIsGone, "two hosts of a fire": twoHosts,
+		"random filters": randomFilters, "life of a run": lifeOfARun, "between two attempts": betweenAttempts, "lag": lags, "failover": failover, "taken over twice": takenOverTwice, "taken over, in any order": takenOverInAnyOrder, "lost run": lostRun, "host that is over": hostIsOver, "host that is gone": hostIsGone, "two hosts of a fire": twoHosts,
 		"trigger number used twice": reusedTrigger, "forged cursors": forgedCursors, "bad filters": badFilters, "equal times": equalTimes,
 		"tail of a log": tailOfALog, "adds and reads at once": atOnce, "no bytes": noBytes,
 	} {
@@ -329,7 +329,7 @@ func lifeOfARun(t *testing.T, s history.Store) {
 	}
 	begun := x.at
 	x.tell(event.ItemEnded, func(e *event.Event) { e.Outcome, e.Reason, e.Duration = abi.OutcomeRetry, "again", time.Second })
-	x.run(t, "attempt that ended", func(r history.Run) bool { return r.Outcome == abi.OutcomeRetry })
+	x.run(t, "attempt that ended", func(r history.Run) bool { return r.Outcome == abi.OutcomeRetry }) // as hosts of earlier versions say it
 	x.tell(event.ItemStarted, func(e *event.Event) { e.Attempt = 2 })
 	r = x.run(t, "second attempt", func(r history.Run) bool { return r.Attempt == 2 })
 	if !r.Ended.IsZero() || r.Outcome != "" || !r.Begun.Equal(begun) {
@@ -346,6 +346,45 @@ func lifeOfARun(t *testing.T, s history.Store) {
 	if f.Running+f.Failed != 0 || f.Outcome != abi.OutcomeOK {
 		t.Errorf("ended: %s", text(f))
 	}
+}
+
+// betweenAttempts: a run that waits for its next attempt runs, until it is killed, or its host is over.
+func betweenAttempts(t *testing.T, s history.Store) {
+	x := newStory(s, "cities")
+	x.tell(event.FireStarted, nil)
+	x.tell(event.ItemStarted, nil)
+	begun := x.at
+	again := func(e *event.Event) {
+		e.Outcome, e.Reason, e.Duration, e.Again = abi.OutcomeRetry, "no file yet", time.Second, true
+	}
+	x.tell(event.ItemEnded, again)
+	r := x.run(t, "attempt that ended", func(r history.Run) bool { return r.Message != "" })
+	if !r.Ended.IsZero() || r.Outcome != "" || r.Attempt != 1 || !r.Begun.Equal(begun) || r.Took() != 0 || r.Message != "attempt 1 ended RETRY, and another one comes: no file yet" {
+		t.Errorf("in the pause: %s", text(r))
+	}
+	if f := x.fire(t, func(history.Fire) bool { return true }); f.Running != 1 || f.Failed != 0 || !f.Ended.IsZero() || f.Outcome != "" {
+		t.Errorf("in the pause, the fire: %s", text(f))
+	}
+	if failed := len(all(t, s.Runs, history.Filter{Failed: true})) + len(all(t, s.Fires, history.Filter{Failed: true})); failed != 0 {
+		t.Errorf("%d failed in the pause", failed)
+	}
+	x.tell(event.ItemStarted, func(e *event.Event) { e.Attempt = 2 })
+	x.run(t, "second attempt", func(r history.Run) bool { return r.Attempt == 2 && r.Message == "" })
+	x.tell(event.ItemEnded, func(e *event.Event) { again(e); e.Attempt = 2 })
+	x.tell(event.ItemCompleted, func(e *event.Event) { e.Outcome, e.Reason, e.Attempt = abi.OutcomeCancelled, "killed", 2 })
+	r = x.run(t, "kill in the pause", func(r history.Run) bool { return r.Completed })
+	if r.Outcome != abi.OutcomeCancelled || r.Message != "killed" || !r.Ended.Equal(x.at) || r.Took() != 4*time.Second {
+		t.Errorf("killed in the pause: %s", text(r))
+	}
+
+	dies := newStory(s, "dies")
+	dies.tell(event.ItemStarted, nil)
+	dies.tell(event.ItemEnded, again)
+	dies.run(t, "attempt that ended", func(r history.Run) bool { return r.Message != "" })
+	s.AddEvent(event.Event{Time: dies.at.Add(time.Minute), Kind: event.HostStarted, Host: event.ProcessOf(dies.e.Host)})
+	dies.run(t, "end of the host", func(r history.Run) bool {
+		return r.Outcome == history.Unknown && !r.Ended.IsZero() && r.Took() == 0
+	})
 }
 
 // lags: what has a scheduled instant is so much late as its first begin is after it, whatever made it
