@@ -290,6 +290,10 @@ func (f *Fire) Recount(runs []Run) {
 // Counted is how many items are counted.
 func (f *Fire) Counted() int { return f.Succeeded + f.Failed + f.Running + f.Unknown }
 
+// Lacks reports whether the fire has items of which nothing is known: that they began, or what became of
+// them. They did not begin, or they did on hosts whose histories are missing.
+func (f *Fire) Lacks() bool { return len(f.Items) < f.Total }
+
 // Has reports whether a run is of the fire.
 func (f *Fire) Has(r *Run) bool {
 	return f.Key() == r.Key() && f.Instant.Sub(r.Instant).Abs() <= apart

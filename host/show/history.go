@@ -47,8 +47,8 @@ func durationText(d time.Duration, o abi.Outcome, begun, ended, now time.Time) s
 	return words.Short(d)
 }
 
-// Fires lists fires.
-func Fires(s console.Style, list []history.Fire, now time.Time) string {
+// Fires lists fires. partial: the histories of some hosts are missing.
+func Fires(s console.Style, list []history.Fire, now time.Time, partial bool) string {
 	t := console.NewTable(s, "INSTANT", "JOB", "SOURCE", "ITEMS", "OUTCOME", "TOOK", "LAG", "HOSTS", "MESSAGE")
 	t.Spare = []string{"HOSTS", "LAG"}
 	var all []string
@@ -57,20 +57,33 @@ func Fires(s console.Style, list []history.Fire, now time.Time) string {
 	}
 	name := hostNames(all)
 	for _, f := range list {
-		items := tree.Items(f.Items).String()
-		if f.Total > 0 {
-			items += " of " + strconv.Itoa(f.Total)
-		}
-		if f.Failed > 0 {
-			items += fmt.Sprintf(", %d failed", f.Failed)
-		}
-		if f.Unknown > 0 {
-			items += fmt.Sprintf(", %d unknown", f.Unknown)
-		}
-		t.Add(console.Plain(stamp(f.Instant, now)), console.Coloured(f.Job, console.Bold), console.Plain(string(f.Source)), console.Plain(items), outcomeCell(f.Outcome),
+		t.Add(console.Plain(stamp(f.Instant, now)), console.Coloured(f.Job, console.Bold), console.Plain(string(f.Source)), console.Plain(fireItems(&f, partial)), outcomeCell(f.Outcome),
 			console.Plain(durationText(f.Duration, f.Outcome, f.Begun, f.Ended, now)), console.Plain(words.Short(f.Lag)), console.Plain(namesOf(f.Hosts, name)), console.Plain(words.FirstLine(f.Message)))
 	}
 	return orNone(t.Empty(), "no fires", t.String())
+}
+
+// fireItems are the items of a fire that are known, and what is remarkable about them.
+func fireItems(f *history.Fire, partial bool) string {
+	var notes []string
+	if f.Lacks() {
+		known := fmt.Sprintf("%d of %d", len(f.Items), f.Total)
+		if partial {
+			known += " known"
+		}
+		notes = append(notes, known)
+	}
+	if f.Failed > 0 {
+		notes = append(notes, fmt.Sprintf("%d failed", f.Failed))
+	}
+	if f.Unknown > 0 {
+		notes = append(notes, fmt.Sprintf("%d unknown", f.Unknown))
+	}
+	items := tree.Items(f.Items).String()
+	if len(notes) > 0 {
+		items += " (" + strings.Join(notes, ", ") + ")"
+	}
+	return items
 }
 
 // hostNames names the hosts of instances in one list: by the server's address, with the process if several

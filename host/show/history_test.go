@@ -49,8 +49,8 @@ func TestTwoHostsOnAServer(t *testing.T) {
 		want []string
 		not  string
 	}{
-		"fires of two":      {Fires(console.Style{}, []history.Fire{{Hosts: []string{one, next}}, {Hosts: []string{other}}}, time.Now()), []string{"10.0.0.1@-@11, 10.0.0.2", "10.0.0.1@-@22"}, "10.0.0.2@"},
-		"fires of one":      {Fires(console.Style{}, []history.Fire{{Hosts: []string{one, one + "-2"}}}, time.Now()), []string{"  10.0.0.1\n"}, "@-@"},
+		"fires of two":      {Fires(console.Style{}, []history.Fire{{Hosts: []string{one, next}}, {Hosts: []string{other}}}, time.Now(), false), []string{"10.0.0.1@-@11, 10.0.0.2", "10.0.0.1@-@22"}, "10.0.0.2@"},
+		"fires of one":      {Fires(console.Style{}, []history.Fire{{Hosts: []string{one, one + "-2"}}}, time.Now(), false), []string{"  10.0.0.1\n"}, "@-@"},
 		"runs of two":       {Runs(console.Style{}, runs(one, other, next), time.Now()), []string{"10.0.0.1@-@11 ", "10.0.0.1@-@22 ", "10.0.0.2 "}, "10.0.0.2@"},
 		"runs of two terms": {Runs(console.Style{}, runs(one, "10.0.0.1@-@11-dd"), time.Now()), []string{"10.0.0.1 "}, "@-@"},
 	} {
@@ -73,6 +73,24 @@ func TestRuns_took(t *testing.T) {
 	r = history.Run{ID: "j/t1/0", First: at, Begun: at.Add(time.Minute), Attempt: 1}
 	if got := Runs(console.Style{}, []history.Run{r}, at.Add(2*time.Minute)); !strings.Contains(got, "2m so far") {
 		t.Errorf("runs: %s", got)
+	}
+}
+
+// TestFires_items: a fire's items are those that are known of it; how many it has is said if there are more, and
+// that nothing is known of them if histories are missing.
+func TestFires_items(t *testing.T) {
+	t.Parallel()
+	for want, f := range map[string]history.Fire{
+		"  0-3  ":                         {Items: []int{0, 1, 2, 3}, Total: 4, Succeeded: 4},
+		"  2 (1 failed)  ":                {Items: []int{2}, Total: 1, Failed: 1}, // which a trigger asked for
+		"  0-1  ":                         {Items: []int{0, 1}, Succeeded: 2},
+		"  0-1 (2 of 4, 1 failed)  ":      {Items: []int{0, 1}, Total: 4, Succeeded: 1, Failed: 1},
+		"  0 (1 of 2 known, 1 unknown)  ": {Items: []int{0}, Total: 2, Unknown: 1},
+		"  0 (1 of 2 known)  ":            {Items: []int{0}, Total: 2, Succeeded: 1},
+	} {
+		if got := Fires(console.Style{}, []history.Fire{f}, time.Now(), strings.Contains(want, "known")); !strings.Contains(got, want) {
+			t.Errorf("want %q in\n%s", want, got)
+		}
 	}
 }
 

@@ -76,6 +76,14 @@ func (p *page) without(err error) error {
 	return nil
 }
 
+// Known says how many items a fire has, and of how many something is known if histories are missing.
+func (p *page) Known(f history.Fire) string {
+	if f.Lacks() && p.Partial {
+		return p.T("n.known", len(f.Items), f.Total)
+	}
+	return p.T("n.total", f.Total)
+}
+
 // fireTable and runTable are lists; Jobs says that they are of several jobs.
 type fireTable struct {
 	P     *page

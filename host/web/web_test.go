@@ -779,6 +779,33 @@ func TestPartialHistory(t *testing.T) {
 	a.lacks(t, "No fire has failed")
 }
 
+// TestKnownItems: a fire with items of which nothing is known has how many it has, and says that they are not
+// known if histories are missing.
+func TestKnownItems(t *testing.T) {
+	t.Parallel()
+	s := open(t, servicetest.Options{Jobs: []host.Job{servicetest.Job("a", "", 1, servicetest.OK)}})
+	e := event.Event{Time: time.Now(), Job: "a", Trigger: 900, Instant: time.Now(), Source: abi.SourceTrigger, Host: "127.0.0.1@-@1-x", Items: []int{0}, Total: 2, Kind: event.FireStarted}
+	s.Store.AddEvent(e)
+	e.Kind, e.Outcome = event.FireEnded, abi.OutcomeOK
+	s.Store.AddEvent(e)
+	e.Trigger, e.Items, e.Total = 901, []int{7}, 1 // which the trigger asked for
+	for _, e.Kind = range []event.Kind{event.FireStarted, event.FireEnded} {
+		s.Store.AddEvent(e)
+	}
+	a := s.get("/fires?trigger=900")
+	a.has(t, http.StatusOK, "1 ok of 2 ")
+	a.lacks(t, "known")
+	s.get("/fires?trigger=901").lacks(t, "of 1")
+	s.get("/jobs/a/fire?trigger=901").has(t, http.StatusOK, "1 ok of 1")
+	s.Histories.Peers = func() []cluster.Peer {
+		return []cluster.Peer{{ID: "x", ClusterDetail: tree.ClusterDetail{ServerIP: "10.0.0.9"}}}
+	}
+	s.Histories.Get = func(context.Context, cluster.Peer, string, any) error { return errors.New("it is halted") }
+	for _, page := range []string{"/fires?trigger=900", "/jobs/a/fire?trigger=900"} {
+		s.get(page).has(t, http.StatusOK, "1 ok 1 of 2 known")
+	}
+}
+
 // TestAttempts: a run of several attempts took from its begin to its end, and says what the last took.
 func TestAttempts(t *testing.T) {
 	t.Parallel()

@@ -180,7 +180,7 @@ func atMostAJob(cmd *cobra.Command, args []string) error {
 }
 
 // records makes a command that shows records of the history.
-func records[T any](p *command.Program, cmd *cobra.Command, path string, f *filterFlags, text func(console.Style, []T, time.Time) string) *cobra.Command {
+func records[T any](p *command.Program, cmd *cobra.Command, path string, f *filterFlags, text func(console.Style, *cluster.Found[T]) string) *cobra.Command {
 	var how command.Shown
 	cmd.Args = atMostAJob
 	f.add(cmd)
@@ -200,7 +200,7 @@ func records[T any](p *command.Program, cmd *cobra.Command, path string, f *filt
 			}
 		}
 		s := p.Tables()
-		return found, text(s, found.Records, time.Now()) + rest(s, &found), nil
+		return found, text(s, &found) + rest(s, &found), nil
 	})
 }
 
@@ -223,7 +223,9 @@ all. 'wasmjob runs' shows them item by item, 'wasmjob logs' what their guests sa
 		Example: "  wasmjob history cities\n  wasmjob history --failed --from 12h\n  wasmjob history 'etl-*' --limit 200",
 	}
 	f.addRuns(cmd)
-	return records(p, cmd, "/v1/fires", &f, show.Fires)
+	return records(p, cmd, "/v1/fires", &f, func(s console.Style, found *cluster.Found[history.Fire]) string {
+		return show.Fires(s, found.Records, time.Now(), len(found.Silent) > 0)
+	})
 }
 
 func runsCommand(p *command.Program) *cobra.Command {
@@ -235,7 +237,9 @@ func runsCommand(p *command.Program) *cobra.Command {
 	}
 	f.addRuns(cmd)
 	cmd.Flags().StringVar(&f.text, "text", "", "only those whose message contains this `TEXT`")
-	return records(p, cmd, "/v1/runs", &f, show.Runs)
+	return records(p, cmd, "/v1/runs", &f, func(s console.Style, found *cluster.Found[history.Run]) string {
+		return show.Runs(s, found.Records, time.Now())
+	})
 }
 
 func auditCommand(p *command.Program) *cobra.Command {
@@ -249,7 +253,9 @@ func auditCommand(p *command.Program) *cobra.Command {
 	cmd.Flags().StringArrayVar(&f.what, "what", nil, "only these `OPERATIONS`, as WHAT shows them or by their first words: disable, 'edit cron', sign (in and out); with ! before it, one is left out")
 	_ = cmd.RegisterFlagCompletionFunc("what", oneOf(history.Operations()...))
 	cmd.Flags().BoolVar(&f.failed, "failed", false, "only what did not take effect")
-	return records(p, cmd, "/v1/audit", &f, show.Changes)
+	return records(p, cmd, "/v1/audit", &f, func(s console.Style, found *cluster.Found[history.Change]) string {
+		return show.Changes(s, found.Records, time.Now())
+	})
 }
 
 func logsCommand(p *command.Program) *cobra.Command {
