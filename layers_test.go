@@ -218,7 +218,7 @@ var rooms = []room{
 		outside: []string{fsnotify, zap},
 		why:     "where files become jobs: it must know both, and which fires first; nobody below may know files"},
 	{name: "host/filelock", why: "a history, a host's record and an edited file have one writer each; all ask here"},
-	{name: "host/history", may: []string{"host/ceiling", "host/event", "host/words", "abi"}, outside: []string{zap},
+	{name: "host/history", may: []string{"coordination/tree", "host/ceiling", "host/event", "host/words", "abi"}, outside: []string{zap},
 		why: "what every store of records has in common; it knows none of them"},
 	{name: "host/history/historytest", may: []string{"abi", "host/event", "host/history"},
 		why: "the suite for every store cannot know any of them"},

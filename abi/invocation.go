@@ -58,6 +58,10 @@ func Outcomes() []Outcome {
 	return []Outcome{OutcomeOK, OutcomeFail, OutcomeRetry, OutcomeCancelled, OutcomeTimeout, OutcomeTrap, OutcomeExit, OutcomeError}
 }
 
+// Failed reports whether a run with this outcome ended, and is to be looked at: that it was
+// stopped is no failure.
+func (o Outcome) Failed() bool { return o != "" && o != OutcomeOK && o != OutcomeCancelled }
+
 // Result is how one invocation ended.
 type Result struct {
 	Outcome Outcome

@@ -97,12 +97,14 @@ func (rn *runner) settle(now moment, n int, e run.Ended, state coordination.Item
 		rn.skipItem(it, f.ID, event.SkipDisabled, rn.fewer())
 	}
 	if !took || e.HandedBack() {
-		f.Cut++
+		f.Note(abi.OutcomeCancelled)
 	} else {
 		rn.tally.count(now, e.Result.Outcome)
 	}
-	if !e.HandedBack() && e.Result.Outcome != abi.OutcomeOK {
-		f.Failures++
+	if !e.HandedBack() {
+		f.Note(e.Result.Outcome)
+	}
+	if !e.HandedBack() && e.Result.Outcome.Failed() {
 		rn.HandleError(f.Config, "item failed", e.Result, zap.Int("item", n), zap.String("run", e.Run.RunID()))
 		f.Thrown = f.Thrown || f.Config.JobErrorHandlerType == "THROW"
 	}
@@ -216,19 +218,15 @@ func (rn *runner) closeFire(f *run.Fire) {
 	delete(rn.fires, f)
 	f.Exec.Release()
 	rn.measure(f)
-	outcome := abi.OutcomeOK
-	switch {
-	case f.Failures > 0:
-		outcome = abi.OutcomeFail
-	case f.Cut > 0 || f.Open > 0:
-		outcome = abi.OutcomeCancelled
+	if f.Open > 0 {
+		f.Note(abi.OutcomeCancelled)
 	}
 	items := f.Items()
 	duration := time.Since(f.At)
-	status := &FireStatus{Instant: f.ID.Time(), Source: f.Source(), Items: items, Outcome: outcome, Duration: duration}
+	status := &FireStatus{Instant: f.ID.Time(), Source: f.Source(), Items: items, Outcome: f.Outcome, Duration: duration}
 	rn.lastFire = status
 	rn.Emit(event.Event{Kind: event.FireEnded, Instant: status.Instant, Trigger: f.ID.Trigger, Source: f.Source(), Items: items,
-		Digest: f.Exec.Digest(), Outcome: outcome, Duration: duration})
+		Digest: f.Exec.Digest(), Outcome: f.Outcome, Duration: duration})
 }
 
 // fired reports whether the goroutines of all fires have ended.

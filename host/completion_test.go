@@ -1,6 +1,7 @@
 package host_test
 
 import (
+	"context"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -19,6 +20,22 @@ func TestCompletion_stoppedItemsMakeAFireNotOK(t *testing.T) {
 		ended := c.list(event.FireEnded)
 		if len(ended) != 1 || ended[0].Outcome == abi.OutcomeOK {
 			t.Errorf("fires that ended: %s, want one, not OK", lines(ended))
+		}
+	})
+}
+
+// TestCompletion_outcomeOfAFire: it is the worst of its items'.
+func TestCompletion_outcomeOfAFire(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		outcomes := []abi.Outcome{abi.OutcomeOK, abi.OutcomeTrap, abi.OutcomeFail, abi.OutcomeCancelled}
+		n := c.start(1, job(definition("j", "0 * * * * ?", len(outcomes)), &guest{digest: "mixed", run: func(_ context.Context, inv *abi.Invocation) abi.Result {
+			return abi.Result{Outcome: outcomes[inv.Context.ShardingItem]}
+		}}))
+		time.Sleep(61 * time.Second)
+		ended := c.list(event.FireEnded)
+		if len(ended) != 1 || ended[0].Outcome != abi.OutcomeTrap || n.host.Status().Jobs[0].LastFire.Outcome != abi.OutcomeTrap {
+			t.Errorf("fires that ended: %s, want one, TRAP", lines(ended))
 		}
 	})
 }

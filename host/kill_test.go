@@ -95,6 +95,10 @@ func TestKill(t *testing.T) {
 			if left := c.asked("j"); len(left) > 0 {
 				t.Errorf("the kill stays with %v", left)
 			}
+			ended := c.list(event.FireEnded)
+			if len(ended) != 2 || slices.ContainsFunc(ended, func(e event.Event) bool { return e.Outcome != abi.OutcomeCancelled }) {
+				t.Errorf("a fire of killed runs ended with %s", lines(ended))
+			}
 			// Nothing of it runs again before the next instant.
 			time.Sleep(50 * time.Minute)
 			if n := len(c.list(event.ItemStarted)); n != 4 {

@@ -144,7 +144,7 @@ type tally struct {
 func (t *tally) count(now moment, outcome abi.Outcome) {
 	if outcome == abi.OutcomeOK {
 		t.succeeded++
-	} else {
+	} else if outcome.Failed() {
 		t.failed++
 	}
 	if t.at.IsZero() {

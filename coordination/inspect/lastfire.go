@@ -23,9 +23,6 @@ type LastFire struct {
 	Outcome, Reason string
 }
 
-// outcomesByHarm are the outcomes from the best to the worst.
-var outcomesByHarm = []string{"OK", "CANCELLED", "RETRY", "FAIL", "TIMEOUT", "EXIT", "TRAP", "ERROR", "HELD", "LOST"}
-
 // NewestFire finds the newest fire in records, by item; ok is false if no item was
 // ever begun.
 func NewestFire(records map[int]tree.Record) (fire LastFire, ok bool) {
@@ -38,7 +35,7 @@ func NewestFire(records map[int]tree.Record) (fire LastFire, ok bool) {
 	if newest.Begun == 0 {
 		return LastFire{}, false
 	}
-	begun, worst := newest.Begun, -1
+	begun := newest.Begun
 	for _, n := range slices.Sorted(maps.Keys(records)) {
 		r := records[n]
 		if r.Begun == 0 || r.Instant != newest.Instant || r.Trigger != newest.Trigger || waived(r) != waived(newest) {
@@ -50,12 +47,8 @@ func NewestFire(records map[int]tree.Record) (fire LastFire, ok bool) {
 			continue
 		}
 		fire.Ended = newer(fire.Ended, r.Ended)
-		harm := slices.Index(outcomesByHarm, r.Outcome)
-		if harm < 0 {
-			harm = len(outcomesByHarm) // of a newer host
-		}
-		if harm > worst {
-			worst, fire.Outcome, fire.Reason = harm, r.Outcome, r.Reason
+		if tree.Worse(r.Outcome, fire.Outcome) {
+			fire.Outcome, fire.Reason = r.Outcome, r.Reason
 		}
 	}
 	fire.Source, fire.Begun, fire.Instant = newest.Source, time.UnixMilli(begun), time.UnixMilli(newest.Instant)

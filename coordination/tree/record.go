@@ -129,15 +129,8 @@ type Former struct {
 	Outcome string `json:"outcome,omitempty"`
 }
 
-const (
-	// OutcomeLost is the outcome of a run whose host died while failover was off.
-	OutcomeLost = "LOST"
-	// OutcomeHeld is the outcome of the run whose host was one too many to die
-	// with it: the item is held back.
-	OutcomeHeld = "HELD"
-	// maxDied is how many hosts that died a record names.
-	maxDied = 3
-)
+// maxDied is how many hosts that died a record names.
+const maxDied = 3
 
 // Open reports whether a run was begun and is not completed.
 func (r Record) Open() bool { return r.Begun != 0 && r.Ended == 0 }
@@ -364,14 +357,3 @@ func ParseRecord(data []byte) Record {
 
 // SourceFailover is the source of a run that was taken over.
 const SourceFailover = "failover"
-
-// outcomeOK is abi.OutcomeOK.
-const outcomeOK = "OK"
-
-// OutcomeCancelled is the outcome of a run that was handed back before
-// anything of it ran: its instant is due again.
-const OutcomeCancelled = "CANCELLED"
-
-// OutcomeElsewhere is the outcome of a run whose host died and which a Java
-// host has repeated, with whatever outcome.
-const OutcomeElsewhere = "ELSEWHERE"

@@ -277,6 +277,7 @@ func fieldTexts() map[string]string {
 		"history.Change.Who":             "`who` is the user; `from` is where the request came from: an address, \"file\", \"registry\" for what was written to the registry itself, by a command or another program.",
 		"history.Change.Why":             "`why` is what the user gave as the reason.",
 		"history.Fire":                   "Fire is a job's fire over all hosts that are known to the store.",
+		"history.Fire.Cancelled":         "`cancelled` counts items that were stopped, as by an operator who killed them.",
 		"history.Fire.Duration":          "From the begin to the end of the last item, in nanoseconds; 0 if some are of unknown end.",
 		"history.Fire.Ended":             "`ended` is when the last item ended, zero while one runs.",
 		"history.Fire.Failed":            "`succeeded`, `failed` and `running` count items.",

@@ -15,6 +15,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/coordination/tree"
 	"github.com/wasmjob/wasmjob/host"
 	"github.com/wasmjob/wasmjob/host/admin"
@@ -1044,5 +1045,45 @@ func TestDisabledOn(t *testing.T) {
 	j := merge([]part{{host: "a", JobStatus: &host.JobStatus{Name: "j", State: host.JobReady}}, {host: "b", JobStatus: &host.JobStatus{Name: "j", State: host.JobDisabled}}}, time.Now())
 	if !slices.Equal(j.DisabledOn, []string{"b"}) || j.State != host.JobReady || j.Health != HealthOK {
 		t.Errorf("%+v", j)
+	}
+}
+
+// TestLast: the outcome of a job's last fire is the worst of its items', on whatever hosts, with what
+// such an item said; a job whose runs an operator has killed does not fail.
+func TestLast(t *testing.T) {
+	t.Parallel()
+	at := time.Date(2026, 3, 1, 3, 0, 0, 0, time.UTC)
+	for name, tc := range map[string]struct {
+		a, b          abi.Outcome
+		health        Health
+		last, message string
+		failed        int
+	}{
+		"the worst comes last":  {abi.OutcomeFail, abi.OutcomeTrap, HealthFailing, "TRAP", "TRAP of b", 2},
+		"the worst comes first": {abi.OutcomeTrap, abi.OutcomeFail, HealthFailing, "TRAP", "TRAP of a", 2},
+		"one failed":            {abi.OutcomeOK, abi.OutcomeFail, HealthFailing, "FAIL", "FAIL of b", 1},
+		"killed":                {abi.OutcomeCancelled, abi.OutcomeCancelled, HealthOK, "CANCELLED", "CANCELLED of a", 0},
+		"one of them killed":    {abi.OutcomeOK, abi.OutcomeCancelled, HealthOK, "CANCELLED", "CANCELLED of b", 0},
+		"killed and failed":     {abi.OutcomeFail, abi.OutcomeCancelled, HealthFailing, "FAIL", "FAIL of a", 1},
+	} {
+		for _, remembered := range []bool{true, false} { // else what the items' records say
+			var parts []part
+			for n, o := range []abi.Outcome{tc.a, tc.b} {
+				id := string(rune('a' + n))
+				item := host.ItemStatus{Item: n, LastOutcome: o, LastEnd: at.Add(time.Second)}
+				if o != abi.OutcomeOK {
+					item.LastMessage = string(o) + " of " + id
+				}
+				s := &host.JobStatus{Name: "j", State: host.JobReady, Items: []host.ItemStatus{item}}
+				if remembered {
+					s.LastFire = &host.FireStatus{Instant: at, Outcome: o, Duration: time.Second}
+				}
+				parts = append(parts, part{host: id, JobStatus: s})
+			}
+			j := merge(parts, at.Add(time.Minute))
+			if j.Last == nil || string(j.Last.Outcome) != tc.last || j.Last.Message != tc.message || j.Health != tc.health || j.Failed != tc.failed {
+				t.Errorf("%s: %s, %d failed, last %+v", name, j.Health, j.Failed, j.Last)
+			}
+		}
 	}
 }

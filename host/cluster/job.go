@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/wasmjob/wasmjob/abi"
+	"github.com/wasmjob/wasmjob/coordination/tree"
 	"github.com/wasmjob/wasmjob/host"
 	"github.com/wasmjob/wasmjob/host/unheld"
 )
@@ -177,7 +178,7 @@ func merge(parts []part, now time.Time) *Job {
 		if i.Running {
 			j.Running++
 		}
-		if Failed(i.LastOutcome) {
+		if i.LastOutcome.Failed() {
 			j.Failed++
 		}
 		if !i.Held.IsZero() {
@@ -240,11 +241,6 @@ func itemsOf(parts []part) []Item {
 	return items
 }
 
-// Failed reports whether an outcome is one that somebody should look at.
-func Failed(o abi.Outcome) bool {
-	return o != "" && o != abi.OutcomeOK && o != abi.OutcomeCancelled
-}
-
 // lastOf is the newest fire that hosts remember. After a restart they remember only
 // what the records of their items say.
 func lastOf(parts []part, items []Item) *Last {
@@ -259,26 +255,22 @@ func lastOf(parts []part, items []Item) *Last {
 			last = &Last{Instant: f.Instant, Source: f.Source, Ended: ended, Duration: f.Duration, Outcome: f.Outcome}
 		} else if f.Instant.Equal(last.Instant) {
 			last.Duration = max(last.Duration, f.Duration)
-			if Failed(f.Outcome) {
+			if tree.Worse(string(f.Outcome), string(last.Outcome)) {
 				last.Outcome = f.Outcome
 			}
 		}
 	}
 	for _, i := range items {
-		switch {
-		case i.LastEnd.IsZero() || i.LastOutcome == "":
-		case last == nil:
-			last = &Last{Ended: i.LastEnd, Outcome: i.LastOutcome, Message: i.LastMessage}
-		case last.Instant.IsZero():
-			last.Ended = later(last.Ended, i.LastEnd)
-			if Failed(i.LastOutcome) {
-				last.Outcome, last.Message = i.LastOutcome, i.LastMessage
-			}
-		default:
-			last.Ended = later(last.Ended, i.LastEnd)
-			if Failed(i.LastOutcome) && last.Message == "" && !i.LastEnd.Before(last.Instant) {
-				last.Outcome, last.Message = i.LastOutcome, i.LastMessage
-			}
+		if i.LastEnd.IsZero() || i.LastOutcome == "" {
+			continue
+		}
+		if last == nil {
+			last = new(Last)
+		}
+		last.Ended = later(last.Ended, i.LastEnd)
+		says := i.LastOutcome == last.Outcome && last.Message == ""
+		if !i.LastEnd.Before(last.Instant) && (says || tree.Worse(string(i.LastOutcome), string(last.Outcome))) {
+			last.Outcome, last.Message = i.LastOutcome, i.LastMessage
 		}
 	}
 	return last
@@ -301,7 +293,7 @@ func healthOf(j *Job, parts []part, now time.Time) Health {
 	switch {
 	case errors:
 		return HealthError
-	case j.Held > 0, j.Last != nil && Failed(j.Last.Outcome):
+	case j.Held > 0, j.Last != nil && j.Last.Outcome.Failed():
 		return HealthFailing
 	case paused:
 		return HealthPaused

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/wasmjob/wasmjob/abi"
+	"github.com/wasmjob/wasmjob/coordination/tree"
 	"github.com/wasmjob/wasmjob/host/event"
 )
 
@@ -16,8 +17,8 @@ import (
 // host died while failover was off, or one host too many died in runs of the item, or the
 // host is gone and the store does not know what became of the run.
 const (
-	Lost    abi.Outcome = "LOST"
-	Held    abi.Outcome = "HELD"
+	Lost    abi.Outcome = tree.OutcomeLost
+	Held    abi.Outcome = tree.OutcomeHeld
 	Unknown abi.Outcome = "UNKNOWN"
 )
 
@@ -83,8 +84,8 @@ func (r *Run) Took() time.Duration {
 	return max(r.Ended.Sub(r.At()), r.Duration)
 }
 
-// Failed reports whether the run ended and was not OK.
-func (r *Run) Failed() bool { return !r.Ended.IsZero() && r.Outcome != abi.OutcomeOK }
+// Failed reports whether the run ended, and failed. See [abi.Outcome.Failed].
+func (r *Run) Failed() bool { return !r.Ended.IsZero() && r.Outcome.Failed() }
 
 // AboutRun reports whether an event makes or changes a run.
 func AboutRun(e event.Event) bool {
@@ -237,12 +238,6 @@ func (p *Part) Apply(e event.Event) {
 	p.Ended, p.Outcome = e.Time, e.Outcome
 }
 
-// severity orders outcomes: the worst has the most.
-func severity(o abi.Outcome) int {
-	return slices.Index([]abi.Outcome{"", abi.OutcomeOK, Unknown, abi.OutcomeRetry, abi.OutcomeCancelled, abi.OutcomeFail, abi.OutcomeExit,
-		abi.OutcomeTimeout, abi.OutcomeTrap, abi.OutcomeError, Lost, Held}, o)
-}
-
 // Sum is the fire that the hosts' parts and the runs make. There is at least one part
 // or run. Without runs, which a store may have forgotten, items ended as the parts did.
 // It sorts runs by item.
@@ -278,7 +273,7 @@ func (f *Fire) end() {
 
 // Recount counts the items by their runs, all that are known on whatever hosts.
 func (f *Fire) Recount(runs []Run) {
-	f.Succeeded, f.Failed, f.Running, f.Unknown = 0, 0, 0, 0
+	f.Succeeded, f.Failed, f.Cancelled, f.Running, f.Unknown = 0, 0, 0, 0, 0
 	f.Ended, f.Outcome, f.Message = time.Time{}, "", ""
 	slices.SortFunc(runs, func(a, b Run) int { return cmp.Compare(a.Item, b.Item) })
 	for i := range runs {
@@ -288,7 +283,7 @@ func (f *Fire) Recount(runs []Run) {
 }
 
 // Counted is how many items are counted.
-func (f *Fire) Counted() int { return f.Succeeded + f.Failed + f.Running + f.Unknown }
+func (f *Fire) Counted() int { return f.Succeeded + f.Failed + f.Cancelled + f.Running + f.Unknown }
 
 // Lacks reports whether the fire has items of which nothing is known: that they began, or what became of
 // them. They did not begin, or they did on hosts whose histories are missing.
@@ -337,6 +332,8 @@ func (f *Fire) count(items int, ended time.Time, outcome abi.Outcome, message st
 		return
 	case outcome == abi.OutcomeOK:
 		f.Succeeded += items
+	case outcome == abi.OutcomeCancelled:
+		f.Cancelled += items
 	case outcome == Unknown:
 		f.Unknown += items
 	default:
@@ -345,7 +342,7 @@ func (f *Fire) count(items int, ended time.Time, outcome abi.Outcome, message st
 	if ended.After(f.Ended) {
 		f.Ended = ended
 	}
-	if severity(outcome) > severity(f.Outcome) {
+	if tree.Worse(string(outcome), string(f.Outcome)) {
 		f.Outcome, f.Message = outcome, message
 	}
 }
@@ -377,16 +374,18 @@ func Join(a, b Fire) Fire {
 		a.Ended = b.Ended
 		if a.Outcome == Unknown {
 			f.Outcome, f.Message = "", ""
-			if a.Succeeded > 0 {
+			if a.Cancelled > 0 {
+				f.Outcome = abi.OutcomeCancelled
+			} else if a.Succeeded > 0 {
 				f.Outcome = abi.OutcomeOK
 			}
 		}
 	}
-	f.Succeeded, f.Failed = a.Succeeded+b.Succeeded, a.Failed+b.Failed
+	f.Succeeded, f.Failed, f.Cancelled = a.Succeeded+b.Succeeded, a.Failed+b.Failed, a.Cancelled+b.Cancelled
 	f.Total = max(a.Total, b.Total)
 	f.Hosts = slices.Compact(slices.Sorted(slices.Values(slices.Concat(a.Hosts, b.Hosts))))
 	f.Items = slices.Compact(slices.Sorted(slices.Values(slices.Concat(a.Items, b.Items))))
-	if severity(b.Outcome) > severity(f.Outcome) {
+	if tree.Worse(string(b.Outcome), string(f.Outcome)) {
 		f.Outcome, f.Message = b.Outcome, b.Message
 	}
 	f.Ended = later(a.Ended, b.Ended)

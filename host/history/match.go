@@ -123,9 +123,8 @@ func (f *Filter) MatchEvent(e *event.Event) bool {
 	if f.Item != nil && (e.Item == nil || *e.Item != *f.Item) && !slices.Contains(e.Items, *f.Item) {
 		return false
 	}
-	failed := e.Outcome != "" && e.Outcome != abi.OutcomeOK
 	return f.job(e.Job) && f.host(e.Host) && (f.Run == "" || f.Run == e.RunID) && f.fire(e.Instant, e.Trigger) &&
-		f.outcome(failed, e.Outcome) && (len(f.Kinds) == 0 || slices.Contains(f.Kinds, e.Kind)) && f.within(e.Time) && f.text(e.Reason)
+		f.outcome(e.Outcome.Failed(), e.Outcome) && (len(f.Kinds) == 0 || slices.Contains(f.Kinds, e.Kind)) && f.within(e.Time) && f.text(e.Reason)
 }
 
 // MatchLine reports whether the filter finds a line.

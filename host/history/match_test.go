@@ -5,7 +5,9 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/host/event"
 	"github.com/wasmjob/wasmjob/host/history"
 )
@@ -25,6 +27,33 @@ func TestFilterHost(t *testing.T) {
 			if found != want {
 				t.Errorf("host %q: a %s on %s: %v, want %v", name, of, id, found, want)
 			}
+		}
+	}
+}
+
+// TestFilterFailed: what was stopped has not failed; of what became unknown nobody knows that.
+func TestFilterFailed(t *testing.T) {
+	t.Parallel()
+	at := time.Date(2026, 3, 1, 3, 0, 0, 0, time.UTC)
+	for outcome, want := range map[abi.Outcome]bool{
+		"": false, abi.OutcomeOK: false, abi.OutcomeCancelled: false, abi.OutcomeRetry: true, abi.OutcomeFail: true, abi.OutcomeTrap: true,
+		history.Lost: true, history.Held: true, history.Unknown: true,
+	} {
+		f := history.Filter{Failed: true}
+		run := history.Run{Begun: at, Outcome: outcome}
+		if outcome != "" {
+			run.Ended = at.Add(time.Second)
+		}
+		fire := history.Sum(nil, []history.Run{run})
+		byPart := history.Sum([]history.Part{{Begun: at, Ended: run.Ended, Outcome: outcome, Items: []int{0}}}, nil)
+		e := event.Event{Kind: event.ItemEnded, Outcome: outcome}
+		for of, found := range map[string]bool{"run": f.MatchRun(&run), "fire": f.MatchFire(&fire), "fire without runs": f.MatchFire(&byPart), "event": f.MatchEvent(&e)} {
+			if found != want {
+				t.Errorf("%s of outcome %q: failed %v, want %v", of, outcome, found, want)
+			}
+		}
+		if fire.Succeeded+fire.Failed+fire.Cancelled+fire.Unknown+fire.Running != 1 || (fire.Failed+fire.Unknown > 0) != want {
+			t.Errorf("outcome %q: the fire is %+v", outcome, fire)
 		}
 	}
 }

@@ -46,7 +46,7 @@ type Filter struct {
 	// Instant is the scheduled time of one fire, Trigger its trigger round.
 	Instant time.Time
 	Trigger int64
-	// Failed wants what ended and was not OK; Outcomes are alternatives.
+	// Failed wants what failed, or of which that is not known, and not what was stopped; Outcomes are alternatives.
 	Failed   bool
 	Outcomes []abi.Outcome
 	Kinds    []event.Kind
@@ -94,6 +94,8 @@ type Fire struct {
 	Succeeded int `json:"succeeded"`
 	Failed    int `json:"failed"`
 	Running   int `json:"running"`
+	// Cancelled counts items that were stopped, as by an operator who killed them.
+	Cancelled int `json:"cancelled,omitempty"`
 	// Unknown counts items whose host is gone, and of which it is not known what became.
 	Unknown int       `json:"unknown,omitempty"`
 	Begun   time.Time `json:"begun"`

@@ -111,9 +111,8 @@ type Fire struct {
 	waits atomic.Pointer[ListenerWait]
 
 	// What the loop of the job keeps of it; nothing here uses that.
-	Open       int // runs whose completion has not taken effect
-	Cut        int // runs that did not come to their own end, or not in time
-	Failures   int
+	Open       int         // runs whose completion has not taken effect
+	Outcome    abi.Outcome // the worst of its runs that are over; see Note
 	GuestsDone bool
 	Thrown     bool // an item failed and the error handler is THROW
 }
@@ -130,11 +129,18 @@ func Args(id tree.Fire) *event.TriggerArgs {
 	return args
 }
 
+// Note takes an outcome into that of the fire.
+func (f *Fire) Note(o abi.Outcome) {
+	if tree.Worse(string(o), string(f.Outcome)) {
+		f.Outcome = o
+	}
+}
+
 // New returns the fire of what was begun: states are those of the items, before is what
 // was known of them until then, nil if they were taken over. It does nothing until Run
 // is called.
 func New(job *Job, b Begun, states, before map[int]coordination.ItemState) *Fire {
-	f := &Fire{Begun: b, job: job, started: time.Now(), handBack: make(chan struct{}), noneLeft: make(chan struct{}), Open: len(states)}
+	f := &Fire{Begun: b, job: job, started: time.Now(), handBack: make(chan struct{}), noneLeft: make(chan struct{}), Open: len(states), Outcome: abi.OutcomeOK}
 	parameters, err := jobconfig.ParseItemParameters(b.Config.ShardingItemParameters)
 	if err != nil {
 		job.Log.Error("item parameters", zap.Error(err)) // refused by Validate before

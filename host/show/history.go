@@ -76,6 +76,9 @@ func fireItems(f *history.Fire, partial bool) string {
 	if f.Failed > 0 {
 		notes = append(notes, fmt.Sprintf("%d failed", f.Failed))
 	}
+	if f.Cancelled > 0 {
+		notes = append(notes, fmt.Sprintf("%d cancelled", f.Cancelled))
+	}
 	if f.Unknown > 0 {
 		notes = append(notes, fmt.Sprintf("%d unknown", f.Unknown))
 	}

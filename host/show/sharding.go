@@ -255,7 +255,7 @@ func registryHealth(crashed, disabled bool, held int, last string) cluster.Healt
 	switch {
 	case crashed:
 		return cluster.HealthError
-	case held > 0, cluster.Failed(abi.Outcome(last)):
+	case held > 0, abi.Outcome(last).Failed():
 		return cluster.HealthFailing
 	case disabled:
 		return cluster.HealthPaused

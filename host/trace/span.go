@@ -11,7 +11,6 @@ import (
 	resource "go.opentelemetry.io/proto/slim/otlp/resource/v1"
 	otlp "go.opentelemetry.io/proto/slim/otlp/trace/v1"
 
-	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/coordination/tree"
 	"github.com/wasmjob/wasmjob/host/event"
 )
@@ -110,7 +109,7 @@ func (s *span) describeEvent(m *otlp.Span) {
 		a.some("wasmjob.attempts", int64(e.Attempt))
 	}
 	m.Attributes = a
-	if e.Outcome != "" && e.Outcome != abi.OutcomeOK && e.Outcome != abi.OutcomeCancelled {
+	if e.Outcome.Failed() {
 		m.Status = failed(e.Reason)
 	}
 }

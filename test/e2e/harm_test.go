@@ -49,7 +49,7 @@ func TestHarm(t *testing.T) {
 	h.fires("clock", 0)
 	p.must("trigger", "harm")
 	fire := h.of("harm", 0, kind(event.FireStarted))
-	end := h.of("harm", fire.at, kind(event.FireEnded), ofFire(fire), outcome(abi.OutcomeFail))
+	end := h.of("harm", fire.at, kind(event.FireEnded), ofFire(fire), outcome(abi.OutcomeTrap))
 	for i, w := range ways {
 		e := h.of("harm", fire.at, kind(event.ItemCompleted), item(i), ofFire(fire))
 		last := h.all("harm", fire.at, kind(event.ItemEnded), item(i), ofFire(fire))

@@ -50,7 +50,7 @@ func (f *filterFlags) add(cmd *cobra.Command) {
 }
 
 func (f *filterFlags) addRuns(cmd *cobra.Command) {
-	cmd.Flags().BoolVar(&f.failed, "failed", false, "only what did not end well")
+	cmd.Flags().BoolVar(&f.failed, "failed", false, "only what failed, not what was stopped")
 	cmd.Flags().StringSliceVar(&f.outcomes, "outcome", nil, "only these `OUTCOMES`: OK, FAIL, TIMEOUT, TRAP, LOST, …")
 	_ = cmd.RegisterFlagCompletionFunc("outcome", oneOf(texts(history.Outcomes())...))
 	addItemFlag(cmd, &f.item)

@@ -178,7 +178,7 @@ func partRow(p *history.Part) []any {
 	if err != nil { // numbers always marshal
 		items = []byte("[]")
 	}
-	failed := !p.Ended.IsZero() && p.Outcome != abi.OutcomeOK
+	failed := !p.Ended.IsZero() && p.Outcome.Failed()
 	return []any{clip(p.Key().String(), mostID), clip(p.Job, mostName), nanos(p.Instant), p.Trigger, clip(string(p.Source), mostWord), clip(p.Host, mostName), string(items), p.Total,
 		nanos(p.Begun), nanos(p.Ended), int64(p.Lag), p.Succeeded, p.Failed, clip(string(p.Outcome), mostWord), flag(failed), event.Cut(clean(p.Message), mostText)}
 }
@@ -221,7 +221,7 @@ func wrong(e *event.Event) bool {
 	case event.JobError, event.Refused, event.ItemHeld, event.ItemRepaired, event.OverQuota:
 		return true
 	}
-	return e.Outcome != "" && e.Outcome != abi.OutcomeOK
+	return e.Outcome.Failed()
 }
 
 func scanEvent(row scanner) (event.Event, history.Position, error) {

@@ -113,7 +113,7 @@ type writing struct {
 	memory *memory
 	// runs and parts that changed.
 	runs, parts map[string]bool
-	failed      []*history.Run // ended just now, not OK
+	failed      []*history.Run // failed just now
 	moved       []moved        // in the order in which they were
 	// runRows and partRows are what is to be written.
 	runRows, partRows [][]any

@@ -81,9 +81,12 @@ func (w *World) fire(random *rand.Rand, f history.Fire, host string, texts []str
 	for _, item := range f.Items {
 		at = at.Add(time.Duration(1+random.IntN(50)) * time.Millisecond)
 		r := w.run(random, base, f, item, at, texts)
-		if at = r.Ended; r.Outcome == abi.OutcomeOK {
+		switch at = r.Ended; r.Outcome {
+		case abi.OutcomeOK:
 			f.Succeeded++
-		} else {
+		case abi.OutcomeCancelled:
+			f.Cancelled++
+		default:
 			f.Failed++
 		}
 		if worse(r.Outcome, f.Outcome) {
@@ -93,16 +96,13 @@ func (w *World) fire(random *rand.Rand, f history.Fire, host string, texts []str
 	}
 	f.Ended, f.Duration = at, at.Sub(f.Begun)
 	ended := base
-	ended.Time, ended.Kind, ended.Items, ended.Outcome, ended.Duration = f.Ended.Add(2*time.Microsecond), event.FireEnded, f.Items, abi.OutcomeOK, f.Duration
-	if f.Failed > 0 {
-		ended.Outcome = abi.OutcomeFail
-	}
+	ended.Time, ended.Kind, ended.Items, ended.Outcome, ended.Duration = f.Ended.Add(2*time.Microsecond), event.FireEnded, f.Items, f.Outcome, f.Duration
 	w.Events = append(w.Events, ended)
 	w.Fires = append(w.Fires, f)
 }
 
 func worse(a, b abi.Outcome) bool {
-	order := []abi.Outcome{"", abi.OutcomeOK, abi.OutcomeFail, abi.OutcomeTimeout, abi.OutcomeTrap}
+	order := []abi.Outcome{"", abi.OutcomeOK, abi.OutcomeCancelled, abi.OutcomeFail, abi.OutcomeTimeout, abi.OutcomeTrap}
 	return slices.Index(order, a) > slices.Index(order, b)
 }
 
@@ -142,7 +142,7 @@ func (w *World) run(random *rand.Rand, base event.Event, f history.Fire, item in
 			Message: text, Attrs: []string{"key", texts[random.IntN(len(texts))]}})
 	}
 	if random.IntN(6) == 0 {
-		r.Outcome = []abi.Outcome{abi.OutcomeFail, abi.OutcomeTrap, abi.OutcomeTimeout}[random.IntN(3)]
+		r.Outcome = []abi.Outcome{abi.OutcomeFail, abi.OutcomeTrap, abi.OutcomeTimeout, abi.OutcomeCancelled}[random.IntN(4)]
 		r.Message = event.Reason(texts[random.IntN(len(texts))])
 	}
 	r.Memory, r.Batches, r.Records, r.DroppedLines = 1<<20, 3, 77, int64(random.IntN(2))
