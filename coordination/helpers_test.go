@@ -361,12 +361,16 @@ func (stepper) TriggerRound(m *co.Member, consumed int64, out *int64, args *tree
 
 func (stepper) SetServers(l tree.Layout, enable bool, ips ...string) move {
 	return func(ctx context.Context, r registry.Center) error {
-		return operate.SetServers(ctx, r, l, enable, ips...)
+		_, err := operate.SetServers(ctx, r, l, enable, ips...)
+		return err
 	}
 }
 
 func (stepper) SetItem(l tree.Layout, item int, enable bool) move {
-	return func(ctx context.Context, r registry.Center) error { return operate.SetItem(ctx, r, l, item, enable) }
+	return func(ctx context.Context, r registry.Center) error {
+		_, err := operate.SetItem(ctx, r, l, item, enable)
+		return err
+	}
 }
 
 func (stepper) StopInstance(l tree.Layout, id string) move {

@@ -694,7 +694,8 @@ func TestAStreamWhoseItemMovesGoesOnThere(t *testing.T) {
 					time.Sleep(1500 * time.Millisecond)
 					owner, _, _ := strings.Cut(string(c.nodes(registry.Data("/test/stream/sharding/0/instance"))[0].Data), "@")
 					if err := c.operate(func(ctx context.Context, r registry.Center) error {
-						return operate.SetServers(ctx, r, tree.NewLayout("test", "stream"), false, owner)
+						_, err := operate.SetServers(ctx, r, tree.NewLayout("test", "stream"), false, owner)
+						return err
 					}); err != nil {
 						t.Fatal(err)
 					}

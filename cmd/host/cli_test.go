@@ -552,7 +552,7 @@ func TestOperatingARunningHost(t *testing.T) {
 	runCLI(t, env, "jobs", "--host", "other").expect(t, exitUsage, `found "other", expected a server`)
 	runCLI(t, env, "disable", "cities", "--item", "2").expect(t, exitOK)
 	h.await(t, "disabled", "status", "--items")
-	runCLI(t, env, "enable", "cities").expect(t, exitOK, "enabled cities; item 2 stays disabled: wasmjob enable cities --item 2\n")
+	runCLI(t, env, "enable", "cities").expect(t, exitOK, "cities is enabled already; item 2 stays disabled: wasmjob enable cities --item 2\n")
 	runCLI(t, env, "status", "cities").expect(t, exitOK, "item 2 is disabled: wasmjob enable cities --item 2\n")
 	runCLI(t, env, "enable", "cities", "--item", "2").expect(t, exitOK)
 	runCLI(t, env, "disable", "cities", "--server", "127.0.0.1").expect(t, exitOK)
@@ -561,9 +561,11 @@ func TestOperatingARunningHost(t *testing.T) {
 	if r := runCLI(t, env, "start", "cities"); r.code != exitOK || r.out != "cities runs here already\n" {
 		t.Errorf("start of a job that runs: %d %q", r.code, r.out)
 	}
-	runCLI(t, env, "disable", "cities").expect(t, exitOK)
+	runCLI(t, env, "disable", "cities", "--reason", "db maintenance").expect(t, exitOK, "disabled cities\n")
 	h.await(t, "disabled", "jobs")
 	h.await(t, "host token ("+command.WhoAsks()+")", "audit", "cities", "--what", "disable")
+	h.await(t, "by host token ("+command.WhoAsks()+"): db maintenance\n", "disable", "cities")
+	runCLI(t, env, "disable", "cities").expect(t, exitOK, "cities is disabled already, since ")
 	if r := runCLI(t, env, "start", "cities"); r.code != exitOK || r.out != "cities is disabled: wasmjob enable cities\n" {
 		t.Errorf("start of a job that is disabled: %d %q", r.code, r.out)
 	}

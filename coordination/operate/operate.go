@@ -230,11 +230,16 @@ func anyEnabled(ctx context.Context, x *step.Exchange, l tree.Layout, instances 
 
 // SetServers enables or disables servers for the job; with no addresses, all
 // of them. A server that is already so is not written: when its node was set is since when.
-func SetServers(ctx context.Context, r registry.Center, l tree.Layout, enable bool, ips ...string) error {
-	return step.Perform(ctx, r, "set servers", func(ctx context.Context, x *step.Exchange) error { return setServers(ctx, x, l, enable, ips) })
+// changed is false if all were so.
+func SetServers(ctx context.Context, r registry.Center, l tree.Layout, enable bool, ips ...string) (changed bool, err error) {
+	err = step.Perform(ctx, r, "set servers", func(ctx context.Context, x *step.Exchange) (err error) {
+		changed, err = setServers(ctx, x, l, enable, ips)
+		return err
+	})
+	return changed, err
 }
 
-func setServers(ctx context.Context, x *step.Exchange, l tree.Layout, enable bool, ips []string) error {
+func setServers(ctx context.Context, x *step.Exchange, l tree.Layout, enable bool, ips []string) (changed bool, err error) {
 	state := []byte(tree.Disabled)
 	if enable {
 		state = []byte(tree.Enabled)
@@ -242,10 +247,10 @@ func setServers(ctx context.Context, x *step.Exchange, l tree.Layout, enable boo
 	for {
 		n, err := x.Read(ctx, registry.Data(l.Config()), registry.Children(l.Servers()))
 		if err != nil {
-			return err
+			return false, err
 		}
 		if !n.Data(l.Config()).Exists {
-			return tree.ErrRemoved
+			return false, tree.ErrRemoved
 		}
 		targets := ips
 		if len(targets) == 0 {
@@ -256,22 +261,23 @@ func setServers(ctx context.Context, x *step.Exchange, l tree.Layout, enable boo
 			read[i] = registry.Data(l.Server(ip))
 		}
 		if n, err = x.Read(ctx, read...); err != nil {
-			return err
+			return false, err
 		}
 		ops := []registry.Op{registry.Check(l.Config(), registry.AnyVersion)}
+		changed = false
 		for _, ip := range targets {
 			switch node := n.Data(l.Server(ip)); {
 			case !node.Exists:
-				ops = append(ops, registry.Create(l.Server(ip), state))
+				ops, changed = append(ops, registry.Create(l.Server(ip), state)), true
 			case tree.IsEnabled(node.Data) != enable:
-				ops = append(ops, registry.Set(l.Server(ip), state, node.Version))
+				ops, changed = append(ops, registry.Set(l.Server(ip), state, node.Version)), true
 			default:
 				ops = append(ops, registry.Check(l.Server(ip), node.Version))
 			}
 		}
 		_, err = x.Commit(ctx, ops...)
 		if step.ConflictOf(err) == nil {
-			return err
+			return changed, err
 		}
 	}
 }
@@ -292,15 +298,17 @@ func CarryDisabled(ctx context.Context, r registry.Center, l tree.Layout, disabl
 		if !carried {
 			return nil
 		}
-		return setServers(ctx, x, l, !disabled, []string{ip})
+		_, err = setServers(ctx, x, l, !disabled, []string{ip})
+		return err
 	})
 	return carried, err
 }
 
 // SetItem enables or disables one item. A disabled item keeps its owner and
 // does not run. When its node was set last is when it was enabled last by a program of ours, or came to be.
-func SetItem(ctx context.Context, r registry.Center, l tree.Layout, item int, enable bool) error {
-	return step.Perform(ctx, r, "set item", func(ctx context.Context, x *step.Exchange) error {
+// changed is false if it was so.
+func SetItem(ctx context.Context, r registry.Center, l tree.Layout, item int, enable bool) (changed bool, err error) {
+	err = step.Perform(ctx, r, "set item", func(ctx context.Context, x *step.Exchange) error {
 		for {
 			n, err := x.Read(ctx, registry.Data(l.Item(item)), registry.Data(l.ItemDisabled(item)), registry.Data(l.Config()))
 			if err != nil {
@@ -322,10 +330,12 @@ func SetItem(ctx context.Context, r registry.Center, l tree.Layout, item int, en
 			}
 			_, err = x.Commit(ctx, ops...)
 			if step.ConflictOf(err) == nil {
+				changed = err == nil
 				return err
 			}
 		}
 	})
+	return changed, err
 }
 
 // ErrJavaRuns refuses the shutdown of a Java host that runs items.

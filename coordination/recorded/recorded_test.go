@@ -116,7 +116,8 @@ func changes() []change {
 	}
 	return []change{
 		{"disable", func(ctx context.Context, c registry.Center, l tree.Layout) error {
-			return operate.SetServers(ctx, c, l, false)
+			_, err := operate.SetServers(ctx, c, l, false)
+			return err
 		}, wrote(func(l tree.Layout) string { return l.Server("10.0.0.1") })},
 		{"shutdown", func(ctx context.Context, c registry.Center, l tree.Layout) error {
 			return operate.StopInstance(ctx, c, l, instance)
@@ -202,7 +203,7 @@ func TestRecorded_many(t *testing.T) {
 			r := recorded.By(dial(), l)
 			all.Go(func() {
 				for n := range 30 {
-					if err := operate.SetServers(t.Context(), r, l, n%2 == 1, ip); err != nil {
+					if _, err := operate.SetServers(t.Context(), r, l, n%2 == 1, ip); err != nil {
 						t.Error(err)
 						return
 					}
@@ -230,7 +231,7 @@ func TestRecorded_many(t *testing.T) {
 		}
 		r := recorded.By(c, l)
 		for n := range 520 {
-			if err := operate.SetServers(t.Context(), r, l, n%2 == 1, "10.0.0.1"); err != nil {
+			if _, err := operate.SetServers(t.Context(), r, l, n%2 == 1, "10.0.0.1"); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -321,7 +322,7 @@ func TestCenter_elasticJob(t *testing.T) {
 		c := dial()
 		l := tree.NewLayout("ns", "java")
 		must(c.Commit(t.Context(), registry.Ensure(l.Config()), registry.Ensure(l.Server("10.0.0.1"))))(t)
-		if err := operate.SetServers(t.Context(), recorded.By(c, l), l, false); err != nil {
+		if _, err := operate.SetServers(t.Context(), recorded.By(c, l), l, false); err != nil {
 			t.Fatal(err)
 		}
 		r := recorded.Leaving(c, l, func() recorded.Record { return recorded.Record{What: "remove"} })
@@ -423,7 +424,7 @@ func TestLeaving_nothing(t *testing.T) {
 		c := dial()
 		l := job(t, c, "j")
 		r := recorded.Leaving(c, l, func() recorded.Record { return recorded.Record{Who: "ann"} })
-		if err := operate.SetServers(t.Context(), r, l, true); err != nil {
+		if _, err := operate.SetServers(t.Context(), r, l, true); err != nil {
 			t.Fatal(err)
 		}
 		if got := records(t, c); len(got) != 0 {
@@ -447,7 +448,7 @@ func TestLeaving_full(t *testing.T) {
 			must(c.Commit(t.Context(), ops...))(t)
 		}
 		r := recorded.Leaving(c, l, func() recorded.Record { return recorded.Record{Who: "ann"} })
-		if err := operate.SetServers(t.Context(), r, l, false); err != nil {
+		if _, err := operate.SetServers(t.Context(), r, l, false); err != nil {
 			t.Fatal(err)
 		}
 		for _, n := range must(c.Read(t.Context(), registry.Children(list)))(t) {

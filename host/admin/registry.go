@@ -233,36 +233,47 @@ func (r *Registry) TriggerWith(ctx context.Context, job string, args tree.Trigge
 }
 
 // Enable lets all servers run the job again; job "" is all jobs.
-func (r *Registry) Enable(ctx context.Context, job string) error { return r.setServers(ctx, job, true) }
+func (r *Registry) Enable(ctx context.Context, job string) error {
+	_, err := r.SetServers(ctx, job, true)
+	return err
+}
 
 // Disable keeps all servers from running the job; job "" is all jobs.
 func (r *Registry) Disable(ctx context.Context, job string) error {
-	return r.setServers(ctx, job, false)
+	_, err := r.SetServers(ctx, job, false)
+	return err
 }
 
-func (r *Registry) setServers(ctx context.Context, job string, enable bool) error {
-	return r.each(ctx, job, func(name string) error {
-		return r.change(ctx, name, recorded.Record{What: verb(enable)}, func(ctx context.Context, c registry.Center, l tree.Layout) error {
+// SetServers is Enable or Disable. did is false if nothing was to be changed: that is on no record.
+func (r *Registry) SetServers(ctx context.Context, job string, enable bool) (did bool, err error) {
+	err = r.each(ctx, job, func(name string) error {
+		some, err := changed(ctx, r, name, recorded.Record{What: verb(enable)}, func(ctx context.Context, c registry.Center, l tree.Layout) (bool, error) {
 			return operate.SetServers(ctx, c, l, enable)
 		})
+		did = did || some
+		return err
 	})
+	return did, err
 }
 
 // EnableServer lets one server run the job again; job "" is all jobs that know
 // the server.
 func (r *Registry) EnableServer(ctx context.Context, job, server string) error {
-	return r.setServer(ctx, job, server, true)
+	_, err := r.SetServer(ctx, job, server, true)
+	return err
 }
 
 // DisableServer keeps one server from running the job; job "" is all jobs that
 // know the server.
 func (r *Registry) DisableServer(ctx context.Context, job, server string) error {
-	return r.setServer(ctx, job, server, false)
+	_, err := r.SetServer(ctx, job, server, false)
+	return err
 }
 
-func (r *Registry) setServer(ctx context.Context, job, server string, enable bool) error {
+// SetServer is EnableServer or DisableServer. did is as that of SetServers.
+func (r *Registry) SetServer(ctx context.Context, job, server string, enable bool) (did bool, err error) {
 	known, all := 0, make(map[string]bool)
-	err := r.each(ctx, job, func(name string) error {
+	err = r.each(ctx, job, func(name string) error {
 		c := r.center()
 		if c == nil {
 			return host.ErrNotLive
@@ -279,39 +290,44 @@ func (r *Registry) setServer(ctx context.Context, job, server string, enable boo
 			return nil
 		}
 		known++
-		return r.change(ctx, name, recorded.Record{What: verb(enable), Host: server}, func(ctx context.Context, c registry.Center, l tree.Layout) error {
+		some, err := changed(ctx, r, name, recorded.Record{What: verb(enable), Host: server}, func(ctx context.Context, c registry.Center, l tree.Layout) (bool, error) {
 			return operate.SetServers(ctx, c, l, enable, server)
 		})
+		did = did || some
+		return err
 	})
 	switch {
 	case err != nil:
-		return err
+		return did, err
 	case known > 0:
-		return nil
+		return did, nil
 	case job != "" && len(all) == 0:
 		// A job that exists has servers, unless no host ever ran it.
 		if _, err := r.Shards(ctx, job); err != nil {
-			return err
+			return false, err
 		}
 	}
-	return &noTargetError{fmt.Sprintf("no server %s", server), sortedKeys(all)}
+	return false, &noTargetError{fmt.Sprintf("no server %s", server), sortedKeys(all)}
 }
 
 // EnableItem lets the item run again.
 func (r *Registry) EnableItem(ctx context.Context, job string, item int) error {
-	return r.setItem(ctx, job, item, true)
+	_, err := r.SetItem(ctx, job, item, true)
+	return err
 }
 
 // DisableItem keeps the item from running.
 func (r *Registry) DisableItem(ctx context.Context, job string, item int) error {
-	return r.setItem(ctx, job, item, false)
+	_, err := r.SetItem(ctx, job, item, false)
+	return err
 }
 
-func (r *Registry) setItem(ctx context.Context, job string, item int, enable bool) error {
+// SetItem is EnableItem or DisableItem. did is as that of SetServers.
+func (r *Registry) SetItem(ctx context.Context, job string, item int, enable bool) (did bool, err error) {
 	if err := r.hasItem(ctx, job, item); err != nil {
-		return err
+		return false, err
 	}
-	return r.change(ctx, job, recorded.Record{What: verb(enable), Item: &item}, func(ctx context.Context, c registry.Center, l tree.Layout) error {
+	return changed(ctx, r, job, recorded.Record{What: verb(enable), Item: &item}, func(ctx context.Context, c registry.Center, l tree.Layout) (bool, error) {
 		return operate.SetItem(ctx, c, l, item, enable)
 	})
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/wasmjob/wasmjob/host/access"
 	"github.com/wasmjob/wasmjob/host/alert"
 	"github.com/wasmjob/wasmjob/host/alert/board"
+	"github.com/wasmjob/wasmjob/host/cluster"
 	"github.com/wasmjob/wasmjob/host/history"
 	"github.com/wasmjob/wasmjob/host/service"
 	"github.com/wasmjob/wasmjob/host/service/servicetest"
@@ -252,4 +253,16 @@ func TestPausedInLists(t *testing.T) {
 		list := get[service.Jobs](s, "/v1/jobs").Records
 		return len(list) == 1 && list[0].Paused != nil && list[0].Paused.Why == "maintenance" && list[0].Paused.By == "host token"
 	})
+	// What is so already is on no record, and does not take the reason away.
+	for _, again := range []string{"/v1/jobs/a/disable", "/v1/jobs/a/servers/127.0.0.1/disable", "/v1/jobs/a/items/0/enable?reason=no"} {
+		if a := s.ask(http.MethodPost, again, ""); a.code/100 != 2 {
+			t.Fatalf("%s: %d %s", again, a.code, a.body)
+		}
+	}
+	if changes := get[cluster.Found[history.Change]](s, "/v1/audit?job=a&what=!create").Records; len(changes) != 1 {
+		t.Errorf("on record is %+v, want the one change", changes)
+	}
+	if d := get[service.JobDetail](s, "/v1/jobs/a"); d.Paused == nil || d.Paused.Why != "maintenance" {
+		t.Errorf("the job's page has %+v", d.Paused)
+	}
 }

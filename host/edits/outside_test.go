@@ -251,7 +251,7 @@ func TestOutside_manyItems(t *testing.T) {
 	h.look()
 	for _, enable := range []bool{false, true} {
 		for i := range many {
-			if err := operate.SetItem(t.Context(), recorded.By(h.center.Center, h.layout), h.layout, i, enable); err != nil {
+			if _, err := operate.SetItem(t.Context(), recorded.By(h.center.Center, h.layout), h.layout, i, enable); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -35,8 +35,24 @@ func (s *Service) change(ctx context.Context, a access.Action, c *history.Change
 		return err
 	}
 	err := do()
+	if errors.Is(err, errUnchanged) {
+		s.logger(c).Info("nothing was to be changed")
+		return nil
+	}
 	s.end(c, err)
 	return err
+}
+
+// errUnchanged is the end of a change that had nothing to change: it is on no record, so that who
+// has paused a job stays who first did.
+var errUnchanged = errors.New("nothing was to be changed")
+
+// switched is the end of an enable or a disable.
+func (s *Service) switched(ctx context.Context, job string, did bool, err error) error {
+	if err == nil && !did {
+		return errUnchanged
+	}
+	return s.explained(ctx, job, err)
 }
 
 // begin begins the record of a change. refused, which it returns, says why the principal may not
@@ -112,11 +128,10 @@ func (s *Service) SetEnabled(ctx context.Context, job string, enable bool, why R
 	if job == "" {
 		return s.each(ctx, c, func(name string) error { return s.SetEnabled(ctx, name, enable, why) })
 	}
-	do := s.o.Registry.Disable
-	if enable {
-		do = s.o.Registry.Enable
-	}
-	return s.change(ctx, access.Operate, c, func() error { return s.explained(ctx, job, do(ctx, job)) })
+	return s.change(ctx, access.Operate, c, func() error {
+		did, err := s.o.Registry.SetServers(ctx, job, enable)
+		return s.switched(ctx, job, did, err)
+	})
 }
 
 func verb(enable bool) string {
@@ -128,12 +143,11 @@ func verb(enable bool) string {
 
 // SetServer enables or disables one server for a job; job "" is all jobs that know it.
 func (s *Service) SetServer(ctx context.Context, job, server string, enable bool, why Reason) error {
-	do := s.o.Registry.DisableServer
-	if enable {
-		do = s.o.Registry.EnableServer
-	}
 	c := &history.Change{What: verb(enable), Job: job, Host: server, Why: why}
-	return s.change(ctx, access.Operate, c, func() error { return s.explained(ctx, job, do(ctx, job, server)) })
+	return s.change(ctx, access.Operate, c, func() error {
+		did, err := s.o.Registry.SetServer(ctx, job, server, enable)
+		return s.switched(ctx, job, did, err)
+	})
 }
 
 // each does something to all jobs, and records what each does of each. It is for who may
@@ -155,16 +169,12 @@ func (s *Service) each(ctx context.Context, c *history.Change, do func(job strin
 // SetItem enables or disables one item.
 func (s *Service) SetItem(ctx context.Context, job string, item int, enable bool, why Reason) error {
 	c := &history.Change{What: verb(enable), Job: job, Item: &item, Why: why}
-	do := s.o.Registry.DisableItem
-	if enable {
-		do = s.o.Registry.EnableItem
-	}
 	return s.change(ctx, access.Operate, c, func() error {
-		err := do(ctx, job, item)
-		if err == nil {
+		did, err := s.o.Registry.SetItem(ctx, job, item, enable)
+		if did {
 			s.o.Host.Look(job) // an owner here shows it before the item is due
 		}
-		return s.explained(ctx, job, err)
+		return s.switched(ctx, job, did, err)
 	})
 }
 

@@ -2,6 +2,7 @@ package show
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -111,6 +112,46 @@ func Enabled(before *admin.Shards) string {
 	}
 	if items := disabledItems(before, [2]string{"stays", "stay"}); items != "" {
 		text += "; " + items
+	}
+	return words.Printable(text)
+}
+
+// Already says that a job, or one of its servers or items, was disabled or enabled already: before is
+// the job as it was, item is -1 for none. It is empty if something was to be changed.
+func Already(before *admin.Shards, enable bool, server string, item int) string {
+	what, disabled, enabled := before.Job, false, len(before.DisabledServers) == 0
+	switch {
+	case item >= 0:
+		i := slices.IndexFunc(before.Items, func(i admin.Shard) bool { return i.Item == item })
+		what, disabled = fmt.Sprintf("item %d of %s", item, before.Job), i >= 0 && before.Items[i].Disabled
+		enabled = i >= 0 && !disabled
+	case server != "":
+		what, disabled = "server "+server+" for "+before.Job, slices.Contains(before.DisabledServers, server)
+		enabled = !disabled
+	default:
+		alive := slices.DeleteFunc(slices.Clone(before.Instances), func(i admin.Instance) bool { return i.Gone })
+		disabled = len(alive) > 0 && !slices.ContainsFunc(alive, func(i admin.Instance) bool { return !i.Disabled })
+	}
+	text := ""
+	if enable && enabled {
+		text = what + " is enabled already"
+		if items := disabledItems(before, [2]string{"stays", "stay"}); items != "" && item < 0 && server == "" {
+			text += "; " + items
+		}
+	} else if !enable && disabled {
+		text = what + " is disabled already"
+	}
+	return words.Printable(text)
+}
+
+// Since is the end of a sentence that a job is paused: since when, by whom and why, if that is known.
+func Since(p *cluster.Paused, now time.Time) string {
+	if p == nil {
+		return ""
+	}
+	text := ", since " + stamp(p.At, now) + " by " + p.By
+	if p.Why != "" {
+		text += ": " + p.Why
 	}
 	return words.Printable(text)
 }

@@ -257,3 +257,42 @@ func TestDisabled(t *testing.T) {
 		t.Error("nothing is disabled")
 	}
 }
+
+// TestAlready: what is disabled or enabled already is not said to have been made so.
+func TestAlready(t *testing.T) {
+	t.Parallel()
+	item := func(disabled bool) []admin.Shard { return []admin.Shard{{Item: 0}, {Item: 1, Disabled: disabled}} }
+	on := &admin.Shards{Job: "talk", Instances: []admin.Instance{{Server: "a"}, {Server: "b"}}, Items: item(false)}
+	half := &admin.Shards{Job: "talk", Instances: []admin.Instance{{Server: "a", Disabled: true}, {Server: "b"}}, DisabledServers: []string{"a"}, Items: item(true)}
+	off := &admin.Shards{Job: "talk", Instances: []admin.Instance{{Server: "a", Disabled: true}, {Server: "b", Gone: true}}, DisabledServers: []string{"a"}, Items: item(true)}
+	for n, tc := range []struct {
+		before *admin.Shards
+		enable bool
+		server string
+		item   int
+		want   string
+	}{
+		{on, true, "", -1, "talk is enabled already"},
+		{on, false, "", -1, ""},
+		{half, true, "", -1, ""},
+		{half, false, "", -1, ""},
+		{off, false, "", -1, "talk is disabled already"},
+		{&admin.Shards{Job: "talk", Items: item(true)}, true, "", -1, "talk is enabled already; item 1 stays disabled: wasmjob enable talk --item 1"},
+		{half, false, "a", -1, "server a for talk is disabled already"},
+		{half, true, "b", -1, "server b for talk is enabled already"},
+		{half, false, "b", -1, ""},
+		{off, false, "", 1, "item 1 of talk is disabled already"},
+		{off, true, "", 0, "item 0 of talk is enabled already"},
+		{off, true, "", 1, ""},
+		{off, true, "", 7, ""},
+		{&admin.Shards{Job: "talk", DisabledServers: []string{"a"}}, false, "", -1, ""},
+	} {
+		if got := Already(tc.before, tc.enable, tc.server, tc.item); got != tc.want {
+			t.Errorf("%d: found %q, expected %q", n, got, tc.want)
+		}
+	}
+	at := time.Now().Add(-time.Hour)
+	if got := Since(&cluster.Paused{By: "ann", At: at, Why: "db maintenance"}, time.Now()); !strings.HasSuffix(got, " by ann: db maintenance") || !strings.HasPrefix(got, ", since ") {
+		t.Errorf("found %q", got)
+	}
+}

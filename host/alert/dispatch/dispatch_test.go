@@ -557,7 +557,7 @@ func TestDispatcher_enabled(t *testing.T) {
 		c := newCluster(t, "defaults: {startWithin: 30s}")
 		n := c.start(withoutCatchUp(job(c, "j", 2)))
 		set := func(enable bool) {
-			if err := operate.SetServers(t.Context(), n.center(), tree.NewLayout(namespace, "j"), enable); err != nil {
+			if _, err := operate.SetServers(t.Context(), n.center(), tree.NewLayout(namespace, "j"), enable); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -592,7 +592,7 @@ func TestDispatcher_itemEnabled(t *testing.T) {
 					hosts := []*node{c.start(withoutCatchUp(job(c, "j", 3))), c.start(withoutCatchUp(job(c, "j", 3)))}
 					set := func(enable bool) {
 						for _, i := range []int{item, 2} {
-							if err := operate.SetItem(t.Context(), keeper.center(), tree.NewLayout(namespace, "j"), i, enable); err != nil {
+							if _, err := operate.SetItem(t.Context(), keeper.center(), tree.NewLayout(namespace, "j"), i, enable); err != nil {
 								t.Fatal(err)
 							}
 						}
@@ -633,10 +633,11 @@ func TestDispatcher_enabledAgain(t *testing.T) {
 		<-n.done
 		until(2, 10)
 		l := tree.NewLayout(namespace, "j")
-		for _, err := range []error{operate.SetServers(t.Context(), keeper.center(), l, true), operate.SetItem(t.Context(), keeper.center(), l, 0, true)} {
-			if err != nil {
-				t.Fatal(err)
-			}
+		if _, err := operate.SetServers(t.Context(), keeper.center(), l, true); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := operate.SetItem(t.Context(), keeper.center(), l, 0, true); err != nil {
+			t.Fatal(err)
 		}
 		until(2, 34)
 		c.expect("02:32 1 item 0 of j has not begun: due at 2000-01-01 00:02:00 GMT, wanted within 30s; no host has the job")

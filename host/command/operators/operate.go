@@ -373,8 +373,35 @@ func (w *switching) check(cmd *cobra.Command) error {
 	return nil
 }
 
-// perform switches a job, or all if it is empty, and says what it did.
-func (w *switching) perform(ctx context.Context, o command.Operator, job string) (what string, err error) {
+// perform switches a job, or all if it is empty, and says what it did. Of one job it looks first what is
+// enabled, and what is not; the error of the look is that of the change, or is over.
+func (w *switching) perform(ctx context.Context, r *command.Reached, job string) (what string, err error) {
+	var before *admin.Shards
+	already := ""
+	if job != "" {
+		if before, err = r.Shards(ctx, job); err == nil {
+			already = show.Already(before, w.enable, w.server, w.item)
+		}
+	}
+	what, err = w.change(ctx, r, job)
+	switch {
+	case err != nil || before == nil:
+		return what, err
+	case already == "" && w.enable && w.server == "" && w.item < 0:
+		return show.Enabled(before), nil
+	case already == "":
+		return what, nil
+	case w.enable || w.server != "" || w.item >= 0:
+		return already, nil
+	}
+	whole, err := onAllHosts(ctx, r, job)
+	if err == nil && whole != nil {
+		already += show.Since(whole.Paused, time.Now())
+	}
+	return already, nil // who has paused it is not known without a host
+}
+
+func (w *switching) change(ctx context.Context, o command.Operator, job string) (what string, err error) {
 	jobs, servers, items := o.Disable, o.DisableServer, o.DisableItem
 	if w.enable {
 		jobs, servers, items = o.Enable, o.EnableServer, o.EnableItem
@@ -386,14 +413,7 @@ func (w *switching) perform(ctx context.Context, o command.Operator, job string)
 	if w.item >= 0 {
 		return fmt.Sprintf("%s item %d of %s", w.done, w.item, of), items(ctx, job, w.item)
 	}
-	if !w.enable || job == "" {
-		return w.done + " " + of, jobs(ctx, job)
-	}
-	before, unknown := o.Shards(ctx, job) // what is enabled, and what is not
-	if err = jobs(ctx, job); err != nil || unknown != nil {
-		return w.done + " " + of, err // the error of the look is that of the change, or is over
-	}
-	return show.Enabled(before), nil
+	return w.done + " " + of, jobs(ctx, job)
 }
 
 func switchCommand(p *command.Program, name, done, short, long string, enable bool) *cobra.Command {
