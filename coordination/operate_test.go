@@ -189,6 +189,43 @@ func (c counting) Commit(ctx context.Context, ops ...registry.Op) ([]registry.Re
 	return c.Center.Commit(ctx, ops...)
 }
 
+// TestTriggerOfWhatCannotRun: a trigger none of whose items may run is refused, and says why; one of
+// whose items some may run is not.
+func TestTriggerOfWhatCannotRun(t *testing.T) {
+	t.Parallel()
+	c, _ := group(t, 1, func(cfg *jobconfig.Configuration) { cfg.ShardingTotalCount = 4 })
+	trigger := func(items, want string) {
+		t.Helper()
+		args, err := tree.NewTriggerArgs(items, nil)
+		must(t, err)
+		err = c.operate(moves.TriggerWith(c.layout, args))
+		if want == "" {
+			must(t, err)
+			c.settle()
+			return
+		}
+		if want = "trigger: nothing would run: " + want; !errors.Is(err, operate.ErrNothingRuns) || err.Error() != want {
+			t.Errorf("trigger of items %q: %v, want %s", items, err, want)
+		}
+	}
+	must(t, c.operate(moves.SetItem(c.layout, 1, false)))
+	trigger("1", "item 1 is disabled: 'wasmjob enable demo --item 1' lets it run")
+	held := c.node(c.layout.Record(2))
+	c.hand(registry.Set(c.layout.Record(2), tree.Record{Held: 1, Deaths: 3}.Data(), held.Version))
+	trigger("2", "item 2 is held back: 'wasmjob release demo --item 2' lets it run")
+	trigger("1-2", "item 1 is disabled: 'wasmjob enable demo --item 1' lets it run; item 2 is held back: 'wasmjob release demo --item 2' lets it run")
+	must(t, c.operate(moves.SetItem(c.layout, 0, false)))
+	must(t, c.operate(moves.SetItem(c.layout, 3, false)))
+	trigger("", "items 0-1,3 are disabled: 'wasmjob enable demo --item N' lets one run; item 2 is held back: 'wasmjob release demo --item 2' lets it run")
+	must(t, c.operate(moves.SetItem(c.layout, 3, true)))
+	trigger("0-3", "")
+	must(t, c.operate(moves.SetItem(c.layout, 2, false)))
+	must(t, c.operate(moves.SetItem(c.layout, 3, false)))
+	trigger("", "items 0-3 are disabled: 'wasmjob enable demo --item N' lets one run")
+	must(t, c.operate(moves.SetItem(c.layout, 0, true)))
+	trigger("", "")
+}
+
 // TestTriggerKeepsPending: no trigger is lost, none is doubled.
 func TestTriggerKeepsPending(t *testing.T) {
 	t.Parallel()

@@ -83,10 +83,10 @@ func (t *triggering) check(ctx context.Context, x *step.Exchange, config []byte)
 	if err := anyEnabled(ctx, x, t.layout, t.instances); err != nil {
 		return err
 	}
+	c, _, unreadable := jobconfig.Parse(config)
 	if !t.args.Plain() {
-		c, _, err := jobconfig.Parse(config)
-		if err != nil {
-			return fmt.Errorf("the job's configuration cannot be read: %w", err)
+		if unreadable != nil {
+			return fmt.Errorf("the job's configuration cannot be read: %w", unreadable)
 		}
 		if err := t.args.Fits(c.ShardingTotalCount); err != nil {
 			return err
@@ -95,10 +95,67 @@ func (t *triggering) check(ctx context.Context, x *step.Exchange, config []byte)
 			return err
 		}
 	}
+	if unreadable == nil {
+		if err := t.anyRuns(ctx, x, c.ShardingTotalCount); err != nil {
+			return err
+		}
+	}
 	if earlier := tree.ParseTriggerArgs(t.parent.Data); !earlier.Same(t.args) {
 		return t.waits(ctx, x, earlier)
 	}
 	return nil
+}
+
+// mostLookedAt is how many items a trigger looks at before it goes ahead.
+const mostLookedAt = 1000
+
+// anyRuns refuses a trigger none of whose items may run, of a job of so many. As a rule it reads one.
+func (t *triggering) anyRuns(ctx context.Context, x *step.Exchange, total int) error {
+	var asked, disabled, held tree.Items
+	for i := range total {
+		if t.args.Has(i) {
+			asked = append(asked, i)
+		}
+		if len(asked) > mostLookedAt {
+			return nil
+		}
+	}
+	if len(asked) == 0 {
+		return nil
+	}
+	for _, some := range []tree.Items{asked[:1], asked[1:]} {
+		var read []registry.Query
+		for _, i := range some {
+			read = append(read, registry.Data(t.layout.ItemDisabled(i)), registry.Data(t.layout.Record(i)))
+		}
+		n, err := x.Read(ctx, read...)
+		if err != nil {
+			return err
+		}
+		for _, i := range some {
+			switch {
+			case n.Data(t.layout.ItemDisabled(i)).Exists:
+				disabled = append(disabled, i)
+			case tree.ParseRecord(n.Data(t.layout.Record(i)).Data).Held != 0:
+				held = append(held, i)
+			default:
+				return nil
+			}
+		}
+	}
+	why := slices.DeleteFunc([]string{t.cannotRun(disabled, "disabled", "enable"), t.cannotRun(held, "held back", "release")}, func(s string) bool { return s == "" })
+	return fmt.Errorf("%w: %s", ErrNothingRuns, strings.Join(why, "; "))
+}
+
+// cannotRun says of items what they are, and which command lets them run; empty of none.
+func (t *triggering) cannotRun(items tree.Items, are, command string) string {
+	switch len(items) {
+	case 0:
+		return ""
+	case 1:
+		return fmt.Sprintf("item %s is %s: '%s' lets it run", items, are, words.Command(command, t.layout.Job, "--item", items.String()))
+	}
+	return fmt.Sprintf("items %s are %s: '%s' lets one run", words.Clip(items.String()), are, words.Command(command, t.layout.Job, "--item", "N"))
 }
 
 // known refuses arguments that an instance would not know: it would run all its items.
