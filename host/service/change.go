@@ -48,11 +48,11 @@ func (s *Service) change(ctx context.Context, a access.Action, c *history.Change
 var errUnchanged = errors.New("nothing was to be changed")
 
 // switched is the end of an enable or a disable.
-func (s *Service) switched(ctx context.Context, job string, did bool, err error) error {
+func switched(did bool, err error) error {
 	if err == nil && !did {
 		return errUnchanged
 	}
-	return s.explained(ctx, job, err)
+	return err
 }
 
 // begin begins the record of a change. refused, which it returns, says why the principal may not
@@ -130,7 +130,7 @@ func (s *Service) SetEnabled(ctx context.Context, job string, enable bool, why R
 	}
 	return s.change(ctx, access.Operate, c, func() error {
 		did, err := s.o.Registry.SetServers(ctx, job, enable)
-		return s.switched(ctx, job, did, err)
+		return s.explained(ctx, job, switched(did, err))
 	})
 }
 
@@ -146,7 +146,7 @@ func (s *Service) SetServer(ctx context.Context, job, server string, enable bool
 	c := &history.Change{What: verb(enable), Job: job, Host: server, Why: why}
 	return s.change(ctx, access.Operate, c, func() error {
 		did, err := s.o.Registry.SetServer(ctx, job, server, enable)
-		return s.switched(ctx, job, did, err)
+		return s.explained(ctx, job, switched(did, err))
 	})
 }
 
@@ -174,7 +174,7 @@ func (s *Service) SetItem(ctx context.Context, job string, item int, enable bool
 		if did {
 			s.o.Host.Look(job) // an owner here shows it before the item is due
 		}
-		return s.switched(ctx, job, did, err)
+		return s.explained(ctx, job, switched(did, err))
 	})
 }
 
