@@ -37,7 +37,7 @@ func TestKept(t *testing.T) {
 	p.refused(1, []string{`no job "imprt"`, `did you mean "import"?`}, "offset", "imprt")
 	p.refused(1, []string{`no job "imprt"`, `did you mean "import"?`}, "kv", "imprt", "--item", "0", "--reset")
 	p.refused(1, []string{`no item 7`, "there is 0-1"}, "offset", "import", "--item", "7")
-	p.refused(1, []string{"say which one is meant"}, "offset", "import", "--set", "x")
+	p.refused(2, []string{"say which one is meant"}, "offset", "import", "--set", "x")
 	p.refused(2, []string{"--set and --reset"}, "offset", "import", "--item", "0", "--set", "x", "--reset")
 	p.refused(2, []string{"none.bin"}, "offset", "import", "--item", "0", "--set", "@none.bin")
 	p.refused(2, []string{"is not KEY=VALUE"}, "kv", "import", "--item", "0", "--set", "x")

@@ -167,8 +167,7 @@ func TestClusterHoldsBack(t *testing.T) {
 			t.Errorf("%v says %q", args, out)
 		}
 	}
-	c.registry("trigger", "poison")
-	last.of("poison", held.at, kind(event.ItemSkipped), item(0), because("held back since"))
+	c.refused(1, []string{"nothing would run: item 0 is held back: 'wasmjob release poison --item 0' lets it run"}, "trigger", "poison", "--registry", "zookeeper://"+c.zk, "--namespace", c.ns)
 	if code, metrics := last.get("/metrics"); !strings.Contains(metrics, `wasmjob_items_held{job_name="poison"} 1`) {
 		t.Errorf("the metrics do not show it: %d %s", code, metrics)
 	}
