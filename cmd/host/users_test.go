@@ -313,6 +313,8 @@ func TestLinkInATerminal(t *testing.T) {
 	h := startHost(t, t.TempDir(), "--admin", "127.0.0.1:0", "--users", "off")
 	line := strings.Fields(h.out.await(t, "/login/link?code="))
 	link := line[slices.IndexFunc(line, func(word string) bool { return strings.HasPrefix(word, "http://127.0.0.1:") })]
+	address, _, _ := strings.Cut(strings.TrimPrefix(link, "http://"), "/")
+	h.await(t, "live, ready", "status", "--admin", address) // before, the page says that the registry is not reached yet
 	jar, err := cookiejar.New(nil)
 	if err != nil {
 		t.Fatal(err)
