@@ -723,7 +723,7 @@ erin did "disable" of item 1 at 00:01:03.
 `,
 	},
 	{
-		name: "triggered, and nobody knows when",
+		name: "triggered at an unknown time",
 		play: func(t *testing.T, s *stage) {
 			n := s.start(1, job(definition("j", "0 * * * * ?", 1), sleeper(8*time.Second)))
 			until(minute(1).Add(3 * time.Second))

@@ -12,6 +12,7 @@ import (
 	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/coordination/step"
 	"github.com/wasmjob/wasmjob/coordination/tree"
+	"github.com/wasmjob/wasmjob/host/words"
 )
 
 // Config is a job's configuration in the registry. Version is the transaction that wrote
@@ -80,6 +81,14 @@ func Editable() []jobconfig.Setting {
 	})
 }
 
+// EditableNames are their names.
+func EditableNames() (names []string) {
+	for _, s := range Editable() {
+		names = append(names, s.Name)
+	}
+	return names
+}
+
 // Edit returns the configuration with settings changed: texts by their names in a
 // definition file, as Text shows them. An empty text takes a property away, so that it has
 // its default. The error joins a *jobconfig.FieldError for every problem; what is returned with it has the
@@ -103,7 +112,7 @@ func Edit(c jobconfig.Configuration, edits map[string]string) (jobconfig.Configu
 		text := edits[name]
 		i := slices.IndexFunc(Editable(), func(s jobconfig.Setting) bool { return s.Name == name })
 		if i < 0 {
-			bad(name, "is no setting that can be edited")
+			bad(name, "is no setting that can be edited"+words.Suggest(name, EditableNames()))
 			continue
 		}
 		setting := Editable()[i]

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"slices"
 	"strings"
 	"time"
 
@@ -18,7 +17,6 @@ import (
 	"github.com/wasmjob/wasmjob/host/definition"
 	"github.com/wasmjob/wasmjob/host/event"
 	"github.com/wasmjob/wasmjob/host/schedule"
-	"github.com/wasmjob/wasmjob/host/words"
 )
 
 // JobConfig is a job's configuration in the registry.
@@ -166,26 +164,12 @@ func (r *Registry) EditConfig(ctx context.Context, job string, e Edit) (*Edited,
 }
 
 // Settings are the names of the settings that can be edited.
-func Settings() (names []string) {
-	for _, s := range operate.Editable() {
-		names = append(names, s.Name)
-	}
-	return names
-}
+func Settings() []string { return operate.EditableNames() }
 
 // edited is a configuration with settings changed. The error joins a *jobconfig.FieldError for each at fault.
 func edited(before jobconfig.Configuration, settings map[string]string) (jobconfig.Configuration, error) {
-	names := Settings()
-	var problems []error
-	known := maps.Clone(settings)
-	for _, name := range sortedKeys(settings) {
-		if !slices.Contains(names, name) {
-			problems = append(problems, &jobconfig.FieldError{Field: name, Problem: "is no setting that can be edited" + words.Suggest(name, names)})
-			delete(known, name)
-		}
-	}
-	after, err := operate.Edit(before, known)
-	return after, errors.Join(append(problems, err, checkCron(after))...)
+	after, err := operate.Edit(before, settings)
+	return after, errors.Join(err, checkCron(after))
 }
 
 // EditOf is what the record of an edit of settings says that was done.

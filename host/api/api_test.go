@@ -445,7 +445,7 @@ func TestKill(t *testing.T) {
 		return d.Running == 2
 	})
 	var seen []int
-	kills, err := s.client.ByUser("ann@ops1").Kill(t.Context(), "long", admin.KillOptions{Item: -1, By: "nobody", Wait: time.Minute}, func(k *admin.Kills) { seen = append(seen, k.Open()) })
+	kills, err := s.client.ByUser("ann@ops1").Kill(t.Context(), "long", admin.KillOptions{Item: -1, By: "another user", Wait: time.Minute}, func(k *admin.Kills) { seen = append(seen, k.Open()) })
 	if err != nil || len(kills.Runs) != 2 || kills.Open() != 0 || kills.Runs[0].Outcome != string(abi.OutcomeCancelled) || !strings.Contains(kills.Runs[0].Reason, "host token (ann@ops1)") || seen[0] != 2 {
 		t.Errorf("%+v, %v, seen %v", kills, err, seen)
 	}

@@ -31,7 +31,7 @@ func TestFilterHost(t *testing.T) {
 	}
 }
 
-// TestFilterFailed: what was stopped has not failed; of what became unknown nobody knows that.
+// TestFilterFailed: what was stopped has not failed; of what is unknown that is not known.
 func TestFilterFailed(t *testing.T) {
 	t.Parallel()
 	at := time.Date(2026, 3, 1, 3, 0, 0, 0, time.UTC)

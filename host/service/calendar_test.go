@@ -64,7 +64,7 @@ func (a *asked) Value(key any) any {
 	return a.Context.Value(key)
 }
 
-// TestCalendarEnds: the instants of jobs are not computed any more when nobody waits for them, neither
+// TestCalendarEnds: the instants of jobs are not computed any more when the caller has gone, neither
 // those of the rest nor of the jobs with many.
 func TestCalendarEnds(t *testing.T) {
 	t.Parallel()

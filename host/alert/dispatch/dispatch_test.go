@@ -468,7 +468,7 @@ const (
 
 // TestDispatcher_promptly: a message is sent within five seconds of its cause, on whichever host that
 // is, and not before; and within the session time-out and ten seconds if the host that judges and
-// sends was killed just before the cause, whose session nobody ends. It kills the
+// sends was killed just before the cause, whose session stays open until it expires. It kills the
 // mutant "deadline of an alert that wakes nothing", and the
 // mutant "keeper of the alerts without a successor".
 func TestDispatcher_promptly(t *testing.T) {
