@@ -25,9 +25,8 @@ const (
 	lookBack = 10 * time.Minute
 	// longestBack is for how long one is looked for of which an alert stands.
 	longestBack = 2 * 366 * 24 * time.Hour
-	// usualRuns is of how many of the latest runs the median is what is usual, and
-	// leastUsual how many it takes.
-	usualRuns  = 25
+	// UsualRuns is of how many of the latest runs [Usual] is, and leastUsual how many it takes.
+	UsualRuns  = 25
 	leastUsual = 5
 	// goneFor is how long a host that is gone is an alert.
 	goneFor = 24 * time.Hour
@@ -506,11 +505,19 @@ func (j *Judge) lookAtRuns(jb *job, at time.Time) {
 func (jb *job) longest() time.Duration {
 	limit := jb.rules.LongerThan
 	if k := jb.rules.LongerThanUsual; k > 0 && len(jb.usual) >= leastUsual {
-		if usual := time.Duration(k * float64(jb.median())); limit == 0 || usual < limit {
+		if usual := time.Duration(k * float64(Usual(jb.usual))); limit == 0 || usual < limit {
 			limit = max(usual, time.Second)
 		}
 	}
 	return limit
+}
+
+// Usual is how long runs usually take, by the latest that were OK: their median; 0 if there are fewer than five.
+func Usual(took []time.Duration) time.Duration {
+	if len(took) < leastUsual {
+		return 0
+	}
+	return slices.Sorted(slices.Values(took))[len(took)/2]
 }
 
 // attempted notes how long a run took whose newest attempt was OK, or why that was not.
@@ -533,14 +540,9 @@ func (jb *job) attempted(n int, e event.Event) {
 
 // took notes how long a run took that was OK.
 func (jb *job) took(d time.Duration) {
-	if jb.usual = append(jb.usual, d); len(jb.usual) > usualRuns {
+	if jb.usual = append(jb.usual, d); len(jb.usual) > UsualRuns {
 		jb.usual = slices.Delete(jb.usual, 0, 1)
 	}
-}
-
-func (jb *job) median() time.Duration {
-	sorted := slices.Sorted(slices.Values(jb.usual))
-	return sorted[len(sorted)/2]
 }
 
 // runEnded is why an alert about a run that takes long is over.
@@ -737,7 +739,7 @@ func (j *Judge) tooLong(jb *job, now time.Time) {
 		r.longAt = time.Time{}
 		what := "longer than " + words.Duration(limit)
 		if jb.rules.LongerThan != limit {
-			what = fmt.Sprintf("more than %g times as long as usual (%s)", jb.rules.LongerThanUsual, words.Short(jb.median()))
+			what = fmt.Sprintf("more than %g times as long as usual (%s)", jb.rules.LongerThanUsual, words.Short(Usual(jb.usual)))
 		}
 		j.fire(Alert{Rule: LongerThan, Job: jb.name, Item: &n, OfHost: true, Since: now,
 			Text: fmt.Sprintf("item %d of %s runs %s on host %s, since %s", n, jb.name, what, j.server, jb.at(r.since))}, false)

@@ -135,6 +135,7 @@ type historyInput struct {
 	Instant string   `query:"instant" maxLength:"50" doc:"Only the fire of this scheduled time."`
 	Trigger string   `query:"trigger" maxLength:"20" doc:"Only the fire of this trigger round."`
 	Failed  string   `query:"failed" enum:"true,false," doc:"true: only what failed, or of which that is not known, and not what was stopped; of changes, what did not take effect."`
+	Running string   `query:"running" enum:"true,false," doc:"true: only runs and fires that have not ended, each with how long those of its job take (of the first 50 jobs)."`
 	Outcome []string `query:"outcome,explode" maxItems:"20" doc:"Only these outcomes: OK, FAIL, RETRY, CANCELLED, TIMEOUT, TRAP, EXIT, ERROR, LOST, HELD."`
 	Kind    []string `query:"kind,explode" maxItems:"50" doc:"Only these kinds of events, such as item.ended."`
 	Level   string   `query:"level" maxLength:"5" doc:"Only lines of that level or above: -4 debug, 0 info, 4 warn, 8 error; 0 if it is missing."`

@@ -325,7 +325,7 @@ func TestFiresOverHosts(t *testing.T) {
 			}
 			list.close(t)
 			for range 10 {
-				f := history.Filter{Limit: 1 + dice.IntN(20), Oldest: dice.IntN(2) == 0, Failed: dice.IntN(3) == 0}
+				f := history.Filter{Limit: 1 + dice.IntN(20), Oldest: dice.IntN(2) == 0, Failed: dice.IntN(3) == 0, Running: dice.IntN(5) == 0}
 				if dice.IntN(4) == 0 {
 					f.Outcomes = []abi.Outcome{abi.OutcomeOK}
 				}
@@ -895,7 +895,7 @@ func FuzzPlace(f *testing.F) {
 }
 
 func FuzzParseQuery(f *testing.F) {
-	for _, q := range []string{"", "job=a&job=b*&item=3&level=-4&failed=true", "from=90m&to=2026-03-01T03:00:00Z&limit=7&oldest=true", "instant=2026-03-01T03:00:00.123456789%2B01:00", "trigger=9&outcome=fail&kind=log", "who=ann&what=edit&what=!sign", "%zz"} {
+	for _, q := range []string{"", "job=a&job=b*&item=3&level=-4&failed=true&running=true", "from=90m&to=2026-03-01T03:00:00Z&limit=7&oldest=true", "instant=2026-03-01T03:00:00.123456789%2B01:00", "trigger=9&outcome=fail&kind=log", "who=ann&what=edit&what=!sign", "%zz"} {
 		f.Add(q)
 	}
 	f.Fuzz(func(t *testing.T, text string) {

@@ -73,6 +73,9 @@ func Query(f history.Filter) url.Values {
 	if f.Failed {
 		put("failed", "true")
 	}
+	if f.Running {
+		put("running", "true")
+	}
 	for _, o := range f.Outcomes {
 		put("outcome", string(o))
 	}
@@ -115,7 +118,7 @@ func ParseQuery(q url.Values) (f history.Filter, err error) {
 	f.Trigger = r.number("trigger", 0, math.MaxInt64)
 	f.Level = int(r.number("level", -100, 100))
 	f.Limit = int(r.number("limit", 1, history.MaxLimit))
-	f.Failed, f.Oldest = r.flag("failed"), r.flag("oldest")
+	f.Failed, f.Running, f.Oldest = r.flag("failed"), r.flag("running"), r.flag("oldest")
 	f.Outcomes = r.outcomes()
 	f.Who, f.What = q.Get("who"), r.texts("what")
 	for _, k := range r.texts("kind") {

@@ -239,19 +239,29 @@ func (p *Part) Apply(e event.Event) {
 }
 
 // Sum is the fire that the hosts' parts and the runs make. There is at least one part
-// or run. Without runs, which a store may have forgotten, items ended as the parts did.
-// It sorts runs by item.
+// or run. Without runs, which a store may have forgotten, items ended as the parts did;
+// with them, items without one wait for a worker of a part that has not ended. It sorts runs by item.
 func Sum(parts []Part, runs []Run) Fire {
 	slices.SortFunc(runs, func(a, b Run) int { return cmp.Compare(a.Item, b.Item) })
 	var f Fire
-	for i := range parts {
-		f.addPart(&parts[i])
-		if len(runs) == 0 {
-			f.addItems(&parts[i])
-		}
-	}
+	counted := make(map[int]bool)
 	for i := range runs {
 		f.addRun(&runs[i])
+		counted[runs[i].Item] = true
+	}
+	for i := range parts {
+		f.addPart(&parts[i])
+		switch {
+		case len(runs) == 0:
+			f.addItems(&parts[i])
+		case parts[i].Ended.IsZero():
+			for _, item := range parts[i].Items {
+				if !counted[item] {
+					counted[item] = true
+					f.Running++
+				}
+			}
+		}
 	}
 	slices.Sort(f.Hosts)
 	f.Hosts = slices.Compact(f.Hosts)

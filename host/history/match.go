@@ -91,7 +91,7 @@ func (f *Filter) text(texts ...string) bool {
 // MatchRun reports whether the filter finds a run. Kinds and Level have no meaning for it.
 func (f *Filter) MatchRun(r *Run) bool {
 	return f.job(r.Job) && f.host(r.Host) && f.item(r.Item) && (f.Run == "" || f.Run == r.ID) && f.fire(r.Instant, r.Trigger) &&
-		f.outcome(r.Failed(), r.Outcome) && f.within(r.At()) && f.text(r.Message)
+		f.outcome(r.Failed(), r.Outcome) && (!f.Running || r.Ended.IsZero()) && f.within(r.At()) && f.text(r.Message)
 }
 
 // MatchFire reports whether the filter finds a fire.
@@ -103,7 +103,7 @@ func (f *Filter) MatchFire(x *Fire) bool {
 		return false
 	}
 	return f.job(x.Job) && (f.Host == "" || slices.ContainsFunc(x.Hosts, f.host)) && f.fire(x.Instant, x.Trigger) &&
-		f.outcome(x.Failed+x.Unknown > 0, x.Outcome) && f.within(x.Begun) && f.text(x.Message)
+		f.outcome(x.Failed+x.Unknown > 0, x.Outcome) && (!f.Running || x.Running > 0) && f.within(x.Begun) && f.text(x.Message)
 }
 
 // runID is the id of an item's run, as tree.RunID makes it.

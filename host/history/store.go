@@ -49,7 +49,9 @@ type Filter struct {
 	// Failed wants what failed, or of which that is not known, and not what was stopped; Outcomes are alternatives.
 	Failed   bool
 	Outcomes []abi.Outcome
-	Kinds    []event.Kind
+	// Running wants runs and fires that have not ended.
+	Running bool
+	Kinds   []event.Kind
 	// Level is the least level of a line, as abi.LevelInfo, which is 0: lines of lower
 	// levels are found only if it is set. Text is contained in it, or
 	// in the message of a run, regardless of case.
@@ -90,7 +92,7 @@ type Fire struct {
 	// that is not known.
 	Items []int `json:"items"`
 	Total int   `json:"total,omitempty"`
-	// Succeeded, Failed and Running count items.
+	// Succeeded, Failed and Running count items; those that run or wait for a worker are Running.
 	Succeeded int `json:"succeeded"`
 	Failed    int `json:"failed"`
 	Running   int `json:"running"`
@@ -102,6 +104,9 @@ type Fire struct {
 	// Ended is when the last item ended, zero while one runs.
 	Ended    time.Time     `json:"ended,omitzero"`
 	Duration time.Duration `json:"durationNs"` // from the begin to the end of the last item, in nanoseconds; 0 if some are of unknown end
+	// Usual is how long fires of the job take, in nanoseconds: the median of the latest that were
+	// OK, 0 if that is not known of five. Only a list of what runs has it.
+	Usual time.Duration `json:"usualNs,omitempty"`
 	// Lag is how much later than Instant the first of its items began, in nanoseconds; 0 for a
 	// trigger.
 	Lag time.Duration `json:"lagNs"`
@@ -131,6 +136,8 @@ type Run struct {
 	// Duration is how long its last attempt took, in nanoseconds, 0 if that is not known. All attempts
 	// took from the first begin to the end.
 	Duration time.Duration `json:"durationNs"`
+	// Usual is how long runs of the job take, as that of a fire.
+	Usual time.Duration `json:"usualNs,omitempty"`
 	// Lag is how much later than Instant it began first, in nanoseconds, whatever made it begin;
 	// 0 for a trigger.
 	Lag time.Duration `json:"lagNs"`

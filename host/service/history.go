@@ -11,10 +11,12 @@ import (
 	"sync"
 	"time"
 
+	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/coordination/tree"
 	"github.com/wasmjob/wasmjob/host"
 	"github.com/wasmjob/wasmjob/host/access"
 	"github.com/wasmjob/wasmjob/host/admin"
+	"github.com/wasmjob/wasmjob/host/alert"
 	"github.com/wasmjob/wasmjob/host/cluster"
 	"github.com/wasmjob/wasmjob/host/event"
 	"github.com/wasmjob/wasmjob/host/history"
@@ -146,12 +148,60 @@ func matchesAny(patterns []string, job string) bool {
 
 // Fires finds fires.
 func (s *Service) Fires(ctx context.Context, f history.Filter) (cluster.Found[history.Fire], error) {
-	return found(ctx, s, f, s.o.Histories.Fires)
+	list, err := found(ctx, s, f, s.o.Histories.Fires)
+	if err == nil && f.Running {
+		usual(ctx, list.Records, func(x *history.Fire) (string, *time.Duration) { return x.Job, &x.Usual }, func(x *history.Fire) time.Duration { return x.Duration }, s.Fires)
+	}
+	return list, err
 }
 
 // Runs finds runs.
 func (s *Service) Runs(ctx context.Context, f history.Filter) (cluster.Found[history.Run], error) {
-	return found(ctx, s, f, s.o.Histories.Runs)
+	list, err := found(ctx, s, f, s.o.Histories.Runs)
+	if err == nil && f.Running {
+		usual(ctx, list.Records, func(x *history.Run) (string, *time.Duration) { return x.Job, &x.Usual }, (*history.Run).Took, s.Runs)
+	}
+	return list, err
+}
+
+// mostUsual bounds the jobs of a list of which it is looked up how long they usually take,
+// askedAtOnce how many at a time.
+const mostUsual, askedAtOnce = 50, 8
+
+// usual fills in how long the jobs of records usually take. What cannot be had is left out.
+func usual[T any](ctx context.Context, records []T, of func(*T) (job string, usual *time.Duration), took func(*T) time.Duration, find func(context.Context, history.Filter) (cluster.Found[T], error)) {
+	var jobs []string
+	for i := range records {
+		if job, _ := of(&records[i]); !slices.Contains(jobs, job) && len(jobs) < mostUsual {
+			jobs = append(jobs, job)
+		}
+	}
+	answers := make([]time.Duration, len(jobs))
+	var asked sync.WaitGroup
+	for first := range askedAtOnce {
+		asked.Go(func() {
+			for n := first; n < len(jobs); n += askedAtOnce {
+				latest, err := find(ctx, history.Filter{Jobs: []string{cluster.Literal(jobs[n])}, Outcomes: []abi.Outcome{abi.OutcomeOK}, Limit: alert.UsualRuns})
+				if err != nil {
+					return
+				}
+				var times []time.Duration
+				for i := range latest.Records {
+					if d := took(&latest.Records[i]); d > 0 { // else some of its items run
+						times = append(times, d)
+					}
+				}
+				answers[n] = alert.Usual(times)
+			}
+		})
+	}
+	asked.Wait()
+	for i := range records {
+		job, usual := of(&records[i])
+		if n := slices.Index(jobs, job); n >= 0 {
+			*usual = answers[n]
+		}
+	}
 }
 
 // Events finds events.

@@ -2,6 +2,7 @@ package service_test
 
 import (
 	"context"
+	"maps"
 	"testing"
 	"time"
 
@@ -9,9 +10,66 @@ import (
 	"github.com/wasmjob/wasmjob/coordination/tree"
 	"github.com/wasmjob/wasmjob/host"
 	"github.com/wasmjob/wasmjob/host/access"
+	"github.com/wasmjob/wasmjob/host/event"
 	"github.com/wasmjob/wasmjob/host/history"
 	"github.com/wasmjob/wasmjob/host/service/servicetest"
 )
+
+// TestRunning: what runs is listed with how long it usually takes, once enough runs tell.
+func TestRunning(t *testing.T) {
+	t.Parallel()
+	h := servicetest.Start(t, servicetest.Options{Jobs: []host.Job{servicetest.Job("a", "", 1, servicetest.OK)}})
+	ctx := access.With(t.Context(), access.HostToken(access.ByHostToken))
+	now := time.Now().Truncate(time.Second)
+	tell := func(job string, ago, took time.Duration, outcome abi.Outcome) {
+		e := event.Event{Kind: event.FireStarted, Time: now.Add(-ago), Job: job, Instant: now.Add(-ago), Source: abi.SourceSchedule, Host: "10.0.0.1@-@1-a", Items: []int{0}, Total: 1}
+		e.RunID = tree.RunID(job, tree.Fire{Instant: e.Instant.UnixMilli()}, 0)
+		h.Store.AddEvent(e)
+		e.Kind, e.Item, e.Attempt, e.Items = event.ItemStarted, new(int), 1, nil
+		h.Store.AddEvent(e)
+		if took == 0 {
+			return
+		}
+		e.Kind, e.Time, e.Outcome, e.Duration = event.ItemEnded, e.Time.Add(took), outcome, took
+		h.Store.AddEvent(e)
+		e.Kind = event.ItemCompleted
+		h.Store.AddEvent(e)
+		e.Kind, e.Items, e.Item = event.FireEnded, []int{0}, nil
+		h.Store.AddEvent(e)
+	}
+	for n, seconds := range []time.Duration{20, 30, 40, 10, 50} {
+		tell("often", time.Duration(n+2)*time.Hour, seconds*time.Second, abi.OutcomeOK)
+	}
+	tell("often", 90*time.Minute, time.Millisecond, abi.OutcomeTrap)
+	tell("often", time.Minute, 0, "")
+	tell("new", time.Hour, time.Second, abi.OutcomeOK)
+	tell("new", time.Second, 0, "")
+	want := map[string]time.Duration{"often": 30 * time.Second, "new": 0}
+	h.Until("both are listed", func() bool {
+		fires, err := h.Service.Fires(ctx, history.Filter{Running: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		runs, err := h.Service.Runs(ctx, history.Filter{Running: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		found := make(map[string]time.Duration)
+		for _, f := range fires.Records {
+			found[f.Job] = f.Usual
+		}
+		for _, r := range runs.Records {
+			if found[r.Job] != r.Usual {
+				return false
+			}
+		}
+		return len(fires.Records) == 2 && len(runs.Records) == 2 && maps.Equal(found, want)
+	})
+	all, err := h.Service.Fires(ctx, history.Filter{Jobs: []string{"often"}})
+	if err != nil || len(all.Records) != 7 || all.Records[0].Usual != 0 {
+		t.Errorf("a list of all has no more than the histories have: %+v, %v", all.Records, err)
+	}
+}
 
 // laterPages is a store that finds runs and lines on a page behind empty ones alone, as one does
 // that has much to look through.

@@ -37,12 +37,16 @@ func outcomeCell(o abi.Outcome) console.Cell {
 	return console.Coloured(string(o), outcomeColour(o))
 }
 
-func durationText(d time.Duration, o abi.Outcome, begun, ended, now time.Time) string {
+func durationText(d, usual time.Duration, o abi.Outcome, begun, ended, now time.Time) string {
 	if begun.IsZero() || (d == 0 && o == history.Unknown) {
 		return "-"
 	}
 	if ended.IsZero() {
-		return words.Ago(max(0, now.Sub(begun)).Truncate(time.Second)) + " so far"
+		text := words.Ago(max(0, now.Sub(begun)).Truncate(time.Second)) + " so far"
+		if usual > 0 {
+			text += " (usually " + words.Short(usual) + ")"
+		}
+		return text
 	}
 	return words.Short(d)
 }
@@ -58,7 +62,7 @@ func Fires(s console.Style, list []history.Fire, now time.Time, partial bool) st
 	name := hostNames(all)
 	for _, f := range list {
 		t.Add(console.Plain(stamp(f.Instant, now)), console.Coloured(f.Job, console.Bold), console.Plain(string(f.Source)), console.Plain(fireItems(&f, partial)), outcomeCell(f.Outcome),
-			console.Plain(durationText(f.Duration, f.Outcome, f.Begun, f.Ended, now)), console.Plain(words.Short(f.Lag)), console.Plain(namesOf(f.Hosts, name)), console.Plain(words.FirstLine(f.Message)))
+			console.Plain(durationText(f.Duration, f.Usual, f.Outcome, f.Begun, f.Ended, now)), console.Plain(words.Short(f.Lag)), console.Plain(namesOf(f.Hosts, name)), console.Plain(words.FirstLine(f.Message)))
 	}
 	return orNone(t.Empty(), "no fires", t.String())
 }
@@ -137,7 +141,7 @@ func Runs(s console.Style, list []history.Run, now time.Time) string {
 	name := hostNames(all)
 	for _, r := range list {
 		t.Add(console.Plain(stamp(r.Begun, now)), console.Coloured(r.ID, console.Bold), console.Plain(string(r.Source)), console.Plain(name(r.Host)), outcomeCell(r.Outcome),
-			console.Plain(durationText(r.Took(), r.Outcome, r.At(), r.Ended, now)), console.Plain(strconv.Itoa(r.Attempt)), console.Plain(words.FirstLine(r.Message)))
+			console.Plain(durationText(r.Took(), r.Usual, r.Outcome, r.At(), r.Ended, now)), console.Plain(strconv.Itoa(r.Attempt)), console.Plain(words.FirstLine(r.Message)))
 	}
 	return orNone(t.Empty(), "no runs", t.String())
 }

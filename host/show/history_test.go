@@ -74,6 +74,10 @@ func TestRuns_took(t *testing.T) {
 	if got := Runs(console.Style{}, []history.Run{r}, at.Add(2*time.Minute)); !strings.Contains(got, "2m so far") {
 		t.Errorf("runs: %s", got)
 	}
+	r.Usual = 30 * time.Second
+	if got := Runs(console.Style{}, []history.Run{r}, at.Add(2*time.Minute)); !strings.Contains(got, "2m so far (usually 30s)") {
+		t.Errorf("with what is usual: %s", got)
+	}
 }
 
 // TestFires_items: a fire's items are those that are known of it; how many it has is said if there are more, and

@@ -792,11 +792,11 @@ func TestKnownItems(t *testing.T) {
 	for _, e.Kind = range []event.Kind{event.FireStarted, event.FireEnded} {
 		s.Store.AddEvent(e)
 	}
+	s.until("/jobs/a/fire?trigger=901", "1 ok of 1")
 	a := s.get("/fires?trigger=900")
 	a.has(t, http.StatusOK, "1 ok of 2 ")
 	a.lacks(t, "known")
 	s.get("/fires?trigger=901").lacks(t, "of 1")
-	s.get("/jobs/a/fire?trigger=901").has(t, http.StatusOK, "1 ok of 1")
 	s.Histories.Peers = func() []cluster.Peer {
 		return []cluster.Peer{{ID: "x", ClusterDetail: tree.ClusterDetail{ServerIP: "10.0.0.9"}}}
 	}
@@ -804,6 +804,26 @@ func TestKnownItems(t *testing.T) {
 	for _, page := range []string{"/fires?trigger=900", "/jobs/a/fire?trigger=900"} {
 		s.get(page).has(t, http.StatusOK, "1 ok 1 of 2 known")
 	}
+}
+
+// TestRunningFires: a page has what runs, for how long, and how long it usually takes.
+func TestRunningFires(t *testing.T) {
+	t.Parallel()
+	s := open(t, servicetest.Options{Jobs: []host.Job{servicetest.Job("a", "", 1, servicetest.OK)}})
+	e := event.Event{Job: "a", Source: abi.SourceTrigger, Host: "127.0.0.1@-@1-x", Items: []int{0}, Total: 1}
+	for n := range 6 {
+		e.Trigger, e.Kind, e.Outcome = int64(900+n), event.FireStarted, ""
+		e.Time = time.Now().Add(time.Duration(n-6) * 100 * time.Hour)
+		e.Instant = e.Time
+		s.Store.AddEvent(e)
+		if n < 5 {
+			e.Time, e.Kind, e.Outcome = e.Time.Add(42*time.Minute), event.FireEnded, abi.OutcomeOK
+			s.Store.AddEvent(e)
+		}
+	}
+	s.until("/fires?running=true", "4d4h usually 42m").lacks(t, "1 ok")
+	s.get("/fires").has(t, http.StatusOK, "1 ok", "1 running", "4d4h")
+	s.get("/fires").lacks(t, "usually")
 }
 
 // TestAttempts: a run of several attempts took from its begin to its end, and says what the last took.
@@ -826,7 +846,7 @@ func TestAttempts(t *testing.T) {
 		e.Time, e.Kind, e.Attempt, e.Outcome, e.Duration = at.Add(now.after), now.kind, now.attempt, now.outcome, 288*time.Millisecond
 		s.Store.AddEvent(e)
 	}
-	s.get("/run?run=a/t900/0").has(t, http.StatusOK, "Took 4.5s attempt 2: 288ms")
+	s.until("/run?run=a/t900/0", "Took 4.5s attempt 2: 288ms")
 	for _, page := range []string{"/runs?run=a/t900/0", "/jobs/a/fire?trigger=900"} {
 		a := s.get(page)
 		a.has(t, http.StatusOK, "4.5s")
@@ -840,7 +860,7 @@ func TestAttempts(t *testing.T) {
 		}
 		s.Store.AddEvent(e)
 	}
-	s.get("/run?run=a/t901/0").has(t, http.StatusOK, "no success in 3 attempts")
+	s.until("/run?run=a/t901/0", "no success in 3 attempts")
 	s.get("/runs").has(t, http.StatusOK, "no success in 3 attempts")
 }
 

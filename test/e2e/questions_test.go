@@ -61,7 +61,7 @@ func TestEightQuestions(t *testing.T) {
 			t.Errorf("wasmjob %s: the page has the columns %v, the command %v", command, w, g)
 		}
 	}
-	if text := p.must("history", "slow"); !strings.Contains(text, "so far") {
+	if text := p.must("history", "--running"); !strings.Contains(text, "so far") || strings.Contains(text, "crash") {
 		t.Errorf("what runs has no duration:\n%s", text)
 	}
 	p.open("slow")

@@ -33,6 +33,7 @@ type filterFlags struct {
 	host, from, to string
 	text, after    string
 	failed         bool
+	running        bool
 	outcomes       []string
 	who            string
 	what           []string
@@ -51,6 +52,7 @@ func (f *filterFlags) add(cmd *cobra.Command) {
 
 func (f *filterFlags) addRuns(cmd *cobra.Command) {
 	cmd.Flags().BoolVar(&f.failed, "failed", false, "only what failed, not what was stopped")
+	cmd.Flags().BoolVar(&f.running, "running", false, "only what runs now, with how long it usually takes")
 	cmd.Flags().StringSliceVar(&f.outcomes, "outcome", nil, "only these `OUTCOMES`: OK, FAIL, TIMEOUT, TRAP, LOST, …")
 	_ = cmd.RegisterFlagCompletionFunc("outcome", oneOf(texts(history.Outcomes())...))
 	addItemFlag(cmd, &f.item)
@@ -82,6 +84,9 @@ func (f *filterFlags) query(cmd *cobra.Command, job string) (string, error) {
 	}
 	if f.failed {
 		q.Set("failed", "true")
+	}
+	if f.running {
+		q.Set("running", "true")
 	}
 	if f.trigger != 0 {
 		q.Set("trigger", strconv.FormatUint(f.trigger, 10))

@@ -266,7 +266,7 @@ func (k kind) locked(ctx context.Context, db *sql.DB, wait bool, do func(*sql.Co
 			seconds = int(migrationTimeout.Seconds())
 		}
 		var got sql.NullInt64
-		err = conn.QueryRowContext(ctx, "SELECT GET_LOCK(?, ?)", name, seconds).Scan(&got)
+		err = conn.QueryRowContext(ctx, "SELECT GET_LOCK("+mysqlLockName+", ?)", name, seconds).Scan(&got)
 		ok = got.Int64 == 1
 		if err == nil && !ok && wait {
 			err = errors.New("another host holds the lock " + name)
@@ -283,7 +283,7 @@ func (k kind) locked(ctx context.Context, db *sql.DB, wait bool, do func(*sql.Co
 			err = errors.Join(err, uerr)
 			return
 		}
-		_, uerr := conn.ExecContext(release, "DO RELEASE_LOCK(?)", name)
+		_, uerr := conn.ExecContext(release, "DO RELEASE_LOCK("+mysqlLockName+")", name)
 		err = errors.Join(err, uerr)
 	}()
 	return true, do(conn)
@@ -296,4 +296,6 @@ const (
 	mysqlLock          = "wasmjob_history"
 	purgeLock          = advisoryLock + 2
 	mysqlPurge         = "wasmjob_history_purge"
+	// mysqlLockName is that of the database's own: names of locks are the whole server's, and have at most 64 characters.
+	mysqlLockName = "CONCAT(?, '_', LEFT(SHA2(DATABASE(), 256), 32))"
 )

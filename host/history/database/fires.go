@@ -71,6 +71,9 @@ func (s *Store) partConditions(f *history.Filter, l *list[part]) {
 	if f.Failed {
 		l.indexed.add("failed = 1")
 	}
+	if f.Running {
+		l.indexed.add("ended = 0")
+	}
 	s.outcomes(f, &l.filter)
 	if f.Text != "" {
 		l.filter.add(s.kind.like("message"), pattern(f.Text))
@@ -194,7 +197,7 @@ func (g *groups) of(f *history.Filter, row *part) (fire history.Fire, first bool
 // found reports whether the filter finds a fire by this part.
 func found(f *history.Filter, p *part) bool {
 	one := history.Sum([]history.Part{p.Part}, nil)
-	narrow := history.Filter{Host: f.Host, Failed: f.Failed, Outcomes: f.Outcomes, Text: f.Text, From: f.From, To: f.To}
+	narrow := history.Filter{Host: f.Host, Failed: f.Failed, Running: f.Running, Outcomes: f.Outcomes, Text: f.Text, From: f.From, To: f.To}
 	return narrow.MatchFire(&one)
 }
 

@@ -131,6 +131,28 @@ func TestMigrateWhilePurging(t *testing.T) {
 	})
 }
 
+// TestLocks: one host at a time purges a database, whatever becomes of others on the same server.
+func TestLocks(t *testing.T) {
+	t.Parallel()
+	servers(t, func(t *testing.T, fresh func(*testing.T) (string, string)) {
+		url, credentials := fresh(t)
+		s, same := openStore(t, url, credentials, t.TempDir()), openStore(t, url, credentials, t.TempDir())
+		url, credentials = fresh(t)
+		other := openStore(t, url, credentials, t.TempDir())
+		ok, err := s.kind.locked(t.Context(), s.db, false, func(*sql.Conn) error {
+			for of, want := range map[*Store]bool{same: false, other: true} {
+				if ok, err := of.kind.locked(t.Context(), of.db, false, func(*sql.Conn) error { return nil }); ok != want || err != nil {
+					t.Errorf("%v, %v, expected %v", ok, err, want)
+				}
+			}
+			return nil
+		})
+		if !ok || err != nil {
+			t.Errorf("%v, %v", ok, err)
+		}
+	})
+}
+
 // TestEndOfAPurgedRun: the end of a run that was purged meanwhile is no record that was lost.
 func TestEndOfAPurgedRun(t *testing.T) {
 	t.Parallel()

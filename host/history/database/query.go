@@ -322,6 +322,9 @@ func (s *Store) Runs(ctx context.Context, f history.Filter) (history.Page[histor
 	if f.Failed {
 		l.indexed.add("failed = 1")
 	}
+	if f.Running {
+		l.indexed.add("ended = 0")
+	}
 	s.outcomes(&f, &l.filter)
 	if f.Item != nil {
 		l.filter.add("item = ?", *f.Item)

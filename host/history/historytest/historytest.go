@@ -27,7 +27,7 @@ const patience = 30 * time.Second
 func Run(t *testing.T, open func(t *testing.T) history.Store) {
 	t.Helper()
 	for name, test := range map[string]func(*testing.T, history.Store){
-		"random filters": randomFilters, "life of a run": lifeOfARun, "between two attempts": betweenAttempts, "lag": lags, "failover": failover, "taken over twice": takenOverTwice, "taken over, in any order": takenOverInAnyOrder, "lost run": lostRun, "host that is over": hostIsOver, "host that is gone": hostIsGone, "two hosts of a fire": twoHosts,
+		"random filters": randomFilters, "life of a run": lifeOfARun, "item that waits": itemThatWaits, "between two attempts": betweenAttempts, "lag": lags, "failover": failover, "taken over twice": takenOverTwice, "taken over, in any order": takenOverInAnyOrder, "lost run": lostRun, "host that is over": hostIsOver, "host that is gone": hostIsGone, "two hosts of a fire": twoHosts,
 		"trigger number used twice": reusedTrigger, "forged cursors": forgedCursors, "bad filters": badFilters, "equal times": equalTimes,
 		"tail of a log": tailOfALog, "adds and reads at once": atOnce, "no bytes": noBytes,
 	} {
@@ -231,6 +231,7 @@ func (w *World) filter(random *rand.Rand) history.Filter {
 	maybe(func() { f.Run = one.ID })
 	maybe(func() { f.Instant, f.Trigger = one.Instant, one.Trigger })
 	maybe(func() { f.Failed = true })
+	maybe(func() { f.Running = true })
 	maybe(func() { f.Outcomes = []abi.Outcome{abi.OutcomeTrap, one.Outcome} })
 	maybe(func() { f.Kinds = []event.Kind{event.ItemEnded, event.FireStarted} })
 	maybe(func() { f.Who = strings.ToUpper(w.Changes[random.IntN(len(w.Changes))].Who) })
@@ -327,6 +328,10 @@ func lifeOfARun(t *testing.T, s history.Store) {
 	if failed := all(t, s.Runs, history.Filter{Failed: true}); len(failed) != 0 {
 		t.Errorf("what runs has not failed: %s", text(failed))
 	}
+	now := history.Filter{Running: true}
+	if runs, fires := all(t, s.Runs, now), all(t, s.Fires, now); len(runs) != 1 || len(fires) != 1 || runs[0].ID != r.ID {
+		t.Errorf("what runs: %s; %s", text(runs), text(fires))
+	}
 	begun := x.at
 	x.tell(event.ItemEnded, func(e *event.Event) { e.Outcome, e.Reason, e.Duration = abi.OutcomeRetry, "again", time.Second })
 	x.run(t, "attempt that ended", func(r history.Run) bool { return r.Outcome == abi.OutcomeRetry }) // as hosts of earlier versions say it
@@ -345,6 +350,36 @@ func lifeOfARun(t *testing.T, s history.Store) {
 	f := x.fire(t, func(f history.Fire) bool { return f.Succeeded == 1 && !f.Ended.IsZero() })
 	if f.Running+f.Failed != 0 || f.Outcome != abi.OutcomeOK {
 		t.Errorf("ended: %s", text(f))
+	}
+	if runs, fires := all(t, s.Runs, now), all(t, s.Fires, now); len(runs)+len(fires) != 0 {
+		t.Errorf("nothing runs: %s; %s", text(runs), text(fires))
+	}
+}
+
+// itemThatWaits: a fire of which an item has not begun yet runs, however many others have been since.
+func itemThatWaits(t *testing.T, s history.Store) {
+	x := newStory(s, "cities")
+	x.e.Items = []int{3, 4}
+	ran := func(x *story) {
+		x.tell(event.FireStarted, nil)
+		x.tell(event.ItemStarted, nil)
+		x.tell(event.ItemEnded, func(e *event.Event) { e.Outcome, e.Duration = abi.OutcomeOK, time.Second })
+		x.tell(event.ItemCompleted, func(e *event.Event) { e.Outcome = abi.OutcomeOK })
+	}
+	ran(x)
+	other := newStory(s, "cities")
+	other.at = x.at
+	for n := range 200 {
+		other.e.Source, other.e.Instant, other.e.Trigger, other.e.RunID = abi.SourceTrigger, other.at, int64(n+1), fmt.Sprintf("cities/t%d/3", n+1)
+		ran(other)
+		other.tell(event.FireEnded, func(e *event.Event) { e.Outcome = abi.OutcomeOK })
+	}
+	await(t, "end of the others", func() bool {
+		page, err := s.Fires(t.Context(), history.Filter{Jobs: []string{"cities"}, Trigger: 200})
+		return err == nil && len(page.Records) == 1 && page.Records[0].Succeeded == 1 && !page.Records[0].Ended.IsZero()
+	})
+	if runs := all(t, s.Fires, history.Filter{Running: true}); len(runs) != 1 || runs[0].Trigger != 0 || runs[0].Running != 1 || runs[0].Succeeded != 1 {
+		t.Errorf("what runs: %s", text(runs))
 	}
 }
 

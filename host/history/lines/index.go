@@ -61,14 +61,14 @@ func (x *fire) unfinished() bool {
 	return slices.ContainsFunc(x.parts, func(p history.Part) bool { return p.Ended.IsZero() })
 }
 
-// open reports whether an item runs.
+// open reports whether an item runs, or is to run yet.
 func (x *fire) open() bool {
 	for _, r := range x.runs {
 		if r.Ended.IsZero() {
 			return true
 		}
 	}
-	return false
+	return x.unfinished()
 }
 
 // sum is the fire as it is shown.

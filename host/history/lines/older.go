@@ -142,6 +142,9 @@ func (s *Store) floor(f *history.Filter, list byte) (floor history.Position, som
 	if s.path == "" || floor == (history.Position{}) {
 		return floor, false
 	}
+	if f.Running && (list == history.ListFires || list == history.ListRuns) { // the index keeps what runs
+		return floor, false
+	}
 	if job, ok := f.OnlyJob(); ok && (list == history.ListFires || list == history.ListRuns) {
 		// Of a job nothing is newer than its newest fire, which is kept.
 		if newest := x.newest[job]; newest != nil && newest.at.Before(floor) {
