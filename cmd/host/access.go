@@ -79,7 +79,7 @@ func (s *system) wireAccess(token string) (_ admin.Access, pages http.Handler, e
 	if err != nil {
 		return admin.Access{}, nil, err
 	}
-	s.gate, err = gate.New(gate.Options{Config: s.loaded.Access, Token: token, Show: c.login, Keys: gate.SharedKeys(s.peers.Derive, s.signedOut.Loaded),
+	s.gate, err = gate.New(gate.Options{Config: s.loaded.Access, Token: token, Server: s.serverIP, Show: c.login, Keys: gate.SharedKeys(s.peers.Derive, s.signedOut.Loaded),
 		Revoked: s.signedOut, Renewed: s.peers.Renew, Changed: s.history.AddChange, SignedIn: s.metrics.SignIn, Logger: s.log})
 	if err != nil {
 		return admin.Access{}, nil, command.Usage(err)

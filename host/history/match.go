@@ -136,7 +136,7 @@ func (f *Filter) MatchLine(l *Line) bool {
 // Operations are those of changes, see [Change.What]; after "edit" come the names of settings.
 func Operations() []string {
 	return []string{"create", "edit", "change what is kept", "trigger", "disable", "enable", "kill", "release", "shutdown", "start", "restore", "remove",
-		"silence alerts", "end a silence of alerts", "test alerts", "sign in", "sign out"}
+		"silence alerts", "end a silence of alerts", "test alerts", "set users", "sign in", "sign out"}
 }
 
 // CheckOperation is an error if no change can have an operation that [Filter.What] wants. settings are those that

@@ -58,8 +58,8 @@ func (c Config) Check(beyond string, insecure bool) (setting string, err error) 
 // Options are a configuration and what the host has besides.
 type Options struct {
 	Config
-	// Token is the host's own.
-	Token string
+	// Token is the host's own, Server its address in the cluster.
+	Token, Server string
 	// Keys are those of the cluster's cookies, which Revoked must go with: a session that
 	// was signed out must be known to all that have the key, for as long as they have it.
 	Keys    func() (keys cookie.Keys, ok bool)
@@ -68,7 +68,7 @@ type Options struct {
 	Show func(w http.ResponseWriter, r *http.Request, p login.Page)
 	// Renewed is called when another certificate is shown; nil is nothing.
 	Renewed func()
-	// Changed takes the record of each sign-in and sign-out.
+	// Changed takes the record of each sign-in and sign-out, and of each change of the users file.
 	Changed func(history.Change)
 	// SignedIn counts attempts to sign in, by their result; nil is nothing.
 	SignedIn func(result string)
@@ -125,6 +125,7 @@ func New(o Options) (*Gate, error) {
 	if g.Users, err = users.Open(o.Users, o.Logger); err != nil {
 		return nil, fmt.Errorf("users: %w", err)
 	}
+	g.Users.Changed = g.changed
 	site := web.SiteOptions{URL: o.URL, Proxies: o.Proxies}
 	if name, err := os.Hostname(); err == nil {
 		site.Names = append(site.Names, name)

@@ -7,6 +7,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -21,6 +22,7 @@ import (
 	"github.com/wasmjob/wasmjob/host/access/cookie"
 	"github.com/wasmjob/wasmjob/host/access/login"
 	"github.com/wasmjob/wasmjob/host/access/signedout"
+	"github.com/wasmjob/wasmjob/host/access/users"
 	"github.com/wasmjob/wasmjob/host/history"
 )
 
@@ -37,7 +39,7 @@ func TestGate(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "users.yaml")
 	changes := make(chan history.Change, 10)
-	g, err := New(Options{Config: Config{Users: file}, Token: "the-host's-own-token", Keys: keys, Revoked: signedout.New("ns", time.Now, zap.NewNop()), Changed: func(c history.Change) { changes <- c }, Logger: zap.NewNop()})
+	g, err := New(Options{Config: Config{Users: file}, Token: "the-host's-own-token", Server: "10.0.0.1", Keys: keys, Revoked: signedout.New("ns", time.Now, zap.NewNop()), Changed: func(c history.Change) { changes <- c }, Logger: zap.NewNop()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -60,18 +62,65 @@ func TestGate(t *testing.T) {
 	if err := os.WriteFile(file, []byte("users: [{name: ann, roles: {viewer: '*'}}]"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	late, again := time.After(20*time.Second), time.NewTicker(10*time.Millisecond)
-	defer again.Stop()
-	for len(g.Users.Set().Users()) == 0 {
-		select {
-		case <-again.C:
-		case <-late:
-			t.Fatal("the users file was not noticed")
+	select {
+	case c := <-changes:
+		if c.What != SetUsers || c.Who != "file users.yaml on host 10.0.0.1" || c.Before != "" || c.After != `{"user ann":"viewer=*"}` || len(g.Users.Set().Users()) != 1 {
+			t.Errorf("%+v", c)
 		}
+	case <-time.After(20 * time.Second):
+		t.Fatal("the users file was not noticed")
 	}
 	cancel()
 	if err := <-ended; err != nil || g.Close() != nil || g.TLS() != nil {
 		t.Errorf("%v", err)
+	}
+}
+
+// TestChangedUsers: each entry of the users file that was added, changed or removed is recorded, and no secret of it.
+func TestChangedUsers(t *testing.T) {
+	t.Parallel()
+	parse := func(text string) *users.Set {
+		set, err := users.Parse("users.yaml", []byte(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return set
+	}
+	var changes []history.Change
+	g := &Gate{options: Options{Config: Config{Users: "/etc/users.yaml"}, Changed: func(c history.Change) { changes = append(changes, c) }}}
+	hash := func(salt string) string {
+		return "$argon2id$v=19$m=32768,t=2,p=1$" + strings.Repeat(salt, 22) + "$" + strings.Repeat("A", 43)
+	}
+	token := func(id, name string) string {
+		return "{name: " + name + ", id: " + id + ", sha256: " + strings.Repeat("0", 64) + ", roles: {operator: 'etl-*'}, created: 2026-01-01T00:00:00Z, expires: 2027-01-01T00:00:00Z}"
+	}
+	before := parse("users: [{name: ann, roles: {viewer: '*'}, password: '" + hash("A") + "'}, {name: bob, roles: {admin: '*'}}]\ntokens: [" + token("aaaaaaaa", "ci") + "]")
+	g.changed(before, parse("# more\nusers: [{name: ann, roles: {viewer: '*'}, password: '"+hash("A")+"'}, {name: bob, roles: {admin: '*'}}]\ntokens: ["+token("aaaaaaaa", "ci")+"]"))
+	if len(changes) != 0 {
+		t.Errorf("a comment: %+v", changes)
+	}
+	g.changed(before, parse("users: [{name: ann, roles: {viewer: '*'}, password: '"+hash("Q")+"'}, {name: eve, roles: {author: 'a-*'}, certificates: ['CN=eve']}]\ntokens: ["+token("bbbbbbbb", "ci")+"]"))
+	if len(changes) != 1 {
+		t.Fatalf("%d records", len(changes))
+	}
+	got, _ := changes[0].Settings()
+	want := []history.Setting{
+		{Name: "token ci", Before: "operator=etl-*, until 2027-01-01T00:00:00Z", After: "operator=etl-*, until 2027-01-01T00:00:00Z, another secret", Had: true},
+		{Name: "user ann", Before: "viewer=*, password", After: "viewer=*, password, another secret", Had: true},
+		{Name: "user bob", Before: "admin=*", Had: true},
+		{Name: "user eve", After: "author=a-*, certificate CN=eve"},
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("%+v, expected %+v", got, want)
+	}
+	all := new(strings.Builder)
+	all.WriteString("users:\n")
+	for n := range mostEntries + 3 {
+		fmt.Fprintf(all, "- {name: u%03d, roles: {viewer: '*'}}\n", n)
+	}
+	g.changed(users.Empty(), parse(all.String()))
+	if got, _ := changes[1].Settings(); len(got) != mostEntries+1 || got[0].After != "3, such as user u050" {
+		t.Errorf("of very many: %+v", got)
 	}
 }
 

@@ -23,6 +23,8 @@ type Live struct {
 	path string
 	log  *zap.Logger
 	set  atomic.Pointer[Set]
+	// Changed is called by Watch with a set that takes the place of another; nil: it is not. It is set before Watch runs.
+	Changed func(before, after *Set)
 	// problem is why the newest file is not in force, empty if it is.
 	problem atomic.Pointer[string]
 }
@@ -80,8 +82,11 @@ func (l *Live) look() {
 		return
 	}
 	l.problem.Store(nil)
-	if !set.Same(l.Set()) {
+	if before := l.Set(); !set.Same(before) {
 		l.take(set)
+		if l.Changed != nil {
+			l.Changed(before, set)
+		}
 		l.log.Info("users read again", zap.String("file", l.path), zap.Int("users", len(set.users)), zap.Int("tokens", len(set.tokens)))
 	}
 }
