@@ -117,6 +117,11 @@ func questions(tb testing.TB, s *Store, end time.Time) []question {
 		{"a text in the lines of a job", func(n int) (int, bool, error) {
 			return asked(s.Lines(tb.Context(), history.Filter{Text: "nowhere", Jobs: []string{fmt.Sprint("job-", n%manyJobs)}}))
 		}},
+		{"fires that run", func(int) (int, bool, error) { return asked(s.Fires(tb.Context(), history.Filter{Running: true})) }},
+		{"runs of items that run", func(int) (int, bool, error) { return asked(s.Runs(tb.Context(), history.Filter{Running: true})) }},
+		{"what is usual for a job", func(n int) (int, bool, error) {
+			return asked(s.Fires(tb.Context(), history.Filter{Jobs: []string{fmt.Sprint("job-", n%manyJobs)}, Outcomes: []abi.Outcome{abi.OutcomeOK}, Limit: 25}))
+		}},
 		{"runs by outcome", func(int) (int, bool, error) {
 			return asked(s.Runs(tb.Context(), history.Filter{Outcomes: []abi.Outcome{abi.OutcomeTrap}}))
 		}},
