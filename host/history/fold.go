@@ -72,16 +72,16 @@ func (r *Run) At() time.Time {
 	return r.First
 }
 
-// Took is how long the run took over all its attempts, from its first begin on if it was taken over;
-// 0 while it runs, and if that is not known.
+// Took is how long the run took on Host, over all its attempts there; 0 while it runs, and if that is
+// not known.
 func (r *Run) Took() time.Duration {
 	switch {
 	case r.Ended.IsZero() || slices.Contains([]abi.Outcome{Unknown, Lost, Held}, r.Outcome):
 		return 0
-	case r.Attempt <= 1 && r.First.IsZero():
+	case r.Attempt <= 1:
 		return r.Duration
 	}
-	return max(r.Ended.Sub(r.At()), r.Duration)
+	return max(r.Ended.Sub(r.Begun), r.Duration)
 }
 
 // Failed reports whether the run ended, and failed. See [abi.Outcome.Failed].
@@ -290,6 +290,14 @@ func (f *Fire) Recount(runs []Run) {
 		f.count(1, runs[i].Ended, runs[i].Outcome, runs[i].Message)
 	}
 	f.end()
+}
+
+// Result is the fire's outcome, empty while an item runs.
+func (f *Fire) Result() abi.Outcome {
+	if f.Running > 0 {
+		return ""
+	}
+	return f.Outcome
 }
 
 // Counted is how many items are counted.

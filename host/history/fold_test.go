@@ -7,7 +7,7 @@ import (
 	"github.com/wasmjob/wasmjob/abi"
 )
 
-// TestRun_Took: a run takes all its attempts, and from its first begin on if it was taken over.
+// TestRun_Took: a run takes all its attempts on the host that has it.
 func TestRun_Took(t *testing.T) {
 	t.Parallel()
 	at := time.Date(2026, 3, 1, 3, 0, 0, 0, time.UTC)
@@ -16,13 +16,14 @@ func TestRun_Took(t *testing.T) {
 		run  Run
 		want time.Duration
 	}{
-		"runs":                     {Run{Begun: at, Attempt: 2}, 0},
-		"one attempt":              {Run{Begun: at, Ended: after(time.Second), Attempt: 1, Duration: 287 * time.Microsecond, Outcome: abi.OutcomeOK}, 287 * time.Microsecond},
-		"second attempt":           {Run{Begun: at, Ended: after(time.Second), Attempt: 2, Duration: 287 * time.Microsecond, Outcome: abi.OutcomeRetry}, time.Second},
-		"taken over":               {Run{First: at, Begun: after(time.Minute), Ended: after(2 * time.Minute), Attempt: 1, Duration: time.Minute, Outcome: abi.OutcomeOK}, 2 * time.Minute},
-		"by a clock that is ahead": {Run{Begun: after(time.Hour), Ended: at, Attempt: 2, Duration: time.Second, Outcome: abi.OutcomeOK}, time.Second},
-		"unknown":                  {Run{First: at, Begun: at, Ended: after(time.Hour), Attempt: 2, Outcome: Unknown}, 0},
-		"lost":                     {Run{Begun: at, Ended: after(time.Hour), Attempt: 2, Outcome: Lost}, 0},
+		"runs":                       {Run{Begun: at, Attempt: 2}, 0},
+		"one attempt":                {Run{Begun: at, Ended: after(time.Second), Attempt: 1, Duration: 287 * time.Microsecond, Outcome: abi.OutcomeOK}, 287 * time.Microsecond},
+		"second attempt":             {Run{Begun: at, Ended: after(time.Second), Attempt: 2, Duration: 287 * time.Microsecond, Outcome: abi.OutcomeRetry}, time.Second},
+		"taken over":                 {Run{First: at, Begun: after(time.Minute), Ended: after(2 * time.Minute), Attempt: 1, Duration: time.Minute, Outcome: abi.OutcomeOK}, time.Minute},
+		"taken over, second attempt": {Run{First: at, Begun: after(time.Minute), Ended: after(3 * time.Minute), Attempt: 2, Duration: time.Minute, Outcome: abi.OutcomeOK}, 2 * time.Minute},
+		"by a clock that is ahead":   {Run{Begun: after(time.Hour), Ended: at, Attempt: 2, Duration: time.Second, Outcome: abi.OutcomeOK}, time.Second},
+		"unknown":                    {Run{First: at, Begun: at, Ended: after(time.Hour), Attempt: 2, Outcome: Unknown}, 0},
+		"lost":                       {Run{Begun: at, Ended: after(time.Hour), Attempt: 2, Outcome: Lost}, 0},
 	} {
 		if got := c.run.Took(); got != c.want {
 			t.Errorf("%s: took %s, want %s", what, got, c.want)

@@ -103,7 +103,7 @@ func (f *Filter) MatchFire(x *Fire) bool {
 		return false
 	}
 	return f.job(x.Job) && (f.Host == "" || slices.ContainsFunc(x.Hosts, f.host)) && f.fire(x.Instant, x.Trigger) &&
-		f.outcome(x.Failed+x.Unknown > 0, x.Outcome) && (!f.Running || x.Running > 0) && f.within(x.Begun) && f.text(x.Message)
+		f.outcome(x.Failed+x.Unknown > 0, x.Result()) && (!f.Running || x.Running > 0) && f.within(x.Begun) && f.text(x.Message)
 }
 
 // runID is the id of an item's run, as tree.RunID makes it.

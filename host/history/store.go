@@ -110,8 +110,7 @@ type Fire struct {
 	// Lag is how much later than Instant the first of its items began, in nanoseconds; 0 for a
 	// trigger.
 	Lag time.Duration `json:"lagNs"`
-	// Outcome is the worst of the items that ended, empty if none did; Message is what
-	// such an item said.
+	// Outcome is the worst of the items, empty while one runs; Message is what such an item said.
 	Outcome abi.Outcome `json:"outcome,omitempty"`
 	Message string      `json:"message,omitempty"`
 }
@@ -134,7 +133,7 @@ type Run struct {
 	// Ended is when it ended, zero while it runs.
 	Ended time.Time `json:"ended,omitzero"`
 	// Duration is how long its last attempt took, in nanoseconds, 0 if that is not known. All attempts
-	// took from the first begin to the end.
+	// on Host took from Begun to Ended.
 	Duration time.Duration `json:"durationNs"`
 	// Usual is how long runs of the job take, as that of a fire.
 	Usual time.Duration `json:"usualNs,omitempty"`

@@ -149,6 +149,9 @@ func matchesAny(patterns []string, job string) bool {
 // Fires finds fires.
 func (s *Service) Fires(ctx context.Context, f history.Filter) (cluster.Found[history.Fire], error) {
 	list, err := found(ctx, s, f, s.o.Histories.Fires)
+	for i := range list.Records {
+		list.Records[i].Outcome = list.Records[i].Result() // where parts are put together, that of what has ended counts
+	}
 	if err == nil && f.Running {
 		usual(ctx, list.Records, func(x *history.Fire) (string, *time.Duration) { return x.Job, &x.Usual }, func(x *history.Fire) time.Duration { return x.Duration }, s.Fires)
 	}

@@ -65,6 +65,23 @@ func TestRunning(t *testing.T) {
 		}
 		return len(fires.Records) == 2 && len(runs.Records) == 2 && maps.Equal(found, want)
 	})
+	// One of two items has ended: the fire has no outcome yet.
+	e := event.Event{Kind: event.FireStarted, Time: now, Job: "half", Instant: now, Source: abi.SourceSchedule, Host: "10.0.0.1@-@1-a", Items: []int{0, 1}, Total: 2}
+	h.Store.AddEvent(e)
+	for _, e.Kind = range []event.Kind{event.ItemStarted, event.ItemEnded, event.ItemCompleted} {
+		e.Item, e.Items, e.Attempt, e.RunID = new(int), nil, 1, tree.RunID("half", tree.Fire{Instant: now.UnixMilli()}, 0)
+		if e.Kind != event.ItemStarted {
+			e.Outcome = abi.OutcomeOK
+		}
+		h.Store.AddEvent(e)
+	}
+	h.Until("half of it has ended", func() bool {
+		found, err := h.Service.Fires(ctx, history.Filter{Jobs: []string{"half"}})
+		return err == nil && len(found.Records) == 1 && found.Records[0].Succeeded == 1 && found.Records[0].Running == 1 && found.Records[0].Outcome == ""
+	})
+	if ok, err := h.Service.Fires(ctx, history.Filter{Jobs: []string{"half"}, Outcomes: []abi.Outcome{abi.OutcomeOK}}); err != nil || len(ok.Records) != 0 {
+		t.Errorf("a fire that runs is OK: %+v, %v", ok.Records, err)
+	}
 	all, err := h.Service.Fires(ctx, history.Filter{Jobs: []string{"often"}})
 	if err != nil || len(all.Records) != 7 || all.Records[0].Usual != 0 {
 		t.Errorf("a list of all has no more than the histories have: %+v, %v", all.Records, err)

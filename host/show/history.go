@@ -141,7 +141,7 @@ func Runs(s console.Style, list []history.Run, now time.Time) string {
 	name := hostNames(all)
 	for _, r := range list {
 		t.Add(console.Plain(stamp(r.Begun, now)), console.Coloured(r.ID, console.Bold), console.Plain(string(r.Source)), console.Plain(name(r.Host)), outcomeCell(r.Outcome),
-			console.Plain(durationText(r.Took(), r.Usual, r.Outcome, r.At(), r.Ended, now)), console.Plain(strconv.Itoa(r.Attempt)), console.Plain(words.FirstLine(r.Message)))
+			console.Plain(durationText(r.Took(), r.Usual, r.Outcome, r.Begun, r.Ended, now)), console.Plain(strconv.Itoa(r.Attempt)), console.Plain(words.FirstLine(r.Message)))
 	}
 	return orNone(t.Empty(), "no runs", t.String())
 }
@@ -228,7 +228,24 @@ func ClusterJobs(s console.Style, list []cluster.Job, now time.Time) string {
 		t.Add(console.Coloured(j.Name, console.Bold), console.Coloured(string(j.Health), healthColour(j.Health)), console.Coloured(stateText(&j), jobColour(j.State)),
 			console.Plain(cronText(j.Cron, j.TimeZone)), console.Plain(nextText(&j, now)), console.Plain(itemCounts(&j)), console.Plain(hostsText(&j)), lastText(j.Last, now))
 	}
-	return orNone(t.Empty(), "no jobs", t.String())
+	return orNone(t.Empty(), "no jobs", t.String()) + reasons(s, list, now)
+}
+
+// reasons says why jobs cannot run, and what they wait for, a line each.
+func reasons(s console.Style, list []cluster.Job, now time.Time) string {
+	var b strings.Builder
+	line := func(job, what string) {
+		b.WriteString(s.Paint(console.Bold, words.Printable(job)) + ": " + words.Printable(words.FirstLine(what)) + "\n")
+	}
+	for _, j := range list {
+		if j.Reason != "" && j.Health == cluster.HealthError {
+			line(j.Name, j.Reason)
+		}
+		for _, w := range j.Waits {
+			line(j.Name, fmt.Sprintf("waits for %s: %s", words.Ago(max(0, now.Sub(w.Since))), w.Reason))
+		}
+	}
+	return b.String()
 }
 
 // longestReason is how much of a reason a column has, in bytes.

@@ -62,7 +62,7 @@ func TestTwoHostsOnAServer(t *testing.T) {
 	}
 }
 
-// TestRuns_took: a run takes all its attempts, and begins where it began first.
+// TestRuns_took: a run takes all its attempts on the host that has it.
 func TestRuns_took(t *testing.T) {
 	t.Parallel()
 	at := time.Date(2026, 3, 1, 12, 0, 0, 0, time.Local)
@@ -71,11 +71,11 @@ func TestRuns_took(t *testing.T) {
 		t.Errorf("ended: %s", got)
 	}
 	r = history.Run{ID: "j/t1/0", First: at, Begun: at.Add(time.Minute), Attempt: 1}
-	if got := Runs(console.Style{}, []history.Run{r}, at.Add(2*time.Minute)); !strings.Contains(got, "2m so far") {
+	if got := Runs(console.Style{}, []history.Run{r}, at.Add(2*time.Minute)); !strings.Contains(got, "1m so far") {
 		t.Errorf("runs: %s", got)
 	}
 	r.Usual = 30 * time.Second
-	if got := Runs(console.Style{}, []history.Run{r}, at.Add(2*time.Minute)); !strings.Contains(got, "2m so far (usually 30s)") {
+	if got := Runs(console.Style{}, []history.Run{r}, at.Add(2*time.Minute)); !strings.Contains(got, "1m so far (usually 30s)") {
 		t.Errorf("with what is usual: %s", got)
 	}
 }
@@ -211,17 +211,21 @@ func TestGone(t *testing.T) {
 	}
 }
 
-// TestClusterJobs: a job that is paused names who did that, and why.
+// TestClusterJobs: a job that is paused names who did that, and why; one in error says why, and what it waits for.
 func TestClusterJobs(t *testing.T) {
 	t.Parallel()
+	now := time.Now()
 	text := ClusterJobs(console.Style{}, []cluster.Job{
 		{Name: "a", Health: cluster.HealthPaused, State: host.JobDisabled, Paused: &cluster.Paused{By: "ann", Why: "broken disk\n" + strings.Repeat("x", 100)}},
 		{Name: "b", Health: cluster.HealthPaused, State: host.JobRemoved, Paused: &cluster.Paused{By: "bob", Why: strings.Repeat("y", 100)}},
 		{Name: "c", Health: cluster.HealthPaused, State: host.JobStopped, Paused: &cluster.Paused{By: "eve"}},
 		{Name: "d", Health: cluster.HealthPaused, State: host.JobDisabled, Hosts: []string{"1", "2", "3"}, Stopped: []string{"2"}},
 		{Name: "e", Health: cluster.HealthOK, State: host.JobReady, Hosts: []string{"1", "2", "3"}, DisabledOn: []string{"2"}},
-	}, time.Now())
-	for _, want := range []string{"disabled by ann: broken disk", "removed by bob: " + strings.Repeat("y", 40) + "…", "stopped by eve ", "paused  disabled ", " 2 of 3 ", " 3, 1 disabled "} {
+		{Name: "f", Health: cluster.HealthError, State: host.JobError, Reason: "too many items\nxxx"},
+		{Name: "g", Health: cluster.HealthLate, State: host.JobReady, Waits: []host.WaitStatus{{Since: now.Add(-time.Minute), Reason: "a free slot"}}},
+	}, now)
+	for _, want := range []string{"disabled by ann: broken disk", "removed by bob: " + strings.Repeat("y", 40) + "…", "stopped by eve ", "paused  disabled ", " 2 of 3 ", " 3, 1 disabled ",
+		"\nf: too many items\ng: waits for 1m: a free slot\n"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("%q is not in\n%s", want, text)
 		}
