@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -272,8 +273,8 @@ func logsCommand(p *command.Program) *cobra.Command {
 		Short: "Show what guests logged, and follow it",
 		Long: `Show the newest lines that the guests of a job logged, oldest first; without a
 job those of all, with the id of a run ('wasmjob runs' has it) those of that run. --follow
-goes on with what they log from now on, until Ctrl-C; with --output json each line is an
-object in a line of its own then.`,
+goes on with what they log from now on, until Ctrl-C, or until the run has ended; with
+--output json each line is an object in a line of its own then.`,
 		Example: "  wasmjob logs cities --follow\n  wasmjob logs cities cities/2026-11-23T03:00:00.000Z/2\n  wasmjob logs --level warn --text 'disk full' --from 24h",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) < 2 {
@@ -408,11 +409,19 @@ func showFirst(ctx context.Context, p *command.Program, r *command.Reached, how 
 	return found, err
 }
 
-// followLines shows lines as they are logged, until a signal comes, but none that was shown, or that is
-// older than those and was left out.
+// followLines shows lines as they are logged, until a signal comes or the run of the query has ended, but
+// none that was shown, or that is older than those and was left out.
 func followLines(ctx context.Context, p *command.Program, r *command.Reached, how *command.Shown, shown cluster.Found[history.Line], query url.Values) error {
 	ctx, end := signal.NotifyContext(ctx, syscall.SIGINT, syscall.SIGTERM)
+	var looking sync.WaitGroup
+	defer looking.Wait()
 	defer end()
+	if run := query.Get("run"); run != "" {
+		looking.Go(func() {
+			untilEnded(ctx, r, run)
+			end()
+		})
+	}
 	for name, values := range query {
 		if values[0] == "" {
 			query.Del(name)
@@ -433,10 +442,30 @@ func followLines(ctx context.Context, p *command.Program, r *command.Reached, ho
 		}
 		return p.PrintNext(how, json.RawMessage(data), show.Line(p.Tables(), &l))
 	})
-	if ctx.Err() != nil { // a signal ends it well
+	if ctx.Err() != nil { // a signal, or the end of the run, ends it well
 		return nil
 	}
 	return err
+}
+
+// untilEnded returns when a run has ended and its last lines have had a second to come. It goes on if
+// the run is not known yet.
+func untilEnded(ctx context.Context, r *command.Reached, run string) {
+	look := time.NewTicker(time.Second)
+	defer look.Stop()
+	for ended := false; ; {
+		select {
+		case <-look.C:
+		case <-ctx.Done():
+			return
+		}
+		if ended {
+			return
+		}
+		var found cluster.Found[history.Run]
+		err := r.Client.Get(ctx, "/v1/runs?"+url.Values{"run": {run}, "limit": {"1"}}.Encode(), &found)
+		ended = err == nil && len(found.Records) == 1 && !found.Records[0].Ended.IsZero()
+	}
 }
 
 func hostsCommand(p *command.Program) *cobra.Command {

@@ -42,6 +42,7 @@ func TestNothingFound(t *testing.T) {
 		{"logs cities cities/t1/0", `{"records":[]}`, "no run", ""},
 		{"logs new", `{"records":[]}`, `there is no job "new"`, ""},
 		{"logs cities cities/t1/0 --follow", `{"records":[]}`, "", "a line"},
+		{"logs cities/t1/0", `{"records":[]}`, "'wasmjob logs cities cities/t1/0' shows its lines", ""},
 		{"logs new --follow", `{"records":[]}`, "", "a line"},
 		{"logs cities --follow -o json", `{"records":[{"time":"2026-03-01T10:00:00Z","message":"one"}],"next":"x"}`, "", "a line"},
 		{"history new", `{"records":[]}`, `there is no job "new"`, ""},
@@ -135,6 +136,36 @@ func TestFollowed(t *testing.T) {
 		if _, _, err := operated(t, host, "", "logs", "cities", "--follow", end, "1m"); !errors.As(err, new(command.UsageError)) || !strings.Contains(err.Error(), end+" and --follow do not go together") {
 			t.Errorf("%s: %v", end, err)
 		}
+	}
+}
+
+// TestFollowedRun: following the lines of a run ends soon after the run, with its last line.
+func TestFollowedRun(t *testing.T) {
+	t.Parallel()
+	ended := make(chan struct{})
+	looks := 0
+	host := http.NewServeMux()
+	host.HandleFunc("/v1/logs", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, `{"records":[]}`) })
+	host.HandleFunc("/v1/runs", func(w http.ResponseWriter, r *http.Request) { // one at a time
+		if looks++; r.FormValue("run") != "cities/t1/0" || looks < 3 {
+			fmt.Fprint(w, `{"records":[{"id":"cities/t1/0"}]}`)
+			return
+		}
+		fmt.Fprint(w, `{"records":[{"id":"cities/t1/0","ended":"2026-03-01T10:00:02Z"}]}`)
+		close(ended)
+	})
+	host.HandleFunc("/v1/logs/stream", func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "text/event-stream")
+		<-ended
+		fmt.Fprint(w, "event: line\ndata: {\"time\":\"2026-03-01T10:00:01Z\",\"message\":\"the last\"}\n\n")
+		if err := http.NewResponseController(w).Flush(); err != nil {
+			t.Error(err)
+		}
+		<-r.Context().Done()
+	})
+	shown, _, err := operated(t, host, "", "logs", "cities", "cities/t1/0", "--follow")
+	if err != nil || !strings.Contains(shown, "the last") || looks != 3 {
+		t.Errorf("%v, after %d looks:\n%s", err, looks, shown)
 	}
 }
 

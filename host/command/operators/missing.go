@@ -29,6 +29,9 @@ func missing(ctx context.Context, r *command.Reached, job string, item int) erro
 		return nil // what was found is shown: nothing
 	}
 	there := slices.Contains(names, job)
+	if of, _, run := strings.Cut(job, "/"); run { // no name has a slash
+		return fmt.Errorf("%q is the id of a run, not the name of a job: 'wasmjob logs %s %s' shows its lines", words.Clip(job), words.Argument(of), words.Argument(job))
+	}
 	if !there && !remembered(ctx, r, "/v1/events", job, -1) && !remembered(ctx, r, "/v1/logs", job, -1) && !changed(ctx, r, job) {
 		return fmt.Errorf("there is no job %q%s", words.Clip(job), words.Suggest(job, names))
 	}
