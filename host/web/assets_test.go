@@ -164,7 +164,7 @@ func TestRegistryDown(t *testing.T) {
 		t.Fatal(err)
 	}
 	a := s.until("/", "has not been reachable from this host since")
-	a.has(t, 200, "1 cannot run", "a")
+	a.has(t, 200, "1 in error", "a")
 	s.get("/jobs/a").has(t, 200, "no session", "2 ok", "has not been reachable")
 	s.get("/jobs/a/config").has(t, 503, "Not now")
 	s.get("/jobs/a/items/0").has(t, 200, "has not been reachable")
