@@ -208,6 +208,9 @@ type Part struct {
 	Message string
 	// Succeeded and Failed count the items that ended, if a store counts them.
 	Succeeded, Failed int
+	// open counts its begins without an end: a host that takes items over begins a fire again. worst is of the ends.
+	open  int
+	worst abi.Outcome
 }
 
 // AboutPart reports whether an event makes or changes a host's part of a fire.
@@ -233,9 +236,15 @@ func (p *Part) Apply(e event.Event) {
 	if e.Kind == event.FireStarted {
 		p.Total = max(p.Total, e.Total)
 		p.Ended, p.Outcome = time.Time{}, ""
+		p.open++
 		return
 	}
-	p.Ended, p.Outcome = e.Time, e.Outcome
+	if tree.Worse(string(e.Outcome), string(p.worst)) {
+		p.worst = e.Outcome
+	}
+	if p.open = max(p.open-1, 0); p.open == 0 {
+		p.Ended, p.Outcome = e.Time, p.worst
+	}
 }
 
 // Sum is the fire that the hosts' parts and the runs make. There is at least one part

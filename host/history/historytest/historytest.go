@@ -27,7 +27,7 @@ const patience = 30 * time.Second
 func Run(t *testing.T, open func(t *testing.T) history.Store) {
 	t.Helper()
 	for name, test := range map[string]func(*testing.T, history.Store){
-		"random filters": randomFilters, "life of a run": lifeOfARun, "item that waits": itemThatWaits, "between two attempts": betweenAttempts, "lag": lags, "failover": failover, "taken over twice": takenOverTwice, "taken over, in any order": takenOverInAnyOrder, "lost run": lostRun, "host that is over": hostIsOver, "host that is gone": hostIsGone, "two hosts of a fire": twoHosts,
+		"random filters": randomFilters, "life of a run": lifeOfARun, "item that waits": itemThatWaits, "two fires of an instant": twoFiresOfAnInstant, "between two attempts": betweenAttempts, "lag": lags, "failover": failover, "taken over twice": takenOverTwice, "taken over, in any order": takenOverInAnyOrder, "lost run": lostRun, "host that is over": hostIsOver, "host that is gone": hostIsGone, "two hosts of a fire": twoHosts,
 		"trigger number used twice": reusedTrigger, "forged cursors": forgedCursors, "bad filters": badFilters, "equal times": equalTimes,
 		"tail of a log": tailOfALog, "adds and reads at once": atOnce, "no bytes": noBytes,
 	} {
@@ -380,6 +380,38 @@ func itemThatWaits(t *testing.T, s history.Store) {
 	})
 	if runs := all(t, s.Fires, history.Filter{Running: true}); len(runs) != 1 || runs[0].Trigger != 0 || runs[0].Running != 1 || runs[0].Succeeded != 1 {
 		t.Errorf("what runs: %s", text(runs))
+	}
+}
+
+// twoFiresOfAnInstant: a host that takes an item over runs it beside its own items of that instant. That one of the
+// two ends is not the end of the other.
+func twoFiresOfAnInstant(t *testing.T, s history.Store) {
+	x := newStory(s, "cities")
+	taken, item := "10.0.0.2@-@2-b", 4
+	other := func(e *event.Event) {
+		e.Source, e.Other = abi.SourceFailover, taken
+		if e.Items = []int{item}; e.Item != nil {
+			e.Item, e.Items, e.RunID, e.Fence = &item, nil, strings.TrimSuffix(x.e.RunID, "3")+"4", 11
+		}
+	}
+	x.tell(event.FireStarted, nil)
+	x.tell(event.ItemStarted, nil)
+	x.tell(event.FireStarted, other)
+	x.tell(event.ItemStarted, other)
+	for _, kind := range []event.Kind{event.ItemEnded, event.ItemCompleted, event.FireEnded} {
+		x.tell(kind, func(e *event.Event) { other(e); e.Outcome = abi.OutcomeFail })
+	}
+	await(t, "end of the one", func() bool { return len(all(t, s.Events, history.Filter{Kinds: []event.Kind{event.FireEnded}})) == 1 })
+	now := history.Filter{Running: true}
+	if runs, fires := all(t, s.Runs, now), all(t, s.Fires, now); len(runs) != 1 || len(fires) != 1 || fires[0].Running != 1 || fires[0].Failed != 1 {
+		t.Errorf("what runs: %s; %s", text(runs), text(fires))
+	}
+	x.tell(event.ItemEnded, func(e *event.Event) { e.Outcome = abi.OutcomeOK })
+	x.tell(event.FireEnded, func(e *event.Event) { e.Outcome = abi.OutcomeOK })
+	x.fire(t, func(f history.Fire) bool { return f.Succeeded == 1 && !f.Ended.IsZero() })
+	await(t, "failed fire", func() bool { return len(all(t, s.Fires, history.Filter{Failed: true})) == 1 })
+	if fires := all(t, s.Fires, now); len(fires) != 0 {
+		t.Errorf("nothing runs: %s", text(fires))
 	}
 }
 
