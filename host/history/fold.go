@@ -112,7 +112,7 @@ func (r *Run) Reused(e event.Event) bool {
 // in any order: the greater fence is the newer one.
 func (r *Run) Apply(e event.Event) {
 	if r.ID == "" {
-		*r = Run{ID: e.RunID, Job: e.Job, Item: *e.Item, Instant: e.Instant, Trigger: e.Trigger, Source: e.Source, Host: e.Host, Begun: e.Time}
+		*r = Run{ID: e.RunID, Job: e.Job, Item: *e.Item, Instant: e.Instant, Trigger: e.Trigger, Source: e.Source, Host: cmp.Or(e.Other, e.Host), Begun: e.Time}
 	}
 	if r.Supersedes(e) {
 		if e.Kind == event.ItemStarted && e.Time.Before(r.At()) {
@@ -140,7 +140,8 @@ func (r *Run) Apply(e event.Event) {
 		r.Message = cmp.Or(r.Message, e.Reason)
 	case event.ItemSkipped:
 		r.skip(e)
-	case event.ItemHeld:
+	case event.ItemHeld: // as another host says of the one that died
+		e.Host = r.Host
 		r.end(e)
 	}
 }

@@ -27,7 +27,7 @@ const patience = 30 * time.Second
 func Run(t *testing.T, open func(t *testing.T) history.Store) {
 	t.Helper()
 	for name, test := range map[string]func(*testing.T, history.Store){
-		"random filters": randomFilters, "life of a run": lifeOfARun, "item that waits": itemThatWaits, "two fires of an instant": twoFiresOfAnInstant, "between two attempts": betweenAttempts, "lag": lags, "failover": failover, "taken over twice": takenOverTwice, "taken over, in any order": takenOverInAnyOrder, "lost run": lostRun, "host that is over": hostIsOver, "host that is gone": hostIsGone, "two hosts of a fire": twoHosts,
+		"random filters": randomFilters, "life of a run": lifeOfARun, "item that waits": itemThatWaits, "two fires of an instant": twoFiresOfAnInstant, "between two attempts": betweenAttempts, "lag": lags, "failover": failover, "taken over twice": takenOverTwice, "taken over, in any order": takenOverInAnyOrder, "lost run": lostRun, "host that is over": hostIsOver, "host that is gone": hostIsGone, "held item": heldItem, "two hosts of a fire": twoHosts,
 		"trigger number used twice": reusedTrigger, "forged cursors": forgedCursors, "bad filters": badFilters, "equal times": equalTimes,
 		"tail of a log": tailOfALog, "adds and reads at once": atOnce, "no bytes": noBytes,
 	} {
@@ -679,6 +679,32 @@ func lostRun(t *testing.T, s history.Store) {
 		page, err := s.Fires(t.Context(), history.Filter{Failed: true})
 		return err == nil && len(page.Records) == 1 && page.Records[0].Outcome == history.Lost && page.Records[0].Message == "its host died" && page.Records[0].Failed == 1
 	})
+}
+
+// heldItem: a host died, one too many in runs of the item, and another host says so, which has items of the fire
+// itself that wait.
+func heldItem(t *testing.T, s history.Store) {
+	x := newStory(s, "cities")
+	reporter := "10.0.0.2@-@2-b"
+	x.tell(event.FireStarted, nil)
+	x.tell(event.ItemStarted, nil)
+	x.tell(event.FireStarted, func(e *event.Event) { e.Host, e.Items = reporter, []int{4} })
+	held := func(e *event.Event) {
+		e.Host, e.Other, e.Fence, e.Attempt, e.Outcome, e.Cause, e.Reason = reporter, x.e.Host, 0, 0, history.Held, event.SkipHeld, "held back"
+	}
+	x.tell(event.ItemHeld, held)
+	r := x.run(t, "end", func(r history.Run) bool { return !r.Ended.IsZero() })
+	if r.Outcome != history.Held || r.Message != "held back" || r.Host != x.e.Host || r.Completed {
+		t.Errorf("held: %s", text(r))
+	}
+	if fires := all(t, s.Fires, history.Filter{Running: true}); len(fires) != 1 || fires[0].Running != 1 || fires[0].Failed != 1 {
+		t.Errorf("what runs: %s", text(fires))
+	}
+	alone := newStory(s, "alone") // what the host that died has said is not known here
+	alone.tell(event.ItemHeld, held)
+	if r := alone.run(t, "end", func(r history.Run) bool { return !r.Ended.IsZero() }); r.Host != x.e.Host {
+		t.Errorf("held, and no more is known: %s", text(r))
+	}
 }
 
 // twoHosts: a fire's items are on two hosts.
