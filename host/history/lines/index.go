@@ -97,7 +97,15 @@ func (x *index) add(batch []history.Entry) {
 	x.events.trim(x.bytes, nil, nil)
 	x.lines.trim(x.bytes, nil, nil)
 	x.changes.trim(x.bytes, nil, nil)
-	kept := func(f *fire) bool { return f != nil && (f.open() || x.newest[f.job()] == f) }
+	known := map[*fire]bool{nil: false} // else it is found out again for each run
+	kept := func(f *fire) bool {
+		is, found := known[f]
+		if !found {
+			is = x.newest[f.job()] == f || f.open()
+			known[f] = is
+		}
+		return is
+	}
 	x.runs.trim(x.bytes, func(r **history.Run) bool { return (*r).Ended.IsZero() || kept(x.byKey[(*r).Key()]) },
 		func(e *entry[*history.Run]) { x.forgetRun(e.record) })
 	forget := func(e *entry[*fire]) { x.forget(e.record) }

@@ -119,6 +119,34 @@ func TestIndexIsFull(t *testing.T) {
 }
 
 // TestHostIsOver_segments: that a host is over may stand in a later file than what it had begun.
+// TestIndex_largeFire: the newest fire of a job is kept, also if it has many more items than the index has room for.
+// That takes no longer for each of them than for the first ones.
+func TestIndex_largeFire(t *testing.T) {
+	t.Parallel()
+	x := newIndex(1 << 20)
+	e := event.Event{Time: time.Now(), Kind: event.FireStarted, Host: "h", Job: "j", Instant: time.Now(), Fence: 1, Attempt: 1, Outcome: abi.OutcomeOK}
+	const items, batch = 20_000, 100
+	for n := range items {
+		e.Items = append(e.Items, n)
+	}
+	x.add([]history.Entry{{Record: history.Record{Event: &e}}})
+	began := time.Now()
+	for n := 0; n < items && time.Since(began) < 30*time.Second; n += batch {
+		var entries []history.Entry
+		for item := n; item < n+batch; item++ {
+			for _, kind := range []event.Kind{event.ItemStarted, event.ItemEnded, event.ItemCompleted} {
+				of := e
+				of.Kind, of.Items, of.Item, of.RunID = kind, nil, &item, fmt.Sprintf("j/x/%d", item)
+				entries = append(entries, history.Entry{Record: history.Record{Event: &of}})
+			}
+		}
+		x.add(entries)
+	}
+	if found := len(x.runs.list); found != items {
+		t.Errorf("%d runs after %s, want %d", found, time.Since(began), items)
+	}
+}
+
 func TestHostIsOver_segments(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "h.jsonl")
