@@ -171,7 +171,8 @@ func (s *Service) Runs(ctx context.Context, f history.Filter) (cluster.Found[his
 // askedAtOnce how many at a time.
 const mostUsual, askedAtOnce = 50, 8
 
-// usual fills in how long the jobs of records usually take. What cannot be had is left out.
+// usual fills in how long the jobs of records usually take. What cannot be had in time is left out: of a job that
+// is seldom OK, stores may have to look through all that they have.
 func usual[T any](ctx context.Context, records []T, of func(*T) (job string, usual *time.Duration), took func(*T) time.Duration, find func(context.Context, history.Filter) (cluster.Found[T], error)) {
 	var jobs []string
 	for i := range records {
@@ -179,6 +180,8 @@ func usual[T any](ctx context.Context, records []T, of func(*T) (job string, usu
 			jobs = append(jobs, job)
 		}
 	}
+	ctx, cancel := context.WithTimeout(ctx, reading)
+	defer cancel()
 	answers := make([]time.Duration, len(jobs))
 	var asked sync.WaitGroup
 	for first := range askedAtOnce {

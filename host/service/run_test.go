@@ -88,6 +88,38 @@ func TestRunning(t *testing.T) {
 	}
 }
 
+// slowPast is a store that has much to look through for runs of an outcome.
+type slowPast struct {
+	history.Store
+	t *testing.T
+}
+
+func (s slowPast) Runs(ctx context.Context, f history.Filter) (history.Page[history.Run], error) {
+	if len(f.Outcomes) == 0 {
+		return s.Store.Runs(ctx, f)
+	}
+	if end, bounded := ctx.Deadline(); !bounded || time.Until(end) > 5*time.Second {
+		s.t.Error("a list waits for as long as a store reads")
+	}
+	return history.Page[history.Run]{}, context.DeadlineExceeded
+}
+
+// TestRunning_slowPast: what runs is listed in time, also if it takes long to find out how long it usually takes.
+func TestRunning_slowPast(t *testing.T) {
+	t.Parallel()
+	h := servicetest.Start(t, servicetest.Options{Jobs: []host.Job{servicetest.Job("a", "", 1, servicetest.OK)}})
+	h.Histories.Store = slowPast{h.Store, t}
+	ctx := access.With(t.Context(), access.HostToken(access.ByHostToken))
+	h.Store.AddEvent(event.Event{Kind: event.ItemStarted, Time: time.Now(), Job: "a", Host: "10.0.0.1@-@1-a", Instant: time.Now(), Item: new(int), RunID: "a/x/0", Attempt: 1})
+	h.Until("it is listed", func() bool {
+		runs, err := h.Service.Runs(ctx, history.Filter{Running: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(runs.Records) == 1 && runs.Records[0].Usual == 0
+	})
+}
+
 // laterPages is a store that finds runs and lines on a page behind empty ones alone, as one does
 // that has much to look through.
 type laterPages struct{ history.Store }
