@@ -453,6 +453,42 @@ func TestFireOfHostThatIsBack(t *testing.T) {
 	}
 }
 
+// TestFireThatWasTakenOver_waits: an item that another host has taken over counts as what became of it there, also
+// while that host has items that wait for a worker. They count as running.
+func TestFireThatWasTakenOver_waits(t *testing.T) {
+	t.Parallel()
+	list := newLibraries(t, 2)
+	say := func(host int, kind event.Kind, fence int64, outcome abi.Outcome, items ...int) {
+		e := event.Event{Kind: kind, Job: "a", Instant: began, Source: abi.SourceSchedule, Time: began.Add(time.Duration(fence) * time.Second), Host: fmt.Sprint(host, "@-@1-x"), Outcome: outcome}
+		if kind == event.FireStarted || kind == event.FireEnded {
+			e.Items, e.Total = items, 3
+		} else {
+			e.Item, e.RunID, e.Fence, e.Attempt = &items[0], tree.RunID("a", tree.Fire{Instant: began.UnixMilli()}, items[0]), fence, 1
+		}
+		list[host].store.AddEvent(e)
+	}
+	say(0, event.FireStarted, 1, "", 0)
+	say(0, event.ItemStarted, 1, "", 0)
+	say(0, event.ItemEnded, 1, abi.OutcomeCancelled, 0) // with its session
+	say(0, event.FireEnded, 1, abi.OutcomeCancelled, 0)
+	say(1, event.FireStarted, 2, "", 1, 2)
+	say(1, event.ItemStarted, 2, "", 1)
+	say(1, event.FireStarted, 3, "", 0)
+	say(1, event.ItemStarted, 3, "", 0)
+	say(1, event.ItemEnded, 3, abi.OutcomeOK, 0)
+	say(1, event.FireEnded, 3, abi.OutcomeOK, 0)
+	list.close(t)
+	for n := range list {
+		found, err := list.from(n).Fires(t.Context(), history.Filter{Running: true}, nil)
+		if err != nil || len(found.Records) != 1 {
+			t.Fatalf("%+v, %v", found, err)
+		}
+		if f := found.Records[0]; f.Succeeded != 1 || f.Running != 2 || f.Cancelled+f.Failed+f.Unknown != 0 || f.Outcome != abi.OutcomeOK || !f.Ended.IsZero() {
+			t.Errorf("from host %d: %+v", n, f)
+		}
+	}
+}
+
 // TestRunThatWasTakenOver: a run that hosts have records of is one, on one page, as the host has it
 // that had it last, whatever the others say of it.
 func TestRunThatWasTakenOver(t *testing.T) {

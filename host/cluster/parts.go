@@ -98,20 +98,36 @@ func (of fireRuns) whole(m *paging[history.Fire], parts []placed[history.Fire]) 
 		return fire
 	}
 	runs := make(map[string]history.Run)
+	waits := make(map[string]bool) // ids of runs that have not begun
 	for _, p := range parts {
-		known := 0
+		known, open := make(map[string]bool), p.record.Running
 		for _, r := range bySource[slices.Index(m.sources, p.source)] {
 			if !fire.Has(&r) {
 				continue
 			}
-			known++
+			known[r.ID] = true
+			if r.Ended.IsZero() {
+				open--
+			}
 			if other, both := runs[r.ID]; both {
 				r = history.JoinRuns(other, r)
 			}
 			runs[r.ID] = r
 		}
-		if known < p.record.Counted() {
+		if len(known) >= p.record.Counted() {
+			continue
+		}
+		unknown := slices.DeleteFunc(p.record.RunIDs(), func(id string) bool { return known[id] })
+		if len(unknown) != open || len(known)+open != p.record.Counted() {
 			return fire
+		}
+		for _, id := range unknown {
+			waits[id] = true
+		}
+	}
+	for id := range waits {
+		if _, elsewhere := runs[id]; !elsewhere {
+			runs[id] = history.Run{} // it counts as running
 		}
 	}
 	fire.Recount(slices.Collect(maps.Values(runs)))
