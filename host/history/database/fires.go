@@ -197,6 +197,9 @@ func (g *groups) of(f *history.Filter, row *part) (fire history.Fire, first bool
 // found reports whether the filter finds a fire by this part.
 func found(f *history.Filter, p *part) bool {
 	one := history.Sum([]history.Part{p.Part}, nil)
+	if p.Ended.IsZero() {
+		one.Failed, one.Outcome, one.Message = flag(p.Outcome.Failed()), p.Outcome, p.Message
+	}
 	narrow := history.Filter{Host: f.Host, Failed: f.Failed, Running: f.Running, Outcomes: f.Outcomes, Text: f.Text, From: f.From, To: f.To}
 	return narrow.MatchFire(&one)
 }

@@ -178,9 +178,8 @@ func partRow(p *history.Part) []any {
 	if err != nil { // numbers always marshal
 		items = []byte("[]")
 	}
-	failed := !p.Ended.IsZero() && p.Outcome.Failed()
 	return []any{clip(p.Key().String(), mostID), clip(p.Job, mostName), nanos(p.Instant), p.Trigger, clip(string(p.Source), mostWord), clip(p.Host, mostName), string(items), p.Total,
-		nanos(p.Begun), nanos(p.Ended), int64(p.Lag), p.Succeeded, p.Failed, clip(string(p.Outcome), mostWord), flag(failed), event.Cut(clean(p.Message), mostText)}
+		nanos(p.Begun), nanos(p.Ended), int64(p.Lag), p.Succeeded, p.Failed, clip(string(p.Outcome), mostWord), flag(p.Outcome.Failed()), event.Cut(clean(p.Message), mostText)}
 }
 
 // part is a host's part of a fire, and the fire's name.

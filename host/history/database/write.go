@@ -263,10 +263,11 @@ func (w *writing) fold(e *event.Event) {
 		case !r.At().Equal(at):
 			w.moved = append(w.moved, moved{r.ID, at, r.At(), r.Lag})
 		}
+		key := partKey(r.Key().String(), r.Host)
 		if r.Failed() && !was {
 			w.failed = append(w.failed, r)
+			w.parts[key] = true // its fire is found by that, whatever else runs
 		}
-		key := partKey(r.Key().String(), r.Host)
 		if p := m.parts[key]; p != nil {
 			p.runs[r.ID] = true
 		}
@@ -448,7 +449,7 @@ func (w *writing) count(p *ownPart) {
 	if over && sum.Running == 0 {
 		p.Ended = sum.Ended
 	}
-	if !p.Ended.IsZero() && sum.Outcome != "" && (p.Outcome == "" || p.Outcome != abi.OutcomeOK) {
+	if p.Ended.IsZero() || (sum.Outcome != "" && p.Outcome != abi.OutcomeOK) {
 		p.Outcome, p.Message = sum.Outcome, sum.Message
 	}
 }

@@ -27,7 +27,7 @@ const patience = 30 * time.Second
 func Run(t *testing.T, open func(t *testing.T) history.Store) {
 	t.Helper()
 	for name, test := range map[string]func(*testing.T, history.Store){
-		"random filters": randomFilters, "life of a run": lifeOfARun, "item that waits": itemThatWaits, "two fires of an instant": twoFiresOfAnInstant, "between two attempts": betweenAttempts, "lag": lags, "failover": failover, "taken over twice": takenOverTwice, "taken over, in any order": takenOverInAnyOrder, "lost run": lostRun, "host that is over": hostIsOver, "host that is gone": hostIsGone, "held item": heldItem, "two hosts of a fire": twoHosts,
+		"random filters": randomFilters, "life of a run": lifeOfARun, "item that waits": itemThatWaits, "two fires of an instant": twoFiresOfAnInstant, "between two attempts": betweenAttempts, "lag": lags, "failover": failover, "taken over twice": takenOverTwice, "taken over, in any order": takenOverInAnyOrder, "lost run": lostRun, "host that is over": hostIsOver, "host that is gone": hostIsGone, "held item": heldItem, "failed item": failedItem, "two hosts of a fire": twoHosts,
 		"trigger number used twice": reusedTrigger, "forged cursors": forgedCursors, "bad filters": badFilters, "equal times": equalTimes,
 		"tail of a log": tailOfALog, "adds and reads at once": atOnce, "no bytes": noBytes,
 	} {
@@ -705,6 +705,29 @@ func heldItem(t *testing.T, s history.Store) {
 	if r := alone.run(t, "end", func(r history.Run) bool { return !r.Ended.IsZero() }); r.Host != x.e.Host {
 		t.Errorf("held, and no more is known: %s", text(r))
 	}
+}
+
+// failedItem: a fire has failed as soon as an item of it has, whatever else runs.
+func failedItem(t *testing.T, s history.Store) {
+	x := newStory(s, "cities")
+	four := 4
+	other := func(e *event.Event) {
+		e.Item, e.RunID, e.Outcome, e.Reason = &four, strings.TrimSuffix(x.e.RunID, "3")+"4", abi.OutcomeTrap, "unreachable"
+	}
+	x.tell(event.FireStarted, func(e *event.Event) { e.Items = []int{3, 4} })
+	x.tell(event.ItemStarted, nil)
+	x.tell(event.ItemStarted, func(e *event.Event) { other(e); e.Outcome = "" })
+	x.tell(event.ItemEnded, other)
+	x.tell(event.ItemCompleted, other)
+	x.fire(t, func(f history.Fire) bool { return f.Failed == 1 && f.Running == 1 })
+	for what, filter := range map[string]history.Filter{"failed": {Failed: true}, "failed and running": {Failed: true, Running: true}, "text": {Text: "unreach"}} {
+		if found := all(t, s.Fires, filter); len(found) != 1 || found[0].Outcome != abi.OutcomeTrap {
+			t.Errorf("by %s: %s", what, text(found))
+		}
+	}
+	x.tell(event.ItemEnded, func(e *event.Event) { e.Outcome = abi.OutcomeOK })
+	x.tell(event.FireEnded, func(e *event.Event) { e.Items, e.Outcome = []int{3, 4}, abi.OutcomeTrap })
+	x.fire(t, func(f history.Fire) bool { return f.Failed == 1 && f.Succeeded == 1 && !f.Ended.IsZero() })
 }
 
 // twoHosts: a fire's items are on two hosts.
