@@ -298,7 +298,8 @@ func (x *index) foldRun(e *event.Event) {
 		}
 		return
 	}
-	continued := e.Kind == event.ItemEnded || e.Kind == event.ItemCompleted || (e.Kind == event.ItemStarted && e.Attempt > 1)
+	// What completes without an attempt was killed before it began.
+	continued := e.Kind == event.ItemEnded || (e.Kind == event.ItemCompleted && e.Attempt > 0) || (e.Kind == event.ItemStarted && e.Attempt > 1)
 	if continued && x.begins(x.runs.floor) {
 		return
 	}

@@ -118,7 +118,33 @@ func TestIndexIsFull(t *testing.T) {
 	}
 }
 
-// TestHostIsOver_segments: that a host is over may stand in a later file than what it had begun.
+// TestKilledBeforeItBegan: an item that is killed while it waits for a worker has a run, also in an index that has
+// forgotten what was before.
+func TestKilledBeforeItBegan(t *testing.T) {
+	t.Parallel()
+	s := open(t, Options{index: 400 << 10})
+	w := historytest.NewWorld(7, 400, time.Now().Add(-3*time.Hour))
+	w.Add(t, s)
+	e := event.Event{Time: time.Now(), Kind: event.FireStarted, Host: "10.0.0.1@-@1-a", Job: "killed", Instant: time.Now(), Items: []int{0, 1}}
+	s.AddEvent(e)
+	e.Attempt = 1
+	for item, kind := range []event.Kind{event.ItemStarted, event.ItemCompleted} {
+		e.Kind, e.Items, e.Item, e.RunID, e.Fence = kind, nil, &item, fmt.Sprintf("killed/x/%d", item), 5
+		if item == 1 {
+			e.Outcome, e.Attempt = abi.OutcomeCancelled, 0
+		}
+		s.AddEvent(e)
+	}
+	s.Sync(t.Context())
+	fires, err := s.Fires(t.Context(), history.Filter{Jobs: []string{"killed"}})
+	if err != nil || len(fires.Records) != 1 || fires.Records[0].Running != 1 || fires.Records[0].Cancelled != 1 {
+		t.Errorf("%+v, %v", fires, err)
+	}
+	if runs, err := s.Runs(t.Context(), history.Filter{Jobs: []string{"killed"}}); err != nil || len(runs.Records) != 2 {
+		t.Errorf("%+v, %v", runs, err)
+	}
+}
+
 // TestIndex_largeFire: the newest fire of a job is kept, also if it has many more items than the index has room for.
 // That takes no longer for each of them than for the first ones.
 func TestIndex_largeFire(t *testing.T) {
@@ -147,6 +173,7 @@ func TestIndex_largeFire(t *testing.T) {
 	}
 }
 
+// TestHostIsOver_segments: that a host is over may stand in a later file than what it had begun.
 func TestHostIsOver_segments(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "h.jsonl")
