@@ -209,8 +209,8 @@ type Part struct {
 	Message string
 	// Succeeded and Failed count the items that ended, if a store counts them.
 	Succeeded, Failed int
-	// open counts its begins without an end: a host that takes items over begins a fire again. worst is of the ends.
-	open  int
+	// open are items of begins without an end: a host that takes items over begins a fire again. worst is of the ends.
+	open  []int
 	worst abi.Outcome
 }
 
@@ -237,13 +237,18 @@ func (p *Part) Apply(e event.Event) {
 	if e.Kind == event.FireStarted {
 		p.Total = max(p.Total, e.Total)
 		p.Ended, p.Outcome = time.Time{}, ""
-		p.open++
+		p.open = append(p.open, e.Items...) // the event may come again
 		return
 	}
 	if tree.Worse(string(e.Outcome), string(p.worst)) {
 		p.worst = e.Outcome
 	}
-	if p.open = max(p.open-1, 0); p.open == 0 {
+	ended := make(map[int]bool)
+	for _, item := range e.Items {
+		ended[item] = true
+	}
+	p.open = slices.DeleteFunc(p.open, func(item int) bool { return ended[item] })
+	if len(p.open) == 0 {
 		p.Ended, p.Outcome = e.Time, p.worst
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/wasmjob/wasmjob/abi"
+	"github.com/wasmjob/wasmjob/host/event"
 )
 
 // TestRun_Took: a run takes all its attempts on the host that has it.
@@ -28,6 +29,21 @@ func TestRun_Took(t *testing.T) {
 		if got := c.run.Took(); got != c.want {
 			t.Errorf("%s: took %s, want %s", what, got, c.want)
 		}
+	}
+}
+
+// TestPart_again: where files of a history meet, a store may read the begin of a fire twice. Its end is its end.
+func TestPart_again(t *testing.T) {
+	t.Parallel()
+	begin := event.Event{Kind: event.FireStarted, Job: "j", Host: "h", Time: time.Now(), Items: []int{0, 1}}
+	end := begin
+	end.Kind, end.Outcome = event.FireEnded, abi.OutcomeOK
+	var p Part
+	for _, e := range []event.Event{begin, begin, end} {
+		p.Apply(e)
+	}
+	if p.Ended.IsZero() || p.Outcome != abi.OutcomeOK {
+		t.Errorf("%+v", p)
 	}
 }
 
