@@ -57,7 +57,11 @@ type Alerts struct {
 // Without are the hosts that judge nothing, for they have no file of alerts, while others do.
 func (a *Alerts) Without(hosts []cluster.Host) (names []string) {
 	for _, h := range hosts {
-		if len(a.Judges) > 0 && h.Report != nil && h.Silent == "" && !slices.Contains(a.Judges, h.Report.Status.Instance) {
+		if len(a.Judges) == 0 || h.Report == nil || h.Silent != "" {
+			continue
+		}
+		instance, file := h.Report.Status.Instance, h.Report.About.Alerts
+		if instance != "" && file == "" && !slices.Contains(a.Judges, instance) { // without a session it is no judge either
 			names = append(names, h.Name)
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -14,11 +15,27 @@ import (
 	"github.com/wasmjob/wasmjob/host/admin"
 	"github.com/wasmjob/wasmjob/host/alert"
 	"github.com/wasmjob/wasmjob/host/alert/board"
+	"github.com/wasmjob/wasmjob/host/cluster"
 	"github.com/wasmjob/wasmjob/host/event"
 	"github.com/wasmjob/wasmjob/host/history"
 	"github.com/wasmjob/wasmjob/host/service"
 	"github.com/wasmjob/wasmjob/host/service/servicetest"
 )
+
+// TestAlerts_Without: a host that has no session judges nothing just now, but not for want of a file.
+func TestAlerts_Without(t *testing.T) {
+	t.Parallel()
+	host := func(name, instance, file string) cluster.Host {
+		r := new(admin.Report)
+		r.Status.Instance, r.About.Alerts = instance, file
+		return cluster.Host{Name: name, Report: r}
+	}
+	list := service.Alerts{Judges: []string{"a"}}
+	hosts := []cluster.Host{host("judges", "a", "alerts.yaml"), host("without", "b", ""), host("no session", "", ""), host("a new session", "c", "alerts.yaml"), {Name: "silent"}}
+	if got := list.Without(hosts); !slices.Equal(got, []string{"without"}) {
+		t.Errorf("%q, want the one without a file alone", got)
+	}
+}
 
 // TestAlertsOf: an alert that goes on is silenced by what covers it now, of several by what
 // ends last; its targets are those of the file.
