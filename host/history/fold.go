@@ -146,7 +146,13 @@ func (r *Run) Apply(e event.Event) {
 	}
 }
 
+// gaveUp reports whether another host has given the run up since an event of its own host, which may come late.
+func (r *Run) gaveUp(e event.Event) bool {
+	return (r.Outcome == Lost || r.Outcome == Held) && (r.Fence == 0 || e.Fence == r.Fence) && e.Time.Before(r.Ended)
+}
+
 func (r *Run) start(e event.Event) {
+	was, gaveUp := *r, r.gaveUp(e)
 	if e.Host != r.Host || e.Fence != r.Fence {
 		again := r.Fence != 0
 		*r = Run{ID: r.ID, Job: r.Job, Item: r.Item, Instant: r.Instant, Trigger: r.Trigger, Source: e.Source, Lag: r.Lag, Begun: r.At()}
@@ -157,6 +163,9 @@ func (r *Run) start(e event.Event) {
 	r.setLag(e)
 	r.Host, r.Fence, r.Attempt, r.Digest, r.Signer = e.Host, e.Fence, e.Attempt, e.Digest, e.Signer
 	r.Ended, r.Outcome, r.Message, r.Completed, r.Duration = time.Time{}, "", "", false, 0
+	if gaveUp {
+		r.Ended, r.Outcome, r.Message = was.Ended, was.Outcome, was.Message
+	}
 }
 
 func (r *Run) setLag(e event.Event) {
@@ -176,6 +185,9 @@ func (r *Run) end(e event.Event) {
 
 // pause applies the end of an attempt after which another one comes.
 func (r *Run) pause(e event.Event) {
+	if r.gaveUp(e) {
+		return
+	}
 	r.Message = strings.TrimSuffix(fmt.Sprintf("attempt %d ended %s, and another one comes: %s", e.Attempt, e.Outcome, e.Reason), ": ")
 	r.Host, r.Ended, r.Outcome, r.Fence = e.Host, time.Time{}, "", max(r.Fence, e.Fence)
 }

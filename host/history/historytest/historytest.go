@@ -27,7 +27,7 @@ const patience = 30 * time.Second
 func Run(t *testing.T, open func(t *testing.T) history.Store) {
 	t.Helper()
 	for name, test := range map[string]func(*testing.T, history.Store){
-		"random filters": randomFilters, "life of a run": lifeOfARun, "item that waits": itemThatWaits, "two fires of an instant": twoFiresOfAnInstant, "between two attempts": betweenAttempts, "lag": lags, "failover": failover, "taken over twice": takenOverTwice, "taken over, in any order": takenOverInAnyOrder, "lost run": lostRun, "host that is over": hostIsOver, "host that is gone": hostIsGone, "held item": heldItem, "failed item": failedItem, "two hosts of a fire": twoHosts,
+		"random filters": randomFilters, "life of a run": lifeOfARun, "item that waits": itemThatWaits, "two fires of an instant": twoFiresOfAnInstant, "between two attempts": betweenAttempts, "lag": lags, "failover": failover, "taken over twice": takenOverTwice, "taken over, in any order": takenOverInAnyOrder, "lost run": lostRun, "host that is over": hostIsOver, "host that is gone": hostIsGone, "lost run, before it began": lostBefore, "held item": heldItem, "failed item": failedItem, "two hosts of a fire": twoHosts,
 		"trigger number used twice": reusedTrigger, "forged cursors": forgedCursors, "bad filters": badFilters, "equal times": equalTimes,
 		"tail of a log": tailOfALog, "adds and reads at once": atOnce, "no bytes": noBytes,
 	} {
@@ -679,6 +679,27 @@ func lostRun(t *testing.T, s history.Store) {
 		page, err := s.Fires(t.Context(), history.Filter{Failed: true})
 		return err == nil && len(page.Records) == 1 && page.Records[0].Outcome == history.Lost && page.Records[0].Message == "its host died" && page.Records[0].Failed == 1
 	})
+}
+
+// lostBefore: that a run is lost is known before what its host has said until it died: that lay on its disk.
+func lostBefore(t *testing.T, s history.Store) {
+	x := newStory(s, "cities")
+	lost := x.e
+	lost.Time, lost.Kind, lost.Items = x.at.Add(time.Minute), event.ItemSkipped, nil
+	lost.Host, lost.Other, lost.Fence, lost.Attempt, lost.Outcome, lost.Cause, lost.Reason = "10.0.0.2@-@2-b", x.e.Host, 0, 0, history.Lost, event.SkipLost, "its host died"
+	s.AddEvent(lost)
+	x.run(t, "end", func(r history.Run) bool { return r.Outcome == history.Lost })
+	x.tell(event.FireStarted, nil)
+	x.tell(event.ItemStarted, nil)
+	x.tell(event.ItemEnded, func(e *event.Event) { e.Outcome, e.Again = abi.OutcomeRetry, true })
+	x.tell(event.ItemStarted, func(e *event.Event) { e.Attempt = 2 })
+	r := x.run(t, "second attempt", func(r history.Run) bool { return r.Attempt == 2 })
+	if r.Outcome != history.Lost || !r.Ended.Equal(lost.Time) || r.Message != "its host died" || r.Fence != 10 || r.Host != x.e.Host {
+		t.Errorf("lost: %s", text(r))
+	}
+	x.at = lost.Time
+	x.tell(event.ItemStarted, func(e *event.Event) { e.Fence = 11 })
+	x.run(t, "another begin", func(r history.Run) bool { return r.Fence == 11 && r.Ended.IsZero() && r.Outcome == "" })
 }
 
 // heldItem: a host died, one too many in runs of the item, and another host says so, which has items of the fire
