@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -16,7 +17,6 @@ import (
 	"github.com/wasmjob/wasmjob/coordination/tree"
 	"github.com/wasmjob/wasmjob/host/definition"
 	"github.com/wasmjob/wasmjob/host/event"
-	"github.com/wasmjob/wasmjob/host/schedule"
 )
 
 // JobConfig is a job's configuration in the registry.
@@ -166,10 +166,18 @@ func (r *Registry) EditConfig(ctx context.Context, job string, e Edit) (*Edited,
 // Settings are the names of the settings that can be edited.
 func Settings() []string { return operate.EditableNames() }
 
-// edited is a configuration with settings changed. The error joins a *jobconfig.FieldError for each at fault.
+// edited is a configuration with settings changed. The error joins a *jobconfig.FieldError for each at fault. It is
+// refused for what it brings: with what was there before the job runs as it did.
 func edited(before jobconfig.Configuration, settings map[string]string) (jobconfig.Configuration, error) {
 	after, err := operate.Edit(before, settings)
-	return after, errors.Join(err, checkCron(after))
+	problems := []error{err}
+	known := definition.Check(before)
+	for _, p := range definition.Check(after) {
+		if !slices.ContainsFunc(known, func(k *jobconfig.FieldError) bool { return *k == *p }) {
+			problems = append(problems, p)
+		}
+	}
+	return after, errors.Join(problems...)
 }
 
 // EditOf is what the record of an edit of settings says that was done.
@@ -194,12 +202,6 @@ func settingsTexts(before, after map[string]string) (was, is string) {
 	return text(before), text(after)
 }
 
-// checkCron checks the schedule and its zone.
-func checkCron(c jobconfig.Configuration) error {
-	_, err := Next(c.Cron, c.TimeZone, time.Time{}, 0)
-	return err
-}
-
 // Next are the next instants of a schedule after a time, at most n; none without a
 // schedule. The error is about the expression or the zone: a *jobconfig.FieldError.
 func Next(cron, timeZone string, after time.Time, n int) ([]time.Time, error) {
@@ -209,16 +211,12 @@ func Next(cron, timeZone string, after time.Time, n int) ([]time.Time, error) {
 // Between are the instants of a schedule from one time to another, at most n; a zero
 // end is none. The error is as that of [Next].
 func Between(cron, timeZone string, from, to time.Time, n int) ([]time.Time, error) {
-	zone, err := schedule.Zone(timeZone)
-	if err != nil {
-		return nil, &jobconfig.FieldError{Field: "timeZone", Problem: err.Error()}
+	s, problems := definition.Schedule(cron, timeZone)
+	if len(problems) > 0 {
+		return nil, problems[0]
 	}
-	if cron == "" {
+	if s == nil {
 		return nil, nil
-	}
-	s, err := schedule.Parse(cron, zone)
-	if err != nil {
-		return nil, &jobconfig.FieldError{Field: "cron", Problem: err.Error()}
 	}
 	var times []time.Time
 	for at := s.Next(from.Add(-1)); len(times) < n && !at.IsZero() && (to.IsZero() || at.Before(to)); at = s.Next(at) {

@@ -8,8 +8,10 @@ import (
 	"time"
 
 	"github.com/wasmjob/wasmjob/coordination/embedded"
+	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/host"
+	"github.com/wasmjob/wasmjob/host/definition"
 )
 
 // namespace is a registry with jobs of two instances each, and a way to look.
@@ -288,4 +290,58 @@ func TestRegistry_Config(t *testing.T) {
 	comeFrom("edits", map[string]string{"cron": FromRegistry, "shardingTotalCount": FromFile, "misfire": FromRegistry, "label": FromDefault})
 	edit("cron", "0 0 * * * ?")
 	comeFrom("an edit that was taken back", map[string]string{"cron": FromFile})
+}
+
+// TestRegistry_EditAsValidated: an edit is refused for what a definition file is refused for, in the same
+// words and at the same setting; what was there before, another program wrote.
+func TestRegistry_EditAsValidated(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		settings map[string]string
+		file     string // the same in a definition
+		field    string
+	}{
+		"failover without marks":    {map[string]string{"failover": "true", "monitorExecution": "false"}, "failover: true\nmonitorExecution: false\n", "failover"},
+		"no such item":              {map[string]string{"shardingItemParameters": "0=A,1=B,9=Z"}, "shardingItemParameters: 0=A,1=B,9=Z\n", "shardingItemParameters"},
+		"fewer items":               {map[string]string{"shardingTotalCount": "1"}, "shardingTotalCount: 1\nshardingItemParameters: 0=A,1=B\n", "shardingItemParameters"},
+		"two parameters":            {map[string]string{"shardingItemParameters": "0=A,0=B"}, "shardingItemParameters: 0=A,0=B\n", "shardingItemParameters"},
+		"a setting of another type": {map[string]string{"type": "SIMPLE", "streamingProcess": "true"}, "type: SIMPLE\nstreamingProcess: true\n", "streamingProcess"},
+		"an unknown need":           {map[string]string{"needs": `["foo"]`}, "needs: [foo]\n", "needs"},
+		"a bad cron":                {map[string]string{"cron": "0 61 * * * ?"}, "cron: 0 61 * * * ?\n", "cron"},
+		"a bad zone":                {map[string]string{"timeZone": "Mars"}, "timeZone: Mars\n", "timeZone"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if !strings.Contains(c.file, "shardingTotalCount") {
+				c.file += "shardingTotalCount: 2\n"
+			}
+			var refused *definition.Error
+			if _, err := definition.Parse("a.yaml", []byte(c.file)); !errors.As(err, &refused) || len(refused.Problems) != 1 || refused.Problems[0].Field != c.field {
+				t.Fatalf("as a file: %v", err)
+			}
+			r, look := namespace(t, "a")
+			before, _ := look("/ns/a/config")
+			for _, preview := range []bool{true, false} {
+				_, err := r.EditConfig(t.Context(), "a", Edit{Version: -1, Settings: c.settings, Preview: preview})
+				var f *jobconfig.FieldError
+				if !errors.As(err, &f) || f.Field != c.field || f.Problem != refused.Problems[0].Message || strings.Count(err.Error(), f.Problem) != 1 {
+					t.Errorf("preview %t: %v, expected %s: %s", preview, err, c.field, refused.Problems[0].Message)
+				}
+			}
+			if now, _ := look("/ns/a/config"); now != before {
+				t.Errorf("it was written:\n%s", now)
+			}
+		})
+	}
+	r, look := namespace(t, "a")
+	other := "cron: 0 0 * * * ?\nfailover: true\njobName: a\nmonitorExecution: false\nshardingItemParameters: 0=A,9=Z\nshardingTotalCount: 2\n"
+	if _, err := r.center().Commit(t.Context(), registry.Set("/ns/a/config", []byte(other), registry.AnyVersion)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.EditConfig(t.Context(), "a", Edit{Version: -1, Settings: map[string]string{"description": "x"}}); err != nil {
+		t.Errorf("what was there before: %v", err)
+	}
+	if now, _ := look("/ns/a/config"); !strings.Contains(now, "description: x") || !strings.Contains(now, "9=Z") {
+		t.Error(now)
+	}
 }

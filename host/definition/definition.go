@@ -155,17 +155,6 @@ func (d Definition) Understood(now time.Time) string {
 
 // schedule is nil if there is none, or if it cannot be read.
 func (d Definition) schedule() *schedule.Schedule {
-	c := d.Configuration
-	if c.Cron == "" {
-		return nil
-	}
-	zone, err := schedule.Zone(c.TimeZone)
-	if err != nil {
-		return nil
-	}
-	s, err := schedule.Parse(c.Cron, zone)
-	if err != nil {
-		return nil
-	}
+	s, _ := Schedule(d.Configuration.Cron, d.Configuration.TimeZone)
 	return s
 }

@@ -19,7 +19,6 @@ import (
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 	"github.com/wasmjob/wasmjob/host/ceiling"
 	"github.com/wasmjob/wasmjob/host/grants"
-	"github.com/wasmjob/wasmjob/host/schedule"
 	"github.com/wasmjob/wasmjob/host/yamlnode"
 )
 
@@ -71,7 +70,6 @@ func (j *job) read() Definition {
 	j.needs()
 	j.module()
 	j.limits()
-	j.schedule()
 	j.itemParameters()
 	j.props()
 	j.validate()
@@ -208,9 +206,6 @@ func (j *job) module() {
 // limits finds what each field by itself does not show.
 func (j *job) limits() {
 	c, g := &j.c, &j.guest
-	if n := j.value("failover"); c.Failover && !c.MonitorExecution && n != nil {
-		j.problem(n, "failover", "found true, but monitorExecution is false, and failover needs it")
-	}
 	if j.nodes["timeout"] == nil {
 		g.Timeout = time.Duration(j.ceilings.Of(c.JobName, ceiling.Timeout).Cap(int64(DefaultTimeout)))
 	}
@@ -219,15 +214,6 @@ func (j *job) limits() {
 		r.MaxBackoff = max(r.MaxBackoff, r.Backoff)
 	} else if r.MaxBackoff < r.Backoff {
 		j.problem(n, "retry.maxBackoff", "found %s, expected at least the first backoff, %s", r.MaxBackoff, r.Backoff)
-	}
-	if j.value("type") == nil {
-		return
-	}
-	for _, s := range jobconfig.Settings() {
-		n := j.value(s.Name)
-		if n != nil && s.Only != "" && s.Only != g.Type && s.Differs(*g) {
-			j.problem(n, s.Name, "is for jobs of type %s, but the type is %s", s.Only, g.Type)
-		}
 	}
 }
 
@@ -255,19 +241,6 @@ func (j *job) outcomes(field string, into *[]string) {
 	if n := j.value(field); n != nil {
 		if err := parse(strings.Join(names, ",")); err != nil {
 			j.problem(n, field, "%v", err)
-		}
-	}
-}
-
-// schedule checks the cron expression in its zone.
-func (j *job) schedule() {
-	zone, err := schedule.Zone(j.c.TimeZone)
-	if n := j.value("timeZone"); err != nil && n != nil {
-		j.problem(n, "timeZone", "%s", strings.TrimPrefix(err.Error(), "time zone "))
-	}
-	if n := j.value("cron"); n != nil && j.c.Cron != "" {
-		if _, err := schedule.Parse(j.c.Cron, zone); err != nil {
-			j.problem(n, "cron", "%s", strings.TrimPrefix(err.Error(), "cron "))
 		}
 	}
 }
@@ -403,6 +376,11 @@ func (j *job) validate() {
 		absent := j.meant[field] && j.nodes[field] == nil
 		if !j.bad[field] && !j.bad[top] && !absent {
 			j.problem(cmp.Or(j.nodes[field], j.nodes[top], j.root), field, "%s", e.Problem)
+		}
+	}
+	for _, p := range Check(j.c) {
+		if n := j.value(p.Field); n != nil {
+			j.problem(n, p.Field, "%s", p.Problem)
 		}
 	}
 }

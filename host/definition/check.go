@@ -1,0 +1,57 @@
+package definition
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/wasmjob/wasmjob/coordination/jobconfig"
+	"github.com/wasmjob/wasmjob/host/grants"
+	"github.com/wasmjob/wasmjob/host/schedule"
+)
+
+// Check finds what neither a definition file nor an edit may say, though a job runs with it if
+// another program wrote it to the registry. What makes a configuration invalid, Validate finds.
+func Check(c jobconfig.Configuration) (problems []*jobconfig.FieldError) {
+	bad := func(field, format string, args ...any) {
+		problems = append(problems, &jobconfig.FieldError{Field: field, Problem: fmt.Sprintf(format, args...)})
+	}
+	if c.Failover && !c.MonitorExecution {
+		bad("failover", "found true, but monitorExecution is false, and failover needs it")
+	}
+	if _, err := jobconfig.ParseItemParameters(c.ShardingItemParameters); err == nil && c.ShardingTotalCount > 0 {
+		for _, err := range jobconfig.CheckItemParameters(c.ShardingItemParameters, c.ShardingTotalCount) {
+			bad("shardingItemParameters", "%v", err)
+		}
+	}
+	g, _ := c.Guest() // what cannot be read has its default
+	for _, s := range jobconfig.Settings() {
+		if s.Only != "" && g.Type != "" && s.Only != g.Type && s.Differs(g) {
+			bad(s.Name, "is for jobs of type %s, but the type is %s", s.Only, g.Type)
+		}
+	}
+	for _, need := range g.Needs {
+		if _, err := grants.ParseNeed(need); err != nil {
+			bad("needs", "%v", err)
+		}
+	}
+	_, unread := Schedule(c.Cron, c.TimeZone)
+	return append(problems, unread...)
+}
+
+// Schedule is when a job fires by its cron in its time zone; nil without a cron, and with problems.
+func Schedule(cron, timeZone string) (s *schedule.Schedule, problems []*jobconfig.FieldError) {
+	zone, err := schedule.Zone(timeZone)
+	if err != nil {
+		problems = append(problems, &jobconfig.FieldError{Field: "timeZone", Problem: strings.TrimPrefix(err.Error(), "time zone ")})
+	}
+	if cron == "" {
+		return nil, problems
+	}
+	if s, err = schedule.Parse(cron, zone); err != nil {
+		problems = append(problems, &jobconfig.FieldError{Field: "cron", Problem: strings.TrimPrefix(err.Error(), "cron ")})
+	}
+	if len(problems) > 0 {
+		return nil, problems
+	}
+	return s, nil
+}
