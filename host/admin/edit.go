@@ -132,7 +132,7 @@ func (r *Registry) EditConfig(ctx context.Context, job string, e Edit) (*Edited,
 	record := recorded.Record{What: EditOf(e.Settings)}
 	written := false
 	edit := func(before jobconfig.Configuration) (_ jobconfig.Configuration, err error) {
-		if after, err = edited(before, e.Settings); err != nil {
+		if after, err = r.edited(before, e.Settings); err != nil {
 			return after, err
 		}
 		record.Before, record.After = settingsTexts(operate.Differences(before, after))
@@ -167,14 +167,16 @@ func (r *Registry) EditConfig(ctx context.Context, job string, e Edit) (*Edited,
 func Settings() []string { return operate.EditableNames() }
 
 // edited is a configuration with settings changed. The error joins a *jobconfig.FieldError for each at fault. It is
-// refused for what it brings: with what was there before the job runs as it did.
-func edited(before jobconfig.Configuration, settings map[string]string) (jobconfig.Configuration, error) {
+// refused for what it brings: with what was there before the job runs, or does not, as it did.
+func (r *Registry) edited(before jobconfig.Configuration, settings map[string]string) (jobconfig.Configuration, error) {
 	after, err := operate.Edit(before, settings)
 	problems := []error{err}
-	known := definition.Check(before)
-	for _, p := range definition.Check(after) {
-		if !slices.ContainsFunc(known, func(k *jobconfig.FieldError) bool { return *k == *p }) {
-			problems = append(problems, p)
+	for _, check := range []func(jobconfig.Configuration) []*jobconfig.FieldError{definition.Check, r.refuses} {
+		known := check(before)
+		for _, p := range check(after) {
+			if !slices.ContainsFunc(known, func(k *jobconfig.FieldError) bool { return *k == *p }) {
+				problems = append(problems, p)
+			}
 		}
 	}
 	return after, errors.Join(problems...)

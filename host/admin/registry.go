@@ -29,19 +29,30 @@ type Registry struct {
 	center    func() registry.Center
 	leaves    bool   // records of changes, in the registry
 	who, why  string // of these
+	refuses   func(jobconfig.Configuration) []*jobconfig.FieldError
 }
 
 // NewRegistry returns the operations on a namespace. center is the session
 // that they use; it is asked each time and is nil while there is none.
 func NewRegistry(namespace string, center func() registry.Center) *Registry {
-	return &Registry{namespace: namespace, center: center}
+	return &Registry{namespace: namespace, center: center, refuses: func(jobconfig.Configuration) []*jobconfig.FieldError { return nil }}
+}
+
+// OnHost returns the same operations for a host, which says by refuses what it would refuse to run a job
+// with: an edit does not bring that.
+func (r *Registry) OnHost(refuses func(jobconfig.Configuration) []*jobconfig.FieldError) *Registry {
+	on := *r
+	on.refuses = refuses
+	return &on
 }
 
 // LeavingRecords returns the same operations for who has no host to record a change: each leaves
 // its record in the registry, for a host to take it into its history. who is as command.WhoAsks
 // has it, why is the reason that was given.
 func (r *Registry) LeavingRecords(who, why string) *Registry {
-	return &Registry{namespace: r.namespace, center: r.center, leaves: true, who: who, why: event.Reason(why)}
+	leaving := *r
+	leaving.leaves, leaving.who, leaving.why = true, who, event.Reason(why)
+	return &leaving
 }
 
 // recorded is a session for a change of a job, which is on record then. change is what is known

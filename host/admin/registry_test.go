@@ -2,6 +2,7 @@ package admin
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -343,5 +344,42 @@ func TestRegistry_EditAsValidated(t *testing.T) {
 	}
 	if now, _ := look("/ns/a/config"); !strings.Contains(now, "description: x") || !strings.Contains(now, "9=Z") {
 		t.Error(now)
+	}
+}
+
+// TestRegistry_EditOnHost: on a host an edit is refused for what that host would refuse to run, if the edit brings it.
+func TestRegistry_EditOnHost(t *testing.T) {
+	t.Parallel()
+	r, look := namespace(t, "a")
+	on := r.OnHost(func(c jobconfig.Configuration) (problems []*jobconfig.FieldError) {
+		if c.ShardingTotalCount > 10 {
+			problems = append(problems, &jobconfig.FieldError{Field: "shardingTotalCount", Problem: fmt.Sprintf("found %d, expected less", c.ShardingTotalCount)})
+		}
+		return problems
+	})
+	before, _ := look("/ns/a/config")
+	for _, preview := range []bool{true, false} {
+		_, err := on.EditConfig(t.Context(), "a", Edit{Version: -1, Settings: map[string]string{"shardingTotalCount": "11"}, Preview: preview})
+		if f := (*jobconfig.FieldError)(nil); !errors.As(err, &f) || f.Field != "shardingTotalCount" || f.Problem != "found 11, expected less" {
+			t.Errorf("preview %t: %v", preview, err)
+		}
+	}
+	if now, _ := look("/ns/a/config"); now != before {
+		t.Errorf("it was written:\n%s", now)
+	}
+	for _, edit := range []struct {
+		r    *Registry
+		name string
+		text string
+		ok   bool
+	}{
+		{r, "shardingTotalCount", "12", true}, // as on a host that may have as many
+		{on, "description", "x", true},
+		{on, "shardingTotalCount", "11", false},
+		{on, "shardingTotalCount", "3", true},
+	} {
+		if _, err := edit.r.EditConfig(t.Context(), "a", Edit{Version: -1, Settings: map[string]string{edit.name: edit.text}}); (err == nil) != edit.ok {
+			t.Errorf("%s=%s: %v", edit.name, edit.text, err)
+		}
 	}
 }

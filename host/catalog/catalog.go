@@ -88,8 +88,8 @@ type Options struct {
 	Debounce time.Duration
 }
 
-// Catalog watches one plugins directory. But for its progress it is not changed
-// after New.
+// Catalog watches one plugins directory. But for its progress and modules it is not
+// changed after New.
 type Catalog struct {
 	dir              string // absolute
 	load             loader
@@ -106,6 +106,7 @@ type Catalog struct {
 
 	mu       sync.Mutex
 	progress Progress
+	modules  map[string]host.Module // of the jobs that were applied last
 }
 
 // New checks the options. It fails if the directory cannot be read: a host that

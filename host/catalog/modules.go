@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 
@@ -174,7 +175,7 @@ func (m *boundModule) executor(c jobconfig.Configuration) (abi.Executor, error) 
 		return m.module.Executor(s)
 	}
 	if m.process == nil {
-		return nil, errors.New("isolation: this host has no worker processes")
+		return nil, fmt.Errorf("isolation: %w", errNoWorkers)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), processTime)
 	defer cancel()
@@ -231,6 +232,47 @@ func fit(m host.Module, c jobconfig.Configuration) error {
 	e.Release()
 	return nil
 }
+
+// Refuses says for which settings the host would refuse to run its job: what is beyond its ceilings, and
+// what the job's module here cannot be run as. It compiles and tries nothing, and knows nothing of a job that is not here.
+func (c *Catalog) Refuses(conf jobconfig.Configuration) (problems []*jobconfig.FieldError) {
+	c.mu.Lock()
+	m, here := c.modules[conf.JobName]
+	c.mu.Unlock()
+	if !here {
+		return nil
+	}
+	if beyond := (*ceiling.Error)(nil); errors.As(c.ceilings.Check(conf), &beyond) {
+		problems = beyond.Problems
+	}
+	if b, real := m.(*boundModule); real {
+		problems = append(problems, b.refuses(conf)...)
+	}
+	return problems
+}
+
+func (m *boundModule) refuses(c jobconfig.Configuration) (problems []*jobconfig.FieldError) {
+	s, err := m.settings(c)
+	if err != nil {
+		return nil // it is invalid for every host
+	}
+	bad := func(field string, err error) {
+		if err != nil {
+			problems = append(problems, &jobconfig.FieldError{Field: field, Problem: err.Error()})
+		}
+	}
+	_, err = m.module.Info().JobType(s.Type)
+	bad("type", err)
+	_, err = m.module.Pages(s.MemoryLimit)
+	bad("memoryLimit", err)
+	if isolated(m.isolate, c) && m.process == nil {
+		bad("isolation", errNoWorkers)
+	}
+	return problems
+}
+
+// errNoWorkers refuses isolation: process.
+var errNoWorkers = errors.New("this host has no worker processes")
 
 // costly reports whether fitting the configuration to a module that is compiled
 // may mean to try an instance once more, which is what another memory limit does, or

@@ -12,6 +12,7 @@ import (
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 	"github.com/wasmjob/wasmjob/host"
 	"github.com/wasmjob/wasmjob/host/capability/dir"
+	"github.com/wasmjob/wasmjob/host/ceiling"
 	"github.com/wasmjob/wasmjob/host/grants"
 	"github.com/wasmjob/wasmjob/host/plugin"
 )
@@ -86,7 +87,7 @@ func TestRealModules(t *testing.T) {
 	dir := t.TempDir()
 	put(t, dir, "a.yaml", fmt.Sprintf(tinyDefinition, "a", ""))
 	put(t, dir, "a.wasm", string(tinyModule(0, "one")))
-	c, err := New(Options{Dir: dir, Runtime: rt, Debounce: 10 * time.Millisecond})
+	c, err := New(Options{Dir: dir, Runtime: rt, Debounce: 10 * time.Millisecond, Ceilings: ceiling.List{ceiling.Default(1)}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -139,6 +140,7 @@ func TestRealModules(t *testing.T) {
 		t.Errorf("the second version: %+v", r)
 	}
 	e.Release()
+	refuses(t, c, second.jobs[0])
 
 	for name, bad := range map[string]struct{ bytes, reason string }{
 		"text":      {"hello, world\n", "text"},
@@ -173,6 +175,40 @@ func TestRealModules(t *testing.T) {
 		t.Errorf("an executor of a module that was closed: %+v", r)
 	}
 	old.Release()
+}
+
+// refuses shows that the catalog says of the configuration of an applied job what the host would say, before it has it.
+func refuses(t *testing.T, c *Catalog, job host.Job) {
+	t.Helper()
+	for name, test := range map[string]struct {
+		of, field string
+		total     int
+		props     map[string]string
+	}{
+		"as it is":             {"a", "", 1, nil},
+		"beyond the ceilings":  {"a", "shardingTotalCount", 20_000, nil},
+		"another type":         {"a", "type", 1, map[string]string{"wasm.type": "DATAFLOW"}},
+		"no worker processes":  {"a", "isolation", 1, map[string]string{"wasm.isolation": "process"}},
+		"what cannot be read":  {"a", "", 1, map[string]string{"wasm.memoryLimit": "much"}},
+		"a job of other hosts": {"b", "", 20_000, map[string]string{"wasm.type": "DATAFLOW"}},
+	} {
+		d := job.Definition
+		d.JobName, d.ShardingTotalCount, d.Props = test.of, test.total, test.props
+		problems := c.Refuses(d)
+		if test.field == "" {
+			if len(problems) > 0 {
+				t.Errorf("%s: %v", name, problems[0])
+			}
+			continue
+		}
+		said := c.ceilings.Check(d)
+		if said == nil {
+			said = fit(job.Module, d)
+		}
+		if len(problems) != 1 || problems[0].Field != test.field || said == nil || !strings.Contains(said.Error(), problems[0].Problem) {
+			t.Errorf("%s: %v, the host says %v", name, problems, said)
+		}
+	}
 }
 
 func TestSettings(t *testing.T) {

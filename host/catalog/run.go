@@ -250,9 +250,14 @@ func (r *run) act(ctx context.Context) {
 	if !r.applied || !slices.Equal(before.jobs, r.plan.jobs) || !slices.EqualFunc(before.refused, r.plan.refused, sameRefusal) {
 		r.logChanges(before)
 		jobs := make([]host.Job, len(r.plan.jobs))
+		modules := make(map[string]host.Module, len(jobs))
 		for i, b := range r.plan.jobs {
 			jobs[i] = b.job
+			modules[b.doc.Configuration.JobName] = b.job.Module
 		}
+		r.mu.Lock()
+		r.modules = modules
+		r.mu.Unlock()
 		refused := slices.Clone(r.plan.refused)
 		for i := range refused {
 			refused[i].Reasons = slices.Clone(refused[i].Reasons)

@@ -133,14 +133,8 @@ func (m *Module) check(s Settings) (typ string, pages uint32, err error) {
 	if typ, err = info.JobType(s.Type); err != nil {
 		refused.add("%s", err)
 	}
-	limit := cmp.Or(s.MemoryLimit, abi.DefaultMemory)
-	n := limit / wasm.PageSize
-	if n < 1 {
-		refused.add("memory limit of %d bytes, expected at least one page of %d", limit, wasm.PageSize)
-	} else if n > wasm.MaxPages {
-		refused.add("memory limit of %d bytes, expected at most 4 GiB", limit)
-	} else if int64(info.MemoryMinPages) > n {
-		refused.add("the module begins with %d bytes of memory, the limit is %d", int64(info.MemoryMinPages)*wasm.PageSize, limit)
+	if pages, err = m.Pages(s.MemoryLimit); err != nil {
+		refused.add("%s", err)
 	}
 	s.checkImports(info, refused)
 	if err := m.r.budget.possible(m.code.leastMemory()); err != nil {
@@ -154,7 +148,22 @@ func (m *Module) check(s Settings) (typ string, pages uint32, err error) {
 	if len(refused.Problems) > 0 {
 		return "", 0, refused
 	}
-	return typ, uint32(n), nil
+	return typ, pages, nil
+}
+
+// Pages is a memory limit, as Settings has it, in pages. The error says why the module cannot run within it.
+func (m *Module) Pages(limit int64) (uint32, error) {
+	limit = cmp.Or(limit, abi.DefaultMemory)
+	n, least := limit/wasm.PageSize, int64(m.code.info.MemoryMinPages)
+	switch {
+	case n < 1:
+		return 0, fmt.Errorf("memory limit of %d bytes, expected at least one page of %d", limit, wasm.PageSize)
+	case n > wasm.MaxPages:
+		return 0, fmt.Errorf("memory limit of %d bytes, expected at most 4 GiB", limit)
+	case least > n:
+		return 0, fmt.Errorf("the module begins with %d bytes of memory, the limit is %d", least*wasm.PageSize, limit)
+	}
+	return uint32(n), nil
 }
 
 // checkImports refuses a module that wants a capability that is not granted.

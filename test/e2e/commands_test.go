@@ -38,6 +38,16 @@ func TestOperating(t *testing.T) {
 		t.Errorf("the settings: %v %+v", err, config)
 	}
 
+	for setting, why := range map[string]string{
+		"shardingTotalCount=20000": "found 20000, the host's ceiling shardingTotalCount for jobs \"*\" is 10000",
+		"type=DATAFLOW":            "job type DATAFLOW needs the exports ",
+		"memoryLimit=64KiB":        "bytes of memory, the limit is 65536",
+	} {
+		name, _, _ := strings.Cut(setting, "=")
+		p.refused(2, []string{name + ": ", why}, "edit", "work", setting, "--preview")
+		p.refused(2, []string{name + ": ", why}, "edit", "work", setting)
+	}
+
 	said := p.must("trigger", "work")
 	fire := h.of("work", 0, kind(event.FireStarted), source(abi.SourceTrigger))
 	round := strconv.FormatInt(fire.Trigger, 10)
