@@ -90,8 +90,8 @@ func EditableNames() (names []string) {
 }
 
 // Edit returns the configuration with settings changed: texts by their names in a
-// definition file, as Text shows them. An empty text takes a property away, so that it has
-// its default. The error joins a *jobconfig.FieldError for every problem; what is returned with it has the
+// definition file, as Text shows them. An empty text takes a property away: a job without it
+// has what [jobconfig.DefaultGuest] says. The error joins a *jobconfig.FieldError for every problem; what is returned with it has the
 // settings that are not at fault.
 func Edit(c jobconfig.Configuration, edits map[string]string) (jobconfig.Configuration, error) {
 	g, err := c.Guest()

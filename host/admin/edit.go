@@ -51,8 +51,8 @@ type Origin struct {
 const FromDefault, FromFile, FromEdit, FromRegistry = "default", "file", "edit", "registry"
 
 // origins say where the settings of a job come from, as far as the registry knows it.
-func origins(c operate.Config) (map[string]Origin, error) {
-	defaults, err := definition.Defaults()
+func (r *Registry) origins(job string, c operate.Config) (map[string]Origin, error) {
+	defaults, err := definition.Defaults(job, r.ceilings)
 	if err != nil {
 		return nil, err
 	}
@@ -85,7 +85,7 @@ type Edit struct {
 	// Version is that of the configuration from which the edit was made; -1 edits
 	// whichever there is.
 	Version int64
-	// Settings are the new values, by names; the others stay.
+	// Settings are the new values, by names, an empty one the default; the others stay.
 	Settings map[string]string
 	// Preview changes nothing.
 	Preview bool
@@ -121,7 +121,7 @@ func (r *Registry) Config(ctx context.Context, job string) (*JobConfig, error) {
 		return nil, err
 	}
 	out := newJobConfig(job, c)
-	out.Origins, err = origins(c)
+	out.Origins, err = r.origins(job, c)
 	return out, err
 }
 
@@ -132,7 +132,7 @@ func (r *Registry) EditConfig(ctx context.Context, job string, e Edit) (*Edited,
 	record := recorded.Record{What: EditOf(e.Settings)}
 	written := false
 	edit := func(before jobconfig.Configuration) (_ jobconfig.Configuration, err error) {
-		if after, err = r.edited(before, e.Settings); err != nil {
+		if after, err = r.edited(job, before, e.Settings); err != nil {
 			return after, err
 		}
 		record.Before, record.After = settingsTexts(operate.Differences(before, after))
@@ -166,9 +166,22 @@ func (r *Registry) EditConfig(ctx context.Context, job string, e Edit) (*Edited,
 // Settings are the names of the settings that can be edited.
 func Settings() []string { return operate.EditableNames() }
 
-// edited is a configuration with settings changed. The error joins a *jobconfig.FieldError for each at fault. It is
-// refused for what it brings: with what was there before the job runs, or does not, as it did.
-func (r *Registry) edited(before jobconfig.Configuration, settings map[string]string) (jobconfig.Configuration, error) {
+// edited is a configuration with settings changed; an empty text takes one back to its default. The error joins a
+// *jobconfig.FieldError for each at fault. It is refused for what it brings: with what was there before the job runs,
+// or does not, as it did.
+func (r *Registry) edited(job string, before jobconfig.Configuration, settings map[string]string) (jobconfig.Configuration, error) {
+	defaults, err := definition.Defaults(job, r.ceilings)
+	if err != nil {
+		return before, err
+	}
+	settings = maps.Clone(settings)
+	for _, s := range operate.Editable() {
+		text, edits := settings[s.Name]
+		absent := s.Prop != "" && operate.Text(s, defaults) == operate.Text(s, jobconfig.Configuration{}) // then it may follow other settings
+		if edits && text == "" && !s.Required && !absent {
+			settings[s.Name] = operate.Text(s, defaults)
+		}
+	}
 	after, err := operate.Edit(before, settings)
 	problems := []error{err}
 	for _, check := range []func(jobconfig.Configuration) []*jobconfig.FieldError{definition.Check, r.refuses} {

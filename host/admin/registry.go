@@ -18,6 +18,7 @@ import (
 	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/coordination/tree"
 	"github.com/wasmjob/wasmjob/host"
+	"github.com/wasmjob/wasmjob/host/ceiling"
 	"github.com/wasmjob/wasmjob/host/event"
 )
 
@@ -29,6 +30,7 @@ type Registry struct {
 	center    func() registry.Center
 	leaves    bool   // records of changes, in the registry
 	who, why  string // of these
+	ceilings  ceiling.List
 	refuses   func(jobconfig.Configuration) []*jobconfig.FieldError
 }
 
@@ -38,11 +40,11 @@ func NewRegistry(namespace string, center func() registry.Center) *Registry {
 	return &Registry{namespace: namespace, center: center, refuses: func(jobconfig.Configuration) []*jobconfig.FieldError { return nil }}
 }
 
-// OnHost returns the same operations for a host, which says by refuses what it would refuse to run a job
-// with: an edit does not bring that.
-func (r *Registry) OnHost(refuses func(jobconfig.Configuration) []*jobconfig.FieldError) *Registry {
+// OnHost returns the same operations for a host. Its ceilings bound defaults, and an edit does not bring what the
+// host would refuse to run a job with.
+func (r *Registry) OnHost(ceilings ceiling.List, refuses func(jobconfig.Configuration) []*jobconfig.FieldError) *Registry {
 	on := *r
-	on.refuses = refuses
+	on.ceilings, on.refuses = ceilings, refuses
 	return &on
 }
 

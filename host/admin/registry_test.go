@@ -10,8 +10,10 @@ import (
 
 	"github.com/wasmjob/wasmjob/coordination/embedded"
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
+	"github.com/wasmjob/wasmjob/coordination/operate"
 	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/host"
+	"github.com/wasmjob/wasmjob/host/ceiling"
 	"github.com/wasmjob/wasmjob/host/definition"
 )
 
@@ -351,7 +353,7 @@ func TestRegistry_EditAsValidated(t *testing.T) {
 func TestRegistry_EditOnHost(t *testing.T) {
 	t.Parallel()
 	r, look := namespace(t, "a")
-	on := r.OnHost(func(c jobconfig.Configuration) (problems []*jobconfig.FieldError) {
+	on := r.OnHost(nil, func(c jobconfig.Configuration) (problems []*jobconfig.FieldError) {
 		if c.ShardingTotalCount > 10 {
 			problems = append(problems, &jobconfig.FieldError{Field: "shardingTotalCount", Problem: fmt.Sprintf("found %d, expected less", c.ShardingTotalCount)})
 		}
@@ -381,5 +383,52 @@ func TestRegistry_EditOnHost(t *testing.T) {
 		if _, err := edit.r.EditConfig(t.Context(), "a", Edit{Version: -1, Settings: map[string]string{edit.name: edit.text}}); (err == nil) != edit.ok {
 			t.Errorf("%s=%s: %v", edit.name, edit.text, err)
 		}
+	}
+}
+
+// TestRegistry_EditToDefault: an empty value takes a setting back to the default that it has in a definition file.
+func TestRegistry_EditToDefault(t *testing.T) {
+	t.Parallel()
+	r, _ := namespace(t, "a")
+	edit := func(r *Registry, name, value string) *Edited {
+		t.Helper()
+		e, err := r.EditConfig(t.Context(), "a", Edit{Version: -1, Settings: map[string]string{name: value}})
+		if err != nil {
+			t.Fatalf("%s=%s: %v", name, value, err)
+		}
+		return e
+	}
+	edit(r, "timeout", "5s")
+	list, err := definition.Parse("a.yaml", []byte("shardingTotalCount: 2\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range operate.Editable() {
+		if s.Required {
+			continue
+		}
+		if got, want := edit(r, s.Name, "").After.Settings[s.Name], operate.Text(s, list[0].Configuration); got != want {
+			t.Errorf("%s: %q, expected %q", s.Name, got, want)
+		}
+	}
+	config, err := r.Config(t.Context(), "a")
+	for name, o := range config.Origins {
+		if err != nil || (o.From != FromDefault && name != "shardingTotalCount") {
+			t.Errorf("%s comes from %+v, %v", name, o, err)
+		}
+	}
+	edit(r, "retry.backoff", "1h")
+	if e := edit(r, "retry.maxBackoff", ""); e.After.Settings["retry.maxBackoff"] != "1h0m0s" {
+		t.Errorf("the longest pause is %s, below the first", e.After.Settings["retry.maxBackoff"])
+	}
+	if e := edit(r, "timeout", "0"); e.After.Settings["timeout"] != "0s" {
+		t.Errorf("no limit is %s", e.After.Settings["timeout"])
+	}
+	within := r.OnHost(ceiling.List{{Jobs: "*", Values: map[ceiling.Name]int64{ceiling.Timeout: int64(time.Minute)}}}, r.refuses)
+	if e := edit(within, "timeout", ""); e.After.Settings["timeout"] != "1m0s" {
+		t.Errorf("within a ceiling of 1m the default is %s", e.After.Settings["timeout"])
+	}
+	if _, err := r.EditConfig(t.Context(), "a", Edit{Version: -1, Settings: map[string]string{"shardingTotalCount": ""}}); err == nil || !strings.Contains(err.Error(), "expected a whole number") {
+		t.Errorf("what has no default: %v", err)
 	}
 }

@@ -134,7 +134,7 @@ type editInput struct {
 	IfMatch string `header:"If-Match" maxLength:"24" doc:"The ETag of the configuration that the edit was made from, or * for whichever there is."`
 	Preview bool   `query:"preview" doc:"Change nothing, and answer with what would be."`
 	Body    struct {
-		Settings map[string]string `json:"settings" maxProperties:"100" doc:"New values as texts, by the names of a definition file. An empty one takes the setting away."`
+		Settings map[string]string `json:"settings" maxProperties:"100" doc:"New values as texts, by the names of a definition file. An empty one takes the setting back to its default."`
 	}
 }
 

@@ -118,9 +118,9 @@ func ParseWithin(file string, data []byte, ceilings ceiling.List) ([]Definition,
 	return definitions, nil
 }
 
-// Defaults are the settings of a job whose definition states none, on a host without ceilings.
-func Defaults() (jobconfig.Configuration, error) {
-	list, err := Parse("defaults.yaml", []byte("shardingTotalCount: 1\n"))
+// Defaults are the settings of a job whose definition states none, on a host with ceilings.
+func Defaults(job string, ceilings ceiling.List) (jobconfig.Configuration, error) {
+	list, err := ParseWithin(job+".yaml", []byte("shardingTotalCount: 1\n"), ceilings)
 	if err != nil {
 		return jobconfig.Configuration{}, err
 	}

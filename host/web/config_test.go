@@ -42,6 +42,7 @@ func TestConfig(t *testing.T) {
 		s.get(path).lacks(t, "MON-FRI")
 		s.post(path, page.form(t, "set.cron", "0 0 3 * * ?", "do", "preview")...).has(t, 422, "Nothing was changed in the form.")
 		s.post(path, page.form(t, "set.cron", "", "do", "preview")...).has(t, 200, "by triggers alone")
+		s.post(path, page.form(t, "set.misfire", "", "set.timeout", "", "do", "preview")...).has(t, 200, "timeout 0s 10m")
 	})
 	t.Run("errors", func(t *testing.T) {
 		a := s.post(path, page.form(t, "set.cron", "0 0 25 * * ?", "do", "save")...)
@@ -52,7 +53,7 @@ func TestConfig(t *testing.T) {
 		}
 		for setting, bad := range map[string][2]string{
 			"shardingTotalCount": {"0", "1"}, "timeout": {"soon", "a duration such as 30s"}, "memoryLimit": {"1KiB", "a size from"}, "retry.on": {"OK", "RETRY"},
-			"failover": {"maybe", "true or false"}, "timeZone": {"Mars/Olympus", "Mars"}, "isolation": {"none", "fire, item or process"}, "shardingItemParameters": {"x", "x"},
+			"failover": {"maybe", "true or false"}, "timeZone": {"Mars/Olympus", "Mars"}, "isolation": {"none", "fire, item or process"}, "shardingItemParameters": {"0=A,9=Z", "9=Z"}, "monitorExecution": {"false", "failover needs it"},
 		} {
 			s.post(path, page.form(t, "set."+setting, bad[0], "do", "save")...).has(t, 422, bad[1])
 		}
