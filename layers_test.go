@@ -116,7 +116,7 @@ var rooms = []room{
 		why:      "guests see what any job author sees"},
 
 	{name: "coordination/registry", why: "what a backend implements and everybody else writes through; it knows no job"},
-	{name: "coordination/jobconfig", may: []string{"strategy"}, outside: []string{yaml},
+	{name: "coordination/jobconfig", may: []string{"strategy", "host/times"}, outside: []string{yaml},
 		why: "what a job is set to: hosts, files and ElasticJob's YAML agree on it, and none of it needs the protocol"},
 	{name: "coordination/step", may: []string{"coordination/registry"},
 		why: "how a step reads and commits is the same for every step; it knows no job"},

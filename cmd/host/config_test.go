@@ -171,7 +171,7 @@ ceilings:
 		`FILE:9: ceilings: want keys with values`,
 		`WASMJOB_CEILINGS: maxShare: found "200%", expected a share from 1% to 100%, or off`,
 		`WASMJOB_CEILINGS: found "nothing", expected JOBS:NAME=VALUE`,
-		`--ceiling: timeout: found "1", expected a duration such as 30s, 5m or 1h30m, or off`,
+		`--ceiling: timeout: found "1", expected a duration such as 30s, 5m, 1h30m or 1d, or off`,
 	} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("%s is not in\n%v", want, err)

@@ -28,11 +28,11 @@ func TestGuestReadsEverything(t *testing.T) {
 		"wasm.type": "dataflow", "streaming.process": "TRUE", "wasm.timeout": "90s", "wasm.maxConcurrency": " 4 ",
 		"wasm.isolation": "item", "wasm.args": `["-v","a b",""]`, "wasm.memoryLimit": "64MiB", "wasm.fetchDataCount": "100",
 		"wasm.retry.attempts": "5", "wasm.retry.backoff": "250ms", "wasm.retry.maxBackoff": "1m", "wasm.retry.on": "fail, retry,FAIL",
-		"wasm.catchUpWindow": "0", "wasm.maxHostDeaths": "5",
+		"wasm.catchUpWindow": "1d12h", "wasm.maxHostDeaths": "5",
 	}}.Guest()
 	expected := Guest{
 		Type: TypeDataflow, StreamingProcess: true, Timeout: 90 * time.Second, MaxConcurrency: 4, Isolation: IsolationItem,
-		Args: []string{"-v", "a b", ""}, MemoryLimit: 64 << 20, FetchDataCount: 100, MaxHostDeaths: 5,
+		Args: []string{"-v", "a b", ""}, MemoryLimit: 64 << 20, FetchDataCount: 100, MaxHostDeaths: 5, CatchUpWindow: 36 * time.Hour,
 		Retry: RetryPolicy{Attempts: 5, Backoff: 250 * time.Millisecond, MaxBackoff: time.Minute, On: []string{"RETRY", "FAIL"}},
 	}
 	if err != nil || !reflect.DeepEqual(g, expected) {
@@ -45,8 +45,8 @@ func TestGuestRefuses(t *testing.T) {
 	for _, c := range []struct{ key, value, expected string }{
 		{"wasm.type", "HTTP", `found "HTTP", expected SIMPLE, DATAFLOW or SCRIPT`},
 		{"wasm.timeout", "10", `found "10", expected a duration with its unit, such as 10s`},
-		{"wasm.timeout", "soon", `found "soon", expected a duration such as 30s, 5m or 1h30m, or 0`},
-		{"wasm.timeout", "", `found "", expected a duration such as 30s, 5m or 1h30m, or 0`},
+		{"wasm.timeout", "soon", `found "soon", expected a duration such as 30s, 5m, 1h30m or 1d, or 0`},
+		{"wasm.timeout", "", `found "", expected a duration such as 30s, 5m, 1h30m or 1d, or 0`},
 		{"wasm.timeout", "-1s", `found "-1s", expected a duration from 0 to 720h0m0s`},
 		{"wasm.catchUpWindow", "1000h", `found "1000h", expected a duration from 0 to 720h0m0s`},
 		{"wasm.maxConcurrency", "-1", `found "-1", expected a whole number from 0 to 100000`},
@@ -56,7 +56,10 @@ func TestGuestRefuses(t *testing.T) {
 		{"wasm.args", "-v", `found "-v", expected a JSON list of strings, such as ["-v","x y"]`},
 		{"wasm.args", `["a",null]`, `found "[\"a\",null]", expected a JSON list of strings, such as ["-v","x y"]`},
 		{"wasm.args", `null`, `found "null", expected a JSON list of strings, such as ["-v","x y"]`},
-		{"wasm.args", `["\u0000"]`, `found "[\"\\u0000\"]", expected arguments without a NUL character`},
+		{"wasm.args", `["\u0000"]`, `found "[\"\\u0000\"]", expected texts without a NUL character`},
+		{"wasm.needs", "foo", `found "foo", expected a JSON list of strings, such as ["kv","secret API_TOKEN"]`},
+		{"wasm.timeout", "31d", `found "31d", expected a duration from 0 to 720h0m0s`},
+		{"wasm.timeout", "1 d", `found "1 d", expected a duration such as 30s, 5m, 1h30m or 1d, or 0`},
 		{"wasm.memoryLimit", "64", `found "64", expected a size from 64KiB to 4GiB`},
 		{"wasm.memoryLimit", "5GiB", `found "5GiB", expected a size from 64KiB to 4GiB`},
 		{"wasm.memoryLimit", "64 apples", `found "64 apples", expected a size such as 64MiB, or a number of bytes`},

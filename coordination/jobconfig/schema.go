@@ -53,7 +53,7 @@ func (s Setting) schema() map[string]any {
 	case Number:
 		schema = one(map[string]any{"type": "integer", "minimum": s.Min, "maximum": s.Max}, pattern("^[-+]?(0|[1-9][0-9]*)$"))
 	case Duration:
-		schema = one(map[string]any{"const": 0}, pattern(`^([-+]?0|\+?(([0-9]+\.?[0-9]*|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h))+)$`))
+		schema = one(map[string]any{"const": 0}, pattern(`^([0-9]{1,6}d|([0-9]{1,6}d)?([-+]?0|\+?(([0-9]+\.?[0-9]*|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h))+))$`))
 	case Size:
 		schema = one(map[string]any{"type": "integer", "minimum": 0, "maximum": s.Max}, pattern(`^\s*[0-9.]+\s*([KkMmGg]?[Ii]?[Bb])?\s*$`))
 	case Word:

@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/wasmjob/wasmjob/host/times"
 )
 
 // Setting is one field of a job definition: a row of the table from which the
@@ -34,6 +36,8 @@ type Setting struct {
 	Required bool
 	// Default and Help are for docs/definitions.md, in Markdown.
 	Default, Help string
+	// Example is a value of a list of texts, as JSON, which a definition file takes too.
+	Example string
 
 	// omitEmpty: Java knows the empty text as null, and the document leaves it out.
 	omitEmpty bool
@@ -121,7 +125,7 @@ func (s Setting) Parse(c *Configuration, g *Guest, text string) error {
 		if s.Type == Outcomes {
 			return assign(p, text, ParseRetryOn)
 		}
-		return assign(p, text, parseArgs)
+		return assign(p, text, s.texts)
 	}
 	return fmt.Errorf("%s cannot be read from a text", s.Name)
 }
@@ -281,7 +285,7 @@ var settings = [...]Setting{
 	{Name: "isolation", Prop: PropIsolation, Type: Word, Words: []string{string(IsolationFire), string(IsolationItem), string(IsolationProcess)}, Default: "`fire`",
 		Help: "How long a guest instance lives: `fire` (it is used for item after item of one fire) or `item` (each item and attempt has a fresh one). `process`: as `fire`, in [a process of the job's own](operating.md#processes-for-guests) that the host can kill",
 		in:   func(_ *Configuration, g *Guest) any { return &g.Isolation }},
-	{Name: "args", Prop: "wasm.args", Type: Texts, Only: TypeScript, Default: "none",
+	{Name: "args", Prop: "wasm.args", Type: Texts, Only: TypeScript, Default: "none", Example: `["-v","x y"]`,
 		Help: "`SCRIPT`: the program's arguments",
 		in:   func(_ *Configuration, g *Guest) any { return &g.Args }},
 	{Name: "memoryLimit", Prop: "wasm.memoryLimit", Type: Size, Min: MinMemoryLimit, Max: MaxMemoryLimit, Default: "128MiB",
@@ -296,7 +300,7 @@ var settings = [...]Setting{
 	{Name: "maxHostDeaths", Prop: PropMaxHostDeaths, Type: Number, Max: 1000, Default: "`2`",
 		Help: "How many hosts in a row may die in runs of an item before it is [held back](operating.md#items-that-are-held-back); `0` for any number",
 		in:   func(_ *Configuration, g *Guest) any { return &g.MaxHostDeaths }},
-	{Name: "needs", Prop: "wasm.needs", Type: Texts, Default: "none",
+	{Name: "needs", Prop: "wasm.needs", Type: Texts, Default: "none", Example: `["kv","secret API_TOKEN"]`,
 		Help: "What the job needs of the operator's [grants](grants.md#needs): `http https://api.example.com/v1/`, `net tcp://db:5432`, `dir /data`, `kv`, `secret NAME`, `env NAME`, `config`. It grants nothing",
 		in:   func(_ *Configuration, g *Guest) any { return &g.Needs }},
 	{Name: "retry", Type: Mapping, Default: "see below",
@@ -319,32 +323,35 @@ func errorHandler(name string) (string, error) {
 	return Configuration{JobErrorHandlerType: name}.ErrorHandler()
 }
 
-func parseArgs(s string) ([]string, error) {
-	var args []*string
-	err := json.Unmarshal([]byte(s), &args)
-	if err != nil || args == nil || slices.Contains(args, nil) {
-		return nil, fmt.Errorf(`found %q, expected a JSON list of strings, such as ["-v","x y"]`, Clip(s))
+func (s Setting) texts(text string) ([]string, error) {
+	var list []*string
+	err := json.Unmarshal([]byte(text), &list)
+	if err != nil || list == nil || slices.Contains(list, nil) {
+		return nil, fmt.Errorf("found %q, expected a JSON list of strings, such as %s", Clip(text), s.Example)
 	}
 	var out []string
-	for _, a := range args {
-		if strings.ContainsRune(*a, 0) {
-			return nil, fmt.Errorf("found %q, expected arguments without a NUL character", Clip(s))
+	for _, item := range list {
+		if strings.ContainsRune(*item, 0) {
+			return nil, fmt.Errorf("found %q, expected texts without a NUL character", Clip(text))
 		}
-		out = append(out, *a)
+		out = append(out, *item)
 	}
 	return out, nil
 }
 
-// ParseDuration reads a duration such as 30s, 5m or 1h30m, or 0; it is at
+// DurationExample is what messages say that a duration looks like.
+const DurationExample = "a duration such as 30s, 5m, 1h30m or 1d"
+
+// ParseDuration reads a duration as people write it ([times.Duration]); it is at
 // least 0 and at most limit.
 func ParseDuration(s string, limit time.Duration) (time.Duration, error) {
-	d, err := time.ParseDuration(s)
+	d, err := times.Duration(s)
 	switch {
 	case err != nil:
 		if _, e := strconv.ParseFloat(s, 64); e == nil {
 			return 0, fmt.Errorf("found %q, expected a duration with its unit, such as %ss", Clip(s), Clip(s))
 		}
-		return 0, fmt.Errorf("found %q, expected a duration such as 30s, 5m or 1h30m, or 0", Clip(s))
+		return 0, fmt.Errorf("found %q, expected %s, or 0", Clip(s), DurationExample)
 	case d < 0 || d > limit:
 		return 0, fmt.Errorf("found %q, expected a duration from 0 to %s", Clip(s), limit)
 	}

@@ -52,7 +52,7 @@ var settings = map[string]map[string]string{
 	"args":                     {`["-v","a b"]`: "", "": ""},
 	"memoryLimit":              {"64MiB": "67108864"},
 	"fetchDataCount":           {"500": ""},
-	"catchUpWindow":            {"1h0m0s": "", "0s": ""},
+	"catchUpWindow":            {"1h0m0s": "", "0s": "", "1d": "24h0m0s"},
 	"maxHostDeaths":            {"0": "", "5": ""},
 	"needs":                    {`["kv","net tcp://db:5432"]`: "", "": ""},
 	"retry.attempts":           {"5": ""},

@@ -285,7 +285,7 @@ func kindOf(n Name) kind {
 	size := kind{parse: jobconfig.ParseSize, text: jobconfig.ShowSize, most: math.MaxInt64, expected: "a size such as 64MiB"}
 	switch n {
 	case Timeout:
-		return kind{parse: parseDuration, text: func(v int64) string { return words.Duration(time.Duration(v)) }, most: math.MaxInt64, expected: "a duration such as 30s, 5m or 1h30m"}
+		return kind{parse: parseDuration, text: func(v int64) string { return words.Duration(time.Duration(v)) }, most: math.MaxInt64, expected: jobconfig.DurationExample}
 	case MemoryLimit:
 		size.parse, size.expected = parseMemory, "a size from 64KiB to 4GiB"
 		return size

@@ -117,7 +117,7 @@ func TestMistakes(t *testing.T) {
 		"a:":                     `found "", expected NAME=VALUE, such as timeout=1h`,
 		"a:timeout":              `found "timeout", expected NAME=VALUE`,
 		"a:timeouts=1h":          `found the ceiling "timeouts", expected one of timeout, maxConcurrency,`,
-		"a:timeout=1":            `timeout: found "1", expected a duration such as 30s, 5m or 1h30m, or off`,
+		"a:timeout=1":            `timeout: found "1", expected a duration such as 30s, 5m, 1h30m or 1d, or off`,
 		"a:timeout=0":            `timeout: found "0", expected a duration`,
 		"a:timeout=-1h":          `timeout: found "-1h"`,
 		"a:maxShare=101%":        `maxShare: found "101%", expected a share from 1% to 100%, or off`,

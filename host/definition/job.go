@@ -153,12 +153,12 @@ func (j *job) setting(s jobconfig.Setting) {
 		}
 		j.ranged(s.Name, int(s.Min), int(s.Max), into)
 	case *time.Duration:
-		j.scalar(s.Name, "a duration such as 30s, 5m or 1h30m, or 0", parse)
+		j.scalar(s.Name, jobconfig.DurationExample+", or 0", parse)
 	case *[]string:
 		if s.Type == jobconfig.Outcomes {
 			j.outcomes(s.Name, into)
 		} else {
-			*into = j.list(s.Name)
+			*into = j.list(s.Name, s.Example)
 		}
 	case **string:
 		if j.value(s.Name) != nil {
@@ -237,7 +237,7 @@ func (j *job) outcomes(field string, into *[]string) {
 		j.parsed(field, parse)
 		return
 	}
-	names := j.list(field)
+	names := j.list(field, "") // it is one
 	if n := j.value(field); n != nil {
 		if err := parse(strings.Join(names, ",")); err != nil {
 			j.problem(n, field, "%v", err)
@@ -466,16 +466,12 @@ func (j *job) ranged(field string, lowest, highest int, into *int) {
 	}
 }
 
-func (j *job) list(field string) []string {
+func (j *job) list(field, example string) []string {
 	n := j.value(field)
 	if n == nil {
 		return nil
 	}
 	if n.Kind != yaml.SequenceNode {
-		example := `[-v, "x y"]`
-		if field == "needs" {
-			example = "[kv, secret API_TOKEN]"
-		}
 		j.problem(n, field, "found %s, expected a list of texts, such as %s", yamlnode.Describe(n), example)
 		return nil
 	}

@@ -32,7 +32,7 @@ func TestSchemaTakesWhatHostsTake(t *testing.T) {
 	}
 
 	values := []string{
-		"x", `""`, "5", "-1", "0", "1.5", "1e3", "010", "true", "False", "yes", "OFF", "5m", "1h30m", "-1s", `"0"`, "+5s", "5 m", "1000000000h", ".5s",
+		"x", `""`, "5", "-1", "0", "1.5", "1e3", "010", "true", "False", "yes", "OFF", "5m", "1h30m", "-1s", `"0"`, "+5s", "5 m", "1d", "1d12h", "1.5d", "d", "1d2d", "1h1d", "1d0", "1000000000h", ".5s",
 		"64MiB", "64 mib", "1.5GiB", "64", "65536", "8TiB", "dataflow", "SIMPLE", "Process", "fire", "RETRY", "retry, FAIL", "NEVER",
 		"[a, b]", "[1, true]", "[RETRY, TRAP]", "[[a]]", "{0: a, 1: b}", "{a: b}", "{a: [b]}", "ROUND_ROBIN", "throw", "a.wasm",
 		"io.elasticjob.lite.api.strategy.impl.AverageAllocationJobShardingStrategy",

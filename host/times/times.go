@@ -24,14 +24,13 @@ const (
 
 // Duration is time.ParseDuration with days of 24 hours before the rest: 7d, 1d12h.
 func Duration(text string) (time.Duration, error) {
+	if d, err := time.ParseDuration(text); err == nil {
+		return d, nil
+	}
 	wrong := fmt.Errorf("%q is not a duration; want one such as 500ms, 90s, 2h30m or 7d", words.Clip(text))
 	m := regexp.MustCompile(`^([0-9]{1,6})d(.*)$`).FindStringSubmatch(text)
 	if m == nil {
-		d, err := time.ParseDuration(text)
-		if err != nil {
-			return 0, wrong
-		}
-		return d, nil
+		return 0, wrong
 	}
 	n, _ := strconv.Atoi(m[1]) // digits
 	rest, err := time.Duration(0), error(nil)
