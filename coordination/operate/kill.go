@@ -30,6 +30,8 @@ type Killing struct {
 	Now   time.Time
 	// Look is set to ask no host: the runs that are meant are only listed.
 	Look bool
+	// Found, if not nil, is given the runs that are meant, before their hosts are asked.
+	Found func([]KillTarget)
 }
 
 // KillTarget is one run that is to end.
@@ -56,6 +58,9 @@ func AskKill(ctx context.Context, r registry.Center, k Killing) (targets []KillT
 	err = step.Perform(ctx, r, "kill", func(ctx context.Context, x *step.Exchange) error {
 		if targets, err = g.find(ctx, x); err != nil || k.Look {
 			return err
+		}
+		if k.Found != nil {
+			k.Found(targets)
 		}
 		return g.ask(ctx, x, targets)
 	})

@@ -483,6 +483,26 @@ func (k *Kills) Open() int {
 	return n
 }
 
+// Asked names the runs whose hosts were asked to end them, by fire: cities/t7/0, or cities/t7 items 0-3,5. It is empty
+// if there are none.
+func (k *Kills) Asked() string {
+	fires := make(map[string]tree.Items)
+	for _, r := range k.Runs {
+		if at := strings.LastIndexByte(r.RunID, '/'); at >= 0 {
+			fires[r.RunID[:at]] = append(fires[r.RunID[:at]], r.Item)
+		}
+	}
+	var list []string
+	for _, fire := range sortedKeys(fires) {
+		text := "/"
+		if len(fires[fire]) > 1 {
+			text = " items "
+		}
+		list = append(list, fire+text+fires[fire].String())
+	}
+	return event.Reason(strings.Join(list, ", "))
+}
+
 // Kill is one run that was to end.
 type Kill struct {
 	Item int `json:"item"`
@@ -526,19 +546,24 @@ func (r *Registry) Kill(ctx context.Context, job string, o KillOptions, progress
 	}
 	layout := tree.NewLayout(r.namespace, job)
 	k := operate.Killing{Layout: layout, Item: o.Item, Run: o.Run, Server: o.Server, By: o.By, Grace: o.Grace, Now: time.Now()}
-	askKill := func(ctx context.Context, c registry.Center, _ tree.Layout) ([]operate.KillTarget, error) {
-		return operate.AskKill(ctx, c, k)
+	record := recorded.Record{What: "kill", Item: oneItem(o.Item), Host: o.Server}
+	w := &killWait{job: job, layout: layout}
+	k.Found = func(targets []operate.KillTarget) {
+		w.targets, w.endings = targets, make([]operate.Ending, len(targets))
+		for n := range w.endings {
+			w.endings[n].Open = true
+		}
+		record.After = w.kills().Asked()
 	}
-	targets, err := changed(ctx, r, job, recorded.Record{What: "kill", Item: oneItem(o.Item), Host: o.Server, After: o.Run}, askKill)
+	askKill := func(ctx context.Context, c registry.Center, l tree.Layout) ([]operate.KillTarget, error) {
+		return operate.AskKill(ctx, r.recorded(c, l, &record), k)
+	}
+	targets, err := query(ctx, r, job, askKill)
 	if err != nil {
 		return nil, err
 	}
 	if o.Run != "" && len(targets) == 0 {
 		return nil, r.notRunning(ctx, k)
-	}
-	w := &killWait{job: job, layout: layout, targets: targets, endings: make([]operate.Ending, len(targets))}
-	for n := range w.endings {
-		w.endings[n].Open = true
 	}
 	if progress == nil {
 		progress = func(*Kills) {}

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/coordination/tree"
@@ -22,11 +23,13 @@ type recording struct {
 	layout tree.Layout
 }
 
-func record(t *testing.T) *recording {
+func record(t *testing.T) *recording { return recordOf(t, servicetest.OK) }
+
+func recordOf(t *testing.T, run servicetest.Function) *recording {
 	registry := servicetest.NewServer(t)
 	r := &recording{t: t, layout: tree.NewLayout(servicetest.Namespace, "cities")}
 	for n := range 3 {
-		jobs := []host.Job{servicetest.Job("cities", "0 0 1 1 1 ?", 6, servicetest.OK)}
+		jobs := []host.Job{servicetest.Job("cities", "0 0 1 1 1 ?", 6, run)}
 		r.server = append(r.server, serve(t, servicetest.Options{Server: registry, IP: fmt.Sprint("10.0.0.", n+1), Jobs: jobs}))
 	}
 	return r
@@ -353,4 +356,70 @@ func (r *recording) erase(path string) {
 	if err != nil && !strings.Contains(err.Error(), "does not exist") {
 		r.t.Fatal(err)
 	}
+}
+
+// TestKillsAndReleasesAreRecorded: a kill says which runs were to end, and what did nothing is on no record, whether a
+// host was asked or the registry.
+func TestKillsAndReleasesAreRecorded(t *testing.T) {
+	t.Parallel()
+	r := recordOf(t, servicetest.Wait)
+	direct := admin.NewRegistry(servicetest.Namespace, r.server[0].Center).LeavingRecords("ann@desk", "a test")
+	kill := func(by func(context.Context, string, admin.KillOptions, func(*admin.Kills)) (*admin.Kills, error), item int) *admin.Kills {
+		t.Helper()
+		kills, err := by(t.Context(), "cities", admin.KillOptions{Item: item, Wait: time.Minute}, nil)
+		if err != nil || kills.Open() > 0 {
+			t.Fatalf("%+v, %v", kills, err)
+		}
+		return kills
+	}
+	release := func(by func(context.Context, string, int) (tree.Items, error)) tree.Items {
+		t.Helper()
+		items, err := by(t.Context(), "cities", -1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return items
+	}
+	trigger := func() (fire string) {
+		t.Helper()
+		round, err := r.server[0].client.TriggerWith(t.Context(), "cities", tree.TriggerArgs{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		fire = fmt.Sprint("cities/t", round)
+		r.server[0].Until("all items run", func() bool {
+			s, err := direct.Shards(t.Context(), "cities")
+			if err != nil {
+				t.Fatal(err)
+			}
+			return !slices.ContainsFunc(s.Items, func(i admin.Shard) bool { return i.RunningOn == "" })
+		})
+		return fire
+	}
+
+	kill(r.server[0].client.Kill, -1)
+	kill(direct.Kill, -1)
+	release(r.server[0].client.Release)
+	release(direct.Release)
+	first := trigger()
+	want := []string{"trigger by host token"}
+	r.until(want...)
+
+	kill(r.server[0].client.Kill, -1)
+	want = append(want, "kill by host token ->"+first+" items 0-5")
+	r.until(want...)
+	second := trigger()
+	kill(direct.Kill, 2)
+	want = append(want, "trigger by host token", "kill item 2 by ann@desk ->"+second+"/2 because a test")
+	r.until(want...)
+	kill(r.server[0].client.Kill, -1)
+	want = append(want, "kill by host token ->"+second+" items 0-1,3-5")
+	r.until(want...)
+
+	data, _ := r.server[0].Look(r.layout.Record(4))
+	r.commit(registry.Set(r.layout.Record(4), tree.ParseRecord([]byte(data)).Hold(time.Now().UnixMilli()).Data(), registry.AnyVersion))
+	for range 2 {
+		release(r.server[0].client.Release)
+	}
+	r.until(append(want, "release by host token")...)
 }

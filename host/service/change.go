@@ -47,7 +47,7 @@ func (s *Service) change(ctx context.Context, a access.Action, c *history.Change
 // has paused a job stays who first did.
 var errUnchanged = errors.New("nothing was to be changed")
 
-// switched is the end of an enable or a disable.
+// switched is the end of what may have nothing to do: an enable, a disable, a release.
 func switched(did bool, err error) error {
 	if err == nil && !did {
 		return errUnchanged
@@ -338,7 +338,7 @@ func (s *Service) Remove(ctx context.Context, job string, purge bool, why Reason
 }
 
 // Kill ends runs of a job; see admin.Registry.Kill. It is recorded when all hosts are
-// asked, which may be long before the runs have ended.
+// asked, which may be long before the runs have ended, with the runs; not if there are none.
 func (s *Service) Kill(ctx context.Context, job string, o admin.KillOptions, why Reason, progress func(*admin.Kills)) (kills *admin.Kills, err error) {
 	c := &history.Change{What: "kill", Job: job, Host: o.Server, After: o.Run, Why: why}
 	o.By = access.From(ctx).String()
@@ -352,7 +352,11 @@ func (s *Service) Kill(ctx context.Context, job string, o admin.KillOptions, why
 	kills, err = s.o.Registry.Kill(ctx, job, o, func(k *admin.Kills) {
 		if !asked {
 			asked = true
-			s.end(c, nil)
+			if c.After = k.Asked(); c.After == "" {
+				s.logger(c).Info("nothing was to be changed")
+			} else {
+				s.end(c, nil)
+			}
 		}
 		progress(k)
 	})
@@ -372,7 +376,7 @@ func (s *Service) Release(ctx context.Context, job string, item int, why Reason)
 		if items, err = s.o.Registry.Release(ctx, job, item); err == nil {
 			s.o.Host.Look(job) // an owner here reports the release
 		}
-		return s.explained(ctx, job, err)
+		return s.explained(ctx, job, switched(len(items) > 0, err))
 	})
 	return items, err
 }
