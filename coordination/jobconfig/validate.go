@@ -41,6 +41,23 @@ func (e *FieldError) Error() string {
 	return e.Field + ": " + e.Problem
 }
 
+// FieldErrors are all errors about fields that an error joins or wraps.
+func FieldErrors(err error) []*FieldError {
+	if f, ok := err.(*FieldError); ok {
+		return []*FieldError{f}
+	}
+	var list []*FieldError
+	switch e := err.(type) {
+	case interface{ Unwrap() []error }:
+		for _, inner := range e.Unwrap() {
+			list = append(list, FieldErrors(inner)...)
+		}
+	case interface{ Unwrap() error }:
+		list = FieldErrors(e.Unwrap())
+	}
+	return list
+}
+
 // The error handlers, by their ElasticJob names.
 const (
 	// HandlerLog logs an error; it is the default.

@@ -143,7 +143,16 @@ func Edit(c jobconfig.Configuration, edits map[string]string) (jobconfig.Configu
 	for _, key := range gone {
 		delete(c.Props, key)
 	}
-	return c, errors.Join(append(problems, c.Validate())...)
+	for _, f := range jobconfig.FieldErrors(c.Validate()) {
+		name := f.Field
+		for _, s := range Editable() {
+			if s.Prop != "" && name == "props."+s.Prop {
+				name = s.Name
+			}
+		}
+		bad(name, f.Problem)
+	}
+	return c, errors.Join(problems...)
 }
 
 // parse reads a setting from a text; an empty one is none where the document knows both.

@@ -310,6 +310,7 @@ func TestRegistry_EditAsValidated(t *testing.T) {
 		"two parameters":            {map[string]string{"shardingItemParameters": "0=A,0=B"}, "shardingItemParameters: 0=A,0=B\n", "shardingItemParameters"},
 		"a setting of another type": {map[string]string{"type": "SIMPLE", "streamingProcess": "true"}, "type: SIMPLE\nstreamingProcess: true\n", "streamingProcess"},
 		"an unknown need":           {map[string]string{"needs": `["foo"]`}, "needs: [foo]\n", "needs"},
+		"pauses that shrink":        {map[string]string{"retry.backoff": "5s", "retry.maxBackoff": "1s"}, "retry: {backoff: 5s, maxBackoff: 1s}\n", "retry.maxBackoff"},
 		"a bad cron":                {map[string]string{"cron": "0 61 * * * ?"}, "cron: 0 61 * * * ?\n", "cron"},
 		"a bad zone":                {map[string]string{"timeZone": "Mars"}, "timeZone: Mars\n", "timeZone"},
 	} {

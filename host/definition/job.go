@@ -362,12 +362,7 @@ func ownProperty(name string) string {
 // validate finds what the steps before did not look at.
 func (j *job) validate() {
 	fields := propFields()
-	for _, err := range flatten(errors.Join(j.c.Validate(), j.ceilings.Check(j.c))) {
-		var e *jobconfig.FieldError
-		if !errors.As(err, &e) {
-			j.problem(j.root, "", "%v", err)
-			continue
-		}
+	for _, e := range jobconfig.FieldErrors(errors.Join(j.c.Validate(), j.ceilings.Check(j.c))) {
 		field := e.Field
 		if own, ok := fields[strings.TrimPrefix(field, "props.")]; ok {
 			field = own

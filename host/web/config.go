@@ -216,16 +216,14 @@ func (v *configView) take(form map[string][]string) map[string]string {
 // refused shows the form again with what is wrong.
 func (v *configView) refused(err error) (view, error) {
 	var stale *admin.StaleError
-	fields := fieldErrors(err)
+	fields := jobconfig.FieldErrors(err)
 	switch {
 	case errors.As(err, &stale):
 		v.Stale, v.P.status = true, http.StatusConflict
 	case len(fields) > 0:
 		v.P.status = http.StatusUnprocessableEntity
 		for _, f := range fields {
-			at := slices.IndexFunc(v.Rows, func(s settingRow) bool {
-				return f.Field == s.Name || f.Field == s.Key || (s.Prop != "" && f.Field == "props."+s.Prop)
-			})
+			at := slices.IndexFunc(v.Rows, func(s settingRow) bool { return f.Field == s.Name })
 			if at < 0 {
 				v.Problems = append(v.Problems, f.Error())
 				continue
@@ -236,23 +234,6 @@ func (v *configView) refused(err error) (view, error) {
 		return view{}, err
 	}
 	return view{"config", v}, nil
-}
-
-// fieldErrors are all errors about fields that an error has in it.
-func fieldErrors(err error) []*jobconfig.FieldError {
-	if f, ok := err.(*jobconfig.FieldError); ok {
-		return []*jobconfig.FieldError{f}
-	}
-	var list []*jobconfig.FieldError
-	switch e := err.(type) {
-	case interface{ Unwrap() []error }:
-		for _, inner := range e.Unwrap() {
-			list = append(list, fieldErrors(inner)...)
-		}
-	case interface{ Unwrap() error }:
-		list = fieldErrors(e.Unwrap())
-	}
-	return list
 }
 
 // mostPreviewed is how many instants a preview has.
