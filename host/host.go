@@ -156,8 +156,6 @@ type Host struct {
 	desired map[string]Job
 	// parted is what was known of each job when the last session ended.
 	parted map[string]*JobStatus
-	// ended is Status.Ended.
-	ended []string
 	// brought are the definitions, as YAML, that this host has last joined its
 	// jobs with, or applied.
 	brought map[string][]byte
@@ -352,10 +350,7 @@ func (h *Host) Run(ctx, kill context.Context) error {
 	return nil
 }
 
-// mostEnded bounds Status.Ended.
-const mostEnded = 100
-
-// part keeps the id of a term that has ended, and what its loops know of their jobs.
+// part keeps what the loops of a term that has ended know of their jobs.
 func (h *Host) part(t *term) {
 	parted := make(map[string]*JobStatus)
 	t.mu.Lock()
@@ -364,7 +359,7 @@ func (h *Host) part(t *term) {
 	}
 	t.mu.Unlock()
 	h.mu.Lock()
-	h.parted, h.ended = parted, append(h.ended[max(len(h.ended)-mostEnded+1, 0):], t.self.ID)
+	h.parted = parted
 	h.mu.Unlock()
 }
 
@@ -444,7 +439,7 @@ func (h *Host) Look(job string) {
 
 func (h *Host) status(wait time.Duration, full bool) Status {
 	h.mu.Lock()
-	s := Status{ServerIP: h.cfg.ServerIP, Namespace: h.cfg.Namespace, State: h.state, Started: h.started, Refused: slices.Clone(h.refused), Ended: slices.Clone(h.ended)}
+	s := Status{ServerIP: h.cfg.ServerIP, Namespace: h.cfg.Namespace, State: h.state, Started: h.started, Refused: slices.Clone(h.refused)}
 	t, dialling := h.term, h.dialling
 	if h.state == HostStarting {
 		s.Jobs = h.offline()

@@ -17,8 +17,6 @@ type Status struct {
 	Started   time.Time    `json:"started"`
 	Jobs      []*JobStatus `json:"jobs"`    // the jobs of the host, by name
 	Refused   []Refusal    `json:"refused"` // the files that it refused, by name
-	// Ended are the instance ids of this process's sessions that have ended, the newest last: at most 100.
-	Ended []string `json:"ended,omitempty"`
 	// Waits are what the host waits for; what its jobs wait for is with them.
 	Waits []WaitStatus `json:"waits,omitempty"`
 	// RegistryFailures counts the requests to the registry that were not

@@ -262,22 +262,3 @@ func TestAnItemThatIsToMoveShowsUntilItEnds(t *testing.T) {
 		}
 	})
 }
-
-// TestStatus_ended: a host says which sessions it had before, the newest 100 of them.
-func TestStatus_ended(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := newCluster(t)
-		n := c.start(1)
-		var want []string
-		for range 102 {
-			time.Sleep(2 * time.Minute)
-			s := n.host.Status()
-			if s.State != host.HostLive || !slices.Equal(s.Ended, want) {
-				t.Fatalf("%s, ended: %q, want %q", s.State, s.Ended, want)
-			}
-			want = append(want, s.Instance)
-			want = want[max(len(want)-100, 0):]
-			c.expire(n)
-		}
-	})
-}

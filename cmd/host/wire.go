@@ -294,6 +294,11 @@ func (s *system) observe(e event.Event) {
 	if e.Kind == event.HostGone {
 		s.local.NoteGone(e)
 	}
+	if e.Kind == event.Session && e.Reason == "live" {
+		if c := s.registry.Session(); c != nil { // else it has ended already
+			s.peers.Begun(c, e.Host)
+		}
+	}
 	s.view.Add(e)
 }
 
@@ -309,7 +314,6 @@ func (s *system) wireHost(context.Context) (err error) {
 		Dial: func(ctx context.Context) (registry.Center, error) {
 			c, err := s.registry.Begin(ctx)
 			if err == nil {
-				s.peers.Begun(c)
 				s.signedOut.Begun(c)
 				s.unheld.Begun(c)
 				s.board.Begun(c)
@@ -435,7 +439,7 @@ func (s *system) wireCluster(context.Context) error {
 	stream := func(ctx context.Context, p cluster.Peer, path string, line func([]byte)) error {
 		return s.peers.Stream(ctx, transport, peers.Peer(p), path, line)
 	}
-	self := func() cluster.Peer { return cluster.Peer{ID: s.peers.ID(), ClusterDetail: s.published()} }
+	self := func() cluster.Peer { return cluster.Peer(s.peers.Self()) }
 	s.peers.Changed = func() {
 		for _, e := range s.local.NotePeers(append(others(), self())) {
 			e.Host = s.host.Status().Instance

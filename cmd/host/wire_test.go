@@ -66,7 +66,7 @@ func TestObserve(t *testing.T) {
 		local: cluster.NewLocal(func() admin.Report { return admin.Report{} }), view: view.New(view.ShowLog(zap.NewNop()), false),
 	}
 	gone := event.Event{Time: time.Now(), Kind: event.HostGone, Host: "10.0.0.1@-@1-a", Other: "10.0.0.2@-@2-b"}
-	for _, e := range []event.Event{{Time: time.Now(), Kind: event.Session, Host: "10.0.0.1@-@1-a", Reason: "live"}, gone} {
+	for _, e := range []event.Event{{Time: time.Now(), Kind: event.Session, Host: "10.0.0.1@-@1-a", Reason: "lost"}, gone} {
 		s.observe(e)
 	}
 	if seen := s.local.Delta("", 0).Sightings; len(seen) != 1 || seen[0].Other != gone.Other {

@@ -62,6 +62,8 @@ type ClusterDetail struct {
 	Certificate string    `json:"certificate,omitempty"`
 	Version     string    `json:"version"`
 	Started     time.Time `json:"started"`
+	// Sessions are the instance ids that this process had in its sessions, the newest last: at most 100.
+	Sessions []string `json:"sessions,omitempty"`
 }
 
 // Data is what the node holds, JSON.

@@ -33,6 +33,8 @@ type Host struct {
 	API     string    `json:"api,omitempty"`
 	Version string    `json:"version"`
 	Started time.Time `json:"started"`
+	// Sessions are the instance ids that its process had, the newest last.
+	Sessions []string `json:"-"`
 	// Here: it is the host that answers.
 	Here bool `json:"here,omitempty"`
 	// Silent says why it does not answer, empty if it does; Seen is when it did last,
@@ -66,7 +68,7 @@ type Draining struct {
 
 // Peer is the host as it is asked.
 func (h *Host) Peer() Peer {
-	return Peer{h.ID, tree.ClusterDetail{ServerIP: h.ServerIP, API: h.API, Version: h.Version, Started: h.Started}}
+	return Peer{h.ID, tree.ClusterDetail{ServerIP: h.ServerIP, API: h.API, Version: h.Version, Started: h.Started, Sessions: h.Sessions}}
 }
 
 // Peer is a host to ask.
@@ -574,7 +576,7 @@ func (c *Cluster) HostsOf(see See) []Host {
 	name := namesOf(c.peers())
 	for id, k := range c.hosts {
 		t, jobs := k.of(see)
-		list = append(list, Host{ID: id, Name: name(k.peer), ServerIP: k.peer.ServerIP, API: k.peer.API, Version: k.peer.Version, Started: k.peer.Started, Here: id == c.self,
+		list = append(list, Host{ID: id, Name: name(k.peer), ServerIP: k.peer.ServerIP, API: k.peer.API, Version: k.peer.Version, Started: k.peer.Started, Sessions: k.peer.Sessions, Here: id == c.self,
 			Silent: c.why(k), Seen: k.seen, Report: k.report, State: k.state(), Jobs: jobs - t.stopped, Stopped: t.stopped, Items: t.items, Running: t.running,
 			Disabled: k.disabledFor(c.jobs, see), Draining: k.leaving(see)})
 	}

@@ -18,8 +18,6 @@ const (
 	// noticed is how long after its end a host is seen to be gone at most: the longest timeout
 	// of a session that registries grant, and a while.
 	noticed = 2 * time.Minute
-	// listedOn is how long a host that was seen to be gone may be listed at most.
-	listedOn = 10 * time.Second
 )
 
 // sightingKinds are the kinds of events that say which hosts are gone, and which of them are back.
@@ -31,9 +29,19 @@ type sighting struct {
 	generation uint64
 }
 
-// IsBack reports whether a host of a server began after the host with the id, which was seen to be
-// gone at a time.
+// Regained reports whether a process that had the id in a session has had another one since.
+func Regained(h tree.ClusterDetail, id string) bool {
+	at := slices.Index(h.Sessions, event.TermOf(id))
+	return at >= 0 && at < len(h.Sessions)-1
+}
+
+// IsBack reports whether the host with the id, which was seen to be gone at a time, is back: its process
+// has another session, or another process of its server began since. What it had published itself, which
+// may be listed a moment longer, is no sign of that.
 func IsBack(h tree.ClusterDetail, id string, gone time.Time) bool {
+	if slices.Contains(h.Sessions, event.TermOf(id)) {
+		return Regained(h, id)
+	}
 	return h.ServerIP == tree.ServerOf(id) && h.Started.After(gone.Add(-noticed))
 }
 
@@ -59,8 +67,8 @@ func (l *Local) noteGone(events []event.Event) {
 }
 
 // NotePeers learns which hosts there are from now on, this one among them. It returns events, for this
-// host's history, that say which of those that were gone were back until now: when they stop in good
-// order, nothing else says so.
+// host's history, that say which of those that were gone are back, or were until now: when they stop in
+// good order, nothing else says so.
 func (l *Local) NotePeers(list []Peer) (back []event.Event) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -70,14 +78,14 @@ func (l *Local) NotePeers(list []Peer) (back []event.Event) {
 			known[event.TermOf(s.Other)] = true
 		}
 	}
-	now := time.Now()
+	now, seen := time.Now(), slices.Concat(l.peers, list)
 	for _, s := range l.sightings {
 		term := event.TermOf(s.Other)
-		if known[term] || now.Sub(s.Time) < listedOn || !slices.ContainsFunc(l.peers, func(p Peer) bool { return IsBack(p.ClusterDetail, s.Other, s.Time) }) {
+		if known[term] || !slices.ContainsFunc(seen, func(p Peer) bool { return IsBack(p.ClusterDetail, s.Other, s.Time) }) {
 			continue
 		}
 		known[term] = true
-		back = append(back, event.Event{Kind: event.HostBack, Time: now, Other: s.Other, Reason: "a host of its server has begun since"})
+		back = append(back, event.Event{Kind: event.HostBack, Time: now, Other: s.Other, Reason: "it has another session, or a host of its server has begun since"})
 	}
 	l.peers = list
 	if len(back) > 0 {

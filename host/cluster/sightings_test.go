@@ -13,8 +13,8 @@ import (
 	"github.com/wasmjob/wasmjob/host/history"
 )
 
-// TestNotePeers: a host remembers that a server came back whose host it had seen to be gone, for when
-// that has stopped in good order. What the host that died had published, which may be listed a moment
+// TestNotePeers: a host remembers that another one is back which it had seen to be gone, for when that has
+// stopped in good order: a host of the server that began since, or the same process in another session. What the host that died had published, which may be listed a moment
 // longer, is no sign of that; nor is another host of its server that was there before.
 func TestNotePeers(t *testing.T) {
 	t.Parallel()
@@ -36,18 +36,17 @@ func TestNotePeers(t *testing.T) {
 		}
 		other := began("10.0.0.9", time.Hour)
 		died := began("10.0.0.3", time.Minute)
+		died.Sessions = []string{"10.0.0.3@-@1-a"}
+		other.Sessions = []string{"10.0.0.9@-@1-c"}
 		notes("", other, died)
 		one.local.NoteGone(event.Event{Kind: event.HostGone, Host: "10.0.0.1@-@1-a", Other: "10.0.0.3@-@1-a-2", Time: time.Now()},
 			event.Event{Kind: event.HostGone, Host: "10.0.0.1@-@1-a", Other: "10.0.0.9@-@1-b", Time: time.Now()})
+		notes("", other, died)
 		time.Sleep(time.Second)
-		notes("", other)
-		time.Sleep(time.Minute)
 		back := began("10.0.0.3", 0)
-		notes("", other, back)
-		time.Sleep(time.Minute)
-		notes("host.back 10.0.0.3@-@1-a-2", other) // it has stopped
-		time.Sleep(time.Minute)
-		notes("", other)
+		back.Sessions = []string{"10.0.0.3@-@1-d"}
+		notes("host.back 10.0.0.3@-@1-a-2", other, died, back) // at once
+		notes("", other)                                       // it has stopped
 		refresh(t, c, 0)
 		kinds := ""
 		for _, e := range c.Sightings() { // newest first
@@ -73,6 +72,31 @@ func TestNotePeers(t *testing.T) {
 		notes("", back)
 		notes("", other)
 	})
+}
+
+// TestNotePeers_sameProcess: a process that has another session is back, however long it was there
+// before, and also if that was seen before it was seen to be gone.
+func TestNotePeers_sameProcess(t *testing.T) {
+	t.Parallel()
+	l := newShip("1").local
+	gone := func(id string) event.Event {
+		return event.Event{Kind: event.HostGone, Host: "10.0.0.1@-@1-a", Other: id, Time: time.Now()}
+	}
+	host := func(sessions ...string) Peer {
+		return Peer{ClusterDetail: tree.ClusterDetail{ServerIP: "10.0.0.3", Started: time.Now().Add(-time.Hour), Sessions: sessions}}
+	}
+	l.NoteGone(gone("10.0.0.3@-@1-a-2"))
+	if back := l.NotePeers([]Peer{host("10.0.0.3@-@1-a")}); len(back) != 0 { // what it had published
+		t.Errorf("%+v", back)
+	}
+	if back := l.NotePeers([]Peer{host("10.0.0.3@-@1-a", "10.0.0.3@-@1-b")}); len(back) != 1 || back[0].Other != "10.0.0.3@-@1-a-2" {
+		t.Errorf("%+v", back)
+	}
+	l.NotePeers([]Peer{host("10.0.0.3@-@1-a", "10.0.0.3@-@1-b", "10.0.0.3@-@1-c")})
+	l.NoteGone(gone("10.0.0.3@-@1-b"))
+	if back := l.NotePeers(nil); len(back) != 1 || back[0].Other != "10.0.0.3@-@1-b" {
+		t.Errorf("%+v", back)
+	}
 }
 
 // TestSightings: pages know which hosts were seen to be gone in the last day, by whichever host that

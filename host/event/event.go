@@ -72,7 +72,8 @@ const (
 	// in good order: its session with the registry has ended. Each host that looks
 	// reports it once.
 	HostGone Kind = "host.gone"
-	// HostBack: this host has found that a host of the server of Other, which was gone, has begun since.
+	// HostBack: this host has found that Other, which was gone, is back: its process has another
+	// session, or a host of its server has begun since.
 	HostBack    Kind = "host.back"
 	HostStarted Kind = "host.started" // Reason: how the last host here ended, unless well
 	HostStopped Kind = "host.stopped"

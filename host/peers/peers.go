@@ -22,6 +22,9 @@ import (
 
 const keyBytes = 32
 
+// mostInstances bounds [tree.ClusterDetail.Sessions].
+const mostInstances = 100
+
 // Peer is another host of the namespace.
 type Peer struct {
 	ID string
@@ -41,10 +44,12 @@ type Peers struct {
 
 	trouble string // that was logged last; it belongs to Run
 
-	mu     sync.Mutex
-	id     string // of this life, empty while there is none
-	key    []byte
-	others []Peer // by id
+	mu sync.Mutex
+	id string // of this life, empty while there is none
+	// instances are the host's ids in its sessions, the newest last.
+	instances []string
+	key       []byte
+	others    []Peer // by id
 	// used are the nonces of changes that peers asked for, by this id.
 	used map[string]bool
 }
@@ -55,8 +60,19 @@ func New(namespace string, self func() tree.ClusterDetail, log *zap.Logger) *Pee
 	return &Peers{namespace: namespace, self: self, log: log, sessions: sessions.New(), renew: make(chan struct{}, 1), used: make(map[string]bool)}
 }
 
-// Begun hands over a new session. It does not block; Run publishes the host in it.
-func (p *Peers) Begun(c registry.Center) { p.sessions.Begun(c) }
+// Begun hands over the host's session, in which it has an instance id; that which it knows is passed
+// over. It does not block; Run publishes the host in a new one.
+func (p *Peers) Begun(c registry.Center, instance string) {
+	p.mu.Lock()
+	known := len(p.instances) > 0 && p.instances[len(p.instances)-1] == instance
+	if !known {
+		p.instances = append(p.instances[max(len(p.instances)-mostInstances+1, 0):], instance)
+	}
+	p.mu.Unlock()
+	if !known {
+		p.sessions.Begun(c)
+	}
+}
 
 // Renew publishes the host again, with what it says of itself now. It does not block.
 func (p *Peers) Renew() {
@@ -84,6 +100,15 @@ func (p *Peers) List() []Peer {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return slices.Clone(p.others)
+}
+
+// Self is this host, as others know it; its id is empty before its first session.
+func (p *Peers) Self() Peer {
+	d := p.self()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	d.Sessions = p.instances
+	return Peer{p.id, d}
 }
 
 // ID names this host among its peers; empty before its first session.
@@ -135,7 +160,7 @@ func (p *Peers) publish(ctx context.Context, c registry.Center) error {
 	p.id, p.key = id, key
 	clear(p.used) // they were for another id
 	p.mu.Unlock()
-	ops := []registry.Op{registry.CreateEphemeral(tree.ClusterHost(p.namespace, id), p.self().Data())}
+	ops := []registry.Op{registry.CreateEphemeral(tree.ClusterHost(p.namespace, id), p.Self().Data())}
 	if before != "" { // published in this session, or in one whose nodes may be there yet
 		there, err := c.Read(ctx, registry.Data(tree.ClusterHost(p.namespace, before)))
 		if err != nil {

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -55,7 +56,7 @@ func join(t *testing.T, name string, c registry.Center) *member {
 			t.Error(err)
 		}
 	})
-	m.Begun(c)
+	m.Begun(c, name+"1")
 	return m
 }
 
@@ -228,7 +229,7 @@ func TestNextSession(t *testing.T) {
 		}
 		until(t, "it is known without a session", func() bool { return a.sees() == "" })
 		b.center = dial()
-		b.Begun(b.center)
+		b.Begun(b.center, "b2")
 		until(t, "it has its old id", func() bool { return b.ID() != before })
 		agree(t, a, b)
 		if err := b.Verify(old); err == nil || !strings.Contains(err.Error(), "is for host "+before) {
@@ -240,13 +241,30 @@ func TestNextSession(t *testing.T) {
 		// Of several sessions the newest counts.
 		gone := dial()
 		b.center = dial()
-		b.Begun(gone)
-		b.Begun(b.center)
+		b.Begun(gone, "b3")
+		b.Begun(b.center, "b4")
 		if err := gone.Close(); err != nil {
 			t.Fatal(err)
 		}
 		agree(t, a, b)
+		until(t, "it knows the sessions", func() bool {
+			all := a.List()
+			return len(all) == 1 && slices.Equal(all[0].Sessions, []string{"b1", "b2", "b3", "b4"})
+		})
 	})
+}
+
+// TestSelf_sessions: a host says which instance ids it had, the newest 100 of them, each once.
+func TestSelf_sessions(t *testing.T) {
+	t.Parallel()
+	p := New("ns", func() tree.ClusterDetail { return tree.ClusterDetail{} }, zap.NewNop())
+	for n := range 102 {
+		p.Begun(nil, strconv.Itoa(n))
+		p.Begun(nil, strconv.Itoa(n)) // it was in doubt, and is not any more
+	}
+	if got := p.Self().Sessions; len(got) != 100 || got[0] != "2" || got[99] != "101" {
+		t.Errorf("%q", got)
+	}
 }
 
 // TestRegistryThatFails: what the registry does not answer, or refuses, is tried again.

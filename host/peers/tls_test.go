@@ -62,7 +62,7 @@ func TestTLS(t *testing.T) {
 				t.Error(err)
 			}
 		}()
-		p.Begun(c)
+		p.Begun(c, "")
 		go func() { ended <- p.Run(ctx) }()
 	}
 	defer func() {

@@ -56,9 +56,7 @@ func notBack(events []event.Event, hosts []cluster.Host) []GoneHost {
 	})
 	judged := make(map[string]bool) // servers
 	return slices.DeleteFunc(list, func(g GoneHost) bool {
-		again := func(h cluster.Host) bool {
-			return h.Report != nil && h.Report.Status.Instance != "" && slices.Contains(h.Report.Status.Ended, g.Instance)
-		}
+		again := func(h cluster.Host) bool { return cluster.Regained(h.Peer().ClusterDetail, g.Instance) }
 		if judged[g.ServerIP] || slices.ContainsFunc(hosts, again) {
 			return true
 		}

@@ -5,8 +5,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/wasmjob/wasmjob/host"
-	"github.com/wasmjob/wasmjob/host/admin"
 	"github.com/wasmjob/wasmjob/host/cluster"
 	"github.com/wasmjob/wasmjob/host/event"
 )
@@ -30,14 +28,13 @@ func TestNotBack(t *testing.T) {
 		gone("10.0.0.1@-@0-x", "10.0.0.4@-@4-x", ago(2*time.Hour)),
 		gone("10.0.0.4@-@3-x", "10.0.0.1@-@1-x", ago(3*time.Hour)),
 	}
-	again := &admin.Report{Status: host.Status{Instance: "10.0.0.5@-@1-z", Ended: []string{"10.0.0.5@-@1-x", "10.0.0.5@-@1-y"}}}
-	without := &admin.Report{Status: host.Status{Ended: []string{"10.0.0.6@-@6-x"}}}
+	again := []string{"10.0.0.5@-@1-x", "10.0.0.5@-@1-y", "10.0.0.5@-@1-z"}
 	hosts := []cluster.Host{
-		{ServerIP: "10.0.0.1", Started: ago(30 * time.Minute)},               // it came back
-		{ServerIP: "10.0.0.4", Started: ago(3*time.Hour + 30*time.Second)},   // before its earlier session had ended
-		{ServerIP: "10.0.0.3", Started: ago(5 * time.Hour)},                  // another host of that server
-		{ServerIP: "10.0.0.5", Started: ago(5 * time.Hour), Report: again},   // the same process has another session
-		{ServerIP: "10.0.0.6", Started: ago(5 * time.Hour), Report: without}, // the same process has none
+		{ServerIP: "10.0.0.1", Started: ago(30 * time.Minute)},                                  // it came back
+		{ServerIP: "10.0.0.4", Started: ago(3*time.Hour + 30*time.Second)},                      // before its earlier session had ended
+		{ServerIP: "10.0.0.3", Started: ago(5 * time.Hour)},                                     // another host of that server
+		{ServerIP: "10.0.0.5", Started: ago(5 * time.Hour), Sessions: again},                    // the same process has another session
+		{ServerIP: "10.0.0.6", Started: ago(time.Minute), Sessions: []string{"10.0.0.6@-@6-x"}}, // listed a moment longer
 	}
 	// What hosts remember of one that was killed twice, came back each time, and was stopped in good order.
 	back := func(other string, at time.Time) event.Event {

@@ -102,6 +102,32 @@ func TestGone_stoppedInGoodOrder(t *testing.T) {
 	gone(0)
 }
 
+// TestGone_regainedSession: a host whose session ended, and that has another one in the same process, is
+// not listed as gone from then on, also if it is stopped in good order at once.
+func TestGone_regainedSession(t *testing.T) {
+	t.Parallel()
+	h := servicetest.Start(t, servicetest.Options{})
+	ctx := access.With(t.Context(), access.HostToken(access.ByHostToken))
+	other := servicetest.Start(t, servicetest.Options{Server: h.Server, IP: "127.0.0.2"})
+	h.Until("it sees the other host", func() bool { return len(h.Peers.List()) == 1 })
+	first, before := other.Host.Status().Instance, h.Peers.List()
+	h.Local.NoteGone(event.Event{Kind: event.HostGone, Time: time.Now().Add(time.Hour), Host: "127.0.0.1@-@1-a", Other: first}) // long after its process began
+	h.Server.Expire(other.Center())
+	h.Until("it sees the other host again", func() bool {
+		now := h.Peers.List()
+		return len(now) == 1 && now[0].ID != before[0].ID
+	})
+	other.Stop()
+	h.Until("its history has that the host was back", func() bool {
+		page, err := h.Store.Events(t.Context(), history.Filter{Kinds: []event.Kind{event.HostBack}})
+		return err == nil && len(page.Records) == 1 && page.Records[0].Other == first
+	})
+	h.Cluster.Expire()
+	if list, err := h.Service.Gone(ctx); err != nil || len(list) != 0 {
+		t.Errorf("gone: %+v, %v", list, err)
+	}
+}
+
 // TestHostNames_ofOneServer: of several hosts of a server each is found by what tables call it, and
 // what can be none is refused.
 func TestHostNames_ofOneServer(t *testing.T) {

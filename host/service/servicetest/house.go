@@ -162,7 +162,6 @@ func (h *House) wire(o Options) {
 			h.mu.Lock()
 			h.center = c
 			h.mu.Unlock()
-			h.Peers.Begun(c)
 			h.unheld.Begun(c)
 			h.board.Begun(c)
 			h.recorder.Begun(c)
@@ -190,9 +189,7 @@ func (h *House) wire(o Options) {
 	stream := func(ctx context.Context, p cluster.Peer, path string, line func([]byte)) error {
 		return h.Peers.Stream(ctx, transport, peers.Peer(p), path, line)
 	}
-	self := func() cluster.Peer {
-		return cluster.Peer{ID: h.Peers.ID(), ClusterDetail: tree.ClusterDetail{ServerIP: o.IP, API: h.url, Version: "test", Started: h.started}}
-	}
+	self := func() cluster.Peer { return cluster.Peer(h.Peers.Self()) }
 	h.Peers.Changed = func() {
 		for _, e := range h.Local.NotePeers(append(others(), self())) {
 			h.Store.AddEvent(e)
@@ -261,6 +258,9 @@ func (h *House) hear(e event.Event) {
 	}
 	if e.Kind == event.HostGone {
 		h.Local.NoteGone(e)
+	}
+	if e.Kind == event.Session && e.Reason == "live" {
+		h.Peers.Begun(h.Center(), e.Host)
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
