@@ -76,13 +76,16 @@ func (r *Run) At() time.Time {
 // not known.
 func (r *Run) Took() time.Duration {
 	switch {
-	case r.Ended.IsZero() || slices.Contains([]abi.Outcome{Unknown, Lost, Held}, r.Outcome):
+	case r.Ended.IsZero() || r.GivenUp():
 		return 0
 	case r.Attempt <= 1:
 		return r.Duration
 	}
 	return max(r.Ended.Sub(r.Begun), r.Duration)
 }
+
+// GivenUp reports whether the run ended with its host, and not because its guest did.
+func (r *Run) GivenUp() bool { return slices.Contains([]abi.Outcome{Unknown, Lost, Held}, r.Outcome) }
 
 // Failed reports whether the run ended, and failed. See [abi.Outcome.Failed].
 func (r *Run) Failed() bool { return !r.Ended.IsZero() && r.Outcome.Failed() }

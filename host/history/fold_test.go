@@ -47,6 +47,33 @@ func TestPart_again(t *testing.T) {
 	}
 }
 
+// TestRun_endedByAnotherHost: a run that another host ends, because its own died, is one of the host that
+// died, with the attempt that it had if that is known.
+func TestRun_endedByAnotherHost(t *testing.T) {
+	t.Parallel()
+	item, at := 1, time.Date(2026, 3, 1, 3, 0, 0, 0, time.UTC)
+	start := event.Event{Kind: event.ItemStarted, RunID: "j/t1/1", Job: "j", Trigger: 1, Item: &item, Time: at, Host: "10.0.0.2@-@2-b", Fence: 7, Attempt: 2}
+	for kind, outcome := range map[event.Kind]abi.Outcome{event.ItemSkipped: abi.OutcomeCancelled, event.ItemHeld: Held} {
+		end := event.Event{Kind: kind, RunID: "j/t1/1", Job: "j", Trigger: 1, Item: &item, Time: at.Add(time.Minute), Host: "10.0.0.1@-@1-a", Other: "10.0.0.2@-@2-b", Outcome: outcome, Reason: "why"}
+		var alone, after, late Run
+		alone.Apply(end)
+		after.Apply(start)
+		after.Apply(end)
+		late.Apply(end)
+		late.Apply(start)
+		late.Apply(end)
+		for what, r := range map[string]Run{"alone": alone, "after its begin": after, "after another end": late, "joined": JoinRuns(alone, after)} {
+			attempt := 2
+			if what == "alone" {
+				attempt = 0
+			}
+			if r.Host != "10.0.0.2@-@2-b" || r.Attempt != attempt || r.Outcome != outcome || r.Message != "why" || r.Ended.IsZero() {
+				t.Errorf("%s, %s: %+v", kind, what, r)
+			}
+		}
+	}
+}
+
 // TestSum_takenOver: a fire began when its first run did, also if another host has taken that over.
 func TestSum_takenOver(t *testing.T) {
 	t.Parallel()

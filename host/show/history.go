@@ -37,9 +37,9 @@ func outcomeCell(o abi.Outcome) console.Cell {
 	return console.Coloured(string(o), outcomeColour(o))
 }
 
-func durationText(d, usual time.Duration, o abi.Outcome, begun, ended, now time.Time) string {
-	if begun.IsZero() || (d == 0 && o == history.Unknown) {
-		return "-"
+func durationText(d, usual time.Duration, begun, ended, now time.Time) string {
+	if begun.IsZero() || (d == 0 && !ended.IsZero()) {
+		return "-" // how long is not known
 	}
 	if ended.IsZero() {
 		text := words.Ago(max(0, now.Sub(begun)).Truncate(time.Second)) + " so far"
@@ -62,7 +62,7 @@ func Fires(s console.Style, list []history.Fire, now time.Time, partial bool) st
 	name := hostNames(all)
 	for _, f := range list {
 		t.Add(console.Plain(stamp(f.Instant, now)), console.Coloured(f.Job, console.Bold), console.Plain(string(f.Source)), console.Plain(fireItems(&f, partial)), outcomeCell(f.Outcome),
-			console.Plain(durationText(f.Duration, f.Usual, f.Outcome, f.Begun, f.Ended, now)), console.Plain(words.Short(f.Lag)), console.Plain(namesOf(f.Hosts, name)), console.Plain(words.FirstLine(f.Message)))
+			console.Plain(durationText(f.Duration, f.Usual, f.Begun, f.Ended, now)), console.Plain(words.Short(f.Lag)), console.Plain(namesOf(f.Hosts, name)), console.Plain(words.FirstLine(f.Message)))
 	}
 	return orNone(t.Empty(), "no fires", t.String())
 }
@@ -140,8 +140,12 @@ func Runs(s console.Style, list []history.Run, now time.Time) string {
 	}
 	name := hostNames(all)
 	for _, r := range list {
+		attempt := ""
+		if r.Attempt > 0 { // else its host's history is missing
+			attempt = strconv.Itoa(r.Attempt)
+		}
 		t.Add(console.Plain(stamp(r.Begun, now)), console.Coloured(r.ID, console.Bold), console.Plain(string(r.Source)), console.Plain(name(r.Host)), outcomeCell(r.Outcome),
-			console.Plain(durationText(r.Took(), r.Usual, r.Outcome, r.Begun, r.Ended, now)), console.Plain(strconv.Itoa(r.Attempt)), console.Plain(words.FirstLine(r.Message)))
+			console.Plain(durationText(r.Took(), r.Usual, r.Begun, r.Ended, now)), console.Plain(words.Dash(attempt)), console.Plain(words.FirstLine(r.Message)))
 	}
 	return orNone(t.Empty(), "no runs", t.String())
 }

@@ -78,6 +78,10 @@ func TestRuns_took(t *testing.T) {
 	if got := Runs(console.Style{}, []history.Run{r}, at.Add(2*time.Minute)); !strings.Contains(got, "1m so far (usually 30s)") {
 		t.Errorf("with what is usual: %s", got)
 	}
+	r = history.Run{ID: "j/t1/0", Begun: at, Ended: at, Outcome: history.Lost}
+	if got := Runs(console.Style{}, []history.Run{r}, at); !strings.Contains(got, "LOST     -     -") || strings.Contains(got, "0s") {
+		t.Errorf("how long it took, and its attempts, are not known: %s", got)
+	}
 }
 
 // TestFires_items: a fire's items are those that are known of it; how many it has is said if there are more, and

@@ -292,6 +292,8 @@ type runView struct {
 	Acts     []act
 	// Offset is nil if the item has none.
 	Offset *offsetView
+	// Incomplete: it has ended, and its end is not in the registry.
+	Incomplete bool
 	// Explained says in sentences why the run went as it did.
 	Explained explanation
 }
@@ -311,12 +313,19 @@ func runPage(ctx context.Context, c *Console, r *http.Request, p *page) (view, e
 	p.silence(d.Silent)
 	v := runView{P: p, RunDetail: d, Attempts: attempts(d.Events),
 		Log: logView{P: p, Lines: d.Lines, Stream: p.Link("/v1/logs/stream", "run", d.ID), Follows: d.Ended.IsZero()}}
-	v.Offset = p.offset(d.Events)
+	v.Offset, v.Incomplete = p.offset(d.Events), incomplete(d)
 	v.Explained = c.whyRun(ctx, p, d)
 	if d.Ended.IsZero() && p.may(access.Operate, d.Job) {
 		v.Acts = []act{p.act(d.Job, "kill", jobPath(d.Job, "kill"), field{"run", d.ID})}
 	}
 	return view{"run", v}, nil
+}
+
+// incomplete reports whether a run has ended on its host, and its completion has not taken effect. What
+// another host has ended, because the run's own died, is final.
+func incomplete(d *service.RunDetail) bool {
+	final := func(e event.Event) bool { return e.Kind == event.ItemSkipped && e.Outcome != "" && e.Fence == 0 }
+	return !d.Ended.IsZero() && !d.Completed && !d.GivenUp() && !slices.ContainsFunc(d.Events, final)
 }
 
 // offsetView is an item's offset before a run, and after it, which is empty until then.

@@ -864,6 +864,33 @@ func TestAttempts(t *testing.T) {
 	s.get("/runs").has(t, http.StatusOK, "no success in 3 attempts")
 }
 
+// TestRunOfADeadHost: a run that another host has ended, because its own died, is over: no attempt follows.
+// It is shown on the host that had it, and how long it took is not known.
+func TestRunOfADeadHost(t *testing.T) {
+	t.Parallel()
+	s := open(t, servicetest.Options{Jobs: []host.Job{servicetest.Job("a", "", 1, servicetest.OK)}})
+	run := func(trigger int64) event.Event {
+		return event.Event{Job: "a", RunID: fmt.Sprintf("a/t%d/0", trigger), Trigger: trigger, Item: new(0), Instant: time.Now(), Time: time.Now(), Source: abi.SourceTrigger, Host: "127.0.0.1@-@1-x"}
+	}
+	const follows = "another attempt follows"
+	for n, outcome := range []abi.Outcome{history.Lost, history.Held, abi.OutcomeCancelled} {
+		e := run(int64(900 + n))
+		e.Kind, e.Other, e.Outcome, e.Cause, e.Reason = event.ItemSkipped, "127.0.0.2@-@2-y", outcome, event.SkipDisabled, "its host died"
+		if outcome == history.Held {
+			e.Kind = event.ItemHeld
+		}
+		s.Store.AddEvent(e)
+		page := s.until("/run?run="+e.RunID, "its host died")
+		page.has(t, http.StatusOK, "127.0.0.2@-@2-y", string(outcome)+" its host died")
+		page.lacks(t, follows)
+	}
+	s.get("/runs").lacks(t, "0s")
+	e := run(990)
+	e.Kind, e.Fence, e.Attempt, e.Outcome, e.Duration = event.ItemEnded, 1, 1, abi.OutcomeCancelled, time.Second
+	s.Store.AddEvent(e)
+	s.until("/run?run=a/t990/0", follows)
+}
+
 // TestDrain: a host whose jobs an operator stops says so, and for which items it waits; one form
 // has them back.
 func TestDrain(t *testing.T) {
