@@ -510,8 +510,8 @@ type Kill struct {
 	RunID string    `json:"runId,omitempty"`
 	Host  string    `json:"host"`
 	State KillState `json:"state"`
-	// Outcome and Reason are how it ended; Outcome is empty if that is not known
-	// any more, since the item has begun again.
+	// Outcome and Reason are how it ended; Outcome is empty if neither
+	// the registry, since the item has begun again, nor a history says it.
 	Outcome string `json:"outcome,omitempty"`
 	Reason  string `json:"reason,omitempty"`
 	Fence   int64  `json:"fence,omitempty"`

@@ -358,12 +358,35 @@ func (s *Service) Kill(ctx context.Context, job string, o admin.KillOptions, why
 				s.end(c, nil)
 			}
 		}
+		endings(ctx, s, k)
 		progress(k)
 	})
+	endings(ctx, s, kills)
 	if err = s.explained(ctx, job, err); !asked {
 		s.end(c, err)
 	}
 	return kills, err
+}
+
+// endings has the histories say how runs ended whose records say it no more, because their items have
+// begun again. A run that is not in them, among the newest of its job, is left without.
+func endings(ctx context.Context, s *Service, k *admin.Kills) {
+	lacks := func(r admin.Kill) bool { return r.State == admin.KillEnded && r.Outcome == "" }
+	if k == nil || !slices.ContainsFunc(k.Runs, lacks) {
+		return
+	}
+	found, err := s.Runs(ctx, history.Filter{Jobs: []string{cluster.Literal(k.Job)}, Limit: history.MaxLimit})
+	if err != nil {
+		s.o.Logger.Warn("how runs that were killed have ended cannot be looked up", zap.String("job", k.Job), zap.Error(err))
+		return
+	}
+	for n := range k.Runs {
+		r := &k.Runs[n]
+		at := slices.IndexFunc(found.Records, func(x history.Run) bool { return x.ID == r.RunID && x.Fence == r.Fence })
+		if lacks(*r) && at >= 0 && found.Records[at].Outcome != history.Unknown {
+			r.Outcome, r.Reason = string(found.Records[at].Outcome), words.FirstLine(found.Records[at].Message)
+		}
+	}
 }
 
 // Release lets items run again that were held back: one, or with -1 all.

@@ -11,6 +11,7 @@ import (
 	"github.com/wasmjob/wasmjob/coordination/tree"
 	"github.com/wasmjob/wasmjob/host"
 	"github.com/wasmjob/wasmjob/host/access"
+	"github.com/wasmjob/wasmjob/host/admin"
 	"github.com/wasmjob/wasmjob/host/event"
 	"github.com/wasmjob/wasmjob/host/history"
 	"github.com/wasmjob/wasmjob/host/service"
@@ -182,5 +183,42 @@ func TestNamespaces(t *testing.T) {
 	h.Put("/java/job/config", "x", "/prod/job/config", "x", "/prod.wasmjob/job", "", "/empty.wasmjob/job", "", "/empty", "")
 	if list, err := h.Registry.Namespaces(t.Context()); err != nil || !slices.Equal(list, []string{servicetest.Namespace, "prod"}) {
 		t.Errorf("found %q, %v", list, err)
+	}
+}
+
+// TestKill_begunAgain: a kill says how the run ended that it was for, by its history, if the item has begun
+// again before the record was read.
+func TestKill_begunAgain(t *testing.T) {
+	t.Parallel()
+	h := servicetest.Start(t, servicetest.Options{Jobs: []host.Job{servicetest.Job("a", "", 1, servicetest.Wait)}})
+	ctx := access.With(t.Context(), access.HostToken(access.ByHostToken))
+	running := func(trigger int64) func() bool {
+		return func() bool {
+			runs, err := h.Service.Runs(ctx, history.Filter{Running: true})
+			return err == nil && len(runs.Records) == 1 && runs.Records[0].Trigger >= trigger
+		}
+	}
+	trigger := func() int64 {
+		round, err := h.Service.Trigger(ctx, "a", tree.TriggerArgs{}, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return round
+	}
+	first := trigger()
+	h.Until("it runs", running(first))
+	next := trigger()
+	asked := false
+	kills, err := h.Service.Kill(ctx, "a", admin.KillOptions{Item: -1, Wait: time.Minute}, "", func(*admin.Kills) {
+		if !asked {
+			asked = true
+			h.Until("the item has begun again", running(next))
+		}
+	})
+	if err != nil || len(kills.Runs) != 1 {
+		t.Fatalf("%+v, %v", kills, err)
+	}
+	if r := kills.Runs[0]; r.State != admin.KillEnded || r.Outcome != "CANCELLED" || r.Reason == "" {
+		t.Errorf("%+v", r)
 	}
 }

@@ -23,7 +23,7 @@ func Kills(s console.Style, all []*admin.Kills) string {
 				if r.Outcome != "" {
 					outcome.Colour = outcomeColour(abi.Outcome(r.Outcome))
 				} else {
-					reason = "the item has begun again since"
+					reason = "the item has begun again since; '" + words.Command("runs", k.Job, "--item", strconv.Itoa(r.Item)) + "' says how this run ended"
 				}
 			case admin.KillAsked:
 				reason = "its host has not reported the end; see its log"
