@@ -90,6 +90,32 @@ func TestExplain(t *testing.T) {
 	}
 }
 
+// TestExplain_idle: that a job is due some day is not said while it is disabled or removed: the answer says who
+// did that, and why.
+func TestExplain_idle(t *testing.T) {
+	t.Parallel()
+	a := serve(t, servicetest.Options{Jobs: []host.Job{servicetest.Job("etl", "0 0 3 1 1 ? 2099", 1, servicetest.OK)}})
+	for _, c := range []struct {
+		method, path string
+		verdict      explain.Verdict
+		texts        []string
+	}{
+		{"POST", "/v1/jobs/etl/disable?reason=until+monday", explain.Disabled, []string{"is disabled on all its servers", `did "disable"`, ": until monday.", "the next instant would be 2099-01-01 03:00:00"}},
+		{"POST", "/v1/jobs/etl/enable", explain.NotYetDue, []string{"2099-01-01 03:00:00"}},
+		{"DELETE", "/v1/jobs/etl?reason=not+wanted", explain.Disabled, []string{"is removed from the registry", `did "remove"`, ": not wanted."}},
+	} {
+		if got := a.ask(c.method, c.path, ""); got.code/100 != 2 {
+			t.Fatalf("%s %s: %d %s", c.method, c.path, got.code, got.body)
+		}
+		var said string
+		a.Until(c.path+": the answer knows", func() bool {
+			found := get[explain.Answer](a, "/v1/jobs/etl/explain?at=2099-01-01T03:00:00Z")
+			said = fmt.Sprintf("%+v", found)
+			return found.Verdict == c.verdict && !slices.ContainsFunc(c.texts, func(text string) bool { return !strings.Contains(said, text) })
+		})
+	}
+}
+
 // TestExplain_purged: histories whose failures are older than all else do not count as
 // complete from the first failure on.
 func TestExplain_purged(t *testing.T) {

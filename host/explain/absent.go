@@ -87,7 +87,7 @@ func (t *writer) disabledBy(e *event.Event) {
 	// It may have been enabled again since, before a host reported it.
 	c := t.newest(sought{held: t.fire.instant, at: e.Time, item: t.item, host: e.Host, what: []string{"disable", "remove", "shutdown", "stop", "kill", "edit"}})
 	if c != nil && (e.Time.Sub(c.Time) >= time.Hour || strings.HasSuffix(reasonText(e), disabledReason)) { // only what is disabled stays so
-		c = t.newest(sought{held: t.fire.instant, at: e.Time, item: t.item, host: e.Host, what: []string{"disable", "edit disabled"}})
+		c = t.newest(sought{held: t.fire.instant, at: e.Time, item: t.item, host: e.Host, what: []string{"disable"}})
 	}
 	if c != nil {
 		t.add(t.changeClause(c))
@@ -110,10 +110,13 @@ func (t *writer) changed(at time.Time, host string, what ...string) *history.Cha
 type sought struct {
 	held time.Time // what was taken back up to then does not count
 	at   time.Time // when it had been made
-	item int       // -1: any
+	item int       // -1: any; noItem: only what is of the whole job
 	host string    // the instance that it has to concern; empty: any
-	what []string  // what the operation begins with
+	what []string  // what the operation begins with; "disable" is also a setting that does
 }
+
+// noItem is more than the number of any item.
+const noItem = tree.MaxItems
 
 // newest is the newest change that is sought; nil for none.
 func (tl *timeline) newest(s sought) *history.Change {
@@ -126,7 +129,7 @@ func (tl *timeline) newest(s sought) *history.Change {
 			found = slices.DeleteFunc(found, func(before *history.Change) bool { return takesBack(c, before) })
 		}
 		ofHost := s.host == "" || c.Host == "" || c.Host == tree.ServerOf(s.host) || isOf(s.host, c.Host)
-		if ofHost && slices.ContainsFunc(s.what, func(w string) bool { return strings.HasPrefix(c.What, w) }) {
+		if ofHost && slices.ContainsFunc(s.what, func(w string) bool { return strings.HasPrefix(c.What, w) || (w == "disable" && disables(c)) }) {
 			found = append(found, c)
 		}
 	}
@@ -139,12 +142,28 @@ func (tl *timeline) newest(s sought) *history.Change {
 // takesBack reports whether a change takes an earlier one back.
 func takesBack(c, before *history.Change) bool {
 	switch {
-	case strings.HasPrefix(before.What, "disable"):
+	case disables(before) && c.From == event.FromFile && sets(c, "disabled"):
+		return true
+	case disables(before):
 		return strings.HasPrefix(c.What, "enable") && sameItem(c.Item, before.Item) && (c.Host == "" || c.Host == before.Host)
 	case before.What == "shutdown" || before.What == "remove":
 		return c.What == "restore" || c.What == "start"
 	}
 	return false
+}
+
+// disables reports whether a change disables the job, or an item of it: by itself, or by the
+// setting in a definition file. Where that setting is edited otherwise, servers stay as they are.
+func disables(c *history.Change) bool {
+	settings, _ := c.Settings()
+	return strings.HasPrefix(c.What, "disable") || (c.From == event.FromFile &&
+		slices.ContainsFunc(settings, func(s history.Setting) bool { return s.Name == "disabled" && s.After == "true" }))
+}
+
+// sets reports whether a change is of a setting.
+func sets(c *history.Change, name string) bool {
+	settings, edit := strings.CutPrefix(c.What, "edit ")
+	return edit && slices.Contains(strings.Split(settings, ", "), name)
 }
 
 func sameItem(a, b *int) bool {

@@ -38,6 +38,8 @@ type Facts struct {
 	Changes []history.Change
 	// Settings are in force now; nil if only the events say what was.
 	Settings *event.Settings
+	// Idle is why the job does not fire now; empty if it does, or if that is not known.
+	Idle Idle
 	// From is since when the histories hold all events; zero is the oldest event.
 	From time.Time
 	// Silent names hosts whose histories could not be had.
@@ -63,6 +65,17 @@ type Unanswering struct {
 	Items []int
 }
 
+// Idle is why a job does not fire.
+type Idle string
+
+// Why a job does not fire.
+const (
+	IdleDisabled Idle = "disabled" // on all its servers
+	IdleStopped  Idle = "stopped"  // on all its hosts
+	IdleRemoved  Idle = "removed"  // from the registry
+	IdleNoHost   Idle = "no host"  // no host has it
+)
+
 // Verdict is the answer in a word.
 type Verdict string
 
@@ -75,10 +88,10 @@ const (
 	Killed    Verdict = "killed"    // an operator ended it
 	Missed    Verdict = "missed"    // no host had it when it was due
 	Refused   Verdict = "refused"   // a host could not run it: no module, settings or a clock
-	NoHost    Verdict = "no host"   // no host had the job
+	NoHost    Verdict = "no host"   // no host had the job; or has it, of an instant to come
 	Skipped   Verdict = "skipped"   // it still ran or the error handler stopped it: its policy
 	Unknown   Verdict = "unknown"   // the histories do not show it
-	Disabled  Verdict = "disabled"  // it was disabled or removed
+	Disabled  Verdict = "disabled"  // it was disabled, stopped or removed; or is, of an instant to come
 	Elsewhere Verdict = "elsewhere" // another host had it, of which there is no history
 	Pending   Verdict = "pending"   // it is still to begin
 	Running   Verdict = "running"   // it has begun, and not ended

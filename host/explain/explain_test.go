@@ -333,6 +333,68 @@ alice did "disable" of the job at 11:59:00.`
 	}
 }
 
+// TestExplain_idle: a job that is disabled, removed or stopped, or that no host has, fires at no
+// instant to come: the answer says so, and who did it, when and why, as far as records say.
+func TestExplain_idle(t *testing.T) {
+	t.Parallel()
+	change := func(seconds int, who, what string) history.Change {
+		return history.Change{Time: noon.Add(time.Duration(seconds) * time.Second), Job: "j", Who: who, What: what}
+	}
+	because := func(c history.Change, why string) history.Change {
+		c.Why = why
+		return c
+	}
+	edited := change(-60, "alice", "edit cron, disabled")
+	edited.From, edited.Before, edited.After = event.FromFile, `{"cron":"0 0 4 * * ?","disabled":"false"}`, `{"cron":"0 0 3 * * ?","disabled":"true"}`
+	byUser := edited
+	byUser.From = "10.0.0.9"
+	onItem := change(-60, "alice", "disable")
+	onItem.Item = number(0)
+	came := of(-600, event.JobAdded, first, func(e *event.Event) { e.Instant = time.Time{} })
+	left := of(-60, event.JobRemoved, first, func(e *event.Event) { e.Instant, e.Reason = time.Time{}, "the host is stopping" })
+	const disabled = `disabled
+The job is disabled on all its servers, and does not fire until it is enabled.`
+	for name, c := range map[string]struct {
+		idle    explain.Idle
+		files   bool
+		events  []event.Event
+		changes []history.Change
+		want    string
+	}{
+		"disabled": {explain.IdleDisabled, false, nil, []history.Change{because(change(-60, "alice", "disable"), "until monday")}, disabled + `
+alice did "disable" of the job at 11:59:00: until monday.`},
+		"disabled by its definition": {explain.IdleDisabled, false, nil, []history.Change{edited}, disabled + `
+alice did "edit cron, disabled" of the job at 11:59:00, from file (cron "0 0 4 * * ?" → "0 0 3 * * ?", disabled "false" → "true").`},
+		"disabled, and nobody is known": {explain.IdleDisabled, false, nil, []history.Change{change(-120, "alice", "disable"), change(-60, "bob", "enable")}, disabled + `
+The histories do not have who did that.`},
+		"disabled, by the files": {"", true, nil, []history.Change{change(-60, "alice", "disable")}, disabled + `
+alice did "disable" of the job at 11:59:00.`},
+		"removed": {explain.IdleRemoved, false, nil, []history.Change{change(-120, "bob", "disable"), change(-60, "alice", "remove")}, `disabled
+The job is removed from the registry, and does not fire until it is restored.
+alice did "remove" of the job at 11:59:00.`},
+		"stopped": {explain.IdleStopped, false, nil, []history.Change{change(-60, "alice", "shutdown")}, `disabled
+The job is stopped on all its hosts, and does not fire until it is started there.
+alice did "shutdown" of the job at 11:59:00.`},
+		"no host": {explain.IdleNoHost, false, []event.Event{left}, nil, `no host
+No host has the job, and it does not fire until one has it.
+The last that had the job before was host 10.0.0.1, until 11:59:00: the host is stopping.`},
+		"edited by a user, which changes no server": {explain.IdleDisabled, false, nil, []history.Change{because(change(-120, "bob", "disable"), "until monday"), byUser}, disabled + `
+bob did "disable" of the job at 11:58:00: until monday.`},
+		"enabled again, by the files": {"", true, nil, []history.Change{change(-120, "alice", "disable"), change(-60, "bob", "enable")}, "not yet due"},
+		"one item, by the files":      {"", true, nil, []history.Change{onItem}, "not yet due"},
+		"it fires":                    {"", false, nil, []history.Change{change(-60, "alice", "disable")}, "not yet due"},
+	} {
+		facts := explain.Facts{Idle: c.idle, Files: c.files, Now: noon, From: noon.Add(-time.Hour), Settings: &event.Settings{Cron: "0 0 3 * * ?", TimeZone: "UTC", Items: 1}, Events: slices.Concat([]event.Event{came}, c.events), Changes: c.changes}
+		for _, q := range []explain.Question{{}, {At: noon.Add(15 * time.Hour)}} { // the newest, and the next
+			q.Job = "j"
+			got := strings.ReplaceAll(answered(ask(t, q, facts)), "2026-03-01 ", "")
+			if !strings.HasPrefix(got, c.want) || (c.want != "not yet due" && strings.Contains(got, "the next instant is")) {
+				t.Errorf("%s: got\n%s\nwant\n%s", name, got, c.want)
+			}
+		}
+	}
+}
+
 // TestExplain_manyItems: what is the same for many items is said once, and the events
 // of a sentence are bounded.
 func TestExplain_manyItems(t *testing.T) {

@@ -364,7 +364,11 @@ func (tl *timeline) neverDue(at time.Time, s *event.Settings, in *event.Event) *
 	if in != nil {
 		c.events = []*event.Event{in}
 	}
-	return &early{NeverDue, at, ofJob(NeverDue, append([]clause{c}, tl.reschedules(at)...)...)}
+	st := ofJob(NeverDue, append([]clause{c}, tl.reschedules(at)...)...)
+	if idle := tl.idles(); idle != nil && at.After(tl.now) {
+		st.clauses = append(st.clauses, idle.clauses...)
+	}
+	return &early{NeverDue, at, st}
 }
 
 // reschedules says how the schedule changed about some time.
@@ -394,10 +398,69 @@ func reschedules(c *history.Change) bool {
 	return strings.Contains(c.What, "cron") || strings.Contains(c.What, "timeZone")
 }
 
+// idles says that the job does not fire, and who had it so; nil if it does, as far as is known.
+func (tl *timeline) idles() *story {
+	who := tl.newest(sought{held: tl.now, at: tl.now, item: noItem, what: idleBy[tl.idle]})
+	idle := tl.idle
+	if tl.files { // no host has said how the job is
+		who = tl.newest(sought{held: tl.now, at: tl.now, item: noItem, what: []string{"disable", "shutdown", "remove"}})
+		if who == nil || who.Host != "" || tl.enabledOnSome(who.Time, tl.now) {
+			return nil
+		}
+		idle = IdleDisabled
+		for i, words := range idleBy {
+			if slices.Contains(words, who.What) {
+				idle = i
+			}
+		}
+	}
+	t := writer{timeline: tl, story: ofJob(Disabled)}
+	switch idle {
+	case IdleDisabled:
+		t.say(KindDue, "idle-disabled", tl.now, nil)
+	case IdleStopped:
+		t.say(KindDue, "idle-stopped", tl.now, nil)
+	case IdleRemoved:
+		t.say(KindDue, "idle-removed", tl.now, nil)
+	case IdleNoHost:
+		t.story.verdict = NoHost
+		t.say(KindDue, "idle-no-host", tl.now, nil)
+		if v, none := tl.vacancyAt(tl.now); none {
+			row := "had-last"
+			if t.others(v) != "" {
+				row = "had-until"
+			}
+			t.leaver(v, row)
+		}
+		return &t.story
+	default:
+		return nil
+	}
+	if who != nil {
+		t.add(tl.changeClause(who))
+	} else {
+		t.say(KindHistory, "by-unknown", time.Time{}, nil)
+	}
+	return &t.story
+}
+
+// idleBy is how the operations begin that make a job idle.
+var idleBy = map[Idle][]string{IdleDisabled: {"disable"}, IdleStopped: {"shutdown", "stop"}, IdleRemoved: {"remove"}}
+
 // notYet says that nothing was due up to a time, or, if the instant before that is from before
-// the histories, since these begin.
+// the histories, since these begin; or that the job does not fire.
 func (tl *timeline) notYet(limit, before time.Time, s *event.Settings, in *event.Event) *early {
 	next := nextDue(s, limit.Add(-time.Nanosecond))
+	if idle := tl.idles(); idle != nil {
+		if !next.IsZero() {
+			c := clause{kind: KindDue, time: limit, message: message{"would-be", places{"schedule": scheduleText(s), "next": next}}}
+			if in != nil {
+				c.events = []*event.Event{in}
+			}
+			idle.clauses = append(idle.clauses, c)
+		}
+		return &early{idle.verdict, limit, *idle}
+	}
 	when := message{"up-to", places{"at": limit}}
 	if tl.from.After(before) && !before.IsZero() {
 		when = message{"since-histories", places{"from": tl.from}}

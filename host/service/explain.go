@@ -49,10 +49,27 @@ func (s *Service) Explain(ctx context.Context, q explain.Question) (*explain.Ans
 	if !knows && here {
 		w.facts.Settings = &event.Settings{Cron: j.Cron, TimeZone: j.TimeZone, Items: j.ShardingTotalCount}
 	}
+	w.facts.Idle = idleOf(&j, here)
 	w.facts.Departed = departed(ctx, s, []string{cluster.Literal(q.Job)})
 	w.facts.Unanswering = unanswering(j.Hosts, items, s.o.Cluster.Hosts())
 	answer := explain.Explain(q, w.facts)
 	return &answer, nil
+}
+
+// idleOf is why a job does not fire, if none of its hosts would fire it.
+func idleOf(j *cluster.Job, known bool) explain.Idle {
+	allDisabled := len(j.Hosts) > 0 && len(j.DisabledOn) == len(j.Hosts)
+	switch {
+	case !known || j.State == cluster.StateNoHost:
+		return explain.IdleNoHost
+	case allDisabled || j.State == host.JobDisabled:
+		return explain.IdleDisabled
+	case j.State == host.JobStopped:
+		return explain.IdleStopped
+	case j.State == host.JobRemoved:
+		return explain.IdleRemoved
+	}
+	return ""
 }
 
 // unanswering are those hosts of a job that do not answer, with the items that they had last and
