@@ -263,6 +263,7 @@ func fieldTexts() map[string]string {
 		"explain.Answer.Instant":         "`instant` is that of the fire, for a trigger the time at which it was seen first.",
 		"explain.Answer.Items":           "`items` are the verdicts on those items that were asked for, ascending.",
 		"explain.Answer.Sentences":       "`sentences` say what became of each item, first of all, and what led to it.",
+		"explain.Answer.TimeZone":        "`timeZone` is that of the times in the sentences: the job's, if it is known. If that is each host's own, it is what the answering host's is then, such as GMT+08:00.",
 		"explain.ItemVerdict":            "ItemVerdict is the verdict on an item.",
 		"explain.Sentence":               "Sentence is one thing that is so, and what shows it.",
 		"explain.Sentence.Changes":       "`events` and `changes` are what it rests on, of many the first 50.",

@@ -352,7 +352,7 @@ func (t *writer) notDueOn(id string) bool {
 		return false
 	}
 	t.story.verdict = NeverDue
-	t.say(KindNotRun, "other-schedule", at, places{"host": t.name(id), "schedule": scheduleText(in.Settings), "at": in.Time}, in)
+	t.say(KindNotRun, "other-schedule", at, places{"host": t.name(id), "schedule": t.scheduleText(in.Settings), "at": in.Time}, in)
 	t.rescheduled()
 	return true
 }

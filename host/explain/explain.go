@@ -9,6 +9,7 @@ import (
 
 	"github.com/wasmjob/wasmjob/host/event"
 	"github.com/wasmjob/wasmjob/host/history"
+	"github.com/wasmjob/wasmjob/host/schedule"
 	"github.com/wasmjob/wasmjob/host/texts"
 )
 
@@ -131,11 +132,22 @@ type Answer struct {
 	// Instant is that of the fire, for a trigger the time at which it was seen first.
 	Instant time.Time `json:"instant,omitzero"`
 	Trigger int64     `json:"trigger,omitempty"`
-	Verdict Verdict   `json:"verdict"`
+	// TimeZone is that of the times in the sentences: the job's, if it is known. If that is each
+	// host's own, it is what the answering host's is then, such as GMT+08:00.
+	TimeZone string  `json:"timeZone"`
+	Verdict  Verdict `json:"verdict"`
 	// Items are the verdicts on those items that were asked for, ascending.
 	Items []ItemVerdict `json:"items,omitempty"`
 	// Sentences say what became of each item, first of all, and what led to it.
 	Sentences []Sentence `json:"sentences"`
+}
+
+// Zone is the zone of the times in the sentences.
+func (a *Answer) Zone() *time.Location {
+	if zone, err := schedule.Zone(a.TimeZone); err == nil && a.TimeZone != "" {
+		return zone
+	}
+	return time.UTC
 }
 
 // ItemVerdict is the verdict on an item.
@@ -167,6 +179,7 @@ func Explain(q Question, f Facts) Answer {
 	tl.language = cmp.Or(q.Language, en)
 	a := Answer{Job: q.Job, Sentences: []Sentence{}}
 	chosen, early := tl.choose(q)
+	a.TimeZone = tl.location.String()
 	if early != nil {
 		a.Verdict, a.Instant = early.verdict, early.instant
 		a.Sentences = tl.compose([]story{early.story})

@@ -67,7 +67,7 @@ func ask(t *testing.T, q explain.Question, f explain.Facts) explain.Answer {
 
 var (
 	quotations = regexp.MustCompile(`“[^”]*”`)
-	names      = regexp.MustCompile(`\b(alice|bob|carol|frank|grace|heidi|Europe/Berlin|UTC|10\.0\.0\.\d@-@\S*)\b|\d-(aa|bb|cc|dd)\b`)
+	names      = regexp.MustCompile(`\b(alice|bob|carol|frank|grace|heidi|Europe/Berlin|Asia/Shanghai|GMT[+-][\d:]+|UTC|10\.0\.0\.\d@-@\S*)\b|\d-(aa|bb|cc|dd)\b`)
 	latin      = regexp.MustCompile(`\p{Latin}+|[,;:?!] `)
 )
 
@@ -215,7 +215,9 @@ func TestExplain_questions(t *testing.T) {
 		{"not asked for", explain.Question{At: noon.Add(20 * time.Minute), Item: number(0)}, 20 * time.Minute, 78, explain.NeverDue, "Item 0 was not to run: the trigger asked for items 1 only."},
 		{"a trigger's second", explain.Question{At: noon.Add(10 * time.Minute)}, 10*time.Minute + 300*time.Millisecond, 77, explain.Pending, "Items 0-1 were triggered and were begun at 13:10:00"},
 		{"never", explain.Question{At: noon.Add(30 * time.Minute)}, 30 * time.Minute, 0, explain.NeverDue, "not due at 2026-03-01 13:30:00: its schedule, \"0 0 * * * ?\" Europe/Berlin, has no such instant; the one before is 2026-03-01 13:00:00, the next 2026-03-01 14:00:00."},
-		{"not yet", explain.Question{At: noon.Add(4 * time.Hour)}, 4 * time.Hour, 0, explain.NotYetDue, "up to 2026-03-01 17:00:00; by \"0 0 * * * ?\" Europe/Berlin the next instant is 2026-03-01 17:00:00."},
+		{"not yet", explain.Question{At: noon.Add(4 * time.Hour)}, 4 * time.Hour, 0, explain.NotYetDue, "The job is due at 2026-03-01 17:00:00, which is still to come; its schedule is \"0 0 * * * ?\" Europe/Berlin."},
+		{"never, and still to come", explain.Question{At: noon.Add(4*time.Hour + time.Minute)}, 4*time.Hour + time.Minute, 0, explain.NeverDue, "The job is not due at 2026-03-01 17:01:00: its schedule, \"0 0 * * * ?\" Europe/Berlin, has no such instant; the one before is 2026-03-01 17:00:00, the next 2026-03-01 18:00:00."},
+		{"the nearest before a time to come", explain.Question{At: noon.Add(4 * time.Hour), Nearest: true}, 120 * time.Minute, 0, explain.Unknown, "15:00:00"},
 		{"no such item", explain.Question{At: noon, Item: number(2)}, 0, 0, explain.NeverDue, "The job had no item 2: it has 2 items"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -226,6 +228,38 @@ func TestExplain_questions(t *testing.T) {
 				t.Errorf("%s, trigger %d:\n%s\nwant %s, %q", a.Instant.Sub(noon), a.Trigger, answered(a), c.instant, c.text)
 			}
 		})
+	}
+}
+
+// TestExplain_zone: all times of an answer are in one zone, which it names: the job's, or, where that is
+// each host's own, the one of the host that answers, as it was then.
+func TestExplain_zone(t *testing.T) {
+	t.Parallel()
+	for zone, c := range map[string]struct{ named, text string }{
+		"Asia/Shanghai": {"Asia/Shanghai", `The job was not due at 2026-03-01 20:00:00: its schedule, "0 0 3 * * ?" Asia/Shanghai, has no such instant; the one before is 2026-03-01 03:00:00, the next 2026-03-02 03:00:00.`},
+		"GMT+8":         {"GMT+8", `The job was not due at 2026-03-01 20:00:00: its schedule, "0 0 3 * * ?" GMT+8, has no such instant`},
+		"Local":         {explain.LocalZone(noon).String(), `"0 0 3 * * ?" in each host's own zone (here ` + explain.LocalZone(noon).String() + `), has no such instant`},
+		"":              {explain.LocalZone(noon).String(), `in each host's own zone`},
+	} {
+		facts := explain.Facts{Now: noon.Add(time.Hour), From: noon.Add(-time.Hour), Settings: &event.Settings{Cron: "0 0 3 * * ?", TimeZone: zone, Items: 1}}
+		a := ask(t, explain.Question{Job: "j", At: noon}, facts)
+		if a.TimeZone != c.named || !strings.Contains(answered(a), c.text) || a.Zone().String() != c.named {
+			t.Errorf("%s: in %s: %s", zone, a.TimeZone, answered(a))
+		}
+	}
+	if a := ask(t, explain.Question{Job: "j"}, explain.Facts{Now: noon}); a.TimeZone != "UTC" {
+		t.Errorf("no job: in %q", a.TimeZone)
+	}
+}
+
+// TestExplain_onlyTriggers: a job without a cron is due at no instant to come.
+func TestExplain_onlyTriggers(t *testing.T) {
+	t.Parallel()
+	facts := explain.Facts{Now: noon, From: noon.Add(-time.Hour), Settings: &event.Settings{TimeZone: "UTC", Items: 1}}
+	const want = `never due
+The job has no cron, so it is due at no instant to come: only triggers run it.`
+	if got := answered(ask(t, explain.Question{Job: "j", At: noon.Add(time.Hour)}, facts)); got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
 }
 

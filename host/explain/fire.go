@@ -69,9 +69,10 @@ func (tl *timeline) known() []fire {
 // choose finds the fire that is asked about, or says why there is none.
 func (tl *timeline) choose(q Question) (fire, *early) {
 	limit := tl.now
-	if !q.At.IsZero() {
+	if !q.At.IsZero() && !(q.Nearest && q.At.After(tl.now)) {
 		limit = q.At
 	}
+	tl.local = fixed(time.Local, limit)
 	settings, in := tl.settingsAt(limit)
 	tl.inZone(settings)
 	known := tl.known()
@@ -243,17 +244,33 @@ func (tl *timeline) created() (made *history.Change) {
 
 // inZone has times be shown in the job's zone.
 func (tl *timeline) inZone(s *event.Settings) {
-	if s == nil {
-		return
+	switch {
+	case s == nil:
+	case isLocal(s):
+		tl.location = tl.local
+	default:
+		if l := location(s); l != nil {
+			tl.location = l
+		}
 	}
-	if l := location(s); l != nil {
-		tl.location = l
+}
+
+// isLocal reports whether a job goes by the zone of each of its hosts.
+func isLocal(s *event.Settings) bool { return s.TimeZone == "" || s.TimeZone == "Local" }
+
+// fixed is a zone with a name of its own, as far as it is known by what it is at a time.
+func fixed(l *time.Location, at time.Time) *time.Location {
+	at = at.In(l)
+	_, offset := at.Zone()
+	if offset == 0 {
+		return time.UTC
 	}
+	return time.FixedZone("GMT"+at.Format("-07:00"), offset)
 }
 
 // location is a job's zone; nil if it is not known.
 func location(s *event.Settings) *time.Location {
-	if s.TimeZone == time.Local.String() {
+	if isLocal(s) || s.TimeZone == time.Local.String() {
 		return time.Local
 	}
 	l, err := schedule.Zone(s.TimeZone)
@@ -316,8 +333,12 @@ func lastDue(s *event.Settings, t time.Time) time.Time {
 }
 
 // scheduleText is the schedule for people.
-func scheduleText(s *event.Settings) message {
-	return message{"schedule", places{"cron": quoted{s.Cron}, "zone": s.TimeZone}}
+func (tl *timeline) scheduleText(s *event.Settings) message {
+	in := places{"cron": quoted{s.Cron}, "zone": s.TimeZone}
+	if isLocal(s) {
+		in["zone"] = message{"zone-local", places{"zone": tl.local.String()}}
+	}
+	return message{"schedule", in}
 }
 
 // ofJob is a story about the job.
@@ -351,10 +372,14 @@ func (tl *timeline) neverDue(at time.Time, s *event.Settings, in *event.Event) *
 	case !before.IsZero():
 		around.row = "around-before"
 	}
-	due := message{"never-due", places{"at": at, "schedule": scheduleText(s), "around": around}}
+	due := message{"never-due", places{"at": at, "schedule": tl.scheduleText(s), "around": around}}
 	switch {
+	case s.Cron == "" && at.After(tl.now):
+		due.row = "only-triggers"
 	case s.Cron == "":
 		due.row = "never-due-triggers"
+	case at.After(tl.now):
+		due.row = "never-due-yet"
 	case in == nil:
 		due.row = "never-due-now"
 	case in.Time.After(at):
@@ -379,7 +404,7 @@ func (tl *timeline) reschedules(at time.Time) (clauses []clause) {
 			continue
 		}
 		if was != nil && (was.Settings.Cron != e.Settings.Cron || was.Settings.TimeZone != e.Settings.TimeZone) && e.Time.After(at.Add(-24*time.Hour)) {
-			became := message{"rescheduled", places{"at": e.Time, "schedule": scheduleText(e.Settings), "before": scheduleText(was.Settings)}}
+			became := message{"rescheduled", places{"at": e.Time, "schedule": tl.scheduleText(e.Settings), "before": tl.scheduleText(was.Settings)}}
 			clauses = append(clauses, clause{kind: KindJob, time: e.Time, message: became, events: []*event.Event{was, e}})
 			if who := tl.newest(sought{held: e.Time, at: e.Time, item: -1, what: []string{"edit"}}); who != nil && e.Time.Sub(who.Time) < time.Hour && reschedules(who) {
 				clauses = append(clauses, tl.changeClause(who))
@@ -448,12 +473,12 @@ func (tl *timeline) idles() *story {
 var idleBy = map[Idle][]string{IdleDisabled: {"disable"}, IdleStopped: {"shutdown", "stop"}, IdleRemoved: {"remove"}}
 
 // notYet says that nothing was due up to a time, or, if the instant before that is from before
-// the histories, since these begin; or that the job does not fire.
+// the histories, since these begin; that an instant is still to come; or that the job does not fire.
 func (tl *timeline) notYet(limit, before time.Time, s *event.Settings, in *event.Event) *early {
 	next := nextDue(s, limit.Add(-time.Nanosecond))
 	if idle := tl.idles(); idle != nil {
 		if !next.IsZero() {
-			c := clause{kind: KindDue, time: limit, message: message{"would-be", places{"schedule": scheduleText(s), "next": next}}}
+			c := clause{kind: KindDue, time: limit, message: message{"would-be", places{"schedule": tl.scheduleText(s), "next": next}}}
 			if in != nil {
 				c.events = []*event.Event{in}
 			}
@@ -468,10 +493,12 @@ func (tl *timeline) notYet(limit, before time.Time, s *event.Settings, in *event
 	due := message{row: "not-scheduled"}
 	switch {
 	case s == nil || s.Cron == "":
+	case limit.After(tl.now):
+		due = message{"to-come", places{"at": limit, "schedule": tl.scheduleText(s)}}
 	case next.IsZero():
-		due = message{"not-any-more", places{"when": when, "schedule": scheduleText(s)}}
+		due = message{"not-any-more", places{"when": when, "schedule": tl.scheduleText(s)}}
 	default:
-		due = message{"not-yet", places{"when": when, "schedule": scheduleText(s), "next": next}}
+		due = message{"not-yet", places{"when": when, "schedule": tl.scheduleText(s), "next": next}}
 	}
 	c := clause{kind: KindDue, time: limit, message: due}
 	if in != nil {

@@ -56,6 +56,25 @@ func alike(t *testing.T, text map[texts.Language]string) {
 	}
 }
 
+// TestFixed: a zone that has no name is known by what it was at a time.
+func TestFixed(t *testing.T) {
+	t.Parallel()
+	berlin, err := time.LoadLocation("Europe/Berlin")
+	if err != nil {
+		t.Fatal(err)
+	}
+	winter, summer := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), time.Date(2026, 7, 1, 0, 0, 0, 0, time.UTC)
+	for _, c := range []struct {
+		in   *time.Location
+		at   time.Time
+		want string
+	}{{berlin, winter, "GMT+01:00"}, {berlin, summer, "GMT+02:00"}, {time.UTC, summer, "UTC"}, {time.FixedZone("x", -12600), winter, "GMT-03:30"}} {
+		if got := fixed(c.in, c.at); got.String() != c.want || c.at.In(got).Format(time.DateTime) != c.at.In(c.in).Format(time.DateTime) {
+			t.Errorf("%s at %s: %s, want %s", c.in, c.at, got, c.want)
+		}
+	}
+}
+
 // TestTable: each row is in both languages, with the same places, and is used; what the
 // code names is there, and so are all words of the program.
 func TestTable(t *testing.T) {

@@ -29,7 +29,8 @@ type timeline struct {
 	members  map[string]*member // by instance id
 	order    []*member          // as they came
 	names    map[string]int     // how many instances of a server were in the job
-	location *time.Location
+	local    *time.Location     // this host's own zone, as it is about the time that is asked for
+	location *time.Location     // of all times in the answer
 	language texts.Language
 	fire     fire
 	trigger  *history.Change           // that made the fire, if it is one of a trigger, and if that is known
@@ -58,7 +59,7 @@ type span struct {
 
 // newTimeline sorts the facts.
 func newTimeline(job string, f Facts) *timeline {
-	tl := &timeline{job: job, now: f.Now, from: f.From, current: f.Settings, idle: f.Idle, silent: f.Silent, mute: f.Unanswering, files: f.Files, departed: f.Departed, partial: f.Partial, members: make(map[string]*member), names: make(map[string]int), location: time.UTC,
+	tl := &timeline{job: job, now: f.Now, from: f.From, current: f.Settings, idle: f.Idle, silent: f.Silent, mute: f.Unanswering, files: f.Files, departed: f.Departed, partial: f.Partial, members: make(map[string]*member), names: make(map[string]int), local: time.UTC, location: time.UTC,
 		byHost: make(map[string][]*event.Event), begins: make(map[int][]*event.Event)}
 	for i := range f.Events {
 		e := &f.Events[i]

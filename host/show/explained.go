@@ -3,6 +3,7 @@ package show
 import (
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/wasmjob/wasmjob/host/console"
 	"github.com/wasmjob/wasmjob/host/explain"
@@ -12,7 +13,7 @@ import (
 // good are the verdicts that need no operator.
 var good = map[explain.Verdict]bool{explain.Ran: true, explain.Running: true, explain.NotYetDue: true, explain.NeverDue: true, explain.Coalesced: true}
 
-// Explained is the answer for people: the verdict, and what became of each item with what
+// Explained is the answer for people: the verdict, in which zone all times are, and what became of each item with what
 // led to it below.
 func Explained(s console.Style, a explain.Answer) string {
 	var b strings.Builder
@@ -21,10 +22,15 @@ func Explained(s console.Style, a explain.Answer) string {
 		colour = console.Green
 	}
 	fmt.Fprintf(&b, "%s: %s", words.Printable(a.Job), s.Paint(colour, string(a.Verdict)))
-	if !a.Instant.IsZero() {
-		fmt.Fprintf(&b, " (%s)", a.Instant.UTC().Format("2006-01-02 15:04:05 UTC"))
+	zone := a.Zone()
+	switch at := a.Instant.In(zone); {
+	case a.Instant.IsZero():
+		fmt.Fprintf(&b, "\nTimes are in %s.\n", zone)
+	case at.Format(time.DateTime) == a.Instant.UTC().Format(time.DateTime):
+		fmt.Fprintf(&b, " (%s %s)\n", at.Format(time.DateTime), zone)
+	default:
+		fmt.Fprintf(&b, " (%s %s)\nTimes are in %s; in UTC the instant is %s.\n", at.Format(time.DateTime), zone, zone, a.Instant.UTC().Format(time.DateTime))
 	}
-	b.WriteString("\n")
 	ofAll := false // of no item: about the whole answer
 	for _, sentence := range a.Sentences {
 		indent, before := "  ", ofAll

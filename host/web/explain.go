@@ -19,6 +19,8 @@ type explanation struct {
 	P         *page
 	Verdict   badge
 	Sentences []sentence
+	// Zone is that of the times in the sentences, When the instant in it.
+	Zone, When string
 	// Problem says why there is none.
 	Problem string
 }
@@ -33,7 +35,11 @@ type sentence struct {
 
 // explained puts an answer on the page.
 func (p *page) explained(a *explain.Answer) explanation {
-	x := explanation{P: p, Verdict: badge{"outcome-" + verdictClass(a.Verdict), p.Word("verdict", a.Verdict)}}
+	zone := a.Zone()
+	x := explanation{P: p, Verdict: badge{"outcome-" + verdictClass(a.Verdict), p.Word("verdict", a.Verdict)}, Zone: zone.String()}
+	if !a.Instant.IsZero() {
+		x.When = a.Instant.In(zone).Format(time.DateTime)
+	}
 	for _, s := range a.Sentences {
 		head := s.Kind == explain.KindBegan || s.Kind == explain.KindNotRun || s.Kind == explain.KindDue
 		x.Sentences = append(x.Sentences, sentence{p, p.Line(s.Text), head, s.Events})

@@ -48,6 +48,18 @@ func TestExplain(t *testing.T) {
 	s.get("/jobs/pay/explain").lacks(t, "disk on fire")
 }
 
+// TestExplain_zone: the instant above the sentences is in their zone, which the page names; the reader's is beside it.
+func TestExplain_zone(t *testing.T) {
+	t.Parallel()
+	nightly := servicetest.Job("nightly", "0 0 3 * * ?", 1, servicetest.OK)
+	nightly.Definition.TimeZone = "Asia/Shanghai"
+	s := open(t, servicetest.Options{Jobs: []host.Job{nightly}})
+	page := s.get("/jobs/nightly/explain?at=2026-01-01T03:00:00Z")
+	page.has(t, http.StatusOK, "The fire of 2026-01-01 11:00:00 Asia/Shanghai ( 01-01 03:00:00 UTC)", "Their times are in Asia/Shanghai.", "was not due at 2026-01-01 11:00:00")
+	s.lang = "zh"
+	s.get("/jobs/nightly/explain?at=2026-01-01T03:00:00Z").has(t, http.StatusOK, "2026-01-01 11:00:00 Asia/Shanghai", "时区为 Asia/Shanghai。")
+}
+
 // TestBannerOfTheClock: a host whose clock is not to be trusted says so above each page.
 func TestBannerOfTheClock(t *testing.T) {
 	t.Parallel()

@@ -41,7 +41,7 @@ older files beside each. Name the files of all hosts: what is in none of them th
 unknown. With --json each sentence has the events that it rests on.
 
 Times are those of this machine's zone unless they say another; the answer has those of
-the job's zone. 15:04 is the last such time of the day.`,
+the job's zone, and names it. 15:04 is the last such time of the day.`,
 		Example: `  wasmjob explain report
   wasmjob explain report --at 03:00
   wasmjob explain report --at 03:00 --item 3 --history /var/log/wasmjob/host1.jsonl
