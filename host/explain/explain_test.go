@@ -252,6 +252,54 @@ func TestExplain_zone(t *testing.T) {
 	}
 }
 
+// TestExplain_askedFor: a trigger is found by when it was asked for as well, and one that a later one
+// stands for is not called unknown.
+func TestExplain_askedFor(t *testing.T) {
+	t.Parallel()
+	asked := func(seconds float64, who string) history.Change {
+		return history.Change{Time: noon.Add(time.Duration(seconds * float64(time.Second))), Job: "j", Who: who, What: "trigger"}
+	}
+	seen := func(seconds float64, round int64) func(*event.Event) {
+		return func(e *event.Event) {
+			e.Item, e.Items, e.Total, e.Trigger, e.Instant, e.Outcome = number(0), []int{0}, 1, round, noon.Add(time.Duration(seconds*float64(time.Second))), abi.OutcomeOK
+		}
+	}
+	run := func(seconds float64, round int64) []event.Event {
+		started := of(seconds, event.FireStarted, first, seen(seconds, round))
+		started.Item = nil
+		return []event.Event{started, of(seconds, event.ItemStarted, first, seen(seconds, round)), of(seconds+5, event.ItemEnded, first, seen(seconds, round)), of(seconds+5, event.ItemCompleted, first, seen(seconds, round))}
+	}
+	events := slices.Concat([]event.Event{of(-600, event.JobAdded, first, nil)}, run(0, 100), run(31, 103))
+	for name, c := range map[string]struct {
+		at      float64
+		events  []event.Event
+		changes []history.Change
+		want    string
+	}{
+		"as it was seen": {31, events, []history.Change{asked(-0.1, "alice"), asked(21.4, "bob")}, `late
+Item 0 was triggered at 12:00:21 and began at 12:00:31 on host 10.0.0.1, 9.6s late.`},
+		"as it was asked for": {21, events, []history.Change{asked(-0.1, "alice"), asked(21.4, "bob")}, `late
+Item 0 was triggered at 12:00:21 and began at 12:00:31 on host 10.0.0.1, 9.6s late.`},
+		"a later one stands for it": {20, events, []history.Change{asked(-0.1, "alice"), asked(20.3, "carol"), asked(24, "bob")}, `coalesced
+The job was triggered at 12:00:20, and no host began that trigger, as far as the histories go: the one of 12:00:24, which is trigger 103, came before that and ran for both.
+carol did "trigger" of the job at 12:00:20.`},
+		"it waits": {40, events, []history.Change{asked(40.3, "carol")}, `pending
+The job was triggered at 12:00:40, and no host has begun that trigger, as far as the histories go.
+carol did "trigger" of the job at 12:00:40.`},
+		"it asked for other items": {20, events, []history.Change{{Time: noon.Add(20 * time.Second), Job: "j", Who: "carol", What: "trigger", After: "items 1"}, asked(24, "bob")}, `pending
+The job was triggered at 12:00:20, and no host has begun that trigger, as far as the histories go.
+carol did "trigger" of the job at 12:00:20 (items 1).`},
+		"none": {22, events, []history.Change{asked(21.4, "bob")}, `never due
+The job was not due at 12:00:22`},
+	} {
+		facts := explain.Facts{Now: noon.Add(time.Hour), From: noon.Add(-time.Hour), Settings: &event.Settings{TimeZone: "UTC", Items: 1}, Events: c.events, Changes: c.changes}
+		got := strings.ReplaceAll(answered(ask(t, explain.Question{Job: "j", At: noon.Add(time.Duration(c.at * float64(time.Second)))}, facts)), "2026-03-01 ", "")
+		if !strings.HasPrefix(got, c.want) {
+			t.Errorf("%s: got\n%s\nwant\n%s", name, got, c.want)
+		}
+	}
+}
+
 // TestExplain_onlyTriggers: a job without a cron is due at no instant to come.
 func TestExplain_onlyTriggers(t *testing.T) {
 	t.Parallel()

@@ -92,7 +92,7 @@ func (tl *timeline) choose(q Question) (fire, *early) {
 			newest, scheduled = f, false
 		}
 	}
-	if newest.instant.IsZero() || (scheduled && tl.cameAfter(newest.instant) && !tl.from.After(limit) && !tl.has(newest, known) && !tl.covered(newest)) {
+	if newest.instant.IsZero() || (scheduled && tl.cameAfter(newest.instant) && !tl.from.After(limit) && !has(newest, known) && !tl.covered(newest)) {
 		return fire{}, tl.notYet(limit, newest.instant, settings, in)
 	}
 	tl.fire = newest
@@ -110,7 +110,7 @@ func (tl *timeline) anyHad() bool {
 }
 
 // has reports whether events say of a fire.
-func (tl *timeline) has(f fire, known []fire) bool {
+func has(f fire, known []fire) bool {
 	for _, k := range known {
 		if k.trigger == f.trigger && k.instant.UnixMilli() == f.instant.UnixMilli() {
 			return true
@@ -155,6 +155,16 @@ func (tl *timeline) sinceAsked(f fire) fire {
 	if f.trigger == 0 {
 		return f
 	}
+	tl.trigger = tl.asked(f)
+	if tl.trigger != nil && tl.trigger.Time.Before(f.instant) {
+		f.instant = tl.trigger.Time
+	}
+	tl.fire = f
+	return f
+}
+
+// asked is the change that made the fire of a trigger; nil if none is known.
+func (tl *timeline) asked(f fire) *history.Change {
 	var before time.Time // of the round before
 	for _, k := range tl.known() {
 		if k.trigger != 0 && k.trigger < f.trigger {
@@ -165,15 +175,41 @@ func (tl *timeline) sinceAsked(f fire) fire {
 	for _, c := range slices.Backward(tl.changes) {
 		inTime := c.Time.After(before) && !c.Time.After(f.instant.Add(lateAfter)) && f.instant.Sub(c.Time) < time.Hour
 		if c.Job == tl.job && c.What == "trigger" && c.After == args && inTime {
-			tl.trigger = c
-			break
+			return c
 		}
 	}
-	if tl.trigger != nil && tl.trigger.Time.Before(f.instant) {
-		f.instant = tl.trigger.Time
+	return nil
+}
+
+// askedAt is the fire of a trigger that was asked for in the second from a time on. If there is none,
+// a later trigger stands for it, or it waits. Neither is returned if no trigger is known of that time.
+func (tl *timeline) askedAt(at time.Time, known []fire) (fire, *early) {
+	fires := make(map[*history.Change]fire)
+	for _, f := range known {
+		if c := tl.asked(f); f.trigger != 0 && c != nil {
+			fires[c] = f
+		}
 	}
-	tl.fire = f
-	return f
+	var lone *history.Change
+	for _, c := range tl.changes {
+		f, found := fires[c]
+		switch {
+		case c.Job != tl.job || c.What != "trigger" || c.Time.Before(at) || (lone != nil && c.After != lone.After):
+		case lone == nil && c.Time.Before(at.Add(time.Second)):
+			if found {
+				return f, nil
+			}
+			lone = c
+		case lone != nil && found:
+			merged := message{"merged", places{"at": lone.Time, "later": c.Time, "round": f.trigger}}
+			return f, &early{Coalesced, lone.Time, ofJob(Coalesced, clause{kind: KindNotRun, time: lone.Time, message: merged, changes: []*history.Change{lone, c}}, tl.changeClause(lone))}
+		}
+	}
+	if lone == nil {
+		return fire{}, nil
+	}
+	waits := clause{kind: KindNotRun, time: lone.Time, message: message{"not-begun-trigger", places{"at": lone.Time}}, changes: []*history.Change{lone}}
+	return fire{}, &early{Pending, lone.Time, ofJob(Pending, waits, tl.changeClause(lone))}
 }
 
 // recordOf is what the record of the trigger of a fire says that it asked for.
@@ -192,7 +228,7 @@ func recordOf(f fire, events []*event.Event) string {
 // exact is the fire of an instant.
 func (tl *timeline) exact(at time.Time, known []fire, settings *event.Settings, in *event.Event) (fire, *early) {
 	tl.fire = fire{instant: at}
-	if tl.has(tl.fire, known) {
+	if has(tl.fire, known) {
 		return tl.fire, nil
 	}
 	for _, f := range known {
@@ -214,9 +250,12 @@ func (tl *timeline) exact(at time.Time, known []fire, settings *event.Settings, 
 		return tl.fire, nil
 	}
 	tl.fire = fire{} // there is none
+	if f, none := tl.askedAt(at, known); !due && (f.trigger != 0 || none != nil) {
+		return f, none
+	}
 	switch {
 	case settings == nil:
-		return tl.fire, tl.unknownDue(at)
+		return tl.fire, &early{Unknown, at, ofJob(Unknown, clause{kind: KindHistory, time: at, message: message{"histories-no-fire", places{"at": at, "from": tl.from}}})}
 	case due:
 		return tl.fire, tl.notYet(at, time.Time{}, settings, in)
 	}
@@ -353,10 +392,6 @@ func (tl *timeline) noJob(at time.Time) *early {
 		st.verdict, st.clauses = Refused, append(st.clauses, *c)
 	}
 	return &early{st.verdict, at, st}
-}
-
-func (tl *timeline) unknownDue(at time.Time) *early {
-	return &early{Unknown, at, ofJob(Unknown, clause{kind: KindHistory, time: at, message: message{"histories-no-fire", places{"at": at, "from": tl.from}}})}
 }
 
 // neverDue says that the schedule has no such instant, which are next to it, and who

@@ -107,7 +107,7 @@ func (tl *timeline) stories(f fire, item *int) []story {
 	}
 	if item != nil {
 		if *item < 0 || (settings != nil && *item >= settings.Items && len(byItem[*item]) == 0) {
-			return []story{tl.noSuchItem(*item, settings, in)}
+			return []story{noSuchItem(*item, settings, in)}
 		}
 		if asked.by != nil && !asked.items.Contains(*item) {
 			return []story{notAsked(*item, asked)}
@@ -172,7 +172,7 @@ func notAsked(item int, asked askedItems) story {
 	return ofJob(NeverDue, clause{kind: KindDue, message: due, time: asked.by.Time, events: []*event.Event{asked.by}})
 }
 
-func (tl *timeline) noSuchItem(item int, s *event.Settings, in *event.Event) story {
+func noSuchItem(item int, s *event.Settings, in *event.Event) story {
 	total := message{row: "total-unknown"}
 	switch {
 	case s != nil && s.Items == 1:

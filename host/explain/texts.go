@@ -84,6 +84,8 @@ var table = texts.Table{
 	"did-not-run-for":        {en: "{due} and did not run for that instant: host {host} reported at {at}: {reason}.", zh: "{due}，但没有为该时刻运行：主机 {host} 于 {at} 报告：{reason}。"},
 	"not-begun.one":          {en: "{due} and has not begun, as far as the histories go: host {host} reported at {at}: {reason}.", zh: "{due}，就现有历史看尚未开始：主机 {host} 于 {at} 报告：{reason}。"},
 	"not-begun":              {en: "{due} and have not begun, as far as the histories go: host {host} reported at {at}: {reason}.", zh: "{due}，就现有历史看尚未开始：主机 {host} 于 {at} 报告：{reason}。"},
+	"merged":                 {en: "The job was triggered at {at}, and no host began that trigger, as far as the histories go: the one of {later}, which is trigger {round}, came before that and ran for both.", zh: "作业于 {at} 被触发，就现有历史看没有主机启动该触发：此前 {later} 的触发（第 {round} 轮）已到来，由它代表两者运行。"},
+	"not-begun-trigger":      {en: "The job was triggered at {at}, and no host has begun that trigger, as far as the histories go.", zh: "作业于 {at} 被触发，就现有历史看还没有主机启动该触发。"},
 	"disabled-then.one":      {en: "{due} and did not run: it was disabled then.", zh: "{due}，但没有运行：当时已暂停。"},
 	"disabled-then":          {en: "{due} and did not run: they were disabled then.", zh: "{due}，但没有运行：当时已暂停。"},
 	"no-host":                {en: "{due} and did not run: none of the hosts whose histories there are had the job then.", zh: "{due}，但没有运行：在有历史的主机中，当时没有一台拥有该作业。"},
