@@ -27,7 +27,7 @@ var (
 
 // TriggerJob asks every instance of the job to run its items once, now; see TriggerWith.
 func TriggerJob(ctx context.Context, r registry.Center, l tree.Layout) error {
-	_, err := TriggerWith(ctx, r, l, tree.TriggerArgs{})
+	_, _, err := TriggerWith(ctx, r, l, tree.TriggerArgs{})
 	return err
 }
 
@@ -36,8 +36,9 @@ func TriggerJob(ctx context.Context, r registry.Center, l tree.Layout) error {
 // that one, which counts for both if it asks for the same: none is lost and none is
 // doubled. The parent node is set in the same commit; its transaction is the number of
 // the round, which is returned, its data are the arguments. An instance that begins an earlier
-// round at this moment counts both as that one.
-func TriggerWith(ctx context.Context, r registry.Center, l tree.Layout, args tree.TriggerArgs) (round int64, err error) {
+// round at this moment counts both as that one. earlier is the number of the trigger before, if an
+// instance still keeps that one: what it has not begun, it runs once for both, in the new round.
+func TriggerWith(ctx context.Context, r registry.Center, l tree.Layout, args tree.TriggerArgs) (round, earlier int64, err error) {
 	err = step.Perform(ctx, r, "trigger", func(ctx context.Context, x *step.Exchange) error {
 		for {
 			n, err := x.Read(ctx, registry.Data(l.Config()), registry.Children(l.Instances()), registry.Data(l.Triggers()), registry.Children(l.Triggers()), registry.Data(l.Assignment()))
@@ -62,10 +63,13 @@ func TriggerWith(ctx context.Context, r registry.Center, l tree.Layout, args tre
 			for _, done := range results { // one is a set
 				round = max(round, done.Zxid)
 			}
+			if slices.ContainsFunc(t.waiting, func(id string) bool { return slices.Contains(t.instances, id) }) {
+				earlier = t.parent.Mzxid
+			}
 			return err
 		}
 	})
-	return round, err
+	return round, earlier, err
 }
 
 // triggering is a trigger on its way: what was read.

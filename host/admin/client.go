@@ -226,16 +226,19 @@ func (c *Client) Trigger(ctx context.Context, job string) error {
 
 // TriggerWith asks for a fire of some of the items, or with another parameter. It returns the number of the
 // trigger round; 0 if the host is of an earlier version, which does not say it.
-func (c *Client) TriggerWith(ctx context.Context, job string, args tree.TriggerArgs) (int64, error) {
+func (c *Client) TriggerWith(ctx context.Context, job string, args tree.TriggerArgs) (Triggered, error) {
 	var done Triggered
 	err := c.Send(ctx, http.MethodPost, jobPath(job, "trigger"), args, &done)
-	return done.Trigger, err
+	return done, err
 }
 
 // Triggered is the answer of a trigger.
 type Triggered struct {
 	// Trigger is the number of the trigger round, which its fire has.
 	Trigger int64 `json:"trigger"`
+	// Earlier is the trigger before, if some host still kept it: what such a host has not begun of it
+	// runs once for both, in the new round.
+	Earlier int64 `json:"earlier,omitempty"`
 }
 
 // Start makes the host join the job again that was shut down or removed.

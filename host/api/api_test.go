@@ -412,19 +412,23 @@ func TestTriggerArgs(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.Until("it runs", func() bool { return get[service.JobDetail](s, "/v1/jobs/long").Running == 1 })
-	if _, err := s.client.TriggerWith(t.Context(), "long", args); err != nil {
-		t.Errorf("the same again: %v", err)
+	kept, err := s.client.TriggerWith(t.Context(), "long", args)
+	if err != nil || kept.Earlier != 0 {
+		t.Errorf("the same again: %+v %v", kept, err)
+	}
+	if both, err := s.client.TriggerWith(t.Context(), "long", args); err != nil || both.Earlier != kept.Trigger || both.Trigger <= kept.Trigger {
+		t.Errorf("once more, while that waits: %+v %v, want it to be for %+v as well", both, err, kept)
 	}
 	var refused *admin.ServerError
 	if err := s.client.Trigger(t.Context(), "long"); !errors.As(err, &refused) || refused.Code != 409 || !strings.Contains(refused.Message, "with items 1 and a parameter, has not begun on host 127.0.0.1@-@") {
 		t.Errorf("another one: %v", err)
 	}
 	var changes []history.Change
-	s.Until("all three are in the audit, after the job itself", func() bool {
+	s.Until("all four are in the audit, after the job itself", func() bool {
 		changes = get[cluster.Found[history.Change]](s, "/v1/audit?job=long&limit=10").Records
-		return len(changes) == 4
+		return len(changes) == 5
 	})
-	if changes[2].What != "trigger" || changes[2].After != `items 1 and parameter "<day 1>"` || changes[2].Why != "again" || changes[0].Error == "" {
+	if changes[3].What != "trigger" || changes[3].After != `items 1 and parameter "<day 1>"` || changes[3].Why != "again" || changes[0].Error == "" {
 		t.Errorf("records %+v", changes)
 	}
 	s.Until("its events are there", func() bool {

@@ -11,6 +11,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/wasmjob/wasmjob/host"
 	"github.com/wasmjob/wasmjob/host/access"
+	"github.com/wasmjob/wasmjob/host/admin"
 	"github.com/wasmjob/wasmjob/host/service"
 )
 
@@ -35,16 +36,16 @@ type keyed struct {
 	what  string // was asked for
 	at    time.Time
 	ended chan struct{}
-	round int64 // of the trigger
+	done  admin.Triggered
 	err   error
 }
 
 func newKeys() *keys { return &keys{done: make(map[key]*keyed)} }
 
 // once does something unless that was done with the same key; then it waits for it and
-// returns its round and error. What was refused is done again, and what may have been done is not.
+// returns what it did and its error. What was refused is done again, and what may have been done is not.
 // what says what is asked for: a key is for one thing. Without a name it is always done.
-func (k *keys) once(ctx context.Context, key key, what string, do func() (int64, error)) (int64, error) {
+func (k *keys) once(ctx context.Context, key key, what string, do func() (admin.Triggered, error)) (admin.Triggered, error) {
 	if key.name == "" {
 		return do()
 	}
@@ -52,13 +53,13 @@ func (k *keys) once(ctx context.Context, key key, what string, do func() (int64,
 	if r := k.done[key]; r != nil && time.Since(r.at) < keyLife {
 		k.mu.Unlock()
 		if r.what != what {
-			return 0, &service.InputError{Where: "header.Idempotency-Key", Problem: fmt.Sprintf("found %q, which was sent with another body; expected a key of its own for each request", key.name)}
+			return admin.Triggered{}, &service.InputError{Where: "header.Idempotency-Key", Problem: fmt.Sprintf("found %q, which was sent with another body; expected a key of its own for each request", key.name)}
 		}
 		select {
 		case <-r.ended:
-			return r.round, r.err
+			return r.done, r.err
 		case <-ctx.Done():
-			return 0, ctx.Err()
+			return admin.Triggered{}, ctx.Err()
 		}
 	}
 	k.forget()
@@ -66,14 +67,14 @@ func (k *keys) once(ctx context.Context, key key, what string, do func() (int64,
 	k.done[key] = r
 	k.mu.Unlock()
 	defer close(r.ended)
-	if r.round, r.err = do(); r.err != nil && refused(r.err) {
+	if r.done, r.err = do(); r.err != nil && refused(r.err) {
 		k.mu.Lock()
 		defer k.mu.Unlock()
 		if k.done[key] == r {
 			delete(k.done, key)
 		}
 	}
-	return r.round, r.err
+	return r.done, r.err
 }
 
 // refused reports whether nothing was done for certain.

@@ -31,7 +31,7 @@ func TestKeysOfRequests(t *testing.T) {
 	} {
 		k, done := newKeys(), 0
 		ask := func() error {
-			_, err := k.once(t.Context(), key{"ann", "report", "a"}, "items 1", func() (int64, error) { done++; return 0, c.err })
+			_, err := k.once(t.Context(), key{"ann", "report", "a"}, "items 1", func() (admin.Triggered, error) { done++; return admin.Triggered{}, c.err })
 			return err
 		}
 		if first, second := ask(), ask(); !errors.Is(first, c.err) || !errors.Is(second, c.err) || (done == 2) != c.again {
@@ -41,7 +41,7 @@ func TestKeysOfRequests(t *testing.T) {
 
 	k := newKeys()
 	do := func(who, what string) error {
-		_, err := k.once(t.Context(), key{who, "report", "a"}, what, func() (int64, error) { return 0, nil })
+		_, err := k.once(t.Context(), key{who, "report", "a"}, what, func() (admin.Triggered, error) { return admin.Triggered{}, nil })
 		return err
 	}
 	var wrong *service.InputError

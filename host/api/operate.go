@@ -182,7 +182,7 @@ func (a *API) operating() {
 			return nil, problem(err)
 		}
 		once := key{access.From(ctx).String(), in.Job, in.Key}
-		round, err := a.keys.once(ctx, once, string(args.Data()), func() (int64, error) {
+		done, err := a.keys.once(ctx, once, string(args.Data()), func() (admin.Triggered, error) {
 			if in.Key != "" { // its sender may hang up and ask again
 				var cancel context.CancelFunc
 				ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), operationTimeout)
@@ -193,7 +193,7 @@ func (a *API) operating() {
 		if err != nil {
 			return nil, problem(err)
 		}
-		return &body[admin.Triggered]{admin.Triggered{Trigger: round}}, nil
+		return &body[admin.Triggered]{done}, nil
 	})
 	act(a, http.MethodPost, "/v1/jobs/{job}/start", "startJob", "Have this host join a job again", func(ctx context.Context, in *JobInput) error {
 		return s.Start(ctx, in.Job, in.Reason)

@@ -27,7 +27,7 @@ const watchInterval = time.Second
 type Operator interface {
 	Jobs(ctx context.Context) ([]admin.Brief, error)
 	Shards(ctx context.Context, job string) (*admin.Shards, error)
-	TriggerWith(ctx context.Context, job string, args tree.TriggerArgs) (int64, error)
+	TriggerWith(ctx context.Context, job string, args tree.TriggerArgs) (admin.Triggered, error)
 	Enable(ctx context.Context, job string) error
 	Disable(ctx context.Context, job string) error
 	EnableServer(ctx context.Context, job, server string) error

@@ -99,7 +99,7 @@ func (s *Service) logger(c *history.Change) *zap.Logger {
 
 // Trigger has a job fire now. The record says which items are asked for, and how the
 // parameter begins; all of its text is in the events of the fire. It returns the number of the trigger round.
-func (s *Service) Trigger(ctx context.Context, job string, args tree.TriggerArgs, why Reason) (round int64, err error) {
+func (s *Service) Trigger(ctx context.Context, job string, args tree.TriggerArgs, why Reason) (done admin.Triggered, err error) {
 	err = s.change(ctx, access.Operate, &history.Change{What: "trigger", Job: job, After: args.Record(), Why: why}, func() (err error) {
 		pending := s.o.Pending()
 		for _, c := range pending.Compiling {
@@ -110,10 +110,10 @@ func (s *Service) Trigger(ctx context.Context, job string, args tree.TriggerArgs
 		if s.o.Host.Status().State == host.HostDraining {
 			return fmt.Errorf("job %q: %w", job, host.ErrDraining)
 		}
-		round, err = s.o.Registry.TriggerWith(ctx, job, args)
+		done, err = s.o.Registry.TriggerWith(ctx, job, args)
 		return s.explained(ctx, job, err)
 	})
-	return round, err
+	return done, err
 }
 
 // BusyError says that it may be done in a moment.

@@ -206,7 +206,11 @@ func records[T any](p *command.Program, cmd *cobra.Command, path string, f *filt
 			}
 		}
 		s := p.Tables()
-		return found, text(s, &found) + rest(s, &found), nil
+		shown := text(s, &found)
+		if len(found.Records) == 0 && f.trigger != 0 {
+			shown += withoutRuns(ctx, r, job, f.trigger)
+		}
+		return found, shown + rest(s, &found), nil
 	})
 }
 

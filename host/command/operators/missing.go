@@ -12,6 +12,7 @@ import (
 	"github.com/wasmjob/wasmjob/coordination/tree"
 	"github.com/wasmjob/wasmjob/host/cluster"
 	"github.com/wasmjob/wasmjob/host/command"
+	"github.com/wasmjob/wasmjob/host/event"
 	"github.com/wasmjob/wasmjob/host/history"
 	"github.com/wasmjob/wasmjob/host/service"
 	"github.com/wasmjob/wasmjob/host/words"
@@ -47,6 +48,20 @@ func missing(ctx context.Context, r *command.Reached, job string, item int) erro
 		items[i] = i
 	}
 	return fmt.Errorf("job %q has no item %d; there is %s", words.Clip(job), item, items)
+}
+
+// withoutRuns says why a trigger has no runs: what hosts said of it, or what may be.
+func withoutRuns(ctx context.Context, r *command.Reached, job string, trigger uint64) string {
+	q := url.Values{"kind": {string(event.FireSkipped)}, "trigger": {strconv.FormatUint(trigger, 10)}, "limit": {"1"}}
+	if job != "" {
+		q.Set("job", job)
+	}
+	var found cluster.Found[event.Event]
+	if err := r.Client.Get(ctx, "/v1/events?"+q.Encode(), &found); err == nil && len(found.Records) == 1 {
+		e := &found.Records[0]
+		return fmt.Sprintf("trigger %d did not run on host %s: %s\n", trigger, tree.ServerOf(e.Host), words.FirstLine(e.Reason))
+	}
+	return fmt.Sprintf("no host has begun trigger %d, as far as the histories go: it waits, or a later trigger ran for both\n", trigger)
 }
 
 // remembered reports whether a list has a record of a job, or of one of its items, or may have one on

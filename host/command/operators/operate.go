@@ -258,7 +258,7 @@ job's parameter, this once.`,
 		if err != nil {
 			return command.Usagef("--%v", err)
 		}
-		round, err := r.TriggerWith(ctx, names[0], args)
+		made, err := r.TriggerWith(ctx, names[0], args)
 		if err != nil {
 			return r.Similar(ctx, names[0], err)
 		}
@@ -266,10 +266,13 @@ job's parameter, this once.`,
 		if !args.Plain() {
 			done += " with " + args.String()
 		}
-		if round != 0 && r.Client != nil {
-			done += fmt.Sprintf("; '%s --trigger %d' shows its runs", words.Command("runs", names[0]), round)
+		if made.Earlier != 0 {
+			done += fmt.Sprintf("; hosts still keep trigger %d: what they have not begun of it runs once for both, as trigger %d", made.Earlier, made.Trigger)
 		}
-		return p.Print(&how, triggered{names[0], admin.Triggered{Trigger: round}}, done+"\n")
+		if made.Trigger != 0 && r.Client != nil {
+			done += fmt.Sprintf("; '%s --trigger %d' shows its runs", words.Command("runs", names[0]), made.Trigger)
+		}
+		return p.Print(&how, triggered{names[0], made}, done+"\n")
 	})
 }
 

@@ -14,13 +14,46 @@ import (
 func TestTriggerAsJSON(t *testing.T) {
 	t.Parallel()
 	host := http.NewServeMux()
-	host.HandleFunc("POST /v1/jobs/cities/trigger", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, `{"trigger":7}`) })
+	answer := `{"trigger":7}`
+	host.HandleFunc("POST /v1/jobs/cities/trigger", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, answer) })
 	for form, want := range map[string]string{
 		"json": "{\n  \"job\": \"cities\",\n  \"trigger\": 7\n}\n", "yaml": "job: cities\ntrigger: 7\n",
 		"table": "triggered cities; 'wasmjob runs cities --trigger 7' shows its runs\n",
 	} {
 		if shown, _, err := operated(t, host, "", "trigger", "cities", "-o", form); err != nil || shown != want {
 			t.Errorf("%s: %v\n%s", form, err, shown)
+		}
+	}
+	answer = `{"trigger":7,"earlier":5}`
+	want := "triggered cities; hosts still keep trigger 5: what they have not begun of it runs once for both, as trigger 7; 'wasmjob runs cities --trigger 7' shows its runs\n"
+	if shown, _, err := operated(t, host, "", "trigger", "cities"); err != nil || shown != want {
+		t.Errorf("%v\n%s", err, shown)
+	}
+}
+
+// TestTriggerWithoutRuns: of a trigger that has no runs the lists say what became of it.
+func TestTriggerWithoutRuns(t *testing.T) {
+	t.Parallel()
+	host := http.NewServeMux()
+	none := func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, `{"records":[]}`) }
+	host.HandleFunc("/v1/runs", none)
+	host.HandleFunc("/v1/fires", none)
+	host.HandleFunc("/v1/jobs", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, `[{"name":"slow"}]`) })
+	host.HandleFunc("/v1/events", func(w http.ResponseWriter, r *http.Request) {
+		if r.FormValue("kind") != "fire.skipped" || r.FormValue("trigger") != "5" {
+			none(w, r)
+			return
+		}
+		fmt.Fprint(w, `{"records":[{"time":"2026-03-01T10:00:00Z","kind":"fire.skipped","host":"10.0.0.1@-@1-aa","job":"slow","trigger":5,"reason":"trigger 7 came before this one had begun here, and runs for both"}]}`)
+	})
+	for trigger, want := range map[string]string{
+		"5": "trigger 5 did not run on host 10.0.0.1: trigger 7 came before this one had begun here, and runs for both\n",
+		"6": "no host has begun trigger 6, as far as the histories go: it waits, or a later trigger ran for both\n",
+	} {
+		for _, list := range []string{"runs", "history"} {
+			if shown, _, err := operated(t, host, "", list, "slow", "--trigger", trigger); err != nil || !strings.HasSuffix(shown, want) {
+				t.Errorf("%s: %v\n%s", list, err, shown)
+			}
 		}
 	}
 }
