@@ -144,7 +144,7 @@ func actOnJob(ctx context.Context, s *service.Service, r *http.Request, p *page)
 	action := r.PathValue("action")
 	switch action {
 	case "trigger":
-		err = trigger(ctx, s, job, r)
+		return trigger(ctx, s, job, r, p)
 	case "pause", "resume":
 		err = s.SetEnabled(ctx, job, action == "resume", why)
 	case "kill":
@@ -171,7 +171,7 @@ func actOnJob(ctx context.Context, s *service.Service, r *http.Request, p *page)
 
 // trigger has a job fire now, with the items and the parameter that a form gives. A
 // parameter counts if its box is ticked: it may be empty.
-func trigger(ctx context.Context, s *service.Service, job string, r *http.Request) error {
+func trigger(ctx context.Context, s *service.Service, job string, r *http.Request, p *page) (string, error) {
 	var param *string
 	if r.PostForm.Get("withParam") == "true" {
 		text := r.PostForm.Get("param")
@@ -179,10 +179,15 @@ func trigger(ctx context.Context, s *service.Service, job string, r *http.Reques
 	}
 	args, err := tree.NewTriggerArgs(r.PostForm.Get("items"), param)
 	if err != nil {
-		return err
+		return "", err
 	}
-	_, err = s.Trigger(ctx, job, args, reasonOf(r))
-	return err
+	switch done, err := s.Trigger(ctx, job, args, reasonOf(r)); {
+	case err != nil:
+		return "", err
+	case done.Earlier != 0:
+		return p.T("done.trigger.both", job, done.Earlier, done.Trigger), nil
+	}
+	return p.T("done.trigger", job), nil
 }
 
 // actOnItem does something to one item.

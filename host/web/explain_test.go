@@ -48,6 +48,16 @@ func TestExplain(t *testing.T) {
 	s.get("/jobs/pay/explain").lacks(t, "disk on fire")
 }
 
+// TestTrigger_both: a trigger says that an earlier one, which waits, and it are one run.
+func TestTrigger_both(t *testing.T) {
+	t.Parallel()
+	s := open(t, servicetest.Options{Jobs: []host.Job{servicetest.Job("long", "", 1, servicetest.Wait)}})
+	s.post("/jobs/long/trigger", "back", "/jobs/long").has(t, http.StatusOK, "long runs now.")
+	s.until("/jobs/long", "running")
+	s.post("/jobs/long/trigger", "back", "/jobs/long").has(t, http.StatusOK, "long runs now.")
+	s.post("/jobs/long/trigger", "back", "/jobs/long").has(t, http.StatusOK, "waited still: what it has not begun runs once for both, as trigger")
+}
+
 // TestExplain_zone: the instant above the sentences is in their zone, which the page names; the reader's is beside it.
 func TestExplain_zone(t *testing.T) {
 	t.Parallel()
