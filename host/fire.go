@@ -221,7 +221,7 @@ func (rn *runner) refused(now moment, it *item, id tree.Fire, why coordination.R
 		it.Answered(id)
 		record := out.Held[it.number]
 		if slices.Contains(out.Holds, it.number) {
-			rn.heldBack(it.number, fireOf(it.state.Record), it.state.Record.Owner, record)
+			rn.heldBack(it.number, it.state.Record.Fire(), it.state.Record.Owner, record)
 		}
 		it.state.Record = record
 		rn.skipItem(it, id, event.SkipHeld, record.HeldBack(rn.name, it.number))

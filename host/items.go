@@ -103,7 +103,7 @@ func (set *itemSet) skipFires(id tree.Fire, through time.Time, cause event.SkipC
 		owned = append(owned, it.number)
 	}
 	set.Emit(event.Event{Kind: event.FireSkipped, Instant: id.Time(), Trigger: id.Trigger, Source: abi.Source(id.Source), Items: owned,
-		Args: run.Args(id), Total: id.Total(set.total(id, 0)), Next: nextAfter(&set.calendar, id), Through: through, Owed: cause == event.SkipLater, Cause: cause, Reason: reason})
+		Args: run.Args(id), Total: id.Total(set.total(id, 0)), Next: nextAfter(&set.calendar, id), Through: through, Owed: cause == event.SkipLater && id.Trigger == 0, Cause: cause, Reason: reason})
 }
 
 // skipItem reports an item that does not run for a fire.
@@ -129,7 +129,7 @@ func (set *itemSet) skipRun(item int, id tree.Fire, dead string, outcome abi.Out
 // skipped is the event of an item that does not run, or whose run does not count.
 func (set *itemSet) skipped(item int, id tree.Fire, cause event.SkipCause, reason string) event.Event {
 	return event.Event{Kind: event.ItemSkipped, Item: &item, Instant: id.Time(), Trigger: id.Trigger, Source: abi.Source(id.Source),
-		Args: run.Args(id), RunID: tree.RunID(set.name, id, item), Owed: cause == event.SkipLater, Cause: cause, Reason: reason}
+		Args: run.Args(id), RunID: tree.RunID(set.name, id, item), Owed: cause == event.SkipLater && id.Trigger == 0, Cause: cause, Reason: reason}
 }
 
 // supersede reports a due fire that is coalesced into a newer one. A
@@ -336,7 +336,7 @@ func (set *itemSet) lost(n int, r tree.Record) {
 	if !r.Open() || r.Owner == set.member.Self.ID || slices.Contains(set.member.View.Members, r.Owner) {
 		return
 	}
-	id := fireOf(r)
+	id := r.Fire()
 	set.skipRun(n, id, r.Owner, tree.OutcomeLost, event.SkipLost, "its host "+r.Owner+" died while it ran, and failover is off")
 }
 
@@ -487,16 +487,6 @@ func (set *itemSet) logDrain() {
 	if len(items) > 0 {
 		set.log.Info("draining: waiting for items to end", zap.Stringer("items", items))
 	}
-}
-
-// fireOf is the fire that a record's newest run was of. A takeover leaves open
-// whether it was of a trigger.
-func fireOf(r tree.Record) tree.Fire {
-	id := tree.Fire{Instant: r.Instant, Source: r.Source}
-	if r.Source == string(abi.SourceTrigger) {
-		id.Trigger = r.Trigger
-	}
-	return id
 }
 
 // aheadOf reports whether a record names an instant after that of a scheduled fire.

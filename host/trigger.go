@@ -1,6 +1,7 @@
 package host
 
 import (
+	"fmt"
 	"slices"
 	"time"
 
@@ -94,6 +95,7 @@ func (rn *runner) beginRound(now moment) {
 		t.round = 0 // all are busy: the round waits for the first
 		return
 	}
+	rn.merged(id)
 	t.began = id.Trigger
 	var absent tree.Items
 	for _, it := range busy {
@@ -135,9 +137,19 @@ func (rn *runner) consume(now moment, id tree.Fire, items []*item) bool {
 	if !rn.begin(now, id, items, nil, true) {
 		return false
 	}
+	rn.merged(id)
 	rn.trigger.consumed = max(rn.trigger.consumed, id.Trigger)
 	rn.member.View.Trigger = 0 // the next snapshot says so too
 	return true
+}
+
+// merged reports the trigger before, if that had not begun here when this one came: one run is for both.
+func (rn *runner) merged(id tree.Fire) {
+	if before := rn.trigger.seen; rn.trigger.began < before && before < id.Trigger {
+		why := fmt.Sprintf("trigger %d came before this one had begun here: it counts for both", id.Trigger)
+		id.Trigger = before
+		rn.skipFire(id, event.SkipLater, why)
+	}
 }
 
 // dropTrigger reports a trigger that waits and that this host will not serve.

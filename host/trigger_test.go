@@ -12,6 +12,7 @@ import (
 	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/coordination/tree"
 	"github.com/wasmjob/wasmjob/host"
+	"github.com/wasmjob/wasmjob/host/admin"
 	"github.com/wasmjob/wasmjob/host/event"
 )
 
@@ -148,6 +149,58 @@ func TestATriggerAtTheMomentAServerIsDisabled(t *testing.T) {
 			}
 			if slices.Min(ran) != 1 || slices.Max(ran) != 1 {
 				t.Errorf("host %d disabled: the items ran %v times\n%s", off, ran, c.all())
+			}
+		})
+	}
+}
+
+// TestTrigger_both: a trigger of which a host has begun nothing when the next one comes is not run by
+// itself there, and the host says so.
+func TestTrigger_both(t *testing.T) {
+	for name, tc := range map[string]struct {
+		takes []time.Duration // of each item
+		both  bool
+	}{
+		"one item":         {[]time.Duration{10 * time.Second}, true},
+		"all are busy":     {[]time.Duration{10 * time.Second, 5 * time.Second}, true},
+		"an item was idle": {[]time.Duration{10 * time.Second, 0}, false},
+	} {
+		items := len(tc.takes)
+		synctest.Test(t, func(t *testing.T) {
+			c := newCluster(t)
+			g := &guest{digest: "d1", run: func(ctx context.Context, inv *abi.Invocation) abi.Result {
+				time.Sleep(tc.takes[inv.Context.ShardingItem])
+				return ok
+			}}
+			n := c.start(1, job(definition("slow", "", items), g))
+			time.Sleep(time.Second)
+			var rounds []admin.Triggered
+			for range 3 {
+				done, err := n.operator().TriggerWith(t.Context(), "slow", tree.TriggerArgs{})
+				if err != nil {
+					t.Fatal(err)
+				}
+				rounds = append(rounds, done)
+				time.Sleep(time.Second)
+			}
+			time.Sleep(time.Minute)
+			var skips []event.Event
+			for _, e := range c.list(event.FireSkipped) {
+				if e.Trigger != 0 {
+					skips = append(skips, e)
+				}
+			}
+			runs := make(map[int64]int)
+			for _, e := range c.list(event.ItemCompleted) {
+				runs[e.Trigger]++
+			}
+			reason := fmt.Sprintf("trigger %d came before this one had begun here: it counts for both", rounds[2].Trigger)
+			said := len(skips) == 1 && skips[0].Trigger == rounds[1].Trigger && skips[0].Reason == reason && !skips[0].Owed
+			if said != tc.both || len(skips) > 1 || rounds[2].Earlier != rounds[1].Trigger {
+				t.Errorf("%s: %+v in rounds %+v", name, skips, rounds)
+			}
+			if runs[rounds[0].Trigger] != items || (runs[rounds[1].Trigger] == 0) != tc.both || runs[rounds[2].Trigger] != items {
+				t.Errorf("%s: runs %v in rounds %+v", name, runs, rounds)
 			}
 		})
 	}

@@ -37,7 +37,7 @@ func TriggerJob(ctx context.Context, r registry.Center, l tree.Layout) error {
 // doubled. The parent node is set in the same commit; its transaction is the number of
 // the round, which is returned, its data are the arguments. An instance that begins an earlier
 // round at this moment counts both as that one. earlier is the number of the trigger before, if an
-// instance still keeps that one: what it has not begun, it runs once for both, in the new round.
+// instance still keeps that one: if it has begun nothing of it, it runs once for both, in the new round.
 func TriggerWith(ctx context.Context, r registry.Center, l tree.Layout, args tree.TriggerArgs) (round, earlier int64, err error) {
 	err = step.Perform(ctx, r, "trigger", func(ctx context.Context, x *step.Exchange) error {
 		for {

@@ -173,6 +173,16 @@ func (r Record) Follow(zxid int64) Record {
 	return r
 }
 
+// Fire is the fire that the newest run was of. A takeover leaves open whether it was of a
+// trigger.
+func (r Record) Fire() Fire {
+	id := Fire{Instant: r.Instant, Source: r.Source}
+	if r.Source == sourceTrigger {
+		id.Trigger = r.Trigger
+	}
+	return id
+}
+
 // IsOf reports whether the fire is the newest that was begun of its kind.
 func (r Record) IsOf(f Fire) bool {
 	if f.Trigger != 0 {
@@ -357,3 +367,6 @@ func ParseRecord(data []byte) Record {
 
 // SourceFailover is the source of a run that was taken over.
 const SourceFailover = "failover"
+
+// sourceTrigger is the source of a run that was triggered.
+const sourceTrigger = "trigger"

@@ -236,8 +236,8 @@ func (c *Client) TriggerWith(ctx context.Context, job string, args tree.TriggerA
 type Triggered struct {
 	// Trigger is the number of the trigger round, which its fire has.
 	Trigger int64 `json:"trigger"`
-	// Earlier is the trigger before, if some host still kept it: what such a host has not begun of it
-	// runs once for both, in the new round.
+	// Earlier is the trigger before, if some host still kept it: one that has begun nothing of it runs
+	// once for both, in the new round.
 	Earlier int64 `json:"earlier,omitempty"`
 }
 

@@ -115,7 +115,7 @@ func fieldTexts() map[string]string {
 		"admin.Shards.LastReason":        "`lastOutcome` is the worst outcome of the newest fire's items, `lastEnded` when the last of them ended, `lastReason` what an item of that outcome has said, if it failed.",
 		"admin.Shards.Sharding":          "`sharding` is set while a resharding is due.",
 		"admin.Triggered":                "Triggered is the answer of a trigger.",
-		"admin.Triggered.Earlier":        "`earlier` is the trigger before, if some host still kept it: what such a host has not begun of it runs once for both, in the new round.",
+		"admin.Triggered.Earlier":        "`earlier` is the trigger before, if some host still kept it: one that has begun nothing of it runs once for both, in the new round.",
 		"admin.Triggered.Trigger":        "`trigger` is the number of the trigger round, which its fire has.",
 		"alert.Alert":                    "Alert is something that is wrong, until it is not any more.",
 		"alert.Alert.Host":               "`host` is the instance id of the host that found it.",

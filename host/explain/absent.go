@@ -64,7 +64,8 @@ func (t *writer) decisive() *event.Event {
 func (t *writer) coalesced(promise *event.Event) {
 	var next *event.Event
 	for _, e := range t.begins[t.item] {
-		if e.Trigger == 0 && e.Instant.After(t.fire.instant) && e.Time.After(t.fire.instant) {
+		newer := e.Trigger == 0 && e.Instant.After(t.fire.instant) && e.Time.After(t.fire.instant)
+		if newer || (t.fire.trigger != 0 && e.Trigger > t.fire.trigger) {
 			next = e
 			break
 		}
@@ -75,11 +76,20 @@ func (t *writer) coalesced(promise *event.Event) {
 		return
 	}
 	t.story.verdict = Coalesced
-	t.report(KindNotRun, "did-not-run-for", promise, nil)
+	if t.fire.trigger == 0 {
+		t.report(KindNotRun, "did-not-run-for", promise, nil)
+	} else {
+		t.report(KindNotRun, "did-not-run", promise, nil)
+		t.triggeredBy()
+	}
 	if owner, share := t.ownerAt(t.item, t.fire.instant); owner != nil && owner.id != promise.Host {
 		t.wentFrom(owner.id, later(share.Time, t.fire.instant.Add(-lookBack)), promise.Time)
 	}
-	t.report(KindAgain, "ran-next", next, places{"next": next.Instant})
+	in := places{"next": next.Instant}
+	if next.Trigger != 0 {
+		in["next"] = message{"the-round", places{"n": next.Trigger}}
+	}
+	t.report(KindAgain, "ran-next", next, in)
 }
 
 // disabledBy says who disabled or removed what did not run.

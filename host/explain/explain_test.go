@@ -270,6 +270,10 @@ func TestExplain_askedFor(t *testing.T) {
 		return []event.Event{started, of(seconds, event.ItemStarted, first, seen(seconds, round)), of(seconds+5, event.ItemEnded, first, seen(seconds, round)), of(seconds+5, event.ItemCompleted, first, seen(seconds, round))}
 	}
 	events := slices.Concat([]event.Event{of(-600, event.JobAdded, first, nil)}, run(0, 100), run(31, 103))
+	both := of(31, event.FireSkipped, first, func(e *event.Event) {
+		seen(31, 102)(e)
+		e.Item, e.Outcome, e.Cause, e.Reason = nil, "", event.SkipLater, "trigger 103 came before this one had begun here: it counts for both"
+	})
 	for name, c := range map[string]struct {
 		at      float64
 		events  []event.Event
@@ -283,6 +287,15 @@ Item 0 was triggered at 12:00:21 and began at 12:00:31 on host 10.0.0.1, 9.6s la
 		"a later one stands for it": {20, events, []history.Change{asked(-0.1, "alice"), asked(20.3, "carol"), asked(24, "bob")}, `coalesced
 The job was triggered at 12:00:20, and no host began that trigger, as far as the histories go: the one of 12:00:24, which is trigger 103, came before that and ran for both.
 carol did "trigger" of the job at 12:00:20.`},
+		"a later one stands for it, as the host says": {20, slices.Concat(events, []event.Event{both}), []history.Change{asked(-0.1, "alice"), asked(20.3, "carol"), asked(24, "bob")}, `coalesced
+Item 0 was triggered at 12:00:20 and did not run: host 10.0.0.1 reported at 12:00:31: trigger 103 came before this one had begun here: it counts for both.
+carol did "trigger" of the job at 12:00:20.
+It ran next for trigger 103: it began at 12:00:31 on host 10.0.0.1.`},
+		"the one that stands": {24, slices.Concat(events, []event.Event{both}), []history.Change{asked(-0.1, "alice"), asked(20.3, "carol"), asked(24, "bob")}, `late
+Item 0 was triggered at 12:00:24 and began at 12:00:31 on host 10.0.0.1, 7s late.
+bob did "trigger" of the job at 12:00:24.`},
+		"when both were seen": {31, slices.Concat(events, []event.Event{both}), []history.Change{asked(-0.1, "alice"), asked(20.3, "carol"), asked(24, "bob")}, `late
+Item 0 was triggered at 12:00:24 and began at 12:00:31`},
 		"it waits": {40, events, []history.Change{asked(40.3, "carol")}, `pending
 The job was triggered at 12:00:40, and no host has begun that trigger, as far as the histories go.
 carol did "trigger" of the job at 12:00:40.`},

@@ -88,7 +88,8 @@ func (tl *timeline) choose(q Question) (fire, *early) {
 	newest := fire{instant: lastDue(settings, limit)}
 	scheduled := !newest.instant.IsZero()
 	for _, f := range known {
-		if f.instant.After(newest.instant) && !f.instant.After(limit) {
+		stands := f.instant.Equal(newest.instant) && newest.trigger != 0 && f.trigger > newest.trigger
+		if (f.instant.After(newest.instant) || stands) && !f.instant.After(limit) {
 			newest, scheduled = f, false
 		}
 	}
@@ -166,8 +167,12 @@ func (tl *timeline) sinceAsked(f fire) fire {
 // asked is the change that made the fire of a trigger; nil if none is known.
 func (tl *timeline) asked(f fire) *history.Change {
 	var before time.Time // of the round before
+	standing := 0        // the later rounds that one host saw with it, and that stand for it
 	for _, k := range tl.known() {
-		if k.trigger != 0 && k.trigger < f.trigger {
+		switch {
+		case k.trigger > f.trigger && k.instant.Equal(f.instant):
+			standing++
+		case k.trigger != 0 && k.trigger < f.trigger && k.instant.Before(f.instant):
 			before = later(before, k.instant)
 		}
 	}
@@ -175,7 +180,10 @@ func (tl *timeline) asked(f fire) *history.Change {
 	for _, c := range slices.Backward(tl.changes) {
 		inTime := c.Time.After(before) && !c.Time.After(f.instant.Add(lateAfter)) && f.instant.Sub(c.Time) < time.Hour
 		if c.Job == tl.job && c.What == "trigger" && c.After == args && inTime {
-			return c
+			if standing == 0 {
+				return c
+			}
+			standing--
 		}
 	}
 	return nil
@@ -232,10 +240,12 @@ func (tl *timeline) exact(at time.Time, known []fire, settings *event.Settings, 
 		return tl.fire, nil
 	}
 	for _, f := range known {
-		if f.trigger != 0 && !f.instant.Before(at) && f.instant.Before(at.Add(time.Second)) {
-			tl.fire = f
-			return f, nil
+		if f.trigger > tl.fire.trigger && !f.instant.Before(at) && f.instant.Before(at.Add(time.Second)) {
+			tl.fire = f // of several, the newest stands for the others
 		}
+	}
+	if tl.fire.trigger != 0 {
+		return tl.fire, nil
 	}
 	if settings == nil && tl.covered(tl.fire) { // under a schedule that is not known
 		return tl.fire, nil

@@ -53,6 +53,7 @@ var reports = []map[texts.Language]string{
 	{en: "misfire is off", zh: "错过重做已关闭"},
 	{en: "it has been begun anew since", zh: "此后它已重新启动"},
 	{en: "a Java host has run it again", zh: "一台 Java 主机已再次运行它"},
+	{en: "trigger {n} came before this one had begun here: it counts for both", zh: "触发 {n} 在此次触发于此启动之前到来：由它代表两者"},
 	{en: "a newer fire is due, {fire}: it stands for this one", zh: "更新的一次执行已到时刻（{fire}）：由它代替本次"},
 	{en: "the items were being sharded, and a newer instant came due: it stands for this one", zh: "当时正在分片，而更新的时刻已到：由它代替本次"},
 	{en: "{reason} from here on came due while no host had the item; one catch-up runs instead, for {at}", zh: "自此有{reason}在没有主机拥有该分片时到来；改为一次补执行，对应 {at}"},

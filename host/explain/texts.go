@@ -46,6 +46,7 @@ var table = texts.Table{
 	"took.up-to":            {en: "up to {most}", zh: "最多 {most}"},
 	"schedule":              {en: "{cron} {zone}", zh: "{cron}（{zone}）"},
 	"zone-local":            {en: "in each host's own zone (here {zone})", zh: "各主机自己的时区，此处为 {zone}"},
+	"the-round":             {en: "trigger {n}", zh: "第 {n} 轮触发"},
 	"this-job":              {en: "the job", zh: "该作业"},
 	"comma":                 {en: ", ", zh: "、"},
 	"nothing":               {en: "nothing", zh: "无"},

@@ -55,7 +55,7 @@ func TestTrigger_both(t *testing.T) {
 	s.post("/jobs/long/trigger", "back", "/jobs/long").has(t, http.StatusOK, "long runs now.")
 	s.until("/jobs/long", "running")
 	s.post("/jobs/long/trigger", "back", "/jobs/long").has(t, http.StatusOK, "long runs now.")
-	s.post("/jobs/long/trigger", "back", "/jobs/long").has(t, http.StatusOK, "waited still: what it has not begun runs once for both, as trigger")
+	s.post("/jobs/long/trigger", "back", "/jobs/long").has(t, http.StatusOK, "waited still: hosts that have begun nothing of it run once for both, as trigger")
 }
 
 // TestExplain_zone: the instant above the sentences is in their zone, which the page names; the reader's is beside it.

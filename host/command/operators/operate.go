@@ -267,7 +267,7 @@ job's parameter, this once.`,
 			done += " with " + args.String()
 		}
 		if made.Earlier != 0 {
-			done += fmt.Sprintf("; hosts still keep trigger %d: what they have not begun of it runs once for both, as trigger %d", made.Earlier, made.Trigger)
+			done += fmt.Sprintf("; hosts still keep trigger %d: those that have begun nothing of it run once for both, as trigger %d", made.Earlier, made.Trigger)
 		}
 		if made.Trigger != 0 && r.Client != nil {
 			done += fmt.Sprintf("; '%s --trigger %d' shows its runs", words.Command("runs", names[0]), made.Trigger)

@@ -25,7 +25,7 @@ func TestTriggerAsJSON(t *testing.T) {
 		}
 	}
 	answer = `{"trigger":7,"earlier":5}`
-	want := "triggered cities; hosts still keep trigger 5: what they have not begun of it runs once for both, as trigger 7; 'wasmjob runs cities --trigger 7' shows its runs\n"
+	want := "triggered cities; hosts still keep trigger 5: those that have begun nothing of it run once for both, as trigger 7; 'wasmjob runs cities --trigger 7' shows its runs\n"
 	if shown, _, err := operated(t, host, "", "trigger", "cities"); err != nil || shown != want {
 		t.Errorf("%v\n%s", err, shown)
 	}
@@ -44,10 +44,10 @@ func TestTriggerWithoutRuns(t *testing.T) {
 			none(w, r)
 			return
 		}
-		fmt.Fprint(w, `{"records":[{"time":"2026-03-01T10:00:00Z","kind":"fire.skipped","host":"10.0.0.1@-@1-aa","job":"slow","trigger":5,"reason":"trigger 7 came before this one had begun here, and runs for both"}]}`)
+		fmt.Fprint(w, `{"records":[{"time":"2026-03-01T10:00:00Z","kind":"fire.skipped","host":"10.0.0.1@-@1-aa","job":"slow","trigger":5,"reason":"trigger 7 came before this one had begun here: it counts for both"}]}`)
 	})
 	for trigger, want := range map[string]string{
-		"5": "trigger 5 did not run on host 10.0.0.1: trigger 7 came before this one had begun here, and runs for both\n",
+		"5": "trigger 5 did not run on host 10.0.0.1: trigger 7 came before this one had begun here: it counts for both\n",
 		"6": "no host has begun trigger 6, as far as the histories go: it waits, or a later trigger ran for both\n",
 	} {
 		for _, list := range []string{"runs", "history"} {
