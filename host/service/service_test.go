@@ -203,7 +203,7 @@ func TestKill_begunAgain(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return round
+		return round.Trigger
 	}
 	first := trigger()
 	h.Until("it runs", running(first))
