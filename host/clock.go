@@ -295,14 +295,14 @@ func (p *place) watchDrift() {
 	if !known || p.host.cfg.ClockBound < 0 {
 		return
 	}
-	window := p.guest.CatchUpWindow
-	late := -d.certain() > max(window, p.host.cfg.ClockBound)
-	if late && !p.late {
-		reason := fmt.Sprintf("this host's clock is %s, more than the catch-up window of %s: of what was due in the meantime only the newest instant runs here when the clock is right", d, window)
-		p.log.Error(reason)
-		p.Emit(event.Event{Kind: event.JobError, Reason: reason})
+	switch late := -d.certain() > max(p.guest.CatchUpWindow, p.host.cfg.ClockBound); {
+	case !late:
+		p.late = nil
+	case p.late == nil:
+		p.late = fmt.Errorf("this host's clock is %s, more than the catch-up window of %s: of what was due in the meantime only the newest instant runs here when the clock is right", d, p.guest.CatchUpWindow)
+		p.log.Error(p.late.Error())
+		p.Emit(event.Event{Kind: event.JobError, Reason: p.late.Error()})
 	}
-	p.late = late
 }
 
 // clockDrift compares this host's clock with the registry's, if the job wants

@@ -128,8 +128,18 @@ func TestAClockThatIsBehindIsReported(t *testing.T) {
 		if len(said) != 1 || !strings.Contains(said[0].Reason, "behind the registry's, more than the catch-up window of 5m0s") {
 			t.Errorf("what is told of the catch-up window:\n%s", lines(said))
 		}
+		configured := func() event.Event {
+			all := c.list(event.JobConfigured)
+			return all[len(all)-1]
+		}
+		if e := configured(); !strings.HasPrefix(e.Host, "10.0.0.2@") || e.Reason != said[0].Reason {
+			t.Errorf("the host goes by the job without an objection: %s", lines([]event.Event{e}))
+		}
 		w.set(0)
 		time.Sleep(5 * time.Minute)
+		if e := configured(); !strings.HasPrefix(e.Host, "10.0.0.2@") || e.Reason != "" {
+			t.Errorf("the clock is right, and the host has an objection: %s", lines([]event.Event{e}))
+		}
 		if told := c.list(event.Clock); len(told) != 2 {
 			t.Errorf("the clock is right again, and is told of so:\n%s", lines(told))
 		}

@@ -14,7 +14,6 @@ import (
 
 	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/coordination"
-	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 	"github.com/wasmjob/wasmjob/coordination/operate"
 	"github.com/wasmjob/wasmjob/coordination/recorded"
 	"github.com/wasmjob/wasmjob/coordination/registry"
@@ -84,7 +83,9 @@ type job struct {
 
 	changed      bool // the definition or the module is not what was last applied
 	configured   configured
-	settings     event.Settings // as last reported
+	settings     event.Settings // what the job goes by
+	reported     event.Settings // settings, as last reported
+	objects      bool           // as last reported: something is refused beside them
 	edits        edits.Seen
 	disabled     bool // the configuration's, as last carried over
 	wasEnabled   bool
@@ -339,6 +340,7 @@ func (j *job) advance(now moment) (over bool) {
 		return false
 	}
 	j.watchDrift()
+	j.reportSettings()
 	j.coordinate(now)
 	j.makeUpPassed(now.wall)
 	j.tick(now)
@@ -485,6 +487,7 @@ func (j *job) definitionChanged(now moment) {
 	applied, err := coordination.ApplyDefinition(j.work, j.member.Registry, j.member.Layout, j.wanted.Definition, j.host.former(j.name), j.accept)
 	if err == nil {
 		j.brought(applied)
+		j.joining.err = nil
 	}
 	switch {
 	case errors.Is(err, tree.ErrRemoved):
@@ -495,10 +498,7 @@ func (j *job) definitionChanged(now moment) {
 		j.joining.err = err
 		j.log.Error("definition not applied", zap.String("file", j.wanted.File), zap.Error(err))
 	case len(applied.Changed) > 0:
-		j.joining.err = nil
 		j.Emit(event.Event{Kind: event.JobChanged, Source: sourceOf(j.member.View.Config.Cron), Reason: "definition: " + joinWords(applied.Changed), Edit: edits.ByFile(applied, j.wanted.File, j.host.cfg.ServerIP)})
-	default:
-		j.joining.err = nil
 	}
 }
 
@@ -521,7 +521,7 @@ func (j *job) rejoin(now moment) {
 	id := j.member.Self.ID
 	j.identity.Store(&id)
 	j.calendar.Next, j.calendar.Parked, j.calendar.NotBefore = time.Time{}, time.Time{}, now.wall
-	j.cron.madeFor, j.configured, j.settings, j.edits = "", configured{}, event.Settings{}, edits.Seen{}
+	j.cron.madeFor, j.configured, j.reported, j.edits = "", configured{}, event.Settings{}, edits.Seen{}
 	j.election.reset()
 	j.takers.reset()
 }
@@ -586,7 +586,8 @@ func (j *job) configure(now moment) {
 		return
 	}
 	j.guest, j.calendar.Window = guest, guest.CatchUpWindow
-	j.reportSettings(c)
+	j.settings = event.Settings{Cron: j.cron.text, TimeZone: j.cron.zone.String(), Items: c.ShardingTotalCount,
+		Misfire: c.Misfire, Failover: c.Failover && c.MonitorExecution, CatchUp: j.guest.CatchUpWindow, ErrorHandler: c.JobErrorHandlerType}
 	execFor := j.wanted.Module.Digest() + fmt.Sprint(guest, c.JobName) + j.wanted.Module.Granted()
 	if execFor == j.module.madeFor {
 		return
@@ -612,15 +613,18 @@ func (j *job) configure(now moment) {
 	}
 }
 
-// reportSettings reports what the job goes by from now on, if that is news.
-func (j *job) reportSettings(c jobconfig.Configuration) {
-	s := event.Settings{Cron: j.cron.text, TimeZone: j.cron.zone.String(), Items: c.ShardingTotalCount,
-		Misfire: c.Misfire, Failover: c.Failover && c.MonitorExecution, CatchUp: j.guest.CatchUpWindow, ErrorHandler: c.JobErrorHandlerType}
-	if j.settings == s {
+// reportSettings reports what the job goes by if that is news, and when something is refused, or is not any more.
+func (j *job) reportSettings() {
+	err := errors.Join(j.member.View.ConfigErr, j.cron.err, j.module.err, j.late)
+	if j.settings == j.reported && j.objects == (err != nil) {
 		return
 	}
-	j.settings = s
-	j.Emit(event.Event{Kind: event.JobConfigured, Source: sourceOf(s.Cron), Settings: &s})
+	j.reported, j.objects = j.settings, err != nil
+	s, reason := j.settings, ""
+	if err != nil {
+		reason = err.Error()
+	}
+	j.Emit(event.Event{Kind: event.JobConfigured, Source: sourceOf(s.Cron), Settings: &s, Reason: reason})
 }
 
 // reportQuotas reports what the job has used beyond its quotas, at most once

@@ -51,7 +51,7 @@ type place struct {
 	againAt time.Time // when to try again what the registry's state stood against
 	repairs repairs   // external edits to repair
 	outside edits.Outside
-	late    bool // it was reported that the clock is behind by more than the catch-up window
+	late    error // that the clock is behind by more than the catch-up window, as it was reported
 	tally   tally
 }
 

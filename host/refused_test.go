@@ -1,14 +1,68 @@
 package host_test
 
 import (
+	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/host"
+	"github.com/wasmjob/wasmjob/host/event"
 )
+
+// TestRefusalsEnd: each host says when it refuses nothing of a job any more, also one that has no item,
+// and though what is in force is what was in force before.
+func TestRefusalsEnd(t *testing.T) {
+	good, bad := sleeper(time.Second), &guest{digest: "bad", bad: errors.New("job_execute is missing")}
+	d := definition("refused", "0 0 3 * * ?", 1)
+	config := func(change func(*jobconfig.Configuration)) func(*cluster, []*node) {
+		return func(c *cluster, _ []*node) {
+			changed := d
+			change(&changed)
+			c.commit(registry.Set("/test/refused/config", changed.YAML(), registry.AnyVersion))
+		}
+	}
+	module := func(g *guest) func(*cluster, []*node) {
+		return func(_ *cluster, hosts []*node) {
+			for _, n := range hosts {
+				n.host.Apply([]host.Job{job(d, g)}, nil)
+			}
+		}
+	}
+	as := config(func(*jobconfig.Configuration) {})
+	for name, change := range map[string]struct{ refused, mended func(*cluster, []*node) }{
+		"settings": {config(func(d *jobconfig.Configuration) { d.ShardingTotalCount = 20000 }), as},
+		"cron":     {config(func(d *jobconfig.Configuration) { d.Cron = "0 0 99 * * ?" }), as},
+		"module":   {module(bad), module(good)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := newCluster(t)
+				c.config = func(cfg *host.Config) { cfg.Ceilings = ceilings(t, "*:shardingTotalCount=10") }
+				hosts := []*node{c.start(1, job(d, good)), c.start(2, job(d, good))}
+				time.Sleep(time.Minute)
+				change.refused(c, hosts)
+				time.Sleep(time.Minute)
+				change.mended(c, hosts)
+				time.Sleep(time.Minute)
+				for _, server := range []string{"10.0.0.1@", "10.0.0.2@"} {
+					said := slices.DeleteFunc(c.list(event.JobError, event.JobConfigured), func(e event.Event) bool { return !strings.HasPrefix(e.Host, server) })
+					reasons := make([]string, len(said))
+					for i, e := range said {
+						reasons[i] = string(e.Kind) + " " + e.Reason
+					}
+					if len(said) != 4 || !slices.Equal(reasons, []string{"job.configured ", "job.error " + said[1].Reason, "job.configured " + said[1].Reason, "job.configured "}) {
+						t.Errorf("want that it is configured, an error, that it is configured in spite of that, and that it is without:\n%s", lines(said))
+					}
+				}
+			})
+		})
+	}
+}
 
 // TestStatusShowsTheCronInForce: a console writes a cron that is refused.
 func TestStatusShowsTheCronInForce(t *testing.T) {

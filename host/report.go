@@ -209,7 +209,7 @@ func (j *job) status() *JobStatus {
 		s.Warnings = append(slices.Clone(s.Warnings), fmt.Sprintf("item %d was begun for %s, and is not begun for any instant before that: a clock was wrong, or node %s/sharding/%d was edited; %s",
 			it.number, time.UnixMilli(it.state.Record.Instant).UTC().Format(time.RFC3339), j.member.Layout.Sibling(), it.number, then))
 	}
-	if j.late {
+	if j.late != nil {
 		s.Warnings = append(slices.Clone(s.Warnings), "this host's clock is behind the registry's by more than the catch-up window")
 	}
 	for _, it := range j.sorted(func(*item) bool { return true }) {

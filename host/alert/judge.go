@@ -269,8 +269,6 @@ func (j *Judge) See(e event.Event) {
 			j.fire(Alert{Rule: Refused, Job: e.Job, Subject: j.server, OfHost: true, Since: e.Time,
 				Text: fmt.Sprintf("host %s cannot run %s as it is: %s", j.server, e.Job, words.FirstLine(e.Reason))}, false)
 		}
-	case event.FireStarted, event.JobChanged:
-		j.resolve(Alert{Rule: Refused, Job: e.Job, Subject: j.server}, e.Time, "the job runs there again")
 	case event.FireEnded:
 		j.fireEnded(jb, e)
 	case event.JobConfigured:
@@ -313,7 +311,9 @@ func (j *Judge) configured(jb *job, e event.Event) {
 	if e.Settings == nil {
 		return
 	}
-	j.resolve(Alert{Rule: Refused, Job: e.Job, Subject: j.server}, e.Time, "the host goes by a configuration again")
+	if e.Reason == "" {
+		j.resolve(Alert{Rule: Refused, Job: e.Job, Subject: j.server}, e.Time, "the host goes by the job's configuration again")
+	}
 	j.set(jb, *e.Settings, e.Time)
 	jb.rules = j.rulesOf(jb)
 	j.plan(jb, e.Time)

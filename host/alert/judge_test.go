@@ -280,11 +280,28 @@ func TestJudge_host(t *testing.T) {
 		"12:00:00 fire refused: host 10.0.0.1 cannot run j as it is: no cron",
 		"12:00:00 fire here session: the session of host 10.0.0.1 with the registry is in doubt: the registry does not answer, and nothing begins there",
 		"12:00:00 end here session: the session is live",
-		"12:00:00 end refused: the host goes by a configuration again",
+		"12:00:00 end refused: the host goes by the job's configuration again",
 		"12:00:00 end refused: the file is not refused any more",
 		"12:00:00 fire history: host 10.0.0.1 cannot write its history since 2026-03-01T12:00:00Z: disk full",
 		"12:00:00 end history: the history is written again",
 	)
+}
+
+// TestJudge_refused: a job that a host refuses is an alert until the host says that it goes by the job's
+// configuration again. What fires meanwhile goes by the one before.
+func TestJudge_refused(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, "")
+	settings := &event.Settings{Cron: "0 * * * * ?", TimeZone: "UTC", Items: 2}
+	b.see(event.Event{Kind: event.JobError, Reason: "too many items"})
+	b.see(event.Event{Kind: event.JobConfigured, Settings: settings, Reason: "too many items"})
+	b.see(event.Event{Kind: event.FireStarted, Instant: b.now, Items: []int{0}})
+	b.see(event.Event{Kind: event.JobChanged, Reason: "the configuration, in the registry"})
+	b.expect("12:00:00 fire refused: host 10.0.0.1 cannot run j as it is: too many items")
+	b.wait(time.Minute)
+	b.see(event.Event{Kind: event.JobConfigured, Settings: settings})
+	b.expect("12:00:00 fire refused: host 10.0.0.1 cannot run j as it is: too many items",
+		"12:01:00 end refused: the host goes by the job's configuration again")
 }
 
 // TestJudge_keeper: hosts that are gone, and what is over with them.

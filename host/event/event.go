@@ -51,7 +51,8 @@ const (
 	JobAdded   Kind = "job.added"
 	JobChanged Kind = "job.changed" // configuration or module; Reason says which
 	// JobConfigured: Settings are in force on this host from now on. It follows
-	// JobAdded, and every change of one of them.
+	// JobAdded, and every change of one of them. Reason is what this host refuses at the
+	// same time, as a JobError has said; when that is over, it follows once more.
 	JobConfigured Kind = "job.configured"
 	JobRemoved    Kind = "job.removed"   // Reason: definition gone, removed by operator, …
 	JobStopped    Kind = "job.stopped"   // by an operator: instance node deleted
