@@ -58,7 +58,7 @@ type Alert struct {
 	// Subject distinguishes alerts of a rule where job and item do not: a server's
 	// address, and the file if it is about one.
 	Subject string `json:"subject,omitempty"`
-	// Host is the instance id of the host that found it.
+	// Host is the instance id of the host that found it; of HostGone, of the host that is gone.
 	Host string `json:"host,omitempty"`
 	// OfHost is set if it is about Host, and is over when that is gone.
 	OfHost bool `json:"ofHost,omitempty"`

@@ -971,7 +971,7 @@ func (j *Judge) Keep(c Cluster, alerts []Alert, now time.Time) {
 	}
 	for _, id := range c.Gone() {
 		if server := tree.ServerOf(id); j.file.Hosts.Gone && !back[server] {
-			j.fire(Alert{Rule: HostGone, Subject: server, Since: now,
+			j.fire(Alert{Rule: HostGone, Subject: server, Host: id, Since: now,
 				Text: fmt.Sprintf("host %s is gone: its session with the registry has ended, and it had not stopped in good order (%s)", server, id)}, false)
 		}
 	}

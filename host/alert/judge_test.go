@@ -56,6 +56,11 @@ func newBench(t *testing.T, rules string) *bench {
 // take notes what the judge has found.
 func (b *bench) take() {
 	changes, checks := b.judge.Take()
+	b.note(changes)
+	b.checks = append(b.checks, checks...)
+}
+
+func (b *bench) note(changes []alert.Change) {
 	for _, c := range changes {
 		verb, text := "fire", c.Text
 		if !c.Firing() {
@@ -72,7 +77,6 @@ func (b *bench) take() {
 		}
 		b.said = append(b.said, fmt.Sprintf("%s %s %s%s: %s", b.now.Format("15:04:05"), verb, c.Rule, item, text))
 	}
-	b.checks = append(b.checks, checks...)
 }
 
 // see gives an event of the job, or of the host.
@@ -315,7 +319,11 @@ func TestJudge_keeper(t *testing.T) {
 	gone := alert.Cluster{Hosts: all.Hosts, Alive: []string{self}}
 	b.judge.Keep(gone, nil, b.now)
 	b.judge.Keep(gone, nil, b.now)
-	b.take()
+	changes, _ := b.judge.Take()
+	if len(changes) != 1 || changes[0].Host != other {
+		t.Errorf("%+v, want one, about %s", changes, other)
+	}
+	b.note(changes)
 	b.expect("12:00:00 fire hostGone: host 10.0.0.2 is gone: its session with the registry has ended, and it had not stopped in good order (10.0.0.2@-@1-bb)")
 	if ids := gone.Gone(); !slices.Equal(ids, []string{other}) {
 		t.Errorf("gone %q", ids)

@@ -118,7 +118,7 @@ func fieldTexts() map[string]string {
 		"admin.Triggered.Earlier":        "`earlier` is the trigger before, if some host still kept it: one that has begun nothing of it runs once for both, in the new round.",
 		"admin.Triggered.Trigger":        "`trigger` is the number of the trigger round, which its fire has.",
 		"alert.Alert":                    "Alert is something that is wrong, until it is not any more.",
-		"alert.Alert.Host":               "`host` is the instance id of the host that found it.",
+		"alert.Alert.Host":               "`host` is the instance id of the host that found it; of `hostGone`, of the host that is gone.",
 		"alert.Alert.ID":                 "`id` names the alert. Alerts of the same rule, job, item and subject have the same.",
 		"alert.Alert.Item":               "`item` is the sharding item that it is about, missing if it is about no single one.",
 		"alert.Alert.Job":                "`job` is the job that it is about, empty if it is about a host.",

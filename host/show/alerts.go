@@ -1,10 +1,12 @@
 package show
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/wasmjob/wasmjob/coordination/tree"
 	"github.com/wasmjob/wasmjob/host/alert"
 	"github.com/wasmjob/wasmjob/host/console"
 	"github.com/wasmjob/wasmjob/host/service"
@@ -25,11 +27,11 @@ func Alerts(s console.Style, list *service.Alerts, without []string, now time.Ti
 			}
 			return b.Since.Compare(a.Since)
 		})
-		t := console.NewTable(s, "SINCE", "RULE", "JOB", "STATE", "SENT TO", "WHAT")
+		t := console.NewTable(s, "SINCE", "RULE", "JOB OR HOST", "STATE", "SENT TO", "WHAT")
 		t.Spare = []string{"SENT TO"}
 		for i := range all {
 			a := &all[i]
-			t.Add(console.Plain(stamp(a.Since, now)), console.Plain(string(a.Rule)), console.Coloured(words.Dash(a.Job), console.Bold), stateOf(a),
+			t.Add(console.Plain(stamp(a.Since, now)), console.Plain(string(a.Rule)), console.Coloured(words.Dash(cmp.Or(a.Job, tree.ServerOf(a.Host))), console.Bold), stateOf(a),
 				console.Plain(words.Dash(sentTo(&a.Alert))), console.Plain(words.FirstLine(words.Printable(a.Text))))
 		}
 		text = t.String()

@@ -26,7 +26,8 @@ func TestAlerts(t *testing.T) {
 		{Rule: alert.Lost, Job: "over", Since: now.Add(-time.Minute), Resolved: now, Text: "a run was lost"},
 		{Rule: alert.Failures, Job: "report", Since: now.Add(-time.Hour), Text: "item 3 failed", Sent: map[alert.Target]alert.Sent{"b/x": {}, "a/y": {}}},
 		{Rule: alert.StartWithin, Job: "etl-1", Since: now.Add(-2 * time.Hour), Text: "has not\nbegun"},
-		{Rule: alert.HostGone, Since: now.Add(-3 * time.Hour), Text: "a host is gone"},
+		{Rule: alert.HostGone, Host: "10.0.0.2@-@1-bb", Subject: "10.0.0.2", Since: now.Add(-3 * time.Hour), Text: "a host is gone"},
+		{Rule: alert.Refused, Host: "10.0.0.3@-@1-cc", Subject: "10.0.0.3 x.wasm", Since: now.Add(-4 * time.Hour), Text: "a file is refused"},
 	}, silences, nil, now)
 	text := show.Alerts(console.Style{}, &service.Alerts{Alerts: alerts, Silences: silences}, []string{"10.0.0.8", "10.0.0.9"}, now)
 	down := show.Alerts(console.Style{}, &service.Alerts{Problem: "no session", Read: now.Add(-time.Minute)}, nil, now)
@@ -34,11 +35,12 @@ func TestAlerts(t *testing.T) {
 		t.Errorf("without the registry it says %q, want %q", down, want)
 	}
 	want := strings.TrimPrefix(`
-SINCE     RULE         JOB     STATE     SENT TO   WHAT
-11:00:00  failures     report  firing    a/y, b/x  item 3 failed
-10:00:00  startWithin  etl-1   silenced  -         has not
-09:00:00  hostGone     -       firing    -         a host is gone
-11:59:00  lost         over    over      -         a run was lost
+SINCE     RULE         JOB OR HOST  STATE     SENT TO   WHAT
+11:00:00  failures     report       firing    a/y, b/x  item 3 failed
+10:00:00  startWithin  etl-1        silenced  -         has not
+09:00:00  hostGone     10.0.0.2     firing    -         a host is gone
+08:00:00  refused      10.0.0.3     firing    -         a file is refused
+11:59:00  lost         over         over      -         a run was lost
 
 SILENCE           JOBS   RULES        UNTIL     BY   WHY
 0123456789abcdef  etl-*  startWithin  13:00:00  ann  moves
