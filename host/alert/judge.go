@@ -30,6 +30,8 @@ const (
 	leastUsual = 5
 	// goneFor is how long a host that is gone is an alert.
 	goneFor = 24 * time.Hour
+	// longestReason bounds why something is wrong, in the text of an alert, in bytes.
+	longestReason = 500
 )
 
 // Change is an alert that begins, or is over.
@@ -173,6 +175,9 @@ func (j *Judge) rulesOf(jb *job) Rules {
 	return r
 }
 
+// oneLine is a reason as it stands in the text of an alert.
+func oneLine(reason string) string { return words.ClipTo(words.OneLine(reason), longestReason) }
+
 // Known takes over which alerts stand in the registry, or are about to.
 func (j *Judge) Known(active map[string]bool) {
 	for _, jb := range j.jobs {
@@ -267,7 +272,7 @@ func (j *Judge) See(e event.Event) {
 	case event.JobError:
 		if e.Wait == "" && jb.rules.Refused {
 			j.fire(Alert{Rule: Refused, Job: e.Job, Subject: j.server, OfHost: true, Since: e.Time,
-				Text: fmt.Sprintf("host %s cannot run %s as it is: %s", j.server, e.Job, words.FirstLine(e.Reason))}, false)
+				Text: fmt.Sprintf("host %s cannot run %s as it is: %s", j.server, e.Job, oneLine(e.Reason))}, false)
 		}
 	case event.FireEnded:
 		j.fireEnded(jb, e)
@@ -361,7 +366,7 @@ func (j *Judge) session(e event.Event) {
 	a := Alert{Rule: Session, Subject: j.server, OfHost: true, Since: e.Time, Host: e.Host}
 	switch {
 	case e.Wait != "":
-		a.Text = fmt.Sprintf("host %s has no session with the registry: %s", j.server, words.FirstLine(e.Reason))
+		a.Text = fmt.Sprintf("host %s has no session with the registry: %s", j.server, oneLine(e.Reason))
 	case e.Reason == "live":
 		j.resolve(a, e.Time, "the session is live")
 		j.live(e.Host)
@@ -419,7 +424,7 @@ func (j *Judge) fileEvent(e event.Event) {
 	if known && before.Job != a.Job {
 		j.resolve(before, e.Time, "the file is refused for another reason")
 	}
-	a.Text = fmt.Sprintf("host %s refuses %s: %s", j.server, e.File, words.FirstLine(e.Reason))
+	a.Text = fmt.Sprintf("host %s refuses %s: %s", j.server, e.File, oneLine(e.Reason))
 	j.refusals[a.Subject] = a
 	j.refuse(a)
 }
@@ -452,7 +457,7 @@ func (j *Judge) item(jb *job, n int, e event.Event) {
 	case event.ItemHeld:
 		if jb.rules.Held {
 			a := of(Held)
-			a.Since, a.Text = e.Time, fmt.Sprintf("item %d of %s is held back: %s", n, jb.name, words.FirstLine(e.Reason))
+			a.Since, a.Text = e.Time, fmt.Sprintf("item %d of %s is held back: %s", n, jb.name, oneLine(e.Reason))
 			j.fire(a, false)
 		}
 	case event.ItemSkipped:
@@ -461,7 +466,7 @@ func (j *Judge) item(jb *job, n int, e event.Event) {
 		}
 		if e.Cause == event.SkipLost && jb.rules.Lost {
 			a := of(Lost)
-			a.Since, a.Text = e.Time, fmt.Sprintf("the run of item %d of %s for %s is lost: %s", n, jb.name, jb.at(e.Instant), words.FirstLine(e.Reason))
+			a.Since, a.Text = e.Time, fmt.Sprintf("the run of item %d of %s for %s is lost: %s", n, jb.name, jb.at(e.Instant), oneLine(e.Reason))
 			j.fire(a, false)
 		}
 	}
@@ -534,7 +539,7 @@ func (jb *job) attempted(n int, e event.Event) {
 		if jb.reasons == nil {
 			jb.reasons = make(map[int]string)
 		}
-		jb.reasons[n] = words.FirstLine(e.Reason)
+		jb.reasons[n] = oneLine(e.Reason)
 	}
 }
 
@@ -574,7 +579,7 @@ func (j *Judge) completed(jb *job, n int, e event.Event) {
 		}
 		return
 	}
-	reason := cmp.Or(jb.reasons[n], words.FirstLine(e.Reason))
+	reason := cmp.Or(jb.reasons[n], oneLine(e.Reason))
 	delete(jb.reasons, n)
 	limit := jb.rules.Failures
 	if limit == 0 || e.Count < int64(limit) || e.Outcome == abi.OutcomeCancelled {
@@ -939,7 +944,7 @@ func (j *Judge) History(problem string, since, now time.Time) {
 		return
 	}
 	if j.file.Hosts.History {
-		a.Text = fmt.Sprintf("host %s cannot write its history since %s: %s", j.server, since.UTC().Format(time.RFC3339), words.FirstLine(problem))
+		a.Text = fmt.Sprintf("host %s cannot write its history since %s: %s", j.server, since.UTC().Format(time.RFC3339), oneLine(problem))
 		j.fire(a, false)
 	}
 }

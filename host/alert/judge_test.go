@@ -165,6 +165,19 @@ func TestJudge_failures(t *testing.T) {
 	)
 }
 
+// TestJudge_reasons: a reason of several lines is one line of the text, a long one is cut.
+func TestJudge_reasons(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, "")
+	b.see(event.Event{Kind: event.ItemStarted, Item: number(0), Instant: noon, RunID: "r", Attempt: 1})
+	b.see(event.Event{Kind: event.ItemEnded, Item: number(0), Instant: noon, RunID: "r", Outcome: abi.OutcomeFail, Reason: "2 files:\n  a is missing\r\n  b is empty"})
+	b.see(event.Event{Kind: event.ItemCompleted, Item: number(0), Instant: noon, RunID: "r", Outcome: abi.OutcomeFail, Count: 1})
+	b.see(event.Event{Kind: event.JobError, Reason: strings.Repeat("many words\n", 100)})
+	if len(b.said) != 2 || !strings.HasSuffix(b.said[0], ": FAIL (2 files: a is missing b is empty)") || len(b.said[1]) > 600 || !strings.HasSuffix(b.said[1], "…") {
+		t.Errorf("said %q", b.said)
+	}
+}
+
 // TestJudge_failuresOfAnotherHost: an alert that another host has begun is not begun
 // again, and ends where the item succeeds.
 func TestJudge_failuresOfAnotherHost(t *testing.T) {
@@ -275,7 +288,7 @@ func TestJudge_host(t *testing.T) {
 	b.see(event.Event{Kind: event.Session, Reason: "live"})
 	b.see(event.Event{Kind: event.JobConfigured, Settings: &event.Settings{}})
 	b.see(event.Event{Kind: event.Accepted, Host: "10.0.0.1@-@1", File: "j.wasm"})
-	b.judge.History("disk full", noon, b.now)
+	b.judge.History("failed to connect:\n\tdial tcp: connection refused\n", noon, b.now)
 	b.judge.History("disk full", noon, b.now)
 	b.judge.History("", time.Time{}, b.now)
 	b.take()
@@ -286,7 +299,7 @@ func TestJudge_host(t *testing.T) {
 		"12:00:00 end here session: the session is live",
 		"12:00:00 end refused: the host goes by the job's configuration again",
 		"12:00:00 end refused: the file is not refused any more",
-		"12:00:00 fire history: host 10.0.0.1 cannot write its history since 2026-03-01T12:00:00Z: disk full",
+		"12:00:00 fire history: host 10.0.0.1 cannot write its history since 2026-03-01T12:00:00Z: failed to connect: dial tcp: connection refused",
 		"12:00:00 end history: the history is written again",
 	)
 }

@@ -32,7 +32,7 @@ func Alerts(s console.Style, list *service.Alerts, without []string, now time.Ti
 		for i := range all {
 			a := &all[i]
 			t.Add(console.Plain(stamp(a.Since, now)), console.Plain(string(a.Rule)), console.Coloured(words.Dash(cmp.Or(a.Job, tree.ServerOf(a.Host))), console.Bold), stateOf(a),
-				console.Plain(words.Dash(sentTo(&a.Alert))), console.Plain(words.FirstLine(words.Printable(a.Text))))
+				console.Plain(words.Dash(sentTo(&a.Alert))), console.Plain(words.Printable(words.OneLine(a.Text))))
 		}
 		text = t.String()
 	}

@@ -37,7 +37,7 @@ func TestAlerts(t *testing.T) {
 	want := strings.TrimPrefix(`
 SINCE     RULE         JOB OR HOST  STATE     SENT TO   WHAT
 11:00:00  failures     report       firing    a/y, b/x  item 3 failed
-10:00:00  startWithin  etl-1        silenced  -         has not
+10:00:00  startWithin  etl-1        silenced  -         has not begun
 09:00:00  hostGone     10.0.0.2     firing    -         a host is gone
 08:00:00  refused      10.0.0.3     firing    -         a file is refused
 11:59:00  lost         over         over      -         a run was lost

@@ -174,6 +174,9 @@ func Count(n int, what string) string {
 	return strconv.Itoa(n) + " " + what + "s"
 }
 
+// OneLine is a text of several lines in one.
+func OneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
+
 // FirstLine is the first line of a text.
 func FirstLine(s string) string {
 	s, _, _ = strings.Cut(strings.TrimSpace(s), "\n")
