@@ -696,6 +696,15 @@ func TestRun(t *testing.T) {
 			t.Errorf("%q is not in %q", w, fire)
 		}
 	}
+	// A mistake in a file that is read again leaves the one before in force, and is shown.
+	if err := errors.Join(os.WriteFile(alerts, []byte("receivers:\n  ops: {mailto: x}\n"), 0o600), os.WriteFile(users, []byte("usres: []\n"), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	h := &hosted{env: client}
+	for _, words := range [][]string{{"the file of alerts is not taken", "alert", "list"}, {"the file of alerts is not taken", "status"}, {"the users file is not taken", "status"},
+		{"the file of alerts is not taken", "hosts"}, {"the users file is not taken", "hosts"}} {
+		h.await(t, words[0], words[1:]...)
+	}
 	second := runCLI(t, env, "run", "--plugins", dir, "--admin", socket)
 	second.expect(t, exitFailure, "unix:"+socket+" is in use", "--admin ADDRESS or --admin off")
 	runCLI(t, env, "run", "--plugins", dir, "--admin", "off", "--data", filepath.Join(home, "data")).expect(t, exitFailure, "data")

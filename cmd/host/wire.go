@@ -44,6 +44,7 @@ import (
 	"github.com/wasmjob/wasmjob/host/trace"
 	"github.com/wasmjob/wasmjob/host/unheld"
 	"github.com/wasmjob/wasmjob/host/view"
+	"github.com/wasmjob/wasmjob/host/words"
 )
 
 // system is a host with everything around it. wire builds it in the order in
@@ -424,6 +425,9 @@ func (s *system) wireCluster(context.Context) error {
 	l := s.loaded
 	s.reporter = &admin.Reporter{Host: s.host, About: s.about(), Pending: s.pending, Session: s.registry.About, Waiting: s.registry.WaitsFor,
 		History: s.historyState, Warnings: s.warnings}
+	if s.alerts != nil {
+		s.reporter.Alerts = s.alerts.Problems
+	}
 	s.local = cluster.NewLocal(func() admin.Report { return s.reporter.Report(false) })
 	transport := s.peers.NewTransport()
 	s.onClose("peers", func() error { transport.CloseIdleConnections(); return nil })
@@ -557,8 +561,10 @@ func (s *system) warnings() []string {
 	for _, job := range s.catalog.Progress().UnusedMounts {
 		list = append(list, fmt.Sprintf("a directory is mounted for job %q, and there is no such job", job))
 	}
-	if s.alerts != nil {
-		list = append(list, s.alerts.Problems()...)
+	if s.gate != nil {
+		if p := s.gate.Users.Problem(); p != "" {
+			list = append(list, "the users file is not taken, and the one before stays in force: "+words.OneLine(p))
+		}
 	}
 	return list
 }

@@ -89,6 +89,9 @@ type Report struct {
 	History *History `json:"history,omitempty"`
 	// Warnings are about the host's settings, in words.
 	Warnings []string `json:"warnings,omitempty"`
+	// AlertProblems are those of Warnings that are about how the host looks for alerts: its file, and
+	// receivers that do not take messages.
+	AlertProblems []string `json:"alertProblems,omitempty"`
 }
 
 // Reporter says what a host does. Its functions are called for each report, from many
@@ -106,6 +109,8 @@ type Reporter struct {
 	History func() *History
 	// Warnings say what is wrong with the host's settings.
 	Warnings func() []string
+	// Alerts say what is wrong with how the host looks for alerts.
+	Alerts func() []string
 }
 
 // Within is how long a report waits for jobs that are busy: they are shown as they last
@@ -130,6 +135,10 @@ func (r *Reporter) Report(full bool) Report {
 	}
 	if r.Warnings != nil {
 		report.Warnings = r.Warnings()
+	}
+	if r.Alerts != nil {
+		report.AlertProblems = r.Alerts()
+		report.Warnings = append(report.Warnings, report.AlertProblems...)
 	}
 	return report
 }

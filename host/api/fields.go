@@ -84,6 +84,7 @@ func fieldTexts() map[string]string {
 		"admin.Origin.Who":               "`who` edited it, `time` is when, and `why` is what was given as the reason.",
 		"admin.Origin.Why":               "`who` edited it, `time` is when, and `why` is what was given as the reason.",
 		"admin.Report":                   "Report is the answer of GET /v1/status.",
+		"admin.Report.AlertProblems":     "`alertProblems` are those of `warnings` that are about how the host looks for alerts: its file, and receivers that do not take messages.",
 		"admin.Report.Compiling":         "`compiling` are the modules that are not compiled yet, by file.",
 		"admin.Report.History":           "`history` is missing if there is no history file.",
 		"admin.Report.Reason":            "`reason` says why it is not ready, if that is known.",

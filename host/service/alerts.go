@@ -68,6 +68,29 @@ func (a *Alerts) Without(hosts []cluster.Host) (names []string) {
 	return names
 }
 
+// AlertProblems are what keeps hosts from looking for alerts, or from sending messages, as they should, each
+// with their names.
+func AlertProblems(hosts []cluster.Host) []string {
+	var problems []string
+	names := make(map[string]string) // by problem
+	for _, h := range hosts {
+		if h.Report == nil || h.Silent != "" {
+			continue
+		}
+		for _, p := range h.Report.AlertProblems {
+			if names[p] == "" {
+				problems, names[p] = append(problems, p), h.Name
+			} else {
+				names[p] += ", " + h.Name
+			}
+		}
+	}
+	for i, p := range problems {
+		problems[i] = names[p] + ": " + p
+	}
+	return problems
+}
+
 // Alert is something that is wrong, until it is not any more, and who gets messages about it.
 type Alert struct {
 	alert.Alert

@@ -62,6 +62,20 @@ func TestAlertsOf(t *testing.T) {
 	}
 }
 
+// TestAlertProblems: what is wrong on several hosts is said once.
+func TestAlertProblems(t *testing.T) {
+	t.Parallel()
+	says := func(name string, problems ...string) cluster.Host {
+		return cluster.Host{Name: name, Report: &admin.Report{AlertProblems: problems}}
+	}
+	silent := says("d", "x")
+	silent.Silent = "no answer"
+	got := service.AlertProblems([]cluster.Host{says("a", "x"), says("b"), says("c", "y", "x"), silent, {Name: "e"}})
+	if want := []string{"a, c: x", "c: y"}; !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
+
 // blind is a session whose watch of alerts shows what was there when it began, and no more.
 type blind struct{ registry.Center }
 

@@ -13,8 +13,9 @@ import (
 	"github.com/wasmjob/wasmjob/host/words"
 )
 
-// Alerts lists alerts, those first that go on, and silences. without are the hosts that judge nothing.
-func Alerts(s console.Style, list *service.Alerts, without []string, now time.Time) string {
+// Alerts lists alerts, those first that go on, and silences. without are the hosts that judge nothing,
+// problems what keeps hosts from judging or sending as they should.
+func Alerts(s console.Style, list *service.Alerts, without, problems []string, now time.Time) string {
 	text := "there are no alerts\n"
 	if len(list.Alerts) > 0 {
 		all := slices.Clone(list.Alerts)
@@ -53,6 +54,9 @@ func Alerts(s console.Style, list *service.Alerts, without []string, now time.Ti
 	}
 	if len(without) > 0 {
 		text += "\n" + s.Paint(console.Yellow, "not judged, because these hosts were started without --alerts: "+words.Printable(joined(without))) + "\n"
+	}
+	if len(problems) > 0 {
+		text += "\n" + s.Paint(console.Yellow, words.Printable(strings.Join(problems, "\n"))) + "\n"
 	}
 	if list.Problem != "" {
 		text += "\n" + s.Paint(console.Yellow, "this is as it was read at "+stamp(list.Read, now)+": "+words.Printable(list.Problem)) + "\n"

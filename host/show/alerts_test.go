@@ -15,7 +15,7 @@ import (
 func TestAlerts(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.Local)
-	if text := show.Alerts(console.Style{}, &service.Alerts{}, nil, now); text != "there are no alerts\n" {
+	if text := show.Alerts(console.Style{}, &service.Alerts{}, nil, nil, now); text != "there are no alerts\n" {
 		t.Errorf("of none it says %q", text)
 	}
 	silences := []alert.Silence{
@@ -29,8 +29,8 @@ func TestAlerts(t *testing.T) {
 		{Rule: alert.HostGone, Host: "10.0.0.2@-@1-bb", Subject: "10.0.0.2", Since: now.Add(-3 * time.Hour), Text: "a host is gone"},
 		{Rule: alert.Refused, Host: "10.0.0.3@-@1-cc", Subject: "10.0.0.3 x.wasm", Since: now.Add(-4 * time.Hour), Text: "a file is refused"},
 	}, silences, nil, now)
-	text := show.Alerts(console.Style{}, &service.Alerts{Alerts: alerts, Silences: silences}, []string{"10.0.0.8", "10.0.0.9"}, now)
-	down := show.Alerts(console.Style{}, &service.Alerts{Problem: "no session", Read: now.Add(-time.Minute)}, nil, now)
+	text := show.Alerts(console.Style{}, &service.Alerts{Alerts: alerts, Silences: silences}, []string{"10.0.0.8", "10.0.0.9"}, []string{"10.0.0.1: alerts: nothing is sent"}, now)
+	down := show.Alerts(console.Style{}, &service.Alerts{Problem: "no session", Read: now.Add(-time.Minute)}, nil, nil, now)
 	if want := "there are no alerts\n\nthis is as it was read at 11:59:00: no session\n"; down != want {
 		t.Errorf("without the registry it says %q, want %q", down, want)
 	}
@@ -46,6 +46,8 @@ SILENCE           JOBS   RULES        UNTIL     BY   WHY
 0123456789abcdef  etl-*  startWithin  13:00:00  ann  moves
 
 not judged, because these hosts were started without --alerts: 10.0.0.8, 10.0.0.9
+
+10.0.0.1: alerts: nothing is sent
 `, "\n")
 	if text != want {
 		t.Errorf("shown is\n%s\nwant\n%s", text, want)

@@ -391,6 +391,13 @@ func troubles(h *cluster.Host, now time.Time) (list []string) {
 	if n := len(r.Status.Refused); n > 0 {
 		list = append(list, words.Count(n, "file")+" refused")
 	}
+	const most, longest = 3, 300
+	for _, w := range r.Warnings[:min(len(r.Warnings), most)] {
+		list = append(list, words.ClipTo(words.OneLine(w), longest))
+	}
+	if more := len(r.Warnings) - most; more > 0 {
+		list = append(list, words.Count(more, "more warning")+" in 'wasmjob status'")
+	}
 	return list
 }
 

@@ -169,6 +169,8 @@ func TestHosts(t *testing.T) {
 		return &admin.Report{Ready: true, Status: host.Status{State: state, Instance: "10.0.0.6@-@7-x"}, History: h}
 	}
 	started, seen := now.Add(-time.Hour), now.Add(-20*time.Second)
+	warned := report(host.HostLive, nil)
+	warned.Warnings = []string{"a file is not taken:\nline 1\nline 2", "b", "c", "d", "e"}
 	text := Hosts(console.Style{}, []cluster.Host{
 		{Name: "10.0.0.1", ServerIP: "10.0.0.1", Started: started, Seen: now, Jobs: 2, Running: 1, Report: report(host.HostLive, &admin.History{File: "x"}), State: host.HostLive},
 		{Name: "10.0.0.2", ServerIP: "10.0.0.2", Started: started, Seen: now, Jobs: 2, Running: 1, Report: report(host.HostLive, &admin.History{Problem: "it is away", Since: now.Add(-time.Minute)}), State: host.HostLive},
@@ -178,6 +180,7 @@ func TestHosts(t *testing.T) {
 		{Name: "10.0.0.6", ServerIP: "10.0.0.6", Started: started, Seen: now, Report: report(host.HostLive, nil), State: host.HostStopped, Stopped: 2},
 		{Name: "10.0.0.7", ServerIP: "10.0.0.7", Started: started, Seen: now, Jobs: 2, Running: 4, Report: report(host.HostLive, nil), State: host.HostDraining, Draining: []cluster.Draining{{Job: "a", Items: []int{0, 1, 3}}, {Job: "b"}}},
 		{Name: "10.0.0.8", ServerIP: "10.0.0.8", Started: started, Seen: now, Jobs: 4, Report: report(host.HostLive, nil), State: host.HostLive, Disabled: []string{"a", "b", "c", "d"}},
+		{Name: "10.0.0.9", ServerIP: "10.0.0.9", Started: started, Seen: now, Report: warned, State: host.HostLive},
 	}, now)
 	lines := strings.Split(text, "\n")
 	for i, want := range [][]string{
@@ -189,6 +192,7 @@ func TestHosts(t *testing.T) {
 		{"stopped", "0", "0", "2 jobs stopped here by an operator; 'wasmjob start --instance 10.0.0.6@-@7-x' runs them again"},
 		{"draining", "2", "4", "leaves 2 jobs, and waits for items 0-1,3 of a"},
 		{"live", "4", "0", "disabled for 4 jobs: a, b, c, …"},
+		{"live", "0", "0", "a file is not taken: line 1 line 2; b; c; 2 more warnings in 'wasmjob status'"},
 	} {
 		fields := regexp.MustCompile(" {2,}").Split(strings.TrimSpace(lines[i+1]), -1)
 		got := append(slices.Clone(fields[2:5]), fields[len(fields)-1])

@@ -211,7 +211,7 @@ func TestInstances_harmless(t *testing.T) {
 	}
 	alerts := &service.Alerts{Alerts: []service.Alert{{Alert: alert.Alert{Rule: evil, Job: evil, Subject: evil, Text: evil, Why: evil, Sent: map[alert.Target]alert.Sent{evil: {}}}}},
 		Silences: []alert.Silence{{ID: evil, Jobs: evil, Rules: []alert.Rule{evil}, By: evil, Why: evil}}, Problem: evil}
-	if text := Alerts(console.Style{}, alerts, nil, time.Now()); strings.ContainsAny(text, "\x1b\a") {
+	if text := Alerts(console.Style{}, alerts, nil, nil, time.Now()); strings.ContainsAny(text, "\x1b\a") {
 		t.Errorf("%q", text)
 	}
 	changes := []history.Change{{Who: evil, From: evil, What: evil, Job: evil, Host: evil, Before: evil, After: evil, Why: evil, Error: evil}}

@@ -28,6 +28,8 @@ type alertsView struct {
 	// Nowhere: no host has a file of alerts. Without are the hosts that have none while others do.
 	Nowhere bool
 	Without []string
+	// Problems are what keeps hosts from judging or sending as they should.
+	Problems []string
 	// Form is there for who may silence something.
 	Form *silenceForm
 	// Routes are there for who may have them tried.
@@ -152,7 +154,7 @@ func withAlerts(ctx context.Context, s service.Alerting, p *page, form silenceFo
 		}
 		v.Quiet = append(v.Quiet, row)
 	}
-	v.Without = list.Without(p.hosts)
+	v.Without, v.Problems = list.Without(p.hosts), service.AlertProblems(p.hosts)
 	if access.From(ctx).Any(access.Admin) {
 		form.AllRules, v.Form = alert.AllRules(), &form
 	}

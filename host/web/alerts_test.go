@@ -135,6 +135,14 @@ func TestAlerts(t *testing.T) {
 	s.get("/alerts").has(t, 200, "2 个未恢复", "最近已恢复", "添加静默", "主机失联")
 }
 
+// TestAlertFileProblems: what keeps a host from judging or sending as it should is on the page.
+func TestAlertFileProblems(t *testing.T) {
+	t.Parallel()
+	const wrong = "alerts: the file of alerts is not taken: alerts.yaml, line 3"
+	s := open(t, servicetest.Options{AlertFile: alerting(t, &receivers{}), AlertProblems: []string{wrong}})
+	s.until("/alerts", "127.0.0.1: "+wrong)
+}
+
 // TestSilenceProblems: what is wrong with a silence stands at its field, and what was typed
 // stays.
 func TestSilenceProblems(t *testing.T) {

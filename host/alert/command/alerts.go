@@ -50,7 +50,7 @@ func listCommand(p *command.Program) *cobra.Command {
 			if r.Client != nil && len(list.Judges) > 0 {
 				err = r.Client.Get(ctx, "/v1/hosts", &hosts)
 			}
-			return list, show.Alerts(p.Tables(), &list, list.Without(hosts), time.Now()), err
+			return list, show.Alerts(p.Tables(), &list, list.Without(hosts), service.AlertProblems(hosts), time.Now()), err
 		})
 	})
 	cmd.ValidArgsFunction = cobra.NoFileCompletions

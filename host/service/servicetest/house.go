@@ -46,7 +46,9 @@ type Options struct {
 	Wrap func(registry.Center) registry.Center
 	// AlertFile, if not nil, is the host's file of alerts, and how it sends messages.
 	AlertFile *service.AlertFile
-	Logger    *zap.Logger
+	// AlertProblems are what the host says is wrong with how it looks for alerts.
+	AlertProblems []string
+	Logger        *zap.Logger
 }
 
 // House is a host with all that stands on it.
@@ -173,7 +175,7 @@ func (h *House) wire(o Options) {
 	}
 	pending := func() admin.Pending { return *h.Pending.Load() }
 	h.Registry = admin.NewRegistry(Namespace, h.Center)
-	h.Reporter = &admin.Reporter{Host: h.Host, About: admin.About{Version: "test"}, Pending: pending}
+	h.Reporter = &admin.Reporter{Host: h.Host, About: admin.About{Version: "test"}, Pending: pending, Alerts: func() []string { return o.AlertProblems }}
 	h.Local = cluster.NewLocal(func() admin.Report { return h.Reporter.Report(false) })
 	transport := h.Peers.NewTransport()
 	h.t.Cleanup(transport.CloseIdleConnections)
