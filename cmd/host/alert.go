@@ -34,7 +34,7 @@ func (s *system) wireAlerts(context.Context) error {
 		}
 	}
 	s.alerts = dispatch.New(o)
-	s.alertFile = &service.AlertFile{Current: rules.File, Send: sender.Send}
+	s.alertFile = &service.AlertFile{Current: rules.File, Send: sender.Send, Own: s.alerts.Own}
 	return alertMetrics(s.metrics, s.alerts.Status)
 }
 

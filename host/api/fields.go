@@ -375,7 +375,7 @@ func fieldTexts() map[string]string {
 		"service.Alert.Silenced":         "`silenced` is the silence that covers it, of several the one that ends last. For who may not see that silence it has its end alone.",
 		"service.Alert.Targets":          "`targets` are those that its messages go to, by the file of the host that answers.",
 		"service.Alerts":                 "Alerts are those that stand in the registry, with the silences.",
-		"service.Alerts.Alerts":          "`alerts` are those that fire, and those that ended lately.",
+		"service.Alerts.Alerts":          "`alerts` are those that fire, also about the session of the host that answers, and those that ended lately.",
 		"service.Alerts.Here":            "`here` says that the host that answers has a file of alerts.",
 		"service.Alerts.Judges":          "`judges` are the instance ids of the hosts that have a file of alerts.",
 		"service.Alerts.Problem":         "`problem` says why this is not known to be what stands there now, empty if it is.",

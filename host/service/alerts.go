@@ -26,6 +26,8 @@ type AlertFile struct {
 	Current func() *alert.File
 	// Send delivers a message.
 	Send func(ctx context.Context, r alert.Receiver, m *alert.Message) error
+	// Own are the alerts about this host's session, which do not stand in the registry; nil: there are none.
+	Own func() []alert.Alert
 }
 
 // Alerting is the part of a service that is about alerts.
@@ -36,7 +38,7 @@ func (s *Service) Alerting() Alerting { return Alerting{s} }
 
 // Alerts are those that stand in the registry, with the silences.
 type Alerts struct {
-	// Alerts are those that fire, and those that ended lately.
+	// Alerts are those that fire, also about the session of the host that answers, and those that ended lately.
 	Alerts []Alert `json:"alerts"`
 	// Silences are those in force.
 	Silences []alert.Silence `json:"silences"`
@@ -138,9 +140,17 @@ func (g Alerting) List(ctx context.Context) (*Alerts, error) {
 	if err != nil {
 		list.Problem = err.Error()
 	}
-	list.Alerts, list.Silences = visible(ctx, content, g.file())
 	list.Version = version(ctx, stand, content)
+	list.Alerts, list.Silences = visible(ctx, g.withOwn(content), g.file())
 	return list, nil
+}
+
+// withOwn is what stands on the board, and the alerts about this host's session.
+func (g Alerting) withOwn(content board.Content) board.Content {
+	if f := g.s.o.AlertFile; f != nil && f.Own != nil {
+		content.Alerts = slices.Concat(content.Alerts, f.Own())
+	}
+	return content
 }
 
 // visible is what the principal may see of the board, with targets by a file, which may be nil.
@@ -196,8 +206,8 @@ func (g Alerting) Count(ctx context.Context) (n int, of int64, err error) {
 	if at.IsZero() {
 		return 0, 0, err
 	}
-	for i := range content.Alerts {
-		if content.Alerts[i].Firing() && seen(ctx, content.Alerts[i].Job) {
+	for _, a := range g.withOwn(content).Alerts {
+		if a.Firing() && seen(ctx, a.Job) {
 			n++
 		}
 	}

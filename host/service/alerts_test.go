@@ -76,6 +76,23 @@ func TestAlertProblems(t *testing.T) {
 	}
 }
 
+// TestAlertsOfSession: the alert about the session of the host that answers is in the list, though it does not
+// stand in the registry.
+func TestAlertsOfSession(t *testing.T) {
+	t.Parallel()
+	own := alert.Alert{ID: "0000000000000001", Rule: alert.Session, Subject: "127.0.0.1", Text: "in doubt"}
+	f := &service.AlertFile{Current: func() *alert.File { return &alert.File{} }, Own: func() []alert.Alert { return []alert.Alert{own} }}
+	s := servicetest.Start(t, servicetest.Options{AlertFile: f}).Service.Alerting()
+	ctx := access.With(t.Context(), access.HostToken(access.ByHostToken))
+	list, err := s.List(ctx)
+	if err != nil || len(list.Alerts) != 1 || list.Alerts[0].Text != own.Text {
+		t.Errorf("%+v, %v", list, err)
+	}
+	if n, of, err := s.Count(ctx); n != 1 || of != list.Version || err != nil {
+		t.Errorf("%d alerts of %d, %v", n, of, err)
+	}
+}
+
 // blind is a session whose watch of alerts shows what was there when it began, and no more.
 type blind struct{ registry.Center }
 

@@ -3,6 +3,7 @@ package board
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"time"
 
@@ -12,6 +13,9 @@ import (
 
 // ErrUnread is the error of a copy that has not read the board yet, and cannot now.
 var ErrUnread = errors.New("alerts and silences stand in the registry, which this host cannot reach")
+
+// ErrOutdated is beside the error of a reading if the board has changed since what is held was read.
+var ErrOutdated = errors.New("some alerts or silences may have begun or ended since")
 
 // Copy is what stood on the board of a namespace when it was read last. It watches the
 // board, and reads it again only when somebody asks for it and it has changed: what is shown
@@ -29,6 +33,7 @@ type Copy struct {
 	held   Content
 	of     int64     // the Stand.Change that held is of; none: it is to be read
 	at     time.Time // when held was read; zero: never
+	was    int64     // the Stand.Change that held is of, also if it is to be read again
 }
 
 // none is a Stand.Change that there is not.
@@ -124,15 +129,25 @@ func (c *Copy) Read(ctx context.Context) (held Content, at time.Time, err error)
 	case fresh:
 		return held, at, nil
 	case r == nil:
-		return held, at, ErrUnread
+		return held, at, c.outdated(ErrUnread)
 	}
 	of := c.take()
 	read, err := Of(r, c.namespace).Read(ctx)
 	if err != nil {
 		c.Expire()
-		return held, at, err
+		return held, at, c.outdated(err)
 	}
 	return read, c.keep(read, of), nil
+}
+
+// outdated is the error of a reading, with ErrOutdated if that is so.
+func (c *Copy) outdated(err error) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.at.IsZero() && c.was != c.seen.Change {
+		return fmt.Errorf("%w; %w", err, ErrOutdated)
+	}
+	return err
 }
 
 // now is what is held; fresh reports whether that is what stands on the board.
@@ -157,7 +172,7 @@ const reads = -2
 func (c *Copy) keep(read Content, of int64) time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.held, c.at = read, time.Now(); c.of == reads {
+	if c.held, c.at, c.was = read, time.Now(), of; c.of == reads {
 		c.of = of
 	}
 	return c.at

@@ -144,8 +144,16 @@ func TestCopy(t *testing.T) {
 	}
 	session.refuses.Store(true)
 	c.Expire()
-	if got, at, err := c.Read(t.Context()); !errors.Is(err, errRefused) || at.IsZero() || len(got.Silences) != 1 {
+	if got, at, err := c.Read(t.Context()); !errors.Is(err, errRefused) || errors.Is(err, board.ErrOutdated) || at.IsZero() || len(got.Silences) != 1 {
 		t.Errorf("%+v %v %v", got, at, err)
+	}
+	if err := b.Write(t.Context(), []alert.Alert{{ID: "0000000000000002", Text: "y"}}); err != nil {
+		t.Fatal(err)
+	}
+	last = change()
+	until("another alert", func(s board.Stand) bool { return s.Change == last })
+	if got, _, err := c.Read(t.Context()); !errors.Is(err, errRefused) || !errors.Is(err, board.ErrOutdated) || len(got.Alerts) != 1 {
+		t.Errorf("of what has changed since it was read: %+v %v", got, err)
 	}
 	session.refuses.Store(false)
 	read()
@@ -160,7 +168,7 @@ func TestCopy(t *testing.T) {
 	for late := time.Now().Add(10 * time.Second); err == nil && time.Now().Before(late); { // the end of the watch is not announced
 		got, at, err = c.Read(t.Context())
 	}
-	if !errors.Is(err, board.ErrUnread) || at.IsZero() || len(got.Silences) != 1 {
+	if !errors.Is(err, board.ErrUnread) || errors.Is(err, board.ErrOutdated) || at.IsZero() || len(got.Silences) != 1 {
 		t.Errorf("%+v %v %v", got, at, err)
 	}
 	if err := b.Unsilence(t.Context(), made.ID); err != nil {
@@ -169,7 +177,7 @@ func TestCopy(t *testing.T) {
 	next := connect()
 	defer func() { _ = next.Close() }()
 	c.Begun(next)
-	if got := read(); len(got.Alerts) != 1 || len(got.Silences) != 0 { // before the watch shows anything
+	if got := read(); len(got.Alerts) != 2 || len(got.Silences) != 0 { // before the watch shows anything
 		t.Errorf("%+v", got)
 	}
 }

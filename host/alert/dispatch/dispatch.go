@@ -73,6 +73,7 @@ type Dispatcher struct {
 
 	mu     sync.Mutex
 	status Status
+	own    []alert.Alert
 	// blind says why changes of the file are not noticed, empty if they are.
 	blind string
 }
@@ -137,6 +138,13 @@ func (s *Dispatcher) Status() Status {
 		st.Problem = "the file of alerts is not taken, and the one before stays in force: " + words.OneLine(p)
 	}
 	return st
+}
+
+// Own are the alerts about this host's session that go on: they do not stand in the registry.
+func (s *Dispatcher) Own() []alert.Alert {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.own
 }
 
 // Problems is what a person should know of it.

@@ -705,6 +705,9 @@ func TestDispatcher_session(t *testing.T) {
 		n.session.Doubt(registry.TrustSuspect)
 		until(1, 35)
 		c.expect("01:32 2 the session of host 10.0.0.2 with the registry is in doubt")
+		if own := n.service.Own(); len(own) != 1 || !own[0].Firing() || len(own[0].Sent) != 1 {
+			t.Errorf("what no other host knows of: %+v", own)
+		}
 		n.session.Doubt(registry.TrustLive)
 		until(1, 40)
 		c.expect("01:37 2 over: the session of host 10.0.0.2 with the registry is in doubt")

@@ -3,6 +3,7 @@ package dispatch
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -265,8 +266,15 @@ func (l *loop) report() {
 		}
 	}
 	slices.SortFunc(st.Failing, func(a, b Failing) int { return strings.Compare(string(a.Target), string(b.Target)) })
+	var own []alert.Alert
+	for _, a := range l.mail.own {
+		if a.Firing() {
+			a.Sent = maps.Clone(a.Sent)
+			own = append(own, a)
+		}
+	}
 	l.s.mu.Lock()
-	l.s.status = st
+	l.s.status, l.s.own = st, own
 	l.s.mu.Unlock()
 }
 
