@@ -386,7 +386,7 @@ func TestKillsAndReleasesAreRecorded(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		fire = fmt.Sprint("cities/t", round)
+		fire = fmt.Sprint("cities/t", round.Trigger)
 		r.server[0].Until("all items run", func() bool {
 			s, err := direct.Shards(t.Context(), "cities")
 			if err != nil {
