@@ -166,7 +166,7 @@ func randomFilters(t *testing.T, s history.Store) {
 	w := NewWorld(1, 150, time.Now().Add(-2*time.Hour))
 	w.Add(t, s)
 	random := rand.New(rand.NewPCG(2, 0))
-	for n := range 60 {
+	for n := range 40 {
 		f := w.filter(random)
 		if n == 0 {
 			f = history.Filter{Limit: 17, Level: -8}
