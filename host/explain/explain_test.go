@@ -460,7 +460,7 @@ The job is disabled on all its servers, and does not fire until it is enabled.`
 alice did "disable" of the job at 11:59:00: until monday.`},
 		"disabled by its definition": {explain.IdleDisabled, false, nil, []history.Change{edited}, disabled + `
 alice did "edit cron, disabled" of the job at 11:59:00, from file (cron "0 0 4 * * ?" → "0 0 3 * * ?", disabled "false" → "true").`},
-		"disabled, and nobody is known": {explain.IdleDisabled, false, nil, []history.Change{change(-120, "alice", "disable"), change(-60, "bob", "enable")}, disabled + `
+		"disabled, and it is not known by whom": {explain.IdleDisabled, false, nil, []history.Change{change(-120, "alice", "disable"), change(-60, "bob", "enable")}, disabled + `
 The histories do not have who did that.`},
 		"disabled, by the files": {"", true, nil, []history.Change{change(-60, "alice", "disable")}, disabled + `
 alice did "disable" of the job at 11:59:00.`},

@@ -193,7 +193,7 @@ func usual[T any](ctx context.Context, records []T, of func(*T) (job string, usu
 				}
 				var times []time.Duration
 				for i := range latest.Records {
-					if d := took(&latest.Records[i]); d > 0 { // else some of its items run
+					if d := took(&latest.Records[i]); d > 0 { // else that is not known
 						times = append(times, d)
 					}
 				}
