@@ -389,7 +389,7 @@ func (set *itemSet) dropDisabled(id tree.Fire, items []*item) []*item {
 	var rest []*item
 	for _, it := range items {
 		if s, asked := states[it.number]; asked {
-			set.outside.Item(it.number, it.state.Disabled, s.Disabled)
+			set.outside.Item(it.number, s.Disabled)
 			if it.state.Disabled = s.Disabled; aheadOf(it.state.Record, id) || it.state.Record.Held != 0 {
 				set.reread(it, s)
 			}
@@ -406,7 +406,7 @@ func (set *itemSet) dropDisabled(id tree.Fire, items []*item) []*item {
 // itemDisabled reports that an item does not begin for a fire because it is disabled.
 func (set *itemSet) itemDisabled(it *item, id tree.Fire) {
 	it.Answered(id)
-	set.outside.Item(it.number, it.state.Disabled, true)
+	set.outside.Item(it.number, true)
 	it.state.Disabled = true
 	set.skipItem(it, id, event.SkipDisabled, string(coordination.RefusedDisabled))
 	if id.Trigger == 0 {

@@ -73,7 +73,7 @@ func (j *job) readDisabled() {
 	}
 	var held tree.Items
 	for _, n := range items {
-		j.outside.Item(n, j.items[n].state.Disabled, disabled[n])
+		j.outside.Item(n, disabled[n])
 		j.items[n].state.Disabled = disabled[n]
 		if j.items[n].state.Record.Held != 0 {
 			held = append(held, n)

@@ -20,6 +20,7 @@ import (
 // safe for concurrent use.
 type Outside struct {
 	self    string
+	since   int64                    // the last transaction that the first snapshot shows
 	servers map[string]registry.Node // by address, as seen last
 	config  registry.Node
 	trigger int64 // the transaction that made the trigger which was seen last
@@ -27,7 +28,7 @@ type Outside struct {
 	// pending are the changes whose records are to be left.
 	pending []sighting
 	// disabled has the items that are known to be disabled, each with the transaction that did
-	// it. doubtful are those of which that is to be read; true: it was enabled before.
+	// it. doubtful are those of which that is to be read.
 	disabled map[int]int64
 	doubtful map[int]bool
 	// enabled are those that are not disabled any more, and of which it is to be read who did that.
@@ -52,6 +53,9 @@ const (
 func (o *Outside) See(s registry.Snapshot, l tree.Layout, self tree.JobInstance) {
 	if o.self != self.ID {
 		*o = Outside{self: self.ID, servers: make(map[string]registry.Node), disabled: make(map[int]int64), doubtful: make(map[int]bool), enabled: make(map[int]int64)}
+		for _, n := range s {
+			o.since = max(o.since, n.Mzxid)
+		}
 	}
 	for q, n := range s {
 		if ip, server := strings.CutPrefix(q.Path, l.Servers()+"/"); server && !q.Children {
@@ -85,18 +89,17 @@ func (o *Outside) seeServer(ip string, n registry.Node) {
 	}
 }
 
-// Item notes whether an item is disabled, and whether it was until now. It is not called before See.
-func (o *Outside) Item(item int, was, is bool) {
+// Item notes whether an item is disabled. It is not called before See.
+func (o *Outside) Item(item int, disabled bool) {
 	made, known := o.disabled[item]
 	switch {
-	case is && (!was || !known):
-		o.doubtful[item] = !was || o.doubtful[item]
-	case was && !is:
+	case disabled && !known:
+		o.doubtful[item] = true
+	case !disabled && known:
 		delete(o.disabled, item)
+		o.enabled[item] = made
+	case !disabled:
 		delete(o.doubtful, item)
-		if known {
-			o.enabled[item] = made
-		}
 	}
 }
 
@@ -168,7 +171,7 @@ func (o *Outside) readItems(ctx context.Context, r registry.Center, l tree.Layou
 			}
 			if mark.Exists {
 				o.disabled[i] = mark.Czxid
-				if o.doubtful[i] && string(mark.Data) != tree.ItemMarked {
+				if o.doubtful[i] && mark.Czxid > o.since && string(mark.Data) != tree.ItemMarked {
 					o.add(recorded.Wrote(mark.Czxid), itemRecord(i, false))
 				}
 			}

@@ -158,12 +158,12 @@ func TestOutside_again(t *testing.T) {
 	l := h.layout
 	h.commit(registry.Create(l.Server("10.0.0.1"), []byte(tree.Enabled)), registry.Create(l.ItemDisabled(3), nil))
 	h.look()
-	h.outside.Item(3, true, true)
+	h.outside.Item(3, true)
 	h.record(0, 0)
 	h.commit(registry.Set(l.Server("10.0.0.1"), []byte(tree.Disabled), registry.AnyVersion))
 	h.self.ID = "10.0.0.1@-@2"
 	h.look()
-	h.outside.Item(3, true, false)
+	h.outside.Item(3, false)
 	h.record(0, 0)
 	h.expect()
 	h.commit(registry.Delete(l.Config(), registry.AnyVersion))
@@ -195,7 +195,7 @@ func TestOutside_asksNothing(t *testing.T) {
 	h.commit(registry.Delete(l.Trigger(h.self.ID), registry.AnyVersion), registry.Create(l.Trigger(h.self.ID), []byte(tree.TriggerWithArgs)))
 	h.look()
 	h.record(h.node(l.Trigger(h.self.ID)).Czxid, 7)
-	h.outside.Item(3, false, false)
+	h.outside.Item(3, false)
 	h.look()
 	if h.center.reads != 0 {
 		t.Errorf("%d reads, want none", h.center.reads)
@@ -210,30 +210,36 @@ func TestOutside_asksNothing(t *testing.T) {
 	h.expect("trigger " + h.self.ID)
 }
 
-// TestOutside_items: an item has a record when it was enabled until now, and when it is enabled again; one that was
-// disabled before the host came has one when it is enabled.
+// TestOutside_items: an item has a record when it is disabled after the host came, also if the host sees
+// that with its first look at the item, and when it is enabled again; one that was disabled before has one when it is enabled.
 func TestOutside_items(t *testing.T) {
 	t.Parallel()
-	for _, known := range []bool{false, true} {
+	for _, before := range []bool{false, true} {
 		h := watched(t)
 		mark := h.layout.ItemDisabled(3)
-		h.look()
-		h.commit(registry.Create(mark, nil))
-		h.outside.Item(3, known, true)
-		h.record(0, 0)
-		if known {
-			h.expect()
-		} else {
-			h.expect("disable item 3")
+		come := func() {
+			h.commit(registry.Set(h.layout.Config(), nil, registry.AnyVersion))
+			h.look()
 		}
+		disable := func() { h.commit(registry.Create(mark, nil)) }
+		steps, want := []func(){come, disable}, []string{"disable item 3"}
+		if before {
+			steps, want = []func(){disable, come}, nil
+		}
+		for _, step := range steps {
+			step()
+		}
+		h.outside.Item(3, true)
+		h.record(0, 0)
+		h.expect(want...)
 		reads := h.center.reads
-		h.outside.Item(3, true, true) // at each fire
+		h.outside.Item(3, true) // at each fire
 		h.record(0, 0)
 		if h.center.reads != reads {
 			t.Error("an item that is known to be disabled is read again")
 		}
 		h.commit(registry.Delete(mark, registry.AnyVersion))
-		h.outside.Item(3, true, false)
+		h.outside.Item(3, false)
 		h.record(0, 0)
 		h.expect("enable item 3")
 	}
@@ -256,7 +262,7 @@ func TestOutside_manyItems(t *testing.T) {
 			}
 		}
 		for i := range many {
-			h.outside.Item(i, enable, !enable)
+			h.outside.Item(i, !enable)
 		}
 		for range many/mostAtOnce + 1 {
 			h.record(0, 0)
