@@ -89,9 +89,9 @@ type Config struct {
 	// was not lost: others write in it. It returns when kill, that of Run, is done at the
 	// latest. nil: there are none.
 	BeforeClose func(kill context.Context)
-	// LastEnd says how the last host here ended, if that is worth to be reported:
-	// it becomes the reason of event.HostStarted.
-	LastEnd string
+	// LastHost is the process before this one here, as event.Process names it, and LastEnd says how
+	// it ended, if that is worth to be reported: event.HostStarted has both.
+	LastHost, LastEnd string
 	// OnEvent is called with every event, from one goroutine at a time and
 	// in order. It must not block. nil drops them.
 	OnEvent func(event.Event)
@@ -299,7 +299,7 @@ func (h *Host) Run(ctx, kill context.Context) error {
 	}
 	h.started = h.clock()
 	h.mu.Unlock()
-	h.emit(event.Event{Kind: event.HostStarted, Host: h.process, Reason: h.cfg.LastEnd})
+	h.emit(event.Event{Kind: event.HostStarted, Host: h.process, Other: h.cfg.LastHost, Reason: h.cfg.LastEnd})
 	defer func() {
 		h.setState(HostStopped, nil)
 		h.emit(event.Event{Kind: event.HostStopped, Host: h.process})

@@ -55,6 +55,7 @@ const DueFor = 2 * time.Minute
 type Last struct {
 	Ending  Ending
 	PID     int
+	Host    string // its name
 	Started time.Time
 	// Due is how long ago the timer was due, for DeadMan.
 	Due time.Duration
@@ -82,6 +83,7 @@ func (l Last) Why() string {
 // state is what the file holds, as one line of JSON.
 type state struct {
 	PID     int       `json:"pid"`
+	Host    string    `json:"host,omitempty"`
 	Started time.Time `json:"started"`
 	Boot    string    `json:"boot,omitempty"`
 	// The deadlines are times of the boot clock and of the monotonic one; 0 is off.
@@ -135,11 +137,11 @@ type Record struct {
 	state state
 }
 
-// OpenRecord takes the first record in the directory that no living process has,
-// and says what the last one has left there; nil if there was none. The
+// OpenRecord takes the first record in the directory that no living process has, for
+// this one, which host names, and says what the last one has left there; nil if there was none. The
 // error is errors.ErrUnsupported on systems without locks that end with their
 // process.
-func OpenRecord(dir string) (*Record, *Last, error) {
+func OpenRecord(dir, host string) (*Record, *Last, error) {
 	for n := range slots {
 		name := filepath.Join(dir, fmt.Sprintf("last-host-%d.json", n))
 		f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o600)
@@ -155,7 +157,7 @@ func OpenRecord(dir string) (*Record, *Last, error) {
 		}
 		last, err := read(f)
 		if err == nil {
-			r := &Record{file: f, state: state{PID: os.Getpid(), Started: time.Now().Round(0), Boot: bootID()}}
+			r := &Record{file: f, state: state{PID: os.Getpid(), Host: host, Started: time.Now().Round(0), Boot: bootID()}}
 			if err = r.write(); err == nil {
 				return r, last, nil
 			}
@@ -178,7 +180,7 @@ func read(f *os.File) (*Last, error) {
 	if json.Unmarshal(bytes.TrimSpace(text), &s) != nil {
 		return &Last{Ending: Unknown, File: f.Name()}, nil
 	}
-	l := &Last{PID: s.PID, Started: s.Started, File: f.Name()}
+	l := &Last{PID: s.PID, Host: s.Host, Started: s.Started, File: f.Name()}
 	l.Ending, l.Due = s.ending(bootID(), now(bootClock), now(monotonicClock))
 	return l, nil
 }

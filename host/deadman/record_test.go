@@ -55,14 +55,14 @@ func TestRecord(t *testing.T) {
 	dir := t.TempDir()
 	open := func(want Ending) *Record {
 		t.Helper()
-		r, last, err := OpenRecord(dir)
+		r, last, err := OpenRecord(dir, "10.0.0.1@-@1")
 		if err != nil {
 			t.Fatal(err)
 		}
 		switch {
 		case want == "" && last != nil:
 			t.Fatalf("a first start finds %+v", last)
-		case want != "" && (last == nil || last.Ending != want || (want != Unknown && (last.PID != os.Getpid() || last.Started.IsZero()))):
+		case want != "" && (last == nil || last.Ending != want || (want != Unknown && (last.PID != os.Getpid() || last.Host != "10.0.0.1@-@1" || last.Started.IsZero()))):
 			t.Fatalf("a start finds %+v, expected %q", last, want)
 		}
 		return r

@@ -1,10 +1,10 @@
 package history
 
 import (
-	"github.com/wasmjob/wasmjob/abi"
-
+	"slices"
 	"time"
 
+	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/host/event"
 )
 
@@ -25,7 +25,7 @@ func AboutGone(e event.Event) bool {
 // beside the one before it.
 func gone(host string, e event.Event, shared bool) string {
 	switch {
-	case e.Kind == event.HostStarted && (!shared || event.ProcessOf(host) == e.Host):
+	case e.Kind == event.HostStarted && (!shared || slices.Contains([]string{e.Host, e.Other}, event.ProcessOf(host))):
 		return hostEnded
 	case e.Kind == event.HostGone && event.TermOf(host) == event.TermOf(e.Other):
 		return sessionGone

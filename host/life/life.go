@@ -50,10 +50,10 @@ type Life struct {
 type Options struct {
 	// Timer asks for the kernel's timers; IfAny accepts that it has none.
 	Timer, IfAny bool
-	// Dir is where the next start reads how this process ended; empty: nowhere.
-	Dir    string
-	Getenv func(string) string
-	Log    *zap.Logger
+	// Dir is where the next start reads how this process, which is called Host, ended; empty: nowhere.
+	Dir, Host string
+	Getenv    func(string) string
+	Log       *zap.Logger
 }
 
 // New sets up what the options and the environment ask for. What cannot be
@@ -75,7 +75,7 @@ func New(o Options) *Life {
 	}
 	if o.Dir != "" {
 		var err error
-		if v.record, v.Last, err = deadman.OpenRecord(o.Dir); err != nil && !errors.Is(err, errors.ErrUnsupported) {
+		if v.record, v.Last, err = deadman.OpenRecord(o.Dir, o.Host); err != nil && !errors.Is(err, errors.ErrUnsupported) {
 			log.Warn("the next start will not know how this host has ended", zap.Error(err))
 		}
 	}
@@ -190,6 +190,14 @@ func (v *Life) LastEnd() string {
 		return ""
 	}
 	return fmt.Sprintf("the last host here (pid %d, started %s) did not end well: %s", v.Last.PID, v.Last.Started.Format(time.RFC3339), v.Last.Why())
+}
+
+// LastHost is what the last host here was called; empty if nothing is known.
+func (v *Life) LastHost() string {
+	if v.Last == nil {
+		return ""
+	}
+	return v.Last.Host
 }
 
 // Metrics adds what there is to count.

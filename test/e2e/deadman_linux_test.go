@@ -16,7 +16,10 @@ import (
 
 	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/coordination/tree"
+	view "github.com/wasmjob/wasmjob/host/cluster"
 	"github.com/wasmjob/wasmjob/host/event"
+	"github.com/wasmjob/wasmjob/host/history"
+	"github.com/wasmjob/wasmjob/test/pgserver"
 	"github.com/wasmjob/wasmjob/test/zkserver"
 )
 
@@ -219,6 +222,36 @@ func TestStoppedHost(t *testing.T) {
 	next.metric(`wasmjob_last_end_info{reason="dead_man"} 1`)
 	next.metric("wasmjob_dead_man_armed 1")
 	next.stop()
+}
+
+// TestKilledHostRunsNothing: a host with a history in a database is killed, and its registry has nothing of it any
+// more. The next host there knows that it has ended, and nothing is shown as running.
+func TestKilledHostRunsNothing(t *testing.T) {
+	t.Parallel()
+	db, p := pgserver.ForTest(t), newPlace(t)
+	p.guestJob("held", "shardingTotalCount: 2", "monitorExecution: false", `jobParameter: "stubborn:a"`)
+	start := func() *process {
+		return p.startEnv([]string{"WASMJOB_HISTORY_CREDENTIALS=" + pgserver.User + ":" + db.Password},
+			"--history", db.URL(), "--cache", p.path("home", "cache"), "--mount", "held="+p.path("gate")+":/gate")
+	}
+	running := func(want int) func() bool {
+		return func() bool {
+			return len(decoded[view.Found[history.Run]](t, p.must("runs", "--running", "--json")).Records) == want &&
+				len(decoded[view.Found[history.Fire]](t, p.must("history", "--running", "--json")).Records) == min(want, 1)
+		}
+	}
+	h := start()
+	await(t, "job", func() bool { return p.cli("trigger", "held").code == 0 })
+	await(t, "two runs", running(2))
+	h.kill()
+	next := start()
+	await(t, "no runs", running(0))
+	for _, r := range decoded[view.Found[history.Run]](t, p.must("runs", "--json")).Records {
+		if r.Outcome != history.Unknown {
+			t.Errorf("%+v", r)
+		}
+	}
+	next.kill()
 }
 
 // TestStuckGuest: where the kernel does not end it, a host ends itself if a guest

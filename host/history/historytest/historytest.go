@@ -27,7 +27,7 @@ const patience = 30 * time.Second
 func Run(t *testing.T, open func(t *testing.T) history.Store) {
 	t.Helper()
 	for name, test := range map[string]func(*testing.T, history.Store){
-		"random filters": randomFilters, "life of a run": lifeOfARun, "item that waits": itemThatWaits, "two fires of an instant": twoFiresOfAnInstant, "between two attempts": betweenAttempts, "lag": lags, "failover": failover, "taken over twice": takenOverTwice, "taken over, in any order": takenOverInAnyOrder, "lost run": lostRun, "host that is over": hostIsOver, "host that is gone": hostIsGone, "lost run, before it began": lostBefore, "held item": heldItem, "failed item": failedItem, "two hosts of a fire": twoHosts,
+		"random filters": randomFilters, "life of a run": lifeOfARun, "item that waits": itemThatWaits, "two fires of an instant": twoFiresOfAnInstant, "between two attempts": betweenAttempts, "lag": lags, "failover": failover, "taken over twice": takenOverTwice, "taken over, in any order": takenOverInAnyOrder, "lost run": lostRun, "host that is over": hostIsOver, "host that is gone": hostIsGone, "host that is gone, before what it says": goneBefore, "lost run, before it began": lostBefore, "held item": heldItem, "failed item": failedItem, "two hosts of a fire": twoHosts,
 		"trigger number used twice": reusedTrigger, "forged cursors": forgedCursors, "bad filters": badFilters, "equal times": equalTimes,
 		"tail of a log": tailOfALog, "adds and reads at once": atOnce, "no bytes": noBytes,
 	} {
@@ -657,6 +657,25 @@ func hostIsGone(t *testing.T, s history.Store) {
 	})
 	x.tell(event.ItemEnded, func(e *event.Event) { item(&four)(e); e.Outcome, e.Reason = abi.OutcomeCancelled, "no session" })
 	await(t, "host's own word", func() bool { r := one("4"); return r.Outcome == abi.OutcomeCancelled && r.Message == "no session" })
+}
+
+// goneBefore: that a host is gone is known before what it has said until it died: that lay on its disk, from where
+// the next process there takes it, which then says that the one before it is over.
+func goneBefore(t *testing.T, s history.Store) {
+	x := newStory(s, "cities")
+	s.AddEvent(event.Event{Time: x.at.Add(time.Minute), Kind: event.HostGone, Host: "10.0.0.2@-@2-b", Other: x.e.Host})
+	await(t, "end of its session", func() bool { return len(all(t, s.Events, history.Filter{Kinds: []event.Kind{event.HostGone}})) == 1 })
+	x.tell(event.FireStarted, nil)
+	x.tell(event.ItemStarted, nil)
+	x.run(t, "run", func(r history.Run) bool { return r.Ended.IsZero() })
+	begun := x.at.Add(2 * time.Minute)
+	s.AddEvent(event.Event{Time: begun, Kind: event.HostStarted, Host: "10.0.0.1@-@5", Other: event.ProcessOf(x.e.Host)})
+	if r := x.run(t, "end", func(r history.Run) bool { return !r.Ended.IsZero() }); r.Outcome != history.Unknown || !r.Ended.Equal(begun) || r.Host != x.e.Host {
+		t.Errorf("the run: %s", text(r))
+	}
+	if f := x.fire(t, func(f history.Fire) bool { return !f.Ended.IsZero() }); f.Running != 0 || f.Unknown != 1 {
+		t.Errorf("the fire: %s", text(f))
+	}
 }
 
 // lostRun: a host died, failover is off, and another host says so.
