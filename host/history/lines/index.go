@@ -61,6 +61,11 @@ func (x *fire) unfinished() bool {
 	return slices.ContainsFunc(x.parts, func(p history.Part) bool { return p.Ended.IsZero() })
 }
 
+// has reports whether it is known that an item began, or is to begin: of its run more may be missing.
+func (x *fire) has(item int) bool {
+	return slices.ContainsFunc(x.parts, func(p history.Part) bool { return slices.Contains(p.Items, item) })
+}
+
 // open reports whether an item runs, or is to run yet.
 func (x *fire) open() bool {
 	for _, r := range x.runs {
@@ -300,7 +305,7 @@ func (x *index) foldRun(e *event.Event) {
 	}
 	// What completes without an attempt was killed before it began.
 	continued := e.Kind == event.ItemEnded || (e.Kind == event.ItemCompleted && e.Attempt > 0) || (e.Kind == event.ItemStarted && e.Attempt > 1)
-	if continued && x.begins(x.runs.floor) {
+	if continued && x.begins(x.runs.floor) && (f == nil || f.reused(e) || !f.has(*e.Item)) {
 		return
 	}
 	r := new(history.Run)

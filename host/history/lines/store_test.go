@@ -207,6 +207,50 @@ func TestHostIsOver_segments(t *testing.T) {
 	}
 }
 
+// TestDroppedRecords: a fire of which the begin of a run and the end were dropped does not run, also when the index has
+// forgotten older ones.
+func TestDroppedRecords(t *testing.T) {
+	t.Parallel()
+	s := open(t, Options{index: 1 << 10})
+	at := time.Now().UTC().Add(-time.Hour).Truncate(time.Second)
+	add := func(kind event.Kind, trigger int64, item int, outcome abi.Outcome) {
+		at = at.Add(time.Millisecond)
+		e := event.Event{Time: at, Kind: kind, Host: "10.0.0.1@-@1-a", Job: "j", Instant: at, Source: abi.SourceTrigger, Trigger: trigger, Outcome: outcome}
+		if kind == event.FireStarted || kind == event.FireEnded {
+			e.Items = []int{item}
+		} else {
+			e.Item, e.RunID, e.Fence, e.Attempt = &item, fmt.Sprintf("j/t%d/%d", trigger, item), trigger, 1
+		}
+		s.AddEvent(e)
+		s.Sync(t.Context())
+	}
+	for trigger := range int64(3) {
+		add(event.FireStarted, trigger+1, 0, "")
+		add(event.ItemStarted, trigger+1, 0, "")
+		add(event.ItemEnded, trigger+1, 0, abi.OutcomeOK)
+		add(event.FireEnded, trigger+1, 0, abi.OutcomeOK)
+	}
+	if _, ok := s.RunOf(t.Context(), "j/t1/0"); ok {
+		t.Fatal("the index has forgotten nothing")
+	}
+	add(event.FireStarted, 9, 0, "")
+	add(event.ItemEnded, 9, 0, abi.OutcomeOK)
+	add(event.ItemCompleted, 9, 0, abi.OutcomeOK)
+	add(event.ItemEnded, 9, 1, abi.OutcomeOK) // began before what is known of the fire
+	if f, ok := s.FireOf(t.Context(), history.FireKey{Job: "j", Trigger: 9}); !ok || f.Running != 0 || f.Succeeded != 1 || len(f.Items) != 1 {
+		t.Errorf("the fire: %+v", f)
+	}
+	add(event.ItemEnded, 1, 0, abi.OutcomeOK) // whose fire is forgotten
+	if r, ok := s.RunOf(t.Context(), "j/t1/0"); ok {
+		t.Errorf("a run of which the begin is forgotten: %+v", r)
+	}
+	at = at.Add(2 * time.Hour)
+	add(event.ItemEnded, 9, 0, abi.OutcomeOK) // another fire of that number
+	if r, _ := s.RunOf(t.Context(), "j/t9/0"); r.Instant.Equal(at) {
+		t.Errorf("a run of which the begin is not known: %+v", r)
+	}
+}
+
 // fill adds more than a file of events after a time, and returns that of the last.
 func fill(t *testing.T, s *Store, at time.Time) time.Time {
 	t.Helper()
