@@ -3,6 +3,8 @@ package database
 import (
 	"context"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"go.uber.org/zap"
@@ -170,10 +172,17 @@ func (s *loader) writeChunk(ctx context.Context, c chunk) error {
 	return s.backlog.done(c)
 }
 
-// hide takes the password out of an error's text.
+// hide takes the password out of an error's text, and makes one line of it that has each part once: PostgreSQL's driver
+// asks a server with TLS, then without, and has both answers.
 func (c *Config) hide(err error) error {
 	text := err.Error()
-	shown := c.withoutPassword(text)
+	var parts []string
+	for line := range strings.Lines(c.withoutPassword(text)) {
+		if line = strings.TrimSpace(line); !slices.Contains(parts, line) {
+			parts = append(parts, line)
+		}
+	}
+	shown := strings.ReplaceAll(strings.Join(parts, "; "), ":; ", ": ")
 	if shown == text {
 		return err
 	}

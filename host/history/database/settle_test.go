@@ -2,6 +2,7 @@ package database
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -36,7 +37,11 @@ func TestChangesWhileAway(t *testing.T) {
 	if _, err := s.Changes(t.Context(), history.Filter{}); err == nil {
 		t.Error("it found what is not there")
 	}
-	if state := s.State(); state.Spooled != 1 || state.Queued != 0 {
+	state := s.State()
+	if state.Spooled != 1 || state.Queued != 0 {
 		t.Errorf("%+v; want the change to be spooled", state)
+	}
+	if !strings.Contains(state.Problem, "database=d`: 127.0.0.1:1 ") || strings.Count(state.Problem, "refused") != 1 || strings.Contains(state.Problem, "\n") {
+		t.Errorf("the problem is %q; want one line, and the answer of the server once", state.Problem)
 	}
 }
