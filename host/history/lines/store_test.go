@@ -177,7 +177,7 @@ func TestIndex_largeFire(t *testing.T) {
 func TestHostIsOver_segments(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "h.jsonl")
-	s := open(t, Options{Path: path, MaxBytes: 1 << 20, index: 1 << 10})
+	s := open(t, Options{Path: path, MaxBytes: 1 << 20, index: 1 << 10, look: time.Hour})
 	at := time.Now().UTC().Add(-time.Hour).Truncate(time.Second)
 	fill := func() { at = fill(t, s, at) }
 	item, e := 0, event.Event{Time: at, Kind: event.FireStarted, Host: "10.0.0.1@-@1-a", Job: "rare", Instant: at, Source: abi.SourceSchedule, Items: []int{0}, Total: 1}
@@ -274,7 +274,7 @@ func fill(t *testing.T, s *Store, at time.Time) time.Time {
 // TestAttempts_segments: a run whose attempts stand in two files is one.
 func TestAttempts_segments(t *testing.T) {
 	t.Parallel()
-	s := open(t, Options{Path: filepath.Join(t.TempDir(), "h.jsonl"), MaxBytes: 1 << 20, index: 1 << 10})
+	s := open(t, Options{Path: filepath.Join(t.TempDir(), "h.jsonl"), MaxBytes: 1 << 20, index: 1 << 10, look: time.Hour})
 	begun := time.Now().UTC().Add(-time.Hour).Truncate(time.Second)
 	item, e := 0, event.Event{Host: "10.0.0.1@-@1-a", Job: "rare", Source: abi.SourceTrigger, Fence: 5}
 	add := func(at time.Time, kind event.Kind, run string, trigger int64, attempt int, outcome abi.Outcome) {
