@@ -266,14 +266,14 @@ func (t *writer) refusals(host string, until time.Time) {
 	}
 }
 
-// refusal is the newest that hosts refused of the job, or of its files, up to a time; nil
-// for nothing.
+// refusal is the newest that hosts refused of the job, or of its files, up to a time, and that was not over
+// by then; nil for nothing.
 func (tl *timeline) refusal(by func(host string) bool, until time.Time) *clause {
 	quoted := "job " + strconv.Quote(tl.job)
 	found := tl.between(time.Time{}, until, func(e *event.Event) bool {
 		ofJob := e.Kind == event.JobError && e.Wait == ""
 		ofFile := e.Kind == event.Refused && (strings.Contains(e.Reason, quoted) || strings.TrimSuffix(e.File, path.Ext(e.File)) == tl.job)
-		return (ofJob || ofFile) && by(e.Host)
+		return ((ofJob && !overcome(e, tl.byHost[e.Host], until)) || ofFile) && by(e.Host)
 	})
 	if len(found) == 0 {
 		return nil
@@ -285,6 +285,14 @@ func (tl *timeline) refusal(by func(host string) bool, until time.Time) *clause 
 	}
 	c := tl.shows(KindJob, "refused", e, places{"what": what})
 	return &c
+}
+
+// overcome reports whether a host said by some time, among its events, that it refuses nothing of the job any
+// more, after it had.
+func overcome(refused *event.Event, events []*event.Event, until time.Time) bool {
+	return slices.ContainsFunc(events, func(e *event.Event) bool {
+		return e.Kind == event.JobConfigured && e.Reason == "" && e.Time.After(refused.Time) && !e.Time.After(until)
+	})
 }
 
 // absent says of an item of which no event is known: no host had the job, its host had

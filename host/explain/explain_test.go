@@ -80,6 +80,36 @@ func lines(a explain.Answer) string {
 	return strings.Join(lines, "\n")
 }
 
+// TestExplain_overcome: what a host had refused of a job is no reason for what came when that was over.
+func TestExplain_overcome(t *testing.T) {
+	t.Parallel()
+	settings := &event.Settings{Cron: "0 0 12 * * ?", TimeZone: "UTC", Items: 2, Misfire: true}
+	configured := func(seconds float64, host, refuses string) event.Event {
+		return of(seconds, event.JobConfigured, host, func(e *event.Event) { e.Settings, e.Reason = settings, refuses })
+	}
+	const refused = `Host 10.0.0.1 refused the job at 11:26:40: too many items.`
+	for name, c := range map[string]struct {
+		after []event.Event
+		named bool
+	}{
+		"it goes on":                   {[]event.Event{configured(-1999, first, "too many items")}, true},
+		"it is over":                   {[]event.Event{configured(-1999, first, "too many items"), configured(-1000, first, "")}, false},
+		"it is over after the instant": {[]event.Event{configured(-1999, first, "too many items"), configured(10, first, "")}, true},
+		"another host has none":        {[]event.Event{configured(-1000, second, "")}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			a := ask(t, explain.Question{Job: "j", At: noon, Item: number(1)}, explain.Facts{Settings: settings, From: noon.Add(-24 * time.Hour), Now: noon.Add(time.Hour), Events: append([]event.Event{
+				of(-3000, event.JobAdded, first, nil), configured(-2999, first, ""), of(-2998, event.Assigned, first, func(e *event.Event) { e.Items = []int{0} }),
+				of(-2000, event.JobError, first, func(e *event.Event) { e.Reason = "too many items" }),
+			}, c.after...)})
+			if found := strings.Contains(lines(a), refused); found != c.named {
+				t.Errorf("it is named: %v, want %v\n%s", found, c.named, answered(a))
+			}
+		})
+	}
+}
+
 // TestExplain_holes: what is not in the histories is not claimed.
 func TestExplain_holes(t *testing.T) {
 	t.Parallel()
