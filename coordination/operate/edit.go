@@ -91,13 +91,11 @@ func EditableNames() (names []string) {
 
 // Edit returns the configuration with settings changed: texts by their names in a
 // definition file, as Text shows them. An empty text takes a property away: a job without it
-// has what [jobconfig.DefaultGuest] says. The error joins a *jobconfig.FieldError for every problem; what is returned with it has the
+// has what [jobconfig.DefaultGuest] says. The error joins a *jobconfig.FieldError for every problem, also for those
+// that were there and are not repaired: hosts go by no part of such a configuration. What is returned with it has the
 // settings that are not at fault.
 func Edit(c jobconfig.Configuration, edits map[string]string) (jobconfig.Configuration, error) {
-	g, err := c.Guest()
-	if err != nil {
-		return c, err
-	}
+	g, _ := c.Guest() // the validation says what cannot be read
 	before := c
 	c.Props = maps.Clone(c.Props)
 	if c.Props == nil {
@@ -143,8 +141,12 @@ func Edit(c jobconfig.Configuration, edits map[string]string) (jobconfig.Configu
 	for _, key := range gone {
 		delete(c.Props, key)
 	}
+	known := jobconfig.FieldErrors(before.Validate())
 	for _, f := range jobconfig.FieldErrors(c.Validate()) {
 		name := f.Field
+		if slices.ContainsFunc(known, func(k *jobconfig.FieldError) bool { return *k == *f }) {
+			f.Problem += "; it is so in the registry, and until then hosts take over no edit: give this setting a value as well, or none for its default"
+		}
 		for _, s := range Editable() {
 			if s.Prop != "" && name == "props."+s.Prop {
 				name = s.Name
@@ -229,9 +231,12 @@ func EditedOutside(ctx context.Context, r registry.Center, l tree.Layout, change
 	return outside, err
 }
 
-// Text is the value of an editable setting, as Edit takes it.
+// Text is the value of an editable setting, as Edit takes it; of a property that cannot be read, what it says.
 func Text(s jobconfig.Setting, c jobconfig.Configuration) string {
-	g, _ := c.Guest() // what cannot be read has its default
+	g, err := c.Guest()
+	if slices.ContainsFunc(jobconfig.FieldErrors(err), func(f *jobconfig.FieldError) bool { return f.Field == "props."+s.Prop }) {
+		return c.Props[s.Prop]
+	}
 	switch p := s.In(&c, &g).(type) {
 	case *string:
 		return *p

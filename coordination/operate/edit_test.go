@@ -184,6 +184,38 @@ func TestEditRefusesAll(t *testing.T) {
 	}
 }
 
+// TestEditOfWhatCannotBeRead: an edit repairs a property that another program made unreadable, to whatever value; one
+// of another setting is refused, and says which property stands against it, its value and how to repair it.
+func TestEditOfWhatCannotBeRead(t *testing.T) {
+	t.Parallel()
+	damaged := configuration()
+	damaged.Props["wasm.timeout"], damaged.Props["wasm.maxConcurrency"] = "soon", "3"
+	for name, c := range map[string]struct{ set, shown, written string }{
+		"another value": {"5m", "5m0s", "5m0s"}, "the default": {"0s", "0s", ""}, "nothing": {"", "0s", ""},
+	} {
+		after, err := Edit(damaged, map[string]string{"timeout": c.set, "description": "repaired"})
+		if err != nil || after.Props["wasm.timeout"] != c.written || after.Description != "repaired" || after.Props["wasm.maxConcurrency"] != "3" {
+			t.Errorf("%s: %+v, %v", name, after, err)
+		}
+		if was, is := Differences(damaged, after); was["timeout"] != "soon" || is["timeout"] != c.shown {
+			t.Errorf("%s: from %q to %q", name, was, is)
+		}
+	}
+	for _, edits := range []map[string]string{{"description": "x"}, {"timeout": "soon"}, {"description": "x", "timeout": "soon"}} {
+		_, err := Edit(damaged, edits)
+		const want = `timeout: found "soon", expected `
+		if err == nil || !strings.HasPrefix(err.Error(), want) || !strings.Contains(err.Error(), "until then hosts take over no edit") || strings.Contains(err.Error(), "\n") {
+			t.Errorf("%v: %v, want %s…", edits, err, want)
+		}
+	}
+	_, err := Edit(damaged, map[string]string{"shardingItemParameters": "x"})
+	for _, f := range jobconfig.FieldErrors(err) {
+		if there := strings.Contains(f.Problem, "it is so in the registry"); there != (f.Field == "timeout") {
+			t.Errorf("%s is said to be so in the registry: %v", f.Field, there)
+		}
+	}
+}
+
 // open is a registry with the configuration of job a.
 func open(t *testing.T, config string) (registry.Center, tree.Layout) {
 	t.Helper()

@@ -9,6 +9,7 @@ import (
 	"github.com/wasmjob/wasmjob/coordination/tree"
 	"github.com/wasmjob/wasmjob/host"
 	"github.com/wasmjob/wasmjob/host/admin"
+	"github.com/wasmjob/wasmjob/host/cluster"
 	"github.com/wasmjob/wasmjob/host/history"
 	"github.com/wasmjob/wasmjob/host/service/servicetest"
 )
@@ -137,4 +138,37 @@ func TestEditOfSilentHost(t *testing.T) {
 		silent := len(c.Silent) == 1 && strings.HasPrefix(c.Silent[0], "10.0.0.2: ")
 		return silent && c.Settings["cron"] == "0 0 2 1 1 ?" && c.Origins["cron"] == admin.Origin{From: "registry"} && c.Origins["failover"].From == "file"
 	})
+}
+
+// TestEditOfDamagedConfiguration: while another program's property cannot be read, an edit of another setting is
+// refused and says which property that is; an edit that repairs it takes effect, also one to the default, and hosts
+// take over the whole configuration again.
+func TestEditOfDamagedConfiguration(t *testing.T) {
+	t.Parallel()
+	const edited = "0 0 2 1 1 ?"
+	a := serve(t, servicetest.Options{Server: servicetest.NewServer(t), IP: "10.0.0.1", Jobs: []host.Job{servicetest.Job("cities", "0 0 1 1 1 ?", 4, servicetest.OK)}})
+	damaged := tree.NewLayout(servicetest.Namespace, "cities").Config()
+	nodes, err := a.Center().Read(t.Context(), registry.Data(damaged))
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := strings.Replace(string(nodes[0].Data), "0 0 1 1 1 ?", edited, 1) + "props:\n  wasm.timeout: soon\n"
+	if _, err := a.Center().Commit(t.Context(), registry.Set(damaged, []byte(text), registry.AnyVersion)); err != nil {
+		t.Fatal(err)
+	}
+	a.Until("the host refuses it", func() bool { return strings.Contains(a.Host.Status().Jobs[0].Reason, "wasm.timeout") })
+	if w := a.ask("PATCH", "/v1/jobs/cities/config", `{"settings":{"description":"new"}}`, "If-Match", "*"); w.code != 422 || !strings.Contains(string(w.body), `found \"soon\"`) || !strings.Contains(string(w.body), "settings.timeout") {
+		t.Errorf("another setting: %d %s", w.code, w.body)
+	}
+	if got := get[admin.JobConfig](a, "/v1/jobs/cities/config"); got.Settings["timeout"] != "soon" || got.Origins["timeout"].From == "default" {
+		t.Errorf("the timeout is shown as %q from %+v", got.Settings["timeout"], got.Origins["timeout"])
+	}
+	if w := a.ask("PATCH", "/v1/jobs/cities/config", `{"settings":{"timeout":""}}`, "If-Match", "*"); w.code != 200 {
+		t.Fatalf("the repair: %d %s", w.code, w.body)
+	}
+	a.Until("the host goes by the configuration", func() bool { j := a.Host.Status().Jobs[0]; return j.Cron == edited && j.Reason == "" })
+	change := get[cluster.Found[history.Change]](a, "/v1/audit?job=cities&what=edit+timeout").Records
+	if len(change) != 1 || !strings.Contains(change[0].Before, "soon") {
+		t.Errorf("on record is %+v", change)
+	}
 }
