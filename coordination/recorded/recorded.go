@@ -26,16 +26,18 @@ import (
 
 // Record is a change that was made without a host's API. Its JSON has the names of history.Change.
 type Record struct {
-	Time   time.Time `json:"time"`
-	Who    string    `json:"who"`
-	From   string    `json:"from"`
-	What   string    `json:"what"`
-	Job    string    `json:"job"`
-	Item   *int      `json:"item,omitempty"`
-	Host   string    `json:"host,omitempty"`
-	Before string    `json:"before,omitempty"`
-	After  string    `json:"after,omitempty"`
-	Why    string    `json:"why,omitempty"`
+	Time time.Time `json:"time"`
+	Who  string    `json:"who"`
+	From string    `json:"from"`
+	What string    `json:"what"`
+	Job  string    `json:"job"`
+	Item *int      `json:"item,omitempty"`
+	Host string    `json:"host,omitempty"`
+	// Trigger is the number of a trigger round; 0 if that is the transaction that leaves the record.
+	Trigger int64  `json:"trigger,omitempty"`
+	Before  string `json:"before,omitempty"`
+	After   string `json:"after,omitempty"`
+	Why     string `json:"why,omitempty"`
 }
 
 // Change names one change in the registry.

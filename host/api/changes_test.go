@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -12,6 +13,7 @@ import (
 	"github.com/wasmjob/wasmjob/coordination/tree"
 	"github.com/wasmjob/wasmjob/host"
 	"github.com/wasmjob/wasmjob/host/admin"
+	"github.com/wasmjob/wasmjob/host/cluster"
 	"github.com/wasmjob/wasmjob/host/history"
 	"github.com/wasmjob/wasmjob/host/service/servicetest"
 )
@@ -166,6 +168,29 @@ func TestChangesAreRecordedOnce(t *testing.T) {
 		r.commit(registry.Create(l.Trigger(second), nil))
 		r.fires(10)
 		r.until("trigger by host token because now", "trigger by ann@desk because a test", "trigger by the registry", "trigger host "+second+" by the registry")
+		command(r, func(ctx context.Context, c *admin.Registry) error { return c.Disable(ctx, "cities") })
+		var disabled []history.Change
+		r.server[1].Until("the disable is on record", func() bool {
+			disabled = get[cluster.Found[history.Change]](r.server[1], "/v1/audit?job=cities&what=disable").Records
+			return len(disabled) > 0
+		})
+		if disabled[0].Trigger != 0 {
+			t.Errorf("the disable has the number of a trigger: %+v", disabled[0])
+		}
+		// Each is found by its number, which its fire has.
+		rounds := make(map[int64]bool)
+		for _, f := range get[cluster.Found[history.Fire]](r.server[1], "/v1/fires?job=cities").Records {
+			rounds[f.Trigger] = true
+		}
+		var by []string
+		for _, round := range slices.Sorted(maps.Keys(rounds)) {
+			for _, c := range get[cluster.Found[history.Change]](r.server[1], fmt.Sprint("/v1/audit?job=cities&trigger=", round)).Records {
+				by = append(by, fmt.Sprint(rounds[c.Trigger], " ", strings.TrimPrefix(c.Who, `"`), " ", c.Host))
+			}
+		}
+		if want := []string{"true host token ", "true ann@desk ", "true the registry ", "true the registry " + second}; !slices.Equal(by, want) {
+			t.Errorf("who triggered is, by their numbers, %q, want %q", by, want)
+		}
 	})
 	t.Run("server", func(t *testing.T) {
 		t.Parallel()

@@ -277,6 +277,7 @@ func fieldTexts() map[string]string {
 		"history.Change.Before":          "`before` and `after` are what was changed, as text; both may be empty.",
 		"history.Change.Error":           "`error` says why it did not take effect, empty if it did.",
 		"history.Change.From":            "`who` is the user; `from` is where the request came from: an address, \"file\", \"registry\" for what was written to the registry itself, by a command or another program.",
+		"history.Change.Trigger":         "`trigger` is the number of the trigger round that a trigger made.",
 		"history.Change.What":            "`what` is the operation: \"disable\", \"trigger\", \"edit cron\", ….",
 		"history.Change.Who":             "`who` is the user; `from` is where the request came from: an address, \"file\", \"registry\" for what was written to the registry itself, by a command or another program.",
 		"history.Change.Why":             "`why` is what the user gave as the reason.",

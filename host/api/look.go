@@ -133,7 +133,7 @@ type historyInput struct {
 	Item    string   `query:"item" maxLength:"10" doc:"Only this sharding item."`
 	Run     string   `query:"run" maxLength:"400" doc:"Only this run: JOB/INSTANT/ITEM."`
 	Instant string   `query:"instant" maxLength:"50" doc:"Only the fire of this scheduled time."`
-	Trigger string   `query:"trigger" maxLength:"20" doc:"Only the fire of this trigger round."`
+	Trigger string   `query:"trigger" maxLength:"20" doc:"Only the fire of this trigger round; of changes, who asked for it."`
 	Failed  string   `query:"failed" enum:"true,false," doc:"true: only what failed, or of which that is not known, and not what was stopped; of changes, what did not take effect."`
 	Running string   `query:"running" enum:"true,false," doc:"true: only runs and fires that have not ended, each with how long those of its job take (of the first 50 jobs)."`
 	Outcome []string `query:"outcome,explode" maxItems:"20" doc:"Only these outcomes: OK, FAIL, RETRY, CANCELLED, TIMEOUT, TRAP, EXIT, ERROR, LOST, HELD."`

@@ -4,6 +4,7 @@
 package audit
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/json"
@@ -94,6 +95,9 @@ func (r *Recorder) take(ctx context.Context, c registry.Center, id string) error
 		if err := json.Unmarshal(n.Data, &change); err != nil {
 			r.log.Warn("a record of a change in the registry cannot be read, and is removed", zap.String("node", n.Path), zap.Error(err))
 		} else {
+			if change.What == "trigger" {
+				change.Trigger = cmp.Or(change.Trigger, n.Czxid) // one commit made both
+			}
 			r.add(change)
 		}
 		r.taken = id

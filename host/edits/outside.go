@@ -128,7 +128,7 @@ func (o *Outside) Again() time.Time { return o.again }
 func (o *Outside) record(ctx context.Context, r registry.Center, l tree.Layout, trigger, round int64) error {
 	if o.waits && o.trigger == trigger && round != 0 {
 		o.waits = false
-		change := recorded.Record{What: "trigger"}
+		change := recorded.Record{What: "trigger", Trigger: round}
 		if round == trigger { // of this instance alone
 			change.Host = o.self
 		}

@@ -80,6 +80,24 @@ func lines(a explain.Answer) string {
 	return strings.Join(lines, "\n")
 }
 
+// TestExplain_numberedTrigger: who asked for a trigger is who its number stands beside, not who asked last before it ran.
+func TestExplain_numberedTrigger(t *testing.T) {
+	t.Parallel()
+	asked := func(who string, seconds int, round int64) history.Change {
+		return history.Change{Time: noon.Add(time.Duration(seconds) * time.Second), Who: who, What: "trigger", Job: "j", Trigger: round}
+	}
+	began := of(0, event.ItemStarted, first, func(e *event.Event) { e.Item, e.Trigger = number(0), 5 })
+	for who, changes := range map[string][]history.Change{
+		"alice": {asked("alice", -10, 5), asked("bob", -1, 7)},
+		"carol": {asked("carol", -10, 0), asked("bob", -1, 7)}, // on record without a number
+	} {
+		a := ask(t, explain.Question{Job: "j", Trigger: 5}, explain.Facts{Now: noon.Add(time.Hour), Events: []event.Event{began}, Changes: changes})
+		if text := lines(a); !strings.Contains(text, who+` did "trigger" of the job at 11:59:50`) || strings.Contains(text, "bob") {
+			t.Errorf("want %s:\n%s", who, text)
+		}
+	}
+}
+
 // TestExplain_overcome: what a host had refused of a job is no reason for what came when that was over.
 func TestExplain_overcome(t *testing.T) {
 	t.Parallel()

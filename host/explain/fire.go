@@ -166,6 +166,11 @@ func (tl *timeline) sinceAsked(f fire) fire {
 
 // asked is the change that made the fire of a trigger; nil if none is known.
 func (tl *timeline) asked(f fire) *history.Change {
+	numbered := func(c *history.Change) bool { return c.Job == tl.job && c.Trigger == f.trigger }
+	if n := slices.IndexFunc(tl.changes, numbered); n >= 0 {
+		return tl.changes[n]
+	}
+	// Of a host of an earlier version, the record has no number.
 	var before time.Time // of the round before
 	standing := 0        // the later rounds that one host saw with it, and that stand for it
 	for _, k := range tl.known() {
@@ -179,7 +184,7 @@ func (tl *timeline) asked(f fire) *history.Change {
 	args := recordOf(f, tl.events)
 	for _, c := range slices.Backward(tl.changes) {
 		inTime := c.Time.After(before) && !c.Time.After(f.instant.Add(lateAfter)) && f.instant.Sub(c.Time) < time.Hour
-		if c.Job == tl.job && c.What == "trigger" && c.After == args && inTime {
+		if c.Job == tl.job && c.What == "trigger" && c.Trigger == 0 && c.After == args && inTime {
 			if standing == 0 {
 				return c
 			}

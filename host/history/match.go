@@ -197,6 +197,6 @@ func (f *Filter) MatchChange(c *Change) bool {
 		return false
 	}
 	who := f.Who == "" || strings.Contains(strings.ToLower(c.Who), strings.ToLower(f.Who))
-	return who && f.what(c.What) && f.job(c.Job) && f.host(c.Host) && (!f.Failed || c.Error != "") && f.within(c.Time) &&
+	return who && f.what(c.What) && (f.Trigger == 0 || f.Trigger == c.Trigger) && f.job(c.Job) && f.host(c.Host) && (!f.Failed || c.Error != "") && f.within(c.Time) &&
 		f.text(c.Who, c.What, c.Job, c.Before, c.After, c.Why, c.Error)
 }

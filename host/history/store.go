@@ -43,7 +43,7 @@ type Filter struct {
 	Item *int
 	// Run is a run's id, as [tree.RunID] makes it.
 	Run string
-	// Instant is the scheduled time of one fire, Trigger its trigger round.
+	// Instant is the scheduled time of one fire, Trigger its trigger round, which finds the change that asked for it, too.
 	Instant time.Time
 	Trigger int64
 	// Failed wants what failed, or of which that is not known, and not what was stopped; Outcomes are alternatives.
@@ -182,6 +182,8 @@ type Change struct {
 	Job  string `json:"job,omitempty"`
 	Item *int   `json:"item,omitempty"`
 	Host string `json:"host,omitempty"`
+	// Trigger is the number of the trigger round that a trigger made.
+	Trigger int64 `json:"trigger,omitempty"`
 	// Before and After are what was changed, as text; both may be empty.
 	Before string `json:"before,omitempty"`
 	After  string `json:"after,omitempty"`

@@ -100,7 +100,8 @@ func (s *Service) logger(c *history.Change) *zap.Logger {
 // Trigger has a job fire now. The record says which items are asked for, and how the
 // parameter begins; all of its text is in the events of the fire. It returns the number of the trigger round.
 func (s *Service) Trigger(ctx context.Context, job string, args tree.TriggerArgs, why Reason) (done admin.Triggered, err error) {
-	err = s.change(ctx, access.Operate, &history.Change{What: "trigger", Job: job, After: args.Record(), Why: why}, func() (err error) {
+	c := &history.Change{What: "trigger", Job: job, After: args.Record(), Why: why}
+	err = s.change(ctx, access.Operate, c, func() (err error) {
 		pending := s.o.Pending()
 		for _, c := range pending.Compiling {
 			if slices.Contains(c.Jobs, job) {
@@ -111,6 +112,7 @@ func (s *Service) Trigger(ctx context.Context, job string, args tree.TriggerArgs
 			return fmt.Errorf("job %q: %w", job, host.ErrDraining)
 		}
 		done, err = s.o.Registry.TriggerWith(ctx, job, args)
+		c.Trigger = done.Trigger
 		return s.explained(ctx, job, err)
 	})
 	return done, err

@@ -197,6 +197,9 @@ func Changes(s console.Style, list []history.Change, now time.Time) string {
 
 // changeText says what was before and after; settings one by one.
 func changeText(c *history.Change) string {
+	if c.Trigger != 0 {
+		return strings.TrimSuffix(fmt.Sprintf("trigger %d: %s", c.Trigger, c.After), ": ")
+	}
 	list, ok := c.Settings()
 	if !ok {
 		return strings.TrimSuffix(strings.TrimPrefix(c.Before+" → "+c.After, " → "), " → ")

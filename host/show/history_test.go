@@ -124,10 +124,12 @@ func TestChanges(t *testing.T) {
 		{Time: at, Who: "ann", What: "disable", Job: "hello3", Host: "10.0.0.7"},
 		{Time: at, Who: "ann", What: "shutdown", Host: "10.0.0.7@-@8"},
 		{Time: at, Who: "ann", What: "disable", Job: "hello3"},
+		{Time: at, Who: "ann", What: "run now", Job: "hello3", Trigger: 26},
+		{Time: at, Who: "ann", What: "run now", Job: "hello3", Trigger: 27, After: "items 0"},
 	}, now)
-	for i, want := range []string{"hello3/1", "hello3 on 10.0.0.7", "on 10.0.0.7@-@8", "hello3"} {
-		_, after, _ := strings.Cut(strings.Split(text, "\n")[i+1], []string{"disable", "disable", "shutdown", "disable"}[i])
-		if got := strings.TrimSpace(strings.TrimRight(after, " -")); got != want {
+	for i, want := range []string{"hello3/1", "hello3 on 10.0.0.7", "on 10.0.0.7@-@8", "hello3", "hello3 - trigger 26", "hello3 - trigger 27: items 0"} {
+		_, after, _ := strings.Cut(strings.Split(text, "\n")[i+1], []string{"disable", "disable", "shutdown", "disable", "run now", "run now"}[i])
+		if got := strings.Join(strings.Fields(strings.TrimRight(after, " -")), " "); got != want {
 			t.Errorf("line %d says %q of the job, want %q:\n%s", i+1, got, want, text)
 		}
 	}
