@@ -36,7 +36,8 @@ func TestLookedForAndNotThere(t *testing.T) {
 		"history citis --item 7": noJob, "logs citis citis/t9/0": noJob, "runs nosuch --json": `no job "nosuch"` + "\n",
 		"logs cities cities/t999/0": `no run "cities/t999/0"`,
 		"logs cities --item 7":      `job "cities" has no item 7; there is 0-2`, "runs cities --item 7": "has no item 7", "history cities --item 3": "has no item 3", "why cities --item 7": "has no item 7",
-		"offset cities --item 7": "no item 7",
+		"offset cities --item 7": "no item 7", "why cit*": `no job "cit*"`,
+		"runs cities --trigger 999999": `no trigger 999999 of job "cities"`, "history --trigger 999999": "no trigger 999999", "runs --host 10.9.9.9": `no host "10.9.9.9"`, "jobs --host 10.9.9.9": `no host "10.9.9.9"`,
 	} {
 		if r := runCLI(t, client, strings.Fields(command)...); r.code != exitFailure || !strings.Contains(r.err, want) || r.out != "" {
 			t.Errorf("%s: exit code %d, want 1 and %q\n%s%s", command, r.code, want, r.out, r.err)
@@ -45,7 +46,7 @@ func TestLookedForAndNotThere(t *testing.T) {
 	for command, want := range map[string]string{
 		"status cities": "cities", "shards cities": "PENDING", "history cities": "no fires", "runs cities": "no runs", "runs cities --item 2": "no runs", "logs cities": "no lines", "logs cities --item 2": "no lines",
 		"calendar cities": "nothing fires", "audit cities --who nobody": "no changes", "why cities": "cities", "history citis*": "no fires", "jobs --job citis*": "no jobs", "runs": "no runs",
-		"hosts": "127.0.0.1", "modules": "cities", "top": "jobs", "jobs": "cities", "runs cities --json": `"records": []`,
+		"hosts": "127.0.0.1", "modules": "cities", "top": "jobs", "jobs": "cities", "runs cities --json": `"records": []`, "runs --host 127.0.0.1": "no runs",
 	} {
 		runCLI(t, client, strings.Fields(command)...).expect(t, exitOK, want)
 	}

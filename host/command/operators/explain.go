@@ -109,7 +109,7 @@ func explained(cmd *cobra.Command, p *command.Program, t *command.Target, q expl
 		if q.Item != nil {
 			item = *q.Item
 		}
-		return missing(ctx, r, q.Job, item)
+		return missingJob(ctx, r, q.Job, item)
 	})
 	return answer, err
 }

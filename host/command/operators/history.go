@@ -1,6 +1,7 @@
 package operators
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -201,14 +202,18 @@ func records[T any](p *command.Program, cmd *cobra.Command, path string, f *filt
 			return nil, "", err
 		}
 		if len(found.Records) == 0 && !how.Watch { // what is watched may come
-			if err := missing(ctx, r, job, f.itemOf(cmd)); err != nil {
+			if err := cmp.Or(missing(ctx, r, job, f.itemOf(cmd)), missingHost(ctx, r, f.host)); err != nil {
 				return nil, "", err
 			}
 		}
 		s := p.Tables()
 		shown := text(s, &found)
 		if len(found.Records) == 0 && f.trigger != 0 {
-			shown += withoutRuns(ctx, r, job, f.trigger)
+			why, err := withoutRuns(ctx, r, job, f.trigger)
+			if err != nil && !how.Watch {
+				return nil, "", err
+			}
+			shown += why
 		}
 		return found, shown + rest(s, &found), nil
 	})

@@ -84,6 +84,30 @@ func TestNothingFound(t *testing.T) {
 	}
 }
 
+// TestHostNotFound: that there is no such host is said if neither the list of hosts nor a history has it.
+func TestHostNotFound(t *testing.T) {
+	t.Parallel()
+	host := http.NewServeMux()
+	host.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+		if r.FormValue("host") == "10.0.0.9" && r.URL.Path == "/v1/events" {
+			fmt.Fprint(w, `{"records":[{"time":"2026-03-01T10:00:00Z","kind":"host.stopped","host":"10.0.0.9@-@7"}]}`)
+			return
+		}
+		fmt.Fprint(w, `{"records":[]}`)
+	})
+	host.HandleFunc("/v1/hosts", func(w http.ResponseWriter, _ *http.Request) {
+		fmt.Fprint(w, `[{"id":"new","name":"10.0.0.6","serverIp":"10.0.0.6"},{"id":"abc","name":"10.0.0.7:9771","serverIp":"10.0.0.7","report":{"status":{"instance":"10.0.0.7@-@4711-1f2e"}}}]`)
+	})
+	for _, command := range []string{"history", "runs", "jobs"} {
+		for name, known := range map[string]bool{"abc": true, "10.0.0.7:9771": true, "10.0.0.7": true, "10.0.0.7@-@4711": true, "10.0.0.9": true, "10.0.0.8": false, "10.0.0.7@-@4712": false} {
+			shown, _, err := operated(t, host, "", command, "--host", name)
+			if none := err != nil && err.Error() == `there is no host "`+name+`", and the histories have none; 'wasmjob hosts' lists those that there are`; none == known || (err == nil) != known || (shown == "") == known {
+				t.Errorf("%s --host %s: %v\n%s", command, name, err, shown)
+			}
+		}
+	}
+}
+
 // operated is what a command shows that asks a host; it ends when it has shown want, empty: by itself.
 func operated(t *testing.T, host http.Handler, want string, args ...string) (shown, said string, err error) {
 	t.Helper()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/url"
 	"slices"
 	"strconv"
@@ -25,6 +26,11 @@ func missing(ctx context.Context, r *command.Reached, job string, item int) erro
 	if job == "" || strings.ContainsAny(job, `*?[\`) {
 		return nil
 	}
+	return missingJob(ctx, r, job, item)
+}
+
+// missingJob is missing for a command that takes no patterns.
+func missingJob(ctx context.Context, r *command.Reached, job string, item int) error {
 	names, err := r.Names(ctx)
 	if err != nil {
 		return nil // what was found is shown: nothing
@@ -33,14 +39,16 @@ func missing(ctx context.Context, r *command.Reached, job string, item int) erro
 	if of, _, run := strings.Cut(job, "/"); run { // no name has a slash
 		return fmt.Errorf("%q is the id of a run, not the name of a job: 'wasmjob logs %s %s' shows its lines", words.Clip(job), words.Argument(of), words.Argument(job))
 	}
-	if !there && !remembered(ctx, r, "/v1/events", job, -1) && !remembered(ctx, r, "/v1/logs", job, -1) && !changed(ctx, r, job) {
+	q := url.Values{"job": {cluster.Literal(job)}}
+	if !there && !remembered(ctx, r, "/v1/events", q) && !remembered(ctx, r, "/v1/logs", q) && !changed(ctx, r, job) {
 		return fmt.Errorf("there is no job %q%s", words.Clip(job), words.Suggest(job, names))
 	}
 	if !there || item < 0 {
 		return nil
 	}
 	var d service.JobDetail
-	if err := r.Client.Get(ctx, "/v1/jobs/"+url.PathEscape(job), &d); err != nil || item < d.ShardingTotalCount || remembered(ctx, r, "/v1/runs", job, item) {
+	q.Set("item", strconv.Itoa(item))
+	if err := r.Client.Get(ctx, "/v1/jobs/"+url.PathEscape(job), &d); err != nil || item < d.ShardingTotalCount || remembered(ctx, r, "/v1/runs", q) {
 		return nil // it is being compiled, say
 	}
 	items := make(tree.Items, d.ShardingTotalCount)
@@ -50,27 +58,50 @@ func missing(ctx context.Context, r *command.Reached, job string, item int) erro
 	return fmt.Errorf("job %q has no item %d; there is %s", words.Clip(job), item, items)
 }
 
-// withoutRuns says why a trigger has no runs: what hosts said of it, or what may be.
-func withoutRuns(ctx context.Context, r *command.Reached, job string, trigger uint64) string {
-	q := url.Values{"kind": {string(event.FireSkipped)}, "trigger": {strconv.FormatUint(trigger, 10)}, "limit": {"1"}}
+// missingHost is missing for a host that was named.
+func missingHost(ctx context.Context, r *command.Reached, name string) error {
+	if name == "" {
+		return nil
+	}
+	var list []cluster.Host
+	if err := r.Client.Get(ctx, "/v1/hosts", &list); err != nil {
+		return nil // what was found is shown: nothing
+	}
+	named := func(h cluster.Host) bool {
+		return name == h.ID || name == h.Name || name == h.ServerIP || (h.Report != nil && event.Names(name, h.Report.Status.Instance))
+	}
+	if slices.ContainsFunc(list, named) || remembered(ctx, r, "/v1/events", url.Values{"host": {name}}) {
+		return nil
+	}
+	return fmt.Errorf("there is no host %q, and the histories have none; 'wasmjob hosts' lists those that there are", words.Clip(name))
+}
+
+// withoutRuns says why a trigger is not in a list: what hosts said of it, or what may be. missing is an error
+// if nothing is known of it.
+func withoutRuns(ctx context.Context, r *command.Reached, job string, trigger uint64) (why string, missing error) {
+	q := url.Values{"trigger": {strconv.FormatUint(trigger, 10)}, "limit": {"1"}}
+	of := ""
 	if job != "" {
 		q.Set("job", job)
+		of = fmt.Sprintf(" of job %q", words.Clip(job))
 	}
 	var found cluster.Found[event.Event]
 	if err := r.Client.Get(ctx, "/v1/events?"+q.Encode(), &found); err == nil && len(found.Records) == 1 {
-		e := &found.Records[0]
-		return fmt.Sprintf("trigger %d did not run on host %s: %s\n", trigger, tree.ServerOf(e.Host), words.FirstLine(e.Reason))
+		if e := &found.Records[0]; e.Kind == event.FireSkipped {
+			why = fmt.Sprintf("trigger %d did not run on host %s: %s\n", trigger, tree.ServerOf(e.Host), words.FirstLine(e.Reason))
+		}
+		return why, nil // else something else that was asked for leaves it out
 	}
-	return fmt.Sprintf("no host has begun trigger %d, as far as the histories go: it waits, or a later trigger ran for both\n", trigger)
+	if !remembered(ctx, r, "/v1/events", q) && !remembered(ctx, r, "/v1/audit", q) {
+		missing = fmt.Errorf("there is no trigger %d%s, as far as the histories go", trigger, of)
+	}
+	return fmt.Sprintf("no host has begun trigger %d, as far as the histories go: it waits, or a later trigger ran for both\n", trigger), missing
 }
 
-// remembered reports whether a list has a record of a job, or of one of its items, or may have one on
-// a host that does not answer.
-func remembered(ctx context.Context, r *command.Reached, path, job string, item int) bool {
-	q := url.Values{"job": {cluster.Literal(job)}, "limit": {"1"}}
-	if item >= 0 {
-		q.Set("item", strconv.Itoa(item))
-	}
+// remembered reports whether a list has what a query asks for, or may have it on a host that does not answer.
+func remembered(ctx context.Context, r *command.Reached, path string, query url.Values) bool {
+	q := maps.Clone(query)
+	q.Set("limit", "1")
 	for {
 		var found cluster.Found[json.RawMessage]
 		if err := r.Client.Get(ctx, path+"?"+q.Encode(), &found); err != nil || len(found.Records)+len(found.Silent) > 0 {

@@ -210,10 +210,12 @@ registry has them.`,
 				return nil, "", err
 			}
 			if len(all.Records) == 0 && !how.Watch {
+				why := missingHost(ctx, r, f.host)
 				for _, job := range f.jobs {
-					if err := missing(ctx, r, job, -1); err != nil {
-						return nil, "", err
-					}
+					why = cmp.Or(missing(ctx, r, job, -1), why)
+				}
+				if why != nil {
+					return nil, "", why
 				}
 			}
 			silent := show.Silent(p.Tables(), all.Silent)

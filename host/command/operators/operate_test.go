@@ -31,7 +31,8 @@ func TestTriggerAsJSON(t *testing.T) {
 	}
 }
 
-// TestTriggerWithoutRuns: of a trigger that has no runs the lists say what became of it.
+// TestTriggerWithoutRuns: of a trigger that has no runs the lists say what became of it, and that there is none if
+// nothing is known of it.
 func TestTriggerWithoutRuns(t *testing.T) {
 	t.Parallel()
 	host := http.NewServeMux()
@@ -39,22 +40,47 @@ func TestTriggerWithoutRuns(t *testing.T) {
 	host.HandleFunc("/v1/runs", none)
 	host.HandleFunc("/v1/fires", none)
 	host.HandleFunc("/v1/jobs", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, `[{"name":"slow"}]`) })
+	host.HandleFunc("/v1/status", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, `{}`) })
+	host.HandleFunc("/v1/registry/jobs", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, `[{"name":"slow"}]`) })
 	host.HandleFunc("/v1/events", func(w http.ResponseWriter, r *http.Request) {
-		if r.FormValue("kind") != "fire.skipped" || r.FormValue("trigger") != "5" {
+		event := map[string]string{
+			"5": `"kind":"fire.skipped","reason":"trigger 7 came before this one had begun here: it counts for both"`, "8": `"kind":"fire.started"`,
+		}[r.FormValue("trigger")]
+		switch {
+		case r.FormValue("trigger") == "9":
+			fmt.Fprint(w, `{"records":[],"silent":["10.0.0.8: it has not answered within 1s"]}`)
+		case event == "":
+			none(w, r)
+		default:
+			fmt.Fprintf(w, `{"records":[{"time":"2026-03-01T10:00:00Z","host":"10.0.0.1@-@1-aa","job":"slow",%s}]}`, event)
+		}
+	})
+	host.HandleFunc("/v1/audit", func(w http.ResponseWriter, r *http.Request) {
+		if r.FormValue("trigger") != "6" {
 			none(w, r)
 			return
 		}
-		fmt.Fprint(w, `{"records":[{"time":"2026-03-01T10:00:00Z","kind":"fire.skipped","host":"10.0.0.1@-@1-aa","job":"slow","trigger":5,"reason":"trigger 7 came before this one had begun here: it counts for both"}]}`)
+		fmt.Fprint(w, `{"records":[{"time":"2026-03-01T10:00:00Z","who":"ann","what":"trigger","job":"slow","trigger":6}]}`)
 	})
+	const waits = "no host has begun trigger %s, as far as the histories go: it waits, or a later trigger ran for both\n"
 	for trigger, want := range map[string]string{
 		"5": "trigger 5 did not run on host 10.0.0.1: trigger 7 came before this one had begun here: it counts for both\n",
-		"6": "no host has begun trigger 6, as far as the histories go: it waits, or a later trigger ran for both\n",
+		"6": fmt.Sprintf(waits, "6"), "8": "no LIST\n", "9": fmt.Sprintf(waits, "9"),
 	} {
-		for _, list := range []string{"runs", "history"} {
-			if shown, _, err := operated(t, host, "", list, "slow", "--trigger", trigger); err != nil || !strings.HasSuffix(shown, want) {
-				t.Errorf("%s: %v\n%s", list, err, shown)
+		for list, of := range map[string]string{"runs": "runs", "history": "fires"} {
+			if shown, _, err := operated(t, host, "", list, "slow", "--trigger", trigger); err != nil || !strings.HasSuffix(shown, strings.Replace(want, "LIST", of, 1)) {
+				t.Errorf("%s --trigger %s: %v\n%s", list, trigger, err, shown)
 			}
 		}
+	}
+	for args, want := range map[string]string{"runs slow": ` of job "slow"`, "history slow -o json": ` of job "slow"`, "runs": ""} {
+		shown, _, err := operated(t, host, "", append(strings.Fields(args), "--trigger", "7")...)
+		if want = "there is no trigger 7" + want + ", as far as the histories go"; err == nil || err.Error() != want || shown != "" {
+			t.Errorf("%s: %v, want %s\n%s", args, err, want, shown)
+		}
+	}
+	if shown, _, err := operated(t, host, "no host", "runs", "slow", "--trigger", "7", "--watch"); err != nil || !strings.Contains(shown, "no runs") {
+		t.Errorf("watched: %v\n%s", err, shown)
 	}
 }
 
