@@ -37,14 +37,14 @@ func (c *Console) act(w http.ResponseWriter, r *http.Request, do actor) {
 		return
 	}
 	done, err := do(ctx, c.o.Service, r, p)
-	f := flash{"done", done}
+	f := flash{"done", done, p.made}
 	if err != nil {
 		if kind := kindOf(err); done == "" && (kind.name == "forbidden" || kind.name == "input") {
 			c.render(w, p, p.problem(r, err))
 			return
 		}
 		c.o.Logger.Debug("a form failed", zap.String("path", r.URL.Path), zap.Error(err))
-		f = flash{"failed", strings.TrimSpace(done + " " + err.Error())}
+		f = flash{"failed", strings.TrimSpace(done + " " + err.Error()), ""}
 	}
 	setFlash(w, f)
 	http.Redirect(w, r, local(r.PostForm.Get("back"), "/"), http.StatusSeeOther)
@@ -181,10 +181,12 @@ func trigger(ctx context.Context, s *service.Service, job string, r *http.Reques
 	if err != nil {
 		return "", err
 	}
-	switch done, err := s.Trigger(ctx, job, args, reasonOf(r)); {
-	case err != nil:
+	done, err := s.Trigger(ctx, job, args, reasonOf(r))
+	if err != nil {
 		return "", err
-	case done.Earlier != 0:
+	}
+	p.made = p.Triggered(job, done.Trigger)
+	if done.Earlier != 0 {
 		return p.T("done.trigger.both", job, done.Earlier, done.Trigger), nil
 	}
 	return p.T("done.trigger", job), nil

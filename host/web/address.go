@@ -74,6 +74,11 @@ func (a *address) Fire(job string, instant time.Time, trigger int64) string {
 	return jobPath(job, "fire") + "?" + q.Encode()
 }
 
+// Triggered is the address of the fires of a trigger, which may wait.
+func (a *address) Triggered(job string, trigger int64) string {
+	return a.Link("/fires", "job", a.Pattern(job), "trigger", trigger)
+}
+
 // Run is the address of a run's page.
 func (a *address) Run(id string) string { return "/run?" + url.Values{"run": {id}}.Encode() }
 

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"compress/gzip"
 	"context"
+	"encoding/base64"
 	"html"
 	"io"
 	"net/http"
@@ -131,7 +132,7 @@ func TestFlash(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{"": "", "done": "done", strings.Repeat("长", 2000): strings.Repeat("长", 500) + "…"} {
 		w := httptest.NewRecorder()
-		setFlash(w, flash{"done", text})
+		setFlash(w, flash{"done", text, "/fires?trigger=7"})
 		r := httptest.NewRequest(http.MethodGet, "/", nil)
 		for _, c := range w.Result().Cookies() {
 			if len(c.Value) > 4000 || !c.HttpOnly {
@@ -140,9 +141,14 @@ func TestFlash(t *testing.T) {
 			r.AddCookie(c)
 		}
 		got := readFlash(r)
-		if (got == nil) != (want == "") || (got != nil && got.Text != want) {
+		if (got == nil) != (want == "") || (got != nil && (got.Text != want || got.Fires != "/fires?trigger=7")) {
 			t.Errorf("%v, expected %q", got, want)
 		}
+	}
+	r := httptest.NewRequest(http.MethodGet, "/", nil)
+	r.AddCookie(&http.Cookie{Name: cookieFlash, Value: base64.RawURLEncoding.EncodeToString([]byte(`{"k":"done","t":"x","f":"//evil.example/"}`))})
+	if f := readFlash(r); f == nil || f.Fires != "" {
+		t.Errorf("it leads elsewhere: %+v", f)
 	}
 	for _, value := range []string{"", "x", "e30", "%%%"} {
 		r := httptest.NewRequest(http.MethodGet, "/", nil)
@@ -215,7 +221,7 @@ func FuzzEscape(f *testing.F) {
 		j := cluster.Job{Name: name, Description: text, Health: cluster.HealthError, State: host.JobError, Reason: text, Cron: text, Module: text, Hosts: []string{text},
 			Last: &cluster.Last{Outcome: abi.OutcomeFail, Message: text, Ended: at}, Warnings: []string{text}, Granted: []string{text}, Signer: text, Leader: text, TimeZone: text, Digests: []string{text},
 			Waits: []host.WaitStatus{{What: "slot", Reason: text, Since: at}}, ShardingTotalCount: 1}
-		p.Banners, p.Flash = []banner{{"warn", text}}, &flash{"done", text}
+		p.Banners, p.Flash = []banner{{"warn", text}}, &flash{"done", text, text}
 		p.Query = url.Values{"q": {text}, "job": {text}, "text": {text}}
 		fire := history.Fire{Job: name, Instant: at, Begun: at, Message: text, Outcome: abi.OutcomeFail, Hosts: []string{text}, Source: abi.Source("x" + text)}
 		run := history.Run{ID: name + "/1/0", Job: name, Message: text, Outcome: abi.OutcomeFail, Host: text, Digest: text, Signer: text, Outside: map[string]abi.OutsideCount{"http": {Calls: 1, Targets: []string{text}}}}

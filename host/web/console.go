@@ -143,7 +143,7 @@ func (c *Console) show(w http.ResponseWriter, r *http.Request, do shower) {
 		}
 	}
 	if to, elsewhere := v.data.(redirect); elsewhere {
-		setFlash(w, flash{"done", to.done})
+		setFlash(w, flash{"done", to.done, ""})
 		http.Redirect(w, r, to.to, http.StatusSeeOther)
 		return
 	}

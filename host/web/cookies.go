@@ -60,6 +60,8 @@ type flash struct {
 	// Kind is done or failed.
 	Kind string `json:"k"`
 	Text string `json:"t"`
+	// Fires is the address of the fires that it made, empty for none.
+	Fires string `json:"f,omitempty"`
 }
 
 // maxFlash bounds the text in bytes: a cookie has up to 4,096.
@@ -84,6 +86,7 @@ func readFlash(r *http.Request) *flash {
 	if f.Kind != "done" {
 		f.Kind = "failed"
 	}
+	f.Fires = local(f.Fires, "")
 	return &f
 }
 

@@ -1,6 +1,8 @@
 package web
 
 import (
+	"context"
+	"errors"
 	"net/http"
 	"net/url"
 	"strings"
@@ -8,6 +10,7 @@ import (
 	"time"
 
 	"github.com/wasmjob/wasmjob/abi"
+	"github.com/wasmjob/wasmjob/coordination/tree"
 	"github.com/wasmjob/wasmjob/host"
 	"github.com/wasmjob/wasmjob/host/access"
 	"github.com/wasmjob/wasmjob/host/admin"
@@ -48,14 +51,62 @@ func TestExplain(t *testing.T) {
 	s.get("/jobs/pay/explain").lacks(t, "disk on fire")
 }
 
-// TestTrigger_both: a trigger says that an earlier one, which waits, and it are one run.
-func TestTrigger_both(t *testing.T) {
+// TestTrigger: what "Run now" has done leads to the fire, or says that it waits; the fire leads to who asked for it,
+// and back. A trigger that comes while an earlier one waits says that they are one run.
+func TestTrigger(t *testing.T) {
 	t.Parallel()
 	s := open(t, servicetest.Options{Jobs: []host.Job{servicetest.Job("long", "", 1, servicetest.Wait)}})
-	s.post("/jobs/long/trigger", "back", "/jobs/long").has(t, http.StatusOK, "long runs now.")
-	s.until("/jobs/long", "running")
-	s.post("/jobs/long/trigger", "back", "/jobs/long").has(t, http.StatusOK, "long runs now.")
-	s.post("/jobs/long/trigger", "back", "/jobs/long").has(t, http.StatusOK, "waited still: hosts that have begun nothing of it run once for both, as trigger")
+	link := func(page answer, path string) string {
+		t.Helper()
+		for _, l := range page.links() {
+			if strings.HasPrefix(l, path) && strings.Contains(l, "trigger=") {
+				return l
+			}
+		}
+		t.Fatalf("no link to %s and a trigger in\n%s", path, page.text())
+		return ""
+	}
+	post := func(says string) (fires string) {
+		t.Helper()
+		page := s.post("/jobs/long/trigger", "back", "/jobs/long")
+		page.has(t, http.StatusOK, says, "Show its fire")
+		return link(page, "/fires?")
+	}
+	began := post("long is triggered.")
+	fire := s.get(link(s.until(began, "running"), "/jobs/long/fire?"))
+	fire.has(t, http.StatusOK, "Who asked for it")
+	if back := link(s.until(link(fire, "/audit?"), "host token"), "/fires?"); back != began {
+		t.Errorf("the record of a trigger leads to %s, want %s", back, began)
+	}
+	waits := post("long is triggered.")
+	number := strings.TrimPrefix(waits, "/fires?job=long&trigger=")
+	s.get(waits).has(t, http.StatusOK, "No host has begun trigger "+number)
+	s.get(waits).lacks(t, "Nothing matches")
+	later := post("waited still: hosts that have begun nothing of it run once for both, as trigger")
+	s.get(later).has(t, http.StatusOK, "No host has begun trigger")
+	s.post("/jobs/long/kill", "back", "/jobs/long")
+	s.until(waits, "Trigger "+number+" did not run on host 127.0.0.1: ")
+	s.get("/runs?job=long&trigger=999999").has(t, http.StatusOK, "There is no trigger 999999")
+	s.get(later+"&failed=true").has(t, http.StatusOK, "Nothing matches")
+	s.Histories.Peers = func() []cluster.Peer {
+		return []cluster.Peer{{ID: "x", ClusterDetail: tree.ClusterDetail{ServerIP: "10.0.0.9"}}}
+	}
+	s.Histories.Get = func(context.Context, cluster.Peer, string, any) error { return errors.New("it is halted") }
+	s.get("/runs?job=long&trigger=999999").has(t, http.StatusOK, "No host has begun trigger 999999") // it may be known there
+}
+
+// TestNoSuchJob: a list of one job that there is not says so; a pattern finds nothing.
+func TestNoSuchJob(t *testing.T) {
+	t.Parallel()
+	s := open(t, servicetest.Options{Jobs: []host.Job{servicetest.Job("a", "", 1, servicetest.OK)}})
+	for path, empty := range map[string]string{"/fires": "Nothing matches", "/runs": "Nothing matches", "/logs": "Nothing matches", "/audit": "Nothing matches", "/calendar": "No job fires in this week."} {
+		s.get(path+"?job=nosuch").has(t, http.StatusOK, `No host has a job "nosuch"`)
+		s.get(path+"?job=nosuch").lacks(t, empty)
+		s.get(path+"?job=nosuch*").has(t, http.StatusOK, empty)
+	}
+	s.get("/fires?job=a").has(t, http.StatusOK, "Nothing matches")
+	s.who = as(access.RoleViewer, "b")
+	s.get("/fires?job=nosuch").has(t, http.StatusOK, "Nothing matches")
 }
 
 // TestExplain_zone: the instant above the sentences is in their zone, which the page names; the reader's is beside it.

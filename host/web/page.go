@@ -45,7 +45,11 @@ type page struct {
 	NoHistory bool
 	// Partial: the histories of some hosts are missing in what is shown.
 	Partial bool
+	// Nothing says why a list is empty, if that is known.
+	Nothing string
 
+	// made is the address of the fires that a form has made.
+	made string
 	// may says what the reader may do, for the buttons that are shown.
 	may func(access.Action, string) bool
 	// hosts are named by their ids among peers, instances by their ids.

@@ -84,6 +84,43 @@ func (p *page) Known(f history.Fire) string {
 	return p.T("n.total", f.Total)
 }
 
+// Empty is the heading of an empty list; otherwise is the text of one that nothing was left out of.
+func (p *page) Empty(otherwise string) string {
+	if p.filtered() {
+		otherwise = "empty.filter"
+	}
+	return cmp.Or(p.Nothing, p.T(otherwise))
+}
+
+// nothing notes why a list may be empty: no host has the job, or the trigger has no fire.
+func (c *Console) nothing(ctx context.Context, p *page, f history.Filter) {
+	if name, one := f.OnlyJob(); one {
+		if _, err := c.o.Service.Job(ctx, name); errors.As(err, new(*service.NotFoundError)) {
+			p.Nothing = p.T("empty.job", name)
+			return
+		}
+	}
+	if f.Trigger == 0 {
+		return
+	}
+	of := history.Filter{Jobs: f.Jobs, Trigger: f.Trigger, Limit: 1}
+	events, err := c.o.Service.Events(ctx, of)
+	if err != nil {
+		return // what is wrong with the history, the list says
+	}
+	if len(events.Records) > 0 {
+		if e := &events.Records[0]; e.Kind == event.FireSkipped {
+			p.Nothing = p.T("empty.trigger.skipped", f.Trigger, p.Host(e.Host), p.First(e.Reason))
+		}
+		return
+	}
+	p.Nothing = p.T("empty.trigger.waits", f.Trigger)
+	changes, err := c.o.Service.Changes(ctx, of)
+	if err == nil && len(changes.Records)+len(changes.Silent) == 0 {
+		p.Nothing = p.T("empty.trigger", f.Trigger)
+	}
+}
+
 // fireTable and runTable are lists; Jobs says that they are of several jobs.
 type fireTable struct {
 	P     *page
@@ -161,12 +198,15 @@ func firesPage(ctx context.Context, c *Console, _ *http.Request, p *page) (view,
 		return view{}, err
 	}
 	p.silence(found.Silent)
+	if len(found.Records) == 0 {
+		c.nothing(ctx, p, f)
+	}
 	return view{"fires", foundView{P: p, Fires: fireTable{p, found.Records, true}, Next: found.Next, Filter: p.search(), Filtered: p.filtered()}}, nil
 }
 
 // search is the form of a search in fires and runs.
 func (p *page) search() filterView {
-	return filterView{P: p, Outcomes: abi.Outcomes(), Kept: []string{"host", "item"}, Filtered: p.filtered()}
+	return filterView{P: p, Outcomes: abi.Outcomes(), Kept: []string{"host", "item", "trigger"}, Filtered: p.filtered()}
 }
 
 func runsPage(ctx context.Context, c *Console, _ *http.Request, p *page) (view, error) {
@@ -181,6 +221,9 @@ func runsPage(ctx context.Context, c *Console, _ *http.Request, p *page) (view, 
 		return view{}, err
 	}
 	p.silence(found.Silent)
+	if len(found.Records) == 0 {
+		c.nothing(ctx, p, f)
+	}
 	return view{"runs", foundView{P: p, Runs: runTable{p, found.Records, true}, Next: found.Next, Filter: p.search(), Filtered: p.filtered()}}, nil
 }
 

@@ -64,6 +64,9 @@ func logsPage(ctx context.Context, c *Console, _ *http.Request, p *page) (view, 
 		return view{}, err
 	}
 	p.silence(found.Silent)
+	if len(found.Records) == 0 {
+		c.nothing(ctx, p, f)
+	}
 	v := linesView{P: p, Next: found.Next, Filtered: p.filtered(), Log: logView{P: p, Lines: found.Records, Jobs: true},
 		Filter: filterView{P: p, Kept: []string{"host", "item", "run"}, Filtered: p.filtered()}}
 	for _, n := range []int{abi.LevelDebug, abi.LevelInfo, abi.LevelWarn, abi.LevelError} {
@@ -98,7 +101,10 @@ func auditPage(ctx context.Context, c *Console, _ *http.Request, p *page) (view,
 		return view{}, err
 	}
 	p.silence(found.Silent)
-	return view{"audit", auditView{P: p, Changes: changeTable{p, found.Records, true}, Filter: filterView{P: p, Operations: operations(), Filtered: p.filtered()}, Next: found.Next, Filtered: p.filtered()}}, nil
+	if len(found.Records) == 0 {
+		c.nothing(ctx, p, f)
+	}
+	return view{"audit", auditView{P: p, Changes: changeTable{p, found.Records, true}, Filter: filterView{P: p, Operations: operations(), Kept: []string{"trigger"}, Filtered: p.filtered()}, Next: found.Next, Filtered: p.filtered()}}, nil
 }
 
 // calendarView is a week of fires.
@@ -190,6 +196,9 @@ func calendarPage(ctx context.Context, c *Console, _ *http.Request, p *page) (vi
 	v.None = "calendar.none"
 	if len(v.Often) > 0 {
 		v.None = "calendar.none.often"
+	}
+	if v.Total == 0 {
+		c.nothing(ctx, p, f)
 	}
 	if !to.After(p.Now) {
 		v.None = "calendar.none.over"
