@@ -392,18 +392,19 @@ func TestBeside(t *testing.T) {
 		}
 		return besidePatience
 	}
-	judged(t, roleHost, 1, patience, names, func(name string, r report) {
+	judged(t, roleHost, 1, patience, names, func(name string, r report) string {
+		return strings.Join(wrongBeside(byName[name], r), "; ")
+	}, func(name string, r report, wrong string) {
 		end := string(r.Outcome)
 		if r.Refused != "" {
 			end = "refused"
 		}
-		wrong := wrongBeside(byName[name], r)
-		if len(wrong) > 0 {
+		if wrong != "" {
 			bad++
-			t.Errorf("%s: %s (others had the processors for %s)", name, strings.Join(wrong, "; "), r.Others)
+			t.Errorf("%s: %s (others had the processors for %s)", name, wrong, r.Others)
 		}
 		fmt.Fprintf(table, "| %s | %s | %s | %s | %s | %s | %d MiB | %s |\n", name, end, milliseconds(r.Ran), milliseconds(r.Pause),
-			milliseconds(r.Late), milliseconds(r.Next), r.Grown>>20, strings.ReplaceAll(strings.Join(wrong, "; "), "\n", " "))
+			milliseconds(r.Late), milliseconds(r.Next), r.Grown>>20, strings.ReplaceAll(wrong, "\n", " "))
 	})
 	fmt.Fprintf(table, "\n%d of %d modules did harm.\n", bad, len(list))
 	t.Log("\n" + table.String())

@@ -69,10 +69,12 @@ func TestCorpusIsStopped(t *testing.T) {
 			names <- n
 		}
 	}()
-	judged(t, roleStop, processes(), func(string) time.Duration { return patience }, names, func(name string, r report) {
+	judged(t, roleStop, processes(), func(string) time.Duration { return patience }, names, func(name string, r report) string {
+		return wrong(byName[name], r)
+	}, func(name string, r report, wrong string) {
 		t.Logf("%-55s %v", name, r)
-		if text := wrong(byName[name], r); text != "" {
-			t.Errorf("%s: %s", name, text)
+		if wrong != "" {
+			t.Errorf("%s: %s", name, wrong)
 		}
 	})
 }
@@ -99,7 +101,12 @@ func TestRandomIsStopped(t *testing.T) {
 	}()
 	ran, stopped := 0, 0
 	var longest time.Duration
-	judged(t, roleStop, processes(), func(string) time.Duration { return patience }, names, func(name string, r report) {
+	judged(t, roleStop, processes(), func(string) time.Duration { return patience }, names, func(_ string, r report) string {
+		if r.Refused != "" {
+			return "it was refused: " + r.Refused
+		}
+		return wrong(Module{End: Ended}, r)
+	}, func(name string, r report, wrong string) {
 		ran++
 		if r.Outcome == abi.OutcomeTimeout {
 			stopped++
@@ -107,11 +114,8 @@ func TestRandomIsStopped(t *testing.T) {
 		if longest = max(longest, r.Busy); r.Busy > limit+slack {
 			t.Logf("%s: %+v", name, r)
 		}
-		if text := wrong(Module{End: Ended}, r); text != "" {
-			t.Errorf("%s: %s", name, text)
-		}
-		if r.Refused != "" {
-			t.Errorf("%s: it was refused: %s", name, r.Refused)
+		if wrong != "" {
+			t.Errorf("%s: %s", name, wrong)
 		}
 	})
 	t.Logf("%d modules from seed %d on, %d stopped because their time was up, after %s of computing at most", ran, first, stopped, longest)
