@@ -29,8 +29,9 @@ import (
 	"github.com/wasmjob/wasmjob/test/zkserver"
 )
 
-// patience bounds every wait for something that must happen; a benchmark has
-// more of it.
+// patience bounds every wait for the next event on the way to something that must
+// happen, and longPatience the whole way: how many events a machine has in a
+// minute is its own affair. A benchmark waits for an event that long, too.
 const (
 	patience     = 2 * time.Minute
 	longPatience = 15 * time.Minute
@@ -432,8 +433,9 @@ func (n *node) event(e event.Event) {
 // events at rest.
 func (c *cluster) await(what string, ready func() bool) {
 	c.t.Helper()
-	timer := time.NewTimer(c.patience)
-	defer timer.Stop()
+	silence, all := time.NewTimer(c.patience), time.NewTimer(longPatience)
+	defer silence.Stop()
+	defer all.Stop()
 	for {
 		c.mu.Lock()
 		done, changed := ready(), c.changed
@@ -443,8 +445,11 @@ func (c *cluster) await(what string, ready func() bool) {
 		}
 		select {
 		case <-changed:
-		case <-timer.C:
-			c.t.Fatalf("after %s: still waiting until %s", c.patience, what)
+			silence.Reset(c.patience)
+		case <-silence.C:
+			c.t.Fatalf("nothing has happened for %s: still waiting until %s", c.patience, what)
+		case <-all.C:
+			c.t.Fatalf("after %s: still waiting until %s", longPatience, what)
 		}
 	}
 }
