@@ -116,7 +116,7 @@ setup: ## install what the tests need and is missing, from Debian's packages
 # Tests of these packages wait more than they compute: they come first, beside the others.
 WAITING := ./test/chaos ./test/e2e ./coordination/zookeeper ./bench/cluster
 
-TESTSUM = $(GO) tool gotestsum --format pkgname --format-hide-empty-pkg \
+TESTSUM = $$($(GO) tool -n gotestsum) --format pkgname --format-hide-empty-pkg \
 	$(if $(AGAIN),--rerun-fails=1 --rerun-fails-max-failures=3 --rerun-fails-report='$(AGAIN)') --packages '$(WAITING) ./...' --
 
 .PHONY: test
@@ -128,8 +128,8 @@ ifeq ($(ALL),)
 	@echo "left out (.ci/run has it): make lint, make deploy-check, make alerts, make fuzz-sandbox, make interop, make browser"
 else
 	@$(if $(RACE),,echo "no C compiler: the race detector is off")
-	$(TESTSUM) $(RACE) -timeout 20m
-	$(GO) test -C $(SYNC) $(RACE) -timeout 5m ./...
+	$(if $(RACE),CGO_ENABLED=1) $(TESTSUM) $(RACE) -timeout 20m
+	$(if $(RACE),CGO_ENABLED=1) $(GO) test -C $(SYNC) $(RACE) -timeout 5m ./...
 	@# The race detector needs more memory, and time, than these tests allow.
 	$(if $(RACE),$(GO) test -count 1 -run '^(TestChildMemory|TestEncrypt)$$' ./host/plugin ./host/signature)
 endif

@@ -67,7 +67,9 @@ func pages(t *testing.T) []page {
 func built(t *testing.T) string {
 	t.Helper()
 	name := filepath.Join(t.TempDir(), "wasmjob")
-	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", name, "./cmd/host").CombinedOutput(); err != nil {
+	build := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-o", name, "./cmd/host")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	return name

@@ -327,7 +327,7 @@ func TestSkeletonsCompile(t *testing.T) {
 			if err := os.WriteFile(overlay, []byte(text), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			args := []string{"build", "-overlay", overlay, "-o", filepath.Join(dir, "x.wasm")}
+			args := []string{"build", "-trimpath", "-overlay", overlay, "-o", filepath.Join(dir, "x.wasm")}
 			if strings.Contains(string(j.Skeleton()), "-buildmode=c-shared") {
 				args = append(args, "-buildmode=c-shared")
 			}

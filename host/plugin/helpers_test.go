@@ -279,7 +279,7 @@ func buildGo(name string, flags ...string) ([]byte, error) {
 	}
 	defer os.RemoveAll(dir)
 	out := filepath.Join(dir, name+".wasm")
-	cmd := exec.Command("go", append(append([]string{"build"}, flags...), "-o", out, "./testdata/"+name)...)
+	cmd := exec.Command("go", append(append([]string{"build", "-trimpath"}, flags...), "-o", out, "./testdata/"+name)...)
 	cmd.Env = append(os.Environ(), "GOOS=wasip1", "GOARCH=wasm", "CGO_ENABLED=0")
 	if msg, err := cmd.CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("build %s: %w\n%s", name, err, msg)

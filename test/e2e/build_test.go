@@ -37,6 +37,10 @@ func TestMain(m *testing.M) {
 			log.Fatal(err)
 		}
 	}
+	// Whatever is built is built as the product is, also if these tests are not: once.
+	if err := os.Setenv("CGO_ENABLED", "0"); err != nil {
+		log.Fatal(err)
+	}
 	dir, err := os.MkdirTemp("", "wasmjob-e2e-")
 	if err != nil {
 		log.Fatal(err)

@@ -68,7 +68,7 @@ func run(m *testing.M) (code int, err error) {
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	shared.program = filepath.Join(dir, "wasmjob")
-	for _, args := range [][]string{{"go", "build", "-o", shared.program, "../../cmd/host"}, {"java/build", *version}} {
+	for _, args := range [][]string{{"go", "build", "-trimpath", "-o", shared.program, "../../cmd/host"}, {"java/build", *version}} {
 		c := exec.Command(args[0], args[1:]...)
 		c.Stderr = os.Stderr
 		if err := c.Run(); err != nil {

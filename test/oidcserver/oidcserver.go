@@ -10,9 +10,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"time"
 )
@@ -22,13 +22,13 @@ type Program string
 
 // Build makes the program in a directory. The first time fetches the provider's modules.
 func Build(ctx context.Context, dir string) (Program, error) {
-	_, here, _, ok := runtime.Caller(0)
-	if !ok {
-		return "", errors.New("oidcserver: the source's directory is not known")
+	here, err := exec.CommandContext(ctx, "go", "list", "-f", "{{.Dir}}", "github.com/wasmjob/wasmjob/test/oidcserver").Output()
+	if err != nil {
+		return "", fmt.Errorf("oidcserver: where the source is: %w", err)
 	}
 	name := filepath.Join(dir, "op")
-	cmd := exec.CommandContext(ctx, "go", "build", "-o", name, ".")
-	cmd.Dir = filepath.Join(filepath.Dir(here), "op")
+	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-o", name, ".")
+	cmd.Dir, cmd.Env = filepath.Join(strings.TrimSpace(string(here)), "op"), append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("oidcserver: %w\n%s", err, out)
 	}

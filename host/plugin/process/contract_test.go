@@ -154,7 +154,7 @@ var goModules = sync.OnceValues(func() (map[string][]byte, error) {
 	built := map[string][]byte{}
 	for name, flags := range map[string][]string{"goguest": {"-buildmode=c-shared"}, "gocommand": nil} {
 		out := filepath.Join(dir, name+".wasm")
-		cmd := exec.Command("go", append(append([]string{"build"}, flags...), "-o", out, "../testdata/"+name)...)
+		cmd := exec.Command("go", append(append([]string{"build", "-trimpath"}, flags...), "-o", out, "../testdata/"+name)...)
 		cmd.Env = append(os.Environ(), "GOOS=wasip1", "GOARCH=wasm", "CGO_ENABLED=0")
 		if text, err := cmd.CombinedOutput(); err != nil {
 			return nil, fmt.Errorf("build %s: %w\n%s", name, err, text)

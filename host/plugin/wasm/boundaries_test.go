@@ -150,7 +150,7 @@ func buildOracle(t *testing.T) string {
 	program := filepath.Join(to, "boundaries", "boundaries")
 	build := exec.CommandContext(t.Context(), "go", "build", "-o", program, "./boundaries")
 	build.Dir = to
-	build.Env = append(os.Environ(), "GOWORK=off", "GOFLAGS=-mod=mod")
+	build.Env = append(os.Environ(), "GOWORK=off", "CGO_ENABLED=0", "GOFLAGS=-mod=mod -trimpath")
 	if text, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("build the oracle: %v\n%s", err, text)
 	}
