@@ -1,8 +1,9 @@
-//go:build brief
+//go:build race || brief
 
 package coordination_test
 
-// modelBrief: a brief run (make test) explores two sizes of the model, to the end.
+// modelBrief: a brief run (make test), and one under the race detector, which is some
+// ten times slower, explores two sizes of the model. make sim explores all of them.
 const modelBrief = true
 
 // livesDefault is how many seeds of random lives a brief run does, half as many with Java hosts.

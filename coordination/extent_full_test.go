@@ -1,4 +1,4 @@
-//go:build !brief
+//go:build !race && !brief
 
 package coordination_test
 

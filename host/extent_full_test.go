@@ -3,7 +3,7 @@
 package host_test
 
 // simDefault is how many seeds a plain run does.
-const simDefault = 800
+const simDefault = 400
 
 // stormHosts is how many hosts join at once.
 const stormHosts = 100
@@ -19,7 +19,7 @@ const (
 )
 
 // faultsDefault is how many seeds of random faults a plain run does.
-const faultsDefault = 500
+const faultsDefault = 250
 
 // garbageDefault: of the cases of garbage in the registry every n-th is played.
 const garbageDefault = 4
