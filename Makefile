@@ -114,16 +114,17 @@ nightly: ## hours: all mutants, SEEDS (10000) of the simulations, all crashes, a
 setup: ## install what the tests need and is missing, from Debian's packages
 	@bash .ci/setup
 
-# Tests of these packages wait more than they compute: they come first, beside the others.
+# Tests of these packages wait more than they compute: they come first, beside the
+# others, one package more at a time than there are processors.
 WAITING := ./test/chaos ./test/e2e ./coordination/zookeeper ./bench/cluster
 
 TESTSUM = $$($(GO) tool -n gotestsum) --format pkgname --format-hide-empty-pkg \
-	$(if $(AGAIN),--rerun-fails=1 --rerun-fails-max-failures=3 --rerun-fails-report='$(AGAIN)') --packages '$(WAITING) ./...' --
+	$(if $(AGAIN),--rerun-fails=1 --rerun-fails-max-failures=3 --rerun-fails-report='$(AGAIN)') --packages '$(WAITING) ./...' -- -p $$(($$(getconf _NPROCESSORS_ONLN) + 1))
 
 .PHONY: test
 test: examples $(if $(ALL),sim) ## run all tests in minutes; ALL=1: with the race detector, and make sim before, as CI does; AGAIN=file: up to three that fail once more, listed there
 ifeq ($(ALL),)
-	$(TESTSUM) -tags brief -timeout 20m -p $$(($$(getconf _NPROCESSORS_ONLN) + 1))
+	$(TESTSUM) -tags brief -timeout 20m
 	$(GO) test -C $(SYNC) -timeout 5m ./...
 	@echo "left out (make test ALL=1 has it): the race detector, and all but a part of the model, of the crashes and of the seeds of random lives"
 	@echo "left out (.ci/run has it): make lint, make deploy-check, make alerts, make fuzz-sandbox, make interop, make browser"
