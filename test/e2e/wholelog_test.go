@@ -1,9 +1,9 @@
 package e2e_test
 
 import (
+	"os"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/host/event"
@@ -16,7 +16,7 @@ func TestWholeLog(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
 	for _, isolation := range []string{"fire", "process"} {
-		p.guestJob("spam-"+isolation, "shardingTotalCount: 1", "jobParameter: spam", "timeout: 5s", "isolation: "+isolation)
+		p.guestJob("spam-"+isolation, "shardingTotalCount: 1", "jobParameter: spam", "isolation: "+isolation)
 	}
 	p.guestJob("clock", everySecond, "shardingTotalCount: 1")
 	file := p.path("guests.jsonl")
@@ -25,20 +25,17 @@ func TestWholeLog(t *testing.T) {
 	from := h.mark()
 	runs := make(map[string]string)
 	for _, job := range []string{"spam-fire", "spam-process"} { // one after the other: each takes a processor
+		before := sizeOf(t, file)
 		p.must("trigger", job)
-		runs[job] = h.of(job, from, kind(event.ItemEnded), outcome(abi.OutcomeTimeout)).RunID
+		await(t, "lines beyond the limits of "+job, func() bool { return sizeOf(t, file) > before+1<<20 })
+		p.must("kill", job, "--grace", "0s")
+		runs[job] = h.of(job, from, kind(event.ItemEnded), outcome(abi.OutcomeCancelled)).RunID
 	}
 	h.fires("clock", h.mark())
 	for job, run := range runs {
-		said := func() bool {
+		await(t, "the address of all lines of "+run, func() bool {
 			return strings.Contains(p.must("logs", job, run, "--text", "lines are missing here"), "whole_log="+file)
-		}
-		for deadline := time.Now().Add(10 * time.Second); !said(); {
-			if time.Now().After(deadline) {
-				t.Errorf("wasmjob logs %s %s does not say where all lines are", job, run)
-				break
-			}
-		}
+		})
 	}
 	h.stop()
 	there, missing := make(map[string]int64), make(map[string]int64)
@@ -68,4 +65,13 @@ func TestWholeLog(t *testing.T) {
 	if there["clock"] == 0 || missing["clock"] != 0 {
 		t.Errorf("of the other job %d lines are there, %d are missing", there["clock"], missing["clock"])
 	}
+}
+
+func sizeOf(t *testing.T, file string) int64 {
+	t.Helper()
+	i, err := os.Stat(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return i.Size()
 }
