@@ -89,8 +89,8 @@ type Config struct {
 	// was not lost: others write in it. It returns when kill, that of Run, is done at the
 	// latest. nil: there are none.
 	BeforeClose func(kill context.Context)
-	// LastHost is the process before this one here, as event.Process names it, and LastEnd says how
-	// it ended, if that is worth to be reported: event.HostStarted has both.
+	// LastHost is the last instance that the process before this one here was, and LastEnd says how
+	// that ended, if it is worth to be reported: event.HostStarted has both.
 	LastHost, LastEnd string
 	// OnEvent is called with every event, from one goroutine at a time and
 	// in order. It must not block. nil drops them.

@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -130,7 +129,7 @@ func (s *system) close() error {
 func wire(ctx context.Context, p *program, l *loaded) (*system, error) {
 	s := &system{program: p, loaded: l, started: time.Now(), tail: cluster.NewTail()}
 	for _, part := range []func(context.Context) error{
-		s.wireOutput, s.wireTraces, s.wireEvents, s.wireRuntime, s.wireCatalog, s.wireAddress, s.wireRegistry, s.wireAlerts, s.wireHost, s.wireCluster, s.wireAdmin, s.wireDump,
+		s.wireOutput, s.wireTraces, s.wireEvents, s.wireRuntime, s.wireCatalog, s.wireRegistry, s.wireAddress, s.wireAlerts, s.wireHost, s.wireCluster, s.wireAdmin, s.wireDump,
 	} {
 		if err := part(ctx); err != nil {
 			return nil, errors.Join(err, s.close())
@@ -241,7 +240,7 @@ func (s *system) wireRegistry(context.Context) (err error) {
 	if !shared && l.Data != "" {
 		record = l.Data
 	}
-	s.life = life.New(life.Options{Timer: deadMan(p, l), IfAny: l.DeadMan == auto, Dir: record, Host: event.Process(s.serverIP, strconv.Itoa(os.Getpid())), Getenv: p.Getenv, Log: s.log})
+	s.life = life.New(life.Options{Timer: deadMan(p, l), IfAny: l.DeadMan == auto, Dir: record, Getenv: p.Getenv, Log: s.log})
 	s.onClose("proof of life", s.life.Close)
 	s.registry.Fence = s.life.Fence
 	if err := s.life.Metrics(s.metrics); err != nil || !shared {
@@ -297,6 +296,7 @@ func (s *system) observe(e event.Event) {
 		s.local.NoteGone(e)
 	}
 	if e.Kind == event.Session && e.Reason == "live" {
+		s.life.Begun(e.Host)
 		if c := s.registry.Session(); c != nil { // else it has ended already
 			s.peers.Begun(c, e.Host)
 		}

@@ -55,7 +55,7 @@ const DueFor = 2 * time.Minute
 type Last struct {
 	Ending  Ending
 	PID     int
-	Host    string // its name
+	Host    string // its last instance; empty if it had none, or was of an earlier version
 	Started time.Time
 	// Due is how long ago the timer was due, for DeadMan.
 	Due time.Duration
@@ -137,11 +137,11 @@ type Record struct {
 	state state
 }
 
-// OpenRecord takes the first record in the directory that no living process has, for
-// this one, which host names, and says what the last one has left there; nil if there was none. The
+// OpenRecord takes the first record in the directory that no living process has,
+// and says what the last one has left there; nil if there was none. The
 // error is errors.ErrUnsupported on systems without locks that end with their
 // process.
-func OpenRecord(dir, host string) (*Record, *Last, error) {
+func OpenRecord(dir string) (*Record, *Last, error) {
 	for n := range slots {
 		name := filepath.Join(dir, fmt.Sprintf("last-host-%d.json", n))
 		f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o600)
@@ -157,7 +157,7 @@ func OpenRecord(dir, host string) (*Record, *Last, error) {
 		}
 		last, err := read(f)
 		if err == nil {
-			r := &Record{file: f, state: state{PID: os.Getpid(), Host: host, Started: time.Now().Round(0), Boot: bootID()}}
+			r := &Record{file: f, state: state{PID: os.Getpid(), Started: time.Now().Round(0), Boot: bootID()}}
 			if err = r.write(); err == nil {
 				return r, last, nil
 			}
@@ -198,12 +198,17 @@ func (r *Record) write() error {
 	return err
 }
 
-// Note writes down what the guard's timers are set to. It may block as long as
-// the disk does.
-func (r *Record) Note(g *Guard) error {
+// Note writes down which instance the process is now, and what the guard's timers are set to, if
+// there are some. It may block as long as the disk does.
+func (r *Record) Note(host string, g *Guard) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.state.FenceDue, r.state.BeatDue = time.Duration(g.fenceDue.Load()), time.Duration(g.beatDue.Load())
+	if g == nil && host == r.state.Host {
+		return nil
+	}
+	if r.state.Host = host; g != nil {
+		r.state.FenceDue, r.state.BeatDue = time.Duration(g.fenceDue.Load()), time.Duration(g.beatDue.Load())
+	}
 	return r.write()
 }
 

@@ -53,29 +53,32 @@ func TestEnding(t *testing.T) {
 // holds a copy of the file, and its lock, until it runs its program.
 func TestRecord(t *testing.T) {
 	dir := t.TempDir()
-	open := func(want Ending) *Record {
+	open := func(want Ending, host string) *Record {
 		t.Helper()
-		r, last, err := OpenRecord(dir, "10.0.0.1@-@1")
+		r, last, err := OpenRecord(dir)
 		if err != nil {
 			t.Fatal(err)
 		}
 		switch {
 		case want == "" && last != nil:
 			t.Fatalf("a first start finds %+v", last)
-		case want != "" && (last == nil || last.Ending != want || (want != Unknown && (last.PID != os.Getpid() || last.Host != "10.0.0.1@-@1" || last.Started.IsZero()))):
+		case want != "" && (last == nil || last.Ending != want || last.Host != host || (want != Unknown && (last.PID != os.Getpid() || last.Started.IsZero()))):
 			t.Fatalf("a start finds %+v, expected %q", last, want)
 		}
 		return r
 	}
-	first := open("")
-	second := open("") // beside it
+	first := open("", "")
+	second := open("", "")                                     // beside it
+	if err := second.Note("10.0.0.1@-@1-b", nil); err != nil { // it has no timers
+		t.Fatal(err)
+	}
 	if err := second.Close(Stuck); err != nil {
 		t.Fatal(err)
 	}
 	if err := second.Close(Ended); err != nil {
 		t.Error(err)
 	}
-	if err := open(Stuck).Close(Ended); err != nil {
+	if err := open(Stuck, "10.0.0.1@-@1-b").Close(Ended); err != nil {
 		t.Error(err)
 	}
 
@@ -83,7 +86,7 @@ func TestRecord(t *testing.T) {
 	g := &Guard{}
 	g.fenceDue.Store(int64(now(bootClock) + time.Hour))
 	g.beatDue.Store(int64(now(monotonicClock) + time.Hour))
-	if err := first.Note(g); err != nil {
+	if err := first.Note("10.0.0.1@-@1-a", g); err != nil {
 		t.Fatal(err)
 	}
 	if err := first.file.Close(); err != nil {
@@ -93,10 +96,10 @@ func TestRecord(t *testing.T) {
 	if bootID() == "" {
 		killed = Unknown
 	}
-	if err := open(killed).Close(Ended); err != nil {
+	if err := open(killed, "10.0.0.1@-@1-a").Close(Ended); err != nil {
 		t.Error(err)
 	}
-	if err := open(Ended).Close(Ended); err != nil {
+	if err := open(Ended, "").Close(Ended); err != nil {
 		t.Error(err)
 	}
 
@@ -104,7 +107,7 @@ func TestRecord(t *testing.T) {
 		if err := os.WriteFile(filepath.Join(dir, "last-host-0.json"), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if err := open(Unknown).Close(Ended); err != nil {
+		if err := open(Unknown, "").Close(Ended); err != nil {
 			t.Error(err)
 		}
 	}

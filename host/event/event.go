@@ -93,8 +93,8 @@ type Event struct {
 	// Other is the id of another host that the event is about: the one that is, or was,
 	// gone, for HostGone and HostBack, or that died or left the job while it ran what is taken
 	// over here or given up, for FireStarted, ItemSkipped and ItemHeld. Reason of a
-	// FireStarted says that it was stopped. Of a HostStarted it is the process before this one
-	// in its directory, which has ended.
+	// FireStarted says that it was stopped. Of a HostStarted it is the id of the process before
+	// this one in its directory, which has ended.
 	Other string `json:"other,omitempty"`
 	// Instant is the scheduled time of the fire (for a trigger: when it was
 	// seen), Trigger the number of the trigger round, 0 for other sources.

@@ -1,7 +1,6 @@
 package history
 
 import (
-	"slices"
 	"time"
 
 	"github.com/wasmjob/wasmjob/abi"
@@ -24,10 +23,11 @@ func AboutGone(e event.Event) bool {
 // not say that: where hosts share a store, another process that begins at an address may run
 // beside the one before it.
 func gone(host string, e event.Event, shared bool) string {
+	over := e.Other != "" && event.TermOf(host) == event.TermOf(e.Other)
 	switch {
-	case e.Kind == event.HostStarted && (!shared || slices.Contains([]string{e.Host, e.Other}, event.ProcessOf(host))):
+	case e.Kind == event.HostStarted && (!shared || over || event.ProcessOf(host) == e.Host):
 		return hostEnded
-	case e.Kind == event.HostGone && event.TermOf(host) == event.TermOf(e.Other):
+	case e.Kind == event.HostGone && over:
 		return sessionGone
 	}
 	return ""

@@ -10,6 +10,7 @@ import (
 	"os"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap"
@@ -40,6 +41,7 @@ type Life struct {
 	Last   *deadman.Last   // nil: nothing is known
 	notify *notifier       // nil: no systemd waits
 	every  time.Duration
+	host   atomic.Value // the string that Begun gave
 
 	news  chan struct{} // there is something to write down; size 1
 	stop  chan struct{}
@@ -50,10 +52,10 @@ type Life struct {
 type Options struct {
 	// Timer asks for the kernel's timers; IfAny accepts that it has none.
 	Timer, IfAny bool
-	// Dir is where the next start reads how this process, which is called Host, ended; empty: nowhere.
-	Dir, Host string
-	Getenv    func(string) string
-	Log       *zap.Logger
+	// Dir is where the next start reads how this process ended; empty: nowhere.
+	Dir    string
+	Getenv func(string) string
+	Log    *zap.Logger
 }
 
 // New sets up what the options and the environment ask for. What cannot be
@@ -75,7 +77,7 @@ func New(o Options) *Life {
 	}
 	if o.Dir != "" {
 		var err error
-		if v.record, v.Last, err = deadman.OpenRecord(o.Dir, o.Host); err != nil && !errors.Is(err, errors.ErrUnsupported) {
+		if v.record, v.Last, err = deadman.OpenRecord(o.Dir); err != nil && !errors.Is(err, errors.ErrUnsupported) {
 			log.Warn("the next start will not know how this host has ended", zap.Error(err))
 		}
 	}
@@ -122,8 +124,8 @@ func (v *Life) beat(ready func() bool) {
 	}
 }
 
-// keep writes down what the timers are set to. A disk that hangs delays nothing
-// else.
+// keep writes down which instance this is, and what the timers are set to. A disk that hangs
+// delays nothing else.
 func (v *Life) keep() {
 	failed := false
 	for {
@@ -132,10 +134,11 @@ func (v *Life) keep() {
 		case <-v.stop:
 			return
 		}
-		if v.record == nil || v.guard == nil {
+		if v.record == nil {
 			continue
 		}
-		if err := v.record.Note(v.guard); err != nil && !failed {
+		host, _ := v.host.Load().(string)
+		if err := v.record.Note(host, v.guard); err != nil && !failed {
 			failed = true
 			v.log.Warn("the next start may not know how this host has ended", zap.Error(err))
 		}
@@ -160,6 +163,12 @@ func (v *Life) Fence() (f *deadman.Fence, renewed func(sent, timeout time.Durati
 		f.Renew(sent, timeout)
 		v.noted()
 	}
+}
+
+// Begun says which instance this process is from now on. It does not block.
+func (v *Life) Begun(host string) {
+	v.host.Store(host)
+	v.noted()
 }
 
 // Stopping says that the host drains.
@@ -192,7 +201,7 @@ func (v *Life) LastEnd() string {
 	return fmt.Sprintf("the last host here (pid %d, started %s) did not end well: %s", v.Last.PID, v.Last.Started.Format(time.RFC3339), v.Last.Why())
 }
 
-// LastHost is what the last host here was called; empty if nothing is known.
+// LastHost is the last instance that the last host here was; empty if nothing is known.
 func (v *Life) LastHost() string {
 	if v.Last == nil {
 		return ""

@@ -668,13 +668,20 @@ func goneBefore(t *testing.T, s history.Store) {
 	x.tell(event.FireStarted, nil)
 	x.tell(event.ItemStarted, nil)
 	x.run(t, "run", func(r history.Run) bool { return r.Ended.IsZero() })
+	// Containers get each other's addresses, and have the same process numbers.
+	beside := newStory(s, "beside")
+	beside.e.Host = event.ProcessOf(x.e.Host) + "-b"
+	beside.tell(event.ItemStarted, nil)
 	begun := x.at.Add(2 * time.Minute)
-	s.AddEvent(event.Event{Time: begun, Kind: event.HostStarted, Host: "10.0.0.1@-@5", Other: event.ProcessOf(x.e.Host)})
+	s.AddEvent(event.Event{Time: begun, Kind: event.HostStarted, Host: "10.0.0.1@-@5", Other: x.e.Host})
 	if r := x.run(t, "end", func(r history.Run) bool { return !r.Ended.IsZero() }); r.Outcome != history.Unknown || !r.Ended.Equal(begun) || r.Host != x.e.Host {
 		t.Errorf("the run: %s", text(r))
 	}
 	if f := x.fire(t, func(f history.Fire) bool { return !f.Ended.IsZero() }); f.Running != 0 || f.Unknown != 1 {
 		t.Errorf("the fire: %s", text(f))
+	}
+	if r := beside.run(t, "run beside", func(history.Run) bool { return true }); s.State().Shared && !r.Ended.IsZero() {
+		t.Errorf("the run of a host at its former address: %s", text(r))
 	}
 }
 
