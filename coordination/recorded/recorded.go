@@ -33,12 +33,15 @@ type Record struct {
 	Job  string    `json:"job"`
 	Item *int      `json:"item,omitempty"`
 	Host string    `json:"host,omitempty"`
-	// Trigger is the number of a trigger round; 0 if that is the transaction that leaves the record.
+	// Trigger is the number of a trigger round, or OfThisCommit; of a host of an earlier version it is 0.
 	Trigger int64  `json:"trigger,omitempty"`
 	Before  string `json:"before,omitempty"`
 	After   string `json:"after,omitempty"`
 	Why     string `json:"why,omitempty"`
 }
+
+// OfThisCommit is Record.Trigger if the transaction that leaves the record is the trigger round.
+const OfThisCommit = -1
 
 // Change names one change in the registry.
 type Change string

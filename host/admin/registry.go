@@ -240,7 +240,7 @@ func (r *Registry) Trigger(ctx context.Context, job string) error {
 // TriggerWith is Trigger for some of the items, or with another parameter. It returns the number of
 // the trigger round.
 func (r *Registry) TriggerWith(ctx context.Context, job string, args tree.TriggerArgs) (Triggered, error) {
-	return changed(ctx, r, job, recorded.Record{What: "trigger", After: args.Record()}, func(ctx context.Context, c registry.Center, l tree.Layout) (done Triggered, err error) {
+	return changed(ctx, r, job, recorded.Record{What: "trigger", Trigger: recorded.OfThisCommit, After: args.Record()}, func(ctx context.Context, c registry.Center, l tree.Layout) (done Triggered, err error) {
 		done.Trigger, done.Earlier, err = operate.TriggerWith(ctx, c, l, args)
 		return done, err
 	})

@@ -4,7 +4,6 @@
 package audit
 
 import (
-	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/json"
@@ -13,6 +12,8 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/wasmjob/wasmjob/coordination/copied"
+	"github.com/wasmjob/wasmjob/coordination/recorded"
 	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/coordination/sessions"
 	"github.com/wasmjob/wasmjob/coordination/tree"
@@ -24,6 +25,7 @@ import (
 // A record is added to the history first and removed from the registry then: if the host dies in between, the
 // host that takes its place records the change once more; none is lost.
 type Recorder struct {
+	namespace         string
 	changes, recorder string // paths
 	add               func(history.Change)
 	log               *zap.Logger
@@ -35,7 +37,7 @@ type Recorder struct {
 // New makes a recorder; add takes a record into the history and does not block. Nothing happens
 // before Run.
 func New(namespace string, add func(history.Change), log *zap.Logger) *Recorder {
-	return &Recorder{changes: tree.ClusterChanges(namespace), recorder: tree.ClusterRecorder(namespace), add: add, log: log, sessions: sessions.New(), id: rand.Text()}
+	return &Recorder{namespace: namespace, changes: tree.ClusterChanges(namespace), recorder: tree.ClusterRecorder(namespace), add: add, log: log, sessions: sessions.New(), id: rand.Text()}
 }
 
 // Begun hands over a new session with the registry. It does not block.
@@ -83,7 +85,11 @@ func (r *Recorder) follow(ctx context.Context, c registry.Center) error {
 // take takes one record.
 func (r *Recorder) take(ctx context.Context, c registry.Center, id string) error {
 	query := registry.Data(r.changes + "/" + id)
-	nodes, err := c.Read(ctx, query)
+	var nodes []registry.Node
+	raised, err := copied.Raised(ctx, c, r.namespace) // as the numbers of fires are
+	if err == nil {
+		nodes, err = raised.Read(ctx, query)
+	}
 	if err != nil {
 		return fmt.Errorf("read a record: %w", err)
 	}
@@ -95,8 +101,8 @@ func (r *Recorder) take(ctx context.Context, c registry.Center, id string) error
 		if err := json.Unmarshal(n.Data, &change); err != nil {
 			r.log.Warn("a record of a change in the registry cannot be read, and is removed", zap.String("node", n.Path), zap.Error(err))
 		} else {
-			if change.What == "trigger" {
-				change.Trigger = cmp.Or(change.Trigger, n.Czxid) // one commit made both
+			if change.Trigger == recorded.OfThisCommit {
+				change.Trigger = n.Czxid
 			}
 			r.add(change)
 		}

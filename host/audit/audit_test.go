@@ -3,6 +3,7 @@ package audit
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"testing"
@@ -11,6 +12,7 @@ import (
 	"go.uber.org/goleak"
 	"go.uber.org/zap/zaptest"
 
+	"github.com/wasmjob/wasmjob/coordination/copied"
 	"github.com/wasmjob/wasmjob/coordination/recorded"
 	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/coordination/tree"
@@ -63,7 +65,11 @@ type hostRun struct {
 }
 
 func begin(t *testing.T, l *ledger, name string, c registry.Center) *hostRun {
-	r := New("ns", l.of(name), zaptest.NewLogger(t))
+	return runs(t, New("ns", l.of(name), zaptest.NewLogger(t)), c)
+}
+
+// runs has a recorder run in a session.
+func runs(t *testing.T, r *Recorder, c registry.Center) *hostRun {
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- r.Run(ctx) }()
@@ -185,6 +191,41 @@ func TestRecorder_garbage(t *testing.T) {
 			t.Errorf("%v", all)
 		}
 		none(t, h.center)
+	})
+}
+
+// TestRecorder_trigger: the record of a command has the number that the fire has, also in a registry that was
+// copied from another one; that of a host of an earlier version has none.
+func TestRecorder_trigger(t *testing.T) {
+	t.Parallel()
+	registries.Each(t, func(t *testing.T, dial func() registry.Center) {
+		c := dial()
+		l := tree.NewLayout("ns", "j")
+		record := recorded.Record{Who: "ann", What: "trigger", Trigger: recorded.OfThisCommit}
+		if _, err := c.Commit(t.Context(), registry.Ensure(l.Root()), registry.Ensure(l.Adopted()), registry.Set(l.Adopted(), []byte(`{"base":1000000}`), registry.AnyVersion), registry.Ensure(l.Sibling())); err != nil {
+			t.Fatal(err)
+		}
+		raised, err := copied.Raised(t.Context(), c, "ns")
+		if err != nil {
+			t.Fatal(err)
+		}
+		done, err := recorded.Leaving(raised, l, func() recorded.Record { return record }).Commit(t.Context(), registry.Set(l.Root(), nil, registry.AnyVersion))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := recorded.Leave(t.Context(), raised, l, recorded.Wrote(7), recorded.Record{Who: "the registry", What: "trigger"}); err != nil {
+			t.Fatal(err)
+		}
+		found, numbers := make(chan history.Change, 2), make(map[string]int64)
+		recorder := New("ns", func(c history.Change) { found <- c }, zaptest.NewLogger(t))
+		runs(t, recorder, c)
+		for range 2 {
+			change := <-found
+			numbers[change.Who] = change.Trigger
+		}
+		if want := map[string]int64{"ann": done[0].Zxid, "the registry": 0}; !maps.Equal(numbers, want) || done[0].Zxid < 1000000 {
+			t.Errorf("the numbers are %v, want %v", numbers, want)
+		}
 	})
 }
 
