@@ -89,7 +89,8 @@ func TestExplain_numberedTrigger(t *testing.T) {
 	began := of(0, event.ItemStarted, first, func(e *event.Event) { e.Item, e.Trigger = number(0), 5 })
 	for who, changes := range map[string][]history.Change{
 		"alice": {asked("alice", -10, 5), asked("bob", -1, 7)},
-		"carol": {asked("carol", -10, 0), asked("bob", -1, 7)}, // on record without a number
+		"carol": {asked("carol", -10, 0), asked("bob", -1, 7)},                           // on record without a number
+		"frank": {asked("bob", -9000, 5), asked("frank", -10, 5), asked("bob", 3000, 5)}, // of other registries
 	} {
 		a := ask(t, explain.Question{Job: "j", Trigger: 5}, explain.Facts{Now: noon.Add(time.Hour), Events: []event.Event{began}, Changes: changes})
 		if text := lines(a); !strings.Contains(text, who+` did "trigger" of the job at 11:59:50`) || strings.Contains(text, "bob") {

@@ -166,9 +166,10 @@ func (tl *timeline) sinceAsked(f fire) fire {
 
 // asked is the change that made the fire of a trigger; nil if none is known.
 func (tl *timeline) asked(f fire) *history.Change {
-	numbered := func(c *history.Change) bool { return c.Job == tl.job && c.Trigger == f.trigger }
-	if n := slices.IndexFunc(tl.changes, numbered); n >= 0 {
-		return tl.changes[n]
+	for _, c := range slices.Backward(tl.changes) { // a registry in memory gives out the same numbers again
+		if c.Job == tl.job && c.Trigger == f.trigger && !c.Time.After(f.instant.Add(lateAfter)) {
+			return c
+		}
 	}
 	// Of a host of an earlier version, the record has no number.
 	var before time.Time // of the round before
