@@ -452,6 +452,10 @@ func (s *Store) Changes(ctx context.Context, f history.Filter) (history.Page[his
 	if f.Failed {
 		l.filter.add("failed = 1")
 	}
+	if f.Trigger != 0 {
+		number := fmt.Sprintf(`%%"trigger":%d`, f.Trigger)
+		l.filter.add("("+s.kind.like("data")+" OR "+s.kind.like("data")+")", number+",%", number+"}%")
+	}
 	if f.Text != "" {
 		l.filter.add(s.kind.like("data"), pattern(f.Text))
 	}

@@ -26,6 +26,41 @@ func TestChangesAtOnce(t *testing.T) {
 	})
 }
 
+// TestChangeOfTrigger: who asked for a trigger is found among many changes by a few looks.
+func TestChangeOfTrigger(t *testing.T) {
+	t.Parallel()
+	everywhere(t, func(t *testing.T, fresh func(*testing.T) (string, string)) {
+		url, credentials := fresh(t)
+		s := openStore(t, url, credentials, t.TempDir())
+		s.lookTime = 0 // one look is a page
+		begun := time.Now().Add(-time.Hour)
+		const many = 3000
+		for n := range int64(many) {
+			s.AddChange(history.Change{Time: begun.Add(time.Duration(n) * time.Millisecond), Who: "ann", What: "trigger", Job: "j", Trigger: n + 1})
+			if n%500 == 0 {
+				s.Sync(t.Context()) // no more than are queued
+			}
+		}
+		await(t, "all changes", func() bool {
+			page, err := s.Changes(t.Context(), history.Filter{Limit: 1})
+			return err == nil && len(page.Records) == 1 && page.Records[0].Trigger == many
+		})
+		f := history.Filter{Trigger: 7, Limit: 1}
+		for looks := 1; ; looks++ {
+			page, err := s.Changes(t.Context(), f)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(page.Records) == 1 && page.Records[0].Trigger == 7 {
+				return
+			}
+			if f.After = page.Next; len(page.Records) != 0 || page.Next == "" || looks == many/firstRows {
+				t.Fatalf("after %d looks: %v", looks, page)
+			}
+		}
+	})
+}
+
 // TestChangesWhileAway: who asks while the database is away is not held up for long.
 func TestChangesWhileAway(t *testing.T) {
 	t.Parallel()
