@@ -115,9 +115,9 @@ func Edit(c jobconfig.Configuration, edits map[string]string) (jobconfig.Configu
 		}
 		setting := Editable()[i]
 		switch {
-		case text == Text(setting, before):
 		case text == "" && setting.Prop != "":
 			gone = append(gone, setting.Prop)
+		case text == Text(setting, before):
 		case setting.Type == jobconfig.Boolean && text != "true" && text != "false":
 			bad(name, fmt.Sprintf("found %q, expected true or false", jobconfig.Clip(text)))
 		default:
@@ -145,7 +145,7 @@ func Edit(c jobconfig.Configuration, edits map[string]string) (jobconfig.Configu
 	for _, f := range jobconfig.FieldErrors(c.Validate()) {
 		name := f.Field
 		if slices.ContainsFunc(known, func(k *jobconfig.FieldError) bool { return *k == *f }) {
-			f.Problem += "; it is so in the registry, and until then hosts take over no edit: give this setting a value as well, or none for its default"
+			f.Problem += "; it is so in the registry, and hosts take over no edit until it is repaired: give this setting a value as well, or none for its default"
 		}
 		for _, s := range Editable() {
 			if s.Prop != "" && name == "props."+s.Prop {

@@ -204,9 +204,14 @@ func TestEditOfWhatCannotBeRead(t *testing.T) {
 	for _, edits := range []map[string]string{{"description": "x"}, {"timeout": "soon"}, {"description": "x", "timeout": "soon"}} {
 		_, err := Edit(damaged, edits)
 		const want = `timeout: found "soon", expected `
-		if err == nil || !strings.HasPrefix(err.Error(), want) || !strings.Contains(err.Error(), "until then hosts take over no edit") || strings.Contains(err.Error(), "\n") {
+		if err == nil || !strings.HasPrefix(err.Error(), want) || !strings.Contains(err.Error(), "hosts take over no edit until it is repaired") || strings.Contains(err.Error(), "\n") {
 			t.Errorf("%v: %v, want %s…", edits, err, want)
 		}
+	}
+	empty := configuration()
+	empty.Props["wasm.retry.attempts"] = ""
+	if after, err := Edit(empty, map[string]string{"retry.attempts": ""}); err != nil || after.Validate() != nil {
+		t.Errorf("a property without a value: %+v, %v", after, err)
 	}
 	_, err := Edit(damaged, map[string]string{"shardingItemParameters": "x"})
 	for _, f := range jobconfig.FieldErrors(err) {
