@@ -88,11 +88,38 @@ func TestTrigger(t *testing.T) {
 	s.until(waits, "Trigger "+number+" did not run on host 127.0.0.1: ")
 	s.get("/runs?job=long&trigger=999999").has(t, http.StatusOK, "There is no trigger 999999")
 	s.get(later+"&failed=true").has(t, http.StatusOK, "Nothing matches")
+	for _, list := range []byte{history.ListEvents, history.ListChanges} {
+		store := s.Histories.Store
+		s.Histories.Store = partly{store, list}
+		s.get("/runs?job=long&trigger=999999").lacks(t, "There is no trigger")
+		s.Histories.Store = store
+	}
 	s.Histories.Peers = func() []cluster.Peer {
 		return []cluster.Peer{{ID: "x", ClusterDetail: tree.ClusterDetail{ServerIP: "10.0.0.9"}}}
 	}
 	s.Histories.Get = func(context.Context, cluster.Peer, string, any) error { return errors.New("it is halted") }
 	s.get("/runs?job=long&trigger=999999").has(t, http.StatusOK, "No host has begun trigger 999999") // it may be known there
+}
+
+// partly has a list that is so long that no page looks through it to the end.
+type partly struct {
+	history.Store
+	list byte
+}
+
+func (p partly) next(list byte) string {
+	if list != p.list {
+		return ""
+	}
+	return history.PositionOf(time.Now().Add(-time.Hour), "1").Cursor(list)
+}
+
+func (p partly) Events(context.Context, history.Filter) (history.Page[event.Event], error) {
+	return history.Page[event.Event]{Next: p.next(history.ListEvents)}, nil
+}
+
+func (p partly) Changes(context.Context, history.Filter) (history.Page[history.Change], error) {
+	return history.Page[history.Change]{Next: p.next(history.ListChanges)}, nil
 }
 
 // TestNoSuchJob: a list of one job that there is not says so; a pattern finds nothing.

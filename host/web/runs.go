@@ -114,9 +114,12 @@ func (c *Console) nothing(ctx context.Context, p *page, f history.Filter) {
 		}
 		return
 	}
+	if events.Next != "" { // they were not looked through to the end
+		return
+	}
 	p.Nothing = p.T("empty.trigger.waits", f.Trigger)
 	changes, err := c.o.Service.Changes(ctx, of)
-	if err == nil && len(changes.Records)+len(changes.Silent) == 0 {
+	if err == nil && len(changes.Records)+len(changes.Silent) == 0 && changes.Next == "" {
 		p.Nothing = p.T("empty.trigger", f.Trigger)
 	}
 }
