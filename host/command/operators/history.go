@@ -1,7 +1,6 @@
 package operators
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -202,7 +201,11 @@ func records[T any](p *command.Program, cmd *cobra.Command, path string, f *filt
 			return nil, "", err
 		}
 		if len(found.Records) == 0 && !how.Watch { // what is watched may come
-			if err := cmp.Or(missing(ctx, r, job, f.itemOf(cmd)), missingHost(ctx, r, f.host)); err != nil {
+			err := missing(ctx, r, job, f.itemOf(cmd))
+			if err == nil && found.Next == "" { // else not all was looked through
+				err = missingHost(ctx, r, f.host)
+			}
+			if err != nil {
 				return nil, "", err
 			}
 		}

@@ -93,11 +93,18 @@ func TestHostNotFound(t *testing.T) {
 			fmt.Fprint(w, `{"records":[{"time":"2026-03-01T10:00:00Z","kind":"host.stopped","host":"10.0.0.9@-@7"}]}`)
 			return
 		}
-		fmt.Fprint(w, `{"records":[]}`)
+		next := ""
+		if r.FormValue("text") == "often" {
+			next = "1.0."
+		}
+		fmt.Fprintf(w, `{"records":[],"next":%q}`, next)
 	})
 	host.HandleFunc("/v1/hosts", func(w http.ResponseWriter, _ *http.Request) {
 		fmt.Fprint(w, `[{"id":"new","name":"10.0.0.6","serverIp":"10.0.0.6"},{"id":"abc","name":"10.0.0.7:9771","serverIp":"10.0.0.7","report":{"status":{"instance":"10.0.0.7@-@4711-1f2e"}}}]`)
 	})
+	if shown, _, err := operated(t, host, "", "runs", "--host", "10.0.0.8", "--text", "often"); err != nil || !strings.Contains(shown, "there are more") {
+		t.Errorf("not all is looked through: %v\n%s", err, shown)
+	}
 	for _, command := range []string{"history", "runs", "jobs"} {
 		for name, known := range map[string]bool{"abc": true, "10.0.0.7:9771": true, "10.0.0.7": true, "10.0.0.7@-@4711": true, "10.0.0.9": true, "10.0.0.8": false, "10.0.0.7@-@4712": false} {
 			shown, _, err := operated(t, host, "", command, "--host", name)

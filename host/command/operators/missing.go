@@ -79,20 +79,20 @@ func missingHost(ctx context.Context, r *command.Reached, name string) error {
 // withoutRuns says why a trigger is not in a list: what hosts said of it, or what may be. missing is an error
 // if nothing is known of it.
 func withoutRuns(ctx context.Context, r *command.Reached, job string, trigger uint64) (why string, missing error) {
-	q := url.Values{"trigger": {strconv.FormatUint(trigger, 10)}, "limit": {"1"}}
+	q := url.Values{"trigger": {strconv.FormatUint(trigger, 10)}}
 	of := ""
 	if job != "" {
 		q.Set("job", job)
 		of = fmt.Sprintf(" of job %q", words.Clip(job))
 	}
-	var found cluster.Found[event.Event]
-	if err := r.Client.Get(ctx, "/v1/events?"+q.Encode(), &found); err == nil && len(found.Records) == 1 {
-		if e := &found.Records[0]; e.Kind == event.FireSkipped {
-			why = fmt.Sprintf("trigger %d did not run on host %s: %s\n", trigger, tree.ServerOf(e.Host), words.FirstLine(e.Reason))
-		}
-		return why, nil // else something else that was asked for leaves it out
+	e, known := newest[event.Event](ctx, r, "/v1/events", q)
+	if e != nil && e.Kind == event.FireSkipped {
+		why = fmt.Sprintf("trigger %d did not run on host %s: %s\n", trigger, tree.ServerOf(e.Host), words.FirstLine(e.Reason))
 	}
-	if !remembered(ctx, r, "/v1/events", q) && !remembered(ctx, r, "/v1/audit", q) {
+	if e != nil {
+		return why, nil // without a reason, something else that was asked for leaves it out
+	}
+	if !known && !remembered(ctx, r, "/v1/audit", q) {
 		missing = fmt.Errorf("there is no trigger %d%s, as far as the histories go", trigger, of)
 	}
 	return fmt.Sprintf("no host has begun trigger %d, as far as the histories go: it waits, or a later trigger ran for both\n", trigger), missing
@@ -100,15 +100,24 @@ func withoutRuns(ctx context.Context, r *command.Reached, job string, trigger ui
 
 // remembered reports whether a list has what a query asks for, or may have it on a host that does not answer.
 func remembered(ctx context.Context, r *command.Reached, path string, query url.Values) bool {
+	_, known := newest[json.RawMessage](ctx, r, path, query)
+	return known
+}
+
+// newest is the first record of a list, nil for none; known is as remembered has it.
+func newest[T any](ctx context.Context, r *command.Reached, path string, query url.Values) (record *T, known bool) {
 	q := maps.Clone(query)
 	q.Set("limit", "1")
 	for {
-		var found cluster.Found[json.RawMessage]
-		if err := r.Client.Get(ctx, path+"?"+q.Encode(), &found); err != nil || len(found.Records)+len(found.Silent) > 0 {
-			return true
+		var found cluster.Found[T]
+		if err := r.Client.Get(ctx, path+"?"+q.Encode(), &found); err != nil {
+			return nil, true
 		}
-		if q.Set("after", found.Next); found.Next == "" {
-			return false
+		if len(found.Records) > 0 {
+			return &found.Records[0], true
+		}
+		if q.Set("after", found.Next); found.Next == "" || len(found.Silent) > 0 {
+			return nil, len(found.Silent) > 0
 		}
 	}
 }

@@ -210,12 +210,13 @@ registry has them.`,
 				return nil, "", err
 			}
 			if len(all.Records) == 0 && !how.Watch {
-				why := missingHost(ctx, r, f.host)
 				for _, job := range f.jobs {
-					why = cmp.Or(missing(ctx, r, job, -1), why)
+					if err := missing(ctx, r, job, -1); err != nil {
+						return nil, "", err
+					}
 				}
-				if why != nil {
-					return nil, "", why
+				if err := missingHost(ctx, r, f.host); err != nil {
+					return nil, "", err
 				}
 			}
 			silent := show.Silent(p.Tables(), all.Silent)

@@ -47,6 +47,8 @@ func TestTriggerWithoutRuns(t *testing.T) {
 			"5": `"kind":"fire.skipped","reason":"trigger 7 came before this one had begun here: it counts for both"`, "8": `"kind":"fire.started"`,
 		}[r.FormValue("trigger")]
 		switch {
+		case r.FormValue("trigger") == "8" && r.FormValue("after") == "": // of much, no answer looks through all
+			fmt.Fprint(w, `{"records":[],"next":"1.0."}`)
 		case r.FormValue("trigger") == "9":
 			fmt.Fprint(w, `{"records":[],"silent":["10.0.0.8: it has not answered within 1s"]}`)
 		case event == "":
