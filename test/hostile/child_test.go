@@ -127,7 +127,8 @@ func answer(in io.Reader, out io.Writer, begin func() (tester, error)) error {
 const seedPrefix = "random/"
 
 // tries is how often a module is run that seems to do harm: one that does, does
-// it each time, and a machine that is busy with other things does not.
+// it each time, and a machine that is busy with other things does not. A process that
+// ended because of a module is no matter of that.
 const tries = 3
 
 // judged has each module run by one of n processes of the role. A process has
@@ -162,7 +163,7 @@ func judged(t *testing.T, role string, n int, patience func(name string) time.Du
 					}
 					mu.Lock()
 					text := wrong(name, r)
-					last := text == "" || try == tries
+					last := text == "" || try == tries || (r.Dead != "" && !strings.HasPrefix(r.Dead, notStopped))
 					if last {
 						see(name, r, text)
 					} else {
@@ -220,6 +221,9 @@ func newProcess(role string) (*process, error) {
 	return p, nil
 }
 
+// notStopped begins what is Dead of a process that did not answer.
+const notStopped = "not stopped"
+
 // ask has the process run a module. If it does not answer, the process is gone.
 func (p *process) ask(name string, patience time.Duration) (r report, alive bool) {
 	began := time.Now()
@@ -237,7 +241,7 @@ func (p *process) ask(name string, patience time.Duration) (r report, alive bool
 				return r, true
 			}
 		case <-timer.C:
-			err = fmt.Errorf("not stopped after %s", patience)
+			err = fmt.Errorf(notStopped+" after %s", patience)
 		}
 	}
 	if end := p.end(); end != nil && time.Since(began) < patience {
