@@ -66,9 +66,21 @@ const (
 	tries = 20
 )
 
-// names reports whether the node names a change. The newest is the one that wrote it.
+// names reports whether the node names a change, or may have named it. The newest is the one that wrote it.
 func names(n registry.Node, c Change) bool {
-	return n.Exists && (Wrote(n.Mzxid) == c || slices.Contains(strings.Fields(string(n.Data)), string(c)))
+	list := strings.Fields(string(n.Data))
+	return n.Exists && (Wrote(n.Mzxid) == c || slices.Contains(list, string(c)) || (len(list) >= most && c.before(list)))
+}
+
+// before reports whether it is a write before the first that a list names.
+func (c Change) before(list []string) bool {
+	made, _ := strconv.ParseInt(string(c), 10, 64) // 0: it is none
+	for _, name := range list {
+		if first, err := strconv.ParseInt(name, 10, 64); err == nil && first > 0 {
+			return made > 0 && made < first
+		}
+	}
+	return false
 }
 
 // mark is the op that adds changes to the node, and the commit that it is part of.

@@ -229,6 +229,14 @@ func TestRecorded_many(t *testing.T) {
 		if got := records(t, c); len(got) > 0 {
 			t.Errorf("%d of %d changes of ours are not named as recorded", len(got), len(seen))
 		}
+		outside := recorded.Wrote(node(t, c, l.Item(0)).Czxid)
+		leave := func() {
+			if err := recorded.Leave(t.Context(), c, l, outside, recorded.Record{}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		leave()
+		take(t, c)
 		r := recorded.By(c, l)
 		for n := range 520 {
 			if _, err := operate.SetServers(t.Context(), r, l, n%2 == 1, "10.0.0.1"); err != nil {
@@ -237,6 +245,10 @@ func TestRecorded_many(t *testing.T) {
 		}
 		if named := len(strings.Fields(string(node(t, c, tree.Recorded(l)).Data))); named != 500 {
 			t.Errorf("the node recorded names %d changes, want 500", named)
+		}
+		leave() // a host that gets an item sees what others saw long ago
+		if again := records(t, c); len(again) > 0 {
+			t.Errorf("a change that was named before 500 others is on record again: %v", again)
 		}
 	})
 }
