@@ -4,7 +4,7 @@ package host_test
 
 // simDefault is how many seeds a run under the race detector does, which is some
 // ten times slower, and a brief one (make test).
-const simDefault = 48
+const simDefault = 24
 
 // stormHosts is how many hosts join at once.
 const stormHosts = 20
@@ -20,7 +20,7 @@ const (
 )
 
 // faultsDefault is how many seeds of random faults a plain run does.
-const faultsDefault = 24
+const faultsDefault = 12
 
 // garbageDefault: of the cases of garbage in the registry every n-th is played.
 const garbageDefault = 35

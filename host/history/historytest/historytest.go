@@ -163,7 +163,7 @@ func (w *World) Add(t *testing.T, s history.Store) {
 
 // randomFilters compares what filters find with what they should.
 func randomFilters(t *testing.T, s history.Store) {
-	w := NewWorld(1, 150, time.Now().Add(-2*time.Hour))
+	w := NewWorld(1, 100, time.Now().Add(-2*time.Hour))
 	w.Add(t, s)
 	random := rand.New(rand.NewPCG(2, 0))
 	for n := range 40 {

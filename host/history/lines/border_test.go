@@ -75,7 +75,7 @@ func TestPages_border(t *testing.T) {
 	}
 	for _, look := range []time.Duration{time.Minute, 1} {
 		s := open(t, Options{Path: path, index: 1 << 10, look: look})
-		for _, limit := range []int{1, 2, 3, 7, 50} {
+		for _, limit := range []int{1, 3, 7, 50} {
 			for _, oldest := range []bool{true, false} {
 				for _, from := range []time.Duration{0, 3 * time.Second, 7 * time.Second} {
 					f := history.Filter{Limit: limit, Oldest: oldest, Level: -4}
