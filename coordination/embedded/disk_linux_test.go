@@ -62,8 +62,8 @@ func TestDiskFull(t *testing.T) {
 		}
 	}
 	look()
-	for range 5 {
-		if _, err := rc.Commit(t.Context(), registry.Create("/a/more", make([]byte, 8000))); !errors.Is(err, registry.ErrUnavailable) {
+	for range 5 { // more than the free pages of the file have room for
+		if _, err := rc.Commit(t.Context(), registry.Create("/a/more", make([]byte, 100<<10))); !errors.Is(err, registry.ErrUnavailable) {
 			t.Errorf("commit on a full disk: %v", err)
 		}
 		look()
