@@ -338,7 +338,12 @@ goes on with what they log from now on, until Ctrl-C, or until the run has ended
 				return showLines(ctx, p, r, &how, query, func() error { return missingRun(ctx, r, job, run, f.itemOf(cmd)) })
 			}
 			began := time.Now()
+			ctx, end := signal.NotifyContext(ctx, syscall.SIGINT, syscall.SIGTERM) // before a reader can have seen a line
+			defer end()
 			shown, err := showFirst(ctx, p, r, &how, query)
+			if ctx.Err() != nil {
+				return nil
+			}
 			if err != nil {
 				return err
 			}
@@ -421,10 +426,10 @@ func showFirst(ctx context.Context, p *command.Program, r *command.Reached, how 
 	return found, err
 }
 
-// followLines shows lines as they are logged, until a signal comes or the run of the query has ended, but
+// followLines shows lines as they are logged, until ctx is done or the run of the query has ended, but
 // none that was shown, or that is older than those and was left out.
 func followLines(ctx context.Context, p *command.Program, r *command.Reached, how *command.Shown, shown cluster.Found[history.Line], query url.Values) error {
-	ctx, end := signal.NotifyContext(ctx, syscall.SIGINT, syscall.SIGTERM)
+	ctx, end := context.WithCancel(ctx)
 	var looking sync.WaitGroup
 	defer looking.Wait()
 	defer end()
