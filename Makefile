@@ -170,7 +170,7 @@ lint: ## check formatting, vet, staticcheck, layers, go.mod, shell syntax
 	@echo "lint: ok"
 
 .PHONY: shape
-shape: ## print how easy the product's code is to enter: sizes, complexity, words; lint holds them where they are
+shape: ## print figures of how easy the product's code is to enter: sizes, complexity, words; nothing fails by them
 	@$(GO) test -count 1 -v -run '^TestShape$$' . -shape
 
 .PHONY: fmt
