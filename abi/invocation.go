@@ -51,11 +51,14 @@ const (
 	OutcomeTrap      Outcome = "TRAP"  // panic, out of bounds, unreachable, …
 	OutcomeExit      Outcome = "EXIT"  // proc_exit from a module that may not, or with a code that is not 0
 	OutcomeError     Outcome = "ERROR" // the host's own fault: instance not made, registry gone
+	// OutcomeWorker: the process that ran the guest has ended under it. A host runs the
+	// item again, once, before that counts.
+	OutcomeWorker Outcome = "WORKER"
 )
 
 // Outcomes are all outcomes.
 func Outcomes() []Outcome {
-	return []Outcome{OutcomeOK, OutcomeFail, OutcomeRetry, OutcomeCancelled, OutcomeTimeout, OutcomeTrap, OutcomeExit, OutcomeError}
+	return []Outcome{OutcomeOK, OutcomeFail, OutcomeRetry, OutcomeCancelled, OutcomeTimeout, OutcomeTrap, OutcomeExit, OutcomeError, OutcomeWorker}
 }
 
 // Failed reports whether a run with this outcome ended, and is to be looked at: that it was
@@ -78,6 +81,9 @@ type Result struct {
 	// OK. It is to be committed together with the item's completion.
 	Offset []byte
 	Staged bool
+	// NotBegun is set when nothing of the invocation has begun, because the one before
+	// it takes its time; see [Pipelined]. The rest says nothing then.
+	NotBegun bool
 	// Batches and Records count what a DATAFLOW invocation processed.
 	Batches, Records int64
 	// Yielded is set when a streaming loop ended between two batches because
@@ -220,6 +226,16 @@ type Worker interface {
 	// Close drops the instance. It may be called once; nil error or not, the
 	// worker is gone.
 	Close() error
+}
+
+// Pipelined is a Worker that takes several items at once, from several goroutines. It
+// runs them one after the other all the same; what it saves is to wait for the caller
+// after each. It gives back items that wait behind one that takes its time: see
+// Result.NotBegun.
+type Pipelined interface {
+	Worker
+	// Depth is how many items it takes at once, at least 1.
+	Depth() int
 }
 
 // Executor is a loaded module, configured for one job. It is safe for

@@ -21,6 +21,7 @@ import (
 	"github.com/wasmjob/wasmjob/host/access/gate"
 	"github.com/wasmjob/wasmjob/host/admin"
 	"github.com/wasmjob/wasmjob/host/alert"
+	"github.com/wasmjob/wasmjob/host/catalog"
 	"github.com/wasmjob/wasmjob/host/ceiling"
 	"github.com/wasmjob/wasmjob/host/command"
 	"github.com/wasmjob/wasmjob/host/ensemble"
@@ -114,6 +115,11 @@ type Config struct {
 	// Isolation has patterns of jobs whose guests run in processes of their own,
 	// whatever their definitions say.
 	Isolation []string
+	// InProcess has patterns of jobs whose guests may run in the host's own process, if
+	// their definitions ask for it.
+	InProcess []string
+	// WorkerGroups says which of the other jobs share a worker process.
+	WorkerGroups catalog.Grouping
 	// Mounts are the directories that guests may read, by job name.
 	Mounts map[string][]plugin.Mount
 	// Grants is the file or directory that says what jobs may do outside of their
@@ -375,6 +381,8 @@ func hostSettings(d defaults) []setting {
 		memorySetting("memoryBudget", "50%", "most memory that all guests and compiled modules take together: a size, a part of the machine's or container's memory, or off; one job may have three quarters of it", func(c *Config) *string { return &c.MemoryBudget }),
 		memorySetting("moduleMemory", "25%", "most memory that compiled modules take: a size, a part of the machine's or container's memory, or off; beyond it those leave that are needed last, and come back from the cache ahead of their jobs' fires", func(c *Config) *string { return &c.ModuleMemory }),
 		isolationSetting(),
+		inProcessSetting(),
+		workerGroupsSetting(),
 		durationSetting("drainTimeout", "30s", 0, "how long running items may go on after Ctrl-C or SIGTERM; 0 is not at all", func(c *Config) *time.Duration { return &c.DrainTimeout }),
 		clockBoundSetting(),
 		durationSetting("keepServers", "24h", 0, "how long the registry keeps the node of an enabled server without an instance of a job; 0 is for ever", func(c *Config) *time.Duration { return &c.KeepServers }),
@@ -464,7 +472,7 @@ func clockBoundSetting() setting {
 func isolationSetting() setting {
 	return setting{
 		key: "isolation", arg: "WHERE", standard: "",
-		help: "run guests in processes of their own that the host can kill: process (of all jobs), or process=PATTERN,PATTERN… (of jobs whose names match, such as team-a-*); the others run where their definitions say",
+		help: "run guests in a process for each job: process (of all jobs), or process=PATTERN,PATTERN… (of jobs whose names match, such as team-a-*); the others run where their definitions say, by default in a worker process that jobs share",
 		set: func(c *Config, s string) (err error) {
 			c.Isolation, err = parseIsolation(s)
 			return err
@@ -496,13 +504,55 @@ func parseIsolation(s string) ([]string, error) {
 	case !some:
 		return nil, fmt.Errorf("%q is no isolation; want process or process=PATTERN,PATTERN…, such as process=team-a-*", words.Clip(s))
 	}
-	patterns := strings.Split(list, ",")
+	return parsePatterns(list)
+}
+
+// parsePatterns reads patterns of jobs' names; an empty text has none.
+func parsePatterns(s string) ([]string, error) {
+	if s == "" {
+		return nil, nil
+	}
+	patterns := strings.Split(s, ",")
 	for _, p := range patterns {
 		if err := ceiling.CheckPattern(p); err != nil {
 			return nil, err
 		}
 	}
 	return patterns, nil
+}
+
+// inProcessSetting says whose guests may run in the host's own process.
+func inProcessSetting() setting {
+	return setting{
+		key: "inProcess", arg: "PATTERNS", standard: "",
+		help: "jobs that are trusted to run in the host's own process, if their definitions ask for it (isolation: host): PATTERN,PATTERN…; a guest that breaks out, or that the engine fails on, ends the host",
+		set: func(c *Config, s string) (err error) {
+			c.InProcess, err = parsePatterns(s)
+			return err
+		},
+		show: func(c *Config) string { return strings.Join(c.InProcess, ",") },
+	}
+}
+
+// workerGroupsSetting says which jobs share a worker process.
+func workerGroupsSetting() setting {
+	return setting{
+		key: "workerGroups", arg: "GROUPS", standard: string(catalog.GroupAll),
+		help: "which jobs share a worker process: all, folder (those whose definitions lie in one folder of the plugins directory), or signer (those whose modules one key has signed)",
+		set: func(c *Config, s string) error {
+			c.WorkerGroups = catalog.Grouping(s)
+			if !slices.Contains(catalog.Groupings(), c.WorkerGroups) {
+				return fmt.Errorf("%q is no grouping; want all, folder or signer", words.Clip(s))
+			}
+			return nil
+		},
+		show: func(c *Config) string { return string(c.WorkerGroups) },
+	}
+}
+
+// placement is where the guests of jobs run.
+func (c *Config) placement() catalog.Placement {
+	return catalog.Placement{Alone: c.Isolation, InProcess: c.InProcess, Groups: c.WorkerGroups}
 }
 
 // defaults are the default values that depend on the machine.

@@ -85,7 +85,7 @@ func newRuntime(ctx context.Context, o plugin.Options) (*plugin.Runtime, error) 
 
 func validateCommand(p *program) *cobra.Command {
 	var how command.Shown
-	isolation, granted := "", ""
+	isolation, inProcess, granted := "", "", ""
 	cache := machineDefaults(p.Getenv).cache
 	cmd := &cobra.Command{
 		Use:   "validate PATH… [flags]",
@@ -119,6 +119,10 @@ and its module want is shown beside what is granted.`,
 			if err != nil {
 				return command.Usage(fmt.Errorf("isolation: %w", err))
 			}
+			inside, err := parsePatterns(cmp.Or(inProcess, p.Getenv(inProcessSetting().variable())))
+			if err != nil {
+				return command.Usage(fmt.Errorf("in-process: %w", err))
+			}
 			check, err := checkOf(p, granted)
 			if err != nil {
 				return err
@@ -128,7 +132,7 @@ and its module want is shown beside what is granted.`,
 			if err != nil {
 				return err
 			}
-			o := catalog.Options{Runtime: runtime, Ceilings: ceilings, Isolate: isolate, Workers: newWorkers(p, runtime, nil), Granted: check.granted()}
+			o := catalog.Options{Runtime: runtime, Ceilings: ceilings, Placement: catalog.Placement{Alone: isolate, InProcess: inside}, Workers: newWorkers(p, runtime, nil), Granted: check.granted()}
 			findings := catalog.Check(ctx, o, args)
 			if o.Workers != nil {
 				o.Workers.Close()
@@ -160,6 +164,7 @@ and its module want is shown beside what is granted.`,
 	addCeilingFlag(cmd.Flags())
 	addGrantsFlag(cmd.Flags(), &granted)
 	cmd.Flags().StringVar(&isolation, "isolation", "", "`WHERE` guests run on the host, as run has it; modules are tried there")
+	cmd.Flags().StringVar(&inProcess, "in-process", "", "`PATTERNS` of jobs that may run in the host's own process, as run has them")
 	cmd.Flags().StringVar(&cache, "cache", cache, "`DIR` for compiled modules, or off")
 	return cmd
 }

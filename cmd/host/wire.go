@@ -204,7 +204,7 @@ func (s *system) wireRuntime(ctx context.Context) error {
 		return err
 	}
 	if s.workers = newWorkers(p, s.runtime, console.Slog(s.log)); s.workers == nil {
-		return nil
+		return errors.New("worker processes: the file of this program cannot be found, so it cannot be started once more")
 	}
 	s.onClose("worker processes", func() error { s.workers.Close(); return nil })
 	return workerMetrics(s.metrics, s.workers.Stats)
@@ -222,7 +222,7 @@ func (s *system) wireCatalog(context.Context) (err error) {
 	s.catalog, err = catalog.New(catalog.Options{
 		Wait: s.imminent.Wait,
 		Dir:  l.Plugins, Runtime: s.runtime, Mounts: l.Mounts, Grants: l.GrantSet, GrantsFile: l.Grants, Ceilings: l.Ceilings,
-		Workers: s.workers, Isolate: l.Isolation, Concurrency: l.MaxConcurrency, Logger: log, Notices: s.log, Cache: l.Cache, Rescan: l.Rescan,
+		Workers: s.workers, Placement: l.placement(), Logger: log, Notices: s.log, Cache: l.Cache, Rescan: l.Rescan,
 	})
 	return err
 }

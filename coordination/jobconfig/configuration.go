@@ -100,6 +100,9 @@ const (
 	IsolationItem Isolation = "item"
 	// IsolationProcess: as IsolationFire, in a process of the job's own.
 	IsolationProcess Isolation = "process"
+	// IsolationHost: as IsolationFire, in the host's own process, if its operator allows
+	// that.
+	IsolationHost Isolation = "host"
 )
 
 // RetryPolicy says what happens when an item does not end well. Retries run

@@ -52,7 +52,7 @@ func TestGuestRefuses(t *testing.T) {
 		{"wasm.maxConcurrency", "-1", `found "-1", expected a whole number from 0 to 100000`},
 		{"wasm.maxHostDeaths", "-1", `found "-1", expected a whole number from 0 to 1000`},
 		{"wasm.maxConcurrency", "many", `found "many", expected a whole number from 0 to 100000`},
-		{"wasm.isolation", "thread", `found "thread", expected fire, item or process`},
+		{"wasm.isolation", "thread", `found "thread", expected fire, item, process or host`},
 		{"wasm.args", "-v", `found "-v", expected a JSON list of strings, such as ["-v","x y"]`},
 		{"wasm.args", `["a",null]`, `found "[\"a\",null]", expected a JSON list of strings, such as ["-v","x y"]`},
 		{"wasm.args", `null`, `found "null", expected a JSON list of strings, such as ["-v","x y"]`},

@@ -58,17 +58,13 @@ type Options struct {
 	// Ceilings are what no job may go beyond: a definition that asks for more
 	// is refused.
 	Ceilings ceiling.List
-	// Workers run the guests of the jobs that ask for it in processes of their
-	// own, and of those whose names match a pattern in Isolate, whatever they ask
-	// for. nil: jobs that are to run there are refused.
-	Workers *process.Workers
-	Isolate []string
+	// Workers run guests outside of this process. nil: they run in it, and those of jobs
+	// that are to have a process of their own are refused.
+	Workers   *process.Workers
+	Placement Placement
 	// Granted are the import modules of capabilities that all jobs may use: those of
 	// CheckGrants, which judges each job by itself.
 	Granted []string
-	// Concurrency is how many items run at once on the host; 0 is the host's
-	// default.
-	Concurrency int
 	// Logger receives each change and each refusal, once. nil drops it.
 	Logger *zap.Logger
 	// Notices is informed, at the level info, that modules are being compiled and
@@ -98,7 +94,7 @@ type Catalog struct {
 	grants           *grants.Set
 	grantsFile       string
 	ceilings         ceiling.List
-	isolate          []string
+	placement        Placement
 	log, notices     *zap.Logger
 	cache            string
 	rescan, debounce time.Duration
@@ -115,6 +111,7 @@ func New(o Options) (*Catalog, error) {
 	if o.Runtime == nil {
 		return nil, errors.New("catalog: no runtime")
 	}
+	o = placed(o)
 	return newCatalog(o, loaderOf(o), parseWithin(o.Ceilings))
 }
 
@@ -124,7 +121,7 @@ func newCatalog(o Options, load loader, parse parser) (*Catalog, error) {
 			return nil, fmt.Errorf("catalog: %s is %v, expected 0 or more", name, d)
 		}
 	}
-	c := &Catalog{load: load, parse: parse, mounts: o.Mounts, grants: o.Grants, grantsFile: o.GrantsFile, ceilings: o.Ceilings, isolate: o.Isolate, log: o.Logger, notices: o.Notices, cache: o.Cache, rescan: o.Rescan, debounce: o.Debounce, wait: o.Wait}
+	c := &Catalog{load: load, parse: parse, mounts: o.Mounts, grants: o.Grants, grantsFile: o.GrantsFile, ceilings: o.Ceilings, placement: o.Placement, log: o.Logger, notices: o.Notices, cache: o.Cache, rescan: o.Rescan, debounce: o.Debounce, wait: o.Wait}
 	if c.rescan == 0 {
 		c.rescan = 30 * time.Second
 	}

@@ -47,13 +47,14 @@ func (f Finding) String() string {
 // directory, a definition (which is checked with the modules that it names) or
 // a module. A directory with neither is a problem, though a host would wait for
 // files there: it is most likely not the one that was meant. Directories that a host would mount for its jobs are not looked
-// at. Of the options it uses Runtime, Ceilings, Workers, Isolate, Granted and Concurrency. If ctx ends early, the last finding says so.
+// at. Of the options it uses Runtime, Ceilings, Workers, Placement and Granted. If ctx ends early, the last finding says so.
 func Check(ctx context.Context, o Options, paths []string) []Finding {
 	o.Mounts = nil
-	return check(ctx, loaderOf(o), parseWithin(o.Ceilings), o.Isolate, paths)
+	o = placed(o)
+	return check(ctx, loaderOf(o), parseWithin(o.Ceilings), o.Placement, paths)
 }
 
-func check(ctx context.Context, load loader, parse parser, isolate, paths []string) []Finding {
+func check(ctx context.Context, load loader, parse parser, placement Placement, paths []string) []Finding {
 	var findings []Finding
 	dirs := make(map[string]map[string]bool) // files by directory; nil is all
 	for _, p := range paths {
@@ -74,7 +75,7 @@ func check(ctx context.Context, load loader, parse parser, isolate, paths []stri
 		}
 	}
 	for _, dir := range slices.Sorted(maps.Keys(dirs)) {
-		c := &Catalog{dir: dir, load: load, parse: parse, isolate: isolate, log: zap.NewNop()}
+		c := &Catalog{dir: dir, load: load, parse: parse, placement: placement, log: zap.NewNop()}
 		findings = append(findings, c.check(ctx, dirs[dir])...)
 	}
 	if err := ctx.Err(); err != nil {
@@ -121,7 +122,7 @@ func (c *Catalog) check(ctx context.Context, names map[string]bool) []Finding {
 	}
 
 	now := time.Now()
-	s, _, _ := state{unnamed: names != nil, isolate: c.isolate, ungranted: true}.look(l, now, 0, true)
+	s, _, _ := state{unnamed: names != nil, placement: c.placement, ungranted: true}.look(l, now, 0, true)
 	s, _ = s.read(contents, now, 0)
 	outcomes := make(map[string]outcome)
 	defer func() {
@@ -155,7 +156,7 @@ func (c *Catalog) check(ctx context.Context, names map[string]bool) []Finding {
 		if _, done := outcomes[f.digest]; kindOf(name) != aModule || f.digest == "" || done || ctx.Err() != nil {
 			continue
 		}
-		res := c.do(ctx, want{file: name, digest: f.digest, apart: slices.Contains(c.isolate, "*")}, nil)
+		res := c.do(ctx, want{file: name, digest: f.digest, apart: c.placement.workers}, nil)
 		outcomes[f.digest] = res.outcome
 		for _, problem := range res.outcome.problems {
 			findings = append(findings, Finding{File: filepath.Join(c.dir, name), Problem: problem})

@@ -72,7 +72,7 @@ func TestCheck(t *testing.T) {
 			for _, p := range test.paths {
 				paths = append(paths, filepath.Join(dir, p))
 			}
-			for _, f := range check(t.Context(), newFakeLoader(t), fakeParse, nil, paths) {
+			for _, f := range check(t.Context(), newFakeLoader(t), fakeParse, Placement{}, paths) {
 				got = append(got, strings.TrimPrefix(f.String(), dir+string(filepath.Separator)))
 			}
 			if !slices.Equal(got, test.want) {
@@ -86,7 +86,7 @@ func TestCheck(t *testing.T) {
 		if err := os.WriteFile(filepath.Join(dir, "a.wasm"), []byte("a."), 0o644); err != nil {
 			t.Fatal(err)
 		}
-		got := check(t.Context(), newFakeLoader(t), fakeParse, nil, []string{dir})
+		got := check(t.Context(), newFakeLoader(t), fakeParse, Placement{}, []string{dir})
 		if len(got) != 1 || got[0].Problem != "no definition names it, expected one such as a.yaml beside it" {
 			t.Errorf("findings: %v", got)
 		}
@@ -97,7 +97,7 @@ func TestCheck(t *testing.T) {
 		if err := os.WriteFile(filepath.Join(dir, "notes.txt"), nil, 0o644); err != nil {
 			t.Fatal(err)
 		}
-		got := check(t.Context(), newFakeLoader(t), fakeParse, nil, []string{dir})
+		got := check(t.Context(), newFakeLoader(t), fakeParse, Placement{}, []string{dir})
 		if len(got) != 1 || got[0].File != dir || got[0].Problem != "has neither definitions (NAME.yaml) nor modules (NAME.wasm)" {
 			t.Errorf("findings: %v", got)
 		}
@@ -106,7 +106,7 @@ func TestCheck(t *testing.T) {
 		t.Parallel()
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		got := check(ctx, newFakeLoader(t), fakeParse, nil, []string{filepath.Join(dir, "good.yaml")})
+		got := check(ctx, newFakeLoader(t), fakeParse, Placement{}, []string{filepath.Join(dir, "good.yaml")})
 		if len(got) != 1 || !strings.Contains(got[0].Problem, "not everything was checked") {
 			t.Errorf("findings: %v", got)
 		}
@@ -133,7 +133,7 @@ func TestMemoryLimitIsCapped(t *testing.T) {
 	if s, err := (&boundModule{granted: granted{Grant: &grants.Grant{}}, terms: terms{ceilings: low}}).settings(d); err != nil || s.MemoryLimit != 1<<20 {
 		t.Errorf("the module is given %+v, %v", s, err)
 	}
-	if !(state{ceilings: low}).costly(d, &fakeModule{}) || (state{ceilings: high}).costly(d, &fakeModule{}) {
+	if !(state{ceilings: low}).costly(d, "", &fakeModule{}) || (state{ceilings: high}).costly(d, "", &fakeModule{}) {
 		t.Error("a limit other than the default's is a module of its own")
 	}
 }
@@ -183,31 +183,54 @@ func TestIsolated(t *testing.T) {
 	t.Parallel()
 	asks := map[string]string{jobconfig.PropIsolation: string(jobconfig.IsolationProcess)}
 	refuses := map[string]string{jobconfig.PropIsolation: string(jobconfig.IsolationItem)}
+	inside := map[string]string{jobconfig.PropIsolation: string(jobconfig.IsolationHost)}
+	shared := Placement{Groups: GroupAll, workers: true}
+	alone := func(patterns ...string) Placement { return Placement{Alone: patterns, workers: true} }
+	allowed := func(patterns ...string) Placement { return Placement{InProcess: patterns, workers: true} }
 	for _, c := range []struct {
-		patterns []string
-		props    map[string]string
-		want     bool
+		placement Placement
+		props     map[string]string
+		trusted   bool
+		want      where
+		refused   bool
 	}{
-		{nil, nil, false}, {nil, asks, true}, {nil, refuses, false},
-		{[]string{"*"}, nil, true}, {[]string{"*"}, refuses, true},
-		{[]string{"b", "a-*"}, refuses, true}, {[]string{"b", "c-*"}, refuses, false}, {[]string{"c-*"}, asks, true},
+		{shared, nil, false, inGroup, false}, {shared, refuses, false, inGroup, false}, {shared, asks, false, inOwn, false},
+		{shared, nil, true, inGroup, false}, {shared, inside, true, inHost, false}, {shared, inside, false, inGroup, true},
+		{alone("*"), nil, false, inOwn, false}, {alone("*"), refuses, false, inOwn, false}, {alone("*"), inside, true, inOwn, false},
+		{alone("b", "a-*"), refuses, false, inOwn, false}, {alone("b", "c-*"), refuses, false, inGroup, false},
+		{allowed("a-*"), nil, false, inGroup, false}, {allowed("a-*"), inside, false, inHost, false}, {allowed("b"), inside, false, inGroup, true},
+		{Placement{}, nil, false, inHost, false}, {Placement{}, asks, false, inOwn, false},
 	} {
 		conf := jobconfig.Configuration{JobName: "a-1", Props: c.props}
-		if got := isolated(c.patterns, conf); got != c.want {
-			t.Errorf("%q, %v: %t", c.patterns, c.props, got)
+		if got, err := c.placement.of(conf, c.trusted); got != c.want || (err != nil) != c.refused {
+			t.Errorf("%+v, %v, trusted %t: %d, %v", c.placement, c.props, c.trusted, got, err)
+		}
+		if c.trusted {
+			continue // of that the state knows by the grants
 		}
 		// One that was loaded for the other kind is tried once more.
-		s := state{isolate: c.patterns}
-		if !s.costly(conf, &fakeModule{alone: !c.want}) || s.costly(conf, &fakeModule{alone: c.want}) {
-			t.Errorf("%q, %v: it is tried where it does not run", c.patterns, c.props)
+		here := c.want == inHost
+		s := state{placement: c.placement}
+		if !s.costly(conf, "", &fakeModule{alone: here}) || s.costly(conf, "", &fakeModule{alone: !here}) {
+			t.Errorf("%+v, %v: it is tried where it does not run", c.placement, c.props)
 		}
 		// A module is not run in the host unless a job is.
 		claims := map[string][]claim{"a-1": {{doc: definition.Definition{Module: "m.wasm", Configuration: conf}}}}
-		if got := s.apart("m.wasm", claims); got != c.want {
-			t.Errorf("%q, %v: the module is tried in a process: %t", c.patterns, c.props, got)
+		if got := s.apart("m.wasm", "", claims); got == here {
+			t.Errorf("%+v, %v: the module is tried outside of the host: %t", c.placement, c.props, got)
 		}
 	}
-	b := &boundModule{granted: granted{Grant: &grants.Grant{}}, terms: terms{isolate: []string{"*"}}}
+	for folder, want := range map[string]string{"": "guests", ".": "guests", "team-a": "guests of team-a"} {
+		if got := (Placement{Groups: GroupFolder}).group(folder, "key"); got != want {
+			t.Errorf("folder %q: %q", folder, got)
+		}
+	}
+	for signer, want := range map[string]string{"": "guests", "release": "guests signed by release"} {
+		if got := (Placement{Groups: GroupSigner}).group("team-a", signer); got != want {
+			t.Errorf("signer %q: %q", signer, got)
+		}
+	}
+	b := &boundModule{granted: granted{Grant: &grants.Grant{}}, terms: terms{placement: alone("*")}}
 	if _, err := b.Executor(jobconfig.Configuration{JobName: "a"}); err == nil || !strings.Contains(err.Error(), "no worker processes") {
 		t.Errorf("found %v, expected a refusal without worker processes", err)
 	}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"path"
 	"slices"
 	"strings"
 
@@ -27,6 +28,9 @@ type granted struct {
 	// kept says that the job may want more than it is granted: it was in force before, and
 	// what it has lost is refused call by call.
 	kept bool
+	// inProcess says that the key that signed the module is trusted to run in this process.
+	inProcess bool
+	folder    string // of the job's definition
 }
 
 // signed says who signed a module.
@@ -70,7 +74,12 @@ func (s state) grant(job, digest string, by signed) granted {
 		dirs = append(dirs, operator.Dir{Host: m.Host, Guest: m.Guest})
 	}
 	g.Dirs = append(dirs, g.Dirs...)
-	return granted{Grant: g, key: g.Key() + by.signer, by: by}
+	key := g.Key() + by.signer
+	inProcess := s.grants.InProcess(job, by.signer)
+	if inProcess {
+		key += " in process"
+	}
+	return granted{Grant: g, key: key, by: by, inProcess: inProcess}
 }
 
 // regrant is a binding that stays in force, with what is granted now: what was taken away
@@ -90,6 +99,7 @@ func (s state) regrant(b *binding, m compiled) *binding {
 	}
 	g.kept = true
 	other := *b
+	g.folder = path.Dir(b.job.File)
 	other.granted, other.by, other.job.Module = g.key, g.by, m.bind(b.job.Definition.JobName, g)
 	return &other
 }

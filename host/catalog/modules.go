@@ -1,7 +1,6 @@
 package catalog
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -78,11 +77,10 @@ const streamCallTimeout = 5 * time.Minute
 
 // terms are the operator's, for all jobs.
 type terms struct {
-	ceilings    ceiling.List
-	isolate     []string
-	concurrency int
-	allowed     []string    // capabilities that every job may use
-	quotas      *dir.Quotas // of the directories that jobs write to
+	ceilings  ceiling.List
+	placement Placement
+	allowed   []string    // capabilities that every job may use
+	quotas    *dir.Quotas // of the directories that jobs write to
 }
 
 type runtimeLoader struct {
@@ -91,8 +89,14 @@ type runtimeLoader struct {
 	terms
 }
 
+// placed completes the placement: without worker processes guests run in this one.
+func placed(o Options) Options {
+	o.Placement.workers = o.Workers != nil
+	return o
+}
+
 func loaderOf(o Options) runtimeLoader {
-	return runtimeLoader{o.Runtime, o.Workers, terms{o.Ceilings, o.Isolate, cmp.Or(o.Concurrency, host.DefaultMaxConcurrency()), o.Granted, dir.NewQuotas()}}
+	return runtimeLoader{o.Runtime, o.Workers, terms{o.Ceilings, o.Placement, o.Granted, dir.NewQuotas()}}
 }
 
 func (l runtimeLoader) load(ctx context.Context, name string, wasm []byte, apart bool, due time.Time) (compiled, error) {
@@ -171,33 +175,34 @@ func (m *boundModule) executor(c jobconfig.Configuration) (abi.Executor, error) 
 	if err != nil {
 		return nil, err
 	}
-	if !isolated(m.isolate, c) {
-		return m.module.Executor(s)
+	at, err := m.where(c)
+	if err != nil {
+		return nil, fmt.Errorf("isolation: %w", err)
 	}
-	if m.process == nil {
-		return nil, fmt.Errorf("isolation: %w", errNoWorkers)
+	if at == inHost {
+		return m.module.Executor(s)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), processTime)
 	defer cancel()
-	g, _ := c.Guest() // settings has read it
-	most := m.ceilings.Of(c.JobName, ceiling.MaxConcurrency).Cap(int64(g.MaxConcurrency))
-	if most == 0 || most > int64(m.concurrency) {
-		most = int64(m.concurrency)
+	share := ""
+	if at == inGroup {
+		share = m.placement.group(m.granted.folder, m.granted.by.signer)
 	}
-	return m.process.Executor(ctx, s, int(most))
+	return m.process.Executor(ctx, s, share)
+}
+
+// where is the place of the job's guests. The error says why there is none.
+func (m *boundModule) where(c jobconfig.Configuration) (where, error) {
+	at, err := m.placement.of(c, m.granted.inProcess)
+	if err == nil && at != inHost && m.process == nil {
+		err = errNoWorkers
+	}
+	return at, err
 }
 
 // processTime bounds how long a job waits until its module was tried in a process,
 // which may have to be compiled for it.
 const processTime = 5 * time.Minute
-
-// isolated reports whether a job's guests run in a process of their own: the
-// definition says so, or the operator.
-func isolated(patterns []string, c jobconfig.Configuration) bool {
-	g, err := c.Guest()
-	return (err == nil && g.Isolation == jobconfig.IsolationProcess) ||
-		slices.ContainsFunc(patterns, func(p string) bool { return ceiling.Matches(p, c.JobName) })
-}
 
 // settings are the configuration's, within the ceilings of the host.
 func (m *boundModule) settings(c jobconfig.Configuration) (plugin.Settings, error) {
@@ -265,21 +270,20 @@ func (m *boundModule) refuses(c jobconfig.Configuration) (problems []*jobconfig.
 	bad("type", err)
 	_, err = m.module.Pages(s.MemoryLimit)
 	bad("memoryLimit", err)
-	if isolated(m.isolate, c) && m.process == nil {
-		bad("isolation", errNoWorkers)
-	}
+	_, err = m.where(c)
+	bad("isolation", err)
 	return problems
 }
 
-// errNoWorkers refuses isolation: process.
+// errNoWorkers refuses guests that may not run in this process.
 var errNoWorkers = errors.New("this host has no worker processes")
 
 // costly reports whether fitting the configuration to a module that is compiled
 // may mean to try an instance once more, which is what another memory limit does, or
 // to try it in another process than before.
-func (s state) costly(c jobconfig.Configuration, m compiled) bool {
+func (s state) costly(c jobconfig.Configuration, digest string, m compiled) bool {
 	g, err := c.Guest()
-	return err == nil && (memoryLimit(s.ceilings, c.JobName, g.MemoryLimit) != 0 || isolated(s.isolate, c) != m.apart())
+	return err == nil && (memoryLimit(s.ceilings, c.JobName, g.MemoryLimit) != 0 || s.inside(c, digest) == m.apart())
 }
 
 // memoryLimit is the limit of a job that states one, or 0 for the default: the

@@ -96,7 +96,7 @@ type result struct {
 func newRun(c *Catalog, apply func([]host.Job, []host.Refusal)) *run {
 	return &run{
 		Catalog: c, apply: apply,
-		state:    state{dir: c.dir, ceilings: c.ceilings, isolate: c.isolate, grants: c.grants, mounts: c.mounts},
+		state:    state{dir: c.dir, ceilings: c.ceilings, placement: c.placement, grants: c.grants, mounts: c.mounts},
 		outcomes: make(map[string]outcome), failures: make(map[string]failure),
 		idle:  make(map[string]time.Time),
 		tasks: make(map[string]task), results: make(chan result, maxTasks), updates: make(chan grants.Update),

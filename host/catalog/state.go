@@ -40,10 +40,8 @@ type state struct {
 	// unnamed lets modules be there that no definition names.
 	unnamed bool
 	// ceilings say how many jobs are taken.
-	ceilings ceiling.List
-	// isolate are patterns of the jobs that run in processes of their own,
-	// whatever their definitions say.
-	isolate []string
+	ceilings  ceiling.List
+	placement Placement // of the jobs' guests
 	// grants are the operator's, grantsProblem is why their files are not taken as
 	// they are now; mounts are granted beside them.
 	grants        *grants.Set
@@ -332,7 +330,7 @@ func (s state) decide(outcomes map[string]outcome, now time.Time) (state, plan) 
 		if o, known := outcomes[f.digest]; f.digest != "" {
 			p.needed[f.digest] = true
 			if !known || (o.again && o.compiled == nil) {
-				compile[f.digest] = want{file: name, digest: f.digest, apart: s.apart(name, claims), due: firstFire(name, claims, now)}
+				compile[f.digest] = want{file: name, digest: f.digest, apart: s.apart(name, f.digest, claims), due: firstFire(name, claims, now)}
 			}
 			if o.compiled != nil {
 				f.good = f.digest
@@ -415,11 +413,11 @@ func (s state) decide(outcomes map[string]outcome, now time.Time) (state, plan) 
 	return next, p
 }
 
-// apart reports whether all jobs that name a module run in processes of their own.
-func (s state) apart(module string, claims map[string][]claim) bool {
+// apart reports whether all jobs that name a module run outside of this process.
+func (s state) apart(module, digest string, claims map[string][]claim) bool {
 	for _, list := range claims {
 		for _, c := range list {
-			if c.doc.Module == module && !isolated(s.isolate, c.doc.Configuration) {
+			if c.doc.Module == module && s.inside(c.doc.Configuration, digest) {
 				return false
 			}
 		}
@@ -540,11 +538,12 @@ func (s state) bind(c claim, before *binding, outcomes map[string]outcome) attem
 	if before != nil && before.job.File == c.file && before.digest == digest && before.granted == g.key && sameDocument(before.doc, c.doc) {
 		return attempt{binding: before}
 	}
+	g.folder = path.Dir(c.file)
 	m := o.compiled.bind(conf.JobName, g)
-	if before != nil && before.digest == digest && before.granted == g.key {
+	if before != nil && before.digest == digest && before.granted == g.key && path.Dir(before.job.File) == path.Dir(c.file) {
 		m = before.job.Module
 	}
-	if s.costly(conf, o.compiled) {
+	if s.costly(conf, digest, o.compiled) {
 		t, ok := o.trials[conf.JobName]
 		if ok = ok && sameDocument(t.doc, c.doc) && t.granted == g.key; !ok || (o.again && t.problem != "") {
 			if !ok {
@@ -559,7 +558,7 @@ func (s state) bind(c claim, before *binding, outcomes map[string]outcome) attem
 		return attempt{problem: err.Error()}
 	}
 	return attempt{binding: &binding{doc: c.doc, digest: digest, granted: g.key, by: g.by, job: host.Job{
-		Definition: conf, JobClass: c.doc.JobClass, Module: m, File: c.file, ModuleFile: name, Apart: isolated(s.isolate, conf),
+		Definition: conf, JobClass: c.doc.JobClass, Module: m, File: c.file, ModuleFile: name, Apart: s.alone(conf),
 	}}}
 }
 

@@ -103,7 +103,7 @@ func (f *file) textOrFile(n *yaml.Node, field string) ([]byte, bool) {
 }
 
 func (f *file) trust(n *yaml.Node) {
-	found := f.Fields(n, "trust", "jobs", "keys")
+	found := f.Fields(n, "trust", "jobs", "keys", "inProcess")
 	if n.Kind != yaml.MappingNode {
 		return
 	}
@@ -112,6 +112,9 @@ func (f *file) trust(n *yaml.Node) {
 		f.Problem(n, "trust.keys", "is missing, expected names of keys; one of them must have signed the modules")
 	} else {
 		t.keys = f.names(found["keys"], "trust.keys", "key")
+	}
+	if found["inProcess"] != nil {
+		t.inProcess = f.bool(found["inProcess"], "trust.inProcess")
 	}
 	f.out.trust = append(f.out.trust, t)
 }

@@ -46,6 +46,16 @@ type trust struct {
 	place string
 	jobs  []string
 	keys  []string
+	// inProcess lets the modules that they signed run in the host's own process.
+	inProcess bool
+}
+
+func (t *trust) what() string {
+	text := "modules must be signed by " + strings.Join(t.keys, " or ")
+	if t.inProcess {
+		text += ", and may run in the host's own process"
+	}
+	return text
 }
 
 // Module is what conditions of grants ask of a module.
@@ -135,6 +145,13 @@ func (s *Set) TrustFor(job string) []signature.Key {
 		return s.named(t.keys)
 	}
 	return nil
+}
+
+// InProcess reports whether a job may run in the host's own process because of the key
+// that signed its module.
+func (s *Set) InProcess(job, signer string) bool {
+	t := s.trustOf(job)
+	return t != nil && t.inProcess && slices.Contains(t.keys, signer)
 }
 
 func (s *Set) trustOf(job string) *trust {
@@ -302,7 +319,7 @@ func (s *Set) Explain(job string, m *Module) []Line {
 		if job != "" && !matchesAny(t.jobs, job) {
 			continue
 		}
-		lines = append(lines, Line{Place: t.place, Jobs: t.jobs, Kind: "trust", What: "modules must be signed by " + strings.Join(t.keys, " or ")})
+		lines = append(lines, Line{Place: t.place, Jobs: t.jobs, Kind: "trust", What: t.what()})
 		if job != "" {
 			break // the first decides
 		}

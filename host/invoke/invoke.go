@@ -162,7 +162,7 @@ func (r *Run) load(ctx context.Context, wasm []byte) (*plugin.Module, error) {
 
 func (r *Run) executor(ctx context.Context, module *plugin.Module, s plugin.Settings) (abi.Executor, error) {
 	if r.Workers != nil {
-		return r.Workers.Module(module).Executor(ctx, s, 1)
+		return r.Workers.Module(module).Executor(ctx, s, "")
 	}
 	return module.Executor(s)
 }

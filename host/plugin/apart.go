@@ -77,9 +77,11 @@ func (m *Module) Needs(s Settings) (Needs, error) {
 // as the type.
 func (m *Module) HasListener(typ, export string) bool { return m.code.info.HasListener(typ, export) }
 
-// TrialPages is the memory limit with which the module is tried before a job is
-// known, in pages; false if it begins with more than the default, and is not tried.
-func (m *Module) TrialPages() (uint32, bool) { return m.code.trialPages(), m.code.triable() }
+// TrialNeeds is what an instance needs with which the module is tried before a job is
+// known; false if it begins with more memory than the default limit, and is not tried.
+func (m *Module) TrialNeeds() (Needs, bool) {
+	return Needs{Pages: m.code.trialPages(), Least: m.code.leastMemory(), Code: m.code.bytes()}, m.code.triable()
+}
 
 func (c *code) triable() bool { return c.info.MemoryMinPages <= abi.DefaultMemory/wasm.PageSize }
 
@@ -193,11 +195,17 @@ func (a *Account) Cover(bytes int64) error {
 	return nil
 }
 
-// Split moves so many bytes, of those that the account has, to a new one.
-func (a *Account) Split(bytes int64) *Account {
+// Split moves so many bytes, of those that the account has, to a new one, which is
+// that of another job from now on.
+func (a *Account) Split(bytes int64, job string) *Account {
 	a.a.has -= bytes
-	return &Account{account{budget: a.a.budget, job: a.a.job, has: bytes}}
+	a.a.budget.move(a.a.job, job, bytes)
+	return &Account{account{budget: a.a.budget, job: job, has: bytes}}
 }
+
+// ModuleLimit is how much compiled code may take while no guest needs the memory, in
+// bytes; 0 is no limit.
+func (r *Runtime) ModuleLimit() int64 { return r.moduleLimit }
 
 // OnShortage has f called when a worker begins to wait for memory: who has some
 // for later is to give it back. It is called once, before the first Admit.

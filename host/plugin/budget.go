@@ -112,6 +112,14 @@ func (b *budget) add(job string, bytes int64) {
 	}
 }
 
+// move gives bytes of one job to another.
+func (b *budget) move(from, to string, bytes int64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.add(from, -bytes)
+	b.add(to, bytes)
+}
+
 // possible says what is wrong with a guest that begins with so many bytes.
 func (b *budget) possible(bytes int64) error {
 	if b.total > 0 && bytes > b.share() {

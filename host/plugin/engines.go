@@ -16,9 +16,9 @@ import (
 // back ahead of the next fire of its job.
 
 const (
-	// soon is how long before its next fire a module comes back. What is due within
+	// Soon is how long before its next fire a module comes back. What is due within
 	// that time leaves only for a guest that waits for memory.
-	soon = 30 * time.Second
+	Soon = 30 * time.Second
 	// freedCode is how much code may have left, in bytes, before the garbage
 	// collector is run: wazero gives code back to the system in a finalizer.
 	freedCode = 64 << 20
@@ -179,56 +179,56 @@ func (e *engine) close() {
 	e.rt, e.compiled = nil, nil
 }
 
-// held is what is known of compiled code when it is decided what is in memory.
-type held struct {
-	code  *code
-	bytes int64
-	in    bool      // it is in memory, or on its way
-	busy  bool      // a guest runs in it, or it is being made
-	used  time.Time // when it was needed last; zero: never
-	next  time.Time // when it is needed next; zero is not known
+// Held is what is known of compiled code when it is decided what is in memory.
+type Held[T any] struct {
+	Code  T
+	Bytes int64
+	In    bool      // it is in memory, or on its way
+	Busy  bool      // a guest runs in it, or it is being made
+	Used  time.Time // when it was needed last; zero: never
+	Next  time.Time // when it is needed next; zero is not known
 }
 
 // until is how long it is not needed, as far as is known. If it is not known when
 // a job runs next, that is as long as it has not run.
-func (h held) until(now time.Time) time.Duration {
-	if h.next.IsZero() || h.next.Before(now.Add(-soon)) {
-		return now.Sub(h.used)
+func (h Held[T]) until(now time.Time) time.Duration {
+	if h.Next.IsZero() || h.Next.Before(now.Add(-Soon)) {
+		return now.Sub(h.Used)
 	}
-	return max(h.next.Sub(now), 0)
+	return max(h.Next.Sub(now), 0)
 }
 
 // soon reports whether it is known to be needed within the time that it has to
 // be there ahead.
-func (h held) soon(now time.Time) bool {
-	return !h.next.IsZero() && !h.next.Before(now.Add(-soon)) && h.next.Sub(now) <= soon
+func (h Held[T]) soon(now time.Time) bool {
+	return !h.Next.IsZero() && !h.Next.Before(now.Add(-Soon)) && h.Next.Sub(now) <= Soon
 }
 
-// settle decides what leaves so that at most limit bytes are in memory, and which
+// Settle decides what leaves so that at most limit bytes are in memory, and which
 // one comes back ahead of its fire; nil is none. wanted bytes more are to become
 // free because a guest waits for them. wake is when to decide again; zero
 // is when something changes.
-func settle(all []held, limit, wanted int64, now time.Time) (out []held, back *held, wake time.Time) {
+func Settle[T any](all []Held[T], limit, wanted int64, now time.Time) (out []Held[T], back *Held[T], wake time.Time) {
 	in := int64(0)
-	var idle []held // that are in memory, from the one that is needed last on
+	var idle []Held[T] // that are in memory, from the one that is needed last on
 	for i, h := range all {
 		switch {
-		case h.in:
-			if in += h.bytes; !h.busy {
+		case h.In:
+			if in += h.Bytes; !h.Busy {
 				idle = append(idle, h)
 			}
 		case h.soon(now):
-			if back == nil || h.next.Before(back.next) {
+			if back == nil || h.Next.Before(back.Next) {
 				back = &all[i]
 			}
-		case h.next.After(now):
-			wake = earliest(wake, h.next.Add(-soon))
+		case h.Next.After(now):
+			wake = earliest(wake, h.Next.Add(-Soon))
 		}
 	}
-	slices.SortStableFunc(idle, func(a, b held) int { return int(min(max(b.until(now)-a.until(now), -1), 1)) })
+	slices.SortStableFunc(idle, func(a, b Held[T]) int { return int(min(max(b.until(now)-a.until(now), -1), 1)) })
 	leave := func(limit int64, even bool) {
 		for len(idle) > 0 && in > limit && (even || !idle[0].soon(now)) {
-			in -= idle[0].bytes
+			in -= idle[0].Bytes
 			out, idle = append(out, idle[0]), idle[1:]
 		}
 	}
@@ -238,7 +238,7 @@ func settle(all []held, limit, wanted int64, now time.Time) (out []held, back *h
 		return out, nil, wake
 	}
 	if back != nil {
-		if leave(limit-back.bytes, false); in+back.bytes > limit {
+		if leave(limit-back.Bytes, false); in+back.Bytes > limit {
 			back = nil // when something ends, or at its fire
 		}
 	}
@@ -300,7 +300,7 @@ func (r *Runtime) keep(ctx context.Context) {
 }
 
 // settle gathers what is known, and takes what is to leave out of reach.
-func (r *Runtime) settle() (out []*engine, back *held, wake time.Time) {
+func (r *Runtime) settle() (out []*engine, back *Held[*code], wake time.Time) {
 	now := time.Now()
 	wanted := r.budget.surplus()
 	r.mu.Lock()
@@ -309,34 +309,34 @@ func (r *Runtime) settle() (out []*engine, back *held, wake time.Time) {
 	for x := range r.executors {
 		next[x.code] = earliest(next[x.code], x.next)
 	}
-	var all []held
+	var all []Held[*code]
 	for _, c := range r.codes {
 		if e := c.engine; e != nil {
-			all = append(all, held{code: c, bytes: c.bytes(), in: true, busy: e.uses > 0, used: e.used, next: next[c]})
+			all = append(all, Held[*code]{Code: c, Bytes: c.bytes(), In: true, Busy: e.uses > 0, Used: e.used, Next: next[c]})
 		} else if !c.retryAt.After(now) {
-			all = append(all, held{code: c, bytes: c.bytes(), next: next[c]})
+			all = append(all, Held[*code]{Code: c, Bytes: c.bytes(), Next: next[c]})
 		}
 	}
-	leaving, back, wake := settle(all, r.limit, wanted, now)
+	leaving, back, wake := Settle(all, r.limit, wanted, now)
 	for _, h := range leaving {
-		out = append(out, h.code.engine)
-		h.code.engine = nil
+		out = append(out, h.Code.engine)
+		h.Code.engine = nil
 	}
 	if back != nil {
-		back.code.uses++
+		back.Code.uses++
 	}
 	return out, back, wake
 }
 
 // comeBack takes compiled code from the cache ahead of its job's fire. What goes
 // wrong is said when the fire has need of it.
-func (r *Runtime) comeBack(ctx context.Context, h *held) {
-	defer r.releaseCode(h.code)
-	e, err := r.acquire(ctx, h.code, h.next)
+func (r *Runtime) comeBack(ctx context.Context, h *Held[*code]) {
+	defer r.releaseCode(h.Code)
+	e, err := r.acquire(ctx, h.Code, h.Next)
 	if err != nil {
-		r.log.Warn("compiled code could not be loaded ahead of the job's fire", "digest", h.code.info.Digest, "error", err)
+		r.log.Warn("compiled code could not be loaded ahead of the job's fire", "digest", h.Code.info.Digest, "error", err)
 		r.mu.Lock()
-		h.code.retryAt = time.Now().Add(soon)
+		h.Code.retryAt = time.Now().Add(Soon)
 		r.mu.Unlock()
 		return
 	}

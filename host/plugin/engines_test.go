@@ -21,55 +21,55 @@ import (
 func TestSettle(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 5, 4, 10, 0, 0, 0, time.UTC)
-	in := func(name string, next, used time.Duration) held {
-		h := held{code: &code{info: &wasm.Info{Digest: name}}, bytes: 10, in: true, used: now.Add(-used)}
+	in := func(name string, next, used time.Duration) Held[*code] {
+		h := Held[*code]{Code: &code{info: &wasm.Info{Digest: name}}, Bytes: 10, In: true, Used: now.Add(-used)}
 		if next != 0 {
-			h.next = now.Add(next)
+			h.Next = now.Add(next)
 		}
 		return h
 	}
-	out := func(name string, next time.Duration) held {
+	out := func(name string, next time.Duration) Held[*code] {
 		h := in(name, next, time.Hour)
-		h.in = false
+		h.In = false
 		return h
 	}
-	busy := func(h held) held { h.busy = true; return h }
+	busy := func(h Held[*code]) Held[*code] { h.Busy = true; return h }
 	for name, c := range map[string]struct {
-		all           []held
+		all           []Held[*code]
 		limit, wanted int64
 		out           string // names, in order
 		back          string
 		wake          time.Duration // 0: none
 	}{
-		"all fit":                            {[]held{in("a", time.Hour, 0), in("b", 0, time.Hour)}, 20, 0, "", "", 0},
-		"what is needed last leaves":         {[]held{in("a", time.Hour, 0), in("b", 2*time.Hour, 0), in("c", time.Minute, 0)}, 20, 0, "b", "", 0},
-		"as many as it takes":                {[]held{in("a", time.Hour, 0), in("b", 2*time.Hour, 0), in("c", time.Minute, 0)}, 10, 0, "b a", "", 0},
-		"not known: as long as it idled":     {[]held{in("a", time.Hour, 0), in("b", 0, 2*time.Hour), in("c", 0, time.Minute)}, 10, 0, "b a", "", 0},
-		"a time long past is not known":      {[]held{in("a", -time.Hour, 2*time.Hour), in("b", time.Hour, 0)}, 10, 0, "a", "", 0},
-		"what runs stays":                    {[]held{busy(in("a", 3*time.Hour, 0)), in("b", time.Hour, 0)}, 10, 0, "b", "", 0},
-		"nothing else is left to leave":      {[]held{busy(in("a", 3*time.Hour, 0)), in("b", soon, 0)}, 10, 0, "", "", 0},
-		"due this moment":                    {[]held{in("a", -time.Second, 0), in("b", 0, time.Minute)}, 10, 0, "b", "", 0},
-		"a guest needs the memory":           {[]held{in("a", time.Second, 0), in("b", soon, 0), in("c", time.Hour, 0)}, 100, 15, "c b", "", 0},
-		"but not what runs":                  {[]held{busy(in("a", time.Hour, 0))}, 100, 15, "", "", 0},
-		"comes back":                         {[]held{in("a", time.Hour, 0), out("b", soon)}, 20, 0, "", "b", 0},
-		"in the place of another":            {[]held{in("a", time.Hour, 0), in("b", time.Minute, 0), out("c", soon)}, 20, 0, "a", "c", 0},
-		"the first comes first":              {[]held{out("a", 3*time.Second), out("b", time.Second), out("c", 2*time.Second)}, 20, 0, "", "b", 0},
-		"not while a guest needs memory":     {[]held{in("a", time.Hour, 0), out("b", soon)}, 100, 5, "a", "", 0},
-		"no room beside what is due":         {[]held{in("a", time.Second, 0), out("b", soon)}, 10, 0, "", "", 0},
-		"later":                              {[]held{in("a", time.Hour, 0), out("b", 2*time.Minute), out("c", time.Minute)}, 20, 0, "", "", time.Minute - soon},
-		"it is not known when, and it stays": {[]held{out("a", 0)}, 20, 0, "", "", 0},
+		"all fit":                            {[]Held[*code]{in("a", time.Hour, 0), in("b", 0, time.Hour)}, 20, 0, "", "", 0},
+		"what is needed last leaves":         {[]Held[*code]{in("a", time.Hour, 0), in("b", 2*time.Hour, 0), in("c", time.Minute, 0)}, 20, 0, "b", "", 0},
+		"as many as it takes":                {[]Held[*code]{in("a", time.Hour, 0), in("b", 2*time.Hour, 0), in("c", time.Minute, 0)}, 10, 0, "b a", "", 0},
+		"not known: as long as it idled":     {[]Held[*code]{in("a", time.Hour, 0), in("b", 0, 2*time.Hour), in("c", 0, time.Minute)}, 10, 0, "b a", "", 0},
+		"a time long past is not known":      {[]Held[*code]{in("a", -time.Hour, 2*time.Hour), in("b", time.Hour, 0)}, 10, 0, "a", "", 0},
+		"what runs stays":                    {[]Held[*code]{busy(in("a", 3*time.Hour, 0)), in("b", time.Hour, 0)}, 10, 0, "b", "", 0},
+		"nothing else is left to leave":      {[]Held[*code]{busy(in("a", 3*time.Hour, 0)), in("b", Soon, 0)}, 10, 0, "", "", 0},
+		"due this moment":                    {[]Held[*code]{in("a", -time.Second, 0), in("b", 0, time.Minute)}, 10, 0, "b", "", 0},
+		"a guest needs the memory":           {[]Held[*code]{in("a", time.Second, 0), in("b", Soon, 0), in("c", time.Hour, 0)}, 100, 15, "c b", "", 0},
+		"but not what runs":                  {[]Held[*code]{busy(in("a", time.Hour, 0))}, 100, 15, "", "", 0},
+		"comes back":                         {[]Held[*code]{in("a", time.Hour, 0), out("b", Soon)}, 20, 0, "", "b", 0},
+		"in the place of another":            {[]Held[*code]{in("a", time.Hour, 0), in("b", time.Minute, 0), out("c", Soon)}, 20, 0, "a", "c", 0},
+		"the first comes first":              {[]Held[*code]{out("a", 3*time.Second), out("b", time.Second), out("c", 2*time.Second)}, 20, 0, "", "b", 0},
+		"not while a guest needs memory":     {[]Held[*code]{in("a", time.Hour, 0), out("b", Soon)}, 100, 5, "a", "", 0},
+		"no room beside what is due":         {[]Held[*code]{in("a", time.Second, 0), out("b", Soon)}, 10, 0, "", "", 0},
+		"later":                              {[]Held[*code]{in("a", time.Hour, 0), out("b", 2*time.Minute), out("c", time.Minute)}, 20, 0, "", "", time.Minute - Soon},
+		"it is not known when, and it stays": {[]Held[*code]{out("a", 0)}, 20, 0, "", "", 0},
 	} {
-		gone, back, wake := settle(c.all, c.limit, c.wanted, now)
+		gone, back, wake := Settle(c.all, c.limit, c.wanted, now)
 		var names []string
 		for _, h := range gone {
-			names = append(names, h.code.info.Digest)
+			names = append(names, h.Code.info.Digest)
 		}
 		if got := strings.Join(names, " "); got != c.out {
 			t.Errorf("%s: %q leaves, want %q", name, got, c.out)
 		}
 		got := ""
 		if back != nil {
-			got = back.code.info.Digest
+			got = back.Code.info.Digest
 		}
 		if got != c.back {
 			t.Errorf("%s: %q comes back, want %q", name, got, c.back)
@@ -164,7 +164,7 @@ func TestModulesLeaveAndComeBack(t *testing.T) {
 	last := all[5]
 	worked(t, all[1]).Close()
 	until(t, "what is needed last", func() bool { return last.inMemory() == nil })
-	last.Expect(time.Now().Add(soon / 2))
+	last.Expect(time.Now().Add(Soon / 2))
 	until(t, "ahead of its fire", func() bool {
 		e := last.inMemory()
 		if e == nil {
@@ -175,11 +175,11 @@ func TestModulesLeaveAndComeBack(t *testing.T) {
 	})
 	until(t, "with it", settled)
 	if last.inMemory() == nil {
-		t.Error("what is due soon has left memory")
+		t.Error("what is due Soon has left memory")
 	}
 
 	last.Expect(time.Time{})
-	all[4].Expect(time.Now().Add(soon / 2))
+	all[4].Expect(time.Now().Add(Soon / 2))
 	until(t, "in its place", func() bool { return last.inMemory() == nil })
 	if err := last.code.wasm.file.Close(); err != nil {
 		t.Fatal(err)

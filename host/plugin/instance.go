@@ -93,6 +93,7 @@ func (in *instance) begin(ctx context.Context, inv *abi.Invocation, p abi.Phase)
 	in.ctx = ctx
 	in.inv = inv
 	in.host = inv.Host
+	in.account.host, _ = inv.Host.(MemoryHost)
 	in.committed, in.has = inv.Offset, inv.HasOffset
 	in.staged, in.isStaged = nil, false
 	in.message = ""
@@ -120,7 +121,6 @@ func (in *instance) finish(r *abi.Result) {
 func (x *executor) instantiate(ctx context.Context, e *engine, a *account, inv *abi.Invocation, config wazero.ModuleConfig, entries ...string) (*instance, abi.Outcome, *Error) {
 	in := &instance{x: x, account: a}
 	a.reset()
-	a.host, _ = inv.Host.(MemoryHost)
 	in.out = output{in: in, level: abi.LevelInfo}
 	in.err = output{in: in, level: abi.LevelError, keep: true}
 	config = config.

@@ -93,11 +93,13 @@ type Runtime struct {
 	memories    memories // of guests
 	budget      *budget
 
-	spills  string        // where modules' bytes lie; empty: in memory
-	limit   int64         // of compiled code in memory; 0: there is none
-	changed chan struct{} // for keep: decide again
-	kept    chan struct{} // closed when keep has ended
-	endKeep context.CancelFunc
+	spills string // where modules' bytes lie; empty: in memory
+	limit  int64  // of compiled code in memory; 0: there is none
+	// moduleLimit is Options.ModuleMemory, also where nothing leaves this process.
+	moduleLimit int64
+	changed     chan struct{} // for keep: decide again
+	kept        chan struct{} // closed when keep has ended
+	endKeep     context.CancelFunc
 
 	codeChanged func(heap int64) // called with mu held
 
@@ -127,9 +129,11 @@ func NewRuntime(ctx context.Context, o Options) (*Runtime, error) {
 		initialize: cmp.Or(o.initialize, abi.InitializeTimeout),
 		memory:     wazero.NewCompilationCache(),
 		budget:     newBudget(o.MemoryBudget),
-		quick:      newLane(max(runtime.GOMAXPROCS(0)/maxChildWorkers, 1)),
-		long:       newLane(1),
-		changed:    make(chan struct{}, 1),
+
+		moduleLimit: o.ModuleMemory,
+		quick:       newLane(max(runtime.GOMAXPROCS(0)/maxChildWorkers, 1)),
+		long:        newLane(1),
+		changed:     make(chan struct{}, 1),
 
 		codeChanged: o.CodeChanged,
 		kept:        make(chan struct{}),

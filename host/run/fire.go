@@ -105,8 +105,8 @@ type Fire struct {
 	taken atomic.Int64
 	// handBack is closed when nothing more may start; see ReturnQueued.
 	handBack chan struct{}
-	// noneLeft is closed when a worker found no item to take.
-	noneLeft chan struct{}
+	left     left
+	workers  sync.WaitGroup
 	// waits is what the fire's goroutine waits for of other hosts; nil for nothing.
 	waits atomic.Pointer[ListenerWait]
 
@@ -140,7 +140,7 @@ func (f *Fire) Note(o abi.Outcome) {
 // was known of them until then, nil if they were taken over. It does nothing until Run
 // is called.
 func New(job *Job, b Begun, states, before map[int]coordination.ItemState) *Fire {
-	f := &Fire{Begun: b, job: job, started: time.Now(), handBack: make(chan struct{}), noneLeft: make(chan struct{}), Open: len(states), Outcome: abi.OutcomeOK}
+	f := &Fire{Begun: b, job: job, started: time.Now(), handBack: make(chan struct{}), left: left{none: make(chan struct{})}, Open: len(states), Outcome: abi.OutcomeOK}
 	parameters, err := jobconfig.ParseItemParameters(b.Config.ShardingItemParameters)
 	if err != nil {
 		job.Log.Error("item parameters", zap.Error(err)) // refused by Validate before
@@ -181,8 +181,8 @@ func (f *Fire) Waits() *ListenerWait { return f.waits.Load() }
 // Run is the fire's own goroutine: listeners, workers, and the news that all of
 // them are done.
 func (f *Fire) Run(guests context.Context) {
-	var wg sync.WaitGroup
-	wg.Go(func() { f.announce(guests, guarantee.Started, abi.ExportBeforeOnce) })
+	var once sync.WaitGroup
+	once.Go(func() { f.announce(guests, guarantee.Started, abi.ExportBeforeOnce) })
 	began := time.Now()
 	f.before(guests)
 	f.opened = time.Now()
@@ -191,15 +191,12 @@ func (f *Fire) Run(guests context.Context) {
 	// worker more is one more instance to make. The others come when items take
 	// their time.
 	few := min(f.Workers, runtime.GOMAXPROCS(0))
-	for range few {
-		wg.Go(func() { f.work(guests) })
-	}
+	f.spawn(guests, few)
 	if few < f.Workers && f.slow(guests, few) {
-		for range f.Workers - few {
-			wg.Go(func() { f.work(guests) })
-		}
+		f.spawn(guests, f.Workers)
 	}
-	wg.Wait()
+	f.workers.Wait()
+	once.Wait()
 	f.after(guests)
 	f.announce(guests, guarantee.Completed, abi.ExportAfterOnce)
 	f.job.Over(f)
@@ -219,7 +216,7 @@ func (f *Fire) slow(guests context.Context, workers int) bool {
 	defer ticker.Stop()
 	for before := int64(0); ; {
 		select {
-		case <-f.noneLeft:
+		case <-f.left.none:
 			return false
 		case <-guests.Done():
 			return false

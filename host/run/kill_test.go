@@ -126,7 +126,7 @@ func TestKilledWithASlot(t *testing.T) {
 			t.Error("the guest was begun")
 		}
 	}()
-	if ended := f.attempts(t.Context(), own, nil, e); ended.Reason != "killed; it had not started" {
+	if ended, _ := f.attempts(t.Context(), own, nil, e); ended.Reason != "killed; it had not started" {
 		t.Errorf("%+v", ended)
 	}
 	e.slot.End()

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"go.uber.org/zap"
@@ -32,9 +33,12 @@ func Pause(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// work is one worker of a fire: it takes items until none is left.
+// work is one worker of a fire: it takes items until none is left. If the items turn out
+// to be brisk, and its guest takes several at once, helpers give them to it, so that it
+// need not wait for an answer after each.
 func (f *Fire) work(guests context.Context) {
 	var worker abi.Worker
+	var helpers sync.WaitGroup
 	defer func() {
 		if worker != nil {
 			if err := worker.Close(); err != nil {
@@ -42,23 +46,182 @@ func (f *Fire) work(guests context.Context) {
 			}
 		}
 	}()
+	defer helpers.Wait()
+	slot := &slots.Hold{Account: f.job.Account}
+	defer slot.End()
+	helped := false
+	for e := f.take(); e != nil; e = f.take() {
+		began := time.Now()
+		if !f.workOn(guests, e, slot, &worker) {
+			slot.End()
+			helpers.Wait() // one of their items takes its time
+			helped = false
+			continue
+		}
+		if helped || time.Since(began) > briskItem {
+			continue
+		}
+		if w, ok := worker.(abi.Pipelined); ok {
+			helped = true
+			for range f.left.help(w.Depth()-1, f.Workers) {
+				helpers.Go(func() { f.helpWith(guests, worker) })
+			}
+		}
+	}
+}
+
+// helpWith gives a worker's guest items until none is left, or the guest gives one back.
+func (f *Fire) helpWith(guests context.Context, worker abi.Worker) {
+	defer f.left.helped()
 	slot := &slots.Hold{Account: f.job.Account}
 	defer slot.End()
 	for e := f.take(); e != nil; e = f.take() {
-		own, end := e.life(guests)
-		e.slot = slot
-		if !f.ready(own, e, &worker) {
-			end()
-			if ended, killed := e.KilledBefore(); killed {
-				f.job.Ended(ended)
-			} else {
-				f.giveBack(e)
-			}
-			continue
+		if !f.workOn(guests, e, slot, &worker) {
+			return
 		}
-		ended := f.attempts(guests, own, worker, e)
+	}
+}
+
+// workOn runs an item to its end. It reports false if the guest has given the item back,
+// for it is busy with another one.
+func (f *Fire) workOn(guests context.Context, e *Execution, slot *slots.Hold, worker *abi.Worker) (begun bool) {
+	own, end := e.life(guests)
+	e.slot = slot
+	if !f.ready(own, e, worker) {
 		end()
-		f.job.Ended(ended)
+		if ended, killed := e.KilledBefore(); killed {
+			f.job.Ended(ended)
+		} else {
+			f.giveBack(e)
+		}
+		return true
+	}
+	ended, begun := f.attempts(guests, own, *worker, e)
+	end()
+	if !begun {
+		f.putBack(guests, e)
+		return false
+	}
+	f.job.Ended(ended)
+	return true
+}
+
+// left is what of a fire no worker has, and who may still come for it.
+type left struct {
+	none chan struct{} // closed when all items have been taken
+
+	mu      sync.Mutex
+	back    []*Execution // that were given back by guests
+	workers int          // that are there
+	helpers int          // likewise
+	empty   bool         // none is closed
+}
+
+// help takes up to n helpers, and returns how many: with the workers they are no more
+// than most.
+func (l *left) help(n, most int) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.empty {
+		return 0
+	}
+	n = max(min(n, most-l.workers-l.helpers), 0)
+	l.helpers += n
+	return n
+}
+
+// hire takes a worker if there are less than most.
+func (l *left) hire(most int) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.workers >= most {
+		return false
+	}
+	l.workers++
+	return true
+}
+
+// leave ends a worker. It reports false if an item has come back meanwhile, which the
+// worker is to take.
+func (l *left) leave() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.back) > 0 {
+		return false
+	}
+	l.workers--
+	return true
+}
+
+// helped ends a helper.
+func (l *left) helped() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.helpers--
+}
+
+// put takes an item back.
+func (l *left) put(e *Execution) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.back = append(l.back, e)
+}
+
+// again is an item that was put back; nil if there is none.
+func (l *left) again() *Execution {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for len(l.back) > 0 {
+		e := l.back[0]
+		l.back = l.back[1:]
+		if e.claimed.CompareAndSwap(false, true) {
+			return e
+		}
+	}
+	return nil
+}
+
+// taken notes that there is no item that no worker has had.
+func (l *left) taken() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.empty {
+		l.empty = true
+		close(l.none)
+	}
+}
+
+// putBack has another worker take an item that a guest has not begun, one more if there
+// may be more. A worker, or a helper, calls it.
+func (f *Fire) putBack(guests context.Context, e *Execution) {
+	e.givenBack = true
+	e.queue()
+	e.claimed.Store(false)
+	f.left.put(e)
+	select {
+	case <-f.handBack: // what waits has been handed back already
+		for e := f.left.again(); e != nil; e = f.left.again() {
+			ev := f.event(e, f.context(e).RunID)
+			ev.Kind, ev.Outcome, ev.Reason = event.ItemEnded, abi.OutcomeCancelled, "the host stops: it was handed back before it began"
+			f.job.Emit(ev)
+			f.giveBack(e)
+		}
+	default:
+		f.spawn(guests, 1)
+	}
+}
+
+// spawn starts up to n workers more.
+func (f *Fire) spawn(guests context.Context, n int) {
+	for range n {
+		if !f.left.hire(f.Workers) {
+			return
+		}
+		f.workers.Go(func() {
+			for left := false; !left; left = f.left.leave() {
+				f.work(guests)
+			}
+		})
 	}
 }
 
@@ -109,14 +272,15 @@ func (f *Fire) newWorker(own context.Context) (abi.Worker, error) {
 	return f.Exec.NewWorker(ctx)
 }
 
-// take is the next item that no worker has taken; nil if there is none.
+// take is the next item that no worker has; nil if there is none.
 func (f *Fire) take() *Execution {
+	if e := f.left.again(); e != nil {
+		return e
+	}
 	for {
 		n := f.taken.Add(1) - 1
-		if n == int64(len(f.Runs)) {
-			close(f.noneLeft) // no other goroutine comes to this number
-		}
 		if n >= int64(len(f.Runs)) {
+			f.left.taken()
 			return nil
 		}
 		if f.Runs[n].claimed.CompareAndSwap(false, true) {
@@ -172,28 +336,32 @@ func (e *Execution) again(own context.Context) bool {
 
 // attempts runs an item, again if the policy says so. It is called with a
 // slot, and has it or has given it back when it returns. own is the item's part
-// of guests.
-func (f *Fire) attempts(guests, own context.Context, worker abi.Worker, e *Execution) Ended {
+// of guests. It reports false if the guest has given the item back before it began.
+func (f *Fire) attempts(guests, own context.Context, worker abi.Worker, e *Execution) (ended Ended, begun bool) {
 	policy := f.Guest.Retry
 	backoff := policy.Backoff
-	for attempt := 1; ; attempt++ {
+	for attempt := max(e.resumed, 1); ; attempt++ {
 		if !e.enter() {
 			ended, _ := e.KilledBefore()
-			return ended
+			return ended, true
 		}
 		result := f.attempt(own, worker, e, attempt)
 		e.leave()
 		if ended, killed := e.killed(result); killed {
-			return ended
+			return ended, true
+		}
+		if result.NotBegun {
+			e.resumed = attempt
+			return Ended{}, false
 		}
 		if result.Batches > 0 {
 			attempt, backoff = 1, policy.Backoff // a streaming loop got on; its patience starts again
 		}
 		if (guests.Err() != nil && result.Outcome != abi.OutcomeOK) || f.cutShort(e, result) {
-			return Ended{Run: e, Result: result, Unfinished: true}
+			return Ended{Run: e, Result: result, Unfinished: true}, true
 		}
 		if e.moved(result) {
-			return Ended{Run: e, Result: result, Moved: true}
+			return Ended{Run: e, Result: result, Moved: true}, true
 		}
 		if e.doubted.Load() && result.Outcome == abi.OutcomeCancelled {
 			// It was cancelled as lost, and was not lost. That is no
@@ -201,12 +369,16 @@ func (f *Fire) attempts(guests, own context.Context, worker abi.Worker, e *Execu
 			e.slot.Rest()
 			if !e.certainAgain(own) || !e.again(own) {
 				if ended, killed := e.killed(result); killed {
-					return ended
+					return ended, true
 				}
-				return Ended{Run: e, Result: result, Unfinished: true}
+				return Ended{Run: e, Result: result, Unfinished: true}, true
 			}
 			attempt--
 			continue
+		}
+		if e.orphanedNow(result) {
+			attempt--
+			continue // in another process, as if it had not begun
 		}
 		again := f.retried(e, result, attempt)
 		if again {
@@ -214,12 +386,20 @@ func (f *Fire) attempts(guests, own context.Context, worker abi.Worker, e *Execu
 		}
 		if !again || !Pause(own, backoff) || !e.again(own) {
 			if ended, killed := e.killed(result); killed {
-				return ended
+				return ended, true
 			}
-			return Ended{Run: e, Result: result, Unfinished: guests.Err() != nil && result.Outcome != abi.OutcomeOK}
+			return Ended{Run: e, Result: result, Unfinished: guests.Err() != nil && result.Outcome != abi.OutcomeOK}, true
 		}
 		backoff = min(2*backoff, max(policy.MaxBackoff, policy.Backoff))
 	}
+}
+
+// orphanedNow reports whether the worker process has ended under the item's guest for
+// the first time. That is no failure of the item: another may have ended the process.
+func (e *Execution) orphanedNow(r abi.Result) bool {
+	first := r.Outcome == abi.OutcomeWorker && !e.orphaned && (e.Cancelled() == abi.CancelNone || e.Cancelled() == abi.CancelDeadline)
+	e.orphaned = e.orphaned || first
+	return first
 }
 
 // retried reports whether the job's policy has another attempt after one that ended so.
@@ -287,17 +467,22 @@ func (f *Fire) attempt(guests context.Context, worker abi.Worker, e *Execution, 
 	inv.Context = f.context(e)
 	inv.Context.Attempt, inv.Context.Deadline = attempt, deadline
 
-	ev := event.Event{Item: &e.Item, Instant: f.ID.Time(), Trigger: f.ID.Trigger, Source: f.Source(), RunID: inv.Context.RunID,
-		Fence: e.Fence, Digest: f.Exec.Digest(), Signer: signer(f.Exec), Attempt: attempt}
+	ev := f.event(e, inv.Context.RunID)
 	NoteOffset(&ev, state)
-	ev.Kind, ev.Waited = event.ItemStarted, e.waited.Report()
-	if attempt == 1 {
-		ev.Previous, ev.Args = e.previous, Args(f.ID)
+	if !e.givenBack { // else that was said before another guest gave it back
+		ev.Kind, ev.Waited = event.ItemStarted, e.waited.Report()
+		if attempt == 1 {
+			ev.Previous, ev.Args = e.previous, Args(f.ID)
+		}
+		f.job.Emit(ev)
 	}
-	f.job.Emit(ev)
+	e.givenBack = false
 	e.started.Store(true)
 	ev.KeptOffset, ev.Previous, ev.Waited, ev.Args = event.KeptOffset{}, nil, nil, nil
 	result := worker.Execute(ctx, inv)
+	if result.NotBegun {
+		return result
+	}
 	if !e.doubted.Load() {
 		result = OutOfTime(result, e.Cancelled(), f.Guest.Timeout)
 	}
@@ -310,9 +495,15 @@ func (f *Fire) attempt(guests context.Context, worker abi.Worker, e *Execution, 
 	if result.Batches > 0 {
 		attempt = 1 // as in attempts
 	}
-	ev.Again = guests.Err() == nil && f.retried(e, result, attempt)
+	ev.Again = guests.Err() == nil && (f.retried(e, result, attempt) || (result.Outcome == abi.OutcomeWorker && !e.orphaned))
 	f.job.Emit(ev)
 	return result
+}
+
+// event is an event of the item's newest attempt.
+func (f *Fire) event(e *Execution, runID string) event.Event {
+	return event.Event{Item: &e.Item, Instant: f.ID.Time(), Trigger: f.ID.Trigger, Source: f.Source(), RunID: runID,
+		Fence: e.Fence, Digest: f.Exec.Digest(), Signer: signer(f.Exec), Attempt: e.Attempt()}
 }
 
 // OutOfTime is the result of an attempt that may have obeyed its time-out: a guest

@@ -9,6 +9,7 @@ import (
 	"maps"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/host/capability"
@@ -143,10 +144,19 @@ type worker struct {
 	abi.Worker
 	x     *executor
 	plain plain
+	used  atomic.Bool // plain is in use
 }
 
-// plain is an invocation of a job to which nothing is granted. It is used again for
-// each, so that it costs nothing.
+// Depth implements abi.Pipelined.
+func (w *worker) Depth() int {
+	if p, ok := w.Worker.(abi.Pipelined); ok {
+		return p.Depth()
+	}
+	return 1
+}
+
+// plain is an invocation of a job to which nothing is granted. It is used again by the
+// next, so that it costs nothing unless there are several at once.
 type plain struct {
 	inv   abi.Invocation
 	host  host
@@ -165,8 +175,10 @@ func (w *worker) Execute(ctx context.Context, inv *abi.Invocation) abi.Result {
 		return w.Worker.Execute(ctx, inv) // it says what is wrong
 	}
 	p := &w.plain
-	if !w.x.nothing {
-		p = &plain{} // what is open knows by it to which run it belongs
+	if w.x.nothing && w.used.CompareAndSwap(false, true) {
+		defer w.used.Store(false)
+	} else {
+		p = new(plain) // what is open knows by it to which run it belongs
 	}
 	if err := p.state.Decode(inv.Offset, inv.HasOffset); err != nil {
 		return abi.Result{Outcome: abi.OutcomeError, Message: err.Error(), Err: err}

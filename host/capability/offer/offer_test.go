@@ -177,7 +177,7 @@ func newWorker(t *testing.T, g *grants.Grant, settings plugin.Settings, apart bo
 	if apart {
 		w := process.New(process.Options{Runtime: rt, Command: func(string) *exec.Cmd { return command(workWord) }})
 		t.Cleanup(w.Close)
-		x, err = w.Module(m).Executor(ctx, s, 1)
+		x, err = w.Module(m).Executor(ctx, s, "guests")
 	} else {
 		x, err = m.Executor(s)
 	}

@@ -41,11 +41,11 @@ func BenchmarkFire(b *testing.B) {
 		}
 	})
 	b.Run("a process for each", func(b *testing.B) {
-		m := open(b, workers(b, "good", plugin.Options{}, Options{}), "c/guest")
+		m := moduleOf(b, workers(b, "good", plugin.Options{}, Options{}), "c/guest")
 		s := plugin.Settings{Type: wasm.TypeSimple}
 		executorOf(b, m, s) // tries and compiles it
 		for b.Loop() {
-			x, err := m.Executor(b.Context(), s, 1)
+			x, err := m.Executor(b.Context(), s, "")
 			if err != nil {
 				b.Fatal(err)
 			}
@@ -57,7 +57,7 @@ func BenchmarkFire(b *testing.B) {
 
 // BenchmarkCall measures a call of the host from a guest.
 func BenchmarkCall(b *testing.B) {
-	m := open(b, workers(b, "good", plugin.Options{}, Options{}), "c/guest")
+	m := moduleOf(b, workers(b, "good", plugin.Options{}, Options{}), "c/guest")
 	w := worked(b, executorOf(b, m, plugin.Settings{Type: wasm.TypeSimple}))
 	execute(b, w)
 	for b.Loop() {
@@ -69,7 +69,7 @@ func BenchmarkCall(b *testing.B) {
 }
 
 func both(b *testing.B, f func(*testing.B, abi.Executor)) {
-	m := open(b, workers(b, "good", plugin.Options{}, Options{}), "c/guest")
+	m := moduleOf(b, workers(b, "good", plugin.Options{}, Options{}), "c/guest")
 	s := plugin.Settings{Type: wasm.TypeSimple}
 	b.Run("in the host", func(b *testing.B) {
 		x, err := m.m.Executor(s)
@@ -93,7 +93,7 @@ func execute(b *testing.B, w abi.Worker) {
 func BenchmarkMemory(b *testing.B) {
 	for _, n := range []int{1, 16} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
-			m := open(b, workers(b, "good", plugin.Options{}, Options{}), "c/guest")
+			m := moduleOf(b, workers(b, "good", plugin.Options{}, Options{}), "c/guest")
 			x := executorOf(b, m, plugin.Settings{Type: wasm.TypeSimple})
 			var pid int
 			for b.Loop() {

@@ -16,11 +16,11 @@ import (
 
 // child is a worker process as the host sees it. It is safe for concurrent use.
 type child struct {
-	w   *Workers
-	job string
-	cmd *exec.Cmd
-	out *writer // to it
-	pid int
+	w     *Workers
+	label string // for people
+	cmd   *exec.Cmd
+	out   *writer // to it
+	pid   int
 
 	readies chan ready      // has room for one
 	dead    chan struct{}   // closed when the process has ended and was waited for
@@ -28,18 +28,25 @@ type child struct {
 	over    context.CancelFunc
 	state   *os.ProcessState
 	stderr  head
+	limits  limits // set before it has a module
 
-	mu      sync.Mutex
-	workers map[int64]*worker // that run an invocation
-	why     string            // it was killed; empty: it was not
-	asked   bool              // its end was asked for
+	order sync.Mutex // of opens and drops on their way to the process
+
+	mu       sync.Mutex
+	opened   map[*executor]*opening
+	openings map[int64]*opening    // that it has not answered
+	runs     map[int64]*invocation // that it has not ended
+	why      string                // it was killed; empty: it was not
+	culprit  *executor             // whose guest it was killed for; nil: that is not known
+	asked    bool                  // its end was asked for
 }
 
-// start starts a process and hands it the module. Somebody ends it.
-func (w *Workers) start(ctx context.Context, job string, q *start) (*child, error) {
-	c := &child{w: w, job: job, readies: make(chan ready, 1), dead: make(chan struct{}), workers: map[int64]*worker{}}
+// start starts a process for people to know by the label. Somebody ends it.
+func (w *Workers) start(ctx context.Context, label string, q *start) (*child, error) {
+	c := &child{w: w, label: label, readies: make(chan ready, 1), dead: make(chan struct{}),
+		opened: map[*executor]*opening{}, openings: map[int64]*opening{}, runs: map[int64]*invocation{}}
 	c.life, c.over = context.WithCancel(context.Background())
-	c.cmd = w.o.Command(job)
+	c.cmd = w.o.Command(label)
 	c.cmd.Env = []string{}
 	c.cmd.Dir = "/"
 	c.cmd.Stderr = &c.stderr
@@ -74,9 +81,7 @@ func (w *Workers) start(ctx context.Context, job string, q *start) (*child, erro
 	// A process that does not read is ended with ctx.
 	stop := context.AfterFunc(ctx, c.end)
 	defer stop()
-	if err := c.out.send(kindStart, q); err == nil {
-		_ = c.out.sendBytes(kindModule, q.Module.Wasm) // why it ended is said elsewhere
-	}
+	_ = c.out.send(kindStart, q) // why it ended is said elsewhere
 	return c, nil
 }
 
@@ -93,7 +98,7 @@ func (c *child) begin() (io.Reader, error) {
 	if err := c.cmd.Start(); err != nil {
 		return nil, fmt.Errorf("worker process: %w", err)
 	}
-	c.out = &writer{w: in}
+	c.out = newWriter(in)
 	c.pid = c.cmd.Process.Pid
 	w := c.w
 	w.mu.Lock()
@@ -112,20 +117,63 @@ func (c *child) begin() (io.Reader, error) {
 func (c *child) serve(out io.Reader) {
 	w := c.w
 	defer w.joined.Done()
-	if err := c.read(newReader(out, maxFromProcess)); !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
-		c.kill("it did not keep to the protocol: " + err.Error())
+	if err := c.read(fromProcess(out)); !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
+		c.kill(nil, "it did not keep to the protocol: "+err.Error())
 	}
 	_ = c.cmd.Process.Kill()
+	c.limits.end()
 	_ = c.cmd.Wait() // the state says more
 	c.mu.Lock()
 	c.state = c.cmd.ProcessState
+	asked := c.asked
 	c.mu.Unlock()
 	w.mu.Lock()
 	delete(w.children, c)
 	w.stats.Running--
 	w.mu.Unlock()
+	if !asked {
+		c.mourn()
+	}
 	close(c.dead)
 	c.over()
+	w.nudge()
+}
+
+// mourn has the executors whose guests ran when the process ended run them alone for
+// a while: one of them may have ended it. It is called before dead is closed.
+func (c *child) mourn() {
+	c.mu.Lock()
+	suspects := map[*executor]bool{}
+	if c.culprit != nil {
+		suspects[c.culprit] = true
+	} else {
+		for _, v := range c.runs {
+			suspects[v.w.x] = true
+		}
+		for _, o := range c.openings {
+			suspects[o.x] = true
+		}
+	}
+	why := c.why
+	c.mu.Unlock()
+	var jobs []string
+	for x := range suspects {
+		x.suspected()
+		jobs = append(jobs, x.settings.JobName)
+	}
+	if why == "" {
+		slices.Sort(jobs)
+		c.w.log.Warn("a worker process ended", "worker", c.label, "pid", c.pid, "because", c.epitaph(), "jobs", clipList(jobs))
+	}
+}
+
+// clipList keeps the first of many.
+func clipList(list []string) []string {
+	const most = 20
+	if len(list) <= most {
+		return list
+	}
+	return append(list[:most:most], fmt.Sprintf("and %d more", len(list)-most))
 }
 
 // read takes frames. An error ends the process.
@@ -147,54 +195,63 @@ func (c *child) read(in *reader) error {
 		if err != nil {
 			return err
 		}
-		if err := c.take(k, body); err != nil {
+		if err := c.take(in, k, body); err != nil {
 			return err
 		}
 	}
 }
 
-// message is a call or a result, on its way to the worker.
+// message is a call or a result, on its way to its invocation.
 type message struct {
 	call   *call
+	tell   bool // there is no answer to the call
 	result *result
 }
 
-// take hands a frame to the worker that it is for. There is never more than one on
-// the way for each.
-func (c *child) take(k kind, body []byte) error {
+// take hands a frame to what it is for.
+func (c *child) take(in *reader, k kind, body []byte) error {
 	var id int64
 	var m message
 	switch k {
-	case kindCall:
-		m.call = &call{}
-		if err := decode(body, m.call); err != nil {
+	case kindOpened:
+		var o opened
+		if err := in.decode(body, &o); err != nil {
 			return err
 		}
-		id = m.call.Worker
+		return c.answered(&o)
+	case kindCall, kindTell:
+		m.call, m.tell = &call{}, k == kindTell
+		if err := in.decode(body, m.call); err != nil {
+			return err
+		}
+		id = m.call.Run
 	case kindResult:
 		m.result = &result{}
-		if err := decode(body, m.result); err != nil {
+		if err := in.decode(body, m.result); err != nil {
 			return err
 		}
-		id = m.result.Worker
+		id = m.result.Run
 	default:
 		return fmt.Errorf("a frame of kind %d", k)
 	}
 	c.mu.Lock()
-	w := c.workers[id]
+	v := c.runs[id]
 	if m.result != nil {
-		delete(c.workers, id)
+		delete(c.runs, id)
 	}
 	c.mu.Unlock()
-	if w == nil {
-		return fmt.Errorf("a message of worker %d, which does not run", id)
+	if v == nil {
+		return fmt.Errorf("a message of run %d, which does not run", id)
 	}
 	select {
-	case w.inbox <- m:
-		return nil
+	case v.inbox <- m:
 	default:
-		return fmt.Errorf("a second message of worker %d before the first was answered", id)
+		select { // until there is room: a process that says much waits
+		case v.inbox <- m:
+		case <-v.over:
+		}
 	}
+	return nil
 }
 
 // ready waits until the process is ready. The error says how it ended, or is that
@@ -235,12 +292,13 @@ func (c *child) end() {
 	_ = c.cmd.Process.Kill()
 }
 
-// kill kills the process because of what its guests did; why is for people.
-func (c *child) kill(why string) {
+// kill kills the process because of what its guests did, those of culprit if that is
+// known; why is for people.
+func (c *child) kill(culprit *executor, why string) {
 	c.mu.Lock()
 	first := c.why == "" && !c.asked
 	if first {
-		c.why = why
+		c.why, c.culprit = why, culprit
 	}
 	c.mu.Unlock()
 	_ = c.cmd.Process.Kill()
@@ -250,7 +308,11 @@ func (c *child) kill(why string) {
 	c.w.mu.Lock()
 	c.w.stats.Killed++
 	c.w.mu.Unlock()
-	c.w.log.Warn("a worker process was killed", "job", c.job, "pid", c.pid, "because", why)
+	job := ""
+	if culprit != nil {
+		job = culprit.settings.JobName
+	}
+	c.w.log.Warn("a worker process was killed", "worker", c.label, "job", job, "pid", c.pid, "because", why)
 }
 
 // epitaph says how the process ended. It is called when it has.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -19,72 +20,57 @@ func bind(cmd *exec.Cmd) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
 }
 
-// restrict closes the sandbox around this process. It names what the system lacks
-// for that; the error is for what should have worked.
-func restrict(q *start) (lacks []string, err error) {
+// restrict closes the sandbox around this process. The error is for what should
+// have worked.
+func restrict(q *start) (r ready, err error) {
 	// If the machine is short of memory, guests end before hosts.
 	_ = os.WriteFile("/proc/self/oom_score_adj", []byte("500"), 0)
-	if err := limit(q); err != nil {
-		return nil, err
+	if r.Data, err = dataSize(); err != nil {
+		return r, err
+	}
+	for _, resource := range []int{unix.RLIMIT_FSIZE, unix.RLIMIT_CORE} {
+		if err := unix.Setrlimit(resource, &unix.Rlimit{}); err != nil {
+			return r, fmt.Errorf("limit %d: %w", resource, err)
+		}
 	}
 	if _, err := llsys.LandlockGetABIVersion(); err != nil {
-		lacks = append(lacks, lacksLandlock)
+		r.Lacks = append(r.Lacks, lacksLandlock)
 	} else if err := confineFiles(q); err != nil {
-		return nil, fmt.Errorf("landlock: %w", err)
+		return r, fmt.Errorf("landlock: %w", err)
 	}
 	supported, err := filter()
 	if err != nil {
-		return nil, fmt.Errorf("seccomp: %w", err)
+		return r, fmt.Errorf("seccomp: %w", err)
 	}
 	if !supported {
-		lacks = append(lacks, lacksFilter)
+		r.Lacks = append(r.Lacks, lacksFilter)
 	}
-	return lacks, nil
+	return r, nil
 }
 
-// limit sets the limits that a process may set for itself.
-func limit(q *start) error {
+// dataSize is how many bytes of data this process has, as RLIMIT_DATA counts them.
+func dataSize() (uint64, error) {
 	statm, err := os.ReadFile("/proc/self/statm")
 	if err != nil {
-		return err
+		return 0, err
 	}
 	f := strings.Fields(string(statm))
 	if len(f) < 6 {
-		return fmt.Errorf("/proc/self/statm: found %d numbers, expected 7", len(f))
+		return 0, fmt.Errorf("/proc/self/statm: found %d numbers, expected 7", len(f))
 	}
 	pages, err := strconv.ParseUint(f[5], 10, 64)
 	if err != nil {
-		return err
+		return 0, err
 	}
-	for resource, most := range map[int]uint64{
-		unix.RLIMIT_DATA:   pages*uint64(os.Getpagesize()) + q.Data,
-		unix.RLIMIT_NOFILE: q.Files,
-		unix.RLIMIT_FSIZE:  0,
-		unix.RLIMIT_CORE:   0,
-	} {
-		var old unix.Rlimit
-		if err := unix.Getrlimit(resource, &old); err != nil {
-			return err
-		}
-		most = min(most, old.Max)
-		if err := unix.Setrlimit(resource, &unix.Rlimit{Cur: most, Max: most}); err != nil {
-			return fmt.Errorf("limit %d: %w", resource, err)
-		}
-	}
-	return nil
+	return pages * uint64(os.Getpagesize()), nil
 }
 
 // confineFiles leaves the compiled code and the mounts to be read, and no network.
 func confineFiles(q *start) error {
 	const read = llsys.AccessFSReadFile | llsys.AccessFSReadDir
-	var dirs []string
+	dirs := slices.Clone(q.Readable)
 	if q.Dir != "" {
 		dirs = append(dirs, q.Dir)
-	}
-	for _, m := range q.Settings.Mounts {
-		if !m.Write { // else the host does what there is to do
-			dirs = append(dirs, m.Host)
-		}
 	}
 	// A mount that is missing is a matter of the guest that wants it.
 	return landlock.V11.BestEffort().Restrict(landlock.PathAccess(read, dirs...).IgnoreIfMissing())

@@ -194,7 +194,7 @@ func TestContract(t *testing.T) {
 		t.Run(b.name, func(t *testing.T) {
 			b.settings.JobName = "probe"
 			inside, err1 := m.Executor(b.settings)
-			outside, err2 := apart[b.module].Executor(t.Context(), b.settings, 4)
+			outside, err2 := apart[b.module].Executor(t.Context(), b.settings, "")
 			if err1 != nil || err2 != nil {
 				if fmt.Sprint(err1) != fmt.Sprint(err2) {
 					t.Fatalf("refused with\n%v\nin this process, and in another with\n%v", err1, err2)

@@ -1,14 +1,7 @@
 package process
 
 import (
-	"bufio"
-	"bytes"
-	"encoding/binary"
-	"encoding/json"
-	"fmt"
-	"io"
 	"runtime"
-	"sync"
 	"time"
 
 	"github.com/wasmjob/wasmjob/abi"
@@ -18,17 +11,22 @@ import (
 // kind is what a frame is about.
 type kind byte
 
-// The kinds that the host sends, and after kindReady those of a worker process.
+// The kinds that the host sends, and from kindReady on those of a worker process.
 const (
 	kindStart  kind = iota + 1 // start: the first frame
-	kindModule                 // the metered module: the second frame
+	kindOpen                   // open
+	kindModule                 // the metered module, after an open that says so
 	kindRun                    // run
 	kindEnd                    // end
-	kindAnswer                 // answer
+	kindAnswer                 // answer, to a call
+	kindCancel                 // cancel
 	kindClose                  // closed
+	kindDrop                   // dropped
 
 	kindReady  // ready: the first frame
-	kindCall   // call
+	kindOpened // opened
+	kindCall   // call: the guest waits for the answer
+	kindTell   // call, to which there is no answer
 	kindResult // result
 )
 
@@ -40,55 +38,25 @@ const (
 	maxText = 64 << 10
 )
 
-// start is what a process is to do.
+// start is what a process is to be.
 type start struct {
-	Module plugin.Packed
-	// Dir has the compiled code. Compile says that it is compiled here.
-	Dir     string `json:",omitempty"`
-	Compile bool   `json:",omitempty"`
-	// Trial says that an instance with Pages of memory is made on trial, and
-	// nothing else. Otherwise the Settings say how guests are run.
-	Trial    bool   `json:",omitempty"`
-	Pages    uint32 `json:",omitempty"`
-	Settings plugin.Settings
-	// Data is how much data the process may have, in bytes, besides what it
-	// begins with; Files how many files it may open.
-	Data  uint64
-	Files uint64
+	// Dir has the compiled code. Compile says that modules are compiled here.
+	Dir     string
+	Compile bool
+	// Readable are the directories that guests may read by themselves.
+	Readable []string
 }
-
-// run starts an invocation of a worker, which exists from its first one on.
-type run struct {
-	Worker     int64
-	Export     string    `json:",omitempty"` // of a listener; empty: the item
-	Deadline   time.Time // zero: none
-	LogLevel   int       // lines below it are not wanted
-	Invocation abi.ShardingContext
-	Offset     []byte `json:",omitempty"`
-	HasOffset  bool   `json:",omitempty"`
-	Outside    bool   `json:",omitempty"` // there is an abi.Outside
-	WholeLog   string `json:",omitempty"` // that of an abi.WholeLog; empty: there is none
-}
-
-// end says that the time of an invocation is up, or that it is to stop.
-type end struct {
-	Worker  int64
-	Timeout bool
-}
-
-// closed says that a worker is not used any more.
-type closed struct{ Worker int64 }
 
 // ready is how the start went.
 type ready struct {
-	// Problem says what is wrong with the module.
-	Problem string `json:",omitempty"`
-	// NotStored says that its compiled code is not where it was expected.
-	NotStored bool `json:",omitempty"`
-	// Failure is of another kind: the module is not to blame.
-	Failure string `json:",omitempty"`
+	// Failure says what did not work; empty: nothing.
+	Failure string
 	// Lacks names the parts of the sandbox that the system does not have.
-	Lacks []string `json:",omitempty"`
+	Lacks []string
+	// Data is how much data the process begins with, in bytes.
+	Data uint64
+	// Problem is what a test has found in the sandbox.
+	Problem string
 }
 
 // What a sandbox may lack: nothing else is believed.
@@ -98,11 +66,123 @@ const (
 	lacksSandbox  = "a sandbox for " + runtime.GOOS
 )
 
+// open gives the process a module with a job's settings.
+type open struct {
+	Executor int64 // names it from now on
+	Module   plugin.Packed
+	// Bytes says that the module comes in the next frame: the process does not have it.
+	Bytes    bool
+	Settings plugin.Settings
+	// Trial says that an instance with Pages of memory is made on trial, and
+	// nothing else.
+	Trial bool
+	Pages uint32
+}
+
+// opened is how that went.
+type opened struct {
+	_        struct{} `cbor:",toarray"`
+	Executor int64
+	// Problem says what is wrong with the module.
+	Problem string
+	// NotStored says that its compiled code is not where it was expected.
+	NotStored bool
+	// Failure is of another kind: the module is not to blame.
+	Failure string
+}
+
+// dropped says that an executor is not needed any more.
+type dropped struct {
+	_        struct{} `cbor:",toarray"`
+	Executor int64
+}
+
+// run starts an invocation of a guest, which exists from its first one on.
+type run struct {
+	_          struct{} `cbor:",toarray"`
+	Run        int64    // names the invocation
+	Executor   int64
+	Guest      int64
+	Export     string // of a listener; empty: the item
+	Deadline   int64  // in nanoseconds since 1970; 0: none
+	LogLevel   int    // lines below it are not wanted
+	Invocation invoked
+	Offset     []byte
+	HasOffset  bool
+	Outside    bool   // there is an abi.Outside
+	WholeLog   string // that of an abi.WholeLog; empty: there is none
+}
+
+// invoked is an abi.ShardingContext.
+type invoked struct {
+	_                              struct{} `cbor:",toarray"`
+	JobName, TaskID                string
+	TotalCount                     int
+	JobParameter                   string
+	Item                           int
+	Parameter                      string
+	HasParameter                   bool
+	Fire, Previous, Next, Deadline int64 // in nanoseconds since 1970; 0: none
+	Attempt                        int
+	Fence                          int64
+	FetchDataCount                 int
+	RunID                          string
+	Source                         abi.Source
+	PluginConfig                   []byte
+	Traceparent                    string
+	HostInfo                       string
+}
+
+func pack(c *abi.ShardingContext) invoked {
+	return invoked{JobName: c.JobName, TaskID: c.TaskID, TotalCount: c.ShardingTotalCount, JobParameter: c.JobParameter,
+		Item: c.ShardingItem, Parameter: c.ShardingParameter, HasParameter: c.HasShardingParameter,
+		Fire: nanos(c.FireTime), Previous: nanos(c.PreviousFireTime), Next: nanos(c.NextFireTime), Deadline: nanos(c.Deadline),
+		Attempt: c.Attempt, Fence: c.Fence, FetchDataCount: c.FetchDataCount, RunID: c.RunID, Source: c.Source,
+		PluginConfig: c.PluginConfig, Traceparent: c.Traceparent, HostInfo: c.HostInfo}
+}
+
+func (p *invoked) unpack() abi.ShardingContext {
+	return abi.ShardingContext{JobName: p.JobName, TaskID: p.TaskID, ShardingTotalCount: p.TotalCount, JobParameter: p.JobParameter,
+		ShardingItem: p.Item, ShardingParameter: p.Parameter, HasShardingParameter: p.HasParameter,
+		FireTime: instant(p.Fire), PreviousFireTime: instant(p.Previous), NextFireTime: instant(p.Next), Deadline: instant(p.Deadline),
+		Attempt: p.Attempt, Fence: p.Fence, FetchDataCount: p.FetchDataCount, RunID: p.RunID, Source: p.Source,
+		PluginConfig: p.PluginConfig, Traceparent: p.Traceparent, HostInfo: p.HostInfo}
+}
+
+// nanos is 0 for the zero time.
+func nanos(t time.Time) int64 {
+	if t.IsZero() {
+		return 0
+	}
+	return t.UnixNano()
+}
+
+func instant(ns int64) time.Time {
+	if ns == 0 {
+		return time.Time{}
+	}
+	return time.Unix(0, ns)
+}
+
+// end says that the time of an invocation is up, or that it is to stop.
+type end struct {
+	_       struct{} `cbor:",toarray"`
+	Run     int64
+	Timeout bool
+}
+
+// closed says that a guest is not used any more.
+type closed struct {
+	_     struct{} `cbor:",toarray"`
+	Guest int64
+}
+
 // line is a line of a guest.
 type line struct {
-	Level int      `json:",omitempty"`
-	Text  string   `json:",omitempty"`
-	Attrs []string `json:",omitempty"`
+	_     struct{} `cbor:",toarray"`
+	Level int
+	Text  string
+	Attrs []string
 }
 
 // Names of calls.
@@ -125,125 +205,64 @@ const maxPiece = 256 << 10
 
 // call asks the host for something on behalf of an invocation.
 type call struct {
-	Worker int64
-	Name   string
-	Level  int      `json:",omitempty"` // of a line
-	Text   string   `json:",omitempty"` // of a line; a metric's name
-	Attrs  []string `json:",omitempty"` // of a line
-	Lines  []line   `json:",omitempty"` // for the whole log
-	Kind   int      `json:",omitempty"` // of a metric
+	_     struct{} `cbor:",toarray"`
+	Run   int64
+	Name  string
+	Level int      // of a line
+	Text  string   // of a line; a metric's name; a function of a capability (module.function)
+	Attrs []string // of a line
+	Lines []line   // for the whole log
+	Kind  int      // of a metric
 	// A and B are: done and total; a metric's value; bytes of memory; 1 for no offset.
-	A     int64  `json:",omitempty"`
-	B     int64  `json:",omitempty"`
-	Bytes []byte `json:",omitempty"` // an offset
-	// Of a function of a capability, which Text names (module.function).
-	Numbers []int64  `json:",omitempty"`
-	Texts   [][]byte `json:",omitempty"`
-	Limit   int      `json:",omitempty"`
+	A     int64
+	B     int64
+	Bytes []byte // an offset
+	// Of a function of a capability.
+	Numbers []int64
+	Texts   [][]byte
+	Limit   int
 }
 
 // answer is a code of the contract, a reason to stop, or 1 for yes.
 type answer struct {
-	Worker int64
-	Value  int64
-	Text   string `json:",omitempty"` // why memory is refused
-	Bytes  []byte `json:",omitempty"` // what a capability answers
+	_     struct{} `cbor:",toarray"`
+	Run   int64
+	Value int64
+	Text  string // why memory is refused
+	Bytes []byte // what a capability answers
 }
 
-// result is an abi.Result, whose Err is in Error.
+// cancel is why an invocation is to stop, as the host knows it at the moment.
+type cancel struct {
+	_     struct{} `cbor:",toarray"`
+	Run   int64
+	Value abi.Cancel
+}
+
+// result is an abi.Result, but for what only the host knows.
 type result struct {
-	Worker int64
-	abi.Result
-	Error *failure `json:",omitempty"`
+	_                struct{} `cbor:",toarray"`
+	Run              int64
+	Outcome          abi.Outcome
+	NotBegun         bool
+	Status           abi.Status
+	Message          string
+	Offset           []byte
+	Staged           bool
+	Batches, Records int64
+	Yielded          bool
+	Memory           int64
+	DroppedLines     int64
+	Error            *failure
 }
 
 // failure is a plugin.Error.
 type failure struct {
+	_        struct{} `cbor:",toarray"`
 	Kind     plugin.Kind
 	Op       string
-	ExitCode uint32 `json:",omitempty"`
-	Stack    string `json:",omitempty"`
-	Stderr   string `json:",omitempty"`
-	Cause    string `json:",omitempty"`
-}
-
-const headSize = 5
-
-// reader reads frames of at most max bytes. One goroutine uses it.
-type reader struct {
-	r   *bufio.Reader
-	max uint32
-}
-
-func newReader(r io.Reader, most uint32) *reader {
-	return &reader{bufio.NewReaderSize(r, 16<<10), most}
-}
-
-// next reads a frame. The error is io.EOF if there is none. The body is the
-// caller's; memory is taken as it comes, not as its length says.
-func (r *reader) next() (kind, []byte, error) {
-	var head [headSize]byte
-	if _, err := io.ReadFull(r.r, head[:]); err != nil {
-		return 0, nil, err
-	}
-	n, k := binary.LittleEndian.Uint32(head[:]), kind(head[4])
-	if n > r.max {
-		return 0, nil, fmt.Errorf("a frame of %d bytes, expected at most %d", n, r.max)
-	}
-	var body bytes.Buffer
-	body.Grow(int(min(n, 64<<10)))
-	if _, err := io.CopyN(&body, r.r, int64(n)); err != nil {
-		return 0, nil, fmt.Errorf("a frame of %d bytes has ended after %d: %w", n, body.Len(), err)
-	}
-	return k, body.Bytes(), nil
-}
-
-// expect reads a frame of a kind.
-func (r *reader) expect(want kind, into any) error {
-	k, body, err := r.next()
-	if err != nil {
-		return err
-	}
-	if k != want {
-		return fmt.Errorf("a frame of kind %d, expected %d", k, want)
-	}
-	return decode(body, into)
-}
-
-// decode reads a body. Unknown fields are mistakes: both sides are one program.
-func decode(body []byte, into any) error {
-	d := json.NewDecoder(bytes.NewReader(body))
-	d.DisallowUnknownFields()
-	if err := d.Decode(into); err != nil {
-		return fmt.Errorf("a frame's body: %w", err)
-	}
-	if _, err := d.Token(); err != io.EOF {
-		return fmt.Errorf("a frame's body is followed by something else")
-	}
-	return nil
-}
-
-// writer writes frames. It is safe for concurrent use; a write may last until the
-// other side reads, or ends.
-type writer struct {
-	mu sync.Mutex
-	w  io.Writer
-}
-
-func (w *writer) send(k kind, body any) error {
-	b, err := json.Marshal(body)
-	if err != nil {
-		return err
-	}
-	return w.sendBytes(k, b)
-}
-
-func (w *writer) sendBytes(k kind, body []byte) error {
-	b := make([]byte, headSize, headSize+len(body))
-	binary.LittleEndian.PutUint32(b, uint32(len(body)))
-	b[4] = byte(k)
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	_, err := w.w.Write(append(b, body...))
-	return err
+	ExitCode uint32
+	Stack    string
+	Stderr   string
+	Cause    string
 }

@@ -27,7 +27,7 @@ func programs() map[string]func() error {
 	list := map[string]func() error{
 		"good":   func() error { return Serve(os.Stdin, os.Stdout) },
 		"probe":  func() error { return serve(os.Stdin, os.Stdout, probe) },
-		"hungry": func() error { return serve(os.Stdin, os.Stdout, hungry) },
+		"hungry": hungry,
 		"host":   host,
 	}
 	for name, f := range strangers() {
@@ -108,7 +108,7 @@ func wasmOf(t testing.TB, name string) []byte {
 	return b
 }
 
-func open(t testing.TB, w *Workers, name string) *Module {
+func moduleOf(t testing.TB, w *Workers, name string) *Module {
 	t.Helper()
 	m, err := w.o.Runtime.Open("some/guest.wasm", wasmOf(t, name))
 	if err != nil {
@@ -120,7 +120,7 @@ func open(t testing.TB, w *Workers, name string) *Module {
 
 func executorOf(t testing.TB, m *Module, s plugin.Settings) abi.Executor {
 	t.Helper()
-	x, err := m.Executor(t.Context(), s, 4)
+	x, err := m.Executor(t.Context(), s, "")
 	if err != nil {
 		t.Fatal(err)
 	}

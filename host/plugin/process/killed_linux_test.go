@@ -23,7 +23,7 @@ import (
 func TestKilled(t *testing.T) {
 	t.Parallel()
 	w := workers(t, "good", plugin.Options{}, Options{grace: 300 * time.Millisecond})
-	m := open(t, w, "c/guest")
+	m := moduleOf(t, w, "c/guest")
 	x := executorOf(t, m, plugin.Settings{Type: wasm.TypeSimple, JobName: "bad"})
 	beside := worked(t, executorOf(t, m, plugin.Settings{Type: wasm.TypeSimple, JobName: "good"}))
 	beside.Execute(t.Context(), item(newRecorder(), "ok"))
@@ -39,20 +39,20 @@ func TestKilled(t *testing.T) {
 	if r := beside.Execute(t.Context(), item(newRecorder(), "ok")); r.Outcome != abi.OutcomeOK {
 		t.Errorf("another job: %+v", r)
 	}
-	want := "the worker process was killed because item 2 overran its limit"
+	want := "the worker process was killed because item 2 of job probe overran its limit"
 	if r := <-ended; r.Outcome != abi.OutcomeTimeout || !strings.Contains(r.Message, want) || !strings.Contains(r.Message, "did not stop within 300ms") {
 		t.Errorf("%+v", r)
 	}
 	if took := time.Since(begun); took < 800*time.Millisecond {
 		t.Errorf("it was killed after %s, before its grace was over", took)
 	}
-	if r := <-neighbour; r.Outcome != abi.OutcomeError || !strings.HasSuffix(r.Message, want) {
+	if r := <-neighbour; r.Outcome != abi.OutcomeWorker || !strings.HasSuffix(r.Message, want) {
 		t.Errorf("its neighbour: %+v", r)
 	}
 	if r := one.Execute(t.Context(), item(newRecorder(), "ok")); r.Outcome != abi.OutcomeOK {
 		t.Errorf("the next one: %+v", r)
 	}
-	if s := w.Stats(); s.Killed != 1 || s.Running != 2 {
+	if s := w.Stats(); s.Killed != 1 || s.Running != 3 {
 		t.Errorf("%+v", s)
 	}
 }
@@ -61,11 +61,11 @@ func TestKilled(t *testing.T) {
 func TestStopped(t *testing.T) {
 	t.Parallel()
 	w := workers(t, "deaf", plugin.Options{}, Options{grace: 100 * time.Millisecond})
-	one := worked(t, executorOf(t, open(t, w, "c/guest"), plugin.Settings{Type: wasm.TypeSimple}))
+	one := worked(t, executorOf(t, moduleOf(t, w, "c/guest"), plugin.Settings{Type: wasm.TypeSimple}))
 	ctx, cancel := context.WithCancel(t.Context())
 	time.AfterFunc(300*time.Millisecond, cancel)
 	r := one.Execute(ctx, item(newRecorder(), "ok"))
-	if r.Outcome != abi.OutcomeCancelled || !strings.Contains(r.Message, "item 2 did not stop when it was asked to") && !strings.Contains(r.Message, "stopped") {
+	if r.Outcome != abi.OutcomeCancelled || !strings.Contains(r.Message, "item 2 of job probe did not stop when it was asked to") && !strings.Contains(r.Message, "stopped") {
 		t.Errorf("%+v", r)
 	}
 }

@@ -2,7 +2,6 @@ package process
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -50,20 +49,20 @@ func running(t *testing.T, w abi.Worker, parameter string, limit time.Duration) 
 func TestDied(t *testing.T) {
 	t.Parallel()
 	w := workers(t, "good", plugin.Options{}, Options{})
-	x := executorOf(t, open(t, w, "c/guest"), plugin.Settings{Type: wasm.TypeSimple})
+	x := executorOf(t, moduleOf(t, w, "c/guest"), plugin.Settings{Type: wasm.TypeSimple})
 	one := worked(t, x)
 	c, ended := running(t, one, "spin-log", 0)
 	if err := c.cmd.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	if r := <-ended; r.Outcome != abi.OutcomeError || !strings.Contains(r.Message, "the worker process ended (signal: killed)") {
+	if r := <-ended; r.Outcome != abi.OutcomeWorker || !strings.Contains(r.Message, "the worker process ended (signal: killed)") {
 		t.Errorf("%+v", r)
 	}
 	// The same worker goes on, in another process.
 	if r := one.Execute(t.Context(), item(newRecorder(), "ok")); r.Outcome != abi.OutcomeOK {
 		t.Errorf("%+v", r)
 	}
-	if s := w.Stats(); s.Killed != 0 || s.Running != 1 {
+	if s := w.Stats(); s.Killed != 0 || s.Running != 2 { // one has tried the module
 		t.Errorf("%+v", s)
 	}
 }
@@ -71,7 +70,7 @@ func TestDied(t *testing.T) {
 func TestIdle(t *testing.T) {
 	t.Parallel()
 	w := workers(t, "good", plugin.Options{MemoryBudget: 1 << 30}, Options{idle: 20 * time.Millisecond})
-	x := executorOf(t, open(t, w, "c/guest"), plugin.Settings{Type: wasm.TypeSimple})
+	x := executorOf(t, moduleOf(t, w, "c/guest"), plugin.Settings{Type: wasm.TypeSimple})
 	for range 2 {
 		one, err := x.NewWorker(t.Context())
 		if err != nil {
@@ -89,11 +88,9 @@ func TestIdle(t *testing.T) {
 		}
 		<-c.dead
 	}
-	if s := w.Stats(); s.Running != 0 || s.Killed != 0 || s.Started != 4 { // one found that the module is not compiled, one has tried it
+	if s := w.Stats(); s.Running != 0 || s.Killed != 0 || s.Started != 3 { // one has tried the module
 		t.Errorf("%+v", s)
 	}
-	x.(*executor).lock <- struct{}{} // what ends the process has finished
-	<-x.(*executor).lock
 	if m := w.o.Runtime.Memory(); m.Guests != 0 {
 		t.Errorf("an idle process was not given back: %+v", m)
 	}
@@ -102,7 +99,7 @@ func TestIdle(t *testing.T) {
 func TestMemory(t *testing.T) {
 	t.Parallel()
 	w := workers(t, "good", plugin.Options{MemoryBudget: 60 << 20}, Options{})
-	m := open(t, w, "c/guest")
+	m := moduleOf(t, w, "c/guest")
 	x := executorOf(t, m, plugin.Settings{Type: wasm.TypeSimple, JobName: "a"})
 	one := worked(t, x)
 	r := one.Execute(t.Context(), item(newRecorder(), "grow:10")) // pages
@@ -113,12 +110,17 @@ func TestMemory(t *testing.T) {
 	if before.Guests < baseMemory+10<<16 {
 		t.Errorf("%+v after a guest has grown by 10 pages", before)
 	}
-	// Of 60 MiB a job has 45, of which its process takes 24.
+	// Of 60 MiB its process takes 24.
 	one.Execute(t.Context(), item(newRecorder(), "grow:1000"))
-	if after := w.o.Runtime.Memory(); after.Guests > 45<<20 || after.Refused == 0 {
+	if after := w.o.Runtime.Memory(); after.Guests > 60<<20 || after.Refused == 0 {
 		t.Errorf("%+v after a guest wanted 1000 pages", after)
 	}
 	// Whoever has to wait gets the error of its context.
+	rest, err := w.o.Runtime.Admit(t.Context(), "b", 60<<20-w.o.Runtime.Memory().Guests)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rest.Close()
 	other := executorOf(t, m, plugin.Settings{Type: wasm.TypeSimple, JobName: "c"})
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -126,7 +128,7 @@ func TestMemory(t *testing.T) {
 		t.Errorf("found %v, expected that it waits for memory", err)
 	}
 	tiny := workers(t, "good", plugin.Options{MemoryBudget: 16 << 20}, Options{})
-	if _, err := open(t, tiny, "c/guest").Executor(t.Context(), plugin.Settings{Type: wasm.TypeSimple}, 1); err == nil || !strings.Contains(err.Error(), "its worker process included") {
+	if _, err := moduleOf(t, tiny, "c/guest").Executor(t.Context(), plugin.Settings{Type: wasm.TypeSimple}, ""); err == nil || !strings.Contains(err.Error(), "its worker process included") {
 		t.Errorf("found %v, expected that the budget is too small", err)
 	}
 }
@@ -135,7 +137,7 @@ func TestMemory(t *testing.T) {
 func TestWaitingHoldsNothing(t *testing.T) {
 	t.Parallel()
 	w := workers(t, "good", plugin.Options{MemoryBudget: 100 << 20}, Options{})
-	x := executorOf(t, open(t, w, "c/guest"), plugin.Settings{Type: wasm.TypeSimple, JobName: "a"})
+	x := executorOf(t, moduleOf(t, w, "c/guest"), plugin.Settings{Type: wasm.TypeSimple, JobName: "a"})
 	x.(*executor).expected.Store(30 << 20) // two of them and a process are more than a job's 75 MiB
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
@@ -168,7 +170,7 @@ func TestWaitingHoldsNothing(t *testing.T) {
 func TestIdleGivesWay(t *testing.T) {
 	t.Parallel()
 	w := workers(t, "good", plugin.Options{MemoryBudget: 40 << 20}, Options{idle: time.Hour})
-	m := open(t, w, "c/guest")
+	m := moduleOf(t, w, "c/guest")
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	for _, job := range []string{"a", "b", "a"} {
@@ -192,9 +194,9 @@ func TestIdleGivesWay(t *testing.T) {
 func TestStart(t *testing.T) {
 	t.Parallel()
 	w := workers(t, "good", plugin.Options{}, Options{})
-	x := executorOf(t, open(t, w, "c/guest"), plugin.Settings{Type: wasm.TypeSimple})
+	x := executorOf(t, moduleOf(t, w, "c/guest"), plugin.Settings{Type: wasm.TypeSimple})
 	one := worked(t, x)
-	if s := w.Stats(); s.Running != 1 {
+	if s := w.Stats(); s.Running != 2 { // one has tried the module
 		t.Errorf("%+v before the first item, expected a process", s)
 	}
 	if r := one.Execute(t.Context(), item(newRecorder(), "ok")); r.Outcome != abi.OutcomeOK {
@@ -206,7 +208,7 @@ func TestStart(t *testing.T) {
 func TestNoProgram(t *testing.T) {
 	t.Parallel()
 	w := workers(t, "good", plugin.Options{}, Options{Command: func(string) *exec.Cmd { return exec.Command("/nonexistent") }})
-	_, err := open(t, w, "c/guest").Executor(t.Context(), plugin.Settings{Type: wasm.TypeSimple}, 1)
+	_, err := moduleOf(t, w, "c/guest").Executor(t.Context(), plugin.Settings{Type: wasm.TypeSimple}, "")
 	if load := (*plugin.LoadError)(nil); err == nil || errors.As(err, &load) || !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("found %v, expected an error of the host's", err)
 	}
@@ -215,7 +217,7 @@ func TestNoProgram(t *testing.T) {
 func TestReleased(t *testing.T) {
 	t.Parallel()
 	w := workers(t, "good", plugin.Options{}, Options{})
-	x, err := open(t, w, "c/guest").Executor(t.Context(), plugin.Settings{Type: wasm.TypeSimple}, 1)
+	x, err := moduleOf(t, w, "c/guest").Executor(t.Context(), plugin.Settings{Type: wasm.TypeSimple}, "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -247,7 +249,7 @@ func TestTrial(t *testing.T) {
 	t.Parallel()
 	w := workers(t, "good", plugin.Options{}, Options{})
 	for _, name := range []string{"wat/init_trap", "wat/init_exit", "wat/start_trap", "wat/noop"} {
-		m := open(t, w, name)
+		m := moduleOf(t, w, name)
 		_, here := w.o.Runtime.Load(t.Context(), "some/guest.wasm", wasmOf(t, name), time.Time{})
 		there := m.Try(t.Context())
 		if fmt.Sprint(here) != fmt.Sprint(there) {
@@ -255,7 +257,7 @@ func TestTrial(t *testing.T) {
 		}
 	}
 	before := w.Stats().Started
-	m := open(t, w, "c/guest")
+	m := moduleOf(t, w, "c/guest")
 	for range 3 { // tried once, not run
 		executorOf(t, m, plugin.Settings{Type: wasm.TypeSimple})
 	}
@@ -283,7 +285,7 @@ func TestWithoutCompiler(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer m.Close()
-	x, err := w.Module(m).Executor(t.Context(), plugin.Settings{Type: wasm.TypeSimple}, 1)
+	x, err := w.Module(m).Executor(t.Context(), plugin.Settings{Type: wasm.TypeSimple}, "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -313,7 +315,7 @@ func host() error {
 	if err != nil {
 		return err
 	}
-	x, err := New(Options{Runtime: rt, Command: command("good")}).Module(m).Executor(ctx, plugin.Settings{Type: wasm.TypeSimple}, 1)
+	x, err := New(Options{Runtime: rt, Command: command("good")}).Module(m).Executor(ctx, plugin.Settings{Type: wasm.TypeSimple}, "")
 	if err != nil {
 		return err
 	}
@@ -335,27 +337,38 @@ func host() error {
 // strangers are processes that do not keep to the protocol, each as soon as it has an
 // invocation to run.
 func strangers() map[string]func() error {
-	// first reads the module and the first invocation.
+	// first takes modules on trial, an executor, and its first invocation.
 	first := func() (*reader, *writer, *run, error) {
-		in, out := newReader(os.Stdin, maxFromHost), &writer{w: os.Stdout}
+		in, out := fromHost(os.Stdin), newWriter(os.Stdout)
 		var s start
 		if err := in.expect(kindStart, &s); err != nil {
 			return nil, nil, nil, err
 		}
-		if _, _, err := in.next(); err != nil {
+		if err := out.send(kindReady, ready{}); err != nil {
 			return nil, nil, nil, err
 		}
-		if err := out.send(kindReady, ready{}); err != nil || s.Trial {
-			return nil, nil, nil, err
+		for {
+			var o open
+			if err := in.expect(kindOpen, &o); err != nil {
+				return nil, nil, nil, err
+			}
+			if _, _, err := in.next(); err != nil {
+				return nil, nil, nil, err
+			}
+			if err := out.send(kindOpened, opened{Executor: o.Executor}); err != nil {
+				return nil, nil, nil, err
+			}
+			if !o.Trial {
+				q := &run{}
+				return in, out, q, in.expect(kindRun, q)
+			}
 		}
-		q := &run{}
-		return in, out, q, in.expect(kindRun, q)
 	}
 	// tells sends what is on the list, and waits for the end.
 	tells := func(list ...any) func() error {
 		return func() error {
 			in, out, q, err := first()
-			if err != nil || in == nil {
+			if err != nil {
 				return err
 			}
 			for _, m := range list {
@@ -364,11 +377,13 @@ func strangers() map[string]func() error {
 					err = out.sendBytes(kindCall, []byte(m))
 				case kind:
 					err = out.sendBytes(m, []byte("{}"))
+				case opened:
+					err = out.send(kindOpened, m)
 				case call:
-					m.Worker += q.Worker
+					m.Run += q.Run
 					err = out.send(kindCall, m)
 				case result:
-					m.Worker += q.Worker
+					m.Run += q.Run
 					err = out.send(kindResult, m)
 				}
 				if err != nil {
@@ -387,20 +402,23 @@ func strangers() map[string]func() error {
 		"deaf":            tells(),
 		"waits, and errs": tells(wait, "nonsense"),
 		"waits, and ends": func() error {
-			in, out, q, err := first()
-			if err != nil || in == nil {
+			_, out, q, err := first()
+			if err != nil {
 				return err
 			}
-			wait.Worker = q.Worker
+			wait.Run = q.Run
 			return out.send(kindCall, wait)
 		},
-		"boastful":               tells(result{Result: abi.Result{Outcome: abi.OutcomeOK, Outside: map[string]abi.OutsideCount{"http": {Calls: 7}}}}),
 		"a strange kind":         tells(kind(99)),
 		"a kind of the host's":   tells(kindRun),
-		"no JSON":                tells("nonsense"),
-		"more than JSON":         tells(`{"Worker":1,"Name":"cancelled"} {}`),
-		"an unknown field":       tells(`{"Worker":1,"Sudo":true}`),
-		"another worker":         tells(call{Worker: 7, Name: callProgress}),
+		"no CBOR":                tells("nonsense"),
+		"more than a body":       tells("\x80\x80"),
+		"too few fields":         tells("\x82\x01\x61a"),
+		"too many fields":        tells("\x8e" + strings.Repeat("\x01", 14)),
+		"a list without an end":  tells("\x9f"),
+		"nested lists":           tells(strings.Repeat("\x81", 100)),
+		"another run":            tells(call{Run: 7, Name: callProgress}),
+		"an executor":            tells(opened{Executor: 1 << 40}),
 		"an unknown call":        tells(call{Name: "sudo"}),
 		"negative progress":      tells(call{Name: callProgress, A: -1}),
 		"a metric's name":        tells(call{Name: callMetric, Text: "Rows\n"}),
@@ -411,11 +429,11 @@ func strangers() map[string]func() error {
 		"a long line":            tells(call{Name: callLog, Text: strings.Repeat("x", 4*abi.MaxLogMessage)}),
 		"odd attributes":         tells(call{Name: callLog, Attrs: []string{"a"}}),
 		"much memory":            tells(call{Name: callMemory, A: 1 << 40}),
-		"an outcome":             tells(result{Result: abi.Result{Outcome: "FINE"}}),
-		"a long result":          tells(result{Result: abi.Result{Outcome: abi.OutcomeFail, Message: strings.Repeat("x", maxText+1)}}),
-		"a long end":             tells(result{Result: abi.Result{Outcome: abi.OutcomeOK, Staged: true, Offset: make([]byte, abi.MaxOffset+1)}}),
-		"an offset of a failure": tells(result{Result: abi.Result{Outcome: abi.OutcomeFail, Staged: true}}),
-		"a kind of error":        tells(result{Result: abi.Result{Outcome: abi.OutcomeTrap}, Error: &failure{Kind: "odd"}}),
+		"an outcome":             tells(result{Outcome: "FINE"}),
+		"a long result":          tells(result{Outcome: abi.OutcomeFail, Message: strings.Repeat("x", maxText+1)}),
+		"a long end":             tells(result{Outcome: abi.OutcomeOK, Staged: true, Offset: make([]byte, abi.MaxOffset+1)}),
+		"an offset of a failure": tells(result{Outcome: abi.OutcomeFail, Staged: true}),
+		"a kind of error":        tells(result{Outcome: abi.OutcomeTrap, Error: &failure{Kind: "odd"}}),
 		// The rest are calls of capabilities.
 		"no such function":         tells(call{Name: callOutside, Text: "job_v1_dir.chmod"}),
 		"a function of job_v1":     tells(call{Name: callOutside, Text: "job_v1.log", Texts: [][]byte{{}, {}}}),
@@ -428,9 +446,11 @@ func strangers() map[string]func() error {
 		"a negative limit":         tells(call{Name: callOutside, Text: "job_v1_io.read", Numbers: []int64{1}, Limit: -1}),
 		"a long text":              tells(call{Name: callOutside, Text: "job_v1_io.write", Numbers: []int64{1}, Texts: [][]byte{make([]byte, maxPiece+1)}}),
 		"a number beyond its type": tells(call{Name: callOutside, Text: "job_v1_io.close", Numbers: []int64{1<<32 + 1}}),
-		"yields without a stream":  tells(result{Result: abi.Result{Outcome: abi.OutcomeOK, Yielded: true}}),
-		"fails with batches":       tells(result{Result: abi.Result{Outcome: abi.OutcomeRetry, Batches: 1}}),
-		"a call after its result":  tells(result{Result: abi.Result{Outcome: "FINE"}}, call{Name: callOutside, Text: "job_v1_io.wait", Numbers: []int64{-1}}),
+		"yields without a stream":  tells(result{Outcome: abi.OutcomeOK, Yielded: true}),
+		"fails with batches":       tells(result{Outcome: abi.OutcomeRetry, Batches: 1}),
+		"an end of a process":      tells(result{Outcome: abi.OutcomeWorker}),
+		"not begun, and failed":    tells(result{Outcome: abi.OutcomeFail, NotBegun: true}),
+		"a call after its result":  tells(result{Outcome: "FINE"}, call{Name: callOutside, Text: "job_v1_io.wait", Numbers: []int64{-1}}),
 		"a huge frame": func() error {
 			in, out, _, err := first()
 			if err != nil || in == nil {
@@ -444,13 +464,13 @@ func strangers() map[string]func() error {
 func TestStrangers(t *testing.T) {
 	t.Parallel()
 	for name := range strangers() {
-		if name == "deaf" || name == "boastful" || strings.HasPrefix(name, "waits") {
+		if name == "deaf" || strings.HasPrefix(name, "waits") {
 			continue
 		}
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := workers(t, name, plugin.Options{}, Options{})
-			x := executorOf(t, open(t, w, "c/guest"), plugin.Settings{Type: wasm.TypeSimple})
+			x := executorOf(t, moduleOf(t, w, "c/guest"), plugin.Settings{Type: wasm.TypeSimple})
 			h := newRecorder()
 			inv := item(h, "ok")
 			inv.Outside = outside(func(_ context.Context, c *abi.Call) int64 {
@@ -458,7 +478,7 @@ func TestStrangers(t *testing.T) {
 				return 0
 			})
 			r := worked(t, x).Execute(t.Context(), inv)
-			if r.Outcome != abi.OutcomeError || !strings.Contains(r.Message, "was killed because it did not keep to the protocol: ") {
+			if r.Outcome != abi.OutcomeWorker || !strings.Contains(r.Message, "was killed because it did not keep to the protocol: ") {
 				t.Errorf("%+v", r)
 			}
 			if len(h.Lines)+len(h.Metrics)+len(h.Commits)+len(h.Stages) != 0 || len(h.Done) > 1 {
@@ -483,7 +503,7 @@ func TestEndsWhileItWaits(t *testing.T) {
 	for _, name := range []string{"waits, and errs", "waits, and ends"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			x := executorOf(t, open(t, workers(t, name, plugin.Options{}, Options{}), "c/guest"), plugin.Settings{Type: wasm.TypeSimple})
+			x := executorOf(t, moduleOf(t, workers(t, name, plugin.Options{}, Options{}), "c/guest"), plugin.Settings{Type: wasm.TypeSimple})
 			inv := item(newRecorder(), "ok")
 			inv.Outside = outside(func(ctx context.Context, c *abi.Call) int64 {
 				<-ctx.Done()
@@ -492,39 +512,17 @@ func TestEndsWhileItWaits(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 			defer cancel()
 			r := worked(t, x).Execute(ctx, inv)
-			if r.Outcome != abi.OutcomeError || ctx.Err() != nil {
+			if r.Outcome != abi.OutcomeWorker || ctx.Err() != nil {
 				t.Errorf("%+v", r)
 			}
 		})
 	}
 }
 
-// TestBoastful has a process say what its guest did outside, which only the host knows.
-func TestBoastful(t *testing.T) {
-	t.Parallel()
-	x := executorOf(t, open(t, workers(t, "boastful", plugin.Options{}, Options{}), "c/guest"), plugin.Settings{Type: wasm.TypeSimple})
-	if r := worked(t, x).Execute(t.Context(), item(newRecorder(), "ok")); r.Outcome != abi.OutcomeOK || r.Outside != nil {
-		t.Errorf("%+v", r)
-	}
-}
-
-// TestOneMessageAtATime keeps what waits for an invocation from growing.
-func TestOneMessageAtATime(t *testing.T) {
-	t.Parallel()
-	c := &child{workers: map[int64]*worker{1: {inbox: make(chan message, 1)}}}
-	body := []byte(`{"Worker":1,"Name":"progress"}`)
-	if err := c.take(kindCall, body); err != nil {
-		t.Error(err)
-	}
-	if err := c.take(kindCall, body); err == nil {
-		t.Error("a second message was taken before the first was answered")
-	}
-}
-
 // TestFrameLimit refuses a frame by its length, before its body comes.
 func TestFrameLimit(t *testing.T) {
 	t.Parallel()
-	in := newReader(strings.NewReader("\x01\x00\x10\x00\x09"), maxFromProcess) // 1 MiB and a byte
+	in := fromProcess(strings.NewReader("\x01\x00\x10\x00\x09")) // 1 MiB and a byte
 	if _, _, err := in.next(); err == nil || !strings.Contains(err.Error(), "a frame of 1048577 bytes, expected at most 1048576") {
 		t.Errorf("found %v, expected that the frame is too long", err)
 	}
@@ -552,7 +550,7 @@ func TestMetricNames(t *testing.T) {
 func TestNoEffectAfterEnd(t *testing.T) {
 	t.Parallel()
 	w := workers(t, "good", plugin.Options{}, Options{})
-	x := executorOf(t, open(t, w, "c/guest"), plugin.Settings{Type: wasm.TypeSimple})
+	x := executorOf(t, moduleOf(t, w, "c/guest"), plugin.Settings{Type: wasm.TypeSimple})
 	over, cancel := context.WithTimeout(t.Context(), 0)
 	defer cancel()
 	for name, c := range map[string]struct {
@@ -590,7 +588,7 @@ func TestLines(t *testing.T) {
 // TestWholeLog: all lines come out of the process; one that was not asked for lines gives none.
 func TestWholeLog(t *testing.T) {
 	t.Parallel()
-	w := worked(t, executorOf(t, open(t, workers(t, "good", plugin.Options{}, Options{}), "c/guest"), plugin.Settings{Type: wasm.TypeSimple}))
+	w := worked(t, executorOf(t, moduleOf(t, workers(t, "good", plugin.Options{}, Options{}), "c/guest"), plugin.Settings{Type: wasm.TypeSimple}))
 	i, lines := item(newRecorder(), "flood:20000"), 0
 	i.WholeLog = &abi.WholeLog{Where: "all.log", Add: func(_ context.Context, _ int, msg string, _ []string) {
 		if msg == "line" {
@@ -616,7 +614,7 @@ func TestWholeLog(t *testing.T) {
 // TestWholeLog_ended: a guest whose time is up while its line waits for the disk ends.
 func TestWholeLog_ended(t *testing.T) {
 	t.Parallel()
-	w := worked(t, executorOf(t, open(t, workers(t, "good", plugin.Options{}, Options{grace: time.Minute}), "c/guest"), plugin.Settings{Type: wasm.TypeSimple}))
+	w := worked(t, executorOf(t, moduleOf(t, workers(t, "good", plugin.Options{}, Options{grace: time.Minute}), "c/guest"), plugin.Settings{Type: wasm.TypeSimple}))
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
 	i := item(newRecorder(), "spin-log")
@@ -628,13 +626,13 @@ func TestWholeLog_ended(t *testing.T) {
 
 // answering answers each call that a guest writes, and notes its size.
 type answering struct {
-	g     *guest
+	v     *invocationHere
 	sizes []int
 }
 
 func (a *answering) Write(frame []byte) (int, error) {
 	a.sizes = append(a.sizes, len(frame)-headSize)
-	a.g.answers <- answer{}
+	a.v.answers <- answer{}
 	return len(frame), nil
 }
 
@@ -653,10 +651,10 @@ func TestWholeLines(t *testing.T) {
 		"nothing":         {line{Level: -1 << 31}, 50_000},
 	} {
 		synctest.Test(t, func(t *testing.T) { // time stands still, so that none is sent because of its age
-			g := &guest{s: &session{}, answers: make(chan answer, 1)}
-			out := &answering{g: g}
-			g.s.out = &writer{w: out}
-			w := &wholeLines{guest: g, sent: time.Now()}
+			v := &invocationHere{guest: &guest{s: &session{}}, answers: make(chan answer, 1)}
+			out := &answering{v: v}
+			v.guest.s.out = newWriter(out)
+			w := &wholeLines{v: v, sent: time.Now()}
 			for range c.lines {
 				w.add(t.Context(), c.Level, c.Text, c.Attrs)
 			}
@@ -670,21 +668,31 @@ func TestWholeLines(t *testing.T) {
 
 // FuzzFromProcess reads what a process may send.
 func FuzzFromProcess(f *testing.F) {
-	f.Add(byte(kindCall), []byte(`{"Worker":1,"Name":"log","Text":"x","Attrs":["a","b"]}`))
-	f.Add(byte(kindCall), []byte(`{"Worker":1,"Name":"metric","Text":"rows","A":3}`))
-	f.Add(byte(kindCall), []byte(`{"Worker":1,"Name":"commit","Bytes":"MQ=="}`))
-	f.Add(byte(kindCall), []byte(`{"Worker":1,"Name":"memory","A":65536}`))
-	f.Add(byte(kindResult), []byte(`{"Worker":1,"Outcome":"TRAP","Error":{"Kind":"trap","Op":"x"}}`))
+	seed := func(k kind, body any) {
+		b, err := theCodec().Marshal(body)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(byte(k), b)
+	}
+	for _, k := range []kind{kindCall, kindTell} {
+		seed(k, call{Run: 1, Name: callLog, Text: "x", Attrs: []string{"a", "b"}})
+		seed(k, call{Run: 1, Name: callMetric, Text: "rows", A: 3})
+		seed(k, call{Run: 1, Name: callCommit, Bytes: []byte("1")})
+		seed(k, call{Run: 1, Name: callMemory, A: 65536})
+	}
+	seed(kindResult, result{Run: 1, Outcome: abi.OutcomeTrap, Error: &failure{Kind: plugin.KindTrap, Op: "x"}})
+	seed(kindOpened, opened{Executor: 1})
 	f.Fuzz(func(t *testing.T, k byte, body []byte) {
 		h := newRecorder()
 		x := &executor{needs: plugin.Needs{Type: wasm.TypeDataflow}}
-		one := &worker{x: x, id: 1, inbox: make(chan message, 1), account: &plugin.Account{}}
-		c := &child{workers: map[int64]*worker{1: one}}
-		if err := c.take(kind(k), body); err != nil {
+		c := &child{runs: map[int64]*invocation{}, openings: map[int64]*opening{1: {id: 1, done: make(chan struct{})}}}
+		v := &invocation{w: &worker{x: x}, c: c, id: 1, inv: item(h, ""), lines: newLineLimit(), inbox: make(chan message, 1), over: make(chan struct{})}
+		c.runs[1] = v
+		if err := c.take(fromProcess(nil), kind(k), body); err != nil || kind(k) == kindOpened {
 			return
 		}
-		m := <-one.inbox
-		v := &invocation{w: one, c: c, inv: item(h, ""), lines: newLineLimit()}
+		m := <-v.inbox
 		if m.result != nil {
 			if r, err := m.result.unpack(); err == nil && (len(r.Message) > maxText || len(r.Offset) > abi.MaxOffset) {
 				t.Errorf("%+v", r)
@@ -728,18 +736,31 @@ func (s sink) Write(p []byte) (int, error) { s.frames <- p; return len(p), nil }
 
 // FuzzFromHost reads what a host may send.
 func FuzzFromHost(f *testing.F) {
-	f.Add(byte(kindRun), []byte(`{"Worker":1,"Invocation":{"JobName":"a"}}`))
-	f.Add(byte(kindEnd), []byte(`{"Worker":1,"Timeout":true}`))
-	f.Add(byte(kindAnswer), []byte(`{"Worker":1,"Value":-8}`))
-	f.Add(byte(kindClose), []byte(`{"Worker":1}`))
+	for k, body := range map[kind]any{kindRun: run{Run: 1, Executor: 1, Invocation: invoked{JobName: "a"}}, kindEnd: end{Run: 1, Timeout: true},
+		kindAnswer: answer{Run: 1, Value: -8}, kindClose: closed{Guest: 1}, kindCancel: cancel{Run: 1, Value: abi.CancelStop}} {
+		b, err := theCodec().Marshal(body)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(byte(k), b)
+	}
 	f.Fuzz(func(t *testing.T, k byte, body []byte) {
+		if kind(k) == kindOpen || kind(k) == kindDrop {
+			return // they need a runtime
+		}
 		out := sink{make(chan []byte, 1)}
-		s := &session{out: &writer{w: out}, executor: nobody{}, workers: map[int64]*guest{}}
+		s := newSession(fromHost(nil), newWriter(out))
+		s.executors[1] = &lodger{Executor: nobody{}}
 		if err := s.take(kind(k), body); err == nil && kind(k) == kindRun {
 			frame := <-out.frames
 			var r result
-			if err := json.Unmarshal(frame[headSize:], &r); err != nil || r.Outcome != abi.OutcomeOK {
+			if err := s.in.decode(frame[headSize:], &r); err != nil || r.Outcome != abi.OutcomeOK {
 				t.Errorf("%q: %v", frame, err)
+			}
+			for _, g := range s.guests {
+				if err := g.close(); err != nil {
+					t.Error(err)
+				}
 			}
 		}
 	})

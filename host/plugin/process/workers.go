@@ -3,13 +3,13 @@ package process
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"os/exec"
 	"runtime"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -21,15 +21,16 @@ const (
 	// Grace is how long a guest may go on after its context has ended; then its
 	// process is killed.
 	Grace = 2 * time.Second
-	// baseMemory is what a process costs besides its guests and its module, in
+	// baseMemory is what a process costs besides its guests and its modules, in
 	// bytes: the memory budget is charged for it while the process lives. See
 	// docs/performance.md.
 	baseMemory = 24 << 20
 	// idleTime is how long a process without guests is kept. It is longer than
 	// the time between two fires of a job that runs every minute.
 	idleTime = 90 * time.Second
-	// startTime bounds the start of a process, in which a module on trial may take
-	// abi.InitializeTimeout; compileTime is added if it compiles the module itself.
+	// startTime bounds the start of a process, and the time that it takes to load a
+	// module, whose trial may take abi.InitializeTimeout; compileTime is added if it
+	// compiles the module itself.
 	startTime   = 15 * time.Second
 	compileTime = 3 * time.Minute
 )
@@ -40,14 +41,16 @@ type Options struct {
 	// closed after the Workers.
 	Runtime *plugin.Runtime
 	// Command makes the command, not started yet, of a program that calls
-	// [Serve] and ends. Its streams, environment and directory are set by this
-	// package.
-	Command func(job string) *exec.Cmd
+	// [Serve] and ends. The label says for people what it runs. Its streams,
+	// environment and directory are set by this package.
+	Command func(label string) *exec.Cmd
 	// Logger takes what an operator should know; nil drops it.
 	Logger *slog.Logger
 
-	// For tests, instead of the constants of those names, unless 0.
+	// For tests: instead of the constants of those names, unless 0; and what a process
+	// says of its sandbox.
 	idle, grace time.Duration
+	sandbox     func(string)
 }
 
 // Stats count the processes of a host.
@@ -65,14 +68,20 @@ type Workers struct {
 	// functions of the capabilities, by module.name
 	functions map[string]*abi.Import
 	ended     chan struct{}
-	joined    sync.WaitGroup // that goroutine, those that wait for processes, and timers
+	joined    sync.WaitGroup // that goroutine, that of keep, and those that wait for processes
+	changed   chan struct{}  // for keep: look again
+	endKeep   context.CancelFunc
+	ids       atomic.Int64 // of executors, guests and runs
 
-	mu       sync.Mutex
-	closed   bool
-	stats    Stats
-	children map[*child]struct{}
-	warned   map[string]bool // what the sandbox lacks
-	idle     []*executor     // that have an idle process, the longest idle first
+	mu        sync.Mutex
+	closed    bool
+	stats     Stats
+	children  map[*child]struct{}
+	warned    map[string]bool // what the sandbox lacks
+	groups    map[string]*group
+	executors map[*executor]struct{}
+	suspects  map[suspect]*suspicion
+	trials    *group // in which modules are tried
 }
 
 // New makes Workers. The caller ends them with Close.
@@ -86,57 +95,133 @@ func New(o Options) *Workers {
 	if o.grace == 0 {
 		o.grace = Grace
 	}
-	w := &Workers{o: o, log: o.Logger, starts: make(chan func()), ended: make(chan struct{}), children: map[*child]struct{}{}, warned: map[string]bool{},
-		functions: map[string]*abi.Import{}}
+	w := &Workers{o: o, log: o.Logger, starts: make(chan func()), ended: make(chan struct{}), changed: make(chan struct{}, 1),
+		children: map[*child]struct{}{}, warned: map[string]bool{}, groups: map[string]*group{}, executors: map[*executor]struct{}{},
+		suspects: map[suspect]*suspicion{}, functions: map[string]*abi.Import{}}
 	for _, f := range slices.Concat(abi.CapabilityImports(), abi.DirectoryFunctions()) {
 		w.functions[f.Module+"."+f.Name] = &f
 	}
+	w.trials = w.group("trials", "modules on trial", nil)
 	w.joined.Go(w.starter)
+	var ctx context.Context
+	ctx, w.endKeep = context.WithCancel(context.Background())
+	w.joined.Go(func() { w.keep(ctx) })
 	o.Runtime.OnShortage(w.relieve)
 	return w
 }
 
-// rests notes that the executor's process is idle, wakes that it is not. The
-// executor's lock is held.
-func (w *Workers) rests(x *executor) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.idle = append(w.idle, x)
-}
-
-func (w *Workers) wakes(x *executor) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.idle = slices.DeleteFunc(w.idle, func(y *executor) bool { return y == x })
-}
-
-// relieve ends idle processes while workers wait for memory.
-func (w *Workers) relieve() {
-	for w.o.Runtime.Memory().Waiting > 0 && w.endIdle() {
+// nudge has keep look again.
+func (w *Workers) nudge() {
+	select {
+	case w.changed <- struct{}{}:
+	default:
 	}
+}
+
+// group is the group with the key, whose guests read the directories by themselves.
+// The caller has a reference, and ends it with unref.
+func (w *Workers) group(key, label string, mounts []plugin.Mount) *group {
+	var readable []string
+	for _, m := range mounts {
+		if !m.Write { // else the host does what there is to do
+			readable = append(readable, m.Host)
+		}
+	}
+	slices.Sort(readable)
+	readable = slices.Compact(readable)
+	key = strings.Join(append([]string{key}, readable...), "\x00")
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	g := w.groups[key]
+	if g == nil {
+		g = &group{w: w, key: key, label: label, readable: readable, modules: map[string]*resident{}}
+		w.groups[key] = g
+	}
+	g.refs++
+	return g
+}
+
+// unref ends a reference to a group, which ends with the last one, and its process too.
+func (w *Workers) unref(g *group) {
+	w.mu.Lock()
+	g.refs--
+	last := g.refs == 0
+	if last {
+		delete(w.groups, g.key)
+	}
+	w.mu.Unlock()
+	if !last {
+		return
+	}
+	g.mu.Lock()
+	c := g.drop()
+	g.mu.Unlock()
+	if c != nil {
+		<-c.dead
+	}
+}
+
+// list is all groups.
+func (w *Workers) list() []*group {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	list := make([]*group, 0, len(w.groups))
+	for _, g := range w.groups {
+		list = append(list, g)
+	}
+	return list
+}
+
+// relieve has modules leave and ends idle processes while workers wait for memory.
+func (w *Workers) relieve() {
+	for w.o.Runtime.Memory().Waiting > 0 && (w.evictIdle() || w.endIdle()) {
+	}
+}
+
+// evictIdle has the module leave that has been idle for longest. It reports false if
+// there is none.
+func (w *Workers) evictIdle() bool {
+	var oldest *place
+	var used time.Time
+	for _, g := range w.list() {
+		g.mu.Lock()
+		for digest, m := range g.modules {
+			if m.users == 0 && g.users > 0 && (oldest == nil || m.used.Before(used)) {
+				oldest, used = &place{g: g, digest: digest}, m.used
+			}
+		}
+		g.mu.Unlock()
+	}
+	return oldest != nil && oldest.g.evict(oldest.digest)
 }
 
 // endIdle ends the process that has been idle for longest. It reports false if
 // there is none.
 func (w *Workers) endIdle() bool {
-	w.mu.Lock()
-	idle := slices.Clone(w.idle)
-	w.mu.Unlock()
-	for _, x := range idle {
-		select {
-		case x.lock <- struct{}{}:
-		default:
-			continue // it is waking up
+	list := w.list()
+	slices.SortFunc(list, func(a, b *group) int { return a.idleSince().Compare(b.idleSince()) })
+	for _, g := range list {
+		g.mu.Lock()
+		var c *child
+		idle := g.users == 0 && g.base != nil && g.starting == nil
+		if idle {
+			c = g.drop()
 		}
-		if x.idle != nil {
-			x.keep()
-			x.drop()
-			<-x.lock
+		g.mu.Unlock()
+		if c != nil {
+			<-c.dead
+		}
+		if idle {
 			return true
 		}
-		<-x.lock
 	}
 	return false
+}
+
+func (g *group) idleSince() time.Time {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.since
 }
 
 // starter starts all processes. The kernel ends a process with the thread that has
@@ -170,10 +255,12 @@ func (w *Workers) Close() {
 		left = append(left, c)
 	}
 	w.mu.Unlock()
+	w.endKeep()
 	for _, c := range left {
 		c.end()
 		<-c.dead
 	}
+	w.unref(w.trials)
 	close(w.ended)
 	w.joined.Wait()
 }
@@ -198,160 +285,6 @@ func (w *Workers) lacks(parts []string) {
 	}
 }
 
-// Module is a module whose guests run in worker processes. It is safe for
-// concurrent use.
-type Module struct {
-	w *Workers
-	m *plugin.Module
-
-	mu    sync.Mutex
-	tried map[uint32]bool // by memory limit in pages
-}
-
-// Module binds a module to the worker processes. It is the caller's to close it.
-func (w *Workers) Module(m *plugin.Module) *Module {
-	return &Module{w: w, m: m, tried: map[uint32]bool{}}
-}
-
-// Try makes an instance on trial in a process of its own, with the default memory
-// limit, unless the module begins with more. The error is a [*plugin.LoadError] if
-// the module is to blame.
-func (m *Module) Try(ctx context.Context) error {
-	pages, triable := m.m.TrialPages()
-	if !triable {
-		return nil
-	}
-	return m.try(ctx, pages)
-}
-
-func (m *Module) try(ctx context.Context, pages uint32) error {
-	m.mu.Lock()
-	tried := m.tried[pages]
-	m.mu.Unlock()
-	if tried {
-		return nil
-	}
-	if err := m.w.o.Runtime.Possible(baseMemory); err != nil {
-		return fmt.Errorf("its worker process: %w", err)
-	}
-	base, err := m.w.o.Runtime.Admit(ctx, trialJob, baseMemory)
-	if err != nil {
-		return err
-	}
-	defer base.Close()
-	c, err := m.launch(ctx, trialJob, start{Trial: true, Pages: pages}, 1)
-	if err != nil {
-		return err
-	}
-	c.end()
-	<-c.dead
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.tried[pages] = true
-	return nil
-}
-
-// trialJob stands for the job in the memory account while a module is tried.
-const trialJob = "trial"
-
-// Executor configures the module for a job that runs at most so many guests at
-// once, and tries it in a process if that was not done yet. All that is wrong with
-// the settings is in one [*plugin.LoadError]. The caller owns one use of the
-// result, to be ended with Release.
-func (m *Module) Executor(ctx context.Context, s plugin.Settings, concurrency int) (abi.Executor, error) {
-	needs, err := m.m.Needs(s)
-	if err != nil {
-		return nil, err
-	}
-	if err := m.w.o.Runtime.Possible(baseMemory + needs.Code + needs.Least); err != nil {
-		return nil, m.m.Refused(fmt.Errorf("%w, its worker process included", err))
-	}
-	if !m.m.Retain() {
-		return nil, errClosed
-	}
-	if err := m.try(ctx, needs.Pages); err != nil {
-		m.m.Release()
-		return nil, err
-	}
-	x := &executor{m: m, w: m.w, settings: s, needs: needs, concurrency: max(concurrency, 1), lock: make(chan struct{}, 1)}
-	x.Begin()
-	return x, nil
-}
-
-// launch starts a process and waits until it is ready. What it needs compiled is
-// compiled first. The error is a [*plugin.LoadError] if the module is to blame.
-func (m *Module) launch(ctx context.Context, job string, q start, concurrency int) (*child, error) {
-	var err error
-	if q.Module, err = m.m.Pack(); err != nil {
-		return nil, err
-	}
-	q.Module.Tried = !q.Trial
-	dir, err := m.w.o.Runtime.StoreDir()
-	if err != nil {
-		return nil, err
-	}
-	q.Dir, q.Compile = dir, dir == ""
-	q.Data = dataLimit(q.Pages, concurrency)
-	if q.Compile {
-		q.Data += compileData + 64*uint64(len(q.Module.Wasm))
-	}
-	q.Files = fileLimit(len(q.Settings.Mounts), concurrency)
-	for stored := false; ; stored = true {
-		c, r, err := m.attempt(ctx, job, &q)
-		switch {
-		case ctx.Err() != nil:
-			err = ctx.Err()
-		case errors.As(err, new(*hostError)):
-		case err != nil:
-			err = m.m.Refused(err)
-		case r.Problem != "":
-			err = m.m.Refused(errors.New(r.Problem))
-		case r.Failure != "":
-			err = fmt.Errorf("worker process: %s", r.Failure)
-		case r.NotStored && stored:
-			err = fmt.Errorf("worker process: it finds no compiled code in %s, where the host left it", q.Dir)
-		case r.NotStored:
-			err = m.m.Store(ctx)
-		default:
-			return c, nil
-		}
-		if c != nil {
-			c.end()
-			<-c.dead
-		}
-		if err != nil {
-			return nil, err
-		}
-	}
-}
-
-// attempt starts a process and waits until it has answered, for a limited time.
-func (m *Module) attempt(ctx context.Context, job string, q *start) (*child, ready, error) {
-	limit := startTime
-	if q.Compile {
-		limit += compileTime
-	}
-	ctx, cancel := context.WithTimeout(ctx, limit)
-	defer cancel()
-	c, err := m.w.start(ctx, job, q)
-	for err != nil && scarce(err) && m.w.endIdle() {
-		c, err = m.w.start(ctx, job, q)
-	}
-	if err != nil {
-		return nil, ready{}, &hostError{err}
-	}
-	r, err := c.ready(ctx)
-	if err != nil && ctx.Err() != nil {
-		err = &hostError{fmt.Errorf("its worker process was not ready within %s, and was killed", limit)}
-	}
-	return c, r, err
-}
-
-// hostError is a failure that the module is not to blame for.
-type hostError struct{ error }
-
-func (e *hostError) Unwrap() error { return e.error }
-
 // scarce reports whether a process could not be started for want of files,
 // processes or memory, which an idle one has.
 func scarce(err error) bool {
@@ -364,27 +297,21 @@ const (
 	// Go comes in pieces of 64 MiB, and idle memories and stacks wait for the
 	// collector.
 	baseData = 512 << 20
-	// guestData is what a guest may have besides its linear memory: a native
+	// guestData is what a guest may have besides what it was admitted with: a native
 	// stack is copied when it grows.
 	guestData = 3 * abi.MaxStack
-	// compileData and 64 bytes for each of the module are for a process that
-	// compiles the module itself.
-	compileData = 256 << 20
+	// compileData is for a process that compiles the modules itself.
+	compileData = 1 << 30
 	// baseFiles are the files of a process without mounts, mountFiles those that
 	// a guest with mounts may have open.
 	baseFiles  = 64
 	mountFiles = 256
 )
 
-// dataLimit is for guests with so many pages each. A job's listeners run in
-// instances of their own beside its items.
-func dataLimit(pages uint32, concurrency int) uint64 {
-	return baseData + uint64(concurrency+1)*(uint64(pages)<<16+guestData)
-}
-
-func fileLimit(mounts, concurrency int) uint64 {
-	if mounts == 0 {
-		return baseFiles
+// filesOf is how many files a guest with the mounts may have open.
+func filesOf(mounts []plugin.Mount) int64 {
+	if len(mounts) == 0 {
+		return 0
 	}
-	return baseFiles + uint64(concurrency+1)*uint64(mounts+mountFiles)
+	return int64(len(mounts) + mountFiles)
 }

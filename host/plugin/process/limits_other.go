@@ -1,0 +1,10 @@
+//go:build !linux
+
+package process
+
+// limits do nothing here.
+type limits struct{}
+
+func (*limits) begin(int, uint64) error { return nil }
+func (*limits) add(int64, int64)        {}
+func (*limits) end()                    {}

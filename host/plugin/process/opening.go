@@ -1,0 +1,193 @@
+package process
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// opening is an executor in a process, or on its way there.
+type opening struct {
+	id   int64
+	x    *executor
+	done chan struct{} // closed when the process has answered
+	r    opened
+	gone bool // it is not needed any more; guarded by child.mu
+}
+
+// answered notes how an opening went.
+func (c *child) answered(r *opened) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	o := c.openings[r.Executor]
+	if o == nil {
+		return fmt.Errorf("news of executor %d, for which it was not asked", r.Executor)
+	}
+	delete(c.openings, r.Executor)
+	if o.gone && r.Problem == "" && r.Failure == "" && !r.NotStored {
+		_ = c.out.later(kindDrop, dropped{Executor: o.id})
+	}
+	r.Problem, r.Failure = clip(r.Problem), clip(r.Failure)
+	o.r = *r
+	if (r.Problem != "" || r.Failure != "" || r.NotStored) && c.opened[o.x] == o {
+		delete(c.opened, o.x)
+	}
+	close(o.done)
+	return nil
+}
+
+// open has the executor opened in the process, if it is not yet. The error is a
+// [*plugin.LoadError] if the module is to blame.
+func (c *child) open(ctx context.Context, x *executor) error {
+	for stored := false; ; stored = true {
+		c.mu.Lock()
+		o := c.opened[x]
+		mine := o == nil
+		if mine {
+			o = &opening{id: c.w.ids.Add(1), x: x, done: make(chan struct{})}
+			c.opened[x], c.openings[o.id] = o, o
+		}
+		c.mu.Unlock()
+		if mine {
+			if err := c.ask(o, &open{Executor: o.id, Settings: x.settings}); err != nil {
+				return err
+			}
+		}
+		r, err := c.await(ctx, o)
+		if err != nil {
+			return err
+		}
+		switch {
+		case r.Problem != "":
+			return x.m.m.Refused(errors.New(r.Problem))
+		case r.Failure != "":
+			return fmt.Errorf("worker process: %s", r.Failure)
+		case r.NotStored && stored:
+			return errNotFound
+		case r.NotStored:
+			if err := x.m.m.Store(ctx); err != nil {
+				return err
+			}
+		default:
+			return nil
+		}
+	}
+}
+
+// try makes an instance with so many pages of memory in the process, on trial. The
+// error is a [*plugin.LoadError] if the module is to blame.
+func (c *child) try(ctx context.Context, x *executor, pages uint32) (opened, error) {
+	o := &opening{id: c.w.ids.Add(1), x: x, done: make(chan struct{})}
+	c.mu.Lock()
+	c.openings[o.id] = o
+	c.mu.Unlock()
+	if err := c.ask(o, &open{Executor: o.id, Trial: true, Pages: pages}); err != nil {
+		return opened{}, err
+	}
+	return c.await(ctx, o)
+}
+
+// ask sends the module, its bytes only if the process does not have them.
+func (c *child) ask(o *opening, q *open) (err error) {
+	if q.Module, err = o.x.m.m.Pack(); err != nil {
+		c.mu.Lock()
+		delete(c.openings, o.id)
+		if c.opened[o.x] == o {
+			delete(c.opened, o.x)
+		}
+		c.mu.Unlock()
+		o.r.Failure = err.Error()
+		close(o.done)
+		return err
+	}
+	q.Module.Tried = !q.Trial
+	// What the process has, it has until it is told to drop it.
+	c.order.Lock()
+	defer c.order.Unlock()
+	if c.has(o.x.Digest()) {
+		_ = c.out.send(kindOpen, q) // if it cannot be written to, it ends
+		return nil
+	}
+	q.Bytes = true
+	_ = c.out.sendModule(q, q.Module.Wasm)
+	return nil
+}
+
+// has reports whether the process has a module. order is held.
+func (c *child) has(digest string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for x, o := range c.opened {
+		if x.Digest() != digest {
+			continue
+		}
+		select {
+		case <-o.done:
+			return true
+		default:
+		}
+	}
+	return false
+}
+
+// await waits for the answer. The process is killed if none comes in time.
+func (c *child) await(ctx context.Context, o *opening) (opened, error) {
+	limit := startTime
+	if c.compiles() {
+		limit += compileTime
+	}
+	t := time.NewTimer(limit)
+	defer t.Stop()
+	select {
+	case <-o.done:
+		return o.r, nil
+	case <-c.dead:
+		select {
+		case <-o.done:
+			return o.r, nil
+		default:
+			return opened{}, &deadError{c.epitaph()}
+		}
+	case <-ctx.Done():
+		return opened{}, ctx.Err()
+	case <-t.C:
+		c.kill(o.x, fmt.Sprintf("a module was not ready within %s", limit))
+		return opened{}, &deadError{fmt.Sprintf("its worker process had not loaded it within %s, and was killed", limit)}
+	}
+}
+
+// deadError says how a process ended that was to do something.
+type deadError struct{ text string }
+
+func (e *deadError) Error() string { return e.text }
+
+// compiles reports whether the process compiles modules itself.
+func (c *child) compiles() bool {
+	dir, err := c.w.o.Runtime.StoreDir()
+	return err == nil && dir == ""
+}
+
+// drop takes executors out of the process.
+func (c *child) drop(list ...*executor) {
+	c.order.Lock()
+	defer c.order.Unlock()
+	for _, x := range list {
+		c.mu.Lock()
+		o := c.opened[x]
+		delete(c.opened, x)
+		here := false
+		if o != nil {
+			select {
+			case <-o.done:
+				here = true
+			default:
+				o.gone = true // it goes when it has come
+			}
+		}
+		c.mu.Unlock()
+		if here {
+			_ = c.out.send(kindDrop, dropped{Executor: o.id})
+		}
+	}
+}
