@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/wasmjob/wasmjob/abi"
 )
@@ -135,11 +136,13 @@ func (s *scan) addWrappers(f *functions, b *bodies, wrapped []uint32) {
 	wasi := wasiFunctions()
 	for _, imported := range wrapped {
 		im := s.imports[imported]
-		var paths []byte
+		var limits []limit
+		files := false
 		if im.module == abi.ModuleWASI {
-			paths = wasi[im.name].paths
+			limits = wasi[im.name].limits
+			files = strings.HasPrefix(im.name, "fd_") || strings.HasPrefix(im.name, "path_")
 		}
-		f.add(im.typ, b.wrapperBody(imported, len(s.types[im.typ].Params), paths))
+		f.add(im.typ, b.wrapperBody(imported, len(s.types[im.typ].Params), limits, files))
 	}
 }
 
@@ -152,7 +155,7 @@ func (s *scan) addStart(f *functions, b *bodies, start uint32) error {
 	if s.has(ExportStartSection) {
 		return fmt.Errorf("export %q: the name is the host's", ExportStartSection)
 	}
-	f.add(typ, b.wrapperBody(b.function(start), 0, nil))
+	f.add(typ, b.wrapperBody(b.function(start), 0, nil, false))
 	return nil
 }
 
