@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/tetratelabs/wazero/sys"
 
@@ -121,3 +122,28 @@ type broken struct {
 }
 
 func (b *broken) Progress(done, _ int64) { b.none[done]++ }
+
+// The names in a guest's stack are the guest's: they are cut before the engine writes them 30 times.
+func TestStackOfLongNames(t *testing.T) {
+	t.Parallel()
+	const long = 4 << 20
+	name := bytes.Repeat([]byte("é"), long/2)
+	m := w.New()
+	m.Memory(1, 1)
+	m.ExportMemory(abi.ExportMemory)
+	m.Export(abi.Marker, m.Func("", "", ""))
+	f := m.Declare("i", "")
+	m.Body(f, "", w.Get(0), w.Eqz(), w.If(w.Unreachable()), w.Get(0), w.I32Const(1), w.Sub(), w.Call(f))
+	m.Export(abi.ExportExecute, m.Func("", "i", "", w.I32Const(50), w.Call(f), w.I32Const(0)))
+	names := w.Code(w.U32(1), w.U32(f), w.U32(long), name)
+	m.Custom("name", w.Code([]byte{1}, w.U32(uint32(len(names))), names))
+	r := newRuntime(t, Options{interpreter: raceEnabled})
+	got := newWorker(t, load(t, r, m.Bytes()), Settings{}).Execute(t.Context(), item(newRecorder(), ""))
+	e, ok := got.Err.(*Error)
+	if !ok || got.Outcome != abi.OutcomeTrap {
+		t.Fatalf("%s %q", got.Outcome, got.Message)
+	}
+	if n := len(e.Stack); n < 30*250 || n > 30*300 || !utf8.ValidString(e.Stack) {
+		t.Errorf("the stack has %d bytes", n)
+	}
+}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/wasmjob/wasmjob/abi"
 )
@@ -363,14 +364,14 @@ func (e *encoder) names(wrapped []uint32, helpers bool) {
 	body := appendName(nil, "name")
 	if at := e.moduleName; at != (span{}) {
 		name := e.cursor(at).name("module name")
-		body = appendSection(body, 0, appendName(nil, name))
+		body = appendSection(body, 0, appendName(nil, cutName(name)))
 	}
 	c := e.cursor(e.functionNames)
 	n := c.u32()
 	list := make([]byte, 0, c.left()+64)
 	count := uint32(0)
 	for ; n > 0; n-- {
-		f, name := c.u32(), c.bytes(c.u32())
+		f, name := c.u32(), cutName(c.bytes(c.u32()))
 		if f >= e.functions() {
 			continue
 		}
@@ -391,6 +392,21 @@ func (e *encoder) names(wrapped []uint32, helpers bool) {
 	}
 	body = appendSection(body, 1, append(appendU32(nil, count), list...))
 	e.section(0, body)
+}
+
+// maxTraceName bounds a name of a module or a function, in bytes. wazero writes up to 30 of them when a guest traps.
+const maxTraceName = 256
+
+// cutName cuts a name, which is UTF-8, between two characters.
+func cutName[T string | []byte](name T) T {
+	if len(name) <= maxTraceName {
+		return name
+	}
+	n := maxTraceName
+	for !utf8.RuneStart(name[n]) {
+		n--
+	}
+	return name[:n]
 }
 
 // Limits of joining. Go's linker cuts data into thousands of segments to save
