@@ -2,6 +2,9 @@ package plugin
 
 import (
 	"context"
+	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -131,6 +134,38 @@ func TestOpenFilesArePaidFor(t *testing.T) {
 	one.(*worker).drop()
 	if held := account.held; held != 0 {
 		t.Errorf("%d bytes are paid for when the guest is gone", held)
+	}
+}
+
+// So are the entries of directories, which wazero reads ahead and keeps.
+func TestListedEntriesArePaidFor(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	const files, size = 500, 200
+	for n := range files {
+		if err := os.WriteFile(filepath.Join(dir, fmt.Sprintf("%0*d", size, n)), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c := newCaller()
+	listed := w.Code(c.opened(w.I32Const(3)), w.If(w.Get(0), w.Return()),
+		result(), w.I32Const(1<<16), w.I32Const(1<<16), w.I64Const(0), w.I32Const(atResult+8), w.Call(c.readdir))
+	module := c.untilError(true, listed)
+	settings := Settings{MemoryLimit: 3 * wasm.PageSize, Mounts: []Mount{{Host: dir, Guest: "/"}}}
+	const entries = files * (size + direntBytes)
+
+	one := newWorker(t, load(t, newRuntime(t, Options{}), module), settings)
+	if n := one.Execute(t.Context(), item(newRecorder(), "")).Status; n != maxOpenFiles {
+		t.Errorf("%d directories could be listed", n)
+	}
+	if most := one.(*worker).account.most; most < maxOpenFiles*entries || most > maxOpenFiles*entries*5/2 {
+		t.Errorf("%d bytes are paid for, expected about %d", most, maxOpenFiles*entries)
+	}
+	least := int64(guestBase+3*wasm.PageSize) + 10*entries
+	r := newRuntime(t, Options{MemoryBudget: least/jobShareOf4*4 + 4})
+	few := newWorker(t, load(t, r, module), settings).Execute(t.Context(), item(newRecorder(), "")).Status
+	if few < 2 || few > 10 {
+		t.Errorf("%d directories could be listed in the memory for 10", few)
 	}
 }
 
