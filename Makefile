@@ -211,16 +211,18 @@ fuzz: ## run each fuzz target for FUZZTIME (10s)
 	done
 
 .PHONY: fuzz-sandbox
-fuzz-sandbox: ## compare the meter with wazero, instruction by instruction, and stop random programs: each for FUZZTIME (10s); SEED=n repeats
+fuzz-sandbox: ## compare the meter with wazero, instruction by instruction, stop random programs, and have random calls of imports cost little: each for FUZZTIME (10s); SEED=n repeats
 	$(GO) test -count 1 -timeout 1h -run '^TestSpecification$$' ./host/plugin/wasm -differential.whole
 	$(GO) test -count 1 -timeout 10h -v -run '^TestBoundaries$$' ./host/plugin/wasm -mutants.time $(FUZZTIME) $(if $(SEED),-mutants.seed $(SEED))
 	$(GO) test -count 1 -timeout 10h -v -run '^TestRandomIsStopped$$' ./test/hostile -hostile.time $(FUZZTIME) $(if $(SEED),-hostile.seed $(SEED))
+	$(GO) test -count 1 -timeout 10h -v -run '^TestRandomCalls$$' ./test/hostile -hostile.time $(FUZZTIME) $(if $(SEED),-hostile.seed $(SEED))
 
 .PHONY: hostile
 hostile: ## attack what jobs may do outside, and have a host run each hostile module for a second beside an honest job: bin/hostile.md; EVERY=n takes an nth part, another one each day
 	@mkdir -p bin
 	$(GO) test -count 1 -timeout 20m ./host/capability/... ./host/grants ./host/signature ./host/catalog
 	$(GO) test -count 1 -timeout 20m -run '^TestNothingLeavesAHostThatWasHalted$$' ./test/e2e
+	$(GO) test -count 1 -timeout 1h -v -run '^(TestCalls|TestRandomCalls)$$' ./test/hostile
 	$(GO) test -count 1 -timeout 2h -v -run '^(TestCorpusIsStopped|TestBeside)$$' ./test/hostile -hostile.beside -hostile.every $(or $(EVERY),1) -hostile.output $(CURDIR)/bin/hostile.md
 
 .PHONY: programs

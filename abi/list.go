@@ -25,7 +25,13 @@ func ParseList(b []byte) ([]string, error) {
 	if b[len(b)-1] != 0 {
 		return nil, ErrList
 	}
-	var list []string
+	count := 0
+	for _, c := range b {
+		if c == 0 {
+			count++
+		}
+	}
+	list := make([]string, 0, count) // a list may be nothing but NULs: growing it takes a multiple
 	start := 0
 	for i, c := range b {
 		if c == 0 {

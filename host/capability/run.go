@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -314,6 +315,9 @@ func (r *Run) drop(h *handle) {
 	r.mu.Lock()
 	h.closed = true
 	delete(r.handles, h.id)
+	if h.queued { // a guest that never waits would have all that it has closed kept here
+		r.ready = slices.DeleteFunc(r.ready, func(other *handle) bool { return other == h })
+	}
 	r.mu.Unlock()
 	h.stream.Close()
 }
@@ -353,13 +357,11 @@ func (r *Run) first() (int32, error) {
 		r.noticed = true
 		return 0, Fail(abi.ErrCancelled, "the run is being cancelled")
 	}
-	for len(r.ready) > 0 {
+	if len(r.ready) > 0 {
 		h := r.ready[0]
 		r.ready = r.ready[1:]
 		h.queued = false
-		if !h.closed {
-			return h.id, nil
-		}
+		return h.id, nil
 	}
 	if r.waiting == 0 {
 		return 0, Fail(abi.ErrInvalid, "there is nothing to wait for: no call was answered with ErrAgain")

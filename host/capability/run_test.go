@@ -5,12 +5,14 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
+	"weak"
 
 	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/host/capability"
@@ -298,6 +300,34 @@ func TestHandles(t *testing.T) {
 	if all["http"].Refused["denied"] != 1 || all["net"].Calls != 258 || all["net"].Refused["quota"] != 1 {
 		t.Errorf("usage: %+v", all)
 	}
+}
+
+// What a guest has closed is not kept, also if something came for it and the guest never waits.
+func TestClosedHandlesAreNotKept(t *testing.T) {
+	g, open := begin(t)
+	kept := make([]weak.Pointer[source], 100)
+	for i := range kept {
+		h, s := open()
+		if got := read(g, h); got != again {
+			t.Fatal(got)
+		}
+		s.add(1)
+		if code := g.CloseHandle(h); code != 0 {
+			t.Fatal(code)
+		}
+		kept[i] = weak.Make(s)
+	}
+	runtime.GC()
+	n := 0
+	for _, p := range kept {
+		if p.Value() != nil {
+			n++
+		}
+	}
+	if n > 1 { // the last may be in a register
+		t.Errorf("%d of %d streams are kept", n, len(kept))
+	}
+	runtime.KeepAlive(g)
 }
 
 func TestBudget(t *testing.T) {

@@ -282,6 +282,7 @@ type account struct {
 	linear int64 // of the instance at hand
 	stack  int64
 	fixed  int64 // tables, and what each instance costs
+	held   int64 // what the host keeps for the instance besides: open files
 	most   int64 // that an instance has needed
 	denied error // why the instance was refused memory
 	// host is asked instead of the budget if it accounts for memory itself.
@@ -290,7 +291,7 @@ type account struct {
 
 // covers takes what linear memory and stack need together, if it is there.
 func (a *account) covers(linear, stack int64) bool {
-	need := a.fixed + linear + stack
+	need := a.fixed + a.held + linear + stack
 	if need > a.has {
 		if err := a.grow(need); err != nil {
 			a.denied = err
@@ -300,6 +301,17 @@ func (a *account) covers(linear, stack int64) bool {
 	}
 	a.linear, a.stack, a.most = linear, stack, max(a.most, need)
 	return true
+}
+
+// holds takes what the host keeps for the guest in all, if it is there.
+func (a *account) holds(bytes int64) bool {
+	before := a.held
+	a.held = bytes
+	if bytes <= before || a.covers(a.linear, a.stack) {
+		return true
+	}
+	a.held = before
+	return false
 }
 
 // grow takes memory until there are so many bytes.
@@ -313,7 +325,7 @@ func (a *account) grow(need int64) error {
 }
 
 // reset is called when an instance begins: it has nothing yet.
-func (a *account) reset() { a.linear, a.stack, a.denied = 0, 0, nil }
+func (a *account) reset() { a.linear, a.stack, a.held, a.denied = 0, 0, 0, nil }
 
 func (a *account) close() {
 	a.budget.free(a.job, a.has)

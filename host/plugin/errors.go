@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path"
 	"runtime"
 	"strings"
 
@@ -177,11 +178,38 @@ func classify(ctx context.Context, op string, err error) (abi.Outcome, *Error) {
 	if _, ok := errors.AsType[*enginePanic](err); ok {
 		return abi.OutcomeError, &Error{Kind: KindHost, Op: op, Err: err}
 	}
-	// A Go runtime error inside an import: a mistake of ours or of wazero's.
-	if _, ok := errors.AsType[runtime.Error](err); ok {
-		return abi.OutcomeError, &Error{Kind: KindHost, Op: op, Stack: stack, Err: errors.New("host function failed: " + text)}
+	if bug, ok := errors.AsType[runtime.Error](err); ok {
+		function, ours := faulty(stack)
+		if ours {
+			return abi.OutcomeError, &Error{Kind: KindHost, Op: op, Stack: stack, Err: errors.New("host function failed: " + text)}
+		}
+		// wazero did not expect the arguments of the guest. The operator has nothing to do with wazero's stack.
+		stack, _, _ = strings.Cut(stack, "\n\n"+goTrace)
+		return abi.OutcomeTrap, &Error{Kind: KindTrap, Op: op, Stack: stack, Err: fmt.Errorf("the engine failed in %s: %w", function, bug)}
 	}
 	return abi.OutcomeTrap, &Error{Kind: KindTrap, Op: op, Stack: stack, Err: errors.New(strings.TrimPrefix(text, "wasm error: "))}
+}
+
+// goTrace begins the host's own stack. wazero v1.12.0 puts it behind the guest's stack if a Go runtime error ended
+// the call.
+const goTrace = "Go runtime stack trace:"
+
+// faulty reads from the host's stack whose mistake a Go runtime error is: the innermost function that is ours or
+// wazero's made it. It returns wazero's function. If neither is found the mistake is ours.
+func faulty(stack string) (function string, ours bool) {
+	const us, engine = "github.com/wasmjob/wasmjob/", "github.com/tetratelabs/wazero/"
+	_, trace, _ := strings.Cut(stack, goTrace)
+	_, trace, _ = strings.Cut(trace, "\npanic(") // the functions before it have recovered
+	for line := range strings.Lines(trace) {
+		switch {
+		case strings.HasPrefix(line, us):
+			return "", true
+		case strings.HasPrefix(line, engine):
+			function, _, _ = strings.Cut(path.Base(strings.TrimSpace(line)), "(")
+			return function, false
+		}
+	}
+	return "", true
 }
 
 var (

@@ -1,14 +1,19 @@
 package plugin
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
+	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/tetratelabs/wazero/sys"
 
 	"github.com/wasmjob/wasmjob/abi"
+	w "github.com/wasmjob/wasmjob/test/wasm"
 )
 
 func TestClassify(t *testing.T) {
@@ -66,5 +71,79 @@ func TestLastWords(t *testing.T) {
 		if got := lastWords(stderr); got != want {
 			t.Errorf("%q: %q, want %q", stderr, got, want)
 		}
+	}
+}
+
+// A mistake of wazero's that a guest brings about is the guest's trap. One of ours is the host's.
+func TestWhoseMistake(t *testing.T) {
+	t.Parallel()
+	for _, interpreter := range []bool{false, true} {
+		var log bytes.Buffer
+		r := newRuntime(t, Options{interpreter: interpreter, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		c := newCaller()
+		module := c.untilError(false, w.Code(w.I32Const(1), w.I64Const(0), w.I64Const(0), w.I32Const(0), w.Call(c.times)))
+		got := newWorker(t, load(t, r, module), Settings{}).Execute(t.Context(), item(newRecorder(), ""))
+		const want = "job_execute: trap: the engine failed in wasi_snapshot_preview1.fdFilestatSetTimesFn: runtime error: invalid memory address or nil pointer dereference"
+		if got.Outcome != abi.OutcomeTrap || got.Message != want {
+			t.Errorf("%s %q, expected %q", got.Outcome, got.Message, want)
+		}
+		if e := got.Err.(*Error); e.Kind != KindTrap || strings.Contains(e.Stack, "goroutine") || !strings.Contains(e.Stack, "fd_filestat_set_times") {
+			t.Errorf("kind %s, stack %q", e.Kind, e.Stack)
+		}
+		if strings.Contains(log.String(), "level=ERROR") {
+			t.Errorf("the log blames the host: %s", &log)
+		}
+
+		m := w.New()
+		f := m.Import(abi.Module, "progress", "ll", "")
+		m.Memory(1, 1)
+		m.ExportMemory(abi.ExportMemory)
+		m.Export(abi.Marker, m.Func("", "", ""))
+		m.Export(abi.ExportExecute, m.Func("", "i", "", w.I64Const(1), w.I64Const(2), w.Call(f), w.I32Const(0)))
+		worker := newWorker(t, load(t, r, m.Bytes()), Settings{})
+		got = worker.Execute(t.Context(), item(&broken{recorder: newRecorder()}, ""))
+		if e, ok := got.Err.(*Error); !ok || e.Kind != KindHost || !strings.Contains(e.Stack, "broken") || !strings.Contains(got.Message, "index out of range") {
+			t.Errorf("%s %q, expected a fault of the host", got.Outcome, got.Message)
+		}
+		if !strings.Contains(log.String(), "level=ERROR") {
+			t.Error("a fault of the host is not logged")
+		}
+		// It harms nothing else.
+		if got := worker.Execute(t.Context(), item(newRecorder(), "")); got.Outcome != abi.OutcomeOK {
+			t.Errorf("the next one: %s %q", got.Outcome, got.Message)
+		}
+	}
+}
+
+// broken is a host with a bug.
+type broken struct {
+	*recorder
+	none []int
+}
+
+func (b *broken) Progress(done, _ int64) { b.none[done]++ }
+
+// The names in a guest's stack are the guest's: they are cut before the engine writes them 30 times.
+func TestStackOfLongNames(t *testing.T) {
+	t.Parallel()
+	const long = 4 << 20
+	name := bytes.Repeat([]byte("é"), long/2)
+	m := w.New()
+	m.Memory(1, 1)
+	m.ExportMemory(abi.ExportMemory)
+	m.Export(abi.Marker, m.Func("", "", ""))
+	f := m.Declare("i", "")
+	m.Body(f, "", w.Get(0), w.Eqz(), w.If(w.Unreachable()), w.Get(0), w.I32Const(1), w.Sub(), w.Call(f))
+	m.Export(abi.ExportExecute, m.Func("", "i", "", w.I32Const(50), w.Call(f), w.I32Const(0)))
+	names := w.Code(w.U32(1), w.U32(f), w.U32(long), name)
+	m.Custom("name", w.Code([]byte{1}, w.U32(uint32(len(names))), names))
+	r := newRuntime(t, Options{interpreter: raceEnabled})
+	got := newWorker(t, load(t, r, m.Bytes()), Settings{}).Execute(t.Context(), item(newRecorder(), ""))
+	e, ok := got.Err.(*Error)
+	if !ok || got.Outcome != abi.OutcomeTrap {
+		t.Fatalf("%s %q", got.Outcome, got.Message)
+	}
+	if n := len(e.Stack); n < 30*250 || n > 30*300 || !utf8.ValidString(e.Stack) {
+		t.Errorf("the stack has %d bytes", n)
 	}
 }

@@ -9,7 +9,6 @@ import (
 
 	"github.com/tetratelabs/wazero"
 	"github.com/tetratelabs/wazero/api"
-	"github.com/tetratelabs/wazero/imports/assemblyscript"
 	"github.com/tetratelabs/wazero/imports/wasi_snapshot_preview1"
 
 	"github.com/wasmjob/wasmjob/abi"
@@ -72,7 +71,7 @@ func register(ctx context.Context, rt wazero.Runtime, wanted map[string][]string
 		}
 	}
 	if _, ok := wanted[wasm.ModuleEnv]; ok {
-		if _, err := assemblyscript.Instantiate(ctx, rt); err != nil {
+		if err := registerAssemblyScript(ctx, rt); err != nil {
 			return err
 		}
 	}

@@ -37,6 +37,8 @@ type instance struct {
 
 	out, err output
 	mounts   []*mount
+	open     int   // files of all mounts; see maxOpenFiles
+	held     int64 // bytes that the host keeps for them
 
 	// Of the invocation.
 	phase     abi.Phase       // decides what the guest may ask for

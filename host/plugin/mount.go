@@ -6,9 +6,6 @@ import (
 	"syscall"
 )
 
-// maxOpenFiles bounds the files that one instance has open at once.
-const maxOpenFiles = 256
-
 // mount is a directory of the host as one instance sees it: read-only, and
 // without a way out, since os.Root follows a symbolic link only if it stays
 // inside. wazero's own directory mounts follow them out.
@@ -57,13 +54,6 @@ func (m *mount) Open(name string) (fs.File, error) {
 	}
 	if !readable(info) {
 		return &status{info}, nil
-	}
-	count := 0
-	for _, m := range m.in.mounts {
-		count += len(m.open)
-	}
-	if count >= maxOpenFiles {
-		return nil, &fs.PathError{Op: "open", Path: name, Err: syscall.EMFILE}
 	}
 	// Not blocking, in case it has become a pipe since.
 	f, err := m.root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)

@@ -16,17 +16,21 @@ func (in *instance) files() wazero.FSConfig {
 	config := wazero.NewFSConfig().(sysfs.FSConfig)
 	root, written := true, int64(0)
 	read := in.mounts
+	add := func(f sys.FS, at string) {
+		config = config.WithSysFSMount(&countedFS{FS: f, in: in}, at).(sysfs.FSConfig)
+	}
 	for _, m := range in.x.settings.Mounts {
 		root = root && m.Guest != "/"
 		if m.Write {
-			config = config.WithSysFSMount(&writable{in: in, number: written, table: directoryFunctions()}, m.Guest).(sysfs.FSConfig)
+			add(&writable{in: in, number: written, table: directoryFunctions()}, m.Guest)
 			written++
 			continue
 		}
-		config, read = config.WithSysFSMount(newReadOnly(read[0]), m.Guest).(sysfs.FSConfig), read[1:]
+		add(newReadOnly(read[0]), m.Guest)
+		read = read[1:]
 	}
 	if root { // the last: a Go guest's working directory is the first
-		config = config.WithSysFSMount(newReadOnly(embed.FS{}), "/").(sysfs.FSConfig)
+		add(newReadOnly(embed.FS{}), "/")
 	}
 	return config.(wazero.FSConfig)
 }

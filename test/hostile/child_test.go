@@ -48,6 +48,8 @@ func TestMain(m *testing.M) {
 		err = answer(os.Stdin, os.Stdout, newBeside)
 	case roleCompile:
 		err = plugin.ServeCompile(os.Stdin, os.Stdout)
+	case roleCalls:
+		err = serveCalls(os.Stdin, os.Stdout)
 	default:
 		os.Exit(m.Run())
 	}

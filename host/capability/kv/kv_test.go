@@ -114,6 +114,36 @@ func TestStateIsStagedAndTaken(t *testing.T) {
 	}
 }
 
+// Keys that come and go leave nothing behind, however many they are.
+func TestDeletedKeysAreNotKept(t *testing.T) {
+	t.Parallel()
+	s := &kv.State{}
+	g := begin(t, s, &owner{}, grants.Grant{KV: true})
+	for n := range 10_000 {
+		key := fmt.Sprint("k", n)
+		if v := g.call("set", nil, nil, key, "v"); v != 0 {
+			t.Fatal(key, v)
+		}
+		if v := g.call("delete", nil, nil, key); v != 0 {
+			t.Fatal(key, v)
+		}
+	}
+	if s.Changed() {
+		t.Error("something is staged")
+	}
+	// A key that was committed is deleted, and may come back.
+	if v := g.call("set", nil, nil, "a", "1"); v != 0 {
+		t.Fatal(v)
+	}
+	s.Taken(nil, false)
+	if v := g.call("delete", nil, nil, "a"); v != 0 || !s.Changed() || len(s.Pairs()) != 0 {
+		t.Errorf("%d, %v", v, s.Pairs())
+	}
+	if v := g.call("set", nil, nil, "a", "2"); v != 0 || s.Pairs()["a"] != "2" {
+		t.Errorf("%d, %v", v, s.Pairs())
+	}
+}
+
 // An offset without pairs stays the bytes that it was, so that hosts of older versions
 // read it.
 func TestBareOffsetStaysAsItIs(t *testing.T) {

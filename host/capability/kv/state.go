@@ -185,7 +185,11 @@ func (s *State) Delete(key string) bool {
 	if _, ok := s.Get(key); !ok {
 		return false
 	}
-	s.stage(key, nil)
+	if _, ok := s.committed[key]; ok {
+		s.stage(key, nil)
+	} else { // nothing is to be deleted: a guest may make and delete any number of keys
+		delete(s.staged, key)
+	}
 	return true
 }
 

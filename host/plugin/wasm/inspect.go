@@ -339,7 +339,7 @@ func (s *scan) checkEntries(p *problems) {
 }
 
 func (s *scan) checkImports(p *problems) {
-	all := offered()
+	all := Offered()
 	strange := map[string][]string{} // import module → names it may not have
 	var modules []string
 	for _, im := range s.imports {

@@ -621,26 +621,49 @@ func (b *bodies) payLength(a *assembler) {
 	a.raw(b.ask(nil)).op(0x0b)
 }
 
-const (
-	// maxPath is Linux' limit of a path, in bytes.
-	maxPath = 4096
-	// errnoNameTooLong is WASI's nametoolong.
-	errnoNameTooLong = 37
-)
-
-// wrapperBody calls an imported function of n parameters after it has asked. Of
-// the parameters in paths, one beyond maxPath is answered with an error.
-func (b *bodies) wrapperBody(f uint32, n int, paths []byte) []byte {
+// wrapperBody calls an imported function of n parameters after it has asked, and after it has
+// held the parameters to their limits. files says that the function is about files: one of its errors is another
+// for the guest.
+func (b *bodies) wrapperBody(f uint32, n int, limits []limit, files bool) []byte {
 	a := &assembler{}
 	a.op(0).raw(b.ask(nil))
-	for _, length := range paths {
-		a.get(length).i32(maxPath).op(0x4b, 0x04, 0x40) // i32.gt_u, if
-		a.i32(errnoNameTooLong).op(0x0f, 0x0b)          // return, end
+	for _, l := range limits {
+		a.hold(l)
 	}
 	for i := range n {
 		a.get(byte(i))
 	}
-	return a.raw(appendU32([]byte{0x10}, f)).op(0x0b).code
+	a.raw(appendU32([]byte{0x10}, f))
+	if files { // the first parameter is of no use any more
+		a.op(0x22, 0).i32(ErrnoTooMany).op(0x46, 0x04, 0x7f) // local.tee, i32.eq, if (i32)
+		a.i32(errnoTooManyOpen).op(0x05).get(0).op(0x0b)     // else, end
+	}
+	return a.op(0x0b).code
+}
+
+// hold holds a parameter to its limit.
+func (a *assembler) hold(l limit) {
+	above := func(most int32) *assembler { return a.get(l.param).i32(most).op(0x4b, 0x04, 0x40) } // i32.gt_u, if
+	answer := func(errno int32) { a.i32(errno).op(0x0f, 0x0b) }                                   // return, end
+	switch l.kind {
+	case pathLength:
+		above(maxPath)
+		answer(errnoNameTooLong)
+	case vectorCount:
+		above(maxVectors).i32(maxVectors).set(l.param).op(0x0b)
+	case subscriptionCount:
+		above(maxSubscriptions)
+		answer(errnoInvalid)
+	case entriesLength:
+		above(maxEntries)
+		answer(errnoInvalid)
+	case newDescriptor:
+		above(maxDescriptors - 1)
+		answer(errnoBadDescriptor)
+	case otherDescriptor:
+		a.get(l.param-1).get(l.param).op(0x46, 0x04, 0x40) // i32.eq, if
+		answer(errnoInvalid)
+	}
 }
 
 // assembler writes code.

@@ -10,9 +10,9 @@ import (
 // assertion or an uncaught error.
 const ModuleEnv = "env"
 
-// offered returns what a module may import: import module → name → signature. What the
-// runtime registers is checked against it by a test.
-func offered() map[string]map[string]abi.Signature {
+// Offered returns what a module may import: import module → name → signature. What the
+// runtime registers is checked against it by a test. The caller may change the result.
+func Offered() map[string]map[string]abi.Signature {
 	job := map[string]abi.Signature{}
 	for _, f := range abi.Imports() {
 		job[f.Name] = f.Type
@@ -55,9 +55,60 @@ func signature(s string) abi.Signature {
 // wasiFunction is a function of WASI preview 1 that wazero has.
 type wasiFunction struct {
 	signature string
-	// paths are the parameters that are lengths of paths. wazero copies and cleans a
-	// path before it looks at its length, without asking.
-	paths []byte
+	limits    []limit
+}
+
+// limit is what is done about a parameter beyond what wazero can take: wazero trusts
+// the lengths, counts and numbers that a guest gives it, and allocates for them.
+type limit struct {
+	kind  limitKind
+	param byte
+}
+
+type limitKind byte
+
+const (
+	// pathLength: wazero copies and cleans a path before it looks at its length.
+	pathLength limitKind = iota
+	// vectorCount is how many buffers are read or written. Fewer than the guest has are an answer
+	// that it has to expect.
+	vectorCount
+	// subscriptionCount: wazero keeps an event for each, and overflows when it multiplies.
+	subscriptionCount
+	// entriesLength is the room for entries of a directory: wazero reads, and keeps, as many as may fit.
+	entriesLength
+	// newDescriptor is a number that a descriptor gets: wazero's table has room for all below it.
+	newDescriptor
+	// otherDescriptor is one that must not be that of the parameter before it: wazero would close
+	// the file, and keep its place in the table.
+	otherDescriptor
+)
+
+// Limits of the parameters, and the errors of WASI that say what is beyond them.
+const (
+	maxPath          = 4096 // Linux' limit, in bytes
+	maxVectors       = 1024 // Linux' IOV_MAX
+	maxSubscriptions = 1024
+	maxEntries       = 64 << 10 // bytes
+	maxDescriptors   = 1024     // numbers that descriptors may have
+
+	errnoBadDescriptor = 8
+	errnoInvalid       = 28
+	errnoTooManyOpen   = 33
+	errnoNameTooLong   = 37
+
+	// ErrnoTooMany is what a file system of the host answers if a guest has too many open files: WASI's
+	// notsock, for wazero has no number for WASI's mfile. The guest gets mfile.
+	ErrnoTooMany = 57
+)
+
+// within are the limits of a function whose parameters of the kind are these.
+func within(kind limitKind, params ...byte) []limit {
+	var list []limit
+	for _, p := range params {
+		list = append(list, limit{kind, p})
+	}
+	return list
 }
 
 func wasiFunctions() map[string]wasiFunction {
@@ -78,35 +129,35 @@ func wasiFunctions() map[string]wasiFunction {
 		"fd_filestat_get":         {"ii:i", nil},
 		"fd_filestat_set_size":    {"iI:i", nil},
 		"fd_filestat_set_times":   {"iIIi:i", nil},
-		"fd_pread":                {"iiiIi:i", nil},
+		"fd_pread":                {"iiiIi:i", within(vectorCount, 2)},
 		"fd_prestat_dir_name":     {"iii:i", nil},
 		"fd_prestat_get":          {"ii:i", nil},
-		"fd_pwrite":               {"iiiIi:i", nil},
-		"fd_read":                 {"iiii:i", nil},
-		"fd_readdir":              {"iiiIi:i", nil},
-		"fd_renumber":             {"ii:i", nil},
+		"fd_pwrite":               {"iiiIi:i", within(vectorCount, 2)},
+		"fd_read":                 {"iiii:i", within(vectorCount, 2)},
+		"fd_readdir":              {"iiiIi:i", within(entriesLength, 2)},
+		"fd_renumber":             {"ii:i", []limit{{newDescriptor, 1}, {otherDescriptor, 1}}},
 		"fd_seek":                 {"iIii:i", nil},
 		"fd_sync":                 {"i:i", nil},
 		"fd_tell":                 {"ii:i", nil},
-		"fd_write":                {"iiii:i", nil},
-		"path_create_directory":   {"iii:i", []byte{2}},
-		"path_filestat_get":       {"iiiii:i", []byte{3}},
-		"path_filestat_set_times": {"iiiiIIi:i", []byte{3}},
-		"path_link":               {"iiiiiii:i", []byte{3, 6}},
-		"path_open":               {"iiiiiIIii:i", []byte{3}},
-		"path_readlink":           {"iiiiii:i", []byte{2}},
-		"path_remove_directory":   {"iii:i", []byte{2}},
-		"path_rename":             {"iiiiii:i", []byte{2, 5}},
-		"path_symlink":            {"iiiii:i", []byte{1, 4}},
-		"path_unlink_file":        {"iii:i", []byte{2}},
-		"poll_oneoff":             {"iiii:i", nil},
+		"fd_write":                {"iiii:i", within(vectorCount, 2)},
+		"path_create_directory":   {"iii:i", within(pathLength, 2)},
+		"path_filestat_get":       {"iiiii:i", within(pathLength, 3)},
+		"path_filestat_set_times": {"iiiiIIi:i", within(pathLength, 3)},
+		"path_link":               {"iiiiiii:i", within(pathLength, 3, 6)},
+		"path_open":               {"iiiiiIIii:i", within(pathLength, 3)},
+		"path_readlink":           {"iiiiii:i", within(pathLength, 2)},
+		"path_remove_directory":   {"iii:i", within(pathLength, 2)},
+		"path_rename":             {"iiiiii:i", within(pathLength, 2, 5)},
+		"path_symlink":            {"iiiii:i", within(pathLength, 1, 4)},
+		"path_unlink_file":        {"iii:i", within(pathLength, 2)},
+		"poll_oneoff":             {"iiii:i", within(subscriptionCount, 2)},
 		"proc_exit":               {"i:", nil},
 		"proc_raise":              {"i:i", nil},
 		"random_get":              {"ii:i", nil},
 		"sched_yield":             {":i", nil},
 		"sock_accept":             {"iii:i", nil},
-		"sock_recv":               {"iiiiii:i", nil},
-		"sock_send":               {"iiiii:i", nil},
+		"sock_recv":               {"iiiiii:i", within(vectorCount, 2)},
+		"sock_send":               {"iiiii:i", within(vectorCount, 2)},
 		"sock_shutdown":           {"ii:i", nil},
 	}
 }

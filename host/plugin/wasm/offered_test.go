@@ -26,7 +26,7 @@ func TestOfferedIsWhatWazeroHas(t *testing.T) {
 	if wasi_snapshot_preview1.ModuleName != abi.ModuleWASI {
 		t.Error("wazero has other names for what we offer")
 	}
-	for module, funcs := range offered() {
+	for module, funcs := range Offered() {
 		if strings.HasPrefix(module, abi.Module) {
 			continue // the host's own
 		}

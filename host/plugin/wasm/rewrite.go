@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
+	"unicode/utf8"
 
 	"github.com/wasmjob/wasmjob/abi"
 )
@@ -135,11 +137,13 @@ func (s *scan) addWrappers(f *functions, b *bodies, wrapped []uint32) {
 	wasi := wasiFunctions()
 	for _, imported := range wrapped {
 		im := s.imports[imported]
-		var paths []byte
+		var limits []limit
+		files := false
 		if im.module == abi.ModuleWASI {
-			paths = wasi[im.name].paths
+			limits = wasi[im.name].limits
+			files = strings.HasPrefix(im.name, "fd_") || strings.HasPrefix(im.name, "path_")
 		}
-		f.add(im.typ, b.wrapperBody(imported, len(s.types[im.typ].Params), paths))
+		f.add(im.typ, b.wrapperBody(imported, len(s.types[im.typ].Params), limits, files))
 	}
 }
 
@@ -152,7 +156,7 @@ func (s *scan) addStart(f *functions, b *bodies, start uint32) error {
 	if s.has(ExportStartSection) {
 		return fmt.Errorf("export %q: the name is the host's", ExportStartSection)
 	}
-	f.add(typ, b.wrapperBody(b.function(start), 0, nil))
+	f.add(typ, b.wrapperBody(b.function(start), 0, nil, false))
 	return nil
 }
 
@@ -360,14 +364,14 @@ func (e *encoder) names(wrapped []uint32, helpers bool) {
 	body := appendName(nil, "name")
 	if at := e.moduleName; at != (span{}) {
 		name := e.cursor(at).name("module name")
-		body = appendSection(body, 0, appendName(nil, name))
+		body = appendSection(body, 0, appendName(nil, cutName(name)))
 	}
 	c := e.cursor(e.functionNames)
 	n := c.u32()
 	list := make([]byte, 0, c.left()+64)
 	count := uint32(0)
 	for ; n > 0; n-- {
-		f, name := c.u32(), c.bytes(c.u32())
+		f, name := c.u32(), cutName(c.bytes(c.u32()))
 		if f >= e.functions() {
 			continue
 		}
@@ -388,6 +392,21 @@ func (e *encoder) names(wrapped []uint32, helpers bool) {
 	}
 	body = appendSection(body, 1, append(appendU32(nil, count), list...))
 	e.section(0, body)
+}
+
+// maxTraceName bounds a name of a module or a function, in bytes. wazero writes up to 30 of them when a guest traps.
+const maxTraceName = 256
+
+// cutName cuts a name, which is UTF-8, between two characters.
+func cutName[T string | []byte](name T) T {
+	if len(name) <= maxTraceName {
+		return name
+	}
+	n := maxTraceName
+	for !utf8.RuneStart(name[n]) {
+		n--
+	}
+	return name[:n]
 }
 
 // Limits of joining. Go's linker cuts data into thousands of segments to save
