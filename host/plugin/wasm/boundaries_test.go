@@ -226,7 +226,7 @@ func ourReading(wasm []byte) ([][]int, error) {
 		return nil, err
 	}
 	n, _ := s.number()
-	b := &bodies{numbers: n, set: newInstructionSet()}
+	b := s.newBodies(n)
 	var functions [][]int
 	for _, at := range s.code {
 		c := s.cursor(at)

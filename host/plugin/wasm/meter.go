@@ -139,7 +139,7 @@ func newInstructionSet() *instructionSet {
 	set(p, immNone, 3, 0xa8, 0xbf) // conversions
 	set(p, immRefType, 1, 0xd0, 0xd0)
 	set(p, immNone, 1, 0xd1, 0xd1)
-	set(p, immRefFunc, 200, 0xd2, 0xd2) // wazero leaves the guest for it
+	set(p, immRefFunc, 1, 0xd2, 0xd2)
 	set(p, immMisc, 0, 0xfc, 0xfc)
 	set(p, immVector, 0, 0xfd, 0xfd)
 
@@ -221,6 +221,11 @@ type bodies struct {
 	fills   bool
 	// growsTables is set if a body has table.grow.
 	growsTables bool
+	// declared are the functions that a body may refer to. references are those that
+	// one does refer to, each with a global after the counter, whose number is in held.
+	declared   []bool
+	references []uint32
+	held       map[uint32]uint32
 
 	out     []byte
 	body    bodyCost
@@ -352,6 +357,9 @@ func (b *bodies) instruction(c *cursor) {
 	case immCall:
 		b.call(c)
 		return
+	case immRefFunc:
+		b.refFunc(c)
+		return
 	case immReserved:
 		if op == 0x40 { // memory.grow: work of the host
 			b.out = b.ask(b.out)
@@ -421,6 +429,33 @@ func (b *bodies) call(c *cursor) {
 	}
 }
 
+// refFunc reads what follows ref.func. wazero v1.12.0 makes a reference of 32 bytes each
+// time that it executes the instruction, and keeps it as long as the instance. So a
+// global that is added holds the reference, which is made once for an instance.
+func (b *bodies) refFunc(c *cursor) {
+	start := c.off
+	f := b.within(c, "function", c.u32(), b.functions())
+	if c.err == nil && !b.declared[f] {
+		c.off = start
+		c.fail("ref.func %d: no export, global or element segment names the function", f)
+	}
+	if c.err != nil {
+		return
+	}
+	g, ok := b.held[f]
+	if !ok {
+		g = b.counter + 1 + uint32(len(b.references))
+		if g >= maxGlobals {
+			c.off = start
+			c.fail("ref.func %d: with a global for each function that is referred to there are more than %d globals", f, maxGlobals)
+			return
+		}
+		b.held[f] = g
+		b.references = append(b.references, f)
+	}
+	b.out = appendU32(append(b.out, 0x23), g)
+}
+
 // within refuses a number that is not one of the module's own: it might be one
 // of those that are added here.
 func (n *numbers) within(c *cursor, what string, number, count uint32) uint32 {
@@ -488,8 +523,6 @@ func (b *bodies) operands(c *cursor, imm immediate) {
 		raw(16)
 	case immRefType:
 		b.out = append(b.out, refType(c))
-	case immRefFunc:
-		b.out = appendU32(b.out, b.function(b.within(c, "function", c.u32(), b.functions())))
 	case immInitMem:
 		u32()
 		zero()

@@ -95,8 +95,13 @@ type scan struct {
 	minPages uint32
 	exports  map[string]exported
 	names    []string // of exports, in the module's order
-	manifest []byte
-	problems []string // that do not keep the rest from being read
+	// declared has the functions that globals and element segments name, by number.
+	// Code may refer to these, and to exported ones.
+	declared []bool
+	// named counts how often they do. elements counts those of all element segments.
+	named, elementSegments, elements int
+	manifest                         []byte
+	problems                         []string // that do not keep the rest from being read
 
 	// sections are the bodies of the sections that there are, by id.
 	sections map[byte]span
@@ -113,7 +118,7 @@ type scan struct {
 	data      []segment
 	dataFixed bool
 
-	// tableBytes is what the tables of an instance may take, as of rewrite.
+	// tableBytes is Metered.TableBytes, as of rewrite.
 	tableBytes int64
 }
 
@@ -314,7 +319,8 @@ func (s *scan) section(id byte, c *cursor) {
 	case 6:
 		c.each("globals", maxGlobals, func() {
 			globalType(c)
-			c.skipConstant()
+			var room [32]byte
+			c.constant(room[:0], s.declare, same)
 		})
 	case 7:
 		c.each("exports", maxExports, func() { s.exportOne(c) })
@@ -323,7 +329,7 @@ func (s *scan) section(id byte, c *cursor) {
 			c.fail("the start function is %d of %d", i, len(s.funcs))
 		}
 	case 9:
-		c.elements(nil, same, same)
+		_, s.elementSegments, s.elements = c.elements(nil, s.declare, same)
 	case 10:
 		s.codeSection(c)
 	case 11:
@@ -334,8 +340,23 @@ func (s *scan) section(id byte, c *cursor) {
 	}
 }
 
-// typeV128 is the type of vectors.
-const typeV128 abi.ValueType = 0x7b
+// declare takes note that the module names a function outside of code.
+func (s *scan) declare(f uint32) uint32 {
+	s.named++
+	if s.declared == nil {
+		s.declared = make([]bool, len(s.funcs))
+	}
+	if int64(f) < int64(len(s.declared)) {
+		s.declared[f] = true
+	}
+	return f
+}
+
+// Types that are not of the guest contract: of vectors, and of references to functions.
+const (
+	typeV128    abi.ValueType = 0x7b
+	typeFuncRef               = 0x70
+)
 
 func isValueType(t byte) bool {
 	return (t >= 0x7b && t <= 0x7f) || isRefType(t)
@@ -487,17 +508,16 @@ const (
 )
 
 // elements reads the element segments and appends them to out, with what function and
-// global make of the numbers in them.
-func (c *cursor) elements(out []byte, function, global func(uint32) uint32) []byte {
+// global make of the numbers in them. It counts the segments, and the elements of all.
+func (c *cursor) elements(out []byte, function, global func(uint32) uint32) (code []byte, segments, total int) {
 	number := func() uint32 {
 		n := c.u32()
 		out = appendU32(out, n)
 		return n
 	}
-	total := 0
-	segments := c.count("element segments", maxSegments)
+	segments = c.count("element segments", maxSegments)
 	out = appendU32(out, uint32(segments))
-	for ; segments > 0 && c.err == nil; segments-- {
+	for i := 0; i < segments && c.err == nil; i++ {
 		form := number()
 		if c.err == nil && form > 7 {
 			c.fail("element segment of form %d", form)
@@ -527,7 +547,7 @@ func (c *cursor) elements(out []byte, function, global func(uint32) uint32) []by
 			}
 		}
 	}
-	return out
+	return out, segments, total
 }
 
 func (s *scan) codeSection(c *cursor) {
