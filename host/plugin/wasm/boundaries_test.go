@@ -228,7 +228,7 @@ func ourReading(wasm []byte) ([][]int, error) {
 	n, _ := s.number()
 	b := s.newBodies(n)
 	var functions [][]int
-	for _, at := range s.code {
+	for i, at := range s.code {
 		c := s.cursor(at)
 		for groups := c.u32(); groups > 0 && c.err == nil; groups-- {
 			c.u32()
@@ -236,8 +236,9 @@ func ourReading(wasm []byte) ([][]int, error) {
 		}
 		begin := c.off
 		list := []int{}
-		b.body.charges, b.control = []charge{{}}, []int{0}
-		for len(b.control) > 0 && c.err == nil {
+		b.body.charges = []charge{{}}
+		b.shape.begin(&s.types[s.funcs[len(s.imports)+i]])
+		for len(b.shape.frames) > 0 && c.err == nil {
 			list = append(list, c.off-begin)
 			if wasm[c.off] == 0xfd && c.left() > 2 && wasm[c.off+1] >= 0x80 {
 				list = append(list, c.off+2-begin)

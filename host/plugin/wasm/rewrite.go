@@ -14,6 +14,9 @@ import (
 // hold for it.
 const ExportStartSection = "wasmjob:start"
 
+// maxMetered is the limit of the metered code, in bytes: a loop of 3 bytes gets 30.
+const maxMetered = 3 * abi.MaxModuleSize / 2
+
 // bodyError says what is wrong with a function.
 type bodyError struct {
 	function int // imported functions have the first numbers
@@ -65,6 +68,7 @@ func (s *scan) rewrite() ([]byte, error) {
 	if err := b.measure(s.code, s.wasm); err != nil {
 		return nil, err
 	}
+	b.shape.moves = 0 // those of leaves were counted, and are once more
 	f := &functions{types: slices.Clone(s.funcs[len(s.imports):])}
 	if at := s.sections[10]; at.end > at.start {
 		f.code = make([]byte, 0, (at.end-at.start)/4*5)
@@ -73,6 +77,9 @@ func (s *scan) rewrite() ([]byte, error) {
 	for i, at := range s.code {
 		if f.code, err = b.rewrite(f.code, i, at, s.wasm); err != nil {
 			return nil, err
+		}
+		if len(f.code) > maxMetered {
+			return nil, fmt.Errorf("the code is longer than %d bytes when it is metered: it has a loop every few bytes", maxMetered)
 		}
 	}
 	s.addWrappers(f, b, wrapped)
@@ -107,7 +114,8 @@ func (s *scan) rewrite() ([]byte, error) {
 }
 
 func (s *scan) newBodies(n *numbers) *bodies {
-	b := &bodies{numbers: n, set: newInstructionSet(), declared: make([]bool, len(s.funcs)), held: map[uint32]uint32{}}
+	b := &bodies{numbers: n, set: newInstructionSet(), sigs: s.types, funcs: s.funcs, declared: make([]bool, len(s.funcs)), held: map[uint32]uint32{}}
+	b.shape.maxMoves = freeMoves + len(s.wasm)
 	copy(b.declared, s.declared)
 	for _, e := range s.exports {
 		if e.kind == kindFunc {
@@ -393,7 +401,8 @@ func (e *encoder) names(wrapped []uint32, helpers bool) {
 		return
 	}
 	body := appendName(nil, "name")
-	if at := e.moduleName; at != (span{}) {
+	// wazero v1.12.0 puts it before the name of each function, which it keeps.
+	if at := e.moduleName; at.end-at.start > 0 && at.end-at.start <= maxModuleName {
 		name := e.cursor(at).name("module name")
 		body = appendSection(body, 0, appendName(nil, name))
 	}

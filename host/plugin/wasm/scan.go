@@ -35,6 +35,15 @@ const (
 	maxCustomSection = 1_000
 	maxNames         = 1_000_000
 	maxProblems      = 50
+
+	// maxTypeWork is the sum over all types of the square of what they take and return:
+	// wazero writes the name of a type anew for each value in it.
+	maxTypeWork = 20_000_000
+	// maxExportWork is exports times functions: wazero compares each with each for the
+	// stack trace of a trap.
+	maxExportWork = 100_000_000
+	// maxModuleName is the length in bytes of a module's name that stack traces have.
+	maxModuleName = 256
 )
 
 // Units of linear memory.
@@ -143,6 +152,9 @@ func scanModule(wasm []byte) (*scan, error) {
 	}
 	if declared := len(s.funcs) - s.importedFuncs(); declared != len(s.code) {
 		return s, fmt.Errorf("truncated or malformed module: %d functions are declared, %d have code", declared, len(s.code))
+	}
+	if len(s.exports)*len(s.funcs) > maxExportWork {
+		return s, fmt.Errorf("%d exports and %d functions: the limit of their product is %d", len(s.exports), len(s.funcs), maxExportWork)
 	}
 	for name, e := range s.exports {
 		if e.kind == kindFunc && int64(e.index) >= int64(len(s.funcs)) {
@@ -390,6 +402,7 @@ func (s *scan) typeSection(c *cursor) {
 		c.each("values in a function type", maxTypeValues, func() { list = append(list, valueType(c)) })
 		return list
 	}
+	work := 0
 	c.each("types", maxTypes, func() {
 		if form := c.byte(); c.err == nil && form != 0x60 {
 			c.fail("type form 0x%02x is not of WebAssembly 2.0, expected a function type", form)
@@ -397,6 +410,10 @@ func (s *scan) typeSection(c *cursor) {
 		}
 		params := values()
 		results := values()
+		n := len(params) + len(results)
+		if work += n * n; work > maxTypeWork {
+			c.fail("the types have too many values: the sum of the squares is more than %d", maxTypeWork)
+		}
 		s.types = append(s.types, abi.Signature{Params: params, Results: results})
 	})
 }
