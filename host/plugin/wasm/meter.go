@@ -473,17 +473,17 @@ func (b *bodies) instruction(c *cursor) {
 		b.shape.take(b.shape.frames[0].sig.Results)
 		b.shape.unreachable()
 	default:
-		bytes := valueBytes
+		bytes := int(known.push) * valueBytes
 		switch known.imm {
 		case immMemory:
-			bytes = (1 + addressValues) * valueBytes
+			bytes += addressValues * valueBytes
 		case immGlobal, immSelect:
-			bytes = vectorBytes
+			bytes *= 2 // they may be vectors
 		case immI32, immI64, immBytes4, immBytes8:
 			bytes = 0
 		}
 		if op == 0x1b { // select without a type
-			bytes = vectorBytes
+			bytes *= 2
 		}
 		b.shape.plain(known, bytes)
 	}
