@@ -45,14 +45,19 @@ type reading struct {
 	text   string // why it is not taken, or how its own readers differ from each other
 	// functions has, of each, where its instructions begin, from the first of
 	// them on.
-	functions [][]int
+	functions [][]place
+}
+
+// place is where an instruction begins, and how many values are on the operand stack.
+type place struct {
+	at, height int
 }
 
 // traced are the places in wazero v1.12.0 where a reader of code turns to the next
 // instruction, and what each package needs to say so.
 var traced = []struct{ file, after, insert, extra string }{
 	{"internal/wasm/func_validation.go", "	for pc := uint64(0); pc < uint64(len(body)); pc++ {\n		op := body[pc]\n",
-		"		Trace(idx, pc)\n", "package wasm\n\nvar Trace func(Index, uint64)\n"},
+		"		Trace(idx, pc, len(valueTypeStack.stack))\n", "package wasm\n\nvar Trace func(Index, uint64, int)\n"},
 	{"internal/engine/wazevo/frontend/lower.go", "	op := c.wasmFunctionBody[c.loweringState.pc]\n",
 		"	Trace(c.loweringState.pc)\n", "package frontend\n\nvar Trace func(int)\n"},
 	{"internal/engine/interpreter/compiler.go", "	op := c.body[c.pc]\n	c.currentOpPC = c.pc\n",
@@ -207,11 +212,11 @@ func (o *oracle) ask(modules [][]byte) ([]reading, error) {
 		if !r.taken {
 			continue
 		}
-		r.functions = make([][]int, next())
+		r.functions = make([][]place, next())
 		for f := range r.functions {
-			r.functions[f] = make([]int, next())
+			r.functions[f] = make([]place, next())
 			for k := range r.functions[f] {
-				r.functions[f][k] = next()
+				r.functions[f][k] = place{next(), next()}
 			}
 		}
 	}
@@ -220,14 +225,14 @@ func (o *oracle) ask(modules [][]byte) ([]reading, error) {
 
 // ourReading is where the meter sees instructions begin, as reading has it. The
 // second byte of the number of a vector instruction is a nop to wazero.
-func ourReading(wasm []byte) ([][]int, error) {
+func ourReading(wasm []byte) ([][]place, error) {
 	s, err := scanModule(wasm)
 	if err != nil {
 		return nil, err
 	}
 	n, _ := s.number()
 	b := s.newBodies(n)
-	var functions [][]int
+	var functions [][]place
 	for i, at := range s.code {
 		c := s.cursor(at)
 		for groups := c.u32(); groups > 0 && c.err == nil; groups-- {
@@ -235,15 +240,16 @@ func ourReading(wasm []byte) ([][]int, error) {
 			c.byte()
 		}
 		begin := c.off
-		list := []int{}
+		list := []place{}
 		b.body.charges = []charge{{}}
 		b.shape.begin(&s.types[s.funcs[len(s.imports)+i]])
 		for len(b.shape.frames) > 0 && c.err == nil {
-			list = append(list, c.off-begin)
-			if wasm[c.off] == 0xfd && c.left() > 2 && wasm[c.off+1] >= 0x80 {
-				list = append(list, c.off+2-begin)
-			}
+			at := c.off
+			list = append(list, place{at - begin, b.shape.height})
 			b.instruction(c)
+			if wasm[at] == 0xfd && wasm[at+1] >= 0x80 && c.err == nil {
+				list = append(list, place{at + 2 - begin, b.shape.height})
+			}
 		}
 		if c.err != nil || c.left() > 0 {
 			return nil, fmt.Errorf("not read: %w", c.err)
@@ -658,11 +664,11 @@ func TestBoundariesBite(t *testing.T) {
 	wasm := nasty(body(times(3, 0x01)))
 	m := &mutant{wasm: wasm, metered: metered(t, wasm)}
 	ours, err := ourReading(wasm)
-	if err != nil || !slices.Equal(ours[2], []int{0, 1, 2, 3}) {
+	if err != nil || !slices.Equal(ours[2], []place{{0, 0}, {1, 0}, {2, 0}, {3, 0}}) {
 		t.Fatal(ours, err)
 	}
 	other := slices.Clone(ours)
-	other[2] = []int{0, 1, 3}
+	other[2] = []place{{0, 0}, {1, 0}, {2, 1}, {3, 0}}
 	for _, c := range []struct {
 		before, after reading
 		want          string
