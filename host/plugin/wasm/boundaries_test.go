@@ -309,6 +309,7 @@ func TestBoundaries(t *testing.T) {
 		first = uint64(time.Now().UnixNano())
 	}
 	program := buildOracle(t)
+	compareSpecification(t, program)
 	const batch = 1000
 	var mu sync.Mutex
 	next := first
@@ -375,6 +376,55 @@ func TestBoundaries(t *testing.T) {
 		first, compared, taken, ownDifferences, refusedByUs, differences)
 	if taken == 0 {
 		t.Error("wazero took none: nothing was compared")
+	}
+}
+
+// compareSpecification compares the modules of the specification's tests, which have every
+// instruction where it can be reached.
+func compareSpecification(t *testing.T, program string) {
+	t.Helper()
+	_, cases := specCases(t)
+	o := newOracle(t, program)
+	defer func() {
+		if err := o.end(); err != nil {
+			t.Error(err)
+		}
+	}()
+	var names []string
+	for _, c := range cases {
+		if dir := filepath.Dir(c); !slices.Contains(names, dir) {
+			names = append(names, dir)
+		}
+	}
+	taken := 0
+	for _, dir := range names {
+		files, err := filepath.Glob(filepath.Join(dir, "*.wasm"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range files {
+			m := &mutant{}
+			if m.wasm, err = os.ReadFile(name); err != nil {
+				t.Fatal(err)
+			}
+			if m.metered, err = meter(m.wasm); err != nil {
+				continue
+			}
+			readings, err := o.ask([][]byte{m.wasm, m.metered})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if readings[0].taken {
+				taken++
+			}
+			if err := m.judge(readings[0], readings[1]); err != nil {
+				t.Errorf("%s: %.500v", filepath.Base(name), err)
+			}
+		}
+	}
+	t.Logf("%d modules of the specification compared", taken)
+	if taken < 1000 {
+		t.Error("too few were compared")
 	}
 }
 
