@@ -367,7 +367,7 @@ func (s *scan) declare(f uint32) uint32 {
 // Types that are not of the guest contract: of vectors, and of references to functions.
 const (
 	typeV128    abi.ValueType = 0x7b
-	typeFuncRef               = 0x70
+	typeFuncRef byte          = 0x70
 )
 
 func isValueType(t byte) bool {
