@@ -28,7 +28,9 @@ const (
 	// DefaultMemory is the default limit of linear memory in bytes.
 	DefaultMemory = 128 << 20
 	// MaxStack bounds the native stack of a guest's calls, in bytes. It is not
-	// part of linear memory; a guest that needs more, by deep recursion, traps.
+	// part of linear memory; a guest that needs more, by deep recursion, traps. The
+	// engine doubles a stack that is full, so that up to twice as much is allocated
+	// until the guest is stopped.
 	MaxStack = 16 << 20
 	// MaxModuleSize is the largest module file in bytes.
 	MaxModuleSize = 32 << 20

@@ -252,12 +252,11 @@ func nativeStack(f api.Function) reflect.Value {
 	return reflect.ValueOf([]byte(nil))
 }
 
-// checkStack stops a guest whose native stack is beyond abi.MaxStack. Between
-// two calls of it a stack grows by at most a few bytes for each unit of the
-// quantum, since locals are paid for, too.
+// checkStack stops a guest whose native stack is beyond abi.MaxStack. A guest pays
+// for the stack that its calls take, so that this is called before it is far beyond.
 func (in *instance) checkStack() {
 	size := int64(in.stack.Len()) * int64(in.stack.Type().Elem().Size())
-	if size > abi.MaxStack {
+	if wasm.StackExceeds(size) {
 		panic(&fault{text: "stack overflow"}) // as the engine says it
 	}
 	if size > in.account.stack && !in.account.covers(in.account.linear, size) {

@@ -45,14 +45,19 @@ type reading struct {
 	text   string // why it is not taken, or how its own readers differ from each other
 	// functions has, of each, where its instructions begin, from the first of
 	// them on.
-	functions [][]int
+	functions [][]place
+}
+
+// place is where an instruction begins, and how many values are on the operand stack.
+type place struct {
+	at, height int
 }
 
 // traced are the places in wazero v1.12.0 where a reader of code turns to the next
 // instruction, and what each package needs to say so.
 var traced = []struct{ file, after, insert, extra string }{
 	{"internal/wasm/func_validation.go", "	for pc := uint64(0); pc < uint64(len(body)); pc++ {\n		op := body[pc]\n",
-		"		Trace(idx, pc)\n", "package wasm\n\nvar Trace func(Index, uint64)\n"},
+		"		Trace(idx, pc, len(valueTypeStack.stack))\n", "package wasm\n\nvar Trace func(Index, uint64, int)\n"},
 	{"internal/engine/wazevo/frontend/lower.go", "	op := c.wasmFunctionBody[c.loweringState.pc]\n",
 		"	Trace(c.loweringState.pc)\n", "package frontend\n\nvar Trace func(int)\n"},
 	{"internal/engine/interpreter/compiler.go", "	op := c.body[c.pc]\n	c.currentOpPC = c.pc\n",
@@ -207,11 +212,11 @@ func (o *oracle) ask(modules [][]byte) ([]reading, error) {
 		if !r.taken {
 			continue
 		}
-		r.functions = make([][]int, next())
+		r.functions = make([][]place, next())
 		for f := range r.functions {
-			r.functions[f] = make([]int, next())
+			r.functions[f] = make([]place, next())
 			for k := range r.functions[f] {
-				r.functions[f][k] = next()
+				r.functions[f][k] = place{next(), next()}
 			}
 		}
 	}
@@ -220,29 +225,31 @@ func (o *oracle) ask(modules [][]byte) ([]reading, error) {
 
 // ourReading is where the meter sees instructions begin, as reading has it. The
 // second byte of the number of a vector instruction is a nop to wazero.
-func ourReading(wasm []byte) ([][]int, error) {
+func ourReading(wasm []byte) ([][]place, error) {
 	s, err := scanModule(wasm)
 	if err != nil {
 		return nil, err
 	}
 	n, _ := s.number()
-	b := &bodies{numbers: n, set: newInstructionSet()}
-	var functions [][]int
-	for _, at := range s.code {
+	b := s.newBodies(n)
+	var functions [][]place
+	for i, at := range s.code {
 		c := s.cursor(at)
 		for groups := c.u32(); groups > 0 && c.err == nil; groups-- {
 			c.u32()
 			c.byte()
 		}
 		begin := c.off
-		list := []int{}
-		b.body.charges, b.control = []charge{{}}, []int{0}
-		for len(b.control) > 0 && c.err == nil {
-			list = append(list, c.off-begin)
-			if wasm[c.off] == 0xfd && c.left() > 2 && wasm[c.off+1] >= 0x80 {
-				list = append(list, c.off+2-begin)
-			}
+		list := []place{}
+		b.body.charges = []charge{{}}
+		b.shape.begin(&s.types[s.funcs[len(s.imports)+i]])
+		for len(b.shape.frames) > 0 && c.err == nil {
+			at := c.off
+			list = append(list, place{at - begin, b.shape.height})
 			b.instruction(c)
+			if wasm[at] == 0xfd && wasm[at+1] >= 0x80 && c.err == nil {
+				list = append(list, place{at + 2 - begin, b.shape.height})
+			}
 		}
 		if c.err != nil || c.left() > 0 {
 			return nil, fmt.Errorf("not read: %w", c.err)
@@ -302,6 +309,7 @@ func TestBoundaries(t *testing.T) {
 		first = uint64(time.Now().UnixNano())
 	}
 	program := buildOracle(t)
+	compareSpecification(t, program)
 	const batch = 1000
 	var mu sync.Mutex
 	next := first
@@ -368,6 +376,55 @@ func TestBoundaries(t *testing.T) {
 		first, compared, taken, ownDifferences, refusedByUs, differences)
 	if taken == 0 {
 		t.Error("wazero took none: nothing was compared")
+	}
+}
+
+// compareSpecification compares the modules of the specification's tests, which have every
+// instruction where it can be reached.
+func compareSpecification(t *testing.T, program string) {
+	t.Helper()
+	_, cases := specCases(t)
+	o := newOracle(t, program)
+	defer func() {
+		if err := o.end(); err != nil {
+			t.Error(err)
+		}
+	}()
+	var names []string
+	for _, c := range cases {
+		if dir := filepath.Dir(c); !slices.Contains(names, dir) {
+			names = append(names, dir)
+		}
+	}
+	taken := 0
+	for _, dir := range names {
+		files, err := filepath.Glob(filepath.Join(dir, "*.wasm"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range files {
+			m := &mutant{}
+			if m.wasm, err = os.ReadFile(name); err != nil {
+				t.Fatal(err)
+			}
+			if m.metered, err = meter(m.wasm); err != nil {
+				continue
+			}
+			readings, err := o.ask([][]byte{m.wasm, m.metered})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if readings[0].taken {
+				taken++
+			}
+			if err := m.judge(readings[0], readings[1]); err != nil {
+				t.Errorf("%s: %.500v", filepath.Base(name), err)
+			}
+		}
+	}
+	t.Logf("%d modules of the specification compared", taken)
+	if taken < 1000 {
+		t.Error("too few were compared")
 	}
 }
 
@@ -657,11 +714,11 @@ func TestBoundariesBite(t *testing.T) {
 	wasm := nasty(body(times(3, 0x01)))
 	m := &mutant{wasm: wasm, metered: metered(t, wasm)}
 	ours, err := ourReading(wasm)
-	if err != nil || !slices.Equal(ours[2], []int{0, 1, 2, 3}) {
+	if err != nil || !slices.Equal(ours[2], []place{{0, 0}, {1, 0}, {2, 0}, {3, 0}}) {
 		t.Fatal(ours, err)
 	}
 	other := slices.Clone(ours)
-	other[2] = []int{0, 1, 3}
+	other[2] = []place{{0, 0}, {1, 0}, {2, 1}, {3, 0}}
 	for _, c := range []struct {
 		before, after reading
 		want          string

@@ -115,7 +115,8 @@ type Module struct {
 // Metered is a module as the runtime gets it.
 type Metered struct {
 	Bytes []byte
-	// TableBytes is what the tables of an instance may take.
+	// TableBytes is what an instance may take beside its memory and its stack, in bytes:
+	// tables, globals, and what the engine keeps for each element and segment.
 	TableBytes int64
 }
 

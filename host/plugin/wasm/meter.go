@@ -1,5 +1,7 @@
 package wasm
 
+import "github.com/wasmjob/wasmjob/abi"
+
 // A guest that computes must come back to Go now and then: to be stopped when
 // its time is up, and to let Go's scheduler and collector in. wazero v1.12.0
 // can interrupt loops, and nothing else, at 100 ns a turn. So code is metered
@@ -86,10 +88,12 @@ const (
 	immAskTable // a table, after asking
 )
 
-// opcode is an instruction of the table: what follows it, and what it costs.
+// opcode is an instruction of the table: what follows it, what it costs, and how many
+// values it takes from the operand stack and leaves there, unless that depends on types.
 type opcode struct {
-	imm  immediate
-	cost uint16
+	imm       immediate
+	cost      uint16
+	pop, push uint8
 }
 
 // instructionSet is the closed table of WebAssembly 2.0: what is not in it is
@@ -98,13 +102,21 @@ type instructionSet struct {
 	plain  [256]opcode
 	misc   [18]opcode  // after 0xfc
 	vector [256]opcode // after 0xfd
+
+	nothing abi.Signature
+	single  [64]abi.Signature // of blocks that leave a value of a type
 }
 
 func newInstructionSet() *instructionSet {
 	s := &instructionSet{}
 	set := func(table []opcode, imm immediate, cost uint16, from, to int) {
 		for i := from; i <= to; i++ {
-			table[i] = opcode{imm, cost}
+			table[i].imm, table[i].cost = imm, cost
+		}
+	}
+	arity := func(table []opcode, pop, push uint8, from, to int) {
+		for i := from; i <= to; i++ {
+			table[i].pop, table[i].push = pop, push
 		}
 	}
 
@@ -139,9 +151,31 @@ func newInstructionSet() *instructionSet {
 	set(p, immNone, 3, 0xa8, 0xbf) // conversions
 	set(p, immRefType, 1, 0xd0, 0xd0)
 	set(p, immNone, 1, 0xd1, 0xd1)
-	set(p, immRefFunc, 200, 0xd2, 0xd2) // wazero leaves the guest for it
+	set(p, immRefFunc, 1, 0xd2, 0xd2)
 	set(p, immMisc, 0, 0xfc, 0xfc)
 	set(p, immVector, 0, 0xfd, 0xfd)
+
+	arity(p, 1, 0, 0x1a, 0x1a)
+	arity(p, 3, 1, 0x1b, 0x1c)
+	arity(p, 0, 1, 0x20, 0x20)
+	arity(p, 1, 0, 0x21, 0x21)
+	arity(p, 1, 1, 0x22, 0x22)
+	arity(p, 0, 1, 0x23, 0x23)
+	arity(p, 1, 0, 0x24, 0x24)
+	arity(p, 1, 1, 0x25, 0x25)
+	arity(p, 2, 0, 0x26, 0x26)
+	arity(p, 1, 1, 0x28, 0x35) // loads
+	arity(p, 2, 0, 0x36, 0x3e)
+	arity(p, 0, 1, 0x3f, 0x3f)
+	arity(p, 1, 1, 0x40, 0x40)
+	arity(p, 0, 1, 0x41, 0x44)
+	arity(p, 2, 1, 0x45, 0xa6) // but for those with one operand
+	for _, unary := range [][2]int{{0x45, 0x45}, {0x50, 0x50}, {0x67, 0x69}, {0x79, 0x7b}, {0x8b, 0x91}, {0x99, 0x9f}, {0xa7, 0xc4}} {
+		arity(p, 1, 1, unary[0], unary[1])
+	}
+	arity(p, 0, 1, 0xd0, 0xd0)
+	arity(p, 1, 1, 0xd1, 0xd1)
+	arity(p, 0, 1, 0xd2, 0xd2)
 
 	m := s.misc[:]
 	set(m, immNone, 3, 0, 7) // saturating truncation
@@ -155,6 +189,13 @@ func newInstructionSet() *instructionSet {
 	set(m, immAskTable, 1, 15, 15) // table.grow
 	set(m, immTable, 1, 16, 16)    // table.size
 	set(m, immAskTable, 1, 17, 17) // table.fill
+	arity(m, 1, 1, 0, 7)
+	arity(m, 3, 0, 8, 8)
+	arity(m, 3, 0, 10, 12)
+	arity(m, 3, 0, 14, 14)
+	arity(m, 2, 1, 15, 15)
+	arity(m, 0, 1, 16, 16)
+	arity(m, 3, 0, 17, 17)
 
 	v := s.vector[:]
 	set(v, immMemory, 1, 0x00, 0x0b)
@@ -167,6 +208,22 @@ func newInstructionSet() *instructionSet {
 	set(v, immNone, 3, 0x5e, 0xff)
 	for _, hole := range []int{0x9a, 0xa2, 0xa5, 0xa6, 0xaf, 0xb0, 0xb2, 0xb3, 0xb4, 0xbb, 0xc2, 0xc5, 0xc6, 0xcf, 0xd0, 0xd2, 0xd3, 0xd4, 0xe2, 0xee} {
 		v[hole] = opcode{}
+	}
+	for t := range byte(0x80) {
+		if isValueType(t) {
+			s.single[t&0x3f].Results = []abi.ValueType{abi.ValueType(t)}
+		}
+	}
+	arity(v, 2, 1, 0x00, 0xff) // but for these
+	arity(v, 1, 1, 0x00, 0x0a) // loads
+	arity(v, 2, 0, 0x0b, 0x0b)
+	arity(v, 0, 1, 0x0c, 0x0c)
+	arity(v, 3, 1, 0x52, 0x52)
+	arity(v, 2, 0, 0x58, 0x5b)
+	for _, unary := range [][2]int{{0x0f, 0x16}, {0x18, 0x19}, {0x1b, 0x1b}, {0x1d, 0x1d}, {0x1f, 0x1f}, {0x21, 0x21}, {0x4d, 0x4d}, {0x53, 0x53},
+		{0x5c, 0x64}, {0x67, 0x6a}, {0x74, 0x75}, {0x7a, 0x7a}, {0x7c, 0x81}, {0x83, 0x84}, {0x87, 0x8a}, {0x94, 0x94}, {0xa0, 0xa4}, {0xa7, 0xaa},
+		{0xc0, 0xc4}, {0xc7, 0xca}, {0xe0, 0xe1}, {0xe3, 0xe3}, {0xec, 0xed}, {0xef, 0xef}, {0xf8, 0xff}} {
+		arity(v, 1, 1, unary[0], unary[1])
 	}
 	return s
 }
@@ -221,11 +278,19 @@ type bodies struct {
 	fills   bool
 	// growsTables is set if a body has table.grow.
 	growsTables bool
+	// declared are the functions that a body may refer to. references are those that
+	// one does refer to, each with a global after the counter, whose number is in held.
+	declared   []bool
+	references []uint32
+	held       map[uint32]uint32
 
-	out     []byte
-	body    bodyCost
-	control []int // the charges of the blocks that are open
-	opens   bool
+	sigs  []abi.Signature
+	funcs []uint32 // types of functions, the imported ones first
+
+	out   []byte
+	body  bodyCost
+	shape shape
+	opens bool
 }
 
 // payment is the code of a charge.
@@ -252,7 +317,7 @@ func (b *bodies) measure(code []span, wasm []byte) error {
 		if at.end-at.start > leafSize {
 			continue
 		}
-		if err := b.decode(&cursor{b: wasm[:at.end], off: at.start}); err != nil {
+		if err := b.decode(i, &cursor{b: wasm[:at.end], off: at.start}); err != nil {
 			return &bodyError{i + len(b.mapped), err}
 		}
 		if cost, ok := b.body.leaf(); ok {
@@ -265,10 +330,11 @@ func (b *bodies) measure(code []span, wasm []byte) error {
 
 // rewrite appends the new form of a body, with its length, to code.
 func (b *bodies) rewrite(code []byte, index int, at span, wasm []byte) ([]byte, error) {
-	if err := b.decode(&cursor{b: wasm[:at.end], off: at.start}); err != nil {
+	if err := b.decode(index, &cursor{b: wasm[:at.end], off: at.start}); err != nil {
 		return nil, &bodyError{index + len(b.mapped), err}
 	}
 	charges := b.body.charges
+	charges[0].cost = max(charges[0].cost, b.shape.native()>>frameShift)
 	if b.leaves[index] >= 0 || !pays {
 		charges = nil
 	} else if first := b.body.opening; first > 0 && charges[0].cost <= leafCost+charges[first].cost/4 {
@@ -293,9 +359,11 @@ func (b *bodies) rewrite(code []byte, index int, at span, wasm []byte) ([]byte, 
 	return append(code, b.out[from:]...), nil
 }
 
-// decode reads a body, writes it to out and measures it.
-func (b *bodies) decode(c *cursor) error {
+// decode reads the body of one of the module's own functions, writes it to out and
+// measures it.
+func (b *bodies) decode(index int, c *cursor) error {
 	b.out = b.out[:0]
+	b.shape.begin(&b.sigs[b.funcs[len(b.mapped)+index]])
 	cost := callCost
 	groups := c.u32()
 	b.out = appendU32(b.out, groups)
@@ -306,12 +374,20 @@ func (b *bodies) decode(c *cursor) error {
 		if t == typeV128 {
 			cost = min(cost+int(n), maxCost)
 		}
+		for range min(n, maxLocals) { // the scan has refused more
+			b.shape.local(t)
+		}
 	}
 	b.body = bodyCost{charges: append(b.body.charges[:0], charge{at: len(b.out), cost: cost})}
-	b.control = append(b.control[:0], 0)
+	b.shape.bytes += payValues * valueBytes
 	b.opens = true
-	for len(b.control) > 0 && c.err == nil {
+	for len(b.shape.frames) > 0 && c.err == nil {
+		start := c.off
 		b.instruction(c)
+		if c.err == nil && b.shape.exceeds() {
+			c.off = start
+			b.shape.refuse(c)
+		}
 	}
 	if c.err == nil && c.off != len(c.b) {
 		c.fail("%d bytes follow the end of the function", len(c.b)-c.off)
@@ -321,7 +397,7 @@ func (b *bodies) decode(c *cursor) error {
 
 // pay adds to the cost of the code at hand.
 func (b *bodies) pay(cost int) {
-	r := &b.body.charges[b.control[len(b.control)-1]]
+	r := &b.body.charges[b.shape.top().charge]
 	r.cost = min(r.cost+cost, maxCost)
 }
 
@@ -352,6 +428,10 @@ func (b *bodies) instruction(c *cursor) {
 	case immCall:
 		b.call(c)
 		return
+	case immRefFunc:
+		b.refFunc(c)
+		b.shape.plain(known, valueBytes)
+		return
 	case immReserved:
 		if op == 0x40 { // memory.grow: work of the host
 			b.out = b.ask(b.out)
@@ -361,13 +441,51 @@ func (b *bodies) instruction(c *cursor) {
 		b.opens = false
 	}
 	b.out = append(b.out, op)
+	switch known.imm {
+	case immLabel:
+		b.branch(c, op)
+		return
+	case immLabels:
+		b.branchTable(c)
+		return
+	case immLocal:
+		local := c.u32()
+		b.out = appendU32(b.out, local)
+		if op != 0x20 { // local.set, local.tee
+			b.shape.set(local)
+		}
+		b.shape.pop(int(known.pop))
+		b.shape.push(int(known.push))
+		return
+	case immIndirect:
+		b.callIndirect(c)
+		return
+	}
 	b.operands(c, known.imm)
 	switch op {
+	case 0x00: // unreachable
+		b.shape.unreachable()
+	case 0x05: // else
+		b.shape.otherwise()
 	case 0x0b: // end
-		b.control = b.control[:len(b.control)-1]
-	case 0x11: // call_indirect
-		b.body.calls = true
-		b.pay(b.maxLeaf)
+		b.shape.end()
+	case 0x0f: // return
+		b.shape.take(b.shape.frames[0].sig.Results)
+		b.shape.unreachable()
+	default:
+		bytes := int(known.push) * valueBytes
+		switch known.imm {
+		case immMemory:
+			bytes += addressValues * valueBytes
+		case immGlobal, immSelect:
+			bytes *= 2 // they may be vectors
+		case immI32, immI64, immBytes4, immBytes8:
+			bytes = 0
+		}
+		if op == 0x1b { // select without a type
+			bytes *= 2
+		}
+		b.shape.plain(known, bytes)
 	}
 }
 
@@ -380,8 +498,8 @@ func mayBranch(op byte) bool {
 // block reads the beginning of a block, a loop or an if.
 func (b *bodies) block(c *cursor, op byte) {
 	b.out = append(b.out, op)
-	b.blockType(c)
-	at := b.control[len(b.control)-1]
+	sig := b.blockType(c)
+	at := b.shape.top().charge
 	switch op {
 	case 0x03:
 		b.body.charges = append(b.body.charges, charge{at: len(b.out), cost: callCost})
@@ -389,23 +507,86 @@ func (b *bodies) block(c *cursor, op byte) {
 		if b.opens && b.body.opening == 0 {
 			b.body.opening = at
 		}
+		b.shape.bytes += payValues * valueBytes
 	case 0x04:
 		b.opens = false
+		b.shape.pop(1)
 	}
-	b.control = append(b.control, at)
+	b.shape.open(frame{charge: at, sig: sig, loop: op == 0x03, isIf: op == 0x04})
 }
 
-func (b *bodies) blockType(c *cursor) {
+// blockType reads the type of a block.
+func (b *bodies) blockType(c *cursor) *abi.Signature {
 	if c.left() > 0 && c.b[c.off]&0xc0 == 0x40 {
 		t := c.byte()
-		if !isValueType(t) && t != 0x40 {
+		b.out = append(b.out, t)
+		if t == 0x40 {
+			return &b.set.nothing
+		}
+		if !isValueType(t) {
 			c.off--
 			c.fail("block type 0x%02x is not of WebAssembly 2.0", t)
 		}
-		b.out = append(b.out, t)
-		return
+		return &b.set.single[t&0x3f]
 	}
-	b.out = appendI32(b.out, int32(b.within(c, "type", c.u32(), b.types)))
+	t := b.within(c, "type", c.u32(), b.types)
+	b.out = appendI32(b.out, int32(t))
+	return b.sig(c, t)
+}
+
+// sig is the type of that number, which was checked.
+func (b *bodies) sig(c *cursor, t uint32) *abi.Signature {
+	if c.err != nil {
+		return &b.set.nothing
+	}
+	return &b.sigs[t]
+}
+
+// branch reads what follows br or br_if.
+func (b *bodies) branch(c *cursor, op byte) {
+	label := c.u32()
+	b.out = appendU32(b.out, label)
+	conditional := op == 0x0d
+	if conditional {
+		b.shape.pop(1)
+	}
+	f := b.shape.branch(label)
+	if f == nil {
+		return // it is not valid
+	}
+	b.shape.take(f.label())
+	if conditional {
+		b.shape.leave(f.label())
+		b.shape.made(f.label())
+	} else {
+		b.shape.unreachable()
+	}
+}
+
+// branchTable reads what follows br_table.
+func (b *bodies) branchTable(c *cursor) {
+	n := c.u32()
+	b.out = appendU32(b.out, n)
+	b.shape.pop(1)
+	for i := uint32(0); i <= n && c.err == nil; i++ {
+		label := c.u32()
+		b.out = appendU32(b.out, label)
+		if f := b.shape.branch(label); f != nil {
+			b.shape.moves += len(f.label())
+		}
+	}
+	b.shape.unreachable()
+}
+
+// callIndirect reads what follows call_indirect.
+func (b *bodies) callIndirect(c *cursor) {
+	t := b.within(c, "type", c.u32(), b.types)
+	b.out = appendU32(appendU32(b.out, t), c.u32())
+	b.shape.pop(1)
+	b.shape.call(b.sig(c, t))
+	b.shape.bytes += callValues * valueBytes
+	b.body.calls = true
+	b.pay(b.maxLeaf)
 }
 
 func (b *bodies) call(c *cursor) {
@@ -413,12 +594,42 @@ func (b *bodies) call(c *cursor) {
 	b.out = appendU32(append(b.out, 0x10), b.function(f))
 	b.opens = false
 	b.body.calls = true
+	if c.err == nil {
+		b.shape.call(&b.sigs[b.funcs[f]])
+	}
 	own := int(f) - len(b.mapped)
 	if own < 0 {
 		b.pay(importCost)
 	} else if c.err == nil && own < len(b.leaves) && b.leaves[own] >= 0 {
 		b.pay(b.leaves[own])
 	}
+}
+
+// refFunc reads what follows ref.func. wazero v1.12.0 makes a reference of 32 bytes each
+// time that it executes the instruction, and keeps it as long as the instance. So a
+// global that is added holds the reference, which is made once for an instance.
+func (b *bodies) refFunc(c *cursor) {
+	start := c.off
+	f := b.within(c, "function", c.u32(), b.functions())
+	if c.err == nil && !b.declared[f] {
+		c.off = start
+		c.fail("ref.func %d: no export, global or element segment names the function", f)
+	}
+	if c.err != nil {
+		return
+	}
+	g, ok := b.held[f]
+	if !ok {
+		g = b.counter + 1 + uint32(len(b.references))
+		if g >= maxGlobals {
+			c.off = start
+			c.fail("ref.func %d: with a global for each function that is referred to there are more than %d globals", f, maxGlobals)
+			return
+		}
+		b.held[f] = g
+		b.references = append(b.references, f)
+	}
+	b.out = appendU32(append(b.out, 0x23), g)
 }
 
 // within refuses a number that is not one of the module's own: it might be one
@@ -442,17 +653,7 @@ func (b *bodies) operands(c *cursor, imm immediate) {
 		b.out = append(b.out, 0)
 	}
 	switch imm {
-	case immLabel, immLocal, immTable, immAskTable, immData, immElem:
-		u32()
-	case immLabels:
-		n := c.u32()
-		b.out = appendU32(b.out, n)
-		for ; n > 0 && c.err == nil; n-- {
-			u32()
-		}
-		u32()
-	case immIndirect:
-		b.out = appendU32(b.out, b.within(c, "type", c.u32(), b.types))
+	case immTable, immAskTable, immData, immElem:
 		u32()
 	case immSelect:
 		if n := c.byte(); c.err == nil && n != 1 { // wazero reads one byte, too
@@ -488,8 +689,6 @@ func (b *bodies) operands(c *cursor, imm immediate) {
 		raw(16)
 	case immRefType:
 		b.out = append(b.out, refType(c))
-	case immRefFunc:
-		b.out = appendU32(b.out, b.function(b.within(c, "function", c.u32(), b.functions())))
 	case immInitMem:
 		u32()
 		zero()
@@ -525,12 +724,14 @@ func (b *bodies) misc(c *cursor, start int) {
 			b.fills, helper = true, b.fillHelper
 		}
 		b.out = appendU32(append(b.out, 0x10), helper)
+		b.shape.plain(known, valueBytes)
 		return
 	case immInitMem, immInitTab, immCopyTab, immAskTable:
 		b.out = b.ask(b.out)
 	}
 	b.out = append(b.out, 0xfc, byte(op))
 	b.operands(c, known.imm)
+	b.shape.plain(known, valueBytes)
 }
 
 // vector reads the rest of an instruction that begins with 0xfd. wazero v1.12.0
@@ -554,6 +755,7 @@ func (b *bodies) vector(c *cursor, start int) {
 	b.pay(int(known.cost))
 	b.out = appendU32(append(b.out, 0xfd), op)
 	b.operands(c, known.imm)
+	b.shape.plain(known, vectorBytes+addressValues*valueBytes)
 }
 
 // copyBody is the helper for memory.copy, (to, from, length): it pays by length,

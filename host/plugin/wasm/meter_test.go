@@ -115,7 +115,7 @@ func TestMeterAsks(t *testing.T) {
 	if few, many := asked("loops", 100*fill), asked("loops", 200*fill); few < 100 || many < 2*few-2 || many > 2*few+2 {
 		t.Errorf("asked %d times in a loop, and %d times in twice its turns", few, many)
 	}
-	if n := asked("fills", 50, 32); n > 3 {
+	if n := asked("fills", 50, 32); n > 5 {
 		t.Errorf("50 small fills: asked %d times", n)
 	}
 	if n := asked("fills", 50, fill<<copyShift); n < 50 {

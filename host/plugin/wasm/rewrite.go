@@ -16,6 +16,9 @@ import (
 // hold for it.
 const ExportStartSection = "wasmjob:start"
 
+// maxMetered is the limit of the metered code, in bytes: a loop of 3 bytes gets 30.
+const maxMetered = 3 * abi.MaxModuleSize / 2
+
 // bodyError says what is wrong with a function.
 type bodyError struct {
 	function int // imported functions have the first numbers
@@ -32,7 +35,7 @@ func (e *bodyError) Unwrap() error { return e.err }
 //	functions   imports of the module, turn, its own functions, wrappers, the start
 //	            section's function, the helpers
 //	types       its own, ()->(i32), (i32,i32,i32)->()
-//	globals     its own, the counter
+//	globals     its own, the counter, one for each function that ref.func names
 type numbers struct {
 	mapped                 []uint32 // by imported function: what stands for it
 	own                    uint32   // functions that the module defines
@@ -63,10 +66,11 @@ func (s *scan) rewrite() ([]byte, error) {
 		}
 	}
 	n, wrapped := s.number()
-	b := &bodies{numbers: n, set: newInstructionSet()}
+	b := s.newBodies(n)
 	if err := b.measure(s.code, s.wasm); err != nil {
 		return nil, err
 	}
+	b.shape.moves = 0 // those of leaves were counted, and are once more
 	f := &functions{types: slices.Clone(s.funcs[len(s.imports):])}
 	if at := s.sections[10]; at.end > at.start {
 		f.code = make([]byte, 0, (at.end-at.start)/4*5)
@@ -75,6 +79,9 @@ func (s *scan) rewrite() ([]byte, error) {
 	for i, at := range s.code {
 		if f.code, err = b.rewrite(f.code, i, at, s.wasm); err != nil {
 			return nil, err
+		}
+		if len(f.code) > maxMetered {
+			return nil, fmt.Errorf("the code is longer than %d bytes when it is metered: it has a loop every few bytes", maxMetered)
 		}
 	}
 	s.addWrappers(f, b, wrapped)
@@ -88,12 +95,12 @@ func (s *scan) rewrite() ([]byte, error) {
 		f.add(n.types+1, b.fillBody())
 	}
 
-	s.tableBytes = s.mostInTables(b.growsTables)
+	s.tableBytes = s.mostInTables(b.growsTables) + s.instanceBytes(int(n.globals)+1, len(b.references))
 
 	e := &encoder{scan: s, numbers: n, out: append(make([]byte, 0, len(s.wasm)+len(f.code)/2), "\x00asm\x01\x00\x00\x00"...)}
 	e.head(f.types)
 	e.tables()
-	e.globalSection()
+	e.globalSection(b.references)
 	e.exportSection()
 	e.elementSection()
 	if at, ok := s.sections[12]; ok {
@@ -108,17 +115,48 @@ func (s *scan) rewrite() ([]byte, error) {
 	return e.out, nil
 }
 
+func (s *scan) newBodies(n *numbers) *bodies {
+	b := &bodies{numbers: n, set: newInstructionSet(), sigs: s.types, funcs: s.funcs, declared: make([]bool, len(s.funcs)), held: map[uint32]uint32{}}
+	b.shape.maxMoves = freeMoves + len(s.wasm)
+	copy(b.declared, s.declared)
+	for _, e := range s.exports {
+		if e.kind == kindFunc {
+			b.declared[e.index] = true
+		}
+	}
+	return b
+}
+
 // mostInTables is what the tables of an instance may take, in bytes.
 func (s *scan) mostInTables(grow bool) int64 {
 	bytes := int64(0)
 	for _, t := range s.tables {
-		entries := t.min
 		if grow {
-			entries = t.max
+			bytes += 2 * entryBytes * int64(t.max) // they grow like slices, with room ahead
+		} else {
+			bytes += entryBytes * int64(t.min)
 		}
-		bytes += 8 * int64(entries)
 	}
 	return bytes
+}
+
+// What wazero v1.12.0 keeps in bytes for each instance.
+const (
+	entryBytes          = 8  // of a table
+	globalBytes         = 96 // the global, a pointer to it, and its place in the compiled code's context
+	referenceBytes      = 48 // of a function that is named outside of code, and two pointers to it
+	elementBytes        = 8
+	elementSegmentBytes = 24
+	dataSegmentBytes    = 24
+	importBytes         = 40
+)
+
+// instanceBytes is what an instance takes beside its memory, tables and stack, in bytes.
+// references are those globals that are added for ref.func.
+func (s *scan) instanceBytes(globals, references int) int64 {
+	return int64(globalBytes*(globals+references) + referenceBytes*(s.named+references) +
+		elementBytes*s.elements + elementSegmentBytes*s.elementSegments +
+		dataSegmentBytes*len(s.data) + importBytes*len(s.imports))
 }
 
 // functions are what follows turn: the module's own functions, and those that are added.
@@ -262,8 +300,9 @@ func (e *encoder) tables() {
 	}
 }
 
-func (e *encoder) globalSection() {
-	body := appendU32(nil, e.globals+1)
+// globalSection writes the globals, the counter, and those that hold references.
+func (e *encoder) globalSection(references []uint32) {
+	body := appendU32(nil, e.globals+1+uint32(len(references)))
 	if at, ok := e.sections[6]; ok {
 		c := e.cursor(at)
 		c.u32()
@@ -273,7 +312,11 @@ func (e *encoder) globalSection() {
 		}
 		e.done(c, 6)
 	}
-	e.section(6, append(body, 0x7f, 1, 0x41, 0, 0x0b)) // (mut i32) 0
+	body = append(body, 0x7f, 1, 0x41, 0, 0x0b) // (mut i32) 0
+	for _, f := range references {
+		body = append(appendU32(append(body, typeFuncRef, 0, 0xd2), e.function(f)), 0x0b)
+	}
+	e.section(6, body)
 }
 
 func (e *encoder) exportSection() {
@@ -307,7 +350,7 @@ func (e *encoder) elementSection() {
 	if at, ok := e.sections[9]; ok {
 		c := e.cursor(at)
 		function, global := e.renumber(c)
-		body := c.elements(nil, function, global)
+		body, _, _ := c.elements(nil, function, global)
 		e.done(c, 9)
 		e.section(9, body)
 	}
@@ -362,7 +405,8 @@ func (e *encoder) names(wrapped []uint32, helpers bool) {
 		return
 	}
 	body := appendName(nil, "name")
-	if at := e.moduleName; at != (span{}) {
+	// wazero v1.12.0 puts it before the name of each function, which it keeps.
+	if at := e.moduleName; at.end-at.start > 0 && at.end-at.start <= maxModuleName {
 		name := e.cursor(at).name("module name")
 		body = appendSection(body, 0, appendName(nil, cutName(name)))
 	}

@@ -35,6 +35,15 @@ const (
 	maxCustomSection = 1_000
 	maxNames         = 1_000_000
 	maxProblems      = 50
+
+	// maxTypeWork is the sum over all types of the square of what they take and return:
+	// wazero writes the name of a type anew for each value in it.
+	maxTypeWork = 20_000_000
+	// maxExportWork is exports times functions: wazero compares each with each for the
+	// stack trace of a trap.
+	maxExportWork = 100_000_000
+	// maxModuleName is the length in bytes of a module's name that stack traces have.
+	maxModuleName = 256
 )
 
 // Units of linear memory.
@@ -95,8 +104,13 @@ type scan struct {
 	minPages uint32
 	exports  map[string]exported
 	names    []string // of exports, in the module's order
-	manifest []byte
-	problems []string // that do not keep the rest from being read
+	// declared has the functions that globals and element segments name, by number.
+	// Code may refer to these, and to exported ones.
+	declared []bool
+	// named counts how often they do. elements counts those of all element segments.
+	named, elementSegments, elements int
+	manifest                         []byte
+	problems                         []string // that do not keep the rest from being read
 
 	// sections are the bodies of the sections that there are, by id.
 	sections map[byte]span
@@ -113,7 +127,7 @@ type scan struct {
 	data      []segment
 	dataFixed bool
 
-	// tableBytes is what the tables of an instance may take, as of rewrite.
+	// tableBytes is Metered.TableBytes, as of rewrite.
 	tableBytes int64
 }
 
@@ -138,6 +152,9 @@ func scanModule(wasm []byte) (*scan, error) {
 	}
 	if declared := len(s.funcs) - s.importedFuncs(); declared != len(s.code) {
 		return s, fmt.Errorf("truncated or malformed module: %d functions are declared, %d have code", declared, len(s.code))
+	}
+	if len(s.exports)*len(s.funcs) > maxExportWork {
+		return s, fmt.Errorf("%d exports and %d functions: the limit of their product is %d", len(s.exports), len(s.funcs), maxExportWork)
 	}
 	for name, e := range s.exports {
 		if e.kind == kindFunc && int64(e.index) >= int64(len(s.funcs)) {
@@ -314,7 +331,8 @@ func (s *scan) section(id byte, c *cursor) {
 	case 6:
 		c.each("globals", maxGlobals, func() {
 			globalType(c)
-			c.skipConstant()
+			var room [32]byte
+			c.constant(room[:0], s.declare, same)
 		})
 	case 7:
 		c.each("exports", maxExports, func() { s.exportOne(c) })
@@ -323,7 +341,7 @@ func (s *scan) section(id byte, c *cursor) {
 			c.fail("the start function is %d of %d", i, len(s.funcs))
 		}
 	case 9:
-		c.elements(nil, same, same)
+		_, s.elementSegments, s.elements = c.elements(nil, s.declare, same)
 	case 10:
 		s.codeSection(c)
 	case 11:
@@ -334,8 +352,23 @@ func (s *scan) section(id byte, c *cursor) {
 	}
 }
 
-// typeV128 is the type of vectors.
-const typeV128 abi.ValueType = 0x7b
+// declare takes note that the module names a function outside of code.
+func (s *scan) declare(f uint32) uint32 {
+	s.named++
+	if s.declared == nil {
+		s.declared = make([]bool, len(s.funcs))
+	}
+	if int64(f) < int64(len(s.declared)) {
+		s.declared[f] = true
+	}
+	return f
+}
+
+// Types that are not of the guest contract: of vectors, and of references to functions.
+const (
+	typeV128    abi.ValueType = 0x7b
+	typeFuncRef byte          = 0x70
+)
 
 func isValueType(t byte) bool {
 	return (t >= 0x7b && t <= 0x7f) || isRefType(t)
@@ -369,6 +402,7 @@ func (s *scan) typeSection(c *cursor) {
 		c.each("values in a function type", maxTypeValues, func() { list = append(list, valueType(c)) })
 		return list
 	}
+	work := 0
 	c.each("types", maxTypes, func() {
 		if form := c.byte(); c.err == nil && form != 0x60 {
 			c.fail("type form 0x%02x is not of WebAssembly 2.0, expected a function type", form)
@@ -376,6 +410,10 @@ func (s *scan) typeSection(c *cursor) {
 		}
 		params := values()
 		results := values()
+		n := len(params) + len(results)
+		if work += n * n; work > maxTypeWork {
+			c.fail("the types have too many values: the sum of the squares is more than %d", maxTypeWork)
+		}
 		s.types = append(s.types, abi.Signature{Params: params, Results: results})
 	})
 }
@@ -487,17 +525,16 @@ const (
 )
 
 // elements reads the element segments and appends them to out, with what function and
-// global make of the numbers in them.
-func (c *cursor) elements(out []byte, function, global func(uint32) uint32) []byte {
+// global make of the numbers in them. It counts the segments, and the elements of all.
+func (c *cursor) elements(out []byte, function, global func(uint32) uint32) (code []byte, segments, total int) {
 	number := func() uint32 {
 		n := c.u32()
 		out = appendU32(out, n)
 		return n
 	}
-	total := 0
-	segments := c.count("element segments", maxSegments)
+	segments = c.count("element segments", maxSegments)
 	out = appendU32(out, uint32(segments))
-	for ; segments > 0 && c.err == nil; segments-- {
+	for i := 0; i < segments && c.err == nil; i++ {
 		form := number()
 		if c.err == nil && form > 7 {
 			c.fail("element segment of form %d", form)
@@ -527,7 +564,7 @@ func (c *cursor) elements(out []byte, function, global func(uint32) uint32) []by
 			}
 		}
 	}
-	return out
+	return out, segments, total
 }
 
 func (s *scan) codeSection(c *cursor) {

@@ -73,7 +73,7 @@ const (
 )
 
 func answer(out *bufio.Writer, builder ssa.Builder, m []byte) {
-	functions, differ, err := trace(builder, m)
+	functions, heights, differ, err := trace(builder, m)
 	number := func(n int) { out.Write(binary.AppendUvarint(nil, uint64(n))) }
 	text := func(s string) {
 		number(len(s))
@@ -91,10 +91,11 @@ func answer(out *bufio.Writer, builder ssa.Builder, m []byte) {
 	number(taken)
 	text(differ)
 	number(len(functions))
-	for _, f := range functions {
+	for i, f := range functions {
 		number(len(f))
-		for _, pc := range f {
+		for k, pc := range f {
 			number(int(pc))
+			number(heights[i][k])
 		}
 	}
 }
@@ -104,8 +105,9 @@ type panicked struct{ value any }
 func (p *panicked) Error() string { return fmt.Sprint("panic: ", p.value) }
 
 // trace tells where the instructions of each function begin, as the validator
-// reads them, and how another reader differs from that.
-func trace(builder ssa.Builder, m []byte) (functions [][]uint64, differ string, err error) {
+// reads them, how many values are on the operand stack there, and how another reader
+// differs from that.
+func trace(builder ssa.Builder, m []byte) (functions [][]uint64, heights [][]int, differ string, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = &panicked{p}
@@ -114,15 +116,19 @@ func trace(builder ssa.Builder, m []byte) (functions [][]uint64, differ string, 
 	const features = api.CoreFeaturesV2
 	module, err := wasmbinary.DecodeModule(m, features, 1<<16, false, true, false)
 	if err != nil {
-		return nil, "", err
+		return nil, nil, "", err
 	}
 	functions = make([][]uint64, len(module.CodeSection))
-	wasm.Trace = func(function wasm.Index, pc uint64) { functions[function] = append(functions[function], pc) }
+	heights = make([][]int, len(module.CodeSection))
+	wasm.Trace = func(function wasm.Index, pc uint64, height int) {
+		functions[function] = append(functions[function], pc)
+		heights[function] = append(heights[function], height)
+	}
 	if err := module.Validate(features); err != nil {
-		return nil, "", err
+		return nil, nil, "", err
 	}
 	if len(module.CodeSection) == 0 {
-		return functions, "", nil
+		return functions, heights, "", nil
 	}
 
 	compare := func(reader string, i int, got []uint64) {
@@ -144,7 +150,7 @@ func trace(builder ssa.Builder, m []byte) (functions [][]uint64, differ string, 
 			fe.LowerToSSA()
 			return nil
 		}); text != "" {
-			return nil, "", &panicked{"the compiler: " + text}
+			return nil, nil, "", &panicked{"the compiler: " + text}
 		}
 		compare("the compiler", i, got)
 	}
@@ -162,7 +168,7 @@ func trace(builder ssa.Builder, m []byte) (functions [][]uint64, differ string, 
 		}
 		compare("the interpreter", i, all[i])
 	}
-	return functions, differ, nil
+	return functions, heights, differ, nil
 }
 
 // guard says how f failed, if it did.
