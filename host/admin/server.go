@@ -103,7 +103,7 @@ func Listen(o Options) (*Server, error) {
 	if o.Address.Network == "tcp" {
 		s.address.Name = l.Addr().String()
 	}
-	s.http = &http.Server{Handler: web.Headers(s.handler()), TLSConfig: o.Access.TLS, ErrorLog: warnings}
+	s.http = &http.Server{Handler: o.Access.Site.Headers(s.handler()), TLSConfig: o.Access.TLS, ErrorLog: warnings}
 	web.Limit(s.http)
 	return s, nil
 }

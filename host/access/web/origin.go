@@ -96,16 +96,21 @@ func ParseNetworks(s string) (list []netip.Prefix, err error) {
 // points its own name at this address would be of the same origin otherwise (DNS
 // rebinding). An IP address cannot be such a name.
 func (s *Site) CheckHost(r *http.Request) error {
-	name := r.Host
-	if host, _, err := net.SplitHostPort(r.Host); err == nil {
-		name = host
-	}
-	name = strings.ToLower(strings.TrimSuffix(strings.TrimPrefix(name, "["), "]"))
+	name := hostname(r)
 	if _, err := netip.ParseAddr(name); err == nil || s.answersTo(name) {
 		return nil
 	}
 	return access.NewProblem(access.WrongHost, http.StatusForbidden,
 		"this address does not answer to the name %q; use localhost, an IP address or the name that the host was given (--admin-url)", words.Clip(r.Host))
+}
+
+// hostname is the name or the IP address in the Host header, without port and brackets.
+func hostname(r *http.Request) string {
+	name := r.Host
+	if host, _, err := net.SplitHostPort(r.Host); err == nil {
+		name = host
+	}
+	return strings.ToLower(strings.TrimSuffix(strings.TrimPrefix(name, "["), "]"))
 }
 
 func (s *Site) answersTo(name string) bool {
