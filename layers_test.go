@@ -269,7 +269,7 @@ var rooms = []room{
 		why: "judges by what hosts wrote down and what the registry holds; it must not believe the code that it checks"},
 	{name: "host/metrics", may: []string{"abi", "coordination/tree", "host", "host/capability", "host/ceiling", "host/event"}, outside: []string{prometheus, zap},
 		why: "counts what a host reports; who serves the numbers is not its matter"},
-	{name: "host/admin", may: []string{"host/ceiling", "host/definition", "host/event", "host/filelock", "host", "abi", "coordination", "coordination/registry", "coordination/jobconfig", "coordination/tree", "coordination/copied", "coordination/inspect", "coordination/operate", "coordination/recorded", "host/capability", "host/capability/kv", "host/access", "host/access/users", "host/access/web", "host/tlsconfig"}, outside: []string{xnet, zap},
+	{name: "host/admin", may: []string{"host/ceiling", "host/definition", "host/event", "host/filelock", "host", "abi", "coordination", "coordination/registry", "coordination/jobconfig", "coordination/tree", "coordination/copied", "coordination/inspect", "coordination/operate", "coordination/recorded", "host/capability", "host/capability/kv", "host/access", "host/access/users", "host/access/web", "host/tlsconfig"}, outside: []string{zap},
 		testsMay: []string{"coordination/embedded", "host/ceiling", "host/metrics"},
 		why:      "shows a host from outside; what it shows of all hosts, and what operators do to jobs, goes through the registry; of definitions it knows the defaults"},
 	{name: "host/audit", may: []string{"coordination/copied", "coordination/recorded", "coordination/registry", "coordination/sessions", "coordination/tree", "host/history"}, outside: []string{zap},

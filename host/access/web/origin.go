@@ -171,7 +171,7 @@ func (s *Site) Client(r *http.Request) string {
 	if !ok {
 		return Here
 	}
-	if !s.proxy(client) {
+	if !s.IsProxy(client) {
 		return client.String()
 	}
 	hops := strings.Split(strings.Join(r.Header.Values("X-Forwarded-For"), ","), ",")
@@ -181,7 +181,7 @@ func (s *Site) Client(r *http.Request) string {
 			break // what stands before it may be made up
 		}
 		client = next.Unmap().WithZone("")
-		if !s.proxy(client) {
+		if !s.IsProxy(client) {
 			break
 		}
 	}
@@ -194,7 +194,8 @@ func peer(r *http.Request) (netip.Addr, bool) {
 	return a.Addr().Unmap().WithZone(""), err == nil
 }
 
-func (s *Site) proxy(a netip.Addr) bool {
+// IsProxy reports whether the address is that of a proxy that is believed.
+func (s *Site) IsProxy(a netip.Addr) bool {
 	return slices.ContainsFunc(s.proxies, func(p netip.Prefix) bool { return p.Contains(a) })
 }
 
@@ -204,7 +205,7 @@ func (s *Site) Secure(r *http.Request) bool {
 		return true
 	}
 	client, ok := peer(r)
-	return ok && s.proxy(client) && r.Header.Get("X-Forwarded-Proto") == "https"
+	return ok && s.IsProxy(client) && r.Header.Get("X-Forwarded-Proto") == "https"
 }
 
 // Base is the address by which the browser reaches the server, such as
