@@ -57,7 +57,6 @@ const (
 	term       = "golang.org/x/term"
 	wazero     = "github.com/tetratelabs/wazero"
 	xcrypto    = "golang.org/x/crypto"
-	xnet       = "golang.org/x/net"
 	xsync      = "golang.org/x/sync"
 	xsys       = "golang.org/x/sys"
 	xtext      = "golang.org/x/text"
@@ -403,7 +402,6 @@ var shared = map[string]string{
 	otlp:     "host/trace writes what test/collector reads",
 	protobuf: "the same two",
 	xsys:     "what the standard library lacks of the system: a terminal in cmd/host, a clock that counts sleep in coordination/zookeeper, timers that kill in host/deadman, limits and filters in host/plugin/process, the size of a disk in host/history/lines",
-	xnet:     "bounds the connections of the admin address, in host/admin",
 	xtime:    "a token bucket: what a job may log and commit in host, what an invocation may log in host/plugin and its processes, what a job may write to the file of guests' logs in host/history/lines, lines for people in host/view",
 	fsnotify: "directories are watched by the catalog, one file by host/invoke, the files of an operator by host/watch, a history by tests",
 }

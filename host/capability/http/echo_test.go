@@ -80,7 +80,8 @@ func hostile(t *testing.T, rule grants.HTTP, times int) string {
 
 // TestEchoes has servers that send the secret back wherever a response has room for it.
 //
-// It kills the mutants "secret in an error of a request" and "secret in the trace of a request".
+// It kills the mutant "secret in an error of a request".
+// It kills the mutant "secret in the trace of a request".
 func TestEchoes(t *testing.T) {
 	t.Parallel()
 	var zipped bytes.Buffer
