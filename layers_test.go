@@ -57,7 +57,6 @@ const (
 	term       = "golang.org/x/term"
 	wazero     = "github.com/tetratelabs/wazero"
 	xcrypto    = "golang.org/x/crypto"
-	xnet       = "golang.org/x/net"
 	xsync      = "golang.org/x/sync"
 	xsys       = "golang.org/x/sys"
 	xtext      = "golang.org/x/text"
@@ -72,6 +71,7 @@ const (
 var rooms = []room{
 	{name: "abi", why: "the contract is read by hosts and guests alike; whatever it needed, both would need"},
 	{name: "host/words", why: "how a value, a name or a quotation is worded must not depend on who asks"},
+	{name: "host/tlsconfig", why: "which TLS the host speaks is the same for its server and for all of its clients"},
 	{name: "host/times", may: []string{"host/words"}, why: "how people write a time must not depend on where they write it"},
 	{name: "strategy", may: []string{"host/words"}, why: "pure functions: who gets which item must not depend on anything but the arguments"},
 
@@ -241,10 +241,10 @@ var rooms = []room{
 		why:      "which sessions were signed out at other hosts; it knows the registry, and no request"},
 	{name: "host/access/users", may: []string{"host/access", "host/access/password", "host/ceiling", "host/fields", "host/filelock", "host/watch", "host/words", "host/times"}, outside: []string{yaml, zap},
 		why: "the file that says who may do what; it knows no request but by what it carries"},
-	{name: "host/access/certificates", may: []string{"host/fields", "host/watch"}, outside: []string{zap},
+	{name: "host/access/certificates", may: []string{"host/fields", "host/watch", "host/tlsconfig"}, outside: []string{zap},
 		testsMay: []string{"host/access", "host/access/users"},
 		why:      "the files of TLS; who a certificate stands for is the users file's"},
-	{name: "host/access/oidc", may: []string{"host/access", "host/access/users", "host/words"}, outside: []string{gooidc, oauth2, zap},
+	{name: "host/access/oidc", may: []string{"host/access", "host/access/users", "host/words", "host/tlsconfig"}, outside: []string{gooidc, oauth2, zap},
 		why: "the only room that speaks OpenID Connect; it keeps nothing between two steps"},
 	{name: "host/access/login", may: []string{"host/access", "host/access/cookie", "host/access/oidc", "host/access/throttle", "host/access/users", "host/access/web", "host/words"}, outside: []string{zap},
 		testsMay: []string{"test/oidcserver"},
@@ -259,7 +259,7 @@ var rooms = []room{
 	{name: "host/alert/board", may: []string{"coordination/jobconfig", "coordination/registry", "coordination/sessions", "coordination/step", "coordination/tree", "host/alert", "host/event"},
 		testsMay: []string{"coordination/embedded", "coordination/registrytest"},
 		why:      "what stands in the registry of alerts; it decides nothing"},
-	{name: "host/alert/send", may: []string{"host/alert", "host/fields", "host/words"},
+	{name: "host/alert/send", may: []string{"host/alert", "host/fields", "host/words", "host/tlsconfig"},
 		why: "the only room that knows receivers: it is given a message, and knows no host"},
 	{name: "host/alert/dispatch", may: []string{"coordination/registry", "host/alert", "host/alert/board", "host/event", "host/words"}, outside: []string{zap},
 		testsMay: []string{"abi", "coordination/embedded", "coordination/jobconfig", "coordination/operate", "coordination/registrytest", "coordination/tree", "host"},
@@ -268,7 +268,7 @@ var rooms = []room{
 		why: "judges by what hosts wrote down and what the registry holds; it must not believe the code that it checks"},
 	{name: "host/metrics", may: []string{"abi", "coordination/tree", "host", "host/capability", "host/ceiling", "host/event"}, outside: []string{prometheus, zap},
 		why: "counts what a host reports; who serves the numbers is not its matter"},
-	{name: "host/admin", may: []string{"host/ceiling", "host/definition", "host/event", "host/filelock", "host", "abi", "coordination", "coordination/registry", "coordination/jobconfig", "coordination/tree", "coordination/copied", "coordination/inspect", "coordination/operate", "coordination/recorded", "host/capability", "host/capability/kv", "host/access", "host/access/users", "host/access/web"}, outside: []string{xnet, zap},
+	{name: "host/admin", may: []string{"host/ceiling", "host/definition", "host/event", "host/filelock", "host", "abi", "coordination", "coordination/registry", "coordination/jobconfig", "coordination/tree", "coordination/copied", "coordination/inspect", "coordination/operate", "coordination/recorded", "host/capability", "host/capability/kv", "host/access", "host/access/users", "host/access/web", "host/tlsconfig"}, outside: []string{zap},
 		testsMay: []string{"coordination/embedded", "host/ceiling", "host/metrics"},
 		why:      "shows a host from outside; what it shows of all hosts, and what operators do to jobs, goes through the registry; of definitions it knows the defaults"},
 	{name: "host/audit", may: []string{"coordination/copied", "coordination/recorded", "coordination/registry", "coordination/sessions", "coordination/tree", "host/history"}, outside: []string{zap},
@@ -280,7 +280,7 @@ var rooms = []room{
 	{name: "host/cluster", may: []string{"abi", "coordination/tree", "host", "host/admin", "host/event", "host/history", "host/unheld", "host/words", "host/times"},
 		testsMay: []string{"host/history/lines"},
 		why:      "puts together what hosts say; how they are asked it is given as functions, so that tests answer in virtual time"},
-	{name: "host/peers", may: []string{"coordination/registry", "coordination/sessions", "coordination/tree"}, outside: []string{zap},
+	{name: "host/peers", may: []string{"coordination/registry", "coordination/sessions", "coordination/tree", "host/tlsconfig"}, outside: []string{zap},
 		testsMay: []string{"coordination/embedded", "coordination/registrytest", "test/registries"},
 		why:      "how hosts find and trust each other, whatever they ask"},
 	{name: "host/service", may: []string{"abi", "coordination/registry", "coordination/tree", "host", "host/access", "host/access/throttle", "host/admin", "host/alert", "host/alert/board", "host/cluster", "host/event", "host/explain", "host/history", "host/words", "host/times"}, outside: []string{zap},
@@ -294,7 +294,7 @@ var rooms = []room{
 	{name: "host/web", may: []string{"abi", "coordination/jobconfig", "coordination/operate", "coordination/registry", "coordination/tree", "host", "host/access", "host/access/login", "host/admin", "host/alert", "host/cluster", "host/event", "host/explain", "host/history", "host/schedule", "host/service", "host/texts", "host/words", "host/times"}, outside: []string{zap},
 		testsMay: []string{"host/alert/board", "host/history/lines", "host/service/servicetest"},
 		why:      "shows what host/service answers, as pages; it asks no registry, no host and no store by itself"},
-	{name: "host/trace", may: []string{"abi", "coordination/tree", "host/event"}, outside: []string{otlp, protobuf, zap},
+	{name: "host/trace", may: []string{"abi", "coordination/tree", "host/event", "host/tlsconfig"}, outside: []string{otlp, protobuf, zap},
 		testsMay: []string{"test/collector"},
 		why:      "makes spans of events; a host does not know of it, and no fire waits for it"},
 	{name: "host/migrate", may: []string{"host/words", "coordination/registry", "coordination/jobconfig", "coordination/tree", "host/definition"}, outside: []string{yaml},
@@ -327,7 +327,7 @@ var rooms = []room{
 	{name: "host/dump", may: []string{"coordination/registry", "coordination/jobconfig", "coordination/tree"}, outside: []string{zap},
 		testsMay: []string{"coordination/embedded"},
 		why:      "ElasticJob's own way to look at a job; it reads the registry and nothing of the host"},
-	{name: "host/ensemble", may: []string{"coordination/zookeeper"},
+	{name: "host/ensemble", may: []string{"coordination/zookeeper", "host/tlsconfig"},
 		why: "the words in which people say how ZooKeeper is reached, for two programs; it knows neither's flags"},
 	{name: "host/session", may: []string{"host/words", "coordination/registry", "coordination/embedded", "coordination/zookeeper", "coordination/tree", "host/admin", "host/deadman", "host/ensemble", "host/migrate"}, outside: []string{zap},
 		why: "the only room that makes registries; all others know them by their interface"},
@@ -402,7 +402,6 @@ var shared = map[string]string{
 	otlp:     "host/trace writes what test/collector reads",
 	protobuf: "the same two",
 	xsys:     "what the standard library lacks of the system: a terminal in cmd/host, a clock that counts sleep in coordination/zookeeper, timers that kill in host/deadman, limits and filters in host/plugin/process, the size of a disk in host/history/lines",
-	xnet:     "bounds the connections of the admin address, in host/admin",
 	xtime:    "a token bucket: what a job may log and commit in host, what an invocation may log in host/plugin and its processes, what a job may write to the file of guests' logs in host/history/lines, lines for people in host/view",
 	fsnotify: "directories are watched by the catalog, one file by host/invoke, the files of an operator by host/watch, a history by tests",
 }
@@ -597,6 +596,11 @@ var (
 		{"plugins/examples", "a c-shared module never runs main: guests register their handler in init"},
 		{"sdk", "guests register while they are initialised"},
 	}
+	mayTLS = []exception{
+		{"host/tlsconfig", "the one place that says which TLS the host speaks"},
+		{"host/capability/dial", "what guests talk to may be old: Go's suites"},
+		{"test", "servers for tests"},
+	}
 	mayAssign = []exception{
 		{"sdk", "one guest instance is one process with one handler, registered by name"},
 		{"plugins/examples", "a guest instance belongs to one item at a time"},
@@ -662,6 +666,9 @@ func TestHouseRules(t *testing.T) {
 				}
 			}
 			ast.Inspect(f.ast, func(n ast.Node) bool {
+				if literal, ok := n.(*ast.CompositeLit); ok && typeName(literal.Type) == "tls.Config" && !excepted(f.name, mayTLS) {
+					t.Errorf("%s: tls.Config: begin with tlsconfig.New(), which has no weak suites", at(literal))
+				}
 				call, ok := n.(*ast.CallExpr)
 				if !ok {
 					return true
@@ -689,8 +696,11 @@ func TestHouseRules(t *testing.T) {
 }
 
 // callee is the called function as "name" or "package.name".
-func callee(call *ast.CallExpr) string {
-	switch fn := call.Fun.(type) {
+func callee(call *ast.CallExpr) string { return typeName(call.Fun) }
+
+// typeName is an identifier as "name" or "package.name".
+func typeName(e ast.Expr) string {
+	switch fn := e.(type) {
 	case *ast.Ident:
 		return fn.Name
 	case *ast.SelectorExpr:

@@ -11,6 +11,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"log"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -43,6 +45,9 @@ const (
 )
 
 func main() {
+	// Only the standard library's HTTP client writes there: what servers send unasked, which may
+	// be a secret that a guest's request has had.
+	log.SetOutput(io.Discard)
 	p := &program{
 		Program: command.Program{
 			In:     os.Stdin,

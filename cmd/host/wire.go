@@ -153,10 +153,6 @@ func (s *system) wireOutput(context.Context) error {
 		}
 	}
 	s.log = console.NewLogger(l.LogFormat == logJSON, l.LogLevel, logTo, logOut)
-	// The standard library's HTTP client says there what servers send unasked.
-	if undo, err := zap.RedirectStdLogAt(s.log, zap.DebugLevel); err == nil {
-		s.onClose("standard log", func() error { undo(); return nil })
-	}
 	s.guestLog = console.NewLogger(l.LogFormat == logJSON, l.GuestLogLevel, logTo, logOut)
 	show := view.ShowLog(s.log)
 	if s.console != nil {

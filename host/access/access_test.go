@@ -165,6 +165,35 @@ func TestGuard(t *testing.T) {
 	}
 }
 
+// TestGuardAtOnce: one sender has a share of the requests that are answered at once, and each gives
+// its place back.
+func TestGuardAtOnce(t *testing.T) {
+	t.Parallel()
+	who := Principal{Name: "ann", Method: ByPassword, Bindings: bind(t, "viewer=*")}
+	g := NewGuard(zap.NewNop(), func(*http.Request) string { return "" }, fixed{p: who})
+	h := g.Handler(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	ask := func() *httptest.ResponseRecorder {
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, httptest.NewRequest("GET", "/", http.NoBody))
+		return w
+	}
+	most := requests().Each
+	for range most + 1 {
+		if w := ask(); w.Code != 200 {
+			t.Fatalf("one after the other: %d %s", w.Code, w.Body)
+		}
+	}
+	for range most {
+		if _, err := g.requests.Take(With(t.Context(), who)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w := ask()
+	if p := problemOf(t, w); w.Code != 429 || w.Header().Get("Retry-After") == "" || !strings.Contains(p.Detail, "400 requests of ann are open") {
+		t.Errorf("%d %v %+v", w.Code, w.Header(), p)
+	}
+}
+
 // TestRequire: what is refused names role, job and what the user has, and is the same
 // whether a job exists or not, which is not asked.
 func TestRequire(t *testing.T) {

@@ -29,12 +29,20 @@ type Guard struct {
 	sources []Source
 	from    func(*http.Request) string
 	log     *zap.Logger
+	// requests are those that are being answered, streams among them.
+	requests *Places
+}
+
+// requests bounds what one sender has answered at once: over HTTP/2, one connection has as many
+// requests as it likes.
+func requests() PlacesOptions {
+	return PlacesOptions{What: "requests", All: 2048, Each: 400, Reserved: 512, Retry: 5 * time.Second}
 }
 
 // NewGuard makes a guard that asks the sources in turn. from is the address that a
 // request came from, for people; log takes what an operator should know.
 func NewGuard(log *zap.Logger, from func(*http.Request) string, sources ...Source) *Guard {
-	return &Guard{sources: sources, from: from, log: log}
+	return &Guard{sources: sources, from: from, log: log, requests: NewPlaces(requests())}
 }
 
 // Identify says who sent the request; the error is a *Problem.
@@ -83,8 +91,15 @@ func (g *Guard) guarded(next http.Handler, refused func(http.ResponseWriter, *ht
 			refused(w, r, g.problem(r, err))
 			return
 		}
+		ctx := With(r.Context(), p)
+		leave, err := g.requests.Take(ctx)
+		if err != nil {
+			refused(w, r, g.problem(r, err))
+			return
+		}
+		defer leave()
 		again := func() (Principal, error) { return g.Identify(r) }
-		next.ServeHTTP(w, r.WithContext(context.WithValue(With(r.Context(), p), againKey{}, again)))
+		next.ServeHTTP(w, r.WithContext(context.WithValue(ctx, againKey{}, again)))
 	})
 }
 

@@ -20,6 +20,7 @@ import (
 	"github.com/wasmjob/wasmjob/host/access"
 	"github.com/wasmjob/wasmjob/host/access/users"
 	"github.com/wasmjob/wasmjob/host/access/web"
+	"github.com/wasmjob/wasmjob/host/tlsconfig"
 )
 
 // Access is who may ask. The zero value lets in who has the token, and others see health,
@@ -159,36 +160,37 @@ const SystemCA = "system"
 
 // trusting is for a server whose certificate one of the file's authorities has signed.
 func trusting(file string) (*tls.Config, error) {
+	config := tlsconfig.New()
 	if file == SystemCA {
-		return &tls.Config{}, nil
+		return config, nil
 	}
 	text, err := os.ReadFile(file)
 	if err != nil {
 		return nil, err
 	}
-	pool := x509.NewCertPool()
-	if !pool.AppendCertsFromPEM(text) {
+	config.RootCAs = x509.NewCertPool()
+	if !config.RootCAs.AppendCertsFromPEM(text) {
 		return nil, fmt.Errorf("%s has no certificate in PEM form, expected those of the authorities of the host's", file)
 	}
-	return &tls.Config{RootCAs: pool}, nil
+	return config, nil
 }
 
 // showing is for a server of this machine that shows the certificate in a file, whatever
 // authority has signed it and whatever names are in it. The file is read for each
 // connection, as the server reads it again when it changes.
 func showing(file string) *tls.Config {
-	return &tls.Config{
-		InsecureSkipVerify: true, // in place of it:
-		VerifyConnection: func(state tls.ConnectionState) error {
-			text, err := os.ReadFile(file)
-			if err != nil {
-				return err
-			}
-			block, _ := pem.Decode(text)
-			if block == nil || len(state.PeerCertificates) == 0 || !bytes.Equal(block.Bytes, state.PeerCertificates[0].Raw) {
-				return fmt.Errorf("the server does not show the certificate in %s", file)
-			}
-			return nil
-		},
+	config := tlsconfig.New()
+	config.InsecureSkipVerify = true // in place of it:
+	config.VerifyConnection = func(state tls.ConnectionState) error {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			return err
+		}
+		block, _ := pem.Decode(text)
+		if block == nil || len(state.PeerCertificates) == 0 || !bytes.Equal(block.Bytes, state.PeerCertificates[0].Raw) {
+			return fmt.Errorf("the server does not show the certificate in %s", file)
+		}
+		return nil
 	}
+	return config
 }

@@ -16,7 +16,6 @@ import (
 	"time"
 
 	"go.uber.org/zap"
-	"golang.org/x/net/netutil"
 
 	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/host"
@@ -34,9 +33,6 @@ const (
 	maxBody = 6 * (abi.MaxOffset + 2*abi.MaxValue)
 	// minToken is the shortest token in bytes.
 	minToken = 16
-	// maxConnections bounds how many connections are open at once; more wait until one
-	// ends. Each takes a file descriptor, which guests and the registry need as well.
-	maxConnections = 4096
 )
 
 // Host is what a report shows; [host.Host] is one.
@@ -66,7 +62,7 @@ type Options struct {
 	Wait   func(context.Context)
 	Logger *zap.Logger
 
-	connections int // in place of maxConnections, for tests
+	connections connections // in place of the usual ones, for tests
 }
 
 // Server listens from Listen on and answers while Run runs.
@@ -99,11 +95,11 @@ func Listen(o Options) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{opts: o, listener: netutil.LimitListener(l, cmp.Or(o.connections, maxConnections)), address: o.Address}
+	s := &Server{opts: o, listener: newFair(l, cmp.Or(o.connections, usual()), o.Access.Site.IsProxy, o.Logger), address: o.Address}
 	if o.Address.Network == "tcp" {
 		s.address.Name = l.Addr().String()
 	}
-	s.http = &http.Server{Handler: web.Headers(s.handler()), TLSConfig: o.Access.TLS, ErrorLog: warnings}
+	s.http = &http.Server{Handler: o.Access.Site.Headers(s.handler()), TLSConfig: o.Access.TLS, ErrorLog: warnings}
 	web.Limit(s.http)
 	return s, nil
 }

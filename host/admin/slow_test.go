@@ -45,7 +45,7 @@ func code(c net.Conn) int {
 func TestConnections(t *testing.T) {
 	t.Parallel()
 	const most = 3
-	s := start(t, Options{connections: most})
+	s := start(t, Options{connections: connections{all: most, each: most, few: most}})
 	for range most {
 		dial(t, s, "GET /healthz HTTP/1.1\r\nHost: localhost\r\nX-Slow: ")
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
 
+	"github.com/wasmjob/wasmjob/host/access"
 	"github.com/wasmjob/wasmjob/host/access/web"
 	"github.com/wasmjob/wasmjob/host/admin"
 	"github.com/wasmjob/wasmjob/host/cluster"
@@ -39,17 +40,19 @@ type Options struct {
 
 // API serves requests below /v1.
 type API struct {
-	o       Options
-	mux     *http.ServeMux
-	huma    huma.API
-	streams chan struct{} // a place for each that is open
-	keys    *keys
-	frames  *frames
+	o      Options
+	mux    *http.ServeMux
+	huma   huma.API
+	keys   *keys
+	frames *frames
+	// Those that are open.
+	jobStreams, lineStreams *access.Places
 }
 
 // New returns the API.
 func New(o Options) *API {
-	a := &API{o: o, mux: http.NewServeMux(), streams: make(chan struct{}, maxStreams), keys: newKeys(), frames: &frames{made: make(map[frameKey][]byte)}}
+	a := &API{o: o, mux: http.NewServeMux(), keys: newKeys(), frames: &frames{made: make(map[frameKey][]byte)},
+		jobStreams: access.NewPlaces(jobStreams()), lineStreams: access.NewPlaces(lineStreams())}
 	formats := map[string]huma.Format{"application/json": huma.DefaultJSONFormat, "json": huma.DefaultJSONFormat}
 	config := huma.Config{
 		OpenAPI: &huma.OpenAPI{
@@ -106,7 +109,7 @@ type none struct{}
 // operation describes an operation; what makes an id of its path unique.
 func operation(method, path, id, tag, summary string, more ...func(*huma.Operation)) huma.Operation {
 	o := huma.Operation{OperationID: id, Method: method, Path: path, Tags: []string{tag}, Summary: summary, Description: operationTexts()[id], MaxBodyBytes: maxBody, BodyReadTimeout: web.BodyTimeout,
-		Errors: []int{http.StatusUnauthorized, http.StatusForbidden, http.StatusUnprocessableEntity, http.StatusServiceUnavailable}}
+		Errors: []int{http.StatusUnauthorized, http.StatusForbidden, http.StatusUnprocessableEntity, http.StatusTooManyRequests, http.StatusServiceUnavailable}}
 	if strings.Contains(path, "{") {
 		o.Errors = append(o.Errors, http.StatusNotFound)
 	}

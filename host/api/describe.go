@@ -50,8 +50,9 @@ func operationTexts() map[string]string {
 		"listChanges":      "Who changed what, when, from where and why: also what did not take effect, with the reason in `error`." + pages,
 		"streamJobs": "The first event has all jobs, those after it only what has changed; all that changes within a quarter of a second is one event. " +
 			"The id of an event is for `Last-Event-ID`: the stream goes on there, or begins with all jobs again if too much has changed since, or another host answers. " +
-			"A host has 1,000 streams at most, and ends one whose reader takes longer than 10 s for an event.",
+			"A user or token has 100 streams at a host at most, and a host 1,000: more are refused with 429 and `Retry-After`. A host ends one whose reader takes longer than 10 s for an event.",
 		"streamLines": "Lines of a job or of a run, on all hosts, in the order in which they come. The id of an event is the line's time. " +
+			"A user or token has 20 of these streams at a host at most, and a host 200: more are refused with 429 and `Retry-After`. " +
 			"`lost` says how many lines before it came faster than they could be sent.",
 		"triggerJob": "All items run once on their hosts, whatever the schedule says. Idle items begin at once; for those that still run one trigger is kept, and they run again when they have ended." +
 			" The body may name the items that run, and give a parameter for this fire. 409 while an earlier trigger that asks for something else has not begun, and if a host of the job, of an earlier version or of ElasticJob, would not know such a body." + " With an `Idempotency-Key` the same request may be sent again to the same host: it triggers once.",

@@ -21,8 +21,6 @@ import (
 )
 
 const (
-	// maxStreams bounds how many streams are open at once: more are refused.
-	maxStreams = 1000
 	// writeLimit is how long one event of a stream may take to be written.
 	writeLimit = 10 * time.Second
 	// stillThere lies between two events of a stream at most, so that proxies and
@@ -79,7 +77,7 @@ func (a *API) streaming() {
 		if in.Last != "" {
 			since = cluster.ParseMark(in.Last)
 		}
-		return a.stream(func(ctx context.Context, s *stream) error { return a.streamJobs(ctx, s, since, in.Alerts) }), nil
+		return a.stream(a.jobStreams, func(ctx context.Context, s *stream) error { return a.streamJobs(ctx, s, since, in.Alerts) }), nil
 	})
 	lines := operation(http.MethodGet, "/v1/logs/stream", "streamLines", "history", "Follow what guests log",
 		events("Events `line`; the data of each is JSON as in "+strings.TrimPrefix(lineOf.Ref, "#/components/schemas/")+".", text))
@@ -91,7 +89,7 @@ func (a *API) streaming() {
 		if err != nil {
 			return nil, problem(err)
 		}
-		return a.stream(func(ctx context.Context, s *stream) error { return a.streamLines(ctx, s, f) }), nil
+		return a.stream(a.lineStreams, func(ctx context.Context, s *stream) error { return a.streamLines(ctx, s, f) }), nil
 	})
 }
 
@@ -155,22 +153,20 @@ func frame(name, id string, data []byte) []byte {
 // alive is what is sent when nothing else is.
 const alive = ": still there\n\n"
 
-// enter takes a place for a stream; leave gives it back.
-func (a *API) enter() (leave func(), err error) {
-	select {
-	case a.streams <- struct{}{}:
-		return func() { <-a.streams }, nil
-	default:
-		return nil, &huma.ErrorModel{Status: http.StatusServiceUnavailable,
-			Detail: fmt.Sprintf("%d streams are open at this host, which is the most; ask another host, or ask again and again instead", maxStreams)}
-	}
+// Streams of jobs send the same to all; one of lines is a request at every other host as well.
+func jobStreams() access.PlacesOptions {
+	return access.PlacesOptions{What: "streams of jobs", All: 1000, Each: 100, Reserved: 100, Retry: 30 * time.Second}
+}
+
+func lineStreams() access.PlacesOptions {
+	return access.PlacesOptions{What: "streams of lines", All: 200, Each: 20, Reserved: 40, Retry: 30 * time.Second}
 }
 
 // stream answers with a stream, if there is a place for one more.
-func (a *API) stream(run func(ctx context.Context, s *stream) error) *huma.StreamResponse {
+func (a *API) stream(places *access.Places, run func(ctx context.Context, s *stream) error) *huma.StreamResponse {
 	return &huma.StreamResponse{Body: func(c huma.Context) {
 		_, w := humago.Unwrap(c)
-		leave, err := a.enter()
+		leave, err := places.Take(c.Context())
 		if err != nil {
 			writeError(w, err)
 			return

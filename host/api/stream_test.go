@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -15,6 +16,7 @@ import (
 	"time"
 
 	"github.com/wasmjob/wasmjob/host"
+	"github.com/wasmjob/wasmjob/host/access"
 	"github.com/wasmjob/wasmjob/host/admin"
 	"github.com/wasmjob/wasmjob/host/cluster"
 	"github.com/wasmjob/wasmjob/host/history"
@@ -41,13 +43,14 @@ func TestStream_rest(t *testing.T) {
 	}
 }
 
-// follow opens a stream; it ends with ctx.
-func (s *served) follow(ctx context.Context, client *http.Client) (*http.Response, error) {
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, s.url+"/v1/stream", http.NoBody)
+// follow opens a stream for a user of the host's token; it ends with ctx.
+func (s *served) follow(ctx context.Context, client *http.Client, user int, path string) (*http.Response, error) {
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, s.url+path, http.NoBody)
 	if err != nil {
 		return nil, err
 	}
 	r.Header.Set("Authorization", "Bearer "+token)
+	r.Header.Set(access.UserHeader, fmt.Sprintf("u%d@ops", user))
 	return client.Do(r)
 }
 
@@ -65,8 +68,9 @@ func TestStreams(t *testing.T) {
 	t.Cleanup(func() { cancel(); streams.Wait() })
 
 	var open []*http.Response
-	for range maxStreams {
-		got, err := s.follow(ctx, client)
+	maxStreams := jobStreams().All
+	for n := range maxStreams {
+		got, err := s.follow(ctx, client, n/jobStreams().Each, "/v1/stream")
 		if err != nil || got.StatusCode != http.StatusOK || got.Header.Get("Content-Type") != "text/event-stream" {
 			t.Fatalf("stream %d: %v, %v", len(open), got, err)
 		}
@@ -76,22 +80,26 @@ func TestStreams(t *testing.T) {
 	var others sync.WaitGroup
 	for range 20 {
 		others.Go(func() {
-			for range (clients - maxStreams) / 20 {
-				got, err := s.follow(ctx, client)
+			for n := range (clients - maxStreams) / 20 {
+				got, err := s.follow(ctx, client, n%20, "/v1/stream")
 				if err != nil {
 					t.Error(err)
 					return
 				}
 				text, err := io.ReadAll(got.Body)
 				_ = got.Body.Close()
-				if err == nil && got.StatusCode == http.StatusServiceUnavailable && strings.Contains(string(text), "1000 streams are open at this host, which is the most") {
+				why := "1000 streams of jobs are open at this host, which is the most"
+				if n%20 < maxStreams/jobStreams().Each {
+					why = fmt.Sprintf("100 streams of jobs of host token (u%d@ops) are open at this host, of at most 100 for one user or token", n%20)
+				}
+				if err == nil && got.StatusCode == http.StatusTooManyRequests && got.Header.Get("Retry-After") == "30" && strings.Contains(string(text), why) {
 					refused.Add(1)
 				}
 			}
 		})
 	}
 	others.Wait()
-	if refused.Load() != clients-maxStreams {
+	if refused.Load() != int64(clients-maxStreams) {
 		t.Errorf("%d of %d were refused with a reason", refused.Load(), clients-maxStreams)
 	}
 	if got := get[service.Jobs](s, "/v1/jobs"); got.Total != 1 {
@@ -116,16 +124,52 @@ func TestStreams(t *testing.T) {
 	if err := s.client.Trigger(t.Context(), "cities"); err != nil {
 		t.Fatal(err)
 	}
-	s.Until("all who follow have seen the run", func() bool { return saw.Load() == maxStreams })
+	s.Until("all who follow have seen the run", func() bool { return saw.Load() == int64(maxStreams) })
 	streams.Wait()
 	s.Until("there is room for another", func() bool {
-		got, err := s.follow(ctx, client)
+		got, err := s.follow(ctx, client, 0, "/v1/stream")
 		if err != nil {
 			t.Fatal(err)
 		}
 		_ = got.Body.Close()
 		return got.StatusCode == http.StatusOK
 	})
+}
+
+// TestStreamsOfLines: one user takes a few of the streams of lines, which are apart from those of jobs.
+func TestStreamsOfLines(t *testing.T) {
+	t.Parallel()
+	s := serve(t, servicetest.Options{Jobs: []host.Job{once("cities", 1)}})
+	client := &http.Client{Transport: &http.Transport{}}
+	t.Cleanup(client.CloseIdleConnections)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	status := func(user int, path string) int {
+		t.Helper()
+		got, err := s.follow(ctx, client, user, path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got.StatusCode != http.StatusOK {
+			_ = got.Body.Close()
+		}
+		return got.StatusCode
+	}
+	const lines = "/v1/logs/stream?job=cities"
+	for n := range lineStreams().Each {
+		if got := status(1, lines); got != http.StatusOK {
+			t.Fatalf("stream %d: %d", n, got)
+		}
+	}
+	if got := status(1, lines); got != http.StatusTooManyRequests {
+		t.Errorf("one more: %d", got)
+	}
+	if got := status(1, "/v1/stream"); got != http.StatusOK {
+		t.Errorf("a stream of jobs: %d", got)
+	}
+	if got := status(2, lines); got != http.StatusOK {
+		t.Errorf("of someone else: %d", got)
+	}
 }
 
 // TestRegistryDown: what hosts know is shown all the same; what needs the registry says that

@@ -32,6 +32,7 @@ func (r *Run) Begin(c abi.OutsideCall) *Call {
 	if r.Called == nil || !found || cut < 0 {
 		return nil
 	}
+	c.Target = r.Redacted(c.Target)
 	c.SpanID = fmt.Sprintf("%016x", rand.Uint64()|1) // never 0
 	return &Call{run: r, parent: before[:cut+1] + c.SpanID + sampled, call: c}
 }
@@ -78,7 +79,7 @@ func (c *Call) Fail(err error) {
 		var f *Failure
 		closed := errors.As(err, &f) && f.Code == abi.ErrCancelled && (o.Status != 0 || (o.Capability == "net" && o.Connected != 0))
 		if !closed && o.Failure == "" {
-			o.Failure = err.Error()
+			o.Failure = c.run.Redacted(err.Error())
 		}
 	})
 }

@@ -79,6 +79,9 @@ type Run struct {
 	// Called takes requests and connections when they are over, from any goroutine; nil
 	// if the run has no trace that is recorded.
 	Called func(abi.OutsideCall)
+	// Redact takes secrets out of a text; nil: there are none. It is asked for each text from
+	// outside, or from a library, that the guest may read or the host keeps.
+	Redact func(text string) string
 
 	owner     Owner
 	functions map[string]Function
@@ -400,5 +403,13 @@ func (r *Run) reason(id int32, c *abi.Call) (int64, error) {
 	if last == nil {
 		return int64(abi.ErrNotFound), nil
 	}
-	return c.Give(last.Error()), nil
+	return c.Give(r.Redacted(last.Error())), nil
+}
+
+// Redacted is a text without secrets.
+func (r *Run) Redacted(text string) string {
+	if r.Redact == nil {
+		return text
+	}
+	return r.Redact(text)
 }

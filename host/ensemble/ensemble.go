@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/wasmjob/wasmjob/coordination/zookeeper"
+	"github.com/wasmjob/wasmjob/host/tlsconfig"
 )
 
 // CredentialsVariable is the environment variable with the credentials. There is
@@ -94,7 +95,8 @@ func (e *Ensemble) TLSConfig() (*tls.Config, error) {
 	if !e.TLS {
 		return nil, nil
 	}
-	c := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: e.ServerName}
+	c := tlsconfig.New()
+	c.ServerName = e.ServerName
 	if e.CAFile != "" {
 		data, err := os.ReadFile(e.CAFile)
 		if err != nil {

@@ -389,7 +389,7 @@ func TestAllowHTTP(t *testing.T) {
       - {url: "http://10.0.0.1"}
 `).For("report", Module{})
 	for _, ok := range []string{
-		"GET https://api.example.com/v1/x", "post https://API.EXAMPLE.com.:443/v1/", "GET https://api.example.com/v1/a/b?q=1",
+		"GET https://api.example.com/v1/x", "POST https://API.EXAMPLE.com.:443/v1/", "GET https://api.example.com/v1/a/b?q=1",
 		"GET https://api.example.com/%761/x", "GET https://api.example.com/v1/a%2fb", "GET https://api.example.com/v1/100%25",
 		"GET https://api.example.com/v1/...", "GET https://api.example.com/v1/a..b",
 		"GET https://api.example.com/v2/exact", "HEAD https://api.example.com/v2/exact/x",
@@ -438,6 +438,19 @@ func TestAllowHTTP(t *testing.T) {
 		h, err := g.AllowHTTP(method, mustURL(t, at))
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, %v; expected %s", text, h, err, want)
+		}
+	}
+	all := parsed(t, "grants:\n  - jobs: report\n    http: [{url: https://a.example, methods: ["+strings.Join(knownMethods[:], ", ")+"]}]\n").For("report", Module{})
+	for _, method := range knownMethods {
+		at := mustURL(t, "https://a.example/")
+		if _, err := all.AllowHTTP(method, at); err != nil {
+			t.Errorf("%s: %v", method, err)
+		}
+		// Servers may take them for other methods, or for GET.
+		for _, other := range []string{strings.ToLower(method), method[:1] + strings.ToLower(method[1:]), method + "X", " " + method, ""} {
+			if _, err := all.AllowHTTP(other, at); err == nil || (other != "" && other != strings.ToUpper(other) && !strings.Contains(err.Error(), "names of methods are in upper case")) {
+				t.Errorf("%q: %v", other, err)
+			}
 		}
 	}
 	_, err := (&Set{}).For("report", Module{}).AllowHTTP("GET", mustURL(t, "https://a.example"))

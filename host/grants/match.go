@@ -169,8 +169,8 @@ func (h *HTTP) String() string { return origin(h.Scheme, h.Host, h.Port) + h.Pat
 func (n *Net) String() string { return origin(n.Scheme, n.Host, n.Port) }
 
 // AllowHTTP returns the first grant that lets the job send the request; the address that
-// the host's name leads to is checked when it is dialled. The error says what is missing,
-// for the job's author.
+// the host's name leads to is checked when it is dialled. The method is compared as it is sent:
+// names of methods are case-sensitive. The error says what is missing, for the job's author.
 func (g *Grant) AllowHTTP(method string, u *url.URL) (*HTTP, error) {
 	if u.Opaque != "" || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https") {
 		return nil, fmt.Errorf("http: expected a URL that begins with http:// or https:// and a host")
@@ -184,7 +184,7 @@ func (g *Grant) AllowHTTP(method string, u *url.URL) (*HTTP, error) {
 		return nil, fmt.Errorf("http: found the port %q, expected one from 1 to 65535", jobconfig.Clip(u.Port()))
 	}
 	path := cmp.Or(u.EscapedPath(), "/")
-	want := HTTP{Scheme: u.Scheme, Host: host, Port: port, Path: path, Methods: []string{strings.ToUpper(method)}}
+	want := HTTP{Scheme: u.Scheme, Host: host, Port: port, Path: path, Methods: []string{method}}
 	if h := g.http(&want); h != nil {
 		return h, nil
 	}
@@ -244,8 +244,11 @@ func (g *Grant) refuseHTTP(want *HTTP) error {
 	has := ""
 	switch how {
 	case otherMethod:
-		what = strings.Join(want.Methods, ", ") + " " + what + jobconfig.Clip(want.Path)
+		what = jobconfig.Clip(strings.Join(want.Methods, ", ")) + " " + what + jobconfig.Clip(want.Path)
 		has = fmt.Sprintf("%s has %s for %s", best.place, strings.Join(best.methodsOf(), ", "), best)
+		if slices.ContainsFunc(want.Methods, func(m string) bool { return m != strings.ToUpper(m) }) {
+			has += ", and names of methods are in upper case"
+		}
 	case otherPath:
 		what += jobconfig.Clip(want.Path)
 		has = fmt.Sprintf("%s has %s", best.place, best)

@@ -16,6 +16,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/wasmjob/wasmjob/host/tlsconfig"
 )
 
 // Bounds of what a peer answers, in bytes: all of it, one line of a stream, a refusal.
@@ -32,10 +34,9 @@ func (p *Peers) NewTransport() *http.Transport {
 	return &http.Transport{
 		DialContext: dialer.DialContext,
 		DialTLSContext: func(ctx context.Context, network, address string) (net.Conn, error) {
-			config := &tls.Config{
-				MinVersion: tls.VersionTLS12, InsecureSkipVerify: true, // in place of it:
-				VerifyConnection: func(state tls.ConnectionState) error { return p.published(address, state) },
-			}
+			config := tlsconfig.New()
+			config.InsecureSkipVerify = true // in place of it:
+			config.VerifyConnection = func(state tls.ConnectionState) error { return p.published(address, state) }
 			return (&tls.Dialer{NetDialer: dialer, Config: config}).DialContext(ctx, network, address)
 		},
 		MaxIdleConnsPerHost: 4,

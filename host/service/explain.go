@@ -33,6 +33,11 @@ func (s *Service) Explain(ctx context.Context, q explain.Question) (*explain.Ans
 	if err := access.Require(ctx, access.View, q.Job); err != nil {
 		return nil, err
 	}
+	leave, err := s.explanations.Take(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
 	if err := s.o.Cluster.Refresh(ctx); err != nil {
 		return nil, err
 	}

@@ -29,6 +29,14 @@ const longestPatterns = 4 << 10
 // found finds records of jobs that the principal may see. What is no job's is for those
 // who may see all.
 func found[T any](ctx context.Context, s *Service, f history.Filter, find func(context.Context, history.Filter, cluster.See) (cluster.Found[T], error)) (cluster.Found[T], error) {
+	if err := known(ctx); err != nil {
+		return cluster.Found[T]{}, err
+	}
+	leave, err := s.reads.Take(ctx)
+	if err != nil {
+		return cluster.Found[T]{}, err
+	}
+	defer leave()
 	var refreshing sync.WaitGroup
 	if !s.o.Store.State().Shared {
 		refreshing.Go(func() { _ = s.o.Cluster.Refresh(ctx) }) // without it, what was known last counts
@@ -81,9 +89,6 @@ func departed(ctx context.Context, s *Service, jobs []string) (list []string) {
 
 // foundIn is found, but for the servers that are gone.
 func foundIn[T any](ctx context.Context, f history.Filter, find func(context.Context, history.Filter, cluster.See) (cluster.Found[T], error)) (cluster.Found[T], error) {
-	if err := known(ctx); err != nil {
-		return cluster.Found[T]{}, err
-	}
 	if _, err := checkLimit(f.Limit); err != nil {
 		return cluster.Found[T]{}, err
 	}
@@ -217,6 +222,13 @@ func (s *Service) Events(ctx context.Context, f history.Filter) (cluster.Found[e
 
 // Lines finds lines that guests logged.
 func (s *Service) Lines(ctx context.Context, f history.Filter) (cluster.Found[history.Line], error) {
+	if f.Text != "" {
+		leave, err := s.searches.Take(ctx)
+		if err != nil {
+			return cluster.Found[history.Line]{}, err
+		}
+		defer leave()
+	}
 	return found(ctx, s, f, s.o.Histories.Lines)
 }
 

@@ -60,10 +60,27 @@ type Options struct {
 type Service struct {
 	o        Options
 	refusals *throttle.Records // of which principals
+	// What goes on: reads of a list of histories, searches in the texts of lines, explanations.
+	reads, searches, explanations *access.Places
+}
+
+// Each asks every host, or a database that all share.
+func reads() access.PlacesOptions {
+	return access.PlacesOptions{What: "queries of histories", All: 256, Each: 64, Reserved: 64, Retry: 5 * time.Second}
+}
+
+func searches() access.PlacesOptions {
+	return access.PlacesOptions{What: "searches in logs", All: 32, Each: 8, Reserved: 8, Retry: 5 * time.Second}
+}
+
+func explanations() access.PlacesOptions {
+	return access.PlacesOptions{What: "explanations", All: 32, Each: 8, Reserved: 8, Retry: 5 * time.Second}
 }
 
 // New returns a service.
-func New(o Options) *Service { return &Service{o, throttle.NewRecords(time.Now)} }
+func New(o Options) *Service {
+	return &Service{o, throttle.NewRecords(time.Now), access.NewPlaces(reads()), access.NewPlaces(searches()), access.NewPlaces(explanations())}
+}
 
 // NotFoundError says that there is no such thing, or the principal may not know of it.
 type NotFoundError struct{ What string }

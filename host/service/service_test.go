@@ -1,7 +1,9 @@
 package service_test
 
 import (
+	"context"
 	"errors"
+	"net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -13,6 +15,7 @@ import (
 	"github.com/wasmjob/wasmjob/host/access"
 	"github.com/wasmjob/wasmjob/host/admin"
 	"github.com/wasmjob/wasmjob/host/event"
+	"github.com/wasmjob/wasmjob/host/explain"
 	"github.com/wasmjob/wasmjob/host/history"
 	"github.com/wasmjob/wasmjob/host/service"
 	"github.com/wasmjob/wasmjob/host/service/servicetest"
@@ -220,5 +223,64 @@ func TestKill_begunAgain(t *testing.T) {
 	}
 	if r := kills.Runs[0]; r.State != admin.KillEnded || r.Outcome != "CANCELLED" || r.Reason == "" {
 		t.Errorf("%+v", r)
+	}
+}
+
+// TestShares: who asks for much at once is told so; others are answered.
+func TestShares(t *testing.T) {
+	t.Parallel()
+	h := servicetest.Start(t, servicetest.Options{})
+	as := func(name string) context.Context {
+		return access.With(t.Context(), access.Principal{Name: name, Method: access.ByPassword, Bindings: []access.Binding{{Role: access.RoleViewer, Jobs: []string{access.AllJobs}}}})
+	}
+	for what, x := range map[string]struct {
+		places *access.Places
+		each   int
+		do     func(ctx context.Context) error
+	}{
+		"queries of histories": {service.Reads(h.Service), 64, func(ctx context.Context) error {
+			_, err := h.Service.Runs(ctx, history.Filter{})
+			return err
+		}},
+		"searches in logs": {service.Searches(h.Service), 8, func(ctx context.Context) error {
+			_, err := h.Service.Lines(ctx, history.Filter{Text: "x"})
+			return err
+		}},
+		"explanations": {service.Explanations(h.Service), 8, func(ctx context.Context) error {
+			_, err := h.Service.Explain(ctx, explain.Question{Job: "x"})
+			var gone *service.NotFoundError
+			if errors.As(err, &gone) {
+				return nil
+			}
+			return err
+		}},
+	} {
+		var leaves []func()
+		for range x.each {
+			leave, err := x.places.Take(as("ann"))
+			if err != nil {
+				t.Fatalf("%s: %v", what, err)
+			}
+			leaves = append(leaves, leave)
+		}
+		var no *access.Problem
+		if err := x.do(as("ann")); !errors.As(err, &no) || no.Status != http.StatusTooManyRequests || !strings.Contains(no.Detail, what+" of ann are open") {
+			t.Errorf("%s, one more: %v", what, err)
+		}
+		if err := x.do(as("bob")); err != nil {
+			t.Errorf("%s of someone else: %v", what, err)
+		}
+		leaves[0]()
+		for range 3 { // each gives its place back
+			if err := x.do(as("ann")); err != nil {
+				t.Errorf("%s, when one has ended: %v", what, err)
+			}
+		}
+		for _, leave := range leaves[1:] {
+			leave()
+		}
+	}
+	if _, err := h.Service.Lines(as("ann"), history.Filter{}); err != nil {
+		t.Error(err)
 	}
 }

@@ -14,6 +14,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/wasmjob/wasmjob/host/tlsconfig"
 )
 
 // Settings say how the collector is reached.
@@ -166,7 +168,7 @@ func (e *environment) pairs(from, text string) (list []Attribute) {
 
 // client makes the client, which follows no redirect: its headers are for the collector.
 func (s Settings) client() (*http.Client, error) {
-	config := &tls.Config{MinVersion: tls.VersionTLS12}
+	config := tlsconfig.New()
 	if s.CA != "" {
 		pem, err := os.ReadFile(s.CA)
 		if err != nil {

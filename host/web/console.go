@@ -138,6 +138,9 @@ func (c *Console) show(w http.ResponseWriter, r *http.Request, do shower) {
 	}
 	if err != nil {
 		v = p.problem(r, err)
+		if no := (*access.Problem)(nil); errors.As(err, &no) && no.Header.Get("Retry-After") != "" {
+			w.Header().Set("Retry-After", no.Header.Get("Retry-After"))
+		}
 		if p.status >= http.StatusInternalServerError {
 			c.o.Logger.Warn("a page could not be shown", zap.String("page", r.URL.Path), zap.Error(err))
 		}
@@ -214,6 +217,9 @@ func kindOf(err error) problemKind {
 	}
 	if errors.As(err, &answer) && answer.Type == access.NotNow {
 		return problemKind{"unavailable", answer.Status}
+	}
+	if answer != nil && answer.Type == access.TooMany {
+		return problemKind{"toomany", answer.Status}
 	}
 	if answer != nil && answer.Type == access.Forged {
 		return problemKind{"forged", answer.Status}

@@ -38,9 +38,10 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // site is a console over a real host, and a browser without scripts.
 type site struct {
 	*servicetest.House
-	t      *testing.T
-	url    string
-	client *http.Client
+	t       *testing.T
+	url     string
+	client  *http.Client
+	console *Console
 	// Who sends requests; Lang is what the browser wants.
 	who  access.Principal
 	lang string
@@ -65,7 +66,7 @@ func open(t *testing.T, o servicetest.Options) *site {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.url, s.client = server.URL, server.Client()
+	s.url, s.client, s.console = server.URL, server.Client(), c
 	s.client.Jar = jar
 	return s
 }
@@ -572,6 +573,22 @@ func TestEnding(t *testing.T) {
 	t.Parallel()
 	if kind := kindOf(fmt.Errorf("the jobs: %w", cluster.ErrEnded)); kind.name != "unavailable" || kind.status != http.StatusServiceUnavailable {
 		t.Errorf("%+v", kind)
+	}
+}
+
+// TestTooMany: a page that is refused because its reader asks for much at once says so, and when to come back.
+func TestTooMany(t *testing.T) {
+	t.Parallel()
+	s := open(t, servicetest.Options{Jobs: []host.Job{servicetest.Job("etl-a", "0 0 3 * * ?", 1, servicetest.OK)}})
+	places := access.NewPlaces(access.PlacesOptions{What: "searches in logs", All: 9, Each: 0, Retry: 7 * time.Second})
+	w, r := httptest.NewRecorder(), httptest.NewRequest("GET", "/logs", http.NoBody)
+	r = r.WithContext(access.With(r.Context(), as(access.RoleViewer, "*")))
+	s.console.show(w, r, func(ctx context.Context, _ *Console, _ *http.Request, _ *page) (view, error) {
+		_, err := places.Take(ctx)
+		return view{}, fmt.Errorf("the lines: %w", err)
+	})
+	if body := w.Body.String(); w.Code != 429 || w.Header().Get("Retry-After") != "7" || !strings.Contains(body, "Too much at once") || !strings.Contains(body, "0 searches in logs of ann") {
+		t.Errorf("%d %v %s", w.Code, w.Header(), body)
 	}
 }
 

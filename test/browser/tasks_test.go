@@ -1,9 +1,13 @@
 package browser
 
 import (
+	"context"
 	"fmt"
+	"io"
 	"net/http"
+	"net/http/cookiejar"
 	"net/url"
+	"regexp"
 	"strings"
 	"syscall"
 	"testing"
@@ -308,6 +312,63 @@ func TestLostHost(t *testing.T) {
 	<-h.ended
 	b.until("document.querySelector('#live').innerText.startsWith('not live since')")
 	b.shot("lost")
+}
+
+// TestTooManyStreams: a log whose stream the host refuses says so, and follows when there is room again.
+func TestTooManyStreams(t *testing.T) {
+	t.Parallel()
+	h := start(t, []string{definition("slow", "", "hold:slow", 1)}, append(mounted(t, "slow"), "--users", "users.yaml")...)
+	h.put("password", "correct horse battery")
+	h.command("", "user", "add", "ann", "--users", h.path("users.yaml"), "--role", "viewer=*", "--password-file", h.path("password"))
+	jar, err := cookiejar.New(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	other := &http.Client{Jar: jar, Transport: &http.Transport{}} // another browser of ann's
+	defer other.CloseIdleConnections()
+	ctx, release := context.WithCancel(t.Context())
+	defer release()
+	h.must(http.MethodPost, "/v1/jobs/slow/trigger", nil)
+	h.await("/v1/jobs/slow", func(_ int, text string) bool { return strings.Contains(text, `"running":1`) })
+	b := h.tab(t, look{lang: "en", script: true, stranger: true})
+	b.open("/login")
+	b.fill("[name=name]", "ann")
+	b.fill("[name=password]", "correct horse battery")
+	b.key("\r")
+	b.until("location.pathname === '/'")
+	page, err := other.Get(h.url + "/login")
+	if err != nil {
+		t.Fatal(err)
+	}
+	form, err := io.ReadAll(page.Body)
+	_ = page.Body.Close()
+	token := regexp.MustCompile(`name="csrf" value="([^"]+)"`).FindSubmatch(form)
+	if err != nil || token == nil {
+		t.Fatalf("the page to sign in has no token: %v, %s", err, form)
+	}
+	signed, err := other.PostForm(h.url+"/login", url.Values{"name": {"ann"}, "password": {"correct horse battery"}, "csrf": {string(token[1])}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = signed.Body.Close()
+	for n := range 20 {
+		r, err := http.NewRequestWithContext(ctx, http.MethodGet, h.url+"/v1/logs/stream?job=slow", http.NoBody)
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer, err := other.Do(r)
+		if err != nil || answer.StatusCode != http.StatusOK {
+			t.Fatalf("stream %d: %v, %v", n, answer, err)
+		}
+	}
+	b.open("/jobs/slow")
+	b.click("#strip tbody .when a")
+	b.click("#runs tbody .when a")
+	b.until("document.querySelector('#log-off')?.hidden === false")
+	b.shows("the host does not take another stream")
+	b.accessible("refused")
+	release()
+	b.until("document.querySelector('#log-off')?.hidden === true")
 }
 
 // TestSignIn: who is not known signs in, sees what the role allows, and signs out.

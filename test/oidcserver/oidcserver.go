@@ -47,7 +47,9 @@ type Options struct {
 	TokenLife time.Duration
 	// GroupsInToken has the groups in the ID token; else they are given on request.
 	GroupsInToken bool
-	Users         []User
+	// Audiences are further ones of the ID token, beside the client.
+	Audiences []string
+	Users     []User
 }
 
 // User is somebody whom the provider knows.

@@ -16,6 +16,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/wasmjob/wasmjob/host/fields"
+	"github.com/wasmjob/wasmjob/host/tlsconfig"
 	"github.com/wasmjob/wasmjob/host/watch"
 )
 
@@ -67,10 +68,9 @@ func Open(f Files, now func() time.Time, log *zap.Logger) (*TLS, error) {
 
 // Config is for a server.
 func (t *TLS) Config() *tls.Config {
-	return &tls.Config{
-		MinVersion:         tls.VersionTLS12,
-		GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) { return t.held.Load().config, nil },
-	}
+	config := tlsconfig.New()
+	config.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) { return t.held.Load().config, nil }
+	return config
 }
 
 // Certificate is the one that is shown now.
@@ -119,7 +119,8 @@ func (t *TLS) read() (*held, error) {
 	if now.After(c.Leaf.NotAfter) {
 		return nil, fmt.Errorf("%s has expired at %s", t.files.Cert, c.Leaf.NotAfter.UTC().Format(time.RFC3339))
 	}
-	config := &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{c}, NextProtos: []string{"h2", "http/1.1"}}
+	config := tlsconfig.New()
+	config.Certificates, config.NextProtos = []tls.Certificate{c}, []string{"h2", "http/1.1"}
 	if t.files.ClientCA != "" {
 		config.ClientCAs = x509.NewCertPool()
 		if !config.ClientCAs.AppendCertsFromPEM(texts[2]) {

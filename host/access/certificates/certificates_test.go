@@ -167,6 +167,34 @@ func ask(t *testing.T, address string, ca *authority, cert *tls.Certificate) (st
 	return string(body), err
 }
 
+// TestSuites: the server has no suite with CBC, also after its files were read again, which
+// is per connection.
+func TestSuites(t *testing.T) {
+	t.Parallel()
+	own := newAuthority(t, "servers")
+	server, err := Open(files(t, t.TempDir(), own, own), time.Now, zap.NewNop())
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := strings.TrimPrefix(serve(t, server, ""), "https://")
+	dial := func(suite uint16) error {
+		config := &tls.Config{InsecureSkipVerify: true, MaxVersion: tls.VersionTLS12, CipherSuites: []uint16{suite}}
+		c, err := (&tls.Dialer{Config: config}).DialContext(t.Context(), "tcp", address)
+		if err == nil {
+			_ = c.Close()
+		}
+		return err
+	}
+	if err := dial(tls.TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256); err != nil {
+		t.Errorf("with GCM: %v", err)
+	}
+	for _, suite := range []uint16{tls.TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA, tls.TLS_ECDHE_ECDSA_WITH_AES_256_CBC_SHA, tls.TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA256} {
+		if dial(suite) == nil {
+			t.Errorf("the server speaks %s", tls.CipherSuiteName(suite))
+		}
+	}
+}
+
 // TestClientCertificates: the subject of a certificate of our authority is a user; what
 // others have signed, what has expired and what is for servers does not get a connection.
 func TestClientCertificates(t *testing.T) {

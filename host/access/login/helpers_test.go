@@ -143,7 +143,7 @@ func serve(t *testing.T, o options) *host {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &http.Server{Handler: web.Headers(web.Body(64<<10, mux)), TLSConfig: o.tls, ErrorLog: zap.NewStdLog(log)}
+	s := &http.Server{Handler: site.Headers(web.Body(64<<10, mux)), TLSConfig: o.tls, ErrorLog: zap.NewStdLog(log)}
 	web.Limit(s)
 	ended := make(chan error, 1)
 	if o.tls == nil {

@@ -103,6 +103,7 @@ func TestOIDC(t *testing.T) {
 	for name, o := range map[string]oidcserver.Options{
 		"groups on request":             {},
 		"groups in the token":           {GroupsInToken: true},
+		"several audiences":             {Audiences: []string{"mail", "chat"}},
 		"client with a secret (header)": {ClientSecret: "s3cret/+:&"},
 	} {
 		t.Run(name, func(t *testing.T) {

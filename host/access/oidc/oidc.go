@@ -22,6 +22,7 @@ import (
 
 	"github.com/wasmjob/wasmjob/host/access"
 	"github.com/wasmjob/wasmjob/host/access/users"
+	"github.com/wasmjob/wasmjob/host/tlsconfig"
 	"github.com/wasmjob/wasmjob/host/words"
 )
 
@@ -82,7 +83,7 @@ type found struct {
 // New makes a client with a clock. It connects to nothing yet.
 func New(now func() time.Time, log *zap.Logger) *Client {
 	t := http.DefaultTransport.(*http.Transport).Clone()
-	t.ResponseHeaderTimeout = timeout
+	t.ResponseHeaderTimeout, t.TLSClientConfig = timeout, tlsconfig.New()
 	return &Client{http: &http.Client{Transport: limited{t}, Timeout: timeout}, now: now, log: log, asked: make(map[string]*asked)}
 }
 
@@ -160,6 +161,9 @@ func (c *Client) verified(ctx context.Context, f *found, p *users.Provider, pend
 	if err := id.Claims(&claims); err != nil {
 		return nil, err
 	}
+	if err := checkParty(claims, len(id.Audience), p.ClientID); err != nil {
+		return nil, err
+	}
 	if claims[p.GroupsClaim] != nil || f.provider.UserInfoEndpoint() == "" {
 		return claims, nil
 	}
@@ -180,6 +184,20 @@ func (c *Client) verified(ctx context.Context, f *found, p *users.Provider, pend
 		}
 	}
 	return claims, nil
+}
+
+// checkParty checks for which client the ID token was issued: azp, of OpenID Connect Core
+// 3.1.3.7. A token for several audiences, of which this host is one, must name it; any token
+// must name no other.
+func checkParty(claims map[string]any, audiences int, clientID string) error {
+	party, named := claims["azp"]
+	switch {
+	case named && party != clientID:
+		return fmt.Errorf("the ID token was issued for another client: azp is %q, expected %q", words.Clip(fmt.Sprint(party)), clientID)
+	case !named && audiences > 1:
+		return fmt.Errorf("the ID token is for %d audiences and has no azp, expected azp %q", audiences, clientID)
+	}
+	return nil
 }
 
 // identity reads name and groups of the claims.

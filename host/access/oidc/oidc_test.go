@@ -2,10 +2,18 @@ package oidc
 
 import (
 	"context"
+	"crypto"
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"reflect"
 	"strings"
 	"sync/atomic"
@@ -14,6 +22,7 @@ import (
 	"time"
 
 	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/wasmjob/wasmjob/host/access"
 	"github.com/wasmjob/wasmjob/host/access/users"
@@ -48,6 +57,101 @@ func TestIdentity(t *testing.T) {
 		var problem *access.Problem
 		if id, err := identity(p, c); !errors.As(err, &problem) || problem.Status != 403 || problem.Type != access.RoleMissing {
 			t.Errorf("%s: %+v, %v", name, id, err)
+		}
+	}
+}
+
+// signer is a provider that issues the ID token that a test wants, signed.
+type signer struct {
+	*httptest.Server
+	key    *rsa.PrivateKey
+	claims map[string]any // of the next ID token
+}
+
+func newSigner(t *testing.T) *signer {
+	t.Helper()
+	key, err := rsa.GenerateKey(rand.Reader, 2048)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &signer{key: key}
+	answer := func(w http.ResponseWriter, v map[string]any) {
+		w.Header().Set("Content-Type", "application/json")
+		_ = json.NewEncoder(w).Encode(v)
+	}
+	mux := http.NewServeMux()
+	mux.HandleFunc("/.well-known/openid-configuration", func(w http.ResponseWriter, _ *http.Request) {
+		answer(w, map[string]any{"issuer": s.URL, "authorization_endpoint": s.URL + "/a", "token_endpoint": s.URL + "/t", "jwks_uri": s.URL + "/k"})
+	})
+	mux.HandleFunc("/k", func(w http.ResponseWriter, _ *http.Request) {
+		answer(w, map[string]any{"keys": []any{map[string]any{"kty": "RSA", "alg": "RS256", "use": "sig", "n": base64.RawURLEncoding.EncodeToString(key.N.Bytes()), "e": "AQAB"}}})
+	})
+	mux.HandleFunc("/t", func(w http.ResponseWriter, _ *http.Request) {
+		answer(w, map[string]any{"access_token": "x", "token_type": "Bearer", "id_token": s.token(t)})
+	})
+	s.Server = httptest.NewServer(mux)
+	t.Cleanup(s.Close)
+	return s
+}
+
+// token signs the claims, as RFC 7515 has it.
+func (s *signer) token(t *testing.T) string {
+	claims, err := json.Marshal(s.claims)
+	if err != nil {
+		t.Error(err)
+	}
+	text := base64.RawURLEncoding.EncodeToString([]byte(`{"alg":"RS256"}`)) + "." + base64.RawURLEncoding.EncodeToString(claims)
+	sum := sha256.Sum256([]byte(text))
+	signature, err := rsa.SignPKCS1v15(nil, s.key, crypto.SHA256, sum[:])
+	if err != nil {
+		t.Error(err)
+	}
+	return text + "." + base64.RawURLEncoding.EncodeToString(signature)
+}
+
+// TestAudiences has signed ID tokens for this client, for others, and for several.
+func TestAudiences(t *testing.T) {
+	t.Parallel()
+	s := newSigner(t)
+	logs, log := observer.New(zap.DebugLevel)
+	c := New(time.Now, zap.New(logs))
+	defer c.Close()
+	p := &users.Provider{Name: "SSO", Issuer: s.URL, ClientID: "wasmjob", NameClaim: "sub", GroupsClaim: "groups", Groups: map[string][]access.Binding{"sre": {{Role: access.RoleAdmin, Jobs: []string{"*"}}}}}
+	for name, x := range map[string]struct {
+		audience, party any // party nil: none
+		why             string
+	}{
+		"one":                        {"wasmjob", nil, ""},
+		"one in a list":              {[]string{"wasmjob"}, nil, ""},
+		"one and ours":               {"wasmjob", "wasmjob", ""},
+		"several and ours":           {[]string{"wasmjob", "mail"}, "wasmjob", ""},
+		"several, ours last":         {[]string{"mail", "wasmjob"}, "wasmjob", ""},
+		"several and none":           {[]string{"wasmjob", "mail"}, nil, "is for 2 audiences and has no azp"},
+		"several and another's":      {[]string{"wasmjob", "mail"}, "mail", `azp is "mail", expected "wasmjob"`},
+		"one and another's":          {"wasmjob", "mail", `azp is "mail", expected "wasmjob"`},
+		"one and empty":              {"wasmjob", "", `azp is "", expected "wasmjob"`},
+		"one and in other letters":   {"wasmjob", "WasmJob", "azp is"},
+		"one and no text":            {"wasmjob", []string{"wasmjob"}, "azp is"},
+		"ours twice, and none":       {[]string{"wasmjob", "wasmjob"}, nil, "is for 2 audiences and has no azp"},
+		"another's":                  {"mail", "wasmjob", "audience"},
+		"none":                       {[]string{}, "wasmjob", "audience"},
+		"several others, party ours": {[]string{"mail", "chat"}, "wasmjob", "audience"},
+	} {
+		_, pending, err := c.Start(t.Context(), p, "http://localhost")
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.claims = map[string]any{"iss": s.URL, "sub": "ann", "aud": x.audience, "exp": time.Now().Add(time.Hour).Unix(), "iat": time.Now().Unix(), "nonce": pending.Nonce, "groups": []string{"sre"}}
+		if x.party != nil {
+			s.claims["azp"] = x.party
+		}
+		got, err := c.Finish(t.Context(), p, pending, url.Values{"state": {pending.State}, "code": {"c"}})
+		said := log.TakeAll()
+		if x.why == "" && (err != nil || got.Name != "ann") {
+			t.Errorf("%s: %+v, %v %v", name, got, err, said)
+		}
+		if x.why != "" && (err == nil || len(said) != 1 || !strings.Contains(fmt.Sprint(said[0].ContextMap()["error"]), x.why)) {
+			t.Errorf("%s: %+v, %v; the log: %v, expected %s", name, got, err, said, x.why)
 		}
 	}
 }

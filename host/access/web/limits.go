@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/wasmjob/wasmjob/host/access"
@@ -78,11 +79,23 @@ func (b body) ended(err error) {
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; font-src 'self'; " +
 	"connect-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
 
+// onlyTLS has browsers use TLS for the site's name for a year, on all of its ports (HSTS).
+const onlyTLS = "max-age=31536000"
+
+func isLocalhost(name string) bool {
+	return name == "localhost" || strings.HasSuffix(name, ".localhost")
+}
+
 // Headers sets what every answer has. A handler may replace Cache-Control where an
 // answer may be kept.
-func Headers(next http.Handler) http.Handler {
+func (s *Site) Headers(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
+		// Browsers ignore it without TLS and for IP addresses. For localhost they would hold
+		// every other program of the machine to it.
+		if s.Secure(r) && !isLocalhost(strings.TrimSuffix(hostname(r), ".")) {
+			h.Set("Strict-Transport-Security", onlyTLS)
+		}
 		h.Set("Content-Security-Policy", policy)
 		h.Set("X-Content-Type-Options", "nosniff")
 		h.Set("X-Frame-Options", "DENY")

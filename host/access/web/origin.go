@@ -96,16 +96,21 @@ func ParseNetworks(s string) (list []netip.Prefix, err error) {
 // points its own name at this address would be of the same origin otherwise (DNS
 // rebinding). An IP address cannot be such a name.
 func (s *Site) CheckHost(r *http.Request) error {
-	name := r.Host
-	if host, _, err := net.SplitHostPort(r.Host); err == nil {
-		name = host
-	}
-	name = strings.ToLower(strings.TrimSuffix(strings.TrimPrefix(name, "["), "]"))
+	name := hostname(r)
 	if _, err := netip.ParseAddr(name); err == nil || s.answersTo(name) {
 		return nil
 	}
 	return access.NewProblem(access.WrongHost, http.StatusForbidden,
 		"this address does not answer to the name %q; use localhost, an IP address or the name that the host was given (--admin-url)", words.Clip(r.Host))
+}
+
+// hostname is the name or the IP address in the Host header, without port and brackets.
+func hostname(r *http.Request) string {
+	name := r.Host
+	if host, _, err := net.SplitHostPort(r.Host); err == nil {
+		name = host
+	}
+	return strings.ToLower(strings.TrimSuffix(strings.TrimPrefix(name, "["), "]"))
 }
 
 func (s *Site) answersTo(name string) bool {
@@ -166,7 +171,7 @@ func (s *Site) Client(r *http.Request) string {
 	if !ok {
 		return Here
 	}
-	if !s.proxy(client) {
+	if !s.IsProxy(client) {
 		return client.String()
 	}
 	hops := strings.Split(strings.Join(r.Header.Values("X-Forwarded-For"), ","), ",")
@@ -176,7 +181,7 @@ func (s *Site) Client(r *http.Request) string {
 			break // what stands before it may be made up
 		}
 		client = next.Unmap().WithZone("")
-		if !s.proxy(client) {
+		if !s.IsProxy(client) {
 			break
 		}
 	}
@@ -189,7 +194,8 @@ func peer(r *http.Request) (netip.Addr, bool) {
 	return a.Addr().Unmap().WithZone(""), err == nil
 }
 
-func (s *Site) proxy(a netip.Addr) bool {
+// IsProxy reports whether the address is that of a proxy that is believed.
+func (s *Site) IsProxy(a netip.Addr) bool {
 	return slices.ContainsFunc(s.proxies, func(p netip.Prefix) bool { return p.Contains(a) })
 }
 
@@ -199,7 +205,7 @@ func (s *Site) Secure(r *http.Request) bool {
 		return true
 	}
 	client, ok := peer(r)
-	return ok && s.proxy(client) && r.Header.Get("X-Forwarded-Proto") == "https"
+	return ok && s.IsProxy(client) && r.Header.Get("X-Forwarded-Proto") == "https"
 }
 
 // Base is the address by which the browser reaches the server, such as

@@ -192,7 +192,7 @@ func TestClient(t *testing.T) {
 func TestHeaders(t *testing.T) {
 	t.Parallel()
 	w := httptest.NewRecorder()
-	Headers(http.NotFoundHandler()).ServeHTTP(w, httptest.NewRequest("GET", "/", http.NoBody))
+	site(t, SiteOptions{}).Headers(http.NotFoundHandler()).ServeHTTP(w, httptest.NewRequest("GET", "/", http.NoBody))
 	for name, want := range map[string]string{
 		"Content-Security-Policy": "frame-ancestors 'none'", "X-Content-Type-Options": "nosniff", "Referrer-Policy": "same-origin", "X-Frame-Options": "DENY", "Cache-Control": "no-store",
 	} {
@@ -202,6 +202,43 @@ func TestHeaders(t *testing.T) {
 	}
 	if strings.Contains(w.Header().Get("Content-Security-Policy"), "unsafe") {
 		t.Error("the policy allows scripts or styles in the page")
+	}
+}
+
+// TestOnlyTLS: browsers are told to keep to TLS (HSTS), over TLS, and not for this machine's own
+// name.
+func TestOnlyTLS(t *testing.T) {
+	t.Parallel()
+	s := site(t, SiteOptions{Proxies: []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}})
+	for _, c := range []struct {
+		host, from, proto string
+		tls, want         bool
+	}{
+		{"cron.example.com", "10.0.0.9:1", "", true, true},
+		{"cron.example.com:9770", "10.0.0.9:1", "", true, true},
+		{"cron.example.com", "192.0.2.1:1", "https", false, true}, // a proxy ends TLS
+		{"cron.example.com", "192.0.2.1:1", "http", false, false},
+		{"cron.example.com", "10.0.0.9:1", "https", false, false}, // no proxy of ours
+		{"cron.example.com", "10.0.0.9:1", "", false, false},
+		{"localhost:9770", "127.0.0.1:1", "", true, false},
+		{"LOCALHOST.", "127.0.0.1:1", "", true, false},
+		{"cron.localhost", "127.0.0.1:1", "", true, false},
+	} {
+		r := httptest.NewRequest("GET", "/", http.NoBody)
+		r.Host, r.RemoteAddr = c.host, c.from
+		if c.tls {
+			r.TLS = &tls.ConnectionState{}
+		}
+		r.Header.Set("X-Forwarded-Proto", c.proto)
+		w := httptest.NewRecorder()
+		s.Headers(http.NotFoundHandler()).ServeHTTP(w, r)
+		want := ""
+		if c.want {
+			want = "max-age=31536000"
+		}
+		if got := w.Header().Get("Strict-Transport-Security"); got != want {
+			t.Errorf("%+v: %q", c, got)
+		}
 	}
 }
 

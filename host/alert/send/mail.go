@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/wasmjob/wasmjob/host/alert"
+	"github.com/wasmjob/wasmjob/host/tlsconfig"
 )
 
 // implicitTLS is the port on which TLS comes first.
@@ -41,7 +42,8 @@ func (s *Sender) mail(ctx context.Context, r alert.Receiver, m *alert.Message) e
 		}
 	}
 	defer context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })()
-	settings := &tls.Config{ServerName: host, MinVersion: tls.VersionTLS12}
+	settings := tlsconfig.New()
+	settings.ServerName = host
 	if port == implicitTLS && !r.Plain {
 		conn = tls.Client(conn, settings)
 	}

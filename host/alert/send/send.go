@@ -21,6 +21,7 @@ import (
 
 	"github.com/wasmjob/wasmjob/host/alert"
 	"github.com/wasmjob/wasmjob/host/fields"
+	"github.com/wasmjob/wasmjob/host/tlsconfig"
 	"github.com/wasmjob/wasmjob/host/words"
 )
 
@@ -40,7 +41,7 @@ type Sender struct {
 
 // New returns a sender. Close ends its idle connections.
 func New() *Sender {
-	transport := &http.Transport{Proxy: http.ProxyFromEnvironment, TLSHandshakeTimeout: Timeout, ResponseHeaderTimeout: Timeout, MaxIdleConns: 10, IdleConnTimeout: time.Minute}
+	transport := &http.Transport{Proxy: http.ProxyFromEnvironment, TLSClientConfig: tlsconfig.New(), TLSHandshakeTimeout: Timeout, ResponseHeaderTimeout: Timeout, MaxIdleConns: 10, IdleConnTimeout: time.Minute, ForceAttemptHTTP2: true}
 	return &Sender{now: time.Now, client: &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error {
 		return http.ErrUseLastResponse // what is signed and has tokens goes nowhere else
 	}}}

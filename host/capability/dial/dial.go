@@ -162,7 +162,8 @@ func (d *Dialer) TLS(ctx context.Context, t Target, user *User, protocols ...str
 	return secure, nil
 }
 
-// config reads the files of the target each time: they are replaced while the host runs.
+// config reads the files of the target each time: they are replaced while the host runs. The
+// suites are Go's, among them those with CBC: what guests talk to may be old.
 func (t Target) config() (*tls.Config, error) {
 	c := &tls.Config{ServerName: t.Host, MinVersion: tls.VersionTLS12}
 	if t.CA != "" {

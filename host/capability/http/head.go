@@ -90,7 +90,8 @@ func (h *head) add(name, value string) error {
 		h.length = int64(n)
 		return nil
 	}
-	if ofHost(name) {
+	// Servers that hand headers on as variables read X_Y as X-Y.
+	if ofHost(textproto.CanonicalMIMEHeaderKey(strings.ReplaceAll(name, "_", "-"))) {
 		return invalid("the header %s is set by the host: leave it out", name)
 	}
 	h.headers = append(h.headers, header{name, value})
@@ -101,7 +102,7 @@ func (h *head) add(name, value string) error {
 // is: the host alone decides that.
 func ofHost(name string) bool {
 	switch name {
-	case "Host", "Connection", "Transfer-Encoding", "Te", "Trailer", "Upgrade", "Keep-Alive", "Expect", "Http2-Settings":
+	case "Content-Length", "Host", "Connection", "Transfer-Encoding", "Te", "Trailer", "Upgrade", "Keep-Alive", "Expect", "Http2-Settings":
 		return true
 	}
 	return strings.HasPrefix(name, "Proxy-")

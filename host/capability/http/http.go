@@ -92,10 +92,10 @@ func (in *Instance) open(ctx context.Context, r *capability.Run, c *abi.Call) (i
 	if err != nil {
 		return 0, capability.Fail(abi.ErrDenied, "%v", err)
 	}
-	used, err := in.reveal(h, granted)
-	if err != nil {
+	if err := in.reveal(h, granted); err != nil {
 		return 0, err
 	}
+	address := r.Redacted(h.address())
 	if !r.Left.InFlight.Take(1) {
 		return 0, capability.Fail(abi.ErrQuota, "%d requests are in flight, which is the limit: read one to its end, or close it", r.Left.InFlight.Limit())
 	}
@@ -107,8 +107,8 @@ func (in *Instance) open(ctx context.Context, r *capability.Run, c *abi.Call) (i
 			return nil, tooMuchSent(r)
 		}
 		r.Usage.Add(name, func(n *abi.OutsideCount) { n.Sent += int64(len(c.Texts[0])) })
-		r.Usage.Target(name, h.address())
-		return in.begin(ctx, r, h, granted, used, notify), nil
+		r.Usage.Target(name, address)
+		return in.begin(ctx, r, h, granted, address, notify), nil
 	})
 	if err != nil {
 		r.Left.InFlight.Return(1)
@@ -117,11 +117,11 @@ func (in *Instance) open(ctx context.Context, r *capability.Run, c *abi.Call) (i
 }
 
 // begin makes a stream, which owns a request in flight from now on.
-func (in *Instance) begin(ctx context.Context, r *capability.Run, h *head, granted *grants.HTTP, used secrets, notify func()) *stream {
-	s := &stream{in: in, run: r, notify: notify, secrets: used, origin: h.origin(), address: h.address(), length: h.length,
+func (in *Instance) begin(ctx context.Context, r *capability.Run, h *head, granted *grants.HTTP, address string, notify func()) *stream {
+	s := &stream{in: in, run: r, notify: notify, origin: h.origin(), address: address, length: h.length,
 		up: pipe.New(notify), down: pipe.New(notify), start: make(chan struct{}), over: make(chan struct{})}
 	ctx, s.stop = context.WithCancelCause(ctx)
-	s.call = r.Begin(abi.OutsideCall{Capability: name, Method: h.method, Scheme: h.url.Scheme, Target: h.address()})
+	s.call = r.Begin(abi.OutsideCall{Capability: name, Method: h.method, Scheme: h.url.Scheme, Target: address})
 	request := &http.Request{Method: h.method, URL: h.url, Header: headersOf(r, h, s.call), Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1}
 	go s.do(ctx, in.transport(granted), request)
 	return s

@@ -16,26 +16,19 @@ const (
 	secretEnd   = "}}"
 )
 
-// secrets are those that are in the headers of a request, the longest first.
-type secrets []placed
-
-type placed struct{ value, place string }
-
 // reveal puts secrets into the headers.
-func (in *Instance) reveal(h *head, granted *grants.HTTP) (secrets, error) {
-	var used secrets
+func (in *Instance) reveal(h *head, granted *grants.HTTP) error {
 	for i := range h.headers {
-		value, err := in.expand(h, granted, h.headers[i].value, &used)
+		value, err := in.expand(h, granted, h.headers[i].value)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		h.headers[i].value = value
 	}
-	slices.SortFunc(used, func(a, b placed) int { return len(b.value) - len(a.value) })
-	return used, nil
+	return nil
 }
 
-func (in *Instance) expand(h *head, granted *grants.HTTP, value string, used *secrets) (string, error) {
+func (in *Instance) expand(h *head, granted *grants.HTTP, value string) (string, error) {
 	var b strings.Builder
 	for {
 		before, rest, found := strings.Cut(value, secretBegin)
@@ -58,21 +51,6 @@ func (in *Instance) expand(h *head, granted *grants.HTTP, value string, used *se
 			return "", capability.Fail(abi.ErrUnavailable, "http: the secret %q cannot be in a header: it is empty, or has a control character", name)
 		}
 		b.WriteString(secret)
-		*used = append(*used, placed{secret, secretBegin + name + secretEnd})
 		value = after
 	}
-}
-
-// redact puts the places of the secrets back into what came from the server, or from a
-// library, in whichever case the letters are.
-func (s secrets) redact(text string) string {
-	for _, x := range s {
-		for i := 0; i+len(x.value) <= len(text); i++ {
-			if strings.EqualFold(text[i:i+len(x.value)], x.value) {
-				text = text[:i] + x.place + text[i+len(x.value):]
-				i += len(x.place) - 1
-			}
-		}
-	}
-	return text
 }

@@ -34,8 +34,7 @@ type stream struct {
 	run     *capability.Run
 	notify  func()
 	origin  string
-	address string // host and port, for counts
-	secrets secrets
+	address string     // host and port, for counts
 	up      *pipe.Pipe // the request's body
 	down    *pipe.Pipe // the response's
 	stop    context.CancelCauseFunc
@@ -306,7 +305,7 @@ func (s *stream) listOf(all http.Header) string {
 	var list []byte
 	for _, n := range names {
 		for _, v := range all[n] {
-			list = abi.AppendList(list, s.secrets.redact(n), s.secrets.redact(v))
+			list = abi.AppendList(list, s.run.Redacted(n), s.run.Redacted(v))
 		}
 	}
 	return string(list)
@@ -348,7 +347,7 @@ func (s *stream) failure(ctx context.Context, err error) error {
 		}
 		return fail(abi.ErrTimeout, "no response within %s", s.in.quotas.FirstByte)
 	}
-	text := words.ClipTo(s.secrets.redact(err.Error()), maxReason)
+	text := words.ClipTo(err.Error(), maxReason)
 	if strings.Contains(text, "response headers exceeded") { // net/http has no type for it
 		return fail(abi.ErrTooLarge, "the head of the response has more than %d bytes", abi.MaxHead)
 	}

@@ -2,10 +2,16 @@ package net
 
 import (
 	"bytes"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
 	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
 	"encoding/pem"
 	"fmt"
 	"io"
+	"math/big"
 	"net"
 	"net/http/httptest"
 	"net/netip"
@@ -54,6 +60,54 @@ func TestTargets(t *testing.T) {
 		{abi.ErrDenied, "is not granted", "tcp://other.example.com:5432"},
 	} {
 		want(t, g, g.Dial(c.target), c.code, c.reason)
+	}
+}
+
+// TestEchoes has servers that send a secret of the job back where the host reads it: in the names of
+// a certificate, and in the place of TLS.
+func TestEchoes(t *testing.T) {
+	const secret = "s3cr3t-t0k3n-4f9ab2c7d1"
+	here := &capabilitytest.Names{Lookup: func(string) []netip.Addr { return []netip.Addr{netip.MustParseAddr("127.0.0.1")} }}
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	certificate := func(names ...string) tls.Certificate {
+		der, err := x509.CreateCertificate(rand.Reader, &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: secret},
+			DNSNames: names, NotAfter: time.Now().Add(time.Hour)}, &x509.Certificate{Subject: pkix.Name{CommonName: secret}}, key.Public(), key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
+	}
+	shake := func(names ...string) func(net.Conn) {
+		config := &tls.Config{Certificates: []tls.Certificate{certificate(names...)}}
+		return func(c net.Conn) { _ = tls.Server(c, config).HandshakeContext(t.Context()); c.Close() }
+	}
+	for place, serve := range map[string]func(net.Conn){
+		"name": shake(secret + ".example.com"), "begin of a name": shake(secret[:10] + ".example.com"), "name with blanks": shake(secret + " " + secret),
+		"many names": shake(strings.Split(strings.Repeat(secret+".example.com ", 50), " ")[:50]...),
+		"plain":      func(c net.Conn) { fmt.Fprint(c, secret); c.Close() },
+	} {
+		n := listen(t, serve)
+		n.Scheme, n.Host = "tls", "db.test"
+		g := resolve(t, here.Resolver(), &grants.Grant{Net: []grants.Net{n}})
+		g.Run.Redact = grants.NewRedactor(grants.Named{Name: "TOKEN", Value: secret}).Redact
+		h := g.Dial(targetOf(n))
+		if code := g.Connected(h); code != int64(abi.ErrUnavailable) {
+			t.Errorf("%s: %d", place, code)
+		}
+		said := g.Error(h)
+		if strings.Contains(place, "name") != strings.Contains(said, "certificate is valid for") {
+			t.Errorf("%s: %q", place, said)
+		}
+		for i := 0; i+8 <= len(secret); i++ {
+			if strings.Contains(said, secret[i:i+8]) || len(said) > maxReason+100 {
+				t.Errorf("%s: %q", place, said)
+				break
+			}
+		}
+		g.CloseHandle(h)
 	}
 }
 

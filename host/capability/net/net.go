@@ -98,14 +98,18 @@ func (in *Instance) dial(ctx context.Context, r *capability.Run, c *abi.Call) (i
 		if !r.Left.Connections.Take(1) {
 			return nil, capability.Fail(abi.ErrQuota, "net: the run has made %d connections, which is the limit", r.Left.Connections.Limit())
 		}
-		r.Usage.Target(name, t.address())
-		s := &stream{in: in, run: r, target: t, up: pipe.New(notify), down: pipe.New(notify), notify: notify, sent: make(chan struct{})}
+		at := r.Redacted(t.address())
+		r.Usage.Target(name, at)
+		s := &stream{in: in, run: r, target: t, at: at, up: pipe.New(notify), down: pipe.New(notify), notify: notify, sent: make(chan struct{})}
 		ctx, s.stop = context.WithCancelCause(ctx)
-		s.call = r.Begin(abi.OutsideCall{Capability: name, Scheme: t.scheme, Target: t.address()})
+		s.call = r.Begin(abi.OutsideCall{Capability: name, Scheme: t.scheme, Target: at})
 		s.joined.Go(func() { s.do(ctx, granted) })
 		return s, nil
 	})
 }
+
+// maxReason bounds what a message has of an error, in bytes: names in a certificate are the server's.
+const maxReason = 256
 
 // stream is a connection.
 type stream struct {
@@ -113,6 +117,7 @@ type stream struct {
 	run      *capability.Run
 	notify   func()
 	target   target
+	at       string // host and port, for counts
 	up, down *pipe.Pipe
 	stop     context.CancelCauseFunc
 	joined   sync.WaitGroup // of its goroutines
@@ -230,9 +235,9 @@ func (s *stream) do(ctx context.Context, granted *grants.Net) {
 	began := time.Now()
 	conn, err := s.connect(ctx, granted)
 	connecting := time.Since(began)
-	defer func() { s.run.Usage.Took(name, s.target.address(), max(connecting, s.answers.end())) }()
+	defer func() { s.run.Usage.Took(name, s.at, max(connecting, s.answers.end())) }()
 	if err != nil {
-		s.run.Usage.Failed(name, s.target.address())
+		s.run.Usage.Failed(name, s.at)
 		s.fail(ctx, err, true)
 		return
 	}
@@ -339,5 +344,5 @@ func (s *stream) failure(ctx context.Context, err error, connecting bool) error 
 	if connecting && errors.As(err, &slow) && slow.Timeout() {
 		return capability.Fail(abi.ErrTimeout, "net: %s: no connection within %s", s.target, s.in.quotas.Connect)
 	}
-	return capability.Fail(abi.ErrUnavailable, "net: %s: %v", s.target, err)
+	return capability.Fail(abi.ErrUnavailable, "net: %s: %s", s.target, words.ClipTo(err.Error(), maxReason))
 }

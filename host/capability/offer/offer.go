@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -230,6 +231,7 @@ func (w *worker) begin(p *plain, inv *abi.Invocation) outside {
 	c := &inv.Context
 	run := capability.NewRun(capability.Info{Job: c.JobName, RunID: c.RunID, Fence: c.Fence, Traceparent: c.Traceparent},
 		w.x.grant, &p.host, functions)
+	run.Redact = w.x.secrets.redact
 	if caller, ok := inv.Host.(interface{ OutsideCall(abi.OutsideCall) }); ok {
 		run.Called = caller.OutsideCall
 	}
@@ -253,6 +255,9 @@ func (o outside) finish(r *abi.Result) {
 	o.run.Close()
 	o.dirs.Close()
 	r.Message, r.Outside = o.secrets.redact(r.Message), o.run.Usage.All()
+	if r.Err != nil {
+		r.Err = &redacted{o.secrets.redact(r.Err.Error()), r.Err}
+	}
 	if r.Outcome == abi.OutcomeOK {
 		return
 	}
@@ -262,6 +267,15 @@ func (o outside) finish(r *abi.Result) {
 		}
 	}
 }
+
+// redacted is an error without secrets. What it was can be asked for by errors.As.
+type redacted struct {
+	text string
+	err  error
+}
+
+func (r *redacted) Error() string { return r.text }
+func (r *redacted) Unwrap() error { return r.err }
 
 // host is the abi.Host of an invocation, with the state of the item beside its offset.
 type host struct {
@@ -316,14 +330,15 @@ func (h *host) save(ctx context.Context, offset []byte, save func(context.Contex
 type secrets struct {
 	granted map[string]grants.Secret
 
-	mu        sync.Mutex
-	values    map[string]string  // that were read, the newest of each
-	redactors []*grants.Redactor // of the values, the newest last, and of those before
+	mu       sync.Mutex
+	values   map[string]string // that were read, the newest of each
+	former   []grants.Named    // those before, the newest first
+	redactor *grants.Redactor  // of values and former
 }
 
-// maxRedactors bounds how many changes of its secrets ago a guest may have read one that
+// maxFormer bounds how many changes of its secrets ago a guest may have read one that
 // is not logged.
-const maxRedactors = 16
+const maxFormer = 16
 
 func newSecrets(granted map[string]grants.Secret) *secrets {
 	return &secrets{granted: granted, values: map[string]string{}}
@@ -341,11 +356,19 @@ func (s *secrets) value(name string) (string, error) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if old, ok := s.values[name]; !ok || old != value {
-		s.values[name] = value
-		s.redactors = append(s.redactors, grants.NewRedactor(s.values))
-		s.redactors = s.redactors[max(len(s.redactors)-maxRedactors, 0):]
+	old, known := s.values[name]
+	if known && old == value {
+		return value, nil
 	}
+	if known {
+		s.former = append([]grants.Named{{Name: name, Value: old}}, s.former[:min(len(s.former), maxFormer-1)]...)
+	}
+	s.values[name] = value
+	var all []grants.Named
+	for _, name := range slices.Sorted(maps.Keys(s.values)) {
+		all = append(all, grants.Named{Name: name, Value: s.values[name]})
+	}
+	s.redactor = grants.NewRedactor(append(all, s.former...)...)
 	return value, nil
 }
 
@@ -358,10 +381,7 @@ func (s *secrets) redactAll(texts []string) {
 // redact takes the values that were read out of a text.
 func (s *secrets) redact(text string) string {
 	s.mu.Lock()
-	list := s.redactors // what is in it is not changed
+	r := s.redactor
 	s.mu.Unlock()
-	for _, r := range list {
-		text = r.Redact(text)
-	}
-	return text
+	return r.Redact(text)
 }

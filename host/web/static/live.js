@@ -13,6 +13,13 @@ let busy = false;
 let timer = 0;
 let lost = 0; // when the stream was lost
 let mark = root.dataset.mark;
+let refusals = 0; // of the stream, one after the other
+
+// wait is how long a stream that was refused so often is left alone: 10 s at first, twice as
+// long each time up to 5 minutes, and not the same for all tabs.
+export function wait(refusals) {
+  return Math.min(poll * 2 ** (refusals - 1), 300000) * (0.75 + Math.random() / 2);
+}
 
 const wants = () => main.dataset.live;
 
@@ -84,7 +91,10 @@ function open() {
   if (source || document.hidden) return;
   const alerts = main.dataset.alerts;
   source = new EventSource('/v1/stream?since=' + encodeURIComponent(mark) + (alerts ? '&alerts=' + alerts : ''));
-  source.addEventListener('open', () => lose(false));
+  source.addEventListener('open', () => {
+    refusals = 0;
+    lose(false);
+  });
   source.addEventListener('jobs', (e) => {
     mark = e.lastEventId || mark;
     const changed = JSON.parse(e.data);
@@ -97,13 +107,16 @@ function open() {
     lose(true);
     if (source && source.readyState === EventSource.CLOSED) { // it was refused
       source = null;
+      refusals++;
       clearTimeout(timer);
-      timer = setTimeout(again, poll);
+      timer = setTimeout(again, wait(refusals)); // meanwhile the page is asked for now and then
     }
   });
 }
 
 function again() {
+  timer = 0;
+  if (document.hidden) return;
   refresh();
   open();
 }
@@ -113,10 +126,10 @@ function seen() {
   if (document.hidden) {
     if (source) source.close();
     source = null;
-    clearTimeout(timer);
     return;
   }
-  again();
+  if (timer) refresh(); // the stream was refused: its time is still to come
+  else again();
 }
 
 export function live() {

@@ -1,9 +1,11 @@
 // A log follows its run: new lines come by a stream of their own.
 import { clock } from './time.js';
-import { refresh } from './live.js';
+import { refresh, wait } from './live.js';
 
 const levels = [[8, 'error'], [4, 'warn'], [0, 'info']];
 let source = null;
+let refusals = 0; // of the stream, one after the other
+let timer = 0; // until it is tried again; 0: it was not refused
 let seen = new Set();
 
 const keyOf = (at, text) => Date.parse(at) + ' ' + text;
@@ -56,13 +58,26 @@ function follow() {
     source.close();
     source = null;
   }
-  if (!wanted || source) return;
+  const off = document.getElementById('log-off');
+  if (off) off.hidden = !timer;
+  if (!wanted || source || timer) return;
   known(box);
   box.scrollTop = box.scrollHeight;
   // From the last line on that is there, which comes again and is left out.
   const last = box.querySelector('.line:last-child time')?.dateTime || document.documentElement.dataset.now;
   source = new EventSource(box.dataset.stream + '&from=' + encodeURIComponent(last));
+  source.addEventListener('open', () => { refusals = 0; });
   source.addEventListener('line', (e) => add(box, JSON.parse(e.data)));
+  source.addEventListener('error', () => {
+    if (!source || source.readyState !== EventSource.CLOSED) return; // the browser connects again
+    source = null;
+    refusals++;
+    timer = setTimeout(() => {
+      timer = 0;
+      follow();
+    }, wait(refusals));
+    follow(); // shows that it was refused
+  });
 }
 
 export function log() {

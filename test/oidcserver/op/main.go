@@ -34,7 +34,9 @@ type settings struct {
 	TokenLife time.Duration
 	// GroupsInToken has the groups in the ID token; else the provider gives them on request.
 	GroupsInToken bool
-	Users         []user
+	// Audiences are further ones of the ID token, beside the client.
+	Audiences []string
+	Users     []user
 }
 
 type user struct {
@@ -112,6 +114,31 @@ func (s *store) AuthorizeClientIDSecret(_ context.Context, id, secret string) er
 		return errors.New("wrong secret")
 	}
 	return nil
+}
+
+// forSeveral is a sign-in whose ID token has further audiences. The library adds the client, and
+// names it in azp.
+type forSeveral struct {
+	op.AuthRequest
+	audiences []string
+}
+
+func (r *forSeveral) GetAudience() []string { return r.audiences }
+
+func (s *store) AuthRequestByCode(ctx context.Context, code string) (op.AuthRequest, error) {
+	r, err := s.Storage.AuthRequestByCode(ctx, code)
+	if err != nil || len(s.settings.Audiences) == 0 {
+		return r, err
+	}
+	return &forSeveral{r, s.settings.Audiences}, nil
+}
+
+// CreateAccessToken knows the library's own requests only.
+func (s *store) CreateAccessToken(ctx context.Context, r op.TokenRequest) (string, time.Time, error) {
+	if several, ok := r.(*forSeveral); ok {
+		r = several.AuthRequest
+	}
+	return s.Storage.CreateAccessToken(ctx, r)
 }
 
 func (s *store) addGroups(info *oidc.UserInfo, subject string) {
