@@ -200,6 +200,7 @@ var rooms = []room{
 	{name: "host", may: []string{"coordination", "coordination/registry", "coordination/jobconfig", "coordination/tree", "coordination/latch", "coordination/copied", "coordination/inspect", "coordination/operate", "coordination/recorded", "coordination/cleanup", "abi", "host/arrivals", "host/ceiling", "host/due", "host/edits", "host/event", "host/failures", "host/inflight", "host/run", "host/slots", "host/schedule", "host/words"}, outside: []string{cron, zap, xtime},
 		testsMay: []string{"coordination/embedded", "coordination/registrytest", "strategy", "host/admin", "host/explain", "host/history", "host/texts", "host/verify"},
 		why:      "receives registry and modules as values, so that tests hand it functions in a bubble"},
+	{name: "host/ownership", why: "who can change a file that a host trusts: all who read one ask here, and it knows no file"},
 	{name: "host/plugin/wasm", may: []string{"abi"},
 		testsMay: []string{"test/wasm", "test/hostile"}, testsOutside: []string{wazero},
 		why: "turns bytes into facts and other bytes; its tests run what comes of it, it runs nothing"},
