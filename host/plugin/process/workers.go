@@ -259,7 +259,13 @@ const trialJob = "trial"
 // the settings is in one [*plugin.LoadError]. The caller owns one use of the
 // result, to be ended with Release.
 func (m *Module) Executor(ctx context.Context, s plugin.Settings, concurrency int) (abi.Executor, error) {
-	needs, err := m.m.Needs(s)
+	if _, err := m.m.Needs(s); err != nil {
+		return nil, err
+	}
+	if err := m.store(ctx, false); err != nil {
+		return nil, err
+	}
+	needs, err := m.m.Needs(s) // with what the code takes
 	if err != nil {
 		return nil, err
 	}
@@ -276,6 +282,15 @@ func (m *Module) Executor(ctx context.Context, s plugin.Settings, concurrency in
 	x := &executor{m: m, w: m.w, settings: s, needs: needs, concurrency: max(concurrency, 1), lock: make(chan struct{}, 1)}
 	x.Begin()
 	return x, nil
+}
+
+// store has the module compiled, unless worker processes do so themselves.
+func (m *Module) store(ctx context.Context, anew bool) error {
+	dir, err := m.w.o.Runtime.StoreDir()
+	if err != nil || dir == "" {
+		return err
+	}
+	return m.m.Store(ctx, anew)
 }
 
 // launch starts a process and waits until it is ready. What it needs compiled is
@@ -296,6 +311,9 @@ func (m *Module) launch(ctx context.Context, job string, q start, concurrency in
 		q.Data += compileData + 64*uint64(len(q.Module.Wasm))
 	}
 	q.Files = fileLimit(len(q.Settings.Mounts), concurrency)
+	if err := m.store(ctx, false); err != nil {
+		return nil, err
+	}
 	for stored := false; ; stored = true {
 		c, r, err := m.attempt(ctx, job, &q)
 		switch {
@@ -311,7 +329,7 @@ func (m *Module) launch(ctx context.Context, job string, q start, concurrency in
 		case r.NotStored && stored:
 			err = fmt.Errorf("worker process: it finds no compiled code in %s, where the host left it", q.Dir)
 		case r.NotStored:
-			err = m.m.Store(ctx)
+			err = m.store(ctx, true)
 		default:
 			return c, nil
 		}
