@@ -371,6 +371,31 @@ func TestRemovedWhileItIsLoaded(t *testing.T) {
 	}
 }
 
+// A file that is damaged, and whose end says still that its module was accepted, is compiled again.
+func TestDamagedFile(t *testing.T) {
+	t.Parallel()
+	needsCompiler(t)
+	compile, started := counted("good")
+	o := Options{CacheDir: filepath.Join(t.TempDir(), "cache"), Compiler: compile}
+	file := guest(t, "wat/noop")
+	load(t, newRuntime(t, o), file).Close()
+	name := filepath.Join(o.CacheDir, cacheFile(metered(t, file)))
+	code, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	code[len(code)/2] ^= 0xff
+	if err := os.WriteFile(name, code, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		runs(t, newRuntime(t, o), file)
+	}
+	if n := started.Load(); n != 2 {
+		t.Errorf("%d processes, expected one for the module and one for the damage", n)
+	}
+}
+
 // Hosts that share a directory too small for what they load remove each other's files, and all of them load
 // everything.
 func TestHostsShareSmallCache(t *testing.T) {
