@@ -157,7 +157,7 @@ func (f footprint) seal() []byte {
 }
 
 func unseal(b []byte) (f footprint, ok bool) {
-	if len(b) != sealSize || !bytes.HasPrefix(b, []byte(sealWord)) {
+	if len(b) != sealSize {
 		return f, false
 	}
 	f.Code = int64(binary.LittleEndian.Uint64(b[len(sealWord):]))

@@ -405,6 +405,21 @@ func TestNoChild(t *testing.T) {
 	})
 }
 
+// What is interpreted is accepted, and measured, by a process that interprets it, and nothing is kept.
+func TestChildInterprets(t *testing.T) {
+	t.Parallel()
+	compile, started := counted("good")
+	dir := filepath.Join(t.TempDir(), "cache")
+	r := newRuntime(t, Options{CacheDir: dir, Compiler: compile, interpreter: true})
+	runs(t, r, guest(t, "wat/noop"))
+	if n := started.Load(); n != 1 || r.spare != nil || len(stored(t, dir)) != 0 {
+		t.Errorf("%d processes, kept in %v", n, r.spare)
+	}
+	if took := r.Memory().Code; took != r.heap.Load() || took == 0 {
+		t.Errorf("the budget has %d bytes, %d of them on the heap, expected all there", took, r.heap.Load())
+	}
+}
+
 // Two hosts, and two loaders in each, may want the same module in the same
 // directory at the same time.
 func TestChildShared(t *testing.T) {
