@@ -91,7 +91,7 @@ ceilings:
 	want := Config{
 		Plugins: dir, Registry: "embedded", Namespace: "from-flag/x", ZooKeeper: ensemble.Ensemble{SessionTimeout: 40 * time.Second},
 		LogFormat: "json", LogLevel: zapcore.ErrorLevel, GuestLogLevel: zapcore.InfoLevel,
-		HistorySize: 1 << 20, MaxConcurrency: 7, MemoryBudget: "50%", ModuleMemory: "25%", DrainTimeout: 5 * time.Second, ClockBound: 5 * time.Second, KeepServers: 24 * time.Hour, DeadMan: "auto", TraceRatio: 1, Rescan: 30 * time.Second,
+		HistorySize: 1 << 20, MaxConcurrency: 7, MemoryBudget: "50%", ModuleMemory: "25%", DrainTimeout: 5 * time.Second, ClockBound: 5 * time.Second, KeepServers: 24 * time.Hour, CacheSize: 2 << 30, DeadMan: "auto", TraceRatio: 1, Rescan: 30 * time.Second,
 		Access: gate.Config{Open: access.OpenAuto},
 		Mounts: map[string][]plugin.Mount{
 			"a":      {{Host: dir, Guest: "/one"}, {Host: dir, Guest: "/two"}},
@@ -288,7 +288,7 @@ func TestDefaults(t *testing.T) {
 	want := Config{
 		Plugins: dir, Registry: "embedded", Namespace: "wasmjob", ZooKeeper: ensemble.Ensemble{SessionTimeout: 40 * time.Second},
 		Admin: &admin.Address{Network: "tcp", Name: "127.0.0.1:9770"}, LogFormat: "console",
-		HistorySize: 64 << 20, MemoryBudget: "50%", ModuleMemory: "25%", DrainTimeout: 30 * time.Second, ClockBound: 5 * time.Second, KeepServers: 24 * time.Hour, Cache: "/cache", DeadMan: "auto", TraceRatio: 1, Rescan: 30 * time.Second,
+		HistorySize: 64 << 20, MemoryBudget: "50%", ModuleMemory: "25%", DrainTimeout: 30 * time.Second, ClockBound: 5 * time.Second, KeepServers: 24 * time.Hour, Cache: "/cache", CacheSize: 2 << 30, DeadMan: "auto", TraceRatio: 1, Rescan: 30 * time.Second,
 		Access: gate.Config{Open: access.OpenAuto},
 		Mounts: map[string][]plugin.Mount{}, Ceilings: ceiling.List{ceiling.Default(64 << 20)},
 	}
@@ -371,7 +371,7 @@ mounts:
   twice: [{host: P, guest: /x}, {host: P, guest: /x}]
   text: hello
 entirely-different: 1
-`, []string{"WASMJOB_REGISTRY=zokeeper", "WASMJOB_HISTORY_SIZE=huge", "WASMJOB_MOUNTS=nonsense"},
+`, []string{"WASMJOB_REGISTRY=zokeeper", "WASMJOB_HISTORY_SIZE=huge", "WASMJOB_CACHE_SIZE=1MiB", "WASMJOB_MOUNTS=nonsense"},
 		[]string{"--server-ip", "::1", "--admin", "example.org:80", "--mount", "x=/nothing", "--guest-log-level", "inof", "--rescan", "1ms", "--clock-bound", "0", "--history", "P/none/h"})
 	if err == nil {
 		t.Fatal("no error")
@@ -395,6 +395,7 @@ entirely-different: 1
 		`FILE:16: unknown key "entirely-different"`,
 		`WASMJOB_REGISTRY: "zokeeper" is not a registry; want embedded, zookeeper or zookeeper://HOST:PORT,HOST:PORT/PATH; did you mean "zookeeper"?`,
 		`WASMJOB_HISTORY_SIZE: "huge" is not a size; want a number of bytes, such as 64MiB`,
+		`WASMJOB_CACHE_SIZE: 1MiB is too little; want at least 16MiB`,
 		`WASMJOB_MOUNTS: "nonsense" is not a job's mount; want JOB=HOST:GUEST`,
 		`--server-ip: "::1" is neither an IPv4 address nor a network such as 10.0.0.0/8`,
 		`--admin: admin address "example.org:80": "example.org" is not an IP address and not localhost`,

@@ -25,6 +25,7 @@ import (
 	"github.com/wasmjob/wasmjob/host/contexts"
 	"github.com/wasmjob/wasmjob/host/ensemble"
 	"github.com/wasmjob/wasmjob/host/history/lines"
+	"github.com/wasmjob/wasmjob/host/ownership"
 	"github.com/wasmjob/wasmjob/host/plugin"
 	"github.com/wasmjob/wasmjob/host/words"
 	"github.com/wasmjob/wasmjob/host/yamlnode"
@@ -231,6 +232,9 @@ func (l *loader) keys() []string {
 // read as YAML.
 func (l *loader) file(name, from string) (ok bool) {
 	data, err := os.ReadFile(name)
+	if err == nil {
+		err = ownership.Self().Path(name, ownership.Settings)
+	}
 	if err != nil {
 		l.problems = append(l.problems, fmt.Errorf("%s: %w", from, err))
 		return false

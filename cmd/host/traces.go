@@ -12,6 +12,7 @@ import (
 	"github.com/wasmjob/wasmjob/host/command"
 	"github.com/wasmjob/wasmjob/host/event"
 	"github.com/wasmjob/wasmjob/host/metrics"
+	"github.com/wasmjob/wasmjob/host/ownership"
 	"github.com/wasmjob/wasmjob/host/trace"
 	"github.com/wasmjob/wasmjob/host/words"
 )
@@ -67,6 +68,13 @@ func (s *system) wireTraces(ctx context.Context) error {
 		return command.Usage(err)
 	}
 	settings.Endpoint = l.OTLP
+	if err := trusted(ownership.Self(), []owned{
+		{"OTEL_EXPORTER_OTLP_CERTIFICATE", settings.CA, ownership.Secret},
+		{"OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE", settings.Cert, ownership.Secret},
+		{"OTEL_EXPORTER_OTLP_CLIENT_KEY", settings.Key, ownership.Secret},
+	}); err != nil {
+		return err
+	}
 	s.traces, err = trace.Open(ctx, trace.Options{Settings: settings, Ratio: l.TraceRatio, Namespace: l.Namespace, Version: versionText(),
 		Instance: rand.Text(), Logger: s.log})
 	if err != nil {

@@ -129,7 +129,7 @@ func (s *system) close() error {
 func wire(ctx context.Context, p *program, l *loaded) (*system, error) {
 	s := &system{program: p, loaded: l, started: time.Now(), tail: cluster.NewTail()}
 	for _, part := range []func(context.Context) error{
-		s.wireOutput, s.wireTraces, s.wireEvents, s.wireRuntime, s.wireCatalog, s.wireRegistry, s.wireAddress, s.wireAlerts, s.wireHost, s.wireCluster, s.wireAdmin, s.wireDump,
+		s.wireOwners, s.wireOutput, s.wireTraces, s.wireEvents, s.wireRuntime, s.wireCatalog, s.wireRegistry, s.wireAddress, s.wireAlerts, s.wireHost, s.wireCluster, s.wireAdmin, s.wireDump,
 	} {
 		if err := part(ctx); err != nil {
 			return nil, errors.Join(err, s.close())
@@ -184,7 +184,7 @@ func (s *system) wireRuntime(ctx context.Context) error {
 	if err != nil {
 		return command.Usage(fmt.Errorf("moduleMemory: %w", err))
 	}
-	s.runtime, err = newRuntime(ctx, plugin.Options{CacheDir: l.Cache, Compiler: compiler(p), MemoryBudget: memory, ModuleMemory: modules, CodeChanged: paceCollector(p), Logger: console.Slog(s.log)})
+	s.runtime, err = newRuntime(ctx, plugin.Options{CacheDir: l.Cache, CacheSize: l.CacheSize, Compiler: compiler(p), MemoryBudget: memory, ModuleMemory: modules, CodeChanged: paceCollector(p), Logger: console.Slog(s.log)})
 	if err != nil {
 		return err
 	}

@@ -12,10 +12,10 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/wasmjob/wasmjob/host/filelock"
+	"github.com/wasmjob/wasmjob/host/ownership"
 )
 
 // Note is what a running host leaves for the clients of the same user: where
@@ -47,10 +47,12 @@ const noteSuffix = ".host.json"
 // NewToken returns 26 random letters and digits.
 func NewToken() string { return rand.Text() }
 
-// TokenFile returns the token in the file, or puts a new one there, mode 0600.
-// A file that others can read is refused.
-func TokenFile(name string) (string, error) {
-	token, err := ReadTokenFile(name)
+// TokenFile returns the token in the file of the host that this process is, or puts a new one there, mode 0600.
+// A file that others can read, or that is another user's, is refused.
+func TokenFile(name string) (string, error) { return tokenFile(ownership.Self(), name) }
+
+func tokenFile(u ownership.User, name string) (string, error) {
+	token, err := readToken(name, func(info fs.FileInfo) error { return u.Check(name, info, ownership.Private) })
 	if !errors.Is(err, fs.ErrNotExist) {
 		return token, err
 	}
@@ -66,8 +68,18 @@ func TokenFile(name string) (string, error) {
 	return token, nil
 }
 
-// ReadTokenFile returns the token in the file.
+// ReadTokenFile returns the token in the file, for a client: root may use the token of a host that
+// another user runs. A file that others can read is refused.
 func ReadTokenFile(name string) (string, error) {
+	return readToken(name, func(info fs.FileInfo) error {
+		if mode := info.Mode().Perm(); mode&0o077 != 0 {
+			return fmt.Errorf("%s: its mode is %04o, so that others can read it; want 0600: chmod 600 %s", name, mode, name)
+		}
+		return nil
+	})
+}
+
+func readToken(name string, check func(fs.FileInfo) error) (string, error) {
 	f, err := os.Open(name)
 	if err != nil {
 		return "", fmt.Errorf("token file: %w", err)
@@ -77,8 +89,8 @@ func ReadTokenFile(name string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("token file: %w", err)
 	}
-	if mode := info.Mode().Perm(); mode&0o077 != 0 {
-		return "", fmt.Errorf("token file %s: its mode is %04o, so that others can read it; want 0600: chmod 600 %s", name, mode, name)
+	if err := check(info); err != nil {
+		return "", fmt.Errorf("token file %w", err)
 	}
 	data, err := io.ReadAll(io.LimitReader(f, 4<<10))
 	if err != nil {
@@ -188,15 +200,11 @@ type found struct {
 	file string
 }
 
-// isOwn reports whether a directory is this user's, and no other can put files there. Who leaves a
+// isOwn reports whether a directory is this user's or root's, and no other can put files there. Who leaves a
 // note says which host is trusted and gets a token, and some directories are in one that all share.
 func isOwn(dir string) bool {
 	info, err := os.Lstat(dir)
-	if err != nil || !info.IsDir() || info.Mode().Perm()&0o022 != 0 {
-		return false
-	}
-	st, known := info.Sys().(*syscall.Stat_t)
-	return !known || int(st.Uid) == os.Getuid()
+	return err == nil && info.IsDir() && ownership.Self().Check(dir, info, ownership.Secret) == nil
 }
 
 // notes reads all notes in the directories that are this user's. What cannot be read is passed over:

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+
+	"github.com/wasmjob/wasmjob/host/ownership"
 )
 
 func leave(t *testing.T, dirs []string, n Note) func() error {
@@ -229,7 +231,7 @@ func TestTokenFile(t *testing.T) {
 	if err := os.Chmod(name, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := TokenFile(name); err == nil || !strings.Contains(err.Error(), "token file "+name+": its mode is 0644") || !strings.Contains(err.Error(), "chmod 600 "+name) {
+	if _, err := TokenFile(name); err == nil || !strings.Contains(err.Error(), "token file "+name+": has mode 0644") || !strings.Contains(err.Error(), "chmod 600 "+name) {
 		t.Fatalf("a file that others can read: %v", err)
 	}
 	for content, what := range map[string]string{"short": "short", "two words that are long enough": "words", "": "empty"} {
@@ -256,5 +258,32 @@ func TestNoteDirs(t *testing.T) {
 	}
 	if got := NoteDirs(func(string) string { return "" }); len(got) != 1 || !strings.HasPrefix(got[0], os.TempDir()) {
 		t.Fatalf("with an empty environment: %v", got)
+	}
+}
+
+// TestTokenFileOwner: a host takes no token that another user can choose; root as a client does.
+func TestTokenFileOwner(t *testing.T) {
+	t.Parallel()
+	name := filepath.Join(t.TempDir(), "token")
+	if _, err := TokenFile(name); err != nil {
+		t.Fatal(err)
+	}
+	u := ownership.Self()
+	if u != 0 {
+		u++ // to whom this user is another one
+	} else if err := os.Chown(name, 65534, -1); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tokenFile(u, name); err == nil || !strings.Contains(err.Error(), "token file "+name+": belongs to user ") {
+		t.Errorf("%v, expected that it belongs to another user", err)
+	}
+	if _, err := ReadTokenFile(name); err != nil {
+		t.Error(err)
+	}
+	if err := os.Chmod(name, 0o640); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := ReadTokenFile(name); err == nil || !strings.Contains(err.Error(), "token file "+name+": its mode is 0640") {
+		t.Errorf("a client takes a file that others can read: %v", err)
 	}
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/wasmjob/wasmjob/host/ceiling"
 	"github.com/wasmjob/wasmjob/host/fields"
+	"github.com/wasmjob/wasmjob/host/ownership"
 	"github.com/wasmjob/wasmjob/host/times"
 	"github.com/wasmjob/wasmjob/host/words"
 )
@@ -25,9 +26,12 @@ const maxFile = 1 << 20
 
 // Read reads the file. Its error has all that is wrong, one line each.
 func Read(path string) (*File, error) {
-	data, _, err := fields.ReadFile(path, maxFile)
+	data, info, err := fields.ReadFile(path, maxFile)
 	if err != nil {
 		return nil, fmt.Errorf("%s %w", path, err)
+	}
+	if err := ownership.Self().Check(path, info, ownership.Settings); err != nil {
+		return nil, err
 	}
 	return Parse(path, data)
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/host/fields"
+	"github.com/wasmjob/wasmjob/host/ownership"
 	"github.com/wasmjob/wasmjob/host/signature"
 )
 
@@ -589,5 +590,34 @@ func TestExplain(t *testing.T) {
 	}
 	if n := len(s.Explain("", nil)); n < 15 {
 		t.Errorf("%d lines in all", n)
+	}
+}
+
+// TestOwners: who writes the grants of a host that is root's acts as root, so only root may. Other hosts leave them to
+// whoever their operator has them written by.
+func TestOwners(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	file, key := filepath.Join(dir, "a.yaml"), filepath.Join(dir, "k.pub")
+	write(t, file, "keys: {k: {file: k.pub}}\ngrants: []")
+	write(t, key, "untrusted comment: x\n"+publicKey+"\n")
+	for _, name := range []string{dir, file, key} {
+		info, err := os.Stat(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Chmod(name, 0o777); err != nil {
+			t.Fatal(err)
+		}
+		_, err = Read(dir)
+		if refused := err != nil && strings.Contains(err.Error(), name+": has mode 0777"); refused != (ownership.Self() == 0) {
+			t.Errorf("%s can be written to by everybody: %v", name, err)
+		}
+		if err := os.Chmod(name, info.Mode()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := Read(dir); err != nil {
+		t.Error(err)
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/wasmjob/wasmjob/host/fields"
+	"github.com/wasmjob/wasmjob/host/ownership"
 )
 
 const (
@@ -38,6 +39,9 @@ func Read(path string) (*Set, error) {
 	}
 	names := []string{path}
 	if info.IsDir() {
+		if err := ownership.Self().Check(path, info, ownership.Settings); err != nil {
+			return nil, &Error{Problems: fields.Problems{{File: path, Message: err.Error()}}}
+		}
 		if names, err = filesOf(path); err != nil {
 			return nil, &Error{Problems: fields.Problems{{File: path, Message: err.Error()}}}
 		}
@@ -79,8 +83,11 @@ func filesOf(dir string) ([]string, error) {
 
 // readFile reads a regular file of at most MaxSize bytes.
 func readFile(name string) ([]byte, error) {
-	data, _, err := fields.ReadFile(name, MaxSize)
-	return data, err
+	data, info, err := fields.ReadFile(name, MaxSize)
+	if err != nil {
+		return nil, err
+	}
+	return data, ownership.Self().Check(name, info, ownership.Settings)
 }
 
 // reason leaves the operation and the path out of an error.

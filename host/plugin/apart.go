@@ -3,7 +3,6 @@ package plugin
 import (
 	"context"
 	"errors"
-	"os"
 	"time"
 
 	"github.com/wasmjob/wasmjob/abi"
@@ -58,8 +57,8 @@ type Needs struct {
 	Pages uint32
 	// Least is what a guest begins with, in bytes.
 	Least int64
-	// Code is what the compiled module takes in the process that runs it, about, in
-	// bytes.
+	// Code is what the compiled module takes in the process that runs it, in
+	// bytes; a guess before it was stored.
 	Code int64
 }
 
@@ -117,54 +116,65 @@ func (m *Module) Retain() bool {
 // Release ends a use that Retain has added.
 func (m *Module) Release() { m.r.releaseCode(m.code) }
 
-// Store has the module compiled for worker processes. It is compiled in the same
+// Store has the module compiled for worker processes, unless its code is there already; anew if that
+// was of no use to one. It is compiled in the same
 // lanes and by the same kind of process as any other. The error is a [*LoadError], or wraps that of ctx.
-func (m *Module) Store(ctx context.Context) error {
-	if err := m.r.store(ctx, m.code); err != nil {
+func (m *Module) Store(ctx context.Context, anew bool) error {
+	if err := m.r.store(ctx, m.code, anew); err != nil {
 		return m.refused(ctx, err)
 	}
 	return nil
 }
 
-func (r *Runtime) store(ctx context.Context, c *code) error {
+func (r *Runtime) store(ctx context.Context, c *code, anew bool) error {
 	wasm, err := c.wasm.read()
 	if err != nil {
 		return err
 	}
-	in := func(l *lane, limit time.Duration) error {
-		if err := l.enter(ctx, time.Time{}); err != nil {
+	s, err := r.workerStore()
+	if err != nil {
+		return err
+	}
+	f, ok := s.find(wasm)
+	if !ok || anew {
+		if f, err = r.compileIn(ctx, s, wasm, time.Time{}); err != nil {
 			return err
 		}
-		defer l.leave()
-		return r.worker.compile(ctx, wasm, limit)
 	}
-	err = errTakesLong
-	if len(wasm) <= quickSize {
-		err = in(r.quick, quickTime)
+	c.measured.Store(f.bytes())
+	return nil
+}
+
+// workerStore is where worker processes find compiled code: the cache, or without one a directory that Close
+// removes.
+func (r *Runtime) workerStore() (*store, error) {
+	if r.cache != nil {
+		return r.cache, nil
 	}
-	if errors.Is(err, errTakesLong) {
-		err = in(r.long, 0)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.workers == nil {
+		s, err := privateStore(r.log)
+		if err != nil {
+			return nil, err
+		}
+		r.workers = s
 	}
-	return err
+	return r.workers, nil
 }
 
 // StoreDir is where Store leaves compiled code: the cache, or without one a
 // directory in [os.TempDir] that Close removes. Empty: there is no process that
 // compiles, and who runs the module compiles it.
 func (r *Runtime) StoreDir() (string, error) {
-	if r.worker == nil {
+	if r.child == nil || r.engine == engineInterpreter {
 		return "", nil
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.worker.dir == "" {
-		dir, err := os.MkdirTemp("", "wasmjob-modules-")
-		if err != nil {
-			return "", err
-		}
-		r.worker.dir, r.worker.private = dir, true
+	s, err := r.workerStore()
+	if err != nil {
+		return "", err
 	}
-	return r.worker.dir, nil
+	return s.dir, nil
 }
 
 // Possible says what is wrong with a job that needs so many bytes at once to begin

@@ -15,12 +15,11 @@ const (
 	// guestBase is what an instance costs besides memory, tables and stack: what
 	// the engine keeps of it.
 	guestBase = 64 << 10
-	// codeFactor times the size of a metered module is what its compiled
-	// form takes, its data and what the engine knows of it included. Of a Go module
-	// of 3.5 MB, whose metered form has 4.5, that is 13.7 MB of native code and 4.2
-	// MB of the module's own sections.
-	codeFactor = 4
 )
+
+// guessed is what the compiled form of a metered module of n bytes takes, about: a Go module of 4.5
+// MB has 13.7 MB of native code, and 4.2 MB of its own sections. It stands for what is not measured yet.
+func guessed(n int) footprint { return footprint{Code: 3 * int64(n), Heap: int64(n)} }
 
 // Memory says what a runtime's guests and modules take of its budget, in bytes.
 type Memory struct {
@@ -146,8 +145,8 @@ func (b *budget) load(ctx context.Context, bytes int64, leaves bool) error {
 		return b.loadNow(w)
 	}
 	if b.total > 0 && bytes > b.share() {
-		return fmt.Errorf("it needs about %d MiB for its compiled code; of the host's memory budget of %d MiB, %d MiB are for code",
-			bytes>>20, b.total>>20, b.share()>>20)
+		return fmt.Errorf("it needs %s for its compiled code; of the host's memory budget of %s, %s are for code",
+			mebibytes(bytes), mebibytes(b.total), mebibytes(b.share()))
 	}
 	return b.wait(ctx, w)
 }
@@ -156,8 +155,8 @@ func (b *budget) loadNow(w *admission) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.total > 0 && b.code+w.bytes > b.share() {
-		return fmt.Errorf("it needs about %d MiB for its compiled code; %d MiB of the host's memory budget of %d MiB are for code, and %d MiB are in use",
-			w.bytes>>20, b.share()>>20, b.total>>20, b.code>>20)
+		return fmt.Errorf("it needs %s for its compiled code; %s of the host's memory budget of %s are for code, and %s are in use",
+			mebibytes(w.bytes), mebibytes(b.share()), mebibytes(b.total), mebibytes(b.code))
 	}
 	b.code += w.bytes
 	return nil

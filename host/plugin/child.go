@@ -3,6 +3,7 @@ package plugin
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -12,7 +13,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"runtime"
 	"runtime/debug"
 	"strings"
@@ -31,6 +31,30 @@ import (
 // processor time for each MB, but may have to share the processor.
 func compileTime(n int) time.Duration {
 	return 2*time.Minute + time.Duration(n>>10)*10*time.Millisecond
+}
+
+// validateMemory is how much memory reading and validating it may allocate in all, in bytes. This process
+// does both again when it loads the code, so the limit is near to what modules need. Measured with Go
+// modules: 2.2 bytes for each byte of the module, and 22 with the compilation for the interpreter.
+func validateMemory(n int, interpreted bool) int64 {
+	if interpreted {
+		return 16<<20 + 64*int64(n)
+	}
+	return 16<<20 + 8*int64(n)
+}
+
+// validateTime is how much processor time that may take, where it is known. A Go module takes 12 ms for each MB.
+func validateTime(n int) time.Duration {
+	return time.Second + time.Duration(n>>10)*time.Millisecond/4
+}
+
+// codeLimit is how much memory the compiled module may take. Go modules take 4.5 bytes for each of their own, and 19
+// with the interpreter.
+func codeLimit(n int, interpreted bool) int64 {
+	if interpreted {
+		return 32<<20 + 64*int64(n)
+	}
+	return 32<<20 + 16*int64(n)
 }
 
 // compileMemory is how much data it may have, in bytes, besides what it begins
@@ -61,7 +85,8 @@ const (
 // compileRequest is the first line of what the process reads. The module
 // follows, and then nothing until the host is gone or has lost interest.
 type compileRequest struct {
-	// Dir is an empty directory, which is used as one for a cache.
+	// Dir is an empty directory, which is used as one for a cache. Empty: the host interprets modules, and
+	// nothing is kept.
 	Dir     string
 	Size    int
 	Workers int
@@ -73,6 +98,39 @@ type compileAnswer struct {
 	Problem string `json:",omitempty"`
 	// Failure is of another kind: the module is not to blame.
 	Failure string `json:",omitempty"`
+
+	// Allocated is how many bytes reading and validating the module has allocated, and Time how much processor
+	// time that has taken. For the interpreter that includes its compilation.
+	Allocated int64
+	Time      time.Duration
+	// Takes is what the compiled module takes in memory.
+	Takes footprint
+}
+
+// judge says which of its limits the module is beyond; empty: none.
+func (q *compileRequest) judge(a *compileAnswer) string {
+	interpreted := q.Dir == ""
+	memory, time, code := validateMemory(q.Size, interpreted), validateTime(q.Size), codeLimit(q.Size, interpreted)
+	switch {
+	case a.Allocated > memory:
+		return fmt.Sprintf("reading and validating it takes %s of memory, expected at most %s for its %d bytes", mebibytes(a.Allocated), mebibytes(memory), q.Size)
+	case a.Time > time:
+		return fmt.Sprintf("reading and validating it takes %s of processor time, expected at most %s for its %d bytes", a.Time, time, q.Size)
+	case a.Takes.bytes() > code:
+		return fmt.Sprintf("its compiled code takes %s of memory, expected at most %s for its %d bytes", mebibytes(a.Takes.bytes()), mebibytes(code), q.Size)
+	}
+	return ""
+}
+
+// err says why the module was not compiled.
+func (q *compileRequest) err(a *compileAnswer) error {
+	if a.Failure != "" {
+		return errNoChild{errors.New(a.Failure)}
+	}
+	if problem := cmp.Or(a.Problem, q.judge(a)); problem != "" {
+		return &errCompiler{text: problem}
+	}
+	return nil
 }
 
 // ServeCompile is all that a process made by [Options].Compiler does: it reads a
@@ -97,7 +155,7 @@ func serve(in io.Reader, out io.Writer, compile func(*compileRequest, []byte) co
 	if err == nil {
 		err = json.Unmarshal(line, &q)
 	}
-	if err == nil && (q.Size < 0 || q.Size > 2*abi.MaxModuleSize || q.Workers < 1 || !filepath.IsAbs(q.Dir)) {
+	if err == nil && (q.Size < 0 || q.Size > 2*abi.MaxModuleSize || q.Workers < 1 || (q.Dir != "" && !filepath.IsAbs(q.Dir))) {
 		err = fmt.Errorf("a module of %d bytes for %d workers and directory %q", q.Size, q.Workers, q.Dir)
 	}
 	if err != nil {
@@ -135,40 +193,101 @@ func serve(in io.Reader, out io.Writer, compile func(*compileRequest, []byte) co
 	}
 }
 
+// compile reads and validates the module as its host will do when it loads the code. If that is within the limits,
+// it compiles the module.
 func (q *compileRequest) compile(wasm []byte) compileAnswer {
-	ctx := context.Background()
+	var a compileAnswer
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	config := wazero.NewRuntimeConfigInterpreter()
+	if q.Dir != "" {
+		config = wazero.NewRuntimeConfig()
+	}
+	var m wazero.CompiledModule
+	heap := heapInUse()
+	err := guard(func() (err error) {
+		rt := wazero.NewRuntimeWithConfig(context.Background(), engineConfig(config, nil))
+		before, began := allocated(), processTime()
+		// With more than one goroutine to compile, each asks the context before it begins with a function. The
+		// interpreter does not ask.
+		m, err = rt.CompileModule(experimental.WithCompilationWorkers(ctx, 2), wasm)
+		a.Allocated, a.Time = allocated()-before, processTime()-began
+		return err
+	})
+	if err != nil && !errors.Is(err, context.Canceled) {
+		return compileAnswer{Problem: err.Error()}
+	}
+	if q.judge(&a) != "" {
+		return a
+	}
+	if q.Dir == "" {
+		a.Takes.Heap = heapInUse() - heap
+		runtime.KeepAlive(m)
+		return a
+	}
+
 	cache, err := wazero.NewCompilationCacheWithDir(q.Dir)
 	if err != nil {
 		return compileAnswer{Failure: err.Error()}
 	}
-	err = guard(func() error {
-		rt := wazero.NewRuntimeWithConfig(ctx, engineConfig(wazero.NewRuntimeConfig(), cache))
-		_, err := rt.CompileModule(experimental.WithCompilationWorkers(ctx, q.Workers), wasm)
+	heap = heapInUse()
+	mapped := codeMapped()
+	err = guard(func() (err error) {
+		rt := wazero.NewRuntimeWithConfig(context.Background(), engineConfig(config, cache))
+		m, err = rt.CompileModule(experimental.WithCompilationWorkers(context.Background(), q.Workers), wasm)
 		return err
 	})
-	if err == nil {
-		return compileAnswer{}
+	switch {
+	case err == nil:
+	case notWritten(err) || notRead(err):
+		return compileAnswer{Failure: err.Error()}
+	default:
+		return compileAnswer{Problem: err.Error()}
 	}
-	if notWritten(err) || notRead(err) {
+	a.Takes = footprint{Code: codeMapped() - mapped, Heap: heapInUse() - heap}
+	runtime.KeepAlive(m)
+	files, err := filepath.Glob(filepath.Join(q.Dir, "wazero-*", "*"))
+	if err != nil || len(files) != 1 {
+		return compileAnswer{Failure: fmt.Sprintf("the compiler left %q, expected one file: %v", files, err)}
+	}
+	info, err := os.Stat(files[0])
+	if err != nil {
 		return compileAnswer{Failure: err.Error()}
 	}
-	return compileAnswer{Problem: err.Error()}
+	a.Takes.Code = max(a.Takes.Code, info.Size()) // where mappings are not known
+	return a
+}
+
+// allocated is how many bytes this process has allocated so far.
+func allocated() int64 {
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.TotalAlloc)
+}
+
+// heapInUse is how many bytes of the heap are in use.
+func heapInUse() int64 {
+	runtime.GC() // what pools have goes with the second one
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
 }
 
 // engineConfig is what the compiled code depends on, and the cache's name for
 // it. The code interrupts itself, see wasm.Quantum; what cannot be metered is never
 // compiled. Memory is limited where it is allocated.
 func engineConfig(base wazero.RuntimeConfig, cache wazero.CompilationCache) wazero.RuntimeConfig {
-	return base.WithCoreFeatures(api.CoreFeaturesV2).WithCompilationCache(cache)
+	base = base.WithCoreFeatures(api.CoreFeaturesV2)
+	if cache == nil {
+		return base
+	}
+	return base.WithCompilationCache(cache)
 }
 
-// child makes processes that compile, and puts what they bring into the cache.
+// child makes processes that compile.
 type child struct {
 	command func() *exec.Cmd
-	dir     string // of the cache
-	// private is set if dir was made for this purpose only: nothing stays
-	// there longer than it takes to read it.
-	private bool
 	workers int
 	limit   func(n int) time.Duration
 }
@@ -184,43 +303,52 @@ const (
 // than what it may take.
 var errTakesLong = errors.New("compiling it takes long")
 
-// errNoChild says that there was no process to compile, or that what it did
-// could not be kept: nothing is known of the module.
+// errNoChild says that there was no process to compile, or that it failed for a reason that is not the
+// module's: nothing is known of the module.
 type errNoChild struct{ error }
 
+func (e errNoChild) Error() string { return "no process compiles the module: " + e.error.Error() }
 func (e errNoChild) Unwrap() error { return e.error }
+
+// errNotKept says that what a process would compile, or has compiled, cannot be kept in the directory.
+type errNotKept struct{ error }
+
+func (e errNotKept) Error() string { return "compiled code cannot be kept: " + e.error.Error() }
+func (e errNotKept) Unwrap() error { return e.error }
 
 // errCompiler says why a module was not compiled.
 type errCompiler struct{ text string }
 
 func (e *errCompiler) Error() string { return e.text }
 
-// compile brings the code into the cache directory, within the limit unless that
-// is 0. The error is an errNoChild, an *errCompiler, errTakesLong, or that of ctx.
-func (c *child) compile(ctx context.Context, wasm []byte, limit time.Duration) error {
-	staging, err := os.MkdirTemp(c.dir, stagingPattern)
-	if err != nil {
-		return errNoChild{err}
+// compile brings the code into the directory, within the limit unless that is 0. Without a directory the
+// process compiles it for the interpreter, and nothing is kept. The error is an errNoChild, an errNotKept, an *errCompiler, errTakesLong, or that
+// of ctx.
+func (c *child) compile(ctx context.Context, s *store, wasm []byte, limit time.Duration) (footprint, error) {
+	q := compileRequest{Size: len(wasm), Workers: c.workers}
+	if s != nil {
+		staging, err := os.MkdirTemp(s.dir, stagingPattern)
+		if err != nil {
+			return footprint{}, errNotKept{err}
+		}
+		defer os.RemoveAll(staging)
+		q.Dir = staging
 	}
-	defer os.RemoveAll(staging)
-	q := compileRequest{Dir: staging, Size: len(wasm), Workers: c.workers}
-	if q.Dir, err = filepath.Abs(staging); err != nil {
-		return errNoChild{err}
+	takes, err := c.run(ctx, &q, wasm, limit)
+	if err == nil && s != nil {
+		if err = s.install(q.Dir, wasm, takes); err != nil {
+			err = errNotKept{err}
+		}
 	}
-	if err := c.run(ctx, &q, wasm, limit); err != nil {
-		return err
-	}
-	if err := c.install(staging); err != nil {
-		return errNoChild{err}
-	}
-	return nil
+	return takes, err
 }
 
 // run has a process do what is asked, and waits for its end.
-func (c *child) run(ctx context.Context, q *compileRequest, wasm []byte, short time.Duration) error {
+func (c *child) run(ctx context.Context, q *compileRequest, wasm []byte, short time.Duration) (footprint, error) {
+	var none footprint
 	line, err := json.Marshal(q)
 	if err != nil {
-		return errNoChild{err}
+		return none, errNoChild{err}
 	}
 	limit := c.limit(q.Size)
 	quick := short > 0 && short < limit
@@ -236,10 +364,10 @@ func (c *child) run(ctx context.Context, q *compileRequest, wasm []byte, short t
 	cmd.WaitDelay = time.Second // no other process should have its streams
 	in, err := cmd.StdinPipe()
 	if err != nil {
-		return errNoChild{err}
+		return none, errNoChild{err}
 	}
 	if err := cmd.Start(); err != nil {
-		return errNoChild{err}
+		return none, errNoChild{err}
 	}
 	// It may die at any moment, also while it is written to; why is seen
 	// below. Its input stays open until then: the end of it is the end of
@@ -261,31 +389,21 @@ func (c *child) run(ctx context.Context, q *compileRequest, wasm []byte, short t
 	var a compileAnswer
 	answered := greeted && cmd.ProcessState.Success() && json.Unmarshal([]byte(said), &a) == nil
 	if ctx.Err() != nil {
-		return ctx.Err()
+		return none, ctx.Err()
 	}
 	if answered {
-		return a.err()
+		return a.Takes, q.err(&a)
 	}
 	if timed.Err() != nil {
 		if quick {
-			return errTakesLong
+			return none, errTakesLong
 		}
-		return &errCompiler{text: fmt.Sprintf("compiling it took longer than %s and was stopped", limit)}
+		return none, &errCompiler{text: fmt.Sprintf("compiling it took longer than %s and was stopped", limit)}
 	}
 	if !greeted {
-		return errNoChild{fmt.Errorf("%s: %s: %s", cmd.Path, cmd.ProcessState, lastWords(errOut.String()))}
+		return none, errNoChild{fmt.Errorf("%s: %s: %s", cmd.Path, cmd.ProcessState, lastWords(errOut.String()))}
 	}
-	return crashed(cmd.ProcessState, errOut.String(), compileMemory(q.Size))
-}
-
-func (a *compileAnswer) err() error {
-	if a.Failure != "" {
-		return errNoChild{errors.New(a.Failure)}
-	}
-	if a.Problem != "" {
-		return &errCompiler{text: a.Problem}
-	}
-	return nil
+	return none, crashed(cmd.ProcessState, errOut.String(), compileMemory(q.Size))
 }
 
 // crashed says what the end of a process means that did not answer.
@@ -301,34 +419,6 @@ func crashed(state *os.ProcessState, stderr string, memory uint64) *errCompiler 
 		return &errCompiler{text: fmt.Sprintf("the process that compiled it was stopped from outside (%s), as the system does when memory is short", state)}
 	}
 	return &errCompiler{text: fmt.Sprintf("the compiler failed (%s): %s", state, words)}
-}
-
-// install moves what the process has left to where the host's cache looks for
-// it; what is there already is replaced, for it could not be read.
-func (c *child) install(staging string) error {
-	files, err := filepath.Glob(filepath.Join(staging, "wazero-*", "*"))
-	if err != nil {
-		return err
-	}
-	if len(files) != 1 || !regexp.MustCompile(cacheFile+"$").MatchString(filepath.Base(files[0])) {
-		return fmt.Errorf("the process that compiles left %q, expected one file of the cache", files)
-	}
-	name, err := filepath.Rel(staging, files[0])
-	if err != nil {
-		return err
-	}
-	return os.Rename(files[0], filepath.Join(c.dir, name))
-}
-
-// forget removes compiled code that no later start may find.
-func (c *child) forget() {
-	files, err := filepath.Glob(filepath.Join(c.dir, "wazero-*", "*"))
-	if err != nil {
-		return // it does not happen: the pattern is sound
-	}
-	for _, f := range files {
-		_ = os.Remove(f) // the directory goes at the end
-	}
 }
 
 // head keeps the first bytes that are written to it.

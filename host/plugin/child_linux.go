@@ -1,6 +1,8 @@
 package plugin
 
 import (
+	"bufio"
+	"bytes"
 	"os"
 	"os/exec"
 	"strconv"
@@ -33,4 +35,25 @@ func confine(memory uint64) {
 			_ = syscall.Setrlimit(syscall.RLIMIT_DATA, &syscall.Rlimit{Cur: most, Max: most})
 		}
 	}
+}
+
+// codeMapped is how many bytes of executable memory this process has that come from no file.
+func codeMapped() (sum int64) {
+	maps, err := os.ReadFile("/proc/self/maps")
+	if err != nil {
+		return 0
+	}
+	for lines := bufio.NewScanner(bytes.NewReader(maps)); lines.Scan(); {
+		f := strings.Fields(lines.Text()) // addresses, permissions, offset, device, inode, name
+		if len(f) != 5 || !strings.Contains(f[1], "x") || f[4] != "0" {
+			continue
+		}
+		begin, end, _ := strings.Cut(f[0], "-")
+		from, err1 := strconv.ParseUint(begin, 16, 64)
+		to, err2 := strconv.ParseUint(end, 16, 64)
+		if err1 == nil && err2 == nil && to > from {
+			sum += int64(to - from)
+		}
+	}
+	return sum
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"os"
 	"os/exec"
@@ -17,6 +18,7 @@ import (
 	"time"
 
 	"github.com/wasmjob/wasmjob/abi"
+	"github.com/wasmjob/wasmjob/host/ownership"
 	"github.com/wasmjob/wasmjob/test/hostile"
 )
 
@@ -84,6 +86,13 @@ var compilers = map[string]func() error{
 	},
 	"idle": func() error {
 		return serve(os.Stdin, os.Stdout, func(*compileRequest, []byte) compileAnswer { return compileAnswer{} })
+	},
+	"fat": func() error {
+		return serve(os.Stdin, os.Stdout, func(q *compileRequest, wasm []byte) compileAnswer {
+			a := q.compile(wasm)
+			a.Takes.Code = 1<<30 - a.Takes.Heap
+			return a
+		})
 	},
 	"state": func() error {
 		return serve(os.Stdin, os.Stdout, func(*compileRequest, []byte) compileAnswer { return compileAnswer{Problem: processState()} })
@@ -228,10 +237,10 @@ func TestChildCompilesTheSame(t *testing.T) {
 	t.Parallel()
 	needsCompiler(t)
 	for _, name := range []string{"wat/noop", "wat/instructions", "c/guest"} {
-		wasm, cacheDir := metered(t, guest(t, name)), t.TempDir()
-		c := child{command: compiler("good"), dir: cacheDir, workers: 2, limit: compileTime}
+		wasm, cacheDir := metered(t, guest(t, name)), filepath.Join(t.TempDir(), "cache")
+		c := child{command: compiler("good"), workers: 2, limit: compileTime}
 		here := compileRequest{Dir: t.TempDir(), Size: len(wasm), Workers: 1}
-		if a := here.compile(wasm); a != (compileAnswer{}) {
+		if a := here.compile(wasm); here.err(&a) != nil {
 			t.Fatalf("%s: %+v", name, a)
 		}
 		files := stored(t, here.Dir)
@@ -242,15 +251,17 @@ func TestChildCompilesTheSame(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := os.Mkdir(filepath.Join(cacheDir, filepath.Dir(sub)), 0o700); err != nil {
+		kept, err := openStore(cacheDir, 0, ownership.Self(), slog.New(slog.DiscardHandler))
+		if err != nil {
 			t.Fatal(err)
 		}
-		if err := c.compile(context.Background(), wasm, 0); err != nil {
+		takes, err := c.compile(context.Background(), kept, wasm, 0)
+		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
 		want, err1 := os.ReadFile(files[0])
 		got, err2 := os.ReadFile(filepath.Join(cacheDir, sub))
-		if err := errors.Join(err1, err2); err != nil || string(got) != string(want) {
+		if err := errors.Join(err1, err2); err != nil || string(got) != string(append(want, takes.seal()...)) {
 			t.Errorf("%s: %d bytes of code, expected the %d that one goroutine here makes: %v", name, len(got), len(want), err)
 		}
 	}
@@ -324,7 +335,7 @@ func TestBombDelaysNobodyForLong(t *testing.T) {
 	}
 }
 
-// Where no process compiles, this one does.
+// Where no process compiles, no new module is loaded, and the module is not to blame.
 func TestNoChild(t *testing.T) {
 	t.Parallel()
 	needsCompiler(t)
@@ -334,44 +345,79 @@ func TestNoChild(t *testing.T) {
 	}{
 		"absent":  {func() *exec.Cmd { return exec.Command(filepath.Join(t.TempDir(), "none")) }, "no such file"},
 		"mute":    {compiler("mute"), "went home"},
-		"idle":    {compiler("idle"), "expected one file"},
 		"failing": {compiler("failing"), "invalid argument"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir := filepath.Join(t.TempDir(), "cache")
+			r := newRuntime(t, Options{CacheDir: dir, Compiler: c.compile})
+			_, err := r.Load(t.Context(), "x.wasm", guest(t, "wat/noop"), time.Time{})
+			refused, ok := errors.AsType[*LoadError](err)
+			if !ok || refused.Err == nil || !strings.Contains(err.Error(), "no process compiles the module") || !strings.Contains(err.Error(), c.says) {
+				t.Errorf("%v, expected %q", err, c.says)
+			}
+			if files := stored(t, dir); len(files) != 0 {
+				t.Errorf("%q", files)
+			}
+		})
+	}
+	// What cannot be kept in the cache goes through a directory that nothing stays in.
+	for name, spoil := range map[string]func(dir string) func() *exec.Cmd{
+		"directory vanished": func(dir string) func() *exec.Cmd {
+			if err := os.RemoveAll(dir); err != nil {
+				t.Fatal(err)
+			}
+			return compiler("good")
+		},
+		"a directory in the place of the file": func(dir string) func() *exec.Cmd {
+			file := filepath.Join(dir, cacheFile(metered(t, guest(t, "wat/noop"))), "x")
+			if err := os.MkdirAll(file, 0o700); err != nil {
+				t.Fatal(err)
+			}
+			return compiler("good")
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var log lines
 			dir := filepath.Join(t.TempDir(), "cache")
-			r := newRuntime(t, Options{CacheDir: dir, Compiler: c.compile, Logger: log.logger()})
+			var compile func() *exec.Cmd
+			r := newRuntime(t, Options{CacheDir: dir, Compiler: func() *exec.Cmd { return compile() }, Logger: log.logger()})
+			compile = spoil(dir)
 			runs(t, r, guest(t, "wat/noop"))
-			if got := log.String(); !strings.Contains(got, "no process compiles the module") || !strings.Contains(got, c.says) {
-				t.Errorf("%q, expected %q", got, c.says)
+			if got := log.String(); !strings.Contains(got, "could not be written") {
+				t.Error(got)
 			}
-			if files := stored(t, dir); len(files) != 1 {
+			if files := stored(t, r.spare.dir); len(files) != 0 {
 				t.Errorf("%q", files)
 			}
 		})
 	}
-	t.Run("directory vanished", func(t *testing.T) {
+	t.Run("nothing is left", func(t *testing.T) {
 		t.Parallel()
 		var log lines
 		dir := filepath.Join(t.TempDir(), "cache")
-		r := newRuntime(t, Options{CacheDir: dir, Compiler: compiler("good"), Logger: log.logger()})
-		if err := os.RemoveAll(dir); err != nil {
-			t.Fatal(err)
-		}
-		runs(t, r, guest(t, "wat/noop"))
-		if got := log.String(); !strings.Contains(got, "no process compiles the module") || !strings.Contains(got, "could not be written") {
-			t.Error(got)
+		r := newRuntime(t, Options{CacheDir: dir, Compiler: compiler("idle"), Logger: log.logger()})
+		_, err := r.Load(t.Context(), "x.wasm", guest(t, "wat/noop"), time.Time{})
+		if err == nil || !strings.Contains(err.Error(), "left [], expected one file") {
+			t.Error(err)
 		}
 	})
-	t.Run("interpreter", func(t *testing.T) {
-		t.Parallel()
-		compile, started := counted("good")
-		runs(t, newRuntime(t, Options{Compiler: compile, interpreter: true}), guest(t, "wat/noop"))
-		if n := started.Load(); n != 0 {
-			t.Errorf("%d processes compiled for the interpreter", n)
-		}
-	})
+}
+
+// What is interpreted is accepted, and measured, by a process that interprets it, and nothing is kept.
+func TestChildInterprets(t *testing.T) {
+	t.Parallel()
+	compile, started := counted("good")
+	dir := filepath.Join(t.TempDir(), "cache")
+	r := newRuntime(t, Options{CacheDir: dir, Compiler: compile, interpreter: true})
+	runs(t, r, guest(t, "wat/noop"))
+	if n := started.Load(); n != 1 || r.spare != nil || len(stored(t, dir)) != 0 {
+		t.Errorf("%d processes, kept in %v", n, r.spare)
+	}
+	if took := r.Memory().Code; took != r.heap.Load() || took == 0 {
+		t.Errorf("the budget has %d bytes, %d of them on the heap, expected all there", took, r.heap.Load())
+	}
 }
 
 // Two hosts, and two loaders in each, may want the same module in the same
@@ -457,9 +503,9 @@ func TestChildWithoutCache(t *testing.T) {
 	// There may be no place for it.
 	t.Setenv("TMPDIR", filepath.Join(tmp, "none"))
 	t.Setenv("TMP", filepath.Join(tmp, "none"))
-	runs(t, newRuntime(t, Options{Compiler: compile, Logger: log.logger()}), wasm)
-	if !strings.Contains(log.String(), "modules are compiled in this process") || started.Load() != 2 {
-		t.Error(log.String(), started.Load())
+	_, err = newRuntime(t, Options{Compiler: compile}).Load(t.Context(), "x.wasm", wasm, time.Time{})
+	if refused, ok := errors.AsType[*LoadError](err); !ok || refused.Err == nil || !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("%#v", err)
 	}
 }
 

@@ -41,6 +41,7 @@ type engine struct {
 	compiled wazero.CompiledModule
 	owed     bool
 	loaded   int64 // bytes of the budget
+	heap     int64 // of them, those of the process' heap
 
 	// Guarded by Runtime.mu.
 	uses int
@@ -149,18 +150,17 @@ func (r *Runtime) rest(bytes int64) {
 // drop closes engines that are out of reach and not in use.
 func (r *Runtime) drop(list ...*engine) {
 	for _, e := range list {
-		e.close()
 		if r.evicts() {
 			r.budget.rest(-e.loaded, math.MaxInt64)
 		}
-		r.budget.unload(e.loaded)
+		r.discard(e)
 	}
 }
 
 // sayCode says how much of the heap compiled modules take. mu is held.
 func (r *Runtime) sayCode() {
 	if r.codeChanged != nil {
-		r.codeChanged(r.budget.memory().Code / codeFactor)
+		r.codeChanged(r.heap.Load())
 	}
 }
 

@@ -84,14 +84,17 @@ func TestSettle(t *testing.T) {
 	}
 }
 
-// versions are modules that differ in nothing but a section that does nothing.
+// versions are modules that differ in nothing but a section that does nothing, and what each takes in memory once it
+// is compiled.
 func versions(t *testing.T, wasm []byte, n int) (list [][]byte, bytes int64) {
 	t.Helper()
 	for i := range n {
 		list = append(list, appendSection(slices.Clone(wasm), 0, append([]byte{1, 'n'}, byte(i))))
 	}
-	out := metered(t, list[0])
-	return list, codeFactor * int64(len(out))
+	r := newRuntime(t, Options{CacheDir: filepath.Join(t.TempDir(), "cache")})
+	m := load(t, r, list[0])
+	defer m.Close()
+	return list, r.Memory().Code
 }
 
 // until waits for what another goroutine brings about.

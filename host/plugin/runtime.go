@@ -6,39 +6,41 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
 	"os/exec"
-	"path/filepath"
 	"runtime"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/tetratelabs/wazero"
 	"github.com/tetratelabs/wazero/experimental"
 
 	"github.com/wasmjob/wasmjob/abi"
+	"github.com/wasmjob/wasmjob/host/ownership"
 	"github.com/wasmjob/wasmjob/host/plugin/wasm"
 )
 
 // Options is what NewRuntime needs. The zero value works.
 type Options struct {
 	// CacheDir keeps compiled code from one process to the next. What lies
-	// there is executed as native code, so it must be readable and writable
-	// by the owner only (0700); it is created if it does not exist. What is
-	// older than 30 days is removed. Empty: compiled code is kept in memory
+	// there is executed as native code, so it must belong to this user or to root, and be
+	// readable and writable by the owner only (0700); it is created if it does not exist. Empty: compiled code is kept in memory
 	// only.
 	CacheDir string
+	// CacheSize bounds what lies there, in bytes; what was used longest ago is removed. One module may take
+	// more alone. 0 is DefaultCacheSize.
+	CacheSize int64
 	// Compiler makes the command, not started yet, of a program that calls
-	// [ServeCompile] and ends. What the cache does not have is compiled by it,
+	// [ServeCompile] and ends. What the cache does not have is read, validated and compiled by it,
 	// so that neither a module that makes the compiler panic nor the memory
 	// that it needs are this process' matter. It has as many goroutines as
 	// there are processors, at most 4, a lower priority on Linux, and a limit
-	// of time and memory; a module that makes it fail is refused. Where no
-	// such process can be had, modules are compiled in this one, with a
-	// warning. Without a CacheDir, its results go through a directory of their
+	// of time and memory; a module that makes it fail is refused. A module that this
+	// process would need too much memory or time to read and validate again, or whose code is too large, is refused as well. Without such a
+	// process no new module is loaded. Without a CacheDir, or if that cannot be written to, its results go through a directory of their
 	// own in [os.TempDir], and do not stay. The command's streams are set by
-	// this package. Nil: modules are compiled in this process.
+	// this package. Nil: modules are compiled in this process, whatever they need.
 	Compiler func() *exec.Cmd
 	// MemoryBudget bounds what all guests (their memories, tables and native
 	// stacks) and all compiled code take together, in bytes. A worker waits
@@ -66,6 +68,7 @@ type Options struct {
 	interpreter bool
 	initialize  time.Duration
 	compileTime func(n int) time.Duration // instead of the function of that name
+	user        *ownership.User           // instead of this process'
 }
 
 // Names of wazero's engines.
@@ -82,12 +85,12 @@ type Runtime struct {
 	initialize time.Duration        // bounds _initialize
 	config     wazero.RuntimeConfig // without limits and cache
 
-	// Caches must outlive all wazero runtimes that use them. memory takes
-	// over when the directory fails.
-	cache, memory wazero.CompilationCache
-	child         *child // nil: modules are compiled in this process
-	stored        bool   // modules are not compiled at all
-	worker        *child // compiles for worker processes; nil: they do so themselves
+	// Caches must outlive all wazero runtimes that use them. memory is for what is compiled in this
+	// process without a directory, or when that fails.
+	memory wazero.CompilationCache
+	cache  *store // nil: there is no compiled code that could be kept
+	child  *child // nil: modules are compiled in this process
+	stored bool   // modules are not compiled at all
 
 	quick, long *lane    // modules that are compiled
 	memories    memories // of guests
@@ -102,8 +105,11 @@ type Runtime struct {
 	endKeep     context.CancelFunc
 
 	codeChanged func(heap int64) // called with mu held
+	heap        atomic.Int64     // of the modules in memory
 
 	mu        sync.Mutex
+	spare     *store           // takes the place of a cache that cannot be written to; nil until then
+	workers   *store           // for worker processes; nil until they need it
 	codes     map[string]*code // by digest
 	modules   map[*Module]struct{}
 	executors map[*executor]struct{}
@@ -149,11 +155,14 @@ func NewRuntime(ctx context.Context, o Options) (*Runtime, error) {
 		return nil, err
 	}
 	r.chooseEngine(ctx, o.interpreter)
-	if o.Compiler != nil && r.engine == engineCompiler {
-		r.compileApart(&o)
+	if o.Compiler != nil {
+		r.child = &child{command: o.Compiler, workers: min(runtime.GOMAXPROCS(0), maxChildWorkers), limit: compileTime}
+		if o.compileTime != nil {
+			r.child.limit = o.compileTime
+		}
 	}
 	if r.engine == engineInterpreter {
-		r.limit = 0 // there is no compiled code that the directory could have
+		r.limit, r.cache = 0, nil // there is no compiled code that the directory could have
 	}
 	if !r.evicts() {
 		close(r.kept)
@@ -167,35 +176,31 @@ func NewRuntime(ctx context.Context, o Options) (*Runtime, error) {
 }
 
 func (r *Runtime) openCache(o *Options) error {
-	r.cache = r.memory
-	what := "compilation cache"
-	if o.Stored {
-		what = "compiled code"
-	}
-	if o.CacheDir != "" { // other processes look for it from other directories
-		dir, err := filepath.Abs(o.CacheDir)
-		if err != nil {
-			return fmt.Errorf("compilation cache: %w", err)
-		}
-		o.CacheDir = dir
-	}
 	if o.CacheDir == "" && !o.Stored {
 		return nil
 	}
-	if !o.Stored {
-		if err := privateDir(o.CacheDir); err != nil {
-			return fmt.Errorf("%s: %w", what, err)
-		}
-		if err := prune(o.CacheDir, time.Now().Add(-cacheAge)); err != nil {
-			r.log.Warn("old files in the cache directory could not be removed", "error", err)
-		}
-		r.spills, r.limit = o.CacheDir, o.ModuleMemory
+	what, user := "compilation cache", ownership.Self()
+	if o.Stored {
+		what = "compiled code"
 	}
-	cache, err := wazero.NewCompilationCacheWithDir(o.CacheDir)
-	if err != nil {
+	if o.user != nil {
+		user = *o.user
+	}
+	var err error
+	if r.cache, err = openStore(o.CacheDir, o.CacheSize, user, r.log); err != nil {
 		return fmt.Errorf("%s: %w", what, err)
 	}
-	r.cache = cache
+	if r.cache.readOnly = o.Stored; o.Stored {
+		return nil // whoever stores it has checked the rest
+	}
+	if err := user.Parents(r.cache.dir); err != nil {
+		return fmt.Errorf("%s: what lies in %s is executed: %w", what, r.cache.dir, err)
+	}
+	if err := r.cache.sweep(); err != nil {
+		r.log.Warn("what earlier hosts have left in the cache directory could not be removed", "error", err)
+	}
+	r.cache.makeRoom(0)
+	r.spills, r.limit = r.cache.dir, o.ModuleMemory
 	return nil
 }
 
@@ -211,39 +216,6 @@ func (r *Runtime) chooseEngine(ctx context.Context, interpreter bool) {
 		return
 	}
 	r.engine, r.config = engineCompiler, wazero.NewRuntimeConfig()
-}
-
-// compileApart has modules compiled by processes.
-func (r *Runtime) compileApart(o *Options) {
-	c := child{command: o.Compiler, dir: o.CacheDir, workers: min(runtime.GOMAXPROCS(0), maxChildWorkers), limit: compileTime}
-	if o.compileTime != nil {
-		c.limit = o.compileTime
-	}
-	own, apart := c, c
-	r.child = &own
-	if o.CacheDir == "" {
-		if err := r.passage(); err != nil {
-			r.log.Warn("modules are compiled in this process", "error", err)
-			r.child = nil
-			return
-		}
-	}
-	r.worker = &apart
-}
-
-// passage makes a directory through which a process that compiles gives its
-// results to this one, in place of a cache.
-func (r *Runtime) passage() error {
-	dir, err := os.MkdirTemp("", "wasmjob-modules-")
-	if err != nil {
-		return err
-	}
-	cache, err := wazero.NewCompilationCacheWithDir(dir)
-	if err != nil {
-		return errors.Join(err, os.RemoveAll(dir))
-	}
-	r.cache, r.child.dir, r.child.private = cache, dir, true
-	return nil
 }
 
 // probe compiles and runs a function that returns 42.
@@ -390,12 +362,11 @@ func (r *Runtime) Close(ctx context.Context) error {
 	<-r.kept
 	r.memories.close()
 	ctx = context.WithoutCancel(ctx)
-	errs := []error{r.cache.Close(ctx), r.memory.Close(ctx)}
-	if r.child != nil && r.child.private {
-		errs = append(errs, os.RemoveAll(r.child.dir))
-	}
-	if r.worker != nil && r.worker.private {
-		errs = append(errs, os.RemoveAll(r.worker.dir))
+	errs := []error{r.memory.Close(ctx)}
+	for _, s := range []*store{r.cache, r.spare, r.workers} {
+		if s != nil {
+			errs = append(errs, s.cache.Close(ctx), s.close())
+		}
 	}
 	return errors.Join(errs...)
 }
@@ -407,6 +378,8 @@ type code struct {
 	tableBytes int64    // of an instance
 	passed     bool     // it was tried by another process: no instance is made on trial
 	trying     sync.Mutex
+	// measured is what the compiled form takes; 0: it is not known yet.
+	measured atomic.Int64
 
 	// Guarded by Runtime.mu.
 	uses    int             // modules, executors, and those that acquire the engine
@@ -415,8 +388,8 @@ type code struct {
 	retryAt time.Time       // after a failure: when it may be loaded ahead again
 }
 
-// bytes is what the compiled form takes, about.
-func (c *code) bytes() int64 { return codeFactor * int64(c.wasm.size) }
+// bytes is what the compiled form takes. Before it was compiled once, that is a guess.
+func (c *code) bytes() int64 { return cmp.Or(c.measured.Load(), guessed(c.wasm.size).bytes()) }
 
 func (r *Runtime) releaseCode(c *code) {
 	r.mu.Lock()
@@ -437,129 +410,233 @@ func (r *Runtime) releaseCode(c *code) {
 	}
 }
 
-// build compiles the module, which is cheap if the cache has it. On failure nothing
-// is left.
+// build brings the compiled module into memory. On failure nothing is left.
 func (r *Runtime) build(ctx context.Context, e *engine) error {
-	size := e.code.bytes()
-	if err := r.budget.load(ctx, size, r.evicts()); err != nil {
-		return err
-	}
-	e.loaded = size
 	wasm, err := e.code.wasm.read()
 	if err == nil {
-		err = r.compile(ctx, e, wasm)
+		switch {
+		case r.child == nil && (!r.stored || r.engine == engineInterpreter):
+			err = r.compileHere(ctx, e, wasm)
+		case r.engine == engineInterpreter:
+			err = r.interpret(ctx, e, wasm)
+		default:
+			err = r.fetch(ctx, e, wasm)
+		}
 	}
 	if err == nil && ctx.Err() != nil {
 		err = ctx.Err()
 	}
 	if err != nil {
-		e.close()
-		r.budget.unload(e.loaded)
+		r.discard(e)
 	}
 	return err
 }
 
-// compile takes the module from the cache, which waits for nothing: a fire may.
-// Otherwise it compiles it in the quick lane, where each has a short time, and
-// what takes longer in the other one: a module that takes minutes delays only its
-// like. Without a process that can be ended there is no short time, and only
-// the second lane.
-func (r *Runtime) compile(ctx context.Context, e *engine, wasm []byte) error {
-	if r.cache != r.memory {
-		err := r.lookUp(e, wasm)
-		if err == nil || (!errors.Is(err, context.Canceled) && !notRead(err)) {
-			return err
-		}
-		e.close()
-	}
-	if r.stored {
-		return ErrNotStored
-	}
-	if r.child != nil {
-		if err := r.compileIn(ctx, r.quick, e, wasm, quickTime); !errors.Is(err, errTakesLong) {
-			return err
-		}
-		e.close()
-	}
-	return r.compileIn(ctx, r.long, e, wasm, 0)
+// discard frees what there is of an engine, and its part of the budget.
+func (r *Runtime) discard(e *engine) {
+	e.close()
+	r.uncover(e)
 }
 
-// compileIn compiles the module when the lane is free. A limit of 0 is that of
-// the module's size; beyond another one the error is errTakesLong.
-func (r *Runtime) compileIn(ctx context.Context, l *lane, e *engine, wasm []byte, limit time.Duration) error {
-	if err := l.enter(ctx, e.due); err != nil {
+// uncover gives back what cover has taken.
+func (r *Runtime) uncover(e *engine) {
+	r.heap.Add(-e.heap)
+	r.budget.unload(e.loaded)
+	e.loaded, e.heap = 0, 0
+}
+
+// cover takes what the compiled module takes from the budget, and waits until there is as much.
+func (r *Runtime) cover(ctx context.Context, e *engine, f footprint) error {
+	if err := r.budget.load(ctx, f.bytes(), r.evicts()); err != nil {
 		return err
 	}
-	defer l.leave()
-	err := r.compileOnce(ctx, e, wasm, limit)
-	if err == nil || ctx.Err() != nil || errors.Is(err, errTakesLong) {
+	e.loaded, e.heap = f.bytes(), f.Heap
+	r.heap.Add(f.Heap)
+	return nil
+}
+
+// fetch takes the module from the cache, which waits for no other module: a fire may. What the cache does not have is
+// compiled by a process first. Whether the cache has it is seen by the file's name alone: wazero reads
+// and validates a module before it looks for its code, so it gets only what such a process has accepted.
+func (r *Runtime) fetch(ctx context.Context, e *engine, wasm []byte) error {
+	// Another host may remove the file at any time, and a file may be damaged.
+	for range fetchTries {
+		s := r.cache
+		f, ok := footprint{}, false
+		if s != nil {
+			f, ok = s.find(wasm)
+		}
+		if !ok && r.stored {
+			return ErrNotStored
+		}
+		if !ok {
+			var err error
+			if s, f, err = r.compileApart(ctx, s, e.code, wasm, e.due); err != nil {
+				return err
+			}
+		}
+		err := r.take(ctx, e, s, wasm, f)
+		if err == nil || (!errors.Is(err, errNotInCache) && !notRead(err)) {
+			return err
+		}
+		r.discard(e)
+		if notRead(err) && r.stored {
+			return ErrNotStored
+		}
+		if notRead(err) {
+			s.forget(wasm)
+		}
+	}
+	return errNoChild{errors.New("what it compiled was removed from the cache, or damaged, each time before it was read")}
+}
+
+// fetchTries is how often a module is compiled whose code is gone when it is to be loaded.
+const fetchTries = 5
+
+// errNotInCache says that a file of the cache is gone.
+var errNotInCache = errors.New("the compiled code is not in the cache any more")
+
+// take loads compiled code from a file of the cache, once the budget has room for it.
+func (r *Runtime) take(ctx context.Context, e *engine, s *store, wasm []byte, f footprint) error {
+	if s != r.cache {
+		defer s.forget(wasm) // this directory is a passage: nothing stays there
+	}
+	e.code.measured.Store(f.bytes())
+	if err := r.cover(ctx, e, f); err != nil {
 		return err
+	}
+	return r.lookUp(e, s, wasm)
+}
+
+// lookUp takes the module from a file of the cache; errNotInCache if there is none.
+func (r *Runtime) lookUp(e *engine, s *store, wasm []byte) error {
+	// wazero looks into the cache first. With more than one goroutine to
+	// compile, each asks the context before it begins with a function.
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	err := r.compileWith(ctx, e, wasm, s.cache, 2)
+	if errors.Is(err, context.Canceled) {
+		return errNotInCache
+	}
+	return err
+}
+
+// compileApart has a process compile the module into the store, or, if nothing can be kept there,
+// into another directory.
+func (r *Runtime) compileApart(ctx context.Context, s *store, c *code, wasm []byte, due time.Time) (*store, footprint, error) {
+	var failed error
+	if s != nil {
+		f, err := r.compileIn(ctx, s, wasm, due)
+		if _, notKept := errors.AsType[errNotKept](err); !notKept {
+			return s, f, err
+		}
+		r.log.Warn("compiled module could not be written to the cache directory", "digest", c.info.Digest, "error", err)
+		failed = err
+	}
+	r.mu.Lock()
+	if r.spare == nil {
+		var err error
+		if r.spare, err = privateStore(r.log); err != nil {
+			r.mu.Unlock()
+			return nil, footprint{}, errNoChild{errors.Join(failed, err)}
+		}
+	}
+	s = r.spare
+	r.mu.Unlock()
+	f, err := r.compileIn(ctx, s, wasm, due)
+	return s, f, err
+}
+
+// compileIn has a process compile the module in the quick lane, where each has a short time, and
+// what takes longer in the other one: a module that takes minutes delays only its
+// like. Without a store nothing is kept.
+func (r *Runtime) compileIn(ctx context.Context, s *store, wasm []byte, due time.Time) (footprint, error) {
+	in := func(l *lane, limit time.Duration) (footprint, error) {
+		if err := l.enter(ctx, due); err != nil {
+			return footprint{}, err
+		}
+		defer l.leave()
+		return r.child.compile(ctx, s, wasm, limit)
+	}
+	if len(wasm) <= quickSize {
+		if f, err := in(r.quick, quickTime); !errors.Is(err, errTakesLong) {
+			return f, err
+		}
+	}
+	return in(r.long, 0)
+}
+
+// interpret compiles the module for the interpreter, after a process has done so within limits.
+func (r *Runtime) interpret(ctx context.Context, e *engine, wasm []byte) error {
+	f, err := r.compileIn(ctx, nil, wasm, e.due)
+	if err != nil {
+		return err
+	}
+	e.code.measured.Store(f.bytes())
+	if err := r.cover(ctx, e, f); err != nil {
+		return err
+	}
+	return r.compileWith(ctx, e, wasm, r.memory, 1)
+}
+
+// compileHere compiles the module in this process, where nothing can end it, unless the cache has it. How much
+// its code takes is known afterwards, from the file in the cache.
+func (r *Runtime) compileHere(ctx context.Context, e *engine, wasm []byte) error {
+	if err := r.cover(ctx, e, guessed(len(wasm))); err != nil {
+		return err
+	}
+	if r.cache == nil {
+		return r.compileSlowly(ctx, e, wasm, r.memory)
+	}
+	r.cache.touch(wasm)
+	err := r.lookUp(e, r.cache, wasm)
+	if errors.Is(err, errNotInCache) || (err != nil && notRead(err)) {
+		e.close()
+		err = r.compileSlowly(ctx, e, wasm, r.cache.cache)
+		r.cache.makeRoom(0)
 	}
 	// A cache that cannot be read or written must not keep jobs from running.
-	// wazero v1.12.0 counts the module's use in memory first and then fails to
-	// write the file.
-	if r.cache == r.memory {
+	switch {
+	case err == nil:
+		return r.coverFile(ctx, e, wasm)
+	case ctx.Err() != nil:
 		return err
-	}
-	if notWritten(err) {
+	case notWritten(err):
+		// wazero v1.12.0 counts the module's use in memory first and then fails to
+		// write the file.
 		r.log.Warn("compiled module could not be written to the cache directory", "digest", e.code.info.Digest, "error", err)
 		e.owed = true
 		return guard(func() (err error) {
 			e.compiled, err = e.rt.CompileModule(bare{ctx}, wasm)
 			return err
 		})
-	}
-	if notRead(err) {
+	case notRead(err):
 		r.log.Warn("cache directory could not be read, the module is compiled anew", "digest", e.code.info.Digest, "error", err)
 		e.close()
-		return r.compileWith(ctx, e, wasm, r.memory, 1)
+		return r.compileSlowly(ctx, e, wasm, r.memory)
 	}
 	return err
 }
 
-// compileOnce has the module compiled by a process, or compiles it here if there is
-// none to be had.
-func (r *Runtime) compileOnce(ctx context.Context, e *engine, wasm []byte, limit time.Duration) error {
-	if r.child == nil {
-		return r.compileWith(ctx, e, wasm, r.cache, 1)
-	}
-	if limit > 0 && len(wasm) > quickSize {
-		return errTakesLong
-	}
-	err := r.child.compile(ctx, wasm, limit)
-	if err == nil {
-		err = r.lookUp(e, wasm)
-		if r.child.private {
-			r.child.forget()
-		}
-		if err == nil {
-			return nil
-		}
-		e.close()
-		err = errNoChild{fmt.Errorf("what it compiled is not in the cache: %w", err)}
-	}
-	if _, ok := errors.AsType[errNoChild](err); !ok {
+// compileSlowly compiles the module in this process when no other is.
+func (r *Runtime) compileSlowly(ctx context.Context, e *engine, wasm []byte, cache wazero.CompilationCache) error {
+	if err := r.long.enter(ctx, e.due); err != nil {
 		return err
 	}
-	if limit > 0 {
-		return errTakesLong // this process cannot end it
-	}
-	r.log.Warn("no process compiles the module, so this one does", "digest", e.code.info.Digest, "error", err)
-	cache := r.cache
-	if r.child.private {
-		cache = r.memory // nothing is to stay in the directory
-	}
+	defer r.long.leave()
 	return r.compileWith(ctx, e, wasm, cache, 1)
 }
 
-// lookUp takes the module from the cache. The error is context.Canceled if it is
-// not there.
-func (r *Runtime) lookUp(e *engine, wasm []byte) error {
-	// wazero looks into the cache first. With more than one goroutine to
-	// compile, each asks the context before it begins with a function.
-	ctx, cancel := context.WithCancel(context.Background())
-	cancel()
-	return r.compileWith(ctx, e, wasm, r.cache, 2)
+// coverFile puts the size of the file in the cache in place of a guess.
+func (r *Runtime) coverFile(ctx context.Context, e *engine, wasm []byte) error {
+	size, ok := r.cache.size(wasm)
+	if !ok {
+		return nil
+	}
+	f := footprint{Code: size, Heap: guessed(len(wasm)).Heap}
+	e.code.measured.Store(f.bytes())
+	r.uncover(e)
+	return r.cover(ctx, e, f)
 }
 
 // compileWith has so many goroutines compile. With one, a module that makes the

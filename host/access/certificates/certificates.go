@@ -16,6 +16,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/wasmjob/wasmjob/host/fields"
+	"github.com/wasmjob/wasmjob/host/ownership"
 	"github.com/wasmjob/wasmjob/host/tlsconfig"
 	"github.com/wasmjob/wasmjob/host/watch"
 )
@@ -44,6 +45,7 @@ type TLS struct {
 	files Files
 	log   *zap.Logger
 	now   func() time.Time
+	user  ownership.User // who runs the host
 	held  atomic.Pointer[held]
 }
 
@@ -57,7 +59,11 @@ type held struct {
 
 // Open reads the files. The certificate must be valid by now.
 func Open(f Files, now func() time.Time, log *zap.Logger) (*TLS, error) {
-	t := &TLS{files: f, log: log, now: now}
+	return openAs(ownership.Self(), f, now, log)
+}
+
+func openAs(u ownership.User, f Files, now func() time.Time, log *zap.Logger) (*TLS, error) {
+	t := &TLS{files: f, log: log, now: now, user: u}
 	h, err := t.read()
 	if err != nil {
 		return nil, err
@@ -102,9 +108,12 @@ func (t *TLS) Watch(ctx context.Context, changed func()) error {
 func (t *TLS) read() (*held, error) {
 	var texts [][]byte
 	for _, name := range t.files.names() {
-		data, _, err := fields.ReadFile(name, maxFile)
+		data, info, err := fields.ReadFile(name, maxFile)
 		if err != nil {
 			return nil, fmt.Errorf("%s %w", name, err)
+		}
+		if err := t.user.Check(name, info, ownership.Secret); err != nil {
+			return nil, err
 		}
 		texts = append(texts, data)
 	}

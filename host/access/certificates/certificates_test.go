@@ -25,6 +25,7 @@ import (
 
 	"github.com/wasmjob/wasmjob/host/access"
 	"github.com/wasmjob/wasmjob/host/access/users"
+	"github.com/wasmjob/wasmjob/host/ownership"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -318,4 +319,28 @@ func TestWatch(t *testing.T) {
 	write(t, f.ClientCA, next.pem)
 	user := own.client(pkix.Name{CommonName: "ann"}, time.Now().Add(time.Hour), x509.ExtKeyUsageClientAuth)
 	await("another authority", func() bool { _, err := ask(t, address, next, user); return err != nil })
+}
+
+// anothers gives the file to another user, if this process may; otherwise it is another user who asks. It returns who asks.
+func anothers(t *testing.T, name string) ownership.User {
+	t.Helper()
+	u := ownership.Self()
+	if u != 0 {
+		return u + 1
+	}
+	if err := os.Chown(name, 65534, -1); err != nil {
+		t.Fatal(err)
+	}
+	return u
+}
+
+// TestOwners: a key that another user can change is not taken.
+func TestOwners(t *testing.T) {
+	t.Parallel()
+	own := newAuthority(t, "servers")
+	f := files(t, t.TempDir(), own, own)
+	u := anothers(t, f.Key)
+	if _, err := openAs(u, f, time.Now, zap.NewNop()); err == nil || !strings.Contains(err.Error(), ": belongs to user ") {
+		t.Errorf("%v, expected that the key belongs to another user", err)
+	}
 }

@@ -14,6 +14,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/wasmjob/wasmjob/host/access"
+	"github.com/wasmjob/wasmjob/host/ownership"
 	"github.com/wasmjob/wasmjob/host/watch"
 	"github.com/wasmjob/wasmjob/host/words"
 )
@@ -22,7 +23,9 @@ import (
 type Live struct {
 	path string
 	log  *zap.Logger
-	set  atomic.Pointer[Set]
+	// check refuses files that another user can change.
+	check owners
+	set   atomic.Pointer[Set]
 	// Changed is called by Watch with a set that takes the place of another; nil: it is not. It is set before Watch runs.
 	Changed func(before, after *Set)
 	// problem is why the newest file is not in force, empty if it is.
@@ -30,13 +33,16 @@ type Live struct {
 }
 
 // Open reads the file, which may not exist yet. An empty path has no users ever.
-func Open(path string, log *zap.Logger) (*Live, error) {
-	l := &Live{path: path, log: log}
+func Open(path string, log *zap.Logger) (*Live, error) { return openAs(ownership.Self(), path, log) }
+
+// openAs opens the file for a host that the user runs.
+func openAs(u ownership.User, path string, log *zap.Logger) (*Live, error) {
+	l := &Live{path: path, log: log, check: trusted(u)}
 	l.set.Store(Empty())
 	if path == "" {
 		return l, nil
 	}
-	set, err := Read(path)
+	set, err := read(path, l.check)
 	if err != nil {
 		return nil, err
 	}
@@ -68,7 +74,7 @@ func (l *Live) Watch(ctx context.Context) error {
 
 // look reads the file and takes it, or says why not. It is called by Watch alone.
 func (l *Live) look() {
-	set, err := Read(l.path)
+	set, err := read(l.path, l.check)
 	// Only a file that is not there reads as Empty; it is not looked at a second time, for
 	// it may be there again.
 	if err == nil && set.Same(Empty()) && !l.Set().Same(Empty()) {

@@ -18,6 +18,7 @@ import (
 	"github.com/wasmjob/wasmjob/host/access/password"
 	"github.com/wasmjob/wasmjob/host/ceiling"
 	"github.com/wasmjob/wasmjob/host/fields"
+	"github.com/wasmjob/wasmjob/host/ownership"
 	"github.com/wasmjob/wasmjob/host/words"
 )
 
@@ -34,7 +35,10 @@ const (
 
 // Read reads a file. One that does not exist is an empty set. Any other mistake refuses
 // the whole file: the error has all of them, with their places.
-func Read(name string) (*Set, error) {
+func Read(name string) (*Set, error) { return read(name, anybody) }
+
+// read reads a file, and those that it names, if check finds nothing wrong with their owners.
+func read(name string, check owners) (*Set, error) {
 	data, info, err := fields.ReadFile(name, MaxSize)
 	if errors.Is(err, fs.ErrNotExist) {
 		return Empty(), nil
@@ -45,7 +49,10 @@ func Read(name string) (*Set, error) {
 	if mode := info.Mode().Perm(); mode&0o022 != 0 {
 		return nil, fields.Problems{{File: name, Message: fmt.Sprintf("its mode is %04o, so that others can write to it and make themselves users, expected 0600", mode)}}
 	}
-	s, err := Parse(name, data)
+	if err := check(name, info); err != nil {
+		return nil, err
+	}
+	s, err := parse(name, data, secretOf(check))
 	if err == nil && info.Mode().Perm()&0o004 != 0 {
 		s.warnings = append(s.warnings, fmt.Sprintf("%s can be read by everybody on this machine (mode %04o, expected 0600): the hashes of passwords are in it", name, info.Mode().Perm()))
 	}
@@ -54,13 +61,31 @@ func Read(name string) (*Set, error) {
 
 // Parse reads a file that is in memory already; files that it names are read.
 func Parse(name string, data []byte) (*Set, error) {
-	return parse(name, data, func(name string) ([]byte, error) {
+	return parse(name, data, secretOf(anybody))
+}
+
+// owners says what is wrong with the owner of a file.
+type owners func(name string, info fs.FileInfo) error
+
+// anybody is for commands: root may look at the files of a host that another user runs.
+func anybody(string, fs.FileInfo) error { return nil }
+
+// trusted is for a host that the user runs.
+func trusted(u ownership.User) owners {
+	return func(name string, info fs.FileInfo) error { return u.Check(name, info, ownership.Secret) }
+}
+
+func secretOf(check owners) func(name string) ([]byte, error) {
+	return func(name string) ([]byte, error) {
 		data, info, err := fields.ReadFile(name, maxSecret)
-		if err == nil && info.Mode().Perm()&0o007 != 0 {
+		if err != nil {
+			return nil, err
+		}
+		if info.Mode().Perm()&0o007 != 0 {
 			return nil, fmt.Errorf("can be used by everybody on this machine (mode %04o), expected 0600", info.Mode().Perm())
 		}
-		return data, err
-	})
+		return data, check(name, info)
+	}
 }
 
 func parse(name string, data []byte, open func(string) ([]byte, error)) (*Set, error) {

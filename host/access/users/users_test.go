@@ -24,6 +24,7 @@ import (
 	"github.com/wasmjob/wasmjob/host/access/password"
 	"github.com/wasmjob/wasmjob/host/fields"
 	"github.com/wasmjob/wasmjob/host/filelock"
+	"github.com/wasmjob/wasmjob/host/ownership"
 	"github.com/wasmjob/wasmjob/host/words"
 )
 
@@ -663,3 +664,49 @@ CorUG2hYLpsa1CIhqT1IxSifpZnV7Wy1kf1nAQB/PxEfu6uvrC4SFbBPDkPX7BDq
 FeJeQZ0=
 -----END CERTIFICATE-----
 `
+
+// anothers gives the file to another user, if this process may; otherwise it is another user who asks. It returns who asks.
+func anothers(t *testing.T, name string) ownership.User {
+	t.Helper()
+	u := ownership.Self()
+	if u != 0 {
+		return u + 1
+	}
+	if err := os.Chown(name, 65534, -1); err != nil {
+		t.Fatal(err)
+	}
+	return u
+}
+
+// TestOwners: a host takes no file that another user can change, at its start and later; commands do.
+func TestOwners(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	name, secret := filepath.Join(dir, "users.yaml"), filepath.Join(dir, "secret")
+	text := "users: [{name: ann, roles: {viewer: '*'}}]\noidc: {name: x, issuer: https://id.example.com, clientId: c, clientSecretFile: secret, groups: {ops: {viewer: '*'}}}\n"
+	if err := errors.Join(os.WriteFile(name, []byte(text), 0o600), os.WriteFile(secret, []byte("s3cret"), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	l, err := Open(name, zap.NewNop())
+	if err != nil {
+		t.Fatal(err)
+	}
+	u := anothers(t, secret)
+	if ownership.Self() == 0 { // else the users file is another's, too
+		if _, err := openAs(u, name, zap.NewNop()); err == nil || !strings.Contains(err.Error(), "secret: belongs to user ") {
+			t.Errorf("%v, expected that the secret belongs to another user", err)
+		}
+	}
+	u = anothers(t, name)
+	if _, err := openAs(u, name, zap.NewNop()); err == nil || !strings.Contains(err.Error(), name+": belongs to user ") {
+		t.Errorf("%v, expected that the file belongs to another user", err)
+	}
+	l.check = trusted(u)
+	l.look()
+	if !strings.Contains(l.Problem(), "belongs to user ") {
+		t.Errorf("another user's file is taken later: %q", l.Problem())
+	}
+	if _, err := Read(name); err != nil {
+		t.Errorf("a command cannot look at it: %v", err)
+	}
+}

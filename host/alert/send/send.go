@@ -21,6 +21,7 @@ import (
 
 	"github.com/wasmjob/wasmjob/host/alert"
 	"github.com/wasmjob/wasmjob/host/fields"
+	"github.com/wasmjob/wasmjob/host/ownership"
 	"github.com/wasmjob/wasmjob/host/tlsconfig"
 	"github.com/wasmjob/wasmjob/host/words"
 )
@@ -88,9 +89,12 @@ func secret(path string) (string, error) {
 	if path == "" {
 		return "", nil
 	}
-	data, _, err := fields.ReadFile(path, mostSecret)
+	data, info, err := fields.ReadFile(path, mostSecret)
 	if err != nil {
 		return "", fmt.Errorf("%s %w", path, err)
+	}
+	if err := ownership.Self().Check(path, info, ownership.Settings); err != nil {
+		return "", err
 	}
 	text := strings.TrimSpace(string(data))
 	if text == "" || strings.ContainsAny(text, "\r\n\x00") {

@@ -258,6 +258,17 @@ func TestSend_failures(t *testing.T) {
 			}
 		})
 	}
+	t.Run("a secret that everybody can write to", func(t *testing.T) {
+		t.Parallel()
+		name := file(t, secret)
+		if err := os.Chmod(name, 0o666); err != nil {
+			t.Fatal(err)
+		}
+		err := sender(t).Send(t.Context(), alert.Receiver{Kind: alert.Telegram, URL: bot, SecretFile: name}, message())
+		if refused := err != nil && strings.Contains(err.Error(), name+": has mode 0666"); refused != (os.Geteuid() == 0) {
+			t.Error(err)
+		}
+	})
 	t.Run("an end", func(t *testing.T) {
 		t.Parallel()
 		silent, err := net.Listen("tcp", "127.0.0.1:0")

@@ -32,11 +32,23 @@ const trialJob = "trial"
 // limit, unless the module begins with more. The error is a [*plugin.LoadError] if
 // the module is to blame.
 func (m *Module) Try(ctx context.Context) error {
-	needs, triable := m.m.TrialNeeds()
-	if !triable {
+	if _, triable := m.m.TrialNeeds(); !triable {
 		return nil
 	}
+	if err := m.store(ctx, false); err != nil {
+		return err
+	}
+	needs, _ := m.m.TrialNeeds() // with what the code takes
 	return m.try(ctx, needs)
+}
+
+// store has the module compiled, unless worker processes do so themselves.
+func (m *Module) store(ctx context.Context, anew bool) error {
+	dir, err := m.w.o.Runtime.StoreDir()
+	if err != nil || dir == "" {
+		return err
+	}
+	return m.m.Store(ctx, anew)
 }
 
 func (m *Module) try(ctx context.Context, needs plugin.Needs) error {
@@ -96,7 +108,7 @@ func (m *Module) tryIn(ctx context.Context, g *group, x *executor) error {
 		case r.NotStored && stored:
 			return errNotFound
 		case r.NotStored:
-			if err := m.m.Store(ctx); err != nil {
+			if err := m.store(ctx, true); err != nil {
 				return err
 			}
 		default:
@@ -114,7 +126,13 @@ var errNotFound = errors.New("worker process: it finds no compiled code where th
 // that is wrong with the settings is in one [*plugin.LoadError]. The caller owns one
 // use of the result, to be ended with Release.
 func (m *Module) Executor(ctx context.Context, s plugin.Settings, share string) (abi.Executor, error) {
-	needs, err := m.m.Needs(s)
+	if _, err := m.m.Needs(s); err != nil {
+		return nil, err
+	}
+	if err := m.store(ctx, false); err != nil {
+		return nil, err
+	}
+	needs, err := m.m.Needs(s) // with what the code takes
 	if err != nil {
 		return nil, err
 	}

@@ -40,6 +40,12 @@ func (c *child) answered(r *opened) error {
 // open has the executor opened in the process, if it is not yet. The error is a
 // [*plugin.LoadError] if the module is to blame.
 func (c *child) open(ctx context.Context, x *executor) error {
+	if c.holds(x) {
+		return nil
+	}
+	if err := x.m.store(ctx, false); err != nil { // the cache may have thrown it out
+		return err
+	}
 	for stored := false; ; stored = true {
 		c.mu.Lock()
 		o := c.opened[x]
@@ -66,12 +72,28 @@ func (c *child) open(ctx context.Context, x *executor) error {
 		case r.NotStored && stored:
 			return errNotFound
 		case r.NotStored:
-			if err := x.m.m.Store(ctx); err != nil {
+			if err := x.m.store(ctx, true); err != nil {
 				return err
 			}
 		default:
 			return nil
 		}
+	}
+}
+
+// holds reports whether the executor is open in the process.
+func (c *child) holds(x *executor) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	o := c.opened[x]
+	if o == nil {
+		return false
+	}
+	select {
+	case <-o.done:
+		return true
+	default:
+		return false
 	}
 }
 
