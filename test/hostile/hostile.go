@@ -25,6 +25,8 @@ type Module struct {
 	// Name is the group and the attack, as in loop/empty.
 	Name string
 	Wasm []byte
+	// Definition is what attacks, if there is no module: a definition file.
+	Definition string
 	// Type is that of the job, and Streaming its setting, if it is DATAFLOW.
 	Type      string
 	Streaming bool
