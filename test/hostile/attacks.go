@@ -3,6 +3,7 @@ package hostile
 import (
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/wasmjob/wasmjob/abi"
 	w "github.com/wasmjob/wasmjob/test/wasm"
@@ -11,7 +12,10 @@ import (
 // attacks are modules that took memory which nothing counted, or were held when
 // they tried to. Each is small: what it costs the host is the matter.
 func attacks() []Module {
-	const root = 64 // where "." lies
+	const (
+		root = 64              // where "." lies
+		long = 3 * time.Second // for what takes memory bit by bit
+	)
 	i, l := w.I32Const, w.I64Const
 	wide := func(letter string) string { return strings.Repeat(letter, 1000) }
 	// open opens the root directory; 32 is where its descriptor goes.
@@ -29,21 +33,21 @@ func attacks() []Module {
 		}()},
 
 		// Each ref.func made the engine allocate: 94 bytes ended a host of 8 GB.
-		{Name: "attack/ref-func", End: Ended, Wasm: func() []byte {
+		{Name: "attack/ref-func", Runs: long, End: Ended, Wasm: func() []byte {
 			j := newJob(1)
 			j.marker()
 			j.DeclaredElem(0)
 			j.export(abi.ExportExecute, "", forever(w.RefFunc(0), w.Drop()))
 			return j.Bytes()
 		}()},
-		{Name: "attack/ref-func to the table", End: Ended, Wasm: func() []byte {
+		{Name: "attack/ref-func to the table", Runs: long, End: Ended, Wasm: func() []byte {
 			j := newJob(1)
 			f := j.Func("", "", "")
 			j.Table(1, 1)
 			j.DeclaredElem(f)
 			return j.execute("", forever(i(0), w.RefFunc(f), w.TableSet(), i(0), w.TableGet(), w.Drop()))
 		}()},
-		{Name: "attack/ref-func, flat", End: Ended, Wasm: func() []byte {
+		{Name: "attack/ref-func, flat", Runs: long, End: Ended, Wasm: func() []byte {
 			j := newJob(1)
 			f := j.Func("", "", "")
 			j.DeclaredElem(f)
@@ -55,7 +59,7 @@ func attacks() []Module {
 		}()},
 
 		// abort reads a text whose length lies before it in memory.
-		{Name: "attack/abort-text", End: Ended, Wasm: func() []byte {
+		{Name: "attack/abort-text", Runs: long, End: Ended, Wasm: func() []byte {
 			const most = 2040 * page
 			j := job{w.New()}
 			j.Memory(2040, 2040)
@@ -66,14 +70,14 @@ func attacks() []Module {
 		}()},
 
 		// A descriptor's number was an index into a table of the host.
-		{Name: "attack/renumber", End: Ended, Wasm: func() []byte {
+		{Name: "attack/renumber", Runs: long, End: Ended, Wasm: func() []byte {
 			j := newJob(1)
 			opened := open(j)
 			renumber := j.wasi("fd_renumber", "ii", "i")
 			j.Data(root, []byte("."))
 			return j.execute("", opened, i(32), w.Load(), i(1<<31-1), w.Call(renumber), w.Drop(), forever())
 		}()},
-		{Name: "attack/renumber, doubling", End: Ended, Wasm: func() []byte {
+		{Name: "attack/renumber, doubling", Runs: long, End: Ended, Wasm: func() []byte {
 			j := newJob(1)
 			opened := open(j)
 			renumber := j.wasi("fd_renumber", "ii", "i")
@@ -81,7 +85,7 @@ func attacks() []Module {
 			return j.execute("i", i(8), w.Set(0), forever(opened, i(32), w.Load(), w.Get(0), w.Call(renumber), w.Drop(),
 				w.Get(0), i(1), []byte{0x74}, i(1<<30-1), []byte{0x71}, w.Set(0)))
 		}()},
-		{Name: "attack/open-forever", End: Ended, Wasm: func() []byte {
+		{Name: "attack/open-forever", Runs: long, End: Ended, Wasm: func() []byte {
 			j := newJob(1)
 			opened := open(j)
 			j.Data(root, []byte("."))

@@ -33,7 +33,7 @@ var (
 // What a host keeps to while it runs a hostile module for a second.
 const (
 	besideLimit = time.Second
-	mostRan     = 1200 * time.Millisecond
+	mostOver    = 200 * time.Millisecond
 	mostLate    = 200 * time.Millisecond
 	mostGrown   = 64 << 20 // of which the memories kept for the next instance are half
 	mostNext    = 20 * time.Second
@@ -64,12 +64,12 @@ type aside struct {
 const honest = "honest"
 
 // newBeside is a host that runs its honest job, in a directory of its own.
-func newBeside(isolation string) (*aside, error) {
+func newBeside(isolation string, budget int64) (*aside, error) {
 	root, err := os.MkdirTemp("", "beside-") // below that of the process
 	if err != nil {
 		return nil, err
 	}
-	b, err := newAside(isolation, root)
+	b, err := newAside(isolation, root, budget)
 	if err == nil {
 		err = b.putHonest()
 	}
@@ -82,7 +82,7 @@ func newBeside(isolation string) (*aside, error) {
 
 // newAside is a host in a directory, with the jobs that are there: its plugins
 // and the cache stay. After close, the directory can be used again.
-func newAside(isolation, root string) (*aside, error) {
+func newAside(isolation, root string, budget int64) (*aside, error) {
 	b := &aside{isolation: isolation, dir: filepath.Join(root, "plugins"), news: make(chan struct{})}
 	if err := os.MkdirAll(b.dir, 0o700); err != nil {
 		return nil, err
@@ -91,7 +91,7 @@ func newAside(isolation, root string) (*aside, error) {
 	if err != nil {
 		return nil, err
 	}
-	rt, workers, err := newRuntime(filepath.Join(root, "cache"))
+	rt, workers, err := newRuntime(filepath.Join(root, "cache"), budget)
 	if err != nil {
 		return nil, err
 	}
@@ -110,6 +110,7 @@ func newAside(isolation, root string) (*aside, error) {
 			b.mu.Lock()
 			defer b.mu.Unlock()
 			e.Item, e.Previous = nil, nil // which may keep what they point into
+			e.Reason = strings.Clone(e.Reason[:min(len(e.Reason), mostReason+1)])
 			b.events = append(b.events, e)
 			b.wake()
 		},
@@ -188,7 +189,7 @@ func (b *aside) putHostile(job string, m Module, definition string) error {
 	if m.Definition != "" {
 		return b.write(job+".yaml", []byte(m.Definition))
 	}
-	definition += fmt.Sprintf("timeout: %s\n", besideLimit) + b.isolated()
+	definition += fmt.Sprintf("timeout: %s\n", max(besideLimit, m.Runs)) + b.isolated()
 	if m.Type != "" {
 		definition += "type: " + m.Type + "\n"
 	}
@@ -337,32 +338,29 @@ func (b *aside) attack(m Module) (r report, err error) {
 }
 
 // wrongBeside says what of a report is not as it has to be.
-func wrongBeside(m Module, r report, isolation string) []string {
-	list := r.Memory.wrong(isolation, len(m.Wasm)+len(m.Definition))
-	if r.Dead != "" {
-		return append(list, r.Dead)
+func wrongBeside(m Module, r report, isolation string) *verdict {
+	v := &verdict{}
+	r.Memory.wrong(v, isolation, len(m.Wasm)+len(m.Definition))
+	if v.check(r.Dead != "", "%s", r.Dead); r.Dead != "" {
+		return v
 	}
-	list = append(list, r.Left.wrong()...)
-	check := func(bad bool, format string, args ...any) {
-		if bad {
-			list = append(list, fmt.Sprintf(format, args...))
-		}
+	r.Left.wrong(v)
+	others, most := min(r.Others, mostOthers), max(besideLimit, m.Runs)
+	if isolation == isolationHost {
+		most += mostOver + others
+	} else {
+		most += more
 	}
-	others := min(r.Others, mostOthers)
-	most := mostRan + others
-	if isolation != isolationHost {
-		most = besideLimit + more
-	}
-	check(r.Ran > most, "it ran for %s", r.Ran)
-	check(r.Pause > longestPause+others, "the collector had to wait for %s", r.Pause)
-	check(r.Late > mostLate+others, "the honest job was late by %s", r.Late)
-	check(r.Next > mostNext+others, "the next module had to wait for %s", r.Next)
-	check(r.Close > more+others, "it was gone after %s", r.Close)
-	check(r.Said > mostReason, "%d bytes were said about it", r.Said)
-	check(m.End == Stopped && r.Refused != "", "it was refused: %s", r.Refused)
-	check(m.End == Refused && r.Refused == "", "it was loaded, and ended with %s", r.Outcome)
-	check(m.End == Stopped && r.Refused == "" && r.Outcome != abi.OutcomeTimeout, "it ended with %s: %s", r.Outcome, r.Text)
-	return list
+	v.time(r.Ran > most, "it ran for %s", r.Ran)
+	v.time(r.Pause > longestPause+others, "the collector had to wait for %s", r.Pause)
+	v.time(r.Late > mostLate+others, "the honest job was late by %s", r.Late)
+	v.time(r.Next > mostNext+others, "the next module had to wait for %s", r.Next)
+	v.time(r.Close > more+others, "it was gone after %s", r.Close)
+	v.check(r.Said > mostReason, "%d bytes were said about it", r.Said)
+	v.check(m.End == Stopped && r.Refused != "", "it was refused: %s", r.Refused)
+	v.check(m.End == Refused && r.Refused == "", "it was loaded, and ended with %s", r.Outcome)
+	v.check(m.End == Stopped && r.Refused == "" && r.Outcome != abi.OutcomeTimeout, "it ended with %s: %s", r.Outcome, r.Text)
+	return v
 }
 
 // table is a part of the result.
@@ -444,8 +442,8 @@ func TestBeside(t *testing.T) {
 		result.head("A host beside a hostile module, guests in: "+isolation, "Module", "End", "Loaded:", "Compiled:", "Ran:", "Gone:", "Longest pause:", "Honest job late:", "Next module after:",
 			"Host's peak, MiB:", "Worker's:", "Compiler's:", "Left, MiB:", "Heap, KiB:", "Files:", "Goroutines:", "Threads:", "Wrong")
 		bad := 0
-		judged(t, []string{wordHost, isolation}, 1, besidePatienceFor, each(list), func(m Module, r report) string {
-			return strings.Join(wrongBeside(m, r, isolation), "; ")
+		judged(t, []string{wordHost, isolation}, 1, besidePatienceFor, each(list), func(m Module, r report) *verdict {
+			return wrongBeside(m, r, isolation)
 		}, func(m Module, r report, wrong string) {
 			end := string(r.Outcome)
 			if r.Refused != "" {

@@ -72,7 +72,7 @@ func serve(word string, args []string) error {
 	case wordStop:
 		return answer(os.Stdin, os.Stdout, func() (tester, error) { return newStopper(args[0]) })
 	case wordHost:
-		return answer(os.Stdin, os.Stdout, func() (tester, error) { return newBeside(args[0]) })
+		return answer(os.Stdin, os.Stdout, func() (tester, error) { return newBeside(args[0], budget) })
 	case wordStart:
 		return answer(os.Stdin, os.Stdout, func() (tester, error) { return &starter{args[0], args[1]}, nil })
 	}
@@ -107,7 +107,7 @@ func isolationOf(isolation string) string {
 
 // newRuntime makes what runs modules: as a host has it, with a process that
 // compiles, and worker processes.
-func newRuntime(cache string) (*plugin.Runtime, *process.Workers, error) {
+func newRuntime(cache string, budget int64) (*plugin.Runtime, *process.Workers, error) {
 	rt, err := plugin.NewRuntime(context.Background(), plugin.Options{
 		CacheDir: cache, MemoryBudget: budget,
 		Compiler: func() *exec.Cmd { return again(wordCompile)("") },
@@ -196,17 +196,37 @@ func answer(in io.Reader, out io.Writer, begin func() (tester, error)) error {
 	}
 }
 
-// tries is how often a module is run that seems to do harm: one that does, does
-// it each time, and a machine that is busy with other things does not. A process that
-// ended because of a module is no matter of that.
+// tries is how often a module is run that seems to take too long: one that does, does
+// it each time, and a machine that is busy with other things does not. What takes too
+// much memory, or ends the process, gets no second try: no other program is why.
 const tries = 3
+
+// verdict is what of a report is not as it has to be.
+type verdict struct {
+	firm  []string
+	times []string // another try may be better
+}
+
+func (v *verdict) check(bad bool, format string, args ...any) {
+	if bad {
+		v.firm = append(v.firm, fmt.Sprintf(format, args...))
+	}
+}
+
+func (v *verdict) time(bad bool, format string, args ...any) {
+	if bad {
+		v.times = append(v.times, fmt.Sprintf(format, args...))
+	}
+}
+
+func (v *verdict) String() string { return strings.Join(slices.Concat(v.firm, v.times), "; ") }
 
 // judged has each module run by one of n processes of the command. A process has
 // patience for each, and is killed then. wrong says what of a report is not as
 // it has to be; see gets a report of every module, the first of its tries that is
 // not wrong, or the last one, and what is wrong of it. Both are called one at a time.
 func judged(t *testing.T, command []string, n int, patience func(m Module) time.Duration, modules <-chan Module,
-	wrong func(m Module, r report) string, see func(m Module, r report, wrong string)) {
+	wrong func(m Module, r report) *verdict, see func(m Module, r report, wrong string)) {
 	t.Helper()
 	var mu sync.Mutex
 	var workers sync.WaitGroup
@@ -232,12 +252,12 @@ func judged(t *testing.T, command []string, n int, patience func(m Module) time.
 						p = nil
 					}
 					mu.Lock()
-					text := wrong(m, r)
-					last := text == "" || try == tries || (r.Dead != "" && !strings.HasPrefix(r.Dead, notStopped))
+					v := wrong(m, r)
+					last := len(v.firm) > 0 || len(v.times) == 0 || try == tries
 					if last {
-						see(m, r, text)
+						see(m, r, v.String())
 					} else {
-						t.Logf("%s: %s; once more", m.Name, text)
+						t.Logf("%s: %s; once more", m.Name, v)
 					}
 					mu.Unlock()
 					if last {
@@ -303,9 +323,6 @@ func newChild(command ...string) (*child, error) {
 	return p, nil
 }
 
-// notStopped begins what is Dead of a process that did not answer.
-const notStopped = "not stopped"
-
 // ask has the process run a module. If it does not answer, the process is gone.
 func (p *child) ask(m Module, patience time.Duration) (r report, alive bool) {
 	q := request{m, filepath.Join(p.dir, "module.wasm")}
@@ -333,7 +350,7 @@ func (p *child) ask(m Module, patience time.Duration) (r report, alive bool) {
 				return r, true
 			}
 		case <-timer.C:
-			err = fmt.Errorf(notStopped+" after %s", patience)
+			err = fmt.Errorf("not stopped after %s", patience)
 		}
 	}
 	r = report{Memory: seen.end()}
@@ -446,7 +463,7 @@ func newStopper(isolation string) (tester, error) {
 	if err != nil {
 		return nil, err
 	}
-	rt, workers, err := newRuntime(cache)
+	rt, workers, err := newRuntime(cache, budget)
 	return &stopper{isolation, rt, workers, cache}, err
 }
 
@@ -537,7 +554,7 @@ func (s *stopper) execute(m Module, worker abi.Worker, r *report) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	longest, elsewhere, busy, began := pauses(), others(), threadTime(), time.Now()
-	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	ctx, cancel := context.WithTimeout(context.Background(), max(limit, m.Runs))
 	defer cancel()
 	inv := &abi.Invocation{Host: &quiet{ctx: ctx}, Context: abi.ShardingContext{
 		JobName: "hostile", ShardingTotalCount: 1, Attempt: 1, FireTime: began}}

@@ -3,6 +3,8 @@
 package hostile
 
 import (
+	"time"
+
 	"github.com/wasmjob/wasmjob/abi"
 	w "github.com/wasmjob/wasmjob/test/wasm"
 )
@@ -36,7 +38,9 @@ type Module struct {
 	Granted bool
 	// Invalid modules are no WebAssembly; an engine may crash when it reads them.
 	Invalid bool
-	End     End
+	// Runs is how long it has to run until it has done harm; 0: a moment.
+	Runs time.Duration
+	End  End
 }
 
 const (

@@ -29,6 +29,12 @@ func neighbours() []string {
 const (
 	lagAllowed = 3
 	leastLag   = 10 * time.Millisecond
+	// lagBudget is the hosts' memoryBudget: there is room for all of them, so
+	// that nothing waits for memory.
+	lagBudget = 4 << 30
+	// neighbourRuns is how long each of them runs: it is in the midst of it at most
+	// of the seconds at which the honest job begins.
+	neighbourRuns = 2500 * time.Millisecond
 )
 
 // lags are how late an honest job was: until it began, and until a guest had run that does
@@ -50,7 +56,7 @@ func newBesides(isolation, fires string) (tester, error) {
 	if err != nil {
 		return nil, err
 	}
-	t, err := newBeside(isolation)
+	t, err := newBeside(isolation, lagBudget)
 	if err != nil {
 		return nil, err
 	}
@@ -78,6 +84,7 @@ func (b *besides) measure(r *report) error {
 			return fmt.Errorf("no module %s", name)
 		}
 		hostile = append(hostile, all[at])
+		hostile[len(hostile)-1].Runs = neighbourRuns
 	}
 	all = nil
 	runtime.GC()

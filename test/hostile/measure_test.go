@@ -61,25 +61,19 @@ type memory struct {
 }
 
 // wrong says where the peaks are above what is allowed.
-func (m memory) wrong(isolation string, file int) []string {
+func (m memory) wrong(v *verdict, isolation string, file int) {
 	host := int64(hostBase + hostFactor*file)
 	if isolation == isolationHost {
 		host += budget
 	}
-	var list []string
 	check := func(who string, has, most int64) {
-		if has > most {
-			list = append(list, fmt.Sprintf("%s had %d MiB of memory, of at most %d", who, has>>20, most>>20))
-		}
+		v.check(has > most, "%s had %d MiB of memory, of at most %d", who, has>>20, most>>20)
 	}
 	check("the host", m.Host, host)
 	check("a worker process", m.Worker, abi.DefaultMemory+workerBase)
 	check("the process that compiles", m.Compiler, int64(compilerBase+compilerFactor*file))
 	check("the worker processes that are left", m.Workers, mostGrown)
-	if m.Killed {
-		list = append(list, fmt.Sprintf("its processes had more than %d GiB together, and were killed", tooMuch>>30))
-	}
-	return list
+	v.check(m.Killed, "its processes had more than %d GiB together, and were killed", tooMuch>>30)
 }
 
 // watcher looks at a process and its children.
@@ -234,20 +228,16 @@ func (l left) since(before left) left {
 		l.Goroutines - before.Goroutines, l.Threads - before.Threads}
 }
 
-// wrong says what should not have been left.
-func (l left) wrong() []string {
-	var list []string
+// wrong says what should not have been left. What ends a moment later is not.
+func (l left) wrong(v *verdict) {
 	check := func(what string, has, most int64) {
-		if has > most {
-			list = append(list, fmt.Sprintf("%d %s are left, of at most %d", has, what, most))
-		}
+		v.time(has > most, "%d %s are left, of at most %d", has, what, most)
 	}
 	check("MiB of memory", l.Resident>>20, mostGrown>>20)
 	check("MiB of live heap", l.Heap>>20, mostHeapLeft>>20)
 	check("descriptors", int64(l.Files), mostFilesLeft)
 	check("goroutines", int64(l.Goroutines), mostGoroutinesLeft)
 	check("threads", int64(l.Threads), mostThreadsLeft)
-	return list
 }
 
 // phases are the parts of a module's life, but for its run.
@@ -262,19 +252,15 @@ type phases struct {
 const more = 3 * time.Second
 
 // wrong says which phase took too long.
-func (p phases) wrong(m memory, file int) []string {
+func (p phases) wrong(v *verdict, m memory, file int) {
 	compiling := 2*time.Minute + time.Duration(file>>10)*15*time.Millisecond // as host/plugin has it, metered
 	start := p.Load - m.Compile
-	var list []string
 	check := func(what string, took, most time.Duration) {
-		if took > most+more {
-			list = append(list, fmt.Sprintf("%s took %s, of at most %s", what, took.Round(time.Millisecond), most+more))
-		}
+		v.time(took > most+more, "%s took %s, of at most %s", what, took.Round(time.Millisecond), most+more)
 	}
 	check("the scan", p.Scan, 0)
 	check("metering", p.Meter, 0)
 	check("compiling", m.Compile, compiling)
 	check("the start", start, abi.InitializeTimeout)
 	check("the close", p.Close, 0)
-	return list
 }

@@ -43,7 +43,7 @@ func (s *starter) start(m Module) (r report, err error) {
 			return r, err
 		}
 	}
-	b, err := newAside(s.isolation, s.root)
+	b, err := newAside(s.isolation, s.root, budget)
 	if err != nil {
 		return r, err
 	}
@@ -67,22 +67,18 @@ func (s *starter) start(m Module) (r report, err error) {
 }
 
 // wrongStart says what of a start is not as it has to be.
-func wrongStart(m Module, r report, isolation string) string {
-	list := r.Memory.wrong(isolation, len(m.Wasm)+len(m.Definition))
-	if r.Dead != "" {
-		return strings.Join(append(list, r.Dead), "; ")
+func wrongStart(m Module, r report, isolation string) *verdict {
+	v := &verdict{}
+	r.Memory.wrong(v, isolation, len(m.Wasm)+len(m.Definition))
+	if v.check(r.Dead != "", "%s", r.Dead); r.Dead != "" {
+		return v
 	}
-	check := func(bad bool, format string, args ...any) {
-		if bad {
-			list = append(list, fmt.Sprintf(format, args...))
-		}
-	}
-	check(r.Ready > mostReady, "the honest job had run after %s", r.Ready)
-	check(r.Close > besideLimit+more, "the host ended within %s", r.Close)
-	check(r.Said > mostReason, "%d bytes were said about it", r.Said)
-	check(m.End == Stopped && r.Refused != "", "it was refused: %s", r.Refused)
-	check(m.End == Refused && r.Refused == "", "it was loaded")
-	return strings.Join(list, "; ")
+	v.time(r.Ready > mostReady, "the honest job had run after %s", r.Ready)
+	v.time(r.Close > more, "the host ended within %s", r.Close)
+	v.check(r.Said > mostReason, "%d bytes were said about it", r.Said)
+	v.check(m.End == Stopped && r.Refused != "", "it was refused: %s", r.Refused)
+	v.check(m.End == Refused && r.Refused == "", "it was loaded")
+	return v
 }
 
 // startGroups are the modules that can do harm before they run. Of the others a start does
@@ -116,7 +112,7 @@ func TestStart(t *testing.T) {
 				if alive {
 					p.end()
 				}
-				wrong := wrongStart(m, r, isolation)
+				wrong := wrongStart(m, r, isolation).String()
 				if wrong != "" {
 					bad++
 					t.Errorf("%s, %s start: %s", m.Name, which, wrong)

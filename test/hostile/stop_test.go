@@ -38,30 +38,27 @@ func everywhere(t *testing.T, test func(t *testing.T, isolation string)) {
 }
 
 // wrong says what of a report is not as it has to be.
-func wrong(m Module, r report, isolation string) string {
-	list := r.Memory.wrong(isolation, len(m.Wasm))
-	if r.Dead != "" {
-		return strings.Join(append(list, r.Dead), "; ")
+func wrong(m Module, r report, isolation string) *verdict {
+	v := &verdict{}
+	r.Memory.wrong(v, isolation, len(m.Wasm))
+	if v.check(r.Dead != "", "%s", r.Dead); r.Dead != "" {
+		return v
 	}
-	list = append(list, r.phases.wrong(r.Memory, len(m.Wasm))...)
-	list = append(list, r.Left.wrong()...)
-	most := limit + slack + min(r.Others, mostOthers)
-	if isolation != isolationHost {
-		most = limit + more
+	r.phases.wrong(v, r.Memory, len(m.Wasm))
+	r.Left.wrong(v)
+	most, others := max(limit, m.Runs), min(r.Others, mostOthers)
+	v.time(r.Busy > most+slack, "it computed for %s", r.Busy)
+	if isolation == isolationHost {
+		v.time(r.Ran > most+slack+others, "it ran for %s, while others had the processors for %s", r.Ran, r.Others)
+	} else {
+		v.time(r.Ran > most+more, "it ran for %s", r.Ran)
 	}
-	check := func(bad bool, format string, args ...any) {
-		if bad {
-			list = append(list, fmt.Sprintf(format, args...))
-		}
-	}
-	check(r.Busy > limit+slack, "it computed for %s", r.Busy)
-	check(r.Ran > most, "it ran for %s, while others had the processors for %s", r.Ran, r.Others)
-	check(r.Pause > longestPause+min(r.Others, mostOthers), "the collector had to wait for it for %s, while others had the processors for %s", r.Pause, r.Others)
-	check(r.Said > mostReason, "%d bytes were said about it", r.Said)
-	check(m.End == Stopped && r.Refused != "", "it was refused: %s", r.Refused)
-	check(m.End == Refused && r.Refused == "", "it was loaded, and ended with %s", r.Outcome)
-	check(m.End == Stopped && r.Refused == "" && r.Outcome != abi.OutcomeTimeout, "it ended after %s with %s: %s", r.Ran, r.Outcome, r.Text)
-	return strings.Join(list, "; ")
+	v.time(r.Pause > longestPause+others, "the collector had to wait for it for %s, while others had the processors for %s", r.Pause, r.Others)
+	v.check(r.Said > mostReason, "%d bytes were said about it", r.Said)
+	v.check(m.End == Stopped && r.Refused != "", "it was refused: %s", r.Refused)
+	v.check(m.End == Refused && r.Refused == "", "it was loaded, and ended with %s", r.Outcome)
+	v.check(m.End == Stopped && r.Refused == "" && r.Outcome != abi.OutcomeTimeout, "it ended after %s with %s: %s", r.Ran, r.Outcome, r.Text)
+	return v
 }
 
 // line is a report for people.
@@ -89,7 +86,7 @@ func TestCorpusIsStopped(t *testing.T) {
 		}
 	}
 	everywhere(t, func(t *testing.T, isolation string) {
-		judged(t, []string{wordStop, isolation}, processes(), func(Module) time.Duration { return patience }, each(list), func(m Module, r report) string {
+		judged(t, []string{wordStop, isolation}, processes(), func(Module) time.Duration { return patience }, each(list), func(m Module, r report) *verdict {
 			return wrong(m, r, isolation)
 		}, func(m Module, r report, wrong string) {
 			t.Logf("%-45s %s", m.Name, r.line())
@@ -124,7 +121,7 @@ func TestRandomIsStopped(t *testing.T) {
 		ran, stopped, refused := 0, 0, 0
 		var longest time.Duration
 		var most memory
-		judged(t, []string{wordStop, isolation}, processes(), func(Module) time.Duration { return patience }, modules, func(m Module, r report) string {
+		judged(t, []string{wordStop, isolation}, processes(), func(Module) time.Duration { return patience }, modules, func(m Module, r report) *verdict {
 			return wrong(m, r, isolation)
 		}, func(m Module, r report, wrong string) {
 			ran++
