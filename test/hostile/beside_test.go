@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -270,6 +271,7 @@ func (b *aside) run(m Module) report {
 func (b *aside) attack(m Module) (r report, err error) {
 	b.count++
 	hostile, next := fmt.Sprint("hostile", b.count), fmt.Sprint("next", b.count)
+	defer runtime.KeepAlive(m.Wasm) // it is there before and after
 	before := settled(left{})
 	stopCollecting := collect()
 	elsewhere, longest := others(), pauses()

@@ -473,6 +473,7 @@ func (s *stopper) close() error {
 }
 
 func (s *stopper) run(m Module) (r report) {
+	defer runtime.KeepAlive(m.Wasm) // it is there before and after
 	before := settled(left{})
 	s.live(m, &r)
 	r.Left = settled(before).since(before)

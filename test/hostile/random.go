@@ -547,11 +547,11 @@ func (g *generator) table() []byte {
 	)
 }
 
-// damaged is the module with some bytes changed.
+// damaged is the module with some bytes changed, before its large segment.
 func (g *generator) damaged(module []byte) []byte {
 	b := slices.Clone(module)
 	for range 1 + g.IntN(3) {
-		b[8+g.IntN(len(b)-8)] ^= 1 << g.IntN(8)
+		b[8+g.IntN(len(b)-8-dataSize)] ^= 1 << g.IntN(8)
 	}
 	return b
 }

@@ -3,6 +3,7 @@ package hostile
 import (
 	"fmt"
 	"os"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -30,6 +31,7 @@ func (s *starter) run(m Module) report {
 }
 
 func (s *starter) start(m Module) (r report, err error) {
+	defer runtime.KeepAlive(m.Wasm) // it is there before and after
 	before, began := settled(left{}), time.Now()
 	files := &aside{isolation: s.isolation, dir: s.root + "/plugins"}
 	if _, err := os.Stat(files.dir); err != nil { // the first start

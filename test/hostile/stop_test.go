@@ -4,6 +4,7 @@ import (
 	"flag"
 	"fmt"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -15,7 +16,7 @@ var (
 	seconds    = flag.Duration("hostile.time", 0, "how long random modules are made and run")
 	seed       = flag.Uint64("hostile.seed", 0, "the first of them; 0: another one each time")
 	only       = flag.String("hostile.only", "", "the modules of the corpus whose name has this")
-	isolations = flag.String("hostile.isolation", "host,process", "where guests run, one after the other: host is the host's own process, others are what definitions call them")
+	isolations = flag.String("hostile.isolation", isolationHost, "where guests run, one after the other: host is the host's own process, others are what definitions call them")
 )
 
 // patience is for a module that should be stopped after a second at most.
@@ -78,13 +79,8 @@ func ms(d time.Duration) string { return fmt.Sprintf("%d ms", d.Milliseconds()) 
 // Each hostile module is refused or stopped soon after its time is up, whatever
 // the collector does meanwhile, and takes no more memory than it may.
 func TestCorpusIsStopped(t *testing.T) {
-	var list []Module
-	for _, m := range corpus(t) {
-		// Those that take a compiler minutes are a matter of TestBeside.
-		if !strings.HasPrefix(m.Name, "compile/") && strings.Contains(m.Name, *only) {
-			list = append(list, m)
-		}
-	}
+	// Those that take a compiler minutes are a matter of TestBeside.
+	list := chosen(slices.DeleteFunc(corpus(t), func(m Module) bool { return strings.HasPrefix(m.Name, "compile/") }))
 	everywhere(t, func(t *testing.T, isolation string) {
 		judged(t, []string{wordStop, isolation}, processes(), func(Module) time.Duration { return patience }, each(list), func(m Module, r report) *verdict {
 			return wrong(m, r, isolation)
