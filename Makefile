@@ -217,7 +217,7 @@ HOSTILE_ISOLATION = -hostile.isolation '$(if $(ISOLATION),$(ISOLATION),host,proc
 fuzz-sandbox: ## compare the meter with wazero, instruction by instruction, stop random modules, in the host and in worker processes (or ISOLATION), each for FUZZTIME (10s), and stop and start with an nth part of the hostile ones (EVERY=n, 5); SEED=n repeats
 	$(GO) test -count 1 -timeout 1h -run '^TestSpecification$$' ./host/plugin/wasm -differential.whole
 	$(GO) test -count 1 -timeout 10h -v -run '^TestBoundaries$$' ./host/plugin/wasm -mutants.time $(FUZZTIME) $(if $(SEED),-mutants.seed $(SEED))
-	$(GO) test -count 1 -timeout 10h -v -run '^(TestCorpusIsStopped|TestRandomIsStopped|TestStart)$$' ./test/hostile -hostile.time $(FUZZTIME) $(if $(SEED),-hostile.seed $(SEED)) \
+	$(GO) test -count 1 -timeout 10h -v -run '^(TestOracle.*|TestCorpusIsStopped|TestRandomIsStopped|TestStart)$$' ./test/hostile -hostile.time $(FUZZTIME) $(if $(SEED),-hostile.seed $(SEED)) \
 		-hostile.beside -hostile.every $(or $(EVERY),5) $(HOSTILE_ISOLATION)
 
 .PHONY: hostile

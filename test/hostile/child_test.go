@@ -39,6 +39,7 @@ const (
 	wordHost    = "host"           // has a host run it beside another job; isolation
 	wordStart   = "start"          // starts a host that has it already; isolation, directory
 	wordLag     = "lag"            // has a host run eleven beside an honest job; isolation, fires
+	wordGreedy  = "take"           // takes what it is asked for
 	wordCompile = "compile-module" // compiles for one of these
 	wordGuests  = "run-guests"     // runs guests for one of these; job
 )
@@ -50,12 +51,14 @@ func TestMain(m *testing.M) {
 	}
 	var err error
 	switch word {
-	case wordStop, wordHost, wordStart, wordLag:
+	case wordStop, wordHost, wordStart, wordLag, wordGreedy:
 		err = errors.Join(limitMemory(), serve(word, os.Args[2:]))
-	case wordCompile:
-		err = plugin.ServeCompile(os.Stdin, os.Stdout)
-	case wordGuests:
-		err = process.Serve(os.Stdin, os.Stdout)
+	case wordCompile, wordGuests:
+		if slices.Contains(os.Args[2:], greedyWord) {
+			err = takeAndStay()
+			break
+		}
+		err = serveHost(word)
 	default:
 		os.Exit(m.Run())
 	}
@@ -64,6 +67,14 @@ func TestMain(m *testing.M) {
 		os.Exit(1)
 	}
 	os.Exit(0)
+}
+
+// serveHost is what a host's own program does for it.
+func serveHost(word string) error {
+	if word == wordCompile {
+		return plugin.ServeCompile(os.Stdin, os.Stdout)
+	}
+	return process.Serve(os.Stdin, os.Stdout)
 }
 
 // serve does what a word says, and answers on standard output.
@@ -75,6 +86,8 @@ func serve(word string, args []string) error {
 		return answer(os.Stdin, os.Stdout, func() (tester, error) { return newBeside(args[0], budget) })
 	case wordStart:
 		return answer(os.Stdin, os.Stdout, func() (tester, error) { return &starter{args[0], args[1]}, nil })
+	case wordGreedy:
+		return answer(os.Stdin, os.Stdout, func() (tester, error) { return &greedy{}, nil })
 	}
 	return answer(os.Stdin, os.Stdout, func() (tester, error) { return newBesides(args[0], args[1]) })
 }
@@ -289,6 +302,7 @@ type child struct {
 	lines  chan []byte
 	stderr bytes.Buffer
 	dir    string // its own, for temporary files
+	most   int64  // bytes that it and its children may have together
 }
 
 func newChild(command ...string) (*child, error) {
@@ -296,7 +310,7 @@ func newChild(command ...string) (*child, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &child{cmd: again(command...)(""), lines: make(chan []byte), dir: dir}
+	p := &child{cmd: again(command...)(""), lines: make(chan []byte), dir: dir, most: tooMuch}
 	p.cmd.Env = append(os.Environ(), "TMPDIR="+dir)
 	p.cmd.Stderr = &p.stderr
 	p.in, err = p.cmd.StdinPipe()
@@ -331,7 +345,7 @@ func (p *child) ask(m Module, patience time.Duration) (r report, alive bool) {
 	if err == nil {
 		err = os.WriteFile(q.File, m.Wasm, 0o600)
 	}
-	seen := watch(p.cmd.Process.Pid)
+	seen := watch(p.cmd.Process.Pid, p.most)
 	began := time.Now()
 	timer := time.NewTimer(patience)
 	defer timer.Stop()

@@ -67,18 +67,19 @@ func (m memory) wrong(v *verdict, isolation string, file int) {
 		host += budget
 	}
 	check := func(who string, has, most int64) {
-		v.check(has > most, "%s had %d MiB of memory, of at most %d", who, has>>20, most>>20)
+		v.check(has > most*raced, "%s had %d MiB of memory, of at most %d", who, has>>20, most>>20)
 	}
 	check("the host", m.Host, host)
 	check("a worker process", m.Worker, abi.DefaultMemory+workerBase)
 	check("the process that compiles", m.Compiler, int64(compilerBase+compilerFactor*file))
 	check("the worker processes that are left", m.Workers, mostGrown)
-	v.check(m.Killed, "its processes had more than %d GiB together, and were killed", tooMuch>>30)
+	v.check(m.Killed, "its processes had too much memory together, and were killed")
 }
 
 // watcher looks at a process and its children.
 type watcher struct {
 	root       int
+	most       int64 // bytes that all may have
 	before     int64 // bytes of worker processes
 	seen       memory
 	compilers  map[int]*[2]time.Time // first and last seen
@@ -87,8 +88,8 @@ type watcher struct {
 
 // watch begins to look at a process. The kernel keeps the peak of each process,
 // but no one is told when it ends, so its children are looked at again and again.
-func watch(root int) *watcher {
-	v := &watcher{root: root, compilers: map[int]*[2]time.Time{}, stop: make(chan struct{}), done: make(chan struct{})}
+func watch(root int, most int64) *watcher {
+	v := &watcher{root: root, most: most, compilers: map[int]*[2]time.Time{}, stop: make(chan struct{}), done: make(chan struct{})}
 	// The peak begins anew. Where that cannot be, it is that of the process's life.
 	_ = os.WriteFile(fmt.Sprintf("/proc/%d/clear_refs", root), []byte("5"), 0)
 	v.before = v.look()
@@ -150,7 +151,7 @@ func (v *watcher) look() (workers int64) {
 		}
 		all += has
 	}
-	if all > tooMuch {
+	if all > v.most {
 		v.seen.Killed = true
 		if p, err := os.FindProcess(v.root); err == nil {
 			_ = p.Kill() // its children end with it
