@@ -183,6 +183,11 @@ func attacks() []Module {
 		j.Start(j.Func("", "", "", code))
 		list = append(list, Module{Name: "attack/start function: " + start.name, End: Refused, Wasm: j.execute("")})
 	}
+	for i := range list { // they have little memory, so that what they take of the host's is seen
+		if name := list[i].Name; name != "attack/abort-text" && name != "attack/poll-overflow" {
+			list[i].Memory = 1 << 20
+		}
+	}
 	return list
 }
 

@@ -311,7 +311,7 @@ func newChild(command ...string) (*child, error) {
 		return nil, err
 	}
 	p := &child{cmd: again(command...)(""), lines: make(chan []byte), dir: dir, most: tooMuch}
-	p.cmd.Env = append(os.Environ(), "TMPDIR="+dir)
+	p.cmd.Env = append(os.Environ(), "TMPDIR="+dir, "GORACE=atexit_sleep_ms=0") // or each process would sleep for a second
 	p.cmd.Stderr = &p.stderr
 	p.in, err = p.cmd.StdinPipe()
 	if err != nil {
@@ -532,7 +532,7 @@ func (s *stopper) live(m Module, r *report) {
 		defer os.RemoveAll(at)
 		grant = everything(at)
 	}
-	settings := offer.Settings(plugin.Settings{Type: m.Type, Streaming: m.Streaming}, grant)
+	settings := offer.Settings(plugin.Settings{Type: m.Type, Streaming: m.Streaming, MemoryLimit: m.Memory}, grant)
 	var x abi.Executor
 	if s.isolation == isolationHost {
 		x, err = loaded.Executor(settings)
@@ -565,7 +565,9 @@ func (s *stopper) live(m Module, r *report) {
 }
 
 func (s *stopper) execute(m Module, worker abi.Worker, r *report) {
-	defer collect()()
+	if m.Runs == 0 { // at work all the time, the collector leaves a guest little time to take memory
+		defer collect()()
+	}
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	longest, elsewhere, busy, began := pauses(), others(), threadTime(), time.Now()

@@ -38,6 +38,8 @@ type Module struct {
 	Granted bool
 	// Invalid modules are no WebAssembly; an engine may crash when it reads them.
 	Invalid bool
+	// Memory is the job's memoryLimit in bytes; 0: the default.
+	Memory int64
 	// Runs is how long it has to run until it has done harm; 0: a moment.
 	Runs time.Duration
 	End  End

@@ -2,6 +2,7 @@ package hostile
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -25,10 +26,14 @@ const (
 	tooMuch = 8 << 30
 	// budget is the hosts' memoryBudget.
 	budget = 256 << 20
+	// stacks are a guest's native stack, and the one that it is copied from when it grows.
+	stacks = 2 * abi.MaxStack
 	// hostBase is a host besides its guests and the module at hand, of which it
 	// may have several forms, and what the collector has not yet freed.
-	hostBase   = 128 << 20
+	hostBase   = 64 << 20
 	hostFactor = 16
+	// textFactor times the size of a definition are what it takes to read it.
+	textFactor = 64
 	// workerBase is a worker process besides its guest.
 	workerBase = 512 << 20
 	// compilerBase and compilerFactor times the module's size are a process that
@@ -61,16 +66,17 @@ type memory struct {
 }
 
 // wrong says where the peaks are above what is allowed.
-func (m memory) wrong(v *verdict, isolation string, file int) {
-	host := int64(hostBase + hostFactor*file)
+func (m memory) wrong(v *verdict, isolation string, of Module) {
+	file, guest := len(of.Wasm), cmp.Or(of.Memory, abi.DefaultMemory)
+	host := int64(hostBase + hostFactor*file + textFactor*len(of.Definition))
 	if isolation == isolationHost {
-		host += budget
+		host += guest + stacks
 	}
 	check := func(who string, has, most int64) {
 		v.check(has > most*raced, "%s had %d MiB of memory, of at most %d", who, has>>20, most>>20)
 	}
 	check("the host", m.Host, host)
-	check("a worker process", m.Worker, abi.DefaultMemory+workerBase)
+	check("a worker process", m.Worker, guest+workerBase)
 	check("the process that compiles", m.Compiler, int64(compilerBase+compilerFactor*file))
 	check("the worker processes that are left", m.Workers, mostGrown)
 	v.check(m.Killed, "its processes had too much memory together, and were killed")

@@ -191,7 +191,7 @@ func TestOracleJudges(t *testing.T) {
 		"refused":       func(r *report) { r.Refused = "because" },
 		"nothing wrong": func(*report) {},
 	} {
-		for isolation, most := range map[string]int64{isolationHost: 300 << 20, "process": 100 << 20} {
+		for isolation, most := range map[string]int64{isolationHost: 200 << 20, "process": 60 << 20} {
 			r := report{Outcome: abi.OutcomeTimeout, Memory: memory{Host: most}}
 			spoil(&r)
 			m := Module{End: Stopped}

@@ -71,7 +71,7 @@ func (s *starter) start(m Module) (r report, err error) {
 // wrongStart says what of a start is not as it has to be.
 func wrongStart(m Module, r report, isolation string) *verdict {
 	v := &verdict{}
-	r.Memory.wrong(v, isolation, len(m.Wasm)+len(m.Definition))
+	r.Memory.wrong(v, isolation, m)
 	if v.check(r.Dead != "", "%s", r.Dead); r.Dead != "" {
 		return v
 	}

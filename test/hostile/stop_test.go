@@ -41,7 +41,7 @@ func everywhere(t *testing.T, test func(t *testing.T, isolation string)) {
 // wrong says what of a report is not as it has to be.
 func wrong(m Module, r report, isolation string) *verdict {
 	v := &verdict{}
-	r.Memory.wrong(v, isolation, len(m.Wasm))
+	r.Memory.wrong(v, isolation, m)
 	if v.check(r.Dead != "", "%s", r.Dead); r.Dead != "" {
 		return v
 	}
