@@ -1,9 +1,12 @@
 package hostile
 
 import (
+	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
-	"runtime"
+	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -48,22 +51,27 @@ type lags struct {
 // besides is a tester that measures an honest job alone, and beside hostile ones.
 type besides struct {
 	*aside
-	fires int
+	fires   int
+	hostile []Module
 }
 
-func newBesides(isolation, fires string) (tester, error) {
-	n, err := strconv.Atoi(fires)
-	if err != nil {
-		return nil, err
+// newBesides reads the hostile ones from a file.
+func newBesides(isolation, fires, file string) (tester, error) {
+	b := &besides{}
+	text, err := os.ReadFile(file)
+	if err == nil {
+		err = json.Unmarshal(text, &b.hostile)
 	}
-	t, err := newBeside(isolation, lagBudget)
-	if err != nil {
-		return nil, err
+	if err == nil {
+		b.fires, err = strconv.Atoi(fires)
 	}
-	return &besides{t, n}, nil
+	if err == nil {
+		b.aside, err = newBeside(isolation, lagBudget)
+	}
+	return b, err
 }
 
-// run takes no module: it knows which.
+// run takes no module: it has those that it needs.
 func (b *besides) run(Module) report {
 	var r report
 	if err := b.measure(&r); err != nil {
@@ -73,35 +81,20 @@ func (b *besides) run(Module) report {
 }
 
 func (b *besides) measure(r *report) error {
-	all, err := Corpus()
-	if err != nil {
-		return err
-	}
-	var hostile []Module
-	for _, name := range neighbours() {
-		at := slices.IndexFunc(all, func(m Module) bool { return m.Name == name })
-		if at < 0 {
-			return fmt.Errorf("no module %s", name)
-		}
-		hostile = append(hostile, all[at])
-		hostile[len(hostile)-1].Runs = neighbourRuns
-	}
-	all = nil
-	runtime.GC()
 	r.Alone = b.lags()
 	mark := b.mark()
-	for i, m := range hostile {
+	for i, m := range b.hostile {
 		if err := b.putHostile(fmt.Sprint("hostile", i), m, "cron: '* * * * * ?'\n"); err != nil {
 			return err
 		}
 	}
-	for i := range hostile { // each has run
+	for i := range b.hostile { // each has run
 		b.wait(func() bool {
 			job := fmt.Sprint("hostile", i)
 			return b.refusal(job) != "" || b.find(mark, job, event.FireEnded) != nil
 		})
 	}
-	for i, m := range hostile {
+	for i, m := range b.hostile {
 		if refused := b.refusal(fmt.Sprint("hostile", i)); refused != "" {
 			return fmt.Errorf("%s was refused: %s", m.Name, refused)
 		}
@@ -141,16 +134,38 @@ func (b *besides) lags() lags {
 	return lags{len(begun), skipped, at(begun, 50), at(begun, 95), at(begun, 100), at(ended, 50), at(ended, 95), at(ended, 100)}
 }
 
+// writeNeighbours writes them to a file for newBesides.
+func writeNeighbours(t *testing.T) string {
+	t.Helper()
+	all := corpus(t)
+	var hostile []Module
+	for _, name := range neighbours() {
+		at := slices.IndexFunc(all, func(m Module) bool { return m.Name == name })
+		if at < 0 {
+			t.Fatalf("no module %s", name)
+		}
+		all[at].Runs = neighbourRuns
+		hostile = append(hostile, all[at])
+	}
+	text, err := json.Marshal(hostile)
+	file := filepath.Join(t.TempDir(), "neighbours.json")
+	if err := errors.Join(err, os.WriteFile(file, text, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
 // An honest job runs about as soon beside eleven hostile ones as it does alone.
 func TestLag(t *testing.T) {
 	if !*beside {
 		t.Skip("make hostile runs it")
 	}
+	file := writeNeighbours(t)
 	result := &table{}
 	result.head(fmt.Sprintf("An honest job beside %d hostile ones", len(neighbours())), "Guests in", "Beside", "Fires:", "Skipped:",
 		"Begun late, median:", "95 of 100:", "Worst:", "Ended late, median:", "95 of 100:", "Worst:", "Host's peak, MiB:", "Worker's:")
 	everywhere(t, func(t *testing.T, isolation string) {
-		p, err := newChild(wordLag, isolation, fmt.Sprint(*fires))
+		p, err := newChild(wordLag, isolation, fmt.Sprint(*fires), file)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -165,7 +180,7 @@ func TestLag(t *testing.T) {
 		for _, l := range []struct {
 			beside string
 			lags
-		}{{"nothing", r.Alone}, {strings.Join(neighbours(), ", "), r.Beside}} {
+		}{{"nothing", r.Alone}, {fmt.Sprint(len(neighbours()), " hostile ones"), r.Beside}} {
 			result.row(isolation, l.beside, l.Fires, l.Skipped, l.Begun50, l.Begun95, l.Begun, l.Ended50, l.Ended95, l.Latest, r.Memory.Host>>20, r.Memory.Worker>>20)
 		}
 		if most := lagAllowed * max(r.Alone.Ended95, leastLag); r.Beside.Ended95 > most {
@@ -175,5 +190,6 @@ func TestLag(t *testing.T) {
 			t.Errorf("the honest job began after %s in 95 of 100 fires, alone after %s: of at most %s (others had the processors for %s)", r.Beside.Begun95, r.Alone.Begun95, most, r.Others)
 		}
 	})
+	fmt.Fprintf(result, "\nThe hostile ones: %s.\n", strings.Join(neighbours(), ", "))
 	result.publish(t)
 }
