@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/wasmjob/wasmjob/abi"
 	w "github.com/wasmjob/wasmjob/test/wasm"
@@ -18,6 +19,9 @@ import (
 func Random(seed uint64) Module {
 	g := newGenerator(seed)
 	m := Module{Name: fmt.Sprint("random/", seed), Wasm: g.module(), End: Ended}
+	if g.bytes < whole {
+		m.Memory, m.Runs = 1<<20, time.Second
+	}
 	if g.chance(3) {
 		m.Wasm, m.Invalid = g.damaged(m.Wasm), true
 	}
@@ -25,7 +29,11 @@ func Random(seed uint64) Module {
 }
 
 func newGenerator(seed uint64) *generator {
-	return &generator{Rand: rand.New(rand.NewPCG(seed, 0)), job: newJob(pages)}
+	g := &generator{Rand: rand.New(rand.NewPCG(seed, 0)), job: newJob(pages), bytes: whole}
+	if g.chance(25) {
+		g.job, g.bytes = newJob(16), 15*page
+	}
+	return g
 }
 
 // generator writes one module.
@@ -33,6 +41,7 @@ type generator struct {
 	*rand.Rand
 	job
 
+	bytes   int32      // of memory, but for what instructions point at
 	funcs   []function // the imported ones first
 	imports int
 	datas   int // passive segments
@@ -113,7 +122,7 @@ func (g *generator) pick(of ...int32) int32 { return of[g.IntN(len(of))] }
 
 // extreme are numbers at the edges of what is meant.
 func (g *generator) extreme() int32 {
-	return g.pick(0, 0, 1, 2, 3, 4, 8, 64, 4096, page-1, page, 1<<20, whole/2, whole, whole+page, 1<<30, math.MaxInt32, math.MinInt32, -1, -4, -page)
+	return g.pick(0, 0, 1, 2, 3, 4, 8, 64, 4096, page-1, page, 1<<20, g.bytes/2, g.bytes, g.bytes+page, 1<<30, math.MaxInt32, math.MinInt32, -1, -4, -page)
 }
 
 func (g *generator) extremeLong() int64 {
@@ -200,7 +209,7 @@ func (g *generator) segments() {
 	g.datas = 1
 	if g.chance(5) {
 		for range g.pick(1, 100, 5000) {
-			g.Data(g.pick(0, page, whole), []byte("data"))
+			g.Data(g.pick(0, page, g.bytes), []byte("data"))
 		}
 		g.PassiveData(make([]byte, g.pick(1, page, 4<<20)))
 	}
@@ -470,7 +479,7 @@ func (g *generator) constant(kind byte) []byte {
 	return w.RefNull()
 }
 
-// address pushes one of a word within the memory.
+// address pushes one of a word within the first 512 KiB.
 func (g *generator) address() []byte {
 	return w.Code(g.value('i', nesting), w.I32Const(whole-1), []byte{0x71}, w.I32Const(8), []byte{0x76})
 }
@@ -509,7 +518,7 @@ func (g *generator) call(f function, depth int) []byte {
 
 // bulk is a bulk instruction, within the bounds as a rule.
 func (g *generator) bulk() []byte {
-	n := g.pick(0, 1, 1000, page-1, page, 1<<20, whole/2)
+	n := min(g.pick(0, 1, 1000, page-1, page, 1<<20, whole/2), g.bytes/2)
 	if g.chance(3) {
 		n = g.extreme()
 	}
@@ -519,7 +528,7 @@ func (g *generator) bulk() []byte {
 	case 0:
 		return bulk(w.MemoryFill(), g.pick(0, 1), 0, n)
 	case 1:
-		return bulk(w.MemoryCopy(), g.pick(0, 1, whole/2), g.pick(0, 1, whole/2), n)
+		return bulk(w.MemoryCopy(), g.pick(0, 1, g.bytes/2), g.pick(0, 1, g.bytes/2), n)
 	case 2:
 		return bulk(w.MemoryInit(0), 0, 0, min(n, dataSize))
 	case 3: // behind the functions that are called
