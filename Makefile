@@ -210,20 +210,25 @@ fuzz: ## run each fuzz target for FUZZTIME (10s)
 		$(GO) test -run '^$$' -fuzz "^$${func#func }\$$" -fuzztime $(FUZZTIME) "$$(dirname $$file)" || exit 1; \
 	done
 
+# Where guests run that attack: in the host and in worker processes, or as ISOLATION says.
+HOSTILE_ISOLATION = -hostile.isolation '$(if $(ISOLATION),$(ISOLATION),host,fire,process)'
+
 .PHONY: fuzz-sandbox
-fuzz-sandbox: ## compare the meter with wazero, instruction by instruction, stop random programs, and have random calls of imports cost little: each for FUZZTIME (10s); SEED=n repeats
+fuzz-sandbox: ## compare the meter with wazero, instruction by instruction, have random calls of imports cost little, stop random modules, in the host and in worker processes (or ISOLATION), each for FUZZTIME (10s), and stop and start with an nth part of the hostile ones (EVERY=n, 5); SEED=n repeats
 	$(GO) test -count 1 -timeout 1h -run '^TestSpecification$$' ./host/plugin/wasm -differential.whole
 	$(GO) test -count 1 -timeout 10h -v -run '^TestBoundaries$$' ./host/plugin/wasm -mutants.time $(FUZZTIME) $(if $(SEED),-mutants.seed $(SEED))
-	$(GO) test -count 1 -timeout 10h -v -run '^TestRandomIsStopped$$' ./test/hostile -hostile.time $(FUZZTIME) $(if $(SEED),-hostile.seed $(SEED))
+	$(GO) test -count 1 -timeout 10h -v -run '^(TestOracle.*|TestCorpusIsStopped|TestRandomIsStopped|TestStart)$$' ./test/hostile -hostile.time $(FUZZTIME) $(if $(SEED),-hostile.seed $(SEED)) \
+		-hostile.beside -hostile.every $(or $(EVERY),5) $(HOSTILE_ISOLATION)
 	$(GO) test -count 1 -timeout 10h -v -run '^TestRandomCalls$$' ./test/hostile -hostile.time $(FUZZTIME) $(if $(SEED),-hostile.seed $(SEED))
 
 .PHONY: hostile
-hostile: ## attack what jobs may do outside, and have a host run each hostile module for a second beside an honest job: bin/hostile.md; EVERY=n takes an nth part, another one each day
+hostile: ## attack what jobs may do outside, have a host run each hostile module beside an honest job, start with each, and run eleven at once, in the host and in worker processes (ISOLATION): bin/hostile.md; EVERY=n takes an nth part, another one each day
 	@mkdir -p bin
+	@rm -f bin/hostile.md
 	$(GO) test -count 1 -timeout 20m ./host/capability/... ./host/grants ./host/signature ./host/catalog
 	$(GO) test -count 1 -timeout 20m -run '^TestNothingLeavesAHostThatWasHalted$$' ./test/e2e
 	$(GO) test -count 1 -timeout 1h -v -run '^(TestCalls|TestRandomCalls)$$' ./test/hostile
-	$(GO) test -count 1 -timeout 2h -v -run '^(TestCorpusIsStopped|TestBeside)$$' ./test/hostile -hostile.beside -hostile.every $(or $(EVERY),1) -hostile.output $(CURDIR)/bin/hostile.md
+	$(GO) test -count 1 -timeout 4h -v -run '^(TestCorpusIsStopped|TestBeside|TestStart|TestLag)$$' ./test/hostile -hostile.beside -hostile.every $(or $(EVERY),1) -hostile.output $(CURDIR)/bin/hostile.md $(HOSTILE_ISOLATION)
 
 .PHONY: programs
 programs: ## compare real programs in C, Rust and Go, metered and plain, and what metering costs them: bin/programs.md; downloads into bin/programs

@@ -335,7 +335,7 @@ var rooms = []room{
 		why: "the only room that makes registries; all others know them by their interface"},
 	{name: "test/wasm", why: "an assembler: it knows the binary format, and nothing of ours"},
 	{name: "test/hostile", may: []string{"abi", "test/wasm"},
-		testsMay: []string{"coordination/registry", "coordination/embedded", "coordination/tree", "coordination/operate", "host", "host/catalog", "host/event", "host/grants", "host/capability/dir", "host/capability/offer", "host/plugin", "host/plugin/wasm"}, testsOutside: []string{wazero},
+		testsMay: []string{"coordination/registry", "coordination/embedded", "coordination/jobconfig", "coordination/tree", "coordination/operate", "host", "host/catalog", "host/event", "host/grants", "host/capability/dir", "host/capability/offer", "host/plugin", "host/plugin/process", "host/plugin/wasm"}, testsOutside: []string{wazero},
 		why: "makes the modules from the contract that guests know; its tests let a whole host run them"},
 	{name: "test/child", why: "a server for tests goes with its test, whichever server it is"},
 	{name: "test/collector", outside: []string{otlp, protobuf},

@@ -6,12 +6,9 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"runtime"
-	"runtime/debug"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -26,7 +23,6 @@ import (
 	"github.com/wasmjob/wasmjob/host/catalog"
 	"github.com/wasmjob/wasmjob/host/event"
 	"github.com/wasmjob/wasmjob/host/grants"
-	"github.com/wasmjob/wasmjob/host/plugin"
 )
 
 var (
@@ -38,7 +34,7 @@ var (
 // What a host keeps to while it runs a hostile module for a second.
 const (
 	besideLimit = time.Second
-	mostRan     = 1200 * time.Millisecond
+	mostOver    = 200 * time.Millisecond
 	mostLate    = 200 * time.Millisecond
 	mostGrown   = 64 << 20 // of which the memories kept for the next instance are half
 	mostNext    = 20 * time.Second
@@ -52,9 +48,10 @@ const (
 // aside is a host with an honest job that fires each second, and to which
 // hostile modules come.
 type aside struct {
-	dir      string
-	operator registry.Center
-	count    int // of modules so far
+	isolation string
+	dir       string
+	operator  registry.Center
+	count     int // of modules so far
 
 	mu     sync.Mutex
 	events []event.Event
@@ -67,27 +64,35 @@ type aside struct {
 // honest is the name of the job beside.
 const honest = "honest"
 
-func newBeside() (tester, error) {
-	root, err := os.MkdirTemp("", "wasmjob-beside-")
+// newBeside is a host that runs its honest job, in a directory of its own.
+func newBeside(isolation string, budget int64) (*aside, error) {
+	root, err := os.MkdirTemp("", "beside-") // below that of the process
 	if err != nil {
 		return nil, err
 	}
-	b := &aside{dir: filepath.Join(root, "plugins"), news: make(chan struct{})}
-	if err := os.Mkdir(b.dir, 0o700); err != nil {
+	b, err := newAside(isolation, root, budget)
+	if err == nil {
+		err = b.putHonest()
+	}
+	if err != nil {
+		return nil, err
+	}
+	b.wait(func() bool { return b.find(0, honest, event.FireEnded) != nil })
+	return b, nil
+}
+
+// newAside is a host in a directory, with the jobs that are there: its plugins
+// and the cache stay. After close, the directory can be used again.
+func newAside(isolation, root string, budget int64) (*aside, error) {
+	b := &aside{isolation: isolation, dir: filepath.Join(root, "plugins"), news: make(chan struct{})}
+	if err := os.MkdirAll(b.dir, 0o700); err != nil {
 		return nil, err
 	}
 	server, err := embedded.Open(embedded.Options{})
 	if err != nil {
 		return nil, err
 	}
-	rt, err := plugin.NewRuntime(context.Background(), plugin.Options{
-		CacheDir: filepath.Join(root, "cache"),
-		Compiler: func() *exec.Cmd {
-			cmd := exec.Command(os.Args[0])
-			cmd.Env = append(os.Environ(), roleVariable+"="+roleCompile)
-			return cmd
-		},
-	})
+	rt, workers, err := newRuntime(filepath.Join(root, "cache"), budget)
 	if err != nil {
 		return nil, err
 	}
@@ -95,7 +100,7 @@ func newBeside() (tester, error) {
 	if err != nil {
 		return nil, err
 	}
-	files, err := catalog.New(catalog.Options{Dir: b.dir, Runtime: rt, Grants: granted})
+	files, err := catalog.New(catalog.Options{Dir: b.dir, Runtime: rt, Workers: workers, Placement: catalog.Placement{InProcess: []string{"*"}}, Grants: granted})
 	if err != nil {
 		return nil, err
 	}
@@ -106,6 +111,7 @@ func newBeside() (tester, error) {
 			b.mu.Lock()
 			defer b.mu.Unlock()
 			e.Item, e.Previous = nil, nil // which may keep what they point into
+			e.Reason = strings.Clone(e.Reason[:min(len(e.Reason), mostReason+1)])
 			b.events = append(b.events, e)
 			b.wake()
 		},
@@ -132,16 +138,19 @@ func newBeside() (tester, error) {
 	b.end = func() error {
 		stop()
 		parts.Wait()
-		return errors.Join(failed[0], failed[1], server.Close(), rt.Close(context.Background()), os.RemoveAll(root))
+		workers.Close()
+		return errors.Join(failed[0], failed[1], server.Close(), rt.Close(context.Background()))
 	}
-
-	noop := newJob(1).execute("")
-	if err := b.put(honest, noop, "cron: '* * * * * ?'\n"); err != nil {
-		return nil, err
-	}
-	b.wait(func() bool { return b.find(0, honest, event.FireEnded) != nil })
 	return b, nil
 }
+
+// putHonest adds the job that fires each second and does nothing.
+func (b *aside) putHonest() error {
+	return b.put(honest, newJob(1).execute(""), "cron: '* * * * * ?'\n"+b.isolated())
+}
+
+// isolated is the line of a definition that says where guests run.
+func (b *aside) isolated() string { return "isolation: " + b.isolation + "\n" }
 
 // grantsAt is a file with what everything grants, for the hostile jobs.
 func grantsAt(root string) (*grants.Set, error) {
@@ -156,7 +165,7 @@ func grantsAt(root string) (*grants.Set, error) {
     secrets: {k: {file: /proc/version, readable: true}}
     quotas: {requests: 1000000, connections: 256, sent: 1024GiB, received: 1024GiB}
 `, at)
-	if err := errors.Join(os.Mkdir(at, 0o700), os.WriteFile(file, []byte(text), 0o600)); err != nil {
+	if err := errors.Join(os.MkdirAll(at, 0o700), os.WriteFile(file, []byte(text), 0o600)); err != nil {
 		return nil, err
 	}
 	return grants.Read(file)
@@ -172,23 +181,44 @@ func (b *aside) wake() {
 
 // put writes a module and its job's definition, each at once.
 func (b *aside) put(job string, wasm []byte, definition string) error {
-	for _, f := range []struct {
-		name string
-		data []byte
-	}{{job + ".wasm", wasm}, {job + ".yaml", []byte("shardingTotalCount: 1\n" + definition)}} {
-		path := filepath.Join(b.dir, f.name)
-		if err := os.WriteFile(path+".tmp", f.data, 0o600); err != nil {
-			return err
-		}
-		if err := os.Rename(path+".tmp", path); err != nil {
+	return errors.Join(b.write(job+".wasm", wasm), b.write(job+".yaml", []byte("shardingTotalCount: 1\n"+definition)))
+}
+
+// putHostile writes a module with a job that may run it for a second, or the definition that
+// attacks.
+func (b *aside) putHostile(job string, m Module, definition string) error {
+	if m.Definition != "" {
+		return b.write(job+".yaml", []byte(m.Definition))
+	}
+	definition += fmt.Sprintf("timeout: %s\n", max(besideLimit, m.Runs)) + b.isolated()
+	if m.Memory != 0 {
+		definition += fmt.Sprintf("memoryLimit: %dKiB\n", m.Memory>>10)
+	}
+	if m.Type != "" {
+		definition += "type: " + m.Type + "\n"
+	}
+	if m.Streaming {
+		definition += "streamingProcess: true\n"
+	}
+	return b.put(job, m.Wasm, definition)
+}
+
+func (b *aside) write(name string, data []byte) error {
+	path := filepath.Join(b.dir, name)
+	if err := os.WriteFile(path+".tmp", data, 0o600); err != nil {
+		return err
+	}
+	return os.Rename(path+".tmp", path)
+}
+
+// remove removes what there is of a job.
+func (b *aside) remove(job string) error {
+	for _, ext := range []string{".yaml", ".wasm"} {
+		if err := os.Remove(filepath.Join(b.dir, job+ext)); err != nil && !errors.Is(err, os.ErrNotExist) {
 			return err
 		}
 	}
 	return nil
-}
-
-func (b *aside) remove(job string) error {
-	return errors.Join(os.Remove(filepath.Join(b.dir, job+".yaml")), os.Remove(filepath.Join(b.dir, job+".wasm")))
 }
 
 // wait waits until something is so, which is asked again at each event. Whoever
@@ -244,24 +274,21 @@ func (b *aside) run(m Module) report {
 func (b *aside) attack(m Module) (r report, err error) {
 	b.count++
 	hostile, next := fmt.Sprint("hostile", b.count), fmt.Sprint("next", b.count)
-	before := resident()
-	stopCollecting := collect()
+	defer runtime.KeepAlive(m.Wasm) // it is there before and after
+	before := settled(left{})
+	stopCollecting := func() {}
+	if m.Runs == 0 { // at work all the time, the collector leaves a guest little time to take memory
+		stopCollecting = collect()
+	}
 	elsewhere, longest := others(), pauses()
 	mark, began := b.mark(), time.Now()
 
-	definition := fmt.Sprintf("timeout: %s\n", besideLimit)
-	if m.Type != "" {
-		definition += "type: " + m.Type + "\n"
-	}
-	if m.Streaming {
-		definition += "streamingProcess: true\n"
-	}
-	if err := b.put(hostile, m.Wasm, definition); err != nil {
+	if err := b.putHostile(hostile, m, ""); err != nil {
 		return r, err
 	}
 	other := newJob(1)
 	other.Custom("edition", []byte(next)) // so that it has to be compiled
-	if err := b.put(next, other.execute(""), ""); err != nil {
+	if err := b.put(next, other.execute(""), b.isolated()); err != nil {
 		return r, err
 	}
 	b.wait(func() bool {
@@ -272,7 +299,7 @@ func (b *aside) attack(m Module) (r report, err error) {
 		return ready != nil
 	})
 	b.wait(func() bool {
-		r.Refused = b.refusal(hostile)
+		r.say(&r.Refused, b.refusal(hostile))
 		return r.Refused != "" || b.find(mark, hostile, event.Assigned) != nil
 	})
 	r.Loading = time.Since(began)
@@ -283,7 +310,8 @@ func (b *aside) attack(m Module) (r report, err error) {
 		b.wait(func() bool {
 			ended := b.find(mark, hostile, event.ItemEnded)
 			if ended != nil {
-				r.Ran, r.Outcome, r.Text = ended.Duration, ended.Outcome, ended.Reason
+				r.Ran, r.Outcome = ended.Duration, ended.Outcome
+				r.say(&r.Text, ended.Reason)
 			}
 			return ended != nil && b.find(mark, hostile, event.FireEnded) != nil
 		})
@@ -304,6 +332,7 @@ func (b *aside) attack(m Module) (r report, err error) {
 	r.Others, r.Pause = max(others()-elsewhere, 0), longest()
 	stopCollecting()
 
+	removed := time.Now()
 	if err := errors.Join(b.remove(hostile), b.remove(next)); err != nil {
 		return r, err
 	}
@@ -311,49 +340,100 @@ func (b *aside) attack(m Module) (r report, err error) {
 		gone := b.find(mark, hostile, event.JobRemoved) != nil || r.Refused != ""
 		return gone && b.refusal(hostile) == "" && b.find(mark, next, event.JobRemoved) != nil
 	})
-	r.Grown = resident() - before
+	r.Close = time.Since(removed)
+	r.Left = settled(before).since(before)
 	return r, nil
 }
 
-// resident is the memory that this process has, once it has given back what it
-// can. It is 0 where the system does not say.
-func resident() int64 {
-	runtime.GC() // finds code unreachable, which a finalizer frees
-	runtime.GC()
-	debug.FreeOSMemory()
-	b, err := os.ReadFile("/proc/self/statm")
-	if err != nil {
-		return 0
+// wrongBeside says what of a report is not as it has to be.
+func wrongBeside(m Module, r report, isolation string) *verdict {
+	v := &verdict{}
+	r.Memory.wrong(v, isolation, m)
+	if v.check(r.Dead != "", "%s", r.Dead); r.Dead != "" {
+		return v
 	}
-	fields := strings.Fields(string(b))
-	if len(fields) < 2 {
-		return 0
+	r.Left.wrong(v)
+	others, most := min(r.Others, mostOthers), max(besideLimit, m.Runs)
+	if isolation == isolationHost {
+		most += mostOver + others
+	} else {
+		most += more
 	}
-	pages, _ := strconv.ParseInt(fields[1], 10, 64)
-	return pages * int64(os.Getpagesize())
+	v.time(r.Ran > most, "it ran for %s", r.Ran)
+	v.time(r.Pause > longestPause+others, "the collector had to wait for %s", r.Pause)
+	v.time(r.Late > mostLate+others, "the honest job was late by %s", r.Late)
+	v.time(r.Next > mostNext+others, "the next module had to wait for %s", r.Next)
+	v.time(r.Close > more+others, "it was gone after %s", r.Close)
+	v.check(r.Said > mostReason, "%d bytes were said about it", r.Said)
+	v.check(m.End == Stopped && r.Refused != "", "it was refused: %s", r.Refused)
+	v.check(m.End == Refused && r.Refused == "", "it was loaded, and ended with %s", r.Outcome)
+	v.check(m.End == Stopped && r.Refused == "" && r.Outcome != abi.OutcomeTimeout, "it ended with %s: %s", r.Outcome, r.Text)
+	return v
 }
 
-// wrongBeside says what of a report is not as it has to be.
-func wrongBeside(m Module, r report) []string {
-	if r.Dead != "" {
-		return []string{r.Dead}
+// table is a part of the result.
+type table struct{ strings.Builder }
+
+func (t *table) row(cells ...any) {
+	t.WriteString("|")
+	for _, c := range cells {
+		if d, ok := c.(time.Duration); ok {
+			c = ms(d)
+		}
+		text := strings.ReplaceAll(fmt.Sprint(c), "\n", " ")
+		fmt.Fprintf(t, " %s |", strings.ReplaceAll(text, "|", "\\|"))
 	}
-	var list []string
-	check := func(bad bool, format string, args ...any) {
-		if bad {
-			list = append(list, fmt.Sprintf(format, args...))
+	t.WriteString("\n")
+}
+
+// head begins a table; a column whose name ends with a colon has figures.
+func (t *table) head(title string, columns ...string) {
+	fmt.Fprintf(t, "## %s\n\n", title)
+	names, lines := make([]any, len(columns)), make([]any, len(columns))
+	for i, c := range columns {
+		name, figures := strings.CutSuffix(c, ":")
+		if names[i], lines[i] = name, "---"; figures {
+			lines[i] = "--:"
 		}
 	}
-	others := min(r.Others, mostOthers)
-	check(r.Ran > mostRan+others, "it ran for %s", r.Ran)
-	check(r.Pause > longestPause+others, "the collector had to wait for %s", r.Pause)
-	check(r.Late > mostLate+others, "the honest job was late by %s", r.Late)
-	check(r.Next > mostNext+others, "the next module had to wait for %s", r.Next)
-	check(r.Grown > mostGrown, "%d MiB of memory were not given back", r.Grown>>20)
-	check(m.End == Stopped && r.Refused != "", "it was refused: %s", r.Refused)
-	check(m.End == Refused && r.Refused == "", "it was loaded, and ended with %s", r.Outcome)
-	check(m.End == Stopped && r.Refused == "" && r.Outcome != abi.OutcomeTimeout, "it ended with %s: %s", r.Outcome, r.Text)
-	return list
+	t.row(names...)
+	t.row(lines...)
+}
+
+// publish shows the table, and appends it to the file of the results.
+func (t *table) publish(test *testing.T) {
+	test.Helper()
+	test.Log("\n" + t.String())
+	if *output == "" {
+		return
+	}
+	f, err := os.OpenFile(*output, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+	if err != nil {
+		test.Fatal(err)
+	}
+	_, err = f.WriteString(t.String() + "\n")
+	if err := errors.Join(err, f.Close()); err != nil {
+		test.Error(err)
+	}
+}
+
+// chosen is what of the list is run: today's part of it.
+func chosen(list []Module) []Module {
+	day := int(time.Now().Unix() / (24 * 60 * 60))
+	var part []Module
+	for i, m := range list {
+		if strings.Contains(m.Name, *only) && (i+day)%*every == 0 {
+			part = append(part, m)
+		}
+	}
+	return part
+}
+
+func besidePatienceFor(m Module) time.Duration {
+	if strings.HasPrefix(m.Name, "compile/") {
+		return compilePatience
+	}
+	return besidePatience
 }
 
 // A host that runs a hostile module for a second stops it, fires its honest job
@@ -362,55 +442,29 @@ func TestBeside(t *testing.T) {
 	if !*beside {
 		t.Skip("make hostile runs it")
 	}
-	byName := map[string]Module{}
-	var list []string
-	day := int(time.Now().Unix() / (24 * 60 * 60))
-	for i, m := range corpus(t) {
-		if m.Listener != "" || m.Streaming {
-			continue // the job's limit is not for these
-		}
-		if strings.Contains(m.Name, *only) && (i+day)%*every == 0 {
-			byName[m.Name] = m
-			list = append(list, m.Name)
-		}
-	}
-	names := make(chan string)
-	go func() {
-		defer close(names)
-		for _, n := range list {
-			names <- n
-		}
-	}()
-	table := &strings.Builder{}
-	fmt.Fprintln(table, "| Module | End | Ran | Longest pause | Honest job late | Next module after | Memory | |")
-	fmt.Fprintln(table, "| --- | --- | --: | --: | --: | --: | --: | --- |")
-	milliseconds := func(d time.Duration) string { return fmt.Sprintf("%d ms", d.Milliseconds()) }
-	bad := 0
-	patience := func(name string) time.Duration {
-		if strings.HasPrefix(name, "compile/") {
-			return compilePatience
-		}
-		return besidePatience
-	}
-	judged(t, roleHost, 1, patience, names, func(name string, r report) string {
-		return strings.Join(wrongBeside(byName[name], r), "; ")
-	}, func(name string, r report, wrong string) {
-		end := string(r.Outcome)
-		if r.Refused != "" {
-			end = "refused"
-		}
-		if wrong != "" {
-			bad++
-			t.Errorf("%s: %s (others had the processors for %s)", name, wrong, r.Others)
-		}
-		fmt.Fprintf(table, "| %s | %s | %s | %s | %s | %s | %d MiB | %s |\n", name, end, milliseconds(r.Ran), milliseconds(r.Pause),
-			milliseconds(r.Late), milliseconds(r.Next), r.Grown>>20, strings.ReplaceAll(wrong, "\n", " "))
+	list := chosen(slices.DeleteFunc(append(corpus(t), Definitions()...), func(m Module) bool {
+		return m.Listener != "" || m.Streaming // the job's limit is not for these
+	}))
+	everywhere(t, func(t *testing.T, isolation string) {
+		result := &table{}
+		result.head("A host beside a hostile module, guests in: "+isolation, "Module", "End", "Loaded:", "Compiled:", "Ran:", "Gone:", "Longest pause:", "Honest job late:", "Next module after:",
+			"Host's peak, MiB:", "Worker's:", "Compiler's:", "Left, MiB:", "Heap, KiB:", "Files:", "Goroutines:", "Threads:", "Wrong")
+		bad := 0
+		judged(t, []string{wordHost, isolation}, 1, besidePatienceFor, each(list), func(m Module, r report) *verdict {
+			return wrongBeside(m, r, isolation)
+		}, func(m Module, r report, wrong string) {
+			end := string(r.Outcome)
+			if r.Refused != "" {
+				end = "refused"
+			}
+			if wrong != "" {
+				bad++
+				t.Errorf("%s: %s (others had the processors for %s)", m.Name, wrong, r.Others)
+			}
+			result.row(m.Name, end, r.Loading, r.Memory.Compile, r.Ran, r.Close, r.Pause, r.Late, r.Next, r.Memory.Host>>20, r.Memory.Worker>>20, r.Memory.Compiler>>20,
+				r.Left.Resident>>20, r.Left.Heap>>10, r.Left.Files, r.Left.Goroutines, r.Left.Threads, wrong)
+		})
+		fmt.Fprintf(result, "\n%d of %d modules did harm.\n", bad, len(list))
+		result.publish(t)
 	})
-	fmt.Fprintf(table, "\n%d of %d modules did harm.\n", bad, len(list))
-	t.Log("\n" + table.String())
-	if *output != "" {
-		if err := os.WriteFile(*output, []byte(table.String()), 0o600); err != nil {
-			t.Error(err)
-		}
-	}
 }

@@ -49,6 +49,9 @@ const (
 // roleCalls calls imports.
 const roleCalls = "calls"
 
+// randomPrefix begins the names of random sequences.
+const randomPrefix = "random/"
+
 // offeredFunctions are all that a guest may import.
 func offeredFunctions() []Function {
 	var list []Function
@@ -129,7 +132,7 @@ func serveCalls(in io.Reader, out io.Writer) (err error) {
 				granted = append(granted, &grants.Grant{})
 			}
 			s.run(f.String(), Calls(f, cases), cases, granted...)
-		} else if seed, err := strconv.ParseUint(strings.TrimPrefix(lines.Text(), seedPrefix), 10, 64); err == nil {
+		} else if seed, err := strconv.ParseUint(strings.TrimPrefix(lines.Text(), randomPrefix), 10, 64); err == nil {
 			grant, some := s.grant, functions
 			if seed%2 == 1 {
 				grant = &grants.Grant{}
@@ -188,7 +191,7 @@ func (s *callServer) run(name string, module []byte, cases []Case, granted ...*g
 func (s *callServer) loaded(name string, module []byte, cases []Case, grant *grants.Grant) {
 	m, err := s.r.Load(context.Background(), "calls.wasm", module, time.Time{})
 	if s.judgeFault(name); err != nil {
-		if !strings.HasPrefix(name, seedPrefix) {
+		if !strings.HasPrefix(name, randomPrefix) {
 			s.wrong(name, "it is refused: %v", err)
 		}
 		return
@@ -327,8 +330,8 @@ func calling(t *testing.T, names <-chan string) (sum finding) {
 func ask(t *testing.T, name string) finding {
 	ctx, cancel := context.WithTimeout(context.Background(), callsPatience)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, os.Args[0])
-	cmd.Env = append(os.Environ(), roleVariable+"="+roleCalls, "TMPDIR="+t.TempDir())
+	cmd := exec.CommandContext(ctx, os.Args[0], roleCalls)
+	cmd.Env = append(os.Environ(), "TMPDIR="+t.TempDir())
 	cmd.Stdin = strings.NewReader(name + "\n")
 	var complaint strings.Builder
 	cmd.Stderr = &complaint
@@ -405,7 +408,7 @@ func TestRandomCalls(t *testing.T) {
 		}
 		for n := first; end != nil || n < first+few; n++ {
 			select {
-			case names <- fmt.Sprint(seedPrefix, n):
+			case names <- fmt.Sprint(randomPrefix, n):
 			case <-end:
 				return
 			}

@@ -10,8 +10,10 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"runtime"
 	"runtime/metrics"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -19,37 +21,46 @@ import (
 	"time"
 
 	"github.com/wasmjob/wasmjob/abi"
+	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 	"github.com/wasmjob/wasmjob/host/capability/dir"
 	"github.com/wasmjob/wasmjob/host/capability/offer"
 	"github.com/wasmjob/wasmjob/host/grants"
 	"github.com/wasmjob/wasmjob/host/plugin"
+	"github.com/wasmjob/wasmjob/host/plugin/process"
+	"github.com/wasmjob/wasmjob/host/plugin/wasm"
 )
 
 // A hostile module may never come back, and may keep the whole process from
 // doing anything, its time-outs included. So the test program runs modules in
-// processes of its own, which it kills, and each of which is this program, with
-// a word in its environment.
-const roleVariable = "WASMJOB_TEST_HOSTILE"
-
-// roles are what such a process does: it reads names of modules, one a line, and
-// writes a report of each.
+// processes of its own, which it kills. Each of them is this program, with one of
+// these words as its first argument, and what it has to know after it.
 const (
-	roleStop    = "stop"    // runs the module by itself
-	roleHost    = "host"    // has a host run it beside another job
-	roleCompile = "compile" // is the process that compiles for roleHost
+	wordStop    = "stop"           // runs the module by itself; isolation
+	wordHost    = "host"           // has a host run it beside another job; isolation
+	wordStart   = "start"          // starts a host that has it already; isolation, directory
+	wordLag     = "lag"            // has a host run several beside an honest job; isolation, fires, file
+	wordGreedy  = "take"           // takes what it is asked for
+	wordCompile = "compile-module" // compiles for one of these
+	wordGuests  = "run-guests"     // runs guests for one of these; job
 )
 
 func TestMain(m *testing.M) {
+	word := ""
+	if len(os.Args) > 1 {
+		word = os.Args[1]
+	}
 	var err error
-	switch os.Getenv(roleVariable) {
-	case roleStop:
-		err = answer(os.Stdin, os.Stdout, newStopper)
-	case roleHost:
-		err = answer(os.Stdin, os.Stdout, newBeside)
-	case roleCompile:
-		err = plugin.ServeCompile(os.Stdin, os.Stdout)
+	switch word {
+	case wordStop, wordHost, wordStart, wordLag, wordGreedy:
+		err = errors.Join(limitMemory(), serve(word, os.Args[2:]))
 	case roleCalls:
 		err = serveCalls(os.Stdin, os.Stdout)
+	case wordCompile, wordGuests:
+		if slices.Contains(os.Args[2:], greedyWord) {
+			err = takeAndStay()
+			break
+		}
+		err = serveHost(word)
 	default:
 		os.Exit(m.Run())
 	}
@@ -60,30 +71,106 @@ func TestMain(m *testing.M) {
 	os.Exit(0)
 }
 
+// serveHost is what a host's own program does for it.
+func serveHost(word string) error {
+	if word == wordCompile {
+		return plugin.ServeCompile(os.Stdin, os.Stdout)
+	}
+	return process.Serve(os.Stdin, os.Stdout)
+}
+
+// serve does what a word says, and answers on standard output.
+func serve(word string, args []string) error {
+	switch word {
+	case wordStop:
+		return answer(os.Stdin, os.Stdout, func() (tester, error) { return newStopper(args[0]) })
+	case wordHost:
+		return answer(os.Stdin, os.Stdout, func() (tester, error) { return newBeside(args[0], budget) })
+	case wordStart:
+		return answer(os.Stdin, os.Stdout, func() (tester, error) { return &starter{args[0], args[1]}, nil })
+	case wordGreedy:
+		return answer(os.Stdin, os.Stdout, func() (tester, error) { return &greedy{}, nil })
+	}
+	return answer(os.Stdin, os.Stdout, func() (tester, error) { return newBesides(args[0], args[1], args[2]) })
+}
+
+// again starts this program once more.
+func again(args ...string) func(string) *exec.Cmd {
+	return func(job string) *exec.Cmd {
+		path, err := os.Executable()
+		if err != nil {
+			path = os.Args[0]
+		}
+		if job != "" {
+			args = append(slices.Clone(args), job)
+		}
+		return exec.Command(path, args...)
+	}
+}
+
+// Isolations are what definitions call them: the host's own process, a worker process that
+// jobs share, and one of the job's own.
+const (
+	isolationHost   = string(jobconfig.IsolationHost)
+	isolationShared = string(jobconfig.IsolationFire)
+)
+
+// newRuntime makes what runs modules: as a host has it, with a process that
+// compiles, and worker processes.
+func newRuntime(cache string, budget int64) (*plugin.Runtime, *process.Workers, error) {
+	rt, err := plugin.NewRuntime(context.Background(), plugin.Options{
+		CacheDir: cache, MemoryBudget: budget,
+		Compiler: func() *exec.Cmd { return again(wordCompile)("") },
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	return rt, process.New(process.Options{Runtime: rt, Command: again(wordGuests)}), nil
+}
+
+// request has a process run a module, whose bytes are in a file.
+type request struct {
+	Module
+	File string
+}
+
 // report is what became of a module.
 type report struct {
 	// Refused says why it was not loaded, Outcome what the execution ended with,
-	// and Text the rest.
+	// and Text the rest. They are cut short; Said is how many bytes were said at most.
 	Refused string
 	Outcome abi.Outcome
 	Text    string
-	// Loading is how long it took until the module was loaded or refused.
-	Loading time.Duration
+	Said    int
+	// Loading is how long it took until the module was loaded or refused, Ready how
+	// long until the honest job of a host that started with it had run.
+	Loading, Ready time.Duration
+	phases
 	// Ran is how long the execution took, and Others the processor time that
 	// other processes had meanwhile: what a busy machine may have added to Ran.
 	Ran, Others time.Duration
 	// Busy is the processor time that the thread had which executed it: what it
-	// took on any machine, but for waits.
+	// took on any machine, but for waits. It is 0 if another process did.
 	Busy time.Duration
 	// Pause is the collector's longest pause meanwhile.
 	Pause time.Duration
-	// Late is how late the job beside began at most, Grown what the process had
+	// Late is how late the job beside began at most, Left what the process had
 	// more after the module was gone, Next how long the next module took to load.
 	Late, Next time.Duration
-	Grown      int64
+	Left       left
+	// Alone and Beside are those of an honest job without and with others.
+	Alone, Beside lags
 
+	// Memory is what was seen from outside, also of a process that died.
+	Memory memory
 	// Dead says how the process ended that ran it; it has no other figures then.
 	Dead string
+}
+
+// say keeps the beginning of a text.
+func (r *report) say(to *string, text string) {
+	r.Said = max(r.Said, len(text))
+	*to = text[:min(len(text), 300)]
 }
 
 // tester runs one module after another.
@@ -92,84 +179,95 @@ type tester interface {
 	close() error
 }
 
-// answer serves a process that asks for modules by name.
+// answer serves a process that is asked to run modules.
 func answer(in io.Reader, out io.Writer, begin func() (tester, error)) error {
-	modules, err := Corpus()
-	if err != nil {
-		return err
-	}
-	byName := map[string]Module{}
-	for _, m := range modules {
-		byName[m.Name] = m
-	}
 	with, err := begin()
 	if err != nil {
 		return err
 	}
-	for lines := bufio.NewScanner(in); lines.Scan(); {
-		m, ok := byName[lines.Text()]
-		if seed, isSeed := strings.CutPrefix(lines.Text(), seedPrefix); isSeed {
-			n, err := strconv.ParseUint(seed, 10, 64)
-			if err != nil {
-				return err
-			}
-			m, ok = Random(n), true
+	for lines := bufio.NewReader(in); ; {
+		line, err := lines.ReadBytes('\n')
+		if errors.Is(err, io.EOF) {
+			return with.close()
 		}
-		if !ok {
-			return fmt.Errorf("no module %q", lines.Text())
+		var q request
+		if err == nil {
+			err = json.Unmarshal(line, &q)
 		}
-		if err := json.NewEncoder(out).Encode(with.run(m)); err != nil {
+		if err == nil {
+			q.Wasm, err = os.ReadFile(q.File)
+		}
+		if err == nil {
+			err = json.NewEncoder(out).Encode(with.run(q.Module))
+		}
+		if err != nil {
 			return err
 		}
 	}
-	return with.close()
 }
 
-// seedPrefix begins the name of a random module.
-const seedPrefix = "random/"
-
-// tries is how often a module is run that seems to do harm: one that does, does
-// it each time, and a machine that is busy with other things does not. A process that
-// ended because of a module is no matter of that.
+// tries is how often a module is run that seems to take too long: one that does, does
+// it each time, and a machine that is busy with other things does not. What takes too
+// much memory, or ends the process, gets no second try: no other program is why.
 const tries = 3
 
-// judged has each module run by one of n processes of the role. A process has
+// verdict is what of a report is not as it has to be.
+type verdict struct {
+	firm  []string
+	times []string // another try may be better
+}
+
+func (v *verdict) check(bad bool, format string, args ...any) {
+	if bad {
+		v.firm = append(v.firm, fmt.Sprintf(format, args...))
+	}
+}
+
+func (v *verdict) time(bad bool, format string, args ...any) {
+	if bad {
+		v.times = append(v.times, fmt.Sprintf(format, args...))
+	}
+}
+
+func (v *verdict) String() string { return strings.Join(slices.Concat(v.firm, v.times), "; ") }
+
+// judged has each module run by one of n processes of the command. A process has
 // patience for each, and is killed then. wrong says what of a report is not as
 // it has to be; see gets a report of every module, the first of its tries that is
 // not wrong, or the last one, and what is wrong of it. Both are called one at a time.
-func judged(t *testing.T, role string, n int, patience func(name string) time.Duration, names <-chan string,
-	wrong func(name string, r report) string, see func(name string, r report, wrong string)) {
+func judged(t *testing.T, command []string, n int, patience func(m Module) time.Duration, modules <-chan Module,
+	wrong func(m Module, r report) *verdict, see func(m Module, r report, wrong string)) {
 	t.Helper()
 	var mu sync.Mutex
 	var workers sync.WaitGroup
 	for range n {
 		workers.Go(func() {
-			var p *process
+			var p *child
 			defer func() {
 				if p != nil {
 					p.end()
 				}
 			}()
-			for name := range names {
+			for m := range modules {
 				for try := 1; ; try++ {
 					var err error
 					if p == nil {
-						if p, err = newProcess(role); err != nil {
+						if p, err = newChild(command...); err != nil {
 							t.Error(err)
 							return
 						}
 					}
-					r, alive := p.ask(name, patience(name))
+					r, alive := p.ask(m, patience(m))
 					if !alive {
 						p = nil
 					}
 					mu.Lock()
-					text := wrong(name, r)
-					last := text == "" || try == tries || (r.Dead != "" && !strings.HasPrefix(r.Dead, notStopped))
+					v := wrong(m, r)
+					last := len(v.firm) > 0 || len(v.times) == 0 || try == tries
 					if last {
-						see(name, r, text)
+						see(m, r, v.String())
 					} else {
-						t.Logf("%s: %s; once more", name, text)
+						t.Logf("%s: %s; once more", m.Name, v)
 					}
 					mu.Unlock()
 					if last {
@@ -182,22 +280,35 @@ func judged(t *testing.T, role string, n int, patience func(name string) time.Du
 	workers.Wait()
 }
 
-// process is another one of this program.
-type process struct {
+// each sends modules.
+func each(list []Module) <-chan Module {
+	modules := make(chan Module)
+	go func() {
+		defer close(modules)
+		for _, m := range list {
+			modules <- m
+		}
+	}()
+	return modules
+}
+
+// child is another process of this program.
+type child struct {
 	cmd    *exec.Cmd
 	in     io.WriteCloser
 	lines  chan []byte
 	stderr bytes.Buffer
 	dir    string // its own, for temporary files
+	most   int64  // bytes that it and its children may have together
 }
 
-func newProcess(role string) (*process, error) {
+func newChild(command ...string) (*child, error) {
 	dir, err := os.MkdirTemp("", "wasmjob-hostile-")
 	if err != nil {
 		return nil, err
 	}
-	p := &process{cmd: exec.Command(os.Args[0]), lines: make(chan []byte), dir: dir}
-	p.cmd.Env = append(os.Environ(), roleVariable+"="+role, "TMPDIR="+dir)
+	p := &child{cmd: again(command...)(""), lines: make(chan []byte), dir: dir, most: tooMuch}
+	p.cmd.Env = append(os.Environ(), "TMPDIR="+dir, "GORACE=atexit_sleep_ms=0") // or each process would sleep for a second
 	p.cmd.Stderr = &p.stderr
 	p.in, err = p.cmd.StdinPipe()
 	if err != nil {
@@ -223,15 +334,21 @@ func newProcess(role string) (*process, error) {
 	return p, nil
 }
 
-// notStopped begins what is Dead of a process that did not answer.
-const notStopped = "not stopped"
-
 // ask has the process run a module. If it does not answer, the process is gone.
-func (p *process) ask(name string, patience time.Duration) (r report, alive bool) {
+func (p *child) ask(m Module, patience time.Duration) (r report, alive bool) {
+	q := request{m, filepath.Join(p.dir, "module.wasm")}
+	q.Wasm = nil
+	line, err := json.Marshal(q)
+	if err == nil {
+		err = os.WriteFile(q.File, m.Wasm, 0o600)
+	}
+	seen := watch(p.cmd.Process.Pid, p.most)
 	began := time.Now()
 	timer := time.NewTimer(patience)
 	defer timer.Stop()
-	_, err := fmt.Fprintln(p.in, name)
+	if err == nil {
+		_, err = p.in.Write(append(line, '\n'))
+	}
 	for err == nil {
 		select {
 		case line, ok := <-p.lines:
@@ -240,21 +357,24 @@ func (p *process) ask(name string, patience time.Duration) (r report, alive bool
 				break
 			}
 			if json.Unmarshal(line, &r) == nil {
+				r.Memory = seen.end()
 				return r, true
 			}
 		case <-timer.C:
-			err = fmt.Errorf(notStopped+" after %s", patience)
+			err = fmt.Errorf("not stopped after %s", patience)
 		}
 	}
+	r = report{Memory: seen.end()}
 	if end := p.end(); end != nil && time.Since(began) < patience {
 		err = fmt.Errorf("%w: %w", err, end)
 	}
 	text := p.stderr.String()
-	return report{Dead: err.Error() + " " + text[:min(len(text), 300)]}, false
+	r.Dead = err.Error() + " " + text[:min(len(text), 300)]
+	return r, false
 }
 
 // end kills the process and waits for it.
-func (p *process) end() error {
+func (p *child) end() error {
 	p.in.Close()
 	_ = p.cmd.Process.Kill()
 	for range p.lines {
@@ -332,7 +452,12 @@ func others() time.Duration {
 }
 
 // stopper runs modules with the limit of a test, and nothing else.
-type stopper struct{ r *plugin.Runtime }
+type stopper struct {
+	isolation string
+	runtime   *plugin.Runtime
+	workers   *process.Workers
+	cache     string
+}
 
 // limit is how long a module may run in a test, and slack how soon it has to
 // have ended then. longestPause bounds those of the collector. mostOthers is
@@ -344,52 +469,114 @@ const (
 	mostOthers   = 3 * time.Second
 )
 
-func newStopper() (tester, error) {
-	r, err := plugin.NewRuntime(context.Background(), plugin.Options{})
-	return &stopper{r}, err
+func newStopper(isolation string) (tester, error) {
+	cache, err := os.MkdirTemp("", "cache-")
+	if err != nil {
+		return nil, err
+	}
+	rt, workers, err := newRuntime(cache, budget)
+	return &stopper{isolation, rt, workers, cache}, err
 }
 
-func (s *stopper) close() error { return s.r.Close(context.Background()) }
+// share names the worker process that guests share; empty: each has its own.
+func (s *stopper) share() string {
+	if s.isolation == isolationShared {
+		return "guests"
+	}
+	return ""
+}
+
+func (s *stopper) close() error {
+	s.workers.Close()
+	return errors.Join(s.runtime.Close(context.Background()), os.RemoveAll(s.cache))
+}
 
 func (s *stopper) run(m Module) (r report) {
-	began := time.Now()
-	loaded, err := s.r.Load(context.Background(), "hostile.wasm", m.Wasm, time.Time{})
-	r.Loading = time.Since(began)
-	if err != nil {
-		r.Refused = err.Error()
-		return r
+	defer runtime.KeepAlive(m.Wasm) // it is there before and after
+	before := settled(left{})
+	s.live(m, &r)
+	r.Left = settled(before).since(before)
+	return r
+}
+
+// live is a module's whole life.
+func (s *stopper) live(m Module, r *report) {
+	ctx := context.Background()
+	took := func(d *time.Duration) func() {
+		began := time.Now()
+		return func() { *d += time.Since(began) }
 	}
-	defer loaded.Close()
+	// What Open does, in its parts.
+	done := took(&r.Scan)
+	read := wasm.Read(m.Wasm)
+	done()
+	if len(read.Info.Problems) == 0 {
+		done = took(&r.Meter)
+		_, _ = read.Meter() // Open says what is wrong
+		done()
+	}
+
+	done = took(&r.Load)
+	loaded, err := s.runtime.Open("hostile.wasm", m.Wasm)
+	if err != nil {
+		done()
+		r.say(&r.Refused, err.Error())
+		return
+	}
+	defer func() {
+		defer took(&r.Close)()
+		loaded.Close()
+	}()
 	grant := &grants.Grant{}
 	if m.Granted {
 		at, err := os.MkdirTemp("", "hostile-")
 		if err != nil {
-			r.Refused = err.Error()
-			return r
+			r.Dead = err.Error()
+			return
 		}
 		defer os.RemoveAll(at)
 		grant = everything(at)
 	}
-	x, err := loaded.Executor(offer.Settings(plugin.Settings{Type: m.Type, Streaming: m.Streaming}, grant))
+	settings := offer.Settings(plugin.Settings{Type: m.Type, Streaming: m.Streaming, MemoryLimit: m.Memory}, grant)
+	var x abi.Executor
+	if s.isolation == isolationHost {
+		x, err = loaded.Executor(settings)
+	} else {
+		x, err = s.workers.Module(loaded).Executor(ctx, settings, s.share())
+	}
+	done()
+	r.Loading = r.Load
 	if err != nil {
-		r.Refused = err.Error()
-		return r
+		r.say(&r.Refused, err.Error())
+		return
 	}
 	x = offer.Wrap(x, grant, "", dir.NewQuotas())
-	defer x.Release()
-	worker, err := x.NewWorker(context.Background())
+	defer func() {
+		defer took(&r.Close)()
+		x.Release()
+	}()
+	worker, err := x.NewWorker(ctx)
 	if err != nil {
-		r.Refused = err.Error()
-		return r
+		r.say(&r.Refused, err.Error())
+		return
 	}
-	defer worker.Close()
-	defer collect()()
+	defer func() {
+		defer took(&r.Close)()
+		if err := worker.Close(); err != nil {
+			r.Dead = err.Error()
+		}
+	}()
+	s.execute(m, worker, r)
+}
 
+func (s *stopper) execute(m Module, worker abi.Worker, r *report) {
+	if m.Runs == 0 { // at work all the time, the collector leaves a guest little time to take memory
+		defer collect()()
+	}
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	longest, elsewhere, busy := pauses(), others(), threadTime()
-	began = time.Now()
-	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	longest, elsewhere, busy, began := pauses(), others(), threadTime(), time.Now()
+	ctx, cancel := context.WithTimeout(context.Background(), max(limit, m.Runs))
 	defer cancel()
 	inv := &abi.Invocation{Host: &quiet{ctx: ctx}, Context: abi.ShardingContext{
 		JobName: "hostile", ShardingTotalCount: 1, Attempt: 1, FireTime: began}}
@@ -400,8 +587,8 @@ func (s *stopper) run(m Module) (r report) {
 		got = worker.Execute(ctx, inv)
 	}
 	r.Ran, r.Others, r.Busy, r.Pause = time.Since(began), max(others()-elsewhere, 0), threadTime()-busy, longest()
-	r.Outcome, r.Text = got.Outcome, got.Message
-	return r
+	r.Outcome = got.Outcome
+	r.say(&r.Text, got.Message)
 }
 
 // everything is a grant of all capabilities. Nothing listens at its address.

@@ -18,7 +18,7 @@ func Corpus() ([]Module, error) {
 		return nil, err
 	}
 	return slices.Concat(loops(), calls(), bulks(), memories(), wasi(), hostCalls(), capabilities(), entries(),
-		sections(), encodings(), compileBombs(), foreign(), found), nil
+		sections(), encodings(), compileBombs(), foreign(), attacks(), found), nil
 }
 
 // loops never end.

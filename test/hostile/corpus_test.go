@@ -1,12 +1,15 @@
 package hostile
 
 import (
+	"bytes"
 	"context"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/tetratelabs/wazero"
+	"github.com/tetratelabs/wazero/api"
+	"github.com/tetratelabs/wazero/imports/wasi_snapshot_preview1"
 )
 
 func corpus(t *testing.T) []Module {
@@ -43,14 +46,23 @@ func TestCorpusIsValid(t *testing.T) {
 	t.Logf("%d modules", len(names))
 }
 
-// So is every random module.
+// So is every random module, but for those whose bytes were changed.
 func TestRandomIsValid(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
 	rt := wazero.NewRuntimeWithConfig(ctx, wazero.NewRuntimeConfigInterpreter())
 	defer rt.Close(ctx)
+	changed := 0
 	for seed := range uint64(300) {
-		c, err := rt.CompileModule(ctx, Random(seed).Wasm)
+		m := Random(seed)
+		if !bytes.Equal(m.Wasm, Random(seed).Wasm) {
+			t.Fatalf("seed %d makes different modules", seed)
+		}
+		if m.Invalid {
+			changed++
+			continue
+		}
+		c, err := rt.CompileModule(ctx, m.Wasm)
 		if err != nil {
 			t.Fatalf("seed %d: %v", seed, err)
 		}
@@ -58,4 +70,43 @@ func TestRandomIsValid(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	if changed == 0 || changed > 30 {
+		t.Errorf("%d of 300 modules were changed", changed)
+	}
+}
+
+// The generator knows all functions of WASI, and their types.
+func TestRandomKnowsWASI(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	rt := wazero.NewRuntimeWithConfig(ctx, wazero.NewRuntimeConfigInterpreter())
+	defer rt.Close(ctx)
+	compiled, err := wasi_snapshot_preview1.NewBuilder(rt).Compile(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	there := compiled.ExportedFunctions()
+	for _, f := range wasi1() {
+		d := there[f.name]
+		if d == nil {
+			t.Errorf("there is no %s", f.name)
+			continue
+		}
+		if params, results := lettersOf(d.ParamTypes()), lettersOf(d.ResultTypes()); params != f.params || results != f.results {
+			t.Errorf("%s is (%s)->(%s), not (%s)->(%s)", f.name, params, results, f.params, f.results)
+		}
+		delete(there, f.name)
+	}
+	for name := range there {
+		t.Errorf("%s is missing", name)
+	}
+}
+
+// lettersOf are the types as the assembler has them; WASI has no others.
+func lettersOf(types []api.ValueType) string {
+	var s []byte
+	for _, t := range types {
+		s = append(s, map[api.ValueType]byte{api.ValueTypeI32: 'i', api.ValueTypeI64: 'l'}[t])
+	}
+	return string(s)
 }

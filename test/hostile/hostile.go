@@ -3,6 +3,8 @@
 package hostile
 
 import (
+	"time"
+
 	"github.com/wasmjob/wasmjob/abi"
 	w "github.com/wasmjob/wasmjob/test/wasm"
 )
@@ -25,6 +27,8 @@ type Module struct {
 	// Name is the group and the attack, as in loop/empty.
 	Name string
 	Wasm []byte
+	// Definition is what attacks, if there is no module: a definition file.
+	Definition string
 	// Type is that of the job, and Streaming its setting, if it is DATAFLOW.
 	Type      string
 	Streaming bool
@@ -34,7 +38,11 @@ type Module struct {
 	Granted bool
 	// Invalid modules are no WebAssembly; an engine may crash when it reads them.
 	Invalid bool
-	End     End
+	// Memory is the job's memoryLimit in bytes; 0: the default.
+	Memory int64
+	// Runs is how long it has to run until it has done harm; 0: a moment.
+	Runs time.Duration
+	End  End
 }
 
 const (

@@ -2,4 +2,7 @@
 
 package hostile
 
-const slower = 1
+const (
+	slower = 1
+	raced  = 1
+)

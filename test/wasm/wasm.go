@@ -148,6 +148,11 @@ func (m *Module) PassiveElem(funcs ...uint32) uint32 {
 	return uint32(len(m.elems) - 1)
 }
 
+// DeclaredElem adds a declarative segment: it lets bodies refer to the functions.
+func (m *Module) DeclaredElem(funcs ...uint32) {
+	m.elems = append(m.elems, Code([]byte{3, 0}, list(funcs)))
+}
+
 // Data copies bytes into the memory when an instance is made.
 func (m *Module) Data(offset int32, b []byte) {
 	m.data = append(m.data, Code([]byte{0}, I32Const(offset), []byte{0x0b}, U32(uint32(len(b))), b))
@@ -280,6 +285,17 @@ func Loop(code ...[]byte) []byte { return Code([]byte{0x03, None}, Code(code...)
 // If is a block without a result, whose condition is on the stack.
 func If(code ...[]byte) []byte { return Code([]byte{0x04, None}, Code(code...), []byte{0x0b}) }
 
+// BlockOf is a block of a function type: it takes the parameters from the stack
+// and leaves the results there.
+func BlockOf(typ uint32, code ...[]byte) []byte {
+	return Code([]byte{0x02}, Signed(int64(typ)), Code(code...), []byte{0x0b})
+}
+
+// LoopOf is a loop of a function type. A branch to it takes the parameters.
+func LoopOf(typ uint32, code ...[]byte) []byte {
+	return Code([]byte{0x03}, Signed(int64(typ)), Code(code...), []byte{0x0b})
+}
+
 // Br branches to an enclosing block, 0 being the innermost.
 func Br(label uint32) []byte { return append([]byte{0x0c}, U32(label)...) }
 
@@ -335,6 +351,15 @@ func TableInit(elem uint32) []byte { return Code([]byte{0xfc, 12}, U32(elem), []
 
 // TableCopy copies within table 0: to, from, length.
 func TableCopy() []byte { return []byte{0xfc, 14, 0, 0} }
+
+// TableGet pushes the reference in table 0 whose number is on the stack.
+func TableGet() []byte { return []byte{0x25, 0} }
+
+// TableSet stores a reference in table 0: where, reference.
+func TableSet() []byte { return []byte{0x26, 0} }
+
+// TableSize pushes the size of table 0.
+func TableSize() []byte { return []byte{0xfc, 16, 0} }
 
 // TableGrow grows table 0: reference, by.
 func TableGrow() []byte { return []byte{0xfc, 15, 0} }
