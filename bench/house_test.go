@@ -25,6 +25,7 @@ import (
 	"github.com/wasmjob/wasmjob/host/catalog"
 	"github.com/wasmjob/wasmjob/host/event"
 	"github.com/wasmjob/wasmjob/host/plugin"
+	"github.com/wasmjob/wasmjob/host/plugin/process"
 )
 
 // noop is a module whose SIMPLE job does nothing, and the jobParameter that
@@ -110,11 +111,15 @@ func openKeeping(b *testing.B, name, dir string, n int, keep func(event.Event), 
 	if err != nil {
 		b.Fatal(err)
 	}
-	rt, err := plugin.NewRuntime(b.Context(), plugin.Options{CacheDir: filepath.Join(b.TempDir(), "cache")})
+	rt, err := plugin.NewRuntime(b.Context(), plugin.Options{CacheDir: filepath.Join(b.TempDir(), "cache"), Compiler: func() *exec.Cmd { return itself(compileWord) }})
 	if err != nil {
 		b.Fatal(err)
 	}
-	files, err := catalog.New(catalog.Options{Dir: dir, Runtime: rt})
+	var workers *process.Workers
+	if !*inside {
+		workers = process.New(process.Options{Runtime: rt, Command: func(label string) *exec.Cmd { return itself(workWord, label) }})
+	}
+	files, err := catalog.New(catalog.Options{Dir: dir, Runtime: rt, Workers: workers})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -179,6 +184,9 @@ func openKeeping(b *testing.B, name, dir string, n int, keep func(event.Event), 
 		parts.Wait()
 		if err := server.Close(); err != nil {
 			b.Errorf("registry: %v", err)
+		}
+		if workers != nil {
+			workers.Close()
 		}
 		if err := rt.Close(context.Background()); err != nil {
 			b.Errorf("runtime: %v", err)

@@ -39,6 +39,9 @@ func Pause(ctx context.Context, d time.Duration) bool {
 func (f *Fire) work(guests context.Context) {
 	var worker abi.Worker
 	var helpers sync.WaitGroup
+	// turn is held by helpers while the guest has an item of theirs, which runs in the
+	// slot of this worker, and by this worker while it may be without.
+	var turn sync.RWMutex
 	defer func() {
 		if worker != nil {
 			if err := worker.Close(); err != nil {
@@ -46,14 +49,22 @@ func (f *Fire) work(guests context.Context) {
 			}
 		}
 	}()
-	defer helpers.Wait()
 	slot := &slots.Hold{Account: f.job.Account}
 	defer slot.End()
+	defer helpers.Wait()
 	helped := false
+	take := func(e *Execution, own context.Context) bool {
+		if helped && slot.Kept() {
+			return true
+		}
+		turn.Lock()
+		defer turn.Unlock()
+		return slot.Take(f.Places, f.ID.Instant, f.handBack, own.Done())
+	}
 	for e := f.take(); e != nil; e = f.take() {
 		began := time.Now()
-		if !f.workOn(guests, e, slot, &worker) {
-			slot.End()
+		e.slot = slot
+		if !f.workOn(guests, e, &worker, take) {
 			helpers.Wait() // one of their items takes its time
 			helped = false
 			continue
@@ -61,33 +72,38 @@ func (f *Fire) work(guests context.Context) {
 		if helped || time.Since(began) > briskItem {
 			continue
 		}
-		if w, ok := worker.(abi.Pipelined); ok {
-			helped = true
-			for range f.left.help(w.Depth()-1, f.Workers) {
-				helpers.Go(func() { f.helpWith(guests, worker) })
-			}
+		w, ok := worker.(abi.Pipelined)
+		if !ok {
+			continue
+		}
+		helped = true
+		for range min(w.Depth()-1, f.untaken()) {
+			helpers.Go(func() { f.help(guests, worker, &turn) })
 		}
 	}
 }
 
-// helpWith gives a worker's guest items until none is left, or the guest gives one back.
-func (f *Fire) helpWith(guests context.Context, worker abi.Worker) {
-	defer f.left.helped()
-	slot := &slots.Hold{Account: f.job.Account}
-	defer slot.End()
+// help gives a worker's guest items until none is left, or the guest gives one back.
+func (f *Fire) help(guests context.Context, worker abi.Worker, turn *sync.RWMutex) {
+	free := func(*Execution, context.Context) bool { return true }
 	for e := f.take(); e != nil; e = f.take() {
-		if !f.workOn(guests, e, slot, &worker) {
+		slot := &slots.Hold{Account: f.job.Account} // for another attempt
+		e.slot = slot
+		turn.RLock()
+		begun := f.workOn(guests, e, &worker, free)
+		turn.RUnlock()
+		slot.End()
+		if !begun {
 			return
 		}
 	}
 }
 
-// workOn runs an item to its end. It reports false if the guest has given the item back,
-// for it is busy with another one.
-func (f *Fire) workOn(guests context.Context, e *Execution, slot *slots.Hold, worker *abi.Worker) (begun bool) {
+// workOn runs an item to its end, when take has taken a slot for it. It reports false if
+// the guest has given the item back, for it is busy with another one.
+func (f *Fire) workOn(guests context.Context, e *Execution, worker *abi.Worker, take func(*Execution, context.Context) bool) (begun bool) {
 	own, end := e.life(guests)
-	e.slot = slot
-	if !f.ready(own, e, worker) {
+	if !f.ready(own, e, worker, take) {
 		end()
 		if ended, killed := e.KilledBefore(); killed {
 			f.job.Ended(ended)
@@ -113,21 +129,7 @@ type left struct {
 	mu      sync.Mutex
 	back    []*Execution // that were given back by guests
 	workers int          // that are there
-	helpers int          // likewise
 	empty   bool         // none is closed
-}
-
-// help takes up to n helpers, and returns how many: with the workers they are no more
-// than most.
-func (l *left) help(n, most int) int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.empty {
-		return 0
-	}
-	n = max(min(n, most-l.workers-l.helpers), 0)
-	l.helpers += n
-	return n
 }
 
 // hire takes a worker if there are less than most.
@@ -151,13 +153,6 @@ func (l *left) leave() bool {
 	}
 	l.workers--
 	return true
-}
-
-// helped ends a helper.
-func (l *left) helped() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.helpers--
 }
 
 // put takes an item back.
@@ -227,13 +222,13 @@ func (f *Fire) spawn(guests context.Context, n int) {
 
 // ready waits for an item's turn, and for the memory of a worker if there is none
 // yet. It reports false if the item may not start any more.
-func (f *Fire) ready(own context.Context, e *Execution, worker *abi.Worker) bool {
+func (f *Fire) ready(own context.Context, e *Execution, worker *abi.Worker, take func(*Execution, context.Context) bool) bool {
 	select {
 	case <-f.handBack:
 		return false
 	default:
 	}
-	if !e.slot.Take(f.Places, f.ID.Instant, f.handBack, own.Done()) {
+	if !take(e, own) {
 		return false
 	}
 	e.queued.Store(0)
@@ -288,6 +283,9 @@ func (f *Fire) take() *Execution {
 		}
 	}
 }
+
+// untaken is how many items no worker has had.
+func (f *Fire) untaken() int { return max(len(f.Runs)-int(f.taken.Load()), 0) }
 
 // giveBack ends an item that was not started. A scheduled instant that is
 // handed back is due again for the next owner. A trigger and a takeover are not

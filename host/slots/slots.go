@@ -13,6 +13,9 @@ import (
 // quantum is how long a streaming item keeps its slot while others wait for one.
 const quantum = 100 * time.Millisecond
 
+// moment is how long items that come and go keep a slot while others wait for one.
+const moment = 5 * time.Millisecond
+
 // Slots are the host's, for items that run, shared fairly by job: a free slot
 // goes to the job that has the fewest, of several to the one that was given a
 // slot longest ago, and within the job to the oldest instant. All methods of
@@ -91,10 +94,16 @@ func (h *Hold) End() {
 	s.give()
 }
 
+// Kept reports whether the worker has a slot, and may keep it for its next item: nobody
+// waits for it, or it was held for a moment only.
+func (h *Hold) Kept() bool { return h.slot && !h.wanted(moment) }
+
 // Wanted reports whether somebody waits for the slot, and it was held for a
 // while.
-func (h *Hold) Wanted() bool {
-	if !h.slot || time.Since(h.since) < quantum {
+func (h *Hold) Wanted() bool { return h.wanted(quantum) }
+
+func (h *Hold) wanted(after time.Duration) bool {
+	if !h.slot || time.Since(h.since) < after {
 		return false
 	}
 	s := h.Account.slots

@@ -13,7 +13,7 @@ import (
 
 // Depth is how many items a host gives to a guest at once: the guest runs them one
 // after the other, and the host does not wait for it after each.
-const Depth = 6
+const Depth = 8
 
 // patience is how long an item may take while others wait behind it: they are given
 // back to the host then, which has another guest run them.

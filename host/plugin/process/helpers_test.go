@@ -28,6 +28,7 @@ func programs() map[string]func() error {
 		"good":   func() error { return Serve(os.Stdin, os.Stdout) },
 		"probe":  func() error { return serve(os.Stdin, os.Stdout, probe) },
 		"hungry": hungry,
+		"trap":   endsInTrial,
 		"host":   host,
 	}
 	for name, f := range strangers() {

@@ -15,7 +15,7 @@ import (
 )
 
 // inboxSize is how many messages of an invocation wait before its process does.
-const inboxSize = 64
+const inboxSize = 16
 
 // invocation is a run of a worker. One goroutine uses it.
 type invocation struct {
@@ -28,8 +28,10 @@ type invocation struct {
 	inv      *abi.Invocation
 	lines    lineLimit
 	inbox    chan message
-	over     chan struct{} // closed when nothing takes from inbox any more
-	executor int64         // names the executor in the process
+	over     chan struct{}   // closed when nothing takes from inbox any more
+	executor int64           // names the executor in the process
+	served   context.Context // see serving; nil: nothing was asked yet
+	unserve  func()
 }
 
 func (v *invocation) run(ctx context.Context, export string) abi.Result {
@@ -47,11 +49,11 @@ func (v *invocation) run(ctx context.Context, export string) abi.Result {
 		close(v.over)
 	}()
 
-	// What is done for the process ends with it: an answer may take as long as the item.
-	served, cancel := context.WithCancel(ctx)
-	defer cancel()
-	defer context.AfterFunc(c.life, cancel)()
-
+	defer func() {
+		if v.served != nil {
+			v.unserve()
+		}
+	}()
 	finished := make(chan struct{}) // no later than the end of this function
 	stopped := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
@@ -78,7 +80,7 @@ func (v *invocation) run(ctx context.Context, export string) abi.Result {
 	for {
 		select {
 		case m := <-v.inbox:
-			if r, done := v.take(ctx, served, m); done {
+			if r, done := v.take(ctx, m); done {
 				return r
 			}
 			continue
@@ -87,7 +89,7 @@ func (v *invocation) run(ctx context.Context, export string) abi.Result {
 		for { // these may have been the last that it said
 			select {
 			case m := <-v.inbox:
-				if r, done := v.take(ctx, served, m); done {
+				if r, done := v.take(ctx, m); done {
 					return r
 				}
 				continue
@@ -98,10 +100,21 @@ func (v *invocation) run(ctx context.Context, export string) abi.Result {
 	}
 }
 
-// take acts on a message; done if it was the last. served ends with the process, too.
-func (v *invocation) take(ctx, served context.Context, m message) (r abi.Result, done bool) {
+// serving is what is done for the process on behalf of the invocation ends with: an answer
+// may take as long as the item, but not longer than the process.
+func (v *invocation) serving(ctx context.Context) context.Context {
+	if v.served == nil {
+		served, cancel := context.WithCancel(ctx)
+		stop := context.AfterFunc(v.c.life, cancel)
+		v.served, v.unserve = served, func() { stop(); cancel() }
+	}
+	return v.served
+}
+
+// take acts on a message; done if it was the last.
+func (v *invocation) take(ctx context.Context, m message) (r abi.Result, done bool) {
 	if m.result == nil {
-		a, err := v.answer(served, m.call)
+		a, err := v.answer(v.serving(ctx), m.call)
 		if err != nil {
 			v.c.kill(nil, "it did not keep to the protocol: "+err.Error())
 			return r, false // its end is next

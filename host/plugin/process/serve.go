@@ -17,6 +17,10 @@ import (
 // what guests have lies outside of the heap.
 const heapLimit = baseData / 2
 
+// collect is how much the heap may grow before the collector runs, in percent: it is
+// small, and most of it is garbage.
+const collect = 400
+
 // Serve is all that a worker process does. in and out are its standard input and
 // output. It restricts the whole process, which is to end when Serve returns, with
 // all guests that still run. The error is nil if the host has ended it.
@@ -30,6 +34,7 @@ func serve(in io.Reader, out io.Writer, restricted func() string) error {
 	if err := s.in.expect(kindStart, &q); err != nil {
 		return fmt.Errorf("standard input has nothing to run, as a host would write it: %w", err)
 	}
+	debug.SetGCPercent(collect)
 	debug.SetMemoryLimit(heapLimit)
 	r := s.start(&q, restricted)
 	if err := s.out.send(kindReady, r); err != nil || r.Failure != "" {
