@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"runtime"
 	"runtime/debug"
 	"sync"
 
@@ -17,9 +18,19 @@ import (
 // what guests have lies outside of the heap.
 const heapLimit = baseData / 2
 
-// collect is how much the heap may grow before the collector runs, in percent: it is
-// small, and most of it is garbage.
-const collect = 400
+// atOnce is how many guests the scheduler of Go runs at once, at least. It takes a
+// processor from a guest that computes after 10 ms only, and hands it to one that waits in
+// turn. With a thread for each, the kernel shares the processors, and lets one run at
+// once that has slept.
+const atOnce = 64
+
+// The collector stops all guests, and one that computes lets it wait: so it runs when
+// the heap has collect percent of garbage, and as if there were at least ballast bytes
+// that are none. The ballast is never touched, and takes no memory.
+const (
+	collect = 400
+	ballast = 16 << 20
+)
 
 // Serve is all that a worker process does. in and out are its standard input and
 // output. It restricts the whole process, which is to end when Serve returns, with
@@ -34,8 +45,11 @@ func serve(in io.Reader, out io.Writer, restricted func() string) error {
 	if err := s.in.expect(kindStart, &q); err != nil {
 		return fmt.Errorf("standard input has nothing to run, as a host would write it: %w", err)
 	}
+	runtime.GOMAXPROCS(max(runtime.GOMAXPROCS(0), atOnce))
 	debug.SetGCPercent(collect)
 	debug.SetMemoryLimit(heapLimit)
+	light := make([]byte, ballast)
+	defer runtime.KeepAlive(&light)
 	r := s.start(&q, restricted)
 	if err := s.out.send(kindReady, r); err != nil || r.Failure != "" {
 		return err
