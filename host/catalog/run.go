@@ -18,6 +18,7 @@ import (
 	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/host"
 	"github.com/wasmjob/wasmjob/host/grants"
+	"github.com/wasmjob/wasmjob/host/words"
 )
 
 const (
@@ -323,7 +324,7 @@ func (r *run) logChanges(before plan) {
 		r.log.Info("file is not refused any more", zap.String("file", name))
 	}
 	if len(waiting) > 0 {
-		r.notices.Info("definitions wait for their modules, which are not there yet", zap.String("files", strings.Join(waiting, ", ")))
+		r.notices.Info("definitions wait for their modules, which are not there yet", zap.String("files", words.Some(waiting, ", ")))
 	}
 }
 
@@ -471,7 +472,7 @@ func (c *Catalog) do(ctx context.Context, w want, m compiled) (res result) {
 		job := d.doc.Configuration.JobName
 		t := trial{doc: d.doc, granted: d.granted.key}
 		if err := fit(m.bind(job, d.granted), d.doc.Configuration); err != nil {
-			t.problem, res.passing = err.Error(), true
+			t.problem, res.passing = words.Reason(err.Error()), true
 		}
 		res.outcome.trials[job] = t
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 	"github.com/wasmjob/wasmjob/host/ceiling"
 	"github.com/wasmjob/wasmjob/host/schedule"
+	"github.com/wasmjob/wasmjob/host/words"
 )
 
 // Definition is one job as its file has it.
@@ -65,11 +66,13 @@ func (p Problem) String() string {
 	return s + p.Message
 }
 
-// Error is all that is wrong with a file.
+// Error is what is wrong with a file.
 type Error struct {
 	File string
-	// Problems are in the order of their places; there is at least one.
+	// Problems are in the order of their places: at least one, and at most [words.MostProblems]. More is how
+	// many others there are.
 	Problems []Problem
+	More     int
 }
 
 // Error has one line for each problem: file:line:column: field: message.
@@ -81,6 +84,9 @@ func (e *Error) Error() string {
 			position = ": "
 		}
 		lines = append(lines, e.File+position+p.String())
+	}
+	if e.More > 0 {
+		lines = append(lines, e.File+": "+words.More(e.More))
 	}
 	return strings.Join(lines, "\n")
 }
@@ -109,11 +115,11 @@ func ParseWithin(file string, data []byte, ceilings ceiling.List) ([]Definition,
 		}
 		definitions = append(definitions, definition)
 	}
-	if len(p.problems) > 0 {
-		slices.SortStableFunc(p.problems, func(a, b Problem) int {
+	if problems := p.problems.Kept(); len(problems) > 0 {
+		slices.SortStableFunc(problems, func(a, b Problem) int {
 			return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))
 		})
-		return nil, &Error{file, p.problems}
+		return nil, &Error{file, problems, p.problems.More()}
 	}
 	return definitions, nil
 }

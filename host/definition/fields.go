@@ -87,6 +87,9 @@ func unknown(name string, known []string) (message, meant string) {
 
 // nearest is the known name that somebody may have meant, or empty.
 func nearest(name string, known []string) string {
+	if len(name) > 64 { // no name that is known
+		return ""
+	}
 	best, least := "", max(2, len(name)/3)+1
 	for _, k := range known {
 		if strings.EqualFold(k, name) {

@@ -244,8 +244,8 @@ func (g *Grant) refuseHTTP(want *HTTP) error {
 	has := ""
 	switch how {
 	case otherMethod:
-		what = strings.Join(want.Methods, ", ") + " " + what + jobconfig.Clip(want.Path)
-		has = fmt.Sprintf("%s has %s for %s", best.place, strings.Join(best.methodsOf(), ", "), best)
+		what = words.Some(want.Methods, ", ") + " " + what + jobconfig.Clip(want.Path)
+		has = fmt.Sprintf("%s has %s for %s", best.place, words.Some(best.methodsOf(), ", "), best)
 	case otherPath:
 		what += jobconfig.Clip(want.Path)
 		has = fmt.Sprintf("%s has %s", best.place, best)
@@ -293,13 +293,13 @@ func nearestHost(host string, hosts []string) string {
 // entries.
 func several(list []string, place func(i int) string) string {
 	const most = 3
-	var named []string
+	named := make(map[string]bool)
 	text, at := "", ""
 	for i, s := range list {
-		if slices.Contains(named, s) {
+		if named[s] {
 			continue
 		}
-		if named = append(named, s); len(named) > most {
+		if named[s] = true; len(named) > most {
 			continue
 		}
 		if text != "" {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/wasmjob/wasmjob/host/ceiling"
 	"github.com/wasmjob/wasmjob/host/signature"
+	"github.com/wasmjob/wasmjob/host/words"
 )
 
 // Set is what the operator's files grant to all jobs. It is not changed after it was
@@ -66,7 +67,7 @@ func (e *entry) unmet(m Module) string {
 	case len(e.digests) > 0 && !slices.Contains(e.digests, m.Digest):
 		return "is for modules with another digest"
 	case len(e.signers) > 0 && !slices.Contains(e.signers, m.Signer):
-		return "is for modules signed by " + strings.Join(e.signers, " or ")
+		return "is for modules signed by " + words.Some(e.signers, " or ")
 	}
 	return ""
 }
@@ -99,9 +100,13 @@ func (s *Set) For(job string, m Module) *Grant {
 func (g *Grant) add(e *Grant) {
 	g.HTTP = append(g.HTTP, e.HTTP...)
 	g.Net = append(g.Net, e.Net...)
+	have := make(map[string]bool, len(g.Dirs))
+	for _, d := range g.Dirs {
+		have[d.Guest] = true
+	}
 	for _, d := range e.Dirs {
-		if !slices.ContainsFunc(g.Dirs, func(o Dir) bool { return o.Guest == d.Guest }) {
-			g.Dirs = append(g.Dirs, d)
+		if !have[d.Guest] {
+			g.Dirs, have[d.Guest] = append(g.Dirs, d), true
 		}
 	}
 	g.KV = g.KV || e.KV
@@ -185,7 +190,7 @@ func (s *Set) Signer(job string, module, sig []byte) (signer string, err error) 
 	}
 	signer, err = signature.Check(module, sig, s.named(t.keys))
 	if err != nil {
-		return "", fmt.Errorf("%w; %s demands one by %s for job %q", err, t.place, strings.Join(t.keys, " or "), job)
+		return "", fmt.Errorf("%w; %s demands one by %s for job %q", err, t.place, words.Some(t.keys, " or "), job)
 	}
 	return signer, nil
 }
