@@ -106,6 +106,10 @@ func StrategyName(name string) (string, error) {
 func (c Configuration) Validate() error {
 	var problems words.Problems
 	bad := func(field, format string, args ...any) {
+		if problems.Full() {
+			problems.Count(1)
+			return
+		}
 		problems.Add(&FieldError{field, fmt.Sprintf(format, args...)})
 	}
 	if err := CheckJobName(c.JobName); err != nil {

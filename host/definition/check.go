@@ -24,7 +24,7 @@ func Check(c jobconfig.Configuration) (problems []*jobconfig.FieldError) {
 		}
 	}
 	g, _ := c.Guest() // what cannot be read has its default
-	for _, s := range jobconfig.Settings() {
+	for _, s := range jobconfig.ByType() {
 		if s.Only != "" && g.Type != "" && s.Only != g.Type && s.Differs(g) {
 			bad(s.Name, "is for jobs of type %s, but the type is %s", s.Only, g.Type)
 		}

@@ -41,8 +41,11 @@ const (
 	DefaultReconcileIntervalMinutes = 10
 )
 
-// MaxSize is the largest file in bytes.
-const MaxSize = 1 << 20
+// MaxSize is the largest file in bytes, MaxJobs how many jobs it may define.
+const (
+	MaxSize = 1 << 20
+	MaxJobs = 5000
+)
 
 // Problem is something wrong in a file.
 type Problem struct {
@@ -100,7 +103,7 @@ func Parse(file string, data []byte) ([]Definition, error) { return ParseWithin(
 // a problem, and the default of a field that it leaves out is at most the
 // ceiling.
 func ParseWithin(file string, data []byte, ceilings ceiling.List) ([]Definition, error) {
-	p := &parser{ceilings: ceilings, base: strings.TrimSuffix(path.Base(file), path.Ext(file))}
+	p := &parser{ceilings: ceilings, known: knownSettings(), base: strings.TrimSuffix(path.Base(file), path.Ext(file))}
 	var definitions []Definition
 	documents := p.documents(data)
 	first := map[string]int{}

@@ -8,6 +8,17 @@ import (
 	"github.com/wasmjob/wasmjob/host/words"
 )
 
+// known are the settings of a definition.
+type known struct {
+	settings      []jobconfig.Setting
+	fields, retry []string
+	props         map[string]string
+}
+
+func knownSettings() known {
+	return known{jobconfig.Settings(), fieldNames(), retryNames(), propFields()}
+}
+
 // fieldNames are the fields of a job, in the order of the documentation.
 func fieldNames() []string {
 	return namesOf(func(name string) (string, bool) { return name, !strings.Contains(name, ".") })

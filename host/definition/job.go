@@ -56,16 +56,16 @@ func (j *job) problem(n *yaml.Node, field, format string, args ...any) {
 }
 
 func (j *job) read() Definition {
-	j.fields(j.root, "", fieldNames())
+	j.fields(j.root, "", j.known.fields)
 	if n := j.value("retry"); n != nil {
 		if n.Kind == yaml.MappingNode {
-			j.fields(n, "retry.", retryNames())
+			j.fields(n, "retry.", j.known.retry)
 		} else {
-			j.problem(n, "retry", "found %s, expected a mapping of %s", yamlnode.Describe(n), strings.Join(retryNames(), ", "))
+			j.problem(n, "retry", "found %s, expected a mapping of %s", yamlnode.Describe(n), strings.Join(j.known.retry, ", "))
 		}
 	}
 	j.defaults()
-	for _, s := range jobconfig.Settings() {
+	for _, s := range j.known.settings {
 		j.setting(s)
 	}
 	j.needs()
@@ -373,7 +373,7 @@ func ownProperty(name string) string {
 
 // validate finds what the steps before did not look at.
 func (j *job) validate() {
-	fields := propFields()
+	fields := j.known.props
 	for _, e := range jobconfig.FieldErrors(errors.Join(j.c.Validate(), j.ceilings.Check(j.c))) {
 		field := e.Field
 		if own, ok := fields[strings.TrimPrefix(field, "props.")]; ok {

@@ -35,6 +35,9 @@ func (p *parser) mended(data []byte, before []*yaml.Node, err error) []*yaml.Nod
 	left := maxMends
 	first := 0
 	for _, lines := range splitDocuments(strings.Split(string(data), "\n")) {
+		if p.problems.Full() { // of the rest nothing would be said
+			break
+		}
 		for _, root := range p.mend(lines, first, &left) {
 			shift(root, first)
 			roots = append(roots, root)

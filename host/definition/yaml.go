@@ -17,6 +17,8 @@ import (
 type parser struct {
 	base     string // of the file's name
 	ceilings ceiling.List
+	// known has the settings and their names, which each job of the file needs.
+	known    known
 	problems words.Few[Problem]
 	// aliased is how many bytes aliases stood for so far.
 	aliased int
@@ -53,6 +55,10 @@ func (p *parser) documents(data []byte) (roots []*yaml.Node) {
 	documents, err := yamlnode.Decode(data)
 	if err != nil {
 		documents = p.mended(data, documents, err)
+	}
+	if len(documents) > MaxJobs {
+		p.note(Problem{Message: fmt.Sprintf("found %d documents, each of which defines a job, expected at most %d", len(documents), MaxJobs)})
+		return nil
 	}
 	for _, root := range documents {
 		switch {
