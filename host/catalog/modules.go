@@ -298,16 +298,21 @@ func reasons(err error) []string {
 	if l := (*plugin.LoadError)(nil); errors.As(err, &l) && len(l.Problems) > 0 {
 		return words.Strings(l.Problems, 0)
 	}
-	if joined, ok := err.(interface{ Unwrap() []error }); ok {
-		var all words.Few[string]
-		for _, e := range joined.Unwrap() {
-			for _, reason := range reasons(e) {
-				all.Add(reason)
+	var all words.Few[string]
+	var collect func(error)
+	collect = func(err error) {
+		if joined, ok := err.(interface{ Unwrap() []error }); ok {
+			for _, e := range joined.Unwrap() {
+				collect(e)
 			}
+		} else if !all.Full() {
+			all.Add(err.Error())
+		} else {
+			all.Count(1)
 		}
-		return words.Strings(all.Kept(), all.More())
 	}
-	return words.Strings([]string{err.Error()}, 0)
+	collect(err)
+	return words.Strings(all.Kept(), all.More())
 }
 
 // passing reports whether a failure may go away without the module being

@@ -35,7 +35,7 @@ func (p *parser) mended(data []byte, before []*yaml.Node, err error) []*yaml.Nod
 	left := maxMends
 	first := 0
 	for _, lines := range splitDocuments(strings.Split(string(data), "\n")) {
-		if p.problems.Full() { // of the rest nothing would be said
+		if left == 0 || p.problems.Full() {
 			break
 		}
 		for _, root := range p.mend(lines, first, &left) {

@@ -143,6 +143,7 @@ func (f *file) names(n *yaml.Node, field, kind string) (names []string) {
 
 // checkUses finds names that nothing gives.
 func (r *reader) checkUses() {
+	names := map[string][]string{"key": byName(r.named), "secret": byName(r.given)}
 	for _, u := range r.uses {
 		_, known := r.named[u.name]
 		if u.kind == "secret" {
@@ -152,11 +153,7 @@ func (r *reader) checkUses() {
 			continue
 		}
 		if !r.problems.Full() {
-			names := byName(r.named)
-			if u.kind == "secret" {
-				names = byName(r.given)
-			}
-			u.problem.Message = fmt.Sprintf("there is no %s %q%s", u.kind, jobconfig.Clip(u.name), words.Suggest(u.name, names))
+			u.problem.Message = fmt.Sprintf("there is no %s %q%s", u.kind, jobconfig.Clip(u.name), words.Suggest(u.name, names[u.kind]))
 		}
 		r.problems.Add(u.problem)
 	}
@@ -387,7 +384,9 @@ func parseMethod(text string) (string, error) {
 	if slices.Contains(knownMethods[:], method) {
 		return method, nil
 	}
-	return "", fmt.Errorf("found %q, expected a method such as GET or POST%s", jobconfig.Clip(text), words.Suggest(method, knownMethods[:]))
+	return "", words.LateError(func() string {
+		return fmt.Sprintf("found %q, expected a method such as GET or POST%s", jobconfig.Clip(text), words.Suggest(method, knownMethods[:]))
+	})
 }
 
 // tls reads the files of a connection.

@@ -12,11 +12,11 @@ import (
 // events, histories and the registry, and whoever wrote the input chooses how many there are.
 const (
 	// MostProblems is how many problems of one input are kept; the others are counted.
-	MostProblems = 20
+	MostProblems = 50
 	// MaxReason is the longest text that says why something is so, in bytes.
 	MaxReason = 1024
 	// MaxReasons is how long the problems of one input are together, in bytes.
-	MaxReasons = 4 * MaxReason
+	MaxReasons = 8 * MaxReason
 )
 
 // Few keeps the first [MostProblems] of the things that are added to it, and counts the others. The zero value
@@ -131,6 +131,11 @@ func Rest(err error) int {
 type Late func() string
 
 func (l Late) String() string { return l() }
+
+// LateError is an error whose text is made when somebody reads it.
+type LateError func() string
+
+func (l LateError) Error() string { return l() }
 
 // Strings are texts, such as the problems of one input, cut one by one and together: at most [MostProblems] with at
 // most [MaxReasons] bytes. The last one says how many are left out here, and were before: more. What it returns it
