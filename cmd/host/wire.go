@@ -145,9 +145,9 @@ func (s *system) wireOutput(context.Context) error {
 	s.output = out
 	s.onClose("output", func() error { out.Close(); return nil })
 	logOut := out.To(p.Err)
-	logTo := console.New(logOut, console.Style{Columns: p.ErrTTY, Colour: p.Colour(p.ErrTTY)})
+	logTo := console.New(logOut, console.Style{Columns: p.ErrTTY, Colour: p.Colour(p.ErrTTY), Seal: p.Seal})
 	if p.OutTTY && l.LogFormat != logJSON {
-		s.console = console.New(out.To(p.Out), console.Style{Columns: true, Colour: p.Colour(p.OutTTY)})
+		s.console = console.New(out.To(p.Out), console.Style{Columns: true, Colour: p.Colour(p.OutTTY), Seal: p.Seal})
 		if p.ErrTTY {
 			logTo = s.console // one terminal, one set of columns
 		}
