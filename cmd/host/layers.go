@@ -575,7 +575,7 @@ func (l *loaded) print(w io.Writer) error {
 				origin = l.ZooKeeper.CredentialsFile
 			}
 			user, _, _ := strings.Cut(l.ZooKeeper.Credentials, ":")
-			lines = append(lines, line{"#  they are " + words.Printable(user) + ":********, from " + origin, ""})
+			lines = append(lines, line{"#  they are " + user + ":********, from " + origin, ""})
 		}
 	}
 	if len(l.Mounts) == 0 {

@@ -136,11 +136,11 @@ func writeJobs(p *program, jobs []migrate.Job, dir string, skeletons, force bool
 		if !skeletons {
 			said = fmt.Sprintf("%s  job %s", file, j.Name)
 		}
-		if _, err := fmt.Fprintln(p.Out, words.Printable(said)); err != nil {
+		if _, err := fmt.Fprintln(p.Out, said); err != nil {
 			return err
 		}
 		for _, n := range notes {
-			fmt.Fprintln(p.Err, words.Printable(j.Name+": "+n))
+			fmt.Fprintln(p.Err, j.Name+": "+n)
 		}
 		if !skeletons {
 			continue
@@ -150,7 +150,7 @@ func writeJobs(p *program, jobs []migrate.Job, dir string, skeletons, force bool
 			problems.Add(err)
 			continue
 		}
-		if _, err := fmt.Fprintln(p.Out, words.Printable(source+"  the beginnings of its module")); err != nil {
+		if _, err := fmt.Fprintln(p.Out, source+"  the beginnings of its module"); err != nil {
 			return err
 		}
 	}

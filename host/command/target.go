@@ -308,7 +308,8 @@ func (p *Program) printYAML(v any) error {
 		return fmt.Errorf("show it as YAML: %w", err)
 	}
 	var node yaml.Node
-	if err := yaml.Unmarshal(b, &node); err != nil { // JSON is YAML
+	// JSON is YAML, but for some characters that may stand in it as they are.
+	if err := yaml.Unmarshal(escapedYAML(b), &node); err != nil {
 		return fmt.Errorf("show it as YAML: %w", err)
 	}
 	block(&node)
