@@ -155,7 +155,7 @@ var rooms = []room{
 
 	{name: "host/due", may: []string{"coordination/tree", "host/words"}, outside: []string{cron}, why: "which instants are due, by the clock and what was begun alone"},
 	{name: "host/schedule", may: []string{"host/words"}, outside: []string{cron}, why: "cron dialects, and nothing else, behind one interface"},
-	{name: "host/signature", outside: []string{minisign}, why: "who signed a file: it knows bytes and keys, and neither modules nor grants"},
+	{name: "host/signature", may: []string{"host/words"}, outside: []string{minisign}, why: "who signed a file: it knows bytes and keys, and neither modules nor grants"},
 	{name: "host/ceiling", may: []string{"coordination/jobconfig", "host/words"},
 		why: "pure functions: what a job may have at most; whoever enforces a ceiling asks here"},
 	{name: "host/yamlnode", may: []string{"coordination/jobconfig", "host/words"}, outside: []string{yaml},

@@ -568,7 +568,7 @@ func (s *system) warnings() []string {
 			list = append(list, "the users file is not taken, and the one before stays in force: "+words.OneLine(p))
 		}
 	}
-	return list
+	return words.Strings(list, 0)
 }
 
 // compileGrace is how long a module that is being compiled may still take when

@@ -304,8 +304,15 @@ func (f *file) public(n *yaml.Node, what, host string, private bool) {
 	}
 }
 
+// maxWarnings is how many warnings the files have at most; the others are counted.
+const maxWarnings = 1000
+
 // warn adds a warning, whose jobs the entry knows.
 func (f *file) warn(n *yaml.Node, format string, args ...any) {
+	if len(f.out.warnings) == maxWarnings {
+		f.out.more++
+		return
+	}
 	f.out.warnings = append(f.out.warnings, warning{text: f.place(n) + ": " + fmt.Sprintf(format, args...)})
 }
 

@@ -24,6 +24,7 @@ type Set struct {
 	files    []string
 	sum      [32]byte
 	warnings []warning
+	more     int // warnings that were only counted
 	// sources are the names of the files of grants, as messages have them.
 	sources []string
 }
@@ -196,16 +197,19 @@ func (s *Set) Signer(job string, module, sig []byte) (signer string, err error) 
 }
 
 // Warnings say what may not be what was meant: entries for which there is no job among
-// jobs, and those of [Set.WarningsFor].
+// jobs, the first [words.MostProblems] of them, and those of [Set.WarningsFor].
 func (s *Set) Warnings(jobs []string) []string {
 	if s == nil {
 		return nil
 	}
-	var list []string
+	var unmatched words.Few[string]
 	none := func(place string, patterns []string) {
 		for _, p := range patterns {
+			if unmatched.Full() { // of the rest it is not found out
+				return
+			}
 			if !slices.ContainsFunc(jobs, func(job string) bool { return ceiling.Matches(p, job) }) {
-				list = append(list, fmt.Sprintf("%s: there is no job that matches %q", place, p))
+				unmatched.Add(fmt.Sprintf("%s: there is no job that matches %q", place, p))
 			}
 		}
 	}
@@ -215,7 +219,7 @@ func (s *Set) Warnings(jobs []string) []string {
 	for _, t := range s.trust {
 		none(t.place, t.jobs)
 	}
-	return append(list, s.WarningsFor("")...)
+	return append(unmatched.Kept(), s.WarningsFor("")...)
 }
 
 // WarningsFor say what is granted and cannot be used as it is: files that were not there when
@@ -230,6 +234,9 @@ func (s *Set) WarningsFor(job string) []string {
 		if job == "" || matchesAny(w.jobs, job) {
 			list = append(list, w.text)
 		}
+	}
+	if s.more > 0 {
+		list = append(list, words.More(s.more))
 	}
 	return list
 }
