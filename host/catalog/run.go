@@ -309,7 +309,7 @@ func (r *run) logChanges(before plan) {
 	for _, f := range r.plan.refused {
 		o, ok := refused[f.File]
 		news := !ok || !sameRefusal(o, f)
-		if news && !r.progress.Settled && waitsForModule(f) {
+		if news && !r.progress.Settled && waitsForModule(f, r.plan.complaints[f.File]) {
 			waiting = append(waiting, f.File)
 		} else if news {
 			text := "file is refused"
@@ -330,8 +330,8 @@ func (r *run) logChanges(before plan) {
 
 // waitsForModule reports whether a definition is refused only because modules are
 // missing: at the start of a host they may still be being built.
-func waitsForModule(f host.Refusal) bool {
-	return !f.Kept && !slices.ContainsFunc(f.Reasons, func(reason string) bool { return !strings.HasSuffix(reason, missingModule) })
+func waitsForModule(f host.Refusal, all complaints) bool {
+	return !f.Kept && !slices.ContainsFunc(all.Kept(), func(c complaint) bool { return !strings.HasSuffix(c.text, missingModule) })
 }
 
 // noteCron says how a cron of five fields is read.

@@ -71,3 +71,25 @@ func TestFindingsAreCounted(t *testing.T) {
 		t.Errorf("%d findings, the last %v", len(got), got[len(got)-1])
 	}
 }
+
+// TestManyJobsWaitForModules: a file whose many jobs only wait for their modules is not reported as refused.
+func TestManyJobsWaitForModules(t *testing.T) {
+	t.Parallel()
+	text := strings.Repeat("job a%d bad.wasm\n", 60)
+	for i := range 60 {
+		text = strings.Replace(text, "%d", fmt.Sprint(i), 1)
+	}
+	jobs, _ := fakeParse("many.yaml", []byte(text))
+	if len(jobs) != 60 {
+		t.Fatalf("%d jobs", len(jobs))
+	}
+	_, p := state{files: map[string]file{"many.yaml": {docs: jobs}}}.decide(nil, time.Now())
+	if len(p.refused) != 1 || !waitsForModule(p.refused[0], p.complaints["many.yaml"]) {
+		t.Errorf("refused: %+v", p.refused)
+	}
+	other := p.complaints["many.yaml"]
+	other.Kept()[0].text = "another reason"
+	if waitsForModule(p.refused[0], other) {
+		t.Error("it waits for another reason")
+	}
+}

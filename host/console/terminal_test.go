@@ -103,6 +103,27 @@ func TestTerminalReportsErrors(t *testing.T) {
 	}
 }
 
+// TestTerminalThatIsHalted: the end of a process does not wait for a stream that takes nothing.
+func TestTerminalThatIsHalted(t *testing.T) {
+	t.Parallel()
+	r, out := io.Pipe()
+	w := NewTerminal(out, Seal{})
+	written := make(chan error)
+	go func() {
+		_, err := io.WriteString(w, "ab")
+		written <- err
+	}()
+	first := make([]byte, 1)
+	if _, err := io.ReadFull(r, first); err != nil { // the write goes on, and nobody reads the rest
+		t.Fatal(err)
+	}
+	if err := w.Flush(); err != nil {
+		t.Error(err)
+	}
+	_ = r.Close()
+	<-written
+}
+
 func TestTerminalOfMany(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
