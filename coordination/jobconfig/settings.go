@@ -83,8 +83,8 @@ func ByType() []Setting {
 // keyed finds the setting with a key of ElasticJob's document.
 func keyed(key string) (Setting, bool) {
 	for i := range settings { // a setting is large: it is copied once
-		if s := &settings[i]; s.Key == key && s.in != nil {
-			return *s, true
+		if settings[i].Key == key && settings[i].in != nil {
+			return settings[i], true
 		}
 	}
 	return Setting{}, false
