@@ -449,7 +449,7 @@ func TestErrorsAreWithinTheQuota(t *testing.T) {
 			t.Errorf("%d reports were dropped, expected 60 of 90", dropped)
 		}
 		for _, e := range c.list(event.ItemEnded) {
-			if len(e.Reason) > event.MaxReason || strings.Contains(e.Reason, "\x1b") || !strings.HasSuffix(e.Reason, "…") {
+			if len(e.Reason) > event.MaxReason || strings.Contains(e.Reason, "\x1b") || !strings.HasSuffix(e.Reason, " more bytes)") {
 				t.Fatalf("reason of %d bytes: %q", len(e.Reason), e.Reason)
 			}
 		}

@@ -25,6 +25,7 @@ import (
 	"github.com/wasmjob/wasmjob/host/inflight"
 	"github.com/wasmjob/wasmjob/host/run"
 	"github.com/wasmjob/wasmjob/host/slots"
+	"github.com/wasmjob/wasmjob/host/words"
 )
 
 // Module is a loaded module that can be configured for a job. It is safe for
@@ -245,11 +246,14 @@ func (h *Host) Apply(jobs []Job, refused []Refusal) {
 	for _, r := range h.refused {
 		known[r.File+"\x00"+strings.Join(r.Reasons, "\n")] = true
 	}
+	again := make(map[string]bool, len(refused)) // or accepted already
+	for _, r := range refused {
+		again[r.File] = true
+	}
 	var accepted []string
 	for _, r := range h.refused {
-		again := slices.ContainsFunc(refused, func(n Refusal) bool { return n.File == r.File })
-		if !again && !slices.Contains(accepted, r.File) {
-			accepted = append(accepted, r.File)
+		if !again[r.File] {
+			accepted, again[r.File] = append(accepted, r.File), true
 		}
 	}
 	h.refused, h.applied = slices.Clone(refused), true
@@ -385,6 +389,10 @@ func (e *emitter) emit(ev event.Event) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	ev.Time = e.clock()
+	ev.Reason = event.Harmless(ev.Reason)
+	if ev.Kind != event.Refused { // its reasons were cut one by one
+		ev.Reason = words.Reason(ev.Reason)
+	}
 	e.sink(ev)
 }
 

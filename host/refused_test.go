@@ -12,6 +12,7 @@ import (
 	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/host"
 	"github.com/wasmjob/wasmjob/host/event"
+	"github.com/wasmjob/wasmjob/host/words"
 )
 
 // TestRefusalsEnd: each host says when it refuses nothing of a job any more, also one that has no item,
@@ -85,6 +86,33 @@ func TestStatusShowsTheCronInForce(t *testing.T) {
 			if tc.refused != "" && !strings.Contains(s.Reason, "99") {
 				t.Errorf("reason %q", s.Reason)
 			}
+		}
+	})
+}
+
+// TestReasonsAreBounded: what a host says about itself and its jobs is short, also if a file or the registry has very
+// much to say.
+func TestReasonsAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		long := strings.Repeat("long ", 10_000)
+		c.config = func(cfg *host.Config) { cfg.LastEnd = long }
+		d := definition("bounded", "0 0 3 * * ?", 1)
+		n := c.start(1, job(d, sleeper(time.Second)))
+		time.Sleep(time.Minute)
+		if started := c.list(event.HostStarted); len(started) != 1 || len(started[0].Reason) > event.MaxReason || !strings.HasSuffix(started[0].Reason, " more bytes)") {
+			t.Errorf("the start: %.300v", started)
+		}
+		// Keys that nobody knows are warnings, values of another kind are errors.
+		c.commit(registry.Set("/test/bounded/config", []byte(string(d.YAML())+strings.Repeat("unknown: 1\n", 5000)), registry.AnyVersion))
+		time.Sleep(time.Minute)
+		if s := status(n, "bounded"); len(s.Warnings) == 0 || len(s.Warnings) > words.MostProblems || len(strings.Join(s.Warnings, "")) > words.MaxReasons {
+			t.Errorf("%d warnings of %d bytes", len(s.Warnings), len(strings.Join(s.Warnings, "")))
+		}
+		c.commit(registry.Set("/test/bounded/config", []byte(string(d.YAML())+"jobListenerTypes: ["+strings.Repeat("[],", 5000)+"]\n"), registry.AnyVersion))
+		time.Sleep(time.Minute)
+		if s := status(n, "bounded"); s.State != host.JobError || len(s.Reason) > words.MaxReason || !strings.HasSuffix(s.Reason, " more bytes)") {
+			t.Errorf("%s: %.300s", s.State, s.Reason)
 		}
 	})
 }

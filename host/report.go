@@ -151,7 +151,6 @@ func (j *job) status() *JobStatus {
 		Name: j.name, Cron: c.Cron, TimeZone: j.cron.zone.String(), Next: j.calendar.Next, ShardingTotalCount: c.ShardingTotalCount,
 		Description: c.Description, File: j.wanted.File, Module: j.wanted.ModuleFile, Type: string(j.guest.Type),
 		Digest: j.wanted.Module.Digest(), Needs: j.guest.Needs, Leader: j.member.View.Leader, Instances: slices.Sorted(slices.Values(j.member.View.Instances)), Servers: j.member.View.Servers, LastFire: j.newestFire(),
-		Warnings: j.member.View.ConfigWarnings,
 	}
 	if j.cron.err != nil {
 		s.Cron, s.RefusedCron = j.cron.text, c.Cron
@@ -177,26 +176,31 @@ func (j *job) status() *JobStatus {
 		}
 	}
 	s.State, s.Reason = j.state()
+	s.Reason = words.Reason(s.Reason)
+	var warnings words.Few[string]
+	for _, w := range j.member.View.ConfigWarnings {
+		warnings.Add(w)
+	}
 	s.Waits = j.waitStatus(j.host.now())
 	parameters, err := jobconfig.ParseItemParameters(c.ShardingItemParameters)
 	if err != nil {
-		s.Warnings = append(slices.Clone(s.Warnings), err.Error())
+		warnings.Add(err.Error())
 	}
 	if j.joining.outdated != "" {
-		s.Warnings = append(slices.Clone(s.Warnings), j.joining.outdated)
+		warnings.Add(j.joining.outdated)
 	}
 	if ago := time.Since(j.refusal.at); j.refusal.what != "" && ago < troubleShown {
-		s.Warnings = append(slices.Clone(s.Warnings), fmt.Sprintf("the registry refused, %s ago: %s", ago.Round(time.Second), j.refusal.what))
+		warnings.Add(fmt.Sprintf("the registry refused, %s ago: %s", ago.Round(time.Second), j.refusal.what))
 	}
 	for _, it := range j.sorted(func(it *item) bool { return it.held && it.Next() != nil && it.run == nil }) {
 		var marks []string
 		for _, q := range coordination.ItemMarks(j.member.Layout, it.number) {
 			marks = append(marks, q.Path)
 		}
-		s.Warnings = append(slices.Clone(s.Warnings), fmt.Sprintf("item %d waits: a mark says that another host runs it (one of the nodes %s)", it.number, joinWords(marks)))
+		warnings.Add(fmt.Sprintf("item %d waits: a mark says that another host runs it (one of the nodes %s)", it.number, joinWords(marks)))
 	}
 	for _, it := range j.sorted(func(it *item) bool { return it.owned && it.state.Record.Held != 0 }) {
-		s.Warnings = append(slices.Clone(s.Warnings), fmt.Sprintf("item %d: %s", it.number, it.state.Record.HeldBack(j.name, it.number)))
+		warnings.Add(fmt.Sprintf("item %d: %s", it.number, it.state.Record.HeldBack(j.name, it.number)))
 	}
 	now := j.host.clock()
 	then := "delete that node to let it run"
@@ -206,12 +210,13 @@ func (j *job) status() *JobStatus {
 	for _, it := range j.sorted(func(it *item) bool {
 		return it.owned && time.UnixMilli(it.state.Record.Instant).Sub(now) > futureInstant
 	}) {
-		s.Warnings = append(slices.Clone(s.Warnings), fmt.Sprintf("item %d was begun for %s, and is not begun for any instant before that: a clock was wrong, or node %s/sharding/%d was edited; %s",
+		warnings.Add(fmt.Sprintf("item %d was begun for %s, and is not begun for any instant before that: a clock was wrong, or node %s/sharding/%d was edited; %s",
 			it.number, time.UnixMilli(it.state.Record.Instant).UTC().Format(time.RFC3339), j.member.Layout.Sibling(), it.number, then))
 	}
 	if j.late != nil {
-		s.Warnings = append(slices.Clone(s.Warnings), "this host's clock is behind the registry's by more than the catch-up window")
+		warnings.Add("this host's clock is behind the registry's by more than the catch-up window")
 	}
+	s.Warnings = words.Strings(warnings.Kept(), warnings.More())
 	for _, it := range j.sorted(func(*item) bool { return true }) {
 		i := ItemStatus{Item: it.number, Parameter: parameters[it.number], Misfired: it.Next() != nil, Disabled: it.state.Disabled,
 			LastOutcome: it.lastOutcome, LastMessage: it.lastMessage, LastEnd: it.lastEnd, LastOutside: it.lastOutside,
@@ -220,7 +225,7 @@ func (j *job) status() *JobStatus {
 			i.LastOK = time.UnixMilli(at)
 		}
 		if r := it.state.Record; i.LastOutcome == "" && r.Ended != 0 && r.Outcome != "" { // it ran before this host had it
-			i.LastOutcome, i.LastMessage, i.LastEnd = abi.Outcome(r.Outcome), r.Reason, time.UnixMilli(r.Ended)
+			i.LastOutcome, i.LastMessage, i.LastEnd = abi.Outcome(r.Outcome), words.Reason(r.Reason), time.UnixMilli(r.Ended)
 		}
 		if held := it.state.Record.Held; held != 0 {
 			i.Held = time.UnixMilli(held)
@@ -455,6 +460,7 @@ func (j *job) waitStatus(now moment) []WaitStatus {
 		items, since := j.ongoing.sum(keys)
 		s := WaitStatus{What: what, Since: now.instant(since), Items: items, Expired: reported}
 		s.Reason, _ = j.waitsFor(what, items)
+		s.Reason = words.Reason(s.Reason)
 		list = append(list, s)
 	}
 	return list

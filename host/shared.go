@@ -98,7 +98,7 @@ func (s *shared) lastStatus() (last *JobStatus, rests bool) {
 
 // Emit reports an event of the job.
 func (s *shared) Emit(e event.Event) {
-	e.Host, e.Job, e.Reason = *s.identity.Load(), s.name, event.Reason(e.Reason)
+	e.Host, e.Job = *s.identity.Load(), s.name
 	s.host.emit(e)
 }
 

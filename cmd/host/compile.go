@@ -70,7 +70,7 @@ validate; it is of no use to people.`,
 			if p.In == nil {
 				return fmt.Errorf("%s has no standard input", guestsWord)
 			}
-			return process.Serve(p.In, p.Out)
+			return process.Serve(p.In, p.Bytes())
 		},
 	}
 }
@@ -89,7 +89,7 @@ validate; it is of no use to people.`,
 			if p.In == nil {
 				return fmt.Errorf("%s has no standard input", compileWord)
 			}
-			return plugin.ServeCompile(p.In, p.Out)
+			return plugin.ServeCompile(p.In, p.Bytes())
 		},
 	}
 }

@@ -23,6 +23,7 @@ import (
 	"github.com/wasmjob/wasmjob/host/ceiling"
 	"github.com/wasmjob/wasmjob/host/ensemble"
 	"github.com/wasmjob/wasmjob/host/plugin"
+	"github.com/wasmjob/wasmjob/host/words"
 )
 
 // load merges a file's text (none if empty), variables and flags; P in all of
@@ -422,6 +423,14 @@ entirely-different: 1
 	}
 }
 
+// aliases are mounts of so many jobs, all of which are those of one.
+func aliases(n int) (list []string) {
+	for i := range n {
+		list = append(list, fmt.Sprintf("j%d: *x,", i))
+	}
+	return list
+}
+
 func TestFilesThatAreNoConfiguration(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
@@ -436,6 +445,17 @@ func TestFilesThatAreNoConfiguration(t *testing.T) {
 	} {
 		if _, _, err := load(t, text, nil, []string{"--plugins", "P"}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, want %s", text, err, want)
+		}
+	}
+	for name, text := range map[string]string{
+		"keys":    strings.Repeat("a: 1\n", 20_000),
+		"bytes":   strings.Repeat("{a,", 300_000),
+		"size":    strings.Repeat("# \n", 400_000),
+		"aliases": "mounts: {a: &x [" + strings.Repeat("{host: /a, guest: /b},", 3000) + "]," + strings.Join(aliases(3000), "") + "}\n",
+		"mapping": "mounts: {a: [&x {" + strings.Repeat("k: v,", 3000) + "}," + strings.Repeat("*x,", 3000) + "]}\n",
+	} {
+		if _, _, err := load(t, text, nil, []string{"--plugins", "P"}); err == nil || len(err.Error()) > words.MaxReasons || strings.Count(err.Error(), "\n") > words.MostProblems {
+			t.Errorf("%s: found %.300q", name, fmt.Sprint(err))
 		}
 	}
 	for _, text := range []string{"# nothing", "---\n", "{}", "mounts:\n", "plugins: &x P\ndata: *x\n"} {

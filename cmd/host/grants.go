@@ -231,7 +231,7 @@ func (r *grantsReport) text(p *program) string {
 		fmt.Fprintf(&b, "digest  %s\nsigner  %s\n", r.Digest, words.Dash(r.Signer))
 	}
 	if r.Refused != "" {
-		b.WriteString("refused " + words.Printable(r.Refused) + "\n")
+		b.WriteString("refused " + r.Refused + "\n")
 	}
 	if r.Digest != "" {
 		b.WriteString("\n")
@@ -241,7 +241,7 @@ func (r *grantsReport) text(p *program) string {
 		b.WriteString("\n" + wanted)
 	}
 	for _, w := range r.Warnings {
-		b.WriteString("warning: " + words.Printable(w) + "\n")
+		b.WriteString("warning: " + w + "\n")
 	}
 	return b.String()
 }

@@ -252,8 +252,8 @@ func parseItems(s string) ([]int, error) {
 func invokeModule(ctx context.Context, p *program, o *invocation) error {
 	signals, endSignals := p.Notify()
 	defer endSignals()
-	out := console.New(p.Out, console.Style{Columns: true, Colour: p.Colour(p.OutTTY)})
-	logs := console.New(p.Err, console.Style{Columns: true, Colour: p.Colour(p.ErrTTY)})
+	out := console.New(p.Out, console.Style{Columns: true, Colour: p.Colour(p.OutTTY), Seal: p.Seal})
+	logs := console.New(p.Err, console.Style{Columns: true, Colour: p.Colour(p.ErrTTY), Seal: p.Seal})
 	if p.OutTTY && p.ErrTTY {
 		logs = out
 	}

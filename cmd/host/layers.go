@@ -20,6 +20,7 @@ import (
 	"github.com/spf13/pflag"
 	"go.yaml.in/yaml/v3"
 
+	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 	"github.com/wasmjob/wasmjob/host/ceiling"
 	"github.com/wasmjob/wasmjob/host/command"
 	"github.com/wasmjob/wasmjob/host/contexts"
@@ -65,7 +66,8 @@ type loader struct {
 	origins  map[string]string
 	mounts   map[string][]plugin.Mount
 	ceilings []givenCeilings // the newest layer first
-	problems []error
+	problems words.Problems
+	values   int // how many values were looked at, those that aliases repeat among them
 	warnings []string
 }
 
@@ -103,7 +105,7 @@ func merge(environ []string, flags *pflag.FlagSet, d defaults, want func(key str
 	l.defaults()
 	if name, from := configFile(environ, flags); name != "" {
 		if !l.file(name, from) {
-			return nil, errors.Join(l.problems...) // whatever else is wrong may come from settings that are not known
+			return nil, l.problems.Err() // whatever else is wrong may come from settings that are not known
 		}
 	}
 	l.environment(environ)
@@ -118,10 +120,10 @@ func merge(environ []string, flags *pflag.FlagSet, d defaults, want func(key str
 			l.problem(l.origins[s.key], s.key, err)
 		}
 	}
-	if len(l.problems) == 0 {
+	if l.problems.Len() == 0 {
 		l.registryChoice(&result.Config, command.Lookup(environ, ensemble.CredentialsVariable))
 	}
-	if len(l.problems) == 0 && want("history") {
+	if l.problems.Len() == 0 && want("history") {
 		l.chooseHistory(&result.Config, command.Lookup(environ, historyCredentialsVariable))
 		l.checkGuestLog(&result.Config)
 	}
@@ -142,11 +144,11 @@ func merge(environ []string, flags *pflag.FlagSet, d defaults, want func(key str
 	}
 	result.setCeilings(l.ceilings)
 	if !want(mountsKey) {
-		return result, errors.Join(l.problems...)
+		return result, l.problems.Err()
 	}
 	l.checkMounts()
-	if len(l.problems) > 0 {
-		return nil, errors.Join(l.problems...)
+	if l.problems.Len() > 0 {
+		return nil, l.problems.Err()
 	}
 	return result, nil
 }
@@ -201,12 +203,12 @@ func (l *loader) problem(origin, key string, err error) {
 	} else if !strings.HasPrefix(origin, "--") && !strings.HasPrefix(origin, command.EnvPrefix) {
 		origin += ": " + key
 	}
-	l.problems = append(l.problems, fmt.Errorf("%s: %w", origin, err))
+	l.problems.Addf("%s: %w", origin, err)
 }
 
 func (l *loader) load(p koanf.Provider, origin string) {
 	if err := l.k.Load(p, nil); err != nil { // cannot fail: the maps are ours
-		l.problems = append(l.problems, fmt.Errorf("%s: %w", origin, err))
+		l.problems.Addf("%s: %w", origin, err)
 	}
 }
 
@@ -227,33 +229,51 @@ func (l *loader) keys() []string {
 	return append(keys, mountsKey, ceilingsKey)
 }
 
+// maxConfig is the largest configuration file, in bytes.
+const maxConfig = 1 << 20
+
+// readConfig reads a configuration file, which may be a pipe.
+func readConfig(name string) ([]byte, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close() // read only: nothing is lost if that fails
+	data, err := io.ReadAll(io.LimitReader(f, maxConfig+1))
+	if err == nil && len(data) > maxConfig {
+		err = fmt.Errorf("%s has more than %d bytes", name, maxConfig)
+	}
+	return data, err
+}
+
 // file reads a YAML file. Every value is taken as text, as it stands there, so
 // that it is read by the same rules wherever it comes from. ok is false if the file cannot be
 // read as YAML.
 func (l *loader) file(name, from string) (ok bool) {
-	data, err := os.ReadFile(name)
+	data, err := readConfig(name)
 	if err == nil {
 		err = ownership.Self().Path(name, ownership.Settings)
 	}
+	if err == nil {
+		err = yamlnode.Check(data)
+	}
 	if err != nil {
-		l.problems = append(l.problems, fmt.Errorf("%s: %w", from, err))
+		l.problems.Addf("%s: %w", from, err)
 		return false
 	}
-	d := yaml.NewDecoder(strings.NewReader(string(data)))
-	var doc yaml.Node
-	switch err := d.Decode(&doc); {
-	case errors.Is(err, io.EOF):
-		return true // nothing but comments
-	case err != nil:
+	documents, err := yamlnode.Decode(data)
+	switch {
+	case err != nil && len(documents) == 0:
 		line, column, message := yamlnode.Explain(data, err)
-		l.problems = append(l.problems, fmt.Errorf("%s:%d:%d: not YAML: %s", name, line, column, message))
+		l.problems.Addf("%s:%d:%d: not YAML: %s", name, line, column, message)
+		return false
+	case len(documents) == 0:
+		return true // nothing but comments
+	case err != nil || len(documents) > 1:
+		l.problems.Addf("%s: want one YAML document, found more", name)
 		return false
 	}
-	if err := d.Decode(new(yaml.Node)); !errors.Is(err, io.EOF) {
-		l.problems = append(l.problems, fmt.Errorf("%s: want one YAML document, found more", name))
-		return false
-	}
-	root := doc.Content[0]
+	root := documents[0]
 	values := make(map[string]any)
 	l.mapping(name, "", root, func(key string, at string, v *yaml.Node) {
 		switch {
@@ -262,7 +282,7 @@ func (l *loader) file(name, from string) (ok bool) {
 		case key == ceilingsKey:
 			l.fileCeilings(name, at, v)
 		case !slices.Contains(l.keys(), key):
-			l.problems = append(l.problems, fmt.Errorf("%s: unknown key %q%s", at, words.Clip(key), words.Suggest(key, l.keys())))
+			l.problems.Addf("%s: unknown key %q%s", at, words.Clip(key), words.Suggest(key, l.keys()))
 		case v.Kind != yaml.ScalarNode:
 			l.problem(at, key, errors.New("want a single value"))
 		default:
@@ -290,7 +310,11 @@ func (l *loader) mapping(file, what string, n *yaml.Node, each func(key, at stri
 		if what != "" {
 			what += ": "
 		}
-		l.problems = append(l.problems, fmt.Errorf("%s:%d: %swant keys with values", file, n.Line, what))
+		l.problems.Addf("%s:%d: %swant keys with values", file, n.Line, what)
+		return
+	}
+	if l.values += len(n.Content); l.values > jobconfig.MaxNodes {
+		l.problems.Addf("%s:%d: the values with those that aliases repeat are more than %d", file, n.Line, jobconfig.MaxNodes)
 		return
 	}
 	seen := make(map[string]int)
@@ -301,11 +325,11 @@ func (l *loader) mapping(file, what string, n *yaml.Node, each func(key, at stri
 		}
 		at := file + ":" + strconv.Itoa(k.Line)
 		if k.Kind != yaml.ScalarNode {
-			l.problems = append(l.problems, fmt.Errorf("%s: a key is not a word", at))
+			l.problems.Addf("%s: a key is not a word", at)
 			continue
 		}
 		if line, twice := seen[k.Value]; twice {
-			l.problems = append(l.problems, fmt.Errorf("%s: %q is there twice, before in line %d", at, words.Clip(k.Value), line))
+			l.problems.Addf("%s: %q is there twice, before in line %d", at, words.Clip(k.Value), line)
 			continue
 		}
 		seen[k.Value] = k.Line
@@ -319,13 +343,17 @@ func (l *loader) fileMounts(file string, n *yaml.Node) {
 			l.problem(at, mountsKey, fmt.Errorf("job %q: want a list of {host: DIR, guest: PATH}", words.Clip(job)))
 			return
 		}
+		if l.values += len(v.Content); l.values > jobconfig.MaxNodes {
+			l.problem(at, mountsKey, fmt.Errorf("the values with those that aliases repeat are more than %d", jobconfig.MaxNodes))
+			return
+		}
 		var list []plugin.Mount
 		for _, e := range v.Content {
 			var m plugin.Mount
 			l.mapping(file, mountsKey, e, func(key, at string, v *yaml.Node) {
 				switch {
 				case key != "host" && key != "guest":
-					l.problems = append(l.problems, fmt.Errorf("%s: unknown key %q in a mount%s", at, words.Clip(key), words.Suggest(key, []string{"host", "guest"})))
+					l.problems.Addf("%s: unknown key %q in a mount%s", at, words.Clip(key), words.Suggest(key, []string{"host", "guest"}))
 				case v.Kind != yaml.ScalarNode:
 					l.problem(at, key, errors.New("want a single value"))
 				case key == "host":
@@ -380,7 +408,7 @@ func (l *loader) textCeilings(origin string, list []string) {
 		}
 		e, err := ceiling.Parse(strings.TrimSpace(text))
 		if err != nil {
-			l.problems = append(l.problems, fmt.Errorf("%s: %w", origin, err))
+			l.problems.Addf("%s: %w", origin, err)
 		}
 		given = append(given, givenCeilings{e, origin})
 	}
@@ -431,7 +459,7 @@ func (l *loader) textMounts(origin string, list []string) {
 		}
 		job, m, err := parseJobMount(text)
 		if err != nil {
-			l.problems = append(l.problems, fmt.Errorf("%s: %w", origin, err))
+			l.problems.Addf("%s: %w", origin, err)
 			continue
 		}
 		given[job] = append(given[job], m)
@@ -488,7 +516,7 @@ func ceilingsOf(environ []string, flags *pflag.FlagSet) (ceiling.List, error) {
 	}
 	var result loaded
 	result.setCeilings(l.ceilings)
-	return result.Ceilings, errors.Join(l.problems...)
+	return result.Ceilings, l.problems.Err()
 }
 
 // addRegistryFlags makes the flags of a command that talks to ZooKeeper itself.
@@ -551,7 +579,7 @@ func (l *loaded) print(w io.Writer) error {
 				origin = l.ZooKeeper.CredentialsFile
 			}
 			user, _, _ := strings.Cut(l.ZooKeeper.Credentials, ":")
-			lines = append(lines, line{"#  they are " + words.Printable(user) + ":********, from " + origin, ""})
+			lines = append(lines, line{"#  they are " + user + ":********, from " + origin, ""})
 		}
 	}
 	if len(l.Mounts) == 0 {

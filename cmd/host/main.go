@@ -83,6 +83,10 @@ type program struct {
 
 // main runs the command line and returns the exit code.
 func (p *program) main(ctx context.Context, args []string) int {
+	protected := *p // a second run begins with the same streams
+	p = &protected
+	flush := p.Protect()
+	defer func() { _ = flush() }() // a closed stream cannot report its own error
 	p.RegistryFlags = addRegistryFlags
 	p.OpenNamespace = func(ctx context.Context, flags *pflag.FlagSet, writes bool) (*command.Opened, error) {
 		return openNamespace(ctx, p, flags, writes)

@@ -114,47 +114,47 @@ func findJobs(ctx context.Context, o *command.Opened, job string) ([]migrate.Job
 
 // writeJobs writes the files of all jobs, and reports each.
 func writeJobs(p *program, jobs []migrate.Job, dir string, skeletons, force bool) error {
-	var problems []error
+	var problems words.Problems
 	used := make(map[string]string)
 	for _, j := range jobs {
 		if other := used[strings.ToLower(j.File())]; other != "" {
-			problems = append(problems, fmt.Errorf("job %q would have the same files as job %q, %s.yaml; take it over with --job into another directory", j.Name, other, j.File()))
+			problems.Addf("job %q would have the same files as job %q, %s.yaml; take it over with --job into another directory", j.Name, other, j.File())
 			continue
 		}
 		used[strings.ToLower(j.File())] = j.Name
 		text, notes, err := j.Definition()
 		if err != nil {
-			problems = append(problems, err)
+			problems.Add(err)
 			continue
 		}
 		file := filepath.Join(dir, j.File()+".yaml")
 		if err := write(file, text, force); err != nil {
-			problems = append(problems, err)
+			problems.Add(err)
 			continue
 		}
 		said := fmt.Sprintf("%s  job %s, of ElasticJob %s", file, j.Name, j.Version)
 		if !skeletons {
 			said = fmt.Sprintf("%s  job %s", file, j.Name)
 		}
-		if _, err := fmt.Fprintln(p.Out, words.Printable(said)); err != nil {
+		if _, err := fmt.Fprintln(p.Out, said); err != nil {
 			return err
 		}
 		for _, n := range notes {
-			fmt.Fprintln(p.Err, words.Printable(j.Name+": "+n))
+			fmt.Fprintln(p.Err, j.Name+": "+n)
 		}
 		if !skeletons {
 			continue
 		}
 		source := filepath.Join(dir, j.File(), "main.go")
 		if err := write(source, j.Skeleton(), force); err != nil {
-			problems = append(problems, err)
+			problems.Add(err)
 			continue
 		}
-		if _, err := fmt.Fprintln(p.Out, words.Printable(source+"  the beginnings of its module")); err != nil {
+		if _, err := fmt.Fprintln(p.Out, source+"  the beginnings of its module"); err != nil {
 			return err
 		}
 	}
-	return errors.Join(problems...)
+	return problems.Err()
 }
 
 // write makes a file and its directory.

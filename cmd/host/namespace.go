@@ -46,7 +46,7 @@ func openNamespace(ctx context.Context, p *program, flags *pflag.FlagSet, writes
 	said := ""
 	r.Interval, r.WaitsLong = waitNotice, func(why string, _, limit time.Duration) {
 		if why != said {
-			fmt.Fprintf(p.Err, "wasmjob: %s; gives up after %s\n", words.Printable(why), words.Duration(limit))
+			fmt.Fprintf(p.Err, "wasmjob: %s; gives up after %s\n", why, words.Duration(limit))
 			said = why
 		}
 	}

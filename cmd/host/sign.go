@@ -254,6 +254,6 @@ func verifySignature(p *program, file string, keys []signature.Key) error {
 			comment = strings.TrimSpace(string(text))
 		}
 	}
-	_, err = fmt.Fprintf(p.Out, "%s is signed by %s (%s)\n", file, signer, words.Printable(comment))
+	_, err = fmt.Fprintf(p.Out, "%s is signed by %s (%s)\n", file, signer, comment)
 	return err
 }

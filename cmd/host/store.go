@@ -96,7 +96,7 @@ func (l *loader) chooseHistory(c *Config, secret string) {
 	}
 	if credentials != "" {
 		if err := ensemble.CheckCredentials(credentials, from); err != nil {
-			l.problems = append(l.problems, err)
+			l.problems.Add(err)
 			return
 		}
 	}

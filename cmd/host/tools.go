@@ -148,7 +148,7 @@ and its module want is shown beside what is granted.`,
 			failed := slices.ContainsFunc(findings, func(f catalog.Finding) bool { return !f.Warning })
 			text := p.definedText(catalog.Defined(args), time.Now()) + wanted
 			for _, f := range findings {
-				text += words.Printable(f.String()) + "\n"
+				text += f.String() + "\n"
 			}
 			if !failed {
 				text += "ok\n"
@@ -180,7 +180,7 @@ func (p *program) definedText(jobs []catalog.DefinedJob, now time.Time) string {
 		} else if c.Cron != "" {
 			when = "fires never again"
 		}
-		fmt.Fprintf(&b, "%s: %s, %s\n", words.Printable(c.JobName), words.Count(c.ShardingTotalCount, "item"), when)
+		fmt.Fprintf(&b, "%s: %s, %s\n", c.JobName, words.Count(c.ShardingTotalCount, "item"), when)
 	}
 	return b.String()
 }

@@ -145,9 +145,9 @@ func (s *system) wireOutput(context.Context) error {
 	s.output = out
 	s.onClose("output", func() error { out.Close(); return nil })
 	logOut := out.To(p.Err)
-	logTo := console.New(logOut, console.Style{Columns: p.ErrTTY, Colour: p.Colour(p.ErrTTY)})
+	logTo := console.New(logOut, console.Style{Columns: p.ErrTTY, Colour: p.Colour(p.ErrTTY), Seal: p.Seal})
 	if p.OutTTY && l.LogFormat != logJSON {
-		s.console = console.New(out.To(p.Out), console.Style{Columns: true, Colour: p.Colour(p.OutTTY)})
+		s.console = console.New(out.To(p.Out), console.Style{Columns: true, Colour: p.Colour(p.OutTTY), Seal: p.Seal})
 		if p.ErrTTY {
 			logTo = s.console // one terminal, one set of columns
 		}
@@ -564,7 +564,7 @@ func (s *system) warnings() []string {
 			list = append(list, "the users file is not taken, and the one before stays in force: "+words.OneLine(p))
 		}
 	}
-	return list
+	return words.Strings(list, 0)
 }
 
 // compileGrace is how long a module that is being compiled may still take when

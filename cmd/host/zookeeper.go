@@ -181,7 +181,7 @@ func (l *loader) chooseTLS(z *ensemble.Ensemble) {
 		l.bad(key, "a certificate and its key go together; give both --zk-tls-cert and --zk-tls-key")
 	} else if z.TLS {
 		if _, err := z.TLSConfig(); err != nil {
-			l.problems = append(l.problems, err)
+			l.problems.Add(err)
 		}
 	}
 }
@@ -208,7 +208,7 @@ func (l *loader) chooseCredentials(z *ensemble.Ensemble, secret string) {
 	if z.Credentials == "" {
 		l.warnings = append(l.warnings, noCredentials)
 	} else if err := ensemble.CheckCredentials(z.Credentials, from); err != nil {
-		l.problems = append(l.problems, err)
+		l.problems.Add(err)
 	}
 }
 

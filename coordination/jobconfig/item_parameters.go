@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+
+	"github.com/wasmjob/wasmjob/host/words"
 )
 
 // ParseItemParameters reads "0=Beijing,1=Shanghai" by ElasticJob's rule: blanks
@@ -31,12 +33,12 @@ func ParseItemParameters(s string) (map[int]string, error) {
 // CheckItemParameters applies the strict rule that definition files have to
 // obey: what ParseItemParameters refuses is an error, and so is an empty
 // entry, a second entry for an item, and an entry for an item that a job of
-// total items does not have. All of them are returned.
-func CheckItemParameters(s string, total int) []error {
+// total items does not have. The error joins the first of them and counts the others.
+func CheckItemParameters(s string, total int) error {
 	if s == "" {
 		return nil
 	}
-	var problems []error
+	var problems words.Problems
 	first := map[int]string{}
 	for entry := range strings.SplitSeq(s, ",") {
 		item, parameter, err := itemParameter(entry)
@@ -44,19 +46,19 @@ func CheckItemParameters(s string, total int) []error {
 			err = malformed(entry)
 		}
 		if err != nil {
-			problems = append(problems, err)
+			problems.Add(err)
 			continue
 		}
 		if before, twice := first[item]; twice {
-			problems = append(problems, fmt.Errorf("item %d has two parameters, %q and %q", item, Clip(before), Clip(parameter)))
+			problems.Addf("item %d has two parameters, %q and %q", item, Clip(before), Clip(parameter))
 			continue
 		}
 		first[item] = parameter
 		if item < 0 || item >= total {
-			problems = append(problems, fmt.Errorf("%q is for item %d, but the job has %s", Clip(javaTrim(entry)), item, itemRange(total)))
+			problems.Addf("%q is for item %d, but the job has %s", Clip(javaTrim(entry)), item, itemRange(total))
 		}
 	}
-	return problems
+	return problems.Err()
 }
 
 func itemRange(total int) string {

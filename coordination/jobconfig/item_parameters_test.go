@@ -1,7 +1,6 @@
 package jobconfig
 
 import (
-	"errors"
 	"fmt"
 	"maps"
 	"strings"
@@ -82,7 +81,7 @@ item 7 has two parameters, "a" and "b"`},
 		{"0=A", 0, `"0=A" is for item 0, but the job has no items`},
 	} {
 		got := ""
-		if err := errors.Join(CheckItemParameters(c.s, c.total)...); err != nil {
+		if err := CheckItemParameters(c.s, c.total); err != nil {
 			got = err.Error()
 		}
 		if got != c.expected {
@@ -98,10 +97,10 @@ func FuzzItemParameters(f *testing.F) {
 	f.Fuzz(func(t *testing.T, s string, total int) {
 		parameters, err := ParseItemParameters(s)
 		problems := CheckItemParameters(s, total)
-		if err != nil && len(problems) == 0 {
+		if err != nil && problems == nil {
 			t.Errorf("%q: the file rule accepts what Java refuses: %v", s, err)
 		}
-		if len(problems) > 0 {
+		if problems != nil {
 			return
 		}
 		// What a file may say can be said again, item by item.

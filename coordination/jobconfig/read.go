@@ -15,6 +15,8 @@ import (
 	"unicode/utf8"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/wasmjob/wasmjob/host/words"
 )
 
 // MaxSize is the largest document that Parse reads,
@@ -29,7 +31,8 @@ const MaxSize = 1 << 20
 // A document that Java would refuse though its meaning is clear (an unknown
 // key, say) is read, and the warnings say what Java would do. An error
 // names each key, its line, what was found and what was expected; it wraps a
-// [*FieldError] for each. The result is not validated.
+// [*FieldError] for each. Of warnings and errors the first [words.MostProblems]
+// are returned, with the number of the others. The result is not validated.
 func Parse(data []byte) (Configuration, []string, error) {
 	root, err := parseYAML(data)
 	if err != nil {
@@ -39,18 +42,22 @@ func Parse(data []byte) (Configuration, []string, error) {
 	r.c.MaxTimeDiffSeconds = -1
 	r.read()
 	if size := r.c.textSize(); size > MaxSize {
-		r.problems = append(r.problems, &FieldError{"", fmt.Sprintf("not a configuration: its texts take %d bytes with all aliases resolved, expected at most %d", size, MaxSize)})
+		r.problems.Add(&FieldError{"", fmt.Sprintf("not a configuration: its texts take %d bytes with all aliases resolved, expected at most %d", size, MaxSize)})
 	}
-	if err := errors.Join(r.problems...); err != nil {
-		return Configuration{}, r.warnings, err
+	warnings := words.Strings(r.warnings.Kept(), r.warnings.More())
+	if err := r.problems.Err(); err != nil {
+		return Configuration{}, warnings, err
 	}
-	return r.c, r.warnings, nil
+	return r.c, warnings, nil
 }
 
 // parseYAML returns the mapping of a document of one mapping.
 func parseYAML(data []byte) (root *yaml.Node, err error) {
 	if len(data) > MaxSize {
 		return nil, fmt.Errorf("not a configuration: found %d bytes, expected at most %d", len(data), MaxSize)
+	}
+	if err := CheckNodes(data); err != nil {
+		return nil, fmt.Errorf("not a configuration: %w", err)
 	}
 	// The parser is not ours, and the document comes from a shared registry.
 	defer func() {
@@ -80,7 +87,7 @@ func parseYAML(data []byte) (root *yaml.Node, err error) {
 }
 
 func yamlSyntax(err error) error {
-	return fmt.Errorf("not a YAML document: %s", strings.TrimPrefix(err.Error(), "yaml: "))
+	return fmt.Errorf("not a YAML document: %s", words.ClipTo(strings.TrimPrefix(err.Error(), "yaml: "), 200)) // it can quote an anchor
 }
 
 // readableJSON makes a JSON document one that the YAML parser reads: tabs
@@ -124,8 +131,8 @@ type configReader struct {
 	data     []byte
 	root     *yaml.Node
 	c        Configuration
-	problems []error
-	warnings []string
+	problems words.Problems
+	warnings words.Few[string]
 }
 
 func (r *configReader) read() {
@@ -181,11 +188,19 @@ func (r *configReader) setting(name string, value *yaml.Node, into any) {
 }
 
 func (r *configReader) warn(format string, args ...any) {
-	r.warnings = append(r.warnings, fmt.Sprintf(format, args...))
+	if r.warnings.Full() {
+		r.warnings.Count(1)
+		return
+	}
+	r.warnings.Add(fmt.Sprintf(format, args...))
 }
 
 func (r *configReader) problem(field string, n *yaml.Node, expected string) {
-	r.problems = append(r.problems, &FieldError{field, fmt.Sprintf("line %d: found %s, expected %s", n.Line, describeNode(n), expected)})
+	if r.problems.Full() {
+		r.problems.Count(1)
+		return
+	}
+	r.problems.Add(&FieldError{field, fmt.Sprintf("line %d: found %s, expected %s", n.Line, describeNode(n), expected)})
 }
 
 func (r *configReader) text(field string, n *yaml.Node, into *string) {
@@ -450,8 +465,8 @@ func Clip(s string) string {
 	return s
 }
 
-func equalFoldAny(s string, words ...string) bool {
-	for _, w := range words {
+func equalFoldAny(s string, names ...string) bool {
+	for _, w := range names {
 		if strings.EqualFold(s, w) {
 			return true
 		}

@@ -69,13 +69,25 @@ const (
 // Settings are all settings, in the order of docs/definitions.md.
 func Settings() []Setting { return slices.Clone(settings[:]) }
 
+// ByType are the settings that are for jobs of one type only.
+func ByType() []Setting {
+	var list []Setting
+	for i := range settings {
+		if settings[i].Only != "" {
+			list = append(list, settings[i])
+		}
+	}
+	return list
+}
+
 // keyed finds the setting with a key of ElasticJob's document.
 func keyed(key string) (Setting, bool) {
-	i := slices.IndexFunc(settings[:], func(s Setting) bool { return s.Key == key && s.in != nil })
-	if i < 0 {
-		return Setting{}, false
+	for i := range settings { // a setting is large: it is copied once
+		if settings[i].Key == key && settings[i].in != nil {
+			return settings[i], true
+		}
 	}
-	return settings[i], true
+	return Setting{}, false
 }
 
 // In returns a pointer to the setting's value, or nil for those that only the

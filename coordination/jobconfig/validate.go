@@ -11,6 +11,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/wasmjob/wasmjob/host/words"
 	"github.com/wasmjob/wasmjob/strategy"
 )
 
@@ -41,10 +42,14 @@ func (e *FieldError) Error() string {
 	return e.Field + ": " + e.Problem
 }
 
-// FieldErrors are all errors about fields that an error joins or wraps.
+// FieldErrors are all errors about fields that an error joins or wraps. One about the whole counts those that
+// [words.Problems] left out.
 func FieldErrors(err error) []*FieldError {
 	if f, ok := err.(*FieldError); ok {
 		return []*FieldError{f}
+	}
+	if words.Rest(err) > 0 {
+		return []*FieldError{{"", err.Error()}}
 	}
 	var list []*FieldError
 	switch e := err.(type) {
@@ -96,12 +101,16 @@ func StrategyName(name string) (string, error) {
 
 // Validate checks everything that the configuration alone shows.
 // Cron and time zone are the schedule's affair. The error joins a
-// [*FieldError] for every problem. Item parameters are checked by Java's rule;
+// [*FieldError] for each problem, up to [words.MostProblems], and counts the others. Item parameters are checked by Java's rule;
 // see CheckItemParameters for the strict one.
 func (c Configuration) Validate() error {
-	var problems []error
+	var problems words.Problems
 	bad := func(field, format string, args ...any) {
-		problems = append(problems, &FieldError{field, fmt.Sprintf(format, args...)})
+		if problems.Full() {
+			problems.Count(1)
+			return
+		}
+		problems.Add(&FieldError{field, fmt.Sprintf(format, args...)})
 	}
 	if err := CheckJobName(c.JobName); err != nil {
 		bad("jobName", "%v", err)
@@ -127,9 +136,8 @@ func (c Configuration) Validate() error {
 		}
 	}
 	c.checkTexts(bad)
-	if _, err := c.Guest(); err != nil {
-		problems = append(problems, err)
-	}
+	_, err := c.Guest()
+	problems.Add(err)
 	size := c.textSize()
 	if size <= MaxYAML { // else it may be too much to write at all
 		size = len(c.YAML())
@@ -137,7 +145,7 @@ func (c Configuration) Validate() error {
 	if size > MaxYAML {
 		bad("", "the configuration takes %d bytes in the registry, expected at most %d", size, MaxYAML)
 	}
-	return errors.Join(problems...)
+	return problems.Err()
 }
 
 // CheckJobName checks that a job's name can be a node of the registry and a

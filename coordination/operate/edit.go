@@ -2,7 +2,6 @@ package operate
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -102,9 +101,9 @@ func Edit(c jobconfig.Configuration, edits map[string]string) (jobconfig.Configu
 		c.Props = make(map[string]string)
 	}
 	var edited, gone []string // properties
-	var problems []error
+	var problems words.Problems
 	bad := func(name, problem string) {
-		problems = append(problems, &jobconfig.FieldError{Field: name, Problem: problem})
+		problems.Add(&jobconfig.FieldError{Field: words.Clip(name), Problem: problem})
 	}
 	for _, name := range slices.Sorted(maps.Keys(edits)) {
 		text := edits[name]
@@ -154,7 +153,7 @@ func Edit(c jobconfig.Configuration, edits map[string]string) (jobconfig.Configu
 		}
 		bad(name, f.Problem)
 	}
-	return c, errors.Join(problems...)
+	return c, problems.Err()
 }
 
 // parse reads a setting from a text; an empty one is none where the document knows both.

@@ -284,7 +284,7 @@ func anyEnabled(ctx context.Context, x *step.Exchange, l tree.Layout, instances 
 		return err
 	}
 	if !slices.ContainsFunc(ips, func(ip string) bool { return tree.IsEnabled(n.Data(l.Server(ip)).Data) }) {
-		return fmt.Errorf("%w: the job is disabled on all servers that have an instance (%s); '%s' lets it run", ErrNothingRuns, strings.Join(ips, ", "), words.Command("enable", l.Job))
+		return fmt.Errorf("%w: the job is disabled on all servers that have an instance (%s); '%s' lets it run", ErrNothingRuns, words.Some(ips, ", "), words.Command("enable", l.Job))
 	}
 	return nil
 }

@@ -124,5 +124,7 @@ func CheckRole(name string) error {
 	if slices.Contains(Roles(), name) {
 		return nil
 	}
-	return fmt.Errorf("found the role %q, expected one of %s%s", words.Clip(name), strings.Join(Roles(), ", "), words.Suggest(name, Roles()))
+	return words.LateError(func() string {
+		return fmt.Sprintf("found the role %q, expected one of %s%s", words.Clip(name), strings.Join(Roles(), ", "), words.Suggest(name, Roles()))
+	})
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/wasmjob/wasmjob/coordination/tree"
 	"github.com/wasmjob/wasmjob/host/definition"
 	"github.com/wasmjob/wasmjob/host/event"
+	"github.com/wasmjob/wasmjob/host/words"
 )
 
 // JobConfig is a job's configuration in the registry.
@@ -183,21 +184,22 @@ func (r *Registry) edited(job string, before jobconfig.Configuration, settings m
 		}
 	}
 	after, err := operate.Edit(before, settings)
-	problems := []error{err}
+	var problems words.Problems
+	problems.Add(err)
 	for _, check := range []func(jobconfig.Configuration) []*jobconfig.FieldError{definition.Check, r.refuses} {
 		known := check(before)
 		for _, p := range check(after) {
 			if !slices.ContainsFunc(known, func(k *jobconfig.FieldError) bool { return *k == *p }) {
-				problems = append(problems, p)
+				problems.Add(p)
 			}
 		}
 	}
-	return after, errors.Join(problems...)
+	return after, problems.Err()
 }
 
 // EditOf is what the record of an edit of settings says that was done.
 func EditOf(settings map[string]string) string {
-	return "edit " + strings.Join(sortedKeys(settings), ", ")
+	return words.Reason("edit " + strings.Join(sortedKeys(settings), ", "))
 }
 
 // settingsTexts are settings before and after as a record in the registry has them: JSON, empty for none. Long

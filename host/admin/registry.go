@@ -20,6 +20,7 @@ import (
 	"github.com/wasmjob/wasmjob/host"
 	"github.com/wasmjob/wasmjob/host/ceiling"
 	"github.com/wasmjob/wasmjob/host/event"
+	"github.com/wasmjob/wasmjob/host/words"
 )
 
 // Registry operates the jobs of a namespace in the registry itself, whether a
@@ -191,15 +192,16 @@ func (r *Registry) names(ctx context.Context, job string) ([]string, error) {
 // each does something to one job, or to all if the name is empty.
 func (r *Registry) each(ctx context.Context, job string, do func(name string) error) error {
 	names, err := r.names(ctx, job)
-	problems := []error{err}
+	var problems words.Problems
+	problems.Add(err)
 	for _, name := range names {
 		err := do(name)
 		if job == "" && errors.Is(err, host.ErrNoJob) {
 			err = nil // removed since
 		}
-		problems = append(problems, err)
+		problems.Add(err)
 	}
-	return errors.Join(problems...)
+	return problems.Err()
 }
 
 // Purged is what the record of a removal says of the job's records if they are removed, too.

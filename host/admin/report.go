@@ -1,10 +1,10 @@
 package admin
 
 import (
-	"strings"
 	"time"
 
 	"github.com/wasmjob/wasmjob/host"
+	"github.com/wasmjob/wasmjob/host/words"
 )
 
 // About is what a host's process reports about itself.
@@ -69,7 +69,7 @@ func (p Pending) reason() string {
 	for i, c := range p.Compiling {
 		names[i] = c.Module
 	}
-	return "compiling: " + strings.Join(names, ", ")
+	return "compiling: " + words.Some(names, ", ")
 }
 
 // Report is the answer of GET /v1/status.

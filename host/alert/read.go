@@ -24,7 +24,7 @@ import (
 // maxFile bounds the file, in bytes.
 const maxFile = 1 << 20
 
-// Read reads the file. Its error has all that is wrong, one line each.
+// Read reads the file. Its error has what is wrong, one line each.
 func Read(path string) (*File, error) {
 	data, info, err := fields.ReadFile(path, maxFile)
 	if err != nil {
@@ -38,7 +38,7 @@ func Read(path string) (*File, error) {
 
 // Parse is Read for what stands in the file.
 func Parse(name string, data []byte) (*File, error) {
-	p := &parser{File: fields.File{Name: name}, out: &File{Hosts: Hosts{true, true, true}, Receivers: make(map[string]Receiver), Handlers: make(map[string]string), sum: sha256.Sum256(data)}}
+	p := &parser{File: fields.File{Name: name}, routes: make(map[string]bool), out: &File{Hosts: Hosts{true, true, true}, Receivers: make(map[string]Receiver), Handlers: make(map[string]string), sum: sha256.Sum256(data)}}
 	p.file(p.Root(data, "expected receivers and routes", "a mapping with receivers and routes"))
 	if err := p.Problems.Sorted(); err != nil {
 		return nil, err
@@ -49,7 +49,8 @@ func Parse(name string, data []byte) (*File, error) {
 // parser reads one file.
 type parser struct {
 	fields.File
-	out *File
+	out    *File
+	routes map[string]bool // by name
 }
 
 func (p *parser) file(root *yaml.Node) {
@@ -154,7 +155,7 @@ func (p *parser) handler(key, value *yaml.Node) {
 	if !ok {
 		return
 	}
-	if !slices.ContainsFunc(p.out.Routes, func(r Route) bool { return r.Name == route }) {
+	if !p.routes[route] {
 		p.Problem(value, fields.Join("errorHandlers", key.Value), "found %q, expected the name of a route", words.Clip(route))
 	}
 	p.out.Handlers[key.Value] = route
@@ -169,27 +170,29 @@ func (p *parser) route(n *yaml.Node) {
 	switch {
 	case !isName(r.Name):
 		p.Problem(n, "routes.name", "found %q, expected a name of letters, digits, - and _", words.Clip(r.Name))
-	case slices.ContainsFunc(p.out.Routes, func(other Route) bool { return other.Name == r.Name }):
+	case p.routes[r.Name]:
 		p.Problem(n, "routes.name", "%q is the name of two routes", r.Name)
 	}
+	p.routes[r.Name] = true
 	r.Jobs = p.patterns(found["jobs"], "routes.jobs")
 	p.Texts(found["rules"], "routes.rules", func(n *yaml.Node, text string) {
 		if !slices.Contains(AllRules(), Rule(text)) {
-			p.Problem(n, "routes.rules", "found the rule %q%s", words.Clip(text), suggest(text, AllRules()))
+			p.Problem(n, "routes.rules", "found the rule %q%s", words.Clip(text), words.Late(func() string { return suggest(text, AllRules()) }))
 		}
 		r.Rules = append(r.Rules, Rule(text))
 	})
 	if found["to"] == nil {
 		p.Problem(n, "routes.to", "is missing, expected receivers")
 	}
+	to := make(map[string]bool)
 	p.Texts(found["to"], "routes.to", func(n *yaml.Node, text string) {
 		if _, known := p.out.Receivers[text]; !known {
-			p.Problem(n, "routes.to", "found %q, expected the name of a receiver%s", words.Clip(text), words.Suggest(text, slices.Sorted(maps.Keys(p.out.Receivers))))
+			p.Problem(n, "routes.to", "found %q, expected the name of a receiver%s", words.Clip(text), words.Late(func() string { return words.Suggest(text, slices.Sorted(maps.Keys(p.out.Receivers))) }))
 		}
-		if slices.Contains(r.To, text) {
+		if to[text] {
 			p.Problem(n, "routes.to", "%q is given twice", words.Clip(text))
 		}
-		r.To = append(r.To, text)
+		r.To, to[text] = append(r.To, text), true
 	})
 	if v := found["group"]; v != nil {
 		r.Group = nil

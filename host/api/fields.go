@@ -229,7 +229,7 @@ func fieldTexts() map[string]string {
 		"event.Event.Outside":            "`outside` counts what the guest did with each capability, for `item.ended` and `listener`.",
 		"event.Event.Owed":               "`owed` is set for a skip that promises a run, of this instant or of a newer one that stands for it: it follows when what is in its way is over, or a later skip says why not.",
 		"event.Event.Previous":           "`previous` is what the item's record said of its newest run when it was begun again, for the first attempt of an `item.started` whose item another instance began before. It is missing if the record has none, if that run was handed back, and for a run that was taken over: it is the same.",
-		"event.Event.Reason":             "`reason` is text for people: a failure's message, why something was skipped. It has at most 1024 bytes.",
+		"event.Event.Reason":             "`reason` is text for people: a failure's message, why something was skipped. It has at most 1024 bytes. That of `file.refused` has a line for each reason, and at most 8192 bytes.",
 		"event.Event.RunID":              "`runId` is the run that it is about: JOB/INSTANT/ITEM, or JOB/tROUND/ITEM of a trigger.",
 		"event.Event.Runs":               "`runs` is set for a skip whose reason is that the item runs on this host: its guest was started, and its completion has not taken effect.",
 		"event.Event.Settings":           "`settings` are what the job goes by from now on, for `job.configured`.",

@@ -13,6 +13,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/wasmjob/wasmjob/host/plugin/wasm"
+	"github.com/wasmjob/wasmjob/host/words"
 )
 
 // Finding is one thing that is wrong with a file.
@@ -26,6 +27,19 @@ type Finding struct {
 	Problem string `json:"problem"`
 	// Warning: a host takes the file, but it will not do what is expected.
 	Warning bool `json:"warning,omitempty"`
+	// last comes after the others of the file.
+	last bool
+}
+
+// compareBool has false come first.
+func compareBool(a, b bool) int {
+	switch {
+	case a == b:
+		return 0
+	case a:
+		return 1
+	}
+	return -1
 }
 
 // String is FILE:LINE:COLUMN: PROBLEM, as far as they are known.
@@ -162,14 +176,17 @@ func (c *Catalog) check(ctx context.Context, names map[string]bool) []Finding {
 			findings = append(findings, Finding{File: filepath.Join(c.dir, name), Problem: problem})
 		}
 	}
-	for name, complaints := range p.complaints {
-		for _, x := range complaints {
+	for name, all := range p.complaints {
+		for _, x := range all.Kept() {
 			findings = append(findings, Finding{File: filepath.Join(c.dir, name), Line: x.line, Column: x.column, Problem: x.text})
+		}
+		if more := all.More(); more > 0 {
+			findings = append(findings, Finding{File: filepath.Join(c.dir, name), Problem: words.More(more), last: true})
 		}
 	}
 	findings = append(findings, c.warnings(s, p, now)...)
 	slices.SortStableFunc(findings, func(a, b Finding) int {
-		return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))
+		return cmp.Or(cmp.Compare(a.File, b.File), compareBool(a.last, b.last), cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))
 	})
 	return findings
 }

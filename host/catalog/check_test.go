@@ -11,7 +11,6 @@ import (
 
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 	"github.com/wasmjob/wasmjob/host/ceiling"
-	"github.com/wasmjob/wasmjob/host/definition"
 	"github.com/wasmjob/wasmjob/host/grants"
 )
 
@@ -165,14 +164,14 @@ func TestDefinitionsBeyondACeiling(t *testing.T) {
 		{4, 14, `memoryLimit: found 2MiB, the host's ceiling memoryLimit for jobs "team-a-*" is 1MiB`},
 		{5, 17, `maxConcurrency: found 5, the host's ceiling maxConcurrency for jobs "team-a-*" is 4`},
 	}
-	if !slices.Equal(problems, want) {
+	if !slices.Equal(problems.Kept(), want) {
 		t.Errorf("got\n%+v\nexpected\n%+v", problems, want)
 	}
-	if _, problems = parse("a.yaml", []byte("jobName: team-a-x\nshardingTotalCount: 1\ntimeout: 0\n")); len(problems) != 1 || problems[0].line != 3 {
+	if _, problems = parse("a.yaml", []byte("jobName: team-a-x\nshardingTotalCount: 1\ntimeout: 0\n")); problems.Len() != 1 || problems.Kept()[0].line != 3 {
 		t.Errorf("no limit: got %+v", problems)
 	}
 	docs, problems := parse("a.yaml", []byte("jobName: team-a-x\nshardingTotalCount: 1\n---\njobName: b\nshardingTotalCount: 1000\n"))
-	if len(problems) > 0 || docs[0].Configuration.Props[jobconfig.PropTimeout] != "5m0s" || docs[1].Configuration.Props[jobconfig.PropTimeout] != "10m0s" {
+	if problems.Len() > 0 || docs[0].Configuration.Props[jobconfig.PropTimeout] != "5m0s" || docs[1].Configuration.Props[jobconfig.PropTimeout] != "10m0s" {
 		t.Errorf("defaults: got %+v, %+v", docs, problems)
 	}
 }
@@ -215,8 +214,7 @@ func TestIsolated(t *testing.T) {
 			t.Errorf("%+v, %v: it is tried where it does not run", c.placement, c.props)
 		}
 		// A module is not run in the host unless a job is.
-		claims := map[string][]claim{"a-1": {{doc: definition.Definition{Module: "m.wasm", Configuration: conf}}}}
-		if got := s.apart("m.wasm", "", claims); got == here {
+		if got := s.apart("", []jobconfig.Configuration{conf}); got == here {
 			t.Errorf("%+v, %v: the module is tried outside of the host: %t", c.placement, c.props, got)
 		}
 	}

@@ -178,7 +178,7 @@ func digestOf(text string) string {
 // fakeParse reads a definition with a line "job NAME MODULE PARAMETER" for
 // each job. A line that begins with "!" is a problem; MODULE and PARAMETER may
 // be left out, the module is then the file's namesake.
-func fakeParse(file string, data []byte) (docs []definition.Definition, problems []complaint) {
+func fakeParse(file string, data []byte) (docs []definition.Definition, problems complaints) {
 	for i, line := range strings.Split(string(data), "\n") {
 		line, memory := strings.CutSuffix(line, " memory")
 		words := strings.SplitN(line, " ", 4)
@@ -198,7 +198,7 @@ func fakeParse(file string, data []byte) (docs []definition.Definition, problems
 			}
 			docs = append(docs, d)
 		default:
-			problems = append(problems, complaint{line: i + 1, text: line})
+			problems.Add(complaint{line: i + 1, text: line})
 		}
 	}
 	return docs, problems

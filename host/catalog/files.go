@@ -183,7 +183,7 @@ type content struct {
 	// failed says that it could not be read, for a reason in problems that
 	// may go away.
 	failed   bool
-	problems []complaint
+	problems complaints
 	// digest is set unless busy or failed.
 	digest string
 	docs   []definition.Definition // of a definition without problems, if its digest was not known
@@ -201,14 +201,14 @@ func readFile(dir, name string, k kind, seen stamp, known string, parse parser) 
 		limit = signature.MaxSize
 	}
 	c := digestFile(dir, name, seen, limit, sink)
-	if k != aDefinition || c.busy || c.failed || len(c.problems) > 0 || c.digest == known {
+	if k != aDefinition || c.busy || c.failed || c.problems.Len() > 0 || c.digest == known {
 		return c
 	}
 	docs, problems := parse(name, []byte(keep.String()))
-	if len(docs) == 0 && len(problems) == 0 {
+	if len(docs) == 0 && problems.Len() == 0 {
 		problems = about("defines no job (delete the file to remove its jobs)")
 	}
-	if len(problems) > 0 {
+	if problems.Len() > 0 {
 		c.problems = problems
 	} else {
 		c.docs = docs

@@ -21,9 +21,10 @@ import (
 func CheckGrants(set *operator.Set, paths []string) (jobs []operator.Wanted, findings []Finding) {
 	whole := slices.ContainsFunc(paths, isDir) // all jobs are known
 	names := map[string]bool{}
+	modules := &lookedAt{infos: map[string]*wasm.Info{}}
 	for _, d := range Defined(paths) {
 		names[d.Configuration.JobName] = true
-		w, found := checkGranted(set, d.File, d.Definition)
+		w, found := modules.checkGranted(set, d.File, d.Definition)
 		jobs, findings = append(jobs, w), append(findings, found...)
 	}
 	known := slices.Sorted(maps.Keys(names))
@@ -31,10 +32,11 @@ func CheckGrants(set *operator.Set, paths []string) (jobs []operator.Wanted, fin
 	if whole {
 		warnings = set.Warnings(known)
 	} else {
+		said := map[string]bool{}
 		for _, job := range known {
 			for _, w := range set.WarningsFor(job) {
-				if !slices.Contains(warnings, w) {
-					warnings = append(warnings, w)
+				if !said[w] {
+					warnings, said[w] = append(warnings, w), true
 				}
 			}
 		}
@@ -126,7 +128,39 @@ func Wants(imports map[string][]string, needs []string) []string {
 	return append(slices.Sorted(maps.Keys(imports)), needs...)
 }
 
-func checkGranted(set *operator.Set, file string, d definition.Definition) (operator.Wanted, []Finding) {
+// lookedAt has what was read of modules, which several jobs can name: what each says of itself, and
+// the bytes of the last one.
+type lookedAt struct {
+	infos map[string]*wasm.Info
+	last  string
+	bytes []byte
+}
+
+// read reads a module, unless it is the one that was read last.
+func (l *lookedAt) read(path string) ([]byte, bool) {
+	if l.last != path {
+		module, ok := readIn(filepath.Dir(path), filepath.Base(path), abi.MaxModuleSize)
+		if !ok {
+			return nil, false
+		}
+		l.last, l.bytes = path, module
+	}
+	return l.bytes, true
+}
+
+// info is what a module says of itself; nil if it cannot be read.
+func (l *lookedAt) info(path string) *wasm.Info {
+	info, known := l.infos[path]
+	if !known {
+		if module, ok := l.read(path); ok {
+			info = wasm.Read(module).Info
+		}
+		l.infos[path] = info
+	}
+	return info
+}
+
+func (l *lookedAt) checkGranted(set *operator.Set, file string, d definition.Definition) (operator.Wanted, []Finding) {
 	var findings []Finding
 	problem := func(format string, args ...any) {
 		findings = append(findings, Finding{File: file, Line: d.Line, Problem: fmt.Sprintf(format, args...)})
@@ -134,13 +168,16 @@ func checkGranted(set *operator.Set, file string, d definition.Definition) (oper
 	job := d.Configuration.JobName
 	var m operator.Module
 	var imports map[string][]string
-	if module, ok := readIn(filepath.Dir(file), d.Module, abi.MaxModuleSize); ok {
-		info := wasm.Read(module).Info
+	path := filepath.Join(filepath.Dir(file), d.Module)
+	if info := l.info(path); info != nil {
 		imports, m.Digest = info.Imports, info.Digest
-		sig, err := signature.Read(filepath.Join(filepath.Dir(file), d.Module))
+		sig, err := signature.Read(path)
 		if err == nil || set.TrustFor(job) != nil {
-			if m.Signer, err = set.Signer(job, module, sig); err != nil {
-				problem("job %q: module %s: %v", job, d.Module, err)
+			if module, ok := l.read(path); ok {
+				m.Signer, err = set.Signer(job, module, sig)
+				if err != nil {
+					problem("job %q: module %s: %v", job, d.Module, err)
+				}
 			}
 		}
 	}

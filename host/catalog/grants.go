@@ -17,6 +17,7 @@ import (
 	"github.com/wasmjob/wasmjob/host/definition"
 	operator "github.com/wasmjob/wasmjob/host/grants"
 	"github.com/wasmjob/wasmjob/host/signature"
+	"github.com/wasmjob/wasmjob/host/words"
 )
 
 // granted is what a job may do with a module, and a text that is another one whenever
@@ -116,7 +117,7 @@ func (s state) distrust(job string, by signed, keys []signature.Key) error {
 	case by.signer != "":
 		reason = "it is signed by " + by.signer
 	}
-	return fmt.Errorf("job %q needs a module signed by %s: %s", job, strings.Join(names, " or "), reason)
+	return fmt.Errorf("job %q needs a module signed by %s: %s", job, words.Some(names, " or "), reason)
 }
 
 // watchGrants starts the goroutine that reads the grants again when they change. run

@@ -16,6 +16,7 @@ import (
 	"github.com/wasmjob/wasmjob/host/definition"
 	"github.com/wasmjob/wasmjob/host/plugin"
 	"github.com/wasmjob/wasmjob/host/plugin/process"
+	"github.com/wasmjob/wasmjob/host/words"
 )
 
 // loader compiles modules. The catalog's own tests have one without guests.
@@ -40,33 +41,33 @@ type compiled interface {
 }
 
 // parser reads a definition file. There are jobs or problems, not both.
-type parser func(file string, data []byte) ([]definition.Definition, []complaint)
+type parser func(file string, data []byte) ([]definition.Definition, complaints)
 
 // parseWithin is the parser of a host with ceilings.
 func parseWithin(ceilings ceiling.List) parser {
-	return func(file string, data []byte) ([]definition.Definition, []complaint) {
+	return func(file string, data []byte) ([]definition.Definition, complaints) {
 		list, err := definition.ParseWithin(file, data, ceilings)
-		return list, complaints(err)
+		return list, complaintsOf(err)
 	}
 }
 
-// complaints are the problems of a definition; none without an error.
-func complaints(err error) []complaint {
+// complaintsOf are the problems of a definition; none without an error.
+func complaintsOf(err error) (problems complaints) {
 	if err == nil {
-		return nil
+		return problems
 	}
 	e := (*definition.Error)(nil)
 	if !errors.As(err, &e) {
 		return about(err.Error())
 	}
-	var problems []complaint
 	for _, p := range e.Problems {
 		text := p.Message
 		if p.Field != "" {
 			text = p.Field + ": " + text
 		}
-		problems = append(problems, complaint{p.Line, p.Column, text})
+		problems.Add(complaint{p.Line, p.Column, text})
 	}
+	problems.Count(e.More)
 	return problems
 }
 
@@ -299,16 +300,23 @@ func memoryLimit(l ceiling.List, job string, stated int64) int64 {
 // reasons turns an error that may hold several into one line each.
 func reasons(err error) []string {
 	if l := (*plugin.LoadError)(nil); errors.As(err, &l) && len(l.Problems) > 0 {
-		return l.Problems
+		return words.Strings(l.Problems, 0)
 	}
-	if joined, ok := err.(interface{ Unwrap() []error }); ok {
-		var list []string
-		for _, e := range joined.Unwrap() {
-			list = append(list, reasons(e)...)
+	var all words.Few[string]
+	var collect func(error)
+	collect = func(err error) {
+		if joined, ok := err.(interface{ Unwrap() []error }); ok {
+			for _, e := range joined.Unwrap() {
+				collect(e)
+			}
+		} else if !all.Full() {
+			all.Add(err.Error())
+		} else {
+			all.Count(1)
 		}
-		return list
 	}
-	return []string{err.Error()}
+	collect(err)
+	return words.Strings(all.Kept(), all.More())
 }
 
 // passing reports whether a failure may go away without the module being

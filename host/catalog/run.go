@@ -18,6 +18,7 @@ import (
 	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/host"
 	"github.com/wasmjob/wasmjob/host/grants"
+	"github.com/wasmjob/wasmjob/host/words"
 )
 
 const (
@@ -308,7 +309,7 @@ func (r *run) logChanges(before plan) {
 	for _, f := range r.plan.refused {
 		o, ok := refused[f.File]
 		news := !ok || !sameRefusal(o, f)
-		if news && !r.progress.Settled && waitsForModule(f) {
+		if news && !r.progress.Settled && waitsForModule(f, r.plan.complaints[f.File]) {
 			waiting = append(waiting, f.File)
 		} else if news {
 			text := "file is refused"
@@ -323,14 +324,14 @@ func (r *run) logChanges(before plan) {
 		r.log.Info("file is not refused any more", zap.String("file", name))
 	}
 	if len(waiting) > 0 {
-		r.notices.Info("definitions wait for their modules, which are not there yet", zap.String("files", strings.Join(waiting, ", ")))
+		r.notices.Info("definitions wait for their modules, which are not there yet", zap.String("files", words.Some(waiting, ", ")))
 	}
 }
 
 // waitsForModule reports whether a definition is refused only because modules are
 // missing: at the start of a host they may still be being built.
-func waitsForModule(f host.Refusal) bool {
-	return !f.Kept && !slices.ContainsFunc(f.Reasons, func(reason string) bool { return !strings.HasSuffix(reason, missingModule) })
+func waitsForModule(f host.Refusal, all complaints) bool {
+	return !f.Kept && !slices.ContainsFunc(all.Kept(), func(c complaint) bool { return !strings.HasSuffix(c.text, missingModule) })
 }
 
 // noteCron says how a cron of five fields is read.
@@ -471,7 +472,7 @@ func (c *Catalog) do(ctx context.Context, w want, m compiled) (res result) {
 		job := d.doc.Configuration.JobName
 		t := trial{doc: d.doc, granted: d.granted.key}
 		if err := fit(m.bind(job, d.granted), d.doc.Configuration); err != nil {
-			t.problem, res.passing = err.Error(), true
+			t.problem, res.passing = words.Reason(err.Error()), true
 		}
 		res.outcome.trials[job] = t
 	}

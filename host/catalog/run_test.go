@@ -58,7 +58,7 @@ func newRig(t *testing.T, options func(*Options), files ...string) *rig {
 	if options != nil {
 		options(&o)
 	}
-	c, err := newCatalog(o, r.loader, func(file string, data []byte) ([]definition.Definition, []complaint) {
+	c, err := newCatalog(o, r.loader, func(file string, data []byte) ([]definition.Definition, complaints) {
 		r.parsed.Add(1)
 		return fakeParse(file, data)
 	})

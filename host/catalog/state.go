@@ -10,12 +10,14 @@ import (
 	"strings"
 	"time"
 
+	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 	"github.com/wasmjob/wasmjob/host"
 	"github.com/wasmjob/wasmjob/host/ceiling"
 	"github.com/wasmjob/wasmjob/host/definition"
 	"github.com/wasmjob/wasmjob/host/grants"
 	"github.com/wasmjob/wasmjob/host/plugin"
 	"github.com/wasmjob/wasmjob/host/schedule"
+	"github.com/wasmjob/wasmjob/host/words"
 )
 
 // complaint is a reason why a file is not taken, with the place it is about; 0
@@ -26,10 +28,9 @@ type complaint struct {
 }
 
 // about makes complaints about a file as a whole.
-func about(texts ...string) []complaint {
-	list := make([]complaint, len(texts))
-	for i, t := range texts {
-		list[i].text = t
+func about(texts ...string) (list complaints) {
+	for _, t := range texts {
+		list.Add(complaint{text: words.Reason(t)})
 	}
 	return list
 }
@@ -73,7 +74,7 @@ type file struct {
 	// was not, or not with success.
 	read stamp
 	// problems say why the newest version is not taken.
-	problems []complaint
+	problems complaints
 	// digest is the newest version's, empty if that is not known.
 	digest string
 
@@ -86,7 +87,7 @@ type file struct {
 }
 
 // unread says that what the newest version holds is not known yet.
-func (f file) unread() bool { return f.read.none() && len(f.problems) == 0 }
+func (f file) unread() bool { return f.read.none() && f.problems.Len() == 0 }
 
 // binding is a job in force. It is never changed; a job whose binding is the
 // same pointer is the same job.
@@ -141,7 +142,7 @@ type plan struct {
 	// needed are the digests that must stay compiled.
 	needed map[string]bool
 	// complaints are what refused says in words, by file.
-	complaints map[string][]complaint
+	complaints map[string]complaints
 }
 
 // patience is how many times the rest time a file may be restless before that
@@ -170,7 +171,7 @@ func (s state) look(l look, now time.Time, rest time.Duration, all bool) (next s
 		}
 		if f.stamp.none() || !f.stamp.equal(e.stamp) {
 			if f.stamp.none() {
-				f.problems = nil
+				f.problems = complaints{}
 			}
 			f.stamp, f.since, f.read = e.stamp, now, stamp{}
 			if f.restless.IsZero() {
@@ -226,7 +227,7 @@ func (s state) read(contents map[string]content, now time.Time, rest time.Durati
 				break
 			}
 			f.digest, f.problems = c.digest, c.problems
-			if len(c.docs) > 0 && len(c.problems) == 0 {
+			if len(c.docs) > 0 && c.problems.Len() == 0 {
 				f.docs = c.docs
 			}
 		}
@@ -253,26 +254,37 @@ type claim struct {
 	doc  definition.Definition
 }
 
+// complaints are those about one file: the first ones, and how many others there are.
+type complaints = words.Few[complaint]
+
 // report gathers why files are refused.
 type report struct {
-	complaints map[string][]complaint
+	complaints map[string]complaints
 	kept       map[string]bool
 }
 
-func (r *report) add(file string, c ...complaint) {
-	if len(c) > 0 {
-		r.complaints[file] = append(r.complaints[file], c...)
+func (r *report) add(file string, c complaints) {
+	if c.Len() > 0 {
+		all := r.complaints[file]
+		all.Take(c)
+		r.complaints[file] = all
 	}
 }
 
 func (r *report) addLine(file string, line int, format string, args ...any) {
-	r.add(file, complaint{line: line, text: fmt.Sprintf(format, args...)})
+	all := r.complaints[file]
+	if all.Full() {
+		all.Count(1)
+	} else {
+		all.Add(complaint{line: line, text: words.Reason(fmt.Sprintf(format, args...))})
+	}
+	r.complaints[file] = all
 }
 
 // addJob says what is wrong with a job. Of a version that is not in force, and that another has
 // followed which cannot be read, nothing is said: what counts is what is wrong with the new one.
 func (r *report) addJob(s state, c claim, inForce bool, format string, args ...any) {
-	if inForce || len(s.files[c.file].problems) == 0 {
+	if problems := s.files[c.file].problems; inForce || problems.Len() == 0 {
 		r.addLine(c.file, c.doc.Line, "job %q: "+format, append([]any{c.doc.Configuration.JobName}, args...)...)
 	}
 }
@@ -295,13 +307,14 @@ func (s state) decide(outcomes map[string]outcome, now time.Time) (state, plan) 
 	next.files = maps.Clone(s.files)
 	next.jobs = make(map[string]*binding, len(s.jobs))
 	p := plan{needed: make(map[string]bool), waiting: make(map[string][]string)}
-	r := &report{complaints: make(map[string][]complaint), kept: make(map[string]bool)}
+	r := &report{complaints: make(map[string]complaints), kept: make(map[string]bool)}
 
 	names := slices.Sorted(maps.Keys(s.files))
-	claims := make(map[string][]claim) // by job
-	named := make(map[string]bool)     // modules that a definition names
-	unread := false                    // a definition may name any module
-	refused := make(map[string]bool)   // by stem: the same, most likely the one beside it
+	claims := make(map[string][]claim)                  // by job
+	users := make(map[string][]jobconfig.Configuration) // the jobs that name a module
+	named := make(map[string]bool)                      // modules that a definition names
+	unread := false                                     // a definition may name any module
+	refused := make(map[string]bool)                    // by stem: the same, most likely the one beside it
 	for _, name := range names {
 		f := s.files[name]
 		if kindOf(name) != aDefinition {
@@ -310,11 +323,12 @@ func (s state) decide(outcomes map[string]outcome, now time.Time) (state, plan) 
 		for _, d := range f.docs {
 			job := d.Configuration.JobName
 			claims[job] = append(claims[job], claim{name, d})
+			users[d.Module] = append(users[d.Module], d.Configuration)
 			named[d.Module] = true
 		}
-		unread = unread || (len(f.docs) == 0 && len(f.problems) == 0)
+		unread = unread || (len(f.docs) == 0 && f.problems.Len() == 0)
 		refused[stem(name)] = len(f.docs) == 0
-		r.add(name, f.problems...)
+		r.add(name, f.problems)
 	}
 
 	compile := make(map[string]want) // by digest
@@ -323,20 +337,20 @@ func (s state) decide(outcomes map[string]outcome, now time.Time) (state, plan) 
 		if kindOf(name) != aModule {
 			continue
 		}
-		r.add(name, f.problems...)
+		r.add(name, f.problems)
 		if !named[name] {
 			continue
 		}
 		if o, known := outcomes[f.digest]; f.digest != "" {
 			p.needed[f.digest] = true
 			if !known || (o.again && o.compiled == nil) {
-				compile[f.digest] = want{file: name, digest: f.digest, apart: s.apart(name, f.digest, claims), due: firstFire(name, claims, now)}
+				compile[f.digest] = want{file: name, digest: f.digest, apart: s.apart(f.digest, users[name]), due: firstFire(users[name], now)}
 			}
 			if o.compiled != nil {
 				f.good = f.digest
 				next.files[name] = f
 			}
-			r.add(name, about(o.problems...)...)
+			r.add(name, about(o.problems...))
 		}
 		if f.good != "" {
 			p.needed[f.good] = true
@@ -380,7 +394,8 @@ func (s state) decide(outcomes map[string]outcome, now time.Time) (state, plan) 
 		if b != nil {
 			next.jobs[job] = b
 			p.jobs = append(p.jobs, b)
-			r.kept[b.job.File] = r.kept[b.job.File] || len(s.files[b.job.File].problems) > 0
+			problems := s.files[b.job.File].problems
+			r.kept[b.job.File] = r.kept[b.job.File] || problems.Len() > 0
 			p.needed[b.digest] = true
 			named[b.job.ModuleFile] = true
 		}
@@ -401,11 +416,11 @@ func (s state) decide(outcomes map[string]outcome, now time.Time) (state, plan) 
 		return -1
 	})
 	if s.grantsProblem != "" {
-		r.add("grants", about(s.grantsProblem)...)
+		r.add("grants", about(s.grantsProblem))
 		r.kept["grants"] = true
 	}
 	if s.problem != "" {
-		r.add(s.dir, about(s.problem)...)
+		r.add(s.dir, about(s.problem))
 		r.kept[s.dir] = len(p.jobs) > 0
 	}
 	next.refused, p.refused = r.refusals(s.refused, now)
@@ -414,34 +429,24 @@ func (s state) decide(outcomes map[string]outcome, now time.Time) (state, plan) 
 }
 
 // apart reports whether all jobs that name a module run outside of this process.
-func (s state) apart(module, digest string, claims map[string][]claim) bool {
-	for _, list := range claims {
-		for _, c := range list {
-			if c.doc.Module == module && s.inside(c.doc.Configuration, digest) {
-				return false
-			}
-		}
-	}
-	return true
+func (s state) apart(digest string, users []jobconfig.Configuration) bool {
+	return !slices.ContainsFunc(users, func(c jobconfig.Configuration) bool { return s.inside(c, digest) })
 }
 
 // firstFire is when the first of the jobs that name a module fires; zero if none
 // has a schedule.
-func firstFire(module string, claims map[string][]claim, now time.Time) time.Time {
+func firstFire(users []jobconfig.Configuration, now time.Time) time.Time {
 	first := time.Time{}
-	for _, list := range claims {
-		for _, c := range list {
-			conf := c.doc.Configuration
-			if c.doc.Module != module || conf.Cron == "" || conf.Disabled {
-				continue
-			}
-			zone, err := schedule.Zone(conf.TimeZone)
-			if err != nil {
-				continue
-			}
-			if s, err := schedule.Parse(conf.Cron, zone); err == nil {
-				first = earlier(first, s.Next(now))
-			}
+	for _, conf := range users {
+		if conf.Cron == "" || conf.Disabled {
+			continue
+		}
+		zone, err := schedule.Zone(conf.TimeZone)
+		if err != nil {
+			continue
+		}
+		if s, err := schedule.Parse(conf.Cron, zone); err == nil {
+			first = earlier(first, s.Next(now))
 		}
 	}
 	return first
@@ -574,18 +579,19 @@ func (r *report) refusals(before map[string]host.Refusal, now time.Time) (map[st
 	by := make(map[string]host.Refusal, len(r.complaints))
 	var list []host.Refusal
 	for _, name := range slices.Sorted(maps.Keys(r.complaints)) {
-		complaints := r.complaints[name]
-		slices.SortStableFunc(complaints, func(a, b complaint) int {
+		all := r.complaints[name]
+		slices.SortStableFunc(all.Kept(), func(a, b complaint) int {
 			return cmp.Or(cmp.Compare(a.line, b.line), cmp.Compare(a.column, b.column))
 		})
-		refusal := host.Refusal{File: name, Since: now, Kept: r.kept[name]}
-		for _, c := range complaints {
+		var texts []string
+		for _, c := range all.Kept() {
 			text := c.text
 			if c.line > 0 {
 				text = fmt.Sprintf("line %d: %s", c.line, text)
 			}
-			refusal.Reasons = append(refusal.Reasons, text)
+			texts = append(texts, text)
 		}
+		refusal := host.Refusal{File: name, Since: now, Kept: r.kept[name], Reasons: words.Strings(texts, all.More())}
 		if b, ok := before[name]; ok && slices.Equal(b.Reasons, refusal.Reasons) {
 			refusal.Since = b.Since
 		}

@@ -203,16 +203,17 @@ func Parse(text string) (Entry, error) {
 		return Entry{}, fmt.Errorf("found %q, expected JOBS:NAME=VALUE,…, such as team-a-*:timeout=1h", jobconfig.Clip(text))
 	}
 	e := Entry{Jobs: text[:at]}
-	problems := []error{CheckPattern(e.Jobs)}
+	var problems words.Problems
+	problems.Add(CheckPattern(e.Jobs))
 	for pair := range strings.SplitSeq(text[at+1:], ",") {
 		name, value, ok := strings.Cut(pair, "=")
 		if !ok {
-			problems = append(problems, fmt.Errorf("found %q, expected NAME=VALUE, such as timeout=1h", jobconfig.Clip(pair)))
+			problems.Addf("found %q, expected NAME=VALUE, such as timeout=1h", jobconfig.Clip(pair))
 			continue
 		}
-		problems = append(problems, e.Set(strings.TrimSpace(name), value))
+		problems.Add(e.Set(strings.TrimSpace(name), value))
 	}
-	return e, errors.Join(problems...)
+	return e, problems.Err()
 }
 
 // CheckPattern checks a pattern of jobs: a name, in which * stands for any number of

@@ -9,6 +9,7 @@ package command
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -38,6 +39,10 @@ type Program struct {
 	In             io.Reader // nil: none
 	Out, Err       io.Writer
 	OutTTY, ErrTTY bool
+	// Raw is stdout for bytes that must arrive as they are, [Program.Bytes] writes to; Seal is that of Out and
+	// Err. Protect sets both.
+	Raw  io.Writer
+	Seal console.Seal
 	// Width is the terminal's on stdout, 0 if it is not known; nil is the same.
 	Width   func() int
 	Environ []string
@@ -65,6 +70,23 @@ func (o *Opened) Heading(s console.Style) string {
 	return s.Fact("registry", o.Backend+", namespace "+o.Namespace)
 }
 
+// Protect has Out and Err show no text of strangers as orders to a terminal, whoever writes to them. The func writes
+// what is held of them.
+func (p *Program) Protect() (flush func() error) {
+	p.Seal = console.NewSeal()
+	out, errs := console.NewTerminal(p.Out, p.Seal), console.NewTerminal(p.Err, p.Seal)
+	p.Raw, p.Out, p.Err = p.Out, out, errs
+	return func() error { return errors.Join(out.Flush(), errs.Flush()) }
+}
+
+// Bytes is where bytes go that a pipe or a file gets as they are: stdout, unless it is a terminal.
+func (p *Program) Bytes() io.Writer {
+	if p.OutTTY || p.Raw == nil {
+		return p.Out
+	}
+	return p.Raw
+}
+
 // Getenv is the value of a variable; empty if there is none.
 func (p *Program) Getenv(name string) string { return Lookup(p.Environ, name) }
 
@@ -87,7 +109,7 @@ func (p *Program) Colour(tty bool) bool {
 
 // Tables is how tables look on stdout.
 func (p *Program) Tables() console.Style {
-	s := console.Style{Colour: p.Colour(p.OutTTY)}
+	s := console.Style{Colour: p.Colour(p.OutTTY), Seal: p.Seal}
 	if p.OutTTY && p.Width != nil {
 		s.Width = p.Width()
 	}

@@ -1,13 +1,16 @@
 package command
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -261,7 +264,7 @@ func (p *Program) Show(ctx context.Context, s *Shown, look func() (v any, text s
 			return err
 		}
 		if s.Watch && p.OutTTY {
-			text = "\x1b[H\x1b[2J" + text
+			text = p.Tables().Top() + text
 		}
 		return p.Print(s, v, text)
 	}
@@ -305,20 +308,44 @@ func (p *Program) printYAML(v any) error {
 		return fmt.Errorf("show it as YAML: %w", err)
 	}
 	var node yaml.Node
-	if err := yaml.Unmarshal(b, &node); err != nil { // JSON is YAML
+	// JSON is YAML, but for some characters that may stand in it as they are.
+	if err := yaml.Unmarshal(escapedYAML(b), &node); err != nil {
 		return fmt.Errorf("show it as YAML: %w", err)
 	}
 	block(&node)
 	if b, err = yaml.Marshal(&node); err != nil {
 		return fmt.Errorf("show it as YAML: %w", err)
 	}
-	_, err = p.Out.Write(b)
+	_, err = p.Out.Write(escapedYAML(b))
 	return err
+}
+
+// escapedYAML writes characters that a terminal would not just show as YAML escapes them between double quotes,
+// where block has put them.
+func escapedYAML(b []byte) []byte {
+	if !bytes.ContainsFunc(b, func(r rune) bool { return !words.Harmless(r) }) {
+		return b
+	}
+	var out []byte
+	for _, r := range string(b) {
+		switch {
+		case words.Harmless(r):
+			out = utf8.AppendRune(out, r)
+		case r > 0xFFFF:
+			out = fmt.Appendf(out, `\U%08x`, r)
+		default:
+			out = fmt.Appendf(out, `\u%04x`, r)
+		}
+	}
+	return out
 }
 
 // block has a document that was read from JSON written as YAML is by people.
 func block(n *yaml.Node) {
 	n.Style = 0
+	if strings.ContainsFunc(n.Value, func(r rune) bool { return !words.Harmless(r) }) {
+		n.Style = yaml.DoubleQuotedStyle
+	}
 	for _, c := range n.Content {
 		block(c)
 	}

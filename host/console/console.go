@@ -28,6 +28,9 @@ type Style struct {
 	Colour  bool
 	// Width is how wide tables may be; 0 is no limit.
 	Width int
+	// Seal is that of the stream's [Terminal]. Without one colours are written as terminals obey them, and a
+	// Terminal shows them as somebody's.
+	Seal Seal
 }
 
 // Colours, as parameters of the escape sequence.
@@ -44,8 +47,11 @@ func (s Style) Paint(colour, text string) string {
 	if !s.Colour || colour == "" || text == "" {
 		return text
 	}
-	return "\x1b[" + colour + "m" + text + "\x1b[0m"
+	return s.Seal.order(colour+"m") + text + s.Seal.order("0m")
 }
+
+// Top begins at the top of an empty screen.
+func (s Style) Top() string { return s.Seal.order("H") + s.Seal.order("2J") }
 
 const (
 	whoLeast = 12

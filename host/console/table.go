@@ -140,7 +140,7 @@ func (s Style) Wrapped(text string) string {
 	for line := range strings.Lines(text) {
 		column, space := 0, ""
 		for n, word := range strings.Split(strings.TrimSuffix(line, "\n"), " ") {
-			w := Width(word)
+			w := Width(s.bare(word))
 			switch {
 			case n > 0 && w > 0 && column > 4 && column+len(space)+1+w > s.Width:
 				b.WriteString("\n    ")

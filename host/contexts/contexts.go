@@ -135,7 +135,7 @@ func Parse(name string, data []byte) (*Set, error) {
 	})
 	if current, given := f.Text(m["current"], "current"); given {
 		s.Current = current
-		if _, known := s.Contexts[current]; !known && len(f.Problems) == 0 {
+		if _, known := s.Contexts[current]; !known && f.Problems.Len() == 0 {
 			f.Problem(m["current"], "current", "found %q, expected the name of a context%s", words.Clip(current), words.Suggest(current, s.Names()))
 		}
 	}
@@ -143,7 +143,7 @@ func Parse(name string, data []byte) (*Set, error) {
 }
 
 func parseContext(f *fields.File, n *yaml.Node, field string) Context {
-	before := len(f.Problems)
+	before := f.Problems.Len()
 	m := f.Fields(n, field, "admin", "tokenFile", "ca", "registry", "namespace")
 	text := func(name string) string {
 		found, _ := f.Text(m[name], fields.Join(field, name))
@@ -156,7 +156,7 @@ func parseContext(f *fields.File, n *yaml.Node, field string) Context {
 	if c.CA != "" && c.CA != SystemCA {
 		c.CA = f.Path(m["ca"], fields.Join(field, "ca"))
 	}
-	if wrong, problem := c.Check(); wrong != "" && len(f.Problems) == before {
+	if wrong, problem := c.Check(); wrong != "" && f.Problems.Len() == before {
 		at := n
 		if m[wrong] != nil {
 			at = m[wrong]

@@ -19,20 +19,18 @@ func Check(c jobconfig.Configuration) (problems []*jobconfig.FieldError) {
 		bad("failover", "found true, but monitorExecution is false, and failover needs it")
 	}
 	if _, err := jobconfig.ParseItemParameters(c.ShardingItemParameters); err == nil && c.ShardingTotalCount > 0 {
-		for _, err := range jobconfig.CheckItemParameters(c.ShardingItemParameters, c.ShardingTotalCount) {
+		for _, err := range flatten(jobconfig.CheckItemParameters(c.ShardingItemParameters, c.ShardingTotalCount)) {
 			bad("shardingItemParameters", "%v", err)
 		}
 	}
 	g, _ := c.Guest() // what cannot be read has its default
-	for _, s := range jobconfig.Settings() {
+	for _, s := range jobconfig.ByType() {
 		if s.Only != "" && g.Type != "" && s.Only != g.Type && s.Differs(g) {
 			bad(s.Name, "is for jobs of type %s, but the type is %s", s.Only, g.Type)
 		}
 	}
-	for _, need := range g.Needs {
-		if _, err := grants.ParseNeed(need); err != nil {
-			bad("needs", "%v", err)
-		}
+	for _, err := range flatten(grants.CheckNeeds(g.Needs)) {
+		bad("needs", "%v", err)
 	}
 	_, unread := Schedule(c.Cron, c.TimeZone)
 	return append(problems, unread...)

@@ -16,6 +16,7 @@ import (
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 	"github.com/wasmjob/wasmjob/host/ceiling"
 	"github.com/wasmjob/wasmjob/host/schedule"
+	"github.com/wasmjob/wasmjob/host/words"
 )
 
 // Definition is one job as its file has it.
@@ -40,8 +41,11 @@ const (
 	DefaultReconcileIntervalMinutes = 10
 )
 
-// MaxSize is the largest file in bytes.
-const MaxSize = 1 << 20
+// MaxSize is the largest file in bytes, MaxJobs how many jobs it may define.
+const (
+	MaxSize = 1 << 20
+	MaxJobs = 5000
+)
 
 // Problem is something wrong in a file.
 type Problem struct {
@@ -65,11 +69,13 @@ func (p Problem) String() string {
 	return s + p.Message
 }
 
-// Error is all that is wrong with a file.
+// Error is what is wrong with a file.
 type Error struct {
 	File string
-	// Problems are in the order of their places; there is at least one.
+	// Problems are in the order of their places: at least one, and at most [words.MostProblems]. More is how
+	// many others there are.
 	Problems []Problem
+	More     int
 }
 
 // Error has one line for each problem: file:line:column: field: message.
@@ -81,6 +87,9 @@ func (e *Error) Error() string {
 			position = ": "
 		}
 		lines = append(lines, e.File+position+p.String())
+	}
+	if e.More > 0 {
+		lines = append(lines, e.File+": "+words.More(e.More))
 	}
 	return strings.Join(lines, "\n")
 }
@@ -94,7 +103,7 @@ func Parse(file string, data []byte) ([]Definition, error) { return ParseWithin(
 // a problem, and the default of a field that it leaves out is at most the
 // ceiling.
 func ParseWithin(file string, data []byte, ceilings ceiling.List) ([]Definition, error) {
-	p := &parser{ceilings: ceilings, base: strings.TrimSuffix(path.Base(file), path.Ext(file))}
+	p := &parser{ceilings: ceilings, known: knownSettings(), base: strings.TrimSuffix(path.Base(file), path.Ext(file))}
 	var definitions []Definition
 	documents := p.documents(data)
 	first := map[string]int{}
@@ -109,11 +118,11 @@ func ParseWithin(file string, data []byte, ceilings ceiling.List) ([]Definition,
 		}
 		definitions = append(definitions, definition)
 	}
-	if len(p.problems) > 0 {
-		slices.SortStableFunc(p.problems, func(a, b Problem) int {
+	if problems := p.problems.Kept(); len(problems) > 0 {
+		slices.SortStableFunc(problems, func(a, b Problem) int {
 			return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))
 		})
-		return nil, &Error{file, p.problems}
+		return nil, &Error{file, problems, p.problems.More()}
 	}
 	return definitions, nil
 }

@@ -8,6 +8,17 @@ import (
 	"github.com/wasmjob/wasmjob/host/words"
 )
 
+// known are the settings of a definition.
+type known struct {
+	settings      []jobconfig.Setting
+	fields, retry []string
+	props         map[string]string
+}
+
+func knownSettings() known {
+	return known{jobconfig.Settings(), fieldNames(), retryNames(), propFields()}
+}
+
 // fieldNames are the fields of a job, in the order of the documentation.
 func fieldNames() []string {
 	return namesOf(func(name string) (string, bool) { return name, !strings.Contains(name, ".") })
@@ -87,6 +98,9 @@ func unknown(name string, known []string) (message, meant string) {
 
 // nearest is the known name that somebody may have meant, or empty.
 func nearest(name string, known []string) string {
+	if len(name) > 64 { // no name that is known
+		return ""
+	}
 	best, least := "", max(2, len(name)/3)+1
 	for _, k := range known {
 		if strings.EqualFold(k, name) {

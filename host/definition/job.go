@@ -19,6 +19,7 @@ import (
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 	"github.com/wasmjob/wasmjob/host/ceiling"
 	"github.com/wasmjob/wasmjob/host/grants"
+	"github.com/wasmjob/wasmjob/host/words"
 	"github.com/wasmjob/wasmjob/host/yamlnode"
 )
 
@@ -55,16 +56,16 @@ func (j *job) problem(n *yaml.Node, field, format string, args ...any) {
 }
 
 func (j *job) read() Definition {
-	j.fields(j.root, "", fieldNames())
+	j.fields(j.root, "", j.known.fields)
 	if n := j.value("retry"); n != nil {
 		if n.Kind == yaml.MappingNode {
-			j.fields(n, "retry.", retryNames())
+			j.fields(n, "retry.", j.known.retry)
 		} else {
-			j.problem(n, "retry", "found %s, expected a mapping of %s", yamlnode.Describe(n), strings.Join(retryNames(), ", "))
+			j.problem(n, "retry", "found %s, expected a mapping of %s", yamlnode.Describe(n), strings.Join(j.known.retry, ", "))
 		}
 	}
 	j.defaults()
-	for _, s := range jobconfig.Settings() {
+	for _, s := range j.known.settings {
 		j.setting(s)
 	}
 	j.needs()
@@ -89,7 +90,10 @@ func (j *job) fields(n *yaml.Node, prefix string, known []string) {
 		case key.Value == "<<" && yamlnode.IsPlain(key):
 			j.problem(key, "", "mappings cannot be merged with <<, expected the fields themselves")
 		case !isField(key.Value, known):
-			message, meant := unknown(key.Value, known)
+			message, meant := "", ""
+			if !j.problems.Full() {
+				message, meant = unknown(key.Value, known)
+			}
 			if !looksLikeField.MatchString(key.Value) {
 				name = prefix + "…" // it may be a line of another kind of file
 			}
@@ -178,6 +182,10 @@ func (j *job) needs() {
 	if n == nil || n.Kind != yaml.SequenceNode {
 		return
 	}
+	if most := grants.MaxNeeds; len(n.Content) > most {
+		j.problem(n, "needs", "found %d needs, expected at most %d", len(n.Content), most)
+		return
+	}
 	for _, item := range n.Content {
 		if item = j.target(item); item.Kind != yaml.ScalarNode || yamlnode.IsNull(item) {
 			continue // that was said
@@ -259,7 +267,7 @@ func (j *job) itemParameters() {
 	if n.Kind != yaml.MappingNode {
 		j.parsed(field, func(s string) error {
 			j.c.ShardingItemParameters = s
-			return errors.Join(jobconfig.CheckItemParameters(s, total)...)
+			return jobconfig.CheckItemParameters(s, total)
 		})
 		return
 	}
@@ -280,8 +288,8 @@ func (j *job) itemParameters() {
 			j.problem(key, field, "item %d has two parameters", item)
 			continue
 		}
-		if err := errors.Join(jobconfig.CheckItemParameters(entry, total)...); err != nil {
-			j.problem(key, field, "%v", err)
+		if err := jobconfig.CheckItemParameters(entry, total); err != nil {
+			j.problemsOf(key, field, err)
 			continue
 		}
 		parameters[int(item)] = value.Value
@@ -323,7 +331,11 @@ func (j *job) property(props map[string]string, key, value *yaml.Node) {
 		j.problem(key, "props", "mappings cannot be merged with <<, expected the properties themselves")
 		return
 	case strings.HasPrefix(name, jobconfig.PropPrefix):
-		j.problem(key, field, "%s", ownProperty(name))
+		why := ""
+		if !j.problems.Full() {
+			why = ownProperty(name)
+		}
+		j.problem(key, field, "%s", why)
 		return
 	case value.Kind != yaml.ScalarNode || yamlnode.IsNull(value):
 		j.problem(value, field, "found %s, expected a text", yamlnode.Describe(value))
@@ -361,7 +373,7 @@ func ownProperty(name string) string {
 
 // validate finds what the steps before did not look at.
 func (j *job) validate() {
-	fields := propFields()
+	fields := j.known.props
 	for _, e := range jobconfig.FieldErrors(errors.Join(j.c.Validate(), j.ceilings.Check(j.c))) {
 		field := e.Field
 		if own, ok := fields[strings.TrimPrefix(field, "props.")]; ok {
@@ -406,7 +418,16 @@ func (j *job) scalar(field, expected string, parse func(string) error) {
 		j.problem(n, field, "found %s, expected %s", yamlnode.Describe(n), expected)
 		return
 	}
-	for _, err := range flatten(parse(n.Value)) {
+	j.problemsOf(n, field, parse(n.Value))
+}
+
+// problemsOf notes each of the errors that one joins.
+func (j *job) problemsOf(n *yaml.Node, field string, err error) {
+	for _, err := range flatten(err) {
+		if more := words.Rest(err); more > 0 {
+			j.problems.Count(more)
+			continue
+		}
 		j.problem(n, field, "%v", err)
 	}
 }

@@ -26,23 +26,26 @@ const (
 // a job; it is there for its own problems.
 func (p *parser) mended(data []byte, before []*yaml.Node, err error) []*yaml.Node {
 	if len(data) > maxMended || !utf8.Valid(data) || bytes.HasPrefix(data, []byte("\ufeff")) {
-		p.problems = append(p.problems, syntaxProblem(data, err))
+		p.note(syntaxProblem(data, err))
 		return before
 	}
 	p.lost = map[*yaml.Node][]string{}
 	var roots []*yaml.Node
-	known := len(p.problems)
+	known := p.problems.Len()
 	left := maxMends
 	first := 0
 	for _, lines := range splitDocuments(strings.Split(string(data), "\n")) {
+		if left == 0 || p.problems.Full() {
+			break
+		}
 		for _, root := range p.mend(lines, first, &left) {
 			shift(root, first)
 			roots = append(roots, root)
 		}
 		first += len(lines)
 	}
-	if len(p.problems) == known { // the parts are good, the whole is not
-		p.problems = append(p.problems, syntaxProblem(data, err))
+	if p.problems.Len() == known { // the parts are good, the whole is not
+		p.note(syntaxProblem(data, err))
 		return before
 	}
 	return roots
@@ -104,7 +107,7 @@ func (p *parser) mend(lines []string, first int, left *int) []*yaml.Node {
 		*left--
 		if !better[at] { // or else quotes were not all it wanted
 			found.Line += first
-			p.problems = append(p.problems, found)
+			p.note(found)
 			if line, ok := quote(lines[at], found.Column); ok {
 				lines[at], better[at] = line, true
 				continue

@@ -9,6 +9,7 @@ import (
 
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 	"github.com/wasmjob/wasmjob/host/ceiling"
+	"github.com/wasmjob/wasmjob/host/words"
 	"github.com/wasmjob/wasmjob/host/yamlnode"
 )
 
@@ -16,7 +17,9 @@ import (
 type parser struct {
 	base     string // of the file's name
 	ceilings ceiling.List
-	problems []Problem
+	// known has the settings and their names, which each job of the file needs.
+	known    known
+	problems words.Few[Problem]
 	// aliased is how many bytes aliases stood for so far.
 	aliased int
 	// lost has, by the root of what was mended of a document, the fields whose
@@ -25,19 +28,37 @@ type parser struct {
 }
 
 func (p *parser) problem(n *yaml.Node, field, format string, args ...any) {
-	p.problems = append(p.problems, Problem{n.Line, n.Column, field, fmt.Sprintf(format, args...)})
+	if p.problems.Full() {
+		p.problems.Count(1)
+		return
+	}
+	p.note(Problem{n.Line, n.Column, field, fmt.Sprintf(format, args...)})
+}
+
+// note adds a problem. Its message is cut.
+func (p *parser) note(one Problem) {
+	one.Message = words.Reason(one.Message)
+	p.problems.Add(one)
 }
 
 // documents returns the mappings of a file; if its syntax is broken, of what
 // is left of it, so that the rest is looked at, too.
 func (p *parser) documents(data []byte) (roots []*yaml.Node) {
 	if len(data) > MaxSize {
-		p.problems = append(p.problems, Problem{Message: fmt.Sprintf("found %d bytes, expected at most %d", len(data), MaxSize)})
+		p.note(Problem{Message: fmt.Sprintf("found %d bytes, expected at most %d", len(data), MaxSize)})
+		return nil
+	}
+	if err := yamlnode.Check(data); err != nil {
+		p.note(Problem{Message: err.Error()})
 		return nil
 	}
 	documents, err := yamlnode.Decode(data)
 	if err != nil {
 		documents = p.mended(data, documents, err)
+	}
+	if len(documents) > MaxJobs {
+		p.note(Problem{Message: fmt.Sprintf("found %d documents, each of which defines a job, expected at most %d", len(documents), MaxJobs)})
+		return nil
 	}
 	for _, root := range documents {
 		switch {
@@ -47,8 +68,8 @@ func (p *parser) documents(data []byte) (roots []*yaml.Node) {
 			p.problem(root, "", "found %s, expected the fields of a job, such as cron: \"0 0/10 * * * ?\"", yamlnode.Form(root))
 		}
 	}
-	if len(roots) == 0 && len(p.problems) == 0 {
-		p.problems = append(p.problems, Problem{Message: "the file defines no job, expected at least shardingTotalCount"})
+	if len(roots) == 0 && p.problems.Len() == 0 {
+		p.note(Problem{Message: "the file defines no job, expected at least shardingTotalCount"})
 	}
 	return roots
 }

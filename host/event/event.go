@@ -168,7 +168,8 @@ type Event struct {
 	Ceiling ceiling.Name `json:"ceiling,omitempty"`
 	Count   int64        `json:"count,omitempty"`
 	// Reason is text for people: a failure's message, why something was skipped.
-	// It has at most MaxReason bytes.
+	// It has at most 1024 bytes.
+	// That of Refused has a line for each reason, and at most 8192 bytes.
 	Reason string `json:"reason,omitempty"`
 	// Wait is set when a wait has reached its deadline; Duration is how long it
 	// lasted, Items are those that it is about.

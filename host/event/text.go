@@ -5,10 +5,14 @@ import (
 	"slices"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/wasmjob/wasmjob/host/words"
 )
 
-// MaxReason is the longest Event.Reason in bytes; longer ones are cut.
-const MaxReason = 1024
+// MaxReason is the longest Event.Reason in bytes, but for that of [Refused], which has
+// one line for each reason and at most [words.MaxReasons] bytes and a line with the
+// number of the others.
+const MaxReason = words.MaxReason
 
 // Harmless is text of a guest as every sink may show it: control characters but
 // line breaks and tabs, and what is no UTF-8, become U+FFFD. They could pass for
@@ -45,7 +49,7 @@ func Cut(s string, n int) string {
 }
 
 // Reason is text of a guest as an event has it.
-func Reason(s string) string { return Cut(Harmless(s), MaxReason) }
+func Reason(s string) string { return words.Reason(Harmless(s)) }
 
 // MaxOffset is the longest Event.Offset in bytes; longer ones are cut.
 const MaxOffset = 128

@@ -1,6 +1,7 @@
 package fields
 
 import (
+	"cmp"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -18,19 +19,27 @@ type File struct {
 	// Name is the file's, as messages have it.
 	Name string
 	// Problems are those that were found so far.
-	Problems Problems
+	Problems List
 }
 
-// Problem notes what is wrong with a node.
+// Problem notes what is wrong with a node. An argument that costs something to make can be a [words.Late].
 func (f *File) Problem(n *yaml.Node, field, format string, args ...any) {
-	f.Problems = append(f.Problems, Problem{File: f.Name, Line: n.Line, Column: n.Column, Field: field, Message: fmt.Sprintf(format, args...)})
+	if f.Problems.Full() {
+		f.Problems.Add(Problem{})
+		return
+	}
+	f.Problems.Add(Problem{File: f.Name, Line: n.Line, Column: n.Column, Field: field, Message: fmt.Sprintf(format, args...)})
 }
 
 // Root is the mapping of the file's one document; nil if there is none. empty and
 // expected complete the messages about a file without one.
 func (f *File) Root(data []byte, empty, expected string) *yaml.Node {
 	whole := func(line, column int, message string) {
-		f.Problems = append(f.Problems, Problem{File: f.Name, Line: line, Column: column, Message: message})
+		f.Problems.Add(Problem{File: f.Name, Line: line, Column: column, Message: message})
+	}
+	if err := yamlnode.Check(data); err != nil {
+		whole(0, 0, err.Error())
+		return nil
 	}
 	documents, err := yamlnode.Decode(data)
 	documents = slices.DeleteFunc(documents, yamlnode.IsNull)
@@ -59,10 +68,9 @@ func (f *File) Fields(n *yaml.Node, field string, known ...string) map[string]*y
 	found := map[string]*yaml.Node{}
 	f.Pairs(n, field, func(key, value *yaml.Node) {
 		if !slices.Contains(known, key.Value) {
-			expected := words.Suggest(key.Value, known)
-			if expected == "" {
-				expected = ", expected one of " + strings.Join(known, ", ")
-			}
+			expected := words.Late(func() string {
+				return cmp.Or(words.Suggest(key.Value, known), ", expected one of "+strings.Join(known, ", "))
+			})
 			f.Problem(key, field, "unknown field %q%s", words.Clip(key.Value), expected)
 			return
 		}

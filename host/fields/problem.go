@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"syscall"
+
+	"github.com/wasmjob/wasmjob/host/words"
 )
 
 // Problem is something wrong in a file.
@@ -36,7 +38,7 @@ func (p Problem) String() string {
 	return s + ": " + p.Message
 }
 
-// Problems are all that is wrong. As an error it has one line for each.
+// Problems are what is wrong. As an error it has one line for each.
 type Problems []Problem
 
 // Error has one line for each problem.
@@ -48,15 +50,38 @@ func (p Problems) Error() string {
 	return strings.Join(lines, "\n")
 }
 
-// Sorted is the error: nil if there is no problem, else the problems by file and place.
-func (p Problems) Sorted() error {
-	if len(p) == 0 {
+// List collects problems. It keeps the first [words.MostProblems] and counts the others. The zero value is ready.
+type List struct{ few words.Few[Problem] }
+
+// Add adds a problem. Its message is cut.
+func (l *List) Add(p Problem) {
+	p.Message = words.Reason(p.Message)
+	l.few.Add(p)
+}
+
+// Take adds what another list has.
+func (l *List) Take(other List) { l.few.Take(other.few) }
+
+// Full reports whether the next problem is only counted, so that no message has to be made for it.
+func (l *List) Full() bool { return l.few.Full() }
+
+// Len is how many problems there are in all.
+func (l *List) Len() int { return l.few.Len() }
+
+// Sorted is the error, [Problems]: nil if there is no problem, else the problems by file and place, and then how
+// many others there are.
+func (l *List) Sorted() error {
+	list := Problems(l.few.Kept())
+	if len(list) == 0 {
 		return nil
 	}
-	slices.SortStableFunc(p, func(a, b Problem) int {
+	slices.SortStableFunc(list, func(a, b Problem) int {
 		return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))
 	})
-	return p
+	if more := l.few.More(); more > 0 {
+		list = append(slices.Clip(list), Problem{File: list[len(list)-1].File, Message: words.More(more)})
+	}
+	return list
 }
 
 // ReadFile reads a regular file of at most so many bytes. Errors say what is wrong with

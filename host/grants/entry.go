@@ -36,14 +36,14 @@ func (r *reader) parse(name string, data []byte) {
 	if r.named == nil {
 		r.named, r.given, r.gives = map[string]string{}, map[string]bool{}, map[string]string{}
 	}
-	f := &file{r, fields.File{Name: name}}
+	f := &file{reader: r, File: fields.File{Name: name}}
 	r.out.sources = append(r.out.sources, base(name))
 	root := f.Root(data, `expected the field grants; "grants: []" grants nothing`, "the fields grants, keys and trust")
 	found := f.Fields(root, "", "grants", "keys", "trust")
 	f.Pairs(found["keys"], "keys", f.key)
 	f.Each(found["grants"], "grants", f.entry)
 	f.Each(found["trust"], "trust", f.trust)
-	r.problems = append(r.problems, f.Problems...)
+	r.problems.Take(f.Problems)
 }
 
 // nameOf is what names of keys and secrets look like: {{secret:NAME}} has to end.
@@ -146,16 +146,19 @@ func (f *file) names(n *yaml.Node, field, kind string) (names []string) {
 
 // checkUses finds names that nothing gives.
 func (r *reader) checkUses() {
+	names := map[string][]string{"key": byName(r.named), "secret": byName(r.given)}
 	for _, u := range r.uses {
-		known := byName(r.named)
+		_, known := r.named[u.name]
 		if u.kind == "secret" {
-			known = byName(r.given)
+			known = r.given[u.name]
 		}
-		if slices.Contains(known, u.name) {
+		if known {
 			continue
 		}
-		u.problem.Message = fmt.Sprintf("there is no %s %q%s", u.kind, jobconfig.Clip(u.name), words.Suggest(u.name, known))
-		r.problems = append(r.problems, u.problem)
+		if !r.problems.Full() {
+			u.problem.Message = fmt.Sprintf("there is no %s %q%s", u.kind, jobconfig.Clip(u.name), words.Suggest(u.name, names[u.kind]))
+		}
+		r.problems.Add(u.problem)
 	}
 }
 
@@ -166,6 +169,7 @@ func (f *file) entry(n *yaml.Node) {
 	if n.Kind != yaml.MappingNode {
 		return
 	}
+	f.guests = map[string]bool{}
 	e := entry{place: f.place(n), jobs: f.jobs(n, found["jobs"], "jobs")}
 	f.Texts(found["digests"], "digests", func(n *yaml.Node, text string) {
 		text = strings.TrimPrefix(strings.ToLower(text), "sha256:")
@@ -195,6 +199,9 @@ func (f *file) entry(n *yaml.Node) {
 	f.out.entries = append(f.out.entries, e)
 }
 
+// maxPairs bounds what onlyOnce compares, over all files.
+const maxPairs = 200_000
+
 // onlyOnce finds what another entry for the very same pattern gives as well, where only one can
 // count. What patterns have in common otherwise is not known here; the first counts.
 func (f *file) onlyOnce(n *yaml.Node, e *entry) {
@@ -213,6 +220,10 @@ func (f *file) onlyOnce(n *yaml.Node, e *entry) {
 	}
 	if e.grant.Config != nil {
 		things = append(things, "configuration")
+	}
+	if f.pairs += len(e.jobs) * len(things); f.pairs > maxPairs {
+		f.Problem(n, "", "found more than %d pairs of a pattern of jobs and a secret, variable or directory, expected fewer: a pattern can stand for many jobs", maxPairs)
+		return
 	}
 	for _, pattern := range e.jobs {
 		for _, thing := range things {
@@ -296,8 +307,15 @@ func (f *file) public(n *yaml.Node, what, host string, private bool) {
 	}
 }
 
+// maxWarnings is how many warnings the files have at most; the others are counted.
+const maxWarnings = 1000
+
 // warn adds a warning, whose jobs the entry knows.
 func (f *file) warn(n *yaml.Node, format string, args ...any) {
+	if len(f.out.warnings) == maxWarnings {
+		f.out.more++
+		return
+	}
 	f.out.warnings = append(f.out.warnings, warning{text: f.place(n) + ": " + fmt.Sprintf(format, args...)})
 }
 
@@ -376,7 +394,9 @@ func parseMethod(text string) (string, error) {
 	if slices.Contains(knownMethods[:], method) {
 		return method, nil
 	}
-	return "", fmt.Errorf("found %q, expected a method such as GET or POST%s", jobconfig.Clip(text), words.Suggest(method, knownMethods[:]))
+	return "", words.LateError(func() string {
+		return fmt.Sprintf("found %q, expected a method such as GET or POST%s", jobconfig.Clip(text), words.Suggest(method, knownMethods[:]))
+	})
 }
 
 // tls reads the files of a connection.
@@ -437,7 +457,7 @@ func (f *file) directory(g *Grant, n *yaml.Node) {
 		}
 	}
 	d := Dir{
-		Host: f.path(found["host"], "dirs.host"), Guest: f.guestPath(g, found["guest"]), Write: f.bool(found["write"], "dirs.write"),
+		Host: f.path(found["host"], "dirs.host"), Guest: f.guestPath(found["guest"]), Write: f.bool(found["write"], "dirs.write"),
 		Bytes: f.size(found["quota"], "dirs.quota", 1<<50), Files: f.number(found["files"], "dirs.files", 1<<40), place: f.place(n),
 	}
 	if d.Write {
@@ -454,7 +474,7 @@ func (f *file) directory(g *Grant, n *yaml.Node) {
 }
 
 // guestPath reads where a guest sees a directory, each in a place of its own.
-func (f *file) guestPath(g *Grant, n *yaml.Node) string {
+func (f *file) guestPath(n *yaml.Node) string {
 	if n == nil {
 		return ""
 	}
@@ -462,9 +482,10 @@ func (f *file) guestPath(g *Grant, n *yaml.Node) string {
 	if ok && !isGuestPath(text) {
 		f.Problem(n, "dirs.guest", "found %s, expected an absolute path without . and .., such as /data", yamlnode.Describe(n))
 	}
-	if slices.ContainsFunc(g.Dirs, func(o Dir) bool { return o.Guest == text }) {
+	if f.guests[text] {
 		f.Problem(n, "dirs.guest", "%s is given twice, expected one directory of the host for it", jobconfig.Clip(text))
 	}
+	f.guests[text] = true
 	return text
 }
 

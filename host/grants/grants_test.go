@@ -1,6 +1,7 @@
 package grants
 
 import (
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"net/url"
@@ -65,7 +66,7 @@ trust:
 
 // parse reads one file that is in memory; open reads those that it names.
 func parse(name string, data []byte, open func(string) ([]byte, error)) (*Set, error) {
-	r := &reader{open: open}
+	r := &reader{open: open, contents: sha256.New()}
 	r.note(name, data)
 	r.parse(name, data)
 	return r.set()

@@ -244,8 +244,8 @@ func (g *Grant) refuseHTTP(want *HTTP) error {
 	has := ""
 	switch how {
 	case otherMethod:
-		what = jobconfig.Clip(strings.Join(want.Methods, ", ")) + " " + what + jobconfig.Clip(want.Path)
-		has = fmt.Sprintf("%s has %s for %s", best.place, strings.Join(best.methodsOf(), ", "), best)
+		what = words.Some(want.Methods, ", ") + " " + what + jobconfig.Clip(want.Path)
+		has = fmt.Sprintf("%s has %s for %s", best.place, words.Some(best.methodsOf(), ", "), best)
 		if slices.ContainsFunc(want.Methods, func(m string) bool { return m != strings.ToUpper(m) }) {
 			has += ", and names of methods are in upper case"
 		}
@@ -296,13 +296,13 @@ func nearestHost(host string, hosts []string) string {
 // entries.
 func several(list []string, place func(i int) string) string {
 	const most = 3
-	var named []string
+	named := make(map[string]bool)
 	text, at := "", ""
 	for i, s := range list {
-		if slices.Contains(named, s) {
+		if named[s] {
 			continue
 		}
-		if named = append(named, s); len(named) > most {
+		if named[s] = true; len(named) > most {
 			continue
 		}
 		if text != "" {

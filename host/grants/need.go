@@ -33,6 +33,26 @@ var needKinds = [...]struct{ kind, form string }{
 	{"config", "config"},
 }
 
+const (
+	// MaxNeeds is how many needs a job may have.
+	MaxNeeds = 100
+	// maxNeed is the longest need, in bytes.
+	maxNeed = 2048
+)
+
+// CheckNeeds reads the needs of a job. The error has what is wrong with each, or that there are too many.
+func CheckNeeds(texts []string) error {
+	if len(texts) > MaxNeeds {
+		return fmt.Errorf("found %d needs, expected at most %d", len(texts), MaxNeeds)
+	}
+	var problems words.Problems
+	for _, text := range texts {
+		_, err := ParseNeed(text)
+		problems.Add(err)
+	}
+	return problems.Err()
+}
+
 // ParseNeed reads a need:
 //
 //	http [METHOD,METHOD…] URL    requests to all that begins with the URL
@@ -43,6 +63,9 @@ var needKinds = [...]struct{ kind, form string }{
 //
 // The error names what was found and what was expected.
 func ParseNeed(text string) (Need, error) {
+	if len(text) > maxNeed {
+		return Need{}, fmt.Errorf("found %q, a text of %d bytes, expected at most %d", jobconfig.Clip(text), len(text), maxNeed)
+	}
 	parts := strings.Fields(text)
 	var kinds []string
 	form := ""

@@ -1,14 +1,13 @@
 package grants
 
 import (
-	"bytes"
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"hash"
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"github.com/wasmjob/wasmjob/host/fields"
@@ -22,7 +21,7 @@ const (
 	maxFiles = 1000
 )
 
-// Error is all that is wrong with the files; there is at least one problem.
+// Error is what is wrong with the files; there is at least one problem.
 type Error struct {
 	fields.Problems
 
@@ -31,7 +30,7 @@ type Error struct {
 
 // Read reads the grants of a file, or of all *.yaml and *.yml of a directory in the
 // order of their names, as if they were one. It is all or nothing: the error, an
-// [*Error], has all problems of all files.
+// [*Error], has the first problems of all files, and how many others there are.
 func Read(path string) (*Set, error) {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -46,11 +45,11 @@ func Read(path string) (*Set, error) {
 			return nil, &Error{Problems: fields.Problems{{File: path, Message: err.Error()}}}
 		}
 	}
-	r := &reader{open: readFile}
+	r := &reader{open: readFile, contents: sha256.New()}
 	for _, name := range names {
 		data, err := r.read(name)
 		if err != nil {
-			r.problems = append(r.problems, fields.Problem{File: name, Message: err.Error()})
+			r.problems.Add(fields.Problem{File: name, Message: err.Error()})
 			continue
 		}
 		r.parse(name, data)
@@ -106,8 +105,9 @@ func reason(err error) string {
 type reader struct {
 	open     func(name string) ([]byte, error)
 	out      Set
-	contents bytes.Buffer // of all files, for the sum
-	problems fields.Problems
+	contents hash.Hash       // of all files
+	noted    map[string]bool // by the name in out.files
+	problems fields.List
 
 	// named are the keys and given the secrets of all files; uses are where the names are
 	// used, which is checked at the end.
@@ -116,6 +116,7 @@ type reader struct {
 	uses  []use
 	// gives says which place gives something to all jobs of a pattern.
 	gives map[string]string
+	pairs int // of patterns and things in gives
 }
 
 // use is a name that another place must define.
@@ -136,19 +137,23 @@ func (r *reader) note(name string, data []byte) {
 	if abs, err := filepath.Abs(name); err == nil {
 		name = abs
 	}
-	if !slices.Contains(r.out.files, name) {
+	if !r.noted[name] {
+		if r.noted == nil {
+			r.noted = map[string]bool{}
+		}
+		r.noted[name] = true
 		r.out.files = append(r.out.files, name)
 	}
-	fmt.Fprintf(&r.contents, "%s %d\n", name, len(data)) // a bytes.Buffer takes all
+	fmt.Fprintf(r.contents, "%s %d\n", name, len(data)) // a hash takes all
 	r.contents.Write(data)
 }
 
 // set ends the reading.
 func (r *reader) set() (*Set, error) {
 	r.checkUses()
-	if r.problems.Sorted() != nil {
-		return nil, &Error{r.problems, r.out.files}
+	if problems := (fields.Problems)(nil); errors.As(r.problems.Sorted(), &problems) {
+		return nil, &Error{problems, r.out.files}
 	}
-	r.out.sum = sha256.Sum256(r.contents.Bytes())
+	r.out.sum = [sha256.Size]byte(r.contents.Sum(nil))
 	return &r.out, nil
 }

@@ -180,7 +180,7 @@ func (r *Redactor) add(name, text string, least int) {
 		if list := r.index[key]; len(list) < mostPlaces {
 			r.index[key] = append(list, place{f, int32(o)})
 		}
-		h := hash(key)
+		h := hashOf(key)
 		r.maybe[h/64] |= 1 << (h % 64)
 	}
 }
@@ -203,8 +203,8 @@ func lower(c byte) byte {
 	return c
 }
 
-// hash is below 4096.
-func hash(key uint64) uint64 { return key * 0x9E3779B97F4A7C15 >> 52 }
+// hashOf is below 4096.
+func hashOf(key uint64) uint64 { return key * 0x9E3779B97F4A7C15 >> 52 }
 
 // Redact returns the text with [secret NAME] in the place of each secret, in letters of any
 // case, and of each part of at least 8 bytes of one (16 of a long one, or of one of several
@@ -219,7 +219,7 @@ func (r *Redactor) Redact(text string) string {
 	for i := range len(text) {
 		key = (key<<8 | uint64(lower(text[i]))) & (1<<(8*gram) - 1)
 		from := i - gram + 1
-		if h := hash(key); from < done || r.maybe[h/64]&(1<<(h%64)) == 0 {
+		if h := hashOf(key); from < done || r.maybe[h/64]&(1<<(h%64)) == 0 {
 			continue
 		}
 		if found, begin, end := r.longest(text, r.index[key], done, from); end > 0 {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/wasmjob/wasmjob/host/ceiling"
 	"github.com/wasmjob/wasmjob/host/signature"
+	"github.com/wasmjob/wasmjob/host/words"
 )
 
 // Set is what the operator's files grant to all jobs. It is not changed after it was
@@ -23,6 +24,7 @@ type Set struct {
 	files    []string
 	sum      [32]byte
 	warnings []warning
+	more     int // warnings that were only counted
 	// sources are the names of the files of grants, as messages have them.
 	sources []string
 }
@@ -76,7 +78,7 @@ func (e *entry) unmet(m Module) string {
 	case len(e.digests) > 0 && !slices.Contains(e.digests, m.Digest):
 		return "is for modules with another digest"
 	case len(e.signers) > 0 && !slices.Contains(e.signers, m.Signer):
-		return "is for modules signed by " + strings.Join(e.signers, " or ")
+		return "is for modules signed by " + words.Some(e.signers, " or ")
 	}
 	return ""
 }
@@ -109,9 +111,13 @@ func (s *Set) For(job string, m Module) *Grant {
 func (g *Grant) add(e *Grant) {
 	g.HTTP = append(g.HTTP, e.HTTP...)
 	g.Net = append(g.Net, e.Net...)
+	have := make(map[string]bool, len(g.Dirs))
+	for _, d := range g.Dirs {
+		have[d.Guest] = true
+	}
 	for _, d := range e.Dirs {
-		if !slices.ContainsFunc(g.Dirs, func(o Dir) bool { return o.Guest == d.Guest }) {
-			g.Dirs = append(g.Dirs, d)
+		if !have[d.Guest] {
+			g.Dirs, have[d.Guest] = append(g.Dirs, d), true
 		}
 	}
 	g.KV = g.KV || e.KV
@@ -202,22 +208,25 @@ func (s *Set) Signer(job string, module, sig []byte) (signer string, err error) 
 	}
 	signer, err = signature.Check(module, sig, s.named(t.keys))
 	if err != nil {
-		return "", fmt.Errorf("%w; %s demands one by %s for job %q", err, t.place, strings.Join(t.keys, " or "), job)
+		return "", fmt.Errorf("%w; %s demands one by %s for job %q", err, t.place, words.Some(t.keys, " or "), job)
 	}
 	return signer, nil
 }
 
 // Warnings say what may not be what was meant: entries for which there is no job among
-// jobs, and those of [Set.WarningsFor].
+// jobs, the first [words.MostProblems] of them, and those of [Set.WarningsFor].
 func (s *Set) Warnings(jobs []string) []string {
 	if s == nil {
 		return nil
 	}
-	var list []string
+	var unmatched words.Few[string]
 	none := func(place string, patterns []string) {
 		for _, p := range patterns {
+			if unmatched.Full() { // of the rest it is not found out
+				return
+			}
 			if !slices.ContainsFunc(jobs, func(job string) bool { return ceiling.Matches(p, job) }) {
-				list = append(list, fmt.Sprintf("%s: there is no job that matches %q", place, p))
+				unmatched.Add(fmt.Sprintf("%s: there is no job that matches %q", place, p))
 			}
 		}
 	}
@@ -227,7 +236,7 @@ func (s *Set) Warnings(jobs []string) []string {
 	for _, t := range s.trust {
 		none(t.place, t.jobs)
 	}
-	return append(list, s.WarningsFor("")...)
+	return append(unmatched.Kept(), s.WarningsFor("")...)
 }
 
 // WarningsFor say what is granted and cannot be used as it is: files that were not there when
@@ -242,6 +251,9 @@ func (s *Set) WarningsFor(job string) []string {
 		if job == "" || matchesAny(w.jobs, job) {
 			list = append(list, w.text)
 		}
+	}
+	if s.more > 0 {
+		list = append(list, words.More(s.more))
 	}
 	return list
 }

@@ -18,6 +18,7 @@ import (
 type file struct {
 	*reader
 	fields.File
+	guests map[string]bool // the directories of the entry that is being read, as guests see them
 }
 
 // place is how messages to guests and people name a line.

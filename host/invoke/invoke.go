@@ -406,10 +406,10 @@ func (r *Run) row(tag, what string, took time.Duration, result abi.Result, more 
 	}
 	text := console.Pad(what, r.width) + "  " + fmt.Sprintf("%7s  %9s  ", words.Short(took), memoryText(result.Memory)) + r.Out.Style.Paint(colour, string(result.Outcome))
 	if result.Message != "" {
-		text += "  " + words.Printable(result.Message)
+		text += "  " + result.Message
 	}
 	if more != "" {
-		text += "  " + r.Out.Style.Paint(console.Grey, words.Printable(more))
+		text += "  " + r.Out.Style.Paint(console.Grey, more)
 	}
 	r.Out.Row(time.Now(), tag, console.Bold, r.JobName, text)
 }

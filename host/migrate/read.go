@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
 	"path"
@@ -16,6 +15,7 @@ import (
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/coordination/tree"
+	"github.com/wasmjob/wasmjob/host/words"
 )
 
 // Kind is what a job is to be built as.
@@ -38,19 +38,28 @@ type Job struct {
 	Kind  Kind
 	// Command is the command line of a job of KindScript.
 	Command string
-	// Notes say what a definition does not carry over, and what to do.
+	// Notes say what a definition does not carry over, and what to do: the first of them, and how many
+	// others there are.
 	Notes []string
+	more  int
 }
 
+// mostNote is the longest note in bytes: there may be a command line in it.
+const mostNote = 16 << 10
+
 func (j *Job) note(format string, args ...any) {
-	j.Notes = append(j.Notes, fmt.Sprintf(format, args...))
+	if len(j.Notes) == words.MostProblems {
+		j.more++
+		return
+	}
+	j.Notes = append(j.Notes, words.Cut(fmt.Sprintf(format, args...), mostNote))
 }
 
 // Read reads what Detect has found. The error joins those of all jobs that
 // cannot be read; the others are returned with it.
 func Read(ctx context.Context, r Reader, namespace string, found []Found) ([]Job, error) {
 	var jobs []Job
-	var problems []error
+	var problems words.Problems
 	for _, f := range found {
 		j := Job{Found: f, Kind: KindSimple}
 		root := tree.JobsPath(namespace) + "/" + f.Name
@@ -59,12 +68,15 @@ func Read(ctx context.Context, r Reader, namespace string, found []Found) ([]Job
 			err = jobconfig.CheckJobName(f.Name)
 		}
 		if err != nil {
-			problems = append(problems, fmt.Errorf("job %q (ElasticJob %s): %w", f.Name, f.Version, err))
+			problems.Addf("job %q (ElasticJob %s): %w", f.Name, f.Version, err)
 			continue
+		}
+		if j.more > 0 {
+			j.Notes = append(j.Notes, words.More(j.more))
 		}
 		jobs = append(jobs, j)
 	}
-	return jobs, errors.Join(problems...)
+	return jobs, problems.Err()
 }
 
 func (j *Job) read(ctx context.Context, r Reader, root string) error {
@@ -88,7 +100,7 @@ func (j *Job) read(ctx context.Context, r Reader, root string) error {
 		return err
 	}
 	if len(disabled) > 0 {
-		j.note("servers are disabled for the job: %s; in the namespace of ElasticJob that stays, elsewhere use 'wasmjob disable'", strings.Join(disabled, ", "))
+		j.note("servers are disabled for the job: %s; in the namespace of ElasticJob that stays, elsewhere use 'wasmjob disable'", words.Some(disabled, ", "))
 	}
 	j.Configuration.JobName = j.Name
 	j.carry()
@@ -273,7 +285,7 @@ func (j *Job) readNodes(ctx context.Context, r Reader, config registry.Node) err
 		"failover": &o.Failover, "misfire": &o.Misfire, "disabled": &o.Disabled, "monitorExecution": &o.MonitorExecution,
 		"streamingProcess": &o.StreamingProcess,
 	}
-	var problems []error
+	var problems words.Problems
 	for _, n := range nodes {
 		text := string(n.Data)
 		if text == "" {
@@ -287,7 +299,7 @@ func (j *Job) readNodes(ctx context.Context, r Reader, config registry.Node) err
 		} else if into := numbers[name]; into != nil {
 			v, err := strconv.Atoi(strings.TrimSpace(text))
 			if err != nil {
-				problems = append(problems, fmt.Errorf("%s: found %q, expected a whole number", n.Path, n.Data))
+				problems.Addf("%s: found %q, expected a whole number", n.Path, words.Clip(text))
 				continue
 			}
 			*into = v
@@ -295,7 +307,7 @@ func (j *Job) readNodes(ctx context.Context, r Reader, config registry.Node) err
 			j.note("%s = %q is a setting that is not known here", name, text)
 		}
 	}
-	if err := errors.Join(problems...); err != nil {
+	if err := problems.Err(); err != nil {
 		return err
 	}
 	j.take(o)
@@ -369,7 +381,7 @@ func (j *Job) carry() {
 	}
 	j.itemParameters()
 	if len(c.JobListenerTypes) > 0 {
-		j.note("the listeners %s are Java's; a module exports its own, see docs/writing-jobs.md", strings.Join(c.JobListenerTypes, ", "))
+		j.note("the listeners %s are Java's; a module exports its own, see docs/writing-jobs.md", words.Some(c.JobListenerTypes, ", "))
 	}
 	if c.ExtraConfigurations != "" {
 		j.note("jobExtraConfigurations is a Java host's tracing into a database; a host here keeps events with --history")
@@ -427,7 +439,7 @@ func (j *Job) dropProps() {
 		for _, key := range dropped {
 			delete(c.Props, key)
 		}
-		j.note("props of a Java host are left out: %s", strings.Join(dropped, ", "))
+		j.note("props of a Java host are left out: %s", words.Some(dropped, ", "))
 	}
 }
 
@@ -437,7 +449,7 @@ func (j *Job) itemParameters() {
 	c := &j.Configuration
 	problems := jobconfig.CheckItemParameters(c.ShardingItemParameters, c.ShardingTotalCount)
 	used, err := jobconfig.ParseItemParameters(c.ShardingItemParameters)
-	if len(problems) == 0 || err != nil {
+	if problems == nil || err != nil {
 		return // Definition says what is wrong
 	}
 	var list []string
@@ -446,7 +458,7 @@ func (j *Job) itemParameters() {
 			list = append(list, strconv.Itoa(i)+"="+used[i])
 		}
 	}
-	j.note("shardingItemParameters were %q, of which what has no meaning is left out: %v", c.ShardingItemParameters, errors.Join(problems...))
+	j.note("shardingItemParameters were %q, of which what has no meaning is left out: %v", words.ClipTo(c.ShardingItemParameters, words.MaxReason), problems)
 	c.ShardingItemParameters = strings.Join(list, ",")
 }
 

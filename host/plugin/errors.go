@@ -11,6 +11,7 @@ import (
 	"github.com/tetratelabs/wazero/sys"
 
 	"github.com/wasmjob/wasmjob/abi"
+	"github.com/wasmjob/wasmjob/host/words"
 )
 
 // Kind says what an [Error] is about.
@@ -101,12 +102,13 @@ func lastWords(stderr string) string {
 	return last
 }
 
-// LoadError says why a module was refused. It lists everything that is wrong,
-// not just the first thing.
+// LoadError says why a module was refused. It lists what is wrong, not just the
+// first thing, and counts what is beyond [words.MostProblems].
 type LoadError struct {
 	// Name is the module's, for people; empty if it has none.
 	Name     string
 	Problems []string
+	more     int // problems that are only counted, by the last of Problems
 	// Err is the cause if the module failed while it was compiled or tried:
 	// an *Error, or an error of a context; else nil.
 	Err error
@@ -135,7 +137,13 @@ func (e *LoadError) Error() string {
 }
 
 func (e *LoadError) add(format string, args ...any) {
-	e.Problems = append(e.Problems, fmt.Sprintf(format, args...))
+	const most = words.MostProblems - 1 // and one that counts the others
+	if len(e.Problems) < most {
+		e.Problems = append(e.Problems, words.Reason(fmt.Sprintf(format, args...)))
+		return
+	}
+	e.more++
+	e.Problems = append(e.Problems[:most], words.More(e.more))
 }
 
 // Unwrap returns an *Error of KindLoad.

@@ -19,6 +19,7 @@ import (
 
 	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/host/plugin/wasm"
+	"github.com/wasmjob/wasmjob/host/words"
 )
 
 // Module is one loaded file. It is safe for concurrent use.
@@ -172,7 +173,7 @@ func (s *Settings) checkImports(info *wasm.Info, refused *LoadError) {
 		// Handles come with whatever gives handles.
 		if module != abi.ModuleIO && abi.IsCapability(module) && !slices.Contains(s.Granted, module) {
 			refused.add("the module imports %s from %s, which is not granted to the job (--grants)",
-				strings.Join(info.Imports[module], ", "), module)
+				words.Some(info.Imports[module], ", "), module)
 		}
 	}
 }

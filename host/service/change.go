@@ -159,13 +159,14 @@ func (s *Service) each(ctx context.Context, c *history.Change, do func(job strin
 		return err
 	}
 	list, err := s.o.Registry.Jobs(ctx)
-	problems := []error{err}
+	var problems words.Problems
+	problems.Add(err)
 	for _, b := range list {
 		if err := do(b.Name); !errors.Is(err, host.ErrNoJob) { // else it was removed since
-			problems = append(problems, err)
+			problems.Add(err)
 		}
 	}
-	return errors.Join(problems...)
+	return problems.Err()
 }
 
 // SetItem enables or disables one item.
@@ -238,16 +239,16 @@ func (s *Service) StartHere(ctx context.Context, job string) error {
 	if job != "" {
 		return s.o.Host.Start(ctx, job)
 	}
-	var problems []error
+	var problems words.Problems
 	for _, j := range s.o.Host.Status().Jobs {
 		if j.State != host.JobStopped && j.State != host.JobDraining {
 			continue
 		}
 		if err := s.o.Host.Start(ctx, j.Name); !errors.Is(err, host.ErrNoJob) { // else its files are gone
-			problems = append(problems, err)
+			problems.Add(err)
 		}
 	}
-	return errors.Join(problems...)
+	return problems.Err()
 }
 
 // Restored is what became of jobs that were to run again.
@@ -259,9 +260,9 @@ type Restored struct {
 
 // text is what the record of it says.
 func (r *Restored) text() string {
-	text := strings.Join(r.Hosts, ", ")
+	text := words.Some(r.Hosts, ", ")
 	if len(r.Failed) > 0 {
-		text = strings.TrimPrefix(text+"; not "+strings.Join(r.Failed, "; "), "; ")
+		text = strings.TrimPrefix(text+"; not "+words.Some(r.Failed, "; "), "; ")
 	}
 	return text
 }

@@ -33,7 +33,7 @@ func Alerts(s console.Style, list *service.Alerts, without, problems []string, n
 		for i := range all {
 			a := &all[i]
 			t.Add(console.Plain(stamp(a.Since, now)), console.Plain(string(a.Rule)), console.Coloured(words.Dash(cmp.Or(a.Job, tree.ServerOf(a.Host))), console.Bold), stateOf(a),
-				console.Plain(words.Dash(sentTo(&a.Alert))), console.Plain(words.Printable(words.OneLine(a.Text))))
+				console.Plain(words.Dash(sentTo(&a.Alert))), console.Plain(words.OneLine(a.Text)))
 		}
 		text = t.String()
 	}
@@ -46,20 +46,20 @@ func Alerts(s console.Style, list *service.Alerts, without, problems []string, n
 		if len(one.Rules) > 0 {
 			rules = joined(one.Rules)
 		}
-		t.Add(console.Plain(one.ID), console.Coloured(one.Jobs, console.Bold), console.Plain(rules), console.Plain(stamp(one.Until, now)), console.Plain(words.Printable(one.By)),
-			console.Plain(words.Dash(words.FirstLine(words.Printable(one.Why)))))
+		t.Add(console.Plain(one.ID), console.Coloured(one.Jobs, console.Bold), console.Plain(rules), console.Plain(stamp(one.Until, now)), console.Plain(one.By),
+			console.Plain(words.Dash(words.FirstLine(one.Why))))
 	}
 	if !t.Empty() {
 		text += "\n" + t.String()
 	}
 	if len(without) > 0 {
-		text += "\n" + s.Paint(console.Yellow, "not judged, because these hosts were started without --alerts: "+words.Printable(joined(without))) + "\n"
+		text += "\n" + s.Paint(console.Yellow, "not judged, because these hosts were started without --alerts: "+joined(without)) + "\n"
 	}
 	if len(problems) > 0 {
-		text += "\n" + s.Paint(console.Yellow, words.Printable(strings.Join(problems, "\n"))) + "\n"
+		text += "\n" + s.Paint(console.Yellow, strings.Join(problems, "\n")) + "\n"
 	}
 	if list.Problem != "" {
-		text += "\n" + s.Paint(console.Yellow, "this is as it was read at "+stamp(list.Read, now)+": "+words.Printable(list.Problem)) + "\n"
+		text += "\n" + s.Paint(console.Yellow, "this is as it was read at "+stamp(list.Read, now)+": "+list.Problem) + "\n"
 	}
 	return text
 }

@@ -18,8 +18,8 @@ func Contexts(s console.Style, all *contexts.Set) string {
 		if c.Registry != "" {
 			where = c.Registry
 		}
-		t.Add(console.Plain(mark), console.Coloured(name, console.Bold), console.Plain(words.Printable(where)), console.Plain(words.Dash(words.Printable(c.Namespace))),
-			console.Plain(words.Dash(words.Printable(c.TokenFile))), console.Plain(words.Dash(words.Printable(c.CA))))
+		t.Add(console.Plain(mark), console.Coloured(name, console.Bold), console.Plain(where), console.Plain(words.Dash(c.Namespace)),
+			console.Plain(words.Dash(c.TokenFile)), console.Plain(words.Dash(c.CA)))
 	}
 	return orNone(t.Empty(), "there are no contexts; 'wasmjob context set NAME --admin ADDRESS' makes one", t.String())
 }

@@ -7,7 +7,6 @@ import (
 
 	"github.com/wasmjob/wasmjob/host/console"
 	"github.com/wasmjob/wasmjob/host/explain"
-	"github.com/wasmjob/wasmjob/host/words"
 )
 
 // good are the verdicts that need no operator.
@@ -21,7 +20,7 @@ func Explained(s console.Style, a explain.Answer) string {
 	if good[a.Verdict] {
 		colour = console.Green
 	}
-	fmt.Fprintf(&b, "%s: %s", words.Printable(a.Job), s.Paint(colour, string(a.Verdict)))
+	fmt.Fprintf(&b, "%s: %s", a.Job, s.Paint(colour, string(a.Verdict)))
 	zone := a.Zone()
 	switch at := a.Instant.In(zone); {
 	case a.Instant.IsZero():
@@ -46,7 +45,7 @@ func Explained(s console.Style, a explain.Answer) string {
 				b.WriteString("\n")
 			}
 		}
-		b.WriteString(indent + words.Printable(sentence.Text) + "\n")
+		b.WriteString(indent + sentence.Text + "\n")
 	}
 	return b.String()
 }

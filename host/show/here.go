@@ -29,7 +29,7 @@ func Here(s console.Style, j *host.JobStatus) string {
 		text, failed := outsideText(name, outside[name])
 		line := s.Fact(what, text)
 		if failed != "" {
-			line = strings.TrimSuffix(line, "\n") + s.Paint(console.Red, words.Printable(failed)) + "\n"
+			line = strings.TrimSuffix(line, "\n") + s.Paint(console.Red, failed) + "\n"
 		}
 		b.WriteString(line)
 		what = ""

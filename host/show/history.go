@@ -159,14 +159,14 @@ func Line(s console.Style, l *history.Line) string {
 	}
 	var attrs strings.Builder
 	for n := 0; n+1 < len(l.Attrs); n += 2 {
-		fmt.Fprintf(&attrs, " %s=%s", words.Printable(l.Attrs[n]), words.Printable(l.Attrs[n+1]))
+		fmt.Fprintf(&attrs, " %s=%s", l.Attrs[n], l.Attrs[n+1])
 	}
 	gap := ""
 	if l.Gap > 0 {
 		gap = s.Paint(console.Grey, fmt.Sprintf("… missing here: %s of the run", words.Count(int(l.Gap), "line"))) + "\n"
 	}
 	return gap + fmt.Sprintf("%s %s %s %s%s\n", s.Paint(console.Grey, l.Time.Local().Format("2006-01-02 15:04:05.000")), s.Paint(colour, tag),
-		s.Paint(console.Bold, words.Printable(who)), words.Printable(l.Message), s.Paint(console.Grey, attrs.String()))
+		s.Paint(console.Bold, who), l.Message, s.Paint(console.Grey, attrs.String()))
 }
 
 // whyWidth is how many columns the reason of a change has; -o json has all of it.
@@ -242,7 +242,7 @@ func ClusterJobs(s console.Style, list []cluster.Job, now time.Time) string {
 func reasons(s console.Style, list []cluster.Job, now time.Time) string {
 	var b strings.Builder
 	line := func(job, what string) {
-		b.WriteString(s.Paint(console.Bold, words.Printable(job)) + ": " + words.Printable(words.FirstLine(what)) + "\n")
+		b.WriteString(s.Paint(console.Bold, job) + ": " + words.FirstLine(what) + "\n")
 	}
 	for _, j := range list {
 		if j.Reason != "" && j.Health == cluster.HealthError {
@@ -264,9 +264,9 @@ func stateText(j *cluster.Job) string {
 	case j.Paused == nil:
 		return string(j.State)
 	case j.Paused.Why == "":
-		return fmt.Sprintf("%s by %s", j.State, words.Printable(j.Paused.By))
+		return fmt.Sprintf("%s by %s", j.State, j.Paused.By)
 	}
-	return fmt.Sprintf("%s by %s: %s", j.State, words.Printable(j.Paused.By), words.ClipTo(words.FirstLine(words.Printable(j.Paused.Why)), longestReason))
+	return fmt.Sprintf("%s by %s: %s", j.State, j.Paused.By, words.ClipTo(words.FirstLine(j.Paused.Why), longestReason))
 }
 
 // nextText says in how long a job fires next.
@@ -351,8 +351,8 @@ func Hosts(s console.Style, list []cluster.Host, now time.Time) string {
 func Gone(s console.Style, list []service.GoneHost, now time.Time) string {
 	var b strings.Builder
 	for _, g := range list {
-		fmt.Fprintf(&b, "%s is %s since %s, as %s saw (%s)\n", s.Paint(console.Bold, words.Printable(g.ServerIP)), s.Paint(console.Red, "gone"), stamp(g.Since, now),
-			words.Printable(strings.Join(g.SeenBy, ", ")), words.Printable(g.Instance))
+		fmt.Fprintf(&b, "%s is %s since %s, as %s saw (%s)\n", s.Paint(console.Bold, g.ServerIP), s.Paint(console.Red, "gone"), stamp(g.Since, now),
+			strings.Join(g.SeenBy, ", "), g.Instance)
 	}
 	return b.String()
 }
@@ -434,7 +434,7 @@ func Upcoming(s console.Style, upcoming, frequent []service.Upcoming, now time.T
 		text = t.String()
 	}
 	for _, f := range frequent {
-		text += fmt.Sprintf("%s fires too often to be listed, first at %s\n", s.Paint(console.Bold, words.Printable(f.Job)), stamp(f.Time, now))
+		text += fmt.Sprintf("%s fires too often to be listed, first at %s\n", s.Paint(console.Bold, f.Job), stamp(f.Time, now))
 	}
 	return text
 }
@@ -443,7 +443,7 @@ func Upcoming(s console.Style, upcoming, frequent []service.Upcoming, now time.T
 func Silent(s console.Style, silent []string) string {
 	var b strings.Builder
 	for _, h := range silent {
-		b.WriteString(s.Paint(console.Yellow, "does not answer, what it knows is missing: ") + words.Printable(h) + "\n")
+		b.WriteString(s.Paint(console.Yellow, "does not answer, what it knows is missing: ") + h + "\n")
 	}
 	return b.String()
 }

@@ -24,7 +24,7 @@ func Module(s console.Style, name string, info *wasm.Info, wants []grants.Want, 
 	var b strings.Builder
 	show := func(what, text string) {
 		if text != "" {
-			fmt.Fprintf(&b, "%s %s\n", s.Paint(console.Grey, console.Pad(what, 10)), words.Printable(text))
+			fmt.Fprintf(&b, "%s %s\n", s.Paint(console.Grey, console.Pad(what, 10)), text)
 		}
 	}
 	var versions []string
@@ -43,7 +43,7 @@ func Module(s console.Style, name string, info *wasm.Info, wants []grants.Want, 
 	if len(info.Imports) > 0 {
 		b.WriteString(s.Paint(console.Grey, "imports") + "\n")
 		for _, module := range slices.Sorted(maps.Keys(info.Imports)) {
-			fmt.Fprintf(&b, "  %s: %s\n    %s\n", s.Paint(console.Bold, words.Printable(module)), purpose(module), words.Printable(strings.Join(unique(info.Imports[module]), " ")))
+			fmt.Fprintf(&b, "  %s: %s\n    %s\n", s.Paint(console.Bold, module), purpose(module), strings.Join(unique(info.Imports[module]), " "))
 		}
 	}
 	if len(info.Manifest) > 0 {
@@ -57,13 +57,13 @@ func Module(s console.Style, name string, info *wasm.Info, wants []grants.Want, 
 		show([]string{"wants", ""}[min(i, 1)], text)
 	}
 	if refused != "" {
-		b.WriteString(s.Paint(console.Red, "refused") + "    " + words.Printable(refused) + "\n")
+		b.WriteString(s.Paint(console.Red, "refused") + "    " + refused + "\n")
 	}
 	for _, problem := range info.Problems {
-		b.WriteString(s.Paint(console.Red, "refused") + "    " + words.Printable(problem) + "\n")
+		b.WriteString(s.Paint(console.Red, "refused") + "    " + problem + "\n")
 	}
 	for _, warning := range info.Warnings {
-		b.WriteString(s.Paint(console.Yellow, "warning") + "    " + words.Printable(warning) + "\n")
+		b.WriteString(s.Paint(console.Yellow, "warning") + "    " + warning + "\n")
 	}
 	return b.String()
 }

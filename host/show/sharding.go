@@ -66,7 +66,7 @@ func disabledServers(s console.Style, shards *admin.Shards) string {
 		return ""
 	}
 	return "\n" + s.Wrapped(fmt.Sprintf("%s %s for the job: %s lets it run on all servers\n", serversText(shards.DisabledServers), s.Paint(console.Yellow, "disabled"),
-		words.Printable(words.Command("enable", shards.Job))))
+		words.Command("enable", shards.Job)))
 }
 
 // mostServers is how many servers a line names; of more it says how many there are.
@@ -76,11 +76,11 @@ const mostServers = 10
 func serversText(ips []string) string {
 	switch {
 	case len(ips) == 1:
-		return "server " + words.Printable(ips[0]) + " is"
+		return "server " + ips[0] + " is"
 	case len(ips) > mostServers:
 		return strconv.Itoa(len(ips)) + " servers are"
 	}
-	return "servers " + words.Printable(strings.Join(ips, ", ")) + " are"
+	return "servers " + strings.Join(ips, ", ") + " are"
 }
 
 // disabledItems says which items are disabled, and how they run again; stay is what those of one and
@@ -113,7 +113,7 @@ func Enabled(before *admin.Shards) string {
 	if items := disabledItems(before, [2]string{"stays", "stay"}); items != "" {
 		text += "; " + items
 	}
-	return words.Printable(text)
+	return text
 }
 
 // Already says that a job, or one of its servers or items, was disabled or enabled already: before is
@@ -141,7 +141,7 @@ func Already(before *admin.Shards, enable bool, server string, item int) string 
 	} else if !enable && disabled {
 		text = what + " is disabled already"
 	}
-	return words.Printable(text)
+	return text
 }
 
 // Since is the end of a sentence that a job is paused: since when, by whom and why, if that is known.
@@ -153,7 +153,7 @@ func Since(p *cluster.Paused, now time.Time) string {
 	if p.Why != "" {
 		text += ": " + p.Why
 	}
-	return words.Printable(text)
+	return text
 }
 
 func shardsTable(s console.Style, shards *admin.Shards, now time.Time) string {
@@ -255,7 +255,7 @@ func Instances(s console.Style, shards *admin.Shards, j *cluster.Job, now time.T
 	b.WriteString(heldText(s, shards, now))
 	b.WriteString(disabledServers(s, shards))
 	if items := disabledItems(shards, [2]string{"is", "are"}); items != "" {
-		b.WriteString("\n" + s.Wrapped(words.Printable(items)+"\n"))
+		b.WriteString("\n" + s.Wrapped(items+"\n"))
 	}
 	if len(shards.Digests) > 1 {
 		fmt.Fprintf(&b, "\n%s %d different modules run for this job:\n", s.Paint(console.Yellow, "warning:"), len(shards.Digests))
@@ -266,7 +266,7 @@ func Instances(s console.Style, shards *admin.Shards, j *cluster.Job, now time.T
 					ids = append(ids, i.ID)
 				}
 			}
-			fmt.Fprintf(&b, "  %s  on %s\n", words.Printable(short(d)), words.Printable(strings.Join(ids, ", ")))
+			fmt.Fprintf(&b, "  %s  on %s\n", short(d), strings.Join(ids, ", "))
 		}
 	}
 	return b.String()
@@ -328,7 +328,7 @@ func movesText(s console.Style, shards *admin.Shards, now time.Time) string {
 			ran = ", which has run it for " + words.Ago(max(0, now.Sub(i.Begun)))
 		}
 		fmt.Fprintf(&b, "%s item %d stays on %s%s; the job was resharded %s, while the item ran, and it moves when it ends\n",
-			s.Paint(console.Yellow, "waits:"), i.Item, words.Printable(where), ran, words.Since(i.MovesSince, now))
+			s.Paint(console.Yellow, "waits:"), i.Item, where, ran, words.Since(i.MovesSince, now))
 	}
 	if b.Len() == 0 {
 		return ""
@@ -342,7 +342,7 @@ func reasonsText(s console.Style, shards *admin.Shards) string {
 	var b strings.Builder
 	for _, i := range shards.Items {
 		if i.Reason != "" {
-			fmt.Fprintf(&b, "item %d: %s: %s\n", i.Item, s.Paint(outcomeColour(abi.Outcome(i.Outcome)), words.Printable(i.Outcome)), words.Printable(i.Reason))
+			fmt.Fprintf(&b, "item %d: %s: %s\n", i.Item, s.Paint(outcomeColour(abi.Outcome(i.Outcome)), i.Outcome), i.Reason)
 		}
 	}
 	if b.Len() == 0 {
@@ -359,7 +359,7 @@ func heldText(s console.Style, shards *admin.Shards, now time.Time) string {
 			continue
 		}
 		fmt.Fprintf(&b, "%s item %d is held back since %s: %s died in its runs (%s); %s lets it run again\n",
-			s.Paint(console.Red, "held:"), i.Item, words.Since(i.Held, now), words.Count(i.Deaths, "host")+" in a row", words.Printable(strings.Join(i.Died, ", ")), words.Printable(words.Command("release", shards.Job, "--item", strconv.Itoa(i.Item))))
+			s.Paint(console.Red, "held:"), i.Item, words.Since(i.Held, now), words.Count(i.Deaths, "host")+" in a row", strings.Join(i.Died, ", "), words.Command("release", shards.Job, "--item", strconv.Itoa(i.Item)))
 	}
 	if b.Len() == 0 {
 		return ""
@@ -373,7 +373,7 @@ func short(digest string) string { return digest[:min(len(digest), 12)] }
 // Namespace lists the jobs of a namespace, none is what it says without any, with the columns of ClusterJobs as far as the registry knows them.
 func Namespace(s console.Style, list []admin.Brief, none string, now time.Time) string {
 	if len(list) == 0 {
-		return words.Printable(none) + "\n"
+		return none + "\n"
 	}
 	t := console.NewTable(s, "NAME", "HEALTH", "STATE", "CRON", "ITEMS", "HOSTS", "LAST FIRE")
 	t.Spare = []string{"HOSTS", "STATE"}

@@ -73,7 +73,7 @@ func Status(s console.Style, r *admin.Report, all bool) string {
 		show("history", r.About.History)
 	}
 	if text := historyText(r); text != "" {
-		b.WriteString(s.Wrapped("           " + s.Paint(console.Red, words.Printable(text)) + "\n"))
+		b.WriteString(s.Wrapped("           " + s.Paint(console.Red, text) + "\n"))
 	}
 	for _, file := range [][2]string{{"grants", r.About.Grants}, {"alerts", r.About.Alerts}, {"users", r.About.Users}, {"guest log", r.About.GuestLog}} {
 		if file[1] != "" {
@@ -112,7 +112,7 @@ func notesText(s console.Style, r *admin.Report) string {
 	}
 	for _, j := range r.Status.Jobs {
 		if j.Reason != "" {
-			fmt.Fprintf(&notes, "%s: %s\n", words.Printable(j.Name), indented(j.Reason))
+			fmt.Fprintf(&notes, "%s: %s\n", j.Name, indented(j.Reason))
 		}
 		for _, w := range j.Waits {
 			if w.What == event.WaitMark {
@@ -122,10 +122,10 @@ func notesText(s console.Style, r *admin.Report) string {
 			if w.Expired {
 				colour = console.Yellow
 			}
-			fmt.Fprintf(&notes, "%s: %s %s for %s\n", words.Printable(j.Name), s.Paint(colour, "waits"), words.Ago(max(0, r.Now.Sub(w.Since))), indented(w.Reason))
+			fmt.Fprintf(&notes, "%s: %s %s for %s\n", j.Name, s.Paint(colour, "waits"), words.Ago(max(0, r.Now.Sub(w.Since))), indented(w.Reason))
 		}
 		for _, w := range j.Warnings {
-			fmt.Fprintf(&notes, "%s: %s %s\n", words.Printable(j.Name), s.Paint(console.Yellow, "warning:"), indented(w))
+			fmt.Fprintf(&notes, "%s: %s %s\n", j.Name, s.Paint(console.Yellow, "warning:"), indented(w))
 		}
 	}
 	return notes.String()
@@ -139,7 +139,7 @@ func Refused(s console.Style, files []host.Refusal, now time.Time) string {
 		if f.Kept {
 			kept = ", an earlier version stays in force"
 		}
-		fmt.Fprintf(&refused, "%s  %s ago%s\n", s.Paint(console.Red, words.Printable(f.File)), words.Ago(max(0, now.Sub(f.Since))), kept)
+		fmt.Fprintf(&refused, "%s  %s ago%s\n", s.Paint(console.Red, f.File), words.Ago(max(0, now.Sub(f.Since))), kept)
 		for _, reason := range f.Reasons {
 			fmt.Fprintf(&refused, "  %s\n", indented(reason))
 		}
@@ -186,7 +186,7 @@ func compilingTable(s console.Style, r *admin.Report) string {
 }
 
 func indented(s string) string {
-	return strings.ReplaceAll(words.Printable(strings.TrimSpace(s)), "\n", "\n    ")
+	return strings.ReplaceAll(strings.TrimSpace(s), "\n", "\n    ")
 }
 
 func jobColour(s host.JobState) string {

@@ -33,7 +33,7 @@ func Verified(s console.Style, r *verify.Report, settle time.Duration) string {
 		if j.Violations > 0 {
 			violations.Colour = console.Red
 		}
-		jobs.Add(console.Coloured(words.Printable(j.Job), console.Bold), n(j.Items), n(j.Fires), n(j.Judged), n(j.Runs), n(j.Completed), n(j.Skipped), violations)
+		jobs.Add(console.Coloured(j.Job, console.Bold), n(j.Items), n(j.Fires), n(j.Judged), n(j.Runs), n(j.Completed), n(j.Skipped), violations)
 	}
 	if len(r.Jobs) > 0 {
 		b.WriteString(jobs.String())
@@ -73,12 +73,12 @@ func findingsText(s console.Style, findings []verify.Finding) string {
 		if f.Item >= 0 {
 			of += " item " + strconv.Itoa(f.Item)
 		}
-		fmt.Fprintf(&b, "%s %d  %s: %s\n", s.Paint(colours[f.Class], string(f.Class)), f.Invariant, words.Printable(of), words.Printable(f.Text))
+		fmt.Fprintf(&b, "%s %d  %s: %s\n", s.Paint(colours[f.Class], string(f.Class)), f.Invariant, of, f.Text)
 		for _, l := range f.Lines {
-			fmt.Fprintf(&b, "    %s  %s %s\n", words.Printable(l.Place.String()), l.Time.UTC().Format("2006-01-02T15:04:05.000Z"), words.Printable(l.Text))
+			fmt.Fprintf(&b, "    %s  %s %s\n", l.Place.String(), l.Time.UTC().Format("2006-01-02T15:04:05.000Z"), l.Text)
 		}
 		for _, n := range f.Nodes {
-			fmt.Fprintf(&b, "    %s\n", words.Printable(n))
+			fmt.Fprintf(&b, "    %s\n", n)
 		}
 	}
 	return b.String()
@@ -90,13 +90,13 @@ func registryText(l *verify.RegistryReport) string {
 		return ""
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "registry, namespace %s: %s, looked at %s", words.Printable(l.Namespace), words.Count(l.Jobs, "job"), words.Count(l.Looks, "time"))
+	fmt.Fprintf(&b, "registry, namespace %s: %s, looked at %s", l.Namespace, words.Count(l.Jobs, "job"), words.Count(l.Looks, "time"))
 	if l.Idle > 0 {
 		fmt.Fprintf(&b, "; of %d no host is there, which are not judged", l.Idle)
 	}
 	b.WriteString("\n")
 	for _, u := range l.Unused {
-		fmt.Fprintf(&b, "  %s: server %s has no instance", words.Printable(u.Job), words.Printable(u.Server))
+		fmt.Fprintf(&b, "  %s: server %s has no instance", u.Job, u.Server)
 		if !u.Since.IsZero() {
 			fmt.Fprintf(&b, " since %s", u.Since.UTC().Format(time.RFC3339))
 		}

@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"aead.dev/minisign"
+
+	"github.com/wasmjob/wasmjob/host/words"
 )
 
 const (
@@ -90,7 +92,7 @@ func Check(module, signature []byte, keys []Key) (signer string, err error) {
 	}
 	expected := "no key is given"
 	if len(names) > 0 {
-		expected = "expected " + strings.Join(names, " or ")
+		expected = "expected " + words.Some(names, " or ")
 	}
 	return "", fmt.Errorf("%w, %s; %s", ErrUnknownKey, idText(s.KeyID), expected)
 }

@@ -454,7 +454,7 @@ func ShowRow(c *console.Console, least zapcore.Level) func(line) {
 			if who == "" {
 				who = "host"
 			}
-			c.Row(l.time, tag, colour, who, words.Printable(l.text))
+			c.Row(l.time, tag, colour, who, l.text)
 			return
 		}
 		f := l.fire
@@ -472,7 +472,7 @@ func ShowRow(c *console.Console, least zapcore.Level) func(line) {
 			text += c.Style.Paint(console.Yellow, "  "+words.Short(f.lag)+" late")
 		}
 		if f.reason != "" {
-			text += "  " + words.Printable(f.reason)
+			text += "  " + f.reason
 		}
 		c.Row(l.time, "fire", console.Bold, l.job, text)
 	}

@@ -83,7 +83,7 @@ func TestFailedFire(t *testing.T) {
 		fire(1, event.Event{Kind: event.FireEnded, Items: []int{0, 1, 2}, Outcome: abi.OutcomeFail, Duration: time.Minute})
 	})
 	want := []string{
-		`warn j item 1, attempt 1: RETRY: busy\x1b[31m`,
+		"warn j item 1, attempt 1: RETRY: busy\x1b[31m",
 		"fire j item 3 trigger 1s FAIL",
 		"fire j items 0-2 trigger 1m FAIL 1 of 3 items not OK: 2",
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/wasmjob/wasmjob/host/admin"
 	"github.com/wasmjob/wasmjob/host/cluster"
 	"github.com/wasmjob/wasmjob/host/service"
+	"github.com/wasmjob/wasmjob/host/words"
 )
 
 // actionTimeout bounds what a form does; it is that of the API's operations.
@@ -302,14 +303,16 @@ func bulk(ctx context.Context, s *service.Service, r *http.Request, p *page) (st
 	if !known {
 		return "", &formError{"do", fmt.Sprintf("found %q, expected trigger, pause or resume", action)}
 	}
-	var problems []error
+	var problems words.Problems
+	failed := 0
 	for _, job := range jobs {
 		if err := do(job); err != nil {
-			problems = append(problems, err)
+			problems.Add(err)
+			failed++
 		}
 	}
-	if len(problems) == len(jobs) {
-		return "", errors.Join(problems...)
+	if failed == len(jobs) {
+		return "", problems.Err()
 	}
-	return p.T("done.bulk."+action, len(jobs)-len(problems)), errors.Join(problems...)
+	return p.T("done.bulk."+action, len(jobs)-failed), problems.Err()
 }

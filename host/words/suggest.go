@@ -30,9 +30,17 @@ func Nearest(found string, names []string) string {
 	best, least, begins := "", -1, false
 	for _, name := range names {
 		n := strings.ToLower(plain.Replace(name))
-		d := Edits(f, n)
 		prefix := letters >= leastPrefix && strings.HasPrefix(n, f)
-		near := prefix || d <= max(1, utf8.RuneCountInString(n)/3)
+		has := utf8.RuneCountInString(n)
+		most := max(1, has/3)
+		if !prefix && (has-letters > most || letters-has > most) {
+			continue // that many letters are missing, or too many
+		}
+		d := has - letters // of one that begins so
+		if !prefix {
+			d = Edits(f, n)
+		}
+		near := prefix || d <= most
 		better := least < 0 || (prefix && !begins) || (prefix == begins && d < least)
 		if near && better {
 			best, least, begins = name, d, prefix

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 	"unicode"
+	"unicode/utf16"
 	"unicode/utf8"
 )
 
@@ -22,25 +23,40 @@ func Duration(d time.Duration) string {
 	return s
 }
 
-// Printable makes text of guests and files harmless: a line break stays, every
-// other control character, which a terminal might obey, is shown escaped.
+// Printable makes text of guests and files harmless: what is not [Harmless] is shown [Escaped].
 func Printable(s string) string {
-	harmless := func(r rune) bool {
-		return r == '\n' || r == '\t' || (r != utf8.RuneError && unicode.IsPrint(r))
-	}
-	if !strings.ContainsFunc(s, func(r rune) bool { return !harmless(r) }) {
+	if !strings.ContainsFunc(s, func(r rune) bool { return !Harmless(r) }) {
 		return s
 	}
 	var b strings.Builder
 	for _, r := range s {
-		if harmless(r) {
+		if Harmless(r) {
 			b.WriteRune(r)
 		} else {
-			q := strconv.QuoteRuneToASCII(r)
-			b.WriteString(q[1 : len(q)-1])
+			b.WriteString(Escaped(r))
 		}
 	}
 	return b.String()
+}
+
+// Harmless reports whether a terminal shows a character and does nothing else: line breaks, tabs, blanks and
+// everything printable. What is no UTF-8 is not, nor are characters that turn the direction of text.
+func Harmless(r rune) bool {
+	return r == '\n' || r == '\t' || (r != utf8.RuneError && (unicode.IsPrint(r) || unicode.Is(unicode.Zs, r)))
+}
+
+// Escaped is a character that is not [Harmless] in the form of Go for those below the blank, and in that of JSON for
+// all others, so that JSON, in which the former cannot stand, keeps its value.
+func Escaped(r rune) string {
+	switch {
+	case r < ' ':
+		q := strconv.QuoteRuneToASCII(r)
+		return q[1 : len(q)-1]
+	case r > 0xFFFF:
+		high, low := utf16.EncodeRune(r)
+		return fmt.Sprintf(`\u%04x\u%04x`, high, low)
+	}
+	return fmt.Sprintf(`\u%04x`, r)
 }
 
 // Short rounds to about three digits.

@@ -14,10 +14,17 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
+	"github.com/wasmjob/wasmjob/host/words"
 )
 
-// Decode returns the roots of all documents; of those before it if one is broken.
+// Check refuses data with more than [jobconfig.MaxNodes] values, which would take more memory than a file is worth.
+func Check(data []byte) error { return jobconfig.CheckNodes(data) }
+
+// Decode returns the roots of all documents; of those before it if one is broken. It takes what [Check] takes.
 func Decode(data []byte) (roots []*yaml.Node, err error) {
+	if err := Check(data); err != nil {
+		return nil, err
+	}
 	// The parser is not ours; whatever it does with a file, the host goes on.
 	defer func() {
 		if r := recover(); r != nil {
@@ -47,7 +54,7 @@ var lineOfError = regexp.MustCompile(`^line (\d+): `)
 // Syntax takes the line out of an error of Decode; it is 0 if the error has none. It can be one
 // off.
 func Syntax(err error) (line int, message string) {
-	message = strings.TrimPrefix(err.Error(), "yaml: ")
+	message = words.ClipTo(strings.TrimPrefix(err.Error(), "yaml: "), 200) // it can quote an anchor
 	if m := lineOfError.FindStringSubmatch(message); m != nil {
 		line, _ = strconv.Atoi(m[1]) // digits
 		message = message[len(m[0]):]

@@ -34,7 +34,7 @@ const (
 )
 
 // Read reads a file. One that does not exist is an empty set. Any other mistake refuses
-// the whole file: the error has all of them, with their places.
+// the whole file: the error has the first of them, with their places, and how many others there are.
 func Read(name string) (*Set, error) { return read(name, anybody) }
 
 // read reads a file, and those that it names, if check finds nothing wrong with their owners.
@@ -90,7 +90,7 @@ func secretOf(check owners) func(name string) ([]byte, error) {
 
 func parse(name string, data []byte, open func(string) ([]byte, error)) (*Set, error) {
 	r := &reader{
-		File: fields.File{Name: name}, open: open,
+		File: fields.File{Name: name}, open: open, tokenNames: map[string]bool{},
 		out: &Set{users: map[string]User{}, tokens: map[string]Token{}, subjects: map[string]string{}, digest: sha256.Sum256(data)},
 	}
 	root := r.Root(data, "expected users, tokens or oidc; \"users: []\" has no users in it", "the fields users, tokens and oidc")
@@ -112,7 +112,7 @@ type reader struct {
 	open func(name string) ([]byte, error)
 	out  *Set
 	// tokenNames are those that were given so far.
-	tokenNames []string
+	tokenNames map[string]bool
 }
 
 var goodName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._@+-]{0,63}$`)
@@ -207,11 +207,11 @@ func (r *reader) token(n *yaml.Node) {
 	if !ok {
 		return
 	}
-	if slices.Contains(r.tokenNames, name) {
+	if r.tokenNames[name] {
 		r.Problem(f["name"], "tokens.name", "there is a token %q already", name)
 		return
 	}
-	r.tokenNames = append(r.tokenNames, name)
+	r.tokenNames[name] = true
 	t := Token{Name: name, Bindings: r.roles(n, f["roles"], "tokens.roles"), Created: r.Time(f["created"], "tokens.created"), Expires: r.Time(f["expires"], "tokens.expires")}
 	for _, field := range []string{"id", "sha256", "expires"} {
 		if f[field] == nil {

@@ -135,7 +135,7 @@ func (s *Dispatcher) Status() Status {
 		st.Problem = "changes of the file of alerts are not noticed: " + s.blind
 	}
 	if p := s.o.Rules.Problem(); p != "" {
-		st.Problem = "the file of alerts is not taken, and the one before stays in force: " + words.OneLine(p)
+		st.Problem = words.Reason("the file of alerts is not taken, and the one before stays in force: " + words.OneLine(p))
 	}
 	return st
 }

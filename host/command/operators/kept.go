@@ -3,6 +3,7 @@ package operators
 import (
 	"context"
 	"fmt"
+	"io"
 	"os"
 	"strings"
 	"time"
@@ -210,9 +211,12 @@ func getKept(ctx context.Context, p *command.Program, r *command.Reached, job st
 	if err != nil {
 		return fmt.Errorf("%w%s", err, words.Suggest(key, all[0].Keys))
 	}
-	text := value
-	if p.OutTTY {
-		text += "\n"
+	if f.how.Output != command.OutputTable {
+		return p.Print(&f.how, value, "")
 	}
-	return p.Print(&f.how, value, string(text))
+	if p.OutTTY {
+		value += "\n"
+	}
+	_, err = io.WriteString(p.Bytes(), string(value))
+	return err
 }

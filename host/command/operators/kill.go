@@ -139,7 +139,7 @@ func endRuns(ctx context.Context, p *command.Program, r *command.Reached, job st
 	return r.Kill(ctx, job, o, func(k *admin.Kills) {
 		if open := k.Open(); !said && open > 0 && o.Wait > 0 && !f.asJSON {
 			said = true
-			fmt.Fprintf(p.Err, "wasmjob: asked for the end of %s of %s; waits at most %s\n", words.Count(open, "run"), words.Printable(job), words.Duration(o.Wait))
+			fmt.Fprintf(p.Err, "wasmjob: asked for the end of %s of %s; waits at most %s\n", words.Count(open, "run"), job, words.Duration(o.Wait))
 		}
 	})
 }

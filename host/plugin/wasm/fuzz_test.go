@@ -5,9 +5,12 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/tetratelabs/wazero"
+
+	"github.com/wasmjob/wasmjob/host/words"
 )
 
 // addGuests seeds a fuzz target with all committed guests.
@@ -37,8 +40,9 @@ func FuzzScan(f *testing.F) {
 	rt := wazero.NewRuntimeWithConfig(ctx, wazero.NewRuntimeConfigInterpreter().WithMemoryLimitPages(16))
 	f.Cleanup(func() { rt.Close(ctx) })
 	f.Fuzz(func(t *testing.T, wasm []byte) {
-		if n := len(Inspect(wasm).Problems); n > maxProblems+1 {
-			t.Fatalf("%d problems", n)
+		problems := Inspect(wasm).Problems
+		if n := len(problems); n > words.MostProblems+1 || len(strings.Join(problems, "")) > 2*words.MaxReasons {
+			t.Fatalf("%d problems, %d bytes", n, len(strings.Join(problems, "")))
 		}
 		s, err := scanModule(wasm)
 		if err != nil {

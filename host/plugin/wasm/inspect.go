@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/wasmjob/wasmjob/abi"
+	"github.com/wasmjob/wasmjob/host/words"
 )
 
 // Types of jobs, as definitions name them.
@@ -126,7 +127,7 @@ func Inspect(file []byte) *Info {
 	m.Info.Warnings = Warnings(file)
 	if len(m.Info.Problems) == 0 {
 		if _, err := m.Meter(); err != nil {
-			m.Info.Problems = append(m.Info.Problems, err.Error())
+			m.Info.Problems = append(m.Info.Problems, words.Reason(err.Error()))
 		}
 	}
 	return m.Info
@@ -164,17 +165,14 @@ func Read(file []byte) *Module {
 	info.Manifest = slices.Clone(s.manifest) // not the caller's bytes
 	if m.err != nil {
 		// The rest cannot be judged from half a module.
-		info.Problems = append(info.Problems, m.err.Error())
+		info.Problems = append(info.Problems, words.Reason(m.err.Error()))
 		return m
 	}
 
-	p := &problems{list: s.problems}
+	p := &s.problems
 	s.checkExports(info, p)
 	s.checkImports(p)
-	if p.more > 0 {
-		p.list = append(p.list, fmt.Sprintf("and %d more problems", p.more))
-	}
-	info.Problems = append(info.Problems, p.list...)
+	info.Problems = append(info.Problems, words.Strings(p.few.Kept(), p.few.More())...)
 	return m
 }
 
@@ -192,17 +190,14 @@ func (m *Module) Meter() (*Metered, error) {
 	return &Metered{Bytes: out, TableBytes: m.scan.tableBytes}, nil
 }
 
-type problems struct {
-	list []string
-	more int
-}
+type problems struct{ few words.Few[string] }
 
 func (p *problems) add(format string, args ...any) {
-	if len(p.list) >= maxProblems {
-		p.more++
+	if p.few.Full() {
+		p.few.Count(1)
 		return
 	}
-	p.list = append(p.list, fmt.Sprintf(format, args...))
+	p.few.Add(words.Reason(fmt.Sprintf(format, args...)))
 }
 
 // is reports whether the module exports the function with the contract's
@@ -298,7 +293,7 @@ func (s *scan) checkMarker(versions []int, spoken bool, p *problems) {
 			list[i] = "v" + strconv.Itoa(v)
 		}
 		p.add("the module speaks job ABI %s, this host supports v%d: upgrade the host, or rebuild with an SDK for v%[2]d",
-			strings.Join(list, ", "), abi.Version)
+			words.Some(list, ", "), abi.Version)
 	}
 }
 
@@ -370,10 +365,7 @@ func (s *scan) checkImports(p *problems) {
 	}
 	for _, m := range modules {
 		names := strange[m]
-		list := strings.Join(names[:min(len(names), 5)], ", ")
-		if n := len(names) - 5; n > 0 {
-			list += fmt.Sprintf(" and %d more", n)
-		}
+		list := words.Some(names, ", ")
 		switch m {
 		case "gojs", "go":
 			p.add("imports %s from %s: built with GOOS=js, expected GOOS=wasip1", list, m)

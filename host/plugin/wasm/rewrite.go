@@ -2,13 +2,13 @@ package wasm
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"unicode/utf8"
 
 	"github.com/wasmjob/wasmjob/abi"
+	"github.com/wasmjob/wasmjob/host/words"
 )
 
 // ExportStartSection is the name under which a rewritten module exports its start
@@ -109,8 +109,8 @@ func (s *scan) rewrite() ([]byte, error) {
 	e.section(10, append(appendU32(nil, uint32(len(f.types))), f.code...))
 	e.data()
 	e.names(wrapped, b.copies || b.fills)
-	if e.err != nil {
-		return nil, e.err
+	if err := e.wrong.Err(); err != nil {
+		return nil, err
 	}
 	return e.out, nil
 }
@@ -229,8 +229,8 @@ func (s *scan) cursor(at span) *cursor { return &cursor{b: s.wasm[:at.end], off:
 type encoder struct {
 	*scan
 	*numbers
-	out []byte
-	err error
+	out   []byte
+	wrong words.Problems
 }
 
 func (e *encoder) section(id byte, body []byte) { e.out = appendSection(e.out, id, body) }
@@ -238,7 +238,7 @@ func (e *encoder) section(id byte, body []byte) { e.out = appendSection(e.out, i
 // done takes note of what a section that is decoded once more has wrong.
 func (e *encoder) done(c *cursor, id byte) {
 	if c.err != nil {
-		e.err = errors.Join(e.err, fmt.Errorf("section %s: %w", sectionName(id), c.err))
+		e.wrong.Addf("section %s: %w", sectionName(id), c.err)
 	}
 }
 
@@ -333,7 +333,7 @@ func (e *encoder) exportSection() {
 		case x.kind == kindFunc:
 			x.index = e.function(x.index)
 		case x.kind == kindGlobal && x.index >= e.globals:
-			e.err = errors.Join(e.err, fmt.Errorf("malformed module: export %q is global %d of %d", name, x.index, e.globals))
+			e.wrong.Addf("malformed module: export %q is global %d of %d", words.Clip(name), x.index, e.globals)
 		}
 		body = appendU32(append(appendName(body, name), x.kind), x.index)
 	}

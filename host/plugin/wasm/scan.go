@@ -34,7 +34,6 @@ const (
 	maxAllLocals     = 4_000_000
 	maxCustomSection = 1_000
 	maxNames         = 1_000_000
-	maxProblems      = 50
 
 	// maxTypeWork is the sum over all types of the square of what they take and return:
 	// wazero writes the name of a type anew for each value in it.
@@ -110,7 +109,7 @@ type scan struct {
 	// named counts how often they do. elements counts those of all element segments.
 	named, elementSegments, elements int
 	manifest                         []byte
-	problems                         []string // that do not keep the rest from being read
+	problems                         problems // that do not keep the rest from being read
 
 	// sections are the bodies of the sections that there are, by id.
 	sections map[byte]span
@@ -660,11 +659,11 @@ func (s *scan) custom(c *cursor, nameSections *int) error {
 	case abi.ManifestSection:
 		switch body := c.b[c.off:]; {
 		case s.manifest != nil:
-			s.problems = append(s.problems, "section "+name+" occurs twice")
+			s.problems.add("section %s occurs twice", name)
 		case len(body) > abi.MaxManifest:
-			s.problems = append(s.problems, fmt.Sprintf("section %s is %d bytes long, the limit is %d", name, len(body), abi.MaxManifest))
+			s.problems.add("section %s is %d bytes long, the limit is %d", name, len(body), abi.MaxManifest)
 		case !json.Valid(body):
-			s.problems = append(s.problems, "section "+name+" is not valid JSON")
+			s.problems.add("section %s is not valid JSON", name)
 		default:
 			s.manifest = body
 		}
