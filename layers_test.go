@@ -362,7 +362,7 @@ var rooms = []room{
 		why: "does harm to hosts of both kinds from outside, and counts what their items do"},
 	{name: "test/interop", testsMay: []string{"abi", "strategy", "host/event", "bench/peers/tap", "test/interop/peer", "test/zkserver"}, testsOutside: []string{zookeeper},
 		why: "puts the built program beside ElasticJob; of the rooms it knows events, and the rule by which items are divided"},
-	{name: "bench", testsMay: []string{"abi", "coordination/registry", "coordination/embedded", "coordination/tree", "coordination/operate", "host", "host/event", "host/catalog", "host/history", "host/history/*", "host/plugin", "host/trace", "test/mariadbserver", "test/pgserver"},
+	{name: "bench", testsMay: []string{"abi", "coordination/registry", "coordination/embedded", "coordination/tree", "coordination/operate", "host", "host/event", "host/catalog", "host/history", "host/history/*", "host/plugin", "host/plugin/process", "host/trace", "test/mariadbserver", "test/pgserver"},
 		why: "measures the rooms put together as cmd/host does it, without the program around them"},
 	{name: "bench/cluster", testsMay: []string{"abi", "coordination", "coordination/registry", "coordination/jobconfig", "coordination/zookeeper", "coordination/tree", "coordination/operate", "host", "host/event", "test/zkserver"},
 		why: "counts what hosts ask of a real ZooKeeper; it sees them as cmd/host does, and their modules are functions"},
