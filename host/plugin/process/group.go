@@ -271,14 +271,20 @@ func (w *Workers) launch(ctx context.Context, g *group) (*child, error) {
 	return c, nil
 }
 
+// pace is how long keep waits at least before it looks at all jobs again: each fire of
+// each changes something.
+const pace = 200 * time.Millisecond
+
 // keep lets modules leave memory and come back ahead of their jobs' fires, and ends
 // processes that are idle.
 func (w *Workers) keep(ctx context.Context) {
 	timer := time.NewTimer(math.MaxInt64)
 	defer timer.Stop()
 	for ctx.Err() == nil {
-		back, wake := w.settle(time.Now())
-		if back != nil && w.load(ctx, back) {
+		looked := time.Now()
+		back, wake := w.settle(looked)
+		if back != nil {
+			w.load(ctx, back.Code.x)
 			continue
 		}
 		timer.Stop()
@@ -287,7 +293,14 @@ func (w *Workers) keep(ctx context.Context) {
 		}
 		select {
 		case <-ctx.Done():
+			return
+		case <-timer.C:
+			continue
 		case <-w.changed:
+		}
+		timer.Reset(time.Until(looked.Add(pace)))
+		select {
+		case <-ctx.Done():
 		case <-timer.C:
 		}
 	}
@@ -392,22 +405,13 @@ func (g *group) retire(now, next time.Time, idle time.Duration) time.Time {
 	return end
 }
 
-// load has a module come into memory ahead of its job's fire, if there is memory at
-// the moment. It reports false if it did not; what is wrong is said when the fire has
-// need of it.
-func (w *Workers) load(ctx context.Context, h *plugin.Held[place]) bool {
-	x := h.Code.x
-	if x == nil || !x.Retain() {
-		return false
-	}
-	defer x.Release()
-	full, cancel := context.WithCancel(ctx)
-	cancel() // do not wait
-	account, err := x.home.enter(full, x, 0)
-	if err == nil {
-		defer account.Close()
-		defer x.home.leave(x)
-		_, err = x.home.open(ctx, x)
+// load has the module of an executor come into memory ahead of its job's fire, if there
+// is memory at the moment. What is wrong is said when the fire has need of it.
+func (w *Workers) load(ctx context.Context, x *executor) {
+	err := errReleased
+	if x.Retain() {
+		err = x.load(ctx)
+		x.Release()
 	}
 	if err != nil {
 		w.mu.Lock()
@@ -415,5 +419,17 @@ func (w *Workers) load(ctx context.Context, h *plugin.Held[place]) bool {
 		w.mu.Unlock()
 		w.log.Debug("a module could not be loaded ahead of its job's fire", "job", x.settings.JobName, "digest", x.Digest(), "error", err)
 	}
-	return err == nil
+}
+
+func (x *executor) load(ctx context.Context) error {
+	full, cancel := context.WithCancel(ctx)
+	cancel() // do not wait for memory
+	account, err := x.home.enter(full, x, 0)
+	if err != nil {
+		return err
+	}
+	defer account.Close()
+	defer x.home.leave(x)
+	_, err = x.home.open(ctx, x)
+	return err
 }
