@@ -32,6 +32,8 @@ var (
 	seconds = flag.Int("seconds", 3, "how long fires per second are counted")
 	settle  = flag.Duration("settle", 5*time.Second, "how long hosts and server have with more jobs until fires per second are counted")
 	large   = flag.Bool("large", false, "also divide 100,000 items among 100 hosts of ours")
+	golang  = flag.Bool("go", false, "ours run a guest in Go, built like the examples, instead of one in C")
+	inside  = flag.Bool("inside", false, "ours run guests in the host's own process")
 	output  = flag.String("output", "", "file for the tables, besides stdout")
 )
 
@@ -57,6 +59,7 @@ const never = "0 0 0 1 1 ? 2090"
 // shared is what all measurements use.
 var shared struct {
 	program, cache string
+	guest          string // of ours, that does nothing
 	servers        *zkserver.Ensemble
 	report         strings.Builder
 }
@@ -78,7 +81,13 @@ func run(m *testing.M) (code int, err error) {
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	shared.program, shared.cache = filepath.Join(dir, "wasmjob"), filepath.Join(dir, "cache")
-	for _, args := range [][]string{{"go", "build", "-o", shared.program, "../../cmd/host"}, {"../../test/interop/java/build", *version}} {
+	shared.guest = filepath.Join("..", "..", "host", "plugin", "testdata", "c", "guest.wasm")
+	builds := [][]string{{"go", "build", "-o", shared.program, "../../cmd/host"}, {"../../test/interop/java/build", *version}}
+	if *golang {
+		shared.guest = filepath.Join(dir, "noop.wasm")
+		builds = append(builds, []string{"env", "GOOS=wasip1", "GOARCH=wasm", "go", "build", "-trimpath", "-ldflags", "-s -w", "-buildmode=c-shared", "-o", shared.guest, "../testdata/noop"})
+	}
+	for _, args := range builds {
 		c := exec.Command(args[0], args[1:]...)
 		c.Stderr = os.Stderr
 		if err := c.Run(); err != nil {

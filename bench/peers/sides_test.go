@@ -224,7 +224,7 @@ func (w *world) startOurs(name, ip, connect string, jobs []job) hosted {
 	args := []string{
 		"--registry", "zookeeper", "--zk", connect, "--namespace", w.namespace, "--session-timeout", sessionTimeout.String(),
 		"--server-ip", ip, "--plugins", filepath.Join(dir, "plugins"), "--admin", filepath.Join(dir, "admin"),
-		"--cache", shared.cache,
+		"--cache", shared.cache, "--in-process", "*",
 	}
 	for _, j := range jobs {
 		if j.told {
@@ -242,7 +242,10 @@ func (w *world) startOurs(name, ip, connect string, jobs []job) hosted {
 
 // put puts a job's module and definition into a plugins directory.
 func put(plugins string, j job) error {
-	file, parameter := "../../host/plugin/testdata/c/guest.wasm", "ok"
+	file, parameter, isolation := shared.guest, "ok", "fire"
+	if *inside {
+		isolation = "host"
+	}
 	if j.told {
 		file, parameter = "../../test/e2e/testdata/guest.wasm", "hold:go"
 	}
@@ -256,7 +259,7 @@ func put(plugins string, j job) error {
 			text.WriteString("---\n")
 		}
 		fmt.Fprintf(&text, "jobName: %s\nmodule: %s.wasm\ntype: SIMPLE\ncron: %q\nshardingTotalCount: %d\nfailover: true\nmonitorExecution: true\n"+
-			"misfire: false\njobParameter: %q\n", name, j.name, j.cron, j.items, parameter)
+			"misfire: false\njobParameter: %q\nisolation: %s\n", name, j.name, j.cron, j.items, parameter, isolation)
 	}
 	// A definition is there at once and with its module, whoever watches.
 	half := filepath.Join(plugins, j.name+".half")
