@@ -348,7 +348,7 @@ func fieldTexts() map[string]string {
 		"host.JobStatus.Hosts":           "`hosts` are what each of `instances` publishes of itself, in the same order. They may run different modules while a new one is being brought out: `digestsDiffer` says so, `zonesDiffer` that they read the schedule in different zones.",
 		"host.JobStatus.Imports":         "`sizeBytes` and `imports` are the module's, `needs` what the definition wants granted.",
 		"host.JobStatus.Instances":       "`instances` are the ids of all instances of the job, ascending.",
-		"host.JobStatus.Isolation":       "`isolation` is how long a guest instance lives and where: fire, item, or process, which the definition or the host's operator asks for.",
+		"host.JobStatus.Isolation":       "`isolation` is how long a guest instance lives and where: fire and item, in a worker process that jobs share; process, in one of the job's own, which the definition or the host's operator asks for; host, in the host's own process.",
 		"host.JobStatus.Items":           "`items` are those that this host owns or runs, ascending.",
 		"host.JobStatus.LastFire":        "`lastFire` is the newest fire that ended here.",
 		"host.JobStatus.Leader":          "`leader` is the instance id of the job's leader, empty while there is none.",
