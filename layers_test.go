@@ -34,6 +34,7 @@ type room struct {
 // Names of modules, to keep the table narrow.
 const (
 	bbolt      = "go.etcd.io/bbolt"
+	cbor       = "github.com/fxamacker/cbor/v2"
 	cobra      = "github.com/spf13/cobra"
 	cron       = "github.com/robfig/cron/v3"
 	minisign   = "aead.dev/minisign"
@@ -46,7 +47,6 @@ const (
 	gooidc     = "github.com/coreos/go-oidc/v3"
 	gozk       = "github.com/go-zookeeper/zk"
 	jsonschema = "github.com/santhosh-tekuri/jsonschema/v6"
-	cbor       = "github.com/fxamacker/cbor/v2"
 	landlock   = "github.com/landlock-lsm/go-landlock"
 	koanf      = "github.com/knadh/koanf"
 	otlp       = "go.opentelemetry.io/proto/slim/otlp"
@@ -209,7 +209,7 @@ var rooms = []room{
 		testsMay: []string{"sdk", "sdk/simple", "sdk/dataflow", "sdk/listener/*", "test/wasm", "test/hostile"},
 		why:      "the only room that knows which WebAssembly runtime is in use"},
 	{name: "host/plugin/process", may: []string{"abi", "host/plugin", "host/plugin/wasm"}, outside: []string{cbor, landlock, xsys, xtime},
-		why: "runs what host/plugin runs in processes that can be killed; it knows the kernel's sandbox, and nothing of jobs"},
+		why: "runs what host/plugin runs in processes that can be killed; it knows the kernel's sandbox and the frames between host and process, and nothing of jobs"},
 	{name: "host/definition", may: []string{"coordination/jobconfig", "host/ceiling", "host/grants", "host/schedule", "host/words", "host/yamlnode"}, outside: []string{yaml},
 		testsOutside: []string{jsonschema},
 		why:          "turns text into the words of coordination; runs nothing"},

@@ -69,12 +69,12 @@ func (o Outcome) Failed() bool { return o != "" && o != OutcomeOK && o != Outcom
 type Result struct {
 	Outcome Outcome
 	// Status is what the guest returned; it has no meaning for the outcomes
-	// TRAP, EXIT, TIMEOUT and ERROR.
+	// TRAP, EXIT, TIMEOUT, WORKER and ERROR.
 	Status Status
 	// Message is the reason for people: set_error's text, else the trap's.
 	// Empty for OK.
 	Message string
-	// Err carries the full story of TRAP, EXIT, TIMEOUT, CANCELLED and ERROR,
+	// Err carries the full story of TRAP, EXIT, TIMEOUT, CANCELLED, WORKER and ERROR,
 	// with the guest's stack; nil otherwise.
 	Err error
 	// Offset is what the guest staged and has not committed, when Outcome is
@@ -215,7 +215,7 @@ const AttrWholeLog = "whole_log"
 
 // Worker runs invocations one after the other, on one goroutine at a time. It
 // may keep a guest instance between them, and drops it after every outcome
-// after which the guest may be broken (TRAP, EXIT, TIMEOUT, CANCELLED, ERROR, and
+// after which the guest may be broken (TRAP, EXIT, TIMEOUT, CANCELLED, WORKER, ERROR, and
 // statuses outside the protocol).
 type Worker interface {
 	// Execute runs one item to its end, or until ctx ends it by force. For a

@@ -116,8 +116,9 @@ type JobStatus struct {
 	Size    int      `json:"sizeBytes,omitempty"`
 	Imports []string `json:"imports,omitempty"`
 	Needs   []string `json:"needs,omitempty"`
-	// Isolation is how long a guest instance lives and where: fire, item, or process,
-	// which the definition or the host's operator asks for.
+	// Isolation is how long a guest instance lives and where: fire and item, in a worker
+	// process that jobs share; process, in one of the job's own, which the definition or
+	// the host's operator asks for; host, in the host's own process.
 	Isolation string `json:"isolation,omitempty"`
 	// Granted says what the job is granted outside of its sandbox, in a few words each.
 	Granted []string `json:"granted,omitempty"`

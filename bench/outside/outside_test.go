@@ -112,7 +112,7 @@ func (s *stage) executor(b *testing.B, apart bool) abi.Executor {
 	var x abi.Executor
 	var err error
 	if apart {
-		x, err = s.apart.Executor(b.Context(), s.settings, 1)
+		x, err = s.apart.Executor(b.Context(), s.settings, "guests")
 	} else {
 		x, err = s.here.Executor(s.settings)
 	}

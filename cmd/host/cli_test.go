@@ -33,7 +33,14 @@ import (
 	"github.com/wasmjob/wasmjob/host/words"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// TestMain makes this program what hosts start once more: for modules to be compiled and
+// for guests.
+func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && slices.Contains([]string{compileWord, guestsWord}, os.Args[1]) {
+		main()
+	}
+	goleak.VerifyTestMain(m)
+}
 
 // guest does what its job parameter says; see its source beside it.
 const guest = "../../host/plugin/testdata/c/guest.wasm"
@@ -53,7 +60,7 @@ func runCLI(t *testing.T, environ []string, args ...string) result {
 	p := &program{Program: command.Program{
 		Out: &out, Err: &err, Environ: append([]string{"HOME=" + t.TempDir()}, environ...),
 		Notify: func() (<-chan os.Signal, func()) { return nil, func() {} },
-	}}
+	}, self: thisProgram()}
 	code := p.main(t.Context(), args)
 	return result{code, out.String(), err.String()}
 }
@@ -438,7 +445,7 @@ func TestInvokeWatchesTheFile(t *testing.T) {
 	put(wat + "noop.wasm")
 	signals := make(chan os.Signal, 2)
 	out := lineByLine{make(chan string, 1000)}
-	p := &program{Program: command.Program{Out: out, Err: out, Environ: []string{"HOME=" + t.TempDir()}, Notify: func() (<-chan os.Signal, func()) { return signals, func() {} }}}
+	p := &program{Program: command.Program{Out: out, Err: out, Environ: []string{"HOME=" + t.TempDir()}, Notify: func() (<-chan os.Signal, func()) { return signals, func() {} }}, self: thisProgram()}
 	ended := make(chan int)
 	go func() { ended <- p.main(context.Background(), []string{"invoke", file, "--watch", "--cache", "off"}) }()
 	out.await(t, "OK")
@@ -472,7 +479,7 @@ func startHost(t *testing.T, dir string, args ...string) *hosted {
 		env: []string{"XDG_RUNTIME_DIR=" + home, "WASMJOB_ADMIN=" + socket}, // the address keeps other hosts out of the test
 	}
 	p := &program{Program: command.Program{Out: h.out, Err: h.logs, OutTTY: true, Environ: []string{"HOME=" + home, "XDG_RUNTIME_DIR=" + home, "NO_COLOR=1"},
-		Notify: func() (<-chan os.Signal, func()) { return signals, func() {} }}}
+		Notify: func() (<-chan os.Signal, func()) { return signals, func() {} }}, self: thisProgram()}
 	ended := make(chan int)
 	go func() {
 		ended <- p.main(context.Background(), append([]string{"run", "--plugins", dir, "--admin", socket, "--server-ip", "127.0.0.1"}, args...))
@@ -526,7 +533,7 @@ func TestOperatingARunningHost(t *testing.T) {
 	var watched bytes.Buffer
 	signals := make(chan os.Signal, 1)
 	signals <- os.Interrupt
-	p := &program{Program: command.Program{Out: &watched, Err: io.Discard, OutTTY: true, Environ: env, Notify: func() (<-chan os.Signal, func()) { return signals, func() {} }}}
+	p := &program{Program: command.Program{Out: &watched, Err: io.Discard, OutTTY: true, Environ: env, Notify: func() (<-chan os.Signal, func()) { return signals, func() {} }}, self: thisProgram()}
 	if code := p.main(t.Context(), []string{"status", "--watch"}); code != exitOK || strings.Count(watched.String(), "\x1b[H\x1b[2J") != 1 {
 		t.Errorf("--watch: %d %q", code, &watched)
 	}
@@ -671,7 +678,7 @@ func TestRun(t *testing.T) {
 	env := []string{"HOME=" + home, "XDG_RUNTIME_DIR=" + home}
 	signals := make(chan os.Signal, 2)
 	out, logs := lineByLine{make(chan string, 10_000)}, lineByLine{make(chan string, 10_000)}
-	p := &program{Program: command.Program{Out: out, Err: logs, OutTTY: true, Environ: append(env, "NO_COLOR=1", "WASMJOB_PLUGIN=x"), Notify: func() (<-chan os.Signal, func()) { return signals, func() {} }}}
+	p := &program{Program: command.Program{Out: out, Err: logs, OutTTY: true, Environ: append(env, "NO_COLOR=1", "WASMJOB_PLUGIN=x"), Notify: func() (<-chan os.Signal, func()) { return signals, func() {} }}, self: thisProgram()}
 	ended := make(chan int)
 	go func() {
 		ended <- p.main(context.Background(), []string{"run", "--plugins", dir, "--admin", socket, "--history", file, "--server-ip", "127.0.0.1", "--data", filepath.Join(home, "data"),
@@ -752,7 +759,7 @@ func TestCeilingsAreInForce(t *testing.T) {
 	socket := filepath.Join(home, "s")
 	signals := make(chan os.Signal, 2)
 	out, logs := lineByLine{make(chan string, 10_000)}, lineByLine{make(chan string, 10_000)}
-	p := &program{Program: command.Program{Out: out, Err: logs, OutTTY: true, Environ: []string{"HOME=" + home, "XDG_RUNTIME_DIR=" + home, "NO_COLOR=1"}, Notify: func() (<-chan os.Signal, func()) { return signals, func() {} }}}
+	p := &program{Program: command.Program{Out: out, Err: logs, OutTTY: true, Environ: []string{"HOME=" + home, "XDG_RUNTIME_DIR=" + home, "NO_COLOR=1"}, Notify: func() (<-chan os.Signal, func()) { return signals, func() {} }}, self: thisProgram()}
 	if err := os.WriteFile(filepath.Join(dir, "more.yaml"), []byte("module: cities.wasm\nshardingTotalCount: 31\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -796,7 +803,7 @@ func TestRunWithoutJobs(t *testing.T) {
 	runCLI(t, nil, "run", dir).expect(t, exitUsage, "did you mean --plugins "+dir+"?")
 	signals := make(chan os.Signal, 2)
 	logs := lineByLine{make(chan string, 10_000)}
-	p := &program{Program: command.Program{Out: lineByLine{make(chan string, 10_000)}, Err: logs, Environ: []string{"HOME=" + home}, Notify: func() (<-chan os.Signal, func()) { return signals, func() {} }}}
+	p := &program{Program: command.Program{Out: lineByLine{make(chan string, 10_000)}, Err: logs, Environ: []string{"HOME=" + home}, Notify: func() (<-chan os.Signal, func()) { return signals, func() {} }}, self: thisProgram()}
 	ended := make(chan int)
 	go func() {
 		ended <- p.main(context.Background(), []string{"run", "--plugins", dir, "--admin", "off", "--server-ip", "127.0.0.1"})
@@ -827,7 +834,7 @@ func TestASecondSignalStopsAtOnce(t *testing.T) {
 	socket, history := filepath.Join(home, "s"), filepath.Join(home, "history")
 	signals := make(chan os.Signal, 2)
 	logs := lineByLine{make(chan string, 10_000)}
-	p := &program{Program: command.Program{Out: io.Discard, Err: logs, Environ: []string{"XDG_RUNTIME_DIR=" + home, "HOME=" + home}, Notify: func() (<-chan os.Signal, func()) { return signals, func() {} }}}
+	p := &program{Program: command.Program{Out: io.Discard, Err: logs, Environ: []string{"XDG_RUNTIME_DIR=" + home, "HOME=" + home}, Notify: func() (<-chan os.Signal, func()) { return signals, func() {} }}, self: thisProgram()}
 	ended := make(chan int)
 	go func() {
 		ended <- p.main(context.Background(), []string{"run", "--plugins", dir, "--admin", socket, "--drain-timeout", "1h", "--log-format", "json", "--log-level", "debug", "--history", history})

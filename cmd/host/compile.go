@@ -53,19 +53,19 @@ func newWorkers(p *program, r *plugin.Runtime, log *slog.Logger) *process.Worker
 	if p.self == nil {
 		return nil
 	}
-	return process.New(process.Options{Runtime: r, Logger: log, Command: func(job string) *exec.Cmd { return p.self(guestsWord, job) }})
+	return process.New(process.Options{Runtime: r, Logger: log, Command: func(label string) *exec.Cmd { return p.self(guestsWord, label) }})
 }
 
 func guestsCommand(p *program) *cobra.Command {
 	return &cobra.Command{
-		Use:   guestsWord + " JOB",
-		Short: "Run the guests of a job for the host that has started this",
-		Long: `Run the guests of a job that has isolation: process, in a sandbox that is closed
-before the first of them. A host starts itself with it, and so do invoke and
-validate; it is of no use to people.`,
-		Example: "  wasmjob run-guests billing",
+		Use:   guestsWord + " LABEL",
+		Short: "Run guests for the host that has started this",
+		Long: `Run the guests of one job or of several, in a sandbox that is closed before the
+first of them. A host starts itself with it, and so do invoke and validate; it is
+of no use to people. LABEL says in lists of processes whose guests they are.`,
+		Example: "  wasmjob run-guests guests",
 		Hidden:  true,
-		Args:    command.Exactly("the job"),
+		Args:    command.Exactly("the label"),
 		RunE: func(*cobra.Command, []string) error {
 			if p.In == nil {
 				return fmt.Errorf("%s has no standard input", guestsWord)

@@ -516,7 +516,7 @@ func parseIsolation(s string) ([]string, error) {
 		return nil, nil
 	case s == isolationProcess:
 		return everyJob(), nil
-	case !some:
+	case !some, list == "":
 		return nil, fmt.Errorf("%q is no isolation; want process or process=PATTERN,PATTERN…, such as process=team-a-*", words.Clip(s))
 	}
 	return parsePatterns(list)

@@ -20,6 +20,7 @@ import (
 	"github.com/wasmjob/wasmjob/host/access/certificates"
 	"github.com/wasmjob/wasmjob/host/access/gate"
 	"github.com/wasmjob/wasmjob/host/admin"
+	"github.com/wasmjob/wasmjob/host/catalog"
 	"github.com/wasmjob/wasmjob/host/ceiling"
 	"github.com/wasmjob/wasmjob/host/ensemble"
 	"github.com/wasmjob/wasmjob/host/plugin"
@@ -93,7 +94,7 @@ ceilings:
 		Plugins: dir, Registry: "embedded", Namespace: "from-flag/x", ZooKeeper: ensemble.Ensemble{SessionTimeout: 40 * time.Second},
 		LogFormat: "json", LogLevel: zapcore.ErrorLevel, GuestLogLevel: zapcore.InfoLevel,
 		HistorySize: 1 << 20, MaxConcurrency: 7, MemoryBudget: "50%", ModuleMemory: "25%", DrainTimeout: 5 * time.Second, ClockBound: 5 * time.Second, KeepServers: 24 * time.Hour, CacheSize: 2 << 30, DeadMan: "auto", TraceRatio: 1, Rescan: 30 * time.Second,
-		Access: gate.Config{Open: access.OpenAuto},
+		Access: gate.Config{Open: access.OpenAuto}, WorkerGroups: catalog.GroupAll,
 		Mounts: map[string][]plugin.Mount{
 			"a":      {{Host: dir, Guest: "/one"}, {Host: dir, Guest: "/two"}},
 			"b":      {{Host: dir, Guest: "/env"}},
@@ -144,6 +145,35 @@ func TestIsolationSetting(t *testing.T) {
 	for _, text := range []string{"item", "process=", "process=a,,b", "process=[", "processes"} {
 		if err := s.set(new(Config), text); err == nil {
 			t.Errorf("%q was taken", text)
+		}
+	}
+}
+
+// TestTrustedInProcess: who may run in the host's process, and which jobs share a worker
+// process, is read from settings, and written as it was read.
+func TestTrustedInProcess(t *testing.T) {
+	t.Parallel()
+	inside, groups := inProcessSetting(), workerGroupsSetting()
+	for text, want := range map[string][]string{"": nil, "billing": {"billing"}, "team-a-*,b": {"team-a-*", "b"}} {
+		var c Config
+		if err := inside.set(&c, text); err != nil || !slices.Equal(c.InProcess, want) || inside.show(&c) != text {
+			t.Errorf("%q is %q and shown as %q, %v", text, c.InProcess, inside.show(&c), err)
+		}
+	}
+	for _, text := range []string{"a,,b", ",", "["} {
+		if err := inside.set(new(Config), text); err == nil {
+			t.Errorf("%q was taken", text)
+		}
+	}
+	for _, want := range catalog.Groupings() {
+		var c Config
+		if err := groups.set(&c, string(want)); err != nil || c.placement().Groups != want || groups.show(&c) != string(want) {
+			t.Errorf("%q is %q and shown as %q, %v", want, c.WorkerGroups, groups.show(&c), err)
+		}
+	}
+	for _, text := range []string{"", "job", "ALL"} {
+		if err := groups.set(new(Config), text); err == nil || !strings.Contains(err.Error(), "want all, folder or signer") {
+			t.Errorf("%q: %v", text, err)
 		}
 	}
 }
@@ -290,7 +320,7 @@ func TestDefaults(t *testing.T) {
 		Plugins: dir, Registry: "embedded", Namespace: "wasmjob", ZooKeeper: ensemble.Ensemble{SessionTimeout: 40 * time.Second},
 		Admin: &admin.Address{Network: "tcp", Name: "127.0.0.1:9770"}, LogFormat: "console",
 		HistorySize: 64 << 20, MemoryBudget: "50%", ModuleMemory: "25%", DrainTimeout: 30 * time.Second, ClockBound: 5 * time.Second, KeepServers: 24 * time.Hour, Cache: "/cache", CacheSize: 2 << 30, DeadMan: "auto", TraceRatio: 1, Rescan: 30 * time.Second,
-		Access: gate.Config{Open: access.OpenAuto},
+		Access: gate.Config{Open: access.OpenAuto}, WorkerGroups: catalog.GroupAll,
 		Mounts: map[string][]plugin.Mount{}, Ceilings: ceiling.List{ceiling.Default(64 << 20)},
 	}
 	if !reflect.DeepEqual(l.Config, want) {

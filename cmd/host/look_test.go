@@ -21,7 +21,7 @@ func TestLookedForAndNotThere(t *testing.T) {
 	signals := make(chan os.Signal, 2)
 	out := lineByLine{make(chan string, 10_000)}
 	p := &program{Program: command.Program{Out: out, Err: lineByLine{make(chan string, 10_000)}, OutTTY: true, Environ: []string{"HOME=" + home, "XDG_RUNTIME_DIR=" + home, "NO_COLOR=1"},
-		Notify: func() (<-chan os.Signal, func()) { return signals, func() {} }}}
+		Notify: func() (<-chan os.Signal, func()) { return signals, func() {} }}, self: thisProgram()}
 	ended := make(chan int)
 	go func() {
 		ended <- p.main(context.Background(), []string{"run", "--plugins", dir, "--admin", socket, "--server-ip", "127.0.0.1"})

@@ -36,7 +36,7 @@ func TestRunWithADatabase(t *testing.T) {
 			}
 			signals := make(chan os.Signal, 2)
 			out, logs := lineByLine{make(chan string, 10_000)}, lineByLine{make(chan string, 10_000)}
-			p := &program{Program: command.Program{Out: out, Err: logs, OutTTY: true, Environ: []string{"HOME=" + home, "XDG_RUNTIME_DIR=" + home, "NO_COLOR=1", "WASMJOB_HISTORY_CREDENTIALS="}, Notify: func() (<-chan os.Signal, func()) { return signals, func() {} }}}
+			p := &program{Program: command.Program{Out: out, Err: logs, OutTTY: true, Environ: []string{"HOME=" + home, "XDG_RUNTIME_DIR=" + home, "NO_COLOR=1", "WASMJOB_HISTORY_CREDENTIALS="}, Notify: func() (<-chan os.Signal, func()) { return signals, func() {} }}, self: thisProgram()}
 			ended := make(chan int)
 			go func() {
 				ended <- p.main(context.Background(), []string{"run", "--plugins", dir, "--admin", socket, "--history", in(c.url), "--server-ip", "127.0.0.1"})

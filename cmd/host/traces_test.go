@@ -51,7 +51,7 @@ func TestTracesOfTheEnvironment(t *testing.T) {
 			t.Fatal(err)
 		}
 		var log bytes.Buffer
-		p := &program{Program: command.Program{Out: &bytes.Buffer{}, Err: &log, Environ: append(environ, "HOME="+filepath.Join(dir, "home"))}}
+		p := &program{Program: command.Program{Out: &bytes.Buffer{}, Err: &log, Environ: append(environ, "HOME="+filepath.Join(dir, "home"))}, self: thisProgram()}
 		s, err := wire(t.Context(), p, l)
 		if err != nil {
 			return "", err

@@ -167,7 +167,7 @@ func TestAccessOfAHost(t *testing.T) {
 	do("user", "add", "ann", "--role", "viewer=cit*", "--password-file", in("password")).expect(t, exitOK)
 	signals := make(chan os.Signal, 2)
 	logs := lineByLine{make(chan string, 10_000)}
-	p := &program{Program: command.Program{Out: io.Discard, Err: logs, Environ: env, Notify: func() (<-chan os.Signal, func()) { return signals, func() {} }}}
+	p := &program{Program: command.Program{Out: io.Discard, Err: logs, Environ: env, Notify: func() (<-chan os.Signal, func()) { return signals, func() {} }}, self: thisProgram()}
 	ended := make(chan int)
 	go func() {
 		ended <- p.main(context.Background(), []string{"run", "--plugins", dir, "--admin", "127.0.0.1:0", "--server-ip", "127.0.0.1", "--log-format", "json", "--cache", "off",

@@ -392,7 +392,7 @@ func memoryMetrics(m *metrics.Metrics, memory func() plugin.Memory) error {
 // workerMetrics shows the processes in which guests run.
 func workerMetrics(m *metrics.Metrics, stats func() process.Stats) error {
 	return errors.Join(
-		m.GaugeFunc("worker_processes", "Processes that run the guests of jobs with isolation: process.",
+		m.GaugeFunc("worker_processes", "Worker processes, which run guests outside of the host's process.",
 			func() float64 { return float64(stats().Running) }),
 		m.CounterFunc("worker_processes_started_total", "Worker processes that were started, also to try a module.",
 			func() float64 { return float64(stats().Started) }),

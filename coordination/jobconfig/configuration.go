@@ -114,6 +114,6 @@ type RetryPolicy struct {
 	// "wasm.retry.backoff" (1s), "wasm.retry.maxBackoff" (30s)
 	Backoff, MaxBackoff time.Duration
 	// On lists the outcomes that are tried again: RETRY, FAIL, TRAP, EXIT,
-	// TIMEOUT. "wasm.retry.on", comma separated, default RETRY.
+	// TIMEOUT, WORKER. "wasm.retry.on", comma separated, default RETRY.
 	On []string
 }

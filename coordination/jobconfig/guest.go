@@ -31,7 +31,7 @@ const (
 
 // RetryOutcomes are the outcomes that may be tried again, in the order in
 // which they are written.
-func RetryOutcomes() []string { return []string{"RETRY", "FAIL", "TRAP", "EXIT", "TIMEOUT"} }
+func RetryOutcomes() []string { return []string{"RETRY", "FAIL", "TRAP", "EXIT", "TIMEOUT", "WORKER"} }
 
 // DefaultGuest returns the settings of a configuration that states none of
 // them, such as one that ElasticJob wrote.

@@ -69,8 +69,8 @@ func TestGuestRefuses(t *testing.T) {
 		{"wasm.retry.attempts", "0", `found "0", expected a whole number from 1 to 100`},
 		{"wasm.retry.backoff", "25h", `found "25h", expected a duration from 0 to 24h0m0s`},
 		{"wasm.retry.maxBackoff", "10ms", `found 10ms, expected at least the first backoff, 1s`},
-		{"wasm.retry.on", "NEVER", `found "NEVER", expected some of RETRY, FAIL, TRAP, EXIT, TIMEOUT, separated by commas`},
-		{"wasm.retry.on", "", `found "", expected some of RETRY, FAIL, TRAP, EXIT, TIMEOUT, separated by commas`},
+		{"wasm.retry.on", "NEVER", `found "NEVER", expected some of RETRY, FAIL, TRAP, EXIT, TIMEOUT, WORKER, separated by commas`},
+		{"wasm.retry.on", "", `found "", expected some of RETRY, FAIL, TRAP, EXIT, TIMEOUT, WORKER, separated by commas`},
 	} {
 		g, err := Configuration{Props: map[string]string{c.key: c.value}}.Guest()
 		if err == nil || err.Error() != "props."+c.key+": "+c.expected {

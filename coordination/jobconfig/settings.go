@@ -327,7 +327,7 @@ var settings = [...]Setting{
 		Help: "The longest pause",
 		in:   func(_ *Configuration, g *Guest) any { return &g.Retry.MaxBackoff }},
 	{Name: "retry.on", Prop: "wasm.retry.on", Type: Outcomes, Default: "`RETRY`",
-		Help: "After which outcomes: `RETRY` (the guest asks for it), `FAIL`, `TRAP`, `EXIT`, `TIMEOUT`",
+		Help: "After which outcomes: `RETRY` (the guest asks for it), `FAIL`, `TRAP`, `EXIT`, `TIMEOUT`, `WORKER` (its worker process ended under it twice)",
 		in:   func(_ *Configuration, g *Guest) any { return &g.Retry.On }},
 }
 

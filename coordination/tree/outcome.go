@@ -24,7 +24,7 @@ func Worse(a, b string) bool { return harm(a) > harm(b) }
 
 // harm is the place of an outcome in their order. UNKNOWN is of histories.
 func harm(outcome string) int {
-	order := []string{"", outcomeOK, OutcomeCancelled, OutcomeElsewhere, "UNKNOWN", "RETRY", "FAIL", "EXIT", "TIMEOUT", "TRAP", "ERROR", OutcomeLost, OutcomeHeld}
+	order := []string{"", outcomeOK, OutcomeCancelled, OutcomeElsewhere, "UNKNOWN", "RETRY", "FAIL", "EXIT", "TIMEOUT", "TRAP", "WORKER", "ERROR", OutcomeLost, OutcomeHeld}
 	if n := slices.Index(order, outcome); n >= 0 {
 		return n
 	}

@@ -121,7 +121,7 @@ func sections() []section {
 				queries: one(`process_resident_memory_bytes{HERE} and on (job, instance) wasmjob_build_info{HERE}`, "{{instance}}")},
 			{title: "Processors", about: "How many are busy with the host.", kind: chart, unit: "short", width: 8,
 				queries: one(`rate(process_cpu_seconds_total{HERE}[RATE]) and on (job, instance) wasmjob_build_info{HERE}`, "{{instance}}")},
-			{title: "Worker processes", about: "Of jobs with isolation: process.", kind: chart, unit: "short", width: 8,
+			{title: "Worker processes", about: "They run guests outside of the host's process.", kind: chart, unit: "short", width: 8,
 				queries: []query{
 					{expr: `wasmjob_worker_processes{HERE}`, legend: "run, {{instance}}"},
 					{expr: `increase(wasmjob_worker_processes_killed_total{HERE}[RATE]) > 0`, legend: "killed, {{instance}}"},

@@ -824,6 +824,34 @@ func TestJudge_retries(t *testing.T) {
 	b.expect()
 }
 
+// TestJudge_workerEnded: an item that runs again because its worker process has ended has
+// not failed. If that ends as well, it has, and the alert says why.
+func TestJudge_workerEnded(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, "defaults: {failures: 1}")
+	attempt := func(outcome abi.Outcome, again bool) {
+		b.see(event.Event{Kind: event.ItemStarted, Item: number(0), Instant: noon, RunID: "r", Attempt: 1})
+		b.wait(time.Second)
+		e := event.Event{Kind: event.ItemEnded, Item: number(0), Instant: noon, RunID: "r", Attempt: 1, Outcome: outcome, AttemptEnd: event.AttemptEnd{Again: again}}
+		if outcome == abi.OutcomeWorker {
+			e.Reason = "the worker process ended (signal: killed)"
+		}
+		b.see(e)
+	}
+	attempt(abi.OutcomeWorker, true)
+	attempt(abi.OutcomeOK, false)
+	b.see(event.Event{Kind: event.ItemCompleted, Item: number(0), Instant: noon, RunID: "r", Outcome: abi.OutcomeOK})
+	b.expect()
+
+	attempt(abi.OutcomeWorker, true)
+	b.expect()
+	attempt(abi.OutcomeWorker, false)
+	b.see(event.Event{Kind: event.ItemCompleted, Item: number(0), Instant: noon, RunID: "r", Outcome: abi.OutcomeWorker, Count: 1})
+	if len(b.said) != 1 || !strings.Contains(b.said[0], "WORKER") || !strings.Contains(b.said[0], "the worker process ended (signal: killed)") {
+		t.Errorf("said %q", b.said)
+	}
+}
+
 // TestJudge_killed: a run that somebody killed is no failure, however many there were before.
 func TestJudge_killed(t *testing.T) {
 	t.Parallel()

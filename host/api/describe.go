@@ -119,7 +119,7 @@ func commonTexts() map[string]string {
 		"next":         "The next scheduled instant.",
 		"nextHour":     "What fires within an hour.",
 		"now":          "The time of the host that answers.",
-		"outcome":      "How the run ended: OK, FAIL, RETRY, CANCELLED, TIMEOUT, TRAP, EXIT, ERROR, LOST or HELD.",
+		"outcome":      "How the run ended: OK, FAIL, RETRY, CANCELLED, TIMEOUT, TRAP, EXIT, ERROR, WORKER, LOST or HELD.",
 		"outside":      "What it did with each capability, by name.",
 		"owner":        "The instance that has the item.",
 		"parameter":    "The parameter of the item.",

@@ -136,7 +136,7 @@ type historyInput struct {
 	Trigger string   `query:"trigger" maxLength:"20" doc:"Only the fire of this trigger round; of changes, who asked for it."`
 	Failed  string   `query:"failed" enum:"true,false," doc:"true: only what failed, or of which that is not known, and not what was stopped; of changes, what did not take effect."`
 	Running string   `query:"running" enum:"true,false," doc:"true: only runs and fires that have not ended, each with how long those of its job take (of the first 50 jobs)."`
-	Outcome []string `query:"outcome,explode" maxItems:"20" doc:"Only these outcomes: OK, FAIL, RETRY, CANCELLED, TIMEOUT, TRAP, EXIT, ERROR, LOST, HELD."`
+	Outcome []string `query:"outcome,explode" maxItems:"20" doc:"Only these outcomes: OK, FAIL, RETRY, CANCELLED, TIMEOUT, TRAP, EXIT, ERROR, WORKER, LOST, HELD."`
 	Kind    []string `query:"kind,explode" maxItems:"50" doc:"Only these kinds of events, such as item.ended."`
 	Level   string   `query:"level" maxLength:"5" doc:"Only lines of that level or above: -4 debug, 0 info, 4 warn, 8 error; 0 if it is missing."`
 	Text    string   `query:"text" maxLength:"1000" doc:"Only what contains it, regardless of case: lines, messages of runs, reasons of events, all texts of changes."`

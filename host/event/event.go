@@ -196,7 +196,8 @@ type KeptOffset struct {
 // AttemptEnd is what an ItemEnded says of the attempt besides; Batches and Records are what a DATAFLOW
 // guest fetched.
 type AttemptEnd struct {
-	// Again is set if the job's retry policy has another attempt: the run is not over.
+	// Again is set if the item runs again: the job's retry policy has another attempt, or
+	// the worker process has ended under the item for the first time. The run is not over.
 	Again bool `json:"again,omitempty"`
 
 	Batches int64 `json:"batches,omitempty"`

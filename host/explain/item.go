@@ -621,13 +621,32 @@ func (t *writer) again(before, r *run) {
 	t.waits(r)
 }
 
+// orphaned is the end of the attempt under which the worker process ended for the first
+// time; nil if none did. The host ran the item again, and counted that as no attempt.
+func (r *run) orphaned() *event.Event {
+	for _, a := range r.attempts {
+		if a.ended != nil && a.ended.Outcome == abi.OutcomeWorker {
+			if a.ended.Again {
+				return a.ended
+			}
+			return nil
+		}
+	}
+	return nil
+}
+
 // attempts says of the attempts that came to nothing; the last one is said by end, if
 // the run ended with it.
 func (t *writer) attempts(r *run) {
 	var failed []*event.Event
+	orphaned := r.orphaned()
 	for i, a := range r.attempts {
 		last := i == len(r.attempts)-1 && r.completed != nil
-		if a.ended != nil && a.ended.Outcome != abi.OutcomeOK && !last {
+		switch {
+		case a.ended == nil, a.ended.Outcome == abi.OutcomeOK, last:
+		case a.ended == orphaned:
+			t.report(KindAttempt, "orphaned", orphaned, nil)
+		default:
 			failed = append(failed, a.ended)
 		}
 	}
@@ -713,7 +732,11 @@ func (t *writer) completed(r *run) {
 	if began := t.runs[0].began(); began != nil {
 		late = late || began.Time.Sub(t.fire.instant) > lateAfter
 	}
-	attempts := max(len(r.attempts), 1)
+	attempts := len(r.attempts)
+	if r.orphaned() != nil {
+		attempts--
+	}
+	attempts = max(attempts, 1)
 	switch {
 	case e.Outcome == abi.OutcomeOK && late:
 		t.story.verdict = Late

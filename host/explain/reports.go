@@ -62,6 +62,7 @@ var reports = []map[texts.Language]string{
 	{en: "{reason} from here on came due while the process did not run or the registry could not be reached, or when the clock was set; the fire at {at} runs instead", zh: "自此有{reason}在进程未运行、无法访问注册中心或调整时钟时到来；改为运行 {at} 的执行"},
 	{en: "{n} instant", zh: " {n} 个时刻"},
 	{en: "{n} instants", zh: " {n} 个时刻"},
+	{en: "the host stops: it was handed back before it began", zh: "主机正在停止：它在开始之前已交还"},
 	{en: "handed back unstarted: {reason}", zh: "未启动即交还：{reason}"},
 	{en: "the job was removed while the item ran", zh: "分片运行期间作业被移除"},
 	{en: "the job was {reason}", zh: "作业已被{reason}"},

@@ -104,6 +104,7 @@ var table = texts.Table{
 	// What became of attempts and runs.
 	"attempt":            {en: "Attempt {n} ended at {at}: {outcome}.", zh: "第 {n} 次尝试于 {at} 结束：{outcome}。"},
 	"attempts":           {en: "{n} more attempts failed, the last at {at}: {outcome}.", zh: "另有 {n} 次尝试失败，最后一次在 {at}：{outcome}。"},
+	"orphaned":           {en: "The worker process in which {it} ran ended at {at}, so {it} was to run again at once; that is no failed attempt: {reason}.", zh: "运行{it}的工作进程于 {at} 结束，因此{it}将立即重新运行；这不算失败的尝试：{reason}。"},
 	"gave-up":            {en: "Host {host} gave the run up at {at}: {reason}.", zh: "主机 {host} 于 {at} 放弃了这次运行：{reason}。"},
 	"closed":             {en: "Host {host} closed the run of host {of} at {at}: {reason}.", zh: "主机 {host} 于 {at} 关闭了主机 {of} 的这次运行：{reason}。"},
 	"not-taken-over":     {en: "The histories do not show that another host took {them} over.", zh: "历史没有显示其他主机接管了{them}。"},
@@ -127,6 +128,7 @@ var table = texts.Table{
 	"outcome.TRAP":       {en: "TRAP", zh: "崩溃"},
 	"outcome.EXIT":       {en: "EXIT", zh: "异常退出"},
 	"outcome.ERROR":      {en: "ERROR", zh: "主机错误"},
+	"outcome.WORKER":     {en: "WORKER", zh: "工作进程结束"},
 	"outcome.LOST":       {en: "LOST", zh: "丢失"},
 	"outcome.HELD":       {en: "HELD", zh: "被扣留"},
 

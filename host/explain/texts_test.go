@@ -283,6 +283,47 @@ func TestAttempts_events(t *testing.T) {
 	}
 }
 
+// TestAttempts_orphaned: the end of a worker process is no failed attempt, the first time.
+func TestAttempts_orphaned(t *testing.T) {
+	t.Parallel()
+	noon := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	died := func(again bool) attempt {
+		return attempt{ended: &event.Event{Kind: event.ItemEnded, Time: noon, Attempt: 1, Outcome: abi.OutcomeWorker, AttemptEnd: event.AttemptEnd{Again: again}, Reason: "the worker process ended (signal: killed)"}}
+	}
+	done := func(o abi.Outcome) *event.Event {
+		return &event.Event{Kind: event.ItemCompleted, Time: noon, Outcome: o}
+	}
+	for name, c := range map[string]struct {
+		run    run
+		en, zh []string
+	}{
+		"once": {run{attempts: []attempt{died(true), {ended: &event.Event{Kind: event.ItemEnded, Time: noon, Attempt: 1, Outcome: abi.OutcomeOK, Duration: time.Second}}}, completed: done(abi.OutcomeOK)},
+			[]string{"The worker process in which it ran ended at 12:00:00, so it was to run again at once; that is no failed attempt: the worker process ended (signal: killed).", "It succeeded at 12:00:00, after 1s."},
+			[]string{"运行它的工作进程于 12:00:00 结束，因此它将立即重新运行；这不算失败的尝试：“the worker process ended (signal: killed)”。", "它于 12:00:00 成功，耗时 1 秒。"}},
+		"twice": {run{attempts: []attempt{died(true), died(false)}, completed: done(abi.OutcomeWorker)},
+			[]string{"The worker process in which it ran ended at 12:00:00, so it was to run again at once; that is no failed attempt: the worker process ended (signal: killed).",
+				"It failed for good at 12:00:00, in attempt 1: WORKER (the worker process ended (signal: killed))."},
+			[]string{"运行它的工作进程于 12:00:00 结束，因此它将立即重新运行；这不算失败的尝试：“the worker process ended (signal: killed)”。",
+				"它在第 1 次尝试后于 12:00:00 最终失败：工作进程结束（“the worker process ended (signal: killed)”）。"}},
+		"the host was to stop": {run{attempts: []attempt{died(false)}, completed: done(abi.OutcomeWorker)},
+			[]string{"It failed for good at 12:00:00, in attempt 1: WORKER (the worker process ended (signal: killed))."},
+			[]string{"它在第 1 次尝试后于 12:00:00 最终失败：工作进程结束（“the worker process ended (signal: killed)”）。"}},
+	} {
+		w := writer{timeline: &timeline{location: time.UTC, fire: fire{instant: noon}}, runs: []*run{&c.run}}
+		w.attempts(&c.run)
+		w.completed(&c.run)
+		for in, want := range map[texts.Language][]string{en: c.en, zh: c.zh} {
+			var got []string
+			for _, said := range w.story.clauses {
+				got = append(got, w.timeline.write(in, said.message, group{items: tree.Items{1}, first: said.time, last: said.time, least: said.took, most: said.took}))
+			}
+			if !slices.Equal(got, want) {
+				t.Errorf("%s: got\n%s\nwant\n%s", name, strings.Join(got, "\n"), strings.Join(want, "\n"))
+			}
+		}
+	}
+}
+
 // TestCompose_alike: which items are alike, and what is said already, does not depend on the
 // language: "shutdown" and "stop" are the same word in Chinese.
 func TestCompose_alike(t *testing.T) {

@@ -63,8 +63,8 @@ type Metrics struct {
 	// mu is held while an event is taken: no series of a job may come back that has
 	// just lost them.
 	mu sync.Mutex
-	// waiting counts the items of each fire under way that have not begun.
-	waiting map[fire]int
+	// waiting are the items of each fire under way that have not begun.
+	waiting map[fire]map[int]struct{}
 	digests map[string]string // of jobs, to notice a new module
 }
 
@@ -85,7 +85,7 @@ func New(o Options) *Metrics {
 	m := &Metrics{
 		registry: prometheus.NewRegistry(),
 		jobs:     newShown(o.Jobs),
-		waiting:  make(map[fire]int),
+		waiting:  make(map[fire]map[int]struct{}),
 		digests:  make(map[string]string),
 	}
 	m.addOfJobs(o.TraceID)

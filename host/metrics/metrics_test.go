@@ -100,8 +100,11 @@ func TestEventsBecomeMetrics(t *testing.T) {
 	e(event.JobAdded, nil)
 	e(event.FireStarted, func(e *event.Event) { e.Items = []int{0, 1, 2}; e.Lag = 2 * time.Millisecond })
 	m.Observe(event.Event{Kind: event.FireStarted, Job: "a", Source: abi.SourceTrigger, Trigger: 7}) // has no instant to be late for
-	e(event.ItemStarted, func(e *event.Event) { e.Attempt = 1 })
-	e(event.ItemStarted, func(e *event.Event) { e.Attempt = 2 })
+	one := 1
+	e(event.ItemStarted, func(e *event.Event) { e.Item, e.Attempt = &one, 1 })
+	e(event.ItemEnded, func(e *event.Event) { e.Attempt, e.Outcome, e.Again = 1, abi.OutcomeWorker, true })
+	e(event.ItemStarted, func(e *event.Event) { e.Item, e.Attempt = &one, 1 }) // which does not count as another item
+	e(event.ItemStarted, func(e *event.Event) { e.Item, e.Attempt = &one, 2 })
 	e(event.ItemEnded, func(e *event.Event) { e.Outcome = abi.OutcomeRetry; e.Batches = 2; e.Records = 30; e.DroppedLines = 5 })
 	e(event.ItemEnded, func(e *event.Event) {
 		e.Outcome = abi.OutcomeOK
@@ -125,8 +128,9 @@ func TestEventsBecomeMetrics(t *testing.T) {
 	}
 	expect(t, m, map[string]string{
 		`wasmjob_items_waiting`: "2",
-		`wasmjob_item_attempts_total{job_name="a",outcome="RETRY"}`: "1",
-		`wasmjob_items_completed_total{job_name="a"}`:               "1",
+		`wasmjob_item_attempts_total{job_name="a",outcome="RETRY"}`:  "1",
+		`wasmjob_item_attempts_total{job_name="a",outcome="WORKER"}`: "1",
+		`wasmjob_items_completed_total{job_name="a"}`:                "1",
 
 		`wasmjob_outside_calls_total{capability="http",job_name="a"}`:                    "6",
 		`wasmjob_outside_calls_total{capability="kv",job_name="a"}`:                      "1",

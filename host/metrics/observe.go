@@ -124,17 +124,23 @@ func (m *Metrics) observeAttempt(e event.Event) {
 	m.droppedLines.WithLabelValues(job).Add(float64(e.DroppedLines))
 }
 
-// observeQueue counts the items of each fire that have not begun.
+// observeQueue notes which items of each fire have not begun. An item may begin its first
+// attempt twice, if its worker process has ended under it.
 func (m *Metrics) observeQueue(e event.Event) {
 	f := fireOf(e)
 	switch e.Kind {
 	case event.FireStarted:
-		m.waiting[f] += len(e.Items)
+		if m.waiting[f] == nil {
+			m.waiting[f] = make(map[int]struct{}, len(e.Items))
+		}
+		for _, n := range e.Items {
+			m.waiting[f][n] = struct{}{}
+		}
 	case event.FireEnded:
 		delete(m.waiting, f)
 	case event.ItemStarted:
-		if e.Attempt <= 1 && m.waiting[f] > 0 {
-			m.waiting[f]--
+		if e.Item != nil {
+			delete(m.waiting[f], *e.Item)
 		}
 	}
 }
@@ -148,8 +154,8 @@ func (m *Metrics) queue() float64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	n := 0
-	for _, w := range m.waiting {
-		n += w
+	for _, items := range m.waiting {
+		n += len(items)
 	}
 	return float64(n)
 }

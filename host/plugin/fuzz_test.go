@@ -29,7 +29,7 @@ func FuzzImports(f *testing.F) {
 		mem := wazerotest.NewFixedMemory(wazerotest.PageSize)
 		copy(mem.Bytes, content)
 		x := &executor{}
-		in := &instance{x: x}
+		in := &instance{x: x, account: &account{}}
 		h := newRecorder()
 		inv := item(h, "parameter")
 		inv.Offset, inv.HasOffset = []byte("offset"), true

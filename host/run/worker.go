@@ -190,15 +190,13 @@ func (l *left) taken() {
 // may be more. A worker, or a helper, calls it.
 func (f *Fire) putBack(guests context.Context, e *Execution) {
 	e.givenBack = true
+	e.attempt.Store(int64(e.resumed - 1))
 	e.queue()
 	e.claimed.Store(false)
 	f.left.put(e)
 	select {
 	case <-f.handBack: // what waits has been handed back already
 		for e := f.left.again(); e != nil; e = f.left.again() {
-			ev := f.event(e, f.context(e).RunID)
-			ev.Kind, ev.Outcome, ev.Reason = event.ItemEnded, abi.OutcomeCancelled, "the host stops: it was handed back before it began"
-			f.job.Emit(ev)
 			f.giveBack(e)
 		}
 	default:
@@ -289,8 +287,14 @@ func (f *Fire) untaken() int { return max(len(f.Runs)-int(f.taken.Load()), 0) }
 
 // giveBack ends an item that was not started. A scheduled instant that is
 // handed back is due again for the next owner. A trigger and a takeover are not
-// found that way: they stay open, as after a crash.
+// found that way: they stay open, as after a crash. If a guest was given the item, the
+// event of its start is written, and the one of its end follows here.
 func (f *Fire) giveBack(e *Execution) {
+	if e.givenBack {
+		ev := f.event(e, e.RunID())
+		ev.Kind, ev.Attempt, ev.Outcome, ev.Reason = event.ItemEnded, e.resumed, abi.OutcomeCancelled, "the host stops: it was handed back before it began"
+		f.job.Emit(ev)
+	}
 	ended := Ended{Run: e, Unstarted: true}
 	if f.ID.Trigger != 0 || f.Source() == abi.SourceFailover {
 		ended = Ended{Run: e, Unfinished: true}
@@ -361,9 +365,12 @@ func (f *Fire) attempts(guests, own context.Context, worker abi.Worker, e *Execu
 		if e.moved(result) {
 			return Ended{Run: e, Result: result, Moved: true}, true
 		}
-		if e.doubted.Load() && result.Outcome == abi.OutcomeCancelled {
-			// It was cancelled as lost, and was not lost. That is no
-			// failure of its own: once that is certain it runs again.
+		orphaned := result.Outcome == abi.OutcomeWorker && !e.orphaned
+		if e.doubted.Load() && (result.Outcome == abi.OutcomeCancelled || orphaned) {
+			// It was cancelled as lost, and was not lost, or its worker process has
+			// ended meanwhile. That is no failure of its own: once that is certain it
+			// runs again.
+			e.orphaned = e.orphaned || orphaned
 			e.slot.Rest()
 			if !e.certainAgain(own) || !e.again(own) {
 				if ended, killed := e.killed(result); killed {
@@ -374,7 +381,8 @@ func (f *Fire) attempts(guests, own context.Context, worker abi.Worker, e *Execu
 			attempt--
 			continue
 		}
-		if e.orphanedNow(result) {
+		if e.runsAgain(result) {
+			e.orphaned = true
 			attempt--
 			continue // in another process, as if it had not begun
 		}
@@ -392,19 +400,24 @@ func (f *Fire) attempts(guests, own context.Context, worker abi.Worker, e *Execu
 	}
 }
 
-// orphanedNow reports whether the worker process has ended under the item's guest for
-// the first time. That is no failure of the item: another may have ended the process.
-func (e *Execution) orphanedNow(r abi.Result) bool {
-	first := r.Outcome == abi.OutcomeWorker && !e.orphaned && (e.Cancelled() == abi.CancelNone || e.Cancelled() == abi.CancelDeadline)
-	e.orphaned = e.orphaned || first
-	return first
+// runsAgain reports whether the item runs again, because its worker process has ended
+// under it for the first time. That is no failure of the item: another may have ended
+// the process.
+func (e *Execution) runsAgain(r abi.Result) bool {
+	return r.Outcome == abi.OutcomeWorker && !e.orphaned && e.mayGoOn()
+}
+
+// mayGoOn reports whether nobody has asked the item to end, but for its time-out.
+func (e *Execution) mayGoOn() bool {
+	c := e.Cancelled()
+	return c == abi.CancelNone || c == abi.CancelDeadline
 }
 
 // retried reports whether the job's policy has another attempt after one that ended so.
 func (f *Fire) retried(e *Execution, r abi.Result, attempt int) bool {
 	policy := f.Guest.Retry
 	return r.Outcome != abi.OutcomeOK && slices.Contains(policy.On, string(r.Outcome)) &&
-		attempt < policy.Attempts && (e.Cancelled() == abi.CancelNone || e.Cancelled() == abi.CancelDeadline)
+		attempt < policy.Attempts && e.mayGoOn()
 }
 
 // certainAgain waits for the end of a doubt. It reports false if the host stops.
@@ -493,7 +506,7 @@ func (f *Fire) attempt(guests context.Context, worker abi.Worker, e *Execution, 
 	if result.Batches > 0 {
 		attempt = 1 // as in attempts
 	}
-	ev.Again = guests.Err() == nil && (f.retried(e, result, attempt) || (result.Outcome == abi.OutcomeWorker && !e.orphaned))
+	ev.Again = guests.Err() == nil && (f.retried(e, result, attempt) || e.runsAgain(result))
 	f.job.Emit(ev)
 	return result
 }

@@ -53,7 +53,7 @@ func TestConfig(t *testing.T) {
 		}
 		for setting, bad := range map[string][2]string{
 			"shardingTotalCount": {"0", "1"}, "timeout": {"soon", "a duration such as 30s"}, "memoryLimit": {"1KiB", "a size from"}, "retry.on": {"OK", "RETRY"},
-			"failover": {"maybe", "true or false"}, "timeZone": {"Mars/Olympus", "Mars"}, "isolation": {"none", "fire, item or process"}, "shardingItemParameters": {"0=A,9=Z", "9=Z"}, "monitorExecution": {"false", "failover needs it"},
+			"failover": {"maybe", "true or false"}, "timeZone": {"Mars/Olympus", "Mars"}, "isolation": {"none", "fire, item, process or host"}, "shardingItemParameters": {"0=A,9=Z", "9=Z"}, "monitorExecution": {"false", "failover needs it"},
 		} {
 			s.post(path, page.form(t, "set."+setting, bad[0], "do", "save")...).has(t, 422, bad[1])
 		}

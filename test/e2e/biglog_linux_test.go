@@ -51,13 +51,13 @@ func peak(t *testing.T, h *process) int {
 }
 
 // TestBigLog: a run that logs 100 MB makes its host no larger, what is kept of it is bounded, and so are
-// its page and its log; in the host's process and in one of the guest's own.
+// its page and its log; in the host's process, in a worker process and in one of the job's own.
 func TestBigLog(t *testing.T) {
 	t.Parallel()
 	// What a run may log, what is kept of its end, and as much again for what stands around it.
 	const most = 2 * (abi.MaxLogBytes + (64 << 10))
-	p, h, token := startWithToken(t)
-	for _, isolation := range []string{"fire", "process"} {
+	p, h, token := startWithToken(t, "--in-process", "*")
+	for _, isolation := range []string{"host", "fire", "process"} {
 		p.drop(isolation+".wasm", chatter())
 		p.define(isolation, "shardingTotalCount: 1", "isolation: "+isolation)
 		h.of(isolation, 0, owned())

@@ -28,10 +28,15 @@ func callersGuest(t *testing.T) []byte {
 	}))
 }
 
-// inBoth runs a test with guests in the host's process, and in processes of their own. lines are for
-// the definition.
-func inBoth(t *testing.T, test func(t *testing.T, lines []string)) {
-	for name, lines := range map[string][]string{"here": nil, "process": {"isolation: process"}} {
+// places are where guests run, with lines for the definition: in the host's process, if it has
+// --in-process, in a worker process that jobs share, and in one of the job's own.
+func places() map[string][]string {
+	return map[string][]string{"host": {"isolation: host"}, "shared": nil, "process": {"isolation: process"}}
+}
+
+// atEachPlace runs a test with guests at each of the places.
+func atEachPlace(t *testing.T, test func(t *testing.T, lines []string)) {
+	for name, lines := range places() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			test(t, lines)
@@ -43,7 +48,7 @@ func inBoth(t *testing.T, test func(t *testing.T, lines []string)) {
 // tried again within the fire leaves of its state and offset what it has committed.
 func TestListenersAndAttempts(t *testing.T) {
 	t.Parallel()
-	inBoth(t, func(t *testing.T, lines []string) {
+	atEachPlace(t, func(t *testing.T, lines []string) {
 		p := newPlace(t)
 		var mu sync.Mutex
 		came := map[string]string{}
@@ -64,7 +69,7 @@ func TestListenersAndAttempts(t *testing.T) {
 			"    secrets: {OPEN: {file: open, readable: true}, CLOSED: {file: closed}}\n", server.URL)))
 		p.drop("callers.wasm", callersGuest(t))
 		p.define("callers", append(slices.Clone(lines), "shardingTotalCount: 1", "jobParameter: "+server.URL+"/", "retry: {attempts: 2, backoff: 10ms}")...)
-		h := p.start("--grants", p.path("grants.yaml"))
+		h := p.start("--grants", p.path("grants.yaml"), "--in-process", "*")
 		h.of("callers", 0, owned())
 		p.must("trigger", "callers")
 		fired := h.of("callers", 0, kind(event.FireEnded))
@@ -156,7 +161,7 @@ func (p *peer) accept() net.Conn {
 // taken away; they end with the run, and the next one gets none.
 func TestConnectionsOfATakenGrant(t *testing.T) {
 	t.Parallel()
-	inBoth(t, func(t *testing.T, lines []string) {
+	atEachPlace(t, func(t *testing.T, lines []string) {
 		p, peer := newPlace(t), newPeer(t)
 		grant := func(net string) {
 			p.put("grants.yaml", []byte("grants: [{jobs: callers, kv: true, env: {A: b}, http: ['https://example.com/'], net: ["+net+"]}]\n"))
@@ -165,7 +170,7 @@ func TestConnectionsOfATakenGrant(t *testing.T) {
 		grant(granted)
 		p.drop("callers.wasm", callersGuest(t))
 		p.define("callers", append(slices.Clone(lines), "shardingTotalCount: 1", "jobParameter: tcp://"+peer.at)...)
-		h := p.start("--grants", p.path("grants.yaml"))
+		h := p.start("--grants", p.path("grants.yaml"), "--in-process", "*")
 		h.of("callers", 0, owned())
 		p.must("trigger", "callers")
 		conn := peer.accept()

@@ -65,8 +65,8 @@ func (c *compilation) await(op fsnotify.Op) {
 	}
 }
 
-// children are the processes that a process has.
-func children(t *testing.T, pid int) (list []int) {
+// children are the processes that a process has and that were started with the arguments.
+func children(t *testing.T, pid int, args ...string) (list []int) {
 	t.Helper()
 	stats, err := filepath.Glob("/proc/[0-9]*/stat")
 	if err != nil {
@@ -76,6 +76,10 @@ func children(t *testing.T, pid int) (list []int) {
 		b, err := os.ReadFile(name)
 		if err != nil {
 			continue // it has ended
+		}
+		line, err := os.ReadFile(filepath.Join(filepath.Dir(name), "cmdline"))
+		if _, found, _ := strings.Cut(string(line), "\x00"); err != nil || found != strings.Join(args, "\x00")+"\x00" {
+			continue
 		}
 		_, rest, _ := strings.Cut(string(b), ") ")
 		if f := strings.Fields(rest); len(f) > 1 && f[1] == strconv.Itoa(pid) {
@@ -147,7 +151,7 @@ func TestCompilerIsKilled(t *testing.T) {
 	// It is started in a moment, and takes a second or so. If it is missed,
 	// the rest has to hold all the same.
 	killed := 0
-	for _, child := range children(t, h.cmd.Process.Pid) {
+	for _, child := range children(t, h.cmd.Process.Pid, "compile-module") {
 		if syscall.Kill(child, syscall.SIGKILL) == nil {
 			killed++
 		}
@@ -156,8 +160,8 @@ func TestCompilerIsKilled(t *testing.T) {
 	h.of("hello", 0, owned())
 	p.must("trigger", "hello")
 	h.of("hello", 0, kind(event.FireEnded), outcome(abi.OutcomeOK))
-	if left := children(t, h.cmd.Process.Pid); len(left) > 0 {
-		t.Errorf("processes %v are left", left)
+	if left := children(t, h.cmd.Process.Pid, "compile-module"); len(left) > 0 {
+		t.Errorf("processes %v that compile are left", left)
 	}
 }
 

@@ -121,9 +121,9 @@ func (c *cluster) freezer(env []string, flags ...string) *member {
 	m := &member{place: newPlace(c.t), ip: fmt.Sprintf("127.0.1.%d", len(c.members)+1)}
 	m.place.program = unmetered(c.t)
 	m.place.drop("freeze.wasm", endlessLoop)
-	m.place.define("freeze", "shardingTotalCount: 1", "failover: true")
+	m.place.define("freeze", "shardingTotalCount: 1", "failover: true", "isolation: host")
 	m.process = m.place.startEnv(env, append([]string{"--zk", c.zk, "--namespace", c.ns, "--server-ip", m.ip,
-		"--session-timeout", deadManSession.String(), "--cache", m.place.path("home", "cache")}, flags...)...)
+		"--session-timeout", deadManSession.String(), "--in-process", "freeze", "--cache", m.place.path("home", "cache")}, flags...)...)
 	c.members = append(c.members, m)
 	return m
 }
@@ -277,7 +277,7 @@ func TestStuckGuest(t *testing.T) {
 		t.Errorf("exit code %d, expected 3", code)
 	}
 	m.line(0, "a guest of a lost session cannot be stopped", `"jobs":["freeze"]`)
-	next := m.place.start("--cache", m.place.path("home", "cache"))
+	next := m.place.start("--in-process", "freeze", "--cache", m.place.path("home", "cache"))
 	next.line(0, "the last host here did not end well", `"ending":"stuck"`)
 	next.stop()
 }

@@ -1,7 +1,6 @@
 package e2e_test
 
 import (
-	"fmt"
 	"os"
 	"strings"
 	"syscall"
@@ -12,16 +11,10 @@ import (
 	"github.com/wasmjob/wasmjob/host/event"
 )
 
-// workers are the worker processes of the host, by id, that run guests of the job.
-func (h *process) workers(job string) (list []int) {
+// workers are the worker processes of the host, by id, that have the label.
+func (h *process) workers(label string) []int {
 	h.t.Helper()
-	for _, pid := range children(h.t, h.cmd.Process.Pid) {
-		line, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
-		if err == nil && strings.HasSuffix(string(line), "\x00run-guests\x00"+job+"\x00") {
-			list = append(list, pid)
-		}
-	}
-	return list
+	return children(h.t, h.cmd.Process.Pid, "run-guests", label)
 }
 
 // TestIsolatedFreeze runs guests that nothing interrupts in processes. One that does
@@ -44,8 +37,8 @@ func TestIsolatedFreeze(t *testing.T) {
 	from, line := h.mark(), h.logMark()
 	p.must("trigger", "freeze")
 	h.of("freeze", from, kind(event.ItemEnded), outcome(abi.OutcomeTimeout),
-		because("the worker process was killed because item 0 overran its limit"))
-	h.line(line, "a worker process was killed", `"job":"freeze"`, "item 0 overran its limit")
+		because("the worker process was killed because item 0 of job freeze overran its limit"))
+	h.line(line, "a worker process was killed", `"job":"freeze"`, "item 0 of job freeze overran its limit")
 	h.metric("wasmjob_worker_processes_killed_total 1")
 	// The next run has a process of its own.
 	from = h.mark()
@@ -87,6 +80,56 @@ func TestIsolatedHostKilled(t *testing.T) {
 	}
 	h.kill()
 	ended()
+}
+
+// TestWorkerProcessEnds kills the process that jobs share under two runs of two jobs. Each runs
+// again at once, in a process of its job's own, and is done: nothing has failed. The host goes
+// on, and so do its other jobs.
+func TestWorkerProcessEnds(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	for _, job := range []string{"a", "b"} {
+		p.guestJob(job, "cron: 0 0 0 1 1 ?", "shardingTotalCount: 1", `jobParameter: "stubborn:a"`)
+	}
+	p.guestJob("tick", everySecond, "shardingTotalCount: 2")
+	h := p.start("--mount", "a="+p.path("gate")+":/gate", "--mount", "b="+p.path("gate")+":/gate")
+	for _, job := range []string{"a", "b"} {
+		h.of(job, 0, owned())
+		p.must("trigger", job)
+		h.of(job, 0, kind(event.ItemStarted))
+	}
+	h.of("tick", 0, kind(event.ItemEnded))
+	from, line := h.mark(), h.logMark()
+	for _, pid := range h.workers("guests") { // what reads the gate shares one, and tick is in another
+		if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+			t.Fatal(err)
+		}
+	}
+	h.line(line, "a worker process ended", `"worker":"guests"`, "signal: killed", `"jobs":["a","b"]`)
+	for _, job := range []string{"a", "b"} {
+		if e := h.of(job, from, kind(event.ItemEnded), outcome(abi.OutcomeWorker)); !e.Again || e.Attempt != 1 {
+			t.Errorf("%s ended %+v", job, e)
+		}
+		if e := h.of(job, from, kind(event.ItemStarted)); e.Attempt != 1 {
+			t.Errorf("%s started %+v", job, e)
+		}
+		await(t, "a process of the job's own", func() bool { return len(h.workers(job)) == 1 })
+	}
+	p.open("a")
+	for _, job := range []string{"a", "b"} {
+		if e := h.of(job, from, kind(event.ItemCompleted)); e.Outcome != abi.OutcomeOK || e.Attempt != 1 {
+			t.Errorf("%s is over: %+v", job, e)
+		}
+		await(t, "an explanation", func() bool {
+			return strings.Contains(p.cli("explain", job).out, "The worker process in which it ran ended at ")
+		})
+	}
+	h.fires("tick", h.mark())
+	if n := h.count("tick", kind(event.ItemCompleted)) - h.count("tick", kind(event.ItemCompleted), outcome(abi.OutcomeOK)); n != 0 {
+		t.Errorf("%d items of the other job did not end well", n)
+	}
+	h.metric(`wasmjob_item_attempts_total{job_name="a",outcome="WORKER"} 1`)
+	h.metric("wasmjob_worker_processes_killed_total 0")
 }
 
 // watchEnd returns a function that waits for the end of a process that is no child of

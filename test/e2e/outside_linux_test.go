@@ -128,7 +128,7 @@ func (tr *traffic) seen(t *testing.T, out string) map[string]string {
 // so that it does go on.
 func TestNothingLeavesAHostThatWasHalted(t *testing.T) {
 	t.Parallel()
-	for name, lines := range map[string][]string{"here": nil, "process": {"isolation: process"}} {
+	for name, lines := range places() {
 		for _, deadMan := range []string{"off", "auto"} {
 			t.Run(name+" "+deadMan, func(t *testing.T) {
 				t.Parallel()
@@ -152,7 +152,7 @@ func TestNothingLeavesAHostThatWasHalted(t *testing.T) {
 					m.place.drop("outside.wasm", outsideGuest(t))
 					m.place.define("outside", append(slices.Clone(lines), "shardingTotalCount: 1", "failover: true", "jobParameter: "+server.URL+"/")...)
 					m.process = m.place.start("--zk", c.zk, "--namespace", c.ns, "--server-ip", m.ip, "--session-timeout", clusterSession.String(),
-						"--grants", c.path("grants.yaml"), "--dead-man", deadMan, "--drain-timeout", "1s")
+						"--grants", c.path("grants.yaml"), "--in-process", "*", "--dead-man", deadMan, "--drain-timeout", "1s")
 					c.members = append(c.members, m)
 					return m
 				}

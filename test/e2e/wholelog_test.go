@@ -11,20 +11,20 @@ import (
 )
 
 // TestWholeLog: the file of guestLog has what a guest logs beyond the limits of its run, or how many
-// lines are missing, in the host's process and in one of the guest's own; the history says where it is. Another job fires on.
+// lines are missing, in the host's process, in a worker process and in one of the job's own; the history says where it is. Another job fires on.
 func TestWholeLog(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
-	for _, isolation := range []string{"fire", "process"} {
+	for _, isolation := range []string{"host", "fire", "process"} {
 		p.guestJob("spam-"+isolation, "shardingTotalCount: 1", "jobParameter: spam", "isolation: "+isolation)
 	}
 	p.guestJob("clock", everySecond, "shardingTotalCount: 1")
 	file := p.path("guests.jsonl")
-	h := p.start("--guest-log", file)
+	h := p.start("--guest-log", file, "--in-process", "*")
 	h.of("clock", 0, kind(event.ItemEnded))
 	from := h.mark()
 	runs := make(map[string]string)
-	for _, job := range []string{"spam-fire", "spam-process"} { // one after the other: each takes a processor
+	for _, job := range []string{"spam-host", "spam-fire", "spam-process"} { // one after the other: each takes a processor
 		before := sizeOf(file)
 		p.must("trigger", job)
 		await(t, "lines beyond the limits of "+job, func() bool {

@@ -27,7 +27,7 @@ const patience = 30 * time.Second
 func Run(t *testing.T, open func(t *testing.T) history.Store) {
 	t.Helper()
 	for name, test := range map[string]func(*testing.T, history.Store){
-		"random filters": randomFilters, "life of a run": lifeOfARun, "item that waits": itemThatWaits, "two fires of an instant": twoFiresOfAnInstant, "between two attempts": betweenAttempts, "lag": lags, "failover": failover, "taken over twice": takenOverTwice, "taken over, in any order": takenOverInAnyOrder, "lost run": lostRun, "host that is over": hostIsOver, "host that is gone": hostIsGone, "host that is gone, before what it says": goneBefore, "lost run, before it began": lostBefore, "held item": heldItem, "failed item": failedItem, "two hosts of a fire": twoHosts,
+		"random filters": randomFilters, "life of a run": lifeOfARun, "item that waits": itemThatWaits, "two fires of an instant": twoFiresOfAnInstant, "between two attempts": betweenAttempts, "worker process that ended": workerEnded, "lag": lags, "failover": failover, "taken over twice": takenOverTwice, "taken over, in any order": takenOverInAnyOrder, "lost run": lostRun, "host that is over": hostIsOver, "host that is gone": hostIsGone, "host that is gone, before what it says": goneBefore, "lost run, before it began": lostBefore, "held item": heldItem, "failed item": failedItem, "two hosts of a fire": twoHosts,
 		"trigger number used twice": reusedTrigger, "forged cursors": forgedCursors, "bad filters": badFilters, "equal times": equalTimes,
 		"tail of a log": tailOfALog, "adds and reads at once": atOnce, "no bytes": noBytes,
 	} {
@@ -452,6 +452,55 @@ func betweenAttempts(t *testing.T, s history.Store) {
 	dies.run(t, "end of the host", func(r history.Run) bool {
 		return r.Outcome == history.Unknown && !r.Ended.IsZero() && r.Took() == 0
 	})
+}
+
+// workerEnded: an item under which its worker process ended runs again in the same attempt,
+// and has not failed; if it ends under it again, it has.
+func workerEnded(t *testing.T, s history.Store) {
+	died := func(e *event.Event) {
+		e.Outcome, e.Reason, e.Duration, e.Again = abi.OutcomeWorker, "the worker process ended", time.Second, true
+	}
+	failed := func(job string) int {
+		f := history.Filter{Failed: true, Jobs: []string{job}}
+		return len(all(t, s.Runs, f)) + len(all(t, s.Fires, f))
+	}
+	x := newStory(s, "innocent")
+	x.tell(event.FireStarted, nil)
+	x.tell(event.ItemStarted, nil)
+	begun := x.at
+	x.tell(event.ItemEnded, died)
+	r := x.run(t, "end of the process", func(r history.Run) bool { return r.Message != "" })
+	if !r.Ended.IsZero() || r.Outcome != "" || failed("innocent") != 0 {
+		t.Errorf("when the process has ended: %s", text(r))
+	}
+	x.tell(event.ItemStarted, nil)
+	x.tell(event.ItemEnded, func(e *event.Event) { e.Outcome, e.Duration = abi.OutcomeOK, time.Second })
+	x.tell(event.ItemCompleted, func(e *event.Event) { e.Outcome = abi.OutcomeOK })
+	x.tell(event.FireEnded, func(e *event.Event) { e.Outcome = abi.OutcomeOK })
+	r = x.run(t, "run", func(r history.Run) bool { return r.Completed })
+	if r.Outcome != abi.OutcomeOK || r.Attempt != 1 || !r.Begun.Equal(begun) || r.Message != "" {
+		t.Errorf("what ran again: %s", text(r))
+	}
+	if n := failed("innocent"); n != 0 {
+		t.Errorf("%d failures of what ran again", n)
+	}
+
+	x = newStory(s, "guilty")
+	x.tell(event.FireStarted, nil)
+	x.tell(event.ItemStarted, nil)
+	x.tell(event.ItemEnded, died)
+	x.tell(event.ItemStarted, nil)
+	x.tell(event.ItemEnded, func(e *event.Event) { died(e); e.Again = false })
+	x.tell(event.ItemCompleted, func(e *event.Event) { e.Outcome = abi.OutcomeWorker })
+	x.tell(event.FireEnded, func(e *event.Event) { e.Outcome = abi.OutcomeWorker })
+	r = x.run(t, "run", func(r history.Run) bool { return r.Completed })
+	if r.Outcome != abi.OutcomeWorker || r.Attempt != 1 || r.Message != "the worker process ended" {
+		t.Errorf("what ended two processes: %s", text(r))
+	}
+	x.fire(t, func(f history.Fire) bool { return f.Outcome == abi.OutcomeWorker })
+	if n := failed("guilty"); n != 2 {
+		t.Errorf("%d failures of what ended two processes, expected the run and its fire", n)
+	}
 }
 
 // lags: what has a scheduled instant is so much late as its first begin is after it, whatever made it
