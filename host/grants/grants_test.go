@@ -211,6 +211,33 @@ func TestTrust(t *testing.T) {
 	}
 }
 
+// TestTrustInProcess: the entry that decides about a job says whether its signed modules may
+// run in the host's process, and no other does.
+func TestTrustInProcess(t *testing.T) {
+	t.Parallel()
+	s := parsed(t, fmt.Sprintf("keys: {release: %s, ci: %[1]s}\ntrust:\n  - {jobs: pay-test, keys: [ci]}\n  - {jobs: pay-*, keys: [release], inProcess: true}\n  - {jobs: report, keys: [release], inProcess: false}\n", publicKey))
+	for _, c := range []struct {
+		job, signer string
+		want        bool
+	}{
+		{"pay-x", "release", true}, {"pay-x", "ci", false}, {"pay-x", "", false},
+		{"pay-test", "release", false}, {"pay-test", "ci", false}, // an entry before decides
+		{"report", "release", false}, {"other", "release", false}, {"other", "", false},
+	} {
+		if got := s.InProcess(c.job, c.signer); got != c.want {
+			t.Errorf("%s signed by %q: %t", c.job, c.signer, got)
+		}
+	}
+	if (*Set)(nil).InProcess("pay-x", "release") {
+		t.Error("no grants allow it")
+	}
+	for job, want := range map[string]string{"pay-x": "modules must be signed by release, and may run in the host's own process", "report": "modules must be signed by release"} {
+		if lines := s.Explain(job, nil); len(lines) != 1 || lines[0].What != want {
+			t.Errorf("%s: %+v", job, lines)
+		}
+	}
+}
+
 func TestMistakes(t *testing.T) {
 	t.Parallel()
 	entry := func(text string) string { return "grants:\n  - jobs: a\n    " + text }
@@ -243,61 +270,62 @@ func TestMistakes(t *testing.T) {
 		entry("http: [ftp://a]"):         `http.url: found "ftp://a", expected http:// or https://`,
 		entry("http: [api.example.com]"): `expected http:// or https://`,
 		entry("http: ['https://']"):      "expected a URL such as",
-		entry("http: ['https://u:geheim@a.example']"):                              `found "https://…@a.example", expected a URL without user and password`,
-		entry("http: ['https://a.example/?x=1']"):                                  "expected a URL without ? and #",
-		entry("http: ['https://a.example/#']"):                                     "expected a URL without ? and #",
-		entry("http: ['https://a.example/v1/../x']"):                               "expected a path without ..",
-		entry("http: ['https://a.example/%2e%2E/x']"):                              "expected a path without ..",
-		entry("http: ['https://a.example/v1//x']"):                                 "expected a path without ..",
-		entry("http: ['https://a.example/*']"):                                     "expected a path without ..",
-		entry("http: ['https://a.example:0']"):                                     "expected a port from 1 to 65535",
-		entry("http: ['https://a.example:99999']"):                                 "expected a port from 1 to 65535",
-		entry("http: ['https://a.example:']"):                                      "expected a port from 1 to 65535",
-		entry("http: ['https://*']"):                                               "expected the name of a host",
-		entry("http: ['https://a.*.example']"):                                     "expected the name of a host",
-		entry("http: ['https://*.10.0.0.1']"):                                      "expected the name of a host",
-		entry("http: ['https://127.1']"):                                           "expected the name of a host",
-		entry("http: ['https://[fe80::1%25eth0]']"):                                "expected the name of a host",
-		entry("http: ['https://münchen.example']"):                                 "punycode",
-		entry("http: [{url: https://a.example, x: 1}]"):                            `http: unknown field "x", expected one of url, methods`,
-		entry("http: [{url: https://a, methods: 'G T'}]"):                          `http.methods: found "G T", expected a method`,
-		entry("http: [{url: https://a, methods: [GET, PSOT]}]"):                    `g.yaml:3:44: http.methods: found "PSOT", expected a method such as GET or POST; did you mean "POST"?`,
-		entry("http: [{url: https://a, methods: connect}]"):                        `http.methods: found "connect", expected a method such as GET or POST`,
-		entry("http: [{url: https://a, methods: []}]"):                             "http.methods: found an empty list",
-		entry("http: [{url: https://a, secrets: [T]}]"):                            `http.secrets: there is no secret "T"`,
-		entry("http: [{url: http://a, ca: x}]"):                                    "http.ca: is of use with an https URL only",
-		entry("http: [{url: https://a, cert: x}]"):                                 "found one of cert and key, expected both",
-		entry("net: [db:5432]"):                                                    "net.to: found \"db:5432\", expected tcp://HOST:PORT",
-		entry("net: ['tcp://db']"):                                                 "expected a port from 1 to 65535 after the host",
-		entry("net: ['tcp://*.db:1']"):                                             "expected the name of a host",
-		entry("net: ['tcp://db:1/x']"):                                             "expected tcp://HOST:PORT",
-		entry("net: [{to: 'tcp://db:1', ca: x}]"):                                  "net.ca: is of use with tls:// only",
-		entry("net: [{private: true}]"):                                            "net.to: is missing",
-		entry("dirs: [{host: x}]"):                                                 "dirs.guest: is missing",
-		entry("dirs: [{host: x, guest: y}]"):                                       `dirs.guest: found "y", expected an absolute path`,
-		entry("dirs: [{host: x, guest: /a/../b}]"):                                 `dirs.guest: found "/a/../b"`,
-		entry("dirs: [{host: x, guest: /a, quota: 1MB}]"):                          "dirs.quota: is of use with",
-		entry("dirs: [{host: x, guest: /a, write: true, quota: 0}]"):               `dirs.quota: found "0", expected a size`,
-		entry("dirs: [{host: x, guest: /a, write: true, files: many}]"):            `dirs.files: found "many", expected a whole number`,
-		entry("dirs: [{host: x, guest: /a}, {host: y, guest: /a}]"):                "dirs.guest: /a is given twice",
-		entry("secrets: {T: geheim}"):                                              "secrets.T: found a text, expected {file: PATH}",
-		entry("secrets: {T: {file: a, env: B}}"):                                   "secrets.T: found 2 of file, dir and env, expected one",
-		entry("secrets: {T: {readable: true}}"):                                    "secrets.T: found 0 of file, dir and env",
-		entry("secrets: {'T}': {file: a}}"):                                        `secrets: found "T}", expected a name of letters`,
-		entry("env: {A=B: c}"):                                                     `env: found "A=B", expected the name of a variable`,
-		entry("env: {A: []}"):                                                      "env.A: found a list, expected a text",
-		entry("config: {fil: x}"):                                                  `config: unknown field "fil"; did you mean "file"?`,
-		entry("config: {file: /does/not/exist}"):                                   "config.file: /does/not/exist cannot be read: it does not exist",
-		entry("config: []"):                                                        "config: found a list, expected a mapping",
-		entry("quotas: {requests: 0}"):                                             `quotas.requests: found "0", expected a whole number from 1`,
-		entry("quotas: {connect: 5}"):                                              `quotas.connect: found "5", expected a duration from 1ms to 10m`,
-		entry("env: {A: 1}\n  - jobs: [b, a]\n    env: {A: 2}"):                    `g.yaml:4:5: the variable A of jobs "a" is given by g.yaml:2 as well`,
-		"keys: {k: RWQ}":                                                           "keys.k: found no public key of minisign",
-		"keys: {k: {file: /does/not/exist}}":                                       "keys.k.file: /does/not/exist cannot be read",
-		"trust: [{jobs: a}]":                                                       "trust.keys: is missing",
-		"keys: {release: " + publicKey + "}\ntrust: [{jobs: a, keys: [relase]}]":   `trust.keys: there is no key "relase"; did you mean "release"?`,
-		"trust: [{jobs: a, keys: []}]":                                             "trust.keys: found an empty list",
-		"grants: [{jobs: a, http: [https://a/" + strings.Repeat("x", 200) + "#]}]": "…",
+		entry("http: ['https://u:geheim@a.example']"):                                               `found "https://…@a.example", expected a URL without user and password`,
+		entry("http: ['https://a.example/?x=1']"):                                                   "expected a URL without ? and #",
+		entry("http: ['https://a.example/#']"):                                                      "expected a URL without ? and #",
+		entry("http: ['https://a.example/v1/../x']"):                                                "expected a path without ..",
+		entry("http: ['https://a.example/%2e%2E/x']"):                                               "expected a path without ..",
+		entry("http: ['https://a.example/v1//x']"):                                                  "expected a path without ..",
+		entry("http: ['https://a.example/*']"):                                                      "expected a path without ..",
+		entry("http: ['https://a.example:0']"):                                                      "expected a port from 1 to 65535",
+		entry("http: ['https://a.example:99999']"):                                                  "expected a port from 1 to 65535",
+		entry("http: ['https://a.example:']"):                                                       "expected a port from 1 to 65535",
+		entry("http: ['https://*']"):                                                                "expected the name of a host",
+		entry("http: ['https://a.*.example']"):                                                      "expected the name of a host",
+		entry("http: ['https://*.10.0.0.1']"):                                                       "expected the name of a host",
+		entry("http: ['https://127.1']"):                                                            "expected the name of a host",
+		entry("http: ['https://[fe80::1%25eth0]']"):                                                 "expected the name of a host",
+		entry("http: ['https://münchen.example']"):                                                  "punycode",
+		entry("http: [{url: https://a.example, x: 1}]"):                                             `http: unknown field "x", expected one of url, methods`,
+		entry("http: [{url: https://a, methods: 'G T'}]"):                                           `http.methods: found "G T", expected a method`,
+		entry("http: [{url: https://a, methods: [GET, PSOT]}]"):                                     `g.yaml:3:44: http.methods: found "PSOT", expected a method such as GET or POST; did you mean "POST"?`,
+		entry("http: [{url: https://a, methods: connect}]"):                                         `http.methods: found "connect", expected a method such as GET or POST`,
+		entry("http: [{url: https://a, methods: []}]"):                                              "http.methods: found an empty list",
+		entry("http: [{url: https://a, secrets: [T]}]"):                                             `http.secrets: there is no secret "T"`,
+		entry("http: [{url: http://a, ca: x}]"):                                                     "http.ca: is of use with an https URL only",
+		entry("http: [{url: https://a, cert: x}]"):                                                  "found one of cert and key, expected both",
+		entry("net: [db:5432]"):                                                                     "net.to: found \"db:5432\", expected tcp://HOST:PORT",
+		entry("net: ['tcp://db']"):                                                                  "expected a port from 1 to 65535 after the host",
+		entry("net: ['tcp://*.db:1']"):                                                              "expected the name of a host",
+		entry("net: ['tcp://db:1/x']"):                                                              "expected tcp://HOST:PORT",
+		entry("net: [{to: 'tcp://db:1', ca: x}]"):                                                   "net.ca: is of use with tls:// only",
+		entry("net: [{private: true}]"):                                                             "net.to: is missing",
+		entry("dirs: [{host: x}]"):                                                                  "dirs.guest: is missing",
+		entry("dirs: [{host: x, guest: y}]"):                                                        `dirs.guest: found "y", expected an absolute path`,
+		entry("dirs: [{host: x, guest: /a/../b}]"):                                                  `dirs.guest: found "/a/../b"`,
+		entry("dirs: [{host: x, guest: /a, quota: 1MB}]"):                                           "dirs.quota: is of use with",
+		entry("dirs: [{host: x, guest: /a, write: true, quota: 0}]"):                                `dirs.quota: found "0", expected a size`,
+		entry("dirs: [{host: x, guest: /a, write: true, files: many}]"):                             `dirs.files: found "many", expected a whole number`,
+		entry("dirs: [{host: x, guest: /a}, {host: y, guest: /a}]"):                                 "dirs.guest: /a is given twice",
+		entry("secrets: {T: geheim}"):                                                               "secrets.T: found a text, expected {file: PATH}",
+		entry("secrets: {T: {file: a, env: B}}"):                                                    "secrets.T: found 2 of file, dir and env, expected one",
+		entry("secrets: {T: {readable: true}}"):                                                     "secrets.T: found 0 of file, dir and env",
+		entry("secrets: {'T}': {file: a}}"):                                                         `secrets: found "T}", expected a name of letters`,
+		entry("env: {A=B: c}"):                                                                      `env: found "A=B", expected the name of a variable`,
+		entry("env: {A: []}"):                                                                       "env.A: found a list, expected a text",
+		entry("config: {fil: x}"):                                                                   `config: unknown field "fil"; did you mean "file"?`,
+		entry("config: {file: /does/not/exist}"):                                                    "config.file: /does/not/exist cannot be read: it does not exist",
+		entry("config: []"):                                                                         "config: found a list, expected a mapping",
+		entry("quotas: {requests: 0}"):                                                              `quotas.requests: found "0", expected a whole number from 1`,
+		entry("quotas: {connect: 5}"):                                                               `quotas.connect: found "5", expected a duration from 1ms to 10m`,
+		entry("env: {A: 1}\n  - jobs: [b, a]\n    env: {A: 2}"):                                     `g.yaml:4:5: the variable A of jobs "a" is given by g.yaml:2 as well`,
+		"keys: {k: RWQ}":                                                                            "keys.k: found no public key of minisign",
+		"keys: {k: {file: /does/not/exist}}":                                                        "keys.k.file: /does/not/exist cannot be read",
+		"trust: [{jobs: a}]":                                                                        "trust.keys: is missing",
+		"keys: {release: " + publicKey + "}\ntrust: [{jobs: a, keys: [relase]}]":                    `trust.keys: there is no key "relase"; did you mean "release"?`,
+		"keys: {release: " + publicKey + "}\ntrust: [{jobs: a, keys: [release], inProcess: maybe}]": "trust.inProcess: ",
+		"trust: [{jobs: a, keys: []}]":                                                              "trust.keys: found an empty list",
+		"grants: [{jobs: a, http: [https://a/" + strings.Repeat("x", 200) + "#]}]":                  "…",
 	} {
 		_, err := parse("dir/g.yaml", []byte(text), readFile)
 		var e *Error
