@@ -164,13 +164,22 @@ func (v *invocation) stop(ctx context.Context, finished <-chan struct{}) {
 	if timeout {
 		why = " overran its limit"
 	}
-	t := time.AfterFunc(v.w.x.w.o.grace, func() { v.c.kill(v.w.x, v.label()+why) })
+	t := time.AfterFunc(v.grace(ctx), func() { v.c.kill(v.w.x, v.label()+why) })
 	defer t.Stop()
 	_ = v.c.out.send(kindEnd, end{Run: v.id, Timeout: timeout}) // lasts until it reads, or is killed
 	select {
 	case <-finished:
 	case <-v.c.dead:
 	}
+}
+
+// grace is how long the guest may go on after ctx has ended. A host that has lost its
+// session has little time until it must end itself.
+func (v *invocation) grace(ctx context.Context) time.Duration {
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		return v.w.x.w.o.grace
+	}
+	return v.w.x.w.o.grace / 2
 }
 
 func (v *invocation) label() string {
@@ -183,7 +192,7 @@ func (v *invocation) label() string {
 // died is the result if the process has ended.
 func (v *invocation) died(ctx context.Context) abi.Result {
 	if ctx.Err() != nil {
-		text := fmt.Sprintf("it did not stop within %s, and %s", v.w.x.w.o.grace, v.c.epitaph())
+		text := fmt.Sprintf("it did not stop within %s, and %s", v.grace(ctx), v.c.epitaph())
 		return ended(ctx, v.op, text, text)
 	}
 	return failed(abi.OutcomeWorker, plugin.KindHost, v.op, v.c.epitaph())

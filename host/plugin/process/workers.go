@@ -18,8 +18,8 @@ import (
 )
 
 const (
-	// Grace is how long a guest may go on after its context has ended; then its
-	// process is killed.
+	// Grace is how long a guest may go on after its time is up; then its process is
+	// killed. One that was stopped has half of it.
 	Grace = 2 * time.Second
 	// baseMemory is what a process costs besides its guests and its modules, in
 	// bytes: the memory budget is charged for it while the process lives. See
