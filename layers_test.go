@@ -194,7 +194,7 @@ var rooms = []room{
 	{name: "host/slots", why: "who runs next, by who waits since when and has what; what it is that runs does not matter"},
 	{name: "host/imminent", why: "when fires begin, for what is not as urgent; what either is does not matter"},
 	{name: "host/inflight", why: "how many commits may be under way, by how long they take; what is committed does not matter"},
-	{name: "host/run", may: []string{"abi", "coordination", "coordination/registry", "coordination/jobconfig", "coordination/tree", "coordination/guarantee", "host/capability/kv", "host/event", "host/slots"}, outside: []string{zap},
+	{name: "host/run", may: []string{"abi", "coordination", "coordination/registry", "coordination/jobconfig", "coordination/tree", "coordination/guarantee", "host/capability/kv", "host/event", "host/slots"}, outside: []string{zap, xsync},
 		why: "carries out what was begun: it is given the job as an interface, and decides nothing for it"},
 	{name: "host/edits", may: []string{"coordination", "coordination/jobconfig", "coordination/operate", "coordination/recorded", "coordination/registry", "coordination/step", "coordination/tree", "host/event"},
 		testsMay: []string{"coordination/embedded"},

@@ -169,6 +169,10 @@ func (b *budget) wait(ctx context.Context, w *admission) error {
 		b.mu.Unlock()
 		return nil
 	}
+	if err := ctx.Err(); err != nil { // who does not wait asks nobody to make room
+		b.mu.Unlock()
+		return err
+	}
 	w.given = make(chan struct{})
 	b.waiting = append(b.waiting, w)
 	short := b.short

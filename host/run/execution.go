@@ -54,9 +54,13 @@ type Execution struct {
 	noticed   chan struct{} // closed when it is asked to end; nil: nobody waits for that
 	slot      *slots.Hold   // of the worker that has it; used by that one only
 	waited    event.Waited  // of the next attempt; used by that worker only
-	givenBack bool          // a guest has given it back before it began it; likewise
-	resumed   int           // the attempt that was given back; likewise
-	orphaned  bool          // its worker process has ended under it; likewise
+	rest      func()        // gives the slot back, regain waits for one; likewise
+	regain    func(done <-chan struct{}) bool
+	givenBack bool // a guest has given it back before it began it; likewise
+	resumed   int  // the attempt that was given back; likewise
+	backs     int  // how often guests gave it back; likewise
+	helper    bool // a helper has it; likewise
+	orphaned  bool // its worker process has ended under it; likewise
 	stopping  stopping
 	mu        sync.Mutex // state and staged; held across the commit of an offset
 	state     coordination.ItemState

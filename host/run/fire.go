@@ -107,6 +107,7 @@ type Fire struct {
 	handBack chan struct{}
 	left     left
 	workers  sync.WaitGroup
+	orphans  atomic.Bool // a worker process has ended under an item: there are no more helpers
 	// waits is what the fire's goroutine waits for of other hosts; nil for nothing.
 	waits atomic.Pointer[ListenerWait]
 

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"go.uber.org/zap"
+	"golang.org/x/sync/semaphore"
 
 	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/coordination"
@@ -41,7 +42,7 @@ func (f *Fire) work(guests context.Context) {
 	var helpers sync.WaitGroup
 	// turn is held by helpers while the guest has an item of theirs, which runs in the
 	// slot of this worker, and by this worker while it may be without.
-	var turn sync.RWMutex
+	turn := newTurn()
 	defer func() {
 		if worker != nil {
 			if err := worker.Close(); err != nil {
@@ -50,26 +51,50 @@ func (f *Fire) work(guests context.Context) {
 		}
 	}()
 	slot := &slots.Hold{Account: f.job.Account}
-	defer slot.End()
-	defer helpers.Wait()
+	// settle waits for the helpers, and holds no slot meanwhile, for one of them may wait for one.
+	settle := func() {
+		turn.alone()
+		slot.End()
+		turn.endAlone()
+		helpers.Wait()
+	}
+	defer settle()
 	helped := false
+	resting := false // turn is held, for the guest is without a slot
 	take := func(e *Execution, own context.Context) bool {
 		if helped && slot.Kept() {
 			return true
 		}
-		turn.Lock()
-		defer turn.Unlock()
+		turn.alone()
+		defer turn.endAlone()
 		return slot.Take(f.Places, f.ID.Instant, f.handBack, own.Done())
 	}
 	for e := f.take(); e != nil; e = f.take() {
 		began := time.Now()
-		e.slot = slot
-		if !f.workOn(guests, e, &worker, take) {
-			helpers.Wait() // one of their items takes its time
+		e.slot, e.helper = slot, false
+		e.rest = func() {
+			turn.alone()
+			resting = true
+			slot.Rest()
+		}
+		e.regain = func(done <-chan struct{}) bool {
+			defer func() {
+				resting = false
+				turn.endAlone()
+			}()
+			return slot.Again(f.ID.Instant, nil, done)
+		}
+		begun := f.workOn(guests, e, &worker, take)
+		if resting {
+			resting = false
+			turn.endAlone()
+		}
+		if !begun {
+			settle() // one of their items takes its time
 			helped = false
 			continue
 		}
-		if helped || time.Since(began) > briskItem {
+		if helped || time.Since(began) > briskItem || f.orphans.Load() {
 			continue
 		}
 		w, ok := worker.(abi.Pipelined)
@@ -78,22 +103,48 @@ func (f *Fire) work(guests context.Context) {
 		}
 		helped = true
 		for range min(w.Depth()-1, f.untaken()) {
-			helpers.Go(func() { f.help(guests, worker, &turn) })
+			helpers.Go(func() { f.help(guests, worker, slot, turn) })
 		}
 	}
 }
 
 // help gives a worker's guest items until none is left, or the guest gives one back.
-func (f *Fire) help(guests context.Context, worker abi.Worker, turn *sync.RWMutex) {
+func (f *Fire) help(guests context.Context, worker abi.Worker, its *slots.Hold, turn *turn) {
 	free := func(*Execution, context.Context) bool { return true }
-	for e := f.take(); e != nil; e = f.take() {
-		slot := &slots.Hold{Account: f.job.Account} // for another attempt
-		e.slot = slot
-		turn.RLock()
+	for {
+		turn.share() // before it takes an item, which another worker may have meanwhile
+		if !its.Has() {
+			turn.endShare()
+			return
+		}
+		e := f.take()
+		if e == nil {
+			turn.endShare()
+			return
+		}
+		// For another attempt it has a slot of its own.
+		slot, shared, placed := &slots.Hold{Account: f.job.Account}, true, false
+		e.slot, e.helper = slot, true
+		e.rest = func() {
+			if shared {
+				shared = false
+				turn.endShare()
+			}
+			slot.Rest()
+		}
+		e.regain = func(done <-chan struct{}) bool {
+			if !placed {
+				placed = slot.Take(f.Places, f.ID.Instant, nil, done)
+				return placed
+			}
+			return slot.Again(f.ID.Instant, nil, done)
+		}
 		begun := f.workOn(guests, e, &worker, free)
-		turn.RUnlock()
+		if shared {
+			turn.endShare()
+		}
 		slot.End()
-		if !begun {
+		if !begun || !shared {
 			return
 		}
 	}
@@ -121,6 +172,24 @@ func (f *Fire) workOn(guests context.Context, e *Execution, worker *abi.Worker, 
 	f.job.Ended(ended)
 	return true
 }
+
+// mostBacks is how often guests may give an item back: each time another one has it next,
+// or the same one, which does not run anything else then.
+const mostBacks = 50
+
+// turn is a lock that many may share, and one have alone. Who waits for it waits in
+// turn, and so that virtual time may pass.
+type turn struct{ *semaphore.Weighted }
+
+// turns is how many may share a turn.
+const turns = 1 << 20
+
+func newTurn() *turn { return &turn{semaphore.NewWeighted(turns)} }
+
+func (t *turn) share()    { _ = t.Acquire(context.Background(), 1) } // it cannot fail
+func (t *turn) endShare() { t.Release(1) }
+func (t *turn) alone()    { _ = t.Acquire(context.Background(), turns) }
+func (t *turn) endAlone() { t.Release(turns) }
 
 // left is what of a fire no worker has, and who may still come for it.
 type left struct {
@@ -189,7 +258,6 @@ func (l *left) taken() {
 // putBack has another worker take an item that a guest has not begun, one more if there
 // may be more. A worker, or a helper, calls it.
 func (f *Fire) putBack(guests context.Context, e *Execution) {
-	e.givenBack = true
 	e.attempt.Store(int64(e.resumed - 1))
 	e.queue()
 	e.claimed.Store(false)
@@ -197,7 +265,11 @@ func (f *Fire) putBack(guests context.Context, e *Execution) {
 	select {
 	case <-f.handBack: // what waits has been handed back already
 		for e := f.left.again(); e != nil; e = f.left.again() {
-			f.giveBack(e)
+			if ended, killed := e.KilledBefore(); killed {
+				f.job.Ended(ended)
+			} else {
+				f.giveBack(e)
+			}
 		}
 	default:
 		f.spawn(guests, 1)
@@ -333,7 +405,7 @@ func (e *Execution) again(own context.Context) bool {
 		e.queued.Store(0)
 		e.waited = event.Waited{Slot: time.Since(began)}
 	}()
-	return e.slot.Again(e.fire.ID.Instant, nil, own.Done())
+	return e.regain(own.Done())
 }
 
 // attempts runs an item, again if the policy says so. It is called with a
@@ -352,9 +424,13 @@ func (f *Fire) attempts(guests, own context.Context, worker abi.Worker, e *Execu
 		if ended, killed := e.killed(result); killed {
 			return ended, true
 		}
-		if result.NotBegun {
-			e.resumed = attempt
+		if result.NotBegun && e.backs < mostBacks {
+			e.backs++
+			e.resumed, e.givenBack = attempt, true
 			return Ended{}, false
+		}
+		if result.NotBegun { // a guest has nothing to wait for so often
+			result = abi.Result{Outcome: abi.OutcomeError, Message: fmt.Sprintf("guests gave it back %d times before they began it", mostBacks)}
 		}
 		if result.Batches > 0 {
 			attempt, backoff = 1, policy.Backoff // a streaming loop got on; its patience starts again
@@ -371,7 +447,7 @@ func (f *Fire) attempts(guests, own context.Context, worker abi.Worker, e *Execu
 			// ended meanwhile. That is no failure of its own: once that is certain it
 			// runs again.
 			e.orphaned = e.orphaned || orphaned
-			e.slot.Rest()
+			e.rest()
 			if !e.certainAgain(own) || !e.again(own) {
 				if ended, killed := e.killed(result); killed {
 					return ended, true
@@ -383,12 +459,17 @@ func (f *Fire) attempts(guests, own context.Context, worker abi.Worker, e *Execu
 		}
 		if e.runsAgain(result) {
 			e.orphaned = true
+			f.orphans.Store(true)
+			if e.helper { // alone, or what ends the process again ends others' runs with it
+				e.resumed = attempt
+				return Ended{}, false
+			}
 			attempt--
 			continue // in another process, as if it had not begun
 		}
 		again := f.retried(e, result, attempt)
 		if again {
-			e.slot.Rest()
+			e.rest()
 		}
 		if !again || !Pause(own, backoff) || !e.again(own) {
 			if ended, killed := e.killed(result); killed {

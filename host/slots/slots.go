@@ -76,6 +76,9 @@ func (h *Hold) Again(instant int64, stop, done <-chan struct{}) bool {
 	return h.wait(&waiter{placed: true, instant: instant}, stop, done)
 }
 
+// Has reports whether the worker has a slot.
+func (h *Hold) Has() bool { return h.slot }
+
 // Rest gives the slot back and keeps the place.
 func (h *Hold) Rest() {
 	s := h.Account.slots

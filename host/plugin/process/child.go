@@ -18,19 +18,20 @@ import (
 type child struct {
 	w     *Workers
 	label string // for people
+	alone bool   // it is of one job
 	cmd   *exec.Cmd
 	out   *writer // to it
 	pid   int
 
 	readies chan ready      // has room for one
 	dead    chan struct{}   // closed when the process has ended and was waited for
-	life    context.Context // ends with dead, by over
+	life    context.Context // ends when the process is to end, or has ended, by over
 	over    context.CancelFunc
 	state   *os.ProcessState
 	stderr  head
 	limits  limits // set before it has a module
 
-	order sync.Mutex // of opens and drops on their way to the process
+	order sync.Mutex // of opens and drops on their way to the process; nobody waits for the process with it
 
 	mu       sync.Mutex
 	opened   map[*executor]*opening
@@ -41,9 +42,10 @@ type child struct {
 	asked    bool                  // its end was asked for
 }
 
-// start starts a process for people to know by the label. Somebody ends it.
-func (w *Workers) start(ctx context.Context, label string, q *start) (*child, error) {
-	c := &child{w: w, label: label, readies: make(chan ready, 1), dead: make(chan struct{}),
+// start starts a process of the group. Somebody ends it.
+func (w *Workers) start(ctx context.Context, g *group, q *start) (*child, error) {
+	label := g.label
+	c := &child{w: w, label: label, alone: g.alone, readies: make(chan ready, 1), dead: make(chan struct{}),
 		opened: map[*executor]*opening{}, openings: map[int64]*opening{}, runs: map[int64]*invocation{}}
 	c.life, c.over = context.WithCancel(context.Background())
 	c.cmd = w.o.Command(label)
@@ -99,6 +101,7 @@ func (c *child) begin() (io.Reader, error) {
 		return nil, fmt.Errorf("worker process: %w", err)
 	}
 	c.out = newWriter(in)
+	c.out.stuck = func() { c.kill(nil, fmt.Sprintf("it has read nothing for %s", startTime)) }
 	c.pid = c.cmd.Process.Pid
 	w := c.w
 	w.mu.Lock()
@@ -143,23 +146,23 @@ func (c *child) serve(out io.Reader) {
 // a while: one of them may have ended it. It is called before dead is closed.
 func (c *child) mourn() {
 	c.mu.Lock()
-	suspects := map[*executor]bool{}
+	suspects := map[suspect]bool{}
 	if c.culprit != nil {
-		suspects[c.culprit] = true
+		suspects[c.culprit.suspect()] = true
 	} else {
 		for _, v := range c.runs {
-			suspects[v.w.x] = true
+			suspects[v.w.x.suspect()] = true
 		}
 		for _, o := range c.openings {
-			suspects[o.x] = true
+			suspects[o.x.suspect()] = true
 		}
 	}
 	why := c.why
 	c.mu.Unlock()
 	var jobs []string
-	for x := range suspects {
-		x.suspected()
-		jobs = append(jobs, x.settings.JobName)
+	for s := range suspects {
+		c.w.suspected(s, c.alone)
+		jobs = append(jobs, s.job)
 	}
 	if why == "" {
 		slices.Sort(jobs)
@@ -243,6 +246,12 @@ func (c *child) take(in *reader, k kind, body []byte) error {
 	if v == nil {
 		return fmt.Errorf("a message of run %d, which does not run", id)
 	}
+	if m.call != nil && !m.tell && !v.asking.CompareAndSwap(false, true) {
+		return fmt.Errorf("a second call of run %d before the first was answered", id)
+	}
+	if m.tell && len(body) > maxTell {
+		return fmt.Errorf("%d bytes of a call without an answer, expected at most %d", len(body), maxTell)
+	}
 	select {
 	case v.inbox <- m:
 	default:
@@ -290,6 +299,7 @@ func (c *child) end() {
 	c.asked = true
 	c.mu.Unlock()
 	_ = c.cmd.Process.Kill()
+	c.over()
 }
 
 // kill kills the process because of what its guests did, those of culprit if that is
@@ -302,6 +312,7 @@ func (c *child) kill(culprit *executor, why string) {
 	}
 	c.mu.Unlock()
 	_ = c.cmd.Process.Kill()
+	c.over()
 	if !first {
 		return
 	}

@@ -1,6 +1,7 @@
 package process
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"sync"
@@ -51,11 +52,22 @@ func (x *executor) Release() {
 	w.mu.Lock()
 	delete(w.executors, x)
 	w.mu.Unlock()
-	for _, g := range w.list() {
+	for _, g := range w.groupsOf(x) {
 		g.remove(x)
 	}
 	w.unref(x.home)
 	x.m.m.Release()
+}
+
+// groupsOf are those in whose processes the executor may be.
+func (w *Workers) groupsOf(x *executor) []*group {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	list := []*group{x.home}
+	if g := w.groups[keyOf(aloneKey(x.settings.JobName), readableOf(x.settings.Mounts))]; g != nil && g != x.home {
+		list = append(list, g)
+	}
+	return list
 }
 
 // Expect implements abi.Executor.
@@ -76,11 +88,11 @@ func (x *executor) NewWorker(ctx context.Context) (abi.Worker, error) {
 		return nil, errReleased
 	}
 	w := &worker{x: x, lock: make(chan struct{}, 1)}
-	if err := w.enter(ctx); err != nil {
+	if w.failed = w.join(ctx); w.group == nil || (w.failed != nil && ctx.Err() != nil) {
+		w.leave()
 		x.Release()
-		return nil, err
+		return nil, cmp.Or(ctx.Err(), w.failed)
 	}
-	w.failed = w.move(ctx)
 	return w, nil
 }
 
@@ -97,9 +109,28 @@ type worker struct {
 	guest   int64  // its name there
 	failed  error  // why there is none, until an invocation has said so
 
+	under atomic.Int64 // invocations that are with the process
+	begun atomic.Int64 // all of them
+
 	mu      sync.Mutex
+	at      *child // whose guest has the account; nil: none
 	account *plugin.Account
 	granted int64 // bytes that the process' limits have for the guest
+}
+
+// join finds a process for the guest, and another one if that ends under it. The worker
+// has entered a group then, or there was no memory.
+func (w *worker) join(ctx context.Context) error {
+	for again := false; ; again = true {
+		if err := w.enter(ctx); err != nil {
+			return err
+		}
+		err := w.move(ctx)
+		if err == nil || again || !errors.As(err, new(*deadError)) || ctx.Err() != nil {
+			return err
+		}
+		w.leave()
+	}
 }
 
 // enter begins the worker's part in a group. The lock is held, or nobody else knows
@@ -129,7 +160,7 @@ func (w *worker) leave() {
 	n := w.account.Bytes()
 	w.account.Close()
 	granted := w.granted
-	w.granted = 0
+	w.granted, w.at = 0, nil
 	w.mu.Unlock()
 	for most := w.x.expected.Load(); n > most && !w.x.expected.CompareAndSwap(most, n); most = w.x.expected.Load() {
 	}
@@ -149,16 +180,22 @@ func (w *worker) move(ctx context.Context) error {
 	}
 	w.process, w.guest = c, w.x.w.ids.Add(1)
 	w.mu.Lock()
-	w.granted = w.account.Bytes() + guestData
+	w.granted, w.at = w.account.Bytes()+guestData, c
 	w.mu.Unlock()
 	c.limits.add(w.granted, filesOf(w.x.settings.Mounts))
 	return nil
 }
 
+// errGone answers a guest that asks for memory when its process has ended.
+var errGone = errors.New("its worker process has ended")
+
 // cover takes what is missing of so many bytes for the guest.
 func (w *worker) cover(c *child, bytes int64) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if w.at != c {
+		return errGone
+	}
 	before := w.account.Bytes()
 	if err := w.account.Cover(bytes); err != nil {
 		return err
@@ -189,13 +226,14 @@ func (w *worker) current(ctx context.Context) (c *child, guest int64, err error)
 		return w.process, w.guest, nil
 	}
 	if w.process != nil {
-		<-w.process.dead // who is suspected of it is known then
+		select { // who is suspected of it is known then
+		case <-w.process.dead:
+		case <-ctx.Done():
+			return nil, 0, ctx.Err()
+		}
 	}
 	w.leave() // its guest has ended: what waits for memory holds none
-	if err := w.enter(ctx); err != nil {
-		return nil, 0, err
-	}
-	if err := w.move(ctx); err != nil {
+	if err := w.join(ctx); err != nil {
 		return nil, 0, err
 	}
 	return w.process, w.guest, nil

@@ -34,6 +34,8 @@ const (
 const (
 	maxFromHost    = 2*abi.MaxModuleSize + 1<<20
 	maxFromProcess = 1 << 20
+	// maxTell is for calls that have no answer: several of them may wait.
+	maxTell = 16 * abi.MaxLogMessage
 	// maxText bounds each text of a result: a stack or a message.
 	maxText = 64 << 10
 )

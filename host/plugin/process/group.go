@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"sync"
@@ -20,6 +21,7 @@ type group struct {
 	key      string
 	label    string   // for people
 	readable []string // directories that its guests read by themselves
+	alone    bool     // it is of one job
 	refs     int      // executors and workers that know it; guarded by Workers.mu
 
 	mu sync.Mutex
@@ -52,11 +54,15 @@ func (g *group) enter(ctx context.Context, x *executor, guest int64) (*plugin.Ac
 		g.mu.Lock()
 		need, base, code := guest, g.base == nil, g.modules[x.Digest()] == nil
 		g.mu.Unlock()
+		beside := int64(0)
 		if base {
-			need += baseMemory
+			beside += baseMemory
 		}
 		if code {
-			need += x.needs.Code
+			beside += x.needs.Code
+		}
+		if need += beside; g.w.o.Runtime.Possible(need) != nil {
+			need = beside + min(guest, x.needs.Least) // it is given the rest if that is there
 		}
 		account, err := g.w.o.Runtime.Admit(ctx, x.settings.JobName, need)
 		if err != nil {
@@ -154,13 +160,11 @@ func (g *group) evict(digest string) bool {
 		return false
 	}
 	g.forget(digest)
-	c := g.process
-	g.mu.Unlock()
-	if c != nil {
-		for x := range m.executors {
-			c.drop(x)
-		}
+	if c := g.process; c != nil {
+		// Before a worker comes, which would find them there.
+		c.drop(slices.Collect(maps.Keys(m.executors))...)
 	}
+	g.mu.Unlock()
 	return true
 }
 
@@ -175,11 +179,10 @@ func (g *group) remove(x *executor) {
 			g.forget(x.Digest())
 		}
 	}
-	c := g.process
-	g.mu.Unlock()
-	if c != nil {
+	if c := g.process; c != nil {
 		c.drop(x)
 	}
+	g.mu.Unlock()
 }
 
 // current is the process, started if there is none.
@@ -225,10 +228,17 @@ func (g *group) open(ctx context.Context, x *executor) (*child, error) {
 		if err == nil {
 			return c, nil
 		}
-		if dead := (*deadError)(nil); !errors.As(err, &dead) || again || ctx.Err() != nil {
+		if again || !errors.As(err, new(*deadError)) || ctx.Err() != nil || g.suspects(x) {
 			return nil, err
 		}
 	}
+}
+
+// suspects reports whether the executor is to run elsewhere from now on.
+func (g *group) suspects(x *executor) bool {
+	g.w.mu.Lock()
+	defer g.w.mu.Unlock()
+	return !g.alone && x.isSuspect(time.Now())
 }
 
 // launch starts a process and waits until it is ready.
@@ -238,18 +248,19 @@ func (w *Workers) launch(ctx context.Context, g *group) (*child, error) {
 		return nil, err
 	}
 	q := start{Dir: dir, Compile: dir == "", Readable: g.readable}
+	whole := ctx
 	ctx, cancel := context.WithTimeout(ctx, startTime)
 	defer cancel()
-	c, err := w.start(ctx, g.label, &q)
+	c, err := w.start(ctx, g, &q)
 	for err != nil && scarce(err) && w.endIdle() {
-		c, err = w.start(ctx, g.label, &q)
+		c, err = w.start(ctx, g, &q)
 	}
 	if err != nil {
 		return nil, err
 	}
 	r, err := c.ready(ctx)
 	switch {
-	case err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded):
+	case err != nil && ctx.Err() != nil && whole.Err() == nil:
 		err = fmt.Errorf("a worker process was not ready within %s, and was killed", startTime)
 	case err != nil:
 	case r.Failure != "":
@@ -273,7 +284,7 @@ func (w *Workers) launch(ctx context.Context, g *group) (*child, error) {
 
 // pace is how long keep waits at least before it looks at all jobs again: each fire of
 // each changes something.
-const pace = 200 * time.Millisecond
+const pace = time.Second
 
 // keep lets modules leave memory and come back ahead of their jobs' fires, and ends
 // processes that are idle.
@@ -298,7 +309,7 @@ func (w *Workers) keep(ctx context.Context) {
 			continue
 		case <-w.changed:
 		}
-		timer.Reset(time.Until(looked.Add(pace)))
+		timer.Reset(time.Until(looked.Add(min(pace, w.o.idle))))
 		select {
 		case <-ctx.Done():
 		case <-timer.C:
@@ -351,7 +362,7 @@ func (w *Workers) survey(now time.Time) []plugin.Held[place] {
 			found[key] = h
 		}
 		// After a failure it comes when its job fires.
-		if x.retryAt.Before(now) && !x.next.IsZero() && (h.Next.IsZero() || x.next.Before(h.Next)) {
+		if x.retryAt.Before(now) && !x.isSuspect(now) && !x.next.IsZero() && (h.Next.IsZero() || x.next.Before(h.Next)) {
 			h.Next, h.Code.x = x.next, x
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/time/rate"
@@ -30,12 +31,19 @@ type invocation struct {
 	inbox    chan message
 	over     chan struct{}   // closed when nothing takes from inbox any more
 	executor int64           // names the executor in the process
+	acted    bool            // the process has asked for something on its behalf
+	asking   atomic.Bool     // a call has no answer yet
+	number   int64           // of the worker's invocations
+	behind   bool            // the worker had another one when it began
 	served   context.Context // see serving; nil: nothing was asked yet
 	unserve  func()
 }
 
 func (v *invocation) run(ctx context.Context, export string) abi.Result {
 	w, c := v.w, v.c
+	v.behind = w.under.Add(1) > 1
+	v.number = w.begun.Add(1)
+	defer w.under.Add(-1)
 	c.mu.Lock()
 	c.runs[v.id] = v
 	if o := c.opened[w.x]; o != nil {
@@ -56,9 +64,10 @@ func (v *invocation) run(ctx context.Context, export string) abi.Result {
 	}()
 	finished := make(chan struct{}) // no later than the end of this function
 	stopped := make(chan struct{})
+	sent := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
 		defer close(stopped)
-		v.stop(ctx, finished)
+		v.stop(ctx, sent, finished)
 	})
 	defer func() {
 		close(finished)
@@ -74,7 +83,9 @@ func (v *invocation) run(ctx context.Context, export string) abi.Result {
 	if d, ok := ctx.Deadline(); ok {
 		q.Deadline = nanos(d)
 	}
-	if err := c.out.send(kindRun, q); err != nil {
+	err := c.out.send(kindRun, q)
+	close(sent)
+	if err != nil {
 		<-c.dead // it cannot be written to, so it ends
 	}
 	for {
@@ -114,6 +125,7 @@ func (v *invocation) serving(ctx context.Context) context.Context {
 // take acts on a message; done if it was the last.
 func (v *invocation) take(ctx context.Context, m message) (r abi.Result, done bool) {
 	if m.result == nil {
+		v.acted = true
 		a, err := v.answer(v.serving(ctx), m.call)
 		if err != nil {
 			v.c.kill(nil, "it did not keep to the protocol: "+err.Error())
@@ -122,6 +134,7 @@ func (v *invocation) take(ctx context.Context, m message) (r abi.Result, done bo
 		switch {
 		case !m.tell:
 			a.Run = v.id
+			v.asking.Store(false)
 			_ = v.c.out.send(kindAnswer, a) // if it has ended, that is next
 		case m.call.Name == callCancelled:
 			_ = v.c.out.send(kindCancel, cancel{Run: v.id, Value: abi.Cancel(a.Value)})
@@ -147,6 +160,9 @@ func (v *invocation) take(ctx context.Context, m message) (r abi.Result, done bo
 // plausible says what is wrong with a result of a job that does not stream: a host gives
 // new attempts to a stream that got on, and lets it go on elsewhere.
 func (v *invocation) plausible(r *abi.Result) error {
+	if alone := !v.behind && v.w.begun.Load() == v.number; r.NotBegun && (alone || v.acted || v.listener || v.w.Depth() == 1) {
+		return errors.New("a run that was not begun, and need not have waited")
+	}
 	most := int64(0)
 	if v.w.x.needs.Type == wasm.TypeDataflow && r.Outcome == abi.OutcomeOK {
 		most = 1
@@ -159,13 +175,15 @@ func (v *invocation) plausible(r *abi.Result) error {
 
 // stop signals the process that the context has ended, and kills it if that does not
 // help.
-func (v *invocation) stop(ctx context.Context, finished <-chan struct{}) {
+func (v *invocation) stop(ctx context.Context, sent, finished <-chan struct{}) {
 	timeout, why := errors.Is(ctx.Err(), context.DeadlineExceeded), " did not stop when it was asked to"
 	if timeout {
 		why = " overran its limit"
 	}
-	t := time.AfterFunc(v.grace(ctx), func() { v.c.kill(v.w.x, v.label()+why) })
+	why = v.label() + why // inv is not v's when this ends
+	t := time.AfterFunc(v.grace(ctx), func() { v.c.kill(v.w.x, why) })
 	defer t.Stop()
+	<-sent                                                      // else the process does not know the run yet
 	_ = v.c.out.send(kindEnd, end{Run: v.id, Timeout: timeout}) // lasts until it reads, or is killed
 	select {
 	case <-finished:

@@ -1,6 +1,7 @@
 package process
 
 import (
+	"errors"
 	"fmt"
 	"sync"
 
@@ -12,7 +13,8 @@ import (
 // a count in the process, decides. It is safe for concurrent use.
 type limits struct {
 	mu    sync.Mutex
-	pid   int // 0: it has none yet
+	pid   int // 0: it has none yet, or has ended
+	ended bool
 	data  uint64
 	files uint64
 	most  [2]uint64 // what the host itself may have, of data and files
@@ -28,6 +30,9 @@ func (l *limits) begin(pid int, data uint64) error {
 			return fmt.Errorf("limits of this process: %w", err)
 		}
 		l.most[i] = own.Max
+	}
+	if l.ended {
+		return errors.New("the process has ended")
 	}
 	l.pid, l.data, l.files = pid, min(data, baseData)+baseData, baseFiles
 	return l.set()
@@ -61,5 +66,5 @@ func (l *limits) set() error {
 func (l *limits) end() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.pid = 0
+	l.pid, l.ended = 0, true
 }

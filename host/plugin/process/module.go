@@ -161,5 +161,10 @@ func (m *Module) Executor(ctx context.Context, s plugin.Settings, share string) 
 
 // alone is the group of a job that shares its process with no other.
 func (w *Workers) alone(s plugin.Settings) *group {
-	return w.group("job "+s.JobName, s.JobName, s.Mounts)
+	return w.group(aloneKey(s.JobName), s.JobName, s.Mounts)
 }
+
+// alonePrefix begins the keys of groups of one job.
+const alonePrefix = "job "
+
+func aloneKey(job string) string { return alonePrefix + job }

@@ -26,7 +26,7 @@ func (c *child) answered(r *opened) error {
 	}
 	delete(c.openings, r.Executor)
 	if o.gone && r.Problem == "" && r.Failure == "" && !r.NotStored {
-		_ = c.out.later(kindDrop, dropped{Executor: o.id})
+		c.out.note(kindDrop, dropped{Executor: o.id}) // it does not wait
 	}
 	r.Problem, r.Failure = clip(r.Problem), clip(r.Failure)
 	o.r = *r
@@ -126,13 +126,10 @@ func (c *child) ask(o *opening, q *open) (err error) {
 	q.Module.Tried = !q.Trial
 	// What the process has, it has until it is told to drop it.
 	c.order.Lock()
-	defer c.order.Unlock()
-	if c.has(o.x.Digest()) {
-		_ = c.out.send(kindOpen, q) // if it cannot be written to, it ends
-		return nil
-	}
-	q.Bytes = true
-	_ = c.out.sendModule(q, q.Module.Wasm)
+	q.Bytes = !c.has(o.x.Digest())
+	c.out.queueOpen(q, q.Module.Wasm)
+	c.order.Unlock()
+	c.out.push() // if it cannot be written to, it ends
 	return nil
 }
 
@@ -190,26 +187,32 @@ func (c *child) compiles() bool {
 	return err == nil && dir == ""
 }
 
-// drop takes executors out of the process.
+// forget takes executors out of those that are open, and returns the names of those that the
+// process has.
+func (c *child) forget(list ...*executor) (gone []int64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, x := range list {
+		o := c.opened[x]
+		if o == nil {
+			continue
+		}
+		delete(c.opened, x)
+		select {
+		case <-o.done:
+			gone = append(gone, o.id)
+		default:
+			o.gone = true // it goes when it has come
+		}
+	}
+	return gone
+}
+
+// drop takes executors out of the process. It does not wait for it.
 func (c *child) drop(list ...*executor) {
 	c.order.Lock()
 	defer c.order.Unlock()
-	for _, x := range list {
-		c.mu.Lock()
-		o := c.opened[x]
-		delete(c.opened, x)
-		here := false
-		if o != nil {
-			select {
-			case <-o.done:
-				here = true
-			default:
-				o.gone = true // it goes when it has come
-			}
-		}
-		c.mu.Unlock()
-		if here {
-			_ = c.out.send(kindDrop, dropped{Executor: o.id})
-		}
+	for _, id := range c.forget(list...) {
+		c.out.note(kindDrop, dropped{Executor: id})
 	}
 }

@@ -2,6 +2,7 @@ package process
 
 import (
 	"bufio"
+	"cmp"
 	"encoding/binary"
 	"fmt"
 	"io"
@@ -24,7 +25,8 @@ type codec struct {
 
 var theCodec = sync.OnceValue(func() codec {
 	strict := cbor.DecOptions{ExtraReturnErrors: cbor.ExtraDecErrorUnknownField, DupMapKey: cbor.DupMapKeyEnforcedAPF,
-		IndefLength: cbor.IndefLengthForbidden, TagsMd: cbor.TagsForbidden, UTF8: cbor.UTF8DecodeInvalid, MaxNestedLevels: 8}
+		IndefLength: cbor.IndefLengthForbidden, TagsMd: cbor.TagsForbidden, UTF8: cbor.UTF8DecodeInvalid, MaxNestedLevels: 8,
+		MaxArrayElements: 16 << 10, MaxMapPairs: 16 << 10}
 	long := strict
 	long.MaxArrayElements, long.MaxMapPairs, long.MaxNestedLevels = math.MaxInt32, math.MaxInt32, 32
 	must := func(m cbor.DecMode, err error) cbor.DecMode {
@@ -135,7 +137,8 @@ type writer struct {
 	spare   []byte
 	writing bool
 	err     error
-	armed   bool // a timer writes what waits
+	armed   bool   // a timer writes what waits
+	stuck   func() // called if the other side does not read for startTime; nil: nothing is. Not changed
 }
 
 func newWriter(w io.Writer) *writer {
@@ -155,20 +158,45 @@ func (w *writer) sendBytes(k kind, body []byte) error { return w.put(k, nil, bod
 // later writes a frame with the next one that is sent, or after a while.
 func (w *writer) later(k kind, body any) error { return w.put(k, body, nil, false) }
 
-// sendModule writes an open and the module that belongs to it.
-func (w *writer) sendModule(q *open, wasm []byte) error {
+// queueOpen has an open, and the module that belongs to it if it says so, wait for push. It
+// does not wait itself.
+func (w *writer) queueOpen(q *open, wasm []byte) {
 	raw, err := theCodec().Marshal(q)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.err = cmp.Or(w.err, err); w.err != nil {
+		return
+	}
+	w.add(kindOpen, raw)
+	if q.Bytes {
+		w.add(kindModule, wasm)
+	}
+}
+
+// push writes what waits.
+func (w *writer) push() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.flush()
+}
+
+// note writes a frame after a while, as later does, but never waits: it is for frames
+// that are short, and of which there are few.
+func (w *writer) note(k kind, body any) {
+	raw, err := theCodec().Marshal(body)
 	if err != nil {
-		return err
+		return
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.err == nil {
-		w.add(kindOpen, raw)
-		w.add(kindModule, wasm)
-		w.flush()
+	if w.err != nil {
+		return
 	}
-	return w.err
+	w.add(k, raw)
+	if !w.armed && !w.writing {
+		w.armed = true
+		time.AfterFunc(linger, w.late)
+	}
 }
 
 func (w *writer) put(k kind, body any, raw []byte, now bool) error {
@@ -223,7 +251,14 @@ func (w *writer) flush() {
 		out := w.buf
 		w.buf = w.spare[:0]
 		w.mu.Unlock()
+		var patience *time.Timer
+		if w.stuck != nil {
+			patience = time.AfterFunc(startTime, w.stuck)
+		}
 		_, err := w.w.Write(out)
+		if patience != nil {
+			patience.Stop()
+		}
 		w.mu.Lock()
 		w.spare = nil
 		if cap(out) <= 2*backlog {

@@ -20,10 +20,12 @@ type suspicion struct {
 	alone bool
 }
 
-// suspected notes that a process ended in which guests of the executor ran.
-func (x *executor) suspected() {
-	w, now := x.w, time.Now()
-	key := suspect{x.settings.JobName, x.Digest()}
+func (x *executor) suspect() suspect { return suspect{x.settings.JobName, x.Digest()} }
+
+// suspected notes that a process ended in which guests of the job ran; alone says that
+// there were no others.
+func (w *Workers) suspected(key suspect, alone bool) {
+	now := time.Now()
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for k, s := range w.suspects {
@@ -31,12 +33,20 @@ func (x *executor) suspected() {
 			delete(w.suspects, k)
 		}
 	}
-	switch s := w.suspects[key]; {
-	case s == nil:
-		w.suspects[key] = &suspicion{until: now.Add(quarantine)}
-	default:
+	s := w.suspects[key]
+	if s == nil {
+		s = &suspicion{until: now.Add(quarantine)}
+		w.suspects[key] = s
+	} else if alone {
 		s.until, s.alone = now.Add(convicted), true
 	}
+}
+
+// isSuspect reports whether the job runs in a process of its own for a while.
+// Workers.mu is held.
+func (x *executor) isSuspect(now time.Time) bool {
+	s := x.w.suspects[x.suspect()]
+	return s != nil && s.until.After(now)
 }
 
 // place is the group in which the executor's next guest runs. The caller has a
@@ -44,9 +54,7 @@ func (x *executor) suspected() {
 func (x *executor) place() *group {
 	w := x.w
 	w.mu.Lock()
-	s := w.suspects[suspect{x.settings.JobName, x.Digest()}]
-	alone := s != nil && s.until.After(time.Now())
-	if !alone {
+	if !x.isSuspect(time.Now()) {
 		x.home.refs++
 		w.mu.Unlock()
 		return x.home

@@ -121,6 +121,21 @@ func (w *Workers) nudge() {
 // group is the group with the key, whose guests read the directories by themselves.
 // The caller has a reference, and ends it with unref.
 func (w *Workers) group(key, label string, mounts []plugin.Mount) *group {
+	readable := readableOf(mounts)
+	key = keyOf(key, readable)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	g := w.groups[key]
+	if g == nil {
+		g = &group{w: w, key: key, label: label, readable: readable, alone: strings.HasPrefix(key, alonePrefix), modules: map[string]*resident{}}
+		w.groups[key] = g
+	}
+	g.refs++
+	return g
+}
+
+// readableOf are the directories that guests read by themselves.
+func readableOf(mounts []plugin.Mount) []string {
 	var readable []string
 	for _, m := range mounts {
 		if !m.Write { // else the host does what there is to do
@@ -128,17 +143,12 @@ func (w *Workers) group(key, label string, mounts []plugin.Mount) *group {
 		}
 	}
 	slices.Sort(readable)
-	readable = slices.Compact(readable)
-	key = strings.Join(append([]string{key}, readable...), "\x00")
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	g := w.groups[key]
-	if g == nil {
-		g = &group{w: w, key: key, label: label, readable: readable, modules: map[string]*resident{}}
-		w.groups[key] = g
-	}
-	g.refs++
-	return g
+	return slices.Compact(readable)
+}
+
+// keyOf is the key of a group whose guests read the directories.
+func keyOf(key string, readable []string) string {
+	return strings.Join(append([]string{key}, readable...), "\x00")
 }
 
 // unref ends a reference to a group, which ends with the last one, and its process too.
