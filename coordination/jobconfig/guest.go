@@ -25,7 +25,7 @@ const (
 const (
 	MaxTimeout        = 30 * 24 * time.Hour
 	MinMemoryLimit    = 64 << 10 // one page
-	MaxMemoryLimit    = 4 << 30  // what a 32-bit guest can address
+	MaxMemoryLimit    = 2 << 30  // see host/plugin/wasm.MostPages
 	MaxFetchDataCount = 1_000_000
 )
 

@@ -60,8 +60,8 @@ func TestGuestRefuses(t *testing.T) {
 		{"wasm.needs", "foo", `found "foo", expected a JSON list of strings, such as ["kv","secret API_TOKEN"]`},
 		{"wasm.timeout", "31d", `found "31d", expected a duration from 0 to 720h0m0s`},
 		{"wasm.timeout", "1 d", `found "1 d", expected a duration such as 30s, 5m, 1h30m or 1d, or 0`},
-		{"wasm.memoryLimit", "64", `found "64", expected a size from 64KiB to 4GiB`},
-		{"wasm.memoryLimit", "5GiB", `found "5GiB", expected a size from 64KiB to 4GiB`},
+		{"wasm.memoryLimit", "64", `found "64", expected a size from 64KiB to 2GiB`},
+		{"wasm.memoryLimit", "5GiB", `found "5GiB", expected a size from 64KiB to 2GiB`},
 		{"wasm.memoryLimit", "64 apples", `found "64 apples", expected a size such as 64MiB, or a number of bytes`},
 		{"wasm.memoryLimit", "-64MiB", `found "-64MiB", expected a size such as 64MiB, or a number of bytes`},
 		{"wasm.memoryLimit", "1.00000001MiB", `found "1.00000001MiB", expected a size such as 64MiB, or a number of bytes`},
@@ -103,7 +103,7 @@ func TestGuestLongBackoff(t *testing.T) {
 func TestParseMemoryLimit(t *testing.T) {
 	t.Parallel()
 	for s, expected := range map[string]int64{
-		"0": 0, "65536": 65536, "64KiB": 64 << 10, "64 MiB": 64 << 20, "64mib": 64 << 20, "1.5GiB": 3 << 29, "4GiB": 4 << 30,
+		"0": 0, "65536": 65536, "64KiB": 64 << 10, "64 MiB": 64 << 20, "64mib": 64 << 20, "1.5GiB": 3 << 29, "2GiB": 2 << 30,
 		"100KB": 100_000, "100MB": 100_000_000, "1GB": 1_000_000_000, "70000B": 70000,
 	} {
 		if got, err := ParseMemoryLimit(s); err != nil || got != expected {

@@ -301,7 +301,7 @@ var settings = [...]Setting{
 		Help: "`SCRIPT`: the program's arguments",
 		in:   func(_ *Configuration, g *Guest) any { return &g.Args }},
 	{Name: "memoryLimit", Prop: "wasm.memoryLimit", Type: Size, Min: MinMemoryLimit, Max: MaxMemoryLimit, Default: "128MiB",
-		Help: "The most linear memory of a guest, `64MiB` or a number of bytes, 64KiB to 4GiB",
+		Help: "The most linear memory of a guest, `64MiB` or a number of bytes, 64KiB to 2GiB",
 		in:   func(_ *Configuration, g *Guest) any { return &g.MemoryLimit }},
 	{Name: "fetchDataCount", Prop: PropFetchDataCount, Type: Number, Max: MaxFetchDataCount, Only: TypeDataflow, Default: "none",
 		Help: "`DATAFLOW`: how many records a fetch should bring. A wish; the module decides",

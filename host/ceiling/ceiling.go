@@ -288,7 +288,7 @@ func kindOf(n Name) kind {
 	case Timeout:
 		return kind{parse: parseDuration, text: func(v int64) string { return words.Duration(time.Duration(v)) }, most: math.MaxInt64, expected: jobconfig.DurationExample}
 	case MemoryLimit:
-		size.parse, size.expected = parseMemory, "a size from 64KiB to 4GiB"
+		size.parse, size.expected = parseMemory, "a size from 64KiB to 2GiB"
 		return size
 	case Share:
 		return kind{parse: parsePercent, text: func(v int64) string { return showNumber(v) + "%" }, unit: " of its slots", most: 100,

@@ -191,7 +191,7 @@ func TestExecutorSettings(t *testing.T) {
 		{"wat/big_memory", Settings{}, "begins with 268435456 bytes of memory, the limit is 134217728"},
 		{"wat/big_memory", Settings{MemoryLimit: 512 << 20}, ""},
 		{"wat/noop", Settings{MemoryLimit: 100}, "memory limit of 100 bytes, expected at least one page"},
-		{"wat/noop", Settings{MemoryLimit: 5 << 30}, "expected at most 4 GiB"},
+		{"wat/noop", Settings{MemoryLimit: 2<<30 + 1<<16}, "expected at most 2 GiB"},
 		{"wat/noop", Settings{Args: []string{"a\x00"}}, "argument 0 contains a NUL byte"},
 		{"wat/noop", Settings{Env: map[string]string{"A=B": "c"}}, `environment variable "A=B"`},
 		{"wat/noop", Settings{Env: map[string]string{"A": "\x00"}}, "environment variable A contains a NUL"},

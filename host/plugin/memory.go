@@ -74,11 +74,16 @@ type memories struct {
 	mu       sync.Mutex
 	idle     []*linearMemory // all zero; the newest is the last
 	resident int             // bytes of all of them
+	usable   uint64          // likewise
 	closed   bool
 }
 
-// keptMemory bounds what idle memories keep from the system, in bytes.
-const keptMemory = 32 << 20
+// keptMemory bounds what idle memories keep from the system, in bytes, and keptUsable what
+// of their addresses can be used: the kernel counts that for a process with a limit of data.
+const (
+	keptMemory = 32 << 20
+	keptUsable = 128 << 20
+)
 
 // take makes a memory, or finds one, that is all zero and has no length. The
 // account pays for it.
@@ -89,6 +94,7 @@ func (p *memories) take(limit uint64, a *account) *linearMemory {
 		if m := p.idle[i]; m.max == limit {
 			p.idle = append(p.idle[:i], p.idle[i+1:]...)
 			p.resident -= m.resident
+			p.usable -= m.usable
 			m.account = a
 			return m
 		}
@@ -106,10 +112,11 @@ func (p *memories) put(m *linearMemory) {
 	// Of what an earlier owner has used, this one may have had less.
 	resident, ok := wipe(m.reserved[:m.usable], used, keptMemory/2)
 	p.mu.Lock()
-	ok = ok && !p.closed && p.resident+resident <= keptMemory
+	ok = ok && !p.closed && p.resident+resident <= keptMemory && p.usable+m.usable <= keptUsable
 	if ok {
 		m.resident = resident
 		p.resident += resident
+		p.usable += m.usable
 		p.idle = append(p.idle, m)
 	}
 	p.mu.Unlock()
@@ -122,7 +129,7 @@ func (p *memories) put(m *linearMemory) {
 func (p *memories) close() {
 	p.mu.Lock()
 	idle := p.idle
-	p.idle, p.resident, p.closed = nil, 0, true
+	p.idle, p.resident, p.usable, p.closed = nil, 0, 0, true
 	p.mu.Unlock()
 	for _, m := range idle {
 		unreserve(m.reserved)

@@ -160,3 +160,36 @@ func TestIdleMemoryCountsInFull(t *testing.T) {
 		t.Errorf("after a small guest %d bytes are kept, want %d", p.resident, large)
 	}
 }
+
+// TestIdleMemoryIsSmall: a memory that was large is given back to the system, or it would
+// take from what the next guests of a process with a limit may have.
+func TestIdleMemoryIsSmall(t *testing.T) {
+	t.Parallel()
+	var p memories
+	defer p.close()
+	a := &account{budget: newBudget(0)}
+	for _, size := range []uint64{keptUsable + 1<<16, keptUsable / 2, keptUsable / 2, keptUsable / 2} {
+		m := p.take(1<<30, a)
+		if m.reserved == nil {
+			return // nothing is kept where addresses cannot be reserved
+		}
+		if m.Reallocate(size) == nil {
+			t.Fatal("no memory")
+		}
+		defer func() {
+			if p.usable > keptUsable {
+				t.Errorf("%d bytes of idle memories can be used", p.usable)
+			}
+		}()
+		defer p.put(m)
+	}
+}
+
+// TestMostMemory: no guest has more than 2 GiB, whatever asks for it. What the engine
+// does with constant addresses beyond depends on that.
+func TestMostMemory(t *testing.T) {
+	t.Parallel()
+	if wasm.MostPages*wasm.PageSize != 1<<31 {
+		t.Errorf("%d pages are not 2 GiB", wasm.MostPages)
+	}
+}

@@ -159,8 +159,8 @@ func (m *Module) Pages(limit int64) (uint32, error) {
 	switch {
 	case n < 1:
 		return 0, fmt.Errorf("memory limit of %d bytes, expected at least one page of %d", limit, wasm.PageSize)
-	case n > wasm.MaxPages:
-		return 0, fmt.Errorf("memory limit of %d bytes, expected at most 4 GiB", limit)
+	case n > wasm.MostPages:
+		return 0, fmt.Errorf("memory limit of %d bytes, expected at most 2 GiB", limit)
 	case least > n:
 		return 0, fmt.Errorf("the module begins with %d bytes of memory, the limit is %d", least*wasm.PageSize, limit)
 	}

@@ -50,6 +50,10 @@ const (
 	// PageSize is a page of memory in bytes, MaxPages what 32 bits can address.
 	PageSize = 1 << 16
 	MaxPages = 1 << 16
+	// MostPages is the most memory that a guest gets, 2 GiB. wazero v1.12.0 takes a
+	// constant address from 2^31 on for a negative one where it knows that the address was
+	// checked before: within 2 GiB such a check has always failed.
+	MostPages = 1 << 15
 )
 
 // Types of WebAssembly functions and kinds of imports and exports, as the
