@@ -34,7 +34,7 @@ func (l *limits) begin(pid int, data uint64) error {
 	if l.ended {
 		return errors.New("the process has ended")
 	}
-	l.pid, l.data, l.files = pid, min(data, baseData)+baseData, baseFiles
+	l.pid, l.data, l.files = pid, data+baseData, baseFiles
 	return l.set()
 }
 
