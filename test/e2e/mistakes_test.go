@@ -41,7 +41,7 @@ func TestMistakesAtStart(t *testing.T) {
 		{1, []string{taken.Addr().String(), "in use", "--admin"}, []string{"--admin", taken.Addr().String()}, nil},
 		{1, []string{p.path("data"), "in use by another host"}, []string{"--data", p.path("data")}, nil},
 		{1, []string{p.path("file"), "not a directory"}, []string{"--data", p.path("file")}, nil},
-		{1, []string{"not a directory"}, []string{"--data", p.path("file", "below")}, nil},
+		{2, []string{"not a directory"}, []string{"--data", p.path("file", "below")}, nil},
 		{1, []string{"registry.db is damaged or not a registry"}, []string{"--data", p.path("damaged")}, nil},
 		{2, []string{`unknown key "plugin"`, `did you mean "plugins"`, "config.yaml:1", `"loud" is not a level`, `unknown key "hots"`}, []string{"--config", p.path("config.yaml")}, nil},
 		{2, []string{"no such file"}, []string{"--config", p.path("none.yaml")}, nil},
