@@ -29,8 +29,7 @@ func (o *quietOwner) Ended(e Ended)                            { o.ended <- e }
 
 type inTurn struct {
 	abi.Executor
-	run           func(item, attempt int) abi.Result
-	running, most atomic.Int64
+	run func(item, attempt int) abi.Result
 }
 
 func (x *inTurn) Digest() string                                { return "d" }
@@ -49,8 +48,6 @@ func (w *inTurnWorker) Listen(context.Context, string, *abi.Invocation) abi.Resu
 func (w *inTurnWorker) Execute(_ context.Context, inv *abi.Invocation) abi.Result {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.x.running.Add(1)
-	defer w.x.running.Add(-1)
 	return w.x.run(inv.Context.ShardingItem, inv.Context.Attempt)
 }
 
