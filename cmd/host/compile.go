@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"runtime"
 
 	"github.com/spf13/cobra"
@@ -24,10 +25,14 @@ const (
 // be found.
 func thisProgram() func(args ...string) *exec.Cmd {
 	path, err := os.Executable()
-	if err != nil {
-		return nil
-	}
-	if runtime.GOOS == "linux" {
+	if err != nil { // without /proc it is where it was started from
+		if path, err = exec.LookPath(os.Args[0]); err == nil {
+			path, err = filepath.Abs(path)
+		}
+		if err != nil {
+			return nil
+		}
+	} else if runtime.GOOS == "linux" {
 		// This very program, also if its file was replaced since: what one
 		// version compiles, another might not find.
 		path = "/proc/self/exe"

@@ -1,7 +1,9 @@
 package process
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"slices"
@@ -51,6 +53,9 @@ func restrict(q *start) (r ready, err error) {
 // dataSize is how many bytes of data this process has, as RLIMIT_DATA counts them.
 func dataSize() (uint64, error) {
 	statm, err := os.ReadFile("/proc/self/statm")
+	if errors.Is(err, fs.ErrNotExist) {
+		return 0, nil // without /proc it is little beside what it may have
+	}
 	if err != nil {
 		return 0, err
 	}
