@@ -142,7 +142,7 @@ func serve(ctx context.Context, p *program, l *loaded) error {
 	if withoutJobs(l.Plugins) {
 		s.log.Info("there is no job in the plugins directory yet; drop NAME.wasm and NAME.yaml into it", zap.String("plugins", l.Plugins))
 	}
-	s.life.Start(func() bool { ready, _ := s.host.Ready(); return ready })
+	s.life.Start(func() bool { ready, _ := s.reporter.Ready(); return ready }) // what /readyz says
 	err = s.run(stop, kill)
 	watched()
 	if err == nil && twice {
