@@ -43,6 +43,7 @@ const (
 	memlimit   = "github.com/KimMachineGun/automemlimit"
 	fsnotify   = "github.com/fsnotify/fsnotify"
 	huma       = "github.com/danielgtaylor/huma/v2"
+	gzhttp     = "github.com/klauspost/compress"
 	goleak     = "go.uber.org/goleak"
 	gooidc     = "github.com/coreos/go-oidc/v3"
 	gozk       = "github.com/go-zookeeper/zk"
@@ -232,7 +233,7 @@ var rooms = []room{
 		why: "keeps records in databases: the only room that knows SQL"},
 	{name: "host/access", may: []string{"host/ceiling", "host/history", "host/words"}, outside: []string{zap},
 		why: "who may do what: whoever carries out an operation asks here, and how somebody signed in is behind an interface; of the history it knows what a change is"},
-	{name: "host/access/web", may: []string{"host/access", "host/words"},
+	{name: "host/access/web", may: []string{"host/access", "host/words"}, outside: []string{gzhttp},
 		why: "what every request is held to, before anybody knows who sent it"},
 	{name: "host/access/cookie", may: []string{"host/access"},
 		why: "what a browser keeps: it knows a session, and not how it came about"},

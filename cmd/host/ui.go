@@ -3,14 +3,12 @@
 package main
 
 import (
-	"github.com/wasmjob/wasmjob/host/access"
 	"github.com/wasmjob/wasmjob/host/web"
 )
 
 // pages are the console's.
 func (s *system) pages() (pages, error) {
-	c, err := web.New(web.Options{Service: s.service, Namespace: s.loaded.Namespace, Version: versionText(), Logger: s.log,
-		Token: func(p access.Principal) string { return s.gate.Sessions.CSRF(p) }})
+	c, err := web.New(web.Options{Service: s.service, Namespace: s.loaded.Namespace, Version: versionText(), Logger: s.log})
 	if err != nil {
 		return pages{}, err
 	}

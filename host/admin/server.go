@@ -91,6 +91,10 @@ func Listen(o Options) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("admin: %w", err)
 	}
+	compressed, err := web.Compression()
+	if err != nil {
+		return nil, fmt.Errorf("admin: %w", err)
+	}
 	l, err := listen(o.Address)
 	if err != nil {
 		return nil, err
@@ -99,7 +103,7 @@ func Listen(o Options) (*Server, error) {
 	if o.Address.Network == "tcp" {
 		s.address.Name = l.Addr().String()
 	}
-	s.http = &http.Server{Handler: o.Access.Site.Headers(s.handler()), TLSConfig: o.Access.TLS, ErrorLog: warnings}
+	s.http = &http.Server{Handler: o.Access.Site.Headers(s.handler(compressed)), TLSConfig: o.Access.TLS, ErrorLog: warnings}
 	web.Limit(s.http)
 	return s, nil
 }
@@ -178,7 +182,7 @@ func (s *Server) Note(plugins string, started time.Time, certificate, cluster st
 // Close gives the address back if Run was never called.
 func (s *Server) Close() error { return s.http.Close() }
 
-func (s *Server) handler() http.Handler {
+func (s *Server) handler(compressed func(http.Handler) http.HandlerFunc) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET /healthz", s.open(access.OpenHealth, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		text(w, http.StatusOK, "ok")
@@ -202,14 +206,15 @@ func (s *Server) handler() http.Handler {
 			mux.Handle(path, s.opts.Access.Login)
 		}
 	}
-	mux.Handle("/v1/", s.opts.Access.Guard.Handler(s.opts.API))
+	mux.Handle("/v1/", s.opts.Access.Guard.Handler(compressed(s.opts.API)))
 	mux.Handle("POST "+LinkPath, s.opts.Access.Guard.Handler(http.HandlerFunc(s.link)))
 	if s.opts.Peers != nil {
 		mux.Handle(PeerPath, s.opts.Peers)
 	}
+	pages := compressed(s.opts.Pages)
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		if s.opts.Pages != nil && !ofAPI(r.URL.Path) {
-			s.opts.Pages.ServeHTTP(w, r)
+			pages.ServeHTTP(w, r)
 			return
 		}
 		fail(w, http.StatusNotFound, fmt.Sprintf("no such endpoint: %s %s", r.Method, r.URL.Path))

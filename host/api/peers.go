@@ -83,7 +83,7 @@ func (a *API) tail(w http.ResponseWriter, r *http.Request) {
 	}
 	ctx, end := a.until(r.Context())
 	defer end()
-	s, err := newStream(w, "application/x-ndjson")
+	s, err := newStream(w, "application/x-ndjson", "")
 	if err != nil {
 		return
 	}

@@ -120,15 +120,16 @@ type stream struct {
 	conn *http.ResponseController
 }
 
-// newStream begins an answer that has no end.
-func newStream(w http.ResponseWriter, contentType string) (*stream, error) {
+// newStream begins an answer that has no end, by a text that tells nothing: what compresses other
+// answers holds the headers back until there is one.
+func newStream(w http.ResponseWriter, contentType, first string) (*stream, error) {
 	w.Header().Set("Content-Type", contentType)
 	w.Header().Set("X-Accel-Buffering", "no") // nginx passes events on at once
 	s := &stream{w, http.NewResponseController(w)}
 	if err := s.conn.SetReadDeadline(time.Time{}); err != nil {
 		return nil, fmt.Errorf("stream: %w", err)
 	}
-	return s, s.write(nil)
+	return s, s.write([]byte(first))
 }
 
 // write writes and flushes.
@@ -174,7 +175,7 @@ func (a *API) stream(places *access.Places, run func(ctx context.Context, s *str
 		defer leave()
 		ctx, end := a.until(c.Context())
 		defer end()
-		if s, err := newStream(w, "text/event-stream"); err == nil {
+		if s, err := newStream(w, "text/event-stream", alive); err == nil {
 			_ = run(ctx, s) // it ends when the client goes, or the host
 		}
 	}}

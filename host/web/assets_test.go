@@ -188,9 +188,9 @@ func TestSignIn(t *testing.T) {
 		c.Login(w, httptest.NewRequest(http.MethodGet, "/login", nil), l)
 		return answer{w.Code, "/login", w.Header(), w.Body.String()}
 	}
-	a := show(login.Page{Passwords: true, Provider: "Okta <x>", ProviderURL: "/oidc/start?next=%2Fjobs", Name: `"ann"`, Next: "/jobs?a=b", CSRF: "secret", Plain: true})
+	a := show(login.Page{Passwords: true, Provider: "Okta <x>", ProviderURL: "/oidc/start?next=%2Fjobs", Name: `"ann"`, Next: "/jobs?a=b", Plain: true})
 	a.has(t, 200, "Sign in", "Okta <x>", "not encrypted")
-	for _, want := range []string{`<form method="post" action="/login">`, `name="csrf" value="secret"`, `name="next" value="/jobs?a=b"`, `name="name" value="&#34;ann&#34;"`, `href="/oidc/start?next=%2Fjobs"`} {
+	for _, want := range []string{`<form method="post" action="/login">`, `name="next" value="/jobs?a=b"`, `name="name" value="&#34;ann&#34;"`, `href="/oidc/start?next=%2Fjobs"`} {
 		if !strings.Contains(a.body, want) {
 			t.Errorf("the page lacks %s:\n%s", want, a.body)
 		}
@@ -217,7 +217,7 @@ func FuzzEscape(f *testing.F) {
 	render := func(ctx context.Context, name, text string) string {
 		at := time.Date(2026, 11, 23, 3, 0, 0, 0, time.UTC)
 		p := c.newPage(ctx, httptest.NewRequest(http.MethodGet, "/jobs", nil))
-		p.Now, p.User, p.Token = at, text, text
+		p.Now, p.User = at, text
 		j := cluster.Job{Name: name, Description: text, Health: cluster.HealthError, State: host.JobError, Reason: text, Cron: text, Module: text, Hosts: []string{text},
 			Last: &cluster.Last{Outcome: abi.OutcomeFail, Message: text, Ended: at}, Warnings: []string{text}, Granted: []string{text}, Signer: text, Leader: text, TimeZone: text, Digests: []string{text},
 			Waits: []host.WaitStatus{{What: "slot", Reason: text, Since: at}}, ShardingTotalCount: 1}
@@ -242,7 +242,7 @@ func FuzzEscape(f *testing.F) {
 			{"item", itemView{P: p, Name: name, Known: true, State: item, KeptProblem: "x" + text}},
 			{"modules", modulesView{p, &service.Modules{Modules: []service.Module{{Digest: text, Files: []string{text}, Jobs: []string{name}, Hosts: []string{text}, Granted: []string{text}}}, Refused: []service.Refusal{{Host: text, Refusal: host.Refusal{File: text, Reasons: []string{text}}}}}}},
 			{"problem", problemView{p, "missing", text, text}},
-			{"login", loginView{p, login.Page{Name: "x" + text, Next: text, CSRF: text, Passwords: true, Provider: "x" + text}, "/login"}},
+			{"login", loginView{p, login.Page{Name: "x" + text, Next: text, Passwords: true, Provider: "x" + text}, "/login"}},
 		} {
 			if err := c.templates.ExecuteTemplate(&out, v.template, v.data); err != nil {
 				f.Fatal(err)

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/maphash"
 	"html/template"
 	"net/http"
 	"time"
@@ -28,10 +29,7 @@ type Options struct {
 	Namespace string
 	// Version is the program's.
 	Version string
-	// Token is what the forms of a principal's session carry in the field csrf; nil: there
-	// are no sessions.
-	Token  func(access.Principal) string
-	Logger *zap.Logger
+	Logger  *zap.Logger
 }
 
 // Console answers with pages. It is safe for concurrent use.
@@ -39,6 +37,7 @@ type Console struct {
 	o         Options
 	texts     texts.Table
 	assets    *assets
+	seed      maphash.Seed // of the ids of parts
 	templates *template.Template
 	mux       *http.ServeMux
 }
@@ -52,7 +51,7 @@ const (
 
 // New returns a console.
 func New(o Options) (*Console, error) {
-	c := &Console{o: o, mux: http.NewServeMux()}
+	c := &Console{o: o, seed: maphash.MakeSeed(), mux: http.NewServeMux()}
 	var err error
 	if c.texts, err = readTexts(textTable); err != nil {
 		return nil, err
@@ -164,8 +163,12 @@ func (c *Console) render(w http.ResponseWriter, p *page, v view) {
 	if p.Flash != nil {
 		dropFlash(w)
 	}
-	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	w.Header().Set("Content-Language", string(p.Lang))
+	if p.Have != "" {
+		c.answerUpdate(w, p.Have, p.status, b.String())
+		return
+	}
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	w.WriteHeader(p.status)
 	_, _ = w.Write(b.Bytes()) // the client is gone if that fails
 }

@@ -27,15 +27,15 @@ type page struct {
 	Theme string
 	User  string
 	// SignOut is the address that ends the session, empty if there is none.
-	SignOut string
-	// Token is what forms carry so that no other site can send them.
-	Token     string
+	SignOut   string
 	Namespace string
 	Version   string
 	Assets    string
 	// Live is liveAll for pages that are kept up to date, LiveJob the one job whose changes
 	// they show. Mark is up to where changes are in the page.
 	Live, LiveJob, Mark string
+	// Have are the parts of the page that the browser has, empty for a request that is no update.
+	Have string
 	// Alerts is the version of the alerts that are in the page, empty if none are.
 	Alerts string
 	// Banners are above the page: what keeps it from being the whole truth.
@@ -76,8 +76,8 @@ func (c *Console) newPage(ctx context.Context, r *http.Request) *page {
 	p := &page{
 		reader:  reader{Lang: texts.Chosen(cookieOf(r, cookieLang), r.Header.Get("Accept-Language")), Now: time.Now(), Zone: time.UTC, texts: c.texts},
 		address: address{r.URL.Path, r.URL.Query()}, Assets: c.assets.prefix, Version: c.o.Version, Namespace: c.o.Namespace,
-		Theme: cookieOf(r, cookieTheme),
-		User:  who.Name, Flash: readFlash(r), status: http.StatusOK, hostNames: make(map[string]string), may: who.May,
+		Theme: cookieOf(r, cookieTheme), Have: r.Header.Get(headerHave),
+		User: who.Name, Flash: readFlash(r), status: http.StatusOK, hostNames: make(map[string]string), may: who.May,
 	}
 	if p.Theme != themeLight && p.Theme != themeDark {
 		p.Theme = ""
@@ -89,9 +89,6 @@ func (c *Console) newPage(ctx context.Context, r *http.Request) *page {
 	}
 	if who.Session != "" {
 		p.SignOut = login.LogoutPath
-	}
-	if c.o.Token != nil {
-		p.Token = c.o.Token(who)
 	}
 	return p
 }

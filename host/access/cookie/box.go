@@ -4,7 +4,6 @@ import (
 	"crypto/aes"
 	"crypto/cipher"
 	"crypto/hkdf"
-	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
@@ -234,21 +233,4 @@ func foreign(r *http.Request, k Keys, kind string) error {
 		}
 	}
 	return errNone
-}
-
-// token is a text that goes with a value, and that cannot be made without the key.
-func (k Keys) token(purpose, value string) (string, error) {
-	key, err := k.derived("token " + purpose)
-	if err != nil {
-		return "", err
-	}
-	mac := hmac.New(sha256.New, key)
-	mac.Write([]byte(value)) // it takes all
-	return base64.RawURLEncoding.EncodeToString(mac.Sum(nil)), nil
-}
-
-// matches compares in constant time.
-func (k Keys) matches(purpose, value, given string) bool {
-	want, err := k.token(purpose, value)
-	return err == nil && hmac.Equal([]byte(want), []byte(given))
 }

@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"errors"
-	"mime"
 	"net/http"
 	"slices"
 	"strings"
@@ -17,10 +16,6 @@ import (
 const (
 	// Life is how long a session lasts, whatever it does.
 	Life = 12 * time.Hour
-	// CSRFHeader carries the session's token with requests that change something;
-	// CSRFField is a form's field that does.
-	CSRFHeader = "X-Csrf-Token"
-	CSRFField  = "csrf"
 
 	kindSession = "session"
 )
@@ -88,9 +83,9 @@ func (s *Sessions) Identify(r *http.Request) (access.Principal, error) {
 	if err := s.Origin(r); err != nil {
 		return access.Principal{}, err
 	}
-	if !safe(r) && !k.matches("csrf", session.ID, csrfOf(r)) {
+	if !safe(r) && r.Header.Get("Origin") == "" && r.Header.Get("Sec-Fetch-Site") == "" {
 		return access.Principal{}, access.NewProblem(access.Forged, http.StatusForbidden,
-			"a request with a session cookie that changes something wants the session's token in the header %s, or in the form's field %s", CSRFHeader, CSRFField)
+			"a request with a session cookie that changes something needs the header Origin or Sec-Fetch-Site, which browsers send; programs use a token in place of the cookie")
 	}
 	p, err := s.Resolve(session)
 	if err != nil {
@@ -155,35 +150,7 @@ func (s *Sessions) End(w http.ResponseWriter, r *http.Request) error {
 	return s.Revoked.Add(r.Context(), session.user(), session.ID, session.Begun)
 }
 
-// CSRF is the token that a page of the principal's session sends with its changes; empty
-// if there is no session.
-func (s *Sessions) CSRF(p access.Principal) string {
-	if p.Session == "" {
-		return ""
-	}
-	k, err := s.Box.keys()
-	if err != nil {
-		return ""
-	}
-	token, err := k.token("csrf", p.Session)
-	if err != nil {
-		return ""
-	}
-	return token
-}
-
 // safe reports whether a request only reads.
 func safe(r *http.Request) bool {
 	return r.Method == http.MethodGet || r.Method == http.MethodHead || r.Method == http.MethodOptions
-}
-
-// csrfOf is the token that a request carries.
-func csrfOf(r *http.Request) string {
-	if t := r.Header.Get(CSRFHeader); t != "" {
-		return t
-	}
-	if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err == nil && kind == "application/x-www-form-urlencoded" {
-		return r.PostFormValue(CSRFField)
-	}
-	return ""
 }

@@ -131,7 +131,7 @@ func serve(t *testing.T, o options) *host {
 	guard := access.NewGuard(log, site.Client, live.Tokens("the-host's-own-token", h.now), sessions, live.Certificates(site.CheckOrigin))
 	who := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		p := access.From(r.Context())
-		_ = json.NewEncoder(w).Encode(map[string]any{"who": p.String(), "operates": p.Patterns(access.Operate), "csrf": sessions.CSRF(p)})
+		_ = json.NewEncoder(w).Encode(map[string]any{"who": p.String(), "operates": p.Patterns(access.Operate)})
 	})
 	mux := http.NewServeMux()
 	for _, path := range []string{"/login", "/login/", "/logout", "/oidc/"} {
@@ -220,6 +220,9 @@ func (b *browser) do(method, address string, form url.Values, header map[string]
 	if form != nil {
 		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	}
+	if method != http.MethodGet { // as browsers do
+		r.Header.Set("Origin", r.URL.Scheme+"://"+r.URL.Host)
+	}
 	for name, value := range header {
 		if name == "Host" {
 			r.Host = value
@@ -253,25 +256,25 @@ func (b *browser) get(address string) answer { b.t.Helper(); return b.do("GET", 
 func (b *browser) signIn(h *host, name, pass string) answer {
 	b.t.Helper()
 	page := b.get(h.url + Path + "?next=/jobs").page
-	return b.do("POST", h.url+Path, url.Values{"name": {name}, "password": {pass}, "next": {page.Next}, "csrf": {page.CSRF}}, nil)
+	return b.do("POST", h.url+Path, url.Values{"name": {name}, "password": {pass}, "next": {page.Next}}, nil)
 }
 
 // whoami is what the API says of the browser.
-func (b *browser) whoami(h *host) (who, csrf, problem string) {
+func (b *browser) whoami(h *host) (who, problem string) {
 	b.t.Helper()
 	a := b.get(h.url + "/api/whoami")
-	var is struct{ Who, CSRF string }
+	var is struct{ Who string }
 	if a.code == 200 {
 		if err := json.Unmarshal([]byte(a.body), &is); err != nil {
 			b.t.Fatal(err)
 		}
 	}
-	return is.Who, is.CSRF, a.problem
+	return is.Who, a.problem
 }
 
 func (b *browser) expect(h *host, who string) {
 	b.t.Helper()
-	if got, _, problem := b.whoami(h); got != who {
+	if got, problem := b.whoami(h); got != who {
 		b.t.Errorf("signed in as %q (%s), want %q", got, problem, who)
 	}
 }

@@ -2,7 +2,6 @@ package login
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"math"
 	"net"
@@ -41,17 +40,15 @@ const (
 )
 
 const (
-	// pageLife is how long a login page can be left open, pendingLife a provider's.
-	pageLife    = time.Hour
+	// pendingLife is how long a provider's login page can be left open.
 	pendingLife = 15 * time.Minute
 	// maxQueue bounds the requests that wait until a password can be checked.
 	maxQueue = 16
 
-	kindPage    = "login"
 	kindPending = "oidc"
 )
 
-// Page is what a login page shows. Its form sends name, password, next and csrf by POST
+// Page is what a login page shows. Its form sends name, password and next by POST
 // to Path.
 type Page struct {
 	// Cluster is the cluster's id.
@@ -65,8 +62,6 @@ type Page struct {
 	// Name is what was typed before, Next where to go after it.
 	Name string `json:"name,omitempty"`
 	Next string `json:"next"`
-	// CSRF goes into the form's field csrf.
-	CSRF string `json:"csrf"`
 	// Problem says why the last attempt failed; nil at first.
 	Problem *access.Problem `json:"problem,omitempty"`
 	// Why says why the session of this browser was not taken, empty if it had none.
@@ -204,7 +199,7 @@ func (l *Login) show(w http.ResponseWriter, r *http.Request, name string, proble
 	if provider := set.Provider(); provider != nil {
 		p.Provider, p.ProviderURL = provider.Name, OIDCPath+"?"+url.Values{"next": {p.Next}}.Encode()
 	}
-	if err := l.formToken(w, r, &p.CSRF); err != nil && p.Problem == nil {
+	if err := l.Sessions.Ready(); err != nil && p.Problem == nil {
 		p.Problem = asProblem(err)
 	}
 	if problem != nil {
@@ -213,16 +208,6 @@ func (l *Login) show(w http.ResponseWriter, r *http.Request, name string, proble
 		}
 	}
 	l.Show(w, r, p)
-}
-
-// formToken is the token of the browser's forms. All login pages that are open in it have
-// the same one.
-func (l *Login) formToken(w http.ResponseWriter, r *http.Request, token *string) error {
-	if err := l.Sessions.Box.Get(r, kindPage, token); err == nil {
-		return nil
-	}
-	*token = rand.Text()
-	return l.Sessions.Box.Set(w, r, kindPage, *token, pageLife)
 }
 
 // remote reports whether the browser reaches the server over a network.
@@ -256,7 +241,7 @@ func (l *Login) password(w http.ResponseWriter, r *http.Request) {
 	name, text := r.PostForm.Get("name"), r.PostForm.Get("password")
 	from := l.Site.Client(r)
 	who := access.Principal{Name: words.ClipTo(name, 64), Method: access.ByPassword, From: from}
-	if err := l.formOf(r); err != nil {
+	if err := l.Site.CheckOrigin(r); err != nil { // else another site could sign somebody in under a name of its own
 		l.show(w, r, name, asProblem(err))
 		return
 	}
@@ -272,24 +257,7 @@ func (l *Login) password(w http.ResponseWriter, r *http.Request) {
 		l.show(w, r, name, asProblem(err))
 		return
 	}
-	l.Sessions.Box.Drop(w, r, kindPage)
 	http.Redirect(w, r, local(r.PostForm.Get("next")), http.StatusSeeOther)
-}
-
-// formOf refuses a form that this site has not shown in this browser: else another site
-// could sign somebody in under a name of its own.
-func (l *Login) formOf(r *http.Request) error {
-	if err := l.Site.CheckOrigin(r); err != nil {
-		return err
-	}
-	var shown string
-	if err := l.Sessions.Box.Get(r, kindPage, &shown); err != nil || !access.NewSecret(shown).Is(r.PostForm.Get(cookie.CSRFField)) {
-		if p := (*access.Problem)(nil); errors.As(err, &p) {
-			return p
-		}
-		return access.NewProblem(access.Forged, http.StatusForbidden, "this form was not shown here, or too long ago; try again")
-	}
-	return nil
 }
 
 // check finds the user with a name and a password, as slowly for one that does not exist.

@@ -295,7 +295,7 @@ func TestOIDC(t *testing.T) {
 		h, s := withProvider(t, program, oidcserver.Options{})
 		b := newBrowser(t, nil)
 		b.get(b.consent(b.begin(h, "/"), "ann", "a").String()).expect(t, 303, "/")
-		problem := func() string { _, _, p := b.whoami(h); return p }
+		problem := func() string { _, p := b.whoami(h); return p }
 		h.write(t, fmt.Sprintf("oidc: {issuer: '%s', clientId: wasmjob, groups: {etl: {viewer: '*'}}}", s.Issuer))
 		await(t, "the group", func() bool { return strings.Contains(problem(), "no role any more") })
 		h.write(t, "users: []")

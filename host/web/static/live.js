@@ -13,6 +13,7 @@ let busy = false;
 let timer = 0;
 let lost = 0; // when the stream was lost
 let mark = root.dataset.mark;
+let parts = new Map(); // the page's text when it was last asked for, in order, by ids
 let refusals = 0; // of the stream, one after the other
 
 // wait is how long a stream that was refused so often is left alone: 10 s at first, twice as
@@ -37,6 +38,16 @@ export function show(html) {
   document.dispatchEvent(new CustomEvent('refreshed', { detail: now }));
 }
 
+// text is a page of which only what has changed was sent.
+async function text(answer) {
+  if (!answer.headers.get('Content-Type')?.startsWith('application/json')) return answer.text();
+  const page = (await answer.json()).parts;
+  const newer = new Map(parts);
+  for (const p of page) if (p.text !== undefined) newer.set(p.id, p.text);
+  parts = new Map(page.map((p) => [p.id, newer.get(p.id)]));
+  return page.map((p) => parts.get(p.id)).join('');
+}
+
 export async function refresh() {
   if (busy) {
     asked = true;
@@ -46,12 +57,13 @@ export async function refresh() {
   asked = false;
   const begun = performance.now();
   try {
-    const answer = await fetch(location.href, { redirect: 'manual', cache: 'no-store' });
+    const have = [...parts.keys()].join(' ') || 'nothing';
+    const answer = await fetch(location.href, { redirect: 'manual', cache: 'no-store', headers: { 'Wasmjob-Have': have } });
     if (answer.type === 'opaqueredirect' || answer.status === 401) {
       location.reload(); // to sign in
       return;
     }
-    show(await answer.text());
+    show(await text(answer));
     if (!source) lose(false);
   } catch {
     lose(true);
