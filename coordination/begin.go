@@ -315,7 +315,9 @@ func (g *begin) ops(i int, c *commit) tree.Record {
 	mine := state.Record.Owner == g.Self.ID && !state.Record.Open()
 	open := state.Record.Open() && state.Record.Owner != g.Self.ID
 	before := state.Record.Follow(state.RecordZxid)
-	if _, forgets := g.forgotten[i]; open && !forgets && !g.left[i] {
+	if open && before.Kill.Asked() { // its host did not come to end it
+		before = before.EndKilled(EndedBefore, g.Now.UnixMilli())
+	} else if _, forgets := g.forgotten[i]; open && !forgets && !g.left[i] {
 		before = before.NoteDeath(before.Owner)
 	}
 	if open && tooMany(g.View.Config, state.Record, before) {
@@ -463,7 +465,7 @@ func (g *begin) understand(i int, n registry.Snapshot, actual tree.Runs, orphans
 	r := tree.ParseRecord(record.Data)
 	open := r.Open() && r.Owner != self
 
-	if orphans.Contains(i) && r.Owner == self && r.Open() && actual.FireOf(i).Same(g.Fire) {
+	if orphans.Contains(i) && r.Owner == self && r.Open() && !r.Kill.Asked() && actual.FireOf(i).Same(g.Fire) {
 		if g.out.Items == nil {
 			g.out.Items = make(map[int]ItemState)
 		}

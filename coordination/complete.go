@@ -47,9 +47,15 @@ type Completed struct {
 	// host's: their completion and offset did not take effect.
 	Items map[int]ItemState
 	Lost  tree.Items
+	// Closed are the records of those of Lost that others have closed, because they took
+	// this host for dead.
+	Closed map[int]tree.Record
 	// Adopted had been begun by a commit whose answer was lost, and cannot be
 	// handed back: the host is to run them as failover.
 	Adopted []Claim
+	// Killed are those of Items that were to be handed back, and that an operator had
+	// killed: they have ended as their records say.
+	Killed  tree.Items
 	Commits int
 }
 
@@ -63,7 +69,7 @@ func (m *Member) Complete(ctx context.Context, c Completing) (Completed, error) 
 		Member:     m,
 		Completing: c,
 		own:        ownList{m.Runs, m.RunsVersion},
-		out:        Completed{Items: make(map[int]ItemState)},
+		out:        Completed{Items: make(map[int]ItemState), Closed: make(map[int]tree.Record)},
 		todo:       slices.Sorted(maps.Keys(c.Items)),
 		marks:      make(map[int]endMarks),
 		ask:        c.AskForSharding && len(c.Items) > 0, // else not before something can move
@@ -132,12 +138,29 @@ func (c *completion) run(ctx context.Context, x *step.Exchange) error {
 	}
 }
 
+// wrote reports whether a record that is closed may have been written by a completion of this
+// wish whose answer was lost. Others write another outcome: this host was taken for dead.
+func (c *completion) wrote(i int, r tree.Record) bool {
+	e := c.Items[i]
+	return r.Outcome == c.ended(i).Outcome && (e.HandBack == nil || e.State.Record.Kill.Asked() || r.Ended == r.Begun)
+}
+
+// noteKilled notes that an item was to be handed back and has ended, because it was killed.
+func (c *completion) noteKilled(i int, e Ended) {
+	if e.HandBack != nil && e.State.Record.Kill.Asked() {
+		c.out.Killed = append(c.out.Killed, i)
+	}
+}
+
 // endMarks are the marks that go with an item's completion.
 type endMarks struct{ running, failover, failovering bool }
 
 // ended is the record of an item that is completed.
 func (c *completion) ended(i int) tree.Record {
 	e := c.Items[i]
+	if e.HandBack != nil && e.State.Record.Kill.Asked() {
+		return e.State.Record.EndKilled(handedBack, c.Now.UnixMilli())
+	}
 	if e.HandBack != nil {
 		return *e.HandBack
 	}
@@ -228,6 +251,7 @@ func (c *completion) completed(next completeCommit, results []registry.Result) {
 				state = state.saved(e.Offset)
 			}
 			c.out.Items[i] = state
+			c.noteKilled(i, e)
 		case next.roles[k] == roleRuns && next.ops[k].Kind == registry.OpSet:
 			c.own = ownList{next.runs, result.Version}
 		}
@@ -312,20 +336,27 @@ func (c *completion) understand(i int, n registry.Snapshot) (again bool) {
 
 	// The owner is looked at for a job that was removed and made again: versions
 	// begin at 0 again.
-	if record.Exists && record.Version == e.State.RecordVersion && r.Owner == self {
+	state, _ = state.killed(record)
+	if record.Exists && record.Version == state.RecordVersion && r.Owner == self {
 		e.State = state
 		c.Items[i] = e
 		mine := func(m registry.Node) bool { return m.Exists && (len(m.Data) == 0 || string(m.Data) == self) }
 		c.marks[i] = endMarks{running: mine(marks[0]), failover: mine(marks[1]), failovering: mine(marks[2])}
 		return true
 	}
-	if r.Owner == self && r.Begun == e.State.Record.Begun && !r.Open() {
+	if r.Owner == self && r.Begun == e.State.Record.Begun && !r.Open() && c.wrote(i, r) {
 		state.Record, state.RecordVersion, state.RecordZxid = r, record.Version, record.Mzxid
 		c.out.Items[i] = state
+		c.noteKilled(i, e)
 		return false
 	}
-	completedBefore := r.Former.Owner == self && r.Former.Begun == e.State.Record.Begun && r.Former.Ended != 0
-	if r.Owner != self && completedBefore { // it moved to another host, and was begun there
+	closed := r
+	if r.Owner != self && r.Former.Owner == self && r.Former.Begun == e.State.Record.Begun { // it moved to another host, and was begun there
+		closed = e.State.Record
+		closed.Ended, closed.Outcome, closed.Reason = r.Former.Ended, r.Former.Outcome, ""
+	}
+	ofThis := closed.Owner == self && closed.Begun == e.State.Record.Begun && closed.Ended != 0
+	if r.Owner != self && ofThis && c.wrote(i, closed) {
 		if state = e.State; e.HasOffset {
 			state = state.saved(e.Offset)
 		}
@@ -335,6 +366,9 @@ func (c *completion) understand(i int, n registry.Snapshot) (again bool) {
 	}
 
 	c.out.Lost = append(c.out.Lost, i)
+	if ofThis {
+		c.out.Closed[i] = closed
+	}
 	for _, m := range marks {
 		if m.Exists && string(m.Data) == self {
 			c.stale = append(c.stale, registry.Delete(m.Path, m.Version))

@@ -90,6 +90,7 @@
 //	                     is the fence. Its transaction is the token that guests see. And
 //	                     the host's list of runs is there: records of a job that was
 //	                     purged and recreated may come to the same versions
+//	kill                 config exists; the record has its version
 //	claim of a crash     instance and detail of the dead host are gone; its list of runs and
 //	                     the record have their versions; not disabled; a mark of a Java host
 //	                     is there as it was read, or not there
@@ -147,11 +148,12 @@
 //
 // # What operators end, and what ends hosts
 //
-// A kill names runs by their fences, in a node of its own for each host: a later
-// run is never meant. The host watches that node while something of it has run
-// for long ([tree.KillQuery]), completes what it ends as CANCELLED, and deletes the
-// node. Who recovers a dead host reads it too: a run that was killed is closed,
-// and no host takes it over.
+// A kill is in the record of the run that is meant: a later run is never meant, and
+// whatever else becomes of the run meets it as another version of the record. The run
+// keeps its fence. The host completes what it ends as CANCELLED; who recovers
+// a dead host closes the run, and so does the begin that finds it open. A node of the job
+// is set besides, which hosts watch while something has run for long ([tree.KillQuery]): a hint to
+// look ([Member.ReadKills]), and nothing is lost without it.
 //
 // A record counts the hosts that died in a row with its item: at a takeover, when
 // a run is written down as LOST, and at the begin that finds it open. The one that

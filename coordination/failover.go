@@ -117,8 +117,6 @@ type recovery struct {
 	alive []string
 	// from is where to go on: the items below it have been decided about.
 	from int
-	// kills are what operators had asked of the dead host.
-	kills tree.Kills
 	// javaSeen is until when a Java host was in the job, Unix milliseconds; it is
 	// known if an item of the dead host has lost its marks.
 	javaSeen int64
@@ -132,7 +130,7 @@ func (r *recovery) look(ctx context.Context, x *step.Exchange) (done bool, err e
 	}
 	l, takers := r.View.Layout, r.View.takers()
 	lives := []registry.Query{registry.Data(l.Instance(r.Dead)), registry.Data(l.Detail(r.Dead))} // and may leave now
-	read := []registry.Query{registry.Data(l.RunsOf(r.Dead)), registry.Data(l.Members()), registry.Data(l.AssignmentOf(r.Dead)), registry.Data(l.Config()), registry.Data(l.RunsOf(r.View.Self.ID)), registry.Children(l.Details()), registry.Data(l.Kill(r.Dead))}
+	read := []registry.Query{registry.Data(l.RunsOf(r.Dead)), registry.Data(l.Members()), registry.Data(l.AssignmentOf(r.Dead)), registry.Data(l.Config()), registry.Data(l.RunsOf(r.View.Self.ID)), registry.Children(l.Details())}
 	for _, id := range takers {
 		read = append(read, registry.Data(l.RunsOf(id)))
 	}
@@ -140,7 +138,7 @@ func (r *recovery) look(ctx context.Context, x *step.Exchange) (done bool, err e
 	if err != nil {
 		return false, err
 	}
-	r.alive, r.kills = n.Children(l.Details()), tree.ReadKills(n.Data(l.Kill(r.Dead)))
+	r.alive = n.Children(l.Details())
 	if !n.Data(l.Config()).Exists {
 		return false, tree.ErrRemoved
 	}
@@ -237,7 +235,7 @@ func (r *recovery) adopt(ctx context.Context, x *step.Exchange, own registry.Nod
 	var strange tree.Items
 	for _, i := range orphans {
 		state := states[i]
-		if state.Record.Owner == self && state.Record.Open() {
+		if state.Record.Owner == self && state.Record.Open() && !state.Record.Kill.Asked() {
 			out.Claimed = append(out.Claimed, Claim{Item: i, Fire: r.own.runs.FireOf(i), State: state})
 		} else {
 			strange = append(strange, i)
@@ -259,7 +257,7 @@ func (r *recovery) bury(ctx context.Context, x *step.Exchange, n registry.Snapsh
 	if list := tree.ParseMembers(members.Data); slices.Contains(list, r.Dead) {
 		ops = append(ops, registry.Set(l.Members(), list.Without(r.Dead).Data(), members.Version))
 	}
-	for _, node := range []registry.Node{n.Data(l.RunsOf(r.Dead)), assigned, n.Data(l.Kill(r.Dead))} {
+	for _, node := range []registry.Node{n.Data(l.RunsOf(r.Dead)), assigned} {
 		if node.Exists {
 			ops = append(ops, registry.Delete(node.Path, node.Version))
 		}
@@ -300,7 +298,7 @@ func (m *Member) Bury(ctx context.Context, dead []string, bury bool) (left, gone
 	var lives, read []registry.Query
 	for _, id := range dead {
 		lives = append(lives, registry.Data(l.Instance(id)), registry.Data(l.Detail(id)))
-		read = append(read, registry.Data(l.RunsOf(id)), registry.Data(l.AssignmentOf(id)), registry.Data(l.Kill(id)))
+		read = append(read, registry.Data(l.RunsOf(id)), registry.Data(l.AssignmentOf(id)))
 	}
 	read = append(read, registry.Data(l.Members()))
 	err = m.perform(ctx, "bury", func(ctx context.Context, x *step.Exchange) error {
@@ -342,7 +340,7 @@ func (v View) burials(dead []string, n registry.Snapshot) (left, gone []string, 
 			gone = append(gone, id)
 		}
 		divide = divide || len(assigned.Data) > 0
-		for _, node := range []registry.Node{runs, assigned, n.Data(l.Kill(id))} {
+		for _, node := range []registry.Node{runs, assigned} {
 			if node.Exists {
 				ops = append(ops, registry.Delete(node.Path, node.Version))
 			}
@@ -472,10 +470,11 @@ func (r *recovery) judge(i int, it owedItem, owed tree.Runs, claimed int) fate {
 	if java && slices.Contains(r.View.Instances, owed.Java) {
 		return fateLeft // it is back, under the same id
 	}
-	if r.killed(i, it) != "" {
-		return fateKilled
-	}
+	killed := !java && it.state.Record.Kill.Asked()
 	if !r.repeats(i, it) {
+		if killed {
+			return fateKilled
+		}
 		// One of us reports it, not all.
 		if !r.View.IsJanitor() {
 			return fateLeft
@@ -488,8 +487,14 @@ func (r *recovery) judge(i int, it owedItem, owed tree.Runs, claimed int) fate {
 	if !java && owed.MarkedOf(i) && it.unmarked() && it.state.Record.Begun <= r.javaSeen {
 		return fateElsewhere
 	}
+	if r.taken(it, owed) {
+		return fateLeft
+	}
+	if killed {
+		return fateKilled
+	}
 	mayTake := claimed < r.Limit && !it.state.Disabled && !r.Busy.Contains(i) && r.View.Enabled && r.takes(i)
-	if !mayTake || r.taken(it, owed) {
+	if !mayTake {
 		return fateLeft
 	}
 	if r.holds(it, owed) {
@@ -554,15 +559,6 @@ func (r *recovery) holds(it owedItem, owed tree.Runs) bool {
 func tooMany(c jobconfig.Configuration, before, after tree.Record) bool {
 	guest, _ := c.Guest() // what cannot be read has its default
 	return guest.MaxHostDeaths > 0 && after.Deaths > before.Deaths && after.Deaths >= guest.MaxHostDeaths
-}
-
-// killed is why an operator has killed the run of an item, or "".
-func (r *recovery) killed(i int, it owedItem) string {
-	k, asked := r.kills.Of(i, it.state.RecordZxid)
-	if !asked || r.Dead == "" {
-		return ""
-	}
-	return k.Reason() + "; its host ended before that"
 }
 
 // taking is what a host writes about items that are owed: what it closes and what
@@ -641,7 +637,7 @@ func (r *recovery) take(ctx context.Context, x *step.Exchange, owed tree.Runs, r
 	if len(left.Runs) > 0 || r.Dead == "" {
 		return true, nil
 	}
-	n, err := x.Read(ctx, registry.Data(runs.Path), registry.Data(l.Members()), registry.Data(l.AssignmentOf(r.Dead)), registry.Data(l.Kill(r.Dead)))
+	n, err := x.Read(ctx, registry.Data(runs.Path), registry.Data(l.Members()), registry.Data(l.AssignmentOf(r.Dead)))
 	if err != nil {
 		return false, err
 	}
@@ -746,7 +742,14 @@ func (r *recovery) write(f fate, i int, it owedItem, owed tree.Runs, t *taking) 
 	case fateLost:
 		closed.Lost = append(closed.Lost, end(r.mourned(it, owed).Lose(now)))
 	case fateKilled:
-		closed.Killed = append(closed.Killed, end(it.state.Record.End(tree.OutcomeCancelled, r.killed(i, it), max(now, it.state.Record.Begun+1))))
+		closed.Killed = append(closed.Killed, end(it.state.Record.EndKilled(EndedBefore, now)))
+		if r.repeats(i, it) { // a Java host that has just come may not run it
+			for _, mark := range []registry.Node{it.failover, it.mark} {
+				if !mark.Exists {
+					t.add(roleItem, i, registry.Absent(mark.Path))
+				}
+			}
+		}
 	case fateHeld:
 		closed.Held = append(closed.Held, end(r.mourned(it, owed).Hold(now)))
 	case fateOvertaken:

@@ -310,8 +310,8 @@ func (stepper) ClearGuarantee(l tree.Layout, p guarantee.Phase) move {
 	return func(ctx context.Context, r registry.Center) error { return guarantee.Clear(ctx, r, l, p) }
 }
 
-func (stepper) DropKills(l tree.Layout, self tree.JobInstance, version int32) move {
-	return func(ctx context.Context, r registry.Center) error { return co.DropKills(ctx, r, l, self, version) }
+func (stepper) ReadKills(m *co.Member, running map[int]co.ItemState, out *map[int]co.ItemState) move {
+	return with(m, func(ctx context.Context) (err error) { *out, err = m.ReadKills(ctx, running); return err })
 }
 
 func (stepper) AskKill(k operate.Killing, out *[]operate.KillTarget) move {

@@ -2,17 +2,49 @@ package coordination
 
 import (
 	"context"
+	"maps"
+	"slices"
 
 	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/coordination/step"
 	"github.com/wasmjob/wasmjob/coordination/tree"
 )
 
-// DropKills deletes the node once nothing that it names runs any more. One that
-// was set since it was read stays, and so does one that is gone.
-func DropKills(ctx context.Context, r registry.Center, l tree.Layout, self tree.JobInstance, version int32) error {
-	return step.Perform(ctx, r, "end kill", func(ctx context.Context, x *step.Exchange) error {
-		_, err := x.Commit(ctx, registry.Delete(l.Kill(self.ID), version))
-		return step.UnlessConflict(err)
+// Why the host of a run that was killed has not ended it.
+const (
+	EndedBefore = "its host ended before that"
+	notStarted  = "it had not started"
+	handedBack  = "its host handed it back"
+)
+
+// ReadKills reads which of this host's runs operators have killed. running are the
+// states of the items that it runs; those that are returned have the kill in their record.
+func (m *Member) ReadKills(ctx context.Context, running map[int]ItemState) (killed map[int]ItemState, err error) {
+	items := slices.Sorted(maps.Keys(running))
+	read := make([]registry.Query, len(items))
+	for k, i := range items {
+		read[k] = registry.Data(m.Layout.Record(i))
+	}
+	killed = make(map[int]ItemState)
+	err = m.perform(ctx, "read kills", func(ctx context.Context, x *step.Exchange) error {
+		n, err := x.Read(ctx, read...)
+		for _, i := range items {
+			if state, is := running[i].killed(n.Data(m.Layout.Record(i))); is {
+				killed[i] = state
+			}
+		}
+		return err
 	})
+	return killed, err
+}
+
+// killed reports whether the record that was read is that of the open run of this state, which
+// an operator has killed since. It returns the state with the kill.
+func (s ItemState) killed(record registry.Node) (ItemState, bool) {
+	r := tree.ParseRecord(record.Data)
+	is := r.Kill.Asked() && r.Owner == s.Record.Owner && r.Begun == s.Record.Begun && r.After == s.RecordZxid
+	if is {
+		s.Record, s.RecordVersion = r, record.Version
+	}
+	return s, is
 }

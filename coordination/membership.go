@@ -329,7 +329,7 @@ func (m *Member) Leave(ctx context.Context) error {
 		for {
 			n, err := x.Read(ctx, registry.Data(l.Members()), registry.Data(l.Instance(id)), registry.Data(l.Leader()), registry.Data(l.Detail(id)),
 				registry.Data(l.AssignmentOf(id)), registry.Data(l.RunsOf(id)), registry.Data(l.Trigger(id)), registry.Data(l.Necessary()), registry.Data(l.Config()), registry.Data(l.Term()), registry.Data(l.ShardingFlags()), registry.Children(l.Instances()),
-				registry.Children(l.ElectionLatch()), registry.Children(l.FailoverLatch()), registry.Data(l.Kill(id)))
+				registry.Children(l.ElectionLatch()), registry.Children(l.FailoverLatch()))
 			if err != nil {
 				return err
 			}
@@ -373,7 +373,7 @@ func (m *Member) leaving(n registry.Snapshot) []registry.Op {
 	own, members := n.Data(l.RunsOf(id)), n.Data(l.Members())
 	runs, err := tree.ParseRuns(own.Data)
 	if err != nil || len(runs.Runs) == 0 { // as its burial would be
-		drop(l.AssignmentOf(id), l.RunsOf(id), l.Kill(id))
+		drop(l.AssignmentOf(id), l.RunsOf(id))
 		if left := tree.ParseMembers(members.Data).Without(id); members.Exists {
 			ops = append(ops, registry.Set(l.Members(), left.Data(), members.Version))
 		}

@@ -93,6 +93,7 @@ func (s *saving) look(ctx context.Context, x *step.Exchange, part tree.Items) er
 	for _, i := range part {
 		record, offset, e := n.Data(l.Record(i)), n.Data(l.Offset(i)), s.items[i]
 		run := tree.ParseRecord(record.Data)
+		e.State, _ = e.State.killed(record)
 		if tree.VersionOf(record) != e.State.RecordVersion || run.Owner != owner || run.Begun != e.State.Record.Begun {
 			s.out.Lost = append(s.out.Lost, i)
 			continue

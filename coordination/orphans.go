@@ -63,7 +63,7 @@ func settleOrphans(ctx context.Context, x *step.Exchange, l tree.Layout, self st
 	var back tree.Items
 	for _, i := range orphans {
 		r, fire := states[i].Record, own.runs.FireOf(i)
-		if r.Owner == self && r.Open() && (r.Source == tree.SourceFailover || fire.Trigger != 0) {
+		if r.Owner == self && r.Open() && !r.Kill.Asked() && (r.Source == tree.SourceFailover || fire.Trigger != 0) {
 			adopted = append(adopted, Claim{Item: i, Fire: fire, State: states[i]})
 		} else {
 			back = append(back, i)
@@ -117,7 +117,11 @@ func handBackOps(l tree.Layout, self string, runs tree.Runs, items tree.Items, n
 		record := n.Data(l.Record(i))
 		item := commit{}
 		if r := tree.ParseRecord(record.Data); r.Owner == self && r.Open() {
-			item.add(roleRecord, i, registry.Set(record.Path, r.HandBack(runs.FireOf(i)).Data(), record.Version))
+			back := r.HandBack(runs.FireOf(i))
+			if r.Kill.Asked() {
+				back = r.EndKilled(notStarted, r.Kill.At)
+			}
+			item.add(roleRecord, i, registry.Set(record.Path, back.Data(), record.Version))
 		}
 		for _, path := range []string{l.ItemRunning(i), l.ItemFailover(i), l.ItemFailovering(i)} {
 			if mark := n.Data(path); mark.Exists && string(mark.Data) == self {

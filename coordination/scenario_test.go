@@ -665,23 +665,10 @@ func (s *script) kill(words []string) error {
 
 // kills ends what a host is asked to end.
 func (s *script) kills(h *simHost) {
-	query := tree.KillQuery(s.layout, h.Self)
-	n := h.read(query)
-	kills := tree.ReadKills(n)
-	var end tree.Items
-	for i, it := range h.sorted() {
-		if _, asked := kills.Of(i, it.state.RecordZxid); it.running && asked {
-			end = append(end, i)
-		}
-	}
+	end, _ := h.asked()
 	s.say("%s: is to end %s", h.name, orNone(end))
 	if len(end) > 0 {
 		if err := h.complete(end, tree.OutcomeCancelled, ""); err != nil {
-			s.say("%s: %v", h.name, err)
-		}
-	}
-	if n.Exists {
-		if err := h.perform(moves.DropKills(s.layout, h.Self, n.Version)); err != nil {
 			s.say("%s: %v", h.name, err)
 		}
 	}

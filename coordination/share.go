@@ -235,11 +235,12 @@ func itemQueries(l tree.Layout, items tree.Items) []registry.Query {
 
 func itemState(l tree.Layout, n registry.Snapshot, i int) ItemState {
 	record, offset := n.Data(l.Record(i)), n.Data(l.Offset(i))
-	s := ItemState{Record: tree.ParseRecord(record.Data), RecordVersion: tree.VersionOf(record), RecordZxid: record.Mzxid,
+	s := ItemState{Record: tree.ParseRecord(record.Data), RecordVersion: tree.VersionOf(record),
 		Misfire: n.Data(l.ItemMisfire(i)).Exists, Disabled: n.Data(l.ItemDisabled(i)).Exists}
 	if offset.Exists {
 		s.Offset, s.OffsetVersion, s.HasOffset = offset.Data, offset.Version, true
 	}
+	s.RecordZxid = s.Record.Token(record.Mzxid)
 	return s
 }
 

@@ -246,7 +246,7 @@ func (h *simHost) join(definition jobconfig.Configuration) (co.Applied, error) {
 		h.connect()
 	}
 	err := h.perform(moves.Join(&h.Member, co.Joining{Definition: definition, Former: h.former, Applied: &applied,
-		Detail: tree.HostDetail{State: tree.DetailReady, Digest: "sha256:d0", TriggerArgs: !h.old}}))
+		Detail: tree.HostDetail{State: tree.DetailReady, Digest: "sha256:d0", TriggerArgs: !h.old, RecordedKills: !h.old}}))
 	if err == nil {
 		h.joined, h.why, h.former = true, "", definition.YAML()
 	}

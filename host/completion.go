@@ -3,6 +3,7 @@ package host
 import (
 	"cmp"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -23,12 +24,12 @@ import (
 // asked meanwhile is found then.
 const killWatchAfter = time.Second
 
-// killing is what operators want to end of this host's runs.
+// killing is what this host knows of operators' kills of its runs. Each is in the record of its
+// run; the transactions are of the job's node of kills, 0 if it is not there.
 type killing struct {
-	asked   tree.Kills
-	version int32     // of the node
-	stands  bool      // the node is there
-	lookAt  time.Time // when to look at them again
+	seen    int64     // the newest that a snapshot has shown
+	looked  int64     // the one for which the records were read last
+	lookAt  time.Time // when the grace of one is over
 	ranLong time.Time // when something last had run for long
 }
 
@@ -78,7 +79,10 @@ func (rn *runner) commitEnded(now moment) {
 		e := rn.ended[n]
 		delete(rn.ended, n)
 		state, took := out.Items[n]
-		rn.settle(now, n, e, state, took)
+		if slices.Contains(out.Killed, n) {
+			e = e.KilledInstead(state.Record.Reason)
+		}
+		rn.settle(now, n, e, state, took, abi.Outcome(out.Closed[n].Outcome))
 	}
 	if len(rn.ended) > 0 {
 		rn.endedSince = now.Time
@@ -86,13 +90,13 @@ func (rn *runner) commitEnded(now moment) {
 }
 
 // settle draws the conclusions of an item's completion, once it took effect or was
-// refused.
-func (rn *runner) settle(now moment, n int, e run.Ended, state coordination.ItemState, took bool) {
+// refused. closed is with what outcome others have closed the run, if they have.
+func (rn *runner) settle(now moment, n int, e run.Ended, state coordination.ItemState, took bool, closed abi.Outcome) {
 	f := e.Run.Fire()
 	f.Open--
 	rn.live--
 	it := rn.items[n]
-	rn.reportEnd(n, e, state, took)
+	rn.reportEnd(n, e, state, took, closed)
 	if took && e.HandedBack() && it != nil && rn.beyond(it) { // no host will get it
 		rn.skipItem(it, f.ID, event.SkipDisabled, rn.fewer())
 	}
@@ -133,14 +137,21 @@ func (rn *runner) settle(now moment, n int, e run.Ended, state coordination.Item
 	}
 }
 
+// closedCauses are the causes of events of runs that others have closed.
+var closedCauses = map[abi.Outcome]event.SkipCause{tree.OutcomeLost: event.SkipLost, tree.OutcomeHeld: event.SkipHeld, tree.OutcomeElsewhere: event.SkipElsewhere, abi.OutcomeCancelled: event.SkipDisabled}
+
 // reportEnd reports that an item's completion took effect, or why it did not.
-func (rn *runner) reportEnd(n int, e run.Ended, state coordination.ItemState, took bool) {
+func (rn *runner) reportEnd(n int, e run.Ended, state coordination.ItemState, took bool, closed abi.Outcome) {
 	f := e.Run.Fire()
 	ev := event.Event{Item: &n, Instant: f.ID.Time(), Trigger: f.ID.Trigger, Source: f.Source(), RunID: e.Run.RunID(),
 		Fence: e.Run.Fence, Digest: f.Exec.Digest(), Attempt: e.Run.Attempt(), Outcome: e.Result.Outcome}
 	switch {
 	case !took && !rn.member.View.Exists:
 		ev.Kind, ev.Cause, ev.Reason = event.ItemSkipped, event.SkipDisabled, "the job was removed while the item ran"
+	case !took && closed != "":
+		ev.Kind, ev.Cause, ev.Outcome = event.ItemSkipped, cmp.Or(closedCauses[closed], event.SkipElsewhere), closed
+		ev.Reason = fmt.Sprintf("other hosts took this host for dead and recorded the run as %s before its completion could be written", closed)
+		rn.log.Error("completion refused: other hosts have closed the run", zap.Int("item", n), zap.Int64("fence", e.Run.Fence), zap.String("outcome", string(closed)))
 	case !took:
 		ev.Kind, ev.Cause, ev.Reason = event.ItemSkipped, event.SkipElsewhere, "the item was taken over by another host before its completion could be written"
 		rn.log.Error("completion refused: the item is no longer this host's", zap.Int("item", n), zap.Int64("fence", e.Run.Fence))
@@ -380,27 +391,42 @@ func (rn *runner) windDown() {
 	}
 }
 
-// seeKills takes what operators ask of this host from a snapshot.
+// seeKills takes from a snapshot whether operators have killed something of the job.
 func (rn *runner) seeKills(s registry.Snapshot) {
-	if n, watched := s[tree.KillQuery(rn.member.Layout, rn.member.Self)]; watched {
-		rn.killing.asked, rn.killing.version, rn.killing.stands = tree.ReadKills(n), n.Version, n.Exists
+	if n, watched := s[tree.KillQuery(rn.member.Layout)]; watched {
+		rn.killing.seen = n.Mzxid
 	}
 }
 
-// endKilled ends the runs that operators have killed, and says so when nothing
-// of them runs any more. What was begun since is not meant.
-func (rn *runner) endKilled(now moment) {
-	rn.killing.lookAt = time.Time{}
-	if !rn.killing.stands {
+// readKills reads the records of what runs here if an operator has killed something of
+// the job since they were read.
+func (rn *runner) readKills(now moment) {
+	if rn.killing.seen == rn.killing.looked || now.Before(rn.refusal.retryAt) || !rn.term.registry.Trusted() {
 		return
 	}
-	open := false
-	for _, it := range rn.sorted(func(it *item) bool { return it.run != nil }) {
-		k, asked := rn.killing.asked.Of(it.number, it.run.Fence)
-		if !asked {
-			continue
+	states := make(map[int]coordination.ItemState)
+	for _, it := range rn.items {
+		if it.run != nil {
+			states[it.number] = it.state
 		}
-		open = true
+	}
+	killed, err := rn.member.ReadKills(rn.work, states)
+	if err != nil {
+		rn.failed(now, "reading what operators have killed", err)
+		return
+	}
+	rn.killing.looked = rn.killing.seen
+	for n, state := range killed {
+		rn.items[n].state.Record.Kill = state.Record.Kill
+	}
+}
+
+// endKilled ends the runs that operators have killed. What was begun since is not meant.
+func (rn *runner) endKilled(now moment) {
+	rn.killing.lookAt = time.Time{}
+	rn.readKills(now)
+	for _, it := range rn.sorted(func(it *item) bool { return it.run != nil && it.state.Record.Kill.Asked() }) {
+		k := it.state.Record.Kill
 		grace := time.Duration(k.Grace) * time.Millisecond
 		first, unclaimed := it.run.Abort(k.Reason(), now.Add(grace))
 		if first {
@@ -414,14 +440,6 @@ func (rn *runner) endKilled(now moment) {
 			rn.killing.lookAt = soonest(rn.killing.lookAt, at)
 		}
 	}
-	if open || now.Before(rn.refusal.retryAt) || !rn.term.registry.Trusted() {
-		return
-	}
-	if err := coordination.DropKills(rn.work, rn.member.Registry, rn.member.Layout, rn.member.Self, rn.killing.version); err != nil {
-		rn.failed(now, "ending a kill", err)
-		return
-	}
-	rn.killing.stands = false
 }
 
 // wantsKills reports whether to watch what operators ask to end: something has

@@ -337,6 +337,10 @@ func (set *itemSet) lost(n int, r tree.Record) {
 		return
 	}
 	id := r.Fire()
+	if r.Kill.Asked() {
+		set.skipRun(n, id, r.Owner, abi.OutcomeCancelled, event.SkipDisabled, r.Kill.Reason()+"; "+coordination.EndedBefore)
+		return
+	}
 	set.skipRun(n, id, r.Owner, tree.OutcomeLost, event.SkipLost, "its host "+r.Owner+" died while it ran, and failover is off")
 }
 

@@ -88,8 +88,8 @@ func (j *job) seeJava(now moment, before coordination.View) {
 }
 
 // watchExtra watches what matters for a while: servers and a running mark of Java
-// hosts, who is before this host in a latch, and what operators kill of the runs
-// here.
+// hosts, who is before this host in a latch, and whether operators kill runs of
+// the job.
 func (j *job) watchExtra(now moment) {
 	want := j.member.View.Extra()
 	for _, line := range []*queue{&j.election, &j.takers} {
@@ -103,7 +103,7 @@ func (j *job) watchExtra(now moment) {
 		break
 	}
 	if j.wantsKills(now) {
-		want = append(want, tree.KillQuery(j.member.Layout, j.member.Self))
+		want = append(want, tree.KillQuery(j.member.Layout))
 	}
 	if slices.Equal(want, j.watch.extraFor) {
 		return
@@ -127,7 +127,7 @@ func (j *job) seeExtra(now moment, s registry.Snapshot) {
 	j.member.View = j.member.View.WithExtra(s)
 	j.outside.See(s.Raise(j.base.Load()), j.member.Layout, j.member.Self)
 	j.seeKills(s)
-	if _, kills := s[tree.KillQuery(j.member.Layout, j.member.Self)]; kills && len(s) == 1 {
+	if _, kills := s[tree.KillQuery(j.member.Layout)]; kills && len(s) == 1 {
 		return
 	}
 	for _, line := range []*queue{&j.election, &j.takers} {
@@ -157,7 +157,6 @@ func (j *job) endExtra() {
 		j.watch.endExtra()
 	}
 	j.watch.extra, j.watch.extraFor, j.watch.endExtra = nil, nil, nil
-	j.killing.stands = false
 	j.member.View = j.member.View.WithExtra(nil)
 }
 

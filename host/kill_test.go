@@ -60,9 +60,15 @@ func (c *cluster) kill(name string, item int, run string, grace time.Duration) [
 	return out
 }
 
-// asked are the hosts that are asked to end something.
-func (c *cluster) asked(name string) []string {
-	return c.nodes(registry.Children(tree.NewLayout("test", name).Sibling() + "/kill"))[0].Names
+// asked are the items whose runs are asked to end.
+func (c *cluster) asked(name string) (items tree.Items) {
+	l := tree.NewLayout("test", name)
+	for _, child := range c.nodes(registry.Children(l.Records()))[0].Names {
+		if i, ok := tree.ItemNumber(child); ok && tree.ParseRecord(c.nodes(registry.Data(l.Record(i)))[0].Data).Kill.Asked() {
+			items = append(items, i)
+		}
+	}
+	return items
 }
 
 func TestKill(t *testing.T) {
@@ -194,65 +200,74 @@ func TestKill(t *testing.T) {
 			}
 		})
 	})
-	// The run that the operator saw has ended when its host hears of the kill, and
-	// another has begun.
+	// It is killed before its host watches for that, and ends before it would.
 	t.Run("a later run is not meant", func(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
 			c := newCluster(t)
-			c.start(1, job(definition("j", "0 * * * * ?", 1), sleeper(10*time.Second)))
-			time.Sleep(time.Minute + 500*time.Millisecond) // it is not watched yet
-			l := tree.NewLayout("test", "j")
+			c.start(1, job(definition("j", "0 * * * * ?", 1), sleeper(900*time.Millisecond)))
+			time.Sleep(time.Minute + 500*time.Millisecond)
 			targets := c.kill("j", -1, "", 0)
-			if len(targets) != 1 {
-				t.Fatalf("targets %v", targets)
+			if len(targets) != 1 || !slices.Equal(c.asked("j"), tree.Items{0}) {
+				t.Fatalf("targets %v, asked %v", targets, c.asked("j"))
 			}
-			kill := c.nodes(registry.Children(l.Sibling() + "/kill"))[0].Names
-			path := l.Sibling() + "/kill/" + kill[0]
-			data := c.nodes(registry.Data(path))[0].Data
-			if err := c.operate(func(ctx context.Context, r registry.Center) error {
-				_, err := r.Commit(ctx, registry.Delete(path, registry.AnyVersion))
-				return err
-			}); err != nil {
-				t.Fatal(err)
-			}
-			time.Sleep(time.Minute) // the next one runs; what was asked comes late
-			if err := c.operate(func(ctx context.Context, r registry.Center) error {
-				_, err := r.Commit(ctx, registry.Create(path, data))
-				return err
-			}); err != nil {
-				t.Fatal(err)
+			time.Sleep(time.Second)
+			if left := c.asked("j"); len(left) > 0 {
+				t.Errorf("the kill stays with %v", left)
 			}
 			run := tree.RunID("j", targets[0].Fire, 0)
 			if none := c.kill("j", -1, run, 0); len(none) != 0 {
 				t.Errorf("run %s is over, and %v are meant", run, none)
 			}
-			time.Sleep(20 * time.Second)
+			time.Sleep(time.Minute)
 			done := c.list(event.ItemCompleted)
 			if len(done) != 2 || slices.ContainsFunc(done, func(e event.Event) bool { return e.Outcome != abi.OutcomeOK }) {
 				t.Errorf("want both to end well\n%s", c.all())
 			}
-			if left := c.asked("j"); len(left) > 0 {
-				t.Errorf("the kill stays with %v", left)
+		})
+	})
+	// It is killed before its host watches for that.
+	t.Run("as soon as it has run for a second", func(t *testing.T) {
+		t.Parallel()
+		synctest.Test(t, func(t *testing.T) {
+			c := newCluster(t)
+			c.start(1, job(definition("j", "0 * * * * ?", 1), sleeper(10*time.Second)))
+			time.Sleep(time.Minute + 500*time.Millisecond)
+			c.kill("j", -1, "", 0)
+			time.Sleep(time.Second)
+			if done := c.list(event.ItemCompleted); len(done) != 1 || done[0].Outcome != abi.OutcomeCancelled {
+				t.Errorf("%s", c.all())
 			}
 		})
 	})
-	// Nothing has run for long when the host stops: it has not looked.
+	// The host has not looked when it stops: what waits is handed back, and does not run elsewhere.
 	t.Run("the host leaves", func(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
 			c := newCluster(t)
-			n := c.start(1, job(definition("j", "0 * * * * ?", 1), sleeper(900*time.Millisecond)))
-			time.Sleep(time.Minute + 500*time.Millisecond)
-			c.kill("j", -1, "", 0)
-			time.Sleep(time.Second)
-			if len(c.asked("j")) != 1 {
-				t.Fatal("a short run was looked after")
+			c.config = func(cfg *host.Config) { cfg.MaxConcurrency = 1 }
+			d := definition("j", "0 0 * * * ?", 3)
+			d.Failover = true
+			n := c.start(1, job(d, sleeper(900*time.Millisecond)))
+			time.Sleep(time.Hour + 500*time.Millisecond)
+			if targets := c.kill("j", -1, "", 0); len(targets) != 3 {
+				t.Fatalf("%v are meant", targets)
 			}
 			n.stop()
 			<-n.done
 			if left := c.asked("j"); len(left) > 0 {
 				t.Errorf("the kill stays with %v", left)
+			}
+			c.start(2, job(d, sleeper(time.Second)))
+			time.Sleep(time.Minute)
+			killed := 0
+			for _, e := range c.list(event.ItemCompleted) {
+				if strings.HasSuffix(e.Reason, "its host handed it back") && e.Outcome == abi.OutcomeCancelled {
+					killed++
+				}
+			}
+			if started := len(c.list(event.ItemStarted)); started != 1 || killed != 2 {
+				t.Errorf("%d were started and %d ended, want one and two\n%s", started, killed, c.all())
 			}
 		})
 	})

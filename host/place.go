@@ -153,7 +153,7 @@ func (t *tally) count(now moment, outcome abi.Outcome) {
 }
 
 func (p *place) detail() tree.HostDetail {
-	return tree.HostDetail{State: tree.DetailReady, TriggerArgs: true, Digest: p.wanted.Module.Digest(), TimeZone: p.cron.zone.String(),
+	return tree.HostDetail{State: tree.DetailReady, TriggerArgs: true, RecordedKills: true, Digest: p.wanted.Module.Digest(), TimeZone: p.cron.zone.String(),
 		Succeeded: p.tally.succeeded, Failed: p.tally.failed}
 }
 

@@ -53,7 +53,7 @@ type sweeping struct {
 	now                                 time.Time
 	swept                               Swept
 	instances, details, lists, triggers []string
-	kills                               []string // hosts that are asked to end something
+	kills                               []string // nodes of kills of earlier versions
 	items                               tree.Items
 	members                             registry.Node
 	ours                                tree.Members
@@ -61,7 +61,7 @@ type sweeping struct {
 	// surplus are nodes beyond the total count that no division has left for
 	// somebody who runs the item. The next one takes them away.
 	surplus tree.Items
-	marks   registry.Snapshot // marks of items, lists of runs, kills and triggers
+	marks   registry.Snapshot // marks of items, lists of runs and triggers
 	// elsewhere are Java hosts that are not in the job, and whose processes live.
 	elsewhere map[string]bool
 }
@@ -127,9 +127,6 @@ func (s *sweeping) read(ctx context.Context, x *step.Exchange) error {
 	}
 	for _, id := range s.lists {
 		read = append(read, registry.Data(l.RunsOf(id)))
-	}
-	for _, id := range s.kills {
-		read = append(read, registry.Data(l.Kill(id)))
 	}
 	for _, id := range s.triggers {
 		if !slices.Contains(s.instances, id) {
@@ -261,12 +258,13 @@ func (s *sweeping) readLists() (listed map[int]bool, runsOf map[string]registry.
 	return listed, runsOf
 }
 
-// sweepRequests removes kills and triggers that no host answers any more.
+// sweepRequests removes triggers that no host answers any more, and what hosts of earlier
+// versions were asked to kill.
 func (s *sweeping) sweepRequests() (groups [][]registry.Op) {
 	l := s.view.Layout
 	for _, id := range s.kills {
-		if n := s.marks.Data(l.Kill(id)); staleKill(n, s.lives(id), slices.Contains(s.lists, id), s.now) {
-			groups = append(groups, []registry.Op{registry.Delete(n.Path, n.Version)})
+		if !s.lives(id) && !slices.Contains(s.lists, id) {
+			groups = append(groups, []registry.Op{registry.Delete(path.Join(l.Kills(), id), registry.AnyVersion)})
 		}
 	}
 	for _, id := range s.triggers {
@@ -414,20 +412,4 @@ func sweepEach(ctx context.Context, x *step.Exchange, groups [][]registry.Op, sw
 		groups = groups[n:]
 	}
 	return nil
-}
-
-// killKept is how long a kill is kept beyond its grace that its host does not answer: one
-// of an earlier version cannot. longestGrace is the longest that one can ask for.
-const (
-	killKept     = time.Hour
-	longestGrace = 24 * time.Hour
-)
-
-// staleKill reports whether no host needs a kill any more.
-func staleKill(n registry.Node, lives, listed bool, now time.Time) bool {
-	kept := killKept
-	for _, k := range tree.ReadKills(n) {
-		kept = max(kept, killKept+time.Duration(min(k.Grace, longestGrace.Milliseconds()))*time.Millisecond)
-	}
-	return n.Exists && ((!lives && !listed) || now.Sub(n.Mtime) > kept)
 }

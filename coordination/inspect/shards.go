@@ -231,7 +231,7 @@ func (s *shardReading) item(i int, begun string) ShardItem {
 	}
 	it.Failover = n.Data(l.ItemFailover(i)).Exists || owed
 	if it.RunningOn != "" && it.Record.Owner == it.RunningOn && it.Record.Open() {
-		it.Fence = record.Mzxid
+		it.Fence = it.Record.Token(record.Mzxid)
 	}
 	switch {
 	case it.Record.Held != 0 && it.RunningOn == "":

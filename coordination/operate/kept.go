@@ -55,7 +55,7 @@ func keptOf(l tree.Layout, n registry.Snapshot, i int) Kept {
 	r := tree.ParseRecord(record.Data)
 	k.Fence = r.After
 	if r.Open() {
-		k.RunsOn, k.Fence = r.Owner, record.Mzxid
+		k.RunsOn, k.Fence = r.Owner, r.Token(record.Mzxid)
 	} else if running.Exists {
 		k.RunsOn = cmp.Or(string(running.Data), "an unknown host") // Java hosts have no record
 	}

@@ -2,7 +2,6 @@ package operate
 
 import (
 	"context"
-	"maps"
 	"slices"
 	"time"
 
@@ -11,10 +10,10 @@ import (
 	"github.com/wasmjob/wasmjob/coordination/tree"
 )
 
-// A kill is written below the
-// sibling tree, one node per host that runs something; the host watches its node
-// while it runs anything for long, and deletes it when nothing of it runs any
-// more. It names each run by its fence, which no later run has.
+// A kill is written into the records of the runs that are meant, which every
+// completion, takeover and begin sets: so none of them misses it, and no later run is
+// meant. The commit also sets the job's node of kills, which hosts watch while something
+// of the job has run for long.
 
 // Killing is an operator's wish to end what runs of a job.
 type Killing struct {
@@ -38,21 +37,27 @@ type Killing struct {
 type KillTarget struct {
 	Item int
 	Fire tree.Fire
-	// Host has begun it: an instance id. Java is set if that is a Java host,
-	// which no host can ask; Gone if it has died, so that the run is not taken
-	// over.
-	Host       string
-	Java, Gone bool
+	// Host runs it: an instance id. Java is set if that is a Java host, Older if it is a
+	// host of an earlier version: neither can be asked. Gone is set if the host has died,
+	// so that the run is not taken over.
+	Host              string
+	Java, Older, Gone bool
 	// Fence and Record are of the run when it was asked to end, zero for a
 	// Java host.
 	Fence  int64
 	Record tree.Record
+
+	version int32 // of the record
 }
+
+// asked reports whether the run's host is asked to end it.
+func (t KillTarget) asked() bool { return !t.Java && !t.Older }
 
 // AskKill asks the hosts of a job to end what they run. It may be called again:
 // what has been asked for already stays asked for, with the newer grace. It
 // returns the runs that are meant, by item, and tree.ErrRemoved for a job that
-// is not in the registry.
+// is not in the registry. A run that another host takes over meanwhile is still meant;
+// one that ends meanwhile is returned as it was, and [ReadEndings] says how it ended.
 func AskKill(ctx context.Context, r registry.Center, k Killing) (targets []KillTarget, err error) {
 	g := killing{Killing: k}
 	err = step.Perform(ctx, r, "kill", func(ctx context.Context, x *step.Exchange) error {
@@ -62,7 +67,8 @@ func AskKill(ctx context.Context, r registry.Center, k Killing) (targets []KillT
 		if k.Found != nil {
 			k.Found(targets)
 		}
-		return g.ask(ctx, x, targets)
+		targets, err = g.ask(ctx, x, targets)
+		return err
 	})
 	return targets, err
 }
@@ -152,78 +158,163 @@ func (g *killing) findOurs(ctx context.Context, x *step.Exchange, hosts []string
 	}
 	var open []KillTarget
 	for _, t := range listed {
-		record := n.Data(l.Record(t.Item))
-		t.Record, t.Fence = tree.ParseRecord(record.Data), record.Mzxid
-		if t.Record.Owner == t.Host && t.Record.Open() { // else it has ended since
+		if t = t.of(n.Data(l.Record(t.Item))); t.Record.Owner == t.Host && t.Record.Open() { // else it has ended since
 			open = append(open, t)
 		}
 	}
-	return open, nil
+	return g.older(ctx, x, open)
 }
 
-// ask reads what the hosts have been asked already, and writes what they are
-// asked now. After a conflict, or if the outcome is unknown, it does so again: the
-// runs stay those that were found, and what was written is found.
-func (g *killing) ask(ctx context.Context, x *step.Exchange, targets []KillTarget) error {
+// of is the target with the record that was read.
+func (t KillTarget) of(record registry.Node) KillTarget {
+	t.Record, t.version = tree.ParseRecord(record.Data), record.Version
+	t.Fence = t.Record.Token(record.Mzxid)
+	return t
+}
+
+// older finds those of the targets whose hosts are of an earlier version. They take a record that
+// was set for one of a run that is not theirs any more.
+func (g *killing) older(ctx context.Context, x *step.Exchange, targets []KillTarget) ([]KillTarget, error) {
 	l := g.Layout
-	byHost := make(map[string]map[int64]tree.Items)
+	var read []registry.Query
 	for _, t := range targets {
-		if t.Java {
+		if q := registry.Data(l.Detail(t.Host)); !slices.Contains(read, q) {
+			read = append(read, q)
+		}
+	}
+	n, err := x.Read(ctx, read...)
+	if err != nil {
+		return nil, err
+	}
+	older := make(map[string]bool)
+	for _, q := range read {
+		detail := n[q]
+		older[q.Path] = detail.Exists && !tree.ParseDetail(detail.Data).RecordedKills
+	}
+	for k, t := range targets {
+		targets[k].Older = older[l.Detail(t.Host)]
+	}
+	return targets, nil
+}
+
+// ask writes the kill into the records of the targets. After a conflict, or if the
+// outcome is unknown, it reads them again: the runs stay those that were found, and
+// what was written is found. It returns the targets as they are then.
+func (g *killing) ask(ctx context.Context, x *step.Exchange, targets []KillTarget) ([]KillTarget, error) {
+	l, kill, limit := g.Layout, tree.NewKill(g.By, g.Now, g.Grace), step.Budget
+	var todo []int // of targets
+	for k, t := range targets {
+		if t.asked() {
+			todo = append(todo, k)
+		}
+	}
+	for len(todo) > 0 {
+		var ops []registry.Op
+		for _, k := range todo {
+			t := targets[k]
+			ops = append(ops, registry.Set(l.Record(t.Item), t.Record.Killed(kill, t.Fence).Data(), t.version))
+		}
+		for part := range step.Parts(ops, limit) {
+			guards := []registry.Op{registry.Check(l.Config(), registry.AnyVersion), registry.Ensure(l.Kills()), registry.Set(l.Kills(), nil, registry.AnyVersion)}
+			_, err := x.Commit(ctx, append(guards, part...)...)
+			if conflict := step.ConflictOf(err); conflict != nil && conflict.Index == 0 {
+				return targets, tree.ErrRemoved
+			}
+			if step.Contested(err) {
+				// Where runs end all the time, fewer at once get through.
+				limit = max(limit/2, leastKills)
+				if targets, todo, err = g.again(ctx, x, targets, todo, kill); err != nil {
+					return targets, err
+				}
+				break
+			}
+			if err != nil {
+				return targets, err
+			}
+			todo = todo[len(part):]
+		}
+	}
+	return targets, nil
+}
+
+// leastKills is the least that ask writes in one commit, in bytes: some ten records.
+const leastKills = 4 << 10
+
+// again reads those of the targets that are to be written. One that has ended, or has the
+// kill, is done; one that another host has taken over runs there.
+func (g *killing) again(ctx context.Context, x *step.Exchange, targets []KillTarget, todo []int, kill tree.Kill) (found []KillTarget, left []int, err error) {
+	l := g.Layout
+	var read []registry.Query
+	for _, k := range todo {
+		read = append(read, registry.Data(l.Record(targets[k].Item)))
+	}
+	n, err := x.Read(ctx, read...)
+	if err != nil {
+		return targets, todo, err
+	}
+	var open []KillTarget
+	var of []int // open → targets
+	for _, k := range todo {
+		t := targets[k].of(n.Data(l.Record(targets[k].Item)))
+		if t.Record.Open() && t.Record.Kill != kill {
+			open, of = append(open, t), append(of, k)
+		}
+	}
+	same, err := stillRun(ctx, x, l, open, targets, of)
+	if err != nil {
+		return targets, todo, err
+	}
+	if open, err = g.older(ctx, x, open); err != nil {
+		return targets, todo, err
+	}
+	found = slices.Clone(targets)
+	for n, k := range of {
+		if !same[n] {
 			continue
 		}
-		if byHost[t.Host] == nil {
-			byHost[t.Host] = make(map[int64]tree.Items)
-		}
-		byHost[t.Host][t.Fence] = append(byHost[t.Host][t.Fence], t.Item)
-	}
-	hosts := slices.Sorted(maps.Keys(byHost))
-	var read []registry.Query
-	for _, id := range hosts {
-		read = append(read, registry.Data(l.Kill(id)))
-	}
-	for {
-		n, err := x.Read(ctx, read...)
-		if err != nil {
-			return err
-		}
-		var ops []registry.Op
-		for _, id := range hosts {
-			kill := tree.Kill{By: g.By, At: g.Now.UnixMilli(), Grace: g.Grace.Milliseconds()}
-			for _, fence := range slices.Sorted(maps.Keys(byHost[id])) {
-				kill.Runs = append(kill.Runs, tree.KillRun{Fence: fence, Items: byHost[id][fence]})
-			}
-			node := n.Data(l.Kill(id))
-			ops = append(ops, step.Put(node, tree.ReadKills(node).With(kill).Data()))
-		}
-		done, err := writeKills(ctx, x, l, ops)
-		if done || err != nil {
-			return err
+		if found[k] = open[n]; open[n].asked() {
+			left = append(left, k)
 		}
 	}
+	return found, left, nil
 }
 
-// writeKills writes in commits that fit; done is false if something has changed.
-func writeKills(ctx context.Context, x *step.Exchange, l tree.Layout, ops []registry.Op) (done bool, err error) {
-	for part := range step.Parts(ops, step.Budget) {
-		_, err := x.Commit(ctx, append([]registry.Op{registry.Check(l.Config(), registry.AnyVersion), registry.Ensure(l.Kills())}, part...)...)
-		if conflict := step.ConflictOf(err); conflict != nil && conflict.Index == 0 {
-			return false, tree.ErrRemoved
-		}
-		if step.Contested(err) {
-			return false, nil
-		}
-		if err != nil {
-			return false, err
+// stillRun reports which of the open runs are those of the targets, on their hosts or on
+// others that have taken them over, and notes these hosts: those have them in their lists of runs.
+func stillRun(ctx context.Context, x *step.Exchange, l tree.Layout, open, targets []KillTarget, of []int) (same []bool, err error) {
+	same = make([]bool, len(open))
+	var read []registry.Query
+	for k, t := range open {
+		same[k] = t.Record.Owner == t.Host && t.Record.Begun == targets[of[k]].Record.Begun
+		if q := registry.Data(l.RunsOf(t.Record.Owner)); !same[k] && !slices.Contains(read, q) {
+			read = append(read, q)
 		}
 	}
-	return true, nil
+	n, err := x.Read(ctx, read...)
+	if err != nil {
+		return nil, err
+	}
+	lists := make(map[string]tree.Runs)
+	for _, q := range read {
+		lists[q.Path], _ = tree.ParseRuns(n[q].Data) // unreadable: it is recreated
+	}
+	for k, t := range open {
+		if same[k] {
+			continue
+		}
+		runs := lists[l.RunsOf(t.Record.Owner)]
+		if same[k] = runs.Has(t.Item) && runs.FireOf(t.Item).Same(t.Fire); same[k] {
+			open[k].Host, open[k].Gone = t.Record.Owner, false
+		}
+	}
+	return same, nil
 }
 
 // KillWatch are the nodes that change when one of the runs ends.
 func KillWatch(l tree.Layout, targets []KillTarget) []registry.Query {
 	var q []registry.Query
 	for _, t := range targets {
-		if query := registry.Data(l.RunsOf(t.Host)); !t.Java && !slices.Contains(q, query) {
+		if query := registry.Data(l.RunsOf(t.Host)); t.asked() && !slices.Contains(q, query) {
 			q = append(q, query)
 		}
 	}
@@ -231,7 +322,7 @@ func KillWatch(l tree.Layout, targets []KillTarget) []registry.Query {
 }
 
 // Unlisted are those of the targets that the snapshot of KillWatch does not show
-// to run: they have ended, or run on a Java host.
+// to run: they have ended, or run on another host now, or on one that cannot be asked.
 func Unlisted(l tree.Layout, s registry.Snapshot, targets []KillTarget) []KillTarget {
 	lists := make(map[string]tree.Runs)
 	var ended []KillTarget
@@ -241,7 +332,7 @@ func Unlisted(l tree.Layout, s registry.Snapshot, targets []KillTarget) []KillTa
 			runs, _ = tree.ParseRuns(s.Data(l.RunsOf(t.Host)).Data) // unreadable: it is recreated
 			lists[t.Host] = runs
 		}
-		if t.Java || !runs.FireOf(t.Item).Same(t.Fire) || len(runs.Runs) == 0 {
+		if !t.asked() || !runs.FireOf(t.Item).Same(t.Fire) || len(runs.Runs) == 0 {
 			ended = append(ended, t)
 		}
 	}
@@ -250,15 +341,17 @@ func Unlisted(l tree.Layout, s registry.Snapshot, targets []KillTarget) []KillTa
 
 // Ending is how a run has ended that was to be killed.
 type Ending struct {
-	// Open is set while it has not.
+	// Open is set while it has not. Now is the run as it is then: another host may have taken it over.
 	Open bool
+	Now  KillTarget
 	// Outcome and Reason are its record's; Outcome is empty if that has it
 	// no more.
 	Outcome, Reason string
 }
 
 // ReadEndings reads what has become of runs, in the order of targets. A run of a
-// Java host is open as long as it has its mark.
+// Java host is open as long as it has its mark. One that a host has taken over is
+// open as long as it runs there.
 func ReadEndings(ctx context.Context, r registry.Center, l tree.Layout, targets []KillTarget) (endings []Ending, err error) {
 	err = step.Perform(ctx, r, "read killed runs", func(ctx context.Context, x *step.Exchange) error {
 		var read []registry.Query
@@ -269,22 +362,44 @@ func ReadEndings(ctx context.Context, r registry.Center, l tree.Layout, targets 
 		if err != nil {
 			return err
 		}
-		for _, t := range targets {
-			endings = append(endings, t.ending(tree.ParseRecord(n.Data(l.Record(t.Item)).Data), n.Data(l.ItemRunning(t.Item))))
+		var open []KillTarget
+		var of []int
+		endings = make([]Ending, len(targets))
+		for k, t := range targets {
+			if t.Java {
+				running := n.Data(l.ItemRunning(t.Item))
+				endings[k] = Ending{Open: running.Exists && string(running.Data) == t.Host, Now: t}
+				continue
+			}
+			read := t.of(n.Data(l.Record(t.Item)))
+			if read.Record.Open() {
+				open, of = append(open, read), append(of, k)
+			}
+			endings[k] = t.ending(read.Record)
+		}
+		same, err := stillRun(ctx, x, l, open, targets, of)
+		if err != nil {
+			return err
+		}
+		for n, k := range of {
+			if same[n] {
+				endings[k] = Ending{Open: true, Now: open[n]}
+			}
 		}
 		return nil
 	})
 	return endings, err
 }
 
-func (t KillTarget) ending(r tree.Record, running registry.Node) Ending {
-	if t.Java {
-		return Ending{Open: running.Exists && string(running.Data) == t.Host}
-	}
+// ending is how the run has ended, unless it has not.
+func (t KillTarget) ending(r tree.Record) Ending {
 	if r.Owner == t.Host && r.Begun == t.Record.Begun {
-		return Ending{Open: r.Open(), Outcome: r.Outcome, Reason: r.Reason}
+		return Ending{Outcome: r.Outcome, Reason: r.Reason}
 	}
 	if r.Former.Owner == t.Host && r.Former.Begun == t.Record.Begun {
+		if r.Former.Ended == 0 && r.Source == tree.SourceFailover { // the newest repeated it
+			return Ending{Outcome: r.Outcome, Reason: r.Reason}
+		}
 		return Ending{Outcome: r.Former.Outcome}
 	}
 	return Ending{}

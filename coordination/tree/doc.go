@@ -36,8 +36,9 @@
 //	assignment/{id}              the host's share, as ranges: "0-3,7"
 //	instances/{id}               ephemeral: READY or DRAINING, module digest, zone ([HostDetail])
 //	runs/{id}                    what the host has begun and not completed ([Runs])
-//	kill/{id}                    which of that operators want to end ([Kill])
-//	sharding/{i}                 the item's [Record]: owner, newest instant, begin, end, outcome
+//	kill                         set with each kill of runs: hosts look at their items' records
+//	sharding/{i}                 the item's [Record]: owner, newest instant, begin, end, outcome,
+//	                             and that an operator wants the run to end ([Kill])
 //	offset/{i}                   how far the item's guest has come
 //	definition                   the definition file as it was last applied; written again with
 //	                             each edit of the configuration that a host records

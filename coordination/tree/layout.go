@@ -175,11 +175,9 @@ func (l Layout) Superseded() string { return l.sibling + "/superseded" }
 // UnusedServers holds since when which servers have had no instance.
 func (l Layout) UnusedServers() string { return l.sibling + "/servers" }
 
-// Kills is the parent of all Kill nodes.
+// Kills is set with each kill of runs; see [KillQuery]. Hosts of earlier versions were
+// asked by nodes below it.
 func (l Layout) Kills() string { return l.sibling + "/kill" }
-
-// Kill holds which runs of one host operators want to end; see [Kill].
-func (l Layout) Kill(id string) string { return l.sibling + "/kill/" + id }
 
 // Recorded names the newest changes of a job that are on record; see coordination/recorded.
 func Recorded(l Layout) string { return l.sibling + "/recorded" }

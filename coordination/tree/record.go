@@ -78,7 +78,7 @@ type Record struct {
 	// Trigger is the newest trigger round that was begun.
 	Trigger int64 `json:"trigger,omitempty"`
 	// After is the transaction that wrote the record before this one did, if that
-	// is known; the fence of the run, once that has ended. Package copied compares the two.
+	// is known; the fence of the run, once that has ended or was killed. Package copied compares the two.
 	After int64 `json:"after,omitempty"`
 	// Begun and Ended are the times of the newest run, Unix milliseconds.
 	// Ended is 0 while the run is open.
@@ -116,6 +116,8 @@ type Record struct {
 	// hosts of earlier versions, which would run it without, see none.
 	BackArgs  int64  `json:"backArgs,omitempty"`
 	BackParam string `json:"backParam,omitempty"`
+	// Kill is an operator's wish to end the run, while that is open; zero: there is none.
+	Kill Kill `json:"kill,omitzero"`
 	// Former is the run before the newest, if another instance began that: so
 	// that it learns what became of it if it did not hear of its completion.
 	Former Former `json:"former,omitzero"`
@@ -173,6 +175,30 @@ func (r Record) Follow(zxid int64) Record {
 	return r
 }
 
+// Killed is the record of an open run that an operator kills. zxid is the transaction that
+// wrote what the record was.
+func (r Record) Killed(k Kill, zxid int64) Record {
+	if !r.Kill.Asked() { // else After is the fence already
+		r = r.Follow(zxid)
+	}
+	r.Kill = k
+	return r
+}
+
+// Token is the fence of an open run; zxid is the transaction that wrote the record.
+func (r Record) Token(zxid int64) int64 {
+	if r.Kill.Asked() {
+		return r.After
+	}
+	return zxid
+}
+
+// EndKilled closes a run that an operator has killed and that its host does not end; how says
+// why it does not. now is Unix milliseconds.
+func (r Record) EndKilled(how string, now int64) Record {
+	return r.End(OutcomeCancelled, r.Kill.Reason()+"; "+how, max(now, r.Begun+1))
+}
+
 // Fire is the fire that the newest run was of. A takeover leaves open whether it was of a
 // trigger.
 func (r Record) Fire() Fire {
@@ -194,7 +220,7 @@ func (r Record) IsOf(f Fire) bool {
 // HandBack closes a run so that the fire may begin once more: nothing of it ran, or
 // it goes on with the item's next owner.
 func (r Record) HandBack(f Fire) Record {
-	r.Ended, r.Outcome = r.Begun, OutcomeCancelled
+	r.Ended, r.Outcome, r.Kill = r.Begun, OutcomeCancelled, Kill{}
 	if f.WithParam {
 		r.Trigger, r.BackArgs, r.BackParam = min(r.Trigger, f.Trigger-1), f.Trigger, f.Param
 	} else if f.Trigger != 0 {
@@ -231,7 +257,7 @@ func (r Record) HandedBack() int64 {
 
 // End closes a run that its host, or a Java host, has completed.
 func (r Record) End(outcome, reason string, now int64) Record {
-	r.Ended, r.Outcome, r.Reason = now, outcome, reason
+	r.Ended, r.Outcome, r.Reason, r.Kill = now, outcome, reason, Kill{}
 	r.Deaths, r.Died = 0, ""
 	switch outcome {
 	case outcomeOK:
@@ -260,13 +286,13 @@ func (r Record) NoteDeath(host string) Record {
 
 // Lose closes a run that no host repeats.
 func (r Record) Lose(now int64) Record {
-	r.Ended, r.Outcome = now, OutcomeLost
+	r.Ended, r.Outcome, r.Kill = now, OutcomeLost, Kill{}
 	return r
 }
 
 // Hold closes a run that no host repeats, and holds the item back.
 func (r Record) Hold(now int64) Record {
-	r.Ended, r.Outcome, r.Held = now, OutcomeHeld, now
+	r.Ended, r.Outcome, r.Held, r.Kill = now, OutcomeHeld, now, Kill{}
 	return r
 }
 
@@ -322,6 +348,13 @@ func (r Record) Data() []byte {
 	num(`,"backTrigger":`, r.BackTrigger)
 	num(`,"backArgs":`, r.BackArgs)
 	text(`,"backParam":`, r.BackParam)
+	if r.Kill.Asked() {
+		b = append(b, `,"kill":{"at":`...)
+		b = strconv.AppendInt(b, r.Kill.At, 10)
+		text(`,"by":`, r.Kill.By)
+		num(`,"graceMs":`, r.Kill.Grace)
+		b = append(b, '}')
+	}
 	if r.Former != (Former{}) {
 		b = append(b, `,"former":{"owner":`...)
 		b = appendText(b, r.Former.Owner)
@@ -361,6 +394,9 @@ func ParseRecord(data []byte) Record {
 		if r.Open() {
 			r.Begun = 0
 		}
+	}
+	if !r.Open() {
+		r.Kill = Kill{}
 	}
 	return r
 }

@@ -2,7 +2,10 @@ package tree
 
 import (
 	"encoding/json"
+	"strings"
 	"testing"
+	"time"
+	"unicode/utf8"
 )
 
 func TestRecordIsReadAgain(t *testing.T) {
@@ -11,6 +14,7 @@ func TestRecordIsReadAgain(t *testing.T) {
 		{},
 		{Owner: "10.0.0.1@-@a", Instant: 1, Trigger: 2, Begun: 3, Ended: 4, Source: "schedule", Outcome: "OK"},
 		{Owner: "a\"b\\c\x00\x7f\n", Instant: -1, Source: "ü\u2028", Outcome: "<&>"},
+		{Owner: "10.0.0.1@-@a", Instant: 1, Begun: 3, Source: "schedule", Kill: Kill{By: "ann \"at\" desk", At: 5, Grace: 6000}},
 	} {
 		var got Record
 		if err := json.Unmarshal(r.Data(), &got); err != nil || got != r {
@@ -28,7 +32,7 @@ func FuzzRecord(f *testing.F) {
 	f.Add("10.0.0.1@-@a", int64(1), int64(2), int64(3), int64(4), "schedule", "OK")
 	f.Fuzz(func(t *testing.T, owner string, instant, trigger, begun, ended int64, source, outcome string) {
 		r := Record{Owner: owner, Instant: instant, Trigger: trigger, Begun: begun, Ended: ended, Source: source, Outcome: outcome,
-			Reason: source, Deaths: int(begun % 9), Died: outcome, Held: ended, Former: Former{owner, begun, ended, outcome}}
+			Reason: source, Deaths: int(begun % 9), Died: outcome, Held: ended, Kill: Kill{source, begun, ended}, Former: Former{owner, begun, ended, outcome}}
 		if !json.Valid(r.Data()) {
 			t.Errorf("%+v is written as %q", r, r.Data())
 		}
@@ -124,5 +128,41 @@ func TestRecordFailures(t *testing.T) {
 		if r.Failures != c.failures || r.LastOK() != c.lastOK {
 			t.Errorf("run %d: %d failures, OK last at %d; want %d, %d", n, r.Failures, r.LastOK(), c.failures, c.lastOK)
 		}
+	}
+}
+
+// TestRecordKilled: a kill keeps the fence of its run, goes with it, and never names another one.
+func TestRecordKilled(t *testing.T) {
+	t.Parallel()
+	f := Fire{Instant: 100, Source: "schedule"}
+	first, newer := Kill{By: "op", At: 150, Grace: 5000}, Kill{At: 160}
+	run := Record{After: 3, Deaths: 1, Died: "h"}.Begin("a", f, 101)
+	if run.Token(7) != 7 {
+		t.Errorf("fence %d, expected 7", run.Token(7))
+	}
+	killed := ParseRecord(run.Killed(first, 7).Data())
+	again := ParseRecord(killed.Killed(newer, 8).Data())
+	if killed.Kill != first || killed.Token(8) != 7 || again.Kill != newer || again.Token(9) != 7 || !again.Open() {
+		t.Errorf("killed as %+v, and again as %+v", killed, again)
+	}
+	for how, r := range map[string]Record{
+		"ended": again.End("OK", "", 200), "lost": again.Lose(200), "held": again.Hold(200), "handed back": again.HandBack(f),
+		"begun anew": again.Begin("b", Fire{Instant: 200}, 200), "ended by others": again.EndKilled("why", 50),
+	} {
+		if r.Kill.Asked() {
+			t.Errorf("%s: %+v is to be ended", how, r)
+		}
+	}
+	if r := killed.EndKilled("its host ended before that", 50); r.Open() || r.Ended <= r.Begun || r.Outcome != OutcomeCancelled || r.Deaths != 0 ||
+		r.Reason != "an operator killed it (op) at 1970-01-01T00:00:00Z; its host ended before that" {
+		t.Errorf("%+v", r)
+	}
+	closed := again.End("OK", "", 200)
+	closed.Kill = first
+	if r := ParseRecord(closed.Data()); r.Kill.Asked() {
+		t.Errorf("a run that has ended is to be ended: %+v", r)
+	}
+	if k := NewKill(strings.Repeat("ü", 500), time.UnixMilli(9), time.Second); len(k.By) > maxKillBy+3 || !utf8.ValidString(k.By) || k.At != 9 || k.Grace != 1000 {
+		t.Errorf("%+v", k)
 	}
 }

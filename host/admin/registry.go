@@ -479,7 +479,7 @@ type Kills struct {
 func (k *Kills) Open() int {
 	n := 0
 	for _, r := range k.Runs {
-		if r.State == KillAsked || r.State == KillJava {
+		if r.State != KillEnded && r.State != KillGone {
 			n++
 		}
 	}
@@ -531,6 +531,8 @@ const (
 	KillGone KillState = "host gone"
 	// KillJava: it runs on a Java host, which cannot be asked.
 	KillJava KillState = "on a Java host"
+	// KillOlder: it runs on a host of a version that does not find the kill.
+	KillOlder KillState = "on an older host"
 )
 
 // Kill asks the hosts of a job to end what they run, and waits for it. progress,
@@ -565,6 +567,7 @@ func (r *Registry) Kill(ctx context.Context, job string, o KillOptions, progress
 	if err != nil {
 		return nil, err
 	}
+	w.targets = targets
 	if o.Run != "" && len(targets) == 0 {
 		return nil, r.notRunning(ctx, k)
 	}
@@ -606,52 +609,69 @@ type killWait struct {
 	endings []operate.Ending // of targets
 }
 
-// wait looks whenever a host's list of runs has changed.
+// wait looks whenever a host's list of runs has changed, until all that can end have ended,
+// or the time is over. It goes with runs that other hosts take over.
 func (w *killWait) wait(ctx context.Context, r *Registry, limit time.Duration, progress func(*Kills)) error {
 	c := r.center()
 	if c == nil {
 		return host.ErrNotLive
 	}
-	watch := operate.KillWatch(w.layout, w.targets)
-	if len(watch) == 0 {
-		return nil // all on Java hosts
-	}
 	waiting, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	changes, err := c.Watch(waiting, watch...)
+	for {
+		watch := operate.KillWatch(w.layout, w.targets)
+		if len(watch) == 0 {
+			return nil // all on hosts that cannot be asked
+		}
+		done, err := w.follow(ctx, waiting, r, c, watch, progress)
+		if done || err != nil {
+			return err
+		}
+	}
+}
+
+// follow looks whenever one of the watched lists has changed. done is false if other lists
+// are to be watched from now on.
+func (w *killWait) follow(ctx, waiting context.Context, r *Registry, c registry.Center, watch []registry.Query, progress func(*Kills)) (done bool, err error) {
+	watching, end := context.WithCancel(waiting)
+	defer end()
+	changes, err := c.Watch(watching, watch...)
 	if err != nil {
-		return fmt.Errorf("job %q: %w", w.job, err)
+		return false, fmt.Errorf("job %q: %w", w.job, err)
 	}
 	for {
 		select {
 		case s, ok := <-changes:
 			switch {
 			case !ok && waiting.Err() != nil && ctx.Err() == nil:
-				return nil // the time is over
+				return true, nil // the time is over
 			case !ok:
-				return errors.Join(ctx.Err(), host.ErrNotLive)
+				return false, errors.Join(ctx.Err(), host.ErrNotLive)
 			}
 			open, err := w.look(ctx, r, s)
 			if err != nil {
-				return err
+				return false, err
 			}
 			progress(w.kills())
 			if open == 0 {
-				return nil
+				return true, nil
+			}
+			if !slices.Equal(watch, operate.KillWatch(w.layout, w.targets)) {
+				return false, nil
 			}
 		case <-waiting.Done():
-			return ctx.Err()
+			return true, ctx.Err()
 		}
 	}
 }
 
 // look reads how those have ended that are in no list any more. It returns how
-// many have not, Java hosts' apart.
+// many have not, apart from those whose hosts cannot be asked.
 func (w *killWait) look(ctx context.Context, r *Registry, s registry.Snapshot) (open int, err error) {
 	var left []operate.KillTarget
 	var at []int
 	for n, t := range w.targets {
-		if w.endings[n].Open && !t.Java {
+		if w.endings[n].Open && !t.Java && !t.Older {
 			left, at = append(left, t), append(at, n)
 		}
 	}
@@ -672,7 +692,11 @@ func (w *killWait) look(ctx context.Context, r *Registry, s registry.Snapshot) (
 	}
 	for k, t := range left {
 		if gone[t.Item] {
-			w.endings[at[k]], endings = endings[0], endings[1:]
+			e := endings[0]
+			w.endings[at[k]], endings = e, endings[1:]
+			if e.Open {
+				w.targets[at[k]] = e.Now
+			}
 		}
 		if w.endings[at[k]].Open {
 			open++
@@ -694,6 +718,8 @@ func (w *killWait) kills() *Kills {
 			k.State = KillJava
 		case !e.Open:
 			k.State = KillEnded
+		case t.Older:
+			k.State = KillOlder
 		case t.Gone:
 			k.State = KillGone
 		}

@@ -424,7 +424,7 @@ func fieldTexts() map[string]string {
 		"service.Upcoming":               "Upcoming is an instant at which a job will fire.",
 		"values of abi.Outcome":          "One of OK, FAIL, RETRY, CANCELLED, TIMEOUT, TRAP, EXIT, ERROR, WORKER.",
 		"values of abi.Source":           "One of schedule, trigger, misfire, failover, catch-up, invoke.",
-		"values of admin.KillState":      "One of asked, ended, host gone, on a Java host.",
+		"values of admin.KillState":      "One of asked, ended, host gone, on a Java host, on an older host.",
 		"values of alert.Kind":           "One of email, slack, dingtalk, wecom, feishu, telegram, webhook.",
 		"values of alert.Rule":           "One of failures, succeedEvery, startWithin, longerThan, lost, held, refused, hostGone, session, history.",
 		"values of ceiling.Name":         "One of timeout, maxConcurrency, memoryLimit, shardingTotalCount, maxJobs, maxShare, logLines, logBytes, historyBytes, offsetCommits.",

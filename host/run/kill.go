@@ -106,6 +106,13 @@ func (e *Execution) KilledBefore() (Ended, bool) {
 	return Ended{Run: e, Result: abi.Result{Outcome: abi.OutcomeCancelled, Message: reason}, Reason: reason}, true
 }
 
+// KilledInstead is the end of an item that was to be handed back, and that an operator had killed.
+func (e Ended) KilledInstead(reason string) Ended {
+	result := e.Result
+	result.Outcome, result.Message = abi.OutcomeCancelled, reason
+	return Ended{Run: e.Run, Result: result, Reason: reason}
+}
+
 // killed is the end of an item that was killed while its guest ran, or between
 // two attempts. A guest that did its work nevertheless has done it.
 func (e *Execution) killed(r abi.Result) (Ended, bool) {

@@ -29,6 +29,8 @@ func Kills(s console.Style, all []*admin.Kills) string {
 				reason = "its host has not reported the end; see its log"
 			case admin.KillGone:
 				reason = "its host has died, and there is no failover of what was killed"
+			case admin.KillOlder:
+				state.Colour, reason = console.Red, "its host is of an earlier version and does not find the kill: upgrade it, and kill again"
 			case admin.KillJava:
 				state.Colour, reason = console.Red, "it is no host of wasmjob: stop its process"
 			}
