@@ -2,6 +2,7 @@ package host_test
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -226,4 +227,72 @@ func TestLeave_withAnItemUnfinished(t *testing.T) {
 			})
 		}
 	}
+}
+
+// watchedModule counts how often it is asked what it is: once or twice each time that the loop
+// of its job is given the job again.
+type watchedModule struct {
+	*guest
+	asked atomic.Int64
+}
+
+func (m *watchedModule) Digest() string {
+	m.asked.Add(1)
+	return m.guest.Digest()
+}
+
+// TestLeave_manyJobsAtOnce shows that jobs that stay are not looked at each time that one of
+// those that leave has left.
+func TestLeave_manyJobsAtOnce(t *testing.T) {
+	looked := func(leaving int) (n int64) {
+		synctest.Test(t, func(t *testing.T) {
+			c := newCluster(t)
+			stays := &watchedModule{guest: sleeper(time.Second)}
+			kept := job(definition("kept", "", 1), stays.guest)
+			kept.Module = stays
+			jobs := []host.Job{kept}
+			for i := range leaving {
+				jobs = append(jobs, job(definition(fmt.Sprintf("j%03d", i), "", 1), sleeper(time.Second)))
+			}
+			h := c.start(1, jobs...)
+			time.Sleep(time.Minute)
+			before := stays.asked.Load()
+			h.host.Apply(jobs[:1], nil)
+			time.Sleep(time.Minute)
+			if left := len(c.list(event.JobRemoved)); left != leaving {
+				t.Fatalf("%d jobs have left, want %d", left, leaving)
+			}
+			n = stays.asked.Load() - before
+		})
+		return n
+	}
+	if few, many := looked(4), looked(64); many > 2*few+4 {
+		t.Errorf("the job that stays was looked at %d times when 64 jobs left, %d times when 4 did", many, few)
+	}
+}
+
+// TestLeave_saysWhatIsWrongWithTheModule reads the reason out of what refuses the definition.
+func TestLeave_saysWhatIsWrongWithTheModule(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		var jobs []host.Job
+		for _, name := range []string{"a", `a "b"`, "c"} {
+			jobs = append(jobs, job(definition(name, "", 1), sleeper(time.Second)))
+		}
+		h := c.start(1, jobs...)
+		time.Sleep(time.Minute)
+		h.host.Apply(nil, []host.Refusal{
+			{File: "x.yaml", Reasons: []string{"line 3: x: found job, expected more", `job "a`}},
+			{File: "y.yaml", Reasons: []string{`line 1: job "a \"b\"": module "m.wasm": the file is refused`, `job "a": module "n.wasm": it has gone`, `job "c": is one too many`}},
+		})
+		time.Sleep(time.Minute)
+		got := make(map[string]string)
+		for _, e := range c.list(event.JobRemoved) {
+			got[e.Job] = e.Reason
+		}
+		want := map[string]string{"a": `its module "n.wasm": it has gone`, `a "b"`: `its module "m.wasm": the file is refused`, "c": "its definition is gone"}
+		if !maps.Equal(got, want) {
+			t.Errorf("reasons %q, want %q", got, want)
+		}
+	})
 }

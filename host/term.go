@@ -9,6 +9,7 @@ import (
 	"maps"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -133,7 +134,7 @@ func (t *term) run(ctx, kill context.Context) (lost bool) {
 		case j := <-t.ended:
 			t.forget(j)
 			if draining != nil {
-				t.reconcile(work) // it may have been left and wanted again since
+				t.begin(work, j.name) // it may have been left and wanted again since
 			}
 		case <-draining:
 			draining = nil
@@ -214,26 +215,44 @@ func (t *term) reconcile(work context.Context) {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	modules := refusedModules(refused)
 	for name, j := range t.jobs {
 		if _, wanted := desired[name]; !wanted {
-			j.leave(whyGone(name, refused))
+			j.leave(whyGone(name, modules))
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(desired)) {
-		if j, runs := t.jobs[name]; runs {
-			j.update(desired[name])
-			continue
-		}
-		j := newJob(t, desired[name], t.identity(name))
-		t.jobs[name], t.sorted = j, nil
-		t.wg.Go(func() {
-			j.run(work)
-			select {
-			case t.ended <- j:
-			case <-work.Done():
-			}
-		})
+		t.bring(work, name, desired[name])
 	}
+}
+
+// begin starts the loop of a job whose last one has ended, if it is wanted. The other jobs are
+// not looked at: many may end at once.
+func (t *term) begin(work context.Context, name string) {
+	wanted, ok := t.host.wanted()[name]
+	if !ok {
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.bring(work, name, wanted)
+}
+
+// bring hands a job to its loop, which is started if there is none. The caller holds t.mu.
+func (t *term) bring(work context.Context, name string, wanted Job) {
+	if j, runs := t.jobs[name]; runs {
+		j.update(wanted)
+		return
+	}
+	j := newJob(t, wanted, t.identity(name))
+	t.jobs[name], t.sorted = j, nil
+	t.wg.Go(func() {
+		j.run(work)
+		select {
+		case t.ended <- j:
+		case <-work.Done():
+		}
+	})
 }
 
 // tellGone reports the jobs whose definitions went while there was no session:
@@ -249,21 +268,38 @@ func (t *term) tellGone(desired map[string]Job, refused []Refusal) {
 	}
 	t.mu.Unlock()
 	slices.Sort(gone)
+	modules := refusedModules(refused)
 	for _, name := range gone {
-		t.host.emit(event.Event{Kind: event.JobRemoved, Host: t.self.ID, Job: name, Reason: whyGone(name, refused) + "; it went while the host had no session"})
+		t.host.emit(event.Event{Kind: event.JobRemoved, Host: t.self.ID, Job: name, Reason: whyGone(name, modules) + "; it went while the host had no session"})
 	}
+}
+
+// refusedModules are what is wrong with the modules of jobs, by job, as the refusals of their
+// definitions have it.
+func refusedModules(refused []Refusal) map[string]string {
+	problems := make(map[string]string)
+	for _, r := range refused {
+		for _, reason := range r.Reasons {
+			_, about, _ := strings.Cut(reason, "job ")
+			quoted, err := strconv.QuotedPrefix(about)
+			if err != nil {
+				continue
+			}
+			job, err := strconv.Unquote(quoted)
+			problem, found := strings.CutPrefix(about[len(quoted):], ": module ")
+			if _, known := problems[job]; err == nil && found && !known {
+				problems[job] = problem
+			}
+		}
+	}
+	return problems
 }
 
 // whyGone says why a job is wanted no more: what is wrong with its module, if its
 // definition is refused for that, else its definition is gone.
-func whyGone(job string, refused []Refusal) string {
-	prefix := fmt.Sprintf("job %q: ", job)
-	for _, r := range refused {
-		for _, reason := range r.Reasons {
-			if _, module, found := strings.Cut(reason, prefix+"module "); found {
-				return "its module " + module
-			}
-		}
+func whyGone(job string, refusedModules map[string]string) string {
+	if problem, ok := refusedModules[job]; ok {
+		return "its module " + problem
 	}
 	return "its definition is gone"
 }

@@ -427,7 +427,7 @@ func fieldTexts() map[string]string {
 		"values of admin.KillState":      "One of asked, ended, host gone, on a Java host, on an older host.",
 		"values of alert.Kind":           "One of email, slack, dingtalk, wecom, feishu, telegram, webhook.",
 		"values of alert.Rule":           "One of failures, succeedEvery, startWithin, longerThan, lost, held, refused, hostGone, session, history.",
-		"values of ceiling.Name":         "One of timeout, maxConcurrency, memoryLimit, shardingTotalCount, maxJobs, maxShare, logLines, logBytes, historyBytes, offsetCommits.",
+		"values of ceiling.Name":         "One of timeout, maxConcurrency, memoryLimit, shardingTotalCount, maxJobs, maxItems, maxShare, logLines, logBytes, historyBytes, offsetCommits.",
 		"values of cluster.Health":       "One of error, failing, late, paused, ok.",
 		"values of event.Kind":           "One of fire.started, fire.ended, fire.skipped, item.started, item.ended, item.completed, item.skipped, item.held, item.released, item.repaired, listener, job.added, job.changed, job.configured, job.removed, job.stopped, job.error, job.overQuota, file.refused, file.accepted, job.sharded, job.assigned, job.elected, job.janitor, session, clock, host.gone, host.back, host.started, host.stopped.",
 		"values of event.SkipCause":      "One of later, elsewhere, disabled, busy, missed, refused, failed, held, lost, unfinished.",

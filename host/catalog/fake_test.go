@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -181,6 +182,7 @@ func digestOf(text string) string {
 func fakeParse(file string, data []byte) (docs []definition.Definition, problems complaints) {
 	for i, line := range strings.Split(string(data), "\n") {
 		line, memory := strings.CutSuffix(line, " memory")
+		line, total, _ := strings.Cut(line, " items=")
 		words := strings.SplitN(line, " ", 4)
 		switch {
 		case line == "":
@@ -193,6 +195,7 @@ func fakeParse(file string, data []byte) (docs []definition.Definition, problems
 			if len(words) > 3 {
 				d.Configuration.JobParameter = words[3]
 			}
+			d.Configuration.ShardingTotalCount, _ = strconv.Atoi(total) // 0 if it says none
 			if memory {
 				d.Configuration.Props = map[string]string{"wasm.memoryLimit": "1048576"}
 			}

@@ -398,7 +398,7 @@ func TestTooManyJobs(t *testing.T) {
 	r := newRig(t, func(o *Options) { o.Ceilings = ceiling.List{most} }, "b.yaml: job team-b a.wasm", "a.wasm: one.", "x.yaml: job x a.wasm")
 	r.await(`team-b "" b.yaml a.wasm @one.`, `x "" x.yaml a.wasm @one.`)
 	r.write("a.yaml: job team-a a.wasm\njob team-c a.wasm\njob other a.wasm")
-	const beyond = `refused a.yaml: line 2: job "team-c": is one too many, the host's ceiling maxJobs for jobs "team-*" is 2`
+	const beyond = `refused a.yaml: line 2: job "team-c": is one too many, the host's ceiling maxJobs for jobs "team-*" is 2; --ceiling 'team-*:maxJobs=N' raises it`
 	r.await(`other "" a.yaml a.wasm @one.`, `team-a "" a.yaml a.wasm @one.`, `team-b "" b.yaml a.wasm @one.`, `x "" x.yaml a.wasm @one.`, beyond)
 	r.must(os.Remove(r.path("b.yaml")))
 	r.await(`other "" a.yaml a.wasm @one.`, `team-a "" a.yaml a.wasm @one.`, `team-c "" a.yaml a.wasm @one.`, `x "" x.yaml a.wasm @one.`)

@@ -358,22 +358,19 @@ func (s state) decide(outcomes map[string]outcome, now time.Time) (state, plan) 
 		r.kept[name] = outcomes[f.good].compiled != nil
 	}
 
-	tooMany := s.tooMany(claims)
-	for _, job := range slices.Sorted(maps.Keys(claims)) {
+	room := s.roomFor(claims)
+	for _, job := range s.inOrder(claims) {
 		before := s.jobs[job]
 		owner := choose(claims[job], before)
-		if most, beyond := tooMany[job]; beyond {
-			r.addJob(s, owner, false, "is one too many, %s", most)
-			continue
-		}
-		a := next.bind(owner, before, outcomes)
+		a := next.attempt(room, owner, before, outcomes)
 		b := next.stay(a, owner, before, outcomes)
 		if b == nil && before != nil {
 			// Nothing runs any more that could claim to have been first.
 			owner = choose(claims[job], nil)
-			a = next.bind(owner, nil, outcomes)
+			a = next.attempt(room, owner, nil, outcomes)
 			b = a.binding
 		}
+		room.take(job, before, a, b, owner)
 		for _, c := range claims[job] {
 			if c.file != owner.file || c.doc.Line != owner.doc.Line {
 				r.addJob(s, c, false, "is defined in %s (line %d), expected one definition", owner.file, owner.doc.Line)
@@ -384,11 +381,11 @@ func (s state) decide(outcomes map[string]outcome, now time.Time) (state, plan) 
 			w.file, w.digest, w.try = owner.doc.Module, a.digest, append(w.try, wish{owner.doc, a.granted})
 			compile[a.digest] = w
 		}
-		if a.problem != "" {
-			r.addJob(s, owner, b != nil, "module %q: %s", owner.doc.Module, a.problem)
+		if !a.open() {
+			r.addJob(s, owner, b != nil, "%s", cmp.Or(a.full, fmt.Sprintf("module %q: %s", owner.doc.Module, a.problem)))
 			r.kept[owner.file] = r.kept[owner.file] || b != nil
 		}
-		if digest := cmp.Or(a.digest, s.files[owner.doc.Module].digest); b == nil && a.problem == "" && digest != "" {
+		if digest := cmp.Or(a.digest, s.files[owner.doc.Module].digest); b == nil && a.open() && digest != "" {
 			p.waiting[digest] = append(p.waiting[digest], job)
 		}
 		if b != nil {
@@ -399,6 +396,10 @@ func (s state) decide(outcomes map[string]outcome, now time.Time) (state, plan) 
 			p.needed[b.digest] = true
 			named[b.job.ModuleFile] = true
 		}
+	}
+	slices.SortFunc(p.jobs, func(a, b *binding) int { return strings.Compare(a.job.Definition.JobName, b.job.Definition.JobName) })
+	for _, jobs := range p.waiting {
+		slices.Sort(jobs)
 	}
 
 	for _, name := range names {
@@ -452,29 +453,6 @@ func firstFire(users []jobconfig.Configuration, now time.Time) time.Time {
 	return first
 }
 
-// tooMany are the jobs beyond the ceiling of their number. Those in force come
-// first, then the others by name.
-func (s state) tooMany(claims map[string][]claim) map[string]ceiling.Ceiling {
-	names := slices.SortedFunc(maps.Keys(claims), func(a, b string) int {
-		if inForce := s.jobs[a] != nil; inForce != (s.jobs[b] != nil) {
-			if inForce {
-				return -1
-			}
-			return 1
-		}
-		return strings.Compare(a, b)
-	})
-	taken := make(map[string]int64) // by the pattern that decides
-	beyond := make(map[string]ceiling.Ceiling)
-	for _, job := range names {
-		most := s.ceilings.Of(job, ceiling.Jobs)
-		if taken[most.Jobs]++; most.Beyond(taken[most.Jobs]) {
-			beyond[job] = most
-		}
-	}
-	return beyond
-}
-
 // choose picks the claim that gets the job.
 func choose(claims []claim, before *binding) claim {
 	if before != nil {
@@ -502,11 +480,23 @@ func (s state) stay(a attempt, owner claim, before *binding, outcomes map[string
 // neither if that is not known yet.
 type attempt struct {
 	binding *binding
-	problem string
+	problem string // of the module
+	full    string // why there is no room for the job
 	// try asks for a trial of the job with the digest.
 	try     bool
 	digest  string
 	granted granted
+}
+
+// open reports whether the job is taken, or may be.
+func (a attempt) open() bool { return a.problem == "" && a.full == "" }
+
+// attempt makes the job if there is room for it.
+func (s state) attempt(r *room, c claim, before *binding, outcomes map[string]outcome) attempt {
+	if full := r.full(c.doc.Configuration, before); full != "" {
+		return attempt{full: full}
+	}
+	return s.bind(c, before, outcomes)
 }
 
 // missingModule is the problem of a definition whose module is not there, or not

@@ -40,6 +40,9 @@ const (
 	// Jobs bounds how many jobs the host takes of those for which the same
 	// entry decides.
 	Jobs Name = "maxJobs"
+	// Items bounds how many items all jobs together have by their definitions, of those for
+	// which the same entry decides: ShardingTotalCount and Jobs alone would multiply.
+	Items Name = "maxItems"
 	// Share bounds the part of the host's slots that one job may have, in per
 	// cent.
 	Share Name = "maxShare"
@@ -60,13 +63,14 @@ func Quotas() []Name { return []Name{LogLines, LogBytes, HistoryBytes, OffsetCom
 
 // Names are all ceilings, in the order in which they are shown.
 func Names() []Name {
-	return []Name{Timeout, MaxConcurrency, MemoryLimit, ShardingTotalCount, Jobs, Share, LogLines, LogBytes, HistoryBytes, OffsetCommits}
+	return []Name{Timeout, MaxConcurrency, MemoryLimit, ShardingTotalCount, Jobs, Items, Share, LogLines, LogBytes, HistoryBytes, OffsetCommits}
 }
 
 // The defaults.
 const (
 	DefaultShardingTotalCount = 10_000
 	DefaultJobs               = 10_000
+	DefaultItems              = 100_000
 	DefaultShare              = 75 // per cent
 	DefaultLogLines           = 1_000
 	DefaultLogBytes           = 1 << 20
@@ -82,7 +86,7 @@ const off = "off"
 // ceiling HistoryBytes.
 func Default(historyBytes int64) Entry {
 	return Entry{Jobs: "*", Values: map[Name]int64{
-		ShardingTotalCount: DefaultShardingTotalCount, Jobs: DefaultJobs, Share: DefaultShare,
+		ShardingTotalCount: DefaultShardingTotalCount, Jobs: DefaultJobs, Items: DefaultItems, Share: DefaultShare,
 		LogLines: DefaultLogLines, LogBytes: DefaultLogBytes, HistoryBytes: historyBytes, OffsetCommits: DefaultOffsetCommits,
 	}}
 }
@@ -142,6 +146,9 @@ func (c Ceiling) Beyond(n int64) bool { return c.Value != Off && n > c.Value }
 func (c Ceiling) String() string {
 	return fmt.Sprintf("the host's ceiling %s for jobs %q is %s", c.Name, c.Jobs, kindOf(c.Name).measure(c.Value))
 }
+
+// Flag is the flag that sets the ceiling anew.
+func (c Ceiling) Flag() string { return fmt.Sprintf("--ceiling '%s:%s=N'", c.Jobs, c.Name) }
 
 // Slots is how many of a host's slots one job may have: its part, rounded down,
 // but at least one.

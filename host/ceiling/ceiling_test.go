@@ -86,7 +86,7 @@ memoryLimit: found 1GiB, the host's ceiling memoryLimit for jobs "team-a-*" is 2
 // What an entry shows is what makes it.
 func TestSettingsAreReadBack(t *testing.T) {
 	t.Parallel()
-	text := "a:b*:timeout=1h30m,maxConcurrency=3,memoryLimit=64MiB,shardingTotalCount=100000,maxJobs=2,maxShare=50%,logLines=10,logBytes=1500,historyBytes=off,offsetCommits=7"
+	text := "a:b*:timeout=1h30m,maxConcurrency=3,memoryLimit=64MiB,shardingTotalCount=100000,maxJobs=2,maxItems=3,maxShare=50%,logLines=10,logBytes=1500,historyBytes=off,offsetCommits=7"
 	e := entry(t, text)
 	var pairs []string
 	for _, s := range e.Settings() {

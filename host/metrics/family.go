@@ -110,7 +110,71 @@ func (m *Metrics) counters(name, help string, labels ...Label) *prometheus.Count
 	name = m.note(Counter, name, help, labels)
 	v := prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, names(labels))
 	m.registry.MustRegister(v)
+	if of, ok := ofJobs(v, labels); ok {
+		m.ofJobs = append(m.ofJobs, of)
+	}
 	return v
+}
+
+// jobCounters are counters with the job as the first label, and others whose values are few
+// and known.
+type jobCounters struct {
+	vec    *prometheus.CounterVec
+	labels []Label // besides the job
+}
+
+// ofJobs returns the counters of a vector by job, unless it has none, or a label whose values
+// are not known.
+func ofJobs(v *prometheus.CounterVec, labels []Label) (of jobCounters, ok bool) {
+	if len(labels) == 0 || labels[0].Name != jobLabel {
+		return of, false
+	}
+	for _, l := range labels[1:] {
+		if l.Values == nil {
+			return of, false
+		}
+	}
+	return jobCounters{v, labels[1:]}, true
+}
+
+// drop drops the counters of a job.
+func (c jobCounters) drop(job string) { c.dropAll([]string{job}, c.labels) }
+
+func (c jobCounters) dropAll(values []string, rest []Label) {
+	if len(rest) == 0 {
+		c.vec.DeleteLabelValues(values...)
+		return
+	}
+	for _, v := range rest[0].Values {
+		c.dropAll(append(values, v), rest[1:])
+	}
+}
+
+// asked makes a metric without labels whose value is asked at every scrape.
+func (m *Metrics) asked(typ Type, name, help string, value func() float64) prometheus.Collector {
+	c := asked{desc: m.desc(typ, name, help), value: value, typ: prometheus.GaugeValue}
+	if typ == Counter {
+		c.typ = prometheus.CounterValue
+	}
+	return c
+}
+
+// asked is a metric whose value is asked when it is collected. Those of client_golang
+// (GaugeFunc) ask when all is put together, which holds up the collectors of all other metrics,
+// and these hold locks: if the value waits for somebody who waits for such a lock, as an event
+// of a job that comes or goes does, the scrape and the host stand still for ever.
+type asked struct {
+	desc  *prometheus.Desc
+	typ   prometheus.ValueType
+	value func() float64
+}
+
+// Describe implements [prometheus.Collector].
+func (a asked) Describe(ch chan<- *prometheus.Desc) { ch <- a.desc }
+
+// Collect implements [prometheus.Collector].
+func (a asked) Collect(ch chan<- prometheus.Metric) {
+	ch <- prometheus.MustNewConstMetric(a.desc, a.typ, a.value())
 }
 
 // counter adds one without labels.

@@ -106,12 +106,19 @@ func (g *guestMetrics) series(v event.GuestMetric) (guestSeries, abi.Code) {
 	return s, abi.OK
 }
 
+// forget drops the series of a job.
 func (g *guestMetrics) forget(job string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	for name, s := range g.jobs[job] {
+		switch s.kind {
+		case abi.MetricCounter:
+			g.counters.DeleteLabelValues(job, name)
+		case abi.MetricGauge:
+			g.gauges.DeleteLabelValues(job, name)
+		case abi.MetricHistogram:
+			g.histograms.DeleteLabelValues(job, name)
+		}
+	}
 	delete(g.jobs, job)
-	label := prometheus.Labels{jobLabel: job}
-	g.counters.DeletePartialMatch(label)
-	g.gauges.DeletePartialMatch(label)
-	g.histograms.DeletePartialMatch(label)
 }

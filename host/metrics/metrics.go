@@ -63,21 +63,22 @@ type Metrics struct {
 	// mu is held while an event is taken: no series of a job may come back that has
 	// just lost them.
 	mu sync.Mutex
-	// waiting are the items of each fire under way that have not begun.
-	waiting map[fire]map[int]struct{}
+	// ofJobs are the counters of which each job has series.
+	ofJobs []jobCounters
+	// waiting are the items that have not begun, of each fire under way, by job.
+	waiting map[string]map[fire]map[int]struct{}
 	digests map[string]string // of jobs, to notice a new module
 }
 
 // fire identifies a fire of a job on this host.
 type fire struct {
-	job     string
 	instant int64
 	trigger int64
 	source  abi.Source
 }
 
 func fireOf(e event.Event) fire {
-	return fire{e.Job, e.Instant.UnixNano(), e.Trigger, e.Source}
+	return fire{e.Instant.UnixNano(), e.Trigger, e.Source}
 }
 
 // New makes the metrics of a host.
@@ -85,7 +86,7 @@ func New(o Options) *Metrics {
 	m := &Metrics{
 		registry: prometheus.NewRegistry(),
 		jobs:     newShown(o.Jobs),
-		waiting:  make(map[fire]map[int]struct{}),
+		waiting:  make(map[string]map[fire]map[int]struct{}),
 		digests:  make(map[string]string),
 	}
 	m.addOfJobs(o.TraceID)
@@ -109,7 +110,7 @@ func New(o Options) *Metrics {
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 	)
 	const waiting = "Items of fires under way on this host that have not begun."
-	m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: m.note(Gauge, "items_waiting", waiting, nil), Help: waiting}, m.queue))
+	m.registry.MustRegister(m.asked(Gauge, "items_waiting", waiting, m.queue))
 	m.registry.MustRegister(m.info("build_info", "1, with the version as a label.",
 		[]Label{{Name: "version"}, {Name: "goversion"}}, o.Version, runtime.Version()))
 	if m.jobs.limit != AllJobs {
@@ -147,12 +148,12 @@ func (m *Metrics) info(name, help string, labels []Label, values ...string) prom
 // CounterFunc adds a counter whose value is asked at every scrape. The name
 // gets the prefix wasmjob_.
 func (m *Metrics) CounterFunc(name, help string, value func() float64) error {
-	return m.register(prometheus.NewCounterFunc(prometheus.CounterOpts{Name: m.note(Counter, name, help, nil), Help: help}, value), name)
+	return m.register(m.asked(Counter, name, help, value), name)
 }
 
 // GaugeFunc adds a gauge in the way of [Metrics.CounterFunc].
 func (m *Metrics) GaugeFunc(name, help string, value func() float64) error {
-	return m.register(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: m.note(Gauge, name, help, nil), Help: help}, value), name)
+	return m.register(m.asked(Gauge, name, help, value), name)
 }
 
 // LastEnd adds how the process before this one ended, one of the reasons; see package

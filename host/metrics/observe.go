@@ -128,19 +128,27 @@ func (m *Metrics) observeAttempt(e event.Event) {
 // attempt twice, if its worker process has ended under it.
 func (m *Metrics) observeQueue(e event.Event) {
 	f := fireOf(e)
+	fires := m.waiting[e.Job]
 	switch e.Kind {
 	case event.FireStarted:
-		if m.waiting[f] == nil {
-			m.waiting[f] = make(map[int]struct{}, len(e.Items))
+		if fires == nil {
+			fires = make(map[fire]map[int]struct{})
+			m.waiting[e.Job] = fires
+		}
+		if fires[f] == nil {
+			fires[f] = make(map[int]struct{}, len(e.Items))
 		}
 		for _, n := range e.Items {
-			m.waiting[f][n] = struct{}{}
+			fires[f][n] = struct{}{}
 		}
 	case event.FireEnded:
-		delete(m.waiting, f)
+		delete(fires, f)
+		if len(fires) == 0 {
+			delete(m.waiting, e.Job)
+		}
 	case event.ItemStarted:
 		if e.Item != nil {
-			delete(m.waiting[f], *e.Item)
+			delete(fires[f], *e.Item)
 		}
 	}
 }
@@ -154,8 +162,10 @@ func (m *Metrics) queue() float64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	n := 0
-	for _, items := range m.waiting {
-		n += len(items)
+	for _, fires := range m.waiting {
+		for _, items := range fires {
+			n += len(items)
+		}
 	}
 	return float64(n)
 }
@@ -186,28 +196,21 @@ func (m *Metrics) appear(job string) {
 // forget drops a job that the host does not have any more.
 func (m *Metrics) forget(job string) {
 	delete(m.digests, job)
-	for f := range m.waiting {
-		if f.job == job {
-			delete(m.waiting, f)
-		}
-	}
+	delete(m.waiting, job)
 	if m.jobs.has(job) {
 		m.drop(job)
 	}
 	m.jobs.remove(job)
 }
 
-// drop drops the series of a job.
+// drop drops the series of a job, each by its labels: a search for them would visit those of
+// all other jobs, and many jobs may leave at once.
 func (m *Metrics) drop(job string) {
-	label := prometheus.Labels{jobLabel: job}
-	for _, v := range []*prometheus.CounterVec{
-		m.fires, m.attempts, m.fireSkips, m.itemSkips, m.completions, m.repairs, m.records, m.batches, m.droppedLines, m.elections, m.reshardings, m.overQuota,
-	} {
-		v.DeletePartialMatch(label)
+	for _, v := range m.ofJobs {
+		v.drop(job)
 	}
 	for _, d := range []*durations{m.lag, m.fireTime, m.itemTime} {
 		d.drop(job)
 	}
-	m.outside.forget(label)
 	m.guests.forget(job)
 }

@@ -51,10 +51,3 @@ func (o *outsideMetrics) observe(job string, outside map[string]abi.OutsideCount
 		}
 	}
 }
-
-// forget drops the series of a job.
-func (o *outsideMetrics) forget(label prometheus.Labels) {
-	for _, v := range []*prometheus.CounterVec{o.calls, o.failed, o.sent, o.received, o.refused} {
-		v.DeletePartialMatch(label)
-	}
-}

@@ -7,7 +7,6 @@ import (
 	"maps"
 	"slices"
 	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -32,7 +31,7 @@ const (
 	fireBurst, fireRate = 60, 10
 	// repeatAfter is how soon the same reason of the same job is shown again.
 	repeatAfter = time.Minute
-	// mostMemory bounds the maps of the view, should an end never come.
+	// mostMemory bounds what the view remembers of fires, and of reasons.
 	mostMemory = 10_000
 	// mostAdded is how many jobs that came are held back at once.
 	mostAdded = 64
@@ -54,10 +53,10 @@ type View struct {
 	closed bool
 
 	// Owned by run.
-	failures map[fireKey]*failures
-	repeats  map[string]*repeat
-	owners   map[string]bool // jobs of which this host has items
-	added    []line          // jobs that came, held back for the items that they bring
+	failures *memory[fireKey, *failures]
+	repeats  *memory[string, *repeat] // by text
+	owners   map[string]bool          // jobs of which this host has items
+	added    []line                   // jobs that came, held back for the items that they bring
 	good     *rate.Limiter
 	bad      *rate.Limiter
 	rest     summary
@@ -86,7 +85,6 @@ type fireLine struct {
 }
 
 type fireKey struct {
-	job     string
 	instant int64
 	trigger int64
 	source  abi.Source
@@ -118,8 +116,8 @@ func New(show func(line), brief bool) *View {
 		brief:    brief,
 		queue:    make(chan event.Event, viewQueue),
 		done:     make(chan struct{}),
-		failures: make(map[fireKey]*failures),
-		repeats:  make(map[string]*repeat),
+		failures: newMemory[fireKey, *failures](mostMemory),
+		repeats:  newMemory[string, *repeat](mostMemory),
 		owners:   make(map[string]bool),
 		good:     rate.NewLimiter(fireRate, fireBurst),
 		bad:      rate.NewLimiter(fireRate, fireBurst),
@@ -234,8 +232,8 @@ func (v *View) limited(l line) {
 
 // seldom shows a sentence unless the same was said a short while ago.
 func (v *View) seldom(l line) {
-	key := l.job + "\x00" + l.text
-	r := v.repeats[key]
+	text := l.text
+	r := v.repeats.get(l.job, text)
 	if r != nil && l.time.Sub(r.at) < repeatAfter {
 		r.count++
 		return
@@ -243,15 +241,12 @@ func (v *View) seldom(l line) {
 	if r != nil && r.count > 0 {
 		l.text += fmt.Sprintf(" (%d times more since)", r.count)
 	}
-	if len(v.repeats) >= mostMemory {
-		clear(v.repeats)
-	}
-	v.repeats[key] = &repeat{at: l.time}
+	v.repeats.put(l.job, text, &repeat{at: l.time})
 	v.limited(l)
 }
 
 func (v *View) event(e event.Event) {
-	key := fireKey{e.Job, e.Instant.UnixNano(), e.Trigger, e.Source}
+	key := fireKey{e.Instant.UnixNano(), e.Trigger, e.Source}
 	switch e.Kind {
 	case event.JobConfigured, event.Janitor, event.Elected, event.Sharded, event.Assigned: // what a job that came may begin with
 	default:
@@ -261,7 +256,7 @@ func (v *View) event(e event.Event) {
 	}
 	switch e.Kind {
 	case event.FireStarted:
-		f := v.of(key)
+		f := v.of(e.Job, key)
 		f.lag, f.items = e.Lag, len(e.Items)
 	case event.ItemEnded:
 		v.itemEnded(key, e)
@@ -365,14 +360,11 @@ func (v *View) cameNow(job string) (l line, held bool) {
 }
 
 // of is the memory of a fire.
-func (v *View) of(key fireKey) *failures {
-	f := v.failures[key]
+func (v *View) of(job string, key fireKey) *failures {
+	f := v.failures.get(job, key)
 	if f == nil {
-		if len(v.failures) >= mostMemory {
-			clear(v.failures)
-		}
 		f = &failures{}
-		v.failures[key] = f
+		v.failures.put(job, key, f)
 	}
 	return f
 }
@@ -381,7 +373,7 @@ func (v *View) itemEnded(key fireKey, e event.Event) {
 	if e.Item == nil {
 		return
 	}
-	f := v.of(key)
+	f := v.of(e.Job, key)
 	if e.Outcome == abi.OutcomeOK {
 		delete(f.bad, *e.Item)
 		return
@@ -400,8 +392,8 @@ func (v *View) itemEnded(key fireKey, e event.Event) {
 }
 
 func (v *View) fireEnded(key fireKey, e event.Event) {
-	f := v.of(key)
-	delete(v.failures, key)
+	f := v.of(e.Job, key)
+	v.failures.drop(e.Job, key)
 	l := line{time: e.Time, level: zapcore.InfoLevel, job: e.Job, fire: &fireLine{
 		instant: e.Instant, items: e.Items, source: e.Source, duration: e.Duration,
 		lag: max(f.lag, e.Lag), outcome: e.Outcome,
@@ -422,16 +414,8 @@ func (v *View) fireEnded(key fireKey, e event.Event) {
 // forget drops what is remembered of a job.
 func (v *View) forget(job string) {
 	delete(v.owners, job)
-	for k := range v.failures {
-		if k.job == job {
-			delete(v.failures, k)
-		}
-	}
-	for k := range v.repeats {
-		if strings.HasPrefix(k, job+"\x00") {
-			delete(v.repeats, k)
-		}
-	}
+	v.failures.forget(job)
+	v.repeats.forget(job)
 }
 
 // itemsText names items for people.
