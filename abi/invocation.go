@@ -94,6 +94,9 @@ type Result struct {
 	// DroppedLines counts the log lines that were beyond the limits of one
 	// invocation.
 	DroppedLines int64
+	// Reads and ReadBytes count the reads of files in directories that the guest may only
+	// read, and the bytes that they gave.
+	Reads, ReadBytes int64
 	// Outside counts what the invocation did with each capability, by name (http, net,
 	// kv, env, dir); nil if it did nothing.
 	Outside map[string]OutsideCount

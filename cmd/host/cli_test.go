@@ -316,6 +316,20 @@ func invoked(t *testing.T, r result) map[int]invoke.Result {
 
 func TestInvoke(t *testing.T) {
 	t.Parallel()
+	cache := filepath.Join(t.TempDir(), "cache")
+	for _, isolation := range []string{"", "process"} {
+		args := []string{"invoke", guest, "--type", "simple", "--cache", cache + isolation, "--isolation", isolation, "--job-parameter", "ok"}
+		if isolation == "" {
+			args = slices.Delete(args, 6, 8)
+		}
+		for n, want := range []bool{true, false} {
+			r := runCLI(t, nil, args...)
+			r.expect(t, exitOK)
+			if said := strings.Contains(r.err, "compiling "+guest+", once: compiled code is kept in "+cache); said != want {
+				t.Errorf("run %d: stderr says %q; says that it compiles: want %t", n, r.err, want)
+			}
+		}
+	}
 	simple := func(parameter string, more ...string) result {
 		t.Helper()
 		return runCLI(t, nil, append([]string{"invoke", guest, "--type", "simple", "--cache", "off", "--json", "--job-parameter", parameter}, more...)...)

@@ -288,7 +288,7 @@ func invokeModule(ctx context.Context, p *program, o *invocation) error {
 	defer twoSignals(signals, func(os.Signal) { close(stop) }, func(os.Signal) { kill() })()
 
 	o.HostInfo = "wasmjob " + versionText() + " " + platform() + " invoke"
-	run := &invoke.Run{Plan: o.Plan, Runtime: runtime, Workers: workers, Out: out, Log: log, Stop: stop}
+	run := &invoke.Run{Plan: o.Plan, Runtime: runtime, Workers: workers, Cache: o.cache, Out: out, Log: log, Stop: stop}
 	if o.watch {
 		err = run.Watch(ctx)
 	} else {

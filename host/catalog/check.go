@@ -151,7 +151,7 @@ func (c *Catalog) check(ctx context.Context, names map[string]bool) []Finding {
 	for len(p.compile) > 0 && ctx.Err() == nil {
 		for _, w := range p.compile {
 			o := outcomes[w.digest]
-			res := c.do(ctx, w, o.compiled)
+			res := c.do(ctx, w, o.compiled, func() {})
 			if res.gone {
 				res.outcome.problems = []string{"is still being written"}
 			}
@@ -170,7 +170,7 @@ func (c *Catalog) check(ctx context.Context, names map[string]bool) []Finding {
 		if _, done := outcomes[f.digest]; kindOf(name) != aModule || f.digest == "" || done || ctx.Err() != nil {
 			continue
 		}
-		res := c.do(ctx, want{file: name, digest: f.digest, apart: c.placement.workers}, nil)
+		res := c.do(ctx, want{file: name, digest: f.digest, apart: c.placement.workers}, nil, func() {})
 		outcomes[f.digest] = res.outcome
 		for _, problem := range res.outcome.problems {
 			findings = append(findings, Finding{File: filepath.Join(c.dir, name), Problem: problem})
