@@ -28,7 +28,7 @@ type ShardingContext struct {
 	Deadline time.Time
 	// Fence is the fence token of this begin of the item.
 	Fence int64
-	// FetchDataCount is the wished-for batch size of a DATAFLOW job, 0 = none.
+	// FetchDataCount is the wished-for batch size of a DATAFLOW job, 0 = [DefaultFetchDataCount].
 	FetchDataCount int
 	RunID          string
 	Source         Source

@@ -389,6 +389,12 @@ func TestInvoke(t *testing.T) {
 	if got := invoked(t, r)[0]; got.Records != 100 || got.Batches != 4 || got.Offset != "100" {
 		t.Errorf("dataflow: %+v", got)
 	}
+	// Without a batch size the guest is asked for the default one.
+	r = runCLI(t, nil, "invoke", guest, "--type", "DATAFLOW", "--streaming", "--param", "0=250", "--json")
+	r.expect(t, exitOK)
+	if got := invoked(t, r)[0]; got.Records != 250 || got.Batches != 3 {
+		t.Errorf("dataflow without a batch size: %+v", got)
+	}
 	// This one's listeners and its item do not all end well.
 	runCLI(t, nil, "invoke", wat+"listeners.wasm").expect(t, exitFailure, "hook  listeners     "+abi.ExportBefore+" ", abi.ExportAfterOnce)
 }
