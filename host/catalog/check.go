@@ -12,6 +12,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/host/plugin/wasm"
 	"github.com/wasmjob/wasmjob/host/words"
 )
@@ -203,8 +204,8 @@ func (c *Catalog) warnings(s state, p plan, now time.Time) []Finding {
 		if kindOf(name) != aModule {
 			continue
 		}
-		file, err := os.ReadFile(filepath.Join(c.dir, name))
-		if err != nil {
+		file, ok := readIn(c.dir, name, abi.MaxModuleSize)
+		if !ok {
 			continue // a problem, not a warning
 		}
 		for _, w := range wasm.Warnings(file) {
