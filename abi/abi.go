@@ -160,8 +160,12 @@ const (
 	CtxAttempt        = 37 // from 1
 	CtxDeadline       = 38 // Unix milliseconds, 0 = none
 	CtxFence          = 39 // fence token: grows with every begin of the item, for ever
-	CtxFetchDataCount = 40 // wished-for batch size, 0 = the guest's choice
+	CtxFetchDataCount = 40 // wished-for batch size of a DATAFLOW job, see [DefaultFetchDataCount]; 0 for others
 )
+
+// DefaultFetchDataCount is the batch size that a DATAFLOW guest is asked for if its job's
+// configuration has none: fetch loops count up to it, so it is never 0.
+const DefaultFetchDataCount = 100
 
 // Levels of log and log_enabled are those of log/slog; other numbers are
 // ordered between them.

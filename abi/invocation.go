@@ -28,7 +28,7 @@ type ShardingContext struct {
 	Deadline time.Time
 	// Fence is the fence token of this begin of the item.
 	Fence int64
-	// FetchDataCount is the wished-for batch size of a DATAFLOW job, 0 = none.
+	// FetchDataCount is the wished-for batch size of a DATAFLOW job, 0 = [DefaultFetchDataCount].
 	FetchDataCount int
 	RunID          string
 	Source         Source
@@ -94,6 +94,9 @@ type Result struct {
 	// DroppedLines counts the log lines that were beyond the limits of one
 	// invocation.
 	DroppedLines int64
+	// Reads and ReadBytes count the reads of files in directories that the guest may only
+	// read, and the bytes that they gave.
+	Reads, ReadBytes int64
 	// Outside counts what the invocation did with each capability, by name (http, net,
 	// kv, env, dir); nil if it did nothing.
 	Outside map[string]OutsideCount

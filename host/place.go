@@ -18,6 +18,7 @@ import (
 	"github.com/wasmjob/wasmjob/host/edits"
 	"github.com/wasmjob/wasmjob/host/event"
 	"github.com/wasmjob/wasmjob/host/run"
+	"github.com/wasmjob/wasmjob/host/schedule"
 )
 
 // place is this host's place in a job: its membership as the loop knows it, and what
@@ -153,7 +154,7 @@ func (t *tally) count(now moment, outcome abi.Outcome) {
 }
 
 func (p *place) detail() tree.HostDetail {
-	return tree.HostDetail{State: tree.DetailReady, TriggerArgs: true, RecordedKills: true, Digest: p.wanted.Module.Digest(), TimeZone: p.cron.zone.String(),
+	return tree.HostDetail{State: tree.DetailReady, TriggerArgs: true, RecordedKills: true, Digest: p.wanted.Module.Digest(), TimeZone: schedule.Published(p.cron.zone, p.Clock().Year()),
 		Succeeded: p.tally.succeeded, Failed: p.tally.failed}
 }
 

@@ -34,7 +34,8 @@ type ShardingContext struct {
 	Deadline time.Time
 	// Fence is the fence token of this begin of the item: it grows for ever.
 	Fence int64
-	// FetchDataCount is the wished-for batch size of a DATAFLOW job, 0 = none.
+	// FetchDataCount is the wished-for batch size of a DATAFLOW job, 100 if its
+	// configuration has none; 0 for other jobs.
 	FetchDataCount int
 	// RunID is unique for each fire and item, and the same for all attempts.
 	RunID string

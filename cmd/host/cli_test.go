@@ -36,7 +36,7 @@ import (
 // TestMain makes this program what hosts start once more: for modules to be compiled and
 // for guests.
 func TestMain(m *testing.M) {
-	if len(os.Args) > 1 && slices.Contains([]string{compileWord, guestsWord}, os.Args[1]) {
+	if len(os.Args) > 1 && slices.Contains([]string{compileWord, guestsWord, "next"}, os.Args[1]) {
 		main()
 	}
 	goleak.VerifyTestMain(m)
@@ -316,6 +316,20 @@ func invoked(t *testing.T, r result) map[int]invoke.Result {
 
 func TestInvoke(t *testing.T) {
 	t.Parallel()
+	cache := filepath.Join(t.TempDir(), "cache")
+	for _, isolation := range []string{"", "process"} {
+		args := []string{"invoke", guest, "--type", "simple", "--cache", cache + isolation, "--isolation", isolation, "--job-parameter", "ok"}
+		if isolation == "" {
+			args = slices.Delete(args, 6, 8)
+		}
+		for n, want := range []bool{true, false} {
+			r := runCLI(t, nil, args...)
+			r.expect(t, exitOK)
+			if said := strings.Contains(r.err, "compiling "+guest+", once: compiled code is kept in "+cache); said != want {
+				t.Errorf("run %d: stderr says %q; says that it compiles: want %t", n, r.err, want)
+			}
+		}
+	}
 	simple := func(parameter string, more ...string) result {
 		t.Helper()
 		return runCLI(t, nil, append([]string{"invoke", guest, "--type", "simple", "--cache", "off", "--json", "--job-parameter", parameter}, more...)...)
@@ -374,6 +388,12 @@ func TestInvoke(t *testing.T) {
 	r.expect(t, exitOK)
 	if got := invoked(t, r)[0]; got.Records != 100 || got.Batches != 4 || got.Offset != "100" {
 		t.Errorf("dataflow: %+v", got)
+	}
+	// Without a batch size the guest is asked for the default one.
+	r = runCLI(t, nil, "invoke", guest, "--type", "DATAFLOW", "--streaming", "--param", "0=250", "--json")
+	r.expect(t, exitOK)
+	if got := invoked(t, r)[0]; got.Records != 250 || got.Batches != 3 {
+		t.Errorf("dataflow without a batch size: %+v", got)
 	}
 	// This one's listeners and its item do not all end well.
 	runCLI(t, nil, "invoke", wat+"listeners.wasm").expect(t, exitFailure, "hook  listeners     "+abi.ExportBefore+" ", abi.ExportAfterOnce)

@@ -351,6 +351,9 @@ func (c *grantsCheck) granted() []string {
 
 // compare compares what definitions want with the grants. The text shows it.
 func (c *grantsCheck) compare(p *program, paths []string) (findings []catalog.Finding, text string) {
+	if c.set == nil && len(c.findings) == 0 {
+		return catalog.UncheckedNeeds(paths), ""
+	}
 	if c.set == nil {
 		return c.findings, ""
 	}

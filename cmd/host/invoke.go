@@ -90,7 +90,7 @@ is run again whenever its file changes; Ctrl-C ends that.`,
 	f.StringVar(&o.JobName, "job", "", "`NAME` of the job (default: that of the module's file)")
 	f.StringVar(&o.Settings.Type, "type", "", "`TYPE` of the job: SIMPLE, DATAFLOW or SCRIPT (default: from the module's exports)")
 	f.BoolVar(&o.Settings.Streaming, "streaming", false, "DATAFLOW: fetch and process until nothing is left, not just once")
-	f.IntVar(&o.FetchCount, "fetch-data-count", 0, "DATAFLOW: wished-for number of records `N` per batch; 0 is the job's choice")
+	f.IntVar(&o.FetchCount, "fetch-data-count", 0, "DATAFLOW: wished-for number of records `N` per batch; 0 is the default of jobs, 100")
 	command.DurationVar(f, &o.Timeout, "timeout", 0, "`TIME` that each item gets; 0 is no limit")
 	f.StringVar(&o.offset, "offset", "", "offset to begin with: a `TEXT`, or @FILE")
 	f.StringArrayVar(&o.mounts, "mount", nil, "let the guest read a directory of this machine: `HOST:GUEST`; may be repeated")
@@ -288,7 +288,7 @@ func invokeModule(ctx context.Context, p *program, o *invocation) error {
 	defer twoSignals(signals, func(os.Signal) { close(stop) }, func(os.Signal) { kill() })()
 
 	o.HostInfo = "wasmjob " + versionText() + " " + platform() + " invoke"
-	run := &invoke.Run{Plan: o.Plan, Runtime: runtime, Workers: workers, Out: out, Log: log, Stop: stop}
+	run := &invoke.Run{Plan: o.Plan, Runtime: runtime, Workers: workers, Cache: o.cache, Out: out, Log: log, Stop: stop}
 	if o.watch {
 		err = run.Watch(ctx)
 	} else {

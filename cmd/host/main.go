@@ -20,6 +20,7 @@ import (
 	"slices"
 	"strings"
 	"syscall"
+	"time"
 
 	alertcommand "github.com/wasmjob/wasmjob/host/alert/command"
 
@@ -71,6 +72,9 @@ func main() {
 		},
 		self: thisProgram(),
 	}
+	if zone, err := ownZone(p.Environ); err == nil && zone != nil { // main says what is wrong
+		time.Local = zone
+	}
 	os.Exit(p.main(context.Background(), os.Args[1:]))
 }
 
@@ -95,6 +99,9 @@ func (p *program) main(ctx context.Context, args []string) int {
 	root.SetArgs(args)
 	p.completion(root)
 	cmd, err := root, unknownCommand(root, args)
+	if err == nil {
+		_, err = ownZone(p.Environ)
+	}
 	if err == nil {
 		cmd, err = root.ExecuteContextC(ctx)
 	}

@@ -201,7 +201,7 @@ func (s *system) banner() {
 	}
 	about := s.about()
 	if s.console == nil {
-		fields := []zap.Field{zap.String("version", versionText()), zap.String("plugins", about.Plugins),
+		fields := []zap.Field{zap.String("version", versionText()), zap.String("timeZone", about.TimeZone), zap.String("plugins", about.Plugins),
 			zap.String("registry", about.Registry), zap.String("namespace", l.Namespace), zap.String("server", s.serverIP), zap.Int("pid", os.Getpid())}
 		if s.admin != nil {
 			fields = append(fields, zap.Stringer("admin", s.admin.Address()), given("console", s.consoleURL()), given("tokenFile", s.tokenFile))
@@ -220,6 +220,7 @@ func (s *system) banner() {
 	fmt.Fprintf(s.console.Out, "%s %s\n", paint(console.Bold, "wasmjob"), versionText())
 	show("registry", about.Registry+paint(console.Grey, ", namespace "+l.Namespace+", server "+s.serverIP))
 	show("plugins", about.Plugins)
+	show("time zone", about.TimeZone)
 	if s.admin != nil {
 		address, ask := s.admin.Address().String(), "wasmjob status"
 		if address != defaultAdmin { // there may be another host here

@@ -469,7 +469,7 @@ func (s *system) wireCluster(context.Context) error {
 // about is what the process says of itself.
 func (s *system) about() admin.About {
 	l := s.loaded
-	return admin.About{Version: versionText(), PID: os.Getpid(), Plugins: absolute(l.Plugins), Registry: s.registry.Backend.String(), History: s.historyText(),
+	return admin.About{Version: versionText(), TimeZone: zoneText(s.program.Environ, time.Now()), PID: os.Getpid(), Plugins: absolute(l.Plugins), Registry: s.registry.Backend.String(), History: s.historyText(),
 		Grants: absolute(l.Grants), Alerts: absolute(l.Alerts), Users: absolute(l.Access.Users), GuestLog: absolute(l.GuestLog)}
 }
 

@@ -64,7 +64,7 @@ type Guest struct {
 	// MemoryLimit of a guest's linear memory in bytes, 0 = the default.
 	// "wasm.memoryLimit"
 	MemoryLimit int64
-	// FetchDataCount is the wished-for batch size of a DATAFLOW job.
+	// FetchDataCount is the wished-for batch size of a DATAFLOW job, 0 = abi's default.
 	// "wasm.fetchDataCount"
 	FetchDataCount int
 	Retry          RetryPolicy

@@ -11,6 +11,8 @@ import (
 type About struct {
 	Version string `json:"version"`
 	PID     int    `json:"pid"`
+	// TimeZone is the host's own zone and its offset when it started, for people.
+	TimeZone string `json:"timeZone,omitempty"`
 	// Plugins is the directory that the host watches.
 	Plugins string `json:"plugins"`
 	// Registry says in words where the registry is.

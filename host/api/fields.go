@@ -179,7 +179,7 @@ func fieldTexts() map[string]string {
 		"cluster.Job.Failed":             "`running`, `failed`, `held` and `disabled` count the items in that state; `failed` goes by their last runs.",
 		"cluster.Job.File":               "`module`, `file`, `digests` and `signer` say what runs; `digests` are several while a new version is being brought out.",
 		"cluster.Job.Held":               "`running`, `failed`, `held` and `disabled` count the items in that state; `failed` goes by their last runs.",
-		"cluster.Job.Hosts":              "`hosts` are the ids of the hosts that have the job, as in the list of hosts. None has it if its state is \"no host\" or \"elsewhere\", or while its module is being compiled.",
+		"cluster.Job.Hosts":              "`hosts` are the ids of the hosts that have the job, as in the list of hosts. None has it if its state is \"no host\", \"without a definition\" or \"elsewhere\", or while its module is being compiled.",
 		"cluster.Job.Last":               "`last` is the newest fire that ended; missing if none is known.",
 		"cluster.Job.Module":             "`module`, `file`, `digests` and `signer` say what runs; `digests` are several while a new version is being brought out.",
 		"cluster.Job.Next":               "`cron` is the schedule in force, empty if there is none; `next` is its next instant, zero if there is none.",

@@ -12,6 +12,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/host/plugin/wasm"
 	"github.com/wasmjob/wasmjob/host/words"
 )
@@ -151,7 +152,7 @@ func (c *Catalog) check(ctx context.Context, names map[string]bool) []Finding {
 	for len(p.compile) > 0 && ctx.Err() == nil {
 		for _, w := range p.compile {
 			o := outcomes[w.digest]
-			res := c.do(ctx, w, o.compiled)
+			res := c.do(ctx, w, o.compiled, func() {})
 			if res.gone {
 				res.outcome.problems = []string{"is still being written"}
 			}
@@ -170,7 +171,7 @@ func (c *Catalog) check(ctx context.Context, names map[string]bool) []Finding {
 		if _, done := outcomes[f.digest]; kindOf(name) != aModule || f.digest == "" || done || ctx.Err() != nil {
 			continue
 		}
-		res := c.do(ctx, want{file: name, digest: f.digest, apart: c.placement.workers}, nil)
+		res := c.do(ctx, want{file: name, digest: f.digest, apart: c.placement.workers}, nil, func() {})
 		outcomes[f.digest] = res.outcome
 		for _, problem := range res.outcome.problems {
 			findings = append(findings, Finding{File: filepath.Join(c.dir, name), Problem: problem})
@@ -203,8 +204,8 @@ func (c *Catalog) warnings(s state, p plan, now time.Time) []Finding {
 		if kindOf(name) != aModule {
 			continue
 		}
-		file, err := os.ReadFile(filepath.Join(c.dir, name))
-		if err != nil {
+		file, ok := readIn(c.dir, name, abi.MaxModuleSize)
+		if !ok {
 			continue // a problem, not a warning
 		}
 		for _, w := range wasm.Warnings(file) {

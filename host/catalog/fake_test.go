@@ -27,7 +27,8 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // fakeLoader stands in for the runtime. A module whose text ends with a full
 // stop is sound unless it begins with "bad" (its own fault) or "fail" (ours);
-// one that begins with "slow" is compiled when the test says so.
+// one that begins with "slow" is compiled when the test says so; one that begins with
+// "cached" takes as long and is not compiled.
 type fakeLoader struct {
 	slow chan struct{} // one receive for each slow module
 
@@ -52,7 +53,7 @@ func newFakeLoader(t *testing.T) *fakeLoader {
 	return l
 }
 
-func (l *fakeLoader) load(ctx context.Context, name string, wasm []byte, apart bool, _ time.Time) (compiled, error) {
+func (l *fakeLoader) load(ctx context.Context, name string, wasm []byte, apart bool, _ time.Time, compiles func()) (compiled, error) {
 	text := string(wasm)
 	l.mu.Lock()
 	l.loads = append(l.loads, text)
@@ -64,7 +65,10 @@ func (l *fakeLoader) load(ctx context.Context, name string, wasm []byte, apart b
 		return nil, &plugin.LoadError{Name: name, Problems: []string{"first problem", "second problem"}}
 	case !strings.HasSuffix(text, "."):
 		return nil, &plugin.LoadError{Name: name, Problems: []string{"is truncated"}}
-	case strings.HasPrefix(text, "slow"):
+	case strings.HasPrefix(text, "slow"), strings.HasPrefix(text, "cached"):
+		if strings.HasPrefix(text, "slow") {
+			compiles()
+		}
 		select {
 		case <-l.slow:
 		case <-ctx.Done():

@@ -12,6 +12,7 @@ import (
 	operator "github.com/wasmjob/wasmjob/host/grants"
 	"github.com/wasmjob/wasmjob/host/plugin/wasm"
 	"github.com/wasmjob/wasmjob/host/signature"
+	"github.com/wasmjob/wasmjob/host/words"
 )
 
 // CheckGrants compares what the jobs of definitions want, and their modules, with what is
@@ -45,6 +46,20 @@ func CheckGrants(set *operator.Set, paths []string) (jobs []operator.Wanted, fin
 		findings = append(findings, Finding{File: "grants", Problem: w, Warning: true})
 	}
 	return jobs, findings
+}
+
+// UncheckedNeeds warns of each job whose definition says what the job needs of the
+// operator's grants, with which nothing was compared. The paths are those of [Check], which
+// finds what modules import.
+func UncheckedNeeds(paths []string) (findings []Finding) {
+	for _, d := range Defined(paths) {
+		guest, _ := d.Configuration.Guest() // it was checked by the parser
+		if len(guest.Needs) > 0 {
+			findings = append(findings, Finding{File: d.File, Line: d.Line, Warning: true,
+				Problem: fmt.Sprintf("job %q needs %s: whether that is granted was not checked; --grants FILE does", d.Configuration.JobName, words.Some(guest.Needs, ", "))})
+		}
+	}
+	return findings
 }
 
 // DefinedJob is a job and the file that defines it.

@@ -24,8 +24,9 @@ type loader interface {
 	// load takes the module's file name and bytes. Its error is a
 	// *plugin.LoadError if the module is to blame. apart says that all jobs that
 	// name the module run in processes of their own: it is tried in one, too. due is
-	// when the first of them fires; zero is not known.
-	load(ctx context.Context, name string, wasm []byte, apart bool, due time.Time) (compiled, error)
+	// when the first of them fires; zero is not known. load calls compiles before the module
+	// is compiled, and not if its compiled code is kept.
+	load(ctx context.Context, name string, wasm []byte, apart bool, due time.Time, compiles func()) (compiled, error)
 }
 
 // compiled is a module that is ready. It is safe for concurrent use.
@@ -100,7 +101,8 @@ func loaderOf(o Options) runtimeLoader {
 	return runtimeLoader{o.Runtime, o.Workers, terms{o.Ceilings, o.Placement, o.Granted, dir.NewQuotas()}}
 }
 
-func (l runtimeLoader) load(ctx context.Context, name string, wasm []byte, apart bool, due time.Time) (compiled, error) {
+func (l runtimeLoader) load(ctx context.Context, name string, wasm []byte, apart bool, due time.Time, compiles func()) (compiled, error) {
+	ctx = plugin.OnCompile(ctx, compiles)
 	if !apart {
 		m, err := l.runtime.Load(ctx, name, wasm, due)
 		if err != nil {

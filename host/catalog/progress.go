@@ -12,8 +12,7 @@ import (
 	"go.uber.org/zap"
 )
 
-// slow is how long a module may take before a notice says that it is being
-// compiled. What comes out of the cache is there much sooner.
+// slow is how long a module may be compiled before a notice says so.
 const slow = 300 * time.Millisecond
 
 // Compiling is a module that is being compiled, or waits for its turn.
@@ -106,14 +105,17 @@ func (r *run) settled() bool {
 
 // announce says once that modules are being compiled, as that may take a while.
 func (r *run) announce() {
-	r.slowAt, r.announced, r.shown = time.Time{}, true, make(map[string]bool)
-	for digest := range r.tasks {
-		r.shown[digest] = true
+	now := r.compilingNow()
+	if r.slowAt = (time.Time{}); len(now) == 0 {
+		return // it was given up
 	}
-	n := len(r.plan.compile)
-	what := strconv.Itoa(n) + " modules"
-	if n == 1 {
-		what = r.plan.compile[0].file
+	r.announced, r.shown = true, make(map[string]bool)
+	for _, w := range now {
+		r.shown[w.digest] = true
+	}
+	what := strconv.Itoa(len(now)) + " modules"
+	if len(now) == 1 {
+		what = now[0].file
 	}
 	if r.cache == "" {
 		r.notices.Info("compiling " + what + ": there is no cache for compiled code (--cache DIR), so each start has to")
@@ -122,10 +124,21 @@ func (r *run) announce() {
 	r.notices.Info("compiling " + what + ", once: compiled code is kept in " + r.cache)
 }
 
-// compiledIn says how long a module took, if that was long or if its beginning
+// compilingNow are the modules of the tasks that compile. A task whose compiled code is
+// kept only reads it.
+func (r *run) compilingNow() (list []want) {
+	for _, w := range r.plan.compile {
+		if r.tasks[w.digest].compiling {
+			list = append(list, w)
+		}
+	}
+	return list
+}
+
+// compiledIn says how long a module was compiled, if that was long or if its beginning
 // was announced.
 func (r *run) compiledIn(res result) {
-	if (res.took >= slow || r.shown[res.digest]) && res.outcome.compiled != nil {
+	if res.isCompiled && (res.took >= slow || r.shown[res.digest]) && res.outcome.compiled != nil {
 		r.notices.Info(fmt.Sprintf("compiled %s in %.1fs", res.file, res.took.Seconds()))
 	}
 }

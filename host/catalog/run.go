@@ -57,8 +57,10 @@ type run struct {
 	updates chan grants.Update // of the grants
 	working sync.WaitGroup     // joins the tasks, and who watches the grants
 
-	// slowAt is when a task will have taken long; zero if that was announced, or
-	// if there is none.
+	compiles chan string // digests of tasks that begin to compile
+
+	// slowAt is when a task will have compiled for long; zero if that was announced,
+	// or if none compiles.
 	slowAt    time.Time
 	announced bool            // for the modules that wait to be compiled now
 	shown     map[string]bool // digests of the tasks at that time
@@ -74,8 +76,9 @@ const maxTasks = 8
 
 // task is work on a module, in a goroutine of its own.
 type task struct {
-	giveUp context.CancelFunc
-	began  time.Time
+	giveUp    context.CancelFunc
+	began     time.Time
+	compiling bool // its compiled code was not kept
 }
 
 // failure remembers how often compiling failed for a reason that may pass.
@@ -92,6 +95,7 @@ type result struct {
 	// that the work was given up; passing that a failure may go away.
 	gone, cancelled, passing bool
 	took                     time.Duration
+	isCompiled               bool // its compiled code was not kept
 }
 
 func newRun(c *Catalog, apply func([]host.Job, []host.Refusal)) *run {
@@ -100,7 +104,7 @@ func newRun(c *Catalog, apply func([]host.Job, []host.Refusal)) *run {
 		state:    state{dir: c.dir, ceilings: c.ceilings, placement: c.placement, grants: c.grants, mounts: c.mounts},
 		outcomes: make(map[string]outcome), failures: make(map[string]failure),
 		idle:  make(map[string]time.Time),
-		tasks: make(map[string]task), results: make(chan result, maxTasks), updates: make(chan grants.Update),
+		tasks: make(map[string]task), results: make(chan result, maxTasks), compiles: make(chan string), updates: make(chan grants.Update),
 	}
 }
 
@@ -160,6 +164,8 @@ func (r *run) run(ctx context.Context) error {
 			}
 		case u := <-r.updates:
 			r.regrant(ctx, u)
+		case digest := <-r.compiles:
+			r.compiling(digest)
 		case res := <-r.results:
 			r.finished(ctx, res)
 		case now := <-wake.C:
@@ -403,19 +409,39 @@ func (r *run) next(ctx context.Context) {
 func (r *run) begin(ctx context.Context, w want) {
 	c := r.outcomes[w.digest].compiled
 	sub, giveUp := context.WithCancel(ctx)
-	t := task{giveUp, time.Now()}
-	r.tasks[w.digest] = t
-	if !r.announced && r.slowAt.IsZero() {
-		r.slowAt = t.began.Add(slow)
+	r.tasks[w.digest] = task{giveUp: giveUp, began: time.Now()}
+	r.working.Go(func() {
+		compiled := false
+		res := r.do(sub, w, c, func() {
+			compiled = true
+			select {
+			case r.compiles <- w.digest:
+			case <-sub.Done():
+			}
+		})
+		res.isCompiled = compiled
+		r.results <- res
+	})
+}
+
+// compiling takes note that a task begins to compile.
+func (r *run) compiling(digest string) {
+	t, ok := r.tasks[digest]
+	if !ok {
+		return
 	}
-	r.working.Go(func() { r.results <- r.do(sub, w, c) })
+	t.compiling = true
+	r.tasks[digest] = t
+	if !r.announced && r.slowAt.IsZero() {
+		r.slowAt = time.Now().Add(slow)
+	}
 }
 
 // finished takes what a task brings.
 func (r *run) finished(ctx context.Context, res result) {
 	r.tasks[res.digest].giveUp()
 	delete(r.tasks, res.digest)
-	if len(r.tasks) == 0 {
+	if len(r.compilingNow()) == 0 {
 		r.slowAt = time.Time{}
 	}
 	r.compiledIn(res)
@@ -449,7 +475,7 @@ func (r *run) finished(ctx context.Context, res result) {
 }
 
 // do compiles a module, unless c is it, and tries jobs on it. It runs in a task.
-func (c *Catalog) do(ctx context.Context, w want, m compiled) (res result) {
+func (c *Catalog) do(ctx context.Context, w want, m compiled, compiles func()) (res result) {
 	began := time.Now()
 	res.want = w
 	defer func() { res.took = time.Since(began) }()
@@ -460,7 +486,7 @@ func (c *Catalog) do(ctx context.Context, w want, m compiled) (res result) {
 			return res
 		}
 		var err error
-		if m, err = c.load.load(ctx, w.file, wasm, w.apart, w.due); err != nil {
+		if m, err = c.load.load(ctx, w.file, wasm, w.apart, w.due, compiles); err != nil {
 			res.cancelled = ctx.Err() != nil
 			res.outcome.problems, res.passing = reasons(err), passing(err)
 			return res

@@ -509,6 +509,34 @@ func TestProgress(t *testing.T) {
 	r.await(all("slow again.")...)
 }
 
+// TestCachedModules: no notice names modules whose compiled code is kept, however
+// long it takes to read them.
+func TestCachedModules(t *testing.T) {
+	t.Parallel()
+	notices := make(chan string, 10)
+	r := newRig(t, func(o *Options) {
+		o.Cache = "/cache"
+		core := zapcore.NewCore(zapcore.NewJSONEncoder(zapcore.EncoderConfig{}), zapcore.AddSync(io.Discard), zapcore.InfoLevel)
+		o.Notices = zap.New(zapcore.RegisterHooks(core, func(e zapcore.Entry) error {
+			notices <- e.Message
+			return nil
+		}))
+	}, "a.yaml: job a", "a.wasm: cached a.", "b.yaml: job b", "b.wasm: slow b.", "c.yaml: job c", "c.wasm: cached c.")
+	if got, want := <-notices, "compiling b.wasm, once: compiled code is kept in /cache"; got != want {
+		t.Errorf("told %q, want %q", got, want)
+	}
+	for range 3 {
+		r.loader.slow <- struct{}{}
+	}
+	r.await(`a "" a.yaml a.wasm @cached a.`, `b "" b.yaml b.wasm @slow b.`, `c "" c.yaml c.wasm @cached c.`)
+	if got := <-notices; !strings.HasPrefix(got, "compiled b.wasm in ") {
+		t.Errorf("told %q of a module that was compiled", got)
+	}
+	if len(notices) > 0 {
+		t.Errorf("told %q as well", <-notices)
+	}
+}
+
 // TestPassingFailure: what may have been bad luck is tried again, though the
 // file is the same; what is the module's own fault is not.
 func TestPassingFailure(t *testing.T) {

@@ -99,7 +99,7 @@ func (w *world) compile() {
 		for _, want := range w.plan.compile {
 			o := w.outcomes[want.digest]
 			if o.compiled == nil {
-				m, err := w.loader.load(w.t.Context(), want.file, []byte(w.files[want.file].text), want.apart, want.due)
+				m, err := w.loader.load(w.t.Context(), want.file, []byte(w.files[want.file].text), want.apart, want.due, func() {})
 				if err != nil {
 					w.outcomes[want.digest] = outcome{problems: reasons(err)}
 					continue

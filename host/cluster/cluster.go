@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"maps"
+	"path/filepath"
 	"reflect"
 	"slices"
 	"strings"
@@ -328,7 +329,29 @@ func (c *Cluster) unheldJob(u unheld.Job) *Job {
 	if u.Instances > 0 {
 		return jobOf(u, StateElsewhere, HealthOK, words.Count(u.Instances, "instance")+" of hosts that this cluster does not know: of ElasticJob, or of an earlier version")
 	}
-	return jobOf(u, StateNoHost, HealthError, "no host has it: those that had it are gone, or its files are")
+	remove := "if it is not needed any more: " + words.Command("remove", u.Name)
+	if c.undefined(u) {
+		return jobOf(u, StateUndefined, HealthPaused, "none of its servers has a definition of it any more; "+remove)
+	}
+	return jobOf(u, StateNoHost, HealthError, "no host has it: those that had it are gone, or its files are; "+remove)
+}
+
+// undefined reports whether the definition of a job that no host has was taken away on all
+// its servers: each has a host that answers and that refuses no definition. The caller holds c.mu.
+func (c *Cluster) undefined(u unheld.Job) bool {
+	answering := make(map[string]bool)
+	for _, k := range c.hosts {
+		if k.report == nil || k.silent != "" {
+			continue
+		}
+		answering[k.peer.ServerIP] = true
+		for _, r := range k.report.Status.Refused {
+			if filepath.Ext(r.File) != ".wasm" && !r.Kept {
+				return false // it may define the job
+			}
+		}
+	}
+	return len(u.Servers) > 0 && !slices.ContainsFunc(u.Servers, func(ip string) bool { return !answering[ip] })
 }
 
 // silence notes why a host does not answer.

@@ -42,6 +42,7 @@ type ship struct {
 	local *Local
 	// compiling is what it compiles.
 	compiling []admin.Compiling
+	refused   []host.Refusal
 	// slow is how long it takes to see what it does itself, delay to answer another; down is
 	// why it does not.
 	slow  time.Duration
@@ -64,7 +65,7 @@ func (s *ship) start() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		jobs := slices.SortedFunc(maps.Values(s.jobs), func(a, b *host.JobStatus) int { return strings.Compare(a.Name, b.Name) })
-		return admin.Report{Status: host.Status{Instance: s.id, Jobs: jobs}, Compiling: s.compiling}
+		return admin.Report{Status: host.Status{Instance: s.id, Jobs: jobs, Refused: s.refused}, Compiling: s.compiling}
 	})
 }
 
@@ -83,6 +84,16 @@ func (s *ship) compiles(module string, jobs ...string) {
 	s.compiling = nil
 	if module != "" {
 		s.compiling = []admin.Compiling{{Module: module, Jobs: jobs}}
+	}
+}
+
+// refuse has it refuse files, or none.
+func (s *ship) refuse(files ...string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.refused = nil
+	for _, f := range files {
+		s.refused = append(s.refused, host.Refusal{File: f, Reasons: []string{"broken"}})
 	}
 }
 
@@ -294,7 +305,7 @@ func TestUnheld(t *testing.T) {
 		f.lists() // host 1 is gone
 		refresh(t, c, 0)
 		b, items, on, ok := c.Job("b")
-		want := Job{Name: "b", Description: "bills", Health: HealthError, State: StateNoHost, Reason: "no host has it: those that had it are gone, or its files are",
+		want := Job{Name: "b", Description: "bills", Health: HealthError, State: StateNoHost, Reason: "no host has it: those that had it are gone, or its files are; if it is not needed any more: wasmjob remove b",
 			Cron: "0 0 3 * * ?", TimeZone: "Local", ShardingTotalCount: 4, Hosts: []string{}, Digests: []string{}}
 		if !ok || !reflect.DeepEqual(b, want) || len(items)+len(on) != 0 {
 			t.Errorf("found %+v %v %v, expected %+v", b, items, on, want)
@@ -328,6 +339,37 @@ func TestUnheld(t *testing.T) {
 		}
 		if changed := c.Changes(mark); len(changed.Jobs) != 2 || changed.Jobs[1].Name != "odd" || changed.Jobs[1].Health != "" {
 			t.Errorf("changes: %+v", changed.Jobs)
+		}
+	})
+}
+
+// TestUnheld_undefined: a job that all its servers have answered to have no definition of is
+// not in error.
+func TestUnheld_undefined(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		one, books := newShip("1"), &register{jobs: map[string]unheld.Job{
+			"both": {Name: "both", Servers: []string{"10.0.0.0", "10.0.0.1"}}, "gone": {Name: "gone", Servers: []string{"10.0.0.0", "10.0.0.9"}}, "new": {Name: "new"}}}
+		f, c := sailWith(t, books, one)
+		refresh(t, c, 0)
+		for name, want := range map[string]host.JobState{"both": StateUndefined, "gone": StateNoHost, "new": StateNoHost} {
+			j, _, _, _ := c.Job(name)
+			if j.State != want || (j.Health == HealthError) == (want == StateUndefined) || !strings.Contains(j.Reason, "wasmjob remove "+name) {
+				t.Errorf("%s: found %+v, expected the state %q", name, j, want)
+			}
+		}
+		f.self.refuse("both.yaml")
+		stale()
+		refresh(t, c, 0)
+		if j, _, _, _ := c.Job("both"); j.State != StateNoHost || j.Health != HealthError {
+			t.Errorf("its definition is refused: %+v", j)
+		}
+		f.self.refuse()
+		one.answers(0, errors.New("down"))
+		stale()
+		refresh(t, c, 0)
+		if j, _, _, _ := c.Job("both"); j.State != StateNoHost {
+			t.Errorf("one of its servers does not answer: %+v", j)
 		}
 	})
 }

@@ -20,7 +20,7 @@ const (
 	HealthError   Health = "error"   // a host cannot run it: no module, a bad configuration, no session
 	HealthFailing Health = "failing" // its last fire did not end well, or an item is held back
 	HealthLate    Health = "late"    // it is due, and nothing began; or it has waited too long
-	HealthPaused  Health = "paused"  // disabled on all its servers, stopped, or removed
+	HealthPaused  Health = "paused"  // disabled on all its servers, stopped, removed, or without a definition
 	HealthOK      Health = "ok"
 )
 
@@ -31,14 +31,16 @@ func Healths() []Health {
 
 // The states of jobs that no host has.
 const (
-	StateNoHost    host.JobState = "no host"
+	StateNoHost host.JobState = "no host"
+	// StateUndefined: all servers that had it have a host that answers, and no definition of it.
+	StateUndefined host.JobState = "without a definition"
 	StateElsewhere host.JobState = "elsewhere" // on hosts that are not known here: ElasticJob's
 )
 
 // States are all that a job may be in over its hosts.
 func States() []host.JobState {
 	return []host.JobState{host.JobReady, host.JobRunning, host.JobSharding, host.JobJoining, host.JobDraining, host.JobDisabled, host.JobStopped,
-		host.JobRemoved, host.JobNoSession, host.JobError, StateNoHost, StateElsewhere}
+		host.JobRemoved, host.JobNoSession, host.JobError, StateNoHost, StateUndefined, StateElsewhere}
 }
 
 // lateAfter is how much later than its instant a job may begin before it is late.
@@ -71,7 +73,7 @@ type Job struct {
 	// Last is the newest fire that ended; nil if none is known.
 	Last *Last `json:"last,omitempty"`
 	// Hosts are the ids of the hosts that have the job, as in the list of hosts. None has it if its state
-	// is "no host" or "elsewhere", or while its module is being compiled.
+	// is "no host", "without a definition" or "elsewhere", or while its module is being compiled.
 	Hosts []string `json:"hosts"`
 	// Stopped are those of Hosts on which an operator has stopped it.
 	Stopped []string `json:"stopped,omitempty"`

@@ -262,7 +262,7 @@ func LevelTag(l zapcore.Level) (tag, colour string) {
 	case l == zapcore.WarnLevel:
 		return "warn", Yellow
 	}
-	return "fail", Red
+	return "err", Red
 }
 
 // ZapLevel is the level of zap for one of abi or log/slog.

@@ -848,6 +848,16 @@ Item 0 was due at 12:00:00; host 10.0.0.1 had begun it, and failover gave it to 
 Host 10.0.0.1 had it; the last that it reported is of 11:59:10.
 The session of host 10.0.0.1 had ended: host 10.0.0.2 saw that at 12:00:16.
 It succeeded at 12:00:20, after 3s.`},
+		"the host itself, before its restart": {append([]event.Event{taken(17, event.FireStarted, func(e *event.Event) { e.Items, e.Other = []int{0}, "10.0.0.2@-@9-77" })}, ends...), nil, `late
+Item 0 was due at 12:00:00; an earlier process on host 10.0.0.2 had begun it, and the next one there took it over: it began at 12:00:17.
+It succeeded at 12:00:20, after 3s.
+The history of 10.0.0.2, which is not here any more, could not be had: what happened there is not in this answer.`},
+		"the host itself, with its begin": {append([]event.Event{
+			of(0, event.ItemStarted, "10.0.0.2@-@9-77", item(0)),
+			taken(17, event.FireStarted, func(e *event.Event) { e.Items, e.Other = []int{0}, "10.0.0.2@-@9-77" })}, ends...), nil, `late
+Item 0 was due at 12:00:00 and began in time on host 10.0.0.2 (9-77).
+The next process on host 10.0.0.2 took it over: it began again at 12:00:17.
+It succeeded at 12:00:20, after 3s.`},
 		"before it": {append([]event.Event{host(-700, event.HostGone, second, first), taken(0.1, event.FireStarted, func(e *event.Event) { e.Items, e.Source = []int{0}, abi.SourceSchedule })}, ends[1:]...), nil, `ran
 Item 0 was due at 12:00:00 and began on host 10.0.0.2; the histories do not show when.
 It succeeded at 12:00:20, after 3s.`},

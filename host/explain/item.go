@@ -339,6 +339,9 @@ func (t *writer) takenOver(r *run, in places, events []*event.Event) {
 	if r.other != "" {
 		row, in["of"] = "taken-over", t.name(r.other)
 	}
+	if sameServer(r.other, r.host) {
+		row, in["host"] = "taken-over-itself", tree.ServerOf(r.host)
+	}
 	t.add(clause{kind: KindBegan, time: until, message: message{row, in}, events: events})
 	t.triggeredBy()
 	if r.other != "" {
@@ -346,6 +349,10 @@ func (t *writer) takenOver(r *run, in places, events []*event.Event) {
 	}
 	t.waits(r)
 }
+
+// sameServer reports whether both hosts ran on one server: the later one is most often the
+// earlier one after a restart.
+func sameServer(a, b string) bool { return a != "" && tree.ServerOf(a) == tree.ServerOf(b) }
 
 // someRun says that the item ran, of a run whose begin is in no history.
 func (t *writer) someRun(r *run) {
@@ -608,16 +615,18 @@ func (t *writer) again(before, r *run) {
 		t.wentFrom(before.host, before.since().Time, since.Time)
 	}
 	t.session(r.host, before.since().Time, since.Time)
-	row := "again"
+	row, host := "again", t.name(r.host)
 	switch {
 	case r.began() == nil:
 		row = "again-sometime"
+	case r.source == abi.SourceFailover && before.host != r.host && sameServer(before.host, r.host):
+		row, host = "again-itself", tree.ServerOf(r.host)
 	case r.source == abi.SourceFailover:
 		row = "again-failover"
 	case r.source == abi.SourceCatchUp:
 		row = "again-catch-up"
 	}
-	t.say(KindAgain, row, since.Time, places{"host": t.name(r.host)}, since)
+	t.say(KindAgain, row, since.Time, places{"host": host}, since)
 	t.waits(r)
 }
 

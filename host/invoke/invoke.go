@@ -63,8 +63,10 @@ type Run struct {
 	Plan
 	Runtime *plugin.Runtime
 	Workers *process.Workers // nil: guests run in this process
-	Out     *console.Console
-	Log     *zap.Logger
+	// Cache is the directory where compiled code is kept; empty if it is not.
+	Cache string
+	Out   *console.Console
+	Log   *zap.Logger
 	// Stop, if it is closed, asks the guest to end, and begins no further item.
 	Stop <-chan struct{}
 
@@ -122,7 +124,7 @@ func (r *Run) Once(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	module, err := r.load(ctx, wasm)
+	module, err := r.load(r.noteCompile(ctx), wasm)
 	if err != nil {
 		return err
 	}
@@ -130,7 +132,7 @@ func (r *Run) Once(ctx context.Context) error {
 	if err := r.checkStreaming(module.Info().Types); err != nil {
 		return err
 	}
-	executor, err := r.executor(ctx, module, offer.Settings(r.Settings, grant))
+	executor, err := r.executor(r.noteCompile(ctx), module, offer.Settings(r.Settings, grant))
 	if err != nil {
 		return err
 	}
@@ -150,6 +152,17 @@ func (r *Run) Once(ctx context.Context) error {
 		return ErrFailed
 	}
 	return nil
+}
+
+// noteCompile has a line say that the module is compiled, which may take long.
+func (r *Run) noteCompile(ctx context.Context) context.Context {
+	return plugin.OnCompile(ctx, func() {
+		text := "compiling " + r.File
+		if r.Cache != "" {
+			text += ", once: compiled code is kept in " + r.Cache
+		}
+		r.Log.Info(text)
+	})
 }
 
 // load takes the module in, in this process or for one of its own.

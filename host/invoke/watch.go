@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"time"
 
@@ -77,7 +76,7 @@ func awaitChange(ctx context.Context, stop <-chan struct{}, w *fsnotify.Watcher,
 
 // fingerprint is the digest of the file, zero if it cannot be read.
 func fingerprint(file string) [sha256.Size]byte {
-	data, err := os.ReadFile(file)
+	data, err := ReadModule(file) // a pipe in its place would hold us up
 	if err != nil {
 		return [sha256.Size]byte{}
 	}

@@ -3,6 +3,8 @@ package migrate
 import (
 	"bytes"
 	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"maps"
@@ -18,19 +20,22 @@ import (
 	"github.com/wasmjob/wasmjob/host/words"
 )
 
-// File is the base name of the job's files, without an ending: the job's name,
-// with an underscore for everything that a file's name had better not have.
+// File is the base name of the job's files, without an ending: the job's name. Of a name
+// that has more than the path of a Go package may have, what it may have is kept, and a
+// part of a checksum keeps names apart.
 func (j Job) File() string {
-	name := strings.Map(func(r rune) rune {
+	kept := strings.Map(func(r rune) rune {
 		if (r >= 'a' && r <= 'z') || (r >= 'A' && r <= 'Z') || (r >= '0' && r <= '9') || strings.ContainsRune("._-", r) {
 			return r
 		}
 		return '_'
 	}, j.Name)
-	if strings.HasPrefix(name, ".") || strings.HasPrefix(name, "-") {
-		name = "_" + name[1:]
+	short := strings.TrimLeft(kept, "._-") // go build ./... leaves out what begins so
+	if short == j.Name {
+		return j.Name
 	}
-	return name
+	sum := sha256.Sum256([]byte(j.Name))
+	return cmp.Or(strings.TrimRight(short, "_"), "job") + "-" + hex.EncodeToString(sum[:4])
 }
 
 // field is a field of a definition.

@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"reflect"
+	"regexp"
 	"strconv"
 	"strings"
 	"testing"
@@ -342,9 +343,21 @@ func TestSkeletonsCompile(t *testing.T) {
 
 func TestFileNames(t *testing.T) {
 	t.Parallel()
-	for name, want := range map[string]string{"report.v2": "report.v2", ".hidden": "_hidden", "-x": "_x", "a b:c": "a_b_c", "日报": "__"} {
-		if got := (Job{Found: Found{Name: name}}).File(); got != want {
+	for name, want := range map[string]string{
+		"report.v2": "report.v2", ".hidden": "hidden-", "-x": "x-", "a b:c": "a_b_c-", "日报": "job-", "日报 v2": "v2-", "_": "job-",
+	} {
+		got := (Job{Found: Found{Name: name}}).File()
+		if whole := !strings.HasSuffix(want, "-"); (whole && got != want) || !regexp.MustCompile("^"+regexp.QuoteMeta(want)+"([0-9a-f]{8})?$").MatchString(got) {
 			t.Errorf("%q: %q, want %q", name, got, want)
 		}
+	}
+	// Names of one length have names of their own.
+	seen := make(map[string]string)
+	for _, name := range []string{"每日报表", "月度结算", "库存同步", "a b", "a:b", "a_b", "é", "è"} {
+		file := (Job{Found: Found{Name: name}}).File()
+		if other := seen[file]; other != "" {
+			t.Errorf("%q and %q have the same files, %s", name, other, file)
+		}
+		seen[file] = name
 	}
 }

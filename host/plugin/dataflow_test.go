@@ -15,6 +15,7 @@ import (
 // flow is an invocation that counts from offset to end.
 func flow(h abi.Host, parameter, offset, end string) *abi.Invocation {
 	inv := item(h, parameter)
+	inv.Context.FetchDataCount = 10
 	inv.Context.ShardingParameter, inv.Context.HasShardingParameter = end, true
 	if offset != "" {
 		inv.Offset, inv.HasOffset = []byte(offset), true

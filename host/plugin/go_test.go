@@ -113,6 +113,9 @@ func TestMounts(t *testing.T) {
 			t.Errorf("%s: %+v %q", parameter, got, lines)
 		}
 	}
+	if got, _ := run("read:/data/a.txt"); got.Reads == 0 || got.ReadBytes != 5 {
+		t.Errorf("%d bytes in %d reads of a file of 5", got.ReadBytes, got.Reads)
+	}
 	for _, parameter := range []string{
 		"read:/data/out-relative", "read:/data/out-absolute", "read:/data/../secret", "read:/data/sub/up-and-out/secret",
 		"read:" + filepath.Join(base, "secret"), "read:/data/pipe", "read:/data/none",

@@ -231,7 +231,9 @@ func ctxInt(in *instance, _ api.Memory, stack []uint64) {
 	case abi.CtxFence:
 		v = max(c.Fence, 0)
 	case abi.CtxFetchDataCount:
-		v = max(int64(c.FetchDataCount), 0)
+		if v = max(int64(c.FetchDataCount), 0); v == 0 && in.x.typ == wasm.TypeDataflow {
+			v = abi.DefaultFetchDataCount
+		}
 	}
 	stack[0] = api.EncodeI64(v)
 }

@@ -51,7 +51,9 @@ type instance struct {
 	staged    []byte
 	isStaged  bool
 	message   string // of set_error
-	lines     logLimit
+	// reads and readBytes count what it has read of the mounts.
+	reads, readBytes int64
+	lines            logLimit
 }
 
 // callContext is what wazero sees. It has no values but the instance, so the
@@ -99,6 +101,7 @@ func (in *instance) begin(ctx context.Context, inv *abi.Invocation, p abi.Phase)
 	in.committed, in.has = inv.Offset, inv.HasOffset
 	in.staged, in.isStaged = nil, false
 	in.message = ""
+	in.reads, in.readBytes = 0, 0
 	in.lines = logLimit{whole: inv.WholeLog, bytes: abi.MaxLogBytes}
 	in.err.tail = in.err.tail[:0]
 }
@@ -115,6 +118,7 @@ func (in *instance) end() {
 func (in *instance) finish(r *abi.Result) {
 	in.end()
 	r.Memory, r.DroppedLines = int64(in.mem.Size()), int64(in.lines.dropped)
+	r.Reads, r.ReadBytes = in.reads, in.readBytes
 }
 
 // instantiate makes an instance, runs its initialisation and looks up at most

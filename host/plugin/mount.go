@@ -32,6 +32,11 @@ func (in *instance) openMounts() error {
 	return nil
 }
 
+func (in *instance) countRead(bytes int) {
+	in.reads++
+	in.readBytes += int64(bytes)
+}
+
 func (m *mount) close() {
 	for f := range m.open {
 		f.f.Close()
@@ -83,7 +88,9 @@ type file struct {
 func (f *file) Stat() (fs.FileInfo, error) { return f.f.Stat() }
 func (f *file) Read(p []byte) (int, error) {
 	f.m.in.stopIfEnded()
-	return f.f.Read(p[:min(len(p), pieceSize)])
+	n, err := f.f.Read(p[:min(len(p), pieceSize)])
+	f.m.in.countRead(n)
+	return n, err
 }
 func (f *file) ReadAt(p []byte, off int64) (n int, err error) {
 	for n < len(p) && err == nil { // it may return less only with an error
@@ -92,6 +99,7 @@ func (f *file) ReadAt(p []byte, off int64) (n int, err error) {
 		k, err = f.f.ReadAt(p[n:min(len(p), n+pieceSize)], off+int64(n))
 		n += k
 	}
+	f.m.in.countRead(n)
 	return n, err
 }
 func (f *file) Seek(off int64, whence int) (int64, error) { return f.f.Seek(off, whence) }

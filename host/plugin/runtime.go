@@ -547,10 +547,25 @@ func (r *Runtime) compileApart(ctx context.Context, s *store, c *code, wasm []by
 	return s, f, err
 }
 
+type onCompile struct{}
+
+// OnCompile returns a context with which f is called, in the caller's goroutine, before a
+// module is compiled, and not if its compiled code is kept. f may be called several times.
+func OnCompile(ctx context.Context, f func()) context.Context {
+	return context.WithValue(ctx, onCompile{}, f)
+}
+
+func noteCompile(ctx context.Context) {
+	if f, ok := ctx.Value(onCompile{}).(func()); ok {
+		f()
+	}
+}
+
 // compileIn has a process compile the module in the quick lane, where each has a short time, and
 // what takes longer in the other one: a module that takes minutes delays only its
 // like. Without a store nothing is kept.
 func (r *Runtime) compileIn(ctx context.Context, s *store, wasm []byte, due time.Time) (footprint, error) {
+	noteCompile(ctx)
 	in := func(l *lane, limit time.Duration) (footprint, error) {
 		if err := l.enter(ctx, due); err != nil {
 			return footprint{}, err
@@ -620,6 +635,7 @@ func (r *Runtime) compileHere(ctx context.Context, e *engine, wasm []byte) error
 
 // compileSlowly compiles the module in this process when no other is.
 func (r *Runtime) compileSlowly(ctx context.Context, e *engine, wasm []byte, cache wazero.CompilationCache) error {
+	noteCompile(ctx)
 	if err := r.long.enter(ctx, e.due); err != nil {
 		return err
 	}

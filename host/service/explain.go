@@ -65,7 +65,7 @@ func (s *Service) Explain(ctx context.Context, q explain.Question) (*explain.Ans
 func idleOf(j *cluster.Job, known bool) explain.Idle {
 	allDisabled := len(j.Hosts) > 0 && len(j.DisabledOn) == len(j.Hosts)
 	switch {
-	case !known || j.State == cluster.StateNoHost:
+	case !known || j.State == cluster.StateNoHost || j.State == cluster.StateUndefined:
 		return explain.IdleNoHost
 	case allDisabled || j.State == host.JobDisabled:
 		return explain.IdleDisabled

@@ -66,6 +66,9 @@ func Status(s console.Style, r *admin.Report, all bool) string {
 	if text := clockText(st.Clock); text != "" {
 		show("clock", text)
 	}
+	if r.About.TimeZone != "" {
+		show("time zone", r.About.TimeZone)
+	}
 	if r.About.Plugins != "" {
 		show("plugins", r.About.Plugins)
 	}

@@ -24,6 +24,8 @@ type Job struct {
 	Name string
 	// Instances counts those that have joined it.
 	Instances int
+	// Servers are the addresses of those that have joined it at some time, and were not removed since.
+	Servers []string
 	// Problem says why its configuration cannot be read; empty if it can, and the rest is
 	// from it.
 	Problem            string
@@ -177,7 +179,7 @@ func (f *following) watch(ctx context.Context, names []string) (err error) {
 	watched, queries := make(map[string]bool), []registry.Query{}
 	for _, name := range names {
 		l := tree.NewLayout(f.namespace, name)
-		watched[name], queries = true, append(queries, registry.Data(l.Config()), registry.Children(l.Instances()))
+		watched[name], queries = true, append(queries, registry.Data(l.Config()), registry.Children(l.Instances()), registry.Children(l.Servers()))
 	}
 	watching, end := context.WithCancel(ctx)
 	f.details, err = f.center.Watch(watching, queries...)
@@ -207,6 +209,7 @@ func (f *following) learn(s registry.Snapshot) {
 		f.parsed[name] = p
 		job := p.Job
 		job.Instances = len(s.Children(l.Instances()))
+		job.Servers = s.Children(l.Servers())
 		f.known[name] = job
 	}
 	f.answer()

@@ -3,6 +3,7 @@ package unheld
 import (
 	"context"
 	"errors"
+	"reflect"
 	"slices"
 	"sync"
 	"testing"
@@ -91,7 +92,7 @@ func TestLook(t *testing.T) {
 			t.Fatalf("found %+v, expected bad with its problem, and pay", list)
 		}
 		pay := Job{Name: "pay", Description: "the bills", Cron: "0 0 3 * * ?", TimeZone: "Europe/Berlin", ShardingTotalCount: 4}
-		if list[1] != pay {
+		if !reflect.DeepEqual(list[1], pay) {
 			t.Errorf("found %+v, expected %+v", list[1], pay)
 		}
 		asked := own.count()
@@ -108,6 +109,8 @@ func TestLook(t *testing.T) {
 		}
 		commit(registry.Create(job("pay").Instances()+"/10.0.0.1@-@1", nil))
 		eventually(t, "an instance", func() bool { return look("pay")[0].Instances == 1 })
+		commit(registry.Ensure(job("pay").Servers()), registry.Create(job("pay").Servers()+"/10.0.0.1", nil))
+		eventually(t, "a server", func() bool { return slices.Equal(look("pay")[0].Servers, []string{"10.0.0.1"}) })
 		commit(registry.Delete(job("pay").Config(), registry.AnyVersion))
 		eventually(t, "the removal", func() bool { return len(look("pay")) == 0 })
 		commit(registry.Ensure(job("new").Root()), registry.Create(job("new").Config(), []byte(config)))

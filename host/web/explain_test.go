@@ -186,16 +186,16 @@ func TestRemovedWhileOpen(t *testing.T) {
 	s.get("/jobs").has(t, http.StatusOK, "etl")
 }
 
-// TestUnheld: a job of the registry that no host has is in the lists, with a page that says
-// so and offers to remove it.
+// TestUnheld: a job of the registry of which no host has the definition any more is in the
+// lists, with a page that says so and offers to remove it.
 func TestUnheld(t *testing.T) {
 	t.Parallel()
 	s := open(t, servicetest.Options{Jobs: []host.Job{servicetest.Job("pay", "0 0 3 * * ?", 2, servicetest.OK)}})
 	s.Host.Apply(nil, nil)
-	s.until("/jobs", "no host has it")
-	s.get("/").has(t, http.StatusOK, "pay", "no host has it")
-	s.get("/jobs?state=no+host").has(t, http.StatusOK, "pay", "0 0 3 * * ?")
-	s.get("/jobs/pay").has(t, http.StatusOK, "no host", "0 0 3 * * ?", "Remove")
+	s.until("/jobs", "none of its servers has a definition of it any more")
+	s.get("/").lacks(t, "none of its servers")
+	s.get("/jobs?state=without+a+definition").has(t, http.StatusOK, "pay", "0 0 3 * * ?")
+	s.get("/jobs/pay").has(t, http.StatusOK, "without a definition", "0 0 3 * * ?", "wasmjob remove pay", "Remove")
 	s.get("/jobs/pay/config").has(t, http.StatusOK, "No host has a definition file of this job")
 }
 

@@ -209,7 +209,17 @@ func TestCompiledFlow(t *testing.T) {
 			t.Errorf("attempt %d\ncompiled:\n%s\nnative:\n%s", attempt+1, a, b)
 		}
 	}
-	if string(compiled.Offset) != "35" {
+	// Without a batch size in the configuration a loop that counts up to it gets on, too.
+	native.Context.FetchDataCount, compiled.Context.FetchDataCount = 0, 0
+	native.Context.JobParameter, compiled.Context.JobParameter = "250", "250"
+	want := Dataflow(native, flow.Fetch, flow.Process)
+	compiled.begin()
+	got := compiled.loop(fetch, process)
+	if want.Batches != 3 || got.Batches != 3 || want.Records != 215 || got.Records != 215 {
+		t.Errorf("without fetchDataCount: native %+v, compiled %+v", want, got)
+	}
+	compiled.Context.JobParameter = "35"
+	if string(compiled.Offset) != "250" {
 		t.Errorf("offset %q", compiled.Offset)
 	}
 	compiled.begin()

@@ -85,6 +85,9 @@ func (i imports) CtxInt(field uint32) int64 {
 	case abi.CtxFence:
 		return c.Fence
 	case abi.CtxFetchDataCount:
+		if c.FetchDataCount == 0 && i.h.flows {
+			return abi.DefaultFetchDataCount
+		}
 		return int64(c.FetchDataCount)
 	}
 	return int64(abi.ErrNotFound)

@@ -51,6 +51,8 @@ type Host struct {
 	// Once ends a dataflow run after its first batch, as for a job without
 	// streamingProcess.
 	Once bool
+	// flows is set while a dataflow runs, whose FetchDataCount of 0 is the default.
+	flows bool
 	// Offset is the committed offset; nil if none ever was. A run that
 	// commits changes it, so that the next run with this host goes on there.
 	Offset []byte
@@ -171,6 +173,8 @@ func (h *Host) DataflowExports(fetch, process func() int32) abi.Result {
 }
 
 func (h *Host) loop(fetch, process func() int32) abi.Result {
+	h.flows = true
+	defer func() { h.flows = false }()
 	var batches, records int64
 	done := func(status int32, err error) abi.Result {
 		result := h.end(status, err)

@@ -250,10 +250,19 @@ type outside struct {
 func (o outside) finish(r *abi.Result) {
 	r.Outside = nil // a worker process says nothing of it
 	if o.run == nil {
+		if r.Reads > 0 {
+			r.Outside = map[string]abi.OutsideCount{"dir": {Calls: r.Reads, Received: r.ReadBytes}}
+		}
 		return
 	}
 	o.run.Close()
 	o.dirs.Close()
+	if r.Reads > 0 {
+		o.run.Usage.Add("dir", func(c *abi.OutsideCount) {
+			c.Calls += r.Reads
+			c.Received += r.ReadBytes
+		})
+	}
 	r.Message, r.Outside = o.secrets.redact(r.Message), o.run.Usage.All()
 	if r.Err != nil {
 		r.Err = &redacted{o.secrets.redact(r.Err.Error()), r.Err}

@@ -499,6 +499,25 @@ func TestNothingIsGranted(t *testing.T) {
 	}
 }
 
+// What a guest reads of a directory counts, whether it may write there or not.
+func TestReadsOfDirectoriesCount(t *testing.T) {
+	for name, more := range map[string][]grants.Dir{"read only": nil, "beside one that is written": {{Host: t.TempDir(), Guest: "/out", Write: true}}} {
+		t.Run(name, func(t *testing.T) {
+			everywhere(t, func(base string) grants.Grant {
+				if err := os.WriteFile(filepath.Join(base, "a.txt"), []byte("hello"), 0o600); err != nil {
+					t.Fatal(err)
+				}
+				return grants.Grant{Dirs: append([]grants.Dir{{Host: base, Guest: "/in"}}, more...)}
+			}, func(p *place, _ string) {
+				p.says([2]string{"cat /in/a.txt", "hello"})
+				if c := p.result.Outside["dir"]; c.Calls == 0 || c.Received != 5 || c.Sent != 0 {
+					p.t.Errorf("counted %+v for a file of 5 bytes", p.result.Outside)
+				}
+			})
+		})
+	}
+}
+
 // A job to which nothing is granted costs no allocation more.
 func TestNothingCostsNothing(t *testing.T) { // not beside others, which allocate
 	x := offer.Wrap(idle{}, &grants.Grant{Dirs: []grants.Dir{{Host: "/", Guest: "/data"}}}, "", dir.NewQuotas())

@@ -32,13 +32,14 @@ type story struct {
 	Staged, Yielded  bool
 	Batches, Records int64
 	Memory           int64
+	Reads, ReadBytes int64
 	Dropped          bool // how many lines depends on time
 	Host             recorder
 }
 
 func tell(r abi.Result, h *recorder) *story {
 	s := &story{Outcome: r.Outcome, Status: r.Status, Message: r.Message, Offset: string(r.Offset), Staged: r.Staged, Yielded: r.Yielded,
-		Batches: r.Batches, Records: r.Records, Memory: r.Memory, Dropped: r.DroppedLines > 0}
+		Batches: r.Batches, Records: r.Records, Memory: r.Memory, Reads: r.Reads, ReadBytes: r.ReadBytes, Dropped: r.DroppedLines > 0}
 	if r.Err != nil {
 		s.Error = r.Err.Error()
 	}
@@ -137,7 +138,7 @@ func behaviours(t *testing.T) []behaviour {
 	}
 	script := plugin.Settings{Args: []string{"tell", "two words"}, Env: map[string]string{"GRANTED": "yes"}, Mounts: []plugin.Mount{{Host: dir, Guest: "/data"}}}
 	list = append(list, behaviour{name: "script", module: "gocommand", settings: script, parameter: "k=v"},
-		behaviour{name: "mounts", module: "goguest", settings: plugin.Settings{Mounts: script.Mounts}, parameter: "read /data/a.txt"})
+		behaviour{name: "mounts", module: "goguest", settings: plugin.Settings{Mounts: script.Mounts}, parameter: "read:/data/a.txt"})
 	for _, code := range []string{"0", "7", "75"} {
 		list = append(list, behaviour{name: "script exit " + code, module: "gocommand", settings: plugin.Settings{Args: []string{"exit", code}}})
 	}

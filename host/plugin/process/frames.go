@@ -255,6 +255,7 @@ type result struct {
 	Yielded          bool
 	Memory           int64
 	DroppedLines     int64
+	Reads, ReadBytes int64
 	Error            *failure
 }
 

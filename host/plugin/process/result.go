@@ -13,7 +13,7 @@ import (
 // packResult takes a result apart. Texts that a guest can make long are cut.
 func packResult(run int64, r abi.Result) result {
 	p := result{Run: run, Outcome: r.Outcome, NotBegun: r.NotBegun, Status: r.Status, Message: clip(r.Message), Offset: r.Offset, Staged: r.Staged,
-		Batches: r.Batches, Records: r.Records, Yielded: r.Yielded, Memory: r.Memory, DroppedLines: r.DroppedLines}
+		Batches: r.Batches, Records: r.Records, Yielded: r.Yielded, Memory: r.Memory, DroppedLines: r.DroppedLines, Reads: r.Reads, ReadBytes: r.ReadBytes}
 	if r.Err == nil {
 		return p
 	}
@@ -30,7 +30,7 @@ func packResult(run int64, r abi.Result) result {
 // unpack checks a result and puts it together. The error says what is wrong with it.
 func (p *result) unpack() (abi.Result, error) {
 	r := abi.Result{Outcome: p.Outcome, NotBegun: p.NotBegun, Status: p.Status, Message: p.Message, Staged: p.Staged,
-		Batches: p.Batches, Records: p.Records, Yielded: p.Yielded, Memory: p.Memory, DroppedLines: p.DroppedLines}
+		Batches: p.Batches, Records: p.Records, Yielded: p.Yielded, Memory: p.Memory, DroppedLines: p.DroppedLines, Reads: p.Reads, ReadBytes: p.ReadBytes}
 	if err := p.check(); err != nil {
 		return r, err
 	}
@@ -70,6 +70,9 @@ func (p *result) check() error {
 	}
 	if min(p.Batches, p.Records, p.DroppedLines, p.Memory) < 0 || p.Memory > math.MaxUint32+1 {
 		return fmt.Errorf("%d batches, %d records, %d dropped lines and %d bytes of memory", p.Batches, p.Records, p.DroppedLines, p.Memory)
+	}
+	if p.Reads < 0 || p.ReadBytes < 0 {
+		return fmt.Errorf("%d bytes in %d reads of files", p.ReadBytes, p.Reads)
 	}
 	return nil
 }

@@ -9,7 +9,7 @@
 // Each top-level folder of the tree (a package, as the log calls it) belongs
 // to one item, by a hash of its name; the files beside them are the package
 // ".". An item walks its packages in the order of their names, some files per
-// fetch (fetchDataCount, 100 if there is none), and keeps in its offset how
+// fetch (fetchDataCount), and keeps in its offset how
 // far it got and what it counted. A host that is killed half way through
 // therefore loses and repeats nothing that shows: the item goes on behind the
 // last batch whose offset is durable, with the sums of that batch.
@@ -42,10 +42,7 @@ func init() {
 
 func main() {}
 
-const (
-	defaultRoot  = "/src"
-	defaultBatch = 100
-)
+const defaultRoot = "/src"
 
 // file is a record: a path below the root, with slashes.
 type file string
@@ -87,12 +84,8 @@ func (j *job) fetch(ctx context.Context, sc sdk.ShardingContext) ([]file, error)
 		}
 		j.walk = open(root, p.last, mine)
 	}
-	limit := sc.FetchDataCount
-	if limit <= 0 {
-		limit = defaultBatch
-	}
 	var batch []file
-	for len(batch) < limit {
+	for len(batch) < sc.FetchDataCount {
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
