@@ -148,6 +148,7 @@ func fieldTexts() map[string]string {
 		"api.KillLine":                   "KillLine is one line of the answer of a kill: the whole state, or an error that came after the first.",
 		"api.changes":                    "Changes is one event of the stream of jobs.",
 		"api.conflict":                   "Conflict is a problem with what there is in place of what was expected.",
+		"api.lineEvent":                  "LineEvent is one event of a stream of lines.",
 		"api.releasedItems":              "ReleasedItems is the answer of release.",
 		"api.schedule":                   "Schedule are instants of a schedule.",
 		"cluster.Draining":               "Draining is a job that a host leaves when what it runs of it has ended.",

@@ -2,6 +2,7 @@ package history
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/wasmjob/wasmjob/abi"
@@ -168,6 +169,17 @@ type Line struct {
 	Attrs   []string `json:"attrs,omitempty"` // keys and values in turns: key, value, key, value
 	// Gap counts the lines of the run that are not kept, for a line of the host about them.
 	Gap int64 `json:"gap,omitempty"`
+}
+
+// Place is where the line stands among those of its run: no other has it, and as texts places are in
+// the order of the lines. That is as hosts number them: by times, of which a host gives none twice in
+// a run. A line about missing ones stands before the one behind them, whose time it has.
+func (l *Line) Place() string {
+	kind := 1
+	if l.Gap > 0 {
+		kind = 0
+	}
+	return fmt.Sprintf("%019d.%d %s", max(Nanos(l.Time), 0), kind, l.Host)
 }
 
 // Change is one change that a user made to a job or to a host: an audit record.

@@ -330,8 +330,22 @@ func (e *Execution) isMuted() bool {
 
 func (e *Execution) line(level int, msg string, kv []string) event.GuestLog {
 	f := e.fire
-	return event.GuestLog{Time: f.job.Clock(), Host: f.Self.ID, Job: f.job.Name, TaskID: f.taskID, RunID: e.RunID(), Item: e.Item, Fence: e.Fence, Level: level,
+	return event.GuestLog{Time: f.lineTime(), Host: f.Self.ID, Job: f.job.Name, TaskID: f.taskID, RunID: e.RunID(), Item: e.Item, Fence: e.Fence, Level: level,
 		Message: event.Harmless(msg), Attrs: event.HarmlessAll(kv)}
+}
+
+// lineTime is the time of a new line. It is later than that of every other line of the fire on this
+// host, also if the clock stands still or is set back: readers tell lines apart, and put them in order, by their times.
+func (f *Fire) lineTime() time.Time {
+	now := f.job.Clock()
+	wall := now.UnixNano()
+	for {
+		last := f.lastLine.Load()
+		at := max(wall, last+1)
+		if f.lastLine.CompareAndSwap(last, at) {
+			return now.Add(time.Duration(at - wall))
+		}
+	}
 }
 
 // wholeLog takes all lines of the guest for what keeps them; nil: nothing does.

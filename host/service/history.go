@@ -287,7 +287,7 @@ func (s *Service) Run(ctx context.Context, id string) (*RunDetail, error) {
 		return nil, &NotFoundError{fmt.Sprintf("no run %q is known: it was not, or the history does not reach back so far", id)}
 	}
 	d := &RunDetail{Run: runs.Records[0], Silent: runs.Silent}
-	f.Limit, f.From = history.MaxLimit, d.At().Add(-mostApart)
+	f.Limit, f.From = history.MaxLimit, d.Since()
 	lines, err := filled(ctx, f, s.Lines)
 	if err != nil {
 		return nil, err
@@ -299,6 +299,9 @@ func (s *Service) Run(ctx context.Context, id string) (*RunDetail, error) {
 	d.Events = append([]event.Event{}, events.Records...)
 	return d, err
 }
+
+// Since is from when on what the run did is looked for.
+func (d *RunDetail) Since() time.Time { return d.At().Add(-mostApart) }
 
 // mostApart is how far the clocks of hosts may be apart: what a run did is looked for since so long
 // before it began.

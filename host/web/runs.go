@@ -358,7 +358,7 @@ func runPage(ctx context.Context, c *Console, r *http.Request, p *page) (view, e
 	p.Live, p.LiveJob = liveAll, d.Job
 	p.silence(d.Silent)
 	v := runView{P: p, RunDetail: d, Attempts: attempts(d.Events),
-		Log: logView{P: p, Lines: d.Lines, Stream: p.Link("/v1/logs/stream", "run", d.ID), Follows: d.Ended.IsZero()}}
+		Log: logView{P: p, Lines: d.Lines, Stream: p.Link("/v1/logs/stream", "run", d.ID), Follows: d.Ended.IsZero(), From: d.Since().Format(time.RFC3339Nano)}}
 	v.Offset, v.Incomplete = p.offset(d.Events), incomplete(d)
 	v.Explained = c.whyRun(ctx, p, d)
 	if d.Ended.IsZero() && p.may(access.Operate, d.Job) {

@@ -19,6 +19,8 @@ type logView struct {
 	// Stream is where new lines come from; Follows says that there may be some.
 	Stream  string
 	Follows bool
+	// From is where the stream begins if there is no line yet.
+	From string
 }
 
 // Level is the name of a line's level.
