@@ -265,8 +265,10 @@ type RunDetail struct {
 	// Events are those of the run, oldest first: its attempts among them.
 	Events []event.Event `json:"events"`
 	// Lines are the newest that its guest logged, oldest first.
-	Lines  []history.Line `json:"lines"`
-	Silent []string       `json:"silent,omitempty"`
+	Lines []history.Line `json:"lines"`
+	// Silent are hosts that have not answered, or do not run any more, and why: what they have of the
+	// run, its events or its lines is missing.
+	Silent []string `json:"silent,omitempty"`
 }
 
 // Run is one run by its id.
@@ -286,7 +288,10 @@ func (s *Service) Run(ctx context.Context, id string) (*RunDetail, error) {
 	if len(runs.Records) == 0 {
 		return nil, &NotFoundError{fmt.Sprintf("no run %q is known: it was not, or the history does not reach back so far", id)}
 	}
-	d := &RunDetail{Run: runs.Records[0], Silent: runs.Silent}
+	d := &RunDetail{Run: runs.Records[0]}
+	for _, silent := range runs.Silent {
+		d.Silent = with(d.Silent, silent)
+	}
 	f.Limit, f.From = history.MaxLimit, d.Since()
 	lines, err := filled(ctx, f, s.Lines)
 	if err != nil {
@@ -297,6 +302,9 @@ func (s *Service) Run(ctx context.Context, id string) (*RunDetail, error) {
 	f.Oldest = true
 	events, err := filled(ctx, f, s.Events)
 	d.Events = append([]event.Event{}, events.Records...)
+	for _, silent := range slices.Concat(lines.Silent, events.Silent) {
+		d.Silent = with(d.Silent, silent)
+	}
 	return d, err
 }
 
@@ -339,6 +347,8 @@ type Calendar struct {
 	Frequent []Upcoming `json:"frequent"`
 	// Omitted counts the jobs that are left out because there are too many.
 	Omitted int `json:"omitted,omitempty"`
+	// Silent are hosts that do not answer, and why: what only they know is missing, or as of their last answer.
+	Silent []string `json:"silent,omitempty"`
 }
 
 // The bounds of a calendar: instants of one job, unless it fires once an hour at most, and of all.
@@ -360,7 +370,7 @@ func (s *Service) Calendar(ctx context.Context, from, to time.Time, jobs []strin
 	if err := s.o.Cluster.Refresh(ctx); err != nil {
 		return nil, err
 	}
-	c := &Calendar{Upcoming: []Upcoming{}, Frequent: []Upcoming{}}
+	c := &Calendar{Upcoming: []Upcoming{}, Frequent: []Upcoming{}, Silent: s.o.Cluster.Silent()}
 	if now := time.Now(); from.Before(now) {
 		from = now // what was before it is not known by the schedule that there is now
 	}
@@ -445,7 +455,8 @@ type Overview struct {
 	// Gone are the hosts that were seen to be gone in the last 24 hours and are not back.
 	Gone    []GoneHost `json:"gone"`
 	Refused []Refusal  `json:"refused"`
-	Silent  []string   `json:"silent,omitempty"`
+	// Silent are hosts that do not answer, and those whose histories do not, and why.
+	Silent []string `json:"silent,omitempty"`
 	// History is how this host's history fares.
 	History history.State `json:"history"`
 }
@@ -499,6 +510,11 @@ func (s *Service) Overview(ctx context.Context) (*Overview, error) {
 		return nil, err
 	}
 	o.Failures = append([]history.Run{}, failures.Records...)
+	for _, silent := range failures.Silent {
+		if !slices.Contains(o.Silent, silent) {
+			o.Silent = append(o.Silent, silent)
+		}
+	}
 	if o.Gone, err = s.Gone(ctx); err != nil {
 		return nil, err
 	}

@@ -470,5 +470,6 @@ func Overview(s console.Style, o *service.Overview) string {
 	if len(o.Failures) > 0 {
 		b.WriteString("\n" + s.Paint(console.Bold, "Failed lately") + "\n" + Runs(s, o.Failures, o.Now))
 	}
+	b.WriteString(Silent(s, o.Silent))
 	return b.String()
 }

@@ -185,11 +185,10 @@ func overviewPage(ctx context.Context, c *Console, _ *http.Request, p *page) (vi
 	}
 	v := overviewView{P: p, Overview: o, Rows: p.rows(o.Trouble),
 		Timeline: p.timeline(o.NextHour, o.Now), Hosts: o.Hosts}
-	failed, err := c.o.Service.Fires(ctx, history.Filter{Failed: true, From: o.Now.Add(-24 * time.Hour), Limit: mostFailed})
+	failed, err := records(ctx, p, history.Filter{Failed: true, From: o.Now.Add(-24 * time.Hour), Limit: mostFailed}, c.o.Service.Fires)
 	if err := p.without(err); err != nil {
 		return view{}, err
 	}
-	p.silence(failed.Silent)
 	v.Failed, v.FailedMore = byJob(failed.Records), failed.Next != ""
 	for _, h := range cluster.Healths() {
 		v.Tiles = append(v.Tiles, tile{h, o.Counts[h]})

@@ -61,11 +61,10 @@ func logsPage(ctx context.Context, c *Console, _ *http.Request, p *page) (view, 
 	if err != nil {
 		return view{}, err
 	}
-	found, err := c.o.Service.Lines(ctx, f)
+	found, err := records(ctx, p, f, c.o.Service.Lines)
 	if err != nil {
 		return view{}, err
 	}
-	p.silence(found.Silent)
 	if len(found.Records) == 0 {
 		c.nothing(ctx, p, f)
 	}
@@ -98,11 +97,10 @@ func auditPage(ctx context.Context, c *Console, _ *http.Request, p *page) (view,
 	if err != nil {
 		return view{}, err
 	}
-	found, err := c.o.Service.Changes(ctx, f)
+	found, err := records(ctx, p, f, c.o.Service.Changes)
 	if err != nil {
 		return view{}, err
 	}
-	p.silence(found.Silent)
 	if len(found.Records) == 0 {
 		c.nothing(ctx, p, f)
 	}

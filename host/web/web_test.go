@@ -796,6 +796,53 @@ func TestPartialHistory(t *testing.T) {
 	a.lacks(t, "No fire has failed")
 }
 
+// TestPartialLists: where a list is shown of which a host's part is missing, the page says whose, and
+// nothing is said to be none.
+func TestPartialLists(t *testing.T) {
+	t.Parallel()
+	s := open(t, servicetest.Options{Jobs: []host.Job{servicetest.Job("a", "", 1, servicetest.OK)}})
+	e := event.Event{Time: time.Now(), Job: "a", RunID: "a/t9/0", Trigger: 9, Item: new(0), Instant: time.Now(), Source: abi.SourceTrigger, Host: "127.0.0.1@-@1-x", Items: []int{0}, Attempt: 1}
+	for _, e.Kind = range []event.Kind{event.FireStarted, event.ItemStarted, event.ItemEnded, event.FireEnded} {
+		if e.Kind == event.ItemEnded {
+			e.Outcome = abi.OutcomeOK
+		}
+		s.Store.AddEvent(e)
+	}
+	s.until("/run?run=a/t9/0", "The guest logged nothing")
+	s.Histories.Peers = func() []cluster.Peer {
+		return []cluster.Peer{{ID: "x", ClusterDetail: tree.ClusterDetail{ServerIP: "10.0.0.9"}}}
+	}
+	all := []string{cluster.PathFires, cluster.PathRuns, cluster.PathEvents, cluster.PathLines, cluster.PathChanges}
+	for page, lists := range map[string][]string{
+		"/":                      {cluster.PathFires},
+		"/jobs/a":                {cluster.PathFires, cluster.PathChanges},
+		"/jobs/a/items/0":        {cluster.PathRuns},
+		"/jobs/a/fire?trigger=9": {cluster.PathFires, cluster.PathRuns, cluster.PathEvents},
+		"/run?run=a/t9/0":        {cluster.PathRuns, cluster.PathEvents, cluster.PathLines},
+		"/fires":                 {cluster.PathFires},
+		"/fires?trigger=77":      {cluster.PathFires, cluster.PathEvents, cluster.PathChanges},
+		"/runs":                  {cluster.PathRuns},
+		"/logs":                  {cluster.PathLines},
+		"/audit":                 {cluster.PathChanges},
+	} {
+		for _, slow := range all {
+			s.Histories.Get = func(_ context.Context, _ cluster.Peer, path string, _ any) error {
+				if strings.HasPrefix(path, slow) {
+					return errors.New("it is slow")
+				}
+				return nil
+			}
+			a := s.get(page)
+			if missing := strings.Contains(a.text(), "The records of one host are missing: 10.0.0.9: it is slow"); missing != slices.Contains(lists, slow) {
+				t.Errorf("%s without %s: says that records are missing: %t\n%s", page, slow, missing, a.text())
+			}
+			if slices.Contains(lists, slow) {
+				a.lacks(t, "The guest logged nothing", "Nothing has run yet", "No line has been logged", "No changes yet", "No host has begun trigger", "There is no trigger")
+			}
+		}
+	}
+}
+
 // TestKnownItems: a fire with items of which nothing is known has how many it has, and says that they are not
 // known if histories are missing.
 func TestKnownItems(t *testing.T) {
