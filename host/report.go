@@ -231,10 +231,14 @@ func (j *job) status() *JobStatus {
 			i.Held = time.UnixMilli(held)
 		}
 		if it.run != nil {
-			i.Running, i.Fence = true, it.run.Fence
+			i.Queued, i.Fence = it.run.Queued(), it.run.Fence
+			i.Running = !i.Queued
 			i.Attempt = it.run.Attempt()
 			i.Done, i.Total = it.run.Done()
 			i.Since = it.run.Since()
+			if since := it.run.QueuedSince(); i.Queued && !since.IsZero() {
+				i.Since = j.host.now().instant(since)
+			}
 		}
 		s.Items = append(s.Items, i)
 	}
@@ -267,6 +271,9 @@ func (j *job) state() (JobState, string) {
 	case j.module.err != nil:
 		return JobError, "the last good module stays in force: " + j.module.err.Error()
 	case j.running() > 0:
+		if !slices.ContainsFunc(j.sorted(func(it *item) bool { return it.run != nil }), func(it *item) bool { return !it.run.Queued() }) {
+			return JobQueued, ""
+		}
 		return JobRunning, ""
 	case !j.member.View.Enabled:
 		return JobDisabled, "this server is disabled for the job"

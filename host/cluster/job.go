@@ -37,7 +37,7 @@ const (
 
 // States are all that a job may be in over its hosts.
 func States() []host.JobState {
-	return []host.JobState{host.JobReady, host.JobRunning, host.JobSharding, host.JobJoining, host.JobDraining, host.JobDisabled, host.JobStopped,
+	return []host.JobState{host.JobReady, host.JobRunning, host.JobQueued, host.JobSharding, host.JobJoining, host.JobDraining, host.JobDisabled, host.JobStopped,
 		host.JobRemoved, host.JobNoSession, host.JobError, StateNoHost, StateElsewhere}
 }
 
@@ -61,10 +61,12 @@ type Job struct {
 	TimeZone string    `json:"timeZone"`
 	Next     time.Time `json:"next,omitzero"`
 	Type     string    `json:"type,omitempty"`
-	// ShardingTotalCount is how many items it has. Running, Failed, Held and Disabled
-	// count the items in that state; Failed goes by their last runs.
+	// ShardingTotalCount is how many items it has. Running, Queued, Failed, Held and Disabled
+	// count the items in that state; Queued have begun and wait for a slot, Failed goes by their
+	// last runs.
 	ShardingTotalCount int `json:"shardingTotalCount"`
 	Running            int `json:"running"`
+	Queued             int `json:"queued"`
 	Failed             int `json:"failed"`
 	Held               int `json:"held"`
 	Disabled           int `json:"disabled"`
@@ -111,7 +113,7 @@ type Item struct {
 
 // statesByNews are the states of a job on a host, those first that say most about it.
 func statesByNews() []host.JobState {
-	return []host.JobState{host.JobError, host.JobRunning, host.JobSharding, host.JobReady, host.JobJoining, host.JobDraining, host.JobDisabled,
+	return []host.JobState{host.JobError, host.JobRunning, host.JobQueued, host.JobSharding, host.JobReady, host.JobJoining, host.JobDraining, host.JobDisabled,
 		host.JobStopped, host.JobRemoved, host.JobNoSession}
 }
 
@@ -178,6 +180,9 @@ func merge(parts []part, now time.Time) *Job {
 		if i.Running {
 			j.Running++
 		}
+		if i.Queued {
+			j.Queued++
+		}
 		if i.LastOutcome.Failed() {
 			j.Failed++
 		}
@@ -208,7 +213,7 @@ func scheduled(s host.JobState) bool {
 }
 
 // itemsOf are the items of a job. Of one that several hosts know, that counts which a
-// host says that answers, then what the host says that runs it, then what is newer.
+// host says that answers, then what the host says that has begun it, then what is newer.
 func itemsOf(parts []part) []Item {
 	type known struct {
 		Item
@@ -223,8 +228,8 @@ func itemsOf(parts []part) []Item {
 			case !there:
 			case p.silent != have.silent:
 				better = have.silent
-			case i.Running != have.Running:
-				better = i.Running
+			case i.Begun() != have.Begun():
+				better = i.Begun()
 			default:
 				better = i.LastEnd.After(have.LastEnd)
 			}
@@ -303,7 +308,7 @@ func healthOf(j *Job, parts []part, now time.Time) Health {
 	return HealthOK
 }
 
-// isLate reports whether a job is due, and none of its items runs.
+// isLate reports whether a job is due, and none of its items has begun.
 func isLate(j *Job, now time.Time) bool {
-	return !j.Next.IsZero() && now.Sub(j.Next) > lateAfter && j.Running == 0
+	return !j.Next.IsZero() && now.Sub(j.Next) > lateAfter && j.Running+j.Queued == 0
 }

@@ -93,10 +93,12 @@ type Fire struct {
 	// that is not known.
 	Items []int `json:"items"`
 	Total int   `json:"total,omitempty"`
-	// Succeeded, Failed and Running count items; those that run or wait for a worker are Running.
+	// Succeeded, Failed and Running count items. Running have not ended; Queued of them have not begun
+	// to run, as far as is known: they wait for a slot, or for memory.
 	Succeeded int `json:"succeeded"`
 	Failed    int `json:"failed"`
 	Running   int `json:"running"`
+	Queued    int `json:"queued,omitempty"`
 	// Cancelled counts items that were stopped, as by an operator who killed them.
 	Cancelled int `json:"cancelled,omitempty"`
 	// Unknown counts items whose host is gone, and of which it is not known what became.

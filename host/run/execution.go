@@ -141,6 +141,9 @@ func (e *Execution) QueuedSince() time.Time {
 	return time.Time{}
 }
 
+// Queued reports whether the run waits for a slot, or for the memory of its first attempt.
+func (e *Execution) Queued() bool { return e.queued.Load() != 0 || !e.started.Load() }
+
 // Save begins to save what the guest has staged: it returns that, and keeps the
 // guest from committing until the caller has called Saved. It returns false if there
 // is nothing; busy says that the guest is just committing.

@@ -440,15 +440,18 @@ func (c *Calendar) add(j *cluster.Job, next []time.Time, most int) bool {
 
 // Overview is what an operator looks at first.
 type Overview struct {
-	Now       time.Time              `json:"now"`
-	Namespace string                 `json:"namespace"`
-	Counts    map[cluster.Health]int `json:"counts"`
+	Now       time.Time `json:"now"`
+	Namespace string    `json:"namespace"`
+	// Counts counts the jobs by their healths, States by their states.
+	Counts map[cluster.Health]int `json:"counts"`
+	States map[host.JobState]int  `json:"states"`
 	// Trouble are the jobs that are not OK and not paused, worst first, Waiting those that
 	// wait for something.
 	Trouble []cluster.Job `json:"trouble"`
 	Waiting []cluster.Job `json:"waiting"`
-	// Running are the jobs that run, Failures the newest runs that failed.
+	// Running are the jobs of which items run, Queued those of which items wait for a slot, Failures the newest runs that failed.
 	Running  []cluster.Job  `json:"running"`
+	Queued   []cluster.Job  `json:"queued"`
 	Failures []history.Run  `json:"failures"`
 	NextHour *Calendar      `json:"nextHour"`
 	Hosts    []cluster.Host `json:"hosts"`
@@ -483,13 +486,14 @@ func (s *Service) Overview(ctx context.Context) (*Overview, error) {
 		return nil, err
 	}
 	now := time.Now()
-	o := &Overview{Now: now, Namespace: s.o.Namespace, Counts: make(map[cluster.Health]int), Hosts: s.hosts(ctx), Silent: s.o.Cluster.Silent(), History: s.store(ctx),
-		Trouble: []cluster.Job{}, Waiting: []cluster.Job{}, Running: []cluster.Job{}, Refused: []Refusal{}}
+	o := &Overview{Now: now, Namespace: s.o.Namespace, Counts: make(map[cluster.Health]int), States: make(map[host.JobState]int), Hosts: s.hosts(ctx), Silent: s.o.Cluster.Silent(), History: s.store(ctx),
+		Trouble: []cluster.Job{}, Waiting: []cluster.Job{}, Running: []cluster.Job{}, Queued: []cluster.Job{}, Refused: []Refusal{}}
 	for _, j := range s.o.Cluster.Jobs() {
 		if !seen(ctx, j.Name) {
 			continue
 		}
 		o.Counts[j.Health]++
+		o.States[j.State]++
 		if j.Health != cluster.HealthOK && j.Health != cluster.HealthPaused {
 			o.Trouble = append(o.Trouble, *j)
 		}
@@ -499,9 +503,12 @@ func (s *Service) Overview(ctx context.Context) (*Overview, error) {
 		if j.Running > 0 {
 			o.Running = append(o.Running, *j)
 		}
+		if j.Queued > 0 {
+			o.Queued = append(o.Queued, *j)
+		}
 	}
 	slices.SortStableFunc(o.Trouble, func(a, b cluster.Job) int { return harm(&a) - harm(&b) })
-	for _, list := range []*[]cluster.Job{&o.Trouble, &o.Waiting, &o.Running} {
+	for _, list := range []*[]cluster.Job{&o.Trouble, &o.Waiting, &o.Running, &o.Queued} {
 		*list = (*list)[:min(len(*list), mostShown)]
 	}
 	o.Refused = refusedBy(ctx, o.Hosts)

@@ -140,7 +140,7 @@ func itemClass(i *host.ItemStatus) string {
 		is   bool
 		name string
 	}{
-		{i.Running, "running"}, {!i.Held.IsZero(), "held"}, {i.Disabled, "paused"},
+		{i.Running, "running"}, {i.Queued, "queued"}, {!i.Held.IsZero(), "held"}, {i.Disabled, "paused"},
 		{outcomeClass(i.LastOutcome) == "bad", "failed"}, {i.Misfired, "waits"}, {i.LastOutcome != "", "good"},
 	}
 	for _, s := range states {
@@ -153,7 +153,7 @@ func itemClass(i *host.ItemStatus) string {
 
 // itemClasses are the states of items, those first that somebody should look at.
 func itemClasses() []string {
-	return []string{"held", "failed", "waits", "running", "paused", "idle", "good"}
+	return []string{"held", "failed", "waits", "running", "queued", "paused", "idle", "good"}
 }
 
 // Item is the badge of an item's state.

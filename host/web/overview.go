@@ -149,6 +149,12 @@ type tile struct {
 	Count  int
 }
 
+// stateTile counts the jobs in a state.
+type stateTile struct {
+	State host.JobState
+	Count int
+}
+
 // waiting is what one job waits for.
 type waiting struct {
 	Job string
@@ -159,7 +165,9 @@ type waiting struct {
 type overviewView struct {
 	P *page
 	*service.Overview
-	Tiles  []tile
+	Tiles []tile
+	// Begun counts the jobs that run, and those that are queued, if there are some.
+	Begun  []stateTile
 	Total  int
 	Rows   []jobRow // of Trouble
 	Failed []failures
@@ -193,6 +201,10 @@ func overviewPage(ctx context.Context, c *Console, _ *http.Request, p *page) (vi
 	for _, h := range cluster.Healths() {
 		v.Tiles = append(v.Tiles, tile{h, o.Counts[h]})
 		v.Total += o.Counts[h]
+	}
+	v.Begun = []stateTile{{host.JobRunning, o.States[host.JobRunning]}}
+	if n := o.States[host.JobQueued]; n > 0 {
+		v.Begun = append(v.Begun, stateTile{host.JobQueued, n})
 	}
 	for _, j := range o.Waiting {
 		for _, w := range j.Waits {

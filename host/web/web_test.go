@@ -12,6 +12,7 @@ import (
 	"net/url"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -22,6 +23,7 @@ import (
 	"go.uber.org/zap/zapcore"
 
 	"github.com/wasmjob/wasmjob/abi"
+	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/coordination/tree"
 	"github.com/wasmjob/wasmjob/host"
@@ -841,6 +843,35 @@ func TestPartialLists(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestQueued: what waits for a slot is queued on all pages, and does not count as running.
+func TestQueued(t *testing.T) {
+	t.Parallel()
+	release := make(chan struct{})
+	hold := func(ctx context.Context, _ *abi.Invocation) abi.Result {
+		select {
+		case <-release:
+		case <-ctx.Done():
+		}
+		return abi.Result{Outcome: abi.OutcomeOK}
+	}
+	const more = 5
+	many, one := servicetest.Job("many", "", host.DefaultMaxConcurrency()+more, hold), servicetest.Job("one", "", 1, hold)
+	many.Definition.Props[jobconfig.PropMaxConcurrency] = strconv.Itoa(host.DefaultMaxConcurrency() + more)
+	s := open(t, servicetest.Options{Jobs: []host.Job{many, one}})
+	s.post("/jobs/many/trigger", "back", "/jobs/many")
+	counts := fmt.Sprintf("%d running %d queued", host.DefaultMaxConcurrency(), more)
+	s.until("/jobs", counts)
+	s.post("/jobs/one/trigger", "back", "/jobs/one")
+	s.until("/jobs?state=queued", "one").lacks(t, "many")
+	s.until("/", "1 running 1 queued").has(t, http.StatusOK, fmt.Sprintf("%d running · %d queued", host.DefaultMaxConcurrency(), more+1))
+	s.get("/hosts").has(t, http.StatusOK, fmt.Sprintf("%d used, 0 free %d queued", host.DefaultMaxConcurrency(), more+1))
+	s.get("/jobs/one/items/0").has(t, http.StatusOK, "queued", "Kill")
+	s.get("/jobs/one").has(t, http.StatusOK, "Kill")
+	s.until("/fires", counts)
+	close(release)
+	s.until("/jobs?state=ready", "one").has(t, http.StatusOK, "many")
 }
 
 // TestKnownItems: a fire with items of which nothing is known has how many it has, and says that they are not
