@@ -224,6 +224,9 @@ func (j *job) status() *JobStatus {
 		if at := it.state.Record.LastOK(); at != 0 {
 			i.LastOK = time.UnixMilli(at)
 		}
+		if at := it.state.Record.Failing; at != 0 {
+			i.Failing = time.UnixMilli(at)
+		}
 		if r := it.state.Record; i.LastOutcome == "" && r.Ended != 0 && r.Outcome != "" { // it ran before this host had it
 			i.LastOutcome, i.LastMessage, i.LastEnd = abi.Outcome(r.Outcome), words.Reason(r.Reason), time.UnixMilli(r.Ended)
 		}

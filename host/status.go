@@ -200,6 +200,8 @@ type ItemStatus struct {
 	// whatever hosts; zero if that is not known.
 	Failures int       `json:"failures,omitempty"`
 	LastOK   time.Time `json:"lastOk,omitzero"`
+	// Failing is when the first of Failures ended; zero if there is none, or if that is not known.
+	Failing time.Time `json:"failing,omitzero"`
 }
 
 // Begun reports whether the item has begun and not ended: it runs or is queued.

@@ -70,6 +70,11 @@ type Job struct {
 	Failed             int `json:"failed"`
 	Held               int `json:"held"`
 	Disabled           int `json:"disabled"`
+	// Failures is how many runs in a row were not OK, of the item for which that is most. Failing is
+	// since when an item has been failing: the end of the first of its failures in a row, or, if that
+	// is not known, when it was OK last. Both are zero if no item is.
+	Failures int       `json:"failures,omitempty"`
+	Failing  time.Time `json:"failing,omitzero"`
 	// Last is the newest fire that ended; nil if none is known.
 	Last *Last `json:"last,omitempty"`
 	// Hosts are the ids of the hosts that have the job, as in the list of hosts. None has it if its state
@@ -186,6 +191,10 @@ func merge(parts []part, now time.Time) *Job {
 		if i.LastOutcome.Failed() {
 			j.Failed++
 		}
+		if since := failingSince(&i.ItemStatus); !since.IsZero() && (j.Failing.IsZero() || since.Before(j.Failing)) {
+			j.Failing = since
+		}
+		j.Failures = max(j.Failures, i.Failures)
 		if !i.Held.IsZero() {
 			j.Held++
 		}
@@ -196,6 +205,19 @@ func merge(parts []part, now time.Time) *Job {
 	j.Last = lastOf(parts, items)
 	j.Health = healthOf(j, live, now)
 	return j
+}
+
+// failingSince is since when an item has been failing; zero if it is not.
+func failingSince(i *host.ItemStatus) time.Time {
+	switch {
+	case i.Failures == 0:
+		return time.Time{}
+	case i.Failing.IsZero() && i.Failures == 1:
+		return i.LastEnd
+	case i.Failing.IsZero():
+		return i.LastOK
+	}
+	return i.Failing
 }
 
 // jobOf is a job that no host has.

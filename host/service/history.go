@@ -445,7 +445,8 @@ type Overview struct {
 	// Counts counts the jobs by their healths, States by their states.
 	Counts map[cluster.Health]int `json:"counts"`
 	States map[host.JobState]int  `json:"states"`
-	// Trouble are the jobs that are not OK and not paused, worst first, Waiting those that
+	// Trouble are the jobs that are not OK and not paused, worst first, and those first that have been
+	// failing longest; Waiting are those that
 	// wait for something.
 	Trouble []cluster.Job `json:"trouble"`
 	Waiting []cluster.Job `json:"waiting"`
@@ -507,7 +508,7 @@ func (s *Service) Overview(ctx context.Context) (*Overview, error) {
 			o.Queued = append(o.Queued, *j)
 		}
 	}
-	slices.SortStableFunc(o.Trouble, func(a, b cluster.Job) int { return harm(&a) - harm(&b) })
+	slices.SortStableFunc(o.Trouble, func(a, b cluster.Job) int { return cmp.Or(harm(&a)-harm(&b), byTime(a.Failing, b.Failing)) })
 	for _, list := range []*[]cluster.Job{&o.Trouble, &o.Waiting, &o.Running, &o.Queued} {
 		*list = (*list)[:min(len(*list), mostShown)]
 	}

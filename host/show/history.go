@@ -251,6 +251,9 @@ func reasons(s console.Style, list []cluster.Job, now time.Time) string {
 		if j.Reason != "" && j.Health == cluster.HealthError {
 			line(j.Name, j.Reason)
 		}
+		if j.Health == cluster.HealthFailing && !j.Failing.IsZero() {
+			line(j.Name, fmt.Sprintf("failing for %s, %s in a row", words.Ago(max(0, now.Sub(j.Failing))), words.Count(max(j.Failures, 1), "time")))
+		}
 		for _, w := range j.Waits {
 			line(j.Name, fmt.Sprintf("waits for %s: %s", words.Ago(max(0, now.Sub(w.Since))), w.Reason))
 		}

@@ -97,7 +97,7 @@ func (p *page) whoPaused(j *cluster.Job) string {
 }
 
 func (p *page) whyFailing(j *cluster.Job) (text string, since time.Time) {
-	if j.Last != nil {
+	if since = j.Failing; since.IsZero() && j.Last != nil {
 		since = j.Last.Ended
 	}
 	if j.Held > 0 {
@@ -109,6 +109,9 @@ func (p *page) whyFailing(j *cluster.Job) (text string, since time.Time) {
 	last := p.Word("outcome", j.Last.Outcome)
 	if j.Last.Message != "" {
 		last += ": " + p.First(j.Last.Message)
+	}
+	if j.Failures > 1 {
+		last += " (" + p.T("why.inarow", j.Failures) + ")"
 	}
 	if text != "" {
 		text += "; "

@@ -725,6 +725,34 @@ func TestWhyError(t *testing.T) {
 	}
 }
 
+// TestWhyFailing: a job that fails says since when it has been failing, not when it failed last, and
+// how many times in a row; the one that has been failing longest comes first.
+func TestWhyFailing(t *testing.T) {
+	t.Parallel()
+	s := open(t, servicetest.Options{Jobs: []host.Job{servicetest.Job("a", "", 1, servicetest.Fail), servicetest.Job("b", "", 1, servicetest.Fail)}})
+	for _, job := range []string{"b", "a", "b", "b"} {
+		before, _, _, _ := s.Cluster.Job(job)
+		s.post("/jobs/"+job+"/trigger", "back", "/jobs/"+job)
+		s.Until(job+" has failed once more", func() bool {
+			if err := s.Cluster.Refresh(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			j, _, _, _ := s.Cluster.Job(job)
+			return j.Failures == before.Failures+1
+		})
+	}
+	b, _, _, _ := s.Cluster.Job("b")
+	if !b.Failing.Before(b.Last.Ended) {
+		t.Errorf("b is failing since %s, and failed last at %s", b.Failing, b.Last.Ended)
+	}
+	overview := s.until("/", "disk on fire (3 times in a row)")
+	rows := regexp.MustCompile(`(?s)<tr class="is-failing">.*?</tr>`).FindAllString(overview.body, -1)
+	iso := b.Failing.UTC().Format(isoTime)
+	if len(rows) != 2 || !strings.Contains(rows[0], "/jobs/b") || !strings.Contains(rows[0], iso) || strings.Contains(rows[1], "in a row") {
+		t.Errorf("rows, expected b first, since %s:\n%s", iso, strings.Join(rows, "\n"))
+	}
+}
+
 // TestGone: a host that is gone without a word is shown until it is back.
 func TestGone(t *testing.T) {
 	t.Parallel()
