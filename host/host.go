@@ -454,6 +454,7 @@ func (h *Host) status(wait time.Duration, full bool) Status {
 	}
 	h.mu.Unlock()
 	s.RegistryFailures = h.failures.ByReason()
+	s.Slots = SlotsStatus{Total: h.cfg.MaxConcurrency, Used: h.cfg.MaxConcurrency - h.slots.Free()}
 	s.Clock = h.clockStatus()
 	if !dialling.IsZero() {
 		s.Waits = []WaitStatus{{What: event.WaitSession, Since: h.now().instant(dialling), Reason: "a session with the registry", Expired: time.Since(dialling) >= longestBusiness}}

@@ -224,6 +224,9 @@ func (j *job) status() *JobStatus {
 		if at := it.state.Record.LastOK(); at != 0 {
 			i.LastOK = time.UnixMilli(at)
 		}
+		if at := it.state.Record.Failing; at != 0 {
+			i.Failing = time.UnixMilli(at)
+		}
 		if r := it.state.Record; i.LastOutcome == "" && r.Ended != 0 && r.Outcome != "" { // it ran before this host had it
 			i.LastOutcome, i.LastMessage, i.LastEnd = abi.Outcome(r.Outcome), words.Reason(r.Reason), time.UnixMilli(r.Ended)
 		}
@@ -231,10 +234,14 @@ func (j *job) status() *JobStatus {
 			i.Held = time.UnixMilli(held)
 		}
 		if it.run != nil {
-			i.Running, i.Fence = true, it.run.Fence
+			i.Queued, i.Fence = it.run.Queued(), it.run.Fence
+			i.Running = !i.Queued
 			i.Attempt = it.run.Attempt()
 			i.Done, i.Total = it.run.Done()
 			i.Since = it.run.Since()
+			if since := it.run.QueuedSince(); i.Queued && !since.IsZero() {
+				i.Since = j.host.now().instant(since)
+			}
 		}
 		s.Items = append(s.Items, i)
 	}
@@ -267,6 +274,9 @@ func (j *job) state() (JobState, string) {
 	case j.module.err != nil:
 		return JobError, "the last good module stays in force: " + j.module.err.Error()
 	case j.running() > 0:
+		if !slices.ContainsFunc(j.sorted(func(it *item) bool { return it.run != nil }), func(it *item) bool { return !it.run.Queued() }) {
+			return JobQueued, ""
+		}
 		return JobRunning, ""
 	case !j.member.View.Enabled:
 		return JobDisabled, "this server is disabled for the job"

@@ -516,6 +516,43 @@ func TestSlots_reason(t *testing.T) {
 	})
 }
 
+// TestSlots_queued: what has begun and waits for a slot is queued, and does not count as running; a
+// host says how many slots it has, and how many are taken.
+func TestSlots_queued(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		c.config = func(cfg *host.Config) { cfg.MaxConcurrency = 2 }
+		c.start(1, job(definition("many", "0 0 * * * ?", 5), sleeper(10*time.Minute)), job(definition("one", "1 0 * * * ?", 1), sleeper(time.Second)))
+		time.Sleep(time.Hour + time.Minute)
+		s := c.hosts["10.0.0.1"].host.Status()
+		if want := (host.SlotsStatus{Total: 2, Used: 2}); s.Slots != want {
+			t.Errorf("slots %+v, expected %+v", s.Slots, want)
+		}
+		running, queued := 0, 0
+		for _, i := range s.Jobs[0].Items {
+			if i.Running {
+				running++
+			}
+			if i.Queued {
+				queued++
+			}
+			if !i.Begun() || (i.Queued && time.Since(i.Since).Round(time.Second) != time.Minute) {
+				t.Errorf("item %d: %+v, expected it begun, and since a minute", i.Item, i)
+			}
+		}
+		if running != 2 || queued != 3 || s.Jobs[0].State != host.JobRunning {
+			t.Errorf("%d run, %d are queued, the job is %s; expected 2, 3, running", running, queued, s.Jobs[0].State)
+		}
+		if i := s.Jobs[1].Items[0]; i.Running || !i.Queued || s.Jobs[1].State != host.JobQueued {
+			t.Errorf("the item that waits: %+v, its job is %s", i, s.Jobs[1].State)
+		}
+		time.Sleep(time.Hour - 2*time.Minute)
+		if s := c.hosts["10.0.0.1"].host.Status(); s.Slots.Used != 0 || s.Jobs[1].State != host.JobReady {
+			t.Errorf("when all is over: %+v, %s", s.Slots, s.Jobs[1].State)
+		}
+	})
+}
+
 func later(a, b time.Time) time.Time {
 	if a.After(b) {
 		return a

@@ -17,6 +17,8 @@ type Status struct {
 	Started   time.Time    `json:"started"`
 	Jobs      []*JobStatus `json:"jobs"`    // the jobs of the host, by name
 	Refused   []Refusal    `json:"refused"` // the files that it refused, by name
+	// Slots are those in which items run, one in each.
+	Slots SlotsStatus `json:"slots"`
 	// Waits are what the host waits for; what its jobs wait for is with them.
 	Waits []WaitStatus `json:"waits,omitempty"`
 	// RegistryFailures counts the requests to the registry that were not
@@ -26,6 +28,14 @@ type Status struct {
 	// Clock compares this host's clock with the registry's; nil while that is not
 	// known.
 	Clock *ClockStatus `json:"clock,omitempty"`
+}
+
+// SlotsStatus is how many slots a host has, and how many of them are taken. What waits for one is
+// [ItemStatus.Queued].
+type SlotsStatus struct {
+	// Total is how many items may run at once, Used how many slots are taken.
+	Total int `json:"total"`
+	Used  int `json:"used"`
 }
 
 // ClockStatus is how a host's clock and the registry's are apart. It is measured
@@ -83,6 +93,7 @@ const (
 	JobJoining   JobState = "joining"    // registering
 	JobReady     JobState = "ready"
 	JobRunning   JobState = "running"
+	JobQueued    JobState = "queued"   // items have begun, and all of them wait for a slot
 	JobDisabled  JobState = "disabled" // this server is disabled for the job
 	JobSharding  JobState = "sharding" // waits for a division of the items
 	JobDraining  JobState = "draining"
@@ -163,8 +174,11 @@ type InstanceStatus struct {
 type ItemStatus struct {
 	Item      int    `json:"item"`
 	Parameter string `json:"parameter,omitempty"`
-	// Running is true from begin until the completion took effect.
-	Running  bool      `json:"running"`
+	// Running is true from when the item has a slot until its completion took effect. Queued: it has
+	// begun and waits for a slot, or for memory; a host of an earlier version calls that running, too.
+	Running bool `json:"running"`
+	Queued  bool `json:"queued,omitempty"`
+	// Since is when the newest attempt began, or since when it is queued.
 	Since    time.Time `json:"since,omitzero"`
 	Attempt  int       `json:"attempt,omitempty"`
 	Done     int64     `json:"done,omitempty"` // progress as the guest reported it
@@ -186,7 +200,12 @@ type ItemStatus struct {
 	// whatever hosts; zero if that is not known.
 	Failures int       `json:"failures,omitempty"`
 	LastOK   time.Time `json:"lastOk,omitzero"`
+	// Failing is when the first of Failures ended; zero if there is none, or if that is not known.
+	Failing time.Time `json:"failing,omitzero"`
 }
+
+// Begun reports whether the item has begun and not ended: it runs or is queued.
+func (i *ItemStatus) Begun() bool { return i.Running || i.Queued }
 
 // FireStatus is one fire, as this host saw it.
 type FireStatus struct {

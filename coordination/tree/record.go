@@ -95,6 +95,9 @@ type Record struct {
 	// Failures counts the runs up to the newest that ended one after the other and
 	// were not OK; what an operator ended, and what was lost, does not count.
 	Failures int `json:"failures,omitempty"`
+	// Failing is when the first of those runs ended, Unix milliseconds; 0: there is none, or a host of
+	// an earlier version has written the record since.
+	Failing int64 `json:"failing,omitempty"`
 	// Succeeded is when a run was OK last, Unix milliseconds, unless that is the
 	// newest: then Ended says it. 0: none that is known.
 	Succeeded int64 `json:"succeeded,omitempty"`
@@ -157,7 +160,7 @@ func (r Record) Accepts(f Fire) error {
 // The run before it becomes Former if another instance began that.
 func (r Record) Begin(owner string, f Fire, now int64) Record {
 	n := Record{Owner: owner, Instant: r.Instant, Trigger: r.Trigger, After: r.After, Begun: now, Source: f.Source, Deaths: r.Deaths, Died: r.Died,
-		Failures: r.Failures, Succeeded: r.LastOK()}
+		Failures: r.Failures, Failing: r.Failing, Succeeded: r.LastOK()}
 	if f.Trigger != 0 {
 		n.Trigger = max(f.Trigger, r.Trigger)
 	} else {
@@ -261,9 +264,12 @@ func (r Record) End(outcome, reason string, now int64) Record {
 	r.Deaths, r.Died = 0, ""
 	switch outcome {
 	case outcomeOK:
-		r.Failures, r.Succeeded = 0, 0
+		r.Failures, r.Failing, r.Succeeded = 0, 0, 0
 	case OutcomeCancelled, OutcomeElsewhere:
 	default:
+		if r.Failures == 0 {
+			r.Failing = now
+		}
 		r.Failures++
 	}
 	return r
@@ -340,6 +346,7 @@ func (r Record) Data() []byte {
 	text(`,"outcome":`, r.Outcome)
 	text(`,"reason":`, r.Reason)
 	num(`,"failures":`, int64(r.Failures))
+	num(`,"failing":`, r.Failing)
 	num(`,"succeeded":`, r.Succeeded)
 	num(`,"deaths":`, int64(r.Deaths))
 	text(`,"died":`, r.Died)

@@ -128,6 +128,9 @@ func TestRecordFailures(t *testing.T) {
 		if r.Failures != c.failures || r.LastOK() != c.lastOK {
 			t.Errorf("run %d: %d failures, OK last at %d; want %d, %d", n, r.Failures, r.LastOK(), c.failures, c.lastOK)
 		}
+		if want := min(int64(c.failures), 1) * 201; r.Failing != want {
+			t.Errorf("run %d: failing since %d, want %d", n, r.Failing, want)
+		}
 	}
 }
 

@@ -69,7 +69,7 @@ func (a *API) streaming() {
 	text := &huma.Schema{Type: huma.TypeString, Description: "Server-sent events, as the HTML standard has them: the lines event, id and data, and an empty line. A line that begins with a colon shows that the stream lives."}
 	registry := a.huma.OpenAPI().Components.Schemas
 	jobsOf := registry.Schema(typeOf[changes](), true, "JobsEvent")
-	lineOf := registry.Schema(typeOf[cluster.Tailed](), true, "LineEvent")
+	lineOf := registry.Schema(typeOf[lineEvent](), true, "LineEvent")
 	jobs := operation(http.MethodGet, "/v1/stream", "streamJobs", "look", "Follow jobs as they change",
 		events("Events `jobs`; the data of each is JSON as in "+strings.TrimPrefix(jobsOf.Ref, "#/components/schemas/")+". With the parameter alerts, also events `alerts`: their data is the version that `/v1/alerts` has now.", text))
 	register(a, jobs, func(_ context.Context, in *streamInput) (*huma.StreamResponse, error) {
@@ -411,12 +411,18 @@ func (s *sent) take(l *history.Line) bool {
 }
 
 func lineKey(l *history.Line) [sha256.Size]byte {
-	return sha256.Sum256(fmt.Append(nil, l.Time.UnixNano(), " ", l.Host, " ", l.RunID, " ", l.Message))
+	return sha256.Sum256(fmt.Append(nil, l.RunID, " ", l.Place()))
+}
+
+// lineEvent is one event of a stream of lines.
+type lineEvent struct {
+	cluster.Tailed
+	Place string `json:"place" doc:"Where the line stands among those of its run: no other of the run has it. As texts, places are in the order of the lines. A line that comes again has the same."`
 }
 
 // line sends a line.
 func (s *stream) line(l cluster.Tailed) error {
-	data, err := json.Marshal(l)
+	data, err := json.Marshal(lineEvent{l, l.Place()})
 	if err != nil {
 		return fmt.Errorf("stream: %w", err)
 	}

@@ -209,7 +209,8 @@ func TestStreamOfLines(t *testing.T) {
 	line := func(ago time.Duration, message string) history.Line {
 		return history.Line{Time: now.Add(-ago), Job: "cities", RunID: "cities/x/0", Host: "h", Message: message}
 	}
-	stored := []history.Line{line(time.Hour, "old"), line(20*time.Second, "before"), line(2*time.Second, "late"), line(0, "newest"), line(-time.Minute, "ahead")}
+	// Two lines that differ by their times alone are two.
+	stored := []history.Line{line(time.Hour, "old"), line(20*time.Second, "before"), line(2*time.Second, "late"), line(2*time.Second-1, "late"), line(0, "newest"), line(-time.Minute, "ahead")}
 	for _, l := range stored {
 		s.Store.AddLine(l)
 	}
@@ -246,8 +247,8 @@ func TestStreamOfLines(t *testing.T) {
 			if l.Message == "probe" {
 				if probed.Err() == nil { // what is logged comes from here on
 					stop()
-					s.Tail.Add(stored[3])
-					s.Tail.Add(line(0, "end"))
+					s.Tail.Add(stored[4])
+					s.Tail.Add(line(-time.Millisecond, "end"))
 				}
 				continue
 			}
@@ -256,7 +257,7 @@ func TestStreamOfLines(t *testing.T) {
 			case "newest": // the last of the store
 				probing.Go(func() {
 					for soon := time.NewTicker(10 * time.Millisecond); probed.Err() == nil; <-soon.C {
-						s.Tail.Add(line(0, "probe"))
+						s.Tail.Add(line(-time.Microsecond, "probe"))
 					}
 				})
 			case "end":
@@ -266,10 +267,10 @@ func TestStreamOfLines(t *testing.T) {
 		t.Fatalf("the stream has ended after %q", messages)
 		return nil
 	}
-	if got, want := read("&from=100000h", ""), []string{"old", "before", "late", "newest", "end"}; !slices.Equal(got, want) {
+	if got, want := read("&from=100000h", ""), []string{"old", "before", "late", "late", "newest", "end"}; !slices.Equal(got, want) {
 		t.Errorf("from the beginning: %q, want %q", got, want)
 	}
-	if got, want := read("", now.Format(time.RFC3339Nano)), []string{"late", "newest", "end"}; !slices.Equal(got, want) {
+	if got, want := read("", now.Format(time.RFC3339Nano)), []string{"late", "late", "newest", "end"}; !slices.Equal(got, want) {
 		t.Errorf("again: %q, want %q", got, want)
 	}
 
@@ -277,7 +278,7 @@ func TestStreamOfLines(t *testing.T) {
 	for i := range stored {
 		sent.add(&stored[i])
 	}
-	if len(sent.keys) != 4 || sent.take(&stored[0]) || !sent.take(&stored[3]) || sent.take(&stored[3]) {
+	if len(sent.keys) != 5 || sent.take(&stored[0]) || !sent.take(&stored[4]) || sent.take(&stored[4]) {
 		t.Errorf("%d lines are remembered", len(sent.keys))
 	}
 }

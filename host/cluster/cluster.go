@@ -48,10 +48,12 @@ type Host struct {
 	// an operator stops them there, and "stopped" when it has; empty without a Report.
 	State host.HostState `json:"state,omitempty"`
 	// Jobs counts those that it has, Items what it owns or runs of them, Running its
-	// items that run, each of the jobs that may be seen.
+	// items that run, Queued those that have begun and wait for a slot, each of the jobs that
+	// may be seen.
 	Jobs    int `json:"jobs"`
 	Items   int `json:"items"`
 	Running int `json:"running"`
+	Queued  int `json:"queued"`
 	// Stopped counts the jobs that an operator has stopped there; they are not in Jobs.
 	Stopped int `json:"stopped,omitempty"`
 	// Disabled are the jobs, by name, that its server is disabled for while another may run them.
@@ -143,9 +145,9 @@ type known struct {
 	slowAt time.Time
 }
 
-// tally counts the items of a host's jobs, those that run, and the jobs that it does not run
+// tally counts the items of a host's jobs, those that run or are queued, and the jobs that it does not run
 // on: disabled, stopped by an operator, removed, or draining.
-type tally struct{ items, running, disabled, stopped, removed, draining int }
+type tally struct{ items, running, queued, disabled, stopped, removed, draining int }
 
 // add counts a job, or with -1 no longer; nil is none.
 func (t *tally) add(j *host.JobStatus, sign int) {
@@ -153,7 +155,9 @@ func (t *tally) add(j *host.JobStatus, sign int) {
 		return
 	}
 	t.items += sign * len(j.Items)
-	t.running += sign * running(j)
+	running, queued := begun(j)
+	t.running += sign * running
+	t.queued += sign * queued
 	switch j.State {
 	case host.JobDisabled:
 		t.disabled += sign
@@ -207,7 +211,7 @@ func (k *known) leaving(see See) (list []Draining) {
 		}
 		d := Draining{Job: name, Items: []int{}}
 		for _, i := range k.jobs[name].Items {
-			if i.Running {
+			if i.Begun() {
 				d.Items = append(d.Items, i.Item)
 			}
 		}
@@ -450,14 +454,17 @@ func (c *Cluster) take(a answer) {
 	c.merge(stale)
 }
 
-// running counts the items that run.
-func running(j *host.JobStatus) (n int) {
+// begun counts the items that run, and those that are queued.
+func begun(j *host.JobStatus) (running, queued int) {
 	for _, i := range j.Items {
 		if i.Running {
-			n++
+			running++
+		}
+		if i.Queued {
+			queued++
 		}
 	}
-	return n
+	return running, queued
 }
 
 // rounded notes the end of a round before whose begin Expire was called so often. What is late
@@ -600,7 +607,7 @@ func (c *Cluster) HostsOf(see See) []Host {
 	for id, k := range c.hosts {
 		t, jobs := k.of(see)
 		list = append(list, Host{ID: id, Name: name(k.peer), ServerIP: k.peer.ServerIP, API: k.peer.API, Version: k.peer.Version, Started: k.peer.Started, Sessions: k.peer.Sessions, Here: id == c.self,
-			Silent: c.why(k), Seen: k.seen, Report: k.report, State: k.state(), Jobs: jobs - t.stopped, Stopped: t.stopped, Items: t.items, Running: t.running,
+			Silent: c.why(k), Seen: k.seen, Report: k.report, State: k.state(), Jobs: jobs - t.stopped, Stopped: t.stopped, Items: t.items, Running: t.running, Queued: t.queued,
 			Disabled: k.disabledFor(c.jobs, see), Draining: k.leaving(see)})
 	}
 	slices.SortFunc(list, func(a, b Host) int {

@@ -39,7 +39,7 @@ const (
 
 // States are all that a job may be in over its hosts.
 func States() []host.JobState {
-	return []host.JobState{host.JobReady, host.JobRunning, host.JobSharding, host.JobJoining, host.JobDraining, host.JobDisabled, host.JobStopped,
+	return []host.JobState{host.JobReady, host.JobRunning, host.JobQueued, host.JobSharding, host.JobJoining, host.JobDraining, host.JobDisabled, host.JobStopped,
 		host.JobRemoved, host.JobNoSession, host.JobError, StateNoHost, StateUndefined, StateElsewhere}
 }
 
@@ -63,13 +63,20 @@ type Job struct {
 	TimeZone string    `json:"timeZone"`
 	Next     time.Time `json:"next,omitzero"`
 	Type     string    `json:"type,omitempty"`
-	// ShardingTotalCount is how many items it has. Running, Failed, Held and Disabled
-	// count the items in that state; Failed goes by their last runs.
+	// ShardingTotalCount is how many items it has. Running, Queued, Failed, Held and Disabled
+	// count the items in that state; Queued have begun and wait for a slot, Failed goes by their
+	// last runs.
 	ShardingTotalCount int `json:"shardingTotalCount"`
 	Running            int `json:"running"`
+	Queued             int `json:"queued"`
 	Failed             int `json:"failed"`
 	Held               int `json:"held"`
 	Disabled           int `json:"disabled"`
+	// Failures is how many runs in a row were not OK, of the item for which that is most. Failing is
+	// since when an item has been failing: the end of the first of its failures in a row, or, if that
+	// is not known, when it was OK last. Both are zero if no item is.
+	Failures int       `json:"failures,omitempty"`
+	Failing  time.Time `json:"failing,omitzero"`
 	// Last is the newest fire that ended; nil if none is known.
 	Last *Last `json:"last,omitempty"`
 	// Hosts are the ids of the hosts that have the job, as in the list of hosts. None has it if its state
@@ -113,7 +120,7 @@ type Item struct {
 
 // statesByNews are the states of a job on a host, those first that say most about it.
 func statesByNews() []host.JobState {
-	return []host.JobState{host.JobError, host.JobRunning, host.JobSharding, host.JobReady, host.JobJoining, host.JobDraining, host.JobDisabled,
+	return []host.JobState{host.JobError, host.JobRunning, host.JobQueued, host.JobSharding, host.JobReady, host.JobJoining, host.JobDraining, host.JobDisabled,
 		host.JobStopped, host.JobRemoved, host.JobNoSession}
 }
 
@@ -180,9 +187,16 @@ func merge(parts []part, now time.Time) *Job {
 		if i.Running {
 			j.Running++
 		}
+		if i.Queued {
+			j.Queued++
+		}
 		if i.LastOutcome.Failed() {
 			j.Failed++
 		}
+		if since := failingSince(&i.ItemStatus); !since.IsZero() && (j.Failing.IsZero() || since.Before(j.Failing)) {
+			j.Failing = since
+		}
+		j.Failures = max(j.Failures, i.Failures)
 		if !i.Held.IsZero() {
 			j.Held++
 		}
@@ -193,6 +207,19 @@ func merge(parts []part, now time.Time) *Job {
 	j.Last = lastOf(parts, items)
 	j.Health = healthOf(j, live, now)
 	return j
+}
+
+// failingSince is since when an item has been failing; zero if it is not.
+func failingSince(i *host.ItemStatus) time.Time {
+	switch {
+	case i.Failures == 0:
+		return time.Time{}
+	case i.Failing.IsZero() && i.Failures == 1:
+		return i.LastEnd
+	case i.Failing.IsZero():
+		return i.LastOK
+	}
+	return i.Failing
 }
 
 // jobOf is a job that no host has.
@@ -210,7 +237,7 @@ func scheduled(s host.JobState) bool {
 }
 
 // itemsOf are the items of a job. Of one that several hosts know, that counts which a
-// host says that answers, then what the host says that runs it, then what is newer.
+// host says that answers, then what the host says that has begun it, then what is newer.
 func itemsOf(parts []part) []Item {
 	type known struct {
 		Item
@@ -225,8 +252,8 @@ func itemsOf(parts []part) []Item {
 			case !there:
 			case p.silent != have.silent:
 				better = have.silent
-			case i.Running != have.Running:
-				better = i.Running
+			case i.Begun() != have.Begun():
+				better = i.Begun()
 			default:
 				better = i.LastEnd.After(have.LastEnd)
 			}
@@ -305,7 +332,7 @@ func healthOf(j *Job, parts []part, now time.Time) Health {
 	return HealthOK
 }
 
-// isLate reports whether a job is due, and none of its items runs.
+// isLate reports whether a job is due, and none of its items has begun.
 func isLate(j *Job, now time.Time) bool {
-	return !j.Next.IsZero() && now.Sub(j.Next) > lateAfter && j.Running == 0
+	return !j.Next.IsZero() && now.Sub(j.Next) > lateAfter && j.Running+j.Queued == 0
 }

@@ -115,12 +115,13 @@ func follow(t *testing.T, dice *rand.Rand) {
 		}
 	}
 	for id, k := range c.hosts {
-		n := 0
+		runs, waits := 0, 0
 		for _, j := range k.jobs {
-			n += running(j)
+			running, queued := begun(j)
+			runs, waits = runs+running, waits+queued
 		}
-		if n != k.running {
-			t.Errorf("host %s: %d items run, counted %d", id, n, k.running)
+		if runs != k.running || waits != k.queued {
+			t.Errorf("host %s: %d items run and %d are queued, counted %d and %d", id, runs, waits, k.running, k.queued)
 		}
 	}
 }

@@ -9,7 +9,8 @@ import (
 
 // GuestLog is one line of a guest.
 type GuestLog struct {
-	// Time is that of the host's clock, Host the instance id.
+	// Time is that of the host's clock, or a little later: no two lines of a fire on a host have the
+	// same. Host is the instance id.
 	Time               time.Time
 	Host               string
 	Job, TaskID, RunID string

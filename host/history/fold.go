@@ -289,6 +289,7 @@ func Sum(parts []Part, runs []Run) Fire {
 				if !counted[item] {
 					counted[item] = true
 					f.Running++
+					f.Queued++
 				}
 			}
 		}
@@ -313,11 +314,14 @@ func (f *Fire) end() {
 
 // Recount counts the items by their runs, all that are known on whatever hosts.
 func (f *Fire) Recount(runs []Run) {
-	f.Succeeded, f.Failed, f.Cancelled, f.Running, f.Unknown = 0, 0, 0, 0, 0
+	f.Succeeded, f.Failed, f.Cancelled, f.Running, f.Queued, f.Unknown = 0, 0, 0, 0, 0, 0
 	f.Ended, f.Outcome, f.Message = time.Time{}, "", ""
 	slices.SortFunc(runs, func(a, b Run) int { return cmp.Compare(a.Item, b.Item) })
 	for i := range runs {
 		f.count(1, runs[i].Ended, runs[i].Outcome, runs[i].Message)
+		if runs[i].ID == "" { // it has not begun
+			f.Queued++
+		}
 	}
 	f.end()
 }
@@ -417,6 +421,7 @@ func Join(a, b Fire) Fire {
 	f := a
 	f.Begun = begun
 	f.Running = max(a.Running-taken, 0) + b.Running
+	f.Queued = min(a.Queued+b.Queued, f.Running)
 	f.Unknown = max(a.Unknown-taken, 0) + b.Unknown
 	if a.Unknown > 0 && a.Unknown <= taken { // when the host was found to be over, b went on
 		a.Ended = b.Ended

@@ -2,6 +2,7 @@ package history
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/wasmjob/wasmjob/abi"
@@ -92,10 +93,12 @@ type Fire struct {
 	// that is not known.
 	Items []int `json:"items"`
 	Total int   `json:"total,omitempty"`
-	// Succeeded, Failed and Running count items; those that run or wait for a worker are Running.
+	// Succeeded, Failed and Running count items. Running have not ended; Queued of them have not begun
+	// to run, as far as is known: they wait for a slot, or for memory.
 	Succeeded int `json:"succeeded"`
 	Failed    int `json:"failed"`
 	Running   int `json:"running"`
+	Queued    int `json:"queued,omitempty"`
 	// Cancelled counts items that were stopped, as by an operator who killed them.
 	Cancelled int `json:"cancelled,omitempty"`
 	// Unknown counts items whose host is gone, and of which it is not known what became.
@@ -168,6 +171,17 @@ type Line struct {
 	Attrs   []string `json:"attrs,omitempty"` // keys and values in turns: key, value, key, value
 	// Gap counts the lines of the run that are not kept, for a line of the host about them.
 	Gap int64 `json:"gap,omitempty"`
+}
+
+// Place is where the line stands among those of its run: no other has it, and as texts places are in
+// the order of the lines. That is as hosts number them: by times, of which a host gives none twice in
+// a run. A line about missing ones stands before the one behind them, whose time it has.
+func (l *Line) Place() string {
+	kind := 1
+	if l.Gap > 0 {
+		kind = 0
+	}
+	return fmt.Sprintf("%019d.%d %s", max(Nanos(l.Time), 0), kind, l.Host)
 }
 
 // Change is one change that a user made to a job or to a host: an audit record.

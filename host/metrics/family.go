@@ -77,7 +77,7 @@ func hostStates() []host.HostState {
 }
 
 func jobStates() []host.JobState {
-	return []host.JobState{host.JobNoSession, host.JobJoining, host.JobReady, host.JobRunning, host.JobDisabled, host.JobSharding,
+	return []host.JobState{host.JobNoSession, host.JobJoining, host.JobReady, host.JobRunning, host.JobQueued, host.JobDisabled, host.JobSharding,
 		host.JobDraining, host.JobStopped, host.JobRemoved, host.JobError}
 }
 

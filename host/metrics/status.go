@@ -11,12 +11,12 @@ import (
 
 // statusCollector reads the host's status at every scrape.
 type statusCollector struct {
-	status                                            func() host.Status
-	shown                                             *shown
-	hostState, jobState, module, next, owned, running *prometheus.Desc
-	misfired, refused, instances, progress, expected  *prometheus.Desc
-	waiting, failures, held, drift                    *prometheus.Desc
-	inARow, lastOK, oldestRun                         *prometheus.Desc
+	status                                                    func() host.Status
+	shown                                                     *shown
+	hostState, jobState, module, next, owned, running, queued *prometheus.Desc
+	misfired, refused, instances, progress, expected          *prometheus.Desc
+	waiting, failures, held, drift                            *prometheus.Desc
+	inARow, lastOK, oldestRun                                 *prometheus.Desc
 }
 
 func newStatusCollector(m *Metrics, status func() host.Status) *statusCollector {
@@ -29,6 +29,7 @@ func newStatusCollector(m *Metrics, status func() host.Status) *statusCollector 
 		next:      m.desc(Gauge, "job_next_fire_timestamp_seconds", "The next scheduled instant; of other jobs, the first.", jobName()),
 		owned:     m.desc(Gauge, "job_items", "Items that this host owns or runs.", jobName()),
 		running:   m.desc(Gauge, "job_items_running", "Items that run on this host.", jobName()),
+		queued:    m.desc(Gauge, "job_items_queued", "Items on this host that have begun and wait for a slot.", jobName()),
 		misfired:  m.desc(Gauge, "job_items_misfired", "Items on this host that misfired: an instant came while they still ran, and they run once more afterwards.", jobName()),
 		held:      m.desc(Gauge, "items_held", "Items that this host owns and that are held back: hosts in a row died in their runs.", jobName()),
 		instances: m.desc(Gauge, "job_instances", "Hosts of the job, this one included.", jobName()),
@@ -47,7 +48,7 @@ func newStatusCollector(m *Metrics, status func() host.Status) *statusCollector 
 // Describe implements [prometheus.Collector].
 func (c *statusCollector) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
-		c.hostState, c.jobState, c.module, c.next, c.owned, c.running, c.misfired, c.instances, c.progress, c.expected, c.refused,
+		c.hostState, c.jobState, c.module, c.next, c.owned, c.running, c.queued, c.misfired, c.instances, c.progress, c.expected, c.refused,
 		c.waiting, c.failures, c.held, c.drift, c.inARow, c.lastOK, c.oldestRun,
 	} {
 		ch <- d
@@ -120,6 +121,7 @@ func (c *statusCollector) jobs(name string, jobs []*host.JobStatus, gauge show) 
 	}
 	gauge(c.owned, all.owned, name)
 	gauge(c.running, all.running, name)
+	gauge(c.queued, all.queued, name)
 	gauge(c.misfired, all.misfired, name)
 	gauge(c.held, all.held, name)
 	gauge(c.progress, all.done, name)
@@ -148,13 +150,14 @@ func (c *statusCollector) waits(name string, list []host.WaitStatus, gauge show)
 
 // counts are what is known of items.
 type counts struct {
-	owned, running, misfired, held, done, total, inARow float64
-	lastOK, since                                       time.Time // the earliest
+	owned, running, queued, misfired, held, done, total, inARow float64
+	lastOK, since                                               time.Time // the earliest
 }
 
 func (a *counts) add(b counts) {
 	a.owned += b.owned
 	a.running += b.running
+	a.queued += b.queued
 	a.misfired += b.misfired
 	a.held += b.held
 	a.done += b.done
@@ -179,6 +182,9 @@ func countsOf(items []host.ItemStatus) counts {
 		}
 		if !i.Held.IsZero() {
 			c.held++
+		}
+		if i.Queued {
+			c.queued++
 		}
 		if i.Running {
 			c.running++

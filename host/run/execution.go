@@ -141,6 +141,9 @@ func (e *Execution) QueuedSince() time.Time {
 	return time.Time{}
 }
 
+// Queued reports whether the run waits for a slot, or for the memory of its first attempt.
+func (e *Execution) Queued() bool { return e.queued.Load() != 0 || !e.started.Load() }
+
 // Save begins to save what the guest has staged: it returns that, and keeps the
 // guest from committing until the caller has called Saved. It returns false if there
 // is nothing; busy says that the guest is just committing.
@@ -330,8 +333,22 @@ func (e *Execution) isMuted() bool {
 
 func (e *Execution) line(level int, msg string, kv []string) event.GuestLog {
 	f := e.fire
-	return event.GuestLog{Time: f.job.Clock(), Host: f.Self.ID, Job: f.job.Name, TaskID: f.taskID, RunID: e.RunID(), Item: e.Item, Fence: e.Fence, Level: level,
+	return event.GuestLog{Time: f.lineTime(), Host: f.Self.ID, Job: f.job.Name, TaskID: f.taskID, RunID: e.RunID(), Item: e.Item, Fence: e.Fence, Level: level,
 		Message: event.Harmless(msg), Attrs: event.HarmlessAll(kv)}
+}
+
+// lineTime is the time of a new line. It is later than that of every other line of the fire on this
+// host, also if the clock stands still or is set back: readers tell lines apart, and put them in order, by their times.
+func (f *Fire) lineTime() time.Time {
+	now := f.job.Clock()
+	wall := now.UnixNano()
+	for {
+		last := f.lastLine.Load()
+		at := max(wall, last+1)
+		if f.lastLine.CompareAndSwap(last, at) {
+			return now.Add(time.Duration(at - wall))
+		}
+	}
 }
 
 // wholeLog takes all lines of the guest for what keeps them; nil: nothing does.

@@ -108,6 +108,8 @@ type Fire struct {
 	left     left
 	workers  sync.WaitGroup
 	orphans  atomic.Bool // a worker process has ended under an item: there are no more helpers
+	// lastLine is the time of the newest line of its guests, in Unix nanoseconds; see lineTime.
+	lastLine atomic.Int64
 	// waits is what the fire's goroutine waits for of other hosts; nil for nothing.
 	waits atomic.Pointer[ListenerWait]
 

@@ -265,8 +265,10 @@ type RunDetail struct {
 	// Events are those of the run, oldest first: its attempts among them.
 	Events []event.Event `json:"events"`
 	// Lines are the newest that its guest logged, oldest first.
-	Lines  []history.Line `json:"lines"`
-	Silent []string       `json:"silent,omitempty"`
+	Lines []history.Line `json:"lines"`
+	// Silent are hosts that have not answered, or do not run any more, and why: what they have of the
+	// run, its events or its lines is missing.
+	Silent []string `json:"silent,omitempty"`
 }
 
 // Run is one run by its id.
@@ -286,8 +288,11 @@ func (s *Service) Run(ctx context.Context, id string) (*RunDetail, error) {
 	if len(runs.Records) == 0 {
 		return nil, &NotFoundError{fmt.Sprintf("no run %q is known: it was not, or the history does not reach back so far", id)}
 	}
-	d := &RunDetail{Run: runs.Records[0], Silent: runs.Silent}
-	f.Limit, f.From = history.MaxLimit, d.At().Add(-mostApart)
+	d := &RunDetail{Run: runs.Records[0]}
+	for _, silent := range runs.Silent {
+		d.Silent = with(d.Silent, silent)
+	}
+	f.Limit, f.From = history.MaxLimit, d.Since()
 	lines, err := filled(ctx, f, s.Lines)
 	if err != nil {
 		return nil, err
@@ -297,8 +302,14 @@ func (s *Service) Run(ctx context.Context, id string) (*RunDetail, error) {
 	f.Oldest = true
 	events, err := filled(ctx, f, s.Events)
 	d.Events = append([]event.Event{}, events.Records...)
+	for _, silent := range slices.Concat(lines.Silent, events.Silent) {
+		d.Silent = with(d.Silent, silent)
+	}
 	return d, err
 }
+
+// Since is from when on what the run did is looked for.
+func (d *RunDetail) Since() time.Time { return d.At().Add(-mostApart) }
 
 // mostApart is how far the clocks of hosts may be apart: what a run did is looked for since so long
 // before it began.
@@ -336,6 +347,8 @@ type Calendar struct {
 	Frequent []Upcoming `json:"frequent"`
 	// Omitted counts the jobs that are left out because there are too many.
 	Omitted int `json:"omitted,omitempty"`
+	// Silent are hosts that do not answer, and why: what only they know is missing, or as of their last answer.
+	Silent []string `json:"silent,omitempty"`
 }
 
 // The bounds of a calendar: instants of one job, unless it fires once an hour at most, and of all.
@@ -357,7 +370,7 @@ func (s *Service) Calendar(ctx context.Context, from, to time.Time, jobs []strin
 	if err := s.o.Cluster.Refresh(ctx); err != nil {
 		return nil, err
 	}
-	c := &Calendar{Upcoming: []Upcoming{}, Frequent: []Upcoming{}}
+	c := &Calendar{Upcoming: []Upcoming{}, Frequent: []Upcoming{}, Silent: s.o.Cluster.Silent()}
 	if now := time.Now(); from.Before(now) {
 		from = now // what was before it is not known by the schedule that there is now
 	}
@@ -427,22 +440,27 @@ func (c *Calendar) add(j *cluster.Job, next []time.Time, most int) bool {
 
 // Overview is what an operator looks at first.
 type Overview struct {
-	Now       time.Time              `json:"now"`
-	Namespace string                 `json:"namespace"`
-	Counts    map[cluster.Health]int `json:"counts"`
-	// Trouble are the jobs that are not OK and not paused, worst first, Waiting those that
+	Now       time.Time `json:"now"`
+	Namespace string    `json:"namespace"`
+	// Counts counts the jobs by their healths, States by their states.
+	Counts map[cluster.Health]int `json:"counts"`
+	States map[host.JobState]int  `json:"states"`
+	// Trouble are the jobs that are not OK and not paused, worst first, and those first that have been
+	// failing longest; Waiting are those that
 	// wait for something.
 	Trouble []cluster.Job `json:"trouble"`
 	Waiting []cluster.Job `json:"waiting"`
-	// Running are the jobs that run, Failures the newest runs that failed.
+	// Running are the jobs of which items run, Queued those of which items wait for a slot, Failures the newest runs that failed.
 	Running  []cluster.Job  `json:"running"`
+	Queued   []cluster.Job  `json:"queued"`
 	Failures []history.Run  `json:"failures"`
 	NextHour *Calendar      `json:"nextHour"`
 	Hosts    []cluster.Host `json:"hosts"`
 	// Gone are the hosts that were seen to be gone in the last 24 hours and are not back.
 	Gone    []GoneHost `json:"gone"`
 	Refused []Refusal  `json:"refused"`
-	Silent  []string   `json:"silent,omitempty"`
+	// Silent are hosts that do not answer, and those whose histories do not, and why.
+	Silent []string `json:"silent,omitempty"`
 	// History is how this host's history fares.
 	History history.State `json:"history"`
 }
@@ -469,13 +487,14 @@ func (s *Service) Overview(ctx context.Context) (*Overview, error) {
 		return nil, err
 	}
 	now := time.Now()
-	o := &Overview{Now: now, Namespace: s.o.Namespace, Counts: make(map[cluster.Health]int), Hosts: s.hosts(ctx), Silent: s.o.Cluster.Silent(), History: s.store(ctx),
-		Trouble: []cluster.Job{}, Waiting: []cluster.Job{}, Running: []cluster.Job{}, Refused: []Refusal{}}
+	o := &Overview{Now: now, Namespace: s.o.Namespace, Counts: make(map[cluster.Health]int), States: make(map[host.JobState]int), Hosts: s.hosts(ctx), Silent: s.o.Cluster.Silent(), History: s.store(ctx),
+		Trouble: []cluster.Job{}, Waiting: []cluster.Job{}, Running: []cluster.Job{}, Queued: []cluster.Job{}, Refused: []Refusal{}}
 	for _, j := range s.o.Cluster.Jobs() {
 		if !seen(ctx, j.Name) {
 			continue
 		}
 		o.Counts[j.Health]++
+		o.States[j.State]++
 		if j.Health != cluster.HealthOK && j.Health != cluster.HealthPaused {
 			o.Trouble = append(o.Trouble, *j)
 		}
@@ -485,9 +504,12 @@ func (s *Service) Overview(ctx context.Context) (*Overview, error) {
 		if j.Running > 0 {
 			o.Running = append(o.Running, *j)
 		}
+		if j.Queued > 0 {
+			o.Queued = append(o.Queued, *j)
+		}
 	}
-	slices.SortStableFunc(o.Trouble, func(a, b cluster.Job) int { return harm(&a) - harm(&b) })
-	for _, list := range []*[]cluster.Job{&o.Trouble, &o.Waiting, &o.Running} {
+	slices.SortStableFunc(o.Trouble, func(a, b cluster.Job) int { return cmp.Or(harm(&a)-harm(&b), byTime(a.Failing, b.Failing)) })
+	for _, list := range []*[]cluster.Job{&o.Trouble, &o.Waiting, &o.Running, &o.Queued} {
 		*list = (*list)[:min(len(*list), mostShown)]
 	}
 	o.Refused = refusedBy(ctx, o.Hosts)
@@ -496,6 +518,11 @@ func (s *Service) Overview(ctx context.Context) (*Overview, error) {
 		return nil, err
 	}
 	o.Failures = append([]history.Run{}, failures.Records...)
+	for _, silent := range failures.Silent {
+		if !slices.Contains(o.Silent, silent) {
+			o.Silent = append(o.Silent, silent)
+		}
+	}
 	if o.Gone, err = s.Gone(ctx); err != nil {
 		return nil, err
 	}

@@ -2,7 +2,10 @@ package service_test
 
 import (
 	"context"
+	"errors"
 	"maps"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -10,8 +13,10 @@ import (
 	"github.com/wasmjob/wasmjob/coordination/tree"
 	"github.com/wasmjob/wasmjob/host"
 	"github.com/wasmjob/wasmjob/host/access"
+	"github.com/wasmjob/wasmjob/host/cluster"
 	"github.com/wasmjob/wasmjob/host/event"
 	"github.com/wasmjob/wasmjob/host/history"
+	"github.com/wasmjob/wasmjob/host/service"
 	"github.com/wasmjob/wasmjob/host/service/servicetest"
 )
 
@@ -165,5 +170,49 @@ func TestRun_laterPages(t *testing.T) {
 			t.Fatal(err)
 		}
 		return len(d.Lines) == 1 && len(d.Events) > 0
+	})
+}
+
+// TestPartly: whoever's part of a run, of what failed or of what comes is missing is named.
+func TestPartly(t *testing.T) {
+	t.Parallel()
+	h := servicetest.Start(t, servicetest.Options{Jobs: []host.Job{servicetest.Job("a", "", 1, servicetest.OK)}})
+	ctx := access.With(t.Context(), access.HostToken(access.ByHostToken))
+	h.Store.AddEvent(event.Event{Kind: event.ItemStarted, Time: time.Now(), Job: "a", Host: "10.0.0.1@-@1-a", Instant: time.Now(), Item: new(int), RunID: "a/x/0", Attempt: 1})
+	h.Until("the run is known", func() bool { d, err := h.Service.Run(ctx, "a/x/0"); return err == nil && len(d.Silent) == 0 })
+	h.Histories.Peers = func() []cluster.Peer {
+		return []cluster.Peer{{ID: "x", ClusterDetail: tree.ClusterDetail{ServerIP: "10.0.0.9"}}}
+	}
+	for _, slow := range []string{cluster.PathRuns, cluster.PathEvents, cluster.PathLines} {
+		h.Histories.Get = func(_ context.Context, _ cluster.Peer, path string, _ any) error {
+			if strings.HasPrefix(path, slow) {
+				return errors.New("it is slow")
+			}
+			return nil
+		}
+		want := []string{"10.0.0.9: it is slow"}
+		if d, err := h.Service.Run(ctx, "a/x/0"); err != nil || !slices.Equal(d.Silent, want) {
+			t.Errorf("a run without %s: %v, %v", slow, d, err)
+		}
+		if o, err := h.Service.Overview(ctx); err != nil || slices.Equal(o.Silent, want) != (slow == cluster.PathRuns) {
+			t.Errorf("the overview without %s: %q, %v", slow, o.Silent, err)
+		}
+	}
+}
+
+// TestJobOfSilentHost: while a host has never answered, it is not said that no host has a job.
+func TestJobOfSilentHost(t *testing.T) {
+	t.Parallel()
+	server := servicetest.NewServer(t)
+	a := servicetest.Start(t, servicetest.Options{Server: server, IP: "10.0.0.1", Jobs: []host.Job{servicetest.Job("a", "", 1, servicetest.OK)}})
+	ctx := access.With(t.Context(), access.HostToken(access.ByHostToken))
+	missing, silent := new(service.NotFoundError), new(service.SilentError)
+	if _, err := a.Service.Job(ctx, "nosuch"); !errors.As(err, &missing) {
+		t.Errorf("alone: %v", err)
+	}
+	servicetest.Start(t, servicetest.Options{Server: server, IP: "10.0.0.2"}) // which nobody can reach
+	a.Until("the other host is known, and silent", func() bool {
+		_, err := a.Service.Job(ctx, "nosuch")
+		return errors.As(err, &silent) && strings.Contains(err.Error(), "10.0.0.2")
 	})
 }

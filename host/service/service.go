@@ -328,8 +328,12 @@ func zoneOf(name string) string {
 
 // noJob says that no host has a job, and what is known of it.
 func (s *Service) noJob(ctx context.Context, name string) error {
+	var unknown []string
 	for _, h := range s.o.Cluster.Hosts() {
 		if h.Report == nil {
+			if h.Silent != "" {
+				unknown = append(unknown, h.Name+": "+h.Silent)
+			}
 			continue
 		}
 		for _, c := range h.Report.Compiling {
@@ -337,6 +341,9 @@ func (s *Service) noJob(ctx context.Context, name string) error {
 				return &NotFoundError{fmt.Sprintf("job %q: its module %s is still being compiled on %s; try again in a moment", name, c.Module, h.Name)}
 			}
 		}
+	}
+	if len(unknown) > 0 {
+		return &SilentError{fmt.Sprintf("no host that answers has a job %q; what others have is not known: %s", name, strings.Join(unknown, ", "))}
 	}
 	return &NotFoundError{fmt.Sprintf("no host has a job %q%s", name, similar(ctx, s.o.Cluster, name))}
 }

@@ -77,6 +77,9 @@ func fireItems(f *history.Fire, partial bool) string {
 		}
 		notes = append(notes, known)
 	}
+	if f.Queued > 0 {
+		notes = append(notes, fmt.Sprintf("%d queued", f.Queued))
+	}
 	if f.Failed > 0 {
 		notes = append(notes, fmt.Sprintf("%d failed", f.Failed))
 	}
@@ -248,6 +251,9 @@ func reasons(s console.Style, list []cluster.Job, now time.Time) string {
 		if j.Reason != "" && j.Health == cluster.HealthError {
 			line(j.Name, j.Reason)
 		}
+		if j.Health == cluster.HealthFailing && !j.Failing.IsZero() {
+			line(j.Name, fmt.Sprintf("failing for %s, %s in a row", words.Ago(max(0, now.Sub(j.Failing))), words.Count(max(j.Failures, 1), "time")))
+		}
 		for _, w := range j.Waits {
 			line(j.Name, fmt.Sprintf("waits for %s: %s", words.Ago(max(0, now.Sub(w.Since))), w.Reason))
 		}
@@ -283,7 +289,7 @@ func itemCounts(j *cluster.Job) string {
 	for _, c := range []struct {
 		n    int
 		what string
-	}{{j.Running, "running"}, {j.Failed, "failed"}, {j.Held, "held"}, {j.Disabled, "disabled"}} {
+	}{{j.Running, "running"}, {j.Queued, "queued"}, {j.Failed, "failed"}, {j.Held, "held"}, {j.Disabled, "disabled"}} {
 		if c.n > 0 {
 			text += fmt.Sprintf(", %d %s", c.n, c.what)
 		}
@@ -320,7 +326,7 @@ func hostsText(j *cluster.Job) string {
 
 // Hosts lists the hosts of a cluster.
 func Hosts(s console.Style, list []cluster.Host, now time.Time) string {
-	t := console.NewTable(s, "HOST", "API", "STATE", "JOBS", "RUNNING", "VERSION", "UP", "WHAT IS WRONG")
+	t := console.NewTable(s, "HOST", "API", "STATE", "JOBS", "RUNNING", "QUEUED", "SLOTS", "VERSION", "UP", "WHAT IS WRONG")
 	t.Spare = []string{"VERSION", "UP"}
 	for _, h := range list {
 		name := h.Name
@@ -337,11 +343,13 @@ func Hosts(s console.Style, list []cluster.Host, now time.Time) string {
 				state.Colour = console.Yellow
 			}
 		}
-		jobs, running := strconv.Itoa(h.Jobs), strconv.Itoa(h.Running)
+		jobs, running, queued, slots := strconv.Itoa(h.Jobs), strconv.Itoa(h.Running), strconv.Itoa(h.Queued), "-"
 		if h.Report == nil { // it has never answered the host that is asked
-			jobs, running = "-", "-"
+			jobs, running, queued = "-", "-", "-"
+		} else if s := h.Report.Status.Slots; s.Total > 0 { // else it is of an earlier version
+			slots = fmt.Sprintf("%d used, %d free", s.Used, max(s.Total-s.Used, 0))
 		}
-		t.Add(console.Coloured(name, console.Bold), console.Plain(words.Dash(h.API)), state, console.Plain(jobs), console.Plain(running),
+		t.Add(console.Coloured(name, console.Bold), console.Plain(words.Dash(h.API)), state, console.Plain(jobs), console.Plain(running), console.Plain(queued), console.Plain(slots),
 			console.Plain(h.Version), console.Plain(up), console.Plain(words.Dash(strings.Join(troubles(&h, now), "; "))))
 	}
 	return t.String()
@@ -462,7 +470,7 @@ func Overview(s console.Style, o *service.Overview) string {
 	for _, part := range []struct {
 		title string
 		jobs  []cluster.Job
-	}{{"Trouble", o.Trouble}, {"Waiting", o.Waiting}, {"Running", o.Running}} {
+	}{{"Trouble", o.Trouble}, {"Waiting", o.Waiting}, {"Running", o.Running}, {"Queued", o.Queued}} {
 		if len(part.jobs) > 0 {
 			b.WriteString("\n" + s.Paint(console.Bold, part.title) + "\n" + ClusterJobs(s, part.jobs, o.Now))
 		}
@@ -470,5 +478,6 @@ func Overview(s console.Style, o *service.Overview) string {
 	if len(o.Failures) > 0 {
 		b.WriteString("\n" + s.Paint(console.Bold, "Failed lately") + "\n" + Runs(s, o.Failures, o.Now))
 	}
+	b.WriteString(Silent(s, o.Silent))
 	return b.String()
 }

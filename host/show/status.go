@@ -300,7 +300,7 @@ func itemsTable(s console.Style, r *admin.Report, all bool) string {
 // remarkable reports whether there is more to say of an item than that it is well.
 func remarkable(i host.ItemStatus) bool {
 	failed := i.LastOutcome != "" && i.LastOutcome != abi.OutcomeOK
-	return i.Running || i.Misfired || i.Disabled || !i.Held.IsZero() || failed
+	return i.Begun() || i.Misfired || i.Disabled || !i.Held.IsZero() || failed
 }
 
 // itemNow is what the item is doing.
@@ -313,10 +313,13 @@ func itemNow(i host.ItemStatus, now time.Time) console.Cell {
 }
 
 func itemState(i host.ItemStatus, now time.Time) console.Cell {
-	if i.Running {
-		c := console.Coloured("waits to start", console.Yellow)
+	if i.Begun() {
+		c := console.Coloured("running", console.Green)
+		if i.Queued {
+			c = console.Coloured("queued", console.Yellow)
+		}
 		if !i.Since.IsZero() {
-			c = console.Coloured("running "+words.Ago(max(0, now.Sub(i.Since))), console.Green)
+			c.Text += " " + words.Ago(max(0, now.Sub(i.Since)))
 		}
 		if i.Attempt > 1 {
 			c.Text += ", attempt " + strconv.Itoa(i.Attempt)

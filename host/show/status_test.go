@@ -25,7 +25,7 @@ func busy(now time.Time) host.Status {
 					{Item: 0, LastOutcome: abi.OutcomeOK, LastEnd: now},
 					{Item: 1, Parameter: "Shanghai", Running: true, Since: now.Add(-3 * time.Second), Attempt: 2, Done: 5, Total: 10, Misfired: true},
 					{Item: 2, LastOutcome: abi.OutcomeTrap, LastMessage: "boom\x1b[2J\nstack", LastEnd: now.Add(-time.Minute)},
-					{Item: 3, Running: true},
+					{Item: 3, Queued: true},
 				},
 				LastFire: &host.FireStatus{Instant: now.Add(-5 * time.Second), Source: abi.SourceTrigger, Items: []int{0, 1, 2}, Outcome: abi.OutcomeFail, Duration: time.Second},
 			},
@@ -57,7 +57,7 @@ Items
 JOB     ITEM  PARAMETER  NOW                              PROGRESS  LAST RUN
 cities  1     Shanghai   running 3s, attempt 2, misfired  5/10 50%  -
 cities  2                idle                             -         TRAP 1m ago: boom\x1b[2J
-cities  3                waits to start                   -         -
+cities  3                queued                           -         -
 
 Modules
 MODULE       DIGEST        TYPE    ISOLATION  JOBS

@@ -30,6 +30,13 @@ type Slots struct {
 // New returns n slots.
 func New(n int) *Slots { return &Slots{free: n} }
 
+// Free is how many slots nobody has.
+func (s *Slots) Free() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.free
+}
+
 // Account is one job's part in the slots. It also bounds how many items of the
 // job run at once on this host: an item has a place from its first attempt to its
 // last, and a slot while its guest runs. Fires of one job overlap when an item

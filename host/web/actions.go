@@ -94,7 +94,7 @@ func (p *page) jobActs(j *cluster.Job) []act {
 		if j.Health == cluster.HealthPaused || j.State == host.JobDisabled {
 			acts = append(acts, of("resume"))
 		}
-		if j.Running > 0 {
+		if j.Running+j.Queued > 0 {
 			acts = append(acts, of("kill"))
 		}
 		if j.Held > 0 {
@@ -124,7 +124,7 @@ func (p *page) itemActs(job string, item int, s *host.ItemStatus) []act {
 	if s.Disabled {
 		acts = []act{of("resume")}
 	}
-	if s.Running {
+	if s.Begun() {
 		kill := of("kill")
 		kill.Danger = true
 		acts = append(acts, kill)

@@ -101,15 +101,14 @@ func jobPage(ctx context.Context, c *Console, r *http.Request, p *page) (view, e
 	}
 	v := jobView{P: p, JobDetail: d, Words: p.inWords(d.Cron)}
 	f := history.Filter{Jobs: []string{cluster.Literal(name)}, Limit: mostBars}
-	fires, err := c.o.Service.Fires(ctx, f)
+	fires, err := records(ctx, p, f, c.o.Service.Fires)
 	if err := p.without(err); err != nil {
 		return view{}, err
 	}
-	p.silence(fires.Silent)
 	v.Fires = fireTable{P: p, Fires: fires.Records[:min(len(fires.Records), mostFires)]}
 	v.Bars, v.Longest = p.bars(fires.Records)
 	f.Limit = mostChanges
-	changes, err := c.o.Service.Changes(ctx, f)
+	changes, err := records(ctx, p, f, c.o.Service.Changes)
 	if err := p.without(err); err != nil {
 		return view{}, err
 	}
@@ -141,7 +140,7 @@ func itemClass(i *host.ItemStatus) string {
 		is   bool
 		name string
 	}{
-		{i.Running, "running"}, {!i.Held.IsZero(), "held"}, {i.Disabled, "paused"},
+		{i.Running, "running"}, {i.Queued, "queued"}, {!i.Held.IsZero(), "held"}, {i.Disabled, "paused"},
 		{outcomeClass(i.LastOutcome) == "bad", "failed"}, {i.Misfired, "waits"}, {i.LastOutcome != "", "good"},
 	}
 	for _, s := range states {
@@ -154,7 +153,7 @@ func itemClass(i *host.ItemStatus) string {
 
 // itemClasses are the states of items, those first that somebody should look at.
 func itemClasses() []string {
-	return []string{"held", "failed", "waits", "running", "paused", "idle", "good"}
+	return []string{"held", "failed", "waits", "running", "queued", "paused", "idle", "good"}
 }
 
 // Item is the badge of an item's state.
@@ -346,11 +345,10 @@ func itemPage(ctx context.Context, c *Console, r *http.Request, p *page) (view, 
 		}
 	}
 	v.Acts = p.itemActs(name, number, &v.State.ItemStatus)
-	runs, err := c.o.Service.Runs(ctx, history.Filter{Jobs: []string{cluster.Literal(name)}, Item: &number, Limit: mostFires})
+	runs, err := records(ctx, p, history.Filter{Jobs: []string{cluster.Literal(name)}, Item: &number, Limit: mostFires}, c.o.Service.Runs)
 	if err := p.without(err); err != nil {
 		return view{}, err
 	}
-	p.silence(runs.Silent)
 	v.Runs = runTable{P: p, Runs: runs.Records}
 	return view{"item", v}, nil
 }

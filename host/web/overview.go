@@ -97,7 +97,7 @@ func (p *page) whoPaused(j *cluster.Job) string {
 }
 
 func (p *page) whyFailing(j *cluster.Job) (text string, since time.Time) {
-	if j.Last != nil {
+	if since = j.Failing; since.IsZero() && j.Last != nil {
 		since = j.Last.Ended
 	}
 	if j.Held > 0 {
@@ -109,6 +109,9 @@ func (p *page) whyFailing(j *cluster.Job) (text string, since time.Time) {
 	last := p.Word("outcome", j.Last.Outcome)
 	if j.Last.Message != "" {
 		last += ": " + p.First(j.Last.Message)
+	}
+	if j.Failures > 1 {
+		last += " (" + p.T("why.inarow", j.Failures) + ")"
 	}
 	if text != "" {
 		text += "; "
@@ -149,6 +152,12 @@ type tile struct {
 	Count  int
 }
 
+// stateTile counts the jobs in a state.
+type stateTile struct {
+	State host.JobState
+	Count int
+}
+
 // waiting is what one job waits for.
 type waiting struct {
 	Job string
@@ -159,7 +168,9 @@ type waiting struct {
 type overviewView struct {
 	P *page
 	*service.Overview
-	Tiles  []tile
+	Tiles []tile
+	// Begun counts the jobs that run, and those that are queued, if there are some.
+	Begun  []stateTile
 	Total  int
 	Rows   []jobRow // of Trouble
 	Failed []failures
@@ -185,15 +196,18 @@ func overviewPage(ctx context.Context, c *Console, _ *http.Request, p *page) (vi
 	}
 	v := overviewView{P: p, Overview: o, Rows: p.rows(o.Trouble),
 		Timeline: p.timeline(o.NextHour, o.Now), Hosts: o.Hosts}
-	failed, err := c.o.Service.Fires(ctx, history.Filter{Failed: true, From: o.Now.Add(-24 * time.Hour), Limit: mostFailed})
+	failed, err := records(ctx, p, history.Filter{Failed: true, From: o.Now.Add(-24 * time.Hour), Limit: mostFailed}, c.o.Service.Fires)
 	if err := p.without(err); err != nil {
 		return view{}, err
 	}
-	p.silence(failed.Silent)
 	v.Failed, v.FailedMore = byJob(failed.Records), failed.Next != ""
 	for _, h := range cluster.Healths() {
 		v.Tiles = append(v.Tiles, tile{h, o.Counts[h]})
 		v.Total += o.Counts[h]
+	}
+	v.Begun = []stateTile{{host.JobRunning, o.States[host.JobRunning]}}
+	if n := o.States[host.JobQueued]; n > 0 {
+		v.Begun = append(v.Begun, stateTile{host.JobQueued, n})
 	}
 	for _, j := range o.Waiting {
 		for _, w := range j.Waits {

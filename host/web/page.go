@@ -155,6 +155,25 @@ func sessionless(s host.Status) time.Time {
 	return time.Time{}
 }
 
+// None says that nothing is known of something, by a text that says that there is none; it says so
+// only if nothing is missing.
+func (p *page) None(key string) string {
+	switch {
+	case p.NoHistory:
+		key = "history.unknown"
+	case p.Partial:
+		key = "history.partial"
+	}
+	return p.T(key)
+}
+
+// records finds records for a page, which says of which hosts some are missing.
+func records[T any](ctx context.Context, p *page, f history.Filter, find func(context.Context, history.Filter) (cluster.Found[T], error)) (cluster.Found[T], error) {
+	found, err := find(ctx, f)
+	p.silence(found.Silent)
+	return found, err
+}
+
 // Host is the name of a host by one of its ids. An instance that is gone is named by its
 // server and its process.
 func (p *page) Host(id string) string {

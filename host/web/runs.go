@@ -58,7 +58,9 @@ func (p *page) Input(name string) string {
 func (p *page) silence(silent []string) {
 	p.Partial = p.Partial || len(silent) > 0
 	for _, s := range silent {
-		p.Banners = append(p.Banners, banner{"stale", p.T("banner.missing", s)})
+		if missing := (banner{"stale", p.T("banner.missing", s)}); !slices.Contains(p.Banners, missing) {
+			p.Banners = append(p.Banners, missing)
+		}
 	}
 }
 
@@ -89,7 +91,7 @@ func (p *page) Empty(otherwise string) string {
 	if p.filtered() {
 		otherwise = "empty.filter"
 	}
-	return cmp.Or(p.Nothing, p.T(otherwise))
+	return cmp.Or(p.Nothing, p.None(otherwise))
 }
 
 // nothing notes why a list may be empty: no host has the job, or the trigger has no fire.
@@ -104,7 +106,7 @@ func (c *Console) nothing(ctx context.Context, p *page, f history.Filter) {
 		return
 	}
 	of := history.Filter{Jobs: f.Jobs, Trigger: f.Trigger, Limit: 1}
-	events, err := c.o.Service.Events(ctx, of)
+	events, err := records(ctx, p, of, c.o.Service.Events)
 	if err != nil {
 		return // what is wrong with the history, the list says
 	}
@@ -114,13 +116,16 @@ func (c *Console) nothing(ctx context.Context, p *page, f history.Filter) {
 		}
 		return
 	}
-	if events.Next != "" { // they were not looked through to the end
+	if events.Next != "" || p.Partial { // they were not looked through to the end
 		return
 	}
-	p.Nothing = p.T("empty.trigger.waits", f.Trigger)
-	changes, err := c.o.Service.Changes(ctx, of)
-	if err == nil && len(changes.Records)+len(changes.Silent) == 0 && changes.Next == "" {
+	changes, err := records(ctx, p, of, c.o.Service.Changes)
+	switch {
+	case p.Partial:
+	case err == nil && len(changes.Records) == 0 && changes.Next == "":
 		p.Nothing = p.T("empty.trigger", f.Trigger)
+	default:
+		p.Nothing = p.T("empty.trigger.waits", f.Trigger)
 	}
 }
 
@@ -196,11 +201,10 @@ func firesPage(ctx context.Context, c *Console, _ *http.Request, p *page) (view,
 	if err != nil {
 		return view{}, err
 	}
-	found, err := c.o.Service.Fires(ctx, f)
+	found, err := records(ctx, p, f, c.o.Service.Fires)
 	if err != nil {
 		return view{}, err
 	}
-	p.silence(found.Silent)
 	if len(found.Records) == 0 {
 		c.nothing(ctx, p, f)
 	}
@@ -219,11 +223,10 @@ func runsPage(ctx context.Context, c *Console, _ *http.Request, p *page) (view, 
 	if err != nil {
 		return view{}, err
 	}
-	found, err := c.o.Service.Runs(ctx, f)
+	found, err := records(ctx, p, f, c.o.Service.Runs)
 	if err != nil {
 		return view{}, err
 	}
-	p.silence(found.Silent)
 	if len(found.Records) == 0 {
 		c.nothing(ctx, p, f)
 	}
@@ -264,23 +267,22 @@ func firePage(ctx context.Context, c *Console, r *http.Request, p *page) (view, 
 		return view{}, err
 	}
 	f.Jobs, f.Limit = []string{cluster.Literal(job)}, history.MaxLimit
-	fires, err := c.o.Service.Fires(ctx, f)
+	fires, err := records(ctx, p, f, c.o.Service.Fires)
 	if err != nil {
 		return view{}, err
 	}
 	if len(fires.Records) == 0 {
 		return view{}, &service.NotFoundError{What: p.T("fire.missing", job)}
 	}
-	runs, err := c.o.Service.Runs(ctx, f)
+	runs, err := records(ctx, p, f, c.o.Service.Runs)
 	if err != nil {
 		return view{}, err
 	}
 	f.Oldest = true
-	events, err := c.o.Service.Events(ctx, f)
+	events, err := records(ctx, p, f, c.o.Service.Events)
 	if err != nil {
 		return view{}, err
 	}
-	p.silence(fires.Silent)
 	slices.SortFunc(runs.Records, func(a, b history.Run) int { return cmp.Or(cmp.Compare(a.Item, b.Item), a.Begun.Compare(b.Begun)) })
 	v := fireView{P: p, Fire: fires.Records[0], Runs: runTable{P: p, Runs: runs.Records}, Events: events.Records}
 	p.Title = p.T("fire.title", job, p.At(v.Instant).Full)
@@ -358,7 +360,7 @@ func runPage(ctx context.Context, c *Console, r *http.Request, p *page) (view, e
 	p.Live, p.LiveJob = liveAll, d.Job
 	p.silence(d.Silent)
 	v := runView{P: p, RunDetail: d, Attempts: attempts(d.Events),
-		Log: logView{P: p, Lines: d.Lines, Stream: p.Link("/v1/logs/stream", "run", d.ID), Follows: d.Ended.IsZero()}}
+		Log: logView{P: p, Lines: d.Lines, Stream: p.Link("/v1/logs/stream", "run", d.ID), Follows: d.Ended.IsZero(), From: d.Since().Format(time.RFC3339Nano)}}
 	v.Offset, v.Incomplete = p.offset(d.Events), incomplete(d)
 	v.Explained = c.whyRun(ctx, p, d)
 	if d.Ended.IsZero() && p.may(access.Operate, d.Job) {

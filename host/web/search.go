@@ -19,6 +19,8 @@ type logView struct {
 	// Stream is where new lines come from; Follows says that there may be some.
 	Stream  string
 	Follows bool
+	// From is where the stream begins if there is no line yet.
+	From string
 }
 
 // Level is the name of a line's level.
@@ -59,11 +61,10 @@ func logsPage(ctx context.Context, c *Console, _ *http.Request, p *page) (view, 
 	if err != nil {
 		return view{}, err
 	}
-	found, err := c.o.Service.Lines(ctx, f)
+	found, err := records(ctx, p, f, c.o.Service.Lines)
 	if err != nil {
 		return view{}, err
 	}
-	p.silence(found.Silent)
 	if len(found.Records) == 0 {
 		c.nothing(ctx, p, f)
 	}
@@ -96,11 +97,10 @@ func auditPage(ctx context.Context, c *Console, _ *http.Request, p *page) (view,
 	if err != nil {
 		return view{}, err
 	}
-	found, err := c.o.Service.Changes(ctx, f)
+	found, err := records(ctx, p, f, c.o.Service.Changes)
 	if err != nil {
 		return view{}, err
 	}
-	p.silence(found.Silent)
 	if len(found.Records) == 0 {
 		c.nothing(ctx, p, f)
 	}

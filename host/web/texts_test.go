@@ -132,7 +132,7 @@ func TestWords(t *testing.T) {
 	for _, r := range alert.AllRules() {
 		has("rule", string(r))
 	}
-	for _, s := range []host.JobState{host.JobNoSession, host.JobJoining, host.JobReady, host.JobRunning, host.JobDisabled, host.JobSharding, host.JobDraining, host.JobStopped, host.JobRemoved, host.JobError} {
+	for _, s := range []host.JobState{host.JobNoSession, host.JobJoining, host.JobReady, host.JobRunning, host.JobQueued, host.JobDisabled, host.JobSharding, host.JobDraining, host.JobStopped, host.JobRemoved, host.JobError} {
 		has("state", string(s))
 	}
 	for _, s := range []host.HostState{host.HostStarting, host.HostLive, host.HostSuspect, host.HostDraining, host.HostStopped} {

@@ -12,6 +12,7 @@ import (
 	"net/url"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -22,6 +23,7 @@ import (
 	"go.uber.org/zap/zapcore"
 
 	"github.com/wasmjob/wasmjob/abi"
+	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/coordination/tree"
 	"github.com/wasmjob/wasmjob/host"
@@ -719,6 +721,34 @@ func TestWhyError(t *testing.T) {
 	}
 }
 
+// TestWhyFailing: a job that fails says since when it has been failing, not when it failed last, and
+// how many times in a row; the one that has been failing longest comes first.
+func TestWhyFailing(t *testing.T) {
+	t.Parallel()
+	s := open(t, servicetest.Options{Jobs: []host.Job{servicetest.Job("a", "", 1, servicetest.Fail), servicetest.Job("b", "", 1, servicetest.Fail)}})
+	for _, job := range []string{"b", "a", "b", "b"} {
+		before, _, _, _ := s.Cluster.Job(job)
+		s.post("/jobs/"+job+"/trigger", "back", "/jobs/"+job)
+		s.Until(job+" has failed once more", func() bool {
+			if err := s.Cluster.Refresh(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			j, _, _, _ := s.Cluster.Job(job)
+			return j.Failures == before.Failures+1
+		})
+	}
+	b, _, _, _ := s.Cluster.Job("b")
+	if !b.Failing.Before(b.Last.Ended) {
+		t.Errorf("b is failing since %s, and failed last at %s", b.Failing, b.Last.Ended)
+	}
+	overview := s.until("/", "disk on fire (3 times in a row)")
+	rows := regexp.MustCompile(`(?s)<tr class="is-failing">.*?</tr>`).FindAllString(overview.body, -1)
+	iso := b.Failing.UTC().Format(isoTime)
+	if len(rows) != 2 || !strings.Contains(rows[0], "/jobs/b") || !strings.Contains(rows[0], iso) || strings.Contains(rows[1], "in a row") {
+		t.Errorf("rows, expected b first, since %s:\n%s", iso, strings.Join(rows, "\n"))
+	}
+}
+
 // TestGone: a host that is gone without a word is shown until it is back.
 func TestGone(t *testing.T) {
 	t.Parallel()
@@ -790,6 +820,82 @@ func TestPartialHistory(t *testing.T) {
 	a := s.get("/")
 	a.has(t, 200, "10.0.0.9: it is halted", "None is known. The histories of some hosts are missing")
 	a.lacks(t, "No fire has failed")
+}
+
+// TestPartialLists: where a list is shown of which a host's part is missing, the page says whose, and
+// nothing is said to be none.
+func TestPartialLists(t *testing.T) {
+	t.Parallel()
+	s := open(t, servicetest.Options{Jobs: []host.Job{servicetest.Job("a", "", 1, servicetest.OK)}})
+	e := event.Event{Time: time.Now(), Job: "a", RunID: "a/t9/0", Trigger: 9, Item: new(0), Instant: time.Now(), Source: abi.SourceTrigger, Host: "127.0.0.1@-@1-x", Items: []int{0}, Attempt: 1}
+	for _, e.Kind = range []event.Kind{event.FireStarted, event.ItemStarted, event.ItemEnded, event.FireEnded} {
+		if e.Kind == event.ItemEnded {
+			e.Outcome = abi.OutcomeOK
+		}
+		s.Store.AddEvent(e)
+	}
+	s.until("/run?run=a/t9/0", "The guest logged nothing")
+	s.Histories.Peers = func() []cluster.Peer {
+		return []cluster.Peer{{ID: "x", ClusterDetail: tree.ClusterDetail{ServerIP: "10.0.0.9"}}}
+	}
+	all := []string{cluster.PathFires, cluster.PathRuns, cluster.PathEvents, cluster.PathLines, cluster.PathChanges}
+	for page, lists := range map[string][]string{
+		"/":                      {cluster.PathFires},
+		"/jobs/a":                {cluster.PathFires, cluster.PathChanges},
+		"/jobs/a/items/0":        {cluster.PathRuns},
+		"/jobs/a/fire?trigger=9": {cluster.PathFires, cluster.PathRuns, cluster.PathEvents},
+		"/run?run=a/t9/0":        {cluster.PathRuns, cluster.PathEvents, cluster.PathLines},
+		"/fires":                 {cluster.PathFires},
+		"/fires?trigger=77":      {cluster.PathFires, cluster.PathEvents, cluster.PathChanges},
+		"/runs":                  {cluster.PathRuns},
+		"/logs":                  {cluster.PathLines},
+		"/audit":                 {cluster.PathChanges},
+	} {
+		for _, slow := range all {
+			s.Histories.Get = func(_ context.Context, _ cluster.Peer, path string, _ any) error {
+				if strings.HasPrefix(path, slow) {
+					return errors.New("it is slow")
+				}
+				return nil
+			}
+			a := s.get(page)
+			if missing := strings.Contains(a.text(), "The records of one host are missing: 10.0.0.9: it is slow"); missing != slices.Contains(lists, slow) {
+				t.Errorf("%s without %s: says that records are missing: %t\n%s", page, slow, missing, a.text())
+			}
+			if slices.Contains(lists, slow) {
+				a.lacks(t, "The guest logged nothing", "Nothing has run yet", "No line has been logged", "No changes yet", "No host has begun trigger", "There is no trigger")
+			}
+		}
+	}
+}
+
+// TestQueued: what waits for a slot is queued on all pages, and does not count as running.
+func TestQueued(t *testing.T) {
+	t.Parallel()
+	release := make(chan struct{})
+	hold := func(ctx context.Context, _ *abi.Invocation) abi.Result {
+		select {
+		case <-release:
+		case <-ctx.Done():
+		}
+		return abi.Result{Outcome: abi.OutcomeOK}
+	}
+	const more = 5
+	many, one := servicetest.Job("many", "", host.DefaultMaxConcurrency()+more, hold), servicetest.Job("one", "", 1, hold)
+	many.Definition.Props[jobconfig.PropMaxConcurrency] = strconv.Itoa(host.DefaultMaxConcurrency() + more)
+	s := open(t, servicetest.Options{Jobs: []host.Job{many, one}})
+	s.post("/jobs/many/trigger", "back", "/jobs/many")
+	counts := fmt.Sprintf("%d running %d queued", host.DefaultMaxConcurrency(), more)
+	s.until("/jobs", counts)
+	s.post("/jobs/one/trigger", "back", "/jobs/one")
+	s.until("/jobs?state=queued", "one").lacks(t, "many")
+	s.until("/", "1 running 1 queued").has(t, http.StatusOK, fmt.Sprintf("%d running · %d queued", host.DefaultMaxConcurrency(), more+1))
+	s.get("/hosts").has(t, http.StatusOK, fmt.Sprintf("%d used, 0 free %d queued", host.DefaultMaxConcurrency(), more+1))
+	s.get("/jobs/one/items/0").has(t, http.StatusOK, "queued", "Kill")
+	s.get("/jobs/one").has(t, http.StatusOK, "Kill")
+	s.until("/fires", counts)
+	close(release)
+	s.until("/jobs?state=ready", "one").has(t, http.StatusOK, "many")
 }
 
 // TestKnownItems: a fire with items of which nothing is known has how many it has, and says that they are not

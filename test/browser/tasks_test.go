@@ -66,6 +66,34 @@ func TestFollow(t *testing.T) {
 	}
 }
 
+// TestFollowMany: lines that differ by an attribute alone come while a run goes on, each once and in
+// order, also those of one millisecond.
+func TestFollowMany(t *testing.T) {
+	t.Parallel()
+	h := start(t, []string{definition("noise", "", "rows:go", 1)}, mounted(t, "noise")...)
+	b := h.tab(t, plain)
+	h.must(http.MethodPost, "/v1/jobs/noise/trigger", nil)
+	b.open("/jobs/noise")
+	b.click("#strip tbody .when a")
+	b.click("#runs tbody .when a")
+	b.until("document.querySelector('#log .msg')?.innerText === 'holding'")
+	h.release(t, "go")
+	var want []string
+	for n := range 60 {
+		want = append(want, fmt.Sprintf("n=%02d", n))
+	}
+	const rows = "[...document.querySelectorAll('#log .line .attr')].map((a) => a.innerText).join()"
+	b.until("document.querySelector('main .title .badge').innerText === 'ok'")
+	b.until("!document.querySelector('#log').hasAttribute('data-follow')")
+	if got := eval[string](b, rows); got != strings.Join(want, ",") {
+		t.Errorf("while it ran: %s", got)
+	}
+	b.open(eval[string](b, "location.pathname + location.search"))
+	if got := eval[string](b, rows); got != strings.Join(want, ",") {
+		t.Errorf("afterwards: %s", got)
+	}
+}
+
 // TestPauseAndResume: a job is paused with a reason, which the audit has, and resumed.
 func TestPauseAndResume(t *testing.T) {
 	t.Parallel()

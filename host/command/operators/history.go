@@ -453,7 +453,7 @@ func followLines(ctx context.Context, p *command.Program, r *command.Reached, ho
 		if err := json.Unmarshal(data, &l); err != nil {
 			return fmt.Errorf("the host's answer is no line: %w", err)
 		}
-		same := func(s history.Line) bool { return s.Time.Equal(l.Time) && s.RunID == l.RunID && s.Message == l.Message }
+		same := func(s history.Line) bool { return s.RunID == l.RunID && s.Place() == l.Place() }
 		if l.Time.Before(oldest) || slices.ContainsFunc(shown.Records, same) {
 			return nil
 		}
@@ -552,7 +552,7 @@ func calendarCommand(p *command.Program) *cobra.Command {
 		if err == nil && len(c.Upcoming)+len(c.Frequent) == 0 && !how.Watch {
 			err = missing(ctx, r, job, -1)
 		}
-		return c, show.Upcoming(p.Tables(), c.Upcoming, c.Frequent, now), err
+		return c, show.Upcoming(p.Tables(), c.Upcoming, c.Frequent, now) + show.Silent(p.Tables(), c.Silent), err
 	})
 }
 

@@ -6,12 +6,12 @@ const levels = [[8, 'error'], [4, 'warn'], [0, 'info']];
 let source = null;
 let refusals = 0; // of the stream, one after the other
 let timer = 0; // until it is tried again; 0: it was not refused
-let seen = new Set();
-
-const keyOf = (at, text) => Date.parse(at) + ' ' + text;
+let seen = new Set(); // places of lines in the run
+const most = 5000; // lines that are shown
+const overlap = 5000; // ms before the last line from which on lines come again: hosts' clocks differ
 
 function known(box) {
-  seen = new Set([...box.querySelectorAll('.line')].map((l) => keyOf(l.querySelector('time')?.dateTime, l.querySelector('.msg')?.textContent)));
+  seen = new Set([...box.querySelectorAll('.line')].map((l) => l.dataset.place));
 }
 
 function piece(kind, text) {
@@ -21,22 +21,32 @@ function piece(kind, text) {
   return el;
 }
 
+// put puts a line where it stands in the run.
+function put(box, row) {
+  seen.add(row.dataset.place);
+  let after = box.lastElementChild;
+  while (after && after.dataset.place > row.dataset.place) after = after.previousElementSibling;
+  if (after) after.after(row);
+  else box.prepend(row);
+  while (box.childElementCount > most) box.firstElementChild.remove();
+}
+
 function add(box, line) {
-  const key = keyOf(line.time, line.message);
-  if (seen.has(key)) return;
-  seen.add(key);
+  if (seen.has(line.place)) return;
   const end = box.scrollHeight - box.scrollTop - box.clientHeight < 40;
   const level = (levels.find(([least]) => line.level >= least) || [0, 'debug'])[1];
   const row = document.createElement('div');
   row.className = 'line level-' + level;
+  row.dataset.place = line.place;
+  const missing = line.gap || line.lost;
+  if (missing) row.append(piece('gap', box.dataset.gap.replace('{0}', missing)), ' ');
   const at = document.createElement('time');
   at.className = 'at';
   at.dateTime = line.time;
   at.textContent = clock(line.time);
   row.append(at, ' ', piece('level', level), ' ', piece('msg', line.message));
   for (let n = 0; n + 1 < (line.attrs || []).length; n += 2) row.append(' ', piece('attr', line.attrs[n] + '=' + line.attrs[n + 1]));
-  box.append(row);
-  while (box.childElementCount > 5000) box.firstElementChild.remove();
+  put(box, row);
   if (end) box.scrollTop = box.scrollHeight;
 }
 
@@ -44,10 +54,7 @@ function add(box, line) {
 function take(page) {
   const box = document.getElementById('log');
   for (const line of page.querySelectorAll('#log .line')) {
-    const key = keyOf(line.querySelector('time')?.dateTime, line.querySelector('.msg')?.textContent);
-    if (seen.has(key)) continue;
-    seen.add(key);
-    box.append(document.importNode(line, true));
+    if (!seen.has(line.dataset.place)) put(box, document.importNode(line, true));
   }
 }
 
@@ -63,9 +70,10 @@ function follow() {
   if (!wanted || source || timer) return;
   known(box);
   box.scrollTop = box.scrollHeight;
-  // From the last line on that is there, which comes again and is left out.
-  const last = box.querySelector('.line:last-child time')?.dateTime || document.documentElement.dataset.now;
-  source = new EventSource(box.dataset.stream + '&from=' + encodeURIComponent(last));
+  // From before the last line on that is there; what comes again is left out.
+  const last = box.querySelector('.line:last-child time')?.dateTime;
+  const from = last ? new Date(Date.parse(last) - overlap).toISOString() : box.dataset.from;
+  source = new EventSource(box.dataset.stream + '&from=' + encodeURIComponent(from));
   source.addEventListener('open', () => { refusals = 0; });
   source.addEventListener('line', (e) => add(box, JSON.parse(e.data)));
   source.addEventListener('error', () => {

@@ -82,6 +82,17 @@ static int hold(int listens) {
 	}
 }
 
+// rows holds, and then logs 60 lines that differ by an attribute alone, five at once.
+static int rows(void) {
+	int e = hold(1);
+	for (int n = 0; e == OK && n < 60; n++) {
+		char kv[] = {'n', 0, '0' + n / 10, '0' + n % 10, 0};
+		log_line(0, "row", 3, kv, sizeof kv);
+		if (n % 5 == 4) nap();
+	}
+	return e;
+}
+
 // resume says the offset, sets "done", and holds.
 static int resume(void) {
 	static char text[64] = "from ";
@@ -108,6 +119,7 @@ EXPORT("job_execute") int execute(void) {
 	if (is("") || is("say")) { say(version); return OK; }
 	if (is("hold")) return hold(1);
 	if (is("stubborn")) return hold(0);
+	if (is("rows")) return rows();
 	if (is("resume")) return resume();
 	if (is("fail")) return fail(argument);
 	if (is("second")) return ctx_int(ATTEMPT) < 2 ? RETRY : OK;
