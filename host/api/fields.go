@@ -23,6 +23,7 @@ func fieldTexts() map[string]string {
 		"admin.About.History":            "`history` is the history file, empty if there is none.",
 		"admin.About.Plugins":            "`plugins` is the directory that the host watches.",
 		"admin.About.Registry":           "`registry` says in words where the registry is.",
+		"admin.About.TimeZone":           "`timeZone` is the host's own zone and its offset when it started, for people.",
 		"admin.About.Users":              "`users` is the file with users and tokens, whether it is there or not; empty if none is read.",
 		"admin.Brief":                    "Brief is a job in a line, as the registry has it.",
 		"admin.Brief.Error":              "`error` says why the configuration cannot be read.",
