@@ -228,7 +228,7 @@ var rooms = []room{
 	{name: "host/history/lines", may: []string{"host/ceiling", "host/event", "host/filelock", "host/history", "abi"}, outside: []string{zap, xsys, xtime},
 		testsMay: []string{"host/history/historytest"},
 		why:      "keeps records in a file, or in memory, and reads them back; a host does not wait for it"},
-	{name: "host/history/database", may: []string{"coordination/jobconfig", "host/ceiling", "host/event", "host/filelock", "host/history", "host/times", "host/words", "abi"}, outside: []string{zap, mysql, pgx, sqlite},
+	{name: "host/history/database", may: []string{"coordination/jobconfig", "host/ceiling", "host/event", "host/filelock", "host/history", "host/history/lines", "host/times", "host/words", "abi"}, outside: []string{zap, mysql, pgx, sqlite},
 		testsMay: []string{"host/history/historytest", "test/mariadbserver", "test/pgserver"}, testsOutside: []string{xsys},
 		why: "keeps records in databases: the only room that knows SQL"},
 	{name: "host/access", may: []string{"host/ceiling", "host/history", "host/words"}, outside: []string{zap},

@@ -418,7 +418,7 @@ func TestHostsThatDieAtOnce(t *testing.T) {
 		}
 		batch = append(batch, entry)
 	}
-	s.backlog.add(batch)
+	s.queue.add(batch)
 	await(t, "their ends", func() bool { return count(t, s, "SELECT COUNT(*) FROM wasmjob_items WHERE ended > 0") == 4 })
 	for _, table := range []string{"wasmjob_items", "wasmjob_executions"} {
 		var order string

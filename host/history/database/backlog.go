@@ -27,10 +27,72 @@ const (
 	mostPause  = 15 * time.Second
 )
 
-// backlog is what the database has not taken yet: chunks in memory, and behind them,
-// newer, the spool. It is safe for concurrent use.
+// queue is what the database has not taken yet: a [backlog] of a database alone, or a [follower] of
+// a log on the disk. It is safe for concurrent use; the loader alone calls next, done, fail, good and late.
+type queue interface {
+	// add takes a batch. It returns how many records were lost.
+	add(batch []history.Entry) (lost int64)
+	// end says that nothing is added any more; ended reports that.
+	end()
+	ended() bool
+	// news has a value when there may be something to do.
+	news() <-chan struct{}
+
+	// next is what is to be written now; ok is false if there is nothing. position asks the database how far
+	// a writer has come.
+	next(ctx context.Context, position positionFunc) (c chunk, ok bool, err error)
+	// done notes that a part of what next returned is written, fail why nothing could be, good that something
+	// was, and late that a write takes long.
+	done(c chunk) error
+	fail(err error)
+	good()
+	late()
+
+	// settle returns when the database has what is pending now, unless that has to wait for long, or ctx is done.
+	settle(ctx context.Context)
+	// state fills in what is so now.
+	state(s *history.State)
+	// close lets go of files. It returns how many records were lost.
+	close() (lost int64, err error)
+}
+
+// positionFunc is how far a writer has come by the database; 0 if it has not begun.
+type positionFunc func(ctx context.Context, writer string) (int64, error)
+
+// trouble is why a queue cannot be written. Its user has the lock.
+type trouble struct {
+	log     *zap.Logger
+	problem *problem
+}
+
+// fail notes why nothing could be written.
+func (t *trouble) fail(err error) {
+	if t.problem == nil {
+		t.log.Warn("the history cannot be written; jobs go on, and records wait", zap.Error(err))
+		t.problem = &problem{since: time.Now()}
+	}
+	t.problem.err = err
+}
+
+// good notes that something was written.
+func (t *trouble) good() {
+	if t.problem != nil {
+		t.log.Info("the history is written again", zap.Duration("after", time.Since(t.problem.since)))
+		t.problem = nil
+	}
+}
+
+// show says it in a state.
+func (t *trouble) show(s *history.State) {
+	if t.problem != nil {
+		s.Problem, s.Since = t.problem.err.Error(), t.problem.since
+	}
+}
+
+// backlog is a queue of chunks in memory, and behind them, newer, the spool.
 type backlog struct {
-	log *zap.Logger
+	trouble trouble
+	name    string // by which the database notes how far this process has come
 
 	mu      sync.Mutex
 	pending []history.Entry // oldest first
@@ -40,9 +102,8 @@ type backlog struct {
 	spool          *spool
 	// spilled has what was pending when next was asked the last time, and was spooled since.
 	spilled *spoolFile
-	problem *problem
 	full    bool          // the spool's trouble was logged
-	news    chan struct{} // has room for one: there is something to do
+	woken   chan struct{} // has room for one: there is something to do
 	moved   chan struct{} // closed when something was written or spooled; nil: no query waits
 	closed  bool
 
@@ -66,14 +127,14 @@ func (b *backlog) add(batch []history.Entry) (lost int64) {
 		}
 		b.pending = append(b.pending, batch...)
 		b.added += size(batch)
-		if b.problem != nil {
+		if b.trouble.problem != nil {
 			b.spill()
 		}
 	} else if err := b.spool.add(b.added, batch); err != nil {
 		lost = int64(len(batch))
 		if !b.full {
 			b.full = true
-			b.log.Warn("the history's spool cannot take records: they are dropped", zap.Error(err))
+			b.trouble.log.Warn("the history's spool cannot take records: they are dropped", zap.Error(err))
 		}
 	} else {
 		b.added += size(batch)
@@ -101,7 +162,7 @@ func (b *backlog) spill() {
 	if err != nil {
 		if !b.full {
 			b.full = true
-			b.log.Warn("the history's spool cannot take records: they wait in memory", zap.Error(err))
+			b.trouble.log.Warn("the history's spool cannot take records: they wait in memory", zap.Error(err))
 		}
 		return
 	}
@@ -118,19 +179,48 @@ func (b *backlog) late() {
 
 func (b *backlog) wake() {
 	select {
-	case b.news <- struct{}{}:
+	case b.woken <- struct{}{}:
 	default:
 	}
 }
 
-// next is what is to be written now; ok is false if there is nothing.
-func (b *backlog) next(writer string) (c chunk, ok bool, err error) {
+func (b *backlog) news() <-chan struct{} { return b.woken }
+
+// next finds out first how far the spool of an earlier process was loaded.
+func (b *backlog) next(ctx context.Context, position positionFunc) (c chunk, ok bool, err error) {
+	for {
+		if c, ok, err = b.first(); err != nil || !ok || c.spool == nil || c.spool.known {
+			return c, ok, err
+		}
+		loaded, err := position(ctx, c.writer)
+		if err != nil {
+			return c, false, err
+		}
+		// What it begins with may have been written before it was spooled.
+		before, err := position(ctx, c.spool.process())
+		if err != nil {
+			return c, false, err
+		}
+		if err := b.skip(c.spool, max(loaded, before-c.spool.from)); err != nil {
+			return c, false, err
+		}
+	}
+}
+
+func (b *backlog) skip(f *spoolFile, position int64) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	defer b.publish()
+	return b.spool.skip(f, position)
+}
+
+func (b *backlog) first() (c chunk, ok bool, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.spilled = nil
 	if len(b.pending) > 0 {
 		n := min(len(b.pending), mostChunk)
-		c = chunk{entries: b.pending[:n:n], writer: writer}
+		c = chunk{entries: b.pending[:n:n], writer: b.name}
 		end := b.written
 		for i := range c.entries {
 			end += size(c.entries[i : i+1])
@@ -168,11 +258,7 @@ func (b *backlog) fail(err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	defer b.publish()
-	if b.problem == nil {
-		b.log.Warn("the history cannot be written; jobs go on, and records wait on the disk", zap.Error(err))
-		b.problem = &problem{since: time.Now()}
-	}
-	b.problem.err = err
+	b.trouble.fail(err)
 	b.spill()
 }
 
@@ -181,18 +267,13 @@ func (b *backlog) good() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	defer b.publish()
-	if b.problem != nil {
-		b.log.Info("the history is written again", zap.Duration("after", time.Since(b.problem.since)), zap.Int64("spooled", b.spool.records))
-		b.problem = nil
-	}
+	b.trouble.good()
 }
 
 // publish has state say what is so now. The caller holds b.mu.
 func (b *backlog) publish() {
 	state := history.State{Queued: int64(len(b.pending)), Spooled: b.spool.records}
-	if b.problem != nil {
-		state.Problem, state.Since = b.problem.err.Error(), b.problem.since
-	}
+	b.trouble.show(&state)
 	b.seen.Store(&state)
 	if b.moved != nil {
 		close(b.moved)
@@ -246,6 +327,9 @@ func (b *backlog) ended() bool {
 func (b *backlog) close() (lost int64, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	if len(b.pending) > 0 && b.spool.most == 0 { // in memory alone
+		b.pending = nil
+	}
 	if len(b.pending) > 0 {
 		if _, err = b.spool.addFirst(b.written, b.pending); err != nil {
 			lost = int64(len(b.pending))

@@ -2,6 +2,7 @@ package database
 
 import (
 	"context"
+	"crypto/rand"
 	"database/sql"
 	"errors"
 	"io/fs"
@@ -55,10 +56,11 @@ func (c *Config) open() (*sql.DB, error) {
 		}
 		db = sql.OpenDB(connector)
 	case sqlite:
-		pragmas := url.Values{"_pragma": {"busy_timeout(" + strconv.FormatInt(lockTimeout.Milliseconds(), 10) + ")", "auto_vacuum(incremental)", "journal_mode(wal)", "synchronous(normal)"}, "_txlock": {"immediate"},
-			"mode": {"rw"}} // makeFile makes the file
+		if c.memory {
+			return openMemory()
+		}
 		var err error
-		if db, err = sql.Open("sqlite", "file:"+(&url.URL{Path: c.path}).EscapedPath()+"?"+pragmas.Encode()); err != nil {
+		if db, err = c.openFile("journal_mode(wal)", "synchronous(normal)", "journal_size_limit("+strconv.Itoa(mostJournal)+")"); err != nil {
 			return nil, err
 		}
 	}
@@ -68,21 +70,51 @@ func (c *Config) open() (*sql.DB, error) {
 	return db, nil
 }
 
+// mostJournal is what SQLite's own log keeps when it is empty, in bytes.
+const mostJournal = 1 << 20
+
+// openFile opens SQLite's file, which makeFile has made.
+func (c *Config) openFile(pragmas ...string) (*sql.DB, error) {
+	options := url.Values{"_pragma": append([]string{"busy_timeout(" + strconv.FormatInt(lockTimeout.Milliseconds(), 10) + ")"}, pragmas...), "_txlock": {"immediate"}, "mode": {"rw"}}
+	return sql.Open("sqlite", "file:"+(&url.URL{Path: c.path}).EscapedPath()+"?"+options.Encode())
+}
+
+// openMemory makes a database that the connections of one pool share. One connection is to keep it, which leaves one to
+// writers and queries: they wait for each other in their order, and not for locks.
+func openMemory() (*sql.DB, error) {
+	pragmas := url.Values{"_pragma": {"auto_vacuum(incremental)"}, "_txlock": {"immediate"}, "vfs": {"memdb"}}
+	db, err := sql.Open("sqlite", "file:/wasmjob-"+rand.Text()+"?"+pragmas.Encode())
+	if err != nil {
+		return nil, err
+	}
+	db.SetMaxOpenConns(2)
+	db.SetMaxIdleConns(2)
+	return db, nil
+}
+
 // makeFile makes the file of SQLite if it does not exist, for its owner alone. SQLite itself would let everybody
 // read it; it gives its other files the mode of this one.
-func (c *Config) makeFile() error {
-	if c.kind != sqlite {
+func (c *Config) makeFile(ctx context.Context) error {
+	if c.path == "" {
 		return nil
 	}
-	// A file that exists must not be opened: closing it would take the locks of this process away.
 	f, err := os.OpenFile(c.path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
-	if errors.Is(err, fs.ErrExist) {
-		return nil
+	if err == nil {
+		err = f.Close()
 	}
+	if err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	// A file that is in use must not be opened but by SQLite: closing it would take the locks of this process away.
+	if info, err := os.Stat(c.path); err != nil || info.Size() > 0 {
+		return err
+	}
+	// Before there is anything in it, and once: a connection that asks for this waits for who writes.
+	db, err := c.openFile("auto_vacuum(incremental)", "journal_mode(wal)")
 	if err != nil {
 		return err
 	}
-	return f.Close()
+	return errors.Join(db.PingContext(ctx), db.Close())
 }
 
 // begin begins a transaction. MySQL's default would lock the gaps between rows, too, and
@@ -241,6 +273,9 @@ func (k kind) purged(err error) bool {
 // set and another one does, it returns false at once. Who waits and who does not have a
 // lock each: a migration does not wait for a purge.
 func (k kind) locked(ctx context.Context, db *sql.DB, wait bool, do func(*sql.Conn) error) (ok bool, err error) {
+	if k == sqlite && !wait { // its transactions exclude each other
+		return true, do(nil)
+	}
 	number, name := purgeLock, mysqlPurge
 	if wait {
 		number, name = advisoryLock, mysqlLock
@@ -251,7 +286,7 @@ func (k kind) locked(ctx context.Context, db *sql.DB, wait bool, do func(*sql.Co
 	}
 	defer func() { err = errors.Join(err, conn.Close()) }()
 	switch k {
-	case sqlite: // its transactions exclude each other
+	case sqlite:
 		return true, do(conn)
 	case postgres:
 		if wait {

@@ -11,7 +11,7 @@ import (
 // Fires implements [history.Store]. The rows are hosts' parts of fires; a fire stands where
 // the first of its parts stands, in the page's order, of those that the filter finds.
 func (s *Store) Fires(ctx context.Context, f history.Filter) (history.Page[history.Fire], error) {
-	if err := f.Check(); err != nil {
+	if err := s.check(ctx, &f); err != nil {
 		return history.Page[history.Fire]{}, err
 	}
 	p := newPage[history.Fire](&f)

@@ -13,12 +13,18 @@ import (
 // loader writes the backlog into the database. Its goroutine owns what has no lock.
 type loader struct {
 	*pool
-	backlog *backlog
+	queue   queue
 	drop    func(n int64) // counts records that are lost
 	closing chan struct{} // closed at the begin of Close
 	done    chan struct{} // closed when run has returned
 
-	name     string // by which the database notes how far this process has come
+	// linger has records of a fifth of a second share a transaction; 0: who adds them waits. hurry, which has room for
+	// one, ends the wait.
+	linger time.Duration
+	hurry  chan struct{}
+	// written is called after each commit.
+	written func(ctx context.Context)
+
 	migrated bool
 	doubt    bool // a commit may have taken effect that was taken to have failed
 	memory   *memory
@@ -35,24 +41,33 @@ func (s *loader) run(ctx context.Context) {
 		switch {
 		case err != nil:
 			s.presence.note(ctx, err)
-			s.backlog.fail(s.config.hide(err))
-			if s.backlog.ended() || !wait(ctx, pause, s.closing, s.presence.back) {
+			s.queue.fail(s.config.hide(err))
+			if s.queue.ended() || !wait(ctx, pause, s.closing, s.presence.back) {
 				return
 			}
 			pause = min(2*pause, mostPause)
 		case did:
 			s.presence.note(ctx, nil)
-			s.backlog.good()
+			s.queue.good()
 			pause = leastPause
-		case s.backlog.ended():
+			s.gather(ctx)
+		case s.queue.ended():
 			return
 		default:
 			select {
-			case <-s.backlog.news:
+			case <-s.queue.news():
+				s.gather(ctx)
 			case <-ctx.Done():
 				return
 			}
 		}
+	}
+}
+
+// gather lets more come for the next transaction.
+func (s *loader) gather(ctx context.Context) {
+	if s.linger > 0 {
+		wait(ctx, s.linger, s.closing, s.hurry)
 	}
 }
 
@@ -73,7 +88,7 @@ func wait(ctx context.Context, d time.Duration, closing, back <-chan struct{}) b
 
 // step does what is next. did is false if there is nothing.
 func (s *loader) step(ctx context.Context) (did bool, err error) {
-	late := time.AfterFunc(latePatience, s.backlog.late)
+	late := time.AfterFunc(latePatience, s.queue.late)
 	defer late.Stop()
 	if !s.migrated {
 		migrating, cancel := context.WithTimeout(ctx, longestMigration)
@@ -85,7 +100,7 @@ func (s *loader) step(ctx context.Context) (did bool, err error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
-	c, ok, err := s.backlog.next(s.name)
+	c, ok, err := s.queue.next(ctx, s.position)
 	if err != nil || !ok {
 		return false, err
 	}
@@ -103,24 +118,8 @@ func (s *loader) step(ctx context.Context) (did bool, err error) {
 // loaded a part of the spool, or a commit's answer was lost. ok is false if nothing is left;
 // the next step looks again.
 func (s *loader) unwritten(ctx context.Context, c chunk) (rest chunk, ok bool, err error) {
-	if c.spool != nil && !c.spool.known {
-		position, err := s.position(ctx, c.writer)
-		if err != nil {
-			return c, false, err
-		}
-		// What it begins with may have been written before it was spooled.
-		before, err := s.position(ctx, c.spool.process())
-		if err != nil {
-			return c, false, err
-		}
-		position = max(position, before-c.spool.from)
-		s.backlog.mu.Lock()
-		defer s.backlog.mu.Unlock()
-		defer s.backlog.publish()
-		return c, false, s.backlog.spool.skip(c.spool, position)
-	}
 	if len(c.entries) == 0 { // lines of the spool that are no records
-		return c, false, s.backlog.done(c)
+		return c, false, s.queue.done(c)
 	}
 	if !s.doubt {
 		return c, true, nil
@@ -137,7 +136,7 @@ func (s *loader) unwritten(ctx context.Context, c chunk) (rest chunk, ok bool, e
 	if n == 0 {
 		return c, true, nil
 	}
-	return c, false, s.backlog.done(c.part(0, n))
+	return c, false, s.queue.done(c.part(0, n))
 }
 
 // part are the entries from one to before another.
@@ -156,7 +155,8 @@ func (s *loader) writeChunk(ctx context.Context, c chunk) error {
 		err = s.commit(ctx, c)
 	}
 	if err == nil {
-		return s.backlog.done(c)
+		s.written(ctx)
+		return s.queue.done(c)
 	}
 	if !s.kind.badRecord(err) {
 		return err
@@ -169,7 +169,7 @@ func (s *loader) writeChunk(ctx context.Context, c chunk) error {
 	}
 	s.drop(1)
 	s.log.Warn("the database does not take a record", zap.String("job", c.entries[0].Job()), zap.Error(s.config.hide(err)))
-	return s.backlog.done(c)
+	return s.queue.done(c)
 }
 
 // hide takes the password out of an error's text, and makes one line of it that has each part once: PostgreSQL's driver

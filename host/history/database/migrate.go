@@ -29,7 +29,7 @@ var ErrNewer = errors.New("the history's tables were made by a newer version of 
 // migrate makes the tables, or brings them up to date. Hosts that do so at once do it
 // one after the other.
 func (s *pool) migrate(ctx context.Context) error {
-	if err := s.config.makeFile(); err != nil {
+	if err := s.config.makeFile(ctx); err != nil {
 		return err
 	}
 	found, err := s.version(ctx, s.db)

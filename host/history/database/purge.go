@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"fmt"
 	"strings"
+	"sync"
 	"time"
 
 	"go.uber.org/zap"
@@ -23,13 +24,25 @@ const (
 	writerKept = 400 * day
 )
 
-// cleaner deletes what is too old. Its goroutine owns from.
+// cleaner deletes what is too old.
 type cleaner struct {
 	*pool
 	maxBytes int64            // 0 is no bound
 	clock    func() time.Time // this host's
 	done     chan struct{}    // closed when run has returned
+	mu       sync.Mutex       // guards from, while something is deleted
 	from     map[string]int64 // up to where a table was purged of successes
+	grown    chan struct{}    // has room for one: SQLite has more than maxBytes
+}
+
+// watch has the oldest records of SQLite deleted as soon as there is no room for them.
+func (s *cleaner) watch(ctx context.Context) {
+	if s.kind != sqlite || s.maxBytes <= 0 {
+		return
+	}
+	if bytes, _, err := s.size(ctx); err == nil && bytes > s.maxBytes { // of an error the next write says more
+		press(s.grown)
+	}
 }
 
 // run deletes what is too old, every hour, on one host at a time.
@@ -38,16 +51,26 @@ func (s *cleaner) run(ctx context.Context) {
 	timer := time.NewTimer(purgeFirst)
 	defer timer.Stop()
 	for {
+		purge := s.purge
 		select {
 		case <-timer.C:
+			timer.Reset(purgeEvery)
+		case <-s.grown:
+			purge = s.shrink
 		case <-ctx.Done():
 			return
 		}
-		if err := s.purge(ctx); err != nil && ctx.Err() == nil {
+		if err := purge(ctx); err != nil && ctx.Err() == nil {
 			s.log.Warn("what is too old in the history cannot be deleted now", zap.Error(s.config.hide(err)))
 		}
-		timer.Reset(purgeEvery)
 	}
+}
+
+// shrink deletes what SQLite has no room for.
+func (s *cleaner) shrink(ctx context.Context) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.purgeSize(ctx, s.clock())
 }
 
 // purge deletes what is too old by the clock of the database: that of one of many hosts
@@ -70,6 +93,8 @@ func (s *cleaner) purge(ctx context.Context) error {
 
 // round deletes what is too old at that time, unless another host does so now.
 func (s *cleaner) round(ctx context.Context, now time.Time) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	_, err := s.kind.locked(ctx, s.db, false, func(*sql.Conn) error {
 		if found, err := s.version(ctx, s.db); err != nil || found != schemaVersion {
 			return err

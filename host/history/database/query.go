@@ -304,7 +304,7 @@ func simple[R any](ctx context.Context, s *Store, f *history.Filter, l *list[R],
 
 // Runs implements [history.Store].
 func (s *Store) Runs(ctx context.Context, f history.Filter) (history.Page[history.Run], error) {
-	if err := f.Check(); err != nil {
+	if err := s.check(ctx, &f); err != nil {
 		return history.Page[history.Run]{}, err
 	}
 	l := &list[history.Run]{kind: history.ListRuns, table: "wasmjob_items", columns: strings.Join(runColumns, ", "), time: "begun", ids: []string{"id"},
@@ -376,7 +376,7 @@ func (s *Store) outcomes(f *history.Filter, c *conditions) {
 
 // Events implements [history.Store].
 func (s *Store) Events(ctx context.Context, f history.Filter) (history.Page[event.Event], error) {
-	if err := f.Check(); err != nil {
+	if err := s.check(ctx, &f); err != nil {
 		return history.Page[event.Event]{}, err
 	}
 	l := &list[event.Event]{kind: history.ListEvents, table: "wasmjob_events", time: "time", ids: []string{"id"}, id: numbered, scan: scanEvent,
@@ -406,7 +406,7 @@ func (s *Store) Events(ctx context.Context, f history.Filter) (history.Page[even
 
 // Lines implements [history.Store].
 func (s *Store) Lines(ctx context.Context, f history.Filter) (history.Page[history.Line], error) {
-	if err := f.Check(); err != nil {
+	if err := s.check(ctx, &f); err != nil {
 		return history.Page[history.Line]{}, err
 	}
 	l := &list[history.Line]{kind: history.ListLines, table: "wasmjob_logs", time: "time", ids: []string{"id"}, id: numbered, scan: scanLine,
@@ -431,13 +431,30 @@ func (s *Store) settle(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, settleTimeout)
 	defer cancel()
 	s.Sync(ctx)
-	s.backlog.settle(ctx)
+}
+
+// Sync returns when what was added before is written, or does not come to be soon, or ctx is done. Lines of runs may wait on:
+// see [history.Feed.Sync].
+func (s *Store) Sync(ctx context.Context) {
+	s.feed.Sync(ctx)
+	s.queue.settle(ctx)
+}
+
+// check checks a filter, and has what is queued on this machine written before its first page.
+func (s *Store) check(ctx context.Context, f *history.Filter) error {
+	if err := f.Check(); err != nil {
+		return err
+	}
+	if f.After == "" && s.config.local() {
+		s.settle(ctx)
+	}
+	return nil
 }
 
 // Changes implements [history.Store]. What was added before it was called is found, unless the
 // database is slow or away: who has changed something looks whether it was recorded.
 func (s *Store) Changes(ctx context.Context, f history.Filter) (history.Page[history.Change], error) {
-	if err := f.Check(); err != nil {
+	if err := s.check(ctx, &f); err != nil {
 		return history.Page[history.Change]{}, err
 	}
 	if f.After == "" {

@@ -25,7 +25,11 @@ func (s *cleaner) purgeSize(ctx context.Context, now time.Time) (err error) {
 	if err != nil || s.kind != sqlite {
 		return err
 	}
-	_, err = s.db.ExecContext(ctx, "PRAGMA incremental_vacuum")
+	if _, err = s.db.ExecContext(ctx, "PRAGMA incremental_vacuum"); err != nil {
+		return err
+	}
+	// The file shrinks when what its log has is in it.
+	_, err = s.db.ExecContext(ctx, "PRAGMA wal_checkpoint(TRUNCATE)")
 	return err
 }
 

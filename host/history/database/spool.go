@@ -18,6 +18,7 @@ import (
 
 	"github.com/wasmjob/wasmjob/host/filelock"
 	"github.com/wasmjob/wasmjob/host/history"
+	"github.com/wasmjob/wasmjob/host/history/lines"
 )
 
 // spoolFileBytes is what one file of the spool grows to.
@@ -101,9 +102,9 @@ func adopt(name string) (*spoolFile, error) {
 		return nil, f.Close()
 	}
 	s := &spoolFile{name: filepath.Base(name), file: f, from: positionOf(name)}
-	lines := bufio.NewReaderSize(f, 1<<20)
+	r := bufio.NewReaderSize(f, 1<<20)
 	for {
-		line, err := readLine(lines)
+		line, err := readLine(r)
 		if err != nil && !errors.Is(err, io.EOF) {
 			return nil, errors.Join(err, f.Close())
 		}
@@ -225,26 +226,12 @@ func (s *spool) read(most int) (f *spoolFile, entries []history.Entry, ends []in
 		return nil, nil, nil, nil
 	}
 	f = s.files[0]
-	lines := bufio.NewReaderSize(io.NewSectionReader(f.file, f.loaded, f.size-f.loaded), 256<<10)
-	at := f.loaded
-	for len(entries) < most && at < f.size {
-		line, err := readLine(lines)
-		if err != nil {
-			return f, nil, nil, fmt.Errorf("reading %s: %w", f.name, err)
-		}
-		at += int64(len(line))
-		var r history.Record
-		if r.UnmarshalJSON(line) != nil {
-			if n := len(ends); n > 0 {
-				ends[n-1] = at
-			}
-			continue
-		}
-		entries = append(entries, history.Entry{Record: r, JSON: line[:len(line)-1]})
-		ends = append(ends, at)
+	r := lines.NewReader(io.NewSectionReader(f.file, f.loaded, f.size-f.loaded), nil, f.loaded)
+	if entries, ends, err = r.Next(most); err != nil {
+		return f, nil, nil, fmt.Errorf("reading %s: %w", f.name, err)
 	}
 	if len(entries) == 0 { // nothing but what is no record
-		ends = []int64{at}
+		ends = []int64{r.At()}
 	}
 	return f, entries, ends, nil
 }
@@ -266,10 +253,10 @@ func (s *spool) done(f *spoolFile, end int64, records int64) error {
 // skip notes how far the database says that a file was loaded by an earlier process.
 func (s *spool) skip(f *spoolFile, position int64) error {
 	position = min(max(position, 0), f.size)
-	lines := bufio.NewReaderSize(io.NewSectionReader(f.file, 0, position), 256<<10)
+	r := bufio.NewReaderSize(io.NewSectionReader(f.file, 0, position), 256<<10)
 	loaded := int64(0)
 	for {
-		_, err := readLine(lines)
+		_, err := readLine(r)
 		if errors.Is(err, io.EOF) {
 			break
 		}

@@ -1,6 +1,7 @@
 package database
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -112,6 +113,9 @@ func TestSpoolInParts(t *testing.T) {
 	inOrder(t, next, 10)
 }
 
+// nobody is known to the database.
+func nobody(context.Context, string) (int64, error) { return 0, nil }
+
 // TestSpoolAfterCommitWithoutAnswer: a process that is killed after the answer to its last commit
 // was lost leaves to the next one what the database does not have, and no more.
 func TestSpoolAfterCommitWithoutAnswer(t *testing.T) {
@@ -122,7 +126,7 @@ func TestSpoolAfterCommitWithoutAnswer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := &backlog{log: zap.NewNop(), spool: spool, news: make(chan struct{}, 1)}
+	b := &backlog{trouble: trouble{log: zap.NewNop()}, name: spool.process(), spool: spool, woken: make(chan struct{}, 1)}
 	add := func(from, to int) {
 		for n := from; n < to; n++ {
 			if lost := b.add([]history.Entry{lineOf(t, n)}); lost != 0 {
@@ -132,7 +136,7 @@ func TestSpoolAfterCommitWithoutAnswer(t *testing.T) {
 	}
 	// Two are written, and four more, but the answer is lost.
 	add(0, 2)
-	c, ok, err := b.next(spool.process())
+	c, ok, err := b.next(t.Context(), nobody)
 	if err != nil || !ok {
 		t.Fatal(ok, err)
 	}
@@ -140,7 +144,7 @@ func TestSpoolAfterCommitWithoutAnswer(t *testing.T) {
 		t.Fatal(err)
 	}
 	add(2, 6)
-	if c, ok, err = b.next(spool.process()); err != nil || !ok || len(c.entries) != 4 {
+	if c, ok, err = b.next(t.Context(), nobody); err != nil || !ok || len(c.entries) != 4 {
 		t.Fatal(len(c.entries), ok, err)
 	}
 	for n := range 6 {
@@ -172,9 +176,9 @@ func TestSpooledWhileItIsWritten(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := &backlog{log: zap.NewNop(), spool: spool, news: make(chan struct{}, 1)}
+	b := &backlog{trouble: trouble{log: zap.NewNop()}, name: spool.process(), spool: spool, woken: make(chan struct{}, 1)}
 	take := func() (n []string, c chunk) {
-		c, _, err := b.next("w")
+		c, _, err := b.next(t.Context(), nobody)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -274,8 +278,12 @@ func TestStateWhileTheDiskIsSlow(t *testing.T) {
 	t.Parallel()
 	url, credentials := sqliteURL(t)
 	s := openStore(t, url, credentials, t.TempDir())
-	s.backlog.fail(errors.New("it is away"))
-	s.backlog.mu.Lock() // as it is while the spool is written
+	waiting, ok := s.queue.(*backlog)
+	if !ok {
+		t.Fatalf("%T", s.queue)
+	}
+	waiting.fail(errors.New("it is away"))
+	waiting.mu.Lock() // as it is while the spool is written
 	asked := make(chan history.State, 1)
 	go func() { asked <- s.State() }()
 	select {
@@ -286,5 +294,5 @@ func TestStateWhileTheDiskIsSlow(t *testing.T) {
 	case <-time.After(10 * time.Second):
 		t.Error("it waits")
 	}
-	s.backlog.mu.Unlock()
+	waiting.mu.Unlock()
 }

@@ -1,6 +1,7 @@
 package database
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -13,17 +14,20 @@ import (
 
 	"github.com/wasmjob/wasmjob/host/ceiling"
 	"github.com/wasmjob/wasmjob/host/history"
+	"github.com/wasmjob/wasmjob/host/history/lines"
 )
 
-// Options say where and how much. Config and Spool are required.
+// Options say where and how much. Config is required.
 type Options struct {
 	Config *Config
-	// Spool is a directory for what the database does not take in time; several hosts may
+	// Spool is a directory for what a database of a URL does not take in time, which is required there; several hosts may
 	// have the same. It is made if it does not exist.
 	Spool string
 	// SpoolBytes bounds this host's part of it; 0 is DefaultSpoolBytes.
 	SpoolBytes int64
-	// MaxBytes bounds the file of SQLite; 0 is no bound. That of a server's tables is Config.Size.
+	// MaxBytes bounds the file of SQLite; 0 is no bound. That of a server's tables is Config.Size. A history
+	// of [InFile] has half of it for the file with its older ones, and half for the database beside it; 0 is
+	// lines.DefaultMaxBytes there. One in memory has a bound of its own.
 	MaxBytes int64
 	// Queue, Ceilings, OnOverQuota, WholeLog and Logger are those of [history.FeedOptions].
 	Queue       int
@@ -44,6 +48,11 @@ const (
 	// startTimeout bounds the wait for a database at the start, closeTimeout that at the end.
 	startTimeout = 5 * time.Second
 	closeTimeout = 5 * time.Second
+
+	// memoryBytes bounds a history in memory, leastBytes is the least bound of a database beside a log: without
+	// records it takes a fifth of that.
+	memoryBytes = 32 << 20
+	leastBytes  = 1 << 20
 )
 
 // pool is a database as all parts of a store have it.
@@ -62,9 +71,11 @@ type pool struct {
 type Store struct {
 	*feed
 	*pool
-	backlog *backlog
+	queue   queue
 	loader  *loader
 	cleaner *cleaner
+
+	keeper *sql.Conn // of a history in memory, which ends with its last connection; else nil
 
 	stopLoading, stopCleaning context.CancelFunc
 	once                      sync.Once
@@ -83,39 +94,32 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	if o.Logger == nil {
 		o.Logger = zap.NewNop()
 	}
-	if o.SpoolBytes <= 0 {
-		o.SpoolBytes = DefaultSpoolBytes
-	}
-	if err := os.MkdirAll(o.Spool, 0o700); err != nil {
-		return nil, fmt.Errorf("history: spool: %w", err)
-	}
-	spooled, err := openSpool(o.Spool, o.Config.Where, o.SpoolBytes)
-	if spooled == nil {
-		return nil, fmt.Errorf("history: spool: %w", err)
-	}
+	hurry, bound := make(chan struct{}, 1), o.bound()
+	waiting, err := o.queue(bound, hurry)
 	if err != nil {
-		o.Logger.Warn("a file of the history's spool cannot be read; it stays", zap.Error(err))
+		return nil, fmt.Errorf("history: %w", err)
 	}
 	db, err := o.Config.open()
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("history: %w", o.Config.hide(err)), spooled.close())
-	}
-	if o.Config.Shared() {
-		o.MaxBytes = o.Config.Size
+		_, cerr := waiting.close()
+		return nil, errors.Join(fmt.Errorf("history: %w", o.Config.hide(err)), cerr)
 	}
 	p := &pool{o.Config, o.Config.kind, db, o.Logger, newPresence(), lookTime}
 	s := &Store{
-		pool: p, backlog: &backlog{log: o.Logger, spool: spooled, news: make(chan struct{}, 1)},
-		cleaner: &cleaner{pool: p, maxBytes: o.MaxBytes, clock: time.Now, done: make(chan struct{}), from: make(map[string]int64)},
+		pool: p, queue: waiting,
+		cleaner: &cleaner{pool: p, maxBytes: bound, clock: time.Now, done: make(chan struct{}), from: make(map[string]int64), grown: make(chan struct{}, 1)},
 	}
-	s.backlog.publish()
-	s.loader = &loader{pool: p, backlog: s.backlog, drop: func(n int64) { s.Drop(n) }, closing: make(chan struct{}), done: make(chan struct{}),
-		name: spooled.process(), memory: newMemory(), days: make(map[int64]bool)}
+	s.loader = &loader{pool: p, queue: waiting, drop: func(n int64) { s.Drop(n) }, closing: make(chan struct{}), done: make(chan struct{}),
+		hurry: hurry, written: s.cleaner.watch, memory: newMemory(), days: make(map[int64]bool)}
 	if err := s.start(ctx); err != nil {
-		return nil, errors.Join(err, db.Close(), spooled.close())
+		_, cerr := waiting.close()
+		return nil, errors.Join(err, s.disconnect(), cerr)
 	}
-	s.feed = history.NewFeed(history.FeedOptions{Queue: o.Queue, Ceilings: o.Ceilings, OnOverQuota: o.OnOverQuota, WholeLog: o.WholeLog, Linger: linger, Logger: o.Logger},
-		func(batch []history.Entry) { s.Drop(s.backlog.add(batch)) })
+	feeding := history.FeedOptions{Queue: o.Queue, Ceilings: o.Ceilings, OnOverQuota: o.OnOverQuota, WholeLog: o.WholeLog, Linger: linger, Logger: o.Logger}
+	if o.Config.log != "" { // which takes what comes at once
+		feeding.Linger, s.loader.linger = 0, linger
+	}
+	s.feed = history.NewFeed(feeding, func(batch []history.Entry) { s.Drop(waiting.add(batch)) })
 	var loading, cleaning context.Context
 	loading, s.stopLoading = context.WithCancel(context.WithoutCancel(ctx))
 	cleaning, s.stopCleaning = context.WithCancel(loading)
@@ -124,16 +128,79 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	return s, nil
 }
 
+// bound is the most that the database may have, in bytes; 0 is no bound.
+func (o *Options) bound() int64 {
+	switch c := o.Config; {
+	case c.memory:
+		return memoryBytes
+	case c.log != "":
+		return max(o.half(), leastBytes)
+	case c.Shared():
+		return c.Size
+	}
+	return o.MaxBytes
+}
+
+// half is the bound of a log.
+func (o *Options) half() int64 { return cmp.Or(o.MaxBytes, lines.DefaultMaxBytes) / 2 }
+
+// queue makes what records wait in.
+func (o *Options) queue(bound int64, hurry chan struct{}) (queue, error) {
+	switch {
+	case o.Config.memory:
+		b := &backlog{trouble: trouble{log: o.Logger}, name: "memory", spool: &spool{}, woken: make(chan struct{}, 1)}
+		b.publish()
+		return b, nil
+	case o.Config.log != "":
+		log, err := lines.OpenLog(o.Config.log, max(o.half(), lines.MinMaxBytes), o.Logger)
+		if err != nil {
+			return nil, err
+		}
+		return newFollower(log, bound/rowsToText, hurry, o.Logger), nil
+	}
+	if o.SpoolBytes <= 0 {
+		o.SpoolBytes = DefaultSpoolBytes
+	}
+	if err := os.MkdirAll(o.Spool, 0o700); err != nil {
+		return nil, fmt.Errorf("spool: %w", err)
+	}
+	spooled, err := openSpool(o.Spool, o.Config.Where, o.SpoolBytes)
+	if spooled == nil {
+		return nil, fmt.Errorf("spool: %w", err)
+	}
+	if err != nil {
+		o.Logger.Warn("a file of the history's spool cannot be read; it stays", zap.Error(err))
+	}
+	b := &backlog{trouble: trouble{log: o.Logger}, name: spooled.process(), spool: spooled, woken: make(chan struct{}, 1)}
+	b.publish()
+	return b, nil
+}
+
+// rowsToText is about how much more room records take in SQLite, with its indexes, than as text.
+const rowsToText = 2
+
+// disconnect ends the pool.
+func (s *Store) disconnect() (err error) {
+	if s.keeper != nil {
+		err = s.keeper.Close()
+	}
+	return errors.Join(err, s.db.Close())
+}
+
 // start makes the tables if the database answers soon.
-func (s *Store) start(ctx context.Context) error {
+func (s *Store) start(ctx context.Context) (err error) {
+	if s.config.memory {
+		if s.keeper, err = s.db.Conn(ctx); err != nil {
+			return fmt.Errorf("history: %w", err)
+		}
+	}
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
-	err := s.migrate(ctx)
-	switch {
+	switch err = s.migrate(ctx); {
 	case errors.Is(err, ErrNewer):
 		return fmt.Errorf("history: %s: %w; upgrade this host, or give it another database (--history)", s.config.Where, err)
 	case err != nil:
-		s.backlog.fail(s.config.hide(err))
+		s.queue.fail(s.config.hide(err))
 	default:
 		s.loader.migrated = true
 	}
@@ -143,7 +210,7 @@ func (s *Store) start(ctx context.Context) error {
 // State implements [history.Store].
 func (s *Store) State() history.State {
 	state := history.State{Where: s.config.Where, Shared: s.config.Shared(), Queued: s.Queued(), Dropped: s.Dropped()}
-	s.backlog.state(&state)
+	s.queue.state(&state)
 	return state
 }
 
@@ -152,7 +219,7 @@ func (s *Store) State() history.State {
 func (s *Store) Close() error {
 	s.once.Do(func() {
 		s.feed.Close()
-		s.backlog.end()
+		s.queue.end()
 		close(s.loader.closing)
 		s.stopCleaning()
 		timer := time.AfterFunc(closeTimeout, s.stopLoading)
@@ -160,9 +227,9 @@ func (s *Store) Close() error {
 		timer.Stop()
 		s.stopLoading()
 		<-s.cleaner.done
-		lost, err := s.backlog.close()
+		lost, err := s.queue.close()
 		s.Drop(lost)
-		if err = errors.Join(err, s.db.Close()); err != nil {
+		if err = errors.Join(err, s.disconnect()); err != nil {
 			s.closed = fmt.Errorf("history: %w", s.config.hide(err))
 		}
 	})

@@ -56,6 +56,8 @@ type Config struct {
 	kind   kind
 	secret string          // the password
 	path   string          // of SQLite
+	log    string          // the file of JSON lines that SQLite follows; empty: none
+	memory bool            // SQLite in memory
 	pgx    *pgx.ConnConfig // of PostgreSQL
 	mysql  *mysql.Config   // of MySQL
 }
@@ -68,11 +70,27 @@ const (
 	mySQL    kind = "MySQL"
 )
 
+// InFile is the history of one host in a file of JSON lines, which SQLite follows in the file
+// PATH.db beside it. Its size alone bounds what is kept.
+func InFile(path string) (*Config, error) {
+	path, err := filepath.Abs(path) // the working directory may change
+	if err != nil {
+		return nil, err
+	}
+	return &Config{Where: path, kind: sqlite, path: path + ".db", log: path}, nil
+}
+
+// InMemory is the history of one host in memory: the newest 32 MiB, until the store is closed.
+func InMemory() *Config { return &Config{Where: "memory", kind: sqlite, memory: true} }
+
 // ourOptions are those that all databases have; servers have size, too.
 const ourOptions = "successes, failures, audit, elasticjob or spool"
 
 // Path is the file of SQLite, empty for the others.
 func (c *Config) Path() string { return c.path }
+
+// local reports whether no other host writes there, and writing takes no time to speak of.
+func (c *Config) local() bool { return c.memory || c.log != "" }
 
 // Redact is a URL as it may be shown, right or wrong; other texts stay.
 func Redact(text string) string {

@@ -53,6 +53,7 @@ type writer struct {
 
 	file *os.File
 	info os.FileInfo // of file when it was opened
+	id   string      // the ID of file; empty while that has no line
 	size int64
 	last time.Time // of the newest record of the file
 	lost int64     // since there is trouble
@@ -137,6 +138,10 @@ func (w *writer) append(lines []byte, with bool) error {
 	}
 	n, err := w.file.Write(lines)
 	if err == nil {
+		if w.size == 0 {
+			first, _, _ := bytes.Cut(lines, []byte("\n"))
+			w.id = idOf(first)
+		}
 		w.size += int64(n)
 		return nil
 	}
@@ -170,7 +175,13 @@ func (w *writer) open() error {
 	if err != nil {
 		return errors.Join(err, f.Close())
 	}
-	w.file, w.info, w.size = f, info, size
+	id := ""
+	if size > 0 {
+		if id, err = identify(w.path); err != nil {
+			return errors.Join(err, f.Close())
+		}
+	}
+	w.file, w.info, w.size, w.id = f, info, size, id
 	return nil
 }
 
