@@ -10,7 +10,6 @@ import (
 	"github.com/wasmjob/wasmjob/host/event"
 	"github.com/wasmjob/wasmjob/host/history"
 	"github.com/wasmjob/wasmjob/host/history/database"
-	"github.com/wasmjob/wasmjob/host/history/lines"
 	"github.com/wasmjob/wasmjob/test/mariadbserver"
 	"github.com/wasmjob/wasmjob/test/pgserver"
 )
@@ -37,8 +36,11 @@ func BenchmarkHistory(b *testing.B) {
 		}
 		return s
 	}
-	inFile := func(b *testing.B, path string) history.Store {
-		s, err := lines.Open(lines.Options{Path: path})
+	onHost := func(b *testing.B, config *database.Config, err error) history.Store {
+		if err != nil {
+			b.Fatal(err)
+		}
+		s, err := database.Open(b.Context(), database.Options{Config: config})
 		if err != nil {
 			b.Fatal(err)
 		}
@@ -49,8 +51,11 @@ func BenchmarkHistory(b *testing.B) {
 		open func(*testing.B) history.Store
 	}{
 		{"none", nil},
-		{"memory", func(b *testing.B) history.Store { return inFile(b, "") }},
-		{"file", func(b *testing.B) history.Store { return inFile(b, filepath.Join(b.TempDir(), "h.jsonl")) }},
+		{"memory", func(b *testing.B) history.Store { return onHost(b, database.InMemory(), nil) }},
+		{"file", func(b *testing.B) history.Store {
+			config, err := database.InFile(filepath.Join(b.TempDir(), "h.jsonl"))
+			return onHost(b, config, err)
+		}},
 		{"SQLite", func(b *testing.B) history.Store {
 			return inDatabase(b, "sqlite:"+filepath.Join(b.TempDir(), "h.db"), "")
 		}},

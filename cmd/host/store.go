@@ -162,12 +162,18 @@ func (s *system) wireHistory(ctx context.Context) (err error) {
 	over := func(job string) {
 		s.metrics.Observe(event.Event{Kind: event.OverQuota, Job: job, Ceiling: ceiling.HistoryBytes, Count: 1})
 	}
-	if l.HistoryDatabase != nil {
-		s.history, err = database.Open(ctx, database.Options{Config: l.HistoryDatabase, Spool: l.HistoryDatabase.Spool, SpoolBytes: l.HistorySize, MaxBytes: l.HistorySize,
-			Ceilings: l.Ceilings, OnOverQuota: over, WholeLog: whole, Logger: s.log})
-	} else {
-		s.history, err = lines.Open(lines.Options{Path: l.History, MaxBytes: l.HistorySize, Ceilings: l.Ceilings, OnOverQuota: over, WholeLog: whole, Logger: s.log})
+	where := l.HistoryDatabase
+	switch {
+	case where != nil:
+	case l.History == "":
+		where = database.InMemory()
+	default:
+		if where, err = database.InFile(l.History); err != nil {
+			return err
+		}
 	}
+	s.history, err = database.Open(ctx, database.Options{Config: where, Spool: where.Spool, SpoolBytes: l.HistorySize, MaxBytes: l.HistorySize,
+		Ceilings: l.Ceilings, OnOverQuota: over, WholeLog: whole, Logger: s.log})
 	if errors.Is(err, database.ErrNewer) {
 		return command.Usage(err)
 	}

@@ -15,7 +15,7 @@ import (
 	"github.com/wasmjob/wasmjob/host/console"
 	"github.com/wasmjob/wasmjob/host/event"
 	"github.com/wasmjob/wasmjob/host/history"
-	"github.com/wasmjob/wasmjob/host/history/lines"
+	"github.com/wasmjob/wasmjob/host/history/database"
 	"github.com/wasmjob/wasmjob/host/metrics"
 	"github.com/wasmjob/wasmjob/host/show"
 	"github.com/wasmjob/wasmjob/host/view"
@@ -28,7 +28,11 @@ func TestStatusOfAHistoryThatCannotBeWritten(t *testing.T) {
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	w, err := lines.Open(lines.Options{Path: filepath.Join(dir, "h.jsonl")})
+	file, err := database.InFile(filepath.Join(dir, "h.jsonl"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	w, err := database.Open(t.Context(), database.Options{Config: file})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -57,7 +61,7 @@ func TestStatusOfAHistoryThatCannotBeWritten(t *testing.T) {
 // TestObserve: all events of a host come to the history, and those of hosts that are gone to who looks at the cluster.
 func TestObserve(t *testing.T) {
 	t.Parallel()
-	store, err := lines.Open(lines.Options{})
+	store, err := database.Open(t.Context(), database.Options{Config: database.InMemory()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -73,10 +77,10 @@ func TestObserve(t *testing.T) {
 		t.Errorf("hosts that were seen to be gone: %+v", seen)
 	}
 	s.view.Close()
-	if err := store.Close(); err != nil { // writes what is queued
-		t.Fatal(err)
-	}
 	if page, err := store.Events(t.Context(), history.Filter{}); err != nil || len(page.Records) != 2 {
 		t.Errorf("%d events in the history, %v", len(page.Records), err)
+	}
+	if err := store.Close(); err != nil {
+		t.Fatal(err)
 	}
 }

@@ -19,13 +19,13 @@ import (
 	"github.com/wasmjob/wasmjob/coordination/tree"
 	"github.com/wasmjob/wasmjob/host/event"
 	"github.com/wasmjob/wasmjob/host/history"
-	"github.com/wasmjob/wasmjob/host/history/lines"
+	"github.com/wasmjob/wasmjob/host/history/database"
 )
 
 // library is a host with a store; it answers as the API does.
 type library struct {
 	id     string
-	store  *lines.Store
+	store  *database.Store
 	silent bool
 }
 
@@ -66,22 +66,25 @@ type libraries []*library
 func newLibraries(t testing.TB, n int) (list libraries) {
 	t.Helper()
 	for i := range n {
-		s, err := lines.Open(lines.Options{})
+		s, err := database.Open(context.Background(), database.Options{Config: database.InMemory()})
 		if err != nil {
 			t.Fatal(err)
 		}
+		t.Cleanup(func() {
+			if err := s.Close(); err != nil {
+				t.Error(err)
+			}
+		})
 		list = append(list, &library{id: fmt.Sprint(i), store: s})
 	}
 	return list
 }
 
-// close writes what the stores have taken; they answer on.
-func (list libraries) close(t testing.TB) {
+// settle returns when the stores have what they have taken.
+func (list libraries) settle(t testing.TB) {
 	t.Helper()
 	for _, l := range list {
-		if err := l.store.Close(); err != nil {
-			t.Fatal(err)
-		}
+		l.store.Sync(t.Context())
 	}
 }
 
@@ -161,7 +164,7 @@ func TestPagesOverHosts(t *testing.T) {
 				all = append(all, line)
 				l.store.AddLine(line)
 			}
-			list.close(t)
+			list.settle(t)
 			for range 10 {
 				f := history.Filter{Limit: 1 + dice.IntN(60), Oldest: dice.IntN(2) == 0}
 				if dice.IntN(3) == 0 {
@@ -235,7 +238,7 @@ func TestPagesOfSome(t *testing.T) {
 				list[n%2].store.AddLine(l)
 			}
 		}
-		list.close(t)
+		list.settle(t)
 		for {
 			found, err := list.from(0).Lines(t.Context(), f, see)
 			if err != nil {
@@ -270,7 +273,7 @@ func TestManyOfOneTime(t *testing.T) {
 			l.store.AddLine(history.Line{Time: began, Job: "a", RunID: fmt.Sprint("r", n), Host: l.id})
 		}
 	}
-	list.close(t)
+	list.settle(t)
 	for _, limit := range []int{7, 999, history.MaxLimit} {
 		got := pages(t, list, history.Filter{Limit: limit}, func(h *Histories, f history.Filter) (Found[history.Line], error) { return h.Lines(t.Context(), f, nil) }, func(int) {})
 		seen := make(map[string]bool)
@@ -323,7 +326,7 @@ func TestFiresOverHosts(t *testing.T) {
 					item += 2
 				}
 			}
-			list.close(t)
+			list.settle(t)
 			for range 10 {
 				f := history.Filter{Limit: 1 + dice.IntN(20), Oldest: dice.IntN(2) == 0, Failed: dice.IntN(3) == 0, Running: dice.IntN(5) == 0}
 				if dice.IntN(4) == 0 {
@@ -382,7 +385,7 @@ func TestFireThatWasTakenOver(t *testing.T) {
 	list[1].store.AddEvent(e)
 	e.Kind, e.Time, e.Outcome = event.FireEnded, began.Add(2*time.Minute), abi.OutcomeOK
 	list[1].store.AddEvent(e)
-	list.close(t)
+	list.settle(t)
 	found, err := list.from(0).Fires(t.Context(), history.Filter{}, nil)
 	if err != nil || len(found.Records) != 1 {
 		t.Fatalf("%+v, %v", found, err)
@@ -434,7 +437,7 @@ func TestFireOfHostThatIsBack(t *testing.T) {
 				}
 				say(1, 20, event.FireEnded, 0, 0, ok)
 				list[0].store.AddEvent(event.Event{Time: began.Add(time.Hour), Kind: event.HostStarted, Host: "0@-@2"})
-				list.close(t)
+				list.settle(t)
 				for n := range list {
 					found, err := list.from(n).Fires(t.Context(), history.Filter{}, nil)
 					if err != nil || len(found.Records) != 1 {
@@ -477,7 +480,7 @@ func TestFireThatWasTakenOver_waits(t *testing.T) {
 	say(1, event.ItemStarted, 3, "", 0)
 	say(1, event.ItemEnded, 3, abi.OutcomeOK, 0)
 	say(1, event.FireEnded, 3, abi.OutcomeOK, 0)
-	list.close(t)
+	list.settle(t)
 	for n := range list {
 		found, err := list.from(n).Fires(t.Context(), history.Filter{Running: true}, nil)
 		if err != nil || len(found.Records) != 1 {
@@ -505,7 +508,14 @@ func TestRunThatWasTakenOver(t *testing.T) {
 	start := func(host int, after time.Duration, id string, instant time.Time, fence int64, source abi.Source) {
 		say(host, after, func(e *event.Event) { e.RunID, e.Instant, e.Fence, e.Source = id, instant, fence, source })
 	}
+	fire := func(host int, after time.Duration, kind event.Kind, source abi.Source) {
+		say(host, after, func(e *event.Event) {
+			e.Kind, e.Source, e.Items, e.Item, e.RunID, e.Attempt = kind, source, []int{1}, nil, "", 0
+		})
+	}
+	fire(0, 2*time.Second, event.FireStarted, abi.SourceSchedule)
 	start(0, 2*time.Second, id, began, 5, abi.SourceSchedule)
+	fire(1, time.Minute, event.FireStarted, abi.SourceFailover)
 	start(1, time.Minute, id, began, 6, abi.SourceFailover)
 	say(1, 2*time.Minute, func(e *event.Event) {
 		e.Kind, e.Fence, e.Source, e.Outcome = event.ItemEnded, 6, abi.SourceFailover, abi.OutcomeOK
@@ -522,7 +532,7 @@ func TestRunThatWasTakenOver(t *testing.T) {
 		e.Kind, e.RunID, e.Instant, e.Attempt, e.Outcome, e.Cause, e.Reason = event.ItemSkipped, lostID, lost, 0, history.Lost, event.SkipLost, "its host died"
 	})
 	list[0].store.AddEvent(event.Event{Time: began.Add(time.Hour), Kind: event.HostStarted, Host: "0@-@2"})
-	list.close(t)
+	list.settle(t)
 	for n, f := range []history.Filter{{Limit: 4}, {Limit: 4, Oldest: true}, {Limit: 50}} {
 		got := pages(t, list, f, func(h *Histories, f history.Filter) (Found[history.Run], error) { return h.Runs(t.Context(), f, nil) }, func(int) {})
 		byID := make(map[string][]history.Run)
@@ -574,7 +584,7 @@ func TestRunThatWasRepeated(t *testing.T) {
 	start(0, 30, "c/2026-03-01T03:00:00.000Z/0", 1)
 	start(1, 40, "d/2026-03-01T03:00:00.000Z/0", 1)
 	start(0, 50, "a/2026-03-01T03:00:00.000Z/0", 2)
-	list.close(t)
+	list.settle(t)
 	for order, f := range map[string]history.Filter{"dcba": {Limit: 1}, "abcd": {Limit: 1, Oldest: true}} {
 		got := ""
 		for _, r := range pages(t, list, f, func(h *Histories, f history.Filter) (Found[history.Run], error) { return h.Runs(t.Context(), f, nil) }, func(int) {}) {
@@ -611,7 +621,7 @@ func TestClocksApart(t *testing.T) {
 			l.store.AddEvent(e)
 		}
 	}
-	list.close(t)
+	list.settle(t)
 	got := pages(t, list, history.Filter{Limit: 3}, func(h *Histories, f history.Filter) (Found[history.Fire], error) { return h.Fires(t.Context(), f, nil) }, func(int) {})
 	seen := make(map[time.Time]bool)
 	for _, f := range got {
@@ -639,7 +649,7 @@ func TestSilentHistories(t *testing.T) {
 	for _, l := range list {
 		l.store.AddChange(history.Change{Time: began, Who: "ann", What: "trigger", Job: l.id})
 	}
-	list.close(t)
+	list.settle(t)
 	h := list.from(0)
 	h.waits, h.Silences = 0, silences{}
 	get := h.Get
@@ -678,7 +688,7 @@ func TestOneOfThreeIsSilent(t *testing.T) {
 				for n, l := range list {
 					l.store.AddEvent(event.Event{Time: began.Add(time.Duration(n) * time.Second), Kind: event.FireStarted, Host: l.id, Job: "a", Instant: began, Source: abi.SourceSchedule, Items: []int{n}, Total: 3})
 				}
-				list.close(t)
+				list.settle(t)
 				h := list.from(0)
 				h.waits = 0
 				get := h.Get
@@ -722,7 +732,7 @@ func TestHostStopsAtParts(t *testing.T) {
 		at := instant.Add(time.Duration(n/8) * time.Hour)
 		list[n/8].store.AddEvent(event.Event{Time: at, Kind: event.FireStarted, Host: fmt.Sprint(n / 8), Job: "a", Instant: instant, Source: abi.SourceSchedule, Items: []int{n / 8}, Total: 2})
 	}
-	list.close(t)
+	list.settle(t)
 	h := list.from(0)
 	get := h.Get
 	h.Get = func(ctx context.Context, p Peer, path string, into any) error {
@@ -748,7 +758,7 @@ func TestRunsOfOlderHost(t *testing.T) {
 		e := event.Event{Kind: event.ItemStarted, Job: "a", Instant: at, Time: at, Source: abi.SourceSchedule, Item: &item, RunID: "a/" + at.Format("2006-01-02T15:04:05.000Z") + "/0", Fence: 1, Host: "1@-@1-x"}
 		list[1].store.AddEvent(e)
 	}
-	list.close(t)
+	list.settle(t)
 	h := list.from(0)
 	get := h.Get
 	h.Get = func(ctx context.Context, p Peer, path string, into any) error {
@@ -778,7 +788,7 @@ func TestChangesOfOlderHost(t *testing.T) {
 		}
 		list[1].store.AddChange(c)
 	}
-	list.close(t)
+	list.settle(t)
 	for _, f := range []history.Filter{{Limit: 5, Who: "ann"}, {Limit: 5, What: []string{"!sign"}, Oldest: true}} {
 		var got []history.Change
 		for n := 0; ; n++ {
@@ -822,7 +832,7 @@ func TestSlowHistory(t *testing.T) {
 		for n := range 20 {
 			list[1].store.AddEvent(event.Event{Time: began.Add(time.Duration(n) * time.Second), Kind: event.FireStarted, Host: "1", Job: "a", Instant: began.Add(time.Duration(n) * time.Minute), Source: abi.SourceSchedule, Items: []int{n}, Total: 3})
 		}
-		list.close(t)
+		list.settle(t)
 		h := list.from(0)
 		noted := silences{}
 		h.waits, h.Silences = 0, noted
@@ -849,7 +859,7 @@ func TestSharedStore(t *testing.T) {
 	for n := range 30 {
 		list[0].store.AddLine(history.Line{Time: began.Add(time.Duration(n/3) * time.Second), Job: "a", RunID: fmt.Sprint(n)})
 	}
-	list.close(t)
+	list.settle(t)
 	h := list.from(0)
 	h.Store = shared{list[0].store}
 	h.Get = func(context.Context, Peer, string, any) error { t.Error("a host was asked"); return nil }
@@ -886,7 +896,7 @@ func TestForgedCursors(t *testing.T) {
 	for n := range 10 {
 		list[n%2].store.AddLine(history.Line{Time: began, Job: "a", RunID: fmt.Sprint(n)})
 	}
-	list.close(t)
+	list.settle(t)
 	h := list.from(0)
 	for _, after := range []string{"x", ".", "..", "1", "1.1", "1.-1.x", "1.x.x", "99999999999999999999.1.x", "1.1000001.x", " 1.1.x", "AQ"} {
 		var wrong *QueryError
@@ -912,7 +922,7 @@ func FuzzPlace(f *testing.F) {
 	}
 	list := newLibraries(f, 2)
 	list[0].store.AddLine(history.Line{Time: began, Job: "a"})
-	list.close(f)
+	list.settle(f)
 	h := list.from(1)
 	f.Fuzz(func(t *testing.T, text string) {
 		p, err := parsePlace(text)

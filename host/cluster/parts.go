@@ -229,16 +229,7 @@ func placedParts[T any](m *paging[T], answers [][]T) (all []placed[T]) {
 // firesIn are what a store has of fires. What it does not know is left out.
 func firesIn(ctx context.Context, store history.Store, keys []history.FireKey) []history.Fire {
 	fires := []history.Fire{}
-	direct, quick := store.(interface {
-		FireOf(ctx context.Context, key history.FireKey) (history.Fire, bool)
-	})
 	for _, key := range keys {
-		if quick {
-			if f, ok := direct.FireOf(ctx, key); ok {
-				fires = append(fires, f)
-			}
-			continue
-		}
 		f := history.Filter{Jobs: []string{Literal(key.Job)}, Trigger: key.Trigger, Limit: 1}
 		if key.Trigger == 0 {
 			f.Instant = time.UnixMilli(key.Instant)
@@ -253,16 +244,7 @@ func firesIn(ctx context.Context, store history.Store, keys []history.FireKey) [
 // runsIn are what a store has of runs. What it does not know is left out.
 func runsIn(ctx context.Context, store history.Store, ids []string) []history.Run {
 	runs := []history.Run{}
-	direct, quick := store.(interface {
-		RunOf(ctx context.Context, id string) (history.Run, bool)
-	})
 	for _, id := range ids {
-		if quick {
-			if r, ok := direct.RunOf(ctx, id); ok {
-				runs = append(runs, r)
-			}
-			continue
-		}
 		if page, err := store.Runs(ctx, history.Filter{Run: id, Limit: 1}); err == nil { // else it is as if it knew nothing of it
 			runs = append(runs, page.Records...)
 		}

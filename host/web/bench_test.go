@@ -20,7 +20,7 @@ import (
 	"github.com/wasmjob/wasmjob/host/admin"
 	"github.com/wasmjob/wasmjob/host/cluster"
 	"github.com/wasmjob/wasmjob/host/history"
-	"github.com/wasmjob/wasmjob/host/history/lines"
+	"github.com/wasmjob/wasmjob/host/history/database"
 	"github.com/wasmjob/wasmjob/host/service"
 )
 
@@ -46,7 +46,7 @@ func withJobs(b *testing.B, jobs int) http.Handler {
 		}
 		report.Status.Jobs = append(report.Status.Jobs, j)
 	}
-	store, err := lines.Open(lines.Options{Logger: zap.NewNop()})
+	store, err := database.Open(b.Context(), database.Options{Config: database.InMemory()})
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -950,7 +950,9 @@ func TestAttempts(t *testing.T) {
 	t.Parallel()
 	s := open(t, servicetest.Options{Jobs: []host.Job{servicetest.Job("a", "", 1, servicetest.OK)}})
 	at := time.Now().Add(-time.Minute)
-	e := event.Event{Job: "a", RunID: "a/t900/0", Trigger: 900, Item: new(0), Instant: at, Source: abi.SourceTrigger, Host: "127.0.0.1@-@1-x", Fence: 1}
+	e := event.Event{Time: at, Kind: event.FireStarted, Job: "a", Trigger: 900, Items: []int{0}, Total: 1, Instant: at, Source: abi.SourceTrigger, Host: "127.0.0.1@-@1-x"}
+	s.Store.AddEvent(e)
+	e.RunID, e.Item, e.Items, e.Total, e.Fence = "a/t900/0", new(0), nil, 0, 1
 	for _, now := range []struct {
 		after   time.Duration
 		kind    event.Kind

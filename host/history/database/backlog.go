@@ -68,7 +68,7 @@ type trouble struct {
 // fail notes why nothing could be written.
 func (t *trouble) fail(err error) {
 	if t.problem == nil {
-		t.log.Warn("the history cannot be written; jobs go on, and records wait", zap.Error(err))
+		t.log.Warn("the history cannot be written; jobs go on, and records wait on the disk", zap.Error(err))
 		t.problem = &problem{since: time.Now()}
 	}
 	t.problem.err = err

@@ -37,7 +37,7 @@ type follower struct {
 	// added and written count records; written is what is loaded of added.
 	added, written int64
 	early          bool          // the loader has not come to the end of the log yet
-	left           int           // files that are to be read after the one that is
+	left           int64         // bytes of the files that are to be read after the one that is, about
 	moved          chan struct{} // closed when something was loaded; nil: no query waits
 	closed         bool
 	// file is the ID of the file that was loaded last, up to at. over: nothing is left of it.
@@ -181,7 +181,10 @@ func (f *follower) open(ctx context.Context, position positionFunc) error {
 	if f.over || len(list) == 0 {
 		return f.meet()
 	}
-	f.left = len(list) - 1 - i
+	f.left = 0
+	for _, later := range list[i+1:] {
+		f.left += later.Size
+	}
 	f.reader, err = lines.OpenReader(list[i].Name, f.at)
 	if errors.Is(err, os.ErrNotExist) { // it was removed to make room
 		f.over, err = true, nil
@@ -316,11 +319,14 @@ func (f *follower) publish() {
 	}
 }
 
+// quick is how much of a log is read while a query waits, in bytes.
+const quick = 4 << 20
+
 // settle does not wait for a long log, nor for a database that does not take it.
 func (f *follower) settle(ctx context.Context) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	for target := f.added; (f.early || f.written < target) && f.left == 0 && f.trouble.problem == nil && !f.closed; {
+	for target := f.added; (f.early || f.written < target) && f.left < quick && f.trouble.problem == nil && !f.closed; {
 		if f.moved == nil {
 			f.moved = make(chan struct{})
 		}

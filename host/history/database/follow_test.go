@@ -2,17 +2,22 @@ package database
 
 import (
 	"database/sql"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"go.uber.org/zap"
 
+	"github.com/wasmjob/wasmjob/abi"
+	"github.com/wasmjob/wasmjob/host/ceiling"
+	"github.com/wasmjob/wasmjob/host/event"
 	"github.com/wasmjob/wasmjob/host/history"
 	"github.com/wasmjob/wasmjob/host/history/historytest"
 	"github.com/wasmjob/wasmjob/host/history/lines"
@@ -160,7 +165,7 @@ func TestFollower_size(t *testing.T) {
 	const size, total = 4 << 20, 40_000
 	path := filepath.Join(t.TempDir(), "h.jsonl")
 	inMemory := openMemoryStore(t)
-	inMemory.cleaner.maxBytes = size / 2
+	inMemory.cleaner.maxBytes = size * 3 / 4
 	for name, s := range map[string]*Store{"file": openFile(t, path, size), "memory": inMemory} {
 		t.Run(name, func(t *testing.T) {
 			begin := time.Now().Add(-total * time.Second)
@@ -175,7 +180,7 @@ func TestFollower_size(t *testing.T) {
 			s.Sync(t.Context())
 			await(t, "room", func() bool {
 				bytes, _, err := s.cleaner.size(t.Context())
-				return err == nil && bytes <= size/2
+				return err == nil && bytes <= size*3/4
 			})
 			left := messages(t, s)
 			if s.Dropped() != 0 || len(left) < 2000 || left[len(left)-1] != strconv.Itoa(total-1) {
@@ -244,7 +249,7 @@ func TestFollower_least(t *testing.T) {
 	if err := first.Close(); err != nil {
 		t.Fatal(err)
 	}
-	s := openFile(t, path, 12<<20) // 6 for the database: 3 of text
+	s := openFile(t, path, 8<<20) // 6 for the database: 3 of text
 	await(t, "all", func() bool {
 		page, err := s.Events(t.Context(), history.Filter{Limit: 1})
 		return err == nil && len(page.Records) == 1 && strings.HasPrefix(page.Records[0].Reason, fmt.Sprint(files-1))
@@ -280,5 +285,213 @@ func TestFollower_log(t *testing.T) {
 	s.AddEvent(number(2))
 	if got := messages(t, s); len(got) != 2 || got[1] != "2" || s.State().Problem != "" {
 		t.Errorf("%v, %+v", got, s.State())
+	}
+}
+
+// TestFollower_answers: what a store answers, the next one of its file does, and one that has the log alone.
+func TestFollower_answers(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "h.jsonl")
+	s := openFile(t, path, 0)
+	at := time.Date(2026, 3, 1, 3, 0, 0, 0, time.UTC)
+	item := 7
+	e := event.Event{Time: at.Add(time.Second), Kind: event.FireStarted, Host: "h1", Job: "cities", Instant: at, Source: abi.SourceSchedule, Items: []int{7}, Total: 8}
+	s.AddEvent(e)
+	e.Kind, e.Item, e.Items, e.RunID, e.Attempt, e.Fence = event.ItemStarted, &item, nil, "cities/2026-03-01T03:00:00.000Z/7", 1, 5
+	s.AddEvent(e)
+	s.AddLine(history.Line{Time: e.Time, Job: e.Job, RunID: e.RunID, Item: item, Host: "h1", Message: "hello"})
+	e.Kind, e.Time, e.Outcome, e.Reason = event.ItemEnded, e.Time.Add(time.Second), abi.OutcomeFail, "no such City"
+	s.AddEvent(e)
+	s.AddChange(history.Change{Time: e.Time, Who: "ann", What: "trigger", Job: "cities"})
+	check := func(what string) {
+		t.Helper()
+		runs, err := s.Runs(t.Context(), history.Filter{Jobs: []string{"cit*"}, Failed: true, Text: "CITY"})
+		if err != nil || len(runs.Records) != 1 || runs.Records[0].Outcome != abi.OutcomeFail || runs.Records[0].Lag != time.Second {
+			t.Errorf("%s: runs %+v %v", what, runs, err)
+		}
+		fires, err := s.Fires(t.Context(), history.Filter{Item: &item})
+		if err != nil || len(fires.Records) != 1 || fires.Records[0].Failed != 1 || fires.Records[0].Total != 8 || fires.Records[0].Message != "no such City" {
+			t.Errorf("%s: fires %+v %v", what, fires, err)
+		}
+		lines, err := s.Lines(t.Context(), history.Filter{Run: e.RunID})
+		if err != nil || len(lines.Records) != 1 || lines.Records[0].Message != "hello" {
+			t.Errorf("%s: lines %+v %v", what, lines, err)
+		}
+		changes, err := s.Changes(t.Context(), history.Filter{})
+		if err != nil || len(changes.Records) != 1 || changes.Records[0].Who != "ann" {
+			t.Errorf("%s: changes %+v %v", what, changes, err)
+		}
+		events, err := s.Events(t.Context(), history.Filter{Limit: 2})
+		if err != nil || len(events.Records) != 2 || events.Records[0].Kind != event.ItemEnded || events.Next == "" {
+			t.Fatalf("%s: events %+v %v", what, events, err)
+		}
+		events, err = s.Events(t.Context(), history.Filter{Limit: 2, After: events.Next})
+		if err != nil || len(events.Records) != 1 || events.Records[0].Kind != event.FireStarted || events.Next != "" {
+			t.Errorf("%s: older events %+v %v", what, events, err)
+		}
+	}
+	check("the writer") // at once
+	for _, what := range []string{"the next one", "one that has the log alone"} {
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if what != "the next one" {
+			if err := os.Remove(path + ".db"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		s = openFile(t, path, 0)
+		check(what)
+	}
+}
+
+// TestFollower_runs: what began in one file of a log may go on, or be given up, in a later one.
+func TestFollower_runs(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "h.jsonl")
+	at := time.Now().UTC().Add(-time.Hour).Truncate(time.Second)
+	e := event.Event{Host: "10.0.0.1@-@1-a", Source: abi.SourceTrigger, Instant: at, Fence: 5, Item: new(int)}
+	logged := func(events ...event.Event) {
+		t.Helper()
+		log, err := lines.OpenLog(path, 0, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range events {
+			entry, err := history.NewEntry(history.Record{Event: &e})
+			if err != nil {
+				t.Fatal(err)
+			}
+			log.Append([]history.Entry{entry})
+		}
+		if err := log.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	of := func(job string, after time.Duration, kind event.Kind, attempt int, outcome abi.Outcome) event.Event {
+		e := e
+		e.Time, e.Kind, e.Job, e.RunID, e.Trigger, e.Attempt, e.Outcome = at.Add(after), kind, job, job+"/t1/0", 1, attempt, outcome
+		return e
+	}
+	logged(of("again", 0, event.ItemStarted, 1, ""), of("again", time.Millisecond, event.ItemEnded, 1, abi.OutcomeRetry), of("over", time.Millisecond, event.ItemStarted, 1, ""))
+	if err := os.Rename(path, path+".1"); err != nil {
+		t.Fatal(err)
+	}
+	over := at.Add(10 * time.Minute)
+	logged(of("again", 5*time.Minute, event.ItemStarted, 2, ""), of("again", 6*time.Minute, event.ItemEnded, 2, abi.OutcomeOK),
+		event.Event{Time: over, Kind: event.HostStarted, Host: "10.0.0.1@-@2"})
+	s := openFile(t, path, 0)
+	s.Sync(t.Context())
+	runs, err := s.Runs(t.Context(), history.Filter{Oldest: true})
+	if err != nil || len(runs.Records) != 2 || runs.Records[0].Attempt != 2 || !runs.Records[0].Begun.Equal(at) || runs.Records[0].Outcome != abi.OutcomeOK {
+		t.Fatalf("%+v, %v", runs, err)
+	}
+	if r := runs.Records[1]; r.Outcome != history.Unknown || !r.Ended.Equal(over) {
+		t.Errorf("what ran when the host ended: %+v", r)
+	}
+}
+
+// TestFollower_manyGoroutines: what is added while the store closes is written, or counted as dropped.
+func TestFollower_manyGoroutines(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "h.jsonl")
+	c, err := InFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := Open(t.Context(), Options{Config: c, Queue: 16})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var adding sync.WaitGroup
+	const each = 200
+	for range 4 {
+		adding.Go(func() {
+			for n := range each {
+				s.AddEvent(number(n))
+			}
+		})
+	}
+	adding.Go(func() { _ = s.Close() })
+	adding.Wait()
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if got := int64(len(eventsOf(t, path))) + s.Dropped(); got != 4*each {
+		t.Fatalf("%d events written or dropped, want %d", got, 4*each)
+	}
+}
+
+func eventsOf(t *testing.T, path string) (events []event.Event) {
+	t.Helper()
+	for e, err := range lines.Read(path) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		events = append(events, e)
+	}
+	return events
+}
+
+// TestFollower_quota: a job that fills the history is cut to its quota; the events of another job,
+// from before and after, are all there, and what was dropped is counted.
+func TestFollower_quota(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "h.jsonl")
+	const size = 1 << 20
+	c, err := InFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dropped := 0
+	s, err := Open(t.Context(), Options{Config: c, MaxBytes: 2 * size, Queue: 100_000, Ceilings: ceiling.List{ceiling.Default(size)}, OnOverQuota: func(job string) {
+		if job != "noisy" {
+			t.Errorf("an event of %s was dropped", job)
+		}
+		dropped++
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.AddEvent(number(1))
+	const floods = 20_000 // 26 MB
+	for n := range floods {
+		e := number(n)
+		e.Job, e.Reason = "noisy", strings.Repeat("x", event.MaxReason)
+		s.AddEvent(e)
+	}
+	s.AddEvent(number(2))
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	quiet, noisy, bytes := 0, 0, 0
+	var said []event.Event
+	for _, e := range eventsOf(t, path) {
+		switch {
+		case e.Kind == event.OverQuota:
+			said = append(said, e)
+		case e.Job == "noisy":
+			noisy++
+			line, err := json.Marshal(e)
+			if err != nil {
+				t.Fatal(err)
+			}
+			bytes += len(line) + 1
+		default:
+			quiet++
+		}
+	}
+	if quiet != 2 {
+		t.Errorf("%d of 2 events of the other job are there", quiet)
+	}
+	if bytes < size/4-2048 || bytes > size/4+2048 {
+		t.Errorf("%d events of the noisy job, %d bytes, expected a quarter of %d", noisy, bytes, size)
+	}
+	if noisy+dropped != floods || s.Dropped() != 0 {
+		t.Errorf("%d are there, %d were dropped, of %d; %d more were lost", noisy, dropped, floods, s.Dropped())
+	}
+	if len(said) != 2 || said[0].Job != "noisy" || said[0].Ceiling != ceiling.HistoryBytes || said[0].Host == "" || int(said[1].Count) != dropped ||
+		!strings.Contains(said[0].Reason, `the host's ceiling historyBytes for jobs "*" is 1MiB a day`) {
+		t.Errorf("said %+v", said)
 	}
 }

@@ -26,8 +26,8 @@ type Options struct {
 	// SpoolBytes bounds this host's part of it; 0 is DefaultSpoolBytes.
 	SpoolBytes int64
 	// MaxBytes bounds the file of SQLite; 0 is no bound. That of a server's tables is Config.Size. A history
-	// of [InFile] has half of it for the file with its older ones, and half for the database beside it; 0 is
-	// lines.DefaultMaxBytes there. One in memory has a bound of its own.
+	// of [InFile] has a quarter of it for the file with its older ones, which are compressed, and the rest for the
+	// database beside it; 0 is lines.DefaultMaxBytes there. One in memory has a bound of its own.
 	MaxBytes int64
 	// Queue, Ceilings, OnOverQuota, WholeLog and Logger are those of [history.FeedOptions].
 	Queue       int
@@ -134,15 +134,18 @@ func (o *Options) bound() int64 {
 	case c.memory:
 		return memoryBytes
 	case c.log != "":
-		return max(o.half(), leastBytes)
+		return max(o.size()-o.size()/logPart, leastBytes)
 	case c.Shared():
 		return c.Size
 	}
 	return o.MaxBytes
 }
 
-// half is the bound of a log.
-func (o *Options) half() int64 { return cmp.Or(o.MaxBytes, lines.DefaultMaxBytes) / 2 }
+// logPart is which part of a history's size its log has.
+const logPart = 4
+
+// size is the bound of a log and its database together.
+func (o *Options) size() int64 { return cmp.Or(o.MaxBytes, lines.DefaultMaxBytes) }
 
 // queue makes what records wait in.
 func (o *Options) queue(bound int64, hurry chan struct{}) (queue, error) {
@@ -152,7 +155,7 @@ func (o *Options) queue(bound int64, hurry chan struct{}) (queue, error) {
 		b.publish()
 		return b, nil
 	case o.Config.log != "":
-		log, err := lines.OpenLog(o.Config.log, max(o.half(), lines.MinMaxBytes), o.Logger)
+		log, err := lines.OpenLog(o.Config.log, max(o.size()/logPart, lines.MinMaxBytes), o.Logger)
 		if err != nil {
 			return nil, err
 		}

@@ -7,10 +7,8 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
-	"runtime"
 	"slices"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -21,8 +19,8 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/wasmjob/wasmjob/abi"
-	"github.com/wasmjob/wasmjob/host/ceiling"
 	"github.com/wasmjob/wasmjob/host/event"
+	"github.com/wasmjob/wasmjob/host/history"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -62,14 +60,31 @@ func readEvents(t *testing.T, path string) []event.Event {
 	return events
 }
 
-func open(t *testing.T, o Options) *Store {
+// logged is a log that takes events one by one, and counts what is lost.
+type logged struct {
+	*Log
+	t       *testing.T
+	dropped int64
+}
+
+func open(t *testing.T, path string, maxBytes int64) *logged {
 	t.Helper()
-	w, err := Open(o)
+	l, err := OpenLog(path, maxBytes, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = w.Close() })
-	return w
+	t.Cleanup(func() { _ = l.Close() })
+	return &logged{Log: l, t: t}
+}
+
+func (l *logged) AddEvent(e event.Event) {
+	l.t.Helper()
+	entry, err := history.NewEntry(history.Record{Event: &e})
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	_, lost := l.Append([]history.Entry{entry})
+	l.dropped += lost
 }
 
 func TestEventsComeBackInOrderAcrossReopening(t *testing.T) {
@@ -77,7 +92,7 @@ func TestEventsComeBackInOrderAcrossReopening(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "events.jsonl")
 	var want []event.Event
 	for round := range 3 {
-		w := open(t, Options{Path: path})
+		w := open(t, path, 0)
 		for n := range 100 {
 			e := numbered(round*100 + n)
 			want = append(want, e)
@@ -86,7 +101,7 @@ func TestEventsComeBackInOrderAcrossReopening(t *testing.T) {
 		if err := w.Close(); err != nil {
 			t.Fatal(err)
 		}
-		if d := w.Dropped(); d != 0 {
+		if d := w.dropped; d != 0 {
 			t.Fatalf("dropped %d events", d)
 		}
 	}
@@ -98,15 +113,10 @@ func TestEventsComeBackInOrderAcrossReopening(t *testing.T) {
 func TestTheFilesStayWithinTheCap(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "events.jsonl")
-	w := open(t, Options{Path: path, MaxBytes: MinMaxBytes, Queue: 4})
+	w := open(t, path, MinMaxBytes)
 	const total = 20_000
 	for n := range total {
-		for taken := false; !taken; {
-			before := w.Dropped()
-			w.AddEvent(numbered(n))
-			taken = w.Dropped() == before
-			runtime.Gosched()
-		}
+		w.AddEvent(numbered(n))
 		if n%100 == 0 {
 			names, err := filepath.Glob(path + "*")
 			if err != nil {
@@ -225,7 +235,7 @@ func TestALineCutShortIsRepairedAndPassedOver(t *testing.T) {
 		if got := readEvents(t, path); len(got) != 1 {
 			t.Fatalf("%s: read %d events before the repair, want 1", name, len(got))
 		}
-		w := open(t, Options{Path: path})
+		w := open(t, path, 0)
 		w.AddEvent(numbered(2))
 		if err := w.Close(); err != nil {
 			t.Fatal(err)
@@ -238,7 +248,7 @@ func TestALineCutShortIsRepairedAndPassedOver(t *testing.T) {
 	if err := os.WriteFile(path, []byte(strings.Repeat("y", 9000)), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	w := open(t, Options{Path: path})
+	w := open(t, path, 0)
 	w.AddEvent(numbered(3))
 	if err := w.Close(); err != nil {
 		t.Fatal(err)
@@ -394,7 +404,7 @@ func TestARotationThatFailsIsOutlived(t *testing.T) {
 func TestAnEventThatIsTooLongIsDropped(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "events.jsonl")
-	w := open(t, Options{Path: path, MaxBytes: MinMaxBytes})
+	w := open(t, path, MinMaxBytes)
 	long := numbered(1)
 	long.Reason = strings.Repeat("x", MinMaxBytes/4)
 	w.AddEvent(long)
@@ -402,105 +412,27 @@ func TestAnEventThatIsTooLongIsDropped(t *testing.T) {
 	if err := w.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if got := readEvents(t, path); len(got) != 1 || got[0].Fence != 2 || w.Dropped() != 1 {
-		t.Fatalf("read %d events, dropped %d", len(got), w.Dropped())
+	if got := readEvents(t, path); len(got) != 1 || got[0].Fence != 2 || w.dropped != 1 {
+		t.Fatalf("read %d events, dropped %d", len(got), w.dropped)
 	}
 }
 
 func TestOpenRefuses(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	for name, o := range map[string]Options{
-		"tiny cap":        {Path: filepath.Join(dir, "a"), MaxBytes: 10},
-		"no directory":    {Path: filepath.Join(dir, "no", "a")},
-		"a directory":     {Path: dir},
-		"not a real file": {Path: os.DevNull},
+	for name, o := range map[string]struct {
+		path string
+		most int64
+	}{
+		"tiny cap":        {filepath.Join(dir, "a"), 10},
+		"no directory":    {filepath.Join(dir, "no", "a"), 0},
+		"a directory":     {dir, 0},
+		"not a real file": {os.DevNull, 0},
 	} {
-		if w, err := Open(o); err == nil {
+		if w, err := OpenLog(o.path, o.most, nil); err == nil {
 			_ = w.Close()
 			t.Errorf("%s: no error", name)
 		}
-	}
-}
-
-func TestAddAndCloseFromManyGoroutines(t *testing.T) {
-	t.Parallel()
-	path := filepath.Join(t.TempDir(), "events.jsonl")
-	w := open(t, Options{Path: path, Queue: 16})
-	var wg sync.WaitGroup
-	const each = 200
-	for range 4 {
-		wg.Go(func() {
-			for n := range each {
-				w.AddEvent(numbered(n))
-			}
-		})
-	}
-	wg.Go(func() { _ = w.Close() })
-	wg.Wait()
-	if got := int64(len(readEvents(t, path))) + w.Dropped(); got != 4*each {
-		t.Fatalf("%d events written or dropped, want %d", got, 4*each)
-	}
-}
-
-// flood adds errors of one job, each of them a long one.
-func flood(w *Store, n int) {
-	for i := range n {
-		e := numbered(i)
-		e.Job, e.Reason = "noisy", strings.Repeat("x", event.MaxReason)
-		w.AddEvent(e)
-	}
-}
-
-// A job that fills the history is cut to its quota; the events of another job,
-// from before and after, are all there, and what was dropped is counted.
-func TestOneJobDoesNotDriveOutTheOthers(t *testing.T) {
-	t.Parallel()
-	path := filepath.Join(t.TempDir(), "events.jsonl")
-	const size = 1 << 20
-	dropped := 0
-	w := open(t, Options{Path: path, MaxBytes: size, Queue: 100_000, Ceilings: ceiling.List{ceiling.Default(size)}, OnOverQuota: func(job string) {
-		if job != "noisy" {
-			t.Errorf("an event of %s was dropped", job)
-		}
-		dropped++
-	}})
-	w.AddEvent(numbered(1))
-	const floods = 20_000 // 26 MB
-	flood(w, floods)
-	w.AddEvent(numbered(2))
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
-	quiet, noisy, bytes := 0, 0, 0
-	var said []event.Event
-	for _, e := range readEvents(t, path) {
-		switch {
-		case e.Kind == event.OverQuota:
-			said = append(said, e)
-		case e.Job == "noisy":
-			noisy++
-			line, err := json.Marshal(e)
-			if err != nil {
-				t.Fatal(err)
-			}
-			bytes += len(line) + 1
-		default:
-			quiet++
-		}
-	}
-	if quiet != 2 {
-		t.Errorf("%d of 2 events of the other job are there", quiet)
-	}
-	if bytes < size/4-2048 || bytes > size/4+2048 {
-		t.Errorf("%d events of the noisy job, %d bytes, expected a quarter of %d", noisy, bytes, size)
-	}
-	if noisy+dropped != floods || w.Dropped() != 0 {
-		t.Errorf("%d are there, %d were dropped, of %d; %d more were lost", noisy, dropped, floods, w.Dropped())
-	}
-	if len(said) != 2 || said[0].Job != "noisy" || said[0].Ceiling != ceiling.HistoryBytes || said[0].Host == "" || int(said[1].Count) != dropped ||
-		!strings.Contains(said[0].Reason, `the host's ceiling historyBytes for jobs "*" is 1MiB a day`) {
-		t.Errorf("said %+v", said)
 	}
 }
 
@@ -509,10 +441,10 @@ func TestOneJobDoesNotDriveOutTheOthers(t *testing.T) {
 func TestOneWriter(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "h.jsonl")
-	first := open(t, Options{Path: path, MaxBytes: MinMaxBytes})
+	first := open(t, path, MinMaxBytes)
 	refused := func() {
 		t.Helper()
-		w, err := Open(Options{Path: path})
+		w, err := OpenLog(path, 0, nil)
 		if err == nil {
 			t.Fatal(errors.Join(errors.New("two hosts write one file"), w.Close()))
 		}
@@ -530,7 +462,7 @@ func TestOneWriter(t *testing.T) {
 	if _, err := os.Stat(path + ".1.gz"); err != nil {
 		t.Fatal(err)
 	}
-	second := open(t, Options{Path: path, MaxBytes: MinMaxBytes})
+	second := open(t, path, MinMaxBytes)
 	refused()
 	if err := second.Close(); err != nil {
 		t.Fatal(err)

@@ -22,7 +22,7 @@ import (
 	"github.com/wasmjob/wasmjob/host/cluster"
 	"github.com/wasmjob/wasmjob/host/event"
 	"github.com/wasmjob/wasmjob/host/history"
-	"github.com/wasmjob/wasmjob/host/history/lines"
+	"github.com/wasmjob/wasmjob/host/history/database"
 	"github.com/wasmjob/wasmjob/host/peers"
 	"github.com/wasmjob/wasmjob/host/service"
 	"github.com/wasmjob/wasmjob/host/unheld"
@@ -57,7 +57,7 @@ type House struct {
 	Host      *host.Host
 	Registry  *admin.Registry
 	Reporter  *admin.Reporter
-	Store     *lines.Store
+	Store     *database.Store
 	Peers     *peers.Peers
 	Local     *cluster.Local
 	Tail      *cluster.Tail
@@ -136,7 +136,7 @@ func (h *House) settled() bool {
 
 func (h *House) wire(o Options) {
 	var err error
-	if h.Store, err = lines.Open(lines.Options{Logger: o.Logger}); err != nil {
+	if h.Store, err = database.Open(h.t.Context(), database.Options{Config: database.InMemory(), Logger: o.Logger}); err != nil {
 		h.t.Fatal(err)
 	}
 	h.Peers = peers.New(Namespace, func() tree.ClusterDetail {
