@@ -232,7 +232,7 @@ func TestOlderSchema(t *testing.T) {
 			t.Fatal(err)
 		}
 		undo := []string{"DELETE FROM wasmjob_schema WHERE version = 2"}
-		if s.kind != mySQL { // of the others, a migration is one transaction
+		if s.dialect != mySQL { // of the others, a migration is one transaction
 			undo = append(undo, "ALTER TABLE wasmjob_items DROP COLUMN repeated")
 		}
 		db, err := s.config.open()
@@ -253,7 +253,7 @@ func TestOlderSchema(t *testing.T) {
 		if n := count(t, s, "SELECT COUNT(*) FROM wasmjob_schema"); n != schemaVersion {
 			t.Errorf("%d versions, want %d", n, schemaVersion)
 		}
-		if s.kind == mySQL { // what has not ended is looked for at each start of a host
+		if s.dialect == mySQL { // what has not ended is looked for at each start of a host
 			n := count(t, s, "SELECT COUNT(DISTINCT table_name) FROM information_schema.statistics WHERE table_schema = DATABASE() AND index_name IN ('wasmjob_items_open', 'wasmjob_executions_open')")
 			if n != 2 {
 				t.Errorf("%d tables have a key of what has not ended, want 2", n)
@@ -306,7 +306,7 @@ func TestARecordThatIsRefused(t *testing.T) {
 			t.Fatal(err)
 		}
 		statement := "ALTER TABLE wasmjob_audit ADD CONSTRAINT poison CHECK (who <> 'poison')"
-		if s.kind == sqlite {
+		if s.dialect == sqlite {
 			statement = "CREATE TRIGGER poison BEFORE INSERT ON wasmjob_audit WHEN NEW.who = 'poison' BEGIN SELECT RAISE(ABORT, 'poison'); END"
 		}
 		if _, err := s.db.ExecContext(t.Context(), statement); err != nil {

@@ -82,7 +82,7 @@ func BenchmarkPurge(b *testing.B) {
 	for b.Loop() {
 		b.StopTimer()
 		// As if another host purged: else the store begins to while it is filled.
-		if ok, err := s.kind.locked(b.Context(), s.db, false, func(*sql.Conn) error {
+		if ok, err := s.dialect.locked(b.Context(), s.db, false, func(*sql.Conn) error {
 			fill(b, s, 2_000_000, 1, now.Add(-9*day)) // two rows each, an event, and two lines
 			return nil
 		}); !ok || err != nil {

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/host/event"
@@ -28,29 +27,30 @@ const (
 
 // elasticJobTables makes the tables that are not there.
 func (s *pool) elasticJobTables(ctx context.Context, q querier) error {
-	number, flag, end := "", "INT", ""
-	switch s.kind {
-	case postgres:
-		flag = "BOOLEAN"
-	case mySQL:
-		number, end = "auto_id int NOT NULL AUTO_INCREMENT PRIMARY KEY, ", " ENGINE=InnoDB DEFAULT CHARSET=utf8mb4"
-	}
-	execution := "CREATE TABLE IF NOT EXISTS JOB_EXECUTION_LOG (" + number + "id VARCHAR(40) NOT NULL, job_name VARCHAR(100) NOT NULL, task_id VARCHAR(255) NOT NULL, " +
-		"hostname VARCHAR(255) NOT NULL, ip VARCHAR(50) NOT NULL, sharding_item INT NOT NULL, execution_source VARCHAR(20) NOT NULL, failure_cause VARCHAR(4000) NULL, " +
-		"is_success " + flag + " NOT NULL, start_time TIMESTAMP NULL, complete_time TIMESTAMP NULL, "
-	trace := "CREATE TABLE IF NOT EXISTS JOB_STATUS_TRACE_LOG (" + number + "id VARCHAR(40) NOT NULL, job_name VARCHAR(100) NOT NULL, original_task_id VARCHAR(255) NOT NULL, " +
-		"task_id VARCHAR(255) NOT NULL, slave_id VARCHAR(50) NOT NULL, source VARCHAR(50) NOT NULL, execution_type VARCHAR(20) NOT NULL, sharding_item VARCHAR(100) NOT NULL, " +
-		"state VARCHAR(20) NOT NULL, message VARCHAR(4000) NULL, creation_time TIMESTAMP NULL, "
-	statements := []string{execution + "PRIMARY KEY (id))", trace + "PRIMARY KEY (id))", "CREATE INDEX IF NOT EXISTS TASK_ID_STATE_INDEX ON JOB_STATUS_TRACE_LOG (task_id, state)"}
-	if s.kind == mySQL {
-		statements = []string{execution + "UNIQUE KEY id (id))" + end, trace + "KEY TASK_ID_STATE_INDEX (task_id(128), state))" + end}
-	}
-	for _, statement := range statements {
+	for _, statement := range s.dialect.traceTables() {
 		if _, err := q.ExecContext(ctx, statement); err != nil {
 			return fmt.Errorf("ElasticJob's tables: %w", err)
 		}
 	}
 	return nil
+}
+
+// traceColumns begin the statements that make the tables, up to their keys. number is a column before the others, flag the
+// type of a truth.
+func traceColumns(number, flag string) (execution, trace string) {
+	execution = "CREATE TABLE IF NOT EXISTS JOB_EXECUTION_LOG (" + number + "id VARCHAR(40) NOT NULL, job_name VARCHAR(100) NOT NULL, task_id VARCHAR(255) NOT NULL, " +
+		"hostname VARCHAR(255) NOT NULL, ip VARCHAR(50) NOT NULL, sharding_item INT NOT NULL, execution_source VARCHAR(20) NOT NULL, failure_cause VARCHAR(4000) NULL, " +
+		"is_success " + flag + " NOT NULL, start_time TIMESTAMP NULL, complete_time TIMESTAMP NULL, "
+	trace = "CREATE TABLE IF NOT EXISTS JOB_STATUS_TRACE_LOG (" + number + "id VARCHAR(40) NOT NULL, job_name VARCHAR(100) NOT NULL, original_task_id VARCHAR(255) NOT NULL, " +
+		"task_id VARCHAR(255) NOT NULL, slave_id VARCHAR(50) NOT NULL, source VARCHAR(50) NOT NULL, execution_type VARCHAR(20) NOT NULL, sharding_item VARCHAR(100) NOT NULL, " +
+		"state VARCHAR(20) NOT NULL, message VARCHAR(4000) NULL, creation_time TIMESTAMP NULL, "
+	return execution, trace
+}
+
+// plainTraces make the tables in SQLite and PostgreSQL.
+func plainTraces(flag string) []string {
+	execution, trace := traceColumns("", flag)
+	return []string{execution + "PRIMARY KEY (id))", trace + "PRIMARY KEY (id))", "CREATE INDEX IF NOT EXISTS TASK_ID_STATE_INDEX ON JOB_STATUS_TRACE_LOG (task_id, state)"}
 }
 
 // traces are the rows of ElasticJob's tables for events.
@@ -59,7 +59,7 @@ func (w *writing) traces(entries []history.Entry) []*insert {
 		columns: []string{"id", "job_name", "task_id", "hostname", "ip", "sharding_item", "execution_source", "failure_cause", "is_success", "start_time", "complete_time"}}
 	states := &insert{table: "JOB_STATUS_TRACE_LOG",
 		columns: []string{"id", "job_name", "original_task_id", "task_id", "slave_id", "source", "execution_type", "sharding_item", "state", "message", "creation_time"}}
-	if w.loader.kind != mySQL { // whose table has no key for it
+	if w.loader.dialect.traceKeys() {
 		states.keys = []string{"id"}
 	}
 	rows := make(map[string][]any) // of executions, by id: the last one counts
@@ -106,13 +106,13 @@ func (w *writing) executionRow(e *event.Event) []any {
 	var ended, cause any
 	success := false
 	if e.Kind == event.ItemEnded {
-		begun, ended, success = e.Time.Add(-e.Duration), w.loader.timestamp(e.Time), e.Outcome == abi.OutcomeOK
+		begun, ended, success = e.Time.Add(-e.Duration), w.loader.dialect.timestamp(e.Time), e.Outcome == abi.OutcomeOK
 		if !success {
 			cause = clip(string(e.Outcome)+": "+e.Reason, ejText)
 		}
 	}
 	return []any{traceID(e.RunID, e.Host, strconv.FormatInt(e.Fence, 10), strconv.Itoa(e.Attempt)), clip(e.Job, ejJobName), w.taskID(e), clip(address, ejAddress), clip(address, ejAddress),
-		*e.Item, source, cause, w.loader.boolean(success), w.loader.timestamp(begun), ended}
+		*e.Item, source, cause, w.loader.dialect.boolean(success), w.loader.dialect.timestamp(begun), ended}
 }
 
 // stateRow is a row about a host's part of a fire.
@@ -123,7 +123,7 @@ func (w *writing) stateRow(e *event.Event, state, message string) []any {
 		items[i] = strconv.Itoa(n)
 	}
 	return []any{traceID(history.KeyOf(*e).String(), e.Host, strconv.FormatInt(e.Time.UnixNano(), 36), state), clip(e.Job, ejJobName), "", w.taskID(e), clip(address, ejAddress),
-		"LITE_EXECUTOR", executionType(e), clip("["+strings.Join(items, ", ")+"]", ejItems), state, clip(message, ejText), w.loader.timestamp(e.Time)}
+		"LITE_EXECUTOR", executionType(e), clip("["+strings.Join(items, ", ")+"]", ejItems), state, clip(message, ejText), w.loader.dialect.timestamp(e.Time)}
 }
 
 func executionType(e *event.Event) string {
@@ -159,20 +159,5 @@ func traceID(texts ...string) string {
 	return h[:8] + "-" + h[8:12] + "-" + h[12:16] + "-" + h[16:20] + "-" + h[20:]
 }
 
-// timestamp is a time as JDBC writes it: in UTC to MySQL, whose column has a zone (the
-// connection's is UTC), in this machine's zone to the others.
-func (s *pool) timestamp(t time.Time) string {
-	if s.kind == mySQL {
-		t = t.UTC()
-	} else {
-		t = t.Local()
-	}
-	return t.Format("2006-01-02 15:04:05.000")
-}
-
-func (s *pool) boolean(b bool) any {
-	if s.kind == postgres {
-		return b
-	}
-	return flag(b)
-}
+// jdbcTime is how JDBC writes times.
+const jdbcTime = "2006-01-02 15:04:05.000"

@@ -47,7 +47,7 @@ func TestElasticJobTables(t *testing.T) {
 
 		query := func(statement string, columns int, args ...any) (rows [][]string) {
 			t.Helper()
-			found, err := s.db.QueryContext(t.Context(), s.kind.bind(statement), args...)
+			found, err := s.db.QueryContext(t.Context(), s.dialect.bind(statement), args...)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -77,10 +77,10 @@ func TestElasticJobTables(t *testing.T) {
 			}
 			return rows
 		}
-		shown := func(after time.Duration) string { return s.timestamp(at.Add(after))[:19] }
+		shown := func(after time.Duration) string { return s.dialect.timestamp(at.Add(after))[:19] }
 		executions := query(`select j.id, j.complete_time, j.execution_source, j.failure_cause, j.hostname, j.ip, j.is_success, j.job_name, j.sharding_item, j.start_time, j.task_id
 			from JOB_EXECUTION_LOG j where j.start_time > ? and j.start_time < ? and j.job_name = ? and j.ip = ? order by j.start_time desc limit 10`, 11,
-			s.timestamp(at), s.timestamp(at.Add(time.Hour)), "cities", "10.0.0.1")
+			s.dialect.timestamp(at), s.dialect.timestamp(at.Add(time.Hour)), "cities", "10.0.0.1")
 		if len(executions) != 2 {
 			t.Fatalf("executions: %v", executions)
 		}
@@ -92,7 +92,7 @@ func TestElasticJobTables(t *testing.T) {
 		if open[1] != "<nil>" || open[2] != "FAILOVER" || open[3] != "<nil>" || open[6] != "0" {
 			t.Errorf("the run that runs: %q", open)
 		}
-		if n := query("select count(j.id) from JOB_EXECUTION_LOG j where j.is_success = "+map[bool]string{true: "false", false: "0"}[s.kind == postgres], 1); n[0][0] != "2" {
+		if n := query("select count(j.id) from JOB_EXECUTION_LOG j where j.is_success = "+map[bool]string{true: "false", false: "0"}[s.dialect == postgres], 1); n[0][0] != "2" {
 			t.Errorf("counted: %v", n)
 		}
 		states := query(`select j.id, j.creation_time, j.execution_type, j.job_name, j.message, j.original_task_id, j.sharding_item, j.slave_id, j.source, j.state, j.task_id
@@ -110,11 +110,11 @@ func TestElasticJobTables(t *testing.T) {
 
 		// A Java host writes there, too.
 		success := any(1)
-		if s.kind == postgres {
+		if s.dialect == postgres {
 			success = true
 		}
-		if _, err := s.db.ExecContext(t.Context(), s.kind.bind("INSERT INTO JOB_EXECUTION_LOG (id, job_name, task_id, hostname, ip, sharding_item, execution_source, is_success, start_time, complete_time) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"),
-			"00000000-0000-0000-0000-000000000000", "java", "java@-@0@-@READY@-@10.0.0.9@-@1", "h", "10.0.0.9", 0, "NORMAL_TRIGGER", success, s.timestamp(at.Add(-100*day)), s.timestamp(at)); err != nil {
+		if _, err := s.db.ExecContext(t.Context(), s.dialect.bind("INSERT INTO JOB_EXECUTION_LOG (id, job_name, task_id, hostname, ip, sharding_item, execution_source, is_success, start_time, complete_time) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"),
+			"00000000-0000-0000-0000-000000000000", "java", "java@-@0@-@READY@-@10.0.0.9@-@1", "h", "10.0.0.9", 0, "NORMAL_TRIGGER", success, s.dialect.timestamp(at.Add(-100*day)), s.dialect.timestamp(at)); err != nil {
 			t.Fatal(err)
 		}
 		if err := s.cleaner.round(t.Context(), at); err != nil {
@@ -145,7 +145,7 @@ func TestElasticJobPurgeWhileWriting(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer tx.Rollback() //nolint:errcheck // it is open until the purge is done
-		if _, err := tx.ExecContext(t.Context(), s.kind.bind("INSERT INTO JOB_STATUS_TRACE_LOG (id, job_name, original_task_id, task_id, slave_id, source, execution_type, sharding_item, state, creation_time) VALUES ('new', 'java', '', 't', 'h', 's', 'READY', '[0]', 'TASK_RUNNING', ?)"), s.timestamp(now)); err != nil {
+		if _, err := tx.ExecContext(t.Context(), s.dialect.bind("INSERT INTO JOB_STATUS_TRACE_LOG (id, job_name, original_task_id, task_id, slave_id, source, execution_type, sharding_item, state, creation_time) VALUES ('new', 'java', '', 't', 'h', 's', 'READY', '[0]', 'TASK_RUNNING', ?)"), s.dialect.timestamp(now)); err != nil {
 			t.Fatal(err)
 		}
 		if err := s.cleaner.round(t.Context(), now); err != nil {

@@ -76,7 +76,7 @@ func (s *Store) partConditions(f *history.Filter, l *list[part]) {
 	}
 	s.outcomes(f, &l.filter)
 	if f.Text != "" {
-		l.filter.add(s.kind.like("message"), pattern(f.Text))
+		l.filter.add(s.dialect.like("message"), pattern(f.Text))
 	}
 }
 

@@ -179,7 +179,7 @@ func TestFollower_size(t *testing.T) {
 			}
 			s.Sync(t.Context())
 			await(t, "room", func() bool {
-				bytes, _, err := s.cleaner.size(t.Context())
+				bytes, _, err := s.dialect.size(t.Context(), s.db)
 				return err == nil && bytes <= size*3/4
 			})
 			left := messages(t, s)

@@ -147,7 +147,7 @@ func inOrder(t *testing.T, s *Store, want int) {
 }
 
 // aRun reports a run of one item in a fire of its own.
-func aRun(s *Store, job, host string, at time.Time, outcome abi.Outcome) {
+func aRun(s history.Store, job, host string, at time.Time, outcome abi.Outcome) {
 	item := 0
 	e := event.Event{Time: at, Kind: event.FireStarted, Host: host, Job: job, Instant: at, Source: abi.SourceSchedule, Items: []int{0}, Total: 1}
 	s.AddEvent(e)

@@ -151,14 +151,14 @@ func (c chunk) part(from, to int) chunk {
 // the record is found, which is dropped.
 func (s *loader) writeChunk(ctx context.Context, c chunk) error {
 	err := s.commit(ctx, c)
-	if s.kind.purged(err) { // the memory, which had that run, is empty now: what is left of it begins anew
+	if s.dialect.purged(err) { // the memory, which had that run, is empty now: what is left of it begins anew
 		err = s.commit(ctx, c)
 	}
 	if err == nil {
 		s.written(ctx)
 		return s.queue.done(c)
 	}
-	if !s.kind.badRecord(err) {
+	if !s.dialect.badRecord(err) {
 		return err
 	}
 	if n := len(c.entries); n > 1 {

@@ -27,12 +27,12 @@ func fill(tb testing.TB, s *Store, runs, each int, end time.Time) {
 	ctx := tb.Context()
 	step := int64(manyDays*day) / int64(runs)
 	first := nanos(end) - int64(runs)*step
-	numbers := map[kind]string{
+	numbers := map[dialect]string{
 		sqlite:   fmt.Sprintf("WITH RECURSIVE n(n) AS (SELECT 0 UNION ALL SELECT n + 1 FROM n WHERE n < %d)", runs-1),
 		postgres: fmt.Sprintf("WITH n AS (SELECT generate_series(0, %d)::bigint AS n)", runs-1),
 		mySQL:    fmt.Sprintf("WITH n AS (SELECT seq AS n FROM seq_0_to_%d)", runs-1),
-	}[s.kind]
-	if s.kind == postgres {
+	}[s.dialect]
+	if s.dialect == postgres {
 		for d := dayOf(first); d <= dayOf(nanos(end)); d++ {
 			if err := s.loader.makeDay(ctx, d); err != nil {
 				tb.Fatal(err)
@@ -40,7 +40,7 @@ func fill(tb testing.TB, s *Store, runs, each int, end time.Time) {
 		}
 	}
 	cat := func(parts ...string) string {
-		if s.kind == mySQL {
+		if s.dialect == mySQL {
 			return "CONCAT(" + strings.Join(parts, ", ") + ")"
 		}
 		return strings.Join(parts, " || ")
@@ -55,7 +55,7 @@ func fill(tb testing.TB, s *Store, runs, each int, end time.Time) {
 	into := func(table string, columns []string, each int, values string) {
 		values += fmt.Sprintf(" FROM n WHERE n %% %d = 0", each)
 		statement := "INSERT INTO " + table + " (" + strings.Join(columns, ", ") + ") " + numbers + " SELECT " + values
-		if s.kind != mySQL {
+		if s.dialect != mySQL {
 			statement = numbers + " INSERT INTO " + table + " (" + strings.Join(columns, ", ") + ") SELECT " + values
 		}
 		if _, err := s.db.ExecContext(ctx, statement); err != nil {
@@ -70,7 +70,7 @@ func fill(tb testing.TB, s *Store, runs, each int, end time.Time) {
 	data := cat("'{\"job\":\"job-'", fmt.Sprintf("(n %% %d)", manyJobs), "'\"}'")
 	into("wasmjob_events", eventColumns, each, fmt.Sprintf("%s, 'item.ended', '10.0.0.1@-@7-abc', %s, %s, 0, %s, n + 1, %s, %s, '', %s", at, job, id, at, outcome, failed, data))
 	into("wasmjob_audit", changeColumns, each, fmt.Sprintf("%s, 'ann', '10.0.0.2', 'trigger', %s, 0, '', 0, %s", at, job, data))
-	analyze := map[kind]string{postgres: "ANALYZE", mySQL: "ANALYZE TABLE wasmjob_items, wasmjob_executions, wasmjob_logs, wasmjob_events, wasmjob_audit"}[s.kind]
+	analyze := map[dialect]string{postgres: "ANALYZE", mySQL: "ANALYZE TABLE wasmjob_items, wasmjob_executions, wasmjob_logs, wasmjob_events, wasmjob_audit"}[s.dialect]
 	if analyze == "" {
 		return
 	}
@@ -151,14 +151,14 @@ func TestManyRuns(t *testing.T) { // beside no other, for its memory
 		url, credentials := fresh(t)
 		s := openStore(t, url, credentials, t.TempDir())
 		runs, each := 100_000, 10 // of the smallest table there are 10,000 rows
-		if s.kind == sqlite {     // how it finds rows does not depend on how many there are
+		if s.dialect == sqlite {  // how it finds rows does not depend on how many there are
 			runs, each = 3000, 1
 		}
 		end := time.Now()
 		fill(t, s, runs, each, end)
-		s.db.SetMaxOpenConns(1) // the session whose rows are counted
-		s.lookTime = 0          // one look is a part
-		if s.kind == postgres { // a table of this size is cheaper to read as a whole than by 500 names
+		s.db.SetMaxOpenConns(1)    // the session whose rows are counted
+		s.lookTime = 0             // one look is a part
+		if s.dialect == postgres { // a table of this size is cheaper to read as a whole than by 500 names
 			if _, err := s.db.ExecContext(t.Context(), "SET enable_seqscan = off"); err != nil {
 				t.Fatal(err)
 			}
@@ -198,7 +198,7 @@ func TestManyRuns(t *testing.T) { // beside no other, for its memory
 func explain(t *testing.T, s *Store) (plans func() []string) {
 	t.Helper()
 	var list []string
-	if s.kind == sqlite {
+	if s.dialect == sqlite {
 		p := *s.pool
 		p.db = sql.OpenDB(&explainer{s.db.Driver(), s.config.path, &list})
 		was := s.pool
@@ -264,7 +264,7 @@ func allocated() uint64 {
 // their indexes.
 func rowsRead(t *testing.T, s *Store) int {
 	t.Helper()
-	switch s.kind {
+	switch s.dialect {
 	case postgres:
 		if _, err := s.db.ExecContext(t.Context(), "SELECT pg_stat_force_next_flush()"); err != nil {
 			t.Fatal(err)

@@ -29,32 +29,20 @@ var ErrNewer = errors.New("the history's tables were made by a newer version of 
 // migrate makes the tables, or brings them up to date. Hosts that do so at once do it
 // one after the other.
 func (s *pool) migrate(ctx context.Context) error {
-	if err := s.config.makeFile(ctx); err != nil {
+	if err := s.dialect.prepare(ctx, s.config); err != nil {
 		return err
 	}
 	found, err := s.version(ctx, s.db)
 	if errors.Is(err, ErrNewer) || (err == nil && found == schemaVersion && !s.config.ElasticJob) {
 		return err
 	}
-	_, err = s.kind.locked(ctx, s.db, true, func(conn *sql.Conn) error {
-		if s.kind == mySQL { // which has no transactions for tables
-			if _, err := conn.ExecContext(ctx, createSchema); err != nil {
+	_, err = s.dialect.locked(ctx, s.db, true, func(conn *sql.Conn) error {
+		return s.dialect.migrate(ctx, conn, func(q querier) error {
+			if _, err := q.ExecContext(ctx, createSchema); err != nil {
 				return err
 			}
-			return s.steps(ctx, conn)
-		}
-		tx, err := conn.BeginTx(ctx, nil)
-		if err != nil {
-			return err
-		}
-		defer tx.Rollback() //nolint:errcheck // after the commit there is nothing to roll back
-		if _, err := tx.ExecContext(ctx, createSchema); err != nil {
-			return err
-		}
-		if err := s.steps(ctx, tx); err != nil {
-			return err
-		}
-		return tx.Commit()
+			return s.steps(ctx, q)
+		})
 	})
 	return err
 }
@@ -86,7 +74,7 @@ func (s *pool) steps(ctx context.Context, q querier) error {
 		return err
 	}
 	for n := found + 1; n <= schemaVersion; n++ {
-		text, err := migrations.ReadFile(fmt.Sprintf("migrations/%s_%03d.sql", strings.ToLower(string(s.kind)), n))
+		text, err := migrations.ReadFile(fmt.Sprintf("migrations/%s_%03d.sql", strings.ToLower(s.dialect.name()), n))
 		if err != nil {
 			return err
 		}
@@ -94,11 +82,11 @@ func (s *pool) steps(ctx context.Context, q querier) error {
 			if strings.TrimSpace(statement) == "" {
 				continue
 			}
-			if _, err := q.ExecContext(ctx, statement); err != nil && !s.kind.exists(err) {
+			if _, err := q.ExecContext(ctx, statement); err != nil && !s.dialect.exists(err) {
 				return fmt.Errorf("migration %d: %w", n, err)
 			}
 		}
-		if _, err := q.ExecContext(ctx, s.kind.bind("INSERT INTO wasmjob_schema (version, since) VALUES (?, ?)"), n, time.Now().UnixNano()); err != nil {
+		if _, err := q.ExecContext(ctx, s.dialect.bind("INSERT INTO wasmjob_schema (version, since) VALUES (?, ?)"), n, time.Now().UnixNano()); err != nil {
 			return fmt.Errorf("migration %d: %w", n, err)
 		}
 	}

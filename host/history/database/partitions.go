@@ -46,7 +46,7 @@ func partitionName(table string, d int64) string {
 
 // partitions makes those that records need.
 func (s *loader) partitions(ctx context.Context, entries []history.Entry) error {
-	if s.kind != postgres {
+	if !s.dialect.divided() {
 		return nil
 	}
 	for i := range entries {

@@ -37,10 +37,10 @@ type cleaner struct {
 
 // watch has the oldest records of SQLite deleted as soon as there is no room for them.
 func (s *cleaner) watch(ctx context.Context) {
-	if s.kind != sqlite || s.maxBytes <= 0 {
+	if s.dialect.shared() || s.maxBytes <= 0 {
 		return
 	}
-	if bytes, _, err := s.size(ctx); err == nil && bytes > s.maxBytes { // of an error the next write says more
+	if bytes, _, err := s.dialect.size(ctx, s.db); err == nil && bytes > s.maxBytes { // of an error the next write says more
 		press(s.grown)
 	}
 }
@@ -77,11 +77,7 @@ func (s *cleaner) shrink(ctx context.Context) error {
 // may be wrong.
 func (s *cleaner) purge(ctx context.Context) error {
 	now := s.clock()
-	if s.kind != sqlite {
-		statement := "SELECT EXTRACT(EPOCH FROM now())::BIGINT"
-		if s.kind == mySQL {
-			statement = "SELECT UNIX_TIMESTAMP()"
-		}
+	if statement := s.dialect.clock(); statement != "" {
 		var seconds int64
 		if err := s.db.QueryRowContext(ctx, statement).Scan(&seconds); err != nil {
 			return err
@@ -95,12 +91,12 @@ func (s *cleaner) purge(ctx context.Context) error {
 func (s *cleaner) round(ctx context.Context, now time.Time) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	_, err := s.kind.locked(ctx, s.db, false, func(*sql.Conn) error {
+	_, err := s.dialect.locked(ctx, s.db, false, func(*sql.Conn) error {
 		if found, err := s.version(ctx, s.db); err != nil || found != schemaVersion {
 			return err
 		}
 		r := s.config.Retention
-		if s.kind == postgres {
+		if s.dialect.divided() {
 			if err := s.purgeDays(ctx, now); err != nil {
 				return err
 			}
@@ -143,7 +139,7 @@ func (s *cleaner) purgeRows(ctx context.Context, table, by string, before time.T
 	}
 	for from < end {
 		to := end
-		err := s.db.QueryRowContext(ctx, s.kind.bind(fmt.Sprintf("SELECT %s FROM %s WHERE %s >= ? AND %s < ? ORDER BY %s LIMIT 1 OFFSET %d", by, table, by, by, by, windowRows)), from, end).Scan(&to)
+		err := s.db.QueryRowContext(ctx, s.dialect.bind(fmt.Sprintf("SELECT %s FROM %s WHERE %s >= ? AND %s < ? ORDER BY %s LIMIT 1 OFFSET %d", by, table, by, by, by, windowRows)), from, end).Scan(&to)
 		if err != nil && err != sql.ErrNoRows {
 			return err
 		}
@@ -168,14 +164,14 @@ const tries = 5
 
 // delete runs a statement in a transaction of its own, once for each list of arguments.
 func (s *cleaner) delete(ctx context.Context, statement string, args ...[]any) error {
-	return s.again(ctx, func() error { return s.tryDelete(ctx, s.kind.bind(statement), args) })
+	return s.again(ctx, func() error { return s.tryDelete(ctx, s.dialect.bind(statement), args) })
 }
 
 // again tries what writers are in the way of.
 func (s *cleaner) again(ctx context.Context, try func() error) error {
 	for n := 1; ; n++ {
 		err := try()
-		if err == nil || n == tries || !s.kind.again(err) || !wait(ctx, time.Duration(n)*windowPause, nil, nil) {
+		if err == nil || n == tries || !s.dialect.again(err) || !wait(ctx, time.Duration(n)*windowPause, nil, nil) {
 			return err
 		}
 	}
@@ -220,18 +216,12 @@ func elasticJobTimes() []struct{ table, by string } {
 // holds. They are looked for without locks, and deleted by their key, one by one, lest
 // MySQL look through the whole table: no writer waits.
 func (s *cleaner) purgeTraces(ctx context.Context, table, condition string, before time.Time) error {
-	key := "id"
-	if s.kind == mySQL { // where id need not be one
-		var n int
-		if err := s.db.QueryRowContext(ctx, "SELECT COUNT(*) FROM information_schema.columns WHERE table_schema = DATABASE() AND table_name = ? AND column_name = 'auto_id'", table).Scan(&n); err != nil {
-			return err
-		}
-		if n > 0 {
-			key = "auto_id"
-		}
+	key, err := s.dialect.traceKey(ctx, s.db, table)
+	if err != nil {
+		return err
 	}
 	for {
-		keys, err := s.keys(ctx, fmt.Sprintf("SELECT %s FROM %s WHERE %s LIMIT %d", key, table, condition, windowRows), s.timestamp(before))
+		keys, err := s.keys(ctx, fmt.Sprintf("SELECT %s FROM %s WHERE %s LIMIT %d", key, table, condition, windowRows), s.dialect.timestamp(before))
 		if err != nil || len(keys) == 0 {
 			return err
 		}
@@ -249,7 +239,7 @@ func (s *cleaner) purgeTraces(ctx context.Context, table, condition string, befo
 
 // keys are what a query finds, one column a row.
 func (s *cleaner) keys(ctx context.Context, query string, args ...any) (list [][]any, err error) {
-	rows, err := s.db.QueryContext(ctx, s.kind.bind(query), args...)
+	rows, err := s.db.QueryContext(ctx, s.dialect.bind(query), args...)
 	if err != nil {
 		return nil, err
 	}

@@ -124,7 +124,7 @@ func TestMigrateWhilePurging(t *testing.T) {
 			sign = "&"
 		}
 		s := openStore(t, url+sign+"elasticjob=true", credentials, t.TempDir()) // whose tables are looked for each time
-		ok, err := s.kind.locked(t.Context(), s.db, false, func(*sql.Conn) error { return s.migrate(t.Context()) })
+		ok, err := s.dialect.locked(t.Context(), s.db, false, func(*sql.Conn) error { return s.migrate(t.Context()) })
 		if !ok || err != nil {
 			t.Errorf("%v, %v", ok, err)
 		}
@@ -139,9 +139,9 @@ func TestLocks(t *testing.T) {
 		s, same := openStore(t, url, credentials, t.TempDir()), openStore(t, url, credentials, t.TempDir())
 		url, credentials = fresh(t)
 		other := openStore(t, url, credentials, t.TempDir())
-		ok, err := s.kind.locked(t.Context(), s.db, false, func(*sql.Conn) error {
+		ok, err := s.dialect.locked(t.Context(), s.db, false, func(*sql.Conn) error {
 			for of, want := range map[*Store]bool{same: false, other: true} {
-				if ok, err := of.kind.locked(t.Context(), of.db, false, func(*sql.Conn) error { return nil }); ok != want || err != nil {
+				if ok, err := of.dialect.locked(t.Context(), of.db, false, func(*sql.Conn) error { return nil }); ok != want || err != nil {
 					t.Errorf("%v, %v, expected %v", ok, err, want)
 				}
 			}
@@ -298,7 +298,7 @@ func TestSizeOfSQLite(t *testing.T) {
 	}
 	s.Sync(t.Context())
 	await(t, "room", func() bool { // without an hour's wait
-		bytes, _, err := s.cleaner.size(t.Context())
+		bytes, _, err := s.dialect.size(t.Context(), s.db)
 		return err == nil && bytes <= most
 	})
 	if err := s.cleaner.shrink(t.Context()); err != nil { // when the one for its growth has ended
@@ -395,7 +395,7 @@ func TestSizeOfServers(t *testing.T) {
 		await(t, "all", func() bool { return count(t, s, "SELECT COUNT(*) FROM wasmjob_items WHERE ended > 0") == days*each })
 		size := func() int64 {
 			t.Helper()
-			size, _, err := s.cleaner.size(t.Context())
+			size, _, err := s.dialect.size(t.Context(), s.db)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -414,7 +414,7 @@ func TestSizeOfServers(t *testing.T) {
 		}
 		s.cleaner.maxBytes = whole / 2
 		round()
-		slack := map[kind]int64{mySQL: whole / 4}[s.kind] // it goes by estimates
+		slack := map[dialect]int64{mySQL: whole / 4}[s.dialect] // it goes by estimates
 		await(t, "tables within the bound", func() bool { return size() <= s.cleaner.maxBytes+slack })
 		for rows, want := range map[string][2]int{ // at least, at most
 			"wasmjob_items WHERE job LIKE 'open%'": {days, days}, "wasmjob_executions WHERE job LIKE 'open%'": {days, days}, "wasmjob_audit": {days, days},
@@ -432,7 +432,7 @@ func TestSizeOfServers(t *testing.T) {
 			round()
 		}
 		least, most := each, each // PostgreSQL's today stays
-		if s.kind == mySQL {
+		if s.dialect == mySQL {
 			least, most = 0, each/10
 		}
 		if ended, open := count(t, s, "SELECT COUNT(*) FROM wasmjob_items WHERE ended > 0"), count(t, s, "SELECT COUNT(*) FROM wasmjob_items WHERE ended = 0"); ended < least || ended > most || open != days {

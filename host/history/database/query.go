@@ -88,7 +88,7 @@ func query[R any](ctx context.Context, s *Store, f *history.Filter, l *list[R]) 
 	switch {
 	case !f.To.IsZero():
 		l.indexed.add(l.time+" < ?", history.Nanos(f.To))
-	case s.kind == mySQL: // without a bound it would sort the whole table for a large page
+	case s.dialect.bounded():
 		l.indexed.add(l.time+" <= ?", math.MaxInt64)
 	}
 	rows := firstRows
@@ -169,7 +169,7 @@ func fetch[R any](ctx context.Context, s *Store, statement string, args []any, s
 	if err := s.presence.err(); err != nil {
 		return nil, nil, err
 	}
-	rows, err := s.db.QueryContext(ctx, s.kind.bind(statement), args...)
+	rows, err := s.db.QueryContext(ctx, s.dialect.bind(statement), args...)
 	s.presence.note(ctx, err)
 	if err != nil {
 		return nil, nil, s.unavailable(err)
@@ -199,7 +199,7 @@ func (s *Store) end(ctx context.Context, statement string, args []any, ids int) 
 	if err := s.presence.err(); err != nil {
 		return nil, err
 	}
-	err := s.db.QueryRowContext(ctx, s.kind.bind(statement), args...).Scan(into...)
+	err := s.db.QueryRowContext(ctx, s.dialect.bind(statement), args...).Scan(into...)
 	s.presence.note(ctx, err)
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil, nil
@@ -330,7 +330,7 @@ func (s *Store) Runs(ctx context.Context, f history.Filter) (history.Page[histor
 		l.filter.add("item = ?", *f.Item)
 	}
 	if f.Text != "" {
-		l.filter.add(s.kind.like("message"), pattern(f.Text))
+		l.filter.add(s.dialect.like("message"), pattern(f.Text))
 	}
 	return simple(ctx, s, &f, l, f.MatchRun)
 }
@@ -399,7 +399,7 @@ func (s *Store) Events(ctx context.Context, f history.Filter) (history.Page[even
 		l.filter.in("kind", values)
 	}
 	if f.Text != "" {
-		l.filter.add(s.kind.like("reason"), pattern(f.Text))
+		l.filter.add(s.dialect.like("reason"), pattern(f.Text))
 	}
 	return simple(ctx, s, &f, l, f.MatchEvent)
 }
@@ -421,7 +421,7 @@ func (s *Store) Lines(ctx context.Context, f history.Filter) (history.Page[histo
 	}
 	l.filter.add("level >= ?", f.Level)
 	if f.Text != "" {
-		l.filter.add("("+s.kind.like("message")+" OR "+s.kind.like("attrs")+")", pattern(f.Text), pattern(f.Text))
+		l.filter.add("("+s.dialect.like("message")+" OR "+s.dialect.like("attrs")+")", pattern(f.Text), pattern(f.Text))
 	}
 	return simple(ctx, s, &f, l, f.MatchLine)
 }
@@ -471,10 +471,10 @@ func (s *Store) Changes(ctx context.Context, f history.Filter) (history.Page[his
 	}
 	if f.Trigger != 0 {
 		number := fmt.Sprintf(`%%"trigger":%d`, f.Trigger)
-		l.filter.add("("+s.kind.like("data")+" OR "+s.kind.like("data")+")", number+",%", number+"}%")
+		l.filter.add("("+s.dialect.like("data")+" OR "+s.dialect.like("data")+")", number+",%", number+"}%")
 	}
 	if f.Text != "" {
-		l.filter.add(s.kind.like("data"), pattern(f.Text))
+		l.filter.add(s.dialect.like("data"), pattern(f.Text))
 	}
 	return simple(ctx, s, &f, l, f.MatchChange)
 }

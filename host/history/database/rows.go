@@ -92,7 +92,7 @@ type insert struct {
 const mostParameters = 8000
 
 // run executes the inserts.
-func (in *insert) run(ctx context.Context, k kind, q querier) error {
+func (in *insert) run(ctx context.Context, d dialect, q querier) error {
 	end := ""
 	if len(in.keys) > 0 {
 		var update []string
@@ -101,7 +101,7 @@ func (in *insert) run(ctx context.Context, k kind, q querier) error {
 				update = append(update, c)
 			}
 		}
-		end = k.upsert(in.table, in.keys, update, in.fenced)
+		end = d.upsert(in.table, in.keys, update, in.fenced)
 	}
 	row := "(" + strings.TrimSuffix(strings.Repeat("?, ", len(in.columns)), ", ") + ")"
 	for most := mostParameters / len(in.columns); len(in.rows) > 0; {
@@ -112,7 +112,7 @@ func (in *insert) run(ctx context.Context, k kind, q querier) error {
 		}
 		in.rows = in.rows[n:]
 		statement := "INSERT INTO " + in.table + " (" + strings.Join(in.columns, ", ") + ") VALUES " + strings.TrimSuffix(strings.Repeat(row+", ", n), ", ") + end
-		if _, err := q.ExecContext(ctx, k.bind(statement), args...); err != nil {
+		if _, err := q.ExecContext(ctx, d.bind(statement), args...); err != nil {
 			return err
 		}
 	}

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"go.uber.org/zap"
@@ -17,43 +16,21 @@ import (
 func (s *cleaner) purgeSize(ctx context.Context, now time.Time) (err error) {
 	switch {
 	case s.maxBytes <= 0:
-	case s.kind == postgres:
+	case s.dialect.divided():
 		err = s.purgeOldestDays(ctx, now)
 	default:
 		err = s.purgeOldestRows(ctx, now)
 	}
-	if err != nil || s.kind != sqlite {
-		return err
+	for _, statement := range s.dialect.vacuum() {
+		if err == nil {
+			_, err = s.db.ExecContext(ctx, statement)
+		}
 	}
-	if _, err = s.db.ExecContext(ctx, "PRAGMA incremental_vacuum"); err != nil {
-		return err
-	}
-	// The file shrinks when what its log has is in it.
-	_, err = s.db.ExecContext(ctx, "PRAGMA wal_checkpoint(TRUNCATE)")
 	return err
 }
 
 // tableSize is what a table takes by MySQL's statistics. rows is an estimate.
 type tableSize struct{ bytes, rows int64 }
-
-// size is what a history takes: SQLite's file without its free pages, or the daily tables
-// of a server with their indexes. tables is for MySQL.
-func (s *cleaner) size(ctx context.Context) (bytes int64, tables map[string]tableSize, err error) {
-	query := "SELECT (page_count - freelist_count) * page_size FROM pragma_page_count(), pragma_freelist_count(), pragma_page_size()"
-	switch s.kind {
-	case mySQL:
-		tables, err = s.tableSizes(ctx)
-		for _, t := range tables {
-			bytes += t.bytes
-		}
-		return bytes, tables, err
-	case postgres:
-		query = "SELECT COALESCE(SUM(pg_total_relation_size(inhrelid)), 0)::BIGINT FROM pg_inherits WHERE inhparent IN (to_regclass('" +
-			strings.Join(dailyNames(), "'), to_regclass('") + "'))"
-	}
-	err = s.db.QueryRowContext(ctx, query).Scan(&bytes)
-	return bytes, nil, err
-}
 
 func dailyNames() (names []string) {
 	for _, t := range daily() {
@@ -62,27 +39,9 @@ func dailyNames() (names []string) {
 	return names
 }
 
-// tableSizes are those of MySQL's daily tables. Its statistics may be a day old
-// (information_schema_stats_expiry), so they are made again.
-func (s *cleaner) tableSizes(ctx context.Context) (map[string]tableSize, error) {
-	if _, err := s.db.ExecContext(ctx, "ANALYZE LOCAL TABLE "+strings.Join(dailyNames(), ", ")); err != nil {
-		return nil, err
-	}
-	sizes := make(map[string]tableSize)
-	for _, name := range dailyNames() {
-		var t tableSize
-		row := s.db.QueryRowContext(ctx, "SELECT COALESCE(data_length + index_length, 0), COALESCE(table_rows, 0) FROM information_schema.tables WHERE table_schema = DATABASE() AND table_name = ?", name)
-		if err := row.Scan(&t.bytes, &t.rows); err != nil {
-			return nil, err
-		}
-		sizes[name] = t
-	}
-	return sizes, nil
-}
-
 // purgeOldestRows deletes the oldest rows of SQLite and MySQL.
 func (s *cleaner) purgeOldestRows(ctx context.Context, now time.Time) error {
-	size, tables, err := s.size(ctx)
+	size, tables, err := s.dialect.size(ctx, s.db)
 	before := time.Unix(0, 0)
 	for err == nil && size > s.maxBytes {
 		var oldest time.Time
@@ -91,14 +50,14 @@ func (s *cleaner) purgeOldestRows(ctx context.Context, now time.Time) error {
 		}
 		// A twentieth of the time that the history has, or all that it has of a moment.
 		before = oldest.Add(max(now.Sub(oldest)/20, 1))
-		if s.kind == mySQL {
+		if tables != nil {
 			size, err = s.sizeAfter(ctx, size, tables, before)
 		}
 		if err == nil {
 			err = s.purgeBefore(ctx, before)
 		}
-		if err == nil && s.kind == sqlite {
-			size, _, err = s.size(ctx)
+		if err == nil && tables == nil {
+			size, _, err = s.dialect.size(ctx, s.db)
 		}
 	}
 	return err
@@ -120,7 +79,7 @@ func (s *cleaner) sizeAfter(ctx context.Context, size int64, tables map[string]t
 // sized are the tables that purgeBefore makes smaller. On a server who changed what stays:
 // there are few changes, and what a job reports must not push them out.
 func (s *cleaner) sized() []dailyTable {
-	if s.kind != sqlite {
+	if s.dialect.shared() {
 		return daily()
 	}
 	return append(daily(), dailyTable{table: "wasmjob_audit", by: "time", open: "1 = 0"})
@@ -140,7 +99,7 @@ func (s *cleaner) oldest(ctx context.Context, from, now time.Time) (time.Time, e
 	for _, t := range s.sized() {
 		var n int64
 		query := "SELECT " + t.by + " FROM " + t.table + " WHERE " + t.by + " >= ? AND NOT (" + t.open + ") ORDER BY " + t.by + " LIMIT 1"
-		err := s.db.QueryRowContext(ctx, s.kind.bind(query), nanos(from)).Scan(&n)
+		err := s.db.QueryRowContext(ctx, s.dialect.bind(query), nanos(from)).Scan(&n)
 		if err != nil && !errors.Is(err, sql.ErrNoRows) {
 			return first, err
 		}
@@ -148,7 +107,7 @@ func (s *cleaner) oldest(ctx context.Context, from, now time.Time) (time.Time, e
 			first = at
 		}
 	}
-	if !s.config.ElasticJob || s.kind != sqlite {
+	if !s.config.ElasticJob || s.dialect.shared() {
 		return first, nil
 	}
 	for _, t := range elasticJobTimes() {
@@ -206,7 +165,7 @@ func (s *cleaner) purgeOldestDays(ctx context.Context, now time.Time) error {
 		}
 	}
 	for _, d := range slices.Sorted(maps.Keys(tables)) {
-		size, _, err := s.size(ctx)
+		size, _, err := s.dialect.size(ctx, s.db)
 		if err != nil || size <= s.maxBytes {
 			return err
 		}

@@ -57,10 +57,10 @@ const (
 
 // pool is a database as all parts of a store have it.
 type pool struct {
-	config *Config
-	kind   kind
-	db     *sql.DB
-	log    *zap.Logger
+	config  *Config
+	dialect dialect
+	db      *sql.DB
+	log     *zap.Logger
 	// presence is what queries and the loader have found out.
 	presence *presence
 	// lookTime is that of the package; a test has one of its own.
@@ -104,7 +104,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 		_, cerr := waiting.close()
 		return nil, errors.Join(fmt.Errorf("history: %w", o.Config.hide(err)), cerr)
 	}
-	p := &pool{o.Config, o.Config.kind, db, o.Logger, newPresence(), lookTime}
+	p := &pool{o.Config, o.Config.dialect, db, o.Logger, newPresence(), lookTime}
 	s := &Store{
 		pool: p, queue: waiting,
 		cleaner: &cleaner{pool: p, maxBytes: bound, clock: time.Now, done: make(chan struct{}), from: make(map[string]int64), grown: make(chan struct{}, 1)},

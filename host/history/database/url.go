@@ -53,22 +53,14 @@ type Config struct {
 	// Spool is the directory of the option spool, empty if that is not given.
 	Spool string
 
-	kind   kind
-	secret string          // the password
-	path   string          // of SQLite
-	log    string          // the file of JSON lines that SQLite follows; empty: none
-	memory bool            // SQLite in memory
-	pgx    *pgx.ConnConfig // of PostgreSQL
-	mysql  *mysql.Config   // of MySQL
+	dialect dialect
+	secret  string          // the password
+	path    string          // of SQLite
+	log     string          // the file of JSON lines that SQLite follows; empty: none
+	memory  bool            // SQLite in memory
+	pgx     *pgx.ConnConfig // of PostgreSQL
+	mysql   *mysql.Config   // of MySQL
 }
-
-type kind string
-
-const (
-	sqlite   kind = "SQLite"
-	postgres kind = "PostgreSQL"
-	mySQL    kind = "MySQL"
-)
 
 // InFile is the history of one host in a file of JSON lines, which SQLite follows in the file
 // PATH.db beside it. Its size alone bounds what is kept.
@@ -77,11 +69,11 @@ func InFile(path string) (*Config, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Config{Where: path, kind: sqlite, path: path + ".db", log: path}, nil
+	return &Config{Where: path, dialect: sqlite, path: path + ".db", log: path}, nil
 }
 
 // InMemory is the history of one host in memory: the newest 32 MiB, until the store is closed.
-func InMemory() *Config { return &Config{Where: "memory", kind: sqlite, memory: true} }
+func InMemory() *Config { return &Config{Where: "memory", dialect: sqlite, memory: true} }
 
 // ourOptions are those that all databases have; servers have size, too.
 const ourOptions = "successes, failures, audit, elasticjob or spool"
@@ -119,7 +111,7 @@ func Redact(text string) string {
 func secretOptions() []string { return []string{"password", "sslpassword"} }
 
 // Shared reports whether hosts on several machines can use the database.
-func (c *Config) Shared() bool { return c.kind != sqlite }
+func (c *Config) Shared() bool { return c.dialect.shared() }
 
 // scheme begins what is meant to be a URL. A file of such a name is named with its folder.
 var scheme = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9+]*:`)
@@ -159,7 +151,7 @@ func parseSQLite(rest, credentials string) (*Config, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: the options after ?: %w", ErrURL, err)
 	}
-	c := &Config{kind: sqlite}
+	c := &Config{dialect: sqlite}
 	if err := c.options(values); err != nil {
 		return nil, err
 	}
@@ -193,9 +185,9 @@ func parseServer(scheme, text, credentials string) (*Config, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: the options after ?: %w", ErrURL, err)
 	}
-	c := &Config{kind: postgres}
+	c := &Config{dialect: postgres}
 	if scheme == "mysql" {
-		c.kind = mySQL
+		c.dialect = mySQL
 	}
 	if err := c.options(values); err != nil {
 		return nil, err
@@ -209,7 +201,7 @@ func parseServer(scheme, text, credentials string) (*Config, error) {
 	}
 	c.secret, _ = u.User.Password()
 	u.RawQuery = values.Encode()
-	if c.kind == postgres {
+	if c.dialect == postgres {
 		err = c.postgres(*u)
 	} else {
 		err = c.mySQL(u, values)
@@ -329,7 +321,7 @@ const leastSize = 64 << 20
 
 // parseSize reads 50GiB or off.
 func (c *Config) parseSize(s string) (int64, error) {
-	if c.kind == sqlite {
+	if !c.dialect.shared() {
 		return 0, fmt.Errorf("found it for SQLite, whose file is bounded by the host's setting --history-size; expected it for a server")
 	}
 	if s == "off" {

@@ -90,7 +90,7 @@ func (s *loader) commit(ctx context.Context, c chunk) (err error) {
 	}
 	position := insert{table: "wasmjob_writers", columns: []string{"id", "position", "seen"}, keys: []string{"id"}}
 	position.rows = [][]any{{c.writer, c.ends[len(c.ends)-1], time.Now().UnixNano()}}
-	if err := position.run(ctx, s.kind, tx); err != nil {
+	if err := position.run(ctx, s.dialect, tx); err != nil {
 		return err
 	}
 	if err := tx.Commit(); err != nil {
@@ -102,7 +102,7 @@ func (s *loader) commit(ctx context.Context, c chunk) (err error) {
 
 // position is how far a writer has come by the database; 0 if it has not begun.
 func (s *loader) position(ctx context.Context, writer string) (n int64, err error) {
-	err = s.db.QueryRowContext(ctx, s.kind.bind("SELECT COALESCE(MAX(position), 0) FROM wasmjob_writers WHERE id = ?"), writer).Scan(&n)
+	err = s.db.QueryRowContext(ctx, s.dialect.bind("SELECT COALESCE(MAX(position), 0) FROM wasmjob_writers WHERE id = ?"), writer).Scan(&n)
 	return n, err
 }
 
@@ -176,7 +176,7 @@ func (w *writing) write(ctx context.Context, entries []history.Entry) error {
 		if len(in.keys) > 0 {
 			slices.SortFunc(in.rows, func(a, b []any) int { return strings.Compare(text(a[0]), text(b[0])) })
 		}
-		if err := in.run(ctx, w.loader.kind, w.tx); err != nil {
+		if err := in.run(ctx, w.loader.dialect, w.tx); err != nil {
 			return err
 		}
 	}
@@ -227,7 +227,7 @@ const clockSlack = time.Hour
 
 // read reads runs into the memory; of those with one id, the newest.
 func (w *writing) read(ctx context.Context, where string, args ...any) (err error) {
-	rows, err := w.tx.QueryContext(ctx, w.loader.kind.bind("SELECT "+strings.Join(runColumns, ", ")+" FROM wasmjob_items WHERE "+where+" ORDER BY begun"), args...)
+	rows, err := w.tx.QueryContext(ctx, w.loader.dialect.bind("SELECT "+strings.Join(runColumns, ", ")+" FROM wasmjob_items WHERE "+where+" ORDER BY begun"), args...)
 	if err != nil {
 		return err
 	}
@@ -297,7 +297,7 @@ func (w *writing) fold(e *event.Event) {
 func (w *writing) move(ctx context.Context) error {
 	for _, m := range w.moved {
 		statement := "UPDATE wasmjob_items SET repeated = CASE WHEN repeated = 0 THEN begun ELSE repeated END, begun = ?, lag = ? WHERE id = ? AND begun = ?"
-		if _, err := w.tx.ExecContext(ctx, w.loader.kind.bind(statement), nanos(m.to), int64(m.lag), clip(m.id, mostID), nanos(m.from)); err != nil {
+		if _, err := w.tx.ExecContext(ctx, w.loader.dialect.bind(statement), nanos(m.to), int64(m.lag), clip(m.id, mostID), nanos(m.from)); err != nil {
 			return err
 		}
 	}
@@ -375,7 +375,7 @@ func openRows[T any](ctx context.Context, w *writing, table string, columns []st
 
 // end ends a row of which nothing else is known.
 func (w *writing) end(ctx context.Context, table string, at time.Time, message, where string, key ...any) error {
-	_, err := w.tx.ExecContext(ctx, w.loader.kind.bind("UPDATE "+table+" SET ended = ?, outcome = ?, failed = 1, message = ? WHERE ended = 0 AND "+where),
+	_, err := w.tx.ExecContext(ctx, w.loader.dialect.bind("UPDATE "+table+" SET ended = ?, outcome = ?, failed = 1, message = ? WHERE ended = 0 AND "+where),
 		append([]any{nanos(at), string(history.Unknown), message}, key...)...)
 	return err
 }
@@ -403,7 +403,7 @@ func (w *writing) changedParts(ctx context.Context) error {
 // memory has of its end, nil if nothing. It returns nil if there is no such part.
 func (w *writing) readPart(ctx context.Context, key string, now *ownPart) (*ownPart, error) {
 	fire, host, _ := strings.Cut(key, "\x00")
-	row := w.tx.QueryRowContext(ctx, w.loader.kind.bind("SELECT "+strings.Join(partColumns, ", ")+" FROM wasmjob_executions WHERE fire = ? AND host = ? ORDER BY begun DESC LIMIT 1"),
+	row := w.tx.QueryRowContext(ctx, w.loader.dialect.bind("SELECT "+strings.Join(partColumns, ", ")+" FROM wasmjob_executions WHERE fire = ? AND host = ? ORDER BY begun DESC LIMIT 1"),
 		clip(fire, mostID), clip(host, mostName))
 	found, err := scanPart(row)
 	if err == sql.ErrNoRows {
@@ -457,7 +457,7 @@ func (w *writing) count(p *ownPart) {
 // keepLines has the lines of runs that failed kept as long as the runs.
 func (w *writing) keepLines(ctx context.Context) error {
 	for _, r := range w.failed {
-		_, err := w.tx.ExecContext(ctx, w.loader.kind.bind("UPDATE wasmjob_logs SET keep = 1 WHERE run = ? AND time >= ?"), clip(r.ID, mostID), nanos(r.At().Add(-clockSlack)))
+		_, err := w.tx.ExecContext(ctx, w.loader.dialect.bind("UPDATE wasmjob_logs SET keep = 1 WHERE run = ? AND time >= ?"), clip(r.ID, mostID), nanos(r.At().Add(-clockSlack)))
 		if err != nil {
 			return err
 		}
@@ -495,7 +495,7 @@ func (w *writing) trim(ctx context.Context, entries []history.Entry) error {
 			continue
 		}
 		t.pieces = slices.Clone(t.pieces[len(t.pieces)-leastPieces:])
-		_, err := w.tx.ExecContext(ctx, w.loader.kind.bind("DELETE FROM wasmjob_logs WHERE run = ? AND time < ?"), clip(run, mostID), t.pieces[0].from)
+		_, err := w.tx.ExecContext(ctx, w.loader.dialect.bind("DELETE FROM wasmjob_logs WHERE run = ? AND time < ?"), clip(run, mostID), t.pieces[0].from)
 		if err != nil {
 			return err
 		}
