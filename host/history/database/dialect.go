@@ -49,6 +49,9 @@ type dialect interface {
 	// where the new fence is not less.
 	upsert(table string, keys, columns []string, fenced bool) string
 
+	// seldom is the condition of the index of events that are reported seldom; without one, it holds for all.
+	seldom() string
+
 	// again reports whether an error goes away by another try: transactions were in each other's way.
 	again(err error) bool
 	// exists reports whether a column or a key could not be added because it is there.

@@ -15,7 +15,7 @@ var migrations embed.FS
 
 // schemaVersion is that of the tables as this program knows them: how many migrations
 // there are.
-const schemaVersion = 2
+const schemaVersion = 3
 
 // longestMigration bounds a migration: one makes indexes of large tables.
 const longestMigration = 30 * time.Minute

@@ -98,6 +98,8 @@ func (mysqlDialect) upsert(_ string, _, columns []string, fenced bool) string {
 	return strings.TrimSuffix(b.String(), ", ")
 }
 
+func (mysqlDialect) seldom() string { return "1 = 1" }
+
 func (mysqlDialect) again(err error) bool {
 	var e *mysql.MySQLError
 	return errors.As(err, &e) && (e.Number == 1213 || e.Number == 1205)

@@ -79,6 +79,8 @@ func (postgresDialect) upsert(table string, keys, columns []string, fenced bool)
 	return onConflict(table, keys, columns, fenced)
 }
 
+func (postgresDialect) seldom() string { return seldomKinds }
+
 func (postgresDialect) again(err error) bool {
 	var e *pgconn.PgError
 	return errors.As(err, &e) && (e.Code == "40P01" || e.Code == "40001" || e.Code == "55P03")

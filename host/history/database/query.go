@@ -391,6 +391,9 @@ func (s *Store) Events(ctx context.Context, f history.Filter) (history.Page[even
 	if f.Failed {
 		l.filter.add("keep = 1")
 	}
+	if seldom(f.Kinds) {
+		l.indexed.add(s.dialect.seldom())
+	}
 	if len(f.Kinds) > 0 {
 		var values []any
 		for _, k := range f.Kinds {
@@ -403,6 +406,16 @@ func (s *Store) Events(ctx context.Context, f history.Filter) (history.Page[even
 	}
 	return simple(ctx, s, &f, l, f.MatchEvent)
 }
+
+// seldom reports whether kinds are all of those that are reported seldom, for which there is an index.
+func seldom(kinds []event.Kind) bool {
+	return len(kinds) > 0 && !slices.ContainsFunc(kinds, func(k event.Kind) bool {
+		return strings.HasPrefix(string(k), "fire.") || strings.HasPrefix(string(k), "item.") || k == event.Listener
+	})
+}
+
+// seldomKinds is the condition of the index of seldom kinds, as it stands in the migration.
+const seldomKinds = "(kind < 'fire.' OR kind >= 'fire/') AND (kind < 'item.' OR kind >= 'item/') AND kind <> 'listener'"
 
 // Lines implements [history.Store].
 func (s *Store) Lines(ctx context.Context, f history.Filter) (history.Page[history.Line], error) {

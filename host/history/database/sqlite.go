@@ -105,6 +105,8 @@ func (sqliteDialect) upsert(table string, keys, columns []string, fenced bool) s
 	return onConflict(table, keys, columns, fenced)
 }
 
+func (sqliteDialect) seldom() string { return seldomKinds }
+
 func (sqliteDialect) again(err error) bool {
 	var e *driver.Error
 	return errors.As(err, &e) && e.Code()&0xff == sqlite3.SQLITE_BUSY
