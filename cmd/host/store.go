@@ -173,7 +173,7 @@ func (s *system) wireHistory(ctx context.Context) (err error) {
 		}
 	}
 	s.history, err = database.Open(ctx, database.Options{Config: where, Spool: where.Spool, SpoolBytes: l.HistorySize, MaxBytes: l.HistorySize,
-		Ceilings: l.Ceilings, OnOverQuota: over, WholeLog: whole, Logger: s.log})
+		Ceilings: l.Ceilings, OnOverQuota: over, WholeLog: whole, Wait: s.imminent.Wait, Logger: s.log})
 	if errors.Is(err, database.ErrNewer) {
 		return command.Usage(err)
 	}

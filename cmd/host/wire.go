@@ -64,7 +64,7 @@ type system struct {
 	console  *console.Console // of the terminal; nil if stdout is none
 	view     *view.View
 	host     *host.Host
-	imminent *imminent.Fires // pages and looks at files wait for them
+	imminent *imminent.Fires // pages, looks at files and the history's database wait for them
 	catalog  *catalog.Catalog
 	admin    *admin.Server // nil if it is off
 	gate     *gate.Gate    // before it; nil as well
@@ -170,6 +170,7 @@ func (s *system) wireEvents(ctx context.Context) error {
 	if err := s.traceMetrics(); err != nil {
 		return err
 	}
+	s.imminent = imminent.New(time.Now)
 	return s.wireHistory(ctx)
 }
 
@@ -214,7 +215,6 @@ func (s *system) wireCatalog(context.Context) (err error) {
 	if !log.Core().Enabled(zap.DebugLevel) {
 		log = console.AtLeast(log, zap.WarnLevel)
 	}
-	s.imminent = imminent.New(time.Now)
 	s.catalog, err = catalog.New(catalog.Options{
 		Wait: s.imminent.Wait,
 		Dir:  l.Plugins, Runtime: s.runtime, Mounts: l.Mounts, Grants: l.GrantSet, GrantsFile: l.Grants, Ceilings: l.Ceilings,

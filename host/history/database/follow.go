@@ -92,7 +92,7 @@ func (f *follower) add(batch []history.Entry) (lost int64) {
 		}
 		f.pieces = append(f.pieces, p)
 	}
-	if f.pending >= mostChunk {
+	if f.pending >= mostPending/2 {
 		press(f.hurry)
 	}
 	press(f.woken)

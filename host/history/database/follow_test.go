@@ -1,6 +1,7 @@
 package database
 
 import (
+	"context"
 	"database/sql"
 	"encoding/json"
 	"errors"
@@ -258,6 +259,31 @@ func TestFollower_least(t *testing.T) {
 	s.Sync(t.Context())
 	if got := count(t, s, "SELECT COUNT(*) FROM wasmjob_events"); got <= each || got >= 4*each {
 		t.Errorf("%d events were loaded", got)
+	}
+}
+
+// TestSQLiteWaits: SQLite writes when what is more urgent has begun.
+func TestSQLiteWaits(t *testing.T) {
+	t.Parallel()
+	begun, waits := make(chan struct{}), make(chan struct{}, 100)
+	s, err := Open(t.Context(), Options{Config: InMemory(), Wait: func(context.Context) {
+		waits <- struct{}{}
+		<-begun
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.AddEvent(number(0))
+	<-waits
+	if n := count(t, s, "SELECT COUNT(*) FROM wasmjob_events"); n != 0 {
+		t.Errorf("%d events are written before", n)
+	}
+	close(begun)
+	if got := messages(t, s); len(got) != 1 {
+		t.Errorf("%d events", len(got))
+	}
+	if err := s.Close(); err != nil {
+		t.Error(err)
 	}
 }
 

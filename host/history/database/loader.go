@@ -22,6 +22,8 @@ type loader struct {
 	// one, ends the wait.
 	linger time.Duration
 	hurry  chan struct{}
+	// wait is called before a transaction.
+	wait func(ctx context.Context)
 	// written is called after each commit.
 	written func(ctx context.Context)
 
@@ -106,6 +108,9 @@ func (s *loader) step(ctx context.Context) (did bool, err error) {
 	}
 	if c, ok, err = s.unwritten(ctx, c); err != nil || !ok {
 		return err == nil, err
+	}
+	if s.wait != nil {
+		s.wait(ctx)
 	}
 	if err := s.writeChunk(ctx, c); err != nil {
 		s.doubt = true // the commit may have taken effect

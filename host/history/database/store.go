@@ -35,6 +35,9 @@ type Options struct {
 	OnOverQuota func(job string)
 	WholeLog    string
 	Logger      *zap.Logger
+	// Wait returns when what is more urgent has begun, or soon: SQLite, which writes in this process, waits for it before
+	// each transaction. nil is no wait.
+	Wait func(ctx context.Context)
 }
 
 const (
@@ -43,6 +46,8 @@ const (
 
 	// linger has records of a fifth of a second share a transaction.
 	linger = 200 * time.Millisecond
+	// followLinger is how long records of a log wait for more. They are safe there, and a query does not wait for its end.
+	followLinger = time.Second
 	// settleTimeout is how long a query waits for what is not written yet.
 	settleTimeout = time.Second
 	// startTimeout bounds the wait for a database at the start, closeTimeout that at the end.
@@ -115,9 +120,12 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 		_, cerr := waiting.close()
 		return nil, errors.Join(err, s.disconnect(), cerr)
 	}
+	if o.Wait != nil && !o.Config.Shared() {
+		s.loader.wait = o.Wait
+	}
 	feeding := history.FeedOptions{Queue: o.Queue, Ceilings: o.Ceilings, OnOverQuota: o.OnOverQuota, WholeLog: o.WholeLog, Linger: linger, Logger: o.Logger}
 	if o.Config.log != "" { // which takes what comes at once
-		feeding.Linger, s.loader.linger = 0, linger
+		feeding.Linger, s.loader.linger = 0, followLinger
 	}
 	s.feed = history.NewFeed(feeding, func(batch []history.Entry) { s.Drop(waiting.add(batch)) })
 	var loading, cleaning context.Context
