@@ -116,7 +116,7 @@ func (f *follower) next(ctx context.Context, position positionFunc) (c chunk, ok
 		entries, ends, err := f.reader.Next(mostChunk)
 		if len(entries) > 0 && err == nil {
 			f.total += len(entries)
-			return chunk{entries: entries, writer: f.file, ends: ends}, true, nil
+			return chunk{entries: entries, writer: f.file, ends: ends, old: true}, true, nil
 		}
 		f.pass(err)
 	}

@@ -19,8 +19,10 @@ type loader struct {
 	done    chan struct{} // closed when run has returned
 
 	// linger has records of a fifth of a second share a transaction; 0: who adds them waits. hurry, which has room for
-	// one, ends the wait.
+	// one, ends the wait. rest is how long the next wait is: after what was read from a log, as long as writing that took, so
+	// that a long log takes half a processor at most.
 	linger time.Duration
+	rest   time.Duration
 	hurry  chan struct{}
 	// wait is called before a transaction.
 	wait func(ctx context.Context)
@@ -68,9 +70,10 @@ func (s *loader) run(ctx context.Context) {
 
 // gather lets more come for the next transaction.
 func (s *loader) gather(ctx context.Context) {
-	if s.linger > 0 {
-		wait(ctx, s.linger, s.closing, s.hurry)
+	if s.rest > 0 {
+		wait(ctx, s.rest, s.closing, s.hurry)
 	}
+	s.rest = s.linger
 }
 
 // wait waits. It returns false if ctx is done first; closing, or an answer of the database to
@@ -112,9 +115,13 @@ func (s *loader) step(ctx context.Context) (did bool, err error) {
 	if s.wait != nil {
 		s.wait(ctx)
 	}
+	began := time.Now()
 	if err := s.writeChunk(ctx, c); err != nil {
 		s.doubt = true // the commit may have taken effect
 		return false, err
+	}
+	if c.old {
+		s.rest = min(time.Since(began), s.linger)
 	}
 	return true, nil
 }

@@ -125,7 +125,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	}
 	feeding := history.FeedOptions{Queue: o.Queue, Ceilings: o.Ceilings, OnOverQuota: o.OnOverQuota, WholeLog: o.WholeLog, Linger: linger, Logger: o.Logger}
 	if o.Config.log != "" { // which takes what comes at once
-		feeding.Linger, s.loader.linger = 0, followLinger
+		feeding.Linger, s.loader.linger, s.loader.rest = 0, followLinger, followLinger
 	}
 	s.feed = history.NewFeed(feeding, func(batch []history.Entry) { s.Drop(waiting.add(batch)) })
 	var loading, cleaning context.Context

@@ -20,6 +20,7 @@ type chunk struct {
 	writer string
 	ends   []int64
 	spool  *spoolFile // nil: it never was in a spool
+	old    bool       // it was read from a log
 }
 
 // memory is what the writer knows of runs and parts, so that it need not ask. What it
