@@ -39,6 +39,7 @@ type source[T any] struct {
 	count int
 	more  bool // there is another page: ask.After has its cursor
 	pages int
+	empty int // of them, those without a record
 	// waited is how long a peer has been waited for; answered reports whether it has answered.
 	waited   time.Duration
 	answered bool
@@ -53,6 +54,10 @@ type placed[T any] struct {
 
 // mostPages bounds how many pages of one store are read for one page of all.
 const mostPages = 50
+
+// mostEmpty is after how many pages of one store that have nothing, but a next one, a page of all answers with what it has: each took the
+// store as long as it looks.
+const mostEmpty = 2
 
 // open makes the sources.
 func (m *paging[T]) open() {
@@ -193,7 +198,7 @@ func (m *paging[T]) fill(ctx context.Context) error {
 
 // read reads pages until one has something to take.
 func (m *paging[T]) read(ctx context.Context, s *source[T]) {
-	for s.more && len(s.page) == 0 && s.err == nil && s.pages < mostPages {
+	for s.more && len(s.page) == 0 && s.err == nil && s.pages < mostPages && s.empty < mostEmpty {
 		s.pages++
 		var page history.Page[T]
 		if s.peer == nil {
@@ -206,6 +211,9 @@ func (m *paging[T]) read(ctx context.Context, s *source[T]) {
 			return
 		}
 		s.page, s.ask.After, s.more = page.Records, page.Next, page.Next != ""
+		if len(page.Records) == 0 {
+			s.empty++
+		}
 		for s.skip > 0 && len(s.page) > 0 && history.Nanos(m.kind.at(&s.page[0])) == m.after.at {
 			s.page = s.page[1:]
 			s.skip--
