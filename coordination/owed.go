@@ -50,8 +50,13 @@ func (r *recovery) readOwed(ctx context.Context, x *step.Exchange, owed tree.Run
 		o.list = append(o.list, i)
 	}
 
-	read := itemQueries(l, o.list)
+	var read []registry.Query
 	for _, i := range o.list {
+		if r.onlyRecorded(i, owed) {
+			read = append(read, registry.Data(l.Record(i)))
+			continue
+		}
+		read = append(read, itemQueries(l, tree.Items{i})...)
 		read = append(read, registry.Data(l.ItemRunning(i)), registry.Data(l.ItemFailover(i)), registry.Data(l.ItemFailovering(i)), registry.Data(l.FailoverItem(i)), registry.Data(l.Item(i)))
 	}
 	n, err := x.Read(ctx, read...)
@@ -69,6 +74,13 @@ func (r *recovery) readOwed(ctx context.Context, x *step.Exchange, owed tree.Run
 		err = r.lookForJava(ctx, x)
 	}
 	return o, err
+}
+
+// onlyRecorded reports whether nothing matters of an item but its record: it is not run again, and no mark of its run
+// has outlived its host.
+func (r *recovery) onlyRecorded(i int, owed tree.Runs) bool {
+	repeated := r.View.Config.Failover && r.View.Config.MonitorExecution
+	return !repeated && owed.Java == "" && r.Dead != "" && !owed.MarkedOf(i)
 }
 
 // lookForJava finds out until when a Java host was in the job. The view may be

@@ -129,7 +129,7 @@ func TestLargeLoss(t *testing.T) {
 		must(t, b.look())
 	}
 	lost := make(map[int]bool, n)
-	calls, next, began := 0, -1, time.Now()
+	calls, queries, next, began := 0, 0, -1, time.Now()
 	for ; next != 0; calls++ {
 		var out co.Recovered
 		c := b.counted(moves.Recover(&b.Member, co.Recovery{Dead: dead.Self.ID, From: max(next, 0), Now: b.now}, &out))
@@ -139,11 +139,15 @@ func TestLargeLoss(t *testing.T) {
 			}
 			lost[l.Item] = true
 		}
+		queries += c.queries
 		if next = out.Next; len(out.Lost) > 8*500 || c.queries > 9*500*9 {
 			t.Fatalf("one call wrote down %d items and read %d nodes", len(out.Lost), c.queries)
 		}
 	}
 	t.Logf("%d items in %s and %d calls", n, time.Since(began).Round(time.Millisecond), calls)
+	if queries > n+20*calls {
+		t.Errorf("%d nodes were read for %d items: their records are enough", queries, n)
+	}
 	if len(lost) != n || calls > n/4000+1 || b.node(b.layout.RunsOf(dead.Self.ID)).Exists {
 		t.Errorf("%d of %d are lost, in %d calls", len(lost), n, calls)
 	}
