@@ -198,9 +198,9 @@
 // those items, and takes its part of them in one commit: set the record (new
 // owner, same instant, failover), create failover, failovering and running, move
 // the items from one list of runs to the other. Those take part that run nothing
-// of the job, or all if each runs something; the first to commit writes down who
-// they are, beside what is left. The last one deletes what is left of the dead
-// host.
+// of the job, or all if each runs something, each with a block of the items; the first to commit
+// writes down who they are, beside what is left. The last one deletes what is left of the dead
+// host. Of very many items a call takes some thousand, and says where the next goes on.
 //
 // Commits that would be too large for a registry are cut; each part is right
 // by itself.

@@ -479,9 +479,15 @@ func (h *simHost) recoverAll(all bool) (bool, error) {
 
 func (h *simHost) recover(dead string, all bool, limit int) (co.Recovered, error) {
 	var out co.Recovered
-	err := h.perform(moves.Recover(&h.Member, co.Recovery{Dead: dead, All: all, Limit: limit, Busy: h.running(), Now: h.now}, &out))
-	if err != nil {
-		return out, err
+	for next := -1; next != 0; next = out.Next {
+		before := out
+		r := co.Recovery{Dead: dead, All: all, Limit: limit - len(before.Claimed), Busy: h.running().Contains, From: max(next, 0), Now: h.now}
+		err := h.perform(moves.Recover(&h.Member, r, &out))
+		out.Claimed, out.Lost, out.Held = slices.Concat(before.Claimed, out.Claimed), slices.Concat(before.Lost, out.Lost), slices.Concat(before.Held, out.Held)
+		out.Killed, out.Elsewhere, out.Commits = slices.Concat(before.Killed, out.Killed), slices.Concat(before.Elsewhere, out.Elsewhere), before.Commits+out.Commits
+		if err != nil {
+			return out, err
+		}
 	}
 	h.takeOver(dead, out.Claimed)
 	for _, c := range out.Lost {

@@ -132,6 +132,11 @@ type recovery struct {
 	attempts   int       // since there was something to recover
 	yieldUntil time.Time // items are left to hosts with a free worker; zero if not yet
 	led        bool      // this host led the job when it last looked
+	// A look at a host that left very much takes several passes of the loop, each at once after the
+	// one before: next is where it goes on. seen is the version of what was left of the host.
+	atOnce bool
+	next   map[string]int
+	seen   map[string]int32
 }
 
 // configured is what schedule and executor were last made from.
@@ -218,8 +223,8 @@ func (j *job) run(work context.Context) {
 		j.answer()
 		j.expect(now)
 		j.wakeAt = now.Add(j.sleep(now))
-		if j.stale.atOnce {
-			j.stale.atOnce, j.wakeAt = false, now.Time
+		if j.stale.atOnce || j.recovery.atOnce {
+			j.stale.atOnce, j.recovery.atOnce, j.wakeAt = false, false, now.Time
 		}
 		timer.Reset(time.Until(j.wakeAt))
 	}

@@ -432,10 +432,11 @@ func (j *job) recoverCrashed(now moment) {
 		r.at = now.Add(recoverPause)
 	}
 	waits := now.Before(r.at)
+	goesOn := slices.ContainsFunc(dead, func(id string) bool { return r.next[id] > 0 })
 	leads := j.member.View.Leading()
 	looks := leads && !r.led && (r.attempts > 0 || !r.yieldUntil.IsZero()) // for what only a leader writes down
 	r.led = leads
-	if waits && !looks {
+	if waits && !looks && !goesOn {
 		return
 	}
 	again := r.attempts > 0
@@ -457,7 +458,7 @@ func (j *job) recoverCrashed(now moment) {
 	// A share is taken whole, as the items of a fire are: they queue for the
 	// workers. A host without a free one lets the others go first, once. What is
 	// lost is written down at once, by any.
-	if !waits && j.running() >= j.concurrency() && r.yieldUntil.IsZero() {
+	if !waits && !goesOn && j.running() >= j.concurrency() && r.yieldUntil.IsZero() {
 		r.yieldUntil = now.Add(2 * r.pause) // the others look again after one
 	}
 	yields := now.Before(r.yieldUntil)
@@ -465,14 +466,24 @@ func (j *job) recoverCrashed(now moment) {
 	if waits || yields || j.module.exec == nil {
 		limit = 0
 	}
-	var busy tree.Items
-	for _, it := range j.sorted(func(it *item) bool { return it.run != nil }) {
-		busy = append(busy, it.number)
+	if r.next == nil {
+		r.next, r.seen = make(map[string]int), make(map[string]int32)
 	}
 	for _, id := range dead {
-		if !j.recoverFrom(now, coordination.Recovery{Dead: id, All: again, Limit: limit, Busy: busy, Now: now.wall}) {
+		if goesOn && r.next[id] == 0 {
+			continue // it comes with the next look
+		}
+		out, ok := j.recoverFrom(now, coordination.Recovery{Dead: id, All: again, Limit: limit, Busy: j.runs, From: r.next[id], Seen: r.seen[id], Now: now.wall})
+		if !ok {
 			return
 		}
+		if r.next[id] = out.Next; out.Next == 0 {
+			r.seen[id] = out.Version
+		}
+		r.atOnce = r.atOnce || out.Next > 0
+	}
+	if r.atOnce {
+		return // what is due meanwhile begins first
 	}
 
 	// What is left is another host's share, or disabled: look again later.
