@@ -183,8 +183,8 @@ func (p *place) brought(applied coordination.Applied) {
 }
 
 // refuse notes that the job is not joined: what the registry has, with what the
-// definition changes in it, is beyond the host's ceilings, or the registry is a
-// copy that was not adopted.
+// definition changes in it, is beyond the host's ceilings, or the registry
+// has gone back.
 func (p *place) refuse(now moment, err error) {
 	known := p.joining.err != nil && p.joining.err.Error() == err.Error()
 	p.joining.err, p.refusal.retryAt = err, now.Add(refusedAgain)

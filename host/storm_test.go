@@ -50,7 +50,8 @@ func (s distant) Commit(ctx context.Context, ops ...registry.Op) ([]registry.Res
 		if strings.HasPrefix(name, "10.") && !strings.Contains(name, "@") {
 			name = "server"
 		} else if strings.Contains(name, "@") {
-			name = strings.Split(op.Path, "/")[3] + "/id"
+			parts := strings.Split(op.Path, "/")
+			name = parts[len(parts)-2] + "/id"
 		}
 		if op.Kind != registry.OpEnsure && op.Kind != registry.OpCheck && len(what) < 6 {
 			what = append(what, kind+" "+name)
