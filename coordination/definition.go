@@ -23,8 +23,6 @@ type Applied struct {
 	// been replaced by a newer one since, and differs from what is in force:
 	// nothing of it was applied, and the host's file is out of date.
 	Superseded bool
-	// Base is what the host has to add to all transaction numbers of the job.
-	Base int64
 
 	stepped bool // a step of a joining that is not its last took effect
 }

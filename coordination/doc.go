@@ -11,7 +11,7 @@
 // tree beside it.
 //
 // Below this package stand the nodes and their content (tree), how a step reads and
-// commits (step), ElasticJob's latch (latch) and copies of registries (copied); beside
+// commits (step), ElasticJob's latch (latch) and numbers that only grow (fence); beside
 // it what people see (inspect) and do (operate), and the barrier of listeners
 // (guarantee); above it what removes leftovers (cleanup).
 //

@@ -10,7 +10,6 @@ import (
 
 	co "github.com/wasmjob/wasmjob/coordination"
 	"github.com/wasmjob/wasmjob/coordination/cleanup"
-	"github.com/wasmjob/wasmjob/coordination/copied"
 	"github.com/wasmjob/wasmjob/coordination/guarantee"
 	"github.com/wasmjob/wasmjob/coordination/inspect"
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
@@ -379,12 +378,6 @@ func (stepper) StopInstance(l tree.Layout, id string) move {
 
 func (stepper) Remove(l tree.Layout, purge bool) move {
 	return func(ctx context.Context, r registry.Center) error { return operate.Remove(ctx, r, l, purge) }
-}
-
-func (stepper) Adopt(namespace string, out *copied.Adoption) move {
-	return into(out, func(ctx context.Context, r registry.Center) (copied.Adoption, error) {
-		return copied.Adopt(ctx, r, namespace)
-	})
 }
 
 func (stepper) ReadShards(l tree.Layout, out *inspect.Shards) move {

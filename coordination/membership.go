@@ -6,7 +6,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/wasmjob/wasmjob/coordination/copied"
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 	"github.com/wasmjob/wasmjob/coordination/latch"
 	"github.com/wasmjob/wasmjob/coordination/registry"
@@ -29,6 +28,9 @@ type Joining struct {
 	// allows; nil refuses none. A host does not join a job whose configuration
 	// it refuses.
 	Accept func(jobconfig.Configuration) error
+	// CheckRecord refuses a record of an item, because of what it says about the registry;
+	// nil refuses none. A host does not join a job if it refuses the record of item 0.
+	CheckRecord func(registry.Node) error
 	// Applied is filled in: what the registry holds afterwards, and which
 	// fields of it the definition changed, empty if none.
 	Applied *Applied
@@ -98,23 +100,23 @@ type arrival struct {
 func (a *arrival) look(ctx context.Context, x *step.Exchange) error {
 	l, id := a.Layout, a.Self.ID
 	n, err := x.Read(ctx, registry.Data(l.Root()), registry.Data(l.Config()), registry.Data(l.Definition()), registry.Data(l.Server(a.Self.ServerIP)), registry.Data(l.Members()), registry.Children(l.Details()), registry.Data(l.Superseded()),
-		registry.Data(l.Adopted()), registry.Data(l.Record(0)), registry.Data(l.Instance(id)), registry.Data(l.Detail(id)), registry.Data(l.RunsOf(id)), registry.Data(l.AssignmentOf(id)))
+		registry.Data(l.Record(0)), registry.Data(l.Instance(id)), registry.Data(l.Detail(id)), registry.Data(l.RunsOf(id)), registry.Data(l.AssignmentOf(id)))
 	if err != nil {
 		return err
 	}
 	a.root, a.config, a.server, a.membersNode = n.Data(l.Root()), n.Data(l.Config()), n.Data(l.Server(a.Self.ServerIP)), n.Data(l.Members())
 	a.details = n.Children(l.Details())
 	a.instance, a.detail, a.runs, a.assigned = n.Data(l.Instance(id)), n.Data(l.Detail(id)), n.Data(l.RunsOf(id)), n.Data(l.AssignmentOf(id))
-	base := copied.Base(n.Data(l.Adopted()).Data)
-	if err := copied.Check(n.Data(l.Record(0)), base); err != nil { // every fire begins item 0, unless that is disabled
-		return err
+	if a.CheckRecord != nil { // every fire begins item 0, unless that is disabled
+		if err := a.CheckRecord(n.Data(l.Record(0))); err != nil {
+			return err
+		}
 	}
 
 	d := definitions{layout: l, config: a.config, last: n.Data(l.Definition()), superseded: n.Data(l.Superseded())}
 	if a.change, a.applied, err = d.apply(a.Definition, a.Former, a.Accept); err != nil {
 		return err
 	}
-	a.applied.Base = base
 	a.fillApplied()
 	if !a.joined() && len(a.runs.Data) > 0 {
 		return fmt.Errorf("instance id %s was used before: node %s holds unfinished runs; every start needs an id of its own", id, a.runs.Path)

@@ -17,6 +17,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/wasmjob/wasmjob/abi"
+	"github.com/wasmjob/wasmjob/coordination/fence"
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/host/ceiling"
@@ -60,6 +61,11 @@ type Job struct {
 type Config struct {
 	// Dial opens a registry session; it is called once per term.
 	Dial func(context.Context) (registry.Center, error)
+	// Numbers is what is known of the registry's transaction numbers when the host begins;
+	// the host adds to it what it learns. nil: nothing is known. OnlyHost says that no other
+	// host can be in the registry.
+	Numbers  *fence.Known
+	OnlyHost bool
 	// Namespace is the first segment (or segments) of every path.
 	Namespace string
 	// ServerIP names this server to operators: an IPv4 address.
@@ -215,6 +221,9 @@ func New(cfg Config) (*Host, error) {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
+	if cfg.Numbers == nil {
+		cfg.Numbers = new(fence.Known)
+	}
 	if cfg.OnNext == nil {
 		cfg.OnNext = func(string, time.Time) {}
 	}
@@ -319,7 +328,7 @@ func (h *Host) Run(ctx, kill context.Context) error {
 		if !waits {
 			end, waits = h.waitForSession(), true
 		}
-		r, err := h.cfg.Dial(dialling)
+		r, err := h.dial(dialling)
 		if err != nil {
 			if dialling.Err() != nil {
 				return nil
@@ -352,6 +361,27 @@ func (h *Host) Run(ctx, kill context.Context) error {
 		h.log.Error("registry: session lost; everything was stopped; starting a new one")
 	}
 	return nil
+}
+
+// dial opens a session in which the registry's numbers are known to grow, or nothing begins.
+func (h *Host) dial(ctx context.Context) (*fence.Session, error) {
+	c, err := h.cfg.Dial(ctx)
+	if err != nil {
+		return nil, err
+	}
+	limited, cancel := context.WithTimeout(ctx, commitTimeout)
+	defer cancel()
+	s, report, err := fence.Enter(limited, c, fence.Entering{Namespace: h.cfg.Namespace, Known: h.cfg.Numbers, Alone: h.cfg.OnlyHost, Host: h.process})
+	if err != nil {
+		return nil, errors.Join(err, c.Close())
+	}
+	if report != "" {
+		h.log.Warn(report)
+	}
+	if behind := s.Behind(); behind != nil {
+		h.log.Error("registry: nothing begins", zap.Error(behind))
+	}
+	return s, nil
 }
 
 // part keeps what the loops of a term that has ended know of their jobs.

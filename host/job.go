@@ -473,6 +473,27 @@ func (j *job) stay() {
 	j.makeUp(j.host.clock(), idle)
 }
 
+const (
+	// changeSoon is how long after its write a changed schedule takes effect, so that all hosts
+	// have heard of it by then.
+	changeSoon = 2 * time.Second
+	// heardSoon is the latest that a host hears of a write, while its clock and the registry's are right.
+	heardSoon = 30 * time.Second
+)
+
+// changesAt is when the schedule of the configuration takes effect: the same on all hosts, whenever
+// they hear of it. Java hosts follow it at once.
+func (j *job) changesAt(now moment) time.Time {
+	at := j.member.View.ConfigTime()
+	if !j.member.View.Mixed() {
+		at = at.Add(changeSoon)
+	}
+	if at.Before(now.wall.Add(-heardSoon)) || at.After(now.wall.Add(heardSoon)) { // a clock is wrong
+		return now.wall
+	}
+	return at
+}
+
 // definitionChanged takes over what Apply brought.
 func (j *job) definitionChanged(now moment) {
 	if j.exit.left != "" {
@@ -543,13 +564,6 @@ func (j *job) configure(now moment) {
 	}
 	c := j.member.View.Config
 	key := c.Cron + "\x00" + c.TimeZone
-	if key != j.cron.madeFor && j.calendar.Due(now.wall) {
-		// The new schedule may not have the instant: it begins by the old one.
-		if !j.term.registry.Trusted() {
-			return
-		}
-		j.tick(now)
-	}
 	if j.configured != (configured{}) && c.Disabled != j.disabled {
 		// The servers hold what is in force; a change of the definition is
 		// carried over once, by every host to its own.
@@ -578,9 +592,12 @@ func (j *job) configure(now moment) {
 			j.log.Error("schedule refused; the last good one stays in force", zap.Error(err))
 			j.Emit(event.Event{Kind: event.JobError, Reason: err.Error()})
 		} else {
-			j.calendar.Schedule, j.cron.zone, j.cron.text = s, zone, c.Cron
-			j.calendar.Arm(now.wall)
-			if changed {
+			j.cron.zone, j.cron.text = zone, c.Cron
+			if !changed {
+				j.calendar.Schedule = s
+				j.calendar.Arm(now.wall)
+			} else {
+				j.calendar.Change(s, j.changesAt(now))
 				j.Emit(event.Event{Kind: event.JobChanged, Source: sourceOf(c.Cron), Reason: fmt.Sprintf("schedule: %q %s", c.Cron, zone)})
 			}
 		}

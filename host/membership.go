@@ -37,14 +37,13 @@ func (j *job) join(now moment) bool {
 	}
 	defer j.term.arrivals.Leave(j)
 	j.registered = true // perhaps
-	j.base.Store(0)     // Join reads it
 	if zone, err := schedule.Zone(j.wanted.Definition.TimeZone); err == nil {
 		j.cron.zone = zone // published to the others
 	}
 	var wait time.Duration
 	joining := coordination.Joining{
 		Definition: j.wanted.Definition, Former: j.host.former(j.name), JobClass: j.wanted.JobClass,
-		Detail: j.detail(), Accept: j.accept, Applied: &j.joining.applied, Wait: &wait, Waited: j.joining.waited,
+		Detail: j.detail(), Accept: j.accept, CheckRecord: j.term.registry.CheckRecord, Applied: &j.joining.applied, Wait: &wait, Waited: j.joining.waited,
 	}
 	err := j.member.Join(j.work, joining)
 	if err == nil && wait > 0 {
@@ -64,7 +63,6 @@ func (j *job) join(now moment) bool {
 		j.failed(now, "joining the job", err)
 		return false
 	}
-	j.base.Store(applied.Base)
 	j.brought(applied)
 	ctx, cancel := context.WithCancel(j.work)
 	j.watch.end = cancel
@@ -120,7 +118,7 @@ func check(wanted Job) error {
 // see takes a snapshot of the control nodes.
 func (j *job) see(s registry.Snapshot) {
 	before := j.member.View
-	s = s.Raise(j.base.Load())
+	s = s.Raise(j.term.registry.Base())
 	j.member.Observe(s)
 	j.outside.See(s, j.member.Layout, j.member.Self)
 	newest := int64(0)

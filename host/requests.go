@@ -32,7 +32,6 @@ func (c counted) Commit(ctx context.Context, ops ...registry.Op) (results []regi
 	})
 	c.job.host.commits.Leave(sent, time.Now(), results != nil)
 	for k := range results {
-		results[k] = results[k].Raise(c.job.base.Load())
 		*c.zxid = max(*c.zxid, results[k].Zxid)
 	}
 	if i := slices.IndexFunc(results, func(r registry.Result) bool { return !r.Time.IsZero() }); i >= 0 {
@@ -46,9 +45,6 @@ func (c counted) Read(ctx context.Context, queries ...registry.Query) (nodes []r
 		nodes, err = c.Center.Read(ctx, queries...)
 		return err
 	})
-	for k := range nodes {
-		nodes[k] = nodes[k].Raise(c.job.base.Load())
-	}
 	return nodes, err
 }
 

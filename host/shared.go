@@ -27,8 +27,6 @@ type shared struct {
 	name string
 	// identity is the id of the instance, which is another one after each join.
 	identity atomic.Pointer[string]
-	// base is added to the registry's transaction numbers, as of the last join.
-	base atomic.Int64
 
 	work    context.Context // ends with the session; guests live under it
 	done    chan struct{}   // closed when the loop has ended

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/wasmjob/wasmjob/coordination"
-	"github.com/wasmjob/wasmjob/coordination/copied"
+	"github.com/wasmjob/wasmjob/coordination/fence"
 	"github.com/wasmjob/wasmjob/coordination/inspect"
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 	"github.com/wasmjob/wasmjob/coordination/operate"
@@ -107,7 +107,7 @@ func (r *Registry) perform(ctx context.Context, job string, step func(context.Co
 	if err := jobconfig.CheckJobName(job); err != nil {
 		return fmt.Errorf("job %q: %w: %w", job, host.ErrNoJob, err)
 	}
-	c, err := copied.Raised(ctx, c, r.namespace)
+	c, err := fence.Raised(ctx, c, r.namespace)
 	if err == nil {
 		err = step(ctx, c, tree.NewLayout(r.namespace, job))
 	}
@@ -166,14 +166,14 @@ func (r *Registry) Namespaces(ctx context.Context) ([]string, error) {
 	return inspect.Namespaces(ctx, c)
 }
 
-// Adopt makes the namespace of a registry that was copied from another one
-// usable; see copied.Adopt.
-func (r *Registry) Adopt(ctx context.Context) (copied.Adoption, error) {
+// Adopt lets hosts use the namespace of a registry that was copied from another one, or
+// has gone back; see [fence.Adopt].
+func (r *Registry) Adopt(ctx context.Context, above int64) (fence.Adoption, error) {
 	c := r.center()
 	if c == nil {
-		return copied.Adoption{}, host.ErrNotLive
+		return fence.Adoption{}, host.ErrNotLive
 	}
-	return copied.Adopt(ctx, c, r.namespace)
+	return fence.Adopt(ctx, c, r.namespace, above, cmp.Or(r.who, "operator"))
 }
 
 // names are those of one job, or of all if the name is empty.

@@ -41,6 +41,7 @@ var reports = []map[texts.Language]string{
 	{en: "this server was disabled for the job", zh: "该作业当时在此服务器上已暂停"},
 	{en: "it was due while this host was disabled for the job or away from it", zh: "到时该作业在此主机上已暂停，或此主机不在该作业中"},
 	{en: "the sharding total count is {n} now", zh: "分片总数现为 {n}"},
+	{en: "the sharding total count was lowered to {n} before the item began", zh: "在分片启动之前，分片总数已降为 {n}"},
 	{en: "another host is running the item after a crash", zh: "崩溃之后，其他主机正在运行该分片"},
 	{en: "the item has been begun by another host since", zh: "此后该分片已由其他主机启动"},
 	{en: "the instant has been begun already", zh: "该时刻已经启动过"},

@@ -66,8 +66,17 @@ type place struct {
 	expired   []string  // silences
 }
 
-// keeps reports whether this host sends the alerts of all.
-func (p *place) keeps() bool { return p.joined && p.known && p.id != "" && p.seen.Keeper == p.id }
+// keeps reports whether this host sends the alerts of all. A host that was halted hears last that
+// its session is over, and its guests end before that is reported: so the session is asked.
+func (p *place) keeps() bool {
+	return p.joined && p.known && p.id != "" && p.seen.Keeper == p.id && !p.over()
+}
+
+// over reports whether the session is: other hosts may have seen its nodes go.
+func (p *place) over() bool {
+	trust, _ := p.center.Trust()
+	return trust == registry.TrustLost
+}
 
 func newLoop(s *Dispatcher, end context.Context) *loop {
 	l := &loop{s: s, log: s.o.Logger, done: make(chan func()), pending: make(map[string]alert.Alert),

@@ -103,17 +103,18 @@ func (s *loader) step(ctx context.Context) (did bool, err error) {
 // loaded a part of the spool, or a commit's answer was lost. ok is false if nothing is left;
 // the next step looks again.
 func (s *loader) unwritten(ctx context.Context, c chunk) (rest chunk, ok bool, err error) {
-	if c.spool != nil && !c.spool.known {
+	if c.spool != nil && (!c.spool.known || s.doubt) {
 		position, err := s.position(ctx, c.writer)
 		if err != nil {
 			return c, false, err
 		}
-		// What it begins with may have been written before it was spooled.
+		// What it begins with may have been written before it was spooled, or while it was.
 		before, err := s.position(ctx, c.spool.process())
 		if err != nil {
 			return c, false, err
 		}
 		position = max(position, before-c.spool.from)
+		s.doubt = false
 		s.backlog.mu.Lock()
 		defer s.backlog.mu.Unlock()
 		defer s.backlog.publish()

@@ -288,3 +288,73 @@ func TestStateWhileTheDiskIsSlow(t *testing.T) {
 	}
 	s.backlog.mu.Unlock()
 }
+
+// TestSpooledBetweenTwoCommits: a batch with a record that the database does not take is written in parts. If
+// it is spooled after the first part, and the answer to the next one is lost, each record is still
+// written once; so it is if that happens to what comes from the spool.
+//
+// It kills the mutant "history's batch written twice".
+func TestSpooledBetweenTwoCommits(t *testing.T) {
+	t.Parallel()
+	s := openStore(t, "sqlite:"+filepath.Join(t.TempDir(), "h.db"), "", t.TempDir())
+	await(t, "the tables", func() bool { _, err := s.loader.position(t.Context(), "x"); return err == nil })
+	spool, err := openSpool(t.TempDir(), "x", 1<<20)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := &backlog{log: zap.NewNop(), spool: spool, news: make(chan struct{}, 1)}
+	l := &loader{pool: s.pool, backlog: b, drop: func(int64) {}, name: spool.process(), migrated: true, memory: newMemory(), days: make(map[int64]bool)}
+	part := func(c chunk) {
+		t.Helper()
+		if err := l.commit(t.Context(), c); err != nil {
+			t.Fatal(err)
+		}
+	}
+	add := func(from, to int) {
+		for n := from; n < to; n++ {
+			b.add([]history.Entry{lineOf(t, n)})
+		}
+	}
+	next := func(want int) chunk {
+		t.Helper()
+		c, _, err := b.next(l.name)
+		if err != nil || len(c.entries) != want {
+			t.Fatalf("next are %d records, %v; want %d", len(c.entries), err, want)
+		}
+		return c
+	}
+	lost := func(c chunk) {
+		t.Helper()
+		part(c)
+		l.doubt = true // as step does
+		b.fail(errors.New("no answer"))
+	}
+
+	add(0, 8)
+	c := next(8)
+	part(c.part(0, 4))
+	b.late()
+	if err := b.done(c.part(0, 4)); err != nil {
+		t.Fatal(err)
+	}
+	lost(c.part(4, 6))
+	add(8, 10)
+	if _, _, err := l.unwritten(t.Context(), next(6)); err != nil { // it asks
+		t.Fatal(err)
+	}
+	c = next(4)
+	part(c.part(0, 1))
+	if err := b.done(c.part(0, 1)); err != nil {
+		t.Fatal(err)
+	}
+	lost(c.part(1, 2))
+	for did := true; did; {
+		if did, err = l.step(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	inOrder(t, s, 10)
+	if !spool.empty() || spool.records != 0 || spool.bytes != 0 {
+		t.Errorf("%d records in %d bytes are spooled", spool.records, spool.bytes)
+	}
+}
