@@ -228,7 +228,7 @@ func benchTakeover(b *testing.B, total int, failover bool) {
 	before, at := processorTime(b), time.Now()
 	<-over
 	b.ReportMetric(time.Since(at).Seconds(), "s")
-	b.ReportMetric((processorTime(b)-before).Seconds(), "cpu-s")
+	b.ReportMetric((processorTime(b) - before).Seconds(), "cpu-s")
 	b.ReportMetric(0, "ns/op") // most of it is the setting up
 	b.ReportMetric(float64(time.Duration(worst.Load()).Milliseconds()), "ms-lag")
 	for n := 1; n < 3; n++ {
