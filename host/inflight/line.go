@@ -1,8 +1,8 @@
 package inflight
 
 import (
-	"cmp"
 	"container/heap"
+	"slices"
 )
 
 // line has those who wait. The next is one of the group that was served longest ago, so that a
@@ -11,24 +11,23 @@ import (
 // that came first. A group is forgotten when none of it waits.
 type line struct {
 	groups map[string]*group
-	heap   heapOf[*group]
+	heap   places[*group]
 	served uint64
 	came   uint64
 }
 
 type group struct {
+	place   // by when it was served, then by its first waiter
 	name    string
 	served  uint64
-	waiting heapOf[*waiter]
-	at      int
+	waiting places[*waiter]
 }
 
 // waiter waits until turn is closed.
 type waiter struct {
-	group      *group
-	rank, came uint64
-	turn       chan struct{}
-	at         int // in group.waiting; -1 when its turn has come
+	place // by rank, then by when it came
+	group *group
+	turn  chan struct{}
 }
 
 // push puts one more of a group into the line.
@@ -37,7 +36,7 @@ func (l *line) push(name string, rank uint64) *waiter {
 		l.groups = make(map[string]*group)
 	}
 	l.came++
-	w := &waiter{rank: rank, came: l.came, turn: make(chan struct{})}
+	w := &waiter{place: place{key: [3]uint64{rank, l.came}}, turn: make(chan struct{})}
 	g, known := l.groups[name]
 	if !known {
 		g = &group{name: name}
@@ -46,8 +45,9 @@ func (l *line) push(name string, rank uint64) *waiter {
 	w.group = g
 	heap.Push(&g.waiting, w)
 	if known {
-		heap.Fix(&l.heap, g.at) // it may have another first one
+		l.settle(g)
 	} else {
+		g.order()
 		heap.Push(&l.heap, g)
 	}
 	return w
@@ -73,54 +73,58 @@ func (l *line) remove(w *waiter) bool {
 		return false
 	}
 	g := w.group
-	if len(g.waiting) == 1 {
+	heap.Remove(&g.waiting, w.at)
+	if len(g.waiting) == 0 {
 		heap.Remove(&l.heap, g.at)
 		delete(l.groups, g.name)
-		w.at = -1
-		return true
+	} else {
+		l.settle(g)
 	}
-	heap.Remove(&g.waiting, w.at)
-	heap.Fix(&l.heap, g.at)
 	return true
 }
 
-func (g *group) compare(other *group) int {
-	return cmp.Or(cmp.Compare(g.served, other.served), g.waiting[0].compare(other.waiting[0]))
+// settle puts a group where it belongs now.
+func (l *line) settle(g *group) {
+	g.order()
+	heap.Fix(&l.heap, g.at)
 }
-func (g *group) move(at int) { g.at = at }
 
-func (w *waiter) compare(other *waiter) int {
-	return cmp.Or(cmp.Compare(w.rank, other.rank), cmp.Compare(w.came, other.came))
+func (g *group) order() {
+	first := g.waiting[0].key
+	g.key = [3]uint64{g.served, first[0], first[1]}
 }
-func (w *waiter) move(at int) { w.at = at }
 
-// heapOf is a heap whose elements know where they are.
-type heapOf[T interface {
-	compare(T) int
-	move(at int)
-}] []T
+// place is where something is in a heap, and by what it is ordered.
+type place struct {
+	key [3]uint64
+	at  int // -1 when it was taken out
+}
 
-func (h heapOf[T]) Len() int           { return len(h) }
-func (h heapOf[T]) Less(i, j int) bool { return h[i].compare(h[j]) < 0 }
+func (p *place) of() *place { return p }
 
-func (h heapOf[T]) Swap(i, j int) {
+// places is a heap whose elements know where they are.
+type places[T interface{ of() *place }] []T
+
+func (h places[T]) Len() int           { return len(h) }
+func (h places[T]) Less(i, j int) bool { return slices.Compare(h[i].of().key[:], h[j].of().key[:]) < 0 }
+
+func (h places[T]) Swap(i, j int) {
 	h[i], h[j] = h[j], h[i]
-	h[i].move(i)
-	h[j].move(j)
+	h[i].of().at, h[j].of().at = i, j
 }
 
 // Push and Pop are called by container/heap only.
-func (h *heapOf[T]) Push(x any) {
+func (h *places[T]) Push(x any) {
 	e := x.(T)
-	e.move(len(*h))
+	e.of().at = len(*h)
 	*h = append(*h, e)
 }
 
-func (h *heapOf[T]) Pop() any {
+func (h *places[T]) Pop() any {
 	n := len(*h) - 1
 	e := (*h)[n]
 	var none T
 	(*h)[n], *h = none, (*h)[:n]
-	e.move(-1)
+	e.of().at = -1
 	return e
 }
