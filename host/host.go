@@ -52,6 +52,10 @@ type Job struct {
 	Module   Module
 	// File and ModuleFile are names for people.
 	File, ModuleFile string
+	// Group names the jobs with which this one shares a part of the host: each group has the
+	// same part of its slots, of its commits, and of the turns of its loops, however many jobs
+	// it has. It is that of the first definition as long as the job is not left.
+	Group string
 	// Apart says that the job's guests run in a process of their own, whatever its
 	// configuration asks for.
 	Apart bool
@@ -158,6 +162,7 @@ type Host struct {
 	log     *zap.Logger
 	slots   *slots.Slots
 	commits *inflight.Commits
+	turns   *inflight.Turns
 	events  emitter
 	wake    chan struct{} // Apply has news; size 1
 	process string        // names the process, see event.Process
@@ -186,10 +191,12 @@ type Host struct {
 
 const (
 	concurrencyPerProcessor = 8
-	defaultDrain            = 30 * time.Second
-	defaultStopGrace        = 7 * time.Second
-	defaultKeepServers      = 24 * time.Hour
-	dialPause               = time.Second
+	// loopsPerProcessor is how many loops of jobs work at once: what they wait for is not counted.
+	loopsPerProcessor  = 4
+	defaultDrain       = 30 * time.Second
+	defaultStopGrace   = 7 * time.Second
+	defaultKeepServers = 24 * time.Hour
+	dialPause          = time.Second
 )
 
 // DefaultMaxConcurrency is how many items run at once on a host that says nothing
@@ -236,6 +243,7 @@ func New(cfg Config) (*Host, error) {
 		log:     cfg.Logger,
 		slots:   slots.New(cfg.MaxConcurrency),
 		commits: inflight.New(),
+		turns:   inflight.NewTurns(loopsPerProcessor * runtime.GOMAXPROCS(0)),
 		wake:    make(chan struct{}, 1),
 		process: event.Process(cfg.ServerIP, strconv.Itoa(os.Getpid())),
 		state:   HostStarting,

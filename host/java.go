@@ -113,7 +113,7 @@ func (j *job) watchExtra(now moment) {
 		return
 	}
 	ctx, cancel := context.WithCancel(j.work)
-	snapshots, err := j.term.registry.Watch(ctx, want...)
+	snapshots, err := j.member.Registry.Watch(ctx, want...)
 	if err != nil {
 		cancel()
 		j.failed(now, "watching what Java hosts do, or operators", err)

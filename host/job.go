@@ -150,6 +150,7 @@ func newJob(t *term, wanted Job, self tree.JobInstance) *job {
 	j := &job{pace: pace{steps: rate.NewLimiter(rate.Every(stepInterval), stepsAtOnce)}, recovery: recovery{pause: recoverPause}, wasEnabled: true}
 	j.term, j.host, j.name, j.log = t, t.host, name, t.host.log.With(zap.String("job", name))
 	j.done, j.quotas = make(chan struct{}), newQuotas(t.host.cfg.Ceilings, name)
+	j.turn = t.host.turns.Worker(wanted.Group)
 	j.member = coordination.Member{Layout: tree.NewLayout(t.host.cfg.Namespace, name), Self: self}
 	j.wanted, j.cron.zone = wanted, time.Local
 	j.items, j.fires, j.ended = make(map[int]*item), make(map[*run.Fire]bool), make(map[int]run.Ended)
@@ -157,10 +158,10 @@ func newJob(t *term, wanted Job, self tree.JobInstance) *job {
 	j.identity.Store(&self.ID)
 	j.known = &run.Job{
 		Owner: &j.shared, Name: name, Layout: j.member.Layout, Log: j.log,
-		Account: t.host.slots.Account(), Slots: cfg.Ceilings.Of(name, ceiling.Share).Slots(cfg.MaxConcurrency),
+		Account: t.host.slots.Account(j.turn.Group), Slots: cfg.Ceilings.Of(name, ceiling.Share).Slots(cfg.MaxConcurrency),
 		HostInfo: cfg.HostInfo, OnLog: cfg.OnLog, WholeLog: cfg.WholeLog, OnMetric: cfg.OnMetric, OnCall: cfg.OnCall, Traceparent: cfg.Traceparent,
 	}
-	j.member.Registry = counted{t.registry, &j.shared, &j.pace.wrote}
+	j.member.Registry = counted{t.registry, &j.shared, &j.pace.wrote, true}
 	j.election.Line, j.takers.Line = &j.member.Election, &j.member.Takeover
 	j.mail.wake = make(chan struct{}, 1)
 	j.mail.last = &JobStatus{Name: name, State: JobJoining, File: wanted.File, Module: wanted.ModuleFile}
@@ -177,7 +178,9 @@ func (j *job) run(work context.Context) {
 	defer j.term.arrivals.Leave(j)
 	timer := time.NewTimer(0)
 	defer timer.Stop()
+	defer j.turn.Give()
 	for {
+		j.turn.Give()
 		news := true // something besides ends of runs
 		select {
 		case <-work.Done():
@@ -198,6 +201,7 @@ func (j *job) run(work context.Context) {
 			news = false
 		case <-timer.C:
 		}
+		j.turn.Take(work.Done())
 		news = j.read() || news
 		now := j.host.now()
 		if now.wall.Before(j.wall.Add(-clockStep)) { // what is reckoned of the registry's wavers
@@ -254,6 +258,7 @@ func (j *job) end() {
 	}
 	j.kill(cause)
 	j.wg.Wait()
+	j.known.Account.Close()
 	if errors.Is(cause, errSessionLost) {
 		j.mail.mu.Lock()
 		j.mail.last = j.withoutSession()
@@ -617,7 +622,8 @@ func (j *job) configure(now moment) {
 	if execFor == j.module.madeFor {
 		return
 	}
-	exec, err := j.wanted.Module.Executor(c)
+	var exec abi.Executor
+	j.turn.Rest(j.work.Done(), func() { exec, err = j.wanted.Module.Executor(c) })
 	changed := j.module.madeFor != ""
 	j.module.madeFor, j.module.err = execFor, err
 	if err != nil {

@@ -25,7 +25,8 @@ import (
 // join registers this host for the job. It reports false if it has not.
 func (j *job) join(now moment) bool {
 	before := j.module.err
-	if j.module.err = check(j.wanted); j.module.err != nil {
+	j.turn.Rest(j.work.Done(), func() { j.module.err = check(j.wanted) })
+	if j.module.err != nil {
 		j.settled.Store(true)
 		if before == nil || before.Error() != j.module.err.Error() {
 			j.Emit(event.Event{Kind: event.JobError, Reason: j.module.err.Error()})
@@ -66,7 +67,7 @@ func (j *job) join(now moment) bool {
 	j.brought(applied)
 	ctx, cancel := context.WithCancel(j.work)
 	j.watch.end = cancel
-	j.watch.control, err = j.term.registry.Watch(ctx, coordination.Control(j.member.Layout, j.member.Self)...)
+	j.watch.control, err = j.member.Registry.Watch(ctx, coordination.Control(j.member.Layout, j.member.Self)...)
 	if err != nil {
 		cancel()
 		j.watch.end, j.joining.err = nil, err

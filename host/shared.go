@@ -14,6 +14,7 @@ import (
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/host/event"
+	"github.com/wasmjob/wasmjob/host/inflight"
 	"github.com/wasmjob/wasmjob/host/run"
 )
 
@@ -25,6 +26,8 @@ type shared struct {
 	host *Host
 	log  *zap.Logger
 	name string
+	// turn is the loop's part in the turns of the host, and the job's in its commits.
+	turn *inflight.Worker
 	// identity is the id of the instance, which is another one after each join.
 	identity atomic.Pointer[string]
 
@@ -120,7 +123,7 @@ func (s *shared) Trust() (registry.Trust, <-chan struct{}) { return s.term.regis
 
 // Registry is the session for one goroutine beside the loop.
 func (s *shared) Registry() registry.Center {
-	return counted{s.term.registry, s, new(int64)}
+	return counted{s.term.registry, s, new(int64), false}
 }
 
 // Staged has the loop save offsets.

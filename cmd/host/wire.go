@@ -187,7 +187,10 @@ func (s *system) wireRuntime(ctx context.Context) error {
 	if err != nil {
 		return command.Usage(fmt.Errorf("moduleMemory: %w", err))
 	}
-	s.runtime, err = newRuntime(ctx, plugin.Options{CacheDir: l.Cache, CacheSize: l.CacheSize, Compiler: compiler(p), MemoryBudget: memory, ModuleMemory: modules, CodeChanged: paceCollector(p), Logger: console.Slog(s.log)})
+	pace := paceCollector(p)
+	end := pace.run()
+	s.onClose("pace of the collector", func() error { end(); return nil })
+	s.runtime, err = newRuntime(ctx, plugin.Options{CacheDir: l.Cache, CacheSize: l.CacheSize, Compiler: compiler(p), MemoryBudget: memory, ModuleMemory: modules, CodeChanged: pace.changed(), Logger: console.Slog(s.log)})
 	if err != nil {
 		return err
 	}
