@@ -491,8 +491,10 @@ func TestActions(t *testing.T) {
 	s.post("/jobs/runs/kill", "reason", "stuck", "back", "/jobs/runs").has(t, 200, "2 runs of runs are asked to end.")
 	s.until("/fires?job=runs", "cancelled")
 	s.post("/jobs/runs/release", "back", "/jobs/runs").has(t, 200, "No item of runs was held back.")
-	s.get("/jobs/runs").has(t, 200, "Only these items (empty: all)", "With another parameter, this once")
-	s.post("/jobs/runs/trigger", "items", "1", "withParam", "true", "param", "<b>day 1", "back", "/jobs/runs").has(t, 200, "runs is triggered.")
+	s.get("/jobs/runs").has(t, 200, "Only these items (empty: all)", "Another parameter, this once (nothing typed", "An empty parameter, this once")
+	s.post("/jobs/runs/trigger", "items", "1", "param", "<b>day 1", "back", "/jobs/runs").has(t, 200, "runs is triggered.")
+	both := s.post("/jobs/runs/trigger", "param", "x", "emptyParam", "true", "back", "/jobs/runs")
+	both.has(t, http.StatusBadRequest, "found a parameter, and that it is to be empty; expected one of the two")
 	for _, page := range []string{"/run?", "/jobs/runs/fire?"} {
 		var link string
 		s.Until("the run is listed", func() bool {
