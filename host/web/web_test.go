@@ -900,6 +900,38 @@ func TestQueued(t *testing.T) {
 	s.until("/jobs?state=ready", "one").has(t, http.StatusOK, "many")
 }
 
+// TestBars: a fire that runs is drawn as long as it has taken so far, and has no point in the charts; nor
+// has one of which it is not known how long it took. What a trigger began was not late.
+func TestBars(t *testing.T) {
+	t.Parallel()
+	c, err := New(Options{Logger: zap.NewNop()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := c.newPage(t.Context(), httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", http.NoBody))
+	at := func(ago time.Duration) time.Time { return p.Now.Add(-ago) }
+	bars, longest := p.bars([]history.Fire{
+		{Instant: at(40 * time.Second), Begun: at(40 * time.Second), Running: 1},
+		{Instant: at(time.Minute), Begun: at(time.Minute), Ended: at(50 * time.Second), Duration: 10 * time.Second, Lag: time.Second, Outcome: abi.OutcomeOK},
+		{Instant: at(time.Hour), Begun: at(time.Hour), Ended: at(time.Hour), Unknown: 1, Outcome: history.Unknown},
+		{Trigger: 7, Instant: at(2 * time.Hour), Begun: at(2 * time.Hour), Ended: at(119 * time.Minute), Duration: time.Minute, Outcome: abi.OutcomeOK},
+	})
+	type drawn struct {
+		h          int
+		took, late string
+	}
+	var got []drawn
+	for _, b := range bars {
+		got = append(got, drawn{b.H, b.TookMS, b.LateMS})
+	}
+	if want := []drawn{{48, "60000", ""}, {3, "", "0"}, {8, "10000", "1000"}, {32, "", "0"}}; !slices.Equal(got, want) || longest != time.Minute {
+		t.Errorf("bars %+v, the longest %s; want %+v", got, longest, want)
+	}
+	if !strings.HasSuffix(bars[3].Title, "running  40s") {
+		t.Errorf("the one that runs says %q", bars[3].Title)
+	}
+}
+
 // TestKnownItems: a fire with items of which nothing is known has how many it has, and says that they are not
 // known if histories are missing.
 func TestKnownItems(t *testing.T) {
