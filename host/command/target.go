@@ -265,7 +265,7 @@ func (p *Program) Show(ctx context.Context, s *Shown, look func() (v any, text s
 			return err
 		}
 		if s.Watch && p.OutTTY {
-			text = p.Tables().Top() + text
+			text = p.Tables().Screen(text)
 		}
 		return p.Print(s, v, text)
 	}
