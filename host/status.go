@@ -10,13 +10,15 @@ import (
 // Status is what a host is doing, for people and for the admin address. It is
 // a value; nothing in it changes later.
 type Status struct {
-	Instance  string       `json:"instance"`
-	ServerIP  string       `json:"serverIp"`
-	Namespace string       `json:"namespace"`
-	State     HostState    `json:"state"`
-	Started   time.Time    `json:"started"`
-	Jobs      []*JobStatus `json:"jobs"`    // the jobs of the host, by name
-	Refused   []Refusal    `json:"refused"` // the files that it refused, by name
+	Instance  string    `json:"instance"`
+	ServerIP  string    `json:"serverIp"`
+	Namespace string    `json:"namespace"`
+	State     HostState `json:"state"`
+	Started   time.Time `json:"started"`
+	// Zone is the one that the host goes by now, where a job has none of its own: "CET +01:00".
+	Zone    string       `json:"zone"`
+	Jobs    []*JobStatus `json:"jobs"`    // the jobs of the host, by name
+	Refused []Refusal    `json:"refused"` // the files that it refused, by name
 	// Slots are those in which items run, one in each.
 	Slots SlotsStatus `json:"slots"`
 	// Waits are what the host waits for; what its jobs wait for is with them.

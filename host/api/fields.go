@@ -388,6 +388,7 @@ func fieldTexts() map[string]string {
 		"host.Status.RegistryFailures":   "`registryFailures` counts the requests to the registry that were not answered, or refused, since the host began, by reason: timeout, unknown, suspect, unavailable, too_large, other.",
 		"host.Status.Slots":              "`slots` are those in which items run, one in each.",
 		"host.Status.Waits":              "`waits` are what the host waits for; what its jobs wait for is with them.",
+		"host.Status.Zone":               "`zone` is the one that the host goes by now, where a job has none of its own: \"CET +01:00\".",
 		"host.WaitStatus":                "WaitStatus is a wait that goes on.",
 		"host.WaitStatus.Expired":        "`expired` is set when it has reached its deadline, which an event reported.",
 		"host.WaitStatus.Reason":         "`reason` says in words what is waited for.",

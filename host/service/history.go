@@ -544,7 +544,9 @@ func refusedBy(ctx context.Context, hosts []cluster.Host) []Refusal {
 			continue
 		}
 		for _, r := range h.Report.Status.Refused {
-			at := slices.IndexFunc(list, func(l Refusal) bool { return l.File == r.File && l.Kept == r.Kept && slices.Equal(l.Reasons, r.Reasons) })
+			at := slices.IndexFunc(list, func(l Refusal) bool {
+				return l.File == r.File && l.Kept == r.Kept && slices.Equal(l.Reasons, r.Reasons)
+			})
 			if at < 0 {
 				list = append(list, Refusal{[]string{h.Name}, r})
 				continue

@@ -3,6 +3,7 @@ package web
 import (
 	"cmp"
 	"context"
+	"maps"
 	"net/http"
 	"slices"
 	"strconv"
@@ -124,7 +125,7 @@ func jobPage(ctx context.Context, c *Console, r *http.Request, p *page) (view, e
 	if len(v.Shown) > mostMatrix {
 		v.Shown = v.Shown[:mostItems]
 	}
-	v.OwnZone = p.zoneName(d.TimeZone)
+	v.OwnZone = p.zoneName(d.TimeZone, ownZones(d.Hosts, p.hosts))
 	v.Instants, v.OtherZone = p.instants(d.Upcoming, d.TimeZone)
 	for _, status := range d.On {
 		v.Isolation = cmp.Or(status.Isolation, v.Isolation)
@@ -134,6 +135,17 @@ func jobPage(ctx context.Context, c *Console, r *http.Request, p *page) (view, e
 	}
 	v.Acts = p.jobActs(&d.Job)
 	return view{"job", v}, nil
+}
+
+// ownZones are those that some hosts go by, by their ids, as far as they say, sorted.
+func ownZones(ids []string, hosts []cluster.Host) []string {
+	zones := make(map[string]bool)
+	for _, h := range hosts {
+		if slices.Contains(ids, h.ID) && h.Report != nil && h.Report.Status.Zone != "" {
+			zones[h.Report.Status.Zone] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(zones))
 }
 
 // itemClass is the state of an item, the first that is true.

@@ -33,6 +33,7 @@ import (
 	"github.com/wasmjob/wasmjob/host/event"
 	"github.com/wasmjob/wasmjob/host/history"
 	"github.com/wasmjob/wasmjob/host/service/servicetest"
+	"github.com/wasmjob/wasmjob/host/texts"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -352,6 +353,30 @@ func TestZones(t *testing.T) {
 		next, _, _ = strings.Cut(next, "</section>")
 		if !strings.Contains(next, "<th>Asia/Shanghai</th><th>"+want[0]+"</th>") || strings.Count(next, " 03:00:00<") != 10 || strings.Count(next, " "+want[1]+"<") != 10 {
 			t.Errorf("a reader in %s: %s", reader, next)
+		}
+	}
+}
+
+// TestTimes: times that hosts write in UTC are shown in the page's zone, and the zone of a job that goes by
+// its hosts' is named.
+func TestTimes(t *testing.T) {
+	t.Parallel()
+	tokyo, err := time.LoadLocation("Asia/Tokyo")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := reader{Lang: texts.English, Now: time.Now(), Zone: tokyo, texts: table(t)}
+	if got, want := r.Times("held back since 2026-03-01T20:00:00Z: a host \x1b died"), `held back since 2026-03-02 05:00:00 JST: a host \x1b died`; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+	goes := func(id, zone string) cluster.Host {
+		return cluster.Host{ID: id, Report: &admin.Report{Status: host.Status{Zone: zone}}}
+	}
+	hosts := []cluster.Host{goes("a", "JST +09:00"), goes("b", "CET +01:00"), goes("c", "CET +01:00"), goes("other", "UTC +00:00"), {ID: "silent"}, goes("older", "")}
+	ids := []string{"a", "b", "c", "silent", "older"}
+	for zone, want := range map[string]string{"Local": "the host's (CET +01:00, JST +09:00)", "": "the host's (CET +01:00, JST +09:00)", "UTC": "UTC"} {
+		if got := r.zoneName(zone, ownZones(ids, hosts)); got != want {
+			t.Errorf("%q is called %q, want %q", zone, got, want)
 		}
 	}
 }
