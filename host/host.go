@@ -496,6 +496,7 @@ func (h *Host) status(wait time.Duration, full bool) Status {
 	}
 	h.mu.Unlock()
 	s.RegistryFailures = h.failures.ByReason()
+	s.Zone = h.clock().Local().Format("MST -07:00")
 	s.Slots = SlotsStatus{Total: h.cfg.MaxConcurrency, Used: h.cfg.MaxConcurrency - h.slots.Free()}
 	s.Clock = h.clockStatus()
 	if !dialling.IsZero() {

@@ -476,7 +476,8 @@ func (set *itemSet) newestFire() *FireStatus {
 	if !ok || f.Ended.IsZero() {
 		return nil
 	}
-	return &FireStatus{Instant: f.Instant, Source: abi.Source(f.Source), Items: f.Items, Outcome: abi.Outcome(f.Outcome), Duration: f.Ended.Sub(f.Begun)}
+	return &FireStatus{Instant: f.Instant, Trigger: f.Trigger, Source: abi.Source(f.Source), Items: f.Items, Outcome: abi.Outcome(f.Outcome),
+		Begun: f.Begun, Ended: f.Ended, Duration: f.Ended.Sub(f.Begun)}
 }
 
 // hear takes the news that a run is over.

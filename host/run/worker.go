@@ -575,6 +575,7 @@ func (f *Fire) attempt(guests context.Context, worker abi.Worker, e *Execution, 
 	if result.NotBegun {
 		return result
 	}
+	f.ended.Store(max(int64(time.Since(f.started)), 1)) // of those that end at once, either is the last
 	if !e.doubted.Load() {
 		result = OutOfTime(result, e.Cancelled(), f.Guest.Timeout)
 	}

@@ -381,7 +381,7 @@ func troubles(h *cluster.Host, now time.Time) (list []string) {
 	case h.Silent != "" && r == nil:
 		return []string{h.Silent}
 	case h.Silent != "":
-		return []string{fmt.Sprintf("%s; its jobs are as of %s ago", h.Silent, words.Ago(now.Sub(h.Seen)))}
+		return []string{fmt.Sprintf("%s; it last answered %s ago, and its jobs are as of then", h.Silent, words.Ago(now.Sub(h.Seen)))}
 	case r == nil:
 		return nil
 	}
