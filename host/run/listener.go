@@ -51,11 +51,14 @@ func (f *Fire) listen(guests context.Context, export string) {
 		return
 	}
 	defer slot.End()
-	worker, err := f.Exec.NewWorker(guests)
+	worker, err := f.Exec.NewWorker(f.withoutSlot(guests, &slot, f.job.Slots))
 	if err != nil {
 		return // guests are to end
 	}
 	defer worker.Close()
+	if !slot.Has() {
+		return // likewise
+	}
 	began, wall := time.Now(), f.job.Clock()
 	ctx, cancel := context.WithTimeout(guests, listenerTimeout)
 	defer cancel()

@@ -307,9 +307,11 @@ const (
 	// Go comes in pieces of 64 MiB, and idle memories and stacks wait for the
 	// collector.
 	baseData = 512 << 20
-	// guestData is what a guest may have besides what it was admitted with: a native
-	// stack is copied when it grows.
-	guestData = 3 * abi.MaxStack
+	// guestHeap is what a guest may have of Go's heap besides what it was admitted with, in
+	// bytes: its native stacks, until it is asked what they take.
+	guestHeap = abi.MaxStack
+	// trialHeap is what a guest on trial may have of it: it is not asked.
+	trialHeap = 3 * abi.MaxStack
 	// compileData is for a process that compiles the modules itself.
 	compileData = 1 << 30
 	// baseFiles are the files of a process without mounts, mountFiles those that
