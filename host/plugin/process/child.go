@@ -101,7 +101,8 @@ func (c *child) begin() (io.Reader, error) {
 		return nil, fmt.Errorf("worker process: %w", err)
 	}
 	c.out = newWriter(in)
-	c.out.stuck = func() { c.kill(nil, fmt.Sprintf("it has read nothing for %s", startTime)) }
+	c.out.patience = c.w.o.patience
+	c.out.stuck = func() { c.kill(nil, fmt.Sprintf("it has read nothing for %s", c.out.patience)) }
 	c.pid = c.cmd.Process.Pid
 	w := c.w
 	w.mu.Lock()

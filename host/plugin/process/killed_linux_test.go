@@ -116,3 +116,19 @@ func TestHostKilled(t *testing.T) {
 		return
 	}
 }
+
+// TestStoppedProcess: a process that reads nothing any more is killed, also if no guest in it
+// has a limit.
+func TestStoppedProcess(t *testing.T) {
+	t.Parallel()
+	w := workers(t, "good", plugin.Options{}, Options{patience: 2 * time.Second})
+	one := worked(t, executorOf(t, moduleOf(t, w, "c/guest"), plugin.Settings{Type: wasm.TypeSimple}))
+	c, ended := running(t, one, "spin-log", 0)
+	if err := c.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	_ = c.out.sendBytes(kindModule, make([]byte, 4*backlog)) // lasts until it is killed
+	if r := <-ended; r.Outcome != abi.OutcomeWorker || !strings.Contains(r.Message, "killed because it has read nothing for 2s") {
+		t.Errorf("%+v", r)
+	}
+}

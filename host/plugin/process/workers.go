@@ -1,6 +1,7 @@
 package process
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -47,10 +48,10 @@ type Options struct {
 	// Logger takes what an operator should know; nil drops it.
 	Logger *slog.Logger
 
-	// For tests: instead of the constants of those names, unless 0; and what a process
+	// For tests: instead of idleTime, Grace and startTime, unless 0; and what a process
 	// says of its sandbox.
-	idle, grace time.Duration
-	sandbox     func(string)
+	idle, grace, patience time.Duration
+	sandbox               func(string)
 }
 
 // Stats count the processes of a host.
@@ -89,12 +90,9 @@ func New(o Options) *Workers {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	if o.idle == 0 {
-		o.idle = idleTime
-	}
-	if o.grace == 0 {
-		o.grace = Grace
-	}
+	o.idle = cmp.Or(o.idle, idleTime)
+	o.grace = cmp.Or(o.grace, Grace)
+	o.patience = cmp.Or(o.patience, startTime)
 	w := &Workers{o: o, log: o.Logger, starts: make(chan func()), ended: make(chan struct{}), changed: make(chan struct{}, 1),
 		children: map[*child]struct{}{}, warned: map[string]bool{}, groups: map[string]*group{}, executors: map[*executor]struct{}{},
 		suspects: map[suspect]*suspicion{}, functions: map[string]*abi.Import{}}
