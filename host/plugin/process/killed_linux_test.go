@@ -52,7 +52,7 @@ func TestKilled(t *testing.T) {
 	if r := one.Execute(t.Context(), item(newRecorder(), "ok")); r.Outcome != abi.OutcomeOK {
 		t.Errorf("the next one: %+v", r)
 	}
-	if s := w.Stats(); s.Killed != 1 || s.Running != 3 {
+	if s := w.Stats(); s.Killed != 1 || s.Running != 3 || len(s.Ended) != 0 {
 		t.Errorf("%+v", s)
 	}
 }

@@ -63,7 +63,7 @@ func TestDied(t *testing.T) {
 	if r := one.Execute(t.Context(), item(newRecorder(), "ok")); r.Outcome != abi.OutcomeOK {
 		t.Errorf("%+v", r)
 	}
-	if s := w.Stats(); s.Killed != 0 || s.Running != 2 { // one has tried the module
+	if s := w.Stats(); s.Killed != 0 || s.Running != 2 || s.Ended[CauseKilled] != 1 || len(s.Ended) != 1 { // one has tried the module
 		t.Errorf("%+v", s)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"maps"
 	"os/exec"
 	"runtime"
 	"slices"
@@ -59,7 +60,25 @@ type Stats struct {
 	Running int   // now
 	Started int64 // since the beginning
 	Killed  int64 // because of what their guests did
+	// Ended counts those that ended by themselves, by [Causes].
+	Ended map[Cause]int64
 }
+
+// Cause says why a process ended that this host has not ended.
+type Cause string
+
+// The causes.
+const (
+	// CauseKilled: another program, or the kernel, has killed it.
+	CauseKilled Cause = "killed"
+	// CauseMemory: the kernel refused it memory.
+	CauseMemory Cause = "memory"
+	// CauseCrashed: anything else, such as a mistake in the engine.
+	CauseCrashed Cause = "crashed"
+)
+
+// Causes are all causes.
+func Causes() []Cause { return []Cause{CauseKilled, CauseMemory, CauseCrashed} }
 
 // Workers starts the worker processes of a host. It is safe for concurrent use.
 type Workers struct {
@@ -95,7 +114,7 @@ func New(o Options) *Workers {
 	o.patience = cmp.Or(o.patience, startTime)
 	w := &Workers{o: o, log: o.Logger, starts: make(chan func()), ended: make(chan struct{}), changed: make(chan struct{}, 1),
 		children: map[*child]struct{}{}, warned: map[string]bool{}, groups: map[string]*group{}, executors: map[*executor]struct{}{},
-		suspects: map[suspect]*suspicion{}, functions: map[string]*abi.Import{}}
+		stats: Stats{Ended: map[Cause]int64{}}, suspects: map[suspect]*suspicion{}, functions: map[string]*abi.Import{}}
 	for _, f := range slices.Concat(abi.CapabilityImports(), abi.DirectoryFunctions()) {
 		w.functions[f.Module+"."+f.Name] = &f
 	}
@@ -277,7 +296,9 @@ func (w *Workers) Close() {
 func (w *Workers) Stats() Stats {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.stats
+	s := w.stats
+	s.Ended = maps.Clone(s.Ended)
+	return s
 }
 
 // lacks logs, once, what the sandbox of processes lacks.
