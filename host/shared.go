@@ -199,14 +199,20 @@ func (s *shared) flushQuotas() {
 // accept refuses a configuration that is beyond the host's ceilings.
 func (s *shared) accept(c jobconfig.Configuration) error { return s.host.cfg.Ceilings.Check(c) }
 
+// longestError is the longest text of a guest's error in the log, in bytes: a trap with its stack,
+// and what the guest wrote to stderr last.
+const longestError = 4 * abi.MaxError
+
 // HandleError does what the job's error handler says, within the job's log
 // quota.
 func (s *shared) HandleError(c jobconfig.Configuration, what string, r abi.Result, fields ...zap.Field) {
-	fields = append(fields, zap.String("outcome", string(r.Outcome)), zap.String("reason", event.Harmless(r.Message)))
-	size := len(r.Message)
+	reason := event.Cut(event.Harmless(r.Message), abi.MaxError)
+	fields = append(fields, zap.String("outcome", string(r.Outcome)), zap.String("reason", reason))
+	size := len(reason)
 	if r.Err != nil && !repeats(r.Message, r.Err.Error()) {
-		fields = append(fields, zap.Error(r.Err))
-		size += len(r.Err.Error())
+		text := event.Cut(event.Harmless(r.Err.Error()), longestError)
+		fields = append(fields, zap.String("error", text))
+		size += len(text)
 	}
 	if !s.MayLog(event.LineOverhead + size) {
 		return

@@ -440,6 +440,9 @@ func workerMetrics(m *metrics.Metrics, stats func() process.Stats) error {
 			func() float64 { return float64(stats().Started) }),
 		m.CounterFunc("worker_processes_killed_total", "Worker processes that were killed because of what their guests did.",
 			func() float64 { return float64(stats().Killed) }),
+		m.CountersFunc("worker_processes_ended_total", "Worker processes that ended by themselves, by cause: killed by the kernel or another program, refused memory by the kernel, or crashed.",
+			metrics.NewLabel("cause", process.Causes()),
+			func(cause string) float64 { return float64(stats().Ended[process.Cause(cause)]) }),
 	)
 }
 

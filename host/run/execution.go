@@ -333,8 +333,9 @@ func (e *Execution) isMuted() bool {
 
 func (e *Execution) line(level int, msg string, kv []string) event.GuestLog {
 	f := e.fire
+	msg, kv = event.HarmlessLine(msg, kv, abi.MaxLogMessage)
 	return event.GuestLog{Time: f.lineTime(), Host: f.Self.ID, Job: f.job.Name, TaskID: f.taskID, RunID: e.RunID(), Item: e.Item, Fence: e.Fence, Level: level,
-		Message: event.Harmless(msg), Attrs: event.HarmlessAll(kv)}
+		Message: msg, Attrs: kv}
 }
 
 // lineTime is the time of a new line. It is later than that of every other line of the fire on this
