@@ -145,6 +145,7 @@ func TestUsage(t *testing.T) {
 		{[]string{"disable", "--all", "--item", "1"}, exitUsage, "--item and --all do not go together"},
 		{[]string{"enable", "a", "--item", "-3"}, exitUsage, "--item: -3 is not a number from 0"},
 		{[]string{"validate"}, exitUsage, "name a directory"},
+		{[]string{"run", "--namespace", "a\U0001F600"}, exitUsage, "is not a namespace: registry: path"},
 		{[]string{"inspect"}, exitUsage, "the module's file is missing"},
 		{[]string{"status", "--admin", "off"}, exitUsage, "nothing to ask"},
 		{[]string{"status", "--admin", "nonsense"}, exitFailure, "want IP:PORT"},

@@ -18,6 +18,7 @@ import (
 	"go.uber.org/zap/zapcore"
 
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
+	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/host/access/gate"
 	"github.com/wasmjob/wasmjob/host/admin"
 	"github.com/wasmjob/wasmjob/host/alert"
@@ -248,6 +249,9 @@ func registrySettings() []setting {
 			if segment == "" || segment == "." || segment == ".." || strings.ContainsFunc(segment, func(r rune) bool { return r <= ' ' || r == 0x7f }) {
 				return fmt.Errorf("%q is not a namespace; want a name, or several joined by /", words.Clip(s))
 			}
+		}
+		if err := registry.CheckPath("/" + s); err != nil {
+			return fmt.Errorf("%q is not a namespace: %w", words.Clip(s), err)
 		}
 		return nil
 	})
