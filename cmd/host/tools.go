@@ -242,6 +242,9 @@ descriptors.`,
 			if err != nil {
 				return err
 			}
+			if said := s.Surprise(); said != "" {
+				fmt.Fprintln(p.Err, said)
+			}
 			list := schedule.Next(s, start, count)
 			if len(list) == 0 {
 				return fmt.Errorf("%q never fires after %s", words.Clip(args[0]), start.In(loc).Format(time.DateTime))
