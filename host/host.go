@@ -115,6 +115,10 @@ type Config struct {
 	OnNext func(job string, at time.Time)
 	// HostInfo is the text of abi.CtxHostInfo.
 	HostInfo string
+	// HandlerProblem says why nothing is sent for a jobErrorHandlerType that is to send
+	// something; empty if it is sent, or if the handler sends nothing. It is called by several
+	// goroutines. nil says nothing.
+	HandlerProblem func(handler string) string
 	// Now is the wall clock: by it instants come due, and events and what is
 	// written into the registry are dated. It may jump in both directions.
 	// Whatever takes a while, such as a pause, a time-out or a drain, goes by

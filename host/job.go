@@ -586,6 +586,9 @@ func (j *job) configure(now moment) {
 		return
 	}
 	j.guest, j.calendar.Window = guest, guest.CatchUpWindow
+	if why := j.handlerProblem(c.JobErrorHandlerType); why != "" && j.settings.ErrorHandler != c.JobErrorHandlerType {
+		j.log.Warn("the job's error handler sends nothing", zap.String("handler", c.JobErrorHandlerType), zap.String("reason", why))
+	}
 	j.settings = event.Settings{Cron: j.cron.text, TimeZone: j.cron.zone.String(), Items: c.ShardingTotalCount,
 		Misfire: c.Misfire, Failover: c.Failover && c.MonitorExecution, CatchUp: j.guest.CatchUpWindow, ErrorHandler: c.JobErrorHandlerType}
 	execFor := j.wanted.Module.Digest() + fmt.Sprint(guest, c.JobName) + j.wanted.Module.Granted()

@@ -218,6 +218,14 @@ func (s *shared) HandleError(c jobconfig.Configuration, what string, r abi.Resul
 	}
 }
 
+// handlerProblem says why an error handler sends nothing that is to send something.
+func (s *shared) handlerProblem(handler string) string {
+	if s.host.cfg.HandlerProblem == nil {
+		return ""
+	}
+	return s.host.cfg.HandlerProblem(handler)
+}
+
 // repeats reports whether the error of a run says no more than its reason.
 func repeats(reason, text string) bool {
 	cause := strings.TrimSpace(text[strings.LastIndex(text, ": ")+1:]) // what comes before says where

@@ -130,6 +130,37 @@ func TestFailoverWithoutMarks(t *testing.T) {
 	})
 }
 
+// TestHandlerThatSendsNothing: a job whose error handler sends nothing says so, in its status and
+// once in the log.
+func TestHandlerThatSendsNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		core, logs := observer.New(zap.WarnLevel)
+		c.log = zap.New(core)
+		c.config = func(cfg *host.Config) {
+			cfg.HandlerProblem = func(handler string) string {
+				if handler == "EMAIL" {
+					return "there is no file of alerts"
+				}
+				return ""
+			}
+		}
+		mail, plain := definition("mail", "", 1), definition("plain", "", 1)
+		mail.JobErrorHandlerType = "EMAIL"
+		n := c.start(1, job(mail, sleeper(time.Second)), job(plain, sleeper(time.Second)))
+		time.Sleep(time.Second)
+		for _, s := range n.host.Status().Jobs {
+			if w := s.Warnings; (s.Name == "mail") != (len(w) == 1 && w[0] == "jobErrorHandlerType EMAIL sends nothing: there is no file of alerts") {
+				t.Errorf("job %s: warnings %q", s.Name, w)
+			}
+		}
+		said := logs.FilterMessage("the job's error handler sends nothing").All()
+		if len(said) != 1 || said[0].ContextMap()["job"] != "mail" {
+			t.Errorf("log %v", said)
+		}
+	})
+}
+
 // TestDrainNamesItems: the log says which items a host that drains waits for.
 func TestDrainNamesItems(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

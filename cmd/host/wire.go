@@ -341,11 +341,12 @@ func (s *system) wireHost(context.Context) (err error) {
 		WholeLog: s.wholeLog(),
 		OnMetric: s.metrics.Guest,
 		OnCall:   s.called(), Traceparent: s.traceparent(),
-		OnNext:   s.imminent.Expect,
-		LastEnd:  s.life.LastEnd(),
-		LastHost: s.life.LastHost(),
-		HostInfo: "wasmjob " + versionText() + " " + platform(),
-		Logger:   s.log,
+		OnNext:         s.imminent.Expect,
+		HandlerProblem: s.handlerProblem,
+		LastEnd:        s.life.LastEnd(),
+		LastHost:       s.life.LastHost(),
+		HostInfo:       "wasmjob " + versionText() + " " + platform(),
+		Logger:         s.log,
 	})
 	return err
 }

@@ -184,9 +184,6 @@ func (l *loop) see(e event.Event) {
 			l.leaveSession()
 		}
 	}
-	if e.Kind == event.JobConfigured && e.Settings != nil && l.s.o.Rules.File().Unrouted(e.Settings.ErrorHandler) {
-		l.log.Warn("the job's error handler sends nothing: the file of alerts has no route for it (errorHandlers)", zap.String("job", e.Job), zap.String("handler", e.Settings.ErrorHandler))
-	}
 	if p := &l.place; p.keeps() && (e.Kind == event.JobRemoved || e.Kind == event.JobConfigured) {
 		p.orphansAt = soonest(p.orphansAt, time.Now().Add(orphansAfter))
 	}
