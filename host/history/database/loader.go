@@ -78,7 +78,7 @@ func (s *loader) step(ctx context.Context) (did bool, err error) {
 	if !s.migrated {
 		migrating, cancel := context.WithTimeout(ctx, longestMigration)
 		defer cancel()
-		if err := s.migrate(migrating); err != nil {
+		if err := s.prepare(migrating); err != nil {
 			return false, err
 		}
 		s.migrated = true

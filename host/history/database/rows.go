@@ -85,14 +85,17 @@ type insert struct {
 	// keys and update are for rows that may be there; fenced as in upsert.
 	keys   []string
 	fenced bool
-	rows   [][]any
+	// lenient has MySQL write ? for characters that a column cannot hold, where it would
+	// refuse the row.
+	lenient bool
+	rows    [][]any
 }
 
 // mostParameters bounds those of one statement: SQLite takes 32,766, PostgreSQL 65,535.
 const mostParameters = 8000
 
 // run executes the inserts.
-func (in *insert) run(ctx context.Context, k kind, q querier) error {
+func (in *insert) run(ctx context.Context, k kind, q querier, f *fit) error {
 	end := ""
 	if len(in.keys) > 0 {
 		var update []string
@@ -104,14 +107,20 @@ func (in *insert) run(ctx context.Context, k kind, q querier) error {
 		end = k.upsert(in.table, in.keys, update, in.fenced)
 	}
 	row := "(" + strings.TrimSuffix(strings.Repeat("?, ", len(in.columns)), ", ") + ")"
+	how := "INSERT INTO "
+	if k == mySQL && in.lenient {
+		how = "INSERT IGNORE INTO "
+	}
 	for most := mostParameters / len(in.columns); len(in.rows) > 0; {
 		n := min(len(in.rows), most)
 		args := make([]any, 0, n*len(in.columns))
 		for _, r := range in.rows[:n] {
-			args = append(args, r...)
+			for i, v := range r {
+				args = append(args, f.value(in.table, in.columns[i], v))
+			}
 		}
 		in.rows = in.rows[n:]
-		statement := "INSERT INTO " + in.table + " (" + strings.Join(in.columns, ", ") + ") VALUES " + strings.TrimSuffix(strings.Repeat(row+", ", n), ", ") + end
+		statement := how + in.table + " (" + strings.Join(in.columns, ", ") + ") VALUES " + strings.TrimSuffix(strings.Repeat(row+", ", n), ", ") + end
 		if _, err := q.ExecContext(ctx, k.bind(statement), args...); err != nil {
 			return err
 		}

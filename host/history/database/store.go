@@ -56,6 +56,9 @@ type pool struct {
 	presence *presence
 	// lookTime is that of the package; a test has one of its own.
 	lookTime time.Duration
+	// fit is what the database can hold. It is set before the first write, and belongs to
+	// the loader.
+	fit fit
 }
 
 // Store is a [history.Store]. It is safe for concurrent use.
@@ -103,7 +106,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	if o.Config.Shared() {
 		o.MaxBytes = o.Config.Size
 	}
-	p := &pool{o.Config, o.Config.kind, db, o.Logger, newPresence(), lookTime}
+	p := &pool{o.Config, o.Config.kind, db, o.Logger, newPresence(), lookTime, fit{}}
 	s := &Store{
 		pool: p, backlog: &backlog{log: o.Logger, spool: spooled, news: make(chan struct{}, 1)},
 		cleaner: &cleaner{pool: p, maxBytes: o.MaxBytes, clock: time.Now, done: make(chan struct{}), from: make(map[string]int64)},
@@ -128,7 +131,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 func (s *Store) start(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
-	err := s.migrate(ctx)
+	err := s.prepare(ctx)
 	switch {
 	case errors.Is(err, ErrNewer):
 		return fmt.Errorf("history: %s: %w; upgrade this host, or give it another database (--history)", s.config.Where, err)
