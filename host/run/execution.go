@@ -283,7 +283,7 @@ func (e *Execution) Busy(now time.Time) (reason string, runs bool) {
 	case since != 0:
 		return fmt.Sprintf("the item has waited %s for a slot", (now.Sub(e.fire.At) - time.Duration(since)).Round(time.Millisecond)), false
 	case !e.started.Load():
-		return "the item waits for memory", false
+		return "the item's guest is being started", false
 	}
 	return "the item still runs", true
 }

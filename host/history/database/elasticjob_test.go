@@ -24,6 +24,9 @@ func TestElasticJobTables(t *testing.T) {
 			sign = "&"
 		}
 		s := openStore(t, url+sign+"elasticjob=true", credentials, t.TempDir())
+		if where := s.State().Where; !strings.HasSuffix(where, " (elasticjob=true)") {
+			t.Errorf("the status has %q, which does not say that these tables are written", where)
+		}
 		at := time.Now().Truncate(time.Second)
 		host := "10.0.0.1@-@7-abc"
 		item := 1

@@ -146,6 +146,9 @@ func (s *Store) start(ctx context.Context) error {
 // State implements [history.Store].
 func (s *Store) State() history.State {
 	state := history.State{Where: s.config.Where, Shared: s.config.Shared(), Queued: s.Queued(), Dropped: s.Dropped()}
+	if s.config.ElasticJob {
+		state.Where += " (elasticjob=true)"
+	}
 	s.backlog.state(&state)
 	return state
 }
