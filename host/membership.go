@@ -342,6 +342,13 @@ func (j *job) coordinate(now moment) {
 			}
 		}
 	}
+	if !j.member.View.Enabled && j.wasEnabled { // as in ElasticJob, where the resharding ends the loop
+		for _, it := range j.items {
+			if it.run != nil {
+				it.run.Move()
+			}
+		}
+	}
 	j.wasEnabled = j.member.View.Enabled
 	switch {
 	case j.pace.looked:
