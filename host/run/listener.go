@@ -57,11 +57,15 @@ func (f *Fire) listen(guests context.Context, export string) {
 	}
 	defer worker.Close()
 	began, wall := time.Now(), f.job.Clock()
-	ctx, cancel := context.WithTimeout(guests, listenerTimeout)
+	limit := listenerTimeout
+	if t := f.Guest.Timeout; t > 0 {
+		limit = min(limit, t)
+	}
+	ctx, cancel := context.WithTimeout(guests, limit)
 	defer cancel()
 	e := &Execution{fire: f, Item: -1}
 	inv := &abi.Invocation{Host: e, WholeLog: e.wholeLog(), Context: f.context(e)}
-	inv.Context.Deadline = wall.Add(listenerTimeout)
+	inv.Context.Deadline = wall.Add(limit)
 	result := worker.Listen(ctx, export, inv)
 	f.job.Emit(event.Event{Kind: event.Listener, Instant: f.ID.Time(), Trigger: f.ID.Trigger, Source: f.Source(), Digest: f.Exec.Digest(),
 		Outcome: result.Outcome, Duration: time.Since(began), Reason: reasonOf(export, result.Message), DroppedLines: result.DroppedLines, Outside: result.Outside})
@@ -77,7 +81,7 @@ func reasonOf(export, message string) string {
 	return export + ": " + message
 }
 
-// listenerTimeout bounds a listener, and how long hosts wait for each other
+// listenerTimeout bounds a listener, as the job's timeout does if that is shorter, and how long hosts wait for each other
 // around one that runs once over all of them.
 const listenerTimeout = time.Minute
 
