@@ -84,7 +84,7 @@ func TestWaitsWithoutSlot_ended(t *testing.T) {
 	f.opened = time.Now()
 	f.spawn(ctx, 1)
 	<-x.waits
-	other := &slots.Hold{Account: s.Account()}
+	other := &slots.Hold{Account: s.Account("b")}
 	if !other.Take(1, 0, nil, nil) {
 		t.Fatal("no slot")
 	}
