@@ -134,6 +134,8 @@ func (i *interrupted) Commit(ctx context.Context, ops ...registry.Op) ([]registr
 // TestJoinWhileOperatorsSpeak explores what is said before each of the calls by which a host
 // joins, and after the last: it holds for that host, whether it comes alone, in a crowd, to a
 // job that is there or to none, on a server that is new or not.
+//
+// It kills the mutant "join without what is wanted".
 func TestJoinWhileOperatorsSpeak(t *testing.T) {
 	t.Parallel()
 	words := map[string]struct {
