@@ -511,7 +511,7 @@ func (j *job) definitionChanged(now moment) {
 		return // what is wanted says whether it comes back; see stayOut
 	}
 	if j.exit.stopped || (j.joined && now.Before(j.refusal.retryAt)) {
-		return // an operator stops the job here: it comes back with the change
+		return // an operator stops the job here: the change is applied when the host comes back
 	}
 	j.changed = false
 	if !j.joined {
