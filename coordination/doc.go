@@ -94,6 +94,9 @@
 //	claim of a crash     instance and detail of the dead host are gone; its list of runs and
 //	                     the record have their versions; not disabled; a mark of a Java host
 //	                     is there as it was read, or not there
+//	join                 what is wanted (node wanted) has the version that was read; who makes the
+//	                     job sets it
+//	operators' words     the same; they are written with their effect on ElasticJob's nodes
 //	instants waived      as the begin: the job, the share, the item's record; no run of the
 //	                     item is open
 //	join, leave          the version of members. A host that joins in a crowd is announced

@@ -303,6 +303,9 @@ func (h *simHost) step() (stepped bool, err error) {
 	v := h.View
 	switch {
 	case !v.Exists:
+		if err := h.perform(moves.NoteRemoval(&h.Member, h.former, h.now)); err != nil {
+			return true, err
+		}
 		h.say("%s: leaves, the job was removed", h.name)
 		return true, h.leave("removed", nil)
 	case len(h.stopped) > 0:
@@ -311,6 +314,9 @@ func (h *simHost) step() (stepped bool, err error) {
 	case !v.Joined():
 		if len(h.running()) > 0 {
 			return false, nil // they finish first
+		}
+		if err := h.perform(moves.NoteStop(&h.Member, h.now)); err != nil {
+			return true, err
 		}
 		h.say("%s: leaves, stopped by an operator", h.name)
 		return true, h.leave("stopped", nil)

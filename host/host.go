@@ -20,6 +20,7 @@ import (
 	"github.com/wasmjob/wasmjob/coordination/fence"
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 	"github.com/wasmjob/wasmjob/coordination/registry"
+	"github.com/wasmjob/wasmjob/coordination/tree"
 	"github.com/wasmjob/wasmjob/host/ceiling"
 	"github.com/wasmjob/wasmjob/host/event"
 	"github.com/wasmjob/wasmjob/host/failures"
@@ -514,8 +515,8 @@ func (h *Host) status(wait time.Duration, full bool) Status {
 }
 
 // Start makes this host join a job again that an operator stopped here or removed
-// from the registry. A job that was not is left alone.
-func (h *Host) Start(_ context.Context, job string) error {
+// from the registry, which brings it back on all hosts: said is who wants it. A job that was not is left alone.
+func (h *Host) Start(ctx context.Context, job string, said tree.Word) error {
 	h.mu.Lock()
 	t, state := h.term, h.state
 	_, known := h.desired[job]
@@ -528,6 +529,8 @@ func (h *Host) Start(_ context.Context, job string) error {
 	case t == nil:
 		return ErrNotLive
 	}
-	t.start(job)
+	if err := t.start(ctx, job, said); err != nil {
+		return fmt.Errorf("job %q: %w", job, err)
+	}
 	return nil
 }

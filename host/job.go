@@ -14,7 +14,6 @@ import (
 
 	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/coordination"
-	"github.com/wasmjob/wasmjob/coordination/operate"
 	"github.com/wasmjob/wasmjob/coordination/recorded"
 	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/coordination/tree"
@@ -87,7 +86,6 @@ type job struct {
 	reported     event.Settings // settings, as last reported
 	objects      bool           // as last reported: something is refused beside them
 	edits        edits.Seen
-	disabled     bool // the configuration's, as last carried over
 	wasEnabled   bool
 	watch        watch
 	pace         pace
@@ -111,6 +109,11 @@ type watch struct {
 	extra    <-chan registry.Snapshot
 	extraFor []registry.Query
 	endExtra context.CancelFunc
+	// outside is what this host watches while it stays out of the job, seen what that
+	// has shown last.
+	outside    <-chan registry.Snapshot
+	endOutside context.CancelFunc
+	seen       registry.Snapshot
 }
 
 // pace is how often the host takes steps of the common business.
@@ -197,6 +200,12 @@ func (j *job) run(work context.Context) {
 				continue
 			}
 			j.seeExtra(j.host.now(), s)
+		case s, ok := <-j.watch.outside:
+			if !ok {
+				j.watch.outside = nil
+				continue
+			}
+			j.watch.seen = s
 		case <-j.mail.wake:
 			news = false
 		case <-timer.C:
@@ -269,6 +278,7 @@ func (j *job) end() {
 		f.Exec.Release()
 	}
 	j.unwatchAll()
+	j.endOutside()
 	j.host.cfg.OnNext(j.name, time.Time{})
 	if j.module.exec != nil {
 		j.module.exec.Release()
@@ -284,15 +294,11 @@ func (j *job) read() (news bool) {
 	if j.mail.leave != "" || update != nil {
 		j.exit.leaving = j.mail.leave
 	}
-	start := j.mail.start
-	news = update != nil || len(over) > 0 || start || j.mail.offsets || j.mail.beyond || j.mail.refused || j.mail.leave != "" || j.mail.drain
+	news = update != nil || len(over) > 0 || j.mail.offsets || j.mail.beyond || j.mail.refused || j.mail.leave != "" || j.mail.drain
 	j.exit.draining = j.exit.draining || j.mail.drain
 	j.repairs.refused, j.mail.refused = j.repairs.refused || j.mail.refused, false
-	j.mail.update, j.mail.ended, j.mail.over, j.mail.start, j.mail.rests = nil, nil, nil, false, false
+	j.mail.update, j.mail.ended, j.mail.over, j.mail.rests = nil, nil, nil, false
 	j.mail.mu.Unlock()
-	if start && (j.exit.left != "" || j.exit.stopped) {
-		j.changed = true
-	}
 	if update != nil {
 		before := j.wanted
 		j.wanted = *update
@@ -323,7 +329,7 @@ func (j *job) advance(now moment) (over bool) {
 		j.term.arrivals.Leave(j)
 		return j.withdraw(now)
 	}
-	if j.exit.left != "" && !j.clearAway(now) {
+	if j.exit.left != "" && !j.out(now) {
 		j.term.arrivals.Leave(j)
 		return false
 	}
@@ -502,20 +508,17 @@ func (j *job) changesAt(now moment) time.Time {
 // definitionChanged takes over what Apply brought.
 func (j *job) definitionChanged(now moment) {
 	if j.exit.left != "" {
-		// The definition was changed: the user wants the job back.
-		j.changed = false
-		j.rejoin(now)
-		return
+		return // what is wanted says whether it comes back; see stayOut
 	}
 	if j.exit.stopped || (j.joined && now.Before(j.refusal.retryAt)) {
-		return // an operator stops the job here: it comes back with the change
+		return // an operator stops the job here: the change is applied when the host comes back
 	}
 	j.changed = false
 	if !j.joined {
 		j.joining.err, j.refusal.retryAt = nil, time.Time{}
 		return
 	}
-	applied, err := coordination.ApplyDefinition(j.work, j.member.Registry, j.member.Layout, j.wanted.Definition, j.host.former(j.name), j.accept)
+	applied, err := coordination.ApplyDefinition(j.work, recorded.By(j.member.Registry, j.member.Layout), j.member.Layout, j.wanted.Definition, j.host.former(j.name), j.accept, j.says(now))
 	if err == nil {
 		j.brought(applied)
 		j.joining.err = nil
@@ -543,7 +546,8 @@ func transient(err error) bool {
 // rejoin makes the job one that this host is to join again, under an instance
 // id that was not used before. What was due while it was away is not owed.
 func (j *job) rejoin(now moment) {
-	j.exit.left, j.exit.state, j.joined, j.registered, j.exit.triedAt = "", "", false, false, time.Time{}
+	j.endOutside()
+	j.exit.left, j.exit.state, j.exit.noted, j.joined, j.registered, j.exit.triedAt = "", "", false, false, false, time.Time{}
 	j.exit.stopped, j.exit.until = false, time.Time{}
 	j.joining.applied, j.joining.waited = coordination.Applied{}, 0
 	j.admitGuests()
@@ -569,20 +573,8 @@ func (j *job) configure(now moment) {
 	}
 	c := j.member.View.Config
 	key := c.Cron + "\x00" + c.TimeZone
-	if j.configured != (configured{}) && c.Disabled != j.disabled {
-		// The servers hold what is in force; a change of the definition is
-		// carried over once, by every host to its own.
-		carried, err := operate.CarryDisabled(j.work, recorded.By(j.member.Registry, j.member.Layout), j.member.Layout, c.Disabled, j.configured.config, j.member.Self.ServerIP)
-		if err != nil {
-			j.failed(now, "applying disabled", err)
-			return
-		}
-		if !carried {
-			j.log.Info("the field disabled was changed in the registry, and by no definition of ours: this server stays as it is", zap.Bool("disabled", c.Disabled), zap.Bool("server disabled", !j.member.View.Enabled))
-		}
-	}
 	j.edits.Note(c, from.config)
-	j.configured, j.disabled = from, c.Disabled
+	j.configured = from
 	if key != j.cron.madeFor {
 		changed := j.cron.madeFor != ""
 		j.cron.madeFor = key

@@ -14,6 +14,8 @@ import (
 	"github.com/wasmjob/wasmjob/coordination"
 	"github.com/wasmjob/wasmjob/coordination/cleanup"
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
+	"github.com/wasmjob/wasmjob/coordination/operate"
+	"github.com/wasmjob/wasmjob/coordination/recorded"
 	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/coordination/tree"
 	"github.com/wasmjob/wasmjob/host/edits"
@@ -45,6 +47,7 @@ func (j *job) join(now moment) bool {
 	joining := coordination.Joining{
 		Definition: j.wanted.Definition, Former: j.host.former(j.name), JobClass: j.wanted.JobClass,
 		Detail: j.detail(), Accept: j.accept, CheckRecord: j.term.registry.CheckRecord, Applied: &j.joining.applied, Wait: &wait, Waited: j.joining.waited,
+		Said: j.says(now), Recorded: func(r registry.Center) registry.Center { return recorded.By(r, j.member.Layout) },
 	}
 	err := j.member.Join(j.work, joining)
 	if err == nil && wait > 0 {
@@ -54,6 +57,11 @@ func (j *job) join(now moment) bool {
 	}
 	applied := j.joining.applied
 	j.joining.applied, j.joining.waited = coordination.Applied{}, 0
+	var out *coordination.StayOut
+	if errors.As(err, &out) {
+		j.keepOut(now, out)
+		return false
+	}
 	if refused(err) {
 		j.refuse(now, err)
 		return false
@@ -147,8 +155,8 @@ func (j *job) see(s registry.Snapshot) {
 func (j *job) look(now moment) bool {
 	switch {
 	case !j.member.View.Exists:
-		j.quit(JobRemoved, "removed from the registry; '"+words.Command("restore", j.name)+"' brings it back")
-		j.clearAway(now)
+		j.quit(JobRemoved, j.removedText())
+		j.out(now)
 		return false
 	case !j.member.View.Joined() && j.exit.tried(now):
 		j.unwatchAll()
@@ -189,6 +197,10 @@ func (j *job) stopped(now moment) {
 		j.againAt = j.exit.stopAt
 		return
 	}
+	if err := j.member.NoteStop(j.work, now.wall); err != nil {
+		j.failed(now, "writing down that this host is stopped", err)
+		return
+	}
 	unfinished := j.unfinished()
 	if len(unfinished) > 0 {
 		j.flushOffsets(now) // whoever goes on begins there
@@ -197,16 +209,115 @@ func (j *job) stopped(now moment) {
 		j.failed(now, "leaving the job", err)
 		return
 	}
-	j.registered = false
+	j.registered, j.exit.noted = false, true
 	const why = "its instance was removed by an operator"
 	j.giveUp(unfinished, why)
 	j.Emit(event.Event{Kind: event.JobStopped, Reason: why, Items: unfinished})
 	j.outside.Stopped()
-	j.quit(JobStopped, "stopped by an operator; '"+words.Command("start", j.name)+"' runs it again")
+	j.quit(JobStopped, j.stoppedText())
+	j.out(now)
 }
 
-// quit stops looking after the job until its definition changes, or an operator
-// starts it again.
+func (j *job) removedText() string {
+	return "removed from the registry; '" + words.Command("restore", j.name) + "' brings it back"
+}
+
+func (j *job) stoppedText() string {
+	return "stopped by an operator; '" + words.Command("start", j.name) + "' runs it again"
+}
+
+// says is what this host says by its definition.
+func (j *job) says(now moment) tree.Word {
+	return tree.Word{By: "file " + j.wanted.File + " on host " + j.host.cfg.ServerIP, Since: now.wall.UnixMilli()}
+}
+
+// keepOut stays out of a job that this host has not joined: somebody wants it so.
+func (j *job) keepOut(now moment, out *coordination.StayOut) {
+	j.joining.err, j.exit.noted = nil, true
+	if out.Again {
+		// A host of the version before, which does not know what is wanted, has made it again.
+		err := operate.Remove(j.work, recorded.By(j.member.Registry, j.member.Layout), j.member.Layout, out.Said, false)
+		if err != nil && !errors.Is(err, tree.ErrRemoved) {
+			j.failed(now, "removing the job again, which a host of an earlier version has brought back", err)
+			return
+		}
+		j.log.Warn("the job was removed, and a host of an earlier version has brought it back; removed it again")
+	}
+	switch {
+	case j.exit.left != "":
+		return
+	case out.Removed:
+		j.quit(JobRemoved, j.removedText())
+	default:
+		j.quit(JobStopped, j.stoppedText())
+	}
+	j.out(now)
+}
+
+// out does what a host has to do that is out of a job. It reports true if it may come back.
+func (j *job) out(now moment) (back bool) { return j.clearAway(now) && j.stayOut(now) }
+
+// stayOut watches, once nothing of this host is left in a job that it is out of, whether
+// it is still to stay out. It reports false while it is. Nothing of it is remembered: what
+// is wanted stands in the registry.
+func (j *job) stayOut(now moment) (back bool) {
+	if now.Before(j.refusal.retryAt) {
+		return false
+	}
+	if !j.exit.noted {
+		if err := j.member.NoteRemoval(j.work, j.host.former(j.name), now.wall); err != nil {
+			j.failed(now, "writing down that the job was removed", err)
+			return false
+		}
+		j.exit.noted = true
+	}
+	if j.watch.outside == nil {
+		ctx, cancel := context.WithCancel(j.work)
+		outside, err := j.term.registry.Watch(ctx, coordination.Outside(j.member.Layout)...)
+		if err != nil {
+			cancel()
+			j.failed(now, "watching whether the job is wanted here", err)
+			return false
+		}
+		j.watch.outside, j.watch.endOutside, j.watch.seen = outside, cancel, nil
+		return false
+	}
+	if j.watch.seen == nil {
+		return false
+	}
+	if l := j.member.Layout; !j.watch.seen.Data(l.Wanted()).Exists && !j.watch.seen.Data(l.Config()).Exists {
+		// Another program has deleted our nodes, too, after this was written down.
+		j.exit.noted, j.watch.seen = false, nil
+		return j.stayOut(now)
+	}
+	err := coordination.StaysOut(j.watch.seen, j.member.Layout, j.member.Self.ID, j.wanted.Definition.YAML())
+	var out *coordination.StayOut
+	if errors.As(err, &out) {
+		if out.Again {
+			j.watch.seen = nil // the next snapshot shows that it is done
+			j.keepOut(now, out)
+		} else {
+			j.exit.left, j.exit.state = j.stoppedText(), JobStopped
+			if out.Removed {
+				j.exit.left, j.exit.state = j.removedText(), JobRemoved
+			}
+		}
+		return false
+	}
+	j.changed = false
+	j.rejoin(now)
+	return true
+}
+
+// endOutside ends that watch.
+func (j *job) endOutside() {
+	if j.watch.endOutside != nil {
+		j.watch.endOutside()
+	}
+	j.watch.outside, j.watch.endOutside, j.watch.seen = nil, nil, nil
+}
+
+// quit stops looking after the job while somebody wants it so; see stayOut.
 func (j *job) quit(state JobState, why string) {
 	j.exit.left, j.exit.state = why, state
 	j.calendar.Next = time.Time{}
@@ -214,6 +325,7 @@ func (j *job) quit(state JobState, why string) {
 	j.unwatchAll()
 	j.dropTrigger(event.SkipDisabled, why)
 	j.Emit(event.Event{Kind: event.JobRemoved, Reason: why})
+	j.changed = false // a definition is applied when the host comes back
 	for n, it := range j.items {
 		if it.run == nil {
 			delete(j.items, n)

@@ -86,6 +86,7 @@ type joining struct {
 type exit struct {
 	left     string // why the job is not run here: stopped, removed
 	state    JobState
+	noted    bool // that another program has removed the job, or stopped this host, is written down
 	leaving  string
 	draining bool
 	// until is when what runs is stopped by force, because the host drains,

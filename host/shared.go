@@ -45,7 +45,6 @@ type mailbox struct {
 	update  *Job
 	leave   string
 	drain   bool
-	start   bool // an operator wants the job back
 	ended   []run.Ended
 	over    []*run.Fire
 	offsets bool
@@ -75,9 +74,6 @@ func (s *shared) nudge() { notify(s.mail.wake) }
 
 // leave makes the host leave the job once its running items have ended.
 func (s *shared) leave(why string) { s.post(func(m *mailbox) { m.update, m.leave = nil, why }) }
-
-// startAgain makes the host join the job again if an operator stopped or removed it.
-func (s *shared) startAgain() { s.post(func(m *mailbox) { m.start = true }) }
 
 // drain is leave with a time limit.
 func (s *shared) drain() { s.post(func(m *mailbox) { m.drain = true }) }

@@ -17,6 +17,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/wasmjob/wasmjob/coordination/fence"
+	"github.com/wasmjob/wasmjob/coordination/operate"
 	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/coordination/tree"
 	"github.com/wasmjob/wasmjob/host/arrivals"
@@ -332,13 +333,19 @@ func (t *term) unsettled() map[string]bool {
 	return owed
 }
 
-// start makes the host join a job again that an operator stopped or removed.
-func (t *term) start(name string) {
+// start says that this host may come back into a job that it was stopped in, or that was removed.
+func (t *term) start(ctx context.Context, name string, said tree.Word) error {
 	t.mu.Lock()
-	defer t.mu.Unlock()
-	if j := t.jobs[name]; j != nil {
-		j.startAgain()
+	j := t.jobs[name]
+	t.mu.Unlock()
+	if j == nil {
+		return nil // its loop begins, or has ended: it goes by what is wanted
 	}
+	err := operate.Start(ctx, t.registry, tree.NewLayout(t.host.cfg.Namespace, name), said, *j.identity.Load())
+	if errors.Is(err, operate.ErrNotAway) {
+		return nil
+	}
+	return err
 }
 
 // gone reports that another host is gone, once: each job finds it out by itself.

@@ -44,6 +44,7 @@
 //	                             each edit of the configuration that a host records
 //	superseded                   digests of those that were applied before it
 //	servers                      since when which servers have had no instance
+//	wanted                       what people want of the job ([Wanted]); it outlives the job
 //	recorded                     the newest changes that are on record, so that no host that
 //	                             sees one records it again
 //

@@ -172,6 +172,9 @@ func (l Layout) Definition() string { return l.sibling + "/definition" }
 // Superseded holds digests of the definitions that were applied before that one; see [Superseded].
 func (l Layout) Superseded() string { return l.sibling + "/superseded" }
 
+// Wanted holds what people want of the job; see [Wanted]. It outlives the job.
+func (l Layout) Wanted() string { return l.sibling + "/wanted" }
+
 // UnusedServers holds since when which servers have had no instance.
 func (l Layout) UnusedServers() string { return l.sibling + "/servers" }
 

@@ -196,7 +196,7 @@ func TestOperationsByTheClient(t *testing.T) {
 	do(c.Remove(ctx, "cities", false))
 	s.Until("the job is removed", func() bool { return state(s, "cities") == host.JobRemoved })
 	do(c.Remove(ctx, odd, true))
-	if _, there := s.Look("/ns.wasmjob/" + odd); there {
+	if _, there := s.Look("/ns.wasmjob/" + odd + "/members"); there {
 		t.Error("what is purged is there")
 	}
 	report, err := c.Status(ctx)

@@ -15,6 +15,10 @@ type mutant struct {
 // Whoever changes one of these lines changes its row: mutants_test.go finds rows
 // that fit no more.
 var mutants = []mutant{
+	{"join without what is wanted", "coordination/membership.go",
+		"return registry.Check(node.Path, node.Version)\n}\n\n// announce",
+		"return registry.Check(node.Path, registry.AnyVersion)\n}\n\n// announce",
+		"coordination", "TestJoinWhileOperatorsSpeak"},
 	{"division without the term's guard", "coordination/sharding.go",
 		"guards := []registry.Op{registry.Check(l.Term(), s.term.Version), registry.Check(l.Leader(), 1),",
 		"guards := []registry.Op{registry.Check(l.Leader(), 1),",

@@ -566,7 +566,7 @@ func TestDispatcher_enabled(t *testing.T) {
 		c := newCluster(t, "defaults: {startWithin: 30s}")
 		n := c.start(withoutCatchUp(job(c, "j", 2)))
 		set := func(enable bool) {
-			if _, err := operate.SetServers(t.Context(), n.center(), tree.NewLayout(namespace, "j"), enable); err != nil {
+			if _, err := operate.SetServers(t.Context(), n.center(), tree.NewLayout(namespace, "j"), tree.Word{}, enable); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -642,7 +642,7 @@ func TestDispatcher_enabledAgain(t *testing.T) {
 		<-n.done
 		until(2, 10)
 		l := tree.NewLayout(namespace, "j")
-		if _, err := operate.SetServers(t.Context(), keeper.center(), l, true); err != nil {
+		if _, err := operate.SetServers(t.Context(), keeper.center(), l, tree.Word{}, true); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := operate.SetItem(t.Context(), keeper.center(), l, 0, true); err != nil {
