@@ -53,7 +53,7 @@ func (r *recovery) readOwed(ctx context.Context, x *step.Exchange, owed tree.Run
 	var read []registry.Query
 	for _, i := range o.list {
 		if r.onlyRecorded(i, owed) {
-			read = append(read, registry.Data(l.Record(i)))
+			read = append(read, registry.Data(l.Record(i)), registry.Data(l.ItemRunning(i)))
 			continue
 		}
 		read = append(read, itemQueries(l, tree.Items{i})...)
@@ -76,8 +76,9 @@ func (r *recovery) readOwed(ctx context.Context, x *step.Exchange, owed tree.Run
 	return o, err
 }
 
-// onlyRecorded reports whether nothing matters of an item but its record: it is not run again, and no mark of its run
-// has outlived its host.
+// onlyRecorded reports whether nothing matters of an item but its record and its running mark: it is
+// not run again, and no mark of a takeover was left. The running mark has outlived a host that left
+// the job and kept its session.
 func (r *recovery) onlyRecorded(i int, owed tree.Runs) bool {
 	repeated := r.View.Config.Failover && r.View.Config.MonitorExecution
 	return !repeated && owed.Java == "" && r.Dead != "" && !owed.MarkedOf(i)
