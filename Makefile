@@ -228,7 +228,7 @@ hostile: ## attack what jobs may do outside, have a host run each hostile module
 	$(GO) test -count 1 -timeout 20m ./host/capability/... ./host/grants ./host/signature ./host/catalog
 	$(GO) test -count 1 -timeout 20m -run '^TestNothingLeavesAHostThatWasHalted$$' ./test/e2e
 	$(GO) test -count 1 -timeout 1h -v -run '^(TestCalls|TestRandomCalls)$$' ./test/hostile
-	$(GO) test -count 1 -timeout 4h -v -run '^(TestCorpusIsStopped|TestBeside|TestStart|TestLag)$$' ./test/hostile -hostile.beside -hostile.every $(or $(EVERY),1) -hostile.output $(CURDIR)/bin/hostile.md $(HOSTILE_ISOLATION)
+	$(GO) test -count 1 -timeout 4h -v -run '^(TestCorpusIsStopped|TestBeside|TestStart|TestLag|TestRecursionBeside)$$' ./test/hostile -hostile.beside -hostile.every $(or $(EVERY),1) -hostile.output $(CURDIR)/bin/hostile.md $(HOSTILE_ISOLATION)
 
 .PHONY: programs
 programs: ## compare real programs in C, Rust and Go, metered and plain, and what metering costs them: bin/programs.md; downloads into bin/programs

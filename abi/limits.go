@@ -29,8 +29,8 @@ const (
 	DefaultMemory = 128 << 20
 	// MaxStack bounds the native stack of a guest's calls, in bytes. It is not
 	// part of linear memory; a guest that needs more, by deep recursion, traps. The
-	// engine doubles a stack that is full, so that up to twice as much is allocated
-	// until the guest is stopped.
+	// engine doubles a stack that is full, so that up to three times as much is allocated
+	// until the guest is stopped: the old stack and the new one.
 	MaxStack = 16 << 20
 	// MaxModuleSize is the largest module file in bytes.
 	MaxModuleSize = 32 << 20

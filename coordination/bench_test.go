@@ -136,3 +136,78 @@ func BenchmarkReadShare(b *testing.B) {
 		}
 	}
 }
+
+// BenchmarkTakeover has the two others of three hosts take over, or one of them write down, what a host that has died
+// had begun: all items. They do it call by call, in turn.
+func BenchmarkTakeover(b *testing.B) {
+	for _, failover := range []bool{true, false} {
+		for _, items := range []int{10_000, 100_000, 1_000_000} {
+			b.Run(fmt.Sprintf("failover=%v/%d", failover, items), func(b *testing.B) {
+				for b.Loop() {
+					b.StopTimer()
+					c := newCluster(b, inMemory(b))
+					c.say = func(string, ...any) {}
+					c.file.ShardingTotalCount, c.file.Failover = items, failover
+					var hosts []*simHost
+					for k := range 3 {
+						h := c.addHost(string(rune('A'+k)), fmt.Sprintf("10.0.0.%d", k+1))
+						if _, err := h.join(c.file); err != nil {
+							b.Fatal(err)
+						}
+						if hosts = append(hosts, h); k == 0 { // it gets all of them
+							c.settle()
+							c.now = c.now.Add(time.Second)
+							if err := h.fire(c.now); err != nil {
+								b.Fatal(err)
+							}
+						}
+					}
+					c.settle()
+					hosts[0].crash()
+					for _, h := range hosts[1:] {
+						if err := h.look(); err != nil {
+							b.Fatal(err)
+						}
+					}
+					for !failover && !hosts[1].View.IsJanitor() { // who writes down what is lost
+						if _, err := hosts[1].step(); err != nil {
+							b.Fatal(err)
+						}
+						if err := hosts[1].look(); err != nil {
+							b.Fatal(err)
+						}
+					}
+					b.StartTimer()
+					if done := takeAll(b, hosts[1:], hosts[0].Self.ID, items); done != items {
+						b.Fatalf("%d of %d items", done, items)
+					}
+				}
+			})
+		}
+	}
+}
+
+// takeAll has hosts recover what is left of a dead one, call by call in turn, and returns how many items that were.
+func takeAll(b *testing.B, hosts []*simHost, dead string, items int) (done int) {
+	next, open := make([]int, len(hosts)), len(hosts)
+	var slowest time.Duration
+	for open > 0 {
+		for k, h := range hosts {
+			if next[k] < 0 {
+				continue
+			}
+			var out co.Recovered
+			at := time.Now()
+			if err := h.perform(moves.Recover(&h.Member, co.Recovery{Dead: dead, Limit: items, From: next[k], Now: h.now}, &out)); err != nil {
+				b.Fatal(err)
+			}
+			slowest = max(slowest, time.Since(at))
+			done += len(out.Claimed) + len(out.Lost)
+			if next[k] = out.Next; out.Next == 0 {
+				next[k], open = -1, open-1
+			}
+		}
+	}
+	b.ReportMetric(float64(slowest.Milliseconds()), "ms/longest-call")
+	return done
+}

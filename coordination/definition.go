@@ -23,8 +23,6 @@ type Applied struct {
 	// been replaced by a newer one since, and differs from what is in force:
 	// nothing of it was applied, and the host's file is out of date.
 	Superseded bool
-	// Base is what the host has to add to all transaction numbers of the job.
-	Base int64
 
 	stepped bool // a step of a joining that is not its last took effect
 }
@@ -35,6 +33,8 @@ type Applied struct {
 type definitions struct {
 	layout                   tree.Layout
 	config, last, superseded registry.Node
+	// before are the definitions that the one which makes the job supersedes.
+	before tree.Superseded
 }
 
 // apply decides what the registry's configuration becomes: a field that was
@@ -93,8 +93,8 @@ func (d definitions) create(mine jobconfig.Configuration, accept func(jobconfig.
 	}
 	yaml := mine.YAML()
 	ops := []registry.Op{registry.Create(d.layout.Config(), yaml), step.Put(d.last, yaml)}
-	if d.superseded.Exists { // by what was applied to the job before it was removed
-		ops = append(ops, registry.Set(d.superseded.Path, nil, d.superseded.Version))
+	if d.superseded.Exists || len(d.before) > 0 {
+		ops = append(ops, step.Put(d.superseded, d.before.Data()))
 	}
 	return ops, Applied{Configuration: mine, Created: true}, nil
 }
@@ -111,12 +111,13 @@ func (d definitions) remember(yaml []byte, list tree.Superseded, again bool) []r
 	return []registry.Op{step.Put(d.last, yaml), step.Put(d.superseded, list.Replace(d.last.Data, yaml).Data())}
 }
 
-// ApplyDefinition brings a changed definition file to the registry. former and accept
-// are as in Joining. It returns tree.ErrRemoved for a job that is not in the registry.
-func ApplyDefinition(ctx context.Context, r registry.Center, l tree.Layout, mine jobconfig.Configuration, former []byte, accept func(jobconfig.Configuration) error) (applied Applied, err error) {
+// ApplyDefinition brings a changed definition file to the registry. former, accept and
+// said are as in Joining. If it changes the field disabled, that is a word for the whole
+// job. It returns tree.ErrRemoved for a job that is not in the registry.
+func ApplyDefinition(ctx context.Context, r registry.Center, l tree.Layout, mine jobconfig.Configuration, former []byte, accept func(jobconfig.Configuration) error, said tree.Word) (applied Applied, err error) {
 	err = step.Perform(ctx, r, "apply definition", func(ctx context.Context, x *step.Exchange) error {
 		for {
-			n, err := x.Read(ctx, registry.Data(l.Config()), registry.Data(l.Definition()), registry.Data(l.Superseded()))
+			n, err := x.Read(ctx, wantedQueries(l)...)
 			if err != nil {
 				return err
 			}
@@ -127,6 +128,15 @@ func ApplyDefinition(ctx context.Context, r registry.Center, l tree.Layout, mine
 			var ops []registry.Op
 			if ops, applied, err = d.apply(mine, former, accept); err != nil || len(ops) == 0 {
 				return err
+			}
+			if slices.Contains(applied.Changed, "disabled") {
+				w := tree.ParseWanted(n.Data(l.Wanted()).Data)
+				more, words, err := carried(ctx, x, l, applied.Configuration.Disabled, said, w.Disabled)
+				if err != nil {
+					return err
+				}
+				w.Disabled = words
+				ops = append(append(ops, more...), registry.Ensure(l.Sibling()), step.Put(n.Data(l.Wanted()), w.Data()))
 			}
 			_, err = x.Commit(ctx, ops...)
 			if step.ConflictOf(err) == nil {

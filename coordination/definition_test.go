@@ -3,16 +3,18 @@ package coordination_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"testing"
 
 	co "github.com/wasmjob/wasmjob/coordination"
 	"github.com/wasmjob/wasmjob/coordination/operate"
 	"github.com/wasmjob/wasmjob/coordination/registry"
+	"github.com/wasmjob/wasmjob/coordination/tree"
 )
 
 // TestSupersededList: the list of superseded definitions is bounded, names each
-// once and never the one in force, and ends with the job.
+// once and never the one in force, and outlives the job.
 func TestSupersededList(t *testing.T) {
 	t.Parallel()
 	c, h := group(t, 1, nil)
@@ -52,11 +54,22 @@ func TestSupersededList(t *testing.T) {
 	if a := apply("1"); a.Superseded {
 		t.Error("a definition that the list has forgotten is still superseded")
 	}
-	must(t, c.operate(moves.Remove(c.layout, false)))
-	b := c.addHost("Z", "10.9.9.9")
-	must(t, second(b.join(c.file)))
-	if got := list(); len(got) != 0 {
-		t.Errorf("a job that was removed and made anew still has %d superseded definitions", len(got))
+	for _, purge := range []bool{false, true} {
+		must(t, c.operate(moves.Remove(c.layout, purge)))
+		b := c.addHost(fmt.Sprint("Z", purge), "10.9.9.9")
+		mine, last := c.file, c.file
+		last.Description = "122"
+		if purge {
+			last.Description = "purge false"
+		}
+		if err := second(b.join(last)); !errors.Is(err, tree.ErrRemoved) {
+			t.Errorf("purge %v: a host with the definition that was in force makes the job again: %v", purge, err)
+		}
+		mine.Description = fmt.Sprint("purge ", purge)
+		must(t, second(b.join(mine)))
+		if got := len(list()); got != 100 {
+			t.Errorf("purge %v: %d superseded definitions are known of a job that was made anew, expected 100", purge, got)
+		}
 	}
 }
 

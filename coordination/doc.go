@@ -11,7 +11,7 @@
 // tree beside it.
 //
 // Below this package stand the nodes and their content (tree), how a step reads and
-// commits (step), ElasticJob's latch (latch) and copies of registries (copied); beside
+// commits (step), ElasticJob's latch (latch) and numbers that only grow (fence); beside
 // it what people see (inspect) and do (operate), and the barrier of listeners
 // (guarantee); above it what removes leftovers (cleanup).
 //
@@ -94,6 +94,9 @@
 //	claim of a crash     instance and detail of the dead host are gone; its list of runs and
 //	                     the record have their versions; not disabled; a mark of a Java host
 //	                     is there as it was read, or not there
+//	join                 what is wanted (node wanted) has the version that was read; who makes the
+//	                     job sets it
+//	operators' words     the same; they are written with their effect on ElasticJob's nodes
 //	instants waived      as the begin: the job, the share, the item's record; no run of the
 //	                     item is open
 //	join, leave          the version of members. A host that joins in a crowd is announced
@@ -198,9 +201,9 @@
 // those items, and takes its part of them in one commit: set the record (new
 // owner, same instant, failover), create failover, failovering and running, move
 // the items from one list of runs to the other. Those take part that run nothing
-// of the job, or all if each runs something; the first to commit writes down who
-// they are, beside what is left. The last one deletes what is left of the dead
-// host.
+// of the job, or all if each runs something, each with a block of the items; the first to commit
+// writes down who they are, beside what is left. The last one deletes what is left of the dead
+// host. Of very many items a call takes some thousand, and says where the next goes on.
 //
 // Commits that would be too large for a registry are cut; each part is right
 // by itself.

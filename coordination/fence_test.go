@@ -153,3 +153,26 @@ func TestFenceOfFormerOwner(t *testing.T) {
 		}
 	})
 }
+
+// TestRecordNamesItsPast: every begin and completion notes the transaction that
+// wrote the record before, so that the record of a run that has ended names its
+// fence, and none names a transaction that comes after its own.
+//
+// It kills the mutant "record that does not name its past".
+func TestRecordNamesItsPast(t *testing.T) {
+	t.Parallel()
+	c, hosts := group(t, 1, nil)
+	h := hosts[0]
+	node := func() registry.Node { return c.node(c.layout.Sibling() + "/sharding/0") }
+	for n := range 3 {
+		before := node().Mzxid
+		fence := begin(t, h, c.now.Add(time.Duration(n+1)*time.Second)).Items[0].RecordZxid
+		if got := c.record(0).After; got != before {
+			t.Errorf("begin %d: the record names %d, expected %d, which wrote it before", n, got, before)
+		}
+		must(t, h.complete(h.running(), "OK", ""))
+		if got := c.record(0).After; got != fence || got >= node().Mzxid {
+			t.Errorf("completion %d: the record names %d, expected the fence %d; transaction %d wrote it", n, got, fence, node().Mzxid)
+		}
+	}
+}

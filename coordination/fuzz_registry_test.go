@@ -14,6 +14,7 @@ import (
 
 	co "github.com/wasmjob/wasmjob/coordination"
 	"github.com/wasmjob/wasmjob/coordination/cleanup"
+	"github.com/wasmjob/wasmjob/coordination/operate"
 	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/coordination/tree"
 )
@@ -295,6 +296,9 @@ func (v *vandal) recover() {
 		if _, err := v.op.Commit(v.ctx, op); err != nil {
 			v.say("operator: %v", err)
 		}
+	}
+	if err := v.operate(moves.Restore(v.layout)); err != nil && !errors.Is(err, operate.ErrNotAway) && !errors.Is(err, tree.ErrRemoved) {
+		v.say("operator: %v", err)
 	}
 	v.say("operator: has mended what is his")
 	v.arrive()

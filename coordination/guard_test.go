@@ -152,11 +152,11 @@ type witness struct {
 
 	target  *guard
 	strange registry.Center
-	tried   *guard   // what the target turned out to be
-	refused error    // of the commit
-	after   []string // what the step did then
-	made    []string // nodes that stand in the way until the step has ended
-	running bool     // the step that was refused goes on
+	tried   *guard        // what the target turned out to be
+	refused error         // of the commit
+	after   []string      // what the step did then
+	undo    []registry.Op // what was changed stands in the way until the step has ended
+	running bool          // the step that was refused goes on
 }
 
 func (w *witness) Connect(t testing.TB) registry.Center {
@@ -254,8 +254,8 @@ func (w *witness) goesOn(step, what string) {
 	}
 	if step != w.tried.step || len(w.after) == 4 {
 		w.running = false
-		for _, path := range w.made {
-			_, _ = w.strange.Commit(context.Background(), registry.Delete(path, registry.AnyVersion)) // or it is gone
+		for _, op := range w.undo {
+			_, _ = w.strange.Commit(context.Background(), op) // or it has been undone
 		}
 		return
 	}
@@ -269,16 +269,17 @@ func (w *witness) change(ctx context.Context, op registry.Op) error {
 		parent := op.Path[:strings.LastIndexByte(op.Path, '/')]
 		_, err := w.strange.Commit(ctx, registry.Ensure(parent), registry.Create(op.Path, op.Data))
 		if err == nil && op.Kind != registry.OpCreate {
-			w.made = append(w.made, op.Path)
+			w.undo = append(w.undo, registry.Delete(op.Path, registry.AnyVersion))
 		}
-		return err
-	}
-	if op.Version == registry.AnyVersion {
-		_, err := w.strange.Commit(ctx, registry.Delete(op.Path, registry.AnyVersion))
 		return err
 	}
 	nodes, err := w.strange.Read(ctx, registry.Data(op.Path))
 	if err != nil {
+		return err
+	}
+	if op.Version == registry.AnyVersion {
+		w.undo = append(w.undo, registry.Create(op.Path, nodes[0].Data))
+		_, err := w.strange.Commit(ctx, registry.Delete(op.Path, registry.AnyVersion))
 		return err
 	}
 	_, err = w.strange.Commit(ctx, registry.Set(op.Path, nodes[0].Data, registry.AnyVersion))

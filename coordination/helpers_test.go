@@ -10,7 +10,6 @@ import (
 
 	co "github.com/wasmjob/wasmjob/coordination"
 	"github.com/wasmjob/wasmjob/coordination/cleanup"
-	"github.com/wasmjob/wasmjob/coordination/copied"
 	"github.com/wasmjob/wasmjob/coordination/guarantee"
 	"github.com/wasmjob/wasmjob/coordination/inspect"
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
@@ -204,7 +203,7 @@ func (stepper) Join(m *co.Member, j co.Joining) move {
 
 func (stepper) ApplyDefinition(l tree.Layout, mine jobconfig.Configuration, former []byte, accept func(jobconfig.Configuration) error, out *co.Applied) move {
 	return func(ctx context.Context, r registry.Center) error {
-		applied, err := co.ApplyDefinition(ctx, r, l, mine, former, accept)
+		applied, err := co.ApplyDefinition(ctx, r, l, mine, former, accept, said)
 		if out != nil {
 			*out = applied
 		}
@@ -218,6 +217,14 @@ func (stepper) Drain(m *co.Member, d tree.HostDetail) move {
 
 func (stepper) Leave(m *co.Member) move {
 	return with(m, func(ctx context.Context) error { return m.Leave(ctx) })
+}
+
+func (stepper) NoteRemoval(m *co.Member, mine []byte, now time.Time) move {
+	return with(m, func(ctx context.Context) error { return m.NoteRemoval(ctx, mine, now) })
+}
+
+func (stepper) NoteStop(m *co.Member, now time.Time) move {
+	return with(m, func(ctx context.Context) error { return m.NoteStop(ctx, now) })
 }
 
 func (stepper) Elect(m *co.Member) move {
@@ -361,7 +368,7 @@ func (stepper) TriggerRound(m *co.Member, consumed int64, out *int64, args *tree
 
 func (stepper) SetServers(l tree.Layout, enable bool, ips ...string) move {
 	return func(ctx context.Context, r registry.Center) error {
-		_, err := operate.SetServers(ctx, r, l, enable, ips...)
+		_, err := operate.SetServers(ctx, r, l, said, enable, ips...)
 		return err
 	}
 }
@@ -373,18 +380,41 @@ func (stepper) SetItem(l tree.Layout, item int, enable bool) move {
 	}
 }
 
-func (stepper) StopInstance(l tree.Layout, id string) move {
-	return func(ctx context.Context, r registry.Center) error { return operate.StopInstance(ctx, r, l, id) }
+func (stepper) Stop(l tree.Layout, of string, ids ...string) move {
+	return func(ctx context.Context, r registry.Center) error {
+		_, err := operate.Stop(ctx, r, l, said, of, ids)
+		return err
+	}
 }
+
+// StopInstance stops one of ours, or a Java host.
+func (stepper) StopInstance(l tree.Layout, id string) move {
+	return func(ctx context.Context, r registry.Center) error {
+		n, err := r.Read(ctx, registry.Data(l.Detail(id)))
+		if err != nil {
+			return err
+		}
+		if !n[0].Exists {
+			return operate.StopJava(ctx, r, l, id)
+		}
+		_, err = operate.Stop(ctx, r, l, said, tree.ProcessOf(id), []string{id})
+		return err
+	}
+}
+
+func (stepper) Start(l tree.Layout, id string) move {
+	return func(ctx context.Context, r registry.Center) error { return operate.Start(ctx, r, l, said, id) }
+}
+
+func (stepper) Restore(l tree.Layout) move {
+	return func(ctx context.Context, r registry.Center) error { return operate.Restore(ctx, r, l, said) }
+}
+
+// said is what the operator of the tests says.
+var said = tree.Word{By: "user alice", Why: "a test", Since: 1}
 
 func (stepper) Remove(l tree.Layout, purge bool) move {
-	return func(ctx context.Context, r registry.Center) error { return operate.Remove(ctx, r, l, purge) }
-}
-
-func (stepper) Adopt(namespace string, out *copied.Adoption) move {
-	return into(out, func(ctx context.Context, r registry.Center) (copied.Adoption, error) {
-		return copied.Adopt(ctx, r, namespace)
-	})
+	return func(ctx context.Context, r registry.Center) error { return operate.Remove(ctx, r, l, said, purge) }
 }
 
 func (stepper) ReadShards(l tree.Layout, out *inspect.Shards) move {

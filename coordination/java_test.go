@@ -434,6 +434,69 @@ func TestJavasDivisionThatAnotherHasWrittenDown(t *testing.T) {
 	j.rest()
 }
 
+// TestMarksOfFailedJavaRuns: a version of ElasticJob after 3.0.5 leaves the running marks of runs that
+// failed. As long as that host lives, an item of it is not begun by ours; when its session has ended,
+// it is if the job has no failover.
+func TestMarksOfFailedJavaRuns(t *testing.T) {
+	t.Parallel()
+	for _, failover := range []bool{false, true} {
+		c, h := group(t, 1, func(cfg *jobconfig.Configuration) { cfg.Failover, cfg.ShardingTotalCount = failover, 4 })
+		a := h[0]
+		j := c.addJava("J", "10.0.0.9")
+		j.start()
+		j.rest()
+		c.settle()
+		c.pass(10 * time.Second)
+		c.complete(all)
+		var theirs tree.Items
+		for i := range 4 {
+			if string(c.node(j.j(item(i, "instance"))).Data) == j.id {
+				theirs = append(theirs, i)
+			}
+		}
+		if len(theirs) == 0 {
+			t.Fatal("the Java host has no items")
+		}
+		j.fails = true
+		j.due()
+		j.rest()
+		j.finish = true
+		j.rest()
+		for _, i := range theirs {
+			if !c.node(j.j(item(i, "running"))).Exists {
+				t.Fatalf("item %d: its mark is gone", i)
+			}
+		}
+
+		c.hand(registry.Set(c.layout.Root()+"/servers/10.0.0.9", []byte("DISABLED"), registry.AnyVersion))
+		c.settle()
+		c.pass(10 * time.Second)
+		must(t, a.look())
+		must(t, a.fire(c.now))
+		for _, i := range theirs {
+			if slices.Contains(a.running(), i) {
+				t.Errorf("failover %t: item %d was begun beside the mark of a Java host that lives", failover, i)
+			}
+		}
+		c.invariants()
+
+		c.complete(all)
+		j.crash()
+		c.settle()
+		if failover {
+			continue // its marks outlive the session
+		}
+		c.pass(10 * time.Second)
+		must(t, a.look())
+		must(t, a.fire(c.now))
+		for _, i := range theirs {
+			if !slices.Contains(a.running(), i) {
+				t.Errorf("failover %t: item %d does not run when the Java host is gone: %v", failover, i, a.running())
+			}
+		}
+	}
+}
+
 // TestAJavaHostTakesAnItemThatTheViewDoesNotShow: a Java host that came after
 // the view takes what a host that died was running, while the item's new owner
 // begins.

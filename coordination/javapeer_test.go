@@ -20,6 +20,8 @@ import (
 // whoever drives it decides which goes on. What ElasticJob polls for it waits
 // for.
 type javaPeer struct {
+	// fails has its runs fail, and leave their marks as a version after 3.0.5 does.
+	fails bool
 	*cluster
 	name, ip, id string
 	rc           registry.Center
@@ -637,7 +639,7 @@ func (p *javaPeer) execute(cfg jobconfig.Configuration, items tree.Items) {
 		p.ran[i]++
 	}
 	p.say("%s: has run %s", p.name, items)
-	if cfg.MonitorExecution {
+	if cfg.MonitorExecution && !p.fails {
 		for _, i := range items {
 			p.removeIf(item(i, "running"))
 		}

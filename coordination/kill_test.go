@@ -128,6 +128,8 @@ func TestKillOfARemovedJob(t *testing.T) {
 // TestKillMeetsTheEnd: an operator kills a run at the moment at which something else becomes of
 // it, and the run's host does not hear of that. What the operator is told is what has become of it;
 // what has not ended can be killed, and nothing that was killed runs again.
+// It kills the mutant "kill without the record's version" and
+// the mutant "killed run taken over".
 func TestKillMeetsTheEnd(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
@@ -251,7 +253,7 @@ func handBack(t *testing.T, h *simHost, item int) co.Completed {
 }
 
 // TestKilledRunIsHandedBack: a host that does not know of the kill hands the run back. It is told
-// that it has ended.
+// that it has ended. It kills the mutant "killed run handed back".
 func TestKilledRunIsHandedBack(t *testing.T) {
 	t.Parallel()
 	c, h := group(t, 1, failoverOn)

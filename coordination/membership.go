@@ -6,7 +6,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/wasmjob/wasmjob/coordination/copied"
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 	"github.com/wasmjob/wasmjob/coordination/latch"
 	"github.com/wasmjob/wasmjob/coordination/registry"
@@ -25,10 +24,19 @@ type Joining struct {
 	// JobClass is written to the root node if that is blank.
 	JobClass string
 	Detail   tree.HostDetail
+	// Said is who brings the definition, and when, for what it changes in what is wanted
+	// of the job.
+	Said tree.Word
+	// Recorded returns the session for a commit that switches servers by the definition:
+	// then that is on record. nil: it is not.
+	Recorded func(registry.Center) registry.Center
 	// Accept refuses a configuration that asks for more than this host
 	// allows; nil refuses none. A host does not join a job whose configuration
 	// it refuses.
 	Accept func(jobconfig.Configuration) error
+	// CheckRecord refuses a record of an item, because of what it says about the registry;
+	// nil refuses none. A host does not join a job if it refuses the record of item 0.
+	CheckRecord func(registry.Node) error
 	// Applied is filled in: what the registry holds afterwards, and which
 	// fields of it the definition changed, empty if none.
 	Applied *Applied
@@ -42,7 +50,8 @@ type Joining struct {
 // Join registers the host for the job: configuration, server, instance. It
 // does not divide items; the next look at the view finds that the instances
 // have changed. After an error the same wish may be put again: a host that has
-// joined nevertheless is found to have.
+// joined nevertheless is found to have. A host that is wanted out of the job gets a
+// [StayOut].
 //
 // A host that comes alone to a job that is there joins in one commit, which
 // writes its name into the list of members. Of many that do so at once each
@@ -52,15 +61,15 @@ type Joining struct {
 // name is among the members. The host that writes that list adds the names of all who
 // are announced; the one with the lowest name does so at once.
 func (m *Member) Join(ctx context.Context, j Joining) error {
-	return m.perform(ctx, "join", func(ctx context.Context, x *step.Exchange) error {
-		a := arrival{Member: m, Joining: j}
+	a := arrival{Member: m, Joining: j}
+	return step.Perform(ctx, &carrier{m.Registry, &a}, "join", func(ctx context.Context, x *step.Exchange) error {
 		for {
 			if err := a.look(ctx, x); err != nil {
 				return err
 			}
 			ops := a.next()
 			if len(ops) == 0 {
-				return nil
+				return a.out
 			}
 			_, err := x.Commit(ctx, ops...)
 			if step.ConflictOf(err) != nil {
@@ -80,42 +89,105 @@ func (m *Member) Join(ctx context.Context, j Joining) error {
 	})
 }
 
+// carrier is the session of a host that joins.
+type carrier struct {
+	registry.Center
+	a *arrival
+}
+
+func (c *carrier) Commit(ctx context.Context, ops ...registry.Op) ([]registry.Result, error) {
+	if c.a.carries && c.a.Recorded != nil {
+		return c.a.Recorded(c.Center).Commit(ctx, ops...)
+	}
+	return c.Center.Commit(ctx, ops...)
+}
+
 // arrival is a Joining on its way: what was read.
 type arrival struct {
 	*Member
 	Joining
-	root, config, server, membersNode registry.Node
+	findings
+	root, server, membersNode registry.Node
+	// wanted is what is wanted once the host has joined; out, if set, is why it is not to.
+	wanted  tree.Wanted
+	verdict verdict
+	out     error
 	// details are the hosts of ours whose session lives, and those that have
 	// announced themselves.
 	details                          []string
 	instance, detail, runs, assigned registry.Node
-	change                           []registry.Op // of the definition
+	change                           []registry.Op // of the definition, and of servers by it
 	applied                          Applied
+	carries                          bool // the change switches servers
 	crowd                            bool // a commit was refused
 }
 
 // look reads what is there, and decides what the definition changes.
 func (a *arrival) look(ctx context.Context, x *step.Exchange) error {
 	l, id := a.Layout, a.Self.ID
-	n, err := x.Read(ctx, registry.Data(l.Root()), registry.Data(l.Config()), registry.Data(l.Definition()), registry.Data(l.Server(a.Self.ServerIP)), registry.Data(l.Members()), registry.Children(l.Details()), registry.Data(l.Superseded()),
-		registry.Data(l.Adopted()), registry.Data(l.Record(0)), registry.Data(l.Instance(id)), registry.Data(l.Detail(id)), registry.Data(l.RunsOf(id)), registry.Data(l.AssignmentOf(id)))
+	n, err := x.Read(ctx, append(wantedQueries(l), registry.Data(l.Root()), registry.Data(l.Server(a.Self.ServerIP)), registry.Data(l.Members()), registry.Children(l.Details()),
+		registry.Data(l.Record(0)), registry.Data(l.Instance(id)), registry.Data(l.Detail(id)), registry.Data(l.RunsOf(id)), registry.Data(l.AssignmentOf(id)))...)
 	if err != nil {
 		return err
 	}
-	a.root, a.config, a.server, a.membersNode = n.Data(l.Root()), n.Data(l.Config()), n.Data(l.Server(a.Self.ServerIP)), n.Data(l.Members())
+	a.findings = findingsOf(n, l)
+	a.root, a.server, a.membersNode = n.Data(l.Root()), n.Data(l.Server(a.Self.ServerIP)), n.Data(l.Members())
 	a.details = n.Children(l.Details())
 	a.instance, a.detail, a.runs, a.assigned = n.Data(l.Instance(id)), n.Data(l.Detail(id)), n.Data(l.RunsOf(id)), n.Data(l.AssignmentOf(id))
-	base := copied.Base(n.Data(l.Adopted()).Data)
-	if err := copied.Check(n.Data(l.Record(0)), base); err != nil { // every fire begins item 0, unless that is disabled
-		return err
+	if a.CheckRecord != nil { // every fire begins item 0, unless that is disabled
+		if err := a.CheckRecord(n.Data(l.Record(0))); err != nil {
+			return err
+		}
 	}
 
-	d := definitions{layout: l, config: a.config, last: n.Data(l.Definition()), superseded: n.Data(l.Superseded())}
+	mine := a.Definition.YAML()
+	a.wanted, a.verdict, a.out = tree.ParseWanted(a.findings.wanted.Data), verdictJoin, nil
+	if !a.joined() {
+		a.verdict = a.decide(id, mine)
+	}
+	if a.out = a.stayOut(a.verdict, id); a.out != nil || a.verdict == verdictVanished {
+		return nil
+	}
+	d := definitions{layout: l, config: a.config, last: a.definition, superseded: a.superseded}
+	if a.verdict == verdictCreate {
+		if a.wanted.Removed == nil && a.definition.Exists { // another program has removed it, and nobody has written that down
+			a.wanted = a.tombstone(tree.Word{})
+		}
+		a.wanted, d.before = a.wanted.Made(mine)
+	}
+	if a.verdict == verdictReturned {
+		a.wanted = a.wanted.Back(true)
+	}
 	if a.change, a.applied, err = d.apply(a.Definition, a.Former, a.Accept); err != nil {
 		return err
 	}
-	a.applied.Base = base
 	a.fillApplied()
+	return a.heed(ctx, x)
+}
+
+// heed decides what the host writes about what is wanted, and what is in force on
+// servers by that.
+func (a *arrival) heed(ctx context.Context, x *step.Exchange) error {
+	id := a.Self.ID
+	a.wanted = a.wanted.Came(id)
+	a.carries = a.config.Exists && slices.Contains(a.applied.Changed, "disabled")
+	if a.carries {
+		ops, words, err := carried(ctx, x, a.Layout, a.applied.Configuration.Disabled, a.Said, a.wanted.Disabled)
+		if err != nil {
+			return err
+		}
+		a.wanted.Disabled = words
+		a.change = append(a.change, ops...)
+		for _, op := range ops {
+			if op.Path == a.Layout.Server(a.Self.ServerIP) {
+				a.server.Data, a.server.Version = op.Data, op.Version+1 // set again below, after this
+			}
+		}
+	} else if a.config.Exists && !a.joined() && len(a.server.Data) == 0 {
+		if err := a.ordered(ctx, x); err != nil {
+			return err
+		}
+	}
 	if !a.joined() && len(a.runs.Data) > 0 {
 		return fmt.Errorf("instance id %s was used before: node %s holds unfinished runs; every start needs an id of its own", id, a.runs.Path)
 	}
@@ -150,10 +222,20 @@ func (a *arrival) fillApplied() {
 	}
 }
 
-// next is the next commit of a host that joins; none if it has joined, or waits.
+// next is the next commit of a host that joins; none if it has joined, or waits, or is to
+// stay out.
 func (a *arrival) next() []registry.Op {
+	if a.out != nil {
+		return nil
+	}
+	if a.verdict == verdictVanished {
+		return []registry.Op{step.Put(a.findings.wanted, a.tombstone(tree.Word{By: anotherProgram, Since: a.Said.Since}).Data())}
+	}
 	if a.joined() {
-		return a.change
+		if len(a.change) == 0 {
+			return nil
+		}
+		return append(a.change, a.wish())
 	}
 	id, members := a.Self.ID, tree.ParseMembers(a.membersNode.Data)
 	coming := slices.DeleteFunc(slices.Clone(a.details), func(other string) bool { return slices.Contains(members, other) })
@@ -204,11 +286,9 @@ func (a *arrival) ground() []registry.Op {
 	if a.JobClass != "" && len(a.root.Data) == 0 {
 		ops = append(ops, registry.Set(l.Root(), []byte(a.JobClass), registry.AnyVersion))
 	}
+	ops = append(ops, a.wish())
 	ops = append(ops, a.change...)
-	state := []byte(tree.Enabled)
-	if a.applied.Configuration.Disabled {
-		state = []byte(tree.Disabled)
-	}
+	state := []byte(serverState(a.wanted.DisabledOn(a.Self.ServerIP, a.applied.Configuration.Disabled)))
 	switch {
 	case !a.server.Exists:
 		// The answer to a set shows the registry's clock, and no other is sure to follow.
@@ -218,11 +298,21 @@ func (a *arrival) ground() []registry.Op {
 	default: // as a Java host does: RetireServers then leaves it
 		ops = append(ops, registry.Set(l.Server(a.Self.ServerIP), a.server.Data, a.server.Version))
 	}
-	if !a.config.Exists {
+	if !a.config.Exists || a.verdict == verdictReturned {
 		// What is left of an earlier life of the job divides nothing.
 		ops = append(ops, registry.Set(l.Assignment(), nil, registry.AnyVersion))
 	}
 	return ops
+}
+
+// wish is the op about what is wanted: it is as this host has read it, or becomes what
+// this host makes of it. Whoever makes the job sets it; see wantedQueries.
+func (a *arrival) wish() registry.Op {
+	node, data := a.findings.wanted, a.wanted.Data()
+	if !node.Exists || a.verdict == verdictCreate || string(data) != string(node.Data) {
+		return step.Put(node, data)
+	}
+	return registry.Check(node.Path, node.Version)
 }
 
 // announce says that this host is on its way.

@@ -430,7 +430,7 @@ func (a *actor) step(ctx context.Context) (idle bool, err error) {
 	if busy := a.busy(); len(v.Crashed()) > 0 {
 		for _, dead := range v.Crashed() {
 			var out co.Recovered
-			err := perform(ctx, a, moves.Recover(&a.Member, co.Recovery{Dead: dead, All: a.rounds > 0, Limit: 10, Busy: busy, Now: now}, &out))
+			err := perform(ctx, a, moves.Recover(&a.Member, co.Recovery{Dead: dead, All: a.rounds > 0, Limit: 10, Busy: busy.Contains, Now: now}, &out))
 			if err != nil {
 				return false, err
 			}

@@ -24,7 +24,9 @@ func TestOffsetAfterPurge(t *testing.T) {
 			old := begin(t, a, c.now.Add(time.Second)).Items[0]
 			must(t, c.operate(moves.Remove(c.layout, true)))
 			b := c.addHost("Z", "10.9.9.9")
-			must(t, second(b.join(c.file)))
+			anew := c.file
+			anew.Description = "anew"
+			must(t, second(b.join(anew)))
 			for range 10 {
 				must(t, second(b.step()))
 				must(t, b.look())

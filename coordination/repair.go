@@ -117,7 +117,7 @@ func (g *repairing) read(ctx context.Context, x *step.Exchange) (there bool, err
 
 // places are the nodes of skeleton and those above them, parents first.
 func places(l tree.Layout) []string {
-	paths := []string{l.Root() + "/leader", l.Root() + "/leader/failover", l.Adopted(), l.Sibling()}
+	paths := []string{l.Root() + "/leader", l.Root() + "/leader/failover", l.NamespaceNode(), l.Sibling()}
 	for _, op := range skeleton(l) {
 		paths = append(paths, op.Path)
 	}

@@ -346,8 +346,15 @@ func (s *script) command(line string) error {
 		return err
 	case "console": // console A B: ElasticJob's console triggers, and comes no further than these
 		return s.console(words[1:])
-	case "stop":
-		return s.operate(moves.StopInstance(s.layout, s.host(arg(1)).Self.ID))
+	case "stop": // stop A; stop job: all of ours
+		if arg(1) != "job" {
+			return s.operate(moves.StopInstance(s.layout, s.host(arg(1)).Self.ID))
+		}
+		return s.operate(moves.Stop(s.layout, tree.WholeJob, s.children(s.layout.Root()+"/instances")...))
+	case "come": // come A: a host that was stopped may come back
+		return s.operate(moves.Start(s.layout, s.host(arg(1)).Self.ID))
+	case "restore":
+		return s.operate(moves.Restore(s.layout))
 	case "remove":
 		return s.operate(moves.Remove(s.layout, len(words) > 1 && words[1] == "purge"))
 	case "write": // write sharding/0/running text: a hand

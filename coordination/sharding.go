@@ -108,6 +108,7 @@ type sharding struct {
 	surplus   []string                 // nodes below those of items beyond the total
 	stuck     map[string]bool          // item nodes beyond the total with more below than marks
 	recordOf  map[int]registry.Node    // records of items, if their number changes or they may come from Java hosts
+	marks     map[int]registry.Node    // running marks, where Java hosts are
 	hasRecord map[int]bool
 }
 
@@ -250,14 +251,15 @@ func (s *sharding) understandHosts(n registry.Snapshot, servers []string) error 
 
 func (s *sharding) understandItems(n registry.Snapshot) {
 	l := s.view.Layout
-	s.instance, s.recordOf = make(map[int]registry.Node), make(map[int]registry.Node)
+	s.instance, s.recordOf, s.marks = make(map[int]registry.Node), make(map[int]registry.Node), make(map[int]registry.Node)
 	for _, name := range s.items {
 		i, ok := tree.ItemNumber(name)
 		if !ok {
 			continue
 		}
 		s.instance[i] = n.Data(l.ItemInstance(i))
-		if mark := n.Data(l.ItemRunning(i)); mark.Exists && s.running[i] == "" && slices.Contains(s.java, string(mark.Data)) {
+		s.marks[i] = n.Data(l.ItemRunning(i))
+		if mark := s.marks[i]; mark.Exists && s.running[i] == "" && slices.Contains(s.java, string(mark.Data)) {
 			s.running[i], s.onJava[i] = string(mark.Data), true
 		}
 		for _, child := range n.Children(l.Item(i)) {
@@ -477,6 +479,15 @@ func (s *sharding) commits(d tree.Division, owners strategy.Assignment) [][]regi
 	return append(commits, guarded(last...))
 }
 
+// asRead demands that an item's running mark is as it was read. One that is there is of a
+// Java host that has died: it is in nobody's way here, and whoever has the item then looks after it.
+func (s *sharding) asRead(i int) registry.Op {
+	if mark := s.marks[i]; mark.Exists {
+		return registry.Check(mark.Path, mark.Version)
+	}
+	return registry.Absent(s.view.Layout.ItemRunning(i))
+}
+
 // handOvers write each item's owner, and its record where that is new, and remove
 // the nodes of items that are no more.
 func (s *sharding) handOvers(d tree.Division, owners strategy.Assignment) []registry.Op {
@@ -485,7 +496,7 @@ func (s *sharding) handOvers(d tree.Division, owners strategy.Assignment) []regi
 	for i, owner := range owners {
 		n := s.instance[i]
 		if had := string(n.Data); n.Exists && had != owner && slices.Contains(s.java, had) {
-			ops = append(ops, registry.Absent(l.ItemRunning(i))) // it has not begun since it was read
+			ops = append(ops, s.asRead(i)) // it has not begun since it was read
 		}
 		ops = append(ops, s.handOver(i, owner)...)
 		ops = append(ops, s.baseline(i, owner, d.Since)...)

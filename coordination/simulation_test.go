@@ -303,6 +303,9 @@ func (h *simHost) step() (stepped bool, err error) {
 	v := h.View
 	switch {
 	case !v.Exists:
+		if err := h.perform(moves.NoteRemoval(&h.Member, h.former, h.now)); err != nil {
+			return true, err
+		}
 		h.say("%s: leaves, the job was removed", h.name)
 		return true, h.leave("removed", nil)
 	case len(h.stopped) > 0:
@@ -311,6 +314,9 @@ func (h *simHost) step() (stepped bool, err error) {
 	case !v.Joined():
 		if len(h.running()) > 0 {
 			return false, nil // they finish first
+		}
+		if err := h.perform(moves.NoteStop(&h.Member, h.now)); err != nil {
+			return true, err
 		}
 		h.say("%s: leaves, stopped by an operator", h.name)
 		return true, h.leave("stopped", nil)
@@ -479,9 +485,15 @@ func (h *simHost) recoverAll(all bool) (bool, error) {
 
 func (h *simHost) recover(dead string, all bool, limit int) (co.Recovered, error) {
 	var out co.Recovered
-	err := h.perform(moves.Recover(&h.Member, co.Recovery{Dead: dead, All: all, Limit: limit, Busy: h.running(), Now: h.now}, &out))
-	if err != nil {
-		return out, err
+	for next := -1; next != 0; next = out.Next {
+		before := out
+		r := co.Recovery{Dead: dead, All: all, Limit: limit - len(before.Claimed), Busy: h.running().Contains, From: max(next, 0), Now: h.now}
+		err := h.perform(moves.Recover(&h.Member, r, &out))
+		out.Claimed, out.Lost, out.Held = slices.Concat(before.Claimed, out.Claimed), slices.Concat(before.Lost, out.Lost), slices.Concat(before.Held, out.Held)
+		out.Killed, out.Elsewhere, out.Commits = slices.Concat(before.Killed, out.Killed), slices.Concat(before.Elsewhere, out.Elsewhere), before.Commits+out.Commits
+		if err != nil {
+			return out, err
+		}
 	}
 	h.takeOver(dead, out.Claimed)
 	for _, c := range out.Lost {

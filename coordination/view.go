@@ -380,6 +380,9 @@ func (v View) strategyName() string {
 	return name
 }
 
+// ConfigTime is the registry's clock at the write that made the configuration what it is.
+func (v View) ConfigTime() time.Time { return v.configNode.Mtime }
+
 // ConfigChange is the registry's number of the write that made the
 // configuration what it is; it distinguishes two configurations.
 func (v View) ConfigChange() int64 { return v.configNode.Mzxid }

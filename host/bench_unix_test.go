@@ -14,6 +14,7 @@ import (
 
 	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/coordination/embedded"
+	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/host"
 	"github.com/wasmjob/wasmjob/host/event"
 )
@@ -137,4 +138,106 @@ func processorTime(b *testing.B) time.Duration {
 		b.Fatal(err)
 	}
 	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
+}
+
+// BenchmarkTakeover: of three hosts the one dies that had begun all items of a job. It takes until the others have begun
+// them all, or, with failover off, until all are written down as lost. Another job fires each second on both meanwhile.
+func BenchmarkTakeover(b *testing.B) {
+	for _, failover := range []bool{true, false} {
+		for _, total := range []int{10_000, 100_000, 1_000_000} {
+			b.Run(fmt.Sprintf("failover=%v/%d", failover, total), func(b *testing.B) {
+				for b.Loop() {
+					benchTakeover(b, total, failover)
+				}
+			})
+		}
+	}
+}
+
+func benchTakeover(b *testing.B, total int, failover bool) {
+	b.Helper()
+	server, err := embedded.Open(embedded.Options{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	var begun, taken atomic.Int64
+	var worst atomic.Int64 // of the other job, nanoseconds, while items are taken over
+	var died atomic.Bool
+	all, over := make(chan struct{}), make(chan struct{})
+	onEvent := func(e event.Event) {
+		n := int64(0)
+		switch {
+		case e.Kind == event.FireStarted && e.Job == "tick":
+			if died.Load() && int64(e.Lag) > worst.Load() {
+				worst.Store(int64(e.Lag))
+			}
+		case e.Kind == event.FireStarted && e.Source == abi.SourceFailover:
+			n = int64(len(e.Items))
+		case e.Kind == event.FireStarted:
+			if begun.Add(int64(len(e.Items))) == int64(total) {
+				close(all)
+			}
+		case e.Kind == event.ItemSkipped && e.Cause == event.SkipLost:
+			n = 1
+		}
+		if n > 0 && taken.Add(n) == int64(total) {
+			close(over)
+		}
+	}
+	stuck := &guest{digest: "stuck", run: func(ctx context.Context, _ *abi.Invocation) abi.Result {
+		<-ctx.Done()
+		return abi.Result{Outcome: abi.OutcomeCancelled}
+	}}
+	d, tick := definition("big", "", total), definition("tick", "* * * * * ?", 2)
+	d.Failover = failover
+	var sessions [3]registry.Center
+	var stops [3]context.CancelFunc
+	var done [3]chan error
+	start := func(n int, jobs ...host.Job) *host.Host {
+		h, err := host.New(host.Config{Namespace: "bench", ServerIP: fmt.Sprintf("127.0.0.%d", n+1), OnEvent: onEvent, Dial: func(ctx context.Context) (registry.Center, error) {
+			c, err := server.Connect(ctx)
+			sessions[n] = c
+			return c, err
+		}})
+		if err != nil {
+			b.Fatal(err)
+		}
+		ctx, stop := context.WithCancel(context.Background())
+		stops[n], done[n] = stop, make(chan error, 1)
+		h.Apply(jobs, nil)
+		go func() { done[n] <- h.Run(ctx, ctx) }()
+		for ready, _ := h.Ready(); !ready; ready, _ = h.Ready() {
+			time.Sleep(time.Millisecond)
+		}
+		return h
+	}
+	first := start(0, job(d, stuck))
+	for len(first.Status().Jobs[0].Items) < total {
+		time.Sleep(10 * time.Millisecond)
+	}
+	if err := operator(first, "bench").Trigger(context.Background(), "big"); err != nil {
+		b.Fatal(err)
+	}
+	<-all
+	start(1, job(d, stuck), job(tick, idle()))
+	start(2, job(d, stuck), job(tick, idle()))
+	time.Sleep(3 * time.Second)
+	died.Store(true)
+	stops[0]()
+	<-done[0]
+	before, at := processorTime(b), time.Now()
+	<-over
+	b.ReportMetric(time.Since(at).Seconds(), "s")
+	b.ReportMetric((processorTime(b) - before).Seconds(), "cpu-s")
+	b.ReportMetric(0, "ns/op") // most of it is the setting up
+	b.ReportMetric(float64(time.Duration(worst.Load()).Milliseconds()), "ms-lag")
+	for n := 1; n < 3; n++ {
+		stops[n]()
+	}
+	for n := 1; n < 3; n++ {
+		<-done[n]
+	}
+	if err := server.Close(); err != nil {
+		b.Error(err)
+	}
 }

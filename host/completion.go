@@ -233,8 +233,9 @@ func (rn *runner) closeFire(f *run.Fire) {
 		f.Note(abi.OutcomeCancelled)
 	}
 	items := f.Items()
-	duration := time.Since(f.At)
-	status := &FireStatus{Instant: f.ID.Time(), Source: f.Source(), Items: items, Outcome: f.Outcome, Duration: duration}
+	now, duration := rn.host.now(), f.Took()
+	status := &FireStatus{Instant: f.ID.Time(), Trigger: f.ID.Trigger, Source: f.Source(), Items: items, Outcome: f.Outcome, Duration: duration,
+		Begun: now.instant(f.Started()), Ended: now.instant(f.Started().Add(duration))}
 	rn.lastFire = status
 	rn.Emit(event.Event{Kind: event.FireEnded, Instant: status.Instant, Trigger: f.ID.Trigger, Source: f.Source(), Items: items,
 		Digest: f.Exec.Digest(), Outcome: f.Outcome, Duration: duration})

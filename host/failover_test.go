@@ -1,6 +1,7 @@
 package host_test
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -197,4 +198,53 @@ func TestHostsThatAreRestartedInTurnOweOnlyWhatWasUnfinished(t *testing.T) {
 			t.Log("\n" + r.timeline())
 		}
 	})
+}
+
+// TestFailover_ofVeryMany: a host that had begun very many items dies. The other takes them over in several passes
+// of its loop, and runs each once; with failover off it writes each down as lost.
+func TestFailover_ofVeryMany(t *testing.T) {
+	t.Parallel()
+	const items = 9000
+	for _, failover := range []bool{true, false} {
+		t.Run(fmt.Sprint(failover), func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				c := newCluster(t)
+				d := definition("j", "0 0 * * * ?", items)
+				d.Failover = failover
+				first := c.start(1, job(d, sleeper(2*time.Hour)))
+				time.Sleep(time.Hour + time.Second)
+				c.start(2, job(d, &guest{digest: "quick", run: func(context.Context, *abi.Invocation) abi.Result { return ok }}))
+				time.Sleep(5 * time.Second)
+				first.kill()
+				<-first.done
+				time.Sleep(2 * time.Minute)
+				seen, most, passes := make(map[int]int), 0, 0
+				if failover {
+					for _, e := range c.list(event.FireStarted) {
+						if e.Source == abi.SourceFailover {
+							passes, most = passes+1, max(most, len(e.Items))
+						}
+					}
+					for _, e := range c.list(event.ItemCompleted) {
+						seen[*e.Item]++
+					}
+				} else {
+					for _, e := range c.list(event.ItemSkipped) {
+						if e.Cause == event.SkipLost {
+							seen[*e.Item]++
+						}
+					}
+				}
+				for i := range items {
+					if seen[i] != 1 {
+						t.Fatalf("item %d is accounted for %d times; %d of %d are", i, seen[i], len(seen), items)
+					}
+				}
+				if failover && (passes != 3 || most > 4000) {
+					t.Errorf("they were begun in %d passes of up to %d items", passes, most)
+				}
+			})
+		})
+	}
 }

@@ -467,8 +467,14 @@ func handedBack(items map[int]*item, share coordination.Share, gained []int) (st
 	return slices.Sorted(slices.Values(stay))
 }
 
-// recoverFrom takes over what one dead host has left. It reports false after an error.
-func (rn *runner) recoverFrom(now moment, r coordination.Recovery) bool {
+// runs reports whether the item runs here.
+func (rn *runner) runs(item int) bool {
+	it := rn.items[item]
+	return it != nil && it.run != nil
+}
+
+// recoverFrom takes over what one dead host has left, or a part of very much. It reports false after an error.
+func (rn *runner) recoverFrom(now moment, r coordination.Recovery) (out coordination.Recovered, ok bool) {
 	dead := r.Dead
 	out, err := rn.member.Recover(rn.work, r)
 	if out.Gone {
@@ -496,8 +502,8 @@ func (rn *runner) recoverFrom(now moment, r coordination.Recovery) bool {
 	}
 	if err != nil {
 		rn.failed(now, "recovering items of "+dead, err)
-		return false
+		return out, false
 	}
 	rn.takeOver(now, dead, stopped, out.Claimed)
-	return true
+	return out, true
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/wasmjob/wasmjob/abi"
+	"github.com/wasmjob/wasmjob/coordination/operate"
 	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/coordination/registrytest"
 	"github.com/wasmjob/wasmjob/coordination/tree"
@@ -383,4 +384,10 @@ func (r *rig) marks() (marks []string) {
 		}
 	}
 	return marks
+}
+
+// stopInstance stops an instance of a job as an operator does.
+func stopInstance(ctx context.Context, r registry.Center, l tree.Layout, id string) error {
+	_, err := operate.Stop(ctx, r, l, tree.Word{By: "user alice"}, tree.ProcessOf(id), []string{id})
+	return err
 }

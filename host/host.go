@@ -17,8 +17,10 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/wasmjob/wasmjob/abi"
+	"github.com/wasmjob/wasmjob/coordination/fence"
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 	"github.com/wasmjob/wasmjob/coordination/registry"
+	"github.com/wasmjob/wasmjob/coordination/tree"
 	"github.com/wasmjob/wasmjob/host/ceiling"
 	"github.com/wasmjob/wasmjob/host/event"
 	"github.com/wasmjob/wasmjob/host/failures"
@@ -51,6 +53,10 @@ type Job struct {
 	Module   Module
 	// File and ModuleFile are names for people.
 	File, ModuleFile string
+	// Group names the jobs with which this one shares a part of the host: each group has the
+	// same part of its slots, of its commits, and of the turns of its loops, however many jobs
+	// it has. It is that of the first definition as long as the job is not left.
+	Group string
 	// Apart says that the job's guests run in a process of their own, whatever its
 	// configuration asks for.
 	Apart bool
@@ -60,6 +66,11 @@ type Job struct {
 type Config struct {
 	// Dial opens a registry session; it is called once per term.
 	Dial func(context.Context) (registry.Center, error)
+	// Numbers is what is known of the registry's transaction numbers when the host begins;
+	// the host adds to it what it learns. nil: nothing is known. OnlyHost says that no other
+	// host can be in the registry.
+	Numbers  *fence.Known
+	OnlyHost bool
 	// Namespace is the first segment (or segments) of every path.
 	Namespace string
 	// ServerIP names this server to operators: an IPv4 address.
@@ -115,6 +126,10 @@ type Config struct {
 	OnNext func(job string, at time.Time)
 	// HostInfo is the text of abi.CtxHostInfo.
 	HostInfo string
+	// HandlerProblem says why nothing is sent for a jobErrorHandlerType that is to send
+	// something; empty if it is sent, or if the handler sends nothing. It is called by several
+	// goroutines. nil says nothing.
+	HandlerProblem func(handler string) string
 	// Now is the wall clock: by it instants come due, and events and what is
 	// written into the registry are dated. It may jump in both directions.
 	// Whatever takes a while, such as a pause, a time-out or a drain, goes by
@@ -148,6 +163,7 @@ type Host struct {
 	log     *zap.Logger
 	slots   *slots.Slots
 	commits *inflight.Commits
+	turns   *inflight.Turns
 	events  emitter
 	wake    chan struct{} // Apply has news; size 1
 	process string        // names the process, see event.Process
@@ -176,10 +192,12 @@ type Host struct {
 
 const (
 	concurrencyPerProcessor = 8
-	defaultDrain            = 30 * time.Second
-	defaultStopGrace        = 7 * time.Second
-	defaultKeepServers      = 24 * time.Hour
-	dialPause               = time.Second
+	// loopsPerProcessor is how many loops of jobs work at once: what they wait for is not counted.
+	loopsPerProcessor  = 4
+	defaultDrain       = 30 * time.Second
+	defaultStopGrace   = 7 * time.Second
+	defaultKeepServers = 24 * time.Hour
+	dialPause          = time.Second
 )
 
 // DefaultMaxConcurrency is how many items run at once on a host that says nothing
@@ -215,6 +233,9 @@ func New(cfg Config) (*Host, error) {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
+	if cfg.Numbers == nil {
+		cfg.Numbers = new(fence.Known)
+	}
 	if cfg.OnNext == nil {
 		cfg.OnNext = func(string, time.Time) {}
 	}
@@ -223,6 +244,7 @@ func New(cfg Config) (*Host, error) {
 		log:     cfg.Logger,
 		slots:   slots.New(cfg.MaxConcurrency),
 		commits: inflight.New(),
+		turns:   inflight.NewTurns(loopsPerProcessor * runtime.GOMAXPROCS(0)),
 		wake:    make(chan struct{}, 1),
 		process: event.Process(cfg.ServerIP, strconv.Itoa(os.Getpid())),
 		state:   HostStarting,
@@ -319,7 +341,7 @@ func (h *Host) Run(ctx, kill context.Context) error {
 		if !waits {
 			end, waits = h.waitForSession(), true
 		}
-		r, err := h.cfg.Dial(dialling)
+		r, err := h.dial(dialling)
 		if err != nil {
 			if dialling.Err() != nil {
 				return nil
@@ -352,6 +374,27 @@ func (h *Host) Run(ctx, kill context.Context) error {
 		h.log.Error("registry: session lost; everything was stopped; starting a new one")
 	}
 	return nil
+}
+
+// dial opens a session in which the registry's numbers are known to grow, or nothing begins.
+func (h *Host) dial(ctx context.Context) (*fence.Session, error) {
+	c, err := h.cfg.Dial(ctx)
+	if err != nil {
+		return nil, err
+	}
+	limited, cancel := context.WithTimeout(ctx, commitTimeout)
+	defer cancel()
+	s, report, err := fence.Enter(limited, c, fence.Entering{Namespace: h.cfg.Namespace, Known: h.cfg.Numbers, Alone: h.cfg.OnlyHost, Host: h.process})
+	if err != nil {
+		return nil, errors.Join(err, c.Close())
+	}
+	if report != "" {
+		h.log.Warn(report)
+	}
+	if behind := s.Behind(); behind != nil {
+		h.log.Error("registry: nothing begins", zap.Error(behind))
+	}
+	return s, nil
 }
 
 // part keeps what the loops of a term that has ended know of their jobs.
@@ -454,6 +497,7 @@ func (h *Host) status(wait time.Duration, full bool) Status {
 	}
 	h.mu.Unlock()
 	s.RegistryFailures = h.failures.ByReason()
+	s.Zone = h.clock().Local().Format("MST -07:00")
 	s.Slots = SlotsStatus{Total: h.cfg.MaxConcurrency, Used: h.cfg.MaxConcurrency - h.slots.Free()}
 	s.Clock = h.clockStatus()
 	if !dialling.IsZero() {
@@ -471,8 +515,8 @@ func (h *Host) status(wait time.Duration, full bool) Status {
 }
 
 // Start makes this host join a job again that an operator stopped here or removed
-// from the registry. A job that was not is left alone.
-func (h *Host) Start(_ context.Context, job string) error {
+// from the registry, which brings it back on all hosts: said is who wants it. A job that was not is left alone.
+func (h *Host) Start(ctx context.Context, job string, said tree.Word) error {
 	h.mu.Lock()
 	t, state := h.term, h.state
 	_, known := h.desired[job]
@@ -485,6 +529,8 @@ func (h *Host) Start(_ context.Context, job string) error {
 	case t == nil:
 		return ErrNotLive
 	}
-	t.start(job)
+	if err := t.start(ctx, job, said); err != nil {
+		return fmt.Errorf("job %q: %w", job, err)
+	}
 	return nil
 }

@@ -274,6 +274,7 @@ func (set *itemSet) letGo(share coordination.Share) (lost int) {
 		if it.owned {
 			lost++
 		}
+		set.reportGone(it, share.Counts)
 		if it.Due != nil && aheadOf(it.state.Record, *it.Due) { // it would not
 			set.skipItem(it, *it.Due, event.SkipElsewhere, string(coordination.RefusedPast))
 		}
@@ -283,6 +284,20 @@ func (set *itemSet) letGo(share coordination.Share) (lost int) {
 		}
 	}
 	return lost
+}
+
+// reportGone reports the instants of an item that is beyond the total count now: those that came due before
+// that was lowered, of which the item is one. No other host gets it.
+func (set *itemSet) reportGone(it *item, counts tree.Counts) {
+	if !it.owned || counts.Since == 0 || it.number < counts.Total || it.number >= counts.Former || set.calendar.Schedule == nil {
+		return
+	}
+	first, since := set.calendar.After(time.UnixMilli(it.state.Record.Instant)), time.UnixMilli(counts.Since)
+	if first.IsZero() || first.After(since) {
+		return
+	}
+	set.skipItems(it, tree.Fire{Instant: first.UnixMilli(), Source: string(abi.SourceSchedule)}, since, event.SkipDisabled,
+		fmt.Sprintf("the sharding total count was lowered to %d before the item began", counts.Total))
 }
 
 // gain takes over the states of the share's items, and returns those that this host
@@ -461,7 +476,8 @@ func (set *itemSet) newestFire() *FireStatus {
 	if !ok || f.Ended.IsZero() {
 		return nil
 	}
-	return &FireStatus{Instant: f.Instant, Source: abi.Source(f.Source), Items: f.Items, Outcome: abi.Outcome(f.Outcome), Duration: f.Ended.Sub(f.Begun)}
+	return &FireStatus{Instant: f.Instant, Trigger: f.Trigger, Source: abi.Source(f.Source), Items: f.Items, Outcome: abi.Outcome(f.Outcome),
+		Begun: f.Begun, Ended: f.Ended, Duration: f.Ended.Sub(f.Begun)}
 }
 
 // hear takes the news that a run is over.

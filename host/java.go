@@ -113,7 +113,7 @@ func (j *job) watchExtra(now moment) {
 		return
 	}
 	ctx, cancel := context.WithCancel(j.work)
-	snapshots, err := j.term.registry.Watch(ctx, want...)
+	snapshots, err := j.member.Registry.Watch(ctx, want...)
 	if err != nil {
 		cancel()
 		j.failed(now, "watching what Java hosts do, or operators", err)
@@ -125,7 +125,7 @@ func (j *job) watchExtra(now moment) {
 // seeExtra takes a snapshot of the extra watch.
 func (j *job) seeExtra(now moment, s registry.Snapshot) {
 	j.member.View = j.member.View.WithExtra(s)
-	j.outside.See(s.Raise(j.base.Load()), j.member.Layout, j.member.Self)
+	j.outside.See(s.Raise(j.term.registry.Base()), j.member.Layout, j.member.Self)
 	j.seeKills(s)
 	if _, kills := s[tree.KillQuery(j.member.Layout)]; kills && len(s) == 1 {
 		return

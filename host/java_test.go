@@ -9,6 +9,7 @@ import (
 
 	"github.com/wasmjob/wasmjob/coordination"
 	"github.com/wasmjob/wasmjob/coordination/embedded"
+	"github.com/wasmjob/wasmjob/coordination/fence"
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/coordination/tree"
@@ -36,7 +37,7 @@ func javaJob(t *testing.T, r registry.Center) (*job, *[]event.Event) {
 		t.Fatal(err)
 	}
 	self := tree.JobInstance{ID: ourselves, ServerIP: "10.0.0.1"}
-	j := newJob(newTerm(h, r), Job{Definition: jobconfig.Configuration{JobName: "mixed"}}, self)
+	j := newJob(newTerm(h, &fence.Session{Center: r}), Job{Definition: jobconfig.Configuration{JobName: "mixed"}}, self)
 	j.work = t.Context()
 	j.member.View = coordination.View{Layout: j.member.Layout, Self: self, Exists: true, Leader: ourselves, OurTerm: true,
 		Instances: []string{aJavaHost, ofOurs, ourselves}, Members: []string{ourselves, ofOurs}}

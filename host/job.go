@@ -14,7 +14,6 @@ import (
 
 	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/coordination"
-	"github.com/wasmjob/wasmjob/coordination/operate"
 	"github.com/wasmjob/wasmjob/coordination/recorded"
 	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/coordination/tree"
@@ -87,7 +86,6 @@ type job struct {
 	reported     event.Settings // settings, as last reported
 	objects      bool           // as last reported: something is refused beside them
 	edits        edits.Seen
-	disabled     bool // the configuration's, as last carried over
 	wasEnabled   bool
 	watch        watch
 	pace         pace
@@ -111,6 +109,11 @@ type watch struct {
 	extra    <-chan registry.Snapshot
 	extraFor []registry.Query
 	endExtra context.CancelFunc
+	// outside is what this host watches while it stays out of the job, seen what that
+	// has shown last.
+	outside    <-chan registry.Snapshot
+	endOutside context.CancelFunc
+	seen       registry.Snapshot
 }
 
 // pace is how often the host takes steps of the common business.
@@ -132,6 +135,11 @@ type recovery struct {
 	attempts   int       // since there was something to recover
 	yieldUntil time.Time // items are left to hosts with a free worker; zero if not yet
 	led        bool      // this host led the job when it last looked
+	// A look at a host that left very much takes several passes of the loop, each at once after the
+	// one before: next is where it goes on. seen is the version of what was left of the host.
+	atOnce bool
+	next   map[string]int
+	seen   map[string]int32
 }
 
 // configured is what schedule and executor were last made from.
@@ -145,6 +153,7 @@ func newJob(t *term, wanted Job, self tree.JobInstance) *job {
 	j := &job{pace: pace{steps: rate.NewLimiter(rate.Every(stepInterval), stepsAtOnce)}, recovery: recovery{pause: recoverPause}, wasEnabled: true}
 	j.term, j.host, j.name, j.log = t, t.host, name, t.host.log.With(zap.String("job", name))
 	j.done, j.quotas = make(chan struct{}), newQuotas(t.host.cfg.Ceilings, name)
+	j.turn = t.host.turns.Worker(wanted.Group)
 	j.member = coordination.Member{Layout: tree.NewLayout(t.host.cfg.Namespace, name), Self: self}
 	j.wanted, j.cron.zone = wanted, time.Local
 	j.items, j.fires, j.ended = make(map[int]*item), make(map[*run.Fire]bool), make(map[int]run.Ended)
@@ -152,10 +161,10 @@ func newJob(t *term, wanted Job, self tree.JobInstance) *job {
 	j.identity.Store(&self.ID)
 	j.known = &run.Job{
 		Owner: &j.shared, Name: name, Layout: j.member.Layout, Log: j.log,
-		Account: t.host.slots.Account(), Slots: cfg.Ceilings.Of(name, ceiling.Share).Slots(cfg.MaxConcurrency),
+		Account: t.host.slots.Account(j.turn.Group), Slots: cfg.Ceilings.Of(name, ceiling.Share).Slots(cfg.MaxConcurrency),
 		HostInfo: cfg.HostInfo, OnLog: cfg.OnLog, WholeLog: cfg.WholeLog, OnMetric: cfg.OnMetric, OnCall: cfg.OnCall, Traceparent: cfg.Traceparent,
 	}
-	j.member.Registry = counted{t.registry, &j.shared, &j.pace.wrote}
+	j.member.Registry = counted{t.registry, &j.shared, &j.pace.wrote, true}
 	j.election.Line, j.takers.Line = &j.member.Election, &j.member.Takeover
 	j.mail.wake = make(chan struct{}, 1)
 	j.mail.last = &JobStatus{Name: name, State: JobJoining, File: wanted.File, Module: wanted.ModuleFile}
@@ -172,7 +181,9 @@ func (j *job) run(work context.Context) {
 	defer j.term.arrivals.Leave(j)
 	timer := time.NewTimer(0)
 	defer timer.Stop()
+	defer j.turn.Give()
 	for {
+		j.turn.Give()
 		news := true // something besides ends of runs
 		select {
 		case <-work.Done():
@@ -189,10 +200,17 @@ func (j *job) run(work context.Context) {
 				continue
 			}
 			j.seeExtra(j.host.now(), s)
+		case s, ok := <-j.watch.outside:
+			if !ok {
+				j.watch.outside = nil
+				continue
+			}
+			j.watch.seen = s
 		case <-j.mail.wake:
 			news = false
 		case <-timer.C:
 		}
+		j.turn.Take(work.Done())
 		news = j.read() || news
 		now := j.host.now()
 		if now.wall.Before(j.wall.Add(-clockStep)) { // what is reckoned of the registry's wavers
@@ -218,8 +236,8 @@ func (j *job) run(work context.Context) {
 		j.answer()
 		j.expect(now)
 		j.wakeAt = now.Add(j.sleep(now))
-		if j.stale.atOnce {
-			j.stale.atOnce, j.wakeAt = false, now.Time
+		if j.stale.atOnce || j.recovery.atOnce {
+			j.stale.atOnce, j.recovery.atOnce, j.wakeAt = false, false, now.Time
 		}
 		timer.Reset(time.Until(j.wakeAt))
 	}
@@ -249,6 +267,7 @@ func (j *job) end() {
 	}
 	j.kill(cause)
 	j.wg.Wait()
+	j.known.Account.Close()
 	if errors.Is(cause, errSessionLost) {
 		j.mail.mu.Lock()
 		j.mail.last = j.withoutSession()
@@ -259,6 +278,7 @@ func (j *job) end() {
 		f.Exec.Release()
 	}
 	j.unwatchAll()
+	j.endOutside()
 	j.host.cfg.OnNext(j.name, time.Time{})
 	if j.module.exec != nil {
 		j.module.exec.Release()
@@ -274,15 +294,11 @@ func (j *job) read() (news bool) {
 	if j.mail.leave != "" || update != nil {
 		j.exit.leaving = j.mail.leave
 	}
-	start := j.mail.start
-	news = update != nil || len(over) > 0 || start || j.mail.offsets || j.mail.beyond || j.mail.refused || j.mail.leave != "" || j.mail.drain
+	news = update != nil || len(over) > 0 || j.mail.offsets || j.mail.beyond || j.mail.refused || j.mail.leave != "" || j.mail.drain
 	j.exit.draining = j.exit.draining || j.mail.drain
 	j.repairs.refused, j.mail.refused = j.repairs.refused || j.mail.refused, false
-	j.mail.update, j.mail.ended, j.mail.over, j.mail.start, j.mail.rests = nil, nil, nil, false, false
+	j.mail.update, j.mail.ended, j.mail.over, j.mail.rests = nil, nil, nil, false
 	j.mail.mu.Unlock()
-	if start && (j.exit.left != "" || j.exit.stopped) {
-		j.changed = true
-	}
 	if update != nil {
 		before := j.wanted
 		j.wanted = *update
@@ -313,7 +329,7 @@ func (j *job) advance(now moment) (over bool) {
 		j.term.arrivals.Leave(j)
 		return j.withdraw(now)
 	}
-	if j.exit.left != "" && !j.clearAway(now) {
+	if j.exit.left != "" && !j.out(now) {
 		j.term.arrivals.Leave(j)
 		return false
 	}
@@ -468,23 +484,41 @@ func (j *job) stay() {
 	j.makeUp(j.host.clock(), idle)
 }
 
+const (
+	// changeSoon is how long after its write a changed schedule takes effect, so that all hosts
+	// have heard of it by then.
+	changeSoon = 2 * time.Second
+	// heardSoon is the latest that a host hears of a write, while its clock and the registry's are right.
+	heardSoon = 30 * time.Second
+)
+
+// changesAt is when the schedule of the configuration takes effect: the same on all hosts, whenever
+// they hear of it. Java hosts follow it at once.
+func (j *job) changesAt(now moment) time.Time {
+	at := j.member.View.ConfigTime()
+	if !j.member.View.Mixed() {
+		at = at.Add(changeSoon)
+	}
+	if at.Before(now.wall.Add(-heardSoon)) || at.After(now.wall.Add(heardSoon)) { // a clock is wrong
+		return now.wall
+	}
+	return at
+}
+
 // definitionChanged takes over what Apply brought.
 func (j *job) definitionChanged(now moment) {
 	if j.exit.left != "" {
-		// The definition was changed: the user wants the job back.
-		j.changed = false
-		j.rejoin(now)
-		return
+		return // what is wanted says whether it comes back; see stayOut
 	}
 	if j.exit.stopped || (j.joined && now.Before(j.refusal.retryAt)) {
-		return // an operator stops the job here: it comes back with the change
+		return // an operator stops the job here: the change is applied when the host comes back
 	}
 	j.changed = false
 	if !j.joined {
 		j.joining.err, j.refusal.retryAt = nil, time.Time{}
 		return
 	}
-	applied, err := coordination.ApplyDefinition(j.work, j.member.Registry, j.member.Layout, j.wanted.Definition, j.host.former(j.name), j.accept)
+	applied, err := coordination.ApplyDefinition(j.work, recorded.By(j.member.Registry, j.member.Layout), j.member.Layout, j.wanted.Definition, j.host.former(j.name), j.accept, j.says(now))
 	if err == nil {
 		j.brought(applied)
 		j.joining.err = nil
@@ -512,7 +546,8 @@ func transient(err error) bool {
 // rejoin makes the job one that this host is to join again, under an instance
 // id that was not used before. What was due while it was away is not owed.
 func (j *job) rejoin(now moment) {
-	j.exit.left, j.exit.state, j.joined, j.registered, j.exit.triedAt = "", "", false, false, time.Time{}
+	j.endOutside()
+	j.exit.left, j.exit.state, j.exit.noted, j.joined, j.registered, j.exit.triedAt = "", "", false, false, false, time.Time{}
 	j.exit.stopped, j.exit.until = false, time.Time{}
 	j.joining.applied, j.joining.waited = coordination.Applied{}, 0
 	j.admitGuests()
@@ -538,27 +573,8 @@ func (j *job) configure(now moment) {
 	}
 	c := j.member.View.Config
 	key := c.Cron + "\x00" + c.TimeZone
-	if key != j.cron.madeFor && j.calendar.Due(now.wall) {
-		// The new schedule may not have the instant: it begins by the old one.
-		if !j.term.registry.Trusted() {
-			return
-		}
-		j.tick(now)
-	}
-	if j.configured != (configured{}) && c.Disabled != j.disabled {
-		// The servers hold what is in force; a change of the definition is
-		// carried over once, by every host to its own.
-		carried, err := operate.CarryDisabled(j.work, recorded.By(j.member.Registry, j.member.Layout), j.member.Layout, c.Disabled, j.configured.config, j.member.Self.ServerIP)
-		if err != nil {
-			j.failed(now, "applying disabled", err)
-			return
-		}
-		if !carried {
-			j.log.Info("the field disabled was changed in the registry, and by no definition of ours: this server stays as it is", zap.Bool("disabled", c.Disabled), zap.Bool("server disabled", !j.member.View.Enabled))
-		}
-	}
 	j.edits.Note(c, from.config)
-	j.configured, j.disabled = from, c.Disabled
+	j.configured = from
 	if key != j.cron.madeFor {
 		changed := j.cron.madeFor != ""
 		j.cron.madeFor = key
@@ -573,9 +589,12 @@ func (j *job) configure(now moment) {
 			j.log.Error("schedule refused; the last good one stays in force", zap.Error(err))
 			j.Emit(event.Event{Kind: event.JobError, Reason: err.Error()})
 		} else {
-			j.calendar.Schedule, j.cron.zone, j.cron.text = s, zone, c.Cron
-			j.calendar.Arm(now.wall)
-			if changed {
+			j.cron.zone, j.cron.text = zone, c.Cron
+			if !changed {
+				j.calendar.Schedule = s
+				j.calendar.Arm(now.wall)
+			} else {
+				j.calendar.Change(s, j.changesAt(now))
 				j.Emit(event.Event{Kind: event.JobChanged, Source: sourceOf(c.Cron), Reason: fmt.Sprintf("schedule: %q %s", c.Cron, zone)})
 			}
 		}
@@ -586,13 +605,17 @@ func (j *job) configure(now moment) {
 		return
 	}
 	j.guest, j.calendar.Window = guest, guest.CatchUpWindow
+	if why := j.handlerProblem(c.JobErrorHandlerType); why != "" && j.settings.ErrorHandler != c.JobErrorHandlerType {
+		j.log.Warn("the job's error handler sends nothing", zap.String("handler", c.JobErrorHandlerType), zap.String("reason", why))
+	}
 	j.settings = event.Settings{Cron: j.cron.text, TimeZone: j.cron.zone.String(), Items: c.ShardingTotalCount,
 		Misfire: c.Misfire, Failover: c.Failover && c.MonitorExecution, CatchUp: j.guest.CatchUpWindow, ErrorHandler: c.JobErrorHandlerType}
 	execFor := j.wanted.Module.Digest() + fmt.Sprint(guest, c.JobName) + j.wanted.Module.Granted()
 	if execFor == j.module.madeFor {
 		return
 	}
-	exec, err := j.wanted.Module.Executor(c)
+	var exec abi.Executor
+	j.turn.Rest(j.work.Done(), func() { exec, err = j.wanted.Module.Executor(c) })
 	changed := j.module.madeFor != ""
 	j.module.madeFor, j.module.err = execFor, err
 	if err != nil {

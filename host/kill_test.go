@@ -295,8 +295,8 @@ func TestKill(t *testing.T) {
 	})
 }
 
-// TestAShutdownThatIsTakenBack: the definition changes while what an operator has
-// stopped still has its grace; the job comes back when that is over.
+// TestAShutdownThatIsTakenBack: a host is to come back while what an operator has
+// stopped still has its grace; it does when that is over.
 func TestAShutdownThatIsTakenBack(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -307,13 +307,14 @@ func TestAShutdownThatIsTakenBack(t *testing.T) {
 		n := c.start(1, job(d, g))
 		time.Sleep(time.Minute + 2*time.Second)
 		if err := c.operate(func(ctx context.Context, r registry.Center) error {
-			return operate.StopInstance(ctx, r, layout, c.nodes(registry.Children(layout.Root() + "/instances"))[0].Names[0])
+			return stopInstance(ctx, r, layout, c.nodes(registry.Children(layout.Root() + "/instances"))[0].Names[0])
 		}); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(2 * time.Second)
-		d.Description = "again"
-		n.host.Apply([]host.Job{job(d, g)}, nil)
+		if err := n.host.Start(t.Context(), "j", tree.Word{}); err != nil {
+			t.Fatal(err)
+		}
 		time.Sleep(5 * time.Minute) // it may come back a minute after it was stopped
 		if done := len(c.list(event.ItemCompleted)); done < 2 {
 			t.Errorf("%d runs were completed, expected two after the shutdown\n%s", done, c.all())
@@ -330,7 +331,7 @@ func TestEndsInItsGrace(t *testing.T) {
 		"definition deleted": func(_ *cluster, n *node) error { n.host.Apply(nil, nil); return nil },
 		"shut down": func(c *cluster, _ *node) error {
 			return c.operate(func(ctx context.Context, r registry.Center) error {
-				return operate.StopInstance(ctx, r, layout, c.nodes(registry.Children(layout.Root() + "/instances"))[0].Names[0])
+				return stopInstance(ctx, r, layout, c.nodes(registry.Children(layout.Root() + "/instances"))[0].Names[0])
 			})
 		},
 		"removed":            func(_ *cluster, n *node) error { return n.operator().Remove(context.Background(), "j", false) },
@@ -380,6 +381,11 @@ func TestEndsInItsGrace(t *testing.T) {
 				again := d
 				again.Description = "again"
 				n.host.Apply([]host.Job{job(again, g)}, nil)
+				if name == "shut down" { // another definition alone does not take that back
+					if err := n.host.Start(t.Context(), "j", tree.Word{}); err != nil {
+						t.Fatal(err)
+					}
+				}
 				time.Sleep(time.Minute)
 				started, want := len(c.list(event.ItemStarted)), 4
 				if strings.HasPrefix(name, "removed") {

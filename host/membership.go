@@ -14,6 +14,8 @@ import (
 	"github.com/wasmjob/wasmjob/coordination"
 	"github.com/wasmjob/wasmjob/coordination/cleanup"
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
+	"github.com/wasmjob/wasmjob/coordination/operate"
+	"github.com/wasmjob/wasmjob/coordination/recorded"
 	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/coordination/tree"
 	"github.com/wasmjob/wasmjob/host/edits"
@@ -25,7 +27,8 @@ import (
 // join registers this host for the job. It reports false if it has not.
 func (j *job) join(now moment) bool {
 	before := j.module.err
-	if j.module.err = check(j.wanted); j.module.err != nil {
+	j.turn.Rest(j.work.Done(), func() { j.module.err = check(j.wanted) })
+	if j.module.err != nil {
 		j.settled.Store(true)
 		if before == nil || before.Error() != j.module.err.Error() {
 			j.Emit(event.Event{Kind: event.JobError, Reason: j.module.err.Error()})
@@ -37,14 +40,14 @@ func (j *job) join(now moment) bool {
 	}
 	defer j.term.arrivals.Leave(j)
 	j.registered = true // perhaps
-	j.base.Store(0)     // Join reads it
 	if zone, err := schedule.Zone(j.wanted.Definition.TimeZone); err == nil {
 		j.cron.zone = zone // published to the others
 	}
 	var wait time.Duration
 	joining := coordination.Joining{
 		Definition: j.wanted.Definition, Former: j.host.former(j.name), JobClass: j.wanted.JobClass,
-		Detail: j.detail(), Accept: j.accept, Applied: &j.joining.applied, Wait: &wait, Waited: j.joining.waited,
+		Detail: j.detail(), Accept: j.accept, CheckRecord: j.term.registry.CheckRecord, Applied: &j.joining.applied, Wait: &wait, Waited: j.joining.waited,
+		Said: j.says(now), Recorded: func(r registry.Center) registry.Center { return recorded.By(r, j.member.Layout) },
 	}
 	err := j.member.Join(j.work, joining)
 	if err == nil && wait > 0 {
@@ -54,6 +57,11 @@ func (j *job) join(now moment) bool {
 	}
 	applied := j.joining.applied
 	j.joining.applied, j.joining.waited = coordination.Applied{}, 0
+	var out *coordination.StayOut
+	if errors.As(err, &out) {
+		j.keepOut(now, out)
+		return false
+	}
 	if refused(err) {
 		j.refuse(now, err)
 		return false
@@ -64,11 +72,10 @@ func (j *job) join(now moment) bool {
 		j.failed(now, "joining the job", err)
 		return false
 	}
-	j.base.Store(applied.Base)
 	j.brought(applied)
 	ctx, cancel := context.WithCancel(j.work)
 	j.watch.end = cancel
-	j.watch.control, err = j.term.registry.Watch(ctx, coordination.Control(j.member.Layout, j.member.Self)...)
+	j.watch.control, err = j.member.Registry.Watch(ctx, coordination.Control(j.member.Layout, j.member.Self)...)
 	if err != nil {
 		cancel()
 		j.watch.end, j.joining.err = nil, err
@@ -120,7 +127,7 @@ func check(wanted Job) error {
 // see takes a snapshot of the control nodes.
 func (j *job) see(s registry.Snapshot) {
 	before := j.member.View
-	s = s.Raise(j.base.Load())
+	s = s.Raise(j.term.registry.Base())
 	j.member.Observe(s)
 	j.outside.See(s, j.member.Layout, j.member.Self)
 	newest := int64(0)
@@ -148,8 +155,8 @@ func (j *job) see(s registry.Snapshot) {
 func (j *job) look(now moment) bool {
 	switch {
 	case !j.member.View.Exists:
-		j.quit(JobRemoved, "removed from the registry; '"+words.Command("restore", j.name)+"' brings it back")
-		j.clearAway(now)
+		j.quit(JobRemoved, j.removedText())
+		j.out(now)
 		return false
 	case !j.member.View.Joined() && j.exit.tried(now):
 		j.unwatchAll()
@@ -190,6 +197,10 @@ func (j *job) stopped(now moment) {
 		j.againAt = j.exit.stopAt
 		return
 	}
+	if err := j.member.NoteStop(j.work, now.wall); err != nil {
+		j.failed(now, "writing down that this host is stopped", err)
+		return
+	}
 	unfinished := j.unfinished()
 	if len(unfinished) > 0 {
 		j.flushOffsets(now) // whoever goes on begins there
@@ -198,16 +209,115 @@ func (j *job) stopped(now moment) {
 		j.failed(now, "leaving the job", err)
 		return
 	}
-	j.registered = false
+	j.registered, j.exit.noted = false, true
 	const why = "its instance was removed by an operator"
 	j.giveUp(unfinished, why)
 	j.Emit(event.Event{Kind: event.JobStopped, Reason: why, Items: unfinished})
 	j.outside.Stopped()
-	j.quit(JobStopped, "stopped by an operator; '"+words.Command("start", j.name)+"' runs it again")
+	j.quit(JobStopped, j.stoppedText())
+	j.out(now)
 }
 
-// quit stops looking after the job until its definition changes, or an operator
-// starts it again.
+func (j *job) removedText() string {
+	return "removed from the registry; '" + words.Command("restore", j.name) + "' brings it back"
+}
+
+func (j *job) stoppedText() string {
+	return "stopped by an operator; '" + words.Command("start", j.name) + "' runs it again"
+}
+
+// says is what this host says by its definition.
+func (j *job) says(now moment) tree.Word {
+	return tree.Word{By: "file " + j.wanted.File + " on host " + j.host.cfg.ServerIP, Since: now.wall.UnixMilli()}
+}
+
+// keepOut stays out of a job that this host has not joined: somebody wants it so.
+func (j *job) keepOut(now moment, out *coordination.StayOut) {
+	j.joining.err, j.exit.noted = nil, true
+	if out.Again {
+		// A host of the version before, which does not know what is wanted, has made it again.
+		err := operate.Remove(j.work, recorded.By(j.member.Registry, j.member.Layout), j.member.Layout, out.Said, false)
+		if err != nil && !errors.Is(err, tree.ErrRemoved) {
+			j.failed(now, "removing the job again, which a host of an earlier version has brought back", err)
+			return
+		}
+		j.log.Warn("the job was removed, and a host of an earlier version has brought it back; removed it again")
+	}
+	switch {
+	case j.exit.left != "":
+		return
+	case out.Removed:
+		j.quit(JobRemoved, j.removedText())
+	default:
+		j.quit(JobStopped, j.stoppedText())
+	}
+	j.out(now)
+}
+
+// out does what a host has to do that is out of a job. It reports true if it may come back.
+func (j *job) out(now moment) (back bool) { return j.clearAway(now) && j.stayOut(now) }
+
+// stayOut watches, once nothing of this host is left in a job that it is out of, whether
+// it is still to stay out. It reports false while it is. Nothing of it is remembered: what
+// is wanted stands in the registry.
+func (j *job) stayOut(now moment) (back bool) {
+	if now.Before(j.refusal.retryAt) {
+		return false
+	}
+	if !j.exit.noted {
+		if err := j.member.NoteRemoval(j.work, j.host.former(j.name), now.wall); err != nil {
+			j.failed(now, "writing down that the job was removed", err)
+			return false
+		}
+		j.exit.noted = true
+	}
+	if j.watch.outside == nil {
+		ctx, cancel := context.WithCancel(j.work)
+		outside, err := j.term.registry.Watch(ctx, coordination.Outside(j.member.Layout)...)
+		if err != nil {
+			cancel()
+			j.failed(now, "watching whether the job is wanted here", err)
+			return false
+		}
+		j.watch.outside, j.watch.endOutside, j.watch.seen = outside, cancel, nil
+		return false
+	}
+	if j.watch.seen == nil {
+		return false
+	}
+	if l := j.member.Layout; !j.watch.seen.Data(l.Wanted()).Exists && !j.watch.seen.Data(l.Config()).Exists {
+		// Another program has deleted our nodes, too, after this was written down.
+		j.exit.noted, j.watch.seen = false, nil
+		return j.stayOut(now)
+	}
+	err := coordination.StaysOut(j.watch.seen, j.member.Layout, j.member.Self.ID, j.wanted.Definition.YAML())
+	var out *coordination.StayOut
+	if errors.As(err, &out) {
+		if out.Again {
+			j.watch.seen = nil // the next snapshot shows that it is done
+			j.keepOut(now, out)
+		} else {
+			j.exit.left, j.exit.state = j.stoppedText(), JobStopped
+			if out.Removed {
+				j.exit.left, j.exit.state = j.removedText(), JobRemoved
+			}
+		}
+		return false
+	}
+	j.changed = false
+	j.rejoin(now)
+	return true
+}
+
+// endOutside ends that watch.
+func (j *job) endOutside() {
+	if j.watch.endOutside != nil {
+		j.watch.endOutside()
+	}
+	j.watch.outside, j.watch.endOutside, j.watch.seen = nil, nil, nil
+}
+
+// quit stops looking after the job while somebody wants it so; see stayOut.
 func (j *job) quit(state JobState, why string) {
 	j.exit.left, j.exit.state = why, state
 	j.calendar.Next = time.Time{}
@@ -215,6 +325,7 @@ func (j *job) quit(state JobState, why string) {
 	j.unwatchAll()
 	j.dropTrigger(event.SkipDisabled, why)
 	j.Emit(event.Event{Kind: event.JobRemoved, Reason: why})
+	j.changed = false // a definition is applied when the host comes back
 	for n, it := range j.items {
 		if it.run == nil {
 			delete(j.items, n)
@@ -342,6 +453,13 @@ func (j *job) coordinate(now moment) {
 			}
 		}
 	}
+	if !j.member.View.Enabled && j.wasEnabled { // as in ElasticJob, where the resharding ends the loop
+		for _, it := range j.items {
+			if it.run != nil {
+				it.run.Move()
+			}
+		}
+	}
 	j.wasEnabled = j.member.View.Enabled
 	switch {
 	case j.pace.looked:
@@ -432,10 +550,11 @@ func (j *job) recoverCrashed(now moment) {
 		r.at = now.Add(recoverPause)
 	}
 	waits := now.Before(r.at)
+	goesOn := slices.ContainsFunc(dead, func(id string) bool { return r.next[id] > 0 })
 	leads := j.member.View.Leading()
 	looks := leads && !r.led && (r.attempts > 0 || !r.yieldUntil.IsZero()) // for what only a leader writes down
 	r.led = leads
-	if waits && !looks {
+	if waits && !looks && !goesOn {
 		return
 	}
 	again := r.attempts > 0
@@ -457,7 +576,7 @@ func (j *job) recoverCrashed(now moment) {
 	// A share is taken whole, as the items of a fire are: they queue for the
 	// workers. A host without a free one lets the others go first, once. What is
 	// lost is written down at once, by any.
-	if !waits && j.running() >= j.concurrency() && r.yieldUntil.IsZero() {
+	if !waits && !goesOn && j.running() >= j.concurrency() && r.yieldUntil.IsZero() {
 		r.yieldUntil = now.Add(2 * r.pause) // the others look again after one
 	}
 	yields := now.Before(r.yieldUntil)
@@ -465,14 +584,24 @@ func (j *job) recoverCrashed(now moment) {
 	if waits || yields || j.module.exec == nil {
 		limit = 0
 	}
-	var busy tree.Items
-	for _, it := range j.sorted(func(it *item) bool { return it.run != nil }) {
-		busy = append(busy, it.number)
+	if r.next == nil {
+		r.next, r.seen = make(map[string]int), make(map[string]int32)
 	}
 	for _, id := range dead {
-		if !j.recoverFrom(now, coordination.Recovery{Dead: id, All: again, Limit: limit, Busy: busy, Now: now.wall}) {
+		if goesOn && r.next[id] == 0 {
+			continue // it comes with the next look
+		}
+		out, ok := j.recoverFrom(now, coordination.Recovery{Dead: id, All: again, Limit: limit, Busy: j.runs, From: r.next[id], Seen: r.seen[id], Now: now.wall})
+		if !ok {
 			return
 		}
+		if r.next[id] = out.Next; out.Next == 0 {
+			r.seen[id] = out.Version
+		}
+		r.atOnce = r.atOnce || out.Next > 0
+	}
+	if r.atOnce {
+		return // what is due meanwhile begins first
 	}
 
 	// What is left is another host's share, or disabled: look again later.

@@ -35,7 +35,7 @@ func TestNext(t *testing.T) {
 			}
 		}
 		n := c.start(1, job(definition("next", "0 * * * * ?", 2), sleeper(time.Second)))
-		time.Sleep(40 * time.Second)
+		time.Sleep(48 * time.Second)
 		minute := time.Now().Truncate(time.Minute).Add(time.Minute)
 		want("after the start", minute)
 		time.Sleep(time.Until(minute.Add(time.Second)))

@@ -86,6 +86,7 @@ type joining struct {
 type exit struct {
 	left     string // why the job is not run here: stopped, removed
 	state    JobState
+	noted    bool // that another program has removed the job, or stopped this host, is written down
 	leaving  string
 	draining bool
 	// until is when what runs is stopped by force, because the host drains,
@@ -183,8 +184,8 @@ func (p *place) brought(applied coordination.Applied) {
 }
 
 // refuse notes that the job is not joined: what the registry has, with what the
-// definition changes in it, is beyond the host's ceilings, or the registry is a
-// copy that was not adopted.
+// definition changes in it, is beyond the host's ceilings, or the registry
+// has gone back.
 func (p *place) refuse(now moment, err error) {
 	known := p.joining.err != nil && p.joining.err.Error() == err.Error()
 	p.joining.err, p.refusal.retryAt = err, now.Add(refusedAgain)
@@ -244,26 +245,33 @@ func (p *place) foundStale(now moment) {
 	s.atOnce = since > againPause && !s.often()
 }
 
+// counts is how many items there are: as many as the division made by which they begin, and not
+// as the configuration says, of which each host hears at another time. Java hosts go by the
+// configuration, and so do ours by a division of theirs.
+func (p *place) counts() tree.Counts {
+	v, counts := p.member.View, p.member.Share.Counts
+	if v.Division.Java || p.member.Share.Java || v.Division.Total == 0 {
+		return tree.Counts{Total: v.Config.ShardingTotalCount}
+	}
+	if counts.Since > v.Division.Since {
+		return counts
+	}
+	return v.Division.Counts
+}
+
 // beyond reports whether an item is left over from a larger total count.
 func (p *place) beyond(it *item) bool {
-	total := p.member.View.Config.ShardingTotalCount
+	total := p.counts().Total
 	return total > 0 && it.number >= total
 }
 
 // fewer says why an item that is beyond the total count does not run.
 func (p *place) fewer() string {
-	return fmt.Sprintf("the sharding total count is %d now", p.member.View.Config.ShardingTotalCount)
+	return fmt.Sprintf("the sharding total count is %d now", p.counts().Total)
 }
 
-// total is how many items a fire has, of which highest begins here: as many as the division made
-// by which they begin, unless a newer configuration has fewer.
-func (p *place) total(id tree.Fire, highest int) int {
-	v, counts := p.member.View, p.member.Share.Counts
-	if counts.Since > v.Division.Since { // the view's configuration is older, too
-		return counts.TotalOf(id, highest)
-	}
-	return min(v.Config.ShardingTotalCount, v.Division.TotalOf(id, highest))
-}
+// total is how many items a fire has, of which highest begins here.
+func (p *place) total(id tree.Fire, highest int) int { return p.counts().TotalOf(id, highest) }
 
 // most is how many items of this job may run at once on this host, in all its
 // fires.

@@ -7,7 +7,7 @@ import (
 
 	"golang.org/x/time/rate"
 
-	"github.com/wasmjob/wasmjob/coordination/copied"
+	"github.com/wasmjob/wasmjob/coordination/fence"
 	"github.com/wasmjob/wasmjob/host/ceiling"
 )
 
@@ -57,13 +57,13 @@ func beyondCeilings(err error) bool {
 }
 
 // refused reports whether it is this host that does not want to join: for its
-// ceilings, or because the registry is a copy.
+// ceilings, or because the registry has gone back.
 func refused(err error) bool {
-	copied := (*copied.Error)(nil)
-	return beyondCeilings(err) || errors.As(err, &copied)
+	behind := (*fence.BehindError)(nil)
+	return beyondCeilings(err) || errors.As(err, &behind)
 }
 
 // refusedAgain is how long a host waits before it looks again at a
-// configuration that is beyond its ceilings, or at a registry that is a copy,
+// configuration that is beyond its ceilings, or at a registry that has gone back,
 // while it is not in the job.
 const refusedAgain = time.Minute

@@ -186,6 +186,9 @@ func (j *job) status() *JobStatus {
 	if err != nil {
 		warnings.Add(err.Error())
 	}
+	if why := j.handlerProblem(c.JobErrorHandlerType); why != "" {
+		warnings.Add("jobErrorHandlerType " + c.JobErrorHandlerType + " sends nothing: " + why)
+	}
 	if j.joining.outdated != "" {
 		warnings.Add(j.joining.outdated)
 	}

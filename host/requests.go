@@ -16,13 +16,29 @@ type counted struct {
 	registry.Center
 	job  *shared
 	zxid *int64
+	// loop says that the job's loop makes the calls, which gives up its turn meanwhile.
+	loop bool
+}
+
+// rest calls f, which waits for the registry, without the loop's turn.
+func (c counted) rest(f func()) {
+	if !c.loop {
+		f()
+		return
+	}
+	c.job.turn.Rest(c.job.work.Done(), f)
 }
 
 func (c counted) Commit(ctx context.Context, ops ...registry.Op) (results []registry.Result, err error) {
+	c.rest(func() { results, err = c.commit(ctx, ops) })
+	return results, err
+}
+
+func (c counted) commit(ctx context.Context, ops []registry.Op) (results []registry.Result, err error) {
 	late := func() {
 		c.job.reportWait(&event.WaitError{What: event.WaitRegistry, For: "its turn among this host's commits", Then: "it goes on waiting: the registry is slow", After: commitTimeout})
 	}
-	if err := c.job.host.commits.Enter(ctx, commitTimeout, late); err != nil {
+	if err := c.job.host.commits.Enter(ctx, c.job.turn, commitTimeout, late); err != nil {
 		return nil, err
 	}
 	sent := time.Now()
@@ -32,7 +48,6 @@ func (c counted) Commit(ctx context.Context, ops ...registry.Op) (results []regi
 	})
 	c.job.host.commits.Leave(sent, time.Now(), results != nil)
 	for k := range results {
-		results[k] = results[k].Raise(c.job.base.Load())
 		*c.zxid = max(*c.zxid, results[k].Zxid)
 	}
 	if i := slices.IndexFunc(results, func(r registry.Result) bool { return !r.Time.IsZero() }); i >= 0 {
@@ -42,14 +57,18 @@ func (c counted) Commit(ctx context.Context, ops ...registry.Op) (results []regi
 }
 
 func (c counted) Read(ctx context.Context, queries ...registry.Query) (nodes []registry.Node, err error) {
-	err = c.limited(ctx, func(ctx context.Context) error {
-		nodes, err = c.Center.Read(ctx, queries...)
-		return err
+	c.rest(func() {
+		err = c.limited(ctx, func(ctx context.Context) error {
+			nodes, err = c.Center.Read(ctx, queries...)
+			return err
+		})
 	})
-	for k := range nodes {
-		nodes[k] = nodes[k].Raise(c.job.base.Load())
-	}
 	return nodes, err
+}
+
+func (c counted) Watch(ctx context.Context, queries ...registry.Query) (snapshots <-chan registry.Snapshot, err error) {
+	c.rest(func() { snapshots, err = c.Center.Watch(ctx, queries...) })
+	return snapshots, err
 }
 
 // limited makes a call with a time limit. Its error is a *WaitError if the limit

@@ -34,7 +34,7 @@ func TestServersThatCameAndWent(t *testing.T) {
 					h.stop()
 					<-h.done
 				}
-				if _, err := operate.SetServers(t.Context(), rc, tree.NewLayout("test", "pods"), false, "10.0.0.7"); err != nil {
+				if _, err := operate.SetServers(t.Context(), rc, tree.NewLayout("test", "pods"), tree.Word{}, false, "10.0.0.7"); err != nil {
 					t.Fatal(err)
 				}
 				limit := max(keep, 0)

@@ -14,6 +14,7 @@ import (
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/host/event"
+	"github.com/wasmjob/wasmjob/host/inflight"
 	"github.com/wasmjob/wasmjob/host/run"
 )
 
@@ -25,10 +26,10 @@ type shared struct {
 	host *Host
 	log  *zap.Logger
 	name string
+	// turn is the loop's part in the turns of the host, and the job's in its commits.
+	turn *inflight.Worker
 	// identity is the id of the instance, which is another one after each join.
 	identity atomic.Pointer[string]
-	// base is added to the registry's transaction numbers, as of the last join.
-	base atomic.Int64
 
 	work    context.Context // ends with the session; guests live under it
 	done    chan struct{}   // closed when the loop has ended
@@ -44,7 +45,6 @@ type mailbox struct {
 	update  *Job
 	leave   string
 	drain   bool
-	start   bool // an operator wants the job back
 	ended   []run.Ended
 	over    []*run.Fire
 	offsets bool
@@ -74,9 +74,6 @@ func (s *shared) nudge() { notify(s.mail.wake) }
 
 // leave makes the host leave the job once its running items have ended.
 func (s *shared) leave(why string) { s.post(func(m *mailbox) { m.update, m.leave = nil, why }) }
-
-// startAgain makes the host join the job again if an operator stopped or removed it.
-func (s *shared) startAgain() { s.post(func(m *mailbox) { m.start = true }) }
 
 // drain is leave with a time limit.
 func (s *shared) drain() { s.post(func(m *mailbox) { m.drain = true }) }
@@ -122,7 +119,7 @@ func (s *shared) Trust() (registry.Trust, <-chan struct{}) { return s.term.regis
 
 // Registry is the session for one goroutine beside the loop.
 func (s *shared) Registry() registry.Center {
-	return counted{s.term.registry, s, new(int64)}
+	return counted{s.term.registry, s, new(int64), false}
 }
 
 // Staged has the loop save offsets.
@@ -198,14 +195,20 @@ func (s *shared) flushQuotas() {
 // accept refuses a configuration that is beyond the host's ceilings.
 func (s *shared) accept(c jobconfig.Configuration) error { return s.host.cfg.Ceilings.Check(c) }
 
+// longestError is the longest text of a guest's error in the log, in bytes: a trap with its stack,
+// and what the guest wrote to stderr last.
+const longestError = 4 * abi.MaxError
+
 // HandleError does what the job's error handler says, within the job's log
 // quota.
 func (s *shared) HandleError(c jobconfig.Configuration, what string, r abi.Result, fields ...zap.Field) {
-	fields = append(fields, zap.String("outcome", string(r.Outcome)), zap.String("reason", event.Harmless(r.Message)))
-	size := len(r.Message)
+	reason := event.Cut(event.Harmless(r.Message), abi.MaxError)
+	fields = append(fields, zap.String("outcome", string(r.Outcome)), zap.String("reason", reason))
+	size := len(reason)
 	if r.Err != nil && !repeats(r.Message, r.Err.Error()) {
-		fields = append(fields, zap.Error(r.Err))
-		size += len(r.Err.Error())
+		text := event.Cut(event.Harmless(r.Err.Error()), longestError)
+		fields = append(fields, zap.String("error", text))
+		size += len(text)
 	}
 	if !s.MayLog(event.LineOverhead + size) {
 		return
@@ -216,6 +219,14 @@ func (s *shared) HandleError(c jobconfig.Configuration, what string, r abi.Resul
 	default:
 		s.log.Error(what, fields...)
 	}
+}
+
+// handlerProblem says why an error handler sends nothing that is to send something.
+func (s *shared) handlerProblem(handler string) string {
+	if s.host.cfg.HandlerProblem == nil {
+		return ""
+	}
+	return s.host.cfg.HandlerProblem(handler)
 }
 
 // repeats reports whether the error of a run says no more than its reason.

@@ -250,18 +250,17 @@ func simulate(t *testing.T, seed uint64, tell bool) {
 					_, err := operate.AskKill(ctx, r, operate.Killing{Layout: simLayout(), Item: item, By: "sim", Grace: w.between(0, 10*time.Second), Now: time.Now()})
 					return err
 				})
-			case action == 15 && w.pick(3) == 0: // or stops an instance, and its host is started again
+			case action == 15 && w.pick(3) == 0: // or stops an instance, and lets its host come back
 				for _, id := range w.instances() {
 					_ = w.operate(func(ctx context.Context, r registry.Center) error {
-						return operate.StopInstance(ctx, r, simLayout(), id)
+						return stopInstance(ctx, r, simLayout(), id)
 					})
 					break
 				}
 				time.Sleep(w.between(time.Second, time.Minute))
-				for _, n := range alive { // who was stopped comes back with another definition
-					d.JobParameter = fmt.Sprint(time.Now().Unix())
-					n.host.Apply([]host.Job{job(d, g)}, nil)
-				}
+				_ = w.operate(func(ctx context.Context, r registry.Center) error {
+					return operate.Restore(ctx, r, simLayout(), tree.Word{By: "sim"})
+				})
 			case action == 9: // whole fleet
 				if w.pick(4) == 0 {
 					for id, n := range alive {

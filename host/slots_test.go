@@ -380,6 +380,38 @@ func (c *cluster) startsOf(name string) map[int]int {
 	return n
 }
 
+// A stream that never comes to an end stops after its batch when its server is disabled; it begins
+// again with the first fire after that.
+func TestDisable_endsAStream(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		first := c.start(1, job(stream("flow", 1), streamer(time.Second)))
+		time.Sleep(2 * time.Minute)
+		if n := c.startsOf("flow")[0]; n != 1 {
+			t.Fatalf("it began %d times before anything was done to it", n)
+		}
+		operate := first.operator()
+		if err := operate.Disable(t.Context(), "flow"); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(3 * time.Second)
+		if n := len(c.list(event.ItemEnded)); n != 1 {
+			t.Fatalf("%d runs ended three seconds after its server was disabled, want 1", n)
+		}
+		time.Sleep(5 * time.Minute)
+		if n := c.startsOf("flow")[0]; n != 1 {
+			t.Errorf("it began %d times while its server is disabled", n-1)
+		}
+		if err := operate.Enable(t.Context(), "flow"); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute + time.Second)
+		if n := c.startsOf("flow")[0]; n != 2 {
+			t.Errorf("it has begun %d times a minute after its server was enabled, want twice", n)
+		}
+	})
+}
+
 // Items that stream for ever have all slots of the host, and give way between
 // two batches to another job, and to other items of their own.
 func TestSlots_streamingItemsGiveWay(t *testing.T) {

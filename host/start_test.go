@@ -3,6 +3,7 @@ package host_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -11,7 +12,6 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/wasmjob/wasmjob/abi"
-	"github.com/wasmjob/wasmjob/coordination/operate"
 	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/coordination/tree"
 	"github.com/wasmjob/wasmjob/host"
@@ -29,7 +29,7 @@ func TestStart(t *testing.T) {
 			}
 			defer r.Close()
 			layout := tree.NewLayout("test", "back")
-			if err := operate.StopInstance(t.Context(), r, layout, n.host.Status().Instance); err != nil {
+			if err := stopInstance(t.Context(), r, layout, n.host.Status().Instance); err != nil {
 				t.Fatal(err)
 			}
 		},
@@ -49,7 +49,7 @@ func TestStart(t *testing.T) {
 				c := newCluster(t)
 				n := c.start(1, job(definition("back", "*/5 * * * * ?", 2), sleeper(time.Second)))
 				time.Sleep(11 * time.Second)
-				if err := n.host.Start(t.Context(), "back"); err != nil {
+				if err := n.host.Start(t.Context(), "back", tree.Word{By: "user alice"}); err != nil {
 					t.Errorf("of a job that runs: %v", err)
 				}
 				time.Sleep(time.Second)
@@ -66,7 +66,7 @@ func TestStart(t *testing.T) {
 					t.Errorf("the next fire is shown as %s, want none", s.Next)
 				}
 				before := len(c.list(event.ItemCompleted))
-				if err := n.host.Start(t.Context(), "back"); err != nil {
+				if err := n.host.Start(t.Context(), "back", tree.Word{By: "user alice"}); err != nil {
 					t.Fatal(err)
 				}
 				time.Sleep(16 * time.Second)
@@ -74,7 +74,7 @@ func TestStart(t *testing.T) {
 				if ran := len(c.list(event.ItemCompleted)) - before; ran < 4 || s.Next.IsZero() {
 					t.Errorf("after start: state %s, next %s, %d items ran\n%s", s.State, s.Next, ran, c.all())
 				}
-				if err := n.host.Start(t.Context(), "none"); !errors.Is(err, host.ErrNoJob) {
+				if err := n.host.Start(t.Context(), "none", tree.Word{}); !errors.Is(err, host.ErrNoJob) {
 					t.Errorf("of a job that is not there: %v", err)
 				}
 			})
@@ -126,6 +126,37 @@ func TestFailoverWithoutMarks(t *testing.T) {
 		time.Sleep(time.Second)
 		if w := n.host.Status().Jobs[0].Warnings; len(w) != 1 || w[0] != "failover is true, but monitorExecution is false: items of a host that dies are not taken over" {
 			t.Errorf("warnings %q", w)
+		}
+	})
+}
+
+// TestHandlerThatSendsNothing: a job whose error handler sends nothing says so, in its status and
+// once in the log.
+func TestHandlerThatSendsNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		core, logs := observer.New(zap.WarnLevel)
+		c.log = zap.New(core)
+		c.config = func(cfg *host.Config) {
+			cfg.HandlerProblem = func(handler string) string {
+				if handler == "EMAIL" {
+					return "there is no file of alerts"
+				}
+				return ""
+			}
+		}
+		mail, plain := definition("mail", "", 1), definition("plain", "", 1)
+		mail.JobErrorHandlerType = "EMAIL"
+		n := c.start(1, job(mail, sleeper(time.Second)), job(plain, sleeper(time.Second)))
+		time.Sleep(time.Second)
+		for _, s := range n.host.Status().Jobs {
+			if w := s.Warnings; (s.Name == "mail") != (len(w) == 1 && w[0] == "jobErrorHandlerType EMAIL sends nothing: there is no file of alerts") {
+				t.Errorf("job %s: warnings %q", s.Name, w)
+			}
+		}
+		said := logs.FilterMessage("the job's error handler sends nothing").All()
+		if len(said) != 1 || said[0].ContextMap()["job"] != "mail" {
+			t.Errorf("log %v", said)
 		}
 	})
 }
@@ -232,13 +263,18 @@ func TestRemovedHostsAreGone(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Second)
-		if err := n.host.Start(t.Context(), "back"); err != nil {
+		if err := n.host.Start(t.Context(), "back", tree.Word{By: "user alice"}); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Second)
 		for _, node := range c.nodes(registry.Children("/test/back/instances"), registry.Children("/test.wasmjob/back/instances")) {
-			if len(node.Names) != 1 {
-				t.Errorf("%s has %q, want the one host that was started", node.Path, node.Names)
+			for _, id := range node.Names {
+				if !strings.HasSuffix(id, "-2") {
+					t.Errorf("%s has %q, want those of hosts that have come back alone", node.Path, node.Names)
+				}
+			}
+			if len(node.Names) != 3 {
+				t.Errorf("%s has %q, want all three hosts back", node.Path, node.Names)
 			}
 		}
 	})

@@ -10,13 +10,15 @@ import (
 // Status is what a host is doing, for people and for the admin address. It is
 // a value; nothing in it changes later.
 type Status struct {
-	Instance  string       `json:"instance"`
-	ServerIP  string       `json:"serverIp"`
-	Namespace string       `json:"namespace"`
-	State     HostState    `json:"state"`
-	Started   time.Time    `json:"started"`
-	Jobs      []*JobStatus `json:"jobs"`    // the jobs of the host, by name
-	Refused   []Refusal    `json:"refused"` // the files that it refused, by name
+	Instance  string    `json:"instance"`
+	ServerIP  string    `json:"serverIp"`
+	Namespace string    `json:"namespace"`
+	State     HostState `json:"state"`
+	Started   time.Time `json:"started"`
+	// Zone is the one that the host goes by now, where a job has none of its own: "CET +01:00".
+	Zone    string       `json:"zone"`
+	Jobs    []*JobStatus `json:"jobs"`    // the jobs of the host, by name
+	Refused []Refusal    `json:"refused"` // the files that it refused, by name
 	// Slots are those in which items run, one in each.
 	Slots SlotsStatus `json:"slots"`
 	// Waits are what the host waits for; what its jobs wait for is with them.
@@ -207,11 +209,25 @@ type ItemStatus struct {
 // Begun reports whether the item has begun and not ended: it runs or is queued.
 func (i *ItemStatus) Begun() bool { return i.Running || i.Queued }
 
-// FireStatus is one fire, as this host saw it.
+// FireStatus is what this host ran of one fire. Hosts that took a trigger up at different times have
+// instants of their own for it, and its round in Trigger.
 type FireStatus struct {
-	Instant  time.Time     `json:"instant"`
-	Source   abi.Source    `json:"source"`
-	Items    []int         `json:"items"`
-	Outcome  abi.Outcome   `json:"outcome"`
+	Instant time.Time   `json:"instant"`
+	Trigger int64       `json:"trigger,omitempty"`
+	Source  abi.Source  `json:"source"`
+	Items   []int       `json:"items"`
+	Outcome abi.Outcome `json:"outcome"`
+	// Begun is when its items were begun here, Ended when the last of them ended, Duration the time
+	// between the two, in nanoseconds. A host of an earlier version has Duration alone.
+	Begun    time.Time     `json:"begun,omitzero"`
+	Ended    time.Time     `json:"ended,omitzero"`
 	Duration time.Duration `json:"durationNs"`
+}
+
+// Span is when the fire began and ended here.
+func (f *FireStatus) Span() (begun, ended time.Time) {
+	if f.Begun.IsZero() {
+		return f.Instant, f.Instant.Add(f.Duration)
+	}
+	return f.Begun, f.Ended
 }

@@ -50,7 +50,8 @@ func (s distant) Commit(ctx context.Context, ops ...registry.Op) ([]registry.Res
 		if strings.HasPrefix(name, "10.") && !strings.Contains(name, "@") {
 			name = "server"
 		} else if strings.Contains(name, "@") {
-			name = strings.Split(op.Path, "/")[3] + "/id"
+			parts := strings.Split(op.Path, "/")
+			name = parts[len(parts)-2] + "/id"
 		}
 		if op.Kind != registry.OpEnsure && op.Kind != registry.OpCheck && len(what) < 6 {
 			what = append(what, kind+" "+name)
@@ -144,7 +145,8 @@ func TestJoinStorm(t *testing.T) {
 				if len(all.java) > 0 {
 					t.Errorf("%v look like Java hosts: they were in the list of instances before they were members", all.java)
 				}
-				if most := 3 * hosts; all.commits > most {
+				// Each session begins with one that asks for the registry's number.
+				if most := (3 + 1) * hosts; all.commits > most {
 					t.Errorf("%d hosts made %d commits, want at most %d", hosts, all.commits, most)
 				}
 			})

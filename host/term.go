@@ -16,6 +16,8 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/wasmjob/wasmjob/coordination/fence"
+	"github.com/wasmjob/wasmjob/coordination/operate"
 	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/coordination/tree"
 	"github.com/wasmjob/wasmjob/host/arrivals"
@@ -37,7 +39,7 @@ var (
 // term is one life of a registry session: a set of job loops that end with it.
 type term struct {
 	host     *Host
-	registry registry.Center
+	registry *fence.Session
 	self     tree.JobInstance
 
 	mu   sync.Mutex
@@ -58,7 +60,7 @@ type term struct {
 	progressAt time.Time
 }
 
-func newTerm(h *Host, r registry.Center) *term {
+func newTerm(h *Host, r *fence.Session) *term {
 	token := newToken
 	if h.cfg.token != nil {
 		token = h.cfg.token
@@ -110,6 +112,10 @@ func (t *term) run(ctx, kill context.Context) (lost bool) {
 	}()
 	draining := ctx.Done()
 	var drained chan struct{}
+	base, err := t.registry.Watch(work, t.registry.Watched())
+	if err != nil { // the session is over, or about to be
+		t.host.log.Warn("registry: watching the base of the namespace's numbers", zap.Error(err))
+	}
 	t.reconcile(work)
 	trust, changed := t.registry.Trust()
 	ticker := time.NewTicker(clockInterval)
@@ -142,6 +148,15 @@ func (t *term) run(ctx, kill context.Context) (lost bool) {
 			drained = t.drain()
 		case <-drained:
 			return false
+		case n, open := <-base:
+			if !open {
+				base = nil
+			}
+			t.registry.Observe(n)
+		case <-t.registry.Over():
+			t.host.log.Warn("registry: the base of the namespace's numbers is another one than this session's")
+			stop(errSessionLost)
+			return true
 		case <-t.registry.Lost():
 			stop(errSessionLost)
 			return true
@@ -318,13 +333,19 @@ func (t *term) unsettled() map[string]bool {
 	return owed
 }
 
-// start makes the host join a job again that an operator stopped or removed.
-func (t *term) start(name string) {
+// start says that this host may come back into a job that it was stopped in, or that was removed.
+func (t *term) start(ctx context.Context, name string, said tree.Word) error {
 	t.mu.Lock()
-	defer t.mu.Unlock()
-	if j := t.jobs[name]; j != nil {
-		j.startAgain()
+	j := t.jobs[name]
+	t.mu.Unlock()
+	if j == nil {
+		return nil // its loop begins, or has ended: it goes by what is wanted
 	}
+	err := operate.Start(ctx, t.registry, tree.NewLayout(t.host.cfg.Namespace, name), said, *j.identity.Load())
+	if errors.Is(err, operate.ErrNotAway) {
+		return nil
+	}
+	return err
 }
 
 // gone reports that another host is gone, once: each job finds it out by itself.

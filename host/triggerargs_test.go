@@ -256,7 +256,7 @@ func TestTriggerArgs_aStreamMoves(t *testing.T) {
 		time.Sleep(1500 * time.Millisecond)
 		owner, _, _ := strings.Cut(string(c.nodes(registry.Data("/test/stream/sharding/0/instance"))[0].Data), "@")
 		if err := c.operate(func(ctx context.Context, r registry.Center) error {
-			_, err := operate.SetServers(ctx, r, tree.NewLayout("test", "stream"), false, owner)
+			_, err := operate.SetServers(ctx, r, tree.NewLayout("test", "stream"), tree.Word{}, false, owner)
 			return err
 		}); err != nil {
 			t.Fatal(err)

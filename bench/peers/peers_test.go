@@ -22,7 +22,7 @@ import (
 )
 
 var (
-	version = flag.String("elasticjob", "3.0.5", "version of ElasticJob, 3.0.4 or 3.0.5")
+	version = flag.String("elasticjob", "3.0.4", "version of ElasticJob, 3.0.4 or 3.0.5")
 	sizes   = flag.String("items", "1,10,100", "items of a job whose fires are measured")
 	hosts   = flag.String("hosts", "1,3", "numbers of hosts")
 	crashed = flag.String("crashed", "1,10", "running items of a host that is killed")

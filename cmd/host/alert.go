@@ -38,6 +38,21 @@ func (s *system) wireAlerts(context.Context) error {
 	return alertMetrics(s.metrics, s.alerts.Status)
 }
 
+// handlerProblem says why nothing is sent for an error handler; see [host.Config].
+func (s *system) handlerProblem(handler string) string {
+	file := &alert.File{}
+	if s.alertFile != nil {
+		file = s.alertFile.Current()
+	}
+	switch {
+	case !file.Unrouted(handler):
+		return ""
+	case s.alertFile == nil:
+		return "this host has no file of alerts (--alerts)"
+	}
+	return "the file of alerts has no route for it (errorHandlers)"
+}
+
 // alertMetrics shows how the sending of alerts fares.
 func alertMetrics(m *metrics.Metrics, status func() dispatch.Status) error {
 	return errors.Join(

@@ -10,6 +10,9 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+
+	"github.com/wasmjob/wasmjob/host/alert"
+	"github.com/wasmjob/wasmjob/host/service"
 )
 
 // TestAlertFile: alert test sends a message to who is meant and says who has not taken it;
@@ -53,4 +56,21 @@ routes:
 	runCLI(t, []string{"WASMJOB_ALERTS=" + file}, "alert", "export").expect(t, exitOK, "groups:", "(wasmjob_job_failures_in_a_row{}) >= 2")
 	runCLI(t, nil, "alert", "export").expect(t, exitUsage, "--alerts is missing")
 	runCLI(t, nil, "alert", "export", "--alerts", file+"x").expect(t, exitUsage, "alerts.yamlx")
+}
+
+// TestHandlerProblem: error handlers that send something need a file of alerts with a route.
+func TestHandlerProblem(t *testing.T) {
+	t.Parallel()
+	none, some := &system{}, &system{alertFile: &service.AlertFile{Current: func() *alert.File {
+		return &alert.File{Handlers: map[string]string{"WECHAT": "rest"}}
+	}}}
+	for handler, want := range map[string][2]string{
+		"EMAIL": {"--alerts", "errorHandlers"}, "wechat": {"--alerts", ""}, "LOG": {"", ""}, "": {"", ""},
+	} {
+		for i, s := range []*system{none, some} {
+			if got := s.handlerProblem(handler); (want[i] == "") != (got == "") || !strings.Contains(got, want[i]) {
+				t.Errorf("%q: found %q, expected %q", handler, got, want[i])
+			}
+		}
+	}
 }

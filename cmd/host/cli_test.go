@@ -30,6 +30,7 @@ import (
 	"github.com/wasmjob/wasmjob/host/event"
 	"github.com/wasmjob/wasmjob/host/history/lines"
 	"github.com/wasmjob/wasmjob/host/invoke"
+	"github.com/wasmjob/wasmjob/host/plugin"
 	"github.com/wasmjob/wasmjob/host/words"
 )
 
@@ -145,6 +146,7 @@ func TestUsage(t *testing.T) {
 		{[]string{"disable", "--all", "--item", "1"}, exitUsage, "--item and --all do not go together"},
 		{[]string{"enable", "a", "--item", "-3"}, exitUsage, "--item: -3 is not a number from 0"},
 		{[]string{"validate"}, exitUsage, "name a directory"},
+		{[]string{"run", "--namespace", "a\U0001F600"}, exitUsage, "is not a namespace: registry: path"},
 		{[]string{"inspect"}, exitUsage, "the module's file is missing"},
 		{[]string{"status", "--admin", "off"}, exitUsage, "nothing to ask"},
 		{[]string{"status", "--admin", "nonsense"}, exitFailure, "want IP:PORT"},
@@ -397,6 +399,20 @@ func TestInvoke(t *testing.T) {
 	}
 	// This one's listeners and its item do not all end well.
 	runCLI(t, nil, "invoke", wat+"listeners.wasm").expect(t, exitFailure, "hook  listeners     "+abi.ExportBefore+" ", abi.ExportAfterOnce)
+}
+
+// TestCacheSize: validate and invoke read the size of the cache as a host does, and keep to it.
+func TestCacheSize(t *testing.T) {
+	t.Parallel()
+	for _, args := range [][]string{{"validate", wat + "noop.wasm"}, {"invoke", wat + "noop.wasm"}} {
+		runCLI(t, nil, append(args, "--cache-size", "1MiB")...).expect(t, exitUsage, "cache-size: 1MiB is too little; want at least 16MiB")
+		runCLI(t, []string{"WASMJOB_CACHE_SIZE=much"}, args...).expect(t, exitUsage, `cache-size: "much" is not a size`)
+		runCLI(t, []string{"WASMJOB_CACHE_SIZE=much"}, append(args, "--cache-size", "16MiB")...).expect(t, exitOK)
+	}
+	var o plugin.Options
+	if err := (&cacheFlags{dir: off, size: "1GiB"}).set(&o); err != nil || o.CacheDir != "" || o.CacheSize != 1<<30 {
+		t.Errorf("%v, %+v", err, o)
+	}
 }
 
 func TestInvokeRefuses(t *testing.T) {

@@ -18,6 +18,7 @@ import (
 	"go.uber.org/zap/zapcore"
 
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
+	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/host/access/gate"
 	"github.com/wasmjob/wasmjob/host/admin"
 	"github.com/wasmjob/wasmjob/host/alert"
@@ -249,6 +250,9 @@ func registrySettings() []setting {
 				return fmt.Errorf("%q is not a namespace; want a name, or several joined by /", words.Clip(s))
 			}
 		}
+		if err := registry.CheckPath("/" + s); err != nil {
+			return fmt.Errorf("%q is not a namespace: %w", words.Clip(s), err)
+		}
 		return nil
 	})
 	return []setting{
@@ -389,19 +393,7 @@ func hostSettings(d defaults) []setting {
 		clockBoundSetting(),
 		durationSetting("keepServers", "24h", 0, "how long the registry keeps the node of an enabled server without an instance of a job; 0 is for ever", func(c *Config) *time.Duration { return &c.KeepServers }),
 		offSetting(textSetting("cache", "DIR", d.cache, "keep compiled modules in this directory, which only its owner may write to; off keeps them in memory", func(c *Config) *string { return &c.Cache })),
-		{
-			key: "cacheSize", arg: "SIZE", standard: jobconfig.ShowSize(plugin.DefaultCacheSize),
-			help: "most that compiled modules take in the cache directory; what was used longest ago goes first",
-			set: func(c *Config, s string) error {
-				n, err := parseSize(s)
-				if err == nil && n < leastMemory {
-					err = fmt.Errorf("%s is too little; want at least %s", words.Clip(s), jobconfig.ShowSize(leastMemory))
-				}
-				c.CacheSize = n
-				return err
-			},
-			show: func(c *Config) string { return jobconfig.ShowSize(c.CacheSize) },
-		},
+		cacheSizeSetting(),
 		durationSetting("rescan", "30s", time.Second, "time between two full looks at the plugins directory; changes are seen at once as a rule", func(c *Config) *time.Duration { return &c.Rescan }),
 	}
 }
@@ -484,6 +476,22 @@ func clockBoundSetting() setting {
 }
 
 // isolationSetting says whose guests run in processes of their own.
+func cacheSizeSetting() setting {
+	return setting{
+		key: "cacheSize", arg: "SIZE", standard: jobconfig.ShowSize(plugin.DefaultCacheSize),
+		help: "most that compiled modules take in the cache directory; what was used longest ago goes first",
+		set: func(c *Config, s string) error {
+			n, err := parseSize(s)
+			if err == nil && n < leastMemory {
+				err = fmt.Errorf("%s is too little; want at least %s", words.Clip(s), jobconfig.ShowSize(leastMemory))
+			}
+			c.CacheSize = n
+			return err
+		},
+		show: func(c *Config) string { return jobconfig.ShowSize(c.CacheSize) },
+	}
+}
+
 func isolationSetting() setting {
 	return setting{
 		key: "isolation", arg: "WHERE", standard: "",

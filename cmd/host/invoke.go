@@ -33,7 +33,8 @@ type invocation struct {
 	invoke.Plan
 	items, params, offset, pluginConfig, memoryLimit, logLevel string
 	mounts, env                                                []string
-	cache, isolation                                           string
+	isolation                                                  string
+	cache                                                      *cacheFlags
 	watch                                                      bool
 
 	forms   shortForms
@@ -42,7 +43,7 @@ type invocation struct {
 }
 
 func invokeCommand(p *program) *cobra.Command {
-	o := &invocation{cache: machineDefaults(p.Getenv).cache}
+	o := &invocation{}
 	cmd := &cobra.Command{
 		Use:   "invoke MODULE.wasm [flags] [-- ARG…]",
 		Short: "Run a module once, here and now, without a registry",
@@ -100,7 +101,7 @@ is run again whenever its file changes; Ctrl-C ends that.`,
 	f.StringVar(&o.pluginConfig, "plugin-config", "", "configuration that the guest reads: a `TEXT`, or @FILE")
 	f.StringVar(&o.memoryLimit, "memory-limit", "", "most memory of the guest, a `SIZE` such as 64MiB (default 128MiB)")
 	f.StringVar(&o.logLevel, "log-level", "debug", "lowest `LEVEL` of the guest's lines that is shown: debug, info, warn or error")
-	f.StringVar(&o.cache, "cache", o.cache, "`DIR` for compiled modules, or off")
+	o.cache = addCacheFlags(f, p)
 	f.StringVar(&o.isolation, "isolation", "", "`WHERE` the guest runs: process, in one of its own as on a host with --isolation process (default: in this one)")
 	f.BoolVar(&o.watch, "watch", false, "run again whenever the module's file changes")
 	f.BoolVar(&o.JSON, "json", false, "show results as JSON, one object per line")
@@ -259,10 +260,11 @@ func invokeModule(ctx context.Context, p *program, o *invocation) error {
 	}
 	log := console.NewLogger(false, o.Level, logs, nil)
 	warnings := console.Slog(console.AtLeast(log, zapcore.WarnLevel))
-	if o.cache == off {
-		o.cache = ""
+	options := plugin.Options{Compiler: compiler(p), Logger: warnings}
+	if err := o.cache.set(&options); err != nil {
+		return err
 	}
-	runtime, err := newRuntime(ctx, plugin.Options{CacheDir: o.cache, Compiler: compiler(p), Logger: warnings})
+	runtime, err := newRuntime(ctx, options)
 	if err != nil {
 		return err
 	}
@@ -288,7 +290,7 @@ func invokeModule(ctx context.Context, p *program, o *invocation) error {
 	defer twoSignals(signals, func(os.Signal) { close(stop) }, func(os.Signal) { kill() })()
 
 	o.HostInfo = "wasmjob " + versionText() + " " + platform() + " invoke"
-	run := &invoke.Run{Plan: o.Plan, Runtime: runtime, Workers: workers, Cache: o.cache, Out: out, Log: log, Stop: stop}
+	run := &invoke.Run{Plan: o.Plan, Runtime: runtime, Workers: workers, Cache: options.CacheDir, Out: out, Log: log, Stop: stop}
 	if o.watch {
 		err = run.Watch(ctx)
 	} else {

@@ -63,6 +63,13 @@ func main() {
 				}
 				return w
 			},
+			Height: func() int {
+				_, h, err := term.GetSize(int(os.Stdout.Fd()))
+				if err != nil {
+					return 0
+				}
+				return h
+			},
 			Environ: os.Environ(),
 			Notify: func() (<-chan os.Signal, func()) {
 				c := make(chan os.Signal, 2)

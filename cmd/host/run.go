@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
-	"runtime/debug"
 	"slices"
 
 	"github.com/spf13/cobra"
@@ -94,31 +93,10 @@ In a terminal the host shows one line per fire. Otherwise, and with
 // errStopped is the end that a second signal makes.
 var errStopped = errors.New("stopped at once by a second signal")
 
-// gcPercent is GOGC beside modules that take so many bytes of the heap. Without
-// them the heap may grow to five times what is live before it is collected: guests
-// come and go beside a small heap. Modules stay, and nothing is gained by
-// four times their size in garbage.
-func gcPercent(modules int64) int {
-	const small = 64 << 20
-	return 100 + int(300*small/(small+modules))
-}
-
-// paceCollector sets gcPercent as modules come and go; nil if the environment says
-// how often the collector runs.
-func paceCollector(p *program) func(modules int64) {
-	if p.Getenv("GOGC") != "" {
-		return nil
-	}
-	return func(modules int64) { debug.SetGCPercent(gcPercent(modules)) }
-}
-
 // serve runs a host until a signal ends it.
 func serve(ctx context.Context, p *program, l *loaded) error {
 	signals, end := p.Notify()
 	defer end()
-	if paceCollector(p) != nil {
-		defer debug.SetGCPercent(debug.SetGCPercent(gcPercent(0)))
-	}
 	s, err := wire(ctx, p, l)
 	if err != nil {
 		return err

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 	"github.com/wasmjob/wasmjob/host/admin"
@@ -83,10 +84,36 @@ func newRuntime(ctx context.Context, o plugin.Options) (*plugin.Runtime, error) 
 	return r, err
 }
 
+// cacheFlags are --cache and --cache-size of commands that run modules without a host: they mean
+// what they mean for a host.
+type cacheFlags struct{ dir, size string }
+
+func addCacheFlags(f *pflag.FlagSet, p *program) *cacheFlags {
+	c := &cacheFlags{dir: machineDefaults(p.Getenv).cache}
+	s := cacheSizeSetting()
+	c.size = cmp.Or(p.Getenv(s.variable()), s.standard)
+	f.StringVar(&c.dir, "cache", c.dir, "`DIR` for compiled modules, or off")
+	f.StringVar(&c.size, "cache-size", c.size, "`SIZE` that compiled modules take in it at most")
+	return c
+}
+
+// set has the runtime keep to them. The error is a mistake of the command line, or the environment's.
+func (c *cacheFlags) set(o *plugin.Options) error {
+	var read Config
+	if err := cacheSizeSetting().set(&read, c.size); err != nil {
+		return command.Usage(fmt.Errorf("cache-size: %w", err))
+	}
+	o.CacheDir, o.CacheSize = c.dir, read.CacheSize
+	if o.CacheDir == off {
+		o.CacheDir = ""
+	}
+	return nil
+}
+
 func validateCommand(p *program) *cobra.Command {
 	var how command.Shown
 	isolation, inProcess, granted := "", "", ""
-	cache := machineDefaults(p.Getenv).cache
+	var cache *cacheFlags
 	cmd := &cobra.Command{
 		Use:   "validate PATH… [flags]",
 		Short: "Check definitions and modules as a host would",
@@ -108,8 +135,9 @@ and its module want is shown beside what is granted.`,
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if cache == off {
-				cache = ""
+			options := plugin.Options{Compiler: compiler(p)}
+			if err := cache.set(&options); err != nil {
+				return err
 			}
 			ceilings, err := ceilingsOf(p.Environ, cmd.Flags())
 			if err != nil {
@@ -128,7 +156,7 @@ and its module want is shown beside what is granted.`,
 				return err
 			}
 			ctx := cmd.Context()
-			runtime, err := newRuntime(ctx, plugin.Options{CacheDir: cache, Compiler: compiler(p)})
+			runtime, err := newRuntime(ctx, options)
 			if err != nil {
 				return err
 			}
@@ -165,7 +193,7 @@ and its module want is shown beside what is granted.`,
 	addGrantsFlag(cmd.Flags(), &granted)
 	cmd.Flags().StringVar(&isolation, "isolation", "", "`WHERE` guests run on the host, as run has it; modules are tried there")
 	cmd.Flags().StringVar(&inProcess, "in-process", "", "`PATTERNS` of jobs that may run in the host's own process, as run has them")
-	cmd.Flags().StringVar(&cache, "cache", cache, "`DIR` for compiled modules, or off")
+	cache = addCacheFlags(cmd.Flags(), p)
 	return cmd
 }
 
@@ -241,6 +269,9 @@ descriptors.`,
 			s, err := schedule.Parse(args[0], loc)
 			if err != nil {
 				return err
+			}
+			if said := s.Surprise(); said != "" {
+				fmt.Fprintln(p.Err, said)
 			}
 			list := schedule.Next(s, start, count)
 			if len(list) == 0 {

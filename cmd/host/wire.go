@@ -13,6 +13,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/wasmjob/wasmjob/coordination/fence"
 	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/coordination/tree"
 	"github.com/wasmjob/wasmjob/host"
@@ -85,6 +86,8 @@ type system struct {
 	shows     bool         // there is a console
 	tokenFile string       // with the token of the admin address; empty if it is in none
 	dump      *dump.Server // nil if it is off
+	// numbers is what is known of the registry's transaction numbers.
+	numbers *fence.Known
 	// registry gives the host its sessions; serverIP names the server there.
 	registry  *session.Sessions
 	serverIP  string
@@ -185,7 +188,10 @@ func (s *system) wireRuntime(ctx context.Context) error {
 	if err != nil {
 		return command.Usage(fmt.Errorf("moduleMemory: %w", err))
 	}
-	s.runtime, err = newRuntime(ctx, plugin.Options{CacheDir: l.Cache, CacheSize: l.CacheSize, Compiler: compiler(p), MemoryBudget: memory, ModuleMemory: modules, CodeChanged: paceCollector(p), Logger: console.Slog(s.log)})
+	pace := paceCollector(p)
+	end := pace.run()
+	s.onClose("pace of the collector", func() error { end(); return nil })
+	s.runtime, err = newRuntime(ctx, plugin.Options{CacheDir: l.Cache, CacheSize: l.CacheSize, Compiler: compiler(p), MemoryBudget: memory, ModuleMemory: modules, CodeChanged: pace.changed(), Logger: console.Slog(s.log)})
 	if err != nil {
 		return err
 	}
@@ -236,8 +242,19 @@ func (s *system) wireRegistry(context.Context) (err error) {
 	if !shared && l.Data != "" {
 		record = l.Data
 	}
-	s.life = life.New(life.Options{Timer: deadMan(p, l), IfAny: l.DeadMan == auto, Dir: record, Getenv: p.Getenv, Log: s.log})
+	s.numbers = new(fence.Known)
+	o := life.Options{Timer: deadMan(p, l), IfAny: l.DeadMan == auto, Dir: record, Getenv: p.Getenv, Log: s.log, Namespace: l.Namespace}
+	switch {
+	case shared:
+		o.Registry, o.Greatest = s.registry.Backend.String(), s.numbers.Greatest
+	case l.Data != "":
+		o.Registry, o.Greatest = "embedded", s.numbers.Greatest // its directory may be moved with the file in it
+	}
+	s.life = life.New(o)
 	s.onClose("proof of life", s.life.Close)
+	if greatest, file := s.life.Kept(); greatest > 0 {
+		s.numbers.Hear(greatest, "an earlier process of this host had it, says "+file)
+	}
 	s.registry.Fence = s.life.Fence
 	if err := s.life.Metrics(s.metrics); err != nil || !shared {
 		return err
@@ -300,9 +317,31 @@ func (s *system) observe(e event.Event) {
 	s.view.Add(e)
 }
 
+// fencesWait is how long a host waits at its start for what its history knows of fences.
+const fencesWait = 5 * time.Second
+
+// readFences looks for the greatest fence among the newest runs that a history has which
+// outlives its hosts.
+func (s *system) readFences(ctx context.Context) {
+	if s.loaded.History == "" {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, fencesWait)
+	defer cancel()
+	runs, err := s.history.Runs(ctx, history.Filter{Limit: history.MaxLimit})
+	if err != nil {
+		s.log.Warn("the history does not say which fences were given out before", zap.Error(err))
+		return
+	}
+	for _, r := range runs.Records {
+		s.numbers.Hear(r.Fence, "the fence of run "+r.ID+" in the history")
+	}
+}
+
 // wireHost makes the host.
-func (s *system) wireHost(context.Context) (err error) {
+func (s *system) wireHost(ctx context.Context) (err error) {
 	l := s.loaded
+	s.readFences(ctx)
 	s.peers = peers.New(l.Namespace, s.published, s.log)
 	s.signedOut = signedout.New(l.Namespace, time.Now, s.log)
 	s.unheld = unheld.New(l.Namespace, s.log)
@@ -319,6 +358,8 @@ func (s *system) wireHost(context.Context) (err error) {
 			}
 			return c, err
 		},
+		Numbers:        s.numbers,
+		OnlyHost:       !s.registry.Backend.Shared(),
 		Namespace:      l.Namespace,
 		ServerIP:       s.serverIP,
 		MaxConcurrency: l.MaxConcurrency,
@@ -341,11 +382,12 @@ func (s *system) wireHost(context.Context) (err error) {
 		WholeLog: s.wholeLog(),
 		OnMetric: s.metrics.Guest,
 		OnCall:   s.called(), Traceparent: s.traceparent(),
-		OnNext:   s.imminent.Expect,
-		LastEnd:  s.life.LastEnd(),
-		LastHost: s.life.LastHost(),
-		HostInfo: "wasmjob " + versionText() + " " + platform(),
-		Logger:   s.log,
+		OnNext:         s.imminent.Expect,
+		HandlerProblem: s.handlerProblem,
+		LastEnd:        s.life.LastEnd(),
+		LastHost:       s.life.LastHost(),
+		HostInfo:       "wasmjob " + versionText() + " " + platform(),
+		Logger:         s.log,
 	})
 	return err
 }
@@ -398,6 +440,9 @@ func workerMetrics(m *metrics.Metrics, stats func() process.Stats) error {
 			func() float64 { return float64(stats().Started) }),
 		m.CounterFunc("worker_processes_killed_total", "Worker processes that were killed because of what their guests did.",
 			func() float64 { return float64(stats().Killed) }),
+		m.CountersFunc("worker_processes_ended_total", "Worker processes that ended by themselves, by cause: killed by the kernel or another program, refused memory by the kernel, or crashed.",
+			metrics.NewLabel("cause", process.Causes()),
+			func(cause string) float64 { return float64(stats().Ended[process.Cause(cause)]) }),
 	)
 }
 

@@ -14,6 +14,8 @@ type LastFire struct {
 	// Instant is when the first item began if it was a trigger, or if instants that came
 	// later were waived.
 	Instant time.Time
+	// Trigger is the round if it was a trigger, and no failover of one.
+	Trigger int64
 	Source  string
 	// Begun is when the first item began, Ended when the last one ended; zero if
 	// none has.
@@ -52,6 +54,9 @@ func NewestFire(records map[int]tree.Record) (fire LastFire, ok bool) {
 		}
 	}
 	fire.Source, fire.Begun, fire.Instant = newest.Source, time.UnixMilli(begun), time.UnixMilli(newest.Instant)
+	if newest.Source == "trigger" {
+		fire.Trigger = newest.Trigger
+	}
 	if (newest.Trigger != 0 && newest.Source != "schedule") || waived(newest) {
 		fire.Instant = fire.Begun
 	}

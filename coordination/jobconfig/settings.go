@@ -222,7 +222,7 @@ func (s Setting) Text(g Guest) string {
 // settings is the table. It is never written to.
 var settings = [...]Setting{
 	{Name: "jobName", Key: "jobName", Type: Text, Default: "the file's base name",
-		Help: "The job's name in the registry, in logs and in task ids. At most 200 bytes; no `/`, no `@-@`, no control characters. Required in a file of several jobs",
+		Help: "The job's name in the registry, in logs and in task ids. At most 200 bytes; no `/`, no `@-@`, no control characters, and nothing that ZooKeeper takes in no path: characters beyond U+FFEF (emoji, rare Chinese ones) or of private use. Required in a file of several jobs",
 		in:   func(c *Configuration, _ *Guest) any { return &c.JobName }},
 	{Name: "cron", Key: "cron", Type: Text, omitEmpty: true, Default: "none",
 		Help: "When the job fires; see [cron.md](cron.md). Without it the job runs when it is triggered.",

@@ -169,9 +169,11 @@ func CheckJobName(name string) error {
 		return fmt.Errorf("found %q, expected UTF-8", name)
 	}
 	for _, r := range name {
-		// What ZooKeeper refuses in a path.
-		if r < ' ' || (0x7F <= r && r < 0xA0) || (0xD800 <= r && r <= 0xF8FF) || (0xFFF0 <= r && r <= 0xFFFF) || isLineBreak(r) {
+		if r < ' ' || (0x7F <= r && r < 0xA0) || isLineBreak(r) {
 			return fmt.Errorf("found %q, expected a name without control characters", name)
+		}
+		if (0xD800 <= r && r <= 0xF8FF) || r >= 0xFFF0 { // what else registry.CheckPath refuses
+			return fmt.Errorf("found %q, expected a name without %U: ZooKeeper takes nothing beyond U+FFEF in a path (emoji, rare Chinese characters), and no characters of private use", name, r)
 		}
 	}
 	return nil

@@ -15,7 +15,7 @@ func TestValidateAccepts(t *testing.T) {
 		"unused item": func(c *Configuration) { c.ShardingItemParameters = "7=x,7=y" },
 		"old class":   func(c *Configuration) { c.JobShardingStrategyType = "AverageAllocationJobShardingStrategy" },
 		"handler":     func(c *Configuration) { c.JobErrorHandlerType = "throw" },
-		"names":       func(c *Configuration) { c.JobName = "作业-1_a.b 😀@-x" },
+		"names":       func(c *Configuration) { c.JobName = "作业-1_a.b é@-x" },
 		"texts":       func(c *Configuration) { c.Description = "a\tb\r\nc \u2028" },
 		"java's":      func(c *Configuration) { c.Props = map[string]string{"script.command.line": "sh -c 'exit 3'"} },
 	} {

@@ -289,80 +289,71 @@ func anyEnabled(ctx context.Context, x *step.Exchange, l tree.Layout, instances 
 	return nil
 }
 
-// SetServers enables or disables servers for the job; with no addresses, all
-// of them. A server that is already so is not written: when its node was set is since when.
-// changed is false if all were so.
-func SetServers(ctx context.Context, r registry.Center, l tree.Layout, enable bool, ips ...string) (changed bool, err error) {
-	err = step.Perform(ctx, r, "set servers", func(ctx context.Context, x *step.Exchange) (err error) {
-		changed, err = setServers(ctx, x, l, enable, ips)
-		return err
-	})
-	return changed, err
-}
-
-func setServers(ctx context.Context, x *step.Exchange, l tree.Layout, enable bool, ips []string) (changed bool, err error) {
+// SetServers enables or disables servers for the job; with no addresses, the whole job:
+// all servers that there are, and those that come later. A server that is already so is not
+// written: when its node was set is since when. changed is false if all were so.
+func SetServers(ctx context.Context, r registry.Center, l tree.Layout, said tree.Word, enable bool, ips ...string) (changed bool, err error) {
+	said.Off = !enable
 	state := []byte(tree.Disabled)
 	if enable {
 		state = []byte(tree.Enabled)
 	}
-	for {
-		n, err := x.Read(ctx, registry.Data(l.Config()), registry.Children(l.Servers()))
-		if err != nil {
-			return false, err
-		}
-		if !n.Data(l.Config()).Exists {
-			return false, tree.ErrRemoved
-		}
-		targets := ips
-		if len(targets) == 0 {
-			targets = n.Children(l.Servers())
-		}
-		read := make([]registry.Query, len(targets))
-		for i, ip := range targets {
-			read[i] = registry.Data(l.Server(ip))
-		}
-		if n, err = x.Read(ctx, read...); err != nil {
-			return false, err
-		}
-		ops := []registry.Op{registry.Check(l.Config(), registry.AnyVersion)}
-		changed = false
-		for _, ip := range targets {
-			switch node := n.Data(l.Server(ip)); {
-			case !node.Exists:
-				ops, changed = append(ops, registry.Create(l.Server(ip), state)), true
-			case tree.IsEnabled(node.Data) != enable:
-				ops, changed = append(ops, registry.Set(l.Server(ip), state, node.Version)), true
-			default:
-				ops = append(ops, registry.Check(l.Server(ip), node.Version))
+	err = step.Perform(ctx, r, "set servers", func(ctx context.Context, x *step.Exchange) error {
+		for {
+			n, err := x.Read(ctx, registry.Data(l.Config()), registry.Children(l.Servers()), registry.Data(l.Wanted()), registry.Data(l.Sibling()))
+			if err != nil {
+				return err
+			}
+			if !n.Data(l.Config()).Exists {
+				return tree.ErrRemoved
+			}
+			targets, w := ips, tree.ParseWanted(n.Data(l.Wanted()).Data)
+			byDefault := false
+			if c, _, err := jobconfig.Parse(n.Data(l.Config()).Data); err == nil {
+				byDefault = c.Disabled
+			}
+			ops := []registry.Op{registry.Check(l.Config(), registry.AnyVersion)}
+			changed = len(ips) == 0 && w.DisabledOn(tree.WholeJob, byDefault) == enable
+			if len(ips) == 0 {
+				targets = n.Children(l.Servers())
+				if changed {
+					w.Disabled = w.Disabled.With(tree.WholeJob, said)
+				} else if word, ok := w.Disabled[tree.WholeJob]; len(w.Disabled) > 0 { // said before: it stays said by whom it was
+					w.Disabled = nil
+					if ok {
+						w.Disabled = w.Disabled.With(tree.WholeJob, word)
+					}
+				}
+			}
+			for _, ip := range ips {
+				w.Disabled = switched(w, ip, enable, byDefault, said)
+			}
+			ops = append(ops, wish(l, n, w)...)
+
+			read := make([]registry.Query, len(targets))
+			for i, ip := range targets {
+				read[i] = registry.Data(l.Server(ip))
+			}
+			if n, err = x.Read(ctx, read...); err != nil {
+				return err
+			}
+			for _, ip := range targets {
+				switch node := n.Data(l.Server(ip)); {
+				case !node.Exists:
+					ops, changed = append(ops, registry.Create(l.Server(ip), state)), true
+				case tree.IsEnabled(node.Data) != enable:
+					ops, changed = append(ops, registry.Set(l.Server(ip), state, node.Version)), true
+				default:
+					ops = append(ops, registry.Check(l.Server(ip), node.Version))
+				}
+			}
+			_, err = x.Commit(ctx, ops...)
+			if step.ConflictOf(err) == nil {
+				return err
 			}
 		}
-		_, err = x.Commit(ctx, ops...)
-		if step.ConflictOf(err) == nil {
-			return changed, err
-		}
-	}
-}
-
-// CarryDisabled enables or disables a server because a definition of ours says so
-// that was applied after the transaction since; the job's configuration says it by
-// now. What others write into that field, as a Java host with overwrite does, is for
-// servers that come new: an operator's choice stands. carried says which it was.
-func CarryDisabled(ctx context.Context, r registry.Center, l tree.Layout, disabled bool, since int64, ip string) (carried bool, err error) {
-	err = step.Perform(ctx, r, "carry disabled over", func(ctx context.Context, x *step.Exchange) error {
-		n, err := x.Read(ctx, registry.Data(l.Definition()))
-		if err != nil {
-			return err
-		}
-		definition := n.Data(l.Definition())
-		c, _, err := jobconfig.Parse(definition.Data)
-		carried = definition.Exists && err == nil && definition.Mzxid > since && c.Disabled == disabled
-		if !carried {
-			return nil
-		}
-		_, err = setServers(ctx, x, l, !disabled, []string{ip})
-		return err
 	})
-	return carried, err
+	return changed, err
 }
 
 // SetItem enables or disables one item. A disabled item keeps its owner and
@@ -402,18 +393,158 @@ func SetItem(ctx context.Context, r registry.Center, l tree.Layout, item int, en
 // ErrJavaRuns refuses the shutdown of a Java host that runs items.
 var ErrJavaRuns = errors.New("a Java host that is shut down goes on running its items, and others would run them too")
 
-// StopInstance removes an instance from the job's list, which asks it to
-// finish what it runs and to stop: an operator's shutdown. A Java host whose
-// running marks are persistent, as they are with failover, cannot be distinguished from
-// one that crashed then: ErrJavaRuns.
-func StopInstance(ctx context.Context, r registry.Center, l tree.Layout, id string) error {
-	return step.Perform(ctx, r, "stop instance", func(ctx context.Context, x *step.Exchange) error {
-		n, err := x.Read(ctx, registry.Data(l.Members()), registry.Data(l.Detail(id)), registry.Children(l.Sharding()))
-		if err != nil {
-			return err
+// switched are the words about disabled servers when a server is enabled or disabled: it has
+// one of its own only if it differs from the whole job.
+func switched(w tree.Wanted, ip string, enable, byDefault bool, said tree.Word) tree.Words {
+	if w.DisabledOn(ip, byDefault) != enable {
+		return w.Disabled
+	}
+	if rest := (tree.Wanted{Disabled: w.Disabled.Without(ip)}); rest.DisabledOn(ip, byDefault) != enable {
+		return rest.Disabled
+	}
+	return w.Disabled.With(ip, said)
+}
+
+// Stop has instances of ours finish what they run and stay out of the job, until
+// [Start] or [Restore] takes that back: an operator's shutdown. of is of whom it holds, now
+// and later: tree.WholeJob, the address of a server, or tree.ProcessOf an instance. ids are
+// the instances that are in the job by that. One that has gone by itself is no error. stopped counts the others.
+func Stop(ctx context.Context, r registry.Center, l tree.Layout, said tree.Word, of string, ids []string) (stopped int, err error) {
+	said.Off = true
+	err = step.Perform(ctx, r, "stop", func(ctx context.Context, x *step.Exchange) error {
+		for {
+			n, err := x.Read(ctx, registry.Data(l.Wanted()), registry.Data(l.Sibling()), registry.Data(l.Config()), registry.Children(l.Instances()))
+			if err != nil {
+				return err
+			}
+			if !n.Data(l.Config()).Exists {
+				return tree.ErrRemoved
+			}
+			w := tree.ParseWanted(n.Data(l.Wanted()).Data)
+			if word := w.Stopped[of]; !word.Off || (of == tree.WholeJob && len(w.Stopped) > 1) {
+				w.Stopped = w.Stopped.With(of, said)
+			}
+			ops := append([]registry.Op{registry.Check(l.Config(), registry.AnyVersion)}, wish(l, n, w)...)
+			stopped = 0
+			for _, id := range ids {
+				if slices.Contains(n.Children(l.Instances()), id) {
+					ops, stopped = append(ops, registry.Delete(l.Instance(id), registry.AnyVersion)), stopped+1
+				}
+			}
+			_, err = x.Commit(ctx, ops...)
+			if step.ConflictOf(err) == nil {
+				return err
+			}
 		}
-		if slices.Contains(tree.ParseMembers(n.Data(l.Members()).Data), id) || n.Data(l.Detail(id)).Exists {
-			_, err := x.Commit(ctx, registry.Delete(l.Instance(id), registry.AnyVersion))
+	})
+	return stopped, err
+}
+
+// wish are the ops by which something else is wanted of a job than the node says that was read, with
+// that of our tree. A job that no host of ours has had has none, and needs none: who joins it goes by
+// ElasticJob's nodes.
+func wish(l tree.Layout, n registry.Snapshot, w tree.Wanted) []registry.Op {
+	node, data := n.Data(l.Wanted()), w.Data()
+	switch {
+	case node.Exists && string(data) == string(node.Data):
+		return []registry.Op{registry.Check(node.Path, node.Version)}
+	case node.Exists:
+		return []registry.Op{registry.Set(node.Path, data, node.Version)}
+	case data == nil || !n.Data(l.Sibling()).Exists:
+		return nil
+	}
+	return []registry.Op{registry.Create(node.Path, data)}
+}
+
+// ErrNotAway refuses to bring back what is neither removed nor stopped.
+var ErrNotAway = errors.New("the job is neither removed nor shut down")
+
+// Start has an instance that was stopped come back into the job, whether it was stopped by
+// itself, with its server or with the whole job. A job that was removed is brought back, as
+// by [Restore]. Of an instance that is not to stay out it is [ErrNotAway].
+func Start(ctx context.Context, r registry.Center, l tree.Layout, said tree.Word, id string) error {
+	return comeBack(ctx, r, l, func(w tree.Wanted, _ []string) (tree.Wanted, bool) {
+		_, stopped := w.StopOf(id)
+		if stopped {
+			w = w.StartAgain(id, said)
+		}
+		return w, stopped
+	})
+}
+
+// Restore brings a job back that was removed, and has all hosts come back that were
+// stopped in it. A job that was removed without a purge has the configuration of the
+// definition that it had last; else that of the first host that comes. Of another job
+// it is [ErrNotAway].
+func Restore(ctx context.Context, r registry.Center, l tree.Layout, said tree.Word) error {
+	return comeBack(ctx, r, l, func(w tree.Wanted, leaving []string) (tree.Wanted, bool) {
+		stopped := false
+		for _, word := range w.Stopped {
+			stopped = stopped || word.Off
+		}
+		if stopped {
+			w.Stopped = nil
+			for _, id := range leaving { // it has still to find that it may come back
+				w = w.StartAgain(id, said)
+			}
+		}
+		return w, stopped
+	})
+}
+
+// comeBack brings a removed job back, and has change say who may come back into it; did is
+// false if nobody was stopped. leaving are the hosts that are on their way out.
+func comeBack(ctx context.Context, r registry.Center, l tree.Layout, change func(w tree.Wanted, leaving []string) (changed tree.Wanted, did bool)) error {
+	return step.Perform(ctx, r, "bring back", func(ctx context.Context, x *step.Exchange) error {
+		for {
+			n, err := x.Read(ctx, registry.Data(l.Wanted()), registry.Data(l.Sibling()), registry.Data(l.Config()), registry.Data(l.Definition()), registry.Data(l.Assignment()), registry.Children(l.Instances()), registry.Children(l.Details()))
+			if err != nil {
+				return err
+			}
+			config, definition := n.Data(l.Config()), n.Data(l.Definition())
+			w := tree.ParseWanted(n.Data(l.Wanted()).Data)
+			var leaving []string
+			for _, id := range n.Children(l.Details()) {
+				if !slices.Contains(n.Children(l.Instances()), id) {
+					leaving = append(leaving, id)
+				}
+			}
+			next, did := change(w, leaving)
+			gone := w.Removed != nil || (!config.Exists && definition.Exists) // the latter by another program
+			var ops []registry.Op
+			switch c, _, err := jobconfig.Parse(definition.Data); {
+			case !gone && !did && !config.Exists:
+				return tree.ErrRemoved
+			case !gone && !did:
+				return ErrNotAway
+			case !gone:
+			case config.Exists || !definition.Exists || err != nil || c.Validate() != nil:
+				next = next.Back(config.Exists)
+				if !config.Exists && definition.Exists { // of no use: the first host brings its own
+					ops = append(ops, registry.Delete(definition.Path, definition.Version))
+				}
+			default:
+				next = next.Back(true)
+				ops = append(ops, registry.Ensure(l.Root()), registry.Create(l.Config(), definition.Data), registry.Set(definition.Path, definition.Data, definition.Version))
+				if n := n.Data(l.Assignment()); n.Exists { // what is left of the job's earlier life divides nothing
+					ops = append(ops, registry.Set(n.Path, nil, n.Version))
+				}
+			}
+			_, err = x.Commit(ctx, append(wish(l, n, next), ops...)...)
+			if step.ConflictOf(err) == nil {
+				return err
+			}
+		}
+	})
+}
+
+// StopJava removes the instance of a Java host from the job's list, which asks it to stop.
+// One that runs items, and whose running marks are persistent, as they are with
+// failover, cannot be distinguished from one that crashed then: ErrJavaRuns.
+func StopJava(ctx context.Context, r registry.Center, l tree.Layout, id string) error {
+	return step.Perform(ctx, r, "stop instance", func(ctx context.Context, x *step.Exchange) error {
+		n, err := x.Read(ctx, registry.Children(l.Sharding()))
+		if err != nil {
 			return err
 		}
 		var items tree.Items
@@ -461,32 +592,86 @@ func stopJava(ctx context.Context, x *step.Exchange, l tree.Layout, id string, i
 	}
 }
 
-// Remove deletes the job from the registry. Hosts that run it stop and do not
-// bring it back. With purge the nodes of ours go as well: offsets, records. It
+// Remove deletes the job from the registry, and writes down that it is removed: no host
+// brings it back with a definition that it had, whenever that host comes. With purge the
+// nodes of ours go as well: offsets, records; all but the node that says so. It
 // returns tree.ErrRemoved if there was nothing to delete.
-func Remove(ctx context.Context, r registry.Center, l tree.Layout, purge bool) error {
-	roots := []string{l.Root()}
-	if purge {
-		roots = append(roots, l.Sibling())
-	}
+func Remove(ctx context.Context, r registry.Center, l tree.Layout, said tree.Word, purge bool) error {
 	return step.Perform(ctx, r, "remove", func(ctx context.Context, x *step.Exchange) error {
-		for deleted := false; ; {
-			paths, err := subtrees(ctx, x, roots)
+		return remove(ctx, x, l, func() (ops []registry.Op, roots []string, err error) {
+			n, err := x.Read(ctx, registry.Data(l.Wanted()), registry.Data(l.Sibling()), registry.Data(l.Config()), registry.Data(l.Definition()), registry.Data(l.Superseded()), registry.Children(l.Sibling()))
 			if err != nil {
-				return err
+				return nil, nil, err
 			}
-			if len(paths) == 0 && deleted {
-				return nil
+			roots = []string{l.Root()}
+			if purge {
+				roots = append(roots, below(l.Sibling(), n.Children(l.Sibling()), l.Wanted())...)
 			}
-			if len(paths) == 0 {
-				return tree.ErrRemoved
-			}
-			done, err := removeAll(ctx, x, l, paths, &deleted)
-			if done || err != nil {
-				return err
-			}
-		}
+			return tombstone(n, l, said, purge), roots, nil
+		})
 	})
+}
+
+// Forget deletes all of a job, and what is wanted of it: a host that comes with its definition makes
+// it again. It is for namespaces that no host uses any more.
+func Forget(ctx context.Context, r registry.Center, l tree.Layout) error {
+	return step.Perform(ctx, r, "forget", func(ctx context.Context, x *step.Exchange) error {
+		return remove(ctx, x, l, func() ([]registry.Op, []string, error) { return nil, []string{l.Root(), l.Sibling()}, nil })
+	})
+}
+
+// remove deletes all nodes at some roots and below, with ops in the first commit. look says which,
+// and is asked again after a conflict.
+func remove(ctx context.Context, x *step.Exchange, l tree.Layout, look func() (ops []registry.Op, roots []string, err error)) error {
+	for deleted := false; ; {
+		ops, roots, err := look()
+		if err != nil {
+			return err
+		}
+		paths, err := subtrees(ctx, x, roots)
+		if err != nil {
+			return err
+		}
+		if len(paths) == 0 && deleted {
+			return nil
+		}
+		if len(paths) == 0 {
+			return tree.ErrRemoved
+		}
+		done, err := removeAll(ctx, x, l, ops, paths, &deleted)
+		if done || err != nil {
+			return err
+		}
+	}
+}
+
+// tombstone are the ops that say that the job is removed, from what Remove reads; none if
+// that is said already.
+func tombstone(n registry.Snapshot, l tree.Layout, said tree.Word, purge bool) []registry.Op {
+	w := tree.ParseWanted(n.Data(l.Wanted()).Data)
+	if w.Removed == nil || n.Data(l.Config()).Exists {
+		if w.Removed != nil { // a host of the version before has brought it back
+			said = *w.Removed
+		}
+		var last []byte
+		if definition := n.Data(l.Definition()); definition.Exists {
+			last = definition.Data
+		}
+		w = w.Gone(said, last, tree.ParseSuperseded(n.Data(l.Superseded()).Data))
+	}
+	w.Purged = w.Purged || purge
+	return wish(l, n, w)
+}
+
+// below are the paths of nodes below one, without one of them.
+func below(path string, names []string, without string) []string {
+	var paths []string
+	for _, name := range names {
+		if p := path + "/" + name; p != without {
+			paths = append(paths, p)
+		}
+	}
+	return paths
 }
 
 // subtrees are the paths of all nodes that there are at roots and below, parents
@@ -516,11 +701,11 @@ func subtrees(ctx context.Context, x *step.Exchange, roots []string) (all []stri
 }
 
 // removeAll deletes nodes, which are listed parents first, in commits that fit. The
-// configuration goes first: without it hosts begin nothing and write nothing. done
-// is false if something has changed; deleted is set once something is deleted.
-func removeAll(ctx context.Context, x *step.Exchange, l tree.Layout, paths []string, deleted *bool) (done bool, err error) {
+// configuration goes first, with some ops: without it hosts begin nothing and write
+// nothing. done is false if something has changed; deleted is set once something is deleted.
+func removeAll(ctx context.Context, x *step.Exchange, l tree.Layout, first []registry.Op, paths []string, deleted *bool) (done bool, err error) {
 	config := l.Config()
-	ops := make([]registry.Op, 0, len(paths))
+	ops := slices.Clone(first)
 	if slices.Contains(paths, config) {
 		ops = append(ops, registry.Delete(config, registry.AnyVersion))
 	}

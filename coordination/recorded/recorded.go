@@ -108,16 +108,17 @@ func leave(namespace, id string, r Record) ([]registry.Op, error) {
 func newID() string { return strings.ToLower(rand.Text()) }
 
 // Leave leaves the record of a change that another program made, unless the change is named
-// already or the nodes of ours are gone, which a removal of ours with its records has done.
+// already, or a removal of ours has taken the job's records with it.
 func Leave(ctx context.Context, r registry.Center, l tree.Layout, c Change, record Record) error {
 	id := newID()
 	return step.Perform(ctx, r, "record a change", func(ctx context.Context, x *step.Exchange) error {
 		for {
-			n, err := x.Read(ctx, registry.Data(tree.Recorded(l)), registry.Data(l.Sibling()))
+			n, err := x.Read(ctx, registry.Data(tree.Recorded(l)), registry.Data(l.Sibling()), registry.Data(l.Wanted()))
 			if err != nil {
 				return err
 			}
-			if !n.Data(l.Sibling()).Exists || names(n.Data(tree.Recorded(l)), c) {
+			purged := !n.Data(l.Sibling()).Exists || (!n.Data(tree.Recorded(l)).Exists && tree.ParseWanted(n.Data(l.Wanted()).Data).Purged)
+			if purged || names(n.Data(tree.Recorded(l)), c) {
 				return nil
 			}
 			ops, err := leave(l.Namespace, id, record)
@@ -243,6 +244,7 @@ func watchedBy(l tree.Layout, ops []registry.Op) (w watched) {
 			w.purged = w.purged || op.Path == tree.Recorded(l) || op.Path == l.Sibling()
 		default:
 			w.wrote = w.wrote || strings.HasPrefix(op.Path, l.Servers()+"/")
+			w.purged = w.purged || (op.Path == l.Wanted() && tree.ParseWanted(op.Data).Purged)
 		}
 	}
 	return w

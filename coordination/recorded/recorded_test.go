@@ -116,19 +116,20 @@ func changes() []change {
 	}
 	return []change{
 		{"disable", func(ctx context.Context, c registry.Center, l tree.Layout) error {
-			_, err := operate.SetServers(ctx, c, l, false)
+			_, err := operate.SetServers(ctx, c, l, tree.Word{}, false)
 			return err
 		}, wrote(func(l tree.Layout) string { return l.Server("10.0.0.1") })},
 		{"shutdown", func(ctx context.Context, c registry.Center, l tree.Layout) error {
-			return operate.StopInstance(ctx, c, l, instance)
+			_, err := operate.Stop(ctx, c, l, tree.Word{}, tree.ProcessOf(instance), []string{instance})
+			return err
 		}, func(*testing.T, registry.Center, map[string]int64, tree.Layout) recorded.Change {
 			return recorded.Stopped(instance)
 		}},
 		{"remove", func(ctx context.Context, c registry.Center, l tree.Layout) error {
-			return operate.Remove(ctx, c, l, false)
+			return operate.Remove(ctx, c, l, tree.Word{}, false)
 		}, deleted(tree.Layout.Config)},
 		{"purge", func(ctx context.Context, c registry.Center, l tree.Layout) error {
-			return operate.Remove(ctx, c, l, true)
+			return operate.Remove(ctx, c, l, tree.Word{}, true)
 		}, deleted(tree.Layout.Config)},
 	}
 }
@@ -180,8 +181,12 @@ func TestRecorded(t *testing.T) {
 				if !slices.Equal(got, want) {
 					t.Errorf("%s by %s has the records %v, want %v", test.name, by, got, want)
 				}
-				if test.name == "purge" && node(t, c, l.Sibling()).Exists {
-					t.Errorf("purge by %s has left %s", by, l.Sibling())
+				left, err := c.Read(t.Context(), registry.Children(l.Sibling()))
+				if err != nil {
+					t.Fatal(err)
+				}
+				if names := left[0].Names; test.name == "purge" && len(names) > 1 {
+					t.Errorf("purge by %s has left %v besides what is wanted", by, names)
 				}
 			}
 		}
@@ -203,7 +208,7 @@ func TestRecorded_many(t *testing.T) {
 			r := recorded.By(dial(), l)
 			all.Go(func() {
 				for n := range 30 {
-					if _, err := operate.SetServers(t.Context(), r, l, n%2 == 1, ip); err != nil {
+					if _, err := operate.SetServers(t.Context(), r, l, tree.Word{}, n%2 == 1, ip); err != nil {
 						t.Error(err)
 						return
 					}
@@ -239,7 +244,7 @@ func TestRecorded_many(t *testing.T) {
 		take(t, c)
 		r := recorded.By(c, l)
 		for n := range 520 {
-			if _, err := operate.SetServers(t.Context(), r, l, n%2 == 1, "10.0.0.1"); err != nil {
+			if _, err := operate.SetServers(t.Context(), r, l, tree.Word{}, n%2 == 1, "10.0.0.1"); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -334,11 +339,11 @@ func TestCenter_elasticJob(t *testing.T) {
 		c := dial()
 		l := tree.NewLayout("ns", "java")
 		must(c.Commit(t.Context(), registry.Ensure(l.Config()), registry.Ensure(l.Server("10.0.0.1"))))(t)
-		if _, err := operate.SetServers(t.Context(), recorded.By(c, l), l, false); err != nil {
+		if _, err := operate.SetServers(t.Context(), recorded.By(c, l), l, tree.Word{}, false); err != nil {
 			t.Fatal(err)
 		}
 		r := recorded.Leaving(c, l, func() recorded.Record { return recorded.Record{What: "remove"} })
-		if err := operate.Remove(t.Context(), r, l, false); err != nil {
+		if err := operate.Remove(t.Context(), r, l, tree.Word{}, false); err != nil {
 			t.Fatal(err)
 		}
 		if node(t, c, l.Sibling()).Exists {
@@ -436,7 +441,7 @@ func TestLeaving_nothing(t *testing.T) {
 		c := dial()
 		l := job(t, c, "j")
 		r := recorded.Leaving(c, l, func() recorded.Record { return recorded.Record{Who: "ann"} })
-		if _, err := operate.SetServers(t.Context(), r, l, true); err != nil {
+		if _, err := operate.SetServers(t.Context(), r, l, tree.Word{}, true); err != nil {
 			t.Fatal(err)
 		}
 		if got := records(t, c); len(got) != 0 {
@@ -460,7 +465,7 @@ func TestLeaving_full(t *testing.T) {
 			must(c.Commit(t.Context(), ops...))(t)
 		}
 		r := recorded.Leaving(c, l, func() recorded.Record { return recorded.Record{Who: "ann"} })
-		if _, err := operate.SetServers(t.Context(), r, l, false); err != nil {
+		if _, err := operate.SetServers(t.Context(), r, l, tree.Word{}, false); err != nil {
 			t.Fatal(err)
 		}
 		for _, n := range must(c.Read(t.Context(), registry.Children(list)))(t) {

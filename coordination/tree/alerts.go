@@ -6,7 +6,7 @@ type Alerts struct{ root string }
 
 // AlertsOf are the nodes of a namespace's alerts.
 func AlertsOf(namespace string) Alerts {
-	return Alerts{NewLayout(namespace, "").Adopted() + "/" + delimiter + "alerts"}
+	return Alerts{NewLayout(namespace, "").NamespaceNode() + "/" + delimiter + "alerts"}
 }
 
 // Hosts is the parent of all Host nodes.

@@ -44,6 +44,7 @@
 //	                             each edit of the configuration that a host records
 //	superseded                   digests of those that were applied before it
 //	servers                      since when which servers have had no instance
+//	wanted                       what people want of the job ([Wanted]); it outlives the job
 //	recorded                     the newest changes that are on record, so that no host that
 //	                             sees one records it again
 //
@@ -57,7 +58,7 @@
 //	@-@recorder                  ephemeral: a host takes these records
 //
 // The node above them, /{namespace}.wasmjob, holds what is added to the registry's
-// transaction numbers: 0 but in a copy that was adopted. Below it stands also what is of no
+// transaction numbers: 0 unless they have begun again, or gone back. Below it stands also what is of no
 // job: @-@alerts ([Alerts]), if hosts look for alerts.
 //
 // The second tree stands beside the first, not in it, because Java parses its

@@ -120,8 +120,14 @@ func (r Ranges) String() string {
 	return b.String()
 }
 
-// MarshalText makes Ranges a string in JSON.
+// MarshalText and UnmarshalText make Ranges a string in JSON.
 func (r Ranges) MarshalText() ([]byte, error) { return []byte(r.String()), nil }
+
+// UnmarshalText reads the text form.
+func (r *Ranges) UnmarshalText(text []byte) (err error) {
+	*r, err = ParseRanges(string(text))
+	return err
+}
 
 // Len is how many items are in the set.
 func (r Ranges) Len() int {
@@ -153,6 +159,22 @@ func (r Ranges) Since(first int) iter.Seq[int] {
 		}
 	}
 }
+
+// slice is the part of the set from the n-th item to before the m-th, counted from 0.
+func (r Ranges) slice(n, m int) Ranges {
+	var part Ranges
+	for _, have := range r {
+		size := have.To - have.From + 1
+		if from, to := max(n, 0), min(m, size); from < to {
+			part = append(part, Range{have.From + from, have.From + to - 1})
+		}
+		n, m = n-size, m-size
+	}
+	return part
+}
+
+// And is the set of the items that are also in another one.
+func (r Ranges) And(o Ranges) Ranges { return r.Without(r.Without(o)) }
 
 // Items are the items of the set.
 func (r Ranges) Items() Items {

@@ -66,6 +66,7 @@ func TestRangesAgainstModel(t *testing.T) {
 		since := slices.DeleteFunc(slices.Clone(a), func(i int) bool { return i < first })
 		for what, got := range map[string]struct{ got, want Items }{
 			"with": {in.With(of).Items(), both}, "without": {in.Without(of).Items(), rest}, "since": {slices.Collect(in.Since(first)), since}, "items": {in.Items(), a},
+			"and": {in.And(of).Items(), slices.DeleteFunc(slices.Clone(a), func(i int) bool { return !b.Contains(i) })},
 		} {
 			if !slices.Equal(got.got, got.want) {
 				t.Fatalf("%v, %v, %d: %s is %v, want %v", a, b, first, what, got.got, got.want)

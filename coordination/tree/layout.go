@@ -121,8 +121,8 @@ func (l Layout) SystemTime() string { return l.root + "/systemTime/current" }
 
 // The nodes of ours, all below Sibling but one.
 
-// Adopted is the node of the namespace: its data is what is added to transactions.
-func (l Layout) Adopted() string { return l.sibling[:strings.LastIndexByte(l.sibling, '/')] }
+// NamespaceNode is the node of the namespace: its data is what is added to transactions.
+func (l Layout) NamespaceNode() string { return l.sibling[:strings.LastIndexByte(l.sibling, '/')] }
 
 // Term has the term of leadership among our hosts as its version.
 func (l Layout) Term() string { return l.sibling + "/leader" }
@@ -172,6 +172,9 @@ func (l Layout) Definition() string { return l.sibling + "/definition" }
 // Superseded holds digests of the definitions that were applied before that one; see [Superseded].
 func (l Layout) Superseded() string { return l.sibling + "/superseded" }
 
+// Wanted holds what people want of the job; see [Wanted]. It outlives the job.
+func (l Layout) Wanted() string { return l.sibling + "/wanted" }
+
 // UnusedServers holds since when which servers have had no instance.
 func (l Layout) UnusedServers() string { return l.sibling + "/servers" }
 
@@ -215,6 +218,10 @@ func ClusterSignedOut(namespace string) string { return JobsPath(namespace) + ".
 // ClusterChanges is the parent of the records of changes that were made without a host's API,
 // until a host has them in its history.
 func ClusterChanges(namespace string) string { return JobsPath(namespace) + ".wasmjob/@-@changes" }
+
+// NumberPath is a node that hosts make, set and delete in one commit when they begin a session,
+// to learn which transaction number the registry gives out. Nobody ever sees it.
+func NumberPath(namespace string) string { return JobsPath(namespace) + ".wasmjob/@-@number" }
 
 // ClusterRecorder is there while a host takes these records into its history; ephemeral.
 func ClusterRecorder(namespace string) string { return JobsPath(namespace) + ".wasmjob/@-@recorder" }

@@ -78,7 +78,7 @@ type Record struct {
 	// Trigger is the newest trigger round that was begun.
 	Trigger int64 `json:"trigger,omitempty"`
 	// After is the transaction that wrote the record before this one did, if that
-	// is known; the fence of the run, once that has ended or was killed. Package copied compares the two.
+	// is known; the fence of the run, once that has ended or was killed. Package fence compares the two.
 	After int64 `json:"after,omitempty"`
 	// Begun and Ended are the times of the newest run, Unix milliseconds.
 	// Ended is 0 while the run is open.

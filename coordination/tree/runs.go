@@ -26,11 +26,12 @@ type Runs struct {
 	// down here what that left running. The node has another name then: Java
 	// ids come back.
 	Java string `json:"java,omitempty"`
-	// Owed is all that was left when the first host took something over, and
-	// Takers are those among which it was divided then: the n-th of Owed is for
-	// the n-th of Takers, in turn. Of a host that lives both are empty.
-	Owed   Items    `json:"owed,omitempty"`
-	Takers []string `json:"takers,omitempty"`
+	// Shared is all that was left when the first host took something over, and
+	// Takers are those among which it was divided then: each has a block of it
+	// (BlockOf). Of a host that lives both are empty. Hosts of earlier versions divided in
+	// turn, by fields of other names.
+	Shared Ranges   `json:"shared,omitempty"`
+	Takers []string `json:"blocks,omitempty"`
 	// Left is set when the host has stopped its guests and left the job: it did
 	// not die of what it ran.
 	Left bool `json:"left,omitempty"`
@@ -110,6 +111,17 @@ func ListGrowth(item, before int) int {
 	return 2 * len(",1000000")
 }
 
+// BlockOf is the part of Shared that is for a host: none if it is no taker. All blocks are
+// of the same size, but for one item.
+func (r Runs) BlockOf(host string) Ranges {
+	k := slices.Index(r.Takers, host)
+	if k < 0 {
+		return nil
+	}
+	n, takers := r.Shared.Len(), len(r.Takers)
+	return r.Shared.slice((n*k+takers-1)/takers, (n*(k+1)+takers-1)/takers)
+}
+
 // With is the list with items begun for a fire. They leave the run that they were in.
 func (r Runs) With(f Fire, marked bool, items Items) Runs {
 	if len(items) == 0 {
@@ -132,7 +144,7 @@ func (r Runs) Without(items Items) Runs { return r.less(RangesOf(items)) }
 
 // less are the runs without some items.
 func (r Runs) less(drop Ranges) Runs {
-	n := Runs{Java: r.Java, Owed: r.Owed, Takers: r.Takers, Left: r.Left}
+	n := Runs{Java: r.Java, Shared: r.Shared, Takers: r.Takers, Left: r.Left}
 	for _, run := range r.Runs {
 		if kept := run.Items.Without(drop); len(kept) > 0 {
 			n.Runs = append(n.Runs, Run{Fire: run.Fire, Items: kept, Marked: run.Marked})
@@ -150,14 +162,14 @@ func (r *Runs) UnmarshalJSON(data []byte) error {
 			Items string `json:"items"` // in place of the run's own
 		} `json:"runs"`
 		Java   string   `json:"java"`
-		Owed   Items    `json:"owed"`
-		Takers []string `json:"takers"`
+		Shared Ranges   `json:"shared"`
+		Takers []string `json:"blocks"`
 		Left   bool     `json:"left"`
 	}
 	if err := json.Unmarshal(data, &text); err != nil {
 		return err
 	}
-	*r = Runs{Java: text.Java, Owed: text.Owed, Takers: text.Takers, Left: text.Left}
+	*r = Runs{Java: text.Java, Shared: text.Shared, Takers: text.Takers, Left: text.Left}
 	n := 0
 	for _, t := range text.Runs {
 		items, err := ParseRanges(t.Items)

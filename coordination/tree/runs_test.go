@@ -76,3 +76,34 @@ func TestNoListIsTooLongToRead(t *testing.T) {
 		t.Errorf("read as %+v, %v", runs, err)
 	}
 }
+
+// TestBlocks: all items are in one block, and the blocks are of the same size, but for one item, whatever
+// has been taken since.
+func TestBlocks(t *testing.T) {
+	t.Parallel()
+	r := rand.New(rand.NewPCG(7, 8))
+	f := Fire{Instant: 10, Source: "schedule"}
+	for range 500 {
+		items := someItems(r, 60)
+		takers := []string{"d", "c", "b", "a"}[r.IntN(4):]
+		runs := Runs{Shared: RangesOf(items), Takers: takers}.With(f, true, items)
+		runs = runs.Without(someItems(r, 60))
+		runs, err := ParseRuns(runs.With(f, true, Items{0}).Data())
+		if err != nil {
+			t.Fatal(err)
+		}
+		var all Ranges
+		least, most := len(items), 0
+		for _, taker := range takers {
+			block := runs.BlockOf(taker)
+			least, most = min(least, block.Len()), max(most, block.Len())
+			if len(block.And(all)) > 0 || (len(all) > 0 && len(block) > 0 && block[0].From < all[len(all)-1].To) {
+				t.Fatalf("%v among %v: %v has %v, after %v", items, takers, taker, block, all)
+			}
+			all = all.With(block)
+		}
+		if all.String() != items.String() || most-least > 1 || len(runs.BlockOf("e")) > 0 {
+			t.Fatalf("%v among %v: %v in blocks of %d to %d", items, takers, all, least, most)
+		}
+	}
+}

@@ -48,8 +48,15 @@ func (s Superseded) Contains(definition []byte) bool {
 
 // Replace is the list after the definition newer has replaced older.
 func (s Superseded) Replace(older, newer []byte) Superseded {
-	drop := []string{digestOf(older), digestOf(newer)}
-	list := slices.DeleteFunc(slices.Clone(s), func(d string) bool { return slices.Contains(drop, d) })
-	list = append(list, drop[0])
+	return s.without(digestOf(newer)).add(digestOf(older))
+}
+
+// add is the list with a digest as its newest.
+func (s Superseded) add(digest string) Superseded {
+	list := append(s.without(digest), digest)
 	return list[max(0, len(list)-maxSuperseded):]
+}
+
+func (s Superseded) without(digest string) Superseded {
+	return slices.DeleteFunc(slices.Clone(s), func(d string) bool { return d == digest })
 }

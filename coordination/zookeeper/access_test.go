@@ -145,6 +145,23 @@ func TestChroot(t *testing.T) {
 	}
 }
 
+// TestChrootDeleted: a chroot that was deleted is made again by the next commit that ensures a node.
+func TestChrootDeleted(t *testing.T) {
+	t.Parallel()
+	e := shared.get(t, 1)
+	plain := dial(t, zookeeper.Options{Connect: e.Connect()})
+	top := fresh(t, plain) + "/top"
+	rc := dial(t, zookeeper.Options{Connect: e.Connect() + top + "/jobs"})
+	commit(t, rc, registry.Ensure("/a/b"))
+	for _, path := range []string{"/jobs/a/b", "/jobs/a", "/jobs", ""} {
+		commit(t, plain, registry.Delete(top+path, registry.AnyVersion))
+	}
+	commit(t, rc, registry.Ensure("/a/b"), registry.Create("/a/b/c", []byte("x")))
+	if n := read(t, plain, top+"/jobs/a/b/c"); string(n.Data) != "x" {
+		t.Errorf("after the chroot was deleted: %+v", n)
+	}
+}
+
 func TestCredentials(t *testing.T) {
 	t.Parallel()
 	e := shared.get(t, 1)

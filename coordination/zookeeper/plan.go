@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -128,8 +129,8 @@ func parent(path string) string {
 	return "/"
 }
 
-// survey finds out which of the ensured nodes and their ancestors exist. Of
-// many in one place it asks for the list.
+// survey finds out which of the ensured nodes and their ancestors exist, and makes the
+// chroot again if that was deleted. Of many in one place it asks for the list.
 func (c *commits) survey(ctx context.Context, ops []registry.Op) (map[string]bool, error) {
 	const many = 5
 	known := make(map[string]bool)
@@ -169,6 +170,11 @@ func (c *commits) survey(ctx context.Context, ops []registry.Op) (map[string]boo
 	for _, n := range nodes {
 		for _, name := range n.Names {
 			known[strings.TrimSuffix(n.Path, "/")+"/"+name] = true
+		}
+	}
+	if !slices.Contains(slices.Collect(maps.Values(known)), true) && c.requests.chroot != "" {
+		if err := c.requests.makeChroot(ctx); err != nil {
+			return nil, err
 		}
 	}
 	return known, nil

@@ -125,6 +125,7 @@ func sections() []section {
 				queries: []query{
 					{expr: `wasmjob_worker_processes{HERE}`, legend: "run, {{instance}}"},
 					{expr: `increase(wasmjob_worker_processes_killed_total{HERE}[RATE]) > 0`, legend: "killed, {{instance}}"},
+					{expr: `increase(wasmjob_worker_processes_ended_total{HERE}[RATE]) > 0`, legend: "ended ({{cause}}), {{instance}}"},
 				}},
 			{title: "Over quota", about: "What was dropped, or had to wait, since a job was beyond a ceiling.", kind: chart, unit: "short", width: 8,
 				queries: one(`sum by (job_name, ceiling) (increase(wasmjob_over_quota_total{JOBS}[RATE])) > 0`, "{{job_name}} {{ceiling}}")},

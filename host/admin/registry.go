@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/wasmjob/wasmjob/coordination"
-	"github.com/wasmjob/wasmjob/coordination/copied"
+	"github.com/wasmjob/wasmjob/coordination/fence"
 	"github.com/wasmjob/wasmjob/coordination/inspect"
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 	"github.com/wasmjob/wasmjob/coordination/operate"
@@ -30,7 +30,7 @@ type Registry struct {
 	namespace string
 	center    func() registry.Center
 	leaves    bool   // records of changes, in the registry
-	who, why  string // of these
+	who, why  string // of these, and of what is wanted of jobs
 	ceilings  ceiling.List
 	refuses   func(jobconfig.Configuration) []*jobconfig.FieldError
 }
@@ -56,6 +56,19 @@ func (r *Registry) LeavingRecords(who, why string) *Registry {
 	leaving := *r
 	leaving.leaves, leaving.who, leaving.why = true, who, event.Reason(why)
 	return &leaving
+}
+
+// For returns the same operations for somebody who gives a reason: what is wanted of jobs
+// names both.
+func (r *Registry) For(who, why string) *Registry {
+	of := *r
+	of.who, of.why = who, event.Reason(why)
+	return &of
+}
+
+// said is what the caller says of what is wanted of a job.
+func (r *Registry) said() tree.Word {
+	return tree.Word{By: r.who, Why: r.why, Since: time.Now().UnixMilli()}
 }
 
 // recorded is a session for a change of a job, which is on record then. change is what is known
@@ -107,7 +120,7 @@ func (r *Registry) perform(ctx context.Context, job string, step func(context.Co
 	if err := jobconfig.CheckJobName(job); err != nil {
 		return fmt.Errorf("job %q: %w: %w", job, host.ErrNoJob, err)
 	}
-	c, err := copied.Raised(ctx, c, r.namespace)
+	c, err := fence.Raised(ctx, c, r.namespace)
 	if err == nil {
 		err = step(ctx, c, tree.NewLayout(r.namespace, job))
 	}
@@ -166,14 +179,14 @@ func (r *Registry) Namespaces(ctx context.Context) ([]string, error) {
 	return inspect.Namespaces(ctx, c)
 }
 
-// Adopt makes the namespace of a registry that was copied from another one
-// usable; see copied.Adopt.
-func (r *Registry) Adopt(ctx context.Context) (copied.Adoption, error) {
+// Adopt lets hosts use the namespace of a registry that was copied from another one, or
+// has gone back; see [fence.Adopt].
+func (r *Registry) Adopt(ctx context.Context, above int64) (fence.Adoption, error) {
 	c := r.center()
 	if c == nil {
-		return copied.Adoption{}, host.ErrNotLive
+		return fence.Adoption{}, host.ErrNotLive
 	}
-	return copied.Adopt(ctx, c, r.namespace)
+	return fence.Adopt(ctx, c, r.namespace, above, cmp.Or(r.who, "operator"))
 }
 
 // names are those of one job, or of all if the name is empty.
@@ -264,7 +277,7 @@ func (r *Registry) Disable(ctx context.Context, job string) error {
 func (r *Registry) SetServers(ctx context.Context, job string, enable bool) (did bool, err error) {
 	err = r.each(ctx, job, func(name string) error {
 		some, err := changed(ctx, r, name, recorded.Record{What: verb(enable)}, func(ctx context.Context, c registry.Center, l tree.Layout) (bool, error) {
-			return operate.SetServers(ctx, c, l, enable)
+			return operate.SetServers(ctx, c, l, r.said(), enable)
 		})
 		did = did || some
 		return err
@@ -307,7 +320,7 @@ func (r *Registry) SetServer(ctx context.Context, job, server string, enable boo
 		}
 		known++
 		some, err := changed(ctx, r, name, recorded.Record{What: verb(enable), Host: server}, func(ctx context.Context, c registry.Center, l tree.Layout) (bool, error) {
-			return operate.SetServers(ctx, c, l, enable, server)
+			return operate.SetServers(ctx, c, l, r.said(), enable, server)
 		})
 		did = did || some
 		return err
@@ -411,21 +424,39 @@ func (d *shutdown) of(ctx context.Context, r *Registry, job string) error {
 		return err
 	}
 	return r.change(ctx, job, recorded.Record{What: "shutdown", Host: cmp.Or(d.instance, d.server)}, func(ctx context.Context, c registry.Center, l tree.Layout) error {
-		return d.stop(ctx, c, l, s.Instances)
+		return d.stop(ctx, c, l, r.said(), s.Instances)
 	})
 }
 
 // stop stops those of the instances of a job that are meant.
-func (d *shutdown) stop(ctx context.Context, c registry.Center, l tree.Layout, instances []Instance) error {
+func (d *shutdown) stop(ctx context.Context, c registry.Center, l tree.Layout, said tree.Word, instances []Instance) error {
+	var ours, java []string
 	for _, i := range instances {
 		if i.Gone {
 			continue
 		}
 		d.all[i.ID] = true
-		if (d.instance != "" && i.ID != d.instance) || (d.server != "" && i.Server != d.server) {
-			continue
+		switch {
+		case (d.instance != "" && i.ID != d.instance) || (d.server != "" && i.Server != d.server):
+		case i.Java:
+			java = append(java, i.ID)
+		default:
+			ours = append(ours, i.ID)
 		}
-		err := operate.StopInstance(ctx, c, l, i.ID)
+	}
+	of := d.server
+	if d.instance != "" {
+		of = tree.ProcessOf(d.instance)
+	}
+	if len(ours) > 0 {
+		stopped, err := operate.Stop(ctx, c, l, said, of, ours)
+		if err != nil {
+			return err
+		}
+		d.stopped += stopped
+	}
+	for _, id := range java {
+		err := operate.StopJava(ctx, c, l, id)
 		var conflict *registry.OpError
 		switch {
 		case errors.As(err, &conflict): // it has gone by itself
@@ -438,6 +469,18 @@ func (d *shutdown) stop(ctx context.Context, c registry.Center, l tree.Layout, i
 		}
 	}
 	return nil
+}
+
+// Restore brings a job back that was removed, and has all hosts come back that were stopped
+// in it. back is false if it was neither.
+func (r *Registry) Restore(ctx context.Context, job string) (back bool, err error) {
+	err = r.change(ctx, job, recorded.Record{What: "restore"}, func(ctx context.Context, c registry.Center, l tree.Layout) error {
+		return operate.Restore(ctx, c, l, r.said())
+	})
+	if errors.Is(err, operate.ErrNotAway) {
+		return false, nil
+	}
+	return err == nil, err
 }
 
 // KillOptions say what is to end, and how.
@@ -752,7 +795,7 @@ func (r *Registry) Remove(ctx context.Context, job string, purge bool) error {
 		change.After = Purged
 	}
 	return r.change(ctx, job, change, func(ctx context.Context, c registry.Center, l tree.Layout) error {
-		return operate.Remove(ctx, c, l, purge)
+		return operate.Remove(ctx, c, l, r.said(), purge)
 	})
 }
 

@@ -124,7 +124,8 @@ func TestRegistryOperates(t *testing.T) {
 	there("/ns/b/instances/10.0.0.1@-@b", true)
 	do(r.Remove(ctx, "b", true))
 	there("/ns/b", false)
-	there("/ns.wasmjob/b", false)
+	there("/ns.wasmjob/b/members", false)
+	there("/ns.wasmjob/b/wanted", true) // it says that the job is removed
 }
 
 func TestRegistrySaysWhatIsNotThere(t *testing.T) {

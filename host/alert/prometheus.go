@@ -58,12 +58,23 @@ func metricRules() []metricRule {
 func (f *File) Prometheus(source string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "# Made by 'wasmjob alert export' from %s.\ngroups:\n  - name: wasmjob-alerts\n    rules:\n", source)
+	wait := func(rule Rule) string {
+		switch rule {
+		case HostGone:
+			return "\n        for: 5m" // a restart takes as long as the drain of its host
+		case Session:
+			return "\n        for: 2m" // and a host that starts has none yet
+		case Refused, History:
+			return "\n        for: 1m" // files come one after the other
+		}
+		return ""
+	}
 	write := func(rule Rule, name, jobs, expr, summary string) {
 		if jobs != "" {
 			jobs = ", jobs: " + strconv.Quote(jobs)
 		}
-		fmt.Fprintf(&b, "      - alert: %s\n        expr: %s\n        labels: {severity: warning, rule: %s%s}\n        annotations: {summary: %s, runbook: \"docs/alerts.md#rules\"}\n",
-			name, strconv.Quote(expr), rule, jobs, strconv.Quote(summary))
+		fmt.Fprintf(&b, "      - alert: %s\n        expr: %s%s\n        labels: {severity: warning, rule: %s%s}\n        annotations: {summary: %s, runbook: \"docs/alerts.md#rules\"}\n",
+			name, strconv.Quote(expr), wait(rule), rule, jobs, strconv.Quote(summary))
 	}
 	for _, m := range metricRules() {
 		for _, s := range f.scopes(m.field) {

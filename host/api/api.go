@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -16,6 +17,7 @@ import (
 	"github.com/wasmjob/wasmjob/host/cluster"
 	"github.com/wasmjob/wasmjob/host/history"
 	"github.com/wasmjob/wasmjob/host/service"
+	"github.com/wasmjob/wasmjob/host/words"
 )
 
 const (
@@ -122,39 +124,58 @@ func operation(method, path, id, tag, summary string, more ...func(*huma.Operati
 	return o
 }
 
-// unknownKey is that of the parameters in a context that an operation does not know.
+// unknownKey is that of what an operation does not know of a request, in a context.
 type unknownKey struct{}
 
-func unknownOf(ctx context.Context) []string {
-	names, _ := ctx.Value(unknownKey{}).([]string)
-	return names
+func unknownOf(ctx context.Context) []*huma.ErrorDetail {
+	list, _ := ctx.Value(unknownKey{}).([]*huma.ErrorDetail)
+	return list
 }
 
-// findUnknown finds parameters of a query that the operation does not know. Huma would refuse
-// them before it looks at the others; the answer is to name all that is wrong.
+// keyHeader names a request, so that it can be sent again.
+const keyHeader = "Idempotency-Key"
+
+// findUnknown finds parameters of a query that the operation does not know, and a key that it would
+// not heed. Huma would refuse parameters before it looks at the others; the answer is to name all that
+// is wrong.
 func findUnknown(ctx huma.Context, next func(huma.Context)) {
-	var unknown []string
-	u := ctx.URL()
-	for name := range u.Query() {
-		if !slices.ContainsFunc(ctx.Operation().Parameters, func(p *huma.Param) bool { return p.In == "query" && p.Name == name }) {
-			unknown = append(unknown, name)
+	var unknown []*huma.ErrorDetail
+	knows := func(in, name string) bool {
+		return slices.ContainsFunc(ctx.Operation().Parameters, func(p *huma.Param) bool { return p.In == in && p.Name == name })
+	}
+	var known []string
+	for _, p := range ctx.Operation().Parameters {
+		if p.In == "query" {
+			known = append(known, p.Name)
 		}
 	}
-	slices.Sort(unknown)
+	slices.Sort(known)
+	u := ctx.URL()
+	for _, name := range slices.Sorted(maps.Keys(u.Query())) {
+		if knows("query", name) {
+			continue
+		}
+		expected := "there are none here"
+		if len(known) > 0 {
+			expected = "expected " + strings.Join(known, ", ") + words.Suggest(name, known)
+		}
+		unknown = append(unknown, &huma.ErrorDetail{Location: "query." + name, Message: "unknown parameter, " + expected})
+	}
+	if ctx.Method() != http.MethodGet && ctx.Header(keyHeader) != "" && !knows("header", keyHeader) {
+		unknown = append(unknown, &huma.ErrorDetail{Location: "header." + keyHeader, Message: "only a trigger heeds it: sent again, this request would be carried out again"})
+	}
 	next(huma.WithValue(ctx, unknownKey{}, unknown))
 }
 
-// withUnknown names unknown parameters beside what else is wrong with a request.
+// withUnknown names what is unknown beside what else is wrong with a request.
 func withUnknown(ctx huma.Context, _ string, v any) (any, error) {
 	if p, ok := v.(*huma.ErrorModel); ok && p.Status == http.StatusUnprocessableEntity {
-		for _, name := range unknownOf(ctx.Context()) {
-			p.Errors = append(p.Errors, &huma.ErrorDetail{Location: "query." + name, Message: "unknown parameter"})
-		}
+		p.Errors = append(p.Errors, unknownOf(ctx.Context())...)
 	}
 	return v, nil
 }
 
-// register registers an operation that refuses unknown parameters.
+// register registers an operation that refuses what it does not know.
 func register[I, O any](a *API, o huma.Operation, do func(context.Context, *I) (*O, error)) {
 	huma.Register(a.huma, o, func(ctx context.Context, in *I) (*O, error) {
 		if len(unknownOf(ctx)) > 0 {

@@ -196,7 +196,7 @@ func TestOperationsByTheClient(t *testing.T) {
 	do(c.Remove(ctx, "cities", false))
 	s.Until("the job is removed", func() bool { return state(s, "cities") == host.JobRemoved })
 	do(c.Remove(ctx, odd, true))
-	if _, there := s.Look("/ns.wasmjob/" + odd); there {
+	if _, there := s.Look("/ns.wasmjob/" + odd + "/members"); there {
 		t.Error("what is purged is there")
 	}
 	report, err := c.Status(ctx)
@@ -243,7 +243,7 @@ func TestErrors(t *testing.T) {
 		"POST /v1/jobs/citis/trigger":                 {404, "", `there is no job "citis"; did you mean "cities"?`},
 		"POST /v1/jobs/citis/restore":                 {404, "", `did you mean "cities"?`},
 		"GET /v1/jobs?limit=0&foo=1":                  {422, "query.limit query.foo", ""},
-		"GET /v1/runs?limit=0&item=x&bar=&foo=1":      {422, "query.item query.limit query.bar query.foo", ""},
+		"GET /v1/runs?limit=0&item=x&bar=&foo=1":      {422, "query.limit query.item query.bar query.foo", ""},
 		"POST /v1/jobs/cities/trigger?foo=1":          {422, "query.foo", "unknown parameter"},
 		"GET /v1/logs/stream?job=cities&foo=1":        {422, "query.foo", "unknown parameter"},
 		"GET /v1/jobs/none/shards":                    {404, "", `there is no job "none"`},
@@ -276,9 +276,16 @@ func TestErrors(t *testing.T) {
 		"GET /v1/jobs?sort=colour":                    {422, "query.sort", "name, next, last, health or duration"},
 		"GET /v1/jobs?health=sick":                    {422, "query.health[0]", "one of"},
 		"GET /v1/jobs?limit=-1":                       {422, "query.limit", ">= 1"},
-		"GET /v1/jobs?limt=1":                         {422, "query.limt", "unknown parameter"},
+		"GET /v1/jobs?limt=1":                         {422, "query.limt", `did you mean "limit"?`},
 		"GET /v1/jobs?after=none":                     {422, "query.after", "that job is not in the list any more"},
-		"GET /v1/runs?limit=0":                        {422, "query.limit", "1 to 1000"},
+		"GET /v1/runs?limit=0":                        {422, "query.limit", ">= 1"},
+		"GET /v1/runs?limit=many":                     {422, "query.limit", `found "many", expected a whole number`},
+		"GET /v1/logs?who=x":                          {422, "query.who", "unknown parameter, expected after, from, host, item, job, level, limit, oldest, run, text, to"},
+		"GET /v1/logs?trigger=7":                      {422, "query.trigger", "unknown parameter"},
+		"GET /v1/audit?level=8":                       {422, "query.level", "expected after, failed, from,"},
+		"GET /v1/fires?who=x":                         {422, "query.who", "unknown parameter"},
+		"GET /v1/events?running=true":                 {422, "query.running", "unknown parameter"},
+		"GET /v1/hosts?host=x":                        {422, "query.host", "there are none here"},
 		"GET /v1/runs?after=AAAA":                     {422, "query.after", "the next of a page of the same list"},
 		"GET /v1/runs?job=%5B":                        {422, "query.job", "a pattern"},
 		"GET /v1/runs?from=yesterday":                 {422, "query.from", "how long ago"},
@@ -322,6 +329,16 @@ func TestErrors(t *testing.T) {
 		if !strings.Contains(text, want.detail) {
 			t.Errorf("%s: %+v, want %q", request, p, want.detail)
 		}
+	}
+	for _, request := range []string{"POST /v1/jobs/cities/disable", "PATCH /v1/jobs/cities/config", "DELETE /v1/jobs/cities", "POST /v1/jobs/cities/kill"} {
+		method, path, _ := strings.Cut(request, " ")
+		a := s.ask(method, path, "", "Idempotency-Key", "x", "If-Match", "x", "Content-Type", "application/json")
+		if p := a.problem(t); a.code != 422 && a.code != 400 || !strings.Contains(string(a.body), "only a trigger heeds it") && a.code == 422 {
+			t.Errorf("%s with a key: %+v", request, p)
+		}
+	}
+	if a := s.ask("GET", "/v1/jobs", "", "Idempotency-Key", "x"); a.code != 200 {
+		t.Errorf("to look with a key: %d", a.code)
 	}
 	var no *admin.ServerError
 	if err := s.client.Enable(t.Context(), "second"); !errors.As(err, &no) || no.Code != 404 || !strings.Contains(no.Message, `many.yaml is refused: line 9: job "second": worst`) {

@@ -126,44 +126,88 @@ func (a *API) looking() {
 	}, answers(http.StatusConflict))
 }
 
-// historyInput is a filter; its fields only describe the query, which [cluster.ParseQuery] reads.
-type historyInput struct {
-	Job     []string `query:"job,explode" maxItems:"100" doc:"Only jobs whose name matches one of these patterns, such as etl-*."`
-	Host    string   `query:"host" maxLength:"200" doc:"Only what was on this host: its server's address, IP, its process, IP@-@PID, an instance's id, IP@-@PID-TOKEN, or a name or an id of the list of hosts."`
-	Item    string   `query:"item" maxLength:"10" doc:"Only this sharding item."`
-	Run     string   `query:"run" maxLength:"400" doc:"Only this run: JOB/INSTANT/ITEM."`
-	Instant string   `query:"instant" maxLength:"50" doc:"Only the fire of this scheduled time."`
-	Trigger string   `query:"trigger" maxLength:"20" doc:"Only the fire of this trigger round; of changes, who asked for it."`
-	Failed  string   `query:"failed" enum:"true,false," doc:"true: only what failed, or of which that is not known, and not what was stopped; of changes, what did not take effect."`
-	Running string   `query:"running" enum:"true,false," doc:"true: only runs and fires that have not ended, each with how long those of its job take (of the first 50 jobs)."`
-	Outcome []string `query:"outcome,explode" maxItems:"20" doc:"Only these outcomes: OK, FAIL, RETRY, CANCELLED, TIMEOUT, TRAP, EXIT, ERROR, WORKER, LOST, HELD."`
-	Kind    []string `query:"kind,explode" maxItems:"50" doc:"Only these kinds of events, such as item.ended."`
-	Level   string   `query:"level" maxLength:"5" doc:"Only lines of that level or above: -4 debug, 0 info, 4 warn, 8 error; 0 if it is missing."`
-	Text    string   `query:"text" maxLength:"1000" doc:"Only what contains it, regardless of case: lines, messages of runs, reasons of events, all texts of changes."`
-	Who     string   `query:"who" maxLength:"100" doc:"Only changes by a user whose name contains it, regardless of case."`
-	What    []string `query:"what,explode" maxItems:"50" doc:"Only changes of these operations, whole or by their first words: disable, edit, edit cron, sign in, sign (in and out). With ! before it, one is left out."`
-	From    string   `query:"from" maxLength:"50" doc:"Only what is not earlier: a time, or how long ago, such as 90m or 7d."`
-	To      string   `query:"to" maxLength:"50" doc:"Only what is earlier: a time, or how long ago."`
-	Limit   string   `query:"limit" maxLength:"5" doc:"The most records of a page, 1 to 1000; 50 if it is missing."`
-	After   string   `query:"after" maxLength:"1000" doc:"The next of the page before."`
-	Oldest  string   `query:"oldest" enum:"true,false," doc:"true: the oldest first."`
+// ListInput is what all lists of histories can be asked for; its fields, but for Limit, only describe the
+// query, which [cluster.ParseQuery] reads. What a list knows besides is in its own input: a parameter
+// that means nothing to it is refused.
+type ListInput struct {
+	Job    []string `query:"job,explode" maxItems:"100" doc:"Only jobs whose name matches one of these patterns, such as etl-*."`
+	Host   string   `query:"host" maxLength:"200" doc:"Only what was on this host: its server's address, IP, its process, IP@-@PID, an instance's id, IP@-@PID-TOKEN, or a name or an id of the list of hosts."`
+	Item   string   `query:"item" maxLength:"10" doc:"Only this sharding item."`
+	Text   string   `query:"text" maxLength:"1000" doc:"Only what contains it, regardless of case: lines, messages of runs, reasons of events, all texts of changes."`
+	From   string   `query:"from" maxLength:"50" doc:"Only what is not earlier: a time, or how long ago, such as 90m or 7d."`
+	To     string   `query:"to" maxLength:"50" doc:"Only what is earlier: a time, or how long ago."`
+	Limit  int      `query:"limit" minimum:"1" maximum:"1000" default:"50" doc:"The most records of a page."`
+	After  string   `query:"after" maxLength:"1000" doc:"The next of the page before."`
+	Oldest string   `query:"oldest" enum:"true,false," doc:"true: the oldest first."`
 
 	filter history.Filter
 }
 
+// OfRun is what finds a run's records.
+type OfRun struct {
+	Run string `query:"run" maxLength:"400" doc:"Only this run: JOB/INSTANT/ITEM."`
+}
+
+// OfTrigger is what finds what a trigger has done.
+type OfTrigger struct {
+	Trigger string `query:"trigger" maxLength:"20" doc:"Only the fire of this trigger round; of changes, who asked for it."`
+}
+
+// OfFailed is what finds what went wrong.
+type OfFailed struct {
+	Failed string `query:"failed" enum:"true,false," doc:"true: only what failed, or of which that is not known, and not what was stopped; of changes, what did not take effect."`
+}
+
+// OfFire is what finds the records of a fire by how it went.
+type OfFire struct {
+	OfRun
+	OfTrigger
+	OfFailed
+	Instant string   `query:"instant" maxLength:"50" doc:"Only the fire of this scheduled time."`
+	Outcome []string `query:"outcome,explode" maxItems:"20" doc:"Only these outcomes: OK, FAIL, RETRY, CANCELLED, TIMEOUT, TRAP, EXIT, ERROR, WORKER, LOST, HELD."`
+}
+
+type runsInput struct {
+	ListInput
+	OfFire
+	Running string `query:"running" enum:"true,false," doc:"true: only runs and fires that have not ended, each with how long those of its job take (of the first 50 jobs)."`
+}
+
+type eventsInput struct {
+	ListInput
+	OfFire
+	Kind []string `query:"kind,explode" maxItems:"50" doc:"Only these kinds of events, such as item.ended."`
+}
+
+type linesInput struct {
+	ListInput
+	OfRun
+	Level string `query:"level" maxLength:"5" doc:"Only lines of that level or above: -4 debug, 0 info, 4 warn, 8 error; 0 if it is missing."`
+}
+
+type changesInput struct {
+	ListInput
+	OfTrigger
+	OfFailed
+	Who  string   `query:"who" maxLength:"100" doc:"Only changes by a user whose name contains it, regardless of case."`
+	What []string `query:"what,explode" maxItems:"50" doc:"Only changes of these operations, whole or by their first words: disable, edit, edit cron, sign in, sign (in and out). With ! before it, one is left out."`
+}
+
 // Resolve implements [huma.Resolver].
-func (in *historyInput) Resolve(ctx huma.Context) []error {
+func (in *ListInput) Resolve(ctx huma.Context) []error {
 	u := ctx.URL()
 	query, err := url.ParseQuery(u.RawQuery)
 	if err != nil {
 		return []error{&huma.ErrorDetail{Location: "query", Message: err.Error()}}
 	}
 	var problems []error
+	query.Del("limit") // which is read already
 	if in.filter, err = cluster.ParseQuery(query); err != nil {
 		for _, p := range parts(err) {
 			problems = append(problems, p)
 		}
 	}
+	in.filter.Limit = in.Limit
 	return problems
 }
 
@@ -215,22 +259,22 @@ func (a *API) histories() {
 		q.Language = texts.Chosen("", in.Accept)
 		return s.Explain(ctx, q)
 	})
-	look(a, "/v1/fires", "listFires", "history", "Fires, the newest first", func(ctx context.Context, in *historyInput) (cluster.Found[history.Fire], error) {
+	look(a, "/v1/fires", "listFires", "history", "Fires, the newest first", func(ctx context.Context, in *runsInput) (cluster.Found[history.Fire], error) {
 		return s.Fires(ctx, in.filter)
 	})
-	look(a, "/v1/runs", "listRuns", "history", "Runs of items, the newest first", func(ctx context.Context, in *historyInput) (cluster.Found[history.Run], error) {
+	look(a, "/v1/runs", "listRuns", "history", "Runs of items, the newest first", func(ctx context.Context, in *runsInput) (cluster.Found[history.Run], error) {
 		return s.Runs(ctx, in.filter)
 	})
 	look(a, "/v1/run", "getRun", "history", "A run with its events and what its guest logged", func(ctx context.Context, in *runInput) (*service.RunDetail, error) {
 		return s.Run(ctx, in.ID)
 	}, answers(http.StatusNotFound))
-	look(a, "/v1/events", "listEvents", "history", "What hosts reported, the newest first", func(ctx context.Context, in *historyInput) (cluster.Found[event.Event], error) {
+	look(a, "/v1/events", "listEvents", "history", "What hosts reported, the newest first", func(ctx context.Context, in *eventsInput) (cluster.Found[event.Event], error) {
 		return s.Events(ctx, in.filter)
 	})
-	look(a, "/v1/logs", "listLines", "history", "What guests logged, the newest first", func(ctx context.Context, in *historyInput) (cluster.Found[history.Line], error) {
+	look(a, "/v1/logs", "listLines", "history", "What guests logged, the newest first", func(ctx context.Context, in *linesInput) (cluster.Found[history.Line], error) {
 		return s.Lines(ctx, in.filter)
 	})
-	look(a, "/v1/audit", "listChanges", "history", "Who changed what, the newest first", func(ctx context.Context, in *historyInput) (cluster.Found[history.Change], error) {
+	look(a, "/v1/audit", "listChanges", "history", "Who changed what, the newest first", func(ctx context.Context, in *changesInput) (cluster.Found[history.Change], error) {
 		return s.Changes(ctx, in.filter)
 	})
 }

@@ -12,7 +12,7 @@ import (
 
 	"go.uber.org/zap"
 
-	"github.com/wasmjob/wasmjob/coordination/copied"
+	"github.com/wasmjob/wasmjob/coordination/fence"
 	"github.com/wasmjob/wasmjob/coordination/recorded"
 	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/coordination/sessions"
@@ -86,7 +86,7 @@ func (r *Recorder) follow(ctx context.Context, c registry.Center) error {
 func (r *Recorder) take(ctx context.Context, c registry.Center, id string) error {
 	query := registry.Data(r.changes + "/" + id)
 	var nodes []registry.Node
-	raised, err := copied.Raised(ctx, c, r.namespace) // as the numbers of fires are
+	raised, err := fence.Raised(ctx, c, r.namespace) // as the numbers of fires are
 	if err == nil {
 		nodes, err = raised.Read(ctx, query)
 	}

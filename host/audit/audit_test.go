@@ -12,7 +12,7 @@ import (
 	"go.uber.org/goleak"
 	"go.uber.org/zap/zaptest"
 
-	"github.com/wasmjob/wasmjob/coordination/copied"
+	"github.com/wasmjob/wasmjob/coordination/fence"
 	"github.com/wasmjob/wasmjob/coordination/recorded"
 	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/coordination/tree"
@@ -202,10 +202,10 @@ func TestRecorder_trigger(t *testing.T) {
 		c := dial()
 		l := tree.NewLayout("ns", "j")
 		record := recorded.Record{Who: "ann", What: "trigger", Trigger: recorded.OfThisCommit}
-		if _, err := c.Commit(t.Context(), registry.Ensure(l.Root()), registry.Ensure(l.Adopted()), registry.Set(l.Adopted(), []byte(`{"base":1000000}`), registry.AnyVersion), registry.Ensure(l.Sibling())); err != nil {
+		if _, err := c.Commit(t.Context(), registry.Ensure(l.Root()), registry.Ensure(l.NamespaceNode()), registry.Set(l.NamespaceNode(), []byte(`{"base":1000000}`), registry.AnyVersion), registry.Ensure(l.Sibling())); err != nil {
 			t.Fatal(err)
 		}
-		raised, err := copied.Raised(t.Context(), c, "ns")
+		raised, err := fence.Raised(t.Context(), c, "ns")
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -16,6 +16,7 @@ import (
 	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/host/definition"
 	"github.com/wasmjob/wasmjob/host/signature"
+	"github.com/wasmjob/wasmjob/host/words"
 )
 
 // kind is what the catalog takes a file for, by its name.
@@ -107,11 +108,26 @@ func lookAt(dir string) look {
 		if kindOf(d.Name()) == ignored {
 			continue
 		}
+		if shown := shownName(d.Name()); shown != d.Name() {
+			if _, ok := l.entries[shown]; !ok {
+				l.entries[shown] = entry{problem: unshown}
+			}
+			continue
+		}
 		if e, ok := lookAtFile(root, d.Name()); ok {
 			l.entries[d.Name()] = e
 		}
 	}
 	return l
+}
+
+// unshown is the problem of a file whose name could pass for other lines, or for orders to a
+// terminal, wherever it is written.
+const unshown = "has a name with a line break, or with another character that cannot be shown: rename it"
+
+// shownName is a file's name as one line of text that can be shown.
+func shownName(name string) string {
+	return strings.NewReplacer("\n", `\n`, "\t", `\t`).Replace(words.Printable(name))
 }
 
 // lookAtFile reports false if there is nothing of that name (any more).
@@ -131,7 +147,7 @@ func lookAtFile(root *os.Root, name string) (entry, bool) {
 		if err != nil {
 			return entry{}, false
 		}
-		return entry{problem: fmt.Sprintf("is a symbolic link to %s, which does not exist", target)}, true
+		return entry{problem: fmt.Sprintf("is a symbolic link to %s, which does not exist", shownName(target))}, true
 	}
 	return entry{problem: unreadable(root, name, err)}, true
 }

@@ -3,6 +3,7 @@ package catalog
 import (
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -37,5 +38,29 @@ func TestSmallFilesTakeLittleMemory(t *testing.T) {
 	runtime.ReadMemStats(&after)
 	if got := (after.TotalAlloc - before.TotalAlloc) / files; got > each {
 		t.Errorf("a small file takes %d bytes of memory, expected at most %d", got, each)
+	}
+}
+
+// TestUnshownNames: a file whose name is no line of text is refused, under a name that is one,
+// and hides no other.
+func TestUnshownNames(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	for _, name := range []string{"a\nb.yaml", "a\tb.yaml", "\x1b[31m.wasm", "\u202egnp.yaml", "\xff.wasm", `c\nd.yaml`, "c\nd.yaml", "é ü.yaml", "notes\n.txt"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte("x"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Symlink("x\ny", filepath.Join(dir, "link.yaml")); err != nil {
+		t.Fatal(err)
+	}
+	found := map[string]string{}
+	for name, e := range lookAt(dir).entries {
+		found[name] = e.problem
+	}
+	want := map[string]string{`a\nb.yaml`: unshown, `a\tb.yaml`: unshown, `\x1b[31m.wasm`: unshown, `\u202egnp.yaml`: unshown, `\ufffd.wasm`: unshown, `c\nd.yaml`: "", "é ü.yaml": "",
+		"link.yaml": `is a symbolic link to x\ny, which does not exist`}
+	if !maps.Equal(found, want) {
+		t.Errorf("found %q, expected %q", found, want)
 	}
 }

@@ -554,7 +554,17 @@ func (s state) bind(c claim, before *binding, outcomes map[string]outcome) attem
 	}
 	return attempt{binding: &binding{doc: c.doc, digest: digest, granted: g.key, by: g.by, job: host.Job{
 		Definition: conf, JobClass: c.doc.JobClass, Module: m, File: c.file, ModuleFile: name, Apart: s.alone(conf),
+		Group: groupOf(g.by.signer, c.file),
 	}}}
+}
+
+// groupOf is the group of a job on its host: those whose modules one key has signed, else those
+// of one definition file.
+func groupOf(signer, file string) string {
+	if signer != "" {
+		return "key " + signer
+	}
+	return "file " + file
 }
 
 // sameDocument ignores where in the file the job is.

@@ -172,6 +172,14 @@ func TestPairIsTaken(t *testing.T) {
 	}
 	w.compile()
 	w.expect(`a "" a.yaml a.wasm @one.`, `b "p" a.yaml a.wasm @one.`)
+	for _, b := range w.plan.jobs {
+		if b.job.Group != "file a.yaml" {
+			t.Errorf("the group of %s is %q, want that of its file", b.job.Definition.JobName, b.job.Group)
+		}
+	}
+	if got := groupOf("ann", "a.yaml"); got != "key ann" {
+		t.Errorf("the group of a signed module is %q, want that of the key", got)
+	}
 }
 
 func TestModuleIsReplaced(t *testing.T) {

@@ -700,7 +700,7 @@ func TestSilentHostCountsLess(t *testing.T) {
 			t.Errorf("both answer: %+v", j)
 		}
 		one.answers(0, errors.New("gone"))
-		time.Sleep(2 * time.Minute)
+		time.Sleep(2*time.Minute + 2*time.Second) // not with a round
 		b.Next = next.Add(2 * time.Minute)
 		two.set(b)
 		refresh(t, c, 0)
@@ -823,14 +823,34 @@ func TestLateHealth(t *testing.T) {
 	})
 }
 
-// TestWatch: hosts are asked again and again while somebody watches, and not without.
+// TestSeen: when a host answered last is known without anybody who looks, to the minute: hosts are
+// asked all the time, seldom while nobody watches.
+func TestSeen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		one := newShip("1")
+		f, c := sail(t, one)
+		time.Sleep(time.Hour)
+		if n := f.questions("1"); n < 59 || n > 61 {
+			t.Errorf("asked %d times in an hour, expected once a minute", n)
+		}
+		one.answers(0, errors.New("it is halted"))
+		gone := time.Now()
+		time.Sleep(2 * time.Hour)
+		refresh(t, c, 0)
+		if h := host1(c, "1"); h.Silent == "" || gone.Sub(h.Seen) > idlePace || h.Seen.After(gone) {
+			t.Errorf("it answered last %s before it was halted, expected within %s: %+v", gone.Sub(h.Seen), idlePace, h)
+		}
+	})
+}
+
+// TestWatch: hosts are asked again and again while somebody watches, and seldom without.
 func TestWatch(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		one := newShip("1")
 		one.set(job("a", host.JobReady))
 		f, c := sail(t, one)
-		time.Sleep(time.Minute)
+		time.Sleep(idlePace / 2)
 		if n := f.questions("1"); n != 0 {
 			t.Errorf("asked %d times for nobody", n)
 		}
@@ -856,7 +876,7 @@ func TestWatch(t *testing.T) {
 			t.Errorf("asked %d times in twenty paces", n)
 		}
 		ends[1]()
-		time.Sleep(time.Minute)
+		time.Sleep(idlePace - time.Second)
 		synctest.Wait()
 		if n := f.questions("1"); n != 21 {
 			t.Errorf("asked %d times when nobody watches", n)

@@ -103,10 +103,15 @@ type Job struct {
 
 // Last is a job's newest fire that ended, over all hosts.
 type Last struct {
-	Instant  time.Time     `json:"instant,omitzero"`
-	Source   abi.Source    `json:"source,omitempty"`
+	Instant time.Time  `json:"instant,omitzero"`
+	Source  abi.Source `json:"source,omitempty"`
+	// Begun is when the first of its items was begun, Ended when the last one ended, Duration the time
+	// between the two, in nanoseconds: over all hosts, as in a list of fires. Begun and Duration are
+	// missing if that is not known.
+	Begun    time.Time     `json:"begun,omitzero"`
 	Ended    time.Time     `json:"ended"`
 	Duration time.Duration `json:"durationNs,omitempty"`
+	trigger  int64
 	// Outcome is the worst of its items; Message is what such an item said.
 	Outcome abi.Outcome `json:"outcome"`
 	Message string      `json:"message,omitempty"`
@@ -270,8 +275,8 @@ func itemsOf(parts []part) []Item {
 	return items
 }
 
-// lastOf is the newest fire that hosts remember. After a restart they remember only
-// what the records of their items say.
+// lastOf is the newest fire that hosts remember, over all of them: it took from the first begin to the
+// last end. After a restart they remember only what the records of their items say.
 func lastOf(parts []part, items []Item) *Last {
 	var last *Last
 	for _, p := range parts {
@@ -279,15 +284,22 @@ func lastOf(parts []part, items []Item) *Last {
 		if f == nil {
 			continue
 		}
-		ended := f.Instant.Add(f.Duration)
-		if last == nil || f.Instant.After(last.Instant) {
-			last = &Last{Instant: f.Instant, Source: f.Source, Ended: ended, Duration: f.Duration, Outcome: f.Outcome}
-		} else if f.Instant.Equal(last.Instant) {
-			last.Duration = max(last.Duration, f.Duration)
+		begun, ended := f.Span()
+		switch {
+		case last != nil && last.trigger == f.Trigger && (f.Trigger != 0 || f.Instant.Equal(last.Instant)):
+			if begun.Before(last.Begun) {
+				last.Instant, last.Begun = f.Instant, begun
+			}
+			last.Ended = later(last.Ended, ended)
 			if tree.Worse(string(f.Outcome), string(last.Outcome)) {
 				last.Outcome = f.Outcome
 			}
+		case last == nil || newer(f, begun, last):
+			last = &Last{Instant: f.Instant, Source: f.Source, Begun: begun, Ended: ended, Outcome: f.Outcome, trigger: f.Trigger}
 		}
+	}
+	if last != nil {
+		last.Duration = last.Ended.Sub(last.Begun)
 	}
 	for _, i := range items {
 		if i.LastEnd.IsZero() || i.LastOutcome == "" {
@@ -296,13 +308,24 @@ func lastOf(parts []part, items []Item) *Last {
 		if last == nil {
 			last = new(Last)
 		}
-		last.Ended = later(last.Ended, i.LastEnd)
+		if last.Begun.IsZero() {
+			last.Ended = later(last.Ended, i.LastEnd)
+		}
 		says := i.LastOutcome == last.Outcome && last.Message == ""
 		if !i.LastEnd.Before(last.Instant) && (says || tree.Worse(string(i.LastOutcome), string(last.Outcome))) {
 			last.Outcome, last.Message = i.LastOutcome, i.LastMessage
 		}
 	}
 	return last
+}
+
+// newer reports whether a fire that began then is newer than another one. Two scheduled ones are
+// compared by their instants, of which each host may be late in its own way.
+func newer(f *host.FireStatus, begun time.Time, last *Last) bool {
+	if f.Trigger == 0 && last.trigger == 0 {
+		return f.Instant.After(last.Instant)
+	}
+	return begun.After(last.Begun)
 }
 
 func later(a, b time.Time) time.Time {

@@ -20,6 +20,9 @@ const (
 	longestFetch = 10 * time.Second
 	// livePace lies between two rounds while somebody watches, or asks all the time.
 	livePace = 750 * time.Millisecond
+	// idlePace lies between two rounds while nobody does: that says when a host answered last, also
+	// to who looks when it does not any more.
+	idlePace = time.Minute
 )
 
 // answer is what became of one question to one host, or to the registry.
@@ -52,12 +55,11 @@ type asking struct {
 	fetches       sync.WaitGroup
 }
 
-// Run asks the hosts when somebody wants to know, until ctx is done.
+// Run asks the hosts when somebody wants to know, and else once a minute, until ctx is done.
 func (c *Cluster) Run(ctx context.Context) error {
 	a := &asking{Cluster: c, answers: make(chan answer), open: make(map[string]bool), late: make(map[string]bool),
-		limit: time.NewTimer(patience), pace: time.NewTicker(livePace)}
+		limit: time.NewTimer(patience), pace: time.NewTicker(idlePace)}
 	a.limit.Stop()
-	a.pace.Stop()
 	defer a.limit.Stop()
 	defer a.pace.Stop()
 	ctx, cancel := context.WithCancel(ctx)
@@ -122,7 +124,7 @@ func (a *asking) watch(n int) {
 	a.watchers += n
 	switch {
 	case a.watchers == 0:
-		a.pace.Stop()
+		a.pace.Reset(idlePace)
 	case before == 0:
 		a.pace.Reset(livePace)
 	}

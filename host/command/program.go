@@ -44,7 +44,9 @@ type Program struct {
 	Raw  io.Writer
 	Seal console.Seal
 	// Width is the terminal's on stdout, 0 if it is not known; nil is the same.
-	Width   func() int
+	Width func() int
+	// Height is how many lines the terminal on stdout has, 0 if it is not known; nil is the same.
+	Height  func() int
 	Environ []string
 	// Notify begins to deliver SIGINT and SIGTERM; the func ends it.
 	Notify func() (<-chan os.Signal, func())
@@ -112,6 +114,9 @@ func (p *Program) Tables() console.Style {
 	s := console.Style{Colour: p.Colour(p.OutTTY), Seal: p.Seal}
 	if p.OutTTY && p.Width != nil {
 		s.Width = p.Width()
+	}
+	if p.OutTTY && p.Height != nil {
+		s.Height = p.Height()
 	}
 	return s
 }

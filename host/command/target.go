@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -264,7 +265,7 @@ func (p *Program) Show(ctx context.Context, s *Shown, look func() (v any, text s
 			return err
 		}
 		if s.Watch && p.OutTTY {
-			text = p.Tables().Top() + text
+			text = p.Tables().Screen(text)
 		}
 		return p.Print(s, v, text)
 	}
@@ -274,8 +275,11 @@ func (p *Program) Show(ctx context.Context, s *Shown, look func() (v any, text s
 	return p.repeat(ctx, once)
 }
 
-// Print shows a value once, as JSON or YAML or as its text.
+// Print shows a value once, as JSON or YAML or as its text. A list of nothing is an empty one.
 func (p *Program) Print(s *Shown, v any, text string) error {
+	if list := reflect.ValueOf(v); list.Kind() == reflect.Slice && list.IsNil() {
+		v = []struct{}{}
+	}
 	switch s.Output {
 	case OutputJSON:
 		return p.PrintJSON(v)

@@ -28,6 +28,8 @@ type Style struct {
 	Colour  bool
 	// Width is how wide tables may be; 0 is no limit.
 	Width int
+	// Height is how many lines a screen has; 0 is no limit. See Screen.
+	Height int
 	// Seal is that of the stream's [Terminal]. Without one colours are written as terminals obey them, and a
 	// Terminal shows them as somebody's.
 	Seal Seal

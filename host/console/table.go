@@ -119,7 +119,43 @@ func (s Style) Fact(what, text string) string { return s.FactCell(what, Plain(te
 
 // FactCell is Fact in a colour.
 func (s Style) FactCell(what string, c Cell) string {
-	return s.Paint(Grey, Pad(what, 9)) + "  " + s.Paint(c.Colour, words.Printable(c.Text)) + "\n"
+	return s.Paint(Grey, Pad(what, 9)) + "  " + s.Paint(c.Colour, s.printable(c.Text)) + "\n"
+}
+
+// printable is text without what a terminal might take for something else, but for the orders of the
+// style: text that is painted stays so. Nobody else can give these orders, for they have the seal.
+func (s Style) printable(text string) string {
+	if s.Seal.mark == "" {
+		return words.Printable(text)
+	}
+	start := s.Seal.order("")
+	var b strings.Builder
+	for {
+		before, rest, found := strings.Cut(text, start)
+		b.WriteString(words.Printable(before))
+		if !found {
+			return b.String()
+		}
+		order, after, _ := strings.Cut(rest, "m")
+		b.WriteString(start + words.Printable(order) + "m")
+		text = after
+	}
+}
+
+// Screen is text on an empty screen: no more lines than it has, with how many are left out, and none that is
+// wider.
+func (s Style) Screen(text string) string {
+	lines := strings.Split(strings.TrimSuffix(text, "\n"), "\n")
+	if most := s.Height - 1; most > 0 && len(lines) > most { // behind the last one stands the cursor
+		more := len(lines) - most + 1
+		lines = append(lines[:most-1], s.Paint(Grey, words.Count(more, "line")+" more: the terminal is too small"))
+	}
+	for i, line := range lines {
+		if bare := s.bare(line); s.Width > 0 && Width(bare) > s.Width {
+			lines[i] = Shorten(bare, s.Width)
+		}
+	}
+	return s.Top() + strings.Join(lines, "\n") + "\n"
 }
 
 // Cut shortens text to what is left of a line that has so many columns already.

@@ -152,10 +152,14 @@ func (d Definition) Warnings(now time.Time) []string {
 }
 
 // Understood says how a cron of five fields is read, whose author may have
-// forgotten the seconds; it is empty for any other.
+// forgotten the seconds, and one whose days of the week may have been meant in another
+// way; it is empty for any other.
 func (d Definition) Understood(now time.Time) string {
 	s := d.schedule()
 	if s == nil || !s.Unix() {
+		if s != nil {
+			return s.Surprise()
+		}
 		return ""
 	}
 	return fmt.Sprintf("cron %q has five fields and is read as Unix cron: minutes first, no seconds; it fires next at %s",

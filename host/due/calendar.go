@@ -93,7 +93,7 @@ func (c *Calendar) Take(now, begun time.Time, held bool) (at time.Time, skip *Sk
 	}
 	if skipped > 0 && held && first.After(begun) {
 		skip = &Skip{First: first, Through: at.Add(-time.Millisecond), Cause: Later,
-			Reason: fmt.Sprintf("%s from here on came due while the process did not run or the registry could not be reached, or when the clock was set; the fire at %s runs instead", words.Count(skipped, "instant"), at.Format(time.RFC3339))}
+			Reason: fmt.Sprintf("%s from here on came due before this host looked for them (it was overloaded, halted or without the registry, or its clock was set); the fire at %s runs instead", words.Count(skipped, "instant"), at.Format(time.RFC3339))}
 	}
 	if c.Arm(at); !c.Next.After(now) {
 		c.Arm(now)

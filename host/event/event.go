@@ -197,7 +197,8 @@ type KeptOffset struct {
 // guest fetched.
 type AttemptEnd struct {
 	// Again is set if the item runs again: the job's retry policy has another attempt, or
-	// the worker process has ended under the item for the first time. The run is not over.
+	// the worker process has ended under the item for the first time. The run is not over. A
+	// listener runs again in the second case only.
 	Again bool `json:"again,omitempty"`
 
 	Batches int64 `json:"batches,omitempty"`

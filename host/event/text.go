@@ -35,12 +35,16 @@ func isControl(r rune) bool {
 	return (r < ' ' && r != '\n' && r != '\t') || (0x7F <= r && r < 0xA0)
 }
 
-// Cut cuts text to at most n bytes, not inside a character.
+// Cut cuts text to at most n bytes, not inside a character, with a mark at its end if there is
+// room for it.
 func Cut(s string, n int) string {
 	if len(s) <= n {
 		return s
 	}
 	const mark = "…"
+	if n < len(mark) {
+		return ""
+	}
 	n -= len(mark)
 	for n > 0 && !utf8.RuneStart(s[n]) {
 		n--
@@ -73,6 +77,25 @@ func HarmlessAll(texts []string) []string {
 		out[i] = Harmless(s)
 	}
 	return out
+}
+
+// HarmlessLine is a line of a guest as every sink may show it. Its message has at most n bytes,
+// and so have its attributes together: what Harmless replaces may become longer.
+func HarmlessLine(msg string, attrs []string, n int) (string, []string) {
+	msg, attrs = Cut(Harmless(msg), n), HarmlessAll(attrs)
+	size := 0
+	for _, s := range attrs {
+		size += len(s)
+	}
+	if size <= n {
+		return msg, attrs
+	}
+	attrs = slices.Clone(attrs)
+	for i, s := range attrs {
+		attrs[i] = Cut(s, n)
+		n -= len(attrs[i])
+	}
+	return msg, attrs
 }
 
 // LineOverhead is what a line of the log takes besides the guest's texts, and

@@ -28,6 +28,9 @@ type Question struct {
 	// Language is that of the sentences; empty is English. What people, guests and hosts
 	// wrote themselves stays as they wrote it.
 	Language texts.Language
+	// Zone is that of who asks, in which times are shown of a job that goes by the zone of each of its
+	// hosts, or whose zone is not known. Nil: the zone of the host that answers, or UTC.
+	Zone *time.Location
 }
 
 // Facts are what an answer rests on.
@@ -177,6 +180,9 @@ const MostEvents = 50
 func Explain(q Question, f Facts) Answer {
 	tl := newTimeline(q.Job, f)
 	tl.language = cmp.Or(q.Language, en)
+	if q.Zone != nil {
+		tl.reader, tl.location = q.Zone, q.Zone
+	}
 	a := Answer{Job: q.Job, Sentences: []Sentence{}}
 	chosen, early := tl.choose(q)
 	a.TimeZone = tl.location.String()

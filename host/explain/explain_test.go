@@ -296,6 +296,20 @@ func TestExplain_zone(t *testing.T) {
 			t.Errorf("%s: in %s: %s", zone, a.TimeZone, answered(a))
 		}
 	}
+	// A job without a zone of its own is explained in that of who asks.
+	berlin, err := time.LoadLocation("Europe/Berlin")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for zone, named := range map[string]string{"Asia/Shanghai": "Asia/Shanghai", "Local": "Europe/Berlin"} {
+		facts := explain.Facts{Now: noon.Add(time.Hour), From: noon.Add(-time.Hour), Settings: &event.Settings{Cron: "0 0 3 * * ?", TimeZone: zone, Items: 1}}
+		if a := ask(t, explain.Question{Job: "j", At: noon, Zone: berlin}, facts); a.TimeZone != named || a.Zone().String() != named {
+			t.Errorf("%s, asked in Berlin: in %q", zone, a.TimeZone)
+		}
+	}
+	if a := ask(t, explain.Question{Job: "j", Zone: berlin}, explain.Facts{Now: noon}); a.TimeZone != "Europe/Berlin" {
+		t.Errorf("no job, asked in Berlin: in %q", a.TimeZone)
+	}
 	if a := ask(t, explain.Question{Job: "j"}, explain.Facts{Now: noon}); a.TimeZone != "UTC" {
 		t.Errorf("no job: in %q", a.TimeZone)
 	}

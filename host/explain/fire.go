@@ -301,8 +301,10 @@ func (tl *timeline) created() (made *history.Change) {
 func (tl *timeline) inZone(s *event.Settings) {
 	switch {
 	case s == nil:
-	case isLocal(s):
+	case isLocal(s) && tl.reader == nil:
 		tl.location = tl.local
+	case isLocal(s):
+		tl.location = tl.reader
 	default:
 		if l := location(s); l != nil {
 			tl.location = l

@@ -31,6 +31,7 @@ type timeline struct {
 	names    map[string]int     // how many instances of a server were in the job
 	local    *time.Location     // this host's own zone, as it is about the time that is asked for
 	location *time.Location     // of all times in the answer
+	reader   *time.Location     // of who asks; nil if that is not said
 	language texts.Language
 	fire     fire
 	trigger  *history.Change           // that made the fire, if it is one of a trigger, and if that is known

@@ -1,10 +1,10 @@
 // Package inflight bounds how many commits of a host are under way at once, by how long
-// the registry takes to answer them.
+// the registry takes to answer them, and how many loops of jobs work at once. Those who wait
+// are served group by group in turn, so that a group of many jobs does not hold up the others.
 package inflight
 
 import (
 	"context"
-	"slices"
 	"sync"
 	"time"
 )
@@ -33,8 +33,9 @@ type Commits struct {
 	mu      sync.Mutex
 	limit   float64
 	under   int
-	waiting []chan struct{} // the first came first; closed when it may go
-	lowered time.Time       // what was sent before says nothing of the bound since
+	waiting line
+	sent    uint64    // commits that have come so far
+	lowered time.Time // what was sent before says nothing of the bound since
 	// least are the shortest answers of this window and of the one before, which
 	// began at since.
 	least [2]time.Duration
@@ -44,26 +45,31 @@ type Commits struct {
 // New returns a bound that no commit has met.
 func New() *Commits { return &Commits{limit: firstCommits} }
 
-// Enter waits until a commit may be sent, and calls late once if that takes longer
-// than patience. After an error there is nothing to leave.
-func (c *Commits) Enter(ctx context.Context, patience time.Duration, late func()) error {
+// Enter waits until a commit of a job may be sent, and calls late once if that takes longer
+// than patience. Groups have the same part of the bound, however many jobs each has; within a
+// group the job goes first whose last commit is longest ago. After an error there is nothing
+// to leave.
+func (c *Commits) Enter(ctx context.Context, job *Worker, patience time.Duration, late func()) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
 	c.mu.Lock()
-	if c.under < int(c.limit) && len(c.waiting) == 0 {
+	if c.under < int(c.limit) { // then none waits
 		c.under++
+		c.sent++
+		job.sent = c.sent
 		c.mu.Unlock()
 		return nil
 	}
-	turn := make(chan struct{})
-	c.waiting = append(c.waiting, turn)
+	c.sent++
+	wait := c.waiting.push(job.Group, job.sent)
+	job.sent = c.sent
 	c.mu.Unlock()
 	timer := time.NewTimer(patience)
 	defer timer.Stop()
 	for waits := true; waits; {
 		select {
-		case <-turn:
+		case <-wait.turn:
 			return nil
 		case <-timer.C:
 			late()
@@ -73,9 +79,7 @@ func (c *Commits) Enter(ctx context.Context, patience time.Duration, late func()
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if i := slices.Index(c.waiting, turn); i >= 0 {
-		c.waiting = slices.Delete(c.waiting, i, i+1)
-	} else { // its turn has come just now
+	if !c.waiting.remove(wait) { // its turn has come just now
 		c.under--
 		c.admit()
 	}
@@ -106,9 +110,7 @@ func (c *Commits) Leave(sent, now time.Time, answered bool) {
 }
 
 func (c *Commits) admit() {
-	for c.under < int(c.limit) && len(c.waiting) > 0 {
-		close(c.waiting[0])
-		c.waiting = c.waiting[1:]
+	for c.under < int(c.limit) && c.waiting.pop() != nil {
 		c.under++
 	}
 }

@@ -43,6 +43,9 @@ type Life struct {
 	every  time.Duration
 	host   atomic.Value // the string that Begun gave
 
+	numbers  *numbers // nil: they are not kept
+	greatest func() int64
+
 	news  chan struct{} // there is something to write down; size 1
 	stop  chan struct{}
 	parts sync.WaitGroup
@@ -53,9 +56,13 @@ type Options struct {
 	// Timer asks for the kernel's timers; IfAny accepts that it has none.
 	Timer, IfAny bool
 	// Dir is where the next start reads how this process ended; empty: nowhere.
-	Dir    string
-	Getenv func(string) string
-	Log    *zap.Logger
+	Dir string
+	// Greatest is the greatest transaction number that is known of a namespace in a
+	// registry. The next start on the same Registry reads it in Dir. nil: it is not kept.
+	Greatest            func() int64
+	Registry, Namespace string
+	Getenv              func(string) string
+	Log                 *zap.Logger
 }
 
 // New sets up what the options and the environment ask for. What cannot be
@@ -79,6 +86,13 @@ func New(o Options) *Life {
 		var err error
 		if v.record, v.Last, err = deadman.OpenRecord(o.Dir); err != nil && !errors.Is(err, errors.ErrUnsupported) {
 			log.Warn("the next start will not know how this host has ended", zap.Error(err))
+		}
+	}
+	if o.Dir != "" && o.Greatest != nil {
+		var err error
+		v.greatest = o.Greatest
+		if v.numbers, err = openNumbers(o.Dir, o.Registry, o.Namespace); err != nil {
+			log.Warn("this host does not know which fences were given out before it started", zap.Error(err))
 		}
 	}
 	var err error
@@ -124,15 +138,39 @@ func (v *Life) beat(ready func() bool) {
 	}
 }
 
-// keep writes down which instance this is, and what the timers are set to. A disk that hangs
-// delays nothing else.
+// Kept is the greatest transaction number that earlier processes here have left, and where
+// that is written; 0 if there is none.
+func (v *Life) Kept() (greatest int64, file string) {
+	if v.numbers == nil {
+		return 0, ""
+	}
+	return v.numbers.kept.Greatest, v.numbers.path
+}
+
+// keepNumbers leaves the greatest number to the next process.
+func (v *Life) keepNumbers() error {
+	if v.numbers == nil {
+		return nil
+	}
+	return v.numbers.keep(v.greatest())
+}
+
+// keep writes down which instance this is, what the timers are set to, and the greatest
+// transaction number. A disk that hangs delays nothing else.
 func (v *Life) keep() {
-	failed := false
-	for {
+	failed, lost := false, false
+	for written := time.Now(); ; {
 		select {
 		case <-v.news:
 		case <-v.stop:
 			return
+		}
+		if time.Since(written) >= beatEvery/2 {
+			written = time.Now()
+			if err := v.keepNumbers(); err != nil && !lost {
+				lost = true
+				v.log.Warn("the next start may not know which fences were given out", zap.Error(err))
+			}
 		}
 		if v.record == nil {
 			continue
@@ -189,7 +227,7 @@ func (v *Life) Close() error {
 	if v.guard != nil {
 		v.guard.Close()
 	}
-	return errors.Join(v.notify.Close(), v.Ends(deadman.Ended))
+	return errors.Join(v.notify.Close(), v.keepNumbers(), v.Ends(deadman.Ended))
 }
 
 // LastEnd is how the last host here ended; empty if it said so itself or nothing

@@ -37,6 +37,9 @@ type Label struct {
 	Values []string
 }
 
+// NewLabel is a label that may have these values.
+func NewLabel[T ~string](name string, values []T) Label { return Label{name, texts(values)} }
+
 // Unit is what the values count or measure, by the suffix of the name.
 func (f Family) Unit() string {
 	name := strings.TrimSuffix(f.Name, "_total")

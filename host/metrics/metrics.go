@@ -3,6 +3,7 @@
 package metrics
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 	"runtime"
@@ -149,6 +150,18 @@ func (m *Metrics) info(name, help string, labels []Label, values ...string) prom
 // gets the prefix wasmjob_.
 func (m *Metrics) CounterFunc(name, help string, value func() float64) error {
 	return m.register(m.asked(Counter, name, help, value), name)
+}
+
+// CountersFunc adds a counter with a label whose values are all known, in the way of
+// [Metrics.CounterFunc].
+func (m *Metrics) CountersFunc(name, help string, label Label, value func(of string) float64) error {
+	whole := m.note(Counter, name, help, []Label{label})
+	var err error
+	for _, of := range label.Values {
+		o := prometheus.CounterOpts{Name: whole, Help: help, ConstLabels: prometheus.Labels{label.Name: of}}
+		err = errors.Join(err, m.register(prometheus.NewCounterFunc(o, func() float64 { return value(of) }), name))
+	}
+	return err
 }
 
 // GaugeFunc adds a gauge in the way of [Metrics.CounterFunc].

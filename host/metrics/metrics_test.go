@@ -126,7 +126,14 @@ func TestEventsBecomeMetrics(t *testing.T) {
 	if err := m.CounterFunc("history_dropped_total", "x", func() float64 { return 4 }); err != nil {
 		t.Fatal(err)
 	}
+	of := func(cause string) float64 { return float64(len(cause)) }
+	if err := m.CountersFunc("worker_processes_ended_total", "x", NewLabel("cause", []string{"a", "bc"}), of); err != nil {
+		t.Fatal(err)
+	}
 	expect(t, m, map[string]string{
+		`wasmjob_worker_processes_ended_total{cause="a"}`:  "1",
+		`wasmjob_worker_processes_ended_total{cause="bc"}`: "2",
+
 		`wasmjob_items_waiting`: "2",
 		`wasmjob_item_attempts_total{job_name="a",outcome="RETRY"}`:  "1",
 		`wasmjob_item_attempts_total{job_name="a",outcome="WORKER"}`: "1",

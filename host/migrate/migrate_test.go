@@ -162,7 +162,7 @@ maxTimeDiffSeconds: 10
 type: SCRIPT
 timeout: 0
 `,
-		"twentyone": `# servers are disabled for the job: 10.0.0.1; in the namespace of ElasticJob that stays, elsewhere use 'wasmjob disable'
+		"twentyone": `# all its servers are disabled, so the job begins disabled: 'wasmjob enable' has it fire
 # the strategy com.example.Mine is not known here, AVG_ALLOCATION is in its place: `,
 		"three": `# the error handler EMAIL sends by the route that the hosts' file of alerts has for it (errorHandlers), see docs/alerts.md
 # shardingItemParameters were "0=a,1=b,7=x", of which what has no meaning is left out: "7=x" is for item 7, but the job has only items 0 to 1
@@ -197,6 +197,9 @@ timeout: 0
 `,
 	}
 	for _, j := range jobs {
+		if j.Configuration.Disabled != (j.Name == "twentyone") {
+			t.Errorf("%s: disabled: %t", j.Name, j.Configuration.Disabled)
+		}
 		text, notes, err := j.Definition()
 		if err != nil {
 			t.Errorf("%s: %v", j.Name, err)

@@ -99,7 +99,11 @@ func (j *Job) read(ctx context.Context, r Reader, root string) error {
 	if err != nil {
 		return err
 	}
-	if len(disabled) > 0 {
+	switch {
+	case len(disabled) > 0 && len(disabled) == len(nodes[3].Names) && j.Version != Version3: // no host can join that namespace
+		j.Configuration.Disabled = true
+		j.note("all its servers are disabled, so the job begins disabled: 'wasmjob enable' has it fire")
+	case len(disabled) > 0:
 		j.note("servers are disabled for the job: %s; in the namespace of ElasticJob that stays, elsewhere use 'wasmjob disable'", words.Some(disabled, ", "))
 	}
 	j.Configuration.JobName = j.Name

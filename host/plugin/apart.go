@@ -18,9 +18,10 @@ var ErrNotStored = errors.New("its compiled code is not there")
 
 // MemoryHost is implemented by an abi.Host that accounts for memory itself.
 type MemoryHost interface {
-	// CoverMemory takes so many bytes in all for the invocation's worker: memory,
-	// tables and stack. The error names the limit that refuses them.
-	CoverMemory(bytes int64) error
+	// CoverMemory takes so many bytes in all for the invocation's worker: memory, tables
+	// and native stacks, of which stacks are for those. The error names the limit that
+	// refuses them.
+	CoverMemory(bytes, stacks int64) error
 }
 
 // Packed is a module as one process gives it to another.

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+
+	"github.com/wasmjob/wasmjob/abi"
 )
 
 // The parts of the memory budget.
@@ -177,6 +179,9 @@ func (b *budget) wait(ctx context.Context, w *admission) error {
 	b.waiting = append(b.waiting, w)
 	short := b.short
 	b.mu.Unlock()
+	if begin := abi.Waiting(ctx); begin != nil {
+		defer begin()()
+	}
 	if short != nil {
 		short()
 	}
@@ -283,7 +288,7 @@ type account struct {
 	job    string
 	has    int64
 	linear int64 // of the instance at hand
-	stack  int64
+	stack  int64 // its native stacks, and what they take to become larger
 	fixed  int64 // tables, and what each instance costs
 	held   int64 // what the host keeps for the instance besides: open files
 	most   int64 // that an instance has needed
@@ -296,7 +301,7 @@ type account struct {
 func (a *account) covers(linear, stack int64) bool {
 	need := a.fixed + a.held + linear + stack
 	if need > a.has {
-		if err := a.grow(need); err != nil {
+		if err := a.grow(need, stack); err != nil {
 			a.denied = err
 			return false
 		}
@@ -317,10 +322,10 @@ func (a *account) holds(bytes int64) bool {
 	return false
 }
 
-// grow takes memory until there are so many bytes.
-func (a *account) grow(need int64) error {
+// grow takes memory until there are so many bytes, of which stack are for native stacks.
+func (a *account) grow(need, stack int64) error {
 	if a.host != nil {
-		if err := a.host.CoverMemory(need); err != nil {
+		if err := a.host.CoverMemory(need, stack); err != nil {
 			return err
 		}
 	}

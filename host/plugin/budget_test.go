@@ -3,6 +3,7 @@ package plugin
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -169,5 +170,23 @@ func TestBudgetOfGuests(t *testing.T) {
 	}
 	if code == 0 {
 		t.Error("compiled code is not counted")
+	}
+}
+
+// TestBudgetSaysThatItWaits: who waits for memory is told so before, and again afterwards.
+func TestBudgetSaysThatItWaits(t *testing.T) {
+	t.Parallel()
+	b := newBudget(100)
+	var told []string
+	ctx := abi.WithWaiting(t.Context(), func() func() {
+		told = append(told, "waits")
+		b.free("a", 50)
+		return func() { told = append(told, "has it") }
+	})
+	if err := b.admit(ctx, "a", 50); err != nil || len(told) != 0 {
+		t.Fatalf("%v, %q", err, told)
+	}
+	if err := b.admit(ctx, "a", 50); err != nil || !slices.Equal(told, []string{"waits", "has it"}) {
+		t.Errorf("%v, %q", err, told)
 	}
 }

@@ -32,7 +32,9 @@ type instance struct {
 	entry [2]api.Function
 
 	result [1]uint64     // reused for each call
-	stack  reflect.Value // of the call at hand; see nativeStack
+	at     api.Function  // of the call at hand
+	stack  reflect.Value // its native stack; see nativeStack
+	grown  int64         // bytes that it had when it was last looked at
 	passed *callContext  // what wazero got last
 
 	out, err output
@@ -185,7 +187,8 @@ func (in *instance) allocate(_, limit uint64) experimental.LinearMemory {
 
 // call runs an entry point.
 func (in *instance) call(ctx context.Context, f api.Function) (result int32, err error) {
-	in.ctx, in.stack = ctx, nativeStack(f)
+	in.ctx, in.at, in.stack = ctx, f, nativeStack(f)
+	in.grown = sizeOf(in.stack)
 	defer func() {
 		if p := recover(); p != nil {
 			err = &enginePanic{p}
@@ -256,14 +259,34 @@ func nativeStack(f api.Function) reflect.Value {
 	return reflect.ValueOf([]byte(nil))
 }
 
-// checkStack stops a guest whose native stack is beyond abi.MaxStack. A guest pays
-// for the stack that its calls take, so that this is called before it is far beyond.
+// sizeOf is the size of a native stack in bytes.
+func sizeOf(stack reflect.Value) int64 {
+	return int64(stack.Len()) * int64(stack.Type().Elem().Size())
+}
+
+// doubled times its size is what a native stack takes when the engine makes it larger: the
+// old stack and the new one, of twice the size, are there at once.
+const doubled = 3
+
+// checkStack stops a guest whose native stack is beyond abi.MaxStack, or for which there is
+// no memory to become larger. A guest pays for the stack that its calls take, so that this is
+// called before it is far beyond.
 func (in *instance) checkStack() {
-	size := int64(in.stack.Len()) * int64(in.stack.Type().Elem().Size())
+	size := sizeOf(in.stack)
+	if more := size - in.grown; more > 0 && in.x.r.stackGrown != nil {
+		in.x.r.stackGrown(2 * more) // each is twice as large as the one before
+		in.grown = size
+	}
 	if wasm.StackExceeds(size) {
 		panic(&fault{text: "stack overflow"}) // as the engine says it
 	}
-	if size > in.account.stack && !in.account.covers(in.account.linear, size) {
+	need := doubled * size
+	for _, f := range in.entry {
+		if f != nil && f != in.at {
+			need += sizeOf(nativeStack(f)) // it keeps what it has had
+		}
+	}
+	if need > in.account.stack && !in.account.covers(in.account.linear, need) {
 		panic(&fault{text: "stack overflow: there is no more memory for the guest's calls"})
 	}
 }

@@ -184,12 +184,3 @@ func TestIdleMemoryIsSmall(t *testing.T) {
 		defer p.put(m)
 	}
 }
-
-// TestMostMemory: no guest has more than 2 GiB, whatever asks for it. What the engine
-// does with constant addresses beyond depends on that.
-func TestMostMemory(t *testing.T) {
-	t.Parallel()
-	if wasm.MostPages*wasm.PageSize != 1<<31 {
-		t.Errorf("%d pages are not 2 GiB", wasm.MostPages)
-	}
-}

@@ -57,6 +57,10 @@ type Options struct {
 	// process' own heap, about, each time that changes. Calls do not overlap. It may
 	// be nil.
 	CodeChanged func(heap int64)
+	// StackGrown is called with the bytes of the process' heap that the engine has allocated for
+	// a guest's native stack since the last call for it: what was there before is left to the
+	// collector. The guest waits for it. Calls overlap. It may be nil.
+	StackGrown func(bytes int64)
 	// Stored says that CacheDir is another process' (see [Runtime.Store]): it is
 	// only read, and a module that is not there is [ErrNotStored].
 	Stored bool
@@ -105,7 +109,8 @@ type Runtime struct {
 	endKeep     context.CancelFunc
 
 	codeChanged func(heap int64) // called with mu held
-	heap        atomic.Int64     // of the modules in memory
+	stackGrown  func(bytes int64)
+	heap        atomic.Int64 // of the modules in memory
 
 	mu        sync.Mutex
 	spare     *store           // takes the place of a cache that cannot be written to; nil until then
@@ -142,6 +147,7 @@ func NewRuntime(ctx context.Context, o Options) (*Runtime, error) {
 		changed:     make(chan struct{}, 1),
 
 		codeChanged: o.CodeChanged,
+		stackGrown:  o.StackGrown,
 		kept:        make(chan struct{}),
 		codes:       map[string]*code{},
 		modules:     map[*Module]struct{}{},

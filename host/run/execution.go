@@ -283,7 +283,7 @@ func (e *Execution) Busy(now time.Time) (reason string, runs bool) {
 	case since != 0:
 		return fmt.Sprintf("the item has waited %s for a slot", (now.Sub(e.fire.At) - time.Duration(since)).Round(time.Millisecond)), false
 	case !e.started.Load():
-		return "the item waits for memory", false
+		return "the item's guest is being started", false
 	}
 	return "the item still runs", true
 }
@@ -333,8 +333,9 @@ func (e *Execution) isMuted() bool {
 
 func (e *Execution) line(level int, msg string, kv []string) event.GuestLog {
 	f := e.fire
+	msg, kv = event.HarmlessLine(msg, kv, abi.MaxLogMessage)
 	return event.GuestLog{Time: f.lineTime(), Host: f.Self.ID, Job: f.job.Name, TaskID: f.taskID, RunID: e.RunID(), Item: e.Item, Fence: e.Fence, Level: level,
-		Message: event.Harmless(msg), Attrs: event.HarmlessAll(kv)}
+		Message: msg, Attrs: kv}
 }
 
 // lineTime is the time of a new line. It is later than that of every other line of the fire on this

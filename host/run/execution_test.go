@@ -2,11 +2,14 @@ package run
 
 import (
 	"context"
+	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/coordination/registry"
+	"github.com/wasmjob/wasmjob/host/event"
 )
 
 // trusting is an owner whose session lives.
@@ -48,4 +51,38 @@ func TestAwaitCancel(t *testing.T) {
 		cancel()
 		e.AwaitCancel(ctx) // returns
 	})
+}
+
+// counting is an owner that counts what is logged against the job's quota.
+type counting struct {
+	trusting
+	bytes *int
+}
+
+func (o counting) Clock() time.Time { return time.Time{} }
+func (o counting) MayLog(bytes int) bool {
+	*o.bytes = bytes
+	return true
+}
+
+// TestLongLines: a line that is longer when what is no text in it was replaced is cut, for
+// whatever takes it, and counts with what it has then.
+func TestLongLines(t *testing.T) {
+	t.Parallel()
+	counted := 0
+	var lines []event.GuestLog
+	j := &Job{Owner: counting{bytes: &counted}, OnLog: func(l event.GuestLog) { lines = append(lines, l) },
+		WholeLog: &event.WholeLog{Add: func(_ context.Context, l event.GuestLog) { lines = append(lines, l) }}}
+	e := &Execution{fire: &Fire{job: j}}
+	long := strings.Repeat("\x01", abi.MaxLogMessage)
+	e.Log(abi.LevelInfo, long, []string{"key", long})
+	e.wholeLog().Add(t.Context(), abi.LevelInfo, long, []string{"key", long})
+	if len(lines) != 2 || counted < 2*abi.MaxLogMessage-100 || counted > 2*abi.MaxLogMessage+2*event.LineOverhead {
+		t.Errorf("%d lines, %d bytes were counted", len(lines), counted)
+	}
+	for _, l := range lines {
+		if len(l.Message) > abi.MaxLogMessage || len(l.Attrs) != 2 || len(l.Attrs[0])+len(l.Attrs[1]) > abi.MaxLogMessage {
+			t.Errorf("a message of %d bytes, %d attributes", len(l.Message), len(l.Attrs))
+		}
+	}
 }

@@ -107,7 +107,9 @@ type Fire struct {
 	handBack chan struct{}
 	left     left
 	workers  sync.WaitGroup
-	orphans  atomic.Bool // a worker process has ended under an item: there are no more helpers
+	// ended is how long after started the newest attempt ended that has ended, in nanoseconds.
+	ended   atomic.Int64
+	orphans atomic.Bool // a worker process has ended under an item: there are no more helpers
 	// lastLine is the time of the newest line of its guests, in Unix nanoseconds; see lineTime.
 	lastLine atomic.Int64
 	// waits is what the fire's goroutine waits for of other hosts; nil for nothing.
@@ -177,6 +179,16 @@ func (f *Fire) Source() abi.Source { return abi.Source(f.ID.Source) }
 
 // Started is when its begin was answered.
 func (f *Fire) Started() time.Time { return f.started }
+
+// Took is how long the fire has taken here: from its begin to the end of the newest attempt that has
+// ended. What listeners do after the items, and the completion, is not in it. Without an attempt it is
+// the time since the begin.
+func (f *Fire) Took() time.Duration {
+	if took := f.ended.Load(); took != 0 {
+		return time.Duration(took)
+	}
+	return time.Since(f.started)
+}
 
 // Waits is what the fire waits for of other hosts; nil for nothing.
 func (f *Fire) Waits() *ListenerWait { return f.waits.Load() }

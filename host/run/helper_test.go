@@ -2,9 +2,9 @@ package run
 
 import (
 	"context"
-	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"go.uber.org/zap"
@@ -32,12 +32,14 @@ type inTurn struct {
 	run func(item, attempt int) abi.Result
 }
 
-func (x *inTurn) Digest() string                                { return "d" }
-func (x *inTurn) NewWorker(context.Context) (abi.Worker, error) { return &inTurnWorker{x: x}, nil }
+func (x *inTurn) Digest() string { return "d" }
+func (x *inTurn) NewWorker(context.Context) (abi.Worker, error) {
+	return &inTurnWorker{x: x, turn: make(chan struct{}, 1)}, nil
+}
 
 type inTurnWorker struct {
-	x  *inTurn
-	mu sync.Mutex
+	x    *inTurn
+	turn chan struct{} // who waits for it lets virtual time pass
 }
 
 func (w *inTurnWorker) Depth() int   { return 8 }
@@ -46,14 +48,14 @@ func (w *inTurnWorker) Listen(context.Context, string, *abi.Invocation) abi.Resu
 	return abi.Result{}
 }
 func (w *inTurnWorker) Execute(_ context.Context, inv *abi.Invocation) abi.Result {
-	w.mu.Lock()
-	defer w.mu.Unlock()
+	w.turn <- struct{}{}
+	defer func() { <-w.turn }()
 	return w.x.run(inv.Context.ShardingItem, inv.Context.Attempt)
 }
 
 func fireInTurn(s *slots.Slots, items int, x *inTurn, backoff time.Duration) (*Fire, *quietOwner, *slots.Account) {
 	o := &quietOwner{ended: make(chan Ended, 1000)}
-	a := s.Account()
+	a := s.Account("")
 	j := &Job{Owner: o, Name: "j", Log: zap.NewNop(), Account: a}
 	b := Begun{Exec: x, At: time.Now(), Workers: 1, Places: 1}
 	b.Guest.Retry.Attempts, b.Guest.Retry.Backoff, b.Guest.Retry.MaxBackoff, b.Guest.Retry.On = 3, backoff, backoff, []string{string(abi.OutcomeFail)}
@@ -75,7 +77,7 @@ func collect(t *testing.T, o *quietOwner, n int) {
 	}
 }
 
-// failsOnce fails the last of eight items the first time.
+// failsOnce fails the last of eight items the first time. Its items take virtual time.
 func failsOnce() *inTurn {
 	return &inTurn{run: func(item, attempt int) abi.Result {
 		if item > 0 {
@@ -92,19 +94,23 @@ func failsOnce() *inTurn {
 // worker has the only slot.
 func TestHelpedItemFails(t *testing.T) {
 	for range 20 {
-		f, o, _ := fireInTurn(slots.New(1), 9, failsOnce(), time.Millisecond)
-		ctx, cancel := context.WithCancel(t.Context())
-		f.opened = time.Now()
-		f.spawn(ctx, 1)
-		collect(t, o, 9)
-		f.workers.Wait()
-		cancel()
+		synctest.Test(t, func(t *testing.T) {
+			f, o, _ := fireInTurn(slots.New(1), 9, failsOnce(), time.Millisecond)
+			f.opened = time.Now()
+			f.spawn(t.Context(), 1)
+			collect(t, o, 9)
+			f.workers.Wait()
+		})
 	}
 }
 
 // TestHelpersLeavePlaces: items of helpers that are tried again leave the job the places that
 // it has.
 func TestHelpersLeavePlaces(t *testing.T) {
+	synctest.Test(t, leavePlaces)
+}
+
+func leavePlaces(t *testing.T) {
 	s := slots.New(8)
 	f, o, a := fireInTurn(s, 200, failsOnce(), time.Millisecond)
 	f.opened = time.Now()

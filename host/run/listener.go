@@ -51,20 +51,35 @@ func (f *Fire) listen(guests context.Context, export string) {
 		return
 	}
 	defer slot.End()
-	worker, err := f.Exec.NewWorker(guests)
+	worker, err := f.Exec.NewWorker(f.withoutSlot(guests, &slot, f.job.Slots))
 	if err != nil {
 		return // guests are to end
 	}
 	defer worker.Close()
-	began, wall := time.Now(), f.job.Clock()
-	ctx, cancel := context.WithTimeout(guests, listenerTimeout)
+	if !slot.Has() {
+		return // likewise
+	}
+	wall := f.job.Clock()
+	limit := listenerTimeout
+	if t := f.Guest.Timeout; t > 0 {
+		limit = min(limit, t)
+	}
+	ctx, cancel := context.WithTimeout(guests, limit)
 	defer cancel()
 	e := &Execution{fire: f, Item: -1}
 	inv := &abi.Invocation{Host: e, WholeLog: e.wholeLog(), Context: f.context(e)}
-	inv.Context.Deadline = wall.Add(listenerTimeout)
-	result := worker.Listen(ctx, export, inv)
-	f.job.Emit(event.Event{Kind: event.Listener, Instant: f.ID.Time(), Trigger: f.ID.Trigger, Source: f.Source(), Digest: f.Exec.Digest(),
-		Outcome: result.Outcome, Duration: time.Since(began), Reason: reasonOf(export, result.Message), DroppedLines: result.DroppedLines, Outside: result.Outside})
+	inv.Context.Deadline = wall.Add(limit)
+	// As an item, it runs once more if its worker process has ended under it: another guest may
+	// have ended that.
+	var result abi.Result
+	for run, again := 1, true; again; run++ {
+		began := time.Now()
+		result = worker.Listen(ctx, export, inv)
+		again = run == 1 && result.Outcome == abi.OutcomeWorker && ctx.Err() == nil
+		f.job.Emit(event.Event{Kind: event.Listener, Instant: f.ID.Time(), Trigger: f.ID.Trigger, Source: f.Source(), Digest: f.Exec.Digest(),
+			Outcome: result.Outcome, Duration: time.Since(began), Reason: reasonOf(export, result.Message), DroppedLines: result.DroppedLines, Outside: result.Outside,
+			AttemptEnd: event.AttemptEnd{Again: again}})
+	}
 	if result.Outcome != abi.OutcomeOK {
 		f.job.HandleError(f.Config, "listener "+export+" failed", result)
 	}
@@ -77,7 +92,7 @@ func reasonOf(export, message string) string {
 	return export + ": " + message
 }
 
-// listenerTimeout bounds a listener, and how long hosts wait for each other
+// listenerTimeout bounds a listener, as the job's timeout does if that is shorter, and how long hosts wait for each other
 // around one that runs once over all of them.
 const listenerTimeout = time.Minute
 

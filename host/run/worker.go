@@ -307,14 +307,24 @@ func (f *Fire) ready(own context.Context, e *Execution, worker *abi.Worker, take
 		return true
 	}
 	began := time.Now()
-	w, err := f.newWorker(own)
+	w, err := f.newWorker(f.withoutSlot(own, e.slot, f.Places))
 	e.waited.Memory = time.Since(began)
 	if err != nil {
 		e.slot.End()
 		return false
 	}
-	*worker = w
-	return true
+	*worker = w // its owner closes it
+	return e.slot.Has()
+}
+
+// withoutSlot has a worker wait for memory without the slot, and without its job's place: who has
+// the memory may wait for those. When there is memory the worker waits for a slot again, as Take
+// does with the limit, and has none if ctx ends before.
+func (f *Fire) withoutSlot(ctx context.Context, slot *slots.Hold, limit int) context.Context {
+	return abi.WithWaiting(ctx, func() func() {
+		slot.End()
+		return func() { slot.Take(limit, f.ID.Instant, nil, ctx.Done()) }
+	})
 }
 
 // newWorker waits for the memory that a guest needs. The error says that the
@@ -575,6 +585,7 @@ func (f *Fire) attempt(guests context.Context, worker abi.Worker, e *Execution, 
 	if result.NotBegun {
 		return result
 	}
+	f.ended.Store(max(int64(time.Since(f.started)), 1)) // of those that end at once, either is the last
 	if !e.doubted.Load() {
 		result = OutOfTime(result, e.Cancelled(), f.Guest.Timeout)
 	}

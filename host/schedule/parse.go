@@ -196,7 +196,7 @@ func (p parser) value(f field, text string) (v int, named bool, err error) {
 			hint = "; ? is only for the day fields, alone"
 		case text == "?":
 			hint = "; ? is Quartz's, whose form has 6 or 7 fields with the seconds first: here write *"
-		case (!f.strict && f.name == "day of week") || (!f.strict && f.name == "day of month"):
+		case !f.strict && (f.name == "day of week" || f.name == "day of month") && strings.ContainsAny(strings.ToUpper(text), "LW#"):
 			hint = "; L, W and # are Quartz's, whose form has 6 or 7 fields with the seconds first"
 		}
 		return 0, false, p.fail(f, "%q is not allowed; allowed are *, %s, ranges, lists and steps%s", text, f.allowed(), hint)

@@ -1,8 +1,12 @@
 package schedule
 
 import (
+	"fmt"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
+	"time"
 )
 
 // quartz reads seconds, minutes, hours, day of month, month, day of week and
@@ -41,25 +45,66 @@ func (p parser) days(texts []string) (days, error) {
 	date, day := number(dateAt+1, "day of month", 1, 31), weekday(dayAt+1, 1, 7)
 	date.strict, day.strict = true, true
 
-	instead := func(at int, text string) string {
-		texts := slices.Clone(texts)
-		texts[at] = text
-		return strings.Join(texts, " ")
-	}
 	switch dateText, dayText := texts[dateAt], texts[dayAt]; {
 	case dateText == "?" && dayText == "?":
-		return days{}, p.fail(date, "? is in field %d (%s) too, and only one of them may be; write %q", day.number, day.name, instead(dateAt, "*"))
+		return days{}, p.fail(date, "? is in field %d (%s) too, and only one of them may be%s", day.number, day.name, instead(texts, dateAt, "*"))
 	case dayText == "?":
 		return p.dates(date, dateText)
 	case dateText == "?":
 		return p.weekdays(day, dayText)
 	case dayText == "*":
-		return days{}, p.fail(day, "* is found, and field %d (%s) is given: one of the two must be ?; write %q", date.number, date.name, instead(dayAt, "?"))
+		return days{}, p.fail(day, "* is found, and field %d (%s) is given: one of the two must be ?%s", date.number, date.name, instead(texts, dayAt, "?"))
 	case dateText == "*":
-		return days{}, p.fail(date, "* is found, and field %d (%s) is given: one of the two must be ?; write %q", day.number, day.name, instead(dateAt, "?"))
+		texts = slices.Clone(texts)
+		texts[dateAt] = "?"
+		hint := instead(texts, dayAt, namedDays(dayText, 1))
+		if other := instead(texts, dayAt, namedDays(dayText, 0)); hint == "" {
+			hint = other // 0 is there, so that 1 is Monday
+		} else if other != "" && other != hint {
+			hint += ", or" + strings.TrimPrefix(other, "; write") + " if 1 is Monday, as with 5 fields"
+		}
+		return days{}, p.fail(date, "* is found, and field %d (%s) is given: one of the two must be ?%s", day.number, day.name, hint)
 	default:
 		return days{}, p.fail(day, "%q is given, and %q in field %d (%s): one of the two must be ?; only the form with 5 fields knows both, and fires when either matches", dayText, dateText, date.number, date.name)
 	}
+}
+
+// instead proposes the expression with another text in one field; it is empty if that would
+// not be accepted either.
+func instead(texts []string, at int, text string) string {
+	texts = slices.Clone(texts)
+	texts[at] = text
+	expr := strings.Join(texts, " ")
+	if _, err := Parse(expr, time.UTC); err != nil {
+		return ""
+	}
+	return fmt.Sprintf("; write %q", expr)
+}
+
+// namedDays writes the days of a list by their names, if sunday is Sunday's number. What else
+// is in the text, and what has no name, stays.
+func namedDays(text string, sunday int) string {
+	if strings.ContainsAny(text, "/L#") {
+		return text // Quartz takes no step after a name; the rest is Quartz's own
+	}
+	names := weekday(0, 0, 0).names
+	return regexp.MustCompile(`\d+`).ReplaceAllStringFunc(text, func(n string) string {
+		day, err := strconv.Atoi(n)
+		if day -= sunday; err != nil || day < 0 || day > 7-sunday {
+			return n
+		}
+		return names[day%7]
+	})
+}
+
+// Surprise says how days of the week were read that may have been meant as in Unix cron: a
+// working week or a weekend by numbers. It is empty for any other expression.
+func (s *Schedule) Surprise() string {
+	texts := strings.Fields(s.expr)
+	if s.dialect != quartz || !slices.Contains([]string{"1-5", "1-6", "6-7", "6,7", "1,2,3,4,5"}, texts[5]) {
+		return ""
+	}
+	return fmt.Sprintf("cron %q: day of week %s is %s, since 1 is Sunday with 6 or 7 fields; write %s if 1 is to be Monday", s.expr, texts[5], namedDays(texts[5], 1), namedDays(texts[5], 0))
 }
 
 const (

@@ -131,7 +131,7 @@ func (s *Service) SetEnabled(ctx context.Context, job string, enable bool, why R
 		return s.each(ctx, c, func(name string) error { return s.SetEnabled(ctx, name, enable, why) })
 	}
 	return s.change(ctx, access.Operate, c, func() error {
-		did, err := s.o.Registry.SetServers(ctx, job, enable)
+		did, err := s.o.Registry.For(c.Who, c.Why).SetServers(ctx, job, enable)
 		return s.explained(ctx, job, switched(did, err))
 	})
 }
@@ -147,7 +147,7 @@ func verb(enable bool) string {
 func (s *Service) SetServer(ctx context.Context, job, server string, enable bool, why Reason) error {
 	c := &history.Change{What: verb(enable), Job: job, Host: server, Why: why}
 	return s.change(ctx, access.Operate, c, func() error {
-		did, err := s.o.Registry.SetServer(ctx, job, server, enable)
+		did, err := s.o.Registry.For(c.Who, c.Why).SetServer(ctx, job, server, enable)
 		return s.explained(ctx, job, switched(did, err))
 	})
 }
@@ -187,14 +187,22 @@ func (s *Service) Shutdown(ctx context.Context, job, server, instance string, wh
 		return &InputError{"query", "found neither a job, a server nor an instance: a shutdown of all instances of all jobs is not offered"}
 	}
 	c := &history.Change{What: "shutdown", Job: job, Host: cmp.Or(instance, server), Why: why}
-	return s.change(ctx, access.Operate, c, func() error { return s.explained(ctx, job, s.o.Registry.Shutdown(ctx, job, server, instance)) })
+	return s.change(ctx, access.Operate, c, func() error {
+		return s.explained(ctx, job, s.o.Registry.For(c.Who, c.Why).Shutdown(ctx, job, server, instance))
+	})
 }
 
 // Start makes this host join a job again that was shut down or removed.
 func (s *Service) Start(ctx context.Context, job string, why Reason) error {
-	return s.change(ctx, access.Operate, &history.Change{What: "start", Job: job, Why: why}, func() error {
-		return s.explained(ctx, job, s.o.Host.Start(ctx, job))
+	c := &history.Change{What: "start", Job: job, Why: why}
+	return s.change(ctx, access.Operate, c, func() error {
+		return s.explained(ctx, job, s.o.Host.Start(ctx, job, said(c)))
 	})
+}
+
+// said is a change as what is wanted of a job has it.
+func said(c *history.Change) tree.Word {
+	return tree.Word{By: c.Who, Why: c.Why, Since: c.Time.UnixMilli()}
 }
 
 // StartOn has hosts join again all jobs that an operator stopped there, as Shutdown of all jobs
@@ -236,15 +244,16 @@ func (s *Service) StartOn(ctx context.Context, server, instance string, why Reas
 // StartHere makes this host join a job again, as Start does, for a peer that has asked who may,
 // and that records it. Job "" is all jobs that an operator stopped here.
 func (s *Service) StartHere(ctx context.Context, job string) error {
+	by := tree.Word{By: access.From(ctx).String(), Since: time.Now().UnixMilli()}
 	if job != "" {
-		return s.o.Host.Start(ctx, job)
+		return s.o.Host.Start(ctx, job, by)
 	}
 	var problems words.Problems
 	for _, j := range s.o.Host.Status().Jobs {
 		if j.State != host.JobStopped && j.State != host.JobDraining {
 			continue
 		}
-		if err := s.o.Host.Start(ctx, j.Name); !errors.Is(err, host.ErrNoJob) { // else its files are gone
+		if err := s.o.Host.Start(ctx, j.Name, by); !errors.Is(err, host.ErrNoJob) { // else its files are gone
 			problems.Add(err)
 		}
 	}
@@ -279,6 +288,11 @@ func (s *Service) Restore(ctx context.Context, job string, why Reason) (r *Resto
 		if len(on) == 0 {
 			return s.explained(ctx, job, &NotFoundError{fmt.Sprintf("no host has a definition of job %q: put its files into the plugins directory%s", job, similar(ctx, s.o.Cluster, job))})
 		}
+		back, err := s.o.Registry.For(c.Who, c.Why).Restore(ctx, job)
+		if err != nil && !errors.Is(err, host.ErrNoJob) {
+			return s.explained(ctx, job, err)
+		}
+		// Hosts of this version see it; those of the one before are asked.
 		var asked []cluster.Host
 		for _, h := range s.o.Cluster.Hosts() {
 			if j := on[h.ID]; j != nil && (j.State == host.JobRemoved || j.State == host.JobStopped) {
@@ -287,7 +301,7 @@ func (s *Service) Restore(ctx context.Context, job string, why Reason) (r *Resto
 		}
 		r = s.startOn(ctx, asked, job)
 		c.After = r.text()
-		if len(r.Hosts) == 0 && len(r.Failed) == 0 {
+		if !back && len(r.Hosts) == 0 && len(r.Failed) == 0 {
 			return &ConflictError{fmt.Sprintf("job %q is neither removed nor shut down on any host", job)}
 		}
 		return nil
@@ -337,7 +351,7 @@ func (s *Service) Remove(ctx context.Context, job string, purge bool, why Reason
 	if purge {
 		c.After, action = admin.Purged, access.Admin
 	}
-	return s.change(ctx, action, c, func() error { return s.explained(ctx, job, s.o.Registry.Remove(ctx, job, purge)) })
+	return s.change(ctx, action, c, func() error { return s.explained(ctx, job, s.o.Registry.For(c.Who, c.Why).Remove(ctx, job, purge)) })
 }
 
 // Kill ends runs of a job; see admin.Registry.Kill. It is recorded when all hosts are

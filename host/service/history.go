@@ -465,9 +465,10 @@ type Overview struct {
 	History history.State `json:"history"`
 }
 
-// Refusal is a file that a host refused.
+// Refusal is a file that hosts refused for the same reasons, since the first of them did.
 type Refusal struct {
-	Host string `json:"host"`
+	// Hosts are their names, in the order of the list of hosts.
+	Hosts []string `json:"hosts"`
 	host.Refusal
 }
 
@@ -532,7 +533,7 @@ func (s *Service) Overview(ctx context.Context) (*Overview, error) {
 	return o, nil
 }
 
-// refusedBy are the files that hosts refused. Who may not see all jobs sees none.
+// refusedBy are the files that hosts refused, each once with the hosts that did for the same reasons. Who may not see all jobs sees none.
 func refusedBy(ctx context.Context, hosts []cluster.Host) []Refusal {
 	list := []Refusal{}
 	if !seen(ctx, "") {
@@ -543,7 +544,17 @@ func refusedBy(ctx context.Context, hosts []cluster.Host) []Refusal {
 			continue
 		}
 		for _, r := range h.Report.Status.Refused {
-			list = append(list, Refusal{h.Name, r})
+			at := slices.IndexFunc(list, func(l Refusal) bool {
+				return l.File == r.File && l.Kept == r.Kept && slices.Equal(l.Reasons, r.Reasons)
+			})
+			if at < 0 {
+				list = append(list, Refusal{[]string{h.Name}, r})
+				continue
+			}
+			list[at].Hosts = append(list[at].Hosts, h.Name)
+			if r.Since.Before(list[at].Since) {
+				list[at].Since = r.Since
+			}
 		}
 	}
 	return list

@@ -37,7 +37,7 @@ type Options struct {
 	Registry *admin.Registry
 	// Host is this host.
 	Host interface {
-		Start(ctx context.Context, job string) error
+		Start(ctx context.Context, job string, said tree.Word) error
 		Status() host.Status
 		Look(job string)
 	}

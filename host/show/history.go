@@ -241,11 +241,15 @@ func ClusterJobs(s console.Style, list []cluster.Job, now time.Time) string {
 	return orNone(t.Empty(), "no jobs", t.String()) + reasons(s, list, now)
 }
 
-// reasons says why jobs cannot run, and what they wait for, a line each.
+// mostReasons is how many lines a list of jobs has below its table.
+const mostReasons = 20
+
+// reasons says why jobs cannot run, and what they wait for, a line each: the first of them,
+// and how many more there are.
 func reasons(s console.Style, list []cluster.Job, now time.Time) string {
-	var b strings.Builder
+	var lines []string
 	line := func(job, what string) {
-		b.WriteString(s.Paint(console.Bold, job) + ": " + words.FirstLine(what) + "\n")
+		lines = append(lines, s.Paint(console.Bold, job)+": "+words.FirstLine(what)+"\n")
 	}
 	for _, j := range list {
 		if j.Reason != "" && j.Health == cluster.HealthError {
@@ -254,11 +258,16 @@ func reasons(s console.Style, list []cluster.Job, now time.Time) string {
 		if j.Health == cluster.HealthFailing && !j.Failing.IsZero() {
 			line(j.Name, fmt.Sprintf("failing for %s, %s in a row", words.Ago(max(0, now.Sub(j.Failing))), words.Count(max(j.Failures, 1), "time")))
 		}
+	}
+	for _, j := range list {
 		for _, w := range j.Waits {
 			line(j.Name, fmt.Sprintf("waits for %s: %s", words.Ago(max(0, now.Sub(w.Since))), w.Reason))
 		}
 	}
-	return b.String()
+	if more := len(lines) - mostReasons; more > 0 {
+		lines = append(lines[:mostReasons:mostReasons], fmt.Sprintf("%d more such lines; --output json has all, wasmjob status those of one host\n", more))
+	}
+	return strings.Join(lines, "")
 }
 
 // longestReason is how much of a reason a column has, in bytes.
@@ -372,7 +381,7 @@ func troubles(h *cluster.Host, now time.Time) (list []string) {
 	case h.Silent != "" && r == nil:
 		return []string{h.Silent}
 	case h.Silent != "":
-		return []string{fmt.Sprintf("%s; its jobs are as of %s ago", h.Silent, words.Ago(now.Sub(h.Seen)))}
+		return []string{fmt.Sprintf("%s; it last answered %s ago, and its jobs are as of then", h.Silent, words.Ago(now.Sub(h.Seen)))}
 	case r == nil:
 		return nil
 	}

@@ -189,7 +189,7 @@ func TestHosts(t *testing.T) {
 		{"live", "2", "1", "-"},
 		{"live", "2", "1", "its history cannot be written since 11:59:00: it is away"},
 		{"suspect", "2", "1", "its session with the registry is suspect: nothing begins"},
-		{"silent", "2", "1", "no answer; its jobs are as of 20s ago"},
+		{"silent", "2", "1", "no answer; it last answered 20s ago, and its jobs are as of then"},
 		{"silent", "-", "-", "no answer"},
 		{"stopped", "0", "0", "2 jobs stopped here by an operator; 'wasmjob start --instance 10.0.0.6@-@7-x' runs them again"},
 		{"draining", "2", "4", "leaves 2 jobs, and waits for items 0-1,3 of a"},

@@ -97,7 +97,7 @@ func Modules(s console.Style, m *service.Modules, hosts []cluster.Host, now time
 	if len(m.Refused) > 0 {
 		var files []host.Refusal
 		for _, r := range m.Refused {
-			r.File += " on " + r.Host
+			r.File += " on " + strings.Join(r.Hosts, ", ")
 			files = append(files, r.Refusal)
 		}
 		text += "\n" + s.Paint(console.Bold, "Refused files") + "\n" + s.Wrapped(Refused(s, files, now))

@@ -21,7 +21,7 @@ func TestModules(t *testing.T) {
 			{Digest: strings.Repeat("ab", 32), Files: []string{"cities.wasm"}, Size: 1 << 20, Jobs: []string{"a", "b", "c", "d"}, Hosts: []string{"b", "a", "gone"}},
 			{Digest: strings.Repeat("cd", 32), Files: []string{"sync.wasm"}, Signer: "release", Imports: []string{"job_v1", "job_v1_http"}, Needs: []string{"kv"}, Granted: []string{"key/value state"}, Jobs: []string{"sync"}, Hosts: []string{"a"}},
 		},
-		Refused: []service.Refusal{{Host: "10.0.0.2", Refusal: host.Refusal{File: "bad.wasm", Reasons: []string{"not a module"}, Since: now.Add(-time.Minute), Kept: true}}},
+		Refused: []service.Refusal{{Hosts: []string{"10.0.0.2"}, Refusal: host.Refusal{File: "bad.wasm", Reasons: []string{"not a module"}, Since: now.Add(-time.Minute), Kept: true}}},
 		Silent:  []string{"10.0.0.3: it has not answered in time"},
 	}
 	want := `FILE         DIGEST        SIZE     SIGNER   JOBS                HOSTS                             WANTED    GRANTED

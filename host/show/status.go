@@ -273,7 +273,8 @@ func lastFire(f *host.FireStatus, now time.Time) console.Cell {
 	if f == nil {
 		return console.Plain("-")
 	}
-	text := fmt.Sprintf("%s in %s, %s ago", f.Outcome, words.Short(f.Duration), words.Ago(max(0, now.Sub(f.Instant.Add(f.Duration)))))
+	_, ended := f.Span()
+	text := fmt.Sprintf("%s in %s, %s ago", f.Outcome, words.Short(f.Duration), words.Ago(max(0, now.Sub(ended))))
 	if f.Source != abi.SourceSchedule {
 		text += ", " + string(f.Source)
 	}

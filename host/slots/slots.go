@@ -16,19 +16,29 @@ const quantum = 100 * time.Millisecond
 // moment is how long items that come and go keep a slot while others wait for one.
 const moment = 5 * time.Millisecond
 
-// Slots are the host's, for items that run, shared fairly by job: a free slot
-// goes to the job that has the fewest, of several to the one that was given a
-// slot longest ago, and within the job to the oldest instant. All methods of
+// Slots are the host's, for items that run, shared fairly by group and by job: a
+// free slot goes to the group that has the fewest, of several to the one that was
+// given a slot longest ago, within the group to the job by the same rule, and within
+// the job to the oldest instant. All methods of
 // Slots, Account and Hold are safe for concurrent use, but for those of one hold.
 type Slots struct {
 	mu     sync.Mutex
 	free   int
-	served uint64   // slots given so far
-	queue  slotHeap // accounts with a waiter that only lacks a slot
+	served uint64           // slots given so far
+	queue  slotHeap[*group] // groups with an account in their queue
+	groups map[string]*group
+}
+
+// group has the accounts that share a part of the slots. It is kept while it has any.
+type group struct {
+	share
+	name     string
+	accounts int
+	queue    slotHeap[*Account] // accounts with a waiter that only lacks a slot
 }
 
 // New returns n slots.
-func New(n int) *Slots { return &Slots{free: n} }
+func New(n int) *Slots { return &Slots{free: n, groups: make(map[string]*group)} }
 
 // Free is how many slots nobody has.
 func (s *Slots) Free() int {
@@ -42,16 +52,43 @@ func (s *Slots) Free() int {
 // last, and a slot while its guest runs. Fires of one job overlap when an item
 // takes longer than the schedule; the bound is the job's.
 type Account struct {
+	share
 	slots   *Slots
-	held    int       // slots
+	group   *group
 	places  int       // taken
-	served  uint64    // slots.served when it was given one last
 	waiting []*waiter // the oldest instant first, then in the order in which they came
-	at      int       // in slots.queue, -1 if it is not there
 }
 
-// Account returns the account of one more job.
-func (s *Slots) Account() *Account { return &Account{slots: s, at: -1} }
+// share is what a job, or a group, has of the slots.
+type share struct {
+	held   int    // slots
+	served uint64 // slots.served when it was given one last
+	at     int    // in its queue, -1 if it is not there
+}
+
+// Account returns the account of one more job of a group, which is to be closed when the job
+// has none any more.
+func (s *Slots) Account(name string) *Account {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	g := s.groups[name]
+	if g == nil {
+		g = &group{share: share{at: -1}, name: name}
+		s.groups[name] = g
+	}
+	g.accounts++
+	return &Account{share: share{at: -1}, slots: s, group: g}
+}
+
+// Close ends an account that has nothing.
+func (a *Account) Close() {
+	s := a.slots
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if a.group.accounts--; a.group.accounts == 0 {
+		delete(s.groups, a.group.name)
+	}
+}
 
 // waiter waits for a slot, and for a place unless it has one.
 type waiter struct {
@@ -178,6 +215,7 @@ func (h *Hold) drop(place bool) {
 	if h.slot {
 		h.slot = false
 		a.held--
+		a.group.held--
 		a.slots.free++
 	}
 	if place && h.place {
@@ -193,23 +231,16 @@ func (a *Account) next() int {
 	return slices.IndexFunc(a.waiting, func(w *waiter) bool { return w.placed || w.limit <= 0 || a.places < w.limit })
 }
 
-// settle puts the account where it belongs in the queue. slots.mu is held.
+// settle puts the account, and its group, where they belong in their queues. slots.mu is held.
 func (a *Account) settle() {
-	q := &a.slots.queue
-	switch waits := a.next() >= 0; {
-	case waits && a.at < 0:
-		heap.Push(q, a)
-	case waits:
-		heap.Fix(q, a.at)
-	case a.at >= 0:
-		heap.Remove(q, a.at)
-	}
+	a.group.queue.settle(a, a.next() >= 0)
+	a.slots.queue.settle(a.group, len(a.group.queue) > 0)
 }
 
 // give hands free slots to those who wait. mu is held.
 func (s *Slots) give() {
 	for s.free > 0 && len(s.queue) > 0 {
-		a := s.queue[0]
+		a := s.queue[0].queue[0]
 		i := a.next()
 		w := a.waiting[i]
 		a.waiting = slices.Delete(a.waiting, i, i+1)
@@ -219,39 +250,56 @@ func (s *Slots) give() {
 		s.free--
 		s.served++
 		a.held, a.served = a.held+1, s.served
+		a.group.held, a.group.served = a.group.held+1, s.served
 		a.settle()
 		close(w.granted)
 	}
 }
 
-// slotHeap has the account at its top that is given the next slot.
-type slotHeap []*Account
+// slotHeap has at its top what is given the next slot.
+type slotHeap[T interface{ of() *share }] []T
 
-func (q slotHeap) Len() int { return len(q) }
+func (s *share) of() *share { return s }
 
-func (q slotHeap) Less(i, j int) bool {
-	if q[i].held != q[j].held {
-		return q[i].held < q[j].held
+// settle puts e where it belongs, or takes it out if it does not wait.
+func (q *slotHeap[T]) settle(e T, waits bool) {
+	switch at := e.of().at; {
+	case waits && at < 0:
+		heap.Push(q, e)
+	case waits:
+		heap.Fix(q, at)
+	case at >= 0:
+		heap.Remove(q, at)
 	}
-	return q[i].served < q[j].served
 }
 
-func (q slotHeap) Swap(i, j int) {
+func (q slotHeap[T]) Len() int { return len(q) }
+
+func (q slotHeap[T]) Less(i, j int) bool {
+	a, b := q[i].of(), q[j].of()
+	if a.held != b.held {
+		return a.held < b.held
+	}
+	return a.served < b.served
+}
+
+func (q slotHeap[T]) Swap(i, j int) {
 	q[i], q[j] = q[j], q[i]
-	q[i].at, q[j].at = i, j
+	q[i].of().at, q[j].of().at = i, j
 }
 
 // Push and Pop are called by container/heap only.
-func (q *slotHeap) Push(x any) {
-	a := x.(*Account)
-	a.at = len(*q)
-	*q = append(*q, a)
+func (q *slotHeap[T]) Push(x any) {
+	e := x.(T)
+	e.of().at = len(*q)
+	*q = append(*q, e)
 }
 
-func (q *slotHeap) Pop() any {
+func (q *slotHeap[T]) Pop() any {
 	n := len(*q) - 1
-	a := (*q)[n]
-	(*q)[n], *q = nil, (*q)[:n]
-	a.at = -1
-	return a
+	e := (*q)[n]
+	var none T
+	(*q)[n], *q = none, (*q)[:n]
+	e.of().at = -1
+	return e
 }

@@ -42,7 +42,7 @@ func (l *line) check(t *testing.T, want string) {
 func TestSlots_fewestFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := New(3)
-		a, b := s.Account(), s.Account()
+		a, b := s.Account(""), s.Account("")
 		l := line{holds: make(map[string]*Hold)}
 		for _, name := range []string{"b1", "b2", "b3"} {
 			l.wait(name, b, 1)
@@ -67,7 +67,7 @@ func TestSlots_fewestFirst(t *testing.T) {
 func TestSlots_turns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := New(1)
-		a, b := s.Account(), s.Account()
+		a, b := s.Account(""), s.Account("")
 		l := line{holds: make(map[string]*Hold)}
 		for _, name := range []string{"a1", "a2", "a3", "a4"} {
 			l.wait(name, a, 1)
@@ -82,11 +82,40 @@ func TestSlots_turns(t *testing.T) {
 		l.wait("b3", b, 3)
 		l.wait("b4", b, 3)
 		l.wait("a5", a, 4)
-		l.wait("c1", s.Account(), 4) // it was never given one
+		l.wait("c1", s.Account(""), 4) // it was never given one
 		l.end("b3")
 		l.end("c1")
 		l.end("a5")
 		l.check(t, "a1 b1 a2 b2 a3 a4 b3 c1 a5 b4")
+	})
+}
+
+// A group of many jobs and a group of one take turns, and a group whose jobs have slots comes
+// after one that has none. A group is forgotten with its last account.
+func TestSlots_groups(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := New(2)
+		many := []*Account{s.Account("many"), s.Account("many"), s.Account("many")}
+		one := s.Account("one")
+		l := line{holds: make(map[string]*Hold)}
+		for i, name := range []string{"m1", "m2", "m3", "m4", "m5"} {
+			l.wait(name, many[i%3], 1)
+		}
+		l.wait("o1", one, 2)
+		l.wait("o2", one, 2)
+		for _, name := range []string{"m1", "m2", "o1", "m3", "o2", "m4", "m5"} {
+			l.end(name)
+		}
+		l.check(t, "m1 m2 o1 m3 o2 m4 m5")
+		if s.free != 2 || len(s.queue) != 0 || len(s.groups) != 2 || one.group.held != 0 || many[0].group.held != 0 {
+			t.Errorf("%d slots are free, %d groups wait of %d, which have %d and %d slots", s.free, len(s.queue), len(s.groups), one.group.held, many[0].group.held)
+		}
+		for _, a := range append(many, one) {
+			a.Close()
+		}
+		if len(s.groups) != 0 {
+			t.Errorf("%d groups are kept", len(s.groups))
+		}
 	})
 }
 
@@ -95,7 +124,7 @@ func TestSlots_turns(t *testing.T) {
 func TestSlots_givesWay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := New(1)
-		a := s.Account()
+		a := s.Account("")
 		l := line{holds: make(map[string]*Hold)}
 		l.wait("a1", a, 1)
 		if l.holds["a1"].Wanted() {
@@ -130,7 +159,7 @@ func TestSlots_givesWay(t *testing.T) {
 func TestSlots_stopped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := New(1)
-		a := s.Account()
+		a := s.Account("")
 		first, second := &Hold{Account: a}, &Hold{Account: a}
 		if !first.Take(1, 1, nil, nil) {
 			t.Fatal("no slot")
@@ -169,7 +198,7 @@ func TestSlots_stopped(t *testing.T) {
 func TestSlots_crowded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := New(1)
-		a := s.Account()
+		a := s.Account("")
 		one, two, third := &Hold{Account: a}, &Hold{Account: a}, &Hold{Account: a}
 		const limit = 2
 		if !one.Take(limit, 1, nil, nil) {

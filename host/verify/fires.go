@@ -418,6 +418,9 @@ func (c *Checker) quiet(j *job, now time.Time) {
 	if c.o.Period <= 0 || j.unscheduled || j.activeSince.IsZero() || j.quietFrom.IsZero() || !j.trustedBut(nil) {
 		return
 	}
+	if j.java && !j.hadAny(j.quietFrom, now) {
+		return // Java hosts had it, and write no history
+	}
 	c.report.Checked[Settled]++
 	if d := now.Sub(j.quietFrom); d > c.o.Period+c.o.Skew {
 		text, marks := fmt.Sprintf("the job did not fire for %s", d.Round(time.Millisecond)), []mark{j.lastFire}

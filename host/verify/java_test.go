@@ -87,6 +87,37 @@ func TestPeriodIsForScheduledJobs(t *testing.T) {
 	}
 }
 
+// TestPeriodBesideJava: a job of which Java hosts had all items need not fire on ours.
+func TestPeriodBesideJava(t *testing.T) {
+	t.Parallel()
+	fired := func(b *book) *book { return b.fire(1, 1, 1, 0).run(2, 3, 1, 0, 5) }
+	for name, tc := range map[string]struct {
+		book *book
+		java bool
+		want int
+	}{
+		"a Java host has all items":         {fired(open("a", a1).assigned(0, 0)).assigned(4).assigned(900), true, 0},
+		"none of them is given":             {fired(open("a", a1).assigned(0, 0)).assigned(4).assigned(900), false, 1},
+		"ours has an item beside Java":      {fired(open("a", a1).assigned(0, 0)).later(900), true, 1},
+		"ours never had one, nor does Java": {open("a", a1).assigned(0).assigned(900), false, 1},
+		"ours never had one":                {open("a", a1).assigned(0).assigned(900), true, 0},
+	} {
+		o := Options{Period: instant(60).Sub(t0)}
+		if tc.java {
+			o.Java = []string{"j"}
+		}
+		n := 0
+		for _, f := range check(o, tc.book).Findings {
+			if f.Invariant == Settled {
+				n++
+			}
+		}
+		if min(n, 1) != tc.want {
+			t.Errorf("%s: %d findings of the period, want %d", name, n, tc.want)
+		}
+	}
+}
+
 // TestJavaJobs: an instance without a node in our tree is a Java host.
 func TestJavaJobs(t *testing.T) {
 	t.Parallel()

@@ -53,6 +53,18 @@ func (j *job) had(item int, from, through time.Time) bool {
 	return false
 }
 
+// hadAny reports whether one process had some item all the time.
+func (j *job) hadAny(from, through time.Time) bool {
+	for _, shares := range j.shares {
+		for _, s := range shares {
+			if slices.ContainsFunc(s.items, func(item int) bool { return j.had(item, from, through) }) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
 // missing reports whether each process that has the job says which items it has, and
 // none had this one at any time in between.
 func (j *job) missing(item int, from, through time.Time) bool {

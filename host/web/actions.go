@@ -170,12 +170,15 @@ func actOnJob(ctx context.Context, s *service.Service, r *http.Request, p *page)
 	return p.T("done."+action, job), nil
 }
 
-// trigger has a job fire now, with the items and the parameter that a form gives. A
-// parameter counts if its box is ticked: it may be empty.
+// trigger has a job fire now, with the items and the parameter that a form gives: one
+// that is typed, or, if a box is ticked, the empty one. Without both the job's own stays.
 func trigger(ctx context.Context, s *service.Service, job string, r *http.Request, p *page) (string, error) {
 	var param *string
-	if r.PostForm.Get("withParam") == "true" {
-		text := r.PostForm.Get("param")
+	text, empty := r.PostForm.Get("param"), r.PostForm.Get("emptyParam") == "true"
+	switch {
+	case text != "" && empty:
+		return "", &formError{"param", "found a parameter, and that it is to be empty; expected one of the two"}
+	case text != "" || empty:
 		param = &text
 	}
 	args, err := tree.NewTriggerArgs(r.PostForm.Get("items"), param)

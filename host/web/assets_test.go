@@ -240,7 +240,7 @@ func FuzzEscape(f *testing.F) {
 			{"config", &configView{P: p, Name: name, File: "x" + text, Rows: []settingRow{row}, Editable: true, Reason: text, Problems: []string{text}, Preview: &previewed{Changes: []settingRow{row}}}},
 			{"hosts", hostsView{P: p, Rows: []hostRow{{P: p, Host: cluster.Host{ID: text, Disabled: []string{name}}}}}},
 			{"item", itemView{P: p, Name: name, Known: true, State: item, KeptProblem: "x" + text}},
-			{"modules", modulesView{p, &service.Modules{Modules: []service.Module{{Digest: text, Files: []string{text}, Jobs: []string{name}, Hosts: []string{text}, Granted: []string{text}}}, Refused: []service.Refusal{{Host: text, Refusal: host.Refusal{File: text, Reasons: []string{text}}}}}}},
+			{"modules", modulesView{p, &service.Modules{Modules: []service.Module{{Digest: text, Files: []string{text}, Jobs: []string{name}, Hosts: []string{text}, Granted: []string{text}}}, Refused: []service.Refusal{{Hosts: []string{text}, Refusal: host.Refusal{File: text, Reasons: []string{text}}}}}}},
 			{"problem", problemView{p, "missing", text, text}},
 			{"login", loginView{p, login.Page{Name: "x" + text, Next: text, Passwords: true, Provider: "x" + text}, "/login"}},
 		} {

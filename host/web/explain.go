@@ -94,7 +94,7 @@ func explainPage(ctx context.Context, c *Console, r *http.Request, p *page) (vie
 // question reads what is asked from the page's address. A time without a zone is one of
 // the page's.
 func (p *page) question(job string) (explain.Question, error) {
-	q := explain.Question{Job: job, Language: p.Lang}
+	q := explain.Question{Job: job, Language: p.Lang, Zone: p.zone()}
 	if at := p.Value("at"); at != "" {
 		var err error
 		if q.At, err = times.Instant(at, p.Now.In(p.Zone), times.Back); err != nil {
@@ -117,7 +117,7 @@ func (c *Console) whyRun(ctx context.Context, p *page, d *service.RunDetail) exp
 	if err != nil {
 		return explanation{P: p, Problem: err.Error()}
 	}
-	q.Language = p.Lang
+	q.Language, q.Zone = p.Lang, p.zone()
 	a, err := c.o.Service.Explain(ctx, q)
 	if err != nil {
 		return explanation{P: p, Problem: err.Error()}

@@ -3,6 +3,7 @@ package web
 import (
 	"cmp"
 	"context"
+	"maps"
 	"net/http"
 	"slices"
 	"strconv"
@@ -73,8 +74,10 @@ type bar struct {
 	history.Fire
 	Class, Title string
 	X, Y, H      int
-	// Begun is in Unix milliseconds, Took and Late are in milliseconds: for the charts.
-	BegunMS, TookMS, LateMS int64
+	// Begun is in Unix milliseconds, Took and Late are in milliseconds, empty for what is not known
+	// (yet), or does not apply: for the charts.
+	BegunMS        int64
+	TookMS, LateMS string
 }
 
 // instants is an instant in the job's zone and in another one.
@@ -122,7 +125,7 @@ func jobPage(ctx context.Context, c *Console, r *http.Request, p *page) (view, e
 	if len(v.Shown) > mostMatrix {
 		v.Shown = v.Shown[:mostItems]
 	}
-	v.OwnZone = p.zoneName(d.TimeZone)
+	v.OwnZone = p.zoneName(d.TimeZone, ownZones(d.Hosts, p.hosts))
 	v.Instants, v.OtherZone = p.instants(d.Upcoming, d.TimeZone)
 	for _, status := range d.On {
 		v.Isolation = cmp.Or(status.Isolation, v.Isolation)
@@ -132,6 +135,17 @@ func jobPage(ctx context.Context, c *Console, r *http.Request, p *page) (view, e
 	}
 	v.Acts = p.jobActs(&d.Job)
 	return view{"job", v}, nil
+}
+
+// ownZones are those that some hosts go by, by their ids, as far as they say, sorted.
+func ownZones(ids []string, hosts []cluster.Host) []string {
+	zones := make(map[string]bool)
+	for _, h := range hosts {
+		if slices.Contains(ids, h.ID) && h.Report != nil && h.Report.Status.Zone != "" {
+			zones[h.Report.Status.Zone] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(zones))
 }
 
 // itemClass is the state of an item, the first that is true.
@@ -263,20 +277,32 @@ func inColumns(cells []gridCell, total int) []gridCell {
 
 // bars draws fires, the newest at the right end.
 func (p *page) bars(fires []history.Fire) (bars []bar, longest time.Duration) {
-	for _, f := range fires {
-		longest = max(longest, f.Duration)
+	soFar := func(f *history.Fire) time.Duration {
+		if f.Running > 0 {
+			return max(0, p.Now.Sub(f.Begun))
+		}
+		return f.Duration
+	}
+	for i := range fires {
+		longest = max(longest, soFar(&fires[i]))
 	}
 	for n, f := range slices.Backward(fires) {
 		b := bar{Fire: f, Class: "outcome-" + outcomeClass(f.Outcome), X: 1000 - 10*(n+1), H: 3,
-			BegunMS: f.Begun.UnixMilli(), TookMS: f.Duration.Milliseconds(), LateMS: f.Lag.Milliseconds()}
+			BegunMS: f.Begun.UnixMilli()}
+		took := soFar(&f)
 		if f.Running > 0 {
 			b.Class = "outcome-running"
+		} else if took > 0 { // else it is not known
+			b.TookMS = strconv.FormatInt(took.Milliseconds(), 10)
+		}
+		if f.Trigger == 0 {
+			b.LateMS = strconv.FormatInt(f.Lag.Milliseconds(), 10)
 		}
 		if longest > 0 {
-			b.H = max(3, int(barsHigh*f.Duration/longest))
+			b.H = max(3, int(barsHigh*took/longest))
 		}
 		b.Y = barsHigh - b.H
-		b.Title = p.At(f.Instant).Text + "  " + p.Outcome(f.Outcome).Text + "  " + p.Short(f.Duration)
+		b.Title = p.At(f.Instant).Text + "  " + p.Outcome(f.Result()).Text + "  " + p.Short(took.Truncate(time.Millisecond))
 		bars = append(bars, b)
 	}
 	return bars, longest

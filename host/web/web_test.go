@@ -33,6 +33,7 @@ import (
 	"github.com/wasmjob/wasmjob/host/event"
 	"github.com/wasmjob/wasmjob/host/history"
 	"github.com/wasmjob/wasmjob/host/service/servicetest"
+	"github.com/wasmjob/wasmjob/host/texts"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -356,6 +357,30 @@ func TestZones(t *testing.T) {
 	}
 }
 
+// TestTimes: times that hosts write in UTC are shown in the page's zone, and the zone of a job that goes by
+// its hosts' is named.
+func TestTimes(t *testing.T) {
+	t.Parallel()
+	tokyo, err := time.LoadLocation("Asia/Tokyo")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := reader{Lang: texts.English, Now: time.Now(), Zone: tokyo, texts: table(t)}
+	if got, want := r.Times("held back since 2026-03-01T20:00:00Z: a host \x1b died"), `held back since 2026-03-02 05:00:00 JST: a host \x1b died`; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+	goes := func(id, zone string) cluster.Host {
+		return cluster.Host{ID: id, Report: &admin.Report{Status: host.Status{Zone: zone}}}
+	}
+	hosts := []cluster.Host{goes("a", "JST +09:00"), goes("b", "CET +01:00"), goes("c", "CET +01:00"), goes("other", "UTC +00:00"), {ID: "silent"}, goes("older", "")}
+	ids := []string{"a", "b", "c", "silent", "older"}
+	for zone, want := range map[string]string{"Local": "the host's (CET +01:00, JST +09:00)", "": "the host's (CET +01:00, JST +09:00)", "UTC": "UTC"} {
+		if got := r.zoneName(zone, ownZones(ids, hosts)); got != want {
+			t.Errorf("%q is called %q, want %q", zone, got, want)
+		}
+	}
+}
+
 // TestOffset: a run's page shows the offset before and after the run, and how often it was written.
 func TestOffset(t *testing.T) {
 	t.Parallel()
@@ -491,8 +516,10 @@ func TestActions(t *testing.T) {
 	s.post("/jobs/runs/kill", "reason", "stuck", "back", "/jobs/runs").has(t, 200, "2 runs of runs are asked to end.")
 	s.until("/fires?job=runs", "cancelled")
 	s.post("/jobs/runs/release", "back", "/jobs/runs").has(t, 200, "No item of runs was held back.")
-	s.get("/jobs/runs").has(t, 200, "Only these items (empty: all)", "With another parameter, this once")
-	s.post("/jobs/runs/trigger", "items", "1", "withParam", "true", "param", "<b>day 1", "back", "/jobs/runs").has(t, 200, "runs is triggered.")
+	s.get("/jobs/runs").has(t, 200, "Only these items (empty: all)", "Another parameter, this once (nothing typed", "An empty parameter, this once")
+	s.post("/jobs/runs/trigger", "items", "1", "param", "<b>day 1", "back", "/jobs/runs").has(t, 200, "runs is triggered.")
+	both := s.post("/jobs/runs/trigger", "param", "x", "emptyParam", "true", "back", "/jobs/runs")
+	both.has(t, http.StatusBadRequest, "found a parameter, and that it is to be empty; expected one of the two")
 	for _, page := range []string{"/run?", "/jobs/runs/fire?"} {
 		var link string
 		s.Until("the run is listed", func() bool {
@@ -896,6 +923,38 @@ func TestQueued(t *testing.T) {
 	s.until("/fires", counts)
 	close(release)
 	s.until("/jobs?state=ready", "one").has(t, http.StatusOK, "many")
+}
+
+// TestBars: a fire that runs is drawn as long as it has taken so far, and has no point in the charts; nor
+// has one of which it is not known how long it took. What a trigger began was not late.
+func TestBars(t *testing.T) {
+	t.Parallel()
+	c, err := New(Options{Logger: zap.NewNop()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := c.newPage(t.Context(), httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", http.NoBody))
+	at := func(ago time.Duration) time.Time { return p.Now.Add(-ago) }
+	bars, longest := p.bars([]history.Fire{
+		{Instant: at(40 * time.Second), Begun: at(40 * time.Second), Running: 1},
+		{Instant: at(time.Minute), Begun: at(time.Minute), Ended: at(50 * time.Second), Duration: 10 * time.Second, Lag: time.Second, Outcome: abi.OutcomeOK},
+		{Instant: at(time.Hour), Begun: at(time.Hour), Ended: at(time.Hour), Unknown: 1, Outcome: history.Unknown},
+		{Trigger: 7, Instant: at(2 * time.Hour), Begun: at(2 * time.Hour), Ended: at(119 * time.Minute), Duration: time.Minute, Outcome: abi.OutcomeOK},
+	})
+	type drawn struct {
+		h          int
+		took, late string
+	}
+	var got []drawn
+	for _, b := range bars {
+		got = append(got, drawn{b.H, b.TookMS, b.LateMS})
+	}
+	if want := []drawn{{48, "60000", ""}, {3, "", "0"}, {8, "10000", "1000"}, {32, "", "0"}}; !slices.Equal(got, want) || longest != time.Minute {
+		t.Errorf("bars %+v, the longest %s; want %+v", got, longest, want)
+	}
+	if !strings.HasSuffix(bars[3].Title, "running  40s") {
+		t.Errorf("the one that runs says %q", bars[3].Title)
+	}
 }
 
 // TestKnownItems: a fire with items of which nothing is known has how many it has, and says that they are not

@@ -1,6 +1,7 @@
 package web
 
 import (
+	"regexp"
 	"time"
 
 	"github.com/wasmjob/wasmjob/host/schedule"
@@ -67,12 +68,37 @@ func (r *reader) Since(t time.Time) string {
 	return words.Ago(whole(max(0, r.Now.Sub(t))))
 }
 
-// zoneName is a zone for people.
-func (r *reader) zoneName(zone string) string {
-	if zone == "" || zone == "Local" {
+// zone is the reader's; nil while that is not known.
+func (r *reader) zone() *time.Location {
+	if !r.ZoneKnown {
+		return nil
+	}
+	return r.Zone
+}
+
+// zoneName is a zone for people; own are those that hosts go by, for a job without one.
+func (r *reader) zoneName(zone string, own []string) string {
+	switch {
+	case zone != "" && zone != "Local":
+		return zone
+	case len(own) == 0:
 		return r.T("zone.local")
 	}
-	return zone
+	return r.T("zone.local.named", r.Names(own))
+}
+
+// stamps are times in texts of hosts, which write them in UTC.
+var stamps = regexp.MustCompile(`\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ`)
+
+// Times is a text of a host with its times in the page's zone.
+func (r *reader) Times(text string) string {
+	return r.Line(stamps.ReplaceAllStringFunc(text, func(stamp string) string {
+		t, err := time.Parse(time.RFC3339, stamp)
+		if err != nil {
+			return stamp
+		}
+		return t.In(r.Zone).Format(fullTime)
+	}))
 }
 
 // instants shows times in the job's zone and in the reader's; UTC if that is the same, or

@@ -293,7 +293,7 @@ func TestCluster(t *testing.T) {
 	second.signal(syscall.SIGSTOP)
 	b.open("/hosts")
 	b.until("document.querySelector('.card.silent')")
-	b.shows("does not answer; what is shown of it is from")
+	b.shows("does not answer; it last answered")
 	b.accessible("a silent host")
 	b.shot("hosts-silent")
 	second.signal(syscall.SIGCONT)

@@ -129,7 +129,7 @@ func (s *stage) clear(ctx context.Context) error {
 		if len(tree.JobsOf([]string{name})) > 0 {
 			continue
 		}
-		if err := operate.Remove(ctx, r, tree.NewLayout(s.o.Namespace, name), true); err != nil {
+		if err := operate.Forget(ctx, r, tree.NewLayout(s.o.Namespace, name)); err != nil {
 			return fmt.Errorf("%s/%s: %w", siblings, name, err)
 		}
 	}
@@ -200,7 +200,7 @@ func remove(ctx context.Context, r registry.Center, namespace string, had []stri
 		if hosts := nodes[0].Names; len(hosts) > 0 {
 			return removed, fmt.Errorf("job %s of namespace %s is at %s; end its hosts first", name, namespace, strings.Join(hosts, ", "))
 		}
-		if err := operate.Remove(ctx, r, l, true); err != nil && !errors.Is(err, tree.ErrRemoved) {
+		if err := operate.Forget(ctx, r, l); err != nil && !errors.Is(err, tree.ErrRemoved) {
 			return removed, fmt.Errorf("job %s of namespace %s: %w", name, namespace, err)
 		}
 		removed = append(removed, name)

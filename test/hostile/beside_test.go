@@ -146,7 +146,7 @@ func newAside(isolation, root string, budget int64) (*aside, error) {
 
 // putHonest adds the job that fires each second and does nothing.
 func (b *aside) putHonest() error {
-	return b.put(honest, newJob(1).execute(""), "cron: '* * * * * ?'\n"+b.isolated())
+	return b.put(honest, newJob(1).execute(""), 1, "cron: '* * * * * ?'\n"+b.isolated())
 }
 
 // isolated is the line of a definition that says where guests run.
@@ -180,8 +180,9 @@ func (b *aside) wake() {
 }
 
 // put writes a module and its job's definition, each at once.
-func (b *aside) put(job string, wasm []byte, definition string) error {
-	return errors.Join(b.write(job+".wasm", wasm), b.write(job+".yaml", []byte("shardingTotalCount: 1\n"+definition)))
+func (b *aside) put(job string, wasm []byte, items int, definition string) error {
+	definition = fmt.Sprintf("shardingTotalCount: %d\n", items) + definition
+	return errors.Join(b.write(job+".wasm", wasm), b.write(job+".yaml", []byte(definition)))
 }
 
 // putHostile writes a module with a job that may run it for a second, or the definition that
@@ -200,7 +201,10 @@ func (b *aside) putHostile(job string, m Module, definition string) error {
 	if m.Streaming {
 		definition += "streamingProcess: true\n"
 	}
-	return b.put(job, m.Wasm, definition)
+	if m.Items > 1 {
+		definition += fmt.Sprintf("maxConcurrency: %d\n", m.Items)
+	}
+	return b.put(job, m.Wasm, max(m.Items, 1), definition)
 }
 
 func (b *aside) write(name string, data []byte) error {
@@ -288,7 +292,7 @@ func (b *aside) attack(m Module) (r report, err error) {
 	}
 	other := newJob(1)
 	other.Custom("edition", []byte(next)) // so that it has to be compiled
-	if err := b.put(next, other.execute(""), b.isolated()); err != nil {
+	if err := b.put(next, other.execute(""), 1, b.isolated()); err != nil {
 		return r, err
 	}
 	b.wait(func() bool {
@@ -365,6 +369,7 @@ func wrongBeside(m Module, r report, isolation string) *verdict {
 	v.time(r.Next > mostNext+others, "the next module had to wait for %s", r.Next)
 	v.time(r.Close > more+others, "it was gone after %s", r.Close)
 	v.check(r.Said > mostReason, "%d bytes were said about it", r.Said)
+	v.check(r.Outcome == abi.OutcomeWorker, "it has ended its worker process: %s", r.Text)
 	v.check(m.End == Stopped && r.Refused != "", "it was refused: %s", r.Refused)
 	v.check(m.End == Refused && r.Refused == "", "it was loaded, and ended with %s", r.Outcome)
 	v.check(m.End == Stopped && r.Refused == "" && r.Outcome != abi.OutcomeTimeout, "it ended with %s: %s", r.Outcome, r.Text)

@@ -38,7 +38,7 @@ const (
 	wordStop    = "stop"           // runs the module by itself; isolation
 	wordHost    = "host"           // has a host run it beside another job; isolation
 	wordStart   = "start"          // starts a host that has it already; isolation, directory
-	wordLag     = "lag"            // has a host run several beside an honest job; isolation, fires, file
+	wordLag     = "lag"            // has a host run several beside an honest job; isolation, fires, file, budget
 	wordGreedy  = "take"           // takes what it is asked for
 	wordCompile = "compile-module" // compiles for one of these
 	wordGuests  = "run-guests"     // runs guests for one of these; job
@@ -91,7 +91,7 @@ func serve(word string, args []string) error {
 	case wordGreedy:
 		return answer(os.Stdin, os.Stdout, func() (tester, error) { return &greedy{}, nil })
 	}
-	return answer(os.Stdin, os.Stdout, func() (tester, error) { return newBesides(args[0], args[1], args[2]) })
+	return answer(os.Stdin, os.Stdout, func() (tester, error) { return newBesides(args[0], args[1], args[2], args[3]) })
 }
 
 // again starts this program once more.

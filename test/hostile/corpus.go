@@ -53,6 +53,9 @@ func loops() []Module {
 	}
 }
 
+// manyRecursions is a module of which many guests recurse at once.
+const manyRecursions = "recursion/in many items at once"
+
 // calls take for ever without a loop.
 func calls() []Module {
 	// mutual are functions of a parameter that call the next one, and more.
@@ -115,6 +118,8 @@ func calls() []Module {
 		{Name: "calls/leaves that copy", Wasm: tree(60, 4, w.Times(20, bulk(w.MemoryCopy(), 1, 0, page-1)))},
 
 		{Name: "recursion/endless", End: Ended, Wasm: endless("")},
+		// All stacks together were more than a worker process may have, which ended it.
+		{Name: manyRecursions, End: Ended, Items: 24, Wasm: endless("")},
 		{Name: "recursion/with many locals", End: Ended, Wasm: endless(string(bytes.Repeat([]byte("l"), 1000)))},
 		{Name: "recursion/again and again", Wasm: func() []byte { // overflows, which ends it: as deep as goes, then back, and again
 			j := newJob(1)

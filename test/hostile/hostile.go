@@ -40,6 +40,8 @@ type Module struct {
 	Invalid bool
 	// Memory is the job's memoryLimit in bytes; 0: the default.
 	Memory int64
+	// Items is how many items run it at once; 0: one.
+	Items int
 	// Runs is how long it has to run until it has done harm; 0: a moment.
 	Runs time.Duration
 	End  End

@@ -32,9 +32,9 @@ func neighbours() []string {
 const (
 	lagAllowed = 3
 	leastLag   = 10 * time.Millisecond
-	// lagBudget is the hosts' memoryBudget: there is room for all of them, so
+	// lagBudget is the hosts' memoryBudget in MiB: there is room for all of them, so
 	// that nothing waits for memory.
-	lagBudget = 4 << 30
+	lagBudget = 4 << 10
 	// neighbourRuns is how long each of them runs: it is in the midst of it at most
 	// of the seconds at which the honest job begins.
 	neighbourRuns = 2500 * time.Millisecond
@@ -55,8 +55,8 @@ type besides struct {
 	hostile []Module
 }
 
-// newBesides reads the hostile ones from a file.
-func newBesides(isolation, fires, file string) (tester, error) {
+// newBesides reads the hostile ones from a file. The budget is in MiB.
+func newBesides(isolation, fires, file, budget string) (tester, error) {
 	b := &besides{}
 	text, err := os.ReadFile(file)
 	if err == nil {
@@ -65,8 +65,12 @@ func newBesides(isolation, fires, file string) (tester, error) {
 	if err == nil {
 		b.fires, err = strconv.Atoi(fires)
 	}
+	var mebibytes int64
 	if err == nil {
-		b.aside, err = newBeside(isolation, lagBudget)
+		mebibytes, err = strconv.ParseInt(budget, 10, 64)
+	}
+	if err == nil {
+		b.aside, err = newBeside(isolation, mebibytes<<20)
 	}
 	return b, err
 }
@@ -134,12 +138,12 @@ func (b *besides) lags() lags {
 	return lags{len(begun), skipped, at(begun, 50), at(begun, 95), at(begun, 100), at(ended, 50), at(ended, 95), at(ended, 100)}
 }
 
-// writeNeighbours writes them to a file for newBesides.
-func writeNeighbours(t *testing.T) string {
+// writeNeighbours writes modules of the corpus to a file for newBesides.
+func writeNeighbours(t *testing.T, names []string) string {
 	t.Helper()
 	all := corpus(t)
 	var hostile []Module
-	for _, name := range neighbours() {
+	for _, name := range names {
 		at := slices.IndexFunc(all, func(m Module) bool { return m.Name == name })
 		if at < 0 {
 			t.Fatalf("no module %s", name)
@@ -160,19 +164,12 @@ func TestLag(t *testing.T) {
 	if !*beside {
 		t.Skip("make hostile runs it")
 	}
-	file := writeNeighbours(t)
+	file := writeNeighbours(t, neighbours())
 	result := &table{}
 	result.head(fmt.Sprintf("An honest job beside %d hostile ones", len(neighbours())), "Guests in", "Beside", "Fires:", "Skipped:",
 		"Begun late, median:", "95 of 100:", "Worst:", "Ended late, median:", "95 of 100:", "Worst:", "Host's peak, MiB:", "Worker's:")
 	everywhere(t, func(t *testing.T, isolation string) {
-		p, err := newChild(wordLag, isolation, fmt.Sprint(*fires), file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		r, alive := p.ask(Module{Name: "lag"}, 2*time.Minute+4*time.Duration(*fires)*time.Second)
-		if alive {
-			p.end()
-		}
+		r := besideThem(t, isolation, file, lagBudget)
 		if r.Dead != "" {
 			result.row(isolation, r.Dead)
 			t.Fatal(r.Dead)
@@ -192,4 +189,38 @@ func TestLag(t *testing.T) {
 	})
 	fmt.Fprintf(result, "\nThe hostile ones: %s.\n", strings.Join(neighbours(), ", "))
 	result.publish(t)
+}
+
+// besideThem measures an honest job alone, and beside the modules of the file, in a host with a
+// budget of so many MiB.
+func besideThem(t *testing.T, isolation, file string, budget int) report {
+	t.Helper()
+	p, err := newChild(wordLag, isolation, fmt.Sprint(*fires), file, fmt.Sprint(budget))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, alive := p.ask(Module{Name: "lag"}, 2*time.Minute+4*time.Duration(*fires)*time.Second)
+	if alive {
+		p.end()
+	}
+	return r
+}
+
+// An honest job loses no instant beside five jobs whose items all recurse at once, where memory
+// is scarce: their guests trap, and no process ends.
+func TestRecursionBeside(t *testing.T) {
+	if !*beside {
+		t.Skip("make hostile runs it")
+	}
+	file := writeNeighbours(t, slices.Repeat([]string{manyRecursions}, 5))
+	everywhere(t, func(t *testing.T, isolation string) {
+		r := besideThem(t, isolation, file, budget>>20)
+		if r.Dead != "" {
+			t.Fatal(r.Dead)
+		}
+		t.Logf("%+v, a worker's peak: %d MiB", r.Beside, r.Memory.Worker>>20)
+		if r.Beside.Skipped > 0 {
+			t.Errorf("of %d instants %d were lost", r.Beside.Fires, r.Beside.Skipped)
+		}
+	})
 }

@@ -70,13 +70,13 @@ func (m memory) wrong(v *verdict, isolation string, of Module) {
 	file, guest := len(of.Wasm), cmp.Or(of.Memory, abi.DefaultMemory)
 	host := int64(hostBase + hostFactor*file + textFactor*len(of.Definition))
 	if isolation == isolationHost {
-		host += guest + stacks
+		host += int64(max(of.Items, 1)) * (guest + stacks)
 	}
 	check := func(who string, has, most int64) {
 		v.check(has > most*raced, "%s had %d MiB of memory, of at most %d", who, has>>20, most>>20)
 	}
 	check("the host", m.Host, host)
-	check("a worker process", m.Worker, guest+workerBase)
+	check("a worker process", m.Worker, int64(max(of.Items, 1))*guest+workerBase)
 	check("the process that compiles", m.Compiler, int64(compilerBase+compilerFactor*file))
 	check("the worker processes that are left", m.Workers, mostGrown)
 	v.check(m.Killed, "its processes had too much memory together, and were killed")

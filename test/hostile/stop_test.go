@@ -56,6 +56,7 @@ func wrong(m Module, r report, isolation string) *verdict {
 	}
 	v.time(r.Pause > longestPause+others, "the collector had to wait for it for %s, while others had the processors for %s", r.Pause, r.Others)
 	v.check(r.Said > mostReason, "%d bytes were said about it", r.Said)
+	v.check(r.Outcome == abi.OutcomeWorker, "it has ended its worker process: %s", r.Text)
 	v.check(m.End == Stopped && r.Refused != "", "it was refused: %s", r.Refused)
 	v.check(m.End == Refused && r.Refused == "", "it was loaded, and ended with %s", r.Outcome)
 	v.check(m.End == Stopped && r.Refused == "" && r.Outcome != abi.OutcomeTimeout, "it ended after %s with %s: %s", r.Ran, r.Outcome, r.Text)

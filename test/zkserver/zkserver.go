@@ -396,6 +396,9 @@ func (e *Ensemble) Addr(i int) string { return address(e.servers[i].client) }
 // SecureAddr is where server i serves clients with TLS, if Options.Secure.
 func (e *Ensemble) SecureAddr(i int) string { return address(e.servers[i].secure) }
 
+// Dir is the directory of server i: its configuration, and its data in "data".
+func (e *Ensemble) Dir(i int) string { return e.servers[i].dir }
+
 // Connect is the connect string: all addresses.
 func (e *Ensemble) Connect() string {
 	addrs := make([]string, len(e.servers))

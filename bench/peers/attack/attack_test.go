@@ -28,7 +28,7 @@ import (
 )
 
 var (
-	version  = flag.String("elasticjob", "3.0.5", "version of ElasticJob, 3.0.4 or 3.0.5")
+	version  = flag.String("elasticjob", "3.0.4", "version of ElasticJob, 3.0.4 or 3.0.5")
 	rounds   = flag.Int("rounds", 1, "how often each fault is made; a round takes about four minutes")
 	output   = flag.String("output", "", "file for the table, besides stdout")
 	evidence = flag.String("evidence", "", "file for all that the items said, one JSON object a line")

@@ -73,6 +73,7 @@ type node struct {
 	problem atomic.Pointer[string] // of its history
 	unseen  atomic.Pointer[string] // what its watches do not show yet among those that live, by prefix
 	slow    atomic.Bool            // its commits of alerts take a second
+	deaf    atomic.Bool            // it does not notice that its session is over
 
 	stop, kill context.CancelFunc
 	done       chan struct{}
@@ -142,6 +143,14 @@ func (s *session) Watch(ctx context.Context, q ...registry.Query) (<-chan regist
 		}
 	}()
 	return out, nil
+}
+
+// Lost is nil for a host that has just gone on after a halt.
+func (s *session) Lost() <-chan struct{} {
+	if s.node.deaf.Load() {
+		return nil
+	}
+	return s.FaultyCenter.Lost()
 }
 
 func (s *session) Close() error {
@@ -557,7 +566,7 @@ func TestDispatcher_enabled(t *testing.T) {
 		c := newCluster(t, "defaults: {startWithin: 30s}")
 		n := c.start(withoutCatchUp(job(c, "j", 2)))
 		set := func(enable bool) {
-			if _, err := operate.SetServers(t.Context(), n.center(), tree.NewLayout(namespace, "j"), enable); err != nil {
+			if _, err := operate.SetServers(t.Context(), n.center(), tree.NewLayout(namespace, "j"), tree.Word{}, enable); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -633,7 +642,7 @@ func TestDispatcher_enabledAgain(t *testing.T) {
 		<-n.done
 		until(2, 10)
 		l := tree.NewLayout(namespace, "j")
-		if _, err := operate.SetServers(t.Context(), keeper.center(), l, true); err != nil {
+		if _, err := operate.SetServers(t.Context(), keeper.center(), l, tree.Word{}, true); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := operate.SetItem(t.Context(), keeper.center(), l, 0, true); err != nil {
@@ -935,6 +944,45 @@ func TestDispatcher_restart(t *testing.T) {
 			if got := strings.Join(c.take(), "\n"); !strings.Contains(got, fmt.Sprintf("host 10.0.0.%d is gone", n.n)) {
 				t.Errorf("sent %q", got)
 			}
+		}
+	})
+}
+
+// TestDispatcher_keeperWithoutSession: a host that was halted until its session was over, and is about to notice
+// that, sends nothing any more: another host does.
+//
+// It kills the mutant "keeper of the alerts whose session is over".
+func TestDispatcher_keeperWithoutSession(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := newCluster(t, "")
+		c.file.Routes[0].Repeat = 10 * time.Minute
+		c.fails.Store(true)
+		first := c.start()
+		first.deaf.Store(true)
+		second := c.start(job(c, "j", 1))
+		until(3, 30)
+		if got := c.take(); len(got) == 0 || !strings.Contains(got[0], " 1 ") || !first.service.Status().Keeper {
+			t.Fatalf("sent %q; the first host does not keep the alerts", got)
+		}
+		first.mu.Lock()
+		session := first.session
+		first.mu.Unlock()
+		if err := session.FaultyCenter.Close(); err != nil {
+			t.Fatal(err)
+		}
+		until(25, 0)
+		got := c.take()
+		repeats := 0
+		for _, line := range got {
+			if strings.Contains(line, "still ") {
+				repeats++
+			}
+			if strings.Contains(line, " 1 ") {
+				t.Errorf("the first host sent %q", line)
+			}
+		}
+		if repeats == 0 || !second.service.Status().Keeper || first.service.Status().Keeper {
+			t.Errorf("the second host is the keeper: %v; sent %q", second.service.Status().Keeper, got)
 		}
 	})
 }

@@ -66,8 +66,17 @@ type place struct {
 	expired   []string  // silences
 }
 
-// keeps reports whether this host sends the alerts of all.
-func (p *place) keeps() bool { return p.joined && p.known && p.id != "" && p.seen.Keeper == p.id }
+// keeps reports whether this host sends the alerts of all. A host that was halted hears last that
+// its session is over, and its guests end before that is reported: so the session is asked.
+func (p *place) keeps() bool {
+	return p.joined && p.known && p.id != "" && p.seen.Keeper == p.id && !p.over()
+}
+
+// over reports whether the session is: other hosts may have seen its nodes go.
+func (p *place) over() bool {
+	trust, _ := p.center.Trust()
+	return trust == registry.TrustLost
+}
 
 func newLoop(s *Dispatcher, end context.Context) *loop {
 	l := &loop{s: s, log: s.o.Logger, done: make(chan func()), pending: make(map[string]alert.Alert),
@@ -183,9 +192,6 @@ func (l *loop) see(e event.Event) {
 		case "lost":
 			l.leaveSession()
 		}
-	}
-	if e.Kind == event.JobConfigured && e.Settings != nil && l.s.o.Rules.File().Unrouted(e.Settings.ErrorHandler) {
-		l.log.Warn("the job's error handler sends nothing: the file of alerts has no route for it (errorHandlers)", zap.String("job", e.Job), zap.String("handler", e.Settings.ErrorHandler))
 	}
 	if p := &l.place; p.keeps() && (e.Kind == event.JobRemoved || e.Kind == event.JobConfigured) {
 		p.orphansAt = soonest(p.orphansAt, time.Now().Add(orphansAfter))

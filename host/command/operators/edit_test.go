@@ -63,7 +63,7 @@ func TestSettingsText(t *testing.T) {
 	}
 	want := `SETTING                   VALUE               COMES FROM
 cron                      -                   edited by ann 3m ago: the backup runs until 3
-fetchDataCount            0: none             cities.yaml
+fetchDataCount            0: 100              cities.yaml
 maxConcurrency            0: 2 per processor  default
 memoryLimit               0: 128MiB           default
 reconcileIntervalMinutes  0                   the registry

@@ -109,7 +109,10 @@ func explained(cmd *cobra.Command, p *command.Program, t *command.Target, q expl
 		if q.Item != nil {
 			item = *q.Item
 		}
-		return missingJob(ctx, r, q.Job, item)
+		if err := missingJob(ctx, r, q.Job, item); err != nil {
+			return err
+		}
+		return unheardOf(ctx, r, q.Job)
 	})
 	return answer, err
 }

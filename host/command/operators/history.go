@@ -237,7 +237,10 @@ func historyCommand(p *command.Program) *cobra.Command {
 		Use:   "history [JOB] [flags]",
 		Short: "Show what fired, how it ended, and how late it was",
 		Long: `Show fires, the newest first: of a job, of jobs whose names match a pattern, or of
-all. 'wasmjob runs' shows them item by item, 'wasmjob logs' what their guests said.`,
+all. 'wasmjob runs' shows them item by item, 'wasmjob logs' what their guests said.
+
+TOOK is from the first begin to the end of the last item, over all hosts, here as in
+'wasmjob jobs'. What a host's own log and 'wasmjob status' say is that of its own items.`,
 		Example: "  wasmjob history cities\n  wasmjob history --failed --from 12h\n  wasmjob history 'etl-*' --limit 200",
 	}
 	f.addRuns(cmd)

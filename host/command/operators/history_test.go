@@ -48,6 +48,9 @@ func TestNothingFound(t *testing.T) {
 		{"history new", `{"records":[]}`, `there is no job "new"`, ""},
 		{"history new --watch", `{"records":[]}`, "", "no fires"},
 		{"calendar new --watch", `{}`, "", "nothing fires"},
+		{"jobs -o json", `{"records":[]}`, "", "[]"},
+		{"explain new", `{"verdict":"no host","records":[],"silent":["10.0.0.8: no host runs there now"]}`, `no host that answers has a job "new"`, ""},
+		{"explain cities", `{"verdict":"no host","records":[],"silent":["10.0.0.8: no host runs there now"]}`, "", ""},
 		{"jobs --job new --watch", `{"records":[]}`, "", "no jobs"},
 	} {
 		t.Run(c.args+c.found, func(t *testing.T) {
@@ -134,7 +137,7 @@ func operated(t *testing.T, host http.Handler, want string, args ...string) (sho
 		}
 	}}
 	root := &cobra.Command{SilenceErrors: true, SilenceUsage: true}
-	root.AddCommand(append(Look(p), Operate(p)...)...)
+	root.AddCommand(append(append(Look(p), Operate(p)...), Explain(p))...)
 	root.SetArgs(append(args, "--admin", strings.TrimPrefix(s.URL, "http://"), "--token-file", token))
 	err = root.ExecuteContext(ctx)
 	return out.String(), errs.String(), err

@@ -208,7 +208,7 @@ func judgeKills(p *command.Program, all []*admin.Kills, f killFlags) error {
 	case f.asJSON:
 		err = p.PrintJSON(all)
 	case runs == 0:
-		_, err = fmt.Fprintln(p.Out, "nothing of it runs")
+		_, err = fmt.Fprintln(p.Out, "no item of it runs; a listener, which kill does not end, has a minute at most")
 	default:
 		_, err = p.Out.Write([]byte(show.Kills(p.Tables(), all)))
 	}

@@ -58,6 +58,22 @@ func missingJob(ctx context.Context, r *command.Reached, job string, item int) e
 	return fmt.Errorf("job %q has no item %d; there is %s", words.Clip(job), item, items)
 }
 
+// unheardOf is an error if no host that answers has a job, and no history that can be read knows it: there may
+// be one, but nothing can be said of it.
+func unheardOf(ctx context.Context, r *command.Reached, job string) error {
+	names, err := r.Names(ctx)
+	if err != nil || slices.Contains(names, job) || changed(ctx, r, job) {
+		return nil
+	}
+	q := url.Values{"job": {cluster.Literal(job)}}
+	for _, list := range []string{"/v1/events", "/v1/logs"} {
+		if record, _ := newest[json.RawMessage](ctx, r, list, q); record != nil {
+			return nil
+		}
+	}
+	return fmt.Errorf("no host that answers has a job %q%s, and the histories that can be read do not know it; those of some hosts cannot be", words.Clip(job), words.Suggest(job, names))
+}
+
 // missingHost is missing for a host that was named.
 func missingHost(ctx context.Context, r *command.Reached, name string) error {
 	if name == "" {

@@ -495,9 +495,9 @@ func shutdownCommand(p *command.Program) *cobra.Command {
 job, those of a server, or one. They finish what they run within the host's drain
 timeout and leave the job; their items go to the others. The process of the host
 goes on. The command does not wait for that: 'wasmjob hosts' and 'wasmjob status JOB'
-show what still stops. An instance comes back when 'wasmjob start' is given on its host, when the
-host is restarted, or when the job's definition file there changes. Without a job,
-the instances that --server or --instance names leave all jobs.
+show what still stops. It holds until 'wasmjob restore JOB' or 'wasmjob start' takes it back, also
+for instances that come later: of the job, with --server of that server, with --instance of
+that process. Without a job, the instances that --server or --instance names leave all jobs.
 
 A Java instance that runs items of a job with failover is refused: without its node
 in the registry it looks like a crashed one, and its items would run again
@@ -543,9 +543,9 @@ func startCommand(p *command.Program) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "start [JOB] [flags]",
 		Short: "Bring a job back that was shut down or removed",
-		Long: `Have the host join a job again that 'wasmjob shutdown' stopped there, or that was
-removed from the registry while its definition file is still there. It is for one
-host: give it on each host that is to run the job. A job that runs is left alone.
+		Long: `Have the host join a job again that 'wasmjob shutdown' stopped there. It is for one
+host: give it on each host that is to run the job. A job that was removed comes back on
+all hosts that have its definition, as by 'wasmjob restore'. A job that runs is left alone.
 
 Without a job, the hosts that --server or --instance names join again all jobs that
 were shut down there; any host of the cluster can be asked.`,
@@ -614,7 +614,7 @@ func restoreCommand(p *command.Program) *cobra.Command {
 		Long: `Have all hosts that still have the job's definition file join it again, after
 'wasmjob remove' or 'wasmjob shutdown' took it from them. The job begins with its
 records and offsets, unless it was removed with --purge. One that was removed has
-the settings of its definition file: what was edited before is gone.`,
+the settings of its last definition: what was edited before is gone.`,
 		Example: "  wasmjob restore cities",
 		Args:    command.Exactly("the job's name"),
 	}
@@ -680,8 +680,8 @@ func removeCommand(p *command.Program) *cobra.Command {
 		SuggestFor: []string{"delete", "rm"},
 		Short:      "Take a job out of the registry",
 		Long: `Take a job out of the registry. Hosts that run it stop it: what runs ends within
-their drain timeout. They do not bring it back until 'wasmjob start' is given on
-them, they are restarted, or its definition file changes. Its offsets and records
+their drain timeout. No host brings it back, whenever it comes, until 'wasmjob restore'
+is given, or a host has a definition of it that is new. Its offsets and records
 stay, for a later job of that name, unless --purge is given; its runs stay in the
 histories. Settings that were edited are lost: the job comes back as its file has it.`,
 		Example: "  wasmjob remove cities\n  wasmjob remove cities --purge",

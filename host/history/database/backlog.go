@@ -39,8 +39,8 @@ type queue interface {
 	news() <-chan struct{}
 
 	// next is what is to be written now; ok is false if there is nothing. position asks the database how far
-	// a writer has come.
-	next(ctx context.Context, position positionFunc) (c chunk, ok bool, err error)
+	// a writer has come. doubt: a commit may have taken effect whose answer was lost.
+	next(ctx context.Context, position positionFunc, doubt bool) (c chunk, ok bool, err error)
 	// done notes that a part of what next returned is written, fail why nothing could be, good that something
 	// was, and late that a write takes long.
 	done(c chunk) error
@@ -186,17 +186,17 @@ func (b *backlog) wake() {
 
 func (b *backlog) news() <-chan struct{} { return b.woken }
 
-// next finds out first how far the spool of an earlier process was loaded.
-func (b *backlog) next(ctx context.Context, position positionFunc) (c chunk, ok bool, err error) {
-	for {
-		if c, ok, err = b.first(); err != nil || !ok || c.spool == nil || c.spool.known {
+// next finds out first how far the spool of an earlier process was loaded, or any spool if there is a doubt.
+func (b *backlog) next(ctx context.Context, position positionFunc, doubt bool) (c chunk, ok bool, err error) {
+	for ; ; doubt = false {
+		if c, ok, err = b.first(); err != nil || !ok || c.spool == nil || (c.spool.known && !doubt) {
 			return c, ok, err
 		}
 		loaded, err := position(ctx, c.writer)
 		if err != nil {
 			return c, false, err
 		}
-		// What it begins with may have been written before it was spooled.
+		// What it begins with may have been written before it was spooled, or while it was.
 		before, err := position(ctx, c.spool.process())
 		if err != nil {
 			return c, false, err

@@ -45,6 +45,9 @@ type dialect interface {
 	// like is a condition that holds if a column contains a text, at least regardless of the case of ASCII; the
 	// parameter comes from pattern.
 	like(column string) string
+	// insert begins an insert. If lenient, the database writes ? for a character that a column cannot hold, if it
+	// would refuse the row otherwise.
+	insert(lenient bool) string
 	// upsert is the end of an insert of rows that may be there: the columns are set to what is new. If fenced, only
 	// where the new fence is not less.
 	upsert(table string, keys, columns []string, fenced bool) string
@@ -74,6 +77,11 @@ type dialect interface {
 	traceTables() []string
 	// traceKeys: each of ElasticJob's tables has a key that an upsert finds rows by.
 	traceKeys() bool
+	// traceWidths is a query for the columns of ElasticJob's tables, which another program may have made: table and
+	// column in small letters, width in characters, and the character set if it is narrow. Empty: they take any text.
+	traceWidths() string
+	// highest is the last character that the database has by its encoding; 0 is all.
+	highest(ctx context.Context, q querier) (last rune, encoding string, err error)
 	// traceKey is the column by which rows of one of ElasticJob's tables are deleted.
 	traceKey(ctx context.Context, db *sql.DB, table string) (string, error)
 	// timestamp is a time as JDBC writes it, boolean a truth.

@@ -55,9 +55,9 @@ func plainTraces(flag string) []string {
 
 // traces are the rows of ElasticJob's tables for events.
 func (w *writing) traces(entries []history.Entry) []*insert {
-	executions := &insert{table: "JOB_EXECUTION_LOG", keys: []string{"id"},
+	executions := &insert{table: "JOB_EXECUTION_LOG", lenient: true, keys: []string{"id"},
 		columns: []string{"id", "job_name", "task_id", "hostname", "ip", "sharding_item", "execution_source", "failure_cause", "is_success", "start_time", "complete_time"}}
-	states := &insert{table: "JOB_STATUS_TRACE_LOG",
+	states := &insert{table: "JOB_STATUS_TRACE_LOG", lenient: true,
 		columns: []string{"id", "job_name", "original_task_id", "task_id", "slave_id", "source", "execution_type", "sharding_item", "state", "message", "creation_time"}}
 	if w.loader.dialect.traceKeys() {
 		states.keys = []string{"id"}
@@ -108,10 +108,10 @@ func (w *writing) executionRow(e *event.Event) []any {
 	if e.Kind == event.ItemEnded {
 		begun, ended, success = e.Time.Add(-e.Duration), w.loader.dialect.timestamp(e.Time), e.Outcome == abi.OutcomeOK
 		if !success {
-			cause = clip(string(e.Outcome)+": "+e.Reason, ejText)
+			cause = clipMarked(string(e.Outcome)+": "+e.Reason, ejText)
 		}
 	}
-	return []any{traceID(e.RunID, e.Host, strconv.FormatInt(e.Fence, 10), strconv.Itoa(e.Attempt)), clip(e.Job, ejJobName), w.taskID(e), clip(address, ejAddress), clip(address, ejAddress),
+	return []any{traceID(e.RunID, e.Host, strconv.FormatInt(e.Fence, 10), strconv.Itoa(e.Attempt)), clipMarked(e.Job, ejJobName), w.taskID(e), clipMarked(address, ejAddress), clipMarked(address, ejAddress),
 		*e.Item, source, cause, w.loader.dialect.boolean(success), w.loader.dialect.timestamp(begun), ended}
 }
 
@@ -122,8 +122,8 @@ func (w *writing) stateRow(e *event.Event, state, message string) []any {
 	for i, n := range e.Items {
 		items[i] = strconv.Itoa(n)
 	}
-	return []any{traceID(history.KeyOf(*e).String(), e.Host, strconv.FormatInt(e.Time.UnixNano(), 36), state), clip(e.Job, ejJobName), "", w.taskID(e), clip(address, ejAddress),
-		"LITE_EXECUTOR", executionType(e), clip("["+strings.Join(items, ", ")+"]", ejItems), state, clip(message, ejText), w.loader.dialect.timestamp(e.Time)}
+	return []any{traceID(history.KeyOf(*e).String(), e.Host, strconv.FormatInt(e.Time.UnixNano(), 36), state), clipMarked(e.Job, ejJobName), "", w.taskID(e), clipMarked(address, ejAddress),
+		"LITE_EXECUTOR", executionType(e), clipMarked("["+strings.Join(items, ", ")+"]", ejItems), state, clipMarked(message, ejText), w.loader.dialect.timestamp(e.Time)}
 }
 
 func executionType(e *event.Event) string {
@@ -149,7 +149,7 @@ func (w *writing) taskID(e *event.Event) string {
 		}
 		b.WriteString(strconv.Itoa(n))
 	}
-	return clip(e.Job+"@-@"+b.String()+"@-@"+executionType(e)+"@-@"+e.Host, ejTaskID)
+	return clipMarked(e.Job+"@-@"+b.String()+"@-@"+executionType(e)+"@-@"+e.Host, ejTaskID)
 }
 
 // traceID is the same for the same texts, and has 36 characters, as theirs.

@@ -1,6 +1,7 @@
 package database
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"testing"
@@ -8,6 +9,7 @@ import (
 
 	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/host/event"
+	"github.com/wasmjob/wasmjob/test/pgserver"
 )
 
 // TestElasticJobTables reads what ElasticJob's console does, as it does: every column
@@ -22,6 +24,9 @@ func TestElasticJobTables(t *testing.T) {
 			sign = "&"
 		}
 		s := openStore(t, url+sign+"elasticjob=true", credentials, t.TempDir())
+		if where := s.State().Where; !strings.HasSuffix(where, " (elasticjob=true)") {
+			t.Errorf("the status has %q, which does not say that these tables are written", where)
+		}
 		at := time.Now().Truncate(time.Second)
 		host := "10.0.0.1@-@7-abc"
 		item := 1
@@ -155,4 +160,81 @@ func TestElasticJobPurgeWhileWriting(t *testing.T) {
 			t.Errorf("%d old rows are left", n)
 		}
 	})
+}
+
+// TestElasticJobTablesOfOthers: tables whose columns are narrower than ElasticJob's, or cannot hold
+// all characters, get every row. What does not fit is cut with a mark, or written as "?".
+func TestElasticJobTablesOfOthers(t *testing.T) {
+	t.Parallel()
+	servers(t, func(t *testing.T, fresh func(*testing.T) (string, string)) {
+		url, credentials := fresh(t)
+		plain := openStore(t, url, credentials, t.TempDir())
+		end := ""
+		if plain.dialect == mySQL {
+			end = " DEFAULT CHARSET=latin1"
+		}
+		flag := map[bool]string{true: "BOOLEAN", false: "INT"}[plain.dialect == postgres]
+		for _, statement := range []string{
+			"CREATE TABLE JOB_EXECUTION_LOG (id VARCHAR(40) NOT NULL PRIMARY KEY, job_name VARCHAR(10) NOT NULL, task_id VARCHAR(30) NOT NULL, hostname VARCHAR(255) NOT NULL, ip VARCHAR(50) NOT NULL, " +
+				"sharding_item INT NOT NULL, execution_source VARCHAR(20) NOT NULL, failure_cause VARCHAR(20) NULL, is_success " + flag + " NOT NULL, start_time TIMESTAMP NULL, complete_time TIMESTAMP NULL)" + end,
+			"CREATE TABLE JOB_STATUS_TRACE_LOG (id VARCHAR(40) NOT NULL PRIMARY KEY, job_name VARCHAR(100) NOT NULL, original_task_id VARCHAR(255) NOT NULL, task_id VARCHAR(255) NOT NULL, slave_id VARCHAR(50) NOT NULL, " +
+				"source VARCHAR(50) NOT NULL, execution_type VARCHAR(20) NOT NULL, sharding_item VARCHAR(8) NOT NULL, state VARCHAR(20) NOT NULL, message VARCHAR(12) NULL, creation_time TIMESTAMP NULL)" + end,
+		} {
+			if _, err := plain.db.ExecContext(t.Context(), statement); err != nil {
+				t.Fatal(err)
+			}
+		}
+		sign := "?"
+		if strings.Contains(url, "?") {
+			sign = "&"
+		}
+		s := openStore(t, url+sign+"elasticjob=true", credentials, t.TempDir())
+		at, item := time.Now().Truncate(time.Second), 1
+		e := event.Event{Time: at, Kind: event.FireStarted, Host: "10.0.0.1@-@7-abc", Job: "每日报表 nightly", Instant: at, Source: abi.SourceSchedule, Items: []int{0, 1, 2, 3}}
+		s.AddEvent(e)
+		e.Kind, e.Items, e.Item, e.RunID, e.Outcome, e.Reason, e.Attempt = event.ItemEnded, nil, &item, "每日报表 nightly/x/1", abi.OutcomeTrap, strings.Repeat("a", 30), 1
+		s.AddEvent(e)
+		await(t, "rows of both tables", func() bool {
+			if p := s.State(); p.Problem != "" || p.Dropped > 0 {
+				t.Fatalf("%+v", p)
+			}
+			return count(t, s, "SELECT COUNT(*) FROM JOB_STATUS_TRACE_LOG") == 2 && count(t, s, "SELECT COUNT(*) FROM JOB_EXECUTION_LOG") == 1
+		})
+		var name, cause, items string
+		if err := s.db.QueryRowContext(t.Context(), "SELECT job_name, failure_cause FROM JOB_EXECUTION_LOG").Scan(&name, &cause); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.db.QueryRowContext(t.Context(), "SELECT MAX(sharding_item) FROM JOB_STATUS_TRACE_LOG").Scan(&items); err != nil {
+			t.Fatal(err)
+		}
+		want := "每日报表 ni..."
+		if s.dialect == mySQL {
+			want = "???? ni..."
+		}
+		if name != want || cause != "TRAP: aaaaaaaaaaa..." || items != "[0, 1..." {
+			t.Errorf("found %q, %q, %q, expected %q, cut texts", name, cause, items, want)
+		}
+		if n := s.State().Dropped; n != 0 {
+			t.Errorf("%d records were dropped", n)
+		}
+	})
+}
+
+// TestNarrowDatabase: a database of PostgreSQL whose encoding has not all characters loses no record.
+func TestNarrowDatabase(t *testing.T) {
+	t.Parallel()
+	p := shared.postgres.get(t, func(ctx context.Context) (*pgserver.Server, error) { return pgserver.Start(ctx, pgserver.Options{}) }, pgserver.ErrNotInstalled)
+	name := databaseName(t)
+	if _, err := p.Query(t.Context(), "CREATE DATABASE "+name+" ENCODING 'LATIN1' TEMPLATE template0 LC_COLLATE 'C' LC_CTYPE 'C'"); err != nil {
+		t.Fatal(err)
+	}
+	s := openStore(t, strings.Replace(p.URL(), "/"+pgserver.Database+"?", "/"+name+"?", 1)+"&elasticjob=true", pgserver.User+":"+p.Password, t.TempDir())
+	at, item := time.Now().Truncate(time.Second), 1
+	s.AddEvent(event.Event{Time: at, Kind: event.ItemEnded, Host: "10.0.0.1@-@7-abc", Job: "café 报表", Instant: at, Source: abi.SourceSchedule, Item: &item, RunID: "café 报表/x/1", Outcome: abi.OutcomeTrap, Reason: "坏了", Attempt: 1})
+	await(t, "both rows", func() bool {
+		return count(t, s, "SELECT COUNT(*) FROM JOB_EXECUTION_LOG WHERE job_name = 'café ??'") == 1 && count(t, s, "SELECT COUNT(*) FROM wasmjob_items WHERE job = 'café ??'") == 1
+	})
+	if n := s.State().Dropped; n != 0 {
+		t.Errorf("%d records were dropped", n)
+	}
 }

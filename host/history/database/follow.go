@@ -102,7 +102,8 @@ func (f *follower) add(batch []history.Entry) (lost int64) {
 func (f *follower) news() <-chan struct{} { return f.woken }
 
 // next is the oldest that is not loaded, from memory if it is there. After end it leaves files to the next process.
-func (f *follower) next(ctx context.Context, position positionFunc) (c chunk, ok bool, err error) {
+// What there is a doubt about is there again: the database knows it by the file, wherever it is read from.
+func (f *follower) next(ctx context.Context, position positionFunc, _ bool) (c chunk, ok bool, err error) {
 	for {
 		if c, ok, caught := f.recent(); caught || f.ended() {
 			return c, ok, nil

@@ -98,14 +98,14 @@ func (s *loader) step(ctx context.Context) (did bool, err error) {
 	if !s.migrated {
 		migrating, cancel := context.WithTimeout(ctx, longestMigration)
 		defer cancel()
-		if err := s.migrate(migrating); err != nil {
+		if err := s.prepare(migrating); err != nil {
 			return false, err
 		}
 		s.migrated = true
 	}
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
-	c, ok, err := s.queue.next(ctx, s.position)
+	c, ok, err := s.queue.next(ctx, s.position, s.doubt)
 	if err != nil || !ok {
 		return false, err
 	}

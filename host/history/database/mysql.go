@@ -79,6 +79,13 @@ func (mysqlDialect) like(column string) string {
 	return column + " COLLATE utf8mb4_general_ci LIKE ? ESCAPE '!'"
 }
 
+func (mysqlDialect) insert(lenient bool) string {
+	if lenient {
+		return "INSERT IGNORE INTO "
+	}
+	return "INSERT INTO "
+}
+
 func (mysqlDialect) upsert(_ string, _, columns []string, fenced bool) string {
 	var b strings.Builder
 	b.WriteString(" ON DUPLICATE KEY UPDATE ")
@@ -155,6 +162,13 @@ func (mysqlDialect) traceTables() []string {
 }
 
 func (mysqlDialect) traceKeys() bool { return false }
+
+func (mysqlDialect) traceWidths() string {
+	return columnsOf("DATABASE()", "COALESCE(NULLIF(CHARACTER_SET_NAME, 'utf8mb4'), '')")
+}
+
+// highest: columns have character sets, the connection has all characters.
+func (mysqlDialect) highest(context.Context, querier) (rune, string, error) { return 0, "", nil }
 
 // traceKey is the number that newer tables have: id need not be a key there.
 func (mysqlDialect) traceKey(ctx context.Context, db *sql.DB, table string) (string, error) {

@@ -75,6 +75,8 @@ func (postgresDialect) bind(statement string) string {
 
 func (postgresDialect) like(column string) string { return column + " ILIKE ? ESCAPE '!'" }
 
+func (postgresDialect) insert(bool) string { return "INSERT INTO " }
+
 func (postgresDialect) upsert(table string, keys, columns []string, fenced bool) string {
 	return onConflict(table, keys, columns, fenced)
 }
@@ -113,6 +115,20 @@ func (postgresDialect) vacuum() []string { return nil }
 
 func (postgresDialect) traceTables() []string { return plainTraces("BOOLEAN") }
 func (postgresDialect) traceKeys() bool       { return true }
+func (postgresDialect) traceWidths() string   { return columnsOf("current_schema()", "''") }
+
+func (postgresDialect) highest(ctx context.Context, q querier) (last rune, encoding string, err error) {
+	if err := q.QueryRowContext(ctx, "SHOW server_encoding").Scan(&encoding); err != nil {
+		return 0, "", err
+	}
+	switch encoding {
+	case "UTF8", "SQL_ASCII": // the second takes any bytes
+		return 0, encoding, nil
+	case "LATIN1":
+		return 0xff, encoding, nil
+	}
+	return 0x7f, encoding, nil
+}
 
 func (postgresDialect) traceKey(context.Context, *sql.DB, string) (string, error) { return "id", nil }
 

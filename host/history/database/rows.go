@@ -85,14 +85,16 @@ type insert struct {
 	// keys and update are for rows that may be there; fenced as in upsert.
 	keys   []string
 	fenced bool
-	rows   [][]any
+	// lenient as in dialect.insert.
+	lenient bool
+	rows    [][]any
 }
 
 // mostParameters bounds those of one statement: SQLite takes 32,766, PostgreSQL 65,535.
 const mostParameters = 8000
 
 // run executes the inserts.
-func (in *insert) run(ctx context.Context, d dialect, q querier) error {
+func (in *insert) run(ctx context.Context, d dialect, q querier, f *fit) error {
 	end := ""
 	if len(in.keys) > 0 {
 		var update []string
@@ -108,10 +110,12 @@ func (in *insert) run(ctx context.Context, d dialect, q querier) error {
 		n := min(len(in.rows), most)
 		args := make([]any, 0, n*len(in.columns))
 		for _, r := range in.rows[:n] {
-			args = append(args, r...)
+			for i, v := range r {
+				args = append(args, f.value(in.table, in.columns[i], v))
+			}
 		}
 		in.rows = in.rows[n:]
-		statement := "INSERT INTO " + in.table + " (" + strings.Join(in.columns, ", ") + ") VALUES " + strings.TrimSuffix(strings.Repeat(row+", ", n), ", ") + end
+		statement := d.insert(in.lenient) + in.table + " (" + strings.Join(in.columns, ", ") + ") VALUES " + strings.TrimSuffix(strings.Repeat(row+", ", n), ", ") + end
 		if _, err := q.ExecContext(ctx, d.bind(statement), args...); err != nil {
 			return err
 		}

@@ -250,10 +250,10 @@ func (s *spool) done(f *spoolFile, end int64, records int64) error {
 	return errors.Join(os.Remove(filepath.Join(s.dir, f.name)), f.file.Close())
 }
 
-// skip notes how far the database says that a file was loaded by an earlier process.
+// skip notes how far the database says that a file is loaded.
 func (s *spool) skip(f *spoolFile, position int64) error {
-	position = min(max(position, 0), f.size)
-	r := bufio.NewReaderSize(io.NewSectionReader(f.file, 0, position), 256<<10)
+	position = min(max(position, f.loaded), f.size)
+	r := bufio.NewReaderSize(io.NewSectionReader(f.file, f.loaded, position-f.loaded), 256<<10)
 	loaded := int64(0)
 	for {
 		_, err := readLine(r)

@@ -136,7 +136,7 @@ func TestSpoolAfterCommitWithoutAnswer(t *testing.T) {
 	}
 	// Two are written, and four more, but the answer is lost.
 	add(0, 2)
-	c, ok, err := b.next(t.Context(), nobody)
+	c, ok, err := b.next(t.Context(), nobody, false)
 	if err != nil || !ok {
 		t.Fatal(ok, err)
 	}
@@ -144,7 +144,7 @@ func TestSpoolAfterCommitWithoutAnswer(t *testing.T) {
 		t.Fatal(err)
 	}
 	add(2, 6)
-	if c, ok, err = b.next(t.Context(), nobody); err != nil || !ok || len(c.entries) != 4 {
+	if c, ok, err = b.next(t.Context(), nobody, false); err != nil || !ok || len(c.entries) != 4 {
 		t.Fatal(len(c.entries), ok, err)
 	}
 	for n := range 6 {
@@ -178,7 +178,7 @@ func TestSpooledWhileItIsWritten(t *testing.T) {
 	}
 	b := &backlog{trouble: trouble{log: zap.NewNop()}, name: spool.process(), spool: spool, woken: make(chan struct{}, 1)}
 	take := func() (n []string, c chunk) {
-		c, _, err := b.next(t.Context(), nobody)
+		c, _, err := b.next(t.Context(), nobody, false)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -295,4 +295,72 @@ func TestStateWhileTheDiskIsSlow(t *testing.T) {
 		t.Error("it waits")
 	}
 	waiting.mu.Unlock()
+}
+
+// TestSpooledBetweenTwoCommits: a batch with a record that the database does not take is written in parts. If
+// it is spooled after the first part, and the answer to the next one is lost, each record is still
+// written once; so it is if that happens to what comes from the spool.
+//
+// It kills the mutant "history's batch written twice".
+func TestSpooledBetweenTwoCommits(t *testing.T) {
+	t.Parallel()
+	s := openStore(t, "sqlite:"+filepath.Join(t.TempDir(), "h.db"), "", t.TempDir())
+	await(t, "the tables", func() bool { _, err := s.loader.position(t.Context(), "x"); return err == nil })
+	spool, err := openSpool(t.TempDir(), "x", 1<<20)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := &backlog{trouble: trouble{log: zap.NewNop()}, name: spool.process(), spool: spool, woken: make(chan struct{}, 1)}
+	l := &loader{pool: s.pool, queue: b, drop: func(int64) {}, written: func(context.Context) {}, migrated: true, memory: newMemory(), days: make(map[int64]bool)}
+	part := func(c chunk) {
+		t.Helper()
+		if err := l.commit(t.Context(), c); err != nil {
+			t.Fatal(err)
+		}
+	}
+	add := func(from, to int) {
+		for n := from; n < to; n++ {
+			b.add([]history.Entry{lineOf(t, n)})
+		}
+	}
+	next := func(want int) chunk {
+		t.Helper()
+		c, _, err := b.next(t.Context(), l.position, l.doubt)
+		if err != nil || len(c.entries) != want {
+			t.Fatalf("next are %d records, %v; want %d", len(c.entries), err, want)
+		}
+		return c
+	}
+	lost := func(c chunk) {
+		t.Helper()
+		part(c)
+		l.doubt = true // as step does
+		b.fail(errors.New("no answer"))
+	}
+
+	add(0, 8)
+	c := next(8)
+	part(c.part(0, 4))
+	b.late()
+	if err := b.done(c.part(0, 4)); err != nil {
+		t.Fatal(err)
+	}
+	lost(c.part(4, 6))
+	add(8, 10)
+	c = next(4) // it asks
+	l.doubt = false
+	part(c.part(0, 1))
+	if err := b.done(c.part(0, 1)); err != nil {
+		t.Fatal(err)
+	}
+	lost(c.part(1, 2))
+	for did := true; did; {
+		if did, err = l.step(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	inOrder(t, s, 10)
+	if !spool.empty() || spool.records != 0 || spool.bytes != 0 {
+		t.Errorf("%d records in %d bytes are spooled", spool.records, spool.bytes)
+	}
 }

@@ -101,6 +101,8 @@ func (sqliteDialect) migrate(ctx context.Context, conn *sql.Conn, steps func(que
 func (sqliteDialect) bind(statement string) string { return statement }
 func (sqliteDialect) like(column string) string    { return column + " LIKE ? ESCAPE '!'" }
 
+func (sqliteDialect) insert(bool) string { return "INSERT INTO " }
+
 func (sqliteDialect) upsert(table string, keys, columns []string, fenced bool) string {
 	return onConflict(table, keys, columns, fenced)
 }
@@ -143,6 +145,9 @@ func (sqliteDialect) vacuum() []string {
 
 func (sqliteDialect) traceTables() []string { return plainTraces("INT") }
 func (sqliteDialect) traceKeys() bool       { return true }
+func (sqliteDialect) traceWidths() string   { return "" }
+
+func (sqliteDialect) highest(context.Context, querier) (rune, string, error) { return 0, "", nil }
 
 func (sqliteDialect) traceKey(context.Context, *sql.DB, string) (string, error) { return "id", nil }
 

@@ -70,6 +70,9 @@ type pool struct {
 	presence *presence
 	// lookTime is that of the package; a test has one of its own.
 	lookTime time.Duration
+	// fit is what the database can hold. It is set before the first write, and belongs to
+	// the loader.
+	fit fit
 }
 
 // Store is a [history.Store]. It is safe for concurrent use.
@@ -109,7 +112,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 		_, cerr := waiting.close()
 		return nil, errors.Join(fmt.Errorf("history: %w", o.Config.hide(err)), cerr)
 	}
-	p := &pool{o.Config, o.Config.dialect, db, o.Logger, newPresence(), lookTime}
+	p := &pool{o.Config, o.Config.dialect, db, o.Logger, newPresence(), lookTime, fit{}}
 	s := &Store{
 		pool: p, queue: waiting,
 		cleaner: &cleaner{pool: p, maxBytes: bound, clock: time.Now, done: make(chan struct{}), from: make(map[string]int64), grown: make(chan struct{}, 1)},
@@ -207,7 +210,7 @@ func (s *Store) start(ctx context.Context) (err error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
-	switch err = s.migrate(ctx); {
+	switch err = s.prepare(ctx); {
 	case errors.Is(err, ErrNewer):
 		return fmt.Errorf("history: %s: %w; upgrade this host, or give it another database (--history)", s.config.Where, err)
 	case err != nil:
@@ -221,6 +224,9 @@ func (s *Store) start(ctx context.Context) (err error) {
 // State implements [history.Store].
 func (s *Store) State() history.State {
 	state := history.State{Where: s.config.Where, Shared: s.config.Shared(), Queued: s.Queued(), Dropped: s.Dropped()}
+	if s.config.ElasticJob {
+		state.Where += " (elasticjob=true)"
+	}
 	s.queue.state(&state)
 	return state
 }

@@ -85,13 +85,13 @@ func (s *loader) commit(ctx context.Context, c chunk) (err error) {
 			clear(s.days) // they may have been purged
 		}
 	}()
-	w := &writing{loader: s, tx: tx, memory: s.memory, runs: make(map[string]bool), parts: make(map[string]bool)}
+	w := &writing{loader: s, tx: s.narrow(tx), memory: s.memory, runs: make(map[string]bool), parts: make(map[string]bool)}
 	if err := w.write(ctx, c.entries); err != nil {
 		return err
 	}
 	position := insert{table: "wasmjob_writers", columns: []string{"id", "position", "seen"}, keys: []string{"id"}}
 	position.rows = [][]any{{c.writer, c.ends[len(c.ends)-1], time.Now().UnixNano()}}
-	if err := position.run(ctx, s.dialect, tx); err != nil {
+	if err := position.run(ctx, s.dialect, w.tx, &s.fit); err != nil {
 		return err
 	}
 	if err := tx.Commit(); err != nil {
@@ -110,7 +110,7 @@ func (s *loader) position(ctx context.Context, writer string) (n int64, err erro
 // writing is one transaction.
 type writing struct {
 	loader *loader
-	tx     *sql.Tx
+	tx     querier
 	memory *memory
 	// runs and parts that changed.
 	runs, parts map[string]bool
@@ -177,7 +177,7 @@ func (w *writing) write(ctx context.Context, entries []history.Entry) error {
 		if len(in.keys) > 0 {
 			slices.SortFunc(in.rows, func(a, b []any) int { return strings.Compare(text(a[0]), text(b[0])) })
 		}
-		if err := in.run(ctx, w.loader.dialect, w.tx); err != nil {
+		if err := in.run(ctx, w.loader.dialect, w.tx, &w.loader.fit); err != nil {
 			return err
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 )
 
@@ -101,7 +102,8 @@ func (c *child) begin() (io.Reader, error) {
 		return nil, fmt.Errorf("worker process: %w", err)
 	}
 	c.out = newWriter(in)
-	c.out.stuck = func() { c.kill(nil, fmt.Sprintf("it has read nothing for %s", startTime)) }
+	c.out.patience = c.w.o.patience
+	c.out.stuck = func() { c.kill(nil, fmt.Sprintf("it has read nothing for %s", c.out.patience)) }
 	c.pid = c.cmd.Process.Pid
 	w := c.w
 	w.mu.Lock()
@@ -165,6 +167,9 @@ func (c *child) mourn() {
 		jobs = append(jobs, s.job)
 	}
 	if why == "" {
+		c.w.mu.Lock()
+		c.w.stats.Ended[c.cause()]++
+		c.w.mu.Unlock()
 		slices.Sort(jobs)
 		c.w.log.Warn("a worker process ended", "worker", c.label, "pid", c.pid, "because", c.epitaph(), "jobs", clipList(jobs))
 	}
@@ -341,6 +346,26 @@ func (c *child) epitaph() string {
 		text += ": " + words
 	}
 	return text
+}
+
+// cause is why the process ended that was not killed by the host. It is called when it has.
+func (c *child) cause() Cause {
+	switch said := c.stderr.String(); {
+	case killedBySignal(c.state):
+		return CauseKilled
+	case strings.Contains(said, "out of memory"), strings.Contains(said, "cannot allocate memory"), strings.Contains(said, "failed to allocate"): // in the words of Go, and of the race detector
+		return CauseMemory
+	}
+	return CauseCrashed
+}
+
+// killedBySignal reports whether a process ended by the signal that none can catch.
+func killedBySignal(state *os.ProcessState) bool {
+	s, ok := state.Sys().(interface {
+		Signaled() bool
+		Signal() syscall.Signal
+	})
+	return ok && s.Signaled() && s.Signal() == syscall.SIGKILL
 }
 
 // head keeps the first bytes that are written to it.

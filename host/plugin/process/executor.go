@@ -116,6 +116,7 @@ type worker struct {
 	at      *child // whose guest has the account; nil: none
 	account *plugin.Account
 	granted int64 // bytes that the process' limits have for the guest
+	heap    int64 // likewise, of Go's heap
 }
 
 // join finds a process for the guest, and another one if that ends under it. The worker
@@ -159,13 +160,13 @@ func (w *worker) leave() {
 	w.mu.Lock()
 	n := w.account.Bytes()
 	w.account.Close()
-	granted := w.granted
-	w.granted, w.at = 0, nil
+	granted, heap := w.granted, w.heap
+	w.granted, w.heap, w.at = 0, 0, nil
 	w.mu.Unlock()
 	for most := w.x.expected.Load(); n > most && !w.x.expected.CompareAndSwap(most, n); most = w.x.expected.Load() {
 	}
-	if w.process != nil && granted != 0 {
-		w.process.limits.add(-granted, -filesOf(w.x.settings.Mounts))
+	if w.process != nil {
+		w.process.limits.add(-granted, -heap, -filesOf(w.x.settings.Mounts))
 	}
 	w.process, w.group = nil, nil
 	g.leave(w.x)
@@ -180,17 +181,19 @@ func (w *worker) move(ctx context.Context) error {
 	}
 	w.process, w.guest = c, w.x.w.ids.Add(1)
 	w.mu.Lock()
-	w.granted, w.at = w.account.Bytes()+guestData, c
+	w.granted, w.heap, w.at = w.account.Bytes(), guestHeap, c
+	granted, heap := w.granted, w.heap
 	w.mu.Unlock()
-	c.limits.add(w.granted, filesOf(w.x.settings.Mounts))
+	c.limits.add(granted, heap, filesOf(w.x.settings.Mounts))
 	return nil
 }
 
 // errGone answers a guest that asks for memory when its process has ended.
 var errGone = errors.New("its worker process has ended")
 
-// cover takes what is missing of so many bytes for the guest.
-func (w *worker) cover(c *child, bytes int64) error {
+// cover takes what is missing of so many bytes for the guest, of which stacks are for its
+// native stacks.
+func (w *worker) cover(c *child, bytes, stacks int64) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.at != c {
@@ -200,9 +203,11 @@ func (w *worker) cover(c *child, bytes int64) error {
 	if err := w.account.Cover(bytes); err != nil {
 		return err
 	}
-	if more := w.account.Bytes() - before; more > 0 {
-		w.granted += more
-		c.limits.add(more, 0)
+	more, heap := w.account.Bytes()-before, max(guestHeap+stacks-w.heap, 0)
+	w.granted += more
+	w.heap += heap
+	if more > 0 || heap > 0 {
+		c.limits.add(more, heap, 0)
 	}
 	return nil
 }

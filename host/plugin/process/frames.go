@@ -215,7 +215,8 @@ type call struct {
 	Attrs []string // of a line
 	Lines []line   // for the whole log
 	Kind  int      // of a metric
-	// A and B are: done and total; a metric's value; bytes of memory; 1 for no offset.
+	// A and B are: done and total; a metric's value; bytes of memory, and those of
+	// them that are for native stacks; 1 for no offset.
 	A     int64
 	B     int64
 	Bytes []byte // an offset

@@ -249,7 +249,7 @@ func (w *Workers) launch(ctx context.Context, g *group) (*child, error) {
 	}
 	q := start{Dir: dir, Compile: dir == "", Readable: g.readable}
 	whole := ctx
-	ctx, cancel := context.WithTimeout(ctx, startTime)
+	ctx, cancel := context.WithTimeout(ctx, w.o.patience)
 	defer cancel()
 	c, err := w.start(ctx, g, &q)
 	for err != nil && scarce(err) && w.endIdle() {
@@ -261,7 +261,7 @@ func (w *Workers) launch(ctx context.Context, g *group) (*child, error) {
 	r, err := c.ready(ctx)
 	switch {
 	case err != nil && ctx.Err() != nil && whole.Err() == nil:
-		err = fmt.Errorf("a worker process was not ready within %s, and was killed", startTime)
+		err = fmt.Errorf("a worker process was not ready within %s, and was killed", w.o.patience)
 	case err != nil:
 	case r.Failure != "":
 		err = fmt.Errorf("worker process: %s", r.Failure)

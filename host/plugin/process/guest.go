@@ -24,6 +24,8 @@ type guest struct {
 	s *session
 	x *lodger
 
+	heap int64 // what it may have of Go's heap; its own goroutine uses it
+
 	mu      sync.Mutex
 	waiting []*invocationHere
 	busy    time.Time // since when an invocation runs; zero: none does
@@ -109,8 +111,21 @@ func (g *guest) next() *invocationHere {
 	}
 }
 
+// mayHave notes that the guest may have so many bytes of Go's heap, if they are more than before.
+func (g *guest) mayHave(bytes int64) {
+	if more := bytes - g.heap; more > 0 {
+		g.heap = bytes
+		g.s.addHeap(more)
+	}
+}
+
 // loop runs invocations until the guest is closed.
 func (g *guest) loop() {
+	g.mayHave(guestHeap)
+	defer func() {
+		g.s.addHeap(-g.heap)
+		g.s.collectLeft()
+	}()
 	worker, err := g.x.NewWorker(context.Background())
 	for v := g.next(); v != nil; v = g.next() {
 		r := abi.Result{Outcome: abi.OutcomeError}
@@ -355,10 +370,11 @@ func (v *invocationHere) Call(_ context.Context, c *abi.Call) int64 {
 }
 
 // CoverMemory implements plugin.MemoryHost.
-func (v *invocationHere) CoverMemory(bytes int64) error {
-	if a := v.asks(call{Name: callMemory, A: bytes}); a.Value != 1 {
+func (v *invocationHere) CoverMemory(bytes, stacks int64) error {
+	if a := v.asks(call{Name: callMemory, A: bytes, B: stacks}); a.Value != 1 {
 		return errors.New(a.Text)
 	}
+	v.guest.mayHave(guestHeap + stacks)
 	return nil
 }
 

@@ -230,7 +230,7 @@ func (v *invocation) answer(ctx context.Context, q *call) (answer, error) {
 	case callPause:
 		err = v.pause(ctx)
 	case callMemory:
-		return v.cover(q.A)
+		return v.cover(q.A, q.B)
 	case callProgress:
 		err = v.progress(ctx, q.A, q.B)
 	case callMetric:
@@ -253,12 +253,16 @@ func (v *invocation) pause(ctx context.Context) error {
 	return nil
 }
 
-// cover takes memory; 1 is yes.
-func (v *invocation) cover(bytes int64) (answer, error) {
-	if bytes < 0 || bytes > v.w.x.needs.Least+int64(v.w.x.needs.Pages)<<16+2*abi.MaxStack {
-		return answer{}, fmt.Errorf("%d bytes of memory for a guest", bytes)
+// maxStacks is the most that the native stacks of a guest take, in bytes: one that is about to
+// become larger, and what another entry point has had.
+const maxStacks = 5 * abi.MaxStack
+
+// cover takes memory, of which stacks are for native stacks; 1 is yes.
+func (v *invocation) cover(bytes, stacks int64) (answer, error) {
+	if stacks < 0 || stacks > maxStacks || bytes < stacks || bytes > v.w.x.needs.Least+int64(v.w.x.needs.Pages)<<16+maxStacks {
+		return answer{}, fmt.Errorf("%d bytes of memory for a guest, %d of them for its stacks", bytes, stacks)
 	}
-	if err := v.w.cover(v.c, bytes); err != nil {
+	if err := v.w.cover(v.c, bytes, stacks); err != nil {
 		return answer{Text: err.Error()}, nil
 	}
 	return answer{Value: 1}, nil

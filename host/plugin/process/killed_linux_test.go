@@ -52,7 +52,7 @@ func TestKilled(t *testing.T) {
 	if r := one.Execute(t.Context(), item(newRecorder(), "ok")); r.Outcome != abi.OutcomeOK {
 		t.Errorf("the next one: %+v", r)
 	}
-	if s := w.Stats(); s.Killed != 1 || s.Running != 3 {
+	if s := w.Stats(); s.Killed != 1 || s.Running != 3 || len(s.Ended) != 0 {
 		t.Errorf("%+v", s)
 	}
 }
@@ -114,5 +114,21 @@ func TestHostKilled(t *testing.T) {
 			_ = unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0)
 		}
 		return
+	}
+}
+
+// TestStoppedProcess: a process that reads nothing any more is killed, also if no guest in it
+// has a limit.
+func TestStoppedProcess(t *testing.T) {
+	t.Parallel()
+	w := workers(t, "good", plugin.Options{}, Options{patience: 2 * time.Second})
+	one := worked(t, executorOf(t, moduleOf(t, w, "c/guest"), plugin.Settings{Type: wasm.TypeSimple}))
+	c, ended := running(t, one, "spin-log", 0)
+	if err := c.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	_ = c.out.sendBytes(kindModule, make([]byte, 4*backlog)) // lasts until it is killed
+	if r := <-ended; r.Outcome != abi.OutcomeWorker || !strings.Contains(r.Message, "killed because it has read nothing for 2s") {
+		t.Errorf("%+v", r)
 	}
 }

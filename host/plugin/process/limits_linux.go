@@ -16,6 +16,7 @@ type limits struct {
 	pid   int // 0: it has none yet, or has ended
 	ended bool
 	data  uint64
+	heap  heap
 	files uint64
 	most  [2]uint64 // what the host itself may have, of data and files
 }
@@ -38,11 +39,13 @@ func (l *limits) begin(pid int, data uint64) error {
 	return l.set()
 }
 
-// add changes the limits by what a guest may have, or may have no more.
-func (l *limits) add(data, files int64) {
+// add changes the limits by what a guest may have, or may have no more: of data in all, of
+// Go's heap besides, and of files.
+func (l *limits) add(data, heap, files int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.data += uint64(data)
+	l.heap.add(heap)
 	l.files += uint64(files)
 	if l.pid != 0 {
 		_ = l.set() // the process has ended
@@ -53,7 +56,7 @@ func (l *limits) set() error {
 	for i, r := range []struct {
 		resource int
 		value    uint64
-	}{{unix.RLIMIT_DATA, l.data}, {unix.RLIMIT_NOFILE, l.files}} {
+	}{{unix.RLIMIT_DATA, l.data + uint64(l.heap.most)}, {unix.RLIMIT_NOFILE, l.files}} {
 		limit := unix.Rlimit{Cur: min(r.value, l.most[i]), Max: l.most[i]}
 		if err := unix.Prlimit(l.pid, r.resource, &limit, nil); err != nil {
 			return fmt.Errorf("limits of the worker process: %w", err)

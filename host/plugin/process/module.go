@@ -94,10 +94,10 @@ func (m *Module) tryIn(ctx context.Context, g *group, x *executor) error {
 		if err != nil {
 			return err
 		}
-		data := int64(x.needs.Pages)<<16 + guestData
-		c.limits.add(data, 0)
+		data := int64(x.needs.Pages) << 16
+		c.limits.add(data, trialHeap, 0)
 		r, err := c.try(ctx, x, x.needs.Pages)
-		c.limits.add(-data, 0)
+		c.limits.add(-data, -trialHeap, 0)
 		switch {
 		case err != nil:
 			return err

@@ -152,7 +152,7 @@ func (c *child) has(digest string) bool {
 
 // await waits for the answer. The process is killed if none comes in time.
 func (c *child) await(ctx context.Context, o *opening) (opened, error) {
-	limit := startTime
+	limit := c.w.o.patience
 	if c.compiles() {
 		limit += compileTime
 	}

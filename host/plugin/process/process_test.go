@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -62,7 +63,7 @@ func TestDied(t *testing.T) {
 	if r := one.Execute(t.Context(), item(newRecorder(), "ok")); r.Outcome != abi.OutcomeOK {
 		t.Errorf("%+v", r)
 	}
-	if s := w.Stats(); s.Killed != 0 || s.Running != 2 { // one has tried the module
+	if s := w.Stats(); s.Killed != 0 || s.Running != 2 || s.Ended[CauseKilled] != 1 || len(s.Ended) != 1 { // one has tried the module
 		t.Errorf("%+v", s)
 	}
 }
@@ -399,6 +400,10 @@ func strangers() map[string]func() error {
 	}
 	wait := call{Name: callOutside, Text: "job_v1_io.wait", Numbers: []int64{-1}}
 	return map[string]func() error{
+		"mute": func() error { // it is never ready
+			_, err := io.Copy(io.Discard, os.Stdin)
+			return err
+		},
 		"deaf":            tells(),
 		"waits, and errs": tells(wait, "nonsense"),
 		"waits, and ends": func() error {
@@ -429,6 +434,9 @@ func strangers() map[string]func() error {
 		"a long line":            tells(call{Name: callLog, Text: strings.Repeat("x", 4*abi.MaxLogMessage)}),
 		"odd attributes":         tells(call{Name: callLog, Attrs: []string{"a"}}),
 		"much memory":            tells(call{Name: callMemory, A: 1 << 40}),
+		"much stack":             tells(call{Name: callMemory, A: 1 << 40, B: 1 << 40}),
+		"less than no stack":     tells(call{Name: callMemory, A: 1, B: -1}),
+		"more stack than memory": tells(call{Name: callMemory, A: 1, B: 2}),
 		"an outcome":             tells(result{Outcome: "FINE"}),
 		"a long result":          tells(result{Outcome: abi.OutcomeFail, Message: strings.Repeat("x", maxText+1)}),
 		"a long end":             tells(result{Outcome: abi.OutcomeOK, Staged: true, Offset: make([]byte, abi.MaxOffset+1)}),
@@ -464,7 +472,7 @@ func strangers() map[string]func() error {
 func TestStrangers(t *testing.T) {
 	t.Parallel()
 	for name := range strangers() {
-		if name == "deaf" || strings.HasPrefix(name, "waits") {
+		if name == "deaf" || name == "mute" || strings.HasPrefix(name, "waits") {
 			continue
 		}
 		t.Run(name, func(t *testing.T) {

@@ -162,6 +162,9 @@ func TestDataLimit(t *testing.T) {
 	if !regexp.MustCompile(`the worker process ended \(.*\): .*(memory|failed to allocate)`).MatchString(fmt.Sprint(err)) {
 		t.Errorf("found %v, expected the end of a process that wants too much memory", err)
 	}
+	if s := hungry.Stats(); s.Ended[CauseMemory] != s.Started { // it was tried once more
+		t.Errorf("%+v, expected that all ended for want of memory", s)
+	}
 }
 
 // hungry takes sixteen times the data that a process without guests may have, when it

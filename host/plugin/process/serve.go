@@ -14,9 +14,13 @@ import (
 	"github.com/wasmjob/wasmjob/host/plugin"
 )
 
-// heapLimit is the heap from which the collector of a process works harder, in bytes:
-// what guests have lies outside of the heap.
+// heapLimit is the heap from which the collector of a process works harder, in bytes,
+// besides the native stacks of its guests. Their memories lie outside of the heap.
 const heapLimit = baseData / 2
+
+// heapStep is how much more of the heap guests have before the limit follows: all guests
+// stop while it is set.
+const heapStep = 64 << 20
 
 // atOnce is how many guests the scheduler of Go runs at once, at least. It takes a
 // processor from a guest that computes after 10 ms only, and hands it to one that waits in
@@ -47,7 +51,7 @@ func serve(in io.Reader, out io.Writer, restricted func() string) error {
 	}
 	runtime.GOMAXPROCS(max(runtime.GOMAXPROCS(0), atOnce))
 	debug.SetGCPercent(collect)
-	debug.SetMemoryLimit(heapLimit)
+	s.addHeap(0)
 	light := make([]byte, ballast)
 	defer runtime.KeepAlive(&light)
 	r := s.start(&q, restricted)
@@ -79,6 +83,11 @@ type session struct {
 	guests    map[int64]*guest
 	runs      map[int64]*invocationHere
 	freed     int // bytes of modules that are gone, since the collector has run
+	heap      heap
+	limit     int64 // of the heap
+
+	sweep  sync.Mutex // held while the collector is waited for
+	stacks int64      // bytes of native stacks since it has run; guarded by sweep
 }
 
 // lodger is a module with a job's settings.
@@ -102,9 +111,9 @@ func newSession(in *reader, out *writer) *session {
 
 // start makes the runtime and closes the sandbox.
 func (s *session) start(q *start, restricted func() string) ready {
-	o := plugin.Options{}
+	o := plugin.Options{StackGrown: s.stackGrown}
 	if !q.Compile {
-		o = plugin.Options{CacheDir: q.Dir, Stored: true}
+		o.CacheDir, o.Stored = q.Dir, true
 	}
 	var err error
 	if s.rt, err = plugin.NewRuntime(context.Background(), o); err != nil {
@@ -118,6 +127,52 @@ func (s *session) start(q *start, restricted func() string) ready {
 		r.Problem = restricted()
 	}
 	return r
+}
+
+// addHeap takes note of what guests may have of Go's heap, more or less. The collector works
+// harder from there on: before the kernel refuses memory, which ends the process.
+func (s *session) addHeap(bytes int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.heap.add(bytes)
+	if limit := heapLimit + s.heap.most; limit >= s.limit {
+		s.limit = limit + heapStep
+		debug.SetMemoryLimit(s.limit)
+	}
+}
+
+// stackGarbage is how many bytes of native stacks there are until the collector is run for them.
+// It is much slower than guests that recurse: without waiting for it they would take all
+// that the process may have for stacks that are gone.
+const stackGarbage = 128 << 20
+
+// stackLeft is how many of them may be left when the last guest is gone.
+const stackLeft = 16 << 20
+
+// stackGrown has a guest wait for the collector if there is much for it.
+func (s *session) stackGrown(bytes int64) {
+	s.sweep.Lock()
+	defer s.sweep.Unlock()
+	if s.stacks += bytes; s.stacks >= stackGarbage {
+		runtime.GC()
+		s.stacks = 0
+	}
+}
+
+// collectLeft gives the memory of native stacks back to the system when the last guest is gone.
+func (s *session) collectLeft() {
+	s.mu.Lock()
+	used := s.heap.now > 0
+	s.mu.Unlock()
+	if used {
+		return
+	}
+	s.sweep.Lock()
+	defer s.sweep.Unlock()
+	if s.stacks >= stackLeft {
+		debug.FreeOSMemory()
+		s.stacks = 0
+	}
 }
 
 // take acts on a frame of the host's. An error ends the process.

@@ -280,8 +280,8 @@ func TestTrialEndsProcess(t *testing.T) {
 	if load := (*plugin.LoadError)(nil); !errors.As(err, &load) || !strings.Contains(err.Error(), "the worker process ended") {
 		t.Errorf("found %v, expected a refusal", err)
 	}
-	if s := w.Stats(); s.Started != 2 {
-		t.Errorf("%+v, expected that it was tried once more, alone", s)
+	if s := w.Stats(); s.Started != 2 || s.Ended[CauseCrashed] != 2 {
+		t.Errorf("%+v, expected that it was tried once more, alone, and crashed", s)
 	}
 }
 

@@ -137,8 +137,11 @@ type writer struct {
 	spare   []byte
 	writing bool
 	err     error
-	armed   bool   // a timer writes what waits
-	stuck   func() // called if the other side does not read for startTime; nil: nothing is. Not changed
+	armed   bool // a timer writes what waits
+	// stuck is called if the other side does not read for patience; nil: nothing is. Both are
+	// not changed.
+	stuck    func()
+	patience time.Duration
 }
 
 func newWriter(w io.Writer) *writer {
@@ -251,13 +254,13 @@ func (w *writer) flush() {
 		out := w.buf
 		w.buf = w.spare[:0]
 		w.mu.Unlock()
-		var patience *time.Timer
+		var watchdog *time.Timer
 		if w.stuck != nil {
-			patience = time.AfterFunc(startTime, w.stuck)
+			watchdog = time.AfterFunc(w.patience, w.stuck)
 		}
 		_, err := w.w.Write(out)
-		if patience != nil {
-			patience.Stop()
+		if watchdog != nil {
+			watchdog.Stop()
 		}
 		w.mu.Lock()
 		w.spare = nil

@@ -1,9 +1,11 @@
 package process
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
+	"maps"
 	"os/exec"
 	"runtime"
 	"slices"
@@ -47,10 +49,10 @@ type Options struct {
 	// Logger takes what an operator should know; nil drops it.
 	Logger *slog.Logger
 
-	// For tests: instead of the constants of those names, unless 0; and what a process
+	// For tests: instead of idleTime, Grace and startTime, unless 0; and what a process
 	// says of its sandbox.
-	idle, grace time.Duration
-	sandbox     func(string)
+	idle, grace, patience time.Duration
+	sandbox               func(string)
 }
 
 // Stats count the processes of a host.
@@ -58,7 +60,25 @@ type Stats struct {
 	Running int   // now
 	Started int64 // since the beginning
 	Killed  int64 // because of what their guests did
+	// Ended counts those that ended by themselves, by [Causes].
+	Ended map[Cause]int64
 }
+
+// Cause says why a process ended that this host has not ended.
+type Cause string
+
+// The causes.
+const (
+	// CauseKilled: another program, or the kernel, has killed it.
+	CauseKilled Cause = "killed"
+	// CauseMemory: the kernel refused it memory.
+	CauseMemory Cause = "memory"
+	// CauseCrashed: anything else, such as a mistake in the engine.
+	CauseCrashed Cause = "crashed"
+)
+
+// Causes are all causes.
+func Causes() []Cause { return []Cause{CauseKilled, CauseMemory, CauseCrashed} }
 
 // Workers starts the worker processes of a host. It is safe for concurrent use.
 type Workers struct {
@@ -89,15 +109,12 @@ func New(o Options) *Workers {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	if o.idle == 0 {
-		o.idle = idleTime
-	}
-	if o.grace == 0 {
-		o.grace = Grace
-	}
+	o.idle = cmp.Or(o.idle, idleTime)
+	o.grace = cmp.Or(o.grace, Grace)
+	o.patience = cmp.Or(o.patience, startTime)
 	w := &Workers{o: o, log: o.Logger, starts: make(chan func()), ended: make(chan struct{}), changed: make(chan struct{}, 1),
 		children: map[*child]struct{}{}, warned: map[string]bool{}, groups: map[string]*group{}, executors: map[*executor]struct{}{},
-		suspects: map[suspect]*suspicion{}, functions: map[string]*abi.Import{}}
+		stats: Stats{Ended: map[Cause]int64{}}, suspects: map[suspect]*suspicion{}, functions: map[string]*abi.Import{}}
 	for _, f := range slices.Concat(abi.CapabilityImports(), abi.DirectoryFunctions()) {
 		w.functions[f.Module+"."+f.Name] = &f
 	}
@@ -279,7 +296,9 @@ func (w *Workers) Close() {
 func (w *Workers) Stats() Stats {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.stats
+	s := w.stats
+	s.Ended = maps.Clone(s.Ended)
+	return s
 }
 
 // lacks logs, once, what the sandbox of processes lacks.
@@ -307,9 +326,11 @@ const (
 	// Go comes in pieces of 64 MiB, and idle memories and stacks wait for the
 	// collector.
 	baseData = 512 << 20
-	// guestData is what a guest may have besides what it was admitted with: a native
-	// stack is copied when it grows.
-	guestData = 3 * abi.MaxStack
+	// guestHeap is what a guest may have of Go's heap besides what it was admitted with, in
+	// bytes: its native stacks, until it is asked what they take.
+	guestHeap = abi.MaxStack
+	// trialHeap is what a guest on trial may have of it: it is not asked.
+	trialHeap = 3 * abi.MaxStack
 	// compileData is for a process that compiles the modules itself.
 	compileData = 1 << 30
 	// baseFiles are the files of a process without mounts, mountFiles those that

@@ -16,7 +16,9 @@ function library() {
 const drawn = new Map(); // by element
 
 function data(strip, name) {
-  const bars = [...strip.querySelectorAll('rect')].map((r) => [Number(r.dataset.t) / 1000, Number(r.dataset[name]) / 1000]);
+  // What is not known, or goes on, has no point.
+  const value = (r) => (r.dataset[name] ? Number(r.dataset[name]) / 1000 : null);
+  const bars = [...strip.querySelectorAll('rect')].map((r) => [Number(r.dataset.t) / 1000, value(r)]);
   bars.sort((a, b) => a[0] - b[0]);
   return [bars.map((b) => b[0]), bars.map((b) => b[1])];
 }
@@ -65,7 +67,7 @@ function chart(Plot, box, strip, name, title, colour) {
     cursor: { y: false, drag: { x: false, y: false } },
     scales: { y: { range: (u, least, most) => [0, most > 0 ? most * 1.1 : 1] } },
     axes: [{ ...axis, size: 24, space: 90, values: (u, list) => times(list, zone) }, { ...axis, size: 52, values: (u, list) => list.map(seconds) }],
-    series: [{}, { stroke: colour, width: 1.5, points: { size: 4, fill: colour } }],
+    series: [{}, { stroke: colour, width: 1.5, spanGaps: true, points: { size: 4, fill: colour } }],
   }, data(strip, name), figure);
   new ResizeObserver(() => plot.setSize({ width: width(), height: 130 })).observe(figure);
   return { plot, name };

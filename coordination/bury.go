@@ -1,0 +1,123 @@
+package coordination
+
+import (
+	"context"
+	"slices"
+
+	"github.com/wasmjob/wasmjob/coordination/registry"
+	"github.com/wasmjob/wasmjob/coordination/step"
+	"github.com/wasmjob/wasmjob/coordination/tree"
+)
+
+// bury removes the last traces of a host that left nothing unfinished. If
+// items are still assigned to it they are resharded: the instances may be
+// the same as at the last division, for a host that was stopped by an operator
+// is not counted any more and keeps what it runs. n has the nodes of the dead host.
+func (r *recovery) bury(ctx context.Context, x *step.Exchange, n registry.Snapshot) error {
+	l := r.View.Layout
+	members, assigned := n.Data(l.Members()), n.Data(l.AssignmentOf(r.Dead))
+	var ops []registry.Op
+	if list := tree.ParseMembers(members.Data); slices.Contains(list, r.Dead) {
+		ops = append(ops, registry.Set(l.Members(), list.Without(r.Dead).Data(), members.Version))
+	}
+	for _, node := range []registry.Node{n.Data(l.RunsOf(r.Dead)), assigned} {
+		if node.Exists {
+			ops = append(ops, registry.Delete(node.Path, node.Version))
+		}
+	}
+	if len(ops) == 0 { // somebody else has done it
+		r.out.Settled = true
+		return nil
+	}
+
+	var err error
+	// A Java leader divides of its own accord when an instance goes, and may
+	// have done so already: its division says nothing to our assignment nodes.
+	if divide := len(assigned.Data) > 0 && !r.View.JavaLed(); divide {
+		_, err = x.Commit(ctx, append(slices.Clone(ops), registry.Create(l.Necessary(), nil))...)
+		if conflict := step.ConflictOf(err); conflict != nil && conflict.Index == len(ops) {
+			_, err = x.Commit(ctx, ops...) // the flag stands already
+		}
+	} else {
+		_, err = x.Commit(ctx, ops...)
+	}
+	if step.Contested(err) { // somebody else does it, or the next call sees that it is done
+		return nil
+	}
+	if err == nil {
+		r.out.Commits++
+		r.out.Settled = true
+	}
+	return err
+}
+
+// Bury removes the last traces of those of the dead hosts that left nothing
+// unfinished, all in one commit: after an outage that is every host there was. It
+// leaves alone who lives: one that an operator has stopped, or one that is on its
+// way into the job. Without bury it only looks. left are those with whom Recover
+// has to deal, gone those of the others that have not left in good order.
+func (m *Member) Bury(ctx context.Context, dead []string, bury bool) (left, gone []string, err error) {
+	l, v := m.Layout, m.View
+	var lives, read []registry.Query
+	for _, id := range dead {
+		lives = append(lives, registry.Data(l.Instance(id)), registry.Data(l.Detail(id)))
+		read = append(read, registry.Data(l.RunsOf(id)), registry.Data(l.AssignmentOf(id)))
+	}
+	read = append(read, registry.Data(l.Members()))
+	err = m.perform(ctx, "bury", func(ctx context.Context, x *step.Exchange) error {
+		n, err := x.ReadAfter(ctx, lives, read...)
+		if err != nil {
+			return err
+		}
+		var ops []registry.Op
+		if left, gone, ops = v.burials(dead, n); !bury || len(ops) == 0 {
+			return nil
+		}
+		_, err = x.Commit(ctx, ops...)
+		if step.Contested(err) { // somebody else does it, or the next call
+			return nil
+		}
+		return err
+	})
+	return left, gone, err
+}
+
+// burials are what Bury returns, and the ops that remove as many as fit a commit.
+func (v View) burials(dead []string, n registry.Snapshot) (left, gone []string, ops []registry.Op) {
+	l := v.Layout
+	members := n.Data(l.Members())
+	list := tree.ParseMembers(members.Data)
+	rest, divide := list, false
+	for _, id := range dead {
+		lives := n.Data(l.Instance(id)).Exists || n.Data(l.Detail(id)).Exists
+		if lives || !slices.Contains(list, id) { // or is buried
+			continue
+		}
+		runs, assigned := n.Data(l.RunsOf(id)), n.Data(l.AssignmentOf(id))
+		owed, err := tree.ParseRuns(runs.Data)
+		if err == nil && len(owed.Runs) > 0 {
+			left = append(left, id)
+			continue
+		}
+		if rest = rest.Without(id); !owed.Left {
+			gone = append(gone, id)
+		}
+		divide = divide || len(assigned.Data) > 0
+		for _, node := range []registry.Node{runs, assigned} {
+			if node.Exists {
+				ops = append(ops, registry.Delete(node.Path, node.Version))
+			}
+		}
+		if step.Size(ops) > step.Budget {
+			break // the others next time
+		}
+	}
+	if len(rest) == len(list) {
+		return left, nil, nil
+	}
+	ops = append(ops, registry.Set(members.Path, rest.Data(), members.Version))
+	if divide && !v.JavaLed() && !v.Necessary { // as for one that is buried alone
+		ops = append(ops, registry.Create(l.Necessary(), nil))
+	}
+	return left, gone, ops
+}

@@ -1,0 +1,269 @@
+package coordination
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/wasmjob/wasmjob/coordination/registry"
+	"github.com/wasmjob/wasmjob/coordination/step"
+	"github.com/wasmjob/wasmjob/coordination/tree"
+)
+
+// StayOut is why a host takes no part in a job: somebody wants it so. It is a
+// tree.ErrRemoved if the job was removed; else the host was stopped.
+type StayOut struct {
+	Removed bool
+	Said    tree.Word
+	// Again is set if a host of the version before, which does not know what is wanted,
+	// has brought the removed job back: then it is to be removed again.
+	Again bool
+}
+
+func (e *StayOut) Error() string {
+	what := "stopped here"
+	if e.Removed {
+		what = "removed"
+	}
+	text := "the job was " + what
+	if e.Said.By != "" {
+		text += " by " + e.Said.By
+	}
+	if e.Said.Why != "" {
+		text += fmt.Sprintf(" (%s)", e.Said.Why)
+	}
+	return text
+}
+
+// Is makes it a tree.ErrRemoved if the job was removed.
+func (e *StayOut) Is(target error) bool { return e.Removed && target == tree.ErrRemoved }
+
+// anotherProgram is who has said what hosts of ours find done by ElasticJob's nodes alone.
+const anotherProgram = "another program"
+
+// verdict is what a host does that has a job's definition and is not in the job.
+type verdict int
+
+const (
+	// verdictJoin: the job is there.
+	verdictJoin verdict = iota
+	// verdictCreate: it is not, and is to be made.
+	verdictCreate
+	// verdictReturned: it is there although it was removed: another program has made it,
+	// which takes the removal back.
+	verdictReturned
+	// verdictStopped and verdictRemoved: the host stays out.
+	verdictStopped
+	verdictRemoved
+	// verdictVanished: another program has removed it, which is to be written down; then
+	// the host stays out.
+	verdictVanished
+	// verdictUndone: a host of the version before has made a removed job again. It is to
+	// be removed again.
+	verdictUndone
+)
+
+// findings are the nodes by which a host decides whether it takes part in a job.
+type findings struct {
+	wanted, config, definition, superseded registry.Node
+}
+
+// wantedQueries are what findings are made of. What is wanted comes first: a host that
+// makes a job sets it, so that a reader that finds no configuration afterwards has seen a
+// version that this host's write is refused with, if the job was made in between.
+func wantedQueries(l tree.Layout) []registry.Query {
+	return []registry.Query{registry.Data(l.Wanted()), registry.Data(l.Config()), registry.Data(l.Definition()), registry.Data(l.Superseded())}
+}
+
+func findingsOf(n registry.Snapshot, l tree.Layout) findings {
+	return findings{wanted: n.Data(l.Wanted()), config: n.Data(l.Config()), definition: n.Data(l.Definition()), superseded: n.Data(l.Superseded())}
+}
+
+// decide is what the host with an instance id and a definition, as YAML, does.
+func (f findings) decide(id string, mine []byte) verdict {
+	w := tree.ParseWanted(f.wanted.Data)
+	_, stays := w.StopOf(id)
+	gone, there := w.Removed != nil, f.config.Exists
+	switch {
+	case gone && there && f.definition.Exists && f.definition.Mzxid == f.config.Czxid:
+		// One of ours makes both in one commit; if it knew of this node, it would have set it, too.
+		return verdictUndone
+	case stays:
+		return verdictStopped
+	case gone && there:
+		return verdictReturned
+	case there:
+		return verdictJoin
+	case gone && w.Had(mine):
+		return verdictRemoved
+	case !gone && f.definition.Exists && f.had(mine):
+		return verdictVanished
+	}
+	return verdictCreate
+}
+
+// had reports whether a definition was in force in the job that is not there any more.
+func (f findings) had(mine []byte) bool {
+	return string(f.definition.Data) == string(mine) || tree.ParseSuperseded(f.superseded.Data).Contains(mine)
+}
+
+// stayOut is the error of a host that a verdict keeps out; nil if none does.
+func (f findings) stayOut(v verdict, id string) error {
+	w := tree.ParseWanted(f.wanted.Data)
+	switch v {
+	case verdictStopped:
+		said, _ := w.StopOf(id)
+		return &StayOut{Said: said}
+	case verdictRemoved, verdictUndone:
+		return &StayOut{Removed: true, Said: *w.Removed, Again: v == verdictUndone}
+	}
+	return nil
+}
+
+// tombstone is what is wanted of the job once it is removed.
+func (f findings) tombstone(said tree.Word) tree.Wanted {
+	w := tree.ParseWanted(f.wanted.Data)
+	if !f.definition.Exists {
+		return w.Gone(said, nil, nil)
+	}
+	return w.Gone(said, f.definition.Data, tree.ParseSuperseded(f.superseded.Data))
+}
+
+// Outside is the set of nodes that a host watches which stays out of a job.
+func Outside(l tree.Layout) []registry.Query { return wantedQueries(l) }
+
+// StaysOut says from a snapshot of these nodes why the host with an instance id and a
+// definition, as YAML, stays out of the job; nil if it is to join it.
+func StaysOut(s registry.Snapshot, l tree.Layout, id string, mine []byte) error {
+	f := findingsOf(s, l)
+	v := f.decide(id, mine)
+	if v == verdictVanished { // Join writes it down
+		return nil
+	}
+	return f.stayOut(v, id)
+}
+
+// NoteRemoval writes down that the job was removed by another program, unless it is
+// known who did: this host had the job, with a definition as YAML, and has found it gone.
+func (m *Member) NoteRemoval(ctx context.Context, mine []byte, now time.Time) error {
+	return m.perform(ctx, "note a removal", func(ctx context.Context, x *step.Exchange) error {
+		for {
+			n, err := x.Read(ctx, wantedQueries(m.Layout)...)
+			if err != nil {
+				return err
+			}
+			f := findingsOf(n, m.Layout)
+			if f.config.Exists || tree.ParseWanted(f.wanted.Data).Removed != nil {
+				return nil
+			}
+			if !f.definition.Exists { // it was removed with our nodes, by a program of the version before
+				f.definition.Exists, f.definition.Data = true, mine
+			}
+			said := tree.Word{By: anotherProgram, Since: now.UnixMilli()}
+			_, err = x.Commit(ctx, registry.Ensure(m.Layout.Sibling()), step.Put(f.wanted, f.tombstone(said).Data()))
+			if step.Contested(err) {
+				continue
+			}
+			return err
+		}
+	})
+}
+
+// NoteStop writes down that this host was stopped by another program, which has deleted
+// its instance, unless it is known who did, or who has taken that back.
+func (m *Member) NoteStop(ctx context.Context, now time.Time) error {
+	return m.perform(ctx, "note a stop", func(ctx context.Context, x *step.Exchange) error {
+		l, process := m.Layout, tree.ProcessOf(m.Self.ID)
+		for {
+			n, err := x.Read(ctx, registry.Data(l.Wanted()), registry.Data(l.Config()))
+			if err != nil || !n.Data(l.Config()).Exists {
+				return err
+			}
+			w := tree.ParseWanted(n.Data(l.Wanted()).Data)
+			if _, said := w.Stopped[process]; said || w.Stopped[tree.WholeJob].Off || w.Stopped[m.Self.ServerIP].Off {
+				return nil
+			}
+			w.Stopped = w.Stopped.With(process, tree.Word{Off: true, By: anotherProgram, Since: now.UnixMilli()})
+			_, err = x.Commit(ctx, registry.Check(l.Config(), registry.AnyVersion), step.Put(n.Data(l.Wanted()), w.Data()))
+			if step.Contested(err) {
+				continue
+			}
+			return err
+		}
+	})
+}
+
+// ordered finds what another program has ordered of the whole job by the nodes of its
+// servers: all that have no word of their own are disabled, or enabled, against what is
+// wanted. ElasticJob's console does no more, and takes such a job for a disabled one. It
+// stops at the first server that does not say so.
+func (a *arrival) ordered(ctx context.Context, x *step.Exchange) error {
+	l := a.Layout
+	if _, said := a.wanted.Disabled[a.Self.ServerIP]; said {
+		return nil
+	}
+	n, err := x.Read(ctx, registry.Children(l.Servers()))
+	if err != nil {
+		return err
+	}
+	ips := slices.DeleteFunc(slices.Clone(n.Children(l.Servers())), func(ip string) bool {
+		_, said := a.wanted.Disabled[ip]
+		return said || ip == a.Self.ServerIP
+	})
+	if len(ips) == 0 {
+		return nil
+	}
+	disabled := a.wanted.DisabledOn(a.Self.ServerIP, a.applied.Configuration.Disabled)
+	for some := range slices.Chunk(ips, serversAtOnce) {
+		read := make([]registry.Query, len(some))
+		for i, ip := range some {
+			read[i] = registry.Data(l.Server(ip))
+		}
+		if n, err = x.Read(ctx, read...); err != nil {
+			return err
+		}
+		for _, q := range read {
+			if s := n[q]; s.Exists && (len(s.Data) == 0 || tree.IsEnabled(s.Data) == !disabled) {
+				return nil
+			}
+		}
+	}
+	a.wanted.Disabled = a.wanted.Disabled.With(tree.WholeJob, tree.Word{Off: !disabled, By: anotherProgram, Since: a.Said.Since})
+	return nil
+}
+
+// serversAtOnce is how many servers a host looks at in one read for an order to the whole job.
+const serversAtOnce = 10
+
+// carried are the ops that carry a definition's change of the field disabled to all
+// servers, and the words that say so.
+func carried(ctx context.Context, x *step.Exchange, l tree.Layout, disabled bool, said tree.Word, words tree.Words) ([]registry.Op, tree.Words, error) {
+	n, err := x.Read(ctx, registry.Children(l.Servers()))
+	if err != nil {
+		return nil, nil, err
+	}
+	var read []registry.Query
+	for _, ip := range n.Children(l.Servers()) {
+		read = append(read, registry.Data(l.Server(ip)))
+	}
+	if n, err = x.Read(ctx, read...); err != nil {
+		return nil, nil, err
+	}
+	var ops []registry.Op
+	for _, q := range read {
+		if s := n[q]; s.Exists && tree.IsEnabled(s.Data) == disabled {
+			ops = append(ops, registry.Set(s.Path, []byte(serverState(disabled)), s.Version))
+		}
+	}
+	said.Off = disabled
+	return ops, words.With(tree.WholeJob, said), nil
+}
+
+// serverState is what the node of a server holds.
+func serverState(disabled bool) string {
+	if disabled {
+		return tree.Disabled
+	}
+	return tree.Enabled
+}

@@ -1,0 +1,130 @@
+package inflight
+
+import (
+	"container/heap"
+	"slices"
+)
+
+// line has those who wait. The next is one of the group that was served longest ago, so that a
+// group in which thousands wait does not hold up the others; of that group, and of groups that were
+// not served since they began to wait, it is the one with the lowest rank, and of several the one
+// that came first. A group is forgotten when none of it waits.
+type line struct {
+	groups map[string]*group
+	heap   places[*group]
+	served uint64
+	came   uint64
+}
+
+type group struct {
+	place   // by when it was served, then by its first waiter
+	name    string
+	served  uint64
+	waiting places[*waiter]
+}
+
+// waiter waits until turn is closed.
+type waiter struct {
+	place // by rank, then by when it came
+	group *group
+	turn  chan struct{}
+}
+
+// push puts one more of a group into the line.
+func (l *line) push(name string, rank uint64) *waiter {
+	if l.groups == nil {
+		l.groups = make(map[string]*group)
+	}
+	l.came++
+	w := &waiter{place: place{key: [3]uint64{rank, l.came}}, turn: make(chan struct{})}
+	g, known := l.groups[name]
+	if !known {
+		g = &group{name: name}
+		l.groups[name] = g
+	}
+	w.group = g
+	heap.Push(&g.waiting, w)
+	if known {
+		l.settle(g)
+	} else {
+		g.order()
+		heap.Push(&l.heap, g)
+	}
+	return w
+}
+
+// pop takes the next one out and lets it go; nil if none waits.
+func (l *line) pop() *waiter {
+	if len(l.heap) == 0 {
+		return nil
+	}
+	g := l.heap[0]
+	w := g.waiting[0]
+	l.served++
+	g.served = l.served
+	l.remove(w)
+	close(w.turn)
+	return w
+}
+
+// remove takes one out; false if its turn has come already.
+func (l *line) remove(w *waiter) bool {
+	if w.at < 0 {
+		return false
+	}
+	g := w.group
+	heap.Remove(&g.waiting, w.at)
+	if len(g.waiting) == 0 {
+		heap.Remove(&l.heap, g.at)
+		delete(l.groups, g.name)
+	} else {
+		l.settle(g)
+	}
+	return true
+}
+
+// settle puts a group where it belongs now.
+func (l *line) settle(g *group) {
+	g.order()
+	heap.Fix(&l.heap, g.at)
+}
+
+func (g *group) order() {
+	first := g.waiting[0].key
+	g.key = [3]uint64{g.served, first[0], first[1]}
+}
+
+// place is where something is in a heap, and by what it is ordered.
+type place struct {
+	key [3]uint64
+	at  int // -1 when it was taken out
+}
+
+func (p *place) of() *place { return p }
+
+// places is a heap whose elements know where they are.
+type places[T interface{ of() *place }] []T
+
+func (h places[T]) Len() int           { return len(h) }
+func (h places[T]) Less(i, j int) bool { return slices.Compare(h[i].of().key[:], h[j].of().key[:]) < 0 }
+
+func (h places[T]) Swap(i, j int) {
+	h[i], h[j] = h[j], h[i]
+	h[i].of().at, h[j].of().at = i, j
+}
+
+// Push and Pop are called by container/heap only.
+func (h *places[T]) Push(x any) {
+	e := x.(T)
+	e.of().at = len(*h)
+	*h = append(*h, e)
+}
+
+func (h *places[T]) Pop() any {
+	n := len(*h) - 1
+	e := (*h)[n]
+	var none T
+	(*h)[n], *h = none, (*h)[:n]
+	e.of().at = -1
+	return e
+}

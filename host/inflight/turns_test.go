@@ -1,0 +1,168 @@
+package inflight
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// order lets those go who wait for one turn, one after the other, and says in which order.
+func order(t *testing.T, turns *Turns, waiting ...*Worker) string {
+	t.Helper()
+	first := turns.Worker("first")
+	first.Take(nil)
+	var mu sync.Mutex
+	var went []string
+	var wg sync.WaitGroup
+	for i, w := range waiting {
+		wg.Go(func() {
+			w.Take(nil)
+			mu.Lock()
+			went = append(went, fmt.Sprint(w.Group, i))
+			mu.Unlock()
+			w.Give()
+		})
+		synctest.Wait() // they come in this order
+	}
+	first.Give()
+	wg.Wait()
+	if turns.free != 1 || len(turns.line.groups) != 0 || len(turns.line.heap) != 0 {
+		t.Errorf("%d turns are free and %d groups wait, want 1 and none", turns.free, len(turns.line.groups))
+	}
+	return strings.Join(went, " ")
+}
+
+// TestTurnsByGroup has a group of few wait behind one of many: it gets every other turn.
+func TestTurnsByGroup(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		turns := NewTurns(1)
+		var all []*Worker
+		for _, group := range []string{"a", "a", "a", "a", "b", "b"} {
+			all = append(all, turns.Worker(group))
+		}
+		if got := order(t, turns, all...); got != "a0 b4 a1 b5 a2 a3" {
+			t.Errorf("order %s, want a0 b4 a1 b5 a2 a3", got)
+		}
+	})
+}
+
+// TestTurnsOfAGroup shows that within a group the one goes first whose last turn is longest ago.
+func TestTurnsOfAGroup(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		turns := NewTurns(1)
+		often, now, never := turns.Worker("a"), turns.Worker("a"), turns.Worker("a")
+		for _, w := range []*Worker{now, often, often} {
+			w.Take(nil)
+			w.Give()
+		}
+		if got := order(t, turns, often, now, never); got != "a2 a1 a0" {
+			t.Errorf("order %s, want a2 a1 a0", got)
+		}
+	})
+}
+
+// TestTurnsOfNewGroups shows that of groups that begin to wait the one goes first whose worker's
+// last turn is longest ago.
+func TestTurnsOfNewGroups(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		turns := NewTurns(1)
+		rarely, often, never := turns.Worker("r"), turns.Worker("o"), turns.Worker("n")
+		for _, w := range []*Worker{rarely, often} {
+			w.Take(nil)
+			w.Give()
+		}
+		if got := order(t, turns, often, rarely, never); got != "n2 r1 o0" {
+			t.Errorf("order %s, want n2 r1 o0", got)
+		}
+	})
+}
+
+// TestTurnsAreBounded counts those that work at once, and lets some stop waiting, and some rest.
+func TestTurnsAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const n = 3
+		turns := NewTurns(n)
+		done, stop := context.WithCancel(t.Context())
+		var mu sync.Mutex
+		work, most := 0, 0
+		count := func(d int) {
+			mu.Lock()
+			defer mu.Unlock()
+			work += d
+			most = max(most, work)
+		}
+		var wg sync.WaitGroup
+		for i := range 40 {
+			w := turns.Worker(fmt.Sprint(i % 4))
+			wg.Go(func() {
+				for range 20 {
+					w.Take(done.Done())
+					if !w.has {
+						return
+					}
+					count(1)
+					time.Sleep(time.Millisecond)
+					count(-1)
+					w.Rest(done.Done(), func() { time.Sleep(time.Millisecond) })
+					w.Give()
+					w.Give() // a second one does nothing
+				}
+			})
+		}
+		time.Sleep(50 * time.Millisecond)
+		stop()
+		wg.Wait()
+		if most != n || turns.free != n || len(turns.line.groups) != 0 {
+			t.Errorf("%d worked at once, %d are free, %d groups wait, want %d, %d and none", most, turns.free, len(turns.line.groups), n, n)
+		}
+	})
+}
+
+// TestCommitsByGroup has a commit of a job that seldom commits, and one of another group, wait
+// behind a hundred of a busy job.
+func TestCommitsByGroup(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := New()
+		for range firstCommits {
+			if err := c.Enter(t.Context(), &Worker{Group: "a"}, patience, func() {}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		var mu sync.Mutex
+		var went []string
+		var wg sync.WaitGroup
+		often, rarely, other := &Worker{Group: "a", sent: 1}, &Worker{Group: "a"}, &Worker{Group: "b"}
+		names := map[*Worker]string{often: "often", rarely: "rare", other: "b"}
+		for _, w := range append(slices.Repeat([]*Worker{often}, 100), rarely, other) {
+			wg.Go(func() {
+				if err := c.Enter(t.Context(), w, patience, func() {}); err != nil {
+					t.Error(err)
+				}
+				mu.Lock()
+				went = append(went, names[w])
+				mu.Unlock()
+			})
+			synctest.Wait()
+		}
+		for range 2 {
+			c.under-- // as Leave does, without the bound
+			c.mu.Lock()
+			c.admit()
+			c.mu.Unlock()
+			synctest.Wait()
+		}
+		if got := strings.Join(went, " "); got != "rare b" {
+			t.Errorf("after two answers %q went, want the one that came rarely and b", got)
+		}
+		c.mu.Lock()
+		c.limit = mostCommits
+		c.admit()
+		c.mu.Unlock()
+		wg.Wait()
+	})
+}
