@@ -521,3 +521,76 @@ func TestFollower_quota(t *testing.T) {
 		t.Errorf("said %+v", said)
 	}
 }
+
+// TestFollower_lostAnswer: a batch is written in parts if the database does not take one of its records. If the
+// answer to one of the parts is lost, each record is still written once: of a batch that was read from a
+// file, and of one that was in memory until more came than it holds.
+//
+// It kills the mutant "history's batch left after a lost answer".
+func TestFollower_lostAnswer(t *testing.T) {
+	t.Parallel()
+	s := openStore(t, "sqlite:"+filepath.Join(t.TempDir(), "h.db"), "", t.TempDir())
+	log, err := lines.OpenLog(filepath.Join(t.TempDir(), "h.jsonl"), 64<<20, zap.NewNop())
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := newFollower(log, 64<<20, make(chan struct{}, 1), zap.NewNop())
+	t.Cleanup(func() { _, _ = f.close() })
+	l := &loader{pool: s.pool, queue: f, drop: func(int64) {}, written: func(context.Context) {}, migrated: true, memory: newMemory(), days: make(map[int64]bool)}
+	added := 0
+	add := func(count int) {
+		t.Helper()
+		batch := make([]history.Entry, count)
+		for i := range batch {
+			batch[i] = lineOf(t, added+i)
+		}
+		if lost := f.add(batch); lost != 0 {
+			t.Fatal(lost, "are lost")
+		}
+		added += count
+	}
+	next := func(old bool) chunk {
+		t.Helper()
+		c, _, err := f.next(t.Context(), l.position, l.doubt)
+		if err != nil || len(c.entries) != 8 || c.old != old {
+			t.Fatalf("next are %d records, %v, from a file: %t; want 8", len(c.entries), err, c.old)
+		}
+		return c
+	}
+	part := func(c chunk) {
+		t.Helper()
+		if err := l.commit(t.Context(), c); err != nil {
+			t.Fatal(err)
+		}
+	}
+	lost := func(c chunk) {
+		t.Helper()
+		part(c)
+		l.doubt = true // as step does
+		f.fail(errors.New("no answer"))
+	}
+	check := func() {
+		t.Helper()
+		for did := true; did; {
+			var err error
+			if did, err = l.step(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		inOrder(t, s, added)
+	}
+
+	add(8)
+	lost(next(true).part(0, 4))
+	check()
+
+	add(8)
+	c := next(false)
+	part(c.part(0, 4))
+	if err := f.done(c.part(0, 4)); err != nil {
+		t.Fatal(err)
+	}
+	lost(c.part(4, 6))
+	add(mostPending)
+	check()
+}

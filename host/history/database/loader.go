@@ -126,9 +126,8 @@ func (s *loader) step(ctx context.Context) (did bool, err error) {
 	return true, nil
 }
 
-// unwritten takes off a chunk what the database has already: an earlier process has
-// loaded a part of the spool, or a commit's answer was lost. ok is false if nothing is left;
-// the next step looks again.
+// unwritten takes off a chunk what the database has already, since a commit's answer was lost. ok is false if
+// nothing is left.
 func (s *loader) unwritten(ctx context.Context, c chunk) (rest chunk, ok bool, err error) {
 	if len(c.entries) == 0 { // lines of the spool that are no records
 		return c, false, s.queue.done(c)
@@ -148,7 +147,8 @@ func (s *loader) unwritten(ctx context.Context, c chunk) (rest chunk, ok bool, e
 	if n == 0 {
 		return c, true, nil
 	}
-	return c, false, s.queue.done(c.part(0, n))
+	err = s.queue.done(c.part(0, n))
+	return c.part(n, len(c.entries)), n < len(c.entries), err
 }
 
 // part are the entries from one to before another.
@@ -156,7 +156,7 @@ func (c chunk) part(from, to int) chunk {
 	if len(c.entries) == 0 {
 		return c
 	}
-	return chunk{entries: c.entries[from:to], writer: c.writer, ends: c.ends[from:to], spool: c.spool}
+	return chunk{entries: c.entries[from:to], writer: c.writer, ends: c.ends[from:to], spool: c.spool, old: c.old}
 }
 
 // writeChunk writes a chunk. One that the database refuses for what is in it is cut until
