@@ -68,8 +68,8 @@ func TestLookedForAndNotThere(t *testing.T) {
 	runCLI(t, client, "calendar", "--for", "7 d").expect(t, exitUsage, `--for: "7 d" is not a duration such as`)
 	runCLI(t, client, "trigger", "cities").expect(t, exitOK)
 	out.await(t, "fire  cities")
-	runCLI(t, client, "logs", "cities").expect(t, exitOK, "warn cities/2", "fail cities/2")
-	if r := runCLI(t, client, "logs", "cities", "--level", "error"); r.code != exitOK || strings.Contains(r.out, "warn") || !strings.Contains(r.out, "fail cities/2") {
+	runCLI(t, client, "logs", "cities").expect(t, exitOK, "warn cities/2", "err cities/2")
+	if r := runCLI(t, client, "logs", "cities", "--level", "error"); r.code != exitOK || strings.Contains(r.out, "warn") || !strings.Contains(r.out, "err cities/2") {
 		t.Errorf("--level error: %d\n%s%s", r.code, r.out, r.err)
 	}
 	runCLI(t, client, "remove", "cities").expect(t, exitOK, "removed")
