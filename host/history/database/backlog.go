@@ -102,7 +102,7 @@ type backlog struct {
 	spool          *spool
 	// spilled has what was pending when next was asked the last time, and was spooled since.
 	spilled *spoolFile
-	full    bool          // the spool's trouble was logged
+	full    bool          // the spool's trouble was logged, and it was not empty since
 	woken   chan struct{} // has room for one: there is something to do
 	moved   chan struct{} // closed when something was written or spooled; nil: no query waits
 	closed  bool
@@ -138,7 +138,6 @@ func (b *backlog) add(batch []history.Entry) (lost int64) {
 		}
 	} else {
 		b.added += size(batch)
-		b.full = false
 	}
 	b.wake()
 	return lost
@@ -211,7 +210,13 @@ func (b *backlog) skip(f *spoolFile, position int64) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	defer b.publish()
-	return b.spool.skip(f, position)
+	return b.loaded(b.spool.skip(f, position))
+}
+
+// loaded has the spool's trouble logged again once the spool is empty. The caller holds b.mu.
+func (b *backlog) loaded(err error) error {
+	b.full = b.full && !b.spool.empty()
+	return err
 }
 
 func (b *backlog) first() (c chunk, ok bool, err error) {
@@ -240,12 +245,12 @@ func (b *backlog) done(c chunk) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	defer b.publish()
-	if c.spool != nil {
-		return b.spool.done(c.spool, c.ends[len(c.ends)-1], int64(len(c.entries)))
-	}
 	n, end := len(c.entries), c.ends[len(c.ends)-1]
+	if c.spool != nil {
+		return b.loaded(b.spool.done(c.spool, end, int64(n)))
+	}
 	if f := b.spilled; f != nil {
-		return b.spool.done(f, end-f.from, int64(n))
+		return b.loaded(b.spool.done(f, end-f.from, int64(n)))
 	}
 	b.written = end
 	clear(b.pending[:n])

@@ -6,11 +6,13 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/wasmjob/wasmjob/host/history"
 )
@@ -362,5 +364,45 @@ func TestSpooledBetweenTwoCommits(t *testing.T) {
 	inOrder(t, s, 10)
 	if !spool.empty() || spool.records != 0 || spool.bytes != 0 {
 		t.Errorf("%d records in %d bytes are spooled", spool.records, spool.bytes)
+	}
+}
+
+// TestSpoolIsFullAgain: a small batch that has room in between does not have it said twice that the spool is
+// full; that is said again when the spool was empty since.
+func TestSpoolIsFullAgain(t *testing.T) {
+	t.Parallel()
+	spool, err := openSpool(t.TempDir(), "x", 50<<10)
+	if err != nil {
+		t.Fatal(err)
+	}
+	core, logs := observer.New(zap.WarnLevel)
+	b := &backlog{trouble: trouble{log: zap.New(core)}, name: spool.process(), spool: spool, woken: make(chan struct{}, 1)}
+	t.Cleanup(func() { _ = spool.close() })
+	add := func(count int, fits bool) {
+		t.Helper()
+		if lost := b.add(slices.Repeat([]history.Entry{lineOf(t, 0)}, count)); (lost == 0) != fits {
+			t.Fatalf("%d of %d are lost", lost, count)
+		}
+	}
+	for turn := 1; turn <= 2; turn++ {
+		add(mostPending, true)
+		add(mostPending, false)
+		add(1, true)
+		add(mostPending, false)
+		if n := logs.FilterMessageSnippet("spool cannot take").Len(); n != turn {
+			t.Fatalf("%d lines about the full spool, want %d", n, turn)
+		}
+		for {
+			c, ok, err := b.next(t.Context(), nobody, false)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !ok {
+				break
+			}
+			if err := b.done(c); err != nil {
+				t.Fatal(err)
+			}
+		}
 	}
 }
