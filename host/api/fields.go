@@ -211,7 +211,7 @@ func fieldTexts() map[string]string {
 		"cluster.Tailed":                 "Tailed is a line that comes.",
 		"cluster.Tailed.Lost":            "`lost` counts the lines before it that came too fast.",
 		"event.AttemptEnd":               "AttemptEnd is what an ItemEnded says of the attempt besides; Batches and Records are what a DATAFLOW guest fetched.",
-		"event.AttemptEnd.Again":         "`again` is set if the item runs again: the job's retry policy has another attempt, or the worker process has ended under the item for the first time. The run is not over.",
+		"event.AttemptEnd.Again":         "`again` is set if the item runs again: the job's retry policy has another attempt, or the worker process has ended under the item for the first time. The run is not over. A listener runs again in the second case only.",
 		"event.Edit":                     "Edit is a change of a job's configuration, or its first, that came by no operation of a host.",
 		"event.Edit.After":               "`before` and `after` are the settings that differ, by their names in a definition file.",
 		"event.Edit.Before":              "`before` and `after` are the settings that differ, by their names in a definition file.",
