@@ -62,7 +62,7 @@ type Execution struct {
 	helper    bool // a helper has it; likewise
 	orphaned  bool // its worker process has ended under it; likewise
 	stopping  stopping
-	mu        sync.Mutex // state and staged; held across the commit of an offset
+	offsets   *turn // state and staged; held across the commit of an offset
 	state     coordination.ItemState
 	staged    []byte
 	isStaged  bool
@@ -92,8 +92,8 @@ func (e Ended) HandedBack() bool { return e.Unstarted || e.Moved }
 // run knows it, and the offset.
 func (e Ended) Completing(outcome, reason string) coordination.Ended {
 	r := e.Run
-	r.mu.Lock()
-	defer r.mu.Unlock()
+	r.offsets.alone()
+	defer r.offsets.endAlone()
 	out := coordination.Ended{State: r.state, Outcome: outcome, Reason: reason, Failover: r.fire.Source() == abi.SourceFailover}
 	if e.HandedBack() {
 		before := r.state.Record.HandBack(r.fire.ID)
@@ -148,11 +148,11 @@ func (e *Execution) Queued() bool { return e.queued.Load() != 0 || !e.started.Lo
 // guest from committing until the caller has called Saved. It returns false if there
 // is nothing; busy says that the guest is just committing.
 func (e *Execution) Save() (save coordination.Ended, staged, busy bool) {
-	if !e.mu.TryLock() {
+	if !e.offsets.TryAcquire(turns) {
 		return save, false, true
 	}
 	if !e.isStaged || e.lost {
-		e.mu.Unlock()
+		e.offsets.endAlone()
 		return save, false, false
 	}
 	return coordination.Ended{State: e.state, Offset: e.staged, HasOffset: true}, true, false
@@ -167,7 +167,7 @@ func (e *Execution) Saved(state *coordination.ItemState, lost bool) {
 		e.lost = true
 		e.Cancel(abi.CancelLost)
 	}
-	e.mu.Unlock()
+	e.offsets.endAlone()
 }
 
 // Cancel asks the guest to stop. A stronger reason replaces a weaker one.
@@ -420,8 +420,8 @@ func (e *Execution) StageOffset(_ context.Context, offset []byte) abi.Code {
 	if c := e.Cancelled(); c == abi.CancelLost {
 		return abi.ErrCancelled
 	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
+	e.offsets.alone()
+	defer e.offsets.endAlone()
 	if e.lost {
 		return abi.ErrConflict
 	}
@@ -440,8 +440,8 @@ func (e *Execution) CommitOffset(ctx context.Context, offset []byte) abi.Code {
 	if !e.fire.job.MayCommit(ctx) || !e.certain(ctx) {
 		return abi.ErrCancelled
 	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
+	e.offsets.alone()
+	defer e.offsets.endAlone()
 	if e.lost {
 		return abi.ErrConflict
 	}

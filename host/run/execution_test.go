@@ -24,7 +24,7 @@ func (o trusting) Trust() (registry.Trust, <-chan struct{}) { return registry.Tr
 // outside goes on; what stops it afterwards is noticed.
 func TestAwaitCancel(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		e := &Execution{fire: &Fire{job: &Job{Owner: trusting{changed: make(chan struct{})}}}}
+		e := &Execution{offsets: newTurn(), fire: &Fire{job: &Job{Owner: trusting{changed: make(chan struct{})}}}}
 		over := make(chan struct{})
 		go func() { // joined below
 			e.AwaitCancel(t.Context())
@@ -47,7 +47,7 @@ func TestAwaitCancel(t *testing.T) {
 		<-over
 
 		ctx, cancel := context.WithCancel(t.Context())
-		e = &Execution{fire: e.fire}
+		e = &Execution{offsets: newTurn(), fire: e.fire}
 		cancel()
 		e.AwaitCancel(ctx) // returns
 	})
@@ -73,7 +73,7 @@ func TestLongLines(t *testing.T) {
 	var lines []event.GuestLog
 	j := &Job{Owner: counting{bytes: &counted}, OnLog: func(l event.GuestLog) { lines = append(lines, l) },
 		WholeLog: &event.WholeLog{Add: func(_ context.Context, l event.GuestLog) { lines = append(lines, l) }}}
-	e := &Execution{fire: &Fire{job: j}}
+	e := &Execution{offsets: newTurn(), fire: &Fire{job: j}}
 	long := strings.Repeat("\x01", abi.MaxLogMessage)
 	e.Log(abi.LevelInfo, long, []string{"key", long})
 	e.wholeLog().Add(t.Context(), abi.LevelInfo, long, []string{"key", long})

@@ -154,7 +154,7 @@ func New(job *Job, b Begun, states, before map[int]coordination.ItemState) *Fire
 	f.taskID = tree.TaskID(job.Name, items, b.Self.ID)
 	for _, n := range items {
 		parameter, has := parameters[n]
-		e := &Execution{fire: f, Item: n, state: states[n], Fence: states[n].RecordZxid, parameter: parameter, hasParameter: has,
+		e := &Execution{fire: f, Item: n, offsets: newTurn(), state: states[n], Fence: states[n].RecordZxid, parameter: parameter, hasParameter: has,
 			previous: previousRun(b.Self.ID, before[n].Record)}
 		e.queued.Store(1)
 		if b.Guest.StreamingProcess {

@@ -66,7 +66,7 @@ func (f *Fire) listen(guests context.Context, export string) {
 	}
 	ctx, cancel := context.WithTimeout(guests, limit)
 	defer cancel()
-	e := &Execution{fire: f, Item: -1}
+	e := &Execution{fire: f, Item: -1, offsets: newTurn()}
 	inv := &abi.Invocation{Host: e, WholeLog: e.wholeLog(), Context: f.context(e)}
 	inv.Context.Deadline = wall.Add(limit)
 	// As an item, it runs once more if its worker process has ended under it: another guest may

@@ -559,13 +559,13 @@ func (f *Fire) attempt(guests context.Context, worker abi.Worker, e *Execution, 
 		ctx, cancel = context.WithDeadline(guests, began.Add(limit))
 	}
 	defer cancel()
-	e.mu.Lock()
+	e.offsets.alone()
 	state := e.state
 	inv := &abi.Invocation{Host: e, WholeLog: e.wholeLog(), Offset: e.state.Offset, HasOffset: e.state.HasOffset}
 	if e.isStaged { // a retry goes on from the last batch that succeeded
 		inv.Offset, inv.HasOffset = e.staged, true
 	}
-	e.mu.Unlock()
+	e.offsets.endAlone()
 	inv.Context = f.context(e)
 	inv.Context.Attempt, inv.Context.Deadline = attempt, deadline
 
