@@ -296,6 +296,7 @@ func TestSizeOfSQLite(t *testing.T) {
 			await(t, "room", func() bool { return s.State().Queued < 4000 })
 		}
 	}
+	await(t, "all", func() bool { state := s.State(); return state.Queued+state.Spooled == 0 })
 	s.Sync(t.Context())
 	await(t, "room", func() bool { // without an hour's wait
 		bytes, _, err := s.dialect.size(t.Context(), s.db)
@@ -352,6 +353,7 @@ func TestSizeOfSQLite_others(t *testing.T) {
 	}
 	s.AddEvent(event.Event{Kind: event.JobError, Host: "h", Job: "timeless"})
 	await(t, "event of no time", func() bool { return count(t, s, "SELECT COUNT(*) FROM wasmjob_events WHERE time = 0") == 1 })
+	s.Sync(t.Context())    // the loader has read the bound
 	s.cleaner.maxBytes = 1 // which nothing can reach
 	if err := s.cleaner.round(t.Context(), now); err != nil {
 		t.Fatal(err)
