@@ -252,6 +252,24 @@ func TestDeniedSteps(t *testing.T) {
 			}
 		})
 	})
+	t.Run("sharding", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			var may permissions
+			c := newCluster(t)
+			may.with(c)
+			d := definition("denied", "* * * * * ?", 3)
+			c.start(1, job(d, sleeper(time.Millisecond)))
+			time.Sleep(10 * time.Second)
+			may.deny("/test/denied/sharding/1/instance")
+			c.start(2, job(d, sleeper(time.Millisecond)))
+			time.Sleep(10 * time.Second)
+			before := len(c.list(event.ItemCompleted))
+			time.Sleep(time.Minute)
+			if by := c.completions(before); by[0] < 59 || by[1] < 59 || by[2] < 59 {
+				t.Errorf("completed in a minute: %v", by)
+			}
+		})
+	})
 	t.Run("leaving", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			var may permissions

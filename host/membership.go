@@ -489,7 +489,7 @@ func (j *job) coordinate(now moment) {
 		j.pace.looked, j.pace.lookedAt, j.pace.wrote = false, now.Time, 0
 		sharded, err := j.member.Act(j.work, action, now.wall)
 		if err != nil {
-			j.failed(now, "coordination", err)
+			j.setback(now, "coordination", err)
 			j.pace.wrote = 0
 		}
 		j.pace.waitsFor, j.pace.lookedAt = j.pace.wrote, time.Now()
