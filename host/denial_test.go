@@ -270,6 +270,30 @@ func TestDeniedSteps(t *testing.T) {
 			}
 		})
 	})
+	t.Run("offset of a guest", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			var may permissions
+			c := newCluster(t)
+			may.with(c)
+			codes := make(chan abi.Code, 2)
+			g := &guest{digest: "o", run: func(ctx context.Context, inv *abi.Invocation) abi.Result {
+				for range 2 {
+					codes <- inv.Host.CommitOffset(ctx, []byte("1"))
+					time.Sleep(time.Minute)
+				}
+				return ok
+			}}
+			c.start(1, job(definition("denied", "0 0 * * * ?", 1), g))
+			may.deny("/test.wasmjob/denied/offset/0")
+			if code := <-codes; code != abi.ErrUnavailable {
+				t.Errorf("the commit returned %v, want %v", code, abi.ErrUnavailable)
+			}
+			may.deny()
+			if code := <-codes; code != abi.OK {
+				t.Errorf("the commit since returned %v: the run is taken for lost", code)
+			}
+		})
+	})
 	t.Run("leaving", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			var may permissions

@@ -196,7 +196,7 @@ func TestCredentials(t *testing.T) {
 			}
 			// In a longer commit the op is named.
 			var denied *registry.DeniedError
-			if _, err := rc.Commit(t.Context(), ops...); !errors.As(err, &denied) || denied.Index != 1 || denied.Op.Path != ops[1].Path || errors.Is(err, registry.ErrConflict) {
+			if _, err := rc.Commit(t.Context(), registry.Check(strings.TrimSuffix(root, "/jobs"), registry.AnyVersion), ops[1]); !errors.As(err, &denied) || denied.Index != 1 || denied.Op.Path != ops[1].Path || errors.Is(err, registry.ErrConflict) {
 				t.Errorf("%s %s, second of a commit: %v, want that it is denied", ops[1].Kind, ops[1].Path, err)
 			}
 		}

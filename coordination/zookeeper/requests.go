@@ -129,6 +129,8 @@ func (r *requests) denied(path, deed string) error {
 	switch deed {
 	case "read", registry.OpSet.String(), registry.OpCheck.String():
 		whose = "the node's"
+	case registry.OpEnsure.String(): // is there, or is made
+		whose = "the node's or its parent's"
 	}
 	if r.o.Credentials == "" {
 		return fmt.Errorf("%w: %s %s: this session has no credentials; %s ACL expects some", ErrNoAuth, deed, path, whose)
