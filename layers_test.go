@@ -385,8 +385,8 @@ var rooms = []room{
 		why: "runs the built program beside the servers of the examples; it types what a user would type"},
 	{name: "test/soak", may: []string{"coordination/registry", "coordination/zookeeper", "test/chaos"},
 		why: "lets the built program live for hours and measures it; it has the chaos room's stage, and a session to look with"},
-	{name: "test/e2e", testsMay: []string{"host/cluster", "abi", "coordination/registry", "coordination/zookeeper", "coordination/tree", "coordination/inspect", "host", "host/event", "host/admin", "host/history", "host/history/lines", "host/service", "host/verify", "test/collector", "test/demo/server", "test/pgserver", "test/wasm", "test/zkserver"}, testsOutside: []string{fsnotify},
-		why: "drives the built program from outside; of the rooms it knows the words that the program's output is made of, and looks into the registry beside it"},
+	{name: "test/e2e", testsMay: []string{"host/cluster", "abi", "coordination/registry", "coordination/zookeeper", "coordination/tree", "coordination/inspect", "host", "host/event", "host/admin", "host/history", "host/history/lines", "host/service", "host/verify", "test/collector", "test/demo/server", "test/pgserver", "test/wasm", "test/zkserver"}, testsOutside: []string{fsnotify, gozk},
+		why: "drives the built program from outside; of the rooms it knows the words that the program's output is made of, and looks into the registry beside it, where it sets the access of nodes as an administrator does"},
 }
 
 // anyTest are modules that test files of every room may import.

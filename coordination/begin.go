@@ -37,6 +37,8 @@ type Begun struct {
 	// recorded; Holds are those of Held that this commit holds back.
 	Held  map[int]tree.Record
 	Holds tree.Items
+	// Denied are items that did not begin because the registry does not permit it.
+	Denied Denials
 	// Stale is set when the host's share is not what it was: read it again.
 	Stale bool
 	// Adopted had been begun by an earlier commit whose answer was lost, and
@@ -64,7 +66,8 @@ const (
 // items of a fire: in one commit, or several if they do not fit one. What
 // cannot begin is taken out and the rest is tried again. Begun is valid without an
 // error. After an error the same wish, with the same states, may be put again:
-// what had begun nevertheless is found.
+// what had begun nevertheless is found. What the registry denies for one item does not
+// keep the others from beginning; Denied is valid with an error, too.
 func (m *Member) Begin(ctx context.Context, b Beginning) (Begun, error) {
 	b.Items = maps.Clone(b.Items) // brought up to date below
 	g := begin{
@@ -183,6 +186,9 @@ func (g *begin) run(ctx context.Context, x *step.Exchange) error {
 			}
 		} else if step.IsUnknown(err) {
 			g.unknown = true
+		} else if i, ok := c.denied(err, &g.out.Denied); ok {
+			g.todo = without(g.todo, i)
+			continue
 		} else {
 			return err
 		}
@@ -256,32 +262,47 @@ func (m *Member) guarded(n int) commit {
 	return c
 }
 
+// Waived is what became of instants that were to be waived.
+type Waived struct {
+	Items  map[int]ItemState // were written
+	Denied Denials
+}
+
 // Waive writes into the records of items that do not run that instants up to the one in
-// the state begin nowhere any more: the items were disabled when these came due. It
-// returns the states that it has written. After a conflict, read the share again.
-func (m *Member) Waive(ctx context.Context, items map[int]ItemState) (waived map[int]ItemState, err error) {
-	waived = make(map[int]ItemState, len(items))
-	err = m.perform(ctx, "waive instants", func(ctx context.Context, x *step.Exchange) error {
-		todo := slices.Sorted(maps.Keys(items))
-		var ops []registry.Op
-		for _, i := range todo {
-			ops = append(ops, registry.Set(m.Layout.Record(i), items[i].Record.Data(), items[i].RecordVersion))
-		}
-		guard := m.guarded(4).ops
-		for part := range step.Parts(ops, step.Budget) {
-			results, err := x.Commit(ctx, slices.Concat(guard, part)...)
+// the state begin nowhere any more: the items were disabled when these came due. Waived is
+// valid with an error, too. After a conflict, read the share again.
+func (m *Member) Waive(ctx context.Context, items map[int]ItemState) (Waived, error) {
+	out := Waived{Items: make(map[int]ItemState, len(items))}
+	err := m.perform(ctx, "waive instants", func(ctx context.Context, x *step.Exchange) error {
+		todo := tree.Items(slices.Sorted(maps.Keys(items)))
+		for len(todo) > 0 {
+			c := m.guarded(4 + len(todo))
+			guard, room := len(c.ops), step.Budget
+			for _, i := range todo {
+				op := registry.Set(m.Layout.Record(i), items[i].Record.Data(), items[i].RecordVersion)
+				if room -= step.Size([]registry.Op{op}); room < 0 && len(c.ops) > guard {
+					break
+				}
+				c.add(roleRecord, i, op)
+			}
+			results, err := x.Commit(ctx, c.ops...)
+			if i, ok := c.denied(err, &out.Denied); ok {
+				todo = without(todo, i)
+				continue
+			}
 			if err != nil {
 				return err
 			}
-			for _, written := range results[len(guard):] {
-				state := items[todo[0]]
-				state.RecordVersion, state.RecordZxid = written.Version, written.Zxid
-				waived[todo[0]], todo = state, todo[1:]
+			for k, i := range c.items[guard:] {
+				state := items[i]
+				state.RecordVersion, state.RecordZxid = results[guard+k].Version, results[guard+k].Zxid
+				out.Items[i] = state
 			}
+			todo = todo[len(c.ops)-guard:]
 		}
 		return nil
 	})
-	return waived, err
+	return out, err
 }
 
 // began notes what a commit has begun and what it holds back.

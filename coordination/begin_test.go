@@ -80,7 +80,7 @@ func TestWaive(t *testing.T) {
 				if written := state.Record.Instant == until; written == tt.refused {
 					t.Errorf("record %d is of %d", i, state.Record.Instant)
 				}
-				if s, has := waived[i]; has == tt.refused || (has && (s.RecordVersion != state.RecordVersion || s.RecordZxid != state.RecordZxid)) {
+				if s, has := waived.Items[i]; has == tt.refused || (has && (s.RecordVersion != state.RecordVersion || s.RecordZxid != state.RecordZxid)) {
 					t.Errorf("item %d: found the state %+v, the registry has %+v", i, s, state)
 				}
 			}

@@ -1,6 +1,8 @@
 package coordination
 
 import (
+	"slices"
+
 	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/coordination/step"
 	"github.com/wasmjob/wasmjob/coordination/tree"
@@ -40,6 +42,31 @@ func (c *commit) add(r role, item int, op registry.Op) {
 func newCommit(n int) commit {
 	n = min(n, 8192)
 	return commit{make([]registry.Op, 0, n), make([]int, 0, n), make([]role, 0, n)}
+}
+
+// Denials are the items of which the registry does not permit to write something, and why:
+// each a *[registry.DeniedError]. A step goes on without them. They are the same until an
+// administrator changes the registry, so wait before these items are tried again.
+type Denials map[int]error
+
+// denied notes the item of the op that the registry does not permit. It returns false if the
+// commit failed for something else, or if the op belongs to no item: that concerns them all.
+func (c *commit) denied(err error, denials *Denials) (item int, ok bool) {
+	denied := step.DeniedOf(err)
+	if denied == nil || c.items[denied.Index] < 0 {
+		return -1, false
+	}
+	item = c.items[denied.Index]
+	if *denials == nil {
+		*denials = make(Denials)
+	}
+	(*denials)[item] = denied
+	return item, true
+}
+
+// without is the list without one item.
+func without(items tree.Items, item int) tree.Items {
+	return slices.DeleteFunc(slices.Clone(items), func(i int) bool { return i == item })
 }
 
 // cut drops all ops from the n-th on.

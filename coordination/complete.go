@@ -55,13 +55,16 @@ type Completed struct {
 	Adopted []Claim
 	// Killed are those of Items that were to be handed back, and that an operator had
 	// killed: they have ended as their records say.
-	Killed  tree.Items
+	Killed tree.Items
+	// Denied are neither completed nor lost: the registry does not permit it. Put them again later.
+	Denied  Denials
 	Commits int
 }
 
 // Complete writes the ends of runs: in one commit, or several if they do not
 // fit one. After an error the same wish may be put again: what had taken
-// effect nevertheless is found. Without items it only looks for begins whose
+// effect nevertheless is found. What the registry denies for one item does not keep the
+// others from being completed; Denied is valid with an error, too. Without items it only looks for begins whose
 // outcome is unknown, and proves that there are none left.
 func (m *Member) Complete(ctx context.Context, c Completing) (Completed, error) {
 	c.Items = maps.Clone(c.Items)
@@ -129,7 +132,12 @@ func (c *completion) run(ctx context.Context, x *step.Exchange) error {
 		case conflict != nil && next.roles[conflict.Index] == roleAsk:
 			c.ask = false // the flag stands already
 			continue
-		case !step.Contested(err):
+		}
+		if i, ok := next.denied(err, &c.out.Denied); ok {
+			c.todo = without(c.todo, i)
+			continue
+		}
+		if !step.Contested(err) {
 			return err
 		}
 		if err := c.look(ctx, x, next.part); err != nil {

@@ -48,6 +48,8 @@ type Recovered struct {
 	Killed []Claim
 	// Left were not taken: disabled, somebody else's share, over Limit, or beyond Next.
 	Left tree.Ranges
+	// Denied are of Left: the registry does not permit to take or to close them.
+	Denied Denials
 	// Next is set if there may be more to take than one call does: call again with it.
 	Next int
 	// Version is that of the dead host's list of runs, from 1 on.

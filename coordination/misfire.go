@@ -10,9 +10,11 @@ import (
 )
 
 // MarkMisfire makes ElasticJob's misfire marks, for consoles and for the owner
-// after a resharding. The host itself remembers what it missed.
+// after a resharding. The host itself remembers what it missed. If the registry denies
+// some of them the others are made, and the error is of one that is denied.
 func MarkMisfire(ctx context.Context, r registry.Center, l tree.Layout, items tree.Items) error {
 	return step.Perform(ctx, r, "mark misfire", func(ctx context.Context, x *step.Exchange) error {
+		var denied error
 		for len(items) > 0 {
 			var ops []registry.Op
 			for _, i := range items {
@@ -22,6 +24,10 @@ func MarkMisfire(ctx context.Context, r registry.Center, l tree.Layout, items tr
 			_, err := x.Commit(ctx, part...)
 			if err == nil {
 				items = items[len(part):]
+				continue
+			}
+			if d := step.DeniedOf(err); d != nil {
+				items, denied = without(items, items[d.Index]), err
 				continue
 			}
 			if step.ConflictOf(err) == nil {
@@ -45,7 +51,7 @@ func MarkMisfire(ctx context.Context, r registry.Center, l tree.Layout, items tr
 			}
 			items = left
 		}
-		return nil
+		return denied
 	})
 }
 

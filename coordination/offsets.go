@@ -14,6 +14,8 @@ import (
 type Saved struct {
 	Items map[int]ItemState
 	Lost  tree.Items
+	// Denied are neither: the registry does not permit it.
+	Denied Denials
 }
 
 // SaveOffsets makes offsets of running items durable, in one commit, or several if
@@ -45,6 +47,10 @@ func (s *saving) run(ctx context.Context, x *step.Exchange) error {
 				s.out.Items[i] = s.items[i].State.saved(s.items[i].Offset)
 			}
 			s.todo = s.todo[len(part):]
+			continue
+		}
+		if i, ok := c.denied(err, &s.out.Denied); ok {
+			s.todo = without(s.todo, i)
 			continue
 		}
 		if !step.Contested(err) {

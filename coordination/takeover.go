@@ -114,6 +114,9 @@ func (r *recovery) write(ctx context.Context, x *step.Exchange, t taking, owed *
 		}
 		return true, nil
 	}
+	if _, ok := t.denied(err, &r.out.Denied); ok {
+		return true, nil // look again, and leave the item
+	}
 	if err != nil {
 		return false, err
 	}
@@ -200,7 +203,7 @@ func (r *recovery) decide(owed tree.Runs, runs registry.Node) taking {
 			continue // another host has taken it since it was read
 		}
 		f := r.judge(i, it, owed, len(r.out.Claimed)+len(t.claims))
-		if f == fateLeft {
+		if f == fateLeft || r.out.Denied[i] != nil {
 			continue
 		}
 		before := len(t.ops)
@@ -219,7 +222,7 @@ func (r *recovery) become(f fate, i int, it owedItem, owed tree.Runs, t *taking)
 	end := func(record tree.Record) Claim {
 		record = record.Follow(it.state.RecordZxid)
 		if dead == r.Dead && dead != "" { // what a Java host ran is in no record
-			t.add(roleRecord, -1, registry.Set(l.Record(i), record.Data(), it.state.RecordVersion))
+			t.add(roleItem, i, registry.Set(l.Record(i), record.Data(), it.state.RecordVersion))
 			claim.State.Record = record
 		}
 		it.clear(dead, &t.commit, i)

@@ -52,9 +52,15 @@ func (rn *runner) commitEnded(now moment) {
 	for _, e := range rn.ended {
 		c.Marked = c.Marked || e.Run.Fire().Config.MonitorExecution
 	}
+	tries := 0
 	for n, e := range rn.ended {
-		if e.Unfinished {
+		if e.Unfinished || rn.denials.waits(now, n) {
 			continue
+		}
+		if rn.denials.of[denied{item: n}] != nil {
+			if tries++; tries > mostTries {
+				continue
+			}
 		}
 		c.Items[n] = e.Completing(string(e.Result.Outcome), cmp.Or(e.Reason, recordedReason(e.Result)))
 		if it := rn.items[n]; it != nil && !it.owned {
@@ -65,6 +71,7 @@ func (rn *runner) commitEnded(now moment) {
 		}
 	}
 	out, err := rn.member.Complete(rn.work, c)
+	rn.denials.note(now, "", out.Denied, rn.log)
 	switch {
 	case err == nil:
 		rn.completedAt = now.Time
@@ -76,6 +83,10 @@ func (rn *runner) commitEnded(now moment) {
 		return
 	}
 	for _, n := range slices.Sorted(maps.Keys(c.Items)) {
+		if out.Denied[n] != nil {
+			continue // it is put again later
+		}
+		rn.denials.end(n)
 		e := rn.ended[n]
 		delete(rn.ended, n)
 		state, took := out.Items[n]
@@ -210,6 +221,13 @@ func (rn *runner) flushOffsets(now moment) {
 		return
 	}
 	out, err := coordination.SaveOffsets(rn.work, rn.member.Registry, rn.member.Layout, offsets)
+	rn.denials.note(now, "", out.Denied, rn.log)
+	for n := range out.Items {
+		rn.denials.end(n)
+	}
+	if len(out.Denied) > 0 {
+		rn.offsetsAt = rn.denials.next(now)
+	}
 	for _, e := range saving {
 		if state, ok := out.Items[e.Item]; ok && err == nil {
 			e.Saved(&state, false)
@@ -335,7 +353,7 @@ func (rn *runner) keepOwn() {
 // press ends what runs here within the drain timeout: guests are asked shortly
 // before that is over, and then stopped by force. over is set when all of it has
 // ended, or counts as unfinished: a guest that was stopped by force, and at last
-// one whose completion the registry keeps refusing. hard is set from the end of
+// one whose completion the registry keeps refusing or denies. hard is set from the end of
 // the timeout on.
 func (rn *runner) press(now moment) (hard, over bool) {
 	limit := rn.host.cfg.DrainTimeout
@@ -358,7 +376,9 @@ func (rn *runner) press(now moment) (hard, over bool) {
 	}
 	refused := hard && now.Before(rn.refusal.retryAt)
 	for _, it := range rn.items {
-		if e, ended := rn.ended[it.number]; it.run != nil && !(ended && (e.Unfinished || refused)) {
+		e, ended := rn.ended[it.number]
+		settled := ended && (e.Unfinished || refused || (hard && rn.denials.waits(now, it.number)))
+		if it.run != nil && !settled {
 			return hard, false
 		}
 	}

@@ -1,6 +1,7 @@
 package host
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -131,7 +132,9 @@ func (rn *runner) followUp(now moment) {
 		return
 	}
 	byFire := make(map[tree.Fire][]*item)
-	for _, it := range rn.sorted(func(it *item) bool { return it.owned && it.run == nil && it.Next() != nil && !it.held }) {
+	for _, it := range rn.sorted(func(it *item) bool {
+		return it.owned && it.run == nil && it.Next() != nil && !it.held && !rn.denials.waits(now, it.number)
+	}) {
 		if !rn.moves(now, it) {
 			byFire[*it.Next()] = append(byFire[*it.Next()], it)
 		}
@@ -152,7 +155,7 @@ func (rn *runner) followUp(now moment) {
 // It reports whether a trigger was consumed. absent are other items of this
 // host that are due and do not begin.
 func (rn *runner) begin(now moment, id tree.Fire, items []*item, absent tree.Items, trigger bool) bool {
-	items = rn.dropDisabled(id, rn.fit(id, items))
+	items = rn.dropDisabled(id, rn.dropDenied(now, id, rn.fit(id, items)))
 	if len(items) == 0 && !trigger {
 		return false
 	}
@@ -173,6 +176,7 @@ func (rn *runner) begin(now moment, id tree.Fire, items []*item, absent tree.Ite
 	}
 	latest, ahead := rn.host.instants()
 	out, err := rn.member.Begin(rn.work, coordination.Beginning{Fire: id, Items: states, ConsumeTrigger: trigger, Now: now.wall, Latest: latest, Ahead: ahead})
+	rn.denials.note(now, "", out.Denied, rn.log)
 	if err == nil && len(out.Adopted) > 0 {
 		rn.takeOver(now, "", "", out.Adopted)
 	}
@@ -190,6 +194,11 @@ func (rn *runner) begin(now moment, id tree.Fire, items []*item, absent tree.Ite
 		return false
 	}
 	for _, it := range items {
+		if out.Denied[it.number] != nil {
+			rn.deny(it, id)
+			absent = append(absent, it.number)
+			continue
+		}
 		why, refused := out.Refused[it.number]
 		if !refused {
 			continue
@@ -200,6 +209,7 @@ func (rn *runner) begin(now moment, id tree.Fire, items []*item, absent tree.Ite
 		}
 	}
 	for n, state := range out.Items {
+		rn.denials.end(n)
 		rn.lost(n, states[n].Record)
 		rn.repaired(n, id, states[n].Record, state.Record)
 	}
@@ -257,7 +267,7 @@ func (rn *runner) saveWaived(now moment) {
 		it := rn.items[n]
 		if it == nil || !it.owned || it.state.Record.Instant >= until {
 			delete(rn.waived, n)
-		} else if state := it.state; it.run == nil && it.Due == nil && !state.Record.Open() && state.RecordVersion >= 0 {
+		} else if state := it.state; it.run == nil && it.Due == nil && !rn.denials.waits(now, n) && !state.Record.Open() && state.RecordVersion >= 0 {
 			state.Record.Instant = until
 			states[n] = state
 		}
@@ -266,8 +276,10 @@ func (rn *runner) saveWaived(now moment) {
 		return
 	}
 	waived, err := rn.member.Waive(rn.work, states)
-	for n, state := range waived {
+	rn.denials.note(now, "", waived.Denied, rn.log)
+	for n, state := range waived.Items {
 		rn.items[n].state = state
+		rn.denials.end(n)
 		delete(rn.waived, n)
 	}
 	if errors.Is(err, registry.ErrConflict) || errors.Is(err, registry.ErrUnknown) {
@@ -473,10 +485,13 @@ func (rn *runner) runs(item int) bool {
 	return it != nil && it.run != nil
 }
 
-// recoverFrom takes over what one dead host has left, or a part of very much. It reports false after an error.
-func (rn *runner) recoverFrom(now moment, r coordination.Recovery) (out coordination.Recovered, ok bool) {
+// recoverFrom takes over what one dead host has left, or a part of very much.
+func (rn *runner) recoverFrom(now moment, r coordination.Recovery) (out coordination.Recovered, err error) {
 	dead := r.Dead
-	out, err := rn.member.Recover(rn.work, r)
+	out, err = rn.member.Recover(rn.work, r)
+	by := cmp.Or(dead, "Java")
+	rn.denials.settle(by, out.Denied)
+	rn.denials.note(now, by, out.Denied, rn.log)
 	if out.Gone {
 		rn.term.gone(dead)
 	}
@@ -500,10 +515,8 @@ func (rn *runner) recoverFrom(now moment, r coordination.Recovery) (out coordina
 	for _, e := range out.Elsewhere {
 		rn.skipRun(e.Item, e.Fire, dead, tree.OutcomeElsewhere, event.SkipElsewhere, ended+"a Java host has run it again")
 	}
-	if err != nil {
-		rn.failed(now, "recovering items of "+dead, err)
-		return out, false
+	if err == nil {
+		rn.takeOver(now, dead, stopped, out.Claimed)
 	}
-	rn.takeOver(now, dead, stopped, out.Claimed)
-	return out, true
+	return out, err
 }

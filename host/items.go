@@ -31,6 +31,7 @@ type itemSet struct {
 	calendar    due.Calendar
 	lastFire    *FireStatus
 	overload    overload
+	denials     denials
 }
 
 // item is one sharding item, as this host sees it.
@@ -154,6 +155,9 @@ func (set *itemSet) misfire(it *item, id tree.Fire) {
 	cause, reason, runs := event.SkipBusy, "the item is marked as running elsewhere", false
 	if it.run != nil {
 		reason, runs = it.run.Busy(time.Now())
+	}
+	if x := set.denials.of[denied{item: it.number}]; x != nil && it.run != nil && !set.goesOn(it.run) {
+		reason, runs = notWritten+x.err.Error(), false
 	}
 	if set.member.View.Config.Misfire {
 		cause, reason = event.SkipLater, reason+"; it runs again right after"
@@ -280,6 +284,7 @@ func (set *itemSet) letGo(share coordination.Share) (lost int) {
 		}
 		it.owned, it.Due, it.Asked = false, nil, nil // its owner now finds what is due
 		if it.run == nil {
+			set.denials.end(n)
 			delete(set.items, n)
 		}
 	}

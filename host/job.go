@@ -422,6 +422,7 @@ func (j *job) sleep(now moment) time.Duration {
 	at(j.exit.until.Add(-run.SoftGrace(j.host.cfg.DrainTimeout)))
 	at(j.quotaAt)
 	at(j.outside.Again())
+	at(j.denials.next(j.host.now()))
 	if len(j.ended) > 0 {
 		at(j.windowEnd())
 	}
@@ -638,7 +639,8 @@ func (j *job) configure(now moment) {
 
 // reportSettings reports what the job goes by if that is news, and when something is refused, or is not any more.
 func (j *job) reportSettings() {
-	err := errors.Join(j.member.View.ConfigErr, j.cron.err, j.module.err, j.late)
+	j.reportDenials()
+	err := errors.Join(j.member.View.ConfigErr, j.cron.err, j.module.err, j.late, j.denials.reason())
 	if j.settings == j.reported && j.objects == (err != nil) {
 		return
 	}
@@ -672,8 +674,8 @@ func (j *job) reportQuotas(now moment) {
 func (j *job) complete(now moment) {
 	j.keepOwn()
 	pending := 0
-	for _, e := range j.ended {
-		if !e.Unfinished {
+	for n, e := range j.ended {
+		if !e.Unfinished && !j.denials.waits(now, n) {
 			pending++
 		}
 	}

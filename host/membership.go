@@ -489,7 +489,7 @@ func (j *job) coordinate(now moment) {
 		j.pace.looked, j.pace.lookedAt, j.pace.wrote = false, now.Time, 0
 		sharded, err := j.member.Act(j.work, action, now.wall)
 		if err != nil {
-			j.failed(now, "coordination", err)
+			j.setback(now, "coordination", err)
 			j.pace.wrote = 0
 		}
 		j.pace.waitsFor, j.pace.lookedAt = j.pace.wrote, time.Now()
@@ -540,6 +540,7 @@ func (j *job) recoverCrashed(now moment) {
 	dead := j.member.View.Crashed()
 	marked := len(j.member.View.FailoverItems) > 0 // by Java hosts
 	if len(dead) == 0 && !marked && !j.takers.Standing {
+		j.denials.settle("", nil)
 		*r = recovery{pause: recoverPause, led: r.led}
 		return
 	}
@@ -561,7 +562,9 @@ func (j *job) recoverCrashed(now moment) {
 	if len(dead) > 1 {
 		left, gone, err := j.member.Bury(j.work, dead, again || j.member.View.IsJanitor())
 		if err != nil {
-			j.failed(now, "looking for what crashed hosts have left", err)
+			if j.setback(now, "looking for what crashed hosts have left", err) {
+				r.later(now)
+			}
 			return
 		}
 		for _, id := range gone {
@@ -591,8 +594,11 @@ func (j *job) recoverCrashed(now moment) {
 		if goesOn && r.next[id] == 0 {
 			continue // it comes with the next look
 		}
-		out, ok := j.recoverFrom(now, coordination.Recovery{Dead: id, All: again, Limit: limit, Busy: j.runs, From: r.next[id], Seen: r.seen[id], Now: now.wall})
-		if !ok {
+		out, err := j.recoverFrom(now, coordination.Recovery{Dead: id, All: again, Limit: limit, Busy: j.runs, From: r.next[id], Seen: r.seen[id], Now: now.wall})
+		if err != nil {
+			if j.setback(now, "recovering items of "+id, err) {
+				r.later(now)
+			}
 			return
 		}
 		if r.next[id] = out.Next; out.Next == 0 {
@@ -613,6 +619,11 @@ func (j *job) recoverCrashed(now moment) {
 		return
 	}
 	r.attempts++
+	r.later(now)
+}
+
+// later has the crashed hosts looked at again after a pause.
+func (r *recovery) later(now moment) {
 	r.at = now.Add(r.pause)
 	r.pause = min(2*r.pause, longestRecoverPause)
 }
@@ -652,8 +663,11 @@ func (j *job) sweep(now moment) {
 		j.sweepAt = soonest(j.sweepAt, now.Add(longestRecoverPause))
 	}
 	if err != nil {
-		j.failed(now, "sweeping stale marks", err)
-		j.sweepAt = j.refusal.retryAt
+		if j.setback(now, "sweeping stale marks", err) {
+			j.sweepAt = soonest(now.Add(longestDenial), j.sweepAt)
+		} else {
+			j.sweepAt = j.refusal.retryAt
+		}
 	}
 	if len(retired) > 0 {
 		j.log.Info("removed servers that had no instance of the job any more", zap.Int("servers", len(retired)), zap.Duration("for", j.host.cfg.KeepServers))
@@ -739,7 +753,7 @@ func (j *job) repair(now moment) {
 	j.repairs.last, j.repairs.refused, j.repairs.wanted = now.Time, false, false
 	repaired, err := j.member.Repair(j.work, coordination.Repairing{Detail: j.detail(), Items: items})
 	if err != nil {
-		j.failed(now, "repairing external edits", err)
+		j.setback(now, "repairing external edits", err)
 		return
 	}
 	if len(repaired) > 0 {

@@ -274,6 +274,8 @@ func (j *job) state() (JobState, string) {
 		return JobError, j.javaRefuses()
 	case j.leaderRefuses() != "":
 		return JobError, j.leaderRefuses()
+	case j.denials.reason() != nil:
+		return JobError, j.denials.reason().Error()
 	case j.module.err != nil:
 		return JobError, "the last good module stays in force: " + j.module.err.Error()
 	case j.running() > 0:

@@ -381,7 +381,9 @@ func (s *sweeping) owe(owed map[string]tree.Items, members tree.Members) []regis
 
 // sweepEach removes in commits that fit. A mark that has changed since it was
 // read belongs to somebody: it is left out.
+// So is one that the registry does not permit to remove; the error is of one of these.
 func sweepEach(ctx context.Context, x *step.Exchange, groups [][]registry.Op, swept *[]string) error {
+	var refused error
 	for len(groups) > 0 {
 		var ops []registry.Op
 		var of []int // op → group
@@ -401,6 +403,11 @@ func sweepEach(ctx context.Context, x *step.Exchange, groups [][]registry.Op, sw
 			groups = slices.Delete(slices.Clone(groups), k, k+1)
 			continue
 		}
+		if denied := step.DeniedOf(err); denied != nil {
+			k := of[denied.Index]
+			groups, refused = slices.Delete(slices.Clone(groups), k, k+1), err
+			continue
+		}
 		if err != nil {
 			return err
 		}
@@ -411,5 +418,5 @@ func sweepEach(ctx context.Context, x *step.Exchange, groups [][]registry.Op, sw
 		}
 		groups = groups[n:]
 	}
-	return nil
+	return refused
 }

@@ -21,7 +21,7 @@ import (
 type Center interface {
 	// Commit applies all ops, in order, or none of them; each op sees what
 	// those before it did. On failure the error is an *[OpError] that names
-	// the op, or one of the sentinel errors. A cancelled context leaves the
+	// the op, a *[DeniedError] that names it, or one of the sentinel errors. A cancelled context leaves the
 	// outcome unknown only if the error is [ErrUnknown]; in every other case
 	// an error means that nothing was applied (save for [Ensure], see there).
 	Commit(ctx context.Context, ops ...Op) ([]Result, error)
@@ -199,6 +199,20 @@ func (e *OpError) Error() string {
 
 // Unwrap returns ErrConflict.
 func (e *OpError) Unwrap() error { return ErrConflict }
+
+// DeniedError says which op of a commit the registry does not permit, for lack of access or
+// of quota. Nothing was written, and the same op is denied until an administrator changes
+// that. It is an [ErrUnavailable], not a conflict: another look does not help.
+type DeniedError struct {
+	Index int
+	Op    Op
+	Err   error // names the op and says why; it wraps ErrUnavailable
+}
+
+func (e *DeniedError) Error() string { return e.Err.Error() }
+
+// Unwrap returns Err.
+func (e *DeniedError) Unwrap() error { return e.Err }
 
 // String returns the verb for messages and scenario scripts.
 func (k OpKind) String() string {

@@ -10,7 +10,7 @@ import (
 )
 
 // Exchange is what one step asks of the registry, request by request. It bounds the
-// conflicts of all its requests together. It is for one goroutine.
+// conflicts, and the denied commits, of all its requests together. It is for one goroutine.
 type Exchange struct {
 	registry  registry.Center
 	conflicts int
@@ -100,7 +100,7 @@ func (x *Exchange) Commit(ctx context.Context, ops ...registry.Op) ([]registry.R
 	}
 	results, err := x.registry.Commit(ctx, ops...)
 	conflict := ConflictOf(err)
-	if conflict == nil && !IsUnknown(err) {
+	if conflict == nil && !IsUnknown(err) && DeniedOf(err) == nil {
 		return results, err
 	}
 	before := ConflictOf(x.failed)
@@ -125,6 +125,18 @@ func ConflictOf(err error) *registry.OpError {
 		return nil
 	}
 	return conflict
+}
+
+// DeniedOf says which op of a commit the registry does not permit; nil if the commit failed
+// for something else. The same commit without that op, or without what it belongs to, may
+// take effect.
+func DeniedOf(err error) *registry.DeniedError {
+	var denied *registry.DeniedError
+	var end *exhausted
+	if errors.As(err, &end) || !errors.As(err, &denied) {
+		return nil
+	}
+	return denied
 }
 
 // IsUnknown reports that a commit may or may not have taken effect.

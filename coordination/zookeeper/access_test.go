@@ -194,6 +194,11 @@ func TestCredentials(t *testing.T) {
 				!strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), ops[1].Path) {
 				t.Errorf("%s %s: %v, want ErrNoAuth and %q", ops[1].Kind, ops[1].Path, err, want)
 			}
+			// In a longer commit the op is named.
+			var denied *registry.DeniedError
+			if _, err := rc.Commit(t.Context(), registry.Check(strings.TrimSuffix(root, "/jobs"), registry.AnyVersion), ops[1]); !errors.As(err, &denied) || denied.Index != 1 || denied.Op.Path != ops[1].Path || errors.Is(err, registry.ErrConflict) {
+				t.Errorf("%s %s, second of a commit: %v, want that it is denied", ops[1].Kind, ops[1].Path, err)
+			}
 		}
 		if _, err := rc.Read(t.Context(), registry.Data(root+"/a")); !errors.Is(err, zookeeper.ErrNoAuth) || !strings.Contains(err.Error(), root+"/a") {
 			t.Errorf("read: %v", err)

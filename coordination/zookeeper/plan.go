@@ -212,9 +212,10 @@ func (c *commits) refused(p *plan, k int, err error) error {
 	conflict := func(why registry.Reason) error { return &registry.OpError{Index: i, Op: op, Reason: why} }
 	switch {
 	case errors.Is(err, zk.ErrNoAuth):
-		return fmt.Errorf("op %d: %w", i, c.requests.denied(c.requests.real(op.Path), op.Kind.String()))
+		return &registry.DeniedError{Index: i, Op: op, Err: c.requests.denied(c.requests.real(op.Path), op.Kind.String())}
 	case strings.HasSuffix(err.Error(), quotaExceeded):
-		return fmt.Errorf("%w: op %d (%s %s): ZooKeeper's quota for nodes or bytes there is used up", registry.ErrUnavailable, i, op.Kind, op.Path)
+		why := fmt.Errorf("%w: %s %s: ZooKeeper's quota for nodes or bytes there is used up", registry.ErrUnavailable, op.Kind, op.Path)
+		return &registry.DeniedError{Index: i, Op: op, Err: why}
 	case errors.Is(err, zk.ErrNoChildrenForEphemerals):
 		return conflict(registry.ReasonParent)
 	case op.Kind == registry.OpEnsure:

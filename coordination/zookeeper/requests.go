@@ -125,11 +125,18 @@ func (r *requests) makeChroot(ctx context.Context) error {
 
 // denied words a lack of rights. path is below the chroot or the chroot's own.
 func (r *requests) denied(path, deed string) error {
+	whose := "the parent node's" // that of a node is about its data
+	switch deed {
+	case "read", registry.OpSet.String(), registry.OpCheck.String():
+		whose = "the node's"
+	case registry.OpEnsure.String(): // is there, or is made
+		whose = "the node's or its parent's"
+	}
 	if r.o.Credentials == "" {
-		return fmt.Errorf("%w: %s %s: this session has no credentials; the node's ACL expects some", ErrNoAuth, deed, path)
+		return fmt.Errorf("%w: %s %s: this session has no credentials; %s ACL expects some", ErrNoAuth, deed, path, whose)
 	}
 	user, _, _ := strings.Cut(r.o.Credentials, ":")
-	return fmt.Errorf("%w: %s %s: the node's ACL does not know user %q with this password", ErrNoAuth, deed, path, user)
+	return fmt.Errorf("%w: %s %s: %s ACL does not allow it to user %q with this password", ErrNoAuth, deed, path, whose, user)
 }
 
 // real is a path as ZooKeeper has it.

@@ -35,6 +35,8 @@ var reports = []map[texts.Language]string{
 	{en: "the item has waited {took} for a slot", zh: "分片已等待槽位 {took}"},
 	{en: "the item's guest is being started", zh: "正在启动分片的客体"},
 	{en: "the item is marked as running elsewhere", zh: "分片被标记为正在其他主机上运行"},
+	{en: "the item cannot be written: {reason}", zh: "无法写入该分片：{reason}"},
+	{en: "items {items} cannot be written, the others go on: {reason}", zh: "无法写入分片 {items}，其余分片继续执行：{reason}"},
 	{en: "the item is still marked as running", zh: "分片仍被标记为正在运行"},
 	{en: "the item is disabled", zh: "分片已暂停"},
 	{en: "this server is disabled for the job", zh: "该作业在此服务器上已暂停"},

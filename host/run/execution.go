@@ -1,6 +1,7 @@
 package run
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -454,7 +455,7 @@ func (e *Execution) CommitOffset(ctx context.Context, offset []byte) abi.Code {
 		}
 		out, err = coordination.SaveOffsets(ctx, j.Registry(), j.Layout, save)
 	}
-	if err != nil {
+	if err = cmp.Or(err, out.Denied[e.Item]); err != nil {
 		switch {
 		case errors.Is(err, registry.ErrTooLarge):
 			return abi.ErrTooLarge
