@@ -13,6 +13,7 @@ import (
 	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 	"github.com/wasmjob/wasmjob/coordination/registry"
+	"github.com/wasmjob/wasmjob/coordination/tree"
 	"github.com/wasmjob/wasmjob/host"
 	"github.com/wasmjob/wasmjob/host/event"
 )
@@ -291,6 +292,35 @@ func TestDeniedSteps(t *testing.T) {
 			may.deny()
 			if code := <-codes; code != abi.OK {
 				t.Errorf("the commit since returned %v: the run is taken for lost", code)
+			}
+		})
+	})
+	t.Run("another life in the job", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			var may permissions
+			c := newCluster(t)
+			may.with(c)
+			n := c.start(1, job(definition("denied", "0 0 0 1 1 ?", 3), sleeper(time.Second)))
+			time.Sleep(time.Minute)
+			may.deny("/test.wasmjob/denied/sharding/1")
+			id := n.host.Status().Jobs[0].Instances[0]
+			c.commit(registry.Ensure("/test/denied/trigger"), registry.Create("/test/denied/trigger/"+id, nil))
+			time.Sleep(time.Minute)
+			if s := n.host.Status().Jobs[0]; s.State != host.JobError {
+				t.Fatalf("status is %s: %s", s.State, s.Reason)
+			}
+			c.commit(registry.Delete("/test/denied/instances/"+id, registry.AnyVersion))
+			time.Sleep(time.Minute)
+			if s := n.host.Status().Jobs[0]; s.State != host.JobStopped {
+				t.Fatalf("status is %s: %s", s.State, s.Reason)
+			}
+			may.deny()
+			if err := n.host.Start(t.Context(), "denied", tree.Word{}); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(time.Minute)
+			if s := n.host.Status().Jobs[0]; s.State != host.JobReady {
+				t.Errorf("status is %s: %s", s.State, s.Reason)
 			}
 		})
 	})

@@ -560,6 +560,7 @@ func (j *job) rejoin(now moment) {
 	j.cron.madeFor, j.configured, j.reported, j.edits = "", configured{}, event.Settings{}, edits.Seen{}
 	j.election.reset()
 	j.takers.reset()
+	j.denials = denials{} // the items may be others now
 }
 
 // configure makes schedule and executor fit the configuration in force.
