@@ -227,7 +227,7 @@ var rooms = []room{
 	{name: "host/history/historytest", may: []string{"abi", "host/event", "host/history"},
 		why: "the suite for every store cannot know any of them"},
 	{name: "host/history/lines", may: []string{"host/event", "host/filelock", "host/history", "abi"}, outside: []string{zap, xsys, xtime},
-		why:      "writes records to a file and reads them back; it asks nothing of them"},
+		why: "writes records to a file and reads them back; it asks nothing of them"},
 	{name: "host/history/database", may: []string{"coordination/jobconfig", "host/ceiling", "host/event", "host/filelock", "host/history", "host/history/lines", "host/times", "host/words", "abi"}, outside: []string{zap, mysql, pgx, sqlite},
 		testsMay: []string{"host/history/historytest", "test/mariadbserver", "test/pgserver"}, testsOutside: []string{xsys},
 		why: "keeps records in databases: the only room that knows SQL"},
