@@ -2,6 +2,7 @@ package host_test
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"maps"
@@ -20,6 +21,7 @@ import (
 
 	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
+	"github.com/wasmjob/wasmjob/coordination/operate"
 	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/coordination/tree"
 	"github.com/wasmjob/wasmjob/host/event"
@@ -553,8 +555,8 @@ func (s *spoiler) note(what string) {
 	s.wrote = append(s.wrote, time.Now().UTC().Format("04:05.000 ")+what)
 }
 
-// repair is what an operator does afterwards: the configuration is good, and
-// nothing is disabled.
+// repair is what an operator does afterwards, besides bringing the job back if it was removed: the
+// configuration is good, and nothing is disabled.
 func (s *spoiler) repair() {
 	config := registry.Data("/test/j/config")
 	if nodes, err := s.hand.Read(context.Background(), config); err == nil && nodes[0].Exists {
@@ -612,7 +614,13 @@ func spoilSeed(t *testing.T, seed uint64, tell bool) {
 		_ = s.other.Close()
 		s.repair()
 		s.note(fmt.Sprintf("host %d is started", next))
-		s.begin(next) // a job that was removed is brought back by a host that is started
+		s.begin(next)
+		time.Sleep(10 * time.Second) // until it has joined, or has found that the job is away
+		if _, err := s.nodes[next].operator().Restore(t.Context(), garbageJob); err == nil {
+			s.note("operator: restores the job")
+		} else if !errors.Is(err, operate.ErrNotAway) {
+			s.note("operator: cannot restore the job: " + err.Error())
+		}
 		v := s.judge()
 		wrong := v.faults
 		if s.declared {
