@@ -246,6 +246,13 @@ func TestRestore(t *testing.T) {
 		if err := c.operate(moves.Restore(c.layout)); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
+		// Its hosts are asked to start, too, before one of them has made it again.
+		start := func(ctx context.Context, r registry.Center) error {
+			return operate.Start(ctx, r, c.layout, said, h[1].Self.ID)
+		}
+		if err := c.operate(start); err != nil && !errors.Is(err, operate.ErrNotAway) {
+			t.Errorf("%s: start of a job that is back: %v", name, err)
+		}
 		must(t, second(h[0].join(edited)))
 		if name != "by another program" { // which has deleted what was known of older ones, too
 			must(t, second(h[1].join(c.file)))

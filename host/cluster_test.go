@@ -96,6 +96,7 @@ func sleeper(d time.Duration) *guest {
 type cluster struct {
 	t      testing.TB
 	server *embedded.Server
+	swap   sync.Mutex // of server, while hosts are there
 	log    *zap.Logger
 	hosts  map[string]*node
 	// wrap, if not nil, stands between a host's sessions and the host.
@@ -186,7 +187,10 @@ func (c *cluster) start(n int, jobs ...host.Job) *node {
 	nd := &node{done: make(chan error, 1)}
 	cfg := host.Config{
 		Dial: func(ctx context.Context) (registry.Center, error) {
-			r, err := c.server.Connect(ctx)
+			c.swap.Lock()
+			server := c.server
+			c.swap.Unlock()
+			r, err := server.Connect(ctx)
 			if err != nil {
 				return nil, err
 			}

@@ -42,6 +42,8 @@ func (b *backup) open() {
 	if err != nil {
 		b.c.t.Fatal(err)
 	}
+	b.c.swap.Lock()
+	defer b.c.swap.Unlock()
 	b.c.server = server
 }
 

@@ -152,7 +152,7 @@ func idle(t *testing.T, e *zkserver.Ensemble) {
 	var l ledger
 	defer func() { l.close(t) }()
 	held := func(what string) {
-		n := watches(t, e)
+		n := watches(t, e) - hosts // each process watches the base of the fences, whatever jobs it has
 		l.allow(what, (n+hosts*jobs-1)/(hosts*jobs), 10, 10, nil, fmt.Sprintf("%d of %d hosts and %d jobs", n, hosts, jobs))
 		if n == 0 {
 			t.Error("the server holds no watches at all")
@@ -193,7 +193,7 @@ func idle(t *testing.T, e *zkserver.Ensemble) {
 	to = c.marks()
 	for _, n := range c.hosts {
 		sent := requests(from[n], to[n])
-		l.book("reconnect: reads, each watched node once", (sent["getData"]+sent["getChildren"]+jobs-1)/jobs, 10, nil, words(sent))
+		l.book("reconnect: reads, each watched node once", (sent["getData"]-1+sent["getChildren"]+jobs-1)/jobs, 10, nil, words(sent)) // but for that of the process
 		l.book("reconnect: looks, to watch what is absent", (sent["exists"]+jobs-1)/jobs, 1, nil, "")
 		calls := n.meter.between(from[n], to[n], "")
 		l.book("reconnect: calls of the host", len(calls), 0, calls, "")

@@ -513,6 +513,8 @@ func comeBack(ctx context.Context, r registry.Center, l tree.Layout, change func
 			gone := w.Removed != nil || (!config.Exists && definition.Exists) // the latter by another program
 			var ops []registry.Op
 			switch c, _, err := jobconfig.Parse(definition.Data); {
+			case !gone && !did && !config.Exists && w.Definition != "":
+				return nil // it was brought back before: the first host that comes makes it
 			case !gone && !did && !config.Exists:
 				return tree.ErrRemoved
 			case !gone && !did:

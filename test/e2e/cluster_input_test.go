@@ -139,7 +139,7 @@ func TestCredentials(t *testing.T) {
 	c.refused(1, []string{"access denied", root, "has no credentials"}, run...)
 	c.putText("wrong", "owner:wrong\n")
 	wrong := c.cli(append(run, "--zk-credentials-file", c.path("wrong"))...)
-	wrong.mustSay(t, 1, []string{"access denied", root, `does not know user`, "with this password", "can be read by others"}, run...)
+	wrong.mustSay(t, 1, []string{"access denied", root, `does not allow it to user`, "with this password", "can be read by others"}, run...)
 	if strings.Contains(wrong.err, "owner:wrong") {
 		t.Errorf("the password is shown:\n%s", wrong.err)
 	}

@@ -533,8 +533,8 @@ func TestClusterIsOperated(t *testing.T) {
 	c.judge("tick")
 	s := c.session("")
 	l := tree.NewLayout(c.ns, "manual")
-	nodes, err := s.Read(t.Context(), registry.Data(l.Root()), registry.Data(l.Sibling()))
-	if err != nil || nodes[0].Exists || nodes[1].Exists {
+	nodes, err := s.Read(t.Context(), registry.Data(l.Root()), registry.Children(l.Sibling()))
+	if err != nil || nodes[0].Exists || !slices.Equal(nodes[1].Names, []string{"wanted"}) { // which says that it is removed
 		t.Errorf("a purged job is still there: %+v, %v", nodes, err)
 	}
 }
