@@ -133,7 +133,7 @@ else
 	$(if $(RACE),CGO_ENABLED=1) $(TESTSUM) $(RACE) -timeout 20m
 	$(if $(RACE),CGO_ENABLED=1) $(GO) test -C $(SYNC) $(RACE) -timeout 5m ./...
 	@# The race detector needs more memory, and time, than these tests allow.
-	$(if $(RACE),$(GO) test -count 1 -run '^(TestChildMemory|TestEncrypt|TestParseWorst|TestRecursion)$$' ./host/plugin ./host/plugin/process ./host/signature ./coordination/jobconfig)
+	$(if $(RACE),$(GO) test -count 1 -run '^(TestChildMemory|TestEncrypt|TestParseWorst|TestRecursion|TestCorpusIsStopped)$$' ./host/plugin ./host/plugin/process ./host/signature ./coordination/jobconfig ./test/hostile)
 endif
 
 .PHONY: e2e
