@@ -1,6 +1,7 @@
 package browser
 
 import (
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -28,7 +29,10 @@ func shop(t *testing.T) *host {
 	}
 	h.await("/v1/fires?failed=true", func(_ int, text string) bool { return strings.Contains(text, "payments-export") })
 	h.await("/v1/jobs/etl-orders", func(_ int, text string) bool { return strings.Contains(text, `"outcome":"OK"`) })
-	h.await("/v1/jobs/thumbnails", func(_ int, text string) bool { return strings.Contains(text, `"running":12`) })
+	h.await("/v1/jobs/thumbnails", func(_ int, text string) bool {
+		var job struct{ Running, Queued int } // how many run depends on the machine's processors
+		return json.Unmarshal([]byte(text), &job) == nil && job.Running > 0 && job.Running+job.Queued == 12
+	})
 	h.await("/v1/modules", func(_ int, text string) bool { return strings.Contains(text, "broken.yaml") })
 	return h
 }
