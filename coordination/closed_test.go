@@ -47,7 +47,7 @@ func TestCompletionOfAClosedRun(t *testing.T) {
 				var done co.Completed
 				must(t, a.perform(moves.Complete(&a.Member, co.Completing{Items: map[int]co.Ended{item: {State: a.items[item].state, Outcome: "OK", Offset: []byte("42"), HasOffset: true}}, Marked: true, Now: c.now}, &done)))
 				if _, took := done.Items[item]; took || !done.Lost.Contains(item) || done.Closed[item].Outcome != outcome {
-					t.Errorf("the host is told of %+v, lost %v, closed %+v; the record is %+v", done.Items, done.Lost, done.Closed, c.record(item))
+					t.Errorf("the completion returned %+v, lost %v, closed %+v; the record is %+v", done.Items, done.Lost, done.Closed, c.record(item))
 				}
 				if c.node(c.layout.Offset(item)).Exists {
 					t.Error("its offset is there")
@@ -62,7 +62,7 @@ func TestCompletionOfAClosedRun(t *testing.T) {
 		h[0].nextCommit(registrytest.LostAnswer)
 		must(t, h[0].complete(tree.Items{0}, "OK", "42"))
 		if h[0].items[0].running {
-			t.Error("the host is told that its completion took no effect")
+			t.Error("the completion is reported to have had no effect")
 		}
 	})
 }

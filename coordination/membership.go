@@ -150,7 +150,7 @@ func (a *arrival) look(ctx context.Context, x *step.Exchange) error {
 	}
 	d := definitions{layout: l, config: a.config, last: a.definition, superseded: a.superseded}
 	if a.verdict == verdictCreate {
-		if a.wanted.Removed == nil && a.definition.Exists { // another program has removed it, and nobody has written that down
+		if a.wanted.Removed == nil && a.definition.Exists { // another program has removed it, and that is not recorded yet
 			a.wanted = a.tombstone(tree.Word{})
 		}
 		a.wanted, d.before = a.wanted.Made(mine)

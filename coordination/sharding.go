@@ -480,7 +480,7 @@ func (s *sharding) commits(d tree.Division, owners strategy.Assignment) [][]regi
 }
 
 // asRead demands that an item's running mark is as it was read. One that is there is of a
-// Java host that has died: it is in nobody's way here, and whoever has the item then looks after it.
+// Java host that has died: it does not hinder the assignment, and the next owner of the item deals with it.
 func (s *sharding) asRead(i int) registry.Op {
 	if mark := s.marks[i]; mark.Exists {
 		return registry.Check(mark.Path, mark.Version)

@@ -54,6 +54,6 @@ func TestCollectorKnowsModules(t *testing.T) {
 		t.Errorf("GOGC is %d afterwards, want 77", after)
 	}
 	if none := (*collector)(nil); none.changed() != nil {
-		t.Error("a collector that the environment paces is told of modules")
+		t.Error("a collector that the environment paces is paced by modules, too")
 	}
 }

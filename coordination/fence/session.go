@@ -18,7 +18,7 @@ type Known struct {
 	seen atomic.Int64 // this process had it from the registry itself
 
 	mu          sync.Mutex
-	heard       int64 // it was told so
+	heard       int64 // reported by others, such as the history
 	from        string
 	proven      int64 // a record of this registry names it, and was copied
 	provenWhere string

@@ -493,7 +493,7 @@ func Restore(ctx context.Context, r registry.Center, l tree.Layout, said tree.Wo
 }
 
 // comeBack brings a removed job back, and has change say who may come back into it; did is
-// false if nobody was stopped. leaving are the hosts that are on their way out.
+// false if no host was stopped. leaving are the hosts that are on their way out.
 func comeBack(ctx context.Context, r registry.Center, l tree.Layout, change func(w tree.Wanted, leaving []string) (changed tree.Wanted, did bool)) error {
 	return step.Perform(ctx, r, "bring back", func(ctx context.Context, x *step.Exchange) error {
 		for {

@@ -220,7 +220,7 @@ func ClusterSignedOut(namespace string) string { return JobsPath(namespace) + ".
 func ClusterChanges(namespace string) string { return JobsPath(namespace) + ".wasmjob/@-@changes" }
 
 // NumberPath is a node that hosts make, set and delete in one commit when they begin a session,
-// to learn which transaction number the registry gives out. Nobody ever sees it.
+// to learn which transaction number the registry gives out. It exists within one commit only.
 func NumberPath(namespace string) string { return JobsPath(namespace) + ".wasmjob/@-@number" }
 
 // ClusterRecorder is there while a host takes these records into its history; ephemeral.

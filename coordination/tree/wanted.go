@@ -214,7 +214,7 @@ func (w Wanted) Back(there bool) Wanted {
 
 // Made is what is wanted when a host makes the job with a definition, and the list of
 // definitions that it supersedes: those before the one with which it was removed, and that
-// one as well if nobody has brought the job back before.
+// one as well unless the job has been brought back before.
 func (w Wanted) Made(definition []byte) (Wanted, Superseded) {
 	list := w.Superseded
 	if w.Removed != nil && w.Definition != "" {

@@ -120,7 +120,7 @@ type stream struct {
 	conn *http.ResponseController
 }
 
-// newStream begins an answer that has no end, by a text that tells nothing: what compresses other
+// newStream begins an answer that has no end, by a comment, which clients ignore: what compresses other
 // answers holds the headers back until there is one.
 func newStream(w http.ResponseWriter, contentType, first string) (*stream, error) {
 	w.Header().Set("Content-Type", contentType)

@@ -123,7 +123,7 @@ func (s Style) FactCell(what string, c Cell) string {
 }
 
 // printable is text without what a terminal might take for something else, but for the orders of the
-// style: text that is painted stays so. Nobody else can give these orders, for they have the seal.
+// style: text that is painted stays so. No other text can contain these orders, for they have the seal.
 func (s Style) printable(text string) string {
 	if s.Seal.mark == "" {
 		return words.Printable(text)

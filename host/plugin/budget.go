@@ -171,7 +171,7 @@ func (b *budget) wait(ctx context.Context, w *admission) error {
 		b.mu.Unlock()
 		return nil
 	}
-	if err := ctx.Err(); err != nil { // who does not wait asks nobody to make room
+	if err := ctx.Err(); err != nil { // a caller that does not wait evicts nothing
 		b.mu.Unlock()
 		return err
 	}

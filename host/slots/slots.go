@@ -40,7 +40,7 @@ type group struct {
 // New returns n slots.
 func New(n int) *Slots { return &Slots{free: n, groups: make(map[string]*group)} }
 
-// Free is how many slots nobody has.
+// Free is how many slots are free.
 func (s *Slots) Free() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -32,7 +32,7 @@ type child struct {
 	stderr  head
 	limits  limits // set before it has a module
 
-	order sync.Mutex // of opens and drops on their way to the process; nobody waits for the process with it
+	order sync.Mutex // of opens and drops on their way to the process; it is not held while the process is waited for
 
 	mu       sync.Mutex
 	opened   map[*executor]*opening
