@@ -274,7 +274,7 @@ func TestManyOfOneTime(t *testing.T) {
 		}
 	}
 	list.settle(t)
-	for _, limit := range []int{7, 999, history.MaxLimit} {
+	for _, limit := range []int{97, 999, history.MaxLimit} {
 		got := pages(t, list, history.Filter{Limit: limit}, func(h *Histories, f history.Filter) (Found[history.Line], error) { return h.Lines(t.Context(), f, nil) }, func(int) {})
 		seen := make(map[string]bool)
 		for _, l := range got {
