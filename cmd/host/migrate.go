@@ -4,23 +4,21 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/wasmjob/wasmjob/host/command"
-	"github.com/wasmjob/wasmjob/host/definition"
+	"github.com/wasmjob/wasmjob/host/history/database"
 	"github.com/wasmjob/wasmjob/host/migrate"
+	migratecommand "github.com/wasmjob/wasmjob/host/migrate/command"
 	"github.com/wasmjob/wasmjob/host/words"
 )
 
 func importCommand(p *program) *cobra.Command {
-	return moveCommand(p, moving{
-		use: "import elasticjob --zk SERVERS --namespace NS --out DIR [flags]", short: "Write definitions for the jobs of an ElasticJob namespace",
+	return migratecommand.Import(&p.Program, moveCommand(p, moving{
+		use: "elasticjob --zk SERVERS --namespace NS --out DIR [flags]", short: "Write definitions for the jobs of an ElasticJob namespace",
 		long: `Read the jobs that ElasticJob 1.x, 2.x or 3.x keeps in a namespace, and write for
 each a definition, NAME.yaml, and the beginnings of a module in Go, NAME/main.go.
 Nothing is written to ZooKeeper. What a definition cannot say is a comment in the
@@ -28,18 +26,13 @@ file, and is reported on stderr. Files that exist are left alone without --force
 		example: `  wasmjob import elasticjob --zk zk1:2181 --namespace prod --out jobs
   wasmjob import elasticjob --zk zk1:2181 --namespace prod --job ledgerClose --out jobs`,
 		args: func(_ *cobra.Command, args []string) error {
-			switch {
-			case len(args) == 0:
-				return command.Usagef("say what to import from: wasmjob import elasticjob")
-			case args[0] != "elasticjob":
-				return command.Usagef("%q cannot be imported from; want elasticjob%s", words.Clip(args[0]), words.Suggest(args[0], []string{"elasticjob"}))
-			case len(args) > 1:
-				return command.Usagef("unexpected argument %q; choose a job with --job", words.Clip(args[1]))
+			if len(args) > 0 {
+				return command.Usagef("unexpected argument %q; choose a job with --job", words.Clip(args[0]))
 			}
 			return nil
 		},
 		skeletons: true,
-	})
+	}), tablesOf(p))
 }
 
 func exportCommand(p *program) *cobra.Command {
@@ -122,60 +115,24 @@ func writeJobs(p *program, jobs []migrate.Job, dir string, skeletons, force bool
 			continue
 		}
 		used[strings.ToLower(j.File())] = j.Name
-		text, notes, err := j.Definition()
-		if err != nil {
-			problems.Add(err)
-			continue
+		source := ""
+		if skeletons {
+			source = "of ElasticJob " + string(j.Version)
 		}
-		file := filepath.Join(dir, j.File()+".yaml")
-		if err := write(file, text, force); err != nil {
-			problems.Add(err)
-			continue
-		}
-		said := fmt.Sprintf("%s  job %s, of ElasticJob %s", file, j.Name, j.Version)
-		if !skeletons {
-			said = fmt.Sprintf("%s  job %s", file, j.Name)
-		}
-		if _, err := fmt.Fprintln(p.Out, said); err != nil {
-			return err
-		}
-		for _, n := range notes {
-			fmt.Fprintln(p.Err, j.Name+": "+n)
-		}
-		if !skeletons {
-			continue
-		}
-		source := filepath.Join(dir, j.File(), "main.go")
-		if err := write(source, j.Skeleton(), force); err != nil {
-			problems.Add(err)
-			continue
-		}
-		if _, err := fmt.Fprintln(p.Out, source+"  the beginnings of its module"); err != nil {
-			return err
-		}
+		problems.Add(migratecommand.Write(&p.Program, &j, source, dir, skeletons, force))
 	}
 	return problems.Err()
 }
 
-// write makes a file and its directory.
-func write(name string, data []byte, force bool) error {
-	if len(data) > definition.MaxSize {
-		return fmt.Errorf("%s would have %d bytes, a definition has at most %d", name, len(data), definition.MaxSize)
+// tablesOf reads tables of another scheduler's database; its credentials may stand in the
+// variable of those of a history.
+func tablesOf(p *program) migratecommand.Tables {
+	return func(ctx context.Context, url string, names ...string) (map[string]migrate.Table, error) {
+		found, err := database.Tables(ctx, url, p.Getenv(historyCredentialsVariable), names...)
+		tables := make(map[string]migrate.Table, len(found))
+		for name, t := range found {
+			tables[name] = migrate.Table(t)
+		}
+		return tables, err
 	}
-	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
-		return err
-	}
-	flag := os.O_WRONLY | os.O_CREATE | os.O_EXCL
-	if force {
-		flag = os.O_WRONLY | os.O_CREATE | os.O_TRUNC
-	}
-	f, err := os.OpenFile(name, flag, 0o644)
-	if errors.Is(err, fs.ErrExist) {
-		return fmt.Errorf("%s exists; --force writes over it", name)
-	}
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(data)
-	return errors.Join(err, f.Close())
 }

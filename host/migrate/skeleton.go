@@ -15,7 +15,7 @@ func (j Job) Skeleton() []byte {
 	switch {
 	case j.Class != "":
 		line("// It does what the Java class %s did.", comment(j.Class))
-	case j.Kind == KindScript:
+	case j.Command != "":
 		line("// It does what this command line did:")
 		line("//")
 		line("//\t%s", comment(j.Command))
