@@ -49,7 +49,7 @@ type Configuration struct {
 
 // Guest are the settings of the guest, read from Props.
 type Guest struct {
-	// Type is SIMPLE, DATAFLOW or SCRIPT; empty: from the module's exports.
+	// Type is SIMPLE, DATAFLOW, SCRIPT or HTTP; empty: from the module's exports.
 	Type             JobType
 	StreamingProcess bool // "streaming.process", ElasticJob's key
 	// Timeout per item, 0 = none. "wasm.timeout", a Go duration.
@@ -74,6 +74,8 @@ type Guest struct {
 	// MaxHostDeaths is how many hosts in a row may die in runs of an item
 	// before the item is held back, 0 = any number. "wasm.maxHostDeaths"
 	MaxHostDeaths int
+	// HTTP is the request of a job of type HTTP.
+	HTTP HTTPRequest
 	// Needs is what the job needs of the operator's grants, in the form of
 	// host/grants.ParseNeed. "wasm.needs", a JSON list of strings.
 	Needs []string
@@ -87,6 +89,8 @@ const (
 	TypeSimple   JobType = "SIMPLE"
 	TypeDataflow JobType = "DATAFLOW"
 	TypeScript   JobType = "SCRIPT"
+	// TypeHTTP has no module: the host sends Guest.HTTP.
+	TypeHTTP JobType = "HTTP"
 )
 
 // Isolation says how long a guest instance lives, and where.

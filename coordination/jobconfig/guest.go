@@ -56,7 +56,7 @@ func (c Configuration) Guest() (Guest, error) {
 	}
 	for _, s := range settings {
 		value, stated := c.Props[s.Prop]
-		if !stated || s.Prop == "" || (s.Type == Word && value == "") {
+		if !stated || s.Prop == "" || (s.Type == Word && value == "") || s.foreign(g.Type) {
 			continue
 		}
 		if err := s.Parse(nil, &g, value); err != nil {
@@ -70,8 +70,17 @@ func (c Configuration) Guest() (Guest, error) {
 		}
 		g.Retry.MaxBackoff = max(DefaultGuest().Retry.MaxBackoff, g.Retry.Backoff)
 	}
+	if g.Type == TypeHTTP {
+		for prop, err := range g.HTTP.problems() {
+			problem(prop, err)
+		}
+	}
 	return g, errors.Join(problems...)
 }
+
+// foreign reports whether the setting's property means something else to a job of a type: those
+// that begin with http. are ElasticJob's own, and kept as they are.
+func (s Setting) foreign(t JobType) bool { return s.Only == TypeHTTP && t != TypeHTTP }
 
 // Props writes the settings into a set of properties, which must not be nil:
 // Guest reads the same settings from the result. A setting that has its
@@ -90,7 +99,7 @@ func (g Guest) Props(into map[string]string) {
 	d.Retry.MaxBackoff = max(d.Retry.MaxBackoff, g.Retry.Backoff)
 
 	for _, s := range settings {
-		if s.Prop == "" {
+		if s.Prop == "" || s.foreign(g.Type) {
 			continue
 		}
 		if value := s.Text(g); value != s.Text(d) {

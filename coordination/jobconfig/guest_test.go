@@ -43,7 +43,7 @@ func TestGuestReadsEverything(t *testing.T) {
 func TestGuestRefuses(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ key, value, expected string }{
-		{"wasm.type", "HTTP", `found "HTTP", expected SIMPLE, DATAFLOW or SCRIPT`},
+		{"wasm.type", "JAVA", `found "JAVA", expected SIMPLE, DATAFLOW, SCRIPT or HTTP`},
 		{"wasm.timeout", "10", `found "10", expected a duration with its unit, such as 10s`},
 		{"wasm.timeout", "soon", `found "soon", expected a duration such as 30s, 5m, 1h30m or 1d, or 0`},
 		{"wasm.timeout", "", `found "", expected a duration such as 30s, 5m, 1h30m or 1d, or 0`},

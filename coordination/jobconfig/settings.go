@@ -202,6 +202,8 @@ func (s Setting) Text(g Guest) string {
 		return strconv.FormatInt(*p, 10)
 	case *time.Duration:
 		return p.String()
+	case *string:
+		return *p
 	case *JobType:
 		return string(*p)
 	case *Isolation:
@@ -282,8 +284,8 @@ var settings = [...]Setting{
 		Help: "The module, in the same folder"},
 	{Name: "jobClass", Type: Text, Default: "none",
 		Help: "The Java class of a job that Java hosts run, too. It is written only if the registry has none"},
-	{Name: "type", Prop: "wasm.type", Type: Word, Words: []string{string(TypeSimple), string(TypeDataflow), string(TypeScript)}, Default: "from the module's exports",
-		Help: "`SIMPLE`, `DATAFLOW` or `SCRIPT`",
+	{Name: "type", Prop: "wasm.type", Type: Word, Words: []string{string(TypeSimple), string(TypeDataflow), string(TypeScript), string(TypeHTTP)}, Default: "from the module's exports",
+		Help: "`SIMPLE`, `DATAFLOW`, `SCRIPT`, or `HTTP` for [a job without a module](http-jobs.md)",
 		in:   func(_ *Configuration, g *Guest) any { return &g.Type }},
 	{Name: "streamingProcess", Prop: PropStreamingProcess, Type: Boolean, Only: TypeDataflow, Default: "`false`",
 		Help: "`DATAFLOW`: fetch and process until there is no more data; else once",
@@ -315,6 +317,26 @@ var settings = [...]Setting{
 	{Name: "needs", Prop: "wasm.needs", Type: Texts, Default: "none", Example: `["kv","secret API_TOKEN"]`,
 		Help: "What the job needs of the operator's [grants](grants.md#needs): `http https://api.example.com/v1/`, `net tcp://db:5432`, `dir /data`, `kv`, `secret NAME`, `env NAME`, `config`. It grants nothing",
 		in:   func(_ *Configuration, g *Guest) any { return &g.Needs }},
+	{Name: "http", Type: Mapping, Only: TypeHTTP, Default: "none",
+		Help: "`HTTP`: the [request](http-jobs.md) for each item. In `url`, `headers` and `body` stand `{job}`, `{item}`, `{total}`, `{itemParameter}`, `{jobParameter}`, `{instant}` and `{run}` for what the run has"},
+	{Name: "http.url", Prop: PropHTTPURI, Type: Text, Only: TypeHTTP, canonical: httpURL, Default: "**required** for `HTTP`",
+		Help: "Where it goes, `https://api.example.com/run?item={item}`: the operator has to [grant](grants.md) it. Redirects are not followed",
+		in:   func(_ *Configuration, g *Guest) any { return &g.HTTP.URL }},
+	{Name: "http.method", Prop: PropHTTPMethod, Type: Text, Only: TypeHTTP, canonical: httpMethod, Default: "`GET`; `POST` with a body",
+		Help: "The method",
+		in:   func(_ *Configuration, g *Guest) any { return &g.HTTP.Method }},
+	{Name: "http.headers", Prop: propHTTPHeaders, Type: Texts, Only: TypeHTTP, Default: "none", Example: `["Accept: text/plain","Authorization: Bearer {{secret:API_TOKEN}}"]`,
+		Help: "Headers. `{{secret:NAME}}` stands for a secret that is granted for the address",
+		in:   func(_ *Configuration, g *Guest) any { return &g.HTTP.Headers }},
+	{Name: "http.body", Prop: PropHTTPData, Type: Text, Only: TypeHTTP, canonical: httpBody, Default: "none",
+		Help: "The body. In one of JSON, what stands for a name is escaped as a text of JSON",
+		in:   func(_ *Configuration, g *Guest) any { return &g.HTTP.Body }},
+	{Name: "http.contentType", Prop: PropHTTPContentType, Type: Text, Only: TypeHTTP, canonical: httpLine, Default: "`application/json` if the body begins with `{` or `[`, else `text/plain`",
+		Help: "The type of the body",
+		in:   func(_ *Configuration, g *Guest) any { return &g.HTTP.ContentType }},
+	{Name: "http.expect", Prop: "wasm.http.expect", Type: Text, Only: TypeHTTP, canonical: httpExpect, Default: "`200-299`",
+		Help: "The statuses of success, `200-299,304`. With another one the item fails; after 429, 5xx or a broken connection its outcome is `RETRY`",
+		in:   func(_ *Configuration, g *Guest) any { return &g.HTTP.Expect }},
 	{Name: "retry", Type: Mapping, Default: "see below",
 		Help: "When an item is tried again, within the fire"},
 	{Name: "retry.attempts", Prop: "wasm.retry.attempts", Type: Number, Min: 1, Max: 100, Default: "`3`",

@@ -98,7 +98,7 @@ func TestSettingsHaveOnePlace(t *testing.T) {
 			}
 			seen[place] = s.Name
 		}
-		if s.Prop != "" && !strings.HasPrefix(s.Prop, PropPrefix) && s.Prop != PropStreamingProcess {
+		if s.Prop != "" && !strings.HasPrefix(s.Prop, PropPrefix) && s.Prop != PropStreamingProcess && s.Only != TypeHTTP { // which has ElasticJob's
 			t.Errorf("%s: property %s does not begin with %s", s.Name, s.Prop, PropPrefix)
 		}
 		if s.Help == "" || s.Default == "" {

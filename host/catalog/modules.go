@@ -10,12 +10,14 @@ import (
 	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 	"github.com/wasmjob/wasmjob/host"
+	"github.com/wasmjob/wasmjob/host/builtin"
 	"github.com/wasmjob/wasmjob/host/capability/dir"
 	"github.com/wasmjob/wasmjob/host/capability/offer"
 	"github.com/wasmjob/wasmjob/host/ceiling"
 	"github.com/wasmjob/wasmjob/host/definition"
 	"github.com/wasmjob/wasmjob/host/plugin"
 	"github.com/wasmjob/wasmjob/host/plugin/process"
+	"github.com/wasmjob/wasmjob/host/plugin/wasm"
 	"github.com/wasmjob/wasmjob/host/words"
 )
 
@@ -101,16 +103,16 @@ func loaderOf(o Options) runtimeLoader {
 	return runtimeLoader{o.Runtime, o.Workers, terms{o.Ceilings, o.Placement, o.Granted, dir.NewQuotas()}}
 }
 
-func (l runtimeLoader) load(ctx context.Context, name string, wasm []byte, apart bool, due time.Time, compiles func()) (compiled, error) {
+func (l runtimeLoader) load(ctx context.Context, name string, module []byte, apart bool, due time.Time, compiles func()) (compiled, error) {
 	ctx = plugin.OnCompile(ctx, compiles)
 	if !apart {
-		m, err := l.runtime.Load(ctx, name, wasm, due)
+		m, err := l.runtime.Load(ctx, name, module, due)
 		if err != nil {
 			return nil, err
 		}
 		return l.compiled(m, false), nil
 	}
-	m, err := l.runtime.Open(name, wasm)
+	m, err := l.runtime.Open(name, module)
 	if err != nil {
 		return nil, err
 	}
@@ -228,7 +230,11 @@ func (m *boundModule) settings(c jobconfig.Configuration) (plugin.Settings, erro
 	if m.granted.kept {
 		s.Granted = slices.Concat(s.Granted, Capabilities())
 	}
-	return offer.Settings(s, m.granted.Grant), nil
+	s = offer.Settings(s, m.granted.Grant)
+	if g.Type == jobconfig.TypeHTTP {
+		s.Type, s.PluginConfig = wasm.TypeSimple, builtin.Request(g.HTTP)
+	}
+	return s, nil
 }
 
 // fit tries whether the module can be run with the configuration.

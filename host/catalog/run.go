@@ -17,6 +17,7 @@ import (
 
 	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/host"
+	"github.com/wasmjob/wasmjob/host/builtin"
 	"github.com/wasmjob/wasmjob/host/grants"
 	"github.com/wasmjob/wasmjob/host/words"
 )
@@ -507,6 +508,9 @@ func (c *Catalog) do(ctx context.Context, w want, m compiled, compiles func()) (
 
 // fetch reads the wanted version of a module.
 func (c *Catalog) fetch(w want) ([]byte, bool) {
+	if module, ok := builtin.Module(w.file); ok {
+		return module, true
+	}
 	root, err := os.OpenRoot(c.dir)
 	if err != nil {
 		return nil, false

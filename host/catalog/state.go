@@ -12,6 +12,7 @@ import (
 
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 	"github.com/wasmjob/wasmjob/host"
+	"github.com/wasmjob/wasmjob/host/builtin"
 	"github.com/wasmjob/wasmjob/host/ceiling"
 	"github.com/wasmjob/wasmjob/host/definition"
 	"github.com/wasmjob/wasmjob/host/grants"
@@ -303,6 +304,7 @@ func (r *report) addJob(s state, c claim, inForce bool, format string, args ...a
 // is, the first by file name is taken. The others are refused, their files'
 // other jobs are not.
 func (s state) decide(outcomes map[string]outcome, now time.Time) (state, plan) {
+	s.files = s.withBuiltin()
 	next := s
 	next.files = maps.Clone(s.files)
 	next.jobs = make(map[string]*binding, len(s.jobs))
@@ -427,6 +429,21 @@ func (s state) decide(outcomes map[string]outcome, now time.Time) (state, plan) 
 	next.refused, p.refused = r.refusals(s.refused, now)
 	p.complaints = r.complaints
 	return next, p
+}
+
+// withBuiltin are the files, and beside them the host's own modules that definitions name.
+func (s state) withBuiltin() map[string]file {
+	files := maps.Clone(s.files)
+	delete(files, builtin.HTTP)
+	for _, f := range s.files {
+		if slices.ContainsFunc(f.docs, func(d definition.Definition) bool { return d.Module == builtin.HTTP }) {
+			old := s.files[builtin.HTTP]
+			at := stamp{size: 1}
+			files[builtin.HTTP] = file{stamp: at, read: at, digest: builtin.Digest(builtin.HTTP), good: old.good}
+			break
+		}
+	}
+	return files
 }
 
 // apart reports whether all jobs that name a module run outside of this process.

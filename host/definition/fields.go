@@ -10,13 +10,14 @@ import (
 
 // known are the settings of a definition.
 type known struct {
-	settings      []jobconfig.Setting
-	fields, retry []string
-	props         map[string]string
+	settings []jobconfig.Setting
+	fields   []string
+	below    map[string][]string // fields of the mappings that have fields
+	props    map[string]string
 }
 
 func knownSettings() known {
-	return known{jobconfig.Settings(), fieldNames(), retryNames(), propFields()}
+	return known{jobconfig.Settings(), fieldNames(), fieldsBelow(), propFields()}
 }
 
 // fieldNames are the fields of a job, in the order of the documentation.
@@ -24,9 +25,15 @@ func fieldNames() []string {
 	return namesOf(func(name string) (string, bool) { return name, !strings.Contains(name, ".") })
 }
 
-// retryNames are the fields of the mapping retry.
-func retryNames() []string {
-	return namesOf(func(name string) (string, bool) { return strings.CutPrefix(name, "retry.") })
+// fieldsBelow are the fields of mappings, such as retry, by the mapping.
+func fieldsBelow() map[string][]string {
+	below := make(map[string][]string)
+	for _, s := range jobconfig.Settings() {
+		if mapping, name, ok := strings.Cut(s.Name, "."); ok {
+			below[mapping] = append(below[mapping], name)
+		}
+	}
+	return below
 }
 
 func namesOf(pick func(string) (string, bool)) (names []string) {
@@ -42,7 +49,7 @@ func namesOf(pick func(string) (string, bool)) (names []string) {
 func propFields() map[string]string {
 	fields := make(map[string]string)
 	for _, s := range jobconfig.Settings() {
-		if strings.HasPrefix(s.Prop, jobconfig.PropPrefix) {
+		if s.Prop != "" && s.Prop != jobconfig.PropStreamingProcess {
 			fields[s.Prop] = s.Name
 		}
 	}
@@ -58,7 +65,6 @@ func knownElsewhere() map[string]string {
 		"mounts":                                granted,
 		"mount":                                 granted,
 		"dirs":                                  granted,
-		"http":                                  granted,
 		"net":                                   granted,
 		"secrets":                               granted,
 		"grants":                                granted,

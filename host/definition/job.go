@@ -17,6 +17,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
+	"github.com/wasmjob/wasmjob/host/builtin"
 	"github.com/wasmjob/wasmjob/host/ceiling"
 	"github.com/wasmjob/wasmjob/host/grants"
 	"github.com/wasmjob/wasmjob/host/words"
@@ -28,8 +29,8 @@ type job struct {
 	*parser
 	root *yaml.Node
 	only bool // the file has no other
-	// nodes are the fields' values, by name; those of retry have its name
-	// before theirs.
+	// nodes are the fields' values, by name; those of a mapping such as retry
+	// have its name before theirs.
 	nodes map[string]*yaml.Node
 	// bad are the fields with a problem: nothing else is said about them.
 	bad map[string]bool
@@ -57,11 +58,15 @@ func (j *job) problem(n *yaml.Node, field, format string, args ...any) {
 
 func (j *job) read() Definition {
 	j.fields(j.root, "", j.known.fields)
-	if n := j.value("retry"); n != nil {
-		if n.Kind == yaml.MappingNode {
-			j.fields(n, "retry.", j.known.retry)
+	for _, mapping := range slices.Sorted(maps.Keys(j.known.below)) {
+		n := j.value(mapping)
+		if n == nil {
+			continue
+		}
+		if names := j.known.below[mapping]; n.Kind == yaml.MappingNode {
+			j.fields(n, mapping+".", names)
 		} else {
-			j.problem(n, "retry", "found %s, expected a mapping of %s", yamlnode.Describe(n), strings.Join(j.known.retry, ", "))
+			j.problem(n, mapping, "found %s, expected a mapping of %s", yamlnode.Describe(n), strings.Join(names, ", "))
 		}
 	}
 	j.defaults()
@@ -71,6 +76,7 @@ func (j *job) read() Definition {
 	j.needs()
 	j.module()
 	j.limits()
+	j.request()
 	j.itemParameters()
 	j.props()
 	j.validate()
@@ -225,6 +231,26 @@ func (j *job) limits() {
 	}
 }
 
+// request checks what a job of type HTTP sends, and that no other job has a request.
+func (j *job) request() {
+	if j.guest.Type != jobconfig.TypeHTTP {
+		if n := j.value("http"); n != nil && !j.bad["type"] {
+			j.problem(n, "http", "is the request of a job of type HTTP, expected type: HTTP; what a module may reach is granted by the operator (docs/grants.md)")
+		}
+		return
+	}
+	if n := j.value("module"); n != nil {
+		j.problem(n, "module", "found a module, expected none: the host sends the request of a job of type HTTP")
+	}
+	j.out.Module = builtin.HTTP
+	if j.nodes["http"] == nil && !j.meant["http"] {
+		j.problem(j.root, "http", "is missing, expected a mapping of %s", strings.Join(j.known.below["http"], ", "))
+	}
+	if n := j.value("http.headers"); n != nil {
+		j.problemsOf(n, "http.headers", jobconfig.CheckHTTPHeaders(j.guest.HTTP.Headers))
+	}
+}
+
 func checkModule(s string) error {
 	switch {
 	case strings.ContainsAny(s, `/\`):
@@ -330,7 +356,7 @@ func (j *job) property(props map[string]string, key, value *yaml.Node) {
 	case name == "<<" && yamlnode.IsPlain(key):
 		j.problem(key, "props", "mappings cannot be merged with <<, expected the properties themselves")
 		return
-	case strings.HasPrefix(name, jobconfig.PropPrefix):
+	case strings.HasPrefix(name, jobconfig.PropPrefix), j.guest.Type == jobconfig.TypeHTTP && j.known.props[name] != "":
 		why := ""
 		if !j.problems.Full() {
 			why = ownProperty(name)

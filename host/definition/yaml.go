@@ -186,7 +186,7 @@ func syntaxHint(line string) (column int, hint string) {
 // not be read out in messages.
 func example(line string, at int) string {
 	m := nameOfField.FindStringSubmatch(line)
-	if m == nil || (!isField(m[1], fieldNames()) && !isField(m[1], retryNames())) {
+	if m == nil || (!isField(m[1], fieldNames()) && !isField(m[1], fieldsBelow()["retry"])) {
 		return ""
 	}
 	return fmt.Sprintf(": %q", jobconfig.Clip(line[at:]))

@@ -108,9 +108,11 @@ func (j Job) fields() []field {
 	list.boolean("staticSharding", c.StaticSharding, false)
 	list.text("jobClass", j.Class)
 	j.guestFields(&list)
+	g, _ := c.Guest() // what cannot be read has its default, and a note by Read
+	http := g.Type == jobconfig.TypeHTTP
 	props := mapNode()
 	for _, key := range slices.Sorted(maps.Keys(c.Props)) {
-		if key != jobconfig.PropStreamingProcess && !strings.HasPrefix(key, jobconfig.PropPrefix) {
+		if key != jobconfig.PropStreamingProcess && !strings.HasPrefix(key, jobconfig.PropPrefix) && (!http || !strings.HasPrefix(key, "http.")) {
 			put(props, key, textNode(c.Props[key]))
 		}
 	}
@@ -130,21 +132,24 @@ func (j Job) guestFields(list *fieldList) {
 	if kind == string(KindDataflow) || kind == string(KindScript) || g.Type != "" {
 		list.add("type", "!!str", kind)
 	}
-	retry := mapNode()
+	below := make(map[string]*yaml.Node) // mappings such as retry
 	for _, setting := range jobconfig.Settings() {
 		// The registry's standard for timeout is none, and that of a definition is not.
 		if setting.Prop == "" || setting.Name == "type" || (setting.Name != "timeout" && setting.Text(g) == setting.Text(d)) {
 			continue
 		}
 		value := valueNode(setting.In(&c, &g))
-		if below, ok := strings.CutPrefix(setting.Name, "retry."); ok {
-			put(retry, below, value)
+		if mapping, name, ok := strings.Cut(setting.Name, "."); ok {
+			if below[mapping] == nil {
+				below[mapping] = mapNode()
+			}
+			put(below[mapping], name, value)
 		} else {
 			list.node(setting.Name, value)
 		}
 	}
-	if len(retry.Content) > 0 {
-		list.node("retry", retry)
+	for _, mapping := range slices.Sorted(maps.Keys(below)) {
+		list.node(mapping, below[mapping])
 	}
 }
 
@@ -179,6 +184,8 @@ func (l *fieldList) boolean(name string, value, standard bool) {
 // [jobconfig.Setting.In].
 func valueNode(value any) *yaml.Node {
 	switch p := value.(type) {
+	case *string:
+		return textNode(*p)
 	case *bool:
 		return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!bool", Value: strconv.FormatBool(*p)}
 	case *int:

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 	"github.com/wasmjob/wasmjob/coordination/registry"
@@ -21,7 +22,7 @@ import (
 // Kind is what a job is to be built as.
 type Kind string
 
-// The kinds. KindHTTP has no counterpart among modules.
+// The kinds. A job of KindHTTP needs no module.
 const (
 	KindSimple   Kind = "SIMPLE"
 	KindDataflow Kind = "DATAFLOW"
@@ -199,9 +200,7 @@ func (j *Job) readYAML(data []byte, class string) error {
 
 // The properties of ElasticJob's own kinds of jobs.
 const (
-	propCommand    = "script.command.line"
-	propHTTPURI    = "http.uri"
-	propHTTPMethod = "http.method"
+	propCommand = "script.command.line"
 )
 
 // old is a configuration of 1.x or 2.x, in the words of both.
@@ -400,9 +399,32 @@ func (j *Job) carry() {
 		j.note("the command line was: %s", j.Command)
 	}
 	if j.Kind == KindHTTP {
-		j.note("an HTTP job (%s %s): write one that sends the request, and grant it the URL (docs/grants.md)", c.Props[propHTTPMethod], c.Props[propHTTPURI])
+		j.carryRequest()
 	}
 	j.dropProps()
+}
+
+// carryRequest makes a job of type HTTP of ElasticJob's.
+func (j *Job) carryRequest() {
+	c := &j.Configuration
+	c.Props = withProp(c.Props, "wasm.type", string(jobconfig.TypeHTTP))
+	g, err := c.Guest()
+	if err != nil {
+		j.note("its request cannot be carried over: %v", err)
+	}
+	g.HTTP.Headers = append(g.HTTP.Headers, `shardingContext: {"jobName":"{job}","taskId":"{run}","shardingTotalCount":{total},"jobParameter":"{jobParameter}","shardingItem":{item},"shardingParameter":"{itemParameter}"}`)
+	wait := time.Duration(0)
+	for _, prop := range []string{"http.connect.timeout.milliseconds", "http.read.timeout.milliseconds"} {
+		if n, err := strconv.ParseInt(c.Props[prop], 10, 32); err == nil && n > 0 {
+			wait += time.Duration(n) * time.Millisecond
+		}
+		delete(c.Props, prop)
+	}
+	if g.Timeout == 0 {
+		g.Timeout = wait
+	}
+	g.Props(c.Props)
+	j.note("the host sends its request (%s %s), once the operator has granted the address (docs/grants.md). An answer that is no success makes the item fail; ElasticJob only logged it", g.HTTP.Defaults().Method, g.HTTP.URL)
 }
 
 // carryPool takes the thread pool over as far as there is something like it here.
@@ -433,7 +455,7 @@ func (j *Job) dropProps() {
 	var dropped []string
 	for _, key := range slices.Sorted(maps.Keys(c.Props)) {
 		for _, prefix := range []string{"email.", "wechat.", "dingtalk.", "http.", "script."} {
-			if strings.HasPrefix(key, prefix) {
+			if strings.HasPrefix(key, prefix) && (prefix != "http." || j.Kind != KindHTTP) {
 				dropped = append(dropped, key)
 			}
 		}

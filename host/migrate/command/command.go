@@ -241,7 +241,7 @@ func Write(p *command.Program, j *migrate.Job, source, dir string, skeleton, for
 	for _, n := range notes {
 		fmt.Fprintln(p.Err, j.Name+": "+n)
 	}
-	if !skeleton {
+	if !skeleton || j.Kind == migrate.KindHTTP {
 		return nil
 	}
 	main := filepath.Join(dir, j.File(), "main.go")

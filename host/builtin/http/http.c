@@ -1,0 +1,232 @@
+/* The module of jobs of type HTTP: sends one request for each item, and judges the answer by its
+   status. The plugin config is a list of texts, each ended by NUL: method, URL, type of the body,
+   body, statuses that are expected ("200-299,304"), and headers, name and value in turn.
+
+   {job}, {item}, {total}, {itemParameter}, {jobParameter}, {instant} and {run} stand for what
+   the invocation has. In the URL they are escaped for a URL, in a body of JSON for a text of
+   JSON. What is in braces twice, as {{secret:NAME}} in a header, is the host's. */
+#include "../../../sdk/c/wasmjob.h"
+
+typedef uint32_t u32;
+
+#define CONFIG (256 << 10)
+#define HEAD (64 << 10)
+#define BODY (512 << 10)
+
+static char config[CONFIG], head[HEAD], body[BODY], value[16 << 10], answer[4096], message[1024];
+
+/* out is a text that is being made. */
+struct out {
+  char *at, *end;
+  int full;
+};
+
+static void put(struct out *o, char c) {
+  if (o->at < o->end) *o->at++ = c;
+  else o->full = 1;
+}
+
+static void puts_(struct out *o, const char *s) {
+  while (*s) put(o, *s++);
+}
+
+static void number(struct out *o, int64_t v) {
+  char b[24];
+  int n = 0;
+  uint64_t rest = v < 0 ? -(uint64_t)v : (uint64_t)v;
+  if (v < 0) put(o, '-');
+  do b[n++] = '0' + rest % 10; while (rest /= 10);
+  while (n) put(o, b[--n]);
+}
+
+static void two(struct out *o, int64_t v) {
+  if (v < 10) put(o, '0');
+  number(o, v);
+}
+
+/* instant writes a time in Unix milliseconds as 2026-11-27T20:00:00Z. */
+static void instant(struct out *o, int64_t ms) {
+  int64_t s = ms / 1000, days = s / 86400, left = s % 86400;
+  if (left < 0) left += 86400, days--;
+  days += 719468; /* from the first of March of the year 0 */
+  int64_t era = (days >= 0 ? days : days - 146096) / 146097, doe = days - era * 146097;
+  int64_t yoe = (doe - doe / 1460 + doe / 36524 - doe / 146096) / 365, doy = doe - (365 * yoe + yoe / 4 - yoe / 100);
+  int64_t mp = (5 * doy + 2) / 153, month = mp < 10 ? mp + 3 : mp - 9;
+  number(o, yoe + era * 400 + (month <= 2));
+  put(o, '-'), two(o, month), put(o, '-'), two(o, doy - (153 * mp + 2) / 5 + 1);
+  put(o, 'T'), two(o, left / 3600), put(o, ':'), two(o, left / 60 % 60), put(o, ':'), two(o, left % 60), put(o, 'Z');
+}
+
+enum { PLAIN, URL, JSON };
+
+static void escaped(struct out *o, const char *s, u32 n, int how) {
+  static const char hex[] = "0123456789ABCDEF";
+  for (u32 i = 0; i < n; i++) {
+    unsigned char c = s[i];
+    if (how == URL && !((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' || c == '_' || c == '.' || c == '~')) {
+      put(o, '%'), put(o, hex[c >> 4]), put(o, hex[c & 15]);
+    } else if (how == JSON && (c == '"' || c == '\\')) {
+      put(o, '\\'), put(o, c);
+    } else if (how == JSON && c < 32) {
+      puts_(o, "\\u00"), put(o, hex[c >> 4]), put(o, hex[c & 15]);
+    } else {
+      put(o, c);
+    }
+  }
+}
+
+static int is(const char *s, u32 n, const char *word) {
+  u32 i = 0;
+  for (; i < n; i++)
+    if (word[i] != s[i]) return 0;
+  return word[i] == 0;
+}
+
+/* field writes what stands for a name in braces; 0 if there is no such name. */
+static int field(struct out *o, const char *name, u32 n, int how) {
+  struct out v = {value, value + sizeof value, 0};
+  int text = is(name, n, "job") ? JOB_CTX_JOB_NAME : is(name, n, "itemParameter") ? JOB_CTX_ITEM_PARAMETER : is(name, n, "jobParameter") ? JOB_CTX_JOB_PARAMETER : is(name, n, "run") ? JOB_CTX_RUN_ID : 0;
+  if (text) {
+    int32_t size = job_ctx_str(text, value, sizeof value);
+    if (size > (int32_t)sizeof value) o->full = 1;
+    else if (size > 0) v.at = value + size;
+  } else if (is(name, n, "item")) {
+    number(&v, job_ctx_int(JOB_CTX_ITEM));
+  } else if (is(name, n, "total")) {
+    number(&v, job_ctx_int(JOB_CTX_TOTAL_COUNT));
+  } else if (is(name, n, "instant")) {
+    instant(&v, job_ctx_int(JOB_CTX_FIRE_TIME));
+  } else {
+    return 0;
+  }
+  escaped(o, value, v.at - value, how);
+  return 1;
+}
+
+/* expand writes a template. */
+static void expand(struct out *o, const char *s, int how) {
+  while (*s) {
+    if (*s == '{' && s[1] == '{') { /* the host's, up to its end */
+      while (*s && !(*s == '}' && s[1] == '}')) put(o, *s++);
+      continue;
+    }
+    if (*s == '{') {
+      u32 n = 0;
+      while ((s[1 + n] >= 'a' && s[1 + n] <= 'z') || (s[1 + n] >= 'A' && s[1 + n] <= 'Z')) n++;
+      if (n && s[1 + n] == '}' && field(o, s + 1, n, how)) {
+        s += n + 2;
+        continue;
+      }
+    }
+    put(o, *s++);
+  }
+}
+
+static u32 length(const char *s) {
+  u32 n = 0;
+  while (s[n]) n++;
+  return n;
+}
+
+/* json reports whether a type of bodies is JSON. */
+static int json(const char *type) {
+  for (; *type && *type != ';'; type++)
+    if ((type[0] | 32) == 'j' && (type[1] | 32) == 's' && (type[2] | 32) == 'o' && (type[3] | 32) == 'n') return 1;
+  return 0;
+}
+
+/* expected reports whether a list of statuses has one. */
+static int expected(const char *list, int status) {
+  for (;;) {
+    int low = 0, high = 0;
+    while (*list == ' ') list++;
+    while (*list >= '0' && *list <= '9') low = low * 10 + *list++ - '0';
+    high = low;
+    if (*list == '-')
+      for (high = 0, list++; *list >= '0' && *list <= '9';) high = high * 10 + *list++ - '0';
+    if (low <= status && status <= high) return 1;
+    if (*list != ',') return 0;
+    list++;
+  }
+}
+
+static struct out said;
+
+static int failed(int status) {
+  job_set_error(message, said.at - message);
+  return status;
+}
+
+/* broken says what the host has against a request, and whether another try may help. */
+static int broken(int32_t handle, int32_t code) {
+  if (code == JOB_ERR_CANCELLED) return JOB_CANCELLED;
+  int32_t n = job_io_error(handle, answer, sizeof answer - 1);
+  puts_(&said, ": ");
+  if (n > 0) escaped(&said, answer, n > (int32_t)sizeof answer ? sizeof answer : (u32)n, PLAIN);
+  else puts_(&said, "the host answered "), number(&said, code);
+  if (handle > 0) job_io_close(handle);
+  return failed(code == JOB_ERR_UNAVAILABLE || code == JOB_ERR_TIMEOUT ? JOB_RETRY : JOB_FAIL);
+}
+
+WASMJOB_EXPORT("job_abi_v1") void job_abi_v1(void) {}
+
+WASMJOB_EXPORT("job_execute") int job_execute(void) {
+  said = (struct out){message, message + sizeof message, 0};
+  int32_t size = job_ctx_str(JOB_CTX_PLUGIN_CONFIG, config, sizeof config);
+  if (size <= 0 || size > (int32_t)sizeof config || config[size - 1] != 0) {
+    puts_(&said, "there is no request: this module is for jobs of type HTTP");
+    return failed(JOB_FAIL);
+  }
+  const char *at = config, *part[5];
+  for (int i = 0; i < 5; i++) {
+    if (at >= config + size) return JOB_FAIL;
+    part[i] = at;
+    at += length(at) + 1;
+  }
+  const char *method = part[0], *url = part[1], *type = part[2], *list = part[4];
+  struct out b = {body, body + sizeof body, 0}, h = {head, head + sizeof head, 0};
+  expand(&b, part[3], json(type) ? JSON : PLAIN);
+  puts_(&h, method), put(&h, 0);
+  const char *shown = h.at;
+  expand(&h, url, URL), put(&h, 0);
+  if (*type) puts_(&h, "Content-Type"), put(&h, 0), puts_(&h, type), put(&h, 0);
+  if (b.at > body) puts_(&h, "Content-Length"), put(&h, 0), number(&h, b.at - body), put(&h, 0);
+  while (at < config + size) {
+    puts_(&h, at), put(&h, 0);
+    at += length(at) + 1;
+    if (at >= config + size) break;
+    expand(&h, at, PLAIN), put(&h, 0);
+    at += length(at) + 1;
+  }
+  puts_(&said, method), put(&said, ' ');
+  for (u32 n = 0; shown[n] && n < 300; n++) put(&said, shown[n]);
+  if (b.full || h.full) {
+    puts_(&said, ": the request is too large: at most 64 KiB of URL and headers, 512 KiB of body");
+    return failed(JOB_FAIL);
+  }
+
+  int32_t handle = job_http_open(head, h.at - head);
+  if (handle < 0) return broken(0, handle);
+  int32_t code = b.at > body ? job_write(handle, body, b.at - body) : 0;
+  if (code == 0) {
+    do code = job_await(job_io_finish(handle)); while (code == JOB_ERR_AGAIN);
+  }
+  if (code == JOB_ERR_CANCELLED) return JOB_CANCELLED;
+  int32_t status = job_status(handle); /* it may have answered without reading all */
+  if (status < 0) return broken(handle, status);
+  u32 got = 0;
+  for (int32_t n = 1; got < sizeof answer && n > 0; got += n > 0 ? n : 0) {
+    n = job_read(handle, answer + got, sizeof answer - got);
+    if (n == JOB_ERR_CANCELLED) return JOB_CANCELLED;
+  }
+  job_io_close(handle); /* the rest is of no interest, however long it is */
+  puts_(&said, " answered "), number(&said, status);
+  if (expected(list, status)) {
+    job_log(0, message, said.at - message, 0, 0);
+    if (got) job_log(-4, answer, got, 0, 0);
+    return JOB_OK;
+  }
+  puts_(&said, ", expected "), puts_(&said, list);
+  if (got) puts_(&said, ": "), escaped(&said, answer, got, PLAIN);
+  return failed(status == 429 || status >= 500 ? JOB_RETRY : JOB_FAIL);
+}
