@@ -201,6 +201,10 @@ func evilFiles(t *testing.T) string {
 		"plugins/\x1b[31mPAINTED\u202ea.yaml":  "shardingTotalCount: 1\n",
 		"plugins/\x1b[31mPAINTED\u202ea.wasm":  "\x00asm\x01\x00\x00\x00",
 		"plugins/\u202e\x1b]0;TITLE\x07b.yaml": "x",
+		"import/crontab":                       evil + "\n* * * * * " + evil + "\nMAILTO=" + evil + "\n",
+		"import/cronjob.yaml":                  "kind: CronJob\nmetadata: {name: " + quoted + "}\nspec: {schedule: '* * * * *', timeZone: " + quoted + ", concurrencyPolicy: " + quoted + "}\n---\nkind: " + quoted + "\n",
+		"import/quartz.xml":                    "<a><job><name>x&#x202e;\u009b31mPAINTED</name><group>\u009b31mPAINTED</group></job></a>",
+		"import/xxl.sql":                       "INSERT INTO xxl_job_info (id, job_desc, author) VALUES (1, '" + evil + "', '" + evil + "');",
 	} {
 		file := filepath.Join(dir, name)
 		if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
@@ -223,7 +227,10 @@ func hostileLines() map[string][][]string {
 	zk := []string{"--zk", evil, "--namespace", evil}
 	return map[string][][]string{
 		"":      {{evil}, {"--" + evil}},
-		"adopt": {zk, {"--namespace", evil}}, "export": {append(zk, "--out", evil)}, "import": {append([]string{"elasticjob"}, append(zk, "--out", evil)...), {evil}},
+		"adopt": {zk, {"--namespace", evil}}, "export": {append(zk, "--out", evil)}, "import": {{evil}},
+		"import elasticjob": {append(zk, "--out", evil), {evil}}, "import crontab": {{"DIR/import/crontab", "--out", "DIR/out"}, {evil, "--out", evil}},
+		"import cronjob": {{"DIR/import/cronjob.yaml", "--out", "DIR/out"}, {"DIR/import/cronjob.yaml", "--out", "DIR/out", "--zone", evil}},
+		"import quartz":  {{"DIR/import/quartz.xml", "--out", "DIR/out"}, {"--database", evil, "--out", evil}}, "import xxl-job": {{"DIR/import/xxl.sql", "--out", "DIR/out"}},
 		"alert": {{evil}}, "alert export": {{"--alerts", "DIR/alerts/a.yaml"}}, "alert list": list, "alert silence": {{evil, "--for", "1h"}, {evil, "--for", "1h", "--reason", evil}, {"*", "--for", "1h", "--reason", evil}},
 		"alert test": {{"--alerts", "DIR/alerts/a.yaml"}, {"--route", evil}}, "alert unsilence": {{evil}, {"5f0c2b7a91d3e4f6"}},
 		"audit": append(list, job...), "calendar": append(list, job...), "history": append(list, job...), "runs": append(list, job...),
