@@ -60,6 +60,7 @@ const (
 	RefusedPast     Refusal = "the instant has been begun already"
 	RefusedHeld     Refusal = "the item is held back" // Record.HeldBack says more
 	RefusedAhead    Refusal = "the instant is later than the registry's clock"
+	RefusedChanged  Refusal = "the schedule was changed before the instant"
 )
 
 // Begin writes the running marks, records and the host's list of runs for the
@@ -76,6 +77,7 @@ func (m *Member) Begin(ctx context.Context, b Beginning) (Begun, error) {
 		own:       ownList{m.Runs, m.RunsVersion},
 		out:       Begun{Refused: make(map[int]Refusal), Held: make(map[int]tree.Record)},
 		trigger:   b.ConsumeTrigger,
+		config:    m.View.configVersion(),
 		forgotten: make(map[int]registry.Node),
 		left:      make(map[int]bool),
 	}
@@ -138,6 +140,7 @@ type begin struct {
 	out     Begun
 	todo    tree.Items // neither begun nor refused, ascending
 	trigger bool       // the trigger is to be consumed
+	config  int32      // version of the configuration by whose schedule the instant is one
 	// forgotten are items whose record names a run of a host that lives and does
 	// not have it in its list of runs, which is given: an external edit has changed one of
 	// the two.
@@ -173,7 +176,10 @@ func (g *begin) run(ctx context.Context, x *step.Exchange) error {
 		if conflict != nil {
 			switch c.roles[conflict.Index] {
 			case roleRoot:
-				return tree.ErrRemoved
+				if err := g.reconfigured(ctx, x); err != nil {
+					return err
+				}
+				continue
 			case roleShare:
 				g.stale()
 				return nil
@@ -230,7 +236,7 @@ func (g *begin) next() beginCommit {
 	next.rest = g.todo[len(next.part):]
 	next.runs = g.own.runs.With(g.Fire, g.marked(), begins)
 
-	c := g.guarded(len(body.ops) + 9)
+	c := g.guarded(len(body.ops)+9, g.config)
 	if g.View.JavaLed() {
 		c.add(roleShare, -1, registry.Absent(l.Necessary()))
 		c.add(roleShare, -1, registry.Absent(l.Processing()))
@@ -248,18 +254,39 @@ func (g *begin) next() beginCommit {
 	return next
 }
 
-// guarded is a commit of about n ops that takes effect while the job is there and this
-// host's share is what it knows.
-func (m *Member) guarded(n int) commit {
+// guarded is a commit of about n ops that takes effect while the job is there, with this
+// version of its configuration, and this host's share is what it knows.
+func (m *Member) guarded(n int, config int32) commit {
 	l, guard := m.Layout, m.Share.Guard
 	c := newCommit(n)
-	c.add(roleRoot, -1, registry.Check(l.Config(), registry.AnyVersion))
+	c.add(roleRoot, -1, registry.Check(l.Config(), config))
 	c.add(roleShare, -1, registry.Check(l.AssignmentOf(m.Self.ID), guard.Assignment))
 	c.add(roleShare, -1, registry.Check(l.Epoch(), guard.Epoch))
 	if guard.AnchorVersion > 0 {
 		c.add(roleShare, -1, registry.Check(l.ItemInstance(guard.Anchor), guard.AnchorVersion))
 	}
 	return c
+}
+
+// reconfigured finds out whether the instant is still one: this host has not heard yet that the
+// configuration was changed. A trigger is one whatever the configuration says.
+func (g *begin) reconfigured(ctx context.Context, x *step.Exchange) error {
+	n, err := x.Read(ctx, registry.Data(g.Layout.Config()))
+	if err != nil {
+		return err
+	}
+	node := n.Data(g.Layout.Config())
+	if !node.Exists {
+		return tree.ErrRemoved
+	}
+	g.config = node.Version
+	if g.Fire.Trigger == 0 && g.View.reschedules(node, g.Fire.Time()) {
+		for _, i := range g.todo {
+			g.out.Refused[i] = RefusedChanged
+		}
+		g.todo = nil
+	}
+	return nil
 }
 
 // Waived is what became of instants that were to be waived.
@@ -276,7 +303,7 @@ func (m *Member) Waive(ctx context.Context, items map[int]ItemState) (Waived, er
 	err := m.perform(ctx, "waive instants", func(ctx context.Context, x *step.Exchange) error {
 		todo := tree.Items(slices.Sorted(maps.Keys(items)))
 		for len(todo) > 0 {
-			c := m.guarded(4 + len(todo))
+			c := m.guarded(4+len(todo), registry.AnyVersion)
 			guard, room := len(c.ops), step.Budget
 			for _, i := range todo {
 				op := registry.Set(m.Layout.Record(i), items[i].Record.Data(), items[i].RecordVersion)

@@ -356,6 +356,50 @@ func TestBeginGoesByTheRegistrysClock(t *testing.T) {
 	}
 }
 
+// TestBeginAfterTheScheduleChanged: a host that has not heard that the configuration was changed
+// begins what is still due by it, and no instant after a change of the schedule.
+func TestBeginAfterTheScheduleChanged(t *testing.T) {
+	t.Parallel()
+	cron := func(c *jobconfig.Configuration) { c.Cron = "0/7 * * * * ?" }
+	for name, test := range map[string]struct {
+		in      time.Duration // the instant, from now
+		trigger int64
+		change  func(*jobconfig.Configuration)
+		refused bool
+	}{
+		"another schedule":                    {time.Hour, 0, cron, true},
+		"another zone":                        {time.Hour, 0, func(c *jobconfig.Configuration) { c.TimeZone = "GMT+03:00" }, true},
+		"another schedule, in force later on": {time.Second, 0, cron, false},
+		"a trigger":                           {time.Hour, 1 << 40, cron, false},
+		"another description":                 {time.Hour, 0, func(c *jobconfig.Configuration) { c.Description = "else" }, false},
+		"nothing that can be read":            {time.Hour, 0, func(c *jobconfig.Configuration) { c.Cron, c.ShardingTotalCount = "0/7 * * * * ?", -1 }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c, hosts := group(t, 1, nil)
+			h := hosts[0]
+			changed := h.View.Config
+			test.change(&changed)
+			h.beforeCommit(func() { c.hand(registry.Set(c.layout.Config(), changed.YAML(), registry.AnyVersion)) })
+			states := make(map[int]co.ItemState)
+			for i, it := range h.items {
+				states[i] = it.state
+			}
+			var out co.Begun
+			fire := tree.Fire{Instant: time.Now().Add(test.in).UnixMilli(), Trigger: test.trigger, Source: "schedule"}
+			must(t, h.perform(moves.Begin(&h.Member, co.Beginning{Fire: fire, Items: states, Now: c.now}, &out)))
+			for i := range states {
+				if why, refused := out.Refused[i]; refused != test.refused || (refused && why != co.RefusedChanged) {
+					t.Errorf("item %d: refused %v: %q", i, refused, why)
+				}
+			}
+			if (len(out.Items) == 0) != test.refused || out.Stale {
+				t.Errorf("begun are %v", out.Items)
+			}
+		})
+	}
+}
+
 // TestManyItemsOfOneHost: what a fire costs grows with the items, however
 // many a host has: its list of runs is ranges, and takes no room from them.
 func TestManyItemsOfOneHost(t *testing.T) {

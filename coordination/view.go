@@ -380,8 +380,37 @@ func (v View) strategyName() string {
 	return name
 }
 
-// ConfigTime is the registry's clock at the write that made the configuration what it is.
-func (v View) ConfigTime() time.Time { return v.configNode.Mtime }
+// ScheduleDelay is how long after its write a changed schedule takes effect, so that all hosts
+// have heard of it by then. A host that has not heard begins no instant later than that: its
+// begin is refused, and it looks.
+const ScheduleDelay = 2 * time.Second
+
+// ScheduleSince is when the schedule of the configuration takes effect, by the registry's clock:
+// the same on all hosts, whenever they hear of it. Java hosts follow it at once.
+func (v View) ScheduleSince() time.Time { return v.scheduleSince(v.configNode) }
+
+func (v View) scheduleSince(config registry.Node) time.Time {
+	if v.Mixed() {
+		return config.Mtime
+	}
+	return config.Mtime.Add(ScheduleDelay)
+}
+
+// reschedules reports whether another configuration than the view's leaves it open whether an
+// instant is one: it has another schedule, which takes effect before.
+func (v View) reschedules(config registry.Node, instant time.Time) bool {
+	c, _, err := readConfiguration(v.Layout.Job, config.Data, v.Config, v.Accept)
+	same := err != nil || (c.Cron == v.Config.Cron && c.TimeZone == v.Config.TimeZone)
+	return !same && instant.After(v.scheduleSince(config))
+}
+
+// configVersion is the version of the configuration's node, if the view has seen one.
+func (v View) configVersion() int32 {
+	if !v.configNode.Exists {
+		return registry.AnyVersion
+	}
+	return v.configNode.Version
+}
 
 // ConfigChange is the registry's number of the write that made the
 // configuration what it is; it distinguishes two configurations.

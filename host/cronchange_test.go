@@ -27,6 +27,11 @@ func TestCronChangedAtAnInstant(t *testing.T) {
 		{3, "*/1 * * * * ?", "*/10 * * * * ?", map[int]time.Duration{1: 20 * ms, 2: 300 * ms}},
 		{2, "*/10 * * * * ?", "", map[int]time.Duration{2: 300 * ms}},
 		{2, "*/10 * * * * ?", "*/2 * * * * ?", map[int]time.Duration{2: 4 * time.Second}},
+		// One hears of it when its own instants have come that are none any more.
+		{2, "*/1 * * * * ?", "*/10 * * * * ?", map[int]time.Duration{2: 5 * time.Second}},
+		{2, "*/2 * * * * ?", "1/2 * * * * ?", map[int]time.Duration{1: 7 * time.Second}},
+		{3, "*/2 * * * * ?", "*/3 * * * * ?", map[int]time.Duration{1: 20 * ms, 2: 4 * time.Second, 3: 9 * time.Second}},
+		{2, "*/2 * * * * ?", "", map[int]time.Duration{2: 6 * time.Second}},
 	} {
 		for _, at := range []int{0, 5} {
 			for off := -420 * ms; off <= 120*ms; off += 30 * ms {

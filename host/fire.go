@@ -235,6 +235,9 @@ func (rn *runner) refused(now moment, it *item, id tree.Fire, why coordination.R
 		}
 		it.state.Record = record
 		rn.skipItem(it, id, event.SkipHeld, record.HeldBack(rn.name, it.number))
+	case coordination.RefusedChanged:
+		it.Answered(id)
+		rn.skipItem(it, id, event.SkipDisabled, string(why))
 	case coordination.RefusedPast:
 		it.Answered(id)
 		if !trigger {

@@ -485,21 +485,12 @@ func (j *job) stay() {
 	j.makeUp(j.host.clock(), idle)
 }
 
-const (
-	// changeSoon is how long after its write a changed schedule takes effect, so that all hosts
-	// have heard of it by then.
-	changeSoon = 2 * time.Second
-	// heardSoon is the latest that a host hears of a write, while its clock and the registry's are right.
-	heardSoon = 30 * time.Second
-)
+// heardSoon is the latest that a host hears of a write, while its clock and the registry's are right.
+const heardSoon = 30 * time.Second
 
-// changesAt is when the schedule of the configuration takes effect: the same on all hosts, whenever
-// they hear of it. Java hosts follow it at once.
+// changesAt is when the schedule of the configuration takes effect.
 func (j *job) changesAt(now moment) time.Time {
-	at := j.member.View.ConfigTime()
-	if !j.member.View.Mixed() {
-		at = at.Add(changeSoon)
-	}
+	at := j.member.View.ScheduleSince()
 	if at.Before(now.wall.Add(-heardSoon)) || at.After(now.wall.Add(heardSoon)) { // a clock is wrong
 		return now.wall
 	}

@@ -48,6 +48,7 @@ var reports = []map[texts.Language]string{
 	{en: "the item has been begun by another host since", zh: "此后该分片已由其他主机启动"},
 	{en: "the instant has been begun already", zh: "该时刻已经启动过"},
 	{en: "the instant is later than the registry's clock", zh: "该时刻晚于注册中心的时钟"},
+	{en: "the schedule was changed before the instant", zh: "调度在该时刻之前已被更改"},
 	{en: "the item is held back", zh: "分片被扣留"},
 	{en: "the item is held back since {at}: {reason} died in its runs ({hosts}); {command} lets it run again", zh: "分片自 {at} 起被扣留：{reason}在运行它时崩溃（{hosts}）；用“{command}”可让它再次运行"},
 	{en: "a host", zh: "一台主机"},
