@@ -390,9 +390,11 @@ func (h *Host) dial(ctx context.Context) (*fence.Session, error) {
 	}
 	if report != "" {
 		h.log.Warn(report)
+		h.emit(event.Event{Kind: event.RegistryBehind, Host: h.process, Reason: report})
 	}
 	if behind := s.Behind(); behind != nil {
 		h.log.Error("registry: nothing begins", zap.Error(behind))
+		h.emit(event.Event{Kind: event.RegistryBehind, Host: h.process, Reason: behind.Error()})
 	}
 	return s, nil
 }

@@ -138,6 +138,9 @@ func TestRegistryIsPutBack(t *testing.T) {
 		if after := fencesGrow(c); began(c)-n < 16 || after <= before {
 			t.Errorf("%d items began after it, with fences up to %d; %d was the greatest before", began(c)-n, after, before)
 		}
+		if said := c.list(event.RegistryBehind); len(said) != 1 || !strings.Contains(said[0].Reason, "from now on all numbers of the namespace are above") {
+			t.Errorf("said of it:\n%s", lines(said))
+		}
 		node := c.nodes(registry.Data("/test.wasmjob"))[0]
 		if node.Version != 1 || !strings.Contains(string(node.Data), `"raisedBy"`) {
 			t.Errorf("the base was set %d times: %s", node.Version, node.Data)
@@ -164,6 +167,9 @@ func TestRegistryIsPutBack(t *testing.T) {
 		s := second.host.Status().Jobs[0]
 		if s.State != host.JobError || !strings.Contains(s.Reason, "gone back") || !strings.Contains(s.Reason, "the history") || began(c) != n {
 			t.Errorf("%d items began; the job is %s: %s", began(c)-n, s.State, s.Reason)
+		}
+		if said := c.list(event.RegistryBehind); len(said) != 1 || !strings.Contains(said[0].Reason, "wasmjob adopt --above") {
+			t.Errorf("said of it:\n%s", lines(said))
 		}
 		rc, err := c.server.Connect(t.Context())
 		if err != nil {

@@ -36,13 +36,15 @@ const (
 	HostGone Rule = "hostGone"
 	// Session: a host's session with the registry is in doubt, or is lost.
 	Session Rule = "session"
+	// Registry: a host has found that the registry has gone back, or was copied.
+	Registry Rule = "registry"
 	// History: a host cannot write its history.
 	History Rule = "history"
 )
 
 // AllRules are all rules.
 func AllRules() []Rule {
-	return []Rule{Failures, SucceedEvery, StartWithin, LongerThan, Lost, Held, Refused, HostGone, Session, History}
+	return []Rule{Failures, SucceedEvery, StartWithin, LongerThan, Lost, Held, Refused, HostGone, Session, Registry, History}
 }
 
 // Alert is something that is wrong, until it is not any more.

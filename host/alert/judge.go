@@ -99,6 +99,7 @@ type Judge struct {
 	checks   []Check
 	// replan are jobs of which another host has found that items have not begun.
 	replan []string
+	behind event.Behind
 }
 
 // job is what the judge knows of a job.
@@ -252,7 +253,10 @@ func (j *Judge) resolve(a Alert, at time.Time, why string) {
 // See takes an event of this host.
 func (j *Judge) See(e event.Event) {
 	switch e.Kind {
+	case event.RegistryBehind:
+		j.registry(e)
 	case event.Session:
+		j.registry(e)
 		j.session(e)
 	case event.Refused, event.Accepted:
 		j.fileEvent(e)
@@ -382,6 +386,20 @@ func (j *Judge) session(e event.Event) {
 	}
 	if j.file.Hosts.Session {
 		j.fire(a, true)
+	}
+}
+
+// registry takes that the registry has gone back, or that a session has found nothing of that. The
+// host says so itself: it may not be able to write to the registry.
+func (j *Judge) registry(e event.Event) {
+	a := Alert{Rule: Registry, Subject: j.server, OfHost: true, Since: e.Time, Host: e.Host}
+	behind, changed := j.behind.See(e)
+	switch {
+	case e.Kind == event.RegistryBehind && j.file.Hosts.Registry:
+		a.Text = fmt.Sprintf("host %s has found: %s", j.server, oneLine(e.Reason))
+		j.fire(a, true)
+	case changed && !behind:
+		j.resolve(a, e.Time, "the host has another session, which finds nothing of that")
 	}
 }
 

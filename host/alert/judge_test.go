@@ -724,6 +724,32 @@ func TestJudge_refusedBeforeTheSession(t *testing.T) {
 	}
 }
 
+// TestJudge_registry: a host says itself that the registry has gone back, until it has a session that
+// finds nothing of that.
+func TestJudge_registry(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, "")
+	behind := event.Event{Kind: event.RegistryBehind, Reason: "this registry has gone back: run 'wasmjob adopt'"}
+	live := func(id string) { b.see(event.Event{Kind: event.Session, Host: id, Reason: "live"}) }
+	b.see(behind)
+	live(self)
+	b.see(event.Event{Kind: event.Session, Reason: "suspect"})
+	live(self) // after a doubt
+	b.see(event.Event{Kind: event.Session, Reason: "lost"})
+	b.see(behind)
+	live("10.0.0.1@-@1-ab")
+	b.see(event.Event{Kind: event.Session, Reason: "lost"})
+	live("10.0.0.1@-@1-ac")
+	b.said = slices.DeleteFunc(b.said, func(s string) bool { return !strings.Contains(s, "here registry:") })
+	b.expect(
+		"12:00:00 fire here registry: host 10.0.0.1 has found: this registry has gone back: run 'wasmjob adopt'",
+		"12:00:00 end here registry: the host has another session, which finds nothing of that",
+	)
+	off := newBench(t, "hosts: {registry: false, session: false}")
+	off.see(behind)
+	off.expect()
+}
+
 // TestJudge_useEnds: a rule that is switched off while something is wrong by it ends that.
 func TestJudge_useEnds(t *testing.T) {
 	t.Parallel()

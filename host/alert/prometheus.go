@@ -94,6 +94,9 @@ func (f *File) Prometheus(source string) string {
 	if f.Hosts.Session {
 		write(Session, "WasmjobSession", "", `wasmjob_registry_session_trust{trust="live"} == 0`, "{{ $labels.instance }} has no live session with the registry.")
 	}
+	if f.Hosts.Registry {
+		write(Registry, "WasmjobRegistryBehind", "", "wasmjob_registry_behind > 0", "{{ $labels.instance }} has found that the registry has gone back, or was copied.")
+	}
 	if f.Hosts.History {
 		write(History, "WasmjobHistory", "", "wasmjob_history_failing > 0", "{{ $labels.instance }} cannot write its history.")
 	}

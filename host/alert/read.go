@@ -38,7 +38,7 @@ func Read(path string) (*File, error) {
 
 // Parse is Read for what stands in the file.
 func Parse(name string, data []byte) (*File, error) {
-	p := &parser{File: fields.File{Name: name}, routes: make(map[string]bool), out: &File{Hosts: Hosts{true, true, true}, Receivers: make(map[string]Receiver), Handlers: make(map[string]string), sum: sha256.Sum256(data)}}
+	p := &parser{File: fields.File{Name: name}, routes: make(map[string]bool), out: &File{Hosts: Hosts{true, true, true, true}, Receivers: make(map[string]Receiver), Handlers: make(map[string]string), sum: sha256.Sum256(data)}}
 	p.file(p.Root(data, "expected receivers and routes", "a mapping with receivers and routes"))
 	if err := p.Problems.Sorted(); err != nil {
 		return nil, err
@@ -138,8 +138,8 @@ func (p *parser) hosts(n *yaml.Node) {
 	if n == nil {
 		return
 	}
-	found := p.Fields(n, "hosts", "gone", "session", "history")
-	for name, at := range map[string]*bool{"gone": &p.out.Hosts.Gone, "session": &p.out.Hosts.Session, "history": &p.out.Hosts.History} {
+	found := p.Fields(n, "hosts", "gone", "session", "registry", "history")
+	for name, at := range map[string]*bool{"gone": &p.out.Hosts.Gone, "session": &p.out.Hosts.Session, "registry": &p.out.Hosts.Registry, "history": &p.out.Hosts.History} {
 		if v := found[name]; v != nil {
 			*at = p.yes(v, "hosts."+name)
 		}

@@ -50,7 +50,7 @@ func TestParse(t *testing.T) {
 			t.Errorf("%s: %+v, want %+v", job, got, want)
 		}
 	}
-	if f.Hosts != (alert.Hosts{Gone: true, History: true}) {
+	if f.Hosts != (alert.Hosts{Gone: true, Registry: true, History: true}) {
 		t.Errorf("%+v", f.Hosts)
 	}
 	mail := f.Receivers["ops-mail"]

@@ -21,7 +21,7 @@ type Rules struct {
 }
 
 // Hosts are the rules about hosts.
-type Hosts struct{ Gone, Session, History bool }
+type Hosts struct{ Gone, Session, Registry, History bool }
 
 // File is what an operator wants messages about, and how. It is not changed after it was read.
 type File struct {
@@ -70,7 +70,7 @@ func (f *File) wants(a *Alert) bool {
 	on := map[Rule]bool{
 		Failures: r.Failures > 0 || a.Route != "", SucceedEvery: r.SucceedEvery > 0, StartWithin: r.StartWithin > 0,
 		LongerThan: r.LongerThan > 0 || r.LongerThanUsual > 0, Lost: r.Lost, Held: r.Held, Refused: r.Refused,
-		HostGone: f.Hosts.Gone, Session: f.Hosts.Session, History: f.Hosts.History,
+		HostGone: f.Hosts.Gone, Session: f.Hosts.Session, Registry: f.Hosts.Registry, History: f.Hosts.History,
 	}
 	return on[a.Rule]
 }

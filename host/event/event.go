@@ -69,6 +69,11 @@ const (
 	Janitor Kind = "job.janitor"
 	Session Kind = "session" // Reason: live, suspect, yield, lost; or Wait is set
 	Clock   Kind = "clock"   // this host's clock is too far from the registry's, by Drift, or is not any more
+	// RegistryBehind: a session of this host found that the registry gives out transaction numbers
+	// that were given out before: it was put back from a backup, or copied. Reason says how that
+	// is known, and whether this host raised the base of the namespace and goes on, or begins
+	// nothing. It comes before the Session that is live.
+	RegistryBehind Kind = "registry.behind"
 	// HostGone: this host has found that Other is gone, and has not left its jobs
 	// in good order: its session with the registry has ended. Each host that looks
 	// reports it once.
@@ -86,7 +91,7 @@ type Event struct {
 	Time time.Time `json:"time"`
 	Kind Kind      `json:"kind"`
 	// Host is the instance id of the term, Job empty for events of the host. What
-	// is of no term (HostStarted, HostStopped, Refused) has the server's address
+	// is of no term (HostStarted, HostStopped, Refused, RegistryBehind) has the server's address
 	// and the process in place of the id, as [Process] makes them.
 	Host string `json:"host"`
 	Job  string `json:"job,omitempty"`

@@ -108,6 +108,13 @@ func (m *Metrics) note(typ Type, name, help string, labels []Label) string {
 	return name
 }
 
+// gauge adds a gauge.
+func (m *Metrics) gauge(name, help string) prometheus.Gauge {
+	g := prometheus.NewGauge(prometheus.GaugeOpts{Name: m.note(Gauge, name, help, nil), Help: help})
+	m.registry.MustRegister(g)
+	return g
+}
+
 // counters adds a counter with labels.
 func (m *Metrics) counters(name, help string, labels ...Label) *prometheus.CounterVec {
 	name = m.note(Counter, name, help, labels)

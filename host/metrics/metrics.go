@@ -57,6 +57,7 @@ type Metrics struct {
 	lag, fireTime, itemTime   *durations
 	elections, reshardings    *prometheus.CounterVec
 	sessions, refusals, loads prometheus.Counter
+	registryBehind            prometheus.Gauge
 	operations                *prometheus.CounterVec // kind
 	signIns                   *prometheus.CounterVec // result
 	expired                   *prometheus.CounterVec // what
@@ -69,6 +70,7 @@ type Metrics struct {
 	// waiting are the items that have not begun, of each fire under way, by job.
 	waiting map[string]map[fire]map[int]struct{}
 	digests map[string]string // of jobs, to notice a new module
+	behind  event.Behind
 }
 
 // fire identifies a fire of a job on this host.
@@ -94,6 +96,7 @@ func New(o Options) *Metrics {
 	m.guests.init(m)
 	m.outside.init(m)
 	m.sessions = m.counter("sessions_lost_total", "Registry sessions that were lost.")
+	m.registryBehind = m.gauge("registry_behind", "1 if this host has found, in the session that it has, that the registry had gone back or was copied.")
 	m.refusals = m.counter("files_refused_total", "Files of the plugins directory that were refused.")
 	m.loads = m.counter("jobs_changed_total", "Times a job's configuration or module changed.")
 	m.expired = m.counters("waits_expired_total", "Waits on others that have reached their deadline, by what was waited for.", waits())

@@ -182,6 +182,13 @@ func TestEventsBecomeMetrics(t *testing.T) {
 	})
 	lint(t, m)
 
+	// A session that finds that the registry has gone back, and the one after it.
+	for _, step := range []struct{ kind, host, reason, want string }{
+		{"session", "x", "live", "0"}, {"registry.behind", "", "", "1"}, {"session", "y", "live", "1"}, {"session", "z", "live", "0"},
+	} {
+		e(event.Kind(step.kind), func(e *event.Event) { e.Host, e.Reason = step.host, step.reason })
+		expect(t, m, map[string]string{`wasmjob_registry_behind`: step.want})
+	}
 	// A fire in whose midst the session was lost, and one whose job left.
 	e(event.FireStarted, func(e *event.Event) { e.Items = []int{0, 1} })
 	e(event.Session, func(e *event.Event) { e.Reason = "lost" })

@@ -19,7 +19,7 @@ func (m *Metrics) Observe(e event.Event) {
 		m.expired.WithLabelValues(string(e.Wait)).Inc()
 	}
 	switch e.Kind {
-	case event.Refused, event.JobAdded, event.JobChanged, event.JobRemoved, event.Session:
+	case event.Refused, event.JobAdded, event.JobChanged, event.JobRemoved, event.Session, event.RegistryBehind:
 		m.observeJob(e)
 	default:
 		if !m.jobs.gone(e.Job) {
@@ -77,6 +77,9 @@ func (m *Metrics) look(now time.Time) {
 
 // observeJob takes what happens to a job as a whole, to a file or to the session.
 func (m *Metrics) observeJob(e event.Event) {
+	if behind, changed := m.behind.See(e); changed {
+		m.registryBehind.Set(map[bool]float64{true: 1}[behind])
+	}
 	switch e.Kind {
 	case event.Refused:
 		m.refusals.Inc()

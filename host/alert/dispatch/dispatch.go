@@ -110,7 +110,7 @@ func New(o Options) *Dispatcher {
 }
 
 // wanted are the kinds of events that matter.
-var wanted = []event.Kind{event.Session, event.Refused, event.Accepted, event.JobError, event.JobConfigured, event.Janitor, event.JobRemoved,
+var wanted = []event.Kind{event.Session, event.RegistryBehind, event.Refused, event.Accepted, event.JobError, event.JobConfigured, event.Janitor, event.JobRemoved,
 	event.JobStopped, event.FireStarted, event.FireEnded, event.ItemStarted, event.ItemEnded, event.ItemCompleted, event.ItemSkipped, event.ItemHeld, event.ItemReleased}
 
 // Add takes an event of the host. It never blocks; what does not fit is counted.

@@ -1,0 +1,24 @@
+package event
+
+// Behind follows whether a host has found, in the session that it has, that the registry had gone
+// back. It is for one goroutine; the zero value has found nothing.
+type Behind struct {
+	found bool   // the next session is the one that found it
+	host  string // the id of the term that did
+}
+
+// See takes an event of the host. It returns whether the session is one that found it, and
+// whether the event has changed that. A doubt in the session changes nothing.
+func (b *Behind) See(e Event) (behind, changed bool) {
+	before := b.found || b.host != ""
+	switch {
+	case e.Kind == RegistryBehind:
+		b.found, b.host = true, ""
+	case e.Kind == Session && e.Wait == "" && e.Reason == "live" && b.found:
+		b.found, b.host = false, e.Host
+	case e.Kind == Session && e.Wait == "" && e.Reason == "live" && e.Host != b.host:
+		b.host = ""
+	}
+	behind = b.found || b.host != ""
+	return behind, behind != before
+}
