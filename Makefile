@@ -117,8 +117,9 @@ crash: ## let hosts die at every registry operation of every scenario, and in pa
 	$(GO) test -count 1 -timeout 10h -v -run '^(TestCrashAtEveryOperation|TestTwoCrashes)$$' ./host -crash.stride 1 -crash.pairs $(or $(PAIRS),3)
 
 .PHONY: mutants
-mutants: ## take guards out of a copy of the tree, one by one: the test that names each must notice; ONLY=text picks some
-	$(GO) run ./test/mutants $(if $(ONLY),-only '$(ONLY)')
+mutants: ## change guards in a copy of the tree, one by one: a test must notice each; AREA=coordination, history, alerts or registries, EVERY=n (another part with SEED=n) and ONLY=text pick some: bin/mutants.md
+	@mkdir -p bin
+	nice $(GO) run ./test/mutants -report $(CURDIR)/bin/mutants.md $(if $(AREA),-area $(AREA)) $(if $(EVERY),-every $(EVERY)) $(if $(SEED),-seed $(SEED)) $(if $(ONLY),-only '$(ONLY)')
 
 .PHONY: nightly
 nightly: ## hours: all mutants, SEEDS (10000) of the simulations, all crashes, all garbage, the great model, the sandbox attacked for hours, each fuzz target for FUZZTIME (5m)

@@ -1,11 +1,22 @@
-// Command mutants takes guards out of a copy of the tree, one after the other,
-// and says which test noticed. It fails if a test stays green without the guard
-// that it is there for.
+// Command mutants changes a copy of the tree, one guard after the other, and says which test
+// noticed. It fails if no test does.
 //
 //	mutants [FLAGS] [TREE]
 //
-// The tree, the current folder if none is named, is only read. Names of mutants
-// are matched as a part of the text by -only.
+// The tree, the current folder if none is named, is only read. There are two kinds of mutants.
+//
+// The listed ones (list.go) take away what a review found unguarded; each names the test that
+// must fail by itself.
+//
+// The generated ones are made by operators (operators.go) of every place in the sources of an
+// area: an op of a commit is left out or takes any version, a part of a condition is taken away,
+// a bound is moved by one, a constant becomes the next of its kind, an assignment or a call is
+// dropped. The copy is compiled once with all of them, each behind a switch. Each test runs once
+// alone, to see which mutants it comes by; then each mutant is tried with these tests only. What
+// is known to make no difference is in harmless.txt, with the reason.
+//
+// -area, -every and -seed choose generated ones; without them all mutants of both kinds are
+// tried. -only chooses by a part of the name.
 package main
 
 import (
@@ -22,43 +33,103 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 )
 
 func main() {
-	only := flag.String("only", "", "apply the mutants whose names contain this `text`")
-	limit := flag.Duration("limit", 5*time.Minute, "how long a test may take, with its build")
+	var o options
+	flag.StringVar(&o.only, "only", "", "apply the mutants whose names contain this `text`")
+	flag.DurationVar(&o.limit, "limit", 5*time.Minute, "how long the test of a listed mutant may take, with its build")
+	flag.StringVar(&o.area, "area", "", "generate the mutants of this `area` only")
+	flag.IntVar(&o.every, "every", 0, "generate every `n`th mutant only")
+	flag.IntVar(&o.seed, "seed", 1, "with -every: another `number` chooses other mutants")
+	flag.DurationVar(&o.most, "most", time.Minute, "try as many tests on a generated mutant as take so long without it")
+	flag.BoolVar(&o.near, "near", false, "try generated mutants with the tests of their area's own folders only")
+	flag.StringVar(&o.report, "report", "", "write what became of generated mutants to this `file`, in Markdown")
 	flag.Parse()
-	tree := flag.Arg(0)
-	if tree == "" {
-		tree = "."
+	o.tree = flag.Arg(0)
+	if o.tree == "" {
+		o.tree = "."
 	}
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := run(ctx, os.Stdout, tree, *only, *limit); err != nil {
+	if err := run(ctx, os.Stdout, o); err != nil {
 		fmt.Fprintln(os.Stderr, "mutants:", err)
 		os.Exit(1)
 	}
 }
 
+// options are the flags and the argument.
+type options struct {
+	tree, only, area, report string
+	limit, most              time.Duration
+	every, seed              int
+	near                     bool
+}
+
 // run applies the mutants to a copy of the tree and prints a line for each.
-func run(ctx context.Context, w io.Writer, tree, only string, limit time.Duration) (err error) {
-	chosen := slices.DeleteFunc(slices.Clone(mutants), func(m mutant) bool { return !strings.Contains(m.name, only) })
-	if len(chosen) == 0 {
-		return fmt.Errorf("no mutant has %q in its name", only)
+func run(ctx context.Context, w io.Writer, o options) (err error) {
+	areas, err := chosenAreas(o.area)
+	if err != nil {
+		return err
 	}
 	scratch, err := os.MkdirTemp("", "mutants-")
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(scratch)) }()
-	if err := copyTree(scratch, tree); err != nil {
+	if err := copyTree(scratch, o.tree); err != nil {
 		return fmt.Errorf("copying the tree: %w", err)
 	}
+	var errs []error
+	if o.area == "" && o.every == 0 {
+		errs = append(errs, runListed(ctx, w, scratch, o))
+	}
+	g := generation{every: o.every, seed: o.seed, only: o.only, most: o.most, near: o.near, tree: scratch, out: w}
+	var outcomes []outcome
+	for _, a := range areas {
+		if ctx.Err() != nil {
+			break
+		}
+		list, err := g.run(ctx, a)
+		outcomes = append(outcomes, outcome{a, list})
+		if err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", a.name, err))
+		}
+	}
+	for _, of := range outcomes {
+		if n := of.count(survived) + of.count(unreached); n > 0 {
+			errs = append(errs, fmt.Errorf("%s: %d of %d generated mutants were not killed", of.name, n, len(of.list)))
+		}
+	}
+	if o.report != "" {
+		errs = append(errs, report(o, outcomes))
+	}
+	return errors.Join(errs...)
+}
+
+// report writes what became of the generated mutants to a file.
+func report(o options, outcomes []outcome) error {
+	how := "All generated mutants."
+	if o.every > 1 {
+		how = fmt.Sprintf("Every %d. generated mutant, chosen with seed %d.", o.every, o.seed)
+	}
+	if o.only != "" {
+		how += fmt.Sprintf(" Only those that contain %q.", o.only)
+	}
+	var b bytes.Buffer
+	write(&b, outcomes, how)
+	return os.WriteFile(o.report, b.Bytes(), 0o644)
+}
+
+// runListed applies the mutants of the list.
+func runListed(ctx context.Context, w io.Writer, tree string, o options) error {
+	chosen := slices.DeleteFunc(slices.Clone(mutants), func(m mutant) bool { return !strings.Contains(m.name, o.only) })
 	survived := 0
 	for _, m := range chosen {
 		began := time.Now()
-		why, err := m.try(ctx, scratch, limit)
+		why, err := m.try(ctx, tree, o.limit)
 		if err != nil {
 			return fmt.Errorf("%s: %w", m.name, err)
 		}
@@ -72,7 +143,7 @@ func run(ctx context.Context, w io.Writer, tree, only string, limit time.Duratio
 	if survived > 0 {
 		return fmt.Errorf("%d of %d mutants were not killed by the tests that name them", survived, len(chosen))
 	}
-	fmt.Fprintf(w, "all %d mutants were killed\n", len(chosen))
+	fmt.Fprintf(w, "all %d listed mutants were killed\n", len(chosen))
 	return nil
 }
 
