@@ -400,6 +400,42 @@ func TestBeginAfterTheScheduleChanged(t *testing.T) {
 	}
 }
 
+// TestBeginOfALaterCommitIsFound: items of several commits, of which the second has no answer, are begun
+// when the host tries again, whatever the first commit of that meets.
+func TestBeginOfALaterCommitIsFound(t *testing.T) {
+	t.Parallel()
+	const items = 3000
+	c, hosts := group(t, 1, func(cfg *jobconfig.Configuration) { cfg.ShardingTotalCount = items })
+	h := hosts[0]
+	states := make(map[int]co.ItemState)
+	for i, it := range h.items {
+		states[i] = it.state
+	}
+	wish := co.Beginning{Fire: tree.Fire{Instant: c.now.UnixMilli() + 1, Source: "schedule"}, Items: states, Now: c.now}
+	commits := 0
+	h.plan = func(_ int, op string) registrytest.Fault {
+		if op == "commit" {
+			commits++
+		}
+		switch {
+		case op == "commit" && commits == 2:
+			return registrytest.LostAnswer
+		case commits >= 2:
+			return registrytest.Refused
+		}
+		return registrytest.NoFault
+	}
+	var out co.Begun
+	if err := h.perform(moves.Begin(&h.Member, wish, &out)); err == nil || commits < 2 {
+		t.Fatalf("%d commits, %v; expected a second one whose outcome is unknown", commits, err)
+	}
+	h.plan = nil
+	must(t, h.perform(moves.Begin(&h.Member, wish, &out)))
+	if len(out.Items) != items || len(out.Refused) != 0 {
+		t.Errorf("%d of %d items are begun, %d are refused", len(out.Items), items, len(out.Refused))
+	}
+}
+
 // TestManyItemsOfOneHost: what a fire costs grows with the items, however
 // many a host has: its list of runs is ranges, and takes no room from them.
 func TestManyItemsOfOneHost(t *testing.T) {

@@ -161,3 +161,18 @@ func TestCompleteOdds(t *testing.T) {
 		t.Error("the others were not woken after the completion")
 	}
 }
+
+// TestCompleteNothing: a look for begins whose outcome is unknown writes nothing where there are none.
+func TestCompleteNothing(t *testing.T) {
+	t.Parallel()
+	c, hosts := group(t, 1, nil)
+	h := hosts[0]
+	c.pass(time.Second)
+	list := c.layout.RunsOf(h.Self.ID)
+	before := c.node(list).Mzxid
+	var out co.Completed
+	must(t, h.perform(moves.Complete(&h.Member, co.Completing{Now: c.now}, &out)))
+	if c.node(list).Mzxid != before || len(out.Items) != 0 || len(h.Runs.Items()) == 0 {
+		t.Errorf("completed %+v; the list was written: %v", out, c.node(list).Mzxid != before)
+	}
+}

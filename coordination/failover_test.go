@@ -558,23 +558,49 @@ func TestAMarkOnAnItemThatDoesNotRun(t *testing.T) {
 	c.finish()
 }
 
-// TestAStoppedHostKeepsWhatItRunsThoughItsListIsEmptied: its instance is gone,
-// its detail shows that it lives; and somebody has marked an item of it.
+// TestAStoppedHostKeepsWhatItRunsThoughItsListIsEmptied: one of the two nodes that show that it
+// lives is gone; and somebody has marked an item of it.
 func TestAStoppedHostKeepsWhatItRunsThoughItsListIsEmptied(t *testing.T) {
+	t.Parallel()
+	for _, gone := range []string{"its instance", "its detail"} {
+		c, h := edited(t, 2)
+		running := h[1].running()
+		mark := c.layout.Root() + "/leader/failover/items/" + tree.Items{running[0]}.String()
+		node := c.layout.Root() + "/instances/" + h[1].Self.ID
+		if gone == "its detail" {
+			node = c.layout.Sibling() + "/instances/" + h[1].Self.ID
+		}
+		c.hand(registry.Set(c.layout.Sibling()+"/runs/"+h[1].Self.ID, nil, registry.AnyVersion), registry.Delete(node, registry.AnyVersion), registry.Create(mark, nil))
+		must(t, h[0].look())
+		out, err := h[0].recover("", true, 100)
+		must(t, err)
+		if len(out.Claimed) > 0 {
+			t.Errorf("%s is gone: claimed %+v", gone, out.Claimed)
+		}
+		if c.node(mark).Exists {
+			t.Errorf("%s is gone: the mark is left", gone)
+		}
+	}
+}
+
+// TestMarkedItemOfADeadHost: what stands in the list of a host that died is taken from there, and
+// not because a Java host has marked it as well.
+func TestMarkedItemOfADeadHost(t *testing.T) {
 	t.Parallel()
 	c, h := edited(t, 2)
 	running := h[1].running()
-	mark := c.layout.Root() + "/leader/failover/items/" + tree.Items{running[0]}.String()
-	c.hand(registry.Set(c.layout.Sibling()+"/runs/"+h[1].Self.ID, nil, registry.AnyVersion),
-		registry.Delete(c.layout.Root()+"/instances/"+h[1].Self.ID, registry.AnyVersion), registry.Create(mark, nil))
+	h[1].crash()
+	c.hand(registry.Create(c.layout.Root()+"/leader/failover/items/"+tree.Items{running[0]}.String(), nil))
 	must(t, h[0].look())
 	out, err := h[0].recover("", true, 100)
 	must(t, err)
 	if len(out.Claimed) > 0 {
-		t.Errorf("claimed %+v", out.Claimed)
+		t.Errorf("claimed by the mark: %+v", out.Claimed)
 	}
-	if c.node(mark).Exists {
-		t.Error("the mark is left")
+	out, err = h[0].recover(h[1].Self.ID, true, 100)
+	must(t, err)
+	if len(out.Claimed) != len(running) || len(out.Lost) > 0 {
+		t.Errorf("claimed of the dead host's %d items: %+v, lost %+v", len(running), out.Claimed, out.Lost)
 	}
 }
 
@@ -654,8 +680,15 @@ func TestBury(t *testing.T) {
 	c.hand(registry.Delete(c.layout.Root()+"/instances/"+stopped.Self.ID, registry.AnyVersion))
 	dead = append(dead, stopped.Self.ID)
 	must(t, leader.look())
-	var left []string
-	must(t, leader.perform(moves.Bury(&leader.Member, dead, false, &left)))
+	c.hand(registry.Set(c.layout.Sibling()+"/runs/"+idleToo.Self.ID, []byte(`{"left":true}`), registry.AnyVersion)) // in good order
+	var left, gone []string
+	must(t, leader.perform(with(&leader.Member, func(ctx context.Context) (err error) {
+		left, gone, err = leader.Bury(ctx, dead, false)
+		return err
+	})))
+	if !slices.Equal(gone, []string{idle.Self.ID}) {
+		t.Errorf("gone are %v, expected %s", gone, idle.Self.ID)
+	}
 	if !slices.Equal(left, []string{runs.Self.ID}) || len(c.members()) != 5 {
 		t.Errorf("looking: left %v, members %v", left, c.members())
 	}

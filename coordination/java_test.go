@@ -423,6 +423,9 @@ func TestJavasDivisionThatAnotherHasWrittenDown(t *testing.T) {
 	if _, err := late.ReadShare(c.ctx, nil); err != nil {
 		t.Fatal(err)
 	}
+	if !late.Share.Java || !other.Share.Java {
+		t.Error("the share does not say that a Java host has divided the items")
+	}
 	if action := late.Reconcile(c.now); action != co.ActionNone {
 		t.Errorf("it is to %s before it has seen the division", action)
 	}

@@ -225,6 +225,9 @@ func (r *recovery) holds(it owedItem, owed tree.Runs) bool {
 
 // tooMany reports whether a death brings an item's record to the job's limit.
 func tooMany(c jobconfig.Configuration, before, after tree.Record) bool {
+	if after.Deaths <= before.Deaths {
+		return false
+	}
 	guest, _ := c.Guest() // what cannot be read has its default
-	return guest.MaxHostDeaths > 0 && after.Deaths > before.Deaths && after.Deaths >= guest.MaxHostDeaths
+	return guest.MaxHostDeaths > 0 && after.Deaths >= guest.MaxHostDeaths
 }

@@ -438,3 +438,43 @@ func TestReshardDatesItemsByTheRegistrysClock(t *testing.T) {
 		}
 	}
 }
+
+// TestFirstShardingWithoutAConfiguration: the items of a job that were never divided are divided by the last
+// configuration that its leader could read.
+func TestFirstShardingWithoutAConfiguration(t *testing.T) {
+	t.Parallel()
+	c := newChronicle(t)
+	c.file.ShardingTotalCount = 6
+	h := c.addHost("A", "10.0.0.1")
+	must(t, second(h.join(c.file)))
+	must(t, h.look())
+	c.hand(registry.Set(c.layout.Config(), []byte("shardingTotalCount: many"), registry.AnyVersion))
+	c.settle()
+	if d := c.division(); d.Total != 6 || len(h.owned()) != 6 {
+		t.Errorf("%d items are divided, and the only host has %d", d.Total, len(h.owned()))
+	}
+}
+
+// TestShareThatCannotBeRead: a host whose assignment was edited into something else has its leader write
+// it again, and asks for that once.
+func TestShareThatCannotBeRead(t *testing.T) {
+	t.Parallel()
+	c, hosts := group(t, 2, nil)
+	c.edited = true
+	h, l := hosts[1], c.layout
+	c.hand(registry.Set(l.AssignmentOf(h.Self.ID), []byte("all of them"), registry.AnyVersion))
+	for _, asked := range []bool{false, true} {
+		must(t, h.look())
+		commits := 0
+		h.plan = countCommits(&commits)
+		_, err := h.ReadShare(c.ctx, nil)
+		h.plan = nil
+		if !c.node(l.Necessary()).Exists || (commits > 0) == asked || (err != nil) != asked {
+			t.Errorf("asked before: %v; %d commits, %v", asked, commits, err)
+		}
+	}
+	c.settle()
+	if len(h.owned()) != 3 {
+		t.Errorf("it has %d items of 6", len(h.owned()))
+	}
+}

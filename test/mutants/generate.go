@@ -35,6 +35,8 @@ type generation struct {
 	// tree is a copy of the sources, which is changed.
 	tree string
 	out  io.Writer
+	// killers are the tests that have killed mutants of a file.
+	killers map[string]map[string]bool
 }
 
 // verdict is what became of a mutant.
@@ -393,24 +395,35 @@ type batch struct {
 }
 
 // batches are the tests that come by a mutant, in the order in which they are tried: those that
-// draw nothing before the random ones, the nearest suite first, fast tests before slow ones.
-func batches(suites []*suite, mutant int, most time.Duration) (list []batch, omitted int) {
-	const quick = time.Second // what the tests of a first batch take together, if there are several
+// draw nothing before the random ones, the nearest suite first, tests that have killed a mutant of
+// the same file before others, fast tests before slow ones. Each batch of a suite may take some
+// times as long as the one before.
+func batches(suites []*suite, mutant int, most time.Duration, killers map[string]bool) (list []batch, omitted int) {
+	const (
+		quick = time.Second // what the tests of a first batch take together, if there are several
+		slow  = 20 * time.Second
+	)
 	total := time.Duration(0)
 	for _, random := range []bool{false, true} {
 		for _, s := range suites {
 			of := slices.DeleteFunc(slices.Clone(s.tests), func(t test) bool { return t.random != random || !t.reaches[mutant] })
-			slices.SortStableFunc(of, func(a, b test) int { return cmp.Compare(a.took, b.took) })
+			late := func(t test) int {
+				if killers[t.name] && t.took < slow {
+					return 0
+				}
+				return 1
+			}
+			slices.SortStableFunc(of, func(a, b test) int { return cmp.Or(late(a)-late(b), cmp.Compare(a.took, b.took)) })
 			b := batch{suite: s}
-			first := true
+			room := quick
 			for _, t := range of {
 				if total+t.took > most && total > 0 {
 					omitted++
 					continue
 				}
 				total += t.took
-				if first && len(b.names) > 0 && b.took+t.took > quick {
-					list, b, first = append(list, b), batch{suite: s}, false
+				if len(b.names) > 0 && (b.took+t.took > room || late(t) == 1 && killers[b.names[0]]) {
+					list, b, room = append(list, b), batch{suite: s}, 4*room
 				}
 				b.names, b.took = append(b.names, t.name), b.took+t.took
 			}
@@ -428,7 +441,13 @@ var failedTest = regexp.MustCompile(`(?m)^\s*--- FAIL: (Test[^/\s]+)`)
 func (g *generation) try(ctx context.Context, suites []*suite, mutant int, r *tried) error {
 	began := time.Now()
 	defer func() { r.took = time.Since(began) }()
-	list, omitted := batches(suites, mutant, g.most)
+	if g.killers == nil {
+		g.killers = make(map[string]map[string]bool)
+	}
+	if g.killers[r.file] == nil {
+		g.killers[r.file] = make(map[string]bool)
+	}
+	list, omitted := batches(suites, mutant, g.most, g.killers[r.file])
 	if len(list) == 0 {
 		r.verdict = unreached
 		return nil
@@ -447,6 +466,7 @@ func (g *generation) try(ctx context.Context, suites []*suite, mutant int, r *tr
 		switch m := failedTest.FindSubmatch(out); {
 		case m != nil:
 			r.by = string(m[1]) + " in " + b.in
+			g.killers[r.file][string(m[1])] = true
 		case errors.Is(err, errLimit):
 			r.by = "the time limit of " + orMany(b.names) + " in " + b.in
 		default:

@@ -126,20 +126,21 @@ func TestHarmlessFit(t *testing.T) {
 	}
 }
 
-// TestBatches: random tests come last, far suites after near ones, slow tests after fast ones.
+// TestBatches: random tests come last, far suites after near ones, slow tests after fast ones, what has killed before comes first.
 func TestBatches(t *testing.T) {
 	near := &suite{in: "near", tests: []test{
 		{name: "Slow", took: 5e9, reaches: map[int]bool{1: true}},
+		{name: "Killer", took: 2e8, reaches: map[int]bool{1: true}},
 		{name: "Fast", took: 1e8, reaches: map[int]bool{1: true}},
 		{name: "Elsewhere", took: 1, reaches: map[int]bool{2: true}},
 		{name: "Random", took: 1, reaches: map[int]bool{1: true}, random: true}}}
 	far := &suite{in: "far", tests: []test{{name: "Far", took: 1, reaches: map[int]bool{1: true}}, {name: "Long", took: 9e10, reaches: map[int]bool{1: true}}}}
-	list, omitted := batches([]*suite{near, far}, 1, 6e10)
+	list, omitted := batches([]*suite{near, far}, 1, 6e10, map[string]bool{"Killer": true})
 	var got []string
 	for _, b := range list {
 		got = append(got, b.in+" "+strings.Join(b.names, ","))
 	}
-	if want := []string{"near Fast", "near Slow", "far Far", "near Random"}; !slices.Equal(got, want) {
+	if want := []string{"near Killer", "near Fast", "near Slow", "far Far", "near Random"}; !slices.Equal(got, want) {
 		t.Errorf("batches %q, expected %q", got, want)
 	}
 	if omitted != 1 {
