@@ -27,9 +27,11 @@ type generation struct {
 	every, seed int
 	// only is a text that the id has to contain.
 	only string
-	// most is how long the tests of a mutant took together without it, at most: the fastest
-	// ones are tried.
+	// most is how much processor time the tests of a mutant took together without it, at most:
+	// the fastest ones are tried.
 	most time.Duration
+	// tests are the names of those that are tried.
+	tests *regexp.Regexp
 	// near leaves out the tests of folders that are not the area's.
 	near bool
 	// tree is a copy of the sources, which is changed.
@@ -287,10 +289,11 @@ type suite struct {
 
 // test is one whose mutants are known.
 type test struct {
-	name    string
-	took    time.Duration // without a mutant
-	reaches map[int]bool
-	random  bool
+	name string
+	// took is the processor time without a mutant, and lasts how long it lasted.
+	took, lasts time.Duration
+	reaches     map[int]bool
+	random      bool
 }
 
 // suites compiles the tests of an area, and runs each by itself to see which mutants it comes by.
@@ -316,22 +319,22 @@ func (g *generation) suites(ctx context.Context, a area) ([]*suite, error) {
 
 // lookAt runs each test of a suite by itself. One that fails without a mutant is left out.
 func (g *generation) lookAt(ctx context.Context, s *suite) error {
-	out, err := g.command(ctx, s, time.Minute, "", "-test.list", "^Test")
+	out, _, err := g.command(ctx, s, time.Minute, "", "-test.list", "^Test")
 	if err != nil {
 		return fmt.Errorf("%w\n%s", err, out)
 	}
 	note := s.program + ".reached"
 	total := time.Duration(0)
 	for name := range strings.FieldsSeq(string(out)) {
-		if !strings.HasPrefix(name, "Test") {
+		if !strings.HasPrefix(name, "Test") || !g.tests.MatchString(name) {
 			continue
 		}
 		if err := os.RemoveAll(note); err != nil {
 			return err
 		}
 		began := time.Now()
-		out, err := g.command(ctx, s, 5*time.Minute, mutated.Reached+"="+note, "-test.run", "^"+name+"$")
-		took := time.Since(began)
+		out, took, err := g.command(ctx, s, 5*time.Minute, mutated.Reached+"="+note, "-test.run", "^"+name+"$")
+		lasts := time.Since(began)
 		switch {
 		case ctx.Err() != nil:
 			return ctx.Err()
@@ -343,7 +346,7 @@ func (g *generation) lookAt(ctx context.Context, s *suite) error {
 		if err != nil && !errors.Is(err, os.ErrNotExist) {
 			return err
 		}
-		t := test{name: name, took: took, reaches: make(map[int]bool), random: random.MatchString(name)}
+		t := test{name: name, took: took, lasts: lasts, reaches: make(map[int]bool), random: random.MatchString(name)}
 		for line := range strings.FieldsSeq(string(numbers)) {
 			if n, err := strconv.Atoi(line); err == nil {
 				t.reaches[n] = true
@@ -368,8 +371,9 @@ var errLimit = errors.New("time limit")
 // without end.
 const memory = 12 << 20
 
-// command runs the program of a suite, with one variable more if it is not empty.
-func (g *generation) command(ctx context.Context, s *suite, limit time.Duration, variable string, args ...string) ([]byte, error) {
+// command runs the program of a suite, with one variable more if it is not empty. took is the
+// processor time that it used.
+func (g *generation) command(ctx context.Context, s *suite, limit time.Duration, variable string, args ...string) (out []byte, took time.Duration, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, errLimit)
 	defer cancel()
 	line := []string{"-c", fmt.Sprintf(`ulimit -v %d; exec "$0" "$@"`, memory), s.program}
@@ -380,18 +384,21 @@ func (g *generation) command(ctx context.Context, s *suite, limit time.Duration,
 	}
 	ownGroup(cmd)
 	cmd.WaitDelay = 10 * time.Second
-	out, err := cmd.CombinedOutput()
-	if err != nil && context.Cause(ctx) == errLimit {
-		return out, errLimit
+	out, err = cmd.CombinedOutput()
+	if cmd.ProcessState != nil {
+		took = cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()
 	}
-	return out, err
+	if err != nil && context.Cause(ctx) == errLimit {
+		return out, took, errLimit
+	}
+	return out, took, err
 }
 
 // batch are tests of one suite that run in one process.
 type batch struct {
 	*suite
-	names []string
-	took  time.Duration // without a mutant
+	names       []string
+	took, lasts time.Duration // without a mutant
 }
 
 // batches are the tests that come by a mutant, in the order in which they are tried: those that
@@ -425,7 +432,7 @@ func batches(suites []*suite, mutant int, most time.Duration, killers map[string
 				if len(b.names) > 0 && (b.took+t.took > room || late(t) == 1 && killers[b.names[0]]) {
 					list, b, room = append(list, b), batch{suite: s}, 4*room
 				}
-				b.names, b.took = append(b.names, t.name), b.took+t.took
+				b.names, b.took, b.lasts = append(b.names, t.name), b.took+t.took, b.lasts+t.lasts
 			}
 			if len(b.names) > 0 {
 				list = append(list, b)
@@ -453,8 +460,8 @@ func (g *generation) try(ctx context.Context, suites []*suite, mutant int, r *tr
 		return nil
 	}
 	for _, b := range list {
-		limit := 20*time.Second + 5*b.took
-		out, err := g.command(ctx, b.suite, limit, mutated.Variable+"="+strconv.Itoa(mutant),
+		limit := 20*time.Second + 5*b.lasts
+		out, _, err := g.command(ctx, b.suite, limit, mutated.Variable+"="+strconv.Itoa(mutant),
 			"-test.run", "^("+strings.Join(b.names, "|")+")$", "-test.failfast")
 		if ctx.Err() != nil {
 			return ctx.Err()

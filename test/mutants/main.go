@@ -31,6 +31,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"syscall"
@@ -44,7 +45,8 @@ func main() {
 	flag.StringVar(&o.area, "area", "", "generate the mutants of this `area` only")
 	flag.IntVar(&o.every, "every", 0, "generate every `n`th mutant only")
 	flag.IntVar(&o.seed, "seed", 1, "with -every: another `number` chooses other mutants")
-	flag.DurationVar(&o.most, "most", time.Minute, "try as many tests on a generated mutant as take so long without it")
+	flag.DurationVar(&o.most, "most", time.Minute, "try as many tests on a generated mutant as take so much processor time without it")
+	flag.StringVar(&o.tests, "tests", "", "try generated mutants with the tests only whose names match this `pattern`")
 	flag.BoolVar(&o.near, "near", false, "try generated mutants with the tests of their area's own folders only")
 	flag.StringVar(&o.report, "report", "", "write what became of generated mutants to this `file`, in Markdown")
 	flag.Parse()
@@ -63,6 +65,7 @@ func main() {
 // options are the flags and the argument.
 type options struct {
 	tree, only, area, report string
+	tests                    string
 	limit, most              time.Duration
 	every, seed              int
 	near                     bool
@@ -71,6 +74,10 @@ type options struct {
 // run applies the mutants to a copy of the tree and prints a line for each.
 func run(ctx context.Context, w io.Writer, o options) (err error) {
 	areas, err := chosenAreas(o.area)
+	if err != nil {
+		return err
+	}
+	tests, err := regexp.Compile(o.tests)
 	if err != nil {
 		return err
 	}
@@ -86,7 +93,7 @@ func run(ctx context.Context, w io.Writer, o options) (err error) {
 	if o.area == "" && o.every == 0 {
 		errs = append(errs, runListed(ctx, w, scratch, o))
 	}
-	g := generation{every: o.every, seed: o.seed, only: o.only, most: o.most, near: o.near, tree: scratch, out: w}
+	g := generation{every: o.every, seed: o.seed, only: o.only, most: o.most, near: o.near, tests: tests, tree: scratch, out: w}
 	var outcomes []outcome
 	for _, a := range areas {
 		if ctx.Err() != nil {
