@@ -208,6 +208,53 @@ func TestRaisedOnce(t *testing.T) {
 	}
 }
 
+// before lets something happen before a commit that sets the namespace's node.
+type before struct {
+	registry.Center
+	what func()
+}
+
+func (b *before) Commit(ctx context.Context, ops ...registry.Op) ([]registry.Result, error) {
+	if what := b.what; what != nil && ops[0].Path == root && ops[0].Kind == registry.OpSet {
+		b.what = nil
+		what()
+	}
+	return b.Center.Commit(ctx, ops...)
+}
+
+// TestRaisedByAnother: a host that finds that another one has raised the base just before goes on with that
+// one, and does not say that it has raised it; and nobody lowers a base.
+func TestRaisedByAnother(t *testing.T) {
+	t.Parallel()
+	knows := func() *fence.Known {
+		k := new(fence.Known)
+		k.Hear(500, "a file")
+		return k
+	}
+	c := connect(t, 30)
+	first := ""
+	s, report := enter(t, &before{c, func() { _, first = enter(t, c, knows(), true) }}, knows(), true)
+	if version := data(t, c, root).Version; first == "" || report != "" || version != 1 || s.Behind() != nil {
+		t.Errorf("the other one says %q, this one %q; the base was set %d times", first, report, version)
+	}
+
+	c = connect(t, 30)
+	commit(t, c, registry.Ensure(root+"/j/sharding/0"), registry.Set(root+"/j/sharding/0", []byte(`{"instant":1,"after":4000}`), 0))
+	var higher fence.Adoption
+	again := &before{c, func() {
+		var err error
+		if higher, err = fence.Adopt(t.Context(), c, "ns", 1<<50, "bob"); err != nil {
+			t.Error(err)
+		}
+	}}
+	if out, err := fence.Adopt(t.Context(), again, "ns", 0, "ann"); err == nil || !strings.Contains(err.Error(), "adopted already") {
+		t.Errorf("adopted a second time: %+v, %v", out, err)
+	}
+	if text := string(data(t, c, root).Data); !strings.Contains(text, fmt.Sprint(higher.Base)) {
+		t.Errorf("the base is %s after %d", text, higher.Base)
+	}
+}
+
 // TestCheckRecord: a record that names what was after the transaction that wrote it is of
 // another registry. The next session begins nothing, until the base is raised.
 func TestCheckRecord(t *testing.T) {
