@@ -240,6 +240,38 @@ func TestBoard_contested(t *testing.T) {
 	}
 }
 
+// TestBoard_lostAnswer: a silence whose commit has no answer is made once, whether that took effect or not; so
+// is what is dropped. An alert that begins again between the look and the commit stays.
+func TestBoard_lostAnswer(t *testing.T) {
+	t.Parallel()
+	for _, fault := range []registrytest.Fault{registrytest.LostAnswer, registrytest.LostRequest} {
+		s := newStage(t)
+		b := board.Of(s.session(), namespace)
+		s.do(b.Join(t.Context(), one, nil))
+		over := alert.Alert{ID: "0000000000000001", Rule: alert.Failures, Since: noon}
+		s.do(b.Write(t.Context(), []alert.Alert{over}))
+		over.Resolved = noon.Add(time.Minute)
+		s.do(b.Write(t.Context(), []alert.Alert{over}))
+		lost := false
+		unsure := board.Of(registrytest.Faulty(s.session(), func(_ int, op string) registrytest.Fault {
+			if op != "commit" || lost {
+				return registrytest.NoFault
+			}
+			lost = true
+			return fault
+		}), namespace)
+		made, err := unsure.Silence(t.Context(), alert.Silence{By: "ann", From: noon, Until: noon.Add(time.Hour)})
+		s.do(err)
+		lost = false
+		s.do(unsure.Drop(t.Context(), []string{over.ID}))
+		s.do(unsure.Drop(t.Context(), []string{over.ID}))
+		content, err := b.Read(t.Context())
+		if s.do(err); len(content.Silences) != 1 || content.Silences[0].ID != made.ID || len(content.Alerts) != 0 {
+			t.Errorf("fault %d: %+v", fault, content)
+		}
+	}
+}
+
 // TestBoard_full: the board is bounded, and what does not fit is an error.
 func TestBoard_full(t *testing.T) {
 	t.Parallel()
