@@ -11,6 +11,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -140,7 +141,11 @@ func (g *generation) run(ctx context.Context, a area) (results []tried, err erro
 		results[n].verdict = invalid
 	}
 	fmt.Fprintf(g.out, "%s: %d mutants, %d of them harmless, %d did not compile\n", a.name, len(list), len(list)-len(todo), len(bad))
-	suites, err := g.suites(ctx, a)
+	folders := make(map[string]bool)
+	for _, n := range todo {
+		folders[path.Dir(list[n].file)] = true
+	}
+	suites, err := g.suites(ctx, a, folders)
 	if err != nil {
 		return nil, err
 	}
@@ -296,11 +301,18 @@ type test struct {
 	random      bool
 }
 
-// suites compiles the tests of an area, and runs each by itself to see which mutants it comes by.
-func (g *generation) suites(ctx context.Context, a area) ([]*suite, error) {
+// suites compiles the tests of an area that use one of the folders with mutants, and runs each by
+// itself to see which mutants it comes by.
+func (g *generation) suites(ctx context.Context, a area, folders map[string]bool) ([]*suite, error) {
 	var list []*suite
 	for _, in := range a.tests {
 		if g.near && !slices.Contains(a.folders, in) {
+			continue
+		}
+		if uses, err := g.uses(ctx, in, folders); err != nil || !uses {
+			if err != nil {
+				return nil, err
+			}
 			continue
 		}
 		s := &suite{in: in, program: filepath.Join(g.tree, strings.ReplaceAll(in, "/", "-")+".test")}
@@ -315,6 +327,20 @@ func (g *generation) suites(ctx context.Context, a area) ([]*suite, error) {
 		list = append(list, s)
 	}
 	return list, nil
+}
+
+// uses reports whether the tests of a package are linked with one of some folders.
+func (g *generation) uses(ctx context.Context, in string, folders map[string]bool) (bool, error) {
+	cmd := exec.CommandContext(ctx, "go", "list", "-deps", "-test", "-tags", "brief", "./"+in)
+	cmd.Dir = g.tree
+	out, err := cmd.Output()
+	for line := range strings.Lines(string(out)) {
+		name, _, _ := strings.Cut(strings.TrimSpace(line), " ")
+		if folder, ours := strings.CutPrefix(name, module+"/"); ours && folders[folder] {
+			return true, err
+		}
+	}
+	return false, err
 }
 
 // lookAt runs each test of a suite by itself. One that fails without a mutant is left out.

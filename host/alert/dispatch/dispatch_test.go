@@ -733,6 +733,23 @@ func TestDispatcher_session(t *testing.T) {
 	})
 }
 
+// TestDispatcher_ownAtOnce: what the keeper has to say of itself does not wait until an alert of the
+// cluster is due to be repeated.
+func TestDispatcher_ownAtOnce(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := newCluster(t, "")
+		n := c.start(job(c, "j", 1))
+		until(0, 20)
+		n.has("j")
+		n.service.Add(event.Event{Kind: event.ItemHeld, Host: "x", Job: "j", Item: new(int), Time: time.Now(), Reason: "a test"})
+		until(0, 40)
+		c.expect("00:22 1 item 0 of j is held back: a test")
+		n.service.Add(event.Event{Kind: event.RegistryBehind, Host: "x", Time: time.Now(), Reason: "this registry has gone back"})
+		until(0, 45)
+		c.expect("00:42 1 host 10.0.0.1 has found: this registry has gone back")
+	})
+}
+
 // TestDispatcher_stops: a host that stops in good order is not gone, and what it had to say of
 // itself is over.
 func TestDispatcher_stops(t *testing.T) {

@@ -217,7 +217,7 @@ func (l *loop) leaveSession() {
 		p.end()
 	}
 	former := p.former
-	if p.id != "" && !slices.Contains(former, p.id) {
+	if p.id != "" {
 		former = append(former, p.id)
 	}
 	l.place = place{former: former}
@@ -529,7 +529,7 @@ func (l *loop) write() request {
 				return
 			}
 			for _, a := range writing {
-				if now, still := l.pending[a.ID]; still && now.Firing() == a.Firing() {
+				if now := l.pending[a.ID]; now.Firing() == a.Firing() {
 					delete(l.pending, a.ID)
 				}
 			}
