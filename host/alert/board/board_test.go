@@ -272,6 +272,49 @@ func TestBoard_lostAnswer(t *testing.T) {
 	}
 }
 
+// TestBoard_border: a write that goes beyond the last room fills it, and no more; an alert about a host keeps the
+// text that it began with as long as the host has that life; all hosts of a call are forgotten.
+func TestBoard_border(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	b := board.Of(s.session(), namespace)
+	const two = "10.0.0.2@-@1-a"
+	s.do(b.Join(t.Context(), one, nil))
+	s.do(b.Join(t.Context(), two, nil))
+	write := func(from, to int) error {
+		var list []alert.Alert
+		for k := from; k < to; k++ {
+			list = append(list, alert.Alert{ID: fmt.Sprintf("%016x", k), Rule: alert.Failures, Since: noon})
+		}
+		return b.Write(t.Context(), list)
+	}
+	of := alert.Alert{ID: "ffffffffffffffff", Rule: alert.Session, OfHost: true, Host: one, Text: "first", Since: noon}
+	s.do(b.Write(t.Context(), []alert.Alert{of}))
+	of.Text = "second"
+	s.do(b.Write(t.Context(), []alert.Alert{of}))
+	s.do(write(0, board.MostAlerts-6))
+	if err := write(board.MostAlerts-6, board.MostAlerts+4); !errors.Is(err, board.ErrFull) {
+		t.Error(err)
+	}
+	content, err := b.Read(t.Context())
+	if s.do(err); len(content.Alerts) != board.MostAlerts {
+		t.Errorf("%d alerts", len(content.Alerts))
+	}
+	for _, a := range content.Alerts {
+		if a.ID == of.ID && a.Text != "first" {
+			t.Errorf("its text is %q", a.Text)
+		}
+	}
+	s.do(b.Forget(t.Context(), []string{one, two}))
+	if hosts := s.seen(b).Cluster.Hosts; len(hosts) != 0 {
+		t.Errorf("hosts that are not forgotten: %v", hosts)
+	}
+	refuses := board.Of(registrytest.Faulty(s.session(), func(int, string) registrytest.Fault { return registrytest.Refused }), namespace)
+	if err := refuses.Unsilence(t.Context(), "0000000000000001"); err == nil || errors.Is(err, board.ErrNoSilence) {
+		t.Errorf("a silence that cannot be ended: %v", err)
+	}
+}
+
 // TestBoard_full: the board is bounded, and what does not fit is an error.
 func TestBoard_full(t *testing.T) {
 	t.Parallel()
