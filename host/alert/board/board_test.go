@@ -431,6 +431,17 @@ func TestBoard_look(t *testing.T) {
 	if f = look(); !f.Enabled || !f.Java || f.Hosts != 2 {
 		t.Errorf("a host of ElasticJob's: %+v", f)
 	}
+	s.put(map[string]string{l.Server("10.0.0.1"): "ENABLED"})
+	first, session := time.Time{}, s.session()
+	for later := first; !later.After(first); { // by the registry's clock
+		s.put(map[string]string{l.Server("10.0.0.2"): "ENABLED"})
+		n, err := session.Read(t.Context(), registry.Data(l.Server("10.0.0.1")), registry.Data(l.Server("10.0.0.2")))
+		s.do(err)
+		first, later = n[0].Mtime, n[1].Mtime
+	}
+	if f = look(); !f.EnabledSince.Equal(first) {
+		t.Errorf("enabled since %s, expected %s, when the first server was", f.EnabledSince, first)
+	}
 	s.put(map[string]string{l.Config(): strings.Replace(config, "Count: 3", "Count: 1200", 1)})
 	check.From = 500
 	if f = look(); len(f.Items) != 500 || f.Items[0].Item != 500 || f.More != 1000 {

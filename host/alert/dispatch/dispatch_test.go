@@ -813,6 +813,32 @@ func TestDispatcher_stopsAtOnce(t *testing.T) {
 	})
 }
 
+// TestDispatcher_leavesWithoutSession: a host without a session has nobody who could know that it stops, and
+// does not wait for that.
+func TestDispatcher_leavesWithoutSession(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f, err := alert.Parse("a.yaml", []byte("receivers: {ops: {webhook: {url: \"https://ops.example\"}}}\nroutes: [{name: all, to: ops}]\n"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := dispatch.New(dispatch.Options{Rules: fixed{f, nil}, Namespace: namespace, Server: "10.0.0.1",
+			Session: func() registry.Center { return nil }, Logger: zap.NewNop()})
+		stop, end := context.WithCancel(context.Background())
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			s.Run(context.Background(), stop)
+		}()
+		before := time.Now()
+		s.Leave(context.Background())
+		if took := time.Since(before); took > 0 {
+			t.Errorf("it waited %s", took)
+		}
+		end()
+		<-done
+	})
+}
+
 // TestDispatcher_receiverDown: what is not taken is sent until it is, once; that shows, and
 // holds up nothing else.
 func TestDispatcher_receiverDown(t *testing.T) {
@@ -898,6 +924,9 @@ func TestDispatcher_flood(t *testing.T) {
 	}
 	if d := s.Status().Dropped; d != 1<<14 {
 		t.Errorf("%d events were dropped, want %d", d, 1<<14)
+	}
+	if p := s.Problems(); !slices.Equal(p, []string{"alerts: 16384 events came too fast to be looked at"}) {
+		t.Errorf("problems are %q", p)
 	}
 }
 
