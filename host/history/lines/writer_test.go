@@ -468,3 +468,83 @@ func TestOneWriter(t *testing.T) {
 		t.Fatal(err)
 	}
 }
+
+// TestLog_pieces: what Append says it has written stands in the files there, whatever the batch, and is read on
+// from behind each record.
+func TestLog_pieces(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "h.jsonl")
+	if list, unread, err := Files(path); len(list) > 0 || unread != nil || err != nil {
+		t.Errorf("files before there is one: %v, %v, %v", list, unread, err)
+	}
+	l, err := OpenLog(path, 4<<20, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []history.Entry
+	var pieces []Piece
+	for batch := range 6 {
+		var list []history.Entry
+		for n := range 200 {
+			entry, err := history.NewEntry(history.Record{Event: &event.Event{Time: time.UnixMilli(int64(1000*batch + n)), Kind: event.JobError, Reason: strings.Repeat("x", 2000)}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			list = append(list, entry)
+		}
+		written, lost := l.Append(list)
+		if lost != 0 {
+			t.Fatalf("%d records are lost", lost)
+		}
+		all, pieces = append(all, list...), append(pieces, written...)
+	}
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	files, unread, err := Files(path)
+	if err != nil || unread != nil {
+		t.Fatal(unread, err)
+	}
+	at := 0
+	for _, p := range pieces {
+		i := slices.IndexFunc(files, func(f File) bool { return f.ID == p.File })
+		if i < 0 || files[i].Size == 0 || len(p.Ends) != len(p.Entries) || len(p.Entries) == 0 {
+			t.Fatalf("a piece of %d records with %d ends in file %s of %+v", len(p.Entries), len(p.Ends), p.File, files)
+		}
+		for k, entry := range p.Entries {
+			if at >= len(all) || string(entry.JSON) != string(all[at].JSON) {
+				t.Fatalf("record %d is another one", at)
+			}
+			if at++; k%40 != 0 || k+1 == len(p.Entries) {
+				continue
+			}
+			r, err := OpenReader(files[i].Name, p.Ends[k])
+			if err != nil {
+				t.Fatal(err)
+			}
+			next, ends, err := r.Next(1)
+			if err != nil || len(next) != 1 || string(next[0].JSON) != string(p.Entries[k+1].JSON) || ends[0] != p.Ends[k+1] {
+				t.Fatalf("behind record %d: %d records, ends %v, %v", at, len(next), ends, err)
+			}
+			if err := r.Close(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if at != len(all) || len(pieces) < 12 {
+		t.Errorf("%d of %d records in %d pieces", at, len(all), len(pieces))
+	}
+
+	// A history without its newest file is still one.
+	if len(files) < 2 {
+		t.Fatalf("%d files", len(files))
+	}
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	for _, err := range Records(path) {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
