@@ -28,6 +28,7 @@ type runner struct {
 	killing   killing
 	offsetsAt time.Time // when to save what guests have staged
 	sweepAt   time.Time // when to look for stale marks
+	quietAt   time.Time // when the next item may begin that waits for Java hosts; see awaitQuiet
 }
 
 // tick handles the clock: the instants up to now are due. Several at once are
@@ -156,6 +157,8 @@ func (rn *runner) followUp(now moment) {
 // host that are due and do not begin.
 func (rn *runner) begin(now moment, id tree.Fire, items []*item, absent tree.Items, trigger bool) bool {
 	items = rn.dropDisabled(id, rn.dropDenied(now, id, rn.fit(id, items)))
+	items, waiting := rn.awaitQuiet(now, id, items, trigger)
+	absent = slices.Concat(absent, waiting)
 	if len(items) == 0 && !trigger {
 		return false
 	}
@@ -209,6 +212,7 @@ func (rn *runner) begin(now moment, id tree.Fire, items []*item, absent tree.Ite
 		}
 	}
 	for n, state := range out.Items {
+		rn.items[n].quietAt = now.Time
 		rn.denials.end(n)
 		rn.lost(n, states[n].Record)
 		rn.repaired(n, id, states[n].Record, state.Record)
@@ -245,8 +249,11 @@ func (rn *runner) refused(now moment, it *item, id tree.Fire, why coordination.R
 			it.Answered(id)
 		}
 		rn.misfire(it, id)
-		it.held = true
+		it.held, it.quietAt = true, time.Time{}
 		rn.sweepAt = soonest(rn.sweepAt, now.Add(lookAgain))
+	case coordination.RefusedAgain:
+		it.quietAt = time.Time{}
+		rn.owe(it, id)
 	case coordination.RefusedStale:
 		rn.owe(it, id)
 	case coordination.RefusedAhead: // it is due when the registry's clock has come to it
@@ -432,12 +439,12 @@ func (rn *runner) takeShare(now moment, known map[int]coordination.ItemState) {
 // that stay after all: instants that were missed, the one that is parked, and trigger
 // rounds.
 func (rn *runner) findDue(now moment, share coordination.Share, gained []int) {
+	before := now.wall
+	if rn.javaParks && !rn.calendar.Parked.IsZero() { // each item of that instant runs on the host that has it now
+		before = rn.calendar.Parked.Add(-time.Millisecond)
+	}
 	for _, n := range gained {
 		if share.Foreign.Contains(n) {
-			before := now.wall
-			if !rn.calendar.Parked.IsZero() { // Java hosts wait for the division, and then run the instant
-				before = later(rn.calendar.Parked.Add(-time.Millisecond), now.wall)
-			}
 			rn.notOwed(rn.items[n], before)
 		}
 	}

@@ -31,6 +31,8 @@ const (
 	retryPause = time.Second
 	// troubleShown is how long the status shows a refusal after the last.
 	troubleShown = 15 * time.Second
+	// listenerShown is how long the status shows that hosts did not come to a listener.
+	listenerShown = 5 * time.Minute
 	// lookAgain is how long a step that changed the registry waits for the
 	// snapshot that shows it.
 	lookAgain = time.Second
@@ -439,6 +441,7 @@ func (j *job) sleep(now moment) time.Duration {
 	at(j.takers.until())
 	at(j.tally.at)
 	at(j.sweepAt)
+	at(j.quietAt)
 	at(j.repairs.at)
 	at(j.offsetsAt)
 	if !j.pace.looked {
