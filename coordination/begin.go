@@ -61,6 +61,7 @@ const (
 	RefusedHeld     Refusal = "the item is held back" // Record.HeldBack says more
 	RefusedAhead    Refusal = "the instant is later than the registry's clock"
 	RefusedChanged  Refusal = "the schedule was changed before the instant"
+	RefusedAgain    Refusal = "a Java host may be about to run the item again" // see Quiet
 )
 
 // Begin writes the running marks, records and the host's list of runs for the
@@ -394,8 +395,11 @@ func (g *begin) ops(i int, c *commit) tree.Record {
 	if g.View.Config.MonitorExecution {
 		c.add(roleItem, i, g.runningMark(i))
 	}
-	if state.Misfire {
+	switch {
+	case state.Misfire:
 		c.add(roleItem, i, registry.Delete(l.ItemMisfire(i), registry.AnyVersion))
+	case g.MayRepeat():
+		c.add(roleItem, i, registry.Absent(l.ItemMisfire(i)))
 	}
 	return record
 }
@@ -541,6 +545,11 @@ func (g *begin) understand(i int, n registry.Snapshot, actual tree.Runs, orphans
 		g.out.Refused[i] = RefusedRunning
 		return false, false
 	}
+	misfire := n.Data(l.ItemMisfire(i)).Exists
+	if misfire && !state.Misfire && g.MayRepeat() {
+		g.out.Refused[i] = RefusedAgain
+		return false, false
+	}
 
 	delete(g.forgotten, i)
 	if open && owner.Exists {
@@ -548,7 +557,7 @@ func (g *begin) understand(i int, n registry.Snapshot, actual tree.Runs, orphans
 	}
 	runs, err := tree.ParseRuns(ownersRuns.Data)
 	g.left[i] = open && err == nil && runs.Left
-	state.Misfire = n.Data(l.ItemMisfire(i)).Exists
+	state.Misfire = misfire
 	g.Items[i] = state
 	return true, false
 }

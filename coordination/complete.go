@@ -57,7 +57,10 @@ type Completed struct {
 	// killed: they have ended as their records say.
 	Killed tree.Items
 	// Denied are neither completed nor lost: the registry does not permit it. Put them again later.
-	Denied  Denials
+	Denied Denials
+	// Crowded are items whose running mark was not this host's any more when they were completed beside Java
+	// hosts, and whose it was; empty if it was gone. That host, or somebody, ran the item at the same time.
+	Crowded map[int]string
 	Commits int
 }
 
@@ -72,7 +75,7 @@ func (m *Member) Complete(ctx context.Context, c Completing) (Completed, error) 
 		Member:     m,
 		Completing: c,
 		own:        ownList{m.Runs, m.RunsVersion},
-		out:        Completed{Items: make(map[int]ItemState), Closed: make(map[int]tree.Record)},
+		out:        Completed{Items: make(map[int]ItemState), Closed: make(map[int]tree.Record), Crowded: make(map[int]string)},
 		todo:       slices.Sorted(maps.Keys(c.Items)),
 		marks:      make(map[int]endMarks),
 		ask:        c.AskForSharding && len(c.Items) > 0, // else not before something can move
@@ -101,8 +104,8 @@ type completion struct {
 }
 
 func (c *completion) run(ctx context.Context, x *step.Exchange) error {
-	if len(c.Items) == 0 {
-		if err := c.look(ctx, x, nil); err != nil {
+	if len(c.Items) == 0 || c.marksCount() { // a Java host overwrites marks, and this host must not delete its mark
+		if err := c.look(ctx, x, c.todo); err != nil {
 			return err
 		}
 	}
@@ -144,6 +147,11 @@ func (c *completion) run(ctx context.Context, x *step.Exchange) error {
 			return err
 		}
 	}
+}
+
+// marksCount reports whether the running marks say what a Java host runs.
+func (c *completion) marksCount() bool {
+	return c.Marked && c.View.Config.MonitorExecution && c.View.Mixed()
 }
 
 // wrote reports whether a record that is closed may have been written by a completion of this
@@ -350,6 +358,9 @@ func (c *completion) understand(i int, n registry.Snapshot) (again bool) {
 		c.Items[i] = e
 		mine := func(m registry.Node) bool { return m.Exists && (len(m.Data) == 0 || string(m.Data) == self) }
 		c.marks[i] = endMarks{running: mine(marks[0]), failover: mine(marks[1]), failovering: mine(marks[2])}
+		if running := marks[0]; c.marksCount() && !mine(running) {
+			c.out.Crowded[i] = string(running.Data)
+		}
 		return true
 	}
 	if r.Owner == self && r.Begun == e.State.Record.Begun && !r.Open() && c.wrote(i, r) {

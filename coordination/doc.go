@@ -80,8 +80,9 @@
 //	                     host's assignment node, the epoch, the anchor); the item's record
 //	                     is; not disabled; no running mark (it is made); the host's list of
 //	                     runs has its version. With failover, unless this host was the last
-//	                     to run the item: no failover mark, and none of a crash. Under a
-//	                     Java leader: neither flag
+//	                     to run the item: no failover mark, and none of a crash; beside Java
+//	                     hosts no misfire mark that it does not know. Under a Java leader:
+//	                     neither flag
 //	election             the latch; no leader; and Java has not divided since one of ours
 //	                     did, or the division is marked to be recreated
 //	share under Java     the leader is a Java host; neither flag; afterwards: item 0 was not
@@ -138,6 +139,10 @@
 // node of the lowest (version 0 becomes 1): Java recreates all of them, so that
 // one node shows that the whole share is void. That another of ours brings the
 // node to the same version is what the epoch is for.
+//
+// With failover a Java host runs an item of a host that died, whoever owns it, and once more if it has
+// a misfire mark. In between it has no mark. So a host of ours deletes the misfire marks of items that it was
+// given ([Member.Quiet]), and begins them [JavaLag] later at the earliest.
 //
 // The latches keep Java from undoing what ours do (its leader and failover marks
 // are made by looking, deleting and creating). Nothing of ours is unsafe without

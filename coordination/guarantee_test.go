@@ -2,7 +2,9 @@ package coordination_test
 
 import (
 	"slices"
+	"strconv"
 	"testing"
+	"time"
 
 	"github.com/wasmjob/wasmjob/coordination/guarantee"
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
@@ -34,8 +36,10 @@ func TestGuaranteeConcurrently(t *testing.T) {
 			arrive((round + 1) % 3)
 		}
 		path := c.layout.Root() + "/guarantee/started"
-		if n := c.read(registry.Children(path)); guarantee.Passed(n, h[0].owned()) != !slices.Contains(n.Names, h[0].owned()[:1].String()) {
-			t.Errorf("passed with %v", n.Names)
+		s, err := guarantee.Look(c.ctx, c.op, c.layout, guarantee.Arrival{Phase: guarantee.Started, Items: h[0].owned(), Total: 9})
+		must(t, err)
+		if n := c.read(registry.Children(path)); s.Over != !slices.Contains(n.Names, h[0].owned()[:1].String()) {
+			t.Errorf("over with %v", n.Names)
 		}
 		arrive((round + 2) % 3)
 		n := 0
@@ -97,8 +101,66 @@ func TestDistributedListenersWaitForNoDisabledItem(t *testing.T) {
 	}
 	must(t, b.perform(moves.ClearGuarantee(c.layout, guarantee.Started)))
 	// A host that looks only now, as after a lost notification, sees that it is over.
-	n := c.read(guarantee.Watch(c.layout, guarantee.Started))
-	if !guarantee.Passed(n, a.owned()) {
-		t.Errorf("the phase is over, and A would go on waiting: %+v", n)
+	s, err := guarantee.Look(c.ctx, c.op, c.layout, guarantee.Arrival{Self: a.Self, Phase: guarantee.Started, Items: a.owned(), Total: 6})
+	must(t, err)
+	if !s.Over {
+		t.Errorf("the phase is over, and A would go on waiting: %+v", s)
+	}
+}
+
+// TestGuaranteeNamesItsFire: hosts that are one fire apart do not run the listener for items of two fires, and
+// do not wait for each other. Marks of Java hosts name no fire, and count for any.
+func TestGuaranteeNamesItsFire(t *testing.T) {
+	t.Parallel()
+	c, h := group(t, 2, nil)
+	a, b := h[0], h[1]
+	at := func(h *simHost, fire tree.Fire) guarantee.Arrival {
+		return guarantee.Arrival{Self: h.Self, Phase: guarantee.Started, Fire: fire, Items: h.owned(), Total: 6}
+	}
+	arrive := func(arrival guarantee.Arrival) guarantee.Standing {
+		t.Helper()
+		s, err := guarantee.Arrive(c.ctx, c.op, c.layout, arrival)
+		must(t, err)
+		return s
+	}
+	first, next := tree.Fire{Instant: c.now.UnixMilli()}, tree.Fire{Instant: c.now.Add(10 * time.Second).UnixMilli()}
+	if s := arrive(at(b, first)); s.Last || s.Over || !slices.Equal(s.Missing, a.owned()) {
+		t.Errorf("B has come alone: %+v, expected it to wait for %s", s, a.owned())
+	}
+	if s := arrive(at(a, next)); s.Last || s.Over || !slices.Equal(s.Missing, b.owned()) || s.Left != (tree.Fire{}) {
+		t.Errorf("A has come for the next fire: %+v, expected it to wait for %s", s, b.owned())
+	}
+	s, err := guarantee.Look(c.ctx, c.op, c.layout, at(b, first))
+	must(t, err)
+	if !s.Over {
+		t.Errorf("A's items are in a later fire, and B goes on waiting for them: %+v", s)
+	}
+	if s := arrive(at(b, next)); !s.Last || !s.Left.Same(first) {
+		t.Errorf("B has come for A's fire: %+v, expected it to be the last, and to have found its marks of the fire before", s)
+	}
+	if s := arrive(at(a, first)); s.Last || !s.Over {
+		t.Errorf("A comes for the fire before: %+v, expected that to be over", s)
+	}
+	must(t, a.perform(moves.ClearGuarantee(c.layout, guarantee.Started)))
+
+	for _, i := range a.owned() { // as a Java host marks its items
+		c.hand(registry.Ensure(c.layout.Started()), registry.Create(c.layout.Started()+"/"+strconv.Itoa(i), nil))
+	}
+	if s := arrive(at(b, next)); !s.Last {
+		t.Errorf("a Java host has come, and then B: %+v, expected it to be the last", s)
+	}
+}
+
+// TestGuaranteeOfTriggers: hosts see a trigger at instants of their own, and its round is one fire.
+func TestGuaranteeOfTriggers(t *testing.T) {
+	t.Parallel()
+	c, h := group(t, 2, nil)
+	for k, last := range []bool{false, true} {
+		fire := tree.Fire{Instant: c.now.Add(time.Duration(k) * time.Second).UnixMilli(), Trigger: 77}
+		s, err := guarantee.Arrive(c.ctx, c.op, c.layout, guarantee.Arrival{Self: h[k].Self, Phase: guarantee.Completed, Fire: fire, Items: h[k].owned(), Total: 6})
+		must(t, err)
+		if s.Last != last {
+			t.Errorf("host %d: %+v, expected the last: %t", k, s, last)
+		}
 	}
 }

@@ -263,6 +263,10 @@ func (stepper) Begin(m *co.Member, b co.Beginning, out *co.Begun) move {
 	return with(m, func(ctx context.Context) (err error) { *out, err = m.Begin(ctx, b); return err })
 }
 
+func (stepper) Quiet(m *co.Member, items tree.Items, out *co.Quieted) move {
+	return with(m, func(ctx context.Context) (err error) { *out, err = m.Quiet(ctx, items); return err })
+}
+
 func (stepper) Complete(m *co.Member, c co.Completing, out *co.Completed) move {
 	return with(m, func(ctx context.Context) (err error) { *out, err = m.Complete(ctx, c); return err })
 }
@@ -309,7 +313,8 @@ func (stepper) RegistryTime(l tree.Layout, out *time.Time) move {
 
 func (stepper) Arrive(l tree.Layout, self tree.JobInstance, p guarantee.Phase, items tree.Items, total int, last *bool) move {
 	return into(last, func(ctx context.Context, r registry.Center) (bool, error) {
-		return guarantee.Arrive(ctx, r, l, self, p, items, total)
+		s, err := guarantee.Arrive(ctx, r, l, guarantee.Arrival{Self: self, Phase: p, Items: items, Total: total})
+		return s.Last, err
 	})
 }
 

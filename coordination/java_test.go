@@ -2,6 +2,7 @@ package coordination_test
 
 import (
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -23,7 +24,7 @@ type mixed struct {
 }
 
 // settleJava lets Java hosts finish what FlagSettle and the pause before a
-// takeover give them time for: a fire that has looked for the flag makes its
+// takeover give them time for: a fire that has looked for the flag, or ended a run, makes its
 // marks, and the death of an instance has been handled.
 func (m mixed) settleJava() {
 	for n := 0; n < 10_000; n++ {
@@ -439,7 +440,7 @@ func TestJavasDivisionThatAnotherHasWrittenDown(t *testing.T) {
 
 // TestMarksOfFailedJavaRuns: a version of ElasticJob after 3.0.5 leaves the running marks of runs that
 // failed. As long as that host lives, an item of it is not begun by ours; when its session has ended,
-// it is if the job has no failover.
+// it is: at once without failover, else as a run of the Java host that is repeated. That holds if its server was disabled before, too.
 func TestMarksOfFailedJavaRuns(t *testing.T) {
 	t.Parallel()
 	for _, failover := range []bool{false, true} {
@@ -486,8 +487,11 @@ func TestMarksOfFailedJavaRuns(t *testing.T) {
 		c.complete(all)
 		j.crash()
 		c.settle()
-		if failover {
-			continue // its marks outlive the session
+		if failover { // its marks outlive the session
+			var swept cleanup.Swept
+			must(t, a.look())
+			must(t, a.perform(moves.Sweep(&a.Member, c.now, &swept)))
+			c.settle()
 		}
 		c.pass(10 * time.Second)
 		must(t, a.look())
@@ -495,6 +499,33 @@ func TestMarksOfFailedJavaRuns(t *testing.T) {
 		for _, i := range theirs {
 			if !slices.Contains(a.running(), i) {
 				t.Errorf("failover %t: item %d does not run when the Java host is gone: %v", failover, i, a.running())
+			}
+		}
+	}
+}
+
+// TestMarksOfAJavaHostThatWasStartedAgain: a container has the same id when it is started again. What it ran before
+// does not run any more, and what it runs now does.
+func TestMarksOfAJavaHostThatWasStartedAgain(t *testing.T) {
+	t.Parallel()
+	for _, runs := range []bool{false, true} {
+		c, _, j := runningJava(t)
+		a := c.host("A")
+		theirs := j.executing
+		j.crash()
+		j.start()
+		j.rest()
+		if runs {
+			for _, i := range theirs {
+				c.hand(registry.Set(c.mark(i, "running"), []byte(j.id), registry.AnyVersion)) // as it makes its marks
+			}
+		}
+		must(t, a.look())
+		var swept cleanup.Swept
+		must(t, a.perform(moves.Sweep(&a.Member, c.now, &swept)))
+		for _, i := range theirs {
+			if stays := c.node(c.mark(i, "running")).Exists; stays != runs {
+				t.Errorf("the host runs again: %t; the mark of item %d stays: %t", runs, i, stays)
 			}
 		}
 	}
@@ -532,6 +563,169 @@ func TestAJavaHostTakesAnItemThatTheViewDoesNotShow(t *testing.T) {
 		}
 		if len(j.crowded) > 0 {
 			t.Errorf("after %d requests: it has overwritten the running mark %v", requests, j.crowded)
+		}
+	}
+}
+
+// TestAJavaHostRepeatsForAMisfire: a Java host takes items of a host of ours that died, one after the other, while our leader
+// has given one of them to itself. That one has a misfire mark, for which the Java host runs it twice, and has no mark of its own in
+// between. Ours begins it wherever between two requests of the Java host it looks, and never beside it.
+func TestAJavaHostRepeatsForAMisfire(t *testing.T) {
+	t.Parallel()
+	const item = 4
+	begun, repeated := 0, 0
+	for n := range 48 {
+		requests, early := n/2, n%2 == 0 // early: ours looks while the Java host runs the item for the first time
+		c, h := group(t, 2, func(cfg *jobconfig.Configuration) { cfg.Failover, cfg.ShardingTotalCount = true, 9 })
+		a, b := h[0], h[1]
+		j := c.addJava("J", "10.0.0.9")
+		j.start()
+		j.rest()
+		c.settle()
+		for range 2 { // the second time all that B has is misfired
+			c.now = c.now.Add(10 * time.Second)
+			must(t, b.fire(c.now))
+			must(t, b.fire(c.now.Add(time.Second)))
+		}
+		if !c.node(c.mark(item, "misfire")).Exists {
+			t.Fatalf("item %d is not marked as misfired: B runs %s", item, b.running())
+		}
+		b.crash()
+		j.rest() // takes the last of B's items
+		for n := 0; !a.owned().Contains(item); n++ {
+			if n > 5 {
+				t.Fatalf("A has %s, and not item %d", a.owned(), item)
+			}
+			must(t, second(a.step()))
+			c.invariants()
+		}
+		for n := 0; !j.executing.Contains(item); n++ {
+			if n > 5 {
+				t.Fatalf("the Java host does not take item %d", item)
+			}
+			j.finish = len(j.executing) > 0
+			j.rest()
+		}
+		c.now = c.now.Add(10 * time.Second)
+		if early {
+			must(t, a.fire(c.now))
+			c.invariants()
+		}
+		j.finish = true
+		for range requests {
+			j.advance(func(int) int { return 0 })
+		}
+		for _, it := range a.items {
+			it.held = false // as when it sees that a mark is gone
+		}
+		if !early {
+			must(t, a.fire(c.now))
+			c.invariants()
+		}
+		for range 6 {
+			must(t, second(a.followUp()))
+			c.invariants()
+		}
+		j.rest()
+		c.invariants()
+		if j.ran[item] > 0 && j.executing.Contains(item) {
+			repeated++
+		}
+		j.finish = len(j.executing) > 0
+		j.rest()
+		for _, it := range a.items {
+			it.held = false
+		}
+		for range 6 {
+			must(t, second(a.followUp()))
+			c.invariants()
+		}
+		if a.running().Contains(item) {
+			begun++
+		}
+		if c.node(c.mark(item, "misfire")).Exists {
+			t.Errorf("after %d requests: the misfire mark is left", requests)
+		}
+		for _, who := range j.crowded {
+			t.Errorf("after %d requests: the Java host has overwritten the running mark %s", requests, who)
+		}
+	}
+	if begun != 48 || repeated == 0 {
+		t.Errorf("of 48: A runs the item in %d, the Java host ran it again before in %d; expected all, and some", begun, repeated)
+	}
+}
+
+// TestMarksThatTheHostDoesNotKnow: a misfire mark that has come since this host looked keeps an item from beginning beside
+// Java hosts: one of them may be about to run it again.
+func TestMarksThatTheHostDoesNotKnow(t *testing.T) {
+	t.Parallel()
+	for _, java := range []bool{false, true} {
+		c, h := group(t, 1, func(cfg *jobconfig.Configuration) { cfg.Failover = true })
+		a := h[0]
+		if java {
+			j := c.addJava("J", "10.0.0.9")
+			j.start()
+			j.rest()
+			c.settle()
+		}
+		c.now = c.now.Add(10 * time.Second)
+		must(t, a.look())
+		item := a.owned()[0]
+		c.hand(registry.Create(c.mark(item, "misfire"), nil))
+		out := begin(t, a, c.now)
+		if _, refused := out.Refused[item]; refused != java || (java && out.Refused[item] != co.RefusedAgain) {
+			t.Errorf("a Java host is there: %t; item %d is refused: %q", java, item, out.Refused[item])
+		}
+		if len(out.Items) == 0 {
+			t.Error("the other items do not begin either")
+		}
+	}
+}
+
+// TestRunningMarksOfOthers: a Java host has overwritten the running mark of a run of ours, or has deleted it. The completion
+// takes effect, leaves the mark of that host, and says whose it was.
+func TestRunningMarksOfOthers(t *testing.T) {
+	t.Parallel()
+	for _, failover := range []bool{false, true} {
+		c, h := group(t, 1, func(cfg *jobconfig.Configuration) { cfg.Failover = failover })
+		a := h[0]
+		j := c.addJava("J", "10.0.0.9")
+		j.start()
+		j.rest()
+		c.settle()
+		c.now = c.now.Add(10 * time.Second)
+		must(t, a.look())
+		must(t, a.fire(c.now))
+		items := a.running()
+		if len(items) < 3 {
+			t.Fatalf("A runs %s", items)
+		}
+		if failover {
+			c.hand(registry.Set(c.mark(items[0], "running"), []byte(j.id), registry.AnyVersion))
+		} else {
+			c.hand(registry.Delete(c.mark(items[0], "running"), registry.AnyVersion))
+			if _, err := j.rc.Commit(c.ctx, registry.CreateEphemeral(c.mark(items[0], "running"), []byte(j.id))); err != nil {
+				t.Fatal(err)
+			}
+		}
+		c.hand(registry.Delete(c.mark(items[1], "running"), registry.AnyVersion))
+		done := co.Completing{Items: make(map[int]co.Ended), Marked: true, Now: c.now}
+		for _, i := range items {
+			done.Items[i] = co.Ended{State: a.items[i].state, Outcome: "OK"}
+		}
+		var out co.Completed
+		must(t, a.perform(moves.Complete(&a.Member, done, &out)))
+		if len(out.Items) != len(items) {
+			t.Errorf("failover %t: completed %v of %s", failover, out.Items, items)
+		}
+		if want := map[int]string{items[0]: j.id, items[1]: ""}; !maps.Equal(out.Crowded, want) {
+			t.Errorf("failover %t: crowded are %v, expected %v", failover, out.Crowded, want)
+		}
+		if n := c.node(c.mark(items[0], "running")); string(n.Data) != j.id {
+			t.Errorf("failover %t: the mark of the Java host is gone", failover)
+		}
+		if c.node(c.mark(items[2], "running")).Exists {
+			t.Errorf("failover %t: the mark of A is left", failover)
 		}
 	}
 }

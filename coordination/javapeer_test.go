@@ -39,8 +39,8 @@ type javaPeer struct {
 	executing tree.Items // what it runs
 	ran       map[int]int
 	finish    bool
-	// deciding is set between the look for the flag and the running marks;
-	// marking while it handles the death of another instance. In both it acts
+	// deciding is set between the look for the flag, or the end of a run, and the running
+	// marks; marking while it handles the death of another instance. In both it acts
 	// upon what may have changed: ElasticJob's own races.
 	deciding, marking bool
 	crowded           []string // running marks of others that it has overwritten
@@ -144,6 +144,14 @@ func (p *javaPeer) rest() (moved bool) {
 		}
 	}
 	return moved
+}
+
+// lag lets the peer make the requests for which it has JavaLag: until its running marks are made, or
+// it makes none.
+func (p *javaPeer) lag() {
+	for n := 0; p.up && p.deciding && p.fires != nil && n < 1000; n++ {
+		p.turn(&p.fires)
+	}
 }
 
 // Requests. Conflicts and nodes that are not there are swallowed.
@@ -608,6 +616,7 @@ func (p *javaPeer) fire(bool) {
 		}
 		p.execute(cfg, chosen)
 	}
+	p.deciding = false
 	if failover {
 		p.takeover()
 	}
@@ -635,6 +644,7 @@ func (p *javaPeer) execute(cfg jobconfig.Configuration, items tree.Items) {
 	p.executing, p.finish = items, false
 	p.await(func() bool { return p.finish })
 	p.executing, p.finish = nil, false
+	p.deciding = true // whether it runs them again
 	for _, i := range items {
 		p.ran[i]++
 	}
@@ -644,7 +654,7 @@ func (p *javaPeer) execute(cfg jobconfig.Configuration, items tree.Items) {
 			p.removeIf(item(i, "running"))
 		}
 	}
-	if cfg.Failover {
+	if cfg.Failover && !p.fails {
 		for _, i := range items {
 			p.removeIf(item(i, "failover"))
 			p.removeIf(item(i, "failovering"))

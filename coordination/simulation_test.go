@@ -68,6 +68,7 @@ type simItem struct {
 	running  bool
 	failover bool
 	held     bool
+	quiet    bool // it may begin beside Java hosts
 	fire     tree.Fire
 	due      *tree.Fire
 }
@@ -414,6 +415,7 @@ func (h *simHost) readShare() error {
 			it = &simItem{}
 			h.items[i] = it
 		}
+		it.quiet = it.quiet && it.owned
 		it.owned = true
 		if !it.running {
 			it.state = state
@@ -636,13 +638,52 @@ func (h *simHost) lookAtHeld() error {
 	return nil
 }
 
+// quiet leaves out items that a Java host runs, or is about to run again, which it has the time to show.
+func (h *simHost) quiet(id tree.Fire, items tree.Items) (rest tree.Items, err error) {
+	if !h.MayRepeat() {
+		return items, nil
+	}
+	var ask tree.Items
+	for _, i := range items {
+		if !h.items[i].quiet {
+			ask = append(ask, i)
+		}
+	}
+	if len(ask) == 0 {
+		return items, nil
+	}
+	var out co.Quieted
+	err = h.perform(moves.Quiet(&h.Member, ask, &out))
+	for _, i := range ask {
+		it := h.items[i]
+		_, marked := out.Refused[i]
+		it.held = marked
+		if it.quiet = err == nil && !marked && !out.Stale; it.quiet {
+			it.state.Misfire = false
+		} else {
+			it.due = &id
+		}
+	}
+	if err == nil && out.Stale {
+		err = h.readShare()
+	}
+	for _, p := range h.javas {
+		p.lag()
+	}
+	return slices.DeleteFunc(slices.Clone(items), func(i int) bool { return !h.items[i].quiet }), err
+}
+
 func (h *simHost) begin(id tree.Fire, items tree.Items, trigger bool) error {
+	items, err := h.quiet(id, items)
+	if err != nil || (len(items) == 0 && !trigger) {
+		return err
+	}
 	states := make(map[int]co.ItemState)
 	for _, i := range items {
 		states[i] = h.items[i].state
 	}
 	var out co.Begun
-	err := h.perform(moves.Begin(&h.Member, co.Beginning{Fire: id, Items: states,
+	err = h.perform(moves.Begin(&h.Member, co.Beginning{Fire: id, Items: states,
 		ConsumeTrigger: trigger, Now: h.now}, &out))
 	if err != nil {
 		if !trigger {
@@ -656,7 +697,7 @@ func (h *simHost) begin(id tree.Fire, items tree.Items, trigger bool) error {
 	var begun tree.Items
 	for i, state := range out.Items {
 		it := h.items[i]
-		it.running, it.failover, it.state, it.fire, it.due = true, false, state, id, nil
+		it.running, it.quiet, it.failover, it.state, it.fire, it.due = true, true, false, state, id, nil
 		begun = append(begun, i)
 	}
 	slices.Sort(begun)
@@ -680,7 +721,9 @@ func (h *simHost) begin(id tree.Fire, items tree.Items, trigger bool) error {
 		case co.RefusedRunning, co.RefusedFailover:
 			due := id
 			due.Source = "misfire"
-			it.due, it.held = &due, true
+			it.due, it.held, it.quiet = &due, true, false
+		case co.RefusedAgain:
+			it.due, it.quiet = &id, false
 		case co.RefusedStale:
 			it.due = &id
 		}

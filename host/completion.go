@@ -48,6 +48,7 @@ func recordedReason(r abi.Result) string {
 }
 
 func (rn *runner) commitEnded(now moment) {
+	defer rn.hurry()()
 	c := coordination.Completing{Items: make(map[int]coordination.Ended), Now: now.wall}
 	for _, e := range rn.ended {
 		c.Marked = c.Marked || e.Run.Fire().Config.MonitorExecution
@@ -93,7 +94,13 @@ func (rn *runner) commitEnded(now moment) {
 		if slices.Contains(out.Killed, n) {
 			e = e.KilledInstead(state.Record.Reason)
 		}
-		rn.settle(now, n, e, state, took, abi.Outcome(out.Closed[n].Outcome))
+		beside, crowded := out.Crowded[n]
+		if crowded {
+			beside = cmp.Or(beside, event.BesideUnknown)
+			rn.log.Error("the item's running mark was another host's or gone when it ended: a Java host has run it at the same time, or the node was edited",
+				zap.Int("item", n), zap.String("run", e.Run.RunID()), zap.String("mark of", beside))
+		}
+		rn.settle(now, n, e, state, took, abi.Outcome(out.Closed[n].Outcome), beside)
 	}
 	if len(rn.ended) > 0 {
 		rn.endedSince = now.Time
@@ -101,13 +108,13 @@ func (rn *runner) commitEnded(now moment) {
 }
 
 // settle draws the conclusions of an item's completion, once it took effect or was
-// refused. closed is with what outcome others have closed the run, if they have.
-func (rn *runner) settle(now moment, n int, e run.Ended, state coordination.ItemState, took bool, closed abi.Outcome) {
+// refused. closed is with what outcome others have closed the run, if they have; beside is Event.Beside.
+func (rn *runner) settle(now moment, n int, e run.Ended, state coordination.ItemState, took bool, closed abi.Outcome, beside string) {
 	f := e.Run.Fire()
 	f.Open--
 	rn.live--
 	it := rn.items[n]
-	rn.reportEnd(n, e, state, took, closed)
+	rn.reportEnd(n, e, state, took, closed, beside)
 	if took && e.HandedBack() && it != nil && rn.beyond(it) { // no host will get it
 		rn.skipItem(it, f.ID, event.SkipDisabled, rn.fewer())
 	}
@@ -152,7 +159,7 @@ func (rn *runner) settle(now moment, n int, e run.Ended, state coordination.Item
 var closedCauses = map[abi.Outcome]event.SkipCause{tree.OutcomeLost: event.SkipLost, tree.OutcomeHeld: event.SkipHeld, tree.OutcomeElsewhere: event.SkipElsewhere, abi.OutcomeCancelled: event.SkipDisabled}
 
 // reportEnd reports that an item's completion took effect, or why it did not.
-func (rn *runner) reportEnd(n int, e run.Ended, state coordination.ItemState, took bool, closed abi.Outcome) {
+func (rn *runner) reportEnd(n int, e run.Ended, state coordination.ItemState, took bool, closed abi.Outcome, beside string) {
 	f := e.Run.Fire()
 	ev := event.Event{Item: &n, Instant: f.ID.Time(), Trigger: f.ID.Trigger, Source: f.Source(), RunID: e.Run.RunID(),
 		Fence: e.Run.Fence, Digest: f.Exec.Digest(), Attempt: e.Run.Attempt(), Outcome: e.Result.Outcome}
@@ -174,7 +181,7 @@ func (rn *runner) reportEnd(n int, e run.Ended, state coordination.ItemState, to
 	case e.Moved:
 		ev.Kind, ev.Cause, ev.Reason = event.ItemSkipped, event.SkipElsewhere, "the item moves to another host, and the run goes on there"
 	default:
-		ev.Kind, ev.Reason, ev.Count = event.ItemCompleted, e.Reason, int64(state.Record.Failures)
+		ev.Kind, ev.Reason, ev.Count, ev.Beside = event.ItemCompleted, e.Reason, int64(state.Record.Failures), beside
 		run.NoteOffset(&ev, state)
 	}
 	rn.Emit(ev)

@@ -28,6 +28,7 @@ type runner struct {
 	killing   killing
 	offsetsAt time.Time // when to save what guests have staged
 	sweepAt   time.Time // when to look for stale marks
+	quietAt   time.Time // when the next item may begin that waits for Java hosts; see awaitQuiet
 }
 
 // tick handles the clock: the instants up to now are due. Several at once are
@@ -155,7 +156,10 @@ func (rn *runner) followUp(now moment) {
 // It reports whether a trigger was consumed. absent are other items of this
 // host that are due and do not begin.
 func (rn *runner) begin(now moment, id tree.Fire, items []*item, absent tree.Items, trigger bool) bool {
+	defer rn.hurry()()
 	items = rn.dropDisabled(id, rn.dropDenied(now, id, rn.fit(id, items)))
+	items, waiting := rn.awaitQuiet(now, id, items, trigger)
+	absent = slices.Concat(absent, waiting)
 	if len(items) == 0 && !trigger {
 		return false
 	}
@@ -209,6 +213,7 @@ func (rn *runner) begin(now moment, id tree.Fire, items []*item, absent tree.Ite
 		}
 	}
 	for n, state := range out.Items {
+		rn.items[n].quietAt = now.Time
 		rn.denials.end(n)
 		rn.lost(n, states[n].Record)
 		rn.repaired(n, id, states[n].Record, state.Record)
@@ -220,6 +225,13 @@ func (rn *runner) begin(now moment, id tree.Fire, items []*item, absent tree.Ite
 		rn.foundStale(now)
 	}
 	return trigger
+}
+
+// hurry has the loop go before others on this host that begin and end no runs, until the function is called that it returns.
+func (rn *runner) hurry() (over func()) {
+	was := rn.turn.Hurry
+	rn.turn.Hurry = true
+	return func() { rn.turn.Hurry = was }
 }
 
 // refused takes note that an item did not begin, and reports why.
@@ -248,8 +260,11 @@ func (rn *runner) refused(now moment, it *item, id tree.Fire, why coordination.R
 			it.Answered(id)
 		}
 		rn.misfire(it, id)
-		it.held = true
+		it.held, it.quietAt = true, time.Time{}
 		rn.sweepAt = soonest(rn.sweepAt, now.Add(lookAgain))
+	case coordination.RefusedAgain:
+		it.quietAt = time.Time{}
+		rn.owe(it, id)
 	case coordination.RefusedStale:
 		rn.owe(it, id)
 	case coordination.RefusedAhead: // it is due when the registry's clock has come to it
@@ -435,12 +450,12 @@ func (rn *runner) takeShare(now moment, known map[int]coordination.ItemState) {
 // that stay after all: instants that were missed, the one that is parked, and trigger
 // rounds.
 func (rn *runner) findDue(now moment, share coordination.Share, gained []int) {
+	before := now.wall
+	if rn.javaParks && !rn.calendar.Parked.IsZero() { // each item of that instant runs on the host that has it now
+		before = rn.calendar.Parked.Add(-time.Millisecond)
+	}
 	for _, n := range gained {
 		if share.Foreign.Contains(n) {
-			before := now.wall
-			if !rn.calendar.Parked.IsZero() { // Java hosts wait for the division, and then run the instant
-				before = later(rn.calendar.Parked.Add(-time.Millisecond), now.wall)
-			}
 			rn.notOwed(rn.items[n], before)
 		}
 	}

@@ -29,6 +29,7 @@ type itemSet struct {
 	passed      bool      // an item's passed is set
 	waived      due.Waived
 	calendar    due.Calendar
+	javaParks   bool // Java hosts have not begun the instant that is parked either: the flag stood before it
 	lastFire    *FireStatus
 	overload    overload
 	denials     denials
@@ -44,6 +45,9 @@ type item struct {
 	// held is set when due was tried and the item was marked as running
 	// elsewhere: try again when the others have news.
 	held bool
+	// quietAt is from when on the item may begin beside Java hosts, by Go's own clock; zero if this host has not looked
+	// yet whether one of them is about to run it.
+	quietAt time.Time
 	// passed is set when an instant passed over the item, or what it missed was
 	// not looked for, because it was beyond the total count.
 	passed      bool
@@ -190,6 +194,8 @@ func (set *itemSet) owesRound(now moment, it *item, round int64, args tree.Trigg
 
 // park keeps an instant until the items have been divided.
 func (set *itemSet) park(at time.Time) {
+	v := set.member.View
+	set.javaParks = v.Halted() && !v.FlagSeen.IsZero() && v.FlagSeen.Before(at)
 	begun, held := set.begunUntil()
 	set.reportSkip(set.calendar.Park(at, begun, held))
 }
@@ -318,7 +324,7 @@ func (set *itemSet) gain(share coordination.Share) (gained []int) {
 			set.reread(it, state)
 		}
 		if !it.owned {
-			it.owned = true
+			it.owned, it.quietAt = true, time.Time{}
 			gained = append(gained, n)
 		}
 	}

@@ -174,12 +174,62 @@ func (p *place) javaRefuses() string {
 	return fmt.Sprintf("a Java host (%s) is in the job, and it would not fire at the same instants: %v", p.member.View.Java()[0], p.cron.javaErr)
 }
 
+// awaitQuiet leaves out items that a Java host may be about to run again, though nothing shows it: see
+// [coordination.Member.Quiet]. They are due, and begin JavaLag after this host has looked, or when the marks
+// of the other host are gone. waiting are those.
+func (rn *runner) awaitQuiet(now moment, id tree.Fire, items []*item, trigger bool) (rest []*item, waiting tree.Items) {
+	if !rn.member.MayRepeat() {
+		return items, nil
+	}
+	var ask tree.Items
+	for _, it := range items {
+		if it.quietAt.IsZero() {
+			ask = append(ask, it.number)
+		}
+	}
+	var out coordination.Quieted
+	var err error
+	if len(ask) > 0 {
+		out, err = rn.member.Quiet(rn.work, ask)
+		rn.denials.note(now, "", out.Denied, rn.log)
+	}
+	for _, it := range items {
+		why, refused := out.Refused[it.number]
+		switch {
+		case err != nil || out.Stale:
+			rn.owe(it, id)
+		case out.Denied[it.number] != nil:
+			rn.deny(it, id)
+		case refused:
+			rn.refused(now, it, id, why, coordination.Begun{}, trigger)
+		default:
+			if it.quietAt.IsZero() {
+				it.state.Misfire, it.quietAt = false, now.Add(coordination.JavaLag)
+			}
+			if !now.Before(it.quietAt) {
+				rest = append(rest, it)
+				continue
+			}
+			if rn.owe(it, id); !rn.quietAt.After(now.Time) || it.quietAt.Before(rn.quietAt) {
+				rn.quietAt = it.quietAt
+			}
+		}
+		waiting = append(waiting, it.number)
+	}
+	if err != nil {
+		rn.failed(now, "looking at items beside Java hosts", err)
+	} else if out.Stale {
+		rn.foundStale(now)
+	}
+	return rest, waiting
+}
+
 // notOwed notes that an item came from Java hosts: what was due before is
 // theirs, whether they ran it or not.
 func (set *itemSet) notOwed(it *item, before time.Time) {
 	if since := it.state.Record.Instant; since != 0 && set.calendar.Schedule != nil {
 		if first := set.calendar.After(time.UnixMilli(since)); !first.IsZero() && !first.After(before) {
-			set.skipItem(it, tree.Fire{Instant: first.UnixMilli(), Source: "schedule"},
+			set.skipItems(it, tree.Fire{Instant: first.UnixMilli(), Source: "schedule"}, before,
 				event.SkipElsewhere, "from here on the item may have belonged to a Java host; whether that ran it is not known")
 		}
 	}

@@ -304,8 +304,31 @@ func TestWhatIsNotOwedToAnItemFromJavaHosts(t *testing.T) {
 		}
 		switch {
 		case c.told.IsZero() && len(*events) == 0:
-		case len(*events) != 1 || (*events)[0].Kind != event.ItemSkipped || *(*events)[0].Item != 3 || !(*events)[0].Instant.Equal(c.told):
-			t.Errorf("%s: told %v, want a skip of %s", name, *events, c.told)
+		case len(*events) != 1 || (*events)[0].Kind != event.ItemSkipped || *(*events)[0].Item != 3 || !(*events)[0].Instant.Equal(c.told) || !(*events)[0].Through.Equal(c.before):
+			t.Errorf("%s: told %v, want a skip from %s to %s", name, *events, c.told, c.before)
+		}
+	}
+}
+
+// TestJavaHostsParkToo: an instant waits on Java hosts as well if the flag stood before it.
+func TestJavaHostsParkToo(t *testing.T) {
+	instant := at(0).wall
+	for name, c := range map[string]struct {
+		flag, seen time.Duration // from the instant; flag 0: none
+		want       bool
+	}{
+		"before it":     {-time.Second, -time.Millisecond, true},
+		"seen after it": {-time.Second, time.Millisecond, false},
+		"just at it":    {-time.Second, 0, false},
+		"no flag":       {0, 0, false},
+	} {
+		j, _ := javaJob(t, nil)
+		if c.flag != 0 {
+			j.member.View.Necessary, j.member.View.FlagSeen = true, instant.Add(c.seen)
+		}
+		j.park(instant)
+		if j.javaParks != c.want {
+			t.Errorf("%s: waits on Java hosts %t, expected %t", name, j.javaParks, c.want)
 		}
 	}
 }

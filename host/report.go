@@ -195,6 +195,9 @@ func (j *job) status() *JobStatus {
 	if ago := time.Since(j.refusal.at); j.refusal.what != "" && ago < troubleShown {
 		warnings.Add(fmt.Sprintf("the registry refused, %s ago: %s", ago.Round(time.Second), j.refusal.what))
 	}
+	if w := j.listener.Load(); w != nil && time.Since(w.at) < listenerShown {
+		warnings.Add(fmt.Sprintf("%s ago: %s", time.Since(w.at).Round(time.Second), w.text))
+	}
 	for _, it := range j.sorted(func(it *item) bool { return it.held && it.Next() != nil && it.run == nil }) {
 		var marks []string
 		for _, q := range coordination.ItemMarks(j.member.Layout, it.number) {

@@ -36,6 +36,14 @@ type shared struct {
 	settled atomic.Bool     // joined, or in error
 	mail    mailbox
 	quotas  quotas
+	// listener is the last wait around a listener that runs once over all which has taken too long; nil for none.
+	listener atomic.Pointer[listenerWait]
+}
+
+// listenerWait is a wait around a listener: what was reported of it, and when.
+type listenerWait struct {
+	text string
+	at   time.Time
 }
 
 // mailbox is how other goroutines talk to the loop. Whole values, newest wins.
@@ -103,12 +111,16 @@ func (s *shared) Emit(e event.Event) {
 // error handler says: it is not the job's error.
 func (s *shared) Expired(e *event.WaitError, items ...int) {
 	s.log.Warn("waited too long", zap.String("for", e.For), zap.Duration("after", e.After), zap.String("then", e.Then), zap.NamedError("error", e.Err))
+	if e.What == event.WaitListener {
+		s.listener.Store(&listenerWait{e.Error(), time.Now()})
+		s.post(func(*mailbox) {}) // the status is another one
+	}
 	s.reportWait(e, items...)
 }
 
 // reportWait is Expired for an error that is returned: the caller logs it.
 func (s *shared) reportWait(e *event.WaitError, items ...int) {
-	s.Emit(event.Event{Kind: event.JobError, Wait: e.What, Items: items, Duration: e.After, Reason: e.Error()})
+	s.Emit(event.Event{Kind: event.JobError, Wait: e.What, Other: e.Other, Items: items, Duration: e.After, Reason: e.Error()})
 }
 
 // Clock is the wall clock that the host goes by.

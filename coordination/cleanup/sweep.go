@@ -32,6 +32,9 @@ import (
 // the namespace, under the same id: a Java process has one id for all its jobs.
 // Its marks stay until it removes them. Of a process with one job nothing else
 // remains.
+//
+// A container that is started again has the id of before. What it ran before has a running mark that is older than its
+// instance node, and goes.
 func Sweep(ctx context.Context, r registry.Center, v coordination.View, now time.Time) (Swept, error) {
 	s := sweeping{view: v, now: now}
 	err := step.Perform(ctx, r, "sweep", s.run)
@@ -64,6 +67,8 @@ type sweeping struct {
 	marks   registry.Snapshot // marks of items, lists of runs and triggers
 	// elsewhere are Java hosts that are not in the job, and whose processes live.
 	elsewhere map[string]bool
+	// since is which transaction made the instance node of a Java host that has running marks.
+	since map[string]int64
 }
 
 func (s *sweeping) run(ctx context.Context, x *step.Exchange) error {
@@ -71,6 +76,9 @@ func (s *sweeping) run(ctx context.Context, x *step.Exchange) error {
 		return err
 	}
 	if err := s.lookElsewhere(ctx, x); err != nil {
+		return err
+	}
+	if err := s.lookSince(ctx, x); err != nil {
 		return err
 	}
 	j := s.judge()
@@ -151,6 +159,37 @@ func (s *sweeping) lookElsewhere(ctx context.Context, x *step.Exchange) error {
 		return nil
 	}
 	return s.lookInOtherJobs(ctx, x, gone)
+}
+
+// lookSince reads since when the Java hosts are there that have running marks which outlive their sessions.
+func (s *sweeping) lookSince(ctx context.Context, x *step.Exchange) error {
+	l := s.view.Layout
+	s.since = make(map[string]int64)
+	for _, i := range s.items {
+		n := s.marks.Data(l.ItemRunning(i))
+		if id := string(n.Data); n.Exists && !n.Ephemeral && slices.Contains(s.instances, id) && s.javaRan(id) && !slices.Contains(s.details, id) {
+			s.since[id] = 0
+		}
+	}
+	var read []registry.Query
+	for _, id := range slices.Sorted(maps.Keys(s.since)) {
+		read = append(read, registry.Data(l.Instance(id)))
+	}
+	if len(read) == 0 {
+		return nil
+	}
+	n, err := x.Read(ctx, read...)
+	for id := range s.since {
+		s.since[id] = n.Data(l.Instance(id)).Czxid
+	}
+	return err
+}
+
+// outlived reports whether a running mark is of the life of a Java host before this one. What the host took over it
+// still runs while it has the failover mark.
+func (s *sweeping) outlived(running, failover registry.Node) bool {
+	id := string(running.Data)
+	return running.Exists && running.Mzxid < s.since[id] && string(failover.Data) != id
 }
 
 // goneJava are the Java hosts that are not in the job and have marks in it which
@@ -295,6 +334,9 @@ func (s *sweeping) sweepItem(i int, listed bool, runsOf map[string]registry.Node
 		// Who runs the item has the running mark, or a list of runs.
 		groups = append(groups, []registry.Op{registry.Absent(l.ItemRunning(i)), registry.Delete(failover.Path, failover.Version)})
 		failover = registry.Node{}
+	}
+	if s.outlived(running, failover) {
+		groups = append(groups, []registry.Op{registry.Delete(running.Path, running.Version)})
 	}
 	taken := failover.Exists && s.lives(string(failover.Data)) // somebody repeats it
 	for _, mark := range []registry.Node{running, failovering, failover} {

@@ -2,6 +2,7 @@ package guarantee
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strconv"
 
@@ -37,112 +38,212 @@ func mark(l tree.Layout, p Phase, i int) string {
 // when some host has run the listener.
 func Watch(l tree.Layout, p Phase) registry.Query { return registry.Children(node(l, p)) }
 
-// Passed reports, from what Watch shows, whether the phase
-// at which a host has arrived with these items is over: the marks are gone, or
-// those that are there are of the next fire. The answer is certain only for a
-// node that was read after the arrival; a snapshot may have been sent before.
-func Passed(n registry.Node, items tree.Items) bool {
-	if !n.Exists {
-		return true
-	}
-	for _, i := range items {
-		if slices.Contains(n.Names, strconv.Itoa(i)) {
-			return false
-		}
-	}
-	return len(items) > 0
+// Arrival is a host that comes to a phase of a fire.
+type Arrival struct {
+	Self  tree.JobInstance
+	Phase Phase
+	Fire  tree.Fire
+	// Items of the host have come; Total is how many items the job has.
+	Items tree.Items
+	Total int
 }
 
-// Arrive marks that this host's items have come to the phase. last is true on
-// exactly one host: the one whose items were the last of all that can
-// run. That host runs the listener and then clears the marks with
-// Clear; the others wait until it has. Disabled items are not waited
-// for.
-func Arrive(ctx context.Context, r registry.Center, l tree.Layout, self tree.JobInstance, p Phase, items tree.Items, total int) (last bool, err error) {
+// Standing is how things stand in a phase for a host that has arrived.
+type Standing struct {
+	// Last is true on exactly one host: the one whose items were the last of all that can run. It runs
+	// the listener and then clears the marks with Clear; the others wait until it has.
+	Last bool
+	// Over is set when nothing is to be waited for any more: the listener has run, or this fire is Outrun.
+	Over bool
+	// Outrun is set when items have come to the phase of a later fire, so that they never come to this one.
+	Outrun bool
+	// Missing are the items that have not come, without those that are disabled.
+	Missing tree.Items
+	// Left is the newest of the fires before this one for which items of this host are marked still: others of that fire have
+	// never come. It is zero if there is none.
+	Left tree.Fire
+}
+
+// markData names the fire in a mark. Marks of Java hosts are empty, and count for any fire.
+func markData(f tree.Fire) []byte {
+	if f == (tree.Fire{}) {
+		return nil
+	}
+	return fmt.Appendf(nil, "%d %d", f.Instant, f.Trigger)
+}
+
+// fireOf is the fire that a mark names; zero if it names none.
+func fireOf(n registry.Node) (f tree.Fire) {
+	if _, err := fmt.Sscanf(string(n.Data), "%d %d", &f.Instant, &f.Trigger); err != nil {
+		return tree.Fire{}
+	}
+	return f
+}
+
+// counts reports whether a mark is there and counts for a fire.
+func counts(n registry.Node, f tree.Fire) bool {
+	named := fireOf(n)
+	return n.Exists && (named == (tree.Fire{}) || named.Same(f))
+}
+
+// isLater reports whether a mark names a later fire.
+func isLater(n registry.Node, f tree.Fire) bool {
+	return n.Exists && !counts(n, f) && fireOf(n).Instant > f.Instant
+}
+
+// Arrive marks that this host's items have come to the phase. Disabled items are not waited for. Each mark
+// names its fire, so that hosts that are one fire apart do not wait for each other.
+func Arrive(ctx context.Context, r registry.Center, l tree.Layout, a Arrival) (s Standing, err error) {
 	err = step.Perform(ctx, r, "arrive", func(ctx context.Context, x *step.Exchange) error {
-		if err := markArrival(ctx, x, l, p, items); err != nil {
+		left, err := markArrival(ctx, x, l, a)
+		if err != nil {
 			return err
 		}
-		last, err = claimPhase(ctx, x, l, self, p, total)
+		s, err = claimPhase(ctx, x, l, a)
+		s.Left = left
 		return err
 	})
-	return last, err
+	return s, err
 }
 
-// markArrival makes the marks of a host's items, in one commit or several.
-func markArrival(ctx context.Context, x *step.Exchange, l tree.Layout, p Phase, items tree.Items) error {
+// markArrival makes the marks of a host's items, in one commit or several. left is the newest fire that one of them named.
+func markArrival(ctx context.Context, x *step.Exchange, l tree.Layout, a Arrival) (left tree.Fire, err error) {
+	parent := node(l, a.Phase)
+	items, there := a.Items, make(map[int]registry.Node)
 	for {
 		var marks []registry.Op
 		for _, i := range items {
-			marks = append(marks, registry.Create(mark(l, p, i), nil))
+			if n := there[i]; n.Exists {
+				marks = append(marks, registry.Set(n.Path, markData(a.Fire), n.Version))
+			} else {
+				marks = append(marks, registry.Create(mark(l, a.Phase, i), markData(a.Fire)))
+			}
 		}
 		part := step.FirstPart(marks)
-		ops := append([]registry.Op{registry.Check(l.Config(), registry.AnyVersion), registry.Ensure(node(l, p))}, part...)
+		ops := append([]registry.Op{registry.Check(l.Config(), registry.AnyVersion), registry.Ensure(parent)}, part...)
 		_, err := x.Commit(ctx, ops...)
 		if err == nil {
 			if items = items[len(part):]; len(items) == 0 {
-				return nil
+				return left, nil
 			}
 			continue
 		}
 		conflict := step.ConflictOf(err)
 		if conflict == nil {
-			return err
+			return left, err
 		}
 		if conflict.Index == 0 {
-			return tree.ErrRemoved
-		}
-		if conflict.Reason != registry.ReasonExists { // the marks have just been cleared
-			continue
+			return left, tree.ErrRemoved
 		}
 
-		// Left by an earlier fire that timed out.
-		n, err := x.Read(ctx, registry.Children(node(l, p)))
-		if err != nil {
-			return err
-		}
-		there := setOf(n.Children(node(l, p)))
-		items = slices.DeleteFunc(slices.Clone(items), func(i int) bool { return there[strconv.Itoa(i)] })
-	}
-}
-
-// claimPhase reports whether this host is the last to arrive: all items are there,
-// and no other host that lives has claimed the phase, which the node's data says.
-func claimPhase(ctx context.Context, x *step.Exchange, l tree.Layout, self tree.JobInstance, p Phase, total int) (last bool, err error) {
-	marks, claim := registry.Children(node(l, p)), registry.Data(node(l, p))
-	for {
-		read := []registry.Query{marks, claim, registry.Children(l.Instances())}
-		for i := range total {
-			read = append(read, registry.Data(l.ItemDisabled(i)))
+		// The marks have just been cleared, or some were left by an earlier fire.
+		var read []registry.Query
+		for _, i := range items {
+			read = append(read, registry.Data(mark(l, a.Phase, i)))
 		}
 		n, err := x.Read(ctx, read...)
 		if err != nil {
-			return false, err
+			return left, err
 		}
-		there := setOf(n[marks].Names)
-		for i := range total {
-			if !n.Data(l.ItemDisabled(i)).Exists && !there[strconv.Itoa(i)] {
-				return false, nil
+		var todo tree.Items
+		for _, i := range items {
+			there[i] = n.Data(mark(l, a.Phase, i))
+			if was := fireOf(there[i]); there[i].Exists && !was.Same(a.Fire) && was.Instant > left.Instant {
+				left = was
+			}
+			if !isLater(there[i], a.Fire) && (!there[i].Exists || !fireOf(there[i]).Same(a.Fire)) {
+				todo = append(todo, i)
 			}
 		}
-		by := string(n[claim].Data)
-		claimed := by != "" && by != self.ID && slices.Contains(n.Children(l.Instances()), by)
-		if claimed || !n[claim].Exists {
-			return false, nil
-		}
-		_, err = x.Commit(ctx, registry.Set(node(l, p), []byte(self.ID), n[claim].Version))
-		if step.ConflictOf(err) == nil {
-			return err == nil, err
+		if items = todo; len(items) == 0 {
+			return left, nil
 		}
 	}
 }
 
-func setOf(names []string) map[string]bool {
-	set := make(map[string]bool, len(names))
-	for _, name := range names {
-		set[name] = true
+// claimPhase finds out how things stand, and whether this host is the last to arrive: all items are there,
+// and no other host that lives has claimed the phase, which the node's data says.
+func claimPhase(ctx context.Context, x *step.Exchange, l tree.Layout, a Arrival) (Standing, error) {
+	claim := registry.Data(node(l, a.Phase))
+	for {
+		read := []registry.Query{claim, registry.Children(l.Instances())}
+		for i := range a.Total {
+			read = append(read, registry.Data(l.ItemDisabled(i)), registry.Data(mark(l, a.Phase, i)))
+		}
+		n, err := x.Read(ctx, read...)
+		if err != nil {
+			return Standing{}, err
+		}
+		s := standing(n, l, a)
+		by := string(n[claim].Data)
+		claimed := by != "" && by != a.Self.ID && slices.Contains(n.Children(l.Instances()), by)
+		if s.Over || claimed || len(s.Missing) > 0 {
+			return s, nil
+		}
+		_, err = x.Commit(ctx, registry.Set(node(l, a.Phase), []byte(a.Self.ID), n[claim].Version))
+		if step.ConflictOf(err) == nil {
+			s.Last = err == nil
+			return s, err
+		}
 	}
-	return set
+}
+
+// standing is what the marks say to a host that has arrived.
+func standing(n registry.Snapshot, l tree.Layout, a Arrival) (s Standing) {
+	for i := range a.Total {
+		at := n.Data(mark(l, a.Phase, i))
+		s.Outrun = s.Outrun || isLater(at, a.Fire)
+		if !counts(at, a.Fire) && !n.Data(l.ItemDisabled(i)).Exists {
+			s.Missing = append(s.Missing, i)
+		}
+	}
+	gone := len(a.Items) > 0
+	for _, i := range a.Items {
+		gone = gone && !counts(n.Data(mark(l, a.Phase, i)), a.Fire)
+	}
+	cleared := gone || !n.Data(node(l, a.Phase)).Exists
+	s.Over, s.Outrun = cleared || s.Outrun, s.Outrun && !cleared
+	return s
+}
+
+// Look says how things stand for a host that has arrived. Ask again when what Watch shows has changed.
+func Look(ctx context.Context, r registry.Center, l tree.Layout, a Arrival) (s Standing, err error) {
+	err = step.Perform(ctx, r, "look at a phase", func(ctx context.Context, x *step.Exchange) error {
+		read := []registry.Query{registry.Data(node(l, a.Phase))}
+		for i := range a.Total {
+			read = append(read, registry.Data(l.ItemDisabled(i)), registry.Data(mark(l, a.Phase, i)))
+		}
+		n, err := x.Read(ctx, read...)
+		s = standing(n, l, a)
+		return err
+	})
+	return s, err
+}
+
+// IdleJava are the Java hosts that own some of the items and run none of them.
+func IdleJava(ctx context.Context, r registry.Center, l tree.Layout, items tree.Items) (idle []string, err error) {
+	read := []registry.Query{registry.Children(l.Instances()), registry.Children(l.Details())}
+	for _, i := range items {
+		read = append(read, registry.Data(l.ItemInstance(i)), registry.Data(l.ItemRunning(i)))
+	}
+	err = step.Perform(ctx, r, "read owners", func(ctx context.Context, x *step.Exchange) error {
+		n, err := x.Read(ctx, read...)
+		busy := make(map[string]bool)
+		for _, i := range items {
+			if running := n.Data(l.ItemRunning(i)); running.Exists {
+				busy[string(running.Data)] = true
+			}
+		}
+		for _, i := range items {
+			id := string(n.Data(l.ItemInstance(i)).Data)
+			if slices.Contains(n.Children(l.Instances()), id) && !slices.Contains(n.Children(l.Details()), id) && !busy[id] {
+				idle = append(idle, id)
+			}
+		}
+		return err
+	})
+	slices.Sort(idle)
+	return slices.Compact(idle), err
 }
 
 // Clear ends a phase: its listener has run, or the time is up. It deletes

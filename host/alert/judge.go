@@ -123,6 +123,9 @@ type job struct {
 	nextStart, startAt, succeedAt time.Time
 	checked                       time.Time
 	longAt                        time.Time // when the next run takes too long
+	// idleJava is a Java host that has items and runs none, as was said last at idleAt.
+	idleJava string
+	idleAt   time.Time
 }
 
 // running is an item that runs on this host.
@@ -274,6 +277,10 @@ func (j *Judge) See(e event.Event) {
 			j.item(jb, *e.Item, e)
 		}
 	case event.JobError:
+		if e.Wait == event.WaitListener && e.Other != "" && jb.rules.Refused {
+			jb.idleJava, jb.idleAt = e.Other, e.Time
+			j.fire(jb.idle(e), false)
+		}
 		if e.Wait == "" && jb.rules.Refused {
 			j.fire(Alert{Rule: Refused, Job: e.Job, Subject: j.server, OfHost: true, Since: e.Time,
 				Text: fmt.Sprintf("host %s cannot run %s as it is: %s", j.server, e.Job, oneLine(e.Reason))}, false)
@@ -573,11 +580,20 @@ const runEnded = "the run has ended"
 
 // fireEnded takes the end of a fire: none of its runs goes on here.
 func (j *Judge) fireEnded(jb *job, e event.Event) {
+	if jb.idleJava != "" && e.Instant.After(jb.idleAt) { // nothing was said of it in this fire
+		j.resolve(jb.idle(e), e.Time, "the Java host has come to a fire, or has no items any more")
+		jb.idleJava = ""
+	}
 	for _, n := range e.Items {
 		if r := jb.running[n]; r != nil && r.instant.Equal(e.Instant) && r.trigger == e.Trigger {
 			j.ended(jb, n, e.Time, runEnded)
 		}
 	}
+}
+
+// idle is the alert about a Java host that has items of the job and runs none.
+func (jb *job) idle(e event.Event) Alert {
+	return Alert{Rule: Refused, Job: jb.name, Subject: jb.idleJava, Since: e.Time, Text: fmt.Sprintf("Java host %s has items of %s and runs none of them: %s", jb.idleJava, jb.name, oneLine(e.Reason))}
 }
 
 // ended takes the end of a run on this host.

@@ -779,6 +779,31 @@ func TestJudge_useEnds(t *testing.T) {
 	b.expect("12:03:00 fire refused: host 10.0.0.1 refuses j.wasm: no export")
 }
 
+// TestJudge_idleJava: a Java host that has items and does not come to a fire is an alert, until our host has a fire of which
+// nothing of that kind is said.
+func TestJudge_idleJava(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, "")
+	fire := func(said bool) {
+		b.see(event.Event{Kind: event.FireStarted, Instant: b.now, Items: []int{1}})
+		at := b.now
+		b.wait(time.Second)
+		if said {
+			b.see(event.Event{Kind: event.JobError, Wait: event.WaitListener, Other: "10.0.0.9@-@99", Items: []int{0}, Reason: "waited"})
+		}
+		b.see(event.Event{Kind: event.FireEnded, Instant: at, Items: []int{1}, Outcome: "OK"})
+		b.wait(59 * time.Second)
+	}
+	fire(true)
+	fire(true)
+	fire(false)
+	b.see(event.Event{Kind: event.JobError, Wait: event.WaitListener, Reason: "hosts of ours"})
+	b.expect(
+		"12:00:01 fire refused: Java host 10.0.0.9@-@99 has items of j and runs none of them: waited",
+		"12:02:01 end refused: the Java host has come to a fire, or has no items any more",
+	)
+}
+
 // TestJudge_keeperEnds: what can be over in no other way is ended by the keeper: alerts of hosts
 // that are gone by rules that are off, and those of jobs and items that there are not any more.
 func TestJudge_keeperEnds(t *testing.T) {

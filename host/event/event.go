@@ -98,7 +98,7 @@ type Event struct {
 	// Other is the id of another host that the event is about: the one that is, or was,
 	// gone, for HostGone and HostBack, or that died or left the job while it ran what is taken
 	// over here or given up, for FireStarted, ItemSkipped and ItemHeld. Reason of a
-	// FireStarted says that it was stopped. Of a HostStarted it is the id of the process before
+	// FireStarted says that it was stopped. For a JobError with Wait it is a Java host that has items and runs none. Of a HostStarted it is the id of the process before
 	// this one in its directory, which has ended.
 	Other string `json:"other,omitempty"`
 	// Instant is the scheduled time of the fire (for a trigger: when it was
@@ -184,10 +184,17 @@ type Event struct {
 	Drift time.Duration `json:"driftNs,omitempty"`
 	// File is the file in the plugins directory, for Refused.
 	File string `json:"file,omitempty"`
+	// Beside is set for an ItemCompleted in a job with Java hosts if the item's running mark was not this host's
+	// any more: it is whose the mark was, BesideUnknown if there was none. That host ran the item at the same time,
+	// unless the mark was edited.
+	Beside string `json:"beside,omitempty"`
 	// Edit is set for a JobChanged or a JobAdded that changed the registry's configuration by a
 	// definition file, and for a JobChanged that saw another program change it.
 	Edit *Edit `json:"edit,omitempty"`
 }
+
+// BesideUnknown is Event.Beside if nobody knows who ran the item, or deleted its mark.
+const BesideUnknown = "unknown"
 
 // KeptOffset is the item's offset when a run started, and when its completion took effect.
 type KeptOffset struct {

@@ -44,6 +44,8 @@ type WaitError struct {
 	// For says in words what was waited for, Then what the host does now, or
 	// what can be done about it; Then may be empty.
 	For, Then string
+	// Other is a Java host that has items and runs none of them, if that was waited for.
+	Other string
 	// After is how long it was waited.
 	After time.Duration
 	// Err is what the wait ended with; nil if it goes on.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"go.uber.org/zap"
@@ -99,6 +100,10 @@ const listenerTimeout = time.Minute
 // javaListener is how long a Java host that came last may be at its listener.
 const javaListener = 2 * time.Second
 
+// javaWaits is how long after its marks a Java host may not wait yet for the end of the phase: it looks at the
+// marks first, and what ends meanwhile it does not notice. It waits without a limit.
+const javaWaits = 500 * time.Millisecond
+
 // once runs a listener on one host only: the last of all hosts to come here.
 // The others wait until it has run.
 func (f *Fire) once(guests context.Context, phase guarantee.Phase, export string) {
@@ -112,22 +117,29 @@ func (f *Fire) once(guests context.Context, phase guarantee.Phase, export string
 	r, l := f.job.Registry(), f.job.Layout
 	// Watch first, so that the end of the phase cannot be missed.
 	changes, err := r.Watch(ctx, guarantee.Watch(l, phase))
-	last := false
-	var arrived tree.Items
+	var s guarantee.Standing
+	var arrived time.Time
 	if err == nil {
-		arrived = f.here()
-		last, err = guarantee.Arrive(ctx, r, l, f.Self, phase, arrived, f.Config.ShardingTotalCount)
+		s, err = guarantee.Arrive(ctx, r, l, f.arrival(phase))
+		arrived = time.Now()
 	}
-	if err == nil && !last {
-		err = f.await(ctx, r, changes, phase, arrived)
+	if err == nil && !s.Last {
+		s, err = f.await(ctx, r, changes, phase, s)
 	}
 	f.waits.Store(nil)
 	switch {
-	case err == nil && last:
+	case err == nil && s.Last:
 		f.listen(guests, export) // the others wait until the marks are gone
+		if f.Announces && !sleep(guests, time.Until(arrived.Add(javaWaits))) {
+			return
+		}
 		f.endPhase(guests, phase)
+	case err == nil && s.Outrun:
+		f.job.Log.Warn("a listener that runs once over all hosts does not run in this fire: some items are in a later one already",
+			zap.String("export", export), zap.Time("instant", f.ID.Time()), zap.Stringer("missing", s.Missing))
 	case err != nil && guests.Err() == nil && ctx.Err() != nil:
-		f.job.Expired(&event.WaitError{What: event.WaitListener, For: wait.For(), Then: "going on without it", After: time.Since(wait.Since), Err: err})
+		idle := f.idleJava(guests, s.Missing)
+		f.job.Expired(&event.WaitError{What: event.WaitListener, For: wait.For(), Then: "going on without it" + words(idle, s.Missing, f.ID), Other: first(idle), After: time.Since(wait.Since), Err: err}, s.Missing...)
 		f.endPhase(guests, phase)
 	case err != nil && guests.Err() == nil:
 		message := fmt.Sprintf("waiting for the other hosts: %v", err)
@@ -136,6 +148,48 @@ func (f *Fire) once(guests context.Context, phase guarantee.Phase, export string
 		f.job.HandleError(f.Config, "listener "+export, abi.Result{Outcome: abi.OutcomeError, Err: err, Message: message})
 		f.endPhase(guests, phase)
 	}
+}
+
+// sleep waits, and reports false if guests are to end meanwhile.
+func sleep(guests context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-guests.Done():
+		return false
+	}
+}
+
+// idleJava are the Java hosts that own items which have not come to a phase, and run none of them.
+func (f *Fire) idleJava(guests context.Context, missing tree.Items) []string {
+	idle, err := guarantee.IdleJava(guests, f.job.Registry(), f.job.Layout, missing)
+	if err != nil && guests.Err() == nil {
+		f.job.Log.Warn("looking for Java hosts that run nothing", zap.Error(err))
+	}
+	return idle
+}
+
+// first is the first of some hosts; empty if there is none.
+func first(hosts []string) string {
+	if len(hosts) == 0 {
+		return ""
+	}
+	return hosts[0]
+}
+
+// words says that Java hosts have not come to a fire; empty if there are none.
+func words(idle []string, missing tree.Items, fire tree.Fire) string {
+	if len(idle) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("; Java host %s owns some of the items %s, and has run nothing for %s: restart it if it goes on so", strings.Join(idle, ", "), missing, fire.ID())
+}
+
+// arrival is this host's arrival at a phase.
+func (f *Fire) arrival(phase guarantee.Phase) guarantee.Arrival {
+	return guarantee.Arrival{Self: f.Self, Phase: phase, Fire: f.ID, Items: f.here(), Total: f.Config.ShardingTotalCount}
 }
 
 // here are the items of this host that are due in the fire.
@@ -159,23 +213,39 @@ func (f *Fire) announce(guests context.Context, phase guarantee.Phase, export st
 	ctx, cancel := context.WithTimeout(guests, listenerTimeout)
 	defer cancel()
 	r, l := f.job.Registry(), f.job.Layout
-	items := f.here()
-	last, err := guarantee.Arrive(ctx, r, l, f.Self, phase, items, f.Config.ShardingTotalCount)
-	if err == nil && last {
+	s, err := guarantee.Arrive(ctx, r, l, f.arrival(phase))
+	if idle := f.leftBy(guests, s); err == nil && len(idle) > 0 {
+		// The Java host may not have noticed the end of the phase, and waits for another one.
+		f.job.Expired(&event.WaitError{What: event.WaitListener, For: "the items of the other hosts, around a listener of Java hosts (" + export + ")",
+			Then: "deleting the marks of that fire, so that a host that waits goes on" + words(idle, s.Missing, s.Left), Other: first(idle), After: f.ID.Time().Sub(s.Left.Time())}, s.Missing...)
+		f.endPhase(guests, phase)
+		s, err = guarantee.Arrive(ctx, r, l, f.arrival(phase))
+	}
+	if err == nil && s.Last {
 		// A Java host may have come last, and be at its listener.
 		grace, done := context.WithTimeout(ctx, javaListener)
 		defer done()
 		var changes <-chan registry.Snapshot
 		changes, err = r.Watch(grace, guarantee.Watch(l, phase))
-		if err == nil && f.await(grace, r, changes, phase, items) != nil && guests.Err() == nil {
-			f.job.Log.Info("the listeners of Java hosts that run once over all do not run in this fire: its last item was here, and the module does not export that listener",
-				zap.String("export", export), zap.Time("instant", f.ID.Time()))
-			f.endPhase(guests, phase)
+		if err == nil {
+			if _, late := f.await(grace, r, changes, phase, s); late != nil && guests.Err() == nil {
+				f.job.Log.Info("the listeners of Java hosts that run once over all do not run in this fire: its last item was here, and the module does not export that listener",
+					zap.String("export", export), zap.Time("instant", f.ID.Time()))
+				f.endPhase(guests, phase)
+			}
 		}
 	}
 	if err != nil && guests.Err() == nil {
 		f.job.Log.Warn("marking items for the listeners of Java hosts", zap.String("export", export), zap.Error(err))
 	}
+}
+
+// leftBy are the Java hosts that have not come to the fire of which marks were left.
+func (f *Fire) leftBy(guests context.Context, s guarantee.Standing) []string {
+	if s.Left == (tree.Fire{}) || len(s.Missing) == 0 {
+		return nil
+	}
+	return f.idleJava(guests, s.Missing)
 }
 
 // endPhase lets everybody go on who waits for a listener of the phase.
@@ -185,24 +255,25 @@ func (f *Fire) endPhase(guests context.Context, phase guarantee.Phase) {
 	}
 }
 
-// await returns when the phase at which the items have arrived is over. A
+// await returns when the phase at which the items have arrived is over, with how things stood last. A
 // snapshot may be older than the arrival: it only says when to look.
-func (f *Fire) await(ctx context.Context, r registry.Center, changes <-chan registry.Snapshot, phase guarantee.Phase, items tree.Items) error {
+func (f *Fire) await(ctx context.Context, r registry.Center, changes <-chan registry.Snapshot, phase guarantee.Phase, s guarantee.Standing) (guarantee.Standing, error) {
+	arrival := f.arrival(phase)
 	for {
-		nodes, err := r.Read(ctx, guarantee.Watch(f.job.Layout, phase))
+		now, err := guarantee.Look(ctx, r, f.job.Layout, arrival)
 		if err != nil {
-			return err
+			return s, err
 		}
-		if guarantee.Passed(nodes[0], items) {
-			return nil
+		if s = now; s.Over {
+			return s, nil
 		}
 		select {
 		case _, ok := <-changes:
 			if !ok {
-				return ctx.Err()
+				return s, ctx.Err()
 			}
 		case <-ctx.Done():
-			return ctx.Err()
+			return s, ctx.Err()
 		}
 	}
 }

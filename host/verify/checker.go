@@ -555,6 +555,20 @@ func (c *Checker) itemCompleted(j *job, it *item, in *instance, f *fire, e *even
 	r.to, r.hasTo = e.OffsetWrites, true
 	c.completed(j, it, r, m)
 	f.note(it.number, itemFinished, m)
+	if e.Beside != "" {
+		c.beside(j, it, r, e.Beside, m)
+	}
+}
+
+// beside reports a run beside which a Java host, which writes no history, has run the item.
+func (c *Checker) beside(j *job, it *item, r *run, other string, m mark) {
+	c.report.Checked[OneOwner]++
+	finding := Finding{Invariant: OneOwner, Class: Violated, Job: j.name, Item: it.number, RunID: r.id, Lines: linesOf(r.started, m),
+		Text: "the item's running mark was that of " + other + " when the run ended: both ran the item at once"}
+	if other == event.BesideUnknown {
+		finding.Class, finding.Text = Unproven, "the item's running mark was gone when the run ended: a Java host ran the item at the same time, or somebody deleted the mark"
+	}
+	c.find(finding)
 }
 
 // itemSkipped takes in why an item did not run, or that a run was given up.

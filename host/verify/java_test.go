@@ -132,3 +132,24 @@ func TestJavaJobs(t *testing.T) {
 		t.Error("no error of a registry that cannot be read")
 	}
 }
+
+// TestRunsBesideJava: a host says that a running mark was not its own any more, and whose it was.
+func TestRunsBesideJava(t *testing.T) {
+	t.Parallel()
+	for beside, want := range map[string]Class{"": "", "10.0.0.9@-@33": Violated, event.BesideUnknown: Unproven} {
+		item := 0
+		b := open("a", a1).fire(0, 0, 1, 0).start(1, 0, 0, 5).end(2, 0, 0, 5, "OK").
+			of(2, event.ItemCompleted, event.Event{Instant: instant(0), Item: &item, Fence: 5, RunID: runID(0, 0), Outcome: "OK", Beside: beside}).
+			skip(10, 10, 0, "x")
+		r := check(Options{Java: []string{"j"}}, b)
+		var got Class
+		for _, f := range r.Findings {
+			if f.Invariant == OneOwner {
+				got = f.Class
+			}
+		}
+		if got != want {
+			t.Errorf("a mark of %q: found %q, expected %q: %+v", beside, got, want, r.Findings)
+		}
+	}
+}
