@@ -44,7 +44,7 @@ func (m *Member) Quiet(ctx context.Context, items tree.Items) (Quieted, error) {
 				return err
 			}
 			clear(out.Refused)
-			c := m.guarded(4 + len(items))
+			c := m.guarded(4+len(items), registry.AnyVersion)
 			guards, room := len(c.ops), step.Budget
 			for _, i := range items {
 				switch {

@@ -26,6 +26,8 @@ type guest struct {
 	digest    string
 	run       func(ctx context.Context, inv *abi.Invocation) abi.Result
 	listeners map[string]func(inv *abi.Invocation) abi.Result
+	// attend, if not nil, is called for a listener in place of that, with what ends it.
+	attend func(ctx context.Context, inv *abi.Invocation) abi.Result
 
 	mu     sync.Mutex
 	uses   int
@@ -74,7 +76,10 @@ func (g *guest) inUse() int {
 
 func (g *guest) Execute(ctx context.Context, inv *abi.Invocation) abi.Result { return g.run(ctx, inv) }
 
-func (g *guest) Listen(_ context.Context, export string, inv *abi.Invocation) abi.Result {
+func (g *guest) Listen(ctx context.Context, export string, inv *abi.Invocation) abi.Result {
+	if g.attend != nil {
+		return g.attend(ctx, inv)
+	}
 	return g.listeners[export](inv)
 }
 

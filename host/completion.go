@@ -31,6 +31,9 @@ type killing struct {
 	looked  int64     // the one for which the records were read last
 	lookAt  time.Time // when the grace of one is over
 	ranLong time.Time // when something last had run for long
+	// listeners are those that have run for long, named counts them.
+	listeners map[*run.Listener]*listening
+	named     int
 }
 
 // longestRecorded bounds the reason in an item's record, in bytes: it is written with
@@ -443,16 +446,22 @@ func (rn *runner) readKills(now moment) {
 		rn.failed(now, "reading what operators have killed", err)
 		return
 	}
+	if err := rn.readListenerKills(); err != nil {
+		rn.failed(now, "reading what operators have killed", err)
+		return
+	}
 	rn.killing.looked = rn.killing.seen
 	for n, state := range killed {
 		rn.items[n].state.Record.Kill = state.Record.Kill
 	}
 }
 
-// endKilled ends the runs that operators have killed. What was begun since is not meant.
+// endKilled ends the runs and listeners that operators have killed. What was begun since is not meant.
 func (rn *runner) endKilled(now moment) {
 	rn.killing.lookAt = time.Time{}
+	rn.noteListeners(now)
 	rn.readKills(now)
+	rn.endListeners(now)
 	for _, it := range rn.sorted(func(it *item) bool { return it.run != nil && it.state.Record.Kill.Asked() }) {
 		k := it.state.Record.Kill
 		grace := time.Duration(k.Grace) * time.Millisecond
@@ -474,9 +483,12 @@ func (rn *runner) endKilled(now moment) {
 // run for long, lately.
 func (rn *runner) wantsKills(now moment) bool {
 	for f := range rn.fires {
-		since := f.Started().Add(killWatchAfter)
+		since, on := f.Started().Add(killWatchAfter), slices.ContainsFunc(f.Runs, rn.goesOn)
+		if l := f.Listener(); l != nil && !on {
+			since, on = l.Since.Add(killWatchAfter), true
+		}
 		switch {
-		case !slices.ContainsFunc(f.Runs, rn.goesOn):
+		case !on:
 		case !now.Before(since):
 			rn.killing.ranLong = now.Time
 		default:

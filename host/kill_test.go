@@ -15,6 +15,7 @@ import (
 	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/coordination/tree"
 	"github.com/wasmjob/wasmjob/host"
+	"github.com/wasmjob/wasmjob/host/admin"
 	"github.com/wasmjob/wasmjob/host/event"
 )
 
@@ -561,6 +562,88 @@ func TestTheDefinitionComesBackLate(t *testing.T) {
 		time.Sleep(29 * time.Second)
 		if got := len(c.list(event.ItemEnded)); got != 2 {
 			t.Errorf("the guest was stopped before its time\n%s", c.all())
+		}
+	})
+}
+
+// TestKillListener: a kill ends listeners that run, before the items and after them: they are asked, and stopped by force
+// when the grace is over. It is recorded what was ended, and the job goes on at its next instant.
+func TestKillListener(t *testing.T) {
+	t.Parallel()
+	politely := func(ctx context.Context, inv *abi.Invocation) abi.Result {
+		for inv.Host.Cancelled() != abi.CancelAbort && ctx.Err() == nil {
+			time.Sleep(100 * time.Millisecond)
+		}
+		return abi.Result{Outcome: abi.OutcomeCancelled, Message: "as asked"}
+	}
+	stubborn := func(ctx context.Context, _ *abi.Invocation) abi.Result {
+		<-ctx.Done()
+		return abi.Result{Outcome: abi.OutcomeCancelled, Message: "stopped"}
+	}
+	for name, c := range map[string]struct {
+		export string
+		attend func(context.Context, *abi.Invocation) abi.Result
+		grace  time.Duration
+		within time.Duration
+		items  int // that are ended, too
+		says   string
+	}{
+		"after the items, as asked":  {abi.ExportAfter, politely, 30 * time.Second, time.Second, 0, "its guest ended by itself"},
+		"after the items, by force":  {abi.ExportAfter, stubborn, 5 * time.Second, 6 * time.Second, 0, "its guest was stopped by force"},
+		"before the items, as asked": {abi.ExportBefore, politely, 30 * time.Second, time.Second, 2, "its guest ended by itself"},
+		"once over all, at once":     {abi.ExportAfterOnce, stubborn, 0, time.Second, 0, "its guest was stopped by force"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				cl := newCluster(t)
+				g := &guest{digest: "listens", run: func(context.Context, *abi.Invocation) abi.Result { return ok }, attend: c.attend,
+					listeners: map[string]func(*abi.Invocation) abi.Result{c.export: func(*abi.Invocation) abi.Result { return ok }}}
+				n := cl.start(1, job(definition("j", "0 0 * * * ?", 2), g))
+				time.Sleep(time.Hour + 10*time.Second)
+				at := time.Now()
+				kills, err := n.operator().Kill(t.Context(), "j", admin.KillOptions{Item: -1, By: "tester", Grace: c.grace, Wait: c.grace + 5*time.Second}, nil)
+				if err != nil || kills.Open() != 0 || len(kills.Runs) != 1+c.items {
+					t.Fatalf("%+v, %v\n%s", kills, err, cl.all())
+				}
+				if k := kills.Runs[0]; k.Listener != c.export || k.Item != -1 || k.State != admin.KillEnded || !strings.HasSuffix(k.RunID, "/-1") {
+					t.Errorf("%+v", k)
+				}
+				if took := time.Since(at); took > c.within {
+					t.Errorf("it took %s, expected at most %s", took, c.within)
+				}
+				said := cl.list(event.Listener)
+				if len(said) != 1 || said[0].Outcome != abi.OutcomeCancelled || !strings.HasPrefix(said[0].Reason, c.export+": an operator killed it (tester) at ") || !strings.HasSuffix(said[0].Reason, c.says) {
+					t.Errorf("%s", lines(said))
+				}
+				time.Sleep(time.Second)
+				if left := cl.nodes(registry.Children(tree.NewLayout("test", "j").Listeners()))[0].Names; len(left) != 0 {
+					t.Errorf("%q are left in the registry", left)
+				}
+				// A later one is not meant.
+				time.Sleep(time.Hour + 5*time.Second)
+				if said := cl.list(event.Listener); len(said) != 1 {
+					t.Errorf("the next listener was ended: %s", lines(said))
+				}
+				if kills, err := n.operator().Kill(t.Context(), "j", admin.KillOptions{Item: 0, Wait: time.Second}, nil); err != nil || slices.ContainsFunc(kills.Runs, func(k admin.Kill) bool { return k.Listener != "" }) {
+					t.Errorf("of an item: %+v, %v", kills, err)
+				}
+			})
+		})
+	}
+}
+
+// TestShortListener: a listener that is over within a second costs the registry nothing.
+func TestShortListener(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		g := &guest{digest: "listens", run: func(context.Context, *abi.Invocation) abi.Result { return ok },
+			listeners: map[string]func(*abi.Invocation) abi.Result{abi.ExportAfter: func(*abi.Invocation) abi.Result { time.Sleep(900 * time.Millisecond); return ok }}}
+		c.start(1, job(definition("j", "0 * * * * ?", 2), g))
+		time.Sleep(5*time.Minute + 10*time.Second)
+		if n := c.nodes(registry.Data(tree.NewLayout("test", "j").Listeners()))[0]; n.Exists || len(c.list(event.Listener)) != 5 {
+			t.Errorf("%v, %d listeners", n.Exists, len(c.list(event.Listener)))
 		}
 	})
 }

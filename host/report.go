@@ -112,13 +112,26 @@ func (j *job) readHosts(s *JobStatus) {
 	s.DigestsDiffer, s.ZonesDiffer = len(digests) > 1, len(zones) > 1
 }
 
-// withoutSession is what remains true of the job when the session has ended. Its
-// next fire stays, so that one that is late shows.
+// withoutSession is what is known of the job when the session has ended: what became of its items is as
+// it was, and nothing runs. Its next fire stays, so that one that is late shows.
 func (j *job) withoutSession() *JobStatus {
 	s := j.status()
-	s.Leader, s.Instances, s.Servers, s.Items, s.Waits = "", nil, nil, nil, nil
-	if j.exit.left == "" {
-		s.State, s.Reason = JobNoSession, noSession
+	s.Leader, s.Instances, s.Servers, s.Waits = "", nil, nil, nil
+	if j.exit.left != "" {
+		s.Items = nil
+		return s
+	}
+	s.State, s.Reason, s.SessionLost, s.LastState = JobNoSession, noSession, j.host.clock(), JobReady
+	switch state, why := j.standing(); state {
+	case JobError:
+		s.LastState, s.Reason = state, words.Reason(why)
+	case JobDisabled:
+		s.LastState = state
+	}
+	s.LastItems, s.Items = s.Items, nil
+	for n := range s.LastItems {
+		i := &s.LastItems[n]
+		i.Running, i.Queued, i.Since, i.Attempt, i.Done, i.Total = false, false, time.Time{}, 0, 0, 0
 	}
 	return s
 }
@@ -263,6 +276,13 @@ func (j *job) state() (JobState, string) {
 		return JobDraining, j.exit.leaving
 	case j.exit.stopped:
 		return JobDraining, "an operator stops it here: it leaves the job when what runs has ended"
+	}
+	return j.standing()
+}
+
+// standing is the state of a job that the host does not leave.
+func (j *job) standing() (JobState, string) {
+	switch {
 	case j.joining.err != nil:
 		return JobError, j.joining.err.Error()
 	case j.module.exec == nil && j.module.err != nil:

@@ -134,6 +134,9 @@ func (s *shared) Registry() registry.Center {
 	return counted{s.term.registry, s, new(int64), false}
 }
 
+// Listens has the loop look at a listener that has run for long, or has ended after that.
+func (s *shared) Listens() { s.nudge() }
+
 // Staged has the loop save offsets.
 func (s *shared) Staged() { s.post(func(m *mailbox) { m.offsets = true }) }
 

@@ -109,6 +109,12 @@ type JobStatus struct {
 	Name   string   `json:"name"`
 	State  JobState `json:"state"`
 	Reason string   `json:"reason,omitempty"`
+	// SessionLost is when the host lost its session, in the state no session. LastState was the job's state then: ready,
+	// disabled or error; LastItems are the items that the host had, as they were. All are missing if
+	// the host has had no session since it began.
+	SessionLost time.Time    `json:"sessionLost,omitzero"`
+	LastState   JobState     `json:"lastState,omitempty"`
+	LastItems   []ItemStatus `json:"lastItems,omitempty"`
 	// Warnings do not keep the job from running.
 	Warnings []string `json:"warnings,omitempty"`
 	// Waits are what the job waits for on this host, at most one of a kind.

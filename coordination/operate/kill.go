@@ -33,10 +33,12 @@ type Killing struct {
 	Found func([]KillTarget)
 }
 
-// KillTarget is one run that is to end.
+// KillTarget is one run that is to end, or a listener.
 type KillTarget struct {
-	Item int
-	Fire tree.Fire
+	// Item is -1 for a listener; then Listener is the name of its export.
+	Item     int
+	Listener string
+	Fire     tree.Fire
 	// Host runs it: an instance id. Java is set if that is a Java host, Older if it is a
 	// host of an earlier version: neither can be asked. Gone is set if the host has died,
 	// so that the run is not taken over.
@@ -47,7 +49,9 @@ type KillTarget struct {
 	Fence  int64
 	Record tree.Record
 
-	version int32 // of the record
+	version int32  // of the record, or of the listener's node
+	node    string // the listener's
+	listens tree.Listening
 }
 
 // asked reports whether the run's host is asked to end it.
@@ -92,7 +96,7 @@ func (g *killing) means(item int, host string) bool {
 // find lists the runs that are meant.
 func (g *killing) find(ctx context.Context, x *step.Exchange) ([]KillTarget, error) {
 	l := g.Layout
-	n, err := x.Read(ctx, registry.Data(l.Config()), registry.Children(l.Runs()), registry.Children(l.Instances()), registry.Children(l.Details()), registry.Children(l.Sharding()))
+	n, err := x.Read(ctx, registry.Data(l.Config()), registry.Children(l.Runs()), registry.Children(l.Instances()), registry.Children(l.Details()), registry.Children(l.Sharding()), registry.Children(l.Listeners()))
 	if err != nil {
 		return nil, err
 	}
@@ -100,7 +104,7 @@ func (g *killing) find(ctx context.Context, x *step.Exchange) ([]KillTarget, err
 		return nil, tree.ErrRemoved
 	}
 	g.instances, g.details = n.Children(l.Instances()), n.Children(l.Details())
-	hosts := n.Children(l.Runs())
+	hosts, listening := n.Children(l.Runs()), n.Children(l.Listeners())
 	var marks tree.Items // whose running marks are read
 	var read []registry.Query
 	for _, id := range hosts {
@@ -122,6 +126,11 @@ func (g *killing) find(ctx context.Context, x *step.Exchange) ([]KillTarget, err
 		return nil, err
 	}
 	targets := onOurs
+	listeners, err := g.findListeners(ctx, x, listening)
+	if err != nil {
+		return nil, err
+	}
+	targets = append(targets, listeners...)
 	for _, i := range marks {
 		mark := n.Data(l.ItemRunning(i))
 		if id := string(mark.Data); mark.Exists && slices.Contains(g.instances, id) && !slices.Contains(g.details, id) && g.means(i, id) && g.Run == "" {
@@ -130,6 +139,37 @@ func (g *killing) find(ctx context.Context, x *step.Exchange) ([]KillTarget, err
 	}
 	slices.SortStableFunc(targets, func(a, b KillTarget) int { return a.Item - b.Item })
 	return targets, nil
+}
+
+// findListeners lists the listeners that are meant, of those with the names: all of the hosts, unless one item or run is.
+func (g *killing) findListeners(ctx context.Context, x *step.Exchange, names []string) ([]KillTarget, error) {
+	if len(names) == 0 || g.Item >= 0 || g.Run != "" {
+		return nil, nil
+	}
+	var read []registry.Query
+	for _, name := range names {
+		read = append(read, registry.Data(g.Layout.Listener(name)))
+	}
+	n, err := x.Read(ctx, read...)
+	if err != nil {
+		return nil, err
+	}
+	var targets []KillTarget
+	for _, q := range read {
+		if one, ok := tree.ParseListening(n[q].Data); ok && g.means(-1, one.Host) {
+			targets = append(targets, KillTarget{Item: -1, Listener: one.Export, Fire: one.Fire, Host: one.Host, version: n[q].Version, node: q.Path, listens: one})
+		}
+	}
+	return targets, nil
+}
+
+// op is the operation that asks the target's host for its end.
+func (t KillTarget) op(l tree.Layout, kill tree.Kill) registry.Op {
+	if t.Listener != "" {
+		t.listens.Kill = kill
+		return registry.Set(t.node, t.listens.Data(), t.version)
+	}
+	return registry.Set(l.Record(t.Item), t.Record.Killed(kill, t.Fence).Data(), t.version)
 }
 
 // findOurs lists the runs of hosts of ours that are meant and open. n has the hosts'
@@ -211,8 +251,7 @@ func (g *killing) ask(ctx context.Context, x *step.Exchange, targets []KillTarge
 	for len(todo) > 0 {
 		var ops []registry.Op
 		for _, k := range todo {
-			t := targets[k]
-			ops = append(ops, registry.Set(l.Record(t.Item), t.Record.Killed(kill, t.Fence).Data(), t.version))
+			ops = append(ops, targets[k].op(l, kill))
 		}
 		for part := range step.Parts(ops, limit) {
 			guards := []registry.Op{registry.Check(l.Config(), registry.AnyVersion), registry.Ensure(l.Kills()), registry.Set(l.Kills(), nil, registry.AnyVersion)}
@@ -237,6 +276,14 @@ func (g *killing) ask(ctx context.Context, x *step.Exchange, targets []KillTarge
 	return targets, nil
 }
 
+// query is the node by which the target's end is known, and that a kill is written into.
+func (t KillTarget) query(l tree.Layout) registry.Query {
+	if t.Listener != "" {
+		return registry.Data(t.node)
+	}
+	return registry.Data(l.Record(t.Item))
+}
+
 // leastKills is the least that ask writes in one commit, in bytes: some ten records.
 const leastKills = 4 << 10
 
@@ -246,15 +293,25 @@ func (g *killing) again(ctx context.Context, x *step.Exchange, targets []KillTar
 	l := g.Layout
 	var read []registry.Query
 	for _, k := range todo {
-		read = append(read, registry.Data(l.Record(targets[k].Item)))
+		read = append(read, targets[k].query(l))
 	}
 	n, err := x.Read(ctx, read...)
 	if err != nil {
 		return targets, todo, err
 	}
+	found = slices.Clone(targets)
 	var open []KillTarget
 	var of []int // open → targets
 	for _, k := range todo {
+		if t := &found[k]; t.Listener != "" {
+			node := n[t.query(l)]
+			one, there := tree.ParseListening(node.Data)
+			t.version, t.listens = node.Version, one
+			if there && one.Kill != kill {
+				left = append(left, k)
+			}
+			continue
+		}
 		t := targets[k].of(n.Data(l.Record(targets[k].Item)))
 		if t.Record.Open() && t.Record.Kill != kill {
 			open, of = append(open, t), append(of, k)
@@ -267,7 +324,6 @@ func (g *killing) again(ctx context.Context, x *step.Exchange, targets []KillTar
 	if open, err = g.older(ctx, x, open); err != nil {
 		return targets, todo, err
 	}
-	found = slices.Clone(targets)
 	for n, k := range of {
 		if !same[n] {
 			continue
@@ -314,26 +370,36 @@ func stillRun(ctx context.Context, x *step.Exchange, l tree.Layout, open, target
 func KillWatch(l tree.Layout, targets []KillTarget) []registry.Query {
 	var q []registry.Query
 	for _, t := range targets {
-		if query := registry.Data(l.RunsOf(t.Host)); t.asked() && !slices.Contains(q, query) {
+		query := registry.Data(l.RunsOf(t.Host))
+		if t.Listener != "" {
+			query = t.query(l)
+		}
+		if t.asked() && !slices.Contains(q, query) {
 			q = append(q, query)
 		}
 	}
 	return q
 }
 
-// Unlisted are those of the targets that the snapshot of KillWatch does not show
+// Unlisted are the indexes of those of the targets that the snapshot of KillWatch does not show
 // to run: they have ended, or run on another host now, or on one that cannot be asked.
-func Unlisted(l tree.Layout, s registry.Snapshot, targets []KillTarget) []KillTarget {
+func Unlisted(l tree.Layout, s registry.Snapshot, targets []KillTarget) []int {
 	lists := make(map[string]tree.Runs)
-	var ended []KillTarget
-	for _, t := range targets {
+	var ended []int
+	for k, t := range targets {
+		if t.Listener != "" {
+			if !s.Data(t.node).Exists {
+				ended = append(ended, k)
+			}
+			continue
+		}
 		runs, read := lists[t.Host]
 		if !read {
 			runs, _ = tree.ParseRuns(s.Data(l.RunsOf(t.Host)).Data) // unreadable: it is recreated
 			lists[t.Host] = runs
 		}
 		if !t.asked() || !runs.FireOf(t.Item).Same(t.Fire) || len(runs.Runs) == 0 {
-			ended = append(ended, t)
+			ended = append(ended, k)
 		}
 	}
 	return ended
@@ -349,14 +415,17 @@ type Ending struct {
 	Outcome, Reason string
 }
 
-// ReadEndings reads what has become of runs, in the order of targets. A run of a
+// ReadEndings reads what has become of runs, in the order of targets. Of a listener it is known only that it has
+// ended. A run of a
 // Java host is open as long as it has its mark. One that a host has taken over is
 // open as long as it runs there.
 func ReadEndings(ctx context.Context, r registry.Center, l tree.Layout, targets []KillTarget) (endings []Ending, err error) {
 	err = step.Perform(ctx, r, "read killed runs", func(ctx context.Context, x *step.Exchange) error {
 		var read []registry.Query
 		for _, t := range targets {
-			read = append(read, registry.Data(l.Record(t.Item)), registry.Data(l.ItemRunning(t.Item)))
+			if read = append(read, t.query(l)); t.Java {
+				read = append(read, registry.Data(l.ItemRunning(t.Item)))
+			}
 		}
 		n, err := x.Read(ctx, read...)
 		if err != nil {
@@ -366,6 +435,10 @@ func ReadEndings(ctx context.Context, r registry.Center, l tree.Layout, targets 
 		var of []int
 		endings = make([]Ending, len(targets))
 		for k, t := range targets {
+			if t.Listener != "" {
+				endings[k] = Ending{Open: n.Data(t.node).Exists, Now: t}
+				continue
+			}
 			if t.Java {
 				running := n.Data(l.ItemRunning(t.Item))
 				endings[k] = Ending{Open: running.Exists && string(running.Data) == t.Host, Now: t}

@@ -37,6 +37,8 @@
 //	instances/{id}               ephemeral: READY or DRAINING, module digest, zone ([HostDetail])
 //	runs/{id}                    what the host has begun and not completed ([Runs])
 //	kill                         set with each kill of runs: hosts look at their items' records
+//	listeners/{id}:{n}           ephemeral: a listener that has run for long, and that an operator
+//	                             wants it to end ([Listening])
 //	sharding/{i}                 the item's [Record]: owner, newest instant, begin, end, outcome,
 //	                             and that an operator wants the run to end ([Kill])
 //	offset/{i}                   how far the item's guest has come

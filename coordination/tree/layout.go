@@ -182,6 +182,12 @@ func (l Layout) UnusedServers() string { return l.sibling + "/servers" }
 // asked by nodes below it.
 func (l Layout) Kills() string { return l.sibling + "/kill" }
 
+// Listeners is the parent of all Listener nodes.
+func (l Layout) Listeners() string { return l.sibling + "/listeners" }
+
+// Listener is there while a host runs a listener that has run for long; ephemeral, a [Listening].
+func (l Layout) Listener(name string) string { return l.Listeners() + "/" + name }
+
 // Recorded names the newest changes of a job that are on record; see coordination/recorded.
 func Recorded(l Layout) string { return l.sibling + "/recorded" }
 

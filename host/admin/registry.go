@@ -512,10 +512,10 @@ func (o KillOptions) Check() error {
 	return nil
 }
 
-// Kills are the runs of a job that were to end.
+// Kills are the runs and listeners of a job that were to end.
 type Kills struct {
 	Job  string `json:"job"`
-	Runs []Kill `json:"runs"` // the runs that were to end, by item
+	Runs []Kill `json:"runs"` // what was to end: listeners, and runs by item
 }
 
 // Open counts the runs that may go on.
@@ -533,12 +533,17 @@ func (k *Kills) Open() int {
 // if there are none.
 func (k *Kills) Asked() string {
 	fires := make(map[string]tree.Items)
+	var list []string
 	for _, r := range k.Runs {
-		if at := strings.LastIndexByte(r.RunID, '/'); at >= 0 {
+		at := strings.LastIndexByte(r.RunID, '/')
+		switch {
+		case at < 0:
+		case r.Listener != "":
+			list = append(list, r.RunID[:at]+" listener "+r.Listener)
+		default:
 			fires[r.RunID[:at]] = append(fires[r.RunID[:at]], r.Item)
 		}
 	}
-	var list []string
 	for _, fire := range sortedKeys(fires) {
 		text := "/"
 		if len(fires[fire]) > 1 {
@@ -549,14 +554,16 @@ func (k *Kills) Asked() string {
 	return event.Reason(strings.Join(list, ", "))
 }
 
-// Kill is one run that was to end.
+// Kill is one run that was to end, or a listener.
 type Kill struct {
-	Item int `json:"item"`
+	// Item is -1 for a listener, of which Listener is the export.
+	Item     int    `json:"item"`
+	Listener string `json:"listener,omitempty"`
 	// RunID is empty for a Java host.
 	RunID string    `json:"runId,omitempty"`
 	Host  string    `json:"host"`
 	State KillState `json:"state"`
-	// Outcome and Reason are how it ended; Outcome is empty if neither
+	// Outcome and Reason are how it ended; Outcome is empty for a listener, and if neither
 	// the registry, since the item has begun again, nor a history says it.
 	Outcome string `json:"outcome,omitempty"`
 	Reason  string `json:"reason,omitempty"`
@@ -637,7 +644,7 @@ func (r *Registry) notRunning(ctx context.Context, k operate.Killing) error {
 	}
 	var have []string
 	for _, t := range targets {
-		if !t.Java {
+		if !t.Java && t.Listener == "" {
 			have = append(have, tree.RunID(k.Layout.Job, t.Fire, t.Item))
 		}
 	}
@@ -718,10 +725,10 @@ func (w *killWait) look(ctx context.Context, r *Registry, s registry.Snapshot) (
 			left, at = append(left, t), append(at, n)
 		}
 	}
-	gone := make(map[int]bool)
-	ended := operate.Unlisted(w.layout, s, left)
-	for _, t := range ended {
-		gone[t.Item] = true
+	gone := operate.Unlisted(w.layout, s, left)
+	var ended []operate.KillTarget
+	for _, k := range gone {
+		ended = append(ended, left[k])
 	}
 	var endings []operate.Ending
 	if len(ended) > 0 {
@@ -733,15 +740,14 @@ func (w *killWait) look(ctx context.Context, r *Registry, s registry.Snapshot) (
 			return 0, err
 		}
 	}
-	for k, t := range left {
-		if gone[t.Item] {
-			e := endings[0]
-			w.endings[at[k]], endings = e, endings[1:]
-			if e.Open {
-				w.targets[at[k]] = e.Now
-			}
+	for i, k := range gone {
+		w.endings[at[k]] = endings[i]
+		if endings[i].Open {
+			w.targets[at[k]] = endings[i].Now
 		}
-		if w.endings[at[k]].Open {
+	}
+	for _, k := range at {
+		if w.endings[k].Open {
 			open++
 		}
 	}
@@ -752,7 +758,7 @@ func (w *killWait) kills() *Kills {
 	out := &Kills{Job: w.job, Runs: []Kill{}}
 	for n, t := range w.targets {
 		e := w.endings[n]
-		k := Kill{Item: t.Item, Host: t.Host, Fence: t.Fence, State: KillAsked, Outcome: e.Outcome, Reason: e.Reason}
+		k := Kill{Item: t.Item, Listener: t.Listener, Host: t.Host, Fence: t.Fence, State: KillAsked, Outcome: e.Outcome, Reason: e.Reason}
 		if !t.Java {
 			k.RunID = tree.RunID(w.job, t.Fire, t.Item)
 		}

@@ -293,7 +293,7 @@ func TestMessage_text(t *testing.T) {
 	t.Parallel()
 	m := alert.Message{Route: "all", Receiver: "ops", Group: "job report", New: 300}
 	for n := range 300 {
-		m.Firing = append(m.Firing, alert.Alert{Rule: alert.Failures, Job: "the report", Item: number(n), Text: fmt.Sprintf("item %d of report failed: ✗", n), Since: noon})
+		m.Firing = append(m.Firing, alert.Alert{Rule: alert.Failures, Job: fmt.Sprintf("the report %d", n), Item: number(n), Text: fmt.Sprintf("item %d of report failed: ✗", n), Since: noon})
 	}
 	m.Over = []alert.Alert{{Rule: alert.Lost, Text: "gone", Since: noon, Resolved: noon, Why: "it is well"}}
 	for _, most := range []int{20, 60, 100, 2000, 100_000} {
@@ -307,7 +307,7 @@ func TestMessage_text(t *testing.T) {
 		t.Errorf("what was left out is not counted: %q", short[len(short)-50:])
 	}
 	whole := m.Text(1 << 20)
-	for _, want := range []string{"- item 7 of report failed: ✗ [failures, 2026-03-01T12:00:00Z]\n  wasmjob explain \"the report\" --item 7\n", "- over: gone [lost, 2026-03-01T12:00:00Z to 2026-03-01T12:00:00Z: it is well]"} {
+	for _, want := range []string{"- item 7 of report failed: ✗ [failures, 2026-03-01T12:00:00Z]\n  wasmjob explain \"the report 7\" --item 7\n", "- over: gone [lost, 2026-03-01T12:00:00Z to 2026-03-01T12:00:00Z: it is well]"} {
 		if !strings.Contains(whole, want) {
 			t.Errorf("%q is not in the message", want)
 		}

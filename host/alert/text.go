@@ -25,24 +25,29 @@ func (m *Message) Title() string {
 	return fmt.Sprintf("ALERT: %s (%d new of %d)", what, m.New, len(m.Firing))
 }
 
-// Text is a message in lines, of at most so many bytes: what does not fit is counted.
+// Text is a message in lines, of at most so many bytes: what does not fit is counted. Alerts of one cause are
+// one line.
 func (m *Message) Text(most int) string {
 	lines := []string{m.Title()}
-	for i := range m.Firing {
-		a := &m.Firing[i]
-		mark := "- "
-		if i >= m.New && m.New > 0 {
-			mark = "- still: "
+	going := func(mark string, alerts []Alert) {
+		for _, c := range Causes(alerts, itself, nil) {
+			a := c.First()
+			line := mark + c.Text() + " [" + string(a.Rule) + ", " + a.Since.UTC().Format(time.RFC3339) + "]"
+			if help := a.help(); help != "" {
+				line += "\n  " + help
+			}
+			lines = append(lines, line)
 		}
-		line := mark + a.Text + " [" + string(a.Rule) + ", " + a.Since.UTC().Format(time.RFC3339) + "]"
-		if help := a.help(); help != "" {
-			line += "\n  " + help
-		}
-		lines = append(lines, line)
 	}
-	for i := range m.Over {
-		a := &m.Over[i]
-		lines = append(lines, fmt.Sprintf("- over: %s [%s, %s to %s: %s]", a.Text, a.Rule, a.Since.UTC().Format(time.RFC3339), a.Resolved.UTC().Format(time.RFC3339), a.Why))
+	going("- ", m.Firing[:m.New])
+	mark := "- "
+	if m.New > 0 {
+		mark = "- still: "
+	}
+	going(mark, m.Firing[m.New:])
+	for _, c := range Causes(m.Over, itself, nil) {
+		a := c.First()
+		lines = append(lines, fmt.Sprintf("- over: %s [%s, %s to %s: %s]", c.Text(), a.Rule, a.Since.UTC().Format(time.RFC3339), c.Ended().UTC().Format(time.RFC3339), a.Why))
 	}
 	const rest = len("\n… and 1000000 more")
 	var b strings.Builder

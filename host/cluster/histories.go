@@ -40,8 +40,8 @@ type Silences interface {
 // Found is a page over all hosts.
 type Found[T any] struct {
 	history.Page[T]
-	// Silent are hosts that have not answered, or do not run any more, and why: what they have
-	// is missing.
+	// Silent are hosts that have not answered, or do not run any more, and the database of the histories if that does not answer,
+	// and why: what they have is missing.
 	Silent []string `json:"silent,omitempty"`
 }
 
@@ -109,6 +109,11 @@ func find[T any](ctx context.Context, h *Histories, f history.Filter, see See, k
 	}
 	m.open()
 	found.Records, err = m.page(ctx)
+	if err == nil && m.sources[0].missing != "" && len(m.sources) == 1 && len(h.Peers()) > 0 {
+		m.unwritten, m.sources, m.last, m.taken = true, nil, place{}, false
+		m.open()
+		found.Records, err = m.page(ctx)
+	}
 	if err != nil {
 		return Found[T]{}, err
 	}

@@ -889,6 +889,59 @@ type shared struct{ history.Store }
 
 func (s shared) State() history.State { return history.State{Shared: true} }
 
+// aside is a shared store whose database is away.
+type aside struct{ shared }
+
+func (s aside) Lines(ctx context.Context, f history.Filter) (history.Page[history.Line], error) {
+	p, err := s.Store.Lines(ctx, f)
+	p.Missing = history.Away
+	return p, err
+}
+
+// TestSharedStoreAway: while the database that all hosts share is away, a page has what each of them has not written there, and says
+// that the rest is missing.
+func TestSharedStoreAway(t *testing.T) {
+	t.Parallel()
+	list := newLibraries(t, 3)
+	for n := range 30 {
+		list[n%3].store.AddLine(history.Line{Time: began.Add(time.Duration(n/4) * time.Second), Job: "a", RunID: fmt.Sprint(n)})
+	}
+	list.settle(t)
+	h := list.from(0)
+	h.Store = aside{shared{list[0].store}}
+	get := h.Get
+	h.Get = func(ctx context.Context, p Peer, path string, into any) error {
+		if !strings.Contains(path, "unwritten=true") {
+			t.Errorf("%s is asked for what it has written, too", path)
+		}
+		return get(ctx, p, path, into)
+	}
+	list[2].silent = true
+	seen := make(map[string]bool)
+	f := history.Filter{Limit: 4}
+	for range 100 {
+		found, err := h.Lines(t.Context(), f, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(found.Silent) != 2 || found.Silent[0] != history.Away || !strings.HasSuffix(found.Silent[1], "it does not answer") {
+			t.Errorf("silent are %q", found.Silent)
+		}
+		for _, l := range found.Records {
+			if seen[l.RunID] {
+				t.Errorf("%s is there twice", l.RunID)
+			}
+			seen[l.RunID] = true
+		}
+		if f.After = found.Next; f.After == "" {
+			break
+		}
+	}
+	if len(seen) != 20 {
+		t.Errorf("found %d", len(seen))
+	}
+}
+
 // TestForgedCursors are refused, or find nothing that they should not.
 func TestForgedCursors(t *testing.T) {
 	t.Parallel()

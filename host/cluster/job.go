@@ -17,7 +17,7 @@ type Health string
 
 // The healths, worst first.
 const (
-	HealthError   Health = "error"   // a host cannot run it: no module, a bad configuration, no session
+	HealthError   Health = "error"   // a host cannot run it: no module, a bad configuration
 	HealthFailing Health = "failing" // its last fire did not end well, or an item is held back
 	HealthLate    Health = "late"    // it is due, and nothing began; or it has waited too long
 	HealthPaused  Health = "paused"  // disabled on all its servers, stopped, removed, or without a definition
@@ -99,7 +99,14 @@ type Job struct {
 	Waits []host.WaitStatus `json:"waits,omitempty"`
 	// Stale: none of its hosts answers. All this is what they said last.
 	Stale bool `json:"stale,omitempty"`
+	// SessionLost is set if none of its hosts has a session with the registry, to when the last one lost it: the health,
+	// the items and how they ended are what was known then, and nothing runs. It is missing if that is not known
+	// of any of them; then the job is in error.
+	SessionLost time.Time `json:"sessionLost,omitzero"`
 }
+
+// Dim reports whether what is known of the job is of before: none of its hosts answers, or has a session.
+func (j *Job) Dim() bool { return j.Stale || !j.SessionLost.IsZero() }
 
 // Last is a job's newest fire that ended, over all hosts.
 type Last struct {
@@ -136,6 +143,38 @@ type part struct {
 	*host.JobStatus
 }
 
+// past reports whether the part may be long ago: its host does not answer, or has no session.
+func (p part) past() bool { return p.silent || p.State == host.JobNoSession }
+
+// known is the state of the job on the host, or the last one if the host has lost its session.
+func (p part) known() host.JobState {
+	if p.SessionLost.IsZero() {
+		return p.State
+	}
+	return p.LastState
+}
+
+// inSession are the parts of hosts with a session. If none has one they are those of hosts that know of before, and
+// lost is when the last of these lost its session; all if none does.
+func inSession(parts []part) (list []part, lost time.Time) {
+	var before []part
+	for _, p := range parts {
+		switch {
+		case p.State != host.JobNoSession:
+			list = append(list, p)
+		case !p.SessionLost.IsZero():
+			before, lost = append(before, p), later(lost, p.SessionLost)
+		}
+	}
+	switch {
+	case len(list) > 0:
+		return list, time.Time{}
+	case len(before) > 0:
+		return before, lost
+	}
+	return parts, time.Time{}
+}
+
 // answering are the parts of hosts that answer; all if none does.
 func answering(parts []part) (list []part, none bool) {
 	for _, p := range parts {
@@ -150,10 +189,11 @@ func answering(parts []part) (list []part, none bool) {
 }
 
 // merge puts together what hosts say of one job. parts are by host, at least one. Hosts
-// that do not answer count for what others cannot know: which items they have, and how
+// that do not answer, or have no session, count for what others cannot know: which items they have, and how
 // those ended.
 func merge(parts []part, now time.Time) *Job {
 	live, stale := answering(parts)
+	live, lost := inSession(live)
 	order := statesByNews()
 	best := slices.MinFunc(live, func(a, b part) int {
 		return cmp.Compare(slices.Index(order, a.State), slices.Index(order, b.State))
@@ -161,11 +201,11 @@ func merge(parts []part, now time.Time) *Job {
 	j := &Job{
 		Name: best.Name, Description: best.Description, State: best.State, Reason: best.Reason, Cron: cmp.Or(best.Cron, best.RefusedCron), TimeZone: best.TimeZone,
 		Type: best.Type, ShardingTotalCount: best.ShardingTotalCount, Module: best.Module, File: best.File, Signer: best.Signer, Granted: best.Granted,
-		Hosts: []string{}, Digests: []string{}, Stale: stale,
+		Hosts: []string{}, Digests: []string{}, Stale: stale, SessionLost: lost,
 	}
 	for _, p := range parts {
 		j.Hosts = append(j.Hosts, p.host)
-		switch p.State {
+		switch p.known() {
 		case host.JobStopped:
 			j.Stopped = append(j.Stopped, p.host)
 		case host.JobDisabled:
@@ -242,28 +282,28 @@ func scheduled(s host.JobState) bool {
 }
 
 // itemsOf are the items of a job. Of one that several hosts know, that counts which a
-// host says that answers, then what the host says that has begun it, then what is newer.
+// host says that answers and has a session, then what the host says that has begun it, then what is newer.
 func itemsOf(parts []part) []Item {
 	type known struct {
 		Item
-		silent bool
+		past bool
 	}
 	byNumber := make(map[int]known)
 	for _, p := range parts {
-		for _, i := range p.Items {
+		for _, i := range slices.Concat(p.Items, p.LastItems) {
 			have, there := byNumber[i.Item]
 			better := !there
 			switch {
 			case !there:
-			case p.silent != have.silent:
-				better = have.silent
+			case p.past() != have.past:
+				better = have.past
 			case i.Begun() != have.Begun():
 				better = i.Begun()
 			default:
 				better = i.LastEnd.After(have.LastEnd)
 			}
 			if better {
-				byNumber[i.Item] = known{Item{i, p.host}, p.silent}
+				byNumber[i.Item] = known{Item{i, p.host}, p.past()}
 			}
 		}
 	}
@@ -338,8 +378,9 @@ func later(a, b time.Time) time.Time {
 func healthOf(j *Job, parts []part, now time.Time) Health {
 	errors, paused := false, true
 	for _, p := range parts {
-		errors = errors || p.State == host.JobError || p.State == host.JobNoSession
-		paused = paused && (p.State == host.JobDisabled || p.State == host.JobStopped || p.State == host.JobRemoved)
+		state := p.known()
+		errors = errors || state == host.JobError || state == host.JobNoSession
+		paused = paused && (state == host.JobDisabled || state == host.JobStopped || state == host.JobRemoved)
 	}
 	expired := slices.ContainsFunc(j.Waits, func(w host.WaitStatus) bool { return w.Expired })
 	switch {

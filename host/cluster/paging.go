@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"sync"
@@ -19,7 +20,9 @@ type paging[T any] struct {
 	limit  int
 	// patience is how long the page waits for each host, in all.
 	patience time.Duration
-	after    place // where the page before ended; at 0 with no count is the beginning
+	// unwritten: the database that all hosts share is away, and the others are asked for what they have not written there.
+	unwritten bool
+	after     place // where the page before ended; at 0 with no count is the beginning
 
 	sources []*source[T]
 	// last is the place of the last record that was taken, or passed over.
@@ -43,7 +46,8 @@ type source[T any] struct {
 	// waited is how long a peer has been waited for; answered reports whether it has answered.
 	waited   time.Duration
 	answered bool
-	err      error // of a peer that does not answer: it has no more
+	missing  string // what a page of this host said is missing
+	err      error  // of a peer that does not answer: it has no more
 }
 
 // placed is a record and where it stands.
@@ -63,7 +67,7 @@ const mostEmpty = 2
 func (m *paging[T]) open() {
 	self := ""
 	var peers []Peer
-	if !m.h.Store.State().Shared {
+	if !m.h.Store.State().Shared || m.unwritten {
 		self, peers = nameOf(m.h.Self()), m.h.Peers()
 	}
 	m.add(self, nil)
@@ -75,7 +79,7 @@ func (m *paging[T]) open() {
 // add adds a source that begins where the page before ended.
 func (m *paging[T]) add(name string, peer *Peer) {
 	s := &source[T]{name: name, peer: peer, ask: m.filter, more: true}
-	s.ask.After = ""
+	s.ask.After, s.ask.Unwritten = "", m.unwritten && peer != nil
 	if m.filter.After != "" {
 		from := time.Unix(0, m.after.at)
 		switch {
@@ -211,6 +215,7 @@ func (m *paging[T]) read(ctx context.Context, s *source[T]) {
 			return
 		}
 		s.page, s.ask.After, s.more = page.Records, page.Next, page.Next != ""
+		s.missing = cmp.Or(s.missing, page.Missing)
 		if len(page.Records) == 0 {
 			s.empty++
 		}
@@ -276,8 +281,11 @@ func (m *paging[T]) noteSlow() {
 	}
 }
 
-// silent are the hosts that have not answered.
+// silent are the hosts that have not answered, and this host's database if that has not.
 func (m *paging[T]) silent() (list []string) {
+	if missing := m.sources[0].missing; missing != "" {
+		list = append(list, missing)
+	}
 	name := namesOf(append(m.h.Peers(), m.h.Self()))
 	for _, s := range m.sources {
 		if s.err != nil && s.peer != nil {

@@ -102,6 +102,9 @@ func Query(f history.Filter) url.Values {
 	if f.Oldest {
 		put("oldest", "true")
 	}
+	if f.Unwritten {
+		put("unwritten", "true")
+	}
 	return q
 }
 
@@ -118,7 +121,7 @@ func ParseQuery(q url.Values) (f history.Filter, err error) {
 	f.Trigger = r.number("trigger", 0, math.MaxInt64)
 	f.Level = int(r.number("level", -100, 100))
 	f.Limit = int(r.number("limit", 1, history.MaxLimit))
-	f.Failed, f.Running, f.Oldest = r.flag("failed"), r.flag("running"), r.flag("oldest")
+	f.Failed, f.Running, f.Oldest, f.Unwritten = r.flag("failed"), r.flag("running"), r.flag("oldest"), r.flag("unwritten")
 	f.Outcomes = r.outcomes()
 	f.Who, f.What = q.Get("who"), r.texts("what")
 	for _, k := range r.texts("kind") {

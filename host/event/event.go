@@ -80,7 +80,10 @@ const (
 	HostGone Kind = "host.gone"
 	// HostBack: this host has found that Other, which was gone, is back: its process has another
 	// session, or a host of its server has begun since.
-	HostBack    Kind = "host.back"
+	HostBack Kind = "host.back"
+	// HistoryLost: Count records of this host, from an event on that would have had the time Instant, are in no history; Reason.
+	// The history that lost them has this event as soon as it takes records again.
+	HistoryLost Kind = "history.lost"
 	HostStarted Kind = "host.started" // Reason: how the last host here ended, unless well
 	HostStopped Kind = "host.stopped"
 )

@@ -18,6 +18,13 @@ const (
 	ListChanges byte = 'c'
 )
 
+// What [Page.Missing] says while a database that hosts share does not answer. Why it does not is in [State]. AwayForLong: there is more than is
+// found.
+const (
+	Away        = "the history's database does not answer: shown is what was not written there yet"
+	AwayForLong = "the history's database does not answer: shown is the newest of what was not written there yet"
+)
+
 // ErrUnavailable is wrapped by the errors of a store whose database does not answer.
 var ErrUnavailable = errors.New("the history's database does not answer")
 

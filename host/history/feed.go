@@ -2,6 +2,7 @@ package history
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"slices"
 	"sync"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/wasmjob/wasmjob/host/ceiling"
 	"github.com/wasmjob/wasmjob/host/event"
+	"github.com/wasmjob/wasmjob/host/words"
 )
 
 const (
@@ -46,11 +48,13 @@ type FeedOptions struct {
 // holds jobs to their quotas, keeps the last lines of each run, and writes batches.
 // It is safe for concurrent use.
 type Feed struct {
-	write   func(batch []Entry)
+	write   func(batch []Entry) (lost int64)
 	linger  time.Duration
 	log     *zap.Logger
 	dropped atomic.Int64
-	done    chan struct{} // closed when run has returned
+	// lostAt is when the first record was lost that no event has reported, in Unix nanoseconds; 0 for none.
+	lostAt atomic.Int64
+	done   chan struct{} // closed when run has returned
 
 	mu     sync.Mutex // guards closed and the sending side of queue
 	closed bool
@@ -65,11 +69,17 @@ type Feed struct {
 	batch  []Entry
 	size   int64
 	sync   []chan struct{} // who waits until what is queued is written
+	// host is the process that reports, as far as it is known; reported counts the lost records that the history has an
+	// event about, toldAt is when it got the last one.
+	host     string
+	reported int64
+	toldAt   time.Time
 }
 
 // NewFeed starts one goroutine, which Close joins. It calls write with what was added,
-// in order; write may keep the entries, but not the slice.
-func NewFeed(o FeedOptions, write func(batch []Entry)) *Feed {
+// in order; write may keep the entries, but not the slice, and returns how many of them are lost. An event says how many
+// records were lost, for whatever reason, as soon as one is written again.
+func NewFeed(o FeedOptions, write func(batch []Entry) (lost int64)) *Feed {
 	if o.Queue <= 0 {
 		o.Queue = DefaultQueue
 	}
@@ -99,13 +109,13 @@ func (f *Feed) add(r Record) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.closed {
-		f.dropped.Add(1)
+		f.Drop(1)
 		return
 	}
 	select {
 	case f.queue <- r:
 	default:
-		f.dropped.Add(1)
+		f.Drop(1)
 	}
 	if len(f.queue) >= cap(f.queue)/2 {
 		f.press()
@@ -124,7 +134,12 @@ func (f *Feed) press() {
 func (f *Feed) Dropped() int64 { return f.dropped.Load() }
 
 // Drop counts records that could not be written.
-func (f *Feed) Drop(n int64) { f.dropped.Add(n) }
+func (f *Feed) Drop(n int64) {
+	if n > 0 {
+		f.lostAt.CompareAndSwap(0, time.Now().UnixNano())
+		f.dropped.Add(n)
+	}
+}
 
 // Queued is how many records wait.
 func (f *Feed) Queued() int64 { return int64(len(f.queue)) }
@@ -181,6 +196,7 @@ func (f *Feed) run() {
 	}
 	f.tails.end(f.line)
 	f.quotas.end(f.put)
+	f.toldAt = time.Time{}
 	f.flush()
 }
 
@@ -238,11 +254,40 @@ func (f *Feed) wait() {
 }
 
 func (f *Feed) flush() {
+	before, since := f.tellLost()
 	if len(f.batch) > 0 {
-		f.write(f.batch)
+		lost := f.write(f.batch)
+		switch {
+		case before == 0:
+		case lost == 0:
+			f.reported, f.toldAt = f.reported+before, time.Now()
+		default: // the event about it as well, which comes again
+			f.lostAt.Store(since)
+			lost--
+		}
+		f.Drop(lost)
 	}
 	clear(f.batch)
 	f.batch, f.size = f.batch[:0], 0
+}
+
+// tellAgain is how long after an event about lost records the next one comes at the earliest: in an overload each batch may
+// lose some.
+const tellAgain = 10 * time.Second
+
+// tellLost puts an event into the batch that says how many records were lost since the last such event. It returns that
+// number, 0 if there is nothing to say now, and when the first of them was lost, in Unix nanoseconds. While nothing can be written
+// the event is lost, too, and comes again with the next batch.
+func (f *Feed) tellLost() (lost, since int64) {
+	lost = f.dropped.Load() - f.reported
+	if lost == 0 || time.Since(f.toldAt) < tellAgain {
+		return 0, 0
+	}
+	since = f.lostAt.Swap(0)
+	at := time.Unix(0, since).UTC()
+	f.put(event.Event{Time: time.Now(), Kind: event.HistoryLost, Host: f.host, Instant: at, Count: lost,
+		Reason: fmt.Sprintf("%s of this host could not be written since %s, and are in no history", words.Count(int(lost), "record"), at.Format(time.RFC3339))})
+	return lost, since
 }
 
 func (f *Feed) take(r Record) {
@@ -251,6 +296,7 @@ func (f *Feed) take(r Record) {
 		f.tails.add(r.Line, time.Now(), f.line)
 		return
 	case r.Event != nil:
+		f.host = event.ProcessOf(r.Event.Host)
 		f.tails.ended(r.Event, f.line)
 	}
 	f.admit(r)
@@ -263,7 +309,7 @@ func (f *Feed) line(l *Line) { f.admit(Record{Line: l}) }
 func (f *Feed) admit(r Record) {
 	e, err := NewEntry(r)
 	if err != nil { // texts and numbers always marshal
-		f.dropped.Add(1)
+		f.Drop(1)
 		f.log.Warn("record does not fit the history", zap.Error(err))
 		return
 	}

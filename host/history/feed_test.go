@@ -15,11 +15,12 @@ func TestAFullQueueDropsAndCounts(t *testing.T) {
 	t.Parallel()
 	blocked, free := make(chan bool), make(chan bool)
 	written := 0
-	f := NewFeed(FeedOptions{Queue: 2}, func(batch []Entry) {
+	f := NewFeed(FeedOptions{Queue: 2}, func(batch []Entry) int64 {
 		if written += len(batch); written == 1 {
 			close(blocked)
 			<-free
 		}
+		return 0
 	})
 	f.AddEvent(event.Event{Kind: event.JobAdded})
 	<-blocked
@@ -32,9 +33,73 @@ func TestAFullQueueDropsAndCounts(t *testing.T) {
 	close(free)
 	f.Close()
 	f.AddEvent(event.Event{Kind: event.JobAdded})
-	if d := f.Dropped(); d != 4 || written != 3 {
-		t.Errorf("dropped %d after Close, wrote %d; want 4 and 3", d, written)
+	if d := f.Dropped(); d != 4 || written != 4 {
+		t.Errorf("dropped %d after Close, wrote %d; want 4, and 4 with the event about the 3 before", d, written)
 	}
+}
+
+// TestFeed_lost: what was lost is in the history once it takes records again: how many, since when, and of whom. The event is
+// not lost with them, and in an overload it does not come with each batch.
+func TestFeed_lost(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		full := false
+		var list []event.Event
+		f := NewFeed(FeedOptions{}, func(batch []Entry) int64 {
+			if full {
+				return int64(len(batch))
+			}
+			for _, e := range batch {
+				list = append(list, *e.Event)
+			}
+			return 0
+		})
+		add := func(n int) {
+			for range n {
+				f.AddEvent(event.Event{Time: time.Now(), Kind: event.JobAdded, Host: "10.0.0.1@-@7-x"})
+			}
+			synctest.Wait()
+		}
+		told := func() (found []event.Event) {
+			for _, e := range list {
+				if e.Kind == event.HistoryLost {
+					found = append(found, e)
+				}
+			}
+			return found
+		}
+		add(3)
+		full = true
+		begin := time.Now()
+		for range 5 {
+			add(4)
+			time.Sleep(time.Minute)
+		}
+		if f.Dropped() != 20 || len(told()) != 0 {
+			t.Fatalf("%d were lost, and %v was written", f.Dropped(), told())
+		}
+		full = false
+		add(1)
+		lost := told()
+		if len(lost) != 1 || lost[0].Count != 20 || !lost[0].Instant.Equal(begin) || lost[0].Host != "10.0.0.1@-@7" || !strings.HasPrefix(lost[0].Reason, "20 records of this host could not be written since ") {
+			t.Errorf("%+v", lost)
+		}
+		for range 20 { // half of each second's
+			full = true
+			add(1)
+			full = false
+			add(1)
+			time.Sleep(time.Second)
+		}
+		f.Close()
+		count := int64(0)
+		for _, e := range told() {
+			count += e.Count
+		}
+		if count != f.Dropped() || len(told()) > 6 {
+			t.Errorf("%d of %d are said to be lost, by %d events", count, f.Dropped(), len(told()))
+		}
+	})
 }
 
 // TestFeed_linger: what many fires at one instant leave is written when it has lingered, and not
@@ -55,11 +120,12 @@ func TestFeed_linger(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var batches []int
 				var first, last time.Time
-				f := NewFeed(FeedOptions{Linger: time.Second}, func(batch []Entry) {
+				f := NewFeed(FeedOptions{Linger: time.Second}, func(batch []Entry) int64 {
 					if len(batches) == 0 {
 						first = time.Now()
 					}
 					batches, last = append(batches, len(batch)), time.Now()
+					return 0
 				})
 				begun := time.Now()
 				for range c.records {

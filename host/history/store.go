@@ -71,6 +71,8 @@ type Filter struct {
 	After string
 	// Oldest wants the oldest first.
 	Oldest bool
+	// Unwritten wants only what a store has not written to a database that hosts share, while that does not answer.
+	Unwritten bool
 }
 
 // Page is a part of what a filter finds.
@@ -80,6 +82,8 @@ type Page[T any] struct {
 	// fewer records than the limit, even none, and a next: the store had to look through so
 	// much that it answers with what it has.
 	Next string `json:"next,omitempty"`
+	// Missing says what does not answer, and why: what it has is missing in the page. It is empty if nothing is known to be.
+	Missing string `json:"missing,omitempty"`
 }
 
 // Fire is a job's fire over all hosts that are known to the store.

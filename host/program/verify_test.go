@@ -2,13 +2,18 @@ package program
 
 import (
 	"encoding/json"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/host/command"
+	"github.com/wasmjob/wasmjob/host/event"
+	"github.com/wasmjob/wasmjob/host/history/database"
 	"github.com/wasmjob/wasmjob/host/verify"
 )
 
@@ -64,10 +69,13 @@ func TestVerify(t *testing.T) {
 			}
 		})
 	}
-	for _, name := range []string{"sqlite:/x/h.db", "postgres://u:secret@db/jobs", file("h.db", "SQLite format 3\x00\x10")} {
+	for name, want := range map[string]string{
+		"sqlite:/x/h.db": "/x/h.db: no history can be read there", "postgres://u:secret@127.0.0.1:1/jobs": "no history can be read there", "sqlit:x.db": "found the scheme",
+		file("h.db", "SQLite format 3\x00\x10"): "found a history in a database, expected a file of JSON lines, as a host writes it with --history FILE.jsonl; sqlite:PATH names a database",
+	} {
 		var errs strings.Builder
 		p := &program{Program: command.Program{Out: io.Discard, Err: &errs}}
-		if code := p.main(t.Context(), []string{"verify", a, name}); code != exitUsage || !strings.Contains(errs.String(), "found a history in a database, expected a file of JSON lines") || strings.Contains(errs.String(), "secret") {
+		if code := p.main(t.Context(), []string{"verify", a, name}); code != exitUsage || !strings.Contains(errs.String(), want) || strings.Contains(errs.String(), "secret") {
 			t.Errorf("%s: exit code %d, %s", name, code, errs.String())
 		}
 	}
@@ -86,5 +94,61 @@ func TestVerify(t *testing.T) {
 	var r verify.Report
 	if err := json.Unmarshal([]byte(out.String()), &r); err != nil || r.Violations != 1 || r.Findings[0].Invariant != verify.OneOwner {
 		t.Errorf("%+v, %v", r, err)
+	}
+}
+
+// TestVerifyDatabase: a database is judged as files are, also one of several hosts of which one was killed.
+func TestVerifyDatabase(t *testing.T) {
+	t.Parallel()
+	url := "sqlite:" + filepath.Join(t.TempDir(), "h.db")
+	config, err := database.Parse(url, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	store, err := database.Open(t.Context(), database.Options{Config: config, Spool: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	begin := time.Now().Add(-time.Hour).UTC().Truncate(time.Second)
+	at := func(seconds int) time.Time { return begin.Add(time.Duration(seconds) * time.Second) }
+	run := func(host string, fence int64, instant, from, to int) {
+		e := event.Event{Host: host, Job: "j", Instant: at(instant), RunID: fmt.Sprintf("j/%d/0", instant), Item: new(0), Fence: fence, Source: abi.SourceSchedule}
+		e.Time, e.Kind = at(from), event.ItemStarted
+		store.AddEvent(e)
+		for _, kind := range []event.Kind{event.ItemEnded, event.ItemCompleted} {
+			e.Time, e.Kind, e.Outcome = at(to), kind, abi.OutcomeOK
+			store.AddEvent(e)
+		}
+	}
+	join := func(host string, seconds int) {
+		store.AddEvent(event.Event{Time: at(seconds), Kind: event.HostStarted, Host: event.ProcessOf(host)})
+		store.AddEvent(event.Event{Time: at(seconds), Kind: event.JobAdded, Host: host, Job: "j"})
+	}
+	const a, b = "10.0.0.1@-@7-a", "10.0.0.2@-@7-b"
+	join(a, 0)
+	join(b, 1)
+	run(a, 5, 10, 10, 40)
+	run(b, 6, 20, 20, 30) // beside it
+	if err := store.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for name, tc := range map[string]struct {
+		args []string
+		code int
+		want []string
+	}{
+		"violated": {[]string{"verify", url}, exitFailure, []string{"violated 1  job j item 0", url + ":", "2 host processes", "1 violation,", "no item has two live owners"}},
+		"forgiven": {[]string{"verify", "--skew", "20s", url, url}, exitOK, []string{"0 violations"}},
+	} {
+		var out, errs strings.Builder
+		p := &program{Program: command.Program{Out: &out, Err: &errs}}
+		if code := p.main(t.Context(), tc.args); code != tc.code {
+			t.Errorf("%s: exit code %d, want %d: %s", name, code, tc.code, errs.String())
+		}
+		for _, w := range tc.want {
+			if !strings.Contains(out.String(), w) {
+				t.Errorf("%s: found\n%s\nwant %q in it", name, out.String(), w)
+			}
+		}
 	}
 }

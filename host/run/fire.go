@@ -42,6 +42,8 @@ type Owner interface {
 	MayCommit(context.Context) bool
 	// Staged: an execution has an offset to be saved. Refused: a commit of one met
 	// a conflict. Ended: a run is over. Over: the goroutine of the fire has ended.
+	// Listens: a listener has run for LongListener, or has ended after that.
+	Listens()
 	Staged()
 	Refused()
 	Ended(Ended)
@@ -114,6 +116,8 @@ type Fire struct {
 	lastLine atomic.Int64
 	// waits is what the fire's goroutine waits for of other hosts; nil for nothing.
 	waits atomic.Pointer[ListenerWait]
+	// listener is the one that runs, or waits for a slot; nil for none.
+	listener atomic.Pointer[Listener]
 
 	// What the loop of the job keeps of it; nothing here uses that.
 	Open       int         // runs whose completion has not taken effect
@@ -192,6 +196,9 @@ func (f *Fire) Took() time.Duration {
 
 // Waits is what the fire waits for of other hosts; nil for nothing.
 func (f *Fire) Waits() *ListenerWait { return f.waits.Load() }
+
+// Listener is the listener that runs, or waits for a slot; nil for none.
+func (f *Fire) Listener() *Listener { return f.listener.Load() }
 
 // Run is the fire's own goroutine: listeners, workers, and the news that all of
 // them are done.

@@ -40,50 +40,114 @@ func (f *Fire) after(guests context.Context) {
 	f.once(guests, guarantee.Completed, abi.ExportAfterOnce)
 }
 
+// Listener is a listener of a fire that runs, or waits for a slot.
+type Listener struct {
+	Export string
+	// Since is when it began to, by Go's own clock.
+	Since time.Time
+
+	run *Execution
+}
+
+// Abort asks the listener to end by the given time, and reports true for the first time. Press stops it by force if that
+// time is over, and returns it if it is not.
+func (l *Listener) Abort(reason string, until time.Time) (first bool) {
+	first, _ = l.run.Abort(reason, until)
+	return first
+}
+
+// Press is described with Abort.
+func (l *Listener) Press(now time.Time) (at time.Time) { return l.run.Press(now) }
+
+// LongListener is how long a listener runs before its owner hears of it.
+const LongListener = time.Second
+
 // listen runs a listener export in an instance of its own.
 func (f *Fire) listen(guests context.Context, export string) {
 	if !f.Exec.HasListener(export) {
 		return
 	}
+	e := &Execution{fire: f, Item: -1, offsets: newTurn()}
+	e.claimed.Store(true)
+	own, end := e.life(guests)
+	defer end()
+	l := &Listener{Export: export, Since: time.Now(), run: e}
+	f.listener.Store(l)
+	long := time.AfterFunc(LongListener, f.job.Listens)
+	defer func() {
+		f.listener.Store(nil)
+		if !long.Stop() {
+			f.job.Listens()
+		}
+	}()
 	// Fires overlap, and so do their listeners: a place for each, or one job
 	// had all slots in the end.
 	slot := slots.Hold{Account: f.job.Account}
-	if !slot.Take(f.job.Slots, f.ID.Instant, nil, guests.Done()) {
+	if !slot.Take(f.job.Slots, f.ID.Instant, nil, own.Done()) {
+		f.notListened(e, export)
 		return
 	}
 	defer slot.End()
-	worker, err := f.Exec.NewWorker(f.withoutSlot(guests, &slot, f.job.Slots))
+	worker, err := f.Exec.NewWorker(f.withoutSlot(own, &slot, f.job.Slots))
 	if err != nil {
-		return // guests are to end
+		f.notListened(e, export)
+		return
 	}
 	defer worker.Close()
 	if !slot.Has() {
-		return // likewise
+		f.notListened(e, export)
+		return
 	}
+	f.attend(own, worker, e, export)
+}
+
+// attend has a worker run a listener, which has a limit. As an item, it runs once more if its worker process has ended
+// under it: another guest may have ended that.
+func (f *Fire) attend(own context.Context, worker abi.Worker, e *Execution, export string) {
 	wall := f.job.Clock()
 	limit := listenerTimeout
 	if t := f.Guest.Timeout; t > 0 {
 		limit = min(limit, t)
 	}
-	ctx, cancel := context.WithTimeout(guests, limit)
+	ctx, cancel := context.WithTimeout(own, limit)
 	defer cancel()
-	e := &Execution{fire: f, Item: -1, offsets: newTurn()}
 	inv := &abi.Invocation{Host: e, WholeLog: e.wholeLog(), Context: f.context(e)}
 	inv.Context.Deadline = wall.Add(limit)
-	// As an item, it runs once more if its worker process has ended under it: another guest may
-	// have ended that.
 	var result abi.Result
+	killed := false
 	for run, again := 1, true; again; run++ {
+		if !e.enter() {
+			f.notListened(e, export)
+			return
+		}
 		began := time.Now()
 		result = worker.Listen(ctx, export, inv)
+		e.leave()
+		var ended Ended
+		if ended, killed = e.killed(result); killed {
+			result = ended.Result
+		}
 		again = run == 1 && result.Outcome == abi.OutcomeWorker && ctx.Err() == nil
-		f.job.Emit(event.Event{Kind: event.Listener, Instant: f.ID.Time(), Trigger: f.ID.Trigger, Source: f.Source(), Digest: f.Exec.Digest(),
-			Outcome: result.Outcome, Duration: time.Since(began), Reason: reasonOf(export, result.Message), DroppedLines: result.DroppedLines, Outside: result.Outside,
-			AttemptEnd: event.AttemptEnd{Again: again}})
+		f.reportListener(export, result, time.Since(began), again)
 	}
-	if result.Outcome != abi.OutcomeOK {
+	if result.Outcome != abi.OutcomeOK && !killed {
 		f.job.HandleError(f.Config, "listener "+export+" failed", result)
 	}
+}
+
+// notListened reports a listener that an operator has killed before it began. One that does not begin because guests are
+// to end is not reported.
+func (f *Fire) notListened(e *Execution, export string) {
+	if ended, killed := e.KilledBefore(); killed {
+		f.reportListener(export, ended.Result, 0, false)
+	}
+}
+
+// reportListener reports how a listener ended, and whether it runs again.
+func (f *Fire) reportListener(export string, result abi.Result, took time.Duration, again bool) {
+	f.job.Emit(event.Event{Kind: event.Listener, Instant: f.ID.Time(), Trigger: f.ID.Trigger, Source: f.Source(), Digest: f.Exec.Digest(),
+		Outcome: result.Outcome, Duration: took, Reason: reasonOf(export, result.Message), DroppedLines: result.DroppedLines, Outside: result.Outside,
+		AttemptEnd: event.AttemptEnd{Again: again}})
 }
 
 func reasonOf(export, message string) string {

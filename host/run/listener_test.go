@@ -49,6 +49,7 @@ type listened struct {
 }
 
 func (o *listened) Emit(e event.Event)                                                    { o.events = append(o.events, e) }
+func (o *listened) Listens()                                                              {}
 func (o *listened) HandleError(jobconfig.Configuration, string, abi.Result, ...zap.Field) { o.failed++ }
 
 // TestListenerWorkerEnded: a listener whose worker process ends runs again at once, once, as an

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"hash/fnv"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -103,6 +104,18 @@ type Alert struct {
 	Silenced *alert.Silence `json:"silenced,omitempty"`
 }
 
+// Causes puts alerts together that have a cause in common: those that go on apart from those that are over, and
+// what one silence covers apart from the rest. They are in the order of the first of each.
+func Causes(list []Alert) []alert.Cause[Alert] {
+	return alert.Causes(list, func(a *Alert) *alert.Alert { return &a.Alert }, func(a *Alert) string {
+		silence := ""
+		if a.Silenced != nil {
+			silence = a.Silenced.ID
+		}
+		return strconv.FormatBool(a.Firing()) + silence
+	})
+}
+
 // AlertsOf are alerts with their targets by a file, which may be nil, and with the silences
 // that cover them.
 func AlertsOf(alerts []alert.Alert, silences []alert.Silence, f *alert.File, now time.Time) []Alert {
@@ -192,7 +205,7 @@ func version(ctx context.Context, stand board.Stand, content board.Content) int6
 	return int64(h.Sum64() >> 11)
 }
 
-// Count counts the alerts that go on of the jobs that the principal may see, with the
+// Count counts the causes of the alerts that go on of the jobs that the principal may see, see [Causes], with the
 // Alerts.Version that they have.
 func (g Alerting) Count(ctx context.Context) (n int, of int64, err error) {
 	if err := known(ctx); err != nil {
@@ -206,8 +219,9 @@ func (g Alerting) Count(ctx context.Context) (n int, of int64, err error) {
 	if at.IsZero() {
 		return 0, 0, err
 	}
-	for _, a := range g.withOwn(content).Alerts {
-		if a.Firing() && seen(ctx, a.Job) {
+	list, _ := visible(ctx, g.withOwn(content), nil)
+	for _, c := range Causes(list) {
+		if c.First().Firing() {
 			n++
 		}
 	}

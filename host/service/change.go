@@ -388,7 +388,7 @@ func (s *Service) Kill(ctx context.Context, job string, o admin.KillOptions, why
 // endings has the histories say how runs ended whose records say it no more, because their items have
 // begun again. A run that is not in them, among the newest of its job, is left without.
 func endings(ctx context.Context, s *Service, k *admin.Kills) {
-	lacks := func(r admin.Kill) bool { return r.State == admin.KillEnded && r.Outcome == "" }
+	lacks := func(r admin.Kill) bool { return r.State == admin.KillEnded && r.Outcome == "" && r.Listener == "" }
 	if k == nil || !slices.ContainsFunc(k.Runs, lacks) {
 		return
 	}

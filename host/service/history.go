@@ -264,8 +264,10 @@ type RunDetail struct {
 	history.Run
 	// Events are those of the run, oldest first: its attempts among them.
 	Events []event.Event `json:"events"`
-	// Lines are the newest that its guest logged, oldest first.
-	Lines []history.Line `json:"lines"`
+	// Lines are the newest that its guest logged, oldest first: 1,000 at most. Earlier is where those before them
+	// are found, as after of GET /v1/logs with the run's id; empty if there are none.
+	Lines   []history.Line `json:"lines"`
+	Earlier string         `json:"earlier,omitempty"`
 	// Silent are hosts that have not answered, or do not run any more, and why: what they have of the
 	// run, its events or its lines is missing.
 	Silent []string `json:"silent,omitempty"`
@@ -298,7 +300,7 @@ func (s *Service) Run(ctx context.Context, id string) (*RunDetail, error) {
 		return nil, err
 	}
 	slices.Reverse(lines.Records)
-	d.Lines = append([]history.Line{}, lines.Records...)
+	d.Lines, d.Earlier = append([]history.Line{}, lines.Records...), lines.Next
 	f.Oldest = true
 	events, err := filled(ctx, f, s.Events)
 	d.Events = append([]event.Event{}, events.Records...)
@@ -316,7 +318,7 @@ func (d *RunDetail) Since() time.Time { return d.At().Add(-mostApart) }
 const mostApart = time.Hour
 
 // filled is a page that ends before it is full only where the list does: a store that looks through
-// much ends its pages before. It goes on until ctx is done.
+// much ends its pages before. It goes on until ctx is done. Its Next is where the list goes on.
 func filled[T any](ctx context.Context, f history.Filter, find func(context.Context, history.Filter) (cluster.Found[T], error)) (all cluster.Found[T], err error) {
 	for {
 		found, err := find(ctx, f)
@@ -325,6 +327,7 @@ func filled[T any](ctx context.Context, f history.Filter, find func(context.Cont
 			all.Silent = with(all.Silent, silent)
 		}
 		f.Limit -= len(found.Records)
+		all.Next = found.Next
 		if err != nil || found.Next == "" || found.Next == f.After || f.Limit <= 0 {
 			return all, err
 		}

@@ -2,6 +2,7 @@ package show
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -13,7 +14,7 @@ import (
 	"github.com/wasmjob/wasmjob/host/words"
 )
 
-// Alerts lists alerts, those first that go on, and silences. without are the hosts that judge nothing,
+// Alerts lists alerts, those first that go on, and silences; alerts of one cause are one line. without are the hosts that judge nothing,
 // problems what keeps hosts from judging or sending as they should.
 func Alerts(s console.Style, list *service.Alerts, without, problems []string, now time.Time) string {
 	text := "there are no alerts\n"
@@ -30,12 +31,16 @@ func Alerts(s console.Style, list *service.Alerts, without, problems []string, n
 		})
 		t := console.NewTable(s, "SINCE", "RULE", "JOB OR HOST", "STATE", "SENT TO", "WHAT")
 		t.Spare = []string{"SENT TO"}
-		for i := range all {
-			a := &all[i]
-			t.Add(console.Plain(stamp(a.Since, now)), console.Plain(string(a.Rule)), console.Coloured(words.Dash(cmp.Or(a.Job, tree.ServerOf(a.Host))), console.Bold), stateOf(a),
-				console.Plain(words.Dash(sentTo(&a.Alert))), console.Plain(words.OneLine(a.Text)))
+		causes := service.Causes(all)
+		for _, c := range causes {
+			a := c.First()
+			t.Add(console.Plain(stamp(a.Since, now)), console.Plain(string(a.Rule)), console.Coloured(words.Dash(cmp.Or(c.Job(), tree.ServerOf(a.Host))), console.Bold), stateOf(&c.Alerts[0]),
+				console.Plain(words.Dash(sentTo(c.Alerts))), console.Plain(words.OneLine(c.Text())))
 		}
 		text = t.String()
+		if len(causes) < len(all) {
+			text += fmt.Sprintf("%d alerts in all; --output json has each\n", len(all))
+		}
 	}
 	t := console.NewTable(s, "SILENCE", "JOBS", "RULES", "UNTIL", "BY", "WHY")
 	for _, one := range list.Silences {
@@ -75,11 +80,13 @@ func stateOf(a *service.Alert) console.Cell {
 	return console.Coloured("firing", console.Red)
 }
 
-// sentTo are the targets that took a message about an alert.
-func sentTo(a *alert.Alert) string {
+// sentTo are the targets that took a message about each of some alerts.
+func sentTo(alerts []service.Alert) string {
 	var list []alert.Target
-	for to := range a.Sent {
-		list = append(list, to)
+	for to := range alerts[0].Sent {
+		if !slices.ContainsFunc(alerts, func(a service.Alert) bool { _, took := a.Sent[to]; return !took }) {
+			list = append(list, to)
+		}
 	}
 	slices.Sort(list)
 	return joined(list)

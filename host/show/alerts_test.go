@@ -1,6 +1,7 @@
 package show_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -50,6 +51,31 @@ not judged, because these hosts were started without --alerts: 10.0.0.8, 10.0.0.
 10.0.0.1: alerts: nothing is sent
 `, "\n")
 	if text != want {
+		t.Errorf("shown is\n%s\nwant\n%s", text, want)
+	}
+}
+
+// TestAlertCauses: alerts of one cause are one line with their number.
+func TestAlertCauses(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.Local)
+	var list []alert.Alert
+	for n := range 240 {
+		a := alert.Alert{Rule: alert.Failures, Job: "report", Item: new(n), Since: now.Add(time.Duration(n-600) * time.Second), Text: fmt.Sprintf("item %d failed", n), Sent: map[alert.Target]alert.Sent{"a/y": {}}}
+		if n == 7 {
+			a.Sent["b/x"] = alert.Sent{} // and of no other
+		}
+		list = append(list, a)
+	}
+	for n := range 2 {
+		list = append(list, alert.Alert{Rule: alert.Refused, Host: "10.0.0.3@-@1-cc", Subject: fmt.Sprintf("10.0.0.3 %d.wasm", n), OfHost: true, Since: now.Add(-time.Hour), Text: fmt.Sprintf("%d.wasm is refused", n)})
+	}
+	want := `SINCE     RULE      JOB OR HOST  STATE   SENT TO  WHAT
+11:50:00  failures  report       firing  a/y      240 alerts about 240 items of report (0-239); the first: item 0 failed
+11:00:00  refused   10.0.0.3     firing  -        2 alerts about 10.0.0.3; the first: 0.wasm is refused
+242 alerts in all; --output json has each
+`
+	if text := show.Alerts(console.Style{}, &service.Alerts{Alerts: service.AlertsOf(list, nil, nil, now)}, nil, nil, now); text != want {
 		t.Errorf("shown is\n%s\nwant\n%s", text, want)
 	}
 }

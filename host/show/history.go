@@ -234,11 +234,22 @@ func healthColour(h cluster.Health) string {
 func ClusterJobs(s console.Style, list []cluster.Job, now time.Time) string {
 	t := console.NewTable(s, "NAME", "HEALTH", "STATE", "CRON", "NEXT", "ITEMS", "HOSTS", "LAST FIRE")
 	t.Spare = []string{"HOSTS", "STATE"}
+	var since time.Time
+	lost, unknown := 0, 0
 	for _, j := range list {
-		t.Add(console.Coloured(j.Name, console.Bold), console.Coloured(string(j.Health), healthColour(j.Health)), console.Coloured(stateText(&j), jobColour(j.State)),
+		colour := healthColour(j.Health)
+		switch {
+		case !j.SessionLost.IsZero():
+			lost++
+			since = latest(since, j.SessionLost)
+			colour = console.Grey
+		case j.State == host.JobNoSession:
+			unknown++
+		}
+		t.Add(console.Coloured(j.Name, console.Bold), console.Coloured(string(j.Health), colour), console.Coloured(stateText(&j), jobColour(j.State)),
 			console.Plain(cronText(j.Cron, j.TimeZone)), console.Plain(nextText(&j, now)), console.Plain(itemCounts(&j)), console.Plain(hostsText(&j)), lastText(j.Last, now))
 	}
-	return orNone(t.Empty(), "no jobs", t.String()) + reasons(s, list, now)
+	return noSessionText(s, lost, unknown, since, now) + orNone(t.Empty(), "no jobs", t.String()) + reasons(s, list, now)
 }
 
 // mostReasons is how many lines a list of jobs has below its table.
@@ -252,7 +263,7 @@ func reasons(s console.Style, list []cluster.Job, now time.Time) string {
 		lines = append(lines, s.Paint(console.Bold, job)+": "+words.FirstLine(what)+"\n")
 	}
 	for _, j := range list {
-		if j.Reason != "" && j.Health == cluster.HealthError {
+		if j.Reason != "" && j.Health == cluster.HealthError && (j.State != host.JobNoSession || !j.SessionLost.IsZero()) {
 			line(j.Name, j.Reason)
 		}
 		if j.Health == cluster.HealthFailing && !j.Failing.IsZero() {

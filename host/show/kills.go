@@ -3,6 +3,7 @@ package show
 import (
 	"cmp"
 	"strconv"
+	"strings"
 
 	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/host/admin"
@@ -10,6 +11,7 @@ import (
 	"github.com/wasmjob/wasmjob/host/words"
 )
 
+// Kills lists what became of runs and listeners that were to end.
 func Kills(s console.Style, all []*admin.Kills) string {
 	t := console.NewTable(s, "RUN", "HOST", "STATE", "OUTCOME", "REASON")
 	t.Spare = []string{"HOST"}
@@ -20,7 +22,9 @@ func Kills(s console.Style, all []*admin.Kills) string {
 			switch r.State {
 			case admin.KillEnded:
 				state.Colour = console.Green
-				if r.Outcome != "" {
+				if r.Listener != "" {
+					reason = "the listener has ended"
+				} else if r.Outcome != "" {
 					outcome.Colour = outcomeColour(abi.Outcome(r.Outcome))
 				} else {
 					reason = "the item has begun again since; '" + words.Command("runs", k.Job, "--item", strconv.Itoa(r.Item)) + "' says how this run ended"
@@ -34,7 +38,11 @@ func Kills(s console.Style, all []*admin.Kills) string {
 			case admin.KillJava:
 				state.Colour, reason = console.Red, "it is no host of wasmjob: stop its process"
 			}
-			t.Add(console.Coloured(cmp.Or(r.RunID, k.Job+", item "+strconv.Itoa(r.Item)), console.Bold), console.Plain(r.Host), state, outcome, console.Plain(words.Dash(reason)))
+			what := cmp.Or(r.RunID, k.Job+", item "+strconv.Itoa(r.Item))
+			if r.Listener != "" {
+				what = strings.TrimSuffix(r.RunID, "/-1") + ", listener " + r.Listener
+			}
+			t.Add(console.Coloured(what, console.Bold), console.Plain(r.Host), state, outcome, console.Plain(words.Dash(reason)))
 		}
 	}
 	return t.String()

@@ -89,7 +89,7 @@ func Status(s console.Style, r *admin.Report, all bool) string {
 	if len(st.Jobs) == 0 {
 		b.WriteString("\n" + Jobs(s, r))
 	} else {
-		section("Jobs", Jobs(s, r))
+		section("Jobs", lostText(s, r)+Jobs(s, r))
 		if text := itemsTable(s, r, all); text != "" {
 			section("Items", text)
 		}
@@ -107,6 +107,46 @@ func Status(s console.Style, r *admin.Report, all bool) string {
 	return b.String()
 }
 
+// lostText says of jobs whose host has no session that they are shown as they were; it is empty if there is none.
+func lostText(s console.Style, r *admin.Report) string {
+	var since time.Time
+	lost, unknown := 0, 0
+	for _, j := range r.Status.Jobs {
+		switch {
+		case j.State != host.JobNoSession:
+		case j.SessionLost.IsZero():
+			unknown++
+		default:
+			lost++
+			since = latest(since, j.SessionLost)
+		}
+	}
+	return noSessionText(s, lost, unknown, since, r.Now)
+}
+
+// noSessionText is a line about jobs whose hosts have no session: how many were lost at a time, and of how many
+// nothing is known. It is empty if there is none.
+func noSessionText(s console.Style, lost, unknown int, since, now time.Time) string {
+	var parts []string
+	if lost > 0 {
+		parts = append(parts, fmt.Sprintf("no session with the registry since %s (%s ago): %s as known then; nothing begins", stamp(since, now), words.Ago(max(0, now.Sub(since))), words.Count(lost, "job")))
+	}
+	if unknown > 0 {
+		parts = append(parts, fmt.Sprintf("no session with the registry since the start: nothing is known of %s", words.Count(unknown, "job")))
+	}
+	if len(parts) == 0 {
+		return ""
+	}
+	return s.Paint(console.Yellow, strings.Join(parts, "; ")) + "\n"
+}
+
+func latest(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+	return a
+}
+
 // notesText is what else there is to say of the host and its jobs.
 func notesText(s console.Style, r *admin.Report) string {
 	var notes strings.Builder
@@ -114,7 +154,7 @@ func notesText(s console.Style, r *admin.Report) string {
 		fmt.Fprintf(&notes, "%s %s\n", s.Paint(console.Yellow, "warning:"), indented(w))
 	}
 	for _, j := range r.Status.Jobs {
-		if j.Reason != "" {
+		if j.Reason != "" && (j.State != host.JobNoSession || j.LastState == host.JobError) { // of all jobs a line says that
 			fmt.Fprintf(&notes, "%s: %s\n", j.Name, indented(j.Reason))
 		}
 		for _, w := range j.Waits {
@@ -225,7 +265,11 @@ func Jobs(s console.Style, r *admin.Report) string {
 		if !j.Next.IsZero() && j.State != host.JobDisabled {
 			next = "in " + words.Ago(max(0, j.Next.Sub(r.Now)))
 		}
-		t.Add(console.Coloured(j.Name, console.Bold), console.Coloured(string(j.State), jobColour(j.State)), console.Plain(cron), console.Plain(next), console.Plain(itemsHere(j)),
+		state := console.Coloured(string(j.State), jobColour(j.State))
+		if j.LastState != "" {
+			state = console.Coloured(string(j.LastState), console.Grey)
+		}
+		t.Add(console.Coloured(j.Name, console.Bold), state, console.Plain(cron), console.Plain(next), console.Plain(itemsHere(j)),
 			console.Plain(strconv.Itoa(len(j.Instances))), lastFire(j.LastFire, r.Now))
 	}
 	return t.String()
@@ -246,7 +290,7 @@ func cronText(cron, zone string) string {
 func itemsHere(j *host.JobStatus) string {
 	var items tree.Items
 	disabled, held := 0, 0
-	for _, i := range j.Items {
+	for _, i := range slices.Concat(j.Items, j.LastItems) {
 		items = append(items, i.Item)
 		if i.Disabled {
 			disabled++
@@ -285,7 +329,7 @@ func lastFire(f *host.FireStatus, now time.Time) console.Cell {
 func itemsTable(s console.Style, r *admin.Report, all bool) string {
 	t := console.NewTable(s, "JOB", "ITEM", "PARAMETER", "NOW", "PROGRESS", "LAST RUN")
 	for _, j := range r.Status.Jobs {
-		for _, i := range j.Items {
+		for _, i := range slices.Concat(j.Items, j.LastItems) {
 			if all || remarkable(i) {
 				t.Add(console.Coloured(j.Name, console.Bold), console.Plain(strconv.Itoa(i.Item)), console.Plain(i.Parameter),
 					itemNow(i, r.Now), console.Plain(progress(i)), lastRun(i, r.Now))

@@ -9,6 +9,7 @@ import (
 	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/host"
 	"github.com/wasmjob/wasmjob/host/admin"
+	"github.com/wasmjob/wasmjob/host/cluster"
 	"github.com/wasmjob/wasmjob/host/console"
 )
 
@@ -137,5 +138,32 @@ func TestStatusOfAClock(t *testing.T) {
 		if !strings.Contains(got, tc.want) || tc.want == "" && strings.Contains(got, "clock") {
 			t.Errorf("%+v: want %q in\n%s", tc.clock, tc.want, got)
 		}
+	}
+}
+
+// TestStatusWithoutSession: that a host has no session is one line, and its jobs are shown as they were.
+func TestStatusWithoutSession(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.Local)
+	report := &admin.Report{Now: now, Status: host.Status{State: host.HostStarting}}
+	for _, name := range []string{"a", "b"} {
+		report.Status.Jobs = append(report.Status.Jobs, &host.JobStatus{Name: name, State: host.JobNoSession, Reason: "the host has no session", SessionLost: now.Add(-5 * time.Minute), LastState: host.JobReady,
+			ShardingTotalCount: 2, LastItems: []host.ItemStatus{{Item: 1, LastOutcome: abi.OutcomeFail, LastMessage: "disk", LastEnd: now.Add(-time.Hour)}}})
+	}
+	report.Status.Jobs = append(report.Status.Jobs, &host.JobStatus{Name: "bad", State: host.JobNoSession, Reason: "no module", SessionLost: now.Add(-5 * time.Minute), LastState: host.JobError, ShardingTotalCount: 1})
+	text := Status(console.Style{}, report, false)
+	const line = "Jobs\nno session with the registry since 11:55:00 (5m ago): 3 jobs as known then; nothing begins\n"
+	if !strings.Contains(text, line) || strings.Contains(text, "the host has no session") || !strings.Contains(text, "bad: no module") || !strings.Contains(text, "a     ready  (by trigger)  -     1 of 2") || strings.Count(text, "FAIL 1h ago: disk") != 2 {
+		t.Errorf("%s", text)
+	}
+	report.Status.Jobs = append(report.Status.Jobs[:1], &host.JobStatus{Name: "new", State: host.JobNoSession, Reason: "the host has no session"})
+	if text := Status(console.Style{}, report, false); !strings.Contains(text, "1 job as known then; nothing begins; no session with the registry since the start: nothing is known of 1 job\n") {
+		t.Errorf("%s", text)
+	}
+	list := []cluster.Job{{Name: "a", Health: cluster.HealthFailing, State: host.JobNoSession, Reason: "the host has no session", SessionLost: now.Add(-5 * time.Minute)}, {Name: "b", Health: cluster.HealthOK, State: host.JobNoSession, SessionLost: now.Add(-6 * time.Minute)},
+		{Name: "new", Health: cluster.HealthError, State: host.JobNoSession, Reason: "the host has no session"}}
+	text = ClusterJobs(console.Style{}, list, now)
+	if !strings.HasPrefix(text, "no session with the registry since 11:55:00 (5m ago): 2 jobs as known then; nothing begins; no session with the registry since the start: nothing is known of 1 job\nNAME") || strings.Contains(text, "the host has no session") {
+		t.Errorf("%s", text)
 	}
 }

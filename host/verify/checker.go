@@ -184,6 +184,14 @@ func (c *Checker) add(e event.Event, at Place, source string) {
 		c.session(p, e.Reason, m, before)
 		return
 	}
+	if e.Kind == event.HistoryLost {
+		for j := range p.jobs {
+			if j.gap.kind == "" {
+				j.gap = m
+			}
+		}
+		return
+	}
 	if e.Job == "" || in == nil {
 		return
 	}

@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/wasmjob/wasmjob/host/event"
@@ -26,6 +27,11 @@ const longestLine = 64 << 20
 // be read or holds no event at all. Lines that are no events, and last lines
 // without their newline, are passed over and counted.
 func Files(ctx context.Context, o Options, paths ...string) (*Report, error) {
+	return Histories(ctx, o, nil, paths...)
+}
+
+// Histories is Files with histories in databases as well. A database is read twice: what each process wrote last is found first.
+func Histories(ctx context.Context, o Options, databases []Database, paths ...string) (*Report, error) {
 	var streams merge
 	defer func() {
 		for _, s := range streams {
@@ -36,7 +42,7 @@ func Files(ctx context.Context, o Options, paths ...string) (*Report, error) {
 	seen := make(map[string]bool)
 	for _, path := range paths {
 		if err := lines.CheckFile(path); err != nil {
-			return nil, fmt.Errorf("%w; databases are not read here: --zk looks at the registry itself", err)
+			return nil, fmt.Errorf("%w; sqlite:PATH names a database", err)
 		}
 		path = filepath.Clean(path)
 		if base := lines.Base(path); base != path {
@@ -60,13 +66,37 @@ func Files(ctx context.Context, o Options, paths ...string) (*Report, error) {
 		}
 		streams = append(streams, s)
 	}
+	for _, from := range databases {
+		if seen[from.Name()] {
+			continue
+		}
+		seen[from.Name()] = true
+		c.report.Files = append(c.report.Files, from.Name())
+		s := &stream{name: from.Name(), report: &c.report}
+		var err error
+		if s.pages, err = newPages(ctx, from); err != nil {
+			return nil, err
+		}
+		ok, err := s.next()
+		if err != nil {
+			return nil, err
+		}
+		if !ok {
+			return nil, fmt.Errorf("%s: no event in it; expected a history that hosts wrote with --history", from.Name())
+		}
+		streams = append(streams, s)
+	}
 	heap.Init(&streams)
 	for n := 0; len(streams) > 0; n++ {
 		if n%4096 == 0 && ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
 		s := streams[0]
-		c.add(s.event, s.at, s.name)
+		source := s.source()
+		c.add(s.event, s.at, source)
+		if s.last(source) {
+			c.End(source)
+		}
 		ok, err := s.next()
 		switch {
 		case err != nil:
@@ -76,7 +106,9 @@ func Files(ctx context.Context, o Options, paths ...string) (*Report, error) {
 		default:
 			s.close()
 			heap.Pop(&streams)
-			c.End(s.name)
+			if s.pages == nil {
+				c.End(s.name)
+			}
 		}
 	}
 	slices.Sort(c.report.Files)
@@ -110,6 +142,7 @@ type stream struct {
 	file  io.ReadCloser
 	lines *bufio.Reader
 	place Place
+	pages *pages // of a database; nil: it is a file
 
 	event event.Event
 	at    Place
@@ -126,8 +159,41 @@ func (s *stream) begin() (bool, error) {
 	return s.next()
 }
 
+// source names who wrote the event: a file has one process after the other, a database has several at once.
+func (s *stream) source() string {
+	if s.pages == nil {
+		return s.name
+	}
+	return s.name + " " + event.ProcessOf(s.event.Host)
+}
+
+// last reports whether the event is the last one that its process wrote to a database. It is called once for each event.
+func (s *stream) last(source string) bool {
+	if s.pages == nil {
+		return false
+	}
+	process := strings.TrimPrefix(source, s.name+" ")
+	s.pages.left[process]--
+	return s.pages.left[process] == 0
+}
+
+// nextOfDatabase is next for a database. Its events are numbered in their order.
+func (s *stream) nextOfDatabase() (ok bool, err error) {
+	if s.event, ok, err = s.pages.next(); !ok {
+		return false, err
+	}
+	s.at = Place{File: s.name, Line: s.pages.read}
+	if s.event.Time.After(s.when) {
+		s.when = s.event.Time
+	}
+	return true, nil
+}
+
 // next reads the next event. It reports false at the end.
 func (s *stream) next() (bool, error) {
+	if s.pages != nil {
+		return s.nextOfDatabase()
+	}
 	for {
 		if s.file == nil {
 			if ok, err := s.open(); !ok {

@@ -64,6 +64,11 @@
 // Files that begin late, because older events were dropped, and files whose
 // host still writes, are normal: what was due before the first line of a job or
 // less than [Options.Settle] before the last one is not judged.
+//
+// # Databases
+//
+// A history in a database ([Database]) may be that of several hosts: the events of one process are those of one file. What
+// hosts have in their spools is not there yet, and counts as what was not written.
 package verify
 
 import (
@@ -155,7 +160,7 @@ const (
 	Fenced Class = "fenced"
 )
 
-// Place is where a line stands.
+// Place is where a line stands. In a database it is the number of the event among all that were read, by their times.
 type Place struct {
 	File string `json:"file"`
 	Line int    `json:"line"` // from 1

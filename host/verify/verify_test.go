@@ -499,6 +499,10 @@ func TestEachInvariant(t *testing.T) {
 				o.Period = time.Minute
 			}
 			r := check(o, tc.build()...)
+			// A database that all hosts write tells the same.
+			if files, database := verdict(inFiles(t, o, tc.build()...)), verdict(inDatabase(t, o, tc.build()...)); !reflect.DeepEqual(files, database) {
+				t.Errorf("in a database it finds %v, in files %v", database, files)
+			}
 			if tc.want == 0 {
 				for _, f := range r.Findings {
 					t.Errorf("found %+v", f)
@@ -855,6 +859,11 @@ func TestAHistoryWithAGapProvesNothing(t *testing.T) {
 	}
 	if r := check(Options{}, lost(false).of(601, event.OverQuota, event.Event{Ceiling: ceiling.HistoryBytes})); r.Violations == 0 {
 		t.Error("a gap after the loss excuses it")
+	}
+	// What the host lost of its history, of whatever job, cannot be held against the job either.
+	r = check(Options{}, open("a", a1).fire(0, 0, 1, 0).run(1, 2, 0, 0, 5).add(3, event.Event{Kind: event.HistoryLost, Host: event.ProcessOf(a1), Count: 7}).later(300).later(600))
+	if r.Violations != 0 || r.Unproven == 0 || !strings.Contains(r.Findings[0].Text, "the history has not all events of the job") {
+		t.Errorf("found %+v", r.Findings)
 	}
 	// Another quota leaves the history whole.
 	b := open("a", a1).fire(0, 0, 1, 0).run(1, 2, 0, 0, 5).of(3, event.OverQuota, event.Event{Ceiling: ceiling.LogLines}).later(300).later(600)

@@ -100,10 +100,10 @@ func (a *address) Link(path string, pairs ...any) string {
 // Pattern matches exactly one job's name, for filters.
 func (a *address) Pattern(name string) string { return cluster.Literal(name) }
 
-// filtered reports whether a filter leaves anything out.
-func (a *address) filtered() bool {
+// narrowed reports whether a filter leaves anything out, by other parameters than some.
+func (a *address) narrowed(except ...string) bool {
 	for name, values := range a.Query {
-		if name != "after" && name != "limit" && name != "oldest" && slices.ContainsFunc(values, func(v string) bool { return v != "" }) {
+		if name != "after" && name != "limit" && name != "oldest" && !slices.Contains(except, name) && slices.ContainsFunc(values, func(v string) bool { return v != "" }) {
 			return true
 		}
 	}

@@ -20,9 +20,11 @@ import (
 type alertsView struct {
 	P *page
 	*service.Alerts
-	// Firing are the alerts that go on, Over those that ended lately, Quiet the silences: of
-	// each the first mostAlerts. More counts those that are left out of each.
+	// Firing are the alerts that go on, Over those that ended lately, by their causes, Quiet the silences: of
+	// each the first mostAlerts. More counts those that are left out of each. Going counts the alerts
+	// that go on.
 	Firing, Over                  []alertRow
+	Going                         int
 	Quiet                         []silenceRow
 	MoreFiring, MoreOver, MoreOff int
 	// Nowhere: no host has a file of alerts. Without are the hosts that have none while others do.
@@ -36,19 +38,26 @@ type alertsView struct {
 	Routes []routeRow
 }
 
-// alertRow is an alert in a line.
+// alertRow is a line of alerts of one cause: the one that began first, if there are several without its item. N is how many
+// there are.
 type alertRow struct {
 	P *page
 	service.Alert
+	N int
+	// Items are those that several alerts are about, as ranges; All are the first mostAlerts of these alerts.
+	Items    string
+	All      []service.Alert
 	Messages []messageRow
 	// Silence is the address of the form that silences it, empty for who may not.
 	Silence string
 }
 
-// messageRow is what a receiver of a route has got of an alert; At is zero if it got nothing.
+// messageRow is what a receiver of a route has got of a cause: At is when it got the newest message, zero if it got nothing,
+// and Unsent counts the alerts of which it got none.
 type messageRow struct {
-	To alert.Target
-	At time.Time
+	To     alert.Target
+	At     time.Time
+	Unsent int
 }
 
 // silenceRow is a silence in a line.
@@ -134,16 +143,18 @@ func withAlerts(ctx context.Context, s service.Alerting, p *page, form silenceFo
 	}
 	v := alertsView{P: p, Alerts: list, Nowhere: !list.Here && len(list.Judges) == 0}
 	slices.SortStableFunc(list.Alerts, func(a, b service.Alert) int { return b.Since.Compare(a.Since) })
-	for _, a := range list.Alerts {
+	for _, cause := range service.Causes(list.Alerts) {
 		to, more := &v.Firing, &v.MoreFiring
-		if !a.Firing() {
+		if cause.First().Firing() {
+			v.Going += cause.Count()
+		} else {
 			to, more = &v.Over, &v.MoreOver
 		}
 		if len(*to) == mostAlerts {
 			*more++
 			continue
 		}
-		*to = append(*to, newAlertRow(ctx, s, p, a))
+		*to = append(*to, newAlertRow(ctx, s, p, cause))
 	}
 	slices.SortStableFunc(list.Silences, func(a, b alert.Silence) int { return a.Until.Compare(b.Until) })
 	v.MoreOff = max(0, len(list.Silences)-mostAlerts)
@@ -164,24 +175,45 @@ func withAlerts(ctx context.Context, s service.Alerting, p *page, form silenceFo
 	return view{"alerts", v}, nil
 }
 
-// newAlertRow makes a line of an alert.
-func newAlertRow(ctx context.Context, s service.Alerting, p *page, a service.Alert) alertRow {
-	row := alertRow{P: p, Alert: a}
-	targets := slices.Clone(a.Targets)
-	for _, to := range slices.Sorted(maps.Keys(a.Sent)) {
+// newAlertRow makes a line of the alerts of a cause.
+func newAlertRow(ctx context.Context, s service.Alerting, p *page, c alert.Cause[service.Alert]) alertRow {
+	row := alertRow{P: p, Alert: c.Alerts[0], N: c.Count()}
+	if row.N > 1 {
+		row.Items, row.All = p.Items(c.Items()), c.Alerts[:min(row.N, mostAlerts)]
+		row.Job, row.Item, row.Resolved = c.Job(), nil, c.Ended()
+	}
+	var targets, others []alert.Target
+	for _, a := range c.Alerts {
+		for _, to := range a.Targets {
+			if !slices.Contains(targets, to) {
+				targets = append(targets, to)
+			}
+		}
+		others = slices.AppendSeq(others, maps.Keys(a.Sent))
+	}
+	slices.Sort(others)
+	for _, to := range others {
 		if !slices.Contains(targets, to) { // by another file
 			targets = append(targets, to)
 		}
 	}
 	for _, to := range targets {
-		row.Messages = append(row.Messages, messageRow{to, a.Sent[to].At})
+		m := messageRow{To: to}
+		for _, a := range c.Alerts {
+			if sent, took := a.Sent[to]; !took {
+				m.Unsent++
+			} else if sent.At.After(m.At) {
+				m.At = sent.At
+			}
+		}
+		row.Messages = append(row.Messages, m)
 	}
-	jobs := cluster.Literal(a.Job)
-	if a.Job == "" {
+	jobs := cluster.Literal(row.Job)
+	if row.Job == "" {
 		jobs = "*"
 	}
 	if s.MaySilence(ctx, jobs) {
-		row.Silence = p.Link("/alerts", "jobs", jobs, "rule", a.Rule) + "#silence"
+		row.Silence = p.Link("/alerts", "jobs", jobs, "rule", row.Rule) + "#silence"
 	}
 	return row
 }

@@ -3,7 +3,9 @@ package web
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -133,6 +135,43 @@ func TestAlerts(t *testing.T) {
 	s.until("/alerts", "Ended lately").has(t, 200, "Alerts 2 firing", "all items have begun")
 	s.lang = "zh"
 	s.get("/alerts").has(t, 200, "2 个未恢复", "最近已恢复", "添加静默", "主机失联")
+}
+
+// TestAlertCauses: all items of a job that fail are one line with their number, and each of them is in it; so it is when
+// they are over. The overview counts what the page has lines of.
+func TestAlertCauses(t *testing.T) {
+	t.Parallel()
+	s := open(t, servicetest.Options{Jobs: []host.Job{servicetest.Job("etl-a", "0 0 3 * * ?", 240, servicetest.OK)}, AlertFile: alerting(t, &receivers{})})
+	list := standing()[1:]
+	for n := range 240 {
+		list = append(list, alert.Alert{ID: fmt.Sprintf("10000000%08x", n), Rule: alert.Failures, Job: "etl-a", Item: new(n), Host: "10.0.0.9@-@17-x", Text: fmt.Sprintf("item %d of etl-a failed: <b>disk</b>", n),
+			Since: time.Now().Add(time.Duration(n-300) * time.Second)})
+	}
+	for n := range 6 {
+		list = append(list, alert.Alert{ID: fmt.Sprintf("20000000%08x", n), Rule: alert.Refused, Subject: fmt.Sprintf("10.0.0.9 f%d.yaml", n), OfHost: true, Host: "10.0.0.9@-@17-x", Since: time.Now(), Text: fmt.Sprintf("f%d.yaml is refused", n)})
+	}
+	b := s.stand(list...)
+	a := s.get("/alerts")
+	a.has(t, 200, "Alerts 4 firing · 248 alerts", "etl-a items 0-239", "240 alerts The first: item 0 of etl-a failed: <b>disk</b> All of them", "item 199 of etl-a failed", "and 40 more", "6 alerts The first: f0.yaml is refused", "f5.yaml is refused")
+	if n := strings.Count(a.body, `<tr class="is-failing" data-key=`); n != 4 {
+		t.Errorf("%d lines", n)
+	}
+	s.get("/").has(t, 200, "4 Alerts")
+	if err := b.Sent(t.Context(), "etl/ops", time.Now(), []string{list[2].ID, list[3].ID}, nil); err != nil {
+		t.Fatal(err)
+	}
+	s.until("/alerts", "; 238 not sent yet")
+	over := slices.Clone(list[2:242])
+	for n := range over {
+		over[n].Resolved, over[n].Why = time.Now(), "the item has succeeded"
+	}
+	if err := b.Write(t.Context(), over); err != nil {
+		t.Fatal(err)
+	}
+	a = s.until("/alerts", "Ended lately")
+	a.has(t, 200, "Alerts 3 firing · 8 alerts", "etl-a items 0-239", "240 alerts The first: item 0 of etl-a failed")
+	s.lang = "zh"
+	s.get("/alerts").has(t, 200, "240 条告警", "最早的一条：")
 }
 
 // TestAlertFileProblems: what keeps a host from judging or sending as it should is on the page.

@@ -170,7 +170,7 @@ func TestRegistryDown(t *testing.T) {
 		t.Fatal(err)
 	}
 	a := s.until("/", "has not been reachable from this host since")
-	a.has(t, 200, "1 in error", "a")
+	a.has(t, 200, "0 in error", "1 ok", "Nothing failed, and nothing was late, when the registry was reached last.")
 	s.get("/jobs/a").has(t, 200, "no session", "2 ok", "has not been reachable")
 	s.get("/jobs/a/config").has(t, 503, "Not now")
 	s.get("/jobs/a/items/0").has(t, 200, "has not been reachable")
@@ -223,6 +223,7 @@ func FuzzEscape(f *testing.F) {
 			Waits: []host.WaitStatus{{What: "slot", Reason: text, Since: at}}, ShardingTotalCount: 1}
 		p.Banners, p.Flash = []banner{{"warn", text}}, &flash{"done", text, text}
 		p.Query = url.Values{"q": {text}, "job": {text}, "text": {text}}
+		p.Frame = &frame{P: p, Name: name, Tab: "now", JobDetail: &service.JobDetail{Job: j}, Missing: "x" + text, Why: "x" + text, Since: at, Acts: p.jobActs(&j)}
 		fire := history.Fire{Job: name, Instant: at, Begun: at, Message: text, Outcome: abi.OutcomeFail, Hosts: []string{text}, Source: abi.Source("x" + text)}
 		run := history.Run{ID: name + "/1/0", Job: name, Message: text, Outcome: abi.OutcomeFail, Host: text, Digest: text, Signer: text, Outside: map[string]abi.OutsideCount{"http": {Calls: 1, Targets: []string{text}}}}
 		line := history.Line{Job: name, RunID: run.ID, Message: text, Attrs: []string{"a" + text, text}}
@@ -233,9 +234,9 @@ func FuzzEscape(f *testing.F) {
 		var out strings.Builder
 		for _, v := range []view{
 			{"jobs", jobsView{P: p, Jobs: &service.Jobs{}, Rows: []jobRow{{P: p, Job: j, Why: "x" + text}}, Operable: true}},
-			{"job", jobView{P: p, JobDetail: &service.JobDetail{Job: j}, Why: "x" + text, Since: at, Grid: []gridRow{{Host: text, Cells: p.cells([]cluster.Item{item})}}, Bars: []bar{{Fire: fire, Title: text}}, Fires: fireTable{p, []history.Fire{fire}, true},
-				Acts: p.jobActs(&j), Shown: []cluster.Item{item}, Changes: changes}},
-			{"run", runView{P: p, RunDetail: &service.RunDetail{Run: run}, Log: logView{P: p, Lines: []history.Line{line}, Jobs: true, Stream: p.Link("/v1/logs/stream", "run", run.ID)}, Attempts: []attempt{{Reason: text, Host: text}}, Explained: explanation{P: p, Problem: "x" + text, Sentences: []sentence{{p, text, true, []event.Event{{Reason: text, Host: text}}}}}}},
+			{"job", jobView{P: p, JobDetail: &service.JobDetail{Job: j}, Grid: []gridRow{{Host: text, Cells: p.cells([]cluster.Item{item})}}, Bars: []bar{{Fire: fire, Title: text}}, Fires: fireTable{p, []history.Fire{fire}, true},
+				Shown: []cluster.Item{item}, Changes: changes}},
+			{"run", runView{P: p, RunDetail: &service.RunDetail{Run: run}, Log: logView{P: p, Lines: []history.Line{line}, Runs: true, Jobs: true, Stream: p.Link("/v1/logs/stream", "run", run.ID)}, Attempts: []attempt{{Reason: text, Host: text}}, Explained: explanation{P: p, Problem: "x" + text, Sentences: []sentence{{p, text, true, []event.Event{{Reason: text, Host: text}}}}}}},
 			{"audit", auditView{P: p, Changes: changes, Filter: filterView{P: p}}},
 			{"config", &configView{P: p, Name: name, File: "x" + text, Rows: []settingRow{row}, Editable: true, Reason: text, Problems: []string{text}, Preview: &previewed{Changes: []settingRow{row}}}},
 			{"hosts", hostsView{P: p, Rows: []hostRow{{P: p, Host: cluster.Host{ID: text, Disabled: []string{name}}}}}},

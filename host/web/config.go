@@ -112,9 +112,12 @@ func configPage(ctx context.Context, c *Console, r *http.Request, p *page) (view
 
 // newConfigView reads the configuration.
 func newConfigView(ctx context.Context, c *Console, p *page, job string) (*configView, error) {
-	p.Nav, p.Title = "jobs", p.T("config.title", job)
+	p.Title = p.T("config.title", job)
 	config, err := c.o.Service.Config(ctx, job)
 	if err != nil {
+		return nil, err
+	}
+	if err := c.frame(ctx, p, job, "config"); err != nil {
 		return nil, err
 	}
 	p.silence(config.Silent)

@@ -64,7 +64,6 @@ func verdictClass(v explain.Verdict) string {
 // explainView answers what became of a fire of a job.
 type explainView struct {
 	P       *page
-	Name    string
 	At      string // as the form's input has it
 	Instant time.Time
 	explanation
@@ -75,7 +74,7 @@ const explainForm = "2006-01-02T15:04:05"
 
 func explainPage(ctx context.Context, c *Console, r *http.Request, p *page) (view, error) {
 	name := r.PathValue("job")
-	p.Nav, p.Title = "jobs", p.T("explain.title", name)
+	p.Title = p.T("explain.title", name)
 	q, err := p.question(name)
 	if err != nil {
 		return view{}, err
@@ -84,7 +83,10 @@ func explainPage(ctx context.Context, c *Console, r *http.Request, p *page) (vie
 	if err != nil {
 		return view{}, err
 	}
-	v := explainView{P: p, Name: name, Instant: a.Instant, explanation: p.explained(a)}
+	if err := c.frame(ctx, p, name, "explain"); err != nil {
+		return view{}, err
+	}
+	v := explainView{P: p, Instant: a.Instant, explanation: p.explained(a)}
 	if !q.At.IsZero() {
 		v.At = q.At.In(p.Zone).Format(explainForm)
 	}

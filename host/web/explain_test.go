@@ -131,7 +131,8 @@ func TestNoSuchJob(t *testing.T) {
 		s.get(path+"?job=nosuch").lacks(t, empty)
 		s.get(path+"?job=nosuch*").has(t, http.StatusOK, empty)
 	}
-	s.get("/fires?job=a").has(t, http.StatusOK, "Nothing matches")
+	s.get("/fires?job=a").has(t, http.StatusOK, "Nothing has run yet")
+	s.get("/fires?job=a&failed=true").has(t, http.StatusOK, "Nothing matches")
 	s.who = as(access.RoleViewer, "b")
 	s.get("/fires?job=nosuch").has(t, http.StatusOK, "Nothing matches")
 }

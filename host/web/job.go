@@ -23,8 +23,6 @@ import (
 type jobView struct {
 	P *page
 	*service.JobDetail
-	Why   string
-	Since time.Time
 	Words string // of the schedule
 	// Grid are its items by host, Unowned those of no host, as ranges.
 	Grid    []gridRow
@@ -34,7 +32,6 @@ type jobView struct {
 	Shown     []cluster.Item
 	Fires     fireTable
 	Legend    []badge
-	Acts      []act
 	Isolation string
 	Bars      []bar
 	Longest   time.Duration
@@ -96,10 +93,12 @@ const (
 
 func jobPage(ctx context.Context, c *Console, r *http.Request, p *page) (view, error) {
 	name := r.PathValue("job")
-	p.Nav, p.Title = "jobs", name
-	p.Live, p.LiveJob = liveAll, name
+	p.Live, p.Title = liveAll, name
 	d, err := c.o.Service.Job(ctx, name)
 	if err != nil {
+		return view{}, err
+	}
+	if err := c.frame(ctx, p, name, "now"); err != nil {
 		return view{}, err
 	}
 	v := jobView{P: p, JobDetail: d, Words: p.inWords(d.Cron)}
@@ -116,10 +115,6 @@ func jobPage(ctx context.Context, c *Console, r *http.Request, p *page) (view, e
 		return view{}, err
 	}
 	v.Changes = changeTable{P: p, Changes: changes.Records}
-	if d.Health == cluster.HealthPaused && d.Paused == nil {
-		d.Paused = c.o.Service.WhoPaused(&d.Job, changes.Records)
-	}
-	v.Why, v.Since = p.why(&d.Job)
 	v.Grid, v.Matrix, v.Unowned = p.grid(d)
 	v.Shown = byNeed(d.Items)
 	if len(v.Shown) > mostMatrix {
@@ -133,7 +128,6 @@ func jobPage(ctx context.Context, c *Console, r *http.Request, p *page) (view, e
 	for _, class := range itemClasses() {
 		v.Legend = append(v.Legend, badge{"item-" + class, p.T("item." + class)})
 	}
-	v.Acts = p.jobActs(&d.Job)
 	return view{"job", v}, nil
 }
 
@@ -341,7 +335,7 @@ func (v itemView) Offset() string {
 // of a configuration.
 func itemPage(ctx context.Context, c *Console, r *http.Request, p *page) (view, error) {
 	name := r.PathValue("job")
-	p.Nav, p.Live, p.LiveJob = "jobs", liveAll, name
+	p.Live = liveAll
 	number, err := strconv.Atoi(r.PathValue("item"))
 	if err != nil || number < 0 {
 		return view{}, &cluster.QueryError{Name: "item", Found: r.PathValue("item"), Expected: "a number from 0"}
@@ -352,6 +346,9 @@ func itemPage(ctx context.Context, c *Console, r *http.Request, p *page) (view, 
 	}
 	if number >= d.ShardingTotalCount {
 		return view{}, &service.NotFoundError{What: p.T("item.missing", name, number, d.ShardingTotalCount)}
+	}
+	if err := c.below(ctx, p, name, "now"); err != nil {
+		return view{}, err
 	}
 	p.Title = p.T("item.title", name, number)
 	v := itemView{P: p, Name: name, Item: number, Editable: p.may(access.Author, name)}

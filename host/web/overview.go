@@ -64,28 +64,21 @@ func (p *page) why(j *cluster.Job) (text string, since time.Time) {
 	return "", time.Time{}
 }
 
-// whyError says why hosts cannot run a job. If that is because some have no session with the
-// registry, since is the time of the first of these.
+// whyError says why hosts cannot run a job. If that is because they have had no session with the registry since they began,
+// since is the time of the first of these.
 func (p *page) whyError(j *cluster.Job) (text string, since time.Time) {
-	if j.State != host.JobNoSession && j.Reason != "" {
+	if j.State != host.JobNoSession || !j.SessionLost.IsZero() {
 		return j.Reason, time.Time{}
 	}
-	var without []string
 	for _, h := range p.hosts {
 		if h.Report == nil || !slices.Contains(j.Hosts, h.ID) {
 			continue
 		}
-		if at := sessionless(h.Report.Status); !at.IsZero() {
-			without = append(without, h.Name)
-			if since.IsZero() || at.Before(since) {
-				since = at
-			}
+		if at := sessionless(h.Report.Status); !at.IsZero() && (since.IsZero() || at.Before(since)) {
+			since = at
 		}
 	}
-	if j.State == host.JobNoSession {
-		return p.T("why.nosession"), since
-	}
-	return p.T("why.nosession.on", p.Names(without)), since
+	return p.T("why.nosession"), since
 }
 
 // whoPaused says who has paused a job, and why.

@@ -45,6 +45,8 @@ type page struct {
 	NoHistory bool
 	// Partial: the histories of some hosts are missing in what is shown.
 	Partial bool
+	// Frame is that of the job that the page is about, nil if it is about none alone.
+	Frame *frame
 	// Nothing says why a list is empty, if that is known.
 	Nothing string
 
@@ -211,14 +213,21 @@ type entry struct {
 // Entry is an entry of the menu.
 func (p *page) Entry(nav, href string) entry { return entry{href, p.T("nav." + nav), p.Nav == nav} }
 
-// tabs are those of a job's pages.
-type tabs struct {
-	P         *page
-	Name, Tab string
+// filtered reports whether a filter leaves anything out, besides what is not of the page's job.
+func (p *page) filtered() bool {
+	if p.Frame != nil {
+		return p.narrowed("job")
+	}
+	return p.narrowed()
 }
 
-// Tabs are those of a job's pages; tab is the one that is shown.
-func (p *page) Tabs(name, tab string) tabs { return tabs{p, name, tab} }
+// Cleared is the page's address without a filter.
+func (p *page) Cleared() string {
+	if p.Frame != nil {
+		return p.Link(p.Path, "job", p.Pattern(p.Frame.Name))
+	}
+	return p.Path
+}
 
 // State is the badge of a job's state on a host.
 func (p *page) State(s host.JobState) badge {

@@ -54,11 +54,18 @@ func (p *page) Input(name string) string {
 	return t.In(p.Zone).Format("2006-01-02T15:04")
 }
 
-// silence warns of hosts whose records are missing.
+// silence warns of hosts, and of a database, whose records are missing.
 func (p *page) silence(silent []string) {
 	p.Partial = p.Partial || len(silent) > 0
 	for _, s := range silent {
-		if missing := (banner{"stale", p.T("banner.missing", s)}); !slices.Contains(p.Banners, missing) {
+		text := p.T("banner.missing", s)
+		switch s {
+		case history.Away:
+			text = p.T("banner.away")
+		case history.AwayForLong:
+			text = p.T("banner.away.long")
+		}
+		if missing := (banner{"stale", text}); !slices.Contains(p.Banners, missing) {
 			p.Banners = append(p.Banners, missing)
 		}
 	}
@@ -201,6 +208,9 @@ func firesPage(ctx context.Context, c *Console, _ *http.Request, p *page) (view,
 	if err != nil {
 		return view{}, err
 	}
+	if err := c.framed(ctx, p, f, "fires"); err != nil {
+		return view{}, err
+	}
 	found, err := records(ctx, p, f, c.o.Service.Fires)
 	if err != nil {
 		return view{}, err
@@ -208,12 +218,12 @@ func firesPage(ctx context.Context, c *Console, _ *http.Request, p *page) (view,
 	if len(found.Records) == 0 {
 		c.nothing(ctx, p, f)
 	}
-	return view{"fires", foundView{P: p, Fires: fireTable{p, found.Records, true}, Next: found.Next, Filter: p.search(), Filtered: p.filtered()}}, nil
+	return view{"fires", foundView{P: p, Fires: fireTable{p, found.Records, p.Frame == nil}, Next: found.Next, Filter: p.search(), Filtered: p.filtered()}}, nil
 }
 
 // search is the form of a search in fires and runs.
 func (p *page) search() filterView {
-	return filterView{P: p, Outcomes: abi.Outcomes(), Kept: []string{"host", "item", "trigger"}, Filtered: p.filtered()}
+	return filterView{P: p, Outcomes: abi.Outcomes(), Kept: []string{"host", "item", "instant", "trigger"}, Filtered: p.filtered()}
 }
 
 func runsPage(ctx context.Context, c *Console, _ *http.Request, p *page) (view, error) {
@@ -223,6 +233,9 @@ func runsPage(ctx context.Context, c *Console, _ *http.Request, p *page) (view, 
 	if err != nil {
 		return view{}, err
 	}
+	if err := c.framed(ctx, p, f, "fires"); err != nil {
+		return view{}, err
+	}
 	found, err := records(ctx, p, f, c.o.Service.Runs)
 	if err != nil {
 		return view{}, err
@@ -230,7 +243,7 @@ func runsPage(ctx context.Context, c *Console, _ *http.Request, p *page) (view, 
 	if len(found.Records) == 0 {
 		c.nothing(ctx, p, f)
 	}
-	return view{"runs", foundView{P: p, Runs: runTable{p, found.Records, true}, Next: found.Next, Filter: p.search(), Filtered: p.filtered()}}, nil
+	return view{"runs", foundView{P: p, Runs: runTable{p, found.Records, p.Frame == nil}, Next: found.Next, Filter: p.search(), Filtered: p.filtered()}}, nil
 }
 
 // fireView is one fire with the runs of its items.
@@ -238,9 +251,14 @@ type fireView struct {
 	P *page
 	history.Fire
 	Runs runTable
-	// Spans are the runs drawn over the time of the fire.
-	Spans  []span
-	Events []event.Event
+	// MoreRuns is the address of all runs, MoreEvents is set if there are more events than Events; empty
+	// and false if all are shown.
+	MoreRuns   string
+	MoreEvents bool
+	// Spans are the runs drawn over the time of the fire, MoreSpans counts those that are not drawn.
+	Spans     []span
+	MoreSpans int
+	Events    []event.Event
 }
 
 // Args are the arguments of the trigger that events are of; nil if it has none.
@@ -261,9 +279,12 @@ type span struct {
 
 func firePage(ctx context.Context, c *Console, r *http.Request, p *page) (view, error) {
 	job := r.PathValue("job")
-	p.Nav, p.Live, p.LiveJob = "jobs", liveAll, job
+	p.Live = liveAll
 	f, err := p.filter()
 	if err != nil {
+		return view{}, err
+	}
+	if err := c.below(ctx, p, job, "fires"); err != nil {
 		return view{}, err
 	}
 	f.Jobs, f.Limit = []string{cluster.Literal(job)}, history.MaxLimit
@@ -287,6 +308,10 @@ func firePage(ctx context.Context, c *Console, r *http.Request, p *page) (view, 
 	v := fireView{P: p, Fire: fires.Records[0], Runs: runTable{P: p, Runs: runs.Records}, Events: events.Records}
 	p.Title = p.T("fire.title", job, p.At(v.Instant).Full)
 	v.Spans = spans(&v.Fire, runs.Records, p.Now)
+	v.MoreSpans, v.MoreEvents = len(runs.Records)-len(v.Spans), events.Next != ""
+	if runs.Next != "" {
+		v.MoreRuns = p.Link("/runs", "job", p.Pattern(job), "instant", p.Value("instant"), "trigger", p.Value("trigger"))
+	}
 	return view{"fire", v}, nil
 }
 
@@ -342,12 +367,14 @@ type runView struct {
 	Offset *offsetView
 	// Incomplete: it has ended, and its end is not in the registry.
 	Incomplete bool
+	// WholeLog is the address of all lines, from the first on, and Earlier of those before the ones that are
+	// shown; empty if all are shown.
+	WholeLog, Earlier string
 	// Explained says in sentences why the run went as it did.
 	Explained explanation
 }
 
 func runPage(ctx context.Context, c *Console, r *http.Request, p *page) (view, error) {
-	p.Nav = "jobs"
 	id := r.URL.Query().Get("run")
 	if id == "" {
 		return view{}, &cluster.QueryError{Name: "run", Found: "", Expected: "a run's id: JOB/INSTANT/ITEM"}
@@ -357,10 +384,17 @@ func runPage(ctx context.Context, c *Console, r *http.Request, p *page) (view, e
 		return view{}, err
 	}
 	p.Title = p.T("run.title", d.Job, d.Item)
-	p.Live, p.LiveJob = liveAll, d.Job
+	p.Live = liveAll
 	p.silence(d.Silent)
+	if err := c.below(ctx, p, d.Job, "fires"); err != nil {
+		return view{}, err
+	}
 	v := runView{P: p, RunDetail: d, Attempts: attempts(d.Events),
 		Log: logView{P: p, Lines: d.Lines, Stream: p.Link("/v1/logs/stream", "run", d.ID), Follows: d.Ended.IsZero(), From: d.Since().Format(time.RFC3339Nano)}}
+	if d.Earlier != "" {
+		v.Earlier = p.Link("/logs", "job", p.Pattern(d.Job), "run", d.ID, "after", d.Earlier)
+		v.WholeLog = p.Link("/logs", "job", p.Pattern(d.Job), "run", d.ID, "oldest", "true")
+	}
 	v.Offset, v.Incomplete = p.offset(d.Events), incomplete(d)
 	v.Explained = c.whyRun(ctx, p, d)
 	if d.Ended.IsZero() && p.may(access.Operate, d.Job) {

@@ -14,8 +14,8 @@ import (
 type logView struct {
 	P     *page
 	Lines []history.Line
-	// Jobs says that they are of several runs.
-	Jobs bool
+	// Runs says that they are of several runs, Jobs of several jobs.
+	Runs, Jobs bool
 	// Stream is where new lines come from; Follows says that there may be some.
 	Stream  string
 	Follows bool
@@ -61,6 +61,9 @@ func logsPage(ctx context.Context, c *Console, _ *http.Request, p *page) (view, 
 	if err != nil {
 		return view{}, err
 	}
+	if err := c.framed(ctx, p, f, "logs"); err != nil {
+		return view{}, err
+	}
 	found, err := records(ctx, p, f, c.o.Service.Lines)
 	if err != nil {
 		return view{}, err
@@ -68,8 +71,8 @@ func logsPage(ctx context.Context, c *Console, _ *http.Request, p *page) (view, 
 	if len(found.Records) == 0 {
 		c.nothing(ctx, p, f)
 	}
-	v := linesView{P: p, Next: found.Next, Filtered: p.filtered(), Log: logView{P: p, Lines: found.Records, Jobs: true},
-		Filter: filterView{P: p, Kept: []string{"host", "item", "run"}, Filtered: p.filtered()}}
+	v := linesView{P: p, Next: found.Next, Filtered: p.filtered(), Log: logView{P: p, Lines: found.Records, Runs: true, Jobs: p.Frame == nil},
+		Filter: filterView{P: p, Kept: []string{"host", "item", "run", "oldest"}, Filtered: p.filtered()}}
 	for _, n := range []int{abi.LevelDebug, abi.LevelInfo, abi.LevelWarn, abi.LevelError} {
 		v.Filter.Levels = append(v.Filter.Levels, level{n, p.T("level." + v.Log.Level(n))})
 	}
@@ -97,6 +100,9 @@ func auditPage(ctx context.Context, c *Console, _ *http.Request, p *page) (view,
 	if err != nil {
 		return view{}, err
 	}
+	if err := c.framed(ctx, p, f, "audit"); err != nil {
+		return view{}, err
+	}
 	found, err := records(ctx, p, f, c.o.Service.Changes)
 	if err != nil {
 		return view{}, err
@@ -104,7 +110,7 @@ func auditPage(ctx context.Context, c *Console, _ *http.Request, p *page) (view,
 	if len(found.Records) == 0 {
 		c.nothing(ctx, p, f)
 	}
-	return view{"audit", auditView{P: p, Changes: changeTable{p, found.Records, true}, Filter: filterView{P: p, Operations: operations(), Kept: []string{"trigger"}, Filtered: p.filtered()}, Next: found.Next, Filtered: p.filtered()}}, nil
+	return view{"audit", auditView{P: p, Changes: changeTable{p, found.Records, p.Frame == nil}, Filter: filterView{P: p, Operations: operations(), Kept: []string{"trigger"}, Filtered: p.filtered()}, Next: found.Next, Filtered: p.filtered()}}, nil
 }
 
 // calendarView is a week of fires.

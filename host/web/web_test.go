@@ -705,26 +705,45 @@ func TestNoHistory(t *testing.T) {
 	s.get("/").has(t, 200, "无法读取历史，情况未知。")
 }
 
-// TestNoSession: while the registry cannot be reached, pages say why no job runs and since when, and
-// that nothing fires.
+// TestNoSession: while the registry cannot be reached, pages show the jobs as they were then, under one banner that says since
+// when, and that nothing fires.
 func TestNoSession(t *testing.T) {
 	t.Parallel()
-	s := open(t, servicetest.Options{Jobs: []host.Job{servicetest.Job("a", "0 * * * * ?", 1, servicetest.OK)}})
-	s.get("/").has(t, 200, "Next hour 60 fires")
+	s := open(t, servicetest.Options{Jobs: []host.Job{servicetest.Job("a", "0 * * * * ?", 4, servicetest.OK), servicetest.Job("f", "", 2, servicetest.Fail), servicetest.Job("p", "0 0 3 * * ?", 1, servicetest.OK)}})
+	s.post("/jobs/p/pause", "back", "/")
+	for _, job := range []string{"a", "f"} {
+		s.post("/jobs/"+job+"/trigger", "back", "/")
+	}
+	s.until("/jobs/f", "failing")
+	s.until("/jobs/a", "4 ok")
+	s.until("/jobs/p", "paused")
+	s.get("/").has(t, 200, "Next hour 60 fires", "0 in error 1 failing 0 late 1 paused 1 ok")
 	if err := s.Server.Close(); err != nil {
 		t.Fatal(err)
 	}
-	overview := s.until("/", "its hosts have no session with the registry: nothing begins")
-	overview.lacks(t, "0 fires")
-	overview.has(t, 200, "Nothing fires until the registry can be reached.", "The registry has not been reachable from this host since", "127.0.0.1 this host no session")
-	if row := regexp.MustCompile(`(?s)<tr class="is-error">.*?</tr>`).FindString(overview.body); !strings.Contains(row, "<time") {
-		t.Errorf("since when is not in the row of the job:\n%s", row)
+	const banner = "The registry has not been reachable from this host since"
+	overview := s.until("/", banner)
+	overview = s.until("/", "Nothing fires until the registry can be reached.")
+	overview.lacks(t, "0 fires", "its hosts have no session")
+	overview.has(t, 200, "127.0.0.1 this host no session", "0 in error 1 failing 0 late 1 paused 1 ok", "Needs attention 1 ", "failed: disk on fire")
+	if n := strings.Count(overview.text(), banner); n != 1 || !strings.Contains(overview.body, `<ul class="tiles dim"`) || !strings.Contains(overview.body, `<tr class="is-failing dim">`) {
+		t.Errorf("%d banners, or what is known of before is not dimmed:\n%s", n, overview.body)
 	}
-	s.get("/jobs").has(t, 200, "its hosts have no session")
-	s.get("/jobs/a").has(t, 200, "its hosts have no session", "Nothing fires until the registry can be reached.")
+	jobs := s.get("/jobs")
+	jobs.has(t, 200, "failed: disk on fire", banner)
+	jobs.lacks(t, "its hosts have no session")
+	if n := strings.Count(jobs.body, ` dim" data-key=`); n != 3 {
+		t.Errorf("%d of 3 rows are dimmed", n)
+	}
+	a := s.get("/jobs/a")
+	a.has(t, 200, "its hosts have no session", "Nothing fires until the registry can be reached.", "4 ok")
+	if n := strings.Count(a.body, `class="cell item-good" href=`); n != 4 || !strings.Contains(a.body, `<div class="gridrow silent">`) {
+		t.Errorf("%d of 4 items are shown as they were:\n%s", n, a.body)
+	}
+	s.get("/fires?job=f").has(t, 200, "f failing", "its hosts have no session")
 }
 
-// TestWhyError: of a job that some hosts could run, the page names those without a session.
+// TestWhyError: a job whose hosts have had no session since they began says since when, and others what keeps them.
 func TestWhyError(t *testing.T) {
 	t.Parallel()
 	c, err := New(Options{Logger: zap.NewNop()})
@@ -738,13 +757,15 @@ func TestWhyError(t *testing.T) {
 		{ID: "2", Name: "10.0.0.2", Report: &admin.Report{Status: host.Status{State: host.HostStarting, Started: now.Add(-time.Minute)}}},
 		{ID: "3", Name: "10.0.0.3", Report: &admin.Report{Status: host.Status{State: host.HostStarting, Started: now.Add(-time.Hour)}}},
 	}
-	j := cluster.Job{Name: "a", Health: cluster.HealthError, State: host.JobReady, Hosts: []string{"1", "2"}}
-	if why, since := p.why(&j); why != "no session with the registry on 10.0.0.2: nothing begins there until it can be reached" || !since.Equal(now.Add(-time.Minute)) {
+	j := cluster.Job{Name: "a", Health: cluster.HealthError, State: host.JobNoSession, Reason: "x", Hosts: []string{"2"}}
+	if why, since := p.why(&j); why != "its hosts have no session with the registry: nothing begins until it can be reached" || !since.Equal(now.Add(-time.Minute)) {
 		t.Errorf("%q %s", why, since)
 	}
-	j.State, j.Reason = host.JobError, "its module is missing"
-	if why, since := p.why(&j); why != j.Reason || !since.IsZero() {
-		t.Errorf("%q %s", why, since)
+	for _, j.State = range []host.JobState{host.JobError, host.JobNoSession} { // the second had the error before it lost its session
+		j.Reason, j.SessionLost = "its module is missing", now
+		if why, since := p.why(&j); why != j.Reason || !since.IsZero() {
+			t.Errorf("%q %s", why, since)
+		}
 	}
 }
 
@@ -886,7 +907,7 @@ func TestPartialLists(t *testing.T) {
 				return nil
 			}
 			a := s.get(page)
-			if missing := strings.Contains(a.text(), "The records of one host are missing: 10.0.0.9: it is slow"); missing != slices.Contains(lists, slow) {
+			if missing := strings.Contains(a.text(), "Records are missing: 10.0.0.9: it is slow"); missing != slices.Contains(lists, slow) {
 				t.Errorf("%s without %s: says that records are missing: %t\n%s", page, slow, missing, a.text())
 			}
 			if slices.Contains(lists, slow) {

@@ -53,7 +53,7 @@ func TestPages(t *testing.T) {
 	odd := url.PathEscape(`对账 "每日" <i> 100%`)
 	pages := []struct{ name, path string }{
 		{"overview", "/"}, {"jobs", "/jobs"}, {"job", "/jobs/payments-export"}, {"job-running", "/jobs/thumbnails"}, {"job-large", "/jobs/large"}, {"job-odd", "/jobs/" + odd},
-		{"why", "/jobs/payments-export/explain"}, {"config", "/jobs/etl-orders/config"}, {"item", "/jobs/etl-orders/items/3"}, {"history", "/fires"}, {"runs", "/runs?failed=true"}, {"alerts", "/alerts"}, {"hosts", "/hosts"},
+		{"why", "/jobs/payments-export/explain"}, {"config", "/jobs/etl-orders/config"}, {"item", "/jobs/etl-orders/items/3"}, {"history", "/fires"}, {"job-history", "/fires?job=payments-export"}, {"job-logs", "/logs?job=etl-orders"}, {"job-audit", "/audit?job=payments-export"}, {"runs", "/runs?failed=true"}, {"alerts", "/alerts"}, {"hosts", "/hosts"},
 		{"modules", "/modules"}, {"calendar", "/calendar"}, {"logs", "/logs"}, {"audit", "/audit"}, {"missing", "/jobs/none"}, {"wrong", "/jobs?limit=x"},
 	}
 	for name, l := range looks() {
@@ -80,6 +80,27 @@ func TestPages(t *testing.T) {
 			b.accessible("run")
 			b.shot("run-" + name)
 		})
+	}
+}
+
+// TestTables: a column that is empty takes no room from names, which stand in one line where there is room.
+func TestTables(t *testing.T) {
+	t.Parallel()
+	const name = "etl-orders-of-all-shops-of-the-night"
+	h := start(t, []string{definition(name, "", "say", 2)})
+	h.must(http.MethodPost, "/v1/jobs/"+name+"/trigger", nil)
+	h.await("/v1/fires", func(_ int, text string) bool { return strings.Contains(text, `"outcome":"OK"`) })
+	b := h.tab(t, plain)
+	for _, page := range []string{"/fires", "/runs"} {
+		b.open(page)
+		b.until("document.querySelector('tbody .name a')")
+		b.shot("tables-" + page[1:])
+		if lines := eval[float64](b, "document.querySelector('tbody .name a').getBoundingClientRect().height / parseFloat(getComputedStyle(document.querySelector('tbody .name a')).lineHeight)"); lines > 1.5 {
+			t.Errorf("%s: a name has %.1f lines", page, lines)
+		}
+		if part := eval[float64](b, "document.querySelector('tbody td.message').offsetWidth / document.querySelector('table.list').offsetWidth"); part > 0.3 {
+			t.Errorf("%s: the empty column has %.0f %% of the width", page, 100*part)
+		}
 	}
 }
 

@@ -59,7 +59,7 @@ func TestFollow(t *testing.T) {
 	b.shows("follows while it runs")
 	b.shot("follow")
 	h.release(t, "slow")
-	b.until("document.querySelector('main .title .badge').innerText === 'ok'")
+	b.until("document.querySelector('#ended .badge').innerText === 'ok'")
 	b.until("!document.querySelector('#log').hasAttribute('data-follow')")
 	if n := eval[int](b, "document.querySelectorAll('#log .line').length"); n != 1 {
 		t.Errorf("%d lines, expected one", n)
@@ -83,7 +83,7 @@ func TestFollowMany(t *testing.T) {
 		want = append(want, fmt.Sprintf("n=%02d", n))
 	}
 	const rows = "[...document.querySelectorAll('#log .line .attr')].map((a) => a.innerText).join()"
-	b.until("document.querySelector('main .title .badge').innerText === 'ok'")
+	b.until("document.querySelector('#ended .badge').innerText === 'ok'")
 	b.until("!document.querySelector('#log').hasAttribute('data-follow')")
 	if got := eval[string](b, rows); got != strings.Join(want, ",") {
 		t.Errorf("while it ran: %s", got)
@@ -309,6 +309,12 @@ func TestCluster(t *testing.T) {
 	b.open("/")
 	b.shows("has not been reachable from this host since")
 	b.shows("spread")
+	// What was known before is shown, dimmed, under one banner.
+	b.until("document.querySelectorAll('.banner.stale').length === 1 && document.querySelector('.tiles.dim .tile.health-error.zero')")
+	b.open("/jobs")
+	b.until("document.querySelectorAll('tr.is-ok.dim').length === 2 && document.querySelectorAll('.banner.stale').length === 1")
+	b.open("/jobs/spread")
+	b.until("document.querySelectorAll('.gridrow.silent .cell[class*=item-good]').length === 8")
 	for name, b := range tabs {
 		for _, page := range append(general(), "jobs/spread", "jobs/spread/items/3") {
 			b.open("/" + page)

@@ -74,9 +74,10 @@ func killCommand(p *command.Program) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "kill JOB [flags]",
 		Short: "End what runs of a job",
-		Long: `End what runs of a job on all hosts: guests are asked to end, and stopped by
-force when the grace is over. Items that have begun and wait for a worker do not
-start. With --item only that item, with --run only that run, if it is what runs.
+		Long: `End what runs of a job on all hosts: guests of items and listeners are asked to end,
+and stopped by force when the grace is over. Items that have begun and wait for a worker
+do not start. With --item only that item, with --run only that run, if it is what runs;
+neither ends listeners.
 
 What is killed is completed as CANCELLED, with who killed it: it is not tried
 again, without failover and without catch-up. The next instant runs
@@ -208,7 +209,7 @@ func judgeKills(p *command.Program, all []*admin.Kills, f killFlags) error {
 	case f.asJSON:
 		err = p.PrintJSON(all)
 	case runs == 0:
-		_, err = fmt.Fprintln(p.Out, "no item of it runs; a listener, which kill does not end, has a minute at most")
+		_, err = fmt.Fprintln(p.Out, "nothing of it runs")
 	default:
 		_, err = p.Out.Write([]byte(show.Kills(p.Tables(), all)))
 	}

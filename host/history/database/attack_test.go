@@ -61,8 +61,8 @@ func TestDeadAtTheStart(t *testing.T) {
 				n++
 			}
 			await(t, "word of the problem", func() bool { return s.State().Problem != "" && !s.State().Since.IsZero() })
-			if _, err := s.Events(t.Context(), history.Filter{}); !errors.Is(err, history.ErrUnavailable) {
-				t.Errorf("a query: %v", err)
+			if page, err := s.Events(t.Context(), history.Filter{}); err != nil || page.Missing != history.Away {
+				t.Errorf("a query: %q, %v", page.Missing, err)
 			}
 			if err := s.Close(); err != nil {
 				t.Error(err)

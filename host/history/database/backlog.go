@@ -106,6 +106,7 @@ type backlog struct {
 	woken   chan struct{} // has room for one: there is something to do
 	moved   chan struct{} // closed when something was written or spooled; nil: no query waits
 	closed  bool
+	copy    *copied // gets what is added; nil: nothing does
 
 	// seen is what state says: who asks does not wait for the spool's disk.
 	seen atomic.Pointer[history.State]
@@ -138,6 +139,9 @@ func (b *backlog) add(batch []history.Entry) (lost int64) {
 		}
 	} else {
 		b.added += size(batch)
+	}
+	if b.copy != nil {
+		b.copy.take(batch)
 	}
 	b.wake()
 	return lost

@@ -8,9 +8,9 @@ import (
 	"github.com/wasmjob/wasmjob/host/history"
 )
 
-// Fires implements [history.Store]. The rows are hosts' parts of fires; a fire stands where
+// fires asks the database for fires. The rows are hosts' parts of fires; a fire stands where
 // the first of its parts stands, in the page's order, of those that the filter finds.
-func (s *Store) Fires(ctx context.Context, f history.Filter) (history.Page[history.Fire], error) {
+func (s *Store) fires(ctx context.Context, f history.Filter) (history.Page[history.Fire], error) {
 	if err := s.check(ctx, &f); err != nil {
 		return history.Page[history.Fire]{}, err
 	}

@@ -309,7 +309,7 @@ func TestFollower_log(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.AddEvent(number(2))
-	if got := messages(t, s); len(got) != 2 || got[1] != "2" || s.State().Problem != "" {
+	if got := messages(t, s); len(got) != 3 || got[1] != "2" || !strings.HasPrefix(got[2], "1 record of this host could not be written since ") || s.State().Problem != "" {
 		t.Errorf("%v, %+v", got, s.State())
 	}
 }

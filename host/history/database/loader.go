@@ -26,6 +26,8 @@ type loader struct {
 	hurry  chan struct{}
 	// wait is called before a transaction.
 	wait func(ctx context.Context)
+	// answers, if not nil, is called when the database has taken something, or there is nothing to be written.
+	answers func()
 	// written is called after each commit.
 	written func(ctx context.Context)
 
@@ -53,6 +55,9 @@ func (s *loader) run(ctx context.Context) {
 		case did:
 			s.presence.note(ctx, nil)
 			s.queue.good()
+			if s.answers != nil {
+				s.answers()
+			}
 			pause = leastPause
 			s.gather(ctx)
 		case s.queue.ended():

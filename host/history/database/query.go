@@ -302,8 +302,8 @@ func simple[R any](ctx context.Context, s *Store, f *history.Filter, l *list[R],
 	return p.Page, nil
 }
 
-// Runs implements [history.Store].
-func (s *Store) Runs(ctx context.Context, f history.Filter) (history.Page[history.Run], error) {
+// runs asks the database for runs.
+func (s *Store) runs(ctx context.Context, f history.Filter) (history.Page[history.Run], error) {
 	if err := s.check(ctx, &f); err != nil {
 		return history.Page[history.Run]{}, err
 	}
@@ -374,8 +374,8 @@ func (s *Store) outcomes(f *history.Filter, c *conditions) {
 	c.in("outcome", values)
 }
 
-// Events implements [history.Store].
-func (s *Store) Events(ctx context.Context, f history.Filter) (history.Page[event.Event], error) {
+// events asks the database for events.
+func (s *Store) events(ctx context.Context, f history.Filter) (history.Page[event.Event], error) {
 	if err := s.check(ctx, &f); err != nil {
 		return history.Page[event.Event]{}, err
 	}
@@ -417,8 +417,8 @@ func seldom(kinds []event.Kind) bool {
 // seldomKinds is the condition of the index of seldom kinds, as it stands in the migration.
 const seldomKinds = "(kind < 'fire.' OR kind >= 'fire/') AND (kind < 'item.' OR kind >= 'item/') AND kind <> 'listener'"
 
-// Lines implements [history.Store].
-func (s *Store) Lines(ctx context.Context, f history.Filter) (history.Page[history.Line], error) {
+// lines asks the database for lines.
+func (s *Store) lines(ctx context.Context, f history.Filter) (history.Page[history.Line], error) {
 	if err := s.check(ctx, &f); err != nil {
 		return history.Page[history.Line]{}, err
 	}
@@ -464,9 +464,8 @@ func (s *Store) check(ctx context.Context, f *history.Filter) error {
 	return nil
 }
 
-// Changes implements [history.Store]. What was added before it was called is found, unless the
-// database is slow or away: who has changed something looks whether it was recorded.
-func (s *Store) Changes(ctx context.Context, f history.Filter) (history.Page[history.Change], error) {
+// changes asks the database for changes, when what is pending is written.
+func (s *Store) changes(ctx context.Context, f history.Filter) (history.Page[history.Change], error) {
 	if err := s.check(ctx, &f); err != nil {
 		return history.Page[history.Change]{}, err
 	}

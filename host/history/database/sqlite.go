@@ -29,6 +29,9 @@ func (sqliteDialect) open(c *Config) (*sql.DB, error) {
 	if c.memory {
 		return openMemory()
 	}
+	if c.readOnly {
+		return c.openFile()
+	}
 	return c.openFile("journal_mode(wal)", "synchronous(normal)", "journal_size_limit("+strconv.Itoa(mostJournal)+")")
 }
 
@@ -37,7 +40,11 @@ const mostJournal = 1 << 20
 
 // openFile opens SQLite's file, which makeFile has made.
 func (c *Config) openFile(pragmas ...string) (*sql.DB, error) {
-	options := url.Values{"_pragma": append([]string{"busy_timeout(" + strconv.FormatInt(lockTimeout.Milliseconds(), 10) + ")"}, pragmas...), "_txlock": {"immediate"}, "mode": {"rw"}}
+	mode := "rw"
+	if c.readOnly {
+		mode = "ro"
+	}
+	options := url.Values{"_pragma": append([]string{"busy_timeout(" + strconv.FormatInt(lockTimeout.Milliseconds(), 10) + ")"}, pragmas...), "_txlock": {"immediate"}, "mode": {mode}}
 	return sql.Open("sqlite", "file:"+(&url.URL{Path: c.path}).EscapedPath()+"?"+options.Encode())
 }
 

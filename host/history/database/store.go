@@ -82,6 +82,7 @@ type Store struct {
 	queue   queue
 	loader  *loader
 	cleaner *cleaner
+	standIn *standIn // of a server's database; else nil
 
 	keeper *sql.Conn // of a history in memory, which ends with its last connection; else nil
 
@@ -130,9 +131,13 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	if o.Config.log != "" { // which takes what comes at once
 		feeding.Linger, s.loader.linger, s.loader.rest = 0, followLinger, followLinger
 	}
-	s.feed = history.NewFeed(feeding, func(batch []history.Entry) { s.Drop(waiting.add(batch)) })
+	s.feed = history.NewFeed(feeding, waiting.add)
 	var loading, cleaning context.Context
 	loading, s.stopLoading = context.WithCancel(context.WithoutCancel(ctx))
+	if b, spools := waiting.(*backlog); spools && o.Config.Shared() {
+		s.standIn = &standIn{backlog: b, ctx: loading}
+		s.loader.answers = func() { s.endStandIn(false) }
+	}
 	cleaning, s.stopCleaning = context.WithCancel(loading)
 	go s.loader.run(loading)
 	go s.cleaner.run(cleaning)
@@ -231,11 +236,22 @@ func (s *Store) State() history.State {
 	return state
 }
 
+// endStandIn ends what answers in the database's place, if it does.
+func (s *Store) endStandIn(closing bool) {
+	if s.standIn == nil {
+		return
+	}
+	if err := s.standIn.end(closing); err != nil {
+		s.log.Warn("the history in memory that answered while the database was away cannot be closed", zap.Error(err))
+	}
+}
+
 // Close writes what is queued, or spools it if the database does not take it within
 // five seconds, and joins the goroutines. Further calls return the same.
 func (s *Store) Close() error {
 	s.once.Do(func() {
 		s.feed.Close()
+		s.endStandIn(true)
 		s.queue.end()
 		close(s.loader.closing)
 		s.stopCleaning()

@@ -54,12 +54,14 @@ type Config struct {
 	Spool string
 
 	dialect dialect
-	secret  string          // the password
-	path    string          // of SQLite
-	log     string          // the file of JSON lines that SQLite follows; empty: none
-	memory  bool            // SQLite in memory
-	pgx     *pgx.ConnConfig // of PostgreSQL
-	mysql   *mysql.Config   // of MySQL
+	secret  string // the password
+	path    string // of SQLite
+	log     string // the file of JSON lines that SQLite follows; empty: none
+	memory  bool   // SQLite in memory
+	// readOnly: nothing is written, and no file is made.
+	readOnly bool
+	pgx      *pgx.ConnConfig // of PostgreSQL
+	mysql    *mysql.Config   // of MySQL
 }
 
 // InFile is the history of one host in a file of JSON lines, which SQLite follows in the file

@@ -1,0 +1,28 @@
+package tree
+
+import "encoding/json"
+
+// Listening is a listener that a host has been running for long: an ephemeral node below listeners. A
+// short one leaves no node. Operators write a kill into it.
+type Listening struct {
+	// Host is the id of the instance that runs it, Export the name of the module's function.
+	Host   string `json:"host"`
+	Export string `json:"export"`
+	// Fire is the one around which it runs, without arguments.
+	Fire Fire `json:"fire"`
+	// Kill says that an operator wants it to end.
+	Kill Kill `json:"kill,omitzero"`
+}
+
+// ParseListening reads a node below listeners; ok is false if it is none that a host wrote.
+func ParseListening(data []byte) (l Listening, ok bool) {
+	err := json.Unmarshal(data, &l)
+	return l, err == nil && l.Host != "" && l.Export != ""
+}
+
+// Data is what the node holds, JSON.
+func (l Listening) Data() []byte {
+	l.Fire = Fire{Instant: l.Fire.Instant, Trigger: l.Fire.Trigger, Source: l.Fire.Source}
+	b, _ := json.Marshal(l) // texts and numbers always marshal
+	return b
+}
