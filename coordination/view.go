@@ -380,6 +380,13 @@ func (v View) strategyName() string {
 	return name
 }
 
+// ServerChange is the registry's number of the write that made this host's server what it is,
+// ServerTime the registry's clock then; zero if it has no node.
+func (v View) ServerChange() int64 { return v.serverNode.Mzxid }
+
+// ServerTime is explained at ServerChange.
+func (v View) ServerTime() time.Time { return v.serverNode.Mtime }
+
 // ConfigTime is the registry's clock at the write that made the configuration what it is.
 func (v View) ConfigTime() time.Time { return v.configNode.Mtime }
 
