@@ -346,6 +346,53 @@ func TestDisabled_until(t *testing.T) {
 	}
 }
 
+// TestDisabled_saysWho: the status says who has disabled, stopped or removed a job, or disabled an item, why, since
+// when and until when; that it is over by itself is on record.
+func TestDisabled_saysWho(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &disabling{cluster: newCluster(t), takes: time.Second}
+		s.again("10.0.0.1")
+		n := s.hosts["10.0.0.1"]
+		time.Sleep(90 * time.Second)
+		at, until := time.Now(), time.Now().Add(time.Minute)
+		by := n.operator().For("user ann", "the database moves")
+		is := func(what string, said *host.Said, want host.Said) {
+			t.Helper()
+			if said == nil || said.By != want.By || said.Why != want.Why || !said.Since.Equal(want.Since) || !said.Until.Equal(want.Until) {
+				t.Errorf("%s: found %+v, expected %+v", what, said, want)
+			}
+		}
+		status := func() *host.JobStatus { return n.host.FullStatus().Jobs[0] }
+		s.do(by.Until(until).DisableItem(t.Context(), "j", 1))
+		is("an item", status().Items[1].Said, host.Said{By: "user ann", Why: "the database moves", Since: at, Until: until})
+		s.do(by.Until(until).Disable(t.Context(), "j"))
+		time.Sleep(time.Second)
+		is("a job", status().Said, host.Said{By: "user ann", Why: "the database moves", Since: at, Until: until})
+		time.Sleep(2 * time.Minute)
+		if got := status(); got.Said != nil || got.Items[1].Said != nil || got.State != host.JobReady {
+			t.Errorf("it is over, and the status is %+v", got)
+		}
+		var over []string
+		for _, name := range s.nodes(registry.Children(tree.ClusterChanges("test")))[0].Names {
+			data := s.nodes(registry.Data(tree.ClusterChanges("test") + "/" + name))[0].Data
+			if text := string(data); strings.Contains(text, `"what":"enable"`) && strings.Contains(text, `"who":"user ann"`) {
+				over = append(over, text)
+			}
+		}
+		if len(over) != 2 {
+			t.Errorf("on record are %q, expected the job and the item", over)
+		}
+		at = time.Now()
+		s.do(by.Shutdown(t.Context(), "j", "", ""))
+		time.Sleep(time.Minute)
+		is("a job that is stopped", status().Said, host.Said{By: "user ann", Why: "the database moves", Since: at})
+		at = time.Now()
+		s.do(by.Remove(t.Context(), "j", false))
+		time.Sleep(time.Minute)
+		is("a job that is removed", status().Said, host.Said{By: "user ann", Why: "the database moves", Since: at})
+	})
+}
+
 // disabling is a cluster that runs the job "j" each minute, with two items.
 type disabling struct {
 	*cluster
