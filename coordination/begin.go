@@ -37,6 +37,8 @@ type Begun struct {
 	// recorded; Holds are those of Held that this commit holds back.
 	Held  map[int]tree.Record
 	Holds tree.Items
+	// Disabled are the words of who disabled those of Refused that are.
+	Disabled map[int]tree.Word
 	// Denied are items that did not begin because the registry does not permit it.
 	Denied Denials
 	// Stale is set when the host's share is not what it was: read it again.
@@ -76,7 +78,7 @@ func (m *Member) Begin(ctx context.Context, b Beginning) (Begun, error) {
 		Member:    m,
 		Beginning: b,
 		own:       ownList{m.Runs, m.RunsVersion},
-		out:       Begun{Refused: make(map[int]Refusal), Held: make(map[int]tree.Record)},
+		out:       Begun{Refused: make(map[int]Refusal), Held: make(map[int]tree.Record), Disabled: make(map[int]tree.Word)},
 		trigger:   b.ConsumeTrigger,
 		config:    m.View.configVersion(),
 		forgotten: make(map[int]registry.Node),
@@ -290,49 +292,6 @@ func (g *begin) reconfigured(ctx context.Context, x *step.Exchange) error {
 	return nil
 }
 
-// Waived is what became of instants that were to be waived.
-type Waived struct {
-	Items  map[int]ItemState // were written
-	Denied Denials
-}
-
-// Waive writes into the records of items that do not run that instants up to the one in
-// the state begin nowhere any more: the items were disabled when these came due. Waived is
-// valid with an error, too. After a conflict, read the share again.
-func (m *Member) Waive(ctx context.Context, items map[int]ItemState) (Waived, error) {
-	out := Waived{Items: make(map[int]ItemState, len(items))}
-	err := m.perform(ctx, "waive instants", func(ctx context.Context, x *step.Exchange) error {
-		todo := tree.Items(slices.Sorted(maps.Keys(items)))
-		for len(todo) > 0 {
-			c := m.guarded(4+len(todo), registry.AnyVersion)
-			guard, room := len(c.ops), step.Budget
-			for _, i := range todo {
-				op := registry.Set(m.Layout.Record(i), items[i].Record.Data(), items[i].RecordVersion)
-				if room -= step.Size([]registry.Op{op}); room < 0 && len(c.ops) > guard {
-					break
-				}
-				c.add(roleRecord, i, op)
-			}
-			results, err := x.Commit(ctx, c.ops...)
-			if i, ok := c.denied(err, &out.Denied); ok {
-				todo = without(todo, i)
-				continue
-			}
-			if err != nil {
-				return err
-			}
-			for k, i := range c.items[guard:] {
-				state := items[i]
-				state.RecordVersion, state.RecordZxid = results[guard+k].Version, results[guard+k].Zxid
-				out.Items[i] = state
-			}
-			todo = todo[len(c.ops)-guard:]
-		}
-		return nil
-	})
-	return out, err
-}
-
 // began notes what a commit has begun and what it holds back.
 func (g *begin) began(c beginCommit, results []registry.Result) {
 	if g.out.Items == nil {
@@ -536,7 +495,9 @@ func (g *begin) understand(i int, n registry.Snapshot, actual tree.Runs, orphans
 		return false, false
 	}
 	if why := g.markedAgainst(i, n, r); why != "" {
-		g.out.Refused[i] = why
+		if g.out.Refused[i] = why; why == RefusedDisabled {
+			g.out.Disabled[i], _ = tree.ParseMark(n.Data(l.ItemDisabled(i)).Data)
+		}
 		return false, false
 	}
 	runsOn := open && owner.Exists && !forgets(ownersRuns, i)

@@ -43,51 +43,6 @@ func TestBeginWhileSharding(t *testing.T) {
 	}
 }
 
-// TestWaive: what is waived is in the records, for which a host begins later instants
-// only; a host that has lost its items, or has not seen them begin, writes nothing.
-func TestWaive(t *testing.T) {
-	t.Parallel()
-	for name, tt := range map[string]struct {
-		before  func(c *chronicle, h *simHost)
-		refused bool
-	}{
-		"as known": {func(*chronicle, *simHost) {}, false},
-		"another has begun": {func(c *chronicle, _ *simHost) {
-			c.hand(registry.Set(c.layout.Record(1), []byte("{}"), registry.AnyVersion))
-		}, true},
-		"the items moved": {func(c *chronicle, h *simHost) {
-			c.hand(registry.Set(c.layout.AssignmentOf(h.Self.ID), []byte("0"), registry.AnyVersion))
-		}, true},
-		"the job is removed": {func(c *chronicle, _ *simHost) { must(t, c.operate(moves.Remove(c.layout, true))) }, true},
-	} {
-		t.Run(name, func(t *testing.T) {
-			c, h := group(t, 1, nil)
-			a, until := h[0], c.now.UnixMilli()+5_000
-			wish := make(map[int]co.ItemState)
-			for _, i := range []int{1, 4} {
-				state := a.items[i].state
-				state.Record.Instant = until
-				wish[i] = state
-			}
-			tt.before(c, a)
-			waived, err := a.Waive(c.ctx, wish)
-			if errors.Is(err, registry.ErrConflict) != tt.refused || (err == nil) == tt.refused {
-				t.Fatalf("found error %v, expected a conflict: %t", err, tt.refused)
-			}
-			states, err := co.ReadItems(c.ctx, c.op, c.layout, tree.Items{1, 4})
-			must(t, err)
-			for i, state := range states {
-				if written := state.Record.Instant == until; written == tt.refused {
-					t.Errorf("record %d is of %d", i, state.Record.Instant)
-				}
-				if s, has := waived.Items[i]; has == tt.refused || (has && (s.RecordVersion != state.RecordVersion || s.RecordZxid != state.RecordZxid)) {
-					t.Errorf("item %d: found the state %+v, the registry has %+v", i, s, state)
-				}
-			}
-		})
-	}
-}
-
 // TestBeginConflicts: every reason for which an item does not begin, with the
 // others beginning in the same commit.
 func TestBeginConflicts(t *testing.T) {

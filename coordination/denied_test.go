@@ -84,15 +84,6 @@ func TestDenied(t *testing.T) {
 				return rest(out.Denied, out.Items) && len(out.Lost) == 0, err
 			},
 		},
-		"waive": {
-			path: func(c *chronicle, _ *simHost) string { return c.layout.Record(bad) },
-			all:  func(c *chronicle, _ *simHost) string { return c.layout.Epoch() },
-			step: func(c *chronicle, h *simHost, deny func()) (bool, error) {
-				deny()
-				out, err := h.Waive(c.ctx, states(h))
-				return rest(out.Denied, out.Items), err
-			},
-		},
 		"misfire marks": {
 			path: func(c *chronicle, _ *simHost) string { return c.layout.ItemMisfire(bad) },
 			step: func(c *chronicle, h *simHost, deny func()) (bool, error) {

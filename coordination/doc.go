@@ -98,8 +98,8 @@
 //	join                 what is wanted (node wanted) has the version that was read; who makes the
 //	                     job sets it
 //	operators' words     the same; they are written with their effect on ElasticJob's nodes
-//	instants waived      as the begin: the job, the share, the item's record; no run of the
-//	                     item is open
+//	a time that is over  the mark, or the version of what is wanted, that names the time
+//	                     until which an item or a server is disabled
 //	join, leave          the version of members. A host that joins in a crowd is announced
 //	                     by its detail node, may be enrolled by another, and makes its
 //	                     instance node when it is a member: an instance that is none

@@ -26,6 +26,8 @@ import (
 // difference there: "go test ./coordination -run TestGuards -update" writes it anew.
 //
 // A change that means nothing (the same data once more) must not change how the script ends.
+//
+// It kills the mutant "end of a word without the word".
 func TestGuards(t *testing.T) {
 	t.Parallel()
 	scripts, err := filepath.Glob("testdata/scenarios/*.txt")

@@ -380,7 +380,7 @@ func (stepper) SetServers(l tree.Layout, enable bool, ips ...string) move {
 
 func (stepper) SetItem(l tree.Layout, item int, enable bool) move {
 	return func(ctx context.Context, r registry.Center) error {
-		_, err := operate.SetItem(ctx, r, l, item, enable)
+		_, err := operate.SetItem(ctx, r, l, tree.Word{}, item, enable)
 		return err
 	}
 }

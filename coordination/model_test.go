@@ -21,6 +21,7 @@ var (
 	modelCrashes   = flag.Int("model.crashes", 1, "with -model.hosts: how many hosts die, at any point")
 	modelLosses    = flag.Int("model.losses", 1, "with -model.hosts: how many requests or answers are lost")
 	modelEdits     = flag.Int("model.edits", 0, "with -model.hosts: how often an operator disables or enables a server, or changes the total count")
+	modelSaid      = flag.Int("model.words", 0, "with -model.hosts: how often an operator disables, enables, stops, removes or restores the job")
 	modelTears     = flag.Int("model.tears", 0, "with -model.hosts: how often the nodes of a read are of two instants")
 	modelFormed    = flag.Bool("model.formed", false, "with -model.hosts: begin when the hosts have joined and divided the items")
 	modelTime      = flag.Duration("model.time", 10*time.Second, "how long the model is explored at most, for each size; 0 is to the end")
@@ -41,24 +42,29 @@ var (
 // assignments. When nobody has anything to do: a host leads, each item is
 // assigned to a host that lives and is enabled, every item has run for every
 // instant that has come, or with failover off was lost with its host, and no
-// mark, flag or list is left. And from every state such an end can be reached by
+// mark, flag or list is left. Where an operator has said something of the job, each host that came,
+// before or after, does as it was said: none is in a job that is stopped or removed, all that did not leave
+// it are in one that is not, and the servers of all are as is wanted. And from every state such an end can be reached by
 // what hosts do, without a further death, loss or edit: nothing is stuck.
 //
 // Left out are sessions that end while the host lives, failing reads, restarts,
 // drains, offsets, triggers, Java hosts, items of one fire that end one by one,
 // and clocks: those are attacked at random, in package host.
+//
+// It kills the mutant "server that comes new without what is wanted" and the
+// mutant "host that comes without what is wanted".
 func TestModel(t *testing.T) {
 	t.Parallel()
 	sizes := modelSizes
 	if modelBrief {
-		sizes = []modelSize{modelSizes[0], modelSizes[3]}
+		sizes = []modelSize{modelSizes[0], modelSizes[3], modelSizes[5]}
 	}
 	if *modelWhole {
 		sizes = modelGreatSizes
 	}
 	if *modelHostCount != 0 {
 		one := modelSize{hosts: *modelHostCount, fires: *modelFires, switches: *modelSwitches, crashes: *modelCrashes, losses: *modelLosses,
-			edits: *modelEdits, tears: *modelTears, formed: *modelFormed}
+			edits: *modelEdits, words: *modelSaid, tears: *modelTears, formed: *modelFormed}
 		if one.hosts < 1 || one.hosts > modelHostsMax || one.fires < 0 || one.fires > len(modelInstants) {
 			t.Fatalf("found %d hosts and %d fires, expected 1 to %d and 0 to %d", one.hosts, one.fires, modelHostsMax, len(modelInstants))
 		}
@@ -117,6 +123,9 @@ var (
 		{hosts: 2, formed: true, fires: 1, switches: -1, crashes: 1, losses: 1, edits: 1, failover: true},
 		{hosts: 2, formed: true, fires: 1, switches: -1, crashes: 1, tears: 1, failover: true},
 		{hosts: 3, formed: true, fires: 1, switches: 2, crashes: 1, failover: true},
+		{hosts: 2, words: 2},
+		{hosts: 2, switches: 1, words: 1},
+		{hosts: 2, fires: 1, switches: 1, losses: 1, words: 1, failover: true},
 	}
 	modelGreatSizes = []modelSize{
 		{hosts: 2, fires: 1, switches: -1, crashes: 1, losses: 1, edits: 1, failover: true},
@@ -129,6 +138,9 @@ var (
 		{hosts: 3, formed: true, fires: 1, switches: -1, losses: 1, edits: 1, failover: true},
 		{hosts: 3, formed: true, fires: 1, switches: 1, crashes: 1, losses: 1, edits: 1, failover: true},
 		{hosts: 3, fires: 1, switches: 2, crashes: 1, failover: true},
+		{hosts: 2, switches: -1, words: 2},
+		{hosts: 2, fires: 1, switches: 2, crashes: 1, losses: 1, words: 2, failover: true},
+		{hosts: 3, switches: 1, words: 2},
 	}
 )
 
@@ -141,7 +153,9 @@ type modelSize struct {
 	// operator makes.
 	switches, crashes, losses, edits int
 	// tears is how often the nodes of a read are of two instants.
-	tears    int
+	tears int
+	// words is how often an operator says something of the job.
+	words    int
 	failover bool
 }
 
@@ -154,8 +168,8 @@ func (s modelSize) String() string {
 	if s.formed {
 		from = "formed"
 	}
-	return fmt.Sprintf("%d hosts %s, %d fires, %d deaths, %d losses, %d edits, %d tears, %s, failover %v",
-		s.hosts, from, s.fires, s.crashes, s.losses, s.edits, s.tears, switches, s.failover)
+	return fmt.Sprintf("%d hosts %s, %d fires, %d deaths, %d losses, %d edits, %d words, %d tears, %s, failover %v",
+		s.hosts, from, s.fires, s.crashes, s.losses, s.edits, s.words, s.tears, switches, s.failover)
 }
 
 // modelWorld is a state of all: two are the same if what can follow is.
@@ -167,7 +181,7 @@ type modelWorld struct {
 	closed  uint8
 	at      int8 // the host that acted last, if switches are counted
 	// What is left to try.
-	switches, instants, crashes, losses, edits, tears int8
+	switches, instants, crashes, losses, edits, words, tears int8
 }
 
 const dead = -1
@@ -188,6 +202,7 @@ const (
 	losesRequest // its commit is not
 	isEdited     // an operator disables or enables its server; with host -1: changes the total count
 	comes        // with host -1: the next instant
+	isSaid       // an operator says something: host is what
 	reads        // and more: so many of the nodes that it asks for, and the others later
 )
 
@@ -232,7 +247,7 @@ func newModel(size modelSize) *model {
 	m := &model{size: size, forest: f, hosts: newModelHosts(f.layout, size.failover), done: make(map[doing]did), index: make(map[modelWorld]int32)}
 	w := modelWorld{tree: f.tree([]*modelNode{f.node(modelNode{}), f.node(modelNode{path: modelClock})}, 0).id, at: -1,
 		switches: int8(size.switches), instants: int8(size.fires), crashes: int8(size.crashes), losses: int8(size.losses),
-		edits: int8(size.edits), tears: int8(size.tears)}
+		edits: int8(size.edits), words: int8(size.words), tears: int8(size.tears)}
 	for n := range modelHostsMax {
 		w.hosts[n] = dead
 		if n < size.hosts {
@@ -340,6 +355,17 @@ func (m *model) follow(k int) {
 			next.edits--
 			next.tree = t.id
 			m.add(next, k, choice{isEdited, int8(n)})
+		}
+	}
+	for word := range modelWords {
+		if w.words == 0 {
+			break
+		}
+		if t := m.forest.said(m.forest.trees[w.tree], word); t != nil {
+			next := w
+			next.words--
+			next.tree = t.id
+			m.add(next, k, choice{isSaid, int8(word)})
 		}
 	}
 	for n := range m.size.hosts {
@@ -462,10 +488,16 @@ func (m *model) do(d doing) did {
 // ending says what must not be when nobody has anything to do.
 func (m *model) ending(w modelWorld) string {
 	now, root, sibling := m.forest.trees[w.tree], m.forest.layout.Root(), m.forest.layout.Sibling()
+	if wrong, over := m.obeyed(w, now); wrong != "" || over {
+		return wrong
+	}
 	alive, enabled := make(map[string]bool), make(map[string]bool)
 	for _, id := range w.hosts {
 		if id != dead {
 			self := modelSelf(m.hosts.states[id].host)
+			if m.hosts.states[id].left() {
+				continue
+			}
 			alive[self.ID] = true
 			if now.get(root+"/servers/"+self.ServerIP).data != "DISABLED" {
 				enabled[self.ID] = true
@@ -482,6 +514,9 @@ func (m *model) ending(w modelWorld) string {
 	}
 	if config.version > 0 {
 		due-- // the last may have been taken away before the instant
+	}
+	if int(w.words) < m.size.words { // what came meanwhile need not have run
+		due = 0
 	}
 	for i := range due {
 		for k := range m.size.fires - int(w.instants) {
@@ -525,6 +560,42 @@ func (m *model) ending(w modelWorld) string {
 	return ""
 }
 
+// obeyed says which host does not do what is wanted of the job; over is set if the job is not to run.
+func (m *model) obeyed(w modelWorld, now *modelTree) (wrong string, over bool) {
+	l := m.forest.layout
+	wanted := tree.Wanted{}
+	if n := now.get(l.Wanted()); n != nil {
+		wanted = tree.ParseWanted([]byte(n.data))
+	}
+	there := now.get(l.Config()) != nil
+	if there == (wanted.Removed != nil) {
+		return fmt.Sprintf("all hosts rest, the job is there: %v, and wanted is %+v", there, wanted), false
+	}
+	out := wanted.Removed != nil || wanted.Stopped[tree.WholeJob].Off
+	hosts := 0
+	for _, id := range w.hosts {
+		if id == dead {
+			continue
+		}
+		host := m.hosts.states[id]
+		self := modelSelf(host.host)
+		in := now.get(l.Instance(self.ID)) != nil
+		if in == (out || host.left()) {
+			return fmt.Sprintf("all hosts rest, host %d is in the job: %v, and wanted is %+v", host.host+1, in, wanted), false
+		}
+		if !in {
+			continue
+		}
+		hosts++
+		server := now.get(l.Server(self.ServerIP))
+		disabled := wanted.DisabledOn(self.ServerIP, false)
+		if m.size.edits == 0 && (server == nil || (server.data == "DISABLED") != disabled) {
+			return fmt.Sprintf("all hosts rest, and the server of host %d is not as wanted: %+v", host.host+1, wanted), false
+		}
+	}
+	return "", hosts == 0
+}
+
 // trap finds a world from which no end can be reached by what hosts do.
 func (m *model) trap() (world int, found bool) {
 	out := make([]bool, len(m.worlds))
@@ -550,7 +621,9 @@ func (m *model) trap() (world int, found bool) {
 }
 
 // left is how much of what can be done to hosts is left to try.
-func (w modelWorld) left() [5]int8 { return [5]int8{w.instants, w.crashes, w.losses, w.edits, w.tears} }
+func (w modelWorld) left() [6]int8 {
+	return [6]int8{w.instants, w.crashes, w.losses, w.edits, w.words, w.tears}
+}
 
 // rests reports that nobody has anything to do.
 func (m *model) rests(w modelWorld) bool {
@@ -572,6 +645,9 @@ func (m *model) story() string {
 			continue
 		case by.what == comes:
 			b.WriteString("an instant comes\n")
+			continue
+		case by.what == isSaid:
+			fmt.Fprintf(&b, "an operator says: %s\n", [...]string{"disable", "enable", "stop", "remove", "restore"}[by.host])
 			continue
 		case by.what == isEdited && by.host < 0:
 			b.WriteString("an operator changes the total count\n")

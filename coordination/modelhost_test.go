@@ -93,6 +93,11 @@ type hostState struct {
 	live   *actor // is in this state now; nil if it has gone on
 }
 
+// left reports whether the host has left the job for good.
+func (s *hostState) left() bool {
+	return s.call.ops == nil && s.call.queries == nil && s.call.idle == nil
+}
+
 // modelRounds is how often a host tries to recover what is left before it sleeps.
 const modelRounds = 3
 
@@ -282,8 +287,12 @@ func (a *actor) live(yield func(call) bool) {
 	ctx := context.Background()
 	err := registry.ErrUnknown
 	for a.items == nil && err != nil {
+		var out *co.StayOut
+		if errors.As(err, &out) && !a.stayOut(ctx, file.YAML()) {
+			return
+		}
 		if err = perform(ctx, a, moves.Join(&a.Member, co.Joining{Definition: file,
-			Detail: tree.HostDetail{State: tree.DetailReady}})); !a.goOn(err) {
+			Detail: tree.HostDetail{State: tree.DetailReady}})); !errors.As(err, &out) && !a.goOn(err) {
 			return
 		}
 	}
@@ -305,6 +314,10 @@ func (a *actor) live(yield func(call) bool) {
 			s[n.Query] = n
 		}
 		a.Observe(s)
+		if !a.View.Exists || !a.View.Joined() {
+			a.leave(ctx, file.YAML())
+			return
+		}
 		// A host that is not in the list of instances may be on its way there: the
 		// others look again, now and then, until it is there or gone.
 		dead := false
@@ -335,6 +348,59 @@ func (a *actor) live(yield func(call) bool) {
 			return
 		}
 	}
+}
+
+// stayOut waits, out of the job, until what is wanted lets the host in.
+func (a *actor) stayOut(ctx context.Context, mine []byte) bool {
+	for {
+		nodes, err := a.Read(ctx, co.Outside(a.Layout)...)
+		if err != nil {
+			return false
+		}
+		s := make(registry.Snapshot, len(nodes))
+		var idle []news
+		for _, n := range nodes {
+			s[n.Query] = n
+			idle = append(idle, news{query: n.Query, was: nodeState(n)})
+		}
+		if co.StaysOut(s, a.Layout, a.Self.ID, mine) == nil {
+			return true
+		}
+		if !a.yield(call{idle: idle}) {
+			return false
+		}
+	}
+}
+
+// leave takes the host, which is not to be in the job any more, out of it for good: it would come back
+// under another id.
+func (a *actor) leave(ctx context.Context, mine []byte) {
+	now := time.UnixMilli(1000)
+	for _, step := range []func() error{
+		func() error {
+			if busy := a.busy(); a.View.Exists && len(busy) > 0 {
+				return a.complete(ctx, busy)
+			}
+			return nil
+		},
+		func() error {
+			if a.View.Exists {
+				return a.NoteStop(ctx, now)
+			}
+			return a.NoteRemoval(ctx, mine, now)
+		},
+		func() error { return a.Leave(ctx) },
+	} {
+		for err := registry.ErrUnknown; err != nil; {
+			if err = step(); errors.Is(err, tree.ErrRemoved) {
+				err = nil
+			}
+			if !a.goOn(err) {
+				return
+			}
+		}
+	}
+	a.yield(call{}) // it rests
 }
 
 // wait waits until something is not as it was seen, or the node is gone behind
@@ -395,7 +461,7 @@ func (a *actor) release() {
 // goOn reports whether the host lives and the error is one to try again after.
 func (a *actor) goOn(err error) bool {
 	switch {
-	case err == nil, errors.Is(err, registry.ErrUnknown), errors.Is(err, registry.ErrConflict):
+	case err == nil, errors.Is(err, registry.ErrUnknown), errors.Is(err, registry.ErrConflict), errors.Is(err, tree.ErrRemoved):
 		return true
 	case !errors.Is(err, registry.ErrSessionLost):
 		a.fault("host %d: %v", a.n+1, err)

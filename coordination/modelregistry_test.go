@@ -1,12 +1,14 @@
 package coordination_test
 
 import (
+	"context"
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
 
+	"github.com/wasmjob/wasmjob/coordination/operate"
 	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/coordination/tree"
 )
@@ -169,6 +171,64 @@ func (f *modelForest) edited(t *modelTree, host int) *modelTree {
 	nodes[k] = f.node(n)
 	return f.tree(nodes, t.serial)
 }
+
+// What an operator can say.
+const (
+	saysDisable = iota
+	saysEnable
+	saysStop
+	saysRemove
+	saysRestore
+	modelWords
+)
+
+// said is the tree after an operator has said a word; nil if it cannot be said.
+func (f *modelForest) said(t *modelTree, word int) *modelTree {
+	r := &modelOperator{forest: f, tree: t}
+	ctx, l, by := context.Background(), f.layout, tree.Word{By: "ann"}
+	var err error
+	switch word {
+	case saysDisable, saysEnable:
+		_, err = operate.SetServers(ctx, r, l, by, word == saysEnable)
+	case saysStop:
+		var ids []string
+		for _, n := range t.below(l.Instances()) {
+			ids = append(ids, n)
+		}
+		_, err = operate.Stop(ctx, r, l, by, tree.WholeJob, ids)
+	case saysRemove:
+		err = operate.Remove(ctx, r, l, by, false)
+	case saysRestore:
+		err = operate.Restore(ctx, r, l, by)
+	}
+	if err != nil || r.tree == t {
+		return nil
+	}
+	return r.tree
+}
+
+// modelOperator is the registry for what somebody does at one moment.
+type modelOperator struct {
+	forest *modelForest
+	tree   *modelTree
+}
+
+func (r *modelOperator) Commit(_ context.Context, ops ...registry.Op) (results []registry.Result, err error) {
+	r.tree, results, _, err = r.forest.commit(r.tree, -1, ops)
+	return results, err
+}
+
+func (r *modelOperator) Read(_ context.Context, q ...registry.Query) ([]registry.Node, error) {
+	return r.tree.read(q), nil
+}
+
+func (*modelOperator) Watch(context.Context, ...registry.Query) (<-chan registry.Snapshot, error) {
+	return nil, registry.ErrUnavailable
+}
+func (*modelOperator) Trust() (registry.Trust, <-chan struct{}) { return registry.TrustLive, nil }
+func (*modelOperator) Trusted() bool                            { return true }
+func (*modelOperator) Lost() <-chan struct{}                    { return nil }
+func (*modelOperator) Close() error                             { return nil }
 
 // later is the tree when the next instant has come.
 func (f *modelForest) later(t *modelTree) *modelTree {

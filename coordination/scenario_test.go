@@ -2,6 +2,7 @@ package coordination_test
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"flag"
 	"fmt"
@@ -123,6 +124,41 @@ func (s *script) run(text string) string {
 		}
 	}
 	return out.String()
+}
+
+// disableUntil has an operator disable something until a time.
+func (s *script) disableUntil(words []string, until time.Time) error {
+	word := said
+	word.Until = until.UnixMilli()
+	return s.operate(func(ctx context.Context, r registry.Center) error {
+		var err error
+		switch words[1] {
+		case "item":
+			_, err = operate.SetItem(ctx, r, s.layout, word, s.number(words[2]), false)
+		case "server":
+			_, err = operate.SetServers(ctx, r, s.layout, word, false, words[2])
+		default:
+			_, err = operate.SetServers(ctx, r, s.layout, word, false)
+		}
+		return err
+	})
+}
+
+// over ends what is disabled until a time, if that is over.
+func (s *script) over(what string) error {
+	return s.operate(func(ctx context.Context, r registry.Center) error {
+		var of string
+		var word tree.Word
+		var done bool
+		var err error
+		if what == "job" {
+			done, err = operate.EndDisabled(ctx, r, s.layout, s.now, &of, &word)
+		} else {
+			done, err = operate.EndItem(ctx, r, s.layout, s.number(what), s.now, &word)
+		}
+		s.say("%s", strings.TrimRight(fmt.Sprintf("over: %v %q %s", done, of, word.By), " "))
+		return err
+	})
 }
 
 var (
@@ -306,6 +342,10 @@ func (s *script) command(line string) error {
 		return s.edit(func(c *jobconfig.Configuration) { settings(1, c) })
 	case "disable", "enable":
 		enable := words[0] == "enable"
+		if n := slices.Index(words, "until"); n > 0 { // disable job until 10:00:30
+			until := s.instant(words[n+1])
+			return s.disableUntil(words[:n], until)
+		}
 		switch arg(1) {
 		case "item":
 			return s.operate(moves.SetItem(s.layout, s.number(arg(2)), enable))
@@ -315,6 +355,8 @@ func (s *script) command(line string) error {
 			return s.operate(moves.SetServers(s.layout, enable))
 		}
 		s.t.Fatalf("%q: expected item, server or job", line)
+	case "over": // over 2: of an item; over job: of servers
+		return s.over(arg(1))
 	case "release": // release all, release 2
 		item := -1
 		if arg(1) != "all" {

@@ -52,8 +52,10 @@ type ItemState struct {
 	Offset        []byte
 	OffsetVersion int32
 	HasOffset     bool
-	// Misfire, Disabled: the marks, as of the reading.
+	// Misfire, Disabled: the marks, as of the reading. Said is the word of who disabled it, if
+	// a program of ours did.
 	Misfire, Disabled bool
+	Said              tree.Word
 }
 
 // Current reports whether the share was read after the view's division, and
@@ -236,7 +238,11 @@ func itemQueries(l tree.Layout, items tree.Items) []registry.Query {
 func itemState(l tree.Layout, n registry.Snapshot, i int) ItemState {
 	record, offset := n.Data(l.Record(i)), n.Data(l.Offset(i))
 	s := ItemState{Record: tree.ParseRecord(record.Data), RecordVersion: tree.VersionOf(record),
-		Misfire: n.Data(l.ItemMisfire(i)).Exists, Disabled: n.Data(l.ItemDisabled(i)).Exists}
+		Misfire: n.Data(l.ItemMisfire(i)).Exists}
+	if mark := n.Data(l.ItemDisabled(i)); mark.Exists {
+		s.Disabled = true
+		s.Said, _ = tree.ParseMark(mark.Data)
+	}
 	if offset.Exists {
 		s.Offset, s.OffsetVersion, s.HasOffset = offset.Data, offset.Version, true
 	}
@@ -244,23 +250,58 @@ func itemState(l tree.Layout, n registry.Snapshot, i int) ItemState {
 	return s
 }
 
-// ReadDisabled reads which of the items are disabled.
-func ReadDisabled(ctx context.Context, r registry.Center, l tree.Layout, items tree.Items) (map[int]bool, error) {
+// ReadDisabled reads which of the items are disabled, with the words of who disabled them.
+func ReadDisabled(ctx context.Context, r registry.Center, l tree.Layout, items tree.Items) (map[int]tree.Word, error) {
+	disabled := make(map[int]tree.Word)
+	err := step.Perform(ctx, r, "read disabled items", func(ctx context.Context, x *step.Exchange) error {
+		n, err := x.Read(ctx, DisabledMarks(l, items)...)
+		if err != nil {
+			return err
+		}
+		for _, i := range items {
+			if mark := n.Data(l.ItemDisabled(i)); mark.Exists {
+				disabled[i], _ = tree.ParseMark(mark.Data)
+			}
+		}
+		return nil
+	})
+	return disabled, err
+}
+
+// DisabledMarks are the nodes whose existence says that items are disabled.
+func DisabledMarks(l tree.Layout, items tree.Items) []registry.Query {
 	read := make([]registry.Query, len(items))
 	for k, i := range items {
 		read[k] = registry.Data(l.ItemDisabled(i))
 	}
-	disabled := make(map[int]bool)
-	err := step.Perform(ctx, r, "read disabled items", func(ctx context.Context, x *step.Exchange) error {
+	return read
+}
+
+// ReadEnabled reads up to when items owe nothing, since they, or all servers, were disabled:
+// of all of them, and by item, Unix milliseconds by the registry's clock. An item that was never
+// enabled is left out.
+func ReadEnabled(ctx context.Context, r registry.Center, l tree.Layout, items tree.Items) (all int64, of map[int]int64, err error) {
+	read := []registry.Query{registry.Data(l.Enabled())}
+	for _, i := range items {
+		read = append(read, registry.Data(l.Item(i)))
+	}
+	of = make(map[int]int64)
+	err = step.Perform(ctx, r, "read when items were enabled", func(ctx context.Context, x *step.Exchange) error {
 		n, err := x.Read(ctx, read...)
+		if err != nil {
+			return err
+		}
+		if enabled := n.Data(l.Enabled()); enabled.Exists {
+			all = tree.EnabledAt(enabled.Data, enabled.Mtime.UnixMilli())
+		}
 		for _, i := range items {
-			if n.Data(l.ItemDisabled(i)).Exists {
-				disabled[i] = true
+			if node := n.Data(l.Item(i)); node.Exists && node.Version > 0 { // it was set
+				of[i] = node.Mtime.UnixMilli()
 			}
 		}
-		return err
+		return nil
 	})
-	return disabled, err
+	return all, of, err
 }
 
 // ReadItems reads the states of items.

@@ -412,6 +412,13 @@ func (v View) configVersion() int32 {
 	return v.configNode.Version
 }
 
+// ServerChange is the registry's number of the write that made this host's server what it is,
+// ServerTime the registry's clock then; zero if it has no node.
+func (v View) ServerChange() int64 { return v.serverNode.Mzxid }
+
+// ServerTime is explained at ServerChange.
+func (v View) ServerTime() time.Time { return v.serverNode.Mtime }
+
 // ConfigChange is the registry's number of the write that made the
 // configuration what it is; it distinguishes two configurations.
 func (v View) ConfigChange() int64 { return v.configNode.Mzxid }

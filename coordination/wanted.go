@@ -194,6 +194,66 @@ func (m *Member) NoteStop(ctx context.Context, now time.Time) error {
 	})
 }
 
+// ReadDisabler reads whether a server is enabled, and the word by which it is disabled; that
+// is empty if nobody said so: the definition disables it, or another program.
+func ReadDisabler(ctx context.Context, r registry.Center, l tree.Layout, ip string) (word tree.Word, enabled bool, err error) {
+	err = step.Perform(ctx, r, "read who has disabled a server", func(ctx context.Context, x *step.Exchange) error {
+		n, err := x.Read(ctx, registry.Data(l.Wanted()), registry.Data(l.Server(ip)))
+		if err != nil {
+			return err
+		}
+		server := n.Data(l.Server(ip))
+		enabled = !server.Exists || tree.IsEnabled(server.Data)
+		if word, _ = tree.ParseWanted(n.Data(l.Wanted()).Data).Disabled.Of(ip); !word.Off {
+			word = tree.Word{}
+		}
+		return nil
+	})
+	return word, enabled, err
+}
+
+// NoteEnabled writes down, when this host's server was enabled, that no server was until then, if
+// that is so: what came due is not owed. A program of ours that enables servers has written it
+// down in the same commit; so it is for what another program does.
+func (m *Member) NoteEnabled(ctx context.Context) error {
+	l, own := m.Layout, m.View.serverNode
+	return m.perform(ctx, "note that the job is enabled", func(ctx context.Context, x *step.Exchange) error {
+		for {
+			n, err := x.Read(ctx, registry.Data(l.Enabled()), registry.Children(l.Servers()))
+			if err != nil {
+				return err
+			}
+			enabled := n.Data(l.Enabled())
+			if enabled.Exists && enabled.Mzxid >= own.Mzxid {
+				return nil
+			}
+			others := slices.DeleteFunc(slices.Clone(n.Children(l.Servers())), func(ip string) bool { return ip == m.Self.ServerIP })
+			for some := range slices.Chunk(others, serversAtOnce) {
+				read := make([]registry.Query, len(some))
+				for i, ip := range some {
+					read[i] = registry.Data(l.Server(ip))
+				}
+				if n, err = x.Read(ctx, read...); err != nil {
+					return err
+				}
+				for _, q := range read {
+					if s := n[q]; s.Exists && tree.IsEnabled(s.Data) && s.Mzxid < own.Mzxid {
+						return nil
+					}
+				}
+			}
+			_, err = x.Commit(ctx, registry.Check(l.Config(), registry.AnyVersion), step.Put(enabled, tree.EnabledData(own.Mtime.UnixMilli())))
+			if step.Contested(err) {
+				if c := step.ConflictOf(err); c != nil && c.Index == 0 {
+					return tree.ErrRemoved
+				}
+				continue
+			}
+			return err
+		}
+	})
+}
+
 // ordered finds what another program has ordered of the whole job by the nodes of its
 // servers: all that have no word of their own are disabled, or enabled, against what is
 // wanted. ElasticJob's console does no more, and takes such a job for a disabled one. It
@@ -251,10 +311,16 @@ func carried(ctx context.Context, x *step.Exchange, l tree.Layout, disabled bool
 		return nil, nil, err
 	}
 	var ops []registry.Op
+	none := true // is enabled
 	for _, q := range read {
-		if s := n[q]; s.Exists && tree.IsEnabled(s.Data) == disabled {
+		s := n[q]
+		if s.Exists && tree.IsEnabled(s.Data) == disabled {
 			ops = append(ops, registry.Set(s.Path, []byte(serverState(disabled)), s.Version))
 		}
+		none = none && !(s.Exists && tree.IsEnabled(s.Data))
+	}
+	if !disabled && none && len(ops) > 0 { // what came due until now is not owed
+		ops = append(ops, registry.Ensure(l.Enabled()), registry.Set(l.Enabled(), nil, registry.AnyVersion))
 	}
 	said.Off = disabled
 	return ops, words.With(tree.WholeJob, said), nil

@@ -2,7 +2,6 @@ package host
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -13,7 +12,6 @@ import (
 
 	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/coordination"
-	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/coordination/tree"
 	"github.com/wasmjob/wasmjob/host/due"
 	"github.com/wasmjob/wasmjob/host/event"
@@ -63,6 +61,9 @@ var skipCauses = map[due.Cause]event.SkipCause{due.Later: event.SkipLater, due.D
 func (rn *runner) fire(now moment, at time.Time) {
 	id := tree.Fire{Instant: at.UnixMilli(), Source: string(abi.SourceSchedule)}
 	switch {
+	case !rn.member.View.Enabled && rn.pause.endsBy(at):
+		rn.park(at) // it runs, as soon as the server is enabled
+		return
 	case !rn.member.View.Enabled:
 		rn.skipFire(id, event.SkipDisabled, "this server is disabled for the job")
 		return
@@ -238,6 +239,7 @@ func (rn *runner) hurry() (over func()) {
 func (rn *runner) refused(now moment, it *item, id tree.Fire, why coordination.Refusal, out coordination.Begun, trigger bool) {
 	switch why {
 	case coordination.RefusedDisabled:
+		it.state.Said = out.Disabled[it.number]
 		rn.itemDisabled(it, id)
 	case coordination.RefusedHeld:
 		it.Answered(id)
@@ -271,39 +273,6 @@ func (rn *runner) refused(now moment, it *item, id tree.Fire, why coordination.R
 		rn.owe(it, id)
 		latest, _ := rn.host.instants()
 		rn.againAt = now.Add(min(id.Time().Sub(time.UnixMilli(latest)), longestSleep))
-	}
-}
-
-// saveWaived has the records of items say which instants were waived: their next owners
-// would catch them up. What runs has its turn when it has ended.
-func (rn *runner) saveWaived(now moment) {
-	if len(rn.waived) == 0 || now.Before(rn.refusal.retryAt) || !rn.knowsShare() {
-		return
-	}
-	states := make(map[int]coordination.ItemState)
-	for n, until := range rn.waived {
-		it := rn.items[n]
-		if it == nil || !it.owned || it.state.Record.Instant >= until {
-			delete(rn.waived, n)
-		} else if state := it.state; it.run == nil && it.Due == nil && !rn.denials.waits(now, n) && !state.Record.Open() && state.RecordVersion >= 0 {
-			state.Record.Instant = until
-			states[n] = state
-		}
-	}
-	if len(states) == 0 {
-		return
-	}
-	waived, err := rn.member.Waive(rn.work, states)
-	rn.denials.note(now, "", waived.Denied, rn.log)
-	for n, state := range waived.Items {
-		rn.items[n].state = state
-		rn.denials.end(n)
-		delete(rn.waived, n)
-	}
-	if errors.Is(err, registry.ErrConflict) || errors.Is(err, registry.ErrUnknown) {
-		rn.foundStale(now)
-	} else if err != nil {
-		rn.failed(now, "waiving instants of disabled items", err)
 	}
 }
 
@@ -463,9 +432,9 @@ func (rn *runner) findDue(now moment, share coordination.Share, gained []int) {
 	if at := rn.calendar.Parked; !at.IsZero() {
 		rn.calendar.Parked = time.Time{}
 		rn.fire(now, at)
-		rn.makeUp(now.wall, gained)
+		rn.makeUp(now, gained)
 	} else if len(gained)+len(stays) > 0 {
-		rn.makeUp(now.wall, slices.Concat(gained, stays))
+		rn.makeUp(now, slices.Concat(gained, stays))
 	}
 	for _, n := range slices.Concat(gained, stays) {
 		it := rn.items[n]

@@ -186,6 +186,9 @@ func missing(c *cluster, from, to time.Time, step time.Duration, total int) {
 		if e.Kind == event.ItemEnded && !(c.lostAnswers && e.Outcome == abi.OutcomeOK) {
 			continue
 		}
+		for at := e.Instant.UTC(); e.Item != nil && !at.After(e.Through.UTC()); at = at.Add(step) {
+			seen[fmt.Sprint(at, *e.Item)] = true
+		}
 		instants := 1 // that the event is of
 		if before, _, many := strings.Cut(e.Reason, " instants from here on"); many {
 			fmt.Sscan(before[strings.LastIndexAny(before, "( ")+1:], &instants)

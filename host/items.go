@@ -27,7 +27,7 @@ type itemSet struct {
 	endedSince  time.Time
 	completedAt time.Time // when ends of runs were last written down
 	passed      bool      // an item's passed is set
-	waived      due.Waived
+	pause       pause
 	calendar    due.Calendar
 	javaParks   bool // Java hosts have not begun the instant that is parked either: the flag stood before it
 	lastFire    *FireStatus
@@ -51,6 +51,7 @@ type item struct {
 	// passed is set when an instant passed over the item, or what it missed was
 	// not looked for, because it was beyond the total count.
 	passed      bool
+	switched    switched
 	lastOutcome abi.Outcome
 	lastMessage string
 	lastEnd     time.Time
@@ -81,7 +82,7 @@ func (set *itemSet) begunUntil() (earliest time.Time, held bool) {
 		if !it.owned {
 			continue
 		}
-		if begun := time.UnixMilli(it.state.Record.Instant); !held || begun.Before(earliest) {
+		if begun := latest(time.UnixMilli(it.state.Record.Instant), it.switched.reported); !held || begun.Before(earliest) {
 			earliest, held = begun, true
 		}
 	}
@@ -200,61 +201,115 @@ func (set *itemSet) park(at time.Time) {
 	set.reportSkip(set.calendar.Park(at, begun, held))
 }
 
-// makeUp finds what was due for items that this host has just been given,
-// while they had no owner.
-func (set *itemSet) makeUp(now time.Time, gained []int) {
+// makeUp finds what was due for items that this host has just been given, or that were just
+// enabled, while they had no owner or were disabled. What cannot be looked up now it finds later.
+func (set *itemSet) makeUp(now moment, gained []int) {
 	if set.calendar.Schedule == nil || !set.member.View.Enabled || set.javaRefuses() != "" || set.leaderRefuses() != "" {
 		return
 	}
 	slices.Sort(gained)
-	type owed struct {
-		at   time.Time
-		skip *due.Skip
-	}
-	found := make(map[[2]int64]owed) // items mostly were begun last at the same instant
+	var candidates []*item
+	var missed tree.Items
+	came := make(map[int64]bool) // items mostly were begun last at the same instant
 	for _, n := range gained {
 		it := set.items[n]
-		if it == nil || it.Due != nil || it.state.Record.Instant == 0 {
+		if it == nil || it.state.Record.Instant == 0 {
+			continue
+		}
+		if it.Due != nil {
+			if it.Due.Trigger == 0 && !it.switched.seen.IsZero() { // a misfire, perhaps of the time before
+				missed, candidates = append(missed, n), append(candidates, it)
+			}
 			continue
 		}
 		if it.passed = set.beyond(it); it.passed {
 			set.passed = true
 			continue
 		}
-		begun, back := max(it.state.Record.Instant, set.waived[n]), it.state.Record.HandedBack()
-		o, known := found[[2]int64{begun, back}]
+		begun := it.state.Record.Instant
+		missing, known := came[begun]
 		if !known {
-			var handedBack time.Time
-			if back != 0 {
-				handedBack = time.UnixMilli(back)
-			}
-			o.at, o.skip = set.calendar.CatchUp(now, time.UnixMilli(begun), handedBack, set.member.View.Config.Misfire)
-			found[[2]int64{begun, back}] = o
+			missing = !set.calendar.First(now.wall, time.UnixMilli(begun)).IsZero()
+			came[begun] = missing
 		}
-		if o.skip != nil {
-			id := tree.Fire{Instant: o.skip.First.UnixMilli(), Source: string(abi.SourceCatchUp)}
-			set.skipItems(it, id, o.skip.Through, skipCauses[o.skip.Cause], o.skip.Reason)
-			if o.at.IsZero() && o.skip.Cause == due.Disabled {
-				set.waivePast(now, it)
-			}
+		if missing && !it.state.Disabled {
+			missed = append(missed, n)
 		}
-		if !o.at.IsZero() {
-			it.Due = &tree.Fire{Instant: o.at.UnixMilli(), Source: string(abi.SourceCatchUp)}
+		if missing || it.state.Record.HandedBack() != 0 {
+			candidates = append(candidates, it)
+		}
+	}
+	if len(missed) > 0 {
+		if err := set.readEnabled(missed); err != nil {
+			set.failed(now, "reading when items were enabled", err)
+			for _, it := range candidates {
+				it.passed, set.passed = true, true
+			}
+			return
+		}
+	}
+	found := make(map[[3]int64]owes)
+	for _, it := range candidates {
+		switch {
+		case it.Due != nil && !it.Due.Time().Before(it.switched.notBefore):
+		case it.Due != nil:
+			set.skipItem(it, *it.Due, event.SkipDisabled, wasDisabled)
+			it.Due = nil
+		case it.state.Disabled:
+			set.cover(now, it)
+		default:
+			set.catchUp(now, it, found)
 		}
 	}
 }
 
-// waivePast notes that what came due until now for an item begins nowhere any more.
-func (set *itemSet) waivePast(now time.Time, it *item) {
-	if at := set.calendar.Newest(now, time.UnixMilli(it.state.Record.Instant)); !at.IsZero() {
-		set.waived.Note(it.number, at)
+// wasDisabled is why an instant has no catch-up.
+const wasDisabled = "it was due while the item, or the job on all servers, was disabled"
+
+// owes is what items owe that were begun last, and enabled last, at the same times.
+type owes struct {
+	at   time.Time
+	skip *due.Skip
+}
+
+// catchUp finds what an item owes. found has what is known of others.
+func (set *itemSet) catchUp(now moment, it *item, found map[[3]int64]owes) {
+	begun, back := it.state.Record.Instant, it.state.Record.HandedBack()
+	calendar := set.calendar
+	calendar.NotBefore = latest(calendar.NotBefore, it.switched.notBefore)
+	key := [3]int64{begun, back, calendar.NotBefore.UnixMilli()}
+	o, known := found[key]
+	if !known {
+		var handedBack time.Time
+		if back != 0 {
+			handedBack = time.UnixMilli(back)
+		}
+		o.at, o.skip = calendar.CatchUp(now.wall, time.UnixMilli(begun), handedBack, set.member.View.Config.Misfire)
+		found[key] = o
+	}
+	if skip := o.skip; skip != nil {
+		reason := skip.Reason
+		if skip.Cause == due.Disabled && it.switched.notBefore.After(set.calendar.NotBefore) {
+			reason = wasDisabled
+		}
+		first, through := skip.First, skip.Through
+		if !first.After(it.switched.reported) { // up to then it is reported
+			first = set.calendar.After(it.switched.reported)
+		}
+		if !first.IsZero() && !first.After(latest(through, skip.First)) {
+			id := tree.Fire{Instant: first.UnixMilli(), Source: string(abi.SourceCatchUp)}
+			set.skipItems(it, id, through, skipCauses[skip.Cause], reason)
+		}
+	}
+	if !o.at.IsZero() {
+		it.Due = &tree.Fire{Instant: o.at.UnixMilli(), Source: string(abi.SourceCatchUp)}
 	}
 }
 
 // makeUpPassed finds what was due for items that are not beyond the total count
 // any more: this host was given them before it heard that there are more.
-func (set *itemSet) makeUpPassed(now time.Time) {
-	if !set.passed || !set.knowsShare() {
+func (set *itemSet) makeUpPassed(now moment) {
+	if !set.passed || !set.knowsShare() || now.Before(set.refusal.retryAt) {
 		return
 	}
 	set.passed = false
@@ -303,7 +358,7 @@ func (set *itemSet) reportGone(it *item, counts tree.Counts) {
 	if !it.owned || counts.Since == 0 || it.number < counts.Total || it.number >= counts.Former || set.calendar.Schedule == nil {
 		return
 	}
-	first, since := set.calendar.After(time.UnixMilli(it.state.Record.Instant)), time.UnixMilli(counts.Since)
+	first, since := set.calendar.After(latest(time.UnixMilli(it.state.Record.Instant), it.switched.reported)), time.UnixMilli(counts.Since)
 	if first.IsZero() || first.After(since) {
 		return
 	}
@@ -336,6 +391,13 @@ func (set *itemSet) reread(it *item, state coordination.ItemState) {
 	if it.state.Record.Held != 0 && state.Record.Held == 0 && state.Record.Outcome == tree.OutcomeHeld {
 		set.log.Info("item released", zap.Int("item", it.number))
 		set.Emit(event.Event{Kind: event.ItemReleased, Item: &it.number, Reason: "an operator released it"})
+	}
+	if state.Disabled {
+		it.disable()
+	} else if it.state.Disabled { // what came due meanwhile is not owed
+		set.outside.Enabled(it.number)
+		it.switched.seen = set.host.clock()
+		it.passed, set.passed = true, true
 	}
 	it.state = state
 }
@@ -398,17 +460,22 @@ func (set *itemSet) fit(id tree.Fire, items []*item) []*item {
 	})
 }
 
-// dropDisabled takes out items that were found disabled before and still are. It
-// reads those too whose records were found ahead of the instant, by a clock that
+// dropDisabled takes out items that are known to be disabled: their marks are watched, and nothing
+// is asked. For a trigger it reads them: whoever enables an item and triggers the job then wants both. It reads
+// those, too, whose records were found ahead of the instant, by a clock that
 // was wrong, and an operator may have deleted them since; and those that are held
 // back, which an operator may have released.
 func (set *itemSet) dropDisabled(id tree.Fire, items []*item) []*item {
 	var doubt tree.Items
-	for _, it := range items {
-		if it.state.Disabled || aheadOf(it.state.Record, id) || it.state.Record.Held != 0 {
+	items = slices.DeleteFunc(items, func(it *item) bool {
+		out := it.state.Disabled && id.Trigger == 0
+		if out {
+			set.itemDisabled(it, id)
+		} else if it.state.Disabled || aheadOf(it.state.Record, id) || it.state.Record.Held != 0 {
 			doubt = append(doubt, it.number)
 		}
-	}
+		return out
+	})
 	if len(doubt) == 0 {
 		return items
 	}
@@ -419,10 +486,7 @@ func (set *itemSet) dropDisabled(id tree.Fire, items []*item) []*item {
 	var rest []*item
 	for _, it := range items {
 		if s, asked := states[it.number]; asked {
-			set.outside.Item(it.number, s.Disabled)
-			if it.state.Disabled = s.Disabled; aheadOf(it.state.Record, id) || it.state.Record.Held != 0 {
-				set.reread(it, s)
-			}
+			set.reread(it, s)
 			if s.Disabled {
 				set.itemDisabled(it, id)
 				continue
@@ -433,14 +497,18 @@ func (set *itemSet) dropDisabled(id tree.Fire, items []*item) []*item {
 	return rest
 }
 
-// itemDisabled reports that an item does not begin for a fire because it is disabled.
+// itemDisabled reports that an item does not begin for a fire because it is disabled. An instant
+// at which that is over is due when it is enabled.
 func (set *itemSet) itemDisabled(it *item, id tree.Fire) {
+	it.disable()
+	if until := it.state.Said.Until; until != 0 && id.Trigger == 0 && id.Instant >= until {
+		set.owe(it, id)
+		return
+	}
 	it.Answered(id)
-	set.outside.Item(it.number, true)
-	it.state.Disabled = true
 	set.skipItem(it, id, event.SkipDisabled, string(coordination.RefusedDisabled))
 	if id.Trigger == 0 {
-		set.waived.Note(it.number, id.Time())
+		it.switched.reported = latest(it.switched.reported, id.Time())
 	}
 }
 

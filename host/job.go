@@ -116,6 +116,7 @@ type watch struct {
 	outside    <-chan registry.Snapshot
 	endOutside context.CancelFunc
 	seen       registry.Snapshot
+	marks      marks
 }
 
 // pace is how often the host takes steps of the common business.
@@ -210,6 +211,12 @@ func (j *job) run(work context.Context) {
 				continue
 			}
 			j.watch.seen = s
+		case s, ok := <-j.watch.marks.snapshots:
+			if !ok {
+				j.watch.marks.snapshots = nil
+				continue
+			}
+			j.seeMarks(j.host.now(), s)
 		case <-j.mail.wake:
 			news = false
 		case <-timer.C:
@@ -383,10 +390,11 @@ func (j *job) advance(now moment) (over bool) {
 		j.tick(now)
 	}
 	j.coordinate(now)
-	j.makeUpPassed(now.wall)
+	j.endPauses(now)
+	j.makeUpPassed(now)
 	j.tick(now)
 	j.followUp(now)
-	j.saveWaived(now)
+	j.watchMarks(now)
 	j.resolve(now)
 	j.saveOffsets(now)
 	j.publishTally(now)
@@ -447,6 +455,8 @@ func (j *job) sleep(now moment) time.Duration {
 	at(j.exit.until.Add(-run.SoftGrace(j.host.cfg.DrainTimeout)))
 	at(j.quotaAt)
 	at(j.outside.Again())
+	at(j.watch.marks.turnAt)
+	at(j.pauseEnds(now))
 	at(j.denials.next(j.host.now()))
 	if len(j.ended) > 0 {
 		at(j.windowEnd())
@@ -480,6 +490,14 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
+// latest is the later of two times; zero is before any other.
+func latest(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
 func soonest(a, b time.Time) time.Time {
 	if !a.IsZero() && a.Before(b) {
 		return a
@@ -508,7 +526,7 @@ func (j *job) stay() {
 	for _, it := range j.sorted(func(it *item) bool { return it.owned && it.run == nil }) {
 		idle = append(idle, it.number)
 	}
-	j.makeUp(j.host.clock(), idle)
+	j.makeUp(j.host.now(), idle)
 }
 
 // heardSoon is the latest that a host hears of a write, while its clock and the registry's are right.
@@ -565,6 +583,7 @@ func transient(err error) bool {
 // id that was not used before. What was due while it was away is not owed.
 func (j *job) rejoin(now moment) {
 	j.endOutside()
+	j.exit.said = tree.Word{}
 	j.exit.left, j.exit.state, j.exit.noted, j.joined, j.registered, j.exit.triedAt = "", "", false, false, false, time.Time{}
 	j.exit.stopped, j.exit.until = false, time.Time{}
 	j.joining.applied, j.joining.waited = coordination.Applied{}, 0
@@ -574,6 +593,7 @@ func (j *job) rejoin(now moment) {
 	id := j.member.Self.ID
 	j.identity.Store(&id)
 	j.calendar.Next, j.calendar.Parked, j.calendar.NotBefore = time.Time{}, time.Time{}, now.wall
+	j.pause = pause{}
 	j.cron.madeFor, j.configured, j.reported, j.edits = "", configured{}, event.Settings{}, edits.Seen{}
 	j.election.reset()
 	j.takers.reset()

@@ -233,7 +233,7 @@ func (j *job) says(now moment) tree.Word {
 
 // keepOut stays out of a job that this host has not joined: somebody wants it so.
 func (j *job) keepOut(now moment, out *coordination.StayOut) {
-	j.joining.err, j.exit.noted = nil, true
+	j.joining.err, j.exit.noted, j.exit.said = nil, true, out.Said
 	if out.Again {
 		// A host of the version before, which does not know what is wanted, has made it again.
 		err := operate.Remove(j.work, recorded.By(j.member.Registry, j.member.Layout), j.member.Layout, out.Said, false)
@@ -293,6 +293,7 @@ func (j *job) stayOut(now moment) (back bool) {
 	err := coordination.StaysOut(j.watch.seen, j.member.Layout, j.member.Self.ID, j.wanted.Definition.YAML())
 	var out *coordination.StayOut
 	if errors.As(err, &out) {
+		j.exit.said = out.Said
 		if out.Again {
 			j.watch.seen = nil // the next snapshot shows that it is done
 			j.keepOut(now, out)
@@ -398,7 +399,6 @@ func (j *job) withdraw(now moment) bool {
 			j.flushOffsets(now) // whoever goes on begins there
 		}
 		j.exit.triedAt = now.Time
-		j.saveWaived(now)
 		err := j.settleDoubt(now)
 		if err == nil {
 			err = j.member.Leave(j.work)
@@ -442,16 +442,7 @@ func joinWords(words []string) string { return strings.Join(words, ", ") }
 // something it waits for the snapshot that shows it.
 func (j *job) coordinate(now moment) {
 	if j.member.View.Enabled && !j.wasEnabled {
-		j.calendar.NotBefore = now.wall // what was due while it was disabled has no catch-up
-		for _, it := range j.sorted(func(it *item) bool { return it.run == nil && it.Due != nil && it.Due.Trigger == 0 }) {
-			j.skipItem(it, *it.Due, event.SkipDisabled, "this server was disabled for the job")
-			it.Due = nil
-		}
-		for _, it := range j.items {
-			if it.owned {
-				j.waivePast(now.wall, it)
-			}
-		}
+		j.enabled(now)
 	}
 	if !j.member.View.Enabled && j.wasEnabled { // as in ElasticJob, where the resharding ends the loop
 		for _, it := range j.items {
@@ -738,6 +729,7 @@ func (j *job) unwatchAll() {
 	}
 	j.watch.end, j.watch.control = nil, nil
 	j.endExtra()
+	j.endMarks()
 }
 
 // repair repairs what an external edit has deleted or overwritten of what this
@@ -756,7 +748,7 @@ func (j *job) repair(now moment) {
 	} else if j.repairs.flagged.IsZero() {
 		j.repairs.flagged = now.Time
 	}
-	stuck := j.member.View.Necessary && now.Sub(j.repairs.flagged) > 2*repairPause // a division cannot be made
+	stuck := j.member.View.Necessary && j.member.View.Enabled && now.Sub(j.repairs.flagged) > 2*repairPause // a division cannot be made
 	j.repairs.wanted = j.repairs.wanted || j.repairs.refused || came || stuck || j.member.View.MissingFromMembers()
 	if minutes := j.member.View.Config.ReconcileIntervalMinutes; minutes > 0 && j.repairs.at.IsZero() {
 		j.repairs.at = now.Add(time.Duration(minutes) * time.Minute)

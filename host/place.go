@@ -84,7 +84,8 @@ type joining struct {
 
 // exit is a host's way out of a job.
 type exit struct {
-	left     string // why the job is not run here: stopped, removed
+	left     string    // why the job is not run here: stopped, removed
+	said     tree.Word // who wants it so
 	state    JobState
 	noted    bool // that another program has removed the job, or stopped this host, is written down
 	leaving  string

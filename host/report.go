@@ -72,13 +72,22 @@ func (j *job) readDisabled() {
 		return // shown as it was last known
 	}
 	var held tree.Items
+	var enabled []int
 	for _, n := range items {
-		j.outside.Item(n, disabled[n])
-		j.items[n].state.Disabled = disabled[n]
-		if j.items[n].state.Record.Held != 0 {
+		it := j.items[n]
+		word, is := disabled[n]
+		if is {
+			it.disable()
+			it.state.Said = word
+		} else if it.state.Disabled {
+			enabled = append(enabled, n)
+		}
+		if it.state.Record.Held != 0 {
 			held = append(held, n)
 		}
 	}
+	j.itemsEnabled(j.host.now(), enabled)
+	j.watchMarks(j.host.now())
 	if len(held) == 0 {
 		return
 	}
@@ -189,6 +198,12 @@ func (j *job) status() *JobStatus {
 		}
 	}
 	s.State, s.Reason = j.state()
+	switch s.State {
+	case JobDisabled:
+		s.Said = SaidBy(j.pause.word)
+	case JobStopped, JobRemoved:
+		s.Said = SaidBy(j.exit.said)
+	}
 	s.Reason = words.Reason(s.Reason)
 	var warnings words.Few[string]
 	for _, w := range j.member.View.ConfigWarnings {
@@ -237,7 +252,7 @@ func (j *job) status() *JobStatus {
 	}
 	s.Warnings = words.Strings(warnings.Kept(), warnings.More())
 	for _, it := range j.sorted(func(*item) bool { return true }) {
-		i := ItemStatus{Item: it.number, Parameter: parameters[it.number], Misfired: it.Next() != nil, Disabled: it.state.Disabled,
+		i := ItemStatus{Item: it.number, Parameter: parameters[it.number], Misfired: it.Next() != nil, Disabled: it.state.Disabled, Said: SaidBy(it.state.Said),
 			LastOutcome: it.lastOutcome, LastMessage: it.lastMessage, LastEnd: it.lastEnd, LastOutside: it.lastOutside,
 			Failures: it.state.Record.Failures}
 		if at := it.state.Record.LastOK(); at != 0 {

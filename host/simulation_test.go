@@ -221,13 +221,23 @@ func simulate(t *testing.T, seed uint64, tell bool) {
 				d.ShardingTotalCount = 1 + w.pick(7)
 				apply(job(d, g))
 			case action == 8 && w.pick(2) == 0:
+				d := w.between(time.Second, 3*time.Minute)
+				if w.pick(2) == 0 { // it ends by itself
+					_ = n.operator().Until(time.Now().Add(d)).Disable(ctx, simJob)
+					break
+				}
 				_ = n.operator().Disable(ctx, simJob)
-				time.Sleep(w.between(time.Second, 3*time.Minute))
+				time.Sleep(d)
 				_ = n.operator().Enable(ctx, simJob)
 			case action == 10: // an item is disabled for a while
 				item := w.pick(d.ShardingTotalCount)
+				d := w.between(time.Second, 3*time.Minute)
+				if w.pick(2) == 0 {
+					_ = n.operator().Until(time.Now().Add(d)).DisableItem(ctx, simJob, item)
+					break
+				}
 				_ = n.operator().DisableItem(ctx, simJob, item) // it may not exist yet
-				time.Sleep(w.between(time.Second, 3*time.Minute))
+				time.Sleep(d)
 				_ = n.operator().EnableItem(ctx, simJob, item)
 			case action == 11: // the definition goes from one host, and comes back
 				n.host.Apply(nil, nil)

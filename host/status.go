@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/wasmjob/wasmjob/abi"
+	"github.com/wasmjob/wasmjob/coordination/tree"
 	"github.com/wasmjob/wasmjob/host/event"
 )
 
@@ -115,6 +116,8 @@ type JobStatus struct {
 	SessionLost time.Time    `json:"sessionLost,omitzero"`
 	LastState   JobState     `json:"lastState,omitempty"`
 	LastItems   []ItemStatus `json:"lastItems,omitempty"`
+	// Said is who has disabled, stopped or removed it, if the registry says so.
+	Said *Said `json:"said,omitempty"`
 	// Warnings do not keep the job from running.
 	Warnings []string `json:"warnings,omitempty"`
 	// Waits are what the job waits for on this host, at most one of a kind.
@@ -163,6 +166,31 @@ type JobStatus struct {
 	LastFire *FireStatus `json:"lastFire,omitempty"`
 }
 
+// Said is what somebody has said of a job, a server or an item: that it is not to run.
+type Said struct {
+	// By is who said it, Why the reason that was given, Since when it was said.
+	By    string    `json:"by,omitempty"`
+	Why   string    `json:"why,omitempty"`
+	Since time.Time `json:"since,omitzero"`
+	// Until is when it ends by itself; zero: never.
+	Until time.Time `json:"until,omitzero"`
+}
+
+// SaidBy is the word in which the registry has it; nil if nobody said anything.
+func SaidBy(w tree.Word) *Said {
+	at := func(ms int64) time.Time {
+		if ms == 0 {
+			return time.Time{}
+		}
+		return time.UnixMilli(ms)
+	}
+	s := Said{By: w.By, Why: w.Why, Since: at(w.Since), Until: at(w.Until)}
+	if s == (Said{}) {
+		return nil
+	}
+	return &s
+}
+
 // InstanceStatus is one instance of a job, as it describes itself.
 type InstanceStatus struct {
 	Instance string `json:"instance"`
@@ -193,8 +221,10 @@ type ItemStatus struct {
 	Total    int64     `json:"total,omitempty"`
 	Misfired bool      `json:"misfired,omitempty"`
 	// Disabled: an operator keeps the item from running, on whatever host.
-	Disabled bool  `json:"disabled,omitempty"`
-	Fence    int64 `json:"fence,omitempty"`
+	Disabled bool `json:"disabled,omitempty"`
+	// Said is who has disabled it, if the registry says so.
+	Said  *Said `json:"said,omitempty"`
+	Fence int64 `json:"fence,omitempty"`
 	// Held is since when the item is held back, because hosts died in its runs,
 	// as far as this host has seen: it learns of a release when the item is due.
 	Held time.Time `json:"held,omitzero"`

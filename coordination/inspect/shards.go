@@ -26,6 +26,8 @@ type Shards struct {
 	// DisabledServers are those that an operator has disabled for the job, ascending, whether
 	// an instance is on them or not.
 	DisabledServers []string
+	// Words are those by which these are disabled.
+	Words tree.Words
 }
 
 // ShardInstance is one instance of a job.
@@ -75,6 +77,7 @@ type ShardItem struct {
 	Owner     string // instance id, empty for none
 	State     ShardState
 	Disabled  bool
+	Said      tree.Word // of who disabled it, if a program of ours did
 	Misfired  bool
 	// RunningOn is the instance that runs the item, empty for none. Failover
 	// is set when it repeats what a host that died had begun.
@@ -107,7 +110,7 @@ type shardReading struct {
 func (s *shardReading) run(ctx context.Context, x *step.Exchange) error {
 	l := s.layout
 	n, err := x.Read(ctx, registry.Data(l.Config()), registry.Children(l.Instances()), registry.Children(l.Servers()), registry.Data(l.Leader()), registry.Children(l.ShardingFlags()),
-		registry.Data(l.Members()), registry.Data(l.Assignment()), registry.Children(l.Details()), registry.Children(l.Runs()), registry.Children(l.Sharding()))
+		registry.Data(l.Members()), registry.Data(l.Assignment()), registry.Children(l.Details()), registry.Children(l.Runs()), registry.Children(l.Sharding()), registry.Data(l.Wanted()))
 	if err != nil {
 		return err
 	}
@@ -152,6 +155,7 @@ func (s *shardReading) run(ctx context.Context, x *step.Exchange) error {
 		}
 	}
 	slices.Sort(s.out.DisabledServers)
+	s.out.Words = tree.ParseWanted(n.Data(l.Wanted()).Data).Disabled
 	s.report(ids, items)
 	return nil
 }
@@ -222,6 +226,9 @@ func (s *shardReading) item(i int, begun string) ShardItem {
 	running, failovering, record := n.Data(l.ItemRunning(i)), n.Data(l.ItemFailovering(i)), n.Data(l.Record(i))
 	it := ShardItem{Item: i, Owner: string(n.Data(l.ItemInstance(i)).Data), Disabled: n.Data(l.ItemDisabled(i)).Exists, Misfired: n.Data(l.ItemMisfire(i)).Exists, Moves: s.pending.Contains(i),
 		Record: tree.ParseRecord(record.Data), RunningOn: begun}
+	if it.Disabled {
+		it.Said, _ = tree.ParseMark(n.Data(l.ItemDisabled(i)).Data)
+	}
 	if begun == "" && running.Exists {
 		it.RunningOn = string(running.Data)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -290,35 +291,28 @@ func anyEnabled(ctx context.Context, x *step.Exchange, l tree.Layout, instances 
 }
 
 // SetServers enables or disables servers for the job; with no addresses, the whole job:
-// all servers that there are, and those that come later. A server that is already so is not
-// written: when its node was set is since when. changed is false if all were so.
+// all servers that there are, and those that come later. What is disabled with said.Until
+// is enabled by [EndDisabled] then. A server that is already so is not written, unless it is so
+// until another time: when its node was set is since when. changed is false if nothing was.
+// If no server was enabled before, what came due until now is not owed.
 func SetServers(ctx context.Context, r registry.Center, l tree.Layout, said tree.Word, enable bool, ips ...string) (changed bool, err error) {
 	said.Off = !enable
-	state := []byte(tree.Disabled)
 	if enable {
-		state = []byte(tree.Enabled)
+		said.Until = 0
 	}
 	err = step.Perform(ctx, r, "set servers", func(ctx context.Context, x *step.Exchange) error {
 		for {
-			n, err := x.Read(ctx, registry.Data(l.Config()), registry.Children(l.Servers()), registry.Data(l.Wanted()), registry.Data(l.Sibling()))
+			s, err := readSwitches(ctx, x, l, ips)
 			if err != nil {
 				return err
 			}
-			if !n.Data(l.Config()).Exists {
-				return tree.ErrRemoved
-			}
-			targets, w := ips, tree.ParseWanted(n.Data(l.Wanted()).Data)
-			byDefault := false
-			if c, _, err := jobconfig.Parse(n.Data(l.Config()).Data); err == nil {
-				byDefault = c.Disabled
-			}
-			ops := []registry.Op{registry.Check(l.Config(), registry.AnyVersion)}
-			changed = len(ips) == 0 && w.DisabledOn(tree.WholeJob, byDefault) == enable
+			targets, before, w := ips, s.wanted, s.wanted
+			changed = false
 			if len(ips) == 0 {
-				targets = n.Children(l.Servers())
-				if changed {
-					w.Disabled = w.Disabled.With(tree.WholeJob, said)
-				} else if word, ok := w.Disabled[tree.WholeJob]; len(w.Disabled) > 0 { // said before: it stays said by whom it was
+				targets = s.ips
+				if word, ok := w.Disabled[tree.WholeJob]; w.DisabledOn(tree.WholeJob, s.byDefault) == enable || (!enable && !word.Same(said) && (word.Off || said.Until != 0)) {
+					w.Disabled, changed = w.Disabled.With(tree.WholeJob, said), true
+				} else if len(w.Disabled) > 0 { // said before: it stays said by whom it was
 					w.Disabled = nil
 					if ok {
 						w.Disabled = w.Disabled.With(tree.WholeJob, word)
@@ -326,26 +320,23 @@ func SetServers(ctx context.Context, r registry.Center, l tree.Layout, said tree
 				}
 			}
 			for _, ip := range ips {
-				w.Disabled = switched(w, ip, enable, byDefault, said)
+				w.Disabled = switched(w, ip, enable, s.byDefault, said)
 			}
-			ops = append(ops, wish(l, n, w)...)
-
-			read := make([]registry.Query, len(targets))
-			for i, ip := range targets {
-				read[i] = registry.Data(l.Server(ip))
-			}
-			if n, err = x.Read(ctx, read...); err != nil {
-				return err
-			}
+			ops := append([]registry.Op{registry.Check(l.Config(), registry.AnyVersion)}, wish(l, s.nodes, w)...)
 			for _, ip := range targets {
-				switch node := n.Data(l.Server(ip)); {
+				was, _ := before.Disabled.Of(ip)
+				is, _ := w.Disabled.Of(ip)
+				switch node := s.server(ip); {
 				case !node.Exists:
-					ops, changed = append(ops, registry.Create(l.Server(ip), state)), true
-				case tree.IsEnabled(node.Data) != enable:
-					ops, changed = append(ops, registry.Set(l.Server(ip), state, node.Version)), true
+					ops, changed = append(ops, registry.Create(l.Server(ip), state(enable))), true
+				case tree.IsEnabled(node.Data) != enable, !enable && was.Until != is.Until: // the hosts see that it was set
+					ops, changed = append(ops, registry.Set(l.Server(ip), state(enable), node.Version)), true
 				default:
 					ops = append(ops, registry.Check(l.Server(ip), node.Version))
 				}
+			}
+			if enable && changed {
+				ops = append(ops, s.noneOwed(nil)...)
 			}
 			_, err = x.Commit(ctx, ops...)
 			if step.ConflictOf(err) == nil {
@@ -356,10 +347,104 @@ func SetServers(ctx context.Context, r registry.Center, l tree.Layout, said tree
 	return changed, err
 }
 
+// state is what the node of a server holds.
+func state(enabled bool) []byte {
+	if enabled {
+		return []byte(tree.Enabled)
+	}
+	return []byte(tree.Disabled)
+}
+
+// switches is what stands in the registry about which servers may run a job.
+type switches struct {
+	layout    tree.Layout
+	nodes     registry.Snapshot
+	wanted    tree.Wanted
+	byDefault bool     // what the configuration says
+	ips       []string // that have a node
+}
+
+// readSwitches reads them; more are servers that need not have a node.
+func readSwitches(ctx context.Context, x *step.Exchange, l tree.Layout, more []string) (*switches, error) {
+	n, err := x.Read(ctx, registry.Data(l.Config()), registry.Children(l.Servers()), registry.Data(l.Wanted()), registry.Data(l.Sibling()))
+	if err != nil {
+		return nil, err
+	}
+	if !n.Data(l.Config()).Exists {
+		return nil, tree.ErrRemoved
+	}
+	s := &switches{layout: l, nodes: n, wanted: tree.ParseWanted(n.Data(l.Wanted()).Data), ips: n.Children(l.Servers())}
+	if c, _, err := jobconfig.Parse(n.Data(l.Config()).Data); err == nil {
+		s.byDefault = c.Disabled
+	}
+	var read []registry.Query
+	for _, ip := range slices.Concat(s.ips, more) {
+		read = append(read, registry.Data(l.Server(ip)))
+	}
+	servers, err := x.Read(ctx, read...)
+	if err != nil {
+		return nil, err
+	}
+	maps.Copy(s.nodes, servers)
+	return s, nil
+}
+
+func (s *switches) server(ip string) registry.Node { return s.nodes.Data(s.layout.Server(ip)) }
+
+// noneOwed are the ops by which nothing is owed of what came due while no server was enabled; none if
+// one is. data is that of the node. A job that no host of ours has had keeps no nodes of ours.
+func (s *switches) noneOwed(data []byte) []registry.Op {
+	enabled := func(ip string) bool { return s.server(ip).Exists && tree.IsEnabled(s.server(ip).Data) }
+	if slices.ContainsFunc(s.ips, enabled) || !s.nodes.Data(s.layout.Sibling()).Exists {
+		return nil
+	}
+	return []registry.Op{registry.Ensure(s.layout.Enabled()), registry.Set(s.layout.Enabled(), data, registry.AnyVersion)}
+}
+
+// EndDisabled enables the servers again that somebody has disabled until a time that is
+// over; now is the registry's clock. It ends one word, the first that was over, and before
+// it does, sets ended to it, and of to whom it was said: tree.WholeJob, or the address of a server.
+// What the definition disables, or another word, stays so. done is false if nothing is over.
+func EndDisabled(ctx context.Context, r registry.Center, l tree.Layout, now time.Time, of *string, ended *tree.Word) (done bool, err error) {
+	err = step.Perform(ctx, r, "end disabled servers", func(ctx context.Context, x *step.Exchange) error {
+		for {
+			s, err := readSwitches(ctx, x, l, nil)
+			if err != nil {
+				return err
+			}
+			name, word, over := s.wanted.Disabled.FirstOver(now.UnixMilli())
+			if done = over; !over {
+				return nil
+			}
+			*of, *ended = name, word
+			w := s.wanted
+			w.Disabled = w.Disabled.Without(name)
+			ops := append([]registry.Op{registry.Check(l.Config(), registry.AnyVersion)}, wish(l, s.nodes, w)...)
+			enables := false
+			for _, ip := range s.ips {
+				said, _ := s.wanted.Disabled.Of(ip)
+				if node := s.server(ip); said == word && !tree.IsEnabled(node.Data) && !w.DisabledOn(ip, s.byDefault) {
+					ops, enables = append(ops, registry.Set(node.Path, state(true), node.Version)), true
+				}
+			}
+			if enables {
+				ops = append(ops, s.noneOwed(tree.EnabledData(word.Until))...)
+			}
+			_, err = x.Commit(ctx, ops...)
+			if step.ConflictOf(err) == nil {
+				return err
+			}
+		}
+	})
+	return done, err
+}
+
 // SetItem enables or disables one item. A disabled item keeps its owner and
-// does not run. When its node was set last is when it was enabled last by a program of ours, or came to be.
+// does not run; said stands in its mark, and with said.Until [EndItem] enables it then. When
+// its node was set last is when it was enabled last: what came due until then is not owed.
 // changed is false if it was so.
-func SetItem(ctx context.Context, r registry.Center, l tree.Layout, item int, enable bool) (changed bool, err error) {
+func SetItem(ctx context.Context, r registry.Center, l tree.Layout, said tree.Word, item int, enable bool) (changed bool, err error) {
+	said.Off = true
 	err = step.Perform(ctx, r, "set item", func(ctx context.Context, x *step.Exchange) error {
 		for {
 			n, err := x.Read(ctx, registry.Data(l.Item(item)), registry.Data(l.ItemDisabled(item)), registry.Data(l.Config()))
@@ -372,13 +457,16 @@ func SetItem(ctx context.Context, r registry.Center, l tree.Layout, item int, en
 			if !n.Data(l.Item(item)).Exists {
 				return fmt.Errorf("job %s has no item %d", l.Job, item)
 			}
-			if n.Data(l.ItemDisabled(item)).Exists == !enable {
+			mark := n.Data(l.ItemDisabled(item))
+			word, _ := tree.ParseMark(mark.Data)
+			var ops []registry.Op
+			switch {
+			case mark.Exists && enable:
+				ops = enableItem(l, item, n)
+			case enable, mark.Exists && word.Same(said):
 				return nil
-			}
-			ops := []registry.Op{registry.Create(l.ItemDisabled(item), []byte(tree.ItemMarked))}
-			if enable {
-				node := n.Data(l.Item(item))
-				ops = []registry.Op{registry.Delete(l.ItemDisabled(item), registry.AnyVersion), registry.Set(l.Item(item), node.Data, node.Version)}
+			default:
+				ops = []registry.Op{step.Put(mark, said.Mark())}
 			}
 			_, err = x.Commit(ctx, ops...)
 			if step.ConflictOf(err) == nil {
@@ -390,17 +478,51 @@ func SetItem(ctx context.Context, r registry.Center, l tree.Layout, item int, en
 	return changed, err
 }
 
+// enableItem are the ops that enable an item as it was read.
+func enableItem(l tree.Layout, item int, n registry.Snapshot) []registry.Op {
+	mark, node := n.Data(l.ItemDisabled(item)), n.Data(l.Item(item))
+	return []registry.Op{registry.Delete(mark.Path, mark.Version), registry.Set(node.Path, node.Data, node.Version)}
+}
+
+// EndItem enables an item again that somebody has disabled until a time that is over; now is
+// the registry's clock. Before it does it sets ended to the word. done is false if it is not over.
+func EndItem(ctx context.Context, r registry.Center, l tree.Layout, item int, now time.Time, ended *tree.Word) (done bool, err error) {
+	err = step.Perform(ctx, r, "end a disabled item", func(ctx context.Context, x *step.Exchange) error {
+		for {
+			n, err := x.Read(ctx, registry.Data(l.Item(item)), registry.Data(l.ItemDisabled(item)))
+			if err != nil {
+				return err
+			}
+			mark := n.Data(l.ItemDisabled(item))
+			word, _ := tree.ParseMark(mark.Data)
+			if done = mark.Exists && word.Over(now.UnixMilli()); !done {
+				return nil
+			}
+			*ended = word
+			_, err = x.Commit(ctx, enableItem(l, item, n)...)
+			if step.ConflictOf(err) == nil {
+				return err
+			}
+		}
+	})
+	return done, err
+}
+
 // ErrJavaRuns refuses the shutdown of a Java host that runs items.
 var ErrJavaRuns = errors.New("a Java host that is shut down goes on running its items, and others would run them too")
 
 // switched are the words about disabled servers when a server is enabled or disabled: it has
 // one of its own only if it differs from the whole job.
 func switched(w tree.Wanted, ip string, enable, byDefault bool, said tree.Word) tree.Words {
-	if w.DisabledOn(ip, byDefault) != enable {
+	is := func(words tree.Words) bool {
+		word, _ := words.Of(ip)
+		return (tree.Wanted{Disabled: words}).DisabledOn(ip, byDefault) != enable && (enable || word.Until == said.Until)
+	}
+	if is(w.Disabled) {
 		return w.Disabled
 	}
-	if rest := (tree.Wanted{Disabled: w.Disabled.Without(ip)}); rest.DisabledOn(ip, byDefault) != enable {
-		return rest.Disabled
+	if rest := w.Disabled.Without(ip); is(rest) {
+		return rest
 	}
 	return w.Disabled.With(ip, said)
 }

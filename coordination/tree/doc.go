@@ -16,10 +16,12 @@
 //	leader/sharding/necessary    flag: reshard the items
 //	leader/sharding/processing   ephemeral flag: a division of several commits is being made
 //	leader/failover/items/{i}    a Java host's mark that item i waits for a taker
+//	sharding/{i}                 set when the item is enabled: what came due until then is not owed
 //	sharding/{i}/instance        the id of the item's owner
 //	sharding/{i}/running         the id of who runs it; ephemeral without failover, else persistent
 //	sharding/{i}/misfire         an instant came while it ran
-//	sharding/{i}/disabled        an operator's mark: keeps its owner, does not begin; data if it is one of ours
+//	sharding/{i}/disabled        an operator's mark: keeps its owner, does not begin; data: the word of
+//	                             the program of ours that made it ([Word.Mark])
 //	sharding/{i}/failover        ephemeral: the id of who repeats a crashed run
 //	sharding/{i}/failovering     the same, persistent: it outlives the taker's crash
 //	trigger                      its mzxid is the newest round; data: the round's arguments ([TriggerArgs])
@@ -47,6 +49,8 @@
 //	superseded                   digests of those that were applied before it
 //	servers                      since when which servers have had no instance
 //	wanted                       what people want of the job ([Wanted]); it outlives the job
+//	enabled                      set when some server may run the job and none could before: what
+//	                             came due until then is not owed ([EnabledAt])
 //	recorded                     the newest changes that are on record, so that no host that
 //	                             sees one records it again
 //

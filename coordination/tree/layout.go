@@ -121,6 +121,11 @@ func (l Layout) SystemTime() string { return l.root + "/systemTime/current" }
 
 // The nodes of ours, all below Sibling but one.
 
+// Enabled is set with each change that lets some server run the job when none did before:
+// what came due until then is not owed. Its data is that time if it is another than that of
+// the write; see [EnabledAt].
+func (l Layout) Enabled() string { return l.sibling + "/enabled" }
+
 // NamespaceNode is the node of the namespace: its data is what is added to transactions.
 func (l Layout) NamespaceNode() string { return l.sibling[:strings.LastIndexByte(l.sibling, '/')] }
 

@@ -25,8 +25,8 @@ const (
 	TriggerWithArgs = "args"
 )
 
-// ItemMarked is the data of an item's mark disabled that a program of ours made, which records it. ElasticJob and
-// other programs leave the node empty.
+// ItemMarked is the data of an item's mark disabled that a program of ours of an earlier version made, which records
+// it. This version writes [Word.Mark]; ElasticJob and other programs leave the node empty.
 const ItemMarked = "recorded"
 
 // TriggerArgs say what a trigger asks for beyond a run of all items: they are the data of

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"unicode/utf8"
 )
@@ -37,10 +38,45 @@ type Word struct {
 	// Since is when it was said, Unix milliseconds, by the clock of who said it: it is
 	// for people.
 	Since int64 `json:"since,omitempty"`
+	// Until is when what disables ends by itself, Unix milliseconds, by the registry's
+	// clock; 0: never. An instant at that time runs.
+	Until int64 `json:"until,omitempty"`
 	// By is who said it, Why the reason that was given; at most maxWordText bytes each.
 	By  string `json:"by,omitempty"`
 	Why string `json:"why,omitempty"`
 }
+
+// Mark is what the mark disabled of an item holds, JSON: the word by which a program of ours
+// disabled it.
+func (w Word) Mark() []byte {
+	w.Off = false // the mark says so
+	b, err := json.Marshal(w.bounded())
+	if err != nil { // strings and numbers always marshal
+		return []byte(ItemMarked)
+	}
+	return b
+}
+
+// ParseMark reads the data of an item's mark. ours is false if another program made the
+// mark; then there is no word.
+func ParseMark(data []byte) (word Word, ours bool) {
+	if string(data) == ItemMarked { // by a program of an earlier version
+		return Word{Off: true}, true
+	}
+	if len(data) == 0 || json.Unmarshal(data, &word) != nil {
+		return Word{Off: true}, false
+	}
+	word.Off = true
+	return word.bounded(), true
+}
+
+// Over reports whether the word has ended by itself. now is Unix milliseconds, by the
+// registry's clock.
+func (w Word) Over(now int64) bool { return w.Off && w.Until != 0 && now >= w.Until }
+
+// Same reports whether two words ask for the same: they differ at most in who said it,
+// when and why.
+func (w Word) Same(v Word) bool { return w.Off == v.Off && w.Until == v.Until }
 
 // Words are what was said of a whole job, under [WholeJob], of servers, under their
 // addresses, and of hosts, under [ProcessOf] their ids.
@@ -131,6 +167,18 @@ func (w Words) Of(names ...string) (word Word, said bool) {
 	return Word{}, false
 }
 
+// EnabledAt is up to when, in Unix milliseconds by the registry's clock, nothing is owed by
+// node enabled; 0 for no limit. set is when the node was set last, 0 if it does not exist.
+func EnabledAt(data []byte, set int64) int64 {
+	if at, err := strconv.ParseInt(string(data), 10, 64); err == nil && at < set {
+		return at
+	}
+	return set
+}
+
+// EnabledData is what node enabled holds if the time is not that of its write.
+func EnabledData(at int64) []byte { return strconv.AppendInt(nil, at, 10) }
+
 // ProcessOf is the process of an instance of ours: its id without what is new for each
 // session and each join. Another id is its own process.
 func ProcessOf(id string) string {
@@ -173,6 +221,17 @@ func (w Wanted) Came(id string) Wanted {
 func (w Wanted) stops(id string) bool {
 	_, stopped := w.StopOf(id)
 	return stopped
+}
+
+// FirstOver is the name and the word of what has ended by itself, the first to do so if there are several; over
+// is false if there is none. now is Unix milliseconds, by the registry's clock.
+func (w Words) FirstOver(now int64) (name string, word Word, over bool) {
+	for _, n := range slices.Sorted(maps.Keys(w)) {
+		if w[n].Over(now) && (!over || w[n].Until < word.Until) {
+			name, word, over = n, w[n], true
+		}
+	}
+	return name, word, over
 }
 
 // DisabledOn reports whether the job is disabled on a server that has no node of its own;

@@ -34,6 +34,7 @@ type Client struct {
 	token   string
 	// user and reason are given with each change; ifMatch is the version that an edit is made from.
 	user, reason, ifMatch string
+	until                 time.Time // when what is disabled ends by itself; zero: never
 	scheme                string
 	http                  *http.Client
 }
@@ -202,6 +203,21 @@ func (c *Client) WithReason(reason string) *Client {
 	return &with
 }
 
+// Until is the client for what is to end by itself: what it disables is enabled at that time. Zero is never.
+func (c *Client) Until(at time.Time) *Client {
+	with := *c
+	with.until = at
+	return &with
+}
+
+// disable sends what disables something.
+func (c *Client) disable(ctx context.Context, path string) error {
+	if !c.until.IsZero() {
+		path += "?" + url.Values{"until": {c.until.UTC().Format(time.RFC3339Nano)}}.Encode()
+	}
+	return c.do(ctx, http.MethodPost, path, nil)
+}
+
 // Ping reports whether a host answers, within two seconds.
 func (c *Client) Ping(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
@@ -254,7 +270,7 @@ func (c *Client) Enable(ctx context.Context, job string) error {
 // Disable keeps all servers from running the job; job "" is all jobs of the
 // host.
 func (c *Client) Disable(ctx context.Context, job string) error {
-	return c.do(ctx, http.MethodPost, jobPath(job, "disable"), nil)
+	return c.disable(ctx, jobPath(job, "disable"))
 }
 
 // EnableItem lets the item run again, wherever it lives.
@@ -264,7 +280,7 @@ func (c *Client) EnableItem(ctx context.Context, job string, item int) error {
 
 // DisableItem keeps the item from running, wherever it lives.
 func (c *Client) DisableItem(ctx context.Context, job string, item int) error {
-	return c.do(ctx, http.MethodPost, jobPath(job, "items/"+strconv.Itoa(item)+"/disable"), nil)
+	return c.disable(ctx, jobPath(job, "items/"+strconv.Itoa(item)+"/disable"))
 }
 
 // Kill asks the hosts of a job to end what they run, and waits for it; see
@@ -400,7 +416,7 @@ func (c *Client) EnableServer(ctx context.Context, job, server string) error {
 
 // DisableServer keeps one server from running the job; job "" is all jobs.
 func (c *Client) DisableServer(ctx context.Context, job, server string) error {
-	return c.do(ctx, http.MethodPost, jobPath(job, "servers/"+url.PathEscape(server)+"/disable"), nil)
+	return c.disable(ctx, jobPath(job, "servers/"+url.PathEscape(server)+"/disable"))
 }
 
 // Shutdown stops instances of a job: the one that is named, those of a server,

@@ -29,8 +29,9 @@ import (
 type Registry struct {
 	namespace string
 	center    func() registry.Center
-	leaves    bool   // records of changes, in the registry
-	who, why  string // of these, and of what is wanted of jobs
+	leaves    bool      // records of changes, in the registry
+	who, why  string    // of these, and of what is wanted of jobs
+	until     time.Time // when what is disabled ends by itself; zero: never
 	ceilings  ceiling.List
 	refuses   func(jobconfig.Configuration) []*jobconfig.FieldError
 }
@@ -66,9 +67,38 @@ func (r *Registry) For(who, why string) *Registry {
 	return &of
 }
 
+// Until returns the same operations for what is to end by itself: what they disable is enabled at that
+// time, by the registry's clock. Zero is never.
+func (r *Registry) Until(at time.Time) *Registry {
+	of := *r
+	of.until = at
+	return &of
+}
+
 // said is what the caller says of what is wanted of a job.
 func (r *Registry) said() tree.Word {
-	return tree.Word{By: r.who, Why: r.why, Since: time.Now().UnixMilli()}
+	word := tree.Word{By: r.who, Why: r.why, Since: time.Now().UnixMilli()}
+	if !r.until.IsZero() {
+		word.Until = r.until.UnixMilli()
+	}
+	return word
+}
+
+// switching is the record of an enable or a disable.
+func (r *Registry) switching(enable bool) recorded.Record {
+	change := recorded.Record{What: verb(enable)}
+	if !enable {
+		change.After = UntilText(r.until)
+	}
+	return change
+}
+
+// UntilText is how a record says until when something is disabled; empty for no time.
+func UntilText(at time.Time) string {
+	if at.IsZero() {
+		return ""
+	}
+	return "until " + at.UTC().Format(time.RFC3339)
 }
 
 // recorded is a session for a change of a job, which is on record then. change is what is known
@@ -276,7 +306,7 @@ func (r *Registry) Disable(ctx context.Context, job string) error {
 // SetServers is Enable or Disable. did is false if nothing was to be changed: that is on no record.
 func (r *Registry) SetServers(ctx context.Context, job string, enable bool) (did bool, err error) {
 	err = r.each(ctx, job, func(name string) error {
-		some, err := changed(ctx, r, name, recorded.Record{What: verb(enable)}, func(ctx context.Context, c registry.Center, l tree.Layout) (bool, error) {
+		some, err := changed(ctx, r, name, r.switching(enable), func(ctx context.Context, c registry.Center, l tree.Layout) (bool, error) {
 			return operate.SetServers(ctx, c, l, r.said(), enable)
 		})
 		did = did || some
@@ -319,7 +349,9 @@ func (r *Registry) SetServer(ctx context.Context, job, server string, enable boo
 			return nil
 		}
 		known++
-		some, err := changed(ctx, r, name, recorded.Record{What: verb(enable), Host: server}, func(ctx context.Context, c registry.Center, l tree.Layout) (bool, error) {
+		change := r.switching(enable)
+		change.Host = server
+		some, err := changed(ctx, r, name, change, func(ctx context.Context, c registry.Center, l tree.Layout) (bool, error) {
 			return operate.SetServers(ctx, c, l, r.said(), enable, server)
 		})
 		did = did || some
@@ -356,8 +388,10 @@ func (r *Registry) SetItem(ctx context.Context, job string, item int, enable boo
 	if err := r.hasItem(ctx, job, item); err != nil {
 		return false, err
 	}
-	return changed(ctx, r, job, recorded.Record{What: verb(enable), Item: &item}, func(ctx context.Context, c registry.Center, l tree.Layout) (bool, error) {
-		return operate.SetItem(ctx, c, l, item, enable)
+	change := r.switching(enable)
+	change.Item = &item
+	return changed(ctx, r, job, change, func(ctx context.Context, c registry.Center, l tree.Layout) (bool, error) {
+		return operate.SetItem(ctx, c, l, r.said(), item, enable)
 	})
 }
 
@@ -881,11 +915,37 @@ type Shards struct {
 	Items     []Shard    `json:"items"`     // its sharding items, by number
 	// DisabledServers are disabled for the job, ascending, whether an instance is on them or not.
 	DisabledServers []string `json:"disabledServers,omitempty"`
+	// Said is who has disabled them, as far as the registry says it.
+	Said []ServersSaid `json:"said,omitempty"`
 	// LastOutcome is the worst outcome of the newest fire's items, LastEnded when
 	// the last of them ended, LastReason what an item of that outcome has said, if it failed.
 	LastOutcome string    `json:"lastOutcome,omitempty"`
 	LastEnded   time.Time `json:"lastEnded,omitzero"`
 	LastReason  string    `json:"lastReason,omitempty"`
+}
+
+// ServersSaid is who has disabled servers for a job.
+type ServersSaid struct {
+	// Servers are those that are disabled by it.
+	Servers []string `json:"servers"`
+	host.Said
+}
+
+// serversSaid is who has disabled servers, those first that are disabled by one of their addresses.
+func serversSaid(ips []string, w tree.Words) (list []ServersSaid) {
+	for _, ip := range ips {
+		word, _ := w.Of(ip)
+		said := host.SaidBy(word)
+		if said == nil || !word.Off {
+			continue
+		}
+		if at := slices.IndexFunc(list, func(s ServersSaid) bool { return s.Said == *said }); at >= 0 {
+			list[at].Servers = append(list[at].Servers, ip)
+		} else {
+			list = append(list, ServersSaid{[]string{ip}, *said})
+		}
+	}
+	return list
 }
 
 // numbers are those of the items.
@@ -927,8 +987,10 @@ type Shard struct {
 	// State is PENDING, RUNNING, DISABLED, FAILOVER, HELD or SHARDING_FLAG.
 	State    string `json:"state"`
 	Disabled bool   `json:"disabled,omitempty"`
-	Misfired bool   `json:"misfired,omitempty"`
-	Failover bool   `json:"failover,omitempty"`
+	// Said is who has disabled it, if the registry says so.
+	Said     *host.Said `json:"said,omitempty"`
+	Misfired bool       `json:"misfired,omitempty"`
+	Failover bool       `json:"failover,omitempty"`
 	// Moves is set if it goes to its new owner when it is completed.
 	Moves bool `json:"moves,omitempty"`
 	// MovesSince is when the items were last sharded, if it moves.
@@ -955,6 +1017,7 @@ func newShards(s *inspect.Shards) *Shards {
 	out := &Shards{
 		Job: s.Job, Cron: c.Cron, TimeZone: c.TimeZone, ShardingTotalCount: c.ShardingTotalCount, Leader: s.Leader,
 		Sharding: s.Sharding, Digests: []string{}, Instances: []Instance{}, Items: []Shard{}, DisabledServers: s.DisabledServers,
+		Said: serversSaid(s.DisabledServers, s.Words),
 	}
 	java := make(map[string]bool)
 	digests := make(map[string]bool)
@@ -991,7 +1054,7 @@ func newShards(s *inspect.Shards) *Shards {
 		}
 		records[i.Item] = i.Record
 		out.Items = append(out.Items, Shard{
-			Item: i.Item, Parameter: i.Parameter, Owner: i.Owner, State: string(i.State), Disabled: i.Disabled, Misfired: i.Misfired,
+			Item: i.Item, Parameter: i.Parameter, Owner: i.Owner, State: string(i.State), Disabled: i.Disabled, Said: host.SaidBy(i.Said), Misfired: i.Misfired,
 			Failover: i.Failover, Moves: i.Moves, RunningOn: i.RunningOn, Fence: i.Fence,
 			Begun: at(i.Record.Begun), Ended: at(i.Record.Ended), Source: i.Record.Source, Outcome: i.Record.Outcome, Reason: i.Record.Reason,
 			Deaths: i.Record.Deaths, Died: strings.Fields(i.Record.Died), Held: at(i.Record.Held),

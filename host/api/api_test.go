@@ -181,6 +181,13 @@ func TestOperationsByTheClient(t *testing.T) {
 	if _, there := s.Look("/ns/cities/sharding/2/disabled"); !there {
 		t.Error("item 2 is not disabled")
 	}
+	do(c.Until(time.Now().Add(time.Hour)).DisableItem(ctx, "cities", 2))
+	do(c.Until(time.Now().Add(time.Hour)).DisableServer(ctx, "cities", "127.0.0.1"))
+	if shards, err := c.Shards(ctx, "cities"); err != nil || len(shards.Said) != 1 || shards.Said[0].Until.IsZero() || shards.Said[0].By == "" ||
+		shards.Items[2].Said == nil || shards.Items[2].Said.Until.IsZero() {
+		t.Errorf("%+v, %v", shards, err)
+	}
+	do(c.EnableServer(ctx, "cities", "127.0.0.1"))
 	do(c.EnableItem(ctx, "cities", 2))
 	if jobs, err := c.Jobs(ctx); err != nil || len(jobs) != 2 {
 		t.Errorf("%+v, %v", jobs, err)
@@ -306,6 +313,11 @@ func TestErrors(t *testing.T) {
 		"GET /v1/nothing":                             {404, "", "no such endpoint: GET /v1/nothing"},
 		"GET /v1/jobs/cities/trigger":                 {404, "", "no such endpoint: GET /v1/jobs/cities/trigger"},
 		"GET /v1/logs/stream":                         {422, "query.job", "neither a job nor a run"},
+
+		"POST /v1/jobs/cities/disable?until=soon":       {422, "query.until", "is not a time"},
+		"POST /v1/jobs/cities/enable?until=2h":          {422, "query.until", "only what is disabled ends by itself"},
+		"POST /v1/jobs/cities/disable?until=2020-01-01": {422, "query.until", "a time that is to come"},
+		"POST /v1/servers/127.0.0.1/disable?until=-2h":  {422, "query.until", "is not a time"},
 	} {
 		method, path, _ := strings.Cut(request, " ")
 		a := s.ask(method, path, "")

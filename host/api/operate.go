@@ -27,6 +27,22 @@ type Why struct {
 	Reason string `query:"reason" maxLength:"1000" doc:"Why, for the record of the change."`
 }
 
+// Until says when a disable ends by itself.
+type Until struct {
+	Until string `query:"until" maxLength:"50" doc:"When it ends by itself: RFC 3339, or a duration from now such as 2h or 7d. Only of a disable; it lasts until it is enabled if this is missing."`
+}
+
+type switchAllInput struct {
+	Why
+	Until
+}
+
+type switchJobInput struct {
+	JobPath
+	Why
+	Until
+}
+
 // JobInput names a job.
 type JobInput struct {
 	JobPath
@@ -55,21 +71,24 @@ func itemNumber(where, text string) (int, error) {
 	return n, nil
 }
 
-type itemPath struct {
+type switchItemInput struct {
 	JobPath
 	Why
+	Until
 	Item string `path:"item" maxLength:"10" doc:"The number of a sharding item."`
 }
 
-type serverPath struct {
+type switchServerInput struct {
 	JobPath
 	Server string `path:"ip" maxLength:"100" doc:"The IP address of a server."`
 	Why
+	Until
 }
 
-type allServerPath struct {
+type switchAllServerInput struct {
 	Server string `path:"ip" maxLength:"100" doc:"The IP address of a server."`
 	Why
+	Until
 }
 
 // ShutdownInput names instances.
@@ -153,24 +172,27 @@ func (a *API) operating() {
 		if enable {
 			verb, title = "enable", "Enable"
 		}
-		act(a, http.MethodPost, "/v1/"+verb, verb+"All", title+" all jobs", func(ctx context.Context, in *Why) error {
-			return s.SetEnabled(ctx, "", enable, in.Reason)
+		how := func(why Why, until Until) service.Switch {
+			return service.Switch{Enable: enable, Until: until.Until, Why: why.Reason}
+		}
+		act(a, http.MethodPost, "/v1/"+verb, verb+"All", title+" all jobs", func(ctx context.Context, in *switchAllInput) error {
+			return s.SetEnabled(ctx, "", how(in.Why, in.Until))
 		})
-		act(a, http.MethodPost, "/v1/servers/{ip}/"+verb, verb+"ServerForAll", title+" a server for all jobs", func(ctx context.Context, in *allServerPath) error {
-			return s.SetServer(ctx, "", in.Server, enable, in.Reason)
+		act(a, http.MethodPost, "/v1/servers/{ip}/"+verb, verb+"ServerForAll", title+" a server for all jobs", func(ctx context.Context, in *switchAllServerInput) error {
+			return s.SetServer(ctx, "", in.Server, how(in.Why, in.Until))
 		})
-		act(a, http.MethodPost, "/v1/jobs/{job}/"+verb, verb+"Job", title+" a job on all servers", func(ctx context.Context, in *JobInput) error {
-			return s.SetEnabled(ctx, in.Job, enable, in.Reason)
+		act(a, http.MethodPost, "/v1/jobs/{job}/"+verb, verb+"Job", title+" a job on all servers", func(ctx context.Context, in *switchJobInput) error {
+			return s.SetEnabled(ctx, in.Job, how(in.Why, in.Until))
 		})
-		act(a, http.MethodPost, "/v1/jobs/{job}/servers/{ip}/"+verb, verb+"Server", title+" a server for a job", func(ctx context.Context, in *serverPath) error {
-			return s.SetServer(ctx, in.Job, in.Server, enable, in.Reason)
+		act(a, http.MethodPost, "/v1/jobs/{job}/servers/{ip}/"+verb, verb+"Server", title+" a server for a job", func(ctx context.Context, in *switchServerInput) error {
+			return s.SetServer(ctx, in.Job, in.Server, how(in.Why, in.Until))
 		})
-		act(a, http.MethodPost, "/v1/jobs/{job}/items/{item}/"+verb, verb+"Item", title+" an item", func(ctx context.Context, in *itemPath) error {
+		act(a, http.MethodPost, "/v1/jobs/{job}/items/{item}/"+verb, verb+"Item", title+" an item", func(ctx context.Context, in *switchItemInput) error {
 			n, err := itemNumber("path.item", in.Item)
 			if err != nil {
 				return err
 			}
-			return s.SetItem(ctx, in.Job, n, enable, in.Reason)
+			return s.SetItem(ctx, in.Job, n, how(in.Why, in.Until))
 		})
 	}
 	trigger := operation(http.MethodPost, "/v1/jobs/{job}/trigger", "triggerJob", "operate", "Have a job fire now", answers(http.StatusConflict))

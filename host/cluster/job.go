@@ -54,8 +54,8 @@ type Job struct {
 	// State is the one of its hosts' that says most, Reason why.
 	State  host.JobState `json:"state"`
 	Reason string        `json:"reason,omitempty"`
-	// Paused is who has paused, stopped or removed it, if it is that and the newest changes
-	// on record say so.
+	// Paused is who has paused, stopped or removed it, if it is that and the registry says so, or the
+	// newest changes on record.
 	Paused *Paused `json:"paused,omitempty"`
 	// Cron is the schedule in force, empty if there is none; Next is its next instant,
 	// zero if there is none.
@@ -251,6 +251,7 @@ func merge(parts []part, now time.Time) *Job {
 	}
 	j.Last = lastOf(parts, items)
 	j.Health = healthOf(j, live, now)
+	j.Paused = pausedBy(live, j.State)
 	return j
 }
 

@@ -17,6 +17,23 @@ type Paused struct {
 	At time.Time `json:"at"`
 	// Why is the reason that was given.
 	Why string `json:"why,omitempty"`
+	// Until is when it ends by itself; zero: never, or that is not known.
+	Until time.Time `json:"until,omitzero"`
+}
+
+// pausedBy is who has paused a job in a state, as the registry says it on hosts that are in that
+// state: what was said last. Nil: it does not.
+func pausedBy(parts []part, state host.JobState) *Paused {
+	var last *host.Said
+	for _, p := range parts {
+		if s := p.Said; p.State == state && s != nil && s.By != "" && (last == nil || s.Since.After(last.Since)) {
+			last = s
+		}
+	}
+	if last == nil {
+		return nil
+	}
+	return &Paused{last.By, last.Since, last.Why, last.Until}
 }
 
 // Pause is the newest change on record by which a job was paused, or runs again.
@@ -37,7 +54,7 @@ const (
 // pauseOf is what a change means for whether its job is paused; ok is false if nothing.
 func pauseOf(c *history.Change) (p Pause, ok bool) {
 	over, is := map[string]bool{"disable": false, "shutdown": false, "remove": false, "enable": true, "start": true, "restore": true}[c.What]
-	p = Pause{Paused{c.Who, c.Time, c.Why}, c.Job, over}
+	p = Pause{Paused{By: c.Who, At: c.Time, Why: c.Why}, c.Job, over}
 	if c.Job == "" {
 		p.Job = disabledAll
 		if c.What == "shutdown" || c.What == "start" {
@@ -157,10 +174,10 @@ func (c *Cluster) notePauses(list []Pause, stale map[string]bool) {
 	c.pauses.trim()
 }
 
-// noteWho names who has paused a job that is paused. The caller holds c.mu.
+// noteWho names who has paused a job that is paused, unless the registry says it. The caller holds c.mu.
 func (c *Cluster) noteWho(j *Job) {
 	paused := j.State == host.JobDisabled || j.State == host.JobStopped || j.State == host.JobRemoved
-	if p, known := c.pauses[j.Name]; known && paused {
+	if p, known := c.pauses[j.Name]; known && paused && j.Paused == nil {
 		j.Paused = c.pauses.who(&p.Pause, j.State)
 	}
 }

@@ -21,9 +21,9 @@ func TestWhoPaused(t *testing.T) {
 		changes []history.Change // newest first
 		want    *Paused
 	}{
-		"by ann":             {[]history.Change{{What: "trigger", Job: "a", Who: "bob"}, disable}, &Paused{"ann", time.Unix(1, 0), "broken disk"}},
+		"by ann":             {[]history.Change{{What: "trigger", Job: "a", Who: "bob"}, disable}, &Paused{By: "ann", At: time.Unix(1, 0), Why: "broken disk"}},
 		"without a reason":   {[]history.Change{{What: "remove", Job: "a", Who: "bob"}, disable}, &Paused{By: "bob"}},
-		"refused":            {[]history.Change{{What: "disable", Job: "a", Who: "bob", Error: "no"}, disable}, &Paused{"ann", time.Unix(1, 0), "broken disk"}},
+		"refused":            {[]history.Change{{What: "disable", Job: "a", Who: "bob", Error: "no"}, disable}, &Paused{By: "ann", At: time.Unix(1, 0), Why: "broken disk"}},
 		"one item":           {[]history.Change{{What: "disable", Job: "a", Who: "bob", Item: &item}}, nil},
 		"since then resumed": {[]history.Change{{What: "enable", Job: "a", Who: "bob"}, disable}, nil},
 		"nothing known":      {nil, nil},
@@ -128,5 +128,42 @@ func TestRemember(t *testing.T) {
 	newest := fmt.Sprint("many-", mostPauses-1)
 	if _, there := l.pauses[newest]; len(l.pauses) > mostPauses || !there {
 		t.Errorf("%d are remembered, the newest: %t", len(l.pauses), there)
+	}
+}
+
+// TestPausedBy: who has paused a job is who the registry names on hosts in that state, and else who the
+// histories name.
+func TestPausedBy(t *testing.T) {
+	t.Parallel()
+	at := time.Unix(100, 0)
+	one := func(state host.JobState, by string, since time.Duration) part {
+		return part{JobStatus: &host.JobStatus{State: state, Said: &host.Said{By: by, Why: "why", Since: at.Add(since), Until: at.Add(time.Hour)}}}
+	}
+	c := New(Options{})
+	c.pauses = make(pauses)
+	c.pauses.learn(Pause{Paused: Paused{By: "eve", At: at}, Job: "j"}, 1)
+	for _, tt := range []struct {
+		parts []part
+		want  string
+	}{
+		{[]part{one(host.JobDisabled, "ann", 1), one(host.JobDisabled, "bob", 2)}, "bob"},
+		{[]part{one(host.JobDisabled, "ann", 2), one(host.JobStopped, "bob", 3)}, "ann"},
+		{[]part{one(host.JobDisabled, "", 2)}, "eve"},
+		{[]part{{JobStatus: &host.JobStatus{State: host.JobDisabled}}}, "eve"},
+		{[]part{one(host.JobDisabled, "ann", 2), {JobStatus: &host.JobStatus{State: host.JobReady}}}, ""},
+	} {
+		j := merge(tt.parts, at)
+		j.Name = "j"
+		c.noteWho(j)
+		got := ""
+		if j.Paused != nil {
+			got = j.Paused.By
+			if got != "eve" && (j.Paused.Why != "why" || !j.Paused.Until.Equal(at.Add(time.Hour))) {
+				t.Errorf("found %+v", j.Paused)
+			}
+		}
+		if got != tt.want {
+			t.Errorf("paused by %q, expected %q", got, tt.want)
+		}
 	}
 }

@@ -129,6 +129,17 @@ type Reached struct {
 	Registry *Opened
 }
 
+// Until are the operations for what is to end by itself: what they disable is enabled at that time.
+func (r *Reached) Until(at time.Time) Operator {
+	switch o := r.Operator.(type) {
+	case *admin.Client:
+		return o.Until(at)
+	case *admin.Registry:
+		return o.Until(at)
+	}
+	return r.Operator
+}
+
 // close ends what reach began; the command's own error counts first.
 func (r *Reached) close(err error) error {
 	if r.Registry == nil {

@@ -137,14 +137,23 @@ func (c *Calendar) past(now time.Time) time.Time {
 	return c.Next.Add(-time.Millisecond)
 }
 
+// First is the first instant after a time if that came due and is not the next one; zero
+// if none did.
+func (c *Calendar) First(now, since time.Time) time.Time {
+	first := c.After(since)
+	if first.IsZero() || first.After(c.past(now)) {
+		return time.Time{}
+	}
+	return first
+}
+
 // Newest is the newest instant after a time that came due and is not the next one; zero
 // for none.
 func (c *Calendar) Newest(now, since time.Time) time.Time {
-	end := c.past(now)
-	if first := c.After(since); first.IsZero() || first.After(end) {
+	if c.First(now, since).IsZero() {
 		return time.Time{}
 	}
-	return newest(c.Schedule.Next, end)
+	return newest(c.Schedule.Next, c.past(now))
 }
 
 // missed are instants that came due and were not begun.

@@ -173,14 +173,3 @@ func TestNewest(t *testing.T) {
 		t.Error("a job without a cron has an instant")
 	}
 }
-
-func TestWaived(t *testing.T) {
-	t.Parallel()
-	var w due.Waived
-	w.Note(1, minute(2))
-	w.Note(1, minute(1))
-	w.Note(2, minute(1))
-	if w[1] != minute(2).UnixMilli() || w[2] != minute(1).UnixMilli() {
-		t.Errorf("found %v, expected the newest instant of each item", w)
-	}
-}

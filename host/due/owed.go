@@ -1,10 +1,6 @@
 package due
 
-import (
-	"time"
-
-	"github.com/wasmjob/wasmjob/coordination/tree"
-)
+import "github.com/wasmjob/wasmjob/coordination/tree"
 
 // Owed are the fires that an item owes.
 type Owed struct {
@@ -39,17 +35,4 @@ func (o *Owed) Answered(id tree.Fire) {
 			*owes = nil
 		}
 	}
-}
-
-// Waived are the instants, in Unix milliseconds, up to which items begin for none any
-// more: an item, or its host's server, was disabled when they came due, and the item's
-// record does not say so yet.
-type Waived map[int]int64
-
-// Note adds an instant of an item.
-func (w *Waived) Note(item int, instant time.Time) {
-	if *w == nil {
-		*w = make(Waived)
-	}
-	(*w)[item] = max((*w)[item], instant.UnixMilli())
 }

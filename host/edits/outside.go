@@ -28,9 +28,8 @@ type Outside struct {
 	// pending are the changes whose records are to be left.
 	pending []sighting
 	// disabled has the items that are known to be disabled, each with the transaction that did
-	// it. doubtful are those of which that is to be read.
+	// it.
 	disabled map[int]int64
-	doubtful map[int]bool
 	// enabled are those that are not disabled any more, and of which it is to be read who did that.
 	enabled map[int]int64
 	again   time.Time
@@ -52,7 +51,7 @@ const (
 // See notes a snapshot of nodes that the host watches. One of another membership is the first.
 func (o *Outside) See(s registry.Snapshot, l tree.Layout, self tree.JobInstance) {
 	if o.self != self.ID {
-		*o = Outside{self: self.ID, servers: make(map[string]registry.Node), disabled: make(map[int]int64), doubtful: make(map[int]bool), enabled: make(map[int]int64)}
+		*o = Outside{self: self.ID, servers: make(map[string]registry.Node), disabled: make(map[int]int64), enabled: make(map[int]int64)}
 		for _, n := range s {
 			o.since = max(o.since, n.Mzxid)
 		}
@@ -89,17 +88,22 @@ func (o *Outside) seeServer(ip string, n registry.Node) {
 	}
 }
 
-// Item notes whether an item is disabled. It is not called before See.
-func (o *Outside) Item(item int, disabled bool) {
-	made, known := o.disabled[item]
-	switch {
-	case disabled && !known:
-		o.doubtful[item] = true
-	case !disabled && known:
+// Mark notes the mark of an item that is disabled. It is not called before See.
+func (o *Outside) Mark(item int, mark registry.Node) {
+	if made, known := o.disabled[item]; known && made == mark.Czxid {
+		return
+	}
+	o.disabled[item] = mark.Czxid
+	if _, ours := tree.ParseMark(mark.Data); !ours && mark.Czxid > o.since {
+		o.add(recorded.Wrote(mark.Czxid), itemRecord(item, false))
+	}
+}
+
+// Enabled notes that an item is not disabled, or not any more.
+func (o *Outside) Enabled(item int) {
+	if made, known := o.disabled[item]; known {
 		delete(o.disabled, item)
 		o.enabled[item] = made
-	case !disabled:
-		delete(o.doubtful, item)
 	}
 }
 
@@ -148,34 +152,37 @@ func (o *Outside) record(ctx context.Context, r registry.Center, l tree.Layout, 
 	return nil
 }
 
-// readItems finds out which transactions disabled the items in doubt, and who disabled or enabled them.
+// readItems finds out who has enabled items. What another program enabled owes nothing of what came due
+// before, as if a program of ours had done so.
 func (o *Outside) readItems(ctx context.Context, r registry.Center, l tree.Layout) error {
-	items := slices.AppendSeq(slices.Collect(maps.Keys(o.doubtful)), maps.Keys(o.enabled))
-	slices.Sort(items)
-	items = slices.Compact(items)
+	items := slices.Sorted(maps.Keys(o.enabled))
 	items = items[:min(len(items), mostAtOnce)]
-	return step.Perform(ctx, r, "read who disabled items", func(ctx context.Context, x *step.Exchange) error {
+	return step.Perform(ctx, r, "read who enabled items", func(ctx context.Context, x *step.Exchange) error {
 		var read []registry.Query
 		for _, i := range items {
-			read = append(read, registry.Data(l.ItemDisabled(i)), registry.Data(l.Item(i)))
+			read = append(read, registry.Data(l.Item(i)))
 		}
 		n, err := x.Read(ctx, read...)
 		if err != nil {
 			return err
 		}
+		var others []int
+		var ops []registry.Op
 		for _, i := range items {
-			mark, item := n.Data(l.ItemDisabled(i)), n.Data(l.Item(i))
 			// A program of ours sets the item's node when it enables it.
-			if made, enabled := o.enabled[i]; enabled && item.Exists && item.Mzxid < made {
-				o.add(recorded.Deleted(made), itemRecord(i, true))
+			if item := n.Data(l.Item(i)); item.Exists && item.Mzxid < o.enabled[i] {
+				others, ops = append(others, i), append(ops, registry.Set(item.Path, item.Data, item.Version))
 			}
-			if mark.Exists {
-				o.disabled[i] = mark.Czxid
-				if o.doubtful[i] && mark.Czxid > o.since && string(mark.Data) != tree.ItemMarked {
-					o.add(recorded.Wrote(mark.Czxid), itemRecord(i, false))
-				}
+		}
+		if len(ops) > 0 {
+			if _, err := x.Commit(ctx, ops...); step.UnlessConflict(err) != nil {
+				return err
 			}
-			delete(o.doubtful, i)
+		}
+		for _, i := range others {
+			o.add(recorded.Deleted(o.enabled[i]), itemRecord(i, true))
+		}
+		for _, i := range items {
 			delete(o.enabled, i)
 		}
 		return nil

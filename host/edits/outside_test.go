@@ -158,12 +158,12 @@ func TestOutside_again(t *testing.T) {
 	l := h.layout
 	h.commit(registry.Create(l.Server("10.0.0.1"), []byte(tree.Enabled)), registry.Create(l.ItemDisabled(3), nil))
 	h.look()
-	h.outside.Item(3, true)
+	h.outside.Mark(3, h.node(l.ItemDisabled(3)))
 	h.record(0, 0)
 	h.commit(registry.Set(l.Server("10.0.0.1"), []byte(tree.Disabled), registry.AnyVersion))
 	h.self.ID = "10.0.0.1@-@2"
 	h.look()
-	h.outside.Item(3, false)
+	h.outside.Enabled(3)
 	h.record(0, 0)
 	h.expect()
 	h.commit(registry.Delete(l.Config(), registry.AnyVersion))
@@ -195,7 +195,7 @@ func TestOutside_asksNothing(t *testing.T) {
 	h.commit(registry.Delete(l.Trigger(h.self.ID), registry.AnyVersion), registry.Create(l.Trigger(h.self.ID), []byte(tree.TriggerWithArgs)))
 	h.look()
 	h.record(h.node(l.Trigger(h.self.ID)).Czxid, 7)
-	h.outside.Item(3, false)
+	h.outside.Enabled(3)
 	h.look()
 	if h.center.reads != 0 {
 		t.Errorf("%d reads, want none", h.center.reads)
@@ -229,17 +229,17 @@ func TestOutside_items(t *testing.T) {
 		for _, step := range steps {
 			step()
 		}
-		h.outside.Item(3, true)
+		h.outside.Mark(3, h.node(mark))
 		h.record(0, 0)
 		h.expect(want...)
 		reads := h.center.reads
-		h.outside.Item(3, true) // at each fire
+		h.outside.Mark(3, h.node(mark)) // with each snapshot
 		h.record(0, 0)
 		if h.center.reads != reads {
 			t.Error("an item that is known to be disabled is read again")
 		}
 		h.commit(registry.Delete(mark, registry.AnyVersion))
-		h.outside.Item(3, false)
+		h.outside.Enabled(3)
 		h.record(0, 0)
 		h.expect("enable item 3")
 	}
@@ -257,12 +257,16 @@ func TestOutside_manyItems(t *testing.T) {
 	h.look()
 	for _, enable := range []bool{false, true} {
 		for i := range many {
-			if _, err := operate.SetItem(t.Context(), recorded.By(h.center.Center, h.layout), h.layout, i, enable); err != nil {
+			if _, err := operate.SetItem(t.Context(), recorded.By(h.center.Center, h.layout), h.layout, tree.Word{}, i, enable); err != nil {
 				t.Fatal(err)
 			}
 		}
 		for i := range many {
-			h.outside.Item(i, !enable)
+			if enable {
+				h.outside.Enabled(i)
+			} else {
+				h.outside.Mark(i, h.node(h.layout.ItemDisabled(i)))
+			}
 		}
 		for range many/mostAtOnce + 1 {
 			h.record(0, 0)

@@ -96,14 +96,32 @@ func (t *writer) coalesced(promise *event.Event) {
 func (t *writer) disabledBy(e *event.Event) {
 	// It may have been enabled again since, before a host reported it.
 	c := t.newest(sought{held: t.fire.instant, at: e.Time, item: t.item, host: e.Host, what: []string{"disable", "remove", "shutdown", "stop", "kill", "edit"}})
-	if c != nil && (e.Time.Sub(c.Time) >= time.Hour || strings.HasSuffix(reasonText(e), disabledReason)) { // only what is disabled stays so
+	if c != nil && (e.Time.Sub(c.Time) >= time.Hour || (strings.HasSuffix(reasonText(e), disabledReason) || strings.HasSuffix(reasonText(e), " was disabled"))) { // only what is disabled stays so
 		c = t.newest(sought{held: t.fire.instant, at: e.Time, item: t.item, host: e.Host, what: []string{"disable"}})
 	}
 	if c != nil {
 		t.add(t.changeClause(c))
 		return
 	}
+	if c := t.wantedBy(t.fire.instant, t.item, e.Host); c != nil {
+		t.add(t.changeClause(c))
+		return
+	}
 	t.say(KindHistory, "by-unknown", time.Time{}, nil, e)
+}
+
+// wantedBy is the change, made up to a time, by which an item, or a host, does not run now, as the registry
+// has it; item is noItem for none, host empty for any. Nil: it does not have it.
+func (tl *timeline) wantedBy(at time.Time, item int, host string) *history.Change {
+	for i := range tl.wanted {
+		c := &tl.wanted[i]
+		ofItem := c.Item == nil || *c.Item == item
+		ofHost := c.Host == "" || host == "" || c.Host == tree.ServerOf(host)
+		if ofItem && ofHost && !c.Time.After(at) {
+			return c
+		}
+	}
+	return nil
 }
 
 // disabledReason ends the reasons of hosts for which an item or a server is disabled.
@@ -228,7 +246,11 @@ func (tl *timeline) changeClause(c *history.Change) clause {
 		in["states"] = changeStates(c)
 	}
 	if c.Why != "" {
-		in["why"] = message{"change-why", places{"why": typed(strings.TrimRight(c.Why, "."))}}
+		why := places{"why": typed(strings.TrimRight(c.Why, "."))}
+		if c.From == event.FromRegistry && c.What == "enable" { // by itself, perhaps
+			why["why"] = report{text: c.Why}
+		}
+		in["why"] = message{"change-why", why}
 	}
 	return clause{kind: KindChange, time: c.Time, message: message{"change", in}, changes: []*history.Change{c}}
 }

@@ -40,6 +40,9 @@ type Facts struct {
 	Events []event.Event
 	// Changes are what people have changed, in any order.
 	Changes []history.Change
+	// Wanted are the changes by which the job, servers and items are disabled, stopped or removed now,
+	// as the registry has them: of what the histories do not have.
+	Wanted []history.Change
 	// Settings are in force now; nil if only the events say what was.
 	Settings *event.Settings
 	// Idle is why the job does not fire now; empty if it does, or if that is not known.

@@ -709,6 +709,43 @@ func TestExplain_changesOfOthers(t *testing.T) {
 	}
 }
 
+// TestExplain_wanted: where the histories do not have who disabled something, the registry may.
+func TestExplain_wanted(t *testing.T) {
+	t.Parallel()
+	settings := &event.Settings{Cron: "0 0 * * * ?", TimeZone: "UTC", Items: 2}
+	skipped := of(1, event.ItemSkipped, first, func(e *event.Event) {
+		e.Item, e.Cause, e.Reason = number(1), event.SkipDisabled, "the item is disabled"
+	})
+	until := "until 2026-03-01T15:00:00Z"
+	for name, c := range map[string]struct {
+		wanted   []history.Change
+		idle     explain.Idle
+		ask      explain.Question
+		language texts.Language
+		want     string
+	}{
+		"an item": {[]history.Change{{Time: noon.Add(-time.Hour), Who: "ann", What: "disable", Job: "j", Item: number(1), Why: "broken", After: until}}, "",
+			explain.Question{At: noon, Item: number(1)}, texts.English, `ann did "disable" of item 1 at 11:00:00`},
+		"an item, in Chinese": {[]history.Change{{Time: noon.Add(-time.Hour), Who: "ann", What: "disable", Job: "j", Item: number(1), Why: "broken"}}, "",
+			explain.Question{At: noon, Item: number(1)}, texts.Chinese, "11:00:00 对分片 1 执行了“暂停”，操作者：ann"},
+		"another item": {[]history.Change{{Time: noon.Add(-time.Hour), Who: "ann", What: "disable", Job: "j", Item: number(0)}}, "",
+			explain.Question{At: noon, Item: number(1)}, texts.English, "The histories do not have who did that."},
+		"later": {[]history.Change{{Time: noon.Add(time.Minute), Who: "ann", What: "disable", Job: "j", Item: number(1)}}, "",
+			explain.Question{At: noon, Item: number(1)}, texts.English, "The histories do not have who did that."},
+		"the job": {[]history.Change{{Time: noon, Who: "ann", What: "disable", Job: "j", Why: "broken", After: until}}, explain.IdleDisabled,
+			explain.Question{At: noon.Add(3 * time.Hour)}, texts.English, `ann did "disable" of the job at 2026-03-01 12:00:00 (until 2026-03-01T15:00:00Z): broken.`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c.ask.Job, c.ask.Language = "j", c.language
+			got := answered(explain.Explain(c.ask, explain.Facts{Settings: settings, Now: noon.Add(time.Hour), Events: []event.Event{skipped}, Wanted: c.wanted, Idle: c.idle}))
+			if !strings.Contains(got, c.want) {
+				t.Errorf("%q is not in\n%s", c.want, got)
+			}
+		})
+	}
+}
+
 // TestExplain_disabledByWhom: who disabled an item is not who disabled another server, or
 // killed the item before; and who enabled all servers has enabled the one.
 func TestExplain_disabledByWhom(t *testing.T) {

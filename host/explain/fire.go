@@ -514,6 +514,9 @@ func (tl *timeline) idles() *story {
 	default:
 		return nil
 	}
+	if who == nil {
+		who = tl.wantedBy(tl.now, noItem, "")
+	}
 	if who != nil {
 		t.add(tl.changeClause(who))
 	} else {

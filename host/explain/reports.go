@@ -40,6 +40,8 @@ var reports = []map[texts.Language]string{
 	{en: "the item is still marked as running", zh: "分片仍被标记为正在运行"},
 	{en: "the item is disabled", zh: "分片已暂停"},
 	{en: "this server is disabled for the job", zh: "该作业在此服务器上已暂停"},
+	{en: "the time is over until which it was disabled", zh: "暂停的时间已到"},
+	{en: "it was due while the item, or the job on all servers, was disabled", zh: "到时该分片已暂停，或该作业在所有服务器上已暂停"},
 	{en: "this server was disabled for the job", zh: "该作业当时在此服务器上已暂停"},
 	{en: "it was due while this host was disabled for the job or away from it", zh: "到时该作业在此主机上已暂停，或此主机不在该作业中"},
 	{en: "the sharding total count is {n} now", zh: "分片总数现为 {n}"},

@@ -19,7 +19,8 @@ type timeline struct {
 	from     time.Time
 	events   []*event.Event
 	changes  []*history.Change
-	current  *event.Settings // those in force now, if they are known otherwise
+	wanted   []history.Change // see Facts.Wanted
+	current  *event.Settings  // those in force now, if they are known otherwise
 	idle     Idle
 	silent   []string
 	mute     []Unanswering
@@ -60,7 +61,7 @@ type span struct {
 
 // newTimeline sorts the facts.
 func newTimeline(job string, f Facts) *timeline {
-	tl := &timeline{job: job, now: f.Now, from: f.From, current: f.Settings, idle: f.Idle, silent: f.Silent, mute: f.Unanswering, files: f.Files, departed: f.Departed, partial: f.Partial, members: make(map[string]*member), names: make(map[string]int), local: time.UTC, location: time.UTC,
+	tl := &timeline{job: job, now: f.Now, from: f.From, current: f.Settings, idle: f.Idle, wanted: f.Wanted, silent: f.Silent, mute: f.Unanswering, files: f.Files, departed: f.Departed, partial: f.Partial, members: make(map[string]*member), names: make(map[string]int), local: time.UTC, location: time.UTC,
 		byHost: make(map[string][]*event.Event), begins: make(map[int][]*event.Event)}
 	for i := range f.Events {
 		e := &f.Events[i]

@@ -22,6 +22,7 @@ import (
 	"github.com/wasmjob/wasmjob/host/cluster"
 	"github.com/wasmjob/wasmjob/host/event"
 	"github.com/wasmjob/wasmjob/host/history"
+	"github.com/wasmjob/wasmjob/host/times"
 	"github.com/wasmjob/wasmjob/host/words"
 )
 
@@ -123,15 +124,51 @@ type BusyError struct{ What string }
 
 func (e *BusyError) Error() string { return e.What }
 
+// Switch is an enable or a disable.
+type Switch struct {
+	Enable bool
+	// Until is when a disable ends by itself, as times.Instant reads it; empty: never. A time without a zone is one of Zone, which is this
+	// host's if it is nil.
+	Until string
+	Zone  *time.Location
+	Why   Reason
+}
+
+// change is its record, and until when it lasts.
+func (w Switch) change(job string) (c *history.Change, until time.Time, err error) {
+	c = &history.Change{What: verb(w.Enable), Job: job, Why: w.Why}
+	if w.Until == "" {
+		return c, until, nil
+	}
+	now := time.Now()
+	if w.Zone != nil {
+		now = now.In(w.Zone)
+	}
+	until, err = times.Instant(w.Until, now, times.Ahead)
+	switch {
+	case err != nil:
+		return nil, until, &InputError{"query.until", err.Error()}
+	case w.Enable:
+		return nil, until, &InputError{"query.until", "found a time, and only what is disabled ends by itself"}
+	case !until.After(now):
+		return nil, until, &InputError{"query.until", fmt.Sprintf("found %s, expected a time that is to come", until.Format(time.RFC3339))}
+	}
+	c.After = admin.UntilText(until)
+	return c, until, nil
+}
+
 // SetEnabled enables or disables a job on all its servers; job "" is all jobs that the
 // principal may operate.
-func (s *Service) SetEnabled(ctx context.Context, job string, enable bool, why Reason) error {
-	c := &history.Change{What: verb(enable), Job: job, Why: why}
+func (s *Service) SetEnabled(ctx context.Context, job string, w Switch) error {
+	c, until, err := w.change(job)
+	if err != nil {
+		return err
+	}
 	if job == "" {
-		return s.each(ctx, c, func(name string) error { return s.SetEnabled(ctx, name, enable, why) })
+		return s.each(ctx, c, func(name string) error { return s.SetEnabled(ctx, name, w) })
 	}
 	return s.change(ctx, access.Operate, c, func() error {
-		did, err := s.o.Registry.For(c.Who, c.Why).SetServers(ctx, job, enable)
+		did, err := s.o.Registry.For(c.Who, c.Why).Until(until).SetServers(ctx, job, w.Enable)
 		return s.explained(ctx, job, switched(did, err))
 	})
 }
@@ -144,10 +181,14 @@ func verb(enable bool) string {
 }
 
 // SetServer enables or disables one server for a job; job "" is all jobs that know it.
-func (s *Service) SetServer(ctx context.Context, job, server string, enable bool, why Reason) error {
-	c := &history.Change{What: verb(enable), Job: job, Host: server, Why: why}
+func (s *Service) SetServer(ctx context.Context, job, server string, w Switch) error {
+	c, until, err := w.change(job)
+	if err != nil {
+		return err
+	}
+	c.Host = server
 	return s.change(ctx, access.Operate, c, func() error {
-		did, err := s.o.Registry.For(c.Who, c.Why).SetServer(ctx, job, server, enable)
+		did, err := s.o.Registry.For(c.Who, c.Why).Until(until).SetServer(ctx, job, server, w.Enable)
 		return s.explained(ctx, job, switched(did, err))
 	})
 }
@@ -170,10 +211,14 @@ func (s *Service) each(ctx context.Context, c *history.Change, do func(job strin
 }
 
 // SetItem enables or disables one item.
-func (s *Service) SetItem(ctx context.Context, job string, item int, enable bool, why Reason) error {
-	c := &history.Change{What: verb(enable), Job: job, Item: &item, Why: why}
+func (s *Service) SetItem(ctx context.Context, job string, item int, w Switch) error {
+	c, until, err := w.change(job)
+	if err != nil {
+		return err
+	}
+	c.Item = &item
 	return s.change(ctx, access.Operate, c, func() error {
-		did, err := s.o.Registry.SetItem(ctx, job, item, enable)
+		did, err := s.o.Registry.For(c.Who, c.Why).Until(until).SetItem(ctx, job, item, w.Enable)
 		if did {
 			s.o.Host.Look(job) // an owner here shows it before the item is due
 		}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/wasmjob/wasmjob/host"
 	"github.com/wasmjob/wasmjob/host/access"
+	"github.com/wasmjob/wasmjob/host/admin"
 	"github.com/wasmjob/wasmjob/host/cluster"
 	"github.com/wasmjob/wasmjob/host/event"
 	"github.com/wasmjob/wasmjob/host/explain"
@@ -55,10 +56,25 @@ func (s *Service) Explain(ctx context.Context, q explain.Question) (*explain.Ans
 		w.facts.Settings = &event.Settings{Cron: j.Cron, TimeZone: j.TimeZone, Items: j.ShardingTotalCount}
 	}
 	w.facts.Idle = idleOf(&j, here)
+	w.facts.Wanted = wantedOf(&j, items)
 	w.facts.Departed = departed(ctx, s, []string{cluster.Literal(q.Job)})
 	w.facts.Unanswering = unanswering(j.Hosts, items, s.o.Cluster.Hosts())
 	answer := explain.Explain(q, w.facts)
 	return &answer, nil
+}
+
+// wantedOf are the changes by which a job, or items of it, do not run now, as the registry has them.
+func wantedOf(j *cluster.Job, items []cluster.Item) (list []history.Change) {
+	for i := range items {
+		if said := items[i].Said; items[i].Disabled && said != nil && said.By != "" {
+			list = append(list, history.Change{Time: said.Since, Who: said.By, What: "disable", Job: j.Name, Item: &items[i].ItemStatus.Item, Why: said.Why, After: admin.UntilText(said.Until)})
+		}
+	}
+	what := map[host.JobState]string{host.JobDisabled: "disable", host.JobStopped: "shutdown", host.JobRemoved: "remove"}[j.State]
+	if p := j.Paused; p != nil && what != "" {
+		list = append(list, history.Change{Time: p.At, Who: p.By, What: what, Job: j.Name, Why: p.Why, After: admin.UntilText(p.Until)})
+	}
+	return list
 }
 
 // idleOf is why a job does not fire, if none of its hosts would fire it.

@@ -286,13 +286,17 @@ const longestReason = 40
 
 // stateText is a job's state, with who has paused it and why, if that is known.
 func stateText(j *cluster.Job) string {
-	switch {
-	case j.Paused == nil:
+	if j.Paused == nil {
 		return string(j.State)
-	case j.Paused.Why == "":
-		return fmt.Sprintf("%s by %s", j.State, j.Paused.By)
 	}
-	return fmt.Sprintf("%s by %s: %s", j.State, j.Paused.By, words.ClipTo(words.FirstLine(j.Paused.Why), longestReason))
+	text := fmt.Sprintf("%s by %s", j.State, j.Paused.By)
+	if !j.Paused.Until.IsZero() {
+		text += " until " + j.Paused.Until.UTC().Format("2006-01-02T15:04Z")
+	}
+	if j.Paused.Why != "" {
+		text += ": " + words.ClipTo(words.FirstLine(j.Paused.Why), longestReason)
+	}
+	return text
 }
 
 // nextText says in how long a job fires next.

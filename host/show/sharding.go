@@ -1,6 +1,7 @@
 package show
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -10,6 +11,7 @@ import (
 	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/coordination/inspect"
 	"github.com/wasmjob/wasmjob/coordination/tree"
+	"github.com/wasmjob/wasmjob/host"
 	"github.com/wasmjob/wasmjob/host/admin"
 	"github.com/wasmjob/wasmjob/host/cluster"
 	"github.com/wasmjob/wasmjob/host/console"
@@ -65,8 +67,65 @@ func disabledServers(s console.Style, shards *admin.Shards) string {
 	if len(shards.DisabledServers) == 0 {
 		return ""
 	}
-	return "\n" + s.Wrapped(fmt.Sprintf("%s %s for the job: %s lets it run on all servers\n", serversText(shards.DisabledServers), s.Paint(console.Yellow, "disabled"),
-		words.Command("enable", shards.Job)))
+	text := fmt.Sprintf("%s %s for the job: %s lets it run on all servers\n", serversText(shards.DisabledServers), s.Paint(console.Yellow, "disabled"),
+		words.Command("enable", shards.Job))
+	var said words.Few[string]
+	for _, by := range shards.Said {
+		of := ""
+		if len(by.Servers) < len(shards.DisabledServers) {
+			of = serversText(by.Servers) + " disabled"
+		}
+		said.Add(saidText(of, &by.Said))
+	}
+	return "\n" + s.Wrapped(text) + wrappedLines(s, said)
+}
+
+// wrappedLines are lines of which there may be more than are kept.
+func wrappedLines(s console.Style, lines words.Few[string]) string {
+	var b strings.Builder
+	for _, line := range words.Strings(lines.Kept(), lines.More()) {
+		b.WriteString(s.Wrapped(line + "\n"))
+	}
+	return b.String()
+}
+
+// saidText is who has disabled something, why, since when and until when; of is what, if that is to be said.
+func saidText(of string, said *host.Said) string {
+	text := strings.TrimSpace(of + " by " + cmp.Or(said.By, "somebody"))
+	if !said.Since.IsZero() {
+		text += " since " + said.Since.UTC().Format(time.RFC3339)
+	}
+	if !said.Until.IsZero() {
+		text += " until " + said.Until.UTC().Format(time.RFC3339)
+	}
+	if said.Why != "" {
+		text += ": " + words.FirstLine(said.Why)
+	}
+	return text
+}
+
+// itemsSaid are the lines that say who has disabled items, with each word once.
+func itemsSaid(s console.Style, shards *admin.Shards) string {
+	var all []host.Said
+	items := make(map[host.Said]tree.Items)
+	for _, i := range shards.Items {
+		if !i.Disabled || i.Said == nil {
+			continue
+		}
+		if items[*i.Said] == nil {
+			all = append(all, *i.Said)
+		}
+		items[*i.Said] = append(items[*i.Said], i.Item)
+	}
+	var lines words.Few[string]
+	for _, said := range all {
+		of := fmt.Sprintf("items %s are disabled", items[said])
+		if len(items[said]) == 1 {
+			of = fmt.Sprintf("item %d is disabled", items[said][0])
+		}
+		lines.Add(saidText(of, &said))
+	}
+	return wrappedLines(s, lines)
 }
 
 // mostServers is how many servers a line names; of more it says how many there are.
@@ -150,6 +209,9 @@ func Since(p *cluster.Paused, now time.Time) string {
 		return ""
 	}
 	text := ", since " + stamp(p.At, now) + " by " + p.By
+	if !p.Until.IsZero() {
+		text += ", until " + p.Until.UTC().Format(time.RFC3339)
+	}
 	if p.Why != "" {
 		text += ": " + p.Why
 	}
@@ -255,7 +317,7 @@ func Instances(s console.Style, shards *admin.Shards, j *cluster.Job, now time.T
 	b.WriteString(heldText(s, shards, now))
 	b.WriteString(disabledServers(s, shards))
 	if items := disabledItems(shards, [2]string{"is", "are"}); items != "" {
-		b.WriteString("\n" + s.Wrapped(items+"\n"))
+		b.WriteString("\n" + s.Wrapped(items+"\n") + itemsSaid(s, shards))
 	}
 	if len(shards.Digests) > 1 {
 		fmt.Fprintf(&b, "\n%s %d different modules run for this job:\n", s.Paint(console.Yellow, "warning:"), len(shards.Digests))

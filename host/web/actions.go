@@ -62,8 +62,8 @@ type act struct {
 	// remove the job's records, too.
 	Confirm string
 	Purge   bool
-	// Args: a trigger may be for some items, or give a parameter.
-	Args bool
+	// Args: a trigger may be for some items, or give a parameter. Until: it may end by itself.
+	Args, Until bool
 }
 
 type field struct{ Name, Value string }
@@ -71,7 +71,8 @@ type field struct{ Name, Value string }
 // act is the form of an action on something.
 func (p *page) act(on, action, to string, fields ...field) act {
 	return act{P: p, To: to, Label: p.T("act." + action), Text: p.T("act."+action+".text", on), Fields: fields,
-		Danger: slices.Contains([]string{"kill", "remove", "host.shutdown"}, action)}
+		Danger: slices.Contains([]string{"kill", "remove", "host.shutdown"}, action),
+		Until:  slices.Contains([]string{"pause", "item.pause", "host.pause"}, action)}
 }
 
 // jobActs are what the reader may do to a job as it is.
@@ -138,6 +139,15 @@ func (p *page) itemActs(job string, item int, s *host.ItemStatus) []act {
 // reasonOf is the reason that the form gives.
 func reasonOf(r *http.Request) string { return strings.TrimSpace(r.PostForm.Get("reason")) }
 
+// switchOf is the pause, or the end of one, that a form asks for.
+func switchOf(r *http.Request, p *page, action string) service.Switch {
+	w := service.Switch{Enable: action == "resume", Zone: p.Zone, Why: reasonOf(r)}
+	if !w.Enable {
+		w.Until = strings.TrimSpace(r.PostForm.Get("until"))
+	}
+	return w
+}
+
 // actOnJob does something to one job.
 func actOnJob(ctx context.Context, s *service.Service, r *http.Request, p *page) (string, error) {
 	job, why := r.PathValue("job"), reasonOf(r)
@@ -147,7 +157,7 @@ func actOnJob(ctx context.Context, s *service.Service, r *http.Request, p *page)
 	case "trigger":
 		return trigger(ctx, s, job, r, p)
 	case "pause", "resume":
-		err = s.SetEnabled(ctx, job, action == "resume", why)
+		err = s.SetEnabled(ctx, job, switchOf(r, p, action))
 	case "kill":
 		return kill(ctx, s, job, admin.KillOptions{Item: -1, Server: r.PostForm.Get("server"), Run: r.PostForm.Get("run")}, r, p)
 	case "release":
@@ -206,7 +216,7 @@ func actOnItem(ctx context.Context, s *service.Service, r *http.Request, p *page
 	action := r.PathValue("action")
 	switch action {
 	case "pause", "resume":
-		err = s.SetItem(ctx, job, item, action == "resume", why)
+		err = s.SetItem(ctx, job, item, switchOf(r, p, action))
 	case "kill":
 		return kill(ctx, s, job, admin.KillOptions{Item: item}, r, p)
 	case "release":
@@ -274,7 +284,7 @@ func actOnHost(ctx context.Context, s *service.Service, r *http.Request, p *page
 	action := r.PathValue("action")
 	switch action {
 	case "pause", "resume":
-		err = s.SetServer(ctx, "", server, action == "resume", why)
+		err = s.SetServer(ctx, "", server, switchOf(r, p, action))
 	case "shutdown":
 		err = s.Shutdown(ctx, "", "", instance, why)
 	case "start":
@@ -300,8 +310,8 @@ func bulk(ctx context.Context, s *service.Service, r *http.Request, p *page) (st
 	action := r.PostForm.Get("do")
 	do, known := map[string]func(job string) error{
 		"trigger": func(job string) error { _, err := s.Trigger(ctx, job, tree.TriggerArgs{}, why); return err },
-		"pause":   func(job string) error { return s.SetEnabled(ctx, job, false, why) },
-		"resume":  func(job string) error { return s.SetEnabled(ctx, job, true, why) },
+		"pause":   func(job string) error { return s.SetEnabled(ctx, job, switchOf(r, p, "pause")) },
+		"resume":  func(job string) error { return s.SetEnabled(ctx, job, switchOf(r, p, "resume")) },
 	}[action]
 	if !known {
 		return "", &formError{"do", fmt.Sprintf("found %q, expected trigger, pause or resume", action)}

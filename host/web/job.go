@@ -387,7 +387,7 @@ func (v *itemView) ask(ctx context.Context, c *Console) {
 	}
 	at := slices.IndexFunc(shards.Items, func(i admin.Shard) bool { return i.Item == v.Item })
 	if at >= 0 {
-		v.State.Disabled = shards.Items[at].Disabled
+		v.State.Disabled, v.State.Said = shards.Items[at].Disabled, shards.Items[at].Said
 	}
 }
 

@@ -83,10 +83,27 @@ func (p *page) whyError(j *cluster.Job) (text string, since time.Time) {
 
 // whoPaused says who has paused a job, and why.
 func (p *page) whoPaused(j *cluster.Job) string {
-	if j.Paused.Why == "" {
-		return p.T("why.paused.by", p.Word("state", j.State), j.Paused.By)
+	return p.paused(p.Word("state", j.State), j.Paused.By, j.Paused.Why, j.Paused.Until)
+}
+
+// paused says who has paused something, whose state is a word, why, and until when.
+func (p *page) paused(state, by, why string, until time.Time) string {
+	text := p.T("why.paused.by", state, by)
+	if why != "" {
+		text = p.T("why.paused.reason", state, by, why)
 	}
-	return p.T("why.paused.reason", p.Word("state", j.State), j.Paused.By, j.Paused.Why)
+	if !until.IsZero() {
+		text = p.T("why.paused.until", text, p.At(until).Full)
+	}
+	return text
+}
+
+// SaidOf says who has paused an item, why, and until when. It is called by templates.
+func (p *page) SaidOf(s *host.Said) string {
+	if s == nil || s.By == "" {
+		return p.T("item.paused")
+	}
+	return p.paused(p.T("item.paused"), s.By, s.Why, s.Until)
 }
 
 func (p *page) whyFailing(j *cluster.Job) (text string, since time.Time) {

@@ -492,6 +492,11 @@ func TestActions(t *testing.T) {
 	s.post("/jobs/a/trigger", "reason", "because", "back", "/jobs/a").has(t, 200, "a is triggered.")
 	s.get("/jobs/a").lacks(t, "a is triggered.")
 	s.until("/jobs/a", "2 ok").has(t, 200, "trigger", "because")
+	page.has(t, 200, "Until (empty: until it is resumed)")
+	s.post("/jobs/a/pause", "until", "2h", "back", "/jobs/a").has(t, 200, "a is paused.")
+	s.until("/jobs/a", "it ends by itself at")
+	s.post("/jobs/a/resume", "back", "/jobs/a")
+	s.until("/jobs/a", "Pause")
 	s.post("/jobs/a/pause", "reason", "broken disk", "back", "/jobs/a").has(t, 200, "a is paused.")
 	s.until("/jobs/a", "paused by host token: broken disk")
 	s.until("/jobs", "paused by host token: broken disk") // so do lists
@@ -501,9 +506,14 @@ func TestActions(t *testing.T) {
 	s.until("/jobs/a", "Resume").has(t, 200, "broken disk", "disable", "create", "shardingTotalCount 2")
 	s.post("/jobs/a/resume", "back", "/jobs/a")
 	s.until("/jobs?health=ok", "a")
-	s.get("/jobs").lacks(t, "paused by")
-	s.post("/jobs/a/items/1/pause", "back", "/jobs/a/items/1")
-	s.until("/jobs/a/items/1", "Resume item").has(t, 200, "paused")
+	s.Until("lists do not say that it is paused", func() bool { return !strings.Contains(s.get("/jobs").text(), "paused by") })
+	s.post("/jobs/a/items/1/pause", "reason", "bad data", "until", "2h", "back", "/jobs/a/items/1")
+	s.until("/jobs/a/items/1", "Resume item").has(t, 200, "paused by host token: bad data; it ends by itself at")
+	s.lang = "zh"
+	s.get("/jobs/a/items/1").has(t, 200, "已暂停，操作者：host token，原因：bad data；将于", "自动恢复")
+	s.lang = "en"
+	s.post("/jobs/a/items/1/pause", "until", "yesterday", "back", "/jobs/a/items/1").has(t, 400, "is not a time")
+	s.post("/jobs/a/items/1/pause", "until", "2020-01-01", "back", "/jobs/a/items/1").has(t, 400, "expected a time that is to come")
 	s.until("/jobs?q=a", "1 paused") // before the item is due
 	s.get("/jobs/a").has(t, 200, "1 paused")
 	s.post("/jobs/a/items/1/offset", "do", "set", "offset", "17\nline <2>", "back", "/jobs/a/items/1").has(t, 200, "is changed")

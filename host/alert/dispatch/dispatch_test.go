@@ -601,7 +601,7 @@ func TestDispatcher_itemEnabled(t *testing.T) {
 					hosts := []*node{c.start(withoutCatchUp(job(c, "j", 3))), c.start(withoutCatchUp(job(c, "j", 3)))}
 					set := func(enable bool) {
 						for _, i := range []int{item, 2} {
-							if _, err := operate.SetItem(t.Context(), keeper.center(), tree.NewLayout(namespace, "j"), i, enable); err != nil {
+							if _, err := operate.SetItem(t.Context(), keeper.center(), tree.NewLayout(namespace, "j"), tree.Word{}, i, enable); err != nil {
 								t.Fatal(err)
 							}
 						}
@@ -645,7 +645,7 @@ func TestDispatcher_enabledAgain(t *testing.T) {
 		if _, err := operate.SetServers(t.Context(), keeper.center(), l, tree.Word{}, true); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := operate.SetItem(t.Context(), keeper.center(), l, 0, true); err != nil {
+		if _, err := operate.SetItem(t.Context(), keeper.center(), l, tree.Word{}, 0, true); err != nil {
 			t.Fatal(err)
 		}
 		until(2, 34)

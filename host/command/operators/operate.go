@@ -27,6 +27,7 @@ import (
 	"github.com/wasmjob/wasmjob/host/history"
 	"github.com/wasmjob/wasmjob/host/service"
 	"github.com/wasmjob/wasmjob/host/show"
+	"github.com/wasmjob/wasmjob/host/times"
 	"github.com/wasmjob/wasmjob/host/words"
 )
 
@@ -351,7 +352,8 @@ func disableCommand(p *command.Program) *cobra.Command {
 go to the others; with --item one of its items. What runs goes on to its end, or
 with --now is ended as by 'wasmjob kill', whose exit codes it has then.
 --server without a job, or with --all, is all jobs of that server. It lasts until
-the same is enabled again, and with a durable registry it outlives the hosts.`, false)
+the same is enabled again, or with --until ends by itself at that time, by the registry's
+clock; and with a durable registry it outlives the hosts.`, false)
 }
 
 // switching is an enable or a disable: what its flags ask for.
@@ -361,6 +363,8 @@ type switching struct {
 	server   string
 	item     int // -1: none
 	all, now bool
+	until    string
+	untilAt  time.Time // until; zero: it lasts
 	ending   killFlags
 }
 
@@ -376,6 +380,17 @@ func (w *switching) check(cmd *cobra.Command) error {
 	case !w.now && w.ending.given(cmd):
 		return command.Usagef("--grace, --wait and --json go with --now")
 	}
+	if w.until == "" {
+		return nil
+	}
+	at, err := times.Instant(w.until, time.Now(), times.Ahead)
+	if err != nil {
+		return command.Usagef("--until: %v", err)
+	}
+	if !at.After(time.Now()) {
+		return command.Usagef("--until: found %s, expected a time that is to come", at.Format(time.RFC3339))
+	}
+	w.untilAt = at
 	return nil
 }
 
@@ -389,7 +404,10 @@ func (w *switching) perform(ctx context.Context, r *command.Reached, job string)
 			already = show.Already(before, w.enable, w.server, w.item)
 		}
 	}
-	what, err = w.change(ctx, r, job)
+	what, err = w.change(ctx, r.Until(w.untilAt), job)
+	if !w.untilAt.IsZero() { // what is disabled already may be so until another time
+		return what + " until " + w.untilAt.Format(time.RFC3339), err
+	}
 	switch {
 	case err != nil || before == nil:
 		return what, err
@@ -427,7 +445,7 @@ func switchCommand(p *command.Program, name, done, short, long string, enable bo
 	w := switching{enable: enable, done: done}
 	example := "  wasmjob NAME cities\n  wasmjob NAME cities --server 10.0.0.7\n  wasmjob NAME cities --item 2\n  wasmjob NAME --server 10.0.0.7\n  wasmjob NAME --all"
 	if !enable {
-		example += "\n  wasmjob NAME cities --now --grace 30s"
+		example += "\n  wasmjob NAME cities --now --grace 30s\n  wasmjob NAME cities --until 06:00 --reason \"the database moves\""
 	}
 	cmd := &cobra.Command{
 		Use:        name + " [JOB] [flags]",
@@ -469,6 +487,7 @@ func switchCommand(p *command.Program, name, done, short, long string, enable bo
 	}
 	if !enable {
 		cmd.Flags().BoolVar(&w.now, "now", false, "end what runs, too")
+		cmd.Flags().StringVar(&w.until, "until", "", "enable it again at this `TIME`: 2h or 7d from now, 15:04, \"2026-03-28 09:00\", RFC 3339")
 		w.ending.add(cmd)
 	}
 	addItemFlag(cmd, &w.item)
