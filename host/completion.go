@@ -48,6 +48,7 @@ func recordedReason(r abi.Result) string {
 }
 
 func (rn *runner) commitEnded(now moment) {
+	defer rn.hurry()()
 	c := coordination.Completing{Items: make(map[int]coordination.Ended), Now: now.wall}
 	for _, e := range rn.ended {
 		c.Marked = c.Marked || e.Run.Fire().Config.MonitorExecution

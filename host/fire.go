@@ -156,6 +156,7 @@ func (rn *runner) followUp(now moment) {
 // It reports whether a trigger was consumed. absent are other items of this
 // host that are due and do not begin.
 func (rn *runner) begin(now moment, id tree.Fire, items []*item, absent tree.Items, trigger bool) bool {
+	defer rn.hurry()()
 	items = rn.dropDisabled(id, rn.dropDenied(now, id, rn.fit(id, items)))
 	items, waiting := rn.awaitQuiet(now, id, items, trigger)
 	absent = slices.Concat(absent, waiting)
@@ -224,6 +225,13 @@ func (rn *runner) begin(now moment, id tree.Fire, items []*item, absent tree.Ite
 		rn.foundStale(now)
 	}
 	return trigger
+}
+
+// hurry has the loop go before others on this host that begin and end no runs, until the function is called that it returns.
+func (rn *runner) hurry() (over func()) {
+	was := rn.turn.Hurry
+	rn.turn.Hurry = true
+	return func() { rn.turn.Hurry = was }
 }
 
 // refused takes note that an item did not begin, and reports why.

@@ -124,6 +124,7 @@ type pace struct {
 	lookedAt   time.Time     // when a step that waits for a snapshot was taken
 	pause      time.Duration // how long it waits before it is taken again; it doubles
 	steps      *rate.Limiter
+	waits      bool      // it waits for its turn to take one, among the jobs of this host
 	stepAt     time.Time // when the next may be taken, after too many
 	reportedAt time.Time // when the log last said that there were too many
 	wrote      int64     // the newest transaction of this host
@@ -181,6 +182,7 @@ func (j *job) run(work context.Context) {
 	j.guests, j.kill = context.WithCancelCause(work)
 	defer j.end()
 	defer j.term.arrivals.Leave(j)
+	defer j.term.steps.Leave(j)
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	defer j.turn.Give()
@@ -212,7 +214,9 @@ func (j *job) run(work context.Context) {
 			news = false
 		case <-timer.C:
 		}
+		j.turn.Hurry = j.hurries()
 		j.turn.Take(work.Done())
+		j.turn.Hurry = false
 		news = j.read() || news
 		now := j.host.now()
 		if now.wall.Before(j.wall.Add(-clockStep)) { // what is reckoned of the registry's wavers
@@ -243,6 +247,14 @@ func (j *job) run(work context.Context) {
 		}
 		timer.Reset(time.Until(j.wakeAt))
 	}
+}
+
+// hurries reports whether the loop wakes to begin or to end runs.
+func (j *job) hurries() bool {
+	j.mail.mu.Lock()
+	ended := len(j.mail.ended) > 0
+	j.mail.mu.Unlock()
+	return ended || (j.joined && j.calendar.Due(j.host.clock()))
 }
 
 // end stops guests and joins them.
@@ -323,6 +335,14 @@ func (j *job) read() (news bool) {
 // advance does everything that can be done now. It reports true when the host
 // has left the job.
 func (j *job) advance(now moment) (over bool) {
+	if j.pace.waits { // unless it waits on, its turn is another's
+		defer func() {
+			if !j.pace.waits {
+				j.term.steps.Leave(j)
+			}
+		}()
+	}
+	j.pace.waits = false
 	j.repair(now)
 	j.complete(now)
 	j.endKilled(now)
@@ -359,6 +379,10 @@ func (j *job) advance(now moment) (over bool) {
 	}
 	j.watchDrift()
 	j.reportSettings()
+	business := j.member.Reconcile(now.wall) != coordination.ActionNone || j.recovers(now)
+	if business && j.knowsShare() && j.member.View.Enabled == j.wasEnabled { // what is due begins before that
+		j.tick(now)
+	}
 	j.coordinate(now)
 	j.makeUpPassed(now.wall)
 	j.tick(now)

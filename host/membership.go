@@ -485,7 +485,17 @@ func (j *job) coordinate(now moment) {
 		}
 		j.announce = false
 	}
-	if action := j.member.Reconcile(now.wall); action != coordination.ActionNone && j.mayStep(now) {
+	action := j.member.Reconcile(now.wall)
+	if action != coordination.ActionNone || j.recovers(now) || j.sweeps(now) {
+		// While very many jobs have to, this one waits in line, and its loop is free to begin what is due.
+		j.pace.waits = !j.term.steps.Enter(j, time.Time{})
+		defer func() {
+			if !j.pace.waits {
+				j.term.steps.Leave(j)
+			}
+		}()
+	}
+	if action != coordination.ActionNone && !j.pace.waits && j.mayStep(now) {
 		j.pace.looked, j.pace.lookedAt, j.pace.wrote = false, now.Time, 0
 		sharded, err := j.member.Act(j.work, action, now.wall)
 		if err != nil {
@@ -511,9 +521,21 @@ func (j *job) coordinate(now moment) {
 	}
 	if !now.Before(j.refusal.retryAt) {
 		j.readShare(now)
+	}
+	if !now.Before(j.refusal.retryAt) && !j.pace.waits {
 		j.recoverCrashed(now)
 		j.sweep(now)
 	}
+}
+
+// recovers reports whether to look now what hosts that died have left.
+func (j *job) recovers(now moment) bool {
+	return !now.Before(j.recovery.at) && (len(j.member.View.Crashed()) > 0 || len(j.member.View.FailoverItems) > 0 || j.takers.Standing)
+}
+
+// sweeps reports whether to look now for unowned marks.
+func (j *job) sweeps(now moment) bool {
+	return j.member.View.IsJanitor() != j.janitor || (!j.sweepAt.IsZero() && !now.Before(j.sweepAt))
 }
 
 // mayStep says whether the next step of the common business may be taken. One

@@ -232,3 +232,36 @@ func TestStartOfManyJobs(t *testing.T) {
 		}
 	})
 }
+
+// TestReadyJobsFireWhileOthersJoin: a host that is given more jobs of each second than the registry can take. Those that have
+// joined fire, as many as it can, and yet all join.
+func TestReadyJobsFireWhileOthersJoin(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const jobs, window, windows = 600, 5 * time.Second, 12
+		busy := &busyRegistry{takes: 4 * time.Millisecond} // 250 commits a second: 125 fires, as long as each costs two
+		c := newCluster(t)
+		c.wrap = func(_ int, l *lease) registry.Center { return busySession{l, busy} }
+		var all []host.Job
+		for i := range jobs {
+			all = append(all, job(definition(fmt.Sprintf("job%03d", i), "* * * * * ?", 1), sleeper(0)))
+		}
+		n := c.start(1, all...)
+		var fires []int
+		before := 0
+		for range windows {
+			time.Sleep(window)
+			now := len(c.list(event.ItemCompleted))
+			fires, before = append(fires, now-before), now
+		}
+		ready, missing := n.host.Ready()
+		t.Logf("fires in each %s: %v; ready %t %s", window, fires, ready, missing)
+		for k, n := range fires[1:] {
+			if least := int(25 * window / time.Second); n < least {
+				t.Errorf("%d fires from %s on, expected %d at least of the 625 that the registry has room for", n, time.Duration(k+1)*window, least)
+			}
+		}
+		if !ready {
+			t.Errorf("after %s not ready: %s", windows*window, missing)
+		}
+	})
+}

@@ -38,7 +38,8 @@ func (c counted) commit(ctx context.Context, ops []registry.Op) (results []regis
 	late := func() {
 		c.job.reportWait(&event.WaitError{What: event.WaitRegistry, For: "its turn among this host's commits", Then: "it goes on waiting: the registry is slow", After: commitTimeout})
 	}
-	if err := c.job.host.commits.Enter(ctx, c.job.turn, commitTimeout, late); err != nil {
+	hurry := !c.loop || c.job.turn.Hurry // what fires commit besides belongs to runs
+	if err := c.job.host.commits.Enter(ctx, c.job.turn, hurry, commitTimeout, late); err != nil {
 		return nil, err
 	}
 	sent := time.Now()

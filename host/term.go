@@ -3,6 +3,7 @@ package host
 import (
 	"context"
 	"crypto/rand"
+	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -36,6 +37,19 @@ var (
 	errDrainOver   = errors.New("the host is stopping and the drain timeout is over")
 )
 
+const (
+	// mostJoining is how many jobs join at once, mostStepping how many elect a leader, divide items or look after what a host
+	// has left that died. More would only wait for each other at the registry, in any order, and could begin nothing meanwhile.
+	mostJoining  = 64
+	mostStepping = 32
+)
+
+// shuffled is a name by which the jobs come in another order on each host.
+func shuffled(host, job string) string {
+	sum := sha256.Sum256([]byte(host + "\x00" + job))
+	return string(sum[:])
+}
+
 // term is one life of a registry session: a set of job loops that end with it.
 type term struct {
 	host     *Host
@@ -50,6 +64,8 @@ type term struct {
 	// never used twice.
 	joins    map[string]int
 	arrivals *arrivals.Arrivals[*job]
+	// steps spreads elections, divisions and takeovers, of which very many come at once when a host dies.
+	steps *arrivals.Arrivals[*job]
 	// owed are the jobs that the host was in when the term before this one ended.
 	owed  map[string]bool
 	wg    sync.WaitGroup // the job loops
@@ -65,12 +81,18 @@ func newTerm(h *Host, r *fence.Session) *term {
 	if h.cfg.token != nil {
 		token = h.cfg.token
 	}
+	self := tree.NewJobInstance(h.cfg.ServerIP, token())
 	return &term{
 		host: h, registry: r,
-		self:  tree.NewJobInstance(h.cfg.ServerIP, token()),
-		jobs:  make(map[string]*job),
-		joins: make(map[string]int), arrivals: arrivals.New(func(j *job) string { return j.name }, (*job).nudge), buried: make(map[string]bool),
-		ended: make(chan *job),
+		self:     self,
+		jobs:     make(map[string]*job),
+		joins:    make(map[string]int),
+		arrivals: arrivals.New(mostJoining, func(j *job) string { return j.name }, (*job).nudge),
+		// Each host takes the jobs in an order of its own, so that hosts share the work: what one of them has
+		// done others need not try.
+		steps:  arrivals.New(mostStepping, func(j *job) string { return shuffled(self.ID, j.name) }, (*job).nudge),
+		buried: make(map[string]bool),
+		ended:  make(chan *job),
 	}
 }
 

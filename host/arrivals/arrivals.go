@@ -1,5 +1,5 @@
 // Package arrivals spreads what many want to begin at once, such as a host's jobs when it
-// starts: only some of them go at a time, and of those that wait the one that is due first
+// starts, or when the leader of many of them dies: only some of them go at a time, and of those that wait the one that is due first
 // is the next.
 package arrivals
 
@@ -10,12 +10,9 @@ import (
 	"time"
 )
 
-// Most is how many go at once. More would only wait for each other at the registry, in any
-// order.
-const Most = 64
-
 // Arrivals are those that go and those that wait. It is safe for concurrent use.
 type Arrivals[J comparable] struct {
+	most  int
 	name  func(J) string
 	nudge func(J)
 
@@ -25,10 +22,10 @@ type Arrivals[J comparable] struct {
 	line    []J             // those that wait, the next one last
 }
 
-// New returns arrivals of which none goes. Names decide between those that are due at
+// New returns arrivals of which none goes, and most do at once. Names decide between those that are due at
 // once; nudge is called for one that waited and may go. It must not call back.
-func New[J comparable](name func(J) string, nudge func(J)) *Arrivals[J] {
-	return &Arrivals[J]{name: name, nudge: nudge, going: make(map[J]bool), waiting: make(map[J]time.Time)}
+func New[J comparable](most int, name func(J) string, nudge func(J)) *Arrivals[J] {
+	return &Arrivals[J]{most: most, name: name, nudge: nudge, going: make(map[J]bool), waiting: make(map[J]time.Time)}
 }
 
 // Enter reports whether j may go now. If not it is nudged when it may. It has to leave in
@@ -36,7 +33,7 @@ func New[J comparable](name func(J) string, nudge func(J)) *Arrivals[J] {
 func (a *Arrivals[J]) Enter(j J, due time.Time) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if !a.going[j] && len(a.going) < Most { // then none waits
+	if !a.going[j] && len(a.going) < a.most { // then none waits
 		a.going[j] = true
 	}
 	if !a.going[j] {
@@ -53,7 +50,7 @@ func (a *Arrivals[J]) Leave(j J) {
 	defer a.mu.Unlock()
 	delete(a.going, j)
 	a.forget(j)
-	for len(a.going) < Most && len(a.line) > 0 {
+	for len(a.going) < a.most && len(a.line) > 0 {
 		next := a.line[len(a.line)-1]
 		a.forget(next)
 		a.going[next] = true

@@ -7,11 +7,13 @@ import (
 	"time"
 )
 
+const most = 64
+
 // full are arrivals of which as many go as may, and their names; extra ones wait.
 func full(extra int, due func(n int) time.Time) (a *Arrivals[string], names []string, nudged *[]string) {
 	nudged = new([]string)
-	a = New(func(name string) string { return name }, func(name string) { *nudged = append(*nudged, name) })
-	for n := range Most + extra {
+	a = New(most, func(name string) string { return name }, func(name string) { *nudged = append(*nudged, name) })
+	for n := range most + extra {
 		names = append(names, fmt.Sprintf("job%03d", n))
 		a.Enter(names[n], due(n))
 	}
@@ -24,10 +26,10 @@ func TestOrder(t *testing.T) {
 	t.Parallel()
 	begin := time.Unix(0, 0)
 	a, names, nudged := full(5, func(n int) time.Time { return begin.Add(-time.Duration(n) * time.Minute) })
-	if len(a.going) != Most || len(*nudged) != 0 {
+	if len(a.going) != most || len(*nudged) != 0 {
 		t.Fatalf("%d go, nudged: %v", len(a.going), *nudged)
 	}
-	late := names[Most:]
+	late := names[most:]
 	a.Leave(late[4]) // due first
 	for k := range 4 {
 		a.Leave(names[k])
@@ -40,7 +42,7 @@ func TestOrder(t *testing.T) {
 	}
 	a.Leave(late[0]) // twice is as good as once
 	a.Leave(late[0])
-	if len(a.going) != Most-1 || len(a.waiting) != 0 || len(a.line) != 0 {
+	if len(a.going) != most-1 || len(a.waiting) != 0 || len(a.line) != 0 {
 		t.Errorf("%d go, %d wait, %d in the line", len(a.going), len(a.waiting), len(a.line))
 	}
 }
@@ -52,7 +54,7 @@ func TestNames(t *testing.T) {
 	for k := range 3 {
 		a.Leave(names[k])
 	}
-	if !slices.Equal(*nudged, names[Most:]) {
+	if !slices.Equal(*nudged, names[most:]) {
 		t.Errorf("nudged: %v", *nudged)
 	}
 }
@@ -63,7 +65,7 @@ func TestDueAtAnotherTime(t *testing.T) {
 	t.Parallel()
 	begin := time.Unix(0, 0)
 	a, names, nudged := full(2, func(n int) time.Time { return begin.Add(time.Duration(n) * time.Minute) })
-	first, second := names[Most], names[Most+1]
+	first, second := names[most], names[most+1]
 	a.Enter(first, begin.Add(24*time.Hour))
 	a.Leave(names[0])
 	a.Leave(names[1])

@@ -47,9 +47,9 @@ func New() *Commits { return &Commits{limit: firstCommits} }
 
 // Enter waits until a commit of a job may be sent, and calls late once if that takes longer
 // than patience. Groups have the same part of the bound, however many jobs each has; within a
-// group the job goes first whose last commit is longest ago. After an error there is nothing
-// to leave.
-func (c *Commits) Enter(ctx context.Context, job *Worker, patience time.Duration, late func()) error {
+// group commits in a hurry, which begin or end runs, go before the others, three of four, and of them the job goes first
+// whose last commit is longest ago. After an error there is nothing to leave.
+func (c *Commits) Enter(ctx context.Context, job *Worker, hurry bool, patience time.Duration, late func()) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -62,7 +62,7 @@ func (c *Commits) Enter(ctx context.Context, job *Worker, patience time.Duration
 		return nil
 	}
 	c.sent++
-	wait := c.waiting.push(job.Group, job.sent)
+	wait := c.waiting.push(job.Group, hurry, job.sent)
 	job.sent = c.sent
 	c.mu.Unlock()
 	timer := time.NewTimer(patience)

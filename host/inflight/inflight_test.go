@@ -30,7 +30,7 @@ func (k *clerk) flood(c *Commits, jobs int, d time.Duration) (answered, most int
 	under := 0
 	for range jobs {
 		wg.Go(func() {
-			for c.Enter(ctx, &Worker{}, patience, func() {}) == nil {
+			for c.Enter(ctx, &Worker{}, false, patience, func() {}) == nil {
 				sent := time.Now()
 				mu.Lock()
 				under++
@@ -104,7 +104,7 @@ func TestCommitsGivenUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := New()
 		for range firstCommits {
-			if err := c.Enter(t.Context(), &Worker{}, patience, func() {}); err != nil {
+			if err := c.Enter(t.Context(), &Worker{}, false, patience, func() {}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -113,7 +113,7 @@ func TestCommitsGivenUp(t *testing.T) {
 		var wg sync.WaitGroup
 		for range 3 {
 			wg.Go(func() {
-				if c.Enter(ctx, &Worker{}, patience, func() { late.Add(1) }) != nil {
+				if c.Enter(ctx, &Worker{}, false, patience, func() { late.Add(1) }) != nil {
 					gaveUp.Add(1)
 				}
 			})
@@ -125,7 +125,7 @@ func TestCommitsGivenUp(t *testing.T) {
 		cancel()
 		wg.Wait()
 		entered := false
-		wg.Go(func() { entered = c.Enter(t.Context(), &Worker{}, patience, func() {}) == nil })
+		wg.Go(func() { entered = c.Enter(t.Context(), &Worker{}, false, patience, func() {}) == nil })
 		synctest.Wait()
 		c.Leave(time.Now(), time.Now(), true)
 		wg.Wait()

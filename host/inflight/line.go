@@ -8,7 +8,8 @@ import (
 // line has those who wait. The next is one of the group that was served longest ago, so that a
 // group in which thousands wait does not hold up the others; of that group, and of groups that were
 // not served since they began to wait, it is the one with the lowest rank, and of several the one
-// that came first. A group is forgotten when none of it waits.
+// that came first. Who is in a hurry goes before the others of its group, three times of four, so that these
+// come to their turn as well. A group is forgotten when none of it waits.
 type line struct {
 	groups map[string]*group
 	heap   places[*group]
@@ -17,33 +18,56 @@ type line struct {
 }
 
 type group struct {
-	place   // by when it was served, then by its first waiter
-	name    string
-	served  uint64
-	waiting places[*waiter]
+	place  // by when it was served, then by its first waiter
+	name   string
+	served uint64
+	// waiting are those in a hurry, and the others; hurried is how many of the first went since one of the others did
+	// or could have.
+	waiting [2]places[*waiter]
+	hurried int
+}
+
+// mostHurried is how many who are in a hurry go before one of their group that is not.
+const mostHurried = 3
+
+// class is where waiters wait in a group.
+func class(hurry bool) int {
+	if hurry {
+		return 0
+	}
+	return 1
+}
+
+// first is the next of the group.
+func (g *group) first() *waiter {
+	if len(g.waiting[0]) > 0 && (g.hurried < mostHurried || len(g.waiting[1]) == 0) {
+		return g.waiting[0][0]
+	}
+	return g.waiting[1][0]
 }
 
 // waiter waits until turn is closed.
 type waiter struct {
 	place // by rank, then by when it came
 	group *group
+	class int
 	turn  chan struct{}
 }
 
 // push puts one more of a group into the line.
-func (l *line) push(name string, rank uint64) *waiter {
+func (l *line) push(name string, hurry bool, rank uint64) *waiter {
 	if l.groups == nil {
 		l.groups = make(map[string]*group)
 	}
 	l.came++
-	w := &waiter{place: place{key: [3]uint64{rank, l.came}}, turn: make(chan struct{})}
+	w := &waiter{place: place{key: [3]uint64{rank, l.came}}, class: class(hurry), turn: make(chan struct{})}
 	g, known := l.groups[name]
 	if !known {
 		g = &group{name: name}
 		l.groups[name] = g
 	}
 	w.group = g
-	heap.Push(&g.waiting, w)
+	heap.Push(&g.waiting[w.class], w)
 	if known {
 		l.settle(g)
 	} else {
@@ -59,7 +83,10 @@ func (l *line) pop() *waiter {
 		return nil
 	}
 	g := l.heap[0]
-	w := g.waiting[0]
+	w := g.first()
+	if g.hurried++; w.class != class(true) || len(g.waiting[class(false)]) == 0 {
+		g.hurried = 0
+	}
 	l.served++
 	g.served = l.served
 	l.remove(w)
@@ -73,8 +100,8 @@ func (l *line) remove(w *waiter) bool {
 		return false
 	}
 	g := w.group
-	heap.Remove(&g.waiting, w.at)
-	if len(g.waiting) == 0 {
+	heap.Remove(&g.waiting[w.class], w.at)
+	if len(g.waiting[0])+len(g.waiting[1]) == 0 {
 		heap.Remove(&l.heap, g.at)
 		delete(l.groups, g.name)
 	} else {
@@ -90,7 +117,7 @@ func (l *line) settle(g *group) {
 }
 
 func (g *group) order() {
-	first := g.waiting[0].key
+	first := g.first().key
 	g.key = [3]uint64{g.served, first[0], first[1]}
 }
 

@@ -23,6 +23,8 @@ type Worker struct {
 	// Group is whom the worker shares turns with: groups have the same part of them, however many
 	// workers each has. Within a group the next turn is of the worker whose last is longest ago.
 	Group string
+	// Hurry is set while the worker begins or ends runs: it goes before those of its group that do not.
+	Hurry bool
 	last  uint64
 	has   bool
 	sent  uint64 // when it last came to commit; of Commits
@@ -41,7 +43,7 @@ func (w *Worker) Take(done <-chan struct{}) {
 		t.mu.Unlock()
 		return
 	}
-	wait := t.line.push(w.Group, w.last)
+	wait := t.line.push(w.Group, w.Hurry, w.last)
 	t.mu.Unlock()
 	select {
 	case <-wait.turn:

@@ -129,7 +129,7 @@ func TestCommitsByGroup(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := New()
 		for range firstCommits {
-			if err := c.Enter(t.Context(), &Worker{Group: "a"}, patience, func() {}); err != nil {
+			if err := c.Enter(t.Context(), &Worker{Group: "a"}, false, patience, func() {}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -140,7 +140,7 @@ func TestCommitsByGroup(t *testing.T) {
 		names := map[*Worker]string{often: "often", rarely: "rare", other: "b"}
 		for _, w := range append(slices.Repeat([]*Worker{often}, 100), rarely, other) {
 			wg.Go(func() {
-				if err := c.Enter(t.Context(), w, patience, func() {}); err != nil {
+				if err := c.Enter(t.Context(), w, false, patience, func() {}); err != nil {
 					t.Error(err)
 				}
 				mu.Lock()
@@ -163,6 +163,77 @@ func TestCommitsByGroup(t *testing.T) {
 		c.limit = mostCommits
 		c.admit()
 		c.mu.Unlock()
+		wg.Wait()
+	})
+}
+
+// TestHurry has those in a hurry go before the others of their group, whenever they came, and yet lets one of these go after
+// each three.
+func TestHurry(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		turns := NewTurns(1)
+		var all []*Worker
+		for i := range 10 {
+			w := turns.Worker("a")
+			w.Hurry = i >= 3
+			all = append(all, w)
+		}
+		if got := order(t, turns, all...); got != "a3 a4 a5 a0 a6 a7 a8 a1 a9 a2" {
+			t.Errorf("order %s, want three in a hurry, one of the others, and so on", got)
+		}
+	})
+}
+
+// TestHurryOfOtherGroups has one that is not in a hurry wait beside many of another group that are.
+func TestHurryOfOtherGroups(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		turns := NewTurns(1)
+		all := []*Worker{turns.Worker("b")}
+		for range 3 {
+			w := turns.Worker("a")
+			w.Hurry = true
+			all = append(all, w)
+		}
+		if got := order(t, turns, all...); got != "b0 a1 a2 a3" {
+			t.Errorf("order %s: groups have the same part", got)
+		}
+	})
+}
+
+// TestCommitsInAHurry has the commit of a fire come behind a thousand that divide items: none of them goes before it.
+func TestCommitsInAHurry(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := New()
+		for range firstCommits {
+			if err := c.Enter(t.Context(), &Worker{}, false, patience, func() {}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		var mu sync.Mutex
+		var went []bool
+		var wg sync.WaitGroup
+		for n := range 1001 {
+			wg.Go(func() {
+				hurry := n == 1000
+				if err := c.Enter(t.Context(), &Worker{}, hurry, time.Hour, func() {}); err != nil {
+					t.Error(err)
+				}
+				mu.Lock()
+				went = append(went, hurry)
+				mu.Unlock()
+			})
+			synctest.Wait()
+		}
+		c.Leave(time.Now(), time.Now(), true)
+		synctest.Wait()
+		mu.Lock()
+		if !slices.Contains(went, true) {
+			t.Errorf("after one answer %d commits went, expected that of the fire among them", len(went))
+		}
+		mu.Unlock()
+		for range 1001 {
+			c.Leave(time.Now(), time.Now(), true)
+		}
 		wg.Wait()
 	})
 }
