@@ -8,6 +8,9 @@
 
 GO      ?= go
 GOFMT   ?= $(shell $(GO) env GOROOT)/bin/gofmt
+PROGRAM := github.com/wasmjob/wasmjob/host/program
+# The version that is released next; the modules abi and sdk have the same.
+RELEASE ?= v0.2.0
 VERSION ?= $(or $(shell git describe --tags --always --dirty 2>/dev/null),dev)
 
 # -race needs cgo, and cgo a C compiler; Go itself knows whether there is one.
@@ -39,8 +42,27 @@ help: ## show this list
 
 .PHONY: build
 build: ## build the host, bin/wasmjob, and what attacks it, bin/wasmjob-chaos
-	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-X main.version=$(VERSION)' -o bin/wasmjob ./cmd/host
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-X $(PROGRAM).version=$(VERSION)' -o bin/wasmjob ./cmd/host
 	CGO_ENABLED=0 $(GO) build -trimpath -o bin/wasmjob-chaos ./cmd/chaos
+
+# Where install puts files; DESTDIR comes before it, for packages.
+PREFIX ?= /usr/local
+
+.PHONY: install
+install: build ## install the program, bin/wasmjob, below PREFIX (/usr/local)
+	install -d '$(DESTDIR)$(PREFIX)/bin'
+	install -m 0755 bin/wasmjob '$(DESTDIR)$(PREFIX)/bin/wasmjob'
+
+# The module with what makes a release: the product requires none of it.
+RELEASER := tools/release
+
+.PHONY: release
+release: ## make the files of a release in bin/release: archives, packages, checksums; RELEASE=v0.2.0, TARGETS=linux/amd64,…
+	CGO_ENABLED=0 $(GO) run -C $(RELEASER) -trimpath . -version $(RELEASE) -out $(CURDIR)/bin/release $(if $(TARGETS),-targets $(TARGETS))
+
+.PHONY: release-check
+release-check: ## make a release twice and compare; install, upgrade, remove and purge its package under a real systemd (root)
+	CGO_ENABLED=0 $(GO) test -C $(RELEASER) -trimpath -count 1 -timeout 30m .
 
 .PHONY: examples
 examples: $(MODULES) ## compile plugins/examples/NAME to plugins/examples/NAME.wasm
@@ -166,6 +188,8 @@ lint: ## check formatting, vet, staticcheck, layers, go.mod, shell syntax
 	cd bench/outside && $(GO) mod tidy -diff && $(GO) vet ./... && $(WASI) $(GO) vet ./testdata/database ./testdata/item
 	staticcheck=$$($(GO) tool -n staticcheck) && cd test/browser && $(GO) mod tidy -diff && $(GO) vet ./... && $$staticcheck ./...
 	staticcheck=$$($(GO) tool -n staticcheck) && cd test/openapi && $(GO) mod tidy -diff && $(GO) vet ./... && $$staticcheck ./...
+	staticcheck=$$($(GO) tool -n staticcheck) && cd $(RELEASER) && $(GO) mod tidy -diff && $(GO) vet ./... && $$staticcheck ./...
+	sh -n deploy/packages/postinstall && sh -n deploy/packages/preremove && sh -n deploy/packages/postremove
 	bash -n .ci/run .ci/setup host/plugin/wasm/testdata/programs/build
 	@echo "lint: ok"
 

@@ -351,10 +351,13 @@ var rooms = []room{
 		why:      "attacks built hosts from outside; it reads what they wrote and what the registry holds"},
 	{name: "cmd/chaos", may: []string{"coordination/registry", "coordination/zookeeper", "host/ensemble", "test/chaos"}, outside: []string{cobra, pflag, yaml},
 		why: "the program around the chaos room: the laboratory has flags of its own, so that wasmjob does not carry it"},
-	{name: "cmd/host", may: []string{"coordination/operate", "coordination/fence", "abi", "strategy", "host/words", "coordination/registry", "coordination/jobconfig", "coordination/tree", "host", "host/*", "host/access/*", "host/alert/*", "host/command/*", "host/history/*", "host/migrate/*", "host/plugin/process", "host/plugin/wasm"},
+	{name: "deploy", why: "files of services for the program that writes them: it knows nothing of ours"},
+	{name: "host/program", may: []string{"coordination/operate", "coordination/fence", "abi", "strategy", "deploy", "host/words", "coordination/registry", "coordination/jobconfig", "coordination/tree", "host", "host/*", "host/access/*", "host/alert/*", "host/command/*", "host/history/*", "host/migrate/*", "host/plugin/process", "host/plugin/wasm"},
 		outside:  []string{cobra, pflag, koanf, memlimit, yaml, zap, xsys, term},
 		testsMay: []string{"sdk", "test/wasm"},
 		why:      "wires the rooms, and is the only one to read flags, environment and files"},
+	{name: "cmd/host", may: []string{"host/program"}, why: "starts the program, under its first name"},
+	{name: "cmd/wasmjob", may: []string{"host/program"}, why: "starts the program, under the name that go install gives it"},
 
 	{name: "test/interop/peer", may: []string{"host/event"}, outside: []string{fsnotify},
 		why: "runs hosts as processes, ElasticJob's too; of ours it knows the events that a history is made of"},
@@ -367,9 +370,9 @@ var rooms = []room{
 	{name: "test/interop", testsMay: []string{"abi", "strategy", "host/event", "bench/peers/tap", "test/interop/peer", "test/zkserver"}, testsOutside: []string{zookeeper},
 		why: "puts the built program beside ElasticJob; of the rooms it knows events, and the rule by which items are divided"},
 	{name: "bench", testsMay: []string{"abi", "coordination/registry", "coordination/embedded", "coordination/tree", "coordination/operate", "host", "host/event", "host/catalog", "host/history", "host/history/*", "host/plugin", "host/plugin/process", "host/trace", "test/mariadbserver", "test/pgserver"},
-		why: "measures the rooms put together as cmd/host does it, without the program around them"},
+		why: "measures the rooms put together as host/program does it, without the program around them"},
 	{name: "bench/cluster", testsMay: []string{"abi", "coordination", "coordination/registry", "coordination/jobconfig", "coordination/zookeeper", "coordination/tree", "coordination/operate", "host", "host/event", "test/zkserver"},
-		why: "counts what hosts ask of a real ZooKeeper; it sees them as cmd/host does, and their modules are functions"},
+		why: "counts what hosts ask of a real ZooKeeper; it sees them as host/program does, and their modules are functions"},
 	{name: "bench/console", testsMay: []string{"test/pgserver", "test/zkserver"},
 		why: "real hosts on real servers, from outside"},
 	{name: "bench/overload", testsMay: []string{"abi", "coordination/registry", "coordination/jobconfig", "coordination/embedded", "coordination/zookeeper", "host", "host/event", "test/zkserver"},
@@ -399,15 +402,15 @@ var anyTest = []string{goleak}
 // have one home.
 var shared = map[string]string{
 	wazero:   "runs guests in host/plugin; host/capability/dir has its flags of files, which WASI's calls come with",
-	cobra:    "reads the command line of each program, cmd/host and cmd/chaos, and that of the commands in the rooms below host/command, host/access/command, host/alert/command and host/migrate/command",
-	term:     "passwords are asked for without an echo, by cmd/host and host/access/command; cmd/host and test/cluster ask whether they write to a terminal",
+	cobra:    "reads the command line of each program, host/program and cmd/chaos, and that of the commands in the rooms below host/command, host/access/command, host/alert/command and host/migrate/command",
+	term:     "passwords are asked for without an echo, by host/program and host/access/command; host/program and test/cluster ask whether they write to a terminal",
 	pflag:    "the flags of the same two",
 	cron:     "its Schedule is the interface that host/due and a job keep; only host/schedule makes one; host/migrate reads schedules as Kubernetes does",
 	zap:      "the logger travels as a value",
-	yaml:     "read as ElasticJob's document by coordination, with line numbers by host/definition, which host/migrate writes for, by host/grants and by host/fields for others, of which host/access/users also writes; cmd/host and cmd/chaos read the settings file",
+	yaml:     "read as ElasticJob's document by coordination, with line numbers by host/definition, which host/migrate writes for, by host/grants and by host/fields for others, of which host/access/users also writes; host/program and cmd/chaos read the settings file",
 	otlp:     "host/trace writes what test/collector reads",
 	protobuf: "the same two",
-	xsys:     "what the standard library lacks of the system: a terminal in cmd/host, a clock that counts sleep in coordination/zookeeper, timers that kill in host/deadman, limits and filters in host/plugin/process, what the processor can do in host/plugin, the size of a disk in host/history/lines",
+	xsys:     "what the standard library lacks of the system: a terminal in host/program, a clock that counts sleep in coordination/zookeeper, timers that kill in host/deadman, limits and filters in host/plugin/process, what the processor can do in host/plugin, the size of a disk in host/history/lines",
 	xtime:    "a token bucket: what a job may log and commit in host, what an invocation may log in host/plugin and its processes, what a job may write to the file of guests' logs in host/history/lines, lines for people in host/view",
 	fsnotify: "directories are watched by the catalog, one file by host/invoke, the files of an operator by host/watch, a history by tests",
 }
@@ -580,13 +583,14 @@ func excepted(file string, exceptions []exception) bool {
 // Calls that end or stop the process, and where they are in order.
 var (
 	mayExit = []exception{
-		{"cmd/host", "the program alone decides when it ends"},
+		{"host/program", "the program alone decides when it ends"},
 		{"cmd/chaos", "a program of its own"},
 		{"test/cluster", "a program of its own"},
 		{"test/demo", "a program of its own"},
 		{"test/soak", "a program of its own"},
 		{"test/mutants", "a program of its own"},
 		{"test/oidcserver/op", "a program of its own"},
+		{"tools/release", "a program of its own"},
 		{"plugins/examples", "a guest is a program; crash and script show what its end looks like"},
 	}
 	mayPanic = []exception{
@@ -683,7 +687,7 @@ func TestHouseRules(t *testing.T) {
 				case name == "panic" && !excepted(f.name, mayPanic):
 					t.Errorf("%s: panic: return an error", at(call))
 				case (name == "os.Exit" || name == "runtime.Goexit" || strings.HasPrefix(name, "log.Fatal") || strings.HasPrefix(name, "log.Panic")) && !excepted(f.name, mayExit):
-					t.Errorf("%s: %s: return an error; cmd/host ends the process", at(call), name)
+					t.Errorf("%s: %s: return an error; host/program ends the process", at(call), name)
 				case name == "time.Sleep" && !excepted(f.name, maySleep):
 					t.Errorf("%s: time.Sleep: wait for the event itself, with a context", at(call))
 				}

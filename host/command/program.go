@@ -2,7 +2,7 @@
 // mistakes on the command line, the flags that name a host or a registry, and the forms
 // in which something is shown.
 //
-// The rooms of commands import it; package main puts their commands together. Nothing of
+// The rooms of commands import it; host/program puts their commands together. Nothing of
 // it is used by two goroutines.
 package command
 

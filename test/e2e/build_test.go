@@ -1,5 +1,5 @@
 // Package e2e_test runs the real program, as a user would: it builds
-// cmd/host and the example modules, starts hosts on directories of their own,
+// the program and the example modules, starts hosts on directories of their own,
 // drops files, sends signals and kills, and judges by what anybody can see:
 // the history file, the log, the answers of the other commands, exit codes.
 //
@@ -116,7 +116,7 @@ func command(ctx context.Context, env []string, name string, args ...string) err
 func wasmjob(t *testing.T) string {
 	t.Helper()
 	return made(t, "wasmjob", func(ctx context.Context, path string) error {
-		return command(ctx, []string{"CGO_ENABLED=0"}, "go", "build", "-trimpath", "-ldflags", "-X main.version=e2e", "-o", path, "./cmd/host")
+		return command(ctx, []string{"CGO_ENABLED=0"}, "go", "build", "-trimpath", "-ldflags", "-X github.com/wasmjob/wasmjob/host/program.version=e2e", "-o", path, "./cmd/host")
 	})
 }
 

@@ -243,7 +243,7 @@ func (c *Conn) write(b []byte, wait bool) (int, error) {
 			if failed = c.refused(); failed != nil {
 				return true
 			}
-			k, err := syscall.Write(int(fd), b[n:])
+			k, err := writeNow(fd, b[n:])
 			n += max(k, 0)
 			if errors.Is(err, syscall.EAGAIN) {
 				return !wait // if false, it is called again when there is room

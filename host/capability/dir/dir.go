@@ -227,13 +227,6 @@ func allowed(info fs.FileInfo, write bool) error {
 	return nil
 }
 
-func links(info fs.FileInfo) uint64 {
-	if st, ok := info.Sys().(*syscall.Stat_t); ok {
-		return uint64(st.Nlink)
-	}
-	return 1
-}
-
 func (d *Dirs) openFile(r *capability.Run, c *abi.Call) (int64, error) {
 	dir, err := d.at(c)
 	if err != nil {
@@ -369,11 +362,7 @@ func give(c *abi.Call, info fs.FileInfo) (int64, error) {
 	if len(c.Buf) < abi.DirStat {
 		return 0, syscall.EINVAL
 	}
-	var inode uint64
-	if st, ok := info.Sys().(*syscall.Stat_t); ok {
-		inode = st.Ino
-	}
-	for i, v := range []uint64{uint64(info.Mode()), links(info), inode, uint64(info.Size()), uint64(info.ModTime().UnixNano())} {
+	for i, v := range []uint64{uint64(info.Mode()), links(info), identityOf(info).inode, uint64(info.Size()), uint64(info.ModTime().UnixNano())} {
 		binary.LittleEndian.PutUint64(c.Buf[8*i:], v)
 	}
 	return abi.DirStat, nil
@@ -567,7 +556,7 @@ func (d *Dirs) list(_ *capability.Run, c *abi.Call) (int64, error) {
 
 // readDir reads the entries of a directory, and opens nothing else: a pipe, for one.
 func readDir(root *os.Root, at string) ([]fs.DirEntry, error) {
-	f, err := root.OpenFile(at, os.O_RDONLY|syscall.O_DIRECTORY|syscall.O_NONBLOCK, 0)
+	f, err := root.OpenFile(at, os.O_RDONLY|onlyDirectory|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, err
 	}

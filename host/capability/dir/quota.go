@@ -34,13 +34,6 @@ type quota struct {
 // identity is what a file is known by, whatever its name is.
 type identity struct{ device, inode uint64 }
 
-func identityOf(info fs.FileInfo) identity {
-	if st, ok := info.Sys().(*syscall.Stat_t); ok {
-		return identity{uint64(st.Dev), st.Ino}
-	}
-	return identity{}
-}
-
 func (q *Quotas) use(path string) *quota {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -1,0 +1,8 @@
+//go:build !unix
+
+package dial
+
+import "errors"
+
+// writeNow does not exist here: no host runs on such a system.
+func writeNow(uintptr, []byte) (int, error) { return 0, errors.ErrUnsupported }

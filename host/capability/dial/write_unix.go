@@ -1,0 +1,8 @@
+//go:build unix
+
+package dial
+
+import "syscall"
+
+// writeNow writes what the socket has room for.
+func writeNow(fd uintptr, b []byte) (int, error) { return syscall.Write(int(fd), b) }

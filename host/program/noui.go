@@ -1,0 +1,6 @@
+//go:build noui
+
+package program
+
+// pages are none: this program was built without a console.
+func (s *system) pages() (pages, error) { return pages{}, nil }
