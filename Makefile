@@ -9,7 +9,8 @@
 GO      ?= go
 GOFMT   ?= $(shell $(GO) env GOROOT)/bin/gofmt
 PROGRAM := github.com/wasmjob/wasmjob/host/program
-# The version that is released next; the modules abi and sdk have the same.
+# The version that is released next; the modules abi and sdk have the same. go.mod, sdk/go.mod
+# and go.work name it, too: a test holds them together.
 RELEASE ?= v0.2.0
 VERSION ?= $(or $(shell git describe --tags --always --dirty 2>/dev/null),dev)
 
@@ -29,9 +30,11 @@ MOUNT ?= codestats=$(shell $(GO) env GOROOT)/src:/src
 EXAMPLES := $(patsubst plugins/examples/%/main.go,%,$(wildcard plugins/examples/*/main.go))
 MODULES  := $(EXAMPLES:%=plugins/examples/%.wasm)
 # What every guest is built from besides its own folder.
-GUEST_SOURCES := $(filter-out %_test.go,$(wildcard sdk/*.go sdk/*/*.go sdk/*/*/*.go sdk/*/*/*.s abi/*.go)) go.mod go.sum
+GUEST_SOURCES := $(filter-out %_test.go,$(wildcard sdk/*.go sdk/*/*.go sdk/*/*/*.go sdk/*/*/*.s abi/*.go)) go.mod go.sum go.work abi/go.mod sdk/go.mod sdk/go.sum
 WASI := GOOS=wasip1 GOARCH=wasm
 GUESTS := ./sdk/... ./plugins/...
+# The packages of the three modules of go.work.
+ALL_PACKAGES := ./... ./abi/... ./sdk/...
 # The example that is a module of its own: the product does not require pgx.
 SYNC := plugins/examples/sync
 
@@ -141,7 +144,7 @@ setup: ## install what the tests need and is missing, from Debian's packages
 WAITING := ./test/chaos ./test/e2e ./coordination/zookeeper ./bench/cluster
 
 TESTSUM = $$($(GO) tool -n gotestsum) --format pkgname --format-hide-empty-pkg \
-	$(if $(AGAIN),--rerun-fails=1 --rerun-fails-max-failures=3 --rerun-fails-report='$(AGAIN)') --packages '$(WAITING) ./...' -- -p $$(($$(getconf _NPROCESSORS_ONLN) + 1))
+	$(if $(AGAIN),--rerun-fails=1 --rerun-fails-max-failures=3 --rerun-fails-report='$(AGAIN)') --packages '$(WAITING) $(ALL_PACKAGES)' -- -p $$(($$(getconf _NPROCESSORS_ONLN) + 1))
 
 .PHONY: test
 test: examples $(if $(ALL),sim) ## run all tests in minutes; ALL=1: with the race detector, and make sim before, as CI does; AGAIN=file: up to three that fail once more, listed there
@@ -174,13 +177,14 @@ pictures: ## renew docs/pictures: a browser takes them from the console of a Zoo
 .PHONY: lint
 lint: ## check formatting, vet, staticcheck, layers, go.mod, shell syntax
 	@out=$$($(GOFMT) -l -s .) && test -z "$$out" || { echo "not formatted (make fmt):"; echo "$$out"; exit 1; }
-	$(GO) vet ./...
-	$(GO) vet -tags soak,interop,peers,unmetered,alerts ./...
+	$(GO) vet $(ALL_PACKAGES)
+	$(GO) vet -tags soak,interop,peers,unmetered,alerts,clients $(ALL_PACKAGES)
 	$(WASI) $(GO) vet $(GUESTS)
-	$(GO) tool staticcheck ./...
+	$(GO) tool staticcheck $(ALL_PACKAGES)
 	$(WASI) $$($(GO) tool -n staticcheck) $(GUESTS)
 	$(GO) test -count 1 .
-	$(GO) mod tidy -diff
+	$(call tidied,.,-diff)
+	$(call tidied,sdk,-diff)
 	staticcheck=$$($(GO) tool -n staticcheck) && cd $(SYNC) && $(GO) mod tidy -diff && $(GO) vet ./... && $$staticcheck ./... && \
 		$(WASI) $(GO) vet . && $(WASI) $$staticcheck .
 	cd bench/extism && $(GO) mod tidy -diff && $(GO) vet ./...
@@ -196,6 +200,17 @@ lint: ## check formatting, vet, staticcheck, layers, go.mod, shell syntax
 .PHONY: shape
 shape: ## print figures of how easy the product's code is to enter: sizes, complexity, words; nothing fails by them
 	@$(GO) test -count 1 -v -run '^TestShape$$' . -shape
+
+# go mod tidy knows no workspace: it reads a copy of a module's go.mod in which abi and
+# sdk are those of the tree. $(2) is a flag, or what else is to be done.
+tidied = @mkdir -p bin && cp $(1)/go.mod bin/tidy.mod && cp $(1)/go.sum bin/tidy.sum && \
+	$(GO) mod edit -replace github.com/wasmjob/wasmjob/abi=$(CURDIR)/abi -replace github.com/wasmjob/wasmjob/sdk=$(CURDIR)/sdk bin/tidy.mod && \
+	GOWORK=off $(GO) mod tidy -C $(1) -modfile $(CURDIR)/bin/tidy.mod $(2)
+
+.PHONY: tidy
+tidy: ## let go.mod and go.sum of the product and of sdk have what their sources import
+	$(call tidied,.) && $(GO) mod edit -dropreplace github.com/wasmjob/wasmjob/abi -dropreplace github.com/wasmjob/wasmjob/sdk bin/tidy.mod && cp bin/tidy.mod go.mod && cp bin/tidy.sum go.sum
+	$(call tidied,sdk) && $(GO) mod edit -dropreplace github.com/wasmjob/wasmjob/abi -dropreplace github.com/wasmjob/wasmjob/sdk bin/tidy.mod && cp bin/tidy.mod sdk/go.mod && cp bin/tidy.sum sdk/go.sum
 
 .PHONY: fmt
 fmt: ## format all Go files

@@ -59,6 +59,7 @@ const (
 	term       = "golang.org/x/term"
 	wazero     = "github.com/tetratelabs/wazero"
 	xcrypto    = "golang.org/x/crypto"
+	xmod       = "golang.org/x/mod"
 	xsync      = "golang.org/x/sync"
 	xsys       = "golang.org/x/sys"
 	xtext      = "golang.org/x/text"
@@ -111,7 +112,7 @@ var rooms = []room{
 		testsMay: []string{"sdk/sdktest"},
 		why:      "a listener export is linked only into the guests that import its package"},
 	{name: "sdk/sdktest", may: []string{"abi", "sdk", "sdk/simple", "sdk/dataflow", "sdk/listener/*", "sdk/internal/*"},
-		testsMay: []string{"sdk/testdata/guests/*/handler", "test/pgserver", "test/redisserver"}, testsOutside: []string{wazero},
+		testsMay: []string{"sdk/testdata/guests/*/handler"}, testsOutside: []string{wazero},
 		why: "authors test with it natively; its own tests hold it to what a runtime does with the same guests"},
 	{name: "plugins/examples/*", may: []string{"abi", "sdk", "sdk/simple", "sdk/dataflow", "sdk/listener/*", "sdk/http", "sdk/net", "sdk/nethttp", "sdk/kv", "sdk/env"},
 		testsMay: []string{"sdk/sdktest"},
@@ -387,6 +388,9 @@ var rooms = []room{
 	{name: "test/mariadbserver", may: []string{"test/child"}, why: "starts somebody else's server: it knows its files and its port, and nothing of ours"},
 	{name: "test/pgserver", may: []string{"test/child"}, why: "starts somebody else's server: it knows its files and its port, and nothing of ours"},
 	{name: "test/redisserver", may: []string{"test/child"}, why: "starts somebody else's server: it knows its port, and nothing of ours"},
+	{name: "test/clients", testsMay: []string{"test/pgserver", "test/redisserver"},
+		why: "starts the servers that a test of sdk/sdktest talks to: the module sdk requires nothing of ours but abi"},
+	{name: "test/modules", testsOutside: []string{xmod}, why: "gets our modules as others do, from outside of the tree: it knows their names"},
 	{name: "test/demo", may: []string{"test/demo/server", "test/pgserver"},
 		why: "runs the built program beside the servers of the examples; it types what a user would type"},
 	{name: "test/soak", may: []string{"coordination/registry", "coordination/zookeeper", "test/chaos"},
@@ -489,9 +493,10 @@ func standard(importPath string) bool {
 
 func TestLayers(t *testing.T) {
 	t.Parallel()
-	packages := list(t, nil, "./...")
-	packages = append(packages, list(t, nil, "-tags=soak", "./...")...)
-	packages = append(packages, list(t, []string{"GOOS=wasip1", "GOARCH=wasm", "CGO_ENABLED=0"}, "./...")...)
+	everywhere := []string{"./...", "./abi/...", "./sdk/..."} // the modules of go.work
+	packages := list(t, nil, everywhere...)
+	packages = append(packages, list(t, nil, append([]string{"-tags=soak"}, everywhere...)...)...)
+	packages = append(packages, list(t, []string{"GOOS=wasip1", "GOARCH=wasm", "CGO_ENABLED=0"}, everywhere...)...)
 	ours := tracked(t)
 	used := make(map[string]bool)
 	said := make(map[string]bool) // a package is listed once for each platform

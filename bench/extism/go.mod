@@ -7,6 +7,7 @@ require (
 	github.com/extism/go-sdk v1.7.1
 	github.com/tetratelabs/wazero v1.12.0
 	github.com/wasmjob/wasmjob v0.0.0
+	github.com/wasmjob/wasmjob/abi v0.2.0
 )
 
 require (
@@ -25,3 +26,7 @@ require (
 )
 
 replace github.com/wasmjob/wasmjob => ../..
+
+replace github.com/wasmjob/wasmjob/abi => ../../abi
+
+replace github.com/wasmjob/wasmjob/sdk => ../../sdk

@@ -6,6 +6,8 @@ go 1.26.0
 require (
 	github.com/jackc/pgx/v5 v5.13.0
 	github.com/wasmjob/wasmjob v0.0.0
+	github.com/wasmjob/wasmjob/abi v0.2.0
+	github.com/wasmjob/wasmjob/sdk v0.2.0
 )
 
 require (
@@ -26,3 +28,7 @@ require (
 )
 
 replace github.com/wasmjob/wasmjob => ../..
+
+replace github.com/wasmjob/wasmjob/abi => ../../abi
+
+replace github.com/wasmjob/wasmjob/sdk => ../../sdk

@@ -1,30 +1,25 @@
-//go:build !wasip1
+//go:build clients && !wasip1
 
 package sdktest
 
 import (
-	"fmt"
 	"net"
+	"os"
 	"strings"
 	"testing"
 
 	"github.com/tetratelabs/wazero"
 
 	"github.com/wasmjob/wasmjob/abi"
-	"github.com/wasmjob/wasmjob/test/pgserver"
-	"github.com/wasmjob/wasmjob/test/redisserver"
 )
 
 // TestClients runs a guest with client libraries for PostgreSQL and Redis, as they are, against
-// real servers. It is a module of its own, so that the product does not require them.
+// real servers. It is a module of its own, so that the product does not require them. The
+// test in test/clients starts the servers and runs this one.
 func TestClients(t *testing.T) {
 	t.Parallel()
-	postgres, redis := pgserver.ForTest(t), redisserver.ForTest(t)
-	if _, err := postgres.Query(t.Context(), "create table orders (id int, city text); insert into orders values (1, 'Rome'), (2, 'Oslo')"); err != nil {
-		t.Fatal(err)
-	}
-	h := &Host{Context: Context{JobParameter: fmt.Sprintf("postgres://%s:%s@db.example.com:5432/%s?sslmode=disable", pgserver.User, postgres.Password, pgserver.Database)}}
-	for target, server := range map[string]string{"tcp://db.example.com:5432": fmt.Sprint("127.0.0.1:", postgres.Port), "tcp://cache.example.com:6379": redis.Address()} {
+	h := &Host{Context: Context{JobParameter: os.Getenv("CLIENTS_URL")}}
+	for target, server := range map[string]string{"tcp://db.example.com:5432": os.Getenv("CLIENTS_POSTGRES"), "tcp://cache.example.com:6379": os.Getenv("CLIENTS_REDIS")} {
 		h.AllowNet(target, func() (net.Conn, error) { return net.Dial("tcp", server) })
 	}
 	p := program{buildClients(t, ".", "-buildmode=c-shared", "-ldflags=-s -w"), wazero.NewCompilationCache()}

@@ -72,7 +72,7 @@ func buildClients(t *testing.T, pkg string, flags ...string) []byte {
 			if err != nil {
 				t.Fatal(err)
 			}
-			b, ours = []byte(strings.ReplaceAll(string(b), "=> ../../../..", "=> "+root)), nil
+			b, ours = []byte(strings.NewReplacer("=> ../../../../abi", "=> "+filepath.Join(root, "abi"), "=> ../../..", "=> "+filepath.Join(root, "sdk")).Replace(string(b))), nil
 		}
 		if err := os.WriteFile(filepath.Join(dir, name), append(b, ours...), 0o600); err != nil {
 			t.Fatal(err)
@@ -88,6 +88,9 @@ func buildIn(t *testing.T, dir, pkg string, flags ...string) []byte {
 	cmd := exec.CommandContext(t.Context(), "go", append(append([]string{"build", "-trimpath", "-o", file}, flags...), pkg)...)
 	cmd.Dir = dir
 	cmd.Env = append(os.Environ(), "GOOS=wasip1", "GOARCH=wasm", "CGO_ENABLED=0")
+	if dir == clients {
+		cmd.Env = append(cmd.Env, "GOWORK=off") // no workspace takes -modfile
+	}
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%s: %v\n%s", cmd, err, out)
 	}

@@ -84,6 +84,7 @@ require (
 	github.com/spf13/pflag v1.0.10 // indirect
 	github.com/tetratelabs/wazero v1.12.0 // indirect
 	github.com/ulikunitz/xz v0.5.15 // indirect
+	github.com/wasmjob/wasmjob/abi v0.2.0 // indirect
 	github.com/x448/float16 v0.8.4 // indirect
 	github.com/xanzy/ssh-agent v0.3.3 // indirect
 	gitlab.com/digitalxero/go-conventional-commit v1.0.7 // indirect
@@ -110,3 +111,7 @@ require (
 )
 
 replace github.com/wasmjob/wasmjob => ../..
+
+replace github.com/wasmjob/wasmjob/abi => ../../abi
+
+replace github.com/wasmjob/wasmjob/sdk => ../../sdk

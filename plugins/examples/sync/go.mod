@@ -5,6 +5,8 @@ go 1.26.0
 require (
 	github.com/jackc/pgx/v5 v5.13.0
 	github.com/wasmjob/wasmjob v0.0.0-00010101000000-000000000000
+	github.com/wasmjob/wasmjob/abi v0.2.0
+	github.com/wasmjob/wasmjob/sdk v0.2.0
 )
 
 require (
@@ -14,3 +16,7 @@ require (
 )
 
 replace github.com/wasmjob/wasmjob => ../../..
+
+replace github.com/wasmjob/wasmjob/abi => ../../../abi
+
+replace github.com/wasmjob/wasmjob/sdk => ../../../sdk
