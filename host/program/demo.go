@@ -138,7 +138,7 @@ func (s *system) demoBanner(dir string) {
 		ask = " --admin " + address
 	}
 	fmt.Fprintf(out, "%s %s, a demo: a host with two jobs\n", paint(console.Bold, "wasmjob"), versionText())
-	show("hello", "greets three cities every two seconds")
+	show("hello", "greets three cities every second")
 	show("orders", "takes ten orders every three seconds, and goes on where it ended; one of five runs fails")
 	if url := s.consoleURL(); url != "" {
 		show("console", url+s.gate.Login.Link(command.WhoAsks())+paint(console.Grey, "  signs a browser in, once"))

@@ -157,7 +157,7 @@ func TestDemoGoesOn(t *testing.T) {
 	s.await("took the orders 1 to 10")
 	s.interrupt()
 	hello := filepath.Join("kept", "plugins", "hello.yaml")
-	p.put(hello, []byte("cron: \"@every 1s\"\nshardingTotalCount: 1\nshardingItemParameters: 0=Lima\n"))
+	p.put(hello, []byte("cron: \"@every 2s\"\nshardingTotalCount: 1\nshardingItemParameters: 0=Lima\n"))
 	s = p.begin(nil, "demo", "--dir", "kept")
 	s.await("hello, Lima")
 	if line := s.await("took the orders "); strings.Contains(line, "took the orders 1 to 10") {

@@ -103,7 +103,7 @@ func (m *made) zip(w io.Writer, folder string, list []entry) error {
 }
 
 // formula writes the Homebrew formula, if the release has what it installs.
-func (m *made) formula(targets []target) error {
+func (m *made) formula() error {
 	var b strings.Builder
 	fmt.Fprintf(&b, `class Wasmjob < Formula
   desc "Distributed cron host whose jobs are WebAssembly modules"

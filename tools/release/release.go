@@ -105,7 +105,7 @@ func release(ctx context.Context, o options) (err error) {
 		}
 		fmt.Fprintf(o.log, "%s/%s took %s\n", t.system, t.processor, time.Since(begun).Round(time.Second))
 	}
-	if err := m.formula(targets); err != nil {
+	if err := m.formula(); err != nil {
 		return err
 	}
 	if err := m.image(); err != nil {

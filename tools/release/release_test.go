@@ -2,6 +2,7 @@ package main
 
 import (
 	"archive/tar"
+	"archive/zip"
 	"bytes"
 	"compress/gzip"
 	"encoding/json"
@@ -99,8 +100,7 @@ func TestReproducible(t *testing.T) {
 		}
 		if i == 0 {
 			run(t, o.out, "sha256sum", "--check", "--strict", "SHA256SUMS")
-			// One build in parts gives what one in a go gives: no file is of the build before.
-			if err := os.RemoveAll(dir); err != nil {
+			if err := os.RemoveAll(dir); err != nil { // nothing of the first is read by the second
 				t.Fatal(err)
 			}
 		}
@@ -207,6 +207,78 @@ func TestPackage(t *testing.T) {
 		packages = append(packages, found[0])
 	}
 	t.Logf("%s", run(t, tree, "deploy/check/boot", packages...))
+}
+
+// TestOtherSystems: the program compiles where no test of the tree runs, and its archives
+// are those that their systems unpack.
+func TestOtherSystems(t *testing.T) {
+	t.Setenv("SOURCE_DATE_EPOCH", "1790000000")
+	o := options{tree: tree, out: t.TempDir(), version: "v0.2.0", targets: []string{"darwin/arm64", "windows/amd64"}, log: t.Output()}
+	if err := release(t.Context(), o); err != nil {
+		t.Fatal(err)
+	}
+	windows, err := zip.OpenReader(filepath.Join(o.out, "wasmjob_0.2.0_windows_amd64.zip"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer windows.Close()
+	var names []string
+	for _, f := range windows.File {
+		names = append(names, f.Name)
+	}
+	if want := "wasmjob_0.2.0_windows_amd64/wasmjob.exe"; !slices.Contains(names, want) {
+		t.Errorf("%s is not in the archive, which has %q", want, names)
+	}
+	if listed := run(t, o.out, "tar", "--list", "--gzip", "--file", "wasmjob_0.2.0_darwin_arm64.tar.gz"); !strings.Contains(listed, "wasmjob_0.2.0_darwin_arm64/wasmjob\n") {
+		t.Errorf("the program is not in the archive\n%s", listed)
+	}
+	if _, err := os.Stat(filepath.Join(o.out, "wasmjob.rb")); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("a formula without all its archives: %v", err)
+	}
+}
+
+// TestFormula: a formula and an image name the archives of the release, with their sums.
+func TestFormula(t *testing.T) {
+	t.Parallel()
+	m := &made{options: options{tree: tree, out: t.TempDir(), version: "v0.2.0"}, number: "0.2.0"}
+	var want []string
+	for _, system := range []string{"darwin", "linux"} {
+		for _, processor := range []string{"amd64", "arm64"} {
+			name := filepath.Join(m.out, m.stem(target{system, processor})+".tar.gz")
+			if err := os.WriteFile(name, []byte(system+processor), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			sum, _, err := sumOf(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			want = append(want, "/v0.2.0/wasmjob_0.2.0_"+system+"_"+processor+".tar.gz\"\n      sha256 \""+sum+"\"")
+		}
+	}
+	if err := errors.Join(m.formula(), m.image()); err != nil {
+		t.Fatal(err)
+	}
+	formula, err := os.ReadFile(filepath.Join(m.out, "wasmjob.rb"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, w := range want {
+		if !strings.Contains(string(formula), w) {
+			t.Errorf("%s is not in\n%s", w, formula)
+		}
+	}
+	image, err := os.ReadFile(filepath.Join(m.out, "Dockerfile"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, w := range []string{"\nADD wasmjob_0.2.0_linux_${TARGETARCH}.tar.gz /\n", "\nCOPY --from=archive /wasmjob_0.2.0_linux_${TARGETARCH}/wasmjob /wasmjob\n", "\nUSER 65532:65532\n", "\nHEALTHCHECK "} {
+		if !strings.Contains(string(image), w) {
+			t.Errorf("%q is not in\n%s", w, image)
+		}
+	}
+	if strings.Contains(string(image), "--from=build") {
+		t.Errorf("the image copies from a stage that is not there\n%s", image)
+	}
 }
 
 // TestRefused: what is wrong is said before anything is built or removed.
