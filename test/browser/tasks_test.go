@@ -308,7 +308,6 @@ func TestCluster(t *testing.T) {
 	}
 	b.open("/")
 	b.shows("has not been reachable from this host since")
-	b.shows("spread")
 	// What was known before is shown, dimmed, under one banner.
 	b.until("document.querySelectorAll('.banner.stale').length === 1 && document.querySelector('.tiles.dim .tile.health-error.zero')")
 	b.open("/jobs")
