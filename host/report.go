@@ -124,6 +124,7 @@ func (j *job) readHosts(s *JobStatus) {
 // withoutSession is what is known of the job when the session has ended: what became of its items is as
 // it was, and nothing runs. Its next fire stays, so that one that is late shows.
 func (j *job) withoutSession() *JobStatus {
+	j.refusal.what = "" // that there is no session says more, and goes on
 	s := j.status()
 	s.Leader, s.Instances, s.Servers, s.Waits = "", nil, nil, nil
 	if j.exit.left != "" {
@@ -140,7 +141,7 @@ func (j *job) withoutSession() *JobStatus {
 	s.LastItems, s.Items = s.Items, nil
 	for n := range s.LastItems {
 		i := &s.LastItems[n]
-		i.Running, i.Queued, i.Since, i.Attempt, i.Done, i.Total = false, false, time.Time{}, 0, 0, 0
+		i.Running, i.Queued, i.Misfired, i.Since, i.Attempt, i.Done, i.Total = false, false, false, time.Time{}, 0, 0, 0
 	}
 	return s
 }

@@ -3,6 +3,8 @@ package history
 import (
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -43,10 +45,13 @@ func TestAFullQueueDropsAndCounts(t *testing.T) {
 func TestFeed_lost(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		full := false
+		var full atomic.Bool
+		var mu sync.Mutex // of list
 		var list []event.Event
 		f := NewFeed(FeedOptions{}, func(batch []Entry) int64 {
-			if full {
+			mu.Lock()
+			defer mu.Unlock()
+			if full.Load() {
 				return int64(len(batch))
 			}
 			for _, e := range batch {
@@ -61,6 +66,8 @@ func TestFeed_lost(t *testing.T) {
 			synctest.Wait()
 		}
 		told := func() (found []event.Event) {
+			mu.Lock()
+			defer mu.Unlock()
 			for _, e := range list {
 				if e.Kind == event.HistoryLost {
 					found = append(found, e)
@@ -69,7 +76,7 @@ func TestFeed_lost(t *testing.T) {
 			return found
 		}
 		add(3)
-		full = true
+		full.Store(true)
 		begin := time.Now()
 		for range 5 {
 			add(4)
@@ -78,16 +85,16 @@ func TestFeed_lost(t *testing.T) {
 		if f.Dropped() != 20 || len(told()) != 0 {
 			t.Fatalf("%d were lost, and %v was written", f.Dropped(), told())
 		}
-		full = false
+		full.Store(false)
 		add(1)
 		lost := told()
 		if len(lost) != 1 || lost[0].Count != 20 || !lost[0].Instant.Equal(begin) || lost[0].Host != "10.0.0.1@-@7" || !strings.HasPrefix(lost[0].Reason, "20 records of this host could not be written since ") {
 			t.Errorf("%+v", lost)
 		}
 		for range 20 { // half of each second's
-			full = true
+			full.Store(true)
 			add(1)
-			full = false
+			full.Store(false)
 			add(1)
 			time.Sleep(time.Second)
 		}

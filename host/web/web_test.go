@@ -732,8 +732,8 @@ func TestNoSession(t *testing.T) {
 		t.Fatal(err)
 	}
 	const banner = "The registry has not been reachable from this host since"
-	overview := s.until("/", banner)
-	overview = s.until("/", "Nothing fires until the registry can be reached.")
+	s.until("/", banner)
+	overview := s.until("/", "Nothing fires until the registry can be reached.")
 	overview.lacks(t, "0 fires", "its hosts have no session")
 	overview.has(t, 200, "127.0.0.1 this host no session", "0 in error 1 failing 0 late 1 paused 1 ok", "Needs attention 1 ", "failed: disk on fire")
 	if n := strings.Count(overview.text(), banner); n != 1 || !strings.Contains(overview.body, `<ul class="tiles dim"`) || !strings.Contains(overview.body, `<tr class="is-failing dim">`) {
@@ -750,6 +750,7 @@ func TestNoSession(t *testing.T) {
 	if n := strings.Count(a.body, `class="cell item-good" href=`); n != 4 || !strings.Contains(a.body, `<div class="gridrow silent">`) {
 		t.Errorf("%d of 4 items are shown as they were:\n%s", n, a.body)
 	}
+	a.lacks(t, "leader", "no item runs here")
 	s.get("/fires?job=f").has(t, 200, "f failing", "its hosts have no session")
 }
 

@@ -83,23 +83,31 @@ func TestPages(t *testing.T) {
 	}
 }
 
-// TestTables: a column that is empty takes no room from names, which stand in one line where there is room.
+// TestTables: a column that is empty, or has short texts, takes no room from names, which stand in one line where there is room; a
+// long text takes what is left.
 func TestTables(t *testing.T) {
 	t.Parallel()
 	const name = "etl-orders-of-all-shops-of-the-night"
-	h := start(t, []string{definition(name, "", "say", 2)})
-	h.must(http.MethodPost, "/v1/jobs/"+name+"/trigger", nil)
-	h.await("/v1/fires", func(_ int, text string) bool { return strings.Contains(text, `"outcome":"OK"`) })
+	h := start(t, []string{definition(name, "", "say", 2), definition("fails-with-few-words", "", "fail:no money", 1, "retry: {attempts: 1}"),
+		definition("fails-with-many-words", "", "fail:"+strings.Repeat("there is no money left in the bank, ", 3), 1, "retry: {attempts: 1}")})
 	b := h.tab(t, plain)
-	for _, page := range []string{"/fires", "/runs"} {
-		b.open(page)
-		b.until("document.querySelector('tbody .name a')")
-		b.shot("tables-" + page[1:])
-		if lines := eval[float64](b, "document.querySelector('tbody .name a').getBoundingClientRect().height / parseFloat(getComputedStyle(document.querySelector('tbody .name a')).lineHeight)"); lines > 1.5 {
-			t.Errorf("%s: a name has %.1f lines", page, lines)
-		}
-		if part := eval[float64](b, "document.querySelector('tbody td.message').offsetWidth / document.querySelector('table.list').offsetWidth"); part > 0.3 {
-			t.Errorf("%s: the empty column has %.0f %% of the width", page, 100*part)
+	const names, part = "[...document.querySelectorAll('tbody .name a')]", "document.querySelector('tbody td.message').offsetWidth / document.querySelector('table.list').offsetWidth"
+	for n, c := range []struct {
+		job         string
+		lines       float64 // of a name, at most
+		least, most float64 // of the message's part
+	}{{name, 1.5, 0, 0.3}, {"fails-with-few-words", 1.5, 0, 0.3}, {"fails-with-many-words", 2.5, 0.25, 0.7}} {
+		h.must(http.MethodPost, "/v1/jobs/"+c.job+"/trigger", nil)
+		for _, page := range []string{"/fires", "/runs"} {
+			b.open(page)
+			b.until(fmt.Sprintf("new Set(%s.map((a) => a.innerText)).size === %d && !document.querySelector('.outcome-running')", names, n+1))
+			b.shot(fmt.Sprintf("tables-%s-%d", page[1:], n))
+			if lines := eval[float64](b, "Math.max(..."+names+".map((a) => a.getBoundingClientRect().height / parseFloat(getComputedStyle(a).lineHeight)))"); lines > c.lines {
+				t.Errorf("%s, %s: a name has %.1f lines", page, c.job, lines)
+			}
+			if got := eval[float64](b, part); got < c.least || got > c.most {
+				t.Errorf("%s, %s: the messages have %.0f %% of the width", page, c.job, 100*got)
+			}
 		}
 	}
 }
