@@ -386,7 +386,8 @@ func (j *job) advance(now moment) (over bool) {
 	}
 	j.watchDrift()
 	j.reportSettings()
-	if j.knowsShare() && j.member.View.Enabled == j.wasEnabled { // what is due begins before the common business
+	business := j.member.Reconcile(now.wall) != coordination.ActionNone || j.recovers(now)
+	if business && j.knowsShare() && j.member.View.Enabled == j.wasEnabled { // what is due begins before that
 		j.tick(now)
 	}
 	j.coordinate(now)
