@@ -43,6 +43,7 @@ const (
 	memlimit   = "github.com/KimMachineGun/automemlimit"
 	fsnotify   = "github.com/fsnotify/fsnotify"
 	huma       = "github.com/danielgtaylor/huma/v2"
+	ical       = "github.com/arran4/golang-ical"
 	gzhttp     = "github.com/klauspost/compress"
 	goleak     = "go.uber.org/goleak"
 	gooidc     = "github.com/coreos/go-oidc/v3"
@@ -55,6 +56,7 @@ const (
 	pgx        = "github.com/jackc/pgx/v5"
 	protobuf   = "google.golang.org/protobuf"
 	prometheus = "github.com/prometheus"
+	rrule      = "github.com/teambition/rrule-go"
 	sqlite     = "modernc.org/sqlite"
 	term       = "golang.org/x/term"
 	wazero     = "github.com/tetratelabs/wazero"
@@ -167,6 +169,8 @@ var rooms = []room{
 	{name: "host/ownership", why: "who can change a file that a host trusts: all who read one ask here, and it knows no file"},
 	{name: "host/fields", may: []string{"host/words", "host/yamlnode"}, outside: []string{yaml},
 		why: "how a file of settings is read, and how its mistakes are reported, whatever the settings are"},
+	{name: "host/calendar", may: []string{"host/fields", "host/words"}, outside: []string{ical, rrule, yaml},
+		why: "sets of days, and the files that they are read from; it knows no job and no clock"},
 	{name: "host/watch", outside: []string{fsnotify}, why: "that a file has changed, whatever is in it"},
 	{name: "host/capability/address", why: "which addresses are public is a table; dialers ask it, and the reader of grants"},
 	{name: "host/grants", may: []string{"abi", "coordination/jobconfig", "host/capability/address", "host/ceiling", "host/fields", "host/ownership", "host/signature", "host/watch", "host/words", "host/yamlnode"}, outside: []string{yaml},
