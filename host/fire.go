@@ -34,6 +34,9 @@ type runner struct {
 // tick handles the clock: the instants up to now are due. Several at once are
 // coalesced into the newest one.
 func (rn *runner) tick(now moment) {
+	if skip := rn.calendar.TakeExcluded(now.wall); skip != nil && slices.ContainsFunc(slices.Collect(maps.Values(rn.items)), func(it *item) bool { return it.owned }) {
+		rn.reportSkip(skip)
+	}
 	if !rn.calendar.Due(now.wall) || now.Before(rn.refusal.retryAt) {
 		return
 	}
@@ -56,7 +59,7 @@ func (rn *runner) tick(now moment) {
 }
 
 // skipCauses are the causes of events by those of the calendar.
-var skipCauses = map[due.Cause]event.SkipCause{due.Later: event.SkipLater, due.Disabled: event.SkipDisabled, due.Missed: event.SkipMissed}
+var skipCauses = map[due.Cause]event.SkipCause{due.Later: event.SkipLater, due.Disabled: event.SkipDisabled, due.Missed: event.SkipMissed, due.Excluded: event.SkipExcluded}
 
 // fire begins the items of a scheduled instant that are idle and notes a
 // misfire for those that still run.
@@ -348,6 +351,10 @@ func (rn *runner) start(now moment, id tree.Fire, dead, stopped string, states, 
 	begun.Announces = len(begun.Config.JobListenerTypes) > 0 && rn.member.View.Mixed()
 	if id.WithParam {
 		begun.Config.JobParameter = id.Param
+	} else if id.Trigger == 0 {
+		if parameter, own := rn.calendar.Parameter(id.Time()); own {
+			begun.Config.JobParameter = parameter
+		}
 	}
 	if id.Trigger == 0 && rn.calendar.Schedule != nil {
 		begun.Next = rn.calendar.After(id.Time())
