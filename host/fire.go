@@ -34,8 +34,10 @@ type runner struct {
 // tick handles the clock: the instants up to now are due. Several at once are
 // coalesced into the newest one.
 func (rn *runner) tick(now moment) {
-	if skip := rn.calendar.TakeExcluded(now.wall); skip != nil && slices.ContainsFunc(slices.Collect(maps.Values(rn.items)), func(it *item) bool { return it.owned }) {
-		rn.reportSkip(skip)
+	for _, skip := range rn.calendar.TakeExcluded(now.wall) {
+		if _, held := rn.begunUntil(); held {
+			rn.reportSkip(skip)
+		}
 	}
 	if !rn.calendar.Due(now.wall) || now.Before(rn.refusal.retryAt) {
 		return

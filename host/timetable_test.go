@@ -64,6 +64,9 @@ func TestCalendarOfAJob(t *testing.T) {
 			if e.Cause != event.SkipExcluded {
 				t.Errorf("a fire was skipped because %s: %s", e.Cause, e.Reason)
 			}
+			if late := e.Time.Sub(e.Instant); late > time.Second {
+				t.Errorf("that %s is excluded is said %s later", e.Instant, late)
+			}
 			excluded[e.Instant.UTC().Format("01-02 15")] += len(e.Items)
 		}
 		for _, at := range []string{"01-02 00", "01-02 06", "01-02 12", "01-02 18", "01-03 06", "01-03 12", "01-03 18"} {

@@ -300,27 +300,35 @@ func (c *Calendar) ExcludedAt() time.Time {
 	return later(c.excluded, c.reported.Add(excludedInterval))
 }
 
-// TakeExcluded takes the excluded instants up to now that were not taken: nil for none. They
-// follow from the configuration, and nothing is written for them; a host that comes later takes
-// those after it came.
-func (c *Calendar) TakeExcluded(now time.Time) *Skip {
+// TakeExcluded takes the excluded instants up to now that were not taken: those that follow each
+// other, without one that fires between them, together. They follow from the configuration, and
+// nothing is written for them; a host that comes later takes those after it came.
+func (c *Calendar) TakeExcluded(now time.Time) (skips []*Skip) {
 	if at := c.ExcludedAt(); at.IsZero() || at.After(now) {
 		return nil
 	}
-	first := c.excluded
-	last, count := first, 1
-	c.excluded, c.reported = c.excludedAfter(first), now
-	for !c.excluded.IsZero() && !c.excluded.After(now) && count < maxTaken {
-		last = c.excluded
-		c.excluded = c.excludedAfter(last)
-		count++
+	c.reported = now
+	for range maxTaken {
+		if c.excluded.IsZero() || c.excluded.After(now) {
+			break
+		}
+		first, last, count := c.excluded, c.excluded, 1
+		fires := c.After(first)
+		for c.excluded = c.excludedAfter(first); count < maxTaken; c.excluded = c.excludedAfter(last) {
+			if c.excluded.IsZero() || c.excluded.After(now) || (!fires.IsZero() && c.excluded.After(fires)) {
+				break
+			}
+			last = c.excluded
+			count++
+		}
+		skip := &Skip{First: first, Cause: Excluded, Reason: "a calendar of the job excludes the day"}
+		if count > 1 {
+			skip.Through = last
+			skip.Reason = fmt.Sprintf("calendars of the job exclude the days of %s from here on", words.Count(count, "instant"))
+		}
+		skips = append(skips, skip)
 	}
-	skip := &Skip{First: first, Cause: Excluded, Reason: "a calendar of the job excludes the day"}
-	if count > 1 {
-		skip.Through = last
-		skip.Reason = fmt.Sprintf("calendars of the job exclude the days of %s from here on", words.Count(count, "instant"))
-	}
-	return skip
+	return skips
 }
 
 func later(a, b time.Time) time.Time {

@@ -118,48 +118,67 @@ func TestWindowBesideADelay(t *testing.T) {
 	}
 }
 
-// odd fires at odd minutes, and excludes even ones.
-type odd struct{}
+// hours fires in odd hours, each minute, and excludes the minutes of even ones but the first.
+type hours struct{}
 
-func (odd) Next(t time.Time) time.Time { return parity(t, 1) }
+func (hours) Next(t time.Time) time.Time {
+	return find(t, func(n time.Time) bool { return n.Hour()%2 == 1 || n.Minute() == 0 })
+}
 
-func (odd) NextExcluded(t time.Time) time.Time { return parity(t, 0) }
+func (hours) NextExcluded(t time.Time) time.Time {
+	return find(t, func(n time.Time) bool { return n.Hour()%2 == 0 && n.Minute() != 0 })
+}
 
-func (odd) Parameter(at time.Time) (string, bool) { return "odd", at.Minute()%2 == 1 }
+func (hours) Parameter(at time.Time) (string, bool) { return "odd", at.Hour()%2 == 1 }
 
-func parity(t time.Time, want int) time.Time {
-	n := everyMinute.Next(t)
-	if n.Minute()%2 != want {
-		n = everyMinute.Next(n)
+func find(t time.Time, is func(time.Time) bool) time.Time {
+	for {
+		if t = everyMinute.Next(t); is(t) {
+			return t
+		}
 	}
-	return n
 }
 
 // TestExcluded: each excluded instant is taken once, the first at once and then several together,
-// over a change of the schedule; nothing of it changes what is due.
+// none beside one that fires, over a change of the schedule; nothing of it changes what is due.
 func TestExcluded(t *testing.T) {
 	t.Parallel()
-	c := due.Calendar{Schedule: odd{}}
+	c := due.Calendar{Schedule: hours{}} // the start is in an even hour
 	c.Arm(start)
-	if at := c.ExcludedAt(); !at.Equal(minute(2)) || c.TakeExcluded(minute(1)) != nil {
+	take := func(now time.Time, want ...due.Skip) {
+		t.Helper()
+		found := c.TakeExcluded(now)
+		if len(found) != len(want) {
+			t.Fatalf("at %v found %d, want %d", now, len(found), len(want))
+		}
+		for n := range want {
+			want[n].Cause = due.Excluded
+			checkSkip(t, found[n], want[n])
+		}
+	}
+	take(start)
+	if at := c.ExcludedAt(); !at.Equal(minute(1)) {
 		t.Errorf("the first is taken at %v", at)
 	}
-	checkSkip(t, c.TakeExcluded(minute(2)), due.Skip{First: minute(2), Cause: due.Excluded})
-	if at := c.ExcludedAt(); !at.Equal(minute(12)) || c.TakeExcluded(minute(11)) != nil {
+	take(minute(1), due.Skip{First: minute(1)})
+	if at := c.ExcludedAt(); !at.Equal(minute(11)) {
 		t.Errorf("the next are taken at %v", at)
 	}
-	checkSkip(t, c.TakeExcluded(minute(12)), due.Skip{First: minute(4), Through: minute(12), Cause: due.Excluded})
-	if !c.Next.Equal(minute(1)) {
+	take(minute(10))
+	take(minute(11), due.Skip{First: minute(2), Through: minute(11)})
+	// It was suspended for hours: what fires between is not among those that are excluded.
+	take(minute(242), due.Skip{First: minute(12), Through: minute(59)}, due.Skip{First: minute(121), Through: minute(179)}, due.Skip{First: minute(241), Through: minute(242)})
+	if !c.Next.Equal(minute(60)) {
 		t.Errorf("next is %v", c.Next)
 	}
-	c.Change(everyMinute, minute(17))
-	checkSkip(t, c.TakeExcluded(minute(30)), due.Skip{First: minute(14), Through: minute(16), Cause: due.Excluded})
+	c.Change(everyMinute, minute(250))
+	take(minute(270), due.Skip{First: minute(243), Through: minute(250)})
 	if at := c.ExcludedAt(); !at.IsZero() {
 		t.Errorf("%v is excluded by a schedule that excludes nothing", at)
 	}
-	c.Change(odd{}, minute(40))
-	checkSkip(t, c.TakeExcluded(minute(42)), due.Skip{First: minute(42), Cause: due.Excluded})
-	for at, want := range map[time.Time]bool{minute(3): true, minute(18): false, minute(19): false, minute(41): true} {
+	c.Change(hours{}, minute(365))
+	take(minute(366), due.Skip{First: minute(366)})
+	for at, want := range map[time.Time]bool{minute(61): true, minute(301): false, minute(430): true} {
 		if _, own := c.Parameter(at); own != want {
 			t.Errorf("%v has a parameter of its own: %v", at, own)
 		}

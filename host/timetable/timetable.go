@@ -95,6 +95,9 @@ func (t *Timetable) NextExcluded(after time.Time) time.Time {
 // Parameter is the job parameter of the schedule that fires at an instant; ok is false if that
 // is the job's own. Of several schedules the first in the list counts.
 func (t *Timetable) Parameter(at time.Time) (parameter string, ok bool) {
+	if t.plain != nil {
+		return "", false
+	}
 	for i := range t.lines {
 		if l := &t.lines[i]; l.next(at.Add(-1)).Equal(at) {
 			if l.parameter == nil {
