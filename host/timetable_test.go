@@ -8,6 +8,10 @@ import (
 	"testing/synctest"
 	"time"
 
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+	"go.uber.org/zap/zaptest/observer"
+
 	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 	"github.com/wasmjob/wasmjob/coordination/registry"
@@ -85,6 +89,8 @@ func TestJitterOfAJob(t *testing.T) {
 	for _, mode := range []string{"stable", "random"} {
 		synctest.Test(t, func(t *testing.T) {
 			c := newCluster(t)
+			core, logs := observer.New(zapcore.WarnLevel)
+			c.log = zap.New(core)
 			d := with(definition("j", "0 * * * * ?", 4), "jitter", "30s", "jitterMode", mode)
 			c.start(1, job(d, sleeper(0)))
 			c.start(2, job(d, sleeper(0)))
@@ -106,6 +112,9 @@ func TestJitterOfAJob(t *testing.T) {
 			}
 			if many := len(late) > 5; many != (mode == "random") {
 				t.Errorf("%s: late by %v", mode, late)
+			}
+			if said := logs.FilterMessageSnippet("behind").All(); len(said) > 0 {
+				t.Errorf("%s: what is put off counts as late: %v", mode, said)
 			}
 			status := c.hosts["10.0.0.1"].host.Status().Jobs[0]
 			if by := status.Starts.Sub(status.Next); by <= 0 || by >= 30*time.Second {
