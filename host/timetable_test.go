@@ -84,6 +84,27 @@ func TestCalendarOfAJob(t *testing.T) {
 	})
 }
 
+// TestExcludedIsSaidAtOnce: that an instant is excluded is said when it comes, also if the host has
+// nothing else to do then.
+func TestExcludedIsSaidAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		d := with(definition("j", "", 1), "schedules", `[{"cron":"11 0 6 * * ?"},{"cron":"37 1 7 * * ?"},{"cron":"53 2 8 * * ?"}]`,
+			"calendars.exclude", `["h"]`, "calendarDays", `{"h":"{\"days\":[\"2000-01-01\"]}"}`)
+		c.start(1, job(d, sleeper(0)))
+		time.Sleep(12 * time.Hour)
+		skips := c.list(event.FireSkipped)
+		for _, e := range skips {
+			if late := e.Time.Sub(e.Instant); late > 100*time.Millisecond || !e.Through.IsZero() {
+				t.Errorf("%s is said %s later", e.Instant, late)
+			}
+		}
+		if len(skips) != 3 {
+			t.Errorf("skipped %s", lines(skips))
+		}
+	})
+}
+
 // TestJitterOfAJob: starts are put off, by the same time on all hosts; runs keep their instants.
 func TestJitterOfAJob(t *testing.T) {
 	for _, mode := range []string{"stable", "random"} {

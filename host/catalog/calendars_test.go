@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 )
@@ -88,6 +89,31 @@ func TestCalendarIsMissing(t *testing.T) {
 	w.days()
 	if len(w.plan.refused) != 0 {
 		t.Error(w.plan.String())
+	}
+}
+
+// TestCalendarIsBeingWritten: a job waits for a calendar that was not read yet, and nothing is said
+// against it; one that is in force goes on.
+func TestCalendarIsBeingWritten(t *testing.T) {
+	t.Parallel()
+	for _, inForce := range []bool{false, true} {
+		w := newWorld(t)
+		w.write("a.yaml: job a a.wasm p not=h", "a.wasm: one.")
+		if inForce {
+			w.write("h.calendar.yaml: days: [2026-12-24]")
+			w.step()
+			w.remove("h.calendar.yaml")
+			w.step()
+		}
+		w.files["h.calendar.yaml"] = written{text: "days: [2026-12-25]", modified: w.now.Add(time.Second)}
+		w.step()
+		if len(w.plan.refused) != 0 || len(w.plan.jobs) != map[bool]int{false: 0, true: 1}[inForce] {
+			t.Errorf("while it is written:\n%s", w.plan.String())
+		}
+		w.step()
+		if days := w.days(); !strings.Contains(days, "2026-12-25") || len(w.plan.refused) != 0 {
+			t.Errorf("then it has %s:\n%s", days, w.plan.String())
+		}
 	}
 }
 
