@@ -84,6 +84,36 @@ func TestCalendarOfAJob(t *testing.T) {
 	})
 }
 
+// TestOlderCalendarOnAHost: a host that has an older file of a calendar goes by the newer days, also
+// after it starts again.
+func TestOlderCalendarOnAHost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		of := func(date string) jobconfig.Configuration {
+			return with(definition("j", "0 0 0/6 * * ?", 2), "calendars.exclude", `["h"]`, "calendarDays", `{"h":"{\"days\":[\"`+date+`\"]}"}`)
+		}
+		older, newer := of("2000-01-05"), of("2000-01-02")
+		c.start(1, job(older, sleeper(time.Second)))
+		second := c.start(2, job(older, sleeper(time.Second)))
+		time.Sleep(time.Hour)
+		c.hosts["10.0.0.1"].host.Apply([]host.Job{job(newer, sleeper(time.Second))}, nil)
+		time.Sleep(time.Hour)
+		second.stop()
+		<-second.done
+		c.start(2, job(older, sleeper(time.Second)))
+		time.Sleep(time.Hour)
+		second = c.hosts["10.0.0.2"]
+		if w := strings.Join(second.host.Status().Jobs[0].Warnings, "\n"); !strings.Contains(w, "the definition file is out of date") {
+			t.Errorf("the host with the older file says %q", w)
+		}
+		time.Sleep(47 * time.Hour) // 2000-01-03 02:00
+		want := []string{"01-01 06:00:00 x2", "01-01 12:00:00 x2", "01-01 18:00:00 x2", "01-03 00:00:00 x2"}
+		if got := c.begun(); !slices.Equal(got, want) {
+			t.Errorf("begun\n%q, want\n%q\n%s", got, want, c.all())
+		}
+	})
+}
+
 // TestExcludedIsSaidAtOnce: that an instant is excluded is said when it comes, also if the host has
 // nothing else to do then.
 func TestExcludedIsSaidAtOnce(t *testing.T) {

@@ -146,17 +146,13 @@ func (l *line) nextExcluded(after time.Time) time.Time {
 	return l.kept(after, false)
 }
 
-// furthest is how many days ahead an instant is looked for that calendars leave.
-const furthest = 130 * 366
-
 // kept is the first instant after a time that its own day allows, or with allowed false does
 // not.
 func (l *line) kept(after time.Time, allowed bool) time.Time {
-	last := calendar.DayOf(after.In(l.zone)) + furthest
 	for n := l.schedule.Next(after); !n.IsZero(); {
 		day := calendar.DayOf(n.In(l.zone))
 		open, ok := l.filter.Next(day, allowed)
-		if !ok || day > last {
+		if !ok {
 			return time.Time{}
 		}
 		if open == day {
@@ -169,6 +165,9 @@ func (l *line) kept(after time.Time, allowed bool) time.Time {
 	}
 	return time.Time{}
 }
+
+// furthest is how many days ahead an instant is looked for that comes from another day.
+const furthest = 130 * 366
 
 // longestMove is how many days an instant may be moved at most.
 const longestMove = 366

@@ -94,6 +94,7 @@ func TestNext(t *testing.T) {
 		{"on weekends", config("0 0 9 * * ?", "UTC", "calendars.include", `["w"]`, "calendarDays", days(t, "w", weekend)), "2026-12-23T10:00:00Z", "2026-12-26T09:00:00Z 2026-12-27T09:00:00Z 2027-01-02T09:00:00Z"},
 		{"on the next working day", config("0 0 9 1 * ?", "UTC", "calendars.exclude", `["w"]`, "calendars.onExcluded", "next", "calendarDays", days(t, "w", weekend)), "2026-10-02T10:00:00Z",
 			"2026-11-02T09:00:00Z 2026-12-01T09:00:00Z 2027-01-01T09:00:00Z 2027-02-01T09:00:00Z"},
+		{"never again, and so not on another day either", config("0 0 9 1 1 ? 2020", "UTC", "calendars.exclude", `["w"]`, "calendars.onExcluded", "next", "calendarDays", days(t, "w", weekend)), "2026-10-02T10:00:00Z", "never"},
 		{"days are those of the zone", config("0 0 3 * * ?", "Asia/Shanghai", "calendars.exclude", `["h"]`, "calendarDays", days(t, "h", holidays)), "2026-12-23T00:00:00+08:00", "2026-12-23T03:00:00+08:00 2026-12-26T03:00:00+08:00"},
 	} {
 		t.Run(v.name, func(t *testing.T) { checkNext(t, mustNew(t, v.c), v.from, v.want) })
