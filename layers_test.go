@@ -43,6 +43,7 @@ const (
 	memlimit   = "github.com/KimMachineGun/automemlimit"
 	fsnotify   = "github.com/fsnotify/fsnotify"
 	huma       = "github.com/danielgtaylor/huma/v2"
+	ical       = "github.com/arran4/golang-ical"
 	gzhttp     = "github.com/klauspost/compress"
 	goleak     = "go.uber.org/goleak"
 	gooidc     = "github.com/coreos/go-oidc/v3"
@@ -55,6 +56,7 @@ const (
 	pgx        = "github.com/jackc/pgx/v5"
 	protobuf   = "google.golang.org/protobuf"
 	prometheus = "github.com/prometheus"
+	rrule      = "github.com/teambition/rrule-go"
 	sqlite     = "modernc.org/sqlite"
 	term       = "golang.org/x/term"
 	wazero     = "github.com/tetratelabs/wazero"
@@ -167,6 +169,10 @@ var rooms = []room{
 	{name: "host/ownership", why: "who can change a file that a host trusts: all who read one ask here, and it knows no file"},
 	{name: "host/fields", may: []string{"host/words", "host/yamlnode"}, outside: []string{yaml},
 		why: "how a file of settings is read, and how its mistakes are reported, whatever the settings are"},
+	{name: "host/calendar", may: []string{"host/fields", "host/words"}, outside: []string{ical, rrule, yaml},
+		why: "sets of days, and the files that they are read from; it knows no job and no clock"},
+	{name: "host/timetable", may: []string{"coordination/jobconfig", "host/calendar", "host/schedule", "host/words"}, outside: []string{cron},
+		why: "at which instants a job fires by its configuration: hosts, alerts, explanations and previews ask the same"},
 	{name: "host/watch", outside: []string{fsnotify}, why: "that a file has changed, whatever is in it"},
 	{name: "host/capability/address", why: "which addresses are public is a table; dialers ask it, and the reader of grants"},
 	{name: "host/grants", may: []string{"abi", "coordination/jobconfig", "host/capability/address", "host/ceiling", "host/fields", "host/ownership", "host/signature", "host/watch", "host/words", "host/yamlnode"}, outside: []string{yaml},
@@ -202,7 +208,7 @@ var rooms = []room{
 	{name: "host/edits", may: []string{"coordination", "coordination/jobconfig", "coordination/operate", "coordination/recorded", "coordination/registry", "coordination/step", "coordination/tree", "host/event"},
 		testsMay: []string{"coordination/embedded"},
 		why:      "who changed a job, by what the registry has"},
-	{name: "host", may: []string{"coordination", "coordination/registry", "coordination/jobconfig", "coordination/tree", "coordination/latch", "coordination/fence", "coordination/inspect", "coordination/operate", "coordination/recorded", "coordination/cleanup", "abi", "host/arrivals", "host/ceiling", "host/due", "host/edits", "host/event", "host/failures", "host/inflight", "host/run", "host/slots", "host/schedule", "host/words"}, outside: []string{cron, zap, xtime},
+	{name: "host", may: []string{"host/timetable", "coordination", "coordination/registry", "coordination/jobconfig", "coordination/tree", "coordination/latch", "coordination/fence", "coordination/inspect", "coordination/operate", "coordination/recorded", "coordination/cleanup", "abi", "host/arrivals", "host/ceiling", "host/due", "host/edits", "host/event", "host/failures", "host/inflight", "host/run", "host/slots", "host/schedule", "host/words"}, outside: []string{cron, zap, xtime},
 		testsMay: []string{"coordination/embedded", "coordination/registrytest", "strategy", "host/admin", "host/explain", "host/history", "host/texts", "host/verify"},
 		why:      "receives registry and modules as values, so that tests hand it functions in a bubble"},
 	{name: "host/plugin/wasm", may: []string{"abi", "host/words"},
@@ -214,13 +220,13 @@ var rooms = []room{
 	{name: "host/plugin/process", may: []string{"abi", "host/plugin", "host/plugin/wasm"}, outside: []string{cbor, landlock, xsys, xtime},
 		why: "runs what host/plugin runs in processes that can be killed; it knows the kernel's sandbox and the frames between host and process, and nothing of jobs"},
 	{name: "host/builtin", may: []string{"abi", "coordination/jobconfig"}, why: "what a host can run without a file; it knows bytes and what a job's settings make of them"},
-	{name: "host/definition", may: []string{"coordination/jobconfig", "host/builtin", "host/ceiling", "host/grants", "host/schedule", "host/words", "host/yamlnode"}, outside: []string{yaml},
+	{name: "host/definition", may: []string{"host/calendar", "host/timetable", "coordination/jobconfig", "host/builtin", "host/ceiling", "host/grants", "host/words", "host/yamlnode"}, outside: []string{yaml},
 		testsOutside: []string{jsonschema},
 		why:          "turns text into the words of coordination; runs nothing"},
 	{name: "host/capability/offer", may: []string{"abi", "host/grants", "host/plugin", "host/capability", "host/capability/*"},
 		testsMay: []string{"host/plugin/process", "host/plugin/wasm"}, testsOutside: []string{wazero},
 		why: "puts the capabilities of a job together, around whatever runs its guests"},
-	{name: "host/catalog", may: []string{"host", "host/builtin", "host/capability/dir", "host/capability/offer", "host/ceiling", "host/plugin", "host/plugin/process", "host/plugin/wasm", "host/definition", "host/grants", "host/schedule", "host/signature", "host/words", "coordination/jobconfig", "abi"},
+	{name: "host/catalog", may: []string{"host/calendar", "host/timetable", "host", "host/builtin", "host/capability/dir", "host/capability/offer", "host/ceiling", "host/plugin", "host/plugin/process", "host/plugin/wasm", "host/definition", "host/grants", "host/signature", "host/words", "coordination/jobconfig", "abi"},
 		outside: []string{fsnotify, zap},
 		why:     "where files become jobs: it must know both, and which fires first; nobody below may know files"},
 	{name: "host/filelock", why: "a history, a host's record and an edited file have one writer each; all ask here"},
@@ -257,9 +263,10 @@ var rooms = []room{
 	{name: "host/access/gate", may: []string{"host/access", "host/access/*", "host/history"}, outside: []string{zap},
 		why: "puts the rooms of access together, as a host and its tests want them"},
 	{name: "host/texts", why: "which language is wanted, and what stands in a text's places; whose texts they are does not matter"},
-	{name: "host/explain", may: []string{"abi", "coordination/tree", "host/event", "host/history", "host/schedule", "host/texts", "host/words"},
-		why: "pure: what became of a fire is said by events alone, whoever has them; of the history it knows the records of changes"},
-	{name: "host/alert", may: []string{"abi", "coordination/tree", "host/ceiling", "host/event", "host/fields", "host/ownership", "host/schedule", "host/watch", "host/words", "host/times"}, outside: []string{yaml, zap},
+	{name: "host/explain", may: []string{"host/timetable", "abi", "coordination/tree", "host/event", "host/history", "host/schedule", "host/texts", "host/words"},
+		testsMay: []string{"coordination/jobconfig"},
+		why:      "pure: what became of a fire is said by events alone, whoever has them; of the history it knows the records of changes"},
+	{name: "host/alert", may: []string{"host/timetable", "abi", "coordination/tree", "host/ceiling", "host/event", "host/fields", "host/ownership", "host/schedule", "host/watch", "host/words", "host/times"}, outside: []string{yaml, zap},
 		why: "decides by events and the clock alone what is wrong, who is told, and when; it knows neither registry nor receivers"},
 	{name: "host/alert/board", may: []string{"coordination/jobconfig", "coordination/registry", "coordination/sessions", "coordination/step", "coordination/tree", "host/alert", "host/event"},
 		testsMay: []string{"coordination/embedded", "coordination/registrytest"},
@@ -273,7 +280,7 @@ var rooms = []room{
 		why: "judges by what hosts wrote down and what the registry holds; it must not believe the code that it checks"},
 	{name: "host/metrics", may: []string{"abi", "coordination/tree", "host", "host/capability", "host/ceiling", "host/event"}, outside: []string{prometheus, zap},
 		why: "counts what a host reports; who serves the numbers is not its matter"},
-	{name: "host/admin", may: []string{"host/words", "host/ceiling", "host/definition", "host/event", "host/filelock", "host/ownership", "host", "abi", "coordination", "coordination/registry", "coordination/jobconfig", "coordination/tree", "coordination/fence", "coordination/inspect", "coordination/operate", "coordination/recorded", "host/capability", "host/capability/kv", "host/access", "host/access/users", "host/access/web", "host/tlsconfig"}, outside: []string{zap},
+	{name: "host/admin", may: []string{"host/timetable", "host/words", "host/ceiling", "host/definition", "host/event", "host/filelock", "host/ownership", "host", "abi", "coordination", "coordination/registry", "coordination/jobconfig", "coordination/tree", "coordination/fence", "coordination/inspect", "coordination/operate", "coordination/recorded", "host/capability", "host/capability/kv", "host/access", "host/access/users", "host/access/web", "host/tlsconfig"}, outside: []string{zap},
 		testsMay: []string{"coordination/embedded", "host/ceiling", "host/metrics"},
 		why:      "shows a host from outside; what it shows of all hosts, and what operators do to jobs, goes through the registry; of definitions it knows the defaults"},
 	{name: "host/audit", may: []string{"coordination/fence", "coordination/recorded", "coordination/registry", "coordination/sessions", "coordination/tree", "host/history"}, outside: []string{zap},
@@ -282,7 +289,7 @@ var rooms = []room{
 	{name: "host/unheld", may: []string{"coordination/jobconfig", "coordination/registry", "coordination/sessions", "coordination/tree"}, outside: []string{zap},
 		testsMay: []string{"test/registries"},
 		why:      "what the registry has of jobs that no host speaks for; it does not know how hosts are asked"},
-	{name: "host/cluster", may: []string{"abi", "coordination/tree", "host", "host/admin", "host/event", "host/history", "host/unheld", "host/words", "host/times"},
+	{name: "host/cluster", may: []string{"host/timetable", "abi", "coordination/tree", "host", "host/admin", "host/event", "host/history", "host/unheld", "host/words", "host/times"},
 		testsMay: []string{"host/history/database"},
 		why:      "puts together what hosts say; how they are asked it is given as functions, so that tests answer in virtual time"},
 	{name: "host/peers", may: []string{"coordination/registry", "coordination/sessions", "coordination/tree", "host/tlsconfig"}, outside: []string{zap},
@@ -296,7 +303,7 @@ var rooms = []room{
 	{name: "host/api", may: []string{"abi", "coordination/jobconfig", "coordination/operate", "coordination/registry", "coordination/tree", "host", "host/access", "host/access/web", "host/admin", "host/alert", "host/alert/board", "host/cluster", "host/event", "host/explain", "host/history", "host/service", "host/texts", "host/times", "host/words"}, outside: []string{huma, zap},
 		testsMay: []string{"host/alert/board", "coordination/registry", "coordination/embedded", "host/history/database", "host/service/servicetest"},
 		why:      "the service as HTTP: it decides nothing, and nothing below it knows of HTTP"},
-	{name: "host/web", may: []string{"abi", "coordination/jobconfig", "coordination/operate", "coordination/registry", "coordination/tree", "host", "host/access", "host/access/login", "host/admin", "host/alert", "host/cluster", "host/event", "host/explain", "host/history", "host/schedule", "host/service", "host/texts", "host/words", "host/times"}, outside: []string{zap},
+	{name: "host/web", may: []string{"host/timetable", "abi", "coordination/jobconfig", "coordination/operate", "coordination/registry", "coordination/tree", "host", "host/access", "host/access/login", "host/admin", "host/alert", "host/cluster", "host/event", "host/explain", "host/history", "host/schedule", "host/service", "host/texts", "host/words", "host/times"}, outside: []string{zap},
 		testsMay: []string{"host/alert/board", "host/history/database", "host/service/servicetest"},
 		why:      "shows what host/service answers, as pages; it asks no registry, no host and no store by itself"},
 	{name: "host/trace", may: []string{"abi", "coordination/tree", "host/event", "host/tlsconfig"}, outside: []string{otlp, protobuf, zap},
@@ -313,7 +320,7 @@ var rooms = []room{
 		why: "which lines a host's events become; it sees the events and nothing else of the host"},
 	{name: "host/contexts", may: []string{"host/fields", "host/filelock", "host/words"}, outside: []string{yaml},
 		why: "the names that a user has for clusters: a file, read and edited, whatever asks for it"},
-	{name: "host/show", may: []string{"host/alert", "host/cluster", "host/contexts", "host/history", "host/service", "host/words", "abi", "coordination/tree", "coordination/inspect", "host", "host/access", "host/access/users", "host/event", "host/admin", "host/capability", "host/console", "host/explain", "host/grants", "host/plugin/wasm", "host/verify"},
+	{name: "host/show", may: []string{"host/timetable", "host/alert", "host/cluster", "host/contexts", "host/history", "host/service", "host/words", "abi", "coordination/tree", "coordination/inspect", "host", "host/access", "host/access/users", "host/event", "host/admin", "host/capability", "host/console", "host/explain", "host/grants", "host/plugin/wasm", "host/verify"},
 		testsMay: []string{"coordination/jobconfig"},
 		why:      "turns reports into text: it is given values and returns strings, so that every table is tested without a host"},
 	{name: "host/command", may: []string{"coordination/registry", "coordination/tree", "host", "host/admin", "host/console", "host/contexts", "host/words", "host/times"}, outside: []string{cobra, pflag, yaml},

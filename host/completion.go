@@ -288,7 +288,7 @@ func (rn *runner) measure(f *run.Fire) {
 	var lag time.Duration
 	for _, e := range f.Runs {
 		if started := e.StartedAt(); !started.IsZero() {
-			lag = max(lag, started.Sub(f.ID.Time()))
+			lag = max(lag, started.Sub(f.ID.Time())-rn.calendar.Delay(f.ID.Time()))
 		}
 	}
 	var period time.Duration

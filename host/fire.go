@@ -32,6 +32,11 @@ type runner struct {
 // tick handles the clock: the instants up to now are due. Several at once are
 // coalesced into the newest one.
 func (rn *runner) tick(now moment) {
+	for _, skip := range rn.calendar.TakeExcluded(now.wall) {
+		if _, held := rn.begunUntil(); held {
+			rn.reportSkip(skip)
+		}
+	}
 	if !rn.calendar.Due(now.wall) || now.Before(rn.refusal.retryAt) {
 		return
 	}
@@ -54,7 +59,7 @@ func (rn *runner) tick(now moment) {
 }
 
 // skipCauses are the causes of events by those of the calendar.
-var skipCauses = map[due.Cause]event.SkipCause{due.Later: event.SkipLater, due.Disabled: event.SkipDisabled, due.Missed: event.SkipMissed}
+var skipCauses = map[due.Cause]event.SkipCause{due.Later: event.SkipLater, due.Disabled: event.SkipDisabled, due.Missed: event.SkipMissed, due.Excluded: event.SkipExcluded}
 
 // fire begins the items of a scheduled instant that are idle and notes a
 // misfire for those that still run.
@@ -317,6 +322,10 @@ func (rn *runner) start(now moment, id tree.Fire, dead, stopped string, states, 
 	begun.Announces = len(begun.Config.JobListenerTypes) > 0 && rn.member.View.Mixed()
 	if id.WithParam {
 		begun.Config.JobParameter = id.Param
+	} else if id.Trigger == 0 {
+		if parameter, own := rn.calendar.Parameter(id.Time()); own {
+			begun.Config.JobParameter = parameter
+		}
 	}
 	if id.Trigger == 0 && rn.calendar.Schedule != nil {
 		begun.Next = rn.calendar.After(id.Time())

@@ -12,7 +12,7 @@ import (
 	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/coordination/tree"
 	"github.com/wasmjob/wasmjob/host/event"
-	"github.com/wasmjob/wasmjob/host/schedule"
+	"github.com/wasmjob/wasmjob/host/timetable"
 )
 
 // What a job does only because Java hosts of ElasticJob may be in it.
@@ -162,7 +162,7 @@ func (j *job) endExtra() {
 
 // javaSchedule looks whether Java hosts would follow the schedule.
 func (p *place) javaSchedule(c jobconfig.Configuration) {
-	p.cron.javaErr = schedule.JavaCompatible(c.Cron, c.TimeZone)
+	p.cron.javaErr = timetable.JavaCompatible(c)
 }
 
 // javaRefuses says why the schedule is not followed while Java hosts are in

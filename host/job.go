@@ -14,6 +14,7 @@ import (
 
 	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/coordination"
+	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 	"github.com/wasmjob/wasmjob/coordination/recorded"
 	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/coordination/tree"
@@ -22,6 +23,7 @@ import (
 	"github.com/wasmjob/wasmjob/host/event"
 	"github.com/wasmjob/wasmjob/host/run"
 	"github.com/wasmjob/wasmjob/host/schedule"
+	"github.com/wasmjob/wasmjob/host/timetable"
 )
 
 const (
@@ -403,7 +405,7 @@ func (j *job) advance(now moment) (over bool) {
 	if edit, err := j.edits.Look(j.work, j.member.Registry, j.member.Layout, j.member.View.IsJanitor()); err != nil {
 		j.failed(now, "looking who changed the configuration", err)
 	} else if edit != nil {
-		j.Emit(event.Event{Kind: event.JobChanged, Source: sourceOf(j.member.View.Config.Cron), Reason: "the configuration, in the registry", Edit: edit})
+		j.Emit(event.Event{Kind: event.JobChanged, Source: sourceOf(j.member.View.Config), Reason: "the configuration, in the registry", Edit: edit})
 	}
 	return false
 }
@@ -420,7 +422,7 @@ func (j *job) recordOutside(now moment) {
 func (j *job) expect(now moment) {
 	var next, instant time.Time
 	if !j.calendar.Next.IsZero() && j.member.View.Enabled && len(j.items) > 0 {
-		instant = j.calendar.Next
+		instant = j.calendar.DueAt()
 		next = now.Add(instant.Sub(now.wall))
 	}
 	j.host.cfg.OnNext(j.name, instant)
@@ -468,7 +470,8 @@ func (j *job) sleep(now moment) time.Duration {
 	case j.exit.left != "" || !j.joined || !j.seen:
 		return wait
 	}
-	instant(j.calendar.Next)
+	instant(j.calendar.DueAt())
+	instant(j.calendar.ExcludedAt())
 	at(j.recovery.at)
 	instant(j.member.View.DivideAt())
 	at(j.election.until())
@@ -569,7 +572,7 @@ func (j *job) definitionChanged(now moment) {
 		j.joining.err = err
 		j.log.Error("definition not applied", zap.String("file", j.wanted.File), zap.Error(err))
 	case len(applied.Changed) > 0:
-		j.Emit(event.Event{Kind: event.JobChanged, Source: sourceOf(j.member.View.Config.Cron), Reason: "definition: " + joinWords(applied.Changed), Edit: edits.ByFile(applied, j.wanted.File, j.host.cfg.ServerIP)})
+		j.Emit(event.Event{Kind: event.JobChanged, Source: sourceOf(j.member.View.Config), Reason: "definition: " + joinWords(applied.Changed), Edit: edits.ByFile(applied, j.wanted.File, j.host.cfg.ServerIP)})
 	}
 }
 
@@ -612,30 +615,33 @@ func (j *job) configure(now moment) {
 		j.definitionChanged(now)
 	}
 	c := j.member.View.Config
-	key := c.Cron + "\x00" + c.TimeZone
+	terms := c.Terms()
+	key := c.Cron + "\x00" + c.TimeZone + "\x00" + terms
 	j.edits.Note(c, from.config)
 	j.configured = from
 	if key != j.cron.madeFor {
 		changed := j.cron.madeFor != ""
 		j.cron.madeFor = key
-		zone, err := schedule.Zone(c.TimeZone)
+		table, problems := timetable.New(c, j.host.cfg.Namespace)
 		var s cron.Schedule
-		if err == nil && c.Cron != "" {
-			s, err = schedule.Parse(c.Cron, zone)
+		if table != nil {
+			s = table
 		}
+		err := timetable.Of(problems)
 		j.cron.err = err
 		j.javaSchedule(c)
 		if err != nil {
 			j.log.Error("schedule refused; the last good one stays in force", zap.Error(err))
 			j.Emit(event.Event{Kind: event.JobError, Reason: err.Error()})
 		} else {
-			j.cron.zone, j.cron.text = zone, c.Cron
+			j.cron.zone, _ = schedule.Zone(c.TimeZone) // the timetable has it
+			j.cron.text, j.cron.terms = c.Cron, terms
 			if !changed {
 				j.calendar.Schedule = s
 				j.calendar.Arm(now.wall)
 			} else {
 				j.calendar.Change(s, j.changesAt(now))
-				j.Emit(event.Event{Kind: event.JobChanged, Source: sourceOf(c.Cron), Reason: fmt.Sprintf("schedule: %q %s", c.Cron, zone)})
+				j.Emit(event.Event{Kind: event.JobChanged, Source: sourceOf(c), Reason: fmt.Sprintf("schedule: %q %s%s", timetable.Describe(c.Cron, terms), j.cron.zone, also(terms))})
 			}
 		}
 	}
@@ -648,8 +654,9 @@ func (j *job) configure(now moment) {
 	if why := j.handlerProblem(c.JobErrorHandlerType); why != "" && j.settings.ErrorHandler != c.JobErrorHandlerType {
 		j.log.Warn("the job's error handler sends nothing", zap.String("handler", c.JobErrorHandlerType), zap.String("reason", why))
 	}
-	j.settings = event.Settings{Cron: j.cron.text, TimeZone: j.cron.zone.String(), Items: c.ShardingTotalCount,
+	j.settings = event.Settings{Cron: j.cron.text, TimeZone: j.cron.zone.String(), Terms: j.cron.terms, Items: c.ShardingTotalCount,
 		Misfire: c.Misfire, Failover: c.Failover && c.MonitorExecution, CatchUp: j.guest.CatchUpWindow, ErrorHandler: c.JobErrorHandlerType}
+	guest.When = jobconfig.When{} // no guest goes by it
 	execFor := j.wanted.Module.Digest() + fmt.Sprint(guest, c.JobName) + j.wanted.Module.Granted()
 	if execFor == j.module.madeFor {
 		return
@@ -671,9 +678,18 @@ func (j *job) configure(now moment) {
 	j.module.exec, j.module.informed = exec, false
 	if changed && before != exec.Digest() {
 		j.log.Info("module changed", zap.String("from", before[:min(len(before), 12)]), zap.String("to", exec.Digest()[:min(len(exec.Digest()), 12)]))
-		j.Emit(event.Event{Kind: event.JobChanged, Source: sourceOf(c.Cron), Digest: exec.Digest(), Reason: "module"})
+		j.Emit(event.Event{Kind: event.JobChanged, Source: sourceOf(c), Digest: exec.Digest(), Reason: "module"})
 		j.announce = true
 	}
+}
+
+// also names what else a schedule goes by.
+func also(terms string) string {
+	names := timetable.Also(terms)
+	if len(names) == 0 {
+		return ""
+	}
+	return ", with " + joinWords(names)
 }
 
 // reportSettings reports what the job goes by if that is news, and when something is refused, or is not any more.
@@ -688,7 +704,7 @@ func (j *job) reportSettings() {
 	if err != nil {
 		reason = err.Error()
 	}
-	j.Emit(event.Event{Kind: event.JobConfigured, Source: sourceOf(s.Cron), Settings: &s, Reason: reason})
+	j.Emit(event.Event{Kind: event.JobConfigured, Source: sourceOf(j.member.View.Config), Settings: &s, Reason: reason})
 }
 
 // reportQuotas reports what the job has used beyond its quotas, at most once

@@ -21,6 +21,7 @@ import (
 	"github.com/wasmjob/wasmjob/host/edits"
 	"github.com/wasmjob/wasmjob/host/event"
 	"github.com/wasmjob/wasmjob/host/schedule"
+	"github.com/wasmjob/wasmjob/host/timetable"
 	"github.com/wasmjob/wasmjob/host/words"
 )
 
@@ -87,13 +88,13 @@ func (j *job) join(now moment) bool {
 	j.member.Share, j.member.Runs, j.member.RunsVersion = coordination.Share{}, tree.Runs{}, 0
 	j.joined, j.pace.looked = true, true
 	j.janitor, j.sweepAt = false, time.Time{}
-	j.Emit(event.Event{Kind: event.JobAdded, Source: sourceOf(j.wanted.Definition.Cron), Digest: j.wanted.Module.Digest(), Reason: joinWords(applied.Changed), Edit: edits.ByFile(applied, j.wanted.File, j.host.cfg.ServerIP)})
+	j.Emit(event.Event{Kind: event.JobAdded, Source: sourceOf(j.wanted.Definition), Digest: j.wanted.Module.Digest(), Reason: joinWords(applied.Changed), Edit: edits.ByFile(applied, j.wanted.File, j.host.cfg.ServerIP)})
 	return true
 }
 
-// sourceOf is the Source of an event about a job with a cron, or none.
-func sourceOf(cron string) abi.Source {
-	if cron == "" {
+// sourceOf is the Source of an event about a job with a schedule, or none.
+func sourceOf(c jobconfig.Configuration) abi.Source {
+	if !timetable.Has(c) {
 		return abi.SourceTrigger
 	}
 	return ""
@@ -102,15 +103,11 @@ func sourceOf(cron string) abi.Source {
 // firstDue is when the job would fire next by its definition here; zero if that says
 // nothing of it.
 func firstDue(d jobconfig.Configuration, now moment) time.Time {
-	zone, err := schedule.Zone(d.TimeZone)
-	if err != nil {
+	table, _ := timetable.New(d, "") // when the job starts after its instant does not matter
+	if table == nil {
 		return time.Time{}
 	}
-	s, err := schedule.Parse(d.Cron, zone)
-	if err != nil {
-		return time.Time{}
-	}
-	return s.Next(now.wall)
+	return table.Next(now.wall)
 }
 
 // check tries whether the module fits the definition: a host registers for a

@@ -68,8 +68,9 @@ type module struct {
 // cronText is what the calendar's schedule was made from.
 type cronText struct {
 	text    string
+	terms   string // what else it was made from; see timetable.Terms
 	zone    *time.Location
-	madeFor string // cron and zone as the configuration has them
+	madeFor string // cron, zone and terms as the configuration has them
 	err     error
 	javaErr error // why Java hosts would not follow the schedule
 }

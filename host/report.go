@@ -12,6 +12,7 @@ import (
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 	"github.com/wasmjob/wasmjob/coordination/tree"
 	"github.com/wasmjob/wasmjob/host/event"
+	"github.com/wasmjob/wasmjob/host/timetable"
 	"github.com/wasmjob/wasmjob/host/words"
 )
 
@@ -156,7 +157,7 @@ func (h *Host) offline() []*JobStatus {
 		s, known := h.parted[name]
 		if !known {
 			c := wanted.Definition
-			s = &JobStatus{Name: name, State: JobNoSession, Reason: noSession, Cron: c.Cron, TimeZone: c.TimeZone, ShardingTotalCount: c.ShardingTotalCount,
+			s = &JobStatus{Name: name, State: JobNoSession, Reason: noSession, Cron: c.Cron, TimeZone: c.TimeZone, Terms: c.Terms(), ShardingTotalCount: c.ShardingTotalCount,
 				Description: c.Description, File: wanted.File, Module: wanted.ModuleFile, Digest: wanted.Module.Digest()}
 		}
 		all = append(all, s)
@@ -171,12 +172,15 @@ func (j *job) status() *JobStatus {
 		c = j.wanted.Definition
 	}
 	s := &JobStatus{
-		Name: j.name, Cron: c.Cron, TimeZone: j.cron.zone.String(), Next: j.calendar.Next, ShardingTotalCount: c.ShardingTotalCount,
+		Name: j.name, Cron: c.Cron, TimeZone: j.cron.zone.String(), Terms: c.Terms(), Next: j.calendar.Next, ShardingTotalCount: c.ShardingTotalCount,
 		Description: c.Description, File: j.wanted.File, Module: j.wanted.ModuleFile, Type: string(j.guest.Type),
 		Digest: j.wanted.Module.Digest(), Needs: j.guest.Needs, Leader: j.member.View.Leader, Instances: slices.Sorted(slices.Values(j.member.View.Instances)), Servers: j.member.View.Servers, LastFire: j.newestFire(),
 	}
 	if j.cron.err != nil {
-		s.Cron, s.RefusedCron = j.cron.text, c.Cron
+		s.Cron, s.Terms, s.RefusedCron = j.cron.text, j.cron.terms, timetable.Describe(c.Cron, s.Terms)
+	}
+	if delay := j.calendar.Delay(j.calendar.Next); delay > 0 {
+		s.Starts = j.calendar.DueAt()
 	}
 	if g, err := c.Guest(); j.wanted.Apart {
 		s.Isolation = string(jobconfig.IsolationProcess)

@@ -124,10 +124,15 @@ type JobStatus struct {
 	Waits []WaitStatus `json:"waits,omitempty"`
 	// Cron is the schedule in force, empty if there is none. RefusedCron is that of the
 	// configuration if it is refused; Reason says why.
-	Cron               string    `json:"cron"`
-	RefusedCron        string    `json:"refusedCron,omitempty"`
-	TimeZone           string    `json:"timeZone"`
-	Next               time.Time `json:"next,omitzero"`
+	Cron        string `json:"cron"`
+	RefusedCron string `json:"refusedCron,omitempty"`
+	TimeZone    string `json:"timeZone"`
+	// Terms is what else the schedule goes by, for programs of this project: calendars and bounds
+	// of instants, for example, or the crons of a job with several. It is empty for nothing.
+	Terms string    `json:"terms,omitempty"`
+	Next  time.Time `json:"next,omitzero"`
+	// Starts is when the fire of Next starts, if that is put off by the job's jitter.
+	Starts             time.Time `json:"starts,omitzero"`
 	ShardingTotalCount int       `json:"shardingTotalCount"`
 	Description        string    `json:"description,omitempty"`
 	File               string    `json:"file"`

@@ -263,8 +263,9 @@ type JobBrief struct {
 	Description string
 	Cron        string
 	TimeZone    string
-	Total       int // sharding total count
-	Held        int // items that are held back
+	Terms       string // what else the schedule goes by; see jobconfig.Configuration.Terms
+	Total       int    // sharding total count
+	Held        int    // items that are held back
 	Status      JobBriefStatus
 	// Instances counts those that take part, Java of them are not ours.
 	Instances, Java int
@@ -394,7 +395,7 @@ func jobBrief(l tree.Layout, n, more registry.Snapshot) (JobBrief, bool) {
 	if err != nil {
 		b.Error = strings.Join(strings.Fields(err.Error()), " ")
 	} else {
-		b.Description, b.Cron, b.TimeZone, b.Total = c.Description, c.Cron, c.TimeZone, c.ShardingTotalCount
+		b.Description, b.Cron, b.TimeZone, b.Terms, b.Total = c.Description, c.Cron, c.TimeZone, c.Terms(), c.ShardingTotalCount
 	}
 	for _, id := range instances {
 		if !slices.Contains(n.Children(l.Details()), id) {

@@ -79,6 +79,8 @@ type Guest struct {
 	// Needs is what the job needs of the operator's grants, in the form of
 	// host/grants.ParseNeed. "wasm.needs", a JSON list of strings.
 	Needs []string
+	// When says what the job's instants are, beside its cron.
+	When When
 }
 
 // JobType says which exports of the module run.

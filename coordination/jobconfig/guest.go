@@ -41,6 +41,7 @@ func DefaultGuest() Guest {
 		Retry:         RetryPolicy{Attempts: 3, Backoff: time.Second, MaxBackoff: 30 * time.Second, On: []string{"RETRY"}},
 		CatchUpWindow: 5 * time.Minute,
 		MaxHostDeaths: 2,
+		When:          When{DST: DSTOnce, JitterMode: JitterStable, OnExcluded: OnExcludedSkip},
 	}
 }
 
@@ -95,6 +96,8 @@ func (g Guest) Props(into map[string]string) {
 		g.Retry.On = d.Retry.On
 	}
 	g.Isolation = cmp.Or(g.Isolation, d.Isolation)
+	g.When.DST, g.When.JitterMode = cmp.Or(g.When.DST, d.When.DST), cmp.Or(g.When.JitterMode, d.When.JitterMode)
+	g.When.OnExcluded = cmp.Or(g.When.OnExcluded, d.When.OnExcluded)
 	// A first backoff beyond the default limit raises the limit by itself.
 	d.Retry.MaxBackoff = max(d.Retry.MaxBackoff, g.Retry.Backoff)
 

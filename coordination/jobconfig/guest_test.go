@@ -16,6 +16,7 @@ func TestGuestDefaults(t *testing.T) {
 	expected := Guest{
 		Isolation: IsolationFire, CatchUpWindow: 5 * time.Minute, MaxHostDeaths: 2,
 		Retry: RetryPolicy{Attempts: 3, Backoff: time.Second, MaxBackoff: 30 * time.Second, On: []string{"RETRY"}},
+		When:  When{DST: "once", JitterMode: "stable", OnExcluded: "skip"},
 	}
 	if err != nil || !reflect.DeepEqual(g, expected) {
 		t.Errorf("got %+v, %v", g, err)
@@ -29,11 +30,16 @@ func TestGuestReadsEverything(t *testing.T) {
 		"wasm.isolation": "item", "wasm.args": `["-v","a b",""]`, "wasm.memoryLimit": "64MiB", "wasm.fetchDataCount": "100",
 		"wasm.retry.attempts": "5", "wasm.retry.backoff": "250ms", "wasm.retry.maxBackoff": "1m", "wasm.retry.on": "fail, retry,FAIL",
 		"wasm.catchUpWindow": "1d12h", "wasm.maxHostDeaths": "5",
+		"wasm.dst": " Skip", "wasm.startAt": "2026-12-24T18:00:00+01:00", "wasm.endAt": "2026-12-25T00:00:00Z", "wasm.at": "2026-12-24T20:00:00Z",
+		"wasm.jitter": "30s", "wasm.jitterMode": "RANDOM", "wasm.schedules": ` [{"cron":"@daily","timeZone":"UTC","jobParameter":""},{"cron":"0 0 9 * * ?"}]`,
+		"wasm.calendars.include": `["workdays"]`, "wasm.calendars.exclude": `["h","de"]`, "wasm.calendars.onExcluded": "next",
 	}}.Guest()
 	expected := Guest{
 		Type: TypeDataflow, StreamingProcess: true, Timeout: 90 * time.Second, MaxConcurrency: 4, Isolation: IsolationItem,
 		Args: []string{"-v", "a b", ""}, MemoryLimit: 64 << 20, FetchDataCount: 100, MaxHostDeaths: 5, CatchUpWindow: 36 * time.Hour,
 		Retry: RetryPolicy{Attempts: 5, Backoff: 250 * time.Millisecond, MaxBackoff: time.Minute, On: []string{"RETRY", "FAIL"}},
+		When: When{DST: "skip", StartAt: "2026-12-24T18:00:00+01:00", EndAt: "2026-12-25T00:00:00Z", At: "2026-12-24T20:00:00Z", Jitter: 30 * time.Second, JitterMode: "random",
+			Schedules: []Schedule{{Cron: "@daily", TimeZone: "UTC", JobParameter: new(string)}, {Cron: "0 0 9 * * ?"}}, Include: []string{"workdays"}, Exclude: []string{"h", "de"}, OnExcluded: "next"},
 	}
 	if err != nil || !reflect.DeepEqual(g, expected) {
 		t.Errorf("got %+v, %v", g, err)
@@ -53,6 +59,13 @@ func TestGuestRefuses(t *testing.T) {
 		{"wasm.maxHostDeaths", "-1", `found "-1", expected a whole number from 0 to 1000`},
 		{"wasm.maxConcurrency", "many", `found "many", expected a whole number from 0 to 100000`},
 		{"wasm.isolation", "thread", `found "thread", expected fire, item, process or host`},
+		{"wasm.dst", "twice", `found "twice", expected once, both or skip`},
+		{"wasm.at", "2026-12-24 18:00", `found "2026-12-24 18:00", expected a time with its offset and whole seconds, such as 2026-12-24T18:00:00+01:00`},
+		{"wasm.startAt", "2026-12-24T18:00:00.5Z", `found "2026-12-24T18:00:00.5Z", expected a time with its offset and whole seconds, such as 2026-12-24T18:00:00+01:00`},
+		{"wasm.jitter", "25h", `found "25h", expected a duration from 0 to 24h0m0s`},
+		{"wasm.schedules", `[{"corn":"@daily"}]`, `found "[{\"corn\":\"@daily\"}]", expected a JSON list of schedules, such as ` + SchedulesExample},
+		{"wasm.schedules", `[] []`, `found "[] []", expected one JSON list of schedules and nothing after it`},
+		{"wasm.schedules", `[{"cron":"@daily"},{"cron":" "}]`, `schedule 2 has no cron, expected one such as ` + SchedulesExample},
 		{"wasm.args", "-v", `found "-v", expected a JSON list of strings, such as ["-v","x y"]`},
 		{"wasm.args", `["a",null]`, `found "[\"a\",null]", expected a JSON list of strings, such as ["-v","x y"]`},
 		{"wasm.args", `null`, `found "null", expected a JSON list of strings, such as ["-v","x y"]`},
@@ -130,6 +143,12 @@ func TestGuestPropsRoundTrip(t *testing.T) {
 			FetchDataCount:   r.IntN(3) * 500,
 			CatchUpWindow:    pick(0, 5*time.Minute, time.Hour),
 			MaxHostDeaths:    r.IntN(4),
+			When: When{DST: []string{"once", "both", "skip"}[r.IntN(3)], JitterMode: []string{"stable", "random"}[r.IntN(2)], OnExcluded: []string{"skip", "next"}[r.IntN(2)],
+				At: []string{"", "2026-12-24T18:00:00+01:00"}[r.IntN(2)], Jitter: pick(0, time.Second)},
+		}
+		if r.IntN(2) == 0 {
+			g.When.Schedules = []Schedule{{Cron: "a"}, {Cron: "b", TimeZone: "c", JobParameter: new(string)}}[:1+r.IntN(2)]
+			g.When.Exclude = []string{"h"}
 		}
 		if r.IntN(2) == 0 {
 			g.Args = []string{"a", "", "ü \"'\n<"}[:1+r.IntN(3)]

@@ -70,6 +70,10 @@ func (s Setting) schema() map[string]any {
 	case Outcomes:
 		outcome := map[string]any{"enum": RetryOutcomes()}
 		schema = one(map[string]any{"type": "array", "items": one(outcome, map[string]any{"type": "string"})}, outcome, map[string]any{"type": "string"})
+	case Several:
+		schedule := schemaObject(map[string]any{"cron": map[string]any{"type": scalar}, "timeZone": map[string]any{"type": scalar}, "jobParameter": map[string]any{"type": scalar}})
+		schedule["required"] = []string{"cron"}
+		schema = map[string]any{"type": "array", "items": schedule, "maxItems": MaxSchedules}
 	case ItemList:
 		schema = one(map[string]any{"type": scalar}, map[string]any{"type": "object", "additionalProperties": map[string]any{"type": scalar}})
 	case Mapping:

@@ -44,6 +44,8 @@ type Setting struct {
 	// canonical checks a text of a definition file, and returns how it is stored;
 	// nil: any text, as it is.
 	canonical func(string) (string, error)
+	// instants: the setting says at which instants the job fires, or when it starts.
+	instants bool
 	// in points to the value; nil if the definition reader has a place of its own.
 	in func(*Configuration, *Guest) any
 }
@@ -64,6 +66,8 @@ const (
 	Outcomes Type = "list" // see ParseRetryOn
 	Mapping  Type = "mapping"
 	ItemList Type = "text or mapping" // item parameters
+	Time     Type = "time"            // see ParseInstant
+	Several  Type = "list of schedules"
 )
 
 // Settings are all settings, in the order of docs/definitions.md.
@@ -92,13 +96,17 @@ func keyed(key string) (Setting, bool) {
 
 // In returns a pointer to the setting's value, or nil for those that only the
 // definition reader knows: *string, *bool, *int, *int64, *time.Duration, *[]string,
-// *JobType, *Isolation, or **string where absent and empty differ.
+// *[]Schedule, *JobType, *Isolation, or **string where absent and empty differ.
 func (s Setting) In(c *Configuration, g *Guest) any {
 	if s.in == nil {
 		return nil
 	}
 	return s.in(c, g)
 }
+
+// Instants reports whether the setting says at which instants the job fires, or when it starts,
+// and ElasticJob does not have it.
+func (s Setting) Instants() bool { return s.instants }
 
 // Zero is what a 0 means that stands for no value, as [Setting.Default] has it; empty if the text
 // is no 0, or means itself.
@@ -138,6 +146,8 @@ func (s Setting) Parse(c *Configuration, g *Guest, text string) error {
 			return assign(p, text, ParseRetryOn)
 		}
 		return assign(p, text, s.texts)
+	case *[]Schedule:
+		return assign(p, text, parseSchedules)
 	}
 	return fmt.Errorf("%s cannot be read from a text", s.Name)
 }
@@ -194,6 +204,8 @@ func (s Setting) word(text string) (string, error) {
 // Text is the value of a guest's setting as its property has it.
 func (s Setting) Text(g Guest) string {
 	switch p := s.In(nil, &g).(type) {
+	case *string:
+		return *p
 	case *bool:
 		return strconv.FormatBool(*p)
 	case *int:
@@ -202,8 +214,6 @@ func (s Setting) Text(g Guest) string {
 		return strconv.FormatInt(*p, 10)
 	case *time.Duration:
 		return p.String()
-	case *string:
-		return *p
 	case *JobType:
 		return string(*p)
 	case *Isolation:
@@ -216,6 +226,12 @@ func (s Setting) Text(g Guest) string {
 			return strings.Join(*p, ",")
 		}
 		list, _ := json.Marshal(*p) // a list of texts always has a JSON form
+		return string(list)
+	case *[]Schedule:
+		if len(*p) == 0 {
+			return ""
+		}
+		list, _ := json.Marshal(*p) // texts always have a JSON form
 		return string(list)
 	}
 	return ""
@@ -311,6 +327,38 @@ var settings = [...]Setting{
 	{Name: "catchUpWindow", Prop: "wasm.catchUpWindow", Type: Duration, Max: int64(30 * 24 * time.Hour), Default: "`5m`",
 		Help: "How old a missed fire may be and still be made up for; `0` for never",
 		in:   func(_ *Configuration, g *Guest) any { return &g.CatchUpWindow }},
+	{Name: "dst", Prop: "wasm.dst", Type: Word, Words: []string{DSTOnce, DSTBoth, DSTSkip}, canonical: oneOf(DSTOnce, DSTBoth, DSTSkip), instants: true, Default: "`once`",
+		Help: "What becomes of a local time that comes twice, or not at all, where clocks are changed: `once` (the first time; at the first instant after the gap), `both` (both times), `skip` (one that does not come at all is left out); see [calendars.md](calendars.md#clocks-that-are-changed)",
+		in:   func(_ *Configuration, g *Guest) any { return &g.When.DST }},
+	{Name: "startAt", Prop: "wasm.startAt", Type: Time, canonical: instant, instants: true, Default: "none",
+		Help: "The job has no instants before this time, `2026-12-24T18:00:00+01:00`; the time itself can be one",
+		in:   func(_ *Configuration, g *Guest) any { return &g.When.StartAt }},
+	{Name: "endAt", Prop: "wasm.endAt", Type: Time, canonical: instant, instants: true, Default: "none",
+		Help: "The job has no instants after this time; the time itself can be one",
+		in:   func(_ *Configuration, g *Guest) any { return &g.When.EndAt }},
+	{Name: "at", Prop: "wasm.at", Type: Time, canonical: instant, instants: true, Default: "none",
+		Help: "The job fires once, at this time, `2026-12-24T18:00:00+01:00`; in place of a cron. A host that was away then makes up for it within `catchUpWindow`",
+		in:   func(_ *Configuration, g *Guest) any { return &g.When.At }},
+	{Name: "jitter", Prop: "wasm.jitter", Type: Duration, Max: int64(MaxJitter), instants: true, Default: "`0`",
+		Help: "Starts are put off by up to this duration, so that jobs with the same cron do not start together; a run keeps its instant. Not longer than the time between two instants, at most 24h",
+		in:   func(_ *Configuration, g *Guest) any { return &g.When.Jitter }},
+	{Name: "jitterMode", Prop: "wasm.jitterMode", Type: Word, Words: []string{JitterStable, JitterRandom}, canonical: oneOf(JitterStable, JitterRandom), instants: true, Default: "`stable`",
+		Help: "`stable`: each start of the job is put off by the same time, which follows from its namespace and name; `random`: by another time at each instant, the same on all hosts",
+		in:   func(_ *Configuration, g *Guest) any { return &g.When.JitterMode }},
+	{Name: "schedules", Prop: "wasm.schedules", Type: Several, instants: true, Default: "none", Example: SchedulesExample,
+		Help: "Several schedules in place of a cron, at most 50: each has a `cron`, and if wanted a `timeZone` and a `jobParameter` of its own; see [calendars.md](calendars.md#several-schedules)",
+		in:   func(_ *Configuration, g *Guest) any { return &g.When.Schedules }},
+	{Name: "calendars", Type: Mapping, Default: "none",
+		Help: "On which days the job fires; see [calendars.md](calendars.md)"},
+	{Name: "calendars.include", Prop: "wasm.calendars.include", Type: Texts, instants: true, Default: "none", Example: `["workdays"]`,
+		Help: "Calendars: the job fires only on days that one of them has. `NAME` is the file `NAME.calendar.yaml` or `NAME.ics` beside the definition",
+		in:   func(_ *Configuration, g *Guest) any { return &g.When.Include }},
+	{Name: "calendars.exclude", Prop: "wasm.calendars.exclude", Type: Texts, instants: true, Default: "none", Example: `["holidays"]`,
+		Help: "Calendars: the job does not fire on days that one of them has",
+		in:   func(_ *Configuration, g *Guest) any { return &g.When.Exclude }},
+	{Name: "calendars.onExcluded", Prop: "wasm.calendars.onExcluded", Type: Word, Words: []string{OnExcludedSkip, OnExcludedToNext}, canonical: oneOf(OnExcludedSkip, OnExcludedToNext), instants: true, Default: "`skip`",
+		Help: "What becomes of an instant on a day that is excluded: `skip` (it does not fire), `next` (it fires at the same time of the next day that is not excluded)",
+		in:   func(_ *Configuration, g *Guest) any { return &g.When.OnExcluded }},
 	{Name: "maxHostDeaths", Prop: PropMaxHostDeaths, Type: Number, Max: 1000, Default: "`2`",
 		Help: "How many hosts in a row may die in runs of an item before it is [held back](operating.md#items-that-are-held-back); `0` for any number",
 		in:   func(_ *Configuration, g *Guest) any { return &g.MaxHostDeaths }},

@@ -54,6 +54,8 @@ var settings = map[string]map[string]string{
 	"fetchDataCount":           {"500": ""},
 	"catchUpWindow":            {"1h0m0s": "", "0s": "", "1d": "24h0m0s"},
 	"maxHostDeaths":            {"0": "", "5": ""},
+	"calendars.include":        {`["workdays","de"]`: "", "": ""},
+	"calendars.exclude":        {`["holidays"]`: "", "": ""},
 	"needs":                    {`["kv","net tcp://db:5432"]`: "", "": ""},
 	"retry.attempts":           {"5": ""},
 	"retry.backoff":            {"2s": ""},
@@ -72,6 +74,10 @@ func typical(t *testing.T, s jobconfig.Setting) map[string]string {
 		return map[string]string{time.Duration(s.Max).String(): ""}
 	case jobconfig.Word:
 		return map[string]string{s.Words[0]: "", s.Words[len(s.Words)-1]: ""}
+	case jobconfig.Time:
+		return map[string]string{"2026-12-24T18:00:00+01:00": "", "2026-12-24T17:00:00Z": "", "": ""}
+	case jobconfig.Several:
+		return map[string]string{`[{"cron":"@daily"},{"cron":"@hourly","timeZone":"UTC","jobParameter":""}]`: "", "": ""}
 	case jobconfig.Text:
 		return map[string]string{"a": "", "": ""}
 	}

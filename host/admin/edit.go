@@ -17,6 +17,7 @@ import (
 	"github.com/wasmjob/wasmjob/coordination/tree"
 	"github.com/wasmjob/wasmjob/host/definition"
 	"github.com/wasmjob/wasmjob/host/event"
+	"github.com/wasmjob/wasmjob/host/timetable"
 	"github.com/wasmjob/wasmjob/host/words"
 )
 
@@ -28,6 +29,9 @@ type JobConfig struct {
 	Version int64 `json:"version"`
 	// Settings are all that can be edited, by their names in a definition file, as texts.
 	Settings map[string]string `json:"settings"`
+	// Terms is what the schedule goes by beside its cron and its zone, for programs of this project;
+	// empty for nothing.
+	Terms string `json:"terms,omitempty"`
 	// Origins say where the value of each setting comes from. They are missing in answers to edits.
 	Origins map[string]Origin `json:"origins,omitempty"`
 	// File is the definition file of the job, empty if no host has one.
@@ -74,7 +78,7 @@ func (r *Registry) origins(job string, c operate.Config) (map[string]Origin, err
 }
 
 func newJobConfig(job string, c operate.Config) *JobConfig {
-	out := &JobConfig{Job: job, Version: c.Version, Settings: make(map[string]string)}
+	out := &JobConfig{Job: job, Version: c.Version, Settings: make(map[string]string), Terms: c.Terms()}
 	for _, s := range operate.Editable() {
 		out.Settings[s.Name] = operate.Text(s, c.Configuration)
 	}
@@ -219,16 +223,20 @@ func settingsTexts(before, after map[string]string) (was, is string) {
 	return text(before), text(after)
 }
 
+// Schedule is what the instants of a job follow from: its cron, its zone, and its terms as
+// [jobconfig.Configuration.Terms] has them.
+type Schedule struct{ Cron, TimeZone, Terms string }
+
 // Next are the next instants of a schedule after a time, at most n; none without a
-// schedule. The error is about the expression or the zone: a *jobconfig.FieldError.
-func Next(cron, timeZone string, after time.Time, n int) ([]time.Time, error) {
-	return Between(cron, timeZone, after.Add(1), time.Time{}, n)
+// schedule. The error is about a field of it: a *jobconfig.FieldError.
+func Next(of Schedule, after time.Time, n int) ([]time.Time, error) {
+	return Between(of, after.Add(1), time.Time{}, n)
 }
 
 // Between are the instants of a schedule from one time to another, at most n; a zero
 // end is none. The error is as that of [Next].
-func Between(cron, timeZone string, from, to time.Time, n int) ([]time.Time, error) {
-	s, problems := definition.Schedule(cron, timeZone)
+func Between(of Schedule, from, to time.Time, n int) ([]time.Time, error) {
+	s, problems := timetable.FromTerms("", "", of.Cron, of.TimeZone, of.Terms) // instants do not depend on the job's name
 	if len(problems) > 0 {
 		return nil, problems[0]
 	}

@@ -193,7 +193,7 @@ func (r *Registry) Jobs(ctx context.Context) ([]Brief, error) {
 	out := []Brief{}
 	for _, b := range list {
 		out = append(out, Brief{
-			Name: b.Name, Description: b.Description, Cron: b.Cron, TimeZone: b.TimeZone, ShardingTotalCount: b.Total, Held: b.Held,
+			Name: b.Name, Description: b.Description, Cron: b.Cron, TimeZone: b.TimeZone, Terms: b.Terms, ShardingTotalCount: b.Total, Held: b.Held,
 			Status: string(b.Status), Instances: b.Instances, Java: b.Java, Leader: b.Leader, LastOutcome: b.LastOutcome, LastReason: b.LastReason, LastEnded: b.LastEnded, Error: b.Error,
 		})
 	}
@@ -874,10 +874,12 @@ func sortedKeys[T any](set map[string]T) []string {
 
 // Brief is a job in a line, as the registry has it.
 type Brief struct {
-	Name               string `json:"name"`
-	Description        string `json:"description,omitempty"`
-	Cron               string `json:"cron"`
-	TimeZone           string `json:"timeZone,omitempty"`
+	Name        string `json:"name"`
+	Description string `json:"description,omitempty"`
+	Cron        string `json:"cron"`
+	TimeZone    string `json:"timeZone,omitempty"`
+	// Terms is what else the schedule goes by, for programs of this project; empty for nothing.
+	Terms              string `json:"terms,omitempty"`
 	ShardingTotalCount int    `json:"shardingTotalCount"`
 	// Held counts the items that are held back.
 	Held int `json:"held,omitempty"`
@@ -901,9 +903,11 @@ type Brief struct {
 // Shards is a job, item by item and instance by instance, as the registry has
 // it.
 type Shards struct {
-	Job                string `json:"job"`
-	Cron               string `json:"cron"`
-	TimeZone           string `json:"timeZone,omitempty"`
+	Job      string `json:"job"`
+	Cron     string `json:"cron"`
+	TimeZone string `json:"timeZone,omitempty"`
+	// Terms is what else the schedule goes by, for programs of this project; empty for nothing.
+	Terms              string `json:"terms,omitempty"`
 	ShardingTotalCount int    `json:"shardingTotalCount"`
 	Leader             string `json:"leader,omitempty"`
 	// Sharding is set while a resharding is due.
@@ -1015,7 +1019,7 @@ type Shard struct {
 func newShards(s *inspect.Shards) *Shards {
 	c := s.Configuration
 	out := &Shards{
-		Job: s.Job, Cron: c.Cron, TimeZone: c.TimeZone, ShardingTotalCount: c.ShardingTotalCount, Leader: s.Leader,
+		Job: s.Job, Cron: c.Cron, TimeZone: c.TimeZone, Terms: c.Terms(), ShardingTotalCount: c.ShardingTotalCount, Leader: s.Leader,
 		Sharding: s.Sharding, Digests: []string{}, Instances: []Instance{}, Items: []Shard{}, DisabledServers: s.DisabledServers,
 		Said: serversSaid(s.DisabledServers, s.Words),
 	}

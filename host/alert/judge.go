@@ -12,6 +12,7 @@ import (
 	"github.com/wasmjob/wasmjob/coordination/tree"
 	"github.com/wasmjob/wasmjob/host/event"
 	"github.com/wasmjob/wasmjob/host/schedule"
+	"github.com/wasmjob/wasmjob/host/timetable"
 	"github.com/wasmjob/wasmjob/host/words"
 )
 
@@ -106,7 +107,7 @@ type Judge struct {
 type job struct {
 	name     string
 	settings event.Settings
-	schedule *schedule.Schedule
+	schedule *timetable.Timetable
 	zone     *time.Location
 	rules    Rules
 	// here: this host has the job; ours: it looks after the job for all; orphan: no host has
@@ -340,25 +341,21 @@ func (j *Judge) set(jb *job, s event.Settings, now time.Time) {
 	before := jb.settings
 	if before == (event.Settings{}) {
 		jb.known = now
-	} else if before.Cron != s.Cron || before.TimeZone != s.TimeZone {
+	} else if before.Cron != s.Cron || before.TimeZone != s.TimeZone || before.Terms != s.Terms {
 		jb.from = now
 		j.resolve(Alert{Rule: StartWithin, Job: jb.name}, now, "the job goes by another cron or time zone")
 	}
 	jb.settings, jb.schedule = s, nil
-	zone := time.Local
+	zone, name := time.Local, ""
 	if s.TimeZone != time.Local.String() {
 		var err error
 		if zone, err = schedule.Zone(s.TimeZone); err != nil {
 			zone = time.UTC
 		}
+		name = zone.String()
 	}
 	jb.zone = zone
-	if s.Cron == "" {
-		return
-	}
-	if parsed, err := schedule.Parse(s.Cron, zone); err == nil {
-		jb.schedule = parsed
-	}
+	jb.schedule, _ = timetable.FromTerms("", jb.name, s.Cron, name, s.Terms) // nil with a problem
 }
 
 // left forgets a job that this host has left.
@@ -685,7 +682,8 @@ func (j *Judge) plan(jb *job, now time.Time) {
 	if !jb.watched() {
 		return
 	}
-	if d := jb.rules.StartWithin; d > 0 && jb.schedule != nil {
+	if jb.rules.StartWithin > 0 && jb.schedule != nil {
+		d := jb.startWithin()
 		// Instants whose deadline has just passed may have had no judge, and an alert that
 		// stands is about the newest, whenever that was.
 		back := lookBack
@@ -704,6 +702,15 @@ func (j *Judge) plan(jb *job, now time.Time) {
 	}
 }
 
+// startWithin is how long after its instant an item may begin: what the job's jitter puts off is
+// not late.
+func (jb *job) startWithin() time.Duration {
+	if jb.schedule == nil {
+		return jb.rules.StartWithin
+	}
+	return jb.rules.StartWithin + jb.schedule.Jitter()
+}
+
 // late is the id of the alert about items that have not begun.
 func (jb *job) late() string { return Alert{Rule: StartWithin, Job: jb.name}.named().ID }
 
@@ -713,7 +720,7 @@ func (j *Judge) armStart(jb *job, now time.Time) {
 		jb.startAt = time.Time{}
 		return
 	}
-	j.again(jb, StartWithin, later(jb.nextStart.Add(jb.rules.StartWithin), now))
+	j.again(jb, StartWithin, later(jb.nextStart.Add(jb.startWithin()), now))
 }
 
 // again sets when a rule is checked next.
@@ -848,7 +855,7 @@ func (j *Judge) next(jb *job, c Check, now time.Time) {
 	if jb.schedule == nil {
 		return
 	}
-	d := jb.rules.StartWithin
+	d := jb.startWithin()
 	jb.nextStart = jb.schedule.Next(c.Instant)
 	for next := jb.nextStart; !next.IsZero() && !next.Add(d).After(now); next = jb.schedule.Next(next) {
 		jb.nextStart = next // of several only the newest
@@ -888,7 +895,7 @@ func (j *Judge) checkedStart(jb *job, c Check, f Found, a Alert, now time.Time) 
 	j.fire(a, false)
 	// The same again, or the newest instant whose deadline has passed by then.
 	j.again(jb, StartWithin, now.Add(checkAgain))
-	d := jb.rules.StartWithin
+	d := jb.startWithin()
 	if jb.schedule == nil {
 		return
 	}

@@ -446,6 +446,30 @@ func TestJudge_startWithin(t *testing.T) {
 	}
 }
 
+// TestJudge_startWithin_jitter: what the job's jitter puts off is not late, and neither is what its
+// calendars exclude.
+func TestJudge_startWithin_jitter(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, "defaults: {startWithin: 20s}")
+	r := newRecords(tree.Record{Instant: noon.UnixMilli()}, tree.Record{Instant: noon.Add(time.Hour).UnixMilli()})
+	b.see(event.Event{Kind: event.JobConfigured, Settings: &event.Settings{Cron: "0 0/10 * * * ?", TimeZone: "UTC", Items: 2, Terms: `{"wasm.jitter":"5m"}`}})
+	b.see(event.Event{Kind: event.Janitor})
+	b.answers(15*time.Minute, r.look)
+	b.expect()
+	b.answers(30*time.Second, r.look)
+	b.expect("12:15:20 fire startWithin: item 0 of j has not begun: due at 2026-03-01 12:10:00 UTC, wanted within 20s")
+
+	b.said = nil
+	b = newBench(t, "defaults: {startWithin: 20s}")
+	b.see(event.Event{Kind: event.JobConfigured, Settings: &event.Settings{Cron: "0 0/10 * * * ?", TimeZone: "UTC", Items: 2,
+		Terms: `{"wasm.calendars.exclude":"[\"h\"]","wasm.calendarDays":"{\"h\":\"{\\\"days\\\":[\\\"2026-03-01\\\"]}\"}"}`}})
+	b.see(event.Event{Kind: event.Janitor})
+	b.answers(time.Hour, r.look)
+	b.expect()
+	b.answers(11*time.Hour+30*time.Second, r.look)
+	b.expect("00:00:20 fire startWithin: items 0-1 of j have not begun: due at 2026-03-02 00:00:00 UTC, wanted within 20s")
+}
+
 // TestJudge_startWithin_enabled: what was disabled at an instant does not have to begin for it,
 // though it is enabled before the deadline.
 func TestJudge_startWithin_enabled(t *testing.T) {

@@ -107,7 +107,7 @@ func (a *API) looking() {
 		if in.From.IsZero() {
 			in.From = time.Now()
 		}
-		next, err := admin.Next(in.Cron, in.TimeZone, in.From, in.Limit)
+		next, err := admin.Next(admin.Schedule{Cron: in.Cron, TimeZone: in.TimeZone}, in.From, in.Limit)
 		return schedule{append([]time.Time{}, next...)}, placed("query.", err)
 	})
 	// What the registry has, read at each request.

@@ -14,7 +14,9 @@ import (
 
 	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/host/builtin"
+	"github.com/wasmjob/wasmjob/host/calendar"
 	"github.com/wasmjob/wasmjob/host/plugin/wasm"
+	"github.com/wasmjob/wasmjob/host/timetable"
 	"github.com/wasmjob/wasmjob/host/words"
 )
 
@@ -83,7 +85,7 @@ func check(ctx context.Context, load loader, parse parser, placement Placement, 
 		case info.IsDir():
 			dirs[filepath.Clean(p)] = nil
 		case kindOf(name) == ignored:
-			findings = append(findings, Finding{File: p, Problem: "is not named as a module (NAME.wasm) or a definition (NAME.yaml) is"})
+			findings = append(findings, Finding{File: p, Problem: "is not named as a module (NAME.wasm), a definition (NAME.yaml) or a calendar (NAME.calendar.yaml, NAME.ics) is"})
 		case !seen:
 			dirs[dir] = map[string]bool{name: true}
 		case dirs[dir] != nil:
@@ -127,9 +129,15 @@ func (c *Catalog) check(ctx context.Context, names map[string]bool) []Finding {
 		asked := maps.Clone(names)
 		for _, found := range maps.Clone(contents) {
 			for _, d := range found.docs {
-				if _, ok := l.entries[d.Module]; ok && !names[d.Module] {
-					names[d.Module] = true
-					read(d.Module)
+				beside := []string{d.Module}
+				for _, name := range timetable.Calendars(d.Configuration) {
+					beside = append(beside, name+calendar.SuffixYAML, name+calendar.SuffixICS)
+				}
+				for _, name := range beside {
+					if _, ok := l.entries[name]; ok && !names[name] {
+						names[name] = true
+						read(name)
+					}
 				}
 			}
 		}

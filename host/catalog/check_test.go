@@ -62,7 +62,7 @@ func TestCheck(t *testing.T) {
 		"lone module": {[]string{"lone.wasm"}, []string{"lone.wasm: first problem", "lone.wasm: second problem"}},
 		"name twice":  {[]string{"other.yml", "good.yaml"}, []string{`other.yml:1: job "good": is defined in good.yaml (line 1), expected one definition`, `other.yml:2: job "misfit": module "good.wasm": has not the exports`}},
 		"not there":   {[]string{"gone.yaml"}, []string{"gone.yaml: cannot be read: no such file or directory"}},
-		"neither":     {[]string{"notes.txt"}, []string{"notes.txt: is not named as a module (NAME.wasm) or a definition (NAME.yaml) is"}},
+		"neither":     {[]string{"notes.txt"}, []string{"notes.txt: is not named as a module (NAME.wasm), a definition (NAME.yaml) or a calendar (NAME.calendar.yaml, NAME.ics) is"}},
 		"nothing":     {nil, nil},
 	} {
 		t.Run(name, func(t *testing.T) {

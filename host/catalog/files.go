@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/wasmjob/wasmjob/abi"
+	"github.com/wasmjob/wasmjob/host/calendar"
 	"github.com/wasmjob/wasmjob/host/definition"
 	"github.com/wasmjob/wasmjob/host/signature"
 	"github.com/wasmjob/wasmjob/host/words"
@@ -27,16 +28,21 @@ const (
 	aModule
 	aDefinition
 	aSignature // of a module
+	aCalendar
 )
 
 // kindOf leaves out what editors, copiers and volumes write beside the files
 // that matter: names that begin with a dot or a hash, or do not end as a
-// module's or a definition's.
+// module's, a definition's or a calendar's.
 func kindOf(name string) kind {
 	if strings.HasPrefix(name, ".") || strings.HasPrefix(name, "#") {
 		return ignored
 	}
-	switch strings.ToLower(filepath.Ext(name)) { // another case is refused: see lookAtFile
+	lower := strings.ToLower(name) // another case is refused: see lookAtFile
+	if _, is := calendar.NameOf(lower); is || strings.HasSuffix(lower, oldCalendar) {
+		return aCalendar
+	}
+	switch filepath.Ext(lower) {
 	case ".wasm":
 		return aModule
 	case ".yaml", ".yml":
@@ -48,6 +54,9 @@ func kindOf(name string) kind {
 	}
 	return ignored
 }
+
+// oldCalendar ends the name of a file that is meant to be a calendar, but is not named as one.
+const oldCalendar = ".calendar.yml"
 
 // stem is the name without its extension.
 func stem(name string) string { return strings.TrimSuffix(name, filepath.Ext(name)) }
@@ -89,7 +98,7 @@ type look struct {
 	entries map[string]entry
 }
 
-// lookAt lists the modules and definitions that are directly in a directory.
+// lookAt lists the modules, definitions and calendars that are directly in a directory.
 // Symbolic links are followed inside the directory, and count as what they lead
 // to. None is followed out of it: who may write there must not have the host
 // read what only the host may.
@@ -134,6 +143,9 @@ func shownName(name string) string {
 func lookAtFile(root *os.Root, name string) (entry, bool) {
 	if ext := filepath.Ext(name); ext != strings.ToLower(ext) {
 		return entry{problem: fmt.Sprintf("ends in %s, expected %s: rename it", ext, strings.ToLower(ext))}, true
+	}
+	if strings.HasSuffix(name, oldCalendar) {
+		return entry{problem: "ends in .yml, expected .yaml: rename it"}, true
 	}
 	info, err := root.Stat(name)
 	if err == nil {
@@ -203,6 +215,8 @@ type content struct {
 	// digest is set unless busy or failed.
 	digest string
 	docs   []definition.Definition // of a definition without problems, if its digest was not known
+	// calendar is the text of the days of a calendar without problems, if its digest was not known.
+	calendar string
 }
 
 // readFile reads the file that a look found with the stamp. Of a module it
@@ -215,9 +229,15 @@ func readFile(dir, name string, k kind, seen stamp, known string, parse parser) 
 		limit, sink = definition.MaxSize, &keep
 	case aSignature:
 		limit = signature.MaxSize
+	case aCalendar:
+		limit, sink = calendar.MaxSize, &keep
 	}
 	c := digestFile(dir, name, seen, limit, sink)
-	if k != aDefinition || c.busy || c.failed || c.problems.Len() > 0 || c.digest == known {
+	if (k != aDefinition && k != aCalendar) || c.busy || c.failed || c.problems.Len() > 0 || c.digest == known {
+		return c
+	}
+	if k == aCalendar {
+		c.calendar, c.problems = readCalendar(name, keep.String())
 		return c
 	}
 	docs, problems := parse(name, []byte(keep.String()))

@@ -85,6 +85,7 @@ func Defined(paths []string) (jobs []DefinedJob) {
 				continue
 			}
 			for _, d := range definitionsOf(file) {
+				d.Configuration = withDays(filepath.Dir(file), d.Configuration)
 				jobs = append(jobs, DefinedJob{file, d})
 			}
 		}

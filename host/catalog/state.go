@@ -17,7 +17,7 @@ import (
 	"github.com/wasmjob/wasmjob/host/definition"
 	"github.com/wasmjob/wasmjob/host/grants"
 	"github.com/wasmjob/wasmjob/host/plugin"
-	"github.com/wasmjob/wasmjob/host/schedule"
+	"github.com/wasmjob/wasmjob/host/timetable"
 	"github.com/wasmjob/wasmjob/host/words"
 )
 
@@ -85,6 +85,9 @@ type file struct {
 	// docs are the jobs of the version of a definition that was the last
 	// without problems; none if there was no such version.
 	docs []definition.Definition
+	// calendar is the text of the days of the version of a calendar that was the last without
+	// problems; empty if there was none.
+	calendar string
 }
 
 // unread says that what the newest version holds is not known yet.
@@ -231,6 +234,9 @@ func (s state) read(contents map[string]content, now time.Time, rest time.Durati
 			if len(c.docs) > 0 && c.problems.Len() == 0 {
 				f.docs = c.docs
 			}
+			if c.calendar != "" {
+				f.calendar = c.calendar
+			}
 		}
 		next.files[name] = f
 	}
@@ -253,6 +259,10 @@ func (s state) forget(name string) state {
 type claim struct {
 	file string
 	doc  definition.Definition
+	// lacks says what is wrong with the calendars that the job names; unread says that one of
+	// them was not read yet.
+	lacks  string
+	unread bool
 }
 
 // complaints are those about one file: the first ones, and how many others there are.
@@ -319,12 +329,18 @@ func (s state) decide(outcomes map[string]outcome, now time.Time) (state, plan) 
 	refused := make(map[string]bool)                    // by stem: the same, most likely the one beside it
 	for _, name := range names {
 		f := s.files[name]
+		if kindOf(name) == aCalendar {
+			r.add(name, f.problems)
+			r.kept[name] = f.calendar != ""
+		}
 		if kindOf(name) != aDefinition {
 			continue
 		}
 		for _, d := range f.docs {
 			job := d.Configuration.JobName
-			claims[job] = append(claims[job], claim{name, d})
+			c := s.withCalendars(claim{file: name, doc: d})
+			d = c.doc
+			claims[job] = append(claims[job], c)
 			users[d.Module] = append(users[d.Module], d.Configuration)
 			named[d.Module] = true
 		}
@@ -456,14 +472,10 @@ func (s state) apart(digest string, users []jobconfig.Configuration) bool {
 func firstFire(users []jobconfig.Configuration, now time.Time) time.Time {
 	first := time.Time{}
 	for _, conf := range users {
-		if conf.Cron == "" || conf.Disabled {
+		if conf.Disabled {
 			continue
 		}
-		zone, err := schedule.Zone(conf.TimeZone)
-		if err != nil {
-			continue
-		}
-		if s, err := schedule.Parse(conf.Cron, zone); err == nil {
+		if s, _ := timetable.New(conf, ""); s != nil {
 			first = earlier(first, s.Next(now))
 		}
 	}
@@ -498,7 +510,7 @@ func (s state) stay(a attempt, owner claim, before *binding, outcomes map[string
 type attempt struct {
 	binding *binding
 	problem string // of the module
-	full    string // why there is no room for the job
+	full    string // why there is no room for the job, or why it cannot have its calendars
 	// try asks for a trial of the job with the digest.
 	try     bool
 	digest  string
@@ -510,8 +522,11 @@ func (a attempt) open() bool { return a.problem == "" && a.full == "" }
 
 // attempt makes the job if there is room for it.
 func (s state) attempt(r *room, c claim, before *binding, outcomes map[string]outcome) attempt {
-	if full := r.full(c.doc.Configuration, before); full != "" {
+	if full := cmp.Or(r.full(c.doc.Configuration, before), c.lacks); full != "" {
 		return attempt{full: full}
+	}
+	if c.unread {
+		return attempt{}
 	}
 	return s.bind(c, before, outcomes)
 }

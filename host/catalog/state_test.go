@@ -78,6 +78,9 @@ func (w *world) lookNow(all bool) (read []string, wake time.Time) {
 		if kindOf(name) == aDefinition {
 			c.docs, c.problems = fakeParse(name, []byte(f.text))
 		}
+		if kindOf(name) == aCalendar {
+			c.calendar, c.problems = readCalendar(name, f.text)
+		}
 		contents[name] = c
 	}
 	next, again := next.read(contents, w.now, rest)

@@ -790,6 +790,26 @@ func TestJobThatVanishes(t *testing.T) {
 	})
 }
 
+// TestLateHealth_jitter: a job whose start is put off is late after that.
+func TestLateHealth_jitter(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f, c := sail(t)
+		a := job("a", host.JobReady)
+		a.Next = time.Now().Add(time.Second)
+		a.Starts = a.Next.Add(time.Hour)
+		f.self.set(a)
+		for _, want := range []Health{HealthOK, HealthLate} {
+			time.Sleep(time.Hour)
+			stale()
+			refresh(t, c, 0)
+			if j, _, _, _ := c.Job("a"); j.Health != want || !j.Starts.Equal(a.Starts) {
+				t.Errorf("want %s: %+v", want, j)
+			}
+		}
+	})
+}
+
 // TestLateHealth: a job is late by the clock alone, whoever says nothing about it.
 func TestLateHealth(t *testing.T) {
 	t.Parallel()

@@ -8,6 +8,7 @@ import (
 	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/coordination/tree"
 	"github.com/wasmjob/wasmjob/host"
+	"github.com/wasmjob/wasmjob/host/timetable"
 	"github.com/wasmjob/wasmjob/host/unheld"
 )
 
@@ -59,10 +60,14 @@ type Job struct {
 	Paused *Paused `json:"paused,omitempty"`
 	// Cron is the schedule in force, empty if there is none; Next is its next instant,
 	// zero if there is none.
-	Cron     string    `json:"cron"`
-	TimeZone string    `json:"timeZone"`
-	Next     time.Time `json:"next,omitzero"`
-	Type     string    `json:"type,omitempty"`
+	Cron     string `json:"cron"`
+	TimeZone string `json:"timeZone"`
+	// Terms is what else the schedule goes by, for programs of this project; empty for nothing.
+	Terms string    `json:"terms,omitempty"`
+	Next  time.Time `json:"next,omitzero"`
+	// Starts is when the fire of Next starts, if that is put off by the job's jitter.
+	Starts time.Time `json:"starts,omitzero"`
+	Type   string    `json:"type,omitempty"`
 	// ShardingTotalCount is how many items it has. Running, Queued, Failed, Held and Disabled
 	// count the items in that state; Queued have begun and wait for a slot, Failed goes by their
 	// last runs.
@@ -188,6 +193,18 @@ func answering(parts []part) (list []part, none bool) {
 	return list, false
 }
 
+// Due is when the next fire starts; zero if there is none.
+func (j *Job) Due() time.Time {
+	if !j.Starts.IsZero() {
+		return j.Starts
+	}
+	return j.Next
+}
+
+// Schedule is the job's schedule for people: its cron, or what it has in place of one; empty if
+// only triggers run it.
+func (j *Job) Schedule() string { return timetable.Describe(j.Cron, j.Terms) }
+
 // merge puts together what hosts say of one job. parts are by host, at least one. Hosts
 // that do not answer, or have no session, count for what others cannot know: which items they have, and how
 // those ended.
@@ -199,7 +216,7 @@ func merge(parts []part, now time.Time) *Job {
 		return cmp.Compare(slices.Index(order, a.State), slices.Index(order, b.State))
 	})
 	j := &Job{
-		Name: best.Name, Description: best.Description, State: best.State, Reason: best.Reason, Cron: cmp.Or(best.Cron, best.RefusedCron), TimeZone: best.TimeZone,
+		Name: best.Name, Description: best.Description, State: best.State, Reason: best.Reason, Cron: cmp.Or(best.Cron, best.RefusedCron), TimeZone: best.TimeZone, Terms: best.Terms,
 		Type: best.Type, ShardingTotalCount: best.ShardingTotalCount, Module: best.Module, File: best.File, Signer: best.Signer, Granted: best.Granted,
 		Hosts: []string{}, Digests: []string{}, Stale: stale, SessionLost: lost,
 	}
@@ -218,7 +235,7 @@ func merge(parts []part, now time.Time) *Job {
 	for _, p := range live {
 		j.Leader = cmp.Or(j.Leader, p.Leader)
 		if !p.Next.IsZero() && (j.Next.IsZero() || p.Next.Before(j.Next)) && scheduled(p.State) {
-			j.Next = p.Next
+			j.Next, j.Starts = p.Next, p.Starts
 		}
 		for _, w := range p.Warnings {
 			if !slices.Contains(j.Warnings, w) {
@@ -273,7 +290,7 @@ func jobOf(u unheld.Job, state host.JobState, health Health, why string) *Job {
 	if u.Problem != "" {
 		why += "; its configuration cannot be read: " + u.Problem
 	}
-	return &Job{Name: u.Name, Description: u.Description, Health: health, State: state, Reason: why, Cron: u.Cron, TimeZone: cmp.Or(u.TimeZone, "Local"),
+	return &Job{Name: u.Name, Description: u.Description, Health: health, State: state, Reason: why, Cron: u.Cron, TimeZone: cmp.Or(u.TimeZone, "Local"), Terms: u.Terms,
 		ShardingTotalCount: u.ShardingTotalCount, Hosts: []string{}, Digests: []string{}}
 }
 
@@ -399,5 +416,5 @@ func healthOf(j *Job, parts []part, now time.Time) Health {
 
 // isLate reports whether a job is due, and none of its items has begun.
 func isLate(j *Job, now time.Time) bool {
-	return !j.Next.IsZero() && now.Sub(j.Next) > lateAfter && j.Running+j.Queued == 0
+	return !j.Next.IsZero() && now.Sub(j.Due()) > lateAfter && j.Running+j.Queued == 0
 }

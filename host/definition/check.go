@@ -2,11 +2,10 @@ package definition
 
 import (
 	"fmt"
-	"strings"
 
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 	"github.com/wasmjob/wasmjob/host/grants"
-	"github.com/wasmjob/wasmjob/host/schedule"
+	"github.com/wasmjob/wasmjob/host/timetable"
 )
 
 // Check finds what neither a definition file nor an edit may say, though a job runs with it if
@@ -32,24 +31,13 @@ func Check(c jobconfig.Configuration) (problems []*jobconfig.FieldError) {
 	for _, err := range flatten(grants.CheckNeeds(g.Needs)) {
 		bad("needs", "%v", err)
 	}
-	_, unread := Schedule(c.Cron, c.TimeZone)
+	table, unread := timetable.New(c, "")
+	if table == nil && len(unread) == 0 {
+		for _, s := range jobconfig.InstantSettings() {
+			if s.Differs(g) {
+				bad(s.Name, "is given, but neither cron nor schedules nor at: the job has no instants")
+			}
+		}
+	}
 	return append(problems, unread...)
-}
-
-// Schedule is when a job fires by its cron in its time zone; nil without a cron, and with problems.
-func Schedule(cron, timeZone string) (s *schedule.Schedule, problems []*jobconfig.FieldError) {
-	zone, err := schedule.Zone(timeZone)
-	if err != nil {
-		problems = append(problems, &jobconfig.FieldError{Field: "timeZone", Problem: strings.TrimPrefix(err.Error(), "time zone ")})
-	}
-	if cron == "" {
-		return nil, problems
-	}
-	if s, err = schedule.Parse(cron, zone); err != nil {
-		problems = append(problems, &jobconfig.FieldError{Field: "cron", Problem: strings.TrimPrefix(err.Error(), "cron ")})
-	}
-	if len(problems) > 0 {
-		return nil, problems
-	}
-	return s, nil
 }

@@ -15,7 +15,7 @@ import (
 
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 	"github.com/wasmjob/wasmjob/host/ceiling"
-	"github.com/wasmjob/wasmjob/host/schedule"
+	"github.com/wasmjob/wasmjob/host/timetable"
 	"github.com/wasmjob/wasmjob/host/words"
 )
 
@@ -143,7 +143,10 @@ func (d Definition) Warnings(now time.Time) []string {
 		return nil // nothing to say, or a problem
 	}
 	if s.Next(now).IsZero() {
-		return []string{fmt.Sprintf("cron %q never fires again", d.Configuration.Cron)}
+		if c := d.Configuration; c.InstantProps() == nil {
+			return []string{fmt.Sprintf("cron %q never fires again", c.Cron)}
+		}
+		return []string{"the job never fires again"}
 	}
 	if understood := d.Understood(now); understood != "" {
 		return []string{understood}
@@ -167,7 +170,7 @@ func (d Definition) Understood(now time.Time) string {
 }
 
 // schedule is nil if there is none, or if it cannot be read.
-func (d Definition) schedule() *schedule.Schedule {
-	s, _ := Schedule(d.Configuration.Cron, d.Configuration.TimeZone)
+func (d Definition) schedule() *timetable.Timetable {
+	s, _ := timetable.New(d.Configuration, "")
 	return s
 }

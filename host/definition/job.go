@@ -18,8 +18,10 @@ import (
 
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 	"github.com/wasmjob/wasmjob/host/builtin"
+	"github.com/wasmjob/wasmjob/host/calendar"
 	"github.com/wasmjob/wasmjob/host/ceiling"
 	"github.com/wasmjob/wasmjob/host/grants"
+	"github.com/wasmjob/wasmjob/host/timetable"
 	"github.com/wasmjob/wasmjob/host/words"
 	"github.com/wasmjob/wasmjob/host/yamlnode"
 )
@@ -170,6 +172,8 @@ func (j *job) setting(s jobconfig.Setting) {
 		} else {
 			*into = j.list(s.Name, s.Example)
 		}
+	case *[]jobconfig.Schedule:
+		*into = j.schedules(s.Name)
 	case **string:
 		if j.value(s.Name) != nil {
 			*into = new(string)
@@ -180,6 +184,88 @@ func (j *job) setting(s jobconfig.Setting) {
 			j.parsed(s.Name, parse)
 		}
 	}
+}
+
+// calendars checks what names calendars without their days.
+func (j *job) calendars() {
+	w := &j.guest.When
+	for field, names := range map[string][]string{"calendars.include": w.Include, "calendars.exclude": w.Exclude} {
+		n := j.value(field)
+		if n == nil {
+			continue
+		}
+		for _, name := range names {
+			if err := calendar.CheckName(name); err != nil {
+				j.problem(n, field, "%v", err)
+			}
+		}
+		if !timetable.Has(j.c) {
+			j.problem(n, field, "is given, but neither cron nor schedules nor at: the job has no instants")
+		}
+	}
+	if n := j.value("calendars.onExcluded"); n != nil && len(w.Include)+len(w.Exclude) == 0 {
+		j.problem(n, "calendars.onExcluded", "is given without calendars, expected names in include or exclude")
+	}
+	if most := len(w.Include) + len(w.Exclude); most > jobconfig.MaxCalendars {
+		j.problem(j.nodes["calendars"], "calendars", "found %d calendars, expected at most %d", most, jobconfig.MaxCalendars)
+	}
+}
+
+// schedules reads a list of mappings, each with the fields of one schedule.
+func (j *job) schedules(field string) (list []jobconfig.Schedule) {
+	n := j.value(field)
+	if n == nil {
+		return nil
+	}
+	if n.Kind != yaml.SequenceNode || len(n.Content) == 0 {
+		j.problem(n, field, "found %s, expected a list of schedules, each with its cron", yamlnode.Describe(n))
+		return nil
+	}
+	if len(n.Content) > jobconfig.MaxSchedules {
+		j.problem(n, field, "found %d schedules, expected at most %d", len(n.Content), jobconfig.MaxSchedules)
+		return nil
+	}
+	for _, item := range n.Content {
+		item = j.target(item)
+		if item.Kind != yaml.MappingNode {
+			j.problem(item, field, "found %s, expected a mapping of cron, timeZone and jobParameter", yamlnode.Describe(item))
+			continue
+		}
+		list = append(list, j.schedule(field, item))
+	}
+	return list
+}
+
+// schedule reads one of several schedules.
+func (j *job) schedule(field string, n *yaml.Node) (s jobconfig.Schedule) {
+	known := []string{"cron", "timeZone", "jobParameter"}
+	seen := map[string]bool{}
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		key, value := j.target(n.Content[i]), j.target(n.Content[i+1])
+		switch {
+		case key.Kind != yaml.ScalarNode || !isField(key.Value, known):
+			j.problem(key, field, "found %s in a schedule, expected one of %s", yamlnode.Describe(key), strings.Join(known, ", "))
+			continue
+		case seen[key.Value]:
+			j.problem(key, field, "%s is given twice in a schedule", key.Value)
+			continue
+		case value.Kind != yaml.ScalarNode || yamlnode.IsNull(value):
+			j.problem(value, field, "found %s for %s, expected a text", yamlnode.Describe(value), key.Value)
+		}
+		seen[key.Value] = true
+		switch text := value.Value; key.Value {
+		case "cron":
+			s.Cron = text
+		case "timeZone":
+			s.TimeZone = text
+		default:
+			s.JobParameter = &text
+		}
+	}
+	if !seen["cron"] || strings.TrimSpace(s.Cron) == "" {
+		j.problem(n, field, "found a schedule without a cron, expected one such as cron: \"0 0 9 ? * MON-FRI\"")
+	}
+	return s
 }
 
 // needs checks each of them at its place.
@@ -391,8 +477,13 @@ func ownProperty(name string) string {
 	if field, ok := fields[name]; ok {
 		return "is written by this host, expected the field " + field
 	}
-	if near := nearest(name, slices.Sorted(maps.Keys(fields))); near != "" {
-		return "unknown property; did you mean the field " + fields[near] + "?"
+	var known []string // what differs is what comes after the prefix
+	for prop := range fields {
+		known = append(known, strings.TrimPrefix(prop, jobconfig.PropPrefix))
+	}
+	slices.Sort(known)
+	if near := nearest(strings.TrimPrefix(name, jobconfig.PropPrefix), known); near != "" {
+		return "unknown property; did you mean the field " + fields[jobconfig.PropPrefix+near] + "?"
 	}
 	return "unknown property; names that begin with wasm. are this host's own"
 }
@@ -411,11 +502,13 @@ func (j *job) validate() {
 			j.problem(cmp.Or(j.nodes[field], j.nodes[top], j.root), field, "%s", e.Problem)
 		}
 	}
-	for _, p := range Check(j.c) {
+	// The days of calendars are in files of their own: whoever has those checks them.
+	for _, p := range Check(timetable.WithoutCalendars(j.c)) {
 		if n := j.value(p.Field); n != nil {
 			j.problem(n, p.Field, "%s", p.Problem)
 		}
 	}
+	j.calendars()
 }
 
 func flatten(err error) []error {

@@ -14,7 +14,8 @@ import (
 // Calendar is a job's schedule and what has come due of it. All times are of the wall
 // clock. It is for one goroutine.
 type Calendar struct {
-	// Schedule is nil for a job that only triggers run.
+	// Schedule is nil for a job that only triggers run. It may be a [Spread] as well, and an
+	// [Excluding].
 	Schedule cron.Schedule
 	// Next is the next scheduled instant; zero for none.
 	Next time.Time
@@ -22,8 +23,42 @@ type Calendar struct {
 	Parked time.Time
 	// NotBefore is the instant up to which nothing has a catch-up.
 	NotBefore time.Time
-	// Window is how late an instant that was missed may run.
+	// Window is how late an instant that was missed may run. The jitter of the schedule comes on top.
 	Window time.Duration
+	// excluded is the next instant that is excluded and was not reported, zero for none; reported
+	// is when one was last.
+	excluded, reported time.Time
+}
+
+// Spread is a schedule whose starts are put off. An instant comes due when its delay is over, and
+// not before the instants that are earlier than it.
+type Spread interface {
+	// Delay is by how much the start of an instant is put off: the same on all hosts.
+	Delay(at time.Time) time.Duration
+	// Jitter is the most by which a start is put off.
+	Jitter() time.Duration
+	// Reached is the time up to which all instants are due now, and none after it.
+	Reached(now time.Time) time.Time
+}
+
+// Excluding is a schedule with instants that do not fire.
+type Excluding interface {
+	// NextExcluded is the first of them after a time; zero for none.
+	NextExcluded(after time.Time) time.Time
+}
+
+// Parametric is a schedule that has job parameters for its instants.
+type Parametric interface {
+	// Parameter is that of an instant; ok is false if it is the job's own.
+	Parameter(at time.Time) (parameter string, ok bool)
+}
+
+// Parameter is the job parameter of an instant; ok is false if it is the job's own.
+func (c *Calendar) Parameter(at time.Time) (parameter string, ok bool) {
+	if s, is := c.Schedule.(Parametric); is {
+		return s.Parameter(at)
+	}
+	return "", false
 }
 
 // Cause is why instants do not run as they come due.
@@ -34,6 +69,7 @@ const (
 	Later    Cause = iota // a newer instant stands for them
 	Disabled              // the host was disabled for the job, or away from it
 	Missed                // no host had the item
+	Excluded              // a calendar of the job excludes them
 )
 
 // Skip is one instant, or several that follow each other, for which no fire comes.
@@ -43,8 +79,44 @@ type Skip struct {
 	Reason         string
 }
 
-// Arm makes the first instant after a time the next one.
-func (c *Calendar) Arm(after time.Time) { c.Next = c.After(after) }
+// Arm makes the first instant that is not due at a time the next one.
+func (c *Calendar) Arm(now time.Time) {
+	c.arm(c.reached(now))
+	c.excluded = c.excludedAfter(now)
+}
+
+func (c *Calendar) arm(after time.Time) { c.Next = c.After(after) }
+
+// reached is the time up to which all instants are due, and none after it.
+func (c *Calendar) reached(now time.Time) time.Time {
+	if s, is := c.Schedule.(Spread); is {
+		return s.Reached(now)
+	}
+	return now
+}
+
+// Delay is by how much the start of an instant is put off.
+func (c *Calendar) Delay(at time.Time) time.Duration {
+	if s, is := c.Schedule.(Spread); is && !at.IsZero() {
+		return s.Delay(at)
+	}
+	return 0
+}
+
+func (c *Calendar) jitter() time.Duration {
+	if s, is := c.Schedule.(Spread); is {
+		return s.Jitter()
+	}
+	return 0
+}
+
+// DueAt is when the next instant comes due; zero for none.
+func (c *Calendar) DueAt() time.Time {
+	if c.Next.IsZero() {
+		return c.Next
+	}
+	return c.Next.Add(c.Delay(c.Next))
+}
 
 // After is the first instant after a time; zero for none.
 func (c *Calendar) After(t time.Time) time.Time {
@@ -56,14 +128,14 @@ func (c *Calendar) After(t time.Time) time.Time {
 
 // Due reports whether an instant has come that was not taken.
 func (c *Calendar) Due(now time.Time) bool {
-	return c.Schedule != nil && !c.Next.IsZero() && !now.Before(c.Next)
+	return c.Schedule != nil && !c.Next.IsZero() && !now.Before(c.DueAt())
 }
 
 // SetBack takes note that the wall clock was set back to now. What lies ahead by it
 // comes sooner than what was computed. An instant that came due by the old clock and
 // by the new one, and was not taken, stays due.
 func (c *Calendar) SetBack(now time.Time) {
-	if c.Next.IsZero() || c.Next.After(now) {
+	if c.Next.IsZero() || c.DueAt().After(now) {
 		c.Arm(now)
 	}
 	if c.NotBefore.After(now) {
@@ -79,6 +151,7 @@ const maxTaken = 10_000
 // instant that one of the host's items was begun for last; held is false if it has no
 // item. skip is what the newest stands for, nil if that is nothing that is owed.
 func (c *Calendar) Take(now, begun time.Time, held bool) (at time.Time, skip *Skip) {
+	now = c.reached(now)
 	at = c.Next
 	if next := c.Schedule.Next(begun); at.Before(next) && !next.After(now) {
 		at = next
@@ -95,8 +168,8 @@ func (c *Calendar) Take(now, begun time.Time, held bool) (at time.Time, skip *Sk
 		skip = &Skip{First: first, Through: at.Add(-time.Millisecond), Cause: Later,
 			Reason: fmt.Sprintf("%s from here on came due before this host looked for them (it was overloaded, halted or without the registry, or its clock was set); the fire at %s runs instead", words.Count(skipped, "instant"), at.Format(time.RFC3339))}
 	}
-	if c.Arm(at); !c.Next.After(now) {
-		c.Arm(now)
+	if c.arm(at); !c.Next.After(now) {
+		c.arm(now)
 	}
 	return at, skip
 }
@@ -132,7 +205,7 @@ func (c *Calendar) Park(at, begun time.Time, held bool) (skip *Skip) {
 // milliseconds since, when the registry's became better known.
 func (c *Calendar) past(now time.Time) time.Time {
 	if c.Next.IsZero() {
-		return now
+		return c.reached(now)
 	}
 	return c.Next.Add(-time.Millisecond)
 }
@@ -171,7 +244,7 @@ func (c *Calendar) missedSince(now, since time.Time) missed {
 		return missed{}
 	}
 	m := missed{first: first}
-	floor := later(now.Add(-c.Window), c.NotBefore)
+	floor := later(now.Add(-c.Window-c.jitter()), c.NotBefore)
 	if !floor.After(first) {
 		floor = first
 	}
@@ -214,6 +287,57 @@ func (c *Calendar) CatchUp(now, begun, back time.Time, misfire bool) (at time.Ti
 			words.Count(m.count-1, "instant"), m.newest.UTC().Format(time.RFC3339))}
 	}
 	return m.newest, skip
+}
+
+// excludedInterval is how often excluded instants of a frequent schedule are reported: several
+// then are one report.
+const excludedInterval = 10 * time.Minute
+
+// excludedAfter is the first instant after a time that is excluded; zero for none.
+func (c *Calendar) excludedAfter(t time.Time) time.Time {
+	if s, is := c.Schedule.(Excluding); is {
+		return s.NextExcluded(t)
+	}
+	return time.Time{}
+}
+
+// ExcludedAt is when excluded instants are to be taken next; zero for never.
+func (c *Calendar) ExcludedAt() time.Time {
+	if c.excluded.IsZero() {
+		return c.excluded
+	}
+	return later(c.excluded, c.reported.Add(excludedInterval))
+}
+
+// TakeExcluded takes the excluded instants up to now that were not taken: those that follow each
+// other, without one that fires between them, together. They follow from the configuration, and
+// nothing is written for them; a host that comes later takes those after it came.
+func (c *Calendar) TakeExcluded(now time.Time) (skips []*Skip) {
+	if at := c.ExcludedAt(); at.IsZero() || at.After(now) {
+		return nil
+	}
+	c.reported = now
+	for range maxTaken {
+		if c.excluded.IsZero() || c.excluded.After(now) {
+			break
+		}
+		first, last, count := c.excluded, c.excluded, 1
+		fires := c.After(first)
+		for c.excluded = c.excludedAfter(first); count < maxTaken; c.excluded = c.excludedAfter(last) {
+			if c.excluded.IsZero() || c.excluded.After(now) || (!fires.IsZero() && c.excluded.After(fires)) {
+				break
+			}
+			last = c.excluded
+			count++
+		}
+		skip := &Skip{First: first, Cause: Excluded, Reason: "a calendar of the job excludes the day"}
+		if count > 1 {
+			skip.Through = last
+			skip.Reason = fmt.Sprintf("calendars of the job exclude the days of %s from here on", words.Count(count, "instant"))
+		}
+		skips = append(skips, skip)
+	}
+	return skips
 }
 
 func later(a, b time.Time) time.Time {

@@ -275,6 +275,8 @@ type Settings struct {
 	// Cron is empty for a job that only triggers run; TimeZone is that in force.
 	Cron     string `json:"cron"`
 	TimeZone string `json:"timeZone"`
+	// Terms is what else the schedule goes by, for programs of this project; empty for nothing.
+	Terms    string `json:"terms,omitempty"`
 	Items    int    `json:"items"` // how many sharding items the job has
 	Misfire  bool   `json:"misfire"`
 	Failover bool   `json:"failover"`

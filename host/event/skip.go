@@ -4,8 +4,8 @@ package event
 // the same for all texts of its kind, so that alerts can go by it.
 type SkipCause string
 
-// The causes. After later and elsewhere the instant has a run, after disabled an
-// operator did not want one; all others have cost a run.
+// The causes. After later and elsewhere the instant has a run, after disabled and excluded
+// an operator did not want one; all others have cost a run.
 const (
 	SkipLater      SkipCause = "later"      // it runs later, or with a newer instant
 	SkipElsewhere  SkipCause = "elsewhere"  // another host runs it, or has run it
@@ -16,10 +16,11 @@ const (
 	SkipFailed     SkipCause = "failed"     // the error handler THROW stopped the catch-up
 	SkipHeld       SkipCause = "held"       // hosts have died in runs of the item
 	SkipLost       SkipCause = "lost"       // its host died while it ran, and failover is off
+	SkipExcluded   SkipCause = "excluded"   // a calendar of the job excludes the day
 	SkipUnfinished SkipCause = "unfinished" // its host left while it ran; it goes on if failover is on
 )
 
 // SkipCauses are all causes.
 func SkipCauses() []SkipCause {
-	return []SkipCause{SkipLater, SkipElsewhere, SkipDisabled, SkipBusy, SkipMissed, SkipRefused, SkipFailed, SkipHeld, SkipLost, SkipUnfinished}
+	return []SkipCause{SkipLater, SkipElsewhere, SkipDisabled, SkipBusy, SkipMissed, SkipRefused, SkipFailed, SkipHeld, SkipLost, SkipExcluded, SkipUnfinished}
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/wasmjob/wasmjob/host/event"
 	"github.com/wasmjob/wasmjob/host/history"
 	"github.com/wasmjob/wasmjob/host/schedule"
+	"github.com/wasmjob/wasmjob/host/timetable"
 )
 
 // fire is the fire that is asked about.
@@ -338,20 +339,20 @@ func location(s *event.Settings) *time.Location {
 }
 
 // scheduleOf is a job's schedule; nil if there is none, or it is not known.
-func scheduleOf(s *event.Settings) *schedule.Schedule {
-	if s == nil || s.Cron == "" {
+func scheduleOf(s *event.Settings) *timetable.Timetable {
+	if s == nil || location(s) == nil {
 		return nil
 	}
-	l := location(s)
-	if l == nil {
-		return nil
+	zone := s.TimeZone
+	if isLocal(s) || zone == time.Local.String() {
+		zone = ""
 	}
-	parsed, err := schedule.Parse(s.Cron, l)
-	if err != nil {
-		return nil
-	}
-	return parsed
+	table, _ := timetable.FromTerms("", "", s.Cron, zone, s.Terms) // instants do not depend on the job's name
+	return table
 }
+
+// scheduled reports whether a job has a schedule.
+func scheduled(s *event.Settings) bool { return timetable.Describe(s.Cron, s.Terms) != "" }
 
 // nextDue is the first instant after a time; zero for none.
 func nextDue(s *event.Settings, t time.Time) time.Time {
@@ -391,7 +392,7 @@ func lastDue(s *event.Settings, t time.Time) time.Time {
 
 // scheduleText is the schedule for people.
 func (tl *timeline) scheduleText(s *event.Settings) message {
-	in := places{"cron": quoted{s.Cron}, "zone": s.TimeZone}
+	in := places{"cron": quoted{timetable.Describe(s.Cron, s.Terms)}, "zone": s.TimeZone}
 	if isLocal(s) {
 		in["zone"] = message{"zone-local", places{"zone": tl.local.String()}}
 	}
@@ -427,9 +428,9 @@ func (tl *timeline) neverDue(at time.Time, s *event.Settings, in *event.Event) *
 	}
 	due := message{"never-due", places{"at": at, "schedule": tl.scheduleText(s), "around": around}}
 	switch {
-	case s.Cron == "" && at.After(tl.now):
+	case !scheduled(s) && at.After(tl.now):
 		due.row = "only-triggers"
-	case s.Cron == "":
+	case !scheduled(s):
 		due.row = "never-due-triggers"
 	case at.After(tl.now):
 		due.row = "never-due-yet"
@@ -442,11 +443,33 @@ func (tl *timeline) neverDue(at time.Time, s *event.Settings, in *event.Event) *
 	if in != nil {
 		c.events = []*event.Event{in}
 	}
-	st := ofJob(NeverDue, append([]clause{c}, tl.reschedules(at)...)...)
+	clauses := []clause{c}
+	if why := leftOut(at, s); why != nil {
+		clauses = append(clauses, clause{kind: KindDue, time: at, message: *why, events: c.events})
+	}
+	st := ofJob(NeverDue, append(clauses, tl.reschedules(at)...)...)
 	if idle := tl.idles(); idle != nil && at.After(tl.now) {
 		st.clauses = append(st.clauses, idle.clauses...)
 	}
 	return &early{NeverDue, at, st}
+}
+
+// leftOut says why a schedule leaves out an instant that its cron may have; nil if it has none.
+func leftOut(at time.Time, s *event.Settings) *message {
+	table := scheduleOf(s)
+	if table == nil {
+		return nil
+	}
+	start, end := table.Bounds()
+	switch {
+	case at.Before(start):
+		return &message{"before-start", places{"start": start}}
+	case !end.IsZero() && at.After(end):
+		return &message{"after-end", places{"end": end}}
+	case table.NextExcluded(at.Add(-1)).Equal(at):
+		return &message{"excluded", nil}
+	}
+	return nil
 }
 
 // reschedules says how the schedule changed about some time.
@@ -456,7 +479,7 @@ func (tl *timeline) reschedules(at time.Time) (clauses []clause) {
 		if e.Kind != event.JobConfigured || e.Settings == nil {
 			continue
 		}
-		if was != nil && (was.Settings.Cron != e.Settings.Cron || was.Settings.TimeZone != e.Settings.TimeZone) && e.Time.After(at.Add(-24*time.Hour)) {
+		if was != nil && (was.Settings.Cron != e.Settings.Cron || was.Settings.TimeZone != e.Settings.TimeZone || was.Settings.Terms != e.Settings.Terms) && e.Time.After(at.Add(-24*time.Hour)) {
 			became := message{"rescheduled", places{"at": e.Time, "schedule": tl.scheduleText(e.Settings), "before": tl.scheduleText(was.Settings)}}
 			clauses = append(clauses, clause{kind: KindJob, time: e.Time, message: became, events: []*event.Event{was, e}})
 			if who := tl.newest(sought{held: e.Time, at: e.Time, item: -1, what: []string{"edit"}}); who != nil && e.Time.Sub(who.Time) < time.Hour && reschedules(who) {
@@ -548,7 +571,7 @@ func (tl *timeline) notYet(limit, before time.Time, s *event.Settings, in *event
 	}
 	due := message{row: "not-scheduled"}
 	switch {
-	case s == nil || s.Cron == "":
+	case s == nil || !scheduled(s):
 	case limit.After(tl.now):
 		due = message{"to-come", places{"at": limit, "schedule": tl.scheduleText(s)}}
 	case next.IsZero():

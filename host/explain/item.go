@@ -791,6 +791,8 @@ func (t *writer) verdictOf(e *event.Event) Verdict {
 		return Refused
 	case event.SkipBusy, event.SkipFailed:
 		return Skipped
+	case event.SkipExcluded:
+		return NeverDue
 	case event.SkipDisabled:
 		if e.Outcome == abi.OutcomeCancelled {
 			return Killed

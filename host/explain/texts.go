@@ -176,6 +176,9 @@ var table = texts.Table{
 	"never-due-yet":      {en: "The job is not due at {at}: its schedule, {schedule}, has no such instant{around}.", zh: "作业在 {at} 无需执行：其计划{schedule}没有该时刻{around}。"},
 	"only-triggers":      {en: "The job has no cron, so it is due at no instant to come: only triggers run it.", zh: "作业没有计划，因此没有将要到来的时刻：仅由触发执行。"},
 	"never-due-triggers": {en: "The job was not due at {at}: it has no cron, only triggers run it, and none is known of that time{around}.", zh: "作业在 {at} 无需执行：它没有计划，仅由触发执行，而没有该时间的触发记录{around}。"},
+	"excluded":           {en: "Its calendars exclude that day.", zh: "作业的日历排除了这一天。"},
+	"before-start":       {en: "Its schedule begins at {start}.", zh: "其计划自 {start} 起生效。"},
+	"after-end":          {en: "Its schedule has ended at {end}.", zh: "其计划已于 {end} 结束。"},
 	"around":             {en: "; the one before is {before}, the next {next}", zh: "；前一个是 {before}，下一个是 {next}"},
 	"around-next":        {en: "; the next is {next}", zh: "；下一个是 {next}"},
 	"around-before":      {en: "; the last was {before}", zh: "；最后一个是 {before}"},
@@ -238,6 +241,7 @@ var table = texts.Table{
 	"cause.failed":     {en: "failed", zh: "上次失败"},
 	"cause.held":       {en: "held", zh: "被扣留"},
 	"cause.lost":       {en: "lost", zh: "丢失"},
+	"cause.excluded":   {en: "excluded", zh: "被日历排除"},
 	"cause.unfinished": {en: "unfinished", zh: "未完成"},
 
 	// Units of durations.

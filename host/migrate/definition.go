@@ -186,6 +186,20 @@ func valueNode(value any) *yaml.Node {
 	switch p := value.(type) {
 	case *string:
 		return textNode(*p)
+	case *[]jobconfig.Schedule:
+		list := &yaml.Node{Kind: yaml.SequenceNode}
+		for _, s := range *p {
+			one := mapNode()
+			put(one, "cron", textNode(s.Cron))
+			if s.TimeZone != "" {
+				put(one, "timeZone", textNode(s.TimeZone))
+			}
+			if s.JobParameter != nil {
+				put(one, "jobParameter", textNode(*s.JobParameter))
+			}
+			list.Content = append(list.Content, one)
+		}
+		return list
 	case *bool:
 		return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!bool", Value: strconv.FormatBool(*p)}
 	case *int:

@@ -269,7 +269,8 @@ func TestRoundTrip(t *testing.T) {
 func TestDefinitionHasEachSetting(t *testing.T) {
 	t.Parallel()
 	values := map[jobconfig.Type]string{jobconfig.Boolean: "true", jobconfig.Duration: "1h", jobconfig.Size: "67108864",
-		jobconfig.Texts: `["kv"]`, jobconfig.Outcomes: "RETRY,FAIL"}
+		jobconfig.Texts: `["kv"]`, jobconfig.Outcomes: "RETRY,FAIL", jobconfig.Time: "2026-12-24T18:00:00+01:00",
+		jobconfig.Several: `[{"cron":"@daily"},{"cron":"@hourly","timeZone":"UTC","jobParameter":""}]`}
 	for _, s := range jobconfig.Settings() {
 		if s.Prop == "" {
 			continue
@@ -297,8 +298,13 @@ func TestDefinitionHasEachSetting(t *testing.T) {
 			}
 			value = c.Props[s.Prop]
 		}
-		if s.Name == "type" {
+		switch s.Name {
+		case "type":
 			c.Props["http.uri"] = "https://example.org/"
+		case "at", "schedules": // in place of a cron
+			c.Cron = ""
+		case "calendars.onExcluded":
+			c.Props["wasm.calendars.include"] = `["workdays"]`
 		}
 		text, notes, err := Job{Found: Found{Name: "a"}, Configuration: c}.Definition()
 		if err != nil || len(notes) > 0 {

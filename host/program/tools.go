@@ -23,6 +23,7 @@ import (
 	"github.com/wasmjob/wasmjob/host/schedule"
 	"github.com/wasmjob/wasmjob/host/show"
 	"github.com/wasmjob/wasmjob/host/times"
+	"github.com/wasmjob/wasmjob/host/timetable"
 	"github.com/wasmjob/wasmjob/host/words"
 )
 
@@ -203,9 +204,13 @@ func (p *program) definedText(jobs []catalog.DefinedJob, now time.Time) string {
 	for _, j := range jobs {
 		c := j.Configuration
 		when := "by trigger"
-		if next, err := admin.Next(c.Cron, c.TimeZone, now, 1); err == nil && len(next) > 0 {
+		next, err := admin.Next(admin.Schedule{Cron: c.Cron, TimeZone: c.TimeZone, Terms: c.Terms()}, now, 1)
+		switch {
+		case err != nil:
+			when = "next fire not known" // a problem says why
+		case len(next) > 0:
 			when = "next fire " + next[0].Format("2006-01-02 15:04:05 MST") + ", in " + words.Ago(next[0].Sub(now))
-		} else if c.Cron != "" {
+		case timetable.Has(c):
 			when = "fires never again"
 		}
 		fmt.Fprintf(&b, "%s: %s, %s\n", c.JobName, words.Count(c.ShardingTotalCount, "item"), when)

@@ -17,6 +17,7 @@ type oracle struct {
 	year                    func(int) bool
 	day                     func(y int, m time.Month, d int) bool
 	everyHour               bool
+	dst                     DST // empty is Once
 
 	// The last date that was asked for.
 	asked  int64
@@ -196,8 +197,8 @@ func (o *oracle) fires(a, b int64, loc *time.Location, limit int) []int64 {
 			here = offset(at)
 		}
 		local := at + here
-		fire := o.matches(local) && (local > seen || o.everyHour)
-		for skipped := seen + 1; skipped < local && !fire; skipped++ {
+		fire := o.matches(local) && (local > seen || o.everyHour || o.dst == Both)
+		for skipped := seen + 1; skipped < local && !fire && o.dst != Skip; skipped++ {
 			fire = o.matches(skipped)
 		}
 		if fire {

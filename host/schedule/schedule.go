@@ -32,6 +32,7 @@ type Schedule struct {
 	anyYear                         bool
 
 	everyHour bool // all 24 hours match
+	dst       DST  // empty is Once
 }
 
 type dialect int
@@ -50,7 +51,7 @@ const (
 // forward, local times that are left out fire once, together, at the first
 // instant after the gap. Where clocks are put back, local times that come
 // twice fire the first time only, unless the schedule fires in every hour of
-// the day: then it goes on in both passes.
+// the day: then it goes on in both passes. [Schedule.With] has other rules.
 //
 // Next takes a bounded time, about a microsecond as a rule, and does not
 // allocate.
@@ -67,13 +68,13 @@ func (s *Schedule) Next(t time.Time) time.Time {
 	at := max(t.Unix()+1, -longestChange)
 	for {
 		z := zoneAt(at, s.loc)
-		if at == z.start && z.before < z.offset {
+		if at == z.start && z.before < z.offset && s.dst != Skip {
 			if local, ok := s.nextLocal(at + z.before); ok && local < at+z.offset {
 				return time.Unix(at, 0).In(s.loc)
 			}
 		}
 		local := at + z.offset
-		if z.before > z.offset && !s.everyHour {
+		if z.before > z.offset && !s.everyHour && s.dst != Both {
 			local = max(local, z.start+z.before)
 		}
 		local, ok := s.nextLocal(local)

@@ -219,6 +219,45 @@ func TestClocksPutBack(t *testing.T) {
 	}
 }
 
+// TestRules: what becomes of local times that come twice or not at all, by each rule.
+func TestRules(t *testing.T) {
+	t.Parallel()
+	for _, v := range []struct {
+		expr, from string
+		want       map[DST]string
+	}{
+		{"0 30 2 * * ?", "2026-03-28 12:00:00 +0100", map[DST]string{
+			Once: "2026-03-29 03:00:00 +0200, 2026-03-30 02:30:00 +0200",
+			Both: "2026-03-29 03:00:00 +0200, 2026-03-30 02:30:00 +0200",
+			Skip: "2026-03-30 02:30:00 +0200",
+		}},
+		{"0 30 2 * * ?", "2026-10-24 12:00:00 +0200", map[DST]string{
+			Once: "2026-10-25 02:30:00 +0200, 2026-10-26 02:30:00 +0100",
+			Both: "2026-10-25 02:30:00 +0200, 2026-10-25 02:30:00 +0100, 2026-10-26 02:30:00 +0100",
+			Skip: "2026-10-25 02:30:00 +0200, 2026-10-26 02:30:00 +0100",
+		}},
+		{"0 15,45 * * * ?", "2026-03-29 01:30:00 +0100", map[DST]string{
+			Once: "2026-03-29 01:45:00 +0100, 2026-03-29 03:00:00 +0200, 2026-03-29 03:15:00 +0200",
+			Skip: "2026-03-29 01:45:00 +0100, 2026-03-29 03:15:00 +0200",
+		}},
+	} {
+		for rule, want := range v.want {
+			at, err := time.Parse("2006-01-02 15:04:05 -0700", v.from)
+			if err != nil {
+				t.Fatal(err)
+			}
+			s, got := mustParse(t, v.expr, "Europe/Berlin").With(rule), []string{}
+			for range strings.Split(want, ", ") {
+				at = s.Next(at)
+				got = append(got, at.Format("2006-01-02 15:04:05 -0700"))
+			}
+			if found := strings.Join(got, ", "); found != want {
+				t.Errorf("%q, %s: got %s, want %s", v.expr, rule, found, want)
+			}
+		}
+	}
+}
+
 // TestEveryChangeAgainstOracle goes second by second through the days around
 // real changes of clocks.
 func TestEveryChangeAgainstOracle(t *testing.T) {
@@ -257,14 +296,17 @@ func TestEveryChangeAgainstOracle(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			s := mustParse(t, expr, c.zone)
 			from, to := around.Unix()-c.hours*3600, around.Unix()+c.hours*3600
-			var got []int64
-			for at := s.Next(time.Unix(from-1, 0)); !at.IsZero() && at.Unix() < to; at = s.Next(at) {
-				got = append(got, at.Unix())
-			}
-			if want := o.fires(from, to, s.loc, 1<<30); !slices.Equal(got, want) {
-				t.Errorf("%q in %s around %s:\n got %v\nwant %v", expr, c.zone, c.around, got, want)
+			for _, rule := range []DST{Once, Both, Skip} {
+				s := mustParse(t, expr, c.zone).With(rule)
+				var got []int64
+				for at := s.Next(time.Unix(from-1, 0)); !at.IsZero() && at.Unix() < to; at = s.Next(at) {
+					got = append(got, at.Unix())
+				}
+				o.dst = rule
+				if want := o.fires(from, to, s.loc, 1<<30); !slices.Equal(got, want) {
+					t.Errorf("%q in %s around %s, %s:\n got %v\nwant %v", expr, c.zone, c.around, rule, got, want)
+				}
 			}
 		}
 	}
@@ -318,6 +360,7 @@ func FuzzParse(f *testing.F) {
 	zones := []string{"UTC", "Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "Pacific/Apia", "America/Sao_Paulo", "GMT-03:30"}
 	f.Fuzz(func(t *testing.T, expr string, zone uint8, from int64) {
 		loc := mustZone(t, zones[int(zone)%len(zones)])
+		rule := []DST{Once, Both, Skip}[int(zone)/len(zones)%3]
 		s, err := Parse(expr, loc)
 		if err != nil {
 			if s != nil || len(err.Error()) > 6*longestExpression+500 {
@@ -325,6 +368,7 @@ func FuzzParse(f *testing.F) {
 			}
 			return
 		}
+		s = s.With(rule)
 		at := time.Unix(from, 0)
 		next := s.Next(at)
 		if next.IsZero() {
@@ -340,6 +384,7 @@ func FuzzParse(f *testing.F) {
 			return
 		}
 		o := newOracle(expr)
+		o.dst = rule
 		if !o.firesAt(next.Unix(), loc) {
 			t.Fatalf("%q: %v does not match", expr, next)
 		}

@@ -53,7 +53,7 @@ func (s *Service) Explain(ctx context.Context, q explain.Question) (*explain.Ans
 	knows := slices.ContainsFunc(w.facts.Events, func(e event.Event) bool { return e.Kind == event.JobConfigured })
 	j, items, _, here := s.o.Cluster.Job(q.Job)
 	if !knows && here {
-		w.facts.Settings = &event.Settings{Cron: j.Cron, TimeZone: j.TimeZone, Items: j.ShardingTotalCount}
+		w.facts.Settings = &event.Settings{Cron: j.Cron, TimeZone: j.TimeZone, Terms: j.Terms, Items: j.ShardingTotalCount}
 	}
 	w.facts.Idle = idleOf(&j, here)
 	w.facts.Wanted = wantedOf(&j, items)

@@ -380,7 +380,7 @@ func (s *Service) Calendar(ctx context.Context, from, to time.Time, jobs []strin
 	if !to.After(from) {
 		return c, nil
 	}
-	known := make(map[schedule][]time.Time)
+	known := make(map[admin.Schedule][]time.Time)
 	var many []*cluster.Job // with more instants than mostPerJob
 	for _, j := range s.o.Cluster.Jobs() {
 		if err := ctx.Err(); err != nil { // the answer has no reader any more
@@ -408,16 +408,13 @@ func (s *Service) Calendar(ctx context.Context, from, to time.Time, jobs []strin
 	return c, nil
 }
 
-// schedule is what instants are computed of.
-type schedule struct{ cron, zone string }
-
 // instants are those of a job, at most one more than a calendar lists of it. known are those of
 // schedules: many jobs share one.
-func instants(j *cluster.Job, from, to time.Time, known map[schedule][]time.Time) []time.Time {
-	of := schedule{j.Cron, zoneOf(j.TimeZone)}
+func instants(j *cluster.Job, from, to time.Time, known map[admin.Schedule][]time.Time) []time.Time {
+	of := scheduleOf(j)
 	next, computed := known[of]
 	if !computed {
-		next, _ = admin.Between(of.cron, of.zone, from, to, max(mostPerJob, hours(from, to))+1) // the job's own page says what is wrong
+		next, _ = admin.Between(of, from, to, max(mostPerJob, hours(from, to))+1) // the job's own page says what is wrong
 		known[of] = next
 	}
 	return next

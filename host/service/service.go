@@ -312,10 +312,15 @@ func (s *Service) Job(ctx context.Context, name string) (*JobDetail, error) {
 		return d, nil
 	}
 	after := j.Next.Add(-time.Nanosecond)
-	if next, err := admin.Next(j.Cron, zoneOf(j.TimeZone), after, upcoming); err == nil {
+	if next, err := admin.Next(scheduleOf(&j), after, upcoming); err == nil {
 		d.Upcoming = next
 	}
 	return d, nil
+}
+
+// scheduleOf is what the instants of a job follow from.
+func scheduleOf(j *cluster.Job) admin.Schedule {
+	return admin.Schedule{Cron: j.Cron, TimeZone: zoneOf(j.TimeZone), Terms: j.Terms}
 }
 
 // zoneOf is a zone as a job's status has it, for schedule.Zone.

@@ -247,7 +247,7 @@ func ClusterJobs(s console.Style, list []cluster.Job, now time.Time) string {
 			unknown++
 		}
 		t.Add(console.Coloured(j.Name, console.Bold), console.Coloured(string(j.Health), colour), console.Coloured(stateText(&j), jobColour(j.State)),
-			console.Plain(cronText(j.Cron, j.TimeZone)), console.Plain(nextText(&j, now)), console.Plain(itemCounts(&j)), console.Plain(hostsText(&j)), lastText(j.Last, now))
+			console.Plain(cronText(j.Cron, j.TimeZone, j.Terms)), console.Plain(nextText(&j, now)), console.Plain(itemCounts(&j)), console.Plain(hostsText(&j)), lastText(j.Last, now))
 	}
 	return noSessionText(s, lost, unknown, since, now) + orNone(t.Empty(), "no jobs", t.String()) + reasons(s, list, now)
 }
@@ -304,7 +304,7 @@ func nextText(j *cluster.Job, now time.Time) string {
 	if j.Next.IsZero() {
 		return "-"
 	}
-	return "in " + words.Ago(max(0, j.Next.Sub(now)))
+	return "in " + words.Ago(max(0, j.Due().Sub(now)))
 }
 
 // itemCounts says how many items a job has, and what is remarkable about them.

@@ -286,7 +286,7 @@ func Instances(s console.Style, shards *admin.Shards, j *cluster.Job, now time.T
 		health, why, last = j.Health, j.Reason, j.Last
 	}
 	b.WriteString(s.FactCell("health", console.Coloured(strings.TrimSuffix(string(health)+": "+words.FirstLine(why), ": "), healthColour(health))))
-	show("cron", cronText(shards.Cron, shards.TimeZone))
+	show("cron", cronText(shards.Cron, shards.TimeZone, shards.Terms))
 	if j != nil {
 		show("next", nextText(j, now))
 	}
@@ -445,7 +445,7 @@ func Namespace(s console.Style, list []admin.Brief, none string, now time.Time) 
 		if b.Java > 0 {
 			hosts += fmt.Sprintf(" (%d Java)", b.Java)
 		}
-		cron, items, last := cronText(b.Cron, b.TimeZone), strconv.Itoa(b.ShardingTotalCount), lastText(lastOf(b.LastOutcome, b.LastReason, b.LastEnded), now)
+		cron, items, last := cronText(b.Cron, b.TimeZone, b.Terms), strconv.Itoa(b.ShardingTotalCount), lastText(lastOf(b.LastOutcome, b.LastReason, b.LastEnded), now)
 		if b.Held > 0 {
 			items += fmt.Sprintf(", %d held", b.Held)
 		}

@@ -16,6 +16,7 @@ import (
 	"github.com/wasmjob/wasmjob/host/admin"
 	"github.com/wasmjob/wasmjob/host/console"
 	"github.com/wasmjob/wasmjob/host/event"
+	"github.com/wasmjob/wasmjob/host/timetable"
 	"github.com/wasmjob/wasmjob/host/words"
 )
 
@@ -257,13 +258,17 @@ func Jobs(s console.Style, r *admin.Report) string {
 	t := console.NewTable(s, "NAME", "STATE", "CRON", "NEXT", "ITEMS HERE", "HOSTS", "LAST FIRE")
 	t.Spare = []string{"HOSTS"}
 	for _, j := range r.Status.Jobs {
-		cron := cronText(j.Cron, j.TimeZone)
-		if j.Cron == "" && j.RefusedCron != "" {
+		cron := cronText(j.Cron, j.TimeZone, j.Terms)
+		if timetable.Describe(j.Cron, j.Terms) == "" && j.RefusedCron != "" {
 			cron = "(refused)"
 		}
 		next := "-"
 		if !j.Next.IsZero() && j.State != host.JobDisabled {
-			next = "in " + words.Ago(max(0, j.Next.Sub(r.Now)))
+			due := j.Next
+			if !j.Starts.IsZero() { // put off by its jitter
+				due = j.Starts
+			}
+			next = "in " + words.Ago(max(0, due.Sub(r.Now)))
 		}
 		state := console.Coloured(string(j.State), jobColour(j.State))
 		if j.LastState != "" {
@@ -276,8 +281,8 @@ func Jobs(s console.Style, r *admin.Report) string {
 }
 
 // cronText is a job's schedule; the host's own zone goes without saying.
-func cronText(cron, zone string) string {
-	if cron == "" {
+func cronText(cron, zone, terms string) string {
+	if cron = timetable.Describe(cron, terms); cron == "" {
 		return "(by trigger)"
 	}
 	if zone == "" || zone == "Local" {

@@ -31,6 +31,7 @@ type Job struct {
 	Problem            string
 	Description        string
 	Cron, TimeZone     string
+	Terms              string // what else its schedule goes by; see jobconfig.Configuration.Terms
 	ShardingTotalCount int
 }
 
@@ -221,7 +222,7 @@ func parse(name string, data []byte) Job {
 	if err != nil {
 		return Job{Name: name, Problem: err.Error()}
 	}
-	return Job{Name: name, Description: c.Description, Cron: c.Cron, TimeZone: c.TimeZone, ShardingTotalCount: c.ShardingTotalCount}
+	return Job{Name: name, Description: c.Description, Cron: c.Cron, TimeZone: c.TimeZone, Terms: c.Terms(), ShardingTotalCount: c.ShardingTotalCount}
 }
 
 // answer answers who waits, once the jobs are known.

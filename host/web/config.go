@@ -248,11 +248,11 @@ func (p *page) previewed(rows []settingRow, e *admin.Edited) *previewed {
 		row.Now, row.Given = shown(row.Setting, e.Before.Settings[row.Name]), shown(row.Setting, e.After.Settings[row.Name])
 		if row.Now != row.Given {
 			out.Changes = append(out.Changes, row)
-			out.Reschedules = out.Reschedules || row.Name == "cron" || row.Name == "timeZone"
+			out.Reschedules = out.Reschedules || row.Name == "cron" || row.Name == "timeZone" || row.Instants()
 		}
 	}
 	next := func(c *admin.JobConfig) []instants {
-		times, err := admin.Next(c.Settings["cron"], c.Settings["timeZone"], p.Now, mostPreviewed)
+		times, err := admin.Next(admin.Schedule{Cron: c.Settings["cron"], TimeZone: c.Settings["timeZone"], Terms: c.Terms}, p.Now, mostPreviewed)
 		if err != nil {
 			return nil // the form says so
 		}
@@ -262,7 +262,7 @@ func (p *page) previewed(rows []settingRow, e *admin.Edited) *previewed {
 	}
 	if out.Reschedules {
 		out.Before, out.After = next(e.Before), next(e.After)
-		out.Words = p.inWords(e.After.Settings["cron"])
+		out.Words = p.scheduleWords(e.After.Settings["cron"], e.After.Terms)
 	}
 	return out
 }

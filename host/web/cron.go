@@ -9,6 +9,7 @@ import (
 
 	"github.com/wasmjob/wasmjob/host/schedule"
 	"github.com/wasmjob/wasmjob/host/texts"
+	"github.com/wasmjob/wasmjob/host/timetable"
 	"github.com/wasmjob/wasmjob/host/words"
 )
 
@@ -37,6 +38,18 @@ func (r *reader) inWords(cron string) string {
 		return strings.Join(parts, ", ")
 	}
 	return strings.Join(parts, " ")
+}
+
+// scheduleWords says when a job fires: by its cron, and which other settings it goes by.
+func (r *reader) scheduleWords(cron, terms string) string {
+	said := r.inWords(cron)
+	if cron == "" && timetable.Describe(cron, terms) != "" {
+		said = "" // the schedule itself is shown
+	}
+	if also := timetable.Also(terms); len(also) > 0 {
+		said = strings.TrimSpace(said + " " + r.T("cron.also", strings.Join(also, ", ")))
+	}
+	return said
 }
 
 func (r *reader) list(parts []string) string {

@@ -101,7 +101,7 @@ func jobPage(ctx context.Context, c *Console, r *http.Request, p *page) (view, e
 	if err := c.frame(ctx, p, name, "now"); err != nil {
 		return view{}, err
 	}
-	v := jobView{P: p, JobDetail: d, Words: p.inWords(d.Cron)}
+	v := jobView{P: p, JobDetail: d, Words: p.scheduleWords(d.Cron, d.Terms)}
 	f := history.Filter{Jobs: []string{cluster.Literal(name)}, Limit: mostBars}
 	fires, err := records(ctx, p, f, c.o.Service.Fires)
 	if err := p.without(err); err != nil {

@@ -140,8 +140,8 @@ func (p *page) whyLate(j *cluster.Job) (text string, since time.Time) {
 		}
 		return a.Since.Compare(b.Since)
 	})
-	if !j.Next.IsZero() && j.Next.Before(p.Now) {
-		text, since = p.T("why.late", p.At(j.Next).Text), j.Next
+	if due := j.Due(); !due.IsZero() && due.Before(p.Now) {
+		text, since = p.T("why.late", p.At(due).Text), due
 	}
 	if len(waits) == 0 {
 		return text, since
