@@ -118,7 +118,7 @@ func TestDemo(t *testing.T) {
 	dir := strings.Fields(s.await("  files"))[1]
 	s.await("hello, ")
 	t.Logf("the first fire was shown after %s", time.Since(begun).Round(10*time.Millisecond))
-	s.await("took the orders 1 to 10")
+	s.await("took the orders ") // the first may have come before that
 
 	jar, err := cookiejar.New(nil)
 	if err != nil {
