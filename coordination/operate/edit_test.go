@@ -56,6 +56,10 @@ var settings = map[string]map[string]string{
 	"maxHostDeaths":            {"0": "", "5": ""},
 	"calendars.include":        {`["workdays","de"]`: "", "": ""},
 	"calendars.exclude":        {`["holidays"]`: "", "": ""},
+	"http.url":                 {"https://example.org/{item}": ""},
+	"http.method":              {"put": "PUT", "": ""},
+	"http.headers":             {`["Accept: text/plain"]`: "", "": ""},
+	"http.expect":              {"200-204, 404": "200-204,404", "": ""},
 	"needs":                    {`["kv","net tcp://db:5432"]`: "", "": ""},
 	"retry.attempts":           {"5": ""},
 	"retry.backoff":            {"2s": ""},
@@ -106,6 +110,9 @@ func TestEditEverySetting(t *testing.T) {
 			before := configuration()
 			if s.Only != "" && s.Only != jobconfig.TypeScript {
 				before.Props["wasm.type"] = string(s.Only)
+			}
+			if s.Only == jobconfig.TypeHTTP {
+				before.Props[jobconfig.PropHTTPURI] = "https://example.org/"
 			}
 			edits := map[string]string{s.Name: value}
 			if s.Name == "retry.maxBackoff" {
