@@ -8,7 +8,7 @@
 
 GO      ?= go
 GOFMT   ?= $(shell $(GO) env GOROOT)/bin/gofmt
-PROGRAM := github.com/wasmjob/wasmjob/host/program
+PROGRAM := github.com/wasmjob/wasmjob/host/node/program
 # The version that is released next; the modules abi and sdk have the same. go.mod, sdk/go.mod
 # and go.work name it, too: a test holds them together.
 RELEASE ?= v0.2.0
@@ -106,7 +106,7 @@ CRASHES := TestCrashAtEveryOperation|TestTwoCrashes|TestGarbage|TestGarbageAtRan
 .PHONY: sim
 sim: ## explore the model, and run the random simulations of hosts (400, 250 and 20 seeds, or SEEDS=n of the first two) and the crashes
 	$(GO) test -count 1 -timeout 20m -run '^(TestModel|TestCrashAtEveryStep|TestRandomLives|TestLivesWithJava)$$' ./coordination -model.time 0
-	GOGC=400 $(GO) tool gotestsum --format pkgname --format-hide-empty-pkg -- -count 1 -timeout $(if $(SEEDS),10h,30m) -run '^(TestSimulation|TestRandomFaults|TestCrowd.*|TestJoinStorm|$(CRASHES))$$' ./host $(if $(SEEDS),-sim.seeds $(SEEDS) -faults.seeds $(SEEDS))
+	GOGC=400 $(GO) tool gotestsum --format pkgname --format-hide-empty-pkg -- -count 1 -timeout $(if $(SEEDS),10h,30m) -run '^(TestSimulation|TestRandomFaults|TestCrowd.*|TestJoinStorm|$(CRASHES))$$' ./host/engine $(if $(SEEDS),-sim.seeds $(SEEDS) -faults.seeds $(SEEDS))
 
 .PHONY: model
 model: ## explore what two and three hosts can do to each other, in all orders: half an hour, and 6 GB
@@ -114,7 +114,7 @@ model: ## explore what two and three hosts can do to each other, in all orders: 
 
 .PHONY: crash
 crash: ## let hosts die at every registry operation of every scenario, and in pairs (PAIRS=1: each pair of operations)
-	$(GO) test -count 1 -timeout 10h -v -run '^(TestCrashAtEveryOperation|TestTwoCrashes)$$' ./host -crash.stride 1 -crash.pairs $(or $(PAIRS),3)
+	$(GO) test -count 1 -timeout 10h -v -run '^(TestCrashAtEveryOperation|TestTwoCrashes)$$' ./host/engine -crash.stride 1 -crash.pairs $(or $(PAIRS),3)
 
 .PHONY: mutants
 mutants: ## change guards in a copy of the tree, one by one: a test must notice each; AREA=coordination, history, alerts or registries, EVERY=n (another part with SEED=n) and ONLY=text pick some: bin/mutants.md
@@ -125,11 +125,11 @@ mutants: ## change guards in a copy of the tree, one by one: a test must notice 
 nightly: ## hours: all mutants, SEEDS (10000) of the simulations, all crashes, all garbage, the great model, the sandbox attacked for hours, each fuzz target for FUZZTIME (5m)
 	$(MAKE) mutants
 	$(MAKE) crash
-	$(GO) test -count 1 -timeout 10h -run '^TestGarbage$$' ./host -garbage.stride 1
-	$(GO) test -count 1 -timeout 10h -run '^TestGarbageAtRandom$$' ./host -garbage.seeds 3000
+	$(GO) test -count 1 -timeout 10h -run '^TestGarbage$$' ./host/engine -garbage.stride 1
+	$(GO) test -count 1 -timeout 10h -run '^TestGarbageAtRandom$$' ./host/engine -garbage.seeds 3000
 	$(GO) test -count 1 -timeout 10h -run '^TestRegistryAtRandom$$' ./coordination -registry.scripts 20000
 	$(MAKE) sim SEEDS=$(or $(SEEDS),10000)
-	$(GO) test -count 1 -timeout 10h -run '^TestCrowd' ./host -crowd.seeds $(or $(SEEDS),10000) -crowd.large 5
+	$(GO) test -count 1 -timeout 10h -run '^TestCrowd' ./host/engine -crowd.seeds $(or $(SEEDS),10000) -crowd.large 5
 	$(MAKE) model
 	$(MAKE) fuzz-sandbox FUZZTIME=1h
 	$(MAKE) hostile
@@ -142,7 +142,7 @@ setup: ## install what the tests need and is missing, from Debian's packages
 
 # Tests of these packages wait more than they compute: they come first, beside the
 # others, one package more at a time than there are processors.
-WAITING := ./test/chaos ./test/e2e ./coordination/zookeeper ./bench/cluster
+WAITING := ./test/chaos ./test/e2e ./coordination/registry/zookeeper ./bench/cluster
 
 TESTSUM = $$($(GO) tool -n gotestsum) --format pkgname --format-hide-empty-pkg \
 	$(if $(AGAIN),--rerun-fails=1 --rerun-fails-max-failures=3 --rerun-fails-report='$(AGAIN)') --packages '$(WAITING) $(ALL_PACKAGES)' -- -p $$(($$(getconf _NPROCESSORS_ONLN) + 1))
@@ -159,7 +159,7 @@ else
 	$(if $(RACE),CGO_ENABLED=1) $(TESTSUM) $(RACE) -timeout 20m
 	$(if $(RACE),CGO_ENABLED=1) $(GO) test -C $(SYNC) $(RACE) -timeout 5m ./...
 	@# The race detector needs more memory, and time, than these tests allow.
-	$(if $(RACE),$(GO) test -count 1 -run '^(TestChildMemory|TestEncrypt|TestParseWorst|TestRecursion|TestCorpusIsStopped)$$' ./host/plugin ./host/plugin/process ./host/signature ./coordination/jobconfig ./test/hostile)
+	$(if $(RACE),$(GO) test -count 1 -run '^(TestChildMemory|TestEncrypt|TestParseWorst|TestRecursion|TestCorpusIsStopped)$$' ./host/sandbox/plugin ./host/sandbox/process ./host/config/signature ./coordination/jobconfig ./test/hostile)
 endif
 
 .PHONY: e2e
@@ -195,7 +195,7 @@ lint: ## check formatting, vet, staticcheck, layers, go.mod, shell syntax
 	staticcheck=$$($(GO) tool -n staticcheck) && cd test/openapi && $(GO) mod tidy -diff && $(GO) vet ./... && $$staticcheck ./...
 	staticcheck=$$($(GO) tool -n staticcheck) && cd $(RELEASER) && $(GO) mod tidy -diff && $(GO) vet ./... && $$staticcheck ./...
 	sh -n deploy/packages/postinstall && sh -n deploy/packages/preremove && sh -n deploy/packages/postremove
-	bash -n .ci/run .ci/setup host/plugin/wasm/testdata/programs/build
+	bash -n .ci/run .ci/setup host/sandbox/wasm/testdata/programs/build
 	@echo "lint: ok"
 
 .PHONY: shape
@@ -255,8 +255,8 @@ HOSTILE_ISOLATION = -hostile.isolation '$(if $(ISOLATION),$(ISOLATION),host,fire
 
 .PHONY: fuzz-sandbox
 fuzz-sandbox: ## compare the meter with wazero, instruction by instruction, have random calls of imports cost little, stop random modules, in the host and in worker processes (or ISOLATION), each for FUZZTIME (10s), and stop and start with an nth part of the hostile ones (EVERY=n, 5); SEED=n repeats
-	$(GO) test -count 1 -timeout 1h -run '^TestSpecification$$' ./host/plugin/wasm -differential.whole
-	$(GO) test -count 1 -timeout 10h -v -run '^TestBoundaries$$' ./host/plugin/wasm -mutants.time $(FUZZTIME) $(if $(SEED),-mutants.seed $(SEED))
+	$(GO) test -count 1 -timeout 1h -run '^TestSpecification$$' ./host/sandbox/wasm -differential.whole
+	$(GO) test -count 1 -timeout 10h -v -run '^TestBoundaries$$' ./host/sandbox/wasm -mutants.time $(FUZZTIME) $(if $(SEED),-mutants.seed $(SEED))
 	$(GO) test -count 1 -timeout 10h -v -run '^(TestOracle.*|TestCorpusIsStopped|TestRandomIsStopped|TestStart)$$' ./test/hostile -hostile.time $(FUZZTIME) $(if $(SEED),-hostile.seed $(SEED)) \
 		-hostile.beside -hostile.every $(or $(EVERY),5) $(HOSTILE_ISOLATION)
 	$(GO) test -count 1 -timeout 10h -v -run '^TestRandomCalls$$' ./test/hostile -hostile.time $(FUZZTIME) $(if $(SEED),-hostile.seed $(SEED))
@@ -265,7 +265,7 @@ fuzz-sandbox: ## compare the meter with wazero, instruction by instruction, have
 hostile: ## attack what jobs may do outside, have a host run each hostile module beside an honest job, start with each, and run eleven at once, in the host and in worker processes (ISOLATION): bin/hostile.md; EVERY=n takes an nth part, another one each day
 	@mkdir -p bin
 	@rm -f bin/hostile.md
-	$(GO) test -count 1 -timeout 20m ./host/capability/... ./host/grants ./host/signature ./host/catalog
+	$(GO) test -count 1 -timeout 20m ./host/sandbox/capability/... ./host/config/grants ./host/config/signature ./host/engine/catalog
 	$(GO) test -count 1 -timeout 20m -run '^TestNothingLeavesAHostThatWasHalted$$' ./test/e2e
 	$(GO) test -count 1 -timeout 1h -v -run '^(TestCalls|TestRandomCalls)$$' ./test/hostile
 	$(GO) test -count 1 -timeout 4h -v -run '^(TestCorpusIsStopped|TestBeside|TestStart|TestLag|TestRecursionBeside)$$' ./test/hostile -hostile.beside -hostile.every $(or $(EVERY),1) -hostile.output $(CURDIR)/bin/hostile.md $(HOSTILE_ISOLATION)
@@ -273,8 +273,8 @@ hostile: ## attack what jobs may do outside, have a host run each hostile module
 .PHONY: programs
 programs: ## compare real programs in C, Rust and Go, metered and plain, and what metering costs them: bin/programs.md; downloads into bin/programs
 	@mkdir -p bin
-	host/plugin/wasm/testdata/programs/build bin/programs
-	$(GO) test -count 1 -timeout 2h -v -run '^(TestPrograms|TestProgramsCost)$$' ./host/plugin/wasm -programs.dir $(CURDIR)/bin/programs -programs.rounds $(or $(ROUNDS),5) -programs.output $(CURDIR)/bin/programs.md
+	host/sandbox/wasm/testdata/programs/build bin/programs
+	$(GO) test -count 1 -timeout 2h -v -run '^(TestPrograms|TestProgramsCost)$$' ./host/sandbox/wasm -programs.dir $(CURDIR)/bin/programs -programs.rounds $(or $(ROUNDS),5) -programs.output $(CURDIR)/bin/programs.md
 
 .PHONY: soak
 soak: examples ## run the long tests (build tag soak); takes minutes to hours

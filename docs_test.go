@@ -183,7 +183,7 @@ func texts(t *testing.T) (all []string) {
 	return all
 }
 
-// metrics are those in the table of docs/metrics.md, which a test in host/program holds against
+// metrics are those in the table of docs/metrics.md, which a test in host/node/program holds against
 // the program.
 func metrics(t *testing.T) map[string]bool {
 	t.Helper()

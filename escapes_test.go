@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// TestEscapesInOneRoom: only host/console gives orders to a terminal, so that its Terminal can tell them from those
+// TestEscapesInOneRoom: only host/cli/terminal gives orders to a terminal, so that its Terminal can tell them from those
 // in somebody's text.
 func TestEscapesInOneRoom(t *testing.T) {
 	t.Parallel()
@@ -21,7 +21,7 @@ func TestEscapesInOneRoom(t *testing.T) {
 				return err
 			}
 			dir := filepath.ToSlash(filepath.Dir(name))
-			if dir == "host/console" || strings.Contains(dir, "testdata") || filepath.ToSlash(name) == "host/plugin/wasm/scan.go" { // which looks for it in names
+			if dir == "host/cli/terminal" || strings.Contains(dir, "testdata") || filepath.ToSlash(name) == "host/sandbox/wasm/scan.go" { // which looks for it in names
 				return nil
 			}
 			fileSet := token.NewFileSet()
@@ -36,7 +36,7 @@ func TestEscapesInOneRoom(t *testing.T) {
 				}
 				text, err := strconv.Unquote(lit.Value)
 				if err == nil && strings.ContainsAny(text, "\x1b\u009b") {
-					t.Errorf("%s writes an order to a terminal; host/console does that", fileSet.Position(lit.Pos()))
+					t.Errorf("%s writes an order to a terminal; host/cli/terminal does that", fileSet.Position(lit.Pos()))
 				}
 				return true
 			})

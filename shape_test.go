@@ -129,7 +129,7 @@ func measure(t *testing.T, folders ...string) *shape {
 			switch {
 			case err != nil:
 				return err
-			case d.IsDir() && (d.Name() == "testdata" || name == "coordination/registrytest"):
+			case d.IsDir() && (d.Name() == "testdata" || name == "coordination/registry/registrytest"):
 				return fs.SkipDir
 			case d.IsDir(), !strings.HasSuffix(name, ".go"), strings.HasSuffix(name, "_test.go"):
 				return nil

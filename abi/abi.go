@@ -2,7 +2,7 @@
 // sharded jobs and a guest, a core WebAssembly module that implements one.
 //
 // This package is normative. It names every function, identifier, code and
-// limit that crosses the border, and both the host (package host/plugin) and
+// limit that crosses the border, and both the host (package host/sandbox/plugin) and
 // the guest SDK (package sdk) take them from here. A guest in any other
 // language needs nothing but this text.
 //

@@ -6,9 +6,9 @@ import (
 	"time"
 
 	"github.com/wasmjob/wasmjob/abi"
-	"github.com/wasmjob/wasmjob/coordination/operate"
+	"github.com/wasmjob/wasmjob/coordination/admin/operate"
 	"github.com/wasmjob/wasmjob/coordination/tree"
-	"github.com/wasmjob/wasmjob/host"
+	"github.com/wasmjob/wasmjob/host/engine"
 	"github.com/wasmjob/wasmjob/host/event"
 )
 
@@ -32,7 +32,7 @@ func BenchmarkFire(b *testing.B) {
 	}
 }
 
-func fires(b *testing.B, g noop, items int, registry string, change ...func(*host.Config)) {
+func fires(b *testing.B, g noop, items int, registry string, change ...func(*engine.Config)) {
 	dir := b.TempDir()
 	define(b, dir, "job", g, "", items)
 	h := open(b, registry, dir, 1, change...)

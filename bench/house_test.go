@@ -19,13 +19,13 @@ import (
 	"time"
 
 	"github.com/wasmjob/wasmjob/abi"
-	"github.com/wasmjob/wasmjob/coordination/embedded"
 	"github.com/wasmjob/wasmjob/coordination/registry"
-	"github.com/wasmjob/wasmjob/host"
-	"github.com/wasmjob/wasmjob/host/catalog"
+	"github.com/wasmjob/wasmjob/coordination/registry/embedded"
+	"github.com/wasmjob/wasmjob/host/engine"
+	"github.com/wasmjob/wasmjob/host/engine/catalog"
 	"github.com/wasmjob/wasmjob/host/event"
-	"github.com/wasmjob/wasmjob/host/plugin"
-	"github.com/wasmjob/wasmjob/host/plugin/process"
+	"github.com/wasmjob/wasmjob/host/sandbox/plugin"
+	"github.com/wasmjob/wasmjob/host/sandbox/process"
 )
 
 // noop is a module whose SIMPLE job does nothing, and the jobParameter that
@@ -37,7 +37,7 @@ type noop struct {
 
 // cGuest is some 10 KB of C, without WASI's start-up.
 func cGuest(b *testing.B) noop {
-	wasm, err := os.ReadFile(filepath.FromSlash("../host/plugin/testdata/c/guest.wasm"))
+	wasm, err := os.ReadFile(filepath.FromSlash("../host/sandbox/plugin/testdata/c/guest.wasm"))
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -85,7 +85,7 @@ const (
 type house struct {
 	b      *testing.B
 	dir    string // of plugins
-	host   *host.Host
+	host   *engine.Host
 	server *embedded.Server
 
 	mu  sync.Mutex
@@ -95,13 +95,13 @@ type house struct {
 // open starts the system with what is in the plugins directory and waits until
 // all n jobs of it are ready. change changes the host's configuration. It ends with the
 // benchmark.
-func open(b *testing.B, name, dir string, n int, change ...func(*host.Config)) *house {
+func open(b *testing.B, name, dir string, n int, change ...func(*engine.Config)) *house {
 	b.Helper()
 	return openKeeping(b, name, dir, n, nil, change...)
 }
 
 // openKeeping gives all events to keep as well, unless that is nil.
-func openKeeping(b *testing.B, name, dir string, n int, keep func(event.Event), change ...func(*host.Config)) *house {
+func openKeeping(b *testing.B, name, dir string, n int, keep func(event.Event), change ...func(*engine.Config)) *house {
 	b.Helper()
 	o := embedded.Options{}
 	if name == durable {
@@ -124,7 +124,7 @@ func openKeeping(b *testing.B, name, dir string, n int, keep func(event.Event), 
 		b.Fatal(err)
 	}
 	h := &house{b: b, dir: dir, server: server}
-	cfg := host.Config{
+	cfg := engine.Config{
 		Dial:      func(ctx context.Context) (registry.Center, error) { return server.Connect(ctx) },
 		Namespace: "bench", ServerIP: "10.0.0.1",
 		OnEvent: func(e event.Event) {
@@ -141,12 +141,12 @@ func openKeeping(b *testing.B, name, dir string, n int, keep func(event.Event), 
 	for _, f := range change {
 		f(&cfg)
 	}
-	h.host, err = host.New(cfg)
+	h.host, err = engine.New(cfg)
 	if err != nil {
 		b.Fatal(err)
 	}
 	ready := make(chan struct{})
-	refused := make(chan []host.Refusal, 1)
+	refused := make(chan []engine.Refusal, 1)
 	joined := make(map[string]bool)
 	h.watch(func(e event.Event) {
 		// A job has its items, and can fire, from the first assignment on.
@@ -159,7 +159,7 @@ func openKeeping(b *testing.B, name, dir string, n int, keep func(event.Event), 
 	ctx, stop := context.WithCancel(context.Background())
 	var parts sync.WaitGroup
 	parts.Go(func() {
-		err := files.Run(ctx, func(jobs []host.Job, bad []host.Refusal) {
+		err := files.Run(ctx, func(jobs []engine.Job, bad []engine.Refusal) {
 			if len(bad) > 0 {
 				select {
 				case refused <- bad:

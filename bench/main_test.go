@@ -7,8 +7,8 @@ import (
 	"os/exec"
 	"testing"
 
-	"github.com/wasmjob/wasmjob/host/plugin"
-	"github.com/wasmjob/wasmjob/host/plugin/process"
+	"github.com/wasmjob/wasmjob/host/sandbox/plugin"
+	"github.com/wasmjob/wasmjob/host/sandbox/process"
 )
 
 // inside has guests run in this process, as those of jobs that are trusted do.

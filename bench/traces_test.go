@@ -8,9 +8,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/wasmjob/wasmjob/host"
+	"github.com/wasmjob/wasmjob/host/engine"
 	"github.com/wasmjob/wasmjob/host/event"
-	"github.com/wasmjob/wasmjob/host/trace"
+	"github.com/wasmjob/wasmjob/host/observe/trace"
 )
 
 // BenchmarkTraces is BenchmarkFire without traces, with traces of no fire, of all fires, and
@@ -37,7 +37,7 @@ func BenchmarkTraces(b *testing.B) {
 					b.Fatal(err)
 				}
 				defer t.Close() // its error is that of the dead collector
-				fires(b, g, items, memory, func(cfg *host.Config) {
+				fires(b, g, items, memory, func(cfg *engine.Config) {
 					see := cfg.OnEvent
 					cfg.OnEvent = func(e event.Event) {
 						t.Observe(e)

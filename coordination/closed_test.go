@@ -6,9 +6,9 @@ import (
 	"time"
 
 	co "github.com/wasmjob/wasmjob/coordination"
-	"github.com/wasmjob/wasmjob/coordination/operate"
+	"github.com/wasmjob/wasmjob/coordination/admin/operate"
 	"github.com/wasmjob/wasmjob/coordination/registry"
-	"github.com/wasmjob/wasmjob/coordination/registrytest"
+	"github.com/wasmjob/wasmjob/coordination/registry/registrytest"
 	"github.com/wasmjob/wasmjob/coordination/tree"
 )
 

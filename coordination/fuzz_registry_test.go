@@ -13,8 +13,8 @@ import (
 	"time"
 
 	co "github.com/wasmjob/wasmjob/coordination"
-	"github.com/wasmjob/wasmjob/coordination/cleanup"
-	"github.com/wasmjob/wasmjob/coordination/operate"
+	"github.com/wasmjob/wasmjob/coordination/admin/cleanup"
+	"github.com/wasmjob/wasmjob/coordination/admin/operate"
 	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/coordination/tree"
 )

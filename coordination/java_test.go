@@ -9,10 +9,10 @@ import (
 	"time"
 
 	co "github.com/wasmjob/wasmjob/coordination"
-	"github.com/wasmjob/wasmjob/coordination/cleanup"
+	"github.com/wasmjob/wasmjob/coordination/admin/cleanup"
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 	"github.com/wasmjob/wasmjob/coordination/registry"
-	"github.com/wasmjob/wasmjob/coordination/registrytest"
+	"github.com/wasmjob/wasmjob/coordination/registry/registrytest"
 	"github.com/wasmjob/wasmjob/coordination/tree"
 )
 

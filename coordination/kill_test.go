@@ -9,11 +9,11 @@ import (
 	"time"
 
 	co "github.com/wasmjob/wasmjob/coordination"
-	"github.com/wasmjob/wasmjob/coordination/inspect"
+	"github.com/wasmjob/wasmjob/coordination/admin/inspect"
+	"github.com/wasmjob/wasmjob/coordination/admin/operate"
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
-	"github.com/wasmjob/wasmjob/coordination/operate"
 	"github.com/wasmjob/wasmjob/coordination/registry"
-	"github.com/wasmjob/wasmjob/coordination/registrytest"
+	"github.com/wasmjob/wasmjob/coordination/registry/registrytest"
 	"github.com/wasmjob/wasmjob/coordination/tree"
 )
 

@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/wasmjob/wasmjob/coordination/latch"
+	"github.com/wasmjob/wasmjob/coordination/recipe/latch"
 	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/coordination/step"
 	"github.com/wasmjob/wasmjob/coordination/tree"

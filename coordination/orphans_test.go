@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/wasmjob/wasmjob/coordination/registry"
-	"github.com/wasmjob/wasmjob/coordination/registrytest"
+	"github.com/wasmjob/wasmjob/coordination/registry/registrytest"
 )
 
 // TestUnknownItemsInAHostsOwnListAreNotReadOneByOne: it finds out when it writes

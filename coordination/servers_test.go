@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/wasmjob/wasmjob/coordination/cleanup"
+	"github.com/wasmjob/wasmjob/coordination/admin/cleanup"
 	"github.com/wasmjob/wasmjob/coordination/registry"
 )
 

@@ -18,7 +18,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/wasmjob/wasmjob/host/words"
+	"github.com/wasmjob/wasmjob/internal/text/words"
 )
 
 // Strategy spreads the items 0 to shardingTotalCount-1 of the named job over

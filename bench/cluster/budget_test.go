@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/wasmjob/wasmjob/abi"
-	"github.com/wasmjob/wasmjob/host"
+	"github.com/wasmjob/wasmjob/host/engine"
 	"github.com/wasmjob/wasmjob/host/event"
 	"github.com/wasmjob/wasmjob/test/zkserver"
 )
@@ -138,7 +138,7 @@ func idle(t *testing.T, e *zkserver.Ensemble) {
 	defer proxy.Close()
 	c := newCluster(t, proxy.Addr(), "idle", sessionTimeout)
 	defer c.end() // before the proxy
-	var all []host.Job
+	var all []engine.Job
 	for i := range jobs {
 		all = append(all, job(fmt.Sprintf("job%d", i), "", items, true, noop))
 	}
@@ -239,7 +239,7 @@ func fires(t *testing.T, e *zkserver.Ensemble, hosts int) {
 	now := make(map[at]*fire)
 	past := make(map[at][]fire)
 	c := newCluster(t, e.Connect(), fmt.Sprintf("fires%d", hosts), sessionTimeout)
-	var all []host.Job
+	var all []engine.Job
 	for _, items := range []int{1, 10, 100, 1000} {
 		for _, failover := range []bool{false, true} {
 			all = append(all, job(fmt.Sprintf("items=%d,failover=%t", items, failover), "0/3 * * * * ?", items, failover, together()))
@@ -467,7 +467,7 @@ func resharding(t *testing.T, e *zkserver.Ensemble) {
 	settle("one host more", begun, from, before, few)
 
 	begun, from, before = time.Now(), c.marks(), c.divisions(name)
-	second.host.Apply([]host.Job{job(name, "", many, true, noop)}, nil)
+	second.host.Apply([]engine.Job{job(name, "", many, true, noop)}, nil)
 	settle(fmt.Sprintf("from %d to %d items", few, many), begun, from, before, many)
 }
 

@@ -19,12 +19,12 @@ import (
 	"time"
 
 	"github.com/wasmjob/wasmjob/abi"
+	"github.com/wasmjob/wasmjob/coordination/admin/operate"
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
-	"github.com/wasmjob/wasmjob/coordination/operate"
 	"github.com/wasmjob/wasmjob/coordination/registry"
+	"github.com/wasmjob/wasmjob/coordination/registry/zookeeper"
 	"github.com/wasmjob/wasmjob/coordination/tree"
-	"github.com/wasmjob/wasmjob/coordination/zookeeper"
-	"github.com/wasmjob/wasmjob/host"
+	"github.com/wasmjob/wasmjob/host/engine"
 	"github.com/wasmjob/wasmjob/host/event"
 	"github.com/wasmjob/wasmjob/test/zkserver"
 )
@@ -300,7 +300,7 @@ type cluster struct {
 type node struct {
 	c          *cluster
 	name       string
-	host       *host.Host
+	host       *engine.Host
 	meter      *meter
 	stop, kill context.CancelFunc
 	done       chan error
@@ -333,11 +333,11 @@ func (c *cluster) end() {
 
 // start runs one more host, with the jobs. Its events go to see, if that is
 // not nil, with the cluster at rest.
-func (c *cluster) start(see func(*node, event.Event), jobs ...host.Job) *node {
+func (c *cluster) start(see func(*node, event.Event), jobs ...engine.Job) *node {
 	c.t.Helper()
 	n := &node{c: c, name: fmt.Sprintf("10.0.%d.%d", len(c.hosts)/250, len(c.hosts)%250+1), meter: newMeter(), done: make(chan error, 1), see: see,
 		owned: make(map[string][]int), completed: make(map[string]int), elected: make(map[string]bool), divided: make(map[string]int)}
-	h, err := host.New(host.Config{
+	h, err := engine.New(engine.Config{
 		Dial: func(ctx context.Context) (registry.Center, error) {
 			s, err := zookeeper.Dial(ctx, zookeeper.Options{Connect: c.connect, SessionTimeout: c.timeout, OnOperation: n.sent})
 			if err != nil {
@@ -583,8 +583,8 @@ func together() module {
 }
 
 // job is a job of which all items of a host may run at once.
-func job(name, cron string, total int, failover bool, m module) host.Job {
-	return host.Job{Module: m, File: name + ".yaml", ModuleFile: name + ".wasm", Definition: jobconfig.Configuration{
+func job(name, cron string, total int, failover bool, m module) engine.Job {
+	return engine.Job{Module: m, File: name + ".yaml", ModuleFile: name + ".wasm", Definition: jobconfig.Configuration{
 		JobName: name, Cron: cron, TimeZone: "GMT", ShardingTotalCount: total, MonitorExecution: true, Failover: failover, Misfire: true,
 		MaxTimeDiffSeconds: -1, ReconcileIntervalMinutes: 10, Props: map[string]string{"wasm.maxConcurrency": "10000"},
 	}}

@@ -13,9 +13,9 @@ import (
 
 	"github.com/wasmjob/wasmjob/coordination"
 	"github.com/wasmjob/wasmjob/coordination/registry"
+	"github.com/wasmjob/wasmjob/coordination/registry/zookeeper"
 	"github.com/wasmjob/wasmjob/coordination/tree"
-	"github.com/wasmjob/wasmjob/coordination/zookeeper"
-	"github.com/wasmjob/wasmjob/host"
+	"github.com/wasmjob/wasmjob/host/engine"
 	"github.com/wasmjob/wasmjob/host/event"
 	"github.com/wasmjob/wasmjob/test/zkserver"
 )
@@ -98,7 +98,7 @@ func jobs(b *testing.B, jobs int) {
 	const hosts = 3
 	for b.Loop() {
 		e := server(b)
-		var all []host.Job
+		var all []engine.Job
 		for i := range jobs {
 			all = append(all, job(fmt.Sprintf("job%04d", i), "0 0 0 1 1 ? *", hosts, true, noop))
 		}
@@ -167,7 +167,7 @@ func BenchmarkStorm(b *testing.B) {
 func storm(b *testing.B, hosts, jobs int) {
 	const timeout = 30 * time.Second
 	e := server(b)
-	var all []host.Job
+	var all []engine.Job
 	for i := range jobs {
 		all = append(all, job(fmt.Sprintf("job%04d", i), "0 0 0 1 1 ? *", 2*hosts, true, noop))
 	}

@@ -17,10 +17,10 @@ import (
 	"github.com/tetratelabs/wazero"
 
 	"github.com/wasmjob/wasmjob/abi"
-	"github.com/wasmjob/wasmjob/host/capability/dir"
-	"github.com/wasmjob/wasmjob/host/capability/offer"
-	"github.com/wasmjob/wasmjob/host/grants"
-	"github.com/wasmjob/wasmjob/host/plugin"
+	"github.com/wasmjob/wasmjob/host/config/grants"
+	"github.com/wasmjob/wasmjob/host/sandbox/capability/dir"
+	"github.com/wasmjob/wasmjob/host/sandbox/capability/offer"
+	"github.com/wasmjob/wasmjob/host/sandbox/plugin"
 )
 
 // silent is a host that has nothing to do.

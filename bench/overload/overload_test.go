@@ -16,11 +16,11 @@ import (
 	"time"
 
 	"github.com/wasmjob/wasmjob/abi"
-	"github.com/wasmjob/wasmjob/coordination/embedded"
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 	"github.com/wasmjob/wasmjob/coordination/registry"
-	"github.com/wasmjob/wasmjob/coordination/zookeeper"
-	"github.com/wasmjob/wasmjob/host"
+	"github.com/wasmjob/wasmjob/coordination/registry/embedded"
+	"github.com/wasmjob/wasmjob/coordination/registry/zookeeper"
+	"github.com/wasmjob/wasmjob/host/engine"
 	"github.com/wasmjob/wasmjob/host/event"
 	"github.com/wasmjob/wasmjob/test/zkserver"
 )
@@ -94,7 +94,7 @@ func search(b *testing.B, registry string) int {
 // house is a host on a registry of its own.
 type house struct {
 	b         *testing.B
-	host      *host.Host
+	host      *engine.Host
 	end       []func()
 	mu        sync.Mutex
 	runs      []run
@@ -142,7 +142,7 @@ func open(b *testing.B, name, namespace string) *house {
 		}
 	}
 	var err error
-	if h.host, err = host.New(host.Config{Dial: dial, Namespace: namespace, ServerIP: "10.0.0.1", OnEvent: h.event}); err != nil {
+	if h.host, err = engine.New(engine.Config{Dial: dial, Namespace: namespace, ServerIP: "10.0.0.1", OnEvent: h.event}); err != nil {
 		b.Fatal(err)
 	}
 	running, stop := context.WithCancel(context.Background())
@@ -167,10 +167,10 @@ func (h *house) close() {
 // load makes the jobs from first up to last those of the host, and returns when
 // it has them.
 func (h *house) load(first, last int) {
-	var jobs []host.Job
+	var jobs []engine.Job
 	for i := first; i < last; i++ {
 		name := fmt.Sprintf("job%05d", i)
-		jobs = append(jobs, host.Job{Module: noop{}, File: name + ".yaml", ModuleFile: "noop.wasm", Definition: jobconfig.Configuration{
+		jobs = append(jobs, engine.Job{Module: noop{}, File: name + ".yaml", ModuleFile: "noop.wasm", Definition: jobconfig.Configuration{
 			JobName: name, Cron: "* * * * * ?", TimeZone: "GMT", ShardingTotalCount: itemsPerJob, MonitorExecution: true, Misfire: true,
 			MaxTimeDiffSeconds: -1, ReconcileIntervalMinutes: 10,
 		}})

@@ -16,8 +16,8 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/wasmjob/wasmjob/bench/peers/tap"
 	"github.com/wasmjob/wasmjob/test/interop/peer"
+	"github.com/wasmjob/wasmjob/test/tap"
 )
 
 // allReady waits for all hosts.

@@ -16,8 +16,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/wasmjob/wasmjob/bench/peers/tap"
 	"github.com/wasmjob/wasmjob/test/interop/peer"
+	"github.com/wasmjob/wasmjob/test/tap"
 )
 
 // job is a job that is measured.

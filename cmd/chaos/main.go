@@ -27,8 +27,8 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/wasmjob/wasmjob/coordination/registry"
-	"github.com/wasmjob/wasmjob/coordination/zookeeper"
-	"github.com/wasmjob/wasmjob/host/ensemble"
+	"github.com/wasmjob/wasmjob/coordination/registry/zookeeper"
+	"github.com/wasmjob/wasmjob/host/node/ensemble"
 	"github.com/wasmjob/wasmjob/test/chaos"
 )
 

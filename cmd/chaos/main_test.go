@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/wasmjob/wasmjob/host/ensemble"
+	"github.com/wasmjob/wasmjob/host/node/ensemble"
 )
 
 // TestHost is the wasmjob in the same directory, or an error with its path.

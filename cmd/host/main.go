@@ -2,6 +2,6 @@
 // image build it as wasmjob; cmd/wasmjob is the same program, for go install.
 package main
 
-import "github.com/wasmjob/wasmjob/host/program"
+import "github.com/wasmjob/wasmjob/host/node/program"
 
 func main() { program.Main() }

@@ -8,9 +8,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/wasmjob/wasmjob/coordination/embedded"
 	"github.com/wasmjob/wasmjob/coordination/fence"
 	"github.com/wasmjob/wasmjob/coordination/registry"
+	"github.com/wasmjob/wasmjob/coordination/registry/embedded"
 )
 
 const root = "/ns.wasmjob"

@@ -25,7 +25,7 @@ const (
 const (
 	MaxTimeout        = 30 * 24 * time.Hour
 	MinMemoryLimit    = 64 << 10 // one page
-	MaxMemoryLimit    = 2 << 30  // see host/plugin/wasm.MostPages
+	MaxMemoryLimit    = 2 << 30  // see host/sandbox/plugin/wasm.MostPages
 	MaxFetchDataCount = 1_000_000
 )
 

@@ -6,7 +6,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/wasmjob/wasmjob/host/words"
+	"github.com/wasmjob/wasmjob/internal/text/words"
 )
 
 // ParseItemParameters reads "0=Beijing,1=Shanghai" by ElasticJob's rule: blanks

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/wasmjob/wasmjob/host/times"
+	"github.com/wasmjob/wasmjob/internal/text/times"
 )
 
 // Setting is one field of a job definition: a row of the table from which the

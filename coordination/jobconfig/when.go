@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// When says what a job's instants are, beside its cron and its time zone; host/timetable
+// When says what a job's instants are, beside its cron and its time zone; host/config/timetable
 // goes by it.
 type When struct {
 	// DST is once, both or skip: what becomes of local times that come twice or not at all.
@@ -47,7 +47,7 @@ const (
 )
 
 // PropCalendarDays is the property with the days of the calendars that the job names: a JSON
-// mapping of names to texts of host/calendar. The host with the calendar's file writes it, so
+// mapping of names to texts of host/config/calendar. The host with the calendar's file writes it, so
 // that all hosts of the job go by the same days.
 const PropCalendarDays = "wasm.calendarDays"
 
@@ -96,7 +96,7 @@ func (c Configuration) InstantProps() (props map[string]string) {
 }
 
 // Terms are the instants' properties as a text, for whoever has no configuration and asks
-// host/timetable for the job's instants; empty if there are none.
+// host/config/timetable for the job's instants; empty if there are none.
 func (c Configuration) Terms() string {
 	props := c.InstantProps()
 	if props == nil {

@@ -1,6 +1,6 @@
 // Package registry is the contract between what wasmjob decides and what stores it: a
 // session with a tree of versioned nodes, its operations, errors and paths. A backend
-// implements [Center] and passes coordination/registrytest.
+// implements [Center] and passes coordination/registry/registrytest.
 package registry
 
 import (

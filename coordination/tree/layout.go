@@ -193,7 +193,7 @@ func (l Layout) Listeners() string { return l.sibling + "/listeners" }
 // Listener is there while a host runs a listener that has run for long; ephemeral, a [Listening].
 func (l Layout) Listener(name string) string { return l.Listeners() + "/" + name }
 
-// Recorded names the newest changes of a job that are on record; see coordination/recorded.
+// Recorded names the newest changes of a job that are on record; see coordination/admin/changelog.
 func Recorded(l Layout) string { return l.sibling + "/recorded" }
 
 func itoa(i int) string { return strconv.Itoa(i) }

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/wasmjob/wasmjob/host/words"
+	"github.com/wasmjob/wasmjob/internal/text/words"
 )
 
 // Fire identifies one firing of a job: by its scheduled instant, or by the

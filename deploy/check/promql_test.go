@@ -15,7 +15,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// metric is what docs/metrics.md has of a metric. A test in host/program writes that page from
+// metric is what docs/metrics.md has of a metric. A test in host/node/program writes that page from
 // the program, one in test/e2e holds it against what a host shows.
 type metric struct {
 	typ    string

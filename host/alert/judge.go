@@ -10,10 +10,10 @@ import (
 
 	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/coordination/tree"
+	"github.com/wasmjob/wasmjob/host/config/timetable"
 	"github.com/wasmjob/wasmjob/host/event"
 	"github.com/wasmjob/wasmjob/host/schedule"
-	"github.com/wasmjob/wasmjob/host/timetable"
-	"github.com/wasmjob/wasmjob/host/words"
+	"github.com/wasmjob/wasmjob/internal/text/words"
 )
 
 const (

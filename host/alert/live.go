@@ -8,7 +8,7 @@ import (
 
 	"go.uber.org/zap"
 
-	"github.com/wasmjob/wasmjob/host/watch"
+	"github.com/wasmjob/wasmjob/host/config/filewatch"
 )
 
 // Live is the file in force. It is safe for concurrent use.
@@ -50,7 +50,7 @@ func (l *Live) Problem() string {
 // mistake, or was removed, leaves the one before in force, which the log says. The error
 // says that changes cannot be noticed.
 func (l *Live) Watch(ctx context.Context) error {
-	return watch.Files(ctx, func() []string { return []string{l.path} }, l.look)
+	return filewatch.Files(ctx, func() []string { return []string{l.path} }, l.look)
 }
 
 // look reads the file and takes it, or says why not. It is called by Watch alone.

@@ -14,11 +14,11 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	"github.com/wasmjob/wasmjob/host/ceiling"
-	"github.com/wasmjob/wasmjob/host/fields"
-	"github.com/wasmjob/wasmjob/host/ownership"
-	"github.com/wasmjob/wasmjob/host/times"
-	"github.com/wasmjob/wasmjob/host/words"
+	"github.com/wasmjob/wasmjob/host/config/ceiling"
+	"github.com/wasmjob/wasmjob/host/config/fields"
+	"github.com/wasmjob/wasmjob/host/config/ownership"
+	"github.com/wasmjob/wasmjob/internal/text/times"
+	"github.com/wasmjob/wasmjob/internal/text/words"
 )
 
 // maxFile bounds the file, in bytes.

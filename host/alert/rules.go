@@ -5,7 +5,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/wasmjob/wasmjob/host/ceiling"
+	"github.com/wasmjob/wasmjob/host/config/ceiling"
 )
 
 // Rules are those of a job. Zero and false are off.

@@ -6,8 +6,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/wasmjob/wasmjob/host/ceiling"
-	"github.com/wasmjob/wasmjob/host/words"
+	"github.com/wasmjob/wasmjob/host/config/ceiling"
+	"github.com/wasmjob/wasmjob/internal/text/words"
 )
 
 // Silence keeps alerts from being sent until it ends.

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/wasmjob/wasmjob/host/words"
+	"github.com/wasmjob/wasmjob/internal/text/words"
 )
 
 // Title is a message in one line.

@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/wasmjob/wasmjob/host/words"
+	"github.com/wasmjob/wasmjob/internal/text/words"
 )
 
 // Tried is what came of a test message to one receiver of a route.

@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/wasmjob/wasmjob/host/alert"
-	"github.com/wasmjob/wasmjob/host/words"
+	"github.com/wasmjob/wasmjob/internal/text/words"
 )
 
 // TestWorstFiles: what is said about a file of alerts is short, and reading it takes memory in proportion to its size.

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/wasmjob/wasmjob/host/words"
+	"github.com/wasmjob/wasmjob/internal/text/words"
 )
 
 // MaxReason is the longest Event.Reason in bytes, but for that of [Refused], which has

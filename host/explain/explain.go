@@ -10,7 +10,7 @@ import (
 	"github.com/wasmjob/wasmjob/host/event"
 	"github.com/wasmjob/wasmjob/host/history"
 	"github.com/wasmjob/wasmjob/host/schedule"
-	"github.com/wasmjob/wasmjob/host/texts"
+	"github.com/wasmjob/wasmjob/internal/text/i18n"
 )
 
 // Question is what is asked about a job.
@@ -27,7 +27,7 @@ type Question struct {
 	Item *int
 	// Language is that of the sentences; empty is English. What people, guests and hosts
 	// wrote themselves stays as they wrote it.
-	Language texts.Language
+	Language i18n.Language
 	// Zone is that of who asks, in which times are shown of a job that goes by the zone of each of its
 	// hosts, or whose zone is not known. Nil: the zone of the host that answers, or UTC.
 	Zone *time.Location

@@ -13,10 +13,10 @@ import (
 	"github.com/wasmjob/wasmjob/host/event"
 	"github.com/wasmjob/wasmjob/host/explain"
 	"github.com/wasmjob/wasmjob/host/history"
-	"github.com/wasmjob/wasmjob/host/texts"
+	"github.com/wasmjob/wasmjob/internal/text/i18n"
 )
 
-// How sentences read is in host/explain_test.go, where real hosts make the histories. Here
+// How sentences read is in host/engine/explain_test.go, where real hosts make the histories. Here
 // is what hosts do not do, or not in a test: histories with holes.
 
 var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
@@ -47,7 +47,7 @@ func answered(a explain.Answer) string { return string(a.Verdict) + "\n" + lines
 func ask(t *testing.T, q explain.Question, f explain.Facts) explain.Answer {
 	t.Helper()
 	a := explain.Explain(q, f)
-	q.Language = texts.Chinese
+	q.Language = i18n.Chinese
 	c := explain.Explain(q, f)
 	if words := latin.FindAllString(names.ReplaceAllString(quotations.ReplaceAllString(lines(c), ""), ""), -1); len(words) > 0 {
 		t.Errorf("%q in\n%s", words, lines(c))
@@ -721,19 +721,19 @@ func TestExplain_wanted(t *testing.T) {
 		wanted   []history.Change
 		idle     explain.Idle
 		ask      explain.Question
-		language texts.Language
+		language i18n.Language
 		want     string
 	}{
 		"an item": {[]history.Change{{Time: noon.Add(-time.Hour), Who: "ann", What: "disable", Job: "j", Item: number(1), Why: "broken", After: until}}, "",
-			explain.Question{At: noon, Item: number(1)}, texts.English, `ann did "disable" of item 1 at 11:00:00`},
+			explain.Question{At: noon, Item: number(1)}, i18n.English, `ann did "disable" of item 1 at 11:00:00`},
 		"an item, in Chinese": {[]history.Change{{Time: noon.Add(-time.Hour), Who: "ann", What: "disable", Job: "j", Item: number(1), Why: "broken"}}, "",
-			explain.Question{At: noon, Item: number(1)}, texts.Chinese, "11:00:00 对分片 1 执行了“暂停”，操作者：ann"},
+			explain.Question{At: noon, Item: number(1)}, i18n.Chinese, "11:00:00 对分片 1 执行了“暂停”，操作者：ann"},
 		"another item": {[]history.Change{{Time: noon.Add(-time.Hour), Who: "ann", What: "disable", Job: "j", Item: number(0)}}, "",
-			explain.Question{At: noon, Item: number(1)}, texts.English, "The histories do not have who did that."},
+			explain.Question{At: noon, Item: number(1)}, i18n.English, "The histories do not have who did that."},
 		"later": {[]history.Change{{Time: noon.Add(time.Minute), Who: "ann", What: "disable", Job: "j", Item: number(1)}}, "",
-			explain.Question{At: noon, Item: number(1)}, texts.English, "The histories do not have who did that."},
+			explain.Question{At: noon, Item: number(1)}, i18n.English, "The histories do not have who did that."},
 		"the job": {[]history.Change{{Time: noon, Who: "ann", What: "disable", Job: "j", Why: "broken", After: until}}, explain.IdleDisabled,
-			explain.Question{At: noon.Add(3 * time.Hour)}, texts.English, `ann did "disable" of the job at 2026-03-01 12:00:00 (until 2026-03-01T15:00:00Z): broken.`},
+			explain.Question{At: noon.Add(3 * time.Hour)}, i18n.English, `ann did "disable" of the job at 2026-03-01 12:00:00 (until 2026-03-01T15:00:00Z): broken.`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

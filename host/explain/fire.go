@@ -6,10 +6,10 @@ import (
 	"time"
 
 	"github.com/wasmjob/wasmjob/coordination/tree"
+	"github.com/wasmjob/wasmjob/host/config/timetable"
 	"github.com/wasmjob/wasmjob/host/event"
 	"github.com/wasmjob/wasmjob/host/history"
 	"github.com/wasmjob/wasmjob/host/schedule"
-	"github.com/wasmjob/wasmjob/host/timetable"
 )
 
 // fire is the fire that is asked about.

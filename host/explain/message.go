@@ -8,8 +8,8 @@ import (
 
 	"github.com/wasmjob/wasmjob/coordination/tree"
 	"github.com/wasmjob/wasmjob/host/event"
-	"github.com/wasmjob/wasmjob/host/texts"
-	"github.com/wasmjob/wasmjob/host/words"
+	"github.com/wasmjob/wasmjob/internal/text/i18n"
+	"github.com/wasmjob/wasmjob/internal/text/words"
 )
 
 // message is a row of the table, and what stands in its places. It is in no language yet.
@@ -37,8 +37,8 @@ type (
 )
 
 // write puts a message about a group of items into a language.
-func (tl *timeline) write(in texts.Language, m message, g group) string {
-	return texts.Fill(table[g.row(m.row)][in], func(place string) string {
+func (tl *timeline) write(in i18n.Language, m message, g group) string {
+	return i18n.Fill(table[g.row(m.row)][in], func(place string) string {
 		if v, given := m.places[place]; given {
 			return tl.value(in, v, g)
 		}
@@ -72,7 +72,7 @@ func (tl *timeline) write(in texts.Language, m message, g group) string {
 }
 
 // value is what stands in a place.
-func (tl *timeline) value(in texts.Language, v any, g group) string {
+func (tl *timeline) value(in i18n.Language, v any, g group) string {
 	switch v := v.(type) {
 	case string:
 		return v
@@ -104,7 +104,7 @@ func (tl *timeline) value(in texts.Language, v any, g group) string {
 }
 
 // said is a report in a language. What is not known there is quoted, behind its cause.
-func (tl *timeline) said(in texts.Language, r report) string {
+func (tl *timeline) said(in i18n.Language, r report) string {
 	if in == en {
 		return r.text
 	}
@@ -118,7 +118,7 @@ func (tl *timeline) said(in texts.Language, r report) string {
 }
 
 // quote puts a text into a language's quotation marks.
-func quote(in texts.Language, text string) string {
+func quote(in i18n.Language, text string) string {
 	if in == zh {
 		return "“" + text + "”"
 	}
@@ -126,7 +126,7 @@ func quote(in texts.Language, text string) string {
 }
 
 // duration is a time span with the units of a language.
-func duration(in texts.Language, d time.Duration) string {
+func duration(in i18n.Language, d time.Duration) string {
 	if in == en {
 		return words.Short(d)
 	}

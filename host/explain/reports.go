@@ -4,7 +4,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/wasmjob/wasmjob/host/texts"
+	"github.com/wasmjob/wasmjob/internal/text/i18n"
 )
 
 // reports are what hosts say in words of their own, the text of which an event has: those
@@ -12,7 +12,7 @@ import (
 // text counts.
 //
 // A place {reason} has a report in it. What fits none is quoted as it is.
-var reports = []map[texts.Language]string{
+var reports = []map[i18n.Language]string{
 	// Reports with another one in front.
 	{en: "{reason} before the job was idle", zh: "{reason}，而作业尚未空闲"},
 	{en: "{reason}; it runs again right after", zh: "{reason}；之后立即再次运行"},
@@ -148,13 +148,13 @@ var reports = []map[texts.Language]string{
 
 // translate puts a report into a language; empty if it is not one that hosts say in the same
 // words each time.
-func (tl *timeline) translate(in texts.Language, text string) string {
+func (tl *timeline) translate(in i18n.Language, text string) string {
 	for _, r := range reports {
 		found, ok := match(r[en], text)
 		if !ok {
 			continue
 		}
-		return texts.Fill(r[in], func(place string) string {
+		return i18n.Fill(r[in], func(place string) string {
 			v := found[place]
 			switch place {
 			case "reason":

@@ -1,10 +1,10 @@
 package explain
 
-import "github.com/wasmjob/wasmjob/host/texts"
+import "github.com/wasmjob/wasmjob/internal/text/i18n"
 
 const (
-	en = texts.English
-	zh = texts.Chinese
+	en = i18n.English
+	zh = i18n.Chinese
 )
 
 // table has the sentences and their parts. A row that ends with .one is of one item, with
@@ -12,7 +12,7 @@ const (
 //
 // What stands in a place {name} is a value of the message, a value of the group (items,
 // instant, first, last, most, span, took), or the row of that name.
-var table = texts.Table{
+var table = i18n.Table{
 	// Parts that begin a sentence, or name items in one.
 	"due.job":               {en: "The job was due at {instant}", zh: "作业应于 {instant} 执行"},
 	"due.one":               {en: "Item {items} was due at {instant}", zh: "分片 {items} 应于 {instant} 执行"},

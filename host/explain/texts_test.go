@@ -15,7 +15,7 @@ import (
 	"github.com/wasmjob/wasmjob/coordination/tree"
 	"github.com/wasmjob/wasmjob/host/event"
 	"github.com/wasmjob/wasmjob/host/history"
-	"github.com/wasmjob/wasmjob/host/texts"
+	"github.com/wasmjob/wasmjob/internal/text/i18n"
 )
 
 var (
@@ -41,7 +41,7 @@ func placesOf(text string) []string {
 
 // alike checks that a text is in both languages, with the same places, and that the
 // Chinese is Chinese.
-func alike(t *testing.T, text map[texts.Language]string) {
+func alike(t *testing.T, text map[i18n.Language]string) {
 	t.Helper()
 	if text[en] == "" || text[zh] == "" || !slices.Equal(placesOf(text[en]), placesOf(text[zh])) {
 		t.Errorf("%q and %q: their places differ", text[en], text[zh])
@@ -149,7 +149,7 @@ func TestTable(t *testing.T) {
 // TestOutcomes: an outcome has the same Chinese word here and on the console's other pages.
 func TestOutcomes(t *testing.T) {
 	t.Parallel()
-	console, err := os.ReadFile("../web/texts.tsv")
+	console, err := os.ReadFile("../control/console/texts.tsv")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -165,7 +165,7 @@ func TestOutcomes(t *testing.T) {
 func TestReports(t *testing.T) {
 	t.Parallel()
 	var sources strings.Builder
-	for _, dir := range []string{"../../host", "../../coordination"} {
+	for _, dir := range []string{"../engine", "../../coordination"} {
 		err := fs.WalkDir(os.DirFS(dir), ".", func(path string, d fs.DirEntry, err error) error {
 			if err != nil || d.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") || strings.HasPrefix(path, "explain/") {
 				return err
@@ -261,7 +261,7 @@ func TestChangeClause(t *testing.T) {
 		{history.Change{Who: "ann", What: "ask", Host: "10.0.0.1"}, `ann did "ask" on host 10.0.0.1 at 12:00:00.`, `12:00:00 在主机 10.0.0.1 上执行了“ask”，操作者：ann。`},
 	} {
 		c.change.Time = noon
-		for in, want := range map[texts.Language]string{en: c.en, zh: c.zh} {
+		for in, want := range map[i18n.Language]string{en: c.en, zh: c.zh} {
 			if got := tl.write(in, tl.changeClause(&c.change).message, group{items: tree.Items{-1}}); got != want {
 				t.Errorf("got\n%s\nwant\n%s", got, want)
 			}
@@ -312,7 +312,7 @@ func TestAttempts_orphaned(t *testing.T) {
 		w := writer{timeline: &timeline{location: time.UTC, fire: fire{instant: noon}}, runs: []*run{&c.run}}
 		w.attempts(&c.run)
 		w.completed(&c.run)
-		for in, want := range map[texts.Language][]string{en: c.en, zh: c.zh} {
+		for in, want := range map[i18n.Language][]string{en: c.en, zh: c.zh} {
 			var got []string
 			for _, said := range w.story.clauses {
 				got = append(got, w.timeline.write(in, said.message, group{items: tree.Items{1}, first: said.time, last: said.time, least: said.took, most: said.took}))
@@ -331,7 +331,7 @@ func TestCompose_alike(t *testing.T) {
 	change := func(what string) clause {
 		return (&timeline{location: time.UTC}).changeClause(&history.Change{What: what, Who: "ann"})
 	}
-	for _, in := range texts.Languages() {
+	for _, in := range i18n.Languages() {
 		tl := &timeline{location: time.UTC, language: in}
 		apart := tl.compose([]story{{item: 0, verdict: Ran, clauses: []clause{change("stop")}}, {item: 1, verdict: Ran, clauses: []clause{change("shutdown")}}})
 		together := tl.compose([]story{{item: 0, verdict: Ran, clauses: []clause{change("stop")}}, {item: 1, verdict: Ran, clauses: []clause{change("stop")}}})

@@ -9,7 +9,7 @@ import (
 	"github.com/wasmjob/wasmjob/coordination/tree"
 	"github.com/wasmjob/wasmjob/host/event"
 	"github.com/wasmjob/wasmjob/host/history"
-	"github.com/wasmjob/wasmjob/host/texts"
+	"github.com/wasmjob/wasmjob/internal/text/i18n"
 )
 
 // timeline is what hosts reported of a job and of themselves, in the order of time.
@@ -33,7 +33,7 @@ type timeline struct {
 	local    *time.Location     // this host's own zone, as it is about the time that is asked for
 	location *time.Location     // of all times in the answer
 	reader   *time.Location     // of who asks; nil if that is not said
-	language texts.Language
+	language i18n.Language
 	fire     fire
 	trigger  *history.Change           // that made the fire, if it is one of a trigger, and if that is known
 	byHost   map[string][]*event.Event // events by their host

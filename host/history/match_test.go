@@ -84,7 +84,7 @@ func TestOperations(t *testing.T) {
 	t.Parallel()
 	recorded := regexp.MustCompile(`(?:What: +|(?:un)?silenced += |SignIn += |SignOut += |c\.What, c\.Before = |return )"([a-z]+(?: [a-z]+)*)"`)
 	count := 0
-	for _, file := range []string{"../service/change.go", "../service/alerts.go", "../admin/registry.go", "../admin/kept.go", "../edits/outside.go", "../access/login/login.go", "record.go"} {
+	for _, file := range []string{"../control/service/change.go", "../control/service/alerts.go", "../control/admin/registry.go", "../control/admin/kept.go", "../engine/changes/outside.go", "../auth/login/login.go", "record.go"} {
 		text, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)

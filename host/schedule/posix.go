@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/wasmjob/wasmjob/host/words"
+	"github.com/wasmjob/wasmjob/internal/text/words"
 )
 
 // OwnZone is the zone that a value of the environment variable TZ names: an IANA name, an

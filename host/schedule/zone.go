@@ -11,7 +11,7 @@ import (
 	"time"
 	_ "time/tzdata" // so that every host knows every zone, whatever its system has
 
-	"github.com/wasmjob/wasmjob/host/words"
+	"github.com/wasmjob/wasmjob/internal/text/words"
 )
 
 // zoneNames are the names of the IANA zones, one on a line: what Go's own

@@ -37,7 +37,7 @@ func run(m *testing.M) int {
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
 	program = filepath.Join(dir, "wasmjob")
-	build := exec.Command("go", "build", "-trimpath", "-ldflags", "-X github.com/wasmjob/wasmjob/host/program.version=test", "-o", program, "./cmd/host")
+	build := exec.Command("go", "build", "-trimpath", "-ldflags", "-X github.com/wasmjob/wasmjob/host/node/program.version=test", "-o", program, "./cmd/host")
 	build.Dir, build.Env = filepath.Join("..", ".."), append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
 		log.Printf("%v\n%s", err, out)

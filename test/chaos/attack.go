@@ -10,9 +10,9 @@ import (
 
 	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/coordination/tree"
-	"github.com/wasmjob/wasmjob/host"
-	"github.com/wasmjob/wasmjob/host/admin"
-	"github.com/wasmjob/wasmjob/host/verify"
+	"github.com/wasmjob/wasmjob/host/control/admin"
+	"github.com/wasmjob/wasmjob/host/engine"
+	"github.com/wasmjob/wasmjob/host/history/verify"
 )
 
 // plan deals out kinds: all of them in a random order, then again. What cannot
@@ -437,7 +437,7 @@ func (s *stage) shutDown(ctx context.Context, list []job) error {
 				return err
 			}
 			for _, j := range r.Status.Jobs {
-				if i := slices.IndexFunc(j.Items, func(i host.ItemStatus) bool { return i.Running }); i >= 0 {
+				if i := slices.IndexFunc(j.Items, func(i engine.ItemStatus) bool { return i.Running }); i >= 0 {
 					return fmt.Errorf("item %d of %s runs on %s", j.Items[i].Item, j.Name, h.name)
 				}
 			}

@@ -3,7 +3,7 @@
 // is given a test cluster, keeps them busy, breaks one thing after the other by
 // a plan that a seed makes, and judges by four kinds of evidence:
 //
-//   - the event histories of all hosts, by package host/verify;
+//   - the event histories of all hosts, by package host/history/verify;
 //   - what the guests themselves said, by their own clock, on their hosts'
 //     stderr, which no event goes through;
 //   - ZooKeeper's transaction log, in which every write of every session

@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/wasmjob/wasmjob/host/verify"
+	"github.com/wasmjob/wasmjob/host/history/verify"
 )
 
 // evidence is what the guests said. It is safe for concurrent use.

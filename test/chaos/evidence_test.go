@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/wasmjob/wasmjob/host/event"
-	"github.com/wasmjob/wasmjob/host/verify"
+	"github.com/wasmjob/wasmjob/host/history/verify"
 )
 
 // say is a line of a guest, n milliseconds after the beginning of time.

@@ -14,8 +14,8 @@ import (
 
 	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/coordination/tree"
-	"github.com/wasmjob/wasmjob/host/history/lines"
-	"github.com/wasmjob/wasmjob/host/verify"
+	"github.com/wasmjob/wasmjob/host/history/jsonl"
+	"github.com/wasmjob/wasmjob/host/history/verify"
 )
 
 // bare sees that drained hosts have left nothing of these jobs but what is
@@ -352,7 +352,7 @@ func (s *stage) timeline(at time.Time) string {
 		list = append(list, entry{e.From, fmt.Sprintf("FAULT %s of %s", e.Kind, e.Target)}, entry{e.To, fmt.Sprintf("FAULT %s ends", e.Kind)})
 	}
 	for _, h := range s.hosts {
-		for e, err := range lines.Read(h.history()) {
+		for e, err := range jsonl.Read(h.history()) {
 			if err != nil || e.Time.Before(from) || e.Time.After(to) {
 				continue
 			}

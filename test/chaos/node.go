@@ -17,8 +17,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/wasmjob/wasmjob/host"
-	"github.com/wasmjob/wasmjob/host/admin"
+	"github.com/wasmjob/wasmjob/host/control/admin"
+	"github.com/wasmjob/wasmjob/host/engine"
 	"github.com/wasmjob/wasmjob/test/zkserver"
 )
 
@@ -304,7 +304,7 @@ func (h *node) live(ctx context.Context) error {
 	switch {
 	case err != nil:
 		return fmt.Errorf("%s: %w", h.name, err)
-	case r.Status.State != host.HostLive:
+	case r.Status.State != engine.HostLive:
 		return fmt.Errorf("%s is %s", h.name, r.Status.State)
 	case len(r.Status.Jobs) < h.s.expected:
 		return fmt.Errorf("%s has %d jobs of %d", h.name, len(r.Status.Jobs), h.s.expected)

@@ -8,7 +8,7 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"github.com/wasmjob/wasmjob/host/verify"
+	"github.com/wasmjob/wasmjob/host/history/verify"
 )
 
 // Report is what came of an attack.

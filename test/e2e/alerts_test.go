@@ -12,8 +12,8 @@ import (
 
 	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/coordination/tree"
+	"github.com/wasmjob/wasmjob/host/control/service"
 	"github.com/wasmjob/wasmjob/host/event"
-	"github.com/wasmjob/wasmjob/host/service"
 )
 
 // sent is a message as a webhook gets it.
@@ -71,7 +71,7 @@ func (p *pager) await(status, rule, about string) sent {
 
 // TestAlertsOutliveTheirSender: a failed run is told, and so are the next one and the dead
 // host, when the host that sends the messages is killed. Within which time is asserted where that
-// does not depend on a machine: TestDispatcher_promptly in host/alert/dispatch.
+// does not depend on a machine: TestDispatcher_promptly in host/alert/keeper.
 func TestAlertsOutliveTheirSender(t *testing.T) {
 	t.Parallel()
 	c, ops := newCluster(t), newPager(t)

@@ -9,8 +9,8 @@ import (
 
 	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/coordination/registry"
-	"github.com/wasmjob/wasmjob/coordination/zookeeper"
-	"github.com/wasmjob/wasmjob/host"
+	"github.com/wasmjob/wasmjob/coordination/registry/zookeeper"
+	"github.com/wasmjob/wasmjob/host/engine"
 	"github.com/wasmjob/wasmjob/host/event"
 	"github.com/wasmjob/wasmjob/test/zkserver"
 )
@@ -68,7 +68,7 @@ func TestBrokenConfiguration(t *testing.T) {
 				t.Errorf("with %q a fire is of items %v", bad.text, ran.Items)
 			}
 		}
-		if j := a.place.job("tick"); j.State != host.JobError || j.Reason == "" || j.ShardingTotalCount != 4 {
+		if j := a.place.job("tick"); j.State != engine.JobError || j.Reason == "" || j.ShardingTotalCount != 4 {
 			t.Errorf("with %q the status is %s, %q, %d items", bad.text, j.State, j.Reason, j.ShardingTotalCount)
 		}
 	}
@@ -80,13 +80,13 @@ func TestBrokenConfiguration(t *testing.T) {
 	if line.Level != "warn" {
 		t.Errorf("that a host cannot join is told as %s", line.Level)
 	}
-	if j := late.place.job("tick"); j.State != host.JobError || !strings.Contains(j.Reason, "cannot be read") {
+	if j := late.place.job("tick"); j.State != engine.JobError || !strings.Contains(j.Reason, "cannot be read") {
 		t.Errorf("a host that comes to a broken configuration is %s: %s", j.State, j.Reason)
 	}
 	at = marks(a, b)
 	c.write(s, "tick/config", change("shardingTotalCount: 4", "shardingTotalCount: 6"))
 	everywhere("tick", at, map[*member]int{a: 2, b: 2, late: 2})
-	if j := a.place.job("tick"); j.State == host.JobError || j.ShardingTotalCount != 6 {
+	if j := a.place.job("tick"); j.State == engine.JobError || j.ShardingTotalCount != 6 {
 		t.Errorf("the configuration is good again, and the status is %s, %q, %d items", j.State, j.Reason, j.ShardingTotalCount)
 	}
 	c.judge("tick")
@@ -117,7 +117,7 @@ func TestInstanceDeletedByHand(t *testing.T) {
 	a.of("held", f.at[a], kind(event.JobStopped), because("removed by an operator"))
 	c.divided("held", b)
 	c.wholeFire("held", 4, b)
-	if j := a.place.job("held"); j.State != host.JobStopped || !strings.Contains(j.Reason, "stopped by an operator") {
+	if j := a.place.job("held"); j.State != engine.JobStopped || !strings.Contains(j.Reason, "stopped by an operator") {
 		t.Errorf("the host is %s: %s", j.State, j.Reason)
 	}
 	if n := b.count("held", kind(event.ItemStarted), source(abi.SourceFailover)); n > 0 {
@@ -186,7 +186,7 @@ func TestJobDeletedByHand(t *testing.T) {
 				}
 			}
 			m.of(name, f.at[m], kind(event.JobRemoved))
-			if j := m.place.job(name); j.State != host.JobRemoved && j.State != host.JobStopped || j.Reason == "" {
+			if j := m.place.job(name); j.State != engine.JobRemoved && j.State != engine.JobStopped || j.Reason == "" {
 				t.Errorf("%s is %s on %s: %s", name, j.State, m.ip, j.Reason)
 			}
 			m.of("tick", m.of("tick", m.mark(), kind(event.FireEnded)).at+1, kind(event.FireEnded), outcome(abi.OutcomeOK))
@@ -236,7 +236,7 @@ func TestRegistryIsFull(t *testing.T) {
 		m.line(0, "does not permit to write an item", `"job":"tick"`, "ZooKeeper's quota for nodes or bytes there is used up")
 		m.await("tick is in error", func() bool {
 			j := m.place.job("tick")
-			return j.State == host.JobError && strings.Contains(j.Reason, "quota")
+			return j.State == engine.JobError && strings.Contains(j.Reason, "quota")
 		})
 	}
 	c.open("a")
@@ -272,7 +272,7 @@ func TestServerThatTakesLittle(t *testing.T) {
 	c.job("large", "shardingTotalCount: 500", "failover: true")
 	m.line(0, "coordination; trying again", `"job":"large"`, "jute.maxbuffer is smaller")
 	j := m.place.job("large")
-	if j.State != host.JobSharding || !slices.ContainsFunc(j.Warnings, func(w string) bool {
+	if j.State != engine.JobSharding || !slices.ContainsFunc(j.Warnings, func(w string) bool {
 		return strings.Contains(w, "the registry refused") && strings.Contains(w, "jute.maxbuffer")
 	}) {
 		t.Errorf("a job whose items cannot be divided is %s (%s), with warnings %q", j.State, j.Reason, j.Warnings)

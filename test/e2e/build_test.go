@@ -116,7 +116,7 @@ func command(ctx context.Context, env []string, name string, args ...string) err
 func wasmjob(t *testing.T) string {
 	t.Helper()
 	return made(t, "wasmjob", func(ctx context.Context, path string) error {
-		return command(ctx, []string{"CGO_ENABLED=0"}, "go", "build", "-trimpath", "-ldflags", "-X github.com/wasmjob/wasmjob/host/program.version=e2e", "-o", path, "./cmd/host")
+		return command(ctx, []string{"CGO_ENABLED=0"}, "go", "build", "-trimpath", "-ldflags", "-X github.com/wasmjob/wasmjob/host/node/program.version=e2e", "-o", path, "./cmd/host")
 	})
 }
 

@@ -14,14 +14,14 @@ import (
 	"time"
 
 	"github.com/wasmjob/wasmjob/abi"
-	"github.com/wasmjob/wasmjob/coordination/inspect"
+	"github.com/wasmjob/wasmjob/coordination/admin/inspect"
 	"github.com/wasmjob/wasmjob/coordination/registry"
+	"github.com/wasmjob/wasmjob/coordination/registry/zookeeper"
 	"github.com/wasmjob/wasmjob/coordination/tree"
-	"github.com/wasmjob/wasmjob/coordination/zookeeper"
-	"github.com/wasmjob/wasmjob/host"
-	"github.com/wasmjob/wasmjob/host/admin"
+	"github.com/wasmjob/wasmjob/host/control/admin"
+	"github.com/wasmjob/wasmjob/host/engine"
 	"github.com/wasmjob/wasmjob/host/event"
-	"github.com/wasmjob/wasmjob/host/verify"
+	"github.com/wasmjob/wasmjob/host/history/verify"
 	"github.com/wasmjob/wasmjob/test/zkserver"
 )
 
@@ -486,7 +486,7 @@ func TestClusterIsOperated(t *testing.T) {
 	d.of("tick", 0, kind(event.JobStopped))
 	at = everywhere("tick", at, map[*member]int{a: 3, b: 3})
 	everywhereFires(t, at)
-	if r := d.place.job("tick"); r.State != host.JobStopped {
+	if r := d.place.job("tick"); r.State != engine.JobStopped {
 		t.Errorf("the instance that was shut down is %s", r.State)
 	}
 

@@ -11,7 +11,7 @@ import (
 	"testing"
 
 	"github.com/wasmjob/wasmjob/abi"
-	"github.com/wasmjob/wasmjob/host"
+	"github.com/wasmjob/wasmjob/host/engine"
 	"github.com/wasmjob/wasmjob/host/event"
 )
 
@@ -117,7 +117,7 @@ func TestCodestatsGoesOn(t *testing.T) {
 	for range 4 {
 		at = h.fires("clock", at).at + 1
 	}
-	var before host.ItemStatus
+	var before engine.ItemStatus
 	for _, i := range p.job("codestats").Items {
 		if i.Item == stuck {
 			before = i

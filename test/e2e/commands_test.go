@@ -10,9 +10,9 @@ import (
 	"testing"
 
 	"github.com/wasmjob/wasmjob/abi"
-	"github.com/wasmjob/wasmjob/host"
-	"github.com/wasmjob/wasmjob/host/admin"
-	view "github.com/wasmjob/wasmjob/host/cluster"
+	"github.com/wasmjob/wasmjob/host/control/admin"
+	view "github.com/wasmjob/wasmjob/host/control/cluster"
+	"github.com/wasmjob/wasmjob/host/engine"
 	"github.com/wasmjob/wasmjob/host/event"
 	"github.com/wasmjob/wasmjob/host/history"
 )
@@ -82,7 +82,7 @@ func TestOperating(t *testing.T) {
 	// All of it.
 	p.must("disable", "clock")
 	off := h.of("clock", from, kind(event.FireSkipped), because("disabled"))
-	if s := p.job("clock").State; s != host.JobDisabled {
+	if s := p.job("clock").State; s != engine.JobDisabled {
 		t.Errorf("the disabled job is %s", s)
 	}
 	from = h.mark()
@@ -99,7 +99,7 @@ func TestOperating(t *testing.T) {
 	from = h.mark()
 	p.must("remove", "work", "--purge")
 	gone := h.of("work", from, kind(event.JobRemoved), because("removed from the registry"))
-	if s := p.job("work"); s.State != host.JobRemoved || s.Reason == "" {
+	if s := p.job("work"); s.State != engine.JobRemoved || s.Reason == "" {
 		t.Errorf("the removed job is %s: %q", s.State, s.Reason)
 	}
 	p.refused(1, []string{"removed from the registry"}, "trigger", "work")

@@ -15,9 +15,9 @@ import (
 	"time"
 
 	"github.com/wasmjob/wasmjob/abi"
-	"github.com/wasmjob/wasmjob/host"
-	"github.com/wasmjob/wasmjob/host/admin"
-	view "github.com/wasmjob/wasmjob/host/cluster"
+	"github.com/wasmjob/wasmjob/host/control/admin"
+	view "github.com/wasmjob/wasmjob/host/control/cluster"
+	"github.com/wasmjob/wasmjob/host/engine"
 	"github.com/wasmjob/wasmjob/host/event"
 	"github.com/wasmjob/wasmjob/host/history"
 )
@@ -53,7 +53,7 @@ func TestAnyHostAnswers(t *testing.T) {
 	}
 	for _, m := range []*member{a, b} {
 		hosts := decoded[[]view.Host](t, m.must("hosts", "--json"))
-		if len(hosts) != 2 || hosts[0].ServerIP != m.ip || !hosts[0].Here || hosts[1].Silent != "" || hosts[1].Report.Status.State != host.HostLive {
+		if len(hosts) != 2 || hosts[0].ServerIP != m.ip || !hosts[0].Here || hosts[1].Silent != "" || hosts[1].Report.Status.State != engine.HostLive {
 			t.Errorf("the hosts, by %s: %+v", m.ip, hosts)
 		}
 		jobs := decoded[[]view.Job](t, m.must("jobs", "--json"))
@@ -88,7 +88,7 @@ func TestAnyHostAnswers(t *testing.T) {
 	b.of("bad", 0, kind(event.JobRemoved))
 	removed := func() bool {
 		jobs := decoded[[]view.Job](t, b.must("jobs", "--job", "bad", "--json"))
-		return len(jobs) == 1 && jobs[0].State == host.JobRemoved && jobs[0].Next.IsZero()
+		return len(jobs) == 1 && jobs[0].State == engine.JobRemoved && jobs[0].Next.IsZero()
 	}
 	for end := time.Now().Add(patience); !removed(); {
 		if time.Now().After(end) {

@@ -7,8 +7,8 @@ import (
 	"testing"
 
 	"github.com/wasmjob/wasmjob/abi"
-	"github.com/wasmjob/wasmjob/coordination/inspect"
-	"github.com/wasmjob/wasmjob/host/admin"
+	"github.com/wasmjob/wasmjob/coordination/admin/inspect"
+	"github.com/wasmjob/wasmjob/host/control/admin"
 	"github.com/wasmjob/wasmjob/host/event"
 )
 

@@ -7,7 +7,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/wasmjob/wasmjob/host"
+	"github.com/wasmjob/wasmjob/host/engine"
 	"github.com/wasmjob/wasmjob/host/event"
 	"github.com/wasmjob/wasmjob/test/zkserver"
 )
@@ -44,7 +44,7 @@ func TestDeniedItem(t *testing.T) {
 			}
 			denied.at = since
 		}
-		if j := m.place.job("tick"); j.State != host.JobError || !strings.Contains(j.Reason, path) {
+		if j := m.place.job("tick"); j.State != engine.JobError || !strings.Contains(j.Reason, path) {
 			t.Errorf("%s: the status is %s, %q", path, j.State, j.Reason)
 		}
 		if out := m.must("status", "tick"); !strings.Contains(out, path) || !strings.Contains(out, "error") {

@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/wasmjob/wasmjob/abi"
-	"github.com/wasmjob/wasmjob/host"
+	"github.com/wasmjob/wasmjob/host/engine"
 	"github.com/wasmjob/wasmjob/host/event"
 )
 
@@ -73,7 +73,7 @@ func TestExamples(t *testing.T) {
 	// slow is still busy, shows how far it is, and stops when it is asked to.
 	h.of("slow", 0, kind(event.ItemStarted), item(1))
 	slow := p.job("slow")
-	if slow.State != host.JobRunning || len(slow.Items) != 2 || slow.Items[0].Total != 20 || !slow.Items[0].Running {
+	if slow.State != engine.JobRunning || len(slow.Items) != 2 || slow.Items[0].Total != 20 || !slow.Items[0].Running {
 		t.Errorf("slow: %+v", slow)
 	}
 	from := h.mark()

@@ -184,8 +184,8 @@ func TestInit(t *testing.T) {
 	if want := `wasmjob run --config "` + config + `"`; start[1] != want {
 		t.Errorf("init says %s, want %s", start[1], want)
 	}
-	p.put(filepath.Join("my jobs", "plugins", "hello.wasm"), read(t, "../../host/program/demo/hello.wasm"))
-	p.put(filepath.Join("my jobs", "plugins", "hello.yaml"), read(t, "../../host/program/demo/hello.yaml"))
+	p.put(filepath.Join("my jobs", "plugins", "hello.wasm"), read(t, "../../host/node/program/demo/hello.wasm"))
+	p.put(filepath.Join("my jobs", "plugins", "hello.yaml"), read(t, "../../host/node/program/demo/hello.yaml"))
 	s := p.begin([]string{"WASMJOB_ADMIN=127.0.0.1:0"}, "run", "--config", config)
 	s.await("hello, ")
 	s.interrupt()

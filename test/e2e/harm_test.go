@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/wasmjob/wasmjob/abi"
-	"github.com/wasmjob/wasmjob/host"
+	"github.com/wasmjob/wasmjob/host/engine"
 	"github.com/wasmjob/wasmjob/host/event"
 )
 
@@ -89,7 +89,7 @@ func TestHarm(t *testing.T) {
 	if code, metrics := h.get("/metrics"); !regexp.MustCompile(`wasmjob_log_lines_dropped_total\{job_name="harm"\} [1-9]`).MatchString(metrics) {
 		t.Errorf("the metrics do not count the dropped lines: %d %s", code, metrics)
 	}
-	if s := p.job("harm"); s.State != host.JobReady {
+	if s := p.job("harm"); s.State != engine.JobReady {
 		t.Errorf("the job is %s: %s", s.State, s.Reason)
 	}
 	h.fires("clock", end.at)

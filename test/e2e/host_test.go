@@ -25,11 +25,11 @@ import (
 	"github.com/fsnotify/fsnotify"
 
 	"github.com/wasmjob/wasmjob/abi"
-	"github.com/wasmjob/wasmjob/host"
-	"github.com/wasmjob/wasmjob/host/admin"
+	"github.com/wasmjob/wasmjob/host/control/admin"
+	"github.com/wasmjob/wasmjob/host/engine"
 	"github.com/wasmjob/wasmjob/host/event"
 	"github.com/wasmjob/wasmjob/host/history"
-	"github.com/wasmjob/wasmjob/host/history/lines"
+	"github.com/wasmjob/wasmjob/host/history/jsonl"
 )
 
 // place is where one test's hosts live: a plugins directory, a directory that
@@ -178,10 +178,10 @@ func (p *place) status() admin.Report {
 }
 
 // job is a job's status; it fails if there is no such job.
-func (p *place) job(name string) *host.JobStatus {
+func (p *place) job(name string) *engine.JobStatus {
 	p.t.Helper()
 	r := p.status()
-	i := slices.IndexFunc(r.Status.Jobs, func(j *host.JobStatus) bool { return j.Name == name })
+	i := slices.IndexFunc(r.Status.Jobs, func(j *engine.JobStatus) bool { return j.Name == name })
 	if i < 0 {
 		p.t.Fatalf("status has no job %s: %+v", name, r.Status.Jobs)
 	}
@@ -189,7 +189,7 @@ func (p *place) job(name string) *host.JobStatus {
 }
 
 // refusal is why a file is refused; nil if it is not.
-func (p *place) refusal(file string) *host.Refusal {
+func (p *place) refusal(file string) *engine.Refusal {
 	p.t.Helper()
 	for _, r := range p.status().Status.Refused {
 		if r.File == file {
@@ -538,7 +538,7 @@ func (h *process) stop() {
 		h.t.Errorf("exit code %d after SIGTERM, want 0", code)
 	}
 	n := 0
-	for _, err := range lines.Read(h.history) {
+	for _, err := range jsonl.Read(h.history) {
 		if err != nil {
 			h.t.Error(err)
 		}

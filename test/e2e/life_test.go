@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/wasmjob/wasmjob/abi"
-	"github.com/wasmjob/wasmjob/host"
+	"github.com/wasmjob/wasmjob/host/engine"
 	"github.com/wasmjob/wasmjob/host/event"
 )
 
@@ -75,7 +75,7 @@ func TestFailoverOntoItself(t *testing.T) {
 	if n := h.count("still", kind(event.ItemStarted)); n != 0 {
 		t.Errorf("the disabled job was run %d times", n)
 	}
-	if j := p.job("still"); j.State != host.JobDisabled {
+	if j := p.job("still"); j.State != engine.JobDisabled {
 		t.Errorf("the disabled job is %s", j.State)
 	}
 	if j := p.job("edited"); j.ShardingTotalCount != 2 || !strings.HasSuffix(j.Cron, "2098") {

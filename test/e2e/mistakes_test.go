@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/wasmjob/wasmjob/host"
+	"github.com/wasmjob/wasmjob/host/engine"
 )
 
 // TestMistakesAtStart: a host that cannot start says why, with an exit code,
@@ -156,7 +156,7 @@ func TestMistakesInFiles(t *testing.T) {
 	}
 	from = h.mark()
 	h.fires("clock", from)
-	if jobs := p.status().Status.Jobs; len(jobs) != 1 || jobs[0].Name != "clock" || jobs[0].State == host.JobError {
+	if jobs := p.status().Status.Jobs; len(jobs) != 1 || jobs[0].Name != "clock" || jobs[0].State == engine.JobError {
 		t.Errorf("jobs: %+v", jobs)
 	}
 	validated := p.cli("validate", "--cache", cache(t), p.path("plugins"))

@@ -9,7 +9,7 @@ import (
 	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/coordination/tree"
 	"github.com/wasmjob/wasmjob/host/event"
-	"github.com/wasmjob/wasmjob/host/verify"
+	"github.com/wasmjob/wasmjob/host/history/verify"
 )
 
 // TestVerifyLooksAtTheRegistry: the command finds what a host that is gone has

@@ -7,7 +7,7 @@ import (
 
 	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/host/event"
-	"github.com/wasmjob/wasmjob/host/history/lines"
+	"github.com/wasmjob/wasmjob/host/history/jsonl"
 )
 
 // TestWholeLog: the file of guestLog has what a guest logs beyond the limits of its run, or how many
@@ -42,7 +42,7 @@ func TestWholeLog(t *testing.T) {
 	}
 	h.stop()
 	there, missing := make(map[string]int64), make(map[string]int64)
-	for r, err := range lines.Records(file) {
+	for r, err := range jsonl.Records(file) {
 		if err != nil {
 			t.Fatal(err)
 		}

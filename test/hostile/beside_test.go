@@ -15,14 +15,14 @@ import (
 	"time"
 
 	"github.com/wasmjob/wasmjob/abi"
-	"github.com/wasmjob/wasmjob/coordination/embedded"
-	"github.com/wasmjob/wasmjob/coordination/operate"
+	"github.com/wasmjob/wasmjob/coordination/admin/operate"
 	"github.com/wasmjob/wasmjob/coordination/registry"
+	"github.com/wasmjob/wasmjob/coordination/registry/embedded"
 	"github.com/wasmjob/wasmjob/coordination/tree"
-	"github.com/wasmjob/wasmjob/host"
-	"github.com/wasmjob/wasmjob/host/catalog"
+	"github.com/wasmjob/wasmjob/host/config/grants"
+	"github.com/wasmjob/wasmjob/host/engine"
+	"github.com/wasmjob/wasmjob/host/engine/catalog"
 	"github.com/wasmjob/wasmjob/host/event"
-	"github.com/wasmjob/wasmjob/host/grants"
 )
 
 var (
@@ -55,7 +55,7 @@ type aside struct {
 
 	mu     sync.Mutex
 	events []event.Event
-	bad    []host.Refusal
+	bad    []engine.Refusal
 	news   chan struct{} // closed when there is something new
 
 	end func() error
@@ -104,7 +104,7 @@ func newAside(isolation, root string, budget int64) (*aside, error) {
 	if err != nil {
 		return nil, err
 	}
-	h, err := host.New(host.Config{
+	h, err := engine.New(engine.Config{
 		Dial:      func(ctx context.Context) (registry.Center, error) { return server.Connect(ctx) },
 		Namespace: "hostile", ServerIP: "10.0.0.1",
 		OnEvent: func(e event.Event) {
@@ -126,7 +126,7 @@ func newAside(isolation, root string, budget int64) (*aside, error) {
 	var parts sync.WaitGroup
 	var failed [2]error
 	parts.Go(func() {
-		failed[0] = files.Run(ctx, func(jobs []host.Job, bad []host.Refusal) {
+		failed[0] = files.Run(ctx, func(jobs []engine.Job, bad []engine.Refusal) {
 			b.mu.Lock()
 			b.bad = slices.Clone(bad)
 			b.wake()

@@ -21,11 +21,11 @@ import (
 	"time"
 
 	"github.com/wasmjob/wasmjob/abi"
-	"github.com/wasmjob/wasmjob/host/capability/dir"
-	"github.com/wasmjob/wasmjob/host/capability/offer"
-	"github.com/wasmjob/wasmjob/host/grants"
-	"github.com/wasmjob/wasmjob/host/plugin"
-	"github.com/wasmjob/wasmjob/host/plugin/wasm"
+	"github.com/wasmjob/wasmjob/host/config/grants"
+	"github.com/wasmjob/wasmjob/host/sandbox/capability/dir"
+	"github.com/wasmjob/wasmjob/host/sandbox/capability/offer"
+	"github.com/wasmjob/wasmjob/host/sandbox/plugin"
+	"github.com/wasmjob/wasmjob/host/sandbox/wasm"
 )
 
 // What calls of imports may cost, whatever their arguments are. It is the host's memory that is meant: the

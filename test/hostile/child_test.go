@@ -22,12 +22,12 @@ import (
 
 	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
-	"github.com/wasmjob/wasmjob/host/capability/dir"
-	"github.com/wasmjob/wasmjob/host/capability/offer"
-	"github.com/wasmjob/wasmjob/host/grants"
-	"github.com/wasmjob/wasmjob/host/plugin"
-	"github.com/wasmjob/wasmjob/host/plugin/process"
-	"github.com/wasmjob/wasmjob/host/plugin/wasm"
+	"github.com/wasmjob/wasmjob/host/config/grants"
+	"github.com/wasmjob/wasmjob/host/sandbox/capability/dir"
+	"github.com/wasmjob/wasmjob/host/sandbox/capability/offer"
+	"github.com/wasmjob/wasmjob/host/sandbox/plugin"
+	"github.com/wasmjob/wasmjob/host/sandbox/process"
+	"github.com/wasmjob/wasmjob/host/sandbox/wasm"
 )
 
 // A hostile module may never come back, and may keep the whole process from

@@ -260,7 +260,7 @@ const more = 3 * time.Second
 
 // wrong says which phase took too long.
 func (p phases) wrong(v *verdict, m memory, file int) {
-	compiling := 2*time.Minute + time.Duration(file>>10)*15*time.Millisecond // as host/plugin has it, metered
+	compiling := 2*time.Minute + time.Duration(file>>10)*15*time.Millisecond // as host/sandbox/plugin has it, metered
 	start := p.Load - m.Compile
 	check := func(what string, took, most time.Duration) {
 		v.time(took > most+more, "%s took %s, of at most %s", what, took.Round(time.Millisecond), most+more)

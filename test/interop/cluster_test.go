@@ -22,10 +22,10 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/wasmjob/wasmjob/bench/peers/tap"
 	"github.com/wasmjob/wasmjob/host/event"
 	"github.com/wasmjob/wasmjob/strategy"
 	"github.com/wasmjob/wasmjob/test/interop/peer"
+	"github.com/wasmjob/wasmjob/test/tap"
 	"github.com/wasmjob/wasmjob/test/zkserver"
 )
 

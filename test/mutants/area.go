@@ -18,17 +18,17 @@ type area struct {
 // areas are the parts whose mistakes cost runs.
 var areas = []area{
 	{"coordination",
-		[]string{"coordination", "coordination/cleanup", "coordination/fence", "coordination/guarantee", "coordination/latch", "coordination/operate", "coordination/step"},
-		[]string{"coordination", "coordination/fence", "coordination/operate", "coordination/step", "coordination/registrytest", "host"}},
+		[]string{"coordination", "coordination/admin/cleanup", "coordination/fence", "coordination/recipe/guarantee", "coordination/recipe/latch", "coordination/admin/operate", "coordination/step"},
+		[]string{"coordination", "coordination/fence", "coordination/admin/operate", "coordination/step", "coordination/registry/registrytest", "host"}},
 	{"history",
-		[]string{"host/history", "host/history/database", "host/history/lines"},
-		[]string{"host/history", "host/history/lines", "host/history/database"}},
+		[]string{"host/history", "host/history/database", "host/history/jsonl"},
+		[]string{"host/history", "host/history/jsonl", "host/history/database"}},
 	{"alerts",
-		[]string{"host/alert/board", "host/alert/dispatch"},
-		[]string{"host/alert/board", "host/alert/dispatch"}},
+		[]string{"host/alert/store", "host/alert/keeper"},
+		[]string{"host/alert/store", "host/alert/keeper"}},
 	{"registries",
-		[]string{"coordination/embedded", "coordination/zookeeper"},
-		[]string{"coordination/embedded", "coordination/zookeeper"}},
+		[]string{"coordination/registry/embedded", "coordination/registry/zookeeper"},
+		[]string{"coordination/registry/embedded", "coordination/registry/zookeeper"}},
 }
 
 // random are the tests that draw what they do, or explore it: they are tried last, so that the

@@ -6,9 +6,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/wasmjob/wasmjob/coordination/embedded"
 	"github.com/wasmjob/wasmjob/coordination/registry"
-	"github.com/wasmjob/wasmjob/coordination/zookeeper"
+	"github.com/wasmjob/wasmjob/coordination/registry/embedded"
+	"github.com/wasmjob/wasmjob/coordination/registry/zookeeper"
 	"github.com/wasmjob/wasmjob/test/zkserver"
 )
 

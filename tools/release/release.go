@@ -20,7 +20,7 @@ import (
 	"aead.dev/minisign"
 	"github.com/spf13/cobra/doc"
 
-	"github.com/wasmjob/wasmjob/host/program"
+	"github.com/wasmjob/wasmjob/host/node/program"
 )
 
 // options are what a release is made of.
@@ -157,7 +157,7 @@ func (m *made) describe() error {
 func (m *made) target(ctx context.Context, t target) error {
 	file := filepath.Join(m.files, t.system+"_"+t.processor, t.programName())
 	build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=auto",
-		"-ldflags", "-s -w -X github.com/wasmjob/wasmjob/host/program.version="+m.version, "-o", file, "./cmd/wasmjob")
+		"-ldflags", "-s -w -X github.com/wasmjob/wasmjob/host/node/program.version="+m.version, "-o", file, "./cmd/wasmjob")
 	build.Dir = m.tree
 	build.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS="+t.system, "GOARCH="+t.processor, "GOAMD64=v1", "GOARM64=v8.0", "GOFLAGS="+withoutSettings(os.Getenv("GOFLAGS")))
 	if out, err := build.CombinedOutput(); err != nil {

@@ -12,7 +12,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/wasmjob/wasmjob/host/history"
-	"github.com/wasmjob/wasmjob/host/history/lines"
+	"github.com/wasmjob/wasmjob/host/history/jsonl"
 )
 
 // follower is the queue of a database that follows a log on this disk. Records are written to the log first; what
@@ -28,9 +28,9 @@ type follower struct {
 	hurry chan struct{} // has room for one: somebody waits
 
 	mu      sync.Mutex
-	log     *lines.Log // its Append and Close
+	log     *jsonl.Log // its Append and Close
 	trouble trouble
-	pieces  []lines.Piece // of the newest records, oldest first: all that is not loaded if caught
+	pieces  []jsonl.Piece // of the newest records, oldest first: all that is not loaded if caught
 	pending int           // records of pieces
 	caught  bool
 	behind  int64 // records that were added and are in files only
@@ -48,13 +48,13 @@ type follower struct {
 	seen atomic.Pointer[history.State] // what state says: who asks does not wait for the disk
 
 	// Of the loader's goroutine.
-	reader *lines.Reader // of file, from at on; nil: none is open
+	reader *jsonl.Reader // of file, from at on; nil: none is open
 	asked  bool          // file and at were found
 	warned bool          // of files that cannot be read
 	total  int           // records that were read from files since the process began
 }
 
-func newFollower(log *lines.Log, most int64, hurry chan struct{}, logger *zap.Logger) *follower {
+func newFollower(log *jsonl.Log, most int64, hurry chan struct{}, logger *zap.Logger) *follower {
 	f := &follower{most: most, woken: make(chan struct{}, 1), hurry: hurry, log: log, trouble: trouble{log: logger}, early: true}
 	f.publish()
 	press(f.woken)
@@ -156,7 +156,7 @@ func (f *follower) release() (err error) {
 
 // open opens the file to read, unless there is none.
 func (f *follower) open(ctx context.Context, position positionFunc) error {
-	list, unread, err := lines.Files(f.log.Path())
+	list, unread, err := jsonl.Files(f.log.Path())
 	if err != nil {
 		return fmt.Errorf("the history's files: %w", err)
 	}
@@ -186,7 +186,7 @@ func (f *follower) open(ctx context.Context, position positionFunc) error {
 	for _, later := range list[i+1:] {
 		f.left += later.Size
 	}
-	f.reader, err = lines.OpenReader(list[i].Name, f.at)
+	f.reader, err = jsonl.OpenReader(list[i].Name, f.at)
 	if errors.Is(err, os.ErrNotExist) { // it was removed to make room
 		f.over, err = true, nil
 	}
@@ -194,12 +194,12 @@ func (f *follower) open(ctx context.Context, position positionFunc) error {
 }
 
 // index is that of the file among others, -1 if it is not there.
-func (f *follower) index(list []lines.File) int {
-	return slices.IndexFunc(list, func(x lines.File) bool { return x.ID == f.file })
+func (f *follower) index(list []jsonl.File) int {
+	return slices.IndexFunc(list, func(x jsonl.File) bool { return x.ID == f.file })
 }
 
 // begin finds where to go on: in the newest file that the database knows, or at the begin of as much as is to be loaded.
-func (f *follower) begin(ctx context.Context, list []lines.File, position positionFunc) error {
+func (f *follower) begin(ctx context.Context, list []jsonl.File, position positionFunc) error {
 	i, bytes := len(list)-1, int64(0)
 	for ; i >= 0; i-- {
 		at, err := position(ctx, list[i].ID)
@@ -230,7 +230,7 @@ func (f *follower) set(file string, at int64) {
 // meet notes that the loader has come to the end of the log if it has. The caller holds f.mu: nothing is
 // written meanwhile.
 func (f *follower) meet() error {
-	list, _, err := lines.Files(f.log.Path())
+	list, _, err := jsonl.Files(f.log.Path())
 	if err != nil {
 		return fmt.Errorf("the history's files: %w", err)
 	}
@@ -239,7 +239,7 @@ func (f *follower) meet() error {
 		return nil
 	}
 	if len(list) > 0 {
-		r, err := lines.OpenReader(list[i].Name, f.at)
+		r, err := jsonl.OpenReader(list[i].Name, f.at)
 		if err != nil {
 			return err
 		}

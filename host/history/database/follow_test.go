@@ -17,11 +17,11 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/wasmjob/wasmjob/abi"
-	"github.com/wasmjob/wasmjob/host/ceiling"
+	"github.com/wasmjob/wasmjob/host/config/ceiling"
 	"github.com/wasmjob/wasmjob/host/event"
 	"github.com/wasmjob/wasmjob/host/history"
 	"github.com/wasmjob/wasmjob/host/history/historytest"
-	"github.com/wasmjob/wasmjob/host/history/lines"
+	"github.com/wasmjob/wasmjob/host/history/jsonl"
 )
 
 // openFile opens the history of a file.
@@ -70,7 +70,7 @@ func TestFollower_database(t *testing.T) {
 	n := 0
 	logged := func(count int) { // as a host that is killed before the database has them, or one without a database
 		t.Helper()
-		log, err := lines.OpenLog(path, 1<<20, nil)
+		log, err := jsonl.OpenLog(path, 1<<20, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -102,7 +102,7 @@ func TestFollower_database(t *testing.T) {
 		}
 	}
 	logged(8000)
-	if files, err := lines.Segments(path); err != nil || len(files) < 2 {
+	if files, err := jsonl.Segments(path); err != nil || len(files) < 2 {
 		t.Fatalf("%d older files, %v; want some", len(files), err)
 	}
 	check("all of the log")
@@ -215,7 +215,7 @@ func TestFollower_size(t *testing.T) {
 func TestFollower_least(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "h.jsonl")
-	first, err := lines.OpenLog(path, 64<<20, nil)
+	first, err := jsonl.OpenLog(path, 64<<20, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -243,7 +243,7 @@ func TestFollower_least(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if first, err = lines.OpenLog(path, 64<<20, nil); err != nil {
+		if first, err = jsonl.OpenLog(path, 64<<20, nil); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -379,7 +379,7 @@ func TestFollower_runs(t *testing.T) {
 	e := event.Event{Host: "10.0.0.1@-@1-a", Source: abi.SourceTrigger, Instant: at, Fence: 5, Item: new(int)}
 	logged := func(events ...event.Event) {
 		t.Helper()
-		log, err := lines.OpenLog(path, 0, nil)
+		log, err := jsonl.OpenLog(path, 0, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -450,7 +450,7 @@ func TestFollower_manyGoroutines(t *testing.T) {
 
 func eventsOf(t *testing.T, path string) (events []event.Event) {
 	t.Helper()
-	for e, err := range lines.Read(path) {
+	for e, err := range jsonl.Read(path) {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -530,7 +530,7 @@ func TestFollower_quota(t *testing.T) {
 func TestFollower_lostAnswer(t *testing.T) {
 	t.Parallel()
 	s := openStore(t, "sqlite:"+filepath.Join(t.TempDir(), "h.db"), "", t.TempDir())
-	log, err := lines.OpenLog(filepath.Join(t.TempDir(), "h.jsonl"), 64<<20, zap.NewNop())
+	log, err := jsonl.OpenLog(filepath.Join(t.TempDir(), "h.jsonl"), 64<<20, zap.NewNop())
 	if err != nil {
 		t.Fatal(err)
 	}

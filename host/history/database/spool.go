@@ -16,9 +16,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/wasmjob/wasmjob/host/filelock"
+	"github.com/wasmjob/wasmjob/host/config/filelock"
 	"github.com/wasmjob/wasmjob/host/history"
-	"github.com/wasmjob/wasmjob/host/history/lines"
+	"github.com/wasmjob/wasmjob/host/history/jsonl"
 )
 
 // spoolFileBytes is what one file of the spool grows to.
@@ -226,7 +226,7 @@ func (s *spool) read(most int) (f *spoolFile, entries []history.Entry, ends []in
 		return nil, nil, nil, nil
 	}
 	f = s.files[0]
-	r := lines.NewReader(io.NewSectionReader(f.file, f.loaded, f.size-f.loaded), nil, f.loaded)
+	r := jsonl.NewReader(io.NewSectionReader(f.file, f.loaded, f.size-f.loaded), nil, f.loaded)
 	if entries, ends, err = r.Next(most); err != nil {
 		return f, nil, nil, fmt.Errorf("reading %s: %w", f.name, err)
 	}

@@ -13,7 +13,7 @@ import (
 
 	"github.com/wasmjob/wasmjob/host/event"
 	"github.com/wasmjob/wasmjob/host/history"
-	"github.com/wasmjob/wasmjob/host/history/lines"
+	"github.com/wasmjob/wasmjob/host/history/jsonl"
 )
 
 // standIn answers queries while a server's database does not: from what this host has not written there, which waits in
@@ -182,7 +182,7 @@ func (c *copied) read(ctx context.Context, f waitingFile) (err error) {
 	if err != nil {
 		return err
 	}
-	r := lines.NewReader(io.NewSectionReader(file, f.from, f.size-f.from), file, f.from)
+	r := jsonl.NewReader(io.NewSectionReader(file, f.from, f.size-f.from), file, f.from)
 	defer func() { err = errors.Join(err, r.Close()) }()
 	for ctx.Err() == nil {
 		entries, _, err := r.Next(mostChunk)

@@ -12,9 +12,9 @@ import (
 
 	"go.uber.org/zap"
 
-	"github.com/wasmjob/wasmjob/host/ceiling"
+	"github.com/wasmjob/wasmjob/host/config/ceiling"
 	"github.com/wasmjob/wasmjob/host/history"
-	"github.com/wasmjob/wasmjob/host/history/lines"
+	"github.com/wasmjob/wasmjob/host/history/jsonl"
 )
 
 // Options say where and how much. Config is required.
@@ -161,7 +161,7 @@ func (o *Options) bound() int64 {
 const logPart = 4
 
 // size is the bound of a log and its database together.
-func (o *Options) size() int64 { return cmp.Or(o.MaxBytes, lines.DefaultMaxBytes) }
+func (o *Options) size() int64 { return cmp.Or(o.MaxBytes, jsonl.DefaultMaxBytes) }
 
 // queue makes what records wait in.
 func (o *Options) queue(bound int64, hurry chan struct{}) (queue, error) {
@@ -171,7 +171,7 @@ func (o *Options) queue(bound int64, hurry chan struct{}) (queue, error) {
 		b.publish()
 		return b, nil
 	case o.Config.log != "":
-		log, err := lines.OpenLog(o.Config.log, max(o.size()/logPart, lines.MinMaxBytes), o.Logger)
+		log, err := jsonl.OpenLog(o.Config.log, max(o.size()/logPart, jsonl.MinMaxBytes), o.Logger)
 		if err != nil {
 			return nil, err
 		}

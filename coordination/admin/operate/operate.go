@@ -1,0 +1,854 @@
+package operate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/wasmjob/wasmjob/coordination/jobconfig"
+	"github.com/wasmjob/wasmjob/coordination/registry"
+	"github.com/wasmjob/wasmjob/coordination/step"
+	"github.com/wasmjob/wasmjob/coordination/tree"
+	"github.com/wasmjob/wasmjob/internal/text/words"
+)
+
+// The refusals of a trigger.
+var (
+	// ErrNothingRuns: no instance would serve it.
+	ErrNothingRuns = errors.New("nothing would run")
+	// ErrTriggerWaits: an earlier one that asks for something else has not begun everywhere.
+	ErrTriggerWaits = errors.New("another trigger waits")
+	// ErrNoTriggerArgs: an instance would not know its arguments.
+	ErrNoTriggerArgs = errors.New("items and a parameter cannot be given")
+)
+
+// TriggerJob asks every instance of the job to run its items once, now; see TriggerWith.
+func TriggerJob(ctx context.Context, r registry.Center, l tree.Layout) error {
+	_, _, err := TriggerWith(ctx, r, l, tree.TriggerArgs{})
+	return err
+}
+
+// TriggerWith asks every instance of the job to run its items once, now, or some of them,
+// or with another parameter. An instance that has not consumed an earlier trigger keeps
+// that one, which counts for both if it asks for the same: none is lost and none is
+// doubled. The parent node is set in the same commit; its transaction is the number of
+// the round, which is returned, its data are the arguments. An instance that begins an earlier
+// round at this moment counts both as that one. earlier is the number of the trigger before, if an
+// instance still keeps that one: if it has begun nothing of it, it runs once for both, in the new round.
+func TriggerWith(ctx context.Context, r registry.Center, l tree.Layout, args tree.TriggerArgs) (round, earlier int64, err error) {
+	err = step.Perform(ctx, r, "trigger", func(ctx context.Context, x *step.Exchange) error {
+		for {
+			n, err := x.Read(ctx, registry.Data(l.Config()), registry.Children(l.Instances()), registry.Data(l.Triggers()), registry.Children(l.Triggers()), registry.Data(l.Assignment()))
+			if err != nil {
+				return err
+			}
+			if !n.Data(l.Config()).Exists {
+				return tree.ErrRemoved
+			}
+			t := triggering{layout: l, args: args, parent: n.Data(l.Triggers()), instances: n.Children(l.Instances()), waiting: n.Children(l.Triggers()),
+				division: tree.ParseDivision(n.Data(l.Assignment()).Data)}
+			if len(t.instances) == 0 {
+				return fmt.Errorf("%w: no host has the job; '%s' says why, as far as that is known", ErrNothingRuns, words.Command("why", l.Job))
+			}
+			if err := t.check(ctx, x, n.Data(l.Config()).Data); err != nil {
+				return err
+			}
+			results, err := x.Commit(ctx, t.ops()...)
+			if step.ConflictOf(err) != nil {
+				continue
+			}
+			for _, done := range results { // one is a set
+				round = max(round, done.Zxid)
+			}
+			if slices.ContainsFunc(t.waiting, func(id string) bool { return slices.Contains(t.instances, id) }) {
+				earlier = t.parent.Mzxid
+			}
+			return err
+		}
+	})
+	return round, earlier, err
+}
+
+// triggering is a trigger on its way: what was read.
+type triggering struct {
+	layout    tree.Layout
+	args      tree.TriggerArgs
+	parent    registry.Node
+	instances []string
+	waiting   []string // instances that have not consumed an earlier one
+	division  tree.Division
+}
+
+// check refuses a trigger that would not do what it asks for.
+func (t *triggering) check(ctx context.Context, x *step.Exchange, config []byte) error {
+	if err := anyEnabled(ctx, x, t.layout, t.instances); err != nil {
+		return err
+	}
+	c, _, unreadable := jobconfig.Parse(config)
+	if !t.args.Plain() {
+		if unreadable != nil {
+			return fmt.Errorf("the job's configuration cannot be read: %w", unreadable)
+		}
+		if err := t.args.Fits(c.ShardingTotalCount); err != nil {
+			return err
+		}
+		if err := t.known(ctx, x); err != nil {
+			return err
+		}
+	}
+	if unreadable == nil {
+		if err := t.anyRuns(ctx, x, c.ShardingTotalCount); err != nil {
+			return err
+		}
+	}
+	if earlier := tree.ParseTriggerArgs(t.parent.Data); !earlier.Same(t.args) {
+		return t.waits(ctx, x, earlier)
+	}
+	return nil
+}
+
+// mostLookedAt is how many items a trigger looks at before it goes ahead.
+const mostLookedAt = 1000
+
+// anyRuns refuses a trigger none of whose items may run, of a job of so many. As a rule it reads one.
+func (t *triggering) anyRuns(ctx context.Context, x *step.Exchange, total int) error {
+	var asked, disabled, held tree.Items
+	for i := range total {
+		if t.args.Has(i) {
+			asked = append(asked, i)
+		}
+		if len(asked) > mostLookedAt {
+			return nil
+		}
+	}
+	if len(asked) == 0 {
+		return nil
+	}
+	for _, some := range []tree.Items{asked[:1], asked[1:]} {
+		var read []registry.Query
+		for _, i := range some {
+			read = append(read, registry.Data(t.layout.ItemDisabled(i)), registry.Data(t.layout.Record(i)))
+		}
+		n, err := x.Read(ctx, read...)
+		if err != nil {
+			return err
+		}
+		for _, i := range some {
+			switch {
+			case n.Data(t.layout.ItemDisabled(i)).Exists:
+				disabled = append(disabled, i)
+			case tree.ParseRecord(n.Data(t.layout.Record(i)).Data).Held != 0:
+				held = append(held, i)
+			default:
+				return nil
+			}
+		}
+	}
+	why := slices.DeleteFunc([]string{t.cannotRun(disabled, "disabled", "enable"), t.cannotRun(held, "held back", "release")}, func(s string) bool { return s == "" })
+	return fmt.Errorf("%w: %s", ErrNothingRuns, strings.Join(why, "; "))
+}
+
+// cannotRun says of items what they are, and which command lets them run; empty of none.
+func (t *triggering) cannotRun(items tree.Items, are, command string) string {
+	switch len(items) {
+	case 0:
+		return ""
+	case 1:
+		return fmt.Sprintf("item %s is %s: '%s' lets it run", items, are, words.Command(command, t.layout.Job, "--item", items.String()))
+	}
+	return fmt.Sprintf("items %s are %s: '%s' lets one run", words.Clip(items.String()), are, words.Command(command, t.layout.Job, "--item", "N"))
+}
+
+// known refuses arguments that an instance would not know: it would run all its items.
+func (t *triggering) known(ctx context.Context, x *step.Exchange) error {
+	l := t.layout
+	read := []registry.Query{registry.Data(l.Members())}
+	for _, id := range t.instances {
+		read = append(read, registry.Data(l.Detail(id)))
+	}
+	n, err := x.Read(ctx, read...)
+	if err != nil {
+		return err
+	}
+	members := tree.ParseMembers(n.Data(l.Members()).Data)
+	for _, id := range t.instances {
+		detail := n.Data(l.Detail(id))
+		switch {
+		case !detail.Exists && !slices.Contains(members, id):
+			return fmt.Errorf("%w: %s is a host of ElasticJob, which would run all its items with the configured parameter", ErrNoTriggerArgs, id)
+		case !tree.ParseDetail(detail.Data).TriggerArgs:
+			return fmt.Errorf("%w: host %s has an earlier version of wasmjob, which would run all its items with the configured parameter", ErrNoTriggerArgs, id)
+		}
+	}
+	return nil
+}
+
+// waits refuses a trigger while an earlier one, which asks for something else, has not
+// begun: what begins could not be both.
+func (t *triggering) waits(ctx context.Context, x *step.Exchange, earlier tree.TriggerArgs) error {
+	what := earlier.String()
+	if what == "" {
+		what = "all items and the configured parameter"
+	}
+	refusal := func(where string) error {
+		return fmt.Errorf("%w: that of %s, with %s, has not begun on %s; try again when it has",
+			ErrTriggerWaits, t.parent.Mtime.UTC().Format(time.RFC3339), what, where)
+	}
+	for _, id := range t.waiting {
+		if slices.Contains(t.instances, id) || slices.Contains(t.division.Instances, id) {
+			return refusal("host " + id)
+		}
+	}
+	items, err := t.owing(ctx, x, earlier)
+	if err != nil || len(items) == 0 {
+		return err
+	}
+	return refusal("the new owner of items " + items.String())
+}
+
+// owing are the items that are still to run in an earlier round, since they moved before
+// it began. For a plain one whatever they have begun since stands.
+func (t *triggering) owing(ctx context.Context, x *step.Exchange, earlier tree.TriggerArgs) (items tree.Items, err error) {
+	l, d := t.layout, t.division
+	var read []registry.Query
+	for _, i := range d.Owed() {
+		read = append(read, registry.Data(l.Record(i)), registry.Data(l.ItemDisabled(i)))
+	}
+	n, err := x.Read(ctx, read...)
+	if err != nil {
+		return nil, err
+	}
+	for _, i := range d.Owed() {
+		r := tree.ParseRecord(n.Data(l.Record(i)).Data)
+		if earlier.Plain() && r.Begun >= d.OwingSince {
+			continue
+		}
+		if i < d.Total && r.Trigger < d.Round && r.Held == 0 && !n.Data(l.ItemDisabled(i)).Exists {
+			items = append(items, i)
+		}
+	}
+	return items, nil
+}
+
+// ops make the triggers of a round.
+func (t *triggering) ops() []registry.Op {
+	l := t.layout
+	version := int32(0) // that of a node that is made here
+	if t.parent.Exists {
+		version = t.parent.Version
+	}
+	ops := []registry.Op{registry.Check(l.Config(), registry.AnyVersion), registry.Ensure(l.Triggers()), registry.Set(l.Triggers(), t.args.Data(), version)}
+	mark := []byte(tree.TriggerPlain)
+	targets := slices.Clone(t.instances)
+	if !t.args.Plain() {
+		mark = []byte(tree.TriggerWithArgs)
+		for _, id := range t.division.Members {
+			if !slices.Contains(targets, id) { // it is gone: the next division notes who owes the round
+				targets = append(targets, id)
+			}
+		}
+	}
+	for _, id := range t.waiting {
+		if !slices.Contains(targets, id) {
+			ops = append(ops, registry.Delete(l.Trigger(id), registry.AnyVersion)) // its instance is gone
+		}
+	}
+	for _, id := range targets {
+		if slices.Contains(t.waiting, id) {
+			ops = append(ops, registry.Check(l.Trigger(id), registry.AnyVersion)) // still not consumed
+		} else {
+			ops = append(ops, registry.Create(l.Trigger(id), mark))
+		}
+	}
+	return ops
+}
+
+// anyEnabled refuses a trigger of a job that is disabled on the servers of all its
+// instances.
+func anyEnabled(ctx context.Context, x *step.Exchange, l tree.Layout, instances []string) error {
+	ips := make([]string, len(instances))
+	for k, id := range instances {
+		ips[k] = tree.ServerOf(id)
+	}
+	slices.Sort(ips)
+	ips = slices.Compact(ips)
+	var read []registry.Query
+	for _, ip := range ips {
+		read = append(read, registry.Data(l.Server(ip)))
+	}
+	n, err := x.Read(ctx, read...)
+	if err != nil {
+		return err
+	}
+	if !slices.ContainsFunc(ips, func(ip string) bool { return tree.IsEnabled(n.Data(l.Server(ip)).Data) }) {
+		return fmt.Errorf("%w: the job is disabled on all servers that have an instance (%s); '%s' lets it run", ErrNothingRuns, words.Some(ips, ", "), words.Command("enable", l.Job))
+	}
+	return nil
+}
+
+// SetServers enables or disables servers for the job; with no addresses, the whole job:
+// all servers that there are, and those that come later. What is disabled with said.Until
+// is enabled by [EndDisabled] then. A server that is already so is not written, unless it is so
+// until another time: when its node was set is since when. changed is false if nothing was.
+// If no server was enabled before, what came due until now is not owed.
+func SetServers(ctx context.Context, r registry.Center, l tree.Layout, said tree.Word, enable bool, ips ...string) (changed bool, err error) {
+	said.Off = !enable
+	if enable {
+		said.Until = 0
+	}
+	err = step.Perform(ctx, r, "set servers", func(ctx context.Context, x *step.Exchange) error {
+		for {
+			s, err := readSwitches(ctx, x, l, ips)
+			if err != nil {
+				return err
+			}
+			targets, before, w := ips, s.wanted, s.wanted
+			changed = false
+			if len(ips) == 0 {
+				targets = s.ips
+				if word, ok := w.Disabled[tree.WholeJob]; w.DisabledOn(tree.WholeJob, s.byDefault) == enable || (!enable && !word.Same(said) && (word.Off || said.Until != 0)) {
+					w.Disabled, changed = w.Disabled.With(tree.WholeJob, said), true
+				} else if len(w.Disabled) > 0 { // said before: it stays said by whom it was
+					w.Disabled = nil
+					if ok {
+						w.Disabled = w.Disabled.With(tree.WholeJob, word)
+					}
+				}
+			}
+			for _, ip := range ips {
+				w.Disabled = switched(w, ip, enable, s.byDefault, said)
+			}
+			ops := append([]registry.Op{registry.Check(l.Config(), registry.AnyVersion)}, wish(l, s.nodes, w)...)
+			for _, ip := range targets {
+				was, _ := before.Disabled.Of(ip)
+				is, _ := w.Disabled.Of(ip)
+				switch node := s.server(ip); {
+				case !node.Exists:
+					ops, changed = append(ops, registry.Create(l.Server(ip), state(enable))), true
+				case tree.IsEnabled(node.Data) != enable, !enable && was.Until != is.Until: // the hosts see that it was set
+					ops, changed = append(ops, registry.Set(l.Server(ip), state(enable), node.Version)), true
+				default:
+					ops = append(ops, registry.Check(l.Server(ip), node.Version))
+				}
+			}
+			if enable && changed {
+				ops = append(ops, s.noneOwed(nil)...)
+			}
+			_, err = x.Commit(ctx, ops...)
+			if step.ConflictOf(err) == nil {
+				return err
+			}
+		}
+	})
+	return changed, err
+}
+
+// state is what the node of a server holds.
+func state(enabled bool) []byte {
+	if enabled {
+		return []byte(tree.Enabled)
+	}
+	return []byte(tree.Disabled)
+}
+
+// switches is what stands in the registry about which servers may run a job.
+type switches struct {
+	layout    tree.Layout
+	nodes     registry.Snapshot
+	wanted    tree.Wanted
+	byDefault bool     // what the configuration says
+	ips       []string // that have a node
+}
+
+// readSwitches reads them; more are servers that need not have a node.
+func readSwitches(ctx context.Context, x *step.Exchange, l tree.Layout, more []string) (*switches, error) {
+	n, err := x.Read(ctx, registry.Data(l.Config()), registry.Children(l.Servers()), registry.Data(l.Wanted()), registry.Data(l.Sibling()))
+	if err != nil {
+		return nil, err
+	}
+	if !n.Data(l.Config()).Exists {
+		return nil, tree.ErrRemoved
+	}
+	s := &switches{layout: l, nodes: n, wanted: tree.ParseWanted(n.Data(l.Wanted()).Data), ips: n.Children(l.Servers())}
+	if c, _, err := jobconfig.Parse(n.Data(l.Config()).Data); err == nil {
+		s.byDefault = c.Disabled
+	}
+	var read []registry.Query
+	for _, ip := range slices.Concat(s.ips, more) {
+		read = append(read, registry.Data(l.Server(ip)))
+	}
+	servers, err := x.Read(ctx, read...)
+	if err != nil {
+		return nil, err
+	}
+	maps.Copy(s.nodes, servers)
+	return s, nil
+}
+
+func (s *switches) server(ip string) registry.Node { return s.nodes.Data(s.layout.Server(ip)) }
+
+// noneOwed are the ops by which nothing is owed of what came due while no server was enabled; none if
+// one is. data is that of the node. A job that no host of ours has had keeps no nodes of ours.
+func (s *switches) noneOwed(data []byte) []registry.Op {
+	enabled := func(ip string) bool { return s.server(ip).Exists && tree.IsEnabled(s.server(ip).Data) }
+	if slices.ContainsFunc(s.ips, enabled) || !s.nodes.Data(s.layout.Sibling()).Exists {
+		return nil
+	}
+	return []registry.Op{registry.Ensure(s.layout.Enabled()), registry.Set(s.layout.Enabled(), data, registry.AnyVersion)}
+}
+
+// EndDisabled enables the servers again that somebody has disabled until a time that is
+// over; now is the registry's clock. It ends one word, the first that was over, and before
+// it does, sets ended to it, and of to whom it was said: tree.WholeJob, or the address of a server.
+// What the definition disables, or another word, stays so. done is false if nothing is over.
+func EndDisabled(ctx context.Context, r registry.Center, l tree.Layout, now time.Time, of *string, ended *tree.Word) (done bool, err error) {
+	err = step.Perform(ctx, r, "end disabled servers", func(ctx context.Context, x *step.Exchange) error {
+		for {
+			s, err := readSwitches(ctx, x, l, nil)
+			if err != nil {
+				return err
+			}
+			name, word, over := s.wanted.Disabled.FirstOver(now.UnixMilli())
+			if done = over; !over {
+				return nil
+			}
+			*of, *ended = name, word
+			w := s.wanted
+			w.Disabled = w.Disabled.Without(name)
+			ops := append([]registry.Op{registry.Check(l.Config(), registry.AnyVersion)}, wish(l, s.nodes, w)...)
+			enables := false
+			for _, ip := range s.ips {
+				said, _ := s.wanted.Disabled.Of(ip)
+				if node := s.server(ip); said == word && !tree.IsEnabled(node.Data) && !w.DisabledOn(ip, s.byDefault) {
+					ops, enables = append(ops, registry.Set(node.Path, state(true), node.Version)), true
+				}
+			}
+			if enables {
+				ops = append(ops, s.noneOwed(tree.EnabledData(word.Until))...)
+			}
+			_, err = x.Commit(ctx, ops...)
+			if step.ConflictOf(err) == nil {
+				return err
+			}
+		}
+	})
+	return done, err
+}
+
+// SetItem enables or disables one item. A disabled item keeps its owner and
+// does not run; said stands in its mark, and with said.Until [EndItem] enables it then. When
+// its node was set last is when it was enabled last: what came due until then is not owed.
+// changed is false if it was so.
+func SetItem(ctx context.Context, r registry.Center, l tree.Layout, said tree.Word, item int, enable bool) (changed bool, err error) {
+	said.Off = true
+	err = step.Perform(ctx, r, "set item", func(ctx context.Context, x *step.Exchange) error {
+		for {
+			n, err := x.Read(ctx, registry.Data(l.Item(item)), registry.Data(l.ItemDisabled(item)), registry.Data(l.Config()))
+			if err != nil {
+				return err
+			}
+			if !n.Data(l.Config()).Exists {
+				return tree.ErrRemoved
+			}
+			if !n.Data(l.Item(item)).Exists {
+				return fmt.Errorf("job %s has no item %d", l.Job, item)
+			}
+			mark := n.Data(l.ItemDisabled(item))
+			word, _ := tree.ParseMark(mark.Data)
+			var ops []registry.Op
+			switch {
+			case mark.Exists && enable:
+				ops = enableItem(l, item, n)
+			case enable, mark.Exists && word.Same(said):
+				return nil
+			default:
+				ops = []registry.Op{step.Put(mark, said.Mark())}
+			}
+			_, err = x.Commit(ctx, ops...)
+			if step.ConflictOf(err) == nil {
+				changed = err == nil
+				return err
+			}
+		}
+	})
+	return changed, err
+}
+
+// enableItem are the ops that enable an item as it was read.
+func enableItem(l tree.Layout, item int, n registry.Snapshot) []registry.Op {
+	mark, node := n.Data(l.ItemDisabled(item)), n.Data(l.Item(item))
+	return []registry.Op{registry.Delete(mark.Path, mark.Version), registry.Set(node.Path, node.Data, node.Version)}
+}
+
+// EndItem enables an item again that somebody has disabled until a time that is over; now is
+// the registry's clock. Before it does it sets ended to the word. done is false if it is not over.
+func EndItem(ctx context.Context, r registry.Center, l tree.Layout, item int, now time.Time, ended *tree.Word) (done bool, err error) {
+	err = step.Perform(ctx, r, "end a disabled item", func(ctx context.Context, x *step.Exchange) error {
+		for {
+			n, err := x.Read(ctx, registry.Data(l.Item(item)), registry.Data(l.ItemDisabled(item)))
+			if err != nil {
+				return err
+			}
+			mark := n.Data(l.ItemDisabled(item))
+			word, _ := tree.ParseMark(mark.Data)
+			if done = mark.Exists && word.Over(now.UnixMilli()); !done {
+				return nil
+			}
+			*ended = word
+			_, err = x.Commit(ctx, enableItem(l, item, n)...)
+			if step.ConflictOf(err) == nil {
+				return err
+			}
+		}
+	})
+	return done, err
+}
+
+// ErrJavaRuns refuses the shutdown of a Java host that runs items.
+var ErrJavaRuns = errors.New("a Java host that is shut down goes on running its items, and others would run them too")
+
+// switched are the words about disabled servers when a server is enabled or disabled: it has
+// one of its own only if it differs from the whole job.
+func switched(w tree.Wanted, ip string, enable, byDefault bool, said tree.Word) tree.Words {
+	is := func(words tree.Words) bool {
+		word, _ := words.Of(ip)
+		return (tree.Wanted{Disabled: words}).DisabledOn(ip, byDefault) != enable && (enable || word.Until == said.Until)
+	}
+	if is(w.Disabled) {
+		return w.Disabled
+	}
+	if rest := w.Disabled.Without(ip); is(rest) {
+		return rest
+	}
+	return w.Disabled.With(ip, said)
+}
+
+// Stop has instances of ours finish what they run and stay out of the job, until
+// [Start] or [Restore] takes that back: an operator's shutdown. of is of whom it holds, now
+// and later: tree.WholeJob, the address of a server, or tree.ProcessOf an instance. ids are
+// the instances that are in the job by that. One that has gone by itself is no error. stopped counts the others.
+func Stop(ctx context.Context, r registry.Center, l tree.Layout, said tree.Word, of string, ids []string) (stopped int, err error) {
+	said.Off = true
+	err = step.Perform(ctx, r, "stop", func(ctx context.Context, x *step.Exchange) error {
+		for {
+			n, err := x.Read(ctx, registry.Data(l.Wanted()), registry.Data(l.Sibling()), registry.Data(l.Config()), registry.Children(l.Instances()))
+			if err != nil {
+				return err
+			}
+			if !n.Data(l.Config()).Exists {
+				return tree.ErrRemoved
+			}
+			w := tree.ParseWanted(n.Data(l.Wanted()).Data)
+			if word := w.Stopped[of]; !word.Off || (of == tree.WholeJob && len(w.Stopped) > 1) {
+				w.Stopped = w.Stopped.With(of, said)
+			}
+			ops := append([]registry.Op{registry.Check(l.Config(), registry.AnyVersion)}, wish(l, n, w)...)
+			stopped = 0
+			for _, id := range ids {
+				if slices.Contains(n.Children(l.Instances()), id) {
+					ops, stopped = append(ops, registry.Delete(l.Instance(id), registry.AnyVersion)), stopped+1
+				}
+			}
+			_, err = x.Commit(ctx, ops...)
+			if step.ConflictOf(err) == nil {
+				return err
+			}
+		}
+	})
+	return stopped, err
+}
+
+// wish are the ops by which something else is wanted of a job than the node says that was read, with
+// that of our tree. A job that no host of ours has had has none, and needs none: who joins it goes by
+// ElasticJob's nodes.
+func wish(l tree.Layout, n registry.Snapshot, w tree.Wanted) []registry.Op {
+	node, data := n.Data(l.Wanted()), w.Data()
+	switch {
+	case node.Exists && string(data) == string(node.Data):
+		return []registry.Op{registry.Check(node.Path, node.Version)}
+	case node.Exists:
+		return []registry.Op{registry.Set(node.Path, data, node.Version)}
+	case data == nil || !n.Data(l.Sibling()).Exists:
+		return nil
+	}
+	return []registry.Op{registry.Create(node.Path, data)}
+}
+
+// ErrNotAway refuses to bring back what is neither removed nor stopped.
+var ErrNotAway = errors.New("the job is neither removed nor shut down")
+
+// Start has an instance that was stopped come back into the job, whether it was stopped by
+// itself, with its server or with the whole job. A job that was removed is brought back, as
+// by [Restore]. Of an instance that is not to stay out it is [ErrNotAway].
+func Start(ctx context.Context, r registry.Center, l tree.Layout, said tree.Word, id string) error {
+	return comeBack(ctx, r, l, func(w tree.Wanted, _ []string) (tree.Wanted, bool) {
+		_, stopped := w.StopOf(id)
+		if stopped {
+			w = w.StartAgain(id, said)
+		}
+		return w, stopped
+	})
+}
+
+// Restore brings a job back that was removed, and has all hosts come back that were
+// stopped in it. A job that was removed without a purge has the configuration of the
+// definition that it had last; else that of the first host that comes. Of another job
+// it is [ErrNotAway].
+func Restore(ctx context.Context, r registry.Center, l tree.Layout, said tree.Word) error {
+	return comeBack(ctx, r, l, func(w tree.Wanted, leaving []string) (tree.Wanted, bool) {
+		stopped := false
+		for _, word := range w.Stopped {
+			stopped = stopped || word.Off
+		}
+		if stopped {
+			w.Stopped = nil
+			for _, id := range leaving { // it has still to find that it may come back
+				w = w.StartAgain(id, said)
+			}
+		}
+		return w, stopped
+	})
+}
+
+// comeBack brings a removed job back, and has change say who may come back into it; did is
+// false if no host was stopped. leaving are the hosts that are on their way out.
+func comeBack(ctx context.Context, r registry.Center, l tree.Layout, change func(w tree.Wanted, leaving []string) (changed tree.Wanted, did bool)) error {
+	return step.Perform(ctx, r, "bring back", func(ctx context.Context, x *step.Exchange) error {
+		for {
+			n, err := x.Read(ctx, registry.Data(l.Wanted()), registry.Data(l.Sibling()), registry.Data(l.Config()), registry.Data(l.Definition()), registry.Data(l.Assignment()), registry.Children(l.Instances()), registry.Children(l.Details()))
+			if err != nil {
+				return err
+			}
+			config, definition := n.Data(l.Config()), n.Data(l.Definition())
+			w := tree.ParseWanted(n.Data(l.Wanted()).Data)
+			var leaving []string
+			for _, id := range n.Children(l.Details()) {
+				if !slices.Contains(n.Children(l.Instances()), id) {
+					leaving = append(leaving, id)
+				}
+			}
+			next, did := change(w, leaving)
+			gone := w.Removed != nil || (!config.Exists && definition.Exists) // the latter by another program
+			var ops []registry.Op
+			switch c, _, err := jobconfig.Parse(definition.Data); {
+			case !gone && !did && !config.Exists && w.Definition != "":
+				return nil // it was brought back before: the first host that comes makes it
+			case !gone && !did && !config.Exists:
+				return tree.ErrRemoved
+			case !gone && !did:
+				return ErrNotAway
+			case !gone:
+			case config.Exists || !definition.Exists || err != nil || c.Validate() != nil:
+				next = next.Back(config.Exists)
+				if !config.Exists && definition.Exists { // of no use: the first host brings its own
+					ops = append(ops, registry.Delete(definition.Path, definition.Version))
+				}
+			default:
+				next = next.Back(true)
+				ops = append(ops, registry.Ensure(l.Root()), registry.Create(l.Config(), definition.Data), registry.Set(definition.Path, definition.Data, definition.Version))
+				if n := n.Data(l.Assignment()); n.Exists { // what is left of the job's earlier life divides nothing
+					ops = append(ops, registry.Set(n.Path, nil, n.Version))
+				}
+			}
+			_, err = x.Commit(ctx, append(wish(l, n, next), ops...)...)
+			if step.ConflictOf(err) == nil {
+				return err
+			}
+		}
+	})
+}
+
+// StopJava removes the instance of a Java host from the job's list, which asks it to stop.
+// One that runs items, and whose running marks are persistent, as they are with
+// failover, cannot be distinguished from one that crashed then: ErrJavaRuns.
+func StopJava(ctx context.Context, r registry.Center, l tree.Layout, id string) error {
+	return step.Perform(ctx, r, "stop instance", func(ctx context.Context, x *step.Exchange) error {
+		n, err := x.Read(ctx, registry.Children(l.Sharding()))
+		if err != nil {
+			return err
+		}
+		var items tree.Items
+		for _, name := range n.Children(l.Sharding()) {
+			if i, ok := tree.ItemNumber(name); ok {
+				items = append(items, i)
+			}
+		}
+		slices.Sort(items)
+		return stopJava(ctx, x, l, id, items)
+	})
+}
+
+// stopJava removes the instance of a Java host that runs nothing.
+func stopJava(ctx context.Context, x *step.Exchange, l tree.Layout, id string, items tree.Items) error {
+	var read []registry.Query
+	for _, i := range items {
+		read = append(read, registry.Data(l.ItemRunning(i)), registry.Data(l.ItemFailovering(i)), registry.Data(l.ItemInstance(i)))
+	}
+	for {
+		n, err := x.Read(ctx, read...)
+		if err != nil {
+			return err
+		}
+		var runs tree.Items
+		ops := []registry.Op{registry.Delete(l.Instance(id), registry.AnyVersion)}
+		for _, i := range items {
+			running, failovering := n.Data(l.ItemRunning(i)), n.Data(l.ItemFailovering(i))
+			lasts := func(mark registry.Node) bool { return mark.Exists && !mark.Ephemeral && string(mark.Data) == id }
+			if lasts(running) || lasts(failovering) {
+				runs = append(runs, i)
+			}
+			if string(n.Data(l.ItemInstance(i)).Data) == id && !running.Exists && step.Size(ops) < step.Budget {
+				ops = append(ops, registry.Absent(l.ItemRunning(i))) // it does not begin one meanwhile
+			}
+		}
+		if len(runs) > 0 {
+			return fmt.Errorf("%s runs %s: %w; disable its server (%s), which also ends its leadership, wait until it runs nothing, and shut it down then",
+				id, runs, ErrJavaRuns, words.Command("disable", l.Job, "--server", tree.ServerOf(id)))
+		}
+		_, err = x.Commit(ctx, ops...)
+		if conflict := step.ConflictOf(err); conflict == nil || conflict.Index == 0 {
+			return err // of a conflict: it has gone by itself
+		}
+	}
+}
+
+// Remove deletes the job from the registry, and writes down that it is removed: no host
+// brings it back with a definition that it had, whenever that host comes. With purge the
+// nodes of ours go as well: offsets, records; all but the node that says so. It
+// returns tree.ErrRemoved if there was nothing to delete.
+func Remove(ctx context.Context, r registry.Center, l tree.Layout, said tree.Word, purge bool) error {
+	return step.Perform(ctx, r, "remove", func(ctx context.Context, x *step.Exchange) error {
+		return remove(ctx, x, l, func() (ops []registry.Op, roots []string, err error) {
+			n, err := x.Read(ctx, registry.Data(l.Wanted()), registry.Data(l.Sibling()), registry.Data(l.Config()), registry.Data(l.Definition()), registry.Data(l.Superseded()), registry.Children(l.Sibling()))
+			if err != nil {
+				return nil, nil, err
+			}
+			roots = []string{l.Root()}
+			if purge {
+				roots = append(roots, below(l.Sibling(), n.Children(l.Sibling()), l.Wanted())...)
+			}
+			return tombstone(n, l, said, purge), roots, nil
+		})
+	})
+}
+
+// Forget deletes all of a job, and what is wanted of it: a host that comes with its definition makes
+// it again. It is for namespaces that no host uses any more.
+func Forget(ctx context.Context, r registry.Center, l tree.Layout) error {
+	return step.Perform(ctx, r, "forget", func(ctx context.Context, x *step.Exchange) error {
+		return remove(ctx, x, l, func() ([]registry.Op, []string, error) { return nil, []string{l.Root(), l.Sibling()}, nil })
+	})
+}
+
+// remove deletes all nodes at some roots and below, with ops in the first commit. look says which,
+// and is asked again after a conflict.
+func remove(ctx context.Context, x *step.Exchange, l tree.Layout, look func() (ops []registry.Op, roots []string, err error)) error {
+	for deleted := false; ; {
+		ops, roots, err := look()
+		if err != nil {
+			return err
+		}
+		paths, err := subtrees(ctx, x, roots)
+		if err != nil {
+			return err
+		}
+		if len(paths) == 0 && deleted {
+			return nil
+		}
+		if len(paths) == 0 {
+			return tree.ErrRemoved
+		}
+		done, err := removeAll(ctx, x, l, ops, paths, &deleted)
+		if done || err != nil {
+			return err
+		}
+	}
+}
+
+// tombstone are the ops that say that the job is removed, from what Remove reads; none if
+// that is said already.
+func tombstone(n registry.Snapshot, l tree.Layout, said tree.Word, purge bool) []registry.Op {
+	w := tree.ParseWanted(n.Data(l.Wanted()).Data)
+	if w.Removed == nil || n.Data(l.Config()).Exists {
+		if w.Removed != nil { // a host of the version before has brought it back
+			said = *w.Removed
+		}
+		var last []byte
+		if definition := n.Data(l.Definition()); definition.Exists {
+			last = definition.Data
+		}
+		w = w.Gone(said, last, tree.ParseSuperseded(n.Data(l.Superseded()).Data))
+	}
+	w.Purged = w.Purged || purge
+	return wish(l, n, w)
+}
+
+// below are the paths of nodes below one, without one of them.
+func below(path string, names []string, without string) []string {
+	var paths []string
+	for _, name := range names {
+		if p := path + "/" + name; p != without {
+			paths = append(paths, p)
+		}
+	}
+	return paths
+}
+
+// subtrees are the paths of all nodes that there are at roots and below, parents
+// first.
+func subtrees(ctx context.Context, x *step.Exchange, roots []string) (all []string, err error) {
+	for level := roots; len(level) > 0; {
+		read := make([]registry.Query, len(level))
+		for i, p := range level {
+			read[i] = registry.Children(p)
+		}
+		n, err := x.Read(ctx, read...)
+		if err != nil {
+			return nil, err
+		}
+		level = nil
+		for _, q := range read {
+			if !n[q].Exists {
+				continue
+			}
+			all = append(all, q.Path)
+			for _, name := range n[q].Names {
+				level = append(level, q.Path+"/"+name)
+			}
+		}
+	}
+	return all, nil
+}
+
+// removeAll deletes nodes, which are listed parents first, in commits that fit. The
+// configuration goes first, with some ops: without it hosts begin nothing and write
+// nothing. done is false if something has changed; deleted is set once something is deleted.
+func removeAll(ctx context.Context, x *step.Exchange, l tree.Layout, first []registry.Op, paths []string, deleted *bool) (done bool, err error) {
+	config := l.Config()
+	ops := slices.Clone(first)
+	if slices.Contains(paths, config) {
+		ops = append(ops, registry.Delete(config, registry.AnyVersion))
+	}
+	for _, p := range slices.Backward(paths) {
+		if p != config {
+			ops = append(ops, registry.Delete(p, registry.AnyVersion))
+		}
+	}
+	for part := range step.Parts(ops, step.Budget) {
+		_, err := x.Commit(ctx, part...)
+		if err == nil || step.IsUnknown(err) { // then perhaps
+			*deleted = true
+		}
+		if step.Contested(err) {
+			return false, nil
+		}
+		if err != nil {
+			return false, err
+		}
+	}
+	return true, nil
+}

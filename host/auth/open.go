@@ -1,0 +1,19 @@
+package auth
+
+// Open is what is answered without asking who wants to know.
+type Open string
+
+// What may be open.
+const (
+	// OpenAuto is OpenAll on an address of this machine, else OpenHealth.
+	OpenAuto Open = "auto"
+	// OpenAll is /healthz, /readyz and /metrics, OpenHealth the first two.
+	OpenAll    Open = "all"
+	OpenHealth Open = "health"
+	OpenNone   Open = "none"
+)
+
+// Opens are all values of Open.
+func Opens() []string {
+	return []string{string(OpenAuto), string(OpenAll), string(OpenHealth), string(OpenNone)}
+}

@@ -1,0 +1,225 @@
+// Package command is what commands have in common: what they may touch of the process,
+// mistakes on the command line, the flags that name a host or a registry, and the forms
+// in which something is shown.
+//
+// The rooms of commands import it; host/node/program puts their commands together. Nothing of
+// it is used by two goroutines.
+package command
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/user"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/wasmjob/wasmjob/coordination/registry"
+	"github.com/wasmjob/wasmjob/host/cli/terminal"
+	"github.com/wasmjob/wasmjob/host/control/admin"
+	"github.com/wasmjob/wasmjob/internal/text/times"
+	"github.com/wasmjob/wasmjob/internal/text/words"
+)
+
+const (
+	// EnvPrefix begins the names of the variables that are settings.
+	EnvPrefix = "WASMJOB_"
+	// ConfigFlag names the configuration file.
+	ConfigFlag = "config"
+)
+
+// Program is one run of the command line: what it may touch of the process.
+type Program struct {
+	In             io.Reader // nil: none
+	Out, Err       io.Writer
+	OutTTY, ErrTTY bool
+	// Raw is stdout for bytes that must arrive as they are, [Program.Bytes] writes to; Seal is that of Out and
+	// Err. Protect sets both.
+	Raw  io.Writer
+	Seal terminal.Seal
+	// Width is the terminal's on stdout, 0 if it is not known; nil is the same.
+	Width func() int
+	// Height is how many lines the terminal on stdout has, 0 if it is not known; nil is the same.
+	Height  func() int
+	Environ []string
+	// Notify begins to deliver SIGINT and SIGTERM; the func ends it.
+	Notify func() (<-chan os.Signal, func())
+	// RegistryFlags adds the flags that name a registry, OpenNamespace connects to the one
+	// that they name, or the environment, or a configuration file. writes: to change something there.
+	RegistryFlags func(*pflag.FlagSet)
+	OpenNamespace func(ctx context.Context, flags *pflag.FlagSet, writes bool) (*Opened, error)
+}
+
+// Opened is a namespace in the registry itself, for a command.
+type Opened struct {
+	Namespace string
+	Backend   string // as people know it
+	Center    registry.Center
+	Jobs      *admin.Registry
+}
+
+// Close ends the session.
+func (o *Opened) Close() error { return o.Center.Close() }
+
+// Heading says which registry is shown.
+func (o *Opened) Heading(s terminal.Style) string {
+	return s.Fact("registry", o.Backend+", namespace "+o.Namespace)
+}
+
+// Protect has Out and Err show no text of strangers as orders to a terminal, whoever writes to them. The func writes
+// what is held of them.
+func (p *Program) Protect() (flush func() error) {
+	p.Seal = terminal.NewSeal()
+	out, errs := terminal.NewTerminal(p.Out, p.Seal), terminal.NewTerminal(p.Err, p.Seal)
+	p.Raw, p.Out, p.Err = p.Out, out, errs
+	return func() error { return errors.Join(out.Flush(), errs.Flush()) }
+}
+
+// Bytes is where bytes go that a pipe or a file gets as they are: stdout, unless it is a terminal.
+func (p *Program) Bytes() io.Writer {
+	if p.OutTTY || p.Raw == nil {
+		return p.Out
+	}
+	return p.Raw
+}
+
+// Getenv is the value of a variable; empty if there is none.
+func (p *Program) Getenv(name string) string { return Lookup(p.Environ, name) }
+
+// Lookup is the value of a variable, the last one if there are several; empty if there is
+// none.
+func Lookup(environ []string, name string) string {
+	value := ""
+	for _, e := range environ {
+		if v, ok := strings.CutPrefix(e, name+"="); ok {
+			value = v
+		}
+	}
+	return value
+}
+
+// Colour reports whether a stream takes colours.
+func (p *Program) Colour(tty bool) bool {
+	return tty && p.Getenv("NO_COLOR") == "" && p.Getenv("TERM") != "dumb"
+}
+
+// Tables is how tables look on stdout.
+func (p *Program) Tables() terminal.Style {
+	s := terminal.Style{Colour: p.Colour(p.OutTTY), Seal: p.Seal}
+	if p.OutTTY && p.Width != nil {
+		s.Width = p.Width()
+	}
+	if p.OutTTY && p.Height != nil {
+		s.Height = p.Height()
+	}
+	return s
+}
+
+// PrintJSON writes a value.
+func (p *Program) PrintJSON(v any) error {
+	e := json.NewEncoder(p.Out)
+	e.SetIndent("", "  ")
+	return e.Encode(v)
+}
+
+// Done reports what was done, unless there is an error.
+func (p *Program) Done(err error, what string) error {
+	if err == nil {
+		_, err = fmt.Fprintln(p.Out, what)
+	}
+	return err
+}
+
+// UsageError is a mistake on the command line or in the configuration.
+type UsageError struct{ error }
+
+// Unwrap is the mistake.
+func (u UsageError) Unwrap() error { return u.error }
+
+// Usage marks an error as a mistake on the command line.
+func Usage(err error) error { return UsageError{err} }
+
+// Usagef makes one.
+func Usagef(format string, args ...any) error { return UsageError{fmt.Errorf(format, args...)} }
+
+// Said is a failure that has been shown in full.
+type Said struct{}
+
+func (Said) Error() string { return "failed" }
+
+// Exactly demands so many arguments; names are for the message.
+func Exactly(names ...string) cobra.PositionalArgs {
+	return func(_ *cobra.Command, args []string) error {
+		switch {
+		case len(args) < len(names):
+			return Usagef("%s is missing", names[len(args)])
+		case len(args) > len(names):
+			return Usagef("unexpected argument %q", words.Clip(args[len(names)]))
+		}
+		return nil
+	}
+}
+
+// Instant is the value of a flag that takes an instant.
+func Instant(flag, text string, now time.Time, to times.Direction) (time.Time, error) {
+	t, err := times.Instant(text, now, to)
+	if err != nil {
+		return t, Usagef("--%s: %w", flag, err)
+	}
+	return t, nil
+}
+
+// DurationVar adds a flag that takes a duration.
+func DurationVar(flags *pflag.FlagSet, into *time.Duration, name string, standard time.Duration, usage string) {
+	*into = standard
+	flags.Var((*duration)(into), name, usage)
+	if standard == 0 {
+		flags.Lookup(name).DefValue = "" // which the help leaves out
+	}
+}
+
+// duration is a duration as a flag.
+type duration time.Duration
+
+func (d *duration) String() string { return time.Duration(*d).String() }
+func (d *duration) Type() string   { return "duration" }
+
+func (d *duration) Set(text string) error {
+	read, err := times.Duration(text)
+	*d = duration(read)
+	return err
+}
+
+// WhoAsks names the user and the machine, for the record; empty if neither is
+// known.
+func WhoAsks() string {
+	name := ""
+	if u, err := user.Current(); err == nil {
+		name = u.Username
+	}
+	if machine, err := os.Hostname(); err == nil {
+		name = strings.TrimSuffix(name+"@"+machine, "@")
+	}
+	return words.Clip(words.Printable(name))
+}
+
+// Group is a command that has others.
+func Group(use, short, long, example string, commands ...*cobra.Command) *cobra.Command {
+	cmd := &cobra.Command{Use: use, Short: short, Long: long, Example: example, RunE: func(cmd *cobra.Command, args []string) error {
+		if len(args) > 0 {
+			return Usagef("unknown command %q for %q", words.Clip(args[0]), cmd.CommandPath())
+		}
+		return cmd.Help()
+	}}
+	for _, c := range commands {
+		c.DisableFlagsInUseLine = true
+		cmd.AddCommand(c)
+	}
+	return cmd
+}

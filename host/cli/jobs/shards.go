@@ -1,0 +1,36 @@
+package jobs
+
+import (
+	"context"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/wasmjob/wasmjob/host/cli/command"
+	"github.com/wasmjob/wasmjob/host/cli/show"
+)
+
+func shardsCommand(p *command.Program) *cobra.Command {
+	var how command.Shown
+	cmd := &cobra.Command{
+		Use:   "shards JOB [flags]",
+		Short: "Show which instance has which item of a job",
+		Long: `Show the items of a job on all hosts, as the registry has them: the instance that
+owns each, what it is doing, and its newest run. The host that runs here is asked,
+or with --zk the registry itself.`,
+		Example: `  wasmjob shards cities
+  wasmjob shards cities --watch
+  wasmjob shards cities --zk zk1:2181,zk2:2181 --namespace prod --json`,
+		Args: command.Exactly("the job's name"),
+	}
+	how.Add(cmd, "them")
+	return p.OnTarget(cmd, func(ctx context.Context, r *command.Reached, args []string) error {
+		return p.Show(ctx, &how, func() (any, string, error) {
+			s, err := r.Shards(ctx, args[0])
+			if err != nil {
+				return nil, "", r.Similar(ctx, args[0], err)
+			}
+			return s, show.Shards(p.Tables(), s, time.Now()), nil
+		})
+	})
+}

@@ -1,0 +1,380 @@
+package timetable
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/wasmjob/wasmjob/coordination/jobconfig"
+	"github.com/wasmjob/wasmjob/host/config/calendar"
+	"github.com/wasmjob/wasmjob/host/schedule"
+	"github.com/wasmjob/wasmjob/internal/text/words"
+)
+
+// New reads a job's timetable from its configuration: nil for a job without a schedule. The
+// namespace is for the jitter, which differs between namespaces. Problems are about fields of a
+// definition; with one there is no timetable.
+func New(c jobconfig.Configuration, namespace string) (*Timetable, []*jobconfig.FieldError) {
+	r := reader{c: c, when: jobconfig.DefaultGuest().When}
+	if c.InstantProps() != nil { // most jobs have none
+		g, err := c.Guest()
+		for _, s := range jobconfig.InstantSettings() {
+			for _, f := range jobconfig.FieldErrors(err) {
+				if f.Field == "props."+s.Prop {
+					r.bad(s.Name, "%s", f.Problem)
+				}
+			}
+		}
+		r.when = g.When
+	}
+	t := r.read(namespace)
+	if len(r.problems) > 0 {
+		return nil, r.problems
+	}
+	return t, nil
+}
+
+// reader reads a timetable.
+type reader struct {
+	c        jobconfig.Configuration
+	when     jobconfig.When
+	problems []*jobconfig.FieldError
+}
+
+func (r *reader) bad(field, format string, args ...any) {
+	r.problems = append(r.problems, &jobconfig.FieldError{Field: field, Problem: words.Reason(fmt.Sprintf(format, args...))})
+}
+
+func (r *reader) read(namespace string) *Timetable {
+	w := &r.when
+	zone, err := schedule.Zone(r.c.TimeZone)
+	if err != nil {
+		r.bad("timeZone", "%s", strings.TrimPrefix(err.Error(), "time zone "))
+	}
+	r.one()
+	t := &Timetable{zone: zone, start: r.instant("startAt", w.StartAt), end: r.instant("endAt", w.EndAt)}
+	if !t.start.IsZero() && !t.end.IsZero() && t.end.Before(t.start) {
+		r.bad("endAt", "found %s, which is before startAt, %s", w.EndAt, w.StartAt)
+	}
+	filter := r.filter()
+	add := func(l line) {
+		l.filter, l.moves = filter, filter != nil && w.OnExcluded == jobconfig.OnExcludedToNext
+		t.lines = append(t.lines, l)
+	}
+	if r.c.Cron != "" {
+		if s, err := schedule.Parse(r.c.Cron, zone); err != nil {
+			r.bad("cron", "%s", strings.TrimPrefix(err.Error(), "cron "))
+		} else {
+			add(line{schedule: s.With(schedule.DST(w.DST)), zone: zone})
+		}
+	}
+	if at := r.instant("at", w.At); !at.IsZero() {
+		if (!t.start.IsZero() && at.Before(t.start)) || (!t.end.IsZero() && at.After(t.end)) {
+			r.bad("at", "found %s, which is not between startAt and endAt: the job would never fire", w.At)
+		}
+		add(line{schedule: once{at}, zone: zone})
+	}
+	for n, s := range w.Schedules {
+		if own := r.schedule(n, s, zone); own != nil {
+			add(*own)
+		}
+	}
+	if len(r.problems) > 0 || len(t.lines) == 0 {
+		return nil
+	}
+	if filter != nil && t.Next(beforeAll).IsZero() && !t.bare().Next(beforeAll).IsZero() {
+		r.bad(calendarField(w), "the calendars exclude every instant of the job")
+		return nil
+	}
+	if w.Jitter > 0 {
+		t.jitter = newJitter(w.Jitter, w.JitterMode == jobconfig.JitterRandom, namespace, r.c.JobName)
+		if gap, between := t.shortestGap(w.Jitter); gap < w.Jitter {
+			r.bad("jitter", "found %s, which is longer than the %s between %s and the instant after it", words.Duration(w.Jitter), words.Duration(gap), between.Format(time.RFC3339))
+			return nil
+		}
+	}
+	if s, is := t.lines[0].schedule.(*schedule.Schedule); is && len(w.Schedules) == 0 && filter == nil && t.start.IsZero() && t.end.IsZero() && w.Jitter == 0 {
+		t.plain = s
+	}
+	return t
+}
+
+// one refuses several fields that each say when the job fires.
+func (r *reader) one() {
+	var given []string
+	for name, is := range map[string]bool{"cron": r.c.Cron != "", "at": r.when.At != "", "schedules": len(r.when.Schedules) > 0} {
+		if is {
+			given = append(given, name)
+		}
+	}
+	if slices.Sort(given); len(given) > 1 {
+		r.bad(given[len(given)-1], "is given beside %s, expected one of cron, schedules and at", strings.Join(given[:len(given)-1], " and "))
+	}
+}
+
+func (r *reader) instant(field, text string) time.Time {
+	if text == "" {
+		return time.Time{}
+	}
+	t, err := jobconfig.ParseInstant(text)
+	if err != nil {
+		r.bad(field, "%v", err)
+	}
+	return t
+}
+
+// schedule reads one of several schedules; nil with a problem.
+func (r *reader) schedule(n int, s jobconfig.Schedule, zone *time.Location) *line {
+	if s.TimeZone != "" {
+		var err error
+		if zone, err = schedule.Zone(s.TimeZone); err != nil {
+			r.bad("schedules", "schedule %d: %v", n+1, err)
+		}
+	}
+	parsed, err := schedule.Parse(s.Cron, zone)
+	if err != nil {
+		r.bad("schedules", "schedule %d: %v", n+1, err)
+		return nil
+	}
+	return &line{schedule: parsed.With(schedule.DST(r.when.DST)), zone: zone, parameter: s.JobParameter}
+}
+
+// filter is nil if the job names no calendars.
+func (r *reader) filter() *calendar.Filter {
+	w := &r.when
+	if len(w.Include)+len(w.Exclude) == 0 {
+		return nil
+	}
+	if n := len(w.Include) + len(w.Exclude); n > jobconfig.MaxCalendars {
+		r.bad("calendars.include", "found %d calendars, expected at most %d", n, jobconfig.MaxCalendars)
+		return nil
+	}
+	days, err := Days(r.c)
+	if err != nil {
+		r.bad("calendars.include", "%v", err)
+		return nil
+	}
+	found := len(r.problems)
+	named := func(field string, names []string) (list []*calendar.Days) {
+		for _, name := range names {
+			text, known := days[name]
+			if !known {
+				r.bad(field, "the days of calendar %q are not in the job's configuration: a host that has %s%s or %s%s beside the job's definition brings them", words.Clip(name), words.Clip(name), calendar.SuffixYAML, words.Clip(name), calendar.SuffixICS)
+				continue
+			}
+			set, err := calendar.ParseText(text)
+			if err != nil {
+				r.bad(field, "the days of calendar %q in the job's configuration cannot be read: %v", words.Clip(name), err)
+				continue
+			}
+			list = append(list, set)
+		}
+		return list
+	}
+	f := &calendar.Filter{Include: named("calendars.include", w.Include), Exclude: named("calendars.exclude", w.Exclude)}
+	if len(r.problems) > found {
+		return nil
+	}
+	if err := f.Check(); err != nil {
+		r.bad(calendarField(w), "%v", err)
+	}
+	return f
+}
+
+// calendarField is the field that is to blame if calendars leave nothing.
+func calendarField(w *jobconfig.When) string {
+	if len(w.Exclude) > 0 {
+		return "calendars.exclude"
+	}
+	return "calendars.include"
+}
+
+// beforeAll is a time before all instants that matter: what is refused for want of instants must
+// not depend on the day on which a host looks.
+var beforeAll = time.Date(2025, time.December, 31, 0, 0, 0, 0, time.UTC)
+
+// bare is the timetable without calendars and jitter.
+func (t *Timetable) bare() *Timetable {
+	bare := &Timetable{zone: t.zone, start: t.start, end: t.end}
+	for _, l := range t.lines {
+		bare.lines = append(bare.lines, line{schedule: l.schedule, zone: l.zone})
+	}
+	return bare
+}
+
+// shortestGap is the shortest time between two instants that follow each other, of the first
+// thousand from 2026 on or of five years, and the first of the two. It looks no further once it
+// has found one that is shorter than a bound. Calendars are not looked at: they leave instants
+// out, and one that they move to another day may come close to its neighbour.
+func (t *Timetable) shortestGap(bound time.Duration) (gap time.Duration, between time.Time) {
+	bare := t.bare()
+	gap = 1<<63 - 1
+	from := bare.Next(beforeAll)
+	end := from.AddDate(5, 0, 0)
+	for range 1000 {
+		next := bare.Next(from)
+		if next.IsZero() || from.IsZero() || next.After(end) || gap < bound {
+			break
+		}
+		if d := next.Sub(from); d < gap {
+			gap, between = d, from
+		}
+		from = next
+	}
+	return gap, between
+}
+
+// Days are the days of the calendars that the configuration has, by name, as texts of
+// host/config/calendar.
+func Days(c jobconfig.Configuration) (map[string]string, error) {
+	days := map[string]string{}
+	text, has := c.Props[jobconfig.PropCalendarDays]
+	if !has {
+		return days, nil
+	}
+	if err := json.Unmarshal([]byte(text), &days); err != nil {
+		return nil, fmt.Errorf("the days of calendars in the job's configuration cannot be read: property %s: %w", jobconfig.PropCalendarDays, err)
+	}
+	return days, nil
+}
+
+// Calendars are the names of the calendars that a configuration names, each once, in ascending
+// order.
+func Calendars(c jobconfig.Configuration) []string {
+	if c.InstantProps() == nil {
+		return nil
+	}
+	g, _ := c.Guest() // what cannot be read names none
+	names := slices.Concat(g.When.Include, g.When.Exclude)
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// MaxDays is how many bytes the days of all calendars of a job take at most.
+const MaxDays = 128 << 10
+
+// WithDays returns the configuration with the days of its calendars, by name, as texts of
+// host/config/calendar.
+func WithDays(c jobconfig.Configuration, days map[string]string) (jobconfig.Configuration, error) {
+	props := make(map[string]string, len(c.Props)+1)
+	for key, value := range c.Props {
+		props[key] = value
+	}
+	delete(props, jobconfig.PropCalendarDays)
+	if len(days) > 0 {
+		text, err := json.Marshal(days)
+		if err != nil { // texts always have a JSON form
+			return c, err
+		}
+		if len(text) > MaxDays {
+			return c, fmt.Errorf("the days of the job's calendars take %d bytes, expected at most %d", len(text), MaxDays)
+		}
+		props[jobconfig.PropCalendarDays] = string(text)
+	}
+	c.Props = props
+	if len(props) == 0 {
+		c.Props = nil
+	}
+	return c, nil
+}
+
+// WithoutCalendars returns the configuration without what names its calendars: of a definition
+// whose calendars were not read yet.
+func WithoutCalendars(c jobconfig.Configuration) jobconfig.Configuration {
+	props := make(map[string]string, len(c.Props))
+	for key, value := range c.Props {
+		if !strings.HasPrefix(key, "wasm.calendar") {
+			props[key] = value
+		}
+	}
+	c.Props = props
+	return c
+}
+
+// Of is a problem as an error; nil for none. It joins all of them.
+func Of(problems []*jobconfig.FieldError) error {
+	var all []error
+	for _, p := range problems {
+		all = append(all, p)
+	}
+	return errors.Join(all...)
+}
+
+// Has reports whether a configuration has a schedule, whatever it is; a job without one only
+// runs when it is triggered.
+func Has(c jobconfig.Configuration) bool {
+	if c.Cron != "" || c.InstantProps() == nil {
+		return c.Cron != ""
+	}
+	g, _ := c.Guest() // what cannot be read is no schedule
+	return g.When.At != "" || len(g.When.Schedules) > 0
+}
+
+// FromTerms is the timetable of a job by its cron, its zone and its [jobconfig.Configuration.Terms].
+func FromTerms(namespace, job, cron, zone, terms string) (*Timetable, []*jobconfig.FieldError) {
+	c := jobconfig.Configuration{JobName: job, Cron: cron, TimeZone: zone}
+	if terms != "" {
+		if err := json.Unmarshal([]byte(terms), &c.Props); err != nil {
+			return nil, []*jobconfig.FieldError{{Problem: "the terms of the job's schedule cannot be read: " + err.Error()}}
+		}
+	}
+	return New(c, namespace)
+}
+
+// Describe says in English what a job without a cron goes by, from its terms; it is the cron
+// for all others, and empty for a job that only triggers run.
+func Describe(cron, terms string) string {
+	if cron != "" || terms == "" {
+		return cron
+	}
+	c := jobconfig.Configuration{}
+	if err := json.Unmarshal([]byte(terms), &c.Props); err != nil {
+		return ""
+	}
+	g, _ := c.Guest() // what cannot be read is not described
+	if g.When.At != "" {
+		return "at " + g.When.At
+	}
+	var crons []string
+	for _, s := range g.When.Schedules {
+		crons = append(crons, strings.TrimSpace(s.Cron+" "+s.TimeZone))
+	}
+	return words.Some(crons, "; ")
+}
+
+// Also are the names of the settings that a schedule goes by beside its cron and its zone, from
+// its terms.
+func Also(terms string) (names []string) {
+	if terms == "" {
+		return nil
+	}
+	var props map[string]string
+	if err := json.Unmarshal([]byte(terms), &props); err != nil {
+		return nil
+	}
+	for _, s := range jobconfig.InstantSettings() {
+		if props[s.Prop] != "" {
+			names = append(names, s.Name)
+		}
+	}
+	return names
+}
+
+// JavaCompatible reports whether ElasticJob would fire at the same instants and start at once:
+// nil, or the reason why not.
+func JavaCompatible(c jobconfig.Configuration) error {
+	if c.InstantProps() == nil {
+		return schedule.JavaCompatible(c.Cron, c.TimeZone)
+	}
+	g, _ := c.Guest() // the timetable says what cannot be read
+	for _, s := range jobconfig.InstantSettings() {
+		if s.Differs(g) {
+			return fmt.Errorf("%s: found %s, and ElasticJob has no such setting", s.Name, words.Clip(cmp.Or(s.Text(g), "nothing")))
+		}
+	}
+	return schedule.JavaCompatible(c.Cron, c.TimeZone)
+}

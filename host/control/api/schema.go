@@ -1,0 +1,54 @@
+package api
+
+import (
+	"path"
+	"reflect"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/wasmjob/wasmjob/host/control/admin"
+)
+
+// schemas are those of the description.
+func schemas() huma.Registry {
+	r := huma.NewMapRegistry("#/components/schemas/", schemaName)
+	r.RegisterTypeAlias(reflect.TypeFor[admin.Bytes](), reflect.TypeFor[bytesSchema]())
+	return r
+}
+
+func typeOf[T any]() reflect.Type { return reflect.TypeFor[T]() }
+
+// bytesSchema describes [admin.Bytes].
+type bytesSchema struct{}
+
+// Schema implements [huma.SchemaProvider].
+func (bytesSchema) Schema(huma.Registry) *huma.Schema {
+	base64 := &huma.Schema{Type: huma.TypeString, ContentEncoding: "base64"}
+	object := &huma.Schema{
+		Type: huma.TypeObject, Properties: map[string]*huma.Schema{"base64": base64}, Required: []string{"base64"}, AdditionalProperties: false,
+		Description: "Bytes that are not UTF-8, in base64.",
+	}
+	for _, s := range []*huma.Schema{base64, object} {
+		s.PrecomputeMessages()
+	}
+	s := &huma.Schema{OneOf: []*huma.Schema{{Type: huma.TypeString}, object}}
+	s.OneOf[0].PrecomputeMessages()
+	s.PrecomputeMessages()
+	return s
+}
+
+// schemaName names a type in the description: history.Page[cluster.Job] is PageJob.
+// What one host says has its name before it, since the cluster has the same words.
+func schemaName(t reflect.Type, hint string) string {
+	name := huma.DefaultSchemaNamer(t, hint)
+	for t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	switch path.Base(t.PkgPath()) {
+	case "host":
+		return "Host" + name
+	case "admin":
+		return "Registry" + name
+	}
+	return name
+}

@@ -1,0 +1,331 @@
+package console
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/wasmjob/wasmjob/coordination/tree"
+	"github.com/wasmjob/wasmjob/host/auth"
+	"github.com/wasmjob/wasmjob/host/control/admin"
+	"github.com/wasmjob/wasmjob/host/control/cluster"
+	"github.com/wasmjob/wasmjob/host/control/service"
+	"github.com/wasmjob/wasmjob/host/engine"
+	"github.com/wasmjob/wasmjob/internal/text/words"
+)
+
+// actionTimeout bounds what a form does; it is that of the API's operations.
+const actionTimeout = 15 * time.Second
+
+// actor does what a form asks for. It returns what was done, for people; with an error,
+// too, if a part was. Empty: nothing was.
+type actor func(ctx context.Context, s *service.Service, r *http.Request, p *page) (done string, err error)
+
+// act carries out a form, and goes back to a page that says what came of it.
+func (c *Console) act(w http.ResponseWriter, r *http.Request, do actor) {
+	ctx, cancel := context.WithTimeout(r.Context(), actionTimeout)
+	defer cancel()
+	p := c.newPage(ctx, r)
+	if err := r.ParseForm(); err != nil {
+		c.render(w, p, p.problem(r, &formError{"form", err.Error()}))
+		return
+	}
+	done, err := do(ctx, c.o.Service, r, p)
+	f := flash{"done", done, p.made}
+	if err != nil {
+		if kind := kindOf(err); done == "" && (kind.name == "forbidden" || kind.name == "input") {
+			c.render(w, p, p.problem(r, err))
+			return
+		}
+		c.o.Logger.Debug("a form failed", zap.String("path", r.URL.Path), zap.Error(err))
+		f = flash{"failed", strings.TrimSpace(done + " " + err.Error()), ""}
+	}
+	setFlash(w, f)
+	http.Redirect(w, r, local(r.PostForm.Get("back"), "/"), http.StatusSeeOther)
+}
+
+// act is a form of one button, with a reason.
+type act struct {
+	P *page
+	// To is where it goes. Text says what it does.
+	To, Label, Text string
+	Fields          []field
+	Danger          bool
+	// Confirm is what has to be typed first; empty for nothing. Purge: the reader may
+	// remove the job's records, too.
+	Confirm string
+	Purge   bool
+	// Args: a trigger may be for some items, or give a parameter. Until: it may end by itself.
+	Args, Until bool
+}
+
+type field struct{ Name, Value string }
+
+// act is the form of an action on something.
+func (p *page) act(on, action, to string, fields ...field) act {
+	return act{P: p, To: to, Label: p.T("act." + action), Text: p.T("act."+action+".text", on), Fields: fields,
+		Danger: slices.Contains([]string{"kill", "remove", "host.shutdown"}, action),
+		Until:  slices.Contains([]string{"pause", "item.pause", "host.pause"}, action)}
+}
+
+// jobActs are what the reader may do to a job as it is.
+func (p *page) jobActs(j *cluster.Job) []act {
+	of := func(action string) act { return p.act(j.Name, action, jobPath(j.Name, action)) }
+	var acts []act
+	if j.State == engine.JobRemoved { // on all its hosts: nothing else can be done to it
+		if p.may(auth.Author, j.Name) {
+			acts = append(acts, of("restore"))
+		}
+		return acts
+	}
+	if p.may(auth.Operate, j.Name) {
+		trigger := of("trigger")
+		trigger.Args = true
+		acts = append(acts, trigger)
+		if j.Health != cluster.HealthPaused {
+			acts = append(acts, of("pause"))
+		}
+		if j.Health == cluster.HealthPaused || j.State == engine.JobDisabled {
+			acts = append(acts, of("resume"))
+		}
+		if j.Running+j.Queued > 0 {
+			acts = append(acts, of("kill"))
+		}
+		if j.Held > 0 {
+			acts = append(acts, of("release"))
+		}
+	}
+	if p.may(auth.Author, j.Name) {
+		if j.State == engine.JobStopped {
+			acts = append(acts, of("restore"))
+		}
+		remove := of("remove")
+		remove.Confirm, remove.Purge = j.Name, p.may(auth.Admin, j.Name)
+		acts = append(acts, remove)
+	}
+	return acts
+}
+
+// itemActs are what the reader may do to an item as it is.
+func (p *page) itemActs(job string, item int, s *engine.ItemStatus) []act {
+	if !p.may(auth.Operate, job) {
+		return nil
+	}
+	of := func(action string) act {
+		return p.act(strconv.Itoa(item), "item."+action, jobPath(job, "items", strconv.Itoa(item), action))
+	}
+	acts := []act{of("pause")}
+	if s.Disabled {
+		acts = []act{of("resume")}
+	}
+	if s.Begun() {
+		kill := of("kill")
+		kill.Danger = true
+		acts = append(acts, kill)
+	}
+	if !s.Held.IsZero() {
+		acts = append(acts, of("release"))
+	}
+	return acts
+}
+
+// reasonOf is the reason that the form gives.
+func reasonOf(r *http.Request) string { return strings.TrimSpace(r.PostForm.Get("reason")) }
+
+// switchOf is the pause, or the end of one, that a form asks for.
+func switchOf(r *http.Request, p *page, action string) service.Switch {
+	w := service.Switch{Enable: action == "resume", Zone: p.Zone, Why: reasonOf(r)}
+	if !w.Enable {
+		w.Until = strings.TrimSpace(r.PostForm.Get("until"))
+	}
+	return w
+}
+
+// actOnJob does something to one job.
+func actOnJob(ctx context.Context, s *service.Service, r *http.Request, p *page) (string, error) {
+	job, why := r.PathValue("job"), reasonOf(r)
+	var err error
+	action := r.PathValue("action")
+	switch action {
+	case "trigger":
+		return trigger(ctx, s, job, r, p)
+	case "pause", "resume":
+		err = s.SetEnabled(ctx, job, switchOf(r, p, action))
+	case "kill":
+		return kill(ctx, s, job, admin.KillOptions{Item: -1, Server: r.PostForm.Get("server"), Run: r.PostForm.Get("run")}, r, p)
+	case "release":
+		return release(ctx, s, job, -1, r, p)
+	case "restore":
+		return restore(ctx, s, job, why, p)
+	case "shutdown":
+		err = s.Shutdown(ctx, job, r.PostForm.Get("server"), r.PostForm.Get("instance"), why)
+	case "remove":
+		if r.PostForm.Get("name") != job {
+			return "", &formError{"name", p.T("remove.name", job, r.PostForm.Get("name"))}
+		}
+		err = s.Remove(ctx, job, r.PostForm.Get("purge") == "true", why)
+	default:
+		return "", &service.NotFoundError{What: p.T("problem.address", r.URL.Path)}
+	}
+	if err != nil {
+		return "", err
+	}
+	return p.T("done."+action, job), nil
+}
+
+// trigger has a job fire now, with the items and the parameter that a form gives: one
+// that is typed, or, if a box is ticked, the empty one. Without both the job's own stays.
+func trigger(ctx context.Context, s *service.Service, job string, r *http.Request, p *page) (string, error) {
+	var param *string
+	text, empty := r.PostForm.Get("param"), r.PostForm.Get("emptyParam") == "true"
+	switch {
+	case text != "" && empty:
+		return "", &formError{"param", "found a parameter, and that it is to be empty; expected one of the two"}
+	case text != "" || empty:
+		param = &text
+	}
+	args, err := tree.NewTriggerArgs(r.PostForm.Get("items"), param)
+	if err != nil {
+		return "", err
+	}
+	done, err := s.Trigger(ctx, job, args, reasonOf(r))
+	if err != nil {
+		return "", err
+	}
+	p.made = p.Triggered(job, done.Trigger)
+	if done.Earlier != 0 {
+		return p.T("done.trigger.both", job, done.Earlier, done.Trigger), nil
+	}
+	return p.T("done.trigger", job), nil
+}
+
+// actOnItem does something to one item.
+func actOnItem(ctx context.Context, s *service.Service, r *http.Request, p *page) (string, error) {
+	job, why := r.PathValue("job"), reasonOf(r)
+	item, err := strconv.Atoi(r.PathValue("item"))
+	if err != nil || item < 0 {
+		return "", &formError{"item", fmt.Sprintf("found %q, expected a number from 0", r.PathValue("item"))}
+	}
+	action := r.PathValue("action")
+	switch action {
+	case "pause", "resume":
+		err = s.SetItem(ctx, job, item, switchOf(r, p, action))
+	case "kill":
+		return kill(ctx, s, job, admin.KillOptions{Item: item}, r, p)
+	case "release":
+		return release(ctx, s, job, item, r, p)
+	case "offset":
+		_, err = s.ChangeKept(ctx, job, item, keptChange(r), why)
+	default:
+		return "", &service.NotFoundError{What: p.T("problem.address", r.URL.Path)}
+	}
+	if err != nil {
+		return "", err
+	}
+	return p.T("done.item."+action, job, item), nil
+}
+
+// keptChange is the change of an item's offset and keys that a form asks for.
+func keptChange(r *http.Request) admin.KeptChange {
+	c := admin.KeptChange{ResetOffset: r.PostForm.Get("do") == "reset", ResetState: r.PostForm.Get("keys") == "reset"}
+	if r.PostForm.Get("do") == "set" {
+		offset := admin.Bytes(r.PostForm.Get("offset"))
+		c.Offset = &offset
+	}
+	return c
+}
+
+// kill asks hosts to end runs, and does not wait for that: the page shows it.
+func kill(ctx context.Context, s *service.Service, job string, o admin.KillOptions, r *http.Request, p *page) (string, error) {
+	kills, err := s.Kill(ctx, job, o, reasonOf(r), func(*admin.Kills) {})
+	if err != nil {
+		return "", err
+	}
+	return p.T("done.kill", len(kills.Runs), job), nil
+}
+
+func release(ctx context.Context, s *service.Service, job string, item int, r *http.Request, p *page) (string, error) {
+	items, err := s.Release(ctx, job, item, reasonOf(r))
+	if err != nil {
+		return "", err
+	}
+	if len(items) == 0 {
+		return p.T("done.release.none", job), nil
+	}
+	return p.T("done.release", items.String(), job), nil
+}
+
+// restore has all hosts join a job again.
+func restore(ctx context.Context, s *service.Service, job, why string, p *page) (string, error) {
+	r, err := s.Restore(ctx, job, why)
+	if err != nil {
+		return "", err
+	}
+	if len(r.Failed) > 0 {
+		err = errors.New(strings.Join(r.Failed, "; "))
+	}
+	return p.T("done.restore", job, strings.Join(r.Hosts, ", ")), err
+}
+
+// actOnHost does something to all jobs of a host.
+func actOnHost(ctx context.Context, s *service.Service, r *http.Request, p *page) (string, error) {
+	server, instance, why := r.PostForm.Get("server"), r.PostForm.Get("instance"), reasonOf(r)
+	if server == "" && instance == "" {
+		return "", &formError{"server", "found nothing, expected a server or an instance"}
+	}
+	var err error
+	action := r.PathValue("action")
+	switch action {
+	case "pause", "resume":
+		err = s.SetServer(ctx, "", server, switchOf(r, p, action))
+	case "shutdown":
+		err = s.Shutdown(ctx, "", "", instance, why)
+	case "start":
+		var r *service.Restored
+		if r, err = s.StartOn(ctx, server, instance, why); err == nil && len(r.Failed) > 0 {
+			err = errors.New(strings.Join(r.Failed, "; "))
+		}
+	default:
+		return "", &service.NotFoundError{What: p.T("problem.address", r.URL.Path)}
+	}
+	if err != nil {
+		return "", err
+	}
+	return p.T("done.host."+action, server), nil
+}
+
+// bulk does something to several jobs.
+func bulk(ctx context.Context, s *service.Service, r *http.Request, p *page) (string, error) {
+	jobs, why := slices.Compact(slices.Sorted(slices.Values(r.PostForm["job"]))), reasonOf(r)
+	if len(jobs) == 0 {
+		return "", errors.New(p.T("bulk.none"))
+	}
+	action := r.PostForm.Get("do")
+	do, known := map[string]func(job string) error{
+		"trigger": func(job string) error { _, err := s.Trigger(ctx, job, tree.TriggerArgs{}, why); return err },
+		"pause":   func(job string) error { return s.SetEnabled(ctx, job, switchOf(r, p, "pause")) },
+		"resume":  func(job string) error { return s.SetEnabled(ctx, job, switchOf(r, p, "resume")) },
+	}[action]
+	if !known {
+		return "", &formError{"do", fmt.Sprintf("found %q, expected trigger, pause or resume", action)}
+	}
+	var problems words.Problems
+	failed := 0
+	for _, job := range jobs {
+		if err := do(job); err != nil {
+			problems.Add(err)
+			failed++
+		}
+	}
+	if failed == len(jobs) {
+		return "", problems.Err()
+	}
+	return p.T("done.bulk."+action, len(jobs)-failed), problems.Err()
+}

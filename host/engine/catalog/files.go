@@ -1,0 +1,302 @@
+package catalog
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/wasmjob/wasmjob/abi"
+	"github.com/wasmjob/wasmjob/host/config/calendar"
+	"github.com/wasmjob/wasmjob/host/config/definition"
+	"github.com/wasmjob/wasmjob/host/config/signature"
+	"github.com/wasmjob/wasmjob/internal/text/words"
+)
+
+// kind is what the catalog takes a file for, by its name.
+type kind int
+
+const (
+	ignored kind = iota
+	aModule
+	aDefinition
+	aSignature // of a module
+	aCalendar
+)
+
+// kindOf leaves out what editors, copiers and volumes write beside the files
+// that matter: names that begin with a dot or a hash, or do not end as a
+// module's, a definition's or a calendar's.
+func kindOf(name string) kind {
+	if strings.HasPrefix(name, ".") || strings.HasPrefix(name, "#") {
+		return ignored
+	}
+	lower := strings.ToLower(name) // another case is refused: see lookAtFile
+	if _, is := calendar.NameOf(lower); is || strings.HasSuffix(lower, oldCalendar) {
+		return aCalendar
+	}
+	switch filepath.Ext(lower) {
+	case ".wasm":
+		return aModule
+	case ".yaml", ".yml":
+		return aDefinition
+	case signature.Suffix:
+		if filepath.Ext(stem(name)) == ".wasm" {
+			return aSignature
+		}
+	}
+	return ignored
+}
+
+// oldCalendar ends the name of a file that is meant to be a calendar, but is not named as one.
+const oldCalendar = ".calendar.yml"
+
+// stem is the name without its extension.
+func stem(name string) string { return strings.TrimSuffix(name, filepath.Ext(name)) }
+
+// stamp distinguishes versions of a file without reading it. The zero stamp is
+// no file's.
+type stamp struct {
+	size     int64
+	modified time.Time
+	// identity is nil in tests that have no real file.
+	identity fs.FileInfo
+}
+
+func stampOf(info fs.FileInfo) stamp { return stamp{info.Size(), info.ModTime(), info} }
+
+func (s stamp) none() bool { return s == stamp{} }
+
+func (s stamp) equal(o stamp) bool {
+	if s.size != o.size || !s.modified.Equal(o.modified) {
+		return false
+	}
+	if s.identity == nil || o.identity == nil {
+		return s.identity == o.identity
+	}
+	return os.SameFile(s.identity, o.identity)
+}
+
+// entry is what a look found under a name.
+type entry struct {
+	stamp stamp
+	// problem is why it cannot be read; empty if it can be tried.
+	problem string
+}
+
+// look is what one look at a directory found.
+type look struct {
+	// problem is why the directory could not be read; then entries is nil.
+	problem string
+	entries map[string]entry
+}
+
+// lookAt lists the modules, definitions and calendars that are directly in a directory.
+// Symbolic links are followed inside the directory, and count as what they lead
+// to. None is followed out of it: who may write there must not have the host
+// read what only the host may.
+func lookAt(dir string) look {
+	list, err := os.ReadDir(dir)
+	if err != nil {
+		return look{problem: "cannot be read: " + plain(err).Error()}
+	}
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return look{problem: "cannot be read: " + plain(err).Error()}
+	}
+	defer root.Close() // read only: nothing is lost if that fails
+	l := look{entries: make(map[string]entry)}
+	for _, d := range list {
+		if kindOf(d.Name()) == ignored {
+			continue
+		}
+		if shown := shownName(d.Name()); shown != d.Name() {
+			if _, ok := l.entries[shown]; !ok {
+				l.entries[shown] = entry{problem: unshown}
+			}
+			continue
+		}
+		if e, ok := lookAtFile(root, d.Name()); ok {
+			l.entries[d.Name()] = e
+		}
+	}
+	return l
+}
+
+// unshown is the problem of a file whose name could pass for other lines, or for orders to a
+// terminal, wherever it is written.
+const unshown = "has a name with a line break, or with another character that cannot be shown: rename it"
+
+// shownName is a file's name as one line of text that can be shown.
+func shownName(name string) string {
+	return strings.NewReplacer("\n", `\n`, "\t", `\t`).Replace(words.Printable(name))
+}
+
+// lookAtFile reports false if there is nothing of that name (any more).
+func lookAtFile(root *os.Root, name string) (entry, bool) {
+	if ext := filepath.Ext(name); ext != strings.ToLower(ext) {
+		return entry{problem: fmt.Sprintf("ends in %s, expected %s: rename it", ext, strings.ToLower(ext))}, true
+	}
+	if strings.HasSuffix(name, oldCalendar) {
+		return entry{problem: "ends in .yml, expected .yaml: rename it"}, true
+	}
+	info, err := root.Stat(name)
+	if err == nil {
+		if t := info.Mode().Type(); t != 0 {
+			return entry{problem: fmt.Sprintf("is %s, expected a regular file", typeName(t))}, true
+		}
+		return entry{stamp: stampOf(info)}, true
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		target, err := root.Readlink(name)
+		if err != nil {
+			return entry{}, false
+		}
+		return entry{problem: fmt.Sprintf("is a symbolic link to %s, which does not exist", shownName(target))}, true
+	}
+	return entry{problem: unreadable(root, name, err)}, true
+}
+
+// leadsOut is the problem of a link that is not followed.
+const leadsOut = "is a symbolic link that leads out of the plugins directory; expected a file in it, or a relative link to one"
+
+// unreadable says why a name cannot be opened. A link that leads to a file, but
+// not inside the directory, leads out of it: package os has no name for that.
+func unreadable(root *os.Root, name string, err error) string {
+	if _, inside := root.Readlink(name); inside == nil {
+		if _, outside := os.Stat(filepath.Join(root.Name(), name)); outside == nil {
+			return leadsOut
+		}
+	}
+	return "cannot be read: " + plain(err).Error()
+}
+
+func typeName(t fs.FileMode) string {
+	switch {
+	case t&fs.ModeDir != 0:
+		return "a directory"
+	case t&fs.ModeNamedPipe != 0:
+		return "a named pipe"
+	case t&fs.ModeSocket != 0:
+		return "a socket"
+	case t&fs.ModeDevice != 0:
+		return "a device"
+	}
+	return "a special file"
+}
+
+// plain takes the operation and the path off an error: the refusal names the
+// file already.
+func plain(err error) error {
+	var p *fs.PathError
+	if errors.As(err, &p) {
+		return p.Err
+	}
+	return err
+}
+
+// content is what reading a file brought.
+type content struct {
+	// busy says that the file was not the one of the look any more, or
+	// changed while it was read; stamp is the newest.
+	busy  bool
+	stamp stamp
+	// failed says that it could not be read, for a reason in problems that
+	// may go away.
+	failed   bool
+	problems complaints
+	// digest is set unless busy or failed.
+	digest string
+	docs   []definition.Definition // of a definition without problems, if its digest was not known
+	// calendar is the text of the days of a calendar without problems, if its digest was not known.
+	calendar string
+}
+
+// readFile reads the file that a look found with the stamp. Of a module it
+// makes the digest and keeps nothing, of a definition with the known digest, too.
+func readFile(dir, name string, k kind, seen stamp, known string, parse parser) content {
+	var keep strings.Builder
+	limit, sink := int64(abi.MaxModuleSize), io.Discard
+	switch k {
+	case aDefinition:
+		limit, sink = definition.MaxSize, &keep
+	case aSignature:
+		limit = signature.MaxSize
+	case aCalendar:
+		limit, sink = calendar.MaxSize, &keep
+	}
+	c := digestFile(dir, name, seen, limit, sink)
+	if (k != aDefinition && k != aCalendar) || c.busy || c.failed || c.problems.Len() > 0 || c.digest == known {
+		return c
+	}
+	if k == aCalendar {
+		c.calendar, c.problems = readCalendar(name, keep.String())
+		return c
+	}
+	docs, problems := parse(name, []byte(keep.String()))
+	if len(docs) == 0 && problems.Len() == 0 {
+		problems = about("defines no job (delete the file to remove its jobs)")
+	}
+	if problems.Len() > 0 {
+		c.problems = problems
+	} else {
+		c.docs = docs
+	}
+	return c
+}
+
+// digestFile copies the file to sink on the way.
+func digestFile(dir, name string, seen stamp, limit int64, sink io.Writer) content {
+	fail := func(err error) content {
+		return content{failed: true, problems: about("cannot be read: " + plain(err).Error())}
+	}
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return fail(err)
+	}
+	defer root.Close() // read only: nothing is lost if that fails
+	// Without O_NONBLOCK a pipe that took the file's place would hold us up.
+	f, err := root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if errors.Is(err, fs.ErrNotExist) {
+		return content{busy: true}
+	}
+	if err != nil {
+		return content{failed: true, problems: about(unreadable(root, name, err))}
+	}
+	defer f.Close() // read only: nothing is lost if that fails
+	info, err := f.Stat()
+	if err != nil {
+		return fail(err)
+	}
+	before := stampOf(info)
+	if !before.equal(seen) {
+		return content{busy: true, stamp: before}
+	}
+	if info.Size() > limit {
+		return content{stamp: before, problems: about(fmt.Sprintf("is %d bytes long, the limit is %d", info.Size(), limit))}
+	}
+	if info.Size() == 0 {
+		return content{stamp: before, problems: about("is empty")}
+	}
+	sum := sha256.New()
+	// The buffer is as large as the file, if that is small: there may be ten thousand.
+	n, err := io.Copy(io.MultiWriter(sum, sink), io.LimitReader(f, before.size+1))
+	if err != nil {
+		return fail(err)
+	}
+	if info, err = f.Stat(); err != nil {
+		return fail(err)
+	}
+	after := stampOf(info)
+	if !after.equal(before) || n != after.size {
+		return content{busy: true, stamp: after}
+	}
+	return content{stamp: after, digest: hex.EncodeToString(sum.Sum(nil))}
+}

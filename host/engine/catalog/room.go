@@ -1,0 +1,92 @@
+package catalog
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/wasmjob/wasmjob/coordination/jobconfig"
+	"github.com/wasmjob/wasmjob/host/config/ceiling"
+)
+
+// room counts what the jobs of a host take of the ceilings that bound them together: how many
+// jobs there are, and how many items these have. Each pattern of a ceiling has a room of its own.
+type room struct {
+	ceilings ceiling.List
+	taken    map[ceiling.Name]map[string]int64 // by the pattern that decides
+}
+
+// roomFor has the jobs in force take what they have now, so that others, and what they ask
+// for besides, get what is left.
+func (s state) roomFor(claims map[string][]claim) *room {
+	r := &room{s.ceilings, map[ceiling.Name]map[string]int64{ceiling.Jobs: {}, ceiling.Items: {}}}
+	for job := range claims {
+		if b := s.jobs[job]; b != nil {
+			r.add(job, 1, items(b))
+		}
+	}
+	return r
+}
+
+// items are how many a job in force has by its definition; 0 if there is none.
+func items(b *binding) int64 {
+	if b == nil {
+		return 0
+	}
+	return int64(b.doc.Configuration.ShardingTotalCount)
+}
+
+func (r *room) add(job string, jobs, items int64) {
+	r.taken[ceiling.Jobs][r.ceilings.Of(job, ceiling.Jobs).Jobs] += jobs
+	r.taken[ceiling.Items][r.ceilings.Of(job, ceiling.Items).Jobs] += items
+}
+
+// full says why there is no room for a job; empty if there is. A job in force has room unless
+// it wants more items than it has.
+func (r *room) full(c jobconfig.Configuration, before *binding) string {
+	most := r.ceilings.Of(c.JobName, ceiling.Jobs)
+	if before == nil && most.Beyond(r.taken[ceiling.Jobs][most.Jobs]+1) {
+		return fmt.Sprintf("is one too many, %s; %s raises it", most, most.Flag())
+	}
+	most = r.ceilings.Of(c.JobName, ceiling.Items)
+	more := int64(c.ShardingTotalCount) - items(before)
+	if more > 0 && most.Beyond(r.taken[ceiling.Items][most.Jobs]+more) {
+		return fmt.Sprintf("has %d items, for which there is no room, %s in all; %s raises it", c.ShardingTotalCount, most, most.Flag())
+	}
+	return ""
+}
+
+// take has a job take what it has from now on, or will have when its module is compiled, in
+// place of what it had before.
+func (r *room) take(job string, before *binding, a attempt, now *binding, owner claim) {
+	if before != nil {
+		r.add(job, -1, -items(before))
+	}
+	n := items(now)
+	if a.open() {
+		n = max(n, int64(owner.doc.Configuration.ShardingTotalCount))
+	}
+	if now != nil || a.open() {
+		r.add(job, 1, n)
+	}
+}
+
+// inOrder are the jobs in the order in which they get room: first those in force, of these first
+// those that do not want more items than they have, and then by name.
+func (s state) inOrder(claims map[string][]claim) []string {
+	rank := func(job string) int {
+		b := s.jobs[job]
+		switch {
+		case b == nil:
+			return 2
+		case int64(choose(claims[job], b).doc.Configuration.ShardingTotalCount) > items(b):
+			return 1
+		}
+		return 0
+	}
+	return slices.SortedFunc(maps.Keys(claims), func(a, b string) int {
+		return cmp.Or(cmp.Compare(rank(a), rank(b)), strings.Compare(a, b))
+	})
+}

@@ -1,0 +1,210 @@
+package changes
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/wasmjob/wasmjob/coordination/admin/changelog"
+	"github.com/wasmjob/wasmjob/coordination/registry"
+	"github.com/wasmjob/wasmjob/coordination/step"
+	"github.com/wasmjob/wasmjob/coordination/tree"
+	"github.com/wasmjob/wasmjob/host/event"
+)
+
+// Outside is what a host has seen in one membership of those nodes of a job that operators change: its own and
+// Java hosts' servers, its trigger, its instance, the items that it owns, the job itself. Of each
+// change it has a record left, unless there is one. The zero value has seen none. It is not
+// safe for concurrent use.
+type Outside struct {
+	self    string
+	since   int64                    // the last transaction that the first snapshot shows
+	servers map[string]registry.Node // by address, as seen last
+	config  registry.Node
+	trigger int64 // the transaction that made the trigger which was seen last
+	waits   bool  // its round is not known yet
+	// pending are the changes whose records are to be left.
+	pending []sighting
+	// disabled has the items that are known to be disabled, each with the transaction that did
+	// it.
+	disabled map[int]int64
+	// enabled are those that are not disabled any more, and of which it is to be read who did that.
+	enabled map[int]int64
+	again   time.Time
+}
+
+// sighting is a change that was seen, and its record.
+type sighting struct {
+	change changelog.Change
+	record changelog.Record
+}
+
+const (
+	// mostAtOnce bounds the items that are read in one call.
+	mostAtOnce = 50
+	// recordAgain lies between an error and the next attempt to leave records.
+	recordAgain = 10 * time.Second
+)
+
+// See notes a snapshot of nodes that the host watches. One of another membership is the first.
+func (o *Outside) See(s registry.Snapshot, l tree.Layout, self tree.JobInstance) {
+	if o.self != self.ID {
+		*o = Outside{self: self.ID, servers: make(map[string]registry.Node), disabled: make(map[int]int64), enabled: make(map[int]int64)}
+		for _, n := range s {
+			o.since = max(o.since, n.Mzxid)
+		}
+	}
+	for q, n := range s {
+		if ip, server := strings.CutPrefix(q.Path, l.Servers()+"/"); server && !q.Children {
+			o.seeServer(ip, n)
+		}
+	}
+	if config, watched := s[registry.Data(l.Config())]; watched {
+		if o.config.Exists && !config.Exists {
+			o.add(changelog.Deleted(o.config.Czxid), changelog.Record{What: "remove"})
+		}
+		o.config = config
+	}
+	// A trigger of ours says so in its data.
+	if t := s.Data(l.Trigger(o.self)); t.Exists && t.Czxid != o.trigger && len(t.Data) == 0 {
+		o.trigger, o.waits = t.Czxid, true
+	}
+}
+
+// Stopped notes that this host has stopped because its instance was removed.
+func (o *Outside) Stopped() {
+	o.add(changelog.Stopped(o.self), changelog.Record{What: "shutdown", Host: o.self})
+}
+
+// seeServer notes a server. A node that came or was blank was written by who joined.
+func (o *Outside) seeServer(ip string, n registry.Node) {
+	before := o.servers[ip]
+	o.servers[ip] = n
+	was, is := tree.IsEnabled(before.Data), tree.IsEnabled(n.Data)
+	if n.Exists && was != is && len(before.Data) > 0 {
+		o.add(changelog.Wrote(n.Mzxid), changelog.Record{What: verb(is), Host: ip, Before: state(was), After: state(is)})
+	}
+}
+
+// Mark notes the mark of an item that is disabled. It is not called before See.
+func (o *Outside) Mark(item int, mark registry.Node) {
+	if made, known := o.disabled[item]; known && made == mark.Czxid {
+		return
+	}
+	o.disabled[item] = mark.Czxid
+	if _, ours := tree.ParseMark(mark.Data); !ours && mark.Czxid > o.since {
+		o.add(changelog.Wrote(mark.Czxid), itemRecord(item, false))
+	}
+}
+
+// Enabled notes that an item is not disabled, or not any more.
+func (o *Outside) Enabled(item int) {
+	if made, known := o.disabled[item]; known {
+		delete(o.disabled, item)
+		o.enabled[item] = made
+	}
+}
+
+func (o *Outside) add(c changelog.Change, r changelog.Record) {
+	o.pending = append(o.pending, sighting{c, r})
+}
+
+// Record leaves the records of what was seen, where there are none. round is what the host
+// knows of the trigger that the transaction trigger made, 0 for nothing. After an error it does nothing until
+// Again, and is to be called again then. Without a change of another program, or of an item, it asks the registry for nothing.
+func (o *Outside) Record(ctx context.Context, r registry.Center, l tree.Layout, now time.Time, trigger, round int64) error {
+	if now.Before(o.again) {
+		return nil
+	}
+	o.again = time.Time{}
+	err := o.record(ctx, r, l, trigger, round)
+	if err != nil {
+		o.again = now.Add(recordAgain)
+	}
+	return err
+}
+
+// Again is when to call Record after an error; zero if there was none.
+func (o *Outside) Again() time.Time { return o.again }
+
+func (o *Outside) record(ctx context.Context, r registry.Center, l tree.Layout, trigger, round int64) error {
+	if o.waits && o.trigger == trigger && round != 0 {
+		o.waits = false
+		change := changelog.Record{What: "trigger", Trigger: round}
+		if round == trigger { // of this instance alone
+			change.Host = o.self
+		}
+		o.add(changelog.Wrote(round), change)
+	}
+	if err := o.readItems(ctx, r, l); err != nil {
+		return err
+	}
+	for len(o.pending) > 0 {
+		s := o.pending[0]
+		s.record.Time, s.record.Job, s.record.Who, s.record.From = time.Now(), l.Job, theRegistry, event.FromRegistry
+		if err := changelog.Leave(ctx, r, l, s.change, s.record); err != nil {
+			return err
+		}
+		o.pending = o.pending[1:]
+	}
+	return nil
+}
+
+// readItems finds out who has enabled items. What another program enabled owes nothing of what came due
+// before, as if a program of ours had done so.
+func (o *Outside) readItems(ctx context.Context, r registry.Center, l tree.Layout) error {
+	items := slices.Sorted(maps.Keys(o.enabled))
+	items = items[:min(len(items), mostAtOnce)]
+	return step.Perform(ctx, r, "read who enabled items", func(ctx context.Context, x *step.Exchange) error {
+		var read []registry.Query
+		for _, i := range items {
+			read = append(read, registry.Data(l.Item(i)))
+		}
+		n, err := x.Read(ctx, read...)
+		if err != nil {
+			return err
+		}
+		var others []int
+		var ops []registry.Op
+		for _, i := range items {
+			// A program of ours sets the item's node when it enables it.
+			if item := n.Data(l.Item(i)); item.Exists && item.Mzxid < o.enabled[i] {
+				others, ops = append(others, i), append(ops, registry.Set(item.Path, item.Data, item.Version))
+			}
+		}
+		if len(ops) > 0 {
+			if _, err := x.Commit(ctx, ops...); step.UnlessConflict(err) != nil {
+				return err
+			}
+		}
+		for _, i := range others {
+			o.add(changelog.Deleted(o.enabled[i]), itemRecord(i, true))
+		}
+		for _, i := range items {
+			delete(o.enabled, i)
+		}
+		return nil
+	})
+}
+
+func itemRecord(item int, enabled bool) changelog.Record {
+	return changelog.Record{What: verb(enabled), Item: &item, Before: state(!enabled), After: state(enabled)}
+}
+
+// state is what a record says of a server or an item.
+func state(enabled bool) string {
+	if enabled {
+		return tree.Enabled
+	}
+	return tree.Disabled
+}
+
+// verb is what a record calls the change to that.
+func verb(enabled bool) string {
+	if enabled {
+		return "enable"
+	}
+	return "disable"
+}

@@ -1,0 +1,322 @@
+package engine
+
+import (
+	"fmt"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/wasmjob/wasmjob/coordination"
+	"github.com/wasmjob/wasmjob/host/event"
+)
+
+// moment is one reading of both clocks of a loop. What lies a duration from now
+// (when to try again, when a drain is over) goes by Go's own clock, which no one
+// sets: those times are made from the embedded one, and keep its monotonic
+// reading. Instants of a schedule, and dates that others read, go by the wall
+// clock, which may be set at any time, forwards and backwards.
+type moment struct {
+	time.Time
+	wall time.Time // has no monotonic reading
+}
+
+// instant is what the wall clock would have shown at a moment of Go's own clock,
+// as it goes now.
+func (m moment) instant(at time.Time) time.Time { return m.wall.Add(at.Sub(m.Time)) }
+
+// machine reads Go's own clock and the machine's wall clock.
+func (h *Host) machine() moment { return moment{time.Now(), h.cfg.Now().Round(0)} }
+
+// now reads both clocks. The wall clock is at most Config.ClockBound ahead of the
+// registry's, whatever the machine's shows: nothing begins earlier than that, and
+// nothing is dated later.
+func (h *Host) now() moment {
+	now := h.machine()
+	if limit := h.registry.limit(now.Time, h.cfg.ClockBound); !limit.IsZero() && now.wall.After(limit) {
+		now.wall = limit
+	}
+	return now
+}
+
+// clock is the wall clock of now.
+func (h *Host) clock() time.Time { return h.now().wall }
+
+const (
+	// clockInterval is how often a host looks whether its wall clock was set:
+	// no event reports it, and timers go by the other clock.
+	clockInterval = time.Second
+	// clockStep is the least that counts as set: less is a clock that is slewed,
+	// or a process that waited for a processor between the two readings.
+	clockStep = 100 * time.Millisecond
+	// clockSlew is the part by which Go's own clock may go faster or slower than
+	// the registry's clock: 500 millionths, the most by which Linux slews a clock.
+	clockSlew = 2000
+	// defaultClockBound is how far the host's clock may be ahead of the registry's.
+	defaultClockBound = 5 * time.Second
+	// offInterval is how often the registry's clock is asked for while it is too far
+	// from the machine's and no commit shows it.
+	offInterval = 10 * time.Second
+	// leastWrong is how far a record is ahead of the registry's clock at least if
+	// it counts as written by a wrong clock. Hosts may have several bounds.
+	leastWrong = time.Minute
+)
+
+// clockWatch reports that the wall clock was set, or that the machine slept: it
+// went on otherwise than Go's own clock.
+type clockWatch struct{ last moment }
+
+// jumped reports by how much it went on more since it was asked last; zero if
+// that is not worth a report.
+func (w *clockWatch) jumped(now moment) time.Duration {
+	last := w.last
+	w.last = now
+	if d := now.wall.Sub(last.wall) - now.Sub(last.Time); d.Abs() >= clockStep {
+		return d
+	}
+	return 0
+}
+
+// registryClock is what a host knows of the registry's clock. The answer to every
+// commit has its time, which lies between the moments at which the commit was sent
+// and answered. From there on it is reckoned by Go's own clock. It is safe for
+// concurrent use; the zero value knows nothing.
+type registryClock struct {
+	mu sync.Mutex
+	// at is a moment of Go's own clock, at which the registry's clock was between
+	// low and high. It is zero if that is not known.
+	at        time.Time
+	low, high time.Time
+	// doubted is when the machine's clock was set, or the machine had slept, and
+	// Go's own clock may not have gone on meanwhile; zero if an answer came since.
+	doubted time.Time
+	asked   time.Time // when a job last had to ask
+}
+
+// note takes the registry's time from an answer. sent and heard are moments of
+// Go's own clock.
+func (c *registryClock) note(sent, heard, registry time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if sent.Before(c.doubted) {
+		return
+	}
+	known, fresh := !c.at.IsZero() && c.doubted.IsZero(), later(heard, c.at)
+	// The registry counts whole milliseconds.
+	low, high := registry.Add(fresh.Sub(heard)), registry.Add(time.Millisecond+fresh.Sub(sent))
+	if known {
+		// What was known before narrows it down, unless a clock was set.
+		before, after := c.reckon(fresh)
+		if !before.After(high) && !low.After(after) {
+			low, high = later(low, before), soonest(high, after)
+		}
+	}
+	c.at, c.low, c.high, c.doubted = fresh, low, high, time.Time{}
+}
+
+// reckon is between which times the registry's clock is at a moment. mu is held.
+func (c *registryClock) reckon(now time.Time) (low, high time.Time) {
+	age := now.Sub(c.at)
+	slew := age.Abs() / clockSlew
+	return c.low.Add(age - slew), c.high.Add(age + slew)
+}
+
+// limit is how late a clock may be that is at most bound ahead of the registry's;
+// zero if that is not known, or if bound is negative.
+func (c *registryClock) limit(now time.Time, bound time.Duration) time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.at.IsZero() || bound < 0 {
+		return time.Time{}
+	}
+	_, high := c.reckon(now)
+	return high.Add(bound)
+}
+
+// time is the registry's clock, as far as it is known; else zero.
+func (c *registryClock) time(now time.Time) time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.at.IsZero() {
+		return time.Time{}
+	}
+	low, high := c.reckon(now)
+	return low.Add(high.Sub(low) / 2)
+}
+
+// drift is by how much the machine's clock is ahead of the registry's; false if
+// that is not known.
+func (c *registryClock) drift(machine moment) (drift, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.at.IsZero() || !c.doubted.IsZero() {
+		return drift{}, false
+	}
+	low, high := c.reckon(machine.Time)
+	return drift{machine.wall.Sub(high), machine.wall.Sub(low)}, true
+}
+
+// doubt notes that the machine's clock was set, or that the machine slept.
+func (c *registryClock) doubt(now time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.doubted = now
+}
+
+// wanted reports whether the registry's clock is to be asked for: it is not known,
+// or in doubt, or was too far from the machine's ten seconds ago. A host that begins
+// nothing for that reason makes no commits, whose answers would show that the
+// clocks are right again.
+func (c *registryClock) wanted(machine moment, bound time.Duration) bool {
+	d, known := c.drift(machine)
+	if !known {
+		return true
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return bound >= 0 && d.certain().Abs() > bound && machine.Sub(c.at) >= offInterval
+}
+
+// claim reports whether the caller is to ask; of several in one second, the first.
+func (c *registryClock) claim(now time.Time) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if now.Before(c.asked.Add(clockInterval)) {
+		return false
+	}
+	c.asked = now
+	return true
+}
+
+// drift is by how much a clock is ahead of the registry's: at least and at most.
+// Negative is behind.
+type drift struct{ least, most time.Duration }
+
+// middle is the best guess.
+func (d drift) middle() time.Duration { return d.least + (d.most-d.least)/2 }
+
+// certain is how far the clocks are apart for certain: 0 if they may agree.
+func (d drift) certain() time.Duration { return max(d.least, 0) + min(d.most, 0) }
+
+// String is "1h0m0s ahead of the registry's".
+func (d drift) String() string {
+	by := d.middle()
+	switch {
+	case by < 0:
+		return fmt.Sprintf("%s behind the registry's", -by.Round(time.Millisecond))
+	default:
+		return fmt.Sprintf("%s ahead of the registry's", by.Round(time.Millisecond))
+	}
+}
+
+// clocks are what a term's loop looks at every second: whether clocks were set,
+// and whether the machine's is too far from the registry's.
+type clocks struct{ machine, used clockWatch }
+
+// watchClocks wakes the jobs if the clock that they go by was set, and reports when
+// the machine's comes to be beyond Config.ClockBound, and when it is back.
+func (t *term) watchClocks(c *clocks) {
+	h, now := t.host, t.host.machine()
+	if by := c.machine.jumped(now); by != 0 {
+		h.log.Warn("the wall clock was set, or the machine slept", zap.Duration("by", by))
+		h.registry.doubt(now.Time)
+		t.nudge()
+	}
+	if c.used.jumped(h.now()) != 0 || (t.registry.Trusted() && h.registry.wanted(now, h.cfg.ClockBound)) {
+		t.nudge()
+	}
+	d, known := h.registry.drift(now)
+	bound := h.cfg.ClockBound
+	if bound < 0 || !known {
+		return
+	}
+	off := d.certain().Abs() > bound
+	back := h.drifts && d.middle().Abs() <= bound/2
+	if off == h.drifts || (h.drifts && !back) {
+		return
+	}
+	h.drifts = off
+	reason := "this host's clock is " + d.String() + ", which is within " + bound.String() + " again"
+	switch {
+	case off && d.middle() > 0:
+		reason = fmt.Sprintf("this host's clock is %s, and may be %s: nothing begins here earlier than %s before its instant by the registry's clock", d, bound, bound)
+	case off:
+		reason = fmt.Sprintf("this host's clock is %s, and may be %s: what it begins is late, and nothing begins before its clock has come to what was begun", d, bound)
+	}
+	h.emit(event.Event{Kind: event.Clock, Host: t.self.ID, Drift: d.middle(), Reason: reason})
+	if off {
+		h.log.Error(reason)
+	} else {
+		h.log.Info(reason)
+	}
+}
+
+// instants are the limits of what may begin now, for coordination.Beginning. A
+// record is repaired only if two clocks agree that it is ahead, the machine's and
+// the registry's: else it may be the registry's that is wrong.
+func (h *Host) instants() (latest, ahead int64) {
+	now, bound := h.machine(), h.cfg.ClockBound
+	limit := h.registry.limit(now.Time, bound)
+	if limit.IsZero() {
+		return 0, 0
+	}
+	if d, known := h.registry.drift(now); known && d.certain().Abs() <= bound {
+		ahead = limit.Add(max(bound, leastWrong)).UnixMilli()
+	}
+	return limit.UnixMilli(), ahead
+}
+
+// clockStatus is what Status says of the clocks; nil if nothing is known.
+func (h *Host) clockStatus() *ClockStatus {
+	d, known := h.registry.drift(h.machine())
+	if !known {
+		return nil
+	}
+	return &ClockStatus{Drift: d.middle(), Uncertainty: (d.most - d.least) / 2, Bound: max(h.cfg.ClockBound, 0),
+		Off: h.cfg.ClockBound >= 0 && d.certain().Abs() > h.cfg.ClockBound}
+}
+
+// readClock asks for the registry's clock, if the host does not know it. It
+// reports whether it has asked.
+func (p *place) readClock(now moment) bool {
+	if r := &p.host.registry; !r.wanted(p.host.machine(), p.host.cfg.ClockBound) || !r.claim(now.Time) {
+		return false
+	}
+	if _, err := coordination.RegistryTime(p.work, p.member.Registry, p.member.Layout); err != nil { // the answer to every commit is noted
+		p.failed(now, "reading the registry's clock", err)
+	}
+	return true
+}
+
+// watchDrift reports once that this host's clock is behind the registry's by more
+// than the job's catch-up window.
+func (p *place) watchDrift() {
+	d, known := p.host.registry.drift(p.host.machine())
+	if !known || p.host.cfg.ClockBound < 0 {
+		return
+	}
+	switch late := -d.certain() > max(p.guest.CatchUpWindow, p.host.cfg.ClockBound); {
+	case !late:
+		p.late = nil
+	case p.late == nil:
+		p.late = fmt.Errorf("this host's clock is %s, more than the catch-up window of %s: of what was due in the meantime only the newest instant runs here when the clock is right", d, p.guest.CatchUpWindow)
+		p.log.Error(p.late.Error())
+		p.Emit(event.Event{Kind: event.JobError, Reason: p.late.Error()})
+	}
+}
+
+// clockDrift compares this host's clock with the registry's, if the job wants
+// that. Empty means that it may run.
+func (p *place) clockDrift() string {
+	limit := p.member.View.Config.MaxTimeDiffSeconds
+	if limit < 0 {
+		return ""
+	}
+	if _, err := coordination.RegistryTime(p.work, p.member.Registry, p.member.Layout); err != nil { // the answer to every commit is noted
+		return fmt.Sprintf("the registry's clock cannot be read, and maxTimeDiffSeconds is %d: %v", limit, err)
+	}
+	if d, known := p.host.registry.drift(p.host.machine()); known && d.certain().Abs() > time.Duration(limit)*time.Second {
+		return fmt.Sprintf("this host's clock is %s from the registry's; maxTimeDiffSeconds is %d", d.middle().Abs().Round(time.Millisecond), limit)
+	}
+	return ""
+}

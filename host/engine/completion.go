@@ -1,0 +1,499 @@
+package engine
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/wasmjob/wasmjob/abi"
+	"github.com/wasmjob/wasmjob/coordination"
+	"github.com/wasmjob/wasmjob/coordination/registry"
+	"github.com/wasmjob/wasmjob/coordination/tree"
+	"github.com/wasmjob/wasmjob/host/engine/run"
+	"github.com/wasmjob/wasmjob/host/event"
+)
+
+// killWatchAfter is how long guests of a fire run before this host watches what
+// operators ask it to end. A fire that is over sooner costs nothing; what was
+// asked meanwhile is found then.
+const killWatchAfter = time.Second
+
+// killing is what this host knows of operators' kills of its runs. Each is in the record of its
+// run; the transactions are of the job's node of kills, 0 if it is not there.
+type killing struct {
+	seen    int64     // the newest that a snapshot has shown
+	looked  int64     // the one for which the records were read last
+	lookAt  time.Time // when the grace of one is over
+	ranLong time.Time // when something last had run for long
+	// listeners are those that have run for long, named counts them.
+	listeners map[*run.Listener]*listening
+	named     int
+}
+
+// longestRecorded bounds the reason in an item's record, in bytes: it is written with
+// every failure, and read with every list of items.
+const longestRecorded = 200
+
+// recordedReason is what a record keeps of a failure, for who looks at the cluster
+// and not at one host's history.
+func recordedReason(r abi.Result) string {
+	if r.Outcome == abi.OutcomeOK {
+		return ""
+	}
+	first, _, _ := strings.Cut(r.Message, "\n")
+	return event.Cut(event.Harmless(first), longestRecorded)
+}
+
+func (rn *runner) commitEnded(now moment) {
+	defer rn.hurry()()
+	c := coordination.Completing{Items: make(map[int]coordination.Ended), Now: now.wall}
+	for _, e := range rn.ended {
+		c.Marked = c.Marked || e.Run.Fire().Config.MonitorExecution
+	}
+	tries := 0
+	for n, e := range rn.ended {
+		if e.Unfinished || rn.denials.waits(now, n) {
+			continue
+		}
+		if rn.denials.of[denied{item: n}] != nil {
+			if tries++; tries > mostTries {
+				continue
+			}
+		}
+		c.Items[n] = e.Completing(string(e.Result.Outcome), cmp.Or(e.Reason, recordedReason(e.Result)))
+		if it := rn.items[n]; it != nil && !it.owned {
+			c.Wake = true
+		}
+		if rn.member.Share.Pending.Contains(n) && !rn.member.View.Necessary {
+			c.AskForSharding = true
+		}
+	}
+	out, err := rn.member.Complete(rn.work, c)
+	rn.denials.note(now, "", out.Denied, rn.log)
+	switch {
+	case err == nil:
+		rn.completedAt = now.Time
+		rn.adopt(now, out.Adopted)
+	case errors.Is(err, registry.ErrConflict) && !rn.member.View.Exists:
+		out = coordination.Completed{} // the job was removed, and its records with it
+	default:
+		rn.failed(now, "completing items", err)
+		return
+	}
+	for _, n := range slices.Sorted(maps.Keys(c.Items)) {
+		if out.Denied[n] != nil {
+			continue // it is put again later
+		}
+		rn.denials.end(n)
+		e := rn.ended[n]
+		delete(rn.ended, n)
+		state, took := out.Items[n]
+		if slices.Contains(out.Killed, n) {
+			e = e.KilledInstead(state.Record.Reason)
+		}
+		beside, crowded := out.Crowded[n]
+		if crowded {
+			beside = cmp.Or(beside, event.BesideUnknown)
+			rn.log.Error("the item's running mark was another host's or gone when it ended: a Java host has run it at the same time, or the node was edited",
+				zap.Int("item", n), zap.String("run", e.Run.RunID()), zap.String("mark of", beside))
+		}
+		rn.settle(now, n, e, state, took, abi.Outcome(out.Closed[n].Outcome), beside)
+	}
+	if len(rn.ended) > 0 {
+		rn.endedSince = now.Time
+	}
+}
+
+// settle draws the conclusions of an item's completion, once it took effect or was
+// refused. closed is with what outcome others have closed the run, if they have; beside is Event.Beside.
+func (rn *runner) settle(now moment, n int, e run.Ended, state coordination.ItemState, took bool, closed abi.Outcome, beside string) {
+	f := e.Run.Fire()
+	f.Open--
+	rn.live--
+	it := rn.items[n]
+	rn.reportEnd(n, e, state, took, closed, beside)
+	if took && e.HandedBack() && it != nil && rn.beyond(it) { // no host will get it
+		rn.skipItem(it, f.ID, event.SkipDisabled, rn.fewer())
+	}
+	if !took || e.HandedBack() {
+		f.Note(abi.OutcomeCancelled)
+	} else {
+		rn.tally.count(now, e.Result.Outcome)
+	}
+	if !e.HandedBack() {
+		f.Note(e.Result.Outcome)
+	}
+	if !e.HandedBack() && e.Result.Outcome.Failed() {
+		rn.HandleError(f.Config, "item failed", e.Result, zap.Int("item", n), zap.String("run", e.Run.RunID()))
+		f.Thrown = f.Thrown || f.Config.JobErrorHandlerType == "THROW"
+	}
+	if it == nil {
+		return
+	}
+	it.run = nil
+	it.lastOutcome, it.lastMessage, it.lastEnd, it.lastOutside = e.Result.Outcome, event.Reason(e.Result.Message), now.wall, e.Result.Outside
+	if took {
+		state.Misfire = state.Misfire || it.state.Misfire // marked while it ran
+		it.state = state
+	} else {
+		it.state.RecordVersion = -2 // known to be wrong: the next begin reads again
+	}
+	if f.Thrown && it.Due != nil {
+		rn.skipItem(it, *it.Due, event.SkipFailed, "the item failed, and the error handler THROW stops the catch-up")
+		it.Due = nil
+	}
+	moves := e.Moved && rn.member.Share.Pending.Contains(n) // it has to be idle for that; takeShare looks if it stays after all
+	stays := it.owned && !rn.exit.draining && rn.exit.leaving == "" && !moves
+	if e.HandedBack() && took && *it.Place(f.ID) == nil && stays {
+		rn.owe(it, f.ID) // handed back, and the host stays after all
+	}
+	if !it.owned {
+		delete(rn.items, n)
+	}
+}
+
+// closedCauses are the causes of events of runs that others have closed.
+var closedCauses = map[abi.Outcome]event.SkipCause{tree.OutcomeLost: event.SkipLost, tree.OutcomeHeld: event.SkipHeld, tree.OutcomeElsewhere: event.SkipElsewhere, abi.OutcomeCancelled: event.SkipDisabled}
+
+// reportEnd reports that an item's completion took effect, or why it did not.
+func (rn *runner) reportEnd(n int, e run.Ended, state coordination.ItemState, took bool, closed abi.Outcome, beside string) {
+	f := e.Run.Fire()
+	ev := event.Event{Item: &n, Instant: f.ID.Time(), Trigger: f.ID.Trigger, Source: f.Source(), RunID: e.Run.RunID(),
+		Fence: e.Run.Fence, Digest: f.Exec.Digest(), Attempt: e.Run.Attempt(), Outcome: e.Result.Outcome}
+	switch {
+	case !took && !rn.member.View.Exists:
+		ev.Kind, ev.Cause, ev.Reason = event.ItemSkipped, event.SkipDisabled, "the job was removed while the item ran"
+	case !took && closed != "":
+		ev.Kind, ev.Cause, ev.Outcome = event.ItemSkipped, cmp.Or(closedCauses[closed], event.SkipElsewhere), closed
+		ev.Reason = fmt.Sprintf("other hosts took this host for dead and recorded the run as %s before its completion could be written", closed)
+		rn.log.Error("completion refused: other hosts have closed the run", zap.Int("item", n), zap.Int64("fence", e.Run.Fence), zap.String("outcome", string(closed)))
+	case !took:
+		ev.Kind, ev.Cause, ev.Reason = event.ItemSkipped, event.SkipElsewhere, "the item was taken over by another host before its completion could be written"
+		rn.log.Error("completion refused: the item is no longer this host's", zap.Int("item", n), zap.Int64("fence", e.Run.Fence))
+	case e.Unstarted:
+		ev.Kind, ev.Cause, ev.Reason = event.ItemSkipped, event.SkipElsewhere, "handed back unstarted: the host is stopping"
+		if rn.exit.left != "" {
+			ev.Reason = "handed back unstarted: the job was " + string(rn.exit.state)
+		}
+	case e.Moved:
+		ev.Kind, ev.Cause, ev.Reason = event.ItemSkipped, event.SkipElsewhere, "the item moves to another host, and the run goes on there"
+	default:
+		ev.Kind, ev.Reason, ev.Count, ev.Beside = event.ItemCompleted, e.Reason, int64(state.Record.Failures), beside
+		run.NoteOffset(&ev, state)
+	}
+	rn.Emit(ev)
+}
+
+// saveOffsets makes the offsets that streaming loops have staged durable, all
+// in one commit, at most once per interval.
+func (rn *runner) saveOffsets(now moment) {
+	rn.mail.mu.Lock()
+	staged := rn.mail.offsets
+	rn.mail.mu.Unlock()
+	if staged && rn.offsetsAt.IsZero() {
+		rn.offsetsAt = now.Add(offsetInterval)
+	}
+	if rn.offsetsAt.IsZero() || now.Before(rn.offsetsAt) || now.Before(rn.refusal.retryAt) {
+		return
+	}
+	rn.flushOffsets(now)
+}
+
+// flushOffsets makes what is staged durable now.
+func (rn *runner) flushOffsets(now moment) {
+	rn.offsetsAt = time.Time{}
+	rn.mail.mu.Lock()
+	rn.mail.offsets = false
+	rn.mail.mu.Unlock()
+
+	offsets := make(map[int]coordination.Ended)
+	var saving []*run.Execution
+	for n, it := range rn.items {
+		if it.run == nil {
+			continue
+		}
+		save, staged, busy := it.run.Save()
+		if busy { // left for next time
+			rn.offsetsAt = now.Add(offsetInterval)
+		}
+		if staged {
+			saving = append(saving, it.run)
+			offsets[n] = save
+		}
+	}
+	if len(saving) == 0 {
+		return
+	}
+	out, err := coordination.SaveOffsets(rn.work, rn.member.Registry, rn.member.Layout, offsets)
+	rn.denials.note(now, "", out.Denied, rn.log)
+	for n := range out.Items {
+		rn.denials.end(n)
+	}
+	if len(out.Denied) > 0 {
+		rn.offsetsAt = rn.denials.next(now)
+	}
+	for _, e := range saving {
+		if state, ok := out.Items[e.Item]; ok && err == nil {
+			e.Saved(&state, false)
+		} else {
+			e.Saved(nil, slices.Contains(out.Lost, e.Item))
+		}
+	}
+	if err != nil {
+		rn.failed(now, "saving offsets", err)
+		rn.offsetsAt = now.Add(offsetInterval)
+	}
+}
+
+// closeFire ends a fire whose goroutines have ended and whose completions are
+// all settled, or will never be.
+func (rn *runner) closeFire(f *run.Fire) {
+	delete(rn.fires, f)
+	f.Exec.Release()
+	rn.measure(f)
+	if f.Open > 0 {
+		f.Note(abi.OutcomeCancelled)
+	}
+	items := f.Items()
+	now, duration := rn.host.now(), f.Took()
+	status := &FireStatus{Instant: f.ID.Time(), Trigger: f.ID.Trigger, Source: f.Source(), Items: items, Outcome: f.Outcome, Duration: duration,
+		Begun: now.instant(f.Started()), Ended: now.instant(f.Started().Add(duration))}
+	rn.lastFire = status
+	rn.Emit(event.Event{Kind: event.FireEnded, Instant: status.Instant, Trigger: f.ID.Trigger, Source: f.Source(), Items: items,
+		Digest: f.Exec.Digest(), Outcome: f.Outcome, Duration: duration})
+}
+
+// fired reports whether the goroutines of all fires have ended.
+func (rn *runner) fired() bool {
+	for f := range rn.fires {
+		if !f.GuestsDone {
+			return false
+		}
+		rn.closeFire(f)
+	}
+	return true
+}
+
+// measure notes how late the items of a fire started, when it has ended.
+func (rn *runner) measure(f *run.Fire) {
+	if f.ID.Trigger != 0 || (f.Source() != abi.SourceSchedule && f.Source() != abi.SourceMisfire) {
+		return
+	}
+	var lag time.Duration
+	for _, e := range f.Runs {
+		if started := e.StartedAt(); !started.IsZero() {
+			lag = max(lag, started.Sub(f.ID.Time())-rn.calendar.Delay(f.ID.Time()))
+		}
+	}
+	var period time.Duration
+	if !f.Next.IsZero() {
+		period = f.Next.Sub(f.ID.Time())
+	}
+	switch changed := rn.overload.started(lag, period); {
+	case changed && rn.overload.behind:
+		rn.log.Warn("the job is behind: its items start too late, and what they owe begins together until they do not", zap.Duration("lag", lag), zap.Duration("limit", rn.overload.limit))
+	case changed:
+		rn.log.Info("the job is in time again", zap.Duration("lag", lag))
+	}
+}
+
+// adopt runs what a commit had begun whose answer was lost, and what cannot be
+// handed back. A host that leaves owes it instead.
+func (rn *runner) adopt(now moment, claims []coordination.Claim) {
+	if rn.exit.leaving == "" && !rn.exit.draining && rn.module.exec != nil {
+		rn.takeOver(now, "", "", claims)
+	}
+}
+
+// resolve settles a doubt that nothing else has settled: what was asked for is
+// not asked for again if the item was disabled since, say, or if a list of runs
+// that was to be taken over is gone because it was.
+func (rn *runner) resolve(now moment) {
+	if now.Before(rn.refusal.retryAt) {
+		return // it has gone wrong just now
+	}
+	if err := rn.settleDoubt(now); err != nil {
+		rn.failed(now, "resolving commits of unknown outcome", err)
+	}
+}
+
+// settleDoubt deals with what was begun by a commit whose answer was lost, and
+// was not asked for again since: a scheduled instant is handed back, and is due
+// again, other runs are adopted.
+func (rn *runner) settleDoubt(now moment) error {
+	adopted, err := rn.member.Resolve(rn.work, now.wall, rn.exit.leaving == "" && !rn.exit.draining)
+	if len(adopted) > 0 {
+		rn.adopt(now, adopted)
+	}
+	return err
+}
+
+// keepOwn settles runs here that were cut short, if no other host will find them
+// unfinished: this one stays in the job after all, or the job was removed.
+func (rn *runner) keepOwn() {
+	removed := rn.exit.state == JobRemoved
+	stays := rn.exit.leaving == "" && !rn.exit.draining && rn.exit.left == "" && rn.seen && rn.member.View.Joined()
+	if !removed && !stays {
+		return
+	}
+	for n, e := range rn.ended {
+		if !e.Unfinished {
+			continue
+		}
+		e.Unfinished = false
+		switch {
+		case removed:
+			e.Reason = "the job was removed"
+			if e.Result.Outcome == "" || e.Result.Outcome == abi.OutcomeCancelled {
+				e.Result = abi.Result{Outcome: abi.OutcomeCancelled, Message: e.Reason}
+			}
+		case e.Result.Outcome == "":
+			e.Unstarted = true
+		}
+		rn.ended[n] = e
+	}
+}
+
+// press ends what runs here within the drain timeout: guests are asked shortly
+// before that is over, and then stopped by force. over is set when all of it has
+// ended, or counts as unfinished: a guest that was stopped by force, and at last
+// one whose completion the registry keeps refusing or denies. hard is set from the end of
+// the timeout on.
+func (rn *runner) press(now moment) (hard, over bool) {
+	limit := rn.host.cfg.DrainTimeout
+	if rn.exit.until.IsZero() {
+		rn.exit.until = now.Add(limit)
+	}
+	hard = !now.Before(rn.exit.until)
+	if !now.Before(rn.exit.until.Add(-run.SoftGrace(limit))) {
+		for _, it := range rn.items {
+			if it.run != nil {
+				it.run.Cancel(abi.CancelStop)
+			}
+		}
+	}
+	if hard && rn.guests.Err() == nil {
+		if n := rn.running(); n > 0 {
+			rn.log.Warn("the drain timeout is over: stopping guests", zap.Int("items", n))
+		}
+		rn.kill(errDrainOver)
+	}
+	refused := hard && now.Before(rn.refusal.retryAt)
+	for _, it := range rn.items {
+		e, ended := rn.ended[it.number]
+		settled := ended && (e.Unfinished || refused || (hard && rn.denials.waits(now, it.number)))
+		if it.run != nil && !settled {
+			return hard, false
+		}
+	}
+	return hard, rn.fired()
+}
+
+// giveUp reports runs that are left unfinished, and forgets them.
+func (rn *runner) giveUp(items tree.Items, why string) {
+	for _, n := range items {
+		run := rn.ended[n].Run
+		rn.Emit(event.Event{Kind: event.ItemSkipped, Item: &n, Instant: run.Fire().ID.Time(), Trigger: run.Fire().ID.Trigger, Source: run.Fire().Source(),
+			RunID: run.RunID(), Fence: run.Fence, Digest: run.Fire().Exec.Digest(), Outcome: abi.OutcomeCancelled,
+			Cause: event.SkipUnfinished, Reason: why + "; the run is unfinished: it goes on elsewhere or after a restart if failover is on"})
+		delete(rn.ended, n)
+		rn.live--
+		if it := rn.items[n]; it != nil {
+			it.run = nil
+		}
+	}
+}
+
+// windDown hands back what has not begun, and asks streaming loops to end.
+func (rn *runner) windDown() {
+	for _, it := range rn.items {
+		if it.run != nil {
+			it.run.Yield()
+		}
+	}
+	for f := range rn.fires {
+		f.ReturnQueued()
+	}
+}
+
+// seeKills takes from a snapshot whether operators have killed something of the job.
+func (rn *runner) seeKills(s registry.Snapshot) {
+	if n, watched := s[tree.KillQuery(rn.member.Layout)]; watched {
+		rn.killing.seen = n.Mzxid
+	}
+}
+
+// readKills reads the records of what runs here if an operator has killed something of
+// the job since they were read.
+func (rn *runner) readKills(now moment) {
+	if rn.killing.seen == rn.killing.looked || now.Before(rn.refusal.retryAt) || !rn.term.registry.Trusted() {
+		return
+	}
+	states := make(map[int]coordination.ItemState)
+	for _, it := range rn.items {
+		if it.run != nil {
+			states[it.number] = it.state
+		}
+	}
+	killed, err := rn.member.ReadKills(rn.work, states)
+	if err != nil {
+		rn.failed(now, "reading what operators have killed", err)
+		return
+	}
+	if err := rn.readListenerKills(); err != nil {
+		rn.failed(now, "reading what operators have killed", err)
+		return
+	}
+	rn.killing.looked = rn.killing.seen
+	for n, state := range killed {
+		rn.items[n].state.Record.Kill = state.Record.Kill
+	}
+}
+
+// endKilled ends the runs and listeners that operators have killed. What was begun since is not meant.
+func (rn *runner) endKilled(now moment) {
+	rn.killing.lookAt = time.Time{}
+	rn.noteListeners(now)
+	rn.readKills(now)
+	rn.endListeners(now)
+	for _, it := range rn.sorted(func(it *item) bool { return it.run != nil && it.state.Record.Kill.Asked() }) {
+		k := it.state.Record.Kill
+		grace := time.Duration(k.Grace) * time.Millisecond
+		first, unclaimed := it.run.Abort(k.Reason(), now.Add(grace))
+		if first {
+			rn.log.Warn("an operator ends a run", zap.Int("item", it.number), zap.String("run", it.run.RunID()), zap.String("reason", k.Reason()), zap.Duration("grace", grace))
+		}
+		if unclaimed {
+			ended, _ := it.run.KilledBefore()
+			rn.hear(ended)
+		}
+		if at := it.run.Press(now.Time); !at.IsZero() {
+			rn.killing.lookAt = soonest(rn.killing.lookAt, at)
+		}
+	}
+}
+
+// wantsKills reports whether to watch what operators ask to end: something has
+// run for long, lately.
+func (rn *runner) wantsKills(now moment) bool {
+	for f := range rn.fires {
+		since, on := f.Started().Add(killWatchAfter), slices.ContainsFunc(f.Runs, rn.goesOn)
+		if l := f.Listener(); l != nil && !on {
+			since, on = l.Since.Add(killWatchAfter), true
+		}
+		switch {
+		case !on:
+		case !now.Before(since):
+			rn.killing.ranLong = now.Time
+		default:
+			rn.killing.lookAt = soonest(rn.killing.lookAt, since)
+		}
+	}
+	return !rn.killing.ranLong.IsZero() && now.Before(rn.killing.ranLong.Add(longestSleep))
+}

@@ -1,0 +1,181 @@
+package engine
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/wasmjob/wasmjob/coordination"
+	"github.com/wasmjob/wasmjob/coordination/registry"
+	"github.com/wasmjob/wasmjob/coordination/tree"
+	"github.com/wasmjob/wasmjob/host/event"
+)
+
+// longestDenial is the longest pause before the registry is asked again for what it denied
+// of an item. The first is retryPause; it doubles from time to time.
+const longestDenial = 30 * time.Second
+
+// mostTries is how many items that were denied are tried again in one step: each that is
+// still denied costs a commit.
+const mostTries = 20
+
+// denials are the items of which the registry does not permit to write something. The other
+// items of the job go on without them.
+type denials struct {
+	of map[denied]*denial
+	// news is set if one has come that was not reported.
+	news bool
+}
+
+// denied is an item of this host's, or one of a host dead that is to be taken over. dead is
+// "Java" for what Java hosts have marked.
+type denied struct {
+	item int
+	dead string
+}
+
+// denial is why an item cannot be written, and when it is tried again.
+type denial struct {
+	err   error
+	pause time.Duration
+	at    time.Time
+	fire  string // the newest that was reported not to begin for it
+}
+
+// note notes what was denied to a step, of the items of a host that died or of this
+// host's own if dead is empty.
+func (d *denials) note(now moment, dead string, found coordination.Denials, log *zap.Logger) {
+	for n, err := range found {
+		key := denied{n, dead}
+		x := d.of[key]
+		if x == nil {
+			if d.of == nil {
+				d.of = make(map[denied]*denial)
+			}
+			x, d.news = new(denial), true
+			d.of[key] = x
+			log.Error("the registry does not permit to write an item: the other items go on without it", zap.Int("item", n), zap.Error(err))
+		}
+		x.err, x.pause = err, min(max(2*x.pause, retryPause), longestDenial)
+		x.at = now.Add(x.pause)
+	}
+}
+
+// end notes that items of this host's were written, or are not its own any more.
+func (d *denials) end(item int) { delete(d.of, denied{item: item}) }
+
+// settle notes what is still denied of a host that died; empty ends all of that kind.
+func (d *denials) settle(dead string, found coordination.Denials) {
+	maps.DeleteFunc(d.of, func(key denied, _ *denial) bool {
+		return key.dead != "" && (dead == "" || key.dead == dead) && found[key.item] == nil
+	})
+}
+
+// waits reports whether it is too early to try again to write an item of this host's.
+func (d *denials) waits(now moment, item int) bool {
+	x := d.of[denied{item: item}]
+	return x != nil && now.Before(x.at)
+}
+
+// next is when the first is tried again after a time; zero if there is none.
+func (d *denials) next(now moment) (at time.Time) {
+	for _, x := range d.of {
+		if x.at.After(now.Time) {
+			at = soonest(x.at, at)
+		}
+	}
+	return at
+}
+
+// items are those that cannot be written, ascending.
+func (d *denials) items() tree.Items {
+	var items tree.Items
+	for key := range d.of {
+		items = append(items, key.item)
+	}
+	slices.Sort(items)
+	return slices.Compact(items)
+}
+
+// reason names the items that cannot be written, and why the first cannot; nil if there is none.
+func (d *denials) reason() error {
+	if len(d.of) == 0 {
+		return nil
+	}
+	first := slices.MinFunc(slices.Collect(maps.Keys(d.of)), func(a, b denied) int {
+		return cmp.Or(cmp.Compare(a.item, b.item), cmp.Compare(a.dead, b.dead))
+	})
+	return fmt.Errorf("items %s cannot be written, the others go on: %w", d.items(), d.of[first].err)
+}
+
+// reportDenials reports items that cannot be written, when there are more of them.
+func (set *itemSet) reportDenials() {
+	if !set.denials.news {
+		return
+	}
+	set.denials.news = false
+	if err := set.denials.reason(); err != nil {
+		set.Emit(event.Event{Kind: event.JobError, Items: set.denials.items(), Reason: err.Error()})
+	}
+}
+
+// notWritten begins the reason for which an item does not run.
+const notWritten = "the item cannot be written: "
+
+// deny notes that an item cannot begin for a fire because it cannot be written. The item
+// owes the fire.
+func (set *itemSet) deny(it *item, id tree.Fire) {
+	set.owe(it, id)
+	x := set.denials.of[denied{item: it.number}]
+	if x == nil || x.fire == id.ID() {
+		return
+	}
+	x.fire = id.ID()
+	set.skipItem(it, id, event.SkipLater, notWritten+x.err.Error())
+}
+
+// dropDenied keeps items that could not be written from beginning together with others. On
+// their own, mostTries of those that do not wait are tried.
+func (set *itemSet) dropDenied(now moment, id tree.Fire, items []*item) []*item {
+	if len(set.denials.of) == 0 {
+		return items
+	}
+	var clean, tries []*item
+	for _, it := range items {
+		if set.denials.of[denied{item: it.number}] == nil {
+			clean = append(clean, it)
+		} else if !set.denials.waits(now, it.number) {
+			tries = append(tries, it)
+		} else {
+			set.deny(it, id)
+		}
+	}
+	begins, rest := clean, tries
+	if len(clean) == 0 {
+		n := min(len(tries), mostTries)
+		begins, rest = tries[:n], tries[n:]
+	}
+	for _, it := range rest {
+		set.deny(it, id)
+		set.againAt = now.Add(againPause)
+	}
+	return begins
+}
+
+// setback is failed for a step that others do not wait for. If the registry denies it, the
+// host goes on: it returns true, and the caller tries that step again later.
+func (p *place) setback(now moment, what string, err error) (later bool) {
+	var denied *registry.DeniedError
+	if !errors.As(err, &denied) {
+		p.failed(now, what, err)
+		return false
+	}
+	p.refusal.what, p.refusal.at = what+": "+err.Error(), now.Time
+	p.log.Warn(what+" is denied; trying again later", zap.Error(err))
+	return true
+}

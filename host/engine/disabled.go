@@ -1,0 +1,341 @@
+package engine
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/wasmjob/wasmjob/abi"
+	"github.com/wasmjob/wasmjob/coordination"
+	"github.com/wasmjob/wasmjob/coordination/admin/changelog"
+	"github.com/wasmjob/wasmjob/coordination/admin/operate"
+	"github.com/wasmjob/wasmjob/coordination/registry"
+	"github.com/wasmjob/wasmjob/coordination/tree"
+	"github.com/wasmjob/wasmjob/host/event"
+)
+
+// pause is what this host knows of why its server is disabled.
+type pause struct {
+	word   tree.Word
+	change int64 // of the server's node, for which word was read
+	ended  bool  // it is over, and the next snapshot shows the server enabled
+	// deniedUntil is when to try again what the registry denied.
+	deniedUntil time.Time
+}
+
+// endsBy reports whether the server is disabled until a time that is not after an instant: that is due.
+func (p *pause) endsBy(at time.Time) bool { return p.word.Until != 0 && at.UnixMilli() >= p.word.Until }
+
+// switched is what a host knows of how an item was disabled and enabled.
+type switched struct {
+	// notBefore is up to when nothing is owed, reported up to which instant it is reported
+	// that the item does not run.
+	notBefore, reported time.Time
+	// since is when the mark was made that this host saw last, by the registry's clock; seen is when
+	// it found that gone, by the wall clock, and ended the time at which it was over by itself. Both
+	// are zero once notBefore says what they mean.
+	since, seen, ended time.Time
+	// watched is set while a watch shows whether it is still disabled: one that was set since it was
+	// found to be.
+	watched bool
+}
+
+// disable notes that the item is disabled.
+func (it *item) disable() {
+	if !it.state.Disabled {
+		it.switched.watched = false
+	}
+	it.state.Disabled = true
+}
+
+// marks is the watch of the marks of items that are disabled.
+type marks struct {
+	snapshots <-chan registry.Snapshot
+	items     tree.Items
+	end       context.CancelFunc
+	turnAt    time.Time // when to watch the marks of others; zero if all are watched
+}
+
+const (
+	// marksAtOnce bounds the marks that a host watches for a job; of more, some are watched
+	// at a time, for marksTurn.
+	marksAtOnce = 1000
+	marksTurn   = time.Minute
+)
+
+// watchMarks watches the marks of the items that are known to be disabled, so that a fire need
+// not ask for them. Marks that are gone stay in the watch until it is set anew for other items.
+func (j *job) watchMarks(now moment) {
+	m := &j.watch.marks
+	var disabled tree.Items
+	for _, it := range j.sorted(func(it *item) bool { return it.owned && it.state.Disabled }) {
+		disabled = append(disabled, it.number)
+	}
+	if len(disabled) == 0 {
+		j.endMarks()
+		return
+	}
+	turn := m.items == nil || (!m.turnAt.IsZero() && !now.Before(m.turnAt))
+	unwatched := func(n int) bool { return !j.items[n].switched.watched }
+	if now.Before(j.refusal.retryAt) || (!turn && (!m.turnAt.IsZero() || !slices.ContainsFunc(disabled, unwatched))) {
+		return
+	}
+	next, turnAt := disabled, time.Time{}
+	if len(disabled) > marksAtOnce {
+		from := 0
+		if len(m.items) > 0 {
+			from, _ = slices.BinarySearch(disabled, m.items[len(m.items)-1]+1)
+		}
+		next, turnAt = disabled[from:min(from+marksAtOnce, len(disabled))], now.Add(marksTurn)
+		if len(next) == 0 {
+			next = disabled[:marksAtOnce]
+		}
+	}
+	j.endMarks()
+	ctx, cancel := context.WithCancel(j.work)
+	snapshots, err := j.member.Registry.Watch(ctx, coordination.DisabledMarks(j.member.Layout, next)...)
+	if err != nil {
+		cancel()
+		j.failed(now, "watching disabled items", err)
+		return
+	}
+	*m = marks{snapshots, next, cancel, turnAt}
+	for _, n := range next {
+		j.items[n].switched.watched = true
+	}
+}
+
+func (j *job) endMarks() {
+	if j.watch.marks.end != nil {
+		j.watch.marks.end()
+	}
+	j.watch.marks = marks{}
+}
+
+// seeMarks takes a snapshot of the marks of disabled items.
+func (j *job) seeMarks(now moment, s registry.Snapshot) {
+	s = s.Raise(j.term.registry.Base())
+	var enabled []int
+	for _, n := range j.watch.marks.items {
+		it := j.items[n]
+		if it == nil || !it.owned || !it.state.Disabled {
+			continue
+		}
+		mark := s.Data(j.member.Layout.ItemDisabled(n))
+		if !mark.Exists {
+			enabled = append(enabled, n)
+			continue
+		}
+		j.outside.Mark(n, mark)
+		it.state.Said, _ = tree.ParseMark(mark.Data)
+		it.switched.since = mark.Mtime
+	}
+	j.itemsEnabled(now, enabled)
+}
+
+// itemsEnabled takes note that items are not disabled any more: they begin again, and owe nothing
+// of what came due meanwhile.
+func (set *itemSet) itemsEnabled(now moment, items []int) {
+	for _, n := range items {
+		it := set.items[n]
+		set.outside.Enabled(n)
+		it.state.Disabled, it.state.Said = false, tree.Word{}
+		it.switched.seen = now.wall
+	}
+	if len(items) > 0 {
+		set.makeUp(now, items)
+	}
+}
+
+// readEnabled finds out up to when items owe nothing.
+func (set *itemSet) readEnabled(items tree.Items) error {
+	all, of, err := coordination.ReadEnabled(set.work, set.member.Registry, set.member.Layout, items)
+	if err != nil {
+		return err
+	}
+	for _, n := range items {
+		s := &set.items[n].switched
+		own := time.UnixMilli(of[n])
+		switch {
+		case !s.ended.IsZero():
+			own = s.ended
+		case !s.seen.IsZero() && own.Before(s.since): // by another program, which does not set the item
+			own = s.seen
+		}
+		s.notBefore = latest(s.notBefore, latest(own, time.UnixMilli(all)))
+		s.since, s.seen, s.ended = time.Time{}, time.Time{}, time.Time{}
+	}
+	return nil
+}
+
+// cover reports all instants up to now for which a disabled item does not run and of which that is
+// not reported.
+func (set *itemSet) cover(now moment, it *item) {
+	since := latest(time.UnixMilli(it.state.Record.Instant), it.switched.reported)
+	first, newest := set.calendar.First(now.wall, since), set.calendar.Newest(now.wall, since)
+	if until := it.state.Said.Until; until != 0 && newest.UnixMilli() >= until {
+		newest = time.UnixMilli(until - 1) // what is due from then on runs when it is enabled
+	}
+	if first.IsZero() || first.After(newest) {
+		return
+	}
+	set.skipItems(it, tree.Fire{Instant: first.UnixMilli(), Source: string(abi.SourceSchedule)}, newest, event.SkipDisabled, string(coordination.RefusedDisabled))
+	it.switched.reported = newest
+}
+
+// learnPause reads who has disabled this host's server, and until when.
+func (j *job) learnPause(now moment) {
+	v := &j.member.View
+	if v.Enabled || j.pause.change == v.ServerChange() || now.Before(j.refusal.retryAt) {
+		return
+	}
+	word, _, err := coordination.ReadDisabler(j.work, j.member.Registry, j.member.Layout, j.member.Self.ServerIP)
+	if err != nil {
+		j.failed(now, "reading who has disabled the job", err)
+		return
+	}
+	j.pause = pause{word: word, change: v.ServerChange()}
+}
+
+// enabled takes note that this host's server is enabled again: what came due meanwhile is not owed.
+func (j *job) enabled(now moment) {
+	since := j.member.View.ServerTime()
+	if until := time.UnixMilli(j.pause.word.Until); j.pause.word.Until != 0 && !since.Before(until) {
+		since = until // it was over by itself
+	}
+	j.calendar.NotBefore = latest(since, j.calendar.NotBefore)
+	for _, it := range j.sorted(func(it *item) bool {
+		return it.run == nil && it.Due != nil && it.Due.Trigger == 0 && it.Due.Time().Before(since)
+	}) {
+		j.skipItem(it, *it.Due, event.SkipDisabled, "this server was disabled for the job")
+		it.Due = nil
+	}
+	j.pause = pause{}
+	if err := j.member.NoteEnabled(j.work); err != nil {
+		j.setback(now, "writing down that the job is enabled", err)
+	}
+	if !j.knowsShare() {
+		return // what is due is found with the share
+	}
+	if at := j.calendar.Parked; !at.IsZero() {
+		j.calendar.Parked = time.Time{}
+		j.fire(now, at)
+	}
+}
+
+// registryTime is the registry's clock, as far as it is known, else the wall clock.
+func (j *job) registryTime(now moment) time.Time {
+	if at := j.host.registry.time(now.Time); !at.IsZero() {
+		return at
+	}
+	return now.wall
+}
+
+// endPauses enables this host's server and its items again where the time until which they are
+// disabled is over, by the registry's clock.
+func (j *job) endPauses(now moment) {
+	j.learnPause(now)
+	if now.Before(j.refusal.retryAt) {
+		return
+	}
+	at := j.registryTime(now)
+	if p := &j.pause; !j.member.View.Enabled && !p.ended && p.word.Over(at.UnixMilli()) && !at.Before(j.serverEnds()) && !now.Before(p.deniedUntil) {
+		j.endServers(now, at)
+	}
+	if !j.knowsShare() {
+		return
+	}
+	for _, it := range j.sorted(func(it *item) bool {
+		return it.owned && it.state.Disabled && it.state.Said.Over(at.UnixMilli()) && !j.denials.waits(now, it.number)
+	}) {
+		var word tree.Word
+		r := j.overByItself(&word, func() changelog.Record { return changelog.Record{Item: &it.number} })
+		done, err := operate.EndItem(j.work, r, j.member.Layout, it.number, at, &word)
+		var denied *registry.DeniedError
+		if errors.As(err, &denied) {
+			j.denials.note(now, "", coordination.Denials{it.number: denied}, j.log)
+			continue
+		}
+		if err != nil {
+			j.failed(now, "enabling an item that was disabled for a time", err)
+			return
+		}
+		if !done { // the watch shows what is wanted now
+			it.state.Said.Until = 0
+			continue
+		}
+		it.switched.ended = time.UnixMilli(word.Until)
+		j.itemsEnabled(now, []int{it.number})
+	}
+}
+
+// endServers enables all servers again for which it is over.
+func (j *job) endServers(now moment, at time.Time) {
+	for {
+		var of string
+		var word tree.Word
+		r := j.overByItself(&word, func() changelog.Record { return changelog.Record{Host: of} })
+		done, err := operate.EndDisabled(j.work, r, j.member.Layout, at, &of, &word)
+		if err != nil {
+			if j.setback(now, "enabling servers that were disabled for a time", err) {
+				j.pause.deniedUntil = now.Add(longestDenial)
+			}
+			return
+		}
+		if !done {
+			break
+		}
+		j.log.Info("servers are enabled: the time is over until which they were disabled", zap.String("server", cmp.Or(of, "all")), zap.String("by", word.By))
+	}
+	word, enabled, err := coordination.ReadDisabler(j.work, j.member.Registry, j.member.Layout, j.member.Self.ServerIP)
+	switch {
+	case err != nil:
+		j.failed(now, "reading who has disabled the job", err)
+	case enabled:
+		j.pause.ended = true
+	default: // something else disables it
+		j.pause = pause{word: word, change: j.member.View.ServerChange()}
+	}
+}
+
+// overByItself is the registry for the end of a word, which a record of goes to the histories:
+// they know who disabled what, and until when. of says what the word was said of.
+func (j *job) overByItself(word *tree.Word, of func() changelog.Record) registry.Center {
+	return changelog.Leaving(j.member.Registry, j.member.Layout, func() changelog.Record {
+		r := of()
+		r.Time, r.Job, r.What, r.From = time.Now(), j.name, "enable", event.FromRegistry
+		r.Who, r.Why = cmp.Or(word.By, "the registry"), "the time is over until which it was disabled"
+		return r
+	})
+}
+
+// serverEnds is when this host ends what disables its server: the janitor when it is over, others if it
+// has not done so.
+func (j *job) serverEnds() time.Time {
+	at := time.UnixMilli(j.pause.word.Until)
+	if !j.member.View.IsJanitor() {
+		at = at.Add(lookAgain)
+	}
+	return at
+}
+
+// pauseEnds is when the next word ends by itself, by Go's own clock; zero if none does.
+func (j *job) pauseEnds(now moment) (at time.Time) {
+	clock := j.registryTime(now)
+	ends := func(t time.Time) { at = soonest(at, now.Add(t.Sub(clock))) }
+	if j.pause.word.Until != 0 && !j.pause.ended && !j.member.View.Enabled {
+		if ends(j.serverEnds()); now.Before(j.pause.deniedUntil) {
+			at = j.pause.deniedUntil
+		}
+	}
+	for _, it := range j.items {
+		if it.owned && it.state.Disabled && it.state.Said.Until != 0 {
+			ends(time.UnixMilli(it.state.Said.Until))
+		}
+	}
+	return at
+}

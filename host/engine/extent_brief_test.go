@@ -1,0 +1,29 @@
+//go:build race || brief
+
+package engine_test
+
+// simDefault is how many seeds a run under the race detector does, which is some
+// ten times slower, and a brief one (make test).
+const simDefault = 24
+
+// stormHosts is how many hosts join at once.
+const stormHosts = 20
+
+// callStep is how far apart the calls are that go wrong in tests of each call.
+const callStep = 5
+
+// crashDefault and pairsDefault are the strides through the operations at which
+// hosts die.
+const (
+	crashDefault = 61
+	pairsDefault = 29
+)
+
+// faultsDefault is how many seeds of random faults a plain run does.
+const faultsDefault = 12
+
+// garbageDefault: of the cases of garbage in the registry every n-th is played.
+const garbageDefault = 35
+
+// seedsDefault is how many seeds of random edits a plain run does.
+const seedsDefault = 20

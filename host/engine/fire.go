@@ -1,0 +1,518 @@
+package engine
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/wasmjob/wasmjob/abi"
+	"github.com/wasmjob/wasmjob/coordination"
+	"github.com/wasmjob/wasmjob/coordination/tree"
+	"github.com/wasmjob/wasmjob/host/engine/run"
+	"github.com/wasmjob/wasmjob/host/event"
+	"github.com/wasmjob/wasmjob/host/schedule/due"
+)
+
+// runner begins the items of a job, and completes what has ended.
+type runner struct {
+	itemSet
+	wg        sync.WaitGroup // fires
+	trigger   waiting
+	killing   killing
+	offsetsAt time.Time // when to save what guests have staged
+	sweepAt   time.Time // when to look for stale marks
+	quietAt   time.Time // when the next item may begin that waits for Java hosts; see awaitQuiet
+}
+
+// tick handles the clock: the instants up to now are due. Several at once are
+// coalesced into the newest one.
+func (rn *runner) tick(now moment) {
+	for _, skip := range rn.calendar.TakeExcluded(now.wall) {
+		if _, held := rn.begunUntil(); held {
+			rn.reportSkip(skip)
+		}
+	}
+	if !rn.calendar.Due(now.wall) || now.Before(rn.refusal.retryAt) {
+		return
+	}
+	begun, held := rn.begunUntil()
+	at, skip := rn.calendar.Take(now.wall, begun, held)
+	rn.reportSkip(skip)
+	if rn.member.View.JavaLed() && !rn.member.View.Halted() && !slices.ContainsFunc(slices.Collect(maps.Values(rn.items)), func(it *item) bool { return it.owned }) {
+		// A Java leader may have divided between two snapshots, and a begin
+		// that would find out does not come.
+		rn.member.Share = coordination.Share{}
+		rn.calendar.Parked = at
+		rn.readShare(now)
+		return
+	}
+	if !rn.knowsShare() {
+		rn.park(at) // resumed when the share has been read
+		return
+	}
+	rn.fire(now, at)
+}
+
+// skipCauses are the causes of events by those of the calendar.
+var skipCauses = map[due.Cause]event.SkipCause{due.Later: event.SkipLater, due.Disabled: event.SkipDisabled, due.Missed: event.SkipMissed, due.Excluded: event.SkipExcluded}
+
+// fire begins the items of a scheduled instant that are idle and notes a
+// misfire for those that still run.
+func (rn *runner) fire(now moment, at time.Time) {
+	id := tree.Fire{Instant: at.UnixMilli(), Source: string(abi.SourceSchedule)}
+	switch {
+	case !rn.member.View.Enabled && rn.pause.endsBy(at):
+		rn.park(at) // it runs, as soon as the server is enabled
+		return
+	case !rn.member.View.Enabled:
+		rn.skipFire(id, event.SkipDisabled, "this server is disabled for the job")
+		return
+	case rn.javaRefuses() != "":
+		rn.skipFire(id, event.SkipRefused, rn.javaRefuses())
+		return
+	case rn.leaderRefuses() != "":
+		rn.skipFire(id, event.SkipRefused, rn.leaderRefuses())
+		return
+	case rn.member.View.Halted():
+		rn.park(at)
+		return
+	case rn.module.exec == nil:
+		rn.skipFire(id, event.SkipRefused, fmt.Sprintf("no module: %v", rn.module.err))
+		return
+	}
+	var idle []*item
+	var busy, absent tree.Items
+	for _, it := range rn.sorted(func(it *item) bool { return it.owned }) {
+		switch {
+		case rn.beyond(it):
+			it.passed, rn.passed = true, true
+		case it.run == nil:
+			rn.supersede(it, id)
+			it.Due = nil
+			idle = append(idle, it)
+		case it.state.Record.Accepts(id) == nil:
+			rn.misfire(it, id)
+			absent = append(absent, it.number)
+			if rn.member.View.Config.Misfire && !it.state.Misfire && !rn.overload.savesMarks(rn.member.View.Mixed()) {
+				it.state.Misfire = true
+				busy = append(busy, it.number)
+			}
+		case aheadOf(it.state.Record, id): // what runs was begun by a clock that is ahead
+			rn.skipItem(it, id, event.SkipElsewhere, string(coordination.RefusedPast))
+		}
+	}
+	if len(busy) > 0 {
+		if err := coordination.MarkMisfire(rn.work, rn.member.Registry, rn.member.Layout, busy); err != nil {
+			rn.log.Warn("marking misfires", zap.Error(err))
+		}
+	}
+	rn.begin(now, id, idle, absent, false)
+}
+
+// followUp begins what is owed: items that missed an instant, and a trigger.
+func (rn *runner) followUp(now moment) {
+	if now.Before(rn.refusal.retryAt) || !rn.knowsShare() || rn.module.exec == nil {
+		return
+	}
+	if !rn.member.View.Enabled {
+		// A trigger is consumed, as by ElasticJob: none of its items runs, now
+		// or when the server is enabled again. As long as it has items they
+		// are about to move, and owe the round that is not consumed here.
+		// That takes a leader, and there is none if all servers are disabled.
+		if slices.Contains(rn.member.View.Division.Members, rn.member.Self.ID) && !rn.member.View.JavaLed() && rn.member.View.Trigger != 0 {
+			if rn.trigger.waits != rn.member.View.Trigger {
+				rn.trigger.waits, rn.trigger.until = rn.member.View.Trigger, now.Add(dividedSoon)
+			}
+			if now.Before(rn.trigger.until) {
+				rn.againAt = rn.trigger.until
+				return
+			}
+		}
+		if id, ok := rn.triggered(now); ok && rn.consume(now, id, nil) {
+			rn.skipFire(id, event.SkipDisabled, "this server is disabled for the job")
+		}
+		return
+	}
+	byFire := make(map[tree.Fire][]*item)
+	for _, it := range rn.sorted(func(it *item) bool {
+		return it.owned && it.run == nil && it.Next() != nil && !it.held && !rn.denials.waits(now, it.number)
+	}) {
+		if !rn.moves(now, it) {
+			byFire[*it.Next()] = append(byFire[*it.Next()], it)
+		}
+	}
+	for id, items := range byFire {
+		if now.Before(rn.refusal.retryAt) || !rn.knowsShare() {
+			return
+		}
+		rn.begin(now, id, items, nil, false)
+	}
+	// A trigger waits until it is certain whose items are whose.
+	if !rn.member.View.Necessary && !rn.member.View.Processing && rn.knowsShare() {
+		rn.beginRound(now)
+	}
+}
+
+// begin commits the begin of items and starts the guests of those that could.
+// It reports whether a trigger was consumed. absent are other items of this
+// host that are due and do not begin.
+func (rn *runner) begin(now moment, id tree.Fire, items []*item, absent tree.Items, trigger bool) bool {
+	defer rn.hurry()()
+	items = rn.dropDisabled(id, rn.dropDenied(now, id, rn.fit(id, items)))
+	items, waiting := rn.awaitQuiet(now, id, items, trigger)
+	absent = slices.Concat(absent, waiting)
+	if len(items) == 0 && !trigger {
+		return false
+	}
+	reason := rn.leaderRefuses()
+	if reason == "" {
+		reason = rn.clockDrift()
+	}
+	if reason != "" {
+		for _, it := range items {
+			it.Answered(id)
+			rn.skipItem(it, id, event.SkipRefused, reason)
+		}
+		return false
+	}
+	states := make(map[int]coordination.ItemState, len(items))
+	for _, it := range items {
+		states[it.number] = it.state
+	}
+	latest, ahead := rn.host.instants()
+	out, err := rn.member.Begin(rn.work, coordination.Beginning{Fire: id, Items: states, ConsumeTrigger: trigger, Now: now.wall, Latest: latest, Ahead: ahead})
+	rn.denials.note(now, "", out.Denied, rn.log)
+	if err == nil && len(out.Adopted) > 0 {
+		rn.takeOver(now, "", "", out.Adopted)
+	}
+	if err != nil || (out.Items == nil && out.Stale) {
+		for _, it := range items { // nothing began; the instant stays due, and a trigger is kept
+			if !trigger {
+				rn.owe(it, id)
+			}
+		}
+		if err != nil {
+			rn.failed(now, "beginning the items of "+id.ID(), err)
+			return false
+		}
+		rn.foundStale(now)
+		return false
+	}
+	for _, it := range items {
+		if out.Denied[it.number] != nil {
+			rn.deny(it, id)
+			absent = append(absent, it.number)
+			continue
+		}
+		why, refused := out.Refused[it.number]
+		if !refused {
+			continue
+		}
+		rn.refused(now, it, id, why, out, trigger)
+		if why == coordination.RefusedRunning || why == coordination.RefusedFailover {
+			absent = append(absent, it.number)
+		}
+	}
+	for n, state := range out.Items {
+		rn.items[n].quietAt = now.Time
+		rn.denials.end(n)
+		rn.lost(n, states[n].Record)
+		rn.repaired(n, id, states[n].Record, state.Record)
+	}
+	if len(out.Items) > 0 {
+		rn.start(now, id, "", "", out.Items, states, absent)
+	}
+	if out.Stale {
+		rn.foundStale(now)
+	}
+	return trigger
+}
+
+// hurry has the loop go before others on this host that begin and end no runs, until the function is called that it returns.
+func (rn *runner) hurry() (over func()) {
+	was := rn.turn.Hurry
+	rn.turn.Hurry = true
+	return func() { rn.turn.Hurry = was }
+}
+
+// refused takes note that an item did not begin, and reports why.
+func (rn *runner) refused(now moment, it *item, id tree.Fire, why coordination.Refusal, out coordination.Begun, trigger bool) {
+	switch why {
+	case coordination.RefusedDisabled:
+		it.state.Said = out.Disabled[it.number]
+		rn.itemDisabled(it, id)
+	case coordination.RefusedHeld:
+		it.Answered(id)
+		record := out.Held[it.number]
+		if slices.Contains(out.Holds, it.number) {
+			rn.heldBack(it.number, it.state.Record.Fire(), it.state.Record.Owner, record)
+		}
+		it.state.Record = record
+		rn.skipItem(it, id, event.SkipHeld, record.HeldBack(rn.name, it.number))
+	case coordination.RefusedChanged:
+		it.Answered(id)
+		rn.skipItem(it, id, event.SkipDisabled, string(why))
+	case coordination.RefusedPast:
+		it.Answered(id)
+		if !trigger {
+			rn.skipItem(it, id, event.SkipElsewhere, string(why))
+		}
+	case coordination.RefusedRunning, coordination.RefusedFailover:
+		if !rn.member.View.Config.Misfire {
+			it.Answered(id)
+		}
+		rn.misfire(it, id)
+		it.held, it.quietAt = true, time.Time{}
+		rn.sweepAt = soonest(rn.sweepAt, now.Add(lookAgain))
+	case coordination.RefusedAgain:
+		it.quietAt = time.Time{}
+		rn.owe(it, id)
+	case coordination.RefusedStale:
+		rn.owe(it, id)
+	case coordination.RefusedAhead: // it is due when the registry's clock has come to it
+		rn.owe(it, id)
+		latest, _ := rn.host.instants()
+		rn.againAt = now.Add(min(id.Time().Sub(time.UnixMilli(latest)), longestSleep))
+	}
+}
+
+// takeOver starts items that a crashed host had begun.
+func (rn *runner) takeOver(now moment, dead, stopped string, claims []coordination.Claim) {
+	byFire := make(map[tree.Fire]map[int]coordination.ItemState)
+	for _, c := range claims {
+		if byFire[c.Fire] == nil {
+			byFire[c.Fire] = make(map[int]coordination.ItemState)
+		}
+		byFire[c.Fire][c.Item] = c.State
+	}
+	for id, states := range byFire {
+		for n := range states {
+			if rn.items[n] == nil {
+				rn.items[n] = &item{number: n}
+			}
+		}
+		id.Source = string(abi.SourceFailover)
+		what := "taking over from a host that died"
+		if dead == "" {
+			what = "running what a commit of unknown outcome had begun"
+		} else if stopped != "" {
+			what = "taking over from a host that left the job"
+		}
+		rn.log.Warn(what, zap.String("host", dead), zap.String("fire", id.ID()), zap.Int("items", len(states)))
+		rn.start(now, id, dead, stopped, states, nil, nil)
+	}
+}
+
+// start hands begun items to guests. before has what was known of them when
+// they were begun; nil if they were taken over, from the host dead if that is not
+// empty. stopped says that it was stopped, empty if it died.
+func (rn *runner) start(now moment, id tree.Fire, dead, stopped string, states, before map[int]coordination.ItemState, absent tree.Items) {
+	begun := run.Begun{Self: rn.member.Self, ID: id, Config: rn.member.View.Config, Guest: rn.guest, Exec: rn.module.exec, Absent: absent,
+		At: now.Time, Next: rn.calendar.Next, Workers: min(len(states), rn.concurrency()), Places: rn.most(rn.guest)}
+	total := rn.total(id, slices.Max(slices.Collect(maps.Keys(states))))
+	if !rn.member.View.Division.Java { // Java hosts go by the configuration
+		begun.Config.ShardingTotalCount = total
+	}
+	begun.Exec.Retain()
+	begun.Announces = len(begun.Config.JobListenerTypes) > 0 && rn.member.View.Mixed()
+	if id.WithParam {
+		begun.Config.JobParameter = id.Param
+	} else if id.Trigger == 0 {
+		if parameter, own := rn.calendar.Parameter(id.Time()); own {
+			begun.Config.JobParameter = parameter
+		}
+	}
+	if id.Trigger == 0 && rn.calendar.Schedule != nil {
+		begun.Next = rn.calendar.After(id.Time())
+	}
+	if rn.lastFire != nil {
+		begun.Previous = rn.lastFire.Instant
+	}
+	f := run.New(rn.known, begun, states, before)
+	for _, e := range f.Runs {
+		it := rn.items[e.Item]
+		it.Answered(id) // what else is due comes when this has ended
+		it.state, it.run = states[e.Item], e
+		rn.live++
+	}
+	rn.fires[f] = true
+	rn.Emit(event.Event{Kind: event.FireStarted, Instant: id.Time(), Trigger: id.Trigger, Source: f.Source(), Items: f.Items(), Other: dead,
+		Args: run.Args(id), Total: id.Total(total), Next: nextAfter(&rn.calendar, id), Digest: f.Exec.Digest(), Lag: lag(now.wall, id), Reason: stopped})
+	guests := rn.guests
+	rn.wg.Go(func() { f.Run(guests) })
+}
+
+// lag is how much later than its instant a fire began; a trigger has none.
+func lag(now time.Time, id tree.Fire) time.Duration {
+	if id.Trigger != 0 {
+		return 0
+	}
+	return max(now.Sub(id.Time()), 0)
+}
+
+// readShare reads what this host owns if the division has changed.
+func (rn *runner) readShare(now moment) {
+	if rn.knowsShare() || now.Before(rn.refusal.retryAt) {
+		return
+	}
+	if rn.stale.reread {
+		rn.rereadShare(now)
+		return
+	}
+	known := make(map[int]coordination.ItemState)
+	for n, it := range rn.items {
+		if it.owned || it.run != nil {
+			known[n] = it.state
+		}
+	}
+	rn.takeShare(now, known)
+}
+
+// rereadShare reads every item that does not run here again. If that goes on and on,
+// the host looks for external edits to repair, asks for a division, and tries less
+// often.
+func (rn *runner) rereadShare(now moment) {
+	rn.stale.reread = false
+	if rn.stale.often() && rn.stale.count%4 == 0 && !rn.member.View.Necessary && rn.member.View.Leader != "" {
+		if err := rn.member.AskForSharding(rn.work); err != nil {
+			rn.failed(now, "asking for a resharding", err)
+			return
+		}
+	}
+	known := make(map[int]coordination.ItemState)
+	for n, it := range rn.items {
+		if it.run != nil {
+			known[n] = it.state
+		}
+	}
+	rn.takeShare(now, known)
+}
+
+// takeShare reads the share, and draws the conclusions: items come and go, and what
+// was due for those that have come is found.
+func (rn *runner) takeShare(now moment, known map[int]coordination.ItemState) {
+	former := rn.member.Share
+	read, err := rn.member.ReadShare(rn.work, known)
+	if err != nil {
+		rn.failed(now, "reading the share", err)
+		return
+	}
+	if !read {
+		return
+	}
+	share := rn.member.Share
+	gone := rn.letGo(share)
+	gained := rn.gain(share)
+	for _, n := range share.Pending {
+		if it := rn.items[n]; it != nil && it.run != nil {
+			it.run.Move()
+		}
+	}
+	if share.Edited(former) && !rn.member.View.Necessary && rn.member.View.Leader != "" {
+		if err := rn.member.AskForSharding(rn.work); err != nil {
+			rn.failed(now, "asking for a resharding", err)
+		}
+	}
+	if len(share.Items) > 0 || gone > 0 {
+		rn.Emit(event.Event{Kind: event.Assigned, Items: slices.Sorted(maps.Keys(share.Items))})
+	}
+	rn.findDue(now, share, gained)
+}
+
+// findDue finds what is due for the items that this host has gained, and for those
+// that stay after all: instants that were missed, the one that is parked, and trigger
+// rounds.
+func (rn *runner) findDue(now moment, share coordination.Share, gained []int) {
+	before := now.wall
+	if rn.javaParks && !rn.calendar.Parked.IsZero() { // each item of that instant runs on the host that has it now
+		before = rn.calendar.Parked.Add(-time.Millisecond)
+	}
+	for _, n := range gained {
+		if share.Foreign.Contains(n) {
+			rn.notOwed(rn.items[n], before)
+		}
+	}
+	stays := handedBack(rn.items, share, gained)
+	if at := rn.calendar.Parked; !at.IsZero() {
+		rn.calendar.Parked = time.Time{}
+		rn.fire(now, at)
+		rn.makeUp(now, gained)
+	} else if len(gained)+len(stays) > 0 {
+		rn.makeUp(now, slices.Concat(gained, stays))
+	}
+	for _, n := range slices.Concat(gained, stays) {
+		it := rn.items[n]
+		if round, args := it.state.Record.HandedBackTrigger(); round != 0 {
+			rn.owesRound(now, it, round, args)
+		}
+	}
+	if rn.member.View.Trigger != 0 && rn.trigger.consumed < share.Round {
+		return // this host's own trigger is for them as well
+	}
+	for _, n := range share.Owing {
+		if it := rn.items[n]; it != nil && it.owned {
+			rn.owesRound(now, it, share.Round, share.Args)
+		}
+	}
+}
+
+// handedBack are the idle items whose run was handed back because they were to move,
+// and that stay after all; not those gained.
+func handedBack(items map[int]*item, share coordination.Share, gained []int) (stay []int) {
+	for n, it := range items {
+		r := it.state.Record
+		round, _ := r.HandedBackTrigger()
+		if it.owned && it.run == nil && it.Next() == nil && (r.HandedBack() != 0 || round != 0) && // of a million, few
+			!share.Pending.Contains(n) && !slices.Contains(gained, n) {
+			stay = append(stay, n)
+		}
+	}
+	return slices.Sorted(slices.Values(stay))
+}
+
+// runs reports whether the item runs here.
+func (rn *runner) runs(item int) bool {
+	it := rn.items[item]
+	return it != nil && it.run != nil
+}
+
+// recoverFrom takes over what one dead host has left, or a part of very much.
+func (rn *runner) recoverFrom(now moment, r coordination.Recovery) (out coordination.Recovered, err error) {
+	dead := r.Dead
+	out, err = rn.member.Recover(rn.work, r)
+	by := cmp.Or(dead, "Java")
+	rn.denials.settle(by, out.Denied)
+	rn.denials.note(now, by, out.Denied, rn.log)
+	if out.Gone {
+		rn.term.gone(dead)
+	}
+	ended, stopped := "its host "+dead+" died while it ran, and ", ""
+	if out.Stopped {
+		ended, stopped = "its host "+dead+" left the job while it ran, and ", "its host "+dead+" left the job while it ran"
+	}
+	for _, lost := range out.Lost {
+		why := "failover is off"
+		if lost.State.Record.Owner != dead {
+			why = "it has been begun anew since"
+		}
+		rn.skipRun(lost.Item, lost.Fire, dead, tree.OutcomeLost, event.SkipLost, ended+why)
+	}
+	for _, h := range out.Held {
+		rn.heldBack(h.Item, h.Fire, dead, h.State.Record)
+	}
+	for _, k := range out.Killed {
+		rn.skipRun(k.Item, k.Fire, dead, abi.OutcomeCancelled, event.SkipDisabled, k.State.Record.Reason)
+	}
+	for _, e := range out.Elsewhere {
+		rn.skipRun(e.Item, e.Fire, dead, tree.OutcomeElsewhere, event.SkipElsewhere, ended+"a Java host has run it again")
+	}
+	if err == nil {
+		rn.takeOver(now, dead, stopped, out.Claimed)
+	}
+	return out, err
+}

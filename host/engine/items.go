@@ -1,0 +1,602 @@
+package engine
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/wasmjob/wasmjob/abi"
+	"github.com/wasmjob/wasmjob/coordination"
+	"github.com/wasmjob/wasmjob/coordination/admin/inspect"
+	"github.com/wasmjob/wasmjob/coordination/tree"
+	"github.com/wasmjob/wasmjob/host/engine/run"
+	"github.com/wasmjob/wasmjob/host/event"
+	"github.com/wasmjob/wasmjob/host/schedule/due"
+)
+
+// itemSet is the items of a job that this host owns or runs, and what is due for them.
+type itemSet struct {
+	place
+	items       map[int]*item
+	live        int // items with a run
+	fires       map[*run.Fire]bool
+	ended       map[int]run.Ended // wait for their completion to be committed
+	endedSince  time.Time
+	completedAt time.Time // when ends of runs were last written down
+	passed      bool      // an item's passed is set
+	pause       pause
+	calendar    due.Calendar
+	javaParks   bool // Java hosts have not begun the instant that is parked either: the flag stood before it
+	lastFire    *FireStatus
+	overload    overload
+	denials     denials
+}
+
+// item is one sharding item, as this host sees it.
+type item struct {
+	number int
+	owned  bool // in this host's share
+	state  coordination.ItemState
+	run    *run.Execution // nil while it does not run here
+	due.Owed
+	// held is set when due was tried and the item was marked as running
+	// elsewhere: try again when the others have news.
+	held bool
+	// quietAt is from when on the item may begin beside Java hosts, by Go's own clock; zero if this host has not looked
+	// yet whether one of them is about to run it.
+	quietAt time.Time
+	// passed is set when an instant passed over the item, or what it missed was
+	// not looked for, because it was beyond the total count.
+	passed      bool
+	switched    switched
+	lastOutcome abi.Outcome
+	lastMessage string
+	lastEnd     time.Time
+	lastOutside map[string]abi.OutsideCount
+}
+
+// sorted are the items for which keep is true, by number.
+func (set *itemSet) sorted(keep func(*item) bool) []*item {
+	var list []*item
+	for _, it := range set.items {
+		if keep(it) {
+			list = append(list, it)
+		}
+	}
+	slices.SortFunc(list, func(a, b *item) int { return a.number - b.number })
+	return list
+}
+
+// running counts the items that run here, or whose completion is not written yet.
+func (set *itemSet) running() int { return set.live }
+
+// begunUntil is the earliest instant that an item of this host was begun for last,
+// or after which it was first divided: of what came due up to it, this host owes
+// nothing. What came due before it was given an item, it makes up for when it is;
+// held is whether it has one.
+func (set *itemSet) begunUntil() (earliest time.Time, held bool) {
+	for _, it := range set.items {
+		if !it.owned {
+			continue
+		}
+		if begun := latest(time.UnixMilli(it.state.Record.Instant), it.switched.reported); !held || begun.Before(earliest) {
+			earliest, held = begun, true
+		}
+	}
+	return earliest, held
+}
+
+// reportSkip reports scheduled instants for which no fire comes; nil is none.
+func (set *itemSet) reportSkip(s *due.Skip) {
+	if s != nil {
+		set.skipFires(tree.Fire{Instant: s.First.UnixMilli(), Source: string(abi.SourceSchedule)}, s.Through, skipCauses[s.Cause], s.Reason)
+	}
+}
+
+// skipFire reports a fire of which no item begins here.
+func (set *itemSet) skipFire(id tree.Fire, cause event.SkipCause, reason string) {
+	set.skipFires(id, time.Time{}, cause, reason)
+}
+
+// skipFires reports a fire of which no item begins here, and if through is set
+// all instants up to that.
+func (set *itemSet) skipFires(id tree.Fire, through time.Time, cause event.SkipCause, reason string) {
+	var owned []int
+	for _, it := range set.sorted(func(it *item) bool { return it.owned }) {
+		owned = append(owned, it.number)
+	}
+	set.Emit(event.Event{Kind: event.FireSkipped, Instant: id.Time(), Trigger: id.Trigger, Source: abi.Source(id.Source), Items: owned,
+		Args: run.Args(id), Total: id.Total(set.total(id, 0)), Next: nextAfter(&set.calendar, id), Through: through, Owed: cause == event.SkipLater && id.Trigger == 0, Cause: cause, Reason: reason})
+}
+
+// skipItem reports an item that does not run for a fire.
+func (set *itemSet) skipItem(it *item, id tree.Fire, cause event.SkipCause, reason string) {
+	set.skipItems(it, id, time.Time{}, cause, reason)
+}
+
+// skipItems reports an item that does not run for a fire, and if through is set
+// for none of the instants up to that.
+func (set *itemSet) skipItems(it *item, id tree.Fire, through time.Time, cause event.SkipCause, reason string) {
+	e := set.skipped(it.number, id, cause, reason)
+	e.Through = through
+	set.Emit(e)
+}
+
+// skipRun reports a run of the host dead that ends without a completion of its own.
+func (set *itemSet) skipRun(item int, id tree.Fire, dead string, outcome abi.Outcome, cause event.SkipCause, reason string) {
+	e := set.skipped(item, id, cause, reason)
+	e.Other, e.Outcome = dead, outcome
+	set.Emit(e)
+}
+
+// skipped is the event of an item that does not run, or whose run does not count.
+func (set *itemSet) skipped(item int, id tree.Fire, cause event.SkipCause, reason string) event.Event {
+	return event.Event{Kind: event.ItemSkipped, Item: &item, Instant: id.Time(), Trigger: id.Trigger, Source: abi.Source(id.Source),
+		Args: run.Args(id), RunID: tree.RunID(set.name, id, item), Owed: cause == event.SkipLater && id.Trigger == 0, Cause: cause, Reason: reason}
+}
+
+// supersede reports a due fire that is coalesced into a newer one. A
+// misfire has been reported already.
+func (set *itemSet) supersede(it *item, id tree.Fire) {
+	if was := *it.Place(id); was != nil && was.ID() != id.ID() && was.Source != string(abi.SourceMisfire) {
+		e := set.skipped(it.number, *was, event.SkipLater, "a newer fire is due, "+id.ID()+": it stands for this one")
+		e.Owed = id.Trigger == 0
+		set.Emit(e)
+	}
+}
+
+// owe notes that an item has a fire to make up for. Of several, the newest
+// stands for all.
+func (set *itemSet) owe(it *item, id tree.Fire) {
+	set.supersede(it, id)
+	*it.Place(id) = &id
+}
+
+// misfire notes that an item could not begin because it still runs.
+func (set *itemSet) misfire(it *item, id tree.Fire) {
+	cause, reason, runs := event.SkipBusy, "the item is marked as running elsewhere", false
+	if it.run != nil {
+		reason, runs = it.run.Busy(time.Now())
+	}
+	if x := set.denials.of[denied{item: it.number}]; x != nil && it.run != nil && !set.goesOn(it.run) {
+		reason, runs = notWritten+x.err.Error(), false
+	}
+	if set.member.View.Config.Misfire {
+		cause, reason = event.SkipLater, reason+"; it runs again right after"
+		id.Source = string(abi.SourceMisfire)
+		set.owe(it, id)
+	} else {
+		reason += "; misfire is off"
+	}
+	e := set.skipped(it.number, id, cause, reason)
+	e.Runs = runs
+	set.Emit(e)
+}
+
+// moves reports whether an item that stayed here only because it ran is on its
+// way to another host, which will find what is due. If that may be too late
+// for the catch-up window, or the item goes nowhere, it is begun here.
+func (set *itemSet) moves(now moment, it *item) bool {
+	return set.member.Share.Pending.Contains(it.number) && set.member.View.Config.Misfire && it.Next().Trigger == 0 &&
+		now.wall.Sub(it.Next().Time()) < set.guest.CatchUpWindow/2
+}
+
+// owesRound notes that an item is to run in a trigger round, unless it runs or owes
+// something.
+func (set *itemSet) owesRound(now moment, it *item, round int64, args tree.TriggerArgs) {
+	id := args.Fire(round, now.wall.UnixMilli(), string(abi.SourceTrigger))
+	if owes := it.Place(id); set.member.View.Enabled && (it.run == nil || id.HasArgs()) && *owes == nil && !set.beyond(it) {
+		*owes = &id
+	}
+}
+
+// park keeps an instant until the items have been divided.
+func (set *itemSet) park(at time.Time) {
+	v := set.member.View
+	set.javaParks = v.Halted() && !v.FlagSeen.IsZero() && v.FlagSeen.Before(at)
+	begun, held := set.begunUntil()
+	set.reportSkip(set.calendar.Park(at, begun, held))
+}
+
+// makeUp finds what was due for items that this host has just been given, or that were just
+// enabled, while they had no owner or were disabled. What cannot be looked up now it finds later.
+func (set *itemSet) makeUp(now moment, gained []int) {
+	if set.calendar.Schedule == nil || !set.member.View.Enabled || set.javaRefuses() != "" || set.leaderRefuses() != "" {
+		return
+	}
+	slices.Sort(gained)
+	var candidates []*item
+	var missed tree.Items
+	came := make(map[int64]bool) // items mostly were begun last at the same instant
+	for _, n := range gained {
+		it := set.items[n]
+		if it == nil || it.state.Record.Instant == 0 {
+			continue
+		}
+		if it.Due != nil {
+			if it.Due.Trigger == 0 && !it.switched.seen.IsZero() { // a misfire, perhaps of the time before
+				missed, candidates = append(missed, n), append(candidates, it)
+			}
+			continue
+		}
+		if it.passed = set.beyond(it); it.passed {
+			set.passed = true
+			continue
+		}
+		begun := it.state.Record.Instant
+		missing, known := came[begun]
+		if !known {
+			missing = !set.calendar.First(now.wall, time.UnixMilli(begun)).IsZero()
+			came[begun] = missing
+		}
+		if missing && !it.state.Disabled {
+			missed = append(missed, n)
+		}
+		if missing || it.state.Record.HandedBack() != 0 {
+			candidates = append(candidates, it)
+		}
+	}
+	if len(missed) > 0 {
+		if err := set.readEnabled(missed); err != nil {
+			set.failed(now, "reading when items were enabled", err)
+			for _, it := range candidates {
+				it.passed, set.passed = true, true
+			}
+			return
+		}
+	}
+	found := make(map[[3]int64]owes)
+	for _, it := range candidates {
+		switch {
+		case it.Due != nil && !it.Due.Time().Before(it.switched.notBefore):
+		case it.Due != nil:
+			set.skipItem(it, *it.Due, event.SkipDisabled, wasDisabled)
+			it.Due = nil
+		case it.state.Disabled:
+			set.cover(now, it)
+		default:
+			set.catchUp(now, it, found)
+		}
+	}
+}
+
+// wasDisabled is why an instant has no catch-up.
+const wasDisabled = "it was due while the item, or the job on all servers, was disabled"
+
+// owes is what items owe that were begun last, and enabled last, at the same times.
+type owes struct {
+	at   time.Time
+	skip *due.Skip
+}
+
+// catchUp finds what an item owes. found has what is known of others.
+func (set *itemSet) catchUp(now moment, it *item, found map[[3]int64]owes) {
+	begun, back := it.state.Record.Instant, it.state.Record.HandedBack()
+	calendar := set.calendar
+	calendar.NotBefore = latest(calendar.NotBefore, it.switched.notBefore)
+	key := [3]int64{begun, back, calendar.NotBefore.UnixMilli()}
+	o, known := found[key]
+	if !known {
+		var handedBack time.Time
+		if back != 0 {
+			handedBack = time.UnixMilli(back)
+		}
+		o.at, o.skip = calendar.CatchUp(now.wall, time.UnixMilli(begun), handedBack, set.member.View.Config.Misfire)
+		found[key] = o
+	}
+	if skip := o.skip; skip != nil {
+		reason := skip.Reason
+		if skip.Cause == due.Disabled && it.switched.notBefore.After(set.calendar.NotBefore) {
+			reason = wasDisabled
+		}
+		first, through := skip.First, skip.Through
+		if !first.After(it.switched.reported) { // up to then it is reported
+			first = set.calendar.After(it.switched.reported)
+		}
+		if !first.IsZero() && !first.After(latest(through, skip.First)) {
+			id := tree.Fire{Instant: first.UnixMilli(), Source: string(abi.SourceCatchUp)}
+			set.skipItems(it, id, through, skipCauses[skip.Cause], reason)
+		}
+	}
+	if !o.at.IsZero() {
+		it.Due = &tree.Fire{Instant: o.at.UnixMilli(), Source: string(abi.SourceCatchUp)}
+	}
+}
+
+// makeUpPassed finds what was due for items that are not beyond the total count
+// any more: this host was given them before it heard that there are more.
+func (set *itemSet) makeUpPassed(now moment) {
+	if !set.passed || !set.knowsShare() || now.Before(set.refusal.retryAt) {
+		return
+	}
+	set.passed = false
+	var passed []int
+	for n, it := range set.items {
+		switch {
+		case it.passed && set.beyond(it):
+			set.passed = true
+		case it.passed:
+			if it.passed = false; it.owned && it.run == nil {
+				passed = append(passed, n)
+			}
+		}
+	}
+	if len(passed) > 0 {
+		set.makeUp(now, passed)
+	}
+}
+
+// letGo forgets the items that are not in the share any more; what runs goes on. It
+// returns how many this host has lost.
+func (set *itemSet) letGo(share coordination.Share) (lost int) {
+	for n, it := range set.items {
+		if _, mine := share.Items[n]; mine {
+			continue
+		}
+		if it.owned {
+			lost++
+		}
+		set.reportGone(it, share.Counts)
+		if it.Due != nil && aheadOf(it.state.Record, *it.Due) { // it would not
+			set.skipItem(it, *it.Due, event.SkipElsewhere, string(coordination.RefusedPast))
+		}
+		it.owned, it.Due, it.Asked = false, nil, nil // its owner now finds what is due
+		if it.run == nil {
+			set.denials.end(n)
+			delete(set.items, n)
+		}
+	}
+	return lost
+}
+
+// reportGone reports the instants of an item that is beyond the total count now: those that came due before
+// that was lowered, of which the item is one. No other host gets it.
+func (set *itemSet) reportGone(it *item, counts tree.Counts) {
+	if !it.owned || counts.Since == 0 || it.number < counts.Total || it.number >= counts.Former || set.calendar.Schedule == nil {
+		return
+	}
+	first, since := set.calendar.After(latest(time.UnixMilli(it.state.Record.Instant), it.switched.reported)), time.UnixMilli(counts.Since)
+	if first.IsZero() || first.After(since) {
+		return
+	}
+	set.skipItems(it, tree.Fire{Instant: first.UnixMilli(), Source: string(abi.SourceSchedule)}, since, event.SkipDisabled,
+		fmt.Sprintf("the sharding total count was lowered to %d before the item began", counts.Total))
+}
+
+// gain takes over the states of the share's items, and returns those that this host
+// did not own before.
+func (set *itemSet) gain(share coordination.Share) (gained []int) {
+	for n, state := range share.Items {
+		it := set.items[n]
+		if it == nil {
+			it = &item{number: n}
+			set.items[n] = it
+		}
+		if it.run == nil {
+			set.reread(it, state)
+		}
+		if !it.owned {
+			it.owned, it.quietAt = true, time.Time{}
+			gained = append(gained, n)
+		}
+	}
+	return gained
+}
+
+// reread takes over an item's state as the registry has it, and reports a release.
+func (set *itemSet) reread(it *item, state coordination.ItemState) {
+	if it.state.Record.Held != 0 && state.Record.Held == 0 && state.Record.Outcome == tree.OutcomeHeld {
+		set.log.Info("item released", zap.Int("item", it.number))
+		set.Emit(event.Event{Kind: event.ItemReleased, Item: &it.number, Reason: "an operator released it"})
+	}
+	if state.Disabled {
+		it.disable()
+	} else if it.state.Disabled { // what came due meanwhile is not owed
+		set.outside.Enabled(it.number)
+		it.switched.seen = set.host.clock()
+		it.passed, set.passed = true, true
+	}
+	it.state = state
+}
+
+// repaired reports that an item was begun though its record named a later instant:
+// one that was ahead of all clocks.
+func (set *itemSet) repaired(n int, id tree.Fire, before, after tree.Record) {
+	by := time.UnixMilli(before.Instant).Sub(time.UnixMilli(after.Instant))
+	if by <= 0 {
+		return
+	}
+	reason := fmt.Sprintf("the item's record named %s, which is ahead of the registry's clock and of this host's: a clock was wrong, or the record was edited; the item runs by the clocks again",
+		time.UnixMilli(before.Instant).UTC().Format(time.RFC3339))
+	set.log.Error("item repaired", zap.Int("item", n), zap.String("reason", reason))
+	set.Emit(event.Event{Kind: event.ItemRepaired, Item: &n, Instant: id.Time(), Source: abi.Source(id.Source), RunID: tree.RunID(set.name, id, n),
+		Drift: by, Reason: reason})
+}
+
+// lost reports a run that was open when this host began the item again, and
+// that is in no list of runs any more: its host died, failover is off, and
+// that is not recorded yet. Of what is in a list, the host that takes it off
+// reports it.
+func (set *itemSet) lost(n int, r tree.Record) {
+	if !r.Open() || r.Owner == set.member.Self.ID || slices.Contains(set.member.View.Members, r.Owner) {
+		return
+	}
+	id := r.Fire()
+	if r.Kill.Asked() {
+		set.skipRun(n, id, r.Owner, abi.OutcomeCancelled, event.SkipDisabled, r.Kill.Reason()+"; "+coordination.EndedBefore)
+		return
+	}
+	set.skipRun(n, id, r.Owner, tree.OutcomeLost, event.SkipLost, "its host "+r.Owner+" died while it ran, and failover is off")
+}
+
+// heldBack reports a run whose host, dead, was one too many to die with it: nothing
+// of the item begins until an operator releases it.
+func (set *itemSet) heldBack(n int, id tree.Fire, dead string, r tree.Record) {
+	reason := r.HeldBack(set.name, n)
+	set.log.Error("item held back", zap.Int("item", n), zap.String("reason", reason))
+	set.Emit(event.Event{Kind: event.ItemHeld, Item: &n, Instant: id.Time(), Trigger: id.Trigger, Source: abi.Source(id.Source),
+		RunID: tree.RunID(set.name, id, n), Other: dead, Outcome: tree.OutcomeHeld, Cause: event.SkipHeld, Reason: reason})
+	if it := set.items[n]; it != nil && it.run == nil {
+		it.state.Record, it.state.RecordVersion = r, -2 // the next begin reads it
+	}
+}
+
+// fit takes out items that cannot begin any more: they run, since a begin before this
+// one was found to have taken effect, or the total count was lowered.
+func (set *itemSet) fit(id tree.Fire, items []*item) []*item {
+	return slices.DeleteFunc(items, func(it *item) bool {
+		if it.run != nil {
+			return true
+		}
+		if !set.beyond(it) {
+			return false
+		}
+		it.Answered(id)
+		set.skipItem(it, id, event.SkipDisabled, set.fewer())
+		return true
+	})
+}
+
+// dropDisabled takes out items that are known to be disabled: their marks are watched, and nothing
+// is asked. For a trigger it reads them: whoever enables an item and triggers the job then wants both. It reads
+// those, too, whose records were found ahead of the instant, by a clock that
+// was wrong, and an operator may have deleted them since; and those that are held
+// back, which an operator may have released.
+func (set *itemSet) dropDisabled(id tree.Fire, items []*item) []*item {
+	var doubt tree.Items
+	items = slices.DeleteFunc(items, func(it *item) bool {
+		out := it.state.Disabled && id.Trigger == 0
+		if out {
+			set.itemDisabled(it, id)
+		} else if it.state.Disabled || aheadOf(it.state.Record, id) || it.state.Record.Held != 0 {
+			doubt = append(doubt, it.number)
+		}
+		return out
+	})
+	if len(doubt) == 0 {
+		return items
+	}
+	states, err := coordination.ReadItems(set.work, set.member.Registry, set.member.Layout, doubt)
+	if err != nil {
+		return items // the begin finds out
+	}
+	var rest []*item
+	for _, it := range items {
+		if s, asked := states[it.number]; asked {
+			set.reread(it, s)
+			if s.Disabled {
+				set.itemDisabled(it, id)
+				continue
+			}
+		}
+		rest = append(rest, it)
+	}
+	return rest
+}
+
+// itemDisabled reports that an item does not begin for a fire because it is disabled. An instant
+// at which that is over is due when it is enabled.
+func (set *itemSet) itemDisabled(it *item, id tree.Fire) {
+	it.disable()
+	if until := it.state.Said.Until; until != 0 && id.Trigger == 0 && id.Instant >= until {
+		set.owe(it, id)
+		return
+	}
+	it.Answered(id)
+	set.skipItem(it, id, event.SkipDisabled, string(coordination.RefusedDisabled))
+	if id.Trigger == 0 {
+		it.switched.reported = latest(it.switched.reported, id.Time())
+	}
+}
+
+// goesOn reports whether a run has not ended.
+func (set *itemSet) goesOn(e *run.Execution) bool {
+	it := set.items[e.Item]
+	if it == nil || it.run != e {
+		return false
+	}
+	_, ended := set.ended[e.Item]
+	return !ended
+}
+
+// unfinished are the runs that have ended and are not completed.
+func (set *itemSet) unfinished() tree.Items {
+	return slices.Sorted(maps.Keys(set.ended))
+}
+
+// queuedSince is since when the item waits for a slot that has waited longest;
+// zero if none waits.
+func (set *itemSet) queuedSince() (since time.Time) {
+	for f := range set.fires {
+		for _, e := range f.Runs {
+			if queued := e.QueuedSince(); !queued.IsZero() && set.goesOn(e) {
+				since = soonest(since, queued)
+				break
+			}
+		}
+	}
+	return since
+}
+
+// newestFire is the job's last fire here, or before this host began what the
+// records of its items know of it.
+func (set *itemSet) newestFire() *FireStatus {
+	if set.lastFire != nil {
+		return set.lastFire
+	}
+	records := make(map[int]tree.Record)
+	for n, it := range set.items {
+		records[n] = it.state.Record
+	}
+	f, ok := inspect.NewestFire(records)
+	if !ok || f.Ended.IsZero() {
+		return nil
+	}
+	return &FireStatus{Instant: f.Instant, Trigger: f.Trigger, Source: abi.Source(f.Source), Items: f.Items, Outcome: abi.Outcome(f.Outcome),
+		Begun: f.Begun, Ended: f.Ended, Duration: f.Ended.Sub(f.Begun)}
+}
+
+// hear takes the news that a run is over.
+func (set *itemSet) hear(e run.Ended) {
+	if len(set.ended) == 0 {
+		set.endedSince = time.Now()
+	}
+	set.ended[e.Run.Item] = e
+}
+
+// windowEnd is when the items that have ended are completed, whether or not
+// others still run.
+func (set *itemSet) windowEnd() time.Time {
+	first, again := set.endedSince.Add(set.overload.window(completionWindow)), set.completedAt.Add(completionInterval)
+	if again.After(first) {
+		return again
+	}
+	return first
+}
+
+// logDrain says which items the host waits for before it ends.
+func (set *itemSet) logDrain() {
+	var items tree.Items
+	for _, it := range set.sorted(func(it *item) bool { return it.run != nil }) {
+		items = append(items, it.number)
+	}
+	if len(items) > 0 {
+		set.log.Info("draining: waiting for items to end", zap.Stringer("items", items))
+	}
+}
+
+// aheadOf reports whether a record names an instant after that of a scheduled fire.
+func aheadOf(r tree.Record, id tree.Fire) bool {
+	return id.Trigger == 0 && r.Instant > id.Instant
+}
+
+// nextAfter is the scheduled instant after a scheduled fire's.
+func nextAfter(c *due.Calendar, id tree.Fire) time.Time {
+	if id.Source != string(abi.SourceSchedule) {
+		return time.Time{}
+	}
+	return c.After(id.Time())
+}

@@ -1,0 +1,237 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/wasmjob/wasmjob/coordination"
+	"github.com/wasmjob/wasmjob/coordination/jobconfig"
+	"github.com/wasmjob/wasmjob/coordination/recipe/latch"
+	"github.com/wasmjob/wasmjob/coordination/registry"
+	"github.com/wasmjob/wasmjob/coordination/tree"
+	"github.com/wasmjob/wasmjob/host/config/timetable"
+	"github.com/wasmjob/wasmjob/host/event"
+)
+
+// What a job does only because Java hosts of ElasticJob may be in it.
+
+const (
+	// longestQueue is how long a host waits in one of ElasticJob's latches
+	// behind the same host before it goes ahead.
+	longestQueue = 30 * time.Second
+	// javaGrace is how long what a host that died was running is left to Java
+	// hosts to mark, and for how long a Java host may be away: after a lost
+	// connection it recreates its instance node.
+	javaGrace = 2 * time.Second
+)
+
+// queue is a place in a latch, and since when the host waits there for whom.
+type queue struct {
+	*latch.Line
+	behind string
+	since  time.Time
+}
+
+func (p *queue) reset() { *p.Line, p.behind, p.since = latch.Line{}, "", time.Time{} }
+
+// overdue goes ahead of somebody who keeps this host waiting too long. Nothing
+// of ours relies on the latch alone.
+func (p *queue) overdue(j *job, now moment) {
+	q, waiting := p.Waiting()
+	switch {
+	case !waiting:
+		p.behind = ""
+	case q.Path != p.behind:
+		p.behind, p.since = q.Path, now.Time
+	case !p.Around && !now.Before(p.since.Add(longestQueue)):
+		p.Around, p.Behind = true, ""
+		j.pace.looked, j.recovery.at = true, soonest(j.recovery.at, now.Time)
+		what := event.WaitElection
+		if p == &j.takers {
+			what = event.WaitFailover
+		}
+		e := &event.WaitError{What: what, For: "its turn in ElasticJob's latch", After: now.Sub(p.since),
+			Then: fmt.Sprintf("node %s has stood in the way for %s: going ahead of its owner", q.Path, now.Sub(p.since).Round(time.Second))}
+		j.Expired(e)
+	}
+}
+
+// until is when the waiting has taken too long; zero if the host does not wait.
+func (p *queue) until() time.Time {
+	if _, waiting := p.Waiting(); !waiting || p.behind == "" {
+		return time.Time{}
+	}
+	return p.since.Add(longestQueue)
+}
+
+// seeJava draws conclusions from a snapshot: what changed about Java hosts.
+func (j *job) seeJava(now moment, before coordination.View) {
+	v := &j.member.View
+	if v.Necessary && v.FlagSeen.IsZero() {
+		v.FlagSeen, j.flagSeen = now.wall, now.Time
+	}
+	if len(v.Division.Deferred) > 0 && v.DeferredSeen.IsZero() {
+		v.DeferredSeen, j.deferredSeen = now.wall, now.Time
+	}
+	if !before.Exists || !v.IsJanitor() {
+		return
+	}
+	looksAfter := !before.IsJanitor() && (v.Division.Java || len(v.Division.Foreigners) > 0)
+	for _, id := range before.Java() {
+		looksAfter = looksAfter || (!slices.Contains(v.Instances, id) && !slices.Contains(v.Members, id))
+	}
+	if looksAfter {
+		j.sweepAt = soonest(j.sweepAt, now.Add(javaGrace)) // it may have left something running
+	}
+}
+
+// watchExtra watches what matters for a while: servers and a running mark of Java
+// hosts, who is before this host in a latch, and whether operators kill runs of
+// the job.
+func (j *job) watchExtra(now moment) {
+	want := j.member.View.Extra()
+	for _, line := range []*queue{&j.election, &j.takers} {
+		if q, waiting := line.Waiting(); waiting {
+			want = append(want, q)
+		}
+		line.overdue(j, now)
+	}
+	for _, it := range j.sorted(func(it *item) bool { return it.held && it.Next() != nil && j.member.View.Mixed() }) {
+		want = append(want, coordination.ItemMarks(j.member.Layout, it.number)...) // one at a time
+		break
+	}
+	if j.wantsKills(now) {
+		want = append(want, tree.KillQuery(j.member.Layout))
+	}
+	if slices.Equal(want, j.watch.extraFor) {
+		return
+	}
+	j.endExtra()
+	if len(want) == 0 {
+		return
+	}
+	ctx, cancel := context.WithCancel(j.work)
+	snapshots, err := j.member.Registry.Watch(ctx, want...)
+	if err != nil {
+		cancel()
+		j.failed(now, "watching what Java hosts do, or operators", err)
+		return
+	}
+	j.watch.extra, j.watch.extraFor, j.watch.endExtra = snapshots, want, cancel
+}
+
+// seeExtra takes a snapshot of the extra watch.
+func (j *job) seeExtra(now moment, s registry.Snapshot) {
+	j.member.View = j.member.View.WithExtra(s)
+	j.outside.See(s.Raise(j.term.registry.Base()), j.member.Layout, j.member.Self)
+	j.seeKills(s)
+	if _, kills := s[tree.KillQuery(j.member.Layout)]; kills && len(s) == 1 {
+		return
+	}
+	for _, line := range []*queue{&j.election, &j.takers} {
+		if q, waiting := line.Waiting(); waiting {
+			if n, asked := s[q]; asked && !n.Exists {
+				line.Behind = ""
+				if line == &j.takers {
+					j.recovery.at = soonest(j.recovery.at, now.Time)
+				}
+			}
+		}
+	}
+	for _, it := range j.items {
+		marks := coordination.ItemMarks(j.member.Layout, it.number)
+		if _, watched := s[marks[0]]; it.held && watched && !slices.ContainsFunc(marks, func(q registry.Query) bool { return s[q].Exists }) {
+			for _, other := range j.items {
+				other.held = false
+			}
+			break
+		}
+	}
+	j.pace.looked = true
+}
+
+func (j *job) endExtra() {
+	if j.watch.endExtra != nil {
+		j.watch.endExtra()
+	}
+	j.watch.extra, j.watch.extraFor, j.watch.endExtra = nil, nil, nil
+	j.member.View = j.member.View.WithExtra(nil)
+}
+
+// javaSchedule looks whether Java hosts would follow the schedule.
+func (p *place) javaSchedule(c jobconfig.Configuration) {
+	p.cron.javaErr = timetable.JavaCompatible(c)
+}
+
+// javaRefuses says why the schedule is not followed while Java hosts are in
+// the job: they would fire at other instants, or not at all.
+func (p *place) javaRefuses() string {
+	if p.cron.javaErr == nil || !p.member.View.Mixed() {
+		return ""
+	}
+	return fmt.Sprintf("a Java host (%s) is in the job, and it would not fire at the same instants: %v", p.member.View.Java()[0], p.cron.javaErr)
+}
+
+// awaitQuiet leaves out items that a Java host may be about to run again, though nothing shows it: see
+// [coordination.Member.Quiet]. They are due, and begin JavaLag after this host has looked, or when the marks
+// of the other host are gone. waiting are those.
+func (rn *runner) awaitQuiet(now moment, id tree.Fire, items []*item, trigger bool) (rest []*item, waiting tree.Items) {
+	if !rn.member.MayRepeat() {
+		return items, nil
+	}
+	var ask tree.Items
+	for _, it := range items {
+		if it.quietAt.IsZero() {
+			ask = append(ask, it.number)
+		}
+	}
+	var out coordination.Quieted
+	var err error
+	if len(ask) > 0 {
+		out, err = rn.member.Quiet(rn.work, ask)
+		rn.denials.note(now, "", out.Denied, rn.log)
+	}
+	for _, it := range items {
+		why, refused := out.Refused[it.number]
+		switch {
+		case err != nil || out.Stale:
+			rn.owe(it, id)
+		case out.Denied[it.number] != nil:
+			rn.deny(it, id)
+		case refused:
+			rn.refused(now, it, id, why, coordination.Begun{}, trigger)
+		default:
+			if it.quietAt.IsZero() {
+				it.state.Misfire, it.quietAt = false, now.Add(coordination.JavaLag)
+			}
+			if !now.Before(it.quietAt) {
+				rest = append(rest, it)
+				continue
+			}
+			if rn.owe(it, id); !rn.quietAt.After(now.Time) || it.quietAt.Before(rn.quietAt) {
+				rn.quietAt = it.quietAt
+			}
+		}
+		waiting = append(waiting, it.number)
+	}
+	if err != nil {
+		rn.failed(now, "looking at items beside Java hosts", err)
+	} else if out.Stale {
+		rn.foundStale(now)
+	}
+	return rest, waiting
+}
+
+// notOwed notes that an item came from Java hosts: what was due before is
+// theirs, whether they ran it or not.
+func (set *itemSet) notOwed(it *item, before time.Time) {
+	if since := it.state.Record.Instant; since != 0 && set.calendar.Schedule != nil {
+		if first := set.calendar.After(time.UnixMilli(since)); !first.IsZero() && !first.After(before) {
+			set.skipItems(it, tree.Fire{Instant: first.UnixMilli(), Source: "schedule"}, before,
+				event.SkipElsewhere, "from here on the item may have belonged to a Java host; whether that ran it is not known")
+		}
+	}
+	it.state.Record.Instant = max(it.state.Record.Instant, before.UnixMilli())
+}

@@ -1,0 +1,750 @@
+package engine
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/robfig/cron/v3"
+	"go.uber.org/zap"
+	"golang.org/x/time/rate"
+
+	"github.com/wasmjob/wasmjob/abi"
+	"github.com/wasmjob/wasmjob/coordination"
+	"github.com/wasmjob/wasmjob/coordination/admin/changelog"
+	"github.com/wasmjob/wasmjob/coordination/jobconfig"
+	"github.com/wasmjob/wasmjob/coordination/registry"
+	"github.com/wasmjob/wasmjob/coordination/tree"
+	"github.com/wasmjob/wasmjob/host/config/ceiling"
+	"github.com/wasmjob/wasmjob/host/config/timetable"
+	"github.com/wasmjob/wasmjob/host/engine/changes"
+	"github.com/wasmjob/wasmjob/host/engine/run"
+	"github.com/wasmjob/wasmjob/host/event"
+	"github.com/wasmjob/wasmjob/host/schedule"
+)
+
+const (
+	// commitTimeout bounds every exchange with the registry.
+	commitTimeout = 10 * time.Second
+	// retryPause is how long a job waits after the registry refused.
+	retryPause = time.Second
+	// troubleShown is how long the status shows a refusal after the last.
+	troubleShown = 15 * time.Second
+	// listenerShown is how long the status shows that hosts did not come to a listener.
+	listenerShown = 5 * time.Minute
+	// lookAgain is how long a step that changed the registry waits for the
+	// snapshot that shows it.
+	lookAgain = time.Second
+	// stepInterval is how often a job may take a step of the common business,
+	// once stepsAtOnce were taken without a rest. Hosts that undo each other's
+	// work, whatever made them, must not take the registry with them.
+	stepInterval = 200 * time.Millisecond
+	stepsAtOnce  = 25
+	// repairPause is the least time between two looks for external edits to repair.
+	repairPause = 5 * time.Second
+	// longestSleep bounds the timer.
+	longestSleep = time.Minute
+	// completionWindow is how long a first completed item waits for others.
+	completionWindow = 50 * time.Millisecond
+	// completionInterval is how soon after a completion the next is written,
+	// while other items go on.
+	completionInterval = 100 * time.Millisecond
+	// recoverPause is how long a host waits before it takes what another host
+	// could have taken of a crashed one's items; it doubles.
+	recoverPause        = time.Second
+	longestRecoverPause = 16 * time.Second
+	// fewCrashed is of how many hosts at most everybody looks at once for what they
+	// left. Of more, as after an outage, most have left nothing, and the janitor
+	// sees to that first.
+	fewCrashed = 3
+	// againPause is how long a begin waits that met another state of the
+	// registry than it knew.
+	againPause = 100 * time.Millisecond
+	// tallyInterval is how often this host publishes how many items succeeded
+	// and failed here.
+	tallyInterval = 5 * time.Minute
+	// offsetInterval is how often staged offsets become durable.
+	offsetInterval = time.Second
+)
+
+// job is one job on this host for one term: its loop. It is made of layers, each of
+// which uses those below it and none above:
+//
+//	job      joins and leaves, coordinates with other hosts, follows the definition
+//	runner   begins items, and completes what has ended
+//	itemSet  the items that this host owns or runs, and what is due for them
+//	place    this host's membership, and what the job is by its configuration
+//	shared   what other goroutines use as well
+//
+// All fields but those of shared belong to the goroutine in run; nothing else touches
+// them.
+type job struct {
+	runner
+
+	changed      bool // the definition or the module is not what was last applied
+	configured   configured
+	settings     event.Settings // what the job goes by
+	reported     event.Settings // settings, as last reported
+	objects      bool           // as last reported: something is refused beside them
+	edits        changes.Seen
+	wasEnabled   bool
+	watch        watch
+	pace         pace
+	election     queue // in ElasticJob's latches
+	takers       queue
+	flagSeen     time.Time // View.FlagSeen, by Go's own clock
+	deferredSeen time.Time // View.DeferredSeen, by Go's own clock
+	recovery     recovery
+	janitor      bool // as of the last sweep
+	ongoing      waits
+	quotaAt      time.Time // when to report what went beyond a quota
+	wakeAt       time.Time // when there is something to do, whatever the mail says
+	wall         time.Time // the wall clock, when the loop woke last
+}
+
+// watch is the watches of a job. extra is a second one, of what stands in the way for a
+// while.
+type watch struct {
+	control  <-chan registry.Snapshot
+	end      context.CancelFunc
+	extra    <-chan registry.Snapshot
+	extraFor []registry.Query
+	endExtra context.CancelFunc
+	// outside is what this host watches while it stays out of the job, seen what that
+	// has shown last.
+	outside    <-chan registry.Snapshot
+	endOutside context.CancelFunc
+	seen       registry.Snapshot
+	marks      marks
+}
+
+// pace is how often the host takes steps of the common business.
+type pace struct {
+	looked     bool          // no step was taken since the last snapshot
+	lookedAt   time.Time     // when a step that waits for a snapshot was taken
+	pause      time.Duration // how long it waits before it is taken again; it doubles
+	steps      *rate.Limiter
+	waits      bool      // it waits for its turn to take one, among the jobs of this host
+	stepAt     time.Time // when the next may be taken, after too many
+	reportedAt time.Time // when the log last said that there were too many
+	wrote      int64     // the newest transaction of this host
+	waitsFor   int64     // that of the step
+}
+
+// recovery is the care for what hosts that died have left.
+type recovery struct {
+	at         time.Time // when to look next; zero if nothing is left
+	pause      time.Duration
+	attempts   int       // since there was something to recover
+	yieldUntil time.Time // items are left to hosts with a free worker; zero if not yet
+	led        bool      // this host led the job when it last looked
+	// A look at a host that left very much takes several passes of the loop, each at once after the
+	// one before: next is where it goes on. seen is the version of what was left of the host.
+	atOnce bool
+	next   map[string]int
+	seen   map[string]int32
+}
+
+// configured is what schedule and executor were last made from.
+type configured struct {
+	config int64
+	digest string
+}
+
+func newJob(t *term, wanted Job, self tree.JobInstance) *job {
+	name := wanted.Definition.JobName
+	j := &job{pace: pace{steps: rate.NewLimiter(rate.Every(stepInterval), stepsAtOnce)}, recovery: recovery{pause: recoverPause}, wasEnabled: true}
+	j.term, j.host, j.name, j.log = t, t.host, name, t.host.log.With(zap.String("job", name))
+	j.done, j.quotas = make(chan struct{}), newQuotas(t.host.cfg.Ceilings, name)
+	j.turn = t.host.turns.Worker(wanted.Group)
+	j.member = coordination.Member{Layout: tree.NewLayout(t.host.cfg.Namespace, name), Self: self}
+	j.wanted, j.cron.zone = wanted, time.Local
+	j.items, j.fires, j.ended = make(map[int]*item), make(map[*run.Fire]bool), make(map[int]run.Ended)
+	cfg := &t.host.cfg
+	j.identity.Store(&self.ID)
+	j.known = &run.Job{
+		Owner: &j.shared, Name: name, Layout: j.member.Layout, Log: j.log,
+		Account: t.host.slots.Account(j.turn.Group), Slots: cfg.Ceilings.Of(name, ceiling.Share).Slots(cfg.MaxConcurrency),
+		HostInfo: cfg.HostInfo, OnLog: cfg.OnLog, WholeLog: cfg.WholeLog, OnMetric: cfg.OnMetric, OnCall: cfg.OnCall, Traceparent: cfg.Traceparent,
+	}
+	j.member.Registry = counted{t.registry, &j.shared, &j.pace.wrote, true}
+	j.election.Line, j.takers.Line = &j.member.Election, &j.member.Takeover
+	j.mail.wake = make(chan struct{}, 1)
+	j.mail.last = &JobStatus{Name: name, State: JobJoining, File: wanted.File, Module: wanted.ModuleFile}
+	return j
+}
+
+// run is the job's loop. It returns when the host has left the job, or when
+// work is done. Everything it started is joined then.
+func (j *job) run(work context.Context) {
+	defer close(j.done)
+	j.work = work
+	j.guests, j.kill = context.WithCancelCause(work)
+	defer j.end()
+	defer j.term.arrivals.Leave(j)
+	defer j.term.steps.Leave(j)
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	defer j.turn.Give()
+	for {
+		j.turn.Give()
+		news := true // something besides ends of runs
+		select {
+		case <-work.Done():
+			return
+		case s, ok := <-j.watch.control:
+			if !ok {
+				j.watch.control = nil // the session is over; work ends next
+				continue
+			}
+			j.see(s)
+		case s, ok := <-j.watch.extra:
+			if !ok {
+				j.watch.extra = nil
+				continue
+			}
+			j.seeExtra(j.host.now(), s)
+		case s, ok := <-j.watch.outside:
+			if !ok {
+				j.watch.outside = nil
+				continue
+			}
+			j.watch.seen = s
+		case s, ok := <-j.watch.marks.snapshots:
+			if !ok {
+				j.watch.marks.snapshots = nil
+				continue
+			}
+			j.seeMarks(j.host.now(), s)
+		case <-j.mail.wake:
+			news = false
+		case <-timer.C:
+		}
+		j.turn.Hurry = j.hurries()
+		j.turn.Take(work.Done())
+		j.turn.Hurry = false
+		news = j.read() || news
+		now := j.host.now()
+		if now.wall.Before(j.wall.Add(-clockStep)) { // what is reckoned of the registry's wavers
+			// An item that another host began by a clock that is right must not wait until
+			// this clock is where it was. What was begun already is refused by its record.
+			j.calendar.SetBack(now.wall)
+		}
+		j.wall = now.wall
+		// While many items run, each end of one is not looked at by itself.
+		if window := j.windowEnd(); !news && len(j.ended) < j.live && now.Before(j.wakeAt) && now.Before(window) {
+			j.answer()
+			if window.Before(j.wakeAt) {
+				j.wakeAt = window
+			}
+			timer.Reset(time.Until(j.wakeAt))
+			continue
+		}
+		if j.advance(now) {
+			return
+		}
+		j.recordOutside(now)
+		j.watchWaits(now)
+		j.answer()
+		j.expect(now)
+		j.wakeAt = now.Add(j.sleep(now))
+		if j.stale.atOnce || j.recovery.atOnce {
+			j.stale.atOnce, j.recovery.atOnce, j.wakeAt = false, false, now.Time
+		}
+		timer.Reset(time.Until(j.wakeAt))
+	}
+}
+
+// hurries reports whether the loop wakes to begin or to end runs.
+func (j *job) hurries() bool {
+	j.mail.mu.Lock()
+	ended := len(j.mail.ended) > 0
+	j.mail.mu.Unlock()
+	return ended || (j.joined && j.calendar.Due(j.host.clock()))
+}
+
+// end stops guests and joins them.
+func (j *job) end() {
+	cause := context.Cause(j.work)
+	if cause == nil {
+		cause = errDrainOver
+	}
+	for _, it := range j.items {
+		if it.run != nil && errors.Is(cause, errSessionLost) {
+			it.run.Cancel(abi.CancelLost)
+		}
+	}
+	cut := j.sorted(func(it *item) bool { return it.run != nil })
+	if errors.Is(cause, errKilled) && len(cut) > 0 {
+		var items tree.Items
+		for _, it := range cut {
+			items = append(items, it.number)
+		}
+		j.log.Warn("stopped at once: what was running counts as unfinished", zap.Stringer("items", items))
+	}
+	if j.work.Err() != nil {
+		j.dropTrigger(event.SkipMissed, "the session ended before the job was idle")
+	}
+	j.kill(cause)
+	j.wg.Wait()
+	j.known.Account.Close()
+	if errors.Is(cause, errSessionLost) {
+		j.mail.mu.Lock()
+		j.mail.last = j.withoutSession()
+		j.mail.mu.Unlock()
+	}
+	j.flushQuotas()
+	for f := range j.fires {
+		f.Exec.Release()
+	}
+	j.unwatchAll()
+	j.endOutside()
+	j.host.cfg.OnNext(j.name, time.Time{})
+	if j.module.exec != nil {
+		j.module.exec.Release()
+	}
+	j.answer()
+}
+
+// read empties the mailbox into the loop's own fields. It reports whether
+// there was more in it than ends of runs, and questions for the status.
+func (j *job) read() (news bool) {
+	j.mail.mu.Lock()
+	update, ended, over := j.mail.update, j.mail.ended, j.mail.over
+	if j.mail.leave != "" || update != nil {
+		j.exit.leaving = j.mail.leave
+	}
+	news = update != nil || len(over) > 0 || j.mail.offsets || j.mail.beyond || j.mail.refused || j.mail.leave != "" || j.mail.drain
+	j.exit.draining = j.exit.draining || j.mail.drain
+	j.repairs.refused, j.mail.refused = j.repairs.refused || j.mail.refused, false
+	j.mail.update, j.mail.ended, j.mail.over, j.mail.rests = nil, nil, nil, false
+	j.mail.mu.Unlock()
+	if update != nil {
+		before := j.wanted
+		j.wanted = *update
+		if !same(before, j.wanted) {
+			j.changed = true
+		}
+		if j.exit.begun && !j.exit.draining {
+			j.stay()
+		}
+	}
+	for _, e := range ended {
+		j.hear(e)
+	}
+	for _, f := range over {
+		f.GuestsDone = true
+	}
+	return news
+}
+
+// advance does everything that can be done now. It reports true when the host
+// has left the job.
+func (j *job) advance(now moment) (over bool) {
+	if j.pace.waits { // unless it waits on, its turn is another's
+		defer func() {
+			if !j.pace.waits {
+				j.term.steps.Leave(j)
+			}
+		}()
+	}
+	j.pace.waits = false
+	j.repair(now)
+	j.complete(now)
+	j.endKilled(now)
+	j.reportQuotas(now)
+	if j.exit.leaving != "" || j.exit.draining {
+		j.term.arrivals.Leave(j)
+		return j.withdraw(now)
+	}
+	if j.exit.left != "" && !j.out(now) {
+		j.term.arrivals.Leave(j)
+		return false
+	}
+	if j.changed {
+		j.definitionChanged(now)
+	}
+	if j.exit.left != "" || now.Before(j.refusal.retryAt) {
+		return false
+	}
+	if !j.joined && !j.join(now) {
+		return false
+	}
+	if !j.seen {
+		return false // no snapshot yet
+	}
+	if !j.look(now) {
+		return false
+	}
+	if j.term.registry.Trusted() && j.readClock(now) {
+		now = j.host.now()
+	}
+	j.configure(now)
+	if !j.term.registry.Trusted() {
+		return false
+	}
+	j.watchDrift()
+	j.reportSettings()
+	business := j.member.Reconcile(now.wall) != coordination.ActionNone || j.recovers(now)
+	if business && j.knowsShare() && j.member.View.Enabled == j.wasEnabled { // what is due begins before that
+		j.tick(now)
+	}
+	j.coordinate(now)
+	j.endPauses(now)
+	j.makeUpPassed(now)
+	j.tick(now)
+	j.followUp(now)
+	j.watchMarks(now)
+	j.resolve(now)
+	j.saveOffsets(now)
+	j.publishTally(now)
+	j.watchExtra(now)
+	if edit, err := j.edits.Look(j.work, j.member.Registry, j.member.Layout, j.member.View.IsJanitor()); err != nil {
+		j.failed(now, "looking who changed the configuration", err)
+	} else if edit != nil {
+		j.Emit(event.Event{Kind: event.JobChanged, Source: sourceOf(j.member.View.Config), Reason: "the configuration, in the registry", Edit: edit})
+	}
+	return false
+}
+
+// recordOutside has changes recorded that other programs made in the registry. Nothing waits for it.
+func (j *job) recordOutside(now moment) {
+	err := j.outside.Record(j.work, j.member.Registry, j.member.Layout, now.Time, j.trigger.seen, j.trigger.round)
+	if err != nil && j.work.Err() == nil {
+		j.log.Warn("recording what another program changed; trying again", zap.Error(err))
+	}
+}
+
+// expect reports the next fire here, until shortly before which the module may leave memory.
+func (j *job) expect(now moment) {
+	var next, instant time.Time
+	if !j.calendar.Next.IsZero() && j.member.View.Enabled && len(j.items) > 0 {
+		instant = j.calendar.DueAt()
+		next = now.Add(instant.Sub(now.wall))
+	}
+	j.host.cfg.OnNext(j.name, instant)
+	// The wall clock is set right by some milliseconds all the time.
+	if j.module.exec == nil || (j.module.informed && next.Sub(j.module.expected).Abs() < clockStep) {
+		return
+	}
+	j.module.exec.Expect(next)
+	j.module.informed, j.module.expected = true, next
+}
+
+// sleep is how long the loop may sleep after it did all that could be done
+// now. Only what lies ahead counts: a thing whose time has come and that was
+// not done waits for something else, which will wake the loop.
+func (j *job) sleep(now moment) time.Duration {
+	wait := longestSleep
+	at := func(t time.Time) {
+		if t.After(now.Time) {
+			wait = min(wait, t.Sub(now.Time))
+		}
+	}
+	instant := func(t time.Time) {
+		if t.After(now.wall) {
+			wait = min(wait, t.Sub(now.wall))
+		}
+	}
+	at(j.refusal.retryAt)
+	at(j.againAt)
+	at(j.pace.stepAt)
+	at(j.ongoing.at)
+	at(j.killing.lookAt)
+	at(j.exit.until)
+	at(j.exit.until.Add(-run.SoftGrace(j.host.cfg.DrainTimeout)))
+	at(j.quotaAt)
+	at(j.outside.Again())
+	at(j.watch.marks.turnAt)
+	at(j.pauseEnds(now))
+	at(j.denials.next(j.host.now()))
+	if len(j.ended) > 0 {
+		at(j.windowEnd())
+	}
+	switch {
+	case j.exit.draining || j.exit.leaving != "":
+		return wait
+	case j.exit.left != "" || !j.joined || !j.seen:
+		return wait
+	}
+	instant(j.calendar.DueAt())
+	instant(j.calendar.ExcludedAt())
+	at(j.recovery.at)
+	instant(j.member.View.DivideAt())
+	at(j.election.until())
+	at(j.takers.until())
+	at(j.tally.at)
+	at(j.sweepAt)
+	at(j.quietAt)
+	at(j.repairs.at)
+	at(j.offsetsAt)
+	if !j.pace.looked {
+		at(j.pace.lookedAt.Add(j.pace.pause))
+	}
+	return wait
+}
+
+func later(a, b time.Time) time.Time {
+	if a.IsZero() || a.After(b) {
+		return a
+	}
+	return b
+}
+
+// latest is the later of two times; zero is before any other.
+func latest(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+func soonest(a, b time.Time) time.Time {
+	if !a.IsZero() && a.Before(b) {
+		return a
+	}
+	return b
+}
+
+// same reports whether two jobs are defined alike and run the same module.
+func same(a, b Job) bool {
+	return a.Module.Digest() == b.Module.Digest() && a.Module.Granted() == b.Module.Granted() && a.JobClass == b.JobClass && a.ModuleFile == b.ModuleFile &&
+		bytes.Equal(a.Definition.YAML(), b.Definition.YAML())
+}
+
+// stay takes a leaving back: the definition is there again, or the host's
+// instance.
+func (j *job) stay() {
+	j.exit.begun, j.exit.announced, j.exit.stopped = false, false, false
+	if !j.joined || j.exit.left != "" {
+		return
+	}
+	j.exit.until = time.Time{}
+	j.admitGuests()
+	j.announce = true // and coordinate has the items divided again
+	// What was handed back, or was due, is this host's to make up for.
+	var idle []int
+	for _, it := range j.sorted(func(it *item) bool { return it.owned && it.run == nil }) {
+		idle = append(idle, it.number)
+	}
+	j.makeUp(j.host.now(), idle)
+}
+
+// heardSoon is the latest that a host hears of a write, while its clock and the registry's are right.
+const heardSoon = 30 * time.Second
+
+// changesAt is when the schedule of the configuration takes effect.
+func (j *job) changesAt(now moment) time.Time {
+	at := j.member.View.ScheduleSince()
+	if at.Before(now.wall.Add(-heardSoon)) || at.After(now.wall.Add(heardSoon)) { // a clock is wrong
+		return now.wall
+	}
+	return at
+}
+
+// definitionChanged takes over what Apply brought.
+func (j *job) definitionChanged(now moment) {
+	if j.exit.left != "" {
+		return // what is wanted says whether it comes back; see stayOut
+	}
+	if j.exit.stopped || (j.joined && now.Before(j.refusal.retryAt)) {
+		return // an operator stops the job here: the change is applied when the host comes back
+	}
+	j.changed = false
+	if !j.joined {
+		j.joining.err, j.refusal.retryAt = nil, time.Time{}
+		return
+	}
+	applied, err := coordination.ApplyDefinition(j.work, changelog.By(j.member.Registry, j.member.Layout), j.member.Layout, j.wanted.Definition, j.host.former(j.name), j.accept, j.says(now))
+	if err == nil {
+		j.brought(applied)
+		j.joining.err = nil
+	}
+	switch {
+	case errors.Is(err, tree.ErrRemoved):
+	case transient(err):
+		j.changed = true
+		j.failed(now, "applying the definition", err)
+	case err != nil:
+		j.joining.err = err
+		j.log.Error("definition not applied", zap.String("file", j.wanted.File), zap.Error(err))
+	case len(applied.Changed) > 0:
+		j.Emit(event.Event{Kind: event.JobChanged, Source: sourceOf(j.member.View.Config), Reason: "definition: " + joinWords(applied.Changed), Edit: changes.ByFile(applied, j.wanted.File, j.host.cfg.ServerIP)})
+	}
+}
+
+// transient reports whether the same may work later: the registry could not,
+// or did not answer in time.
+func transient(err error) bool {
+	return slices.ContainsFunc([]error{registry.ErrUnavailable, registry.ErrSuspect, registry.ErrUnknown, registry.ErrConflict,
+		registry.ErrSessionLost, registry.ErrClosed, context.DeadlineExceeded, context.Canceled}, func(t error) bool { return errors.Is(err, t) })
+}
+
+// rejoin makes the job one that this host is to join again, under an instance
+// id that was not used before. What was due while it was away is not owed.
+func (j *job) rejoin(now moment) {
+	j.endOutside()
+	j.exit.said = tree.Word{}
+	j.exit.left, j.exit.state, j.exit.noted, j.joined, j.registered, j.exit.triedAt = "", "", false, false, false, time.Time{}
+	j.exit.stopped, j.exit.until = false, time.Time{}
+	j.joining.applied, j.joining.waited = coordination.Applied{}, 0
+	j.admitGuests()
+	j.seen, j.member.View = false, coordination.View{Config: j.member.View.Config}
+	j.member.Self = j.term.again(j.name)
+	id := j.member.Self.ID
+	j.identity.Store(&id)
+	j.calendar.Next, j.calendar.Parked, j.calendar.NotBefore = time.Time{}, time.Time{}, now.wall
+	j.pause = pause{}
+	j.cron.madeFor, j.configured, j.reported, j.edits = "", configured{}, event.Settings{}, changes.Seen{}
+	j.election.reset()
+	j.takers.reset()
+	j.denials = denials{} // the items may be others now
+}
+
+// configure makes schedule and executor fit the configuration in force.
+func (j *job) configure(now moment) {
+	from := configured{j.member.View.ConfigChange(), j.wanted.Module.Digest() + j.wanted.Module.Granted()}
+	if from == j.configured {
+		return
+	}
+	if j.joining.outdated != "" { // it may have been gone back to
+		j.changed = true
+		j.definitionChanged(now)
+	}
+	c := j.member.View.Config
+	terms := c.Terms()
+	key := c.Cron + "\x00" + c.TimeZone + "\x00" + terms
+	j.edits.Note(c, from.config)
+	j.configured = from
+	if key != j.cron.madeFor {
+		changed := j.cron.madeFor != ""
+		j.cron.madeFor = key
+		table, problems := timetable.New(c, j.host.cfg.Namespace)
+		var s cron.Schedule
+		if table != nil {
+			s = table
+		}
+		err := timetable.Of(problems)
+		j.cron.err = err
+		j.javaSchedule(c)
+		if err != nil {
+			j.log.Error("schedule refused; the last good one stays in force", zap.Error(err))
+			j.Emit(event.Event{Kind: event.JobError, Reason: err.Error()})
+		} else {
+			j.cron.zone, _ = schedule.Zone(c.TimeZone) // the timetable has it
+			j.cron.text, j.cron.terms = c.Cron, terms
+			if !changed {
+				j.calendar.Schedule = s
+				j.calendar.Arm(now.wall)
+			} else {
+				j.calendar.Change(s, j.changesAt(now))
+				j.Emit(event.Event{Kind: event.JobChanged, Source: sourceOf(c), Reason: fmt.Sprintf("schedule: %q %s%s", timetable.Describe(c.Cron, terms), j.cron.zone, also(terms))})
+			}
+		}
+	}
+	guest, err := c.Guest()
+	if err != nil {
+		j.module.err = err
+		return
+	}
+	j.guest, j.calendar.Window = guest, guest.CatchUpWindow
+	if why := j.handlerProblem(c.JobErrorHandlerType); why != "" && j.settings.ErrorHandler != c.JobErrorHandlerType {
+		j.log.Warn("the job's error handler sends nothing", zap.String("handler", c.JobErrorHandlerType), zap.String("reason", why))
+	}
+	j.settings = event.Settings{Cron: j.cron.text, TimeZone: j.cron.zone.String(), Terms: j.cron.terms, Items: c.ShardingTotalCount,
+		Misfire: c.Misfire, Failover: c.Failover && c.MonitorExecution, CatchUp: j.guest.CatchUpWindow, ErrorHandler: c.JobErrorHandlerType}
+	guest.When = jobconfig.When{} // no guest goes by it
+	execFor := j.wanted.Module.Digest() + fmt.Sprint(guest, c.JobName) + j.wanted.Module.Granted()
+	if execFor == j.module.madeFor {
+		return
+	}
+	var exec abi.Executor
+	j.turn.Rest(j.work.Done(), func() { exec, err = j.wanted.Module.Executor(c) })
+	changed := j.module.madeFor != ""
+	j.module.madeFor, j.module.err = execFor, err
+	if err != nil {
+		j.log.Error("module refused for this job", zap.String("module", j.wanted.ModuleFile), zap.Error(err))
+		j.Emit(event.Event{Kind: event.JobError, Reason: err.Error()})
+		return
+	}
+	before := ""
+	if j.module.exec != nil {
+		before = j.module.exec.Digest()
+		j.module.exec.Release()
+	}
+	j.module.exec, j.module.informed = exec, false
+	if changed && before != exec.Digest() {
+		j.log.Info("module changed", zap.String("from", before[:min(len(before), 12)]), zap.String("to", exec.Digest()[:min(len(exec.Digest()), 12)]))
+		j.Emit(event.Event{Kind: event.JobChanged, Source: sourceOf(c), Digest: exec.Digest(), Reason: "module"})
+		j.announce = true
+	}
+}
+
+// also names what else a schedule goes by.
+func also(terms string) string {
+	names := timetable.Also(terms)
+	if len(names) == 0 {
+		return ""
+	}
+	return ", with " + joinWords(names)
+}
+
+// reportSettings reports what the job goes by if that is news, and when something is refused, or is not any more.
+func (j *job) reportSettings() {
+	j.reportDenials()
+	err := errors.Join(j.member.View.ConfigErr, j.cron.err, j.module.err, j.late, j.denials.reason())
+	if j.settings == j.reported && j.objects == (err != nil) {
+		return
+	}
+	j.reported, j.objects = j.settings, err != nil
+	s, reason := j.settings, ""
+	if err != nil {
+		reason = err.Error()
+	}
+	j.Emit(event.Event{Kind: event.JobConfigured, Source: sourceOf(j.member.View.Config), Settings: &s, Reason: reason})
+}
+
+// reportQuotas reports what the job has used beyond its quotas, at most once
+// per quotaInterval.
+func (j *job) reportQuotas(now moment) {
+	j.mail.mu.Lock()
+	beyond := j.mail.beyond
+	j.mail.beyond = false
+	j.mail.mu.Unlock()
+	if beyond && j.quotaAt.IsZero() {
+		j.quotaAt = now.Add(quotaInterval)
+	}
+	if j.quotaAt.IsZero() || now.Before(j.quotaAt) {
+		return
+	}
+	j.quotaAt = time.Time{}
+	j.flushQuotas()
+}
+
+// complete writes the ends of runs, in groups: at once when nothing runs any
+// more, else a short time after the first.
+func (j *job) complete(now moment) {
+	j.keepOwn()
+	pending := 0
+	for n, e := range j.ended {
+		if !e.Unfinished && !j.denials.waits(now, n) {
+			pending++
+		}
+	}
+	due := pending > 0 && !now.Before(j.refusal.retryAt) && j.term.registry.Trusted() &&
+		(len(j.ended) >= j.running() || !now.Before(j.windowEnd()))
+	if due {
+		j.commitEnded(now)
+	}
+	for f := range j.fires {
+		if f.Open == 0 && f.GuestsDone {
+			j.closeFire(f)
+		}
+	}
+	if j.exit.state == "" && j.seen && j.member.View.Exists && !j.member.View.Joined() && j.running() == 0 && j.exit.leaving == "" && !j.exit.draining && j.exit.left == "" && !j.exit.tried(now) {
+		j.stopped(now)
+	}
+}

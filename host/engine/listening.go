@@ -1,0 +1,101 @@
+package engine
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/wasmjob/wasmjob/coordination/tree"
+	"github.com/wasmjob/wasmjob/host/engine/run"
+)
+
+// listening is a listener of this host that has run for long, as it stands in the registry.
+type listening struct {
+	name string // of its node
+	// noted: the node was written.
+	noted bool
+	kill  tree.Kill
+}
+
+// noteListeners writes down which listeners have run for long, so that operators can end them, and removes those that
+// have ended.
+func (rn *runner) noteListeners(now moment) {
+	k := &rn.killing
+	running := make(map[*run.Listener]*run.Fire)
+	for f := range rn.fires {
+		if l := f.Listener(); l != nil && !now.Before(l.Since.Add(killWatchAfter)) {
+			running[l] = f
+		}
+	}
+	if len(running)+len(k.listeners) == 0 || now.Before(rn.refusal.retryAt) || !rn.term.registry.Trusted() {
+		return
+	}
+	byName := func(a, b *run.Listener) int { return cmp.Compare(k.listeners[a].name, k.listeners[b].name) }
+	for _, l := range slices.SortedFunc(maps.Keys(k.listeners), byName) {
+		if running[l] != nil {
+			continue
+		}
+		if err := rn.member.EndListener(rn.work, k.listeners[l].name); err != nil {
+			rn.failed(now, "writing down that a listener has ended", err)
+			return
+		}
+		delete(k.listeners, l)
+	}
+	for _, l := range slices.SortedFunc(maps.Keys(running), func(a, b *run.Listener) int { return a.Since.Compare(b.Since) }) {
+		if k.listeners == nil {
+			k.listeners = make(map[*run.Listener]*listening)
+		}
+		one := k.listeners[l]
+		if one == nil {
+			k.named++
+			one = &listening{name: fmt.Sprintf("%s:%d", rn.member.Self.ID, k.named)}
+			k.listeners[l] = one
+		}
+		if one.noted {
+			continue
+		}
+		if err := rn.member.NoteListener(rn.work, one.name, tree.Listening{Host: rn.member.Self.ID, Export: l.Export, Fire: running[l].ID}); err != nil {
+			rn.failed(now, "writing down that a listener runs", err)
+			return
+		}
+		one.noted = true
+	}
+}
+
+// readListenerKills reads which listeners operators have killed.
+func (rn *runner) readListenerKills() error {
+	k := &rn.killing
+	if len(k.listeners) == 0 {
+		return nil
+	}
+	var names []string
+	for _, one := range k.listeners {
+		names = append(names, one.name)
+	}
+	slices.Sort(names)
+	killed, err := rn.member.ReadListenerKills(rn.work, names)
+	for _, one := range k.listeners {
+		one.kill = cmp.Or(killed[one.name], one.kill)
+	}
+	return err
+}
+
+// endListeners ends the listeners that operators have killed.
+func (rn *runner) endListeners(now moment) {
+	for l, one := range rn.killing.listeners {
+		if !one.kill.Asked() {
+			continue
+		}
+		grace := time.Duration(one.kill.Grace) * time.Millisecond
+		if l.Abort(one.kill.Reason(), now.Add(grace)) {
+			rn.log.Warn("an operator ends a listener", zap.String("export", l.Export), zap.String("reason", one.kill.Reason()), zap.Duration("grace", grace))
+		}
+		if at := l.Press(now.Time); !at.IsZero() {
+			rn.killing.lookAt = soonest(rn.killing.lookAt, at)
+		}
+	}
+}

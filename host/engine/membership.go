@@ -1,0 +1,773 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/wasmjob/wasmjob/abi"
+	"github.com/wasmjob/wasmjob/coordination"
+	"github.com/wasmjob/wasmjob/coordination/admin/changelog"
+	"github.com/wasmjob/wasmjob/coordination/admin/cleanup"
+	"github.com/wasmjob/wasmjob/coordination/admin/operate"
+	"github.com/wasmjob/wasmjob/coordination/jobconfig"
+	"github.com/wasmjob/wasmjob/coordination/registry"
+	"github.com/wasmjob/wasmjob/coordination/tree"
+	"github.com/wasmjob/wasmjob/host/config/timetable"
+	"github.com/wasmjob/wasmjob/host/engine/changes"
+	"github.com/wasmjob/wasmjob/host/event"
+	"github.com/wasmjob/wasmjob/host/schedule"
+	"github.com/wasmjob/wasmjob/internal/text/words"
+)
+
+// join registers this host for the job. It reports false if it has not.
+func (j *job) join(now moment) bool {
+	before := j.module.err
+	j.turn.Rest(j.work.Done(), func() { j.module.err = check(j.wanted) })
+	if j.module.err != nil {
+		j.settled.Store(true)
+		if before == nil || before.Error() != j.module.err.Error() {
+			j.Emit(event.Event{Kind: event.JobError, Reason: j.module.err.Error()})
+		}
+		return false
+	}
+	if !j.term.arrivals.Enter(j, firstDue(j.wanted.Definition, now)) {
+		return false
+	}
+	defer j.term.arrivals.Leave(j)
+	j.registered = true // perhaps
+	if zone, err := schedule.Zone(j.wanted.Definition.TimeZone); err == nil {
+		j.cron.zone = zone // published to the others
+	}
+	var wait time.Duration
+	joining := coordination.Joining{
+		Definition: j.wanted.Definition, Former: j.host.former(j.name), JobClass: j.wanted.JobClass,
+		Detail: j.detail(), Accept: j.accept, CheckRecord: j.term.registry.CheckRecord, Applied: &j.joining.applied, Wait: &wait, Waited: j.joining.waited,
+		Said: j.says(now), Recorded: func(r registry.Center) registry.Center { return changelog.By(r, j.member.Layout) },
+	}
+	err := j.member.Join(j.work, joining)
+	if err == nil && wait > 0 {
+		j.joining.waited += wait
+		j.refusal.retryAt = time.Now().Add(wait) // another writes this host's name down
+		return false
+	}
+	applied := j.joining.applied
+	j.joining.applied, j.joining.waited = coordination.Applied{}, 0
+	var out *coordination.StayOut
+	if errors.As(err, &out) {
+		j.keepOut(now, out)
+		return false
+	}
+	if refused(err) {
+		j.refuse(now, err)
+		return false
+	}
+	j.joining.err = err
+	if err != nil {
+		j.settled.Store(true)
+		j.failed(now, "joining the job", err)
+		return false
+	}
+	j.brought(applied)
+	ctx, cancel := context.WithCancel(j.work)
+	j.watch.end = cancel
+	j.watch.control, err = j.member.Registry.Watch(ctx, coordination.Control(j.member.Layout, j.member.Self)...)
+	if err != nil {
+		cancel()
+		j.watch.end, j.joining.err = nil, err
+		j.failed(now, "watching the job", err)
+		return false
+	}
+	j.member.View, j.seen = coordination.View{Layout: j.member.Layout, Self: j.member.Self, Accept: j.accept}, false
+	j.announce = false
+	j.member.Share, j.member.Runs, j.member.RunsVersion = coordination.Share{}, tree.Runs{}, 0
+	j.joined, j.pace.looked = true, true
+	j.janitor, j.sweepAt = false, time.Time{}
+	j.Emit(event.Event{Kind: event.JobAdded, Source: sourceOf(j.wanted.Definition), Digest: j.wanted.Module.Digest(), Reason: joinWords(applied.Changed), Edit: changes.ByFile(applied, j.wanted.File, j.host.cfg.ServerIP)})
+	return true
+}
+
+// sourceOf is the Source of an event about a job with a schedule, or none.
+func sourceOf(c jobconfig.Configuration) abi.Source {
+	if !timetable.Has(c) {
+		return abi.SourceTrigger
+	}
+	return ""
+}
+
+// firstDue is when the job would fire next by its definition here; zero if that says
+// nothing of it.
+func firstDue(d jobconfig.Configuration, now moment) time.Time {
+	table, _ := timetable.New(d, "") // when the job starts after its instant does not matter
+	if table == nil {
+		return time.Time{}
+	}
+	return table.Next(now.wall)
+}
+
+// check tries whether the module fits the definition: a host registers for a
+// job only while it has a loadable module for it.
+func check(wanted Job) error {
+	exec, err := wanted.Module.Executor(wanted.Definition)
+	if err != nil {
+		return err
+	}
+	exec.Release()
+	return nil
+}
+
+// see takes a snapshot of the control nodes.
+func (j *job) see(s registry.Snapshot) {
+	before := j.member.View
+	s = s.Raise(j.term.registry.Base())
+	j.member.Observe(s)
+	j.outside.See(s, j.member.Layout, j.member.Self)
+	newest := int64(0)
+	for _, n := range s {
+		newest = max(newest, n.Mzxid)
+	}
+	// One that waited in the channel while the step was taken does not show it.
+	j.pace.looked, j.seen = j.pace.looked || newest >= j.pace.waitsFor, true
+	j.seeJava(j.host.now(), before)
+	for _, it := range j.items {
+		it.held = false
+	}
+	v := j.member.View
+	if v.ConfigErr != nil && (before.ConfigErr == nil || before.ConfigErr.Error() != v.ConfigErr.Error()) {
+		j.log.Error("configuration in the registry refused; the last good one stays in force", zap.Error(v.ConfigErr))
+		j.Emit(event.Event{Kind: event.JobError, Reason: v.ConfigErr.Error()})
+	}
+	if v.Leader != before.Leader && v.Leading() {
+		j.Emit(event.Event{Kind: event.Elected})
+	}
+}
+
+// look draws the conclusions that end the job here. It reports false if the
+// loop has nothing more to do for now.
+func (j *job) look(now moment) bool {
+	switch {
+	case !j.member.View.Exists:
+		j.quit(JobRemoved, j.removedText())
+		j.out(now)
+		return false
+	case !j.member.View.Joined() && j.exit.tried(now):
+		j.unwatchAll()
+		j.rejoin(now)
+		j.againAt = now.Add(againPause)
+		return false
+	case !j.member.View.Joined():
+		j.stopped(now)
+		return false
+	case j.declines():
+		j.decline(now)
+		return false
+	}
+	if j.exit.stopped { // it is in the list again
+		j.stay()
+	}
+	j.settled.Store(true)
+	return true
+}
+
+// stopSettle is how long a host whose instance is gone waits for the job to go, too:
+// ElasticJob's console removes a job node by node.
+const stopSettle = time.Second
+
+// stopped: an operator deleted our instance node while the session lives. What
+// runs gets the drain timeout, and what does not end by itself is unfinished, as
+// when the host drains.
+func (j *job) stopped(now moment) {
+	if !j.exit.stopped {
+		j.exit.stopped, j.exit.stopAt = true, now.Add(stopSettle)
+		j.windDown()
+	}
+	j.watchExtra(now)
+	if _, over := j.press(now); !over || now.Before(j.refusal.retryAt) {
+		return
+	}
+	if now.Before(j.exit.stopAt) {
+		j.againAt = j.exit.stopAt
+		return
+	}
+	if err := j.member.NoteStop(j.work, now.wall); err != nil {
+		j.failed(now, "writing down that this host is stopped", err)
+		return
+	}
+	unfinished := j.unfinished()
+	if len(unfinished) > 0 {
+		j.flushOffsets(now) // whoever goes on begins there
+	}
+	if err := j.member.Leave(j.work); err != nil {
+		j.failed(now, "leaving the job", err)
+		return
+	}
+	j.registered, j.exit.noted = false, true
+	const why = "its instance was removed by an operator"
+	j.giveUp(unfinished, why)
+	j.Emit(event.Event{Kind: event.JobStopped, Reason: why, Items: unfinished})
+	j.outside.Stopped()
+	j.quit(JobStopped, j.stoppedText())
+	j.out(now)
+}
+
+func (j *job) removedText() string {
+	return "removed from the registry; '" + words.Command("restore", j.name) + "' brings it back"
+}
+
+func (j *job) stoppedText() string {
+	return "stopped by an operator; '" + words.Command("start", j.name) + "' runs it again"
+}
+
+// says is what this host says by its definition.
+func (j *job) says(now moment) tree.Word {
+	return tree.Word{By: "file " + j.wanted.File + " on host " + j.host.cfg.ServerIP, Since: now.wall.UnixMilli()}
+}
+
+// keepOut stays out of a job that this host has not joined: somebody wants it so.
+func (j *job) keepOut(now moment, out *coordination.StayOut) {
+	j.joining.err, j.exit.noted, j.exit.said = nil, true, out.Said
+	if out.Again {
+		// A host of the version before, which does not know what is wanted, has made it again.
+		err := operate.Remove(j.work, changelog.By(j.member.Registry, j.member.Layout), j.member.Layout, out.Said, false)
+		if err != nil && !errors.Is(err, tree.ErrRemoved) {
+			j.failed(now, "removing the job again, which a host of an earlier version has brought back", err)
+			return
+		}
+		j.log.Warn("the job was removed, and a host of an earlier version has brought it back; removed it again")
+	}
+	switch {
+	case j.exit.left != "":
+		return
+	case out.Removed:
+		j.quit(JobRemoved, j.removedText())
+	default:
+		j.quit(JobStopped, j.stoppedText())
+	}
+	j.out(now)
+}
+
+// out does what a host has to do that is out of a job. It reports true if it may come back.
+func (j *job) out(now moment) (back bool) { return j.clearAway(now) && j.stayOut(now) }
+
+// stayOut watches, once nothing of this host is left in a job that it is out of, whether
+// it is still to stay out. It reports false while it is. Nothing of it is remembered: what
+// is wanted stands in the registry.
+func (j *job) stayOut(now moment) (back bool) {
+	if now.Before(j.refusal.retryAt) {
+		return false
+	}
+	if !j.exit.noted {
+		if err := j.member.NoteRemoval(j.work, j.host.former(j.name), now.wall); err != nil {
+			j.failed(now, "writing down that the job was removed", err)
+			return false
+		}
+		j.exit.noted = true
+	}
+	if j.watch.outside == nil {
+		ctx, cancel := context.WithCancel(j.work)
+		outside, err := j.term.registry.Watch(ctx, coordination.Outside(j.member.Layout)...)
+		if err != nil {
+			cancel()
+			j.failed(now, "watching whether the job is wanted here", err)
+			return false
+		}
+		j.watch.outside, j.watch.endOutside, j.watch.seen = outside, cancel, nil
+		return false
+	}
+	if j.watch.seen == nil {
+		return false
+	}
+	if l := j.member.Layout; !j.watch.seen.Data(l.Wanted()).Exists && !j.watch.seen.Data(l.Config()).Exists {
+		// Another program has deleted our nodes, too, after this was written down.
+		j.exit.noted, j.watch.seen = false, nil
+		return j.stayOut(now)
+	}
+	err := coordination.StaysOut(j.watch.seen, j.member.Layout, j.member.Self.ID, j.wanted.Definition.YAML())
+	var out *coordination.StayOut
+	if errors.As(err, &out) {
+		j.exit.said = out.Said
+		if out.Again {
+			j.watch.seen = nil // the next snapshot shows that it is done
+			j.keepOut(now, out)
+		} else {
+			j.exit.left, j.exit.state = j.stoppedText(), JobStopped
+			if out.Removed {
+				j.exit.left, j.exit.state = j.removedText(), JobRemoved
+			}
+		}
+		return false
+	}
+	j.changed = false
+	j.rejoin(now)
+	return true
+}
+
+// endOutside ends that watch.
+func (j *job) endOutside() {
+	if j.watch.endOutside != nil {
+		j.watch.endOutside()
+	}
+	j.watch.outside, j.watch.endOutside, j.watch.seen = nil, nil, nil
+}
+
+// quit stops looking after the job while somebody wants it so; see stayOut.
+func (j *job) quit(state JobState, why string) {
+	j.exit.left, j.exit.state = why, state
+	j.calendar.Next = time.Time{}
+	j.settled.Store(true)
+	j.unwatchAll()
+	j.dropTrigger(event.SkipDisabled, why)
+	j.Emit(event.Event{Kind: event.JobRemoved, Reason: why})
+	j.changed = false // a definition is applied when the host comes back
+	for n, it := range j.items {
+		if it.run == nil {
+			delete(j.items, n)
+		} else {
+			it.owned, it.Due, it.Asked = false, nil, nil
+			it.run.Cancel(abi.CancelStop)
+		}
+	}
+	for f := range j.fires {
+		f.ReturnQueued()
+	}
+}
+
+// clearAway removes what is left of this host in a job that was removed, once
+// nothing of it runs here any more. Until then it must not look dead: another
+// host may bring the job back. It reports true when nothing is left.
+func (j *job) clearAway(now moment) bool {
+	if j.running() > 0 {
+		j.press(now)
+		return false
+	}
+	switch {
+	case j.registered && now.Before(j.refusal.retryAt):
+		return false
+	case j.registered:
+		if err := j.member.Leave(j.work); err != nil {
+			j.failed(now, "leaving the job", err)
+			return false
+		}
+		j.registered = false
+	}
+	return true
+}
+
+// withdraw finishes what runs and leaves the job. It reports true when the
+// host has left.
+func (j *job) withdraw(now moment) bool {
+	if !j.exit.begun {
+		j.exit.begun = true
+		j.windDown()
+		if j.exit.draining {
+			j.logDrain()
+		}
+	}
+	if !j.exit.announced && j.joined && j.exit.left == "" && j.running() > 0 && !now.Before(j.refusal.retryAt) {
+		// What does not run goes to others at once, and somebody else divides.
+		err := j.member.Drain(j.work, j.detail())
+		if err == nil && j.member.View.Leading() {
+			err = j.member.Resign(j.work)
+		}
+		if err != nil {
+			j.failed(now, "announcing that this host leaves", err)
+		}
+		j.exit.announced = err == nil
+	}
+	if j.seen && j.member.View.Exists && j.exit.left == "" {
+		j.watchExtra(now)
+	}
+	hard, over := j.press(now)
+	if !over {
+		return false
+	}
+	refused := hard && now.Before(j.refusal.retryAt)
+	unfinished := j.unfinished()
+	if j.registered {
+		if now.Before(j.refusal.retryAt) && !refused {
+			return false
+		}
+		if len(unfinished) > 0 {
+			j.flushOffsets(now) // whoever goes on begins there
+		}
+		j.exit.triedAt = now.Time
+		err := j.settleDoubt(now)
+		if err == nil {
+			err = j.member.Leave(j.work)
+		}
+		if err != nil && !errors.Is(err, registry.ErrSessionLost) {
+			if hard {
+				j.log.Error("leaving the job; the session's end will do it", zap.Error(err))
+			} else {
+				j.failed(now, "leaving the job", err)
+				return false
+			}
+		}
+	}
+	why := j.exit.leaving
+	if j.exit.draining {
+		why = "the host is stopping"
+	}
+	j.dropTrigger(event.SkipElsewhere, why+" before the job was idle")
+	for _, it := range j.sorted(func(it *item) bool { return it.run == nil }) {
+		for _, owes := range []*tree.Fire{it.Asked, it.Due} {
+			if owes == nil {
+				continue
+			}
+			cause := event.SkipLater
+			if owes.Trigger != 0 {
+				cause = event.SkipElsewhere
+			}
+			j.skipItem(it, *owes, cause, why+"; the next owner of the item makes up for it if misfire is on")
+		}
+	}
+	j.giveUp(unfinished, why)
+	j.flushQuotas()
+	j.Emit(event.Event{Kind: event.JobRemoved, Reason: why, Items: unfinished})
+	return true
+}
+
+func joinWords(words []string) string { return strings.Join(words, ", ") }
+
+// coordinate takes at most one step of the common business: election, the
+// flag, division, the own share, crashed hosts. After a step that wrote
+// something it waits for the snapshot that shows it.
+func (j *job) coordinate(now moment) {
+	if j.member.View.Enabled && !j.wasEnabled {
+		j.enabled(now)
+	}
+	if !j.member.View.Enabled && j.wasEnabled { // as in ElasticJob, where the resharding ends the loop
+		for _, it := range j.items {
+			if it.run != nil {
+				it.run.Move()
+			}
+		}
+	}
+	j.wasEnabled = j.member.View.Enabled
+	switch {
+	case j.pace.looked:
+		j.pace.pause = lookAgain
+	case now.Before(j.pace.lookedAt.Add(j.pace.pause)):
+		j.readShare(now)
+		return
+	default: // a registry that is so slow is not to be asked the same again and again
+		j.pace.pause = min(2*j.pace.pause, commitTimeout)
+	}
+	if !j.member.View.FlagSeen.IsZero() {
+		j.member.View.FlagSeen = now.instant(j.flagSeen) // the clock may have been set since
+	}
+	if !j.member.View.DeferredSeen.IsZero() {
+		j.member.View.DeferredSeen = now.instant(j.deferredSeen)
+	}
+	j.member.View.Clock = j.host.registry.time(now.Time)
+	v := j.member.View
+	if j.announce {
+		if err := j.member.Announce(j.work, j.detail()); err != nil {
+			j.failed(now, "announcing what this host runs", err)
+			return
+		}
+		j.announce = false
+	}
+	action := j.member.Reconcile(now.wall)
+	if action != coordination.ActionNone || j.recovers(now) || j.sweeps(now) {
+		// While very many jobs have to, this one waits in line, and its loop is free to begin what is due.
+		j.pace.waits = !j.term.steps.Enter(j, time.Time{})
+		defer func() {
+			if !j.pace.waits {
+				j.term.steps.Leave(j)
+			}
+		}()
+	}
+	if action != coordination.ActionNone && !j.pace.waits && j.mayStep(now) {
+		j.pace.looked, j.pace.lookedAt, j.pace.wrote = false, now.Time, 0
+		sharded, err := j.member.Act(j.work, action, now.wall)
+		if err != nil {
+			j.setback(now, "coordination", err)
+			j.pace.wrote = 0
+		}
+		j.pace.waitsFor, j.pace.lookedAt = j.pace.wrote, time.Now()
+		if sharded.Commits > 0 {
+			j.Emit(event.Event{Kind: event.Sharded, Total: sharded.Division.Total, Reason: why(v)})
+		}
+	}
+	if slices.Contains(v.Division.Draining, v.Self.ID) && !v.Necessary && !now.Before(j.refusal.retryAt) {
+		// The items were divided while it wanted to leave, and it stays; or an
+		// external edit says that it leaves.
+		err := j.member.Announce(j.work, j.detail())
+		if err == nil {
+			err = j.member.AskForSharding(j.work)
+		}
+		if err != nil {
+			j.failed(now, "asking for a share", err)
+		}
+		j.pace.looked, j.pace.lookedAt = false, now.Time
+	}
+	if !now.Before(j.refusal.retryAt) {
+		j.readShare(now)
+	}
+	if !now.Before(j.refusal.retryAt) && !j.pace.waits {
+		j.recoverCrashed(now)
+		j.sweep(now)
+	}
+}
+
+// recovers reports whether to look now what hosts that died have left.
+func (j *job) recovers(now moment) bool {
+	return !now.Before(j.recovery.at) && (len(j.member.View.Crashed()) > 0 || len(j.member.View.FailoverItems) > 0 || j.takers.Standing)
+}
+
+// sweeps reports whether to look now for unowned marks.
+func (j *job) sweeps(now moment) bool {
+	return j.member.View.IsJanitor() != j.janitor || (!j.sweepAt.IsZero() && !now.Before(j.sweepAt))
+}
+
+// mayStep says whether the next step of the common business may be taken. One
+// that follows many others has to wait.
+func (j *job) mayStep(now moment) bool {
+	if now.Before(j.pace.stepAt) {
+		return false
+	}
+	if j.pace.steps.AllowN(now.Time, 1) {
+		return true
+	}
+	j.pace.stepAt = now.Add(stepInterval)
+	if !now.Before(j.pace.reportedAt.Add(longestSleep)) {
+		j.pace.reportedAt = now.Time
+		j.log.Warn("the hosts of the job are not coming to rest: its items are sharded, or its leader is elected, again and again; slowing down",
+			zap.String("because", why(j.member.View)), zap.Duration("step every", stepInterval))
+	}
+	return false
+}
+
+// recoverCrashed takes over from hosts that died, or notes what is lost.
+func (j *job) recoverCrashed(now moment) {
+	r := &j.recovery
+	dead := j.member.View.Crashed()
+	marked := len(j.member.View.FailoverItems) > 0 // by Java hosts
+	if len(dead) == 0 && !marked && !j.takers.Standing {
+		j.denials.settle("", nil)
+		*r = recovery{pause: recoverPause, led: r.led}
+		return
+	}
+	if r.at.IsZero() && j.member.View.Mixed() {
+		r.at = now.Add(javaGrace)
+	}
+	if r.at.IsZero() && len(dead) > fewCrashed && !j.member.View.IsJanitor() {
+		r.at = now.Add(recoverPause)
+	}
+	waits := now.Before(r.at)
+	goesOn := slices.ContainsFunc(dead, func(id string) bool { return r.next[id] > 0 })
+	leads := j.member.View.Leading()
+	looks := leads && !r.led && (r.attempts > 0 || !r.yieldUntil.IsZero()) // for what only a leader writes down
+	r.led = leads
+	if waits && !looks && !goesOn {
+		return
+	}
+	again := r.attempts > 0
+	if len(dead) > 1 {
+		left, gone, err := j.member.Bury(j.work, dead, again || j.member.View.IsJanitor())
+		if err != nil {
+			if j.setback(now, "looking for what crashed hosts have left", err) {
+				r.later(now)
+			}
+			return
+		}
+		for _, id := range gone {
+			j.term.gone(id)
+		}
+		dead = left
+	}
+	if marked || len(dead) == 0 {
+		dead = append(dead, "") // whatever Java hosts have marked; and it leaves the latch
+	}
+
+	// A share is taken whole, as the items of a fire are: they queue for the
+	// workers. A host without a free one lets the others go first, once. What is
+	// lost is written down at once, by any.
+	if !waits && !goesOn && j.running() >= j.concurrency() && r.yieldUntil.IsZero() {
+		r.yieldUntil = now.Add(2 * r.pause) // the others look again after one
+	}
+	yields := now.Before(r.yieldUntil)
+	limit := math.MaxInt
+	if waits || yields || j.module.exec == nil {
+		limit = 0
+	}
+	if r.next == nil {
+		r.next, r.seen = make(map[string]int), make(map[string]int32)
+	}
+	for _, id := range dead {
+		if goesOn && r.next[id] == 0 {
+			continue // it comes with the next look
+		}
+		out, err := j.recoverFrom(now, coordination.Recovery{Dead: id, All: again, Limit: limit, Busy: j.runs, From: r.next[id], Seen: r.seen[id], Now: now.wall})
+		if err != nil {
+			if j.setback(now, "recovering items of "+id, err) {
+				r.later(now)
+			}
+			return
+		}
+		if r.next[id] = out.Next; out.Next == 0 {
+			r.seen[id] = out.Version
+		}
+		r.atOnce = r.atOnce || out.Next > 0
+	}
+	if r.atOnce {
+		return // what is due meanwhile begins first
+	}
+
+	// What is left is another host's share, or disabled: look again later.
+	if waits {
+		return
+	}
+	if yields {
+		r.at = r.yieldUntil
+		return
+	}
+	r.attempts++
+	r.later(now)
+}
+
+// later has the crashed hosts looked at again after a pause.
+func (r *recovery) later(now moment) {
+	r.at = now.Add(r.pause)
+	r.pause = min(2*r.pause, longestRecoverPause)
+}
+
+// sweep removes unowned marks: the janitor does at the slow
+// reconcile interval, and when it has become that; any host does that a mark
+// stands in the way of.
+func (j *job) sweep(now moment) {
+	if janitor := j.member.View.IsJanitor(); janitor != j.janitor {
+		j.janitor = janitor
+		reason := ""
+		if !janitor {
+			reason = "another host is"
+		}
+		j.Emit(event.Event{Kind: event.Janitor, Reason: reason})
+		if janitor && j.sweepAt.IsZero() {
+			j.sweepAt = now.Time
+		}
+	}
+	if j.sweepAt.IsZero() || now.Before(j.sweepAt) {
+		return
+	}
+	var retired []string
+	swept, err := cleanup.Sweep(j.work, j.member.Registry, j.member.View, now.wall)
+	if keep := j.host.cfg.KeepServers; err == nil && j.janitor && keep > 0 {
+		at := j.member.View.Clock // the registry's
+		if at.IsZero() {
+			at = now.wall
+		}
+		retired, err = cleanup.RetireServers(j.work, j.member.Registry, j.member.Layout, at, keep)
+	}
+	j.sweepAt = time.Time{}
+	if minutes := j.member.View.Config.ReconcileIntervalMinutes; minutes > 0 && j.janitor {
+		j.sweepAt = now.Add(time.Duration(minutes) * time.Minute)
+	}
+	if swept.JavaLives {
+		j.sweepAt = soonest(j.sweepAt, now.Add(longestRecoverPause))
+	}
+	if err != nil {
+		if j.setback(now, "sweeping stale marks", err) {
+			j.sweepAt = soonest(now.Add(longestDenial), j.sweepAt)
+		} else {
+			j.sweepAt = j.refusal.retryAt
+		}
+	}
+	if len(retired) > 0 {
+		j.log.Info("removed servers that had no instance of the job any more", zap.Int("servers", len(retired)), zap.Duration("for", j.host.cfg.KeepServers))
+	}
+	for _, path := range swept.Nodes {
+		j.log.Warn("removed an unowned mark", zap.String("node", path))
+	}
+	if len(swept.Nodes) > 0 {
+		for _, it := range j.items {
+			it.held = false // it may have been held by one of them
+		}
+	}
+}
+
+// why says what made the leader divide the items.
+func why(v coordination.View) string {
+	if reason := v.DivisionStale(); reason != "" {
+		return reason
+	}
+	return "asked for by the flag"
+}
+
+// decline leaves the job once what runs has ended, and tries to join again
+// later.
+func (j *job) decline(now moment) {
+	if j.running() > 0 || now.Before(j.refusal.retryAt) {
+		return
+	}
+	why := j.member.View.ConfigErr
+	if err := j.member.Leave(j.work); err != nil {
+		j.failed(now, "leaving the job", err)
+		return
+	}
+	j.dropTrigger(event.SkipRefused, "the configuration is beyond this host's ceilings")
+	j.unwatchAll()
+	clear(j.items)
+	j.Emit(event.Event{Kind: event.JobRemoved, Reason: "the configuration is beyond this host's ceilings"})
+	j.rejoin(now)
+	j.refuse(now, why)
+}
+
+// unwatchAll ends the watches of the job.
+func (j *job) unwatchAll() {
+	if j.watch.end != nil {
+		j.watch.end()
+	}
+	j.watch.end, j.watch.control = nil, nil
+	j.endExtra()
+	j.endMarks()
+}
+
+// repair repairs what an external edit has deleted or overwritten of what this
+// host and the others rely on. A host looks when it was refused something, when
+// it is missing among the members, when a division does not come about, and when
+// a stranger has come; the janitor does now and then.
+func (j *job) repair(now moment) {
+	if !j.joined || !j.seen || j.exit.left != "" || !j.member.View.Exists || !j.member.View.Joined() || now.Before(j.refusal.retryAt) || !j.term.registry.Trusted() {
+		return
+	}
+	strangers := j.member.View.Java()
+	came := len(strangers) > 0 && !slices.Equal(strangers, j.repairs.strangers)
+	j.repairs.strangers = strangers
+	if !j.member.View.Necessary {
+		j.repairs.flagged = time.Time{}
+	} else if j.repairs.flagged.IsZero() {
+		j.repairs.flagged = now.Time
+	}
+	stuck := j.member.View.Necessary && j.member.View.Enabled && now.Sub(j.repairs.flagged) > 2*repairPause // a division cannot be made
+	j.repairs.wanted = j.repairs.wanted || j.repairs.refused || came || stuck || j.member.View.MissingFromMembers()
+	if minutes := j.member.View.Config.ReconcileIntervalMinutes; minutes > 0 && j.repairs.at.IsZero() {
+		j.repairs.at = now.Add(time.Duration(minutes) * time.Minute)
+	}
+	if j.repairs.wanted {
+		j.repairs.at = soonest(later(j.repairs.last.Add(repairPause), now.Time), j.repairs.at)
+	}
+	if j.repairs.at.IsZero() || now.Before(j.repairs.at) {
+		return
+	}
+	items := j.repairs.refused
+	j.repairs.at = time.Time{}
+	if !j.repairs.wanted && !j.member.View.IsJanitor() {
+		return
+	}
+	j.repairs.last, j.repairs.refused, j.repairs.wanted = now.Time, false, false
+	repaired, err := j.member.Repair(j.work, coordination.Repairing{Detail: j.detail(), Items: items})
+	if err != nil {
+		j.setback(now, "repairing external edits", err)
+		return
+	}
+	if len(repaired) > 0 {
+		j.log.Warn("the registry was edited outside wasmjob; repaired it", zap.Strings("nodes", repaired))
+	}
+}

@@ -1,0 +1,307 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/wasmjob/wasmjob/abi"
+	"github.com/wasmjob/wasmjob/coordination"
+	"github.com/wasmjob/wasmjob/coordination/jobconfig"
+	"github.com/wasmjob/wasmjob/coordination/registry"
+	"github.com/wasmjob/wasmjob/coordination/tree"
+	"github.com/wasmjob/wasmjob/host/config/ceiling"
+	"github.com/wasmjob/wasmjob/host/engine/changes"
+	"github.com/wasmjob/wasmjob/host/engine/run"
+	"github.com/wasmjob/wasmjob/host/event"
+	"github.com/wasmjob/wasmjob/host/schedule"
+)
+
+// place is this host's place in a job: its membership as the loop knows it, and what
+// the job is by its configuration.
+type place struct {
+	shared
+	// member is this host in the job, as the loop knows it.
+	member coordination.Member
+	known  *run.Job // what the job's fires know of it
+
+	// What the job is.
+	wanted Job // as last applied
+	guest  jobconfig.Guest
+	module module
+	cron   cronText
+
+	// Whether the host is in it.
+	joining  joining
+	exit     exit
+	joined   bool
+	seen     bool // the view was made from a snapshot of this membership
+	announce bool // what the others know of this host (HostDetail) is out of date
+	// registered: the registry may hold nodes of this host for the job.
+	registered bool
+	kill       context.CancelCauseFunc
+	guests     context.Context // ends with work, or when the drain is over
+
+	// How it gets on with the registry.
+	stale   staleShare
+	refusal refusal
+	againAt time.Time // when to try again what the registry's state stood against
+	repairs repairs   // external edits to repair
+	outside changes.Outside
+	late    error // that the clock is behind by more than the catch-up window, as it was reported
+	tally   tally
+}
+
+// module is the executor that the next fire uses; exec is nil while there is none.
+type module struct {
+	exec     abi.Executor
+	madeFor  string // digest and guest settings that exec was made for
+	err      error
+	expected time.Time // the next fire, as exec knows it, if informed is set
+	informed bool
+}
+
+// cronText is what the calendar's schedule was made from.
+type cronText struct {
+	text    string
+	terms   string // what else it was made from; see timetable.Terms
+	zone    *time.Location
+	madeFor string // cron, zone and terms as the configuration has them
+	err     error
+	javaErr error // why Java hosts would not follow the schedule
+}
+
+// joining is what came of the last attempt to join, or to apply a definition.
+type joining struct {
+	err      error
+	applied  coordination.Applied // by the steps of a joining that waits
+	waited   time.Duration        // for others to write this host's name down
+	outdated string               // says that the definition file is, and how; else empty
+}
+
+// exit is a host's way out of a job.
+type exit struct {
+	left     string    // why the job is not run here: stopped, removed
+	said     tree.Word // who wants it so
+	state    JobState
+	noted    bool // that another program has removed the job, or stopped this host, is written down
+	leaving  string
+	draining bool
+	// until is when what runs is stopped by force, because the host drains,
+	// leaves the job, was stopped by an operator, or the job was removed.
+	until     time.Time
+	begun     bool      // what a leaving begins with was done
+	announced bool      // the others know
+	stopped   bool      // what a stop by an operator begins with was done
+	stopAt    time.Time // when a stop by an operator takes effect
+	triedAt   time.Time // when to leave was tried last
+}
+
+// tried reports whether this host has lately tried to leave, and stayed
+// after all: that it is not in the job's list is no operator's doing then.
+func (e *exit) tried(now moment) bool {
+	return !e.triedAt.IsZero() && now.Sub(e.triedAt) < longestSleep
+}
+
+// staleShare is what a begin found out that met another state of the registry than
+// this host knew.
+type staleShare struct {
+	reread bool      // the share is to be read again, before anything begins
+	atOnce bool      // in a pass of the loop that follows this one at once
+	count  int       // such begins in a row
+	at     time.Time // the last of them
+}
+
+// often reports whether so many begins in a row found the registry to be otherwise that
+// no host seems to be on the way to change anything.
+func (s *staleShare) often() bool { return s.count > 3 }
+
+// refusal is what the registry refused last, and when to try again.
+type refusal struct {
+	what    string
+	at      time.Time
+	retryAt time.Time
+}
+
+// repairs is the state of the repair of external edits.
+type repairs struct {
+	at        time.Time // when to look
+	last      time.Time // when it looked last
+	strangers []string  // instances that were not ours when it last looked
+	refused   bool      // a write was, since then
+	flagged   time.Time // since when a division has been asked for
+	wanted    bool      // it has a reason to look
+}
+
+// tally counts the items that this host has completed; it is published at a time, if
+// that is set.
+type tally struct {
+	succeeded, failed int64
+	at                time.Time
+}
+
+// count counts an item that was completed.
+func (t *tally) count(now moment, outcome abi.Outcome) {
+	if outcome == abi.OutcomeOK {
+		t.succeeded++
+	} else if outcome.Failed() {
+		t.failed++
+	}
+	if t.at.IsZero() {
+		t.at = now.Add(tallyInterval)
+	}
+}
+
+func (p *place) detail() tree.HostDetail {
+	return tree.HostDetail{State: tree.DetailReady, TriggerArgs: true, RecordedKills: true, Digest: p.wanted.Module.Digest(), TimeZone: schedule.Published(p.cron.zone, p.Clock().Year()),
+		Succeeded: p.tally.succeeded, Failed: p.tally.failed}
+}
+
+// publishTally publishes how many items succeeded and failed here, if that has
+// changed and it is time.
+func (p *place) publishTally(now moment) {
+	if p.tally.at.IsZero() || now.Before(p.tally.at) || now.Before(p.refusal.retryAt) {
+		return
+	}
+	p.tally.at, p.announce = time.Time{}, true
+}
+
+// brought takes note of what became of the definition.
+func (p *place) brought(applied coordination.Applied) {
+	p.host.setFormer(p.name, p.wanted.Definition.YAML())
+	p.joining.outdated = ""
+	fields, file := zap.String("fields", joinWords(applied.Kept)), zap.String("file", p.wanted.File)
+	switch {
+	case applied.Superseded:
+		p.joining.outdated = "the definition file is out of date: it was applied before and replaced by a newer one since, and is not applied again; it differs in " +
+			joinWords(applied.Kept) + "; copy the newer file to this host, or see docs/definitions.md, File and registry"
+		p.log.Warn("the definition file is out of date: it was applied before and replaced by a newer one since; the registry's configuration stays in force", fields, file)
+	case len(applied.Kept) > 0:
+		p.log.Warn("the registry's configuration differs from the definition file and stays in force; overwrite: true would change it", fields, file)
+	}
+}
+
+// refuse notes that the job is not joined: what the registry has, with what the
+// definition changes in it, is beyond the host's ceilings, or the registry
+// has gone back.
+func (p *place) refuse(now moment, err error) {
+	known := p.joining.err != nil && p.joining.err.Error() == err.Error()
+	p.joining.err, p.refusal.retryAt = err, now.Add(refusedAgain)
+	p.settled.Store(true)
+	if !known {
+		p.log.Error("the job does not run on this host", zap.Error(err))
+		p.Emit(event.Event{Kind: event.JobError, Reason: err.Error()})
+	}
+}
+
+// declines reports that this host has to leave the job to others: the
+// configuration is beyond its ceilings, and it has none that was in force
+// before, or the leader goes by it.
+func (p *place) declines() bool {
+	total := p.host.cfg.Ceilings.Of(p.name, ceiling.ShardingTotalCount)
+	return beyondCeilings(p.member.View.ConfigErr) && (p.member.View.Config.JobName == "" || total.Beyond(int64(p.member.View.Division.Total)))
+}
+
+// admitGuests lets guests run again after those before were stopped by force.
+func (p *place) admitGuests() {
+	if p.guests.Err() != nil && p.work.Err() == nil {
+		p.guests, p.kill = context.WithCancelCause(p.work)
+	}
+}
+
+// failed notes that the registry refused, and when to try again.
+func (p *place) failed(now moment, what string, err error) {
+	if p.work.Err() != nil || errors.Is(err, registry.ErrSessionLost) {
+		return
+	}
+	p.refusal.retryAt = now.Add(retryPause)
+	if errors.Is(err, registry.ErrConflict) {
+		p.repairs.refused = true
+	}
+	p.refusal.what, p.refusal.at = what+": "+err.Error(), now.Time
+	p.log.Warn(what+"; trying again", zap.Error(err), zap.Duration("after", retryPause))
+}
+
+// knowsShare reports whether what this host knows of its share is what was divided.
+func (p *place) knowsShare() bool { return !p.stale.reread && p.member.Share.Current(p.member.View) }
+
+// foundStale has the share read again in a later pass of the loop, after a begin that
+// found the registry to be otherwise: at once, but for several of them in a row.
+func (p *place) foundStale(now moment) {
+	s := &p.stale
+	since := now.Sub(s.at)
+	if since > longestSleep {
+		s.count = 0
+	}
+	s.reread, s.at = true, now.Time
+	s.count++
+	p.againAt = now.Add(againPause)
+	if s.often() {
+		p.againAt = now.Add(min(againPause<<min(s.count, 10), commitTimeout))
+		p.repairs.refused = true
+	}
+	s.atOnce = since > againPause && !s.often()
+}
+
+// counts is how many items there are: as many as the division made by which they begin, and not
+// as the configuration says, of which each host hears at another time. Java hosts go by the
+// configuration, and so do ours by a division of theirs.
+func (p *place) counts() tree.Counts {
+	v, counts := p.member.View, p.member.Share.Counts
+	if v.Division.Java || p.member.Share.Java || v.Division.Total == 0 {
+		return tree.Counts{Total: v.Config.ShardingTotalCount}
+	}
+	if counts.Since > v.Division.Since {
+		return counts
+	}
+	return v.Division.Counts
+}
+
+// beyond reports whether an item is left over from a larger total count.
+func (p *place) beyond(it *item) bool {
+	total := p.counts().Total
+	return total > 0 && it.number >= total
+}
+
+// fewer says why an item that is beyond the total count does not run.
+func (p *place) fewer() string {
+	return fmt.Sprintf("the sharding total count is %d now", p.counts().Total)
+}
+
+// total is how many items a fire has, of which highest begins here.
+func (p *place) total(id tree.Fire, highest int) int { return p.counts().TotalOf(id, highest) }
+
+// most is how many items of this job may run at once on this host, in all its
+// fires.
+func (p *place) most(g jobconfig.Guest) int {
+	n := int(p.host.cfg.Ceilings.Of(p.name, ceiling.MaxConcurrency).Cap(int64(g.MaxConcurrency)))
+	if n <= 0 {
+		return p.known.Slots
+	}
+	return min(n, p.known.Slots)
+}
+
+// concurrency is how many items of this job may run at once on this host.
+// ElasticJob's default is two per processor.
+func (p *place) concurrency() int {
+	n := p.guest.MaxConcurrency
+	if n <= 0 {
+		n = 2 * runtime.GOMAXPROCS(0)
+	}
+	return min(n, p.most(p.guest))
+}
+
+// leaderRefuses says why nothing begins here under a leader that refuses the
+// number of items which this host knows: the guests of both would count
+// differently.
+func (p *place) leaderRefuses() string {
+	v := p.member.View
+	if v.ConfigErr != nil || !v.LeaderRefuses() || v.Division.Total == v.Config.ShardingTotalCount {
+		return ""
+	}
+	return fmt.Sprintf("the leader, %s, refuses the configuration: it shards %d items, and the configuration has %d; see its status", v.Leader, v.Division.Total, v.Config.ShardingTotalCount)
+}

@@ -1,0 +1,69 @@
+package engine
+
+import (
+	"errors"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/time/rate"
+
+	"github.com/wasmjob/wasmjob/coordination/fence"
+	"github.com/wasmjob/wasmjob/host/config/ceiling"
+)
+
+const (
+	// burstSeconds is how long a quota has to be unused until it is full: a job
+	// that was quiet may use that much at once.
+	burstSeconds = 10
+	// quotaInterval is how often the use beyond a quota is reported, at most.
+	quotaInterval = 5 * time.Second
+)
+
+// quotas are what one job may use on this host in a second. Guests use them
+// from their goroutines; the job's loop reports what went beyond.
+type quotas struct {
+	lines, bytes, commits *quota
+}
+
+func newQuotas(l ceiling.List, job string) quotas {
+	return quotas{newQuota(l.Of(job, ceiling.LogLines)), newQuota(l.Of(job, ceiling.LogBytes)), newQuota(l.Of(job, ceiling.OffsetCommits))}
+}
+
+// quota is one of them.
+type quota struct {
+	ceiling ceiling.Ceiling
+	limiter *rate.Limiter // nil is no limit
+	beyond  atomic.Int64  // not yet reported
+}
+
+func newQuota(c ceiling.Ceiling) *quota {
+	q := &quota{ceiling: c}
+	if c.Value != ceiling.Off {
+		q.limiter = rate.NewLimiter(rate.Limit(c.Value), int(burstSeconds*c.Value))
+	}
+	return q
+}
+
+// take uses n of the quota. It reports false, and uses nothing, if there is less.
+func (q *quota) take(n int) bool {
+	return q.limiter == nil || q.limiter.AllowN(time.Now(), n)
+}
+
+// beyondCeilings reports whether an error is a configuration's that is beyond
+// the host's ceilings.
+func beyondCeilings(err error) bool {
+	beyond := (*ceiling.Error)(nil)
+	return errors.As(err, &beyond)
+}
+
+// refused reports whether it is this host that does not want to join: for its
+// ceilings, or because the registry has gone back.
+func refused(err error) bool {
+	behind := (*fence.BehindError)(nil)
+	return beyondCeilings(err) || errors.As(err, &behind)
+}
+
+// refusedAgain is how long a host waits before it looks again at a
+// configuration that is beyond its ceilings, or at a registry that has gone back,
+// while it is not in the job.
+const refusedAgain = time.Minute

@@ -1,0 +1,525 @@
+package engine
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/wasmjob/wasmjob/abi"
+	"github.com/wasmjob/wasmjob/coordination"
+	"github.com/wasmjob/wasmjob/coordination/jobconfig"
+	"github.com/wasmjob/wasmjob/coordination/tree"
+	"github.com/wasmjob/wasmjob/host/config/timetable"
+	"github.com/wasmjob/wasmjob/host/event"
+	"github.com/wasmjob/wasmjob/internal/text/words"
+)
+
+// futureInstant is how far ahead of the clock the newest instant of an item may
+// be: clocks differ a little.
+const futureInstant = 10 * time.Minute
+
+// ask is somebody's wish to know the job's status.
+type ask struct {
+	answer chan<- *JobStatus // has room for one
+	full   bool              // with what has to be read from the registry
+}
+
+// answer publishes the job's status to those who asked.
+func (j *job) answer() {
+	j.mail.mu.Lock()
+	asks := j.mail.asks
+	j.mail.asks = nil
+	j.mail.mu.Unlock()
+	if len(asks) == 0 {
+		return
+	}
+	if j.work.Err() == nil {
+		j.watchWaits(j.host.now()) // a fire may have begun to wait since
+	}
+	full := slices.ContainsFunc(asks, func(a ask) bool { return a.full })
+	if full {
+		j.readDisabled()
+	}
+	s := j.status()
+	if full {
+		j.readHosts(s)
+	}
+	j.mail.mu.Lock()
+	j.mail.last = s
+	j.mail.rests = !full && len(j.fires) == 0 && len(s.Waits) == 0 && len(s.Warnings) == 0 // else time alone changes it
+	j.mail.mu.Unlock()
+	for _, a := range asks {
+		a.answer <- s
+	}
+}
+
+// readDisabled looks which items are disabled, and which of those that were held
+// back still are: they are not watched, so a status request causes a read.
+func (j *job) readDisabled() {
+	if !j.seen || j.exit.left != "" || j.work.Err() != nil {
+		return
+	}
+	var items tree.Items
+	for _, it := range j.sorted(func(it *item) bool { return it.owned && it.run == nil }) {
+		items = append(items, it.number)
+	}
+	if len(items) == 0 {
+		return
+	}
+	disabled, err := coordination.ReadDisabled(j.work, j.member.Registry, j.member.Layout, items)
+	if err != nil {
+		return // shown as it was last known
+	}
+	var held tree.Items
+	var enabled []int
+	for _, n := range items {
+		it := j.items[n]
+		word, is := disabled[n]
+		if is {
+			it.disable()
+			it.state.Said = word
+		} else if it.state.Disabled {
+			enabled = append(enabled, n)
+		}
+		if it.state.Record.Held != 0 {
+			held = append(held, n)
+		}
+	}
+	j.itemsEnabled(j.host.now(), enabled)
+	j.watchMarks(j.host.now())
+	if len(held) == 0 {
+		return
+	}
+	states, err := coordination.ReadItems(j.work, j.member.Registry, j.member.Layout, held)
+	if err != nil {
+		return
+	}
+	for n, state := range states {
+		j.reread(j.items[n], state)
+	}
+}
+
+// readHosts reads what the job's instances publish of themselves, when somebody
+// asks.
+func (j *job) readHosts(s *JobStatus) {
+	if !j.seen || j.exit.left != "" || j.work.Err() != nil || len(s.Instances) == 0 {
+		return
+	}
+	details, err := coordination.ReadHosts(j.work, j.member.Registry, j.member.Layout, s.Instances)
+	if err != nil {
+		return // left out
+	}
+	digests, zones := make(map[string]bool), make(map[string]bool)
+	for _, id := range s.Instances {
+		d, ours := details[id]
+		s.Hosts = append(s.Hosts, InstanceStatus{Instance: id, Java: !ours, State: d.State, Digest: d.Digest, TimeZone: d.TimeZone, Succeeded: d.Succeeded, Failed: d.Failed})
+		if ours {
+			digests[d.Digest], zones[d.TimeZone] = true, true
+		}
+	}
+	s.DigestsDiffer, s.ZonesDiffer = len(digests) > 1, len(zones) > 1
+}
+
+// withoutSession is what is known of the job when the session has ended: what became of its items is as
+// it was, and nothing runs. Its next fire stays, so that one that is late shows.
+func (j *job) withoutSession() *JobStatus {
+	j.refusal.what = "" // that there is no session says more, and goes on
+	s := j.status()
+	s.Leader, s.Instances, s.Servers, s.Waits = "", nil, nil, nil
+	if j.exit.left != "" {
+		s.Items = nil
+		return s
+	}
+	s.State, s.Reason, s.SessionLost, s.LastState = JobNoSession, noSession, j.host.clock(), JobReady
+	switch state, why := j.standing(); state {
+	case JobError:
+		s.LastState, s.Reason = state, words.Reason(why)
+	case JobDisabled:
+		s.LastState = state
+	}
+	s.LastItems, s.Items = s.Items, nil
+	for n := range s.LastItems {
+		i := &s.LastItems[n]
+		i.Running, i.Queued, i.Misfired, i.Since, i.Attempt, i.Done, i.Total = false, false, false, time.Time{}, 0, 0, 0
+	}
+	return s
+}
+
+// noSession is the reason of JobNoSession.
+const noSession = "the host has no session with the registry: no item runs here"
+
+// offline are the host's jobs while it has no session. The caller holds h.mu.
+func (h *Host) offline() []*JobStatus {
+	var all []*JobStatus
+	for name, wanted := range h.desired {
+		s, known := h.parted[name]
+		if !known {
+			c := wanted.Definition
+			s = &JobStatus{Name: name, State: JobNoSession, Reason: noSession, Cron: c.Cron, TimeZone: c.TimeZone, Terms: c.Terms(), ShardingTotalCount: c.ShardingTotalCount,
+				Description: c.Description, File: wanted.File, Module: wanted.ModuleFile, Digest: wanted.Module.Digest()}
+		}
+		all = append(all, s)
+	}
+	slices.SortFunc(all, func(a, b *JobStatus) int { return strings.Compare(a.Name, b.Name) })
+	return all
+}
+
+func (j *job) status() *JobStatus {
+	c := j.member.View.Config
+	if c.JobName == "" {
+		c = j.wanted.Definition
+	}
+	s := &JobStatus{
+		Name: j.name, Cron: c.Cron, TimeZone: j.cron.zone.String(), Terms: c.Terms(), Next: j.calendar.Next, ShardingTotalCount: c.ShardingTotalCount,
+		Description: c.Description, File: j.wanted.File, Module: j.wanted.ModuleFile, Type: string(j.guest.Type),
+		Digest: j.wanted.Module.Digest(), Needs: j.guest.Needs, Leader: j.member.View.Leader, Instances: slices.Sorted(slices.Values(j.member.View.Instances)), Servers: j.member.View.Servers, LastFire: j.newestFire(),
+	}
+	if j.cron.err != nil {
+		s.Cron, s.Terms, s.RefusedCron = j.cron.text, j.cron.terms, timetable.Describe(c.Cron, s.Terms)
+	}
+	if delay := j.calendar.Delay(j.calendar.Next); delay > 0 {
+		s.Starts = j.calendar.DueAt()
+	}
+	if g, err := c.Guest(); j.wanted.Apart {
+		s.Isolation = string(jobconfig.IsolationProcess)
+	} else if err == nil {
+		s.Isolation = string(g.Isolation)
+	}
+	if j.module.exec != nil {
+		s.Digest = j.module.exec.Digest()
+		if x, ok := j.module.exec.(interface{ About() (int, []string) }); ok {
+			s.Size, s.Imports = x.About()
+		}
+		if x, ok := j.module.exec.(interface{ Grants() []string }); ok {
+			s.Granted = x.Grants()
+		}
+		if x, ok := j.module.exec.(interface{ Signer() string }); ok {
+			s.Signer = x.Signer()
+		}
+		if typed, ok := j.module.exec.(interface{ Type() string }); ok && s.Type == "" {
+			s.Type = typed.Type() // from the module's exports
+		}
+	}
+	s.State, s.Reason = j.state()
+	switch s.State {
+	case JobDisabled:
+		s.Said = SaidBy(j.pause.word)
+	case JobStopped, JobRemoved:
+		s.Said = SaidBy(j.exit.said)
+	}
+	s.Reason = words.Reason(s.Reason)
+	var warnings words.Few[string]
+	for _, w := range j.member.View.ConfigWarnings {
+		warnings.Add(w)
+	}
+	s.Waits = j.waitStatus(j.host.now())
+	parameters, err := jobconfig.ParseItemParameters(c.ShardingItemParameters)
+	if err != nil {
+		warnings.Add(err.Error())
+	}
+	if why := j.handlerProblem(c.JobErrorHandlerType); why != "" {
+		warnings.Add("jobErrorHandlerType " + c.JobErrorHandlerType + " sends nothing: " + why)
+	}
+	if j.joining.outdated != "" {
+		warnings.Add(j.joining.outdated)
+	}
+	if ago := time.Since(j.refusal.at); j.refusal.what != "" && ago < troubleShown {
+		warnings.Add(fmt.Sprintf("the registry refused, %s ago: %s", ago.Round(time.Second), j.refusal.what))
+	}
+	if w := j.listener.Load(); w != nil && time.Since(w.at) < listenerShown {
+		warnings.Add(fmt.Sprintf("%s ago: %s", time.Since(w.at).Round(time.Second), w.text))
+	}
+	for _, it := range j.sorted(func(it *item) bool { return it.held && it.Next() != nil && it.run == nil }) {
+		var marks []string
+		for _, q := range coordination.ItemMarks(j.member.Layout, it.number) {
+			marks = append(marks, q.Path)
+		}
+		warnings.Add(fmt.Sprintf("item %d waits: a mark says that another host runs it (one of the nodes %s)", it.number, joinWords(marks)))
+	}
+	for _, it := range j.sorted(func(it *item) bool { return it.owned && it.state.Record.Held != 0 }) {
+		warnings.Add(fmt.Sprintf("item %d: %s", it.number, it.state.Record.HeldBack(j.name, it.number)))
+	}
+	now := j.host.clock()
+	then := "delete that node to let it run"
+	if _, ahead := j.host.instants(); ahead != 0 {
+		then = "the next instant that is due repairs it"
+	}
+	for _, it := range j.sorted(func(it *item) bool {
+		return it.owned && time.UnixMilli(it.state.Record.Instant).Sub(now) > futureInstant
+	}) {
+		warnings.Add(fmt.Sprintf("item %d was begun for %s, and is not begun for any instant before that: a clock was wrong, or node %s/sharding/%d was edited; %s",
+			it.number, time.UnixMilli(it.state.Record.Instant).UTC().Format(time.RFC3339), j.member.Layout.Sibling(), it.number, then))
+	}
+	if j.late != nil {
+		warnings.Add("this host's clock is behind the registry's by more than the catch-up window")
+	}
+	s.Warnings = words.Strings(warnings.Kept(), warnings.More())
+	for _, it := range j.sorted(func(*item) bool { return true }) {
+		i := ItemStatus{Item: it.number, Parameter: parameters[it.number], Misfired: it.Next() != nil, Disabled: it.state.Disabled, Said: SaidBy(it.state.Said),
+			LastOutcome: it.lastOutcome, LastMessage: it.lastMessage, LastEnd: it.lastEnd, LastOutside: it.lastOutside,
+			Failures: it.state.Record.Failures}
+		if at := it.state.Record.LastOK(); at != 0 {
+			i.LastOK = time.UnixMilli(at)
+		}
+		if at := it.state.Record.Failing; at != 0 {
+			i.Failing = time.UnixMilli(at)
+		}
+		if r := it.state.Record; i.LastOutcome == "" && r.Ended != 0 && r.Outcome != "" { // it ran before this host had it
+			i.LastOutcome, i.LastMessage, i.LastEnd = abi.Outcome(r.Outcome), words.Reason(r.Reason), time.UnixMilli(r.Ended)
+		}
+		if held := it.state.Record.Held; held != 0 {
+			i.Held = time.UnixMilli(held)
+		}
+		if it.run != nil {
+			i.Queued, i.Fence = it.run.Queued(), it.run.Fence
+			i.Running = !i.Queued
+			i.Attempt = it.run.Attempt()
+			i.Done, i.Total = it.run.Done()
+			i.Since = it.run.Since()
+			if since := it.run.QueuedSince(); i.Queued && !since.IsZero() {
+				i.Since = j.host.now().instant(since)
+			}
+		}
+		s.Items = append(s.Items, i)
+	}
+	return s
+}
+
+// state names what the job is doing, and why if it does not run.
+func (j *job) state() (JobState, string) {
+	switch {
+	case j.exit.left != "":
+		return j.exit.state, j.exit.left
+	case j.exit.draining || j.exit.leaving != "":
+		return JobDraining, j.exit.leaving
+	case j.exit.stopped:
+		return JobDraining, "an operator stops it here: it leaves the job when what runs has ended"
+	}
+	return j.standing()
+}
+
+// standing is the state of a job that the host does not leave.
+func (j *job) standing() (JobState, string) {
+	switch {
+	case j.joining.err != nil:
+		return JobError, j.joining.err.Error()
+	case j.module.exec == nil && j.module.err != nil:
+		return JobError, j.module.err.Error()
+	case !j.joined || !j.seen:
+		return JobJoining, ""
+	case j.member.View.ConfigErr != nil:
+		return JobError, "the configuration in the registry is refused, the last good one stays in force: " + j.member.View.ConfigErr.Error()
+	case j.cron.err != nil:
+		return JobError, j.cron.err.Error()
+	case j.javaRefuses() != "":
+		return JobError, j.javaRefuses()
+	case j.leaderRefuses() != "":
+		return JobError, j.leaderRefuses()
+	case j.denials.reason() != nil:
+		return JobError, j.denials.reason().Error()
+	case j.module.err != nil:
+		return JobError, "the last good module stays in force: " + j.module.err.Error()
+	case j.running() > 0:
+		if !slices.ContainsFunc(j.sorted(func(it *item) bool { return it.run != nil }), func(it *item) bool { return !it.run.Queued() }) {
+			return JobQueued, ""
+		}
+		return JobRunning, ""
+	case !j.member.View.Enabled:
+		return JobDisabled, "this server is disabled for the job"
+	case !j.member.Share.Current(j.member.View):
+		if j.member.View.JavaLed() && j.member.View.Halted() {
+			return JobSharding, fmt.Sprintf("a Java leader, %s, shards the items; all wait", j.member.View.Leader)
+		}
+		return JobSharding, "the items are being sharded"
+	case j.member.View.Division.Total == 0 && !j.member.View.JavaLed():
+		return JobSharding, "the items were never sharded"
+	}
+	return JobReady, ""
+}
+
+// watchWaits notes what the loop waits for now, and reports once each wait
+// that has taken too long.
+func (j *job) watchWaits(now moment) {
+	w := &j.ongoing
+	w.round++
+	w.at = time.Time{}
+	var overdue map[event.Wait][]waitKey
+	j.eachWait(now, func(what event.Wait, item int, since time.Time) {
+		key := waitKey{what, item}
+		o := w.list[key]
+		if o == nil {
+			if w.list == nil {
+				w.list = make(map[waitKey]*ongoing)
+			}
+			o = &ongoing{since: now.Time}
+			w.list[key] = o
+		}
+		if !since.IsZero() {
+			o.since = since
+		}
+		o.round = w.round
+		limit, ok := deadline(what, j.host.cfg.DrainTimeout)
+		switch end := o.since.Add(limit); {
+		case !ok || o.reported:
+		case now.Before(end):
+			w.at = soonest(w.at, end)
+		default:
+			o.reported = true
+			if overdue == nil {
+				overdue = make(map[event.Wait][]waitKey)
+			}
+			overdue[what] = append(overdue[what], key)
+		}
+	})
+	maps.DeleteFunc(w.list, func(_ waitKey, o *ongoing) bool { return o.round != w.round })
+	for _, what := range event.Waits() {
+		keys := overdue[what]
+		if len(keys) == 0 {
+			continue
+		}
+		items, since := w.sum(keys)
+		e := &event.WaitError{What: what, After: now.Sub(since)}
+		e.For, e.Then = j.waitsFor(what, items)
+		j.Expired(e, items...)
+	}
+}
+
+// eachWait calls yield for all that the loop waits for now. since is zero where
+// it is not known otherwise.
+func (j *job) eachWait(now moment, yield func(what event.Wait, item int, since time.Time)) {
+	v := &j.member.View
+	refuses := now.Before(j.refusal.retryAt) && !refused(j.joining.err) // else it is this host that refuses
+	if refuses || (j.joined && !j.seen && j.exit.left == "") {
+		yield(event.WaitRegistry, -1, time.Time{})
+	}
+	for f := range j.fires {
+		if p := f.Waits(); p != nil {
+			since := p.Since
+			if o := j.ongoing.list[waitKey{event.WaitListener, -1}]; o != nil && o.round == j.ongoing.round {
+				since = soonest(o.since, since) // of several fires
+			}
+			yield(event.WaitListener, -1, since)
+		}
+	}
+	if since := j.queuedSince(); !since.IsZero() {
+		yield(event.WaitSlot, -1, since)
+	}
+	if j.exit.draining || j.exit.leaving != "" || (j.exit.stopped && j.exit.left == "") {
+		for _, it := range j.items {
+			if it.run != nil {
+				yield(event.WaitDrain, it.number, time.Time{})
+			}
+		}
+		return
+	}
+	if !j.joined || !j.seen || j.exit.left != "" || !v.Exists || !v.Joined() {
+		return
+	}
+	if _, waits := j.election.Waiting(); waits {
+		yield(event.WaitElection, -1, j.election.since)
+	}
+	if _, waits := j.takers.Waiting(); waits {
+		yield(event.WaitFailover, -1, j.takers.since)
+	}
+	switch {
+	case v.JavaLed() && v.Halted():
+		yield(event.WaitJavaLeader, -1, time.Time{})
+	case v.Enabled && (v.Necessary || v.Processing || !j.member.Share.Current(*v) || (v.Division.Total == 0 && !v.JavaLed())):
+		yield(event.WaitSharding, -1, time.Time{})
+	}
+	if len(v.FailoverItems) > 0 || len(v.Crashed()) > 0 {
+		yield(event.WaitTakeover, -1, time.Time{})
+	}
+	if v.Trigger != 0 {
+		yield(event.WaitTrigger, -1, time.Time{})
+	}
+	for _, it := range j.items {
+		key := waitKey{event.WaitMark, it.number}
+		// Every snapshot is a reason to try again; that does not end the wait.
+		if it.owned && it.Next() != nil && it.run == nil && (it.held || j.ongoing.list[key] != nil) {
+			yield(event.WaitMark, it.number, time.Time{})
+		}
+	}
+	for _, n := range v.Division.Pending {
+		if it := j.items[n]; v.Leading() || (it != nil && it.run != nil) {
+			yield(event.WaitMove, n, time.Time{})
+		}
+	}
+}
+
+// waitsFor says in words what the loop waits for, and what can be done about it.
+func (j *job) waitsFor(what event.Wait, items []int) (forWhat, then string) {
+	v := &j.member.View
+	numbers := tree.Items(items).String()
+	switch what {
+	case event.WaitRegistry:
+		if !j.seen && j.joined {
+			return "the registry to show the job", "nothing begins until it does"
+		}
+		return "the registry, which refuses: " + j.refusal.what, "it is tried again each second"
+	case event.WaitSharding:
+		if v.Leader == "" {
+			return "the items to be sharded, and the job has no leader", "see that a host with the job is enabled and not in error"
+		}
+		return "the items to be sharded by the leader, " + v.Leader, "see its log; restart its host if it makes no progress"
+	case event.WaitJavaLeader:
+		return "the items to be sharded by a Java leader, " + v.Leader + ", which waits until no item of the job runs anywhere; nothing begins meanwhile",
+			"see which item runs: " + words.Command("shards", j.name) + "; or have one of ours elected: " + words.Command("shutdown", j.name, "--instance", v.Leader)
+	case event.WaitElection:
+		return "its turn in ElasticJob's latch, behind node " + j.election.behind, ""
+	case event.WaitFailover:
+		return "its turn in ElasticJob's latch, behind node " + j.takers.behind, ""
+	case event.WaitTakeover:
+		if gone := v.Crashed(); len(gone) > 0 {
+			return "a host to take what was begun by hosts that are gone: " + joinWords(gone),
+				"it takes an enabled host with the module, and items that are not disabled"
+		}
+		return "a host to take items " + v.FailoverItems.String() + ", which a Java host has marked as crashed", "it takes an enabled host with the module"
+	case event.WaitMark:
+		return "items " + numbers + ", which are due and marked as running elsewhere", "see who runs them: " + words.Command("shards", j.name) + "; delete marks that no host owns"
+	case event.WaitMove:
+		return "items " + numbers + " to end where they run: they go to other hosts then",
+			"see who runs them: " + words.Command("status", j.name) + "; the job's timeout ends them, or a restart of that host"
+	case event.WaitTrigger:
+		return "the job to be idle here, to serve a trigger", "items that run are shown by: wasmjob status --items"
+	case event.WaitSlot:
+		return fmt.Sprintf("a slot: the host has %d for all jobs, and this job may have %d", j.host.cfg.MaxConcurrency, j.concurrency()),
+			"see what runs: wasmjob status --items; a timeout ends items that go on for ever"
+	case event.WaitListener:
+		for f := range j.fires {
+			if p := f.Waits(); p != nil {
+				return p.For(), ""
+			}
+		}
+		return "the other hosts, around a listener", ""
+	case event.WaitDrain:
+		return "items " + numbers + " to end, because this host leaves the job", ""
+	}
+	return string(what), ""
+}
+
+// waitStatus has the waits that go on.
+func (j *job) waitStatus(now moment) []WaitStatus {
+	var list []WaitStatus
+	for _, what := range event.Waits() {
+		var keys []waitKey
+		reported := false
+		for key, o := range j.ongoing.list {
+			if key.what == what {
+				keys = append(keys, key)
+				reported = reported || o.reported
+			}
+		}
+		if len(keys) == 0 {
+			continue
+		}
+		items, since := j.ongoing.sum(keys)
+		s := WaitStatus{What: what, Since: now.instant(since), Items: items, Expired: reported}
+		s.Reason, _ = j.waitsFor(what, items)
+		s.Reason = words.Reason(s.Reason)
+		list = append(list, s)
+	}
+	return list
+}

@@ -1,0 +1,492 @@
+package engine
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/wasmjob/wasmjob/coordination/admin/operate"
+	"github.com/wasmjob/wasmjob/coordination/fence"
+	"github.com/wasmjob/wasmjob/coordination/registry"
+	"github.com/wasmjob/wasmjob/coordination/tree"
+	"github.com/wasmjob/wasmjob/host/engine/admission/arrivals"
+	"github.com/wasmjob/wasmjob/host/engine/run"
+	"github.com/wasmjob/wasmjob/host/event"
+)
+
+// progressInterval is how often the log says how many jobs have joined, while not
+// all have.
+const progressInterval = 5 * time.Second
+
+// Causes with which the context of guests is cancelled.
+var (
+	errSessionLost = errors.New("the registry session was lost: another host may own this item now")
+	errKilled      = errors.New("the host was asked to stop at once")
+	errDrainOver   = errors.New("the host is stopping and the drain timeout is over")
+)
+
+const (
+	// mostJoining is how many jobs join at once, mostStepping how many elect a leader, divide items or look after what a host
+	// has left that died. More would only wait for each other at the registry, in any order, and could begin nothing meanwhile.
+	mostJoining  = 64
+	mostStepping = 32
+)
+
+// shuffled is a name by which the jobs come in another order on each host.
+func shuffled(host, job string) string {
+	sum := sha256.Sum256([]byte(host + "\x00" + job))
+	return string(sum[:])
+}
+
+// term is one life of a registry session: a set of job loops that end with it.
+type term struct {
+	host     *Host
+	registry *fence.Session
+	self     tree.JobInstance
+
+	mu   sync.Mutex
+	jobs map[string]*job // by job name
+	// sorted are the jobs by name; nil if they have to be sorted again.
+	sorted []*job
+	// joins counts how often this term has joined a job: an instance id is
+	// never used twice.
+	joins    map[string]int
+	arrivals *arrivals.Arrivals[*job]
+	// steps spreads elections, divisions and takeovers, of which very many come at once when a host dies.
+	steps *arrivals.Arrivals[*job]
+	// owed are the jobs that the host was in when the term before this one ended.
+	owed  map[string]bool
+	wg    sync.WaitGroup // the job loops
+	ended chan *job      // a loop ended by itself
+	// buried are the hosts that were reported to be gone.
+	buried map[string]bool
+	// progressAt is when to log how many jobs have joined; zero once all have.
+	progressAt time.Time
+}
+
+func newTerm(h *Host, r *fence.Session) *term {
+	token := newToken
+	if h.cfg.token != nil {
+		token = h.cfg.token
+	}
+	self := tree.NewJobInstance(h.cfg.ServerIP, token())
+	return &term{
+		host: h, registry: r,
+		self:     self,
+		jobs:     make(map[string]*job),
+		joins:    make(map[string]int),
+		arrivals: arrivals.New(mostJoining, func(j *job) string { return j.name }, (*job).nudge),
+		// Each host takes the jobs in an order of its own, so that hosts share the work: what one of them has
+		// done others need not try.
+		steps:  arrivals.New(mostStepping, func(j *job) string { return shuffled(self.ID, j.name) }, (*job).nudge),
+		buried: make(map[string]bool),
+		ended:  make(chan *job),
+	}
+}
+
+// newToken is what no other term on this server has.
+func newToken() string {
+	token := make([]byte, 4)
+	rand.Read(token) // never fails, see crypto/rand
+	return fmt.Sprintf("%d-%s", os.Getpid(), hex.EncodeToString(token))
+}
+
+// identity is the instance for a job: the term's id, with a number from the
+// second time on that the term joins the job.
+func (t *term) identity(name string) tree.JobInstance {
+	t.joins[name]++
+	if n := t.joins[name]; n > 1 {
+		return tree.JobInstance{ID: fmt.Sprintf("%s-%d", t.self.ID, n), ServerIP: t.self.ServerIP}
+	}
+	return t.self
+}
+
+// run starts and stops job loops until the session is lost (true), or the
+// host has drained or was killed (false). All loops are joined then.
+//
+//	        no answer for T/3          for 5T/8              for 2T/3
+//	live ──────────────────▶ suspect ─────────▶ yielding ─────────────▶ fenced
+//	  ▲    nothing begins,      │   guests are      │     guests are stopped,
+//	  │    commits wait         │   told: lost      │     everything is joined
+//	  └──── an answer ──────────┴───────────────────┘            │
+//	                 a new session, a new instance id ◀──────────┘
+func (t *term) run(ctx, kill context.Context) (lost bool) {
+	// work is the life of everything that runs under the session.
+	work, stop := context.WithCancelCause(context.Background())
+	defer func() {
+		stop(nil)
+		if lost {
+			defer t.watchOverEnd()()
+		}
+		t.wg.Wait()
+	}()
+	draining := ctx.Done()
+	var drained chan struct{}
+	base, err := t.registry.Watch(work, t.registry.Watched())
+	if err != nil { // the session is over, or about to be
+		t.host.log.Warn("registry: watching the base of the namespace's numbers", zap.Error(err))
+	}
+	t.reconcile(work)
+	trust, changed := t.registry.Trust()
+	ticker := time.NewTicker(clockInterval)
+	defer ticker.Stop()
+	watch := clocks{clockWatch{t.host.machine()}, clockWatch{t.host.now()}}
+	for {
+		select {
+		case <-ticker.C:
+			t.watchClocks(&watch)
+			if draining != nil {
+				t.logProgress()
+			}
+		case <-changed:
+			before := trust
+			if trust, changed = t.registry.Trust(); trust != before && trust != registry.TrustLost {
+				t.trusted(before, trust)
+			}
+		case <-t.host.wake:
+			if draining != nil {
+				t.reconcile(work)
+			}
+		case j := <-t.ended:
+			t.forget(j)
+			if draining != nil {
+				t.begin(work, j.name) // it may have been left and wanted again since
+			}
+		case <-draining:
+			draining = nil
+			t.host.setState(HostDraining, t)
+			drained = t.drain()
+		case <-drained:
+			return false
+		case n, open := <-base:
+			if !open {
+				base = nil
+			}
+			t.registry.Observe(n)
+		case <-t.registry.Over():
+			t.host.log.Warn("registry: the base of the namespace's numbers is another one than this session's")
+			stop(errSessionLost)
+			return true
+		case <-t.registry.Lost():
+			stop(errSessionLost)
+			return true
+		case <-kill.Done():
+			stop(errKilled)
+			return false
+		}
+	}
+}
+
+// trusted reports that the session has become suspect, or out of it.
+func (t *term) trusted(before, now registry.Trust) {
+	reason := now.String()
+	switch now {
+	case registry.TrustLive:
+		t.host.log.Info("registry: the session answers again; nothing was lost")
+	case registry.TrustSuspect:
+		t.host.log.Warn("registry: no answer; nothing begins until there is one")
+	case registry.TrustYield:
+		t.host.log.Warn("registry: still no answer; what runs is asked to stop")
+	}
+	t.host.emit(event.Event{Kind: event.Session, Host: t.self.ID, Reason: reason})
+	if before != registry.TrustLive && now != registry.TrustLive {
+		return
+	}
+	t.nudge()
+}
+
+// nudge makes all loops look again.
+func (t *term) nudge() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, j := range t.jobs {
+		j.nudge()
+	}
+}
+
+// watchOverEnd calls Config.OnStuck if guests have not ended shortly before
+// the registry may give their items away. The function that it returns calls
+// that off, and waits for a call that has begun.
+func (t *term) watchOverEnd() func() {
+	if t.host.cfg.OnStuck == nil {
+		return func() {}
+	}
+	return callAfter(t.host.cfg.StopGrace(), func() { t.host.cfg.OnStuck(t.running()) })
+}
+
+// running names the jobs whose loops have not ended.
+func (t *term) running() []string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	var names []string
+	for _, j := range t.byName() {
+		select {
+		case <-j.done:
+		default:
+			names = append(names, j.name)
+		}
+	}
+	return names
+}
+
+// reconcile brings the set of loops to what the host was last given.
+func (t *term) reconcile(work context.Context) {
+	t.host.mu.Lock()
+	desired, refused := t.host.desired, t.host.refused
+	t.host.mu.Unlock()
+	t.tellGone(desired, refused)
+	if t.progressAt.IsZero() {
+		t.progressAt = time.Now().Add(progressInterval)
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	modules := refusedModules(refused)
+	for name, j := range t.jobs {
+		if _, wanted := desired[name]; !wanted {
+			j.leave(whyGone(name, modules))
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(desired)) {
+		t.bring(work, name, desired[name])
+	}
+}
+
+// begin starts the loop of a job whose last one has ended, if it is wanted. The other jobs are
+// not looked at: many may end at once.
+func (t *term) begin(work context.Context, name string) {
+	wanted, ok := t.host.wanted()[name]
+	if !ok {
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.bring(work, name, wanted)
+}
+
+// bring hands a job to its loop, which is started if there is none. The caller holds t.mu.
+func (t *term) bring(work context.Context, name string, wanted Job) {
+	if j, runs := t.jobs[name]; runs {
+		j.update(wanted)
+		return
+	}
+	j := newJob(t, wanted, t.identity(name))
+	t.jobs[name], t.sorted = j, nil
+	t.wg.Go(func() {
+		j.run(work)
+		select {
+		case t.ended <- j:
+		case <-work.Done():
+		}
+	})
+}
+
+// tellGone reports the jobs whose definitions went while there was no session:
+// no loop of this term is there to leave them.
+func (t *term) tellGone(desired map[string]Job, refused []Refusal) {
+	var gone []string
+	t.mu.Lock()
+	for name := range t.owed {
+		if _, wanted := desired[name]; !wanted && t.joins[name] == 0 {
+			gone = append(gone, name)
+			delete(t.owed, name)
+		}
+	}
+	t.mu.Unlock()
+	slices.Sort(gone)
+	modules := refusedModules(refused)
+	for _, name := range gone {
+		t.host.emit(event.Event{Kind: event.JobRemoved, Host: t.self.ID, Job: name, Reason: whyGone(name, modules) + "; it went while the host had no session"})
+	}
+}
+
+// refusedModules are what is wrong with the modules of jobs, by job, as the refusals of their
+// definitions have it.
+func refusedModules(refused []Refusal) map[string]string {
+	problems := make(map[string]string)
+	for _, r := range refused {
+		for _, reason := range r.Reasons {
+			_, about, _ := strings.Cut(reason, "job ")
+			quoted, err := strconv.QuotedPrefix(about)
+			if err != nil {
+				continue
+			}
+			job, err := strconv.Unquote(quoted)
+			problem, found := strings.CutPrefix(about[len(quoted):], ": module ")
+			if _, known := problems[job]; err == nil && found && !known {
+				problems[job] = problem
+			}
+		}
+	}
+	return problems
+}
+
+// whyGone says why a job is wanted no more: what is wrong with its module, if its
+// definition is refused for that, else its definition is gone.
+func whyGone(job string, refusedModules map[string]string) string {
+	if problem, ok := refusedModules[job]; ok {
+		return "its module " + problem
+	}
+	return "its definition is gone"
+}
+
+// unsettled are the jobs that the host was in when the session ended, or had
+// not come back to. All loops have ended.
+func (t *term) unsettled() map[string]bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	owed := make(map[string]bool)
+	for name, j := range t.jobs {
+		if j.exit.left == "" && (j.joined || j.registered || t.owed[name]) {
+			owed[name] = true
+		}
+	}
+	return owed
+}
+
+// start says that this host may come back into a job that it was stopped in, or that was removed.
+func (t *term) start(ctx context.Context, name string, said tree.Word) error {
+	t.mu.Lock()
+	j := t.jobs[name]
+	t.mu.Unlock()
+	if j == nil {
+		return nil // its loop begins, or has ended: it goes by what is wanted
+	}
+	err := operate.Start(ctx, t.registry, tree.NewLayout(t.host.cfg.Namespace, name), said, *j.identity.Load())
+	if errors.Is(err, operate.ErrNotAway) {
+		return nil
+	}
+	return err
+}
+
+// gone reports that another host is gone, once: each job finds it out by itself.
+func (t *term) gone(id string) {
+	t.mu.Lock()
+	known := t.buried[id]
+	t.buried[id] = true
+	t.mu.Unlock()
+	if !known {
+		t.host.emit(event.Event{Kind: event.HostGone, Host: t.self.ID, Other: id, Reason: "its session with the registry has ended"})
+	}
+}
+
+// forget drops a loop that has ended.
+func (t *term) forget(j *job) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.jobs[j.name] == j {
+		delete(t.jobs, j.name)
+		t.sorted = nil
+	}
+}
+
+// drain asks all loops to finish. The channel is closed when they have.
+func (t *term) drain() chan struct{} {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	limit := t.host.cfg.DrainTimeout
+	t.host.log.Info("draining: nothing new begins", zap.Duration("guestsAskedToEndAfter", limit-run.SoftGrace(limit)), zap.Duration("timeout", limit), zap.Int("jobs", len(t.jobs)))
+	all := slices.Collect(maps.Values(t.jobs))
+	for _, j := range all {
+		j.drain()
+	}
+	done := make(chan struct{})
+	t.wg.Go(func() {
+		for _, j := range all {
+			<-j.done
+		}
+		close(done)
+	})
+	return done
+}
+
+// settled is how many of the jobs have joined, or say why they cannot.
+func (t *term) settled(wanted map[string]Job) int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	n := 0
+	for _, j := range t.byName() {
+		if _, ok := wanted[j.name]; ok && j.settled.Load() {
+			n++
+		}
+	}
+	return n
+}
+
+// logProgress logs how many jobs have joined, while that takes long.
+func (t *term) logProgress() {
+	if t.progressAt.IsZero() || time.Now().Before(t.progressAt) {
+		return
+	}
+	wanted := t.host.wanted()
+	joined := t.settled(wanted)
+	if joined == len(wanted) {
+		t.progressAt = time.Time{}
+		return
+	}
+	t.progressAt = time.Now().Add(progressInterval)
+	t.host.log.Info("joining jobs", zap.Int("joined", joined), zap.Int("of", len(wanted)))
+}
+
+// status asks every loop; one that does not answer in time shows what it last
+// said. A full answer is read from the registry.
+func (t *term) status(wait time.Duration, full bool) []*JobStatus {
+	t.mu.Lock()
+	jobs := t.byName()
+	t.mu.Unlock()
+	over, cancel := context.WithTimeout(context.Background(), wait)
+	defer cancel()
+	out := make([]*JobStatus, len(jobs))
+	asked := make(map[int]<-chan *JobStatus)
+	for i, j := range jobs {
+		last, rests := j.lastStatus()
+		if out[i] = last; full || !rests {
+			asked[i] = j.ask(full)
+		}
+	}
+	for i, answer := range asked {
+		select {
+		case out[i] = <-answer:
+		case <-jobs[i].done:
+			out[i], _ = jobs[i].lastStatus()
+		case <-over.Done():
+			out[i], _ = jobs[i].lastStatus()
+		}
+	}
+	return out
+}
+
+// byName are the jobs by name, for reading only. The caller holds t.mu.
+func (t *term) byName() []*job {
+	if t.sorted == nil {
+		t.sorted = slices.SortedFunc(maps.Values(t.jobs), func(a, b *job) int { return strings.Compare(a.name, b.name) })
+	}
+	return t.sorted
+}
+
+// look has a job read again what it does not watch.
+func (t *term) look(name string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if j := t.jobs[name]; j != nil {
+		j.ask(true)
+	}
+}
+
+// again gives a job that was left and is wanted back a new instance id.
+func (t *term) again(name string) tree.JobInstance {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.identity(name)
+}

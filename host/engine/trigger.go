@@ -1,0 +1,166 @@
+package engine
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/wasmjob/wasmjob/abi"
+	"github.com/wasmjob/wasmjob/coordination/tree"
+	"github.com/wasmjob/wasmjob/host/event"
+)
+
+// dividedSoon is how long a host whose server was disabled waits for the
+// division that takes its items away.
+const dividedSoon = 5 * time.Second
+
+// waiting is the trigger that waits for this host.
+type waiting struct {
+	seen     int64 // the transaction that made the node
+	round    int64 // what that was found to belong to; 0: not read yet
+	args     tree.TriggerArgs
+	consumed int64 // the newest round that this host has consumed
+	began    int64 // the round whose idle items were begun before it is consumed
+	// waits is a node that is not consumed until then: the server is disabled,
+	// and the items are still to be sharded without it.
+	waits int64
+	until time.Time
+}
+
+// triggered returns the fire of the trigger that waits, if there is one.
+func (rn *runner) triggered(now moment) (id tree.Fire, ok bool) {
+	t := &rn.trigger
+	if rn.member.View.Trigger == 0 || now.Before(rn.refusal.retryAt) {
+		return id, false
+	}
+	if t.seen != rn.member.View.Trigger || t.round == 0 {
+		t.seen, t.round = rn.member.View.Trigger, 0
+		var err error
+		if t.round, t.args, err = rn.member.TriggerRound(rn.work, t.consumed); err != nil {
+			rn.failed(now, "reading the trigger", err)
+			return id, false
+		}
+	}
+	if t.round == 0 {
+		rn.member.View.Trigger = 0 // gone, as the next snapshot says
+		return id, false
+	}
+	return t.args.Fire(t.round, now.wall.UnixMilli(), string(abi.SourceTrigger)), true
+}
+
+// beginRound begins the idle items of the trigger that waits. Those that still run
+// begin when they end, unless a newer fire is due by then, which stands for a round
+// without arguments; until that is settled the trigger is kept, so that they run in the round
+// elsewhere if this host dies.
+func (rn *runner) beginRound(now moment) {
+	if rn.member.View.Trigger == 0 || rn.waitsForAll() {
+		return
+	}
+	t := &rn.trigger
+	id, ok := rn.triggered(now)
+	if !ok {
+		return
+	}
+	if t.args.Unreadable() {
+		if rn.consume(now, id, nil) {
+			rn.skipFire(id, event.SkipRefused, "node trigger cannot be read: it is not known which items are to run")
+		}
+		return
+	}
+	again := t.began == id.Trigger
+	if again {
+		waits := func(it *item) bool {
+			owes := *it.Place(id)
+			return it.owned && !it.held && owes != nil && owes.Trigger == id.Trigger
+		}
+		if len(rn.sorted(waits)) > 0 {
+			return
+		}
+		t.round = 0 // the job may have been triggered again meanwhile
+		if id, ok = rn.triggered(now); !ok {
+			return
+		}
+	}
+	idle := rn.sorted(func(it *item) bool {
+		return rn.inRound(it) && it.run == nil && !(again && it.state.Record.Trigger >= id.Trigger)
+	})
+	busy := rn.sorted(func(it *item) bool {
+		return rn.inRound(it) && it.run != nil && it.state.Record.Trigger < id.Trigger
+	})
+	switch {
+	case len(busy) == 0, t.began == id.Trigger:
+		rn.consume(now, id, idle)
+		return
+	case len(idle) == 0:
+		t.round = 0 // all are busy: the round waits for the first
+		return
+	}
+	rn.merged(id)
+	t.began = id.Trigger
+	var absent tree.Items
+	for _, it := range busy {
+		absent = append(absent, it.number)
+		if owes := it.Place(id); *owes == nil {
+			*owes = &id
+		} else {
+			e := rn.skipped(it.number, id, event.SkipLater, "the item still runs, and begins for a newer fire right after")
+			e.Owed = (*owes).Trigger == 0
+			rn.Emit(e)
+		}
+	}
+	rn.begin(now, id, idle, absent, false)
+}
+
+// inRound reports whether an item of this host is to run in the round that waits.
+func (rn *runner) inRound(it *item) bool {
+	return it.owned && !rn.beyond(it) && rn.trigger.args.Has(it.number)
+}
+
+// waitsForAll reports that none of the items is idle which the trigger that waits is for:
+// one that comes before an item ends counts as one with it, and is not read yet. One with
+// arguments is read once, to know whether it is for items of this host.
+func (rn *runner) waitsForAll() bool {
+	v, t := &rn.member.View, &rn.trigger
+	if t.seen != v.Trigger {
+		idle := rn.sorted(func(it *item) bool { return it.owned && it.run == nil && !rn.beyond(it) })
+		return len(idle) == 0 && len(rn.items) > 0 && !v.TriggerArgs
+	}
+	if t.round != 0 || !v.TriggerArgs {
+		return false
+	}
+	mine := rn.sorted(rn.inRound)
+	return len(mine) > 0 && !slices.ContainsFunc(mine, func(it *item) bool { return it.run == nil })
+}
+
+// consume begins the items of the trigger that waits, and takes that away.
+func (rn *runner) consume(now moment, id tree.Fire, items []*item) bool {
+	if !rn.begin(now, id, items, nil, true) {
+		return false
+	}
+	rn.merged(id)
+	rn.trigger.consumed = max(rn.trigger.consumed, id.Trigger)
+	rn.member.View.Trigger = 0 // the next snapshot says so too
+	return true
+}
+
+// merged reports the trigger before, if that had not begun here when this one came: one run is for both.
+func (rn *runner) merged(id tree.Fire) {
+	if before := rn.trigger.seen; rn.trigger.began < before && before < id.Trigger {
+		why := fmt.Sprintf("trigger %d came before this one had begun here: it counts for both", id.Trigger)
+		id.Trigger = before
+		rn.skipFire(id, event.SkipLater, why)
+	}
+}
+
+// dropTrigger reports a trigger that waits and that this host will not serve.
+func (rn *runner) dropTrigger(cause event.SkipCause, why string) {
+	if rn.member.View.Trigger == 0 {
+		return
+	}
+	round := rn.member.View.Trigger
+	if rn.trigger.seen == round && rn.trigger.round != 0 {
+		round = rn.trigger.round
+	}
+	rn.skipFire(tree.Fire{Instant: rn.host.clock().UnixMilli(), Trigger: round, Source: string(abi.SourceTrigger)}, cause, why)
+	rn.member.View.Trigger = 0
+}

@@ -1,0 +1,207 @@
+package engine_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/wasmjob/wasmjob/abi"
+	"github.com/wasmjob/wasmjob/coordination/registry"
+	"github.com/wasmjob/wasmjob/coordination/tree"
+	"github.com/wasmjob/wasmjob/host/control/admin"
+	"github.com/wasmjob/wasmjob/host/engine"
+	"github.com/wasmjob/wasmjob/host/event"
+)
+
+// TestATriggerDoesNotWaitForABusyItem: one item of a host is never idle. The other one
+// begins each round at once; of the busy one the history says what became of the round.
+func TestATriggerDoesNotWaitForABusyItem(t *testing.T) {
+	for name, tc := range map[string]struct {
+		cron  string
+		takes time.Duration
+		runs  int // of the busy item, in the two rounds
+	}{
+		"never idle":                {"0/10 * * * * ?", 15 * time.Second, 0},
+		"idle before the next fire": {"0 * * * * ?", 15 * time.Second, 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := newCluster(t)
+				g := &guest{digest: "d1", run: func(ctx context.Context, inv *abi.Invocation) abi.Result {
+					if inv.Context.ShardingItem == 1 {
+						time.Sleep(tc.takes)
+					}
+					return ok
+				}}
+				n := c.start(1, job(definition("busy", tc.cron, 2), g))
+				time.Sleep(time.Minute + 5*time.Second) // item 1 runs
+				ran := func() (by [2]int) {
+					for _, e := range c.list(event.ItemCompleted) {
+						if e.Source == abi.SourceTrigger {
+							by[*e.Item]++
+						}
+					}
+					return by
+				}
+				for round := 1; round <= 2; round++ {
+					if err := n.operator().Trigger(t.Context(), "busy"); err != nil {
+						t.Fatal(err)
+					}
+					time.Sleep(time.Second)
+					if round == 1 && ran() != [2]int{1, 0} {
+						t.Errorf("a second after the trigger %v runs of the items, want the idle one's", ran())
+					}
+				}
+				time.Sleep(time.Minute)
+				if by := ran(); by[0] != 2 || by[1] > tc.runs || by[1] < min(tc.runs, 1) {
+					t.Errorf("%v runs of the items in two rounds", by)
+				}
+				told := make(map[int64]bool)
+				for _, e := range append(c.list(event.ItemSkipped), c.list(event.ItemCompleted)...) {
+					if e.Trigger != 0 && *e.Item == 1 {
+						told[e.Trigger] = true
+					}
+				}
+				if len(told) == 0 {
+					t.Error("nothing says what became of the rounds for the busy item")
+				}
+				if t.Failed() {
+					t.Log("\n" + c.all())
+				}
+			})
+		})
+	}
+}
+
+// TestATriggerSurvivesItsHost has a host die that was still busy when the job
+// was triggered. Its items run in the round all the same, once, on the host
+// that has run its own part already.
+func TestATriggerSurvivesItsHost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		busy := make(chan struct{})
+		g := &guest{digest: "d1", run: func(ctx context.Context, inv *abi.Invocation) abi.Result {
+			if inv.Context.HostInfo == "busy" && inv.Context.Source == abi.SourceSchedule {
+				select {
+				case <-busy:
+				case <-ctx.Done():
+					return abi.Result{Outcome: abi.OutcomeCancelled}
+				}
+			}
+			return ok
+		}}
+		d := definition("survives", "0 0 * * * ?", 4)
+		first := c.start(1, job(d, g))
+		time.Sleep(time.Second)
+		c.config = func(cfg *engine.Config) { cfg.HostInfo = "busy" }
+		second := c.start(2, job(d, g))
+		time.Sleep(time.Hour) // a scheduled fire: the second host is busy with it
+		if err := first.operator().Trigger(t.Context(), "survives"); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Second)
+		second.kill()
+		<-second.done
+		time.Sleep(2 * time.Minute)
+		ran := make(map[int]int)
+		for _, e := range c.list(event.ItemCompleted) {
+			if e.Source == abi.SourceTrigger {
+				ran[*e.Item]++
+			}
+		}
+		for i := range 4 {
+			if ran[i] != 1 {
+				t.Errorf("item %d ran %d times in the round", i, ran[i])
+			}
+		}
+		if t.Failed() {
+			t.Log("\n" + c.all())
+		}
+	})
+}
+
+// TestATriggerAtTheMomentAServerIsDisabled has each item run once in the round,
+// whoever hears first of which.
+func TestATriggerAtTheMomentAServerIsDisabled(t *testing.T) {
+	for off := 1; off <= 3; off++ {
+		synctest.Test(t, func(t *testing.T) {
+			c := newCluster(t)
+			const total = 7
+			for n := 1; n <= 3; n++ {
+				c.start(n, job(definition("switched", "", total), sleeper(0)))
+				time.Sleep(time.Second)
+			}
+			layout := tree.NewLayout("test", "switched")
+			ops := []registry.Op{registry.Set(fmt.Sprintf("%s/servers/10.0.0.%d", layout.Root(), off), []byte("DISABLED"), registry.AnyVersion)}
+			trigger := layout.Root() + "/trigger"
+			ops = append(ops, registry.Ensure(trigger), registry.Set(trigger, nil, registry.AnyVersion))
+			for _, n := range c.hosts {
+				ops = append(ops, registry.Create(trigger+"/"+n.host.Status().Instance, nil))
+			}
+			c.commit(ops...)
+			time.Sleep(time.Minute)
+			ran := make([]int, total)
+			for _, e := range c.list(event.ItemCompleted) {
+				ran[*e.Item]++
+			}
+			if slices.Min(ran) != 1 || slices.Max(ran) != 1 {
+				t.Errorf("host %d disabled: the items ran %v times\n%s", off, ran, c.all())
+			}
+		})
+	}
+}
+
+// TestTrigger_both: a trigger of which a host has begun nothing when the next one comes is not run by
+// itself there, and the host says so.
+func TestTrigger_both(t *testing.T) {
+	for name, tc := range map[string]struct {
+		takes []time.Duration // of each item
+		both  bool
+	}{
+		"one item":         {[]time.Duration{10 * time.Second}, true},
+		"all are busy":     {[]time.Duration{10 * time.Second, 5 * time.Second}, true},
+		"an item was idle": {[]time.Duration{10 * time.Second, 0}, false},
+	} {
+		items := len(tc.takes)
+		synctest.Test(t, func(t *testing.T) {
+			c := newCluster(t)
+			g := &guest{digest: "d1", run: func(ctx context.Context, inv *abi.Invocation) abi.Result {
+				time.Sleep(tc.takes[inv.Context.ShardingItem])
+				return ok
+			}}
+			n := c.start(1, job(definition("slow", "", items), g))
+			time.Sleep(time.Second)
+			var rounds []admin.Triggered
+			for range 3 {
+				done, err := n.operator().TriggerWith(t.Context(), "slow", tree.TriggerArgs{})
+				if err != nil {
+					t.Fatal(err)
+				}
+				rounds = append(rounds, done)
+				time.Sleep(time.Second)
+			}
+			time.Sleep(time.Minute)
+			var skips []event.Event
+			for _, e := range c.list(event.FireSkipped) {
+				if e.Trigger != 0 {
+					skips = append(skips, e)
+				}
+			}
+			runs := make(map[int64]int)
+			for _, e := range c.list(event.ItemCompleted) {
+				runs[e.Trigger]++
+			}
+			reason := fmt.Sprintf("trigger %d came before this one had begun here: it counts for both", rounds[2].Trigger)
+			said := len(skips) == 1 && skips[0].Trigger == rounds[1].Trigger && skips[0].Reason == reason && !skips[0].Owed
+			if said != tc.both || len(skips) > 1 || rounds[2].Earlier != rounds[1].Trigger {
+				t.Errorf("%s: %+v in rounds %+v", name, skips, rounds)
+			}
+			if runs[rounds[0].Trigger] != items || (runs[rounds[1].Trigger] == 0) != tc.both || runs[rounds[2].Trigger] != items {
+				t.Errorf("%s: runs %v in rounds %+v", name, runs, rounds)
+			}
+		})
+	}
+}

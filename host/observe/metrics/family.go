@@ -1,0 +1,199 @@
+package metrics
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/wasmjob/wasmjob/abi"
+	"github.com/wasmjob/wasmjob/host/config/ceiling"
+	"github.com/wasmjob/wasmjob/host/engine"
+	"github.com/wasmjob/wasmjob/host/event"
+	"github.com/wasmjob/wasmjob/host/sandbox/capability"
+)
+
+// Family is a metric with all its series, as docs/metrics.md has it.
+type Family struct {
+	Name, Help string
+	Type       Type
+	Labels     []Label
+}
+
+// Type is Prometheus' type of a metric.
+type Type string
+
+// The types.
+const (
+	Counter   Type = "counter"
+	Gauge     Type = "gauge"
+	Histogram Type = "histogram"
+)
+
+// Label is a label of a metric.
+type Label struct {
+	Name string
+	// Values are all that it may have; nil if they are not known beforehand.
+	Values []string
+}
+
+// NewLabel is a label that may have these values.
+func NewLabel[T ~string](name string, values []T) Label { return Label{name, texts(values)} }
+
+// Unit is what the values count or measure, by the suffix of the name.
+func (f Family) Unit() string {
+	name := strings.TrimSuffix(f.Name, "_total")
+	for _, unit := range []string{"seconds", "bytes"} {
+		if strings.HasSuffix(name, "_"+unit) {
+			return unit
+		}
+	}
+	if strings.HasSuffix(name, "_info") {
+		return "1"
+	}
+	return "number"
+}
+
+// Families are all metrics that were added, by name, but for those of Go and of the
+// process, which client_golang has.
+func (m *Metrics) Families() []Family {
+	all := slices.Clone(m.families)
+	slices.SortFunc(all, func(a, b Family) int { return strings.Compare(a.Name, b.Name) })
+	return all
+}
+
+// The labels. One of the same name has other values with another metric.
+func jobName() Label  { return Label{Name: jobLabel} }
+func outcomes() Label { return Label{"outcome", texts(abi.Outcomes())} }
+func causes() Label   { return Label{"reason", texts(event.SkipCauses())} }
+func waits() Label    { return Label{"what", texts(event.Waits())} }
+func quotas() Label   { return Label{"ceiling", texts(ceiling.Quotas())} }
+func refusals() Label { return Label{"reason", capability.Reasons()} }
+func signIns() Label  { return Label{"result", []string{"ok", "refused", "throttled"}} }
+func failures() Label {
+	return Label{"reason", []string{"timeout", "unknown", "suspect", "unavailable", "too_large", "other"}}
+}
+
+// hostStates and jobStates are all of them.
+func hostStates() []engine.HostState {
+	return []engine.HostState{engine.HostStarting, engine.HostLive, engine.HostSuspect, engine.HostDraining, engine.HostStopped}
+}
+
+func jobStates() []engine.JobState {
+	return []engine.JobState{engine.JobNoSession, engine.JobJoining, engine.JobReady, engine.JobRunning, engine.JobQueued, engine.JobDisabled, engine.JobSharding,
+		engine.JobDraining, engine.JobStopped, engine.JobRemoved, engine.JobError}
+}
+
+func texts[T ~string](all []T) []string {
+	var list []string
+	for _, v := range all {
+		list = append(list, string(v))
+	}
+	return list
+}
+
+// names are those of labels.
+func names(labels []Label) []string {
+	var list []string
+	for _, l := range labels {
+		list = append(list, l.Name)
+	}
+	return list
+}
+
+// note keeps what a metric is, and returns its whole name.
+func (m *Metrics) note(typ Type, name, help string, labels []Label) string {
+	name = "wasmjob_" + name
+	m.families = append(m.families, Family{name, help, typ, labels})
+	return name
+}
+
+// gauge adds a gauge.
+func (m *Metrics) gauge(name, help string) prometheus.Gauge {
+	g := prometheus.NewGauge(prometheus.GaugeOpts{Name: m.note(Gauge, name, help, nil), Help: help})
+	m.registry.MustRegister(g)
+	return g
+}
+
+// counters adds a counter with labels.
+func (m *Metrics) counters(name, help string, labels ...Label) *prometheus.CounterVec {
+	name = m.note(Counter, name, help, labels)
+	v := prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, names(labels))
+	m.registry.MustRegister(v)
+	if of, ok := ofJobs(v, labels); ok {
+		m.ofJobs = append(m.ofJobs, of)
+	}
+	return v
+}
+
+// jobCounters are counters with the job as the first label, and others whose values are few
+// and known.
+type jobCounters struct {
+	vec    *prometheus.CounterVec
+	labels []Label // besides the job
+}
+
+// ofJobs returns the counters of a vector by job, unless it has none, or a label whose values
+// are not known.
+func ofJobs(v *prometheus.CounterVec, labels []Label) (of jobCounters, ok bool) {
+	if len(labels) == 0 || labels[0].Name != jobLabel {
+		return of, false
+	}
+	for _, l := range labels[1:] {
+		if l.Values == nil {
+			return of, false
+		}
+	}
+	return jobCounters{v, labels[1:]}, true
+}
+
+// drop drops the counters of a job.
+func (c jobCounters) drop(job string) { c.dropAll([]string{job}, c.labels) }
+
+func (c jobCounters) dropAll(values []string, rest []Label) {
+	if len(rest) == 0 {
+		c.vec.DeleteLabelValues(values...)
+		return
+	}
+	for _, v := range rest[0].Values {
+		c.dropAll(append(values, v), rest[1:])
+	}
+}
+
+// asked makes a metric without labels whose value is asked at every scrape.
+func (m *Metrics) asked(typ Type, name, help string, value func() float64) prometheus.Collector {
+	c := asked{desc: m.desc(typ, name, help), value: value, typ: prometheus.GaugeValue}
+	if typ == Counter {
+		c.typ = prometheus.CounterValue
+	}
+	return c
+}
+
+// asked is a metric whose value is asked when it is collected. Those of client_golang
+// (GaugeFunc) ask when all is put together, which holds up the collectors of all other metrics,
+// and these hold locks: if the value waits for somebody who waits for such a lock, as an event
+// of a job that comes or goes does, the scrape and the host stand still for ever.
+type asked struct {
+	desc  *prometheus.Desc
+	typ   prometheus.ValueType
+	value func() float64
+}
+
+// Describe implements [prometheus.Collector].
+func (a asked) Describe(ch chan<- *prometheus.Desc) { ch <- a.desc }
+
+// Collect implements [prometheus.Collector].
+func (a asked) Collect(ch chan<- prometheus.Metric) {
+	ch <- prometheus.MustNewConstMetric(a.desc, a.typ, a.value())
+}
+
+// counter adds one without labels.
+func (m *Metrics) counter(name, help string) prometheus.Counter {
+	return m.counters(name, help).WithLabelValues()
+}
+
+// desc describes what a collector shows.
+func (m *Metrics) desc(typ Type, name, help string, labels ...Label) *prometheus.Desc {
+	name = m.note(typ, name, help, labels)
+	return prometheus.NewDesc(name, help, names(labels), nil)
+}

@@ -1,0 +1,348 @@
+// Package due says which instants of a job are due, and why others run late or not at
+// all. It is given the clock and what was begun, and decides by these alone.
+package due
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/robfig/cron/v3"
+
+	"github.com/wasmjob/wasmjob/internal/text/words"
+)
+
+// Calendar is a job's schedule and what has come due of it. All times are of the wall
+// clock. It is for one goroutine.
+type Calendar struct {
+	// Schedule is nil for a job that only triggers run. It may be a [Spread] as well, and an
+	// [Excluding].
+	Schedule cron.Schedule
+	// Next is the next scheduled instant; zero for none.
+	Next time.Time
+	// Parked is an instant that waits for the items to be sharded; zero for none.
+	Parked time.Time
+	// NotBefore is the instant up to which nothing has a catch-up.
+	NotBefore time.Time
+	// Window is how late an instant that was missed may run. The jitter of the schedule comes on top.
+	Window time.Duration
+	// excluded is the next instant that is excluded and was not reported, zero for none; reported
+	// is when one was last.
+	excluded, reported time.Time
+}
+
+// Spread is a schedule whose starts are put off. An instant comes due when its delay is over, and
+// not before the instants that are earlier than it.
+type Spread interface {
+	// Delay is by how much the start of an instant is put off: the same on all hosts.
+	Delay(at time.Time) time.Duration
+	// Jitter is the most by which a start is put off.
+	Jitter() time.Duration
+	// Reached is the time up to which all instants are due now, and none after it.
+	Reached(now time.Time) time.Time
+}
+
+// Excluding is a schedule with instants that do not fire.
+type Excluding interface {
+	// NextExcluded is the first of them after a time; zero for none.
+	NextExcluded(after time.Time) time.Time
+}
+
+// Parametric is a schedule that has job parameters for its instants.
+type Parametric interface {
+	// Parameter is that of an instant; ok is false if it is the job's own.
+	Parameter(at time.Time) (parameter string, ok bool)
+}
+
+// Parameter is the job parameter of an instant; ok is false if it is the job's own.
+func (c *Calendar) Parameter(at time.Time) (parameter string, ok bool) {
+	if s, is := c.Schedule.(Parametric); is {
+		return s.Parameter(at)
+	}
+	return "", false
+}
+
+// Cause is why instants do not run as they come due.
+type Cause uint8
+
+// The causes.
+const (
+	Later    Cause = iota // a newer instant stands for them
+	Disabled              // the host was disabled for the job, or away from it
+	Missed                // no host had the item
+	Excluded              // a calendar of the job excludes them
+)
+
+// Skip is one instant, or several that follow each other, for which no fire comes.
+type Skip struct {
+	First, Through time.Time // Through is zero for one instant
+	Cause          Cause
+	Reason         string
+}
+
+// Arm makes the first instant that is not due at a time the next one.
+func (c *Calendar) Arm(now time.Time) {
+	c.arm(c.reached(now))
+	c.excluded = c.excludedAfter(now)
+}
+
+func (c *Calendar) arm(after time.Time) { c.Next = c.After(after) }
+
+// reached is the time up to which all instants are due, and none after it.
+func (c *Calendar) reached(now time.Time) time.Time {
+	if s, is := c.Schedule.(Spread); is {
+		return s.Reached(now)
+	}
+	return now
+}
+
+// Delay is by how much the start of an instant is put off.
+func (c *Calendar) Delay(at time.Time) time.Duration {
+	if s, is := c.Schedule.(Spread); is && !at.IsZero() {
+		return s.Delay(at)
+	}
+	return 0
+}
+
+func (c *Calendar) jitter() time.Duration {
+	if s, is := c.Schedule.(Spread); is {
+		return s.Jitter()
+	}
+	return 0
+}
+
+// DueAt is when the next instant comes due; zero for none.
+func (c *Calendar) DueAt() time.Time {
+	if c.Next.IsZero() {
+		return c.Next
+	}
+	return c.Next.Add(c.Delay(c.Next))
+}
+
+// After is the first instant after a time; zero for none.
+func (c *Calendar) After(t time.Time) time.Time {
+	if c.Schedule == nil {
+		return time.Time{}
+	}
+	return c.Schedule.Next(t)
+}
+
+// Due reports whether an instant has come that was not taken.
+func (c *Calendar) Due(now time.Time) bool {
+	return c.Schedule != nil && !c.Next.IsZero() && !now.Before(c.DueAt())
+}
+
+// SetBack takes note that the wall clock was set back to now. What lies ahead by it
+// comes sooner than what was computed. An instant that came due by the old clock and
+// by the new one, and was not taken, stays due.
+func (c *Calendar) SetBack(now time.Time) {
+	if c.Next.IsZero() || c.DueAt().After(now) {
+		c.Arm(now)
+	}
+	if c.NotBefore.After(now) {
+		c.NotBefore = now
+	}
+}
+
+// maxTaken is how many instants are counted one by one.
+const maxTaken = 10_000
+
+// Take takes the instants that are due: the process was suspended, say, or the clock
+// was set. They are coalesced into the newest, which is to fire. begun is the earliest
+// instant that one of the host's items was begun for last; held is false if it has no
+// item. skip is what the newest stands for, nil if that is nothing that is owed.
+func (c *Calendar) Take(now, begun time.Time, held bool) (at time.Time, skip *Skip) {
+	now = c.reached(now)
+	at = c.Next
+	if next := c.Schedule.Next(begun); at.Before(next) && !next.After(now) {
+		at = next
+	}
+	first, skipped := at, 0
+	for n := c.Schedule.Next(at); !n.IsZero() && !n.After(now); n = c.Schedule.Next(n) {
+		at = n
+		if skipped++; skipped > maxTaken {
+			at = newest(c.Schedule.Next, now) // a long sleep and a fast schedule
+			break
+		}
+	}
+	if skipped > 0 && held && first.After(begun) {
+		skip = &Skip{First: first, Through: at.Add(-time.Millisecond), Cause: Later,
+			Reason: fmt.Sprintf("%s from here on came due before this host looked for them (it was overloaded, halted or without the registry, or its clock was set); the fire at %s runs instead", words.Count(skipped, "instant"), at.Format(time.RFC3339))}
+	}
+	if c.arm(at); !c.Next.After(now) {
+		c.arm(now)
+	}
+	return at, skip
+}
+
+// newest finds the last instant up to now by looking back further and further.
+func newest(next func(time.Time) time.Time, now time.Time) time.Time {
+	var found time.Time
+	for back := time.Second; back < 10*366*24*time.Hour; back *= 2 {
+		for n := next(now.Add(-back)); !n.IsZero() && !n.After(now); n = next(n) {
+			found = n
+		}
+		if !found.IsZero() {
+			return found
+		}
+	}
+	return now
+}
+
+// Park keeps an instant until the items have been divided; a newer one takes its
+// place. begun and held are as for Take. skip is the instant whose place was taken,
+// nil if that is not owed.
+func (c *Calendar) Park(at, begun time.Time, held bool) (skip *Skip) {
+	if held && c.Parked.After(begun) && c.Parked.Before(at) {
+		skip = &Skip{First: c.Parked, Cause: Later, Reason: "the items were being sharded, and a newer instant came due: it stands for this one"}
+	}
+	c.Parked = at
+	return skip
+}
+
+// past is the time up to which instants were due.
+//
+// What is before the next instant was due: the wall clock may have gone back by some
+// milliseconds since, when the registry's became better known.
+func (c *Calendar) past(now time.Time) time.Time {
+	if c.Next.IsZero() {
+		return c.reached(now)
+	}
+	return c.Next.Add(-time.Millisecond)
+}
+
+// First is the first instant after a time if that came due and is not the next one; zero
+// if none did.
+func (c *Calendar) First(now, since time.Time) time.Time {
+	first := c.After(since)
+	if first.IsZero() || first.After(c.past(now)) {
+		return time.Time{}
+	}
+	return first
+}
+
+// Newest is the newest instant after a time that came due and is not the next one; zero
+// for none.
+func (c *Calendar) Newest(now, since time.Time) time.Time {
+	if c.First(now, since).IsZero() {
+		return time.Time{}
+	}
+	return newest(c.Schedule.Next, c.past(now))
+}
+
+// missed are instants that came due and were not begun.
+type missed struct {
+	first, newest time.Time // newest: the newest in the window, for which a catch-up runs
+	count         int       // from first to newest; with gaps at most more
+}
+
+// missedSince finds the instants after one that was begun, up to now. What is
+// ahead of the clock is left to that.
+func (c *Calendar) missedSince(now, since time.Time) missed {
+	end := c.past(now)
+	first := c.Schedule.Next(since)
+	if first.IsZero() || first.After(end) {
+		return missed{}
+	}
+	m := missed{first: first}
+	floor := later(now.Add(-c.Window-c.jitter()), c.NotBefore)
+	if !floor.After(first) {
+		floor = first
+	}
+	for t := c.Schedule.Next(floor.Add(-time.Millisecond)); !t.IsZero() && !t.After(end); t = c.Schedule.Next(t) {
+		m.newest = t
+		m.count++
+	}
+	if floor.After(first) {
+		m.count++ // the first, and what lies between it and the window
+	}
+	return m
+}
+
+// CatchUp decides what an item that the host was given owes. begun is the instant that
+// it was begun for last; back is one that was handed back, zero for none: it was begun
+// in time, and runs whatever the window and misfire say, unless a newer one does or was
+// begun. at
+// is the instant to run, zero for none; skip is what does not run, or nil.
+func (c *Calendar) CatchUp(now, begun, back time.Time, misfire bool) (at time.Time, skip *Skip) {
+	m := c.missedSince(now, begun)
+	if back.After(begun) && (m.newest.IsZero() || !misfire) {
+		at = back
+		m = c.missedSince(now, back)
+	}
+	if m.first.IsZero() {
+		return at, nil
+	}
+	through := later(now, m.newest)
+	if m.newest.IsZero() && m.first.Before(c.NotBefore) {
+		return at, &Skip{m.first, through, Disabled, "it was due while this host was disabled for the job or away from it"}
+	}
+	if m.newest.IsZero() {
+		return at, &Skip{m.first, through, Missed, fmt.Sprintf("no host had the item when it was due, and that is longer ago than %s", c.Window)}
+	}
+	if !misfire {
+		return at, &Skip{m.first, through, Missed, fmt.Sprintf("no host had the item when it was due; misfire is off (%s from here on)", words.Count(m.count, "instant"))}
+	}
+	if !m.newest.Equal(m.first) {
+		skip = &Skip{m.first, m.newest.Add(-time.Millisecond), Later, fmt.Sprintf("%s from here on came due while no host had the item; one catch-up runs instead, for %s",
+			words.Count(m.count-1, "instant"), m.newest.UTC().Format(time.RFC3339))}
+	}
+	return m.newest, skip
+}
+
+// excludedInterval is how often excluded instants of a frequent schedule are reported: several
+// then are one report.
+const excludedInterval = 10 * time.Minute
+
+// excludedAfter is the first instant after a time that is excluded; zero for none.
+func (c *Calendar) excludedAfter(t time.Time) time.Time {
+	if s, is := c.Schedule.(Excluding); is {
+		return s.NextExcluded(t)
+	}
+	return time.Time{}
+}
+
+// ExcludedAt is when excluded instants are to be taken next; zero for never.
+func (c *Calendar) ExcludedAt() time.Time {
+	if c.excluded.IsZero() {
+		return c.excluded
+	}
+	return later(c.excluded, c.reported.Add(excludedInterval))
+}
+
+// TakeExcluded takes the excluded instants up to now that were not taken: those that follow each
+// other, without one that fires between them, together. They follow from the configuration, and
+// nothing is written for them; a host that comes later takes those after it came.
+func (c *Calendar) TakeExcluded(now time.Time) (skips []*Skip) {
+	if at := c.ExcludedAt(); at.IsZero() || at.After(now) {
+		return nil
+	}
+	c.reported = now
+	for range maxTaken {
+		if c.excluded.IsZero() || c.excluded.After(now) {
+			break
+		}
+		first, last, count := c.excluded, c.excluded, 1
+		fires := c.After(first)
+		for c.excluded = c.excludedAfter(first); count < maxTaken; c.excluded = c.excludedAfter(last) {
+			if c.excluded.IsZero() || c.excluded.After(now) || (!fires.IsZero() && c.excluded.After(fires)) {
+				break
+			}
+			last = c.excluded
+			count++
+		}
+		skip := &Skip{First: first, Cause: Excluded, Reason: "a calendar of the job excludes the day"}
+		if count > 1 {
+			skip.Through = last
+			skip.Reason = fmt.Sprintf("calendars of the job exclude the days of %s from here on", words.Count(count, "instant"))
+		}
+		skips = append(skips, skip)
+	}
+	return skips
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
