@@ -165,7 +165,7 @@ func TestOutcomes(t *testing.T) {
 func TestReports(t *testing.T) {
 	t.Parallel()
 	var sources strings.Builder
-	for _, dir := range []string{"../engine", "../../coordination"} {
+	for _, dir := range []string{"..", "../../coordination"} {
 		err := fs.WalkDir(os.DirFS(dir), ".", func(path string, d fs.DirEntry, err error) error {
 			if err != nil || d.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") || strings.HasPrefix(path, "explain/") {
 				return err

@@ -19,7 +19,7 @@ type area struct {
 var areas = []area{
 	{"coordination",
 		[]string{"coordination", "coordination/admin/cleanup", "coordination/fence", "coordination/recipe/guarantee", "coordination/recipe/latch", "coordination/admin/operate", "coordination/step"},
-		[]string{"coordination", "coordination/fence", "coordination/admin/operate", "coordination/step", "coordination/registry/registrytest", "host"}},
+		[]string{"coordination", "coordination/fence", "coordination/admin/operate", "coordination/step", "coordination/registry/registrytest", "host/engine"}},
 	{"history",
 		[]string{"host/history", "host/history/database", "host/history/jsonl"},
 		[]string{"host/history", "host/history/jsonl", "host/history/database"}},

@@ -45,7 +45,7 @@ func schemaName(t reflect.Type, hint string) string {
 		t = t.Elem()
 	}
 	switch path.Base(t.PkgPath()) {
-	case "host":
+	case "engine":
 		return "Host" + name
 	case "admin":
 		return "Registry" + name

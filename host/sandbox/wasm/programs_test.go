@@ -171,7 +171,7 @@ func meteredSince(t *testing.T, commit string) map[string][]byte {
 	}
 	do(".", "git", "worktree", "add", "-q", "--detach", tree, commit)
 	defer do(".", "git", "worktree", "remove", "--force", tree)
-	if err := os.WriteFile(filepath.Join(tree, "host", "plugin", "emit_test.go"), []byte(emitter), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(tree, "host", "sandbox", "plugin", "emit_test.go"), []byte(emitter), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	do(tree, "go", "test", "-count", "1", "-run", "^TestEmit$", "./host/sandbox/plugin")
