@@ -122,7 +122,8 @@ mutants: ## change guards in a copy of the tree, one by one: a test must notice 
 	nice $(GO) run ./test/mutants -report $(CURDIR)/bin/mutants.md $(if $(AREA),-area $(AREA)) $(if $(EVERY),-every $(EVERY)) $(if $(SEED),-seed $(SEED)) $(if $(ONLY),-only '$(ONLY)')
 
 .PHONY: nightly
-nightly: ## hours: all mutants, SEEDS (10000) of the simulations, all crashes, all garbage, the great model, the sandbox attacked for hours, each fuzz target for FUZZTIME (5m)
+nightly: ## hours: a release made twice, all mutants, SEEDS (10000) of the simulations, all crashes, all garbage, the great model, the sandbox attacked for hours, each fuzz target for FUZZTIME (5m)
+	$(MAKE) release-check
 	$(MAKE) mutants
 	$(MAKE) crash
 	$(GO) test -count 1 -timeout 10h -run '^TestGarbage$$' ./host/engine -garbage.stride 1

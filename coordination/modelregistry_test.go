@@ -192,9 +192,7 @@ func (f *modelForest) said(t *modelTree, word int) *modelTree {
 		_, err = operate.SetServers(ctx, r, l, by, word == saysEnable)
 	case saysStop:
 		var ids []string
-		for _, n := range t.below(l.Instances()) {
-			ids = append(ids, n)
-		}
+		ids = append(ids, t.below(l.Instances())...)
 		_, err = operate.Stop(ctx, r, l, by, tree.WholeJob, ids)
 	case saysRemove:
 		err = operate.Remove(ctx, r, l, by, false)
