@@ -83,6 +83,8 @@ type Config struct {
 	GuestLog string
 	// MetricsJobs says which jobs have metrics of their own.
 	MetricsJobs metrics.Jobs
+	// GuestSeries bounds the series of what guests report, of all jobs together.
+	GuestSeries int
 	// OTLP is the URL of a collector of traces; empty is none. TraceRatio is the part of
 	// the fires that is recorded.
 	OTLP       string
@@ -367,6 +369,7 @@ func hostSettings(d defaults) []setting {
 		boolSetting("insecureAdmin", "serve on an admin address that other machines can reach, though neither it nor a proxy has TLS: who listens in on the way has the token", func(c *Config) *bool { return &c.InsecureAdmin }),
 		textSetting("adminTokenFile", "FILE", "", "file with the token for operations, mode 0600, made if it does not exist (default: a new token at every start)", func(c *Config) *string { return &c.AdminTokenFile }),
 		metricsSetting(),
+		guestSeriesSetting(),
 		dump,
 		format,
 		levelSetting("logLevel", "lowest level of the host's log: debug, info, warn or error", func(c *Config) *zapcore.Level { return &c.LogLevel }),

@@ -17,7 +17,7 @@ import (
 	"github.com/wasmjob/wasmjob/internal/text/words"
 )
 
-// metricsSetting and traceSettings are what a host shows of its jobs to other programs.
+// metricsSetting, guestSeriesSetting and traceSettings are what a host shows of its jobs to other programs.
 func metricsSetting() setting {
 	return setting{
 		key: "metricsJobs", arg: "all|none|N", standard: metrics.AllJobs.String(),
@@ -27,6 +27,23 @@ func metricsSetting() setting {
 			return err
 		},
 		show: func(c *Config) string { return c.MetricsJobs.String() },
+	}
+}
+
+// guestSeriesSetting bounds the series of what guests report.
+func guestSeriesSetting() setting {
+	return setting{
+		key: "metricsGuestSeries", arg: "N", standard: strconv.Itoa(metrics.DefaultGuestSeries),
+		help: "most series of metrics that guests report, of all jobs together: a counter and a gauge are one, a histogram is 19",
+		set: func(c *Config, s string) error {
+			n, err := strconv.ParseUint(s, 10, 31)
+			if err != nil || n == 0 {
+				return fmt.Errorf("%q is not a number of series; want one from 1 to %d", words.Clip(s), 1<<31-1)
+			}
+			c.GuestSeries = int(n)
+			return nil
+		},
+		show: func(c *Config) string { return strconv.Itoa(c.GuestSeries) },
 	}
 }
 

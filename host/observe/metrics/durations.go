@@ -49,7 +49,7 @@ func newDurations(m *Metrics, traceID func(event.Event) string, name, help strin
 		NativeHistogramBucketFactor: bucketFactor, NativeHistogramMaxBucketNumber: maxBuckets, NativeHistogramMinResetDuration: resetEvery,
 		NativeHistogramMaxExemplars: -1, // those of the classic buckets are scraped with them
 	}, names(labels))
-	m.registry.MustRegister(d.vec)
+	m.registry.MustRegister(unlocked{d.vec})
 	return d
 }
 

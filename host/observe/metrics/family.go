@@ -119,7 +119,7 @@ func (m *Metrics) gauge(name, help string) prometheus.Gauge {
 func (m *Metrics) counters(name, help string, labels ...Label) *prometheus.CounterVec {
 	name = m.note(Counter, name, help, labels)
 	v := prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, names(labels))
-	m.registry.MustRegister(v)
+	m.registry.MustRegister(unlocked{v})
 	if of, ok := ofJobs(v, labels); ok {
 		m.ofJobs = append(m.ofJobs, of)
 	}

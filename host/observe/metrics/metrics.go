@@ -3,18 +3,14 @@
 package metrics
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
-	"net/http"
 	"runtime"
-	"strings"
 	"sync"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
-	"github.com/prometheus/client_golang/prometheus/promhttp"
-	"go.uber.org/zap"
 
 	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/host/engine"
@@ -33,6 +29,9 @@ type Options struct {
 	Status func() engine.Status
 	// Jobs says which jobs have series of their own.
 	Jobs Jobs
+	// GuestSeries bounds the series of what guests report, of all jobs together; 0 is
+	// [DefaultGuestSeries]. A counter and a gauge are one, a histogram is 19.
+	GuestSeries int
 	// TraceID names the trace of the fire that an event is about, empty if it has none.
 	// nil: there are no traces.
 	TraceID func(event.Event) string
@@ -93,7 +92,7 @@ func New(o Options) *Metrics {
 		digests:  make(map[string]string),
 	}
 	m.addOfJobs(o.TraceID)
-	m.guests.init(m)
+	m.guests.init(m, cmp.Or(o.GuestSeries, DefaultGuestSeries))
 	m.outside.init(m)
 	m.sessions = m.counter("sessions_lost_total", "Registry sessions that were lost.")
 	m.registryBehind = m.gauge("registry_behind", "1 if this host has found, in the session that it has, that the registry had gone back or was copied.")
@@ -191,20 +190,3 @@ func (m *Metrics) Operation(kind string, n int) { m.operations.WithLabelValues(k
 
 // SignIn counts attempts to sign in, by result: ok, refused or throttled.
 func (m *Metrics) SignIn(result string) { m.signIns.WithLabelValues(result).Inc() }
-
-// scrapeLog takes the errors of scrapes.
-type scrapeLog struct{ *zap.Logger }
-
-// Println implements [promhttp.Logger].
-func (l scrapeLog) Println(v ...any) { l.Warn("scrape: " + strings.TrimSpace(fmt.Sprintln(v...))) }
-
-// Handler answers scrapes, in the format that is asked for: text, OpenMetrics with
-// exemplars, protobuf with native histograms as well. Errors of a scrape go to the logger.
-func (m *Metrics) Handler(log *zap.Logger) http.Handler {
-	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{
-		ErrorLog:            scrapeLog{log},
-		MaxRequestsInFlight: 4,
-		Timeout:             20 * time.Second,
-		EnableOpenMetrics:   true,
-	})
-}
