@@ -6,6 +6,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -50,6 +51,44 @@ func TestPlaces(t *testing.T) {
 		t.Errorf("all have left: %d, %v", p.open, p.of)
 	}
 	take("dan", RoleOperator, 4, "for one user or token")
+}
+
+// TestPlacesWait: who may wait gets the place that another one gives back, and otherwise hears
+// of the limit when the time is over, or at once when it does not want one any more.
+func TestPlacesWait(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p := NewPlaces(PlacesOptions{What: "answers", All: 2, Each: 1, Wait: 5 * time.Second})
+		ann, err := p.Take(as(t, "ann", RoleViewer))
+		if err != nil {
+			t.Fatal(err)
+		}
+		bob, err := p.Take(as(t, "bob", RoleViewer))
+		if err != nil {
+			t.Fatal(err)
+		}
+		began := time.Now()
+		if _, err := p.Take(as(t, "cal", RoleViewer)); err == nil || time.Since(began) != 5*time.Second {
+			t.Errorf("after %v: %v, want a refusal after 5s", time.Since(began), err)
+		}
+		time.AfterFunc(2*time.Second, bob)
+		began = time.Now()
+		cal, err := p.Take(as(t, "cal", RoleViewer))
+		if err != nil || time.Since(began) != 2*time.Second {
+			t.Fatalf("after %v: %v, want bob's place after 2s", time.Since(began), err)
+		}
+		ctx, cancel := context.WithCancel(as(t, "dan", RoleViewer))
+		time.AfterFunc(time.Second, cancel)
+		began = time.Now()
+		if _, err := p.Take(ctx); err == nil || time.Since(began) != time.Second {
+			t.Errorf("after %v: %v, want a refusal when the request ends, after 1s", time.Since(began), err)
+		}
+		ann()
+		cal()
+		if p.open != 0 || len(p.of) != 0 {
+			t.Errorf("all have left: %d, %v", p.open, p.of)
+		}
+	})
 }
 
 // TestPlacesAtOnce: however many come at once, no more are let in than there is room for.

@@ -190,6 +190,21 @@ func answers(codes ...int) func(*huma.Operation) {
 	return func(o *huma.Operation) { o.Errors = append(o.Errors, codes...) }
 }
 
+// large has an operation take one of the few places for answers that grow with the number of jobs
+// or items, until the answer is written.
+func (a *API) large(o *huma.Operation) {
+	o.Middlewares = append(o.Middlewares, func(ctx huma.Context, next func(huma.Context)) {
+		leave, err := a.o.Service.Large(ctx.Context())
+		if err != nil {
+			_, w := humago.Unwrap(ctx)
+			writeError(w, err)
+			return
+		}
+		defer leave()
+		next(ctx)
+	})
+}
+
 // look registers an operation that answers with a value.
 func look[I, O any](a *API, path, id, tag, summary string, do func(ctx context.Context, in *I) (O, error), more ...func(*huma.Operation)) {
 	register(a, operation(http.MethodGet, path, id, tag, summary, more...), func(ctx context.Context, in *I) (*body[O], error) {

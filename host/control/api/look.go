@@ -79,21 +79,21 @@ func (a *API) looking() {
 	s := a.o.Service
 	look(a, "/v1/status", "getStatus", "look", "What this host does", func(ctx context.Context, in *statusInput) (admin.Report, error) {
 		return a.o.Report(in.Full).For(auth.From(ctx)), nil
-	})
+	}, a.large)
 	look(a, "/v1/overview", "getOverview", "look", "What fails, what is late, what runs and what comes", func(ctx context.Context, _ *none) (*service.Overview, error) {
 		return s.Overview(ctx)
-	})
+	}, a.large)
 	look(a, "/v1/jobs", "listJobs", "look", "Jobs of all hosts", func(ctx context.Context, in *jobsInput) (*service.Jobs, error) {
 		return s.Jobs(ctx, in.filter())
-	})
+	}, a.large)
 	look(a, "/v1/jobs/{job}", "getJob", "look", "A job with its items and its hosts", func(ctx context.Context, in *JobPath) (*service.JobDetail, error) {
 		return s.Job(ctx, in.Job)
-	})
-	look(a, "/v1/hosts", "listHosts", "look", "All hosts", func(ctx context.Context, _ *none) ([]cluster.Host, error) { return s.Hosts(ctx) })
-	look(a, "/v1/hosts/gone", "listGoneHosts", "look", "Hosts that are gone", func(ctx context.Context, _ *none) ([]service.GoneHost, error) { return s.Gone(ctx) })
+	}, a.large)
+	look(a, "/v1/hosts", "listHosts", "look", "All hosts", func(ctx context.Context, _ *none) ([]cluster.Host, error) { return s.Hosts(ctx) }, a.large)
+	look(a, "/v1/hosts/gone", "listGoneHosts", "look", "Hosts that are gone", func(ctx context.Context, _ *none) ([]service.GoneHost, error) { return s.Gone(ctx) }, a.large)
 	look(a, "/v1/modules", "listModules", "look", "All modules, and the files that hosts refused", func(ctx context.Context, _ *none) (*service.Modules, error) {
 		return s.Modules(ctx)
-	})
+	}, a.large)
 	look(a, "/v1/calendar", "getCalendar", "look", "What will fire", func(ctx context.Context, in *calendarInput) (*service.Calendar, error) {
 		if in.From.IsZero() {
 			in.From = time.Now()
@@ -102,7 +102,7 @@ func (a *API) looking() {
 			in.To = in.From.Add(24 * time.Hour)
 		}
 		return s.Calendar(ctx, in.From, in.To, in.Jobs)
-	})
+	}, a.large)
 	look(a, "/v1/schedule", "trySchedule", "look", "When a schedule would fire", func(_ context.Context, in *scheduleInput) (schedule, error) {
 		if in.From.IsZero() {
 			in.From = time.Now()
@@ -113,17 +113,17 @@ func (a *API) looking() {
 	// What the registry has, read at each request.
 	look(a, "/v1/registry/jobs", "listRegistryJobs", "look", "Jobs as the registry has them, also those without a host", func(ctx context.Context, _ *none) ([]admin.Brief, error) {
 		return s.RegistryJobs(ctx)
-	})
+	}, a.large)
 	look(a, "/v1/jobs/{job}/shards", "getShards", "look", "A job's items and instances as the registry has them", func(ctx context.Context, in *JobPath) (*admin.Shards, error) {
 		return s.Shards(ctx, in.Job)
-	}, answers(http.StatusConflict))
+	}, answers(http.StatusConflict), a.large)
 	look(a, "/v1/jobs/{job}/kept", "getKept", "look", "Offsets and key/value state", func(ctx context.Context, in *ItemInput) ([]admin.Kept, error) {
 		item, err := in.number()
 		if err != nil {
 			return nil, err
 		}
 		return s.Kept(ctx, in.Job, item)
-	}, answers(http.StatusConflict))
+	}, answers(http.StatusConflict), a.large)
 }
 
 // ListInput is what all lists of histories can be asked for; its fields, but for Limit, only describe the

@@ -65,8 +65,8 @@ func New(o Options) (*Console, error) {
 	c.mux.Handle("GET /static/", c.assets)
 	c.mux.HandleFunc("GET /preferences", preferences)
 	for pattern, show := range map[string]shower{
-		"GET /{$}":                     overviewPage,
-		"GET /jobs":                    jobsPage,
+		"GET /{$}":                     ofAll(overviewPage),
+		"GET /jobs":                    ofAll(jobsPage),
 		"GET /jobs/{job}":              jobPage,
 		"GET /jobs/{job}/config":       configPage,
 		"POST /jobs/{job}/config":      editPage,
@@ -78,9 +78,9 @@ func New(o Options) (*Console, error) {
 		"GET /run":                     runPage,
 		"GET /alerts":                  alertsPage,
 		"POST /alerts":                 silencePage,
-		"GET /hosts":                   hostsPage,
-		"GET /modules":                 modulesPage,
-		"GET /calendar":                calendarPage,
+		"GET /hosts":                   ofAll(hostsPage),
+		"GET /modules":                 ofAll(modulesPage),
+		"GET /calendar":                ofAll(calendarPage),
 		"GET /audit":                   auditPage,
 		"GET /logs":                    logsPage,
 		"GET /":                        missingPage,
@@ -121,6 +121,18 @@ type view struct {
 
 // shower makes a page. It has set the page's title, and may set its status.
 type shower func(ctx context.Context, c *Console, r *http.Request, p *page) (view, error)
+
+// ofAll has a page that is made from all jobs take one of the places for these while it is made.
+func ofAll(do shower) shower {
+	return func(ctx context.Context, c *Console, r *http.Request, p *page) (view, error) {
+		leave, err := c.o.Service.Page(ctx)
+		if err != nil {
+			return view{}, err
+		}
+		defer leave()
+		return do(ctx, c, r, p)
+	}
+}
 
 // show answers with a page.
 func (c *Console) show(w http.ResponseWriter, r *http.Request, do shower) {

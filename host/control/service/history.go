@@ -539,18 +539,24 @@ func refusedBy(ctx context.Context, hosts []cluster.Host) []Refusal {
 	if !seen(ctx, "") {
 		return list
 	}
+	type file struct {
+		name string
+		kept bool
+	}
+	places := make(map[file][]int) // in list
 	for _, h := range hosts {
 		if h.Report == nil {
 			continue
 		}
 		for _, r := range h.Report.Status.Refused {
-			at := slices.IndexFunc(list, func(l Refusal) bool {
-				return l.File == r.File && l.Kept == r.Kept && slices.Equal(l.Reasons, r.Reasons)
-			})
-			if at < 0 {
+			of := file{r.File, r.Kept}
+			same := slices.IndexFunc(places[of], func(at int) bool { return slices.Equal(list[at].Reasons, r.Reasons) })
+			if same < 0 {
+				places[of] = append(places[of], len(list))
 				list = append(list, Refusal{[]string{h.Name}, r})
 				continue
 			}
+			at := places[of][same]
 			list[at].Hosts = append(list[at].Hosts, h.Name)
 			if r.Since.Before(list[at].Since) {
 				list[at].Since = r.Since

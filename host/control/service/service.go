@@ -62,6 +62,8 @@ type Service struct {
 	refusals *ratelimit.Records // of which principals
 	// What goes on: reads of a list of histories, searches in the texts of lines, explanations.
 	reads, searches, explanations *auth.Places
+	// Answers and pages about all jobs, or all items of one.
+	large, pages *auth.Places
 }
 
 // Each asks every host, or a database that all share.
@@ -77,10 +79,26 @@ func explanations() auth.PlacesOptions {
 	return auth.PlacesOptions{What: "explanations", All: 32, Each: 8, Reserved: 8, Retry: 5 * time.Second}
 }
 
+func large() auth.PlacesOptions {
+	return auth.PlacesOptions{What: "requests about all jobs or items", All: 8, Each: 2, Reserved: 2, Wait: 5 * time.Second, Retry: 5 * time.Second}
+}
+
+func pages() auth.PlacesOptions {
+	return auth.PlacesOptions{What: "pages about all jobs", All: 64, Each: 8, Reserved: 16, Wait: 5 * time.Second, Retry: 5 * time.Second}
+}
+
 // New returns a service.
 func New(o Options) *Service {
-	return &Service{o, ratelimit.NewRecords(time.Now), auth.NewPlaces(reads()), auth.NewPlaces(searches()), auth.NewPlaces(explanations())}
+	return &Service{o, ratelimit.NewRecords(time.Now), auth.NewPlaces(reads()), auth.NewPlaces(searches()), auth.NewPlaces(explanations()), auth.NewPlaces(large()), auth.NewPlaces(pages())}
 }
+
+// Large takes a place for an answer whose cost grows with the number of all jobs, or of the
+// items of one. Whoever makes one holds the place until it is written; leave gives it back. If all
+// are taken it waits for some seconds; the error is an *access.Problem.
+func (s *Service) Large(ctx context.Context) (leave func(), err error) { return s.large.Take(ctx) }
+
+// Page does the same for a page, which shows a part of what it is made from.
+func (s *Service) Page(ctx context.Context) (leave func(), err error) { return s.pages.Take(ctx) }
 
 // NotFoundError says that there is no such thing, or the principal may not know of it.
 type NotFoundError struct{ What string }
