@@ -45,7 +45,9 @@ const (
 )
 
 // Next is the first instant after t at which the schedule fires, in the
-// schedule's zone. The zero time means that it never fires again.
+// schedule's zone. The zero time means that it never fires again. Nothing fires
+// from the last day of the year 9999 on, so that each instant has four digits of a
+// year in every zone, as RFC 3339 and JSON want it.
 //
 // Fields are matched against the local time of the zone. Where clocks are put
 // forward, local times that are left out fire once, together, at the first
@@ -59,6 +61,14 @@ func (s *Schedule) Next(t time.Time) time.Time {
 	if s.dialect == interval {
 		return s.nextInterval(t)
 	}
+	if next := s.nextField(t); next.Unix() < date(lastYearAsked, time.December, 31) {
+		return next
+	}
+	return time.Time{}
+}
+
+// nextField is the next instant of a schedule with fields, in whatever year.
+func (s *Schedule) nextField(t time.Time) time.Time {
 	if t.Year() > lastYearAsked {
 		return time.Time{}
 	}

@@ -47,7 +47,7 @@ func Tokens(s terminal.Style, list []users.Token, now time.Time) string {
 	}
 	t := terminal.NewTable(s, "NAME", "ROLES", "CREATED", "EXPIRES")
 	for _, k := range list {
-		expires := terminal.Plain("in " + words.Ago(k.Expires.Sub(now)))
+		expires := terminal.Plain("in " + words.Until(now, k.Expires))
 		if !now.Before(k.Expires) {
 			expires = terminal.Coloured(words.Since(k.Expires, now), terminal.Red)
 		}

@@ -304,7 +304,7 @@ func nextText(j *cluster.Job, now time.Time) string {
 	if j.Next.IsZero() {
 		return "-"
 	}
-	return "in " + words.Ago(max(0, j.Due().Sub(now)))
+	return "in " + words.Until(now, j.Due())
 }
 
 // itemCounts says how many items a job has, and what is remarkable about them.

@@ -268,7 +268,7 @@ func Jobs(s terminal.Style, r *admin.Report) string {
 			if !j.Starts.IsZero() { // put off by its jitter
 				due = j.Starts
 			}
-			next = "in " + words.Ago(max(0, due.Sub(r.Now)))
+			next = "in " + words.Until(r.Now, due)
 		}
 		state := terminal.Coloured(string(j.State), jobColour(j.State))
 		if j.LastState != "" {

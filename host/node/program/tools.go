@@ -209,7 +209,7 @@ func (p *program) definedText(jobs []catalog.DefinedJob, now time.Time) string {
 		case err != nil:
 			when = "next fire not known" // a problem says why
 		case len(next) > 0:
-			when = "next fire " + next[0].Format("2006-01-02 15:04:05 MST") + ", in " + words.Ago(next[0].Sub(now))
+			when = "next fire " + next[0].Format("2006-01-02 15:04:05 MST") + ", in " + words.Until(now, next[0])
 		case timetable.Has(c):
 			when = "fires never again"
 		}
@@ -284,9 +284,9 @@ descriptors.`,
 			}
 			var b strings.Builder
 			for _, t := range list {
-				in := "in " + words.Ago(t.Sub(start))
+				in := "in " + words.Until(start, t)
 				if from != "" {
-					in = words.Ago(t.Sub(start)) + " later"
+					in = words.Until(start, t) + " later"
 				}
 				fmt.Fprintf(&b, "%s  %s  %s\n", t.Format("Mon 2006-01-02 15:04:05 -07:00"), terminal.Pad(t.Format("MST"), 5), in)
 			}

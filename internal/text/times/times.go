@@ -45,8 +45,17 @@ func Duration(text string) (time.Duration, error) {
 }
 
 // Instant reads a time: a duration from now, a time of day, a date, with a time of day or without, or
-// RFC 3339. Without a zone of its own it is one of now's.
+// RFC 3339. Without a zone of its own it is one of now's. In UTC it is in the years 1 to 9998, so that
+// it has four digits of a year in every zone.
 func Instant(text string, now time.Time, to Direction) (time.Time, error) {
+	t, err := instant(text, now, to)
+	if y := t.UTC().Year(); err == nil && (y < 1 || y > 9998) {
+		return time.Time{}, fmt.Errorf("%q is not a time that can be used; want one in the years 1 to 9998", words.Clip(text))
+	}
+	return t, err
+}
+
+func instant(text string, now time.Time, to Direction) (time.Time, error) {
 	for _, layout := range []string{time.RFC3339Nano, "2006-01-02T15:04:05", "2006-01-02 15:04:05", "2006-01-02T15:04", "2006-01-02 15:04", time.DateOnly} {
 		if t, err := time.ParseInLocation(layout, text, now.Location()); err == nil {
 			return t, nil

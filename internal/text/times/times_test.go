@@ -42,7 +42,7 @@ func TestInstant(t *testing.T) {
 			}
 		}
 	}
-	for _, text := range []string{"", "noonish", "-5m", "25:00", "2026-13-01", "5"} {
+	for _, text := range []string{"9999-12-31T23:59:59-23:59", "9999-01-01T00:00:00Z", "0000-12-31", "0001-01-01T00:00:00+02:00", "", "noonish", "-5m", "25:00", "2026-13-01", "5"} {
 		if got, err := times.Instant(text, now, times.Back); err == nil {
 			t.Errorf("%q is %s", text, got)
 		}

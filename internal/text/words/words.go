@@ -182,6 +182,16 @@ func Ago(d time.Duration) string {
 	return fmt.Sprintf("%dd", days)
 }
 
+// Until writes the span from one time to a later one as Ago does; of 250 years and more only
+// the years, since a duration holds no more than 292. Of an earlier one it is 0.
+func Until(from, to time.Time) string {
+	const year, most = 365.2425 * 24 * 60 * 60, 250
+	if years := int64(float64(to.Unix()-from.Unix()) / year); years >= most {
+		return Count(int(years), "year")
+	}
+	return Ago(max(0, to.Sub(from)))
+}
+
 // Count is a number of things with their name.
 func Count(n int, what string) string {
 	if n == 1 {

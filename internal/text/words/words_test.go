@@ -95,3 +95,17 @@ func TestTexts(t *testing.T) {
 		}
 	}
 }
+
+// TestUntil: a span that no duration holds is in years.
+func TestUntil(t *testing.T) {
+	t.Parallel()
+	from := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	for want, to := range map[string]time.Time{
+		"0s": from.Add(-time.Hour), "1h": from.Add(time.Hour), "365d": from.AddDate(1, 0, 0), "90945d": from.AddDate(249, 0, 0), "250 years": from.AddDate(250, 0, 1),
+		"1000 years": from.AddDate(1000, 0, 1), "7973 years": time.Date(9999, 12, 30, 0, 0, 0, 0, time.UTC),
+	} {
+		if got := Until(from, to); got != want {
+			t.Errorf("until %v: %s, want %s", to, got, want)
+		}
+	}
+}
