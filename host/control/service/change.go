@@ -57,8 +57,9 @@ func switched(did bool, err error) error {
 }
 
 // begin begins the record of a change. refused, which it returns, says why the principal may not
-// make it, if so: then the record is whole. The log has each refusal, the history about 10
-// a minute of a principal: more would push out the records of changes that took effect.
+// make it, if so: then the record is whole. The log and the history have about 10 refusals
+// a minute of a principal, and how many were left out: more would push out the records of changes
+// that took effect.
 func (s *Service) begin(ctx context.Context, c *history.Change, refused error) error {
 	by := auth.Change(ctx, c.What, c.Job)
 	c.Time, c.Who, c.From, c.Why = by.Time, by.Who, by.From, event.Reason(c.Why)
@@ -67,16 +68,16 @@ func (s *Service) begin(ctx context.Context, c *history.Change, refused error) e
 	}
 	// What is asked was not looked at: it can be of any length.
 	c.Job, c.Host, c.After = event.Reason(c.Job), event.Reason(c.Host), event.Reason(c.After)
-	s.logger(c).Warn("operation refused", zap.Error(refused))
-	if known(ctx) != nil {
+	c.Error = event.Reason(refused.Error())
+	ok, left := s.refusals.Take(c.Who)
+	if !ok {
 		return refused
 	}
-	ok, left := s.refusals.Take(c.Who)
-	c.Error = event.Reason(refused.Error())
+	s.logger(c).Warn("operation refused", zap.Error(refused), zap.Int("moreSinceLast", left))
 	if left > 0 {
-		c.Error += fmt.Sprintf("; %d more refusals since the last record are in the log alone", left)
+		c.Error += fmt.Sprintf("; %d more were refused since the last record", left)
 	}
-	if ok {
+	if known(ctx) == nil {
 		s.o.Store.AddChange(*c)
 	}
 	return refused

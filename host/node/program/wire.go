@@ -155,7 +155,7 @@ func (s *system) wireOutput(context.Context) error {
 			logTo = s.console // one terminal, one set of columns
 		}
 	}
-	s.log = terminal.NewLogger(l.LogFormat == logJSON, l.LogLevel, logTo, logOut)
+	s.log = terminal.Bounded(terminal.NewLogger(l.LogFormat == logJSON, l.LogLevel, logTo, logOut))
 	s.guestLog = terminal.NewLogger(l.LogFormat == logJSON, l.GuestLogLevel, logTo, logOut)
 	show := view.ShowLog(s.log)
 	if s.console != nil {
