@@ -12,8 +12,8 @@ import (
 	"github.com/wasmjob/wasmjob/host/event"
 )
 
-// DefaultGuestSeries is [Options.GuestSeries] if that is 0. A scrape of so many takes about
-// a second, and they take about 300 MB while it lasts.
+// DefaultGuestSeries is [Options.GuestSeries] if that is 0. A scrape of so many has about
+// 75 MiB if names are as long as they may be.
 const DefaultGuestSeries = 200_000
 
 // guestBuckets is how many buckets a guest's histogram has, histogramSeries how many series.

@@ -1,6 +1,7 @@
 package metrics
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -89,6 +90,24 @@ func TestScrapeHoldsUpNobody(t *testing.T) {
 		close(s.release)
 		wg.Wait()
 	})
+}
+
+// TestVectorsAreCollectedUnlocked: no vector passes its metrics on under its lock.
+func TestVectorsAreCollectedUnlocked(t *testing.T) {
+	t.Parallel()
+	m := newMetrics()
+	vectors := []prometheus.Collector{m.guests.counters, m.guests.gauges, m.guests.histograms, m.lag.vec, m.fireTime.vec, m.itemTime.vec, m.operations, m.signIns, m.expired}
+	for _, of := range m.ofJobs {
+		vectors = append(vectors, of.vec)
+	}
+	for _, v := range vectors {
+		var there prometheus.AlreadyRegisteredError
+		if err := m.registry.Register(v); !errors.As(err, &there) {
+			t.Errorf("%v is not registered: %v", v, err)
+		} else if _, ok := there.ExistingCollector.(unlocked); !ok {
+			t.Errorf("%T passes its metrics on under its lock", there.ExistingCollector)
+		}
+	}
 }
 
 // TestScrapesShareAndWait: those who ask while an answer is put together share it, no more
