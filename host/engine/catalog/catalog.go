@@ -99,6 +99,7 @@ type Catalog struct {
 	cache            string
 	rescan, debounce time.Duration
 	wait             func(context.Context)
+	now              func() time.Time // for the time that a look takes
 
 	mu       sync.Mutex
 	progress Progress
@@ -121,7 +122,7 @@ func newCatalog(o Options, load loader, parse parser) (*Catalog, error) {
 			return nil, fmt.Errorf("catalog: %s is %v, expected 0 or more", name, d)
 		}
 	}
-	c := &Catalog{load: load, parse: parse, mounts: o.Mounts, grants: o.Grants, grantsFile: o.GrantsFile, ceilings: o.Ceilings, placement: o.Placement, log: o.Logger, notices: o.Notices, cache: o.Cache, rescan: o.Rescan, debounce: o.Debounce, wait: o.Wait}
+	c := &Catalog{load: load, parse: parse, mounts: o.Mounts, grants: o.Grants, grantsFile: o.GrantsFile, ceilings: o.Ceilings, placement: o.Placement, log: o.Logger, notices: o.Notices, cache: o.Cache, rescan: o.Rescan, debounce: o.Debounce, wait: o.Wait, now: time.Now}
 	if c.rescan == 0 {
 		c.rescan = 30 * time.Second
 	}

@@ -114,7 +114,7 @@ func (c *Catalog) check(ctx context.Context, names map[string]bool) []Finding {
 	contents := make(map[string]content)
 	read := func(name string) {
 		if e := l.entries[name]; e.problem == "" {
-			contents[name] = readFile(c.dir, name, kindOf(name), e.stamp, "", c.parse)
+			contents[name] = readFile(c.dir, name, kindOf(name), e.stamp, c.parse)
 			if contents[name].busy {
 				contents[name] = content{failed: true, problems: about("is still being written")}
 			}

@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -96,14 +97,19 @@ type look struct {
 	// problem is why the directory could not be read; then entries is nil.
 	problem string
 	entries map[string]entry
+	// excess says of which files there are too many.
+	excess []string
 }
 
 // lookAt lists the modules, definitions and calendars that are directly in a directory.
 // Symbolic links are followed inside the directory, and count as what they lead
 // to. None is followed out of it: who may write there must not have the host
 // read what only the host may.
-func lookAt(dir string) look {
-	list, err := os.ReadDir(dir)
+func lookAt(dir string) look { return lookFor(dir, mostFiles, nil) }
+
+// lookFor is lookAt, of at most so many files of a kind: those of first are among them.
+func lookFor(dir string, most int, first map[string]bool) look {
+	names, excess, err := list(dir, most, first)
 	if err != nil {
 		return look{problem: "cannot be read: " + plain(err).Error()}
 	}
@@ -112,19 +118,12 @@ func lookAt(dir string) look {
 		return look{problem: "cannot be read: " + plain(err).Error()}
 	}
 	defer root.Close() // read only: nothing is lost if that fails
-	l := look{entries: make(map[string]entry)}
-	for _, d := range list {
-		if kindOf(d.Name()) == ignored {
-			continue
-		}
-		if shown := shownName(d.Name()); shown != d.Name() {
-			if _, ok := l.entries[shown]; !ok {
-				l.entries[shown] = entry{problem: unshown}
-			}
-			continue
-		}
-		if e, ok := lookAtFile(root, d.Name()); ok {
-			l.entries[d.Name()] = e
+	l := look{entries: make(map[string]entry), excess: excess}
+	for name, hidden := range names {
+		if hidden {
+			l.entries[name] = entry{problem: unshown}
+		} else if e, ok := lookAtFile(root, name); ok {
+			l.entries[name] = e
 		}
 	}
 	return l
@@ -220,8 +219,8 @@ type content struct {
 }
 
 // readFile reads the file that a look found with the stamp. Of a module it
-// makes the digest and keeps nothing, of a definition with the known digest, too.
-func readFile(dir, name string, k kind, seen stamp, known string, parse parser) content {
+// makes the digest and keeps nothing, of a definition with one of the known digests, too.
+func readFile(dir, name string, k kind, seen stamp, parse parser, known ...string) content {
 	var keep strings.Builder
 	limit, sink := int64(abi.MaxModuleSize), io.Discard
 	switch k {
@@ -233,7 +232,7 @@ func readFile(dir, name string, k kind, seen stamp, known string, parse parser) 
 		limit, sink = calendar.MaxSize, &keep
 	}
 	c := digestFile(dir, name, seen, limit, sink)
-	if (k != aDefinition && k != aCalendar) || c.busy || c.failed || c.problems.Len() > 0 || c.digest == known {
+	if (k != aDefinition && k != aCalendar) || c.busy || c.failed || c.problems.Len() > 0 || slices.Contains(known, c.digest) {
 		return c
 	}
 	if k == aCalendar {

@@ -69,6 +69,8 @@ type run struct {
 	// due is when to look because of events, first when the first of them
 	// came, rest when a file may be at rest, rescanAt when to read everything.
 	due, first, rest, rescanAt time.Time
+	left                       map[string]bool // files that the last look had no time to read
+	warned                     bool            // of the grants
 }
 
 // maxTasks bounds the modules that are compiled or tried at once. The runtime
@@ -141,7 +143,6 @@ func (r *run) run(ctx context.Context) error {
 
 	r.watchGrants(ctx)
 	r.look(ctx, true)
-	r.warnOfGrants()
 	wake := time.NewTimer(0)
 	defer wake.Stop()
 	for {
@@ -190,9 +191,10 @@ func (r *run) changed() {
 	r.due = earlier(now.Add(r.debounce), r.first.Add(maxWait*r.debounce))
 }
 
-// look looks at the directory, reads what is to be read, and acts on it.
+// look looks at the directory, reads what is to be read, and acts on it. What it has no time for is left to the next one,
+// which comes at once.
 func (r *run) look(ctx context.Context, all bool) {
-	now := time.Now()
+	now, began := time.Now(), r.now()
 	r.due, r.first = time.Time{}, time.Time{}
 	if all {
 		r.rescanAt = now.Add(r.rescan)
@@ -209,20 +211,36 @@ func (r *run) look(ctx context.Context, all bool) {
 		}
 	}
 	r.watch()
-	next, read, rest := r.state.look(lookAt(r.dir), now, r.debounce, all)
-	contents := make(map[string]content, len(read))
-	for _, name := range read {
+	next, read, rest := r.state.look(lookFor(r.dir, mostFiles, r.state.known()), now, r.debounce, all || len(r.left) > 0)
+	if len(r.left) > 0 {
+		// Files that were not read again yet come before those that were.
+		read = slices.DeleteFunc(read, func(name string) bool { return !r.left[name] && !next.files[name].read.none() })
+	}
+	next.order(read)
+	reading := newReading(r.dir, next.files, r.parse)
+	r.left = make(map[string]bool)
+	for i, name := range read {
 		if ctx.Err() != nil {
 			return
 		}
+		if i > 0 && r.now().Sub(began) >= lookTime {
+			for _, name := range read[i:] {
+				r.left[name] = true
+			}
+			r.due = now
+			break
+		}
 		r.wait(ctx)
-		f := next.files[name]
-		contents[name] = readFile(r.dir, name, kindOf(name), f.stamp, f.digest, r.parse)
+		reading.read(name)
 	}
-	next, again := next.read(contents, time.Now(), r.debounce)
+	next, again := next.read(reading.contents, time.Now(), r.debounce)
 	r.state, r.rest = next, earlier(rest, again)
 	r.checkSignatures()
 	r.act(ctx)
+	if !r.warned && len(r.left) == 0 {
+		r.warned = true
+		r.warnOfGrants()
+	}
 }
 
 // watch sees to it that the watch is on the directory that has the name now:

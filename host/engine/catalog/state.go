@@ -56,7 +56,9 @@ type state struct {
 	// dir names the directory, problem is why it cannot be read; what was
 	// known before stays.
 	dir, problem string
-	files        map[string]file
+	// excess says of which files there are too many.
+	excess []string
+	files  map[string]file
 	// jobs are those in force, by name.
 	jobs map[string]*binding
 	// refused are the refusals, by file.
@@ -164,6 +166,7 @@ func (s state) look(l look, now time.Time, rest time.Duration, all bool) (next s
 	if l.problem != "" {
 		return next, nil, time.Time{}
 	}
+	next.excess = l.excess
 	next.files = make(map[string]file, len(l.entries))
 	for name, e := range l.entries {
 		f := s.files[name]
@@ -214,8 +217,13 @@ func earlier(a, b time.Time) time.Time {
 func (s state) read(contents map[string]content, now time.Time, rest time.Duration) (next state, wake time.Time) {
 	next = s
 	next.files = maps.Clone(s.files)
+	explained := s.explained()
 	for name, c := range contents {
 		f := next.files[name]
+		if len(c.problems.Kept()) > 1 {
+			c.problems = brief(c.problems, explained >= mostRefused)
+			explained++
+		}
 		switch {
 		case c.busy:
 			f.stamp, f.since, f.read = c.stamp, now, stamp{}
@@ -442,6 +450,8 @@ func (s state) decide(outcomes map[string]outcome, now time.Time) (state, plan) 
 		r.add(s.dir, about(s.problem))
 		r.kept[s.dir] = len(p.jobs) > 0
 	}
+	r.add(s.dir, about(s.excess...))
+	r.limit(mostRefused, s.dir)
 	next.refused, p.refused = r.refusals(s.refused, now)
 	p.complaints = r.complaints
 	return next, p

@@ -1,0 +1,255 @@
+package catalog
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/wasmjob/wasmjob/internal/text/words"
+)
+
+// What a host keeps of a plugins directory, whatever lies in it. A host has 10,000 jobs.
+const (
+	// mostFiles is how many definitions are read; of modules and of signatures as many each.
+	mostFiles = 20_000
+	// mostJobs is how many jobs all definitions may define together.
+	mostJobs = 50_000
+	// mostRefused is how many files are refused with all that is wrong with them. The others
+	// are counted.
+	mostRefused = 1_000
+	// lookTime is how long files are read before what was read is acted on. A file that was
+	// begun is read to its end.
+	lookTime = 2 * time.Second
+	// mostShared is how large a definition may be of which each name defines a job of its own,
+	// in bytes.
+	mostShared = 64 << 10
+)
+
+// list returns the names in a directory that the catalog knows a kind for. Of a kind with more than most it
+// takes those of first, and then the first by name; excess says how many there are. The value of a name is true if
+// it stands for one that cannot be shown.
+func list(dir string, most int, first map[string]bool) (names map[string]bool, excess []string, err error) {
+	d, err := os.Open(dir)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer d.Close() // read only: nothing is lost if that fails
+	all, counts := make(map[kind][]string), make(map[kind]int)
+	cut := func(names []string) []string {
+		slices.SortFunc(names, func(a, b string) int { return cmp.Or(compareBool(!first[a], !first[b]), strings.Compare(a, b)) })
+		return names[:min(most, len(names))]
+	}
+	for {
+		some, err := d.Readdirnames(1024)
+		for _, name := range some {
+			k := kindOf(name)
+			if k == ignored {
+				continue
+			}
+			counts[k]++
+			if all[k] = append(all[k], name); len(all[k]) >= 2*most {
+				all[k] = cut(all[k])
+			}
+		}
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return nil, nil, err
+		}
+	}
+	names = make(map[string]bool)
+	for _, k := range slices.Sorted(maps.Keys(all)) {
+		for _, name := range cut(all[k]) {
+			shown := shownName(name)
+			if hidden, there := names[shown]; !there || hidden {
+				names[shown] = shown != name
+			}
+		}
+		if counts[k] > most {
+			excess = append(excess, fmt.Sprintf("has %d %s, expected at most %d: %d are not read", counts[k], k, most, counts[k]-most))
+		}
+	}
+	return names, excess, nil
+}
+
+// String is what files of the kind are called together.
+func (k kind) String() string {
+	return [...]string{"other files", "modules", "definitions", "signatures"}[k]
+}
+
+// brief keeps of what is wrong with a file so much as is ever shown, or one thing only.
+func brief(all complaints, one bool) complaints {
+	var few complaints
+	size := 0
+	for i, c := range all.Kept() {
+		if size += len(c.text); i > 0 && (one || size > words.MaxReasons) {
+			few.Count(1)
+			continue
+		}
+		few.Add(c)
+	}
+	few.Count(all.More())
+	return few
+}
+
+// explained is how many files have more than one thing that is wrong with them.
+func (s state) explained() (n int) {
+	for _, f := range s.files {
+		if len(f.problems.Kept()) > 1 {
+			n++
+		}
+	}
+	return n
+}
+
+// limit chooses the refusals that are kept, and counts the others: those of the directory and of the
+// grants come first, then files of which an earlier version is in force, then by name.
+func (r *report) limit(most int, dir string) {
+	if len(r.complaints) <= most {
+		return
+	}
+	rank := func(name string) int {
+		switch {
+		case name == dir || name == "grants":
+			return 0
+		case r.kept[name]:
+			return 1
+		}
+		return 2
+	}
+	names := slices.SortedFunc(maps.Keys(r.complaints), func(a, b string) int {
+		return cmp.Or(cmp.Compare(rank(a), rank(b)), strings.Compare(a, b))
+	})
+	for _, name := range names[most:] {
+		delete(r.complaints, name)
+	}
+	r.add(dir, about(fmt.Sprintf("%d more files in it are refused, expected at most %d: why is kept of these only", len(names)-most, most)))
+}
+
+// order has first what costs least: versions that were not read before those that are only read again, then
+// definitions that jobs are in force of, then what is small. A definition takes about 64 times as long as a module
+// of its size.
+func (s state) order(names []string) {
+	cost := func(name string) int64 {
+		f := s.files[name]
+		if kindOf(name) == aDefinition {
+			return f.stamp.size * 64
+		}
+		return f.stamp.size
+	}
+	slices.SortFunc(names, func(a, b string) int {
+		f, g := s.files[a], s.files[b]
+		return cmp.Or(compareBool(!f.read.none(), !g.read.none()), compareBool(len(f.docs) == 0, len(g.docs) == 0), cmp.Compare(cost(a), cost(b)), strings.Compare(a, b))
+	})
+}
+
+// known are the files that a look does not leave out: those that were there before.
+func (s state) known() map[string]bool {
+	names := make(map[string]bool, len(s.files))
+	for name := range s.files {
+		names[name] = true
+	}
+	return names
+}
+
+// reading is one look's reading of files. A file with several names is read once.
+type reading struct {
+	dir   string
+	files map[string]file
+	parse parser
+	// named are the names under which a version was read, by size and time.
+	named map[string][]string
+	// contents are what this look has read.
+	contents map[string]content
+	jobs     int // that the definitions define
+}
+
+func newReading(dir string, files map[string]file, parse parser) *reading {
+	r := &reading{dir: dir, files: files, parse: parse, named: make(map[string][]string), contents: make(map[string]content)}
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		f := files[name]
+		r.jobs += len(f.docs)
+		if !f.read.none() && f.digest != "" {
+			r.name(name, f.read)
+		}
+	}
+	return r
+}
+
+func (s stamp) key() string { return fmt.Sprint(s.size, " ", s.modified.UnixNano()) }
+
+// mostAlike bounds the files of one size and time among which one is looked for.
+const mostAlike = 16
+
+func (r *reading) name(name string, s stamp) {
+	if key := s.key(); s.identity != nil && len(r.named[key]) < mostAlike {
+		r.named[key] = append(r.named[key], name)
+	}
+}
+
+// twin is another name of the file that was read, and what that brought; empty if there is none. now says that
+// this look has read it.
+func (r *reading) twin(name string, s stamp) (other string, c content, now bool) {
+	for _, other := range r.named[s.key()] {
+		if other == name || kindOf(other) != kindOf(name) {
+			continue
+		}
+		if c, now := r.contents[other]; now {
+			if c.stamp.equal(s) {
+				if f := r.files[other]; c.digest == f.digest {
+					c.docs, c.problems = f.docs, f.problems
+				}
+				return other, c, true
+			}
+		} else if f := r.files[other]; f.read.equal(s) {
+			return other, content{stamp: f.read, digest: f.digest, docs: f.docs, problems: f.problems}, false
+		}
+	}
+	return "", content{}, false
+}
+
+// read reads a file, unless that was done under another name.
+func (r *reading) read(name string) {
+	f := r.files[name]
+	k := kindOf(name)
+	other, same, now := r.twin(name, f.stamp)
+	var c content
+	switch {
+	case now:
+		c = content{stamp: same.stamp, digest: same.digest}
+	case k == aDefinition && len(f.docs) == 0 && f.digest == "" && other == "" && r.jobs >= mostJobs:
+		c = r.tooMany(f.stamp)
+	default:
+		c = readFile(r.dir, name, k, f.stamp, r.parse, f.digest, same.digest)
+	}
+	if other != "" && k == aDefinition && c.digest != "" && c.digest == same.digest && c.digest != f.digest {
+		switch {
+		case same.problems.Len() > 0:
+			c.problems = same.problems
+		case len(same.docs) == 1 && f.stamp.size <= mostShared:
+			c = readFile(r.dir, name, k, f.stamp, r.parse)
+		default:
+			c = content{stamp: c.stamp, problems: about(fmt.Sprintf("is another name of the file %s, which defines its jobs; expected a file of its own", other))}
+		}
+	}
+	if more := len(c.docs) - len(f.docs); more > 0 && r.jobs+more > mostJobs {
+		c = r.tooMany(c.stamp)
+	} else if len(c.docs) > 0 {
+		r.jobs += more
+	}
+	r.contents[name] = c
+	if other == "" && c.digest != "" {
+		r.name(name, c.stamp)
+	}
+}
+
+func (r *reading) tooMany(s stamp) content {
+	return content{stamp: s, problems: about(fmt.Sprintf("defines more jobs than there is room for: all definitions define %d, expected at most %d", r.jobs, mostJobs))}
+}
