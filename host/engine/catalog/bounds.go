@@ -146,13 +146,16 @@ func (s state) order(names []string) {
 	}
 	slices.SortFunc(names, func(a, b string) int {
 		f, g := s.files[a], s.files[b]
-		return cmp.Or(compareBool(!f.read.none(), !g.read.none()), compareBool(len(f.docs) == 0, len(g.docs) == 0), cmp.Compare(cost(a), cost(b)), strings.Compare(a, b))
+		return cmp.Or(compareBool(!f.read.none(), !g.read.none()), compareBool(len(f.docs) == 0 && !s.past.files[a], len(g.docs) == 0 && !s.past.files[b]), cmp.Compare(cost(a), cost(b)), strings.Compare(a, b))
 	})
 }
 
-// known are the files that a look does not leave out: those that were there before.
+// known are the files that a look does not leave out: those that were there before, and before the host started.
 func (s state) known() map[string]bool {
-	names := make(map[string]bool, len(s.files))
+	names := maps.Clone(s.past.files)
+	if names == nil {
+		names = make(map[string]bool, len(s.files))
+	}
 	for name := range s.files {
 		names[name] = true
 	}

@@ -99,7 +99,7 @@ type Catalog struct {
 	cache            string
 	rescan, debounce time.Duration
 	wait             func(context.Context)
-	now              func() time.Time // for the time that a look takes
+	now              func() time.Time // for the time that a look, or a task, takes
 
 	mu       sync.Mutex
 	progress Progress

@@ -93,7 +93,7 @@ func check(ctx context.Context, load loader, parse parser, placement Placement, 
 		}
 	}
 	for _, dir := range slices.Sorted(maps.Keys(dirs)) {
-		c := &Catalog{dir: dir, load: load, parse: parse, placement: placement, log: zap.NewNop()}
+		c := &Catalog{dir: dir, load: load, parse: parse, placement: placement, log: zap.NewNop(), now: time.Now}
 		findings = append(findings, c.check(ctx, dirs[dir])...)
 	}
 	if err := ctx.Err(); err != nil {

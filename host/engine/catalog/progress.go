@@ -30,7 +30,7 @@ type Compiling struct {
 type Progress struct {
 	// Settled says that the first look at the directory has been acted on in
 	// full: every file was read, every module compiled or refused, and the
-	// outcome applied. It stays true.
+	// outcome applied. After five minutes modules that are new are not waited for. It stays true.
 	Settled bool
 	// Compiling are the modules that are not compiled yet, by file.
 	Compiling []Compiling
@@ -91,9 +91,18 @@ func (r *run) unusedMounts() []string {
 	return unused
 }
 
+// settleTime is how long what is new, and has not failed yet, keeps a host from having settled.
+const settleTime = 5 * time.Minute
+
 func (r *run) settled() bool {
-	if !r.applied || len(r.tasks) > 0 || len(r.plan.compile) > 0 {
+	if !r.applied {
 		return false
+	}
+	late := time.Since(r.began) > settleTime
+	for _, w := range r.plan.compile {
+		if w.urgency == wasInForce || (w.urgency == isNew && !late) {
+			return false
+		}
 	}
 	for _, f := range r.state.files {
 		if f.unread() {

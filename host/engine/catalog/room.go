@@ -81,7 +81,7 @@ func (s state) inOrder(claims map[string][]claim) []string {
 		switch {
 		case b == nil:
 			return 2
-		case int64(choose(claims[job], b).doc.Configuration.ShardingTotalCount) > items(b):
+		case int64(choose(claims[job], b, "").doc.Configuration.ShardingTotalCount) > items(b):
 			return 1
 		}
 		return 0

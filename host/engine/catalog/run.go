@@ -71,7 +71,13 @@ type run struct {
 	due, first, rest, rescanAt time.Time
 	left                       map[string]bool // files that the last look had no time to read
 	warned                     bool            // of the grants
+	began                      time.Time
+	pastFile, saved            string
+	saveAt                     time.Time // when to save the past; zero: nothing has changed
 }
+
+// tryTime is how long a task tries jobs before others have their turn.
+const tryTime = time.Second
 
 // maxTasks bounds the modules that are compiled or tried at once. The runtime
 // has lanes of its own; more may wait in them.
@@ -82,6 +88,8 @@ type task struct {
 	giveUp    context.CancelFunc
 	began     time.Time
 	compiling bool // its compiled code was not kept
+	groups    []string
+	urgency   int
 }
 
 // failure remembers how often compiling failed for a reason that may pass.
@@ -102,9 +110,14 @@ type result struct {
 }
 
 func newRun(c *Catalog, apply func([]engine.Job, []engine.Refusal)) *run {
+	name := pastFile(c.cache, c.dir)
+	before, err := readPast(name)
+	if err != nil {
+		c.log.Warn("what was in force before this start is not known", zap.Error(err))
+	}
 	return &run{
-		Catalog: c, apply: apply,
-		state:    state{dir: c.dir, ceilings: c.ceilings, placement: c.placement, grants: c.grants, mounts: c.mounts},
+		Catalog: c, apply: apply, began: time.Now(), pastFile: name,
+		state:    state{dir: c.dir, ceilings: c.ceilings, placement: c.placement, grants: c.grants, mounts: c.mounts, past: before},
 		outcomes: make(map[string]outcome), failures: make(map[string]failure),
 		idle:  make(map[string]time.Time),
 		tasks: make(map[string]task), results: make(chan result, maxTasks), compiles: make(chan string), updates: make(chan grants.Update),
@@ -146,10 +159,14 @@ func (r *run) run(ctx context.Context) error {
 	wake := time.NewTimer(0)
 	defer wake.Stop()
 	for {
+		if !r.saveAt.IsZero() && !time.Now().Before(r.saveAt) {
+			r.save()
+		}
 		due := earlier(earlier(r.due, r.rest), r.rescanAt)
-		wake.Reset(time.Until(earlier(due, r.slowAt)))
+		wake.Reset(time.Until(earlier(earlier(due, r.slowAt), r.saveAt)))
 		select {
 		case <-ctx.Done():
+			r.save()
 			return nil
 		case e, ok := <-r.events:
 			if !ok {
@@ -271,6 +288,7 @@ func (r *run) watch() {
 // act decides, applies what changed, lets go of modules that are not needed,
 // and has the next one compiled.
 func (r *run) act(ctx context.Context) {
+	r.recall()
 	before := r.plan
 	r.state, r.plan = r.state.decide(r.outcomes, time.Now())
 	if !r.applied || !slices.Equal(before.jobs, r.plan.jobs) || !slices.EqualFunc(before.refused, r.plan.refused, sameRefusal) {
@@ -294,6 +312,9 @@ func (r *run) act(ctx context.Context) {
 	r.sweep()
 	r.next(ctx)
 	r.publish()
+	if r.saveAt.IsZero() {
+		r.saveAt = time.Now().Add(saveTime)
+	}
 }
 
 func sameRefusal(a, b engine.Refusal) bool {
@@ -420,6 +441,9 @@ func (r *run) next(ctx context.Context) {
 		if ctx.Err() != nil || len(r.tasks) == maxTasks {
 			return
 		}
+		if !r.mayBegin(w) {
+			continue
+		}
 		r.begin(ctx, w)
 	}
 }
@@ -428,7 +452,7 @@ func (r *run) next(ctx context.Context) {
 func (r *run) begin(ctx context.Context, w want) {
 	c := r.outcomes[w.digest].compiled
 	sub, giveUp := context.WithCancel(ctx)
-	r.tasks[w.digest] = task{giveUp: giveUp, began: time.Now()}
+	r.tasks[w.digest] = task{giveUp: giveUp, began: time.Now(), groups: w.groups, urgency: w.urgency}
 	r.working.Go(func() {
 		compiled := false
 		res := r.do(sub, w, c, func() {
@@ -495,7 +519,7 @@ func (r *run) finished(ctx context.Context, res result) {
 
 // do compiles a module, unless c is it, and tries jobs on it. It runs in a task.
 func (c *Catalog) do(ctx context.Context, w want, m compiled, compiles func()) (res result) {
-	began := time.Now()
+	began, start := time.Now(), c.now()
 	res.want = w
 	defer func() { res.took = time.Since(began) }()
 	if m == nil {
@@ -513,7 +537,10 @@ func (c *Catalog) do(ctx context.Context, w want, m compiled, compiles func()) (
 	}
 	res.outcome.compiled = m
 	res.outcome.trials = make(map[string]trial)
-	for _, d := range w.try {
+	for i, d := range w.try {
+		if i > 0 && c.now().Sub(start) > tryTime {
+			break // the others have their turn again
+		}
 		job := d.doc.Configuration.JobName
 		t := trial{doc: d.doc, granted: d.granted.key}
 		if err := fit(m.bind(job, d.granted), d.doc.Configuration); err != nil {

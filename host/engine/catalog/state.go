@@ -58,6 +58,7 @@ type state struct {
 	dir, problem string
 	// excess says of which files there are too many.
 	excess []string
+	past   past
 	files  map[string]file
 	// jobs are those in force, by name.
 	jobs map[string]*binding
@@ -135,13 +136,16 @@ type want struct {
 	apart        bool      // all jobs that name it run in processes of their own
 	due          time.Time // when the first of its jobs fires; zero is not known
 	try          []wish
+	groups       []string // of its jobs
+	urgency      int
+	turn         int // among those of its groups
 }
 
 // plan is what a state asks for.
 type plan struct {
 	jobs    []*binding       // by name
 	refused []engine.Refusal // by file
-	compile []want           // what is due first comes first
+	compile []want           // in turn
 	// waiting are the jobs that are not in force and will be, if all goes
 	// well, when a digest is compiled; by name.
 	waiting map[string][]string
@@ -318,8 +322,8 @@ func (r *report) addJob(s state, c claim, inForce bool, format string, args ...a
 // together, or the module cannot be had, the job stays as it was too. It
 // leaves when its definition or its module is deleted.
 //
-// If several definitions have the same job, the one in force stays; if none
-// is, the first by file name is taken. The others are refused, their files'
+// If several definitions have the same job, the one in force stays, also over a
+// restart; if none is, the file with the job's name, and then the first by name, is taken. The others are refused, their files'
 // other jobs are not.
 func (s state) decide(outcomes map[string]outcome, now time.Time) (state, plan) {
 	s.files = s.withBuiltin()
@@ -332,6 +336,7 @@ func (s state) decide(outcomes map[string]outcome, now time.Time) (state, plan) 
 	names := slices.Sorted(maps.Keys(s.files))
 	claims := make(map[string][]claim)                  // by job
 	users := make(map[string][]jobconfig.Configuration) // the jobs that name a module
+	files := make(map[string][]string)                  // the definitions that name a module
 	named := make(map[string]bool)                      // modules that a definition names
 	unread := false                                     // a definition may name any module
 	refused := make(map[string]bool)                    // by stem: the same, most likely the one beside it
@@ -350,6 +355,9 @@ func (s state) decide(outcomes map[string]outcome, now time.Time) (state, plan) 
 			d = c.doc
 			claims[job] = append(claims[job], c)
 			users[d.Module] = append(users[d.Module], d.Configuration)
+			if by := files[d.Module]; len(by) == 0 || by[len(by)-1] != name {
+				files[d.Module] = append(by, name)
+			}
 			named[d.Module] = true
 		}
 		unread = unread || (len(f.docs) == 0 && f.problems.Len() == 0)
@@ -370,7 +378,7 @@ func (s state) decide(outcomes map[string]outcome, now time.Time) (state, plan) 
 		if o, known := outcomes[f.digest]; f.digest != "" {
 			p.needed[f.digest] = true
 			if !known || (o.again && o.compiled == nil) {
-				compile[f.digest] = want{file: name, digest: f.digest, apart: s.apart(f.digest, users[name]), due: firstFire(users[name], now)}
+				compile[f.digest] = want{file: name, digest: f.digest, apart: s.apart(f.digest, users[name]), due: firstFire(users[name], now), groups: s.groupsOf(f.digest, files[name]), urgency: s.urgency(f.digest, o)}
 			}
 			if o.compiled != nil {
 				f.good = f.digest
@@ -387,12 +395,22 @@ func (s state) decide(outcomes map[string]outcome, now time.Time) (state, plan) 
 	room := s.roomFor(claims)
 	for _, job := range s.inOrder(claims) {
 		before := s.jobs[job]
-		owner := choose(claims[job], before)
+		home := s.home(job, claims[job])
+		owner := choose(claims[job], before, home)
+		if before == nil && home != "" && owner.file != home {
+			f := s.files[home]
+			for _, c := range claims[job] {
+				if !f.unread() {
+					r.addJob(s, c, false, "is that of %s, whose newest version is not in order", home)
+				}
+			}
+			continue // what it holds is not known yet, or it is being repaired
+		}
 		a := next.attempt(room, owner, before, outcomes)
 		b := next.stay(a, owner, before, outcomes)
 		if b == nil && before != nil {
 			// Nothing runs any more that could claim to have been first.
-			owner = choose(claims[job], nil)
+			owner = choose(claims[job], nil, home)
 			a = next.attempt(room, owner, nil, outcomes)
 			b = a.binding
 		}
@@ -403,7 +421,14 @@ func (s state) decide(outcomes map[string]outcome, now time.Time) (state, plan) 
 			}
 		}
 		if a.try {
-			w := compile[a.digest]
+			w, known := compile[a.digest]
+			if !known {
+				w.due, w.groups = firstFire(users[owner.doc.Module], now), s.groupsOf(a.digest, []string{owner.file})
+				w.urgency = s.urgency(a.digest, outcomes[a.digest])
+				if s.past.Jobs[job].Digest != a.digest {
+					w.urgency = max(w.urgency, isNew)
+				}
+			}
 			w.file, w.digest, w.try = owner.doc.Module, a.digest, append(w.try, wish{owner.doc, a.granted})
 			compile[a.digest] = w
 		}
@@ -433,15 +458,7 @@ func (s state) decide(outcomes map[string]outcome, now time.Time) (state, plan) 
 			r.addLine(name, 0, "no definition names it, expected one such as %s.yaml beside it", stem(name))
 		}
 	}
-	p.compile = slices.SortedFunc(maps.Values(compile), func(a, b want) int {
-		switch {
-		case a.due.Equal(b.due):
-			return cmp.Or(cmp.Compare(a.file, b.file), cmp.Compare(a.digest, b.digest))
-		case a.due.IsZero() || (!b.due.IsZero() && b.due.Before(a.due)):
-			return 1
-		}
-		return -1
-	})
+	p.compile = inTurn(slices.Collect(maps.Values(compile)))
 	if s.grantsProblem != "" {
 		r.add("grants", about(s.grantsProblem))
 		r.kept["grants"] = true
@@ -492,12 +509,24 @@ func firstFire(users []jobconfig.Configuration, now time.Time) time.Time {
 	return first
 }
 
-// choose picks the claim that gets the job.
-func choose(claims []claim, before *binding) claim {
+// urgency is how soon a module is compiled or tried.
+func (s state) urgency(digest string, o outcome) int {
+	switch {
+	case o.again:
+		return hasFailed
+	case s.past.accepted[digest]:
+		return wasInForce
+	}
+	return isNew
+}
+
+// choose picks the claim that gets the job: that of the file in force, else of its home, else the first one.
+func choose(claims []claim, before *binding, home string) claim {
 	if before != nil {
-		if i := slices.IndexFunc(claims, func(c claim) bool { return c.file == before.job.File }); i >= 0 {
-			return claims[i]
-		}
+		home = before.job.File
+	}
+	if i := slices.IndexFunc(claims, func(c claim) bool { return c.file == home }); i >= 0 {
+		return claims[i]
 	}
 	return claims[0]
 }

@@ -266,23 +266,23 @@ func TestBrokenDefinition(t *testing.T) {
 func TestBrokenDefinitionAfterARefusedOne(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	w.write("a.yaml: job a b.wasm", "a.wasm: one.", "b.yaml: job b c.wasm\njob c a.wasm", "c.yaml: job c")
+	w.write("a.yaml: job a b.wasm", "a.wasm: one.", "b.yaml: job b c.wasm\njob d a.wasm", "c.yaml: job d")
 	w.step()
-	w.expect(`c "" b.yaml a.wasm @one.`, `refused a.yaml: line 1: job "a": module "b.wasm": there is no such file beside the definition`,
+	w.expect(`d "" b.yaml a.wasm @one.`, `refused a.yaml: line 1: job "a": module "b.wasm": there is no such file beside the definition`,
 		`refused b.yaml: line 1: job "b": module "c.wasm": there is no such file beside the definition`,
-		`refused c.yaml: line 1: job "c": is defined in b.yaml (line 2), expected one definition`)
+		`refused c.yaml: line 1: job "d": is defined in b.yaml (line 2), expected one definition`)
 	w.write("a.yaml: !oops", "b.yaml: !wrong", "c.yaml: !worse")
 	w.step()
-	w.expect(`c "" b.yaml a.wasm @one.`, `refused a.yaml: line 1: !oops`, `refused (kept) b.yaml: line 1: !wrong`, `refused c.yaml: line 1: !worse`)
+	w.expect(`d "" b.yaml a.wasm @one.`, `refused a.yaml: line 1: !oops`, `refused (kept) b.yaml: line 1: !wrong`, `refused c.yaml: line 1: !worse`)
 	// What is wrong with the version in force, because its module has changed, counts.
 	w.write("a.wasm: bad two.")
 	w.step()
-	w.write("b.yaml: job c a.wasm needs one")
+	w.write("b.yaml: job d a.wasm needs one")
 	w.step()
 	w.write("b.yaml: !wrong", "a.wasm: two..")
 	w.step()
-	w.expect(`c "needs one" b.yaml a.wasm @one.`, `refused a.yaml: line 1: !oops`,
-		`refused (kept) b.yaml: line 1: !wrong; line 1: job "c": module "a.wasm": has not one`, `refused c.yaml: line 1: !worse`)
+	w.expect(`d "needs one" b.yaml a.wasm @one.`, `refused a.yaml: line 1: !oops`,
+		`refused (kept) b.yaml: line 1: !wrong; line 1: job "d": module "a.wasm": has not one`, `refused c.yaml: line 1: !worse`)
 }
 
 func TestDeletion(t *testing.T) {
