@@ -164,10 +164,11 @@ func newJob(t *term, wanted Job, self tree.JobInstance) *job {
 	j.wanted, j.cron.zone = wanted, time.Local
 	j.items, j.fires, j.ended = make(map[int]*item), make(map[*run.Fire]bool), make(map[int]run.Ended)
 	cfg := &t.host.cfg
+	share := cfg.Ceilings.Of(name, ceiling.Share).Slots(cfg.MaxConcurrency)
 	j.identity.Store(&self.ID)
 	j.known = &run.Job{
 		Owner: &j.shared, Name: name, Layout: j.member.Layout, Log: j.log,
-		Account: t.host.slots.Account(j.turn.Group), Slots: cfg.Ceilings.Of(name, ceiling.Share).Slots(cfg.MaxConcurrency),
+		Account: t.host.slots.Account(j.turn.Group, share), Slots: share,
 		HostInfo: cfg.HostInfo, OnLog: cfg.OnLog, WholeLog: cfg.WholeLog, OnMetric: cfg.OnMetric, OnCall: cfg.OnCall, Traceparent: cfg.Traceparent,
 	}
 	j.member.Registry = counted{t.registry, &j.shared, &j.pace.wrote, true}

@@ -55,7 +55,7 @@ func (w *inTurnWorker) Execute(_ context.Context, inv *abi.Invocation) abi.Resul
 
 func fireInTurn(s *slots.Slots, items int, x *inTurn, backoff time.Duration) (*Fire, *quietOwner, *slots.Account) {
 	o := &quietOwner{ended: make(chan Ended, 1000)}
-	a := s.Account("")
+	a := s.Account("", 100)
 	j := &Job{Owner: o, Name: "j", Log: zap.NewNop(), Account: a}
 	b := Begun{Exec: x, At: time.Now(), Workers: 1, Places: 1}
 	b.Guest.Retry.Attempts, b.Guest.Retry.Backoff, b.Guest.Retry.MaxBackoff, b.Guest.Retry.On = 3, backoff, backoff, []string{string(abi.OutcomeFail)}

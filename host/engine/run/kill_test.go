@@ -111,7 +111,7 @@ func TestKilledByItsTimeout(t *testing.T) {
 // guest does not begin, and the slot is free again.
 func TestKilledWithASlot(t *testing.T) {
 	t.Parallel()
-	account := slots.New(1).Account("")
+	account := slots.New(1).Account("", 100)
 	f := &Fire{}
 	e := &Execution{fire: f, slot: &slots.Hold{Account: account}}
 	if !e.slot.Take(1, 0, nil, t.Context().Done()) {

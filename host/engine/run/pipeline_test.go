@@ -174,7 +174,7 @@ func newFire(x *pipes, items, most int, id tree.Fire, retry jobconfig.RetryPolic
 	for n := range items {
 		states[n] = coordination.ItemState{}
 	}
-	job := &Job{Owner: b, Name: "j", Log: zap.NewNop(), Account: slots.New(most + 10).Account(""), Slots: most + 10}
+	job := &Job{Owner: b, Name: "j", Log: zap.NewNop(), Account: slots.New(most+10).Account("", 100), Slots: most + 10}
 	return New(job, Begun{ID: id, Config: jobconfig.Configuration{JobName: "j", ShardingTotalCount: items}, Guest: guest, Exec: x,
 		At: time.Now(), Workers: most, Places: most}, states, nil), b
 }

@@ -47,7 +47,7 @@ func TestWaitsWithoutSlot(t *testing.T) {
 	ran := false
 	x.run = func(int, int) abi.Result {
 		ran = true
-		if taken(s.Account("b")) {
+		if taken(s.Account("b", 100)) {
 			t.Error("the item runs without a slot")
 		}
 		return abi.Result{Outcome: abi.OutcomeOK}
@@ -55,7 +55,7 @@ func TestWaitsWithoutSlot(t *testing.T) {
 	f.opened = time.Now()
 	f.spawn(t.Context(), 1)
 	<-x.waits
-	if !taken(a) || !taken(s.Account("b")) {
+	if !taken(a) || !taken(s.Account("b", 100)) {
 		t.Error("who waits for memory has a slot or a place")
 	}
 	close(x.given)
@@ -84,7 +84,7 @@ func TestWaitsWithoutSlot_ended(t *testing.T) {
 	f.opened = time.Now()
 	f.spawn(ctx, 1)
 	<-x.waits
-	other := &slots.Hold{Account: s.Account("b")}
+	other := &slots.Hold{Account: s.Account("b", 100)}
 	if !other.Take(1, 0, nil, nil) {
 		t.Fatal("no slot")
 	}

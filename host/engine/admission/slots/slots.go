@@ -19,7 +19,9 @@ const moment = 5 * time.Millisecond
 // Slots are the host's, for items that run, shared fairly by group and by job: a
 // free slot goes to the group that has the fewest, of several to the one that was
 // given a slot longest ago, within the group to the job by the same rule, and within
-// the job to the oldest instant. All methods of
+// the job to the oldest instant. A group has at most its share of the slots while the
+// host has jobs of another group, so that items that never end leave some to the
+// others. All methods of
 // Slots, Account and Hold are safe for concurrent use, but for those of one hold.
 type Slots struct {
 	mu     sync.Mutex
@@ -31,9 +33,10 @@ type Slots struct {
 
 // group has the accounts that share a part of the slots. It is kept while it has any.
 type group struct {
-	share
+	part
 	name     string
 	accounts int
+	limit    int                // the most slots while there are other groups: the largest share of a job in it
 	queue    slotHeap[*Account] // accounts with a waiter that only lacks a slot
 }
 
@@ -52,32 +55,36 @@ func (s *Slots) Free() int {
 // last, and a slot while its guest runs. Fires of one job overlap when an item
 // takes longer than the schedule; the bound is the job's.
 type Account struct {
-	share
+	part
 	slots   *Slots
 	group   *group
 	places  int       // taken
 	waiting []*waiter // the oldest instant first, then in the order in which they came
 }
 
-// share is what a job, or a group, has of the slots.
-type share struct {
+// part is what a job, or a group, has of the slots.
+type part struct {
 	held   int    // slots
 	served uint64 // slots.served when it was given one last
 	at     int    // in its queue, -1 if it is not there
 }
 
-// Account returns the account of one more job of a group, which is to be closed when the job
-// has none any more.
-func (s *Slots) Account(name string) *Account {
+// Account returns the account of one more job of a group, which may have share slots
+// while there are other groups, or more if another of its jobs may. The caller closes
+// the account when the job has no slot any more.
+func (s *Slots) Account(name string, share int) *Account {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	g := s.groups[name]
 	if g == nil {
-		g = &group{share: share{at: -1}, name: name}
+		g = &group{part: part{at: -1}, name: name}
 		s.groups[name] = g
 	}
 	g.accounts++
-	return &Account{share: share{at: -1}, slots: s, group: g}
+	g.limit = max(g.limit, share)
+	s.queue.settle(g, g.waits(s))
+	s.settle()
+	return &Account{part: part{at: -1}, slots: s, group: g}
 }
 
 // Close ends an account that has nothing.
@@ -87,7 +94,25 @@ func (a *Account) Close() {
 	defer s.mu.Unlock()
 	if a.group.accounts--; a.group.accounts == 0 {
 		delete(s.groups, a.group.name)
+		s.settle()
 	}
+}
+
+// settle puts each group into the queue or out of it, since the limits of groups begin
+// to hold with the second group and end with the last but one, and hands out what is
+// free. mu is held.
+func (s *Slots) settle() {
+	if len(s.groups) <= 2 { // with more they hold before and after
+		for _, g := range s.groups {
+			s.queue.settle(g, g.waits(s))
+		}
+	}
+	s.give()
+}
+
+// waits reports whether the group lacks only a free slot. Slots.mu is held.
+func (g *group) waits(s *Slots) bool {
+	return len(g.queue) > 0 && (len(s.groups) < 2 || g.held < g.limit)
 }
 
 // waiter waits for a slot, and for a place unless it has one.
@@ -156,7 +181,7 @@ func (h *Hold) wanted(after time.Duration) bool {
 	s := h.Account.slots
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return len(s.queue) > 0
+	return len(s.queue) > 0 || len(h.Account.group.queue) > 0 // its own group may be at its limit
 }
 
 // Crowded reports whether an item of the job waits because the job has all of its
@@ -234,7 +259,7 @@ func (a *Account) next() int {
 // settle puts the account, and its group, where they belong in their queues. slots.mu is held.
 func (a *Account) settle() {
 	a.group.queue.settle(a, a.next() >= 0)
-	a.slots.queue.settle(a.group, len(a.group.queue) > 0)
+	a.slots.queue.settle(a.group, a.group.waits(a.slots))
 }
 
 // give hands free slots to those who wait. mu is held.
@@ -257,9 +282,9 @@ func (s *Slots) give() {
 }
 
 // slotHeap has at its top what is given the next slot.
-type slotHeap[T interface{ of() *share }] []T
+type slotHeap[T interface{ of() *part }] []T
 
-func (s *share) of() *share { return s }
+func (p *part) of() *part { return p }
 
 // settle puts e where it belongs, or takes it out if it does not wait.
 func (q *slotHeap[T]) settle(e T, waits bool) {

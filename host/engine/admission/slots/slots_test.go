@@ -7,6 +7,9 @@ import (
 	"time"
 )
 
+// all is a share that bounds nothing.
+const all = 100
+
 // line lets items wait for slots, and notes in which order they are given one.
 type line struct {
 	given []string
@@ -42,7 +45,7 @@ func (l *line) check(t *testing.T, want string) {
 func TestSlots_fewestFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := New(3)
-		a, b := s.Account(""), s.Account("")
+		a, b := s.Account("", all), s.Account("", all)
 		l := line{holds: make(map[string]*Hold)}
 		for _, name := range []string{"b1", "b2", "b3"} {
 			l.wait(name, b, 1)
@@ -67,7 +70,7 @@ func TestSlots_fewestFirst(t *testing.T) {
 func TestSlots_turns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := New(1)
-		a, b := s.Account(""), s.Account("")
+		a, b := s.Account("", all), s.Account("", all)
 		l := line{holds: make(map[string]*Hold)}
 		for _, name := range []string{"a1", "a2", "a3", "a4"} {
 			l.wait(name, a, 1)
@@ -82,7 +85,7 @@ func TestSlots_turns(t *testing.T) {
 		l.wait("b3", b, 3)
 		l.wait("b4", b, 3)
 		l.wait("a5", a, 4)
-		l.wait("c1", s.Account(""), 4) // it was never given one
+		l.wait("c1", s.Account("", all), 4) // it was never given one
 		l.end("b3")
 		l.end("c1")
 		l.end("a5")
@@ -95,8 +98,8 @@ func TestSlots_turns(t *testing.T) {
 func TestSlots_groups(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := New(2)
-		many := []*Account{s.Account("many"), s.Account("many"), s.Account("many")}
-		one := s.Account("one")
+		many := []*Account{s.Account("many", all), s.Account("many", all), s.Account("many", all)}
+		one := s.Account("one", all)
 		l := line{holds: make(map[string]*Hold)}
 		for i, name := range []string{"m1", "m2", "m3", "m4", "m5"} {
 			l.wait(name, many[i%3], 1)
@@ -124,7 +127,7 @@ func TestSlots_groups(t *testing.T) {
 func TestSlots_givesWay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := New(1)
-		a := s.Account("")
+		a := s.Account("", all)
 		l := line{holds: make(map[string]*Hold)}
 		l.wait("a1", a, 1)
 		if l.holds["a1"].Wanted() {
@@ -159,7 +162,7 @@ func TestSlots_givesWay(t *testing.T) {
 func TestSlots_stopped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := New(1)
-		a := s.Account("")
+		a := s.Account("", all)
 		first, second := &Hold{Account: a}, &Hold{Account: a}
 		if !first.Take(1, 1, nil, nil) {
 			t.Fatal("no slot")
@@ -198,7 +201,7 @@ func TestSlots_stopped(t *testing.T) {
 func TestSlots_crowded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := New(1)
-		a := s.Account("")
+		a := s.Account("", all)
 		one, two, third := &Hold{Account: a}, &Hold{Account: a}, &Hold{Account: a}
 		const limit = 2
 		if !one.Take(limit, 1, nil, nil) {
@@ -223,5 +226,56 @@ func TestSlots_crowded(t *testing.T) {
 		two.End()
 		synctest.Wait()
 		one.End()
+	})
+}
+
+// A group has at most its share of the slots while the host has jobs of another group,
+// and all of them otherwise.
+func TestSlots_groupShare(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := New(4)
+		many := []*Account{s.Account("many", 3), s.Account("many", 2)}
+		l := line{holds: make(map[string]*Hold)}
+		wait := func(names ...string) {
+			for i, name := range names {
+				l.wait(name, many[i%2], 1)
+			}
+		}
+		wait("m1", "m2", "m3", "m4", "m5", "m6")
+		l.check(t, "m1 m2 m3 m4")
+		one := s.Account("one", 3)
+		l.end("m1") // three are left, which is the share: the slot stays free
+		l.check(t, "m1 m2 m3 m4")
+		if s.free != 1 {
+			t.Errorf("%d slots are free, expected one for the other group", s.free)
+		}
+		if !func() bool { time.Sleep(quantum); return l.holds["m2"].Wanted() }() {
+			t.Error("an item of the same group waits, and m2 would not give way to it")
+		}
+		l.wait("o1", one, 2)
+		l.end("m2")
+		l.check(t, "m1 m2 m3 m4 o1 m5")
+		if l.holds["o1"].Wanted() {
+			t.Error("o1 would give way to a group that has its share")
+		}
+		l.end("o1")
+		one.Close() // the limit ends
+		synctest.Wait()
+		l.check(t, "m1 m2 m3 m4 o1 m5 m6")
+		three := s.Account("three", 3)
+		wait("m7")
+		l.end("m3") // three are left
+		many = append(many, s.Account("many", 4))
+		synctest.Wait() // its share is larger now
+		l.check(t, "m1 m2 m3 m4 o1 m5 m6 m7")
+		for _, name := range []string{"m4", "m5", "m6", "m7"} {
+			l.end(name)
+		}
+		for _, a := range append(many, three) {
+			a.Close()
+		}
+		if s.free != 4 || len(s.groups) != 0 || len(s.queue) != 0 {
+			t.Errorf("%d slots are free, %d groups are kept, %d wait", s.free, len(s.groups), len(s.queue))
+		}
 	})
 }
