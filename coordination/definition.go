@@ -40,7 +40,7 @@ type definitions struct {
 // apply decides what the registry's configuration becomes: a field that was
 // changed in the file since it was last applied is applied, one that was changed
 // in the registry only stays. former is as in Joining.
-func (d definitions) apply(mine jobconfig.Configuration, former []byte, accept func(jobconfig.Configuration) error) ([]registry.Op, Applied, error) {
+func (d definitions) apply(mine jobconfig.Configuration, former string, accept func(jobconfig.Configuration) error) ([]registry.Op, Applied, error) {
 	l, yaml := d.layout, mine.YAML()
 	if accept == nil {
 		accept = func(jobconfig.Configuration) error { return nil }
@@ -49,7 +49,7 @@ func (d definitions) apply(mine jobconfig.Configuration, former []byte, accept f
 		return d.create(mine, accept)
 	}
 	list := tree.ParseSuperseded(d.superseded.Data)
-	outdated := d.last.Exists && string(d.last.Data) != string(yaml) && string(d.last.Data) != string(former) && list.Contains(yaml)
+	outdated := d.last.Exists && string(d.last.Data) != string(yaml) && tree.Digest(d.last.Data) != former && list.Contains(yaml)
 	stays := "overwrite is false"
 	if outdated && mine.Overwrite {
 		mine.Overwrite, stays = false, "the definition file was superseded by a newer one"
@@ -114,7 +114,7 @@ func (d definitions) remember(yaml []byte, list tree.Superseded, again bool) []r
 // ApplyDefinition brings a changed definition file to the registry. former, accept and
 // said are as in Joining. If it changes the field disabled, that is a word for the whole
 // job. It returns tree.ErrRemoved for a job that is not in the registry.
-func ApplyDefinition(ctx context.Context, r registry.Center, l tree.Layout, mine jobconfig.Configuration, former []byte, accept func(jobconfig.Configuration) error, said tree.Word) (applied Applied, err error) {
+func ApplyDefinition(ctx context.Context, r registry.Center, l tree.Layout, mine jobconfig.Configuration, former string, accept func(jobconfig.Configuration) error, said tree.Word) (applied Applied, err error) {
 	err = step.Perform(ctx, r, "apply definition", func(ctx context.Context, x *step.Exchange) error {
 		for {
 			n, err := x.Read(ctx, wantedQueries(l)...)

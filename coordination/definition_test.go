@@ -30,7 +30,7 @@ func TestSupersededList(t *testing.T) {
 		t.Helper()
 		mine := c.file
 		mine.Description = description
-		must(t, h[0].perform(moves.ApplyDefinition(c.layout, mine, nil, nil, &applied)))
+		must(t, h[0].perform(moves.ApplyDefinition(c.layout, mine, "", nil, &applied)))
 		return applied
 	}
 	for n := range 3 {
@@ -91,7 +91,7 @@ func TestEditedOutside(t *testing.T) {
 	mine.Overwrite = true
 	for _, description := range []string{"new", "new", "newer"} {
 		mine.Description = description
-		must(t, h[0].perform(moves.ApplyDefinition(c.layout, mine, nil, nil, nil)))
+		must(t, h[0].perform(moves.ApplyDefinition(c.layout, mine, "", nil, nil)))
 		if outside() {
 			t.Errorf("the definition with the description %q counts as another program", description)
 		}

@@ -201,7 +201,7 @@ func (stepper) Join(m *co.Member, j co.Joining) move {
 	return with(m, func(ctx context.Context) error { return m.Join(ctx, j) })
 }
 
-func (stepper) ApplyDefinition(l tree.Layout, mine jobconfig.Configuration, former []byte, accept func(jobconfig.Configuration) error, out *co.Applied) move {
+func (stepper) ApplyDefinition(l tree.Layout, mine jobconfig.Configuration, former string, accept func(jobconfig.Configuration) error, out *co.Applied) move {
 	return func(ctx context.Context, r registry.Center) error {
 		applied, err := co.ApplyDefinition(ctx, r, l, mine, former, accept, said)
 		if out != nil {
@@ -219,7 +219,7 @@ func (stepper) Leave(m *co.Member) move {
 	return with(m, func(ctx context.Context) error { return m.Leave(ctx) })
 }
 
-func (stepper) NoteRemoval(m *co.Member, mine []byte, now time.Time) move {
+func (stepper) NoteRemoval(m *co.Member, mine string, now time.Time) move {
 	return with(m, func(ctx context.Context) error { return m.NoteRemoval(ctx, mine, now) })
 }
 

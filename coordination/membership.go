@@ -17,10 +17,10 @@ import (
 type Joining struct {
 	// Definition is the configuration as the definition file has it.
 	Definition jobconfig.Configuration
-	// Former is the definition that this host brought before, as YAML; nil for
+	// Former is the digest of the definition that this host brought before, empty for
 	// none. A superseded definition is applied only if Former is the one that it
 	// replaces: then somebody has changed the file back.
-	Former []byte
+	Former string
 	// JobClass is written to the root node if that is blank.
 	JobClass string
 	Detail   tree.HostDetail

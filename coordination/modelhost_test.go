@@ -387,7 +387,7 @@ func (a *actor) leave(ctx context.Context, mine []byte) {
 			if a.View.Exists {
 				return a.NoteStop(ctx, now)
 			}
-			return a.NoteRemoval(ctx, mine, now)
+			return a.NoteRemoval(ctx, tree.Digest(mine), now)
 		},
 		func() error { return a.Leave(ctx) },
 	} {

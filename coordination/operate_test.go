@@ -65,7 +65,7 @@ func TestOperator(t *testing.T) {
 	}
 	nobody := tree.NewLayout(c.layout.Namespace, "nobody")
 	for name, m := range map[string]move{"trigger": moves.TriggerJob(nobody), "set servers": moves.SetServers(nobody, true), "remove": moves.Remove(nobody, true),
-		"apply definition": moves.ApplyDefinition(nobody, c.file, nil, nil, nil), "registry time": moves.RegistryTime(nobody, new(time.Time))} {
+		"apply definition": moves.ApplyDefinition(nobody, c.file, "", nil, nil), "registry time": moves.RegistryTime(nobody, new(time.Time))} {
 		if err := c.operate(m); !errors.Is(err, tree.ErrRemoved) {
 			t.Errorf("%s of a job that is not there: %v", name, err)
 		}

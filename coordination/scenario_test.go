@@ -272,7 +272,7 @@ func (s *script) command(line string) error {
 		if err := h.perform(moves.ApplyDefinition(s.layout, definition, h.former, nil, &applied)); err != nil {
 			return err
 		}
-		h.former = definition.YAML()
+		h.former = tree.Digest(definition.YAML())
 		s.joined(h, applied)
 	case "settle":
 		s.settle()

@@ -47,7 +47,7 @@ type simHost struct {
 	rc   *registrytest.FaultyCenter
 	plan func(call int, op string) registrytest.Fault
 
-	former    []byte // the definition that it brought last
+	former    string // the digest of the definition that it brought last
 	joined    bool
 	why       string // why it is not in the job
 	leaving   bool   // draining
@@ -249,7 +249,7 @@ func (h *simHost) join(definition jobconfig.Configuration) (co.Applied, error) {
 	err := h.perform(moves.Join(&h.Member, co.Joining{Definition: definition, Former: h.former, Applied: &applied,
 		Detail: tree.HostDetail{State: tree.DetailReady, Digest: "sha256:d0", TriggerArgs: !h.old, RecordedKills: !h.old}}))
 	if err == nil {
-		h.joined, h.why, h.former = true, "", definition.YAML()
+		h.joined, h.why, h.former = true, "", tree.Digest(definition.YAML())
 	}
 	return applied, err
 }

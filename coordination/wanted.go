@@ -125,9 +125,9 @@ func (f findings) stayOut(v verdict, id string) error {
 func (f findings) tombstone(said tree.Word) tree.Wanted {
 	w := tree.ParseWanted(f.wanted.Data)
 	if !f.definition.Exists {
-		return w.Gone(said, nil, nil)
+		return w.Gone(said, "", nil)
 	}
-	return w.Gone(said, f.definition.Data, tree.ParseSuperseded(f.superseded.Data))
+	return w.Gone(said, tree.Digest(f.definition.Data), tree.ParseSuperseded(f.superseded.Data))
 }
 
 // Outside is the set of nodes that a host watches which stays out of a job.
@@ -145,8 +145,8 @@ func StaysOut(s registry.Snapshot, l tree.Layout, id string, mine []byte) error 
 }
 
 // NoteRemoval writes down that the job was removed by another program, unless it is
-// known who did: this host had the job, with a definition as YAML, and has found it gone.
-func (m *Member) NoteRemoval(ctx context.Context, mine []byte, now time.Time) error {
+// known who did: this host had the job, with a definition of that digest, and has found it gone.
+func (m *Member) NoteRemoval(ctx context.Context, mine string, now time.Time) error {
 	return m.perform(ctx, "note a removal", func(ctx context.Context, x *step.Exchange) error {
 		for {
 			n, err := x.Read(ctx, wantedQueries(m.Layout)...)
@@ -157,11 +157,12 @@ func (m *Member) NoteRemoval(ctx context.Context, mine []byte, now time.Time) er
 			if f.config.Exists || tree.ParseWanted(f.wanted.Data).Removed != nil {
 				return nil
 			}
-			if !f.definition.Exists { // it was removed with our nodes, by a program of the version before
-				f.definition.Exists, f.definition.Data = true, mine
-			}
 			said := tree.Word{By: anotherProgram, Since: now.UnixMilli()}
-			_, err = x.Commit(ctx, registry.Ensure(m.Layout.Sibling()), step.Put(f.wanted, f.tombstone(said).Data()))
+			gone := f.tombstone(said)
+			if !f.definition.Exists { // it was removed with our nodes, by a program of the version before
+				gone = tree.ParseWanted(f.wanted.Data).Gone(said, mine, tree.ParseSuperseded(f.superseded.Data))
+			}
+			_, err = x.Commit(ctx, registry.Ensure(m.Layout.Sibling()), step.Put(f.wanted, gone.Data()))
 			if step.Contested(err) {
 				continue
 			}

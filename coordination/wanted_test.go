@@ -31,7 +31,7 @@ func TestDecide(t *testing.T) {
 						if removed == "newer" {
 							list = list.Replace([]byte(mine), []byte("newer"))
 						}
-						w = w.Gone(tree.Word{}, definitions[removed], list)
+						w = w.Gone(tree.Word{}, tree.Digest(definitions[removed]), list)
 					}
 					w.Stopped = map[string]tree.Words{"": nil, "job": {tree.WholeJob: word}, "server": {"10.0.0.1": word}, "process": {"10.0.0.1@-@7": word},
 						"other server": {"10.0.0.2": word, "10.0.0.1@-@8": word}, "excepted": {tree.WholeJob: word, "10.0.0.1@-@7": tree.Word{}}}[stop]
@@ -182,7 +182,7 @@ func TestJoinWhileOperatorsSpeak(t *testing.T) {
 					}
 					err := h.perform(join)
 					if err == nil {
-						h.joined, h.why, h.former = true, "", c.file.YAML()
+						h.joined, h.why, h.former = true, "", tree.Digest(c.file.YAML())
 					}
 					if ended = i.calls < at; ended { // it is said when it has joined
 						saying()
@@ -239,8 +239,8 @@ func TestRestore(t *testing.T) {
 		c, h := group(t, 2, nil)
 		edited := c.file
 		edited.Description = "the newest"
-		must(t, h[0].perform(moves.ApplyDefinition(c.layout, edited, nil, nil, nil)))
-		h[0].former = edited.YAML()
+		must(t, h[0].perform(moves.ApplyDefinition(c.layout, edited, "", nil, nil)))
+		h[0].former = tree.Digest(edited.YAML())
 		damage(c)
 		c.settle()
 		if err := c.operate(moves.Restore(c.layout)); err != nil {

@@ -36,19 +36,20 @@ func (s Superseded) Data() []byte {
 	return b
 }
 
-func digestOf(definition []byte) string {
+// Digest is that of a definition, as YAML, by which definitions are compared.
+func Digest(definition []byte) string {
 	sum := sha256.Sum256(definition)
 	return hex.EncodeToString(sum[:digestLength])
 }
 
 // Contains reports whether the definition is in the list.
 func (s Superseded) Contains(definition []byte) bool {
-	return slices.Contains(s, digestOf(definition))
+	return slices.Contains(s, Digest(definition))
 }
 
 // Replace is the list after the definition newer has replaced older.
 func (s Superseded) Replace(older, newer []byte) Superseded {
-	return s.without(digestOf(newer)).add(digestOf(older))
+	return s.without(Digest(newer)).add(Digest(older))
 }
 
 // add is the list with a digest as its newest.

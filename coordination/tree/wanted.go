@@ -82,6 +82,9 @@ func (w Word) Same(v Word) bool { return w.Off == v.Off && w.Until == v.Until }
 // addresses, and of hosts, under [ProcessOf] their ids.
 type Words map[string]Word
 
+// ByFile begins By of a Word that a definition file says.
+const ByFile = "file "
+
 // WholeJob is the name of the whole job among Words.
 const WholeJob = ""
 
@@ -245,18 +248,18 @@ func (w Wanted) DisabledOn(ip string, byDefault bool) bool {
 
 // Had reports whether a definition was in force before the job was removed.
 func (w Wanted) Had(definition []byte) bool {
-	return w.Definition == digestOf(definition) || w.Superseded.Contains(definition)
+	return w.Definition == Digest(definition) || w.Superseded.Contains(definition)
 }
 
-// Gone is what is wanted of a job that somebody removes, whose last definition was
-// the one that is given, nil for none, after those in superseded. A removed job is
+// Gone is what is wanted of a job that somebody removes, whose last definition has
+// the digest, empty if there was none, after those in superseded. A removed job is
 // stopped and disabled nowhere.
-func (w Wanted) Gone(said Word, definition []byte, superseded Superseded) Wanted {
+func (w Wanted) Gone(said Word, digest string, superseded Superseded) Wanted {
 	said = said.bounded()
 	said.Off = false
 	gone := Wanted{Removed: &said, Definition: w.Definition, Superseded: w.Superseded}
-	if definition != nil {
-		gone.Definition, gone.Superseded = digestOf(definition), superseded
+	if digest != "" {
+		gone.Definition, gone.Superseded = digest, superseded
 	}
 	return gone
 }
@@ -279,7 +282,7 @@ func (w Wanted) Made(definition []byte) (Wanted, Superseded) {
 	if w.Removed != nil && w.Definition != "" {
 		list = list.add(w.Definition)
 	}
-	list = list.without(digestOf(definition))
+	list = list.without(Digest(definition))
 	w.Removed, w.Purged, w.Definition, w.Superseded = nil, false, "", nil
 	return w, list
 }

@@ -87,6 +87,10 @@ type Config struct {
 	// KeepServers is how long the node of an enabled server without an instance
 	// of a job stays in the registry; 0 is 24 h, a negative duration for ever.
 	KeepServers time.Duration
+	// KeepUnused is how many bytes, about, jobs without a definition may take in the
+	// registry: beyond that the host forgets of those that it has made the ones that had a
+	// definition for the shortest time. It requires OnlyHost. 0 is no bound.
+	KeepUnused int64
 	// OnStuck is called, from a goroutine of its own, if guests still run
 	// StopGrace after a lost session has cancelled them: code without a
 	// loop or a call cannot be interrupted. Their jobs are named. The process
@@ -163,6 +167,7 @@ type Host struct {
 	log     *zap.Logger
 	slots   *slots.Slots
 	commits *inflight.Commits
+	left    *leftovers
 	turns   *inflight.Turns
 	events  emitter
 	wake    chan struct{} // Apply has news; size 1
@@ -173,9 +178,9 @@ type Host struct {
 	desired map[string]Job
 	// parted is what was known of each job when the last session ended.
 	parted map[string]*JobStatus
-	// brought are the definitions, as YAML, that this host has last joined its
+	// brought are the digests of the definitions that this host has last joined its
 	// jobs with, or applied.
-	brought map[string][]byte
+	brought map[string]string
 	refused []Refusal
 	applied bool
 	state   HostState
@@ -249,7 +254,8 @@ func New(cfg Config) (*Host, error) {
 		process: event.Process(cfg.ServerIP, strconv.Itoa(os.Getpid())),
 		state:   HostStarting,
 		desired: make(map[string]Job),
-		brought: make(map[string][]byte),
+		brought: make(map[string]string),
+		left:    newLeftovers(cfg.KeepUnused),
 	}
 	h.events = emitter{sink: cfg.OnEvent, clock: h.clock}
 	return h, nil
@@ -291,18 +297,25 @@ func (h *Host) Apply(jobs []Job, refused []Refusal) {
 	notify(h.wake)
 }
 
-// former is the definition that this host last brought to the registry for a
-// job; nil for none.
-func (h *Host) former(job string) []byte {
+// former is the digest of the definition that this host last brought to the registry
+// for a job; empty for none.
+func (h *Host) former(job string) string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.brought[job]
 }
 
-func (h *Host) setFormer(job string, definition []byte) {
+func (h *Host) setFormer(job, digest string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.brought[job] = definition
+	h.brought[job] = digest
+}
+
+// dropFormer forgets what this host brought of a job that the registry has forgotten.
+func (h *Host) dropFormer(job string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	delete(h.brought, job)
 }
 
 // notify wakes a reader of a channel of size 1; wake-ups merge.

@@ -225,7 +225,7 @@ func (j *job) stoppedText() string {
 
 // says is what this host says by its definition.
 func (j *job) says(now moment) tree.Word {
-	return tree.Word{By: "file " + j.wanted.File + " on host " + j.host.cfg.ServerIP, Since: now.wall.UnixMilli()}
+	return tree.Word{By: tree.ByFile + j.wanted.File + " on host " + j.host.cfg.ServerIP, Since: now.wall.UnixMilli()}
 }
 
 // keepOut stays out of a job that this host has not joined: somebody wants it so.

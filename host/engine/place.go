@@ -172,7 +172,10 @@ func (p *place) publishTally(now moment) {
 
 // brought takes note of what became of the definition.
 func (p *place) brought(applied coordination.Applied) {
-	p.host.setFormer(p.name, p.wanted.Definition.YAML())
+	p.host.setFormer(p.name, tree.Digest(p.wanted.Definition.YAML()))
+	if applied.Created {
+		p.host.left.create(p.name)
+	}
 	p.joining.outdated = ""
 	fields, file := zap.String("fields", joinWords(applied.Kept)), zap.String("file", p.wanted.File)
 	switch {

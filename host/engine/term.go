@@ -70,6 +70,8 @@ type term struct {
 	owed  map[string]bool
 	wg    sync.WaitGroup // the job loops
 	ended chan *job      // a loop ended by itself
+	// cleared are jobs that were forgotten, or that stay: they may be wanted again.
+	cleared chan string
 	// buried are the hosts that were reported to be gone.
 	buried map[string]bool
 	// progressAt is when to log how many jobs have joined; zero once all have.
@@ -90,9 +92,10 @@ func newTerm(h *Host, r *fence.Session) *term {
 		arrivals: arrivals.New(mostJoining, func(j *job) string { return j.name }, (*job).nudge),
 		// Each host takes the jobs in an order of its own, so that hosts share the work: what one of them has
 		// done others need not try.
-		steps:  arrivals.New(mostStepping, func(j *job) string { return shuffled(self.ID, j.name) }, (*job).nudge),
-		buried: make(map[string]bool),
-		ended:  make(chan *job),
+		steps:   arrivals.New(mostStepping, func(j *job) string { return shuffled(self.ID, j.name) }, (*job).nudge),
+		buried:  make(map[string]bool),
+		ended:   make(chan *job),
+		cleared: make(chan string),
 	}
 }
 
@@ -138,6 +141,9 @@ func (t *term) run(ctx, kill context.Context) (lost bool) {
 	if err != nil { // the session is over, or about to be
 		t.host.log.Warn("registry: watching the base of the namespace's numbers", zap.Error(err))
 	}
+	if t.host.cfg.KeepUnused > 0 {
+		t.wg.Go(func() { t.clear(work) })
+	}
 	t.reconcile(work)
 	trust, changed := t.registry.Trust()
 	ticker := time.NewTicker(clockInterval)
@@ -163,6 +169,10 @@ func (t *term) run(ctx, kill context.Context) (lost bool) {
 			t.forget(j)
 			if draining != nil {
 				t.begin(work, j.name) // it may have been left and wanted again since
+			}
+		case name := <-t.cleared:
+			if draining != nil {
+				t.begin(work, name)
 			}
 		case <-draining:
 			draining = nil
@@ -268,6 +278,7 @@ func (t *term) reconcile(work context.Context) {
 func (t *term) begin(work context.Context, name string) {
 	wanted, ok := t.host.wanted()[name]
 	if !ok {
+		t.host.left.gone(name)
 		return
 	}
 	t.mu.Lock()
@@ -280,6 +291,9 @@ func (t *term) bring(work context.Context, name string, wanted Job) {
 	if j, runs := t.jobs[name]; runs {
 		j.update(wanted)
 		return
+	}
+	if !t.host.left.back(name) {
+		return // once it is cleared
 	}
 	j := newJob(t, wanted, t.identity(name))
 	t.jobs[name], t.sorted = j, nil

@@ -777,9 +777,9 @@ func tombstone(n registry.Snapshot, l tree.Layout, said tree.Word, purge bool) [
 		if w.Removed != nil { // a host of the version before has brought it back
 			said = *w.Removed
 		}
-		var last []byte
+		last := ""
 		if definition := n.Data(l.Definition()); definition.Exists {
-			last = definition.Data
+			last = tree.Digest(definition.Data)
 		}
 		w = w.Gone(said, last, tree.ParseSuperseded(n.Data(l.Superseded()).Data))
 	}

@@ -360,6 +360,7 @@ func (s *system) wireHost(ctx context.Context) (err error) {
 		},
 		Numbers:        s.numbers,
 		OnlyHost:       !s.registry.Backend.Shared(),
+		KeepUnused:     keepUnused(s.registry.Backend.Shared()),
 		Namespace:      l.Namespace,
 		ServerIP:       s.serverIP,
 		MaxConcurrency: l.MaxConcurrency,
@@ -390,6 +391,14 @@ func (s *system) wireHost(ctx context.Context) (err error) {
 		Logger:         s.log,
 	})
 	return err
+}
+
+// keepUnused is how many bytes jobs without a definition may take in the registry; 0 is no bound.
+func keepUnused(shared bool) int64 {
+	if shared { // it is not in this host's memory
+		return 0
+	}
+	return 256 << 20
 }
 
 // addChange takes the record of a change that no host was asked for.
