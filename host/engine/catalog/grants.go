@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"maps"
 	"os"
-	"path"
 	"slices"
 	"strings"
 
@@ -32,7 +31,7 @@ type granted struct {
 	kept bool
 	// inProcess says that the key that signed the module is trusted to run in this process.
 	inProcess bool
-	folder    string // of the job's definition
+	file      string // with the job's definition
 }
 
 // signed says who signed a module.
@@ -101,7 +100,7 @@ func (s state) regrant(b *binding, m compiled) *binding {
 	}
 	g.kept = true
 	other := *b
-	g.folder = path.Dir(b.job.File)
+	g.file = b.job.File
 	other.granted, other.by, other.job.Module = g.key, g.by, m.bind(b.job.Definition.JobName, g)
 	return &other
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path"
 	"slices"
 	"time"
 
@@ -191,7 +192,7 @@ func (m *boundModule) executor(c jobconfig.Configuration) (abi.Executor, error) 
 	defer cancel()
 	share := ""
 	if at == inGroup {
-		share = m.placement.group(m.granted.folder, m.granted.by.signer)
+		share = m.placement.group(path.Dir(m.granted.file), m.granted.by.signer)
 	}
 	return m.process.Executor(ctx, s, share)
 }
@@ -223,6 +224,7 @@ func (m *boundModule) settings(c jobconfig.Configuration) (plugin.Settings, erro
 		MemoryLimit:  memoryLimit(m.ceilings, c.JobName, g.MemoryLimit),
 		Args:         g.Args,
 		Granted:      m.allowed,
+		Group:        groupOf(m.granted.by.signer, m.granted.file),
 	}
 	if g.StreamingProcess {
 		s.CallTimeout = time.Duration(m.ceilings.Of(c.JobName, ceiling.Timeout).Cap(int64(streamCallTimeout)))

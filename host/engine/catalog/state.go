@@ -604,7 +604,7 @@ func (s state) bind(c claim, before *binding, outcomes map[string]outcome) attem
 	if before != nil && before.job.File == c.file && before.digest == digest && before.granted == g.key && sameDocument(before.doc, c.doc) {
 		return attempt{binding: before}
 	}
-	g.folder = path.Dir(c.file)
+	g.file = c.file
 	m := o.compiled.bind(conf.JobName, g)
 	if before != nil && before.digest == digest && before.granted == g.key && path.Dir(before.job.File) == path.Dir(c.file) {
 		m = before.job.Module

@@ -53,12 +53,12 @@ func compiler(p *program) func() *exec.Cmd {
 }
 
 // newWorkers makes the worker processes of a runtime; nil if this program cannot
-// be started once more.
-func newWorkers(p *program, r *plugin.Runtime, log *slog.Logger) *process.Workers {
+// be started once more. So many items run at once; 0: the host says nothing of it.
+func newWorkers(p *program, r *plugin.Runtime, items int, log *slog.Logger) *process.Workers {
 	if p.self == nil {
 		return nil
 	}
-	return process.New(process.Options{Runtime: r, Logger: log, Command: func(label string) *exec.Cmd { return p.self(guestsWord, label) }})
+	return process.New(process.Options{Runtime: r, Items: items, Logger: log, Command: func(label string) *exec.Cmd { return p.self(guestsWord, label) }})
 }
 
 func guestsCommand(p *program) *cobra.Command {

@@ -277,7 +277,7 @@ func invokeModule(ctx context.Context, p *program, o *invocation) error {
 	}()
 	var workers *process.Workers
 	if o.isolation != "" {
-		if workers = newWorkers(p, runtime, warnings); workers == nil {
+		if workers = newWorkers(p, runtime, 0, warnings); workers == nil {
 			return errors.New("--isolation process: this program cannot be started once more")
 		}
 		defer workers.Close()

@@ -161,7 +161,7 @@ and its module want is shown beside what is granted.`,
 			if err != nil {
 				return err
 			}
-			o := catalog.Options{Runtime: runtime, Ceilings: ceilings, Placement: catalog.Placement{Alone: isolate, InProcess: inside}, Workers: newWorkers(p, runtime, nil), Granted: check.granted()}
+			o := catalog.Options{Runtime: runtime, Ceilings: ceilings, Placement: catalog.Placement{Alone: isolate, InProcess: inside}, Workers: newWorkers(p, runtime, 0, nil), Granted: check.granted()}
 			findings := catalog.Check(ctx, o, args)
 			if o.Workers != nil {
 				o.Workers.Close()

@@ -206,7 +206,7 @@ func (s *system) wireRuntime(ctx context.Context) error {
 	if err := memoryMetrics(s.metrics, s.runtime.Memory); err != nil {
 		return err
 	}
-	if s.workers = newWorkers(p, s.runtime, terminal.Slog(s.log)); s.workers == nil {
+	if s.workers = newWorkers(p, s.runtime, l.MaxConcurrency, terminal.Slog(s.log)); s.workers == nil {
 		return errors.New("worker processes: the file of this program cannot be found, so it cannot be started once more")
 	}
 	s.onClose("worker processes", func() error { s.workers.Close(); return nil })

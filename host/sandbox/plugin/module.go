@@ -70,6 +70,8 @@ type Settings struct {
 	// _initialize, and in invocations whose context has none.
 	PluginConfig []byte
 	Mounts       []Mount
+	// Group has the jobs that share the processes of their own which a host has.
+	Group string
 	// Granted are the import modules of capabilities that the job may use.
 	Granted []string
 	// CallTimeout bounds each call of job_fetch and job_process of a

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/wasmjob/wasmjob/abi"
+	"github.com/wasmjob/wasmjob/host/engine/admission/slots"
 	"github.com/wasmjob/wasmjob/host/sandbox/plugin"
 	"github.com/wasmjob/wasmjob/host/sandbox/wasm"
 )
@@ -19,7 +20,8 @@ type executor struct {
 	w        *Workers
 	settings plugin.Settings
 	needs    plugin.Needs
-	home     *group // in which its guests run, unless it is suspected
+	home     *group         // in which its guests run, unless it is suspected
+	account  *slots.Account // of processes of its own
 
 	plugin.Uses
 	expected atomic.Int64 // the most that a guest has needed, in bytes
@@ -56,6 +58,7 @@ func (x *executor) Release() {
 		g.remove(x)
 	}
 	w.unref(x.home)
+	x.account.Close()
 	x.m.m.Release()
 }
 

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/wasmjob/wasmjob/host/engine/admission/slots"
 	"github.com/wasmjob/wasmjob/host/sandbox/plugin"
 )
 
@@ -29,6 +30,7 @@ type group struct {
 	// are any, or a process.
 	users    int
 	base     *plugin.Account
+	place    *slots.Hold   // of a group of one job, while it has base
 	process  *child        // nil, or dead: there is none
 	starting chan struct{} // closed when a start is over; nil: nobody starts it
 	modules  map[string]*resident
@@ -54,6 +56,13 @@ func (g *group) enter(ctx context.Context, x *executor, guest int64) (*plugin.Ac
 		g.mu.Lock()
 		need, base, code := guest, g.base == nil, g.modules[x.Digest()] == nil
 		g.mu.Unlock()
+		var place *slots.Hold
+		if base && g.alone { // before there is memory, which others need meanwhile
+			var err error
+			if place, err = g.w.place(ctx, x); err != nil {
+				return nil, err
+			}
+		}
 		beside := int64(0)
 		if base {
 			beside += baseMemory
@@ -66,9 +75,12 @@ func (g *group) enter(ctx context.Context, x *executor, guest int64) (*plugin.Ac
 		}
 		account, err := g.w.o.Runtime.Admit(ctx, x.settings.JobName, need)
 		if err != nil {
+			if place != nil {
+				place.End()
+			}
 			return nil, err
 		}
-		if g.admitted(account, x, base, code) {
+		if g.admitted(account, x, base, code, place) {
 			return account, nil
 		}
 		account.Close() // the process, or the module, has left meanwhile
@@ -76,10 +88,15 @@ func (g *group) enter(ctx context.Context, x *executor, guest int64) (*plugin.Ac
 }
 
 // admitted counts a worker in, if there is memory for all that it needs: it was there,
-// or the account has it.
-func (g *group) admitted(account *plugin.Account, x *executor, base, code bool) bool {
+// or the account has it. It takes the place, or gives it back.
+func (g *group) admitted(account *plugin.Account, x *executor, base, code bool, place *slots.Hold) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	defer func() {
+		if place != nil && place != g.place {
+			place.End()
+		}
+	}()
 	m := g.modules[x.Digest()]
 	if (g.base == nil && !base) || (m == nil && !code) {
 		return false
@@ -87,7 +104,7 @@ func (g *group) admitted(account *plugin.Account, x *executor, base, code bool) 
 	if base {
 		part := account.Split(baseMemory, processes)
 		if g.base == nil {
-			g.base = part
+			g.base, g.place = part, place
 		} else {
 			part.Close()
 		}
@@ -141,6 +158,10 @@ func (g *group) drop() *child {
 	if g.base != nil {
 		g.base.Close()
 		g.base = nil
+		if g.place != nil {
+			g.place.End()
+			g.place = nil
+		}
 	}
 	return c
 }
@@ -248,11 +269,16 @@ func (w *Workers) launch(ctx context.Context, g *group) (*child, error) {
 		return nil, err
 	}
 	q := start{Dir: dir, Compile: dir == "", Readable: g.readable}
+	if g.alone {
+		if err := w.places.pace.Wait(ctx); err != nil {
+			return nil, fmt.Errorf("worker process: waiting for its turn to start: %w", err)
+		}
+	}
 	whole := ctx
 	ctx, cancel := context.WithTimeout(ctx, w.o.patience)
 	defer cancel()
 	c, err := w.start(ctx, g, &q)
-	for err != nil && scarce(err) && w.endIdle() {
+	for err != nil && scarce(err) && w.endIdle(false) {
 		c, err = w.start(ctx, g, &q)
 	}
 	if err != nil {

@@ -146,7 +146,7 @@ func (m *Module) Executor(ctx context.Context, s plugin.Settings, share string) 
 		m.m.Release()
 		return nil, err
 	}
-	x := &executor{m: m, w: m.w, settings: s, needs: needs}
+	x := &executor{m: m, w: m.w, settings: s, needs: needs, account: m.w.places.account(s.Group)}
 	if share == "" {
 		x.home = m.w.alone(s)
 	} else {

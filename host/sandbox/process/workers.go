@@ -46,12 +46,16 @@ type Options struct {
 	// [Serve] and ends. The label says for people what it runs. Its streams,
 	// environment and directory are set by this package.
 	Command func(label string) *exec.Cmd
+	// Items is how many items run at once on this host; 0 is 8 for each processor. Twice as
+	// many processes of one job may run, or fewer if the host may have few tasks.
+	Items int
 	// Logger takes what an operator should know; nil drops it.
 	Logger *slog.Logger
 
-	// For tests: instead of idleTime, Grace and startTime, unless 0; and what a process
+	// For tests: instead of idleTime, Grace, startTime and tasksLimit, unless 0; and what a process
 	// says of its sandbox.
 	idle, grace, patience time.Duration
+	tasks                 int
 	sandbox               func(string)
 }
 
@@ -92,6 +96,8 @@ type Workers struct {
 	changed   chan struct{}  // for keep: look again
 	endKeep   context.CancelFunc
 	ids       atomic.Int64 // of executors, guests and runs
+	places    places       // of processes of one job
+	wanted    atomic.Int64 // who waits for a place
 
 	mu        sync.Mutex
 	closed    bool
@@ -118,6 +124,7 @@ func New(o Options) *Workers {
 	for _, f := range slices.Concat(abi.CapabilityImports(), abi.DirectoryFunctions()) {
 		w.functions[f.Module+"."+f.Name] = &f
 	}
+	w.places = newPlaces(o.Items, cmp.Or(o.tasks, tasksLimit()))
 	w.trials = w.group("trials", "modules on trial", nil)
 	w.joined.Go(w.starter)
 	var ctx context.Context
@@ -199,9 +206,13 @@ func (w *Workers) list() []*group {
 	return list
 }
 
-// relieve has modules leave and ends idle processes while workers wait for memory.
+// relieve has modules leave and ends idle processes while workers wait for memory, and an idle
+// process while others wait for its place.
 func (w *Workers) relieve() {
-	for w.o.Runtime.Memory().Waiting > 0 && (w.evictIdle() || w.endIdle()) {
+	for w.o.Runtime.Memory().Waiting > 0 && (w.evictIdle() || w.endIdle(false)) {
+	}
+	if w.wanted.Load() > 0 { // who came to wait has ended those that were idle then
+		w.endIdle(true)
 	}
 }
 
@@ -222,15 +233,15 @@ func (w *Workers) evictIdle() bool {
 	return oldest != nil && oldest.g.evict(oldest.digest)
 }
 
-// endIdle ends the process that has been idle for longest. It reports false if
-// there is none.
-func (w *Workers) endIdle() bool {
+// endIdle ends the process that has been idle for longest, of those of one job if alone is
+// set. It reports false if there is none.
+func (w *Workers) endIdle(alone bool) bool {
 	list := w.list()
 	slices.SortFunc(list, func(a, b *group) int { return a.idleSince().Compare(b.idleSince()) })
 	for _, g := range list {
 		g.mu.Lock()
 		var c *child
-		idle := g.users == 0 && g.base != nil && g.starting == nil
+		idle := (g.alone || !alone) && g.users == 0 && g.base != nil && g.starting == nil
 		if idle {
 			c = g.drop()
 		}
