@@ -14,8 +14,8 @@ import (
 const (
 	// itemsPerProcessor is how many items run at once on a host that says nothing of it.
 	itemsPerProcessor = 8
-	// tasksOfProcess is how many tasks (threads) a process has, about.
-	tasksOfProcess = 10
+	// baseTasks is how many tasks (threads) a process has, about, besides one for each processor.
+	baseTasks = 20
 	// startsPerProcessor is how many processes of jobs of their own start in a second for each
 	// processor, once as many have started as there may be.
 	startsPerProcessor = 4
@@ -31,14 +31,17 @@ type places struct {
 
 // newPlaces makes the places of a host that runs so many items at once, 0 if it says nothing
 // of it, and may have so many tasks, 0 if that is not bounded: twice as many as items, so
-// that processes are there for the next fires, but half of the tasks at most.
+// that processes are there for the next fires, but three quarters of the tasks at most.
 func newPlaces(items, tasks int) places {
 	n := 2 * cmp.Or(items, itemsPerProcessor*runtime.GOMAXPROCS(0))
 	if tasks > 0 {
-		n = max(min(n, tasks/2/tasksOfProcess), 1)
+		n = max(min(n, tasks*3/4/tasksOfProcess()), 1)
 	}
 	return places{slots.New(n), max(n*3/4, 1), rate.NewLimiter(rate.Limit(startsPerProcessor*runtime.GOMAXPROCS(0)), n)}
 }
+
+// tasksOfProcess is how many tasks a process has, about.
+func tasksOfProcess() int { return baseTasks + runtime.GOMAXPROCS(0) }
 
 // account is that of an executor whose job is in the group.
 func (p places) account(group string) *slots.Account { return p.Account(group, p.share) }

@@ -14,12 +14,12 @@ import (
 	"github.com/wasmjob/wasmjob/host/sandbox/wasm"
 )
 
-// There are twice as many processes of one job as items, and half of the tasks at most.
+// There are twice as many processes of one job as items, and three quarters of the tasks at most.
 func TestNewPlaces(t *testing.T) {
 	for _, c := range []struct{ items, tasks, want, share int }{
 		{0, 0, 16 * runtime.GOMAXPROCS(0), 12 * runtime.GOMAXPROCS(0)},
 		{20, 0, 40, 30},
-		{20, 512, 25, 18},
+		{20, 16 * tasksOfProcess(), 12, 9},
 		{1, 100_000, 2, 1},
 		{20, 5, 1, 1},
 	} {
@@ -47,7 +47,7 @@ func TestNewPlaces_pace(t *testing.T) {
 // Jobs with processes of their own have as many at once as there are places; an idle one is
 // ended for another job, and one that runs is waited for, without memory.
 func TestPlaces(t *testing.T) {
-	w := workers(t, "good", plugin.Options{}, Options{tasks: 2 * 2 * tasksOfProcess}) // two places
+	w := workers(t, "good", plugin.Options{}, Options{tasks: 3 * tasksOfProcess()}) // two places
 	m := moduleOf(t, w, "c/guest")
 	var jobs []abi.Executor
 	for i, group := range []string{"file a", "file a", "file a", "file b"} {
