@@ -39,7 +39,7 @@
 //	 3. Begin: records, running marks and the host's list of runs, guarded by
 //	    the share and by every item's record. What cannot begin says why.
 //	 4. A goroutine per fire calls the listeners and runs the workers; a worker
-//	    takes items one by one, each within a slot of the host (host/engine/admission/slots), retries by the
+//	    takes items one by one, each within a slot of the host (internal/slots), retries by the
 //	    job's policy, and posts the result to the loop.
 //	 5. Complete: the ends of all runs that are there, at once when nothing runs
 //	    any more, else 50 ms after the first. An offset goes with its item.

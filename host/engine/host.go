@@ -23,10 +23,10 @@ import (
 	"github.com/wasmjob/wasmjob/coordination/tree"
 	"github.com/wasmjob/wasmjob/host/config/ceiling"
 	"github.com/wasmjob/wasmjob/host/engine/admission/inflight"
-	"github.com/wasmjob/wasmjob/host/engine/admission/slots"
 	"github.com/wasmjob/wasmjob/host/engine/failures"
 	"github.com/wasmjob/wasmjob/host/engine/run"
 	"github.com/wasmjob/wasmjob/host/event"
+	"github.com/wasmjob/wasmjob/internal/slots"
 	"github.com/wasmjob/wasmjob/internal/text/words"
 )
 

@@ -16,7 +16,7 @@ import (
 
 // What a host keeps of a plugins directory, whatever lies in it. A host has 10,000 jobs.
 const (
-	// mostFiles is how many definitions are read; of modules and of signatures as many each.
+	// mostFiles is how many definitions are read; of modules, signatures and calendars as many each.
 	mostFiles = 20_000
 	// mostJobs is how many jobs all definitions may define together.
 	mostJobs = 50_000
@@ -81,7 +81,7 @@ func list(dir string, most int, first map[string]bool) (names map[string]bool, e
 
 // String is what files of the kind are called together.
 func (k kind) String() string {
-	return [...]string{"other files", "modules", "definitions", "signatures"}[k]
+	return [...]string{"other files", "modules", "definitions", "signatures", "calendars"}[k]
 }
 
 // brief keeps of what is wrong with a file so much as is ever shown, or one thing only.

@@ -16,8 +16,8 @@ import (
 	"github.com/wasmjob/wasmjob/coordination"
 	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/coordination/tree"
-	"github.com/wasmjob/wasmjob/host/engine/admission/slots"
 	"github.com/wasmjob/wasmjob/host/event"
+	"github.com/wasmjob/wasmjob/internal/slots"
 )
 
 // streamTurn is how long a streaming item runs while others of its job wait for its

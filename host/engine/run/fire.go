@@ -19,8 +19,8 @@ import (
 	"github.com/wasmjob/wasmjob/coordination/recipe/guarantee"
 	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/coordination/tree"
-	"github.com/wasmjob/wasmjob/host/engine/admission/slots"
 	"github.com/wasmjob/wasmjob/host/event"
+	"github.com/wasmjob/wasmjob/internal/slots"
 )
 
 // Owner is the job that a fire belongs to. Fires call it from their goroutines.

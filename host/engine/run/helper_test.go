@@ -12,8 +12,8 @@ import (
 	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/coordination"
 	"github.com/wasmjob/wasmjob/coordination/registry"
-	"github.com/wasmjob/wasmjob/host/engine/admission/slots"
 	"github.com/wasmjob/wasmjob/host/event"
+	"github.com/wasmjob/wasmjob/internal/slots"
 )
 
 type quietOwner struct {

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/wasmjob/wasmjob/abi"
-	"github.com/wasmjob/wasmjob/host/engine/admission/slots"
+	"github.com/wasmjob/wasmjob/internal/slots"
 )
 
 // TestKilledExecution kills a run at each point of its way from the begin to the

@@ -13,8 +13,8 @@ import (
 	"github.com/wasmjob/wasmjob/coordination/recipe/guarantee"
 	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/coordination/tree"
-	"github.com/wasmjob/wasmjob/host/engine/admission/slots"
 	"github.com/wasmjob/wasmjob/host/event"
+	"github.com/wasmjob/wasmjob/internal/slots"
 )
 
 // ListenerWait is a fire's wait for other hosts around a listener.

@@ -10,8 +10,8 @@ import (
 
 	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
-	"github.com/wasmjob/wasmjob/host/engine/admission/slots"
 	"github.com/wasmjob/wasmjob/host/event"
+	"github.com/wasmjob/wasmjob/internal/slots"
 )
 
 // listening is an executor whose module has a listener, and of which nothing else runs.

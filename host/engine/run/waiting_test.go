@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/wasmjob/wasmjob/abi"
-	"github.com/wasmjob/wasmjob/host/engine/admission/slots"
+	"github.com/wasmjob/wasmjob/internal/slots"
 )
 
 // short is an executor that has no memory at first.

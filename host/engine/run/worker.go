@@ -14,9 +14,9 @@ import (
 	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/coordination"
 	"github.com/wasmjob/wasmjob/coordination/registry"
-	"github.com/wasmjob/wasmjob/host/engine/admission/slots"
 	"github.com/wasmjob/wasmjob/host/event"
 	"github.com/wasmjob/wasmjob/host/sandbox/capability/kv"
+	"github.com/wasmjob/wasmjob/internal/slots"
 )
 
 // SoftGrace is how long before a hard stop guests are cancelled.

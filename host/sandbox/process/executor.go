@@ -9,9 +9,9 @@ import (
 	"time"
 
 	"github.com/wasmjob/wasmjob/abi"
-	"github.com/wasmjob/wasmjob/host/engine/admission/slots"
 	"github.com/wasmjob/wasmjob/host/sandbox/plugin"
 	"github.com/wasmjob/wasmjob/host/sandbox/wasm"
+	"github.com/wasmjob/wasmjob/internal/slots"
 )
 
 // executor implements abi.Executor.

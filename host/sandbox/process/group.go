@@ -10,8 +10,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/wasmjob/wasmjob/host/engine/admission/slots"
 	"github.com/wasmjob/wasmjob/host/sandbox/plugin"
+	"github.com/wasmjob/wasmjob/internal/slots"
 )
 
 // group is the jobs that share a worker process. There is at most one process at a

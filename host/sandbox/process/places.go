@@ -8,7 +8,7 @@ import (
 
 	"golang.org/x/time/rate"
 
-	"github.com/wasmjob/wasmjob/host/engine/admission/slots"
+	"github.com/wasmjob/wasmjob/internal/slots"
 )
 
 const (
