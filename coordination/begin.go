@@ -24,6 +24,8 @@ type Beginning struct {
 	// in Unix milliseconds. A record beyond Ahead refuses no instant, and the
 	// begin repairs it. 0 is no limit. Triggers have none.
 	Latest, Ahead int64
+	// Count is set if the records count the scheduled instants that are begun.
+	Count bool
 }
 
 // Begun is what became of a Beginning.
@@ -334,6 +336,11 @@ func (g *begin) ops(i int, c *commit) tree.Record {
 		return record
 	}
 	record := before.Begin(g.Self.ID, g.Fire, g.Now.UnixMilli())
+	if !g.Count {
+		record.Runs = 0
+	} else if g.Fire.Trigger == 0 {
+		record.Runs++
+	}
 	version := state.RecordVersion
 	if version < 0 {
 		c.add(roleRecord, i, registry.Create(l.Record(i), nil))

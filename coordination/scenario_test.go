@@ -500,6 +500,11 @@ func (s *script) set(c *jobconfig.Configuration, setting string) {
 			c.Props = make(map[string]string)
 		}
 		c.Props[jobconfig.PropMaxHostDeaths] = value
+	case "overlap":
+		if c.Props = maps.Clone(c.Props); c.Props == nil {
+			c.Props = make(map[string]string)
+		}
+		c.Props["wasm.overlap"] = value
 	case "parameter":
 		c.JobParameter = value
 	case "description":
@@ -670,6 +675,12 @@ func (s *script) record(data []byte) string {
 		text += " open"
 	} else {
 		text += "-" + clock(r.Ended) + " " + r.Outcome
+	}
+	if r.Owed != "" {
+		text += ", owes"
+		for _, at := range r.OwedInstants() {
+			text += " " + clock(at)
+		}
 	}
 	if r.Deaths > 0 {
 		text += fmt.Sprintf(", %d died (%s)", r.Deaths, r.Died)

@@ -71,6 +71,36 @@ type simItem struct {
 	quiet    bool // it may begin beside Java hosts
 	fire     tree.Fire
 	due      *tree.Fire
+	queue    []int64 // instants that follow due, each for itself
+	to       int64   // up to when due and queue are all that is owed
+}
+
+// queues reports whether the job's instants wait in a queue.
+func (h *simHost) queues() bool {
+	guest, _ := h.View.Config.Guest()
+	return guest.Overlap == jobconfig.OverlapQueueAll
+}
+
+// owing is the item's state with what it owes besides a fire in the record.
+func (h *simHost) owing(it *simItem, besides tree.Fire) co.ItemState {
+	state := it.state
+	if !h.queues() {
+		return state
+	}
+	var instants []int64
+	if it.due != nil && it.due.Instant != besides.Instant {
+		instants = append(instants, it.due.Instant)
+	}
+	state.Record = state.Record.Owes(append(instants, it.queue...), it.to)
+	return state
+}
+
+// pop makes the next instant of the queue the one that is due.
+func (it *simItem) pop() {
+	it.due = nil
+	if len(it.queue) > 0 {
+		it.due, it.queue = &tree.Fire{Instant: it.queue[0], Source: "misfire"}, it.queue[1:]
+	}
 }
 
 // start is the instant at which every cluster begins.
@@ -416,6 +446,10 @@ func (h *simHost) readShare() error {
 			h.items[i] = it
 		}
 		it.quiet = it.quiet && it.owned
+		if !it.owned && h.queues() {
+			it.queue, it.to = state.Record.OwedInstants(), state.Record.OwedTo
+			it.pop()
+		}
 		it.owned = true
 		if !it.running {
 			it.state = state
@@ -601,7 +635,12 @@ func (h *simHost) fire(at time.Time) error {
 		default:
 			due := id
 			due.Source = "misfire"
-			it.due, it.state.Misfire = &due, true
+			if it.to = id.Instant; h.queues() && it.due != nil {
+				it.queue = append(it.queue, id.Instant)
+			} else {
+				it.due = &due
+			}
+			it.state.Misfire = true
 			busy = append(busy, i)
 		}
 	}
@@ -680,7 +719,7 @@ func (h *simHost) begin(id tree.Fire, items tree.Items, trigger bool) error {
 	}
 	states := make(map[int]co.ItemState)
 	for _, i := range items {
-		states[i] = h.items[i].state
+		states[i] = h.owing(h.items[i], id)
 	}
 	var out co.Begun
 	err = h.perform(moves.Begin(&h.Member, co.Beginning{Fire: id, Items: states,
@@ -697,7 +736,8 @@ func (h *simHost) begin(id tree.Fire, items tree.Items, trigger bool) error {
 	var begun tree.Items
 	for i, state := range out.Items {
 		it := h.items[i]
-		it.running, it.quiet, it.failover, it.state, it.fire, it.due = true, true, false, state, id, nil
+		it.running, it.quiet, it.failover, it.state, it.fire = true, true, false, state, id
+		it.pop()
 		begun = append(begun, i)
 	}
 	slices.Sort(begun)
@@ -743,7 +783,7 @@ func (h *simHost) complete(items tree.Items, outcome, offset string) error {
 		if it == nil || !it.running {
 			return fmt.Errorf("item %d does not run on %s", i, h.name)
 		}
-		c.Items[i] = co.Ended{State: it.state, Outcome: outcome, Failover: it.failover, Offset: []byte(offset), HasOffset: offset != ""}
+		c.Items[i] = co.Ended{State: h.owing(it, tree.Fire{}), Outcome: outcome, Failover: it.failover, Offset: []byte(offset), HasOffset: offset != ""}
 		if !it.owned {
 			c.Wake = true
 		}

@@ -71,6 +71,24 @@ type Guest struct {
 	// CatchUpWindow is how old a missed instant may be and still be made up
 	// for. "wasm.catchUpWindow"
 	CatchUpWindow time.Duration
+	// CatchUp says which missed instants are made up for, at most CatchUpMax of them;
+	// empty: see [Guest.CatchesUp]. "wasm.catchUp", "wasm.catchUpMax"
+	CatchUp    CatchUp
+	CatchUpMax int
+	// Overlap says what becomes of an instant that comes while the item runs; empty:
+	// see [Guest.Overlaps]. QueueMax is how many instants an item may owe with
+	// [OverlapQueueAll]. "wasm.overlap", "wasm.queueMax"
+	Overlap  Overlap
+	QueueMax int
+	// StartWithin is how long after its instant an item may start, 0 = any time.
+	// "wasm.startWithin"
+	StartWithin time.Duration
+	// MaxRuns is for how many instants the job runs before it is paused, 0 = any number.
+	// "wasm.maxRuns"
+	MaxRuns int
+	// PauseAfterFailures is after how many failures of an item in a row the job is
+	// paused, 0 = never. "wasm.pauseAfterFailures"
+	PauseAfterFailures int
 	// MaxHostDeaths is how many hosts in a row may die in runs of an item
 	// before the item is held back, 0 = any number. "wasm.maxHostDeaths"
 	MaxHostDeaths int
@@ -109,6 +127,33 @@ const (
 	// IsolationHost: as IsolationFire, in the host's own process, if its operator allows
 	// that.
 	IsolationHost Isolation = "host"
+)
+
+// Overlap says what becomes of an instant that comes while the item still runs.
+type Overlap string
+
+// The overlaps.
+const (
+	// OverlapSkip drops the instant.
+	OverlapSkip Overlap = "skip"
+	// OverlapQueueOne runs the item once more when it has ended, for the newest instant.
+	OverlapQueueOne Overlap = "queue_one"
+	// OverlapQueueAll runs the item for each instant, oldest first.
+	OverlapQueueAll Overlap = "queue_all"
+	// OverlapCancel asks the run to stop, and then runs the item for the newest instant.
+	OverlapCancel Overlap = "cancel"
+	// OverlapTerminate stops the run by force, and then runs the item for the newest instant.
+	OverlapTerminate Overlap = "terminate"
+)
+
+// CatchUp says which instants are made up for that no host could run.
+type CatchUp string
+
+// The catch-ups.
+const (
+	CatchUpNone   CatchUp = "none"
+	CatchUpLatest CatchUp = "latest" // the newest one
+	CatchUpAll    CatchUp = "all"    // each, oldest first
 )
 
 // RetryPolicy says what happens when an item does not end well. Retries run

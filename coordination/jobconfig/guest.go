@@ -15,6 +15,11 @@ const (
 	PropFetchDataCount  = "wasm.fetchDataCount"
 	PropMaxHostDeaths   = "wasm.maxHostDeaths"
 	propRetryMaxBackoff = "wasm.retry.maxBackoff"
+	propOverlap         = "wasm.overlap"
+	propCatchUp         = "wasm.catchUp"
+	// PropMaxRuns and PropPauseAfterFailures pause a job.
+	PropMaxRuns            = "wasm.maxRuns"
+	PropPauseAfterFailures = "wasm.pauseAfterFailures"
 	// PropStreamingProcess is ElasticJob's own.
 	PropStreamingProcess = "streaming.process"
 	// PropPrefix begins all keys that are not ElasticJob's.
@@ -27,6 +32,7 @@ const (
 	MinMemoryLimit    = 64 << 10 // one page
 	MaxMemoryLimit    = 2 << 30  // see host/sandbox/plugin/wasm.MostPages
 	MaxFetchDataCount = 1_000_000
+	MaxQueue          = 1000 // instants of an item that wait
 )
 
 // RetryOutcomes are the outcomes that may be tried again, in the order in
@@ -40,9 +46,69 @@ func DefaultGuest() Guest {
 		Isolation:     IsolationFire,
 		Retry:         RetryPolicy{Attempts: 3, Backoff: time.Second, MaxBackoff: 30 * time.Second, On: []string{"RETRY"}},
 		CatchUpWindow: 5 * time.Minute,
+		CatchUpMax:    100,
+		QueueMax:      100,
 		MaxHostDeaths: 2,
 		When:          When{DST: DSTOnce, JitterMode: JitterStable, OnExcluded: OnExcludedSkip},
 	}
+}
+
+// Overlaps is what becomes of an instant of a job with this configuration that comes while
+// the item still runs. ElasticJob's misfire decides where no overlap is stated.
+func (g Guest) Overlaps(c Configuration) Overlap {
+	if g.Overlap != "" {
+		return g.Overlap
+	}
+	if c.Misfire {
+		return OverlapQueueOne
+	}
+	return OverlapSkip
+}
+
+// CatchesUp is which missed instants of a job with this configuration are made up for.
+// ElasticJob's misfire decides where no catch-up is stated.
+func (g Guest) CatchesUp(c Configuration) CatchUp {
+	if g.CatchUp != "" {
+		return g.CatchUp
+	}
+	if c.Misfire {
+		return CatchUpLatest
+	}
+	return CatchUpNone
+}
+
+// NotJavas names the settings that ElasticJob's Java hosts do not follow, and with which the
+// job behaves otherwise than without. Such a job does not run beside a Java host.
+func (c Configuration) NotJavas() []string {
+	if len(c.Props) == 0 {
+		return nil
+	}
+	g, _ := c.Guest() // what cannot be read has its default
+	asMisfire := Guest{CatchUp: g.CatchesUp(c), Overlap: g.Overlaps(c)}
+	var names []string
+	for _, s := range settings {
+		switch {
+		case s.ours == 0 || !s.Differs(g):
+		case s.Prop == propOverlap && asMisfire.Overlap == (Guest{}).Overlaps(c):
+		case s.Prop == propCatchUp && asMisfire.CatchUp == (Guest{}).CatchesUp(c):
+		default:
+			names = append(names, s.Name)
+		}
+	}
+	return names
+}
+
+// contradicts says what is wrong with the policies of a job, by the property at fault; nil for nothing.
+func (g Guest) contradicts(c Configuration) (prop string, err error) {
+	switch skips := g.Overlap == OverlapSkip; {
+	case g.Overlap != "" && skips && c.Misfire:
+		return propOverlap, fmt.Errorf("found %s, but misfire is true, which means %s", g.Overlap, OverlapQueueOne)
+	case g.Overlap != "" && !skips && !c.Misfire:
+		return propOverlap, fmt.Errorf("found %s, but misfire is false, which means %s", g.Overlap, OverlapSkip)
+	case g.CatchUp == CatchUpAll && g.CatchUpWindow == 0:
+		return propCatchUp, fmt.Errorf("found %s, but catchUpWindow is 0, so that no instant is made up for", g.CatchUp)
+	}
+	return "", nil
 }
 
 // Guest reads the guest's settings from Props. The error joins a
@@ -76,6 +142,10 @@ func (c Configuration) Guest() (Guest, error) {
 			problem(prop, err)
 		}
 	}
+	if prop, err := g.contradicts(c); err != nil {
+		problem(prop, err)
+		g.Overlap, g.CatchUp = "", ""
+	}
 	return g, errors.Join(problems...)
 }
 
@@ -86,7 +156,7 @@ func (s Setting) foreign(t JobType) bool { return s.Only == TypeHTTP && t != Typ
 // Props writes the settings into a set of properties, which must not be nil:
 // Guest reads the same settings from the result. A setting that has its
 // default is left out, and removed if it was there. No attempts stand
-// for the default RetryPolicy, no outcomes and no isolation for theirs.
+// for the default RetryPolicy, no outcomes and no isolation for theirs, and 0 for the default bounds of queues.
 func (g Guest) Props(into map[string]string) {
 	d := DefaultGuest()
 	if g.Retry.Attempts == 0 {
@@ -96,6 +166,7 @@ func (g Guest) Props(into map[string]string) {
 		g.Retry.On = d.Retry.On
 	}
 	g.Isolation = cmp.Or(g.Isolation, d.Isolation)
+	g.CatchUpMax, g.QueueMax = cmp.Or(g.CatchUpMax, d.CatchUpMax), cmp.Or(g.QueueMax, d.QueueMax)
 	g.When.DST, g.When.JitterMode = cmp.Or(g.When.DST, d.When.DST), cmp.Or(g.When.JitterMode, d.When.JitterMode)
 	g.When.OnExcluded = cmp.Or(g.When.OnExcluded, d.When.OnExcluded)
 	// A first backoff beyond the default limit raises the limit by itself.

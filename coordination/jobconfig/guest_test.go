@@ -14,7 +14,7 @@ func TestGuestDefaults(t *testing.T) {
 	t.Parallel()
 	g, err := Configuration{Props: map[string]string{"script.command.line": "x", "wasm.ofTheFuture": "?"}}.Guest()
 	expected := Guest{
-		Isolation: IsolationFire, CatchUpWindow: 5 * time.Minute, MaxHostDeaths: 2,
+		Isolation: IsolationFire, CatchUpWindow: 5 * time.Minute, MaxHostDeaths: 2, CatchUpMax: 100, QueueMax: 100,
 		Retry: RetryPolicy{Attempts: 3, Backoff: time.Second, MaxBackoff: 30 * time.Second, On: []string{"RETRY"}},
 		When:  When{DST: "once", JitterMode: "stable", OnExcluded: "skip"},
 	}
@@ -25,18 +25,21 @@ func TestGuestDefaults(t *testing.T) {
 
 func TestGuestReadsEverything(t *testing.T) {
 	t.Parallel()
-	g, err := Configuration{Props: map[string]string{
+	g, err := Configuration{Misfire: true, Props: map[string]string{
 		"wasm.type": "dataflow", "streaming.process": "TRUE", "wasm.timeout": "90s", "wasm.maxConcurrency": " 4 ",
 		"wasm.isolation": "item", "wasm.args": `["-v","a b",""]`, "wasm.memoryLimit": "64MiB", "wasm.fetchDataCount": "100",
 		"wasm.retry.attempts": "5", "wasm.retry.backoff": "250ms", "wasm.retry.maxBackoff": "1m", "wasm.retry.on": "fail, retry,FAIL",
-		"wasm.catchUpWindow": "1d12h", "wasm.maxHostDeaths": "5",
 		"wasm.dst": " Skip", "wasm.startAt": "2026-12-24T18:00:00+01:00", "wasm.endAt": "2026-12-25T00:00:00Z", "wasm.at": "2026-12-24T20:00:00Z",
 		"wasm.jitter": "30s", "wasm.jitterMode": "RANDOM", "wasm.schedules": ` [{"cron":"@daily","timeZone":"UTC","jobParameter":""},{"cron":"0 0 9 * * ?"}]`,
 		"wasm.calendars.include": `["workdays"]`, "wasm.calendars.exclude": `["h","de"]`, "wasm.calendars.onExcluded": "next",
+		"wasm.catchUpWindow": "1d12h", "wasm.maxHostDeaths": "5", "wasm.catchUp": "All", "wasm.catchUpMax": "7",
+		"wasm.overlap": "QUEUE_ALL", "wasm.queueMax": "8", "wasm.startWithin": "9m",
+		"wasm.maxRuns": "10", "wasm.pauseAfterFailures": "11",
 	}}.Guest()
 	expected := Guest{
 		Type: TypeDataflow, StreamingProcess: true, Timeout: 90 * time.Second, MaxConcurrency: 4, Isolation: IsolationItem,
 		Args: []string{"-v", "a b", ""}, MemoryLimit: 64 << 20, FetchDataCount: 100, MaxHostDeaths: 5, CatchUpWindow: 36 * time.Hour,
+		CatchUp: CatchUpAll, CatchUpMax: 7, Overlap: OverlapQueueAll, QueueMax: 8, StartWithin: 9 * time.Minute, MaxRuns: 10, PauseAfterFailures: 11,
 		Retry: RetryPolicy{Attempts: 5, Backoff: 250 * time.Millisecond, MaxBackoff: time.Minute, On: []string{"RETRY", "FAIL"}},
 		When: When{DST: "skip", StartAt: "2026-12-24T18:00:00+01:00", EndAt: "2026-12-25T00:00:00Z", At: "2026-12-24T20:00:00Z", Jitter: 30 * time.Second, JitterMode: "random",
 			Schedules: []Schedule{{Cron: "@daily", TimeZone: "UTC", JobParameter: new(string)}, {Cron: "0 0 9 * * ?"}}, Include: []string{"workdays"}, Exclude: []string{"h", "de"}, OnExcluded: "next"},
@@ -143,6 +146,11 @@ func TestGuestPropsRoundTrip(t *testing.T) {
 			FetchDataCount:   r.IntN(3) * 500,
 			CatchUpWindow:    pick(0, 5*time.Minute, time.Hour),
 			MaxHostDeaths:    r.IntN(4),
+			CatchUp:          []CatchUp{"", CatchUpNone, CatchUpLatest}[r.IntN(3)],
+			CatchUpMax:       []int{1, 100, MaxQueue}[r.IntN(3)],
+			Overlap:          []Overlap{"", OverlapQueueOne, OverlapQueueAll, OverlapTerminate}[r.IntN(4)],
+			QueueMax:         []int{1, 100, MaxQueue}[r.IntN(3)],
+			StartWithin:      pick(0, time.Minute),
 			When: When{DST: []string{"once", "both", "skip"}[r.IntN(3)], JitterMode: []string{"stable", "random"}[r.IntN(2)], OnExcluded: []string{"skip", "next"}[r.IntN(2)],
 				At: []string{"", "2026-12-24T18:00:00+01:00"}[r.IntN(2)], Jitter: pick(0, time.Second)},
 		}
@@ -165,7 +173,7 @@ func TestGuestPropsRoundTrip(t *testing.T) {
 			g.Retry.On = []string{"RETRY"}
 		}
 		g.Props(props)
-		back, err := Configuration{Props: props}.Guest()
+		back, err := Configuration{Misfire: true, Props: props}.Guest()
 		if err != nil || !reflect.DeepEqual(back, g) {
 			t.Fatalf("%+v\nwritten %v\nread %+v, %v", g, props, back, err)
 		}
@@ -177,5 +185,42 @@ func TestGuestPropsRoundTrip(t *testing.T) {
 	Guest{CatchUpWindow: 5 * time.Minute, MaxHostDeaths: 2}.Props(props)
 	if !maps.Equal(props, map[string]string{"script.command.line": "x"}) {
 		t.Errorf("a zero policy left %v", props)
+	}
+}
+
+// TestPolicies: misfire decides where no policy is stated, and what contradicts it, or another policy, is refused.
+func TestPolicies(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		misfire  bool
+		props    map[string]string
+		overlap  Overlap
+		catchUp  CatchUp
+		notJavas string
+		problem  string
+	}{
+		{true, nil, OverlapQueueOne, CatchUpLatest, "", ""},
+		{false, nil, OverlapSkip, CatchUpNone, "", ""},
+		{true, map[string]string{"wasm.overlap": "queue_one", "wasm.catchUp": "latest"}, OverlapQueueOne, CatchUpLatest, "", ""},
+		{false, map[string]string{"wasm.overlap": "skip", "wasm.catchUp": "none"}, OverlapSkip, CatchUpNone, "", ""},
+		{false, map[string]string{"wasm.catchUp": "latest"}, OverlapSkip, CatchUpLatest, "catchUp", ""},
+		{true, map[string]string{"wasm.catchUp": "all", "wasm.startWithin": "1m"}, OverlapQueueOne, CatchUpAll, "catchUp startWithin", ""},
+		{true, map[string]string{"wasm.overlap": "cancel"}, OverlapCancel, CatchUpLatest, "overlap", ""},
+		{true, map[string]string{"wasm.overlap": "skip"}, OverlapQueueOne, CatchUpLatest, "", "props.wasm.overlap: found skip, but misfire is true, which means queue_one"},
+		{false, map[string]string{"wasm.overlap": "queue_all"}, OverlapSkip, CatchUpNone, "", "props.wasm.overlap: found queue_all, but misfire is false, which means skip"},
+		{true, map[string]string{"wasm.catchUp": "all", "wasm.catchUpWindow": "0"}, OverlapQueueOne, CatchUpLatest, "", "props.wasm.catchUp: found all, but catchUpWindow is 0, so that no instant is made up for"},
+		{true, map[string]string{"wasm.overlap": "allow"}, OverlapQueueOne, CatchUpLatest, "", "props.wasm.overlap: " + noAllow},
+		{true, map[string]string{"wasm.overlap": "never"}, OverlapQueueOne, CatchUpLatest, "", `props.wasm.overlap: found "never", expected skip, queue_one, queue_all, cancel or terminate`},
+		{true, map[string]string{"wasm.queueMax": "0"}, OverlapQueueOne, CatchUpLatest, "", `props.wasm.queueMax: found "0", expected a whole number from 1 to 1000`},
+	} {
+		c := Configuration{Misfire: tt.misfire, Props: tt.props}
+		g, err := c.Guest()
+		problem := ""
+		if err != nil {
+			problem = err.Error()
+		}
+		if problem != tt.problem || g.Overlaps(c) != tt.overlap || g.CatchesUp(c) != tt.catchUp || strings.Join(c.NotJavas(), " ") != tt.notJavas {
+			t.Errorf("misfire %v, %v: overlap %s, catchUp %s, not for Java %v, %q", tt.misfire, tt.props, g.Overlaps(c), g.CatchesUp(c), c.NotJavas(), problem)
+		}
 	}
 }

@@ -2,6 +2,7 @@ package jobconfig
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -44,8 +45,9 @@ type Setting struct {
 	// canonical checks a text of a definition file, and returns how it is stored;
 	// nil: any text, as it is.
 	canonical func(string) (string, error)
-	// instants: the setting says at which instants the job fires, or when it starts.
-	instants bool
+	// ours is what the setting is about if Java hosts do not follow it: a job with another value than the
+	// default does not run beside one.
+	ours ours
 	// in points to the value; nil if the definition reader has a place of its own.
 	in func(*Configuration, *Guest) any
 }
@@ -68,6 +70,15 @@ const (
 	ItemList Type = "text or mapping" // item parameters
 	Time     Type = "time"            // see ParseInstant
 	Several  Type = "list of schedules"
+)
+
+// ours is what a setting is about that Java hosts do not follow.
+type ours uint8
+
+const (
+	_          ours = iota
+	ofInstants      // at which instants the job fires, or when it starts
+	ofPolicy        // what becomes of instants that cannot begin when they come
 )
 
 // Settings are all settings, in the order of docs/definitions.md.
@@ -96,7 +107,7 @@ func keyed(key string) (Setting, bool) {
 
 // In returns a pointer to the setting's value, or nil for those that only the
 // definition reader knows: *string, *bool, *int, *int64, *time.Duration, *[]string,
-// *[]Schedule, *JobType, *Isolation, or **string where absent and empty differ.
+// *[]Schedule, *JobType, *Isolation, *Overlap, *CatchUp, or **string where absent and empty differ.
 func (s Setting) In(c *Configuration, g *Guest) any {
 	if s.in == nil {
 		return nil
@@ -106,7 +117,7 @@ func (s Setting) In(c *Configuration, g *Guest) any {
 
 // Instants reports whether the setting says at which instants the job fires, or when it starts,
 // and ElasticJob does not have it.
-func (s Setting) Instants() bool { return s.instants }
+func (s Setting) Instants() bool { return s.ours == ofInstants }
 
 // Zero is what a 0 means that stands for no value, as [Setting.Default] has it; empty if the text
 // is no 0, or means itself.
@@ -141,6 +152,16 @@ func (s Setting) Parse(c *Configuration, g *Guest, text string) error {
 		return assign(p, text, func(t string) (JobType, error) { w, err := s.word(t); return JobType(w), err })
 	case *Isolation:
 		return assign(p, text, func(t string) (Isolation, error) { w, err := s.word(t); return Isolation(w), err })
+	case *Overlap:
+		return assign(p, text, func(t string) (Overlap, error) {
+			if strings.EqualFold(t, "allow") {
+				return "", errors.New(noAllow)
+			}
+			w, err := s.word(t)
+			return Overlap(w), err
+		})
+	case *CatchUp:
+		return assign(p, text, func(t string) (CatchUp, error) { w, err := s.word(t); return CatchUp(w), err })
 	case *[]string:
 		if s.Type == Outcomes {
 			return assign(p, text, ParseRetryOn)
@@ -218,6 +239,10 @@ func (s Setting) Text(g Guest) string {
 		return string(*p)
 	case *Isolation:
 		return string(*p)
+	case *Overlap:
+		return string(*p)
+	case *CatchUp:
+		return string(*p)
 	case *[]string:
 		switch {
 		case len(*p) == 0:
@@ -236,6 +261,10 @@ func (s Setting) Text(g Guest) string {
 	}
 	return ""
 }
+
+// noAllow is why an item does not run beside itself.
+const noAllow = "found allow, which is not supported: an item has one record, one fence and one owner, and two runs of it cannot both be proven; " +
+	"run each instant after the other with queue_all, or give the job more items"
 
 // settings is the table. It is never written to.
 var settings = [...]Setting{
@@ -327,36 +356,58 @@ var settings = [...]Setting{
 	{Name: "catchUpWindow", Prop: "wasm.catchUpWindow", Type: Duration, Max: int64(30 * 24 * time.Hour), Default: "`5m`",
 		Help: "How old a missed fire may be and still be made up for; `0` for never",
 		in:   func(_ *Configuration, g *Guest) any { return &g.CatchUpWindow }},
-	{Name: "dst", Prop: "wasm.dst", Type: Word, Words: []string{DSTOnce, DSTBoth, DSTSkip}, canonical: oneOf(DSTOnce, DSTBoth, DSTSkip), instants: true, Default: "`once`",
+	{Name: "catchUp", Prop: propCatchUp, Type: Word, ours: ofPolicy, Words: []string{string(CatchUpNone), string(CatchUpLatest), string(CatchUpAll)}, Default: "`latest`, or `none` with `misfire: false`",
+		Help: "Which fires are made up for that no host could run, within `catchUpWindow`: `none`, `latest` (the newest one), `all` (each for its own instant, oldest first). See [schedules.md](schedules.md#catch-up)",
+		in:   func(_ *Configuration, g *Guest) any { return &g.CatchUp }},
+	{Name: "catchUpMax", Prop: "wasm.catchUpMax", Type: Number, ours: ofPolicy, Min: 1, Max: MaxQueue, Default: "`100`",
+		Help: "How many missed fires of an item `catchUp: all` runs at most, the newest ones; 1 to 1000",
+		in:   func(_ *Configuration, g *Guest) any { return &g.CatchUpMax }},
+	{Name: "overlap", Prop: propOverlap, Type: Word, ours: ofPolicy, Words: []string{string(OverlapSkip), string(OverlapQueueOne), string(OverlapQueueAll), string(OverlapCancel), string(OverlapTerminate)},
+		Default: "`queue_one`, or `skip` with `misfire: false`",
+		Help:    "What happens when an item still runs at its next instant: `skip` (that instant is dropped), `queue_one` (it runs once more afterwards, for the newest instant), `queue_all` (it runs for each instant, oldest first), `cancel` (it is asked to stop, and then runs), `terminate` (it is stopped by force, and then runs). See [schedules.md](schedules.md#overlap)",
+		in:      func(_ *Configuration, g *Guest) any { return &g.Overlap }},
+	{Name: "queueMax", Prop: "wasm.queueMax", Type: Number, ours: ofPolicy, Min: 1, Max: MaxQueue, Default: "`100`",
+		Help: "How many instants of an item wait at most with `overlap: queue_all`; further ones are dropped. 1 to 1000",
+		in:   func(_ *Configuration, g *Guest) any { return &g.QueueMax }},
+	{Name: "startWithin", Prop: "wasm.startWithin", Type: Duration, ours: ofPolicy, Max: int64(30 * 24 * time.Hour), Default: "`0`, any time",
+		Help: "How long after its instant an item may start; what would start later is dropped. See [schedules.md](schedules.md#not-too-late)",
+		in:   func(_ *Configuration, g *Guest) any { return &g.StartWithin }},
+	{Name: "maxRuns", Prop: PropMaxRuns, Type: Number, ours: ofPolicy, Max: 1_000_000_000, Default: "`0`, any number",
+		Help: "For how many instants each item runs; then the job is paused. Triggers do not count. See [schedules.md](schedules.md#paused)",
+		in:   func(_ *Configuration, g *Guest) any { return &g.MaxRuns }},
+	{Name: "pauseAfterFailures", Prop: PropPauseAfterFailures, Type: Number, ours: ofPolicy, Max: 1000, Default: "`0`, never",
+		Help: "After how many failures of an item in a row the job is paused. See [schedules.md](schedules.md#paused)",
+		in:   func(_ *Configuration, g *Guest) any { return &g.PauseAfterFailures }},
+	{Name: "dst", Prop: "wasm.dst", Type: Word, Words: []string{DSTOnce, DSTBoth, DSTSkip}, canonical: oneOf(DSTOnce, DSTBoth, DSTSkip), ours: ofInstants, Default: "`once`",
 		Help: "What becomes of a local time that comes twice, or not at all, where clocks are changed: `once` (the first time; at the first instant after the gap), `both` (both times), `skip` (one that does not come at all is left out); see [calendars.md](calendars.md#clocks-that-are-changed)",
 		in:   func(_ *Configuration, g *Guest) any { return &g.When.DST }},
-	{Name: "startAt", Prop: "wasm.startAt", Type: Time, canonical: instant, instants: true, Default: "none",
+	{Name: "startAt", Prop: "wasm.startAt", Type: Time, canonical: instant, ours: ofInstants, Default: "none",
 		Help: "The job has no instants before this time, `2026-12-24T18:00:00+01:00`; the time itself can be one",
 		in:   func(_ *Configuration, g *Guest) any { return &g.When.StartAt }},
-	{Name: "endAt", Prop: "wasm.endAt", Type: Time, canonical: instant, instants: true, Default: "none",
+	{Name: "endAt", Prop: "wasm.endAt", Type: Time, canonical: instant, ours: ofInstants, Default: "none",
 		Help: "The job has no instants after this time; the time itself can be one",
 		in:   func(_ *Configuration, g *Guest) any { return &g.When.EndAt }},
-	{Name: "at", Prop: "wasm.at", Type: Time, canonical: instant, instants: true, Default: "none",
+	{Name: "at", Prop: "wasm.at", Type: Time, canonical: instant, ours: ofInstants, Default: "none",
 		Help: "The job fires once, at this time, `2026-12-24T18:00:00+01:00`; in place of a cron. A host that was away then makes up for it within `catchUpWindow`",
 		in:   func(_ *Configuration, g *Guest) any { return &g.When.At }},
-	{Name: "jitter", Prop: "wasm.jitter", Type: Duration, Max: int64(MaxJitter), instants: true, Default: "`0`",
+	{Name: "jitter", Prop: "wasm.jitter", Type: Duration, Max: int64(MaxJitter), ours: ofInstants, Default: "`0`",
 		Help: "Starts are put off by up to this duration, so that jobs with the same cron do not start together; a run keeps its instant. Not longer than the time between two instants, at most 24h",
 		in:   func(_ *Configuration, g *Guest) any { return &g.When.Jitter }},
-	{Name: "jitterMode", Prop: "wasm.jitterMode", Type: Word, Words: []string{JitterStable, JitterRandom}, canonical: oneOf(JitterStable, JitterRandom), instants: true, Default: "`stable`",
+	{Name: "jitterMode", Prop: "wasm.jitterMode", Type: Word, Words: []string{JitterStable, JitterRandom}, canonical: oneOf(JitterStable, JitterRandom), ours: ofInstants, Default: "`stable`",
 		Help: "`stable`: each start of the job is put off by the same time, which follows from its namespace and name; `random`: by another time at each instant, the same on all hosts",
 		in:   func(_ *Configuration, g *Guest) any { return &g.When.JitterMode }},
-	{Name: "schedules", Prop: "wasm.schedules", Type: Several, instants: true, Default: "none", Example: SchedulesExample,
+	{Name: "schedules", Prop: "wasm.schedules", Type: Several, ours: ofInstants, Default: "none", Example: SchedulesExample,
 		Help: "Several schedules in place of a cron, at most 50: each has a `cron`, and if wanted a `timeZone` and a `jobParameter` of its own; see [calendars.md](calendars.md#several-schedules)",
 		in:   func(_ *Configuration, g *Guest) any { return &g.When.Schedules }},
 	{Name: "calendars", Type: Mapping, Default: "none",
 		Help: "On which days the job fires; see [calendars.md](calendars.md)"},
-	{Name: "calendars.include", Prop: "wasm.calendars.include", Type: Texts, instants: true, Default: "none", Example: `["workdays"]`,
+	{Name: "calendars.include", Prop: "wasm.calendars.include", Type: Texts, ours: ofInstants, Default: "none", Example: `["workdays"]`,
 		Help: "Calendars: the job fires only on days that one of them has. `NAME` is the file `NAME.calendar.yaml` or `NAME.ics` beside the definition",
 		in:   func(_ *Configuration, g *Guest) any { return &g.When.Include }},
-	{Name: "calendars.exclude", Prop: "wasm.calendars.exclude", Type: Texts, instants: true, Default: "none", Example: `["holidays"]`,
+	{Name: "calendars.exclude", Prop: "wasm.calendars.exclude", Type: Texts, ours: ofInstants, Default: "none", Example: `["holidays"]`,
 		Help: "Calendars: the job does not fire on days that one of them has",
 		in:   func(_ *Configuration, g *Guest) any { return &g.When.Exclude }},
-	{Name: "calendars.onExcluded", Prop: "wasm.calendars.onExcluded", Type: Word, Words: []string{OnExcludedSkip, OnExcludedToNext}, canonical: oneOf(OnExcludedSkip, OnExcludedToNext), instants: true, Default: "`skip`",
+	{Name: "calendars.onExcluded", Prop: "wasm.calendars.onExcluded", Type: Word, Words: []string{OnExcludedSkip, OnExcludedToNext}, canonical: oneOf(OnExcludedSkip, OnExcludedToNext), ours: ofInstants, Default: "`skip`",
 		Help: "What becomes of an instant on a day that is excluded: `skip` (it does not fire), `next` (it fires at the same time of the next day that is not excluded)",
 		in:   func(_ *Configuration, g *Guest) any { return &g.When.OnExcluded }},
 	{Name: "maxHostDeaths", Prop: PropMaxHostDeaths, Type: Number, Max: 1000, Default: "`2`",

@@ -63,7 +63,7 @@ const (
 func InstantSettings() []Setting {
 	var list []Setting
 	for i := range settings {
-		if settings[i].instants {
+		if settings[i].Instants() {
 			list = append(list, settings[i])
 		}
 	}
@@ -85,7 +85,7 @@ func (c Configuration) InstantProps() (props map[string]string) {
 		}
 	}
 	for i := range settings {
-		if settings[i].instants {
+		if settings[i].Instants() {
 			note(settings[i].Prop)
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 	"github.com/wasmjob/wasmjob/internal/text/words"
 )
 
@@ -119,6 +120,15 @@ type Record struct {
 	// hosts of earlier versions, which would run it without, see none.
 	BackArgs  int64  `json:"backArgs,omitempty"`
 	BackParam string `json:"backParam,omitempty"`
+	// Owed are scheduled instants after Instant that the item is still to run, each for itself:
+	// Unix milliseconds, ascending, separated by blanks. It is set only for a job whose instants
+	// wait in a queue. OwedTo is up to when they are all that is owed: what came due up to there
+	// and is not among them has its run, or its reason. 0: up to Instant.
+	Owed   string `json:"owed,omitempty"`
+	OwedTo int64  `json:"owedTo,omitempty"`
+	// Runs counts the scheduled instants that were begun, those handed back left out, since the job has a
+	// limit of them; 0 without one.
+	Runs int `json:"runs,omitempty"`
 	// Kill is an operator's wish to end the run, while that is open; zero: there is none.
 	Kill Kill `json:"kill,omitzero"`
 	// Former is the run before the newest, if another instance began that: so
@@ -160,7 +170,7 @@ func (r Record) Accepts(f Fire) error {
 // The run before it becomes Former if another instance began that.
 func (r Record) Begin(owner string, f Fire, now int64) Record {
 	n := Record{Owner: owner, Instant: r.Instant, Trigger: r.Trigger, After: r.After, Begun: now, Source: f.Source, Deaths: r.Deaths, Died: r.Died,
-		Failures: r.Failures, Failing: r.Failing, Succeeded: r.LastOK()}
+		Failures: r.Failures, Failing: r.Failing, Succeeded: r.LastOK(), Runs: r.Runs}
 	if f.Trigger != 0 {
 		n.Trigger = max(f.Trigger, r.Trigger)
 	} else {
@@ -169,7 +179,39 @@ func (r Record) Begin(owner string, f Fire, now int64) Record {
 	if r.Begun != 0 && r.Owner != "" && r.Owner != owner {
 		n.Former = Former{Owner: r.Owner, Begun: r.Begun, Ended: r.Ended, Outcome: r.Outcome}
 	}
-	return n
+	return n.Owes(r.OwedInstants(), r.OwedTo)
+}
+
+// Owes is the record with the scheduled instants that the item is still to run, ascending, in Unix
+// milliseconds; to is up to when they are all. What is not after Instant is left out.
+func (r Record) Owes(instants []int64, to int64) Record {
+	r.Owed, r.OwedTo = "", 0
+	var text []byte
+	for _, at := range instants {
+		if at <= r.Instant {
+			continue
+		}
+		if len(text) > 0 {
+			text = append(text, ' ')
+		}
+		text = strconv.AppendInt(text, at, 10)
+		to = max(to, at)
+	}
+	if r.Owed = string(text); to > r.Instant {
+		r.OwedTo = to
+	}
+	return r
+}
+
+// OwedInstants are the instants of Owed, ascending. What cannot be read is left out.
+func (r Record) OwedInstants() (instants []int64) {
+	for text := range strings.FieldsSeq(r.Owed) {
+		at, err := strconv.ParseInt(text, 10, 64)
+		if err == nil && at > r.Instant && (len(instants) == 0 || at > instants[len(instants)-1]) && len(instants) < jobconfig.MaxQueue {
+			instants = append(instants, at)
+		}
+	}
+	return instants
 }
 
 // Follow notes the transaction that wrote what the record was.
@@ -229,7 +271,7 @@ func (r Record) HandBack(f Fire) Record {
 	} else if f.Trigger != 0 {
 		r.Trigger, r.BackTrigger = min(r.Trigger, f.Trigger-1), f.Trigger
 	} else if f.Instant != 0 {
-		r.Instant, r.Back = min(r.Instant, f.Instant-1), f.Instant
+		r.Instant, r.Back, r.Runs = min(r.Instant, f.Instant-1), f.Instant, max(r.Runs-1, 0)
 	}
 	return r
 }
@@ -355,6 +397,9 @@ func (r Record) Data() []byte {
 	num(`,"backTrigger":`, r.BackTrigger)
 	num(`,"backArgs":`, r.BackArgs)
 	text(`,"backParam":`, r.BackParam)
+	text(`,"owed":`, r.Owed)
+	num(`,"owedTo":`, r.OwedTo)
+	num(`,"runs":`, int64(r.Runs))
 	if r.Kill.Asked() {
 		b = append(b, `,"kill":{"at":`...)
 		b = strconv.AppendInt(b, r.Kill.At, 10)

@@ -2,6 +2,7 @@ package tree
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -14,6 +15,7 @@ func TestRecordIsReadAgain(t *testing.T) {
 		{},
 		{Owner: "10.0.0.1@-@a", Instant: 1, Trigger: 2, Begun: 3, Ended: 4, Source: "schedule", Outcome: "OK"},
 		{Owner: "a\"b\\c\x00\x7f\n", Instant: -1, Source: "ü\u2028", Outcome: "<&>"},
+		{Owner: "10.0.0.1@-@a", Instant: 1, Begun: 3, Source: "schedule", Owed: "2 3", OwedTo: 4, Runs: 5},
 		{Owner: "10.0.0.1@-@a", Instant: 1, Begun: 3, Source: "schedule", Kill: Kill{By: "ann \"at\" desk", At: 5, Grace: 6000}},
 	} {
 		var got Record
@@ -25,6 +27,35 @@ func TestRecordIsReadAgain(t *testing.T) {
 		if got := ParseRecord([]byte(data)); got != (Record{}) {
 			t.Errorf("%q is read as %+v", data, got)
 		}
+	}
+}
+
+// TestRecordOwes: the instants that an item owes are those after the newest that was begun, and a begin and a
+// completion keep the others.
+func TestRecordOwes(t *testing.T) {
+	t.Parallel()
+	r := Record{Owner: "a", Instant: 100}.Owes([]int64{50, 100, 200, 300}, 350)
+	check := func(r Record, to int64, instants ...int64) {
+		t.Helper()
+		if r = ParseRecord(r.Data()); !slices.Equal(r.OwedInstants(), instants) || r.OwedTo != to {
+			t.Errorf("%+v owes %v up to %d, expected %v up to %d", r, r.OwedInstants(), r.OwedTo, instants, to)
+		}
+	}
+	check(r, 350, 200, 300)
+	begun := r.Begin("b", Fire{Instant: 200, Source: "misfire"}, 400)
+	check(begun, 350, 300)
+	check(begun.End("OK", "", 500), 350, 300)
+	check(begun.HandBack(Fire{Instant: 200}), 350, 300)
+	check(begun.Begin("b", Fire{Trigger: 9, Source: "trigger"}, 400), 350, 300)
+	check(begun.Begin("b", Fire{Instant: 350, Source: "misfire"}, 400), 0)
+	check(r.Owes(nil, 350), 350)
+	check(r.Owes(nil, 100), 0)
+	check(Record{Instant: 1, Owed: "5 x 4 7 7 -1 99999999999999999999 9"}, 0, 5, 7, 9)
+	if many := (Record{Owed: strings.Repeat("1 ", 5000)}); len(many.OwedInstants()) != 1 {
+		t.Errorf("%d instants", len(many.OwedInstants()))
+	}
+	if data := string(Record{Owner: "a", Instant: 100}.Owes(nil, 50).Data()); strings.Contains(data, "owed") {
+		t.Errorf("a record that owes nothing is %s", data)
 	}
 }
 

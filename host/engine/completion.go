@@ -13,10 +13,12 @@ import (
 
 	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/coordination"
+	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/coordination/tree"
 	"github.com/wasmjob/wasmjob/host/engine/run"
 	"github.com/wasmjob/wasmjob/host/event"
+	"github.com/wasmjob/wasmjob/internal/text/words"
 )
 
 // killWatchAfter is how long guests of a fire run before this host watches what
@@ -66,10 +68,18 @@ func (rn *runner) commitEnded(now moment) {
 				continue
 			}
 		}
-		c.Items[n] = e.Completing(string(e.Result.Outcome), cmp.Or(e.Reason, recordedReason(e.Result)))
-		if it := rn.items[n]; it != nil && !it.owned {
+		ended := e.Completing(string(e.Result.Outcome), cmp.Or(e.Reason, recordedReason(e.Result)))
+		switch it := rn.items[n]; {
+		case it == nil:
+		case !it.owned:
 			c.Wake = true
+		default:
+			ended.State.Record = rn.owing(it, tree.Fire{}, ended.State.Record)
+			if ended.HandBack != nil {
+				*ended.HandBack = rn.owing(it, tree.Fire{}, *ended.HandBack)
+			}
 		}
+		c.Items[n] = ended
 		if rn.member.Share.Pending.Contains(n) && !rn.member.View.Necessary {
 			c.AskForSharding = true
 		}
@@ -133,6 +143,9 @@ func (rn *runner) settle(now moment, n int, e run.Ended, state coordination.Item
 		rn.HandleError(f.Config, "item failed", e.Result, zap.Int("item", n), zap.String("run", e.Run.RunID()))
 		f.Thrown = f.Thrown || f.Config.JobErrorHandlerType == "THROW"
 	}
+	if most := rn.guest.PauseAfterFailures; took && most > 0 && !e.HandedBack() && e.Result.Outcome.Failed() && state.Record.Failures%most == 0 {
+		rn.pauseFor(jobconfig.PropPauseAfterFailures, fmt.Sprintf("%s of item %d in a row failed, the last one with %s", words.Count(most, "run"), n, e.Result.Outcome))
+	}
 	if it == nil {
 		return
 	}
@@ -144,13 +157,12 @@ func (rn *runner) settle(now moment, n int, e run.Ended, state coordination.Item
 	} else {
 		it.state.RecordVersion = -2 // known to be wrong: the next begin reads again
 	}
-	if f.Thrown && it.Due != nil {
-		rn.skipItem(it, *it.Due, event.SkipFailed, "the item failed, and the error handler THROW stops the catch-up")
-		it.Due = nil
+	if f.Thrown {
+		rn.dropWaiting(it, it.Waiting(), event.SkipFailed, "the item failed, and the error handler THROW stops the catch-up")
 	}
 	moves := e.Moved && rn.member.Share.Pending.Contains(n) // it has to be idle for that; takeShare looks if it stays after all
 	stays := it.owned && !rn.exit.draining && rn.exit.leaving == "" && !moves
-	if e.HandedBack() && took && *it.Place(f.ID) == nil && stays {
+	if e.HandedBack() && took && (*it.Place(f.ID) == nil || rn.each(f.ID)) && stays {
 		rn.owe(it, f.ID) // handed back, and the host stays after all
 	}
 	if !it.owned {
@@ -176,6 +188,9 @@ func (rn *runner) reportEnd(n int, e run.Ended, state coordination.ItemState, to
 	case !took:
 		ev.Kind, ev.Cause, ev.Reason = event.ItemSkipped, event.SkipElsewhere, "the item was taken over by another host before its completion could be written"
 		rn.log.Error("completion refused: the item is no longer this host's", zap.Int("item", n), zap.Int64("fence", e.Run.Fence))
+	case e.Late:
+		ev.Kind, ev.Cause, ev.Reason = event.ItemSkipped, event.SkipLate, e.Reason
+		ev.Fence, ev.Outcome = 0, "" // no guest ran
 	case e.Unstarted:
 		ev.Kind, ev.Cause, ev.Reason = event.ItemSkipped, event.SkipElsewhere, "handed back unstarted: the host is stopping"
 		if rn.exit.left != "" {

@@ -175,7 +175,7 @@ func (set *itemSet) readEnabled(items tree.Items) error {
 // cover reports all instants up to now for which a disabled item does not run and of which that is
 // not reported.
 func (set *itemSet) cover(now moment, it *item) {
-	since := latest(time.UnixMilli(it.state.Record.Instant), it.switched.reported)
+	since := latest(it.answered(), it.switched.reported)
 	first, newest := set.calendar.First(now.wall, since), set.calendar.Newest(now.wall, since)
 	if until := it.state.Said.Until; until != 0 && newest.UnixMilli() >= until {
 		newest = time.UnixMilli(until - 1) // what is due from then on runs when it is enabled
@@ -208,11 +208,8 @@ func (j *job) enabled(now moment) {
 		since = until // it was over by itself
 	}
 	j.calendar.NotBefore = latest(since, j.calendar.NotBefore)
-	for _, it := range j.sorted(func(it *item) bool {
-		return it.run == nil && it.Due != nil && it.Due.Trigger == 0 && it.Due.Time().Before(since)
-	}) {
-		j.skipItem(it, *it.Due, event.SkipDisabled, "this server was disabled for the job")
-		it.Due = nil
+	for _, it := range j.sorted(func(it *item) bool { return it.run == nil && it.Due != nil && it.Due.Trigger == 0 }) {
+		j.dropWaiting(it, it.WaitingBefore(since), event.SkipDisabled, "this server was disabled for the job")
 	}
 	j.pause = pause{}
 	if err := j.member.NoteEnabled(j.work); err != nil {
@@ -223,7 +220,7 @@ func (j *job) enabled(now moment) {
 	}
 	if at := j.calendar.Parked; !at.IsZero() {
 		j.calendar.Parked = time.Time{}
-		j.fire(now, at)
+		j.fire(now, at, nil, true)
 	}
 }
 

@@ -83,9 +83,9 @@ func TestDisabled_instantsMeanwhileHaveNoCatchUp(t *testing.T) {
 			}
 		}, afterwards: func(s *disabling) { s.crash("10.0.0.1"); s.crash("10.0.0.2"); s.again("10.0.0.3") }},
 	} {
-		t.Run(name, func(t *testing.T) {
+		check := func(t *testing.T, props map[string]string) {
 			synctest.Test(t, func(t *testing.T) {
-				s := &disabling{cluster: newCluster(t), takes: max(tt.takes, time.Second)}
+				s := &disabling{cluster: newCluster(t), takes: max(tt.takes, time.Second), props: props}
 				for n := range tt.hosts {
 					s.again(fmt.Sprintf("10.0.0.%d", n+1))
 				}
@@ -114,6 +114,10 @@ func TestDisabled_instantsMeanwhileHaveNoCatchUp(t *testing.T) {
 					t.Errorf("item 1 did not run after it was enabled: %q\n%s", starts, s.all())
 				}
 			})
+		}
+		t.Run(name, func(t *testing.T) { check(t, nil) })
+		t.Run(name+"; each instant runs for itself", func(t *testing.T) {
+			check(t, map[string]string{"wasm.overlap": "queue_all", "wasm.catchUp": "all"})
 		})
 	}
 }
@@ -397,6 +401,7 @@ func TestDisabled_saysWho(t *testing.T) {
 type disabling struct {
 	*cluster
 	takes     time.Duration
+	props     map[string]string
 	items     int // 0: 2
 	noMisfire bool
 }
@@ -427,7 +432,7 @@ func (s *disabling) again(servers ...string) {
 				s.t.Fatal(err)
 			}
 			d := definition("j", "0 * * * * ?", cmp.Or(s.items, 2))
-			d.Misfire = !s.noMisfire
+			d.Misfire, d.Props = !s.noMisfire, s.props
 			s.start(n, job(d, sleeper(s.takes)))
 		}
 	}

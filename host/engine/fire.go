@@ -30,7 +30,7 @@ type runner struct {
 }
 
 // tick handles the clock: the instants up to now are due. Several at once are
-// coalesced into the newest one.
+// coalesced into the newest one, unless each runs for itself.
 func (rn *runner) tick(now moment) {
 	for _, skip := range rn.calendar.TakeExcluded(now.wall) {
 		if _, held := rn.begunUntil(); held {
@@ -42,7 +42,10 @@ func (rn *runner) tick(now moment) {
 	}
 	begun, held := rn.begunUntil()
 	at, skip := rn.calendar.Take(now.wall, begun, held)
-	rn.reportSkip(skip)
+	if !rn.queues() {
+		rn.reportSkip(skip)
+		skip = nil
+	}
 	if rn.member.View.JavaLed() && !rn.member.View.Halted() && !slices.ContainsFunc(slices.Collect(maps.Values(rn.items)), func(it *item) bool { return it.owned }) {
 		// A Java leader may have divided between two snapshots, and a begin
 		// that would find out does not come.
@@ -55,48 +58,74 @@ func (rn *runner) tick(now moment) {
 		rn.park(at) // resumed when the share has been read
 		return
 	}
-	rn.fire(now, at)
+	rn.fire(now, at, skip, skip != nil)
 }
 
 // skipCauses are the causes of events by those of the calendar.
-var skipCauses = map[due.Cause]event.SkipCause{due.Later: event.SkipLater, due.Disabled: event.SkipDisabled, due.Missed: event.SkipMissed, due.Excluded: event.SkipExcluded}
+var skipCauses = map[due.Cause]event.SkipCause{due.Later: event.SkipSuperseded, due.Disabled: event.SkipDisabled, due.Missed: event.SkipNoOwner,
+	due.TooOld: event.SkipTooOld, due.Busy: event.SkipOverlap, due.Full: event.SkipQueueFull, due.Excluded: event.SkipExcluded}
+
+// refuses says why no scheduled instant begins here; empty if one may.
+func (rn *runner) refuses() (cause event.SkipCause, reason string) {
+	if why := rn.pausedBy(); why != "" {
+		return event.SkipPaused, why
+	}
+	if !rn.member.View.Enabled {
+		return event.SkipDisabled, "this server is disabled for the job"
+	}
+	if reason = cmp.Or(rn.javaRefuses(), rn.leaderRefuses()); reason != "" {
+		return event.SkipRefused, reason
+	}
+	if rn.module.exec == nil && !rn.member.View.Halted() {
+		return event.SkipNoModule, fmt.Sprintf("no module: %v", rn.module.err)
+	}
+	return "", ""
+}
 
 // fire begins the items of a scheduled instant that are idle and notes a
-// misfire for those that still run.
-func (rn *runner) fire(now moment, at time.Time) {
+// misfire for those that still run. behind is set if instants before it may not have been taken one by one;
+// skip are those, if it is known which and they were not reported.
+func (rn *runner) fire(now moment, at time.Time, skip *due.Skip, behind bool) {
 	id := tree.Fire{Instant: at.UnixMilli(), Source: string(abi.SourceSchedule)}
-	switch {
-	case !rn.member.View.Enabled && rn.pause.endsBy(at):
+	if !rn.member.View.Enabled && rn.pause.endsBy(at) {
 		rn.park(at) // it runs, as soon as the server is enabled
 		return
-	case !rn.member.View.Enabled:
-		rn.skipFire(id, event.SkipDisabled, "this server is disabled for the job")
+	}
+	if cause, reason := rn.refuses(); reason != "" {
+		rn.reportSkip(skip)
+		rn.skipFire(id, cause, reason)
 		return
-	case rn.javaRefuses() != "":
-		rn.skipFire(id, event.SkipRefused, rn.javaRefuses())
-		return
-	case rn.leaderRefuses() != "":
-		rn.skipFire(id, event.SkipRefused, rn.leaderRefuses())
-		return
-	case rn.member.View.Halted():
+	}
+	if rn.member.View.Halted() {
 		rn.park(at)
 		return
-	case rn.module.exec == nil:
-		rn.skipFire(id, event.SkipRefused, fmt.Sprintf("no module: %v", rn.module.err))
-		return
+	}
+	if behind && rn.accountAll(now.wall) {
+		return // followUp begins them
 	}
 	var idle []*item
 	var busy, absent tree.Items
 	for _, it := range rn.sorted(func(it *item) bool { return it.owned }) {
-		switch {
-		case rn.beyond(it):
+		if rn.beyond(it) {
 			it.passed, rn.passed = true, true
+			continue
+		}
+		if rn.queues() {
+			it.accounted = max(it.accounted, id.Instant)
+		}
+		switch {
+		case it.run == nil && it.Due != nil && rn.each(*it.Due):
+			rn.enqueue(it, id)
+			absent = append(absent, it.number)
 		case it.run == nil:
-			rn.supersede(it, id)
-			it.Due = nil
+			for _, was := range it.Waiting() {
+				rn.superseded(it, was, id)
+			}
+			it.Due, it.Queue = nil, nil
 			idle = append(idle, it)
 		case it.state.Record.Accepts(id) == nil:
 			rn.misfire(it, id)
+			rn.stopFor(now, it, id)
 			absent = append(absent, it.number)
 			if rn.member.View.Config.Misfire && !it.state.Misfire && !rn.overload.savesMarks(rn.member.View.Mixed()) {
 				it.state.Misfire = true
@@ -138,19 +167,14 @@ func (rn *runner) followUp(now moment) {
 		}
 		return
 	}
-	byFire := make(map[tree.Fire][]*item)
-	for _, it := range rn.sorted(func(it *item) bool {
-		return it.owned && it.run == nil && it.Next() != nil && !it.held && !rn.denials.waits(now, it.number)
-	}) {
-		if !rn.moves(now, it) {
-			byFire[*it.Next()] = append(byFire[*it.Next()], it)
+	tried := make(map[int]string) // what of an item was to begin last
+	for byFire := rn.owedNow(now, tried); len(byFire) > 0; byFire = rn.owedNow(now, tried) {
+		for id, items := range byFire {
+			if now.Before(rn.refusal.retryAt) || !rn.knowsShare() {
+				return
+			}
+			rn.begin(now, id, items, nil, false)
 		}
-	}
-	for id, items := range byFire {
-		if now.Before(rn.refusal.retryAt) || !rn.knowsShare() {
-			return
-		}
-		rn.begin(now, id, items, nil, false)
 	}
 	// A trigger waits until it is certain whose items are whose.
 	if !rn.member.View.Necessary && !rn.member.View.Processing && rn.knowsShare() {
@@ -158,34 +182,53 @@ func (rn *runner) followUp(now moment) {
 	}
 }
 
+// owedNow are the fires that idle items owe and that may begin now, but for those that were tried.
+func (rn *runner) owedNow(now moment, tried map[int]string) map[tree.Fire][]*item {
+	byFire := make(map[tree.Fire][]*item)
+	for _, it := range rn.sorted(func(it *item) bool {
+		return it.owned && it.run == nil && it.Next() != nil && !it.held && !rn.denials.waits(now, it.number)
+	}) {
+		if id := it.Next(); tried[it.number] != id.ID() && !rn.moves(now, it) {
+			tried[it.number] = id.ID()
+			byFire[*id] = append(byFire[*id], it)
+		}
+	}
+	return byFire
+}
+
 // begin commits the begin of items and starts the guests of those that could.
 // It reports whether a trigger was consumed. absent are other items of this
 // host that are due and do not begin.
 func (rn *runner) begin(now moment, id tree.Fire, items []*item, absent tree.Items, trigger bool) bool {
 	defer rn.hurry()()
-	items = rn.dropDisabled(id, rn.dropDenied(now, id, rn.fit(id, items)))
+	items = rn.dropDisabled(id, rn.dropDenied(now, id, rn.dropLate(now, id, rn.dropDone(id, rn.fit(id, items)))))
 	items, waiting := rn.awaitQuiet(now, id, items, trigger)
 	absent = slices.Concat(absent, waiting)
 	if len(items) == 0 && !trigger {
 		return false
 	}
-	reason := rn.leaderRefuses()
+	cause, reason := event.SkipRefused, rn.leaderRefuses()
+	if reason == "" && id.Trigger == 0 {
+		reason = rn.javaRefuses()
+	}
 	if reason == "" {
-		reason = rn.clockDrift()
+		cause, reason = event.SkipClock, rn.clockDrift()
 	}
 	if reason != "" {
 		for _, it := range items {
 			it.Answered(id)
-			rn.skipItem(it, id, event.SkipRefused, reason)
+			rn.skipItem(it, id, cause, reason)
 		}
 		return false
 	}
 	states := make(map[int]coordination.ItemState, len(items))
 	for _, it := range items {
-		states[it.number] = it.state
+		state := it.state
+		state.Record = rn.owing(it, id, state.Record)
+		states[it.number] = state
 	}
 	latest, ahead := rn.host.instants()
-	out, err := rn.member.Begin(rn.work, coordination.Beginning{Fire: id, Items: states, ConsumeTrigger: trigger, Now: now.wall, Latest: latest, Ahead: ahead})
+	out, err := rn.member.Begin(rn.work, coordination.Beginning{Fire: id, Items: states, ConsumeTrigger: trigger, Now: now.wall, Latest: latest, Ahead: ahead, Count: rn.guest.MaxRuns > 0})
 	rn.denials.note(now, "", out.Denied, rn.log)
 	if err == nil && len(out.Adopted) > 0 {
 		rn.takeOver(now, "", "", out.Adopted)
@@ -313,7 +356,7 @@ func (rn *runner) takeOver(now moment, dead, stopped string, claims []coordinati
 // empty. stopped says that it was stopped, empty if it died.
 func (rn *runner) start(now moment, id tree.Fire, dead, stopped string, states, before map[int]coordination.ItemState, absent tree.Items) {
 	begun := run.Begun{Self: rn.member.Self, ID: id, Config: rn.member.View.Config, Guest: rn.guest, Exec: rn.module.exec, Absent: absent,
-		At: now.Time, Next: rn.calendar.Next, Workers: min(len(states), rn.concurrency()), Places: rn.most(rn.guest)}
+		At: now.Time, Next: rn.calendar.Next, Delay: rn.calendar.Delay(id.Time()), Workers: min(len(states), rn.concurrency()), Places: rn.most(rn.guest)}
 	total := rn.total(id, slices.Max(slices.Collect(maps.Keys(states))))
 	if !rn.member.View.Division.Java { // Java hosts go by the configuration
 		begun.Config.ShardingTotalCount = total
@@ -440,7 +483,7 @@ func (rn *runner) findDue(now moment, share coordination.Share, gained []int) {
 	stays := handedBack(rn.items, share, gained)
 	if at := rn.calendar.Parked; !at.IsZero() {
 		rn.calendar.Parked = time.Time{}
-		rn.fire(now, at)
+		rn.fire(now, at, nil, true)
 		rn.makeUp(now, gained)
 	} else if len(gained)+len(stays) > 0 {
 		rn.makeUp(now, slices.Concat(gained, stays))

@@ -11,6 +11,7 @@ import (
 	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/coordination"
 	"github.com/wasmjob/wasmjob/coordination/admin/inspect"
+	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 	"github.com/wasmjob/wasmjob/coordination/tree"
 	"github.com/wasmjob/wasmjob/host/engine/run"
 	"github.com/wasmjob/wasmjob/host/event"
@@ -50,12 +51,23 @@ type item struct {
 	quietAt time.Time
 	// passed is set when an instant passed over the item, or what it missed was
 	// not looked for, because it was beyond the total count.
-	passed      bool
-	switched    switched
+	passed bool
+	// dropped is the newest instant for which a policy of the job has dropped the item: it begins for none
+	// up to there.
+	dropped  time.Time
+	switched switched
+	// accounted is the newest instant, in Unix milliseconds, that is in Owed, has begun or has its
+	// reason, if instants of the job do not stand for each other; 0: not known.
+	accounted   int64
 	lastOutcome abi.Outcome
 	lastMessage string
 	lastEnd     time.Time
 	lastOutside map[string]abi.OutsideCount
+}
+
+// answered is the instant up to which the item begins for none any more.
+func (it *item) answered() time.Time {
+	return latest(time.UnixMilli(it.state.Record.Instant), it.dropped)
 }
 
 // sorted are the items for which keep is true, by number.
@@ -82,7 +94,7 @@ func (set *itemSet) begunUntil() (earliest time.Time, held bool) {
 		if !it.owned {
 			continue
 		}
-		if begun := latest(time.UnixMilli(it.state.Record.Instant), it.switched.reported); !held || begun.Before(earliest) {
+		if begun := latest(it.answered(), it.switched.reported); !held || begun.Before(earliest) {
 			earliest, held = begun, true
 		}
 	}
@@ -109,7 +121,7 @@ func (set *itemSet) skipFires(id tree.Fire, through time.Time, cause event.SkipC
 		owned = append(owned, it.number)
 	}
 	set.Emit(event.Event{Kind: event.FireSkipped, Instant: id.Time(), Trigger: id.Trigger, Source: abi.Source(id.Source), Items: owned,
-		Args: run.Args(id), Total: id.Total(set.total(id, 0)), Next: nextAfter(&set.calendar, id), Through: through, Owed: cause == event.SkipLater && id.Trigger == 0, Cause: cause, Reason: reason})
+		Args: run.Args(id), Total: id.Total(set.total(id, 0)), Next: nextAfter(&set.calendar, id), Through: through, Owed: cause.Promises() && id.Trigger == 0, Cause: cause, Reason: reason})
 }
 
 // skipItem reports an item that does not run for a fire.
@@ -135,41 +147,58 @@ func (set *itemSet) skipRun(item int, id tree.Fire, dead string, outcome abi.Out
 // skipped is the event of an item that does not run, or whose run does not count.
 func (set *itemSet) skipped(item int, id tree.Fire, cause event.SkipCause, reason string) event.Event {
 	return event.Event{Kind: event.ItemSkipped, Item: &item, Instant: id.Time(), Trigger: id.Trigger, Source: abi.Source(id.Source),
-		Args: run.Args(id), RunID: tree.RunID(set.name, id, item), Owed: cause == event.SkipLater && id.Trigger == 0, Cause: cause, Reason: reason}
+		Args: run.Args(id), RunID: tree.RunID(set.name, id, item), Owed: cause.Promises() && id.Trigger == 0, Cause: cause, Reason: reason}
 }
 
 // supersede reports a due fire that is coalesced into a newer one. A
 // misfire has been reported already.
 func (set *itemSet) supersede(it *item, id tree.Fire) {
-	if was := *it.Place(id); was != nil && was.ID() != id.ID() && was.Source != string(abi.SourceMisfire) {
-		e := set.skipped(it.number, *was, event.SkipLater, "a newer fire is due, "+id.ID()+": it stands for this one")
-		e.Owed = id.Trigger == 0
-		set.Emit(e)
+	if was := *it.Place(id); was != nil {
+		set.superseded(it, *was, id)
 	}
 }
 
+// superseded reports that a fire which an item owed is coalesced into a newer one.
+func (set *itemSet) superseded(it *item, was, id tree.Fire) {
+	if was.ID() == id.ID() || was.Source == string(abi.SourceMisfire) {
+		return
+	}
+	e := set.skipped(it.number, was, event.SkipSuperseded, "a newer fire is due, "+id.ID()+": it stands for this one")
+	e.Owed = id.Trigger == 0
+	set.Emit(e)
+}
+
 // owe notes that an item has a fire to make up for. Of several, the newest
-// stands for all.
+// stands for all, unless each runs for itself.
 func (set *itemSet) owe(it *item, id tree.Fire) {
+	if !id.HasArgs() && (set.queues() || len(it.Queue) > 0) {
+		if gone := it.Put(id, set.each); gone != nil {
+			newest := it.Waiting()
+			set.superseded(it, *gone, newest[len(newest)-1])
+		}
+		return
+	}
 	set.supersede(it, id)
 	*it.Place(id) = &id
 }
 
 // misfire notes that an item could not begin because it still runs.
 func (set *itemSet) misfire(it *item, id tree.Fire) {
-	cause, reason, runs := event.SkipBusy, "the item is marked as running elsewhere", false
+	cause, reason, runs := event.SkipOverlap, "the item is marked as running elsewhere", false
 	if it.run != nil {
 		reason, runs = it.run.Busy(time.Now())
 	}
 	if x := set.denials.of[denied{item: it.number}]; x != nil && it.run != nil && !set.goesOn(it.run) {
 		reason, runs = notWritten+x.err.Error(), false
 	}
-	if set.member.View.Config.Misfire {
+	if overlap := set.overlap(); overlap != jobconfig.OverlapSkip && set.full(it, id) {
+		cause, reason = event.SkipQueueFull, due.QueueFull(set.guest.QueueMax)
+	} else if overlap != jobconfig.OverlapSkip {
 		cause, reason = event.SkipLater, reason+"; it runs again right after"
 		id.Source = string(abi.SourceMisfire)
 		set.owe(it, id)
 	} else {
-		reason += "; misfire is off"
+		reason += "; " + set.dropsOverlap()
 	}
 	e := set.skipped(it.number, id, cause, reason)
 	e.Runs = runs
@@ -180,7 +209,10 @@ func (set *itemSet) misfire(it *item, id tree.Fire) {
 // way to another host, which will find what is due. If that may be too late
 // for the catch-up window, or the item goes nowhere, it is begun here.
 func (set *itemSet) moves(now moment, it *item) bool {
-	return set.member.Share.Pending.Contains(it.number) && set.member.View.Config.Misfire && it.Next().Trigger == 0 &&
+	if set.each(*it.Next()) { // its record says that it is owed
+		return set.member.Share.Pending.Contains(it.number)
+	}
+	return set.member.Share.Pending.Contains(it.number) && set.catchUp() != jobconfig.CatchUpNone && it.Next().Trigger == 0 &&
 		now.wall.Sub(it.Next().Time()) < set.guest.CatchUpWindow/2
 }
 
@@ -197,6 +229,10 @@ func (set *itemSet) owesRound(now moment, it *item, round int64, args tree.Trigg
 func (set *itemSet) park(at time.Time) {
 	v := set.member.View
 	set.javaParks = v.Halted() && !v.FlagSeen.IsZero() && v.FlagSeen.Before(at)
+	if set.queues() { // account finds those before it
+		set.calendar.Parked = at
+		return
+	}
 	begun, held := set.begunUntil()
 	set.reportSkip(set.calendar.Park(at, begun, held))
 }
@@ -217,7 +253,7 @@ func (set *itemSet) makeUp(now moment, gained []int) {
 			continue
 		}
 		if it.Due != nil {
-			if it.Due.Trigger == 0 && !it.switched.seen.IsZero() { // a misfire, perhaps of the time before
+			if it.Due.Trigger == 0 && !it.switched.seen.IsZero() { // misfires, perhaps of the time before
 				missed, candidates = append(missed, n), append(candidates, it)
 			}
 			continue
@@ -226,12 +262,13 @@ func (set *itemSet) makeUp(now moment, gained []int) {
 			set.passed = true
 			continue
 		}
-		begun := it.state.Record.Instant
-		missing, known := came[begun]
+		begun := it.answered()
+		missing, known := came[begun.UnixMilli()]
 		if !known {
-			missing = !set.calendar.First(now.wall, time.UnixMilli(begun)).IsZero()
-			came[begun] = missing
+			missing = !set.calendar.First(now.wall, begun).IsZero()
+			came[begun.UnixMilli()] = missing
 		}
+		missing = missing || it.state.Record.Owed != ""
 		if missing && !it.state.Disabled {
 			missed = append(missed, n)
 		}
@@ -251,14 +288,14 @@ func (set *itemSet) makeUp(now moment, gained []int) {
 	found := make(map[[3]int64]owes)
 	for _, it := range candidates {
 		switch {
-		case it.Due != nil && !it.Due.Time().Before(it.switched.notBefore):
 		case it.Due != nil:
-			set.skipItem(it, *it.Due, event.SkipDisabled, wasDisabled)
-			it.Due = nil
+			set.dropWaiting(it, it.WaitingBefore(it.switched.notBefore), event.SkipDisabled, wasDisabled)
 		case it.state.Disabled:
 			set.cover(now, it)
+		case set.divides() || it.state.Record.Owed != "":
+			set.account(now.wall, it)
 		default:
-			set.catchUp(now, it, found)
+			set.makeUpFor(now, it, found)
 		}
 	}
 }
@@ -272,19 +309,19 @@ type owes struct {
 	skip *due.Skip
 }
 
-// catchUp finds what an item owes. found has what is known of others.
-func (set *itemSet) catchUp(now moment, it *item, found map[[3]int64]owes) {
-	begun, back := it.state.Record.Instant, it.state.Record.HandedBack()
+// makeUpFor finds what an item owes. found has what is known of others.
+func (set *itemSet) makeUpFor(now moment, it *item, found map[[3]int64]owes) {
+	begun, back := it.answered(), it.state.Record.HandedBack()
 	calendar := set.calendar
 	calendar.NotBefore = latest(calendar.NotBefore, it.switched.notBefore)
-	key := [3]int64{begun, back, calendar.NotBefore.UnixMilli()}
+	key := [3]int64{begun.UnixMilli(), back, calendar.NotBefore.UnixMilli()}
 	o, known := found[key]
 	if !known {
 		var handedBack time.Time
 		if back != 0 {
 			handedBack = time.UnixMilli(back)
 		}
-		o.at, o.skip = calendar.CatchUp(now.wall, time.UnixMilli(begun), handedBack, set.member.View.Config.Misfire)
+		o.at, o.skip = calendar.CatchUp(now.wall, begun, handedBack, set.catchUp() == jobconfig.CatchUpLatest)
 		found[key] = o
 	}
 	if skip := o.skip; skip != nil {
@@ -319,7 +356,7 @@ func (set *itemSet) makeUpPassed(now moment) {
 		case it.passed && set.beyond(it):
 			set.passed = true
 		case it.passed:
-			if it.passed = false; it.owned && it.run == nil {
+			if it.passed = false; it.owned { // if it runs, it has its turn afterwards
 				passed = append(passed, n)
 			}
 		}
@@ -343,7 +380,8 @@ func (set *itemSet) letGo(share coordination.Share) (lost int) {
 		if it.Due != nil && aheadOf(it.state.Record, *it.Due) { // it would not
 			set.skipItem(it, *it.Due, event.SkipElsewhere, string(coordination.RefusedPast))
 		}
-		it.owned, it.Due, it.Asked = false, nil, nil // its owner now finds what is due
+		it.owned, it.accounted = false, 0 // its owner now finds what is due
+		it.Drop()
 		if it.run == nil {
 			set.denials.end(n)
 			delete(set.items, n)
@@ -495,6 +533,21 @@ func (set *itemSet) dropDisabled(id tree.Fire, items []*item) []*item {
 		rest = append(rest, it)
 	}
 	return rest
+}
+
+// dropWaiting reports that an item does not run for what it owes of the schedule, or for the oldest of that.
+func (set *itemSet) dropWaiting(it *item, waiting []tree.Fire, cause event.SkipCause, reason string) {
+	if len(waiting) == 0 {
+		return
+	}
+	var through time.Time
+	if n := len(waiting); n > 1 {
+		through = waiting[n-1].Time()
+	}
+	set.skipItems(it, waiting[0], through, cause, reason)
+	for _, f := range waiting {
+		it.Answered(f)
+	}
 }
 
 // itemDisabled reports that an item does not begin for a fire because it is disabled. An instant

@@ -160,18 +160,19 @@ func (j *job) endExtra() {
 	j.member.View = j.member.View.WithExtra(nil)
 }
 
-// javaSchedule looks whether Java hosts would follow the schedule.
+// javaSchedule looks whether Java hosts would follow the schedule and the policies of the job.
 func (p *place) javaSchedule(c jobconfig.Configuration) {
 	p.cron.javaErr = timetable.JavaCompatible(c)
 }
 
 // javaRefuses says why the schedule is not followed while Java hosts are in
-// the job: they would fire at other instants, or not at all.
+// the job: they would fire at other instants, or not at all, or do otherwise with instants
+// that cannot begin when they come.
 func (p *place) javaRefuses() string {
 	if p.cron.javaErr == nil || !p.member.View.Mixed() {
 		return ""
 	}
-	return fmt.Sprintf("a Java host (%s) is in the job, and it would not fire at the same instants: %v", p.member.View.Java()[0], p.cron.javaErr)
+	return fmt.Sprintf("a Java host (%s) is in the job, and %v", p.member.View.Java()[0], p.cron.javaErr)
 }
 
 // awaitQuiet leaves out items that a Java host may be about to run again, though nothing shows it: see

@@ -54,22 +54,28 @@ func at(d time.Duration) moment {
 func TestAScheduleThatJavaHostsReadOtherwiseIsRefusedWhileOneIsThere(t *testing.T) {
 	for _, c := range []struct {
 		cron, zone string
+		props      map[string]string
 		java       bool
 		refused    string // part of the reason; empty: followed
 	}{
-		{"0 * * * * ?", "GMT+08:00", true, ""},
-		{"0 * * * * ?", "", true, ""},
-		{"0 * * * * ?", "Europe/Berlin", true, "Europe/Berlin"},
-		{"0 * * * * ?", "Europe/Berlin", false, ""},
-		{"*/5 * * * *", "", true, "6 or 7 fields"},
-		{"*/5 * * * *", "", false, ""},
-		{"", "", true, ""},
+		{"0 * * * * ?", "GMT+08:00", nil, true, ""},
+		{"0 * * * * ?", "", nil, true, ""},
+		{"0 * * * * ?", "Europe/Berlin", nil, true, "Europe/Berlin"},
+		{"0 * * * * ?", "Europe/Berlin", nil, false, ""},
+		{"*/5 * * * *", "", nil, true, "6 or 7 fields"},
+		{"*/5 * * * *", "", nil, false, ""},
+		{"", "", nil, true, ""},
+		{"0 * * * * ?", "", map[string]string{"wasm.overlap": "queue_all", "wasm.startWithin": "5m"}, true, "does not follow overlap, startWithin"},
+		{"0 * * * * ?", "", map[string]string{"wasm.overlap": "queue_all"}, false, ""},
+		{"0 * * * * ?", "", map[string]string{"wasm.overlap": "queue_one", "wasm.catchUp": "latest"}, true, ""},
+		{"0 * * * * ?", "", map[string]string{"wasm.catchUp": "none"}, true, "does not follow catchUp"},
+		{"0 * * * * ?", "", map[string]string{"wasm.catchUpWindow": "10m"}, true, ""},
 	} {
 		j, _ := javaJob(t, nil)
 		if !c.java {
 			j.member.View.Instances = []string{ofOurs, ourselves}
 		}
-		j.javaSchedule(jobconfig.Configuration{Cron: c.cron, TimeZone: c.zone})
+		j.javaSchedule(jobconfig.Configuration{Cron: c.cron, TimeZone: c.zone, Misfire: true, Props: c.props})
 		got := j.javaRefuses()
 		if (got == "") != (c.refused == "") || !strings.Contains(got, c.refused) || got != "" && !strings.Contains(got, aJavaHost) {
 			t.Errorf("cron %q in zone %q, a Java host there %v: %q, want something with %q and the host", c.cron, c.zone, c.java, got, c.refused)

@@ -398,6 +398,7 @@ func (j *job) advance(now moment) (over bool) {
 	j.makeUpPassed(now)
 	j.tick(now)
 	j.followUp(now)
+	j.pauseAll(now)
 	j.watchMarks(now)
 	j.resolve(now)
 	j.saveOffsets(now)
@@ -620,6 +621,7 @@ func (j *job) configure(now moment) {
 	key := c.Cron + "\x00" + c.TimeZone + "\x00" + terms
 	j.edits.Note(c, from.config)
 	j.configured = from
+	j.javaSchedule(c)
 	if key != j.cron.madeFor {
 		changed := j.cron.madeFor != ""
 		j.cron.madeFor = key
@@ -630,7 +632,6 @@ func (j *job) configure(now moment) {
 		}
 		err := timetable.Of(problems)
 		j.cron.err = err
-		j.javaSchedule(c)
 		if err != nil {
 			j.log.Error("schedule refused; the last good one stays in force", zap.Error(err))
 			j.Emit(event.Event{Kind: event.JobError, Reason: err.Error()})
@@ -651,7 +652,10 @@ func (j *job) configure(now moment) {
 		j.module.err = err
 		return
 	}
-	j.guest, j.calendar.Window = guest, guest.CatchUpWindow
+	j.guest, j.calendar.Window, j.calendar.Off = guest, guest.CatchUpWindow, ""
+	if guest.CatchUp == jobconfig.CatchUpNone {
+		j.calendar.Off = "catchUp is none"
+	}
 	if why := j.handlerProblem(c.JobErrorHandlerType); why != "" && j.settings.ErrorHandler != c.JobErrorHandlerType {
 		j.log.Warn("the job's error handler sends nothing", zap.String("handler", c.JobErrorHandlerType), zap.String("reason", why))
 	}

@@ -46,6 +46,9 @@ type place struct {
 	kill       context.CancelCauseFunc
 	guests     context.Context // ends with work, or when the drain is over
 
+	// pausing is why the job is to be paused; By is empty if it is not.
+	pausing tree.Word
+
 	// How it gets on with the registry.
 	stale   staleShare
 	refusal refusal
@@ -72,7 +75,7 @@ type cronText struct {
 	zone    *time.Location
 	madeFor string // cron, zone and terms as the configuration has them
 	err     error
-	javaErr error // why Java hosts would not follow the schedule
+	javaErr error // what Java hosts in the job do otherwise; nil for nothing
 }
 
 // joining is what came of the last attempt to join, or to apply a definition.

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -327,7 +328,7 @@ func (j *job) standing() (JobState, string) {
 		}
 		return JobRunning, ""
 	case !j.member.View.Enabled:
-		return JobDisabled, "this server is disabled for the job"
+		return JobDisabled, cmp.Or(j.pausedBy(), "this server is disabled for the job")
 	case !j.member.Share.Current(j.member.View):
 		if j.member.View.JavaLed() && j.member.View.Halted() {
 			return JobSharding, fmt.Sprintf("a Java leader, %s, shards the items; all wait", j.member.View.Leader)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/coordination/admin/operate"
+	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/coordination/registry/registrytest"
 	"github.com/wasmjob/wasmjob/coordination/tree"
@@ -134,6 +135,23 @@ func (w *world) run(ctx context.Context, inv *abi.Invocation) abi.Result {
 	return ok
 }
 
+// policies draws those of the job: half of all jobs have none.
+func (w *world) policies(d *jobconfig.Configuration) {
+	d.Props = nil
+	if w.pick(2) == 0 {
+		return
+	}
+	d.Props = map[string]string{"wasm.queueMax": "3", "wasm.catchUpMax": "3"}
+	if overlaps := []string{"", "queue_one", "queue_all", "queue_all", "cancel", "terminate"}; d.Misfire {
+		d.Props["wasm.overlap"] = overlaps[w.pick(len(overlaps))]
+	}
+	catchUps := []string{"", "none", "latest", "all", "all"}
+	d.Props["wasm.catchUp"] = catchUps[w.pick(len(catchUps))]
+	if w.pick(4) == 0 {
+		d.Props["wasm.startWithin"] = w.between(10*time.Second, 3*time.Minute).Truncate(time.Second).String()
+	}
+}
+
 const simJob = "sim"
 
 func simLayout() tree.Layout { return tree.NewLayout("test", simJob) }
@@ -172,6 +190,7 @@ func simulate(t *testing.T, seed uint64, tell bool) {
 		d.Failover = w.pick(3) > 0
 		d.Misfire = w.pick(4) > 0
 		d.MonitorExecution = w.pick(5) > 0
+		w.policies(&d)
 		g := &guest{digest: "sim", run: w.run}
 		w.c.wrap = w.unreliable
 		alive := make(map[int]*node)
@@ -245,6 +264,7 @@ func simulate(t *testing.T, seed uint64, tell bool) {
 				n.host.Apply([]engine.Job{job(d, g)}, nil)
 			case action == 12: // another policy
 				d.Failover, d.Misfire, d.MonitorExecution = w.pick(3) > 0, w.pick(4) > 0, w.pick(5) > 0
+				w.policies(&d)
 				apply(job(d, g))
 			case action == 13: // the registry is unwell for a while
 				w.mu.Lock()
@@ -321,7 +341,7 @@ func simulate(t *testing.T, seed uint64, tell bool) {
 			t.Log("\n" + w.c.all())
 		}
 		if len(w.faults) > 0 {
-			t.Errorf("seed %d (repeat with -run TestSimulation -sim.seed %d): failover %v, misfire %v, monitorExecution %v", seed, seed, d.Failover, d.Misfire, d.MonitorExecution)
+			t.Errorf("seed %d (repeat with -run TestSimulation -sim.seed %d): failover %v, misfire %v, monitorExecution %v, %v", seed, seed, d.Failover, d.Misfire, d.MonitorExecution, d.Props)
 			for _, f := range w.faults {
 				t.Error(f)
 			}
@@ -346,6 +366,9 @@ func (w *world) check(from, to time.Time, total int) {
 			ended[e.RunID]++
 		}
 		seen[e.RunID] = true
+		for at := e.Instant; e.Trigger == 0 && e.Item != nil && !at.After(e.Through); at = at.Add(time.Minute) {
+			seen[tree.RunID(simJob, tree.Fire{Instant: at.UnixMilli()}, *e.Item)] = true
+		}
 	}
 	for run, n := range ended {
 		if n > 1 {

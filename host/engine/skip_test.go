@@ -23,7 +23,7 @@ func checkCause(t testing.TB, e event.Event) {
 	t.Helper()
 	skip := e.Kind == event.ItemSkipped || e.Kind == event.FireSkipped || e.Kind == event.ItemHeld
 	switch {
-	case skip != slices.Contains(event.SkipCauses(), e.Cause), e.Owed && e.Cause != event.SkipLater:
+	case skip != slices.Contains(event.SkipCauses(), e.Cause), e.Owed && !e.Cause.Promises():
 		t.Errorf("%s has the cause %q, owed %v: %s", e.Kind, e.Cause, e.Owed, e.Reason)
 	}
 }

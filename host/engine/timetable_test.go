@@ -255,7 +255,7 @@ func TestJavaHostBesideATimetable(t *testing.T) {
 			t.Errorf("%d items began beside a Java host, %d before", n, before)
 		}
 		skips := c.list(event.FireSkipped)
-		if len(skips) == 0 || !strings.Contains(skips[0].Reason, "jitter: found 1s, and ElasticJob has no such setting") {
+		if len(skips) == 0 || !strings.Contains(skips[0].Reason, "is in the job, and it does not follow jitter") {
 			t.Errorf("skipped %v", skips)
 		}
 	})

@@ -103,7 +103,7 @@ func (rn *runner) beginRound(now moment) {
 		if owes := it.Place(id); *owes == nil {
 			*owes = &id
 		} else {
-			e := rn.skipped(it.number, id, event.SkipLater, "the item still runs, and begins for a newer fire right after")
+			e := rn.skipped(it.number, id, event.SkipSuperseded, "the item still runs, and begins for a newer fire right after")
 			e.Owed = (*owes).Trigger == 0
 			rn.Emit(e)
 		}
@@ -148,7 +148,7 @@ func (rn *runner) merged(id tree.Fire) {
 	if before := rn.trigger.seen; rn.trigger.began < before && before < id.Trigger {
 		why := fmt.Sprintf("trigger %d came before this one had begun here: it counts for both", id.Trigger)
 		id.Trigger = before
-		rn.skipFire(id, event.SkipLater, why)
+		rn.skipFire(id, event.SkipSuperseded, why)
 	}
 }
 

@@ -54,11 +54,14 @@ const (
 	// JobAdded, and every change of one of them. Reason is what this host refuses at the
 	// same time, as a JobError has said; when that is over, it follows once more.
 	JobConfigured Kind = "job.configured"
-	JobRemoved    Kind = "job.removed"   // Reason: definition gone, removed by operator, …
-	JobStopped    Kind = "job.stopped"   // by an operator: instance node deleted
-	JobError      Kind = "job.error"     // the job cannot run, or Wait has taken too long; Reason
-	OverQuota     Kind = "job.overQuota" // Count uses went beyond the Ceiling; Reason
-	Refused       Kind = "file.refused"
+	JobRemoved    Kind = "job.removed" // Reason: definition gone, removed by operator, …
+	JobStopped    Kind = "job.stopped" // by an operator: instance node deleted
+	// JobPaused: this host has paused the job on all servers, as one of its policies demands; Reason says
+	// which and why.
+	JobPaused Kind = "job.paused"
+	JobError  Kind = "job.error"     // the job cannot run, or Wait has taken too long; Reason
+	OverQuota Kind = "job.overQuota" // Count uses went beyond the Ceiling; Reason
+	Refused   Kind = "file.refused"
 	// Accepted: File, which was refused, is not any more, or is gone.
 	Accepted Kind = "file.accepted"
 	Sharded  Kind = "job.sharded" // this host, as leader, sharded the items

@@ -29,13 +29,13 @@ func (t *writer) notRun() {
 	t.report(KindNotRun, "did-not-run", decisive, nil)
 	t.triggeredBy()
 	switch decisive.Cause {
-	case event.SkipDisabled:
+	case event.SkipDisabled, event.SkipPaused:
 		t.disabledBy(decisive)
-	case event.SkipMissed:
+	case event.SkipMissed, event.SkipTooOld, event.SkipNoOwner:
 		if owner, share := t.ownerAt(t.item, t.fire.instant); owner != nil {
 			t.wentFrom(owner.id, later(share.Time, t.fire.instant.Add(-lookBack)), decisive.Time)
 		}
-	case event.SkipRefused:
+	case event.SkipRefused, event.SkipNoModule, event.SkipClock:
 		t.refusals(decisive.Host, decisive.Time)
 	}
 }
@@ -50,7 +50,7 @@ func (t *writer) decisive() *event.Event {
 		switch e.Cause {
 		case event.SkipElsewhere:
 			r = 0
-		case event.SkipLater, event.SkipUnfinished:
+		case event.SkipLater, event.SkipSuperseded, event.SkipUnfinished:
 			r = 1
 		}
 		if r >= rank {

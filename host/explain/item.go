@@ -785,26 +785,29 @@ func (t *writer) verdictOf(e *event.Event) Verdict {
 		return Lost
 	case event.SkipHeld:
 		return Held
-	case event.SkipMissed:
+	case event.SkipMissed, event.SkipTooOld, event.SkipNoOwner:
 		return Missed
-	case event.SkipRefused:
+	case event.SkipRefused, event.SkipNoModule, event.SkipClock:
 		return Refused
-	case event.SkipBusy, event.SkipFailed:
+	case event.SkipOverlap, event.SkipQueueFull, event.SkipLate, event.SkipFailed, busyBefore:
 		return Skipped
 	case event.SkipExcluded:
 		return NeverDue
-	case event.SkipDisabled:
+	case event.SkipDisabled, event.SkipPaused:
 		if e.Outcome == abi.OutcomeCancelled {
 			return Killed
 		}
 		return Disabled
 	case event.SkipElsewhere:
 		return Elsewhere
-	case event.SkipLater, event.SkipUnfinished:
+	case event.SkipLater, event.SkipSuperseded, event.SkipUnfinished:
 		return Pending
 	}
 	return Unknown
 }
+
+// busyBefore is event.SkipOverlap in histories of versions up to 0.9.
+const busyBefore event.SkipCause = "busy"
 
 func later(a, b time.Time) time.Time {
 	if a.After(b) {

@@ -115,6 +115,9 @@ func TestEditEverySetting(t *testing.T) {
 				before.Props[jobconfig.PropHTTPURI] = "https://example.org/"
 			}
 			edits := map[string]string{s.Name: value}
+			if s.Name == "overlap" {
+				before.Misfire = value != "skip" // which says the same
+			}
 			if s.Name == "retry.maxBackoff" {
 				edits["retry.backoff"] = "1s"
 			}

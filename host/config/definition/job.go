@@ -309,6 +309,7 @@ func (j *job) limits() {
 	if j.nodes["timeout"] == nil {
 		g.Timeout = time.Duration(j.ceilings.Of(c.JobName, ceiling.Timeout).Cap(int64(DefaultTimeout)))
 	}
+	j.overlap()
 	r := &g.Retry
 	if n := j.value("retry.maxBackoff"); n == nil {
 		r.MaxBackoff = max(r.MaxBackoff, r.Backoff)
@@ -334,6 +335,19 @@ func (j *job) request() {
 	}
 	if n := j.value("http.headers"); n != nil {
 		j.problemsOf(n, "http.headers", jobconfig.CheckHTTPHeaders(j.guest.HTTP.Headers))
+	}
+}
+
+// overlap has misfire say the same as overlap, whose word for Java hosts it is. Of a file that
+// states both, Validate finds what contradicts, but that misfire is true means queue_one and no other.
+func (j *job) overlap() {
+	n, overlap := j.value("overlap"), j.guest.Overlap
+	switch {
+	case n == nil || overlap == "":
+	case j.nodes["misfire"] == nil:
+		j.c.Misfire = overlap != jobconfig.OverlapSkip
+	case j.c.Misfire && overlap != jobconfig.OverlapSkip && overlap != jobconfig.OverlapQueueOne:
+		j.problem(n, "overlap", "found %s, but misfire is true, which means %s; leave misfire out", overlap, jobconfig.OverlapQueueOne)
 	}
 }
 

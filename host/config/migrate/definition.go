@@ -215,6 +215,10 @@ func valueNode(value any) *yaml.Node {
 		return listNode(*p)
 	case *jobconfig.Isolation:
 		return textNode(string(*p))
+	case *jobconfig.Overlap:
+		return textNode(string(*p))
+	case *jobconfig.CatchUp:
+		return textNode(string(*p))
 	}
 	return mapNode() // a type of setting that is not here: a test has one of each
 }

@@ -282,7 +282,7 @@ func TestDefinitionHasEachSetting(t *testing.T) {
 		case jobconfig.Word:
 			value = s.Words[len(s.Words)-1]
 		}
-		c := jobconfig.Configuration{JobName: "a", Cron: "0 0 3 * * ?", ShardingTotalCount: 1, Props: map[string]string{s.Prop: value}}
+		c := jobconfig.Configuration{JobName: "a", Cron: "0 0 3 * * ?", ShardingTotalCount: 1, Misfire: true, Props: map[string]string{s.Prop: value}}
 		if s.Only != "" {
 			c.Props["wasm.type"] = string(s.Only)
 		}

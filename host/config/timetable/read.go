@@ -1,7 +1,6 @@
 package timetable
 
 import (
-	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -364,17 +363,14 @@ func Also(terms string) (names []string) {
 	return names
 }
 
-// JavaCompatible reports whether ElasticJob would fire at the same instants and start at once:
-// nil, or the reason why not.
+// JavaCompatible reports whether ElasticJob would start runs for the same instants, at the same
+// times: nil, or what it does otherwise.
 func JavaCompatible(c jobconfig.Configuration) error {
-	if c.InstantProps() == nil {
-		return schedule.JavaCompatible(c.Cron, c.TimeZone)
+	if names := c.NotJavas(); len(names) > 0 {
+		return fmt.Errorf("it does not follow %s", strings.Join(names, ", "))
 	}
-	g, _ := c.Guest() // the timetable says what cannot be read
-	for _, s := range jobconfig.InstantSettings() {
-		if s.Differs(g) {
-			return fmt.Errorf("%s: found %s, and ElasticJob has no such setting", s.Name, words.Clip(cmp.Or(s.Text(g), "nothing")))
-		}
+	if err := schedule.JavaCompatible(c.Cron, c.TimeZone); err != nil {
+		return fmt.Errorf("it would not fire at the same instants: %w", err)
 	}
-	return schedule.JavaCompatible(c.Cron, c.TimeZone)
+	return nil
 }

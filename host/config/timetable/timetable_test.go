@@ -411,7 +411,7 @@ func TestJavaCompatible(t *testing.T) {
 		}
 		c := config("0 0 9 * * ?", "")
 		c.Props[s.Prop] = value
-		if err := JavaCompatible(c); err == nil || !strings.HasPrefix(err.Error(), s.Name+": ") {
+		if err := JavaCompatible(c); err == nil || err.Error() != "it does not follow "+s.Name {
 			t.Errorf("%s: %v", s.Name, err)
 		}
 	}

@@ -82,6 +82,8 @@ type Ended struct {
 	// Moved: a streaming loop stopped because the item moves; the fire is handed
 	// back, and goes on with the next owner.
 	Moved bool
+	// Late: no guest ran, because it would have started too late.
+	Late bool
 	// Reason is kept with the outcome, if the outcome alone does not say why.
 	Reason string
 }

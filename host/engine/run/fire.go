@@ -82,6 +82,8 @@ type Begun struct {
 	// At is when, by Go's own clock; Previous and Next are the instants around it.
 	At             time.Time
 	Previous, Next time.Time
+	// Delay is by how much the job's jitter puts off the start.
+	Delay time.Duration
 	// Workers is how many items run at once, Places how many of the job in all its
 	// fires.
 	Workers, Places int

@@ -13,13 +13,17 @@ import (
 // operator has killed.
 var ErrOperator = errors.New("an operator killed the run, and its grace is over")
 
-// stopping is what an operator's kill needs of an execution.
+// errNext is that of a guest that is stopped by force because the next instant has come.
+var errNext = errors.New("the next instant has come, and overlap is terminate")
+
+// stopping is what an operator's kill needs of an execution, and a stop for the next instant.
 type stopping struct {
 	mu      sync.Mutex
 	stop    context.CancelCauseFunc // ends the guest, and what its worker waits for; nil while it has none
 	inGuest bool
-	reason  string    // why it was killed; empty: it was not
-	until   time.Time // when it is stopped by force
+	reason  string    // why it was killed or stopped; empty: it was not
+	cause   error     // of the end of the guest's context
+	until   time.Time // when it is stopped by force; zero: never
 	forced  bool
 }
 
@@ -32,7 +36,7 @@ func (e *Execution) life(guests context.Context) (own context.Context, end func(
 	defer s.mu.Unlock()
 	s.stop = stop
 	if s.reason != "" {
-		stop(ErrOperator)
+		stop(s.cause)
 	}
 	return own, func() { stop(nil) }
 }
@@ -58,19 +62,35 @@ func (e *Execution) leave() {
 // what only waits ends at once. first is true if it was not killed before,
 // unclaimed if no worker has taken the item: none will.
 func (e *Execution) Abort(reason string, until time.Time) (first, unclaimed bool) {
+	return e.halt(abi.CancelAbort, ErrOperator, reason, until)
+}
+
+// StopFor stops the run, once, because the next instant has come. Unless it is by force the guest is
+// asked to end as when its host drains, and may take until its time-out. The results are those of Abort.
+func (e *Execution) StopFor(reason string, now time.Time, force bool) (first, unclaimed bool) {
+	if !force {
+		return e.halt(abi.CancelStop, errNext, reason, time.Time{})
+	}
+	first, unclaimed = e.halt(abi.CancelAbort, errNext, reason, now)
+	e.Press(now)
+	return first, unclaimed
+}
+
+// halt is Abort with what the guest sees, and the cause of its context's end.
+func (e *Execution) halt(seen abi.Cancel, cause error, reason string, until time.Time) (first, unclaimed bool) {
 	s := &e.stopping
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.reason != "" {
-		if until.Before(s.until) {
-			s.until = until // asked for again, with less grace
+		if !until.IsZero() && (s.until.IsZero() || until.Before(s.until)) {
+			s.until, s.cause = until, cause // asked for again, with less grace
 		}
 		return false, false
 	}
-	s.reason, s.until = reason, until
-	e.Cancel(abi.CancelAbort)
+	s.reason, s.cause, s.until = reason, cause, until
+	e.Cancel(seen)
 	if s.stop != nil && !s.inGuest {
-		s.stop(ErrOperator)
+		s.stop(cause)
 	}
 	return true, e.claimed.CompareAndSwap(false, true)
 }
@@ -84,9 +104,9 @@ func (e *Execution) Press(now time.Time) (at time.Time) {
 	if now.Before(s.until) {
 		return s.until
 	}
-	if s.inGuest && !s.forced {
+	if s.inGuest && !s.forced && !s.until.IsZero() {
 		s.forced = true
-		s.stop(ErrOperator)
+		s.stop(s.cause)
 	}
 	return time.Time{}
 }

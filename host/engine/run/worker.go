@@ -163,6 +163,11 @@ func (f *Fire) workOn(guests context.Context, e *Execution, worker *abi.Worker, 
 		}
 		return true
 	}
+	if ended, late := f.late(e); late {
+		end()
+		f.job.Ended(ended)
+		return true
+	}
 	ended, begun := f.attempts(guests, own, *worker, e)
 	end()
 	if !begun {
@@ -171,6 +176,17 @@ func (f *Fire) workOn(guests context.Context, e *Execution, worker *abi.Worker, 
 	}
 	f.job.Ended(ended)
 	return true
+}
+
+// late is the end of an item that would start later after its instant than the job allows: it has waited
+// for listeners, a slot or memory. What was begun before its host died has started.
+func (f *Fire) late(e *Execution) (ended Ended, late bool) {
+	within, behind := f.Guest.StartWithin, f.job.Clock().Sub(f.ID.Time())-f.Delay
+	if within == 0 || behind <= within || f.ID.Trigger != 0 || f.Source() == abi.SourceFailover || e.started.Load() {
+		return Ended{}, false
+	}
+	reason := fmt.Sprintf("it would have started %s after the instant, and startWithin is %s", behind.Truncate(time.Second), within)
+	return Ended{Run: e, Late: true, Result: abi.Result{Outcome: abi.OutcomeCancelled, Message: reason}, Reason: reason}, true
 }
 
 // mostBacks is how often guests may give an item back: each time another one has it next,
@@ -589,8 +605,8 @@ func (f *Fire) attempt(guests context.Context, worker abi.Worker, e *Execution, 
 	if !e.doubted.Load() {
 		result = OutOfTime(result, e.Cancelled(), f.Guest.Timeout)
 	}
-	if result.Outcome == abi.OutcomeCancelled && context.Cause(guests) == ErrOperator {
-		result.Message = ErrOperator.Error()
+	if cause := context.Cause(guests); result.Outcome == abi.OutcomeCancelled && (cause == ErrOperator || cause == errNext) {
+		result.Message = cause.Error()
 	}
 	ev.Kind, ev.Outcome, ev.Duration, ev.Reason = event.ItemEnded, result.Outcome, time.Since(began), result.Message
 	ev.Memory, ev.Batches, ev.Records, ev.DroppedLines = result.Memory, result.Batches, result.Records, result.DroppedLines

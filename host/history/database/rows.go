@@ -221,7 +221,7 @@ func eventRow(e *event.Event, data []byte) []any {
 // runs that failed.
 func wrong(e *event.Event) bool {
 	switch e.Kind {
-	case event.JobError, event.Refused, event.ItemHeld, event.ItemRepaired, event.OverQuota, event.RegistryBehind, event.HistoryLost:
+	case event.JobError, event.JobPaused, event.Refused, event.ItemHeld, event.ItemRepaired, event.OverQuota, event.RegistryBehind, event.HistoryLost:
 		return true
 	}
 	return e.Outcome.Failed()

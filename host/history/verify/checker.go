@@ -57,6 +57,8 @@ type process struct {
 	// said nothing since, with the line that reported the loss. While it has a
 	// session they count among its jobs.
 	owed map[*job]mark
+	// wrongClock is set once it has said that its clock is too far from the registry's.
+	wrongClock bool
 	// awake are times of events, one of each eighth of waking: the newest that
 	// is older than waking, and what came since.
 	awake []time.Time
@@ -170,6 +172,7 @@ func (c *Checker) add(e event.Event, at Place, source string) {
 	before := p.last
 	p.last = m
 	p.wrote(e.Time)
+	p.wrongClock = p.wrongClock || e.Kind == event.Clock
 	if e.Kind == event.HostStopped {
 		p.over = true
 		c.leave(p)
@@ -543,6 +546,7 @@ func (c *Checker) itemStarted(j *job, it *item, in *instance, f *fire, e *event.
 		}
 		it.runs = append(it.runs, r)
 		j.report.Runs++
+		c.runsAnyway(j, f, it.number, m)
 	}
 	r.ended = mark{}
 	f.note(it.number, itemBegun, m)
@@ -590,6 +594,12 @@ func (c *Checker) itemSkipped(j *job, it *item, in *instance, f *fire, e *event.
 		return
 	}
 	f.note(it.number, itemExcused, m)
+	if f != nil && forGood(e) && e.Through.IsZero() {
+		if f.answered == nil {
+			f.answered = make(map[int]mark)
+		}
+		f.answered[it.number] = m
+	}
 	if e.Runs {
 		c.stillRuns(j, it, in, m)
 	}
@@ -599,7 +609,7 @@ func (c *Checker) itemSkipped(j *job, it *item, in *instance, f *fire, e *event.
 		j.settled(it.number, e.Trigger, later(e.Instant, e.Through))
 	}
 	if !e.Through.IsZero() {
-		c.span(j, []int{it.number}, e.Instant, e.Through, m)
+		c.span(j, []int{it.number}, e.Instant, e.Through, m, forGood(e))
 	}
 }
 

@@ -51,7 +51,9 @@ type fire struct {
 	// others may have had it before.
 	late          bool
 	skippedByNone mark // skipped by a host that owned nothing
-	skippedBy     map[*process]bool
+	// answered are the items of which a host has said for good why they do not run.
+	answered  map[int]mark
+	skippedBy map[*process]bool
 }
 
 type itemFate struct {
@@ -75,10 +77,11 @@ type span struct {
 	items         []int
 	from, through time.Time
 	mark          mark
+	forGood       bool // no other host runs them
 }
 
-func (c *Checker) span(j *job, items []int, from, through time.Time, m mark) {
-	s := span{slices.Clone(items), from, through, m}
+func (c *Checker) span(j *job, items []int, from, through time.Time, m mark, forGood bool) {
+	s := span{slices.Clone(items), from, through, m, forGood}
 	j.spans = append(j.spans, s)
 	for _, f := range j.order {
 		s.excuse(f)
@@ -95,6 +98,46 @@ func (s span) excuse(f *fire) {
 	}
 	for _, i := range s.items {
 		f.note(i, itemExcused, s.mark)
+	}
+}
+
+// forGood reports whether a skip of a scheduled instant says that no host runs the item for it.
+func forGood(e *event.Event) bool {
+	switch e.Cause {
+	case event.SkipOverlap, event.SkipQueueFull, event.SkipTooOld, event.SkipLate:
+		return !e.Owed && e.Trigger == 0 && e.Fence == 0
+	}
+	return false
+}
+
+// answered is the line that said for good why the item does not run for the fire; ok is false if there is none.
+func (j *job) answered(f *fire, n int) (m mark, ok bool) {
+	if m, ok = f.answered[n]; ok {
+		return m, true
+	}
+	for _, s := range j.spans {
+		if s.forGood && slices.Contains(s.items, n) && !f.instant.Before(s.from) && !f.instant.After(s.through) {
+			return s.mark, true
+		}
+	}
+	return m, false
+}
+
+// runsAnyway reports a run of an item of which a host had said for good why it does not run, unless the job has
+// changed since, or a clock was ahead: an instant comes again when that is set back.
+func (c *Checker) runsAnyway(j *job, f *fire, n int, m mark) {
+	if f == nil || f.id.trigger != 0 {
+		return
+	}
+	wrongClock := func(m mark) bool {
+		in := c.instances[m.host]
+		return in == nil || in.process.wrongClock
+	}
+	said, ok := j.answered(f, n)
+	ahead := said.time.Before(f.instant) || wrongClock(said) || wrongClock(m)
+	if ok && !ahead && !j.changed.After(said.time) {
+		c.find(Finding{Invariant: Accounted, Class: Violated, Job: j.name, Item: n, RunID: f.runID(j, n),
+			Text: "the item ran for " + f.id.String() + ", and a host had said why it would not", Lines: linesOf(said, m)})
 	}
 }
 
@@ -256,7 +299,7 @@ func (c *Checker) excuse(j *job, f *fire, p *process, e *event.Event, m mark) {
 	switch {
 	case e.Kind == event.FireStarted:
 	case !e.Through.IsZero():
-		c.span(j, e.Items, e.Instant, e.Through, m)
+		c.span(j, e.Items, e.Instant, e.Through, m, false)
 	case len(e.Items) == 0:
 		f.skippedByNone = m
 	default:

@@ -1,6 +1,7 @@
 package verify
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -250,6 +251,44 @@ func TestOutageWithinAFire(t *testing.T) {
 		}
 		if found != tc.violations {
 			t.Errorf("%s: %d violations, expected %d", name, found, tc.violations)
+		}
+	}
+}
+
+// TestForGood: who says for good why an item does not run for an instant is held to that, unless the job has
+// changed since.
+func TestForGood(t *testing.T) {
+	t.Parallel()
+	said := func(cause event.SkipCause, e event.Event) *book {
+		e.Instant, e.Item, e.Cause, e.Reason = instant(10), new(int), cause, "so it is"
+		at := 12.0
+		if !e.Through.IsZero() {
+			at = 31
+		}
+		return open("a", a1).fire(0, 0, 1, 0).run(1, 12, 0, 0, 5).of(at, event.ItemSkipped, e)
+	}
+	for name, tc := range map[string]struct {
+		book *book
+		kept bool
+	}{
+		"overlap":    {said(event.SkipOverlap, event.Event{}).run(13, 14, 10, 0, 6), false},
+		"queue full": {said(event.SkipQueueFull, event.Event{}).run(13, 14, 10, 0, 6), false},
+		"late":       {said(event.SkipLate, event.Event{}).run(13, 14, 10, 0, 6), false},
+		"too old":    {said(event.SkipTooOld, event.Event{Through: instant(30)}).run(33, 34, 20, 0, 6), false},
+		"by a clock that was ahead": {open("a", a1).fire(0, 0, 1, 0).run(1, 4, 0, 0, 5).
+			of(5, event.ItemSkipped, event.Event{Instant: instant(10), Item: new(int), Cause: event.SkipOverlap, Reason: "so it is"}).run(13, 14, 10, 0, 6), true},
+		"by a clock that was wrong": {open("a", a1).of(0, event.Clock, event.Event{}).fire(0, 0, 1, 0).run(1, 12, 0, 0, 5).
+			of(12, event.ItemSkipped, event.Event{Instant: instant(10), Item: new(int), Cause: event.SkipOverlap, Reason: "so it is"}).run(13, 14, 10, 0, 6), true},
+		"another instant": {said(event.SkipOverlap, event.Event{}).run(23, 24, 20, 0, 6), true},
+		"later":           {said(event.SkipLater, event.Event{Owed: true}).run(13, 14, 10, 0, 6), true},
+		"disabled":        {said(event.SkipDisabled, event.Event{}).run(13, 14, 10, 0, 6), true},
+		"the job changed": {said(event.SkipOverlap, event.Event{}).of(12.5, event.JobChanged, event.Event{Source: abi.SourceSchedule}).run(13, 14, 10, 0, 6), true},
+	} {
+		found := slices.ContainsFunc(check(Options{}, tc.book.awake(40, 700)).Findings, func(f Finding) bool {
+			return f.Class == Violated && strings.HasSuffix(f.Text, "and a host had said why it would not")
+		})
+		if found == tc.kept {
+			t.Errorf("%s: found %v", name, found)
 		}
 	}
 }

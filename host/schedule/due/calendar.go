@@ -3,6 +3,7 @@
 package due
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
@@ -25,6 +26,8 @@ type Calendar struct {
 	NotBefore time.Time
 	// Window is how late an instant that was missed may run. The jitter of the schedule comes on top.
 	Window time.Duration
+	// Off says why there is no catch-up, for the reasons of a job without.
+	Off string
 	// excluded is the next instant that is excluded and was not reported, zero for none; reported
 	// is when one was last.
 	excluded, reported time.Time
@@ -69,6 +72,9 @@ const (
 	Later    Cause = iota // a newer instant stands for them
 	Disabled              // the host was disabled for the job, or away from it
 	Missed                // no host had the item
+	Busy                  // the item still ran
+	Full                  // too many wait already
+	TooOld                // longer ago than the window, or too many newer ones were missed
 	Excluded              // a calendar of the job excludes them
 )
 
@@ -174,6 +180,9 @@ func (c *Calendar) Take(now, begun time.Time, held bool) (at time.Time, skip *Sk
 	return at, skip
 }
 
+// dueWhileAway is why a host does not run what came due before it was in the job, or enabled.
+const dueWhileAway = "it was due while this host was disabled for the job or away from it"
+
 // newest finds the last instant up to now by looking back further and further.
 func newest(next func(time.Time) time.Time, now time.Time) time.Time {
 	var found time.Time
@@ -260,12 +269,12 @@ func (c *Calendar) missedSince(now, since time.Time) missed {
 
 // CatchUp decides what an item that the host was given owes. begun is the instant that
 // it was begun for last; back is one that was handed back, zero for none: it was begun
-// in time, and runs whatever the window and misfire say, unless a newer one does or was
-// begun. at
+// in time, and runs whatever the window and latest say, unless a newer one does or was
+// begun. latest is set if the newest instant that was missed is made up for. at
 // is the instant to run, zero for none; skip is what does not run, or nil.
-func (c *Calendar) CatchUp(now, begun, back time.Time, misfire bool) (at time.Time, skip *Skip) {
+func (c *Calendar) CatchUp(now, begun, back time.Time, latest bool) (at time.Time, skip *Skip) {
 	m := c.missedSince(now, begun)
-	if back.After(begun) && (m.newest.IsZero() || !misfire) {
+	if back.After(begun) && (m.newest.IsZero() || !latest) {
 		at = back
 		m = c.missedSince(now, back)
 	}
@@ -274,13 +283,13 @@ func (c *Calendar) CatchUp(now, begun, back time.Time, misfire bool) (at time.Ti
 	}
 	through := later(now, m.newest)
 	if m.newest.IsZero() && m.first.Before(c.NotBefore) {
-		return at, &Skip{m.first, through, Disabled, "it was due while this host was disabled for the job or away from it"}
+		return at, &Skip{m.first, through, Disabled, dueWhileAway}
 	}
 	if m.newest.IsZero() {
-		return at, &Skip{m.first, through, Missed, fmt.Sprintf("no host had the item when it was due, and that is longer ago than %s", c.Window)}
+		return at, &Skip{m.first, through, TooOld, fmt.Sprintf("no host had the item when it was due, and that is longer ago than %s", c.Window)}
 	}
-	if !misfire {
-		return at, &Skip{m.first, through, Missed, fmt.Sprintf("no host had the item when it was due; misfire is off (%s from here on)", words.Count(m.count, "instant"))}
+	if !latest {
+		return at, &Skip{m.first, through, Missed, fmt.Sprintf("no host had the item when it was due; %s (%s from here on)", cmp.Or(c.Off, "misfire is off"), words.Count(m.count, "instant"))}
 	}
 	if !m.newest.Equal(m.first) {
 		skip = &Skip{m.first, m.newest.Add(-time.Millisecond), Later, fmt.Sprintf("%s from here on came due while no host had the item; one catch-up runs instead, for %s",
@@ -338,6 +347,94 @@ func (c *Calendar) TakeExcluded(now time.Time) (skips []*Skip) {
 		skips = append(skips, skip)
 	}
 	return skips
+}
+
+// Limits say which of the instants that an item missed run for themselves.
+type Limits struct {
+	// Busy is up to when the item ran, as far as its record says: what came until then came while it ran.
+	// At most QueueMax of that run, with the Waiting ones that wait already: the oldest ones, or the newest
+	// one alone if Newest is set.
+	Busy              time.Time
+	QueueMax, Waiting int
+	Newest            bool
+	// CatchUpMax of what came since run at most, within the calendar's Window; 0: none by Each.
+	CatchUpMax int
+}
+
+// Each decides what an item that the host was given owes, if instants do not stand for each other.
+// begun is the instant up to which all is accounted for. queued came while the item ran, missed since;
+// both are to run, oldest first. skips are the others, up to through: what comes after that is left to CatchUp.
+func (c *Calendar) Each(now, begun time.Time, l Limits) (queued, missed []time.Time, skips []*Skip, through time.Time) {
+	end := c.past(now)
+	busy := sooner(end, c.reached(l.Busy))
+	queued, skips = c.whileBusy(begun, busy, l)
+	through = later(begun, busy)
+	if l.CatchUpMax == 0 {
+		return queued, nil, skips, through
+	}
+	first := c.Schedule.Next(through)
+	if first.IsZero() || first.After(end) {
+		return queued, nil, skips, through
+	}
+	from := first
+	if floor := later(now.Add(-c.Window-c.jitter()), c.NotBefore); first.Before(floor) {
+		skip := &Skip{First: first, Through: floor.Add(-time.Millisecond), Cause: TooOld, Reason: fmt.Sprintf("no host had the item when it was due, and that is longer ago than %s", c.Window)}
+		if floor.Equal(c.NotBefore) {
+			skip.Cause, skip.Reason = Disabled, dueWhileAway
+		}
+		skips = append(skips, skip)
+		from = c.Schedule.Next(skip.Through)
+	}
+	for t := from; !t.IsZero() && !t.After(end); t = c.Schedule.Next(t) {
+		missed = append(missed, t)
+		if len(missed) > l.CatchUpMax {
+			missed = missed[1:]
+		}
+	}
+	if len(missed) > 0 && from.Before(missed[0]) {
+		skips = append(skips, &Skip{from, missed[0].Add(-time.Millisecond), TooOld,
+			fmt.Sprintf("no host had the item when it was due, and of what was missed the newest %s run", words.Count(l.CatchUpMax, "instant"))})
+	}
+	return queued, missed, skips, end
+}
+
+// whileBusy decides about the instants after one time up to another, between which the item ran.
+func (c *Calendar) whileBusy(after, to time.Time, l Limits) (queued []time.Time, skips []*Skip) {
+	first, room := c.Schedule.Next(after), l.QueueMax-l.Waiting
+	if first.IsZero() || first.After(to) {
+		return nil, nil
+	}
+	if l.Newest && room > 0 {
+		at := newest(c.Schedule.Next, to)
+		if at.After(first) {
+			skips = append(skips, &Skip{first, at.Add(-time.Millisecond), Later, "the item still ran, and the newest instant that came meanwhile runs instead"})
+		}
+		return []time.Time{at}, skips
+	}
+	t := first
+	for ; !t.IsZero() && !t.After(to) && len(queued) < room; t = c.Schedule.Next(t) {
+		queued = append(queued, t)
+	}
+	switch {
+	case t.IsZero() || t.After(to):
+	case l.QueueMax == 0:
+		skips = append(skips, &Skip{t, to, Busy, "the item still ran, and overlap is skip"})
+	default:
+		skips = append(skips, &Skip{t, to, Full, QueueFull(l.QueueMax)})
+	}
+	return queued, skips
+}
+
+// QueueFull says why an instant of an item that still runs does not wait.
+func QueueFull(most int) string {
+	return fmt.Sprintf("the item still runs, and %s wait already (queueMax)", words.Count(most, "instant"))
+}
+
+func sooner(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return a
+	}
+	return b
 }
 
 func later(a, b time.Time) time.Time {

@@ -1,9 +1,11 @@
 package due_test
 
 import (
+	"slices"
 	"testing"
 	"time"
 
+	"github.com/wasmjob/wasmjob/coordination/tree"
 	"github.com/wasmjob/wasmjob/host/schedule/due"
 )
 
@@ -98,13 +100,13 @@ func TestCatchUp(t *testing.T) {
 		{"nothing was missed", minute(3), 3, 0, 0, true, time.Time{}, due.Skip{}},
 		{"one was missed", minute(4), 3, 0, 0, true, minute(4), due.Skip{}},
 		{"several: the newest runs", minute(6), 3, 0, 0, true, minute(6), due.Skip{First: minute(4), Through: minute(6).Add(-time.Millisecond)}},
-		{"misfire is off", minute(6), 3, 0, 0, false, time.Time{}, due.Skip{First: minute(4), Through: minute(6), Cause: due.Missed}},
+		{"catch-up is off", minute(6), 3, 0, 0, false, time.Time{}, due.Skip{First: minute(4), Through: minute(6), Cause: due.Missed}},
 		{"disabled until now", minute(6), 3, 0, 6, true, minute(6), due.Skip{First: minute(4), Through: minute(6).Add(-time.Millisecond)}},
 		{"disabled until after the last", minute(6).Add(time.Second), 3, 0, 7, true, time.Time{}, due.Skip{First: minute(4), Through: minute(6).Add(time.Second), Cause: due.Disabled}},
 		{"handed back", minute(4).Add(-time.Second), 2, 3, 0, false, minute(3), due.Skip{}},
 		{"handed back, and a newer one was begun", minute(4).Add(-time.Second), 3, 2, 0, true, time.Time{}, due.Skip{}},
 		{"handed back, and a newer one", minute(5), 2, 3, 0, true, minute(5), due.Skip{First: minute(3), Through: minute(5).Add(-time.Millisecond)}},
-		{"handed back, and misfire is off", minute(5), 2, 3, 0, false, minute(3), due.Skip{First: minute(4), Through: minute(5), Cause: due.Missed}},
+		{"handed back, and catch-up is off", minute(5), 2, 3, 0, false, minute(3), due.Skip{First: minute(4), Through: minute(5), Cause: due.Missed}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			c := due.Calendar{Schedule: everyMinute, Window: window, NotBefore: minute(tt.notBefore)}
@@ -133,7 +135,111 @@ func TestCatchUpWindow(t *testing.T) {
 	if !at.IsZero() {
 		t.Errorf("%v runs", at)
 	}
-	checkSkip(t, skip, due.Skip{First: start.Add(time.Hour), Through: now, Cause: due.Missed})
+	checkSkip(t, skip, due.Skip{First: start.Add(time.Hour), Through: now, Cause: due.TooOld})
+}
+
+// TestEach: instants that do not stand for each other.
+func TestEach(t *testing.T) {
+	t.Parallel()
+	most := time.Millisecond // before the next instant
+	for _, tt := range []struct {
+		name           string
+		now            time.Time
+		begun          int // minutes
+		notBefore      int
+		limits         due.Limits
+		queued, missed []int
+		skips          []due.Skip
+		through        time.Time
+	}{
+		{"nothing", minute(3), 3, 0, due.Limits{QueueMax: 9, Busy: minute(3), CatchUpMax: 9}, nil, nil, nil, minute(3)},
+		{"while it ran", minute(6), 3, 0, due.Limits{QueueMax: 9, Busy: minute(5)}, []int{4, 5}, nil, nil, minute(5)},
+		{"while it ran, and since", minute(6), 3, 0, due.Limits{QueueMax: 9, Busy: minute(4), CatchUpMax: 9}, []int{4}, []int{5, 6}, nil, minute(7).Add(-most)},
+		{"too many", minute(6), 2, 0, due.Limits{QueueMax: 3, Waiting: 1, Busy: minute(6)}, []int{3, 4}, nil,
+			[]due.Skip{{First: minute(5), Through: minute(6), Cause: due.Full}}, minute(6)},
+		{"the newest alone", minute(6), 2, 0, due.Limits{QueueMax: 1, Newest: true, Busy: minute(5), CatchUpMax: 9}, []int{5}, []int{6},
+			[]due.Skip{{First: minute(3), Through: minute(5).Add(-most), Cause: due.Later}}, minute(7).Add(-most)},
+		{"dropped", minute(6), 2, 0, due.Limits{Busy: minute(5), CatchUpMax: 9}, nil, []int{6},
+			[]due.Skip{{First: minute(3), Through: minute(5), Cause: due.Busy}}, minute(7).Add(-most)},
+		{"missed", minute(6), 3, 0, due.Limits{CatchUpMax: 9}, nil, []int{4, 5, 6}, nil, minute(7).Add(-most)},
+		{"missed, too many", minute(6), 3, 0, due.Limits{CatchUpMax: 2}, nil, []int{5, 6},
+			[]due.Skip{{First: minute(4), Through: minute(5).Add(-most), Cause: due.TooOld}}, minute(7).Add(-most)},
+		{"missed, too old", minute(9), 1, 0, due.Limits{CatchUpMax: 9}, nil, []int{4, 5, 6, 7, 8, 9},
+			[]due.Skip{{First: minute(2), Through: minute(4).Add(-most), Cause: due.TooOld}}, minute(10).Add(-most)},
+		{"missed, too old and too many", minute(9), 1, 0, due.Limits{CatchUpMax: 1}, nil, []int{9},
+			[]due.Skip{{First: minute(2), Through: minute(4).Add(-most), Cause: due.TooOld}, {First: minute(4), Through: minute(9).Add(-most), Cause: due.TooOld}}, minute(10).Add(-most)},
+		{"missed, and disabled", minute(6), 3, 6, due.Limits{CatchUpMax: 9}, nil, []int{6},
+			[]due.Skip{{First: minute(4), Through: minute(6).Add(-most), Cause: due.Disabled}}, minute(7).Add(-most)},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			c := due.Calendar{Schedule: everyMinute, Window: 5 * time.Minute, NotBefore: minute(tt.notBefore)}
+			c.Arm(tt.now)
+			queued, missed, skips, through := c.Each(tt.now, minute(tt.begun), tt.limits)
+			for _, list := range []struct {
+				what     string
+				found    []time.Time
+				expected []int
+			}{{"queued", queued, tt.queued}, {"missed", missed, tt.missed}} {
+				if !slices.EqualFunc(list.found, list.expected, func(at time.Time, n int) bool { return at.Equal(minute(n)) }) {
+					t.Errorf("%s: found %v, expected %v", list.what, list.found, list.expected)
+				}
+			}
+			if len(skips) != len(tt.skips) || !through.Equal(tt.through) {
+				t.Fatalf("found %d skips, through %v; expected %v, %v", len(skips), through, tt.skips, tt.through)
+			}
+			for i, s := range skips {
+				checkSkip(t, s, tt.skips[i])
+			}
+		})
+	}
+}
+
+// TestOwed: fires wait in the order of their instants, and a newer one stands for the last if that
+// does not run for itself.
+func TestOwed(t *testing.T) {
+	t.Parallel()
+	at := func(n int) tree.Fire { return tree.Fire{Instant: minute(n).UnixMilli()} }
+	each := func(f tree.Fire) bool { return f.Source != "one" }
+	one := func(n int) tree.Fire { return tree.Fire{Instant: minute(n).UnixMilli(), Source: "one"} }
+	for _, tt := range []struct {
+		name  string
+		had   []tree.Fire
+		put   tree.Fire
+		gone  int // 0: none
+		waits []int
+	}{
+		{"the first", nil, at(1), 0, []int{1}},
+		{"a newer one", []tree.Fire{at(1)}, at(2), 0, []int{1, 2}},
+		{"an older one", []tree.Fire{at(2), at(3)}, at(1), 0, []int{1, 2, 3}},
+		{"between", []tree.Fire{at(1), at(3)}, at(2), 0, []int{1, 2, 3}},
+		{"the same", []tree.Fire{at(1), at(2)}, at(2), 0, []int{1, 2}},
+		{"for one that stands back", []tree.Fire{at(1), one(2)}, at(3), 2, []int{1, 3}},
+		{"one for another", []tree.Fire{at(1), one(2)}, one(3), 2, []int{1, 3}},
+		{"one that is too late", []tree.Fire{at(1), at(3)}, one(2), 2, []int{1, 3}},
+	} {
+		var o due.Owed
+		for _, f := range tt.had {
+			o.Put(f, each)
+		}
+		gone := o.Put(tt.put, each)
+		found := 0
+		if gone != nil {
+			found = int(gone.Time().Sub(start) / time.Minute)
+		}
+		if found != tt.gone || !slices.EqualFunc(o.Waiting(), tt.waits, func(f tree.Fire, n int) bool { return f.Time().Equal(minute(n)) }) {
+			t.Errorf("%s: %d is gone and %v wait, expected %d and %v", tt.name, found, o.Waiting(), tt.gone, tt.waits)
+		}
+		for _, n := range tt.waits {
+			if next := o.Next(); next == nil || !next.Time().Equal(minute(n)) {
+				t.Fatalf("%s: %v is next, expected minute %d", tt.name, next, n)
+			}
+			o.Answered(at(n + 50))
+			o.Answered(at(n))
+		}
+		if o.Next() != nil || o.Waiting() != nil {
+			t.Errorf("%s: %v waits", tt.name, o.Next())
+		}
+	}
 }
 
 func TestSetBack(t *testing.T) {

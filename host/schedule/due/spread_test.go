@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/robfig/cron/v3"
+
 	"github.com/wasmjob/wasmjob/host/schedule/due"
 )
 
@@ -188,3 +190,29 @@ func TestExcluded(t *testing.T) {
 func duration(r *rand.Rand, below time.Duration) time.Duration {
 	return time.Duration(r.Int64N(int64(below)))
 }
+
+// TestEachOfASpread: what came while an item ran had come due by then, and the jitter comes on top of the window.
+func TestEachOfASpread(t *testing.T) {
+	t.Parallel()
+	c := due.Calendar{Schedule: late{everyMinute, 30 * time.Second}, Window: time.Minute}
+	now := minute(6).Add(30 * time.Second)
+	c.Arm(now)
+	queued, missed, skips, _ := c.Each(now, minute(3), due.Limits{QueueMax: 9, Busy: minute(5).Add(10 * time.Second), CatchUpMax: 9})
+	if len(queued) != 1 || !queued[0].Equal(minute(4)) || len(missed) != 2 || !missed[0].Equal(minute(5)) || !missed[1].Equal(minute(6)) || len(skips) != 0 {
+		t.Errorf("queued %v, missed %v, %d skips", queued, missed, len(skips))
+	}
+	now = minute(6).Add(31 * time.Second)
+	if _, missed, skips, _ = c.Each(now, minute(4), due.Limits{CatchUpMax: 9}); len(missed) != 1 || len(skips) != 1 {
+		t.Errorf("%s after the oldest: missed %v, %d skips", now.Sub(minute(5)), missed, len(skips))
+	}
+}
+
+// late puts off all starts by the same time.
+type late struct {
+	cron.Schedule
+	by time.Duration
+}
+
+func (s late) Jitter() time.Duration           { return s.by }
+func (s late) Delay(time.Time) time.Duration   { return s.by }
+func (s late) Reached(now time.Time) time.Time { return now.Add(-s.by) }

@@ -1,0 +1,285 @@
+package engine
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/wasmjob/wasmjob/abi"
+	"github.com/wasmjob/wasmjob/coordination/admin/changelog"
+	"github.com/wasmjob/wasmjob/coordination/admin/operate"
+	"github.com/wasmjob/wasmjob/coordination/jobconfig"
+	"github.com/wasmjob/wasmjob/coordination/tree"
+	"github.com/wasmjob/wasmjob/host/event"
+	"github.com/wasmjob/wasmjob/host/schedule/due"
+	"github.com/wasmjob/wasmjob/internal/text/words"
+)
+
+// What becomes of instants that cannot begin when they come, by the job's policies: docs/schedules.md
+// describes them.
+//
+// The instants that an item owes wait in its [due.Owed]. Where each of them runs for itself, begins and
+// completions write them into the item's record, so that its next owner runs the others.
+
+// overlap is what becomes of an instant that comes while the item runs.
+func (p *place) overlap() jobconfig.Overlap { return p.guest.Overlaps(p.member.View.Config) }
+
+// catchUp is which missed instants are made up for.
+func (p *place) catchUp() jobconfig.CatchUp { return p.guest.CatchesUp(p.member.View.Config) }
+
+// queues reports whether there are instants of the job for which no newer one stands.
+func (p *place) queues() bool {
+	return p.overlap() == jobconfig.OverlapQueueAll || p.catchUp() == jobconfig.CatchUpAll
+}
+
+// divides reports whether what came while an item ran and what came while it had no host are to be told apart.
+func (p *place) divides() bool {
+	drops, misses := p.overlap() == jobconfig.OverlapSkip, p.catchUp() == jobconfig.CatchUpNone
+	return p.queues() || drops != misses
+}
+
+// each reports whether a fire that an item owes runs for itself: no newer one stands for it.
+func (p *place) each(id tree.Fire) bool {
+	switch {
+	case id.Trigger != 0:
+		return false
+	case id.Source == string(abi.SourceCatchUp):
+		return p.catchUp() == jobconfig.CatchUpAll
+	}
+	return p.overlap() == jobconfig.OverlapQueueAll
+}
+
+// full reports whether no more instants of an item may wait.
+func (p *place) full(it *item, id tree.Fire) bool {
+	if p.overlap() != jobconfig.OverlapQueueAll {
+		return false
+	}
+	waiting := it.Waiting()
+	for _, f := range waiting {
+		if f.ID() == id.ID() {
+			return false
+		}
+	}
+	return len(waiting) >= p.guest.QueueMax
+}
+
+// enqueue has an idle item run for an instant after those that it owes already.
+func (set *itemSet) enqueue(it *item, id tree.Fire) {
+	if set.full(it, id) {
+		set.skipItem(it, id, event.SkipQueueFull, due.QueueFull(set.guest.QueueMax))
+		return
+	}
+	id.Source = string(abi.SourceMisfire)
+	set.owe(it, id)
+	set.skipItem(it, id, event.SkipLater, "the item has earlier instants to run; it runs for this one after them")
+}
+
+// stopFor stops a run as the job's overlap says, because an instant has come for which the item is to run.
+func (rn *runner) stopFor(now moment, it *item, id tree.Fire) {
+	overlap := rn.overlap()
+	if overlap != jobconfig.OverlapCancel && overlap != jobconfig.OverlapTerminate {
+		return
+	}
+	why := fmt.Sprintf("instant %s has come, and overlap is %s", id.ID(), overlap)
+	first, unclaimed := it.run.StopFor(why, now.Time, overlap == jobconfig.OverlapTerminate)
+	if first {
+		rn.log.Info("a run is stopped for the next one", zap.Int("item", it.number), zap.String("run", it.run.RunID()), zap.String("reason", why))
+	}
+	if unclaimed {
+		ended, _ := it.run.KilledBefore()
+		rn.hear(ended)
+	}
+}
+
+// dropLate takes out items that would start later after the instant than the job allows.
+func (rn *runner) dropLate(now moment, id tree.Fire, items []*item) []*item {
+	within := rn.guest.StartWithin
+	behind := now.wall.Sub(id.Time()) - rn.calendar.Delay(id.Time())
+	if within == 0 || id.Trigger != 0 || behind <= within {
+		return items
+	}
+	for _, it := range items {
+		it.Answered(id)
+		rn.skipItem(it, id, event.SkipLate, fmt.Sprintf("it would start %s after the instant, and startWithin is %s", words.Duration(behind.Truncate(time.Second)), words.Duration(within)))
+		it.dropped = latest(it.dropped, id.Time())
+	}
+	return nil
+}
+
+// dropDone takes out items that have run as often as the job allows, and has the job paused.
+func (rn *runner) dropDone(id tree.Fire, items []*item) []*item {
+	most := rn.guest.MaxRuns
+	if most == 0 || id.Trigger != 0 {
+		return items
+	}
+	return slices.DeleteFunc(items, func(it *item) bool {
+		if it.state.Record.Runs < most {
+			return false
+		}
+		why := "it has run for " + words.Count(most, "instant")
+		it.Answered(id)
+		rn.skipItem(it, id, event.SkipPaused, pausedReason(jobconfig.PropMaxRuns, why))
+		it.dropped = latest(it.dropped, id.Time())
+		rn.pauseFor(jobconfig.PropMaxRuns, why)
+		return true
+	})
+}
+
+// pausedReason says why a job is paused. by is the property of the policy.
+func pausedReason(by, why string) string {
+	return fmt.Sprintf("the job is paused by %s: %s", strings.TrimPrefix(by, jobconfig.PropPrefix), why)
+}
+
+// pauseFor has the job paused by a policy, if it is not to be already.
+func (p *place) pauseFor(by, why string) {
+	if p.pausing.By == "" {
+		p.pausing = tree.Word{By: strings.TrimPrefix(by, jobconfig.PropPrefix), Why: why}
+	}
+}
+
+// pauseAll disables the whole job, once for all hosts, if a policy demands it: an operator enables it again.
+func (j *job) pauseAll(now moment) {
+	said := j.pausing
+	if said.By == "" || now.Before(j.refusal.retryAt) {
+		return
+	}
+	j.pausing = tree.Word{}
+	if !j.member.View.Enabled { // another host was first
+		return
+	}
+	said.Since = now.wall.UnixMilli()
+	record := changelog.Record{Time: now.wall, Job: j.name, Who: said.By, From: event.FromRegistry, What: "disable", Why: said.Why}
+	center := changelog.Leaving(j.member.Registry, j.member.Layout, func() changelog.Record { return record })
+	changed, err := operate.SetServers(j.work, center, j.member.Layout, said, false)
+	switch {
+	case errors.Is(err, tree.ErrRemoved):
+	case err != nil:
+		if !j.setback(now, "pausing the job", err) {
+			j.pausing = said
+		}
+	case changed:
+		why := pausedReason(said.By, said.Why)
+		j.log.Warn("job paused", zap.String("reason", why))
+		j.Emit(event.Event{Kind: event.JobPaused, Reason: why})
+	}
+}
+
+// pausedBy says which policy of the job has paused it, and why; empty if none has, or that is not known.
+func (set *itemSet) pausedBy() string {
+	word := set.pause.word
+	policies := []string{jobconfig.PropMaxRuns, jobconfig.PropPauseAfterFailures}
+	if set.member.View.Enabled || !slices.Contains(policies, jobconfig.PropPrefix+word.By) {
+		return ""
+	}
+	return pausedReason(word.By, word.Why)
+}
+
+// owing is an item's record with the instants that the item owes besides a fire, as the next write of
+// it has them.
+func (set *itemSet) owing(it *item, besides tree.Fire, r tree.Record) tree.Record {
+	if !set.queues() && len(it.Queue) == 0 {
+		return r.Owes(nil, 0)
+	}
+	var instants []int64
+	for _, f := range it.Waiting() {
+		if f.Trigger == 0 && f.ID() != besides.ID() {
+			instants = append(instants, f.Instant)
+		}
+	}
+	return r.Owes(instants, it.accounted)
+}
+
+// account decides what an item owes of the instants that came since they were last looked at, and that were
+// not taken one by one: it was just given to this host, or the host did not get round to them.
+func (set *itemSet) account(now time.Time, it *item) {
+	r := it.state.Record
+	misfire := tree.Fire{Source: string(abi.SourceMisfire)}
+	catchUp := tree.Fire{Source: string(abi.SourceCatchUp)}
+	put := func(f tree.Fire, at int64) {
+		f.Instant = at
+		set.owe(it, f)
+	}
+	known := misfire
+	if !set.each(misfire) {
+		known = catchUp
+	}
+	begun := max(it.answered().UnixMilli(), it.accounted)
+	notBefore := it.switched.notBefore.UnixMilli() // what came before is not owed
+	if it.accounted == 0 {                         // else the record's are known, and may be answered
+		if back := r.HandedBack(); back > begun {
+			put(known, back)
+			begun = back
+		}
+		for _, at := range r.OwedInstants() {
+			put(known, at)
+		}
+		begun = max(begun, r.OwedTo)
+		set.dropWaiting(it, it.WaitingBefore(it.switched.notBefore), event.SkipDisabled, wasDisabled)
+	}
+	if first := set.calendar.First(now, latest(time.UnixMilli(begun), it.switched.reported)); !first.IsZero() && first.UnixMilli() < notBefore {
+		set.skipItems(it, tree.Fire{Instant: first.UnixMilli(), Source: catchUp.Source}, time.UnixMilli(notBefore-1), event.SkipDisabled, wasDisabled)
+	}
+	begun = max(begun, notBefore-1)
+
+	limits := due.Limits{Busy: time.UnixMilli(r.Ended), Waiting: len(it.Waiting())}
+	if r.Open() || it.run != nil {
+		limits.Busy = now
+	}
+	switch set.overlap() {
+	case jobconfig.OverlapQueueAll:
+		limits.QueueMax = set.guest.QueueMax
+	case jobconfig.OverlapSkip:
+	default:
+		limits.QueueMax, limits.Newest = limits.Waiting+1, true
+	}
+	if set.catchUp() == jobconfig.CatchUpAll {
+		limits.CatchUpMax = set.guest.CatchUpMax
+	}
+	queued, missed, skips, through := set.calendar.Each(now, time.UnixMilli(begun), limits)
+	for _, at := range queued {
+		put(known, at.UnixMilli())
+	}
+	for _, at := range missed {
+		put(catchUp, at.UnixMilli())
+	}
+	if limits.CatchUpMax == 0 {
+		at, skip := set.calendar.CatchUp(now, through, time.Time{}, set.catchUp() == jobconfig.CatchUpLatest)
+		if skip != nil {
+			skips = append(skips, skip)
+		}
+		if !at.IsZero() {
+			put(catchUp, at.UnixMilli())
+		}
+	}
+	for _, s := range skips {
+		set.skipItems(it, tree.Fire{Instant: s.First.UnixMilli(), Source: string(abi.SourceCatchUp)}, s.Through, skipCauses[s.Cause], s.Reason)
+	}
+	it.accounted = max(begun, it.accounted)
+	if at := set.calendar.Newest(now, time.UnixMilli(begun)); !at.IsZero() {
+		it.accounted = at.UnixMilli()
+	}
+}
+
+// accountAll decides what the items of this host owe of instants that were not taken one by one. It reports
+// false if the instants of the job stand for each other.
+func (set *itemSet) accountAll(now time.Time) bool {
+	if !set.queues() {
+		return false
+	}
+	for _, it := range set.sorted(func(it *item) bool { return it.owned && it.state.Record.Instant != 0 && !set.beyond(it) }) {
+		set.account(now, it)
+	}
+	return true
+}
+
+// dropsOverlap says why an instant that comes while the item runs is dropped.
+func (p *place) dropsOverlap() string {
+	if p.guest.Overlap == "" {
+		return "misfire is off"
+	}
+	return "overlap is " + string(p.guest.Overlap)
+}
