@@ -112,10 +112,11 @@ func TestAudit(t *testing.T) {
 	c.registry("trigger", "manual")
 	records("trigger , by command", "disable item 0 , by the registry")
 
-	commit(registry.Delete(l.ItemDisabled(0), registry.AnyVersion))
+	commit(registry.Delete(l.ItemDisabled(0), registry.AnyVersion)) // which its owner watches
+	records("enable item 0 , by the registry")
 	from = marks(a, b, d)
 	c.registry("trigger", "manual")
-	records("trigger , by command", "enable item 0 , by the registry")
+	records("trigger , by command")
 
 	// An instance is stopped, and the job is removed.
 	commit(registry.Delete(l.Instance(instances[d]), registry.AnyVersion))

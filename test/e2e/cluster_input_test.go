@@ -199,8 +199,7 @@ func TestOlderElasticJob(t *testing.T) {
 	c.must("validate", filepath.Join(dir, "ledger.yaml"))
 	c.refused(1, []string{"ledger.yaml exists; --force writes over it"}, "import", "elasticjob", "--zk", c.zk, "--namespace", one, "--out", dir)
 	c.must("import", "elasticjob", "--zk", c.zk, "--namespace", one, "--out", dir, "--force")
-	c.refused(2, []string{"say what to import from"}, "import", "--zk", c.zk, "--out", dir)
-	c.refused(2, []string{`"elasticjobs" cannot be imported from; want elasticjob; did you mean`}, "import", "elasticjobs", "--out", dir)
+	c.refused(2, []string{`unknown command "elasticjobs"`}, "import", "elasticjobs")
 	c.refused(2, []string{"--out is missing"}, "import", "elasticjob", "--zk", c.zk)
 	c.refused(2, []string{"servers are not named"}, "export", "--out", dir)
 }

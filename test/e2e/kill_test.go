@@ -36,7 +36,7 @@ func TestKill(t *testing.T) {
 	p.refused(1, []string{`no job`}, "kill", "none")
 	p.refused(1, []string{`has no item 7`}, "kill", "greedy", "--item", "7")
 	p.refused(2, []string{`is not a run of greedy`}, "kill", "greedy", "--run", "other/x/0")
-	if out := p.must("kill", "greedy"); out != "no item of it runs; a listener, which kill does not end, has a minute at most\n" {
+	if out := p.must("kill", "greedy"); out != "nothing of it runs\n" {
 		t.Errorf("kill of an idle job says %q", out)
 	}
 

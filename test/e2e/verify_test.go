@@ -20,7 +20,7 @@ func TestVerifyLooksAtTheRegistry(t *testing.T) {
 	c := newCluster(t)
 	// It fires only when triggered: a fire clears away the mark that verify is to find.
 	c.job("tick", `cron: "0 0 0 1 1 ? 2099"`, "shardingTotalCount: 2", "failover: true")
-	c.refused(2, []string{"the history files are missing, or --zk to look at the registry"}, "verify")
+	c.refused(2, []string{"the histories are missing, or --zk to look at the registry"}, "verify")
 	c.refused(2, []string{"there is no job in namespace " + c.ns}, "verify", "--zk", c.zk, "--namespace", c.ns)
 	a := c.add()
 	a.of("tick", 0, assigned(2))
