@@ -546,7 +546,9 @@ func (c *Checker) itemStarted(j *job, it *item, in *instance, f *fire, e *event.
 		}
 		it.runs = append(it.runs, r)
 		j.report.Runs++
-		c.runsAnyway(j, f, it.number, m)
+		if e.Source != abi.SourceFailover { // it was judged where it was begun first
+			c.runsAnyway(j, f, it.number, m)
+		}
 	}
 	r.ended = mark{}
 	f.note(it.number, itemBegun, m)
