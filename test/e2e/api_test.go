@@ -174,7 +174,7 @@ func TestDatabaseDown(t *testing.T) {
 	}
 	// What is not written there yet is shown, and that the rest is missing is said.
 	for _, path := range []string{"/v1/fires", "/v1/runs", "/v1/events", "/v1/logs", "/v1/audit", "/v1/jobs/cities/explain", "/fires", "/logs"} {
-		if code, text := ask(path); code != http.StatusOK || !strings.Contains(text, "the history&#39;s database does not answer") && !strings.Contains(text, "the history's database does not answer") {
+		if code, text := ask(path); code != http.StatusOK || !strings.Contains(text, "the history's database does not answer") && !strings.Contains(text, "history&#39;s database does not answer") {
 			t.Errorf("%s: %d %s", path, code, text)
 		}
 	}
