@@ -23,6 +23,7 @@ import (
 	"github.com/wasmjob/wasmjob/host/control/admin"
 	"github.com/wasmjob/wasmjob/host/engine/catalog"
 	"github.com/wasmjob/wasmjob/host/node/ensemble"
+	"github.com/wasmjob/wasmjob/host/observe/metrics"
 	"github.com/wasmjob/wasmjob/host/sandbox/plugin"
 	"github.com/wasmjob/wasmjob/internal/text/words"
 )
@@ -94,7 +95,7 @@ ceilings:
 		Plugins: dir, Registry: "embedded", Namespace: "from-flag/x", ZooKeeper: ensemble.Ensemble{SessionTimeout: 40 * time.Second},
 		LogFormat: "json", LogLevel: zapcore.ErrorLevel, GuestLogLevel: zapcore.InfoLevel,
 		HistorySize: 1 << 20, MaxConcurrency: 7, MemoryBudget: "50%", ModuleMemory: "25%", DrainTimeout: 5 * time.Second, ClockBound: 5 * time.Second, KeepServers: 24 * time.Hour, CacheSize: 2 << 30, DeadMan: "auto", TraceRatio: 1, Rescan: 30 * time.Second,
-		Access: guard.Config{Open: auth.OpenAuto}, WorkerGroups: catalog.GroupAll,
+		Access: guard.Config{Open: auth.OpenAuto}, WorkerGroups: catalog.GroupAll, GuestSeries: metrics.DefaultGuestSeries,
 		Mounts: map[string][]plugin.Mount{
 			"a":      {{Host: dir, Guest: "/one"}, {Host: dir, Guest: "/two"}},
 			"b":      {{Host: dir, Guest: "/env"}},
@@ -320,7 +321,7 @@ func TestDefaults(t *testing.T) {
 		Plugins: dir, Registry: "embedded", Namespace: "wasmjob", ZooKeeper: ensemble.Ensemble{SessionTimeout: 40 * time.Second},
 		Admin: &admin.Address{Network: "tcp", Name: "127.0.0.1:9770"}, LogFormat: "console",
 		HistorySize: 64 << 20, MemoryBudget: "50%", ModuleMemory: "25%", DrainTimeout: 30 * time.Second, ClockBound: 5 * time.Second, KeepServers: 24 * time.Hour, Cache: "/cache", CacheSize: 2 << 30, DeadMan: "auto", TraceRatio: 1, Rescan: 30 * time.Second,
-		Access: guard.Config{Open: auth.OpenAuto}, WorkerGroups: catalog.GroupAll,
+		Access: guard.Config{Open: auth.OpenAuto}, WorkerGroups: catalog.GroupAll, GuestSeries: metrics.DefaultGuestSeries,
 		Mounts: map[string][]plugin.Mount{}, Ceilings: ceiling.List{ceiling.Default(64 << 20)},
 	}
 	if !reflect.DeepEqual(l.Config, want) {
