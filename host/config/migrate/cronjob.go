@@ -168,8 +168,7 @@ func (i *Imported) cronJob(place string, c *cronJob) {
 	case "Forbid":
 		f.Configuration.Misfire = false
 	case "Replace":
-		f.Configuration.Misfire = false
-		f.note("concurrencyPolicy: Replace: here an instant that comes while the item runs is dropped; kill the run, or give it a timeout")
+		f.guest(func(g *jobconfig.Guest) { g.Overlap = jobconfig.OverlapTerminate })
 	default:
 		f.note("concurrencyPolicy: Allow: here an item runs once at a time, and once more after the run if an instant came meanwhile (misfire)")
 	}

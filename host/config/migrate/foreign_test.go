@@ -203,7 +203,7 @@ func TestXXLJob(t *testing.T) {
 		"# failures were sent to a@b.c: say so in the file of alerts (--alerts)",
 		"job 2 (sh; job)", "jobName: job-2", "cron: '@every 30s'", "disabled: true", "type: SCRIPT",
 		"# its source (GLUE_SHELL) stood in the database; it is no module: build one that does the same",
-		"jobName: reportHandler-3", "# it had no schedule, and runs when it is triggered")
+		"jobName: reportHandler-3", "overlap: terminate", "overlap: queue_all", "# it had no schedule, and runs when it is triggered")
 	for _, broken := range []string{"", "SELECT 1;", "INSERT INTO xxl_job_info VALUES (1,2)", "INSERT INTO x (a) VALUES (1", "INSERT INTO x (a) VALUES 7", "CREATE TABLE x (a int", "INSERT INTO other (a) VALUES (1);"} {
 		if i, err := XXLJob([]byte(broken)); err == nil {
 			t.Errorf("%q: %+v", broken, i)
@@ -240,7 +240,7 @@ func TestQuartz(t *testing.T) {
 		"COPY public.qrtz_triggers (sched_name, trigger_name, trigger_group, job_name, job_group, next_fire_time, priority, trigger_state, trigger_type, start_time, end_time, calendar_name, misfire_instr) FROM stdin;\n" +
 		"s\tnight\tDEFAULT\treport\tDEFAULT\t1\t7\tPAUSED\tCRON\t1700000000000\t0\t\\N\t2\n\\.\n" +
 		"COPY public.qrtz_cron_triggers (sched_name, trigger_name, trigger_group, cron_expression, time_zone_id) FROM stdin;\ns\tnight\tDEFAULT\t0 0 2 * * ?\tEurope/Berlin\n\\.\n"))
-	mustHave(t, said(t, i, err), "jobName: report", "cron: 0 0 2 * * ?", "timeZone: Europe/Berlin", "misfire: false", "disabled: true", "# its priority was 7", "# it began at 2023-11-14T22:13:20Z")
+	mustHave(t, said(t, i, err), "jobName: report", "cron: 0 0 2 * * ?", "timeZone: Europe/Berlin", "misfire: false", "disabled: true", "# its priority was 7", "# it began at 2023-11-14T22:13:20Z: say so in startAt, with a zone")
 
 	for _, broken := range []string{"<a>", "<a/>", "<a><job><b></a>", "x", "COPY t FROM stdin;", "COPY t (a) FROM stdin;\n1\n"} {
 		if _, err := Quartz([]byte(broken)); err == nil {

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 	"github.com/wasmjob/wasmjob/host/schedule"
 )
 
@@ -234,7 +235,7 @@ func (f *Foreign) trigger(t quartzTrigger) bool {
 	case "simple":
 		f.every(t.RepeatInterval, time.Millisecond)
 		if n, err := strconv.Atoi(strings.TrimSpace(t.RepeatCount)); err == nil && n >= 0 {
-			f.note("it fired %d times: here it goes on until it is disabled", n+1)
+			f.note("it fired %d times: here maxRuns does that", n+1)
 		}
 	case "calendar-interval":
 		units := map[string]time.Duration{"MILLISECOND": time.Millisecond, "SECOND": time.Second, "MINUTE": time.Minute, "HOUR": time.Hour, "DAY": 24 * time.Hour, "WEEK": 7 * 24 * time.Hour}
@@ -251,16 +252,16 @@ func (f *Foreign) trigger(t quartzTrigger) bool {
 	case "MISFIRE_INSTRUCTION_DO_NOTHING":
 		c.Misfire = false
 	case "MISFIRE_INSTRUCTION_IGNORE_MISFIRE_POLICY":
-		f.note("misfire instruction: all missed instants ran: here one catch-up runs for them")
+		f.guest(func(g *jobconfig.Guest) { g.CatchUp = jobconfig.CatchUpAll })
 	}
 	if t.Start != "" {
-		f.note("it began at %s", strings.TrimSpace(t.Start))
+		f.note("it began at %s: say so in startAt, with a zone", strings.TrimSpace(t.Start))
 	}
 	if t.End != "" {
-		f.note("it ended at %s: disable the job then", strings.TrimSpace(t.End))
+		f.note("it ended at %s: say so in endAt, with a zone", strings.TrimSpace(t.End))
 	}
 	if t.Calendar != "" {
-		f.note("its calendar %s left out days: Quartz keeps calendars as Java objects, so write them anew", t.Calendar)
+		f.note("its calendar %s left out days: Quartz keeps calendars as Java objects, so write them anew as NAME.calendar.yaml (docs/calendars.md)", t.Calendar)
 	}
 	if p := strings.TrimSpace(t.Priority); p != "" && p != "5" {
 		f.note("its priority was %s", p)

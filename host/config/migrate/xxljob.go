@@ -78,10 +78,9 @@ func (f *Foreign) xxl(r func(string) string, groups, ids map[string]string) {
 	case "DISCARD_LATER":
 		c.Misfire = false
 	case "COVER_EARLY":
-		c.Misfire = false
-		f.note("block strategy COVER_EARLY ended the run that was there: here an instant that comes while the item runs is dropped")
+		f.guest(func(g *jobconfig.Guest) { g.Overlap = jobconfig.OverlapTerminate })
 	case "SERIAL_EXECUTION":
-		f.note("block strategy SERIAL_EXECUTION queued each instant: here one run is made up for all that came meanwhile (misfire)")
+		f.guest(func(g *jobconfig.Guest) { g.Overlap = jobconfig.OverlapQueueAll })
 	}
 	f.guest(func(g *jobconfig.Guest) {
 		if strings.EqualFold(r("misfire_strategy"), "DO_NOTHING") {
