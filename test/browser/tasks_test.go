@@ -145,7 +145,7 @@ func TestEdit(t *testing.T) {
 	if text := h.must(http.MethodGet, "/v1/jobs/nightly/config", nil); strings.Contains(text, "MON-FRI") {
 		t.Errorf("a preview was saved: %s", text)
 	}
-	b.fill("[name=reason]", "weekends are quiet")
+	b.fill("#settings [name=reason]", "weekends are quiet")
 	b.click(`button[value="save"]`)
 	b.shows("Saved: cron.")
 	b.shows("weekends are quiet")
@@ -261,7 +261,7 @@ func TestNames(t *testing.T) {
 		b.press("td.name", name)
 		b.until(fmt.Sprintf("document.querySelector('h1').innerText === %s && document.querySelector('.because').innerText.includes(%s)", quote(name), quote(name)))
 		b.press(".tabs", "History")
-		b.until(fmt.Sprintf("location.pathname === '/fires' && document.querySelector('td.name')?.innerText === %s", quote(name)))
+		b.until(fmt.Sprintf("location.pathname === '/fires' && document.querySelector('td.message')?.innerText === %s", quote(name)))
 		b.click("tbody .when a")
 		b.click("#runs tbody .when a")
 		b.until(fmt.Sprintf("location.pathname === '/run' && document.querySelector('pre.because').innerText === %s", quote(name)))

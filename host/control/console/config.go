@@ -68,11 +68,10 @@ func (s settingRow) Choices() []string {
 	if s.Type == jobconfig.Boolean {
 		return []string{"true", "false"}
 	}
-	choices := slices.Clone(s.Words)
-	if s.Name == "type" {
-		choices = append([]string{""}, choices...) // from the module's exports
+	if slices.Contains(s.Words, s.Hint()) {
+		return s.Words
 	}
-	return choices
+	return slices.Concat([]string{""}, s.Words) // what it is without a value follows from another setting, or from the module
 }
 
 // configView is the configuration of a job, and the form that edits it.

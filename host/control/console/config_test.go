@@ -36,6 +36,18 @@ func TestConfig(t *testing.T) {
 		t.Error("the form does not know bounds and words")
 	}
 
+	t.Run("choices", func(t *testing.T) {
+		// A browser sends the first choice where none is selected: nobody has chosen it.
+		lists := regexp.MustCompile(`(?s)<select id="set\.([^"]+)".*?</select>`).FindAllStringSubmatch(page.body, -1)
+		for _, l := range lists {
+			if strings.Count(l[0], " selected>") != 1 {
+				t.Errorf("%s: not one of its choices is selected: %s", l[1], l[0])
+			}
+		}
+		if len(lists) < 12 {
+			t.Errorf("the form has only %d lists", len(lists))
+		}
+	})
 	t.Run("preview", func(t *testing.T) {
 		a := s.post(path, page.form(t, "set.cron", "0 30 4 ? * MON-FRI", "set.timeout", "5m", "do", "preview")...)
 		a.has(t, 200, "What this would change", "at 04:30, on Monday to Friday", "0 0 3 * * ? 0 30 4 ? * MON-FRI", "timeout", "5m")
