@@ -10,7 +10,7 @@ import (
 
 	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/coordination/tree"
-	"github.com/wasmjob/wasmjob/host/control/admin"
+	"github.com/wasmjob/wasmjob/host/control/client"
 	"github.com/wasmjob/wasmjob/host/engine"
 	"github.com/wasmjob/wasmjob/host/history/verify"
 )
@@ -284,24 +284,24 @@ func (s *stage) operate(ctx context.Context) error {
 	what := s.random.IntN(4)
 	item := s.random.IntN(flexItems[0])
 	h := s.anyHost()
-	ask := func(do func(c *admin.Client) error) error { return h.insist(ctx, do) }
+	ask := func(do func(c *client.Client) error) error { return h.insist(ctx, do) }
 	name := ""
 	var err error
 	switch what {
 	case 0:
 		name = "trigger"
-		err = ask(func(c *admin.Client) error { return c.Trigger(ctx, triggerJob) })
+		err = ask(func(c *client.Client) error { return c.Trigger(ctx, triggerJob) })
 	case 1:
 		name = "disable-job"
-		if err = ask(func(c *admin.Client) error { return c.Disable(ctx, flexJob) }); err == nil {
+		if err = ask(func(c *client.Client) error { return c.Disable(ctx, flexJob) }); err == nil {
 			pause(ctx, 2*time.Second)
-			err = ask(func(c *admin.Client) error { return c.Enable(ctx, flexJob) })
+			err = ask(func(c *client.Client) error { return c.Enable(ctx, flexJob) })
 		}
 	case 2:
 		name = "disable-item"
-		if err = ask(func(c *admin.Client) error { return c.DisableItem(ctx, flexJob, item) }); err == nil {
+		if err = ask(func(c *client.Client) error { return c.DisableItem(ctx, flexJob, item) }); err == nil {
 			pause(ctx, 2*time.Second)
-			err = ask(func(c *admin.Client) error { return c.EnableItem(ctx, flexJob, item) })
+			err = ask(func(c *client.Client) error { return c.EnableItem(ctx, flexJob, item) })
 		}
 	case 3:
 		name = "total-count"
@@ -353,9 +353,9 @@ func (s *stage) rest(ctx context.Context) error {
 	}
 	if s.report.Interrupted { // perhaps before an operator had enabled again what he had disabled
 		for i := range flexItems[1] {
-			_ = s.hosts[0].insist(ctx, func(c *admin.Client) error { return c.EnableItem(ctx, flexJob, i) })
+			_ = s.hosts[0].insist(ctx, func(c *client.Client) error { return c.EnableItem(ctx, flexJob, i) })
 		}
-		if err := s.hosts[0].insist(ctx, func(c *admin.Client) error { return c.Enable(ctx, flexJob) }); err != nil {
+		if err := s.hosts[0].insist(ctx, func(c *client.Client) error { return c.Enable(ctx, flexJob) }); err != nil {
 			return err
 		}
 	}
@@ -426,7 +426,7 @@ func (s *stage) measure(ctx context.Context) []Usage {
 // shutDown disables all jobs, waits until nothing runs, and drains all hosts.
 func (s *stage) shutDown(ctx context.Context, list []job) error {
 	s.calm = time.Now()
-	err := s.hosts[0].insist(ctx, func(c *admin.Client) error { return c.Disable(ctx, "") })
+	err := s.hosts[0].insist(ctx, func(c *client.Client) error { return c.Disable(ctx, "") })
 	if err != nil {
 		return fmt.Errorf("disable all jobs: %w", err)
 	}

@@ -17,7 +17,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/wasmjob/wasmjob/host/control/admin"
+	"github.com/wasmjob/wasmjob/host/control/client"
+	"github.com/wasmjob/wasmjob/host/control/report"
+	"github.com/wasmjob/wasmjob/host/control/server"
 	"github.com/wasmjob/wasmjob/host/engine"
 	"github.com/wasmjob/wasmjob/test/zkserver"
 )
@@ -50,7 +52,7 @@ type life struct {
 }
 
 func newNode(s *stage, number int) (*node, error) {
-	h := &node{s: s, number: number, name: "h" + strconv.Itoa(number+1), ip: fmt.Sprintf("127.0.0.%d", 11+number), token: admin.NewToken()}
+	h := &node{s: s, number: number, name: "h" + strconv.Itoa(number+1), ip: fmt.Sprintf("127.0.0.%d", 11+number), token: server.NewToken()}
 	h.dir = filepath.Join(s.dir, h.name)
 	for _, d := range []string{"plugins", "home", "tmp"} {
 		if err := os.MkdirAll(filepath.Join(h.dir, d), 0o755); err != nil {
@@ -259,7 +261,7 @@ func (h *node) close() {
 }
 
 // client asks the process that runs now.
-func (h *node) client(ctx context.Context) (*admin.Client, error) {
+func (h *node) client(ctx context.Context) (*client.Client, error) {
 	l := h.life()
 	select {
 	case <-l.address:
@@ -268,16 +270,16 @@ func (h *node) client(ctx context.Context) (*admin.Client, error) {
 	case <-ctx.Done():
 		return nil, fmt.Errorf("%s has not said where it listens: %w", h.name, ctx.Err())
 	}
-	a, err := admin.ParseAddress(l.admin)
+	a, err := server.ParseAddress(l.admin)
 	if err != nil {
 		return nil, err
 	}
-	return admin.NewClient(a, h.token), nil
+	return client.NewClient(a, h.token), nil
 }
 
 // insist asks the host to do something, again if it cannot do it just now: on a
 // busy machine its session may be in doubt for a moment.
-func (h *node) insist(ctx context.Context, do func(c *admin.Client) error) error {
+func (h *node) insist(ctx context.Context, do func(c *client.Client) error) error {
 	return until(ctx, 300*time.Millisecond, 30*time.Second, func() error {
 		c, err := h.client(ctx)
 		if err != nil {
@@ -288,7 +290,7 @@ func (h *node) insist(ctx context.Context, do func(c *admin.Client) error) error
 }
 
 // status is what the host says of itself.
-func (h *node) status(ctx context.Context) (*admin.Report, error) {
+func (h *node) status(ctx context.Context) (*report.Report, error) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	c, err := h.client(ctx)

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/wasmjob/wasmjob/coordination/registry"
-	"github.com/wasmjob/wasmjob/host/control/admin"
+	"github.com/wasmjob/wasmjob/host/control/client"
 	"github.com/wasmjob/wasmjob/test/zkserver"
 )
 
@@ -445,7 +445,7 @@ func (s *soak) fire(ctx context.Context, wound *injury) {
 		}
 		asking, cancel := context.WithTimeout(ctx, 2*time.Second)
 		defer cancel()
-		var c *admin.Client
+		var c *client.Client
 		var err error
 		if c, err = h.client(asking); err == nil {
 			err = c.Trigger(asking, j.name)

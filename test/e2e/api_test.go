@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/wasmjob/wasmjob/host/control/admin"
+	"github.com/wasmjob/wasmjob/host/control/server"
 	"github.com/wasmjob/wasmjob/host/event"
 )
 
@@ -28,7 +28,7 @@ func withToken(t *testing.T) (p *place, h *process, token string) {
 // startWithToken does not wait for the job.
 func startWithToken(t *testing.T, flags ...string) (p *place, h *process, token string) {
 	t.Helper()
-	p, token = newPlace(t), admin.NewToken()
+	p, token = newPlace(t), server.NewToken()
 	p.put("token", []byte(token))
 	if err := os.Chmod(p.path("token"), 0o600); err != nil {
 		t.Fatal(err)

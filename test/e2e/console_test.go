@@ -15,8 +15,8 @@ import (
 	"time"
 
 	"github.com/wasmjob/wasmjob/abi"
-	"github.com/wasmjob/wasmjob/host/control/admin"
 	view "github.com/wasmjob/wasmjob/host/control/cluster"
+	"github.com/wasmjob/wasmjob/host/control/server"
 	"github.com/wasmjob/wasmjob/host/engine"
 	"github.com/wasmjob/wasmjob/host/event"
 	"github.com/wasmjob/wasmjob/host/history"
@@ -128,7 +128,7 @@ func TestNoAPI(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	c.job("tick", everySecond, "shardingTotalCount: 2")
-	token := admin.NewToken()
+	token := server.NewToken()
 	c.place.put("token", []byte(token))
 	if err := os.Chmod(c.path("token"), 0o600); err != nil {
 		t.Fatal(err)

@@ -25,7 +25,7 @@ import (
 	"github.com/fsnotify/fsnotify"
 
 	"github.com/wasmjob/wasmjob/abi"
-	"github.com/wasmjob/wasmjob/host/control/admin"
+	"github.com/wasmjob/wasmjob/host/control/report"
 	"github.com/wasmjob/wasmjob/host/engine"
 	"github.com/wasmjob/wasmjob/host/event"
 	"github.com/wasmjob/wasmjob/host/history"
@@ -168,9 +168,9 @@ func (a answer) mustSay(t *testing.T, code int, texts []string, args ...string) 
 }
 
 // status is what `wasmjob status --json` says.
-func (p *place) status() admin.Report {
+func (p *place) status() report.Report {
 	p.t.Helper()
-	var r admin.Report
+	var r report.Report
 	if err := json.Unmarshal([]byte(p.must("status", "--json")), &r); err != nil {
 		p.t.Fatal(err)
 	}

@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/wasmjob/wasmjob/host/cli/contexts"
-	"github.com/wasmjob/wasmjob/host/control/admin"
+	"github.com/wasmjob/wasmjob/host/control/server"
 )
 
 // settle takes over what a context has: the one that was named, else the one in use,
@@ -62,7 +62,7 @@ func (t *Target) take(c contexts.Context, named bool) error {
 	if given := t.registryFlag(); given != "" {
 		return fmt.Errorf("it names a host, --%s the registry itself; leave one of them out", given)
 	}
-	if _, err := admin.ParseAddress(c.Admin); err != nil {
+	if _, err := server.ParseAddress(c.Admin); err != nil {
 		return fmt.Errorf("admin: %w", err)
 	}
 	if named && !t.flags.Changed("admin") { // over the environment

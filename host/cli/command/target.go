@@ -19,6 +19,7 @@ import (
 
 	"github.com/wasmjob/wasmjob/coordination/tree"
 	"github.com/wasmjob/wasmjob/host/control/admin"
+	"github.com/wasmjob/wasmjob/host/control/client"
 	"github.com/wasmjob/wasmjob/host/engine"
 	"github.com/wasmjob/wasmjob/internal/text/words"
 )
@@ -124,7 +125,7 @@ func (t *Target) registryFlag() string {
 type Reached struct {
 	Operator
 	// Client is the host; nil for the registry itself.
-	Client *admin.Client
+	Client *client.Client
 	// Registry is that; nil for a host.
 	Registry *Opened
 }
@@ -132,7 +133,7 @@ type Reached struct {
 // Until are the operations for what is to end by itself: what they disable is enabled at that time.
 func (r *Reached) Until(at time.Time) Operator {
 	switch o := r.Operator.(type) {
-	case *admin.Client:
+	case *client.Client:
 		return o.Until(at)
 	case *admin.Registry:
 		return o.Until(at)
@@ -149,20 +150,20 @@ func (r *Reached) close(err error) error {
 }
 
 // Find finds the host.
-func (p *Program) Find(ctx context.Context, t *Target) (*admin.Client, error) {
+func (p *Program) Find(ctx context.Context, t *Target) (*client.Client, error) {
 	if err := t.settle(); err != nil {
 		return nil, err
 	}
 	if t.address == "off" {
 		return nil, Usagef("--admin off is a setting of the host, and nothing to ask")
 	}
-	c, err := admin.Find(ctx, admin.Where{Address: t.address, TokenFile: t.tokenFile, CA: t.ca, Dirs: admin.NoteDirs(p.Getenv), One: t.One})
+	c, err := client.Find(ctx, client.Where{Address: t.address, TokenFile: t.tokenFile, CA: t.ca, Dirs: client.NoteDirs(p.Getenv), One: t.One})
 	return c, t.unreachable(err)
 }
 
 // unreachable adds to the error that no host answers where the address comes from, and what to do.
 func (t *Target) unreachable(err error) error {
-	if !errors.Is(err, admin.ErrNoHost) {
+	if !errors.Is(err, client.ErrNoHost) {
 		return err
 	}
 	if t.from != "" {
@@ -199,7 +200,7 @@ func (p *Program) With(cmd *cobra.Command, t *Target, do func(ctx context.Contex
 		return err
 	}
 	err = do(cmd.Context(), r)
-	if no := (*admin.ServerError)(nil); errors.As(err, &no) && no.Query {
+	if no := (*client.ServerError)(nil); errors.As(err, &no) && no.Query {
 		err = Usage(err)
 	}
 	return r.close(t.unreachable(err))

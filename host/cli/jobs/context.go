@@ -11,7 +11,7 @@ import (
 	"github.com/wasmjob/wasmjob/host/cli/command"
 	"github.com/wasmjob/wasmjob/host/cli/contexts"
 	"github.com/wasmjob/wasmjob/host/cli/show"
-	"github.com/wasmjob/wasmjob/host/control/admin"
+	"github.com/wasmjob/wasmjob/host/control/server"
 )
 
 // contextCommand lists and edits the names that the user has for clusters.
@@ -140,7 +140,7 @@ An empty text takes a field away. The first context that is made is in use at on
 // address.
 func absolute(c *contexts.Context) (err error) {
 	if c.Admin != "" {
-		if _, err := admin.ParseAddress(c.Admin); err != nil {
+		if _, err := server.ParseAddress(c.Admin); err != nil {
 			return command.Usage(fmt.Errorf("--admin: %w", err))
 		}
 	}

@@ -19,6 +19,7 @@ import (
 	"github.com/wasmjob/wasmjob/host/cli/show"
 	"github.com/wasmjob/wasmjob/host/cli/terminal"
 	"github.com/wasmjob/wasmjob/host/control/admin"
+	"github.com/wasmjob/wasmjob/host/control/client"
 	"github.com/wasmjob/wasmjob/internal/text/words"
 )
 
@@ -128,7 +129,7 @@ func originCell(c *admin.JobConfig, o admin.Origin, now time.Time) terminal.Cell
 
 // badSettings has the error about settings be one of the command line, on which they are.
 func badSettings(err error) error {
-	no := (*admin.ServerError)(nil)
+	no := (*client.ServerError)(nil)
 	if errors.As(err, new(*jobconfig.FieldError)) || (errors.As(err, &no) && no.Code == http.StatusUnprocessableEntity) {
 		return command.Usage(err)
 	}

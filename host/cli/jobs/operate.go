@@ -23,6 +23,7 @@ import (
 	"github.com/wasmjob/wasmjob/host/cli/command"
 	"github.com/wasmjob/wasmjob/host/cli/show"
 	"github.com/wasmjob/wasmjob/host/control/admin"
+	"github.com/wasmjob/wasmjob/host/control/client"
 	"github.com/wasmjob/wasmjob/host/control/cluster"
 	"github.com/wasmjob/wasmjob/host/control/service"
 	"github.com/wasmjob/wasmjob/host/engine"
@@ -148,7 +149,7 @@ func onAllHosts(ctx context.Context, r *command.Reached, job string) (*cluster.J
 	}
 	var d service.JobDetail
 	err := r.Client.Get(ctx, "/v1/jobs/"+url.PathEscape(job), &d)
-	if no := (*admin.ServerError)(nil); errors.As(err, &no) && no.Code == http.StatusNotFound {
+	if no := (*client.ServerError)(nil); errors.As(err, &no) && no.Code == http.StatusNotFound {
 		return nil, nil
 	}
 	return &d.Job, err
@@ -317,7 +318,7 @@ func (*jobFlags) ofHosts(cmd *cobra.Command) error {
 }
 
 // list asks for all pages.
-func (f *jobFlags) list(ctx context.Context, c *admin.Client) (*service.Jobs, error) {
+func (f *jobFlags) list(ctx context.Context, c *client.Client) (*service.Jobs, error) {
 	q := url.Values{"limit": {strconv.Itoa(history.MaxLimit)}, "job": f.jobs, "health": f.health, "state": f.state, "outcome": f.outcomes}
 	for name, value := range map[string]string{"q": f.text, "host": f.host, "sort": f.sort} {
 		if value != "" {
@@ -673,7 +674,7 @@ func isRemoved(ctx context.Context, r *command.Reached, job string) bool {
 }
 
 // startedText is what start reports of a job, from its state on the host before.
-func startedText(ctx context.Context, c *admin.Client, job string) string {
+func startedText(ctx context.Context, c *client.Client, job string) string {
 	started := "started " + job
 	report, err := c.Status(ctx)
 	if err != nil {

@@ -9,8 +9,8 @@ import (
 
 	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/host/cli/terminal"
-	"github.com/wasmjob/wasmjob/host/control/admin"
 	"github.com/wasmjob/wasmjob/host/control/cluster"
+	"github.com/wasmjob/wasmjob/host/control/report"
 	"github.com/wasmjob/wasmjob/host/control/service"
 	"github.com/wasmjob/wasmjob/host/engine"
 	"github.com/wasmjob/wasmjob/host/history"
@@ -167,21 +167,21 @@ func TestLongChanges(t *testing.T) {
 func TestHosts(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.Local)
-	report := func(state engine.HostState, h *admin.History) *admin.Report {
-		return &admin.Report{Ready: true, Status: engine.Status{State: state, Instance: "10.0.0.6@-@7-x"}, History: h}
+	says := func(state engine.HostState, h *report.History) *report.Report {
+		return &report.Report{Ready: true, Status: engine.Status{State: state, Instance: "10.0.0.6@-@7-x"}, History: h}
 	}
 	started, seen := now.Add(-time.Hour), now.Add(-20*time.Second)
-	warned := report(engine.HostLive, nil)
+	warned := says(engine.HostLive, nil)
 	warned.Warnings = []string{"a file is not taken:\nline 1\nline 2", "b", "c", "d", "e"}
 	text := Hosts(terminal.Style{}, []cluster.Host{
-		{Name: "10.0.0.1", ServerIP: "10.0.0.1", Started: started, Seen: now, Jobs: 2, Running: 1, Report: report(engine.HostLive, &admin.History{File: "x"}), State: engine.HostLive},
-		{Name: "10.0.0.2", ServerIP: "10.0.0.2", Started: started, Seen: now, Jobs: 2, Running: 1, Report: report(engine.HostLive, &admin.History{Problem: "it is away", Since: now.Add(-time.Minute)}), State: engine.HostLive},
-		{Name: "10.0.0.3", ServerIP: "10.0.0.3", Started: started, Seen: now, Jobs: 2, Running: 1, Report: report(engine.HostSuspect, nil), State: engine.HostSuspect},
-		{Name: "10.0.0.4", ServerIP: "10.0.0.4", Started: started, Seen: seen, Jobs: 2, Running: 1, Report: report(engine.HostLive, nil), Silent: "no answer"},
+		{Name: "10.0.0.1", ServerIP: "10.0.0.1", Started: started, Seen: now, Jobs: 2, Running: 1, Report: says(engine.HostLive, &report.History{File: "x"}), State: engine.HostLive},
+		{Name: "10.0.0.2", ServerIP: "10.0.0.2", Started: started, Seen: now, Jobs: 2, Running: 1, Report: says(engine.HostLive, &report.History{Problem: "it is away", Since: now.Add(-time.Minute)}), State: engine.HostLive},
+		{Name: "10.0.0.3", ServerIP: "10.0.0.3", Started: started, Seen: now, Jobs: 2, Running: 1, Report: says(engine.HostSuspect, nil), State: engine.HostSuspect},
+		{Name: "10.0.0.4", ServerIP: "10.0.0.4", Started: started, Seen: seen, Jobs: 2, Running: 1, Report: says(engine.HostLive, nil), Silent: "no answer"},
 		{Name: "10.0.0.5", ServerIP: "10.0.0.5", Started: started, Silent: "no answer"},
-		{Name: "10.0.0.6", ServerIP: "10.0.0.6", Started: started, Seen: now, Report: report(engine.HostLive, nil), State: engine.HostStopped, Stopped: 2},
-		{Name: "10.0.0.7", ServerIP: "10.0.0.7", Started: started, Seen: now, Jobs: 2, Running: 4, Report: report(engine.HostLive, nil), State: engine.HostDraining, Draining: []cluster.Draining{{Job: "a", Items: []int{0, 1, 3}}, {Job: "b"}}},
-		{Name: "10.0.0.8", ServerIP: "10.0.0.8", Started: started, Seen: now, Jobs: 4, Report: report(engine.HostLive, nil), State: engine.HostLive, Disabled: []string{"a", "b", "c", "d"}},
+		{Name: "10.0.0.6", ServerIP: "10.0.0.6", Started: started, Seen: now, Report: says(engine.HostLive, nil), State: engine.HostStopped, Stopped: 2},
+		{Name: "10.0.0.7", ServerIP: "10.0.0.7", Started: started, Seen: now, Jobs: 2, Running: 4, Report: says(engine.HostLive, nil), State: engine.HostDraining, Draining: []cluster.Draining{{Job: "a", Items: []int{0, 1, 3}}, {Job: "b"}}},
+		{Name: "10.0.0.8", ServerIP: "10.0.0.8", Started: started, Seen: now, Jobs: 4, Report: says(engine.HostLive, nil), State: engine.HostLive, Disabled: []string{"a", "b", "c", "d"}},
 		{Name: "10.0.0.9", ServerIP: "10.0.0.9", Started: started, Seen: now, Report: warned, State: engine.HostLive},
 	}, now)
 	lines := strings.Split(text, "\n")

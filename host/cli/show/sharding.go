@@ -14,6 +14,7 @@ import (
 	"github.com/wasmjob/wasmjob/host/cli/terminal"
 	"github.com/wasmjob/wasmjob/host/control/admin"
 	"github.com/wasmjob/wasmjob/host/control/cluster"
+	"github.com/wasmjob/wasmjob/host/control/report"
 	"github.com/wasmjob/wasmjob/host/engine"
 	"github.com/wasmjob/wasmjob/internal/text/words"
 )
@@ -459,7 +460,7 @@ func Namespace(s terminal.Style, list []admin.Brief, none string, now time.Time)
 }
 
 // sessionText describes a host's session.
-func sessionText(v *admin.Session, now time.Time) string {
+func sessionText(v *report.Session, now time.Time) string {
 	server := "connected to " + v.Server
 	if v.Server == "" {
 		server = "not connected"

@@ -8,6 +8,7 @@ import (
 	"github.com/wasmjob/wasmjob/host/cli/terminal"
 	"github.com/wasmjob/wasmjob/host/control/admin"
 	"github.com/wasmjob/wasmjob/host/control/cluster"
+	"github.com/wasmjob/wasmjob/host/control/report"
 	"github.com/wasmjob/wasmjob/host/engine"
 	"github.com/wasmjob/wasmjob/host/event"
 )
@@ -67,7 +68,7 @@ func TestShardingOfDisabledServers(t *testing.T) {
 func TestStatusTellsWhatJobsWaitFor(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
-	r := &admin.Report{Now: now, Status: engine.Status{Jobs: []*engine.JobStatus{{Name: "j", State: engine.JobSharding, Waits: []engine.WaitStatus{
+	r := &report.Report{Now: now, Status: engine.Status{Jobs: []*engine.JobStatus{{Name: "j", State: engine.JobSharding, Waits: []engine.WaitStatus{
 		{What: event.WaitJavaLeader, Since: now.Add(-2 * time.Minute), Reason: "the items to be sharded", Expired: true},
 		{What: event.WaitMark, Since: now, Reason: "what the warnings tell"},
 	}}}}}
@@ -150,7 +151,7 @@ func TestStatusOfAJob(t *testing.T) {
 // TestStatusWarnings: what is wrong with the host as a whole is among the notes.
 func TestStatusWarnings(t *testing.T) {
 	t.Parallel()
-	text := Status(terminal.Style{}, &admin.Report{Warnings: []string{"a directory is mounted for job \"improt\", and there is no such job"}}, false)
+	text := Status(terminal.Style{}, &report.Report{Warnings: []string{"a directory is mounted for job \"improt\", and there is no such job"}}, false)
 	if !strings.Contains(text, "Notes\nwarning: a directory is mounted for job \"improt\"") {
 		t.Errorf("the notes:\n%s", text)
 	}

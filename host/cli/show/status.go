@@ -14,7 +14,7 @@ import (
 	"github.com/wasmjob/wasmjob/coordination/tree"
 	"github.com/wasmjob/wasmjob/host/cli/terminal"
 	"github.com/wasmjob/wasmjob/host/config/timetable"
-	"github.com/wasmjob/wasmjob/host/control/admin"
+	"github.com/wasmjob/wasmjob/host/control/report"
 	"github.com/wasmjob/wasmjob/host/engine"
 	"github.com/wasmjob/wasmjob/host/event"
 	"github.com/wasmjob/wasmjob/internal/text/words"
@@ -37,7 +37,7 @@ func clockText(c *engine.ClockStatus) string {
 }
 
 // hostState is the host's state, and why it is not ready.
-func hostState(r *admin.Report) string {
+func hostState(r *report.Report) string {
 	state := string(r.Status.State)
 	if r.Ready {
 		state += ", ready"
@@ -51,7 +51,7 @@ func hostState(r *admin.Report) string {
 }
 
 // Status is what status shows.
-func Status(s terminal.Style, r *admin.Report, all bool) string {
+func Status(s terminal.Style, r *report.Report, all bool) string {
 	var b strings.Builder
 	show := func(what, text string) { b.WriteString(s.Fact(what, text)) }
 	st := r.Status
@@ -109,7 +109,7 @@ func Status(s terminal.Style, r *admin.Report, all bool) string {
 }
 
 // lostText says of jobs whose host has no session that they are shown as they were; it is empty if there is none.
-func lostText(s terminal.Style, r *admin.Report) string {
+func lostText(s terminal.Style, r *report.Report) string {
 	var since time.Time
 	lost, unknown := 0, 0
 	for _, j := range r.Status.Jobs {
@@ -149,7 +149,7 @@ func latest(a, b time.Time) time.Time {
 }
 
 // notesText is what else there is to say of the host and its jobs.
-func notesText(s terminal.Style, r *admin.Report) string {
+func notesText(s terminal.Style, r *report.Report) string {
 	var notes strings.Builder
 	for _, w := range r.Warnings {
 		fmt.Fprintf(&notes, "%s %s\n", s.Paint(terminal.Yellow, "warning:"), indented(w))
@@ -192,7 +192,7 @@ func Refused(s terminal.Style, files []engine.Refusal, now time.Time) string {
 }
 
 // historyText says what is wrong with the history, or nothing.
-func historyText(r *admin.Report) string {
+func historyText(r *report.Report) string {
 	h := r.History
 	switch {
 	case h == nil || (h.Dropped == 0 && h.Problem == ""):
@@ -206,14 +206,14 @@ func historyText(r *admin.Report) string {
 }
 
 // yet qualifies what is said of a host that has no jobs.
-func yet(r *admin.Report) string {
+func yet(r *report.Report) string {
 	if len(r.Compiling) > 0 {
 		return " yet"
 	}
 	return ""
 }
 
-func compilingTable(s terminal.Style, r *admin.Report) string {
+func compilingTable(s terminal.Style, r *report.Report) string {
 	t := terminal.NewTable(s, "MODULE", "STATE", "JOBS THAT WAIT")
 	for _, c := range r.Compiling {
 		state := terminal.Coloured("waiting", terminal.Grey)
@@ -251,7 +251,7 @@ func outcomeColour(o abi.Outcome) string {
 }
 
 // Jobs lists the jobs of a host.
-func Jobs(s terminal.Style, r *admin.Report) string {
+func Jobs(s terminal.Style, r *report.Report) string {
 	if len(r.Status.Jobs) == 0 {
 		return "no jobs" + yet(r) + "\n"
 	}
@@ -331,7 +331,7 @@ func lastFire(f *engine.FireStatus, now time.Time) terminal.Cell {
 }
 
 // itemsTable lists the items of which there is something to say, or all.
-func itemsTable(s terminal.Style, r *admin.Report, all bool) string {
+func itemsTable(s terminal.Style, r *report.Report, all bool) string {
 	t := terminal.NewTable(s, "JOB", "ITEM", "PARAMETER", "NOW", "PROGRESS", "LAST RUN")
 	for _, j := range r.Status.Jobs {
 		for _, i := range slices.Concat(j.Items, j.LastItems) {

@@ -8,8 +8,8 @@ import (
 
 	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/host/cli/terminal"
-	"github.com/wasmjob/wasmjob/host/control/admin"
 	"github.com/wasmjob/wasmjob/host/control/cluster"
+	"github.com/wasmjob/wasmjob/host/control/report"
 	"github.com/wasmjob/wasmjob/host/engine"
 )
 
@@ -39,8 +39,8 @@ func busy(now time.Time) engine.Status {
 func TestStatusText(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
-	report := &admin.Report{
-		About: admin.About{Version: "v9", PID: 7, Plugins: "/jobs", Registry: "embedded, in memory"},
+	shown := &report.Report{
+		About: report.About{Version: "v9", PID: 7, Plugins: "/jobs", Registry: "embedded, in memory"},
 		Now:   now, Ready: true, Status: busy(now),
 	}
 	want := `host       live, ready, up 1h
@@ -74,16 +74,16 @@ bad.wasm  1m ago, an earlier version stays in force
   not a module
   too large
 `
-	if got := Status(terminal.Style{}, report, false); got != want {
+	if got := Status(terminal.Style{}, shown, false); got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
-	if got := Status(terminal.Style{}, report, true); !strings.Contains(got, "cities  0 ") {
+	if got := Status(terminal.Style{}, shown, true); !strings.Contains(got, "cities  0 ") {
 		t.Errorf("not all items are in\n%s", got)
 	}
-	if got := Status(terminal.Style{}, &admin.Report{Now: now}, false); !strings.Contains(got, "no jobs\n") {
+	if got := Status(terminal.Style{}, &report.Report{Now: now}, false); !strings.Contains(got, "no jobs\n") {
 		t.Errorf("of an idle host:\n%s", got)
 	}
-	narrow := &admin.Report{Now: now, Ready: true, Status: busy(now)}
+	narrow := &report.Report{Now: now, Ready: true, Status: busy(now)}
 	narrow.Status.Jobs[1].Reason = strings.Repeat("many words ", 20)
 	for _, width := range []int{80, 60, 200} {
 		got := Status(terminal.Style{Width: width}, narrow, true)
@@ -96,7 +96,7 @@ bad.wasm  1m ago, an earlier version stays in force
 			t.Errorf("in %d columns:\n%s", width, got)
 		}
 	}
-	off := &admin.Report{Now: now, Status: engine.Status{Jobs: []*engine.JobStatus{{
+	off := &report.Report{Now: now, Status: engine.Status{Jobs: []*engine.JobStatus{{
 		Name: "cities", State: engine.JobReady, ShardingTotalCount: 4,
 		Items: []engine.ItemStatus{{Item: 0}, {Item: 1, Disabled: true}, {Item: 2, Disabled: true, Running: true, Since: now}, {Item: 3, Held: now}},
 	}}}}
@@ -106,7 +106,7 @@ bad.wasm  1m ago, an earlier version stays in force
 			t.Errorf("%q is not in\n%s", want, text)
 		}
 	}
-	starting := &admin.Report{Now: now, Reason: "compiling: slow.wasm, spin.wasm", Compiling: []admin.Compiling{
+	starting := &report.Report{Now: now, Reason: "compiling: slow.wasm, spin.wasm", Compiling: []report.Compiling{
 		{Module: "slow.wasm", Jobs: []string{"slow", "slower"}, Since: now.Add(-1500 * time.Millisecond)}, {Module: "spin.wasm"},
 	}}
 	got := Status(terminal.Style{}, starting, false)
@@ -134,7 +134,7 @@ func TestStatusOfAClock(t *testing.T) {
 		{&engine.ClockStatus{Drift: time.Second, Bound: 5 * time.Second}, "clock      1s ahead of the registry's\n"},
 		{&engine.ClockStatus{Drift: -90 * time.Minute, Bound: 5 * time.Second, Off: true}, "clock      1h30m0s behind the registry's; expected at most 5s (clockBound)\n"},
 	} {
-		got := Status(terminal.Style{}, &admin.Report{Status: engine.Status{Clock: tc.clock}}, false)
+		got := Status(terminal.Style{}, &report.Report{Status: engine.Status{Clock: tc.clock}}, false)
 		if !strings.Contains(got, tc.want) || tc.want == "" && strings.Contains(got, "clock") {
 			t.Errorf("%+v: want %q in\n%s", tc.clock, tc.want, got)
 		}
@@ -145,19 +145,19 @@ func TestStatusOfAClock(t *testing.T) {
 func TestStatusWithoutSession(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.Local)
-	report := &admin.Report{Now: now, Status: engine.Status{State: engine.HostStarting}}
+	shown := &report.Report{Now: now, Status: engine.Status{State: engine.HostStarting}}
 	for _, name := range []string{"a", "b"} {
-		report.Status.Jobs = append(report.Status.Jobs, &engine.JobStatus{Name: name, State: engine.JobNoSession, Reason: "the host has no session", SessionLost: now.Add(-5 * time.Minute), LastState: engine.JobReady,
+		shown.Status.Jobs = append(shown.Status.Jobs, &engine.JobStatus{Name: name, State: engine.JobNoSession, Reason: "the host has no session", SessionLost: now.Add(-5 * time.Minute), LastState: engine.JobReady,
 			ShardingTotalCount: 2, LastItems: []engine.ItemStatus{{Item: 1, LastOutcome: abi.OutcomeFail, LastMessage: "disk", LastEnd: now.Add(-time.Hour)}}})
 	}
-	report.Status.Jobs = append(report.Status.Jobs, &engine.JobStatus{Name: "bad", State: engine.JobNoSession, Reason: "no module", SessionLost: now.Add(-5 * time.Minute), LastState: engine.JobError, ShardingTotalCount: 1})
-	text := Status(terminal.Style{}, report, false)
+	shown.Status.Jobs = append(shown.Status.Jobs, &engine.JobStatus{Name: "bad", State: engine.JobNoSession, Reason: "no module", SessionLost: now.Add(-5 * time.Minute), LastState: engine.JobError, ShardingTotalCount: 1})
+	text := Status(terminal.Style{}, shown, false)
 	const line = "Jobs\nno session with the registry since 11:55:00 (5m ago): 3 jobs as known then; nothing begins\n"
 	if !strings.Contains(text, line) || strings.Contains(text, "the host has no session") || !strings.Contains(text, "bad: no module") || !strings.Contains(text, "a     ready  (by trigger)  -     1 of 2") || strings.Count(text, "FAIL 1h ago: disk") != 2 {
 		t.Errorf("%s", text)
 	}
-	report.Status.Jobs = append(report.Status.Jobs[:1], &engine.JobStatus{Name: "new", State: engine.JobNoSession, Reason: "the host has no session"})
-	if text := Status(terminal.Style{}, report, false); !strings.Contains(text, "1 job as known then; nothing begins; no session with the registry since the start: nothing is known of 1 job\n") {
+	shown.Status.Jobs = append(shown.Status.Jobs[:1], &engine.JobStatus{Name: "new", State: engine.JobNoSession, Reason: "the host has no session"})
+	if text := Status(terminal.Style{}, shown, false); !strings.Contains(text, "1 job as known then; nothing begins; no session with the registry since the start: nothing is known of 1 job\n") {
 		t.Errorf("%s", text)
 	}
 	list := []cluster.Job{{Name: "a", Health: cluster.HealthFailing, State: engine.JobNoSession, Reason: "the host has no session", SessionLost: now.Add(-5 * time.Minute)}, {Name: "b", Health: cluster.HealthOK, State: engine.JobNoSession, SessionLost: now.Add(-6 * time.Minute)},

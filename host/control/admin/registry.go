@@ -282,6 +282,15 @@ func (r *Registry) Trigger(ctx context.Context, job string) error {
 	return err
 }
 
+// Triggered is the answer of a trigger.
+type Triggered struct {
+	// Trigger is the number of the trigger round, which its fire has.
+	Trigger int64 `json:"trigger"`
+	// Earlier is the trigger before, if some host still kept it: one that has begun nothing of it runs
+	// once for both, in the new round.
+	Earlier int64 `json:"earlier,omitempty"`
+}
+
 // TriggerWith is Trigger for some of the items, or with another parameter. It returns the number of
 // the trigger round.
 func (r *Registry) TriggerWith(ctx context.Context, job string, args tree.TriggerArgs) (Triggered, error) {
@@ -839,6 +848,12 @@ func (r *Registry) Remove(ctx context.Context, job string, purge bool) error {
 	})
 }
 
+// BadRequestError says that a part of what was asked for is wrong. Where is its place in a
+// request, such as query.grace or body.offset.
+type BadRequestError struct{ Where, Problem string }
+
+func (e *BadRequestError) Error() string { return e.Problem }
+
 // ErrNoTarget says that what was to be operated is not there.
 var ErrNoTarget = errors.New("no such target")
 
@@ -1068,23 +1083,4 @@ func newShards(s *inspect.Shards) *Shards {
 		out.LastOutcome, out.LastReason, out.LastEnded = fire.Outcome, fire.Reason, fire.Ended
 	}
 	return out
-}
-
-// Session is what a host's process knows of its session with a registry of
-// servers.
-type Session struct {
-	// Server is the one that the host is connected to, empty while it is not.
-	Server string `json:"server,omitempty"`
-	// ID is the session's number, as the servers write it: 0x100a….
-	ID string `json:"id"`
-	// Timeout is what the servers have granted.
-	Timeout time.Duration `json:"timeoutNs"`
-	// Answered is when the question was sent that was answered last: from
-	// then on the session is trusted for a while.
-	Answered time.Time `json:"answered,omitzero"`
-	// Trust is live, suspect, yield or lost.
-	Trust string `json:"trust"`
-	// Reconnects counts the connections that this session has had besides
-	// the first.
-	Reconnects int64 `json:"reconnects"`
 }

@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"go.uber.org/goleak"
+
 	"github.com/wasmjob/wasmjob/coordination/admin/operate"
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 	"github.com/wasmjob/wasmjob/coordination/registry"
@@ -16,6 +18,8 @@ import (
 	"github.com/wasmjob/wasmjob/host/config/definition"
 	"github.com/wasmjob/wasmjob/host/engine"
 )
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // namespace is a registry with jobs of two instances each, and a way to look.
 func namespace(t *testing.T, jobs ...string) (*Registry, func(path string) (string, bool)) {

@@ -16,8 +16,8 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/wasmjob/wasmjob/host/auth"
-	"github.com/wasmjob/wasmjob/host/control/admin"
 	"github.com/wasmjob/wasmjob/host/control/cluster"
+	"github.com/wasmjob/wasmjob/host/control/report"
 	"github.com/wasmjob/wasmjob/host/control/service"
 	"github.com/wasmjob/wasmjob/host/control/service/servicetest"
 	"github.com/wasmjob/wasmjob/host/engine"
@@ -45,7 +45,7 @@ func TestRoles(t *testing.T) {
 		Jobs:    []engine.Job{servicetest.Job("etl-1", "0 0 3 * * ?", 2, servicetest.Fail), servicetest.Job("pay", "0 0 3 * * ?", 2, servicetest.Fail)},
 		Refused: []engine.Refusal{{File: "pay-2.yaml", Reasons: []string{"line 1: job \"pay-2\": no"}}},
 	})
-	s.Pending.Store(&admin.Pending{Compiling: []admin.Compiling{{Module: "pay-3.wasm", Jobs: []string{"pay-3"}}}})
+	s.Pending.Store(&report.Pending{Compiling: []report.Compiling{{Module: "pay-3.wasm", Jobs: []string{"pay-3"}}}})
 	for _, job := range []string{"pay", "etl-1"} {
 		if a := s.ask("POST", "/v1/jobs/"+job+"/trigger", ""); a.code/100 != 2 {
 			t.Fatalf("%d %s", a.code, a.body)

@@ -13,7 +13,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/wasmjob/wasmjob/host/auth"
-	"github.com/wasmjob/wasmjob/host/control/admin"
+	"github.com/wasmjob/wasmjob/host/control/report"
 	"github.com/wasmjob/wasmjob/host/control/service/servicetest"
 	"github.com/wasmjob/wasmjob/host/engine"
 )
@@ -55,7 +55,7 @@ func samples() map[string]sample {
 func TestAnswersAreDescribed(t *testing.T) {
 	t.Parallel()
 	s := serve(t, servicetest.Options{Jobs: []engine.Job{servicetest.Job("there", "0 0 3 * * ?", 2, servicetest.OK), servicetest.Job("removed", "0 0 3 * * ?", 2, servicetest.OK)}})
-	s.Pending.Store(&admin.Pending{Compiling: []admin.Compiling{{Module: "soon.wasm", Jobs: []string{"soon"}}}})
+	s.Pending.Store(&report.Pending{Compiling: []report.Compiling{{Module: "soon.wasm", Jobs: []string{"soon"}}}})
 	if a := s.ask("DELETE", "/v1/jobs/removed", ""); a.code/100 != 2 {
 		t.Fatalf("%d %s", a.code, a.body)
 	}

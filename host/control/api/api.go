@@ -13,8 +13,9 @@ import (
 
 	"github.com/wasmjob/wasmjob/host/auth"
 	"github.com/wasmjob/wasmjob/host/auth/httpx"
-	"github.com/wasmjob/wasmjob/host/control/admin"
 	"github.com/wasmjob/wasmjob/host/control/cluster"
+	"github.com/wasmjob/wasmjob/host/control/report"
+	"github.com/wasmjob/wasmjob/host/control/server"
 	"github.com/wasmjob/wasmjob/host/control/service"
 	"github.com/wasmjob/wasmjob/host/history"
 	"github.com/wasmjob/wasmjob/internal/text/words"
@@ -37,7 +38,7 @@ type Options struct {
 	Store  history.Store
 	Verify func(*http.Request) error
 	// Report describes this host; full is with what is read from the registry now.
-	Report func(full bool) admin.Report
+	Report func(full bool) report.Report
 }
 
 // API serves requests below /v1.
@@ -219,10 +220,10 @@ func look[I, O any](a *API, path, id, tag, summary string, do func(ctx context.C
 }
 
 // login describes the one operation below /v1 that the server before the API answers
-// (package admin): it knows by which address people reach it.
+// (package server): it knows by which address people reach it.
 func (a *API) login() {
-	o := operation(http.MethodPost, admin.LinkPath, "createLoginLink", "operate", "Make a link that signs a browser in")
-	link := a.huma.OpenAPI().Components.Schemas.Schema(typeOf[admin.LoginLink](), true, "LoginLink")
+	o := operation(http.MethodPost, server.LinkPath, "createLoginLink", "operate", "Make a link that signs a browser in")
+	link := a.huma.OpenAPI().Components.Schemas.Schema(typeOf[server.LoginLink](), true, "LoginLink")
 	problem := &huma.Response{Description: "A problem (RFC 9457).", Content: map[string]*huma.MediaType{"application/problem+json": {Schema: a.huma.OpenAPI().Components.Schemas.Schema(typeOf[huma.ErrorModel](), true, "")}}}
 	o.Responses = map[string]*huma.Response{
 		"200": {Description: "The link.", Content: map[string]*huma.MediaType{"application/json": {Schema: link}}},

@@ -19,7 +19,10 @@ import (
 	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/coordination/tree"
 	"github.com/wasmjob/wasmjob/host/control/admin"
+	"github.com/wasmjob/wasmjob/host/control/client"
 	"github.com/wasmjob/wasmjob/host/control/cluster"
+	"github.com/wasmjob/wasmjob/host/control/report"
+	"github.com/wasmjob/wasmjob/host/control/server"
 	"github.com/wasmjob/wasmjob/host/control/service"
 	"github.com/wasmjob/wasmjob/host/control/service/servicetest"
 	"github.com/wasmjob/wasmjob/host/engine"
@@ -37,7 +40,7 @@ type served struct {
 	t      *testing.T
 	api    *API
 	url    string
-	client *admin.Client
+	client *client.Client
 	http   *http.Client
 	mute   context.CancelFunc // ends the API alone
 }
@@ -47,7 +50,7 @@ func serve(t *testing.T, o servicetest.Options) *served {
 	t.Helper()
 	s := &served{t: t, http: &http.Client{Transport: &http.Transport{}}}
 	t.Cleanup(s.http.CloseIdleConnections)
-	var server *admin.Server
+	var serving *server.Server
 	ctx, stop := context.WithCancel(context.Background())
 	s.mute = stop
 	ended := make(chan error, 1)
@@ -55,13 +58,13 @@ func serve(t *testing.T, o servicetest.Options) *served {
 		s.api = New(Options{Service: h.Service, Cluster: h.Cluster, Local: h.Local, Tail: h.Tail, Store: h.Store, Verify: h.Peers.Verify,
 			Report: h.Reporter.Report})
 		var err error
-		server, err = admin.Listen(admin.Options{Address: admin.Address{Network: "tcp", Name: "127.0.0.1:0"}, Token: token,
+		serving, err = server.Listen(server.Options{Address: server.Address{Network: "tcp", Name: "127.0.0.1:0"}, Token: token,
 			Ready: h.Reporter.Ready, API: s.api, Peers: s.api.Peers(), Logger: h.Log})
 		if err != nil {
 			t.Fatal(err)
 		}
-		go func() { ended <- server.Run(ctx) }()
-		s.url = server.Address().URL("127.0.0.1")
+		go func() { ended <- serving.Run(ctx) }()
+		s.url = serving.Address().URL("127.0.0.1")
 		return s.url
 	}
 	t.Cleanup(func() { // after the host has ended
@@ -71,7 +74,7 @@ func serve(t *testing.T, o servicetest.Options) *served {
 		}
 	})
 	s.House = servicetest.Start(t, o)
-	s.client = admin.NewClient(server.Address(), token)
+	s.client = client.NewClient(serving.Address(), token)
 	return s
 }
 
@@ -83,9 +86,9 @@ type answer struct {
 }
 
 // problem is the problem of an answer.
-func (a answer) problem(t *testing.T) admin.Problem {
+func (a answer) problem(t *testing.T) server.Problem {
 	t.Helper()
-	var p admin.Problem
+	var p server.Problem
 	if err := json.Unmarshal(a.body, &p); err != nil {
 		t.Fatalf("%d is no problem: %v: %s", a.code, err, a.body)
 	}
@@ -239,7 +242,7 @@ func TestErrors(t *testing.T) {
 	if n := slices.IndexFunc(s.Host.Status().Jobs, func(j *engine.JobStatus) bool { return j.Name == gone }); !strings.Contains(s.Host.Status().Jobs[n].Reason, `'wasmjob restore "o'brien & co"' brings it back`) {
 		t.Errorf("the host says %q", s.Host.Status().Jobs[n].Reason)
 	}
-	s.Pending.Store(&admin.Pending{Compiling: []admin.Compiling{{Module: "slow.wasm", Jobs: []string{"slow"}}}})
+	s.Pending.Store(&report.Pending{Compiling: []report.Compiling{{Module: "slow.wasm", Jobs: []string{"slow"}}}})
 	for request, want := range map[string]struct {
 		code          int
 		where, detail string
@@ -352,7 +355,7 @@ func TestErrors(t *testing.T) {
 	if a := s.ask("GET", "/v1/jobs", "", "Idempotency-Key", "x"); a.code != 200 {
 		t.Errorf("to look with a key: %d", a.code)
 	}
-	var no *admin.ServerError
+	var no *client.ServerError
 	if err := s.client.Enable(t.Context(), "second"); !errors.As(err, &no) || no.Code != 404 || !strings.Contains(no.Message, `many.yaml is refused: line 9: job "second": worst`) {
 		t.Errorf("the client: %v", err)
 	}
@@ -376,7 +379,7 @@ func TestKept(t *testing.T) {
 		t.Errorf("%+v, %v", all, err)
 	}
 	long := admin.Bytes(strings.Repeat("\x01", abi.MaxOffset+1))
-	var no *admin.ServerError
+	var no *client.ServerError
 	if _, err := c.ChangeKept(ctx, "a", 0, admin.KeptChange{Offset: &long}); !errors.As(err, &no) || no.Code != 422 || !strings.Contains(no.Message, "the offset has 4097 bytes") {
 		t.Errorf("too long: %v", err)
 	}
@@ -448,7 +451,7 @@ func TestTriggerArgs(t *testing.T) {
 	if both, err := s.client.TriggerWith(t.Context(), "long", args); err != nil || both.Earlier != kept.Trigger || both.Trigger <= kept.Trigger {
 		t.Errorf("once more, while that waits: %+v %v, want it to be for %+v as well", both, err, kept)
 	}
-	var refused *admin.ServerError
+	var refused *client.ServerError
 	if err := s.client.Trigger(t.Context(), "long"); !errors.As(err, &refused) || refused.Code != 409 || !strings.Contains(refused.Message, "with items 1 and a parameter, has not begun on host 127.0.0.1@-@") {
 		t.Errorf("another one: %v", err)
 	}

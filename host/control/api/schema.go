@@ -47,7 +47,7 @@ func schemaName(t reflect.Type, hint string) string {
 	switch path.Base(t.PkgPath()) {
 	case "engine":
 		return "Host" + name
-	case "admin":
+	case "admin", "report", "server": // one package once; programs are generated from these names
 		return "Registry" + name
 	}
 	return name

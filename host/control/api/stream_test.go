@@ -16,8 +16,8 @@ import (
 	"time"
 
 	"github.com/wasmjob/wasmjob/host/auth"
-	"github.com/wasmjob/wasmjob/host/control/admin"
 	"github.com/wasmjob/wasmjob/host/control/cluster"
+	"github.com/wasmjob/wasmjob/host/control/report"
 	"github.com/wasmjob/wasmjob/host/control/service"
 	"github.com/wasmjob/wasmjob/host/control/service/servicetest"
 	"github.com/wasmjob/wasmjob/host/engine"
@@ -196,7 +196,7 @@ func TestRegistryDown(t *testing.T) {
 			t.Errorf("%s: %s", request, p.Detail)
 		}
 	}
-	s.Until("the host says that it is not ready", func() bool { return !get[admin.Report](s, "/v1/status").Ready })
+	s.Until("the host says that it is not ready", func() bool { return !get[report.Report](s, "/v1/status").Ready })
 }
 
 // TestStreamOfLines: what the store has comes first, without what is far ahead, then what is

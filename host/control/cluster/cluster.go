@@ -14,8 +14,8 @@ import (
 	"time"
 
 	"github.com/wasmjob/wasmjob/coordination/tree"
-	"github.com/wasmjob/wasmjob/host/control/admin"
 	"github.com/wasmjob/wasmjob/host/control/cluster/orphans"
+	"github.com/wasmjob/wasmjob/host/control/report"
 	"github.com/wasmjob/wasmjob/host/engine"
 	"github.com/wasmjob/wasmjob/host/event"
 	"github.com/wasmjob/wasmjob/host/history"
@@ -43,7 +43,7 @@ type Host struct {
 	Silent string    `json:"silent,omitempty"`
 	Seen   time.Time `json:"seen,omitzero"`
 	// Report is what it said last; nil if it never did.
-	Report *admin.Report `json:"report,omitempty"`
+	Report *report.Report `json:"report,omitempty"`
 	// State is what it does, as of Report: "draining" also while it leaves all its jobs because
 	// an operator stops them there, and "stopped" when it has; empty without a Report.
 	State engine.HostState `json:"state,omitempty"`
@@ -133,7 +133,7 @@ type known struct {
 	peer   Peer
 	epoch  string
 	since  uint64
-	report *admin.Report
+	report *report.Report
 	jobs   map[string]*engine.JobStatus
 	tally
 	sightings []event.Event // the newest mostSightings at most

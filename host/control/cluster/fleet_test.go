@@ -17,8 +17,8 @@ import (
 
 	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/coordination/tree"
-	"github.com/wasmjob/wasmjob/host/control/admin"
 	"github.com/wasmjob/wasmjob/host/control/cluster/orphans"
+	"github.com/wasmjob/wasmjob/host/control/report"
 	"github.com/wasmjob/wasmjob/host/engine"
 )
 
@@ -41,7 +41,7 @@ type ship struct {
 	jobs  map[string]*engine.JobStatus
 	local *Local
 	// compiling is what it compiles.
-	compiling []admin.Compiling
+	compiling []report.Compiling
 	refused   []engine.Refusal
 	// slow is how long it takes to see what it does itself, delay to answer another; down is
 	// why it does not.
@@ -60,12 +60,12 @@ func newShip(id string) *ship {
 func (s *ship) start() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.local = NewLocal(func() admin.Report {
+	s.local = NewLocal(func() report.Report {
 		time.Sleep(s.slow)
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		jobs := slices.SortedFunc(maps.Values(s.jobs), func(a, b *engine.JobStatus) int { return strings.Compare(a.Name, b.Name) })
-		return admin.Report{Status: engine.Status{Instance: s.id, Jobs: jobs, Refused: s.refused}, Compiling: s.compiling}
+		return report.Report{Status: engine.Status{Instance: s.id, Jobs: jobs, Refused: s.refused}, Compiling: s.compiling}
 	})
 }
 
@@ -83,7 +83,7 @@ func (s *ship) compiles(module string, jobs ...string) {
 	defer s.mu.Unlock()
 	s.compiling = nil
 	if module != "" {
-		s.compiling = []admin.Compiling{{Module: module, Jobs: jobs}}
+		s.compiling = []report.Compiling{{Module: module, Jobs: jobs}}
 	}
 }
 
@@ -579,7 +579,7 @@ func TestWhySilent(t *testing.T) {
 // TestDraining: jobs of which something still runs are named first.
 func TestDraining(t *testing.T) {
 	t.Parallel()
-	k := &known{report: &admin.Report{Status: engine.Status{State: engine.HostLive}}, jobs: map[string]*engine.JobStatus{
+	k := &known{report: &report.Report{Status: engine.Status{State: engine.HostLive}}, jobs: map[string]*engine.JobStatus{
 		"a": {Name: "a", State: engine.JobDraining}, "b": {Name: "b", State: engine.JobDraining, Items: []engine.ItemStatus{{Item: 0}, {Item: 2, Running: true}}},
 		"c": {Name: "c", State: engine.JobStopped}, "d": {Name: "d", State: engine.JobRemoved},
 	}}

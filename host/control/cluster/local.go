@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/wasmjob/wasmjob/host/control/admin"
+	"github.com/wasmjob/wasmjob/host/control/report"
 	"github.com/wasmjob/wasmjob/host/engine"
 	"github.com/wasmjob/wasmjob/host/event"
 )
@@ -25,7 +25,7 @@ type Delta struct {
 	// Whole: Jobs are all jobs, not only those that changed.
 	Whole bool `json:"whole,omitempty"`
 	// Report is about the host, without its jobs.
-	Report admin.Report        `json:"report"`
+	Report report.Report       `json:"report"`
 	Jobs   []*engine.JobStatus `json:"jobs,omitempty"`
 	// Gone are the names of jobs that the host has no more.
 	Gone []string `json:"gone,omitempty"`
@@ -39,13 +39,13 @@ type Delta struct {
 // Local is what this host says of itself, to its own pages and to its peers. It is
 // safe for concurrent use.
 type Local struct {
-	report func() admin.Report
+	report func() report.Report
 	epoch  string
 
 	mu         sync.Mutex
 	at         time.Time
 	generation uint64
-	host       admin.Report
+	host       report.Report
 	jobs       []numbered // by name
 	gone       changes    // jobs that it had, and has no more
 	pauses     pauses
@@ -62,7 +62,7 @@ type numbered struct {
 func (n numbered) compare(name string) int { return strings.Compare(n.status.Name, name) }
 
 // NewLocal returns what a host says of itself; report asks nothing of the registry.
-func NewLocal(report func() admin.Report) *Local {
+func NewLocal(report func() report.Report) *Local {
 	return &Local{report: report, epoch: rand.Text(), pauses: make(pauses)}
 }
 

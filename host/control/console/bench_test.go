@@ -16,8 +16,8 @@ import (
 
 	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/host/auth"
-	"github.com/wasmjob/wasmjob/host/control/admin"
 	"github.com/wasmjob/wasmjob/host/control/cluster"
+	"github.com/wasmjob/wasmjob/host/control/report"
 	"github.com/wasmjob/wasmjob/host/control/service"
 	"github.com/wasmjob/wasmjob/host/engine"
 	"github.com/wasmjob/wasmjob/host/history"
@@ -28,7 +28,7 @@ import (
 func withJobs(b *testing.B, jobs int) http.Handler {
 	b.Helper()
 	now := time.Now()
-	report := admin.Report{Now: now, Ready: true, Status: engine.Status{Instance: "10.0.0.1@-@1", State: engine.HostLive}}
+	host := report.Report{Now: now, Ready: true, Status: engine.Status{Instance: "10.0.0.1@-@1", State: engine.HostLive}}
 	var paused []history.Change
 	for n := range jobs {
 		j := &engine.JobStatus{Name: fmt.Sprintf("job-%05d", n), State: engine.JobReady, Cron: "0 */7 * * * ?", TimeZone: "Europe/Berlin", Next: now.Add(time.Duration(n) * time.Second), ShardingTotalCount: 4,
@@ -44,7 +44,7 @@ func withJobs(b *testing.B, jobs int) http.Handler {
 			}
 			j.Items = append(j.Items, engine.ItemStatus{Item: i, LastOutcome: outcome, LastEnd: now.Add(-time.Minute), LastMessage: "disk on fire"})
 		}
-		report.Status.Jobs = append(report.Status.Jobs, j)
+		host.Status.Jobs = append(host.Status.Jobs, j)
 	}
 	store, err := database.Open(b.Context(), database.Options{Config: database.InMemory()})
 	if err != nil {
@@ -52,7 +52,7 @@ func withJobs(b *testing.B, jobs int) http.Handler {
 	}
 	b.Cleanup(func() { _ = store.Close() })
 	peers, self := func() []cluster.Peer { return nil }, func() cluster.Peer { return cluster.Peer{ID: "a"} }
-	local := cluster.NewLocal(func() admin.Report { return report })
+	local := cluster.NewLocal(func() report.Report { return host })
 	local.Note(paused...)
 	all := cluster.New(cluster.Options{Local: local, Self: self, Peers: peers})
 	ctx, stop := context.WithCancel(context.WithoutCancel(b.Context()))

@@ -12,8 +12,8 @@ import (
 	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/coordination/tree"
 	"github.com/wasmjob/wasmjob/host/auth"
-	"github.com/wasmjob/wasmjob/host/control/admin"
 	"github.com/wasmjob/wasmjob/host/control/cluster"
+	"github.com/wasmjob/wasmjob/host/control/report"
 	"github.com/wasmjob/wasmjob/host/control/service/servicetest"
 	"github.com/wasmjob/wasmjob/host/engine"
 	"github.com/wasmjob/wasmjob/host/event"
@@ -153,7 +153,7 @@ func TestExplain_zone(t *testing.T) {
 func TestBannerOfTheClock(t *testing.T) {
 	t.Parallel()
 	p := &page{reader: reader{Lang: i18n.English, Now: time.Now(), Zone: time.UTC, texts: table(t)}}
-	h := cluster.Host{Here: true, Report: &admin.Report{Status: engine.Status{State: engine.HostLive, Clock: &engine.ClockStatus{Drift: 90 * time.Second, Off: true}}}}
+	h := cluster.Host{Here: true, Report: &report.Report{Status: engine.Status{State: engine.HostLive, Clock: &engine.ClockStatus{Drift: 90 * time.Second, Off: true}}}}
 	if got := p.bannersOf(h); len(got) != 1 || got[0].Kind != "warn" || !strings.Contains(got[0].Text, "1m30s") {
 		t.Errorf("%+v", got)
 	}

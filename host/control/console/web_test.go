@@ -27,8 +27,8 @@ import (
 	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/coordination/tree"
 	"github.com/wasmjob/wasmjob/host/auth"
-	"github.com/wasmjob/wasmjob/host/control/admin"
 	"github.com/wasmjob/wasmjob/host/control/cluster"
+	"github.com/wasmjob/wasmjob/host/control/report"
 	"github.com/wasmjob/wasmjob/host/control/service/servicetest"
 	"github.com/wasmjob/wasmjob/host/engine"
 	"github.com/wasmjob/wasmjob/host/event"
@@ -370,7 +370,7 @@ func TestTimes(t *testing.T) {
 		t.Errorf("%q, want %q", got, want)
 	}
 	goes := func(id, zone string) cluster.Host {
-		return cluster.Host{ID: id, Report: &admin.Report{Status: engine.Status{Zone: zone}}}
+		return cluster.Host{ID: id, Report: &report.Report{Status: engine.Status{Zone: zone}}}
 	}
 	hosts := []cluster.Host{goes("a", "JST +09:00"), goes("b", "CET +01:00"), goes("c", "CET +01:00"), goes("other", "UTC +00:00"), {ID: "silent"}, goes("older", "")}
 	ids := []string{"a", "b", "c", "silent", "older"}
@@ -764,9 +764,9 @@ func TestWhyError(t *testing.T) {
 	now := time.Now()
 	p := c.newPage(t.Context(), httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", http.NoBody))
 	p.hosts = []cluster.Host{
-		{ID: "1", Name: "10.0.0.1", Report: &admin.Report{Status: engine.Status{State: engine.HostLive}}},
-		{ID: "2", Name: "10.0.0.2", Report: &admin.Report{Status: engine.Status{State: engine.HostStarting, Started: now.Add(-time.Minute)}}},
-		{ID: "3", Name: "10.0.0.3", Report: &admin.Report{Status: engine.Status{State: engine.HostStarting, Started: now.Add(-time.Hour)}}},
+		{ID: "1", Name: "10.0.0.1", Report: &report.Report{Status: engine.Status{State: engine.HostLive}}},
+		{ID: "2", Name: "10.0.0.2", Report: &report.Report{Status: engine.Status{State: engine.HostStarting, Started: now.Add(-time.Minute)}}},
+		{ID: "3", Name: "10.0.0.3", Report: &report.Report{Status: engine.Status{State: engine.HostStarting, Started: now.Add(-time.Hour)}}},
 	}
 	j := cluster.Job{Name: "a", Health: cluster.HealthError, State: engine.JobNoSession, Reason: "x", Hosts: []string{"2"}}
 	if why, since := p.why(&j); why != "its hosts have no session with the registry: nothing begins until it can be reached" || !since.Equal(now.Add(-time.Minute)) {

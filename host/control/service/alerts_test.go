@@ -16,6 +16,7 @@ import (
 	"github.com/wasmjob/wasmjob/host/auth"
 	"github.com/wasmjob/wasmjob/host/control/admin"
 	"github.com/wasmjob/wasmjob/host/control/cluster"
+	"github.com/wasmjob/wasmjob/host/control/report"
 	"github.com/wasmjob/wasmjob/host/control/service"
 	"github.com/wasmjob/wasmjob/host/control/service/servicetest"
 	"github.com/wasmjob/wasmjob/host/event"
@@ -26,7 +27,7 @@ import (
 func TestAlerts_Without(t *testing.T) {
 	t.Parallel()
 	host := func(name, instance, file string) cluster.Host {
-		r := new(admin.Report)
+		r := new(report.Report)
 		r.Status.Instance, r.About.Alerts = instance, file
 		return cluster.Host{Name: name, Report: r}
 	}
@@ -66,7 +67,7 @@ func TestAlertsOf(t *testing.T) {
 func TestAlertProblems(t *testing.T) {
 	t.Parallel()
 	says := func(name string, problems ...string) cluster.Host {
-		return cluster.Host{Name: name, Report: &admin.Report{AlertProblems: problems}}
+		return cluster.Host{Name: name, Report: &report.Report{AlertProblems: problems}}
 	}
 	silent := says("d", "x")
 	silent.Silent = "no answer"

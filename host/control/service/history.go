@@ -17,6 +17,7 @@ import (
 	"github.com/wasmjob/wasmjob/host/auth"
 	"github.com/wasmjob/wasmjob/host/control/admin"
 	"github.com/wasmjob/wasmjob/host/control/cluster"
+	"github.com/wasmjob/wasmjob/host/control/report"
 	"github.com/wasmjob/wasmjob/host/engine"
 	"github.com/wasmjob/wasmjob/host/event"
 	"github.com/wasmjob/wasmjob/host/history"
@@ -478,7 +479,7 @@ const mostShown = 20
 // store is how the history fares, as far as the principal may know it.
 func (s *Service) store(ctx context.Context) history.State {
 	state, p := s.o.Store.State(), auth.From(ctx)
-	state.Where, state.Problem = admin.StoreFor(p, state.Where), admin.StoreProblemFor(p, state.Problem)
+	state.Where, state.Problem = report.StoreFor(p, state.Where), report.StoreProblemFor(p, state.Problem)
 	return state
 }
 

@@ -13,8 +13,8 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/wasmjob/wasmjob/host/auth"
-	"github.com/wasmjob/wasmjob/host/control/admin"
 	"github.com/wasmjob/wasmjob/host/control/cluster"
+	"github.com/wasmjob/wasmjob/host/control/report"
 	"github.com/wasmjob/wasmjob/host/engine"
 	"github.com/wasmjob/wasmjob/host/history"
 )
@@ -25,7 +25,7 @@ func TestRefusedBy(t *testing.T) {
 	at := time.Date(2026, 11, 1, 3, 0, 0, 0, time.UTC)
 	refuses := func(name string, since time.Time, more ...engine.Refusal) cluster.Host {
 		same := engine.Refusal{File: "bad.yaml", Reasons: []string{"line 1: no"}, Since: since}
-		return cluster.Host{Name: name, Report: &admin.Report{Status: engine.Status{Refused: append([]engine.Refusal{same}, more...)}}}
+		return cluster.Host{Name: name, Report: &report.Report{Status: engine.Status{Refused: append([]engine.Refusal{same}, more...)}}}
 	}
 	other := engine.Refusal{File: "bad.yaml", Reasons: []string{"line 2: no"}, Since: at}
 	ctx := auth.With(t.Context(), auth.HostToken(auth.ByHostToken))

@@ -21,6 +21,7 @@ import (
 	"github.com/wasmjob/wasmjob/host/auth/ratelimit"
 	"github.com/wasmjob/wasmjob/host/control/admin"
 	"github.com/wasmjob/wasmjob/host/control/cluster"
+	"github.com/wasmjob/wasmjob/host/control/report"
 	"github.com/wasmjob/wasmjob/host/engine"
 	"github.com/wasmjob/wasmjob/host/event"
 	"github.com/wasmjob/wasmjob/host/history"
@@ -51,7 +52,7 @@ type Options struct {
 	Board     *store.Copy
 	AlertFile *AlertFile
 	// Pending says what this host still waits for.
-	Pending func() admin.Pending
+	Pending func() report.Pending
 	Logger  *zap.Logger
 }
 

@@ -15,7 +15,7 @@ import (
 	"github.com/wasmjob/wasmjob/host/auth/login"
 	"github.com/wasmjob/wasmjob/host/cli/command"
 	usercommand "github.com/wasmjob/wasmjob/host/cli/users"
-	"github.com/wasmjob/wasmjob/host/control/admin"
+	"github.com/wasmjob/wasmjob/host/control/server"
 	"github.com/wasmjob/wasmjob/internal/text/words"
 )
 
@@ -74,19 +74,19 @@ func usersSetting(d defaults) setting {
 }
 
 // wireAccess makes the gate before the admin address, and the pages behind it.
-func (s *system) wireAccess(token string) (_ admin.Access, pages http.Handler, err error) {
+func (s *system) wireAccess(token string) (_ server.Access, pages http.Handler, err error) {
 	c, err := s.pages()
 	if err != nil {
-		return admin.Access{}, nil, err
+		return server.Access{}, nil, err
 	}
 	s.gate, err = guard.New(guard.Options{Config: s.loaded.Access, Token: token, Server: s.serverIP, Show: c.login, Keys: guard.SharedKeys(s.peers.Derive, s.signedOut.Loaded),
 		Revoked: s.signedOut, Renewed: s.peers.Renew, Changed: s.history.AddChange, SignedIn: s.metrics.SignIn, Logger: s.log})
 	if err != nil {
-		return admin.Access{}, nil, command.Usage(err)
+		return server.Access{}, nil, command.Usage(err)
 	}
 	s.onClose("access", s.gate.Close)
 	g := s.gate
-	a := admin.Access{Guard: g.Guard, Login: g.Login.Handler(), Link: g.Login.Link, Site: g.Site, TLS: g.TLS(), Open: s.loaded.Access.Open}
+	a := server.Access{Guard: g.Guard, Login: g.Login.Handler(), Link: g.Login.Link, Site: g.Site, TLS: g.TLS(), Open: s.loaded.Access.Open}
 	s.shows = c.Handler != nil
 	return a, s.guarded(c), nil
 }

@@ -25,8 +25,9 @@ import (
 	"github.com/wasmjob/wasmjob/host/cli/invoke"
 	"github.com/wasmjob/wasmjob/host/cli/terminal"
 	"github.com/wasmjob/wasmjob/host/config/ceiling"
-	"github.com/wasmjob/wasmjob/host/control/admin"
 	"github.com/wasmjob/wasmjob/host/control/cluster"
+	"github.com/wasmjob/wasmjob/host/control/report"
+	"github.com/wasmjob/wasmjob/host/control/server"
 	"github.com/wasmjob/wasmjob/host/engine/catalog"
 	"github.com/wasmjob/wasmjob/host/event"
 	"github.com/wasmjob/wasmjob/host/history/jsonl"
@@ -574,7 +575,7 @@ func TestOperatingARunningHost(t *testing.T) {
 		t.Errorf("--watch: %d %q", code, &watched)
 	}
 	runCLI(t, env, "jobs").expect(t, exitOK, "NAME", "cities", "once")
-	var report admin.Report
+	var report report.Report
 	if err := json.Unmarshal([]byte(runCLI(t, env, "status", "--json").out), &report); err != nil || report.Status.Namespace != "wasmjob" || len(report.Status.Jobs) != 2 {
 		t.Errorf("%v: %+v", err, report)
 	}
@@ -675,7 +676,7 @@ func TestOperatingARunningHost(t *testing.T) {
 	runCLI(t, env, "runs", "--outcome", "BOGUS").expect(t, exitUsage, `outcome: found "BOGUS", expected OK, FAIL,`, "LOST, HELD")
 	runCLI(t, env, "runs", "--outcome", "fial").expect(t, exitUsage, `did you mean "FAIL"?`)
 	wrong := filepath.Join(t.TempDir(), "token")
-	if err := os.WriteFile(wrong, []byte(admin.NewToken()), 0o600); err != nil {
+	if err := os.WriteFile(wrong, []byte(server.NewToken()), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	runCLI(t, env, "jobs", "--token-file", wrong).expect(t, exitFailure, "the token is not the one of this host")

@@ -24,7 +24,7 @@ import (
 	"github.com/wasmjob/wasmjob/host/cli/command"
 	"github.com/wasmjob/wasmjob/host/config/ceiling"
 	"github.com/wasmjob/wasmjob/host/config/grants"
-	"github.com/wasmjob/wasmjob/host/control/admin"
+	"github.com/wasmjob/wasmjob/host/control/server"
 	"github.com/wasmjob/wasmjob/host/engine/catalog"
 	"github.com/wasmjob/wasmjob/host/history/database"
 	"github.com/wasmjob/wasmjob/host/node/ensemble"
@@ -60,7 +60,7 @@ type Config struct {
 	// nowhere.
 	DumpAddress string
 	// Admin is the address to look at and steer the host; nil is none.
-	Admin *admin.Address
+	Admin *server.Address
 	// InsecureAdmin lets the admin address be one that other machines can reach.
 	InsecureAdmin bool
 	// AdminTokenFile holds the token from start to start; it is made if it
@@ -426,7 +426,7 @@ func adminSetting() setting {
 			if s == "" || s == off {
 				return nil
 			}
-			a, err := admin.ParseAddress(s)
+			a, err := server.ParseAddress(s)
 			if err == nil {
 				c.Admin = &a
 			}

@@ -20,7 +20,7 @@ import (
 	"github.com/wasmjob/wasmjob/host/auth/guard"
 	"github.com/wasmjob/wasmjob/host/auth/mtls"
 	"github.com/wasmjob/wasmjob/host/config/ceiling"
-	"github.com/wasmjob/wasmjob/host/control/admin"
+	"github.com/wasmjob/wasmjob/host/control/server"
 	"github.com/wasmjob/wasmjob/host/engine/catalog"
 	"github.com/wasmjob/wasmjob/host/node/ensemble"
 	"github.com/wasmjob/wasmjob/host/observe/metrics"
@@ -319,7 +319,7 @@ func TestDefaults(t *testing.T) {
 	}
 	want := Config{
 		Plugins: dir, Registry: "embedded", Namespace: "wasmjob", ZooKeeper: ensemble.Ensemble{SessionTimeout: 40 * time.Second},
-		Admin: &admin.Address{Network: "tcp", Name: "127.0.0.1:9770"}, LogFormat: "console",
+		Admin: &server.Address{Network: "tcp", Name: "127.0.0.1:9770"}, LogFormat: "console",
 		HistorySize: 64 << 20, MemoryBudget: "50%", ModuleMemory: "25%", DrainTimeout: 30 * time.Second, ClockBound: 5 * time.Second, KeepServers: 24 * time.Hour, Cache: "/cache", CacheSize: 2 << 30, DeadMan: "auto", TraceRatio: 1, Rescan: 30 * time.Second,
 		Access: guard.Config{Open: auth.OpenAuto}, WorkerGroups: catalog.GroupAll, GuestSeries: metrics.DefaultGuestSeries,
 		Mounts: map[string][]plugin.Mount{}, Ceilings: ceiling.List{ceiling.Default(64 << 20)},

@@ -14,7 +14,7 @@ import (
 
 	"github.com/wasmjob/wasmjob/host/cli/command"
 	"github.com/wasmjob/wasmjob/host/cli/terminal"
-	"github.com/wasmjob/wasmjob/host/control/admin"
+	"github.com/wasmjob/wasmjob/host/control/server"
 	"github.com/wasmjob/wasmjob/internal/text/words"
 )
 
@@ -244,9 +244,9 @@ func (s *system) banner() {
 // token is the token for operations.
 func (l *loaded) token() (string, error) {
 	if l.AdminTokenFile != "" {
-		return admin.TokenFile(l.AdminTokenFile)
+		return server.TokenFile(l.AdminTokenFile)
 	}
-	return admin.NewToken(), nil
+	return server.NewToken(), nil
 }
 
 // because is the field of a log entry that says why, left out if that is not known.

@@ -14,7 +14,7 @@ import (
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 	"github.com/wasmjob/wasmjob/host/cli/command"
 	"github.com/wasmjob/wasmjob/host/config/ceiling"
-	"github.com/wasmjob/wasmjob/host/control/admin"
+	"github.com/wasmjob/wasmjob/host/control/report"
 	"github.com/wasmjob/wasmjob/host/event"
 	"github.com/wasmjob/wasmjob/host/history"
 	"github.com/wasmjob/wasmjob/host/history/database"
@@ -228,15 +228,15 @@ func historyMetrics(m *metrics.Metrics, state func() history.State) error {
 }
 
 // historyState describes the history; nil if the host has none but its memory.
-func (s *system) historyState() *admin.History {
+func (s *system) historyState() *report.History {
 	if s.loaded.History == "" {
 		return nil
 	}
 	return historyState(s.history.State())
 }
 
-func historyState(h history.State) *admin.History {
-	return &admin.History{File: h.Where, Dropped: h.Dropped, Spooled: h.Spooled, Problem: h.Problem, Since: h.Since}
+func historyState(h history.State) *report.History {
+	return &report.History{File: h.Where, Dropped: h.Dropped, Spooled: h.Spooled, Problem: h.Problem, Since: h.Since}
 }
 
 // historyText names the history for people; empty if there is none but memory.

@@ -26,6 +26,7 @@ import (
 	"github.com/wasmjob/wasmjob/host/cli/command"
 	"github.com/wasmjob/wasmjob/host/control/admin"
 	"github.com/wasmjob/wasmjob/host/control/cluster"
+	"github.com/wasmjob/wasmjob/host/control/report"
 	"github.com/wasmjob/wasmjob/host/control/service"
 	"github.com/wasmjob/wasmjob/host/event"
 	"github.com/wasmjob/wasmjob/host/explain"
@@ -104,7 +105,7 @@ func fill(v reflect.Value, depth int) {
 // answers are what a host answers with, by the end of the path without the job's name.
 func answers() map[string]any {
 	return map[string]any{
-		"/v1/status": &admin.Report{}, "/v1/registry/jobs": &[]admin.Brief{}, "/v1/jobs": &service.Jobs{}, "/v1/jobs/": &service.JobDetail{},
+		"/v1/status": &report.Report{}, "/v1/registry/jobs": &[]admin.Brief{}, "/v1/jobs": &service.Jobs{}, "/v1/jobs/": &service.JobDetail{},
 		"/v1/jobs/shards": &admin.Shards{}, "/v1/jobs/config": &admin.JobConfig{}, "PATCH /v1/jobs/config": &admin.Edited{},
 		"/v1/jobs/kept": &[]admin.Kept{}, "POST /v1/jobs/kept": &admin.Kept{}, "/v1/jobs/explain": &explain.Answer{},
 		"POST /v1/jobs/trigger": &admin.Triggered{}, "POST /v1/jobs/kill": &admin.Kills{}, "POST /v1/jobs/restore": &service.Restored{},

@@ -25,9 +25,12 @@ import (
 	"github.com/wasmjob/wasmjob/host/cli/view"
 	"github.com/wasmjob/wasmjob/host/control/admin"
 	"github.com/wasmjob/wasmjob/host/control/api"
+	"github.com/wasmjob/wasmjob/host/control/client"
 	"github.com/wasmjob/wasmjob/host/control/cluster"
 	"github.com/wasmjob/wasmjob/host/control/cluster/orphans"
 	"github.com/wasmjob/wasmjob/host/control/cluster/peers"
+	"github.com/wasmjob/wasmjob/host/control/report"
+	"github.com/wasmjob/wasmjob/host/control/server"
 	"github.com/wasmjob/wasmjob/host/control/service"
 	"github.com/wasmjob/wasmjob/host/engine"
 	"github.com/wasmjob/wasmjob/host/engine/admission/imminent"
@@ -67,8 +70,8 @@ type system struct {
 	host     *engine.Host
 	imminent *imminent.Fires // pages, looks at files and the history's database wait for them
 	catalog  *catalog.Catalog
-	admin    *admin.Server // nil if it is off
-	gate     *guard.Gate   // before it; nil as well
+	admin    *server.Server // nil if it is off
+	gate     *guard.Gate    // before it; nil as well
 	// The whole cluster: its other hosts, what they say, and what is done to it.
 	peers  *peers.Peers
 	unheld *orphans.Jobs
@@ -77,7 +80,7 @@ type system struct {
 	recorder *changes.Recorder
 	// signedOut are the sessions of browsers that have ended at any host.
 	signedOut *signedout.List
-	reporter  *admin.Reporter
+	reporter  *report.Reporter
 	local     *cluster.Local
 	tail      *cluster.Tail
 	cluster   *cluster.Cluster
@@ -475,12 +478,12 @@ func (s *system) stuck(jobs []string) {
 // wireCluster makes what shows the whole cluster, and lets other hosts ask this one.
 func (s *system) wireCluster(context.Context) error {
 	l := s.loaded
-	s.reporter = &admin.Reporter{Host: s.host, About: s.about(), Pending: s.pending, Session: s.registry.About, Waiting: s.registry.WaitsFor,
+	s.reporter = &report.Reporter{Host: s.host, About: s.about(), Pending: s.pending, Session: s.registry.About, Waiting: s.registry.WaitsFor,
 		History: s.historyState, Warnings: s.warnings}
 	if s.alerts != nil {
 		s.reporter.Alerts = s.alerts.Problems
 	}
-	s.local = cluster.NewLocal(func() admin.Report { return s.reporter.Report(false) })
+	s.local = cluster.NewLocal(func() report.Report { return s.reporter.Report(false) })
 	transport := s.peers.NewTransport()
 	s.onClose("peers", func() error { transport.CloseIdleConnections(); return nil })
 	others := func() (list []cluster.Peer) {
@@ -521,9 +524,9 @@ func (s *system) wireCluster(context.Context) error {
 }
 
 // about is what the process says of itself.
-func (s *system) about() admin.About {
+func (s *system) about() report.About {
 	l := s.loaded
-	return admin.About{Version: versionText(), TimeZone: zoneText(s.program.Environ, time.Now()), PID: os.Getpid(), Plugins: absolute(l.Plugins), Registry: s.registry.Backend.String(), History: s.historyText(),
+	return report.About{Version: versionText(), TimeZone: zoneText(s.program.Environ, time.Now()), PID: os.Getpid(), Plugins: absolute(l.Plugins), Registry: s.registry.Backend.String(), History: s.historyText(),
 		Grants: absolute(l.Grants), Alerts: absolute(l.Alerts), Users: absolute(l.Access.Users), GuestLog: absolute(l.GuestLog)}
 }
 
@@ -563,7 +566,7 @@ func (s *system) wireAdmin(context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.admin, err = admin.Listen(admin.Options{
+	s.admin, err = server.Listen(server.Options{
 		Access: gated, Address: *l.Admin, Token: token, Ready: s.reporter.Ready, Metrics: s.metrics.Handler(s.log), API: answers, Peers: answers.Peers(), Pages: pages, Wait: s.imminent.Wait, Logger: s.log,
 	})
 	if err != nil {
@@ -577,8 +580,8 @@ func (s *system) wireAdmin(context.Context) error {
 	if s.registry.Backend.Shared() {
 		cluster = "namespace " + l.Namespace + " on " + s.registry.Backend.String()
 	}
-	note := s.admin.Note(s.about().Plugins, s.started, l.Access.TLS.Cert, cluster)
-	file, remove, err := note.Leave(admin.NoteDirs(s.program.Getenv))
+	note := client.Note{Address: s.admin.Address().String(), Token: token, PID: os.Getpid(), Plugins: s.about().Plugins, Started: s.started, Certificate: absolute(l.Access.TLS.Cert), Cluster: cluster}
+	file, remove, err := note.Leave(client.NoteDirs(s.program.Getenv))
 	if err != nil {
 		s.log.Warn("clients will not find this host by themselves: they need --admin and --token-file", zap.Error(err))
 	} else {
@@ -598,11 +601,11 @@ func (s *system) read(ctx context.Context, queries ...registry.Query) ([]registr
 }
 
 // pending is the catalog's progress, for the admin address.
-func (s *system) pending() admin.Pending {
+func (s *system) pending() report.Pending {
 	progress := s.catalog.Progress()
-	p := admin.Pending{Starting: !progress.Settled}
+	p := report.Pending{Starting: !progress.Settled}
 	for _, c := range progress.Compiling {
-		p.Compiling = append(p.Compiling, admin.Compiling{Module: c.Module, Jobs: append([]string{}, c.Jobs...), Since: c.Since})
+		p.Compiling = append(p.Compiling, report.Compiling{Module: c.Module, Jobs: append([]string{}, c.Jobs...), Since: c.Since})
 	}
 	return p
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/wasmjob/wasmjob/host/cli/show"
 	"github.com/wasmjob/wasmjob/host/cli/terminal"
 	"github.com/wasmjob/wasmjob/host/cli/view"
-	"github.com/wasmjob/wasmjob/host/control/admin"
 	"github.com/wasmjob/wasmjob/host/control/cluster"
+	"github.com/wasmjob/wasmjob/host/control/report"
 	"github.com/wasmjob/wasmjob/host/engine"
 	"github.com/wasmjob/wasmjob/host/event"
 	"github.com/wasmjob/wasmjob/host/history"
@@ -37,7 +37,7 @@ func TestStatusOfAHistoryThatCannotBeWritten(t *testing.T) {
 		t.Fatal(err)
 	}
 	text := func() string {
-		return show.Status(terminal.Style{}, &admin.Report{Now: time.Now(), About: admin.About{History: w.State().Where}, History: historyState(w.State())}, false)
+		return show.Status(terminal.Style{}, &report.Report{Now: time.Now(), About: report.About{History: w.State().Where}, History: historyState(w.State())}, false)
 	}
 	if got := text(); !strings.Contains(got, "history    "+w.State().Where+"\n\n") {
 		t.Errorf("nothing is wrong yet:\n%s", got)
@@ -52,7 +52,7 @@ func TestStatusOfAHistoryThatCannotBeWritten(t *testing.T) {
 	if got := text(); !strings.Contains(got, "cannot be written for ") || !strings.Contains(got, "1 event lost: open "+w.State().Where+": no such file") {
 		t.Errorf("the directory is gone:\n%s", got)
 	}
-	lost := show.Status(terminal.Style{}, &admin.Report{About: admin.About{History: "h"}, History: &admin.History{File: "h", Dropped: 3}}, false)
+	lost := show.Status(terminal.Style{}, &report.Report{About: report.About{History: "h"}, History: &report.History{File: "h", Dropped: 3}}, false)
 	if !strings.Contains(lost, "\n           3 events lost since the start\n") {
 		t.Errorf("got\n%s", lost)
 	}
@@ -67,7 +67,7 @@ func TestObserve(t *testing.T) {
 	}
 	s := &system{
 		metrics: metrics.New(metrics.Options{Status: func() engine.Status { return engine.Status{} }}), history: store,
-		local: cluster.NewLocal(func() admin.Report { return admin.Report{} }), view: view.New(view.ShowLog(zap.NewNop()), false),
+		local: cluster.NewLocal(func() report.Report { return report.Report{} }), view: view.New(view.ShowLog(zap.NewNop()), false),
 	}
 	gone := event.Event{Time: time.Now(), Kind: event.HostGone, Host: "10.0.0.1@-@1-a", Other: "10.0.0.2@-@2-b"}
 	for _, e := range []event.Event{{Time: time.Now(), Kind: event.Session, Host: "10.0.0.1@-@1-a", Reason: "lost"}, gone} {

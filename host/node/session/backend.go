@@ -14,7 +14,7 @@ import (
 	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/coordination/registry/embedded"
 	"github.com/wasmjob/wasmjob/coordination/registry/zookeeper"
-	"github.com/wasmjob/wasmjob/host/control/admin"
+	"github.com/wasmjob/wasmjob/host/control/report"
 	"github.com/wasmjob/wasmjob/host/node/ensemble"
 )
 
@@ -57,7 +57,7 @@ type Dialer struct {
 type Session interface {
 	registry.Center
 	// About is what is known of it; nil if it cannot be lost.
-	About() *admin.Session
+	About() *report.Session
 }
 
 // Embedded is the registry in this process.
@@ -98,7 +98,7 @@ func (b Embedded) Open(Opening) (*Dialer, error) {
 
 type embeddedSession struct{ registry.Center }
 
-func (embeddedSession) About() *admin.Session { return nil }
+func (embeddedSession) About() *report.Session { return nil }
 
 // ZooKeeper is a registry on a ZooKeeper ensemble.
 type ZooKeeper struct{ ensemble.Ensemble }
@@ -137,9 +137,9 @@ func (b ZooKeeper) Open(o Opening) (*Dialer, error) {
 
 type zooKeeperSession struct{ *zookeeper.Session }
 
-func (s zooKeeperSession) About() *admin.Session {
+func (s zooKeeperSession) About() *report.Session {
 	a := s.Session.About()
-	return &admin.Session{
+	return &report.Session{
 		Server: a.Server, ID: fmt.Sprintf("0x%x", a.ID), Timeout: a.Timeout, Answered: time.Now().Add(-a.Age), Trust: a.Trust.String(),
 		Reconnects: int64(max(1, a.Connections)) - 1,
 	}

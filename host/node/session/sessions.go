@@ -12,7 +12,7 @@ import (
 	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/coordination/tree"
 	"github.com/wasmjob/wasmjob/host/config/migrate"
-	"github.com/wasmjob/wasmjob/host/control/admin"
+	"github.com/wasmjob/wasmjob/host/control/report"
 	"github.com/wasmjob/wasmjob/host/node/deadman"
 	"github.com/wasmjob/wasmjob/internal/text/words"
 )
@@ -155,7 +155,7 @@ const leastStopGrace = time.Second
 func (r *Sessions) StopGrace() time.Duration {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	var about *admin.Session
+	var about *report.Session
 	if r.current != nil {
 		about = r.current.About()
 	}
@@ -228,7 +228,7 @@ func (r *Sessions) Session() registry.Center {
 }
 
 // About is what is known of the session; nil if there is none, or nothing to know.
-func (r *Sessions) About() *admin.Session {
+func (r *Sessions) About() *report.Session {
 	s := r.live()
 	if s == nil {
 		return nil

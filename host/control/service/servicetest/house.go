@@ -20,6 +20,7 @@ import (
 	"github.com/wasmjob/wasmjob/host/control/cluster"
 	"github.com/wasmjob/wasmjob/host/control/cluster/orphans"
 	"github.com/wasmjob/wasmjob/host/control/cluster/peers"
+	"github.com/wasmjob/wasmjob/host/control/report"
 	"github.com/wasmjob/wasmjob/host/control/service"
 	"github.com/wasmjob/wasmjob/host/engine"
 	"github.com/wasmjob/wasmjob/host/event"
@@ -56,7 +57,7 @@ type House struct {
 	Server    *embedded.Server
 	Host      *engine.Host
 	Registry  *admin.Registry
-	Reporter  *admin.Reporter
+	Reporter  *report.Reporter
 	Store     *database.Store
 	Peers     *peers.Peers
 	Local     *cluster.Local
@@ -66,7 +67,7 @@ type House struct {
 	Service   *service.Service
 	Log       *zap.Logger
 	// Pending is what the host says that it waits for.
-	Pending atomic.Pointer[admin.Pending]
+	Pending atomic.Pointer[report.Pending]
 
 	unheld   *orphans.Jobs
 	board    *store.Copy
@@ -110,7 +111,7 @@ func Start(t testing.TB, o Options) *House {
 		o.Logger = zap.NewNop()
 	}
 	h := &House{Server: o.Server, Log: o.Logger, t: t, more: make(chan struct{}), started: time.Now(), Tail: cluster.NewTail()}
-	h.Pending.Store(&admin.Pending{})
+	h.Pending.Store(&report.Pending{})
 	h.wire(o)
 	if o.Listen != nil {
 		h.url = o.Listen(h)
@@ -173,10 +174,10 @@ func (h *House) wire(o Options) {
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	pending := func() admin.Pending { return *h.Pending.Load() }
+	pending := func() report.Pending { return *h.Pending.Load() }
 	h.Registry = admin.NewRegistry(Namespace, h.Center)
-	h.Reporter = &admin.Reporter{Host: h.Host, About: admin.About{Version: "test"}, Pending: pending, Alerts: func() []string { return o.AlertProblems }}
-	h.Local = cluster.NewLocal(func() admin.Report { return h.Reporter.Report(false) })
+	h.Reporter = &report.Reporter{Host: h.Host, About: report.About{Version: "test"}, Pending: pending, Alerts: func() []string { return o.AlertProblems }}
+	h.Local = cluster.NewLocal(func() report.Report { return h.Reporter.Report(false) })
 	transport := h.Peers.NewTransport()
 	h.t.Cleanup(transport.CloseIdleConnections)
 	others := func() (list []cluster.Peer) {

@@ -1,4 +1,4 @@
-package admin
+package server
 
 import (
 	"cmp"
@@ -9,7 +9,6 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
@@ -20,12 +19,9 @@ import (
 	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/host/auth"
 	"github.com/wasmjob/wasmjob/host/auth/httpx"
-	"github.com/wasmjob/wasmjob/host/engine"
 )
 
 const (
-	// operationTimeout bounds one operation at the registry.
-	operationTimeout = 15 * time.Second
 	// shutdownTimeout is how long requests may go on when Run is cancelled.
 	shutdownTimeout = 3 * time.Second
 	// maxBody bounds the body of a request in bytes: an offset and a state are the most
@@ -34,13 +30,6 @@ const (
 	// minToken is the shortest token in bytes.
 	minToken = 16
 )
-
-// Host is what a report shows; [engine.Host] is one.
-type Host interface {
-	StatusWithin(wait time.Duration) engine.Status
-	FullStatus() engine.Status
-	Ready() (ready bool, missing string)
-}
 
 // PeerPath is where hosts ask each other.
 const PeerPath = "/v1/peer/"
@@ -170,15 +159,6 @@ func (s *Server) Run(ctx context.Context) error {
 	return nil
 }
 
-// Note is what clients of the same user need. certificate is the file of the one that the
-// server shows, empty if there is no TLS; cluster is that of the note.
-func (s *Server) Note(plugins string, started time.Time, certificate, cluster string) Note {
-	if abs, err := filepath.Abs(certificate); certificate != "" && err == nil {
-		certificate = abs
-	}
-	return Note{Address: s.address.String(), Token: s.opts.Token, PID: os.Getpid(), Plugins: plugins, Started: started, Certificate: certificate, Cluster: cluster}
-}
-
 // Close gives the address back if Run was never called.
 func (s *Server) Close() error { return s.http.Close() }
 
@@ -249,12 +229,6 @@ func (s *Server) waiting(next http.Handler) http.Handler {
 		next.ServeHTTP(w, r)
 	})
 }
-
-// BadRequestError says that a part of what was asked for is wrong. Where is its place in a
-// request, such as query.grace or body.offset.
-type BadRequestError struct{ Where, Problem string }
-
-func (e *BadRequestError) Error() string { return e.Problem }
 
 // Problem is the JSON of every error, as RFC 9457 has it.
 type Problem struct {

@@ -1,4 +1,4 @@
-package admin
+package report
 
 import (
 	"time"
@@ -72,6 +72,13 @@ func (p Pending) reason() string {
 		names[i] = c.Module
 	}
 	return "compiling: " + words.Some(names, ", ")
+}
+
+// Host is what a report shows; [engine.Host] is one.
+type Host interface {
+	StatusWithin(wait time.Duration) engine.Status
+	FullStatus() engine.Status
+	Ready() (ready bool, missing string)
 }
 
 // Report is the answer of GET /v1/status.
@@ -165,4 +172,23 @@ func (r *Reporter) ready(p Pending) (ok bool, reason string) {
 		return false, p.reason()
 	}
 	return r.Host.Ready()
+}
+
+// Session is what a host's process knows of its session with a registry of
+// servers.
+type Session struct {
+	// Server is the one that the host is connected to, empty while it is not.
+	Server string `json:"server,omitempty"`
+	// ID is the session's number, as the servers write it: 0x100a….
+	ID string `json:"id"`
+	// Timeout is what the servers have granted.
+	Timeout time.Duration `json:"timeoutNs"`
+	// Answered is when the question was sent that was answered last: from
+	// then on the session is trusted for a while.
+	Answered time.Time `json:"answered,omitzero"`
+	// Trust is live, suspect, yield or lost.
+	Trust string `json:"trust"`
+	// Reconnects counts the connections that this session has had besides
+	// the first.
+	Reconnects int64 `json:"reconnects"`
 }

@@ -1,4 +1,4 @@
-package admin
+package client
 
 import (
 	"errors"
@@ -11,7 +11,7 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/wasmjob/wasmjob/host/config/ownership"
+	"github.com/wasmjob/wasmjob/host/control/server"
 )
 
 func leave(t *testing.T, dirs []string, n Note) func() error {
@@ -36,7 +36,7 @@ func TestAClientFindsTheOneHost(t *testing.T) {
 	}
 
 	var asked atomic.Pointer[string]
-	s := start(t, Options{API: http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { asked.Store(new(r.Method + " " + r.URL.Path)) })})
+	s := start(t, server.Options{API: http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { asked.Store(new(r.Method + " " + r.URL.Path)) })})
 	remove := leave(t, dirs, Note{Address: s.Address().String(), Token: token})
 	for path, want := range map[string]os.FileMode{dir: 0o700, filepath.Join(dir, noteName(s.Address().String())): 0o600} {
 		if info, err := os.Stat(path); err != nil || info.Mode().Perm() != want {
@@ -84,7 +84,7 @@ func TestAClientFindsTheOneHost(t *testing.T) {
 	}
 
 	// A second host: now one must say which.
-	s2 := start(t, Options{})
+	s2 := start(t, server.Options{})
 	remove2 := leave(t, dirs, Note{Address: s2.Address().String(), Token: token, Plugins: "/other"})
 	if _, err := Find(t.Context(), Where{Dirs: dirs}); err == nil || !strings.Contains(err.Error(), "several hosts") || !strings.Contains(err.Error(), "--admin ADDRESS") || !strings.Contains(err.Error(), "/other") {
 		t.Errorf("two hosts: %v", err)
@@ -119,7 +119,7 @@ func TestAClientFindsACluster(t *testing.T) {
 	leave(t, dirs, Note{Address: hangs.Addr().String(), Token: token, Cluster: cluster})
 	answering := make(map[string]bool)
 	for range 2 {
-		address := start(t, Options{}).Address().String()
+		address := start(t, server.Options{}).Address().String()
 		answering[address] = true
 		leave(t, dirs, Note{Address: address, Token: token, Cluster: cluster})
 	}
@@ -130,7 +130,7 @@ func TestAClientFindsACluster(t *testing.T) {
 	if _, err := Find(t.Context(), Where{Dirs: dirs, One: true}); err == nil || !strings.Contains(err.Error(), "("+cluster+")") {
 		t.Errorf("a host of its own is wanted: %v", err)
 	}
-	other := start(t, Options{}).Address().String()
+	other := start(t, server.Options{}).Address().String()
 	for what, n := range map[string]Note{
 		"namespace more on ZooKeeper, zk1:2181": {Cluster: "namespace more on ZooKeeper, zk1:2181"},
 		"alone, jobs of /srv":                   {Plugins: "/srv"},
@@ -150,7 +150,7 @@ func TestAClientFindsACluster(t *testing.T) {
 // the host that it names: that would get the token.
 func TestNotesOfOthers(t *testing.T) {
 	t.Parallel()
-	s := start(t, Options{API: http.NotFoundHandler()})
+	s := start(t, server.Options{API: http.NotFoundHandler()})
 	dir, real := filepath.Join(t.TempDir(), "notes"), filepath.Join(t.TempDir(), "real")
 	leave(t, []string{dir}, Note{Address: s.Address().String(), Token: token})
 	finds := func(dir string) error {
@@ -211,43 +211,6 @@ func TestANoteIsNotTakenFromItsNextOwner(t *testing.T) {
 	}
 }
 
-func TestTokenFile(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	name := filepath.Join(dir, "token")
-	made, err := TokenFile(name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if info, err := os.Stat(name); err != nil || info.Mode().Perm() != 0o600 {
-		t.Fatalf("%v %v", info, err)
-	}
-	if again, err := TokenFile(name); err != nil || again != made || len(made) < minToken {
-		t.Fatalf("%q then %q, %v", made, again, err)
-	}
-	if other := NewToken(); other == made {
-		t.Fatal("two tokens are the same")
-	}
-	if err := os.Chmod(name, 0o644); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := TokenFile(name); err == nil || !strings.Contains(err.Error(), "token file "+name+": has mode 0644") || !strings.Contains(err.Error(), "chmod 600 "+name) {
-		t.Fatalf("a file that others can read: %v", err)
-	}
-	for content, what := range map[string]string{"short": "short", "two words that are long enough": "words", "": "empty"} {
-		bad := filepath.Join(dir, what)
-		if err := os.WriteFile(bad, []byte(content), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := TokenFile(bad); err == nil || !strings.Contains(err.Error(), bad) {
-			t.Errorf("%s: %v", what, err)
-		}
-	}
-	if _, err := TokenFile(filepath.Join(dir, "no", "token")); err == nil {
-		t.Error("a missing directory is taken")
-	}
-}
-
 func TestNoteDirs(t *testing.T) {
 	t.Parallel()
 	env := map[string]string{"XDG_RUNTIME_DIR": "/run/user/7", "HOME": "/home/x", "XDG_CACHE_HOME": "relative"}
@@ -258,32 +221,5 @@ func TestNoteDirs(t *testing.T) {
 	}
 	if got := NoteDirs(func(string) string { return "" }); len(got) != 1 || !strings.HasPrefix(got[0], os.TempDir()) {
 		t.Fatalf("with an empty environment: %v", got)
-	}
-}
-
-// TestTokenFileOwner: a host takes no token that another user can choose; root as a client does.
-func TestTokenFileOwner(t *testing.T) {
-	t.Parallel()
-	name := filepath.Join(t.TempDir(), "token")
-	if _, err := TokenFile(name); err != nil {
-		t.Fatal(err)
-	}
-	u := ownership.Self()
-	if u != 0 {
-		u++ // to whom this user is another one
-	} else if err := os.Chown(name, 65534, -1); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := tokenFile(u, name); err == nil || !strings.Contains(err.Error(), "token file "+name+": belongs to user ") {
-		t.Errorf("%v, expected that it belongs to another user", err)
-	}
-	if _, err := ReadTokenFile(name); err != nil {
-		t.Error(err)
-	}
-	if err := os.Chmod(name, 0o640); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := ReadTokenFile(name); err == nil || !strings.Contains(err.Error(), "token file "+name+": its mode is 0640") {
-		t.Errorf("a client takes a file that others can read: %v", err)
 	}
 }

@@ -1,4 +1,4 @@
-package admin
+package server
 
 import (
 	"context"
@@ -17,6 +17,7 @@ import (
 	"go.uber.org/goleak"
 	"go.uber.org/zap"
 
+	"github.com/wasmjob/wasmjob/host/control/report"
 	"github.com/wasmjob/wasmjob/host/engine"
 	"github.com/wasmjob/wasmjob/host/observe/metrics"
 )
@@ -28,15 +29,12 @@ func TestMain(m *testing.M) {
 
 const token = "0123456789abcdef0123456789"
 
-// shown is a host that is as the test says.
-type shown struct {
-	ready bool
-	state engine.Status
-}
+// shown is a host that is ready.
+type shown struct{}
 
-func (d *shown) StatusWithin(time.Duration) engine.Status { return d.state }
-func (d *shown) FullStatus() engine.Status                { return d.state }
-func (d *shown) Ready() (bool, string)                    { return d.ready, "" }
+func (shown) StatusWithin(time.Duration) engine.Status { return engine.Status{} }
+func (shown) FullStatus() engine.Status                { return engine.Status{} }
+func (shown) Ready() (bool, string)                    { return true, "" }
 
 // answers is an API that says who asked it for what.
 func answers(w http.ResponseWriter, r *http.Request) {
@@ -114,51 +112,38 @@ func TestWait(t *testing.T) {
 	}
 }
 
-func TestReportOfTheHistory(t *testing.T) {
-	t.Parallel()
-	want := History{File: "/h.jsonl", Dropped: 7, Problem: "no space left on device", Since: time.Unix(1e9, 0).UTC()}
-	r := Reporter{Host: &shown{}, History: func() *History { return &want }}
-	if report := r.Report(false); report.History == nil || *report.History != want {
-		t.Errorf("got %+v", report)
-	}
-	r = Reporter{Host: &shown{}}
-	if report := r.Report(false); report.History != nil {
-		t.Errorf("without a history: %+v", report)
-	}
-}
-
 // TestReadyWhileModulesAreCompiled: the host is not ready before the directory was
 // taken in, and says so; later compilations change nothing about that.
 func TestReadyWhileModulesAreCompiled(t *testing.T) {
 	t.Parallel()
-	var p Pending
-	r := Reporter{Host: &shown{ready: true}, Pending: func() Pending { return p }}
+	var p report.Pending
+	r := report.Reporter{Host: shown{}, Pending: func() report.Pending { return p }}
 	s := start(t, Options{Ready: r.Ready})
 	expect := func(code int, say, reason string) {
 		t.Helper()
 		if got, body := ask(t, s, "GET", "/readyz", nil); got != code || strings.TrimSpace(body) != say {
 			t.Errorf("/readyz: %d %s, want %d %s", got, body, code, say)
 		}
-		report := r.Report(true)
-		if report.Ready != (code == 200) || report.Reason != reason || !reflect.DeepEqual(report.Compiling, p.Compiling) {
-			t.Errorf("report: %+v", report)
+		said := r.Report(true)
+		if said.Ready != (code == 200) || said.Reason != reason || !reflect.DeepEqual(said.Compiling, p.Compiling) {
+			t.Errorf("report: %+v", said)
 		}
 	}
-	p = Pending{Starting: true}
+	p = report.Pending{Starting: true}
 	expect(503, "not ready: the plugins directory is being read", "the plugins directory is being read")
-	list := []Compiling{{Module: "slow.wasm", Jobs: []string{"slow"}, Since: time.Unix(1, 0).UTC()}, {Module: "spin.wasm", Jobs: []string{}}}
-	p = Pending{Starting: true, Compiling: list}
+	list := []report.Compiling{{Module: "slow.wasm", Jobs: []string{"slow"}, Since: time.Unix(1, 0).UTC()}, {Module: "spin.wasm", Jobs: []string{}}}
+	p = report.Pending{Starting: true, Compiling: list}
 	expect(503, "not ready: compiling: slow.wasm, spin.wasm", "compiling: slow.wasm, spin.wasm")
-	p = Pending{Compiling: list[:1]}
+	p = report.Pending{Compiling: list[:1]}
 	expect(200, "ready", "")
 	r.Waiting = func() string { return "ZooKeeper does not answer" }
-	p = Pending{}
+	p = report.Pending{}
 	expect(503, "not ready: ZooKeeper does not answer", "ZooKeeper does not answer")
 }
 
 func TestWhoMay(t *testing.T) {
 	t.Parallel()
-	m := metrics.New(metrics.Options{Version: "v1", Status: (&shown{}).FullStatus})
+	m := metrics.New(metrics.Options{Version: "v1", Status: shown{}.FullStatus})
 	s := start(t, Options{Metrics: m.Handler(zap.NewNop()), Peers: http.NotFoundHandler()})
 	good := "Bearer " + token
 	for _, c := range []struct {
@@ -224,7 +209,7 @@ func TestWhoMay(t *testing.T) {
 
 func TestMetricsWantTheTokenBeyondLoopback(t *testing.T) {
 	t.Parallel()
-	s := start(t, Options{Address: Address{"tcp", "0.0.0.0:0"}, Metrics: metrics.New(metrics.Options{Version: "v1", Status: (&shown{}).FullStatus}).Handler(zap.NewNop())})
+	s := start(t, Options{Address: Address{"tcp", "0.0.0.0:0"}, Metrics: metrics.New(metrics.Options{Version: "v1", Status: shown{}.FullStatus}).Handler(zap.NewNop())})
 	for path, want := range map[string]int{"/metrics": 401, "/healthz": 200} {
 		if code, body := ask(t, s, "GET", path, map[string]string{"Host": "pod.example"}); code != want {
 			t.Errorf("%s: %d %s, want %d", path, code, body, want)
@@ -255,9 +240,11 @@ func TestSocketOutlivesAKill(t *testing.T) {
 	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
 		t.Fatalf("socket: %v %v", info, err)
 	}
-	if err := NewClient(s.Address(), token).Start(t.Context(), "x"); err != nil {
+	answered, err := net.Dial("unix", path)
+	if err != nil {
 		t.Fatal(err)
 	}
+	_ = answered.Close() // it was only a question
 	o := s.opts
 	if _, err := Listen(o); err == nil || !strings.Contains(err.Error(), "unix:"+path+" is in use") {
 		t.Fatalf("second host on the socket: %v", err)

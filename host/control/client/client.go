@@ -1,4 +1,4 @@
-package admin
+package client
 
 import (
 	"bufio"
@@ -23,14 +23,20 @@ import (
 
 	"github.com/wasmjob/wasmjob/coordination/tree"
 	"github.com/wasmjob/wasmjob/host/auth"
+	"github.com/wasmjob/wasmjob/host/control/admin"
+	"github.com/wasmjob/wasmjob/host/control/report"
+	"github.com/wasmjob/wasmjob/host/control/server"
 )
 
 // ErrNoHost says that no host was found, or that it does not answer.
 var ErrNoHost = errors.New("no host is running here")
 
+// answerTimeout is how long a host has to begin an answer: the 15 s of an operation, and a rest.
+const answerTimeout = 25 * time.Second
+
 // Client asks one host. It is safe for concurrent use.
 type Client struct {
-	address Address
+	address server.Address
 	token   string
 	// user and reason are given with each change; ifMatch is the version that an edit is made from.
 	user, reason, ifMatch string
@@ -40,10 +46,10 @@ type Client struct {
 }
 
 // NewClient returns a client for a host's address. It does not connect yet.
-func NewClient(a Address, token string) *Client { return newClient(a, token, nil) }
+func NewClient(a server.Address, token string) *Client { return newClient(a, token, nil) }
 
 // newClient is one that speaks TLS, unless config is nil.
-func newClient(a Address, token string, config *tls.Config) *Client {
+func newClient(a server.Address, token string, config *tls.Config) *Client {
 	a = a.Reachable()
 	var d net.Dialer
 	scheme := "http"
@@ -62,7 +68,7 @@ func newClient(a Address, token string, config *tls.Config) *Client {
 				},
 				TLSClientConfig:       config,
 				DisableKeepAlives:     true, // a question now and then
-				ResponseHeaderTimeout: operationTimeout + 10*time.Second,
+				ResponseHeaderTimeout: answerTimeout,
 			},
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		},
@@ -72,7 +78,7 @@ func newClient(a Address, token string, config *tls.Config) *Client {
 // Where says which host a client wants. The zero value is "the one that runs
 // here".
 type Where struct {
-	// Address is empty, or as ParseAddress reads it.
+	// Address is empty, or as server.ParseAddress reads it.
 	Address string
 	// TokenFile is empty, or a file with the token.
 	TokenFile string
@@ -94,7 +100,7 @@ func Find(ctx context.Context, w Where) (*Client, error) {
 	token := ""
 	if w.TokenFile != "" {
 		var err error
-		if token, err = ReadTokenFile(w.TokenFile); err != nil {
+		if token, err = server.ReadTokenFile(w.TokenFile); err != nil {
 			return nil, err
 		}
 	}
@@ -123,13 +129,13 @@ func Find(ctx context.Context, w Where) (*Client, error) {
 
 // at is a client for an address; without a token it takes the one that was noted.
 func at(ctx context.Context, w Where, token string, all []found) (*Client, error) {
-	a, err := ParseAddress(w.Address)
+	a, err := server.ParseAddress(w.Address)
 	if err != nil {
 		return nil, err
 	}
 	var config *tls.Config
 	for _, n := range all {
-		if noted, err := ParseAddress(n.Address); err == nil && noted.Reachable() == a.Reachable() {
+		if noted, err := server.ParseAddress(n.Address); err == nil && noted.Reachable() == a.Reachable() {
 			token, config = cmp.Or(token, n.Token), n.config()
 		}
 	}
@@ -168,7 +174,7 @@ func running(ctx context.Context, all []found) []found {
 
 // client is one for the noted host.
 func (n found) client() (*Client, error) {
-	a, err := ParseAddress(n.Address)
+	a, err := server.ParseAddress(n.Address)
 	if err != nil {
 		return nil, err
 	}
@@ -226,12 +232,19 @@ func (c *Client) Ping(ctx context.Context) error {
 }
 
 // Status returns what the host is doing.
-func (c *Client) Status(ctx context.Context) (*Report, error) {
-	var r Report
+func (c *Client) Status(ctx context.Context) (*report.Report, error) {
+	var r report.Report
 	if err := c.do(ctx, http.MethodGet, "/v1/status?full=true", &r); err != nil {
 		return nil, err
 	}
 	return &r, nil
+}
+
+// LoginLink asks the host for the address of a login link.
+func (c *Client) LoginLink(ctx context.Context) (string, error) {
+	var l server.LoginLink
+	err := c.do(ctx, http.MethodPost, server.LinkPath, &l)
+	return l.Link, err
 }
 
 // Trigger asks for a fire of the job now.
@@ -242,19 +255,10 @@ func (c *Client) Trigger(ctx context.Context, job string) error {
 
 // TriggerWith asks for a fire of some of the items, or with another parameter. It returns the number of the
 // trigger round; 0 if the host is of an earlier version, which does not say it.
-func (c *Client) TriggerWith(ctx context.Context, job string, args tree.TriggerArgs) (Triggered, error) {
-	var done Triggered
+func (c *Client) TriggerWith(ctx context.Context, job string, args tree.TriggerArgs) (admin.Triggered, error) {
+	var done admin.Triggered
 	err := c.Send(ctx, http.MethodPost, jobPath(job, "trigger"), args, &done)
 	return done, err
-}
-
-// Triggered is the answer of a trigger.
-type Triggered struct {
-	// Trigger is the number of the trigger round, which its fire has.
-	Trigger int64 `json:"trigger"`
-	// Earlier is the trigger before, if some host still kept it: one that has begun nothing of it runs
-	// once for both, in the new round.
-	Earlier int64 `json:"earlier,omitempty"`
 }
 
 // Start makes the host join the job again that was shut down or removed.
@@ -284,8 +288,8 @@ func (c *Client) DisableItem(ctx context.Context, job string, item int) error {
 }
 
 // Kill asks the hosts of a job to end what they run, and waits for it; see
-// [Registry.Kill].
-func (c *Client) Kill(ctx context.Context, job string, o KillOptions, progress func(*Kills)) (*Kills, error) {
+// [admin.Registry.Kill].
+func (c *Client) Kill(ctx context.Context, job string, o admin.KillOptions, progress func(*admin.Kills)) (*admin.Kills, error) {
 	query := url.Values{"grace": {o.Grace.String()}, "wait": {o.Wait.String()}}
 	if o.Item >= 0 {
 		query.Set("item", strconv.Itoa(o.Item))
@@ -295,11 +299,11 @@ func (c *Client) Kill(ctx context.Context, job string, o KillOptions, progress f
 			query.Set(name, value)
 		}
 	}
-	var last *Kills
+	var last *admin.Kills
 	err := c.ask(ctx, http.MethodPost, jobPath(job, "kill")+"?"+query.Encode(), nil, func(body io.Reader) error {
 		for d := json.NewDecoder(body); ; {
 			var state struct {
-				*Kills
+				*admin.Kills
 				Error string `json:"error"`
 			}
 			switch err := d.Decode(&state); {
@@ -335,20 +339,20 @@ func (c *Client) Release(ctx context.Context, job string, item int) (tree.Items,
 }
 
 // Kept is what the items of a job keep: one, or with -1 all.
-func (c *Client) Kept(ctx context.Context, job string, item int) ([]Kept, error) {
-	var all []Kept
+func (c *Client) Kept(ctx context.Context, job string, item int) ([]admin.Kept, error) {
+	var all []admin.Kept
 	err := c.do(ctx, http.MethodGet, keptPath(job, item), &all)
 	return all, err
 }
 
 // ChangeKept changes what an item keeps; item -1 is the only one of its job. See
-// [Registry.ChangeKept].
-func (c *Client) ChangeKept(ctx context.Context, job string, item int, change KeptChange) (*Kept, error) {
+// [admin.Registry.ChangeKept].
+func (c *Client) ChangeKept(ctx context.Context, job string, item int, change admin.KeptChange) (*admin.Kept, error) {
 	body, err := json.Marshal(change)
 	if err != nil {
 		return nil, fmt.Errorf("change %s: %w", job, err)
 	}
-	var k Kept
+	var k admin.Kept
 	if err := c.ask(ctx, http.MethodPost, keptPath(job, item), body, c.into(&k)); err != nil {
 		return nil, err
 	}
@@ -369,29 +373,29 @@ func (c *Client) Remove(ctx context.Context, job string, purge bool) error {
 }
 
 // Jobs lists the jobs of the host's namespace, as the registry has them.
-func (c *Client) Jobs(ctx context.Context) ([]Brief, error) {
-	var list []Brief
+func (c *Client) Jobs(ctx context.Context) ([]admin.Brief, error) {
+	var list []admin.Brief
 	err := c.do(ctx, http.MethodGet, "/v1/registry/jobs", &list)
 	return list, err
 }
 
 // Config is the configuration of a job in the registry.
-func (c *Client) Config(ctx context.Context, job string) (*JobConfig, error) {
-	var config JobConfig
+func (c *Client) Config(ctx context.Context, job string) (*admin.JobConfig, error) {
+	var config admin.JobConfig
 	if err := c.do(ctx, http.MethodGet, jobPath(job, "config"), &config); err != nil {
 		return nil, err
 	}
 	return &config, nil
 }
 
-// EditConfig edits it; see [Registry.EditConfig].
-func (c *Client) EditConfig(ctx context.Context, job string, e Edit) (*Edited, error) {
+// EditConfig edits it; see [admin.Registry.EditConfig].
+func (c *Client) EditConfig(ctx context.Context, job string, e admin.Edit) (*admin.Edited, error) {
 	match := "*"
 	if e.Version >= 0 {
 		match = strconv.Quote(strconv.FormatInt(e.Version, 10))
 	}
 	query := url.Values{"preview": {strconv.FormatBool(e.Preview)}}
-	var edited Edited
+	var edited admin.Edited
 	from := *c
 	from.ifMatch = match
 	if err := from.Send(ctx, http.MethodPatch, jobPath(job, "config")+"?"+query.Encode(), map[string]any{"settings": e.Settings}, &edited); err != nil {
@@ -401,8 +405,8 @@ func (c *Client) EditConfig(ctx context.Context, job string, e Edit) (*Edited, e
 }
 
 // Shards returns a job, item by item and instance by instance, over all hosts.
-func (c *Client) Shards(ctx context.Context, job string) (*Shards, error) {
-	var s Shards
+func (c *Client) Shards(ctx context.Context, job string) (*admin.Shards, error) {
+	var s admin.Shards
 	if err := c.do(ctx, http.MethodGet, jobPath(job, "shards"), &s); err != nil {
 		return nil, err
 	}
@@ -557,7 +561,7 @@ func (c *Client) ask(ctx context.Context, method, path string, body []byte, read
 
 // ServerError is an answer that says no.
 type ServerError struct {
-	Address Address
+	Address server.Address
 	// Code is the HTTP status.
 	Code    int
 	Message string
@@ -572,7 +576,7 @@ func (e *ServerError) Error() string {
 // refusal is what a problem says: of each part of the request that is wrong, or of the whole. query: all
 // of these are in the query.
 func refusal(body []byte, status string) (message string, query bool) {
-	var p Problem
+	var p server.Problem
 	if json.Unmarshal(body, &p) != nil || p.Detail == "" {
 		return "it is not a host, or a proxy is before it: " + status, false
 	}
