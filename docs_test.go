@@ -289,14 +289,11 @@ func TestLinksInDocs(t *testing.T) {
 	headings := make(map[string][]string)
 	anchors := func(name string) []string {
 		if _, ok := headings[name]; !ok {
-			headings[name] = nil
-			data, err := os.ReadFile(filepath.FromSlash(name))
+			found, err := headingsOf(name)
 			if err != nil {
 				t.Fatal(err)
 			}
-			for _, m := range mdHeading.FindAllStringSubmatch(codeBlock.ReplaceAllString(string(data), ""), -1) {
-				headings[name] = append(headings[name], anchor(m[1]))
-			}
+			headings[name] = found
 		}
 		return headings[name]
 	}
@@ -319,6 +316,120 @@ func TestLinksInDocs(t *testing.T) {
 			}
 		}
 	}
+}
+
+// howtoWords is the most that a page on the shelf of how-tos has: two screens.
+const howtoWords = 1000
+
+// TestShelves: each page stands on one shelf of the index, once; a how-to has two screens at most;
+// and a page begins with what its reader can do after it.
+func TestShelves(t *testing.T) {
+	t.Parallel()
+	index, err := os.ReadFile("docs/README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	shelfOf := make(map[string]string)
+	shelves := make(map[string]int)
+	shelf := ""
+	for line := range strings.SplitSeq(string(index), "\n") {
+		if heading, ok := strings.CutPrefix(line, "## "); ok {
+			shelf = heading
+		}
+		for _, m := range mdLink.FindAllStringSubmatch(line, -1) {
+			name, _, _ := strings.Cut(m[1], "#")
+			if strings.Contains(name, "/") {
+				continue
+			}
+			if had, ok := shelfOf[name]; ok {
+				t.Errorf("docs/README.md: %s stands on the shelf %s and again on %s", name, had, shelf)
+			}
+			shelfOf[name] = shelf
+			shelves[shelf]++
+		}
+	}
+	for _, name := range []string{"Tutorials", "How-to", "Reference", "Background"} {
+		if shelves[name] == 0 {
+			t.Errorf("docs/README.md: no page stands on the shelf %s", name)
+		}
+	}
+	files, err := filepath.Glob("docs/*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		name := filepath.Base(file)
+		if name == "README.md" {
+			continue
+		}
+		data, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text := string(data)
+		shelf, ok := shelfOf[name]
+		if !ok {
+			t.Errorf("docs/README.md: %s stands on no shelf", name)
+		}
+		if words := len(strings.Fields(text)); shelf == "How-to" && words > howtoWords {
+			t.Errorf("%s has %d words, and a how-to at most %d: split it, or put it on another shelf", file, words, howtoWords)
+		}
+		if opening := strings.SplitN(text, "\n\n", 3); len(opening) < 3 || !strings.HasPrefix(opening[0], "# ") || !regexp.MustCompile(`^After (this|an entry of this) page you `).MatchString(opening[1]) {
+			t.Errorf("%s: expected a title, and then the sentence \"After this page you can …\"", file)
+		}
+	}
+}
+
+var pageInText = regexp.MustCompile(`\bdocs/([a-z0-9-]+\.(?:md|yaml|json))((?:#[a-z0-9-]+)?)`)
+
+// TestDocsNamedElsewhere: a page that the code, the console, an error or another file of the tree names is
+// there, with the heading.
+func TestDocsNamedElsewhere(t *testing.T) {
+	t.Parallel()
+	found := 0
+	err := filepath.WalkDir(".", func(name string, d fs.DirEntry, err error) error {
+		name = filepath.ToSlash(name)
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir() && name != "." && (strings.HasPrefix(d.Name(), ".") || name == "docs" || name == "bin" || name == "out"):
+			return filepath.SkipDir
+		case d.IsDir() || !slices.Contains([]string{".go", ".tsv", ".html", ".js", ".yaml", ".yml", ".sh", ".service", ".h", ".rs", ""}, filepath.Ext(name)):
+			return nil
+		}
+		data, err := os.ReadFile(name)
+		if err != nil {
+			return err
+		}
+		for _, m := range pageInText.FindAllStringSubmatch(string(data), -1) {
+			found++
+			anchors, err := headingsOf("docs/" + m[1])
+			if err != nil {
+				t.Errorf("%s: %s: %v", name, m[0], err)
+			} else if m[2] != "" && !slices.Contains(anchors, m[2][1:]) {
+				t.Errorf("%s: %s: the page has no such heading", name, m[0])
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if found < 50 {
+		t.Errorf("found %d names of pages only: the tree is not read as it is written", found)
+	}
+}
+
+// headingsOf are the anchors of a page.
+func headingsOf(name string) (anchors []string, err error) {
+	data, err := os.ReadFile(filepath.FromSlash(name))
+	if err != nil {
+		return nil, err
+	}
+	for _, m := range mdHeading.FindAllStringSubmatch(codeBlock.ReplaceAllString(string(data), ""), -1) {
+		anchors = append(anchors, anchor(m[1]))
+	}
+	return anchors, nil
 }
 
 // anchor is the name that a heading gets in links.
@@ -359,12 +470,12 @@ func testsByName(t *testing.T) map[string]bool {
 
 var complaintRow = regexp.MustCompile(`(?m)^\| (T\d+) \|.*\| ([^|]*) \|$`)
 
-// TestReliabilityPageNamesTests: each complaint has a test, and the tests that the page
+// TestComplaintsPageNamesTests: each complaint has a test, and the tests that the page
 // names exist.
-func TestReliabilityPageNamesTests(t *testing.T) {
+func TestComplaintsPageNamesTests(t *testing.T) {
 	t.Parallel()
 	tests := testsByName(t)
-	data, err := os.ReadFile("docs/reliability.md")
+	data, err := os.ReadFile("docs/complaints.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -373,11 +484,11 @@ func TestReliabilityPageNamesTests(t *testing.T) {
 		found = append(found, row[1])
 		names := codeSpan.FindAllStringSubmatch(row[2], -1)
 		if len(names) == 0 {
-			t.Errorf("docs/reliability.md: complaint %s: no test shows that it is not possible", row[1])
+			t.Errorf("docs/complaints.md: complaint %s: no test shows that it is not possible", row[1])
 		}
 		for _, m := range names {
 			if !testName.MatchString(m[1]) || !tests[m[1]] {
-				t.Errorf("docs/reliability.md: complaint %s: there is no test %s", row[1], m[1])
+				t.Errorf("docs/complaints.md: complaint %s: there is no test %s", row[1], m[1])
 			}
 		}
 	}
@@ -434,7 +545,7 @@ func TestProgramsInDocs(t *testing.T) {
 		t.Fatal(err)
 	}
 	found := 0
-	for _, name := range []string{"README.md", "docs/writing-jobs.md"} {
+	for _, name := range []string{"docs/first-job.md", "docs/writing-jobs.md"} {
 		data, err := os.ReadFile(name)
 		if err != nil {
 			t.Fatal(err)

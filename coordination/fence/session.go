@@ -95,7 +95,7 @@ func (e *BehindError) Error() string {
 	if e.Copied {
 		what, command = "this registry was copied from another one", "wasmjob adopt"
 	}
-	return fmt.Sprintf("%s: it gives out transaction number %d, and %d was given out before (%s); fences and trigger rounds would repeat, so nothing begins; run '%s' (docs/cluster.md, A registry that has gone back)",
+	return fmt.Sprintf("%s: it gives out transaction number %d, and %d was given out before (%s); fences and trigger rounds would repeat, so nothing begins; run '%s' (docs/registry-restore.md)",
 		what, e.Next, e.Known, e.From, command)
 }
 

@@ -1,91 +1,74 @@
 package jobconfig
 
 import (
-	"encoding/json"
 	"regexp"
 	"strings"
+
+	"github.com/wasmjob/wasmjob/internal/schema"
 )
 
-// SchemaURL names the JSON Schema of a definition; docs/job.schema.json is published
-// there.
-const SchemaURL = "https://raw.githubusercontent.com/wasmjob/wasmjob/main/docs/job.schema.json"
+// SchemaName is the name of the schema of a definition; docs/job.schema.json is it.
+const SchemaName = "job"
 
 // Schema returns the JSON Schema of one job of a definition file, for editors. What
 // it refuses, a host refuses; a host looks closer, at cron expressions for example.
 func Schema() []byte {
-	root := schemaObject(map[string]any{})
-	root["$schema"] = "https://json-schema.org/draft/2020-12/schema"
-	root["$id"] = SchemaURL
-	root["title"] = "wasmjob job definition"
-	properties := root["properties"].(map[string]any)
-	var required []string
+	var root schema.Object
+	groups := make(map[string]schema.Object)
 	for _, s := range settings {
-		fields := properties
-		name := s.Name
+		f := schema.Field{Name: s.Name, Help: plain(s.Help) + ". Default: " + plain(s.Default), Required: s.Required, Is: s.shape()}
 		if group, field, nested := strings.Cut(s.Name, "."); nested {
-			fields, name = properties[group].(map[string]any)["properties"].(map[string]any), field
+			f.Name = field
+			groups[group] = append(groups[group], f)
+			continue
 		}
-		fields[name] = s.schema()
-		if s.Required {
-			required = append(required, s.Name)
+		root = append(root, f)
+	}
+	for i, f := range root {
+		if group, ok := groups[f.Name]; ok {
+			root[i].Is = group.Shape()
 		}
 	}
-	root["required"] = required
-	text, _ := json.MarshalIndent(root, "", "  ") // maps, texts and numbers always have a JSON form
-	return append(text, '\n')
-}
-
-func schemaObject(properties map[string]any) map[string]any {
-	return map[string]any{"type": "object", "additionalProperties": false, "properties": properties}
+	return schema.Document(SchemaName, "wasmjob job definition", root)
 }
 
 // markdownLink is replaced by its text, for editors show none.
 var markdownLink = regexp.MustCompile(`\[([^]]*)\]\([^)]*\)`)
 
-func (s Setting) schema() map[string]any {
-	scalar := []string{"string", "number", "boolean"} // YAML has no quotes around most texts
-	one := func(kinds ...map[string]any) map[string]any { return map[string]any{"anyOf": kinds} }
-	pattern := func(p string) map[string]any { return map[string]any{"type": "string", "pattern": p} }
-	var schema map[string]any
+// shape is what the value of a setting may be.
+func (s Setting) shape() schema.Shape {
 	switch s.Type {
 	case Boolean:
-		schema = one(map[string]any{"type": "boolean"}, pattern("^([Yy][Ee][Ss]|[Nn][Oo]|[Oo][Nn]|[Oo][Ff][Ff]|[Tt][Rr][Uu][Ee]|[Ff][Aa][Ll][Ss][Ee])$"))
+		return schema.Boolean()
 	case Number:
-		schema = one(map[string]any{"type": "integer", "minimum": s.Min, "maximum": s.Max}, pattern("^[-+]?(0|[1-9][0-9]*)$"))
+		return schema.Integer(s.Min, s.Max)
 	case Duration:
-		schema = one(map[string]any{"const": 0}, pattern(`^([0-9]{1,6}d|([0-9]{1,6}d)?([-+]?0|\+?(([0-9]+\.?[0-9]*|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h))+))$`))
+		return schema.Duration()
 	case Size:
-		schema = one(map[string]any{"type": "integer", "minimum": 0, "maximum": s.Max}, pattern(`^\s*[0-9.]+\s*([KkMmGg]?[Ii]?[Bb])?\s*$`))
+		return schema.Size(s.Max)
 	case Word:
-		anyCase := ""
-		for _, w := range s.Words {
-			for _, r := range w {
-				anyCase += "[" + strings.ToUpper(string(r)) + strings.ToLower(string(r)) + "]"
-			}
-			anyCase += "|"
-		}
-		schema = one(map[string]any{"enum": s.Words}, pattern(`^\s*(`+strings.TrimSuffix(anyCase, "|")+`)\s*$`))
+		return schema.AnyCase(s.Words...)
 	case Texts:
-		schema = map[string]any{"type": "array", "items": map[string]any{"type": scalar}}
+		return schema.List(schema.Text())
 	case Outcomes:
-		outcome := map[string]any{"enum": RetryOutcomes()}
-		schema = one(map[string]any{"type": "array", "items": one(outcome, map[string]any{"type": "string"})}, outcome, map[string]any{"type": "string"})
+		outcome := schema.Any(schema.Words(RetryOutcomes()...), schema.Shape{"type": "string"})
+		return schema.Any(schema.List(outcome), outcome)
 	case Several:
-		schedule := schemaObject(map[string]any{"cron": map[string]any{"type": scalar}, "timeZone": map[string]any{"type": scalar}, "jobParameter": map[string]any{"type": scalar}})
-		schedule["required"] = []string{"cron"}
-		schema = map[string]any{"type": "array", "items": schedule, "maxItems": MaxSchedules}
+		list := schema.List(schema.Object{
+			{Name: "cron", Required: true, Is: schema.Text()}, {Name: "timeZone", Is: schema.Text()}, {Name: "jobParameter", Is: schema.Text()},
+		}.Shape())
+		list["maxItems"] = MaxSchedules
+		return list
 	case ItemList:
-		schema = one(map[string]any{"type": scalar}, map[string]any{"type": "object", "additionalProperties": map[string]any{"type": scalar}})
+		return schema.Any(schema.Text(), schema.Map(schema.Text()))
 	case Mapping:
-		schema = schemaObject(map[string]any{})
 		if s.Name == keyProps {
-			schema = map[string]any{"type": "object", "additionalProperties": map[string]any{"type": scalar}}
+			return schema.Map(schema.Text())
 		}
+		return schema.Object{}.Shape()
 	default:
-		schema = map[string]any{"type": scalar}
+		return schema.Text()
 	}
-	schema["description"] = plain(s.Help) + ". Default: " + plain(s.Default)
-	return schema
 }
 
 func plain(markdown string) string {

@@ -205,7 +205,7 @@ func ItemNumber(name string) (int, bool) {
 }
 
 // ErrRemoved says that the job is not in the registry any more. It is not brought back
-// by a host that is running; see docs/operating.md.
+// by a host that is running; see docs/standing-orders.md.
 var ErrRemoved = errors.New("the job was removed from the registry")
 
 // ClusterHosts is the node whose children are the hosts of a namespace, whatever jobs

@@ -28,7 +28,7 @@ const (
 )
 
 // grace is what a supervisor allows beyond the drain timeout, as
-// docs/operating.md asks for.
+// docs/stopping.md asks for.
 const grace = 10 * time.Second
 
 // program is wasmjob, built once for all tests by the command in the

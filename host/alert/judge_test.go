@@ -12,6 +12,7 @@ import (
 	"github.com/wasmjob/wasmjob/coordination/tree"
 	"github.com/wasmjob/wasmjob/host/alert"
 	"github.com/wasmjob/wasmjob/host/event"
+	"github.com/wasmjob/wasmjob/test/schemas"
 )
 
 // The judge has no clock of its own: these tests say what time it is.
@@ -39,7 +40,9 @@ type bench struct {
 // file reads rules.
 func file(t *testing.T, rules string) *alert.File {
 	t.Helper()
-	f, err := alert.Parse("alerts.yaml", []byte("receivers:\n  hook: {webhook: {url: https://hook.example}}\nroutes:\n  - {name: all, to: hook}\n"+rules))
+	text := "receivers:\n  hook: {webhook: {url: https://hook.example}}\nroutes:\n  - {name: all, to: hook}\n" + rules
+	f, err := alert.Parse("alerts.yaml", []byte(text))
+	schemas.New(t, alert.Schema()).Check(t, text, err)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/wasmjob/wasmjob/host/alert"
+	"github.com/wasmjob/wasmjob/test/schemas"
 )
 
 // post plays the one that sends: it plans, and notes what was sent on the alerts.
@@ -30,6 +31,7 @@ const receivers = `receivers:
 func newPost(t *testing.T, routes string) *post {
 	t.Helper()
 	f, err := alert.Parse("alerts.yaml", []byte(receivers+routes))
+	schemas.New(t, alert.Schema()).Check(t, receivers+routes, err)
 	if err != nil {
 		t.Fatal(err)
 	}

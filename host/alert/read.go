@@ -17,6 +17,7 @@ import (
 	"github.com/wasmjob/wasmjob/host/config/ceiling"
 	"github.com/wasmjob/wasmjob/host/config/fields"
 	"github.com/wasmjob/wasmjob/host/config/ownership"
+	"github.com/wasmjob/wasmjob/internal/schema"
 	"github.com/wasmjob/wasmjob/internal/text/times"
 	"github.com/wasmjob/wasmjob/internal/text/words"
 )
@@ -57,7 +58,7 @@ func (p *parser) file(root *yaml.Node) {
 	if root == nil {
 		return
 	}
-	found := p.Fields(root, "", "receivers", "routes", "defaults", "jobs", "hosts", "errorHandlers")
+	found := p.Fields(root, "", fileFields)
 	if n := found["receivers"]; n != nil {
 		p.Pairs(n, "receivers", p.receiver)
 	}
@@ -67,7 +68,7 @@ func (p *parser) file(root *yaml.Node) {
 	p.Each(found["routes"], "routes", p.route)
 	if n := found["defaults"]; n != nil {
 		e := entry{}
-		p.rules(&e, n, "defaults")
+		p.rules(&e, n, "defaults", ruleFields)
 		p.out.entries = append(p.out.entries, e)
 	}
 	p.Each(found["jobs"], "jobs", p.job)
@@ -76,9 +77,6 @@ func (p *parser) file(root *yaml.Node) {
 		p.Pairs(n, "errorHandlers", p.handler)
 	}
 }
-
-// ruleFields are the fields of rules.
-var ruleFields = []string{"failures", "succeedEvery", "startWithin", "longerThan", "longerThanUsual", "lost", "held", "refused"}
 
 func (p *parser) job(n *yaml.Node) {
 	e := entry{}
@@ -92,20 +90,20 @@ func (p *parser) job(n *yaml.Node) {
 	if len(e.jobs) == 0 {
 		p.Problem(n, "jobs", "jobs is missing, expected a pattern of jobs, such as team-a-*")
 	}
-	p.rules(&e, n, "jobs", "jobs")
+	p.rules(&e, n, "jobs", jobFields)
 	p.out.entries = append(p.out.entries, e)
 }
 
 // rules reads the rules in a mapping, which may have other fields, too.
-func (p *parser) rules(e *entry, n *yaml.Node, field string, others ...string) {
-	found := p.Fields(n, field, append(slices.Clone(others), ruleFields...)...)
-	for _, name := range ruleFields {
+func (p *parser) rules(e *entry, n *yaml.Node, field string, known schema.Object) {
+	found := p.Fields(n, field, known)
+	for _, name := range ruleFields.Names() {
 		if found[name] != nil {
 			e.fields = append(e.fields, name)
 		}
 	}
 	if v := found["failures"]; v != nil {
-		n := p.number(v, field+".failures", 1, 1000)
+		n := p.number(v, field+".failures", 1, mostFailures)
 		e.set = append(e.set, func(r *Rules) { r.Failures = n })
 	}
 	for name, at := range map[string]func(*Rules) *time.Duration{
@@ -138,7 +136,7 @@ func (p *parser) hosts(n *yaml.Node) {
 	if n == nil {
 		return
 	}
-	found := p.Fields(n, "hosts", "gone", "session", "registry", "history")
+	found := p.Fields(n, "hosts", hostFields)
 	for name, at := range map[string]*bool{"gone": &p.out.Hosts.Gone, "session": &p.out.Hosts.Session, "registry": &p.out.Hosts.Registry, "history": &p.out.Hosts.History} {
 		if v := found[name]; v != nil {
 			*at = p.yes(v, "hosts."+name)
@@ -162,7 +160,7 @@ func (p *parser) handler(key, value *yaml.Node) {
 }
 
 func (p *parser) route(n *yaml.Node) {
-	found := p.Fields(n, "routes", "name", "jobs", "rules", "to", "group", "wait", "repeat", "resolved", "continue")
+	found := p.Fields(n, "routes", routeFields)
 	r := Route{Group: []string{"job"}, Wait: DefaultWait, Repeat: DefaultRepeat, Resolved: true}
 	if name, ok := p.Text(found["name"], "routes.name"); ok {
 		r.Name = name
@@ -218,18 +216,6 @@ func (p *parser) route(n *yaml.Node) {
 	p.out.Routes = append(p.out.Routes, r)
 }
 
-// receiverFields are the fields of each kind; the first is demanded of it, unless
-// there is an alternative.
-var receiverFields = map[Kind][]string{
-	Email:    {"to", "from", "server", "user", "passwordFile", "plain"},
-	Slack:    {"url", "urlFile"},
-	DingTalk: {"url", "urlFile", "secretFile"},
-	WeCom:    {"url", "urlFile"},
-	Feishu:   {"url", "urlFile", "secretFile"},
-	Telegram: {"chat", "tokenFile", "url"},
-	Webhook:  {"url", "urlFile", "tokenFile"},
-}
-
 func (p *parser) receiver(key, value *yaml.Node) {
 	field := fields.Join("receivers", key.Value)
 	if !isName(key.Value) {
@@ -240,7 +226,7 @@ func (p *parser) receiver(key, value *yaml.Node) {
 	for _, k := range Kinds() {
 		names = append(names, string(k))
 	}
-	kinds := p.Fields(value, field, names...)
+	kinds := p.Fields(value, field, receiverKinds)
 	if value.Kind == yaml.MappingNode && len(kinds) != 1 && len(value.Content) <= 2*len(kinds) {
 		p.Problem(value, field, "found %d kinds of receivers, expected one of %s", len(kinds), strings.Join(names, ", "))
 	}
@@ -252,7 +238,7 @@ func (p *parser) receiver(key, value *yaml.Node) {
 }
 
 func (p *parser) receiverOf(r *Receiver, n *yaml.Node, field string) {
-	found := p.Fields(n, field, receiverFields[r.Kind]...)
+	found := p.Fields(n, field, receiverFields[r.Kind])
 	text := func(name string) string {
 		s, _ := p.Text(found[name], fields.Join(field, name))
 		return s

@@ -12,6 +12,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/wasmjob/wasmjob/host/alert"
+	"github.com/wasmjob/wasmjob/test/schemas"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -75,6 +76,8 @@ func TestParse(t *testing.T) {
 // what was expected.
 func TestParse_mistakes(t *testing.T) {
 	t.Parallel()
+	editor := schemas.New(t, alert.Schema())
+	editor.Check(t, full, nil)
 	const head = "receivers: {hook: {webhook: {url: \"https://hook.example\"}}}\n"
 	for text, want := range map[string]string{
 		"":                            "a.yaml: the file is empty, expected receivers and routes",
@@ -110,9 +113,13 @@ func TestParse_mistakes(t *testing.T) {
 		"receivers: {a: {email: {to: a@b.c, from: a@b.c, server: \"s:25\", user: u, passwordFile: p, plain: true}}}\nroutes: []": `a password for a connection without TLS`,
 	} {
 		_, err := alert.Parse("a.yaml", []byte(text))
+		editor.Check(t, text, err)
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s\ngot  %v\nwant %s", text, err, want)
 		}
+	}
+	if editor.Refused < 15 {
+		t.Errorf("the schema refuses %d of these files: it shows little", editor.Refused)
 	}
 }
 

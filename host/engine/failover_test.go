@@ -77,7 +77,7 @@ func TestFailover_runsAtOnceWhenItsOutcomeIsUnknown(t *testing.T) {
 	})
 }
 
-// TestADeadHostsFinishedItemsAreNotRunAgain (T4 of docs/reliability.md): what had finished runs
+// TestADeadHostsFinishedItemsAreNotRunAgain (T4 of docs/complaints.md): what had finished runs
 // again because its host is gone, one takeover runs the job several times, and
 // runs begin before they are due. A host dies in each second of a fire in which
 // its items end one after another; what had not ended runs again, once, and
@@ -129,7 +129,7 @@ func TestADeadHostsFinishedItemsAreNotRunAgain(t *testing.T) {
 	}
 }
 
-// TestHostsThatAreRestartedInTurnOweOnlyWhatWasUnfinished (T5 of docs/reliability.md): two
+// TestHostsThatAreRestartedInTurnOweOnlyWhatWasUnfinished (T5 of docs/complaints.md): two
 // hosts are restarted in turn, each takes over from the other what had finished
 // long ago, the marks of that stay, and the job never fires again. Here each
 // restart hands over what was running, if the host was killed, and nothing if it

@@ -17,7 +17,7 @@ import (
 	"github.com/wasmjob/wasmjob/host/event"
 )
 
-// TestAnOrphanInALatchHoldsUpNoStart (T6 of docs/reliability.md): somebody who is gone, or who
+// TestAnOrphanInALatchHoldsUpNoStart (T6 of docs/complaints.md): somebody who is gone, or who
 // does not get on, has left a node in the latch of the election, and hosts that
 // start wait behind it for ever. Nobody of ElasticJob's is there. Hosts that
 // start wait half a minute, all jobs at once, say for whom, and go on; a crash

@@ -77,7 +77,7 @@ func TestRestless(t *testing.T) {
 	})
 }
 
-// TestAHostThatWaitsForASlowItemAsksTheRegistryForNothing (T6 of docs/reliability.md, too): a
+// TestAHostThatWaitsForASlowItemAsksTheRegistryForNothing (T6 of docs/complaints.md, too): a
 // host that waits for a division asks the registry ten times a second and more
 // for each job, until the next fire, and one slow item keeps it waiting. Here
 // what is idle moves at once, and the host that waits asks for nothing.

@@ -51,7 +51,7 @@ var away = map[string]func(r *rig, m *machine){
 	"the session ends": func(_ *rig, m *machine) { m.expire() },
 }
 
-// TestNoJobFallsSilentAtWhateverStepTheRegistryGoes (T1 of docs/reliability.md, too): only some
+// TestNoJobFallsSilentAtWhateverStepTheRegistryGoes (T1 of docs/complaints.md, too): only some
 // of a process's jobs die with its session, since each notices by itself, at
 // whatever it is doing. Here the registry goes at each operation of a host with
 // several jobs, in each way. When it is back, the first instant after one

@@ -12,7 +12,7 @@ import (
 type Wait string
 
 // The waits. Each has a deadline, and when that is reached an event with a
-// *[WaitError]'s text; docs/operating.md says what becomes of it then.
+// *[WaitError]'s text; docs/waits.md says what becomes of it then.
 const (
 	WaitSession    Wait = "session"        // a session with the registry
 	WaitRegistry   Wait = "registry"       // an answer of the registry, or that it takes what it refuses

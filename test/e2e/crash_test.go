@@ -12,7 +12,7 @@ import (
 	"github.com/wasmjob/wasmjob/host/event"
 )
 
-// TestNothingIsShownAsRunningWhoseHostIsGone (T3 of docs/reliability.md): a run stays RUNNING
+// TestNothingIsShownAsRunningWhoseHostIsGone (T3 of docs/complaints.md): a run stays RUNNING
 // for ever when who ran it was killed or stopped, or is RUNNING again though it
 // was ended, and nothing begins any more because of it. Here RUNNING is what a
 // living session says of itself: it goes with the session, also when nobody is

@@ -10,7 +10,7 @@ import (
 	"github.com/wasmjob/wasmjob/test/zkserver"
 )
 
-// TestNoJobFallsSilentWhenZooKeeperGoesAndComes (T1 of docs/reliability.md): a session is lost,
+// TestNoJobFallsSilentWhenZooKeeperGoesAndComes (T1 of docs/complaints.md): a session is lost,
 // it comes back, and some of a process's jobs never fire again, or have shut
 // themselves down, while others go on. Thirty jobs on two hosts go through
 // every way in which ZooKeeper can go; after each of them every item of every

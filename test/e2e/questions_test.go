@@ -10,11 +10,11 @@ import (
 	"github.com/wasmjob/wasmjob/host/event"
 )
 
-// TestEightQuestions: each command that docs/operating.md answers a question with ends well,
+// TestEightQuestions: each command that docs/questions.md answers a question with ends well,
 // and answers in the form that is printed there; the table before them has their commands and lines.
 func TestEightQuestions(t *testing.T) {
 	t.Parallel()
-	page, err := os.ReadFile("../../docs/operating.md")
+	page, err := os.ReadFile("../../docs/questions.md")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -75,7 +75,7 @@ func open(path string, data []byte) (*Document, error) {
 	return d, nil
 }
 
-const heading = "# Who may do what on this host: 'wasmjob user' and 'wasmjob token' edit this file,\n# docs/access.md describes it. Hosts read it again when it changes."
+const heading = "# yaml-language-server: $schema=https://raw.githubusercontent.com/wasmjob/wasmjob/main/docs/users.schema.json\n# Who may do what on this host: 'wasmjob user' and 'wasmjob token' edit this file,\n# docs/access.md describes it. Hosts read it again when it changes."
 
 func (d *Document) text() ([]byte, error) {
 	var b bytes.Buffer

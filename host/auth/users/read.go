@@ -94,7 +94,7 @@ func parse(name string, data []byte, open func(string) ([]byte, error)) (*Set, e
 		out: &Set{users: map[string]User{}, tokens: map[string]Token{}, subjects: map[string]string{}, digest: sha256.Sum256(data)},
 	}
 	root := r.Root(data, "expected users, tokens or oidc; \"users: []\" has no users in it", "the fields users, tokens and oidc")
-	f := r.Fields(root, "", "users", "tokens", "oidc")
+	f := r.Fields(root, "", fileFields)
 	r.Each(f["users"], "users", r.user)
 	r.Each(f["tokens"], "tokens", r.token)
 	if n := f["oidc"]; n != nil {
@@ -142,7 +142,7 @@ func (r *reader) name(entry, n *yaml.Node, field string) (name string, ok bool) 
 }
 
 func (r *reader) user(n *yaml.Node) {
-	f := r.Fields(n, "users", "name", "password", "roles", "certificates")
+	f := r.Fields(n, "users", userFields)
 	name, ok := r.name(n, f["name"], "users.name")
 	if !ok {
 		return
@@ -202,7 +202,7 @@ func (r *reader) roles(entry, n *yaml.Node, field string) (list []auth.Binding) 
 var tokenID = regexp.MustCompile(`^[A-Za-z0-9]{8,32}$`)
 
 func (r *reader) token(n *yaml.Node) {
-	f := r.Fields(n, "tokens", "name", "id", "sha256", "roles", "created", "expires")
+	f := r.Fields(n, "tokens", tokenFields)
 	name, ok := r.name(n, f["name"], "tokens.name")
 	if !ok {
 		return
@@ -238,7 +238,7 @@ func (r *reader) token(n *yaml.Node) {
 
 // provider reads the section oidc.
 func (r *reader) provider(n *yaml.Node) {
-	f := r.Fields(n, "oidc", "name", "issuer", "clientId", "clientSecretFile", "scopes", "nameClaim", "groupsClaim", "groups")
+	f := r.Fields(n, "oidc", providerFields)
 	text := func(field, standard string) string {
 		v, ok := r.Text(f[field], "oidc."+field)
 		if !ok || v == "" {

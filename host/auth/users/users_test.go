@@ -25,7 +25,9 @@ import (
 	"github.com/wasmjob/wasmjob/host/config/fields"
 	"github.com/wasmjob/wasmjob/host/config/filelock"
 	"github.com/wasmjob/wasmjob/host/config/ownership"
+	"github.com/wasmjob/wasmjob/internal/schema"
 	"github.com/wasmjob/wasmjob/internal/text/words"
+	"github.com/wasmjob/wasmjob/test/schemas"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -106,6 +108,8 @@ func TestParse(t *testing.T) {
 // TestMistakes: each is named with its line and field, and what was expected.
 func TestMistakes(t *testing.T) {
 	t.Parallel()
+	editor := schemas.New(t, Schema())
+	editor.Check(t, full, nil)
 	for text, want := range map[string]string{
 		"":                         "u.yaml: the file is empty, expected users",
 		"# nothing":                "u.yaml: the file is empty",
@@ -145,6 +149,7 @@ func TestMistakes(t *testing.T) {
 		"oidc: {issuer: 'https://x', clientId: x, scopes: ['a b'], groups: {}}":             `found "a b", expected a scope`,
 	} {
 		_, err := parse("/etc/u.yaml", []byte(text), secretFiles)
+		editor.Check(t, text, err)
 		var problems fields.Problems
 		if !errors.As(err, &problems) || !strings.Contains(strings.ReplaceAll(err.Error(), "/etc/u.yaml", "u.yaml"), want) {
 			t.Errorf("%s\n\t%v\nwant\t%s", text, err, want)
@@ -152,6 +157,9 @@ func TestMistakes(t *testing.T) {
 		if err != nil && (strings.Contains(err.Error(), "hunter2") || strings.Contains(err.Error(), "hush")) {
 			t.Errorf("the message shows a secret: %v", err)
 		}
+	}
+	if editor.Refused < 15 {
+		t.Errorf("the schema refuses %d of these files: it shows little", editor.Refused)
 	}
 	_, err := parse("/u.yaml", []byte("users:\n- {name: '', roles: {x: y}}\n- {name: ann, roles: {x: '*'}}\n"), secretFiles)
 	var problems fields.Problems
@@ -238,7 +246,7 @@ func TestEdit(t *testing.T) {
 	if u, ok := s.User("ann"); !ok || u.Password.String() != someHash || len(u.Bindings) != 2 || !reflect.DeepEqual(u.Bindings[1].Jobs, []string{"etl-*", "no: yaml #", "123"}) {
 		t.Errorf("%+v\n%s", u, text)
 	}
-	if info, err := os.Stat(name); err != nil || info.Mode().Perm() != 0o600 || !strings.HasPrefix(text, "# Who may do what") {
+	if info, err := os.Stat(name); err != nil || info.Mode().Perm() != 0o600 || !strings.HasPrefix(text, schema.Line(SchemaName)+"\n# Who may do what") {
 		t.Errorf("%v\n%s", err, text)
 	}
 	var token string

@@ -18,6 +18,7 @@ import (
 
 	"github.com/wasmjob/wasmjob/host/config/fields"
 	"github.com/wasmjob/wasmjob/host/config/filelock"
+	"github.com/wasmjob/wasmjob/internal/schema"
 	"github.com/wasmjob/wasmjob/internal/text/words"
 )
 
@@ -124,7 +125,7 @@ func Read(path string) (*Set, error) {
 func Parse(name string, data []byte) (*Set, error) {
 	f := &fields.File{Name: name}
 	root := f.Root(data, "expected contexts", "a mapping with contexts")
-	m := f.Fields(root, "", "current", "contexts")
+	m := f.Fields(root, "", schema.Object{{Name: "current"}, {Name: "contexts"}})
 	s := &Set{Contexts: make(map[string]Context)}
 	f.Pairs(m["contexts"], "contexts", func(key, value *yaml.Node) {
 		if err := CheckName(key.Value); err != nil {
@@ -144,7 +145,7 @@ func Parse(name string, data []byte) (*Set, error) {
 
 func parseContext(f *fields.File, n *yaml.Node, field string) Context {
 	before := f.Problems.Len()
-	m := f.Fields(n, field, "admin", "tokenFile", "ca", "registry", "namespace")
+	m := f.Fields(n, field, schema.Object{{Name: "admin"}, {Name: "tokenFile"}, {Name: "ca"}, {Name: "registry"}, {Name: "namespace"}})
 	text := func(name string) string {
 		found, _ := f.Text(m[name], fields.Join(field, name))
 		return found

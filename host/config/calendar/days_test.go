@@ -1,15 +1,21 @@
 package calendar
 
 import (
+	"errors"
 	"math/rand/v2"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/wasmjob/wasmjob/test/schemas"
 )
 
 func parse(t testing.TB, file, text string) *Days {
 	t.Helper()
 	days, problems := Parse(file, []byte(text))
+	if tt, ok := t.(*testing.T); ok && strings.HasSuffix(file, SuffixYAML) && len(problems) == 0 {
+		schemas.New(tt, Schema()).Check(tt, text, nil)
+	}
 	if len(problems) > 0 {
 		t.Fatalf("%s: %v", file, problems)
 	}
@@ -58,6 +64,7 @@ yearly: [12-25, 02-29]
 
 func TestBrokenYAML(t *testing.T) {
 	t.Parallel()
+	editor := schemas.New(t, Schema())
 	for text, want := range map[string]string{
 		"":                               "the file is empty",
 		"days: []":                       "found an empty list",
@@ -74,9 +81,13 @@ func TestBrokenYAML(t *testing.T) {
 		"- 2026-12-24":                                "expected a mapping",
 	} {
 		days, problems := Parse("x.calendar.yaml", []byte(text))
+		editor.Check(t, text, errors.New("refused"))
 		if days != nil || len(problems) == 0 || !strings.Contains(problems[0].String(), want) {
 			t.Errorf("%q: %v, %v; want %s", text, days, problems, want)
 		}
+	}
+	if editor.Refused < 4 {
+		t.Errorf("the schema refuses %d of these files: it shows little", editor.Refused)
 	}
 }
 

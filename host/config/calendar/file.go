@@ -1,7 +1,6 @@
 package calendar
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"strings"
@@ -104,18 +103,13 @@ func readYAML(file string, data []byte) (*Days, []Problem) {
 }
 
 func (s *set) fields(f *fields.File, root *yaml.Node) {
-	found := map[string]*yaml.Node{}
-	f.Pairs(root, "", func(key, value *yaml.Node) {
-		switch key.Value {
-		case "days", "ranges", "weekdays", "yearly", "description":
-			found[key.Value] = value
-		case "timeZone":
+	for i := 0; i < len(root.Content); i += 2 {
+		if key := root.Content[i]; key.Value == "timeZone" {
 			f.Problem(key, "timeZone", "a calendar has no time zone: a day is that of each job's own zone; leave it out")
-		default:
-			known := []string{"days", "ranges", "weekdays", "yearly", "description"}
-			f.Problem(key, "", "unknown field %q%s", words.Clip(key.Value), cmp.Or(words.Suggest(key.Value, known), ", expected one of "+strings.Join(known, ", ")))
+			return
 		}
-	})
+	}
+	found := f.Fields(root, "", fileFields)
 	each := func(field string, add func(string) error) {
 		f.Texts(found[field], field, func(n *yaml.Node, text string) {
 			if err := add(text); err != nil {
@@ -127,7 +121,7 @@ func (s *set) fields(f *fields.File, root *yaml.Node) {
 	each("weekdays", s.weekday)
 	each("yearly", s.yearly)
 	f.Each(found["ranges"], "ranges", func(n *yaml.Node) {
-		ends := f.Fields(n, "ranges", "from", "to")
+		ends := f.Fields(n, "ranges", rangeFields)
 		from, hasFrom := f.Text(ends["from"], "ranges.from")
 		to, hasTo := f.Text(ends["to"], "ranges.to")
 		if !hasFrom || !hasTo {

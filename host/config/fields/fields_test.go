@@ -10,13 +10,15 @@ import (
 	"time"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/wasmjob/wasmjob/internal/schema"
 )
 
 // read reads a file with one field of each kind.
 func read(text string) (found string, err error) {
 	f := &File{Name: "/etc/x.yaml"}
 	root := f.Root([]byte(text), "expected fields", "a mapping of fields")
-	m := f.Fields(root, "", "text", "list", "path", "time", "map")
+	m := f.Fields(root, "", schema.Object{{Name: "text"}, {Name: "list"}, {Name: "path"}, {Name: "time"}, {Name: "map"}})
 	if t, ok := f.Text(m["text"], "text"); ok {
 		found += "text=" + t + ";"
 	}

@@ -11,6 +11,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/wasmjob/wasmjob/host/config/yamlnode"
+	"github.com/wasmjob/wasmjob/internal/schema"
 	"github.com/wasmjob/wasmjob/internal/text/words"
 )
 
@@ -63,12 +64,13 @@ func (f *File) Root(data []byte, empty, expected string) *yaml.Node {
 }
 
 // Fields returns the values of a mapping by name. field is the mapping's own name; the
-// names of its entries come after it.
-func (f *File) Fields(n *yaml.Node, field string, known ...string) map[string]*yaml.Node {
+// names of its entries come after it. The schema for editors is made of the same object.
+func (f *File) Fields(n *yaml.Node, field string, object schema.Object) map[string]*yaml.Node {
 	found := map[string]*yaml.Node{}
 	f.Pairs(n, field, func(key, value *yaml.Node) {
-		if !slices.Contains(known, key.Value) {
+		if !object.Has(key.Value) {
 			expected := words.Late(func() string {
+				known := object.Names()
 				return cmp.Or(words.Suggest(key.Value, known), ", expected one of "+strings.Join(known, ", "))
 			})
 			f.Problem(key, field, "unknown field %q%s", words.Clip(key.Value), expected)

@@ -39,7 +39,7 @@ func (r *reader) parse(name string, data []byte) {
 	f := &file{reader: r, File: fields.File{Name: name}}
 	r.out.sources = append(r.out.sources, base(name))
 	root := f.Root(data, `expected the field grants; "grants: []" grants nothing`, "the fields grants, keys and trust")
-	found := f.Fields(root, "", "grants", "keys", "trust")
+	found := f.Fields(root, "", fileFields)
 	f.Pairs(found["keys"], "keys", f.key)
 	f.Each(found["grants"], "grants", f.entry)
 	f.Each(found["trust"], "trust", f.trust)
@@ -83,7 +83,7 @@ func (f *file) textOrFile(n *yaml.Node, field string) ([]byte, bool) {
 	if n.Kind == yaml.ScalarNode {
 		return []byte(n.Value), true
 	}
-	found := f.Fields(n, field, "file")
+	found := f.Fields(n, field, textFileFields)
 	if n.Kind != yaml.MappingNode || found["file"] == nil {
 		if n.Kind == yaml.MappingNode {
 			f.Problem(n, field, "expected a text, or {file: PATH}")
@@ -103,7 +103,7 @@ func (f *file) textOrFile(n *yaml.Node, field string) ([]byte, bool) {
 }
 
 func (f *file) trust(n *yaml.Node) {
-	found := f.Fields(n, "trust", "jobs", "keys", "inProcess")
+	found := f.Fields(n, "trust", trustFields)
 	if n.Kind != yaml.MappingNode {
 		return
 	}
@@ -165,7 +165,7 @@ func (r *reader) checkUses() {
 var sha256Hex = regexp.MustCompile(`^[0-9a-f]{64}$`)
 
 func (f *file) entry(n *yaml.Node) {
-	found := f.Fields(n, "", "jobs", "digests", "signers", "http", "net", "dirs", "kv", "secrets", "env", "config", "quotas")
+	found := f.Fields(n, "", entryFields)
 	if n.Kind != yaml.MappingNode {
 		return
 	}
@@ -247,7 +247,7 @@ func (f *file) secret(g *Grant, name, n *yaml.Node) {
 		f.Problem(n, field, "found a text, expected {file: PATH}, {dir: PATH} or {env: NAME}: secrets themselves do not stand in this file")
 		return
 	}
-	found := f.Fields(n, field, "file", "dir", "env", "readable")
+	found := f.Fields(n, field, secretFields)
 	if n.Kind != yaml.MappingNode {
 		return
 	}
@@ -349,7 +349,7 @@ func (f *file) variable(g *Grant, name, n *yaml.Node) {
 func (f *file) http(g *Grant, n *yaml.Node) {
 	found := map[string]*yaml.Node{"url": n}
 	if n.Kind != yaml.ScalarNode {
-		found = f.Fields(n, "http", "url", "methods", "private", "secrets", "ca", "cert", "key")
+		found = f.Fields(n, "http", httpFields)
 		if n.Kind != yaml.MappingNode {
 			return
 		}
@@ -421,7 +421,7 @@ func (f *file) tls(n *yaml.Node, field string, found map[string]*yaml.Node, may 
 func (f *file) net(g *Grant, n *yaml.Node) {
 	found := map[string]*yaml.Node{"to": n}
 	if n.Kind != yaml.ScalarNode {
-		found = f.Fields(n, "net", "to", "private", "ca", "cert", "key")
+		found = f.Fields(n, "net", netFields)
 		if n.Kind != yaml.MappingNode {
 			return
 		}
@@ -447,7 +447,7 @@ func (f *file) net(g *Grant, n *yaml.Node) {
 }
 
 func (f *file) directory(g *Grant, n *yaml.Node) {
-	found := f.Fields(n, "dirs", "host", "guest", "write", "quota", "files")
+	found := f.Fields(n, "dirs", dirFields)
 	if n.Kind != yaml.MappingNode {
 		return
 	}
@@ -458,7 +458,7 @@ func (f *file) directory(g *Grant, n *yaml.Node) {
 	}
 	d := Dir{
 		Host: f.path(found["host"], "dirs.host"), Guest: f.guestPath(found["guest"]), Write: f.bool(found["write"], "dirs.write"),
-		Bytes: f.size(found["quota"], "dirs.quota", 1<<50), Files: f.number(found["files"], "dirs.files", 1<<40), place: f.place(n),
+		Bytes: f.size(found["quota"], "dirs.quota", mostDirBytes), Files: f.number(found["files"], "dirs.files", mostDirFiles), place: f.place(n),
 	}
 	if d.Write {
 		d.Bytes, d.Files = cmp.Or(d.Bytes, DefaultDirBytes), cmp.Or(d.Files, DefaultDirFiles)
@@ -497,13 +497,13 @@ func (f *file) quotas(g *Grant, n *yaml.Node) {
 	if n == nil {
 		return
 	}
-	q := f.Fields(n, "quotas", "requests", "inFlight", "connections", "received", "sent", "connect", "firstByte")
+	q := f.Fields(n, "quotas", quotaFields)
 	g.Quotas = Quotas{
-		Requests:    int(f.number(q["requests"], "quotas.requests", 1_000_000)),
+		Requests:    int(f.number(q["requests"], "quotas.requests", mostRequests)),
 		InFlight:    int(f.number(q["inFlight"], "quotas.inFlight", abi.MaxHandles)),
 		Connections: int(f.number(q["connections"], "quotas.connections", abi.MaxHandles)),
-		Received:    f.size(q["received"], "quotas.received", 1<<40),
-		Sent:        f.size(q["sent"], "quotas.sent", 1<<40),
+		Received:    f.size(q["received"], "quotas.received", mostTraffic),
+		Sent:        f.size(q["sent"], "quotas.sent", mostTraffic),
 		Connect:     f.duration(q["connect"], "quotas.connect", time.Millisecond, 10*time.Minute),
 		FirstByte:   f.duration(q["firstByte"], "quotas.firstByte", time.Millisecond, 24*time.Hour),
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/wasmjob/wasmjob/host/config/fields"
 	"github.com/wasmjob/wasmjob/host/config/ownership"
 	"github.com/wasmjob/wasmjob/host/config/signature"
+	"github.com/wasmjob/wasmjob/test/schemas"
 )
 
 // publicKey is that of host/config/signature/testdata.
@@ -78,6 +79,7 @@ func parsed(t *testing.T, text string) *Set {
 	if err != nil {
 		t.Fatal(err)
 	}
+	schemas.New(t, Schema()).Check(t, text, nil)
 	return s
 }
 
@@ -240,6 +242,7 @@ func TestTrustInProcess(t *testing.T) {
 
 func TestMistakes(t *testing.T) {
 	t.Parallel()
+	editor := schemas.New(t, Schema())
 	entry := func(text string) string { return "grants:\n  - jobs: a\n    " + text }
 	for text, want := range map[string]string{
 		"":                               "the file is empty, expected the field grants",
@@ -328,6 +331,7 @@ func TestMistakes(t *testing.T) {
 		"grants: [{jobs: a, http: [https://a/" + strings.Repeat("x", 200) + "#]}]":                  "…",
 	} {
 		_, err := parse("dir/g.yaml", []byte(text), readFile)
+		editor.Check(t, text, err)
 		var e *Error
 		if !errors.As(err, &e) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s\n got %v\nwant %s", text, err, want)
@@ -336,6 +340,9 @@ func TestMistakes(t *testing.T) {
 		if strings.Contains(err.Error(), "geheim") {
 			t.Errorf("a secret is shown: %v", err)
 		}
+	}
+	if editor.Refused < 20 {
+		t.Errorf("the schema refuses %d of these files: it shows little", editor.Refused)
 	}
 }
 

@@ -17,6 +17,7 @@ import (
 
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 	"github.com/wasmjob/wasmjob/host/config/definition"
+	"github.com/wasmjob/wasmjob/internal/schema"
 	"github.com/wasmjob/wasmjob/internal/text/words"
 )
 
@@ -59,7 +60,7 @@ func (j Job) Definition() ([]byte, []string, error) {
 		var wrong *definition.Error
 		switch {
 		case err == nil:
-			return text, notes, nil
+			return append([]byte(schema.Line(jobconfig.SchemaName)+"\n"), text...), notes, nil
 		case !errors.As(err, &wrong):
 			return nil, notes, err
 		}

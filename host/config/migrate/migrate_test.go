@@ -19,6 +19,7 @@ import (
 	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/coordination/registry/embedded"
 	"github.com/wasmjob/wasmjob/host/config/definition"
+	"github.com/wasmjob/wasmjob/internal/schema"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -209,10 +210,15 @@ http:
 			t.Errorf("%s: %v", j.Name, err)
 			continue
 		}
-		if !strings.HasPrefix(string(text), want[j.Name]) {
+		line := schema.Line("job") + "\n"
+		body, ok := strings.CutPrefix(string(text), line)
+		if !ok {
+			t.Errorf("%s: expected the first line %q, found\n%s", j.Name, line, text)
+		}
+		if !strings.HasPrefix(body, want[j.Name]) {
 			t.Errorf("%s: found\n%s\nwant\n%s", j.Name, text, want[j.Name])
 		}
-		if strings.Contains(string(text), "secret") || strings.Count(string(text), "# ") != len(notes) {
+		if strings.Contains(body, "secret") || strings.Count(body, "# ") != len(notes) {
 			t.Errorf("%s: %d notes, and in\n%s", j.Name, len(notes), text)
 		}
 	}

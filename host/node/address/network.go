@@ -1,5 +1,5 @@
 // Package address chooses the address that names a server to operators and to other
-// hosts; docs/cluster.md has the rule.
+// hosts; docs/server-address.md has the rule.
 package address
 
 import (
@@ -90,7 +90,7 @@ func routeTo(ctx context.Context, address string) (netip.Addr, error) {
 	return local.Addr().Unmap(), errors.Join(err, c.Close())
 }
 
-// choose chooses the address that names this server; docs/cluster.md has the
+// choose chooses the address that names this server; docs/server-address.md has the
 // rule. doubt, if it is not empty, says why the rule could not be followed to
 // the letter.
 func (n network) choose(ctx context.Context, c Wanted) (ip, doubt string, err error) {

@@ -16,6 +16,7 @@ import (
 	"github.com/wasmjob/wasmjob/host/cli/command"
 	usercommand "github.com/wasmjob/wasmjob/host/cli/users"
 	"github.com/wasmjob/wasmjob/host/control/server"
+	"github.com/wasmjob/wasmjob/internal/schema"
 	"github.com/wasmjob/wasmjob/internal/text/words"
 )
 
@@ -54,7 +55,7 @@ func accessSettings(d defaults) []setting {
 		text("adminTlsKey", "FILE", "private key of that certificate", func(c *Config) *string { return &c.Access.TLS.Key }),
 		text("adminClientCa", "FILE", "authorities whose certificates clients may show in place of a token; the users file says whose they are", func(c *Config) *string { return &c.Access.TLS.ClientCA }),
 		{
-			key: "adminOpen", arg: "WHAT", standard: string(auth.OpenAuto),
+			key: "adminOpen", arg: "WHAT", standard: string(auth.OpenAuto), is: schema.Words(auth.Opens()...),
 			help: "what is answered without a token: all (/healthz, /readyz and /metrics), health (without /metrics), none, or auto: all on an address of this machine, else health",
 			set: func(c *Config, s string) error {
 				if !slices.Contains(auth.Opens(), s) {

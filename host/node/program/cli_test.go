@@ -20,7 +20,6 @@ import (
 	"go.uber.org/zap/zapcore"
 
 	"github.com/wasmjob/wasmjob/abi"
-	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 	"github.com/wasmjob/wasmjob/host/cli/command"
 	"github.com/wasmjob/wasmjob/host/cli/invoke"
 	"github.com/wasmjob/wasmjob/host/cli/terminal"
@@ -32,6 +31,7 @@ import (
 	"github.com/wasmjob/wasmjob/host/event"
 	"github.com/wasmjob/wasmjob/host/history/jsonl"
 	"github.com/wasmjob/wasmjob/host/sandbox/plugin"
+	"github.com/wasmjob/wasmjob/internal/schema"
 	"github.com/wasmjob/wasmjob/internal/text/words"
 )
 
@@ -216,7 +216,7 @@ Mon 2026-03-30 02:30:00 +02:00  CEST   2d2h later
 	runCLI(t, nil, "next", "* * * * *", "--zone", "Asia/Shangai").expect(t, exitUsage, "--zone", "Asia/Shanghai")
 	runCLI(t, nil, "next", "* * * * *", "--from", "soon").expect(t, exitUsage, `--from: "soon" is not a time`)
 	runCLI(t, nil, "next", "* * * * *", "--count", "0").expect(t, exitUsage, "--count")
-	runCLI(t, nil, "schema").expect(t, exitOK, `"$id": "`+jobconfig.SchemaURL+`"`, `"shardingTotalCount"`)
+	runCLI(t, nil, "schema").expect(t, exitOK, `"$id": "`+schema.URL("job")+`"`, `"shardingTotalCount"`)
 	runCLI(t, nil, "schema", "x").expect(t, exitUsage, "x")
 	runCLI(t, nil, "next").expect(t, exitUsage, "the cron expression is missing")
 }

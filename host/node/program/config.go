@@ -31,6 +31,7 @@ import (
 	"github.com/wasmjob/wasmjob/host/observe/metrics"
 	"github.com/wasmjob/wasmjob/host/observe/trace"
 	"github.com/wasmjob/wasmjob/host/sandbox/plugin"
+	"github.com/wasmjob/wasmjob/internal/schema"
 	"github.com/wasmjob/wasmjob/internal/text/times"
 	"github.com/wasmjob/wasmjob/internal/text/words"
 )
@@ -144,6 +145,8 @@ const (
 
 	defaultAdmin = "127.0.0.1:9770"
 
+	mostConcurrency = 1 << 20
+
 	// leastClockBound is more than clocks that are kept by NTP differ.
 	leastClockBound = 500 * time.Millisecond
 )
@@ -156,6 +159,8 @@ type setting struct {
 	arg, help string
 	// standard is the default, as text.
 	standard string
+	// is is what the value may be in the file, for editors; nil is any text.
+	is schema.Shape
 	// set reads the text into the Config.
 	set func(c *Config, text string) error
 	// show writes the Config's value as text that set reads.
@@ -193,6 +198,8 @@ const (
 )
 
 const (
+	mountHost     = "host" // the directory's keys
+	mountGuest    = "guest"
 	mountFlag     = "mount"
 	mountVariable = command.EnvPrefix + "MOUNTS"
 )
@@ -284,7 +291,7 @@ func textSetting(key, arg, standard, help string, field func(c *Config) *string)
 // boolSetting is true or false.
 func boolSetting(key, help string, field func(c *Config) *bool) setting {
 	return setting{
-		key: key, arg: "bool", standard: "false", help: help,
+		key: key, arg: "bool", standard: "false", help: help, is: schema.Any(schema.Boolean(), schema.Shape{"enum": []any{0, 1, "", "0", "1", "f", "F", "t", "T"}}),
 		set:  func(c *Config, s string) error { return setBool(field(c), s) },
 		show: func(c *Config) string { return strconv.FormatBool(*field(c)) },
 	}
@@ -293,7 +300,7 @@ func boolSetting(key, help string, field func(c *Config) *bool) setting {
 // durationSetting is a duration of at least so much.
 func durationSetting(key, standard string, least time.Duration, help string, field func(c *Config) *time.Duration) setting {
 	return setting{
-		key: key, arg: "DURATION", standard: standard, help: help,
+		key: key, arg: "DURATION", standard: standard, help: help, is: schema.Duration(),
 		set:  func(c *Config, s string) error { return setDuration(field(c), s, least) },
 		show: func(c *Config) string { return words.Duration(*field(c)) },
 	}
@@ -302,7 +309,7 @@ func durationSetting(key, standard string, least time.Duration, help string, fie
 // levelSetting is a level of the log.
 func levelSetting(key, help string, field func(c *Config) *zapcore.Level) setting {
 	return setting{
-		key: key, arg: "LEVEL", standard: "info", help: help,
+		key: key, arg: "LEVEL", standard: "info", help: help, is: schema.Words(levels()...),
 		set:  func(c *Config, s string) error { return setLevel(field(c), s) },
 		show: func(c *Config) string { return field(c).String() },
 	}
@@ -355,8 +362,9 @@ func hostSettings(d defaults) []setting {
 		show: func(c *Config) string { return c.DumpAddress },
 	})
 	format := textSetting("logFormat", "FORMAT", logConsole, "console or json", func(c *Config) *string { return &c.LogFormat })
+	formats := []string{logConsole, logJSON}
+	format.is = schema.Words(formats...)
 	format.set = checked(format.set, func(s string) error {
-		formats := []string{logConsole, logJSON}
 		if !slices.Contains(formats, s) {
 			return fmt.Errorf("%q is not a log format; want console or json%s", words.Clip(s), words.Suggest(s, formats))
 		}
@@ -375,12 +383,12 @@ func hostSettings(d defaults) []setting {
 		levelSetting("logLevel", "lowest level of the host's log: debug, info, warn or error", func(c *Config) *zapcore.Level { return &c.LogLevel }),
 		levelSetting("guestLogLevel", "lowest level of what jobs log: debug, info, warn or error", func(c *Config) *zapcore.Level { return &c.GuestLogLevel }),
 		{
-			key: "maxConcurrency", arg: "N", standard: "0",
+			key: "maxConcurrency", arg: "N", standard: "0", is: schema.Integer(0, mostConcurrency),
 			help: "most items that run at once on this host; 0 is 8 per processor",
 			set: func(c *Config, s string) error {
 				n, err := strconv.Atoi(s)
-				if err != nil || n < 0 || n > 1<<20 {
-					return fmt.Errorf("%q is not a number from 0 to %d", words.Clip(s), 1<<20)
+				if err != nil || n < 0 || n > mostConcurrency {
+					return fmt.Errorf("%q is not a number from 0 to %d", words.Clip(s), mostConcurrency)
 				}
 				c.MaxConcurrency = n
 				return nil
@@ -461,6 +469,7 @@ func setDumpAddress(c *Config, s string) error {
 // clockBoundSetting is how far the host's clock may be ahead.
 func clockBoundSetting() setting {
 	s := durationSetting("clockBound", "5s", leastClockBound, "how far this host's clock may be ahead of the registry's: nothing begins earlier than that before its instant by the registry's clock; off is no bound", func(c *Config) *time.Duration { return &c.ClockBound })
+	s.is = schema.Any(s.is, schema.Words(off))
 	set, show := s.set, s.show
 	s.set = func(c *Config, text string) error {
 		if text == off {
@@ -481,7 +490,7 @@ func clockBoundSetting() setting {
 // isolationSetting says whose guests run in processes of their own.
 func cacheSizeSetting() setting {
 	return setting{
-		key: "cacheSize", arg: "SIZE", standard: jobconfig.ShowSize(plugin.DefaultCacheSize),
+		key: "cacheSize", arg: "SIZE", is: schema.Size(math.MaxInt64), standard: jobconfig.ShowSize(plugin.DefaultCacheSize),
 		help: "most that compiled modules take in the cache directory; what was used longest ago goes first",
 		set: func(c *Config, s string) error {
 			n, err := parseSize(s)
@@ -563,7 +572,7 @@ func inProcessSetting() setting {
 // workerGroupsSetting says which jobs share a worker process.
 func workerGroupsSetting() setting {
 	return setting{
-		key: "workerGroups", arg: "GROUPS", standard: string(catalog.GroupAll),
+		key: "workerGroups", arg: "GROUPS", standard: string(catalog.GroupAll), is: schema.Words(groupings()...),
 		help: "which jobs share a worker process: all, folder (those whose definitions lie in one folder of the plugins directory), or signer (those whose modules one key has signed)",
 		set: func(c *Config, s string) error {
 			c.WorkerGroups = catalog.Grouping(s)
@@ -574,6 +583,13 @@ func workerGroupsSetting() setting {
 		},
 		show: func(c *Config) string { return string(c.WorkerGroups) },
 	}
+}
+
+func groupings() (names []string) {
+	for _, g := range catalog.Groupings() {
+		names = append(names, string(g))
+	}
+	return names
 }
 
 // placement is where the guests of jobs run.
@@ -623,8 +639,11 @@ func setBool(into *bool, s string) error {
 	return nil
 }
 
+// levels are those that a log can be shown from.
+func levels() []string { return []string{"debug", "info", "warn", "error"} }
+
 func setLevel(into *zapcore.Level, s string) error {
-	names := []string{"debug", "info", "warn", "error"}
+	names := levels()
 	if !slices.Contains(names, s) {
 		return fmt.Errorf("%q is not a level; want debug, info, warn or error%s", words.Clip(s), words.Suggest(s, names))
 	}

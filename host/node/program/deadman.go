@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/wasmjob/wasmjob/internal/schema"
 	"github.com/wasmjob/wasmjob/internal/text/words"
 )
 
@@ -13,7 +14,7 @@ const auto = "auto"
 // lives.
 func deadManSetting() setting {
 	return setting{
-		key: "deadMan", arg: "WHEN", standard: auto,
+		key: "deadMan", arg: "WHEN", standard: auto, is: schema.Words(auto, "on", off),
 		help: "have the kernel end a host that is frozen or whose guests outlive its session, before others get its items (Linux): on, off, or auto: with ZooKeeper, and under systemd or Kubernetes",
 		set: func(c *Config, s string) error {
 			if want := []string{auto, "on", off}; !slices.Contains(want, s) {

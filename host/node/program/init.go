@@ -15,6 +15,7 @@ import (
 
 	"github.com/wasmjob/wasmjob/deploy"
 	"github.com/wasmjob/wasmjob/host/cli/command"
+	"github.com/wasmjob/wasmjob/internal/schema"
 	"github.com/wasmjob/wasmjob/internal/text/words"
 )
 
@@ -136,7 +137,8 @@ func initialConfig(dir string, list []setting) string {
 		"adminTokenFile": filepath.Join(dir, "data", "admin-token"),
 	}
 	var b strings.Builder
-	b.WriteString(`# Settings of a host: wasmjob run --config ` + words.Argument(filepath.Join(dir, initConfig)) + `
+	b.WriteString(schema.Line(hostSchema) + `
+# Settings of a host: wasmjob run --config ` + words.Argument(filepath.Join(dir, initConfig)) + `
 # A setting that is a comment here has the value that the comment shows, its
 # default. Variables (WASMJOB_…) and flags win over this file; --print-config shows
 # what is in force.

@@ -221,14 +221,6 @@ func (l *loader) defaults() {
 	l.load(confmap.Provider(values, ""), "defaults")
 }
 
-func (l *loader) keys() []string {
-	var keys []string
-	for _, s := range l.settings {
-		keys = append(keys, s.key)
-	}
-	return append(keys, mountsKey, ceilingsKey)
-}
-
 // maxConfig is the largest configuration file, in bytes.
 const maxConfig = 1 << 20
 
@@ -274,15 +266,15 @@ func (l *loader) file(name, from string) (ok bool) {
 		return false
 	}
 	root := documents[0]
-	values := make(map[string]any)
+	values, known := make(map[string]any), fileFields(l.settings).Names()
 	l.mapping(name, "", root, func(key string, at string, v *yaml.Node) {
 		switch {
 		case key == mountsKey:
 			l.fileMounts(name, v)
 		case key == ceilingsKey:
 			l.fileCeilings(name, at, v)
-		case !slices.Contains(l.keys(), key):
-			l.problems.Addf("%s: unknown key %q%s", at, words.Clip(key), words.Suggest(key, l.keys()))
+		case !slices.Contains(known, key):
+			l.problems.Addf("%s: unknown key %q%s", at, words.Clip(key), words.Suggest(key, known))
 		case v.Kind != yaml.ScalarNode:
 			l.problem(at, key, errors.New("want a single value"))
 		default:
@@ -352,11 +344,11 @@ func (l *loader) fileMounts(file string, n *yaml.Node) {
 			var m plugin.Mount
 			l.mapping(file, mountsKey, e, func(key, at string, v *yaml.Node) {
 				switch {
-				case key != "host" && key != "guest":
-					l.problems.Addf("%s: unknown key %q in a mount%s", at, words.Clip(key), words.Suggest(key, []string{"host", "guest"}))
+				case !slices.Contains(mountFields().Names(), key):
+					l.problems.Addf("%s: unknown key %q in a mount%s", at, words.Clip(key), words.Suggest(key, mountFields().Names()))
 				case v.Kind != yaml.ScalarNode:
 					l.problem(at, key, errors.New("want a single value"))
-				case key == "host":
+				case key == mountHost:
 					m.Host = v.Value
 				default:
 					m.Guest = v.Value
@@ -503,7 +495,7 @@ func addConfigFlags(flags *pflag.FlagSet, d defaults) {
 }
 
 func addCeilingFlag(flags *pflag.FlagSet) {
-	flags.StringArray(ceilingFlag, nil, "what jobs may have at most: `JOBS:NAME=VALUE,…`, such as 'team-a-*:timeout=1h,memoryLimit=256MiB'; may be repeated, and of the entries that match a job the first that sets a ceiling counts (docs/operating.md lists them)")
+	flags.StringArray(ceilingFlag, nil, "what jobs may have at most: `JOBS:NAME=VALUE,…`, such as 'team-a-*:timeout=1h,memoryLimit=256MiB'; may be repeated, and of the entries that match a job the first that sets a ceiling counts (docs/ceilings.md lists them)")
 }
 
 // ceilingsOf are the ceilings that flags and the environment give a command that

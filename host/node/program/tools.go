@@ -23,6 +23,7 @@ import (
 	"github.com/wasmjob/wasmjob/host/sandbox/plugin"
 	"github.com/wasmjob/wasmjob/host/sandbox/wasm"
 	"github.com/wasmjob/wasmjob/host/schedule"
+	"github.com/wasmjob/wasmjob/internal/schema"
 	"github.com/wasmjob/wasmjob/internal/text/times"
 	"github.com/wasmjob/wasmjob/internal/text/words"
 )
@@ -220,20 +221,32 @@ func (p *program) definedText(jobs []catalog.DefinedJob, now time.Time) string {
 
 func schemaCommand(p *program) *cobra.Command {
 	return &cobra.Command{
-		Use:   "schema",
-		Short: "Print the JSON Schema of job definitions, for editors",
-		Long: `Print the JSON Schema of a job definition. An editor with a YAML language server
-completes and checks the fields of a file that begins with
+		Use:   "schema [KIND]",
+		Short: "Print the JSON Schema of a kind of file, for editors",
+		Long: `Print the JSON Schema of a kind of file: job (a definition, the default), grants,
+alerts, users, host (the settings of a host) or calendar. An editor with a YAML
+language server completes and checks the fields of a file that begins with
 
-  # yaml-language-server: $schema=` + jobconfig.SchemaURL + `
+  ` + schema.Line("job") + `
 
-A path to a file with this command's output works in the URL's place.`,
-		Example: `  wasmjob schema > job.schema.json`,
-		Args:    command.Exactly(),
-		RunE: func(*cobra.Command, []string) error {
-			_, err := p.Out.Write(jobconfig.Schema())
+A path to a file with this command's output works in the URL's place, and so does
+a host's /schemas/KIND.json.`,
+		Example: `  wasmjob schema > job.schema.json
+  wasmjob schema alerts > alerts.schema.json`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(_ *cobra.Command, args []string) error {
+			kind := jobconfig.SchemaName
+			if len(args) > 0 {
+				kind = args[0]
+			}
+			document, ok := schemas()[kind]
+			if !ok {
+				return command.Usagef("found the kind %q, expected one of %s%s", words.Clip(kind), strings.Join(schemaKinds(), ", "), words.Suggest(kind, schemaKinds()))
+			}
+			_, err := p.Out.Write(document)
 			return err
 		},
+		ValidArgsFunction: cobra.FixedCompletions(schemaKinds(), cobra.ShellCompDirectiveNoFileComp),
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/wasmjob/wasmjob/host/event"
 	"github.com/wasmjob/wasmjob/host/observe/metrics"
 	"github.com/wasmjob/wasmjob/host/observe/trace"
+	"github.com/wasmjob/wasmjob/internal/schema"
 	"github.com/wasmjob/wasmjob/internal/text/words"
 )
 
@@ -56,7 +57,7 @@ func traceSettings(d defaults) []setting {
 		return err
 	}
 	return []setting{offSetting(endpoint), {
-		key: "traceRatio", arg: "PART", standard: "1",
+		key: "traceRatio", arg: "PART", standard: "1", is: schema.Number(),
 		help: "part of the fires whose traces are recorded, from 0 to 1; all hosts of a fire decide alike if it is the same for them",
 		set: func(c *Config, s string) error {
 			part, err := strconv.ParseFloat(s, 64)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/wasmjob/wasmjob/host/node/ensemble"
 	"github.com/wasmjob/wasmjob/host/node/session"
+	"github.com/wasmjob/wasmjob/internal/schema"
 	"github.com/wasmjob/wasmjob/internal/text/words"
 )
 
@@ -88,7 +89,7 @@ func zooKeeperSettings() []setting {
 			show: func(c *Config) string { return c.ZooKeeper.Connect },
 		},
 		{
-			key: "sessionTimeout", arg: "DURATION", standard: defaultSession,
+			key: "sessionTimeout", arg: "DURATION", standard: defaultSession, is: schema.Duration(),
 			help: "how long ZooKeeper keeps the session of a host that sends no heartbeat: then others take over its items (failover)",
 			set: func(c *Config, s string) error {
 				err := setDuration(&c.ZooKeeper.SessionTimeout, s, leastSession)
