@@ -113,7 +113,7 @@ var homes = map[string]home{
 	"github.com/teambition/rrule-go":           {in: []string{"host/config/calendar"}},
 	"github.com/tetratelabs/wazero":            {in: []string{"host/sandbox/capability/dir", "host/sandbox/plugin"}, tests: []string{"host/sandbox/capability/offer", "host/sandbox/wasm", "test/hostile", "sdk/sdktest"}, why: "plugin runs guests; dir has its flags of files, which come with the calls of WASI"},
 	"go.etcd.io/bbolt":                         {in: []string{"coordination/registry/embedded"}},
-	"go.opentelemetry.io/proto/slim/otlp":      {in: []string{"host/observe/trace", "test/collector"}, why: "host/observe/trace writes what test/collector reads"},
+	"go.opentelemetry.io/proto/slim/otlp":      {in: []string{"host/observe/trace", "host/observe/metrics", "test/collector"}, why: "host/observe/trace writes what test/collector reads, and host/observe/metrics since when a counter counts"},
 	"go.uber.org/goleak":                       {tests: []string{"*"}},
 	"go.uber.org/zap":                          {in: []string{"*"}, why: "a logger is handed down as a value"},
 	"go.yaml.in/yaml/v3":                       {in: []string{"cmd/chaos", "coordination/jobconfig", "coordination/tree", "host/alert", "host/auth/users", "host/cli/command", "host/cli/contexts", "host/config/calendar", "host/config/definition", "host/config/fields", "host/config/grants", "host/config/migrate", "host/config/yamlnode", "host/node/program", "test/schemas"}, why: "documents of ElasticJob in coordination, files with line numbers in host/config, which others write as well; the settings of two programs"},
@@ -125,7 +125,7 @@ var homes = map[string]home{
 	"golang.org/x/term":                        {in: []string{"host/cli/users", "host/node/program", "test/cluster"}, why: "passwords are asked for without an echo; programs ask whether they write to a terminal"},
 	"golang.org/x/text":                        {in: []string{"host/cli/terminal"}},
 	"golang.org/x/time":                        {in: []string{"host/cli/view", "host/engine", "host/history/jsonl", "host/sandbox/plugin", "host/sandbox/process"}, why: "a token bucket bounds lines of logs and commits"},
-	"google.golang.org/protobuf":               {in: []string{"host/observe/trace", "test/collector"}, why: "host/observe/trace writes what test/collector reads"},
+	"google.golang.org/protobuf":               {in: []string{"host/observe/trace", "host/observe/metrics", "test/collector"}, why: "host/observe/trace writes what test/collector reads, and host/observe/metrics since when a counter counts"},
 	"modernc.org/sqlite":                       {in: []string{"host/history/database"}},
 }
 

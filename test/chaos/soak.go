@@ -29,6 +29,9 @@ type SoakOptions struct {
 	Modules []string
 	// Duration is for how long; 0 is two hours.
 	Duration time.Duration
+	// Faults is how many faults are made at least, also if that takes longer than Duration. The kinds
+	// come in turn: five make one of each.
+	Faults int
 	// Jobs is how many; 0 is 200.
 	Jobs int
 	// Reload, Fault, Trigger and Sample are how often a module or a definition
@@ -328,17 +331,21 @@ func (s *soak) last(ctx context.Context) error {
 	end := now.Add(s.o.Duration)
 	sample, reload, trigger, fault := now, now.Add(s.o.Reload), now.Add(s.o.Trigger), now.Add(s.o.Fault)
 	var wound *injury
-	what := ""
+	what, early := "", false
 	for {
-		next := slices.MinFunc([]time.Time{sample, reload, trigger, fault, end}, time.Time.Compare)
-		if !pause(ctx, time.Until(next)) {
+		next := []time.Time{sample, reload, trigger, fault}
+		lacks := s.cycle < s.o.Faults // some of the faults are still to be made
+		if !lacks {
+			next = append(next, end)
+		}
+		if !pause(ctx, time.Until(slices.MinFunc(next, time.Time.Compare))) {
 			s.say("it ends early")
-			end = time.Now()
+			early = true
 		}
 		now = time.Now()
 		var err error
 		switch {
-		case !now.Before(end):
+		case early || (!lacks && !now.Before(end)):
 			if wound != nil {
 				err = wound.heal(context.WithoutCancel(ctx))
 			}

@@ -19,7 +19,7 @@ func TestSoakInShort(t *testing.T) {
 	t.Parallel()
 	o := SoakOptions{
 		Program: program(t), Dial: dial, Dir: filepath.Join(t.TempDir(), "soak"), Say: func(line string) { t.Log(line) },
-		Jobs: 25, Seed: 3, SessionTimeout: 4 * time.Second, Duration: 50 * time.Second, Reload: time.Second, Fault: 3 * time.Second, Trigger: 2 * time.Second, Sample: 2 * time.Second,
+		Jobs: 25, Seed: 3, SessionTimeout: 4 * time.Second, Duration: 50 * time.Second, Faults: 5, Reload: time.Second, Fault: 3 * time.Second, Trigger: 2 * time.Second, Sample: 2 * time.Second,
 	}
 	r, err := Soak(t.Context(), o)
 	if err != nil {

@@ -2,8 +2,6 @@ package database
 
 import (
 	"context"
-	"database/sql"
-	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -139,7 +137,7 @@ func look[R any](ctx context.Context, s *Store, f *history.Filter, l *list[R], r
 		}
 	}
 	if len(l.filter.texts) > 0 {
-		if last, err = s.end(ctx, "SELECT "+l.time+", "+strings.Join(l.ids, ", ")+" FROM "+l.table+c.where()+l.order(f)+" LIMIT 1 OFFSET "+strconv.Itoa(rows-1), c.args, len(l.ids)); err != nil {
+		if last, err = s.end(ctx, "SELECT "+l.time+", "+strings.Join(l.ids, ", ")+" FROM "+l.table+c.where()+l.order(f)+" LIMIT 2 OFFSET "+strconv.Itoa(rows-1), c.args, len(l.ids)); err != nil {
 			return false, nil, err
 		}
 		if last != nil {
@@ -150,16 +148,16 @@ func look[R any](ctx context.Context, s *Store, f *history.Filter, l *list[R], r
 		c.add(strings.Join(l.filter.texts, " AND "), l.filter.args...)
 	}
 	most := 2 * (f.Limit + 1) // some are not what the filter wants
-	records, at, err := fetch(ctx, s, "SELECT "+l.columns+" FROM "+l.table+c.where()+l.order(f)+" LIMIT "+strconv.Itoa(most), c.args, l.scan)
+	records, at, err := fetch(ctx, s, "SELECT "+l.columns+" FROM "+l.table+c.where()+l.order(f)+" LIMIT "+strconv.Itoa(most+1), c.args, l.scan)
 	if err != nil {
 		return false, nil, err
+	}
+	if len(records) > most { // that one is only there to say that there are more
+		records, last = records[:most], &at[most-1]
 	}
 	more, err := l.take(ctx, records, at)
 	if err != nil || !more {
 		return !more, nil, err
-	}
-	if len(records) == most {
-		return false, &at[len(at)-1], nil
 	}
 	return false, last, nil
 }
@@ -188,27 +186,23 @@ func fetch[R any](ctx context.Context, s *Store, statement string, args []any, s
 	return records, at, nil
 }
 
-// end is the position of the last row that a look goes through; nil if there are fewer.
+// end is the position of the last row that a look goes through, by a statement that asks for it and for
+// the one behind it; nil if there is none behind it.
 func (s *Store) end(ctx context.Context, statement string, args []any, ids int) (*history.Position, error) {
-	var p history.Position
-	into := []any{&p.Time}
-	parts := make([]string, ids)
-	for i := range parts {
-		into = append(into, &parts[i])
-	}
-	if err := s.presence.err(); err != nil {
+	ends, _, err := fetch(ctx, s, statement, args, func(row scanner) (p history.Position, at history.Position, err error) {
+		into := []any{&p.Time}
+		parts := make([]string, ids)
+		for i := range parts {
+			into = append(into, &parts[i])
+		}
+		err = row.Scan(into...)
+		p.ID = strings.Join(parts, "\x00")
+		return p, p, err
+	})
+	if err != nil || len(ends) < 2 {
 		return nil, err
 	}
-	err := s.db.QueryRowContext(ctx, s.dialect.bind(statement), args...).Scan(into...)
-	s.presence.note(ctx, err)
-	if errors.Is(err, sql.ErrNoRows) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, s.unavailable(err)
-	}
-	p.ID = strings.Join(parts, "\x00")
-	return &p, nil
+	return &ends[0], nil
 }
 
 func (s *Store) unavailable(err error) error {

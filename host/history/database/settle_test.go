@@ -80,3 +80,38 @@ func TestChangesWhileAway(t *testing.T) {
 		t.Errorf("the problem is %q; want one line, and the answer of the server once", state.Problem)
 	}
 }
+
+// TestNextHasMore: a page whose time is up names a next one only if there is something behind what it looked through.
+func TestNextHasMore(t *testing.T) {
+	t.Parallel()
+	everywhere(t, func(t *testing.T, fresh func(*testing.T) (string, string)) {
+		url, credentials := fresh(t)
+		s := openStore(t, url, credentials, t.TempDir())
+		s.lookTime = 0 // one look is a page
+		at := time.Now().Add(-time.Hour)
+		for run, lines := range map[string]int{"j/t1/0": firstRows, "j/t2/0": firstRows + 1} {
+			for n := range lines {
+				s.AddLine(history.Line{Time: at.Add(time.Duration(n) * time.Millisecond), Job: "j", RunID: run, Host: "h", Message: fmt.Sprint(n)})
+			}
+			s.Sync(t.Context())
+		}
+		for _, tc := range []struct {
+			run, text string
+			limit     int
+			more      bool
+		}{
+			{"j/t1/0", "", history.MaxLimit, false},
+			{"j/t2/0", "", history.MaxLimit, true},
+			{"j/t1/0", "NEVER", 10, false},
+			{"j/t2/0", "NEVER", 10, true},
+		} {
+			page, err := s.Lines(t.Context(), history.Filter{Run: tc.run, Text: tc.text, Limit: tc.limit, Oldest: true})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if more := page.Next != ""; more != tc.more {
+				t.Errorf("run %s, text %q: %d lines and a next page: %t, want %t", tc.run, tc.text, len(page.Records), more, tc.more)
+			}
+		}
+	})
+}

@@ -120,44 +120,7 @@ func (m *Metrics) counters(name, help string, labels ...Label) *prometheus.Count
 	name = m.note(Counter, name, help, labels)
 	v := prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, names(labels))
 	m.registry.MustRegister(unlocked{v})
-	if of, ok := ofJobs(v, labels); ok {
-		m.ofJobs = append(m.ofJobs, of)
-	}
 	return v
-}
-
-// jobCounters are counters with the job as the first label, and others whose values are few
-// and known.
-type jobCounters struct {
-	vec    *prometheus.CounterVec
-	labels []Label // besides the job
-}
-
-// ofJobs returns the counters of a vector by job, unless it has none, or a label whose values
-// are not known.
-func ofJobs(v *prometheus.CounterVec, labels []Label) (of jobCounters, ok bool) {
-	if len(labels) == 0 || labels[0].Name != jobLabel {
-		return of, false
-	}
-	for _, l := range labels[1:] {
-		if l.Values == nil {
-			return of, false
-		}
-	}
-	return jobCounters{v, labels[1:]}, true
-}
-
-// drop drops the counters of a job.
-func (c jobCounters) drop(job string) { c.dropAll([]string{job}, c.labels) }
-
-func (c jobCounters) dropAll(values []string, rest []Label) {
-	if len(rest) == 0 {
-		c.vec.DeleteLabelValues(values...)
-		return
-	}
-	for _, v := range rest[0].Values {
-		c.dropAll(append(values, v), rest[1:])
-	}
 }
 
 // asked makes a metric without labels whose value is asked at every scrape.

@@ -47,14 +47,14 @@ type Metrics struct {
 	guests   guestMetrics
 	outside  outsideMetrics
 
-	fires, attempts           *prometheus.CounterVec // job, outcome
-	fireSkips, itemSkips      *prometheus.CounterVec // job, reason
-	completions, repairs      *prometheus.CounterVec // job
-	records, batches          *prometheus.CounterVec // job
-	droppedLines              *prometheus.CounterVec // job
-	overQuota                 *prometheus.CounterVec // job, ceiling
+	fires, attempts           *jobCounter // outcome
+	fireSkips, itemSkips      *jobCounter // reason
+	completions, repairs      *jobCounter
+	records, batches          *jobCounter
+	droppedLines              *jobCounter
+	overQuota                 *jobCounter // ceiling
 	lag, fireTime, itemTime   *durations
-	elections, reshardings    *prometheus.CounterVec
+	elections, reshardings    *jobCounter
 	sessions, refusals, loads prometheus.Counter
 	registryBehind            prometheus.Gauge
 	operations                *prometheus.CounterVec // kind
@@ -65,7 +65,7 @@ type Metrics struct {
 	// just lost them.
 	mu sync.Mutex
 	// ofJobs are the counters of which each job has series.
-	ofJobs []jobCounters
+	ofJobs *jobCounts
 	// waiting are the items that have not begun, of each fire under way, by job.
 	waiting map[string]map[fire]map[int]struct{}
 	digests map[string]string // of jobs, to notice a new module
@@ -88,12 +88,14 @@ func New(o Options) *Metrics {
 	m := &Metrics{
 		registry: prometheus.NewRegistry(),
 		jobs:     newShown(o.Jobs),
+		ofJobs:   &jobCounts{jobs: make(map[string]*jobValues)},
 		waiting:  make(map[string]map[fire]map[int]struct{}),
 		digests:  make(map[string]string),
 	}
 	m.addOfJobs(o.TraceID)
 	m.guests.init(m, cmp.Or(o.GuestSeries, DefaultGuestSeries))
 	m.outside.init(m)
+	m.registry.MustRegister(m.ofJobs)
 	m.sessions = m.counter("sessions_lost_total", "Registry sessions that were lost.")
 	m.registryBehind = m.gauge("registry_behind", "1 if this host has found, in the session that it has, that the registry had gone back or was copied.")
 	m.refusals = m.counter("files_refused_total", "Files of the plugins directory that were refused.")
@@ -124,21 +126,21 @@ func New(o Options) *Metrics {
 
 // addOfJobs adds what is counted by job.
 func (m *Metrics) addOfJobs(traceID func(event.Event) string) {
-	m.fires = m.counters("fires_total", "Fires that ended on this host, by outcome.", jobName(), outcomes())
-	m.fireSkips = m.counters("fires_skipped_total", "Due instants at which this host began nothing, by reason.", jobName(), causes())
-	m.attempts = m.counters("item_attempts_total", "Attempts of items that ended, by outcome.", jobName(), outcomes())
-	m.completions = m.counters("items_completed_total", "Items whose completion took effect in the registry.", jobName())
-	m.itemSkips = m.counters("items_skipped_total", "Items that did not run for an instant, or whose run does not count, by reason.", jobName(), causes())
-	m.repairs = m.counters("items_repaired_total", "Items whose record was ahead of all clocks, and that this host repaired.", jobName())
-	m.batches = m.counters("dataflow_batches_total", "Batches that DATAFLOW items processed.", jobName())
-	m.records = m.counters("dataflow_records_total", "Records that DATAFLOW items processed.", jobName())
-	m.overQuota = m.counters("over_quota_total", "Log lines and events of the history that were dropped, and offset commits that had to wait, because a job was beyond its quota, by ceiling.", jobName(), quotas())
-	m.droppedLines = m.counters("log_lines_dropped_total", "Log lines of guests that were dropped because one invocation logged more than it may.", jobName())
+	m.fires = m.byJob("fires_total", "Fires that ended on this host, by outcome.", outcomes())
+	m.fireSkips = m.byJob("fires_skipped_total", "Due instants at which this host began nothing, by reason.", causes())
+	m.attempts = m.byJob("item_attempts_total", "Attempts of items that ended, by outcome.", outcomes())
+	m.completions = m.byJob("items_completed_total", "Items whose completion took effect in the registry.")
+	m.itemSkips = m.byJob("items_skipped_total", "Items that did not run for an instant, or whose run does not count, by reason.", causes())
+	m.repairs = m.byJob("items_repaired_total", "Items whose record was ahead of all clocks, and that this host repaired.")
+	m.batches = m.byJob("dataflow_batches_total", "Batches that DATAFLOW items processed.")
+	m.records = m.byJob("dataflow_records_total", "Records that DATAFLOW items processed.")
+	m.overQuota = m.byJob("over_quota_total", "Log lines and events of the history that were dropped, and offset commits that had to wait, because a job was beyond its quota, by ceiling.", quotas())
+	m.droppedLines = m.byJob("log_lines_dropped_total", "Log lines of guests that were dropped because one invocation logged more than it may.")
 	m.lag = newDurations(m, traceID, "fire_lag_seconds", "How much later than the scheduled instant the items of a fire were begun, also as a catch-up, after a misfire or by failover. Triggers do not count.")
 	m.fireTime = newDurations(m, traceID, "fire_duration_seconds", "From the begin of a fire's items on this host to the end of the last.")
 	m.itemTime = newDurations(m, traceID, "item_duration_seconds", "Duration of an attempt of an item.")
-	m.elections = m.counters("elections_won_total", "Leader elections of the job that this host won.", jobName())
-	m.reshardings = m.counters("reshardings_total", "Reshardings of the job that this host did as its leader.", jobName())
+	m.elections = m.byJob("elections_won_total", "Leader elections of the job that this host won.")
+	m.reshardings = m.byJob("reshardings_total", "Reshardings of the job that this host did as its leader.")
 }
 
 // info makes a metric that is 1, for its labels.

@@ -3,10 +3,7 @@ package metrics
 import (
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	"github.com/wasmjob/wasmjob/abi"
-	"github.com/wasmjob/wasmjob/host/config/ceiling"
 	"github.com/wasmjob/wasmjob/host/event"
 )
 
@@ -38,29 +35,29 @@ func (m *Metrics) observeWork(e event.Event, job string) {
 		}
 	case event.FireEnded:
 		m.observeQueue(e)
-		m.fires.WithLabelValues(job, string(e.Outcome)).Inc()
+		m.fires.inc(job, string(e.Outcome))
 		m.fireTime.observe(job, e, e.Duration)
 	case event.FireSkipped:
-		m.fireSkips.WithLabelValues(job, string(e.Cause)).Inc()
+		m.fireSkips.inc(job, string(e.Cause))
 	case event.ItemStarted:
 		m.observeQueue(e)
 	case event.ItemEnded:
 		m.observeAttempt(e)
 	case event.Listener:
 		m.outside.observe(job, e.Outside)
-		m.droppedLines.WithLabelValues(job).Add(float64(e.DroppedLines))
+		m.droppedLines.add(float64(e.DroppedLines), job)
 	case event.ItemCompleted:
-		m.completions.WithLabelValues(job).Inc()
+		m.completions.inc(job)
 	case event.ItemSkipped, event.ItemHeld:
-		m.itemSkips.WithLabelValues(job, string(e.Cause)).Inc()
+		m.itemSkips.inc(job, string(e.Cause))
 	case event.ItemRepaired:
-		m.repairs.WithLabelValues(job).Inc()
+		m.repairs.inc(job)
 	case event.OverQuota:
-		m.overQuota.WithLabelValues(job, string(e.Ceiling)).Add(float64(e.Count))
+		m.overQuota.add(float64(e.Count), job, string(e.Ceiling))
 	case event.Elected:
-		m.elections.WithLabelValues(job).Inc()
+		m.elections.inc(job)
 	case event.Sharded:
-		m.reshardings.WithLabelValues(job).Inc()
+		m.reshardings.inc(job)
 	}
 }
 
@@ -116,15 +113,15 @@ func (m *Metrics) observeAttempt(e event.Event) {
 	m.jobs.ran(e.Job)
 	job := m.jobs.label(e.Job)
 	m.outside.observe(job, e.Outside)
-	m.attempts.WithLabelValues(job, string(e.Outcome)).Inc()
+	m.attempts.inc(job, string(e.Outcome))
 	m.itemTime.observe(job, e, e.Duration)
 	if e.Batches > 0 {
-		m.batches.WithLabelValues(job).Add(float64(e.Batches))
+		m.batches.add(float64(e.Batches), job)
 	}
 	if e.Records > 0 {
-		m.records.WithLabelValues(job).Add(float64(e.Records))
+		m.records.add(float64(e.Records), job)
 	}
-	m.droppedLines.WithLabelValues(job).Add(float64(e.DroppedLines))
+	m.droppedLines.add(float64(e.DroppedLines), job)
 }
 
 // observeQueue notes which items of each fire have not begun. An item may begin its first
@@ -176,21 +173,10 @@ func (m *Metrics) queue() float64 {
 // appear makes all series of a job, with 0 where they are new: of a series that
 // begins with 1 Prometheus sees no increase, and the first failure would be none.
 func (m *Metrics) appear(job string) {
-	for _, outcome := range abi.Outcomes() {
-		m.fires.WithLabelValues(job, string(outcome))
-		m.attempts.WithLabelValues(job, string(outcome))
-	}
-	for _, cause := range event.SkipCauses() {
-		m.fireSkips.WithLabelValues(job, string(cause))
-		m.itemSkips.WithLabelValues(job, string(cause))
-	}
-	for _, quota := range ceiling.Quotas() {
-		m.overQuota.WithLabelValues(job, string(quota))
+	for _, c := range []*jobCounter{m.fires, m.attempts, m.fireSkips, m.itemSkips, m.overQuota, m.completions, m.repairs, m.records, m.batches, m.droppedLines, m.elections, m.reshardings} {
+		c.appear(job)
 	}
 	m.outside.appear(job)
-	for _, v := range []*prometheus.CounterVec{m.completions, m.repairs, m.records, m.batches, m.droppedLines, m.elections, m.reshardings} {
-		v.WithLabelValues(job)
-	}
 	for _, d := range []*durations{m.lag, m.fireTime, m.itemTime} {
 		d.vec.WithLabelValues(job)
 	}
@@ -206,12 +192,10 @@ func (m *Metrics) forget(job string) {
 	m.jobs.remove(job)
 }
 
-// drop drops the series of a job, each by its labels: a search for them would visit those of
-// all other jobs, and many jobs may leave at once.
+// drop drops the series of a job, without a search for them: it would visit those of all other jobs, and many jobs may
+// leave at once.
 func (m *Metrics) drop(job string) {
-	for _, v := range m.ofJobs {
-		v.drop(job)
-	}
+	m.ofJobs.drop(job)
 	for _, d := range []*durations{m.lag, m.fireTime, m.itemTime} {
 		d.drop(job)
 	}

@@ -97,9 +97,6 @@ func TestVectorsAreCollectedUnlocked(t *testing.T) {
 	t.Parallel()
 	m := newMetrics()
 	vectors := []prometheus.Collector{m.guests.counters, m.guests.gauges, m.guests.histograms, m.lag.vec, m.fireTime.vec, m.itemTime.vec, m.operations, m.signIns, m.expired}
-	for _, of := range m.ofJobs {
-		vectors = append(vectors, of.vec)
-	}
 	for _, v := range vectors {
 		var there prometheus.AlreadyRegisteredError
 		if err := m.registry.Register(v); !errors.As(err, &there) {

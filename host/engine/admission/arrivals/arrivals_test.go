@@ -74,6 +74,29 @@ func TestDueAtAnotherTime(t *testing.T) {
 	}
 }
 
+// TestComesAgain has jobs come again as soon as they have left, each due before one that waits: it goes before them.
+func TestComesAgain(t *testing.T) {
+	t.Parallel()
+	begin := time.Unix(0, 0)
+	a, names, nudged := full(2, func(n int) time.Time { return begin.Add(time.Duration(n) * time.Minute) })
+	for n := range 3 {
+		a.Leave(names[n])
+		if a.Enter(names[n], begin.Add(-time.Hour)) {
+			t.Fatalf("%s goes again, and others wait", names[n])
+		}
+	}
+	// Those that come again go in the order in which they went.
+	if want := []string{names[most], names[most+1], names[0]}; !slices.Equal(*nudged, want) {
+		t.Errorf("nudged: %v, want %v", *nudged, want)
+	}
+	for _, name := range names {
+		a.End(name)
+	}
+	if len(a.going)+len(a.waiting)+len(a.line)+len(a.went) != 0 {
+		t.Errorf("%d go, %d wait, %d in the line, %d are remembered, want none", len(a.going), len(a.waiting), len(a.line), len(a.went))
+	}
+}
+
 // BenchmarkStart has 10,000 wait, and one after the other go and leave.
 func BenchmarkStart(b *testing.B) {
 	for b.Loop() {
