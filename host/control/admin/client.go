@@ -34,6 +34,7 @@ type Client struct {
 	token   string
 	// user and reason are given with each change; ifMatch is the version that an edit is made from.
 	user, reason, ifMatch string
+	key                   string    // names a request that is sent again if its answer is lost; empty: it has no name
 	until                 time.Time // when what is disabled ends by itself; zero: never
 	scheme                string
 	http                  *http.Client
@@ -200,6 +201,13 @@ func (c *Client) ByUser(who string) *Client {
 func (c *Client) WithReason(reason string) *Client {
 	with := *c
 	with.reason = reason
+	return &with
+}
+
+// Once is the client whose trigger has a name: a host that gets it again with the same name triggers nothing more.
+func (c *Client) Once(key string) *Client {
+	with := *c
+	with.key = key
 	return &with
 }
 
@@ -514,6 +522,9 @@ func (c *Client) ask(ctx context.Context, method, path string, body []byte, read
 	}
 	if c.ifMatch != "" {
 		req.Header.Set("If-Match", c.ifMatch)
+	}
+	if method != http.MethodGet && c.key != "" {
+		req.Header.Set("Idempotency-Key", c.key)
 	}
 	if method != http.MethodGet && c.user != "" {
 		req.Header.Set(auth.UserHeader, c.user)

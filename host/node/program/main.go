@@ -38,8 +38,7 @@ const (
 	exitOK      = 0
 	exitFailure = 1
 	exitUsage   = 2
-	exitStuck   = 3 // a guest of a lost session could not be stopped
-	exitRunning = 4 // what was to be killed runs on
+	exitStuck   = 3 // a guest of a lost session could not be stopped; commands have command.Exit
 )
 
 // Main runs the program with the command line, environment and streams of this
@@ -116,10 +115,11 @@ func (p *program) main(ctx context.Context, args []string) int {
 	}
 	var said command.Said
 	var usage command.UsageError
+	var exit command.Exit
 	switch {
 	case errors.As(err, &said):
-	case errors.Is(err, jobs.ErrRunning):
-		return exitRunning
+	case errors.As(err, &exit):
+		return int(exit)
 	case errors.As(err, &usage):
 		fmt.Fprintf(p.Err, "wasmjob: %v\nSee '%s --help'.\n", err, cmd.CommandPath())
 		return exitUsage
