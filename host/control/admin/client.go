@@ -461,6 +461,16 @@ func (c *Client) Send(ctx context.Context, method, path string, value, into any)
 	return c.ask(ctx, method, path, body, c.into(into))
 }
 
+// Download asks for a path of the API, and writes the answer as it is.
+func (c *Client) Download(ctx context.Context, path string, w io.Writer) error {
+	return c.ask(ctx, http.MethodGet, path, nil, func(body io.Reader) error {
+		if _, err := io.Copy(w, body); err != nil {
+			return fmt.Errorf("read the answer of %s: %w", c.address, err)
+		}
+		return nil
+	})
+}
+
 // Stream reads the events of a path, as server-sent events, until ctx is done, the host
 // ends or take returns an error.
 func (c *Client) Stream(ctx context.Context, path string, take func(name string, data []byte) error) error {

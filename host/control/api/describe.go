@@ -56,6 +56,8 @@ func operationTexts() map[string]string {
 			"`lost` says how many lines before it came faster than they could be sent.",
 		"triggerJob": "All items run once on their hosts, whatever the schedule says. Idle items begin at once; for those that still run one trigger is kept, and they run again when they have ended." +
 			" The body may name the items that run, and give a parameter for this fire. 409 while an earlier trigger that asks for something else has not begun, and if a host of the job, of an earlier version or of ElasticJob, would not know such a body." + " With an `Idempotency-Key` the same request may be sent again to the same host: it triggers once.",
+		"getBackup": "All that the namespace keeps in the registry beyond its hosts' sessions, and the files of the host that answers with users, grants and alerts: lines of JSON, compressed by gzip, as docs/backup.md describes them. " +
+			"It has offsets, states and the hashes of passwords: it needs the role admin for all jobs, `*`, and is on record.",
 		"enableAll":     "Lets all jobs run again, on all their servers. It needs the role for all jobs, `*`.",
 		"disableAll":    "Keeps all jobs from running. What runs goes on to its end. It needs the role for all jobs, `*`.",
 		"enableJob":     "Lets a job run again on all its servers. " + onAll,

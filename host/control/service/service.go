@@ -50,6 +50,8 @@ type Options struct {
 	// sends messages about them; nil: it has no file of alerts.
 	Board     *store.Copy
 	AlertFile *AlertFile
+	// About is what the host says of itself, for backups; nil: nothing.
+	About func() admin.About
 	// Pending says what this host still waits for.
 	Pending func() admin.Pending
 	Logger  *zap.Logger
