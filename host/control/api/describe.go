@@ -33,6 +33,7 @@ func operationTexts() map[string]string {
 		"unsilenceAlerts":  "Alerts that fire are sent from then on.",
 		"testAlerts":       "The host that answers sends a message that says that it is a test to each receiver of a route of its file of alerts, or of all routes, and waits for them. The answer has what came of it, in the order of the file: without an error the message was taken. It needs the role for all jobs, `*`. 409 if the host has no file of alerts.",
 		"listHosts":        "All hosts of the namespace, the one that answers first. A host that does not answer is there, with the reason in `silent` and what it said last.",
+		"getRestart":       "What runs on a host, which of its jobs no other host can run and why, and whether the others have slots for what it runs. `answer` is yes, no, or unknown if it rests on a host that cannot be asked. It needs a role for all jobs, `*`.",
 		"listModules":      "Modules by their digests: which files they are, which jobs run them, on which hosts, and what they are granted.",
 		"getCalendar":      "Instants of all jobs that have a schedule and are not paused. A job that fires more often than once an hour, and more than 60 times, is in `frequent`, with its first; so is one of every hour if there are too many.",
 		"trySchedule":      "The next instants of a cron expression, as a host would read it; what is wrong with it is the answer's error.",

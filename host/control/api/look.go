@@ -73,6 +73,10 @@ type calendarInput struct {
 	Jobs []string  `query:"job,explode" maxItems:"100" doc:"Only jobs whose name matches one of these patterns."`
 }
 
+type restartInput struct {
+	Host string `query:"host" maxLength:"200" doc:"A host by its name or its id as in the list of hosts, or its server's address; the one that answers if it is missing."`
+}
+
 // schedule are instants of a schedule.
 type schedule struct {
 	Next []time.Time `json:"next" doc:"The next instants; none without a schedule, or if it never fires again."`
@@ -94,6 +98,9 @@ func (a *API) looking() {
 	}, a.large)
 	look(a, "/v1/hosts", "listHosts", "look", "All hosts", func(ctx context.Context, _ *none) ([]cluster.Host, error) { return s.Hosts(ctx) }, a.large)
 	look(a, "/v1/hosts/gone", "listGoneHosts", "look", "Hosts that are gone", func(ctx context.Context, _ *none) ([]service.GoneHost, error) { return s.Gone(ctx) }, a.large)
+	look(a, "/v1/hosts/restart", "getRestart", "look", "Whether a host may restart", func(ctx context.Context, in *restartInput) (*service.Restart, error) {
+		return s.Restart(ctx, in.Host)
+	}, answers(http.StatusNotFound), a.large)
 	look(a, "/v1/modules", "listModules", "look", "All modules, and the files that hosts refused", func(ctx context.Context, _ *none) (*service.Modules, error) {
 		return s.Modules(ctx)
 	}, a.large)
