@@ -191,6 +191,35 @@ func Adopt(ctx context.Context, r registry.Center, namespace string, above int64
 	return out, err
 }
 
+// RaiseAbove raises the base of a namespace whatever its registry gives out, so that numbers go on above the given
+// one and above those that the registry has given out. It is for nodes that are put back from a backup: what was given out after
+// the backup is not known, and the margin is for that. by names who does it.
+func RaiseAbove(ctx context.Context, r registry.Center, namespace string, above int64, by string) (base int64, err error) {
+	err = step.Perform(ctx, r, "raise the numbers of the namespace", func(ctx context.Context, x *step.Exchange) error {
+		for {
+			n, err := ask(ctx, x, namespace)
+			if step.IsUnknown(err) {
+				continue
+			}
+			if err != nil {
+				return err
+			}
+			to := raised{By: by, At: time.Now().UnixMilli(), Why: fmt.Sprintf("a backup was restored: %d was given out before", above)}
+			if to.Base, err = baseAbove(max(above, n.next)); err != nil {
+				return err
+			}
+			if err = n.raise(ctx, x, to); err == nil {
+				base = to.Base
+				return nil
+			}
+			if !step.Contested(err) && !step.IsUnknown(err) {
+				return err
+			}
+		}
+	})
+	return base, err
+}
+
 // recordsAtOnce is how many records one read of Adopt asks for.
 const recordsAtOnce = 1000
 

@@ -5,6 +5,7 @@ package explain
 
 import (
 	"cmp"
+	"slices"
 	"time"
 
 	"github.com/wasmjob/wasmjob/host/event"
@@ -109,8 +110,21 @@ const (
 	NeverDue  Verdict = "never due" // the job has no such instant, or no such item, or was not there yet
 )
 
+// Open reports whether the verdict may still change by itself: the item is to begin, runs, or the histories do not
+// show yet what became of it.
+func (v Verdict) Open() bool {
+	switch v {
+	case Pending, Running, Unknown, Elsewhere, NotYetDue:
+		return true
+	}
+	return false
+}
+
 // verdicts are all of them, the worst first.
 var verdicts = [...]Verdict{Lost, Held, Failed, Killed, Missed, Refused, NoHost, Skipped, Unknown, Disabled, Elsewhere, Pending, Running, Late, Coalesced, Ran, NotYetDue, NeverDue}
+
+// Verdicts are all verdicts, the worst first.
+func Verdicts() []Verdict { return slices.Clone(verdicts[:]) }
 
 // Kind says what a sentence is about.
 type Kind string
@@ -146,6 +160,12 @@ type Answer struct {
 	Items []ItemVerdict `json:"items,omitempty"`
 	// Sentences say what became of each item, first of all, and what led to it.
 	Sentences []Sentence `json:"sentences"`
+}
+
+// Open reports whether the verdict of any item may still change by itself; see [Verdict.Open].
+func (a *Answer) Open() bool {
+	open := func(i ItemVerdict) bool { return i.Verdict.Open() }
+	return slices.ContainsFunc(a.Items, open) || (len(a.Items) == 0 && a.Verdict.Open())
 }
 
 // Zone is the zone of the times in the sentences.

@@ -14,6 +14,7 @@ import (
 	"io"
 	"os"
 	"os/user"
+	"strconv"
 	"strings"
 	"time"
 
@@ -152,6 +153,21 @@ func Usagef(format string, args ...any) error { return UsageError{fmt.Errorf(for
 type Said struct{}
 
 func (Said) Error() string { return "failed" }
+
+// Exit is a result that has been shown in full, by its exit code.
+type Exit int
+
+func (e Exit) Error() string { return "exit code " + strconv.Itoa(int(e)) }
+
+// The exit codes of commands that answer a question, or wait for an end. 0 is yes, and all is well; 1 is any other
+// failure, 2 a mistake on the command line. A host that runs has 3 for itself: no guest of a lost session goes on there.
+const (
+	ExitNo      Exit = 3 // the answer is no
+	ExitRunning Exit = 4 // what was to end goes on
+	ExitFailed  Exit = 5 // it has ended, and an item was not OK
+	ExitNotRun  Exit = 6 // it is over, and an item did not run
+	ExitUnknown Exit = 7 // the answer is not known
+)
 
 // Exactly demands so many arguments; names are for the message.
 func Exactly(names ...string) cobra.PositionalArgs {

@@ -26,6 +26,7 @@ func Explain(p *command.Program) *cobra.Command {
 	var how command.Shown
 	var at, before string
 	item := -1
+	var trigger int64
 	var files []string
 	cmd := &cobra.Command{
 		Use:     "explain JOB [flags]",
@@ -33,7 +34,7 @@ func Explain(p *command.Program) *cobra.Command {
 		Short:   "Say why a job ran late, elsewhere, again, or not at all",
 		Long: `Say in sentences what became of a fire of a job, and why: who had its items, what
 each waited for, who disabled it, which host died, and what the schedule says. The
-command explains the newest fire, that of --at, or the newest up to --before.
+command explains the newest fire, that of --at or of --trigger, or the newest up to --before.
 
 It asks a host, which answers from the histories of all hosts, also those in databases. With
 --history it asks no host and reads the files (JSON lines) that hosts have written, with the
@@ -55,6 +56,12 @@ the job's zone, and names it. 15:04 is the last such time of the day.`,
 		if at != "" && before != "" {
 			return command.Usagef("--at and --before mean different fires; want one of them")
 		}
+		if round := cmd.Flags().Changed("trigger"); round && at+before != "" {
+			return command.Usagef("--trigger and --at or --before mean different fires; want one of them")
+		} else if round && trigger <= 0 {
+			return command.Usagef("--trigger: found %d, expected the number of a trigger", trigger)
+		}
+		q.Trigger = trigger
 		var err error
 		switch {
 		case at != "":
@@ -81,6 +88,7 @@ the job's zone, and names it. 15:04 is the last such time of the day.`,
 	f := cmd.Flags()
 	f.StringVar(&at, "at", "", "the instant that is meant, `TIME`: 03:00, \"2026-03-01 03:00\", RFC 3339, or 90m ago")
 	f.StringVar(&before, "before", "", "the newest fire at this `TIME` or before it")
+	f.Int64Var(&trigger, "trigger", 0, "the fire of this trigger, `NUMBER`, as 'wasmjob trigger' shows it")
 	f.IntVar(&item, "item", -1, "one item only, `N`")
 	f.StringArrayVar(&files, "history", nil, "read a host's history `FILE` and ask none; once for each host")
 	how.AddOutput(cmd, "the answer")
@@ -130,6 +138,9 @@ func questionQuery(q explain.Question) string {
 		query.Set("before", q.At.Format(time.RFC3339Nano))
 	case !q.At.IsZero():
 		query.Set("at", q.At.Format(time.RFC3339Nano))
+	}
+	if q.Trigger != 0 {
+		query.Set("trigger", strconv.FormatInt(q.Trigger, 10))
 	}
 	if q.Item != nil {
 		query.Set("item", strconv.Itoa(*q.Item))

@@ -497,6 +497,7 @@ func hostsCommand(p *command.Program) *cobra.Command {
 		Args:    command.Exactly(),
 	}
 	how.Add(cmd, "them")
+	cmd.AddCommand(mayRestartCommand(p))
 	return onHost(p, cmd, &how, func(ctx context.Context, r *command.Reached, _ string) (any, string, error) {
 		var list []cluster.Host
 		if err := r.Client.Get(ctx, "/v1/hosts", &list); err != nil {

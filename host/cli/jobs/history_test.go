@@ -121,6 +121,12 @@ func TestHostNotFound(t *testing.T) {
 // operated is what a command shows that asks a host; it ends when it has shown want, empty: by itself.
 func operated(t *testing.T, host http.Handler, want string, args ...string) (shown, said string, err error) {
 	t.Helper()
+	return operatedWith(t, host, nil, want, args...)
+}
+
+// operatedWith is operated with the signals that the command gets.
+func operatedWith(t *testing.T, host http.Handler, signals chan os.Signal, want string, args ...string) (shown, said string, err error) {
+	t.Helper()
 	token := filepath.Join(t.TempDir(), "token")
 	if err := os.WriteFile(token, []byte(strings.Repeat("secret", 3)), 0o600); err != nil {
 		t.Fatal(err)
@@ -131,7 +137,7 @@ func operated(t *testing.T, host http.Handler, want string, args ...string) (sho
 	defer end()
 	out := &until{words: want, then: end}
 	var errs bytes.Buffer
-	p := &command.Program{Out: out, Err: &errs, Notify: func() (<-chan os.Signal, func()) { return nil, func() {} }, RegistryFlags: func(flags *pflag.FlagSet) {
+	p := &command.Program{Out: out, Err: &errs, Notify: func() (<-chan os.Signal, func()) { return signals, func() {} }, RegistryFlags: func(flags *pflag.FlagSet) {
 		for _, name := range []string{command.ConfigFlag, "registry", "zk", "namespace"} {
 			flags.String(name, "", "")
 		}

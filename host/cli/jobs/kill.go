@@ -2,7 +2,6 @@ package jobs
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -25,9 +24,6 @@ const (
 	// something before it heard that the job is disabled.
 	mostRounds = 5
 )
-
-// ErrRunning says that what was to be killed runs on, and that this was shown.
-var ErrRunning = errors.New("it runs on")
 
 // killFlags are those of kill and of disable --now.
 type killFlags struct {
@@ -214,7 +210,7 @@ func judgeKills(p *command.Program, all []*admin.Kills, f killFlags) error {
 		_, err = p.Out.Write([]byte(show.Kills(p.Tables(), all)))
 	}
 	if err == nil && open > 0 {
-		return ErrRunning
+		return command.ExitRunning
 	}
 	return err
 }

@@ -19,7 +19,6 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/wasmjob/wasmjob/coordination/tree"
 	"github.com/wasmjob/wasmjob/host/cli/command"
 	"github.com/wasmjob/wasmjob/host/cli/show"
 	"github.com/wasmjob/wasmjob/host/control/admin"
@@ -230,61 +229,6 @@ registry has them.`,
 	})
 	cmd.ValidArgsFunction = cobra.NoFileCompletions
 	return cmd
-}
-
-func triggerCommand(p *command.Program) *cobra.Command {
-	var items, param string
-	cmd := &cobra.Command{
-		Use:        "trigger JOB [flags]",
-		SuggestFor: []string{"run-now", "fire"},
-		Short:      "Run a job now",
-		Long: `Run all items of a job now, on all its hosts, whatever its schedule says. Items that
-are idle begin at once. For those that still run one trigger is kept, and they run
-again when they have ended.
-
-With --items only some of the items run; with --param the guests see that text as the
-job's parameter, this once.`,
-		Example: "  wasmjob trigger cities\n  wasmjob trigger cities --items 0,3-5 --param 2026-03-01",
-		Args:    command.Exactly("the job's name"),
-	}
-	cmd.Flags().StringVar(&items, "items", "", "run only these `ITEMS`: numbers and ranges, such as 0,3-5")
-	cmd.Flags().StringVar(&param, "param", "", "run with this `TEXT` as the job's parameter; it is kept in the history")
-	var how command.Shown
-	how.AddOutput(cmd, "the number of the trigger")
-	return p.OnChange(cmd, func(ctx context.Context, r *command.Reached, names []string) error {
-		var given *string
-		if cmd.Flags().Changed("param") {
-			given = &param
-		}
-		if cmd.Flags().Changed("items") && strings.TrimSpace(items) == "" {
-			return command.Usagef("--items: found nothing, expected numbers and ranges such as 0,3-5")
-		}
-		args, err := tree.NewTriggerArgs(items, given)
-		if err != nil {
-			return command.Usagef("--%v", err)
-		}
-		made, err := r.TriggerWith(ctx, names[0], args)
-		if err != nil {
-			return r.Similar(ctx, names[0], err)
-		}
-		done := "triggered " + names[0]
-		if !args.Plain() {
-			done += " with " + args.String()
-		}
-		if made.Earlier != 0 {
-			done += fmt.Sprintf("; hosts still keep trigger %d: those that have begun nothing of it run once for both, as trigger %d", made.Earlier, made.Trigger)
-		}
-		if made.Trigger != 0 && r.Client != nil {
-			done += fmt.Sprintf("; '%s --trigger %d' shows its runs", words.Command("runs", names[0]), made.Trigger)
-		}
-		return p.Print(&how, triggered{names[0], made}, done+"\n")
-	})
-}
-
-// triggered is what trigger shows as JSON.
-type triggered struct {
-	Job string `json:"job"`
-	admin.Triggered
 }
 
 // jobFlags say which jobs are listed.

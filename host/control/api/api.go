@@ -81,6 +81,7 @@ func New(o Options) *API {
 	a.looking()
 	a.histories()
 	a.operating()
+	a.backups()
 	a.alerting()
 	a.streaming()
 	a.login()

@@ -33,6 +33,7 @@ func operationTexts() map[string]string {
 		"unsilenceAlerts":  "Alerts that fire are sent from then on.",
 		"testAlerts":       "The host that answers sends a message that says that it is a test to each receiver of a route of its file of alerts, or of all routes, and waits for them. The answer has what came of it, in the order of the file: without an error the message was taken. It needs the role for all jobs, `*`. 409 if the host has no file of alerts.",
 		"listHosts":        "All hosts of the namespace, the one that answers first. A host that does not answer is there, with the reason in `silent` and what it said last.",
+		"getRestart":       "What runs on a host, which of its jobs no other host can run and why, and whether the others have slots for what it runs. `answer` is yes, no, or unknown if it rests on a host that cannot be asked. It needs a role for all jobs, `*`.",
 		"listModules":      "Modules by their digests: which files they are, which jobs run them, on which hosts, and what they are granted.",
 		"getCalendar":      "Instants of all jobs that have a schedule and are not paused. A job that fires more often than once an hour, and more than 60 times, is in `frequent`, with its first; so is one of every hour if there are too many.",
 		"trySchedule":      "The next instants of a cron expression, as a host would read it; what is wrong with it is the answer's error.",
@@ -56,6 +57,8 @@ func operationTexts() map[string]string {
 			"`lost` says how many lines before it came faster than they could be sent.",
 		"triggerJob": "All items run once on their hosts, whatever the schedule says. Idle items begin at once; for those that still run one trigger is kept, and they run again when they have ended." +
 			" The body may name the items that run, and give a parameter for this fire. 409 while an earlier trigger that asks for something else has not begun, and if a host of the job, of an earlier version or of ElasticJob, would not know such a body." + " With an `Idempotency-Key` the same request may be sent again to the same host: it triggers once.",
+		"getBackup": "All that the namespace keeps in the registry beyond its hosts' sessions, and the files of the host that answers with users, grants and alerts: lines of JSON, compressed by gzip, as docs/backup.md describes them. " +
+			"It has offsets, states and the hashes of passwords: it needs the role admin for all jobs, `*`, and is on record.",
 		"enableAll":     "Lets all jobs run again, on all their servers. It needs the role for all jobs, `*`.",
 		"disableAll":    "Keeps all jobs from running. What runs goes on to its end. It needs the role for all jobs, `*`.",
 		"enableJob":     "Lets a job run again on all its servers. " + onAll,

@@ -2,8 +2,10 @@ package api
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
 	"time"
 
@@ -20,6 +22,7 @@ import (
 	"github.com/wasmjob/wasmjob/host/explain"
 	"github.com/wasmjob/wasmjob/host/history"
 	"github.com/wasmjob/wasmjob/internal/text/i18n"
+	"github.com/wasmjob/wasmjob/internal/text/times"
 )
 
 // JobPath is the part of a path that names a job. (Parameters of embedded structs are found
@@ -71,6 +74,10 @@ type calendarInput struct {
 	Jobs []string  `query:"job,explode" maxItems:"100" doc:"Only jobs whose name matches one of these patterns."`
 }
 
+type restartInput struct {
+	Host string `query:"host" maxLength:"200" doc:"A host by its name or its id as in the list of hosts, or its server's address; the one that answers if it is missing."`
+}
+
 // schedule are instants of a schedule.
 type schedule struct {
 	Next []time.Time `json:"next" doc:"The next instants; none without a schedule, or if it never fires again."`
@@ -92,6 +99,9 @@ func (a *API) looking() {
 	}, a.large)
 	look(a, "/v1/hosts", "listHosts", "look", "All hosts", func(ctx context.Context, _ *none) ([]cluster.Host, error) { return s.Hosts(ctx) }, a.large)
 	look(a, "/v1/hosts/gone", "listGoneHosts", "look", "Hosts that are gone", func(ctx context.Context, _ *none) ([]service.GoneHost, error) { return s.Gone(ctx) }, a.large)
+	look(a, "/v1/hosts/restart", "getRestart", "look", "Whether a host may restart", func(ctx context.Context, in *restartInput) (*service.Restart, error) {
+		return s.Restart(ctx, in.Host)
+	}, answers(http.StatusNotFound), a.large)
 	look(a, "/v1/modules", "listModules", "look", "All modules, and the files that hosts refused", func(ctx context.Context, _ *none) (*service.Modules, error) {
 		return s.Modules(ctx)
 	}, a.large)
@@ -222,8 +232,11 @@ type explainInput struct {
 	At     time.Time `query:"at" doc:"The instant of the fire that is meant; of a trigger, the second in which a host saw it first. The newest fire that was due, if it is missing."`
 	Before time.Time `query:"before" doc:"The newest fire at this time or before it, in place of at."`
 	Run    string    `query:"run" maxLength:"400" doc:"A run by its id, in place of at and item: JOB/INSTANT/ITEM, or JOB/tROUND/ITEM of a trigger."`
-	Item   string    `query:"item" maxLength:"10" doc:"Only this sharding item."`
-	Accept string    `header:"Accept-Language" doc:"The language of the sentences: en or zh."`
+	// Trigger is a text, since forms send what is empty.
+	Trigger string `query:"trigger" maxLength:"20" doc:"The fire of this trigger round, in place of at."`
+	Item    string `query:"item" maxLength:"10" doc:"Only this sharding item."`
+	Wait    string `query:"wait" maxLength:"20" doc:"How long to wait for the end of the fire, over all items and hosts, such as 10s: 0s to 10s. The answer comes when no item is pending, running, elsewhere or unknown any more, or with what is known then; ask again. None if it is missing."`
+	Accept  string `header:"Accept-Language" doc:"The language of the sentences: en or zh."`
 }
 
 // question is what is asked.
@@ -231,10 +244,19 @@ func (in *explainInput) question() (explain.Question, error) {
 	q := explain.Question{Job: in.Job, At: in.At}
 	switch {
 	case in.Run != "":
-		if !in.At.IsZero() || !in.Before.IsZero() || in.Item != "" {
-			return q, &service.InputError{Where: "query.run", Problem: "found it beside at, before or item, expected one of them: a run has its instant and its item"}
+		if !in.At.IsZero() || !in.Before.IsZero() || in.Item != "" || in.Trigger != "" {
+			return q, &service.InputError{Where: "query.run", Problem: "found it beside at, before, trigger or item, expected one of them: a run has its instant and its item"}
 		}
 		return service.QuestionOfRun(in.Job, in.Run)
+	case in.Trigger != "":
+		if !in.At.IsZero() || !in.Before.IsZero() {
+			return q, &service.InputError{Where: "query.trigger", Problem: "found it beside at or before, expected one of them: they mean different fires"}
+		}
+		n, err := strconv.ParseInt(in.Trigger, 10, 64)
+		if err != nil || n <= 0 {
+			return q, &service.InputError{Where: "query.trigger", Problem: fmt.Sprintf("found %q, expected the number of a trigger", in.Trigger)}
+		}
+		q.Trigger = n
 	case !in.Before.IsZero() && !in.At.IsZero():
 		return q, &service.InputError{Where: "query.before", Problem: "found it beside at, expected one of the two: they mean different fires"}
 	case !in.Before.IsZero():
@@ -250,6 +272,23 @@ func (in *explainInput) question() (explain.Question, error) {
 	return q, nil
 }
 
+// mostWait is how long an answer may wait for the end of a fire. With what it takes to look it is less than operationTimeout.
+const mostWait = 10 * time.Second
+
+// waitOf reads how long to wait.
+func waitOf(text string) (wait time.Duration, err error) {
+	if text == "" {
+		return 0, nil
+	}
+	if wait, err = times.Duration(text); err == nil && (wait < 0 || wait > mostWait) {
+		err = fmt.Errorf("found %q, expected a duration from 0s to %s", text, mostWait)
+	}
+	if err != nil {
+		return 0, &service.InputError{Where: "query.wait", Problem: err.Error()}
+	}
+	return wait, nil
+}
+
 func (a *API) histories() {
 	s := a.o.Service
 	look(a, "/v1/jobs/{job}/explain", "explainFire", "history", "Why a fire was late, ran elsewhere, again, or not at all", func(ctx context.Context, in *explainInput) (*explain.Answer, error) {
@@ -258,7 +297,11 @@ func (a *API) histories() {
 			return nil, err
 		}
 		q.Language = i18n.Chosen("", in.Accept)
-		return s.Explain(ctx, q)
+		wait, err := waitOf(in.Wait)
+		if err != nil {
+			return nil, err
+		}
+		return s.ExplainEnded(ctx, q, wait)
 	})
 	look(a, "/v1/fires", "listFires", "history", "Fires, the newest first", func(ctx context.Context, in *runsInput) (cluster.Found[history.Fire], error) {
 		return s.Fires(ctx, in.filter)

@@ -40,6 +40,7 @@ type Client struct {
 	token   string
 	// user and reason are given with each change; ifMatch is the version that an edit is made from.
 	user, reason, ifMatch string
+	key                   string    // names a request that is sent again if its answer is lost; empty: it has no name
 	until                 time.Time // when what is disabled ends by itself; zero: never
 	scheme                string
 	http                  *http.Client
@@ -206,6 +207,13 @@ func (c *Client) ByUser(who string) *Client {
 func (c *Client) WithReason(reason string) *Client {
 	with := *c
 	with.reason = reason
+	return &with
+}
+
+// Once is the client whose trigger has a name: a host that gets it again with the same name triggers nothing more.
+func (c *Client) Once(key string) *Client {
+	with := *c
+	with.key = key
 	return &with
 }
 
@@ -457,6 +465,16 @@ func (c *Client) Send(ctx context.Context, method, path string, value, into any)
 	return c.ask(ctx, method, path, body, c.into(into))
 }
 
+// Download asks for a path of the API, and writes the answer as it is.
+func (c *Client) Download(ctx context.Context, path string, w io.Writer) error {
+	return c.ask(ctx, http.MethodGet, path, nil, func(body io.Reader) error {
+		if _, err := io.Copy(w, body); err != nil {
+			return fmt.Errorf("read the answer of %s: %w", c.address, err)
+		}
+		return nil
+	})
+}
+
 // Stream reads the events of a path, as server-sent events, until ctx is done, the host
 // ends or take returns an error.
 func (c *Client) Stream(ctx context.Context, path string, take func(name string, data []byte) error) error {
@@ -518,6 +536,9 @@ func (c *Client) ask(ctx context.Context, method, path string, body []byte, read
 	}
 	if c.ifMatch != "" {
 		req.Header.Set("If-Match", c.ifMatch)
+	}
+	if method != http.MethodGet && c.key != "" {
+		req.Header.Set("Idempotency-Key", c.key)
 	}
 	if method != http.MethodGet && c.user != "" {
 		req.Header.Set(auth.UserHeader, c.user)

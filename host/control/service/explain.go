@@ -63,6 +63,61 @@ func (s *Service) Explain(ctx context.Context, q explain.Question) (*explain.Ans
 	return &answer, nil
 }
 
+const (
+	// lookPace lies between two looks of ExplainEnded at least: histories have what hosts did a moment after the
+	// hosts show that they did it, so that each change is followed by two looks.
+	lookPace = 500 * time.Millisecond
+	// lookAgain lies between two at most.
+	lookAgain = 3 * time.Second
+)
+
+// ExplainEnded is Explain when the fire has ended over all items and hosts, or, after wait, with what is
+// known then; see [explain.Answer.Open]. It looks again whenever a host shows a change of the job.
+func (s *Service) ExplainEnded(ctx context.Context, q explain.Question, wait time.Duration) (*explain.Answer, error) {
+	since, _ := s.Mark()
+	answer, err := s.Explain(ctx, q)
+	if err != nil || wait == 0 || !answer.Open() {
+		return answer, err
+	}
+	end, err := s.o.Cluster.Watch(ctx) // the hosts are asked for changes meanwhile
+	if err != nil {
+		return answer, nil // the host ends: what is known counts
+	}
+	defer end()
+	over := time.NewTimer(wait)
+	defer over.Stop()
+	look := time.NewTimer(lookPace)
+	defer look.Stop()
+	for changed, next := false, time.Now().Add(lookPace); ; {
+		seen := s.ChangedJobs(ctx, since)
+		since = seen.Mark
+		if slices.ContainsFunc(seen.Jobs, func(j cluster.Job) bool { return j.Name == q.Job }) {
+			changed = true
+			look.Reset(max(0, time.Until(next)))
+		}
+		select {
+		case <-seen.More:
+			continue
+		case <-look.C:
+		case <-over.C:
+			return answer, nil
+		case <-s.o.Cluster.Ended():
+			return answer, nil
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+		newer, err := s.Explain(ctx, q)
+		if err != nil || !newer.Open() {
+			return newer, err
+		}
+		answer, next = newer, time.Now().Add(lookPace)
+		if look.Reset(lookAgain); changed {
+			look.Reset(lookPace)
+		}
+		changed = false
+	}
+}
+
 // wantedOf are the changes by which a job, or items of it, do not run now, as the registry has them.
 func wantedOf(j *cluster.Job, items []cluster.Item) (list []history.Change) {
 	for i := range items {

@@ -51,6 +51,8 @@ type Options struct {
 	// sends messages about them; nil: it has no file of alerts.
 	Board     *store.Copy
 	AlertFile *AlertFile
+	// About is what the host says of itself, for backups; nil: nothing.
+	About func() report.About
 	// Pending says what this host still waits for.
 	Pending func() report.Pending
 	Logger  *zap.Logger

@@ -61,5 +61,17 @@ func (r *Reader) Events(ctx context.Context, after string) (events []event.Event
 	return page.Records, page.Next, nil
 }
 
+// GreatestFence is the greatest among the fences and trigger rounds of the newest 1,000 runs; 0 if there are none.
+func (r *Reader) GreatestFence(ctx context.Context) (greatest int64, err error) {
+	page, err := r.store.Runs(ctx, history.Filter{Limit: history.MaxLimit})
+	if err != nil {
+		return 0, fmt.Errorf("%s: %w", r.Name(), err)
+	}
+	for _, run := range page.Records {
+		greatest = max(greatest, run.Fence, run.Trigger)
+	}
+	return greatest, nil
+}
+
 // Close ends the connections.
 func (r *Reader) Close() error { return r.store.db.Close() }

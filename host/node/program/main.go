@@ -38,8 +38,7 @@ const (
 	exitOK      = 0
 	exitFailure = 1
 	exitUsage   = 2
-	exitStuck   = 3 // a guest of a lost session could not be stopped
-	exitRunning = 4 // what was to be killed runs on
+	exitStuck   = 3 // a guest of a lost session could not be stopped; commands have command.Exit
 )
 
 // Main runs the program with the command line, environment and streams of this
@@ -116,10 +115,11 @@ func (p *program) main(ctx context.Context, args []string) int {
 	}
 	var said command.Said
 	var usage command.UsageError
+	var exit command.Exit
 	switch {
 	case errors.As(err, &said):
-	case errors.Is(err, jobs.ErrRunning):
-		return exitRunning
+	case errors.As(err, &exit):
+		return int(exit)
 	case errors.As(err, &usage):
 		fmt.Fprintf(p.Err, "wasmjob: %v\nSee '%s --help'.\n", err, cmd.CommandPath())
 		return exitUsage
@@ -188,7 +188,7 @@ one in ZooKeeper (--zk), with ElasticJob 3.x if you like.`,
 		&cobra.Group{ID: groupLook, Title: "Look at the cluster, by any of its hosts:"},
 		&cobra.Group{ID: groupOperate, Title: "Operate jobs, by the host that runs here or in ZooKeeper itself (--zk):"},
 		&cobra.Group{ID: groupCheck, Title: "Check what hosts have done:"},
-		&cobra.Group{ID: groupMove, Title: "Take jobs over from a registry:"},
+		&cobra.Group{ID: groupMove, Title: "Take jobs over from a registry, and keep what is in one:"},
 	)
 	add := func(group string, commands ...*cobra.Command) {
 		for _, c := range commands {
@@ -203,7 +203,7 @@ one in ZooKeeper (--zk), with ElasticJob 3.x if you like.`,
 		signCommand(p), verifySignatureCommand(p))
 	add(groupLook, jobs.Look(&p.Program)...)
 	add(groupOperate, append(jobs.Operate(&p.Program), alertcommand.Commands(&p.Program, p.Getenv(alertsSetting(defaults{}).variable())))...)
-	add(groupMove, importCommand(p), exportCommand(p), adoptCommand(p))
+	add(groupMove, importCommand(p), exportCommand(p), adoptCommand(p), backupCommand(p))
 	add(groupCheck, jobs.Explain(&p.Program), verifyCommand(p))
 	root.AddCommand(compileCommand(p), guestsCommand(p))
 	return root

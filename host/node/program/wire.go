@@ -514,7 +514,7 @@ func (s *system) wireCluster(context.Context) error {
 	})
 	s.service = service.New(service.Options{
 		Namespace: l.Namespace, Cluster: s.cluster, Histories: &cluster.Histories{Store: s.history, Self: self, Peers: others, Get: get, Stream: stream, Tail: s.tail, Silences: s.cluster}, Store: s.history,
-		Registry: admin.NewRegistry(l.Namespace, s.registry.Session).OnHost(l.Ceilings, s.catalog.Refuses), Session: s.registry.Session, Host: s.host, Pending: s.pending, Logger: s.log,
+		Registry: admin.NewRegistry(l.Namespace, s.registry.Session).OnHost(l.Ceilings, s.catalog.Refuses), Session: s.registry.Session, Host: s.host, About: s.about, Pending: s.pending, Logger: s.log,
 		Board: s.board, AlertFile: s.alertFile,
 		StartOn: func(ctx context.Context, p cluster.Peer, job string) error {
 			return s.peers.Post(ctx, transport, peers.Peer(p), cluster.StartPath(job))
