@@ -53,6 +53,8 @@ type Job struct {
 	Module   Module
 	// File and ModuleFile are names for people.
 	File, ModuleFile string
+	// Inherited are the files of defaults, by the settings of Definition whose values they gave.
+	Inherited map[string]string
 	// Group names the jobs with which this one shares a part of the host: each group has the
 	// same part of its slots, of its commits, and of the turns of its loops, however many jobs
 	// it has. It is that of the first definition as long as the job is not left.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -514,7 +515,7 @@ func soonest(a, b time.Time) time.Time {
 // same reports whether two jobs are defined alike and run the same module.
 func same(a, b Job) bool {
 	return a.Module.Digest() == b.Module.Digest() && a.Module.Granted() == b.Module.Granted() && a.JobClass == b.JobClass && a.ModuleFile == b.ModuleFile &&
-		bytes.Equal(a.Definition.YAML(), b.Definition.YAML())
+		maps.Equal(a.Inherited, b.Inherited) && bytes.Equal(a.Definition.YAML(), b.Definition.YAML())
 }
 
 // stay takes a leaving back: the definition is there again, or the host's

@@ -136,9 +136,11 @@ type JobStatus struct {
 	ShardingTotalCount int       `json:"shardingTotalCount"`
 	Description        string    `json:"description,omitempty"`
 	File               string    `json:"file"`
-	Module             string    `json:"module"`
-	Type               string    `json:"type"`
-	Digest             string    `json:"digest"`
+	// Inherited are the files of defaults, by the settings of the definition whose values they gave.
+	Inherited map[string]string `json:"inherited,omitempty"`
+	Module    string            `json:"module"`
+	Type      string            `json:"type"`
+	Digest    string            `json:"digest"`
 	// Size and Imports are the module's, Needs what the definition wants granted.
 	Size    int      `json:"sizeBytes,omitempty"`
 	Imports []string `json:"imports,omitempty"`

@@ -117,7 +117,7 @@ func originCell(c *admin.JobConfig, o admin.Origin, now time.Time) terminal.Cell
 	case admin.FromDefault:
 		return terminal.Coloured("default", terminal.Grey)
 	case admin.FromFile:
-		return terminal.Plain(cmp.Or(c.File, "the definition file"))
+		return terminal.Plain(cmp.Or(o.File, c.File, "the definition file"))
 	case admin.FromRegistry:
 		return terminal.Plain("the registry")
 	case admin.FromEdit:

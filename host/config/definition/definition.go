@@ -29,6 +29,9 @@ type Definition struct {
 	JobClass string
 	// Line is the first line of the job in its file, from 1.
 	Line int
+	// Inherited are the files of defaults, by the settings whose values they gave; nil if all are the
+	// definition's own.
+	Inherited map[string]string
 }
 
 // The defaults that differ from those of an ElasticJob configuration that was
@@ -101,14 +104,15 @@ func Parse(file string, data []byte) ([]Definition, error) { return ParseWithin(
 
 // ParseWithin is Parse for a host with ceilings: what a job asks beyond them is
 // a problem, and the default of a field that it leaves out is at most the
-// ceiling.
-func ParseWithin(file string, data []byte, ceilings ceiling.List) ([]Definition, error) {
+// ceiling. A job has the fields that it leaves out from shared, the defaults of its folder and then of those above.
+func ParseWithin(file string, data []byte, ceilings ceiling.List, shared ...*Shared) ([]Definition, error) {
 	p := &parser{ceilings: ceilings, known: knownSettings(), base: strings.TrimSuffix(path.Base(file), path.Ext(file))}
 	var definitions []Definition
 	documents := p.documents(data)
 	first := map[string]int{}
 	for _, root := range documents {
 		d := newJob(p, root, len(documents) == 1)
+		d.under = shared
 		definition := d.read()
 		name := definition.Configuration.JobName
 		if line, twice := first[name]; twice && name != "" {
@@ -118,13 +122,22 @@ func ParseWithin(file string, data []byte, ceilings ceiling.List) ([]Definition,
 		}
 		definitions = append(definitions, definition)
 	}
-	if problems := p.problems.Kept(); len(problems) > 0 {
-		slices.SortStableFunc(problems, func(a, b Problem) int {
-			return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))
-		})
-		return nil, &Error{file, problems, p.problems.More()}
+	if err := p.err(file); err != nil {
+		return nil, err
 	}
 	return definitions, nil
+}
+
+// err is what is wrong with the file: nil, or an [*Error].
+func (p *parser) err(file string) error {
+	problems := p.problems.Kept()
+	if len(problems) == 0 {
+		return nil
+	}
+	slices.SortStableFunc(problems, func(a, b Problem) int {
+		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))
+	})
+	return &Error{file, problems, p.problems.More()}
 }
 
 // Defaults are the settings of a job whose definition states none, on a host with ceilings.

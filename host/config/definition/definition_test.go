@@ -296,7 +296,11 @@ func TestDocumentedExamples(t *testing.T) {
 	}
 	for _, block := range blocks[1:] {
 		example, _, _ := strings.Cut(block, "```")
-		if _, err := Parse("report.yaml", []byte(example)); err != nil {
+		_, err := Parse("report.yaml", []byte(example))
+		if first, _, _ := strings.Cut(example, "\n"); strings.HasSuffix(first, DefaultsFile) {
+			_, err = ParseShared(DefaultsFile, []byte(example))
+		}
+		if err != nil {
 			t.Errorf("%s%v", example, err)
 		}
 	}

@@ -40,13 +40,20 @@ type job struct {
 	// read: they are not missed.
 	meant map[string]bool
 
+	// under are the defaults of the job's folders, the nearest first; inherited says which values are theirs.
+	under     []*Shared
+	inherited map[string]inheritance
+	// shared: the document has defaults of jobs, and standIns are the fields that it does not state.
+	shared   bool
+	standIns []string
+
 	c     jobconfig.Configuration
 	guest jobconfig.Guest
 	out   Definition
 }
 
 func newJob(p *parser, root *yaml.Node, only bool) *job {
-	j := &job{parser: p, root: root, only: only, nodes: map[string]*yaml.Node{}, bad: map[string]bool{}, meant: map[string]bool{}}
+	j := &job{parser: p, root: root, only: only, nodes: map[string]*yaml.Node{}, bad: map[string]bool{}, meant: map[string]bool{}, inherited: map[string]inheritance{}}
 	for _, name := range p.lost[root] {
 		j.meant[name] = true
 	}
@@ -55,6 +62,10 @@ func newJob(p *parser, root *yaml.Node, only bool) *job {
 
 func (j *job) problem(n *yaml.Node, field, format string, args ...any) {
 	j.bad[field] = true
+	top, _, _ := strings.Cut(field, ".")
+	if at := cmp.Or(j.inherited[field], j.inherited[top]); at != (inheritance{}) {
+		n, format, args = j.root, format+" (it is from %s, line %d)", append(slices.Clone(args), at.file, at.line)
+	}
 	j.parser.problem(n, field, format, args...)
 }
 
@@ -71,6 +82,10 @@ func (j *job) read() Definition {
 			j.problem(n, mapping, "found %s, expected a mapping of %s", yamlnode.Describe(n), strings.Join(names, ", "))
 		}
 	}
+	if j.shared {
+		j.sharing()
+	}
+	j.inherit(j.under)
 	j.defaults()
 	for _, s := range j.known.settings {
 		j.setting(s)
@@ -84,6 +99,7 @@ func (j *job) read() Definition {
 	j.validate()
 	j.out.Configuration = j.c
 	j.out.Line = j.root.Line
+	j.out.Inherited = j.origins()
 	return j.out
 }
 

@@ -46,6 +46,8 @@ type Origin struct {
 	// applied last has it; edit: it was changed since, and it is known who did; registry: it is not
 	// known who did, or no definition file was ever applied to the job.
 	From string `json:"from"`
+	// File is the file of defaults that gave the value to the definition; empty if it is the definition's own.
+	File string `json:"file,omitempty"`
 	// Who edited it, Time is when, and Why is what was given as the reason.
 	Who  string    `json:"who,omitempty"`
 	Time time.Time `json:"time,omitzero"`

@@ -49,6 +49,8 @@ const lateAfter = 5 * time.Second
 
 // Job is one job over all hosts that answer. One without a health is none any more.
 type Job struct {
+	// inherited are the files of defaults, by setting; see [engine.JobStatus].
+	inherited   map[string]string
 	Name        string `json:"name"`
 	Description string `json:"description,omitempty"`
 	Health      Health `json:"health"`
@@ -205,6 +207,9 @@ func (j *Job) Due() time.Time {
 // only triggers run it.
 func (j *Job) Schedule() string { return timetable.Describe(j.Cron, j.Terms) }
 
+// Inherited is the file of defaults that a setting of the job's definition is from; empty if it is the definition's own.
+func (j *Job) Inherited(setting string) string { return j.inherited[setting] }
+
 // merge puts together what hosts say of one job. parts are by host, at least one. Hosts
 // that do not answer, or have no session, count for what others cannot know: which items they have, and how
 // those ended.
@@ -217,7 +222,7 @@ func merge(parts []part, now time.Time) *Job {
 	})
 	j := &Job{
 		Name: best.Name, Description: best.Description, State: best.State, Reason: best.Reason, Cron: cmp.Or(best.Cron, best.RefusedCron), TimeZone: best.TimeZone, Terms: best.Terms,
-		Type: best.Type, ShardingTotalCount: best.ShardingTotalCount, Module: best.Module, File: best.File, Signer: best.Signer, Granted: best.Granted,
+		Type: best.Type, ShardingTotalCount: best.ShardingTotalCount, Module: best.Module, File: best.File, inherited: best.Inherited, Signer: best.Signer, Granted: best.Granted,
 		Hosts: []string{}, Digests: []string{}, Stale: stale, SessionLost: lost,
 	}
 	for _, p := range parts {

@@ -26,6 +26,22 @@ func (a answer) form(t *testing.T, set ...string) []string {
 	return append(pairs, set...)
 }
 
+// TestInheritedSetting: a value that the definition has from its folder's defaults is shown with that file.
+func TestInheritedSetting(t *testing.T) {
+	t.Parallel()
+	job := servicetest.Job("a", "0 0 3 * * ?", 7, servicetest.OK)
+	job.File, job.Inherited = "pay/a.yaml", map[string]string{"shardingTotalCount": "pay/defaults.yaml"}
+	s := open(t, servicetest.Options{Jobs: []engine.Job{job}})
+	page := s.get(jobPath("a", "config"))
+	row := regexp.MustCompile(`(?s)<label for="set.shardingTotalCount">.*?</tr>`).FindString(page.body)
+	if !strings.Contains(row, "<code>pay/defaults.yaml</code>") {
+		t.Errorf("the row is %s", row)
+	}
+	if row = regexp.MustCompile(`(?s)<label for="set.cron">.*?</tr>`).FindString(page.body); !strings.Contains(row, "<code>pay/a.yaml</code>") {
+		t.Errorf("the row of the cron is %s", row)
+	}
+}
+
 func TestConfig(t *testing.T) {
 	t.Parallel()
 	s := open(t, servicetest.Options{Jobs: []engine.Job{servicetest.Job("a <b>", "0 0 3 * * ?", 2, servicetest.OK)}})

@@ -502,6 +502,12 @@ func (s *Service) Config(ctx context.Context, job string) (*admin.JobConfig, err
 	_ = s.o.Cluster.Refresh(ctx) // without it, what was known last counts
 	if j, _, _, ok := s.o.Cluster.Job(job); ok {
 		c.File = j.File
+		for setting, o := range c.Origins {
+			if o.From == admin.FromFile {
+				o.File = j.Inherited(setting)
+				c.Origins[setting] = o
+			}
+		}
 	}
 	whoEdited(ctx, s, c)
 	return c, nil

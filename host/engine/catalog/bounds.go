@@ -2,15 +2,15 @@ package catalog
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"os"
+	"path"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/wasmjob/wasmjob/host/config/definition"
 	"github.com/wasmjob/wasmjob/internal/text/words"
 )
 
@@ -32,37 +32,26 @@ const (
 )
 
 // list returns the names in a directory that the catalog knows a kind for. Of a kind with more than most it
-// takes those of first, and then the first by name; excess says how many there are. The value of a name is true if
+// takes those of first, and then the first by name; l says how many there are, and has the folders. The value of a name is true if
 // it stands for one that cannot be shown.
-func list(dir string, most int, first map[string]bool) (names map[string]bool, excess []string, err error) {
-	d, err := os.Open(dir)
-	if err != nil {
-		return nil, nil, err
-	}
-	defer d.Close() // read only: nothing is lost if that fails
+func list(root *os.Root, most int, first map[string]bool) (names map[string]bool, l look, err error) {
 	all, counts := make(map[kind][]string), make(map[kind]int)
 	cut := func(names []string) []string {
 		slices.SortFunc(names, func(a, b string) int { return cmp.Or(compareBool(!first[a], !first[b]), strings.Compare(a, b)) })
 		return names[:min(most, len(names))]
 	}
-	for {
-		some, err := d.Readdirnames(1024)
-		for _, name := range some {
-			k := kindOf(name)
-			if k == ignored {
-				continue
-			}
-			counts[k]++
-			if all[k] = append(all[k], name); len(all[k]) >= 2*most {
-				all[k] = cut(all[k])
-			}
+	l.folders, l.excess, err = folders(root, func(folder, name string) {
+		k := kindOf(name)
+		if k == ignored {
+			return
 		}
-		if errors.Is(err, io.EOF) {
-			break
+		counts[k]++
+		if all[k] = append(all[k], path.Join(folder, name)); len(all[k]) >= 2*most {
+			all[k] = cut(all[k])
 		}
-		if err != nil {
-			return nil, nil, err
-		}
+	})
+	if err != nil {
+		return nil, l, err
 	}
 	names = make(map[string]bool)
 	for _, k := range slices.Sorted(maps.Keys(all)) {
@@ -73,15 +62,15 @@ func list(dir string, most int, first map[string]bool) (names map[string]bool, e
 			}
 		}
 		if counts[k] > most {
-			excess = append(excess, fmt.Sprintf("has %d %s, expected at most %d: %d are not read", counts[k], k, most, counts[k]-most))
+			l.excess = append(l.excess, fmt.Sprintf("has %d %s, expected at most %d: %d are not read", counts[k], k, most, counts[k]-most))
 		}
 	}
-	return names, excess, nil
+	return names, l, nil
 }
 
 // String is what files of the kind are called together.
 func (k kind) String() string {
-	return [...]string{"other files", "modules", "definitions", "signatures", "calendars"}[k]
+	return [...]string{"other files", "modules", "definitions", "signatures", "calendars", "files of defaults"}[k]
 }
 
 // brief keeps of what is wrong with a file so much as is ever shown, or one thing only.
@@ -133,7 +122,7 @@ func (r *report) limit(most int, dir string) {
 	r.add(dir, about(fmt.Sprintf("%d more files in it are refused, expected at most %d: why is kept of these only", len(names)-most, most)))
 }
 
-// order has first what costs least: versions that were not read before those that are only read again, then
+// order has first the defaults, with which definitions are read, and then what costs least: versions that were not read before those that are only read again, then
 // definitions that jobs are in force of, then what is small. A definition takes about 64 times as long as a module
 // of its size.
 func (s state) order(names []string) {
@@ -146,7 +135,7 @@ func (s state) order(names []string) {
 	}
 	slices.SortFunc(names, func(a, b string) int {
 		f, g := s.files[a], s.files[b]
-		return cmp.Or(compareBool(!f.read.none(), !g.read.none()), compareBool(len(f.docs) == 0 && !s.past.files[a], len(g.docs) == 0 && !s.past.files[b]), cmp.Compare(cost(a), cost(b)), strings.Compare(a, b))
+		return cmp.Or(compareBool(kindOf(a) != aShared, kindOf(b) != aShared), compareBool(!f.read.none(), !g.read.none()), compareBool(len(f.docs) == 0 && !s.past.files[a], len(g.docs) == 0 && !s.past.files[b]), cmp.Compare(cost(a), cost(b)), strings.Compare(a, b))
 	})
 }
 
@@ -223,21 +212,27 @@ func (r *reading) read(name string) {
 	f := r.files[name]
 	k := kindOf(name)
 	other, same, now := r.twin(name, f.stamp)
+	with := r.under(name, k)
 	var c content
 	switch {
+	case k == aDefinition && with.unread:
+		c = content{busy: true, stamp: f.stamp} // its defaults are still being written
+	case k == aDefinition && with.key != f.under:
+		c = readFile(r.dir, name, k, f.stamp, r.parse, with)
+		other = ""
 	case now:
-		c = content{stamp: same.stamp, digest: same.digest}
+		c = content{stamp: same.stamp, digest: same.digest, under: with.key}
 	case k == aDefinition && len(f.docs) == 0 && f.digest == "" && other == "" && r.jobs >= mostJobs:
 		c = r.tooMany(f.stamp)
 	default:
-		c = readFile(r.dir, name, k, f.stamp, r.parse, f.digest, same.digest)
+		c = readFile(r.dir, name, k, f.stamp, r.parse, with, f.digest, same.digest)
 	}
 	if other != "" && k == aDefinition && c.digest != "" && c.digest == same.digest && c.digest != f.digest {
 		switch {
 		case same.problems.Len() > 0:
 			c.problems = same.problems
 		case len(same.docs) == 1 && f.stamp.size <= mostShared:
-			c = readFile(r.dir, name, k, f.stamp, r.parse)
+			c = readFile(r.dir, name, k, f.stamp, r.parse, with)
 		default:
 			c = content{stamp: c.stamp, problems: about(fmt.Sprintf("is another name of the file %s, which defines its jobs; expected a file of its own", other))}
 		}
@@ -251,6 +246,26 @@ func (r *reading) read(name string) {
 	if other == "" && c.digest != "" {
 		r.name(name, c.stamp)
 	}
+}
+
+// under are the defaults of a definition, with what this look has read of them.
+func (r *reading) under(name string, k kind) under {
+	if k != aDefinition {
+		return under{}
+	}
+	files := make(map[string]file)
+	for _, folder := range above(name) {
+		at := path.Join(folder, definition.DefaultsFile)
+		f, there := r.files[at]
+		if !there {
+			continue
+		}
+		if c, read := r.contents[at]; read {
+			f = f.with(c)
+		}
+		files[at] = f
+	}
+	return state{files: files}.under(name)
 }
 
 func (r *reading) tooMany(s stamp) content {

@@ -58,7 +58,7 @@ func TestManyRefusedFiles(t *testing.T) {
 		s.files[name] = file{}
 		contents[name] = content{stamp: stamp{size: 1}, digest: name, problems: many}
 	}
-	old, _ := fakeParse("old.yaml", []byte("job old"))
+	old, _ := fakeParse("old.yaml", []byte("job old"), nil)
 	s.files["zz.yaml"] = file{docs: old, problems: about("is empty")}
 	s.files["old.wasm"] = file{digest: "d", read: stamp{size: 1}}
 	s.jobs = map[string]*binding{"old": {doc: old[0], digest: "d", job: engine.Job{File: "zz.yaml", ModuleFile: "old.wasm"}}}
@@ -150,7 +150,10 @@ func TestTooManyJobsInDefinitions(t *testing.T) {
 		}
 	}
 	parsed := 0
-	r.parse = func(string, []byte) ([]definition.Definition, complaints) { parsed++; return nil, complaints{} }
+	r.parse = func(string, []byte, []*definition.Shared) ([]definition.Definition, complaints) {
+		parsed++
+		return nil, complaints{}
+	}
 	r.jobs = mostJobs
 	r.read("c.yaml")
 	if c := r.contents["c.yaml"]; parsed > 0 || c.problems.Len() != 1 || c.digest != "" {
@@ -175,12 +178,12 @@ func TestCostlyFilesComeLast(t *testing.T) {
 	}
 	var clock, costly atomic.Int64
 	var before atomic.Int64
-	c, err := newCatalog(Options{Dir: dir, Rescan: time.Hour, Debounce: time.Millisecond}, newFakeLoader(t), func(file string, data []byte) ([]definition.Definition, complaints) {
+	c, err := newCatalog(Options{Dir: dir, Rescan: time.Hour, Debounce: time.Millisecond}, newFakeLoader(t), func(file string, data []byte, shared []*definition.Shared) ([]definition.Definition, complaints) {
 		if strings.HasPrefix(file, "a") {
 			costly.Add(1)
 			clock.Add(int64(lookTime) / 2)
 		}
-		return fakeParse(file, data)
+		return fakeParse(file, data, shared)
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -2,7 +2,8 @@ package catalog
 
 import (
 	"fmt"
-	"path/filepath"
+	"maps"
+	"path"
 
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 	"github.com/wasmjob/wasmjob/host/config/calendar"
@@ -23,22 +24,32 @@ func readCalendar(name, data string) (string, complaints) {
 	return days.Text(), all
 }
 
-// calendarOf are the days of a calendar, from the files beside a definition, or what stands
+// calendarOf are the days of a calendar, from the files beside a definition or in the nearest folder above it, or what stands
 // against it. Neither is returned while the file was not read yet.
 //
 // A file that is broken has the days of its last version that was not.
-func (s state) calendarOf(name string) (days, problem string) {
+func (s state) calendarOf(name, of string) (days, problem string) {
 	files := [...]string{name + calendar.SuffixYAML, name + calendar.SuffixICS}
 	at := ""
-	for _, file := range files {
-		if _, ok := s.files[file]; ok && at != "" {
-			return "", fmt.Sprintf("calendar %q: both %s and %s are beside the definition, expected one", words.Clip(name), files[0], files[1])
-		} else if ok {
-			at = file
+	for _, folder := range above(of) {
+		for _, base := range files {
+			file := path.Join(folder, base)
+			if _, ok := s.files[file]; ok && at != "" {
+				return "", fmt.Sprintf("calendar %q: both %s and %s are there, expected one", words.Clip(name), at, file)
+			} else if ok {
+				at = file
+			}
+		}
+		if at != "" {
+			break
 		}
 	}
 	if at == "" {
-		return "", fmt.Sprintf("calendar %q: there is neither %s nor %s beside the definition", words.Clip(name), words.Clip(files[0]), words.Clip(files[1]))
+		where := "beside the definition"
+		if path.Dir(of) != "." {
+			where += " or in a folder above it"
+		}
+		return "", fmt.Sprintf("calendar %q: there is neither %s nor %s %s", words.Clip(name), words.Clip(files[0]), words.Clip(files[1]), where)
 	}
 	switch f := s.files[at]; {
 	case f.calendar != "":
@@ -57,7 +68,7 @@ func (s state) withCalendars(c claim) claim {
 	}
 	days := make(map[string]string, len(names))
 	for _, name := range names {
-		text, problem := s.calendarOf(name)
+		text, problem := s.calendarOf(name, c.file)
 		if c.lacks = problem; problem != "" {
 			return c
 		}
@@ -88,19 +99,19 @@ func checkDays(c jobconfig.Configuration) error {
 	return timetable.Of(problems)
 }
 
-// withDays has jobs of a definition file have the days of their calendars, from files in its
-// folder; those of broken or missing files are left out.
-func withDays(dir string, c jobconfig.Configuration) jobconfig.Configuration {
+// withDays has jobs of a definition file of a directory have the days of their calendars; those of broken or missing files are left out.
+func withDays(dir, name string, c jobconfig.Configuration) jobconfig.Configuration {
 	days := make(map[string]string)
-	for _, name := range timetable.Calendars(c) {
-		for _, file := range []string{name + calendar.SuffixYAML, name + calendar.SuffixICS} {
-			if data, ok := readIn(dir, filepath.Base(file), calendar.MaxSize); ok {
-				if text, _ := readCalendar(file, string(data)); text != "" {
-					days[name] = text
+	for _, cal := range timetable.Calendars(c) {
+		for _, folder := range above(name) {
+			for _, file := range []string{cal + calendar.SuffixYAML, cal + calendar.SuffixICS} {
+				if data, ok := readIn(dir, path.Join(folder, path.Base(file)), calendar.MaxSize); ok && days[cal] == "" {
+					days[cal], _ = readCalendar(file, string(data))
 				}
 			}
 		}
 	}
+	maps.DeleteFunc(days, func(_, text string) bool { return text == "" })
 	if len(days) == 0 {
 		return c
 	}

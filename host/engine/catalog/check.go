@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"time"
@@ -15,6 +16,7 @@ import (
 	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/host/config/builtin"
 	"github.com/wasmjob/wasmjob/host/config/calendar"
+	"github.com/wasmjob/wasmjob/host/config/definition"
 	"github.com/wasmjob/wasmjob/host/config/timetable"
 	"github.com/wasmjob/wasmjob/host/sandbox/wasm"
 	"github.com/wasmjob/wasmjob/internal/text/words"
@@ -77,7 +79,7 @@ func check(ctx context.Context, load loader, parse parser, placement Placement, 
 	dirs := make(map[string]map[string]bool) // files by directory; nil is all
 	for _, p := range paths {
 		info, err := os.Stat(p)
-		dir, name := filepath.Dir(p), filepath.Base(p)
+		dir, name := rooted(p)
 		_, seen := dirs[dir]
 		switch {
 		case err != nil:
@@ -112,28 +114,47 @@ func (c *Catalog) check(ctx context.Context, names map[string]bool) []Finding {
 		return []Finding{{File: c.dir, Problem: "has neither definitions (NAME.yaml) nor modules (NAME.wasm)"}}
 	}
 	contents := make(map[string]content)
+	shared := state{files: make(map[string]file)} // the defaults
 	read := func(name string) {
 		if e := l.entries[name]; e.problem == "" {
-			contents[name] = readFile(c.dir, name, kindOf(name), e.stamp, c.parse)
+			with := under{}
+			if kindOf(name) == aDefinition {
+				with = shared.under(name)
+			}
+			contents[name] = readFile(c.dir, name, kindOf(name), e.stamp, c.parse, with)
 			if contents[name].busy {
 				contents[name] = content{failed: true, problems: about("is still being written")}
 			}
 		}
 	}
 	for name := range l.entries {
-		if names == nil || names[name] {
+		if kindOf(name) == aShared {
+			read(name)
+			shared.files[name] = file{}.with(contents[name])
+		}
+	}
+	for name := range l.entries {
+		if kindOf(name) != aShared && (names == nil || names[name]) {
 			read(name)
 		}
 	}
 	if names != nil {
 		asked := maps.Clone(names)
-		for _, found := range maps.Clone(contents) {
-			for _, d := range found.docs {
-				beside := []string{d.Module}
-				for _, name := range timetable.Calendars(d.Configuration) {
-					beside = append(beside, name+calendar.SuffixYAML, name+calendar.SuffixICS)
+		for file, found := range maps.Clone(contents) {
+			for _, folder := range above(file) {
+				at := path.Join(folder, definition.DefaultsFile)
+				if _, ok := l.entries[at]; ok {
+					names[at] = true
 				}
-				for _, name := range beside {
+			}
+			for _, d := range found.docs {
+				others := []string{d.Module}
+				for _, name := range timetable.Calendars(d.Configuration) {
+					for _, folder := range above(file) {
+						others = append(others, path.Join(folder, name+calendar.SuffixYAML), path.Join(folder, name+calendar.SuffixICS))
+					}
+				}
+				for _, name := range others {
 					if _, ok := l.entries[name]; ok && !names[name] {
 						names[name] = true
 						read(name)
@@ -142,6 +163,7 @@ func (c *Catalog) check(ctx context.Context, names map[string]bool) []Finding {
 			}
 		}
 		maps.DeleteFunc(l.entries, func(name string, _ entry) bool { return !names[name] })
+		maps.DeleteFunc(contents, func(name string, _ content) bool { return !names[name] })
 		names = asked
 	}
 

@@ -157,7 +157,7 @@ func TestDefinitionsBeyondACeiling(t *testing.T) {
 		t.Fatal(err)
 	}
 	parse := parseWithin(ceiling.List{e})
-	_, problems := parse("a.yaml", []byte("jobName: team-a-x\nshardingTotalCount: 11\ntimeout: 6m\nmemoryLimit: 2MiB\nmaxConcurrency: 5\n"))
+	_, problems := parse("a.yaml", []byte("jobName: team-a-x\nshardingTotalCount: 11\ntimeout: 6m\nmemoryLimit: 2MiB\nmaxConcurrency: 5\n"), nil)
 	want := []complaint{
 		{2, 21, `shardingTotalCount: found 11, the host's ceiling shardingTotalCount for jobs "team-a-*" is 10`},
 		{3, 10, `timeout: found 6m, the host's ceiling timeout for jobs "team-a-*" is 5m`},
@@ -167,10 +167,10 @@ func TestDefinitionsBeyondACeiling(t *testing.T) {
 	if !slices.Equal(problems.Kept(), want) {
 		t.Errorf("got\n%+v\nexpected\n%+v", problems, want)
 	}
-	if _, problems = parse("a.yaml", []byte("jobName: team-a-x\nshardingTotalCount: 1\ntimeout: 0\n")); problems.Len() != 1 || problems.Kept()[0].line != 3 {
+	if _, problems = parse("a.yaml", []byte("jobName: team-a-x\nshardingTotalCount: 1\ntimeout: 0\n"), nil); problems.Len() != 1 || problems.Kept()[0].line != 3 {
 		t.Errorf("no limit: got %+v", problems)
 	}
-	docs, problems := parse("a.yaml", []byte("jobName: team-a-x\nshardingTotalCount: 1\n---\njobName: b\nshardingTotalCount: 1000\n"))
+	docs, problems := parse("a.yaml", []byte("jobName: team-a-x\nshardingTotalCount: 1\n---\njobName: b\nshardingTotalCount: 1000\n"), nil)
 	if problems.Len() > 0 || docs[0].Configuration.Props[jobconfig.PropTimeout] != "5m0s" || docs[1].Configuration.Props[jobconfig.PropTimeout] != "10m0s" {
 		t.Errorf("defaults: got %+v, %+v", docs, problems)
 	}

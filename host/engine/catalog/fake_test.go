@@ -183,7 +183,7 @@ func digestOf(text string) string {
 // fakeParse reads a definition with a line "job NAME MODULE PARAMETER" for
 // each job. " not=NAME" at its end names a calendar that the job, which is daily, excludes. A line that begins with "!" is a problem; MODULE and PARAMETER may
 // be left out, the module is then the file's namesake.
-func fakeParse(file string, data []byte) (docs []definition.Definition, problems complaints) {
+func fakeParse(file string, data []byte, shared []*definition.Shared) (docs []definition.Definition, problems complaints) {
 	for i, line := range strings.Split(string(data), "\n") {
 		line, memory := strings.CutSuffix(line, " memory")
 		line, excludes, daily := strings.Cut(line, " not=")
@@ -192,13 +192,19 @@ func fakeParse(file string, data []byte) (docs []definition.Definition, problems
 		switch {
 		case line == "":
 		case words[0] == "job" && len(words) > 1:
-			d := definition.Definition{Line: i + 1, Module: stem(file) + ".wasm"}
+			d := definition.Definition{Line: i + 1, Module: stem(file) + ".wasm"} // in its folder
 			d.Configuration.JobName = words[1]
 			if len(words) > 2 {
-				d.Module = words[2]
+				d.Module = beside(file, words[2])
 			}
 			if len(words) > 3 {
 				d.Configuration.JobParameter = words[3]
+			} else if len(shared) > 0 {
+				real, err := definition.ParseWithin(file, []byte("shardingTotalCount: 1\n"), nil, shared...)
+				if err != nil {
+					return nil, about(err.Error())
+				}
+				d.Configuration.JobParameter = real[0].Configuration.JobParameter
 			}
 			d.Configuration.ShardingTotalCount, _ = strconv.Atoi(total) // 0 if it says none
 			if memory {
@@ -219,7 +225,7 @@ func fakeParse(file string, data []byte) (docs []definition.Definition, problems
 // put writes a file as a careful writer does: beside, then renamed.
 func put(t testing.TB, dir, name, text string) {
 	t.Helper()
-	tmp := filepath.Join(dir, "."+name+".tmp")
+	tmp := filepath.Join(dir, filepath.Dir(name), "."+filepath.Base(name)+".tmp")
 	if err := os.WriteFile(tmp, []byte(text), 0o644); err != nil {
 		t.Fatal(err)
 	}

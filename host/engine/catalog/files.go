@@ -8,6 +8,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -30,18 +31,23 @@ const (
 	aDefinition
 	aSignature // of a module
 	aCalendar
+	aShared // a folder's defaults
 )
 
 // kindOf leaves out what editors, copiers and volumes write beside the files
 // that matter: names that begin with a dot or a hash, or do not end as a
 // module's, a definition's or a calendar's.
 func kindOf(name string) kind {
+	name = path.Base(name)
 	if strings.HasPrefix(name, ".") || strings.HasPrefix(name, "#") {
 		return ignored
 	}
 	lower := strings.ToLower(name) // another case is refused: see lookAtFile
 	if _, is := calendar.NameOf(lower); is || strings.HasSuffix(lower, oldCalendar) {
 		return aCalendar
+	}
+	if lower == definition.DefaultsFile || lower == oldDefaults {
+		return aShared
 	}
 	switch filepath.Ext(lower) {
 	case ".wasm":
@@ -58,6 +64,9 @@ func kindOf(name string) kind {
 
 // oldCalendar ends the name of a file that is meant to be a calendar, but is not named as one.
 const oldCalendar = ".calendar.yml"
+
+// oldDefaults is the name of a file that is meant to have defaults, but is not named as one.
+const oldDefaults = "defaults.yml"
 
 // stem is the name without its extension.
 func stem(name string) string { return strings.TrimSuffix(name, filepath.Ext(name)) }
@@ -97,11 +106,13 @@ type look struct {
 	// problem is why the directory could not be read; then entries is nil.
 	problem string
 	entries map[string]entry
-	// excess says of which files there are too many.
+	// excess says of which files there are too many, and what is wrong with folders.
 	excess []string
+	// folders are the directory, ".", and those in it, by slashes.
+	folders []string
 }
 
-// lookAt lists the modules, definitions and calendars that are directly in a directory.
+// lookAt lists the modules, definitions, calendars and defaults that are in a directory and its folders, by slashes.
 // Symbolic links are followed inside the directory, and count as what they lead
 // to. None is followed out of it: who may write there must not have the host
 // read what only the host may.
@@ -109,16 +120,16 @@ func lookAt(dir string) look { return lookFor(dir, mostFiles, nil) }
 
 // lookFor is lookAt, of at most so many files of a kind: those of first are among them.
 func lookFor(dir string, most int, first map[string]bool) look {
-	names, excess, err := list(dir, most, first)
-	if err != nil {
-		return look{problem: "cannot be read: " + plain(err).Error()}
-	}
 	root, err := os.OpenRoot(dir)
 	if err != nil {
 		return look{problem: "cannot be read: " + plain(err).Error()}
 	}
 	defer root.Close() // read only: nothing is lost if that fails
-	l := look{entries: make(map[string]entry), excess: excess}
+	names, l, err := list(root, most, first)
+	if err != nil {
+		return look{problem: "cannot be read: " + plain(err).Error()}
+	}
+	l.entries = make(map[string]entry)
 	for name, hidden := range names {
 		if hidden {
 			l.entries[name] = entry{problem: unshown}
@@ -143,7 +154,7 @@ func lookAtFile(root *os.Root, name string) (entry, bool) {
 	if ext := filepath.Ext(name); ext != strings.ToLower(ext) {
 		return entry{problem: fmt.Sprintf("ends in %s, expected %s: rename it", ext, strings.ToLower(ext))}, true
 	}
-	if strings.HasSuffix(name, oldCalendar) {
+	if strings.HasSuffix(name, oldCalendar) || path.Base(name) == oldDefaults {
 		return entry{problem: "ends in .yml, expected .yaml: rename it"}, true
 	}
 	info, err := root.Stat(name)
@@ -214,17 +225,20 @@ type content struct {
 	// digest is set unless busy or failed.
 	digest string
 	docs   []definition.Definition // of a definition without problems, if its digest was not known
+	shared *definition.Shared      // of a file of defaults, likewise
+	under  string                  // the defaults that a definition was read with: their key
 	// calendar is the text of the days of a calendar without problems, if its digest was not known.
 	calendar string
 }
 
 // readFile reads the file that a look found with the stamp. Of a module it
-// makes the digest and keeps nothing, of a definition with one of the known digests, too.
-func readFile(dir, name string, k kind, seen stamp, parse parser, known ...string) content {
+// makes the digest and keeps nothing, of a definition with one of the known digests, too. with are the defaults of a
+// definition.
+func readFile(dir, name string, k kind, seen stamp, parse parser, with under, known ...string) content {
 	var keep strings.Builder
 	limit, sink := int64(abi.MaxModuleSize), io.Discard
 	switch k {
-	case aDefinition:
+	case aDefinition, aShared:
 		limit, sink = definition.MaxSize, &keep
 	case aSignature:
 		limit = signature.MaxSize
@@ -232,14 +246,24 @@ func readFile(dir, name string, k kind, seen stamp, parse parser, known ...strin
 		limit, sink = calendar.MaxSize, &keep
 	}
 	c := digestFile(dir, name, seen, limit, sink)
-	if (k != aDefinition && k != aCalendar) || c.busy || c.failed || c.problems.Len() > 0 || slices.Contains(known, c.digest) {
+	c.under = with.key
+	if (k != aDefinition && k != aCalendar && k != aShared) || c.busy || c.failed || c.problems.Len() > 0 || slices.Contains(known, c.digest) {
 		return c
 	}
 	if k == aCalendar {
 		c.calendar, c.problems = readCalendar(name, keep.String())
 		return c
 	}
-	docs, problems := parse(name, []byte(keep.String()))
+	if k == aShared {
+		shared, err := definition.ParseShared(name, []byte(keep.String()))
+		c.shared, c.problems = shared, complaintsOf(err)
+		return c
+	}
+	if with.problem != "" {
+		c.problems = about(with.problem)
+		return c
+	}
+	docs, problems := parse(name, []byte(keep.String()), with.shared)
 	if len(docs) == 0 && problems.Len() == 0 {
 		problems = about("defines no job (delete the file to remove its jobs)")
 	}

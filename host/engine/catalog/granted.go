@@ -73,20 +73,18 @@ type DefinedJob struct {
 // problem has none.
 func Defined(paths []string) (jobs []DefinedJob) {
 	for _, p := range paths {
-		files := []string{p}
+		dir, name := rooted(p)
+		names := []string{name}
 		if isDir(p) {
-			files = nil
-			for _, name := range slices.Sorted(maps.Keys(lookAt(p).entries)) {
-				files = append(files, filepath.Join(p, name))
-			}
+			dir, names = p, slices.Sorted(maps.Keys(lookAt(p).entries))
 		}
-		for _, file := range files {
-			if kindOf(filepath.Base(file)) != aDefinition {
+		for _, name := range names {
+			if kindOf(name) != aDefinition {
 				continue
 			}
-			for _, d := range definitionsOf(file) {
-				d.Configuration = withDays(filepath.Dir(file), d.Configuration)
-				jobs = append(jobs, DefinedJob{file, d})
+			for _, d := range definitionsOf(dir, name) {
+				d.Configuration = withDays(dir, name, d.Configuration)
+				jobs = append(jobs, DefinedJob{filepath.Join(dir, name), d})
 			}
 		}
 	}
@@ -110,14 +108,17 @@ func Capabilities() []string {
 	return modules
 }
 
-// definitionsOf are the jobs of a file; none if it has a problem.
-func definitionsOf(file string) []definition.Definition {
-	dir, name := filepath.Split(file)
+// definitionsOf are the jobs of a file of a directory; none if it has a problem.
+func definitionsOf(dir, name string) []definition.Definition {
 	text, ok := readIn(dir, name, definition.MaxSize)
 	if !ok {
 		return nil
 	}
-	definitions, err := definition.Parse(name, text)
+	shared, ok := sharedIn(dir, name)
+	if !ok {
+		return nil
+	}
+	definitions, err := definition.ParseWithin(name, text, nil, shared...)
 	if err != nil {
 		return nil
 	}

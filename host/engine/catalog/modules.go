@@ -45,12 +45,16 @@ type compiled interface {
 }
 
 // parser reads a definition file. There are jobs or problems, not both.
-type parser func(file string, data []byte) ([]definition.Definition, complaints)
+// The jobs have the defaults of shared, and name their modules by their place in the directory.
+type parser func(file string, data []byte, shared []*definition.Shared) ([]definition.Definition, complaints)
 
 // parseWithin is the parser of a host with ceilings.
 func parseWithin(ceilings ceiling.List) parser {
-	return func(file string, data []byte) ([]definition.Definition, complaints) {
-		list, err := definition.ParseWithin(file, data, ceilings)
+	return func(file string, data []byte, shared []*definition.Shared) ([]definition.Definition, complaints) {
+		list, err := definition.ParseWithin(file, data, ceilings, shared...)
+		for i := range list {
+			list[i].Module = beside(file, list[i].Module)
+		}
 		return list, complaintsOf(err)
 	}
 }

@@ -218,7 +218,7 @@ func TestTrialsTakeTurns(t *testing.T) {
 	m := &fakeModule{l: l, text: "m."}
 	l.open[m] = true
 	defer m.close()
-	docs, _ := fakeParse("a.yaml", []byte("job a\njob b\njob c"))
+	docs, _ := fakeParse("a.yaml", []byte("job a\njob b\njob c"), nil)
 	var wishes []wish
 	for _, d := range docs {
 		wishes = append(wishes, wish{doc: d})

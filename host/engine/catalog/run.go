@@ -51,7 +51,8 @@ type run struct {
 	watcher *fsnotify.Watcher // nil if events cannot be had
 	events  chan fsnotify.Event
 	faults  chan error
-	watched fs.FileInfo // what the watch of the directory is on
+	watched fs.FileInfo     // what the watch of the directory is on
+	folders map[string]bool // that are watched
 
 	tasks   map[string]task // by digest
 	results chan result
@@ -228,7 +229,9 @@ func (r *run) look(ctx context.Context, all bool) {
 		}
 	}
 	r.watch()
-	next, read, rest := r.state.look(lookFor(r.dir, mostFiles, r.state.known()), now, r.debounce, all || len(r.left) > 0)
+	found := lookFor(r.dir, mostFiles, r.state.known())
+	r.watchFolders(found.folders)
+	next, read, rest := r.state.look(found, now, r.debounce, all || len(r.left) > 0)
 	if len(r.left) > 0 {
 		// Files that were not read again yet come before those that were.
 		read = slices.DeleteFunc(read, func(name string) bool { return !r.left[name] && !next.files[name].read.none() })
@@ -252,6 +255,12 @@ func (r *run) look(ctx context.Context, all bool) {
 	}
 	next, again := next.read(reading.contents, time.Now(), r.debounce)
 	r.state, r.rest = next, earlier(rest, again)
+	for name, f := range next.files {
+		if next.stale(name, f) {
+			r.due = now // read with the new defaults
+			break
+		}
+	}
 	r.checkSignatures()
 	r.act(ctx)
 	if !r.warned && len(r.left) == 0 {
@@ -283,6 +292,32 @@ func (r *run) watch() {
 		return
 	}
 	r.watched = info
+}
+
+// watchFolders watches the folders of the directory. One that is new is looked at once more: something may have been
+// put into it before it was watched.
+func (r *run) watchFolders(list []string) {
+	if r.watcher == nil || list == nil {
+		return
+	}
+	now := make(map[string]bool, len(list))
+	for _, folder := range list[1:] {
+		// Again also if it is watched: it may have been deleted and made again.
+		if err := r.watcher.Add(filepath.Join(r.dir, filepath.FromSlash(folder))); err != nil {
+			r.log.Debug("folder is not watched: changes are noticed by the timer only", zap.String("folder", folder), zap.Error(err))
+			continue
+		}
+		if now[folder] = true; !r.folders[folder] {
+			r.changed()
+		}
+	}
+	for folder := range r.folders {
+		if !now[folder] {
+			// An error means that there was no such watch any more.
+			_ = r.watcher.Remove(filepath.Join(r.dir, filepath.FromSlash(folder)))
+		}
+	}
+	r.folders = now
 }
 
 // act decides, applies what changed, lets go of modules that are not needed,

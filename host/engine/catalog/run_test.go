@@ -58,9 +58,9 @@ func newRig(t *testing.T, options func(*Options), files ...string) *rig {
 	if options != nil {
 		options(&o)
 	}
-	c, err := newCatalog(o, r.loader, func(file string, data []byte) ([]definition.Definition, complaints) {
+	c, err := newCatalog(o, r.loader, func(file string, data []byte, shared []*definition.Shared) ([]definition.Definition, complaints) {
 		r.parsed.Add(1)
-		return fakeParse(file, data)
+		return fakeParse(file, data, shared)
 	})
 	if err != nil {
 		t.Fatal(err)

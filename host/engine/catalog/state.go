@@ -91,6 +91,12 @@ type file struct {
 	// calendar is the text of the days of the version of a calendar that was the last without
 	// problems; empty if there was none.
 	calendar string
+	// shared are the defaults of the version of a file of defaults that was the last without problems, with
+	// its digest; nil if there was none.
+	shared       *definition.Shared
+	sharedDigest string
+	// under is the key of the defaults that a definition was read with.
+	under string
 }
 
 // unread says that what the newest version holds is not known yet.
@@ -198,7 +204,7 @@ func (s state) look(l look, now time.Time, rest time.Duration, all bool) (next s
 			wake = earlier(wake, at)
 		default:
 			f.restless = time.Time{}
-			if all || f.read.none() {
+			if all || f.read.none() || next.stale(name, f) {
 				read = append(read, name)
 			}
 		}
@@ -238,21 +244,30 @@ func (s state) read(contents map[string]content, now time.Time, rest time.Durati
 		case c.failed:
 			f.read, f.digest, f.problems = stamp{}, "", c.problems
 		default:
-			f.read = c.stamp
-			if same := c.digest != "" && c.digest == f.digest; same {
-				break
-			}
-			f.digest, f.problems = c.digest, c.problems
-			if len(c.docs) > 0 && c.problems.Len() == 0 {
-				f.docs = c.docs
-			}
-			if c.calendar != "" {
-				f.calendar = c.calendar
-			}
+			f = f.with(c)
 		}
 		next.files[name] = f
 	}
 	return next, wake
+}
+
+// with is a file whose newest version was read.
+func (f file) with(c content) file {
+	f.read = c.stamp
+	if same := c.digest != "" && c.digest == f.digest && c.under == f.under; same {
+		return f
+	}
+	f.digest, f.problems, f.under = c.digest, c.problems, c.under
+	if len(c.docs) > 0 && c.problems.Len() == 0 {
+		f.docs = c.docs
+	}
+	if c.calendar != "" {
+		f.calendar = c.calendar
+	}
+	if c.shared != nil {
+		f.shared, f.sharedDigest = c.shared, c.digest
+	}
+	return f
 }
 
 // forget makes the next look read the file again.
@@ -342,9 +357,9 @@ func (s state) decide(outcomes map[string]outcome, now time.Time) (state, plan) 
 	refused := make(map[string]bool)                    // by stem: the same, most likely the one beside it
 	for _, name := range names {
 		f := s.files[name]
-		if kindOf(name) == aCalendar {
+		if k := kindOf(name); k == aCalendar || k == aShared {
 			r.add(name, f.problems)
-			r.kept[name] = f.calendar != ""
+			r.kept[name] = f.calendar != "" || f.shared != nil
 		}
 		if kindOf(name) != aDefinition {
 			continue
@@ -577,7 +592,7 @@ const missingModule = "there is no such file beside the definition"
 // bind makes the job from the newest versions that are to be had.
 func (s state) bind(c claim, before *binding, outcomes map[string]outcome) attempt {
 	name, conf := c.doc.Module, c.doc.Configuration
-	if name != path.Base(name) || strings.Contains(name, `\`) || kindOf(name) != aModule {
+	if (path.Dir(name) != path.Dir(c.file) && name != builtin.HTTP) || strings.Contains(name, `\`) || kindOf(name) != aModule {
 		return attempt{problem: "expected the name of a file NAME.wasm beside the definition"}
 	}
 	f, ok := s.files[name]
@@ -624,7 +639,7 @@ func (s state) bind(c claim, before *binding, outcomes map[string]outcome) attem
 		return attempt{problem: err.Error()}
 	}
 	return attempt{binding: &binding{doc: c.doc, digest: digest, granted: g.key, by: g.by, job: engine.Job{
-		Definition: conf, JobClass: c.doc.JobClass, Module: m, File: c.file, ModuleFile: name, Apart: s.alone(conf),
+		Definition: conf, JobClass: c.doc.JobClass, Module: m, File: c.file, Inherited: c.doc.Inherited, ModuleFile: name, Apart: s.alone(conf),
 		Group: groupOf(g.by.signer, c.file),
 	}}}
 }

@@ -76,7 +76,7 @@ func (w *world) lookNow(all bool) (read []string, wake time.Time) {
 		f := w.files[name]
 		c := content{stamp: l.entries[name].stamp, digest: digestOf(f.text)}
 		if kindOf(name) == aDefinition {
-			c.docs, c.problems = fakeParse(name, []byte(f.text))
+			c.docs, c.problems = fakeParse(name, []byte(f.text), nil)
 		}
 		if kindOf(name) == aCalendar {
 			c.calendar, c.problems = readCalendar(name, f.text)

@@ -22,7 +22,7 @@ func TestReasonsAreBounded(t *testing.T) {
 		many.Add(complaint{line: i + 1, text: strings.Repeat("x", 100)})
 	}
 	long := strings.Repeat("reason ", 1<<17)
-	bad, _ := fakeParse("bad.yaml", []byte("job a bad.wasm"))
+	bad, _ := fakeParse("bad.yaml", []byte("job a bad.wasm"), nil)
 	s := state{grantsProblem: long, problem: long, files: map[string]file{
 		"many.yaml": {problems: many},
 		"long.yaml": {problems: about(long)},
@@ -79,7 +79,7 @@ func TestManyJobsWaitForModules(t *testing.T) {
 	for i := range 60 {
 		text = strings.Replace(text, "%d", fmt.Sprint(i), 1)
 	}
-	jobs, _ := fakeParse("many.yaml", []byte(text))
+	jobs, _ := fakeParse("many.yaml", []byte(text), nil)
 	if len(jobs) != 60 {
 		t.Fatalf("%d jobs", len(jobs))
 	}

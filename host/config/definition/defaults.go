@@ -1,0 +1,214 @@
+package definition
+
+import (
+	"maps"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/wasmjob/wasmjob/coordination/jobconfig"
+)
+
+// DefaultsFile is the name of a folder's file of defaults.
+const DefaultsFile = "defaults.yaml"
+
+// Shared are the fields of a file of defaults: jobs whose definitions are in its folder, or below it,
+// have the values of those that they leave out. It is never changed.
+type Shared struct {
+	// File is its name, as messages and [Definition.Inherited] have it.
+	File  string
+	nodes map[string]*yaml.Node // by field, as those of a job
+	order []string              // the fields, as they are written
+}
+
+// ParseShared reads a file of defaults: one document with the fields of a job, but for those that
+// each job has for itself. Each value is checked as far as it can be without a job. The error is an
+// [*Error].
+func ParseShared(file string, data []byte) (*Shared, error) {
+	p := &parser{known: knownSettings(), base: strings.TrimSuffix(path.Base(file), path.Ext(file))}
+	documents := p.documents(data)
+	shared := &Shared{File: file}
+	for n, root := range documents {
+		if n > 0 {
+			p.problem(root, "", "found another document, expected the defaults in one")
+			break
+		}
+		j := newJob(p, root, true)
+		j.shared = true
+		j.read()
+		for _, field := range j.standIns {
+			delete(j.nodes, field)
+		}
+		shared.nodes = j.nodes
+	}
+	if err := p.err(file); err != nil {
+		return nil, err
+	}
+	shared.order = slices.SortedFunc(maps.Keys(shared.nodes), func(a, b string) int {
+		return shared.nodes[a].Line - shared.nodes[b].Line
+	})
+	return shared, nil
+}
+
+// own says why a field cannot have a default.
+func own(field string) string {
+	switch field {
+	case "jobName", "module", "jobClass", "at":
+		return "is each job's own: it has no default"
+	}
+	return ""
+}
+
+// sharing completes a document of defaults to that of a job, so that its values can be checked.
+func (j *job) sharing() {
+	for _, field := range slices.Sorted(maps.Keys(j.nodes)) {
+		if why := own(field); why != "" {
+			j.problem(j.nodes[field], field, "%s", why)
+		}
+	}
+	stand := func(field, value string) {
+		if j.nodes[field] == nil {
+			j.nodes[field] = &yaml.Node{Kind: yaml.ScalarNode, Value: value, Line: j.root.Line, Column: j.root.Column}
+			j.standIns = append(j.standIns, field)
+		}
+	}
+	stand("shardingTotalCount", strconv.Itoa(jobconfig.MaxShardingTotalCount))
+	if j.nodes["schedules"] == nil {
+		stand("cron", "0 0 0 1 1 ?")
+	}
+	if j.nodes["http"] != nil {
+		stand("type", string(jobconfig.TypeHTTP))
+	}
+	if n := j.nodes["type"]; n != nil && n.Value == string(jobconfig.TypeHTTP) {
+		stand("http.url", "http://localhost/")
+		j.meant["http"] = true
+	}
+}
+
+// inheritance is where a value comes from that a job does not state.
+type inheritance struct {
+	file string
+	line int
+}
+
+// inherit has the fields that a job leaves out be those of its folders' defaults: list begins with the
+// nearest folder's. A default that contradicts what the job states, or that is of no use to such a job, does not hold for it.
+func (j *job) inherit(list []*Shared) {
+	if len(list) == 0 {
+		return
+	}
+	stated := maps.Clone(j.nodes)
+	states := func(fields ...string) bool {
+		return slices.ContainsFunc(fields, func(f string) bool { return stated[f] != nil || j.meant[f] || j.bad[f] })
+	}
+	for _, shared := range list {
+		for _, field := range shared.order {
+			mapping, _, below := strings.Cut(field, ".")
+			n := stated[mapping]
+			switch {
+			case states(field) || states(contradicts(field)...), j.inherited[field] != (inheritance{}): // a nearer folder has it
+			case below && n != nil && (j.bad[mapping] || n.Kind != yaml.MappingNode):
+			default:
+				j.take(shared, field)
+			}
+		}
+	}
+	if n := stated["props"]; n != nil && n.Kind == yaml.MappingNode {
+		j.moreProps(n, list)
+	}
+	if j.nodes["cron"] == nil && j.nodes["schedules"] == nil && j.nodes["at"] == nil {
+		for _, s := range jobconfig.InstantSettings() {
+			j.leave(s.Name)
+		}
+	}
+	of := ""
+	if n := j.nodes["type"]; n != nil {
+		of = n.Value
+	}
+	if of != string(jobconfig.TypeHTTP) {
+		j.leave("http")
+	}
+	for _, s := range jobconfig.ByType() {
+		if of != "" && of != string(s.Only) {
+			j.leave(s.Name)
+		}
+	}
+}
+
+// take has a field be that of a file of defaults.
+func (j *job) take(from *Shared, field string) {
+	n := *from.nodes[field]
+	j.inherited[field] = inheritance{from.File, n.Line}
+	n.Line, n.Column = j.root.Line, j.root.Column
+	j.nodes[field] = &n
+}
+
+// leave gives up what was inherited of a field, or of a mapping.
+func (j *job) leave(field string) {
+	maps.DeleteFunc(j.inherited, func(name string, _ inheritance) bool {
+		if name != field && !strings.HasPrefix(name, field+".") {
+			return false
+		}
+		delete(j.nodes, name)
+		return true
+	})
+}
+
+// moreProps adds the properties that a job leaves out to those that it states.
+func (j *job) moreProps(own *yaml.Node, list []*Shared) {
+	all := *own
+	all.Content = slices.Clone(own.Content)
+	has := func(name string) bool {
+		for i := 0; i+1 < len(all.Content); i += 2 {
+			if j.target(all.Content[i]).Value == name {
+				return true
+			}
+		}
+		return false
+	}
+	for _, shared := range list {
+		n := shared.nodes["props"]
+		for i := 0; n != nil && i+1 < len(n.Content); i += 2 {
+			if !has(n.Content[i].Value) {
+				all.Content = append(all.Content, n.Content[i], n.Content[i+1])
+			}
+		}
+	}
+	j.nodes["props"] = &all
+}
+
+// origins are the files of defaults, by setting.
+func (j *job) origins() map[string]string {
+	if len(j.inherited) == 0 {
+		return nil
+	}
+	from := make(map[string]string, len(j.inherited))
+	for field, at := range j.inherited {
+		from[field] = at.file
+	}
+	return from
+}
+
+// contradicts are the fields that a default of a field does not go with.
+func contradicts(field string) []string {
+	switch field {
+	case "cron":
+		return []string{"schedules", "at"}
+	case "schedules":
+		return []string{"cron", "at", "timeZone"}
+	case "misfire":
+		return []string{"overlap", "catchUp"}
+	case "overlap", "catchUp":
+		return []string{"misfire"}
+	case "failover":
+		return []string{"monitorExecution"}
+	case "monitorExecution":
+		return []string{"failover"}
+	case "shardingItemParameters":
+		return []string{"shardingTotalCount"}
+	}
+	return nil
+}

@@ -1,0 +1,116 @@
+package definition
+
+import (
+	"maps"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/wasmjob/wasmjob/coordination/jobconfig"
+)
+
+func sharedOf(t *testing.T, file, text string) *Shared {
+	t.Helper()
+	s, err := ParseShared(file, []byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// TestShared: a job has what it leaves out from its folder's defaults, and then from those above.
+func TestShared(t *testing.T) {
+	t.Parallel()
+	top := sharedOf(t, "defaults.yaml", "timeZone: Europe/Berlin\ntimeout: 2m\nshardingTotalCount: 3\nretry: {attempts: 7, backoff: 2s}\nprops: {team: all, tier: gold}\n")
+	near := sharedOf(t, "pay/defaults.yaml", "timeout: 3m\nfailover: true\nprops: {team: pay}\n")
+	list, err := ParseWithin("pay/a.yaml", []byte("cron: 0 0 3 * * ?\nretry: {backoff: 5s}\nprops: {mine: x}\n"), nil, near, top)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := list[0].Configuration
+	g, err := c.Guest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c.TimeZone != "Europe/Berlin" || g.Timeout != 3*time.Minute || c.ShardingTotalCount != 3 || g.Retry.Attempts != 7 || g.Retry.Backoff != 5*time.Second || !c.Failover {
+		t.Errorf("the job is %+v, %+v", c, g)
+	}
+	if c.Props["mine"] != "x" || c.Props["team"] != "pay" || c.Props["tier"] != "gold" {
+		t.Errorf("its properties are %v", c.Props)
+	}
+	from := maps.Clone(list[0].Inherited)
+	for field, file := range map[string]string{"timeZone": "defaults.yaml", "timeout": "pay/defaults.yaml", "shardingTotalCount": "defaults.yaml", "retry.attempts": "defaults.yaml", "failover": "pay/defaults.yaml", "retry.backoff": "", "cron": ""} {
+		if from[field] != file {
+			t.Errorf("%s is from %q, expected %q", field, from[field], file)
+		}
+	}
+	// Two jobs of a file inherit as one.
+	list, err = ParseWithin("pay/b.yaml", []byte("jobName: x\n---\njobName: y\ntimeout: 1m\n"), nil, near, top)
+	if err != nil || len(list) != 2 {
+		t.Fatal(list, err)
+	}
+	x, _ := list[0].Configuration.Guest()
+	y, _ := list[1].Configuration.Guest()
+	if x.Timeout != 3*time.Minute || y.Timeout != time.Minute || list[0].Configuration.ShardingTotalCount != 3 {
+		t.Error("the jobs of a file do not have the defaults:", x.Timeout, y.Timeout)
+	}
+}
+
+// TestSharedGivesWay: a default that a job contradicts, or has no use for, is not the job's.
+func TestSharedGivesWay(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		defaults, job string
+		check         func(jobconfig.Configuration, jobconfig.Guest) bool
+	}{
+		{"cron: 0 0 3 * * ?\n", "at: 2027-01-01T00:00:00Z\nshardingTotalCount: 1\n", func(c jobconfig.Configuration, g jobconfig.Guest) bool { return c.Cron == "" && g.When.At != "" }},
+		{"cron: 0 0 3 * * ?\n", "schedules: [{cron: '0 0 4 * * ?'}]\nshardingTotalCount: 1\n", func(c jobconfig.Configuration, _ jobconfig.Guest) bool { return c.Cron == "" }},
+		{"overlap: skip\n", "misfire: true\nshardingTotalCount: 1\n", func(c jobconfig.Configuration, g jobconfig.Guest) bool { return c.Misfire && g.Overlap == "" }},
+		{"misfire: false\n", "overlap: queue_all\nshardingTotalCount: 1\n", func(c jobconfig.Configuration, _ jobconfig.Guest) bool { return c.Misfire }},
+		{"failover: true\n", "monitorExecution: false\nshardingTotalCount: 1\n", func(c jobconfig.Configuration, _ jobconfig.Guest) bool { return !c.Failover }},
+		{"shardingTotalCount: 2\nshardingItemParameters: 0=A,1=B\n", "shardingTotalCount: 1\n", func(c jobconfig.Configuration, _ jobconfig.Guest) bool { return c.ShardingItemParameters == "" }},
+		{"jitter: 5m\ndst: both\n", "shardingTotalCount: 1\n", func(_ jobconfig.Configuration, g jobconfig.Guest) bool { return g.When.Jitter == 0 }},
+		{"jitter: 5m\n", "cron: 0 0 3 * * ?\nshardingTotalCount: 1\n", func(_ jobconfig.Configuration, g jobconfig.Guest) bool { return g.When.Jitter == 5*time.Minute }},
+		{"streamingProcess: true\n", "type: SIMPLE\nshardingTotalCount: 1\n", func(_ jobconfig.Configuration, g jobconfig.Guest) bool { return !g.StreamingProcess }},
+		{"http: {method: POST, expect: 200-204}\n", "shardingTotalCount: 1\n", func(_ jobconfig.Configuration, g jobconfig.Guest) bool { return g.HTTP.Method == "" }},
+		{"http: {method: POST}\n", "type: HTTP\nhttp: {url: 'https://a.example/'}\nshardingTotalCount: 1\n", func(_ jobconfig.Configuration, g jobconfig.Guest) bool {
+			return g.HTTP.Method == "POST" && g.HTTP.URL == "https://a.example/"
+		}},
+	} {
+		list, err := ParseWithin("a.yaml", []byte(c.job), nil, sharedOf(t, "defaults.yaml", c.defaults))
+		if err != nil {
+			t.Errorf("%q under %q: %v", c.job, c.defaults, err)
+			continue
+		}
+		if g, err := list[0].Configuration.Guest(); err != nil || !c.check(list[0].Configuration, g) {
+			t.Errorf("%q under %q is %+v, %+v, %v", c.job, c.defaults, list[0].Configuration, g, err)
+		}
+	}
+}
+
+// TestSharedErrors: what is wrong with a file of defaults is said of it, and of a job what only shows there, with
+// the file and the line that it is from.
+func TestSharedErrors(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		"jobName: a\n":                             "defaults.yaml:1:10: jobName: is each job's own: it has no default",
+		"module: a.wasm\n":                         "module: is each job's own",
+		"timeout: soon\n":                          "defaults.yaml:1:10: timeout: found",
+		"timeOut: 1m\n":                            "did you mean timeout?",
+		"shardingTotalCount: 0\n":                  "shardingTotalCount",
+		"cron: 0 0 25 * * ?\n":                     "25 is out of range",
+		"timeout: 1m\n---\ntimeout: 2m\n":          "defaults.yaml:3:1: found another document, expected the defaults in one",
+		"failover: true\nmonitorExecution: no\n":   "failover needs it",
+		"- a\n":                                    "expected the fields of a job",
+		"cron: 0 0 3 * * ?\ntimeZone: Mars/Olym\n": "Mars/Olym",
+	} {
+		_, err := ParseShared("defaults.yaml", []byte(text))
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v, expected %s", text, err, want)
+		}
+	}
+	_, err := ParseWithin("a.yaml", []byte("shardingTotalCount: 1\nretry: {backoff: 5m}\n"), nil, sharedOf(t, "pay/defaults.yaml", "timeout: 1m\nretry:\n  maxBackoff: 1m\n"))
+	if err == nil || !strings.Contains(err.Error(), "a.yaml:1:1: retry.maxBackoff: ") || !strings.Contains(err.Error(), "(it is from pay/defaults.yaml, line 3)") {
+		t.Error(err)
+	}
+}
