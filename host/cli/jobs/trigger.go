@@ -21,6 +21,8 @@ import (
 	"github.com/wasmjob/wasmjob/host/cli/command"
 	"github.com/wasmjob/wasmjob/host/cli/show"
 	"github.com/wasmjob/wasmjob/host/control/admin"
+	"github.com/wasmjob/wasmjob/host/control/client"
+	"github.com/wasmjob/wasmjob/host/control/report"
 	"github.com/wasmjob/wasmjob/host/explain"
 	"github.com/wasmjob/wasmjob/host/history"
 	"github.com/wasmjob/wasmjob/internal/text/words"
@@ -160,18 +162,18 @@ func triggerOnce(ctx context.Context, r *command.Reached, job string, args tree.
 }
 
 // reportOf is what a host does, without what it would have to read from the registry.
-func reportOf(ctx context.Context, c *admin.Client) (report admin.Report, err error) {
+func reportOf(ctx context.Context, c *client.Client) (report report.Report, err error) {
 	err = c.Get(ctx, "/v1/status", &report)
 	return report, err
 }
 
 // lost reports whether a request may have been carried out all the same.
 func lost(err error) bool {
-	var said *admin.ServerError
+	var said *client.ServerError
 	if errors.As(err, &said) {
 		return said.Code == http.StatusBadGateway || said.Code == http.StatusGatewayTimeout // a proxy's
 	}
-	return !errors.Is(err, admin.ErrNoHost)
+	return !errors.Is(err, client.ErrNoHost)
 }
 
 // pause waits; false: the context is done.
@@ -273,7 +275,7 @@ func (t *triggered) summary() string {
 // waiting waits for the end of a trigger.
 type waiting struct {
 	p      *command.Program
-	client *admin.Client
+	client *client.Client
 	flags  *triggerFlags
 	triggered
 	began time.Time
@@ -399,7 +401,7 @@ func (w *waiting) ask(ctx context.Context, out chan<- look) {
 
 // lasting reports whether a host that does not answer may do so later.
 func lasting(err error) bool {
-	var said *admin.ServerError
+	var said *client.ServerError
 	return !errors.As(err, &said) || said.Code >= 500 || said.Code == http.StatusTooManyRequests
 }
 
