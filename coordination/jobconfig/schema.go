@@ -74,6 +74,10 @@ func (s Setting) schema() map[string]any {
 		schedule := schemaObject(map[string]any{"cron": map[string]any{"type": scalar}, "timeZone": map[string]any{"type": scalar}, "jobParameter": map[string]any{"type": scalar}})
 		schedule["required"] = []string{"cron"}
 		schema = map[string]any{"type": "array", "items": schedule, "maxItems": MaxSchedules}
+	case Jobs:
+		job := schemaObject(map[string]any{"job": map[string]any{"type": scalar}, "on": map[string]any{"enum": []string{OnSuccess, OnFailure, OnAlways}}, "within": map[string]any{"type": scalar}})
+		job["required"] = []string{"job"}
+		schema = map[string]any{"type": "array", "items": job, "maxItems": MaxAfter}
 	case ItemList:
 		schema = one(map[string]any{"type": scalar}, map[string]any{"type": "object", "additionalProperties": map[string]any{"type": scalar}})
 	case Mapping:
