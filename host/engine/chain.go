@@ -51,7 +51,9 @@ type chain struct {
 	chained    tree.Chained
 	chainedAt  int64     // the transaction that wrote it
 	at         time.Time // when to look again
-	straysAt   time.Time // when to look for followers that are none
+	// elsewhereAt is when to read what became of runs on other hosts; zero if there are none.
+	elsewhereAt time.Time
+	straysAt    time.Time // when to look for followers that are none
 }
 
 // setAfter takes the jobs before from the configuration. Those that are none any more are left.
@@ -322,15 +324,25 @@ func (j *job) settleEnds(now moment) {
 	if !j.member.Followed() || !j.knowsShare() {
 		return
 	}
+	open := j.member.Ends().Open()
+	records, err := j.readElsewhere(now, open)
+	if err != nil {
+		j.failed(now, "reading how runs on other hosts have ended", err)
+		return
+	}
 	var settled []tree.Settled
-	for _, e := range j.member.Ends().Open() {
+	for _, e := range open {
 		id := e.Fire()
 		known, total := e.Known(), 0
 		s := tree.Settled{Fire: id, Root: e.Root}
 		for _, it := range j.sorted(func(it *item) bool { return it.owned && !known.Contains(it.number) && !j.beyond(it) }) {
 			total = max(total, it.number)
 			one := tree.Ranges{{From: it.number, To: it.number}}
-			switch j.fateIn(now, it, e) {
+			record := it.state.Record
+			if state, read := records[it.number]; read {
+				record = state.Record
+			}
+			switch j.fateIn(now, it, e, record) {
 			case fateFailed:
 				s.Failed = s.Failed.With(one)
 			case fateIdle:
@@ -351,6 +363,36 @@ func (j *job) settleEnds(now moment) {
 	}
 }
 
+// readElsewhere reads the records of items of this host that another one runs, or has run when it was gone: the
+// commit that closes such a run need not be a completion.
+func (j *job) readElsewhere(now moment, open []tree.End) (map[int]coordination.ItemState, error) {
+	c := &j.chain
+	var items tree.Items
+	for _, e := range open {
+		known := e.Known()
+		for _, it := range j.sorted(func(it *item) bool {
+			return it.owned && it.run == nil && it.state.Record.Open() && !known.Contains(it.number)
+		}) {
+			if !items.Contains(it.number) {
+				items = append(items, it.number)
+				slices.Sort(items)
+			}
+		}
+	}
+	if len(items) == 0 {
+		c.elsewhereAt = time.Time{}
+		return nil, nil
+	}
+	if c.elsewhereAt.IsZero() || now.Before(c.elsewhereAt) {
+		if c.elsewhereAt.IsZero() {
+			c.elsewhereAt = now.Add(settleGrace)
+		}
+		return nil, nil
+	}
+	c.elsewhereAt = now.Add(settleGrace)
+	return coordination.ReadItems(j.work, j.member.Registry, j.member.Layout, items)
+}
+
 // fate is what becomes of an item in a fire whose end it has not noted.
 type fate uint8
 
@@ -362,8 +404,8 @@ const (
 )
 
 // fateIn decides that. While it may be that this host has only not heard of the fire, it waits.
-func (j *job) fateIn(now moment, it *item, e tree.End) fate {
-	id, r := e.Fire(), it.state.Record
+func (j *job) fateIn(now moment, it *item, e tree.End, r tree.Record) fate {
+	id := e.Fire()
 	if it.run != nil {
 		runs := it.run.Fire().ID
 		newer := (id.Trigger != 0 && runs.Trigger > id.Trigger) || (id.Trigger == 0 && runs.Trigger == 0 && runs.Instant > id.Instant)
@@ -373,7 +415,7 @@ func (j *job) fateIn(now moment, it *item, e tree.End) fate {
 		case runs.Same(id) || it.Next() != nil:
 			return fateOpen
 		}
-	} else if it.Next() != nil {
+	} else if it.Next() != nil || r.Open() {
 		return fateOpen
 	}
 	if r.Accepts(id) != nil && it.run == nil {

@@ -490,6 +490,7 @@ func (j *job) sleep(now moment) time.Duration {
 	at(j.quietAt)
 	at(j.chain.at)
 	at(j.chain.straysAt)
+	at(j.chain.elsewhereAt)
 	at(j.repairs.at)
 	at(j.offsetsAt)
 	if !j.pace.looked {
