@@ -200,8 +200,8 @@ func TestXXLJob(t *testing.T) {
 	i, err := XXLJob([]byte(xxlDump))
 	mustHave(t, said(t, i, err), "job 1 (日报)", "jobName: reportHandler-1", "description: 日报", "cron: 0 0 2 * * ?", "jobParameter: day=1", "misfire: false", "timeout: 10m",
 		"catchUpWindow: 0", "  on: [RETRY, FAIL, TRAP, EXIT, TIMEOUT]", "# its executor was shop-executor",
-		"# after it ran its child, job 9, which is not there", "# it also ran after each success of reportHandler-1: no job here",
-		"after:", "- job: reportHandler-3", "# it was the child of job reportHandler-3",
+		"# after it ran its child, job 9, which is not there", "# it also ran after each success of reportHandler-1: no job here runs after one job or another, or beside its own schedule; see after in schedules.md",
+		"after:", "  - job: reportHandler-3", "# it was the child of job reportHandler-3",
 		"# failures were sent to a@b.c: say so in the file of alerts (--alerts)",
 		"job 2 (sh; job)", "jobName: job-2", "cron: '@every 30s'", "disabled: true", "type: SCRIPT",
 		"# its source (GLUE_SHELL) stood in the database; it is no module: build one that does the same",
