@@ -38,8 +38,8 @@ type After struct {
 	Job string `json:"job"`
 	// On is success, failure or always: how the fire has to end; empty for success.
 	On string `json:"on,omitempty"`
-	// Within is how long after the instant the fire has to end, as [ParseDuration] reads it; empty for
-	// [DefaultWithin].
+	// Within is how long after the instant the fire has to end, as a definition file has durations; empty for
+	// 24 hours.
 	Within string `json:"within,omitempty"`
 }
 

@@ -375,6 +375,18 @@ func After(c jobconfig.Configuration) []jobconfig.After {
 	return g.When.After
 }
 
+// AfterOf are the jobs that a job comes after, from its terms; what cannot be read names none.
+func AfterOf(terms string) []jobconfig.After {
+	if terms == "" {
+		return nil
+	}
+	c := jobconfig.Configuration{}
+	if err := json.Unmarshal([]byte(terms), &c.Props); err != nil {
+		return nil
+	}
+	return After(c)
+}
+
 // Also are the names of the settings that a schedule goes by beside its cron and its zone, from
 // its terms.
 func Also(terms string) (names []string) {
