@@ -22,6 +22,7 @@ const (
 	roleOffset
 	roleWake
 	roleAsk
+	roleEnds  // how fires have ended
 	roleStale // a mark of a run that is not this host's any more
 )
 

@@ -22,6 +22,10 @@ type Ended struct {
 	HasOffset bool
 	// Failover is true if the run was taken over from a host that died.
 	Failover bool
+	// Fire is the fire that the run was of, and Root the trigger with which the chain of jobs began that
+	// has come to it, if that is another one: both for the jobs that come after this one.
+	Fire tree.Fire
+	Root int64
 	// HandBack, if not nil, is written in place of the outcome: the fire stays due.
 	HandBack *tree.Record
 }
@@ -79,6 +83,10 @@ func (m *Member) Complete(ctx context.Context, c Completing) (Completed, error) 
 		todo:       slices.Sorted(maps.Keys(c.Items)),
 		marks:      make(map[int]endMarks),
 		ask:        c.AskForSharding && len(c.Items) > 0, // else not before something can move
+		ends:       m.ends,
+	}
+	if !m.Followed() {
+		e.ends = knownEnds{}
 	}
 	if c.Wake && len(c.Items) > 0 {
 		e.wake = m.View.membersNode
@@ -86,7 +94,7 @@ func (m *Member) Complete(ctx context.Context, c Completing) (Completed, error) 
 	if err := m.perform(ctx, "complete", e.run); err != nil {
 		return e.out, err
 	}
-	m.Runs, m.RunsVersion, m.Unknown = e.own.runs, e.own.version, false
+	m.Runs, m.RunsVersion, m.Unknown, m.ends = e.own.runs, e.own.version, false, e.ends
 	return e.out, nil
 }
 
@@ -99,7 +107,8 @@ type completion struct {
 	todo  tree.Items
 	marks map[int]endMarks // of items that were looked at
 	wake  registry.Node    // the members node, to be set as it is
-	stale []registry.Op    // delete marks that name this host on items that are lost
+	ends  knownEnds
+	stale []registry.Op // delete marks that name this host on items that are lost
 	ask   bool
 }
 
@@ -108,6 +117,9 @@ func (c *completion) run(ctx context.Context, x *step.Exchange) error {
 		if err := c.look(ctx, x, c.todo); err != nil {
 			return err
 		}
+	}
+	if err := c.readEnds(ctx, x, false); err != nil {
+		return err
 	}
 	for {
 		next := c.next()
@@ -134,6 +146,15 @@ func (c *completion) run(ctx context.Context, x *step.Exchange) error {
 			continue
 		case conflict != nil && next.roles[conflict.Index] == roleAsk:
 			c.ask = false // the flag stands already
+			continue
+		case conflict != nil && next.roles[conflict.Index] == roleEnds: // another host has noted ends since
+			if err := c.readEnds(ctx, x, true); err != nil {
+				return err
+			}
+			continue
+		}
+		if d := step.DeniedOf(err); d != nil && next.roles[d.Index] == roleEnds {
+			c.ends.exists = false // the items end all the same
 			continue
 		}
 		if i, ok := next.denied(err, &c.out.Denied); ok {
@@ -213,6 +234,7 @@ type completeCommit struct {
 	part, rest tree.Items
 	records    map[int]tree.Record // that it writes, of part
 	runs       tree.Runs           // that it writes, or that are left
+	ends       tree.Ends           // that it writes
 }
 
 // next completes as many items as fit one commit.
@@ -220,7 +242,7 @@ func (c *completion) next() completeCommit {
 	l := c.Layout
 	next := completeCommit{commit: newCommit(2*len(c.todo) + 3), records: make(map[int]tree.Record)}
 	b := &next.commit
-	room, last := itemRoom(c.own.runs), -1
+	room, last := max(itemRoom(c.own.runs)-c.ends.size(), leastRoom), -1
 	for _, i := range c.todo {
 		before := len(b.ops)
 		record := c.ops(i, b)
@@ -241,6 +263,10 @@ func (c *completion) next() completeCommit {
 	} else if len(c.Items) == 0 && listed {
 		// What was read may be old: the write may still be on its way there.
 		b.add(roleRuns, -1, registry.Check(l.RunsOf(c.Self.ID), c.own.version))
+	}
+	if ends, changed := c.settle(next.part); changed {
+		next.ends = ends
+		b.add(roleEnds, -1, registry.Set(l.Ends(), ends.Data(), c.ends.version))
 	}
 	for _, op := range c.stale {
 		b.add(roleStale, -1, op)
@@ -270,6 +296,8 @@ func (c *completion) completed(next completeCommit, results []registry.Result) {
 			c.noteKilled(i, e)
 		case next.roles[k] == roleRuns && next.ops[k].Kind == registry.OpSet:
 			c.own = ownList{next.runs, result.Version}
+		case next.roles[k] == roleEnds:
+			c.ends.ends, c.ends.version = next.ends, result.Version
 		}
 	}
 	if c.own.version == tree.NoVersion {

@@ -32,6 +32,8 @@ type Member struct {
 	// of, because the outcome of a commit is unknown. Begin, Complete and Recover find
 	// them, and Resolve does if nothing else has.
 	Unknown bool
+	// ends is how fires have ended, as this host knows it, if other jobs come after this one.
+	ends knownEnds
 	// Election and Takeover are the host's places in ElasticJob's latches.
 	Election, Takeover latch.Line
 }

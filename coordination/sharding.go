@@ -86,6 +86,7 @@ type sharding struct {
 	now  time.Time
 
 	config, members, term, division, leader, epoch registry.Node
+	ends                                           registry.Node // read if it is there
 	// details are the hosts of ours whose session lives. One that is not among
 	// the instances was stopped by an operator and finishes what it runs.
 	instances, items, records, flags, runsOf, assigned, details []string
@@ -154,6 +155,7 @@ func (s *sharding) read(ctx context.Context, x *step.Exchange) (leads bool, err 
 		return false, err
 	}
 	s.understandItems(n)
+	s.ends = n.Data(s.view.Layout.Ends())
 	return true, s.lookBelow(ctx, x)
 }
 
@@ -192,6 +194,9 @@ func (s *sharding) queries(servers []string) []registry.Query {
 	mixed := len(s.java) > 0 || s.before.Java || len(s.before.Foreigners) > 0 // items may come from Java hosts
 	s.hasRecord = make(map[int]bool, len(s.records))
 	for _, name := range s.records {
+		if name == tree.EndsName {
+			read = append(read, registry.Data(l.Ends()))
+		}
 		if i, ok := tree.ItemNumber(name); ok {
 			s.hasRecord[i] = true
 			if mixed || total != s.before.Total {
@@ -306,6 +311,7 @@ func (s *sharding) divide() (tree.Division, strategy.Assignment, error) {
 	total := s.cfg.ShardingTotalCount
 	d := tree.Division{Instances: strategy.Sorted(s.instances), Foreigners: s.java, Counts: tree.Counts{Total: total}, Strategy: s.cfg.JobShardingStrategyType}
 	d.Follow(s.before, s.now, s.recordOf)
+	d.Followed = s.ends.Exists
 	if s.refused {
 		d.Refused = s.config.Mzxid
 	}
@@ -437,7 +443,8 @@ func (s *sharding) keep(owners strategy.Assignment, members []string) (strategy.
 // one of ours; who else of ours takes over begins a new term.
 func (s *sharding) commits(d tree.Division, owners strategy.Assignment) [][]registry.Op {
 	l := s.view.Layout
-	undone := len(s.epoch.Data) > 0 || d.Since != s.before.Since
+	// That fires are noted from now on, every host knows that begins one: it has to read its share again.
+	undone := len(s.epoch.Data) > 0 || d.Since != s.before.Since || d.Followed != s.before.Followed
 	for i := range owners {
 		n := s.instance[i]
 		undone = undone || (n.Exists && n.Version == 0)
@@ -449,6 +456,10 @@ func (s *sharding) commits(d tree.Division, owners strategy.Assignment) [][]regi
 		revoke = append([]registry.Op{registry.Set(l.Epoch(), nil, s.epoch.Version)}, revoke...)
 	}
 	last := []registry.Op{registry.Set(l.Assignment(), d.Data(), s.division.Version)}
+	if ends := tree.ParseEnds(s.ends.Data); d.Followed && ends.Since == 0 {
+		ends.Since, ends.SinceRound = s.now.UnixMilli(), s.round
+		last = append(last, registry.Set(l.Ends(), ends.Data(), s.ends.Version))
+	}
 	for _, flag := range []string{"necessary", "processing"} {
 		if slices.Contains(s.flags, flag) {
 			last = append(last, registry.Delete(l.ShardingFlags()+"/"+flag, registry.AnyVersion))

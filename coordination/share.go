@@ -26,6 +26,7 @@ type Share struct {
 	Round    int64
 	Args     tree.TriggerArgs
 	Counts   tree.Counts // of the division; the view's may be older
+	Followed bool        // the same
 	division int64
 	round    int
 }
@@ -149,7 +150,7 @@ func readShare(ctx context.Context, x *step.Exchange, v View, known map[int]Item
 	})
 	// The nodes may be of different instants. What is certain is that the
 	// share is not older than the view's division.
-	s := Share{Items: make(map[int]ItemState, len(mine)), Pending: divided.Pending, Counts: divided.Counts, division: v.divisionNode.Mzxid, round: v.round,
+	s := Share{Items: make(map[int]ItemState, len(mine)), Pending: divided.Pending, Counts: divided.Counts, Followed: divided.Followed, division: v.divisionNode.Mzxid, round: v.round,
 		Guard: ShareGuard{Assignment: assigned.Version, Epoch: epoch.Version}}
 	anchored, err := fill(ctx, x, &s, v, mine, known)
 	if err != nil {

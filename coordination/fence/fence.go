@@ -243,6 +243,9 @@ func (out *Adoption) read(ctx context.Context, x *step.Exchange, namespace strin
 	var records []registry.Query
 	for _, list := range lists {
 		for _, name := range n.Children(list.Path) {
+			if _, isItem := tree.ItemNumber(name); !isItem {
+				continue
+			}
 			records = append(records, registry.Data(list.Path+"/"+name))
 		}
 	}

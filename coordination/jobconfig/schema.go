@@ -59,6 +59,12 @@ func (s Setting) shape() schema.Shape {
 		}.Shape())
 		list["maxItems"] = MaxSchedules
 		return list
+	case Jobs:
+		list := schema.List(schema.Object{
+			{Name: "job", Required: true, Is: schema.Text()}, {Name: "on", Is: schema.Words(OnSuccess, OnFailure, OnAlways)}, {Name: "within", Is: schema.Text()},
+		}.Shape())
+		list["maxItems"] = MaxAfter
+		return list
 	case ItemList:
 		return schema.Any(schema.Text(), schema.Map(schema.Text()))
 	case Mapping:

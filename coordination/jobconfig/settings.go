@@ -70,6 +70,7 @@ const (
 	ItemList Type = "text or mapping" // item parameters
 	Time     Type = "time"            // see ParseInstant
 	Several  Type = "list of schedules"
+	Jobs     Type = "list of jobs" // see After
 )
 
 // ours is what a setting is about that Java hosts do not follow.
@@ -169,6 +170,8 @@ func (s Setting) Parse(c *Configuration, g *Guest, text string) error {
 		return assign(p, text, s.texts)
 	case *[]Schedule:
 		return assign(p, text, parseSchedules)
+	case *[]After:
+		return assign(p, text, parseAfter)
 	}
 	return fmt.Errorf("%s cannot be read from a text", s.Name)
 }
@@ -253,6 +256,12 @@ func (s Setting) Text(g Guest) string {
 		list, _ := json.Marshal(*p) // a list of texts always has a JSON form
 		return string(list)
 	case *[]Schedule:
+		if len(*p) == 0 {
+			return ""
+		}
+		list, _ := json.Marshal(*p) // texts always have a JSON form
+		return string(list)
+	case *[]After:
 		if len(*p) == 0 {
 			return ""
 		}
@@ -399,6 +408,9 @@ var settings = [...]Setting{
 	{Name: "schedules", Prop: "wasm.schedules", Type: Several, ours: ofInstants, Default: "none", Example: SchedulesExample,
 		Help: "Several schedules in place of a cron, at most 50: each has a `cron`, and if wanted a `timeZone` and a `jobParameter` of its own; see [calendars.md](calendars.md#several-schedules)",
 		in:   func(_ *Configuration, g *Guest) any { return &g.When.Schedules }},
+	{Name: "after", Prop: "wasm.after", Type: Jobs, ours: ofInstants, Default: "none", Example: AfterExample,
+		Help: "The job runs after others, in place of a cron, at most 50: for an instant of each `job` when its fire for that has ended over all items, `on` `success` (the default), `failure` or `always`, `within` a duration from the instant (24h); see [schedules.md](schedules.md#after-other-jobs)",
+		in:   func(_ *Configuration, g *Guest) any { return &g.When.After }},
 	{Name: "calendars", Type: Mapping, Default: "none",
 		Help: "On which days the job fires; see [calendars.md](calendars.md)"},
 	{Name: "calendars.include", Prop: "wasm.calendars.include", Type: Texts, ours: ofInstants, Default: "none", Example: `["workdays"]`,

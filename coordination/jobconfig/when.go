@@ -28,6 +28,43 @@ type When struct {
 	// "wasm.calendars.exclude", "wasm.calendars.onExcluded"
 	Include, Exclude []string
 	OnExcluded       string
+	// After are the jobs after which this one runs, in place of a cron. "wasm.after", a JSON list
+	After []After
+}
+
+// After is a job that another one comes after: that one has an instant when this one's fire for it
+// has ended over all items.
+type After struct {
+	Job string `json:"job"`
+	// On is success, failure or always: how the fire has to end; empty for success.
+	On string `json:"on,omitempty"`
+	// Within is how long after the instant the fire has to end, as a definition file has durations; empty for
+	// 24 hours.
+	Within string `json:"within,omitempty"`
+}
+
+// DefaultWithin is how long after an instant a fire may end whose end another job waits for, if
+// that job does not say it.
+const DefaultWithin = 24 * time.Hour
+
+// Limit is Within as a duration.
+func (a After) Limit() time.Duration {
+	d, err := ParseDuration(a.Within, MaxWithin)
+	if err != nil || d <= 0 {
+		return DefaultWithin
+	}
+	return d
+}
+
+// Accepts reports whether a fire that has ended so, as a success or not, is one to follow.
+func (a After) Accepts(success bool) bool {
+	switch a.On {
+	case OnAlways:
+		return true
+	case OnFailure:
+		return !success
+	}
+	return success
 }
 
 // Schedule is one of several schedules of a job.
@@ -44,6 +81,7 @@ const (
 	DSTOnce, DSTBoth, DSTSkip        = "once", "both", "skip"
 	JitterStable, JitterRandom       = "stable", "random"
 	OnExcludedSkip, OnExcludedToNext = "skip", "next"
+	OnSuccess, OnFailure, OnAlways   = "success", "failure", "always"
 )
 
 // PropCalendarDays is the property with the days of the calendars that the job names: a JSON
@@ -57,6 +95,9 @@ const (
 	MaxSchedules, MaxCalendars = 50, 20
 	// MaxJitter bounds the jitter.
 	MaxJitter = 24 * time.Hour
+	// MaxAfter is how many jobs a job comes after, MaxWithin how long it waits for the others.
+	MaxAfter  = 50
+	MaxWithin = 30 * 24 * time.Hour
 )
 
 // InstantSettings are the settings that say when a job fires, and that ElasticJob does not have.
@@ -154,4 +195,69 @@ func parseSchedules(text string) ([]Schedule, error) {
 		out = append(out, *s)
 	}
 	return out, nil
+}
+
+// AfterExample is what messages say that a list of jobs to come after looks like.
+const AfterExample = `[{"job":"load"},{"job":"check","on":"always","within":"2h"}]`
+
+// parseAfter reads a JSON list of jobs.
+func parseAfter(text string) ([]After, error) {
+	d := json.NewDecoder(bytes.NewReader([]byte(text)))
+	d.DisallowUnknownFields()
+	var list []*After
+	if err := d.Decode(&list); err != nil || list == nil {
+		return nil, fmt.Errorf("found %q, expected a JSON list of jobs, such as %s", Clip(text), AfterExample)
+	}
+	if _, err := d.Token(); err != io.EOF {
+		return nil, fmt.Errorf("found %q, expected one JSON list of jobs and nothing after it", Clip(text))
+	}
+	if len(list) > MaxAfter {
+		return nil, fmt.Errorf("found %d jobs, expected at most %d", len(list), MaxAfter)
+	}
+	var out []After
+	for n, a := range list {
+		if a == nil {
+			return nil, fmt.Errorf("entry %d is empty, expected one such as %s", n+1, AfterExample)
+		}
+		one, err := CheckAfter(*a)
+		if err != nil {
+			return nil, fmt.Errorf("entry %d: %w", n+1, err)
+		}
+		for _, before := range out {
+			if before.Job == one.Job {
+				return nil, fmt.Errorf("entry %d: job %q is given twice", n+1, Clip(one.Job))
+			}
+		}
+		out = append(out, one)
+	}
+	return out, nil
+}
+
+// CheckAfter checks one job that another one comes after, and returns it as it is stored.
+func CheckAfter(a After) (After, error) {
+	if a.Job = strings.TrimSpace(a.Job); a.Job == "" {
+		return a, fmt.Errorf("found no job, expected the name of one")
+	}
+	if strings.ContainsAny(a.Job, "/\x00") || strings.Contains(a.Job, "@-@") || len(a.Job) > 200 {
+		return a, fmt.Errorf("found %q for job, expected the name of a job", Clip(a.Job))
+	}
+	if on := strings.TrimSpace(a.On); on != "" {
+		word, err := Setting{Words: []string{OnSuccess, OnFailure, OnAlways}}.word(on)
+		if err != nil {
+			return a, fmt.Errorf("on: %w", err)
+		}
+		if a.On = word; word == OnSuccess {
+			a.On = "" // as if it were not stated
+		}
+	}
+	if a.Within = strings.TrimSpace(a.Within); a.Within != "" {
+		d, err := ParseDuration(a.Within, MaxWithin)
+		if err != nil {
+			return a, fmt.Errorf("within: %w", err)
+		}
+		if d <= 0 {
+			return a, fmt.Errorf("within: found %q, expected a duration above 0", Clip(a.Within))
+		}
+	}
+	return a, nil
 }

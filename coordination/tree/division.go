@@ -56,6 +56,8 @@ type Division struct {
 	// Refused is the transaction of the configuration that the leader refuses:
 	// Total and Strategy are then those of the division before.
 	Refused int64 `json:"refused,omitempty"`
+	// Followed is set when other jobs come after this one: hosts note how fires end, in [Ends].
+	Followed bool `json:"followed,omitempty"`
 	// Owing are items that moved away from an instance which had not consumed
 	// the trigger of round Round. OwingSince is when, Unix milliseconds.
 	Owing      Items `json:"owing,omitempty"`

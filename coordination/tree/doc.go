@@ -43,6 +43,10 @@
 //	                             wants it to end ([Listening])
 //	sharding/{i}                 the item's [Record]: owner, newest instant, begin, end, outcome,
 //	                             and that an operator wants the run to end ([Kill])
+//	sharding/ends                how fires have ended over all items, if other jobs come after
+//	                             this one ([Ends])
+//	after                        which triggers of other jobs have triggered this one, which comes
+//	                             after them ([Chained])
 //	offset/{i}                   how far the item's guest has come
 //	definition                   the definition file as it was last applied; written again with
 //	                             each edit of the configuration that a host records

@@ -165,6 +165,15 @@ func (l Layout) Records() string { return l.sibling + "/sharding" }
 // Record holds the item's [Record]. Every begin sets it.
 func (l Layout) Record(i int) string { return l.sibling + "/sharding/" + itoa(i) }
 
+// EndsName is the name of the node Ends, beside those of the items' records.
+const EndsName = "ends"
+
+// Ends holds how fires of the job have ended over all items, if other jobs come after it; see [Ends].
+func (l Layout) Ends() string { return l.sibling + "/sharding/" + EndsName }
+
+// Chained holds which triggers of other jobs have triggered this one, which comes after them; see [Chained].
+func (l Layout) Chained() string { return l.sibling + "/after" }
+
 // Offsets is the parent of all Offset nodes.
 func (l Layout) Offsets() string { return l.sibling + "/offset" }
 

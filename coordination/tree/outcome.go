@@ -30,3 +30,6 @@ func harm(outcome string) int {
 	}
 	return len(order)
 }
+
+// IsOK reports whether a run ended well.
+func IsOK(outcome string) bool { return outcome == outcomeOK }

@@ -69,6 +69,8 @@ func (rn *runner) commitEnded(now moment) {
 			}
 		}
 		ended := e.Completing(string(e.Result.Outcome), cmp.Or(e.Reason, recordedReason(e.Result)))
+		ended.Fire = e.Run.Fire().ID
+		ended.Root = rn.rootOf(now, ended.Fire)
 		switch it := rn.items[n]; {
 		case it == nil:
 		case !it.owned:

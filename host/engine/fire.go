@@ -24,6 +24,7 @@ type runner struct {
 	wg        sync.WaitGroup // fires
 	trigger   waiting
 	killing   killing
+	chain     chain
 	offsetsAt time.Time // when to save what guests have staged
 	sweepAt   time.Time // when to look for stale marks
 	quietAt   time.Time // when the next item may begin that waits for Java hosts; see awaitQuiet

@@ -221,6 +221,12 @@ func (j *job) run(work context.Context) {
 				continue
 			}
 			j.seeMarks(j.host.now(), s)
+		case s, ok := <-j.chain.snapshots:
+			if !ok {
+				j.chain.snapshots = nil
+				continue
+			}
+			j.seeChain(s)
 		case <-j.mail.wake:
 			news = false
 		case <-timer.C:
@@ -389,6 +395,7 @@ func (j *job) advance(now moment) (over bool) {
 		return false
 	}
 	j.watchDrift()
+	j.followChain(now)
 	j.reportSettings()
 	business := j.member.Reconcile(now.wall) != coordination.ActionNone || j.recovers(now)
 	if business && j.knowsShare() && j.member.View.Enabled == j.wasEnabled { // what is due begins before that
@@ -482,6 +489,9 @@ func (j *job) sleep(now moment) time.Duration {
 	at(j.tally.at)
 	at(j.sweepAt)
 	at(j.quietAt)
+	at(j.chain.at)
+	at(j.chain.straysAt)
+	at(j.chain.elsewhereAt)
 	at(j.repairs.at)
 	at(j.offsetsAt)
 	if !j.pace.looked {
@@ -605,6 +615,8 @@ func (j *job) rejoin(now moment) {
 	j.election.reset()
 	j.takers.reset()
 	j.denials = denials{} // the items may be others now
+	j.endChain()
+	j.chain = chain{}
 }
 
 // configure makes schedule and executor fit the configuration in force.
@@ -639,10 +651,17 @@ func (j *job) configure(now moment) {
 		} else {
 			j.cron.zone, _ = schedule.Zone(c.TimeZone) // the timetable has it
 			j.cron.text, j.cron.terms = c.Cron, terms
-			if !changed {
+			after := timetable.After(c)
+			j.setAfter(now, after)
+			switch {
+			case len(after) > 0: // its instants are those of other jobs
+				if changed {
+					j.Emit(event.Event{Kind: event.JobChanged, Source: sourceOf(c), Reason: "schedule: " + timetable.Describe(c.Cron, terms)})
+				}
+			case !changed:
 				j.calendar.Schedule = s
 				j.calendar.Arm(now.wall)
-			} else {
+			default:
 				j.calendar.Change(s, j.changesAt(now))
 				j.Emit(event.Event{Kind: event.JobChanged, Source: sourceOf(c), Reason: fmt.Sprintf("schedule: %q %s%s", timetable.Describe(c.Cron, terms), j.cron.zone, also(terms))})
 			}
@@ -701,7 +720,7 @@ func also(terms string) string {
 // reportSettings reports what the job goes by if that is news, and when something is refused, or is not any more.
 func (j *job) reportSettings() {
 	j.reportDenials()
-	err := errors.Join(j.member.View.ConfigErr, j.cron.err, j.module.err, j.late, j.denials.reason())
+	err := errors.Join(j.member.View.ConfigErr, j.cron.err, j.chain.err, j.module.err, j.late, j.denials.reason())
 	if j.settings == j.reported && j.objects == (err != nil) {
 		return
 	}

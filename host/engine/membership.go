@@ -727,6 +727,7 @@ func (j *job) unwatchAll() {
 	j.watch.end, j.watch.control = nil, nil
 	j.endExtra()
 	j.endMarks()
+	j.endChain()
 }
 
 // repair repairs what an external edit has deleted or overwritten of what this

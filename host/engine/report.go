@@ -314,6 +314,8 @@ func (j *job) standing() (JobState, string) {
 		return JobError, "the configuration in the registry is refused, the last good one stays in force: " + j.member.View.ConfigErr.Error()
 	case j.cron.err != nil:
 		return JobError, j.cron.err.Error()
+	case j.chain.err != nil:
+		return JobError, j.chain.err.Error()
 	case j.javaRefuses() != "":
 		return JobError, j.javaRefuses()
 	case j.leaderRefuses() != "":

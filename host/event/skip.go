@@ -25,13 +25,14 @@ const (
 	SkipHeld       SkipCause = "held"       // hosts have died in runs of the item
 	SkipLost       SkipCause = "lost"       // its host died while it ran, and failover is off
 	SkipExcluded   SkipCause = "excluded"   // a calendar of the job excludes the day
+	SkipUnmet      SkipCause = "unmet"      // a job that it comes after did not end as that demands
 	SkipUnfinished SkipCause = "unfinished" // its host left while it ran; it goes on if failover is on
 )
 
 // SkipCauses are all causes.
 func SkipCauses() []SkipCause {
 	return []SkipCause{SkipLater, SkipSuperseded, SkipElsewhere, SkipDisabled, SkipPaused, SkipOverlap, SkipQueueFull, SkipLate, SkipTooOld, SkipNoOwner, SkipMissed,
-		SkipNoModule, SkipClock, SkipRefused, SkipFailed, SkipHeld, SkipLost, SkipExcluded, SkipUnfinished}
+		SkipNoModule, SkipClock, SkipRefused, SkipFailed, SkipHeld, SkipLost, SkipExcluded, SkipUnmet, SkipUnfinished}
 }
 
 // Promises reports whether a skip of a scheduled instant for this cause says that a run follows, of the

@@ -789,7 +789,7 @@ func (t *writer) verdictOf(e *event.Event) Verdict {
 		return Missed
 	case event.SkipRefused, event.SkipNoModule, event.SkipClock:
 		return Refused
-	case event.SkipOverlap, event.SkipQueueFull, event.SkipLate, event.SkipFailed, busyBefore:
+	case event.SkipOverlap, event.SkipQueueFull, event.SkipLate, event.SkipFailed, event.SkipUnmet, busyBefore:
 		return Skipped
 	case event.SkipExcluded:
 		return NeverDue

@@ -251,6 +251,7 @@ var table = i18n.Table{
 	"cause.held":       {en: "held", zh: "被扣留"},
 	"cause.lost":       {en: "lost", zh: "丢失"},
 	"cause.excluded":   {en: "excluded", zh: "被日历排除"},
+	"cause.unmet":      {en: "unmet", zh: "前序作业不符合条件"},
 	"cause.unfinished": {en: "unfinished", zh: "未完成"},
 
 	// Units of durations.

@@ -82,6 +82,8 @@ func typical(t *testing.T, s jobconfig.Setting) map[string]string {
 		return map[string]string{"2026-12-24T18:00:00+01:00": "", "2026-12-24T17:00:00Z": "", "": ""}
 	case jobconfig.Several:
 		return map[string]string{`[{"cron":"@daily"},{"cron":"@hourly","timeZone":"UTC","jobParameter":""}]`: "", "": ""}
+	case jobconfig.Jobs:
+		return map[string]string{`[{"job":"b"},{"job":"c","on":"failure","within":"2h"}]`: "", "": ""}
 	case jobconfig.Text:
 		return map[string]string{"a": "", "": ""}
 	}

@@ -34,7 +34,11 @@ func Check(c jobconfig.Configuration) (problems []*jobconfig.FieldError) {
 	table, unread := timetable.New(c, "")
 	if table == nil && len(unread) == 0 {
 		for _, s := range jobconfig.InstantSettings() {
-			if s.Differs(g) {
+			switch {
+			case !s.Differs(g) || s.Name == "after":
+			case len(g.When.After) > 0:
+				bad(s.Name, "is given beside after: the job has the instants of the jobs that it comes after")
+			default:
 				bad(s.Name, "is given, but neither cron nor schedules nor at: the job has no instants")
 			}
 		}

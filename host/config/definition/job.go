@@ -190,6 +190,8 @@ func (j *job) setting(s jobconfig.Setting) {
 		}
 	case *[]jobconfig.Schedule:
 		*into = j.schedules(s.Name)
+	case *[]jobconfig.After:
+		*into = j.after(s.Name)
 	case **string:
 		if j.value(s.Name) != nil {
 			*into = new(string)
@@ -282,6 +284,64 @@ func (j *job) schedule(field string, n *yaml.Node) (s jobconfig.Schedule) {
 		j.problem(n, field, "found a schedule without a cron, expected one such as cron: \"0 0 9 ? * MON-FRI\"")
 	}
 	return s
+}
+
+// after reads a list of mappings, each of one job that this one comes after.
+func (j *job) after(field string) (list []jobconfig.After) {
+	n := j.value(field)
+	if n == nil {
+		return nil
+	}
+	if n.Kind != yaml.SequenceNode || len(n.Content) == 0 {
+		j.problem(n, field, "found %s, expected a list of jobs, such as [{job: load, on: success, within: 2h}]", yamlnode.Describe(n))
+		return nil
+	}
+	if len(n.Content) > jobconfig.MaxAfter {
+		j.problem(n, field, "found %d jobs, expected at most %d", len(n.Content), jobconfig.MaxAfter)
+		return nil
+	}
+	named := map[string]bool{}
+	for _, item := range n.Content {
+		item = j.target(item)
+		if item.Kind != yaml.MappingNode {
+			j.problem(item, field, "found %s, expected a mapping of job, on and within", yamlnode.Describe(item))
+			continue
+		}
+		var a jobconfig.After
+		j.texts(field, "an entry", item, map[string]*string{"job": &a.Job, "on": &a.On, "within": &a.Within})
+		one, err := jobconfig.CheckAfter(a)
+		switch {
+		case err != nil:
+			j.problem(item, field, "%v", err)
+		case named[one.Job]:
+			j.problem(item, field, "job %q is given twice", jobconfig.Clip(one.Job))
+		default:
+			named[one.Job] = true
+			list = append(list, one)
+		}
+	}
+	return list
+}
+
+// texts reads a mapping of texts, each at most once.
+func (j *job) texts(field, what string, n *yaml.Node, into map[string]*string) {
+	known := slices.Sorted(maps.Keys(into))
+	seen := map[string]bool{}
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		key, value := j.target(n.Content[i]), j.target(n.Content[i+1])
+		switch {
+		case key.Kind != yaml.ScalarNode || !isField(key.Value, known):
+			j.problem(key, field, "found %s in %s, expected one of %s", yamlnode.Describe(key), what, strings.Join(known, ", "))
+			continue
+		case seen[key.Value]:
+			j.problem(key, field, "%s is given twice in %s", key.Value, what)
+			continue
+		case value.Kind != yaml.ScalarNode || yamlnode.IsNull(value):
+			j.problem(value, field, "found %s for %s, expected a text", yamlnode.Describe(value), key.Value)
+		}
+		seen[key.Value] = true
+		*into[key.Value] = value.Value
+	}
 }
 
 // needs checks each of them at its place.

@@ -36,7 +36,7 @@ func TestTimetableFields(t *testing.T) {
 func TestTimetableMistakes(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
-		"cron: '@daily'\nat: 2026-12-24T18:00:00+01:00":                              "a.yaml:2:7: cron: is given beside at, expected one of cron, schedules and at",
+		"cron: '@daily'\nat: 2026-12-24T18:00:00+01:00":                              "a.yaml:2:7: cron: is given beside at, expected one of cron, schedules, at and after",
 		"cron: '@daily'\nstartAt: 2027-01-01T00:00:00Z\nendAt: 2026-01-01T00:00:00Z": "a.yaml:4:8: endAt: found 2026-01-01T00:00:00Z, which is before startAt, 2027-01-01T00:00:00Z",
 		"startAt: tomorrow":                             `a.yaml:2:10: startAt: found "tomorrow", expected a time with its offset`,
 		"at: [x]":                                       "a.yaml:2:5: at: found a list",

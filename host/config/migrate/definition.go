@@ -201,6 +201,20 @@ func valueNode(value any) *yaml.Node {
 			list.Content = append(list.Content, one)
 		}
 		return list
+	case *[]jobconfig.After:
+		list := &yaml.Node{Kind: yaml.SequenceNode}
+		for _, a := range *p {
+			one := mapNode()
+			put(one, "job", textNode(a.Job))
+			if a.On != "" {
+				put(one, "on", textNode(a.On))
+			}
+			if a.Within != "" {
+				put(one, "within", textNode(a.Within))
+			}
+			list.Content = append(list.Content, one)
+		}
+		return list
 	case *bool:
 		return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!bool", Value: strconv.FormatBool(*p)}
 	case *int:

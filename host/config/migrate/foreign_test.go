@@ -192,18 +192,20 @@ const xxlDump = "-- MySQL dump\n/*!40101 SET NAMES utf8 */;\nCREATE TABLE `xxl_j
 	"INSERT INTO `xxl_job_info` (`id`, `job_group`, `job_desc`, `author`, `alarm_email`, `schedule_type`, `schedule_conf`, `misfire_strategy`, `executor_route_strategy`, `executor_handler`, `executor_param`, `executor_block_strategy`, `executor_timeout`, `executor_fail_retry_count`, `glue_type`, `glue_source`, `child_jobid`, `trigger_status`) VALUES\n" +
 	"(1,1,'日报','Li','a@b.c','CRON','0 0 2 * * ?','DO_NOTHING','FIRST','reportHandler','day=1','DISCARD_LATER',600,2,'BEAN',NULL,'2,9',1),\n" +
 	"(2,1,'sh; job','',NULL,'FIX_RATE','30','FIRE_ONCE_NOW','SHARDING_BROADCAST','','','SERIAL_EXECUTION',0,0,'GLUE_SHELL','echo ''hi'';\\nexit 0','',0),\n" +
-	"(3,1,'again','',NULL,'NONE','','DO_NOTHING','ROUND','reportHandler','','COVER_EARLY',0,0,'BEAN','','',1);\n"
+	"(3,1,'again','',NULL,'NONE','','DO_NOTHING','ROUND','reportHandler','','COVER_EARLY',0,0,'BEAN','','4',1),\n" +
+	"(4,1,'last','',NULL,'NONE','','DO_NOTHING','ROUND','lastHandler','','',0,0,'BEAN','','3',1);\n"
 
 func TestXXLJob(t *testing.T) {
 	t.Parallel()
 	i, err := XXLJob([]byte(xxlDump))
 	mustHave(t, said(t, i, err), "job 1 (日报)", "jobName: reportHandler-1", "description: 日报", "cron: 0 0 2 * * ?", "jobParameter: day=1", "misfire: false", "timeout: 10m",
-		"catchUpWindow: 0", "  on: [RETRY, FAIL, TRAP, EXIT, TIMEOUT]", "# its executor was shop-executor", "# after it ran its child, job 2 (job-2): trigger that one from the module, or give it a schedule",
-		"# after it ran its child, job 9 (which is not there): trigger that one from the module, or give it a schedule",
+		"catchUpWindow: 0", "  on: [RETRY, FAIL, TRAP, EXIT, TIMEOUT]", "# its executor was shop-executor",
+		"# after it ran its child, job 9, which is not there", "# it also ran after each success of reportHandler-1: no job here runs after one job or another, or beside its own schedule; see after in schedules.md",
+		"after:", "  - job: reportHandler-3", "# it was the child of job reportHandler-3",
 		"# failures were sent to a@b.c: say so in the file of alerts (--alerts)",
 		"job 2 (sh; job)", "jobName: job-2", "cron: '@every 30s'", "disabled: true", "type: SCRIPT",
 		"# its source (GLUE_SHELL) stood in the database; it is no module: build one that does the same",
-		"jobName: reportHandler-3", "overlap: terminate", "overlap: queue_all", "# it had no schedule, and runs when it is triggered")
+		"jobName: reportHandler-3", "overlap: terminate", "overlap: queue_all", "# it had no schedule of its own")
 	for _, broken := range []string{"", "SELECT 1;", "INSERT INTO xxl_job_info VALUES (1,2)", "INSERT INTO x (a) VALUES (1", "INSERT INTO x (a) VALUES 7", "CREATE TABLE x (a int", "INSERT INTO other (a) VALUES (1);"} {
 		if i, err := XXLJob([]byte(broken)); err == nil {
 			t.Errorf("%q: %+v", broken, i)

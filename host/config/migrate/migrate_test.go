@@ -276,7 +276,8 @@ func TestDefinitionHasEachSetting(t *testing.T) {
 	t.Parallel()
 	values := map[jobconfig.Type]string{jobconfig.Boolean: "true", jobconfig.Duration: "1h", jobconfig.Size: "67108864",
 		jobconfig.Texts: `["kv"]`, jobconfig.Outcomes: "RETRY,FAIL", jobconfig.Time: "2026-12-24T18:00:00+01:00",
-		jobconfig.Several: `[{"cron":"@daily"},{"cron":"@hourly","timeZone":"UTC","jobParameter":""}]`}
+		jobconfig.Several: `[{"cron":"@daily"},{"cron":"@hourly","timeZone":"UTC","jobParameter":""}]`,
+		jobconfig.Jobs:    `[{"job":"b","on":"failure","within":"2h"}]`}
 	for _, s := range jobconfig.Settings() {
 		if s.Prop == "" {
 			continue
@@ -307,7 +308,7 @@ func TestDefinitionHasEachSetting(t *testing.T) {
 		switch s.Name {
 		case "type":
 			c.Props["http.uri"] = "https://example.org/"
-		case "at", "schedules": // in place of a cron
+		case "at", "schedules", "after": // in place of a cron
 			c.Cron = ""
 		case "calendars.onExcluded":
 			c.Props["wasm.calendars.include"] = `["workdays"]`

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/wasmjob/wasmjob/coordination"
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 )
 
@@ -45,6 +46,7 @@ func XXLJobTables(tables map[string]Table) (*Imported, error) {
 		ids[r("id")] = cmp.Or(r("executor_handler"), "job-"+r("id"))
 	}
 	i := &Imported{}
+	chains := xxlChains{at: make(map[string]int), parents: make(map[string][]string)}
 	for r := range info.all() {
 		place := fmt.Sprintf("job %s (%s)", r("id"), cmp.Or(r("job_desc"), r("executor_handler")))
 		name := ids[r("id")]
@@ -52,14 +54,68 @@ func XXLJobTables(tables map[string]Table) (*Imported, error) {
 			name += "-" + r("id")
 		}
 		f := newForeign(name, place)
-		f.xxl(r, groups, ids)
-		i.add(f)
+		f.xxl(r, groups)
+		taken := len(i.Jobs)
+		if i.add(f); len(i.Jobs) > taken {
+			chains.add(r("id"), taken, strings.Split(r("child_jobid"), ","))
+		}
 	}
+	chains.join(i.Jobs)
 	return i.end(), nil
 }
 
+// xxlChains are the jobs of an import whose ends begin others, by their numbers in XXL-JOB.
+type xxlChains struct {
+	at      map[string]int // in the import
+	order   []string       // of children, as they are named first
+	parents map[string][]string
+}
+
+func (x *xxlChains) add(id string, at int, children []string) {
+	x.at[id] = at
+	for _, child := range children {
+		if child = strings.TrimSpace(child); child != "" {
+			if x.parents[child] == nil {
+				x.order = append(x.order, child)
+			}
+			x.parents[child] = append(x.parents[child], id)
+		}
+	}
+}
+
+// join makes child jobs come after the job whose success began them. XXL-JOB begins a child after each of its parents,
+// and beside its own schedule: what after cannot say is noted.
+func (x *xxlChains) join(jobs []Foreign) {
+	after := make(map[string][]string)
+	for _, child := range x.order {
+		parents := x.parents[child]
+		at, there := x.at[child]
+		if !there {
+			for _, id := range parents {
+				f := &jobs[x.at[id]]
+				f.note("after it ran its child, job %s, which is not there", child)
+			}
+			continue
+		}
+		f, parent := &jobs[at], &jobs[x.at[parents[0]]]
+		after[f.Name] = []string{parent.Name}
+		circle := coordination.Cycle(f.Name, func(job string) []string { return after[job] })
+		if len(parents) == 1 && f.Configuration.Cron == "" && circle == nil {
+			f.guest(func(g *jobconfig.Guest) { g.When.After = []jobconfig.After{{Job: parent.Name}} })
+			f.note("it was the child of job %s", parent.Name)
+			continue
+		}
+		delete(after, f.Name)
+		var names []string
+		for _, id := range parents {
+			names = append(names, jobs[x.at[id]].Name)
+		}
+		f.note("it also ran after each success of %s: no job here runs after one job or another, or beside its own schedule; see after in schedules.md", strings.Join(names, " and of "))
+	}
+}
+
 // xxl takes a row of xxl_job_info.
-func (f *Foreign) xxl(r func(string) string, groups, ids map[string]string) {
+func (f *Foreign) xxl(r func(string) string, groups map[string]string) {
 	c := &f.Configuration
 	c.Description = r("job_desc")
 	c.JobParameter = r("executor_param")
@@ -72,7 +128,7 @@ func (f *Foreign) xxl(r func(string) string, groups, ids map[string]string) {
 	case kind == "FIX_DELAY":
 		f.note("FIX_DELAY %s: it began so many seconds after the run before it; there is no such schedule here", r("schedule_conf"))
 	default:
-		f.note("it had no schedule, and runs when it is triggered")
+		f.note("it had no schedule of its own")
 	}
 	switch strings.ToUpper(r("executor_block_strategy")) {
 	case "DISCARD_LATER":
@@ -116,11 +172,6 @@ func (f *Foreign) xxl(r func(string) string, groups, ids map[string]string) {
 	}
 	if g := groups[r("job_group")]; g != "" {
 		f.note("its executor was %s", g)
-	}
-	for child := range strings.SplitSeq(r("child_jobid"), ",") {
-		if child = strings.TrimSpace(child); child != "" {
-			f.note("after it ran its child, job %s (%s): trigger that one from the module, or give it a schedule", child, cmp.Or(ids[child], "which is not there"))
-		}
 	}
 	if a := r("alarm_email"); a != "" {
 		f.note("failures were sent to %s: say so in the file of alerts (--alerts)", a)

@@ -55,6 +55,11 @@ func (r *reader) read(namespace string) *Timetable {
 		r.bad("timeZone", "%s", strings.TrimPrefix(err.Error(), "time zone "))
 	}
 	r.one()
+	for _, a := range w.After {
+		if a.Job == r.c.JobName && a.Job != "" {
+			r.bad("after", "the job would come after itself: %s -> %s", words.Clip(a.Job), words.Clip(a.Job))
+		}
+	}
 	t := &Timetable{zone: zone, start: r.instant("startAt", w.StartAt), end: r.instant("endAt", w.EndAt)}
 	if !t.start.IsZero() && !t.end.IsZero() && t.end.Before(t.start) {
 		r.bad("endAt", "found %s, which is before startAt, %s", w.EndAt, w.StartAt)
@@ -105,13 +110,13 @@ func (r *reader) read(namespace string) *Timetable {
 // one refuses several fields that each say when the job fires.
 func (r *reader) one() {
 	var given []string
-	for name, is := range map[string]bool{"cron": r.c.Cron != "", "at": r.when.At != "", "schedules": len(r.when.Schedules) > 0} {
+	for name, is := range map[string]bool{"cron": r.c.Cron != "", "at": r.when.At != "", "schedules": len(r.when.Schedules) > 0, "after": len(r.when.After) > 0} {
 		if is {
 			given = append(given, name)
 		}
 	}
 	if slices.Sort(given); len(given) > 1 {
-		r.bad(given[len(given)-1], "is given beside %s, expected one of cron, schedules and at", strings.Join(given[:len(given)-1], " and "))
+		r.bad(given[len(given)-1], "is given beside %s, expected one of cron, schedules, at and after", strings.Join(given[:len(given)-1], " and "))
 	}
 }
 
@@ -339,10 +344,47 @@ func Describe(cron, terms string) string {
 		return "at " + g.When.At
 	}
 	var crons []string
+	if len(g.When.After) > 0 {
+		return "after " + DescribeAfter(g.When.After)
+	}
 	for _, s := range g.When.Schedules {
 		crons = append(crons, strings.TrimSpace(s.Cron+" "+s.TimeZone))
 	}
 	return words.Some(crons, "; ")
+}
+
+// DescribeAfter names the jobs that a job comes after, with what is demanded of each.
+func DescribeAfter(list []jobconfig.After) string {
+	names := make([]string, 0, len(list))
+	for _, a := range list {
+		name := a.Job
+		if a.On != "" {
+			name += " (" + a.On + ")"
+		}
+		names = append(names, name)
+	}
+	return words.Some(names, ", ")
+}
+
+// After are the jobs that a job comes after, by its configuration; what cannot be read names none.
+func After(c jobconfig.Configuration) []jobconfig.After {
+	if c.InstantProps() == nil {
+		return nil
+	}
+	g, _ := c.Guest()
+	return g.When.After
+}
+
+// AfterOf are the jobs that a job comes after, from its terms; what cannot be read names none.
+func AfterOf(terms string) []jobconfig.After {
+	if terms == "" {
+		return nil
+	}
+	c := jobconfig.Configuration{}
+	if err := json.Unmarshal([]byte(terms), &c.Props); err != nil {
+		return nil
+	}
+	return After(c)
 }
 
 // Also are the names of the settings that a schedule goes by beside its cron and its zone, from

@@ -405,7 +405,7 @@ func TestJavaCompatible(t *testing.T) {
 		t.Error(err)
 	}
 	for _, s := range jobconfig.InstantSettings() {
-		value := map[jobconfig.Type]string{jobconfig.Time: "2026-12-24T18:00:00Z", jobconfig.Duration: "1m", jobconfig.Texts: `["h"]`, jobconfig.Several: `[{"cron":"@daily"}]`}[s.Type]
+		value := map[jobconfig.Type]string{jobconfig.Time: "2026-12-24T18:00:00Z", jobconfig.Duration: "1m", jobconfig.Texts: `["h"]`, jobconfig.Several: `[{"cron":"@daily"}]`, jobconfig.Jobs: `[{"job":"b"}]`}[s.Type]
 		if s.Type == jobconfig.Word {
 			value = s.Words[len(s.Words)-1]
 		}

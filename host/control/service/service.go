@@ -310,6 +310,9 @@ type JobDetail struct {
 	On map[string]*engine.JobStatus `json:"on"`
 	// Upcoming are its next instants.
 	Upcoming []time.Time `json:"upcoming"`
+	// Chain are the jobs that it comes after, and those that come after it, with itself, from the first on; it is
+	// missing if there are none.
+	Chain  []Link   `json:"chain,omitempty"`
 	Silent   []string    `json:"silent,omitempty"`
 }
 
@@ -329,6 +332,7 @@ func (s *Service) Job(ctx context.Context, name string) (*JobDetail, error) {
 		return nil, s.noJob(ctx, name)
 	}
 	d := &JobDetail{Job: j, Items: items, On: on, Upcoming: []time.Time{}, Silent: s.o.Cluster.Silent()}
+	d.Chain = chainOf(name, slices.DeleteFunc(slices.Clone(s.o.Cluster.Jobs()), func(j *cluster.Job) bool { return !seen(ctx, j.Name) }))
 	if j.Next.IsZero() { // it does not fire: it is paused, has no schedule, or its hosts have no session
 		return d, nil
 	}

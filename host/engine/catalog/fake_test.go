@@ -181,12 +181,14 @@ func digestOf(text string) string {
 }
 
 // fakeParse reads a definition with a line "job NAME MODULE PARAMETER" for
-// each job. " not=NAME" at its end names a calendar that the job, which is daily, excludes. A line that begins with "!" is a problem; MODULE and PARAMETER may
+// each job. " not=NAME" at its end names a calendar that the job, which is daily, excludes, " after=JOB" the job that it
+// comes after. A line that begins with "!" is a problem; MODULE and PARAMETER may
 // be left out, the module is then the file's namesake.
 func fakeParse(file string, data []byte, shared []*definition.Shared) (docs []definition.Definition, problems complaints) {
 	for i, line := range strings.Split(string(data), "\n") {
 		line, memory := strings.CutSuffix(line, " memory")
 		line, excludes, daily := strings.Cut(line, " not=")
+		line, after, chained := strings.Cut(line, " after=")
 		line, total, _ := strings.Cut(line, " items=")
 		words := strings.SplitN(line, " ", 4)
 		switch {
@@ -213,6 +215,9 @@ func fakeParse(file string, data []byte, shared []*definition.Shared) (docs []de
 			if daily {
 				d.Configuration.Cron = "0 0 9 * * ?"
 				d.Configuration.Props = map[string]string{"wasm.calendars.exclude": fmt.Sprintf("[%q]", excludes)}
+			}
+			if chained {
+				d.Configuration.Props = map[string]string{"wasm.after": fmt.Sprintf(`[{"job":%q}]`, after)}
 			}
 			docs = append(docs, d)
 		default:

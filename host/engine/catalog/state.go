@@ -286,7 +286,7 @@ func (s state) forget(name string) state {
 type claim struct {
 	file string
 	doc  definition.Definition
-	// lacks says what is wrong with the calendars that the job names; unread says that one of
+	// lacks says what is wrong with the calendars that the job names, or with the jobs that it comes after; unread says that one of
 	// them was not read yet.
 	lacks  string
 	unread bool
@@ -355,6 +355,7 @@ func (s state) decide(outcomes map[string]outcome, now time.Time) (state, plan) 
 	named := make(map[string]bool)                      // modules that a definition names
 	unread := false                                     // a definition may name any module
 	refused := make(map[string]bool)                    // by stem: the same, most likely the one beside it
+	after := s.after()
 	for _, name := range names {
 		f := s.files[name]
 		if k := kindOf(name); k == aCalendar || k == aShared {
@@ -366,7 +367,7 @@ func (s state) decide(outcomes map[string]outcome, now time.Time) (state, plan) 
 		}
 		for _, d := range f.docs {
 			job := d.Configuration.JobName
-			c := s.withCalendars(claim{file: name, doc: d})
+			c := inChain(s.withCalendars(claim{file: name, doc: d}), after)
 			d = c.doc
 			claims[job] = append(claims[job], c)
 			users[d.Module] = append(users[d.Module], d.Configuration)

@@ -104,7 +104,7 @@ func (s span) excuse(f *fire) {
 // forGood reports whether a skip of a scheduled instant says that no host runs the item for it.
 func forGood(e *event.Event) bool {
 	switch e.Cause {
-	case event.SkipOverlap, event.SkipQueueFull, event.SkipTooOld, event.SkipLate:
+	case event.SkipOverlap, event.SkipQueueFull, event.SkipTooOld, event.SkipLate, event.SkipUnmet:
 		return !e.Owed && e.Trigger == 0 && e.Fence == 0
 	}
 	return false

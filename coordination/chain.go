@@ -1,0 +1,350 @@
+package coordination
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/wasmjob/wasmjob/coordination/jobconfig"
+	"github.com/wasmjob/wasmjob/coordination/registry"
+	"github.com/wasmjob/wasmjob/coordination/step"
+	"github.com/wasmjob/wasmjob/coordination/tree"
+)
+
+// Jobs that come after other jobs.
+//
+// A job that comes after another one has itself entered in that one's node ends ([Follow]), and raises the flag.
+// The leader there notes with the division that fires are followed, and raises the epoch: nobody begins a
+// fire any more without knowing it. From then on each commit that completes items notes their ends in the node
+// ends, whose version it proves. The one that completes the last item says how the fire has ended, in the same
+// commit: no crash comes between. Hosts of the later job watch that node. The instants of its fires are
+// theirs, so that the records of the items refuse what was begun, as with any schedule. Triggers have no instant of
+// their own: the later job's leader makes a round of its own of each, in one commit with the node
+// after, which names those that were consumed.
+
+// knownEnds is what a host knows of a job's node ends; read is set once it does.
+type knownEnds struct {
+	read    bool
+	ends    tree.Ends
+	version int32
+	exists  bool
+}
+
+// size is about how many bytes a commit needs for it.
+func (k knownEnds) size() int {
+	if !k.exists {
+		return 0
+	}
+	return min(len(k.ends.Data())+1024, step.Budget/2)
+}
+
+// Followed reports whether other jobs come after this one, so that ends of fires are noted.
+func (m *Member) Followed() bool { return m.Share.Followed || m.View.Division.Followed }
+
+// Ends is how fires of the job have ended, as this host knows it.
+func (m *Member) Ends() tree.Ends { return m.ends.ends }
+
+// SeeEnds takes note of what a watch has shown of the node ends.
+func (m *Member) SeeEnds(n registry.Node) {
+	if !n.Exists || n.Version >= m.ends.version || !m.ends.exists {
+		m.ends = knownEnds{true, tree.ParseEnds(n.Data), n.Version, n.Exists}
+	}
+}
+
+// readEnds reads the node if ends of fires are to be noted and it is not known, or known to be another by now.
+func (c *completion) readEnds(ctx context.Context, x *step.Exchange, again bool) error {
+	if !c.Followed() || (c.ends.read && !again) {
+		return nil
+	}
+	return c.ends.readFrom(ctx, x, c.Layout)
+}
+
+func (k *knownEnds) readFrom(ctx context.Context, x *step.Exchange, l tree.Layout) error {
+	n, err := x.Read(ctx, registry.Data(l.Ends()))
+	if err != nil {
+		return err
+	}
+	node := n.Data(l.Ends())
+	*k = knownEnds{true, tree.ParseEnds(node.Data), node.Version, node.Exists}
+	return nil
+}
+
+// settle is how fires have ended once these items are completed; changed is false if that is not noted.
+func (c *completion) settle(items tree.Items) (ends tree.Ends, changed bool) {
+	if !c.ends.exists || len(items) == 0 {
+		return ends, false
+	}
+	byFire := make(map[string]*tree.Settled)
+	var order []string
+	for _, i := range items {
+		e := c.Items[i]
+		outcome := e.Outcome
+		if e.HandBack != nil {
+			if !e.State.Record.Kill.Asked() {
+				continue // it begins once more
+			}
+			outcome = tree.OutcomeCancelled
+		}
+		id := e.Fire
+		if id.Instant == 0 && id.Trigger == 0 {
+			id = e.State.Record.Fire()
+		}
+		s := byFire[id.ID()]
+		if s == nil {
+			s = &tree.Settled{Fire: id, Root: e.Root, Total: c.total(id, i)}
+			byFire[id.ID()] = s
+			order = append(order, id.ID())
+		}
+		one := tree.Ranges{{From: i, To: i}}
+		if tree.IsOK(outcome) {
+			s.OK = s.OK.With(one)
+		} else {
+			s.Failed = s.Failed.With(one)
+		}
+	}
+	var settled []tree.Settled
+	for _, id := range order {
+		settled = append(settled, *byFire[id])
+	}
+	return c.ends.ends.Settle(c.Now.UnixMilli(), settled...)
+}
+
+// total is how many items a fire has.
+func (m *Member) total(id tree.Fire, highest int) int {
+	if m.Share.Counts.Total > 0 {
+		return m.Share.Counts.TotalOf(id, highest)
+	}
+	return m.View.Config.ShardingTotalCount
+}
+
+// SettleItems notes ends of items that no completion notes: they do not run in a fire. It proves that
+// the items are this host's. done is false if they are not, or if nothing is new.
+func (m *Member) SettleItems(ctx context.Context, now time.Time, settled ...tree.Settled) (done bool, err error) {
+	known := m.ends
+	err = m.perform(ctx, "note ends", func(ctx context.Context, x *step.Exchange) error {
+		for {
+			if !known.read {
+				if err := known.readFrom(ctx, x, m.Layout); err != nil {
+					return err
+				}
+			}
+			ends, changed := known.ends.Settle(now.UnixMilli(), settled...)
+			if !known.exists || !changed {
+				return nil
+			}
+			c := m.guarded(6, registry.AnyVersion)
+			c.add(roleEnds, -1, registry.Set(m.Layout.Ends(), ends.Data(), known.version))
+			results, err := x.Commit(ctx, c.ops...)
+			if conflict := step.ConflictOf(err); conflict != nil && c.roles[conflict.Index] != roleEnds {
+				return nil // the share is another one, or the job was removed
+			}
+			if step.Contested(err) {
+				known.read = false
+				continue
+			}
+			if err == nil {
+				known.ends, known.version, done = ends, results[len(results)-1].Version, true
+			}
+			return err
+		}
+	})
+	if err == nil {
+		m.ends = known
+	}
+	return done, err
+}
+
+// ChainError says why a job cannot come after another one: Path leads from the job to what is
+// wrong.
+type ChainError struct {
+	Path    []string
+	Missing bool // the last job of Path is not there; else it is the first one again
+}
+
+func (e *ChainError) Error() string {
+	path := strings.Join(e.Path, " -> ")
+	if e.Missing {
+		return fmt.Sprintf("after: job %q is not in the registry (%s)", jobconfig.Clip(e.Path[len(e.Path)-1]), jobconfig.Clip(path))
+	}
+	return "after: the jobs would come after each other: " + clipPath(e.Path)
+}
+
+// clipPath is a path that is not too long to be read.
+func clipPath(path []string) string {
+	const most = 12
+	if len(path) > most {
+		path = slices.Concat(path[:most/2], []string{"…"}, path[len(path)-most/2:])
+	}
+	return strings.Join(path, " -> ")
+}
+
+// Cycle finds a way from a job back to itself, over what each job comes after; nil if there is none.
+func Cycle(job string, after func(job string) []string) []string {
+	seen := map[string]bool{}
+	var walk func(path []string) []string
+	walk = func(path []string) []string {
+		for _, next := range after(path[len(path)-1]) {
+			if next == job {
+				return append(slices.Clone(path), job)
+			}
+			if seen[next] {
+				continue
+			}
+			seen[next] = true
+			if found := walk(append(slices.Clone(path), next)); found != nil {
+				return found
+			}
+		}
+		return nil
+	}
+	return walk([]string{job})
+}
+
+// CheckChain reads what the jobs come after, from this one on, as it stands in the registry. The error is a
+// [*ChainError] if one that this one comes after directly is not there, or if the way leads back.
+func CheckChain(ctx context.Context, r registry.Center, l tree.Layout, after []jobconfig.After) error {
+	return step.Perform(ctx, r, "read the jobs before", func(ctx context.Context, x *step.Exchange) error {
+		known := map[string][]string{l.Job: jobNames(after)}
+		for asked := jobNames(after); len(asked) > 0; {
+			var read []registry.Query
+			for _, job := range asked {
+				read = append(read, registry.Data(tree.NewLayout(l.Namespace, job).Config()))
+			}
+			n, err := x.Read(ctx, read...)
+			if err != nil {
+				return err
+			}
+			var next []string
+			for k, job := range asked {
+				node := n[read[k]]
+				if !node.Exists && slices.Contains(known[l.Job], job) {
+					return &ChainError{[]string{l.Job, job}, true}
+				}
+				known[job] = afterOf(node)
+			}
+			for _, job := range asked {
+				for _, a := range known[job] {
+					if _, has := known[a]; !has && !slices.Contains(next, a) {
+						next = append(next, a)
+					}
+				}
+			}
+			asked = next
+		}
+		if path := Cycle(l.Job, func(job string) []string { return known[job] }); path != nil {
+			return &ChainError{path, false}
+		}
+		return nil
+	})
+}
+
+func jobNames(after []jobconfig.After) (jobs []string) {
+	for _, a := range after {
+		jobs = append(jobs, a.Job)
+	}
+	return jobs
+}
+
+// afterOf are the jobs that one comes after, by its configuration.
+func afterOf(config registry.Node) []string {
+	c, _, err := jobconfig.Parse(config.Data)
+	if err != nil || !config.Exists || c.InstantProps() == nil {
+		return nil
+	}
+	g, _ := c.Guest() // what cannot be read names none
+	return jobNames(g.When.After)
+}
+
+// Follow enters a job among those that come after another one, unless it is. For the first the leader of that one is
+// asked to tell its hosts.
+func Follow(ctx context.Context, r registry.Center, job string, cause tree.Layout) error {
+	return step.Perform(ctx, r, "follow "+cause.Job, func(ctx context.Context, x *step.Exchange) error {
+		for {
+			n, err := x.Read(ctx, registry.Data(cause.Config()), registry.Data(cause.Ends()), registry.Data(cause.Necessary()))
+			if err != nil {
+				return err
+			}
+			node := n.Data(cause.Ends())
+			ends, changed := tree.ParseEnds(node.Data).WithFollower(job)
+			if !n.Data(cause.Config()).Exists {
+				return &ChainError{[]string{job, cause.Job}, true}
+			}
+			if !changed {
+				return nil
+			}
+			ops := []registry.Op{registry.Check(cause.Config(), registry.AnyVersion)}
+			if node.Exists {
+				ops = append(ops, registry.Set(cause.Ends(), ends.Data(), node.Version))
+			} else {
+				ops = append(ops, registry.Ensure(cause.Records()), registry.Create(cause.Ends(), ends.Data()))
+				ops = append(ops, askLeader(cause, n.Data(cause.Necessary()))...)
+			}
+			if _, err = x.Commit(ctx, ops...); !step.Contested(err) {
+				return err
+			}
+		}
+	})
+}
+
+// askLeader raises the flag.
+func askLeader(l tree.Layout, flag registry.Node) []registry.Op {
+	if flag.Exists {
+		return []registry.Op{registry.Check(l.Necessary(), registry.AnyVersion)}
+	}
+	return []registry.Op{registry.Ensure(l.ShardingFlags()), registry.Create(l.Necessary(), nil)}
+}
+
+// Unfollow takes jobs away from those that come after another one. With the last the node goes, and the leader is
+// asked to tell the hosts that nothing is noted any more.
+func Unfollow(ctx context.Context, r registry.Center, cause tree.Layout, jobs ...string) error {
+	return step.Perform(ctx, r, "unfollow "+cause.Job, func(ctx context.Context, x *step.Exchange) error {
+		for {
+			n, err := x.Read(ctx, registry.Data(cause.Config()), registry.Data(cause.Ends()), registry.Data(cause.Necessary()))
+			if err != nil {
+				return err
+			}
+			node := n.Data(cause.Ends())
+			ends := tree.ParseEnds(node.Data)
+			before := len(ends.Followers)
+			for _, job := range jobs {
+				ends = ends.WithoutFollower(job)
+			}
+			if !node.Exists || len(ends.Followers) == before {
+				return nil
+			}
+			ops := []registry.Op{registry.Set(cause.Ends(), ends.Data(), node.Version)}
+			if len(ends.Followers) == 0 {
+				ops = []registry.Op{registry.Delete(cause.Ends(), node.Version)}
+				if n.Data(cause.Config()).Exists {
+					ops = append(ops, askLeader(cause, n.Data(cause.Necessary()))...)
+				}
+			}
+			if _, err = x.Commit(ctx, ops...); !step.Contested(err) {
+				return err
+			}
+		}
+	})
+}
+
+// Strays are those of a job's followers that do not come after it any more, or were removed.
+func Strays(ctx context.Context, r registry.Center, l tree.Layout, followers []string) (strays []string, err error) {
+	err = step.Perform(ctx, r, "read the jobs after", func(ctx context.Context, x *step.Exchange) error {
+		var read []registry.Query
+		for _, job := range followers {
+			read = append(read, registry.Data(tree.NewLayout(l.Namespace, job).Config()))
+		}
+		n, err := x.Read(ctx, read...)
+		if err != nil {
+			return err
+		}
+		for k, job := range followers {
+			if !slices.Contains(afterOf(n[read[k]]), l.Job) {
+				strays = append(strays, job)
+			}
+		}
+		return nil
+	})
+	return strays, err
+}

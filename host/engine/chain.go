@@ -1,0 +1,465 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/wasmjob/wasmjob/abi"
+	"github.com/wasmjob/wasmjob/coordination"
+	"github.com/wasmjob/wasmjob/coordination/admin/operate"
+	"github.com/wasmjob/wasmjob/coordination/jobconfig"
+	"github.com/wasmjob/wasmjob/coordination/registry"
+	"github.com/wasmjob/wasmjob/coordination/tree"
+	"github.com/wasmjob/wasmjob/host/event"
+	"github.com/wasmjob/wasmjob/host/schedule/due"
+)
+
+// Jobs that come after other jobs. coordination/chain.go has the protocol.
+//
+// A job that comes after others has no clock: its schedule is a list of the instants of their fires that have ended as is
+// demanded, which every host of it finds in their nodes ends. What becomes of such an instant that cannot begin when it
+// comes is up to the job's policies, as with every schedule. A job that others come after notes the ends of
+// its items as they complete; settleEnds notes those of items that do not run.
+
+const (
+	// settleGrace is how long an item may leave open whether it runs in a fire that others have ended.
+	settleGrace = 5 * time.Second
+	// chainPause is when to look again at a chain that is refused, or that could not be followed.
+	chainPause = 30 * time.Second
+)
+
+// chain is what the loop knows of the jobs before and after this one.
+type chain struct {
+	after []jobconfig.After // the jobs before, as the configuration in force has them
+	err   error             // why they are not followed
+	// checkedFor are the transactions of the configurations by which the chain was checked.
+	checkedFor string
+	watched    []registry.Query
+	snapshots  <-chan registry.Snapshot
+	end        context.CancelFunc
+	seen       registry.Snapshot // nil until the first
+	news       bool
+	led        bool // this host led the job when it last looked
+	listed     bool // the calendar has the list
+	unmet      map[string]bool
+	chained    tree.Chained
+	chainedAt  int64     // the transaction that wrote it
+	at         time.Time // when to look again
+	// elsewhereAt is when to read what became of runs on other hosts; zero if there are none.
+	elsewhereAt time.Time
+	straysAt    time.Time // when to look for followers that are none
+}
+
+// setAfter takes the jobs before from the configuration. Those that are none any more are left.
+func (j *job) setAfter(now moment, after []jobconfig.After) {
+	c := &j.chain
+	if slices.Equal(c.after, after) {
+		return
+	}
+	for _, a := range c.after {
+		if !slices.ContainsFunc(after, func(b jobconfig.After) bool { return a.Job == b.Job }) {
+			if err := coordination.Unfollow(j.work, j.member.Registry, j.layoutOf(a.Job), j.name); err != nil {
+				j.log.Warn("a job before is not left; its leader finds out", zap.String("before", a.Job), zap.Error(err))
+			}
+		}
+	}
+	c.after, c.err, c.checkedFor, c.listed, c.unmet, c.news = after, nil, "", false, make(map[string]bool), true
+	if len(after) > 0 {
+		j.calendar.Schedule, j.calendar.Next = nil, time.Time{}
+	}
+}
+
+func (p *place) layoutOf(job string) tree.Layout {
+	return tree.NewLayout(p.member.Layout.Namespace, job)
+}
+
+// watchChain watches the jobs before, and how fires of this one end if others come after it.
+func (j *job) watchChain(now moment) {
+	c := &j.chain
+	var want []registry.Query
+	for _, a := range c.after {
+		l := j.layoutOf(a.Job)
+		want = append(want, registry.Data(l.Config()), registry.Data(l.Ends()))
+	}
+	if len(c.after) > 0 {
+		want = append(want, registry.Data(j.member.Layout.Chained()))
+	}
+	if j.member.Followed() {
+		want = append(want, registry.Data(j.member.Layout.Ends()))
+	}
+	if slices.Equal(want, c.watched) {
+		return
+	}
+	j.endChain()
+	if len(want) == 0 {
+		return
+	}
+	ctx, cancel := context.WithCancel(j.work)
+	snapshots, err := j.member.Registry.Watch(ctx, want...)
+	if err != nil {
+		cancel()
+		j.failed(now, "watching the jobs before and after", err)
+		return
+	}
+	c.watched, c.snapshots, c.end = want, snapshots, cancel
+}
+
+// endChain ends that watch.
+func (j *job) endChain() {
+	c := &j.chain
+	if c.end != nil {
+		c.end()
+	}
+	c.watched, c.snapshots, c.end, c.seen = nil, nil, nil, nil
+}
+
+// seeChain takes a snapshot of that watch.
+func (j *job) seeChain(s registry.Snapshot) {
+	c := &j.chain
+	c.seen, c.news = s.Raise(j.term.registry.Base()), true
+	if n, watched := c.seen[registry.Data(j.member.Layout.Ends())]; watched {
+		j.member.SeeEnds(n)
+	}
+	j.seeChained(c.seen.Data(j.member.Layout.Chained()))
+}
+
+func (rn *runner) seeChained(n registry.Node) {
+	if c := &rn.chain; n.Exists && n.Mzxid >= c.chainedAt {
+		c.chained, c.chainedAt = tree.ParseChained(n.Data, n.Mzxid), n.Mzxid
+	}
+}
+
+// rootOf is the trigger with which the chain of jobs began that has come to a fire of this one; 0 if none has.
+// A round that is newer than what this host knows it looks up.
+func (rn *runner) rootOf(now moment, id tree.Fire) int64 {
+	c := &rn.chain
+	if id.Trigger == 0 || len(c.after) == 0 {
+		return 0
+	}
+	if id.Trigger > c.chainedAt && rn.member.Followed() {
+		nodes, err := rn.member.Registry.Read(rn.work, registry.Data(rn.member.Layout.Chained()))
+		if err != nil {
+			rn.failed(now, "reading which trigger has caused this one", err)
+			return 0
+		}
+		rn.seeChained(nodes[0])
+	}
+	return c.chained.RootOf(id.Trigger)
+}
+
+// followChain does what the jobs before and after demand.
+func (j *job) followChain(now moment) {
+	c := &j.chain
+	j.watchChain(now)
+	again := !c.at.IsZero() && !now.Before(c.at)
+	if leads := j.member.View.Leading(); leads != c.led {
+		c.led, c.news = leads, true
+	}
+	if c.seen == nil || now.Before(j.refusal.retryAt) {
+		return
+	}
+	if again {
+		c.at = time.Time{}
+	}
+	if c.news || again {
+		c.news = false
+		j.enterChain(now, again)
+		j.listInstants(now)
+	}
+	j.settleEnds(now)
+	j.dropStrays(now)
+}
+
+// enterChain checks the chain and enters this job with those before it.
+func (j *job) enterChain(now moment, again bool) {
+	c := &j.chain
+	var key []string
+	for _, a := range c.after {
+		key = append(key, fmt.Sprint(c.seen.Data(j.layoutOf(a.Job).Config()).Mzxid))
+	}
+	if len(c.after) == 0 || (c.checkedFor == strings.Join(key, " ") && (c.err == nil || !again)) {
+		j.follow(now)
+		return
+	}
+	err := coordination.CheckChain(j.work, j.member.Registry, j.member.Layout, c.after)
+	var refused *coordination.ChainError
+	if err != nil && !errors.As(err, &refused) {
+		j.failed(now, "reading the jobs before", err)
+		c.news = true
+		return
+	}
+	c.checkedFor = strings.Join(key, " ")
+	if err != nil && (c.err == nil || c.err.Error() != err.Error()) {
+		j.log.Error("the jobs before are not followed", zap.Error(refused))
+		j.Emit(event.Event{Kind: event.JobError, Reason: refused.Error()})
+	}
+	if c.err = nil; refused != nil {
+		c.err, c.at = refused, now.Add(chainPause)
+	}
+	j.follow(now)
+}
+
+// follow enters this job with those before it that do not have it.
+func (j *job) follow(now moment) {
+	c := &j.chain
+	if c.err != nil {
+		return
+	}
+	for _, a := range c.after {
+		l := j.layoutOf(a.Job)
+		if slices.Contains(tree.ParseEnds(c.seen.Data(l.Ends()).Data).Followers, j.name) {
+			continue
+		}
+		err := coordination.Follow(j.work, j.member.Registry, j.name, l)
+		var refused *coordination.ChainError
+		if errors.As(err, &refused) {
+			c.checkedFor = "" // it was removed just now: the next snapshot says so
+		} else if err != nil {
+			j.failed(now, "following job "+a.Job, err)
+			c.news = true
+			return
+		}
+	}
+}
+
+// listInstants makes the schedule of the fires of the jobs before, and triggers the job if theirs were triggered.
+func (j *job) listInstants(now moment) {
+	c := &j.chain
+	if len(c.after) == 0 {
+		return
+	}
+	var before []due.Before
+	for _, a := range c.after {
+		before = append(before, due.Before{After: a, Ends: tree.ParseEnds(c.seen.Data(j.layoutOf(a.Job).Ends()).Data)})
+	}
+	f := due.Follow(now.wall, before)
+	for n, s := range f.Starts {
+		if s.Due.After(now.wall) { // the clock of who wrote it is ahead of this one
+			f.Starts[n].Due = now.wall
+		}
+	}
+	first := !c.listed
+	c.listed = true
+	if list := due.NewListed(f.Starts); !j.calendar.Extend(list) {
+		j.calendar.Arm(now.wall)
+		var owned []int
+		for _, it := range j.sorted(func(it *item) bool { return it.owned }) {
+			owned = append(owned, it.number)
+		}
+		j.makeUp(now, owned)
+	}
+	j.reportUnmet(f.Unmet, first)
+	j.triggerAfter(now, f.Rounds)
+	if !f.At.IsZero() {
+		c.at = soonest(c.at, now.Add(f.At.Sub(now.wall)))
+	}
+}
+
+// reportUnmet reports fires of the jobs before after which this one does not run. Those that this host finds when it
+// comes are reported only if nothing was begun since: another host has done it else.
+func (j *job) reportUnmet(unmet []due.Unmet, first bool) {
+	begun, held := j.begunUntil()
+	for _, u := range unmet {
+		id := u.Fire
+		id.Source = string(abi.SourceSchedule)
+		if id.Trigger != 0 {
+			id.Source = string(abi.SourceTrigger)
+		}
+		key := id.ID()
+		if j.chain.unmet[key] {
+			continue
+		}
+		j.chain.unmet[key] = true
+		if !held || (first && (id.Trigger != 0 || !id.Time().After(begun))) {
+			continue
+		}
+		cause := event.SkipUnmet
+		if u.Late {
+			cause = event.SkipLate
+		}
+		j.skipFire(id, cause, u.Reason)
+	}
+}
+
+// triggerAfter triggers the job for triggers of those before: the leader does.
+func (j *job) triggerAfter(now moment, rounds []due.Caused) {
+	c := &j.chain
+	for _, r := range rounds {
+		if c.chained.Has(r.Root) || !j.member.View.Leading() || j.own(r.Root) {
+			continue
+		}
+		var by []string
+		for _, a := range c.after {
+			by = append(by, a.Job)
+		}
+		why, err := operate.TriggerAfter(j.work, j.member.Registry, j.member.Layout, tree.ChainedRound{Root: r.Root, By: strings.Join(by, " ")})
+		switch {
+		case errors.Is(err, operate.ErrTriggerWaits):
+			c.at = soonest(c.at, now.Add(time.Second))
+		case errors.Is(err, tree.ErrRemoved):
+		case err != nil:
+			j.failed(now, "triggering the job after others", err)
+			c.news = true
+			return
+		case why != "":
+			j.skipFire(tree.Fire{Instant: r.At.UnixMilli(), Trigger: r.Root, Source: string(abi.SourceTrigger)}, event.SkipDisabled, why)
+		}
+	}
+}
+
+// own reports whether a chain began with a trigger of this job.
+func (j *job) own(root int64) bool {
+	_, found := j.member.Ends().Find(tree.Fire{Trigger: root})
+	return found
+}
+
+// settleEnds notes the ends of items of this host that do not run in a fire that others have ended.
+func (j *job) settleEnds(now moment) {
+	if !j.member.Followed() || !j.knowsShare() {
+		return
+	}
+	open := j.member.Ends().Open()
+	records, err := j.readElsewhere(now, open)
+	if err != nil {
+		j.failed(now, "reading how runs on other hosts have ended", err)
+		return
+	}
+	var settled []tree.Settled
+	for _, e := range open {
+		id := e.Fire()
+		known, total := e.Known(), 0
+		s := tree.Settled{Fire: id, Root: e.Root}
+		for _, it := range j.sorted(func(it *item) bool { return it.owned && !known.Contains(it.number) && !j.beyond(it) }) {
+			total = max(total, it.number)
+			one := tree.Ranges{{From: it.number, To: it.number}}
+			record := it.state.Record
+			if state, read := records[it.number]; read {
+				record = state.Record
+			}
+			switch j.fateIn(now, it, e, record) {
+			case fateFailed:
+				s.Failed = s.Failed.With(one)
+			case fateIdle:
+				s.Idle = s.Idle.With(one)
+			case fateOK:
+				s.OK = s.OK.With(one)
+			}
+		}
+		if s.Total = j.total(id, total); len(s.OK)+len(s.Failed)+len(s.Idle) > 0 {
+			settled = append(settled, s)
+		}
+	}
+	if len(settled) == 0 {
+		return
+	}
+	if _, err := j.member.SettleItems(j.work, now.wall, settled...); err != nil {
+		j.failed(now, "noting how a fire has ended", err)
+	}
+}
+
+// readElsewhere reads the records of items of this host that another one runs, or has run when it was gone: the
+// commit that closes such a run need not be a completion.
+func (j *job) readElsewhere(now moment, open []tree.End) (map[int]coordination.ItemState, error) {
+	c := &j.chain
+	var items tree.Items
+	for _, e := range open {
+		known := e.Known()
+		for _, it := range j.sorted(func(it *item) bool {
+			return it.owned && it.run == nil && it.state.Record.Open() && !known.Contains(it.number)
+		}) {
+			if !items.Contains(it.number) {
+				items = append(items, it.number)
+				slices.Sort(items)
+			}
+		}
+	}
+	if len(items) == 0 {
+		c.elsewhereAt = time.Time{}
+		return nil, nil
+	}
+	if c.elsewhereAt.IsZero() || now.Before(c.elsewhereAt) {
+		if c.elsewhereAt.IsZero() {
+			c.elsewhereAt = now.Add(settleGrace)
+		}
+		return nil, nil
+	}
+	c.elsewhereAt = now.Add(settleGrace)
+	return coordination.ReadItems(j.work, j.member.Registry, j.member.Layout, items)
+}
+
+// fate is what becomes of an item in a fire whose end it has not noted.
+type fate uint8
+
+const (
+	fateOpen   fate = iota // it may run, or runs
+	fateFailed             // it does not
+	fateIdle               // nor then, because it is disabled
+	fateOK
+)
+
+// fateIn decides that. While it may be that this host has only not heard of the fire, it waits.
+func (j *job) fateIn(now moment, it *item, e tree.End, r tree.Record) fate {
+	id := e.Fire()
+	if it.run != nil {
+		runs := it.run.Fire().ID
+		newer := (id.Trigger != 0 && runs.Trigger > id.Trigger) || (id.Trigger == 0 && runs.Trigger == 0 && runs.Instant > id.Instant)
+		switch {
+		case newer:
+			return fateFailed
+		case runs.Same(id) || it.Next() != nil:
+			return fateOpen
+		}
+	} else if it.Next() != nil || r.Open() {
+		return fateOpen
+	}
+	if r.Accepts(id) != nil && it.run == nil {
+		if r.IsOf(id) && tree.IsOK(r.Outcome) {
+			return fateOK
+		}
+		return fateFailed
+	}
+	since := e.First + settleGrace.Milliseconds()
+	if !j.passed(id) && now.wall.UnixMilli() < since {
+		j.chain.at = soonest(j.chain.at, now.Add(time.Duration(since-now.wall.UnixMilli())*time.Millisecond))
+		return fateOpen
+	}
+	if it.state.Disabled || !j.member.View.Enabled {
+		return fateIdle
+	}
+	return fateFailed
+}
+
+// passed reports whether this host has had a fire, so that an item that does not run in it, and does not owe it, will not.
+func (j *job) passed(id tree.Fire) bool {
+	if id.Trigger != 0 {
+		return j.trigger.consumed >= id.Trigger && j.member.View.Trigger == 0
+	}
+	at := id.Time()
+	return j.calendar.After(at.Add(-time.Millisecond)).Equal(at) && j.calendar.Parked.IsZero() && (j.calendar.Next.IsZero() || j.calendar.Next.After(at))
+}
+
+// straysInterval is how often the leader looks for followers that are none any more.
+const straysInterval = 10 * time.Minute
+
+// dropStrays takes jobs off the followers that do not come after this one any more, or were removed: the leader does.
+func (j *job) dropStrays(now moment) {
+	c := &j.chain
+	followers := j.member.Ends().Followers
+	if !j.member.Followed() || !j.member.View.Leading() || now.Before(c.straysAt) || len(followers) == 0 {
+		return
+	}
+	c.straysAt = now.Add(straysInterval)
+	strays, err := coordination.Strays(j.work, j.member.Registry, j.member.Layout, followers)
+	if err == nil && len(strays) > 0 {
+		err = coordination.Unfollow(j.work, j.member.Registry, j.member.Layout, strays...)
+	}
+	if err != nil {
+		j.setback(now, "looking for jobs that do not come after this one any more", err)
+	}
+}

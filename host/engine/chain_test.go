@@ -1,0 +1,425 @@
+package engine_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/wasmjob/wasmjob/abi"
+	"github.com/wasmjob/wasmjob/coordination/jobconfig"
+	"github.com/wasmjob/wasmjob/coordination/registry"
+	"github.com/wasmjob/wasmjob/coordination/tree"
+	"github.com/wasmjob/wasmjob/host/engine"
+	"github.com/wasmjob/wasmjob/host/event"
+)
+
+// after is a job with items that comes after others, given as in the property.
+func after(name string, total int, jobs string) jobconfig.Configuration {
+	d := definition(name, "", total)
+	d.Failover = true
+	d.Props["wasm.after"] = jobs
+	return d
+}
+
+// every is a job each minute.
+func every(name string, total int) jobconfig.Configuration {
+	d := definition(name, "0 * * * * ?", total)
+	d.Failover = true
+	return d
+}
+
+// ran are the runs of a job's items that were completed, as "0@04:05 OK" in order of the completion, and "tN" of a
+// trigger.
+func (c *cluster) ran(job string) (list []string) {
+	for _, e := range c.list(event.ItemCompleted) {
+		if e.Job != job {
+			continue
+		}
+		at := e.Instant.UTC().Format("04:05")
+		if e.Trigger != 0 {
+			at = "t"
+		}
+		list = append(list, fmt.Sprintf("%d@%s %s", *e.Item, at, e.Outcome))
+	}
+	return list
+}
+
+// skippedFires are the fires of a job that did not begin, as "cause for 04:05".
+func (c *cluster) skippedFires(job string) (list []string) {
+	for _, e := range c.list(event.FireSkipped) {
+		if e.Job == job {
+			list = append(list, fmt.Sprintf("%s for %s: %s", e.Cause, e.Instant.UTC().Format("04:05"), e.Reason))
+		}
+	}
+	return list
+}
+
+func (c *cluster) same(what string, got []string, want ...string) {
+	c.t.Helper()
+	slices.Sort(got)
+	slices.Sort(want)
+	if !slices.Equal(got, want) {
+		c.t.Errorf("%s: %q\nexpected %q\n%s", what, got, want, c.all())
+	}
+}
+
+// failing is a guest that takes d and fails at the instants whose minute is given.
+func failing(d time.Duration, minutes ...int) *guest {
+	return &guest{digest: fmt.Sprint("failing", d, minutes), run: func(_ context.Context, inv *abi.Invocation) abi.Result {
+		time.Sleep(d)
+		if slices.Contains(minutes, inv.Context.FireTime.UTC().Minute()) {
+			return abi.Result{Outcome: abi.OutcomeFail, Message: "no"}
+		}
+		return ok
+	}}
+}
+
+// TestAfter: a job runs for each instant of the one before, when that has ended over all items, on whatever host.
+func TestAfter(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		for n := 1; n <= 3; n++ {
+			c.start(n, job(every("a", 3), sleeper(7*time.Second)), job(after("b", 2, `[{"job":"a"}]`), sleeper(2*time.Second)), job(after("c", 1, `[{"job":"b"}]`), sleeper(time.Second)),
+				job(after("d", 1, `[{"job":"a"}]`), sleeper(time.Second)))
+		}
+		until(minute(3).Add(55 * time.Second))
+		c.same("b", c.ran("b"), "0@01:00 OK", "1@01:00 OK", "0@02:00 OK", "1@02:00 OK", "0@03:00 OK", "1@03:00 OK")
+		c.same("c", c.ran("c"), "0@01:00 OK", "0@02:00 OK", "0@03:00 OK")
+		c.same("d", c.ran("d"), "0@01:00 OK", "0@02:00 OK", "0@03:00 OK")
+		for _, e := range c.list(event.ItemStarted) {
+			began := map[string]time.Duration{"a": 0, "b": 7 * time.Second, "c": 9 * time.Second, "d": 7 * time.Second}[e.Job]
+			if lag := e.Time.Sub(e.Instant) - began; lag < 0 || lag > 100*time.Millisecond {
+				t.Errorf("%s began %s after %s, want %s", e.Job, e.Time.Sub(e.Instant), e.Instant.UTC(), began)
+			}
+		}
+	})
+}
+
+// TestAfterOutcome: on decides by the outcome of the whole fire, and what does not follow has its reason.
+func TestAfterOutcome(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		c.start(1, job(every("a", 2), failing(time.Second, 2)), job(after("good", 1, `[{"job":"a"}]`), sleeper(time.Second)),
+			job(after("bad", 1, `[{"job":"a","on":"failure"}]`), sleeper(time.Second)), job(after("any", 1, `[{"job":"a","on":"always"}]`), sleeper(time.Second)))
+		until(minute(3).Add(30 * time.Second))
+		c.same("good", c.ran("good"), "0@01:00 OK", "0@03:00 OK")
+		c.same("bad", c.ran("bad"), "0@02:00 OK")
+		c.same("any", c.ran("any"), "0@01:00 OK", "0@02:00 OK", "0@03:00 OK")
+		c.same("good", c.skippedFires("good"), "unmet for 02:00: job a failed, and after demands success")
+		c.same("bad", c.skippedFires("bad"), "unmet for 01:00: job a was a success, and after demands failure", "unmet for 03:00: job a was a success, and after demands failure")
+	})
+}
+
+// TestAfterSeveral: a job that comes after several runs for the instants that all of them have, when the last has ended in
+// time.
+func TestAfterSeveral(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		twice := definition("twice", "0 0/2 * * * ?", 1) // at even minutes
+		slow := &guest{digest: "slow", run: func(_ context.Context, inv *abi.Invocation) abi.Result {
+			time.Sleep(20 * time.Second)
+			if inv.Context.FireTime.UTC().Minute() == 4 {
+				time.Sleep(20 * time.Second)
+			}
+			return ok
+		}}
+		c.start(1, job(every("a", 1), sleeper(time.Second)), job(twice, slow))
+		c.start(2, job(after("both", 1, `[{"job":"a"},{"job":"twice","within":"30s"}]`), sleeper(time.Second)))
+		until(minute(7).Add(50 * time.Second))
+		c.same("both", c.ran("both"), "0@02:00 OK", "0@06:00 OK")
+		c.same("both", c.skippedFires("both"), "late for 01:00: job twice had not ended 30s after the instant", "late for 03:00: job twice had not ended 30s after the instant",
+			"late for 04:00: job twice had not ended 30s after the instant", "late for 05:00: job twice had not ended 30s after the instant", "late for 07:00: job twice had not ended 30s after the instant")
+	})
+}
+
+// TestAfterTrigger: a trigger sets the whole chain off, also where it divides and comes together again; one of some
+// items does not.
+func TestAfterTrigger(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		jobs := []engine.Job{job(definition("a", "", 2), sleeper(time.Second)), job(after("b", 2, `[{"job":"a"}]`), sleeper(2*time.Second)),
+			job(after("c", 1, `[{"job":"a"}]`), sleeper(time.Second)), job(after("d", 2, `[{"job":"b"},{"job":"c"}]`), sleeper(time.Second))}
+		n := c.start(1, jobs...)
+		c.start(2, jobs...)
+		until(minute(1))
+		for range 2 {
+			if err := n.operator().Trigger(t.Context(), "a"); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(20 * time.Second)
+		}
+		args, _ := tree.NewTriggerArgs("0", nil)
+		if _, err := n.operator().TriggerWith(t.Context(), "a", args); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(20 * time.Second)
+		c.same("b", c.ran("b"), "0@t OK", "1@t OK", "0@t OK", "1@t OK")
+		c.same("c", c.ran("c"), "0@t OK", "0@t OK")
+		c.same("d", c.ran("d"), "0@t OK", "1@t OK", "0@t OK", "1@t OK")
+	})
+}
+
+// TestAfterRefused: jobs that come after each other, or after one that is not there, are refused with their path.
+func TestAfterRefused(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		c.start(1, job(after("b", 1, `[{"job":"a"}]`), sleeper(time.Second)), job(after("orphan", 1, `[{"job":"nobody"}]`), sleeper(time.Second)))
+		until(minute(1))
+		c.start(2, job(after("c", 1, `[{"job":"b"}]`), sleeper(time.Second)))
+		until(minute(2))
+		c.start(3, job(after("a", 1, `[{"job":"c"}]`), sleeper(time.Second)))
+		until(minute(3))
+		var said []string
+		for _, e := range c.list(event.JobError) {
+			said = append(said, e.Job+": "+e.Reason)
+		}
+		for _, want := range []string{`orphan: after: job "nobody" is not in the registry (orphan -> nobody)`, "a: after: the jobs would come after each other: a -> c -> b -> a"} {
+			if !slices.Contains(said, want) {
+				t.Errorf("reported %q, want %q", said, want)
+			}
+		}
+		// The missing job comes.
+		c.start(4, job(every("nobody", 1), sleeper(time.Second)))
+		until(minute(6))
+		c.same("orphan", c.ran("orphan"), "0@04:00 OK", "0@05:00 OK")
+	})
+}
+
+// TestAfterWithout: an item that does not run in a fire does not keep it from ending.
+func TestAfterWithout(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name     string
+		failover bool
+		guest    *guest
+		act      func(c *cluster, n *node) // at 01:30
+		ran      []string                  // by b
+		skipped  []string
+	}{
+		{"an item is disabled", true, sleeper(time.Second), func(c *cluster, n *node) {
+			if err := n.operator().DisableItem(c.t.Context(), "a", 1); err != nil {
+				c.t.Fatal(err)
+			}
+		}, []string{"0@01:00 OK", "0@02:00 OK", "0@03:00 OK"}, nil},
+		{"the job before is disabled", true, sleeper(time.Second), func(c *cluster, n *node) {
+			if err := n.operator().Disable(c.t.Context(), "a"); err != nil {
+				c.t.Fatal(err)
+			}
+		}, []string{"0@01:00 OK"}, nil},
+		{"the job after is disabled", true, sleeper(time.Second), func(c *cluster, n *node) {
+			if err := n.operator().Disable(c.t.Context(), "b"); err != nil {
+				c.t.Fatal(err)
+			}
+		}, []string{"0@01:00 OK"}, []string{"disabled for 02:00: this server is disabled for the job", "disabled for 03:00: this server is disabled for the job"}},
+		{"an item runs for longer, and once more", true, &guest{digest: "long", run: func(_ context.Context, inv *abi.Invocation) abi.Result {
+			if inv.Context.ShardingItem == 1 && inv.Context.FireTime.UTC().Minute() == 1 {
+				time.Sleep(80 * time.Second)
+			}
+			time.Sleep(time.Second)
+			return ok
+		}}, nil, []string{"0@01:00 OK", "0@02:00 OK", "0@03:00 OK"}, nil},
+		{"an item runs over several instants", true, &guest{digest: "longer", run: func(_ context.Context, inv *abi.Invocation) abi.Result {
+			if inv.Context.ShardingItem == 1 && inv.Context.FireTime.UTC().Minute() == 1 {
+				time.Sleep(140 * time.Second)
+			}
+			time.Sleep(time.Second)
+			return ok
+		}}, nil, []string{"0@01:00 OK", "0@03:00 OK"}, []string{"unmet for 02:00: job a failed, and after demands success"}},
+		{"its host dies, and no other takes over", false, sleeper(20 * time.Second), func(c *cluster, _ *node) {
+			until(minute(2).Add(10 * time.Second))
+			c.expire(c.hosts["10.0.0.2"])
+		}, []string{"0@01:00 OK", "0@03:00 OK"}, []string{"unmet for 02:00: job a failed, and after demands success"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				c := newCluster(t)
+				a := every("a", 2)
+				a.Failover = tt.failover
+				n := c.start(1, job(a, tt.guest))
+				c.start(2, job(a, tt.guest))
+				c.start(3, job(after("b", 1, `[{"job":"a"}]`), sleeper(time.Second)))
+				until(minute(1).Add(30 * time.Second))
+				if tt.act != nil {
+					tt.act(c, n)
+				}
+				until(minute(3).Add(50 * time.Second))
+				c.same("b", c.ran("b"), tt.ran...)
+				c.same("b", c.skippedFires("b"), tt.skipped...)
+			})
+		})
+	}
+}
+
+// TestAfterLeft: when the last job leaves that came after another one, nothing is noted any more.
+func TestAfterLeft(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		a := every("a", 1)
+		c.start(1, job(a, sleeper(time.Second)), job(after("b", 1, `[{"job":"a"}]`), sleeper(time.Second)))
+		until(minute(2).Add(30 * time.Second))
+		l := tree.NewLayout("test", "a")
+		if ends := tree.ParseEnds(c.nodes(registry.Data(l.Ends()))[0].Data); !slices.Equal(ends.Followers, []string{"b"}) || len(ends.Fires) != 2 {
+			t.Errorf("noted %+v", ends)
+		}
+		c.edit(definition("b", "", 1))
+		until(minute(3).Add(30 * time.Second))
+		n := c.nodes(registry.Data(l.Ends()), registry.Data(l.Assignment()))
+		if n[0].Exists || tree.ParseDivision(n[1].Data).Followed {
+			t.Errorf("still noted: %s, %s", n[0].Data, n[1].Data)
+		}
+		c.same("b", c.ran("b"), "0@01:00 OK", "0@02:00 OK")
+	})
+}
+
+// TestAfterHundred: a hundred jobs, each after the one before, while hosts die: each runs once for each instant.
+func TestAfterHundred(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const links = 100
+		c := newCluster(t)
+		var mu sync.Mutex
+		effects := make(map[string]int)
+		work := func(name string) *guest {
+			return &guest{digest: name, run: func(ctx context.Context, inv *abi.Invocation) abi.Result {
+				select {
+				case <-time.After(100 * time.Millisecond):
+				case <-ctx.Done():
+					return abi.Result{Outcome: abi.OutcomeCancelled}
+				}
+				mu.Lock()
+				defer mu.Unlock()
+				effects[fmt.Sprintf("%s@%s", name, inv.Context.FireTime.UTC().Format("04:05"))]++
+				return ok
+			}}
+		}
+		jobs := []engine.Job{job(every("j0", 2), work("j0"))}
+		for n := 1; n < links; n++ {
+			jobs = append(jobs, job(after(fmt.Sprintf("j%d", n), 1+n%2, fmt.Sprintf(`[{"job":"j%d"}]`, n-1)), work(fmt.Sprintf("j%d", n))))
+		}
+		var hosts []*node
+		for n := 1; n <= 3; n++ {
+			hosts = append(hosts, c.start(n, jobs...))
+		}
+		until(minute(1).Add(3050 * time.Millisecond)) // while an item runs
+		hosts[0].kill()
+		until(minute(2).Add(5050 * time.Millisecond))
+		c.expire(hosts[1])
+		until(minute(2).Add(50 * time.Second))
+		for n := range links {
+			for m := 1; m <= 2; m++ {
+				name := fmt.Sprintf("j%d@%02d:00", n, m)
+				mu.Lock()
+				got, want := effects[name], 1+n%2
+				mu.Unlock()
+				if n == 0 {
+					want = 2
+				}
+				if got != want {
+					t.Errorf("%s ran %d times, want %d", name, got, want)
+				}
+			}
+		}
+		if t.Failed() {
+			t.Log(strings.Join(strings.Split(c.all(), "\n")[:400], "\n"))
+		}
+	})
+}
+
+// mortal is a session that ends with one of the commits of a host: before or after it took effect.
+type mortal struct {
+	*lease
+	count  func() (dies bool)
+	before bool
+}
+
+func (m *mortal) Commit(ctx context.Context, ops ...registry.Op) ([]registry.Result, error) {
+	if m.count() {
+		if m.before {
+			m.lose()
+			return nil, registry.ErrSessionLost
+		}
+		m.loseAfter.Store(true)
+	}
+	return m.lease.Commit(ctx, ops...)
+}
+
+// TestAfterCrashes ends a session with each commit of a chain in turn: for scheduled instants, and for a trigger. Every
+// job of the chain runs for each of them, and its items begin once.
+func TestAfterCrashes(t *testing.T) {
+	t.Parallel()
+	for _, before := range []bool{true, false} {
+		for victim := 1; victim <= 2; victim++ {
+			for nth := range 24 {
+				synctest.Test(t, func(t *testing.T) { crashInChain(t, victim, nth, before) })
+			}
+		}
+	}
+}
+
+func crashInChain(t *testing.T, victim, nth int, before bool) {
+	c := newCluster(t)
+	var mu sync.Mutex
+	left, armed := nth, false
+	c.wrap = func(n int, l *lease) registry.Center {
+		return &mortal{l, func() bool {
+			mu.Lock()
+			defer mu.Unlock()
+			if n != victim || !armed || left < 0 {
+				return false
+			}
+			left--
+			return left < 0
+		}, before}
+	}
+	a := definition("a", "0 0/2 * * * ?", 2)
+	a.Failover = true
+	jobs := []engine.Job{job(a, sleeper(300*time.Millisecond)), job(after("b", 2, `[{"job":"a"}]`), sleeper(200*time.Millisecond)), job(after("c", 1, `[{"job":"b"},{"job":"a"}]`), sleeper(100*time.Millisecond))}
+	var hosts []*node
+	for n := 1; n <= 3; n++ {
+		hosts = append(hosts, c.start(n, jobs...))
+	}
+	arm := func(on bool) {
+		mu.Lock()
+		defer mu.Unlock()
+		armed = on
+	}
+	until(minute(1).Add(50 * time.Second))
+	arm(true)
+	until(minute(2).Add(40 * time.Second))
+	if err := hosts[2].operator().Trigger(t.Context(), "a"); err != nil {
+		t.Fatal(err)
+	}
+	until(minute(4).Add(50 * time.Second))
+	begun, repeated := make(map[string]int), make(map[string]int)
+	for _, e := range c.list(event.ItemStarted) {
+		at := e.Instant.UTC().Format("04:05")
+		if e.Trigger != 0 {
+			at = "trigger"
+		}
+		by := begun
+		if e.Source == abi.SourceFailover {
+			by = repeated
+		}
+		by[fmt.Sprintf("%s/%d for %s", e.Job, *e.Item, at)]++
+	}
+	for _, item := range []string{"a/0", "a/1", "b/0", "b/1", "c/0"} {
+		for _, at := range []string{"02:00", "04:00", "trigger"} {
+			run := item + " for " + at
+			if n := begun[run]; n > 1 || n+repeated[run] == 0 { // the guest of one whose begin had no answer never starts
+				t.Errorf("victim %d, commit %d, before %v: %s began %d times, and was taken over %d times\n%s", victim, nth, before, run, n, repeated[run], c.all())
+			}
+		}
+	}
+}

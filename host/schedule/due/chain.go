@@ -1,0 +1,149 @@
+package due
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/wasmjob/wasmjob/coordination/jobconfig"
+	"github.com/wasmjob/wasmjob/coordination/tree"
+	"github.com/wasmjob/wasmjob/internal/text/words"
+)
+
+// Before is a job before one that comes after others: what is demanded of it, and how its fires have ended.
+type Before struct {
+	jobconfig.After
+	Ends tree.Ends
+}
+
+// Caused is a trigger of the jobs before that is to trigger this one.
+type Caused struct {
+	Root int64 // with which the chain began
+	At   time.Time
+}
+
+// Unmet is a fire of the jobs before after which this one does not run.
+type Unmet struct {
+	Fire tree.Fire // Trigger is the root of the chain
+	// Late is set if a job before did not end in time; else it did not end as it had to.
+	Late   bool
+	Reason string
+}
+
+// Following is what a job that comes after others is to do.
+type Following struct {
+	Starts []Start  // instants that are due, ascending
+	Rounds []Caused // triggers, ascending
+	Unmet  []Unmet
+	At     time.Time // when the next wait for another job ends; zero if none goes on
+}
+
+// waitGrace is how much longer a host waits for the end of a job before than its limit: what another host has dated
+// by its clock may come that much later.
+const waitGrace = 5 * time.Second
+
+// Follow decides which fires of the jobs before one are followed by this one's. It is the same on all hosts: the ends
+// are dated by who wrote them. An instant is followed if all jobs before have a fire for it, each of which ended as
+// is demanded, and in time. The same goes for triggers, which are the same if the chain began with one trigger.
+func Follow(now time.Time, before []Before) (f Following) {
+	type key struct{ instant, root int64 }
+	var keys []key
+	first := make(map[key]int64)
+	for _, b := range before {
+		for _, e := range b.Ends.Fires {
+			k := key{e.Instant, 0}
+			if e.Trigger != 0 {
+				k = key{0, e.Chain()}
+			}
+			if e.Only != "" {
+				continue // some items are not the job
+			}
+			if at, known := first[k]; !known || e.Instant < at {
+				first[k] = e.Instant
+			}
+			if !slices.Contains(keys, k) {
+				keys = append(keys, k)
+			}
+		}
+	}
+	slices.SortFunc(keys, func(a, b key) int {
+		if a.root != b.root {
+			return int(min(max(a.root-b.root, -1), 1))
+		}
+		return int(min(max(a.instant-b.instant, -1), 1))
+	})
+	for _, k := range keys {
+		from := time.UnixMilli(first[k])
+		id := tree.Fire{Instant: first[k], Trigger: k.root}
+		ended, wait, unmet := meet(now, from, id, before)
+		switch {
+		case unmet != nil:
+			f.Unmet = append(f.Unmet, *unmet)
+		case !wait.IsZero():
+			if f.At.IsZero() || wait.Before(f.At) {
+				f.At = wait
+			}
+		case ended.IsZero(): // not noted by all
+		case k.root != 0:
+			f.Rounds = append(f.Rounds, Caused{k.root, from})
+		default:
+			f.Starts = append(f.Starts, Start{from, ended})
+		}
+	}
+	return f
+}
+
+// meet looks whether all jobs before have ended one fire. wait is until when to wait for one that has not; ended is when the
+// last one did; both are zero for a fire that not all of them note.
+func meet(now, from time.Time, id tree.Fire, before []Before) (ended, wait time.Time, unmet *Unmet) {
+	for _, b := range before {
+		if b.Ends.Since == 0 || (id.Trigger == 0 && !b.Ends.Notes(id)) {
+			return time.Time{}, time.Time{}, nil
+		}
+	}
+	for _, b := range before {
+		limit := from.Add(b.Limit())
+		late := func() *Unmet {
+			return &Unmet{id, true, fmt.Sprintf("job %s had not ended %s after the instant", b.Job, words.Duration(b.Limit()))}
+		}
+		e, found := b.find(id)
+		end := time.UnixMilli(e.Ended)
+		switch {
+		case found && e.Ended != 0 && end.After(limit):
+			return ended, wait, late()
+		case found && e.Ended != 0 && !b.Accepts(e.Success):
+			how, on := "failed", b.On
+			if e.Success {
+				how = "was a success"
+			}
+			if on == "" {
+				on = jobconfig.OnSuccess
+			}
+			return ended, wait, &Unmet{id, false, fmt.Sprintf("job %s %s, and after demands %s", b.Job, how, on)}
+		case found && e.Ended != 0:
+			ended = later(ended, end)
+		case !found && b.past(id):
+			return ended, wait, &Unmet{id, false, fmt.Sprintf("job %s had no fire for it", b.Job)}
+		case !now.Before(limit.Add(waitGrace)):
+			return ended, wait, late()
+		case wait.IsZero() || limit.Add(waitGrace).Before(wait):
+			wait = limit.Add(waitGrace)
+		}
+	}
+	return ended, wait, nil
+}
+
+// find is the job's fire for an instant, or of a chain of triggers.
+func (b Before) find(id tree.Fire) (tree.End, bool) {
+	for _, e := range b.Ends.Fires {
+		if e.Only == "" && ((id.Trigger != 0 && e.Chain() == id.Trigger) || (id.Trigger == 0 && e.Trigger == 0 && e.Instant == id.Instant)) {
+			return e, true
+		}
+	}
+	return tree.End{}, false
+}
+
+// past reports whether the job has ended a later instant: it does not come to an earlier one any more.
+func (b Before) past(id tree.Fire) bool {
+	return id.Trigger == 0 && slices.ContainsFunc(b.Ends.Fires, func(e tree.End) bool { return e.Trigger == 0 && e.Ended != 0 && e.Instant > id.Instant })
+}

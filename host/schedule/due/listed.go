@@ -1,0 +1,82 @@
+package due
+
+import (
+	"slices"
+	"sort"
+	"time"
+)
+
+// Start is an instant and when it comes due.
+type Start struct{ At, Due time.Time }
+
+// Listed is a schedule of instants that are given: of a job that comes after others, whose instants come due
+// when those have ended. The zero value has none.
+type Listed struct{ starts []Start }
+
+// NewListed is a schedule of these instants, of which each is given once. An instant comes due not before
+// those that are earlier than it.
+func NewListed(starts []Start) *Listed {
+	l := &Listed{slices.SortedFunc(slices.Values(starts), func(a, b Start) int { return a.At.Compare(b.At) })}
+	for n := 1; n < len(l.starts); n++ {
+		l.starts[n].Due = later(l.starts[n].Due, l.starts[n-1].Due)
+	}
+	return l
+}
+
+// Next is the first instant after a time; zero for none.
+func (l *Listed) Next(t time.Time) time.Time {
+	n := sort.Search(len(l.starts), func(n int) bool { return l.starts[n].At.After(t) })
+	if n == len(l.starts) {
+		return time.Time{}
+	}
+	return l.starts[n].At
+}
+
+// Newest is the last instant; zero for none.
+func (l *Listed) Newest() time.Time {
+	if len(l.starts) == 0 {
+		return time.Time{}
+	}
+	return l.starts[len(l.starts)-1].At
+}
+
+// Delay is how long after its instant a start comes due.
+func (l *Listed) Delay(at time.Time) time.Duration {
+	n := sort.Search(len(l.starts), func(n int) bool { return !l.starts[n].At.Before(at) })
+	if n == len(l.starts) || !l.starts[n].At.Equal(at) {
+		return 0
+	}
+	return max(l.starts[n].Due.Sub(at), 0)
+}
+
+// Jitter is the longest delay.
+func (l *Listed) Jitter() (most time.Duration) {
+	for _, s := range l.starts {
+		most = max(most, s.Due.Sub(s.At))
+	}
+	return most
+}
+
+// Reached is the time up to which all instants are due, and none after it.
+func (l *Listed) Reached(now time.Time) time.Time {
+	for _, s := range l.starts {
+		if s.Due.After(now) {
+			return s.At.Add(-time.Millisecond)
+		}
+	}
+	return now
+}
+
+// Extend goes by a list that has grown. Instants that the one before did not have come due, also those whose
+// time is past. It reports false for the first list: what that has may have run.
+func (c *Calendar) Extend(list *Listed) bool {
+	before, grown := c.Schedule.(*Listed)
+	c.Schedule = list
+	if !grown {
+		return false
+	}
+	if c.Next.IsZero() {
+		c.Next = list.Next(before.Newest())
+	}
+	return true
+}
