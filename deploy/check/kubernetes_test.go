@@ -149,7 +149,10 @@ func TestKubernetes(t *testing.T) {
 				t.Errorf("service account %q does not exist", name)
 			}
 			volumes(t, d.Spec.Template.Spec, o)
-			starts(t, d.Spec.Template.Spec, get[corev1.ConfigMap](t, o))
+			shown := starts(t, d.Spec.Template.Spec, get[corev1.ConfigMap](t, o))
+			reachable(t, get[networkingv1.NetworkPolicy](t, o), pod, shown)
+			sized(t, d.Spec.Template.Spec.Containers[0], shown)
+			expect(t, shown, map[string]any{"history": "postgres://postgres.postgres:5432/wasmjob"}) // which all hosts share
 
 			// What the label of the namespace demands of every pod.
 			evaluator, err := policy.NewEvaluator(policy.DefaultChecks(), nil)
@@ -210,8 +213,8 @@ func volumes(t *testing.T, pod corev1.PodSpec, o objects) {
 	}
 }
 
-// starts gives the program what the manifest gives it.
-func starts(t *testing.T, pod corev1.PodSpec, config *corev1.ConfigMap) {
+// starts gives the program what the manifest gives it, and returns the settings that it has then.
+func starts(t *testing.T, pod corev1.PodSpec, config *corev1.ConfigMap) map[string]any {
 	t.Helper()
 	host := pod.Containers[0]
 	stages, _ := dockerfile(t)
@@ -262,6 +265,7 @@ func starts(t *testing.T, pod corev1.PodSpec, config *corev1.ConfigMap) {
 			t.Errorf("no probe of %s at a port of the container", path)
 		}
 	}
+	return shown
 }
 
 // TestEveryManifestIsUsed: a file that no kustomization names is applied by

@@ -22,16 +22,19 @@ const (
 
 // Restart says what a restart of a host would do.
 type Restart struct {
-	Host   string `json:"host"`
+	// Host is the name of the host.
+	Host string `json:"host"`
+	// Answer is yes, no or unknown.
 	Answer string `json:"answer"`
 	// Runs are what runs there now: a restart waits for them as long as the host drains, and stops them then.
 	Runs []RestartRun `json:"runs"`
 	// Only are the jobs that no other host can run.
 	Only []RestartJob `json:"only"`
-	// Slots is how many items the other hosts can run at once, Free how many of these nobody uses; Needed is how many
-	// run or wait for a slot on the host.
-	Slots  int `json:"slots"`
-	Free   int `json:"free"`
+	// Slots is how many items the other hosts can run at once.
+	Slots int `json:"slots"`
+	// Free is how many of Slots nobody uses.
+	Free int `json:"free"`
+	// Needed is how many items run or wait for a slot on the host.
 	Needed int `json:"needed"`
 	// Unknown says what cannot be known now, and why.
 	Unknown []string `json:"unknown"`
@@ -39,13 +42,17 @@ type Restart struct {
 
 // RestartRun is an item that runs.
 type RestartRun struct {
-	Job   string    `json:"job"`
-	Item  int       `json:"item"`
+	// Job is the name of the job.
+	Job string `json:"job"`
+	// Item is the number of the item.
+	Item int `json:"item"`
+	// Since is when the attempt began.
 	Since time.Time `json:"since"`
 }
 
 // RestartJob is a job that other hosts cannot run.
 type RestartJob struct {
+	// Job is the name of the job.
 	Job string `json:"job"`
 	// Why says of each other host why it cannot: it has not the job, or its module, grants or settings, or it is disabled there.
 	Why []string `json:"why"`
