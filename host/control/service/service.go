@@ -24,6 +24,7 @@ import (
 	"github.com/wasmjob/wasmjob/host/control/report"
 	"github.com/wasmjob/wasmjob/host/engine"
 	"github.com/wasmjob/wasmjob/host/event"
+	"github.com/wasmjob/wasmjob/host/event/operation"
 	"github.com/wasmjob/wasmjob/host/history"
 	"github.com/wasmjob/wasmjob/internal/text/words"
 )
@@ -119,7 +120,7 @@ func (e *InputError) Error() string { return e.Where + ": " + e.Problem }
 // known is an error if it is not known who asks.
 func known(ctx context.Context) error {
 	if auth.From(ctx).Method == "" {
-		return auth.Require(ctx, auth.View, "")
+		return auth.Require(ctx, operation.View, "")
 	}
 	return nil
 }
@@ -127,7 +128,7 @@ func known(ctx context.Context) error {
 // seen reports whether the principal may see a job.
 func seen(ctx context.Context, job string) bool {
 	p := auth.From(ctx)
-	return p.Method != "" && p.May(auth.View, job)
+	return p.Method != "" && p.May(operation.View, job)
 }
 
 // JobFilter says which jobs are wanted, and in which order.
@@ -316,7 +317,7 @@ const upcoming = 10
 
 // Job is one job.
 func (s *Service) Job(ctx context.Context, name string) (*JobDetail, error) {
-	if err := auth.Require(ctx, auth.View, name); err != nil {
+	if err := auth.Require(ctx, operation.View, name); err != nil {
 		return nil, err
 	}
 	if err := s.o.Cluster.Refresh(ctx); err != nil {
@@ -422,7 +423,7 @@ func (s *Service) RegistryJobs(ctx context.Context) ([]admin.Brief, error) {
 
 // Shards is a job, item by item, as the registry has it. It is read now.
 func (s *Service) Shards(ctx context.Context, job string) (*admin.Shards, error) {
-	if err := auth.Require(ctx, auth.View, job); err != nil {
+	if err := auth.Require(ctx, operation.View, job); err != nil {
 		return nil, err
 	}
 	shards, err := s.o.Registry.Shards(ctx, job)
