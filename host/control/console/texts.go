@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/wasmjob/wasmjob/host/alert"
 	"github.com/wasmjob/wasmjob/host/event/operation"
 	"github.com/wasmjob/wasmjob/internal/text/i18n"
 )
@@ -14,7 +15,7 @@ import (
 //go:embed texts.tsv
 var textTable string
 
-// allTexts are the console's texts: those of the table, and those of the catalogue of operations.
+// allTexts are the console's texts: those of the table, of the catalogue of operations, and of the rules of alerts.
 func allTexts() (i18n.Table, error) {
 	all, err := readTexts(textTable)
 	if err != nil {
@@ -31,9 +32,13 @@ func allTexts() (i18n.Table, error) {
 		}
 	}
 	delete(texts, "operation.sign") // two operations
+	for _, r := range alert.AllRules() {
+		english, chinese := r.Short()
+		texts["rule."+string(r)] = operation.Text{English: english, Chinese: chinese}
+	}
 	for key, text := range texts {
 		if all[key] != nil {
-			return nil, fmt.Errorf("texts.tsv: the key %s is in the catalogue of package operation, too", key)
+			return nil, fmt.Errorf("texts.tsv: the key %s comes from a table of the program, too", key)
 		}
 		all[key] = text.In()
 	}
