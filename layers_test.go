@@ -68,7 +68,7 @@ var wings = []wing{
 	{name: "host/explain", may: append(slices.Clone(protocol), "host/schedule", "host/config", "host/event", "host/history"), why: "what became of a fire follows from events"},
 	{name: "host/observe", may: append(slices.Clone(protocol), "host/config", "host/event", "host/sandbox", "host/engine"), why: "metrics and traces are made of what a host reports; no fire waits for them"},
 	{name: "host/alert", may: append(slices.Clone(protocol), "host/schedule", "host/config", "host/event"), testsMay: []string{"host/engine"}, why: "what is wrong follows from events and the clock; the engine does not know that somebody judges"},
-	{name: "host/auth", may: append(slices.Clone(protocol), "host/config", "host/history"), why: "who may do what is asked before it is known how it is done; of the history it has the record of a change"},
+	{name: "host/auth", may: append(slices.Clone(protocol), "host/config", "host/event", "host/history"), why: "who may do what is asked before it is known how it is done: it has the catalogue of operations, and of the history the record of a change"},
 	{name: "host/control", may: append(slices.Clone(below), "host/alert", "host/auth"), testsMay: []string{"host/observe"}, why: "the operations, and their doors: API, console, client. It knows neither the command line nor how a host is put together"},
 	{name: "host/cli", may: append(slices.Clone(below), "host/alert", "host/auth", "host/control"), why: "commands reach a host by its API, or the registry by what package main gives them"},
 	{name: "deploy", why: "files of services, which init writes; it knows nothing of ours"},

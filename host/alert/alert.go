@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// Rule is what an alert is about. It is named as in the file.
+// Rule is what an alert is about. It is named as in the file, and has its row in table.go.
 type Rule string
 
 // The rules.
@@ -41,11 +41,6 @@ const (
 	// History: a host cannot write its history.
 	History Rule = "history"
 )
-
-// AllRules are all rules.
-func AllRules() []Rule {
-	return []Rule{Failures, SucceedEvery, StartWithin, LongerThan, Lost, Held, Refused, HostGone, Session, Registry, History}
-}
 
 // Alert is something that is wrong, until it is not any more.
 type Alert struct {

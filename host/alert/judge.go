@@ -254,8 +254,11 @@ func (j *Judge) resolve(a Alert, at time.Time, why string) {
 	}
 }
 
-// See takes an event of this host.
+// See takes an event of this host. One that no rule goes by, as the table has them, is passed over.
 func (j *Judge) See(e event.Event) {
+	if !Hears(e.Kind) {
+		return
+	}
 	switch e.Kind {
 	case event.RegistryBehind:
 		j.registry(e)

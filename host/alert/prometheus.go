@@ -5,100 +5,43 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 )
-
-// metricRule is a rule as one of Prometheus: an expression over the hosts' metrics, in which
-// SEL stands for the jobs that are meant and LIMIT for the limit.
-type metricRule struct {
-	rule    Rule
-	field   string // of the file, which sets the limit
-	name    string
-	limit   func(Rules) float64 // 0: off
-	expr    string
-	summary string
-}
-
-// metricRules are the rules of jobs. What Prometheus cannot know as hosts do is as near to it
-// as it can be.
-func metricRules() []metricRule {
-	seconds := func(d func(Rules) time.Duration) func(Rules) float64 {
-		return func(r Rules) float64 { return d(r).Seconds() }
-	}
-	yes := func(on func(Rules) bool) func(Rules) float64 {
-		return func(r Rules) float64 {
-			if on(r) {
-				return 1
-			}
-			return 0
-		}
-	}
-	return []metricRule{
-		{Failures, "failures", "WasmjobFailures", func(r Rules) float64 { return float64(r.Failures) },
-			"max by (job, job_name) (wasmjob_job_failures_in_a_row{SEL}) >= LIMIT", "An item of {{ $labels.job_name }} has failed {{ $value }} times in a row."},
-		{SucceedEvery, "succeedEvery", "WasmjobNoSuccess", seconds(func(r Rules) time.Duration { return r.SucceedEvery }),
-			"time() - min by (job, job_name) (wasmjob_job_last_success_timestamp_seconds{SEL}) > LIMIT", "An item of {{ $labels.job_name }} has not succeeded for {{ $value | humanizeDuration }}."},
-		{StartWithin, "startWithin", "WasmjobNotStarted", seconds(func(r Rules) time.Duration { return r.StartWithin }),
-			"time() - max by (job, job_name) (wasmjob_job_next_fire_timestamp_seconds{SEL}) > LIMIT", "{{ $labels.job_name }} was due {{ $value | humanizeDuration }} ago, and no host has fired it."},
-		{LongerThan, "longerThan", "WasmjobLongRun", seconds(func(r Rules) time.Duration { return r.LongerThan }),
-			"max by (job, job_name) (wasmjob_job_oldest_run_seconds{SEL}) > LIMIT", "A run of {{ $labels.job_name }} lasts {{ $value | humanizeDuration }}."},
-		{LongerThan, "longerThanUsual", "WasmjobUnusualRun", func(r Rules) float64 { return r.LongerThanUsual },
-			"max by (job, job_name) (wasmjob_job_oldest_run_seconds{SEL}) > LIMIT * sum by (job, job_name) (increase(wasmjob_item_duration_seconds_sum{SEL}[1d])) / sum by (job, job_name) (increase(wasmjob_item_duration_seconds_count{SEL}[1d]))",
-			"A run of {{ $labels.job_name }} lasts {{ $value | humanizeDuration }}, much longer than those of the last day."},
-		{Lost, "lost", "WasmjobLost", yes(func(r Rules) bool { return r.Lost }),
-			`sum by (job, job_name) (increase(wasmjob_items_skipped_total{SEL, reason="lost"}[15m])) > 0`, "A run of {{ $labels.job_name }} was lost when its host died."},
-		{Held, "held", "WasmjobHeld", yes(func(r Rules) bool { return r.Held }),
-			"max by (job, job_name) (wasmjob_items_held{SEL}) > 0", "Items of {{ $labels.job_name }} are held back: hosts died in their runs."},
-		{Refused, "refused", "WasmjobRefused", yes(func(r Rules) bool { return r.Refused }),
-			`max by (job, job_name) (wasmjob_job_state{SEL, state="error"}) > 0`, "A host cannot run {{ $labels.job_name }} as it is."},
-	}
-}
 
 // Prometheus are the rules as those of Prometheus, in the form of its rule files.
 func (f *File) Prometheus(source string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "# Made by 'wasmjob alert export' from %s.\ngroups:\n  - name: wasmjob-alerts\n    rules:\n", source)
-	wait := func(rule Rule) string {
-		switch rule {
-		case HostGone:
-			return "\n        for: 5m" // a restart takes as long as the drain of its host
-		case Session:
-			return "\n        for: 2m" // and a host that starts has none yet
-		case Refused, History:
-			return "\n        for: 1m" // files come one after the other
+	write := func(r row, name, jobs, expr, summary string) {
+		wait := ""
+		if r.wait != "" {
+			wait = "\n        for: " + r.wait
 		}
-		return ""
-	}
-	write := func(rule Rule, name, jobs, expr, summary string) {
 		if jobs != "" {
 			jobs = ", jobs: " + strconv.Quote(jobs)
 		}
 		fmt.Fprintf(&b, "      - alert: %s\n        expr: %s%s\n        labels: {severity: warning, rule: %s%s}\n        annotations: {summary: %s, runbook: \"docs/alerts.md#rules\"}\n",
-			name, strconv.Quote(expr), wait(rule), rule, jobs, strconv.Quote(summary))
+			name, strconv.Quote(expr), wait, r.rule, jobs, strconv.Quote(summary))
 	}
-	for _, m := range metricRules() {
-		for _, s := range f.scopes(m.field) {
-			if limit := m.limit(s.rules); limit > 0 {
-				expr := strings.ReplaceAll(m.expr, "SEL", s.selector)
-				expr = strings.ReplaceAll(expr, "LIMIT", strconv.FormatFloat(limit, 'g', -1, 64))
-				write(m.rule, m.name, s.jobs, strings.ReplaceAll(expr, "{, ", "{"), m.summary)
+	for _, r := range rows {
+		for _, set := range r.settings {
+			if set.metric.name == "" {
+				continue
+			}
+			for _, s := range f.scopes(set.name) {
+				if limit := set.metric.limit(s.rules); limit > 0 {
+					expr := strings.ReplaceAll(set.metric.expr, "SEL", s.selector)
+					expr = strings.ReplaceAll(expr, "LIMIT", strconv.FormatFloat(limit, 'g', -1, 64))
+					write(r, set.metric.name, s.jobs, strings.ReplaceAll(expr, "{, ", "{"), set.metric.summary)
+				}
 			}
 		}
 	}
-	if f.For("").Refused {
-		write(Refused, "WasmjobRefusedFiles", "", "wasmjob_refused_files > 0", "{{ $labels.instance }} refuses files of its plugins directory.")
-	}
-	if f.Hosts.Gone {
-		write(HostGone, "WasmjobHostGone", "", "up == 0 and on (job, instance) last_over_time(wasmjob_build_info[1h])", "{{ $labels.instance }} does not answer.")
-	}
-	if f.Hosts.Session {
-		write(Session, "WasmjobSession", "", `wasmjob_registry_session_trust{trust="live"} == 0`, "{{ $labels.instance }} has no live session with the registry.")
-	}
-	if f.Hosts.Registry {
-		write(Registry, "WasmjobRegistryBehind", "", "wasmjob_registry_behind > 0", "{{ $labels.instance }} has found that the registry has gone back, or was copied.")
-	}
-	if f.Hosts.History {
-		write(History, "WasmjobHistory", "", "wasmjob_history_failing > 0", "{{ $labels.instance }} cannot write its history.")
+	for _, r := range rows {
+		for _, m := range r.whole {
+			if m.on(f) {
+				write(r, m.name, "", m.expr, m.summary)
+			}
+		}
 	}
 	return b.String()
 }

@@ -17,7 +17,6 @@ import (
 	"github.com/wasmjob/wasmjob/host/config/ceiling"
 	"github.com/wasmjob/wasmjob/host/config/fields"
 	"github.com/wasmjob/wasmjob/host/config/ownership"
-	"github.com/wasmjob/wasmjob/internal/schema"
 	"github.com/wasmjob/wasmjob/internal/text/times"
 	"github.com/wasmjob/wasmjob/internal/text/words"
 )
@@ -92,56 +91,6 @@ func (p *parser) job(n *yaml.Node) {
 	}
 	p.rules(&e, n, "jobs", jobFields)
 	p.out.entries = append(p.out.entries, e)
-}
-
-// rules reads the rules in a mapping, which may have other fields, too.
-func (p *parser) rules(e *entry, n *yaml.Node, field string, known schema.Object) {
-	found := p.Fields(n, field, known)
-	for _, name := range ruleFields.Names() {
-		if found[name] != nil {
-			e.fields = append(e.fields, name)
-		}
-	}
-	if v := found["failures"]; v != nil {
-		n := p.number(v, field+".failures", 1, mostFailures)
-		e.set = append(e.set, func(r *Rules) { r.Failures = n })
-	}
-	for name, at := range map[string]func(*Rules) *time.Duration{
-		"succeedEvery": func(r *Rules) *time.Duration { return &r.SucceedEvery },
-		"startWithin":  func(r *Rules) *time.Duration { return &r.StartWithin },
-		"longerThan":   func(r *Rules) *time.Duration { return &r.LongerThan },
-	} {
-		if v := found[name]; v != nil {
-			d := p.duration(v, field+"."+name, time.Second)
-			e.set = append(e.set, func(r *Rules) { *at(r) = d })
-		}
-	}
-	if v := found["longerThanUsual"]; v != nil {
-		k := p.factor(v, field+".longerThanUsual")
-		e.set = append(e.set, func(r *Rules) { r.LongerThanUsual = k })
-	}
-	for name, at := range map[string]func(*Rules) *bool{
-		"lost":    func(r *Rules) *bool { return &r.Lost },
-		"held":    func(r *Rules) *bool { return &r.Held },
-		"refused": func(r *Rules) *bool { return &r.Refused },
-	} {
-		if v := found[name]; v != nil {
-			on := p.yes(v, field+"."+name)
-			e.set = append(e.set, func(r *Rules) { *at(r) = on })
-		}
-	}
-}
-
-func (p *parser) hosts(n *yaml.Node) {
-	if n == nil {
-		return
-	}
-	found := p.Fields(n, "hosts", hostFields)
-	for name, at := range map[string]*bool{"gone": &p.out.Hosts.Gone, "session": &p.out.Hosts.Session, "registry": &p.out.Hosts.Registry, "history": &p.out.Hosts.History} {
-		if v := found[name]; v != nil {
-			*at = p.yes(v, "hosts."+name)
-		}
-	}
 }
 
 func (p *parser) handler(key, value *yaml.Node) {
@@ -357,8 +306,6 @@ func (p *parser) duration(n *yaml.Node, field string, least time.Duration) time.
 	}
 	return d
 }
-
-const off = "off"
 
 // number takes a whole number, or off.
 func (p *parser) number(n *yaml.Node, field string, least, most int) int {

@@ -66,13 +66,8 @@ func (f *File) For(job string) Rules {
 
 // wants reports whether the rule of an alert is on.
 func (f *File) wants(a *Alert) bool {
-	r := f.For(a.Job)
-	on := map[Rule]bool{
-		Failures: r.Failures > 0 || a.Route != "", SucceedEvery: r.SucceedEvery > 0, StartWithin: r.StartWithin > 0,
-		LongerThan: r.LongerThan > 0 || r.LongerThanUsual > 0, Lost: r.Lost, Held: r.Held, Refused: r.Refused,
-		HostGone: f.Hosts.Gone, Session: f.Hosts.Session, Registry: f.Hosts.Registry, History: f.Hosts.History,
-	}
-	return on[a.Rule]
+	on := rowOf(a.Rule).on
+	return on != nil && on(f, f.For(a.Job), a)
 }
 
 // handlers are ElasticJob's error handlers that send something.

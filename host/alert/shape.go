@@ -1,6 +1,11 @@
 package alert
 
-import "github.com/wasmjob/wasmjob/internal/schema"
+import (
+	"regexp"
+	"strings"
+
+	"github.com/wasmjob/wasmjob/internal/schema"
+)
 
 // SchemaName is the name of the schema of a file of alerts; docs/alerts.schema.json is it.
 const SchemaName = "alerts"
@@ -32,23 +37,22 @@ func handlerFields() (object schema.Object) {
 
 var jobFields = append(schema.Object{{Name: "jobs", Help: "Names of jobs, or patterns such as team-a-*", Required: true, Is: schema.Texts(schema.Text())}}, ruleFields...)
 
-// ruleFields are the rules.
-var ruleFields = schema.Object{
-	{Name: "failures", Help: "Failures of an item in a row; default: 1", Is: orOff(schema.Integer(1, mostFailures))},
-	{Name: "succeedEvery", Help: "Longest time between two successes of an item, such as 26h", Is: orOff(schema.Duration())},
-	{Name: "startWithin", Help: "How late an item may begin, such as 5m", Is: orOff(schema.Duration())},
-	{Name: "longerThan", Help: "How long a run may take, such as 2h", Is: orOff(schema.Duration())},
-	{Name: "longerThanUsual", Help: "How many times the median of its latest runs a run may take, such as 3", Is: orOff(schema.Number())},
-	{Name: "lost", Help: "A run is lost with its host; default: true", Is: schema.Boolean()},
-	{Name: "held", Help: "An item is held back; default: true", Is: schema.Boolean()},
-	{Name: "refused", Help: "A host cannot run the job; default: true", Is: schema.Boolean()},
-}
+// ruleFields are the rules of jobs, hostFields those about hosts.
+var (
+	ruleFields = fieldsOf(settingsOf(false))
+	hostFields = fieldsOf(settingsOf(true))
+)
 
-var hostFields = schema.Object{
-	{Name: "gone", Help: "A host is gone without a stop in good order; default: true", Is: schema.Boolean()},
-	{Name: "session", Help: "A host has lost its session; default: true", Is: schema.Boolean()},
-	{Name: "registry", Help: "The registry has gone back, or was copied; default: true", Is: schema.Boolean()},
-	{Name: "history", Help: "A host cannot write its history; default: true", Is: schema.Boolean()},
+// links are replaced by their texts, for editors show none.
+var links = regexp.MustCompile(`\[([^]]*)\]\([^)]*\)`)
+
+// fieldsOf are settings as fields of the file.
+func fieldsOf(list []setting) (object schema.Object) {
+	for _, s := range list {
+		help := "Fires when " + links.ReplaceAllString(s.fires, "$1") + "; default: " + s.standard
+		object = append(object, schema.Field{Name: s.name, Help: strings.ReplaceAll(help, "`", ""), Is: s.is})
+	}
+	return object
 }
 
 var routeFields = schema.Object{

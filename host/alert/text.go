@@ -69,14 +69,12 @@ func (m *Message) Text(most int) string {
 
 // help is the command that says more.
 func (a *Alert) help() string {
-	switch a.Rule {
-	case Failures, StartWithin, Lost, Held:
-		if a.Item != nil {
-			return words.Command("explain", a.Job, "--item", strconv.Itoa(*a.Item))
-		}
-		return words.Command("explain", a.Job)
-	case LongerThan, SucceedEvery:
-		return words.Command("status", a.Job)
+	r := rowOf(a.Rule)
+	switch {
+	case r.help == "":
+		return ""
+	case r.ofItem && a.Item != nil:
+		return words.Command(r.help, a.Job, "--item", strconv.Itoa(*a.Item))
 	}
-	return ""
+	return words.Command(r.help, a.Job)
 }

@@ -18,6 +18,8 @@ import (
 	"go.uber.org/goleak"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
+
+	"github.com/wasmjob/wasmjob/host/event/operation"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -37,7 +39,7 @@ func bind(t *testing.T, texts ...string) (list []Binding) {
 // TestRoles holds the table to what docs/access.md says.
 func TestRoles(t *testing.T) {
 	t.Parallel()
-	all := []Action{View, Operate, Author, Admin}
+	all := []operation.Action{operation.View, operation.Operate, operation.Author, operation.Admin}
 	for i, name := range Roles() {
 		for j, a := range all {
 			if got, want := Role(name).May(a), j <= i; got != want {
@@ -45,7 +47,7 @@ func TestRoles(t *testing.T) {
 			}
 		}
 	}
-	if Role("root").May(View) || Role("").May(View) {
+	if Role("root").May(operation.View) || Role("").May(operation.View) {
 		t.Error("a role that does not exist may something")
 	}
 }
@@ -54,29 +56,29 @@ func TestPrincipal(t *testing.T) {
 	t.Parallel()
 	p := Principal{Name: "ann", Method: ByPassword, Bindings: bind(t, "operator=etl-*,report", "viewer=*")}
 	for _, c := range []struct {
-		action Action
+		action operation.Action
 		job    string
 		want   bool
 	}{
-		{View, "anything", true}, {View, "", true},
-		{Operate, "etl-1", true}, {Operate, "report", true}, {Operate, "etl", false}, {Operate, "other", false},
-		{Operate, "", false}, {Operate, "*", false}, {Operate, "etl-*", true}, {Operate, "x/etl-1", false},
-		{Author, "etl-1", false}, {Admin, "etl-1", false},
+		{operation.View, "anything", true}, {operation.View, "", true},
+		{operation.Operate, "etl-1", true}, {operation.Operate, "report", true}, {operation.Operate, "etl", false}, {operation.Operate, "other", false},
+		{operation.Operate, "", false}, {operation.Operate, "*", false}, {operation.Operate, "etl-*", true}, {operation.Operate, "x/etl-1", false},
+		{operation.Author, "etl-1", false}, {operation.Admin, "etl-1", false},
 	} {
 		if got := p.May(c.action, c.job); got != c.want {
 			t.Errorf("%s %q: %t, want %t", c.action, c.job, got, c.want)
 		}
 	}
-	for a, want := range map[Action][]string{View: {"*"}, Operate: {"etl-*", "report"}, Author: {NoJob}} {
+	for a, want := range map[operation.Action][]string{operation.View: {"*"}, operation.Operate: {"etl-*", "report"}, operation.Author: {NoJob}} {
 		if got := p.Patterns(a); !reflect.DeepEqual(got, want) {
 			t.Errorf("patterns of %s: %q, want %q", a, got, want)
 		}
 	}
 	var none Principal
-	if none.May(View, "x") || none.All(View) || !reflect.DeepEqual(none.Patterns(View), []string{NoJob}) {
+	if none.May(operation.View, "x") || none.All(operation.View) || !reflect.DeepEqual(none.Patterns(operation.View), []string{NoJob}) {
 		t.Error("the zero principal may something")
 	}
-	if h := HostToken(ByHostToken); !h.All(Admin) || h.String() != "host token" {
+	if h := HostToken(ByHostToken); !h.All(operation.Admin) || h.String() != "host token" {
 		t.Errorf("the host's token: %+v", h)
 	}
 	for want, p := range map[string]Principal{"ann": {Name: "ann", Method: ByCertificate}, "token ann": {Name: "ann", Method: ByToken}, "oidc ann": {Name: "ann", Method: ByOIDC}, "unknown": {}} {
@@ -201,15 +203,15 @@ func TestRequire(t *testing.T) {
 	ctx := With(t.Context(), Principal{Name: "ann", Method: ByPassword, Bindings: bind(t, "viewer=etl-*")})
 	var p *Problem
 	for _, c := range []struct {
-		action Action
+		action operation.Action
 		job    string
 		want   string // empty: allowed
 	}{
-		{View, "etl-1", ""},
-		{View, "secret", `to view job "secret" you need the role viewer for it; ann has viewer of etl-*`},
-		{Operate, "etl-1", `to operate job "etl-1" you need the role operator for it; ann has viewer of etl-*`},
-		{Author, "etl-1", `the role author`},
-		{Admin, "", `to administer all jobs, or what is no job's, you need the role admin for *; ann has`},
+		{operation.View, "etl-1", ""},
+		{operation.View, "secret", `to view job "secret" you need the role viewer for it; ann has viewer of etl-*`},
+		{operation.Operate, "etl-1", `to operate job "etl-1" you need the role operator for it; ann has viewer of etl-*`},
+		{operation.Author, "etl-1", `the role author`},
+		{operation.Admin, "", `to administer all jobs, or what is no job's, you need the role admin for *; ann has`},
 	} {
 		err := Require(ctx, c.action, c.job)
 		if c.want == "" {
@@ -222,7 +224,7 @@ func TestRequire(t *testing.T) {
 			t.Errorf("%s %s: %v, want %s", c.action, c.job, err, c.want)
 		}
 	}
-	if err := Require(t.Context(), View, "etl-1"); !errors.As(err, &p) || p.Status != 401 {
+	if err := Require(t.Context(), operation.View, "etl-1"); !errors.As(err, &p) || p.Status != 401 {
 		t.Errorf("without a principal: %v", err)
 	}
 }

@@ -9,6 +9,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/wasmjob/wasmjob/host/event/operation"
 	"github.com/wasmjob/wasmjob/host/history"
 	"github.com/wasmjob/wasmjob/internal/text/words"
 )
@@ -120,7 +121,7 @@ func Outdated(ctx context.Context) bool {
 // Require returns nil if the context's principal has the action for the job, else a
 // *Problem. It knows nothing of which jobs exist: call it before anything is looked up.
 // Of what is no job's, job is empty.
-func Require(ctx context.Context, a Action, job string) error {
+func Require(ctx context.Context, a operation.Action, job string) error {
 	p := From(ctx)
 	if p.Method == "" {
 		return Unauthenticated("sign in first")

@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"sync"
 	"time"
+
+	"github.com/wasmjob/wasmjob/host/event/operation"
 )
 
 // PlacesOptions say how many may use something at once.
@@ -63,7 +65,7 @@ func (p *Places) try(ctx context.Context) (leave func(), freed <-chan struct{}, 
 	who := From(ctx)
 	name := who.String()
 	most := p.o.All
-	if !who.Any(Operate) {
+	if !who.Any(operation.Operate) {
 		most -= p.o.Reserved
 	}
 	p.mu.Lock()

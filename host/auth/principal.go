@@ -5,6 +5,8 @@ import (
 	"path"
 	"slices"
 	"strings"
+
+	"github.com/wasmjob/wasmjob/host/event/operation"
 )
 
 // Method is how a principal was authenticated.
@@ -63,19 +65,19 @@ func (p Principal) String() string {
 
 // May reports whether the principal has the action for a job. Of what is no job's, job
 // is empty: that is for who has the action for all jobs.
-func (p Principal) May(a Action, job string) bool {
+func (p Principal) May(a operation.Action, job string) bool {
 	return slices.ContainsFunc(p.Bindings, func(b Binding) bool {
 		return b.Role.May(a) && slices.ContainsFunc(b.Jobs, func(pattern string) bool { return covers(pattern, job) })
 	})
 }
 
 // Any reports whether the principal has the action for some jobs.
-func (p Principal) Any(a Action) bool {
+func (p Principal) Any(a operation.Action) bool {
 	return slices.ContainsFunc(p.Bindings, func(b Binding) bool { return b.Role.May(a) })
 }
 
 // All reports whether the principal has the action for all jobs.
-func (p Principal) All(a Action) bool { return p.May(a, "") }
+func (p Principal) All(a operation.Action) bool { return p.May(a, "") }
 
 func covers(pattern, job string) bool {
 	if job == "" || pattern == AllJobs {
@@ -88,7 +90,7 @@ func covers(pattern, job string) bool {
 // Patterns are those of the jobs for which the principal has the action, sorted, each
 // once. The list is never empty, so that a filter by it cannot mean all jobs by mistake:
 // who has the action for no job gets NoJob.
-func (p Principal) Patterns(a Action) []string {
+func (p Principal) Patterns(a operation.Action) []string {
 	if p.All(a) {
 		return []string{AllJobs}
 	}

@@ -6,24 +6,8 @@ import (
 	"strings"
 
 	"github.com/wasmjob/wasmjob/host/config/ceiling"
+	"github.com/wasmjob/wasmjob/host/event/operation"
 	"github.com/wasmjob/wasmjob/internal/text/words"
-)
-
-// Action is what can be done to a job, or to the cluster.
-type Action string
-
-// The actions; docs/access.md lists what belongs to each.
-const (
-	// View is to see states, runs, logs and configuration.
-	View Action = "view"
-	// Operate is to trigger, enable, disable, kill, release, shut down, start and drain.
-	Operate Action = "operate"
-	// Author is to change configuration, offsets and key/value state, and to remove a
-	// job whose records stay.
-	Author Action = "edit"
-	// Admin is to change who may do what, and what cannot be undone: users, tokens,
-	// removal with purge, adoption of a registry, silences.
-	Admin Action = "administer"
 )
 
 // Role is a name under which actions are given to people and programs.
@@ -40,16 +24,16 @@ const (
 // grant is a row of the table: what a role may do.
 type grant struct {
 	role Role
-	may  []Action
+	may  []operation.Action
 }
 
 // table says what each role may do, the weakest role first.
 func table() []grant {
 	return []grant{
-		{RoleViewer, []Action{View}},
-		{RoleOperator, []Action{View, Operate}},
-		{RoleAuthor, []Action{View, Operate, Author}},
-		{RoleAdmin, []Action{View, Operate, Author, Admin}},
+		{RoleViewer, []operation.Action{operation.View}},
+		{RoleOperator, []operation.Action{operation.View, operation.Operate}},
+		{RoleAuthor, []operation.Action{operation.View, operation.Operate, operation.Author}},
+		{RoleAdmin, []operation.Action{operation.View, operation.Operate, operation.Author, operation.Admin}},
 	}
 }
 
@@ -63,12 +47,12 @@ func Roles() []string {
 }
 
 // May reports whether the role has the action.
-func (r Role) May(a Action) bool {
+func (r Role) May(a operation.Action) bool {
 	return slices.ContainsFunc(table(), func(g grant) bool { return g.role == r && slices.Contains(g.may, a) })
 }
 
 // weakest is the first role of the table that has the action.
-func weakest(a Action) Role {
+func weakest(a operation.Action) Role {
 	for _, g := range table() {
 		if slices.Contains(g.may, a) {
 			return g.role

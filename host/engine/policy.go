@@ -15,6 +15,7 @@ import (
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 	"github.com/wasmjob/wasmjob/coordination/tree"
 	"github.com/wasmjob/wasmjob/host/event"
+	"github.com/wasmjob/wasmjob/host/event/operation"
 	"github.com/wasmjob/wasmjob/host/schedule/due"
 	"github.com/wasmjob/wasmjob/internal/text/words"
 )
@@ -152,7 +153,7 @@ func (j *job) pauseAll(now moment) {
 		return
 	}
 	said.Since = now.wall.UnixMilli()
-	record := changelog.Record{Time: now.wall, Job: j.name, Who: said.By, From: event.FromRegistry, What: "disable", Why: said.Why}
+	record := changelog.Record{Time: now.wall, Job: j.name, Who: said.By, From: event.FromRegistry, What: operation.Disable.String(), Why: said.Why}
 	center := changelog.Leaving(j.member.Registry, j.member.Layout, func() changelog.Record { return record })
 	changed, err := operate.SetServers(j.work, center, j.member.Layout, said, false)
 	switch {

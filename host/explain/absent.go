@@ -9,6 +9,7 @@ import (
 
 	"github.com/wasmjob/wasmjob/coordination/tree"
 	"github.com/wasmjob/wasmjob/host/event"
+	"github.com/wasmjob/wasmjob/host/event/operation"
 	"github.com/wasmjob/wasmjob/host/history"
 )
 
@@ -173,9 +174,9 @@ func takesBack(c, before *history.Change) bool {
 	case disables(before) && c.From == event.FromFile && sets(c, "disabled"):
 		return true
 	case disables(before):
-		return strings.HasPrefix(c.What, "enable") && sameItem(c.Item, before.Item) && (c.Host == "" || c.Host == before.Host)
-	case before.What == "shutdown" || before.What == "remove":
-		return c.What == "restore" || c.What == "start"
+		return operation.Enable.Is(c.What) && sameItem(c.Item, before.Item) && (c.Host == "" || c.Host == before.Host)
+	case operation.Shutdown.Is(before.What) || operation.Remove.Is(before.What):
+		return operation.Restore.Is(c.What) || operation.Start.Is(c.What)
 	}
 	return false
 }
@@ -184,7 +185,7 @@ func takesBack(c, before *history.Change) bool {
 // setting in a definition file. Where that setting is edited otherwise, servers stay as they are.
 func disables(c *history.Change) bool {
 	settings, _ := c.Settings()
-	return strings.HasPrefix(c.What, "disable") || (c.From == event.FromFile &&
+	return operation.Disable.Is(c.What) || (c.From == event.FromFile &&
 		slices.ContainsFunc(settings, func(s history.Setting) bool { return s.Name == "disabled" && s.After == "true" }))
 }
 
@@ -242,12 +243,12 @@ func (tl *timeline) changeClause(c *history.Change) clause {
 	if c.From != "" {
 		in["from"] = message{"change-from", places{"from": word{"from", c.From}}}
 	}
-	if c.What != "create" { // what a new job has says nothing of how it ran
+	if !operation.Create.Is(c.What) { // what a new job has says nothing of how it ran
 		in["states"] = changeStates(c)
 	}
 	if c.Why != "" {
 		why := places{"why": typed(strings.TrimRight(c.Why, "."))}
-		if c.From == event.FromRegistry && c.What == "enable" { // by itself, perhaps
+		if c.From == event.FromRegistry && operation.Enable.Is(c.What) { // by itself, perhaps
 			why["why"] = report{text: c.Why}
 		}
 		in["why"] = message{"change-why", why}
@@ -422,7 +423,7 @@ func (t *writer) disabledThen() bool {
 // enabledOnSome reports whether the job was enabled on a server alone between two times.
 func (tl *timeline) enabledOnSome(from, to time.Time) bool {
 	return slices.ContainsFunc(tl.changes, func(c *history.Change) bool {
-		return c.Job == tl.job && c.Host != "" && strings.HasPrefix(c.What, "enable") && c.Time.After(from) && !c.Time.After(to)
+		return c.Job == tl.job && c.Host != "" && operation.Enable.Is(c.What) && c.Time.After(from) && !c.Time.After(to)
 	})
 }
 

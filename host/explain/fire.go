@@ -8,6 +8,7 @@ import (
 	"github.com/wasmjob/wasmjob/coordination/tree"
 	"github.com/wasmjob/wasmjob/host/config/timetable"
 	"github.com/wasmjob/wasmjob/host/event"
+	"github.com/wasmjob/wasmjob/host/event/operation"
 	"github.com/wasmjob/wasmjob/host/history"
 	"github.com/wasmjob/wasmjob/host/schedule"
 )
@@ -186,7 +187,7 @@ func (tl *timeline) asked(f fire) *history.Change {
 	args := recordOf(f, tl.events)
 	for _, c := range slices.Backward(tl.changes) {
 		inTime := c.Time.After(before) && !c.Time.After(f.instant.Add(lateAfter)) && f.instant.Sub(c.Time) < time.Hour
-		if c.Job == tl.job && c.What == "trigger" && c.Trigger == 0 && c.After == args && inTime {
+		if c.Job == tl.job && operation.Trigger.Is(c.What) && c.Trigger == 0 && c.After == args && inTime {
 			if standing == 0 {
 				return c
 			}
@@ -209,7 +210,7 @@ func (tl *timeline) askedAt(at time.Time, known []fire) (fire, *early) {
 	for _, c := range tl.changes {
 		f, found := fires[c]
 		switch {
-		case c.Job != tl.job || c.What != "trigger" || c.Time.Before(at) || (lone != nil && c.After != lone.After):
+		case c.Job != tl.job || !operation.Trigger.Is(c.What) || c.Time.Before(at) || (lone != nil && c.After != lone.After):
 		case lone == nil && c.Time.Before(at.Add(time.Second)):
 			if found {
 				return f, nil
@@ -289,7 +290,7 @@ func (tl *timeline) created() (made *history.Change) {
 			made = &c
 		}
 	}
-	if made == nil || made.What != "create" {
+	if made == nil || !operation.Create.Is(made.What) {
 		return nil
 	}
 	if slices.ContainsFunc(tl.events, func(e *event.Event) bool { return e.Job == tl.job && made.Time.Sub(e.Time) > lateAfter }) {

@@ -1,6 +1,9 @@
 package explain
 
-import "github.com/wasmjob/wasmjob/internal/text/i18n"
+import (
+	"github.com/wasmjob/wasmjob/host/event/operation"
+	"github.com/wasmjob/wasmjob/internal/text/i18n"
+)
 
 const (
 	en = i18n.English
@@ -12,7 +15,7 @@ const (
 //
 // What stands in a place {name} is a value of the message, a value of the group (items,
 // instant, first, last, most, span, took), or the row of that name.
-var table = i18n.Table{
+var table = withOperations(i18n.Table{
 	// Parts that begin a sentence, or name items in one.
 	"due.job":               {en: "The job was due at {instant}", zh: "作业应于 {instant} 执行"},
 	"due.one":               {en: "Item {items} was due at {instant}", zh: "分片 {items} 应于 {instant} 执行"},
@@ -201,34 +204,23 @@ var table = i18n.Table{
 	"total-unknown":      {en: "as many as it has", zh: "若干分片"},
 
 	// Who changed what.
-	"change":                   {en: "{who} did {what}{of} at {at}{from}{states}{why}.", zh: "{at} {of}执行了{what}，操作者：{who}{from}{states}{why}。"},
-	"change-of-job":            {en: " of the job", zh: "对作业"},
-	"change-of-item":           {en: " of item {item}", zh: "对分片 {item} "},
-	"change-on-host":           {en: " on host {host}", zh: "在主机 {host} 上"},
-	"change-from":              {en: ", from {from}", zh: "，来源：{from}"},
-	"change-states":            {en: " ({before} → {after})", zh: "（{before} → {after}）"},
-	"change-state":             {en: " ({after})", zh: "（{after}）"},
-	"change-settings":          {en: " ({settings})", zh: "（{settings}）"},
-	"change-setting":           {en: "{setting} {before} → {after}", zh: "{setting}：{before} → {after}"},
-	"change-setting-new":       {en: "{setting} {after}", zh: "{setting}：{after}"},
-	"change-why":               {en: ": {why}", zh: "，原因：{why}"},
-	"by-unknown":               {en: "The histories do not have who did that.", zh: "历史中没有操作者的记录。"},
-	"user":                     {en: "A user", zh: "某用户"},
-	"from.file":                {en: "file", zh: "定义文件"},
-	"from.registry":            {en: "registry", zh: "注册中心"},
-	"what.create":              {en: "create", zh: "创建"},
-	"what.disable":             {en: "disable", zh: "暂停"},
-	"what.enable":              {en: "enable", zh: "恢复"},
-	"what.trigger":             {en: "trigger", zh: "触发"},
-	"what.start":               {en: "start", zh: "启动"},
-	"what.restore":             {en: "restore", zh: "恢复作业"},
-	"what.shutdown":            {en: "shutdown", zh: "停止"},
-	"what.stop":                {en: "stop", zh: "停止"},
-	"what.remove":              {en: "remove", zh: "移除"},
-	"what.kill":                {en: "kill", zh: "终止运行"},
-	"what.release":             {en: "release", zh: "释放"},
-	"what.change what is kept": {en: "change what is kept", zh: "更改保存的内容"},
-	"what.edit":                {en: "edit {settings}", zh: "修改 {settings}"},
+	"change":             {en: "{who} did {what}{of} at {at}{from}{states}{why}.", zh: "{at} {of}执行了{what}，操作者：{who}{from}{states}{why}。"},
+	"change-of-job":      {en: " of the job", zh: "对作业"},
+	"change-of-item":     {en: " of item {item}", zh: "对分片 {item} "},
+	"change-on-host":     {en: " on host {host}", zh: "在主机 {host} 上"},
+	"change-from":        {en: ", from {from}", zh: "，来源：{from}"},
+	"change-states":      {en: " ({before} → {after})", zh: "（{before} → {after}）"},
+	"change-state":       {en: " ({after})", zh: "（{after}）"},
+	"change-settings":    {en: " ({settings})", zh: "（{settings}）"},
+	"change-setting":     {en: "{setting} {before} → {after}", zh: "{setting}：{before} → {after}"},
+	"change-setting-new": {en: "{setting} {after}", zh: "{setting}：{after}"},
+	"change-why":         {en: ": {why}", zh: "，原因：{why}"},
+	"by-unknown":         {en: "The histories do not have who did that.", zh: "历史中没有操作者的记录。"},
+	"user":               {en: "A user", zh: "某用户"},
+	"from.file":          {en: "file", zh: "定义文件"},
+	"from.registry":      {en: "registry", zh: "注册中心"},
+	"what.stop":          {en: "stop", zh: "停止"},
+	"what.edit":          {en: "edit {settings}", zh: "修改 {settings}"},
 
 	// Why something was skipped, if a host says it in words that reports do not have.
 	"cause-said":       {en: "{cause} ({reason})", zh: "{cause}（{reason}）"},
@@ -261,4 +253,14 @@ var table = i18n.Table{
 	"unit.ms": {en: "ms", zh: " 毫秒 "},
 	"unit.µs": {en: "µs", zh: " 微秒 "},
 	"unit.ns": {en: "ns", zh: " 纳秒 "},
+})
+
+// withOperations adds what the catalogue calls the operations.
+func withOperations(all i18n.Table) i18n.Table {
+	for _, o := range operation.All() {
+		if o != operation.Edit { // it has its settings in it
+			all["what."+o.String()] = map[i18n.Language]string{en: o.String(), zh: o.Row().Chinese}
+		}
+	}
+	return all
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/host/config/ceiling"
 	"github.com/wasmjob/wasmjob/host/event"
+	"github.com/wasmjob/wasmjob/host/event/operation"
 	"github.com/wasmjob/wasmjob/internal/text/words"
 )
 
@@ -133,17 +134,11 @@ func (f *Filter) MatchLine(l *Line) bool {
 		f.within(l.Time) && f.text(append([]string{l.Message}, l.Attrs...)...)
 }
 
-// Operations are those of changes, see [Change.What]; after "edit" come the names of settings.
-func Operations() []string {
-	return []string{"create", "edit", "change what is kept", "trigger", "disable", "enable", "kill", "release", "shutdown", "start", "restore", "remove",
-		"silence alerts", "end a silence of alerts", "test alerts", "set users", "sign in", "sign out"}
-}
-
 // CheckOperation is an error if no change can have an operation that [Filter.What] wants. settings are those that
 // can be edited; nil: any.
 func CheckOperation(text string, settings []string) error {
 	wanted := strings.TrimPrefix(text, "!")
-	known := Operations()
+	known := operation.Records()
 	if slices.ContainsFunc(known, func(o string) bool { return names(wanted, o) }) {
 		return nil
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/wasmjob/wasmjob/host/event"
+	"github.com/wasmjob/wasmjob/host/event/operation"
 )
 
 // KindLine and KindChange are the kinds of the records in a file that are not events.
@@ -101,13 +102,13 @@ func ChangeOf(e event.Event) (c Change, ok bool) {
 	if e.Edit == nil {
 		return c, false
 	}
-	c = Change{Time: e.Time, Who: e.Edit.Who, From: e.Edit.From, What: "edit " + noSettings, Job: e.Job}
+	c = Change{Time: e.Time, Who: e.Edit.Who, From: e.Edit.From, What: operation.Edit.String() + " " + noSettings, Job: e.Job}
 	if len(e.Edit.After) > 0 {
-		c.What = "edit " + strings.Join(slices.Sorted(maps.Keys(e.Edit.After)), ", ")
+		c.What = operation.Edit.String() + " " + strings.Join(slices.Sorted(maps.Keys(e.Edit.After)), ", ")
 	}
 	c.Before, c.After = settingsText(e.Edit.Before), settingsText(e.Edit.After)
 	if e.Edit.Created {
-		c.What, c.Before = "create", "{}"
+		c.What, c.Before = operation.Create.String(), "{}"
 	}
 	return c, true
 }

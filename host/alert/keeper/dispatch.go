@@ -7,7 +7,6 @@ package keeper
 import (
 	"context"
 	"fmt"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -109,13 +108,9 @@ func New(o Options) *Dispatcher {
 	return &Dispatcher{o: o, queue: make(chan event.Event, mostQueued), leaving: make(chan chan struct{}), ended: make(chan struct{})}
 }
 
-// wanted are the kinds of events that matter.
-var wanted = []event.Kind{event.Session, event.RegistryBehind, event.Refused, event.Accepted, event.JobError, event.JobConfigured, event.Janitor, event.JobRemoved,
-	event.JobStopped, event.FireStarted, event.FireEnded, event.ItemStarted, event.ItemEnded, event.ItemCompleted, event.ItemSkipped, event.ItemHeld, event.ItemReleased}
-
 // Add takes an event of the host. It never blocks; what does not fit is counted.
 func (s *Dispatcher) Add(e event.Event) {
-	if !slices.Contains(wanted, e.Kind) {
+	if !alert.Hears(e.Kind) {
 		return
 	}
 	select {

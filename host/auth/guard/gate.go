@@ -23,6 +23,7 @@ import (
 	"github.com/wasmjob/wasmjob/host/auth/oidc"
 	"github.com/wasmjob/wasmjob/host/auth/ratelimit"
 	"github.com/wasmjob/wasmjob/host/auth/users"
+	"github.com/wasmjob/wasmjob/host/event/operation"
 	"github.com/wasmjob/wasmjob/host/history"
 )
 
@@ -167,16 +168,16 @@ func (g *Gate) Certificate() []byte {
 
 // signed records that somebody has signed in or out, or could not. The log has all failures, the
 // records some; both have some of the attempts that a limit refused, and how many were left out.
-func (g *Gate) signed(ctx context.Context, who auth.Principal, what string, failed error) {
+func (g *Gate) signed(ctx context.Context, who auth.Principal, what operation.Operation, failed error) {
 	var p *auth.Problem
 	throttled := errors.As(failed, &p) && p.Type == auth.TooMany
-	if what == login.SignIn {
+	if what == operation.SignIn {
 		g.options.SignedIn(resultOf(failed, throttled))
 	}
-	c := auth.Change(auth.With(ctx, who), what, "")
+	c := auth.Change(auth.With(ctx, who), what.String(), "")
 	log := g.options.Logger.With(zap.String("who", c.Who), zap.String("from", c.From))
 	if failed == nil {
-		log.Info(what)
+		log.Info(what.String())
 		g.options.Changed(c)
 		return
 	}
@@ -186,14 +187,14 @@ func (g *Gate) signed(ctx context.Context, who auth.Principal, what string, fail
 		if !ok {
 			return
 		}
-		log.Warn(what+" refused", zap.Error(failed), zap.Int("moreSinceLast", left))
+		log.Warn(what.String()+" refused", zap.Error(failed), zap.Int("moreSinceLast", left))
 		if left > 0 {
 			c.Error += fmt.Sprintf("; %d more were refused so since the last record, from all addresses together", left)
 		}
 		g.options.Changed(c)
 		return
 	}
-	log.Warn(what+" refused", zap.Error(failed))
+	log.Warn(what.String()+" refused", zap.Error(failed))
 	ok, left := g.failures.Take(c.From)
 	if left > 0 {
 		c.Error += fmt.Sprintf("; %d more failures from this address since the last record are in the log alone", left)

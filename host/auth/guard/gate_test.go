@@ -17,12 +17,12 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
 
-	"github.com/wasmjob/wasmjob/host/auth"
 	"github.com/wasmjob/wasmjob/host/auth/cookie"
 	"github.com/wasmjob/wasmjob/host/auth/login"
 	"github.com/wasmjob/wasmjob/host/auth/mtls"
 	"github.com/wasmjob/wasmjob/host/auth/signedout"
 	"github.com/wasmjob/wasmjob/host/auth/users"
+	"github.com/wasmjob/wasmjob/host/event/operation"
 	"github.com/wasmjob/wasmjob/host/history"
 )
 
@@ -56,7 +56,7 @@ func TestGate(t *testing.T) {
 	r = httptest.NewRequest("GET", "/", nil)
 	r.Host = "localhost"
 	r.AddCookie(w.Result().Cookies()[0])
-	if p, err := g.Guard.Identify(r); err != nil || !p.All(auth.Admin) || p.Session == "" {
+	if p, err := g.Guard.Identify(r); err != nil || !p.All(operation.Admin) || p.Session == "" {
 		t.Errorf("%+v, %v", p, err)
 	}
 	if err := os.WriteFile(file, []byte("users: [{name: ann, roles: {viewer: '*'}}]"), 0o600); err != nil {
@@ -64,7 +64,7 @@ func TestGate(t *testing.T) {
 	}
 	select {
 	case c := <-changes:
-		if c.What != SetUsers || c.Who != "file users.yaml on host 10.0.0.1" || c.Before != "" || c.After != `{"user ann":"viewer=*"}` || len(g.Users.Set().Users()) != 1 {
+		if c.What != operation.SetUsers.String() || c.Who != "file users.yaml on host 10.0.0.1" || c.Before != "" || c.After != `{"user ann":"viewer=*"}` || len(g.Users.Set().Users()) != 1 {
 			t.Errorf("%+v", c)
 		}
 	case <-time.After(20 * time.Second):

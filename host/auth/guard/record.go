@@ -11,11 +11,9 @@ import (
 
 	"github.com/wasmjob/wasmjob/host/auth"
 	"github.com/wasmjob/wasmjob/host/auth/users"
+	"github.com/wasmjob/wasmjob/host/event/operation"
 	"github.com/wasmjob/wasmjob/host/history"
 )
-
-// SetUsers is the operation of a record that the users file was changed.
-const SetUsers = "set users"
 
 // mostEntries bounds the entries of the users file that one record has.
 const mostEntries = 50
@@ -53,7 +51,7 @@ func (g *Gate) changed(before, after *users.Set) {
 	if len(is) == 0 { // a comment
 		return
 	}
-	g.options.Changed(history.Change{Time: time.Now(), Who: "file " + filepath.Base(g.options.Users) + " on host " + g.options.Server, From: "file", What: SetUsers, Before: text(was), After: text(is)})
+	g.options.Changed(history.Change{Time: time.Now(), Who: "file " + filepath.Base(g.options.Users) + " on host " + g.options.Server, From: "file", What: operation.SetUsers.String(), Before: text(was), After: text(is)})
 }
 
 // entries are those of a users file by name.

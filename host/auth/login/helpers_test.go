@@ -26,6 +26,7 @@ import (
 	"github.com/wasmjob/wasmjob/host/auth/httpx"
 	"github.com/wasmjob/wasmjob/host/auth/oidc"
 	"github.com/wasmjob/wasmjob/host/auth/users"
+	"github.com/wasmjob/wasmjob/host/event/operation"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -123,7 +124,7 @@ func serve(t *testing.T, o options) *host {
 	provider := oidc.New(h.now, log)
 	t.Cleanup(provider.Close)
 	h.Login = New(Options{Users: live, Sessions: sessions, Site: site, Provider: provider, Now: h.now, Logger: log,
-		Signed: func(_ context.Context, who auth.Principal, what string, err error) {
+		Signed: func(_ context.Context, who auth.Principal, what operation.Operation, err error) {
 			h.mu.Lock()
 			defer h.mu.Unlock()
 			h.signed = append(h.signed, fmt.Sprintf("%s %s from %s: %v", what, who, who.From, err))
@@ -131,7 +132,7 @@ func serve(t *testing.T, o options) *host {
 	guard := auth.NewGuard(log, site.Client, live.Tokens("the-host's-own-token", h.now), sessions, live.Certificates(site.CheckOrigin))
 	who := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		p := auth.From(r.Context())
-		_ = json.NewEncoder(w).Encode(map[string]any{"who": p.String(), "operates": p.Patterns(auth.Operate)})
+		_ = json.NewEncoder(w).Encode(map[string]any{"who": p.String(), "operates": p.Patterns(operation.Operate)})
 	})
 	mux := http.NewServeMux()
 	for _, path := range []string{"/login", "/login/", "/logout", "/oidc/"} {

@@ -21,6 +21,7 @@ import (
 	"github.com/wasmjob/wasmjob/host/auth/oidc"
 	"github.com/wasmjob/wasmjob/host/auth/ratelimit"
 	"github.com/wasmjob/wasmjob/host/auth/users"
+	"github.com/wasmjob/wasmjob/host/event/operation"
 	"github.com/wasmjob/wasmjob/internal/text/words"
 )
 
@@ -31,12 +32,6 @@ const (
 	LogoutPath  = "/logout"
 	OIDCPath    = "/oidc/start"
 	oidcAnswers = "/oidc/callback"
-)
-
-// What Options.Signed is called for, as the audit has it.
-const (
-	SignIn  = "sign in"
-	SignOut = "sign out"
 )
 
 const (
@@ -86,10 +81,10 @@ type Options struct {
 	Provider *oidc.Client
 	// Show writes a login page, with the status that it has; nil shows it as JSON.
 	Show func(w http.ResponseWriter, r *http.Request, p Page)
-	// Signed is called for each sign-in and sign-out: what is SignIn or SignOut, failed why
+	// Signed is called for each sign-in and sign-out: what is operation.SignIn or operation.SignOut, failed why
 	// it did not come about. An attempt that a limit refused, so that it was not made, fails
 	// with a problem of the type access.TooMany; a storm has many of them.
-	Signed func(ctx context.Context, who auth.Principal, what string, failed error)
+	Signed func(ctx context.Context, who auth.Principal, what operation.Operation, failed error)
 	Now    func() time.Time
 	Logger *zap.Logger
 }
@@ -112,7 +107,7 @@ func New(o Options) *Login {
 		o.Show = showJSON
 	}
 	if o.Signed == nil {
-		o.Signed = func(context.Context, auth.Principal, string, error) {}
+		o.Signed = func(context.Context, auth.Principal, operation.Operation, error) {}
 	}
 	return &Login{Options: o, throttle: ratelimit.New(o.Now), starts: ratelimit.New(o.Now), links: &links{now: o.Now}, known: newLane(), strangers: newLane()}
 }
@@ -252,7 +247,7 @@ func (l *Login) password(w http.ResponseWriter, r *http.Request) {
 	if err != nil {
 		who.Name = strconv.Quote(who.Name) // somebody's text: no name of who did something
 	}
-	l.Signed(r.Context(), who, SignIn, err)
+	l.Signed(r.Context(), who, operation.SignIn, err)
 	if err != nil {
 		l.show(w, r, name, asProblem(err))
 		return
@@ -329,7 +324,7 @@ func (l *Login) link(w http.ResponseWriter, r *http.Request) {
 		who.User = user
 		return l.Sessions.Begin(w, r, cookie.Session{Name: who.Name, User: user, Method: auth.ByLink})
 	})
-	l.Signed(r.Context(), who, SignIn, err)
+	l.Signed(r.Context(), who, operation.SignIn, err)
 	if err != nil {
 		l.show(w, r, "", asProblem(err))
 		return
@@ -347,7 +342,7 @@ func (l *Login) logout(w http.ResponseWriter, r *http.Request) {
 	ended := l.Sessions.End(w, r)
 	if err == nil {
 		who.From = l.Site.Client(r)
-		l.Signed(r.Context(), who, SignOut, ended)
+		l.Signed(r.Context(), who, operation.SignOut, ended)
 	}
 	if ended != nil {
 		l.Logger.Error("a session is not ended on the other hosts", zap.Error(ended))
@@ -373,7 +368,7 @@ func (l *Login) startOIDC(w http.ResponseWriter, r *http.Request) {
 	who := auth.Principal{Method: auth.ByOIDC, From: l.Site.Client(r)}
 	if wait, _ := l.starts.Try("", who.From); wait > 0 {
 		err := later(wait, tooMany)
-		l.Signed(r.Context(), who, SignIn, err)
+		l.Signed(r.Context(), who, operation.SignIn, err)
 		l.show(w, r, "", asProblem(err))
 		return
 	}
@@ -400,7 +395,7 @@ func (l *Login) finishOIDC(w http.ResponseWriter, r *http.Request) {
 		next, err = l.answered(w, r, &who)
 		return err
 	})
-	l.Signed(r.Context(), who, SignIn, err)
+	l.Signed(r.Context(), who, operation.SignIn, err)
 	if err != nil {
 		l.show(w, r, "", asProblem(err))
 		return

@@ -25,6 +25,7 @@ import (
 	"github.com/wasmjob/wasmjob/host/config/fields"
 	"github.com/wasmjob/wasmjob/host/config/filelock"
 	"github.com/wasmjob/wasmjob/host/config/ownership"
+	"github.com/wasmjob/wasmjob/host/event/operation"
 	"github.com/wasmjob/wasmjob/internal/schema"
 	"github.com/wasmjob/wasmjob/internal/text/words"
 	"github.com/wasmjob/wasmjob/test/schemas"
@@ -397,11 +398,11 @@ func TestTokens(t *testing.T) {
 		t.Errorf("no header: %v", err)
 	}
 	for _, header := range []string{"Bearer " + token, "bearer " + token} {
-		if p, err := ask(header); err != nil || p.String() != "token ci" || !p.May(auth.Operate, "etl-1") || p.May(auth.Operate, "x") {
+		if p, err := ask(header); err != nil || p.String() != "token ci" || !p.May(operation.Operate, "etl-1") || p.May(operation.Operate, "x") {
 			t.Errorf("%s: %+v, %v", header, p, err)
 		}
 	}
-	if p, err := ask("Bearer the-host's-own"); err != nil || p.String() != "host token" || !p.All(auth.Admin) {
+	if p, err := ask("Bearer the-host's-own"); err != nil || p.String() != "host token" || !p.All(operation.Admin) {
 		t.Errorf("the host's token: %+v, %v", p, err)
 	}
 	for header, want := range map[string]string{

@@ -22,6 +22,7 @@ import (
 	"github.com/wasmjob/wasmjob/host/cli/terminal"
 	"github.com/wasmjob/wasmjob/host/control/cluster"
 	"github.com/wasmjob/wasmjob/host/control/service"
+	"github.com/wasmjob/wasmjob/host/event/operation"
 	"github.com/wasmjob/wasmjob/host/history"
 	"github.com/wasmjob/wasmjob/internal/text/times"
 	"github.com/wasmjob/wasmjob/internal/text/words"
@@ -272,7 +273,7 @@ func auditCommand(p *command.Program) *cobra.Command {
 	}
 	cmd.Flags().StringVar(&f.who, "who", "", "only by users whose name contains this `TEXT`")
 	cmd.Flags().StringArrayVar(&f.what, "what", nil, "only these `OPERATIONS`, as WHAT shows them or by their first words: disable, 'edit cron', sign (in and out); with ! before it, one is left out")
-	_ = cmd.RegisterFlagCompletionFunc("what", oneOf(history.Operations()...))
+	_ = cmd.RegisterFlagCompletionFunc("what", oneOf(operation.Records()...))
 	cmd.Flags().BoolVar(&f.failed, "failed", false, "only what did not take effect")
 	return records(p, cmd, "/v1/audit", &f, func(s terminal.Style, found *cluster.Found[history.Change]) string {
 		return show.Changes(s, found.Records, time.Now())

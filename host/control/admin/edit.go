@@ -18,6 +18,7 @@ import (
 	"github.com/wasmjob/wasmjob/host/config/definition"
 	"github.com/wasmjob/wasmjob/host/config/timetable"
 	"github.com/wasmjob/wasmjob/host/event"
+	"github.com/wasmjob/wasmjob/host/event/operation"
 	"github.com/wasmjob/wasmjob/internal/text/words"
 )
 
@@ -205,7 +206,7 @@ func (r *Registry) edited(job string, before jobconfig.Configuration, settings m
 
 // EditOf is what the record of an edit of settings says that was done.
 func EditOf(settings map[string]string) string {
-	return words.Reason("edit " + strings.Join(sortedKeys(settings), ", "))
+	return words.Reason(operation.Edit.String() + " " + strings.Join(sortedKeys(settings), ", "))
 }
 
 // settingsTexts are settings before and after as a record in the registry has them: JSON, empty for none. Long

@@ -17,6 +17,7 @@ import (
 	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/coordination/tree"
 	"github.com/wasmjob/wasmjob/host/event"
+	"github.com/wasmjob/wasmjob/host/event/operation"
 	"github.com/wasmjob/wasmjob/host/sandbox/capability/kv"
 )
 
@@ -230,7 +231,7 @@ func (r *Registry) ChangeKept(ctx context.Context, job string, item int, change 
 	if err != nil {
 		return nil, err
 	}
-	record := changelog.Record{What: "change what is kept", Item: &item, After: event.Cut(change.String(), event.MaxReason)}
+	record := changelog.Record{What: operation.ChangeKept.String(), Item: &item, After: event.Cut(change.String(), event.MaxReason)}
 	k, err := changed(ctx, r, job, record, func(ctx context.Context, c registry.Center, l tree.Layout) (operate.Kept, error) {
 		return operate.ChangeKept(ctx, c, l, item, now, func(data []byte, has bool) ([]byte, error) {
 			return change.apply(job, item, data, has)

@@ -20,6 +20,7 @@ import (
 	"github.com/wasmjob/wasmjob/host/config/ceiling"
 	"github.com/wasmjob/wasmjob/host/engine"
 	"github.com/wasmjob/wasmjob/host/event"
+	"github.com/wasmjob/wasmjob/host/event/operation"
 	"github.com/wasmjob/wasmjob/internal/text/words"
 )
 
@@ -86,7 +87,7 @@ func (r *Registry) said() tree.Word {
 
 // switching is the record of an enable or a disable.
 func (r *Registry) switching(enable bool) changelog.Record {
-	change := changelog.Record{What: verb(enable)}
+	change := changelog.Record{What: operation.Switch(enable).String()}
 	if !enable {
 		change.After = UntilText(r.until)
 	}
@@ -123,14 +124,6 @@ func changed[T any](ctx context.Context, r *Registry, job string, change changel
 	return query(ctx, r, job, func(ctx context.Context, c registry.Center, l tree.Layout) (T, error) {
 		return step(ctx, r.recorded(c, l, &change), l)
 	})
-}
-
-// verb is what a record calls it.
-func verb(enable bool) string {
-	if enable {
-		return "enable"
-	}
-	return "disable"
 }
 
 // oneItem is an item as a record has it; nil for all.
@@ -294,7 +287,7 @@ type Triggered struct {
 // TriggerWith is Trigger for some of the items, or with another parameter. It returns the number of
 // the trigger round.
 func (r *Registry) TriggerWith(ctx context.Context, job string, args tree.TriggerArgs) (Triggered, error) {
-	return changed(ctx, r, job, changelog.Record{What: "trigger", Trigger: changelog.OfThisCommit, After: args.Record()}, func(ctx context.Context, c registry.Center, l tree.Layout) (done Triggered, err error) {
+	return changed(ctx, r, job, changelog.Record{What: operation.Trigger.String(), Trigger: changelog.OfThisCommit, After: args.Record()}, func(ctx context.Context, c registry.Center, l tree.Layout) (done Triggered, err error) {
 		done.Trigger, done.Earlier, err = operate.TriggerWith(ctx, c, l, args)
 		return done, err
 	})
@@ -466,7 +459,7 @@ func (d *shutdown) of(ctx context.Context, r *Registry, job string) error {
 	if err != nil {
 		return err
 	}
-	return r.change(ctx, job, changelog.Record{What: "shutdown", Host: cmp.Or(d.instance, d.server)}, func(ctx context.Context, c registry.Center, l tree.Layout) error {
+	return r.change(ctx, job, changelog.Record{What: operation.Shutdown.String(), Host: cmp.Or(d.instance, d.server)}, func(ctx context.Context, c registry.Center, l tree.Layout) error {
 		return d.stop(ctx, c, l, r.said(), s.Instances)
 	})
 }
@@ -517,7 +510,7 @@ func (d *shutdown) stop(ctx context.Context, c registry.Center, l tree.Layout, s
 // Restore brings a job back that was removed, and has all hosts come back that were stopped
 // in it. back is false if it was neither.
 func (r *Registry) Restore(ctx context.Context, job string) (back bool, err error) {
-	err = r.change(ctx, job, changelog.Record{What: "restore"}, func(ctx context.Context, c registry.Center, l tree.Layout) error {
+	err = r.change(ctx, job, changelog.Record{What: operation.Restore.String()}, func(ctx context.Context, c registry.Center, l tree.Layout) error {
 		return operate.Restore(ctx, c, l, r.said())
 	})
 	if errors.Is(err, operate.ErrNotAway) {
@@ -644,7 +637,7 @@ func (r *Registry) Kill(ctx context.Context, job string, o KillOptions, progress
 	}
 	layout := tree.NewLayout(r.namespace, job)
 	k := operate.Killing{Layout: layout, Item: o.Item, Run: o.Run, Server: o.Server, By: o.By, Grace: o.Grace, Now: time.Now()}
-	record := changelog.Record{What: "kill", Item: oneItem(o.Item), Host: o.Server}
+	record := changelog.Record{What: operation.Kill.String(), Item: oneItem(o.Item), Host: o.Server}
 	w := &killWait{job: job, layout: layout}
 	k.Found = func(targets []operate.KillTarget) {
 		w.targets, w.endings = targets, make([]operate.Ending, len(targets))
@@ -827,7 +820,7 @@ func (r *Registry) Release(ctx context.Context, job string, item int) (tree.Item
 	if err != nil {
 		return nil, err
 	}
-	out, err := changed(ctx, r, job, changelog.Record{What: "release", Item: oneItem(item)}, func(ctx context.Context, c registry.Center, l tree.Layout) (operate.Released, error) {
+	out, err := changed(ctx, r, job, changelog.Record{What: operation.Release.String(), Item: oneItem(item)}, func(ctx context.Context, c registry.Center, l tree.Layout) (operate.Released, error) {
 		return operate.Release(ctx, c, l, item, now)
 	})
 	if err == nil && out.Missing {
@@ -839,7 +832,7 @@ func (r *Registry) Release(ctx context.Context, job string, item int) (tree.Item
 // Remove takes the job out of the registry; purge forgets its offsets and
 // records too.
 func (r *Registry) Remove(ctx context.Context, job string, purge bool) error {
-	change := changelog.Record{What: "remove"}
+	change := changelog.Record{What: operation.Remove.String()}
 	if purge {
 		change.After = Purged
 	}

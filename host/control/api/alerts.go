@@ -6,6 +6,7 @@ import (
 
 	"github.com/wasmjob/wasmjob/host/alert"
 	"github.com/wasmjob/wasmjob/host/control/service"
+	"github.com/wasmjob/wasmjob/host/event/operation"
 )
 
 type silenceInput struct {
@@ -35,7 +36,7 @@ func (a *API) alerting() {
 	look(a, "/v1/alerts", "listAlerts", "look", "Alerts and silences", func(ctx context.Context, _ *none) (*service.Alerts, error) {
 		return s.List(ctx)
 	})
-	silence := operation(http.MethodPost, "/v1/silences", "silenceAlerts", "operate", "Keep alerts from being sent for a while", answers(http.StatusConflict))
+	silence := ofCatalogue(operation.Silence, "silenceAlerts", answers(http.StatusConflict))
 	register(a, silence, func(ctx context.Context, in *silenceInput) (*body[*alert.Silence], error) {
 		ctx, cancel := context.WithTimeout(ctx, operationTimeout)
 		defer cancel()
@@ -45,10 +46,10 @@ func (a *API) alerting() {
 		}
 		return &body[*alert.Silence]{made}, nil
 	})
-	act(a, http.MethodDelete, "/v1/silences/{id}", "unsilenceAlerts", "End a silence before its time", func(ctx context.Context, in *silencePath) error {
+	act(a, operation.Unsilence, "unsilenceAlerts", func(ctx context.Context, in *silencePath) error {
 		return s.Unsilence(ctx, in.ID, in.Reason)
 	})
-	test := operation(http.MethodPost, "/v1/alerts/test", "testAlerts", "operate", "Have the host that answers send a test message to the receivers of a route", answers(http.StatusConflict))
+	test := ofCatalogue(operation.TestAlerts, "testAlerts", answers(http.StatusConflict))
 	register(a, test, func(ctx context.Context, in *testInput) (*body[[]alert.Tried], error) {
 		ctx, cancel := context.WithTimeout(ctx, operationTimeout)
 		defer cancel()

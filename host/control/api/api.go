@@ -17,6 +17,7 @@ import (
 	"github.com/wasmjob/wasmjob/host/control/report"
 	"github.com/wasmjob/wasmjob/host/control/server"
 	"github.com/wasmjob/wasmjob/host/control/service"
+	"github.com/wasmjob/wasmjob/host/event/operation"
 	"github.com/wasmjob/wasmjob/host/history"
 	"github.com/wasmjob/wasmjob/internal/text/words"
 )
@@ -110,9 +111,15 @@ type body[T any] struct{ Body T }
 // none is the input of a request without parameters.
 type none struct{}
 
-// operation describes an operation; what makes an id of its path unique.
-func operation(method, path, id, tag, summary string, more ...func(*huma.Operation)) huma.Operation {
-	o := huma.Operation{OperationID: id, Method: method, Path: path, Tags: []string{tag}, Summary: summary, Description: operationTexts()[id], MaxBodyBytes: maxBody, BodyReadTimeout: httpx.BodyTimeout,
+// ofCatalogue describes an endpoint of the catalogue.
+func ofCatalogue(of operation.Operation, id string, more ...func(*huma.Operation)) huma.Operation {
+	e := of.Endpoint(id)
+	return described(e.Method, e.Path, id, "operate", e.Summary, e.Text, more...)
+}
+
+// described describes an endpoint; what makes an id of its path unique.
+func described(method, path, id, tag, summary, text string, more ...func(*huma.Operation)) huma.Operation {
+	o := huma.Operation{OperationID: id, Method: method, Path: path, Tags: []string{tag}, Summary: summary, Description: text, MaxBodyBytes: maxBody, BodyReadTimeout: httpx.BodyTimeout,
 		Errors: []int{http.StatusUnauthorized, http.StatusForbidden, http.StatusUnprocessableEntity, http.StatusTooManyRequests, http.StatusServiceUnavailable}}
 	if strings.Contains(path, "{") {
 		o.Errors = append(o.Errors, http.StatusNotFound)
@@ -207,9 +214,14 @@ func (a *API) large(o *huma.Operation) {
 	})
 }
 
+// looked describes an endpoint that changes nothing.
+func looked(path, id, tag, summary string, more ...func(*huma.Operation)) huma.Operation {
+	return described(http.MethodGet, path, id, tag, summary, lookTexts()[id], more...)
+}
+
 // look registers an operation that answers with a value.
 func look[I, O any](a *API, path, id, tag, summary string, do func(ctx context.Context, in *I) (O, error), more ...func(*huma.Operation)) {
-	register(a, operation(http.MethodGet, path, id, tag, summary, more...), func(ctx context.Context, in *I) (*body[O], error) {
+	register(a, looked(path, id, tag, summary, more...), func(ctx context.Context, in *I) (*body[O], error) {
 		ctx, cancel := context.WithTimeout(ctx, operationTimeout)
 		defer cancel()
 		v, err := do(ctx, in)
@@ -223,7 +235,7 @@ func look[I, O any](a *API, path, id, tag, summary string, do func(ctx context.C
 // login describes the one operation below /v1 that the server before the API answers
 // (package server): it knows by which address people reach it.
 func (a *API) login() {
-	o := operation(http.MethodPost, server.LinkPath, "createLoginLink", "operate", "Make a link that signs a browser in")
+	o := described(http.MethodPost, server.LinkPath, "createLoginLink", "operate", "Make a link that signs a browser in", lookTexts()["createLoginLink"])
 	link := a.huma.OpenAPI().Components.Schemas.Schema(typeOf[server.LoginLink](), true, "LoginLink")
 	problem := &huma.Response{Description: "A problem (RFC 9457).", Content: map[string]*huma.MediaType{"application/problem+json": {Schema: a.huma.OpenAPI().Components.Schemas.Schema(typeOf[huma.ErrorModel](), true, "")}}}
 	o.Responses = map[string]*huma.Response{
@@ -234,8 +246,8 @@ func (a *API) login() {
 }
 
 // act registers an operation that answers with nothing.
-func act[I any](a *API, method, path, id, summary string, do func(ctx context.Context, in *I) error, more ...func(*huma.Operation)) {
-	o := operation(method, path, id, "operate", summary, func(o *huma.Operation) {
+func act[I any](a *API, of operation.Operation, id string, do func(ctx context.Context, in *I) error, more ...func(*huma.Operation)) {
+	o := ofCatalogue(of, id, func(o *huma.Operation) {
 		o.DefaultStatus = http.StatusNoContent
 		o.Errors = append(o.Errors, http.StatusConflict)
 		for _, m := range more {

@@ -4,15 +4,16 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"net/http"
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
+
+	"github.com/wasmjob/wasmjob/host/event/operation"
 )
 
 // backups has the registry read out.
 func (a *API) backups() {
-	o := operation(http.MethodGet, "/v1/backup", "getBackup", "operate", "What a namespace keeps in the registry, and the host's files", func(o *huma.Operation) {
+	o := ofCatalogue(operation.Backup, "getBackup", func(o *huma.Operation) {
 		o.Responses = map[string]*huma.Response{"200": {Description: "A file as 'wasmjob backup create' makes it.", Content: map[string]*huma.MediaType{"application/gzip": {Schema: &huma.Schema{Type: huma.TypeString, Format: "binary"}}}}}
 	}, a.large)
 	register(a, o, func(ctx context.Context, in *Why) (*huma.StreamResponse, error) {

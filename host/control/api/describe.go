@@ -15,10 +15,10 @@ const apiText = "The API of every host of a cluster: each answers for all of the
 	"as in `query.limit` or `body.settings.cron`. Unknown parameters and fields are refused. Times are RFC 3339, durations in fields that end in `Ns` are nanoseconds. " +
 	"Fields may be added to answers at any time: a client passes over what it does not know."
 
-// operationTexts describe the operations, by their ids, beside their summaries.
-func operationTexts() map[string]string {
+// lookTexts describe the endpoints that change nothing, by their ids, beside their summaries; those that do
+// are in the catalogue, package operation.
+func lookTexts() map[string]string {
 	const (
-		onAll = "It takes effect on all hosts of the job, whichever host is asked."
 		pages = " Without a shared database all hosts are asked, and those that have not answered within a second are named in `silent`. A page may have fewer records than its limit, even none, and a `next`: it is the last page only if `next` is missing."
 		read  = "Read from the registry now."
 	)
@@ -29,9 +29,6 @@ func operationTexts() map[string]string {
 		"listJobs":         "Jobs of all hosts: their state is at most one and a half seconds old, a second more while a host does not answer. The registry is not asked. `counts` counts all jobs by health, whatever the filter is.",
 		"getJob":           "A job over all hosts: its items, each on the host that has it, what each host says of it, and its next instants.",
 		"listAlerts":       "Alerts of jobs that the sender may see, with when each began, who is to get messages about it and what was sent, and the silences in force. The registry is read if any of it has changed since it was read last.",
-		"silenceAlerts":    "Alerts of the jobs that a pattern matches are not sent for a while, by any host; they are judged and listed all the same.",
-		"unsilenceAlerts":  "Alerts that fire are sent from then on.",
-		"testAlerts":       "The host that answers sends a message that says that it is a test to each receiver of a route of its file of alerts, or of all routes, and waits for them. The answer has what came of it, in the order of the file: without an error the message was taken. It needs the role for all jobs, `*`. 409 if the host has no file of alerts.",
 		"listHosts":        "All hosts of the namespace, the one that answers first. A host that does not answer is there, with the reason in `silent` and what it said last.",
 		"getRestart":       "What runs on a host, which of its jobs no other host can run and why, and whether the others have slots for what it runs. `answer` is yes, no, or unknown if it rests on a host that cannot be asked. It needs a role for all jobs, `*`.",
 		"listModules":      "Modules by their digests: which files they are, which jobs run them, on which hosts, and what they are granted.",
@@ -41,7 +38,6 @@ func operationTexts() map[string]string {
 		"getShards":        read + " Who owns and runs each item, on hosts of ours and of ElasticJob.",
 		"getKept":          read + " What items keep from run to run. Values of the key/value state are shown if one item is asked for.",
 		"getConfig":        read + " All settings that can be edited, by their names in a definition file, and in `origins` where each value comes from: who changed one is looked for in the histories of all hosts. The ETag is for `If-Match` of an edit.",
-		"editConfig":       "Changes the settings that are given; the others stay. All hosts of the job take it over. The edit names by `If-Match` the version that it was made from, or `*`; if there is another one, the answer is 412 with that in `now`; without `If-Match` it is 428. With `preview=true` nothing is changed: the answer has what would be.",
 		"listFires":        "Each fire is one record over all hosts, by the time at which it began." + pages,
 		"listRuns":         "Runs of single items, by the time at which they began. A run that went from host to host is listed once for each, unless hosts share a database." + pages,
 		"explainFire":      "In sentences with times, from the histories of all hosts: who had each item, what it waited for, who disabled it, which host died, what the schedule says. Each sentence has the events and changes that it rests on, and each item a verdict. Who may see the job also sees what became of the hosts that had it.",
@@ -55,32 +51,8 @@ func operationTexts() map[string]string {
 		"streamLines": "Lines of a job or of a run, on all hosts, in the order in which they come. The id of an event is the line's time. " +
 			"A user or token has 20 of these streams at a host at most, and a host 200: more are refused with 429 and `Retry-After`. " +
 			"`lost` says how many lines before it came faster than they could be sent.",
-		"triggerJob": "All items run once on their hosts, whatever the schedule says. Idle items begin at once; for those that still run one trigger is kept, and they run again when they have ended." +
-			" The body may name the items that run, and give a parameter for this fire. 409 while an earlier trigger that asks for something else has not begun, and if a host of the job, of an earlier version or of ElasticJob, would not know such a body." + " With an `Idempotency-Key` the same request may be sent again to the same host: it triggers once.",
-		"getBackup": "All that the namespace keeps in the registry beyond its hosts' sessions, and the files of the host that answers with users, grants and alerts: lines of JSON, compressed by gzip, as docs/backup.md describes them. " +
-			"It has offsets, states and the hashes of passwords: it needs the role admin for all jobs, `*`, and is on record.",
-		"enableAll":     "Lets all jobs run again, on all their servers. It needs the role for all jobs, `*`.",
-		"disableAll":    "Keeps all jobs from running. What runs goes on to its end. It needs the role for all jobs, `*`.",
-		"enableJob":     "Lets a job run again on all its servers. " + onAll,
-		"disableJob":    "Keeps a job from running. What runs goes on to its end. " + onAll,
-		"enableServer":  "Lets one server run the job again.",
-		"disableServer": "Keeps one server from running the job: its items go to the other servers.",
 
-		"enableServerForAll":  "Lets one server run all jobs again that know it.",
-		"disableServerForAll": "Keeps one server from running any job that knows it.",
-		"enableItem":          "Lets an item run again, whichever host has it.",
-		"disableItem":         "Keeps an item from running, whichever host has it. What runs goes on to its end.",
-		"startJob":            "For the host that is asked alone: it joins a job again that was shut down there, or that was removed from the registry while its definition is still there.",
-		"listGoneHosts":       "Hosts whose sessions ended in the last 24 hours without that they had stopped in good order, and that are not back, as far as hosts that are here have seen it. It needs the role for all jobs, `*`; for others the list is empty.",
-		"startInstances":      "Undoes `POST /v1/shutdown`: the hosts of a server, or the one with that instance, join all jobs again that were shut down there. What was removed stays removed. 409 if no job is stopped there.",
-		"restoreJob":          "All hosts that have the job's definition, and on which it was removed or shut down, join it again.",
-		"shutdownInstances":   "Takes the instances of a server, or one instance, out of all their jobs: they finish what they run, and stop until they are started again.",
-		"shutdownJob":         "Takes instances out of a job: one, those of a server, or all. They finish what they run, and stop until they are started again.",
-		"removeJob":           "Takes a job out of the registry. Hosts stop it, and do not bring it back by themselves. Offsets and records stay for a job of that name that comes later, unless `purge` is set.",
-		"releaseItems":        "Lets items run again that were held back because hosts died in their runs. The answer names those that were.",
-		"changeKept":          "Changes what an item keeps, at once or not at all. It is refused while the item runs (409). What the body does not name stays.",
-		"killRuns": "Asks all hosts to end what a job runs: an item, one run, what a server runs, or all. What is killed is CANCELLED; it is not tried again, not taken over and not caught up on. " +
-			"The answer is one JSON object a line: the first when all hosts are asked, then one at each change, until nothing runs any more or the time of `wait` is over. An error after the first line is a line with `error`.",
+		"listGoneHosts": "Hosts whose sessions ended in the last 24 hours without that they had stopped in good order, and that are not back, as far as hosts that are here have seen it. It needs the role for all jobs, `*`; for others the list is empty.",
 	}
 }
 

@@ -22,6 +22,8 @@ import (
 	"testing"
 
 	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/wasmjob/wasmjob/host/event/operation"
 )
 
 var (
@@ -77,11 +79,23 @@ func TestDocument(t *testing.T) {
 func TestDocumentIsWhole(t *testing.T) {
 	t.Parallel()
 	doc := New(Options{}).huma.OpenAPI()
-	texts := operationTexts()
+	texts := lookTexts()
+	catalogue := make(map[string]string)
+	for _, o := range operation.All() {
+		for _, e := range o.Row().Endpoints {
+			catalogue[e.ID] = e.Method + " " + e.Path
+		}
+	}
 	for path, item := range doc.Paths {
 		for method, o := range map[string]*huma.Operation{"GET": item.Get, "POST": item.Post, "PATCH": item.Patch, "DELETE": item.Delete} {
 			if o == nil {
 				continue
+			}
+			switch of, listed := catalogue[o.OperationID]; {
+			case listed && of == method+" "+path:
+				delete(catalogue, o.OperationID)
+			case method != "GET" && o.OperationID != "createLoginLink":
+				t.Errorf("%s %s (%s) is not in the catalogue, host/event/operation", method, path, o.OperationID)
 			}
 			delete(texts, o.OperationID)
 			if o.Summary == "" || o.Description == "" || len(o.Tags) != 1 || !regexp.MustCompile(`^[A-Z].*[^.]$`).MatchString(o.Summary) {
@@ -100,6 +114,9 @@ func TestDocumentIsWhole(t *testing.T) {
 	}
 	for id := range texts {
 		t.Errorf("there is no operation %s", id)
+	}
+	for id, of := range catalogue {
+		t.Errorf("the API has no endpoint %s (%s), which the catalogue of package operation has", id, of)
 	}
 	for name, s := range doc.Components.Schemas.Map() {
 		for field, p := range s.Properties {

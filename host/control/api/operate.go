@@ -19,6 +19,7 @@ import (
 	"github.com/wasmjob/wasmjob/host/auth"
 	"github.com/wasmjob/wasmjob/host/control/admin"
 	"github.com/wasmjob/wasmjob/host/control/service"
+	"github.com/wasmjob/wasmjob/host/event/operation"
 	"github.com/wasmjob/wasmjob/internal/text/times"
 )
 
@@ -168,26 +169,23 @@ func etag(version int64) string { return `"` + strconv.FormatInt(version, 10) + 
 func (a *API) operating() {
 	s := a.o.Service
 	for _, enable := range []bool{true, false} {
-		verb, title := "disable", "Disable"
-		if enable {
-			verb, title = "enable", "Enable"
-		}
+		o := operation.Switch(enable)
 		how := func(why Why, until Until) service.Switch {
 			return service.Switch{Enable: enable, Until: until.Until, Why: why.Reason}
 		}
-		act(a, http.MethodPost, "/v1/"+verb, verb+"All", title+" all jobs", func(ctx context.Context, in *switchAllInput) error {
+		act(a, o, o.String()+"All", func(ctx context.Context, in *switchAllInput) error {
 			return s.SetEnabled(ctx, "", how(in.Why, in.Until))
 		})
-		act(a, http.MethodPost, "/v1/servers/{ip}/"+verb, verb+"ServerForAll", title+" a server for all jobs", func(ctx context.Context, in *switchAllServerInput) error {
+		act(a, o, o.String()+"ServerForAll", func(ctx context.Context, in *switchAllServerInput) error {
 			return s.SetServer(ctx, "", in.Server, how(in.Why, in.Until))
 		})
-		act(a, http.MethodPost, "/v1/jobs/{job}/"+verb, verb+"Job", title+" a job on all servers", func(ctx context.Context, in *switchJobInput) error {
+		act(a, o, o.String()+"Job", func(ctx context.Context, in *switchJobInput) error {
 			return s.SetEnabled(ctx, in.Job, how(in.Why, in.Until))
 		})
-		act(a, http.MethodPost, "/v1/jobs/{job}/servers/{ip}/"+verb, verb+"Server", title+" a server for a job", func(ctx context.Context, in *switchServerInput) error {
+		act(a, o, o.String()+"Server", func(ctx context.Context, in *switchServerInput) error {
 			return s.SetServer(ctx, in.Job, in.Server, how(in.Why, in.Until))
 		})
-		act(a, http.MethodPost, "/v1/jobs/{job}/items/{item}/"+verb, verb+"Item", title+" an item", func(ctx context.Context, in *switchItemInput) error {
+		act(a, o, o.String()+"Item", func(ctx context.Context, in *switchItemInput) error {
 			n, err := itemNumber("path.item", in.Item)
 			if err != nil {
 				return err
@@ -195,7 +193,7 @@ func (a *API) operating() {
 			return s.SetItem(ctx, in.Job, n, how(in.Why, in.Until))
 		})
 	}
-	trigger := operation(http.MethodPost, "/v1/jobs/{job}/trigger", "triggerJob", "operate", "Have a job fire now", answers(http.StatusConflict))
+	trigger := ofCatalogue(operation.Trigger, "triggerJob", answers(http.StatusConflict))
 	register(a, trigger, func(ctx context.Context, in *triggerInput) (*body[admin.Triggered], error) {
 		ctx, cancel := context.WithTimeout(ctx, operationTimeout)
 		defer cancel()
@@ -217,19 +215,19 @@ func (a *API) operating() {
 		}
 		return &body[admin.Triggered]{done}, nil
 	})
-	act(a, http.MethodPost, "/v1/jobs/{job}/start", "startJob", "Have this host join a job again", func(ctx context.Context, in *JobInput) error {
+	act(a, operation.Start, "startJob", func(ctx context.Context, in *JobInput) error {
 		return s.Start(ctx, in.Job, in.Reason)
 	})
-	act(a, http.MethodPost, "/v1/shutdown", "shutdownInstances", "Take instances out of all jobs", func(ctx context.Context, in *ShutdownInput) error {
+	act(a, operation.Shutdown, "shutdownInstances", func(ctx context.Context, in *ShutdownInput) error {
 		return s.Shutdown(ctx, "", in.Server, in.Instance, in.Reason)
 	}, answers(http.StatusNotFound))
-	act(a, http.MethodPost, "/v1/jobs/{job}/shutdown", "shutdownJob", "Take instances out of a job", func(ctx context.Context, in *jobShutdownInput) error {
+	act(a, operation.Shutdown, "shutdownJob", func(ctx context.Context, in *jobShutdownInput) error {
 		return s.Shutdown(ctx, in.Job, in.Server, in.Instance, in.Reason)
 	})
-	act(a, http.MethodDelete, "/v1/jobs/{job}", "removeJob", "Remove a job from the registry", func(ctx context.Context, in *removeInput) error {
+	act(a, operation.Remove, "removeJob", func(ctx context.Context, in *removeInput) error {
 		return s.Remove(ctx, in.Job, in.Purge, in.Reason)
 	})
-	start := operation(http.MethodPost, "/v1/start", "startInstances", "operate", "Have hosts join again the jobs that were shut down there",
+	start := ofCatalogue(operation.Start, "startInstances",
 		answers(http.StatusNotFound), answers(http.StatusConflict))
 	register(a, start, func(ctx context.Context, in *ShutdownInput) (*body[*service.Restored], error) {
 		ctx, cancel := context.WithTimeout(ctx, operationTimeout)
@@ -248,7 +246,7 @@ func (a *API) operating() {
 // configuring has a job's configuration read and edited.
 func (a *API) configuring() {
 	s := a.o.Service
-	read := operation(http.MethodGet, "/v1/jobs/{job}/config", "getConfig", "look", "A job's configuration", answers(http.StatusConflict))
+	read := looked("/v1/jobs/{job}/config", "getConfig", "look", "A job's configuration", answers(http.StatusConflict))
 	register(a, read, func(ctx context.Context, in *JobPath) (*tagged[*admin.JobConfig], error) {
 		ctx, cancel := context.WithTimeout(ctx, operationTimeout)
 		defer cancel()
@@ -258,7 +256,7 @@ func (a *API) configuring() {
 		}
 		return &tagged[*admin.JobConfig]{etag(c.Version), c}, nil
 	})
-	edit := operation(http.MethodPatch, "/v1/jobs/{job}/config", "editConfig", "operate", "Edit a job's configuration on all its hosts",
+	edit := ofCatalogue(operation.Edit, "editConfig",
 		answers(http.StatusConflict, http.StatusPreconditionRequired), func(o *huma.Operation) {
 			now := a.huma.OpenAPI().Components.Schemas.Schema(typeOf[conflict](), true, "Conflict")
 			o.Responses = map[string]*huma.Response{"412": {Description: "It was changed since the version that If-Match names.",
@@ -300,7 +298,7 @@ func ifMatch(text string) (int64, error) {
 // keeping restores jobs, and changes what items keep.
 func (a *API) keeping() {
 	s := a.o.Service
-	restore := operation(http.MethodPost, "/v1/jobs/{job}/restore", "restoreJob", "operate", "Have all hosts join a job again that was removed or shut down", answers(http.StatusConflict))
+	restore := ofCatalogue(operation.Restore, "restoreJob", answers(http.StatusConflict))
 	register(a, restore, func(ctx context.Context, in *JobInput) (*body[*service.Restored], error) {
 		ctx, cancel := context.WithTimeout(ctx, operationTimeout)
 		defer cancel()
@@ -310,7 +308,7 @@ func (a *API) keeping() {
 		}
 		return &body[*service.Restored]{r}, nil
 	})
-	release := operation(http.MethodPost, "/v1/jobs/{job}/release", "releaseItems", "operate", "Let items run again that were held back", answers(http.StatusConflict))
+	release := ofCatalogue(operation.Release, "releaseItems", answers(http.StatusConflict))
 	register(a, release, func(ctx context.Context, in *releaseInput) (*body[releasedItems], error) {
 		item, err := in.number()
 		if err != nil {
@@ -324,7 +322,7 @@ func (a *API) keeping() {
 		}
 		return &body[releasedItems]{releasedItems{items}}, nil
 	})
-	change := operation(http.MethodPost, "/v1/jobs/{job}/kept", "changeKept", "operate", "Change an item's offset or key/value state",
+	change := ofCatalogue(operation.ChangeKept, "changeKept",
 		func(o *huma.Operation) { o.MaxBodyBytes, o.Errors = maxChange, append(o.Errors, http.StatusConflict) })
 	register(a, change, func(ctx context.Context, in *changeInput) (*body[*admin.Kept], error) {
 		item, err := in.number()
@@ -383,7 +381,7 @@ type KillLine struct {
 // nothing runs any more, or the time is over.
 func (a *API) killing() {
 	line := a.huma.OpenAPI().Components.Schemas.Schema(typeOf[KillLine](), true, "KillLine")
-	kill := operation(http.MethodPost, "/v1/jobs/{job}/kill", "killRuns", "operate", "End what a job runs", func(o *huma.Operation) {
+	kill := ofCatalogue(operation.Kill, "killRuns", func(o *huma.Operation) {
 		o.Responses = map[string]*huma.Response{"200": {Description: "One JSON object a line, each the whole state.", Content: map[string]*huma.MediaType{"application/x-ndjson": {Schema: line}}}}
 		o.Errors = append(o.Errors, http.StatusConflict)
 	})

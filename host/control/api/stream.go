@@ -17,6 +17,7 @@ import (
 	"github.com/wasmjob/wasmjob/host/auth"
 	"github.com/wasmjob/wasmjob/host/control/cluster"
 	"github.com/wasmjob/wasmjob/host/control/service"
+	"github.com/wasmjob/wasmjob/host/event/operation"
 	"github.com/wasmjob/wasmjob/host/history"
 )
 
@@ -70,7 +71,7 @@ func (a *API) streaming() {
 	registry := a.huma.OpenAPI().Components.Schemas
 	jobsOf := registry.Schema(typeOf[changes](), true, "JobsEvent")
 	lineOf := registry.Schema(typeOf[lineEvent](), true, "LineEvent")
-	jobs := operation(http.MethodGet, "/v1/stream", "streamJobs", "look", "Follow jobs as they change",
+	jobs := looked("/v1/stream", "streamJobs", "look", "Follow jobs as they change",
 		events("Events `jobs`; the data of each is JSON as in "+strings.TrimPrefix(jobsOf.Ref, "#/components/schemas/")+". With the parameter alerts, also events `alerts`: their data is the version that `/v1/alerts` has now.", text))
 	register(a, jobs, func(_ context.Context, in *streamInput) (*huma.StreamResponse, error) {
 		since := cluster.ParseMark(in.Since)
@@ -79,7 +80,7 @@ func (a *API) streaming() {
 		}
 		return a.stream(a.jobStreams, func(ctx context.Context, s *stream) error { return a.streamJobs(ctx, s, since, in.Alerts) }), nil
 	})
-	lines := operation(http.MethodGet, "/v1/logs/stream", "streamLines", "history", "Follow what guests log",
+	lines := looked("/v1/logs/stream", "streamLines", "history", "Follow what guests log",
 		events("Events `line`; the data of each is JSON as in "+strings.TrimPrefix(lineOf.Ref, "#/components/schemas/")+".", text))
 	register(a, lines, func(ctx context.Context, in *logStreamInput) (*huma.StreamResponse, error) {
 		f, err := in.filter()
@@ -300,7 +301,7 @@ func (f *frames) next(ctx context.Context, s *service.Service, since *cluster.Ma
 	if mark == *since {
 		return nil, more
 	}
-	key := frameKey{*since, mark, strings.Join(auth.From(ctx).Patterns(auth.View), "/")}
+	key := frameKey{*since, mark, strings.Join(auth.From(ctx).Patterns(operation.View), "/")}
 	if event, known := f.made[key]; known {
 		*since = mark
 		return event, more

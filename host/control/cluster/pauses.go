@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/wasmjob/wasmjob/host/engine"
+	"github.com/wasmjob/wasmjob/host/event/operation"
 	"github.com/wasmjob/wasmjob/host/history"
 )
 
@@ -53,15 +54,18 @@ const (
 
 // pauseOf is what a change means for whether its job is paused; ok is false if nothing.
 func pauseOf(c *history.Change) (p Pause, ok bool) {
-	over, is := map[string]bool{"disable": false, "shutdown": false, "remove": false, "enable": true, "start": true, "restore": true}[c.What]
-	p = Pause{Paused{By: c.Who, At: c.Time, Why: c.Why}, c.Job, over}
+	o, known := operation.Of(c.What)
+	if !known || o.Row().Effect == operation.NoEffect {
+		return p, false
+	}
+	p = Pause{Paused{By: c.Who, At: c.Time, Why: c.Why}, c.Job, o.Row().Effect == operation.Resumes}
 	if c.Job == "" {
 		p.Job = disabledAll
-		if c.What == "shutdown" || c.What == "start" {
+		if o.Row().Stops {
 			p.Job = stoppedAll
 		}
 	}
-	return p, is && c.Error == "" && c.Item == nil
+	return p, c.Error == "" && c.Item == nil
 }
 
 // WhoPaused is who has paused a job that is paused, by its newest changes, newest first. Nil: that

@@ -13,11 +13,11 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/wasmjob/wasmjob/coordination/tree"
-	"github.com/wasmjob/wasmjob/host/auth"
 	"github.com/wasmjob/wasmjob/host/control/admin"
 	"github.com/wasmjob/wasmjob/host/control/cluster"
 	"github.com/wasmjob/wasmjob/host/control/service"
 	"github.com/wasmjob/wasmjob/host/engine"
+	"github.com/wasmjob/wasmjob/host/event/operation"
 	"github.com/wasmjob/wasmjob/internal/text/words"
 )
 
@@ -68,70 +68,72 @@ type act struct {
 
 type field struct{ Name, Value string }
 
-// act is the form of an action on something.
+// act is the form of an action on something. The catalogue says what is on its button.
 func (p *page) act(on, action, to string, fields ...field) act {
-	return act{P: p, To: to, Label: p.T("act." + action), Text: p.T("act."+action+".text", on), Fields: fields,
-		Danger: slices.Contains([]string{"kill", "remove", "host.shutdown"}, action),
-		Until:  slices.Contains([]string{"pause", "item.pause", "host.pause"}, action)}
+	button, _, _ := operation.ButtonOf(action)
+	return act{P: p, To: to, Label: p.T("act." + action), Text: p.T("act."+action+".text", on), Fields: fields, Danger: button.Danger, Until: button.Until}
+}
+
+// mayAct reports whether the reader may carry out an action on a job, or with "" on all.
+func (p *page) mayAct(action, job string) bool {
+	_, o, known := operation.ButtonOf(action)
+	return known && p.may(o.May(), job)
 }
 
 // jobActs are what the reader may do to a job as it is.
-func (p *page) jobActs(j *cluster.Job) []act {
-	of := func(action string) act { return p.act(j.Name, action, jobPath(j.Name, action)) }
-	var acts []act
-	if j.State == engine.JobRemoved { // on all its hosts: nothing else can be done to it
-		if p.may(auth.Author, j.Name) {
-			acts = append(acts, of("restore"))
+func (p *page) jobActs(j *cluster.Job) (acts []act) {
+	offer := func(action string, as ...func(*act)) {
+		if p.mayAct(action, j.Name) {
+			a := p.act(j.Name, action, jobPath(j.Name, action))
+			for _, change := range as {
+				change(&a)
+			}
+			acts = append(acts, a)
 		}
+	}
+	if j.State == engine.JobRemoved { // on all its hosts: nothing else can be done to it
+		offer("restore")
 		return acts
 	}
-	if p.may(auth.Operate, j.Name) {
-		trigger := of("trigger")
-		trigger.Args = true
-		acts = append(acts, trigger)
-		if j.Health != cluster.HealthPaused {
-			acts = append(acts, of("pause"))
-		}
-		if j.Health == cluster.HealthPaused || j.State == engine.JobDisabled {
-			acts = append(acts, of("resume"))
-		}
-		if j.Running+j.Queued > 0 {
-			acts = append(acts, of("kill"))
-		}
-		if j.Held > 0 {
-			acts = append(acts, of("release"))
-		}
+	offer("trigger", func(a *act) { a.Args = true })
+	if j.Health != cluster.HealthPaused {
+		offer("pause")
 	}
-	if p.may(auth.Author, j.Name) {
-		if j.State == engine.JobStopped {
-			acts = append(acts, of("restore"))
-		}
-		remove := of("remove")
-		remove.Confirm, remove.Purge = j.Name, p.may(auth.Admin, j.Name)
-		acts = append(acts, remove)
+	if j.Health == cluster.HealthPaused || j.State == engine.JobDisabled {
+		offer("resume")
 	}
+	if j.Running+j.Queued > 0 {
+		offer("kill")
+	}
+	if j.Held > 0 {
+		offer("release")
+	}
+	if j.State == engine.JobStopped {
+		offer("restore")
+	}
+	offer("remove", func(a *act) {
+		a.Confirm, a.Purge = j.Name, p.may(operation.Remove.Row().MayPurge, j.Name)
+	})
 	return acts
 }
 
 // itemActs are what the reader may do to an item as it is.
-func (p *page) itemActs(job string, item int, s *engine.ItemStatus) []act {
-	if !p.may(auth.Operate, job) {
-		return nil
+func (p *page) itemActs(job string, item int, s *engine.ItemStatus) (acts []act) {
+	offer := func(action string) {
+		if p.mayAct("item."+action, job) {
+			acts = append(acts, p.act(strconv.Itoa(item), "item."+action, jobPath(job, "items", strconv.Itoa(item), action)))
+		}
 	}
-	of := func(action string) act {
-		return p.act(strconv.Itoa(item), "item."+action, jobPath(job, "items", strconv.Itoa(item), action))
-	}
-	acts := []act{of("pause")}
 	if s.Disabled {
-		acts = []act{of("resume")}
+		offer("resume")
+	} else {
+		offer("pause")
 	}
 	if s.Begun() {
-		kill := of("kill")
-		kill.Danger = true
-		acts = append(acts, kill)
+		offer("kill")
 	}
 	if !s.Held.IsZero() {
-		acts = append(acts, of("release"))
+		offer("release")
 	}
 	return acts
 }

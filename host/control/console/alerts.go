@@ -14,6 +14,7 @@ import (
 	"github.com/wasmjob/wasmjob/host/auth"
 	"github.com/wasmjob/wasmjob/host/control/cluster"
 	"github.com/wasmjob/wasmjob/host/control/service"
+	"github.com/wasmjob/wasmjob/host/event/operation"
 )
 
 // alertsView are alerts and silences.
@@ -166,7 +167,7 @@ func withAlerts(ctx context.Context, s service.Alerting, p *page, form silenceFo
 		v.Quiet = append(v.Quiet, row)
 	}
 	v.Without, v.Problems = list.Without(p.hosts), service.AlertProblems(p.hosts)
-	if auth.From(ctx).Any(auth.Admin) {
+	if auth.From(ctx).Any(operation.Admin) {
 		form.AllRules, v.Form = alert.AllRules(), &form
 	}
 	for _, r := range s.Routes(ctx) {

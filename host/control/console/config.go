@@ -13,8 +13,8 @@ import (
 
 	"github.com/wasmjob/wasmjob/coordination/admin/operate"
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
-	"github.com/wasmjob/wasmjob/host/auth"
 	"github.com/wasmjob/wasmjob/host/control/admin"
+	"github.com/wasmjob/wasmjob/host/event/operation"
 	"github.com/wasmjob/wasmjob/internal/text/i18n"
 	"github.com/wasmjob/wasmjob/internal/text/words"
 )
@@ -120,7 +120,7 @@ func newConfigView(ctx context.Context, c *Console, p *page, job string) (*confi
 		return nil, err
 	}
 	p.silence(config.Silent)
-	v := &configView{P: p, Name: job, File: config.File, Version: config.Version, Editable: p.may(auth.Author, job)}
+	v := &configView{P: p, Name: job, File: config.File, Version: config.Version, Editable: p.may(operation.Author, job)}
 	for _, s := range operate.Editable() {
 		now := shown(s, config.Settings[s.Name])
 		v.Rows = append(v.Rows, settingRow{Setting: s, Now: now, Given: now, Was: now, Help: p.help(s), Origin: config.Origins[s.Name]})

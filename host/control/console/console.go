@@ -53,7 +53,7 @@ const (
 func New(o Options) (*Console, error) {
 	c := &Console{o: o, seed: maphash.MakeSeed(), mux: http.NewServeMux()}
 	var err error
-	if c.texts, err = readTexts(textTable); err != nil {
+	if c.texts, err = allTexts(); err != nil {
 		return nil, err
 	}
 	if c.assets, err = newAssets(); err != nil {

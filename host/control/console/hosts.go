@@ -5,10 +5,10 @@ import (
 	"net/http"
 	"slices"
 
-	"github.com/wasmjob/wasmjob/host/auth"
 	"github.com/wasmjob/wasmjob/host/control/cluster"
 	"github.com/wasmjob/wasmjob/host/control/service"
 	"github.com/wasmjob/wasmjob/host/engine"
+	"github.com/wasmjob/wasmjob/host/event/operation"
 )
 
 // hostsView are all hosts.
@@ -55,7 +55,7 @@ func hostsPage(ctx context.Context, c *Console, _ *http.Request, p *page) (view,
 		if h.Report != nil && h.Report.Session != nil {
 			row.Trust = h.Report.Session.Trust
 		}
-		if h.Report != nil && p.may(auth.Operate, "") {
+		if h.Report != nil && p.may(operation.Operate, "") {
 			server := field{"server", h.ServerIP}
 			instance := field{"instance", h.Report.Status.Instance}
 			row.Acts = []act{p.act(h.ServerIP, "host.pause", "/hosts/pause", server), p.act(h.ServerIP, "host.resume", "/hosts/resume", server)}

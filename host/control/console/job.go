@@ -10,11 +10,11 @@ import (
 	"time"
 
 	"github.com/wasmjob/wasmjob/abi"
-	"github.com/wasmjob/wasmjob/host/auth"
 	"github.com/wasmjob/wasmjob/host/control/admin"
 	"github.com/wasmjob/wasmjob/host/control/cluster"
 	"github.com/wasmjob/wasmjob/host/control/service"
 	"github.com/wasmjob/wasmjob/host/engine"
+	"github.com/wasmjob/wasmjob/host/event/operation"
 	"github.com/wasmjob/wasmjob/host/history"
 	"github.com/wasmjob/wasmjob/internal/text/words"
 )
@@ -351,7 +351,7 @@ func itemPage(ctx context.Context, c *Console, r *http.Request, p *page) (view, 
 		return view{}, err
 	}
 	p.Title = p.T("item.title", name, number)
-	v := itemView{P: p, Name: name, Item: number, Editable: p.may(auth.Author, name)}
+	v := itemView{P: p, Name: name, Item: number, Editable: p.may(operation.Author, name)}
 	if at := slices.IndexFunc(d.Items, func(i cluster.Item) bool { return i.Item == number }); at >= 0 {
 		v.State, v.Known = d.Items[at], true
 	}

@@ -9,10 +9,10 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/wasmjob/wasmjob/host/auth"
 	"github.com/wasmjob/wasmjob/host/control/cluster"
 	"github.com/wasmjob/wasmjob/host/control/service"
 	"github.com/wasmjob/wasmjob/host/engine"
+	"github.com/wasmjob/wasmjob/host/event/operation"
 	"github.com/wasmjob/wasmjob/host/history"
 )
 
@@ -26,7 +26,7 @@ type jobRow struct {
 }
 
 // Operable reports whether the reader may operate the job.
-func (r jobRow) Operable() bool { return r.P.may(auth.Operate, r.Name) }
+func (r jobRow) Operable() bool { return r.P.may(operation.Operate, r.Name) }
 
 // row makes a line of a job.
 func (p *page) row(j cluster.Job) jobRow {

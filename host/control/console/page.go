@@ -13,6 +13,7 @@ import (
 	"github.com/wasmjob/wasmjob/host/control/cluster"
 	"github.com/wasmjob/wasmjob/host/engine"
 	"github.com/wasmjob/wasmjob/host/event"
+	"github.com/wasmjob/wasmjob/host/event/operation"
 	"github.com/wasmjob/wasmjob/host/history"
 	"github.com/wasmjob/wasmjob/internal/text/i18n"
 	"github.com/wasmjob/wasmjob/internal/text/words"
@@ -53,7 +54,7 @@ type page struct {
 	// made is the address of the fires that a form has made.
 	made string
 	// may says what the reader may do, for the buttons that are shown.
-	may func(auth.Action, string) bool
+	may func(operation.Action, string) bool
 	// hosts are named by their ids among peers, instances by their ids.
 	hosts     []cluster.Host
 	hostNames map[string]string

@@ -10,10 +10,10 @@ import (
 	"time"
 
 	"github.com/wasmjob/wasmjob/abi"
-	"github.com/wasmjob/wasmjob/host/auth"
 	"github.com/wasmjob/wasmjob/host/control/cluster"
 	"github.com/wasmjob/wasmjob/host/control/service"
 	"github.com/wasmjob/wasmjob/host/event"
+	"github.com/wasmjob/wasmjob/host/event/operation"
 	"github.com/wasmjob/wasmjob/host/history"
 	"github.com/wasmjob/wasmjob/internal/text/times"
 )
@@ -397,7 +397,7 @@ func runPage(ctx context.Context, c *Console, r *http.Request, p *page) (view, e
 	}
 	v.Offset, v.Incomplete = p.offset(d.Events), incomplete(d)
 	v.Explained = c.whyRun(ctx, p, d)
-	if d.Ended.IsZero() && p.may(auth.Operate, d.Job) {
+	if d.Ended.IsZero() && p.may(operation.Operate, d.Job) {
 		v.Acts = []act{p.act(d.Job, "kill", jobPath(d.Job, "kill"), field{"run", d.ID})}
 	}
 	return view{"run", v}, nil

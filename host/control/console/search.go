@@ -7,6 +7,7 @@ import (
 
 	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/host/control/service"
+	"github.com/wasmjob/wasmjob/host/event/operation"
 	"github.com/wasmjob/wasmjob/host/history"
 )
 
@@ -91,7 +92,14 @@ type auditView struct {
 // operations are those by which the audit can be filtered, by their first words; the first is to leave
 // out who signed in and out.
 func operations() []string {
-	return []string{"!sign", "sign", "create", "edit", "change", "trigger", "disable", "enable", "kill", "release", "shutdown", "start", "restore", "remove", "silence", "end", "test"}
+	sign := firstWord(operation.SignIn)
+	list := []string{"!" + sign, sign}
+	for _, o := range operation.All() {
+		if first := firstWord(o); first != sign {
+			list = append(list, first)
+		}
+	}
+	return list
 }
 
 func auditPage(ctx context.Context, c *Console, _ *http.Request, p *page) (view, error) {

@@ -24,7 +24,7 @@ import (
 
 func table(t testing.TB) i18n.Table {
 	t.Helper()
-	all, err := readTexts(textTable)
+	all, err := allTexts()
 	if err != nil {
 		t.Fatal(err)
 	}

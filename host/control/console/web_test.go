@@ -32,6 +32,7 @@ import (
 	"github.com/wasmjob/wasmjob/host/control/service/servicetest"
 	"github.com/wasmjob/wasmjob/host/engine"
 	"github.com/wasmjob/wasmjob/host/event"
+	"github.com/wasmjob/wasmjob/host/event/operation"
 	"github.com/wasmjob/wasmjob/host/history"
 	"github.com/wasmjob/wasmjob/internal/text/i18n"
 )
@@ -1156,5 +1157,26 @@ func TestDisabledServer(t *testing.T) {
 			continue
 		}
 		a.has(t, 200, want)
+	}
+}
+
+// TestButtons: the console carries out what each button of the catalogue asks for.
+func TestButtons(t *testing.T) {
+	t.Parallel()
+	s := open(t, servicetest.Options{})
+	for _, o := range operation.All() {
+		for _, b := range o.Row().Buttons {
+			path := "/jobs/gone/" + b.Action
+			if action, ofItem := strings.CutPrefix(b.Action, "item."); ofItem {
+				path = "/jobs/gone/items/0/" + action
+			}
+			if action, ofHost := strings.CutPrefix(b.Action, "host."); ofHost {
+				path = "/hosts/" + action
+			}
+			if o == operation.Unsilence || o == operation.TestAlerts {
+				path = "/alerts/" + strings.TrimPrefix(b.Action, "alerts.")
+			}
+			s.post(path, "name", "gone", "server", "10.9.9.9", "instance", "10.9.9.9@-@1-x", "back", "/jobs").lacks(t, "there is no page")
+		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/wasmjob/wasmjob/host/auth"
 	"github.com/wasmjob/wasmjob/host/engine"
+	"github.com/wasmjob/wasmjob/host/event/operation"
 )
 
 // For is the part of the report that the principal may see.
@@ -16,10 +17,10 @@ func (r Report) For(p auth.Principal) Report {
 		h.File, h.Problem = StoreFor(p, h.File), StoreProblemFor(p, h.Problem)
 		r.History = &h
 	}
-	if p.All(auth.View) {
+	if p.All(operation.View) {
 		return r
 	}
-	r.Status.Jobs = slices.DeleteFunc(slices.Clone(r.Status.Jobs), func(j *engine.JobStatus) bool { return !p.May(auth.View, j.Name) })
+	r.Status.Jobs = slices.DeleteFunc(slices.Clone(r.Status.Jobs), func(j *engine.JobStatus) bool { return !p.May(operation.View, j.Name) })
 	r.About.Plugins, r.About.Grants, r.About.Alerts, r.About.Users, r.About.GuestLog = "", "", "", "", ""
 	// These name files, modules and jobs that may be others'.
 	r.Status.Refused, r.Status.Waits, r.Compiling, r.Warnings, r.Reason = nil, nil, nil, nil, ""
@@ -29,7 +30,7 @@ func (r Report) For(p auth.Principal) Report {
 // StoreFor is what the principal may know of where a history is: its file or its address, or,
 // for who does not operate all jobs, its kind alone.
 func StoreFor(p auth.Principal, where string) string {
-	if where == "" || where == "memory" || p.All(auth.Operate) {
+	if where == "" || where == "memory" || p.All(operation.Operate) {
 		return where
 	}
 	for _, kind := range []string{"postgres", "mysql", "sqlite"} {
@@ -43,7 +44,7 @@ func StoreFor(p auth.Principal, where string) string {
 // StoreProblemFor is what the principal may know of why a history cannot be written: errors of
 // databases name the address and the user.
 func StoreProblemFor(p auth.Principal, problem string) string {
-	if problem == "" || p.All(auth.Operate) {
+	if problem == "" || p.All(operation.Operate) {
 		return problem
 	}
 	return "the host's log says why"

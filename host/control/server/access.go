@@ -11,6 +11,7 @@ import (
 	"github.com/wasmjob/wasmjob/host/auth"
 	"github.com/wasmjob/wasmjob/host/auth/httpx"
 	"github.com/wasmjob/wasmjob/host/auth/users"
+	"github.com/wasmjob/wasmjob/host/event/operation"
 )
 
 // Access is who may ask. The zero value lets in who has the token, and others see health,
@@ -64,7 +65,7 @@ func (s *Server) open(what auth.Open, next http.Handler) http.Handler {
 		return next
 	}
 	return s.opts.Access.Guard.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if err := auth.Require(r.Context(), auth.View, ""); err != nil {
+		if err := auth.Require(r.Context(), operation.View, ""); err != nil {
 			auth.Answer(w, r, err)
 			return
 		}

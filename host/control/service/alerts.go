@@ -16,6 +16,7 @@ import (
 	"github.com/wasmjob/wasmjob/host/auth"
 	"github.com/wasmjob/wasmjob/host/control/cluster"
 	"github.com/wasmjob/wasmjob/host/engine"
+	"github.com/wasmjob/wasmjob/host/event/operation"
 	"github.com/wasmjob/wasmjob/host/history"
 	"github.com/wasmjob/wasmjob/internal/text/times"
 	"github.com/wasmjob/wasmjob/internal/text/words"
@@ -177,13 +178,13 @@ func visible(ctx context.Context, content store.Content, f *alert.File) (list []
 	}
 	silences = []alert.Silence{}
 	for _, one := range content.Silences {
-		if one.Until.After(now) && mayPattern(ctx, auth.View, one.Jobs) == nil {
+		if one.Until.After(now) && mayPattern(ctx, operation.View, one.Jobs) == nil {
 			silences = append(silences, one)
 		}
 	}
 	list = AlertsOf(alerts, content.Silences, f, now)
 	for i := range list {
-		if one := list[i].Silenced; one != nil && mayPattern(ctx, auth.View, one.Jobs) != nil {
+		if one := list[i].Silenced; one != nil && mayPattern(ctx, operation.View, one.Jobs) != nil {
 			list[i].Silenced = &alert.Silence{Until: one.Until}
 		}
 	}
@@ -194,7 +195,7 @@ func visible(ctx context.Context, content store.Content, f *alert.File) (list []
 // the last change. Others would learn by it that something changes that they may not see: theirs is a hash,
 // the same on all hosts, of 53 bits, as JavaScript reads numbers.
 func version(ctx context.Context, stand store.Stand, content store.Content) int64 {
-	if auth.From(ctx).All(auth.View) {
+	if auth.From(ctx).All(operation.View) {
 		return stand.Change
 	}
 	h := fnv.New64a()
@@ -239,7 +240,7 @@ func (g Alerting) Changed(ctx context.Context) (now int64, more <-chan struct{},
 	}
 	stand, more := g.s.o.Board.Stand()
 	var content store.Content
-	if !auth.From(ctx).All(auth.View) {
+	if !auth.From(ctx).All(operation.View) {
 		ctx, cancel := context.WithTimeout(ctx, changedLimit)
 		defer cancel()
 		content, _, err = g.s.o.Board.Read(ctx)
@@ -256,7 +257,7 @@ func (g Alerting) file() *alert.File {
 }
 
 // mayPattern asks whether the principal may do something to all jobs of a pattern.
-func mayPattern(ctx context.Context, a auth.Action, pattern string) error {
+func mayPattern(ctx context.Context, a operation.Action, pattern string) error {
 	who := auth.From(ctx)
 	if who.All(a) {
 		return nil
@@ -274,19 +275,13 @@ func mayPattern(ctx context.Context, a auth.Action, pattern string) error {
 
 // MaySilence reports whether the principal may silence all jobs of a pattern.
 func (g Alerting) MaySilence(ctx context.Context, pattern string) bool {
-	return mayPattern(ctx, auth.Admin, pattern) == nil
+	return mayPattern(ctx, operation.Silence.May(), pattern) == nil
 }
-
-// What changes of silences are called in the audit. Their job is a pattern.
-const (
-	silenced   = "silence alerts"
-	unsilenced = "end a silence of alerts"
-)
 
 // ofHiddenSilence reports whether a change is of a silence that the principal may not see: a pattern such as
 // a-? matches the text of others, such as a-*, too.
 func ofHiddenSilence(ctx context.Context, c history.Change) bool {
-	return (c.What == silenced || c.What == unsilenced) && mayPattern(ctx, auth.View, c.Job) != nil
+	return (operation.Silence.Is(c.What) || operation.Unsilence.Is(c.What)) && mayPattern(ctx, operation.View, c.Job) != nil
 }
 
 // WantedSilence is a silence as somebody asks for it: For is a duration from 1m to 90d. No
@@ -312,7 +307,7 @@ func (g Alerting) Silence(ctx context.Context, wanted WantedSilence) (*alert.Sil
 	if field, problem := made.Check(); problem != "" {
 		return nil, &InputError{"body." + field, problem}
 	}
-	c := &history.Change{What: silenced, Job: made.Jobs, Why: made.Why, After: "until " + made.Until.UTC().Format(time.RFC3339)}
+	c := &history.Change{What: operation.Silence.String(), Job: made.Jobs, Why: made.Why, After: "until " + made.Until.UTC().Format(time.RFC3339)}
 	err = g.change(ctx, c, func(b *store.Board) (err error) {
 		made, err = b.Silence(ctx, made)
 		return err
@@ -337,7 +332,7 @@ func (g Alerting) board() (*store.Board, error) {
 
 // change carries out and records what is about a pattern of jobs, and about the board.
 func (g Alerting) change(ctx context.Context, c *history.Change, do func(b *store.Board) error) error {
-	if err := g.s.begin(ctx, c, mayPattern(ctx, auth.Admin, c.Job)); err != nil {
+	if err := g.s.begin(ctx, c, mayPattern(ctx, operation.Silence.May(), c.Job)); err != nil {
 		return err
 	}
 	b, err := g.board()
@@ -362,7 +357,7 @@ func (g Alerting) Unsilence(ctx context.Context, id string, why Reason) error {
 		return err
 	}
 	if one != nil {
-		c := &history.Change{What: unsilenced, Job: one.Jobs, Why: why, Before: "until " + one.Until.UTC().Format(time.RFC3339)}
+		c := &history.Change{What: operation.Unsilence.String(), Job: one.Jobs, Why: why, Before: "until " + one.Until.UTC().Format(time.RFC3339)}
 		err = g.change(ctx, c, func(b *store.Board) error { return b.Unsilence(ctx, id) })
 		if !errors.Is(err, store.ErrNoSilence) {
 			return err
@@ -379,7 +374,7 @@ func (g Alerting) silence(ctx context.Context, id string) (*alert.Silence, error
 	}
 	find := func(silences []alert.Silence) *alert.Silence {
 		for i, one := range silences {
-			if one.ID == id && one.Until.After(time.Now()) && mayPattern(ctx, auth.View, one.Jobs) == nil {
+			if one.ID == id && one.Until.After(time.Now()) && mayPattern(ctx, operation.View, one.Jobs) == nil {
 				return &silences[i]
 			}
 		}
@@ -389,7 +384,7 @@ func (g Alerting) silence(ctx context.Context, id string) (*alert.Silence, error
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", engine.ErrNotLive, err)
 	}
-	if one := find(content.Silences); one != nil || !auth.From(ctx).Any(auth.Admin) {
+	if one := find(content.Silences); one != nil || !auth.From(ctx).Any(operation.Unsilence.May()) {
 		return one, nil
 	}
 	b, err := g.board()
@@ -403,7 +398,7 @@ func (g Alerting) silence(ctx context.Context, id string) (*alert.Silence, error
 // Routes are those of the file of alerts of the host that answers, for who may have a test
 // sent to them; nil for others, and if the host has no file.
 func (g Alerting) Routes(ctx context.Context) []alert.Route {
-	if f := g.file(); f != nil && auth.Require(ctx, auth.Admin, "") == nil {
+	if f := g.file(); f != nil && auth.Require(ctx, operation.TestAlerts.May(), "") == nil {
 		return f.Routes
 	}
 	return nil
@@ -412,11 +407,11 @@ func (g Alerting) Routes(ctx context.Context) []alert.Route {
 // Test has this host send a message that says that it is a test to the receivers of a
 // route, or with an empty name of all routes. It waits for all of them.
 func (g Alerting) Test(ctx context.Context, route string, why Reason) (tried []alert.Tried, err error) {
-	c := &history.Change{What: "test alerts", After: "route " + words.Clip(route), Why: why}
+	c := &history.Change{After: "route " + words.Clip(route), Why: why}
 	if route == "" {
 		c.After = "all routes"
 	}
-	err = g.s.change(ctx, auth.Admin, c, func() error {
+	err = g.s.change(ctx, operation.TestAlerts, c, func() error {
 		f := g.file()
 		if f == nil {
 			return &ConflictError{"this host has no file of alerts: start it with --alerts FILE"}

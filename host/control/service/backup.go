@@ -11,9 +11,9 @@ import (
 	"time"
 
 	"github.com/wasmjob/wasmjob/coordination/admin/backup"
-	"github.com/wasmjob/wasmjob/host/auth"
 	"github.com/wasmjob/wasmjob/host/control/report"
 	"github.com/wasmjob/wasmjob/host/engine"
+	"github.com/wasmjob/wasmjob/host/event/operation"
 	"github.com/wasmjob/wasmjob/host/history"
 	"github.com/wasmjob/wasmjob/internal/text/words"
 )
@@ -21,8 +21,8 @@ import (
 // Backup reads what the namespace keeps in the registry, and the host's files with users, grants and alerts. It
 // has offsets, states and passwords' hashes, so only who administers all jobs may.
 func (s *Service) Backup(ctx context.Context, why Reason) (b *backup.Backup, err error) {
-	c := &history.Change{What: "backup", Why: why}
-	err = s.change(ctx, auth.Admin, c, func() error {
+	c := &history.Change{Why: why}
+	err = s.change(ctx, operation.Backup, c, func() error {
 		center := s.o.Session()
 		if center == nil {
 			return engine.ErrNotLive

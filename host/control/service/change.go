@@ -21,6 +21,7 @@ import (
 	"github.com/wasmjob/wasmjob/host/control/cluster"
 	"github.com/wasmjob/wasmjob/host/engine"
 	"github.com/wasmjob/wasmjob/host/event"
+	"github.com/wasmjob/wasmjob/host/event/operation"
 	"github.com/wasmjob/wasmjob/host/history"
 	"github.com/wasmjob/wasmjob/internal/text/times"
 	"github.com/wasmjob/wasmjob/internal/text/words"
@@ -29,9 +30,15 @@ import (
 // Reason is what people give as the reason of a change, at most event.MaxReason bytes.
 type Reason = string
 
-// change carries out a change, and records it, whether it took effect or not; do may
-// complete the record.
-func (s *Service) change(ctx context.Context, a auth.Action, c *history.Change, do func() error) error {
+// change carries out an operation, and records it, whether it took effect or not. The catalogue says who
+// may, and what the record calls it; do may complete the record.
+func (s *Service) change(ctx context.Context, o operation.Operation, c *history.Change, do func() error) error {
+	c.What = o.String()
+	return s.changeAs(ctx, o.May(), c, do)
+}
+
+// changeAs is change for what needs another action than the operation does for the most part.
+func (s *Service) changeAs(ctx context.Context, a operation.Action, c *history.Change, do func() error) error {
 	if err := s.begin(ctx, c, auth.Require(ctx, a, c.Job)); err != nil {
 		return err
 	}
@@ -102,8 +109,8 @@ func (s *Service) logger(c *history.Change) *zap.Logger {
 // Trigger has a job fire now. The record says which items are asked for, and how the
 // parameter begins; all of its text is in the events of the fire. It returns the number of the trigger round.
 func (s *Service) Trigger(ctx context.Context, job string, args tree.TriggerArgs, why Reason) (done admin.Triggered, err error) {
-	c := &history.Change{What: "trigger", Job: job, After: args.Record(), Why: why}
-	err = s.change(ctx, auth.Operate, c, func() (err error) {
+	c := &history.Change{Job: job, After: args.Record(), Why: why}
+	err = s.change(ctx, operation.Trigger, c, func() (err error) {
 		pending := s.o.Pending()
 		for _, c := range pending.Compiling {
 			if slices.Contains(c.Jobs, job) {
@@ -135,9 +142,12 @@ type Switch struct {
 	Why   Reason
 }
 
+// operation is the row of the catalogue.
+func (w Switch) operation() operation.Operation { return operation.Switch(w.Enable) }
+
 // change is its record, and until when it lasts.
 func (w Switch) change(job string) (c *history.Change, until time.Time, err error) {
-	c = &history.Change{What: verb(w.Enable), Job: job, Why: w.Why}
+	c = &history.Change{What: w.operation().String(), Job: job, Why: w.Why}
 	if w.Until == "" {
 		return c, until, nil
 	}
@@ -168,17 +178,10 @@ func (s *Service) SetEnabled(ctx context.Context, job string, w Switch) error {
 	if job == "" {
 		return s.each(ctx, c, func(name string) error { return s.SetEnabled(ctx, name, w) })
 	}
-	return s.change(ctx, auth.Operate, c, func() error {
+	return s.change(ctx, w.operation(), c, func() error {
 		did, err := s.o.Registry.For(c.Who, c.Why).Until(until).SetServers(ctx, job, w.Enable)
 		return s.explained(ctx, job, switched(did, err))
 	})
-}
-
-func verb(enable bool) string {
-	if enable {
-		return "enable"
-	}
-	return "disable"
 }
 
 // SetServer enables or disables one server for a job; job "" is all jobs that know it.
@@ -188,7 +191,7 @@ func (s *Service) SetServer(ctx context.Context, job, server string, w Switch) e
 		return err
 	}
 	c.Host = server
-	return s.change(ctx, auth.Operate, c, func() error {
+	return s.change(ctx, w.operation(), c, func() error {
 		did, err := s.o.Registry.For(c.Who, c.Why).Until(until).SetServer(ctx, job, server, w.Enable)
 		return s.explained(ctx, job, switched(did, err))
 	})
@@ -197,7 +200,7 @@ func (s *Service) SetServer(ctx context.Context, job, server string, w Switch) e
 // each does something to all jobs, and records what each does of each. It is for who may
 // operate all: c is the record if that is refused.
 func (s *Service) each(ctx context.Context, c *history.Change, do func(job string) error) error {
-	if err := s.begin(ctx, c, auth.Require(ctx, auth.Operate, "")); err != nil {
+	if err := s.begin(ctx, c, auth.Require(ctx, operation.Operate, "")); err != nil {
 		return err
 	}
 	list, err := s.o.Registry.Jobs(ctx)
@@ -218,7 +221,7 @@ func (s *Service) SetItem(ctx context.Context, job string, item int, w Switch) e
 		return err
 	}
 	c.Item = &item
-	return s.change(ctx, auth.Operate, c, func() error {
+	return s.change(ctx, w.operation(), c, func() error {
 		did, err := s.o.Registry.For(c.Who, c.Why).Until(until).SetItem(ctx, job, item, w.Enable)
 		if did {
 			s.o.Host.Look(job) // an owner here shows it before the item is due
@@ -232,16 +235,16 @@ func (s *Service) Shutdown(ctx context.Context, job, server, instance string, wh
 	if job+server+instance == "" {
 		return &InputError{"query", "found neither a job, a server nor an instance: a shutdown of all instances of all jobs is not offered"}
 	}
-	c := &history.Change{What: "shutdown", Job: job, Host: cmp.Or(instance, server), Why: why}
-	return s.change(ctx, auth.Operate, c, func() error {
+	c := &history.Change{Job: job, Host: cmp.Or(instance, server), Why: why}
+	return s.change(ctx, operation.Shutdown, c, func() error {
 		return s.explained(ctx, job, s.o.Registry.For(c.Who, c.Why).Shutdown(ctx, job, server, instance))
 	})
 }
 
 // Start makes this host join a job again that was shut down or removed.
 func (s *Service) Start(ctx context.Context, job string, why Reason) error {
-	c := &history.Change{What: "start", Job: job, Why: why}
-	return s.change(ctx, auth.Operate, c, func() error {
+	c := &history.Change{Job: job, Why: why}
+	return s.change(ctx, operation.Start, c, func() error {
 		return s.explained(ctx, job, s.o.Host.Start(ctx, job, said(c)))
 	})
 }
@@ -257,8 +260,8 @@ func (s *Service) StartOn(ctx context.Context, server, instance string, why Reas
 	if server+instance == "" {
 		return nil, &InputError{"query", "found neither a server nor an instance"}
 	}
-	c := &history.Change{What: "start", Host: cmp.Or(instance, server), Why: why}
-	err = s.change(ctx, auth.Operate, c, func() error {
+	c := &history.Change{Host: cmp.Or(instance, server), Why: why}
+	err = s.change(ctx, operation.Start, c, func() error {
 		s.o.Cluster.Expire()
 		if err := s.o.Cluster.Refresh(ctx); err != nil {
 			return err
@@ -324,8 +327,8 @@ func (r *Restored) text() string {
 
 // Restore has all hosts join a job again that was removed or shut down on them.
 func (s *Service) Restore(ctx context.Context, job string, why Reason) (r *Restored, err error) {
-	c := &history.Change{What: "restore", Job: job, Why: why}
-	err = s.change(ctx, auth.Author, c, func() (err error) {
+	c := &history.Change{Job: job, Why: why}
+	err = s.change(ctx, operation.Restore, c, func() (err error) {
 		s.o.Cluster.Expire()
 		if err := s.o.Cluster.Refresh(ctx); err != nil {
 			return err
@@ -393,22 +396,22 @@ func (e *ConflictError) Error() string { return e.What }
 
 // Remove takes a job out of the registry; purge forgets its records too.
 func (s *Service) Remove(ctx context.Context, job string, purge bool, why Reason) error {
-	c, action := &history.Change{What: "remove", Job: job, Why: why}, auth.Author
+	c, may := &history.Change{What: operation.Remove.String(), Job: job, Why: why}, operation.Remove.May()
 	if purge {
-		c.After, action = admin.Purged, auth.Admin
+		c.After, may = admin.Purged, operation.Remove.Row().MayPurge
 	}
-	return s.change(ctx, action, c, func() error { return s.explained(ctx, job, s.o.Registry.For(c.Who, c.Why).Remove(ctx, job, purge)) })
+	return s.changeAs(ctx, may, c, func() error { return s.explained(ctx, job, s.o.Registry.For(c.Who, c.Why).Remove(ctx, job, purge)) })
 }
 
 // Kill ends runs of a job; see admin.Registry.Kill. It is recorded when all hosts are
 // asked, which may be long before the runs have ended, with the runs; not if there are none.
 func (s *Service) Kill(ctx context.Context, job string, o admin.KillOptions, why Reason, progress func(*admin.Kills)) (kills *admin.Kills, err error) {
-	c := &history.Change{What: "kill", Job: job, Host: o.Server, After: o.Run, Why: why}
+	c := &history.Change{What: operation.Kill.String(), Job: job, Host: o.Server, After: o.Run, Why: why}
 	o.By = auth.From(ctx).String()
 	if o.Item >= 0 {
 		c.Item = &o.Item
 	}
-	if err := s.begin(ctx, c, auth.Require(ctx, auth.Operate, job)); err != nil {
+	if err := s.begin(ctx, c, auth.Require(ctx, operation.Kill.May(), job)); err != nil {
 		return nil, err
 	}
 	asked := false
@@ -454,11 +457,11 @@ func endings(ctx context.Context, s *Service, k *admin.Kills) {
 
 // Release lets items run again that were held back: one, or with -1 all.
 func (s *Service) Release(ctx context.Context, job string, item int, why Reason) (items tree.Items, err error) {
-	c := &history.Change{What: "release", Job: job, Why: why}
+	c := &history.Change{Job: job, Why: why}
 	if item >= 0 {
 		c.Item = &item
 	}
-	err = s.change(ctx, auth.Operate, c, func() (err error) {
+	err = s.change(ctx, operation.Release, c, func() (err error) {
 		if items, err = s.o.Registry.Release(ctx, job, item); err == nil {
 			s.o.Host.Look(job) // an owner here reports the release
 		}
@@ -469,7 +472,7 @@ func (s *Service) Release(ctx context.Context, job string, item int, why Reason)
 
 // Kept is what items keep from run to run: one, or with -1 all.
 func (s *Service) Kept(ctx context.Context, job string, item int) ([]admin.Kept, error) {
-	if err := auth.Require(ctx, auth.View, job); err != nil {
+	if err := auth.Require(ctx, operation.View, job); err != nil {
 		return nil, err
 	}
 	kept, err := s.o.Registry.Kept(ctx, job, item)
@@ -478,11 +481,11 @@ func (s *Service) Kept(ctx context.Context, job string, item int) ([]admin.Kept,
 
 // ChangeKept changes what an item keeps; see admin.Registry.ChangeKept.
 func (s *Service) ChangeKept(ctx context.Context, job string, item int, change admin.KeptChange, why Reason) (kept *admin.Kept, err error) {
-	c := &history.Change{What: "change what is kept", Job: job, After: change.String(), Why: why}
+	c := &history.Change{Job: job, After: change.String(), Why: why}
 	if item >= 0 {
 		c.Item = &item
 	}
-	err = s.change(ctx, auth.Author, c, func() (err error) {
+	err = s.change(ctx, operation.ChangeKept, c, func() (err error) {
 		kept, err = s.o.Registry.ChangeKept(ctx, job, item, change)
 		return s.explained(ctx, job, err)
 	})
@@ -492,7 +495,7 @@ func (s *Service) ChangeKept(ctx context.Context, job string, item int, change a
 // Config is the configuration of a job in the registry. It is read now. Histories say who edited
 // what differs from the definition file.
 func (s *Service) Config(ctx context.Context, job string) (*admin.JobConfig, error) {
-	if err := auth.Require(ctx, auth.View, job); err != nil {
+	if err := auth.Require(ctx, operation.View, job); err != nil {
 		return nil, err
 	}
 	c, err := s.o.Registry.Config(ctx, job)
@@ -522,7 +525,7 @@ func whoEdited(ctx context.Context, s *Service, c *admin.JobConfig) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, reading)
 	defer cancel()
-	edits := history.Filter{Jobs: []string{cluster.Literal(c.Job)}, What: []string{"edit"}, Limit: history.MaxLimit}
+	edits := history.Filter{Jobs: []string{cluster.Literal(c.Job)}, What: []string{operation.Edit.String()}, Limit: history.MaxLimit}
 	changes, err := filled(ctx, edits, s.Changes)
 	if err != nil { // the configuration is known all the same
 		changes.Silent = append(changes.Silent, err.Error())
@@ -560,14 +563,14 @@ func (s *Service) EditConfig(ctx context.Context, job string, e admin.Edit, why 
 		return s.explained(ctx, job, err)
 	}
 	if e.Preview {
-		if err := auth.Require(ctx, auth.Author, job); err != nil {
+		if err := auth.Require(ctx, operation.Edit.May(), job); err != nil {
 			return nil, err
 		}
 		err := do()
 		return edited, err
 	}
 	c := &history.Change{What: admin.EditOf(e.Settings), Job: job, Why: why}
-	if err := s.begin(ctx, c, auth.Require(ctx, auth.Author, job)); err != nil {
+	if err := s.begin(ctx, c, auth.Require(ctx, operation.Edit.May(), job)); err != nil {
 		return nil, err
 	}
 	if err = do(); err == nil {

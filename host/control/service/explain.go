@@ -14,6 +14,7 @@ import (
 	"github.com/wasmjob/wasmjob/host/control/cluster"
 	"github.com/wasmjob/wasmjob/host/engine"
 	"github.com/wasmjob/wasmjob/host/event"
+	"github.com/wasmjob/wasmjob/host/event/operation"
 	"github.com/wasmjob/wasmjob/host/explain"
 	"github.com/wasmjob/wasmjob/host/history"
 )
@@ -31,7 +32,7 @@ const (
 // Explain says in sentences what became of a fire of a job, and why, from the histories
 // of all hosts. Who may see the job also learns what became of the hosts that had it.
 func (s *Service) Explain(ctx context.Context, q explain.Question) (*explain.Answer, error) {
-	if err := auth.Require(ctx, auth.View, q.Job); err != nil {
+	if err := auth.Require(ctx, operation.View, q.Job); err != nil {
 		return nil, err
 	}
 	leave, err := s.explanations.Take(ctx)
@@ -47,7 +48,7 @@ func (s *Service) Explain(ctx context.Context, q explain.Question) (*explain.Ans
 		return nil, err
 	}
 	w.facts.Now = time.Now()
-	if !auth.From(ctx).All(auth.View) {
+	if !auth.From(ctx).All(operation.View) {
 		w.facts.Events = withoutOthers(w.facts.Events, q.Job)
 	}
 	knows := slices.ContainsFunc(w.facts.Events, func(e event.Event) bool { return e.Kind == event.JobConfigured })
@@ -122,10 +123,10 @@ func (s *Service) ExplainEnded(ctx context.Context, q explain.Question, wait tim
 func wantedOf(j *cluster.Job, items []cluster.Item) (list []history.Change) {
 	for i := range items {
 		if said := items[i].Said; items[i].Disabled && said != nil && said.By != "" {
-			list = append(list, history.Change{Time: said.Since, Who: said.By, What: "disable", Job: j.Name, Item: &items[i].ItemStatus.Item, Why: said.Why, After: admin.UntilText(said.Until)})
+			list = append(list, history.Change{Time: said.Since, Who: said.By, What: operation.Disable.String(), Job: j.Name, Item: &items[i].ItemStatus.Item, Why: said.Why, After: admin.UntilText(said.Until)})
 		}
 	}
-	what := map[engine.JobState]string{engine.JobDisabled: "disable", engine.JobStopped: "shutdown", engine.JobRemoved: "remove"}[j.State]
+	what := map[engine.JobState]string{engine.JobDisabled: operation.Disable.String(), engine.JobStopped: operation.Shutdown.String(), engine.JobRemoved: operation.Remove.String()}[j.State]
 	if p := j.Paused; p != nil && what != "" {
 		list = append(list, history.Change{Time: p.At, Who: p.By, What: what, Job: j.Name, Why: p.Why, After: admin.UntilText(p.Until)})
 	}

@@ -20,6 +20,7 @@ import (
 	"github.com/wasmjob/wasmjob/host/control/report"
 	"github.com/wasmjob/wasmjob/host/engine"
 	"github.com/wasmjob/wasmjob/host/event"
+	"github.com/wasmjob/wasmjob/host/event/operation"
 	"github.com/wasmjob/wasmjob/host/history"
 )
 
@@ -102,7 +103,7 @@ func foundIn[T any](ctx context.Context, f history.Filter, find func(context.Con
 		}
 	}
 	who := auth.From(ctx)
-	if who.All(auth.View) {
+	if who.All(operation.View) {
 		return find(ctx, f, nil)
 	}
 	if err := f.Check(); err != nil {
@@ -113,7 +114,7 @@ func foundIn[T any](ctx context.Context, f history.Filter, find func(context.Con
 	may := make(map[string]bool)
 	return find(ctx, f, func(job string) bool {
 		if _, known := may[job]; !known {
-			may[job] = who.May(auth.View, job) && (len(asked) == 0 || matchesAny(asked, job))
+			may[job] = who.May(operation.View, job) && (len(asked) == 0 || matchesAny(asked, job))
 		}
 		return may[job]
 	})
@@ -127,14 +128,14 @@ func narrowed(who auth.Principal, asked []string) []string {
 	if len(asked) > 0 && !slices.ContainsFunc(asked, isPattern) {
 		asked = slices.DeleteFunc(slices.Clone(asked), func(p string) bool {
 			name, _ := only(p)
-			return !who.May(auth.View, name)
+			return !who.May(operation.View, name)
 		})
 		if len(asked) == 0 {
 			return []string{auth.NoJob}
 		}
 		return asked
 	}
-	patterns := who.Patterns(auth.View)
+	patterns := who.Patterns(operation.View)
 	if matchesAny(patterns, "") || len(strings.Join(patterns, " ")) > longestPatterns {
 		return nil // some, such as **, match what is no job's as well
 	}
@@ -237,12 +238,12 @@ func (s *Service) Lines(ctx context.Context, f history.Filter) (cluster.Found[hi
 func (s *Service) MayFollow(ctx context.Context, job, run string) error {
 	of, _, _ := strings.Cut(run, "/")
 	if job != "" {
-		if err := auth.Require(ctx, auth.View, job); err != nil {
+		if err := auth.Require(ctx, operation.View, job); err != nil {
 			return err
 		}
 	}
 	if run != "" {
-		return auth.Require(ctx, auth.View, of)
+		return auth.Require(ctx, operation.View, of)
 	}
 	return nil
 }
@@ -277,7 +278,7 @@ type RunDetail struct {
 // Run is one run by its id.
 func (s *Service) Run(ctx context.Context, id string) (*RunDetail, error) {
 	job, _, _ := strings.Cut(id, "/")
-	if err := auth.Require(ctx, auth.View, job); err != nil {
+	if err := auth.Require(ctx, operation.View, job); err != nil {
 		return nil, err
 	}
 	f := history.Filter{Jobs: []string{cluster.Literal(job)}, Run: id, Limit: 1}

@@ -10,6 +10,7 @@ import (
 	"github.com/wasmjob/wasmjob/host/auth"
 	"github.com/wasmjob/wasmjob/host/control/cluster"
 	"github.com/wasmjob/wasmjob/host/engine"
+	"github.com/wasmjob/wasmjob/host/event/operation"
 	"github.com/wasmjob/wasmjob/internal/text/words"
 )
 
@@ -61,7 +62,7 @@ type RestartJob struct {
 // Restart says what a restart of a host would do, by its name, its id or its server's address; "" is the host that answers. It
 // needs to see all jobs.
 func (s *Service) Restart(ctx context.Context, host string) (*Restart, error) {
-	if err := auth.Require(ctx, auth.View, ""); err != nil {
+	if err := auth.Require(ctx, operation.View, ""); err != nil {
 		return nil, err
 	}
 	if err := s.o.Cluster.Refresh(ctx); err != nil {

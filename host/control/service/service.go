@@ -24,6 +24,7 @@ import (
 	"github.com/wasmjob/wasmjob/host/control/report"
 	"github.com/wasmjob/wasmjob/host/engine"
 	"github.com/wasmjob/wasmjob/host/event"
+	"github.com/wasmjob/wasmjob/host/event/operation"
 	"github.com/wasmjob/wasmjob/host/history"
 	"github.com/wasmjob/wasmjob/internal/text/words"
 )
@@ -121,7 +122,7 @@ func (e *InputError) Error() string { return e.Where + ": " + e.Problem }
 // known is an error if it is not known who asks.
 func known(ctx context.Context) error {
 	if auth.From(ctx).Method == "" {
-		return auth.Require(ctx, auth.View, "")
+		return auth.Require(ctx, operation.View, "")
 	}
 	return nil
 }
@@ -129,7 +130,7 @@ func known(ctx context.Context) error {
 // seen reports whether the principal may see a job.
 func seen(ctx context.Context, job string) bool {
 	p := auth.From(ctx)
-	return p.Method != "" && p.May(auth.View, job)
+	return p.Method != "" && p.May(operation.View, job)
 }
 
 // JobFilter says which jobs are wanted, and in which order.
@@ -313,7 +314,7 @@ type JobDetail struct {
 	// Chain are the jobs that it comes after, and those that come after it, with itself, from the first on; it is
 	// missing if there are none.
 	Chain  []Link   `json:"chain,omitempty"`
-	Silent   []string    `json:"silent,omitempty"`
+	Silent []string `json:"silent,omitempty"`
 }
 
 // upcoming is how many instants a job's detail has.
@@ -321,7 +322,7 @@ const upcoming = 10
 
 // Job is one job.
 func (s *Service) Job(ctx context.Context, name string) (*JobDetail, error) {
-	if err := auth.Require(ctx, auth.View, name); err != nil {
+	if err := auth.Require(ctx, operation.View, name); err != nil {
 		return nil, err
 	}
 	if err := s.o.Cluster.Refresh(ctx); err != nil {
@@ -428,7 +429,7 @@ func (s *Service) RegistryJobs(ctx context.Context) ([]admin.Brief, error) {
 
 // Shards is a job, item by item, as the registry has it. It is read now.
 func (s *Service) Shards(ctx context.Context, job string) (*admin.Shards, error) {
-	if err := auth.Require(ctx, auth.View, job); err != nil {
+	if err := auth.Require(ctx, operation.View, job); err != nil {
 		return nil, err
 	}
 	shards, err := s.o.Registry.Shards(ctx, job)

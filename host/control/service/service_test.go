@@ -17,6 +17,7 @@ import (
 	"github.com/wasmjob/wasmjob/host/control/service/servicetest"
 	"github.com/wasmjob/wasmjob/host/engine"
 	"github.com/wasmjob/wasmjob/host/event"
+	"github.com/wasmjob/wasmjob/host/event/operation"
 	"github.com/wasmjob/wasmjob/host/explain"
 	"github.com/wasmjob/wasmjob/host/history"
 )
@@ -49,7 +50,7 @@ func TestHosts_roles(t *testing.T) {
 			t.Fatalf("%d hosts, %v", len(hosts), err)
 		}
 		one := hosts[0]
-		runs := auth.From(ctx).May(auth.View, "b")
+		runs := auth.From(ctx).May(operation.View, "b")
 		if one.Jobs != want.jobs || one.Items != want.items || one.Stopped != want.stopped || (one.Running > 0) != runs {
 			t.Errorf("%s: %d jobs, %d items, %d stopped, %d run; want %+v", pattern, one.Jobs, one.Items, one.Stopped, one.Running, want)
 		}

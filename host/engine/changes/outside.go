@@ -12,6 +12,7 @@ import (
 	"github.com/wasmjob/wasmjob/coordination/step"
 	"github.com/wasmjob/wasmjob/coordination/tree"
 	"github.com/wasmjob/wasmjob/host/event"
+	"github.com/wasmjob/wasmjob/host/event/operation"
 )
 
 // Outside is what a host has seen in one membership of those nodes of a job that operators change: its own and
@@ -63,7 +64,7 @@ func (o *Outside) See(s registry.Snapshot, l tree.Layout, self tree.JobInstance)
 	}
 	if config, watched := s[registry.Data(l.Config())]; watched {
 		if o.config.Exists && !config.Exists {
-			o.add(changelog.Deleted(o.config.Czxid), changelog.Record{What: "remove"})
+			o.add(changelog.Deleted(o.config.Czxid), changelog.Record{What: operation.Remove.String()})
 		}
 		o.config = config
 	}
@@ -75,7 +76,7 @@ func (o *Outside) See(s registry.Snapshot, l tree.Layout, self tree.JobInstance)
 
 // Stopped notes that this host has stopped because its instance was removed.
 func (o *Outside) Stopped() {
-	o.add(changelog.Stopped(o.self), changelog.Record{What: "shutdown", Host: o.self})
+	o.add(changelog.Stopped(o.self), changelog.Record{What: operation.Shutdown.String(), Host: o.self})
 }
 
 // seeServer notes a server. A node that came or was blank was written by who joined.
@@ -84,7 +85,7 @@ func (o *Outside) seeServer(ip string, n registry.Node) {
 	o.servers[ip] = n
 	was, is := tree.IsEnabled(before.Data), tree.IsEnabled(n.Data)
 	if n.Exists && was != is && len(before.Data) > 0 {
-		o.add(changelog.Wrote(n.Mzxid), changelog.Record{What: verb(is), Host: ip, Before: state(was), After: state(is)})
+		o.add(changelog.Wrote(n.Mzxid), changelog.Record{What: operation.Switch(is).String(), Host: ip, Before: state(was), After: state(is)})
 	}
 }
 
@@ -132,7 +133,7 @@ func (o *Outside) Again() time.Time { return o.again }
 func (o *Outside) record(ctx context.Context, r registry.Center, l tree.Layout, trigger, round int64) error {
 	if o.waits && o.trigger == trigger && round != 0 {
 		o.waits = false
-		change := changelog.Record{What: "trigger", Trigger: round}
+		change := changelog.Record{What: operation.Trigger.String(), Trigger: round}
 		if round == trigger { // of this instance alone
 			change.Host = o.self
 		}
@@ -190,7 +191,7 @@ func (o *Outside) readItems(ctx context.Context, r registry.Center, l tree.Layou
 }
 
 func itemRecord(item int, enabled bool) changelog.Record {
-	return changelog.Record{What: verb(enabled), Item: &item, Before: state(!enabled), After: state(enabled)}
+	return changelog.Record{What: operation.Switch(enabled).String(), Item: &item, Before: state(!enabled), After: state(enabled)}
 }
 
 // state is what a record says of a server or an item.
@@ -199,12 +200,4 @@ func state(enabled bool) string {
 		return tree.Enabled
 	}
 	return tree.Disabled
-}
-
-// verb is what a record calls the change to that.
-func verb(enabled bool) string {
-	if enabled {
-		return "enable"
-	}
-	return "disable"
 }
