@@ -33,7 +33,7 @@ var (
 // pages are all that users and operators read.
 func pages(t *testing.T) []page {
 	t.Helper()
-	names := []string{"README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "RATIONALE.md", "CHANGELOG.md"}
+	names := []string{"README.md", "README.zh.md", "SECURITY.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "RATIONALE.md", "CHANGELOG.md"}
 	for _, pattern := range []string{"docs/*.md", "deploy/*.md"} {
 		more, err := filepath.Glob(pattern)
 		if err != nil || len(more) == 0 {
