@@ -71,8 +71,11 @@ type page struct {
 	sections             []section
 }
 
-// section is what stands below a heading, for the search.
-type section struct{ heading, anchor, text string }
+// section is what stands below a heading, for the search; found has its heading and its text in small letters.
+type section struct {
+	heading, anchor, text string
+	foundHeading, found   string
+}
 
 var (
 	shelfLine = regexp.MustCompile(`(?m)^## (.+)$|\]\(([a-z0-9-]+)\.md\)`)
@@ -125,6 +128,7 @@ func (s *Site) page(markdown goldmark.Markdown, name string, data []byte) (*page
 	var words strings.Builder
 	end := func() {
 		if current.text = strings.Join(strings.Fields(words.String()), " "); current.heading+current.text != "" {
+			current.foundHeading, current.found = strings.ToLower(p.Title+" "+current.heading), strings.ToLower(current.text)
 			p.sections = append(p.sections, current)
 		}
 		words.Reset()
@@ -246,10 +250,9 @@ func (l *library) search(query string) (list []Found) {
 	}
 	for _, p := range l.pages {
 		for _, s := range p.sections {
-			heading, body := strings.ToLower(p.Title+" "+s.heading), strings.ToLower(s.text)
 			rank, first := 0, -1
 			for _, w := range words {
-				inHeading, at := strings.Contains(heading, w), strings.Index(body, w)
+				inHeading, at := strings.Contains(s.foundHeading, w), strings.Index(s.found, w)
 				if !inHeading && at < 0 {
 					rank = -1
 					break
