@@ -59,6 +59,10 @@ install: build ## install the program, bin/wasmjob, below PREFIX (/usr/local)
 # The module with what makes a release: the product requires none of it.
 RELEASER := tools/release
 
+.PHONY: docs
+docs: ## write the documents as a static site into out/docs, with what hosts serve at /docs
+	$(GO) run ./cmd/host docs out/docs
+
 .PHONY: release
 release: ## make the files of a release in bin/release: archives, packages, checksums; RELEASE=v0.2.0, TARGETS=linux/amd64,…
 	CGO_ENABLED=0 $(GO) run -C $(RELEASER) -trimpath . -version $(RELEASE) -out $(CURDIR)/bin/release $(if $(TARGETS),-targets $(TARGETS))

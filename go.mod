@@ -30,6 +30,7 @@ require (
 	github.com/tetratelabs/wazero v1.12.0
 	github.com/wasmjob/wasmjob/abi v0.2.0
 	github.com/wasmjob/wasmjob/sdk v0.2.0
+	github.com/yuin/goldmark v1.8.7
 	go.etcd.io/bbolt v1.5.0
 	go.opentelemetry.io/proto/slim/otlp v1.11.1
 	go.uber.org/goleak v1.3.0

@@ -69,10 +69,11 @@ var wings = []wing{
 	{name: "host/observe", may: append(slices.Clone(protocol), "host/config", "host/event", "host/sandbox", "host/engine"), why: "metrics and traces are made of what a host reports; no fire waits for them"},
 	{name: "host/alert", may: append(slices.Clone(protocol), "host/schedule", "host/config", "host/event"), testsMay: []string{"host/engine"}, why: "what is wrong follows from events and the clock; the engine does not know that somebody judges"},
 	{name: "host/auth", may: append(slices.Clone(protocol), "host/config", "host/event", "host/history"), why: "who may do what is asked before it is known how it is done: it has the catalogue of operations, and of the history the record of a change"},
-	{name: "host/control", may: append(slices.Clone(below), "host/alert", "host/auth"), testsMay: []string{"host/observe"}, why: "the operations, and their doors: API, console, client. It knows neither the command line nor how a host is put together"},
+	{name: "docs", why: "the documents, embedded; they know no code"},
+	{name: "host/control", may: append(slices.Clone(below), "host/alert", "host/auth", "docs"), testsMay: []string{"host/observe"}, why: "the operations, and their doors: API, console, client. It knows neither the command line nor how a host is put together"},
 	{name: "host/cli", may: append(slices.Clone(below), "host/alert", "host/auth", "host/control"), why: "commands reach a host by its API, or the registry by what package main gives them"},
 	{name: "deploy", why: "files of services, which init writes; it knows nothing of ours"},
-	{name: "host/node", may: append(slices.Clone(below), "strategy", "deploy", "host/observe", "host/alert", "host/auth", "host/control", "host/cli"),
+	{name: "host/node", may: append(slices.Clone(below), "strategy", "deploy", "docs", "host/observe", "host/alert", "host/auth", "host/control", "host/cli"),
 		testsMay: []string{"sdk"}, why: "puts a host together, reads its settings, and proves that its process lives; only it knows all wings"},
 
 	{name: "test", may: append(slices.Clone(below), "strategy", "host/observe", "host/alert", "host/auth", "host/control", "host/cli", "host/node"), testsMay: []string{"sdk"}, why: "nothing of the product imports it"},
@@ -112,6 +113,7 @@ var homes = map[string]home{
 	"github.com/spf13/pflag":                   {in: []string{"cmd/chaos", "host/cli/command", "host/cli/jobs", "host/node/program"}, why: "the flags of the same commands"},
 	"github.com/teambition/rrule-go":           {in: []string{"host/config/calendar"}},
 	"github.com/tetratelabs/wazero":            {in: []string{"host/sandbox/capability/dir", "host/sandbox/plugin"}, tests: []string{"host/sandbox/capability/offer", "host/sandbox/wasm", "test/hostile", "sdk/sdktest"}, why: "plugin runs guests; dir has its flags of files, which come with the calls of WASI"},
+	"github.com/yuin/goldmark":                 {in: []string{"host/control/pages"}},
 	"go.etcd.io/bbolt":                         {in: []string{"coordination/registry/embedded"}},
 	"go.opentelemetry.io/proto/slim/otlp":      {in: []string{"host/observe/trace", "host/observe/metrics", "test/collector"}, why: "host/observe/trace writes what test/collector reads, and host/observe/metrics since when a counter counts"},
 	"go.uber.org/goleak":                       {tests: []string{"*"}},
@@ -330,7 +332,7 @@ func TestPages(t *testing.T) {
 	for _, p := range list(t, nil, "./...", "./abi/...", "./sdk/...") {
 		name := folder(p.ImportPath)
 		i := wingOf(name)
-		if i < 0 || strings.Contains(name, "testdata") || strings.HasPrefix(name, "plugins/") || strings.HasPrefix(name, "cmd/") || name == "deploy" {
+		if i < 0 || strings.Contains(name, "testdata") || strings.HasPrefix(name, "plugins/") || strings.HasPrefix(name, "cmd/") || name == "deploy" || name == "docs" {
 			continue
 		}
 		page := wings[i].name

@@ -12,11 +12,14 @@ const SchemaName = "job"
 
 // Schema returns the JSON Schema of one job of a definition file, for editors. What
 // it refuses, a host refuses; a host looks closer, at cron expressions for example.
-func Schema() []byte {
+func Schema() []byte { return schema.Document(SchemaName, "wasmjob job definition", Fields()) }
+
+// Fields are the fields of a definition, for schemas. None must be there: a folder's defaults may have it.
+func Fields() schema.Object {
 	var root schema.Object
 	groups := make(map[string]schema.Object)
 	for _, s := range settings {
-		f := schema.Field{Name: s.Name, Help: plain(s.Help) + ". Default: " + plain(s.Default), Required: s.Required, Is: s.shape()}
+		f := schema.Field{Name: s.Name, Help: plain(s.Help) + ". Default: " + plain(s.Default), Is: s.shape()}
 		if group, field, nested := strings.Cut(s.Name, "."); nested {
 			f.Name = field
 			groups[group] = append(groups[group], f)
@@ -29,7 +32,7 @@ func Schema() []byte {
 			root[i].Is = group.Shape()
 		}
 	}
-	return schema.Document(SchemaName, "wasmjob job definition", root)
+	return root
 }
 
 // markdownLink is replaced by its text, for editors show none.

@@ -7,7 +7,7 @@ type Open string
 const (
 	// OpenAuto is OpenAll on an address of this machine, else OpenHealth.
 	OpenAuto Open = "auto"
-	// OpenAll is /healthz, /readyz and /metrics, OpenHealth the first two.
+	// OpenAll is /healthz, /readyz, the documents (/docs, /schemas) and /metrics, OpenHealth all but the last.
 	OpenAll    Open = "all"
 	OpenHealth Open = "health"
 	OpenNone   Open = "none"

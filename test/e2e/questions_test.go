@@ -18,10 +18,9 @@ func TestEightQuestions(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, section, _ := strings.Cut(string(page), "## Eight questions\n")
-	section, _, _ = strings.Cut(section, "\n## ")
+	section := string(page)
 	answers := regexp.MustCompile("(?s)```\n\\$ wasmjob ([^\n]*)\n(.*?)```").FindAllStringSubmatch(section, -1)
-	questions := regexp.MustCompile(`(?m)^### (.*)$`).FindAllStringSubmatch(section, -1)
+	questions := regexp.MustCompile(`(?m)^## (.*)$`).FindAllStringSubmatch(section, -1)
 	rows := regexp.MustCompile("(?m)^\\| \\[(.*)\\]\\(#\\S+\\) \\| `wasmjob (.*)` \\| `(.*)` \\|$").FindAllStringSubmatch(section, -1)
 	if len(answers) != 8 || len(questions) != 8 || len(rows) != 8 {
 		t.Fatalf("the page answers %d of %d questions, and has %d in its table", len(answers), len(questions), len(rows))

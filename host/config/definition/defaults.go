@@ -10,6 +10,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
+	"github.com/wasmjob/wasmjob/internal/schema"
 )
 
 // DefaultsFile is the name of a folder's file of defaults.
@@ -51,6 +52,15 @@ func ParseShared(file string, data []byte) (*Shared, error) {
 		return shared.nodes[a].Line - shared.nodes[b].Line
 	})
 	return shared, nil
+}
+
+// SharedSchemaName is the name of the schema of a file of defaults; docs/defaults.schema.json is it.
+const SharedSchemaName = "defaults"
+
+// SharedSchema is the JSON Schema of a file of defaults, for editors: of what [ParseShared] reads.
+func SharedSchema() []byte {
+	fields := slices.DeleteFunc(jobconfig.Fields(), func(f schema.Field) bool { return own(f.Name) != "" })
+	return schema.Document(SharedSchemaName, "wasmjob: what the definitions of a folder leave out", fields)
 }
 
 // own says why a field cannot have a default.

@@ -7,11 +7,13 @@ import (
 	"time"
 
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
+	"github.com/wasmjob/wasmjob/test/schemas"
 )
 
 func sharedOf(t *testing.T, file, text string) *Shared {
 	t.Helper()
 	s, err := ParseShared(file, []byte(text))
+	schemas.New(t, SharedSchema()).Check(t, text, err)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -92,6 +94,7 @@ func TestSharedGivesWay(t *testing.T) {
 // the file and the line that it is from.
 func TestSharedErrors(t *testing.T) {
 	t.Parallel()
+	editor := schemas.New(t, SharedSchema())
 	for text, want := range map[string]string{
 		"jobName: a\n":                             "defaults.yaml:1:10: jobName: is each job's own: it has no default",
 		"module: a.wasm\n":                         "module: is each job's own",
@@ -105,9 +108,13 @@ func TestSharedErrors(t *testing.T) {
 		"cron: 0 0 3 * * ?\ntimeZone: Mars/Olym\n": "Mars/Olym",
 	} {
 		_, err := ParseShared("defaults.yaml", []byte(text))
+		editor.Check(t, text, err)
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, expected %s", text, err, want)
 		}
+	}
+	if editor.Refused < 5 {
+		t.Errorf("the schema refuses %d of these files: it shows little", editor.Refused)
 	}
 	_, err := ParseWithin("a.yaml", []byte("shardingTotalCount: 1\nretry: {backoff: 5m}\n"), nil, sharedOf(t, "pay/defaults.yaml", "timeout: 1m\nretry:\n  maxBackoff: 1m\n"))
 	if err == nil || !strings.Contains(err.Error(), "a.yaml:1:1: retry.maxBackoff: ") || !strings.Contains(err.Error(), "(it is from pay/defaults.yaml, line 3)") {

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/wasmjob/wasmjob/host/control/pages"
 	"github.com/wasmjob/wasmjob/internal/text/words"
 )
 
@@ -15,7 +16,7 @@ import (
 // form before it has done. The browser's script writes the zone.
 const (
 	cookieLang  = "wasmjob-lang"
-	cookieTheme = "wasmjob-theme"
+	cookieTheme = pages.ThemeCookie
 	cookieZone  = "wasmjob-zone"
 	cookieFlash = "wasmjob-flash"
 )

@@ -2,7 +2,9 @@ package console
 
 import (
 	"fmt"
+	"html/template"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -54,6 +56,14 @@ func (r *reader) Size64(n int) string { return words.Size(int64(n)) }
 
 // Line is text of guests and hosts without what a browser might take for something else.
 func (r *reader) Line(text string) string { return words.Printable(text) }
+
+// pageInText is a page that a message names, as in "docs/grants.md".
+var pageInText = regexp.MustCompile(`\bdocs/([a-z0-9-]+)\.md\b`)
+
+// Linked is [reader.Line] with links to the pages that the text names.
+func (r *reader) Linked(text string) template.HTML {
+	return template.HTML(pageInText.ReplaceAllString(template.HTMLEscapeString(r.Line(text)), `<a href="/docs/$1">docs/$1.md</a>`)) // escaped before
+}
 
 // First is the first line of a text.
 func (r *reader) First(text string) string { return words.Printable(words.FirstLine(text)) }

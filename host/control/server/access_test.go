@@ -72,9 +72,14 @@ func TestOpen(t *testing.T) {
 	t.Parallel()
 	metrics := http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})
 	for open, want := range map[auth.Open][2]int{"": {200, 200}, auth.OpenAuto: {200, 200}, auth.OpenAll: {200, 200}, auth.OpenHealth: {200, 401}, auth.OpenNone: {401, 401}} {
-		s := start(t, Options{Metrics: metrics, Access: Access{Open: open}})
+		s := start(t, Options{Metrics: metrics, Documents: metrics, Access: Access{Open: open}})
 		health, _ := ask(t, s, "GET", "/readyz", nil)
 		code, _ := ask(t, s, "GET", "/metrics", nil)
+		for _, path := range []string{"/docs", "/docs/kill", "/schemas/job.json"} {
+			if documents, _ := ask(t, s, "GET", path, nil); documents != want[0] {
+				t.Errorf("%q: %s: %d, want %d", open, path, documents, want[0])
+			}
+		}
 		if health != want[0] || code != want[1] {
 			t.Errorf("%q: %d and %d, want %v", open, health, code, want)
 		}

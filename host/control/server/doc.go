@@ -5,6 +5,7 @@
 // # Endpoints
 //
 //	GET /healthz     200 while the process serves
+//	GET /docs        the documents of this version, and /schemas those for editors
 //	GET /readyz      200 when the host is live, the plugins directory taken in and all its jobs joined, else 503
 //	GET /metrics     Prometheus text
 //	/v1/…            the API, package host/control/api
@@ -22,7 +23,8 @@
 // has every role: it is made at every start, unless the operator keeps one in a file, and
 // lies in a file that only its owner can read. The other endpoints are open on a loopback
 // address and on a socket; on any other address /metrics wants a token too, and /healthz
-// and /readyz, which answer only yes or no, stay open for probes. Access.Open changes that.
+// and /readyz, which answer only yes or no, stay open for probes, as do the documents, which
+// are the same on every host. Access.Open changes that.
 //
 // On a loopback address the Host header must be a name of this machine or an IP address, so
 // that no web page can reach the server by pointing its own name at it.

@@ -45,6 +45,8 @@ type Options struct {
 	// PeerPath: it asks for their signatures by itself. Pages answers everything else, and
 	// asks by itself who wants to know; nil: nothing does.
 	Metrics, API, Peers, Pages http.Handler
+	// Documents answers what lies below /docs and /schemas; nil: nothing does. It holds no secret.
+	Documents http.Handler
 	// Access is who may ask.
 	Access Access
 	// Wait is called before each request: it lets what is more urgent go first. nil: nothing is.
@@ -180,6 +182,13 @@ func (s *Server) handler(compressed func(http.Handler) http.HandlerFunc) http.Ha
 	})))
 	if s.opts.Metrics != nil {
 		mux.Handle("GET /metrics", s.open(auth.OpenAll, s.opts.Metrics))
+	}
+	if s.opts.Documents != nil {
+		// Who cannot sign in needs them most.
+		documents := s.open(auth.OpenHealth, compressed(s.opts.Documents))
+		for _, path := range []string{"GET /docs", "GET /docs/", "GET /schemas/"} {
+			mux.Handle(path, documents)
+		}
 	}
 	if s.opts.Access.Login != nil {
 		for _, path := range LoginPaths() {

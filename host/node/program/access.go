@@ -56,7 +56,7 @@ func accessSettings(d defaults) []setting {
 		text("adminClientCa", "FILE", "authorities whose certificates clients may show in place of a token; the users file says whose they are", func(c *Config) *string { return &c.Access.TLS.ClientCA }),
 		{
 			key: "adminOpen", arg: "WHAT", standard: string(auth.OpenAuto), is: schema.Words(auth.Opens()...),
-			help: "what is answered without a token: all (/healthz, /readyz and /metrics), health (without /metrics), none, or auto: all on an address of this machine, else health",
+			help: "what is answered without a token: all (/healthz, /readyz, /docs, /schemas and /metrics), health (without /metrics), none, or auto: all on an address of this machine, else health",
 			set: func(c *Config, s string) error {
 				if !slices.Contains(auth.Opens(), s) {
 					return fmt.Errorf("%q is not known; want %s%s", words.Clip(s), strings.Join(auth.Opens(), ", "), words.Suggest(s, auth.Opens()))
@@ -105,16 +105,16 @@ func (s *system) consoleURL() string {
 	return scheme + "://" + a.Reachable().Name
 }
 
-// pages are the console: what it shows to whom, how people sign in, and what it says to
+// consolePages are the console: what it shows to whom, how people sign in, and what it says to
 // those who may not. Without a console all are nil.
-type pages struct {
+type consolePages struct {
 	http.Handler
 	login   func(w http.ResponseWriter, r *http.Request, p login.Page)
 	refused func(w http.ResponseWriter, r *http.Request, p *auth.Problem)
 }
 
 // guarded lets to the pages who is signed in, and others to what a login page is made of.
-func (s *system) guarded(p pages) http.Handler {
+func (s *system) guarded(p consolePages) http.Handler {
 	if p.Handler == nil {
 		return nil
 	}

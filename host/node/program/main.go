@@ -197,7 +197,7 @@ one in ZooKeeper (--zk), with ElasticJob 3.x if you like.`,
 			root.AddCommand(c)
 		}
 	}
-	add(groupHost, demoCommand(p), initCommand(p), runCommand(p), grantsCommand(p), versionCommand(p))
+	add(groupHost, demoCommand(p), initCommand(p), runCommand(p), grantsCommand(p), docsCommand(p), versionCommand(p))
 	add(groupAccess, accessCommands(p)...)
 	add(groupAuthor, invokeCommand(p), inspectCommand(p), validateCommand(p), nextCommand(p), schemaCommand(p),
 		signCommand(p), verifySignatureCommand(p))

@@ -3,4 +3,4 @@
 package program
 
 // pages are none: this program was built without a console.
-func (s *system) pages() (pages, error) { return pages{}, nil }
+func (s *system) pages() (consolePages, error) { return consolePages{}, nil }

@@ -9,6 +9,7 @@ import (
 	"github.com/wasmjob/wasmjob/host/auth/users"
 	"github.com/wasmjob/wasmjob/host/config/calendar"
 	"github.com/wasmjob/wasmjob/host/config/ceiling"
+	"github.com/wasmjob/wasmjob/host/config/definition"
 	"github.com/wasmjob/wasmjob/host/config/grants"
 	"github.com/wasmjob/wasmjob/internal/schema"
 )
@@ -20,7 +21,7 @@ const hostSchema = "host"
 func schemas() map[string][]byte {
 	return map[string][]byte{
 		jobconfig.SchemaName: jobconfig.Schema(), grants.SchemaName: grants.Schema(), alert.SchemaName: alert.Schema(),
-		users.SchemaName: users.Schema(), hostSchema: schemaOfSettings(), calendar.SchemaName: calendar.Schema(),
+		users.SchemaName: users.Schema(), definition.SharedSchemaName: definition.SharedSchema(), hostSchema: schemaOfSettings(), calendar.SchemaName: calendar.Schema(),
 	}
 }
 

@@ -99,5 +99,8 @@ func kindOfPlugin(name string) string {
 	if strings.HasSuffix(name, ".calendar.yaml") {
 		return "calendar"
 	}
+	if filepath.Base(name) == "defaults.yaml" {
+		return "defaults"
+	}
 	return "job"
 }

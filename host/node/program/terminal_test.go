@@ -254,6 +254,7 @@ func hostileLines() map[string][][]string {
 		"validate": {{"DIR"}, {"DIR", "-o", "json"}, {"DIR", "-o", "yaml"}, {"DIR/" + evil}, {"DIR", "--grants", "DIR/grants"}}, "verify": {{"DIR/history/events.jsonl"}, {evil}, {"DIR/history/events.jsonl", "-o", "json"}},
 		"version":    {{}, {"-o", "json"}},
 		"demo":       {{}, {evil}},
+		"docs":       {{}, {evil, evil}},
 		"init":       {{evil}, {"DIR/evil.yaml"}},
 		"help":       {{}, {evil}},
 		"completion": {{"bash"}, {"zsh"}, {"fish"}, {"powershell"}, {evil}},

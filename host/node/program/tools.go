@@ -223,9 +223,10 @@ func schemaCommand(p *program) *cobra.Command {
 	return &cobra.Command{
 		Use:   "schema [KIND]",
 		Short: "Print the JSON Schema of a kind of file, for editors",
-		Long: `Print the JSON Schema of a kind of file: job (a definition, the default), grants,
-alerts, users, host (the settings of a host) or calendar. An editor with a YAML
-language server completes and checks the fields of a file that begins with
+		Long: `Print the JSON Schema of a kind of file: job (a definition, the default), defaults
+(of a folder's definitions), calendar, grants, alerts, users or host (the settings
+of a host). An editor with a YAML language server completes and checks the fields
+of a file that begins with
 
   ` + schema.Line("job") + `
 

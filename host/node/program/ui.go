@@ -7,10 +7,10 @@ import (
 )
 
 // pages are the console's.
-func (s *system) pages() (pages, error) {
+func (s *system) pages() (consolePages, error) {
 	c, err := console.New(console.Options{Service: s.service, Namespace: s.loaded.Namespace, Version: versionText(), Logger: s.log})
 	if err != nil {
-		return pages{}, err
+		return consolePages{}, err
 	}
-	return pages{Handler: c, login: c.Login, refused: c.Refused}, nil
+	return consolePages{Handler: c, login: c.Login, refused: c.Refused}, nil
 }

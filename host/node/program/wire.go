@@ -16,6 +16,7 @@ import (
 	"github.com/wasmjob/wasmjob/coordination/fence"
 	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/coordination/tree"
+	"github.com/wasmjob/wasmjob/docs"
 	"github.com/wasmjob/wasmjob/host/alert/keeper"
 	"github.com/wasmjob/wasmjob/host/alert/store"
 	"github.com/wasmjob/wasmjob/host/auth/guard"
@@ -29,6 +30,7 @@ import (
 	"github.com/wasmjob/wasmjob/host/control/cluster"
 	"github.com/wasmjob/wasmjob/host/control/cluster/orphans"
 	"github.com/wasmjob/wasmjob/host/control/cluster/peers"
+	"github.com/wasmjob/wasmjob/host/control/pages"
 	"github.com/wasmjob/wasmjob/host/control/report"
 	"github.com/wasmjob/wasmjob/host/control/server"
 	"github.com/wasmjob/wasmjob/host/control/service"
@@ -562,12 +564,16 @@ func (s *system) wireAdmin(context.Context) error {
 	}
 	answers := api.New(api.Options{Service: s.service, Cluster: s.cluster, Local: s.local, Tail: s.tail, Store: s.history, Verify: s.peers.Verify,
 		Report: s.reporter.Report})
-	gated, pages, err := s.wireAccess(token)
+	gated, console, err := s.wireAccess(token)
+	if err != nil {
+		return err
+	}
+	documents, err := pages.New(docs.Files())
 	if err != nil {
 		return err
 	}
 	s.admin, err = server.Listen(server.Options{
-		Access: gated, Address: *l.Admin, Token: token, Ready: s.reporter.Ready, Metrics: s.metrics.Handler(s.log), API: answers, Peers: answers.Peers(), Pages: pages, Wait: s.imminent.Wait, Logger: s.log,
+		Access: gated, Address: *l.Admin, Token: token, Ready: s.reporter.Ready, Metrics: s.metrics.Handler(s.log), API: answers, Peers: answers.Peers(), Pages: console, Documents: documents, Wait: s.imminent.Wait, Logger: s.log,
 	})
 	if err != nil {
 		return fmt.Errorf("%w (--admin ADDRESS or --admin off)", err)
