@@ -102,7 +102,7 @@ func (p *page) jobActs(j *cluster.Job) (acts []act) {
 	if j.Health == cluster.HealthPaused || j.State == engine.JobDisabled {
 		offer("resume")
 	}
-	if j.Running+j.Queued > 0 {
+	if j.Running+j.Queued+j.Listening > 0 {
 		offer("kill")
 	}
 	if j.Held > 0 {
