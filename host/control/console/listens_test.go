@@ -28,6 +28,8 @@ func TestKillListener(t *testing.T) {
 	a := s.until(jobPath("sums"), "listener "+abi.ExportAfter+" runs")
 	a.has(t, 200, "Kill runs")
 	s.post(jobPath("sums", "kill"), "back", "/", "grace", "0s")
-	s.Until("it has ended", func() bool { return !strings.Contains(s.get(jobPath("sums")).text(), "listener "+abi.ExportAfter+" runs") })
+	s.Until("it has ended", func() bool {
+		return !strings.Contains(s.get(jobPath("sums")).text(), "listener "+abi.ExportAfter+" runs")
+	})
 	s.get(jobPath("sums")).lacks(t, "Kill runs")
 }
