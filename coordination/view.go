@@ -322,7 +322,7 @@ func (v View) javaChanged() string {
 func (v View) DivisionStale() string {
 	d := v.Division
 	switch {
-	case !v.divisionNode.Exists || len(v.divisionNode.Data) == 0:
+	case v.NeverSharded():
 		return "items were never sharded"
 	case v.ConfigErr != nil, v.LeaderRefuses():
 	case d.Total != v.Config.ShardingTotalCount:
@@ -347,6 +347,9 @@ func (v View) DivisionStale() string {
 	}
 	return v.javaChanged()
 }
+
+// NeverSharded reports that no host of ours has sharded the job's items: none of them is anybody's yet.
+func (v View) NeverSharded() bool { return !v.divisionNode.Exists || len(v.divisionNode.Data) == 0 }
 
 // instancesChanged reports that the items were divided over other instances than
 // there are.

@@ -177,8 +177,8 @@ func (rn *runner) followUp(now moment) {
 			rn.begin(now, id, items, nil, false)
 		}
 	}
-	// A trigger waits until it is certain whose items are whose.
-	if !rn.member.View.Necessary && !rn.member.View.Processing && rn.knowsShare() {
+	// A trigger waits until it is certain whose items are whose, also while the job waits for its turn to be sharded.
+	if v := rn.member.View; !v.Necessary && !v.Processing && rn.knowsShare() && (v.JavaLed() || !v.NeverSharded()) {
 		rn.beginRound(now)
 	}
 }

@@ -602,6 +602,10 @@ func TestKillListener(t *testing.T) {
 				n := cl.start(1, job(definition("j", "0 0 * * * ?", 2), g))
 				time.Sleep(time.Hour + 10*time.Second)
 				at := time.Now()
+				shows := func() []engine.ListenerStatus { return n.host.Status().Jobs[0].Listeners }
+				if l := shows(); len(l) != 1 || l[0].Export != c.export || at.Sub(l[0].Since) > 10*time.Second || !l[0].Instant.Equal(at.Truncate(time.Hour)) {
+					t.Errorf("the status has the listeners %+v", l)
+				}
 				kills, err := n.operator().Kill(t.Context(), "j", admin.KillOptions{Item: -1, By: "tester", Grace: c.grace, Wait: c.grace + 5*time.Second}, nil)
 				if err != nil || kills.Open() != 0 || len(kills.Runs) != 1+c.items {
 					t.Fatalf("%+v, %v\n%s", kills, err, cl.all())
@@ -619,6 +623,9 @@ func TestKillListener(t *testing.T) {
 				time.Sleep(time.Second)
 				if left := cl.nodes(registry.Children(tree.NewLayout("test", "j").Listeners()))[0].Names; len(left) != 0 {
 					t.Errorf("%q are left in the registry", left)
+				}
+				if l := shows(); len(l) != 0 {
+					t.Errorf("the status has listeners that were ended: %+v", l)
 				}
 				// A later one is not meant.
 				time.Sleep(time.Hour + 5*time.Second)

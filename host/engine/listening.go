@@ -16,6 +16,7 @@ import (
 // listening is a listener of this host that has run for long, as it stands in the registry.
 type listening struct {
 	name string // of its node
+	id   tree.Fire
 	// noted: the node was written.
 	noted bool
 	kill  tree.Kill
@@ -52,7 +53,7 @@ func (rn *runner) noteListeners(now moment) {
 		one := k.listeners[l]
 		if one == nil {
 			k.named++
-			one = &listening{name: fmt.Sprintf("%s:%d", rn.member.Self.ID, k.named)}
+			one = &listening{name: fmt.Sprintf("%s:%d", rn.member.Self.ID, k.named), id: running[l].ID}
 			k.listeners[l] = one
 		}
 		if one.noted {
@@ -64,6 +65,19 @@ func (rn *runner) noteListeners(now moment) {
 		}
 		one.noted = true
 	}
+}
+
+// listenerStatus is what the status says of the listeners that operators can end.
+func (rn *runner) listenerStatus() (list []ListenerStatus) {
+	for l, one := range rn.killing.listeners {
+		if one.noted {
+			list = append(list, ListenerStatus{Export: l.Export, Since: l.Since, Instant: one.id.Time(), Trigger: one.id.Trigger})
+		}
+	}
+	slices.SortFunc(list, func(a, b ListenerStatus) int {
+		return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.Export, b.Export))
+	})
+	return list
 }
 
 // readListenerKills reads which listeners operators have killed.

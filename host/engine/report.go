@@ -285,6 +285,7 @@ func (j *job) status() *JobStatus {
 		}
 		s.Items = append(s.Items, i)
 	}
+	s.Listeners = j.listenerStatus()
 	return s
 }
 

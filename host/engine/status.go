@@ -169,8 +169,22 @@ type JobStatus struct {
 	ZonesDiffer   bool             `json:"zonesDiffer,omitempty"`
 	// Items are those that this host owns or runs, ascending.
 	Items []ItemStatus `json:"items"`
+	// Listeners are those that have run here for a second, or wait for a slot, the oldest first: until they end, a kill of
+	// the job ends them.
+	Listeners []ListenerStatus `json:"listeners,omitempty"`
 	// LastFire is the newest fire that ended here.
 	LastFire *FireStatus `json:"lastFire,omitempty"`
+}
+
+// ListenerStatus is a listener that runs.
+type ListenerStatus struct {
+	// Export is its name in the module.
+	Export string `json:"export"`
+	// Since is when it began, or came to wait for a slot.
+	Since time.Time `json:"since"`
+	// Instant is that of its fire, or when that was triggered; Trigger is the number of the trigger, 0 for none.
+	Instant time.Time `json:"instant"`
+	Trigger int64     `json:"trigger,omitempty"`
 }
 
 // Said is what somebody has said of a job, a server or an item: that it is not to run.

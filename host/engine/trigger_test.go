@@ -205,3 +205,53 @@ func TestTrigger_both(t *testing.T) {
 		})
 	}
 }
+
+// TestTriggerBeforeTheFirstDivision: jobs that are triggered when their first host has joined, and wait for their turn to be
+// divided, run all of their items once.
+func TestTriggerBeforeTheFirstDivision(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		c.wrap = func(_ int, l *lease) registry.Center {
+			return &slow{lease: l, call: 300 * time.Millisecond, news: 100 * time.Millisecond}
+		}
+		g := &guest{digest: "d1", run: func(context.Context, *abi.Invocation) abi.Result { return ok }}
+		var jobs []engine.Job
+		waiting := make(map[string]bool)
+		for k := range 100 { // more than may be divided at once
+			name := fmt.Sprint("new", k)
+			jobs, waiting[name] = append(jobs, job(definition(name, "0 0 * * * ?", 3), g)), true
+		}
+		n := c.start(1, jobs...)
+		early := 0
+		for len(waiting) > 0 {
+			time.Sleep(50 * time.Millisecond)
+			divided := make(map[string]bool)
+			for _, e := range c.list(event.Sharded) {
+				divided[e.Job] = true
+			}
+			for name := range waiting {
+				if n.operator().Trigger(t.Context(), name) == nil {
+					delete(waiting, name)
+					if !divided[name] {
+						early++
+					}
+				}
+			}
+		}
+		time.Sleep(time.Minute)
+		ran := make(map[string]int)
+		for _, e := range c.list(event.ItemCompleted) {
+			if e.Source == abi.SourceTrigger {
+				ran[e.Job]++
+			}
+		}
+		for _, j := range jobs {
+			if name := j.Definition.JobName; ran[name] != 3 {
+				t.Errorf("%d items of %s ran in the round, want 3", ran[name], name)
+			}
+		}
+		if early == 0 {
+			t.Error("no trigger came before the division")
+		}
+	})
+}

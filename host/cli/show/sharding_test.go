@@ -71,8 +71,11 @@ func TestStatusTellsWhatJobsWaitFor(t *testing.T) {
 	r := &report.Report{Now: now, Status: engine.Status{Jobs: []*engine.JobStatus{{Name: "j", State: engine.JobSharding, Waits: []engine.WaitStatus{
 		{What: event.WaitJavaLeader, Since: now.Add(-2 * time.Minute), Reason: "the items to be sharded", Expired: true},
 		{What: event.WaitMark, Since: now, Reason: "what the warnings tell"},
-	}}}}}
+	}, Listeners: []engine.ListenerStatus{{Export: "job_v1_after", Since: now.Add(-20 * time.Second)}}}}}}
 	text := Status(terminal.Style{}, r, false)
+	if !strings.Contains(text, "j: listener job_v1_after runs for 20s; wasmjob kill j ends it\n") {
+		t.Errorf("the notes lack the listener:\n%s", text)
+	}
 	if !strings.Contains(text, "j: waits 2m for the items to be sharded\n") || strings.Contains(text, "what the warnings tell") {
 		t.Errorf("the notes:\n%s", text)
 	}

@@ -168,6 +168,9 @@ func notesText(s terminal.Style, r *report.Report) string {
 			}
 			fmt.Fprintf(&notes, "%s: %s %s for %s\n", j.Name, s.Paint(colour, "waits"), words.Ago(max(0, r.Now.Sub(w.Since))), indented(w.Reason))
 		}
+		for _, l := range j.Listeners {
+			fmt.Fprintf(&notes, "%s: listener %s runs for %s; %s ends it\n", j.Name, l.Export, words.Ago(max(0, r.Now.Sub(l.Since))), words.Command("kill", j.Name))
+		}
 		for _, w := range j.Warnings {
 			fmt.Fprintf(&notes, "%s: %s %s\n", j.Name, s.Paint(terminal.Yellow, "warning:"), indented(w))
 		}

@@ -79,6 +79,8 @@ type Job struct {
 	Failed             int `json:"failed"`
 	Held               int `json:"held"`
 	Disabled           int `json:"disabled"`
+	// Listening counts the listeners that run for a second or longer: a kill of the job ends them.
+	Listening int `json:"listening,omitempty"`
 	// Failures is how many runs in a row were not OK, of the item for which that is most. Failing is
 	// since when an item has been failing: the end of the first of its failures in a row, or, if that
 	// is not known, when it was OK last. Both are zero if no item is.
@@ -248,6 +250,7 @@ func merge(parts []part, now time.Time) *Job {
 			}
 		}
 		j.Waits = append(j.Waits, p.Waits...)
+		j.Listening += len(p.Listeners)
 	}
 	items := itemsOf(parts)
 	for _, i := range items {

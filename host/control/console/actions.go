@@ -102,7 +102,7 @@ func (p *page) jobActs(j *cluster.Job) (acts []act) {
 	if j.Health == cluster.HealthPaused || j.State == engine.JobDisabled {
 		offer("resume")
 	}
-	if j.Running+j.Queued > 0 {
+	if j.Running+j.Queued+j.Listening > 0 {
 		offer("kill")
 	}
 	if j.Held > 0 {
@@ -136,6 +136,11 @@ func (p *page) itemActs(job string, item int, s *engine.ItemStatus) (acts []act)
 		offer("release")
 	}
 	return acts
+}
+
+// typed is a text as it was typed, or as the page had it: a browser sends each end of a line as two characters.
+func typed(text string) string {
+	return strings.ReplaceAll(strings.ReplaceAll(text, "\r\n", "\n"), "\r", "\n")
 }
 
 // reasonOf is the reason that the form gives.
@@ -186,7 +191,7 @@ func actOnJob(ctx context.Context, s *service.Service, r *http.Request, p *page)
 // that is typed, or, if a box is ticked, the empty one. Without both the job's own stays.
 func trigger(ctx context.Context, s *service.Service, job string, r *http.Request, p *page) (string, error) {
 	var param *string
-	text, empty := r.PostForm.Get("param"), r.PostForm.Get("emptyParam") == "true"
+	text, empty := typed(r.PostForm.Get("param")), r.PostForm.Get("emptyParam") == "true"
 	switch {
 	case text != "" && empty:
 		return "", &formError{"param", "found a parameter, and that it is to be empty; expected one of the two"}
@@ -238,7 +243,7 @@ func actOnItem(ctx context.Context, s *service.Service, r *http.Request, p *page
 func keptChange(r *http.Request) admin.KeptChange {
 	c := admin.KeptChange{ResetOffset: r.PostForm.Get("do") == "reset", ResetState: r.PostForm.Get("keys") == "reset"}
 	if r.PostForm.Get("do") == "set" {
-		offset := admin.Bytes(r.PostForm.Get("offset"))
+		offset := admin.Bytes(typed(r.PostForm.Get("offset")))
 		c.Offset = &offset
 	}
 	return c

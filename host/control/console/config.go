@@ -41,18 +41,26 @@ type piece struct {
 	Code bool
 }
 
-// Input is the kind of the setting's input: choice, number, lines or text.
+// Input is the kind of the setting's input: choice, number, lines or text. A browser takes the ends of lines out of an
+// input of one line.
 func (s settingRow) Input() string {
-	switch s.Type {
-	case jobconfig.Boolean, jobconfig.Word:
+	switch {
+	case s.Type == jobconfig.Boolean || s.Type == jobconfig.Word:
 		return "choice"
-	case jobconfig.Number:
+	case s.Type == jobconfig.Number:
 		return "number"
-	case jobconfig.ItemList:
+	case s.Type == jobconfig.ItemList || strings.Contains(s.Given, "\n"):
 		return "lines"
 	default:
 		return "text"
 	}
+}
+
+// Bounded reports whether the input has the bounds of the setting. A browser sends no form with a number that is beyond
+// them, and another program may have written one.
+func (s settingRow) Bounded() bool {
+	n, err := strconv.ParseInt(s.Given, 10, 64)
+	return s.Min != s.Max && (s.Given == "" || (err == nil && n >= s.Min && n <= s.Max))
 }
 
 // Hint is the setting's default, for an input without a value.
@@ -63,15 +71,20 @@ func (s settingRow) Hint() string {
 	return strings.NewReplacer("`", "", "*", "").Replace(s.Setting.Default)
 }
 
-// Choices are the values that can be chosen.
+// Choices are the values that can be chosen. The present one is among them, whatever it is: a browser sends the first
+// choice where none is selected.
 func (s settingRow) Choices() []string {
-	if s.Type == jobconfig.Boolean {
-		return []string{"true", "false"}
+	choices := slices.Clone(s.Words)
+	switch {
+	case s.Type == jobconfig.Boolean:
+		choices = []string{"true", "false"}
+	case !slices.Contains(s.Words, s.Hint()):
+		choices = slices.Concat([]string{""}, s.Words) // what it is without a value follows from another setting, or from the module
 	}
-	if slices.Contains(s.Words, s.Hint()) {
-		return s.Words
+	if !slices.Contains(choices, s.Given) {
+		choices = append(choices, s.Given)
 	}
-	return slices.Concat([]string{""}, s.Words) // what it is without a value follows from another setting, or from the module
+	return choices
 }
 
 // configView is the configuration of a job, and the form that edits it.
@@ -196,7 +209,7 @@ func (v *configView) take(form map[string][]string) map[string]string {
 		if !given || len(values) == 0 {
 			return "", false
 		}
-		return strings.ReplaceAll(values[0], "\r\n", "\n"), true
+		return typed(values[0]), true
 	}
 	edits := make(map[string]string)
 	for n := range v.Rows {
@@ -206,7 +219,7 @@ func (v *configView) take(form map[string][]string) map[string]string {
 		if !had {
 			continue
 		}
-		row.Was, row.Stale = was, was != row.Now
+		row.Was, row.Stale = was, was != typed(row.Now)
 		if has && given != was {
 			edits[row.Name] = given
 			row.Given, row.Changed = given, true

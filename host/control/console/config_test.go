@@ -3,9 +3,11 @@ package console
 import (
 	"html"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
+	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 	"github.com/wasmjob/wasmjob/host/control/service/servicetest"
 	"github.com/wasmjob/wasmjob/host/engine"
 )
@@ -63,6 +65,30 @@ func TestConfig(t *testing.T) {
 		if len(lists) < 12 {
 			t.Errorf("the form has only %d lists", len(lists))
 		}
+	})
+	t.Run("what nobody chose", func(t *testing.T) {
+		strange := settingRow{Setting: jobconfig.Setting{Type: jobconfig.Word, Words: []string{"a", "b"}}, Given: "c"}
+		if !slices.Contains(strange.Choices(), "c") {
+			t.Errorf("a value that is none of the words is no choice: %q", strange.Choices())
+		}
+		number := jobconfig.Setting{Type: jobconfig.Number, Min: 1, Max: 100}
+		for given, want := range map[string]bool{"": true, "1": true, "100": true, "0": false, "101": false, "x": false} {
+			if got := (settingRow{Setting: number, Given: given}).Bounded(); got != want {
+				t.Errorf("with %q the bounds are given to the browser: %t, want %t", given, got, want)
+			}
+		}
+		multi := settingRow{Setting: jobconfig.Setting{Type: jobconfig.Text}, Given: "one\ntwo"}
+		if multi.Input() != "lines" {
+			t.Errorf("a text of two lines has an input %q, which takes the end of the line out", multi.Input())
+		}
+		s.post(path, page.form(t, "set.jobParameter", "\r\none\r\ntwo", "do", "save")...).has(t, 200, "Saved: jobParameter.")
+		again := s.get(path)
+		if !strings.Contains(again.body, ">\n\none\ntwo</textarea>") {
+			t.Error("the form loses the end of a line that the parameter begins with")
+		}
+		s.post(path, again.form(t, "set.jobParameter", "\r\none\r\ntwo", "do", "save")...).has(t, 422, "Nothing was changed in the form.")
+		s.post(path, again.form(t, "set.jobParameter", "", "do", "save")...).has(t, 200, "Saved: jobParameter.")
+		page = s.get(path)
 	})
 	t.Run("preview", func(t *testing.T) {
 		a := s.post(path, page.form(t, "set.cron", "0 30 4 ? * MON-FRI", "set.timeout", "5m", "do", "preview")...)

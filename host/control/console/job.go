@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/wasmjob/wasmjob/abi"
@@ -329,6 +330,11 @@ func (v itemView) Offset() string {
 		return ""
 	}
 	return v.P.Line(string(*v.Kept.Offset))
+}
+
+// Typable reports whether a form can have the offset, and gives it back as it is.
+func (v itemView) Typable() bool {
+	return v.Kept == nil || v.Kept.Offset == nil || (v.Offset() == string(*v.Kept.Offset) && !strings.Contains(v.Offset(), "\r"))
 }
 
 // itemPage asks the registry for what the item keeps. No other page asks it anything, but for that

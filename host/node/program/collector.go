@@ -15,7 +15,7 @@ type collector struct{ modules atomic.Int64 } // bytes
 
 // gcPercent is GOGC for so many bytes that stay.
 func gcPercent(live int64) int {
-	const small = 128 << 20
+	const small = 64 << 20
 	return 100 + int(300*small/(small+live))
 }
 

@@ -8,7 +8,7 @@ import (
 
 func TestGCPercent(t *testing.T) {
 	t.Parallel()
-	for live, want := range map[int64]int{0: 400, 128 << 20: 250, 384 << 20: 175, 64 << 30: 100} {
+	for live, want := range map[int64]int{0: 400, 64 << 20: 250, 192 << 20: 175, 64 << 30: 100} {
 		if got := gcPercent(live); got != want {
 			t.Errorf("GOGC beside %d bytes is %d, want %d", live, got, want)
 		}
