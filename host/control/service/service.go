@@ -313,7 +313,7 @@ type JobDetail struct {
 	// Chain are the jobs that it comes after, and those that come after it, with itself, from the first on; it is
 	// missing if there are none.
 	Chain  []Link   `json:"chain,omitempty"`
-	Silent   []string    `json:"silent,omitempty"`
+	Silent []string `json:"silent,omitempty"`
 }
 
 // upcoming is how many instants a job's detail has.
