@@ -91,6 +91,11 @@
 //	                     is the fence. Its transaction is the token that guests see. And
 //	                     the host's list of runs is there: records of a job that was
 //	                     purged and recreated may come to the same versions
+//	end of a fire        in the commit of the completion: the version of the node ends, if other
+//	                     jobs come after this one. Every host knows whether: the division that says
+//	                     it raises the epoch
+//	round after others   the version of the node after, which names the triggers that were
+//	                     consumed
 //	kill                 config exists; the record has its version
 //	claim of a crash     instance and detail of the dead host are gone; its list of runs and
 //	                     the record have their versions; not disabled; a mark of a Java host

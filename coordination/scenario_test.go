@@ -386,6 +386,27 @@ func (s *script) command(line string) error {
 			err = s.operate(moves.TriggerWith(s.layout, args))
 		}
 		return err
+	case "follow", "unfollow": // follow NAME: a job comes after this one
+		return s.operate(func(ctx context.Context, r registry.Center) error {
+			if words[0] == "follow" {
+				return co.Follow(ctx, r, arg(1), s.layout)
+			}
+			return co.Unfollow(ctx, r, s.layout, arg(1))
+		})
+	case "idle": // idle A 2 10:00:05: A notes that an item does not run for an instant, because it is disabled
+		h := s.host(arg(1))
+		done, err := h.SettleItems(s.ctx, s.now, tree.Settled{Fire: tree.Fire{Instant: s.instant(arg(3)).UnixMilli()}, Total: h.View.Config.ShardingTotalCount,
+			Idle: tree.RangesOf(tree.Items{s.number(arg(2))})})
+		if !done {
+			s.say("%s: notes nothing", h.name)
+		}
+		return err
+	case "caused": // caused 100: a trigger of the jobs before triggers this one
+		why, err := operate.TriggerAfter(s.ctx, s.op, s.layout, tree.ChainedRound{Root: int64(s.number(arg(1)))})
+		if why != "" {
+			s.say("not triggered: %s", why)
+		}
+		return err
 	case "console": // console A B: ElasticJob's console triggers, and comes no further than these
 		return s.console(words[1:])
 	case "stop": // stop A; stop job: all of ours
@@ -640,6 +661,8 @@ func (s *script) value(path string, data []byte) string {
 		return fmt.Sprintf("total=%d failover=%v misfire=%v monitor=%v", c.ShardingTotalCount, c.Failover, c.Misfire, c.MonitorExecution)
 	case strings.HasPrefix(path, "/instances/"):
 		return strings.ReplaceAll(strings.TrimSpace(string(data)), "\n", ", ")
+	case path == "/~/sharding/"+tree.EndsName:
+		return s.ends(data)
 	case strings.HasPrefix(path, "/~/sharding/"):
 		return s.record(data)
 	}
@@ -656,6 +679,28 @@ func (s *script) value(path string, data []byte) string {
 var instantPattern = regexp.MustCompile(`\b1[0-9]{12}\b`)
 
 func clock(ms int64) string { return time.UnixMilli(ms).UTC().Format("15:04:05") }
+
+// ends prints how fires have ended.
+func (s *script) ends(data []byte) string {
+	e := tree.ParseEnds(data)
+	text := "for " + strings.Join(e.Followers, ",") + " since " + clock(e.Since)
+	for _, f := range e.Fires {
+		id := clock(f.Instant)
+		if f.Trigger != 0 {
+			id = fmt.Sprintf("t%d", f.Trigger)
+		}
+		text += "; " + id
+		switch {
+		case f.Ended == 0:
+			text += fmt.Sprintf(" ok %s failed %s idle %s", orNone(f.OK.Items()), orNone(f.Failed.Items()), orNone(f.Idle.Items()))
+		case f.Success:
+			text += " a success at " + clock(f.Ended)
+		default:
+			text += " a failure at " + clock(f.Ended)
+		}
+	}
+	return text
+}
 
 // record prints an item's record.
 func (s *script) record(data []byte) string {

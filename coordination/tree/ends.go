@@ -131,7 +131,6 @@ func (e *Ends) settle(now int64, s Settled) (changed bool) {
 	if !e.Notes(s.Fire) {
 		return false
 	}
-	all := s.OK.With(s.Failed).With(s.Idle)
 	at := slices.IndexFunc(e.Fires, func(o End) bool { return o.Fire().Same(s.Fire) })
 	if at < 0 {
 		next := End{Instant: s.Fire.Instant, Trigger: s.Fire.Trigger, Root: s.Root, Only: s.Fire.Only, First: now}
@@ -153,23 +152,20 @@ func (e *Ends) settle(now int64, s Settled) (changed bool) {
 	this := e.Fires[at]
 	for n := range e.Fires {
 		o := &e.Fires[n]
+		known := o.Known()
 		switch {
 		case o.Ended != 0:
 			continue
 		case n == at:
-			known := o.Known()
 			o.OK, o.Failed, o.Idle = o.OK.With(s.OK.Without(known)), o.Failed.With(s.Failed.Without(known)), o.Idle.With(s.Idle.Without(known))
 		case this.later(*o):
-			known := o.Known()
 			o.Failed = o.Failed.With(s.OK.With(s.Failed).And(o.asked(s.Total)).Without(known))
 			o.Idle = o.Idle.With(s.Idle.And(o.asked(s.Total)).Without(o.Known()))
 		default:
 			continue
 		}
-		if n == at || len(all) > 0 {
-			changed = true
-		}
 		o.end(now, s.Total)
+		changed = changed || o.Ended != 0 || o.Known().Len() > known.Len()
 	}
 	return changed
 }

@@ -369,7 +369,8 @@ func TestAfterCrashes(t *testing.T) {
 }
 
 func crashInChain(t *testing.T, victim, nth int, before bool) {
-	c := newCluster(t)
+	c, closed := newCluster(t), newLedger()
+	c.wrote = closed.write
 	var mu sync.Mutex
 	left, armed := nth, false
 	c.wrap = func(n int, l *lease) registry.Center {
@@ -422,4 +423,86 @@ func crashInChain(t *testing.T, victim, nth int, before bool) {
 			}
 		}
 	}
+	for _, b := range c.broken(30*time.Second, closed) {
+		t.Errorf("victim %d, commit %d, before %v: %s", victim, nth, before, b)
+	}
+}
+
+// TestAfterClocks: clocks of the hosts of both jobs are apart, and each link begins at once all the same.
+func TestAfterClocks(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		for n, ahead := range []time.Duration{2 * time.Second, -2 * time.Second, time.Second} {
+			w := &wallClock{}
+			w.set(ahead)
+			c.onWallClock(w)
+			c.start(n+1, []engine.Job{job(every("a", 1), sleeper(7*time.Second)), job(after("b", 1, `[{"job":"a"}]`), sleeper(time.Second)), job(after("c", 1, `[{"job":"b"}]`), sleeper(time.Second))}[n])
+		}
+		until(minute(3).Add(50 * time.Second))
+		c.same("b", c.ran("b"), "0@01:00 OK", "0@02:00 OK", "0@03:00 OK")
+		c.same("c", c.ran("c"), "0@01:00 OK", "0@02:00 OK", "0@03:00 OK")
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		ended := make(map[string]time.Time)
+		for k, e := range c.events {
+			before := map[string]string{"b": "a", "c": "b"}[e.Job]
+			switch at := e.Instant.UTC().Format("04:05"); {
+			case e.Kind == event.ItemCompleted:
+				ended[e.Job+at] = c.at[k]
+			case e.Kind == event.ItemStarted && before != "":
+				if lag := c.at[k].Sub(ended[before+at]); lag > 100*time.Millisecond {
+					t.Errorf("%s began for %s %s after %s had ended", e.Job, at, lag, before)
+				}
+			}
+		}
+	})
+}
+
+// counting counts the requests of a host, by the job that they name first.
+type counting struct {
+	*lease
+	mu    *sync.Mutex
+	count map[string]int
+}
+
+func (c *counting) add(what, path string) {
+	job, _, _ := strings.Cut(strings.TrimPrefix(strings.TrimPrefix(path, "/test.wasmjob/"), "/test/"), "/")
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.count[what+" "+job]++
+}
+
+func (c *counting) Commit(ctx context.Context, ops ...registry.Op) ([]registry.Result, error) {
+	c.add("commits", ops[0].Path)
+	return c.lease.Commit(ctx, ops...)
+}
+
+func (c *counting) Read(ctx context.Context, q ...registry.Query) ([]registry.Node, error) {
+	c.add("reads", q[0].Path)
+	return c.lease.Read(ctx, q...)
+}
+
+// TestAfterCost: fires of jobs in a chain are two commits each, as of any other, and read nothing.
+func TestAfterCost(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		var mu sync.Mutex
+		count := make(map[string]int)
+		c.wrap = func(_ int, l *lease) registry.Center { return &counting{l, &mu, count} }
+		c.start(1, job(every("alone", 3), sleeper(time.Second)), job(every("a", 3), sleeper(time.Second)), job(after("b", 3, `[{"job":"a"}]`), sleeper(time.Second)), job(after("c", 1, `[{"job":"a"},{"job":"b"}]`), sleeper(time.Second)))
+		until(minute(1).Add(30 * time.Second))
+		mu.Lock()
+		clear(count)
+		mu.Unlock()
+		until(minute(2).Add(30 * time.Second))
+		mu.Lock()
+		defer mu.Unlock()
+		var got []string
+		for what, n := range count {
+			got = append(got, fmt.Sprint(what, " ", n))
+		}
+		c.same("requests", got, "commits alone 2", "commits a 2", "commits b 2", "commits c 2")
+	})
 }

@@ -386,17 +386,21 @@ func (rn *runner) start(now moment, id tree.Fire, dead, stopped string, states, 
 	}
 	rn.fires[f] = true
 	rn.Emit(event.Event{Kind: event.FireStarted, Instant: id.Time(), Trigger: id.Trigger, Source: f.Source(), Items: f.Items(), Other: dead,
-		Args: run.Args(id), Total: id.Total(total), Next: nextAfter(&rn.calendar, id), Digest: f.Exec.Digest(), Lag: lag(now.wall, id), Reason: stopped})
+		Args: run.Args(id), Total: id.Total(total), Next: nextAfter(&rn.calendar, id), Digest: f.Exec.Digest(), Lag: rn.lag(now.wall, id), Reason: stopped})
 	guests := rn.guests
 	rn.wg.Go(func() { f.Run(guests) })
 }
 
-// lag is how much later than its instant a fire began; a trigger has none.
-func lag(now time.Time, id tree.Fire) time.Duration {
+// lag is how much later than its instant a fire began, or, after other jobs, than these had ended; a trigger has none.
+func (rn *runner) lag(now time.Time, id tree.Fire) time.Duration {
 	if id.Trigger != 0 {
 		return 0
 	}
-	return max(now.Sub(id.Time()), 0)
+	lag := now.Sub(id.Time())
+	if len(rn.chain.after) > 0 {
+		lag -= rn.calendar.Delay(id.Time())
+	}
+	return max(lag, 0)
 }
 
 // readShare reads what this host owns if the division has changed.

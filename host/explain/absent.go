@@ -29,6 +29,7 @@ func (t *writer) notRun() {
 	}
 	t.report(KindNotRun, "did-not-run", decisive, nil)
 	t.triggeredBy()
+	t.chain(decisive.Time)
 	switch decisive.Cause {
 	case event.SkipDisabled, event.SkipPaused:
 		t.disabledBy(decisive)

@@ -429,6 +429,8 @@ func (tl *timeline) neverDue(at time.Time, s *event.Settings, in *event.Event) *
 	}
 	due := message{"never-due", places{"at": at, "schedule": tl.scheduleText(s), "around": around}}
 	switch {
+	case afterOf(s) != "":
+		due = message{"never-due-after", places{"at": at, "jobs": quoted{afterOf(s)}}}
 	case !scheduled(s) && at.After(tl.now):
 		due.row = "only-triggers"
 	case !scheduled(s):

@@ -7,7 +7,9 @@ import (
 
 	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/coordination/tree"
+	"github.com/wasmjob/wasmjob/host/config/timetable"
 	"github.com/wasmjob/wasmjob/host/event"
+	"github.com/wasmjob/wasmjob/internal/text/words"
 )
 
 const (
@@ -295,6 +297,11 @@ func (t *writer) begin() {
 	}
 	late := since.Time.Sub(t.fire.instant)
 	in := places{"host": t.name(r.host), "was": message{row: "due"}, "how": ""}
+	after := t.after()
+	if after != "" { // it began when those had ended, however long after the instant
+		late = 0
+		in["was"] = message{"due-after", places{"jobs": quoted{after}}}
+	}
 	if t.fire.trigger != 0 {
 		in["was"] = message{row: "triggered"}
 	}
@@ -311,6 +318,8 @@ func (t *writer) begin() {
 	switch {
 	case late > lateAfter:
 		row = "late"
+	case after != "":
+		row = "began"
 	case t.fire.trigger != 0 && t.trigger == nil: // a host may have seen it late
 		row, in["was"] = "began", message{row: "triggered-once"}
 	}
@@ -319,6 +328,7 @@ func (t *writer) begin() {
 	}
 	t.add(clause{kind: KindBegan, time: since.Time, took: late, message: message{row, in}, events: events})
 	t.triggeredBy()
+	t.chain(since.Time)
 	before := len(t.story.clauses)
 	if late > lateAfter {
 		t.delays(r, since.Time)
@@ -353,6 +363,33 @@ func (t *writer) takenOver(r *run, in places, events []*event.Event) {
 // sameServer reports whether both hosts ran on one server: the later one is most often the
 // earlier one after a restart.
 func sameServer(a, b string) bool { return a != "" && tree.ServerOf(a) == tree.ServerOf(b) }
+
+// after names the jobs that the job comes after, if the fire is of their instants; else it is empty.
+func (t *writer) after() string {
+	settings, _ := t.settingsAt(t.fire.instant)
+	if settings == nil || t.fire.trigger != 0 {
+		return ""
+	}
+	return afterOf(settings)
+}
+
+// afterOf names the jobs that a job with these settings comes after.
+func afterOf(s *event.Settings) string { return timetable.DescribeAfter(timetable.AfterOf(s.Terms)) }
+
+// chain says where to read on about the jobs before.
+func (t *writer) chain(at time.Time) {
+	settings, in := t.settingsAt(t.fire.instant)
+	if settings == nil || t.fire.trigger != 0 {
+		return
+	}
+	for _, a := range timetable.AfterOf(settings.Terms) {
+		c := clause{kind: KindDue, time: at, message: message{"chain", places{"jobs": quoted{a.Job}, "command": words.Command("explain", a.Job+"@"+t.fire.instant.UTC().Format(time.RFC3339))}}}
+		if in != nil {
+			c.events = []*event.Event{in}
+		}
+		t.add(c)
+	}
+}
 
 // someRun says that the item ran, of a run whose begin is in no history.
 func (t *writer) someRun(r *run) {
@@ -739,7 +776,7 @@ func (t *writer) completed(r *run) {
 	}
 	late := len(t.runs) > 1 || t.runs[0].source == abi.SourceFailover
 	if began := t.runs[0].began(); began != nil {
-		late = late || began.Time.Sub(t.fire.instant) > lateAfter
+		late = late || (began.Time.Sub(t.fire.instant) > lateAfter && t.after() == "")
 	}
 	attempts := len(r.attempts)
 	if r.orphaned() != nil {

@@ -21,6 +21,8 @@ func TestTimetableFields(t *testing.T) {
 			"wasm.schedules": `[{"cron":"0 0 9 * * ?","jobParameter":"07"},{"cron":"@daily","timeZone":"UTC","jobParameter":""}]`},
 		"cron: '@daily'\ncalendars: {include: [workdays], exclude: [holidays, de.berlin], onExcluded: next}": {
 			"wasm.calendars.include": `["workdays"]`, "wasm.calendars.exclude": `["holidays","de.berlin"]`, "wasm.calendars.onExcluded": "next"},
+		"after:\n  - {job: load}\n  - job: check\n    on: Always\n    within: 2h\n  - {job: last, on: success}": {
+			"wasm.after": `[{"job":"load"},{"job":"check","on":"always","within":"2h"},{"job":"last"}]`},
 	} {
 		list, err := Parse("a.yaml", []byte("shardingTotalCount: 1\ntimeout: 0\n"+text))
 		if err != nil {
@@ -55,6 +57,16 @@ func TestTimetableMistakes(t *testing.T) {
 		"cron: '@daily'\ncalendars: {exlcude: [a]}":     "a.yaml:3:13: calendars.exlcude: unknown field; did you mean exclude?",
 		"cron: '@daily'\nprops: {wasm.calendarDays: x}": "a.yaml:3:9: props.wasm.calendarDays: unknown property",
 		"schedules: [{cron: '@daily', cron: '@daily'}]": "a.yaml:2:30: schedules: cron is given twice in a schedule",
+		"after: load":                                   "a.yaml:2:8: after: found \"load\", expected a list of jobs",
+		"after: [{jop: load}]":                          "a.yaml:2:10: after: found \"jop\" in an entry, expected one of job, on, within",
+		"after: [{on: success}]":                        "a.yaml:2:9: after: found no job, expected the name of one",
+		"after: [{job: b, on: maybe}]":                  "a.yaml:2:9: after: on: found \"maybe\", expected success, failure or always",
+		"after: [{job: b, within: 0}]":                  "a.yaml:2:9: after: within: found \"0\", expected a duration above 0",
+		"after: [{job: b}, {job: b}]":                   "a.yaml:2:19: after: job \"b\" is given twice",
+		"after: [{job: a/b}]":                           "a.yaml:2:9: after: found \"a/b\" for job, expected the name of a job",
+		"after: [{job: a}]":                             "a.yaml:2:8: after: the job would come after itself: a -> a",
+		"cron: '@daily'\nafter: [{job: b}]":             "a.yaml:2:7: cron: is given beside after, expected one of cron, schedules, at and after",
+		"after: [{job: b}]\njitter: 1m":                 "a.yaml:3:9: jitter: is given beside after: the job has the instants of the jobs that it comes after",
 		"dst: twice\ncron: '@daily'":                    `a.yaml:2:6: dst: found "twice", expected once, both or skip`,
 		"cron: '@daily'\ncalendars:\n  include: [" + strings.Repeat("a, ", 21) + "]": "found 21 calendars, expected at most 20",
 	} {

@@ -1,6 +1,7 @@
 package due
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -112,14 +113,11 @@ func meet(now, from time.Time, id tree.Fire, before []Before) (ended, wait time.
 		case found && e.Ended != 0 && end.After(limit):
 			return ended, wait, late()
 		case found && e.Ended != 0 && !b.Accepts(e.Success):
-			how, on := "failed", b.On
+			reason := fmt.Sprintf("job %s failed, and after demands %s", b.Job, cmp.Or(b.On, jobconfig.OnSuccess))
 			if e.Success {
-				how = "was a success"
+				reason = fmt.Sprintf("job %s was a success, and after demands %s", b.Job, b.On)
 			}
-			if on == "" {
-				on = jobconfig.OnSuccess
-			}
-			return ended, wait, &Unmet{id, false, fmt.Sprintf("job %s %s, and after demands %s", b.Job, how, on)}
+			return ended, wait, &Unmet{id, false, reason}
 		case found && e.Ended != 0:
 			ended = later(ended, end)
 		case !found && b.past(id):
