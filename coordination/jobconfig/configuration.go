@@ -80,6 +80,8 @@ type Guest struct {
 	// [OverlapQueueAll]. "wasm.overlap", "wasm.queueMax"
 	Overlap  Overlap
 	QueueMax int
+	// Concurrency bounds the items that run at once in the whole namespace.
+	Concurrency Concurrency
 	// StartWithin is how long after its instant an item may start, 0 = any time.
 	// "wasm.startWithin"
 	StartWithin time.Duration

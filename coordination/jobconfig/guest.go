@@ -142,6 +142,10 @@ func (c Configuration) Guest() (Guest, error) {
 			problem(prop, err)
 		}
 	}
+	if prop, err := g.Concurrency.incomplete(); err != nil {
+		problem(prop, err)
+		g.Concurrency = Concurrency{}
+	}
 	if prop, err := g.contradicts(c); err != nil {
 		problem(prop, err)
 		g.Overlap, g.CatchUp = "", ""
