@@ -263,7 +263,7 @@ func (rn *runner) admit(now moment, id tree.Fire, items []*item) (admitted []*it
 
 // says why an item waits.
 func (ln *limitLine) says() string {
-	return fmt.Sprintf("it waits for a permit: of limit %s at most %s run at once", strconv.Quote(ln.key), words.Count(ln.most, "item"))
+	return fmt.Sprintf("it waits for a permit of limit %s, whose maximum is %d", strconv.Quote(ln.key), ln.most)
 }
 
 // draw makes the tickets that lines lack, in one commit, and reads where they stand.
