@@ -680,6 +680,7 @@ func (j *job) configure(now moment) {
 		return
 	}
 	defer j.limitChanged()
+	j.known.Account.Prioritize(guest.Priority)
 	j.guest, j.calendar.Window, j.calendar.Off = guest, guest.CatchUpWindow, ""
 	if guest.CatchUp == jobconfig.CatchUpNone {
 		j.calendar.Off = "catchUp is none"

@@ -491,3 +491,23 @@ func TestLimit_simulation(t *testing.T) {
 		})
 	}
 }
+
+// TestPriority: items of a job with a higher priority get the slots of a host before those that wait longer.
+func TestPriority(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c, m := newCluster(t), newMeter()
+		c.config = func(cfg *engine.Config) { cfg.MaxConcurrency = 1 }
+		low, high := definition("low", "0 0 * * * ?", 6), definition("high", "5 0 * * * ?", 6)
+		low.Props["wasm.priority"], high.Props["wasm.priority"] = "4", "1"
+		g := m.guest(each(10*time.Second), one)
+		c.start(1, job(low, g), job(high, g))
+		until(hour().Add(5 * time.Minute))
+		if len(m.began) != 12 {
+			t.Fatalf("ran %v\n%s", m.began, c.all())
+		}
+		if n := strings.Count(strings.Join(m.began[1:8], " "), "high"); n < 6 {
+			t.Errorf("after the first one %d of seven were of the higher priority: %v", n, m.began)
+		}
+	})
+}
