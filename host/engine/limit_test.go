@@ -502,12 +502,60 @@ func TestPriority(t *testing.T) {
 		low.Props["wasm.priority"], high.Props["wasm.priority"] = "4", "1"
 		g := m.guest(each(10*time.Second), one)
 		c.start(1, job(low, g), job(high, g))
-		until(hour().Add(5 * time.Minute))
+		at := hour()
+		until(at.Add(-time.Minute))
+		m.mu.Lock()
+		m.began = nil // those of the hour in which the host started
+		m.mu.Unlock()
+		until(at.Add(5 * time.Minute))
 		if len(m.began) != 12 {
 			t.Fatalf("ran %v\n%s", m.began, c.all())
 		}
 		if n := strings.Count(strings.Join(m.began[1:8], " "), "high"); n < 6 {
 			t.Errorf("after the first one %d of seven were of the higher priority: %v", n, m.began)
+		}
+	})
+}
+
+// TestLimit_noKeyStarves: of many keys with many items that wait, on hosts with few slots, none falls behind: at any time each key
+// has had at least half of its fair share.
+func TestLimit_noKeyStarves(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const keys, each1, slots = 25, 16, 5 // slots of each of two hosts
+		c, m := newCluster(t), newMeter()
+		c.config = func(cfg *engine.Config) { cfg.MaxConcurrency = slots }
+		ran := make(map[string]int)
+		worst := 1.0
+		total := 0
+		g := &guest{digest: "share", run: func(_ context.Context, inv *abi.Invocation) abi.Result {
+			time.Sleep(time.Second)
+			m.mu.Lock()
+			defer m.mu.Unlock()
+			ran[inv.Context.ShardingParameter]++
+			total++
+			if fair := float64(total) / keys; fair >= 4 && fair <= each1-2 {
+				for k := range keys {
+					worst = min(worst, float64(ran[fmt.Sprint("k", k)]+1)/fair) // one may be running
+				}
+			}
+			return ok
+		}}
+		d := limited("j", keys*each1, "{shardingParameter}", 2)
+		var parameters []string
+		for n := range keys * each1 { // all items of a key together, the worst order
+			parameters = append(parameters, fmt.Sprintf("%d=k%d", n, n/each1))
+		}
+		d.ShardingItemParameters = strings.Join(parameters, ",")
+		d.Props[jobconfig.PropMaxConcurrency] = "1000"
+		c.start(1, job(d, g))
+		c.start(2, job(d, g))
+		until(hour().Add(10 * time.Minute))
+		if total != keys*each1 {
+			t.Errorf("%d of %d items have run", total, keys*each1)
+		}
+		if worst < 0.5 {
+			t.Errorf("a key had %.2f of its fair share", worst)
 		}
 	})
 }
