@@ -373,6 +373,9 @@ func (rn *runner) takeOver(now moment, dead, stopped string, claims []coordinati
 func (rn *runner) start(now moment, id tree.Fire, dead, stopped string, states, before map[int]coordination.ItemState, absent tree.Items) {
 	begun := run.Begun{Self: rn.member.Self, ID: id, Config: rn.member.View.Config, Guest: rn.guest, Exec: rn.module.exec, Absent: absent,
 		At: now.Time, Next: rn.calendar.Next, Delay: rn.calendar.Delay(id.Time()), Workers: min(len(states), rn.concurrency()), Places: rn.most(rn.guest)}
+	if rn.limited() { // each item stands in the line for slots by itself: else one that begins later, with a worker of its own, would come first
+		begun.Workers, begun.Places = len(states), rn.concurrency()
+	}
 	total := rn.total(id, slices.Max(slices.Collect(maps.Keys(states))))
 	if !rn.member.View.Division.Java { // Java hosts go by the configuration
 		begun.Config.ShardingTotalCount = total
