@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/wasmjob/wasmjob/coordination/recipe/permit"
 	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/coordination/step"
 	"github.com/wasmjob/wasmjob/coordination/tree"
@@ -24,6 +25,9 @@ type Beginning struct {
 	// in Unix milliseconds. A record beyond Ahead refuses no instant, and the
 	// begin repairs it. 0 is no limit. Triggers have none.
 	Latest, Ahead int64
+	// Permits are the tickets with which items begin under a limit, by item: paths of package permit. Each becomes
+	// the item's in the commit that begins it.
+	Permits map[int]string
 	// Count is set if the records count the scheduled instants that are begun.
 	Count bool
 }
@@ -65,6 +69,7 @@ const (
 	RefusedHeld     Refusal = "the item is held back" // Record.HeldBack says more
 	RefusedAhead    Refusal = "the instant is later than the registry's clock"
 	RefusedChanged  Refusal = "the schedule was changed before the instant"
+	RefusedPermit   Refusal = "the item has no permit of its limit any more"
 	RefusedAgain    Refusal = "a Java host may be about to run the item again" // see Quiet
 )
 
@@ -285,6 +290,12 @@ func (g *begin) reconfigured(ctx context.Context, x *step.Exchange) error {
 		return tree.ErrRemoved
 	}
 	g.config = node.Version
+	for _, i := range g.todo {
+		if g.Permits[i] != "" { // the limit may be another one now
+			g.out.Refused[i] = RefusedPermit
+		}
+	}
+	g.todo = slices.DeleteFunc(slices.Clone(g.todo), func(i int) bool { return g.Permits[i] != "" })
 	if g.Fire.Trigger == 0 && g.View.reschedules(node, g.Fire.Time()) {
 		for _, i := range g.todo {
 			g.out.Refused[i] = RefusedChanged
@@ -348,6 +359,7 @@ func (g *begin) ops(i int, c *commit) tree.Record {
 	}
 	c.add(roleRecord, i, registry.Set(l.Record(i), record.Data(), version))
 	c.add(roleItem, i, registry.Absent(l.ItemDisabled(i)))
+	c.permit(g.Member, i, g.Permits[i])
 	if g.mayBeTaken(mine, open) {
 		c.add(roleItem, i, registry.Absent(l.FailoverItem(i)))
 		c.add(roleItem, i, registry.Absent(l.ItemFailover(i)))
@@ -368,6 +380,13 @@ func (g *begin) ops(i int, c *commit) tree.Record {
 		c.add(roleItem, i, registry.Absent(l.ItemMisfire(i)))
 	}
 	return record
+}
+
+// permit makes a ticket the item's; path is empty if the item is under no limit.
+func (c *commit) permit(m *Member, item int, path string) {
+	if path != "" {
+		c.add(rolePermit, item, registry.Set(path, permit.Holder{Host: m.Self.ID, Job: m.Job, Item: &item}.Data(), registry.AnyVersion))
+	}
 }
 
 // mayBeTaken reports whether another host may take over an item, or may have done
@@ -463,6 +482,9 @@ func (g *begin) beginQueries(items tree.Items) []registry.Query {
 	for _, i := range items {
 		read = append(read, registry.Data(l.Record(i)), registry.Data(l.Item(i)), registry.Data(l.ItemDisabled(i)), registry.Data(l.ItemFailover(i)), registry.Data(l.ItemRunning(i)),
 			registry.Data(l.ItemMisfire(i)), registry.Data(l.FailoverItem(i)))
+		if path := g.Permits[i]; path != "" {
+			read = append(read, registry.Data(path))
+		}
 		if owner := g.Items[i].Record.Owner; owner != "" {
 			read = append(read, registry.Data(l.Detail(owner)), registry.Data(l.RunsOf(owner)))
 		}
@@ -499,6 +521,10 @@ func (g *begin) understand(i int, n registry.Snapshot, actual tree.Runs, orphans
 	}
 	if !exists || tree.VersionOf(record) != state.RecordVersion {
 		g.out.Refused[i], g.out.Stale = RefusedStale, true
+		return false, false
+	}
+	if path := g.Permits[i]; path != "" && !n.Data(path).Exists {
+		g.out.Refused[i] = RefusedPermit
 		return false, false
 	}
 	if why := g.markedAgainst(i, n, r); why != "" {

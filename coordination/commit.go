@@ -22,8 +22,9 @@ const (
 	roleOffset
 	roleWake
 	roleAsk
-	roleEnds  // how fires have ended
-	roleStale // a mark of a run that is not this host's any more
+	roleEnds   // how fires have ended
+	rolePermit // a ticket of a limit
+	roleStale  // a mark of a run that is not this host's any more
 )
 
 // commit is a list of ops with the item and role of each.

@@ -26,6 +26,8 @@ type Ended struct {
 	// has come to it, if that is another one: both for the jobs that come after this one.
 	Fire tree.Fire
 	Root int64
+	// Permit is the ticket with which the item runs under a limit; it is deleted with the completion. Empty: none.
+	Permit string
 	// HandBack, if not nil, is written in place of the outcome: the fire stays due.
 	HandBack *tree.Record
 }
@@ -144,6 +146,12 @@ func (c *completion) run(ctx context.Context, x *step.Exchange) error {
 		case conflict != nil && next.roles[conflict.Index] == roleStale:
 			c.stale = nil // somebody else does it
 			continue
+		case conflict != nil && next.roles[conflict.Index] == rolePermit: // it is gone
+			i := next.items[conflict.Index]
+			e := c.Items[i]
+			e.Permit = ""
+			c.Items[i] = e
+			continue
 		case conflict != nil && next.roles[conflict.Index] == roleAsk:
 			c.ask = false // the flag stands already
 			continue
@@ -221,6 +229,9 @@ func (c *completion) ops(i int, b *commit) tree.Record {
 	}
 	if marks.failovering {
 		b.add(roleItem, i, registry.Delete(l.ItemFailovering(i), registry.AnyVersion))
+	}
+	if e.Permit != "" {
+		b.add(rolePermit, i, registry.Delete(e.Permit, registry.AnyVersion))
 	}
 	if e.HasOffset {
 		b.add(roleOffset, i, e.State.setOffset(l.Offset(i), e.Offset))

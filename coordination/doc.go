@@ -97,6 +97,8 @@
 //	round after others   the version of the node after, which names the triggers that were
 //	                     consumed
 //	kill                 config exists; the record has its version
+//	begin, claim under   the item's ticket is there, and becomes the item's; the completion deletes it.
+//	a limit              A change of the configuration refuses the begin; see package permit
 //	claim of a crash     instance and detail of the dead host are gone; its list of runs and
 //	                     the record have their versions; not disabled; a mark of a Java host
 //	                     is there as it was read, or not there

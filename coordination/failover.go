@@ -21,6 +21,9 @@ type Recovery struct {
 	Limit int
 	// Busy reports whether this host is running an item itself; nil: it runs none.
 	Busy func(item int) bool
+	// Permit returns the ticket with which the item is to run under a limit; empty: there is none that is granted, and
+	// the item is left. It gives the same ticket each time. nil: the items are under no limit.
+	Permit func(item int, fire tree.Fire) string
 	// From is Recovered.Next of the call before, if that was not 0.
 	From int
 	// Seen is Recovered.Version of the look before; 0 at the first. Much that is left is another
@@ -94,7 +97,7 @@ type Claim struct {
 // The host stands in that latch as m.Takeover. If Behind is set there afterwards, call
 // Recover again when that node is gone.
 func (m *Member) Recover(ctx context.Context, r Recovery) (Recovered, error) {
-	g := recovery{Member: m, Recovery: r, own: ownList{m.Runs, m.RunsVersion}, from: r.From, noted: make(map[notedRun]bool)}
+	g := recovery{Member: m, Recovery: r, own: ownList{m.Runs, m.RunsVersion}, from: r.From, noted: make(map[notedRun]bool), unpermitted: make(map[int]bool)}
 	err := m.perform(ctx, "recover", func(ctx context.Context, x *step.Exchange) error {
 		for {
 			done, err := g.look(ctx, x)
@@ -135,6 +138,8 @@ type recovery struct {
 	read  int
 	// noted are the runs that are in out.
 	noted map[notedRun]bool
+	// unpermitted are items whose ticket was found to be gone.
+	unpermitted map[int]bool
 	// javaSeen is until when a Java host was in the job, Unix milliseconds; it is
 	// known if an item of the dead host has lost its marks.
 	javaSeen int64

@@ -300,6 +300,9 @@ func reason(err error) string {
 // describe is what a guard demands of which kind of node; empty for an op that always succeeds.
 func (w *witness) describe(op registry.Op) string {
 	of := kindOfNode(w.tidy(op.Path))
+	if ticket := strings.HasPrefix(of, "~limits/"); ticket && (op.Kind == registry.OpSet || op.Kind == registry.OpDelete) {
+		return op.Kind.String() + " existing " + of // its absence is all that refuses it
+	}
 	switch op.Kind {
 	case registry.OpAbsent, registry.OpCreate, registry.OpEphemeral:
 		return op.Kind.String() + " " + of
@@ -330,19 +333,22 @@ func (w *witness) shape(ops []registry.Op) string {
 func (w *witness) tidy(path string) string {
 	path = strings.Replace(path, w.layout.Sibling(), "~", 1)
 	path = strings.Replace(path, w.layout.Root(), "", 1)
+	path = strings.Replace(path, tree.Limits(w.layout.Namespace), "~limits", 1)
 	return idPattern.ReplaceAllString(path, "$1")
 }
 
 var (
-	nodeIDs   = regexp.MustCompile(`/[A-Z]\d*(/|$)`)
-	nodeIPs   = regexp.MustCompile(`/\d+\.\d+\.\d+\.\d+(/|$)`)
-	nodeItems = regexp.MustCompile(`/\d+(/|$)`)
+	nodeIDs     = regexp.MustCompile(`/[A-Z]\d*(/|$)`)
+	nodeIPs     = regexp.MustCompile(`/\d+\.\d+\.\d+\.\d+(/|$)`)
+	nodeTickets = regexp.MustCompile(`/\d+-\d{10}$`)
+	nodeItems   = regexp.MustCompile(`/\d+(/|$)`)
 )
 
 // kindOfNode is a path without ids and numbers.
 func kindOfNode(path string) string {
 	path = nodeIDs.ReplaceAllString(path, "/ID$1")
 	path = nodeIPs.ReplaceAllString(path, "/IP$1")
+	path = nodeTickets.ReplaceAllString(path, "/TICKET")
 	return nodeItems.ReplaceAllString(path, "/N$1")
 }
 

@@ -165,6 +165,9 @@ func (r *recovery) judge(i int, it owedItem, owed tree.Runs, claimed int) fate {
 	if r.holds(it, owed) {
 		return fateHeld
 	}
+	if r.Permit != nil && (r.unpermitted[i] || r.Permit(i, it.fire) == "") {
+		return fateLeft
+	}
 	return fateClaim
 }
 

@@ -21,6 +21,7 @@ import (
 	"github.com/wasmjob/wasmjob/coordination/admin/operate"
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 	"github.com/wasmjob/wasmjob/coordination/recipe/guarantee"
+	"github.com/wasmjob/wasmjob/coordination/recipe/permit"
 	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/coordination/registry/registrytest"
 	"github.com/wasmjob/wasmjob/coordination/tree"
@@ -432,12 +433,52 @@ func (s *script) command(line string) error {
 		return err
 	case "arrive":
 		return s.arrive(s.host(arg(1)), arg(2), arg(3))
+	case "limit": // limit A 0-2 max=2: the host draws tickets, and keeps those for its items that are granted
+		return s.draw(s.host(arg(1)), arg(2), s.number(strings.TrimPrefix(arg(3), "max=")))
+	case "take": // take A 3: another program deletes the ticket of an item
+		return s.operate(func(ctx context.Context, r registry.Center) error {
+			return permit.Return(ctx, r, s.host(arg(1)).permits[s.number(arg(2))])
+		})
 	case "shares":
 		s.shares()
 	case "tree":
 		s.tree(words[1:])
 	default:
 		s.t.Fatalf("%q: no such command", line)
+	}
+	return nil
+}
+
+// draw has a host draw tickets for items under the limit db, in one commit. Items whose ticket waits
+// get none.
+func (s *script) draw(h *simHost, list string, most int) error {
+	items, err := tree.ParseItems(list)
+	if err != nil {
+		return err
+	}
+	if h.permits == nil {
+		h.permits = make(map[int]string)
+	}
+	key := permit.Key(s.layout, "db")
+	made, err := permit.Take(s.ctx, h.Registry, permit.Holder{Host: h.Self.ID, Job: s.layout.Job}, permit.Draw{Key: key, Count: len(items), Max: most})
+	if err != nil {
+		return err
+	}
+	lines, err := permit.Lines(s.ctx, h.Registry, key)
+	if err != nil {
+		return err
+	}
+	for n, ticket := range made[key] {
+		p := permit.Places(lines[key], made[key], most)[ticket.Path]
+		if !p.Granted() {
+			s.say("%s: waits for a permit for %d, behind %d, watches %s", h.name, items[n], p.Before, strings.TrimPrefix(p.Watch(key).Path, tree.Limits(s.layout.Namespace)+"/"))
+			if err := permit.Return(s.ctx, h.Registry, ticket.Path); err != nil {
+				return err
+			}
+			continue
+		}
+		h.permits[items[n]] = ticket.Path
+		s.say("%s: has a permit for %d", h.name, items[n])
 	}
 	return nil
 }

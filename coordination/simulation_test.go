@@ -58,6 +58,8 @@ type simHost struct {
 	// seen is a trigger that was found to be of round; consumed is the newest.
 	seen, round, consumed int64
 	args                  tree.TriggerArgs // of round
+	// permits are the paths of the tickets with which items run, or are to, under a limit.
+	permits map[int]string
 	// old is a host of a version that knows no arguments of triggers.
 	old bool
 }
@@ -524,6 +526,9 @@ func (h *simHost) recover(dead string, all bool, limit int) (co.Recovered, error
 	for next := -1; next != 0; next = out.Next {
 		before := out
 		r := co.Recovery{Dead: dead, All: all, Limit: limit - len(before.Claimed), Busy: h.running().Contains, From: max(next, 0), Now: h.now}
+		if h.permits != nil {
+			r.Permit = func(item int, _ tree.Fire) string { return h.permits[item] }
+		}
 		err := h.perform(moves.Recover(&h.Member, r, &out))
 		out.Claimed, out.Lost, out.Held = slices.Concat(before.Claimed, out.Claimed), slices.Concat(before.Lost, out.Lost), slices.Concat(before.Held, out.Held)
 		out.Killed, out.Elsewhere, out.Commits = slices.Concat(before.Killed, out.Killed), slices.Concat(before.Elsewhere, out.Elsewhere), before.Commits+out.Commits
@@ -717,13 +722,29 @@ func (h *simHost) begin(id tree.Fire, items tree.Items, trigger bool) error {
 	if err != nil || (len(items) == 0 && !trigger) {
 		return err
 	}
+	if h.permits != nil { // the job is under a limit
+		var waiting tree.Items
+		items = slices.DeleteFunc(slices.Clone(items), func(i int) bool {
+			if h.permits[i] == "" {
+				h.items[i].due = nil
+				waiting = append(waiting, i)
+			}
+			return h.permits[i] == ""
+		})
+		if len(waiting) > 0 {
+			h.say("%s: %s wait for a permit", h.name, waiting)
+		}
+		if len(items) == 0 {
+			return nil
+		}
+	}
 	states := make(map[int]co.ItemState)
 	for _, i := range items {
 		states[i] = h.owing(h.items[i], id)
 	}
 	var out co.Begun
 	err = h.perform(moves.Begin(&h.Member, co.Beginning{Fire: id, Items: states,
-		ConsumeTrigger: trigger, Now: h.now}, &out))
+		ConsumeTrigger: trigger, Permits: h.permits, Now: h.now}, &out))
 	if err != nil {
 		if !trigger {
 			for _, i := range items {
@@ -766,6 +787,8 @@ func (h *simHost) begin(id tree.Fire, items tree.Items, trigger bool) error {
 			it.due, it.quiet = &id, false
 		case co.RefusedStale:
 			it.due = &id
+		case co.RefusedPermit:
+			delete(h.permits, i)
 		}
 	}
 	if out.Stale {
@@ -783,7 +806,7 @@ func (h *simHost) complete(items tree.Items, outcome, offset string) error {
 		if it == nil || !it.running {
 			return fmt.Errorf("item %d does not run on %s", i, h.name)
 		}
-		c.Items[i] = co.Ended{State: h.owing(it, tree.Fire{}), Outcome: outcome, Failover: it.failover, Offset: []byte(offset), HasOffset: offset != ""}
+		c.Items[i] = co.Ended{State: h.owing(it, tree.Fire{}), Outcome: outcome, Failover: it.failover, Permit: h.permits[i], Offset: []byte(offset), HasOffset: offset != ""}
 		if !it.owned {
 			c.Wake = true
 		}
@@ -796,6 +819,7 @@ func (h *simHost) complete(items tree.Items, outcome, offset string) error {
 		return err
 	}
 	for _, i := range items {
+		delete(h.permits, i)
 		it := h.items[i]
 		it.running, it.failover = false, false
 		if state, ok := out.Items[i]; ok {

@@ -109,6 +109,9 @@ func (r *recovery) write(ctx context.Context, x *step.Exchange, t taking, owed *
 	}
 	if step.Contested(err) { // another host took a share meanwhile, or an item changed
 		r.leave = nil
+		if conflict != nil && t.roles[conflict.Index] == rolePermit {
+			r.unpermitted[t.items[conflict.Index]] = true
+		}
 		if conflict == nil || t.roles[conflict.Index] != roleShare {
 			r.chunk = nil // else the items may be as they were read
 		}
@@ -307,6 +310,9 @@ func (r *recovery) claim(i int, claim *Claim, it owedItem, before tree.Record, c
 	}
 	c.add(roleRecord, i, registry.Set(l.Record(i), record.Data(), version))
 	c.add(roleItem, i, registry.Absent(l.ItemDisabled(i)))
+	if r.Permit != nil {
+		c.permit(r.Member, i, r.Permit(i, it.fire))
+	}
 	if it.mark.Exists {
 		c.add(roleItem, i, registry.Delete(it.mark.Path, registry.AnyVersion))
 	} else { // by a Java host that has just come

@@ -80,6 +80,11 @@ type Guest struct {
 	// [OverlapQueueAll]. "wasm.overlap", "wasm.queueMax"
 	Overlap  Overlap
 	QueueMax int
+	// Concurrency bounds the items that run at once in the whole namespace.
+	Concurrency Concurrency
+	// Priority says whose waiting items get the slots of a host first, from 1, which is first, to 4.
+	// "wasm.priority"
+	Priority int
 	// StartWithin is how long after its instant an item may start, 0 = any time.
 	// "wasm.startWithin"
 	StartWithin time.Duration

@@ -49,6 +49,7 @@ func DefaultGuest() Guest {
 		CatchUpMax:    100,
 		QueueMax:      100,
 		MaxHostDeaths: 2,
+		Priority:      3,
 		When:          When{DST: DSTOnce, JitterMode: JitterStable, OnExcluded: OnExcludedSkip},
 	}
 }
@@ -142,6 +143,10 @@ func (c Configuration) Guest() (Guest, error) {
 			problem(prop, err)
 		}
 	}
+	if prop, err := g.Concurrency.incomplete(); err != nil {
+		problem(prop, err)
+		g.Concurrency = Concurrency{}
+	}
 	if prop, err := g.contradicts(c); err != nil {
 		problem(prop, err)
 		g.Overlap, g.CatchUp = "", ""
@@ -156,7 +161,7 @@ func (s Setting) foreign(t JobType) bool { return s.Only == TypeHTTP && t != Typ
 // Props writes the settings into a set of properties, which must not be nil:
 // Guest reads the same settings from the result. A setting that has its
 // default is left out, and removed if it was there. No attempts stand
-// for the default RetryPolicy, no outcomes and no isolation for theirs, and 0 for the default bounds of queues.
+// for the default RetryPolicy, no outcomes and no isolation for theirs, and 0 for the default priority and bounds of queues.
 func (g Guest) Props(into map[string]string) {
 	d := DefaultGuest()
 	if g.Retry.Attempts == 0 {
@@ -166,6 +171,7 @@ func (g Guest) Props(into map[string]string) {
 		g.Retry.On = d.Retry.On
 	}
 	g.Isolation = cmp.Or(g.Isolation, d.Isolation)
+	g.Priority = cmp.Or(g.Priority, d.Priority)
 	g.CatchUpMax, g.QueueMax = cmp.Or(g.CatchUpMax, d.CatchUpMax), cmp.Or(g.QueueMax, d.QueueMax)
 	g.When.DST, g.When.JitterMode = cmp.Or(g.When.DST, d.When.DST), cmp.Or(g.When.JitterMode, d.When.JitterMode)
 	g.When.OnExcluded = cmp.Or(g.When.OnExcluded, d.When.OnExcluded)

@@ -14,7 +14,7 @@ func TestGuestDefaults(t *testing.T) {
 	t.Parallel()
 	g, err := Configuration{Props: map[string]string{"script.command.line": "x", "wasm.ofTheFuture": "?"}}.Guest()
 	expected := Guest{
-		Isolation: IsolationFire, CatchUpWindow: 5 * time.Minute, MaxHostDeaths: 2, CatchUpMax: 100, QueueMax: 100,
+		Isolation: IsolationFire, CatchUpWindow: 5 * time.Minute, MaxHostDeaths: 2, CatchUpMax: 100, QueueMax: 100, Priority: 3,
 		Retry: RetryPolicy{Attempts: 3, Backoff: time.Second, MaxBackoff: 30 * time.Second, On: []string{"RETRY"}},
 		When:  When{DST: "once", JitterMode: "stable", OnExcluded: "skip"},
 	}
@@ -35,11 +35,13 @@ func TestGuestReadsEverything(t *testing.T) {
 		"wasm.catchUpWindow": "1d12h", "wasm.maxHostDeaths": "5", "wasm.catchUp": "All", "wasm.catchUpMax": "7",
 		"wasm.overlap": "QUEUE_ALL", "wasm.queueMax": "8", "wasm.startWithin": "9m",
 		"wasm.maxRuns": "10", "wasm.pauseAfterFailures": "11",
+		"wasm.concurrency.key": " db-{shardingParameter}", "wasm.concurrency.max": "12", "wasm.priority": "1",
 	}}.Guest()
 	expected := Guest{
 		Type: TypeDataflow, StreamingProcess: true, Timeout: 90 * time.Second, MaxConcurrency: 4, Isolation: IsolationItem,
 		Args: []string{"-v", "a b", ""}, MemoryLimit: 64 << 20, FetchDataCount: 100, MaxHostDeaths: 5, CatchUpWindow: 36 * time.Hour,
 		CatchUp: CatchUpAll, CatchUpMax: 7, Overlap: OverlapQueueAll, QueueMax: 8, StartWithin: 9 * time.Minute, MaxRuns: 10, PauseAfterFailures: 11,
+		Concurrency: Concurrency{Key: "db-{shardingParameter}", Max: 12}, Priority: 1,
 		Retry: RetryPolicy{Attempts: 5, Backoff: 250 * time.Millisecond, MaxBackoff: time.Minute, On: []string{"RETRY", "FAIL"}},
 		When: When{DST: "skip", StartAt: "2026-12-24T18:00:00+01:00", EndAt: "2026-12-25T00:00:00Z", At: "2026-12-24T20:00:00Z", Jitter: 30 * time.Second, JitterMode: "random",
 			Schedules: []Schedule{{Cron: "@daily", TimeZone: "UTC", JobParameter: new(string)}, {Cron: "0 0 9 * * ?"}}, Include: []string{"workdays"}, Exclude: []string{"h", "de"}, OnExcluded: "next"},
@@ -154,6 +156,8 @@ func TestGuestPropsRoundTrip(t *testing.T) {
 			Overlap:          []Overlap{"", OverlapQueueOne, OverlapQueueAll, OverlapTerminate}[r.IntN(4)],
 			QueueMax:         []int{1, 100, MaxQueue}[r.IntN(3)],
 			StartWithin:      pick(0, time.Minute),
+			Concurrency:      []Concurrency{{}, {Key: "db", Max: 1}, {Key: "{jobParameter}", Max: 1000}}[r.IntN(3)],
+			Priority:         1 + r.IntN(4),
 			When: When{DST: []string{"once", "both", "skip"}[r.IntN(3)], JitterMode: []string{"stable", "random"}[r.IntN(2)], OnExcluded: []string{"skip", "next"}[r.IntN(2)],
 				At: []string{"", "2026-12-24T18:00:00+01:00"}[r.IntN(2)], Jitter: pick(0, time.Second)},
 		}

@@ -66,6 +66,7 @@
 //	@-@changes/{id}              the record of a change that was made without a host's API, until a
 //	                             host has it in its history
 //	@-@recorder                  ephemeral: a host takes these records
+//	@-@limits/{key}/{max}-{n}    ephemeral: a host runs an item under a limit, or waits to; see package permit
 //
 // The node above them, /{namespace}.wasmjob, holds what is added to the registry's
 // transaction numbers: 0 unless they have begun again, or gone back. Below it stands also what is of no

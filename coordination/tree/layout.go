@@ -1,7 +1,10 @@
 package tree
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -242,6 +245,35 @@ func ClusterChanges(namespace string) string { return JobsPath(namespace) + ".wa
 // NumberPath is a node that hosts make, set and delete in one commit when they begin a session,
 // to learn which transaction number the registry gives out. It exists within one commit only.
 func NumberPath(namespace string) string { return JobsPath(namespace) + ".wasmjob/@-@number" }
+
+// Limits is the parent of all Limit nodes: a limit is of the namespace, not of a job.
+func Limits(namespace string) string { return JobsPath(namespace) + ".wasmjob/@-@limits" }
+
+// Limit is the parent of the tickets of those who run under a key, or wait to; see package permit.
+func Limit(namespace, key string) string { return Limits(namespace) + "/" + limitName(key) }
+
+// longestLimitName bounds the name of a limit's node, in bytes. Of a longer one the end is its hash.
+const longestLimitName = 200
+
+// limitName is a key as the name of a node: what cannot stand in one, or needs care, is escaped.
+func limitName(key string) string {
+	var b strings.Builder
+	for i := range len(key) {
+		c := key[i]
+		plain := ('a' <= c && c <= 'z') || ('A' <= c && c <= 'Z') || ('0' <= c && c <= '9') || c == '-' || c == '_' || (c == '.' && i > 0)
+		if plain {
+			b.WriteByte(c)
+		} else {
+			fmt.Fprintf(&b, "%%%02X", c)
+		}
+	}
+	name := b.String()
+	if len(name) <= longestLimitName {
+		return name
+	}
+	sum := sha256.Sum256([]byte(key))
+	return name[:longestLimitName-33] + "~" + hex.EncodeToString(sum[:16])
+}
 
 // ClusterRecorder is there while a host takes these records into its history; ephemeral.
 func ClusterRecorder(namespace string) string { return JobsPath(namespace) + ".wasmjob/@-@recorder" }

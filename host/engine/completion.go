@@ -71,6 +71,7 @@ func (rn *runner) commitEnded(now moment) {
 		ended := e.Completing(string(e.Result.Outcome), cmp.Or(e.Reason, recordedReason(e.Result)))
 		ended.Fire = e.Run.Fire().ID
 		ended.Root = rn.rootOf(now, ended.Fire)
+		ended.Permit = rn.limits.permitOf(n)
 		switch it := rn.items[n]; {
 		case it == nil:
 		case !it.owned:
@@ -106,6 +107,11 @@ func (rn *runner) commitEnded(now moment) {
 		e := rn.ended[n]
 		delete(rn.ended, n)
 		state, took := out.Items[n]
+		if took {
+			delete(rn.limits.held, n)
+		} else {
+			rn.limits.drop(n)
+		}
 		if slices.Contains(out.Killed, n) {
 			e = e.KilledInstead(state.Record.Reason)
 		}

@@ -21,7 +21,8 @@ import (
 // runner begins the items of a job, and completes what has ended.
 type runner struct {
 	itemSet
-	wg        sync.WaitGroup // fires
+	wg        sync.WaitGroup // fires, and watches of lines
+	limits    limits
 	trigger   waiting
 	killing   killing
 	chain     chain
@@ -186,8 +187,9 @@ func (rn *runner) followUp(now moment) {
 // owedNow are the fires that idle items owe and that may begin now, but for those that were tried.
 func (rn *runner) owedNow(now moment, tried map[int]string) map[tree.Fire][]*item {
 	byFire := make(map[tree.Fire][]*item)
+	permitted := rn.nextUnder()
 	for _, it := range rn.sorted(func(it *item) bool {
-		return it.owned && it.run == nil && it.Next() != nil && !it.held && !rn.denials.waits(now, it.number)
+		return it.owned && it.run == nil && it.Next() != nil && !it.held && permitted(it) && !rn.denials.waits(now, it.number)
 	}) {
 		if id := it.Next(); tried[it.number] != id.ID() && !rn.moves(now, it) {
 			tried[it.number] = id.ID()
@@ -222,6 +224,15 @@ func (rn *runner) begin(now moment, id tree.Fire, items []*item, absent tree.Ite
 		}
 		return false
 	}
+	items, waiting = rn.admit(now, id, items)
+	absent = slices.Concat(absent, waiting)
+	if trigger && len(waiting) > 0 { // it is kept until they have begun, so that they run elsewhere if this host dies
+		rn.merged(id)
+		rn.trigger.began, trigger = id.Trigger, false
+	}
+	if len(items) == 0 && !trigger {
+		return false
+	}
 	states := make(map[int]coordination.ItemState, len(items))
 	for _, it := range items {
 		state := it.state
@@ -229,7 +240,7 @@ func (rn *runner) begin(now moment, id tree.Fire, items []*item, absent tree.Ite
 		states[it.number] = state
 	}
 	latest, ahead := rn.host.instants()
-	out, err := rn.member.Begin(rn.work, coordination.Beginning{Fire: id, Items: states, ConsumeTrigger: trigger, Now: now.wall, Latest: latest, Ahead: ahead, Count: rn.guest.MaxRuns > 0})
+	out, err := rn.member.Begin(rn.work, coordination.Beginning{Fire: id, Items: states, ConsumeTrigger: trigger, Now: now.wall, Latest: latest, Ahead: ahead, Permits: rn.limits.permits(items), Count: rn.guest.MaxRuns > 0})
 	rn.denials.note(now, "", out.Denied, rn.log)
 	if err == nil && len(out.Adopted) > 0 {
 		rn.takeOver(now, "", "", out.Adopted)
@@ -318,6 +329,10 @@ func (rn *runner) refused(now moment, it *item, id tree.Fire, why coordination.R
 		rn.owe(it, id)
 	case coordination.RefusedStale:
 		rn.owe(it, id)
+	case coordination.RefusedPermit:
+		rn.limits.drop(it.number)
+		rn.owe(it, id)
+		rn.againAt = now.Add(againPause)
 	case coordination.RefusedAhead: // it is due when the registry's clock has come to it
 		rn.owe(it, id)
 		latest, _ := rn.host.instants()
@@ -358,19 +373,16 @@ func (rn *runner) takeOver(now moment, dead, stopped string, claims []coordinati
 func (rn *runner) start(now moment, id tree.Fire, dead, stopped string, states, before map[int]coordination.ItemState, absent tree.Items) {
 	begun := run.Begun{Self: rn.member.Self, ID: id, Config: rn.member.View.Config, Guest: rn.guest, Exec: rn.module.exec, Absent: absent,
 		At: now.Time, Next: rn.calendar.Next, Delay: rn.calendar.Delay(id.Time()), Workers: min(len(states), rn.concurrency()), Places: rn.most(rn.guest)}
+	if rn.limited() { // each item stands in the line for slots by itself: else one that begins later, with a worker of its own, would come first
+		begun.Workers, begun.Places = len(states), rn.concurrency()
+	}
 	total := rn.total(id, slices.Max(slices.Collect(maps.Keys(states))))
 	if !rn.member.View.Division.Java { // Java hosts go by the configuration
 		begun.Config.ShardingTotalCount = total
 	}
 	begun.Exec.Retain()
 	begun.Announces = len(begun.Config.JobListenerTypes) > 0 && rn.member.View.Mixed()
-	if id.WithParam {
-		begun.Config.JobParameter = id.Param
-	} else if id.Trigger == 0 {
-		if parameter, own := rn.calendar.Parameter(id.Time()); own {
-			begun.Config.JobParameter = parameter
-		}
-	}
+	begun.Config.JobParameter = rn.parameter(id)
 	if id.Trigger == 0 && rn.calendar.Schedule != nil {
 		begun.Next = rn.calendar.After(id.Time())
 	}
@@ -529,9 +541,13 @@ func (rn *runner) runs(item int) bool {
 	return it != nil && it.run != nil
 }
 
-// recoverFrom takes over what one dead host has left, or a part of very much.
-func (rn *runner) recoverFrom(now moment, r coordination.Recovery) (out coordination.Recovered, err error) {
+// recoverFrom takes over what one dead host has left, or a part of very much. drawn is set if permits were drawn for
+// that just now.
+func (rn *runner) recoverFrom(now moment, r coordination.Recovery, drawn bool) (out coordination.Recovered, err error) {
 	dead := r.Dead
+	if rn.limited() {
+		r.Permit = rn.permitFor
+	}
 	out, err = rn.member.Recover(rn.work, r)
 	by := cmp.Or(dead, "Java")
 	rn.denials.settle(by, out.Denied)
@@ -561,6 +577,9 @@ func (rn *runner) recoverFrom(now moment, r coordination.Recovery) (out coordina
 	}
 	if err == nil {
 		rn.takeOver(now, dead, stopped, out.Claimed)
+	}
+	if err == nil && len(rn.limits.crashed) > 0 && !drawn && rn.drawForCrashed(now) {
+		return rn.recoverFrom(now, r, true)
 	}
 	return out, err
 }

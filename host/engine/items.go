@@ -49,6 +49,11 @@ type item struct {
 	// quietAt is from when on the item may begin beside Java hosts, by Go's own clock; zero if this host has not looked
 	// yet whether one of them is about to run it.
 	quietAt time.Time
+	// waits is the key of the limit for whose permit the item waits; empty: it does not. waitsFor is the
+	// fire of which that was reported, turn counts the items that came to wait.
+	waits, waitsFor string
+	turn            uint64
+	asks            bool // it is just being admitted
 	// passed is set when an instant passed over the item, or what it missed was
 	// not looked for, because it was beyond the total count.
 	passed bool

@@ -251,7 +251,9 @@ func (j *job) run(work context.Context) {
 			timer.Reset(time.Until(j.wakeAt))
 			continue
 		}
-		if j.advance(now) {
+		over := j.advance(now)
+		j.returnPermits(now, over || j.exit.leaving != "" || j.exit.draining || j.exit.left != "" || j.exit.stopped)
+		if over {
 			return
 		}
 		j.recordOutside(now)
@@ -259,8 +261,8 @@ func (j *job) run(work context.Context) {
 		j.answer()
 		j.expect(now)
 		j.wakeAt = now.Add(j.sleep(now))
-		if j.stale.atOnce || j.recovery.atOnce {
-			j.stale.atOnce, j.recovery.atOnce, j.wakeAt = false, false, now.Time
+		if j.stale.atOnce || j.recovery.atOnce || j.limits.atOnce {
+			j.stale.atOnce, j.recovery.atOnce, j.limits.atOnce, j.wakeAt = false, false, false, now.Time
 		}
 		timer.Reset(time.Until(j.wakeAt))
 	}
@@ -297,6 +299,7 @@ func (j *job) end() {
 		j.dropTrigger(event.SkipMissed, "the session ended before the job was idle")
 	}
 	j.kill(cause)
+	j.limits.unwatch()
 	j.wg.Wait()
 	j.known.Account.Close()
 	if errors.Is(cause, errSessionLost) {
@@ -321,14 +324,14 @@ func (j *job) end() {
 // there was more in it than ends of runs, and questions for the status.
 func (j *job) read() (news bool) {
 	j.mail.mu.Lock()
-	update, ended, over := j.mail.update, j.mail.ended, j.mail.over
+	update, ended, over, lines := j.mail.update, j.mail.ended, j.mail.over, j.mail.limits
 	if j.mail.leave != "" || update != nil {
 		j.exit.leaving = j.mail.leave
 	}
-	news = update != nil || len(over) > 0 || j.mail.offsets || j.mail.beyond || j.mail.refused || j.mail.leave != "" || j.mail.drain
+	news = update != nil || len(over) > 0 || len(j.mail.limits) > 0 || j.mail.offsets || j.mail.beyond || j.mail.refused || j.mail.leave != "" || j.mail.drain
 	j.exit.draining = j.exit.draining || j.mail.drain
 	j.repairs.refused, j.mail.refused = j.repairs.refused || j.mail.refused, false
-	j.mail.update, j.mail.ended, j.mail.over, j.mail.rests = nil, nil, nil, false
+	j.mail.update, j.mail.ended, j.mail.over, j.mail.limits, j.mail.rests = nil, nil, nil, nil, false
 	j.mail.mu.Unlock()
 	if update != nil {
 		before := j.wanted
@@ -345,6 +348,9 @@ func (j *job) read() (news bool) {
 	}
 	for _, f := range over {
 		f.GuestsDone = true
+	}
+	for _, n := range lines {
+		j.hearLine(n)
 	}
 	return news
 }
@@ -394,6 +400,7 @@ func (j *job) advance(now moment) (over bool) {
 	if !j.term.registry.Trusted() {
 		return false
 	}
+	j.lookAtLines(now)
 	j.watchDrift()
 	j.followChain(now)
 	j.reportSettings()
@@ -672,6 +679,8 @@ func (j *job) configure(now moment) {
 		j.module.err = err
 		return
 	}
+	defer j.limitChanged()
+	j.known.Account.Prioritize(guest.Priority)
 	j.guest, j.calendar.Window, j.calendar.Off = guest, guest.CatchUpWindow, ""
 	if guest.CatchUp == jobconfig.CatchUpNone {
 		j.calendar.Off = "catchUp is none"

@@ -388,6 +388,9 @@ func (j *job) withdraw(now moment) bool {
 	}
 	refused := hard && now.Before(j.refusal.retryAt)
 	unfinished := j.unfinished()
+	if !j.returnPermits(now, true) && !hard {
+		return false
+	}
 	if j.registered {
 		if now.Before(j.refusal.retryAt) && !refused {
 			return false
@@ -551,6 +554,7 @@ func (j *job) recoverCrashed(now moment) {
 	marked := len(j.member.View.FailoverItems) > 0 // by Java hosts
 	if len(dead) == 0 && !marked && !j.takers.Standing {
 		j.denials.settle("", nil)
+		clear(j.limits.crashed)
 		*r = recovery{pause: recoverPause, led: r.led}
 		return
 	}
@@ -560,8 +564,14 @@ func (j *job) recoverCrashed(now moment) {
 	if r.at.IsZero() && len(dead) > fewCrashed && !j.member.View.IsJanitor() {
 		r.at = now.Add(recoverPause)
 	}
+	if j.limits.takeOver {
+		j.limits.takeOver, r.at = false, now.Time
+	}
 	waits := now.Before(r.at)
 	goesOn := slices.ContainsFunc(dead, func(id string) bool { return r.next[id] > 0 })
+	if !waits && !goesOn {
+		clear(j.limits.crashed) // they are found again
+	}
 	leads := j.member.View.Leading()
 	looks := leads && !r.led && (r.attempts > 0 || !r.yieldUntil.IsZero()) // for what only a leader writes down
 	r.led = leads
@@ -604,7 +614,7 @@ func (j *job) recoverCrashed(now moment) {
 		if goesOn && r.next[id] == 0 {
 			continue // it comes with the next look
 		}
-		out, err := j.recoverFrom(now, coordination.Recovery{Dead: id, All: again, Limit: limit, Busy: j.runs, From: r.next[id], Seen: r.seen[id], Now: now.wall})
+		out, err := j.recoverFrom(now, coordination.Recovery{Dead: id, All: again, Limit: limit, Busy: j.runs, From: r.next[id], Seen: r.seen[id], Now: now.wall}, false)
 		if err != nil {
 			if j.setback(now, "recovering items of "+id, err) {
 				r.later(now)

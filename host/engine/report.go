@@ -446,6 +446,11 @@ func (j *job) eachWait(now moment, yield func(what event.Wait, item int, since t
 			yield(event.WaitMark, it.number, time.Time{})
 		}
 	}
+	for _, it := range j.items {
+		if it.waits != "" {
+			yield(event.WaitPermit, it.number, time.Time{})
+		}
+	}
 	for _, n := range v.Division.Pending {
 		if it := j.items[n]; v.Leading() || (it != nil && it.run != nil) {
 			yield(event.WaitMove, n, time.Time{})
@@ -491,6 +496,8 @@ func (j *job) waitsFor(what event.Wait, items []int) (forWhat, then string) {
 	case event.WaitSlot:
 		return fmt.Sprintf("a slot: the host has %d for all jobs, and this job may have %d", j.host.cfg.MaxConcurrency, j.concurrency()),
 			"see what runs: wasmjob status --items; a timeout ends items that go on for ever"
+	case event.WaitPermit:
+		return j.waitsForPermit()
 	case event.WaitListener:
 		for f := range j.fires {
 			if p := f.Waits(); p != nil {

@@ -59,6 +59,7 @@ type mailbox struct {
 	refused bool // a guest's commit was: something may be to repair
 	beyond  bool // something went beyond a quota
 	asks    []ask
+	limits  []limitNews
 	last    *JobStatus
 	rests   bool // last is true until the loop has something to do
 }

@@ -56,7 +56,7 @@ func deadline(what event.Wait, drainTimeout time.Duration) (limit time.Duration,
 	switch what {
 	case event.WaitRegistry, event.WaitSharding, event.WaitJavaLeader:
 		return longestBusiness, true
-	case event.WaitTakeover, event.WaitMark, event.WaitMove, event.WaitTrigger, event.WaitSlot:
+	case event.WaitTakeover, event.WaitMark, event.WaitMove, event.WaitTrigger, event.WaitSlot, event.WaitPermit:
 		return longestRun, true
 	case event.WaitDrain:
 		return drainTimeout, true

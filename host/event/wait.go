@@ -25,6 +25,7 @@ const (
 	WaitMove       Wait = "move"           // items to end where they run, because they move then
 	WaitTrigger    Wait = "trigger"        // the job to be idle, for a trigger
 	WaitSlot       Wait = "slot"           // a slot of the host, or of those that the job may have
+	WaitPermit     Wait = "permit"         // items that run under the same limit, for those that are due under it
 	WaitListener   Wait = "listener"       // the other hosts, around a listener that runs once over all
 	WaitDrain      Wait = "drain"          // what runs to end, because this host leaves
 )
@@ -32,7 +33,7 @@ const (
 // Waits are all kinds of Wait.
 func Waits() []Wait {
 	return []Wait{WaitSession, WaitRegistry, WaitSharding, WaitJavaLeader, WaitElection, WaitFailover, WaitTakeover, WaitMark, WaitMove,
-		WaitTrigger, WaitSlot, WaitListener, WaitDrain}
+		WaitTrigger, WaitSlot, WaitPermit, WaitListener, WaitDrain}
 }
 
 // ErrWaited is every [WaitError].

@@ -19,7 +19,9 @@ const moment = 5 * time.Millisecond
 // Slots are the host's, for items that run, shared fairly by group and by job: a
 // free slot goes to the group that has the fewest, of several to the one that was
 // given a slot longest ago, within the group to the job by the same rule, and within
-// the job to the oldest instant. A group has at most its share of the slots while the
+// the job to the oldest instant. Jobs have priorities: the fewest counts by the priority's weight, so that a job of priority 1 is
+// given up to eight slots before one of priority 4 is given its first; and while priorities differ, each eighth slot goes to
+// the job that was given one longest ago, so that none starves. A group has at most its share of the slots while the
 // host has jobs of another group, so that items that never end leave some to the
 // others. All methods of
 // Slots, Account and Hold are safe for concurrent use, but for those of one hold.
@@ -29,7 +31,22 @@ type Slots struct {
 	served uint64           // slots given so far
 	queue  slotHeap[*group] // groups with an account in their queue
 	groups map[string]*group
+	// jobs counts the accounts by their priority.
+	jobs [LowestPriority + 1]int
 }
+
+// The priorities of jobs: the lowest number goes first.
+const (
+	HighestPriority = 1
+	DefaultPriority = 3
+	LowestPriority  = 4
+)
+
+// weight is how much a slot counts that a job of a priority has: 1, 2, 4, 8.
+func weight(priority int) int { return 1 << (priority - HighestPriority) }
+
+// inTurn is how many slots are given by priority for each that is given by turns.
+const inTurn = 8
 
 // group has the accounts that share a part of the slots. It is kept while it has any.
 type group struct {
@@ -56,10 +73,11 @@ func (s *Slots) Free() int {
 // takes longer than the schedule; the bound is the job's.
 type Account struct {
 	part
-	slots   *Slots
-	group   *group
-	places  int       // taken
-	waiting []*waiter // the oldest instant first, then in the order in which they came
+	slots    *Slots
+	group    *group
+	priority int
+	places   int       // taken
+	waiting  []*waiter // the oldest instant first, then in the order in which they came
 }
 
 // part is what a job, or a group, has of the slots.
@@ -67,6 +85,7 @@ type part struct {
 	held   int    // slots
 	served uint64 // slots.served when it was given one last
 	at     int    // in its queue, -1 if it is not there
+	weight int    // of a slot, by the priority
 }
 
 // Account returns the account of one more job of a group, which may have share slots
@@ -77,14 +96,26 @@ func (s *Slots) Account(name string, share int) *Account {
 	defer s.mu.Unlock()
 	g := s.groups[name]
 	if g == nil {
-		g = &group{part: part{at: -1}, name: name}
+		g = &group{part: part{at: -1, weight: weight(DefaultPriority)}, name: name}
 		s.groups[name] = g
 	}
 	g.accounts++
 	g.limit = max(g.limit, share)
 	s.queue.settle(g, g.waits(s))
 	s.settle()
-	return &Account{part: part{at: -1}, slots: s, group: g}
+	s.jobs[DefaultPriority]++
+	return &Account{part: part{at: -1, weight: weight(DefaultPriority)}, slots: s, group: g, priority: DefaultPriority}
+}
+
+// Prioritize sets the job's priority, from [HighestPriority] to [LowestPriority].
+func (a *Account) Prioritize(priority int) {
+	s := a.slots
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.jobs[a.priority]--
+	s.jobs[priority]++
+	a.priority, a.weight = priority, weight(priority)
+	a.settle()
 }
 
 // Close ends an account that has nothing.
@@ -92,6 +123,7 @@ func (a *Account) Close() {
 	s := a.slots
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.jobs[a.priority]--
 	if a.group.accounts--; a.group.accounts == 0 {
 		delete(s.groups, a.group.name)
 		s.settle()
@@ -259,13 +291,16 @@ func (a *Account) next() int {
 // settle puts the account, and its group, where they belong in their queues. slots.mu is held.
 func (a *Account) settle() {
 	a.group.queue.settle(a, a.next() >= 0)
+	if len(a.group.queue) > 0 { // a group waits as its first job does
+		a.group.weight = a.group.queue[0].weight
+	}
 	a.slots.queue.settle(a.group, a.group.waits(a.slots))
 }
 
 // give hands free slots to those who wait. mu is held.
 func (s *Slots) give() {
 	for s.free > 0 && len(s.queue) > 0 {
-		a := s.queue[0].queue[0]
+		a := s.first()
 		i := a.next()
 		w := a.waiting[i]
 		a.waiting = slices.Delete(a.waiting, i, i+1)
@@ -279,6 +314,21 @@ func (s *Slots) give() {
 		a.settle()
 		close(w.granted)
 	}
+}
+
+// first is the account that is given the next slot. mu is held.
+func (s *Slots) first() *Account {
+	kinds := 0
+	for _, n := range s.jobs {
+		if n > 0 {
+			kinds++
+		}
+	}
+	if kinds < 2 || s.served%inTurn != inTurn-1 {
+		return s.queue[0].queue[0]
+	}
+	g := slices.MinFunc(s.queue, func(a, b *group) int { return cmp.Compare(a.served, b.served) })
+	return slices.MinFunc(g.queue, func(a, b *Account) int { return cmp.Compare(a.served, b.served) })
 }
 
 // slotHeap has at its top what is given the next slot.
@@ -302,8 +352,8 @@ func (q slotHeap[T]) Len() int { return len(q) }
 
 func (q slotHeap[T]) Less(i, j int) bool {
 	a, b := q[i].of(), q[j].of()
-	if a.held != b.held {
-		return a.held < b.held
+	if m, n := (a.held+1)*a.weight, (b.held+1)*b.weight; m != n {
+		return m < n
 	}
 	return a.served < b.served
 }

@@ -1,6 +1,7 @@
 package slots
 
 import (
+	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -276,6 +277,67 @@ func TestSlots_groupShare(t *testing.T) {
 		}
 		if s.free != 4 || len(s.groups) != 0 || len(s.queue) != 0 {
 			t.Errorf("%d slots are free, %d groups are kept, %d wait", s.free, len(s.groups), len(s.queue))
+		}
+	})
+}
+
+// TestSlots_priority: a job of a higher priority is given slots first, and one of the lowest is given one now and then.
+func TestSlots_priority(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := New(1)
+		high, low := s.Account("", all), s.Account("", all)
+		high.Prioritize(HighestPriority)
+		low.Prioritize(LowestPriority)
+		l := line{holds: make(map[string]*Hold)}
+		for n := range 20 {
+			l.wait("low"+strconv.Itoa(n), low, 1)
+		}
+		for n := range 20 {
+			l.wait("high"+strconv.Itoa(n), high, 2)
+		}
+		for len(l.given) < 40 {
+			l.end(l.given[len(l.given)-1])
+		}
+		l.end(l.given[39])
+		last := -1
+		for k, name := range l.given {
+			if k > 0 && strings.HasPrefix(name, "low") && k < 22 {
+				if k-last > inTurn {
+					t.Errorf("low was given none from %d to %d", last, k)
+				}
+				last = k
+			}
+		}
+		if n := strings.Count(strings.Join(l.given[1:21], " "), "high"); n < 17 {
+			t.Errorf("of 20 slots high was given %d, expected all but each eighth: %v", n, l.given)
+		}
+	})
+}
+
+// TestSlots_priorityIsWeight: of many slots a job of a lower priority has its part, also while items of a higher one wait.
+func TestSlots_priorityIsWeight(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := New(10)
+		high, low := s.Account("", all), s.Account("", all)
+		l := line{holds: make(map[string]*Hold)}
+		busy := s.Account("", all)
+		for n := range 10 {
+			l.wait("busy"+strconv.Itoa(n), busy, 1)
+		}
+		high.Prioritize(HighestPriority)
+		low.Prioritize(LowestPriority)
+		for n := range 20 {
+			l.wait("low"+strconv.Itoa(n), low, 1)
+			l.wait("high"+strconv.Itoa(n), high, 1)
+		}
+		for n := range 10 {
+			l.end("busy" + strconv.Itoa(n))
+		}
+		if high.held < 7 || low.held < 1 {
+			t.Errorf("high has %d slots and low %d", high.held, low.held)
+		}
+		for k := 10; k < len(l.given); k++ {
+			l.end(l.given[k])
 		}
 	})
 }

@@ -1,0 +1,254 @@
+package permit
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/wasmjob/wasmjob/coordination/registry"
+	"github.com/wasmjob/wasmjob/coordination/step"
+	"github.com/wasmjob/wasmjob/coordination/tree"
+)
+
+// Ticket is a node in the line of a key.
+type Ticket struct {
+	// Path of the node.
+	Path string
+	// Max is the maximum of the job that made it.
+	Max int
+	// number orders the tickets. It begins again below 0 after two billion.
+	number int32
+}
+
+// compare orders two tickets of a line.
+func (t Ticket) compare(o Ticket) int {
+	return cmp.Or(cmp.Compare(t.number-o.number, 0), strings.Compare(t.Path, o.Path))
+}
+
+// Parse reads the line of a key from the names of the nodes below it, in the line's order. A node that
+// is no ticket is left out: an external edit has made it.
+func Parse(key string, names []string) []Ticket {
+	var line []Ticket
+	for _, name := range names {
+		if t, ok := parse(key, name); ok {
+			line = append(line, t)
+		}
+	}
+	slices.SortFunc(line, Ticket.compare)
+	return line
+}
+
+func parse(key, name string) (t Ticket, ok bool) {
+	most, number, _ := strings.Cut(name, "-")
+	limit, err := strconv.Atoi(most)
+	if err != nil || limit < 1 {
+		return t, false
+	}
+	n, err := strconv.ParseInt(number, 10, 32)
+	return Ticket{key + "/" + name, limit, int32(n)}, err == nil
+}
+
+// Place is where a ticket stands.
+type Place struct {
+	// Before is how many tickets stand before it, Max the smallest maximum of it and those.
+	Before, Max int
+	// Ahead is the ticket just before it; its path is empty if there is none.
+	Ahead Ticket
+	// waits is set if Ahead waits as well.
+	waits bool
+}
+
+// Granted reports whether an item may run with the ticket.
+func (p Place) Granted() bool { return p.Before < p.Max }
+
+// Places are the places of some tickets of a line, in the line's order. A ticket that is not there
+// any more has none. most is a maximum that holds besides.
+func Places(line []Ticket, own []Ticket, most int) map[string]Place {
+	places := make(map[string]Place, len(own))
+	smallest := math.MaxInt
+	var ahead Ticket
+	waits := false
+	for before, t := range line {
+		smallest = min(smallest, t.Max)
+		p := Place{Before: before, Max: min(smallest, most), Ahead: ahead, waits: waits}
+		if slices.ContainsFunc(own, func(o Ticket) bool { return o.Path == t.Path }) {
+			places[t.Path] = p
+		}
+		ahead, waits = t, before >= smallest // as its own host sees it
+	}
+	return places
+}
+
+// Watch is what shows that a ticket which waits may have another place: the ticket before it, if that
+// waits as well, else the whole line of the key.
+func (p Place) Watch(key string) registry.Query {
+	if p.waits {
+		return registry.Data(p.Ahead.Path)
+	}
+	return registry.Children(key)
+}
+
+// Moved reports whether a snapshot of [Place.Watch] shows a reason to read the line: the ticket before is
+// gone, or an item has begun with it.
+func Moved(n registry.Node) bool { return n.Children || !n.Exists || n.Version > 0 }
+
+// Holder is what a ticket says about who has it.
+type Holder struct {
+	// Host is an instance id, Job a job's name.
+	Host string `json:"host"`
+	Job  string `json:"job"`
+	// Item is nil while the ticket waits.
+	Item *int `json:"item,omitempty"`
+}
+
+// Data is the holder as a ticket has it.
+func (h Holder) Data() []byte {
+	data, _ := json.Marshal(h) // texts and a number always have a JSON form
+	return data
+}
+
+// ParseHolder reads the data of a ticket; ok is false if it cannot be read.
+func ParseHolder(data []byte) (h Holder, ok bool) {
+	return h, json.Unmarshal(data, &h) == nil
+}
+
+// Draw is a host's wish for tickets.
+type Draw struct {
+	// Key is the path of the limit's node; see [tree.Limit].
+	Key string
+	// Count is how many, Max the maximum of the job.
+	Count, Max int
+}
+
+// Take makes tickets in one commit. Each ends with the session. After an error some may have been made all the
+// same: see [Own].
+func Take(ctx context.Context, r registry.Center, who Holder, draws ...Draw) (made map[string][]Ticket, err error) {
+	err = step.Perform(ctx, r, "draw tickets", func(ctx context.Context, x *step.Exchange) error {
+		made, err = take(ctx, x, who, draws)
+		return err
+	})
+	return made, err
+}
+
+func take(ctx context.Context, x *step.Exchange, who Holder, draws []Draw) (map[string][]Ticket, error) {
+	var ops []registry.Op
+	var keys []string // of ops
+	for _, d := range draws {
+		for range d.Count {
+			ops = append(ops, registry.CreateSequential(fmt.Sprintf("%s/%d-", d.Key, d.Max), who.Data()))
+			keys = append(keys, d.Key)
+		}
+	}
+	made := make(map[string][]Ticket)
+	for len(ops) > 0 {
+		part := step.FirstPart(ops)
+		results, err := x.Commit(ctx, part...)
+		if step.ConflictOf(err) != nil { // a key's node is not there yet
+			var ensure []registry.Op
+			for _, key := range slices.Compact(slices.Clone(keys[:len(part)])) {
+				ensure = append(ensure, registry.Ensure(key))
+			}
+			if _, err := x.Commit(ctx, ensure...); err != nil {
+				return made, err
+			}
+			continue
+		}
+		if err != nil {
+			return made, err
+		}
+		for k, result := range results {
+			name := strings.TrimPrefix(result.Path, keys[k]+"/")
+			if t, ok := parse(keys[k], name); ok {
+				made[keys[k]] = append(made[keys[k]], t)
+			}
+		}
+		ops, keys = ops[len(part):], keys[len(part):]
+	}
+	return made, nil
+}
+
+// Lines reads the lines of some keys in one request.
+func Lines(ctx context.Context, r registry.Center, keys ...string) (lines map[string][]Ticket, err error) {
+	lines = make(map[string][]Ticket, len(keys))
+	err = step.Perform(ctx, r, "read who runs under a limit", func(ctx context.Context, x *step.Exchange) error {
+		read := make([]registry.Query, len(keys))
+		for k, key := range keys {
+			read[k] = registry.Children(key)
+		}
+		n, err := x.Read(ctx, read...)
+		for _, key := range keys {
+			lines[key] = Parse(key, n.Children(key))
+		}
+		return err
+	})
+	return lines, err
+}
+
+// Own finds the tickets of a job of this session's host that a commit of unknown outcome may have made.
+// mine reports whether a holder is this host and job; known are the paths of tickets that are known.
+func Own(ctx context.Context, r registry.Center, key string, mine func(Holder) bool, known map[string]bool) (found []Ticket, err error) {
+	err = step.Perform(ctx, r, "look for tickets", func(ctx context.Context, x *step.Exchange) error {
+		n, err := x.Read(ctx, registry.Children(key))
+		if err != nil {
+			return err
+		}
+		line := Parse(key, n.Children(key))
+		var read []registry.Query
+		for _, t := range line {
+			if !known[t.Path] {
+				read = append(read, registry.Data(t.Path))
+			}
+		}
+		held, err := x.Read(ctx, read...)
+		for _, t := range line {
+			node := held.Data(t.Path)
+			if who, ok := ParseHolder(node.Data); node.Exists && ok && mine(who) {
+				found = append(found, t)
+			}
+		}
+		return err
+	})
+	return found, err
+}
+
+// Return deletes tickets. One that is gone already is no error.
+func Return(ctx context.Context, r registry.Center, paths ...string) error {
+	return step.Perform(ctx, r, "return tickets", func(ctx context.Context, x *step.Exchange) error {
+		ops := make([]registry.Op, len(paths))
+		for k, path := range paths {
+			ops[k] = registry.Delete(path, registry.AnyVersion)
+		}
+		for len(ops) > 0 {
+			part := step.FirstPart(ops)
+			_, err := x.Commit(ctx, part...)
+			if step.Contested(err) {
+				if ops, err = there(ctx, x, ops); err == nil {
+					continue
+				}
+			}
+			if err != nil { // whoever calls again finds those that are gone
+				return err
+			}
+			ops = ops[len(part):]
+		}
+		return nil
+	})
+}
+
+// there are those of the ops whose nodes exist.
+func there(ctx context.Context, x *step.Exchange, ops []registry.Op) ([]registry.Op, error) {
+	read := make([]registry.Query, len(ops))
+	for k, op := range ops {
+		read[k] = registry.Data(op.Path)
+	}
+	n, err := x.Read(ctx, read...)
+	return slices.DeleteFunc(ops, func(op registry.Op) bool { return !n.Data(op.Path).Exists }), err
+}
+
+// Key is the path of a limit's node.
+func Key(l tree.Layout, key string) string { return tree.Limit(l.Namespace, key) }

@@ -1,0 +1,576 @@
+package engine
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+
+	"go.uber.org/zap"
+
+	"github.com/wasmjob/wasmjob/coordination/jobconfig"
+	"github.com/wasmjob/wasmjob/coordination/recipe/permit"
+	"github.com/wasmjob/wasmjob/coordination/registry"
+	"github.com/wasmjob/wasmjob/coordination/tree"
+	"github.com/wasmjob/wasmjob/host/event"
+	"github.com/wasmjob/wasmjob/internal/text/words"
+)
+
+// A job may be under a limit over the namespace (concurrency in its definition): its items begin with a
+// permit, a ticket of package permit. An item that has none yet keeps the fire that it owes, as one does that
+// runs elsewhere, and begins when a ticket is granted.
+//
+//	due ──▶ admit ──▶ has a granted ticket ──▶ begins with it ──▶ completion deletes the ticket
+//	          │
+//	          └──▶ waits: stands in the line with a ticket, if not too many of this host do
+
+// limits is this host's part in the job's limit.
+type limits struct {
+	lines map[string]*limitLine // by key
+	// held are the tickets of items that run, or whose begin is being written.
+	held map[int]heldTicket
+	// crashed are the keys of items of crashed hosts that this host may take over, once it has a permit.
+	crashed map[int]string
+	back    []string // paths of tickets that are to be deleted
+	turns   uint64   // counts the items that began to wait
+	// atOnce has the loop look again at once: others may begin with the permits of those that do not wait any more.
+	atOnce bool
+	// takeOver is set when an item of a crashed host may be taken over that lacked a permit.
+	takeOver bool
+	// parameters are the item parameters of the text from.
+	parameters map[int]string
+	from       string
+}
+
+// heldTicket is an item's ticket.
+type heldTicket struct {
+	permit.Ticket
+	key string
+}
+
+// limitLine is one key's line, as this host stands in it.
+type limitLine struct {
+	key, path string
+	// free are the tickets of this host that no item has, in the line's order; the first granted of them may be used.
+	free    []permit.Ticket
+	granted int
+	place   permit.Place // of the first that waits
+	most    int          // that may run at once, as far as this host knows
+	stale   bool         // to be read again
+	doubt   bool         // a commit of unknown outcome may have made tickets
+	watched registry.Query
+	end     context.CancelFunc // ends the watch; nil if there is none
+}
+
+// limitNews is what the watch of a line has shown.
+type limitNews struct {
+	line *limitLine
+	node registry.Node
+}
+
+// line is a key's, which is made if need be.
+func (l *limits) line(layout tree.Layout, key string) *limitLine {
+	ln := l.lines[key]
+	if ln == nil {
+		if l.lines == nil {
+			l.lines, l.held, l.crashed = make(map[string]*limitLine), make(map[int]heldTicket), make(map[int]string)
+		}
+		ln = &limitLine{key: key, path: permit.Key(layout, key)}
+		l.lines[key] = ln
+	}
+	return ln
+}
+
+// limited reports whether the job is under a limit.
+func (p *place) limited() bool { return p.guest.Concurrency.Key != "" }
+
+// parameter is the job parameter of a fire.
+func (set *itemSet) parameter(id tree.Fire) string {
+	if id.WithParam {
+		return id.Param
+	}
+	if id.Trigger == 0 {
+		if parameter, own := set.calendar.Parameter(id.Time()); own {
+			return parameter
+		}
+	}
+	return set.member.View.Config.JobParameter
+}
+
+// limitKey is the key under which an item runs for a fire.
+func (rn *runner) limitKey(item int, id tree.Fire) string {
+	l := &rn.limits
+	if text := rn.member.View.Config.ShardingItemParameters; l.parameters == nil || l.from != text {
+		l.parameters, _ = jobconfig.ParseItemParameters(text) // what cannot be read is refused before
+		l.from = text
+	}
+	return jobconfig.LimitKey(rn.guest.Concurrency.Key, l.parameters[item], rn.parameter(id))
+}
+
+// limitChanged has the items that wait looked at again: their key, or its maximum, may be another one now. Each keeps
+// its turn among those of this host.
+func (rn *runner) limitChanged() {
+	for _, ln := range rn.limits.lines {
+		ln.stale = true
+	}
+	for _, it := range rn.items {
+		it.waits = ""
+	}
+}
+
+// take gives an item the first ticket that is granted. It returns false if there is none.
+func (l *limits) take(ln *limitLine, item int) bool {
+	if ln == nil || ln.granted == 0 {
+		return false
+	}
+	l.held[item] = heldTicket{ln.free[0], ln.key}
+	ln.free = ln.free[1:]
+	ln.granted--
+	return true
+}
+
+// permitOf is the path of the ticket of an item; empty if it has none.
+func (l *limits) permitOf(item int) string { return l.held[item].Path }
+
+// permits are the tickets of items.
+func (l *limits) permits(items []*item) map[int]string {
+	if len(l.held) == 0 {
+		return nil
+	}
+	permits := make(map[int]string, len(items))
+	for _, it := range items {
+		if path := l.permitOf(it.number); path != "" {
+			permits[it.number] = path
+		}
+	}
+	return permits
+}
+
+// drop forgets the ticket of an item, which is deleted if it is still there.
+func (l *limits) drop(item int) {
+	if h, has := l.held[item]; has {
+		l.back = append(l.back, h.Path)
+		delete(l.held, item)
+	}
+}
+
+// heldOf counts the tickets of a key that items have.
+func (l *limits) heldOf(key string) (n int) {
+	for _, h := range l.held {
+		if h.key == key {
+			n++
+		}
+	}
+	return n
+}
+
+// waitsUnder are the items that wait for a permit of a key, by their turn.
+func (rn *runner) waitsUnder(key string) []*item {
+	var list []*item
+	for _, it := range rn.items {
+		if it.waits == key && it.owned && it.run == nil && (it.asks || it.Next() != nil) {
+			list = append(list, it)
+		}
+	}
+	slices.SortFunc(list, func(a, b *item) int { return cmp.Compare(a.turn, b.turn) })
+	return list
+}
+
+// wants is how many tickets a line lacks. A host stands in a line with as many items as may run and with as
+// many as come next, and with no more than it can run at once.
+func (rn *runner) wants(ln *limitLine, waiting int) int {
+	l := &rn.limits
+	for _, key := range l.crashed {
+		if key == ln.key {
+			waiting++
+		}
+	}
+	most := min(2*rn.guest.Concurrency.Max, rn.concurrency())
+	return max(min(waiting, most-l.heldOf(ln.key))-len(ln.free), 0)
+}
+
+// nextUnder are the items that may begin with the tickets that are granted, and of lines that lack tickets all.
+func (rn *runner) nextUnder() func(*item) bool {
+	chosen := make(map[int]bool)
+	open := make(map[string]bool)
+	if !rn.limited() {
+		return func(*item) bool { return true }
+	}
+	for key, ln := range rn.limits.lines {
+		list := rn.waitsUnder(key)
+		open[key] = rn.wants(ln, len(list)) > 0
+		for _, it := range list[:min(ln.granted, len(list))] {
+			chosen[it.number] = true
+		}
+	}
+	return func(it *item) bool { return it.waits == "" || open[it.waits] || chosen[it.number] }
+}
+
+// admit gives items of a fire the permits that they need. waiting are those for which there is none yet: they owe
+// the fire, and begin when a ticket is granted.
+func (rn *runner) admit(now moment, id tree.Fire, items []*item) (admitted []*item, waiting tree.Items) {
+	l := &rn.limits
+	if !rn.limited() {
+		return items, nil
+	}
+	lines := make(map[string]*limitLine)
+	for _, it := range items {
+		key := rn.limitKey(it.number, id)
+		h, has := l.held[it.number]
+		if has && (rn.member.Unknown || (h.key == key && h.Max == rn.guest.Concurrency.Max)) {
+			continue // a begin of this host has failed
+		}
+		l.drop(it.number)
+		if it.turn == 0 {
+			l.turns++
+			it.turn = l.turns
+		}
+		it.waits, it.asks = key, true
+		lines[key] = l.line(rn.member.Layout, key)
+	}
+	err := rn.draw(now, slices.Collect(maps.Values(lines)))
+	chosen := make(map[int]bool)
+	for key, ln := range lines {
+		list := rn.waitsUnder(key)
+		for _, it := range list[:min(ln.granted, len(list))] {
+			chosen[it.number] = true
+		}
+	}
+	for _, it := range items {
+		it.asks = false
+		if _, has := l.held[it.number]; has {
+			admitted = append(admitted, it)
+			continue
+		}
+		if ln := lines[it.waits]; chosen[it.number] && l.take(ln, it.number) {
+			it.waits, it.turn, it.waitsFor = "", 0, ""
+			admitted = append(admitted, it)
+			continue
+		}
+		rn.owe(it, id)
+		waiting = append(waiting, it.number)
+		if it.waitsFor != id.ID() && err == nil {
+			it.waitsFor = id.ID()
+			rn.skipItem(it, id, event.SkipLater, lines[it.waits].says())
+		}
+	}
+	return admitted, waiting
+}
+
+// says why an item waits.
+func (ln *limitLine) says() string {
+	return fmt.Sprintf("it waits for a permit of limit %s, whose maximum is %d", strconv.Quote(ln.key), ln.most)
+}
+
+// draw makes the tickets that lines lack, in one commit, and reads where they stand.
+func (rn *runner) draw(now moment, lines []*limitLine) error {
+	var draws []permit.Draw
+	var drawn []*limitLine
+	for _, ln := range lines {
+		if n := rn.wants(ln, len(rn.waitsUnder(ln.key))); n > 0 {
+			draws = append(draws, permit.Draw{Key: ln.path, Count: n, Max: rn.guest.Concurrency.Max})
+			drawn = append(drawn, ln)
+		}
+	}
+	if len(draws) == 0 {
+		return nil
+	}
+	made, err := permit.Take(rn.work, rn.member.Registry, permit.Holder{Host: rn.member.Self.ID, Job: rn.name}, draws...)
+	for _, ln := range drawn {
+		ln.free = append(ln.free, made[ln.path]...)
+		ln.stale, ln.doubt = true, ln.doubt || err != nil
+	}
+	if err == nil {
+		err = rn.readLines()
+	}
+	if err != nil {
+		rn.failed(now, "drawing tickets of a limit", err)
+	}
+	return err
+}
+
+// readLines reads where the host's tickets stand in the lines that may have changed.
+func (rn *runner) readLines() error {
+	var keys []string
+	for _, ln := range rn.limits.lines {
+		if ln.stale {
+			keys = append(keys, ln.path)
+		}
+	}
+	if len(keys) == 0 {
+		return nil
+	}
+	lines, err := permit.Lines(rn.work, rn.member.Registry, keys...)
+	if err != nil {
+		return err
+	}
+	for _, ln := range rn.limits.lines {
+		if ln.stale {
+			rn.stands(ln, lines[ln.path])
+		}
+	}
+	return nil
+}
+
+// stands takes note of a line as it is.
+func (rn *runner) stands(ln *limitLine, line []permit.Ticket) {
+	ln.stale, ln.granted = false, 0
+	most := rn.guest.Concurrency.Max
+	if most == 0 {
+		most = math.MaxInt // they are returned
+	}
+	places := permit.Places(line, ln.free, most)
+	ln.most, ln.place = most, permit.Place{}
+	ln.free = slices.DeleteFunc(ln.free, func(t permit.Ticket) bool { _, there := places[t.Path]; return !there })
+	waits := false
+	for _, t := range ln.free {
+		ln.most = min(ln.most, places[t.Path].Max)
+		if places[t.Path].Granted() {
+			ln.granted++
+		} else if !waits {
+			waits, ln.place = true, places[t.Path]
+		}
+	}
+}
+
+// lookAtLines reads the lines of which a watch has shown that they changed.
+func (rn *runner) lookAtLines(now moment) {
+	if len(rn.limits.lines) == 0 || now.Before(rn.refusal.retryAt) {
+		return
+	}
+	if err := rn.readLines(); err != nil {
+		rn.failed(now, "reading who runs under a limit", err)
+		return
+	}
+	for _, key := range rn.limits.crashed {
+		if ln := rn.limits.lines[key]; ln != nil && ln.granted > 0 {
+			rn.limits.takeOver = true
+		}
+	}
+}
+
+// hearLine takes what the watch of a line has shown.
+func (rn *runner) hearLine(news limitNews) {
+	ln := news.line
+	if ln.end == nil || ln.watched != news.node.Query {
+		return // it watches something else by now
+	}
+	if !news.node.Children {
+		ln.stale = ln.stale || permit.Moved(news.node)
+		return
+	}
+	// What is in the snapshot may be older than a ticket that this host has drawn since: it says only when to read the line.
+	waits := ln.free[ln.granted:min(ln.granted+1, len(ln.free))]
+	places := permit.Places(permit.Parse(ln.path, news.node.Names), waits, rn.guest.Concurrency.Max)
+	for _, t := range waits {
+		place, there := places[t.Path]
+		ln.stale = ln.stale || !there || place.Granted() || place.Watch(ln.path) != ln.watched
+	}
+}
+
+// permitFor is the ticket with which an item of a crashed host is taken over; empty if there is none that is granted.
+func (rn *runner) permitFor(item int, id tree.Fire) string {
+	l, key := &rn.limits, rn.limitKey(item, id)
+	if h, has := l.held[item]; has && (h.key == key || rn.member.Unknown) {
+		return h.Path
+	}
+	l.drop(item)
+	if l.take(l.line(rn.member.Layout, key), item) {
+		delete(l.crashed, item)
+		return l.permitOf(item)
+	}
+	l.crashed[item] = key
+	return ""
+}
+
+// drawForCrashed makes tickets for the items of crashed hosts that lack one. It reports whether some may be taken over now.
+func (rn *runner) drawForCrashed(now moment) bool {
+	var lines []*limitLine
+	for _, key := range rn.limits.crashed {
+		if ln := rn.limits.lines[key]; ln != nil && !slices.Contains(lines, ln) {
+			lines = append(lines, ln)
+		}
+	}
+	return rn.draw(now, lines) == nil && slices.ContainsFunc(lines, func(ln *limitLine) bool { return ln.granted > 0 })
+}
+
+// stillWaits reports whether an item that waits for a permit is still to begin when it has one.
+func (rn *runner) stillWaits(now moment, it *item) bool {
+	return it.owned && it.run == nil && it.Next() != nil && !it.held && !it.state.Disabled && rn.member.View.Enabled && !rn.denials.waits(now, it.number) && !rn.moves(now, it)
+}
+
+// returnPermits deletes the tickets that are not needed any more, and watches the lines in which others wait. If
+// leaves is set the host begins nothing more of the job. It reports false if something is left to do.
+func (rn *runner) returnPermits(now moment, leaves bool) bool {
+	l := &rn.limits
+	if len(l.lines) == 0 && len(l.back) == 0 {
+		return true
+	}
+	unsure := rn.member.Unknown || (!leaves && (now.Before(rn.refusal.retryAt) || rn.stale.reread))
+	for n := range l.held {
+		if !rn.runs(n) && !unsure { // nothing has begun with it
+			l.drop(n)
+		}
+	}
+	ended, others := false, false
+	waiting := make(map[string]int)
+	for _, it := range rn.items {
+		if it.waits == "" {
+			continue
+		}
+		if leaves || !rn.limited() || !rn.stillWaits(now, it) {
+			it.waits, it.turn, it.waitsFor, ended = "", 0, "", true
+			continue
+		}
+		waiting[it.waits]++
+	}
+	if leaves {
+		clear(l.crashed)
+	}
+	for _, key := range l.crashed {
+		waiting[key]++
+	}
+	for key, ln := range l.lines {
+		rn.trim(ln, waiting[key])
+		others = others || (waiting[key] > 0 && (ln.granted > 0 || rn.wants(ln, waiting[key]) > 0))
+		if len(ln.free) == 0 && !ln.doubt && waiting[key] == 0 {
+			ln.unwatch()
+			delete(l.lines, key)
+		}
+	}
+	ended = ended || len(l.back) > 0
+	if !rn.giveBack(now) {
+		return false
+	}
+	l.atOnce = ended && others && !now.Before(rn.refusal.retryAt) && rn.term.registry.Trusted()
+	return true
+}
+
+// trim gives back the tickets of a line for which no item waits, the newest first, and those that name another maximum than
+// the job has now. It watches the line while a ticket waits.
+func (rn *runner) trim(ln *limitLine, waiting int) {
+	l := &rn.limits
+	kept := ln.free[:0:0]
+	granted := 0
+	for k, t := range ln.free {
+		if t.Max != rn.guest.Concurrency.Max || len(kept) >= waiting {
+			l.back = append(l.back, t.Path)
+			continue
+		}
+		if k < ln.granted {
+			granted++
+		}
+		kept = append(kept, t)
+	}
+	ln.free, ln.granted = kept, granted
+	if len(ln.free) == ln.granted || ln.stale {
+		ln.unwatch()
+		return
+	}
+	rn.watchLine(ln)
+}
+
+// watchLine watches what stands before the first ticket that waits.
+func (rn *runner) watchLine(ln *limitLine) {
+	want := ln.place.Watch(ln.path)
+	if ln.end != nil && ln.watched == want {
+		return
+	}
+	ln.unwatch()
+	ctx, cancel := context.WithCancel(rn.work)
+	snapshots, err := rn.member.Registry.Watch(ctx, want)
+	if err != nil {
+		cancel()
+		ln.stale = true
+		rn.log.Warn("watching the line of a limit; trying again", zap.String("limit", ln.key), zap.Error(err))
+		rn.againAt = rn.host.now().Add(retryPause)
+		return
+	}
+	ln.watched, ln.end = want, cancel
+	rn.wg.Go(func() {
+		for s := range snapshots {
+			rn.post(func(m *mailbox) { m.limits = append(m.limits, limitNews{ln, s[want]}) })
+		}
+	})
+}
+
+// unwatch ends the watch of a line.
+func (ln *limitLine) unwatch() {
+	if ln.end != nil {
+		ln.end()
+		ln.end = nil
+	}
+}
+
+// unwatch ends the watches of all lines.
+func (l *limits) unwatch() {
+	for _, ln := range l.lines {
+		ln.unwatch()
+	}
+}
+
+// giveBack deletes the tickets that are to be, with those that a commit of unknown outcome has made. It reports false if
+// it could not.
+func (rn *runner) giveBack(now moment) bool {
+	l := &rn.limits
+	if now.Before(rn.refusal.retryAt) || !rn.term.registry.Trusted() {
+		return len(l.back) == 0
+	}
+	known := make(map[string]bool)
+	for _, h := range l.held {
+		known[h.Path] = true
+	}
+	for _, ln := range l.lines {
+		for _, t := range ln.free {
+			known[t.Path] = true
+		}
+	}
+	for _, ln := range l.lines {
+		if !ln.doubt {
+			continue
+		}
+		found, err := permit.Own(rn.work, rn.member.Registry, ln.path, func(who permit.Holder) bool {
+			return who.Job == rn.name && event.TermOf(who.Host) == event.TermOf(rn.member.Self.ID)
+		}, known)
+		if err != nil {
+			rn.failed(now, "looking for tickets of a limit", err)
+			return false
+		}
+		ln.doubt = false
+		for _, t := range found {
+			l.back = append(l.back, t.Path)
+		}
+	}
+	if len(l.back) == 0 {
+		return true
+	}
+	if err := permit.Return(rn.work, rn.member.Registry, l.back...); err != nil {
+		rn.failed(now, "returning tickets of a limit", err)
+		return false
+	}
+	l.back = nil
+	return true
+}
+
+// waitsForPermit says in words for which permits the job waits here.
+func (rn *runner) waitsForPermit() (forWhat, then string) {
+	var list []string
+	for _, key := range slices.Sorted(maps.Keys(rn.limits.lines)) {
+		ln := rn.limits.lines[key]
+		if n := len(rn.waitsUnder(key)); n > 0 {
+			list = append(list, fmt.Sprintf("limit %s, under which %s may run at once: %s, with %s before them in the line",
+				strconv.Quote(key), words.Count(ln.most, "item"), words.Count(n, "item")+" wait here", words.Count(ln.place.Before, "ticket")))
+		}
+	}
+	if more := len(list) - mostNamedLimits; more > 0 {
+		list = append(list[:mostNamedLimits], words.Count(more, "more limit"))
+	}
+	return "a permit of " + strings.Join(list, "; "), "see who runs: " + words.Command("status", rn.name, "--items")
+}
+
+// mostNamedLimits is how many limits a text names.
+const mostNamedLimits = 3
