@@ -27,7 +27,7 @@ func (f *File) Prometheus(source string) string {
 			if set.metric.name == "" {
 				continue
 			}
-			for _, s := range f.scopes(set.name) {
+			for _, s := range f.scopes(set.Name) {
 				if limit := set.metric.limit(s.rules); limit > 0 {
 					expr := strings.ReplaceAll(set.metric.expr, "SEL", s.selector)
 					expr = strings.ReplaceAll(expr, "LIMIT", strconv.FormatFloat(limit, 'g', -1, 64))

@@ -1,11 +1,6 @@
 package alert
 
-import (
-	"regexp"
-	"strings"
-
-	"github.com/wasmjob/wasmjob/internal/schema"
-)
+import "github.com/wasmjob/wasmjob/internal/schema"
 
 // SchemaName is the name of the schema of a file of alerts; docs/alerts.schema.json is it.
 const SchemaName = "alerts"
@@ -37,20 +32,12 @@ func handlerFields() (object schema.Object) {
 
 var jobFields = append(schema.Object{{Name: "jobs", Help: "Names of jobs, or patterns such as team-a-*", Required: true, Is: schema.Texts(schema.Text())}}, ruleFields...)
 
-// ruleFields are the rules of jobs, hostFields those about hosts.
-var (
-	ruleFields = fieldsOf(settingsOf(false))
-	hostFields = fieldsOf(settingsOf(true))
-)
+// ruleFields are the rules of jobs, hostFields those about hosts, as the table has them.
+var ruleFields, hostFields = objectOf(settingsOf(false)), objectOf(settingsOf(true))
 
-// links are replaced by their texts, for editors show none.
-var links = regexp.MustCompile(`\[([^]]*)\]\([^)]*\)`)
-
-// fieldsOf are settings as fields of the file.
-func fieldsOf(list []setting) (object schema.Object) {
-	for _, s := range list {
-		help := "Fires when " + links.ReplaceAllString(s.fires, "$1") + "; default: " + s.standard
-		object = append(object, schema.Field{Name: s.name, Help: strings.ReplaceAll(help, "`", ""), Is: s.is})
+func objectOf(settings []setting) (object schema.Object) {
+	for _, s := range settings {
+		object = append(object, s.Field)
 	}
 	return object
 }

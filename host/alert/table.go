@@ -34,12 +34,11 @@ type row struct {
 
 // setting is a field of the file.
 type setting struct {
-	name string
+	// Its name, and what editors show of it and take.
+	schema.Field
 	// values, standard, fires and over are for docs: which values it takes, what it is if the file does not say,
 	// when an alert fires, and when it is over.
 	values, standard, fires, over string
-	// is what an editor accepts for it.
-	is schema.Shape
 	// read reads a field of the rules of jobs; ofHosts is that of a rule about hosts.
 	read    func(p *parser, n *yaml.Node, path string) func(*Rules)
 	ofHosts func(*Hosts) *bool
@@ -65,7 +64,7 @@ type wholeMetric struct {
 
 // duration is a setting that takes a duration.
 func duration(at func(*Rules) *time.Duration, s setting) setting {
-	s.values, s.is = "a duration, `off`", orOff(schema.Duration())
+	s.values, s.Is = "a duration, `off`", orOff(schema.Duration())
 	s.read = func(p *parser, n *yaml.Node, path string) func(*Rules) {
 		d := p.duration(n, path, time.Second)
 		return func(r *Rules) { *at(r) = d }
@@ -76,7 +75,7 @@ func duration(at func(*Rules) *time.Duration, s setting) setting {
 
 // yes is a setting that is true or false.
 func yes(at func(*Rules) *bool, s setting) setting {
-	s.values, s.standard, s.is = yesOrNo, "true", schema.Boolean()
+	s.values, s.standard, s.Is = yesOrNo, "true", schema.Boolean()
 	s.read = func(p *parser, n *yaml.Node, path string) func(*Rules) {
 		on := p.yes(n, path)
 		return func(r *Rules) { *at(r) = on }
@@ -91,11 +90,11 @@ func yes(at func(*Rules) *bool, s setting) setting {
 }
 
 // ofHosts is a rule about hosts, with its one setting.
-func ofHosts(r row, name, fires, over string, at func(*Hosts) *bool, m wholeMetric) row {
+func ofHosts(r row, name, help, fires, over string, at func(*Hosts) *bool, m wholeMetric) row {
 	on := func(f *File) bool { return *at(&f.Hosts) }
 	m.on = on
 	r.on = func(f *File, _ Rules, _ *Alert) bool { return on(f) }
-	r.settings = []setting{{name: name, values: yesOrNo, standard: "true", is: schema.Boolean(), fires: fires, over: over, ofHosts: at}}
+	r.settings = []setting{{Field: schema.Field{Name: name, Help: help, Is: schema.Boolean()}, values: yesOrNo, standard: "true", fires: fires, over: over, ofHosts: at}}
 	r.whole = []wholeMetric{m}
 	return r
 }
@@ -123,7 +122,7 @@ var rows = []row{
 		on:     func(_ *File, r Rules, a *Alert) bool { return r.Failures > 0 || a.Route != "" },
 		help:   "explain", ofItem: true,
 		settings: []setting{{
-			name: "failures", values: "a number, `off`", standard: "1", is: orOff(schema.Integer(1, mostFailures)),
+			Field: schema.Field{Name: "failures", Help: "Failures of an item in a row; default: 1", Is: orOff(schema.Integer(1, mostFailures))}, values: "a number, `off`", standard: "1",
 			fires: "an item has failed this many times in a row, on any hosts", over: "the item has succeeded",
 			read: func(p *parser, n *yaml.Node, path string) func(*Rules) {
 				most := p.number(n, path, 1, mostFailures)
@@ -139,7 +138,7 @@ var rows = []row{
 		on:   func(_ *File, r Rules, _ *Alert) bool { return r.SucceedEvery > 0 },
 		help: "status",
 		settings: []setting{duration(func(r *Rules) *time.Duration { return &r.SucceedEvery }, setting{
-			name: "succeedEvery", standard: off, fires: "an item has not succeeded for this long", over: "it has",
+			Field: schema.Field{Name: "succeedEvery", Help: "Longest time between two successes of an item, such as 26h"}, standard: off, fires: "an item has not succeeded for this long", over: "it has",
 			metric: metric{name: "WasmjobNoSuccess",
 				expr: "time() - min by (job, job_name) (wasmjob_job_last_success_timestamp_seconds{SEL}) > LIMIT", summary: "An item of {{ $labels.job_name }} has not succeeded for {{ $value | humanizeDuration }}."},
 		})},
@@ -150,7 +149,7 @@ var rows = []row{
 		on:   func(_ *File, r Rules, _ *Alert) bool { return r.StartWithin > 0 },
 		help: "explain", ofItem: true,
 		settings: []setting{duration(func(r *Rules) *time.Duration { return &r.StartWithin }, setting{
-			name: "startWithin", standard: off, fires: "an item has not begun this long after an instant of its cron", over: "all items have begun for the newest instant",
+			Field: schema.Field{Name: "startWithin", Help: "How late an item may begin, such as 5m"}, standard: off, fires: "an item has not begun this long after an instant of its cron", over: "all items have begun for the newest instant",
 			metric: metric{name: "WasmjobNotStarted",
 				expr: "time() - max by (job, job_name) (wasmjob_job_next_fire_timestamp_seconds{SEL}) > LIMIT", summary: "{{ $labels.job_name }} was due {{ $value | humanizeDuration }} ago, and no host has fired it."},
 		})},
@@ -162,12 +161,12 @@ var rows = []row{
 		help:   "status",
 		settings: []setting{
 			duration(func(r *Rules) *time.Duration { return &r.LongerThan }, setting{
-				name: "longerThan", standard: off, fires: "a run takes longer than this", over: runEnded,
+				Field: schema.Field{Name: "longerThan", Help: "How long a run may take, such as 2h"}, standard: off, fires: "a run takes longer than this", over: runEnded,
 				metric: metric{name: "WasmjobLongRun",
 					expr: "max by (job, job_name) (wasmjob_job_oldest_run_seconds{SEL}) > LIMIT", summary: "A run of {{ $labels.job_name }} lasts {{ $value | humanizeDuration }}."},
 			}),
 			{
-				name: "longerThanUsual", values: "a number over 1, `off`", standard: off, is: orOff(schema.Number()),
+				Field: schema.Field{Name: "longerThanUsual", Help: "How many times the median of its latest runs a run may take, such as 3", Is: orOff(schema.Number())}, values: "a number over 1, `off`", standard: off,
 				fires: "a run takes this many times the median of the latest 25 good runs on its host; there must have been at least 5", over: runEnded,
 				read: func(p *parser, n *yaml.Node, path string) func(*Rules) {
 					k := p.factor(n, path)
@@ -185,7 +184,7 @@ var rows = []row{
 		on:     func(_ *File, r Rules, _ *Alert) bool { return r.Lost },
 		help:   "explain", ofItem: true,
 		settings: []setting{yes(func(r *Rules) *bool { return &r.Lost }, setting{
-			name: "lost", fires: "an item's host died or left the job while it ran, and no host repeats the run", over: "a newer run of the item has succeeded",
+			Field: schema.Field{Name: "lost", Help: "A run is lost with its host; default: true"}, fires: "an item's host died or left the job while it ran, and no host repeats the run", over: "a newer run of the item has succeeded",
 			metric: metric{name: "WasmjobLost",
 				expr: `sum by (job, job_name) (increase(wasmjob_items_skipped_total{SEL, reason="lost"}[15m])) > 0`, summary: "A run of {{ $labels.job_name }} was lost when its host died."},
 		})},
@@ -196,7 +195,7 @@ var rows = []row{
 		on:     func(_ *File, r Rules, _ *Alert) bool { return r.Held },
 		help:   "explain", ofItem: true,
 		settings: []setting{yes(func(r *Rules) *bool { return &r.Held }, setting{
-			name: "held", fires: "an item is [held back](held-items.md)", over: "it is released, or runs again",
+			Field: schema.Field{Name: "held", Help: "An item is held back; default: true"}, fires: "an item is [held back](held-items.md)", over: "it is released, or runs again",
 			metric: metric{name: "WasmjobHeld",
 				expr: "max by (job, job_name) (wasmjob_items_held{SEL}) > 0", summary: "Items of {{ $labels.job_name }} are held back: hosts died in their runs."},
 		})},
@@ -206,7 +205,7 @@ var rows = []row{
 		events: []event.Kind{event.Refused, event.Accepted, event.JobError, event.FireEnded},
 		on:     func(_ *File, r Rules, _ *Alert) bool { return r.Refused },
 		settings: []setting{yes(func(r *Rules) *bool { return &r.Refused }, setting{
-			name:  "refused",
+			Field: schema.Field{Name: "refused", Help: "A host cannot run the job; default: true"},
 			fires: "a host refuses a file, or cannot run a job, or some of its items, as it is; or a Java host [has items and runs none](elasticjob.md#listeners-that-run-once-over-all)",
 			over:  "the host no longer refuses it (that it goes on by what was in force before is no end), or has left the job",
 			metric: metric{name: "WasmjobRefused",
@@ -217,20 +216,24 @@ var rows = []row{
 			"WasmjobRefusedFiles", "wasmjob_refused_files > 0", "{{ $labels.instance }} refuses files of its plugins directory."}},
 	},
 	ofHosts(row{rule: HostGone, short: "host gone", chinese: "主机失联", asks: true, wait: "5m"}, // a restart takes as long as the drain of its host
-		"gone", "a host's session has ended, and the host had not stopped in good order", "a host is at that address again, or a day has passed",
+		"gone", "A host is gone without a stop in good order; default: true",
+		"a host's session has ended, and the host had not stopped in good order", "a host is at that address again, or a day has passed",
 		func(h *Hosts) *bool { return &h.Gone },
 		wholeMetric{name: "WasmjobHostGone", expr: "up == 0 and on (job, instance) last_over_time(wasmjob_build_info[1h])", summary: "{{ $labels.instance }} does not answer."}),
 	ofHosts(row{rule: Session, short: "session", chinese: "会话异常", events: []event.Kind{event.Session}, wait: "2m"}, // a host that starts has none yet
-		"session", "the session of a host is in doubt or lost, or it cannot get one", "it is live",
+		"session", "A host has lost its session; default: true",
+		"the session of a host is in doubt or lost, or it cannot get one", "it is live",
 		func(h *Hosts) *bool { return &h.Session },
 		wholeMetric{name: "WasmjobSession", expr: `wasmjob_registry_session_trust{trust="live"} == 0`, summary: "{{ $labels.instance }} has no live session with the registry."}),
 	ofHosts(row{rule: Registry, short: "registry went back", chinese: "注册中心回退", events: []event.Kind{event.RegistryBehind, event.Session}},
-		"registry", "a host has found that the registry [has gone back](registry-restore.md), or was copied; the text says whether it goes on, or waits for `wasmjob adopt`",
+		"registry", "The registry has gone back, or was copied; default: true",
+		"a host has found that the registry [has gone back](registry-restore.md), or was copied; the text says whether it goes on, or waits for `wasmjob adopt`",
 		"the host has another session, which finds nothing of that",
 		func(h *Hosts) *bool { return &h.Registry },
 		wholeMetric{name: "WasmjobRegistryBehind", expr: "wasmjob_registry_behind > 0", summary: "{{ $labels.instance }} has found that the registry has gone back, or was copied."}),
 	ofHosts(row{rule: History, short: "history", chinese: "历史无法写入", asks: true, wait: "1m"},
-		"history", "a host cannot write its history", "it can",
+		"history", "A host cannot write its history; default: true",
+		"a host cannot write its history", "it can",
 		func(h *Hosts) *bool { return &h.History },
 		wholeMetric{name: "WasmjobHistory", expr: "wasmjob_history_failing > 0", summary: "{{ $labels.instance }} cannot write its history."}),
 }
@@ -276,9 +279,9 @@ func settingsOf(hosts bool) (list []setting) {
 func (p *parser) rules(e *entry, n *yaml.Node, field string, known schema.Object) {
 	found := p.Fields(n, field, known)
 	for _, s := range settingsOf(false) {
-		if v := found[s.name]; v != nil {
-			e.fields = append(e.fields, s.name)
-			e.set = append(e.set, s.read(p, v, field+"."+s.name))
+		if v := found[s.Name]; v != nil {
+			e.fields = append(e.fields, s.Name)
+			e.set = append(e.set, s.read(p, v, field+"."+s.Name))
 		}
 	}
 }
@@ -290,8 +293,8 @@ func (p *parser) hosts(n *yaml.Node) {
 	}
 	found := p.Fields(n, "hosts", hostFields)
 	for _, s := range settingsOf(true) {
-		if v := found[s.name]; v != nil {
-			*s.ofHosts(&p.out.Hosts) = p.yes(v, "hosts."+s.name)
+		if v := found[s.Name]; v != nil {
+			*s.ofHosts(&p.out.Hosts) = p.yes(v, "hosts."+s.Name)
 		}
 	}
 }

@@ -56,7 +56,7 @@ func TestRows(t *testing.T) {
 			t.Errorf("%s has no field in the file", r.rule)
 		}
 		for _, s := range r.settings {
-			field := s.name
+			field := s.Name
 			if s.ofHosts != nil {
 				field = "hosts." + field
 			}
@@ -65,12 +65,12 @@ func TestRows(t *testing.T) {
 			}
 			fields[field] = true
 			switch {
-			case s.name == "" || s.values == "" || s.standard == "" || s.fires == "" || s.over == "":
-				t.Errorf("%s: the field %q lacks a text for docs/alerts.md", r.rule, s.name)
+			case s.Name == "" || s.Help == "" || s.Is == nil || s.values == "" || s.standard == "" || s.fires == "" || s.over == "":
+				t.Errorf("%s: the field %q lacks a text for docs/alerts.md", r.rule, s.Name)
 			case (s.read == nil) == (s.ofHosts == nil):
-				t.Errorf("%s: the field %s is to be one of jobs or one of hosts", r.rule, s.name)
+				t.Errorf("%s: the field %s is to be one of jobs or one of hosts", r.rule, s.Name)
 			case s.ofHosts == nil && (s.metric.name == "" || s.metric.limit == nil || s.metric.expr == "" || s.metric.summary == ""):
-				t.Errorf("%s: the field %s lacks its rule for Prometheus", r.rule, s.name)
+				t.Errorf("%s: the field %s lacks its rule for Prometheus", r.rule, s.Name)
 			}
 		}
 	}
@@ -97,7 +97,7 @@ func TestRulesDocument(t *testing.T) {
 	b.WriteString("\n| Rule | Value | Standard | It fires when | It is over when |\n| --- | --- | --- | --- | --- |\n")
 	for _, hosts := range []bool{false, true} {
 		for _, s := range settingsOf(hosts) {
-			name := s.name
+			name := s.Name
 			if hosts {
 				name = "hosts." + name
 			}
