@@ -14,10 +14,13 @@ import (
 	"strings"
 )
 
-// Variables with the key that signs; without the first nothing is signed.
+// Variables with the keys that sign; without a key there is no signature of its kind.
 const (
 	keyVariable      = "MINISIGN_KEY"      // the file of a private key of minisign
 	passwordVariable = "MINISIGN_PASSWORD" // its password
+
+	cosignVariable         = "COSIGN_KEY"      // the file of a private key of cosign
+	cosignPasswordVariable = "COSIGN_PASSWORD" // its password
 )
 
 func main() {
@@ -30,6 +33,7 @@ func main() {
 	flag.Parse()
 	o.targets = strings.Split(targets, ",")
 	o.key, o.password = os.Getenv(keyVariable), os.Getenv(passwordVariable)
+	o.cosign, o.cosignPassword = os.Getenv(cosignVariable), os.Getenv(cosignPasswordVariable)
 	o.log = os.Stdout
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()

@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"crypto/ecdsa"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -32,7 +33,9 @@ type options struct {
 	// key is the file of the private key that signs, with its password; empty: nothing
 	// is signed.
 	key, password string
-	log           io.Writer
+	// cosign is the same for cosign.
+	cosign, cosignPassword string
+	log                    io.Writer
 }
 
 // target is a system and a processor. Windows has the commands that ask hosts, and no
@@ -49,10 +52,11 @@ var versions = regexp.MustCompile(`^v\d+\.\d+\.\d+(-[a-z0-9.]+)?$`)
 // made is a release as it grows.
 type made struct {
 	options
-	signer *minisign.PrivateKey // nil: nothing is signed
-	number string               // the version without its v
-	time   time.Time            // of all files
-	files  string               // a temporary directory with what archives and packages share
+	signer   *minisign.PrivateKey // nil: nothing is signed
+	cosigner *ecdsa.PrivateKey    // the same of cosign
+	number   string               // the version without its v
+	time     time.Time            // of all files
+	files    string               // a temporary directory with what archives and packages share
 }
 
 // release makes all files. What is in the directory for them is removed first, so that
@@ -81,6 +85,9 @@ func release(ctx context.Context, o options) (err error) {
 	m := &made{options: o, number: strings.TrimPrefix(o.version, "v")}
 	if m.signer, err = o.signer(); err != nil {
 		return fmt.Errorf("%s: %w", keyVariable, err)
+	}
+	if m.cosigner, err = o.cosignKey(); err != nil {
+		return fmt.Errorf("%s: %w", cosignVariable, err)
 	}
 	if m.time, err = timeOf(ctx, o.tree); err != nil {
 		return err
@@ -217,8 +224,15 @@ func (m *made) checksums() error {
 	if err := os.WriteFile(filepath.Join(m.out, name), []byte(b.String()), 0o644); err != nil {
 		return err
 	}
+	if m.cosigner == nil {
+		fmt.Fprintf(m.log, "%s has no signature of cosign: %s names no key\n", name, cosignVariable)
+	} else if signature, err := cosigned(m.cosigner, []byte(b.String())); err != nil {
+		return fmt.Errorf("%s: %w", cosignVariable, err)
+	} else if err := os.WriteFile(filepath.Join(m.out, name+".sigstore.json"), signature, 0o644); err != nil {
+		return err
+	}
 	if m.signer == nil {
-		fmt.Fprintf(m.log, "%s is not signed: %s names no key\n", name, keyVariable)
+		fmt.Fprintf(m.log, "%s has no signature of minisign: %s names no key\n", name, keyVariable)
 		return nil
 	}
 	// The comment that is signed has the version, so that an old release cannot be passed

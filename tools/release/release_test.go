@@ -5,6 +5,7 @@ import (
 	"archive/zip"
 	"bytes"
 	"compress/gzip"
+	"crypto/elliptic"
 	"encoding/json"
 	"errors"
 	"io"
@@ -47,15 +48,25 @@ func copied(t *testing.T, to string) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		into := filepath.Join(to, name)
+		if err := os.MkdirAll(filepath.Dir(into), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if info.Mode().Type() == fs.ModeSymlink {
+			target, err := os.Readlink(from)
+			if err == nil {
+				err = os.Symlink(target, into)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			continue
+		}
 		if !info.Mode().IsRegular() {
-			t.Fatalf("%s is no file", name)
+			t.Fatalf("%s is neither a file nor a link", name)
 		}
 		data, err := os.ReadFile(from)
 		if err != nil {
-			t.Fatal(err)
-		}
-		into := filepath.Join(to, name)
-		if err := os.MkdirAll(filepath.Dir(into), 0o755); err != nil {
 			t.Fatal(err)
 		}
 		if err := os.WriteFile(into, data, info.Mode().Perm()); err != nil {
@@ -80,11 +91,12 @@ func TestReproducible(t *testing.T) {
 	if err := os.WriteFile(keyFile, text, 0o600); err != nil {
 		t.Fatal(err)
 	}
+	cosignFile, cosignPublic := newCosignKey(t, elliptic.P256())
 	var made [2]map[string][]byte
 	for i, folder := range []string{"a", "another folder"} {
 		dir := filepath.Join(t.TempDir(), folder)
 		copied(t, dir)
-		o := options{tree: dir, out: filepath.Join(dir, "dist"), version: "v0.2.0", targets: []string{"linux/amd64"}, key: keyFile, password: "password", log: t.Output()}
+		o := options{tree: dir, out: filepath.Join(dir, "dist"), version: "v0.2.0", targets: []string{"linux/amd64"}, key: keyFile, password: "password", cosign: cosignFile, cosignPassword: "secret", log: t.Output()}
 		if err := release(t.Context(), o); err != nil {
 			t.Fatal(err)
 		}
@@ -114,7 +126,8 @@ func TestReproducible(t *testing.T) {
 	if !ok || !minisign.Verify(public, made[0]["SHA256SUMS"], made[0]["SHA256SUMS.minisig"]) {
 		t.Error("the signature is not that of the checksums")
 	}
-	want := []string{"Dockerfile", "SHA256SUMS", "SHA256SUMS.minisig", "wasmjob-0.2.0-1.x86_64.rpm", "wasmjob_0.2.0-1_amd64.deb", "wasmjob_0.2.0_linux_amd64.cdx.json", "wasmjob_0.2.0_linux_amd64.tar.gz"}
+	checkBundle(t, cosignPublic, made[0]["SHA256SUMS"], made[0]["SHA256SUMS.sigstore.json"])
+	want := []string{"Dockerfile", "SHA256SUMS", "SHA256SUMS.minisig", "SHA256SUMS.sigstore.json", "wasmjob-0.2.0-1.x86_64.rpm", "wasmjob_0.2.0-1_amd64.deb", "wasmjob_0.2.0_linux_amd64.cdx.json", "wasmjob_0.2.0_linux_amd64.tar.gz"}
 	var names []string
 	for name := range made[0] {
 		names = append(names, name)
