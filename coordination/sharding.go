@@ -197,7 +197,7 @@ func (s *sharding) queries(servers []string) reading {
 	s.hasRecord = make(map[int]bool, len(s.records))
 	for _, name := range s.records {
 		if name == tree.EndsName {
-			read = append(read, registry.Data(l.Ends()))
+			read.add(-1, registry.Data(l.Ends()))
 		}
 		if i, ok := tree.ItemNumber(name); ok {
 			s.hasRecord[i] = true

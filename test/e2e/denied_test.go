@@ -64,7 +64,7 @@ func TestDeniedItem(t *testing.T) {
 }
 
 // TestUnreadableItem: an ACL that an administrator sets keeps the record of one item from being read when a host is
-// given the items of another. The rest runs, status, explain and sharding name the item, and it runs when it can be read.
+// given the items of another. The rest runs, status, explain and shards name the item, and it runs when it can be read.
 func TestUnreadableItem(t *testing.T) {
 	t.Parallel()
 	e := zkserver.ForTest(t, zkserver.Options{NoSync: true})
@@ -102,7 +102,7 @@ func TestUnreadableItem(t *testing.T) {
 	if j := m.place.job("tick"); j.State != engine.JobError || !strings.Contains(j.Reason, "cannot be read") || !strings.Contains(j.Reason, path) {
 		t.Errorf("the status is %s, %q", j.State, j.Reason)
 	}
-	for _, command := range [][]string{{"status", "tick"}, {"explain", "tick", "--item", fmt.Sprint(bad)}, {"sharding", "tick"}} {
+	for _, command := range [][]string{{"status", "tick"}, {"explain", "tick", "--item", fmt.Sprint(bad)}, {"shards", "tick"}} {
 		if out := m.must(command...); !strings.Contains(out, "cannot be read") || !strings.Contains(out, path) {
 			t.Errorf("%s says\n%s", strings.Join(command, " "), out)
 		}
