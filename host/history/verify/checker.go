@@ -134,7 +134,7 @@ type job struct {
 	begunAt, skippedAt time.Time
 	// resumedAt is when a host began an instant after hosts had skipped some because they owned nothing.
 	resumedAt time.Time
-	report             JobReport
+	report    JobReport
 }
 
 // New returns a checker that has seen nothing.
