@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/wasmjob/wasmjob/host/control/admin"
+	"github.com/wasmjob/wasmjob/host/control/client"
 )
 
 // standing is an operator's word that is said in the middle of a fault, and stands until the fault is over and all
@@ -16,7 +16,7 @@ type standing struct {
 	at    time.Time
 	// host is who was told, and back takes the word back.
 	host *node
-	back func(ctx context.Context, c *admin.Client) error
+	back func(ctx context.Context, c *client.Client) error
 }
 
 // sayWord says a word on a host that does not suffer the fault: about an item, or the job if that is below 0. It
@@ -27,11 +27,11 @@ func (s *stage) sayWord(ctx context.Context, n *injury, item int) *standing {
 		return nil
 	}
 	w := &standing{host: s.hosts[k]}
-	do := func(ctx context.Context, c *admin.Client) error { return c.Disable(ctx, flexJob) }
-	w.name, w.back = "standing-disable-job", func(ctx context.Context, c *admin.Client) error { return c.Enable(ctx, flexJob) }
+	do := func(ctx context.Context, c *client.Client) error { return c.Disable(ctx, flexJob) }
+	w.name, w.back = "standing-disable-job", func(ctx context.Context, c *client.Client) error { return c.Enable(ctx, flexJob) }
 	if item >= 0 {
-		do = func(ctx context.Context, c *admin.Client) error { return c.DisableItem(ctx, flexJob, item) }
-		w.name, w.items, w.back = "standing-disable-item", []int{item}, func(ctx context.Context, c *admin.Client) error { return c.EnableItem(ctx, flexJob, item) }
+		do = func(ctx context.Context, c *client.Client) error { return c.DisableItem(ctx, flexJob, item) }
+		w.name, w.items, w.back = "standing-disable-item", []int{item}, func(ctx context.Context, c *client.Client) error { return c.EnableItem(ctx, flexJob, item) }
 	} else {
 		for i := range flexItems[1] {
 			w.items = append(w.items, i)
@@ -71,5 +71,5 @@ func (s *stage) keepWord(ctx context.Context, w *standing) error {
 	if len(w.items) > 0 && ctx.Err() == nil {
 		s.report.Operations[w.name]++
 	}
-	return w.host.insist(ctx, func(c *admin.Client) error { return w.back(ctx, c) })
+	return w.host.insist(ctx, func(c *client.Client) error { return w.back(ctx, c) })
 }
