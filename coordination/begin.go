@@ -45,7 +45,7 @@ type Begun struct {
 	Holds tree.Items
 	// Disabled are the words of who disabled those of Refused that are.
 	Disabled map[int]tree.Word
-	// Denied are items that did not begin because the registry does not permit it.
+	// Denied are items that did not begin because the registry does not permit to write, or to read, something of them.
 	Denied Denials
 	// Stale is set when the host's share is not what it was: read it again.
 	Stale bool
@@ -437,10 +437,12 @@ func (g *begin) look(ctx context.Context, x *step.Exchange, items tree.Items) er
 	l, self := g.Layout, g.Self.ID
 	items = slices.Clone(items)
 	for {
-		n, err := x.Read(ctx, g.beginQueries(items)...)
+		read := g.beginQueries(items)
+		n, err := read.do(ctx, x, &g.out.Denied)
 		if err != nil {
 			return err
 		}
+		items, g.todo = g.out.Denied.without(items), g.out.Denied.without(g.todo)
 		own := n.Data(l.RunsOf(self))
 		actual, orphans := ownRuns(own, g.own.runs, g.own.version)
 		asked := len(items)
@@ -475,18 +477,18 @@ func (g *begin) look(ctx context.Context, x *step.Exchange, items tree.Items) er
 }
 
 // beginQueries are the nodes on which it depends whether items can begin.
-func (g *begin) beginQueries(items tree.Items) []registry.Query {
+func (g *begin) beginQueries(items tree.Items) reading {
 	l := g.Layout
-	read := make([]registry.Query, 0, 1+9*len(items))
-	read = append(read, registry.Data(l.RunsOf(g.Self.ID)))
+	read := newReading(1 + 9*len(items))
+	read.add(-1, registry.Data(l.RunsOf(g.Self.ID)))
 	for _, i := range items {
-		read = append(read, registry.Data(l.Record(i)), registry.Data(l.Item(i)), registry.Data(l.ItemDisabled(i)), registry.Data(l.ItemFailover(i)), registry.Data(l.ItemRunning(i)),
+		read.add(i, registry.Data(l.Record(i)), registry.Data(l.Item(i)), registry.Data(l.ItemDisabled(i)), registry.Data(l.ItemFailover(i)), registry.Data(l.ItemRunning(i)),
 			registry.Data(l.ItemMisfire(i)), registry.Data(l.FailoverItem(i)))
 		if path := g.Permits[i]; path != "" {
 			read = append(read, registry.Data(path))
 		}
 		if owner := g.Items[i].Record.Owner; owner != "" {
-			read = append(read, registry.Data(l.Detail(owner)), registry.Data(l.RunsOf(owner)))
+			read.add(i, registry.Data(l.Detail(owner)), registry.Data(l.RunsOf(owner)))
 		}
 	}
 	return read
@@ -584,7 +586,7 @@ func (g *begin) handBack(ctx context.Context, x *step.Exchange, orphans tree.Ite
 	if len(orphans) == 0 {
 		return nil
 	}
-	settled, err := settleOrphans(ctx, x, g.Layout, g.Self.ID, g.own, orphans)
+	settled, err := settleOrphans(ctx, x, g.Layout, g.Self.ID, g.own, orphans, &g.out.Denied)
 	if err != nil {
 		return err
 	}

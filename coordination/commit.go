@@ -46,8 +46,8 @@ func newCommit(n int) commit {
 	return commit{make([]registry.Op, 0, n), make([]int, 0, n), make([]role, 0, n)}
 }
 
-// Denials are the items of which the registry does not permit to write something, and why:
-// each a *[registry.DeniedError]. A step goes on without them. They are the same until an
+// Denials are the items of which the registry does not permit to write or to read something, and why:
+// each a *[registry.DeniedError] or a *[registry.UnreadableError]. A step goes on without them. They are the same until an
 // administrator changes the registry, so wait before these items are tried again.
 type Denials map[int]error
 
@@ -59,10 +59,7 @@ func (c *commit) denied(err error, denials *Denials) (item int, ok bool) {
 		return -1, false
 	}
 	item = c.items[denied.Index]
-	if *denials == nil {
-		*denials = make(Denials)
-	}
-	(*denials)[item] = denied
+	denials.note(item, denied)
 	return item, true
 }
 

@@ -339,15 +339,16 @@ func (s ItemState) saved(offset []byte) ItemState {
 // though the commit's outcome was unknown.
 func (c *completion) look(ctx context.Context, x *step.Exchange, items tree.Items) error {
 	l, self := c.Layout, c.Self.ID
-	read := make([]registry.Query, 0, 2+5*len(items))
-	read = append(read, registry.Data(l.RunsOf(self)), registry.Data(l.Members()))
+	read := newReading(2 + 5*len(items))
+	read.add(-1, registry.Data(l.RunsOf(self)), registry.Data(l.Members()))
 	for _, i := range items {
-		read = append(read, registry.Data(l.Record(i)), registry.Data(l.Offset(i)), registry.Data(l.ItemRunning(i)), registry.Data(l.ItemFailover(i)), registry.Data(l.ItemFailovering(i)))
+		read.add(i, registry.Data(l.Record(i)), registry.Data(l.Offset(i)), registry.Data(l.ItemRunning(i)), registry.Data(l.ItemFailover(i)), registry.Data(l.ItemFailovering(i)))
 	}
-	n, err := x.Read(ctx, read...)
+	n, err := read.do(ctx, x, &c.out.Denied)
 	if err != nil {
 		return err
 	}
+	items, c.todo = c.out.Denied.without(items), c.out.Denied.without(c.todo)
 
 	own, members := n.Data(l.RunsOf(self)), n.Data(l.Members())
 	actual, orphans := ownRuns(own, c.own.runs, c.own.version)
@@ -365,7 +366,7 @@ func (c *completion) look(ctx context.Context, x *step.Exchange, items tree.Item
 		return nil
 	}
 
-	settled, err := settleOrphans(ctx, x, l, self, c.own, orphans)
+	settled, err := settleOrphans(ctx, x, l, self, c.own, orphans, &c.out.Denied)
 	if err != nil {
 		return err
 	}

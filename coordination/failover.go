@@ -273,10 +273,12 @@ func (r *recovery) adopt(ctx context.Context, x *step.Exchange, own registry.Nod
 	}
 	r.own.runs = r.own.runs.Without(none)
 	orphans = slices.DeleteFunc(slices.Clone(orphans), none.Contains)
-	states, err := readItems(ctx, x, l, orphans)
+	states, err := readItems(ctx, x, l, orphans, &out.Denied)
 	if err != nil {
 		return false, err
 	}
+	r.own.runs = r.own.runs.Without(slices.DeleteFunc(slices.Clone(orphans), func(i int) bool { return out.Denied[i] == nil }))
+	orphans = out.Denied.without(orphans)
 	var strange tree.Items
 	for _, i := range orphans {
 		state := states[i]

@@ -323,7 +323,7 @@ func (stepper) ClearGuarantee(l tree.Layout, p guarantee.Phase) move {
 }
 
 func (stepper) ReadKills(m *co.Member, running map[int]co.ItemState, out *map[int]co.ItemState) move {
-	return with(m, func(ctx context.Context) (err error) { *out, err = m.ReadKills(ctx, running); return err })
+	return with(m, func(ctx context.Context) (err error) { *out, _, err = m.ReadKills(ctx, running); return err })
 }
 
 func (stepper) AskKill(k operate.Killing, out *[]operate.KillTarget) move {

@@ -2,6 +2,7 @@ package coordination
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strconv"
 
@@ -10,8 +11,32 @@ import (
 	"github.com/wasmjob/wasmjob/coordination/tree"
 )
 
+// readDivided reads nodes, and the first instance node: that of item 0, or of the lowest item whose node can be read.
+// The last query is asked for last.
+func readDivided(ctx context.Context, x *step.Exchange, v View, queries ...registry.Query) (n registry.Snapshot, first registry.Node, err error) {
+	for i := 0; ; {
+		path := registry.Data(v.Layout.ItemInstance(i))
+		n, err = x.Read(ctx, slices.Insert(slices.Clone(queries), len(queries)-1, path)...)
+		next, ok := v.nextFirst(i, err)
+		if !ok {
+			return n, n[path], err
+		}
+		i = next
+	}
+}
+
+// nextFirst is the item of which to read the instance node in place of another's. ok is false unless the error
+// says that the registry does not permit to read that node, and no other.
+func (v View) nextFirst(item int, err error) (next int, ok bool) {
+	var unreadable *registry.UnreadableError
+	if !errors.As(err, &unreadable) || len(unreadable.Denied) != 1 || unreadable.Denied[registry.Data(v.Layout.ItemInstance(item))] == nil {
+		return item, false
+	}
+	return item + 1, item+1 < max(v.Config.ShardingTotalCount, v.Division.Total)
+}
+
 // byJava reports whether the division in force was made by a Java leader, from
-// the epoch node and the instance node of item 0. Java deletes and creates
+// the epoch node and the first instance node; see readDivided. Java deletes and creates
 // the instance nodes of all items, so that they have version 0; a leader of ours leaves every
 // one of them with a version above 0, and empties the epoch.
 func byJava(epoch, first registry.Node) bool {
@@ -45,7 +70,7 @@ func (a adoption) adopt(ctx context.Context, x *step.Exchange, share *Share) (do
 	if len(read) == 0 {
 		return true, nil
 	}
-	n, err := x.Read(ctx, read...)
+	n, denied, err := x.ReadSome(ctx, read...)
 	if err != nil {
 		return false, err
 	}
@@ -59,6 +84,11 @@ func (a adoption) adopt(ctx context.Context, x *step.Exchange, share *Share) (do
 	}
 
 	s, mine, ops := a.take(items, disabled)
+	for i := range items {
+		if why := denied[registry.Data(l.ItemInstance(i))]; why != nil { // whose it is is not known
+			s.Denied.note(i, why)
+		}
+	}
 	results, err := x.Commit(ctx, ops...)
 	if conflict := step.ConflictOf(err); conflict != nil {
 		path := conflict.Op.Path

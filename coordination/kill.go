@@ -18,16 +18,17 @@ const (
 )
 
 // ReadKills reads which of this host's runs operators have killed. running are the
-// states of the items that it runs; those that are returned have the kill in their record.
-func (m *Member) ReadKills(ctx context.Context, running map[int]ItemState) (killed map[int]ItemState, err error) {
+// states of the items that it runs; those that are returned have the kill in their record. Of items whose record
+// cannot be read it is not known.
+func (m *Member) ReadKills(ctx context.Context, running map[int]ItemState) (killed map[int]ItemState, denied Denials, err error) {
 	items := slices.Sorted(maps.Keys(running))
-	read := make([]registry.Query, len(items))
-	for k, i := range items {
-		read[k] = registry.Data(m.Layout.Record(i))
+	read := newReading(len(items))
+	for _, i := range items {
+		read.add(i, registry.Data(m.Layout.Record(i)))
 	}
 	killed = make(map[int]ItemState)
 	err = m.perform(ctx, "read kills", func(ctx context.Context, x *step.Exchange) error {
-		n, err := x.Read(ctx, read...)
+		n, err := read.do(ctx, x, &denied)
 		for _, i := range items {
 			if state, is := running[i].killed(n.Data(m.Layout.Record(i))); is {
 				killed[i] = state
@@ -35,7 +36,7 @@ func (m *Member) ReadKills(ctx context.Context, running map[int]ItemState) (kill
 		}
 		return err
 	})
-	return killed, err
+	return killed, denied, err
 }
 
 // killed reports whether the record that was read is that of the open run of this state, which

@@ -494,12 +494,16 @@ func (m *Member) Elect(ctx context.Context) error {
 
 func elect(ctx context.Context, x *step.Exchange, v View, line *latch.Line) error {
 	l, queue := v.Layout, v.Layout.ElectionLatch()
-	for {
-		turn, err := latch.Stand(ctx, x, l, v.Self.ID, queue, line, registry.Data(l.Leader()), registry.Data(l.Term()), registry.Data(l.Epoch()), registry.Data(l.Assignment()), registry.Data(l.ItemInstance(0)))
+	for first := 0; ; {
+		turn, err := latch.Stand(ctx, x, l, v.Self.ID, queue, line, registry.Data(l.Leader()), registry.Data(l.Term()), registry.Data(l.Epoch()), registry.Data(l.Assignment()), registry.Data(l.ItemInstance(first)))
+		if next, ok := v.nextFirst(first, err); ok {
+			first = next
+			continue
+		}
 		if err != nil || turn == nil {
 			return err
 		}
-		ops, vacant := v.election(turn)
+		ops, vacant := v.election(turn, first)
 		if !vacant {
 			return latch.Leave(ctx, x, v.Self.ID, queue, line)
 		}
@@ -524,10 +528,10 @@ func elect(ctx context.Context, x *step.Exchange, v View, line *latch.Line) erro
 }
 
 // election are the ops that make this host the leader; vacant is false if there is
-// one that stays.
-func (v View) election(t *latch.Turn) (ops []registry.Op, vacant bool) {
+// one that stays. lowest is the lowest item whose instance node can be read.
+func (v View) election(t *latch.Turn, lowest int) (ops []registry.Op, vacant bool) {
 	l, n := v.Layout, t.Nodes
-	leader, term, division, first := n.Data(l.Leader()), n.Data(l.Term()), n.Data(l.Assignment()), n.Data(l.ItemInstance(0))
+	leader, term, division, first := n.Data(l.Leader()), n.Data(l.Term()), n.Data(l.Assignment()), n.Data(l.ItemInstance(lowest))
 	ops = slices.Clone(t.Leave)
 	if leader.Exists {
 		if v.invalidLeaderNode(leader) {

@@ -39,13 +39,16 @@ func MarkMisfire(ctx context.Context, r registry.Center, l tree.Layout, items tr
 			for _, i := range items {
 				read = append(read, registry.Data(l.Item(i)), registry.Data(l.ItemMisfire(i)))
 			}
-			n, err := x.Read(ctx, read...)
+			n, unread, err := x.ReadSome(ctx, read...)
 			if err != nil {
 				return err
 			}
+			if len(unread) > 0 {
+				denied = &registry.UnreadableError{Denied: unread}
+			}
 			var left tree.Items
 			for _, i := range items {
-				if n.Data(l.Item(i)).Exists && !n.Data(l.ItemMisfire(i)).Exists {
+				if unread[registry.Data(l.ItemMisfire(i))] == nil && n.Data(l.Item(i)).Exists && !n.Data(l.ItemMisfire(i)).Exists {
 					left = append(left, i)
 				}
 			}

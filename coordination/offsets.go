@@ -86,17 +86,18 @@ func (s *saving) next() (c commit, part tree.Items) {
 func (s *saving) look(ctx context.Context, x *step.Exchange, part tree.Items) error {
 	l := s.layout
 	owner := s.items[part[len(part)-1]].State.Record.Owner
-	read := []registry.Query{registry.Data(l.RunsOf(owner))}
+	read := newReading(1 + 2*len(part))
+	read.add(-1, registry.Data(l.RunsOf(owner)))
 	for _, i := range part {
-		read = append(read, registry.Data(l.Record(i)), registry.Data(l.Offset(i)))
+		read.add(i, registry.Data(l.Record(i)), registry.Data(l.Offset(i)))
 	}
-	n, err := x.Read(ctx, read...)
+	n, err := read.do(ctx, x, &s.out.Denied)
 	if err != nil {
 		return err
 	}
 
 	var again tree.Items
-	for _, i := range part {
+	for _, i := range s.out.Denied.without(part) {
 		record, offset, e := n.Data(l.Record(i)), n.Data(l.Offset(i)), s.items[i]
 		run := tree.ParseRecord(record.Data)
 		e.State, _ = e.State.killed(record)

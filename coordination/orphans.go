@@ -47,17 +47,21 @@ type settled struct {
 // instant is handed back, and is due again. What was taken over from a host that
 // died, and what a trigger asked for, no host would find again: it stays begun,
 // and the host is to run it.
-func settleOrphans(ctx context.Context, x *step.Exchange, l tree.Layout, self string, own ownList, orphans tree.Items) (settled, error) {
+//
+// One that cannot be read, noted in denials, only goes from the list: its next begin finds the run open.
+func settleOrphans(ctx context.Context, x *step.Exchange, l tree.Layout, self string, own ownList, orphans tree.Items, denials *Denials) (settled, error) {
 	none, err := neverWere(ctx, x, l, orphans)
 	if err != nil {
 		return settled{}, err
 	}
 	own.runs = own.runs.Without(none)
 	orphans = slices.DeleteFunc(slices.Clone(orphans), none.Contains)
-	states, err := readItems(ctx, x, l, orphans)
+	states, err := readItems(ctx, x, l, orphans, denials)
 	if err != nil {
 		return settled{}, err
 	}
+	own.runs = own.runs.Without(slices.DeleteFunc(slices.Clone(orphans), func(i int) bool { return (*denials)[i] == nil }))
+	orphans = denials.without(orphans)
 
 	var adopted []Claim
 	var back tree.Items

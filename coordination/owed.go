@@ -50,19 +50,20 @@ func (r *recovery) readOwed(ctx context.Context, x *step.Exchange, owed tree.Run
 		o.list = append(o.list, i)
 	}
 
-	var read []registry.Query
+	read := newReading(9 * len(o.list))
 	for _, i := range o.list {
 		if r.onlyRecorded(i, owed) {
-			read = append(read, registry.Data(l.Record(i)), registry.Data(l.ItemRunning(i)))
+			read.add(i, registry.Data(l.Record(i)), registry.Data(l.ItemRunning(i)))
 			continue
 		}
-		read = append(read, itemQueries(l, tree.Items{i})...)
-		read = append(read, registry.Data(l.ItemRunning(i)), registry.Data(l.ItemFailover(i)), registry.Data(l.ItemFailovering(i)), registry.Data(l.FailoverItem(i)), registry.Data(l.Item(i)))
+		read.add(i, itemQueries(l, tree.Items{i})...)
+		read.add(i, registry.Data(l.ItemRunning(i)), registry.Data(l.ItemFailover(i)), registry.Data(l.ItemFailovering(i)), registry.Data(l.FailoverItem(i)), registry.Data(l.Item(i)))
 	}
-	n, err := x.Read(ctx, read...)
+	n, err := read.do(ctx, x, &r.out.Denied)
 	if err != nil {
 		return nil, err
 	}
+	o.list = r.out.Denied.without(o.list)
 	unmarked := false
 	for _, i := range o.list {
 		it := owedItem{fire: owed.FireOf(i), state: itemState(l, n, i), running: n.Data(l.ItemRunning(i)), failover: n.Data(l.ItemFailover(i)),
@@ -88,14 +89,14 @@ func (r *recovery) onlyRecorded(i int, owed tree.Runs) bool {
 // older than the marks that are gone.
 func (r *recovery) lookForJava(ctx context.Context, x *step.Exchange) error {
 	l := r.View.Layout
-	n, err := x.Read(ctx, registry.Children(l.Instances()), registry.Data(l.Members()), registry.Data(l.Assignment()), registry.Data(l.Epoch()), registry.Data(l.ItemInstance(0)))
+	n, first, err := readDivided(ctx, x, r.View, registry.Children(l.Instances()), registry.Data(l.Members()), registry.Data(l.Epoch()), registry.Data(l.Assignment()))
 	if err != nil {
 		return err
 	}
 	members, division := tree.ParseMembers(n.Data(l.Members()).Data), tree.ParseDivision(n.Data(l.Assignment()).Data)
 	stranger := slices.ContainsFunc(n.Children(l.Instances()), func(id string) bool { return !slices.Contains(members, id) })
 	r.javaSeen = division.JavaSeen
-	if stranger || division.Java || len(division.Foreigners) > 0 || byJava(n.Data(l.Epoch()), n.Data(l.ItemInstance(0))) {
+	if stranger || division.Java || len(division.Foreigners) > 0 || byJava(n.Data(l.Epoch()), first) {
 		r.javaSeen = math.MaxInt64
 	}
 	return nil

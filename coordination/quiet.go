@@ -12,7 +12,7 @@ import (
 type Quieted struct {
 	// Refused are items that another host runs, or is to run, and why they cannot begin.
 	Refused map[int]Refusal
-	// Denied are items whose misfire mark the registry does not permit to delete.
+	// Denied are items of which the registry does not permit to delete the misfire mark, or to read the marks.
 	Denied Denials
 	// Stale is set when the host's share is not what it was: read it again.
 	Stale bool
@@ -35,11 +35,11 @@ func (m *Member) Quiet(ctx context.Context, items tree.Items) (Quieted, error) {
 	l := m.Layout
 	err := m.perform(ctx, "look at items beside Java hosts", func(ctx context.Context, x *step.Exchange) error {
 		for {
-			var read []registry.Query
+			read := newReading(4 * len(items))
 			for _, i := range items {
-				read = append(read, registry.Data(l.ItemRunning(i)), registry.Data(l.ItemFailover(i)), registry.Data(l.FailoverItem(i)), registry.Data(l.ItemMisfire(i)))
+				read.add(i, registry.Data(l.ItemRunning(i)), registry.Data(l.ItemFailover(i)), registry.Data(l.FailoverItem(i)), registry.Data(l.ItemMisfire(i)))
 			}
-			n, err := x.Read(ctx, read...)
+			n, err := read.do(ctx, x, &out.Denied)
 			if err != nil {
 				return err
 			}

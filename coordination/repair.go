@@ -103,7 +103,7 @@ func (g *repairing) read(ctx context.Context, x *step.Exchange) (there bool, err
 			items = append(items, registry.Data(l.Item(i)))
 		}
 	}
-	if n, err = x.Read(ctx, slices.Concat(strangers, items)...); err != nil {
+	if n, _, err = x.ReadSome(ctx, slices.Concat(strangers, items)...); err != nil { // what cannot be read stays
 		return false, err
 	}
 	for _, q := range strangers {

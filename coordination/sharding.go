@@ -111,6 +111,7 @@ type sharding struct {
 	recordOf  map[int]registry.Node    // records of items, if their number changes or they may come from Java hosts
 	marks     map[int]registry.Node    // running marks, where Java hosts are
 	hasRecord map[int]bool
+	unread    Denials // items of which a node cannot be read: their nodes stay as they are
 }
 
 // read reads all that a resharding goes by. leads is false if this host does not
@@ -148,7 +149,8 @@ func (s *sharding) read(ctx context.Context, x *step.Exchange) (leads bool, err 
 		return false, err
 	}
 	servers := n.Children(l.Servers())
-	if n, err = x.Read(ctx, s.queries(servers)...); err != nil {
+	read := s.queries(servers)
+	if n, err = read.do(ctx, x, &s.unread); err != nil {
 		return false, err
 	}
 	if err := s.understandHosts(n, servers); err != nil {
@@ -176,42 +178,42 @@ func (s *sharding) configure() error {
 }
 
 // queries are the nodes of hosts, servers and items that a resharding goes by.
-func (s *sharding) queries(servers []string) []registry.Query {
+func (s *sharding) queries(servers []string) reading {
 	l, total := s.view.Layout, s.cfg.ShardingTotalCount
-	var read []registry.Query
+	var read reading
 	for _, ip := range servers {
-		read = append(read, registry.Data(l.Server(ip)))
+		read.add(-1, registry.Data(l.Server(ip)))
 	}
 	for _, id := range s.instances {
-		read = append(read, registry.Data(l.Detail(id)))
+		read.add(-1, registry.Data(l.Detail(id)))
 	}
 	for _, id := range s.runsOf {
-		read = append(read, registry.Data(l.RunsOf(id)))
+		read.add(-1, registry.Data(l.RunsOf(id)))
 	}
 	for _, id := range s.assigned {
-		read = append(read, registry.Data(l.AssignmentOf(id)))
+		read.add(-1, registry.Data(l.AssignmentOf(id)))
 	}
 	mixed := len(s.java) > 0 || s.before.Java || len(s.before.Foreigners) > 0 // items may come from Java hosts
 	s.hasRecord = make(map[int]bool, len(s.records))
 	for _, name := range s.records {
 		if name == tree.EndsName {
-			read = append(read, registry.Data(l.Ends()))
+			read.add(-1, registry.Data(l.Ends()))
 		}
 		if i, ok := tree.ItemNumber(name); ok {
 			s.hasRecord[i] = true
 			if mixed || total != s.before.Total {
-				read = append(read, registry.Data(l.Record(i)))
+				read.add(i, registry.Data(l.Record(i)))
 			}
 		}
 	}
 	for _, name := range s.items {
 		if i, ok := tree.ItemNumber(name); ok {
-			read = append(read, registry.Data(l.ItemInstance(i)))
+			read.add(i, registry.Data(l.ItemInstance(i)))
 			if len(s.java) > 0 {
-				read = append(read, registry.Data(l.ItemRunning(i)))
+				read.add(i, registry.Data(l.ItemRunning(i)))
 			}
 			if i >= total {
-				read = append(read, registry.Children(l.Item(i)))
+				read.add(i, registry.Children(l.Item(i)))
 			}
 		}
 	}
@@ -287,13 +289,16 @@ func (s *sharding) lookBelow(ctx context.Context, x *step.Exchange) error {
 	for _, p := range s.surplus {
 		read = append(read, registry.Children(p))
 	}
-	n, err := x.Read(ctx, read...)
+	n, denied, err := x.ReadSome(ctx, read...)
 	if err != nil {
 		return err
 	}
 	s.stuck = make(map[string]bool)
+	for i := range s.unread {
+		s.stuck[s.view.Layout.Item(i)] = true
+	}
 	for _, p := range s.surplus {
-		if len(n.Children(p)) > 0 {
+		if denied[registry.Children(p)] != nil || len(n.Children(p)) > 0 {
 			s.stuck[path.Dir(p)] = true
 		}
 	}
@@ -505,6 +510,9 @@ func (s *sharding) handOvers(d tree.Division, owners strategy.Assignment) []regi
 	l := s.view.Layout
 	var ops []registry.Op
 	for i, owner := range owners {
+		if s.unread[i] != nil {
+			continue // its owner finds that it cannot be read
+		}
 		n := s.instance[i]
 		if had := string(n.Data); n.Exists && had != owner && slices.Contains(s.java, had) {
 			ops = append(ops, s.asRead(i)) // it has not begun since it was read
@@ -515,7 +523,7 @@ func (s *sharding) handOvers(d tree.Division, owners strategy.Assignment) []regi
 	for _, i := range d.Pending {
 		// Beyond the total an instance node may still name who was to have the
 		// item, and not who took it over. It is that host's anchor.
-		if i >= d.Total && slices.Contains(s.ours, s.running[i]) {
+		if i >= d.Total && s.unread[i] == nil && slices.Contains(s.ours, s.running[i]) {
 			ops = append(ops, s.handOver(i, s.running[i])...)
 		}
 	}

@@ -14,6 +14,8 @@ import (
 type Share struct {
 	Guard ShareGuard
 	Items map[int]ItemState
+	// Denied are items of the share that are not in Items, because the registry does not permit to read them.
+	Denied Denials
 	// Pending are items that go elsewhere when they are completed.
 	Pending tree.Items
 	// Java is set when a Java leader divided the items. Foreign are then the
@@ -73,11 +75,22 @@ func (s Share) Edited(before Share) bool {
 		return false
 	}
 	for i := range before.Items {
-		if _, mine := s.Items[i]; !mine {
+		if !s.has(i) {
 			return true
 		}
 	}
-	return len(s.Items) != len(before.Items)
+	for i := range before.Denied {
+		if !s.has(i) {
+			return true
+		}
+	}
+	return len(s.Items)+len(s.Denied) != len(before.Items)+len(before.Denied)
+}
+
+// has reports whether an item is of the share.
+func (s Share) has(item int) bool {
+	_, read := s.Items[item]
+	return read || s.Denied[item] != nil
 }
 
 // ReadShare reads what this host owns. known are states that need not be read
@@ -113,11 +126,11 @@ func (m *Member) ReadShare(ctx context.Context, known map[int]ItemState) (read b
 func readShare(ctx context.Context, x *step.Exchange, v View, known map[int]ItemState, share *Share) (done bool, err error) {
 	l := v.Layout
 	// The division is read last: it is not older than what begins prove.
-	n, err := x.Read(ctx, registry.Data(l.AssignmentOf(v.Self.ID)), registry.Data(l.RunsOf(v.Self.ID)), registry.Data(l.Epoch()), registry.Data(l.ItemInstance(0)), registry.Data(l.Assignment()))
+	n, first, err := readDivided(ctx, x, v, registry.Data(l.AssignmentOf(v.Self.ID)), registry.Data(l.RunsOf(v.Self.ID)), registry.Data(l.Epoch()), registry.Data(l.Assignment()))
 	if err != nil {
 		return false, err
 	}
-	assigned, division, epoch, first := n.Data(l.AssignmentOf(v.Self.ID)), n.Data(l.Assignment()), n.Data(l.Epoch()), n.Data(l.ItemInstance(0))
+	assigned, division, epoch := n.Data(l.AssignmentOf(v.Self.ID)), n.Data(l.Assignment()), n.Data(l.Epoch())
 	mine, err := tree.ParseItems(string(assigned.Data))
 	if err != nil {
 		if v.Leader != "" && !v.JavaLed() && !v.Necessary {
@@ -194,34 +207,66 @@ func fill(ctx context.Context, x *step.Exchange, s *Share, v View, mine tree.Ite
 			fresh = append(fresh, i)
 		}
 	}
-	read := itemQueries(l, fresh)
-	if len(mine) > 0 {
-		s.Guard.Anchor = mine[0]
-		read = append(read, registry.Data(l.ItemInstance(mine[0])))
+	read := newReading(4*len(fresh) + 1)
+	for _, i := range fresh {
+		read.add(i, itemQueries(l, tree.Items{i})...)
 	}
-	n, err := x.Read(ctx, read...)
+	if len(mine) > 0 {
+		read.add(mine[0], registry.Data(l.ItemInstance(mine[0])))
+	}
+	n, err := read.do(ctx, x, &s.Denied)
+	if err != nil {
+		return false, err
+	}
+	anchor, err := s.findAnchor(ctx, x, l, mine, n)
 	if err != nil {
 		return false, err
 	}
 	for _, i := range fresh {
 		s.Items[i] = itemState(l, n, i)
 	}
-	if len(mine) == 0 {
+	for i := range s.Denied {
+		delete(s.Items, i)
+	}
+	if len(mine) == 0 || anchor.Path == "" {
 		return true, nil
 	}
-	anchor := n.Data(l.ItemInstance(mine[0]))
 	s.Guard.AnchorVersion = max(anchor.Version, 1) // where it is not there no begin succeeds
 	return anchor.Version > 0 && string(anchor.Data) == v.Self.ID, nil
 }
 
-// readItems reads the states of items.
-func readItems(ctx context.Context, x *step.Exchange, l tree.Layout, items tree.Items) (map[int]ItemState, error) {
-	n, err := x.Read(ctx, itemQueries(l, items)...)
+// findAnchor is the lowest instance node of the share's that can be read: items whose node cannot are denied,
+// so that the anchor is the lowest of those that may begin. n has that of the first item.
+func (s *Share) findAnchor(ctx context.Context, x *step.Exchange, l tree.Layout, mine tree.Items, n registry.Snapshot) (registry.Node, error) {
+	for k, i := range mine {
+		if k > 0 {
+			var next reading
+			next.add(i, registry.Data(l.ItemInstance(i)))
+			var err error
+			if n, err = next.do(ctx, x, &s.Denied); err != nil {
+				return registry.Node{}, err
+			}
+		}
+		if node, read := n[registry.Data(l.ItemInstance(i))]; read {
+			s.Guard.Anchor = i
+			return node, nil
+		}
+	}
+	return registry.Node{}, nil
+}
+
+// readItems reads the states of items; those that cannot be read are noted in denials.
+func readItems(ctx context.Context, x *step.Exchange, l tree.Layout, items tree.Items, denials *Denials) (map[int]ItemState, error) {
+	read := newReading(4 * len(items))
+	for _, i := range items {
+		read.add(i, itemQueries(l, tree.Items{i})...)
+	}
+	n, err := read.do(ctx, x, denials)
 	if err != nil {
 		return nil, err
 	}
 	states := make(map[int]ItemState, len(items))
-	for _, i := range items {
+	for _, i := range denials.without(items) {
 		states[i] = itemState(l, n, i)
 	}
 	return states, nil
@@ -229,7 +274,7 @@ func readItems(ctx context.Context, x *step.Exchange, l tree.Layout, items tree.
 
 // itemQueries are the nodes that itemState understands, of each item.
 func itemQueries(l tree.Layout, items tree.Items) []registry.Query {
-	read := make([]registry.Query, 0, 4*len(items)+1)
+	read := make([]registry.Query, 0, 4*len(items))
 	for _, i := range items {
 		read = append(read, registry.Data(l.Record(i)), registry.Data(l.Offset(i)), registry.Data(l.ItemMisfire(i)), registry.Data(l.ItemDisabled(i)))
 	}
@@ -251,16 +296,17 @@ func itemState(l tree.Layout, n registry.Snapshot, i int) ItemState {
 	return s
 }
 
-// ReadDisabled reads which of the items are disabled, with the words of who disabled them.
+// ReadDisabled reads which of the items are disabled, with the words of who disabled them. A mark that cannot be
+// read is there.
 func ReadDisabled(ctx context.Context, r registry.Center, l tree.Layout, items tree.Items) (map[int]tree.Word, error) {
 	disabled := make(map[int]tree.Word)
 	err := step.Perform(ctx, r, "read disabled items", func(ctx context.Context, x *step.Exchange) error {
-		n, err := x.Read(ctx, DisabledMarks(l, items)...)
+		n, denied, err := x.ReadSome(ctx, DisabledMarks(l, items)...)
 		if err != nil {
 			return err
 		}
 		for _, i := range items {
-			if mark := n.Data(l.ItemDisabled(i)); mark.Exists {
+			if mark := n.Data(l.ItemDisabled(i)); mark.Exists || denied[registry.Data(l.ItemDisabled(i))] != nil {
 				disabled[i], _ = tree.ParseMark(mark.Data)
 			}
 		}
@@ -280,7 +326,7 @@ func DisabledMarks(l tree.Layout, items tree.Items) []registry.Query {
 
 // ReadEnabled reads up to when items owe nothing, since they, or all servers, were disabled:
 // of all of them, and by item, Unix milliseconds by the registry's clock. An item that was never
-// enabled is left out.
+// enabled is left out, as one is of which that cannot be read.
 func ReadEnabled(ctx context.Context, r registry.Center, l tree.Layout, items tree.Items) (all int64, of map[int]int64, err error) {
 	read := []registry.Query{registry.Data(l.Enabled())}
 	for _, i := range items {
@@ -288,7 +334,10 @@ func ReadEnabled(ctx context.Context, r registry.Center, l tree.Layout, items tr
 	}
 	of = make(map[int]int64)
 	err = step.Perform(ctx, r, "read when items were enabled", func(ctx context.Context, x *step.Exchange) error {
-		n, err := x.Read(ctx, read...)
+		n, denied, err := x.ReadSome(ctx, read...)
+		if err == nil && denied[read[0]] != nil {
+			err = &registry.UnreadableError{Denied: denied}
+		}
 		if err != nil {
 			return err
 		}
@@ -305,10 +354,11 @@ func ReadEnabled(ctx context.Context, r registry.Center, l tree.Layout, items tr
 	return all, of, err
 }
 
-// ReadItems reads the states of items.
+// ReadItems reads the states of items. Those that cannot be read are left out.
 func ReadItems(ctx context.Context, r registry.Center, l tree.Layout, items tree.Items) (states map[int]ItemState, err error) {
 	err = step.Perform(ctx, r, "read items", func(ctx context.Context, x *step.Exchange) (err error) {
-		states, err = readItems(ctx, x, l, items)
+		var denied Denials
+		states, err = readItems(ctx, x, l, items, &denied)
 		return err
 	})
 	return states, err

@@ -26,7 +26,9 @@ type Center interface {
 	// an error means that nothing was applied (save for [Ensure], see there).
 	Commit(ctx context.Context, ops ...Op) ([]Result, error)
 	// Read returns one node per query, in order, absent ones with Exists
-	// false. The nodes need not be of one instant.
+	// false. The nodes need not be of one instant. If the registry does not permit to read
+	// some of them, the error is an *[UnreadableError] that names these, and the others are
+	// returned beside it.
 	Read(ctx context.Context, queries ...Query) ([]Node, error)
 	// Watch sends a snapshot of the queries at once, and a new one whenever
 	// one of them may have changed. The channel holds one value; a newer
@@ -34,7 +36,9 @@ type Center interface {
 	// newest and blocks no other. A snapshot never goes back behind one that
 	// was sent before, nor behind this session's own commits that returned
 	// before it was sent. The channel is closed when ctx is done or the
-	// session is over.
+	// session is over. If the registry does not permit to read some of the nodes there is no
+	// watch, and the error is an *[UnreadableError]. One that cannot be read later is sent as
+	// it was last known, with Unread set, and is read again from time to time.
 	Watch(ctx context.Context, queries ...Query) (<-chan Snapshot, error)
 	// Trust returns how far the session can be relied on at this moment, and
 	// a channel that is closed when that has changed. The level is reckoned in
@@ -214,6 +218,40 @@ func (e *DeniedError) Error() string { return e.Err.Error() }
 // Unwrap returns Err.
 func (e *DeniedError) Unwrap() error { return e.Err }
 
+// UnreadableError says which nodes the registry does not permit to read, and why: each
+// error names the node and wraps [ErrUnavailable]. The nodes are there, and the registry
+// answers the same until an administrator changes that.
+type UnreadableError struct{ Denied map[Query]error }
+
+// first is the error of the first of the nodes.
+func (e *UnreadableError) first() error {
+	var at Query
+	for q := range e.Denied {
+		if at.Path == "" || q.Path < at.Path {
+			at = q
+		}
+	}
+	return e.Denied[at]
+}
+
+func (e *UnreadableError) Error() string {
+	if more := len(e.Denied) - 1; more > 0 {
+		return fmt.Sprintf("%v (and of %d more nodes)", e.first(), more)
+	}
+	return fmt.Sprint(e.first())
+}
+
+// Unwrap returns the error of the first node.
+func (e *UnreadableError) Unwrap() error { return e.first() }
+
+// IsDenied reports that the registry does not permit what was asked: a [DeniedError] or an
+// [UnreadableError].
+func IsDenied(err error) bool {
+	var write *DeniedError
+	var read *UnreadableError
+	return errors.As(err, &write) || errors.As(err, &read)
+}
+
 // String returns the verb for messages and scenario scripts.
 func (k OpKind) String() string {
 	names := [...]string{"?", "create", "ephemeral", "sequential", "set", "delete", "check", "absent", "ensure"}
@@ -254,6 +292,9 @@ type Node struct {
 	Mtime time.Time
 	// Ephemeral is true for a node that goes with some session.
 	Ephemeral bool
+	// Unread is set in a snapshot of a watch while the registry does not permit to read the
+	// node: the rest is as it was last known.
+	Unread error
 }
 
 // Snapshot is an immutable set of nodes, by query.

@@ -60,21 +60,37 @@ func (x *Exchange) mayGoOn() error {
 
 // Read asks for nodes in one request. Without queries it asks for nothing.
 func (x *Exchange) Read(ctx context.Context, queries ...registry.Query) (registry.Snapshot, error) {
+	found, denied, err := x.ReadSome(ctx, queries...)
+	if err == nil && len(denied) > 0 {
+		return nil, &registry.UnreadableError{Denied: denied}
+	}
+	return found, err
+}
+
+// ReadSome asks for nodes in one request, and goes on without those that the registry does not
+// permit to read: they are not in found, and denied says why. [Exchange.Read] fails for one of them.
+func (x *Exchange) ReadSome(ctx context.Context, queries ...registry.Query) (found registry.Snapshot, denied map[registry.Query]error, err error) {
 	if len(queries) == 0 {
-		return nil, nil
+		return nil, nil, nil
 	}
 	if err := x.mayGoOn(); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	nodes, err := x.registry.Read(ctx, queries...)
+	var unreadable *registry.UnreadableError
+	if errors.As(err, &unreadable) && len(nodes) == len(queries) {
+		denied, err = unreadable.Denied, nil
+	}
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	found := make(registry.Snapshot, len(nodes))
+	found = make(registry.Snapshot, len(nodes))
 	for _, n := range nodes {
-		found[n.Query] = n
+		if denied[n.Query] == nil {
+			found[n.Query] = n
+		}
 	}
-	return found, nil
+	return found, denied, nil
 }
 
 // ReadAfter asks for some nodes, and then for the others: what it finds of these is of no earlier moment.

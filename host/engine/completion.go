@@ -459,21 +459,30 @@ func (rn *runner) readKills(now moment) {
 		return
 	}
 	states := make(map[int]coordination.ItemState)
+	all := true
 	for _, it := range rn.items {
-		if it.run != nil {
+		if waits := rn.denials.waits(now, it.number); it.run != nil && !waits {
 			states[it.number] = it.state
+		} else if waits {
+			all = false
 		}
 	}
-	killed, err := rn.member.ReadKills(rn.work, states)
+	if len(states) == 0 && !all {
+		return
+	}
+	killed, denied, err := rn.member.ReadKills(rn.work, states)
 	if err != nil {
 		rn.failed(now, "reading what operators have killed", err)
 		return
 	}
+	rn.denials.note(now, "", denied, rn.log)
 	if err := rn.readListenerKills(); err != nil {
 		rn.failed(now, "reading what operators have killed", err)
 		return
 	}
-	rn.killing.looked = rn.killing.seen
+	if all && len(denied) == 0 {
+		rn.killing.looked = rn.killing.seen
+	}
 	for n, state := range killed {
 		rn.items[n].state.Record.Kill = state.Record.Kill
 	}

@@ -24,7 +24,7 @@ const longestDenial = 30 * time.Second
 // still denied costs a commit.
 const mostTries = 20
 
-// denials are the items of which the registry does not permit to write something. The other
+// denials are the items of which the registry does not permit to write or to read something. The other
 // items of the job go on without them.
 type denials struct {
 	of map[denied]*denial
@@ -39,7 +39,7 @@ type denied struct {
 	dead string
 }
 
-// denial is why an item cannot be written, and when it is tried again.
+// denial is why an item cannot be written or read, and when it is tried again.
 type denial struct {
 	err   error
 	pause time.Duration
@@ -59,7 +59,7 @@ func (d *denials) note(now moment, dead string, found coordination.Denials, log 
 			}
 			x, d.news = new(denial), true
 			d.of[key] = x
-			log.Error("the registry does not permit to write an item: the other items go on without it", zap.Int("item", n), zap.Error(err))
+			log.Error("the registry does not permit to write or to read an item: the other items go on without it", zap.Int("item", n), zap.Error(err))
 		}
 		x.err, x.pause = err, min(max(2*x.pause, retryPause), longestDenial)
 		x.at = now.Add(x.pause)
@@ -68,6 +68,27 @@ func (d *denials) note(now moment, dead string, found coordination.Denials, log 
 
 // end notes that items of this host's were written, or are not its own any more.
 func (d *denials) end(item int) { delete(d.of, denied{item: item}) }
+
+// endUnread notes that an item of this host's was read.
+func (d *denials) endUnread(item int) {
+	if x := d.of[denied{item: item}]; x != nil && x.unread() {
+		d.end(item)
+	}
+}
+
+// unread reports whether the registry does not permit to read the item.
+func (x *denial) unread() bool {
+	var unreadable *registry.UnreadableError
+	return errors.As(x.err, &unreadable)
+}
+
+// text says why the item does not run.
+func (x *denial) text() string {
+	if x.unread() {
+		return "the item cannot be read: " + x.err.Error()
+	}
+	return "the item cannot be written: " + x.err.Error()
+}
 
 // settle notes what is still denied of a host that died; empty ends all of that kind.
 func (d *denials) settle(dead string, found coordination.Denials) {
@@ -92,7 +113,7 @@ func (d *denials) next(now moment) (at time.Time) {
 	return at
 }
 
-// items are those that cannot be written, ascending.
+// items are those that cannot be written or read, ascending.
 func (d *denials) items() tree.Items {
 	var items tree.Items
 	for key := range d.of {
@@ -102,7 +123,7 @@ func (d *denials) items() tree.Items {
 	return slices.Compact(items)
 }
 
-// reason names the items that cannot be written, and why the first cannot; nil if there is none.
+// reason names the items that cannot be written or read, and why the first cannot; nil if there is none.
 func (d *denials) reason() error {
 	if len(d.of) == 0 {
 		return nil
@@ -110,10 +131,22 @@ func (d *denials) reason() error {
 	first := slices.MinFunc(slices.Collect(maps.Keys(d.of)), func(a, b denied) int {
 		return cmp.Or(cmp.Compare(a.item, b.item), cmp.Compare(a.dead, b.dead))
 	})
-	return fmt.Errorf("items %s cannot be written, the others go on: %w", d.items(), d.of[first].err)
+	unread := 0
+	for _, x := range d.of {
+		if x.unread() {
+			unread++
+		}
+	}
+	what := "written"
+	if unread == len(d.of) {
+		what = "read"
+	} else if unread > 0 {
+		what = "read or written"
+	}
+	return fmt.Errorf("items %s cannot be %s, the others go on: %w", d.items(), what, d.of[first].err)
 }
 
-// reportDenials reports items that cannot be written, when there are more of them.
+// reportDenials reports items that cannot be written or read, when there are more of them.
 func (set *itemSet) reportDenials() {
 	if !set.denials.news {
 		return
@@ -124,10 +157,7 @@ func (set *itemSet) reportDenials() {
 	}
 }
 
-// notWritten begins the reason for which an item does not run.
-const notWritten = "the item cannot be written: "
-
-// deny notes that an item cannot begin for a fire because it cannot be written. The item
+// deny notes that an item cannot begin for a fire because it cannot be written or read. The item
 // owes the fire.
 func (set *itemSet) deny(it *item, id tree.Fire) {
 	set.owe(it, id)
@@ -136,10 +166,59 @@ func (set *itemSet) deny(it *item, id tree.Fire) {
 		return
 	}
 	x.fire = id.ID()
-	set.skipItem(it, id, event.SkipLater, notWritten+x.err.Error())
+	set.skipItem(it, id, event.SkipLater, x.text())
 }
 
-// dropDenied keeps items that could not be written from beginning together with others. On
+// skipUnread reports, for a fire, the items of the share that cannot be read. It is not known what they owe: their
+// records show that when they can be read again.
+func (set *itemSet) skipUnread(id tree.Fire) {
+	for _, n := range slices.Sorted(maps.Keys(set.member.Share.Denied)) {
+		if set.items[n] == nil {
+			set.deny(&item{number: n}, id)
+		}
+	}
+}
+
+// denyWatch notes which of the items cannot be watched because a node of theirs cannot be read. It reports whether
+// there is one.
+func (set *itemSet) denyWatch(now moment, items tree.Items, nodes func(item int) []registry.Query, err error) bool {
+	var unreadable *registry.UnreadableError
+	if !errors.As(err, &unreadable) {
+		return false
+	}
+	denied := make(coordination.Denials)
+	for _, n := range items {
+		for _, q := range nodes(n) {
+			if unreadable.Denied[q] != nil {
+				denied[n] = &registry.UnreadableError{Denied: map[registry.Query]error{q: unreadable.Denied[q]}}
+			}
+		}
+	}
+	set.denials.note(now, "", denied, set.log)
+	return len(denied) > 0
+}
+
+// mayRead reports whether it is time to try again to read an item of the share that could not be read.
+func (set *itemSet) mayRead(now moment) bool {
+	for n := range set.member.Share.Denied {
+		if !set.denials.waits(now, n) {
+			return true
+		}
+	}
+	return false
+}
+
+// noteUnread notes what of the share cannot be read, in place of what could not before.
+func (set *itemSet) noteUnread(now moment, before, after coordination.Share) {
+	for n := range before.Denied {
+		if after.Denied[n] == nil && set.items[n] == nil {
+			set.denials.end(n)
+		}
+	}
+	set.denials.note(now, "", after.Denied, set.log)
+}
+
+// dropDenied keeps items that could not be written or read from beginning together with others. On
 // their own, mostTries of those that do not wait are tried.
 func (set *itemSet) dropDenied(now moment, id tree.Fire, items []*item) []*item {
 	if len(set.denials.of) == 0 {
@@ -167,11 +246,21 @@ func (set *itemSet) dropDenied(now moment, id tree.Fire, items []*item) []*item 
 	return begins
 }
 
+// seeUnread notes why a node that the host goes by cannot be read any more; nil if all can.
+func (j *job) seeUnread(err error) {
+	news := j.unread == nil && err != nil
+	if j.unread = err; err != nil {
+		j.unread = fmt.Errorf("what was last known of the job stays in force: %w", err)
+	}
+	if news {
+		j.Emit(event.Event{Kind: event.JobError, Reason: j.unread.Error()})
+	}
+}
+
 // setback is failed for a step that others do not wait for. If the registry denies it, the
 // host goes on: it returns true, and the caller tries that step again later.
 func (p *place) setback(now moment, what string, err error) (later bool) {
-	var denied *registry.DeniedError
-	if !errors.As(err, &denied) {
+	if !registry.IsDenied(err) {
 		p.failed(now, what, err)
 		return false
 	}

@@ -2,6 +2,7 @@ package engine_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -18,10 +19,36 @@ import (
 	"github.com/wasmjob/wasmjob/host/event"
 )
 
-// permissions are a registry's, for all of its sessions: which nodes cannot be written.
+// permissions are a registry's, for all of its sessions: which nodes cannot be written, and which cannot be read.
 type permissions struct {
-	mu     sync.Mutex
-	denied []string
+	mu             sync.Mutex
+	denied, unread []string
+}
+
+// hide makes nodes unreadable.
+func (p *permissions) hide(paths ...string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.unread = paths
+}
+
+// unreadable are the queries that are not permitted, of nodes that are there.
+func (p *permissions) unreadable(ctx context.Context, r registry.Center, queries []registry.Query) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	denied := make(map[registry.Query]error)
+	for _, q := range queries {
+		if !slices.Contains(p.unread, q.Path) {
+			continue
+		}
+		if n, err := r.Read(ctx, q); err == nil && n[0].Exists {
+			denied[q] = fmt.Errorf("%w: access denied: read %s", registry.ErrUnavailable, q.Path)
+		}
+	}
+	if len(denied) == 0 {
+		return nil
+	}
+	return &registry.UnreadableError{Denied: denied}
 }
 
 func (p *permissions) deny(paths ...string) {
@@ -38,14 +65,38 @@ type permitted struct {
 
 func (p permitted) Commit(ctx context.Context, ops ...registry.Op) ([]registry.Result, error) {
 	p.mu.Lock()
-	denied := p.denied
+	denied, unread := p.denied, p.unread
 	p.mu.Unlock()
 	for i, op := range ops {
-		if op.Kind != registry.OpCheck && slices.Contains(denied, op.Path) {
+		if (op.Kind != registry.OpCheck && slices.Contains(denied, op.Path)) || (op.Kind == registry.OpCheck && slices.Contains(unread, op.Path)) {
 			return nil, &registry.DeniedError{Index: i, Op: op, Err: fmt.Errorf("%w: access denied: %s %s", registry.ErrUnavailable, op.Kind, op.Path)}
 		}
 	}
 	return p.lease.Commit(ctx, ops...)
+}
+
+func (p permitted) Read(ctx context.Context, queries ...registry.Query) ([]registry.Node, error) {
+	nodes, err := p.lease.Read(ctx, queries...)
+	if err != nil {
+		return nil, err
+	}
+	unreadable := p.unreadable(ctx, p.lease, queries)
+	var u *registry.UnreadableError
+	if errors.As(unreadable, &u) {
+		for i, n := range nodes {
+			if u.Denied[n.Query] != nil {
+				nodes[i] = registry.Node{Query: n.Query}
+			}
+		}
+	}
+	return nodes, unreadable
+}
+
+func (p permitted) Watch(ctx context.Context, queries ...registry.Query) (<-chan registry.Snapshot, error) {
+	if err := p.unreadable(ctx, p.lease, queries); err != nil {
+		return nil, err
+	}
+	return p.lease.Watch(ctx, queries...)
 }
 
 // with has the hosts of a cluster keep to permissions.
@@ -150,13 +201,24 @@ func TestDenied(t *testing.T) {
 	}
 }
 
-// TestDeniedTakeover: of what a host that died was running, the items that cannot be written
+// TestDeniedTakeover: of what a host that died was running, the items that cannot be written or read
 // wait, and the others are taken over.
 func TestDeniedTakeover(t *testing.T) {
-	for name, path := range map[string]string{"record": "/test.wasmjob/denied/sharding/%d", "mark": "/test/denied/sharding/%d/failover"} {
+	const own, sibling = "/test/denied/sharding/%d", "/test.wasmjob/denied/sharding/%d"
+	for name, tc := range map[string]struct {
+		path string
+		read bool
+	}{
+		"record": {sibling, false}, "mark": {own + "/failover", false},
+		"record, read": {sibling, true}, "running mark, read": {own + "/running", true}, "item, read": {own, true},
+	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var may permissions
+				forbid, verb := may.deny, "written"
+				if tc.read {
+					forbid, verb = may.hide, "read"
+				}
 				c := newCluster(t)
 				may.with(c)
 				d := definition("denied", "0 0 * * * ?", 6)
@@ -172,7 +234,7 @@ func TestDeniedTakeover(t *testing.T) {
 					t.Fatalf("host 2 has items %v", owned)
 				}
 				bad := owned[1]
-				may.deny(fmt.Sprintf(path, bad))
+				forbid(fmt.Sprintf(tc.path, bad))
 				hosts[1].kill()
 				taken := func() (items []int) {
 					for _, e := range c.list(event.ItemStarted) {
@@ -188,10 +250,10 @@ func TestDeniedTakeover(t *testing.T) {
 					t.Errorf("taken over: %v of %v without %d", got, owned, bad)
 				}
 				s := hosts[0].host.Status().Jobs[0]
-				if want := fmt.Sprintf("items %d cannot be written", bad); s.State != engine.JobError || !strings.Contains(s.Reason, want) {
+				if want := fmt.Sprintf("items %d cannot be %s", bad, verb); s.State != engine.JobError || !strings.Contains(s.Reason, want) {
 					t.Errorf("status is %s: %s", s.State, s.Reason)
 				}
-				may.deny()
+				forbid()
 				time.Sleep(2 * time.Minute)
 				if got := taken(); !slices.Equal(got, owned) {
 					t.Errorf("taken over since: %v of %v", got, owned)
@@ -377,5 +439,194 @@ func TestDeniedSteps(t *testing.T) {
 				t.Errorf("status: %s", s.Reason)
 			}
 		})
+	})
+}
+
+// TestUnreadable: an item of which the registry does not permit to read a node does not keep the others from
+// running when a host is given them, or reads them again. The host says so, and makes up for the item when it can
+// be read.
+func TestUnreadable(t *testing.T) {
+	const own, sibling = "/test/denied/sharding/", "/test.wasmjob/denied"
+	for name, tc := range map[string]struct {
+		node func(item int) string
+		set  func(c *cluster, item int) // before the node is hidden
+	}{
+		"record": {node: func(i int) string { return fmt.Sprintf("%s/sharding/%d", sibling, i) }},
+		// That of another item than the lowest is the leader's only.
+		"instance": {node: func(int) string { return own + "0/instance" }},
+		"offset":   {node: func(i int) string { return fmt.Sprintf("%s/offset/%d", sibling, i) }},
+		"misfire mark": {node: func(i int) string { return fmt.Sprintf("%s%d/misfire", own, i) }, set: func(c *cluster, i int) {
+			c.commit(registry.Create(fmt.Sprintf("%s%d/misfire", own, i), nil))
+		}},
+	} {
+		for _, lowest := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, of the lowest item %v", name, lowest), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					const items = 6
+					var may permissions
+					c := newCluster(t)
+					may.with(c)
+					d := definition("denied", "* * * * * ?", items)
+					g := sleeper(300 * time.Millisecond)
+					sleep := g.run
+					g.run = func(ctx context.Context, inv *abi.Invocation) abi.Result {
+						r := sleep(ctx, inv)
+						r.Offset, r.Staged = []byte(time.Now().String()), true
+						return r
+					}
+					hosts := []*node{c.start(1, job(d, g)), c.start(2, job(d, g))}
+					time.Sleep(10*time.Second + 900*time.Millisecond)
+					var owned []int
+					for _, i := range hosts[1].host.Status().Jobs[0].Items {
+						owned = append(owned, i.Item)
+					}
+					bad := owned[len(owned)/2]
+					if lowest || name == "instance" {
+						bad = 0
+					}
+					if lowest != slices.Contains(owned, 0) && name == "instance" {
+						hosts[0], hosts[1] = hosts[1], hosts[0]
+					}
+					if tc.set != nil {
+						tc.set(c, bad)
+					}
+					path := tc.node(bad)
+					may.hide(path)
+					hosts[1].stop()
+					<-hosts[1].done
+					time.Sleep(5 * time.Second)
+					before := len(c.list(event.ItemCompleted))
+					time.Sleep(20 * time.Second)
+					by := c.completions(before)
+					for i := range items {
+						if i != bad && by[i] < 18 {
+							t.Errorf("item %d completed %d times in 20 s", i, by[i])
+						}
+					}
+					if by[bad] != 0 {
+						t.Errorf("item %d completed %d times in 20 s", bad, by[bad])
+					}
+					s := hosts[0].host.Status().Jobs[0]
+					if want := fmt.Sprintf("items %d cannot be read", bad); s.State != engine.JobError || !strings.Contains(s.Reason, want) || !strings.Contains(s.Reason, path) {
+						t.Errorf("status is %s: %s", s.State, s.Reason)
+					}
+					if errs := c.list(event.JobError); len(errs) != 1 || !slices.Equal(errs[0].Items, []int{bad}) || !strings.Contains(errs[0].Reason, path) {
+						t.Errorf("errors:\n%s", lines(errs))
+					}
+					skips := slices.DeleteFunc(c.list(event.ItemSkipped), func(e event.Event) bool {
+						return *e.Item != bad || !strings.HasPrefix(e.Reason, "the item cannot be read: ") || !strings.Contains(e.Reason, path)
+					})
+					if len(skips) < 18 {
+						t.Errorf("skips:\n%s", lines(skips))
+					}
+					if n := len(c.list(event.Assigned)); n > 6 {
+						t.Errorf("%d times a share was reported", n)
+					}
+
+					may.hide()
+					before = len(c.list(event.ItemCompleted))
+					time.Sleep(time.Minute)
+					if by := c.completions(before); by[bad] < 28 {
+						t.Errorf("item %d completed %d times in the minute since it may be read", bad, by[bad])
+					}
+					if s := hosts[0].host.Status().Jobs[0]; s.State == engine.JobError {
+						t.Errorf("status since it may be read is %s: %s", s.State, s.Reason)
+					}
+					last := c.list(event.JobConfigured)
+					if last[len(last)-1].Reason != "" {
+						t.Errorf("it did not say that all is well:\n%s", lines(last))
+					}
+				})
+			})
+		}
+	}
+}
+
+// TestUnreadableMarkOfDisabling: a mark of disabling that cannot be read is there, and keeps neither the other
+// disabled items from being enabled nor the rest from running.
+func TestUnreadableMarkOfDisabling(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const items = 4
+		var may permissions
+		c := newCluster(t)
+		may.with(c)
+		n := c.start(1, job(definition("denied", "* * * * * ?", items), sleeper(time.Millisecond)))
+		time.Sleep(10 * time.Second)
+		may.hide("/test/denied/sharding/1/disabled")
+		for _, i := range []int{1, 2} {
+			if err := n.operator().DisableItem(t.Context(), "denied", i); err != nil {
+				t.Fatal(err)
+			}
+		}
+		completed := func(in time.Duration) map[int]int {
+			before := len(c.list(event.ItemCompleted))
+			time.Sleep(in)
+			return c.completions(before)
+		}
+		time.Sleep(5 * time.Second)
+		if by := completed(20 * time.Second); by[0] < 19 || by[3] < 19 || by[1]+by[2] > 0 {
+			t.Errorf("completed in 20 s while two are disabled: %v", by)
+		}
+		if s := n.host.Status().Jobs[0]; s.State != engine.JobError || !strings.Contains(s.Reason, "items 1 cannot be read") {
+			t.Errorf("status is %s: %s", s.State, s.Reason)
+		}
+		if err := n.operator().EnableItem(t.Context(), "denied", 2); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(2 * time.Second)
+		if by := completed(20 * time.Second); by[0] < 19 || by[2] < 19 || by[1] > 0 {
+			t.Errorf("completed in 20 s while one is disabled: %v", by)
+		}
+		may.hide()
+		time.Sleep(time.Minute)
+		if by := completed(20 * time.Second); by[0] < 19 || by[1] > 0 {
+			t.Errorf("completed in 20 s since it may be read: %v", by)
+		}
+		if s := n.host.Status().Jobs[0]; s.State == engine.JobError {
+			t.Errorf("status since it may be read is %s: %s", s.State, s.Reason)
+		}
+		if err := n.operator().EnableItem(t.Context(), "denied", 1); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(2 * time.Second)
+		if by := completed(20 * time.Second); by[1] < 19 {
+			t.Errorf("completed in 20 s since it was enabled: %v", by)
+		}
+	})
+}
+
+// TestUnreadableRunIsKilled: that the record of one run cannot be read keeps no kill of another from being seen,
+// and the one of that run is when it can.
+func TestUnreadableRunIsKilled(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var may permissions
+		c := newCluster(t)
+		may.with(c)
+		n := c.start(1, job(definition("denied", "0 0 * * * ?", 3), sleeper(50*time.Minute)))
+		time.Sleep(time.Hour + time.Minute)
+		may.hide("/test.wasmjob/denied/sharding/1")
+		for item := range 2 {
+			c.kill("denied", item, "", 0)
+		}
+		running := func() (items []int) {
+			for _, i := range n.host.Status().Jobs[0].Items {
+				if i.Running {
+					items = append(items, i.Item)
+				}
+			}
+			return items
+		}
+		time.Sleep(time.Minute)
+		if got := running(); !slices.Equal(got, []int{1, 2}) {
+			t.Errorf("running: %v", got)
+		}
+		if s := n.host.Status().Jobs[0]; s.State != engine.JobError || !strings.Contains(s.Reason, "items 1 cannot be read") {
+			t.Errorf("status is %s: %s", s.State, s.Reason)
+		}
+		may.hide()
+		time.Sleep(2 * time.Minute)
+		if got := running(); !slices.Equal(got, []int{2}) {
+			t.Errorf("running since it may be read: %v", got)
+		}
 	})
 }

@@ -72,7 +72,7 @@ const (
 func (j *job) watchMarks(now moment) {
 	m := &j.watch.marks
 	var disabled tree.Items
-	for _, it := range j.sorted(func(it *item) bool { return it.owned && it.state.Disabled }) {
+	for _, it := range j.sorted(func(it *item) bool { return it.owned && it.state.Disabled && !j.denials.waits(now, it.number) }) {
 		disabled = append(disabled, it.number)
 	}
 	if len(disabled) == 0 {
@@ -100,12 +100,17 @@ func (j *job) watchMarks(now moment) {
 	snapshots, err := j.member.Registry.Watch(ctx, coordination.DisabledMarks(j.member.Layout, next)...)
 	if err != nil {
 		cancel()
+		if j.denyWatch(now, next, func(n int) []registry.Query { return coordination.DisabledMarks(j.member.Layout, tree.Items{n}) }, err) {
+			j.watchMarks(now) // the others
+			return
+		}
 		j.failed(now, "watching disabled items", err)
 		return
 	}
 	*m = marks{snapshots, next, cancel, turnAt}
 	for _, n := range next {
 		j.items[n].switched.watched = true
+		j.denials.endUnread(n)
 	}
 }
 

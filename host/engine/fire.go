@@ -102,6 +102,7 @@ func (rn *runner) fire(now moment, at time.Time, skip *due.Skip, behind bool) {
 		rn.park(at)
 		return
 	}
+	rn.skipUnread(id)
 	if behind && rn.accountAll(now.wall) {
 		return // followUp begins them
 	}
@@ -417,7 +418,7 @@ func (rn *runner) lag(now time.Time, id tree.Fire) time.Duration {
 
 // readShare reads what this host owns if the division has changed.
 func (rn *runner) readShare(now moment) {
-	if rn.knowsShare() || now.Before(rn.refusal.retryAt) {
+	if now.Before(rn.refusal.retryAt) || (rn.knowsShare() && !rn.mayRead(now)) {
 		return
 	}
 	if rn.stale.reread {
@@ -468,6 +469,7 @@ func (rn *runner) takeShare(now moment, known map[int]coordination.ItemState) {
 	share := rn.member.Share
 	gone := rn.letGo(share)
 	gained := rn.gain(share)
+	rn.noteUnread(now, former, share)
 	for _, n := range share.Pending {
 		if it := rn.items[n]; it != nil && it.run != nil {
 			it.run.Move()
@@ -478,7 +480,7 @@ func (rn *runner) takeShare(now moment, known map[int]coordination.ItemState) {
 			rn.failed(now, "asking for a resharding", err)
 		}
 	}
-	if len(share.Items) > 0 || gone > 0 {
+	if again := len(former.Denied) > 0 && len(gained) == 0 && gone == 0; !again && (len(share.Items) > 0 || gone > 0) {
 		rn.Emit(event.Event{Kind: event.Assigned, Items: slices.Sorted(maps.Keys(share.Items))})
 	}
 	rn.findDue(now, share, gained)

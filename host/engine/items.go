@@ -194,7 +194,7 @@ func (set *itemSet) misfire(it *item, id tree.Fire) {
 		reason, runs = it.run.Busy(time.Now())
 	}
 	if x := set.denials.of[denied{item: it.number}]; x != nil && it.run != nil && !set.goesOn(it.run) {
-		reason, runs = notWritten+x.err.Error(), false
+		reason, runs = x.text(), false
 	}
 	if overlap := set.overlap(); overlap != jobconfig.OverlapSkip && set.full(it, id) {
 		cause, reason = event.SkipQueueFull, due.QueueFull(set.guest.QueueMax)
@@ -420,6 +420,7 @@ func (set *itemSet) gain(share coordination.Share) (gained []int) {
 		}
 		if it.run == nil {
 			set.reread(it, state)
+			set.denials.endUnread(n)
 		}
 		if !it.owned {
 			it.owned, it.quietAt = true, time.Time{}

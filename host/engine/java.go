@@ -98,7 +98,11 @@ func (j *job) watchExtra(now moment) {
 		}
 		line.overdue(j, now)
 	}
-	for _, it := range j.sorted(func(it *item) bool { return it.held && it.Next() != nil && j.member.View.Mixed() }) {
+	var held tree.Items
+	for _, it := range j.sorted(func(it *item) bool {
+		return it.held && it.Next() != nil && j.member.View.Mixed() && !j.denials.waits(now, it.number)
+	}) {
+		held = tree.Items{it.number}
 		want = append(want, coordination.ItemMarks(j.member.Layout, it.number)...) // one at a time
 		break
 	}
@@ -116,7 +120,11 @@ func (j *job) watchExtra(now moment) {
 	snapshots, err := j.member.Registry.Watch(ctx, want...)
 	if err != nil {
 		cancel()
-		j.failed(now, "watching what Java hosts do, or operators", err)
+		if j.denyWatch(now, held, func(n int) []registry.Query { return coordination.ItemMarks(j.member.Layout, n) }, err) {
+			j.watchExtra(now) // the next one
+			return
+		}
+		j.setback(now, "watching what Java hosts do, or operators", err)
 		return
 	}
 	j.watch.extra, j.watch.extraFor, j.watch.endExtra = snapshots, want, cancel

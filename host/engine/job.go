@@ -729,7 +729,7 @@ func also(terms string) string {
 // reportSettings reports what the job goes by if that is news, and when something is refused, or is not any more.
 func (j *job) reportSettings() {
 	j.reportDenials()
-	err := errors.Join(j.member.View.ConfigErr, j.cron.err, j.chain.err, j.module.err, j.late, j.denials.reason())
+	err := errors.Join(j.member.View.ConfigErr, j.cron.err, j.chain.err, j.module.err, j.late, j.denials.reason(), j.unread)
 	if j.settings == j.reported && j.objects == (err != nil) {
 		return
 	}

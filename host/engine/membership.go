@@ -128,9 +128,14 @@ func (j *job) see(s registry.Snapshot) {
 	j.member.Observe(s)
 	j.outside.See(s, j.member.Layout, j.member.Self)
 	newest := int64(0)
+	var unread registry.Node
 	for _, n := range s {
 		newest = max(newest, n.Mzxid)
+		if n.Unread != nil && (unread.Path == "" || n.Path < unread.Path) {
+			unread = n
+		}
 	}
+	j.seeUnread(unread.Unread)
 	// One that waited in the channel while the step was taken does not show it.
 	j.pace.looked, j.seen = j.pace.looked || newest >= j.pace.waitsFor, true
 	j.seeJava(j.host.now(), before)

@@ -50,6 +50,7 @@ type place struct {
 	pausing tree.Word
 
 	// How it gets on with the registry.
+	unread  error // why a node that the host goes by cannot be read any more
 	stale   staleShare
 	refusal refusal
 	againAt time.Time // when to try again what the registry's state stood against

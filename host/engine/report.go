@@ -323,6 +323,8 @@ func (j *job) standing() (JobState, string) {
 		return JobError, j.leaderRefuses()
 	case j.denials.reason() != nil:
 		return JobError, j.denials.reason().Error()
+	case j.unread != nil:
+		return JobError, j.unread.Error()
 	case j.module.err != nil:
 		return JobError, "the last good module stays in force: " + j.module.err.Error()
 	case j.running() > 0:

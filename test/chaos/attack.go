@@ -87,6 +87,8 @@ type Event struct {
 	Target string    `json:"target"`
 	From   time.Time `json:"from"`
 	To     time.Time `json:"to"` // healed
+	// Word is what an operator said in the middle of it, and that stood until all hosts were back; empty for nothing.
+	Word string `json:"word,omitempty"`
 	// Recovery is from the fault until every item of the jobs that fire each
 	// second or two begins as often as it should.
 	Recovery time.Duration `json:"recoveryNs"`
@@ -130,8 +132,12 @@ func (s *stage) inflict(ctx context.Context, k Kind) error {
 	}
 	e.Target, e.crashed = n.text, n.crashed
 	s.say("%s: %s (%s)", k, kinds()[k].what, n.text)
-	meddle := s.random.IntN(2) == 0
+	meddle, speak, about := s.random.IntN(2) == 0, s.random.IntN(3) == 0, s.random.IntN(flexItems[0]+1)-1
 	pause(ctx, n.hold/2)
+	var word *standing
+	if speak {
+		word = s.sayWord(ctx, n, about)
+	}
 	if meddle {
 		s.meddle(ctx, n)
 	}
@@ -154,6 +160,12 @@ func (s *stage) inflict(ctx context.Context, k Kind) error {
 	}
 	settled := time.Now()
 	e.settled = settled
+	if word != nil {
+		e.Word = word.name
+		if err := s.keepWord(ctx, word); err != nil {
+			return fmt.Errorf("taking back the word of an operator: %w", err)
+		}
+	}
 	e.Recovery = s.recovery(e.From, settled)
 	e.Crashed, e.Retaken = s.retaken(n.crashed, e.From)
 	e.Cancelled, e.Refused = s.evidence.said("cancelled", e.From, settled), s.evidence.said("refused", e.From, settled)

@@ -222,7 +222,7 @@ func (s *stage) nextFires() {
 			end = s.report.Events[n+1].From
 		}
 		for _, j := range jobs() {
-			if j.cron == "" || j.name == flexJob && (!latest || s.report.Interrupted) {
+			if j.cron == "" || j.name == flexJob && (!latest || s.report.Interrupted || e.Word != "") {
 				continue // nobody fires it, or operators disable it
 			}
 			bound := j.period + j.lasts + fireSlack

@@ -35,6 +35,9 @@ type job struct {
 // flexItems are the numbers of items between which an operator changes.
 var flexItems = [2]int{3, 6}
 
+// flexPeriod is how often the job fires with which operators deal most.
+const flexPeriod = 2 * time.Second
+
 // Names of jobs that operators deal with.
 const (
 	flexJob    = "flex"
@@ -64,7 +67,7 @@ func jobs() []job {
 			more: []string{"type: DATAFLOW", "streamingProcess: true", "failover: true", "jobParameter: sum:100"}},
 		{name: "stream", cron: "0/20 * * * * ?", period: 20 * time.Second, items: 2, lasts: 16 * time.Second, failover: true, adds: true,
 			more: []string{"type: DATAFLOW", "streamingProcess: true", "failover: true", "jobParameter: sum:1500"}},
-		{name: flexJob, cron: "0/2 * * * * ?", period: 2 * time.Second, items: flexItems[0], lasts: 300 * time.Millisecond, failover: true,
+		{name: flexJob, cron: "0/2 * * * * ?", period: flexPeriod, items: flexItems[0], lasts: 300 * time.Millisecond, failover: true,
 			more: []string{"type: SIMPLE", "failover: true", "jobParameter: work:300"}},
 		{name: triggerJob, items: 3, lasts: time.Second, failover: true,
 			more: []string{"type: SIMPLE", "failover: true", "jobParameter: work:1000"}},

@@ -1,6 +1,7 @@
 package e2e_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -60,4 +61,98 @@ func TestDeniedItem(t *testing.T) {
 		m.of("tick", at, kind(event.ItemCompleted), item(bad))
 		m.of("tick", at, kind(event.JobConfigured), test{"without a reason", func(e event.Event) bool { return e.Reason == "" }})
 	}
+}
+
+// TestUnreadableItem: an ACL that an administrator sets keeps the record of one item from being read when a host is
+// given the items of another. The rest runs, status, explain and shards name the item, and it runs when it can be read.
+func TestUnreadableItem(t *testing.T) {
+	t.Parallel()
+	e := zkserver.ForTest(t, zkserver.Options{NoSync: true})
+	c := newCluster(t)
+	c.zk, c.ns = e.Connect(), "unread"
+	c.job("tick", everySecond, "shardingTotalCount: 4", "failover: true")
+	m, other := c.add(longest...), c.add(longest...)
+	c.divided("tick", m, other)
+	conn, _, err := zk.Connect([]string{e.Addr(0)}, 10*time.Second, zk.WithLogInfo(false), zk.WithEventCallback(func(zk.Event) {}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(conn.Close)
+	owned := other.place.job("tick").Items
+	bad := owned[len(owned)-1].Item
+	path := fmt.Sprintf("/unread.wasmjob/tick/sharding/%d", bad)
+	at := m.mark()
+	if _, err := conn.SetACL(path, zk.WorldACL(zk.PermWrite|zk.PermCreate|zk.PermDelete|zk.PermAdmin), -1); err != nil {
+		t.Fatal(err)
+	}
+	other.stop()
+	denied := m.of("tick", at, kind(event.JobError))
+	if len(denied.Items) != 1 || denied.Items[0] != bad || !strings.Contains(denied.Reason, path) {
+		t.Errorf("the error is of items %v: %s", denied.Items, denied.Reason)
+	}
+	since := denied.at
+	for range 3 {
+		for i := range 4 {
+			if i != bad {
+				since = max(since, m.of("tick", denied.at, kind(event.ItemCompleted), item(i)).at)
+			}
+		}
+		denied.at = since
+	}
+	if j := m.place.job("tick"); j.State != engine.JobError || !strings.Contains(j.Reason, "cannot be read") || !strings.Contains(j.Reason, path) {
+		t.Errorf("the status is %s, %q", j.State, j.Reason)
+	}
+	for _, command := range [][]string{{"status", "tick"}, {"explain", "tick", "--item", fmt.Sprint(bad)}, {"shards", "tick"}} {
+		if out := m.must(command...); !strings.Contains(out, "cannot be read") || !strings.Contains(out, path) {
+			t.Errorf("%s says\n%s", strings.Join(command, " "), out)
+		}
+	}
+	at = m.mark()
+	if _, err := conn.SetACL(path, zk.WorldACL(zk.PermAll), -1); err != nil {
+		t.Fatal(err)
+	}
+	m.of("tick", at, kind(event.ItemCompleted), item(bad))
+	m.of("tick", at, kind(event.JobConfigured), test{"without a reason", func(e event.Event) bool { return e.Reason == "" }})
+}
+
+// TestUnreadableConfiguration: an ACL that hides the configuration of one job stops that job, which says so, and no
+// other. When it can be read again, what was changed meanwhile takes effect.
+func TestUnreadableConfiguration(t *testing.T) {
+	t.Parallel()
+	e := zkserver.ForTest(t, zkserver.Options{NoSync: true})
+	c := newCluster(t)
+	c.zk, c.ns = e.Connect(), "hidden"
+	c.job("tick", everySecond, "shardingTotalCount: 2")
+	c.job("other", everySecond, "shardingTotalCount: 2")
+	m := c.add(longest...)
+	c.divided("tick", m)
+	c.divided("other", m)
+	conn, _, err := zk.Connect([]string{e.Addr(0)}, 10*time.Second, zk.WithLogInfo(false), zk.WithEventCallback(func(zk.Event) {}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(conn.Close)
+	const path = "/hidden/tick/config"
+	at := m.mark()
+	if _, err := conn.SetACL(path, zk.WorldACL(zk.PermWrite|zk.PermAdmin), -1); err != nil {
+		t.Fatal(err)
+	}
+	said := m.of("tick", at, kind(event.JobError))
+	if !strings.Contains(said.Reason, "what was last known of the job stays in force") || !strings.Contains(said.Reason, path) {
+		t.Errorf("the error: %s", said.Reason)
+	}
+	if out := m.must("status", "tick"); !strings.Contains(out, path) || !strings.Contains(out, "error") {
+		t.Errorf("status says\n%s", out)
+	}
+	for i := range 2 {
+		m.of("other", said.at, kind(event.ItemCompleted), item(i))
+	}
+	at = m.mark()
+	if _, err := conn.SetACL(path, zk.WorldACL(zk.PermAll), -1); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 2 {
+		m.of("tick", at, kind(event.ItemCompleted), item(i))
+	}
+	m.of("tick", at, kind(event.JobConfigured), test{"without a reason", func(e event.Event) bool { return e.Reason == "" }})
 }

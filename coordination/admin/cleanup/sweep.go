@@ -120,16 +120,19 @@ func (s *sweeping) read(ctx context.Context, x *step.Exchange) error {
 			read = append(read, registry.Children(l.Item(i)), registry.Data(l.ItemInstance(i)))
 		}
 	}
-	if n, err = x.Read(ctx, read...); err != nil {
+	n, unread, err := x.ReadSome(ctx, read...)
+	if err != nil {
 		return err
 	}
-
 	read = nil
+	marksOf := make(map[registry.Query]int)
 	for _, i := range s.items {
-		s.owners = append(s.owners, string(n.Data(l.ItemInstance(i)).Data))
+		if unread[registry.Children(l.Item(i))] != nil || unread[registry.Data(l.ItemInstance(i))] != nil {
+			s.leave(i)
+		}
 		for _, mark := range []string{l.ItemRunning(i), l.ItemFailovering(i), l.ItemFailover(i)} {
 			if slices.Contains(n.Children(l.Item(i)), path.Base(mark)) {
-				read = append(read, registry.Data(mark))
+				read, marksOf[registry.Data(mark)] = append(read, registry.Data(mark)), i
 			}
 		}
 	}
@@ -141,8 +144,25 @@ func (s *sweeping) read(ctx context.Context, x *step.Exchange) error {
 			read = append(read, registry.Data(l.Trigger(id)))
 		}
 	}
-	s.marks, err = x.Read(ctx, read...)
-	return err
+	if s.marks, unread, err = x.ReadSome(ctx, read...); err != nil {
+		return err
+	}
+	for q, why := range unread {
+		i, ofItem := marksOf[q]
+		if !ofItem { // without a list it is not known what runs
+			return &registry.UnreadableError{Denied: map[registry.Query]error{q: why}}
+		}
+		s.leave(i)
+	}
+	for _, i := range s.items {
+		s.owners = append(s.owners, string(n.Data(l.ItemInstance(i)).Data))
+	}
+	return nil
+}
+
+// leave leaves an item alone of which something cannot be read.
+func (s *sweeping) leave(item int) {
+	s.items = slices.DeleteFunc(slices.Clone(s.items), func(i int) bool { return i == item })
 }
 
 // lookElsewhere finds out which of the hosts whose marks outlived their instance

@@ -88,6 +88,9 @@ type ShardItem struct {
 	Record tree.Record
 	// Fence is the token of the run that is open, 0 for none.
 	Fence int64
+	// Unreadable says why the registry does not permit to read something of the item; what that would show is
+	// left out.
+	Unreadable string
 }
 
 // ReadShards reads a job for an operator. It returns tree.ErrRemoved for one that
@@ -104,6 +107,7 @@ type shardReading struct {
 	nodes              registry.Snapshot
 	instances, details []string
 	pending            tree.Items
+	unread             map[int]error // why something of an item cannot be read
 	out                Shards
 }
 
@@ -142,12 +146,28 @@ func (s *shardReading) run(ctx context.Context, x *step.Exchange) error {
 	for _, ip := range n.Children(l.Servers()) {
 		read = append(read, registry.Data(l.Server(ip)))
 	}
+	itemOf := make(map[registry.Query]int)
 	for _, i := range items {
-		read = append(read, registry.Data(l.ItemInstance(i)), registry.Data(l.ItemDisabled(i)), registry.Data(l.ItemRunning(i)), registry.Data(l.ItemFailover(i)),
-			registry.Data(l.ItemFailovering(i)), registry.Data(l.ItemMisfire(i)), registry.Data(l.FailoverItem(i)), registry.Data(l.Record(i)))
+		for _, path := range []string{l.ItemInstance(i), l.ItemDisabled(i), l.ItemRunning(i), l.ItemFailover(i), l.ItemFailovering(i), l.ItemMisfire(i), l.FailoverItem(i), l.Record(i)} {
+			read, itemOf[registry.Data(path)] = append(read, registry.Data(path)), i
+		}
 	}
-	if s.nodes, err = x.Read(ctx, read...); err != nil {
+	var denied map[registry.Query]error
+	if s.nodes, denied, err = x.ReadSome(ctx, read...); err != nil {
 		return err
+	}
+	s.unread = make(map[int]error)
+	for q, why := range denied {
+		i, ofItem := itemOf[q]
+		if !ofItem {
+			return &registry.UnreadableError{Denied: map[registry.Query]error{q: why}}
+		}
+		if s.unread[i] == nil || why.Error() < s.unread[i].Error() {
+			s.unread[i] = why
+		}
+		if q.Path == l.ItemDisabled(i) { // it is there
+			s.nodes[q] = registry.Node{Query: q, Exists: true}
+		}
 	}
 	for _, ip := range n.Children(l.Servers()) {
 		if !tree.IsEnabled(s.nodes.Data(l.Server(ip)).Data) {
@@ -226,6 +246,9 @@ func (s *shardReading) item(i int, begun string) ShardItem {
 	running, failovering, record := n.Data(l.ItemRunning(i)), n.Data(l.ItemFailovering(i)), n.Data(l.Record(i))
 	it := ShardItem{Item: i, Owner: string(n.Data(l.ItemInstance(i)).Data), Disabled: n.Data(l.ItemDisabled(i)).Exists, Misfired: n.Data(l.ItemMisfire(i)).Exists, Moves: s.pending.Contains(i),
 		Record: tree.ParseRecord(record.Data), RunningOn: begun}
+	if err := s.unread[i]; err != nil {
+		it.Unreadable = err.Error()
+	}
 	if it.Disabled {
 		it.Said, _ = tree.ParseMark(n.Data(l.ItemDisabled(i)).Data)
 	}
@@ -277,7 +300,7 @@ type JobBrief struct {
 	LastReason string
 	LastEnded  time.Time
 	// Error says why the configuration cannot be read; then Cron, TimeZone,
-	// Total and Description are empty.
+	// Total and Description are empty. Or it says which other node the registry does not permit to read.
 	Error string
 }
 
@@ -352,7 +375,7 @@ func readJobs(ctx context.Context, x *step.Exchange, namespace string, names []s
 		l := tree.NewLayout(namespace, name)
 		read = append(read, registry.Data(l.Config()), registry.Children(l.Instances()), registry.Children(l.Servers()), registry.Data(l.Leader()), registry.Children(l.Sharding()), registry.Children(l.Details()), registry.Children(l.Config()))
 	}
-	n, err := x.Read(ctx, read...)
+	n, denied, err := x.ReadSome(ctx, read...)
 	if err != nil {
 		return nil, err
 	}
@@ -368,16 +391,37 @@ func readJobs(ctx context.Context, x *step.Exchange, namespace string, names []s
 			}
 		}
 	}
-	more, err := x.Read(ctx, read...)
+	more, deniedBelow, err := x.ReadSome(ctx, read...)
 	if err != nil {
 		return nil, err
 	}
 	for _, name := range names {
-		if b, ok := jobBrief(tree.NewLayout(namespace, name), n, more); ok {
+		l := tree.NewLayout(namespace, name)
+		b, ok := jobBrief(l, n, more)
+		if why := unreadable(l, denied, deniedBelow); why != "" && !ok {
+			instances := len(n.Children(l.Instances()))
+			b, ok = JobBrief{Name: name, Error: why, Instances: instances, Status: jobStatus(instances > 0, true, true)}, true
+		} else if b.Error == "" {
+			b.Error = why
+		}
+		if ok {
 			briefs = append(briefs, b)
 		}
 	}
 	return briefs, nil
+}
+
+// unreadable says why the first of a job's nodes cannot be read; empty if none is among those denied.
+func unreadable(l tree.Layout, denied ...map[registry.Query]error) (why string) {
+	for _, some := range denied {
+		for q, err := range some {
+			ofJob := strings.HasPrefix(q.Path, l.Root()+"/") || strings.HasPrefix(q.Path, l.Sibling()+"/")
+			if text := err.Error(); ofJob && (why == "" || text < why) {
+				why = text
+			}
+		}
+	}
+	return why
 }
 
 // jobBrief is one job; false for a node of the namespace that is none. more has the

@@ -677,6 +677,34 @@ func refused(t *testing.T, dir string, words ...string) {
 	}
 }
 
+// TestOpenWithoutLocks: a directory on a file system without locks, or with locks that keep nobody out, is refused, and
+// no file is left there; one with locks is opened.
+func TestOpenWithoutLocks(t *testing.T) {
+	t.Parallel()
+	for want, lock := range map[string]func(*os.File) (bool, error){
+		"the file system has no locks (no locks available)": func(*os.File) (bool, error) { return false, errors.New("no locks available") },
+		"the locks of the file system keep nobody out":      func(*os.File) (bool, error) { return true, nil },
+	} {
+		dir := t.TempDir()
+		s, err := Open(Options{Dir: dir, fault: faults{lock: lock}})
+		if err == nil {
+			_ = s.Close()
+			t.Fatalf("opened; want an error with %q", want)
+		}
+		if text := err.Error(); !strings.Contains(text, want) || !strings.Contains(text, "data directory "+dir+": make "+fileName+": ") || !strings.Contains(text, "use a directory on a local disk") {
+			t.Errorf("error %q, want %q in it", text, want)
+		}
+		if files, err := os.ReadDir(dir); err != nil || len(files) != 0 {
+			t.Errorf("left in the directory: %v, %v", files, err)
+		}
+		s, err = Open(Options{Dir: dir})
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = s.Close()
+	}
+}
+
 func TestOpenLocked(t *testing.T) {
 	t.Parallel()
 	s := open(t, Options{Dir: t.TempDir()})

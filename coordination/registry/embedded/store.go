@@ -39,6 +39,8 @@ func keyCeiling() []byte { return []byte("ceiling") }
 type faults struct {
 	commit func(*bbolt.Tx) error // in place of Tx.Commit
 	opened func(*os.File)        // receives the file
+	// lock is in place of takeLock.
+	lock func(*os.File) (free bool, err error)
 }
 
 // store is the registry's file. Only the writer uses it, and who opens and
@@ -189,6 +191,11 @@ func openStore(dir string, f faults) (_ *store, tree map[string]*node, zxid int6
 			file, err = os.OpenFile(name, flag|os.O_EXCL, mode)
 			made = err == nil
 		}
+		if err == nil {
+			if err = checkLocks(file, f.lock); err != nil {
+				return nil, errors.Join(err, file.Close())
+			}
+		}
 		s.file = file
 		return file, err
 	}
@@ -217,6 +224,31 @@ func openStore(dir string, f faults) (_ *store, tree map[string]*node, zxid int6
 		err = syncDir(dir)
 	}
 	return s, tree, zxid, err
+}
+
+// checkLocks fails if the file system has no locks, or has some that keep no other open file out: two hosts would
+// write the same file. lock is takeLock if it is nil.
+func checkLocks(file *os.File, lock func(*os.File) (bool, error)) error {
+	if lock == nil {
+		lock = takeLock
+	}
+	free, err := lock(file)
+	if err != nil {
+		return fmt.Errorf("the file system has no locks (%w), so that a second host could write the same file: use a directory on a local disk", err)
+	}
+	if !free {
+		return nil // another host has it, or bbolt finds out
+	}
+	second, err := os.OpenFile(file.Name(), os.O_RDWR, 0)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = second.Close() }() // it is only locked
+	free, err = lock(second)
+	if free && err == nil {
+		return errors.New("the locks of the file system keep nobody out, so that a second host could write the same file: use a directory on a local disk")
+	}
+	return err
 }
 
 // explain says what an error of bbolt.Open means to an operator.

@@ -220,6 +220,70 @@ func TestCredentials(t *testing.T) {
 	}
 }
 
+// TestUnreadable: of several nodes those that an ACL hides are named, and the others are read beside them. A watch is
+// refused for them. One that is hidden later is sent as it was last known, with the reason, and anew when it can be read.
+func TestUnreadable(t *testing.T) {
+	t.Parallel()
+	e := shared.get(t, 1)
+	rc := dial(t, zookeeper.Options{Connect: e.Connect()})
+	root := fresh(t, rc)
+	commit(t, rc, registry.Create(root+"/a", []byte("1")), registry.Create(root+"/b", []byte("2")), registry.Create(root+"/b/c", nil))
+	raw, _, err := zk.Connect([]string{e.Addr(0)}, 10*time.Second, zk.WithLogInfo(false))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer raw.Close()
+	permit := func(perms int32) {
+		if _, err := raw.SetACL(root+"/b", zk.WorldACL(perms), -1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	a, b, names, none := registry.Data(root+"/a"), registry.Data(root+"/b"), registry.Children(root+"/b"), registry.Data(root+"/none")
+	watch, err := rc.Watch(within(t), a, b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	<-watch
+	permit(zk.PermWrite | zk.PermCreate | zk.PermAdmin)
+	nodes, err := rc.Read(t.Context(), a, b, none, names)
+	var denied *registry.UnreadableError
+	if !errors.As(err, &denied) || len(denied.Denied) != 2 || denied.Denied[b] == nil || denied.Denied[names] == nil || !errors.Is(err, zookeeper.ErrNoAuth) || !registry.IsDenied(err) {
+		t.Fatalf("read: %v", err)
+	}
+	if string(nodes[0].Data) != "1" || nodes[1].Exists || nodes[2].Exists || nodes[3].Exists || nodes[1].Query != b {
+		t.Errorf("read beside it: %+v", nodes)
+	}
+	// A watch of the session is there already, and must not answer for the node.
+	commit(t, rc, registry.Set(root+"/b", []byte("3"), 0))
+	if _, err := rc.Watch(t.Context(), a, b); !errors.As(err, &denied) || len(denied.Denied) != 1 || denied.Denied[b] == nil {
+		t.Errorf("watch: %v", err)
+	}
+	for s := range watch {
+		if s.Data(b.Path).Unread != nil {
+			if n := s.Data(b.Path); string(n.Data) != "2" || !n.Exists || s.Data(a.Path).Unread != nil {
+				t.Errorf("hidden: %+v", s)
+			}
+			break
+		}
+	}
+	permit(zk.PermAll)
+	for s := range watch {
+		if n := s.Data(b.Path); n.Unread == nil {
+			if string(n.Data) != "3" {
+				t.Errorf("since it can be read: %+v", n)
+			}
+			break
+		}
+	}
+	commit(t, rc, registry.Set(root+"/b", []byte("4"), 1))
+	for s := range watch {
+		if string(s.Data(b.Path).Data) == "4" {
+			return
+		}
+	}
+	t.Error("the watch ended")
+}
+
 // authority signs certificates for 127.0.0.1.
 type authority struct {
 	t    *testing.T

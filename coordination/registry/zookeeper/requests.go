@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -36,7 +37,7 @@ func (r *requests) fetch(ctx context.Context, q registry.Query) (registry.Node, 
 		case err == nil:
 			return node, nil
 		case errors.Is(err, zk.ErrNoAuth):
-			return node, r.denied(r.real(q.Path), "read")
+			return registry.Node{Query: q}, r.denied(r.real(q.Path), "read")
 		case !lossy(err):
 			if err = r.life.expired(err); r.life.over() == nil {
 				err = fmt.Errorf("%w: read %s: %w", registry.ErrUnavailable, q.Path, err)
@@ -44,6 +45,23 @@ func (r *requests) fetch(ctx context.Context, q registry.Query) (registry.Node, 
 			return node, err
 		}
 	}
+}
+
+// unreadable collects the queries that ZooKeeper does not permit, of several goroutines.
+type unreadable struct {
+	mu sync.Mutex
+	of map[registry.Query]error
+}
+
+// note keeps the error of a query that is not permitted, and returns any other.
+func (u *unreadable) note(q registry.Query, err error) error {
+	if !errors.Is(err, ErrNoAuth) {
+		return err
+	}
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.of[q] = err
+	return nil
 }
 
 // ask is one request.

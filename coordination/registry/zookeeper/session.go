@@ -2,6 +2,7 @@ package zookeeper
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -186,7 +187,17 @@ func (s *Session) Read(ctx context.Context, queries ...registry.Query) ([]regist
 			return nil, err
 		}
 	}
-	nodes, err := parallel(ctx, s.life, queries, s.requests.fetch)
+	denied := unreadable{of: make(map[registry.Query]error)}
+	nodes, err := parallel(ctx, s.life, queries, func(ctx context.Context, q registry.Query) (registry.Node, error) {
+		node, err := s.requests.fetch(ctx, q)
+		return node, denied.note(q, err)
+	})
+	if err == nil && len(denied.of) > 0 {
+		for q := range denied.of {
+			s.watches.hidden(q.Path)
+		}
+		return nodes, &registry.UnreadableError{Denied: denied.of}
+	}
 	if err != nil && ctx.Err() != nil && s.life.over() == nil {
 		err = fmt.Errorf("registry: read: %w", err)
 	}
@@ -227,7 +238,12 @@ func (s *Session) Commit(ctx context.Context, ops ...registry.Op) ([]registry.Re
 	if len(ops) == 0 {
 		return nil, nil
 	}
-	return s.commits.commit(ctx, ops)
+	results, err := s.commits.commit(ctx, ops)
+	var denied *registry.DeniedError
+	if errors.As(err, &denied) {
+		s.watches.hidden(denied.Op.Path)
+	}
+	return results, err
 }
 
 // Lost implements registry.Center. Close closes it too.

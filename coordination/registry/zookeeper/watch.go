@@ -2,9 +2,11 @@ package zookeeper
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/go-zookeeper/zk"
 	"go.uber.org/zap"
@@ -51,6 +53,7 @@ type watches struct {
 	mu      sync.Mutex
 	entries map[registry.Query]*entry
 	stale   map[*entry]struct{} // entries whose node may have changed
+	unread  map[*entry]struct{} // entries that could not be read
 	open    map[*watch]struct{}
 	// forgotten are the paths that somebody has ceased to watch.
 	forgotten map[string]struct{}
@@ -62,6 +65,7 @@ func newWatches(o *Options, r *requests) *watches {
 		wake:    make(chan struct{}, 1),
 		entries: make(map[registry.Query]*entry),
 		stale:   make(map[*entry]struct{}),
+		unread:  make(map[*entry]struct{}),
 		open:    make(map[*watch]struct{}), forgotten: make(map[string]struct{}),
 	}
 }
@@ -105,12 +109,33 @@ func (ws *watches) touched(path string, what zk.EventType) {
 	}
 }
 
+// hidden notes that a request about a node was denied. What is watched there is read again: a server does not tell of
+// changes to who may not read the node, and then forgets the watch.
+func (ws *watches) hidden(path string) {
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	ws.touch(ws.entries[registry.Data(path)])
+	ws.touch(ws.entries[registry.Children(path)])
+}
+
 // allTouched has everything read again: the watches of a connection that is
 // gone are gone with it.
 func (ws *watches) allTouched() {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
 	for _, e := range ws.entries {
+		ws.touch(e)
+	}
+}
+
+// unreadPause is how often a watched node that cannot be read is tried again.
+const unreadPause = 5 * time.Second
+
+// touchUnread has the entries read again that cannot be read.
+func (ws *watches) touchUnread() {
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	for e := range ws.unread {
 		ws.touch(e)
 	}
 }
@@ -140,9 +165,12 @@ func (ws *watches) owned() {
 
 // dispatch reads what may have changed and notifies those who watch it.
 func (ws *watches) dispatch() {
+	var again <-chan time.Time // when to read once more what cannot be read: no event tells of an ACL
 	for {
 		select {
 		case <-ws.wake:
+		case <-again:
+			ws.touchUnread()
 		case <-ws.life.lost:
 			return
 		}
@@ -183,6 +211,9 @@ func (ws *watches) dispatch() {
 			for w := range j.of.watches {
 				ws.show(w)
 			}
+		}
+		if again = nil; len(ws.unread) > 0 {
+			again = time.After(unreadPause)
 		}
 		if len(ws.stale) > 0 {
 			select {
@@ -249,14 +280,14 @@ func (ws *watches) found(e *entry, changes uint64, node registry.Node, err error
 		delete(ws.stale, e)
 	}
 	if err != nil {
-		ws.o.Logger.Error("a watched node cannot be read", zap.String("path", e.query.Path), zap.Error(err))
-		for w := range e.watches {
-			if !w.begun {
-				w.err = err
-				ws.unwatch(w)
-			}
+		if e.node.Unread == nil {
+			ws.o.Logger.Error("a watched node cannot be read", zap.String("path", e.query.Path), zap.Error(err))
 		}
-		return
+		node = e.node // as it was last known
+		node.Query, node.Unread = e.query, err
+		ws.unread[e] = struct{}{}
+	} else {
+		delete(ws.unread, e)
 	}
 	if first || differs(e.node, node) {
 		e.node = node
@@ -269,7 +300,7 @@ func (ws *watches) found(e *entry, changes uint64, node registry.Node, err error
 // differs reports whether there is anything to report. Of the node whose
 // children are watched only their names and its identity count.
 func differs(a, b registry.Node) bool {
-	if a.Exists != b.Exists || a.Czxid != b.Czxid {
+	if a.Exists != b.Exists || a.Czxid != b.Czxid || (a.Unread == nil) != (b.Unread == nil) {
 		return true
 	}
 	if a.Children {
@@ -289,6 +320,12 @@ func (ws *watches) show(w *watch) {
 			return // the dispatcher comes back when it was read
 		}
 	}
+	if !w.begun {
+		if w.err = unreadEntries(w.entries); w.err != nil {
+			ws.unwatch(w)
+			return
+		}
+	}
 	snapshot := make(registry.Snapshot, len(w.entries))
 	for _, e := range w.entries {
 		snapshot[e.query] = e.node
@@ -303,6 +340,22 @@ func (ws *watches) show(w *watch) {
 		w.begun = true
 		close(w.first)
 	}
+}
+
+// unreadEntries is why entries could not be read; nil if all could.
+func unreadEntries(entries []*entry) error {
+	denied := make(map[registry.Query]error)
+	for _, e := range entries {
+		if err := e.node.Unread; errors.Is(err, ErrNoAuth) {
+			denied[e.query] = err
+		} else if err != nil {
+			return err
+		}
+	}
+	if len(denied) == 0 {
+		return nil
+	}
+	return &registry.UnreadableError{Denied: denied}
 }
 
 // watch returns when the first snapshot is there.
@@ -345,6 +398,9 @@ func (ws *watches) enlist(ctx context.Context, queries []registry.Query) (*watch
 			e = &entry{query: q, watches: make(map[*watch]struct{})}
 			ws.entries[q] = e
 			ws.touch(e)
+		} else if e.node.Unread != nil {
+			e.known = 0 // it may be readable by now
+			ws.touch(e)
 		}
 		if !slices.Contains(w.entries, e) {
 			w.entries = append(w.entries, e)
@@ -375,6 +431,7 @@ func (ws *watches) unwatch(w *watch) {
 		if len(e.watches) == 0 && ws.entries[e.query] == e {
 			delete(ws.entries, e.query)
 			delete(ws.stale, e)
+			delete(ws.unread, e)
 			ws.forgotten[e.query.Path] = struct{}{}
 			select {
 			case ws.wake <- struct{}{}:

@@ -236,6 +236,9 @@ func shardsTable(s terminal.Style, shards *admin.Shards, now time.Time) string {
 		if i.Misfired {
 			state.Text += ", misfired"
 		}
+		if i.Unreadable != "" {
+			state.Text += ", cannot be read"
+		}
 		if i.Moves {
 			state.Text += ", moves when it ends"
 		}
@@ -404,6 +407,9 @@ func movesText(s terminal.Style, shards *admin.Shards, now time.Time) string {
 func reasonsText(s terminal.Style, shards *admin.Shards) string {
 	var b strings.Builder
 	for _, i := range shards.Items {
+		if i.Unreadable != "" {
+			fmt.Fprintf(&b, "item %d: %s: %s\n", i.Item, s.Paint(terminal.Red, "cannot be read"), i.Unreadable)
+		}
 		if i.Reason != "" {
 			fmt.Fprintf(&b, "item %d: %s: %s\n", i.Item, s.Paint(outcomeColour(abi.Outcome(i.Outcome)), i.Outcome), i.Reason)
 		}

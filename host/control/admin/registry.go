@@ -1002,7 +1002,9 @@ type Shard struct {
 	// Said is who has disabled it, if the registry says so.
 	Said     *engine.Said `json:"said,omitempty"`
 	Misfired bool         `json:"misfired,omitempty"`
-	Failover bool         `json:"failover,omitempty"`
+	// Unreadable says why the registry does not permit to read something of the item.
+	Unreadable string `json:"unreadable,omitempty"`
+	Failover   bool   `json:"failover,omitempty"`
 	// Moves is set if it goes to its new owner when it is completed.
 	Moves bool `json:"moves,omitempty"`
 	// MovesSince is when the items were last sharded, if it moves.
@@ -1066,7 +1068,7 @@ func newShards(s *inspect.Shards) *Shards {
 		}
 		records[i.Item] = i.Record
 		out.Items = append(out.Items, Shard{
-			Item: i.Item, Parameter: i.Parameter, Owner: i.Owner, State: string(i.State), Disabled: i.Disabled, Said: engine.SaidBy(i.Said), Misfired: i.Misfired,
+			Item: i.Item, Parameter: i.Parameter, Owner: i.Owner, State: string(i.State), Disabled: i.Disabled, Said: engine.SaidBy(i.Said), Misfired: i.Misfired, Unreadable: i.Unreadable,
 			Failover: i.Failover, Moves: i.Moves, RunningOn: i.RunningOn, Fence: i.Fence,
 			Begun: at(i.Record.Begun), Ended: at(i.Record.Ended), Source: i.Record.Source, Outcome: i.Record.Outcome, Reason: i.Record.Reason,
 			Deaths: i.Record.Deaths, Died: strings.Fields(i.Record.Died), Held: at(i.Record.Held),

@@ -81,6 +81,7 @@ func fieldTexts() map[string]string {
 		"admin.Shard.Reason":              "`reason` says why, where the outcome alone does not: who killed it, or the first line of what a run that failed said.",
 		"admin.Shard.Said":                "`said` is who has disabled it, if the registry says so.",
 		"admin.Shard.State":               "`state` is PENDING, RUNNING, DISABLED, FAILOVER, HELD or SHARDING_FLAG.",
+		"admin.Shard.Unreadable":          "`unreadable` says why the registry does not permit to read something of the item.",
 		"admin.Shards":                    "Shards is a job, item by item and instance by instance, as the registry has it.",
 		"admin.Shards.Digests":            "`digests` are the modules that instances run for the job, ascending: more than one while a new version is being rolled out.",
 		"admin.Shards.DisabledServers":    "`disabledServers` are disabled for the job, ascending, whether an instance is on them or not.",

@@ -132,7 +132,9 @@ type job struct {
 	// begunAt is the newest instant that a host began, skippedAt the newest that a
 	// host with no items skipped for good.
 	begunAt, skippedAt time.Time
-	report             JobReport
+	// resumedAt is when a host began an instant after hosts had skipped some because they owned nothing.
+	resumedAt time.Time
+	report    JobReport
 }
 
 // New returns a checker that has seen nothing.

@@ -271,6 +271,9 @@ func (j *job) accountFor(e *event.Event, m mark) {
 	switch through := later(e.Instant, e.Through); {
 	case e.Trigger != 0:
 	case e.Kind == event.FireStarted:
+		if e.Instant.After(j.skippedAt) && j.skippedAt.After(j.begunAt) {
+			j.resumedAt = e.Time
+		}
 		j.begunAt = later(j.begunAt, e.Instant)
 	case len(e.Items) == 0 && !e.Owed:
 		j.skippedAt = later(j.skippedAt, through)
@@ -322,7 +325,7 @@ func (c *Checker) judge(j *job, now time.Time, last bool) {
 	j.judgedAt = now
 	var waiting []*fire
 	for _, f := range j.order {
-		if !later(f.due, from).Before(ready) || c.open(j, f, ready) {
+		if !later(f.due, from).Before(ready) || c.open(j, f, ready) || j.tells(f, ready) {
 			waiting = append(waiting, f)
 			continue
 		}
@@ -330,6 +333,15 @@ func (c *Checker) judge(j *job, now time.Time, last bool) {
 		c.account(j, f)
 	}
 	j.order = waiting
+}
+
+// tells reports whether a reason is still to come for a fire of which nothing is reported: since it was due hosts with
+// the job own nothing, as all servers are disabled, and who is given items when one is enabled says why they did not run.
+func (j *job) tells(f *fire, ready time.Time) bool {
+	if f.seen.kind != "" || f.id.trigger != 0 || !j.skippedAt.After(f.instant) {
+		return false
+	}
+	return j.begunAt.Before(f.instant) || (j.resumedAt.After(f.instant) && !j.resumedAt.Before(ready))
 }
 
 // open reports whether an item of the fire runs on a host that lives, as far as

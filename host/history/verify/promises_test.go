@@ -292,3 +292,56 @@ func TestForGood(t *testing.T) {
 		}
 	}
 }
+
+// TestToldWhenEnabled: of an instant that was due while all servers were disabled and all hosts were away, the hosts
+// that come tell when a server is enabled, however late; the settling time counts from then.
+func TestToldWhenEnabled(t *testing.T) {
+	t.Parallel()
+	disabled := func(b *book, from, to float64) *book {
+		for at := from; at <= to; at += 10 {
+			b.of(at, event.FireSkipped, event.Event{Instant: instant(at), Source: abi.SourceSchedule, Cause: event.SkipDisabled, Reason: "this server is disabled for the job"})
+		}
+		return b
+	}
+	gone := func() *book {
+		return open("a", a1).fire(0, 0, 1, 0).run(1, 2, 0, 0, 5).add(5, event.Event{Kind: event.HostStopped})
+	}
+	came := func() *book {
+		b := &book{name: "b", id: b1}
+		b.add(30, event.Event{Kind: event.HostStarted}).add(30, event.Event{Kind: event.Session, Host: b1, Reason: "live"}).of(30, event.JobAdded, event.Event{})
+		return disabled(b, 40, 1200)
+	}
+	item := 0
+	tell := func(b *book) *book {
+		return b.of(1205, event.ItemSkipped, event.Event{Instant: instant(10), Through: instant(1200), Item: &item, Source: abi.SourceCatchUp, Cause: event.SkipDisabled, Reason: "x"})
+	}
+	goesOn := func(b *book) *book {
+		for at := 1210.0; at <= 2000; at += 10 {
+			b.fire(at, at, 1, 0).run(at+1, at+2, at, 0, int64(at))
+		}
+		return b
+	}
+	for name, tc := range map[string]struct {
+		b     *book
+		found int
+	}{
+		"told":                 {goesOn(tell(came())), 0},
+		"not told":             {goesOn(came()), 1},
+		"disabled until now":   {came(), 0},
+		"nobody says disabled": {open("b", b1).awake(30, 1200), 1},
+		"enabled a moment ago": {came().fire(1210, 1210, 1, 0).run(1211, 1212, 1210, 0, 9), 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			n := 0
+			for _, f := range check(Options{}, gone(), tc.b).Findings {
+				if f.Invariant == Accounted && strings.Contains(f.Text, "no record of the fire") {
+					n++
+				}
+			}
+			if n != tc.found {
+				t.Errorf("%d findings, want %d", n, tc.found)
+			}
+		})
+	}
+}
