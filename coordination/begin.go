@@ -485,7 +485,7 @@ func (g *begin) beginQueries(items tree.Items) reading {
 		read.add(i, registry.Data(l.Record(i)), registry.Data(l.Item(i)), registry.Data(l.ItemDisabled(i)), registry.Data(l.ItemFailover(i)), registry.Data(l.ItemRunning(i)),
 			registry.Data(l.ItemMisfire(i)), registry.Data(l.FailoverItem(i)))
 		if path := g.Permits[i]; path != "" {
-			read = append(read, registry.Data(path))
+			read.add(i, registry.Data(path))
 		}
 		if owner := g.Items[i].Record.Owner; owner != "" {
 			read.add(i, registry.Data(l.Detail(owner)), registry.Data(l.RunsOf(owner)))
