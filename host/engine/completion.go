@@ -83,6 +83,7 @@ func (rn *runner) commitEnded(now moment) {
 			}
 		}
 		c.Items[n] = ended
+		rn.worked()
 		if rn.member.Share.Pending.Contains(n) && !rn.member.View.Necessary {
 			c.AskForSharding = true
 		}
@@ -210,7 +211,7 @@ func (rn *runner) reportEnd(n int, e run.Ended, state coordination.ItemState, to
 		ev.Kind, ev.Reason, ev.Count, ev.Beside = event.ItemCompleted, e.Reason, int64(state.Record.Failures), beside
 		run.NoteOffset(&ev, state)
 	}
-	rn.Emit(ev)
+	rn.report(ev)
 }
 
 // saveOffsets makes the offsets that streaming loops have staged durable, all

@@ -6,6 +6,29 @@ import "github.com/wasmjob/wasmjob/coordination/registry"
 // called once per term and must never return the same for one server.
 func SetToken(c *Config, token func() string) { c.token = token }
 
+// SetTurns has so many loops of jobs work at once.
+func SetTurns(c *Config, turns int) { c.turns = turns }
+
+// SetMostOwed bounds how many instants the items of one group may owe.
+func SetMostOwed(c *Config, most int) { c.mostOwed = most }
+
+// TakeTurn takes one of the turns, as a loop of another group does, until give is called.
+func TakeTurn(h *Host) (give func()) {
+	w := h.turns.Worker("the test")
+	w.Take(nil)
+	return w.Give
+}
+
+// Leave has a host leave a job, as if its definition were gone.
+func Leave(h *Host, job string) {
+	h.mu.Lock()
+	t := h.term
+	h.mu.Unlock()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.jobs[job].leave("the test wants it")
+}
+
 // Session is the host's session with the registry; nil while it has none.
 func Session(h *Host) registry.Center {
 	h.mu.Lock()

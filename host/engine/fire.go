@@ -124,7 +124,7 @@ func (rn *runner) fire(now moment, at time.Time, skip *due.Skip, behind bool) {
 			for _, was := range it.Waiting() {
 				rn.superseded(it, was, id)
 			}
-			it.Due, it.Queue = nil, nil
+			it.DropWaiting()
 			idle = append(idle, it)
 		case it.state.Record.Accepts(id) == nil:
 			rn.misfire(it, id)
@@ -177,6 +177,9 @@ func (rn *runner) followUp(now moment) {
 				return
 			}
 			rn.begin(now, id, items, nil, false)
+			if rn.called() {
+				return // in the next pass, which is at once
+			}
 		}
 	}
 	// A trigger waits until it is certain whose items are whose, also while the job waits for its turn to be sharded.
@@ -239,6 +242,7 @@ func (rn *runner) begin(now moment, id tree.Fire, items []*item, absent tree.Ite
 		state := it.state
 		state.Record = rn.owing(it, id, state.Record)
 		states[it.number] = state
+		rn.worked()
 	}
 	latest, ahead := rn.host.instants()
 	out, err := rn.member.Begin(rn.work, coordination.Beginning{Fire: id, Items: states, ConsumeTrigger: trigger, Now: now.wall, Latest: latest, Ahead: ahead, Permits: rn.limits.permits(items), Count: rn.guest.MaxRuns > 0})

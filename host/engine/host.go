@@ -62,6 +62,8 @@ type Job struct {
 	// Apart says that the job's guests run in a process of their own, whatever its
 	// configuration asks for.
 	Apart bool
+
+	groupItems int // how many items the definitions of the group have together; Apply counts them
 }
 
 // Config is what New needs. It is not changed after New.
@@ -150,6 +152,10 @@ type Config struct {
 	// token ends the ids of a term's instances; nil is newToken. A simulation
 	// sets it, so that ids follow from its seed.
 	token func() string
+	// turns is how many loops work at once; 0: loopsPerProcessor for each processor. Tests set it.
+	turns int
+	// mostOwed is how many instants the items of one group may owe; 0: defaultMostOwed. Tests set it.
+	mostOwed int
 }
 
 // Errors of the operations.
@@ -251,7 +257,7 @@ func New(cfg Config) (*Host, error) {
 		log:     cfg.Logger,
 		slots:   slots.New(cfg.MaxConcurrency),
 		commits: inflight.New(),
-		turns:   inflight.NewTurns(loopsPerProcessor * runtime.GOMAXPROCS(0)),
+		turns:   inflight.NewTurns(cmp.Or(cfg.turns, loopsPerProcessor*runtime.GOMAXPROCS(0))),
 		wake:    make(chan struct{}, 1),
 		process: event.Process(cfg.ServerIP, strconv.Itoa(os.Getpid())),
 		state:   HostStarting,
@@ -269,7 +275,12 @@ func New(cfg Config) (*Host, error) {
 func (h *Host) Apply(jobs []Job, refused []Refusal) {
 	h.mu.Lock()
 	h.desired = make(map[string]Job, len(jobs))
+	items := make(map[string]int)
 	for _, j := range jobs {
+		items[j.Group] += j.Definition.ShardingTotalCount
+	}
+	for _, j := range jobs {
+		j.groupItems = items[j.Group]
 		h.desired[j.Definition.JobName] = j
 	}
 	known := make(map[string]bool, len(h.refused))

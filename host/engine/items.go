@@ -139,14 +139,20 @@ func (set *itemSet) skipItem(it *item, id tree.Fire, cause event.SkipCause, reas
 func (set *itemSet) skipItems(it *item, id tree.Fire, through time.Time, cause event.SkipCause, reason string) {
 	e := set.skipped(it.number, id, cause, reason)
 	e.Through = through
-	set.Emit(e)
+	set.report(e)
 }
 
 // skipRun reports a run of the host dead that ends without a completion of its own.
 func (set *itemSet) skipRun(item int, id tree.Fire, dead string, outcome abi.Outcome, cause event.SkipCause, reason string) {
 	e := set.skipped(item, id, cause, reason)
 	e.Other, e.Outcome = dead, outcome
+	set.report(e)
+}
+
+// report reports an event of one item, of which there may be as many as the job has items.
+func (set *itemSet) report(e event.Event) {
 	set.Emit(e)
+	set.worked()
 }
 
 // skipped is the event of an item that does not run, or whose run does not count.
@@ -170,13 +176,13 @@ func (set *itemSet) superseded(it *item, was, id tree.Fire) {
 	}
 	e := set.skipped(it.number, was, event.SkipSuperseded, "a newer fire is due, "+id.ID()+": it stands for this one")
 	e.Owed = id.Trigger == 0
-	set.Emit(e)
+	set.report(e)
 }
 
 // owe notes that an item has a fire to make up for. Of several, the newest
 // stands for all, unless each runs for itself.
 func (set *itemSet) owe(it *item, id tree.Fire) {
-	if !id.HasArgs() && (set.queues() || len(it.Queue) > 0) {
+	if !id.HasArgs() && (set.queues() || it.Len() > 1) {
 		if gone := it.Put(id, set.each); gone != nil {
 			newest := it.Waiting()
 			set.superseded(it, *gone, newest[len(newest)-1])
@@ -197,7 +203,7 @@ func (set *itemSet) misfire(it *item, id tree.Fire) {
 		reason, runs = x.text(), false
 	}
 	if overlap := set.overlap(); overlap != jobconfig.OverlapSkip && set.full(it, id) {
-		cause, reason = event.SkipQueueFull, due.QueueFull(set.guest.QueueMax)
+		cause, reason = event.SkipQueueFull, set.queueFull()
 	} else if overlap != jobconfig.OverlapSkip {
 		cause, reason = event.SkipLater, reason+"; it runs again right after"
 		id.Source = string(abi.SourceMisfire)
@@ -207,7 +213,7 @@ func (set *itemSet) misfire(it *item, id tree.Fire) {
 	}
 	e := set.skipped(it.number, id, cause, reason)
 	e.Runs = runs
-	set.Emit(e)
+	set.report(e)
 }
 
 // moves reports whether an item that stayed here only because it ran is on its

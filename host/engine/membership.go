@@ -333,7 +333,8 @@ func (j *job) quit(state JobState, why string) {
 		if it.run == nil {
 			delete(j.items, n)
 		} else {
-			it.owned, it.Due, it.Asked = false, nil, nil
+			it.owned = false
+			it.Drop()
 			it.run.Cancel(abi.CancelStop)
 		}
 	}

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -59,19 +60,28 @@ func (p *place) full(it *item, id tree.Fire) bool {
 	if p.overlap() != jobconfig.OverlapQueueAll {
 		return false
 	}
-	waiting := it.Waiting()
-	for _, f := range waiting {
-		if f.ID() == id.ID() {
-			return false
-		}
-	}
-	return len(waiting) >= p.guest.QueueMax
+	most, _ := p.mayOwe(p.guest.QueueMax)
+	return it.Len() >= most && !it.Has(id)
 }
+
+// defaultMostOwed is how many instants the items of one group owe at most on a host: each of them takes memory here, and in
+// the record of its item.
+const defaultMostOwed = 1_000_000
+
+// mayOwe is how many instants an item may owe at most, of those that the job allows; shared says that this is its part of
+// what the group may owe, and less.
+func (p *place) mayOwe(allowed int) (most int, shared bool) {
+	most = max(cmp.Or(p.host.cfg.mostOwed, defaultMostOwed)/max(p.wanted.groupItems, p.counts().Total, 1), 1)
+	return min(most, allowed), most < allowed
+}
+
+// queueFull says why no more instants of an item wait.
+func (p *place) queueFull() string { return due.QueueFull(p.mayOwe(p.guest.QueueMax)) }
 
 // enqueue has an idle item run for an instant after those that it owes already.
 func (set *itemSet) enqueue(it *item, id tree.Fire) {
 	if set.full(it, id) {
-		set.skipItem(it, id, event.SkipQueueFull, due.QueueFull(set.guest.QueueMax))
+		set.skipItem(it, id, event.SkipQueueFull, set.queueFull())
 		return
 	}
 	id.Source = string(abi.SourceMisfire)
@@ -182,7 +192,7 @@ func (set *itemSet) pausedBy() string {
 // owing is an item's record with the instants that the item owes besides a fire, as the next write of
 // it has them.
 func (set *itemSet) owing(it *item, besides tree.Fire, r tree.Record) tree.Record {
-	if !set.queues() && len(it.Queue) == 0 {
+	if !set.queues() && it.Len() <= 1 {
 		return r.Owes(nil, 0)
 	}
 	var instants []int64
@@ -226,19 +236,19 @@ func (set *itemSet) account(now time.Time, it *item) {
 	}
 	begun = max(begun, notBefore-1)
 
-	limits := due.Limits{Busy: time.UnixMilli(r.Ended), Waiting: len(it.Waiting())}
+	limits := due.Limits{Busy: time.UnixMilli(r.Ended), Waiting: it.Len()}
 	if r.Open() || it.run != nil {
 		limits.Busy = now
 	}
 	switch set.overlap() {
 	case jobconfig.OverlapQueueAll:
-		limits.QueueMax = set.guest.QueueMax
+		limits.QueueMax, limits.Shared = set.mayOwe(set.guest.QueueMax)
 	case jobconfig.OverlapSkip:
 	default:
 		limits.QueueMax, limits.Newest = limits.Waiting+1, true
 	}
 	if set.catchUp() == jobconfig.CatchUpAll {
-		limits.CatchUpMax = set.guest.CatchUpMax
+		limits.CatchUpMax, _ = set.mayOwe(set.guest.CatchUpMax)
 	}
 	queued, missed, skips, through := set.calendar.Each(now, time.UnixMilli(begun), limits)
 	for _, at := range queued {
@@ -263,6 +273,7 @@ func (set *itemSet) account(now time.Time, it *item) {
 	if at := set.calendar.Newest(now, time.UnixMilli(begun)); !at.IsZero() {
 		it.accounted = at.UnixMilli()
 	}
+	set.worked()
 }
 
 // accountAll decides what the items of this host owe of instants that were not taken one by one. It reports

@@ -77,6 +77,14 @@ func (s *shared) update(wanted Job) {
 	s.post(func(m *mailbox) { m.update, m.leave = &wanted, "" })
 }
 
+// worked notes that the loop has dealt with one more item: so many are a turn; see [inflight.Worker.Worked]. Only the
+// loop calls it, for each item with which it does more than to count it.
+func (s *shared) worked() {
+	if s.work != nil {
+		s.turn.Worked(s.work.Done())
+	}
+}
+
 // nudge makes the loop look again: the session is trusted again, or is not any
 // more, or the wall clock was set.
 func (s *shared) nudge() { notify(s.mail.wake) }
@@ -93,6 +101,14 @@ func (s *shared) ask(full bool) <-chan *JobStatus {
 	c := make(chan *JobStatus, 1)
 	s.post(func(m *mailbox) { m.asks = append(m.asks, ask{c, full}) })
 	return c
+}
+
+// called reports whether the loop is to look at its mail before it goes on with what may take long: the job is to be
+// left, or is another one. The loop is awake then.
+func (s *shared) called() bool {
+	s.mail.mu.Lock()
+	defer s.mail.mu.Unlock()
+	return s.mail.leave != "" || s.mail.drain || s.mail.update != nil
 }
 
 // lastStatus is the newest status; rests: it is what is true now.

@@ -34,6 +34,8 @@ var reports = []map[i18n.Language]string{
 	{en: "the item still runs", zh: "分片仍在运行"},
 	{en: "the item still runs, and begins for a newer fire right after", zh: "分片仍在运行，结束后立即为更新的执行启动"},
 	{en: "the item still runs, and {reason} wait already (queueMax)", zh: "分片仍在运行，且已有{reason}在等待（“queueMax”）"},
+	{en: "the item still runs, and {reason} wait already (the host keeps no more for each item of its file; queueMax allows more)", zh: "分片仍在运行，且已有{reason}在等待（主机为同一文件的每个分片最多保留这么多；“queueMax”允许更多）"},
+	{en: "more than {n} instants", zh: "超过 {n} 个时刻"},
 	{en: "the item has earlier instants to run; it runs for this one after them", zh: "分片还有更早的时刻要运行；之后再为本次运行"},
 	{en: "the item still ran, and overlap is skip", zh: "当时分片仍在运行，且“overlap”为“skip”"},
 	{en: "the item still ran, and the newest instant that came meanwhile runs instead", zh: "当时分片仍在运行；改为运行其间到来的最新时刻"},

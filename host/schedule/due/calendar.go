@@ -5,10 +5,12 @@ package due
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/robfig/cron/v3"
 
+	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 	"github.com/wasmjob/wasmjob/internal/text/words"
 )
 
@@ -31,6 +33,15 @@ type Calendar struct {
 	// excluded is the next instant that is excluded and was not reported, zero for none; reported
 	// is when one was last.
 	excluded, reported time.Time
+	found              recent
+}
+
+// recent are instants that have come, as they were found last: the items of a job mostly ask for the same ones.
+type recent struct {
+	floor, end time.Time
+	// at are those from floor to end, ascending; if there are more than maxTaken, the newest, fewestTaken at least.
+	at   []time.Time
+	more bool // there are older ones
 }
 
 // Spread is a schedule whose starts are put off. An instant comes due when its delay is over, and
@@ -91,7 +102,7 @@ func (c *Calendar) Arm(now time.Time) {
 	c.excluded = c.excludedAfter(now)
 }
 
-func (c *Calendar) arm(after time.Time) { c.Next = c.After(after) }
+func (c *Calendar) arm(after time.Time) { c.Next, c.found = c.After(after), recent{} }
 
 // reached is the time up to which all instants are due, and none after it.
 func (c *Calendar) reached(now time.Time) time.Time {
@@ -149,8 +160,12 @@ func (c *Calendar) SetBack(now time.Time) {
 	}
 }
 
-// maxTaken is how many instants are counted one by one.
-const maxTaken = 10_000
+// maxTaken is how many instants are counted one by one, and fewestTaken how many of the newest are found if there are more:
+// as many as an item may catch up on.
+const (
+	maxTaken    = 10_000
+	fewestTaken = jobconfig.MaxQueue
+)
 
 // Take takes the instants that are due: the process was suspended, say, or the clock
 // was set. They are coalesced into the newest, which is to fire. begun is the earliest
@@ -242,6 +257,78 @@ func (c *Calendar) Newest(now, since time.Time) time.Time {
 type missed struct {
 	first, newest time.Time // newest: the newest in the window, for which a catch-up runs
 	count         int       // from first to newest; with gaps at most more
+	more          bool      // there are more than count
+}
+
+// counted names how many instants were missed, but for so many of them.
+func (m missed) counted(but int) string {
+	if m.more {
+		return "more than " + words.Count(m.count-but, "instant")
+	}
+	return words.Count(m.count-but, "instant")
+}
+
+// recentUpTo finds the newest instants of a stretch of time, which is not before window. However long that is and however
+// many there are, it looks at some tens of thousands, and seldom for items that ask one after the other.
+func (c *Calendar) recentUpTo(window, floor, end time.Time) recent {
+	if c.found.end.Equal(end) && !end.IsZero() {
+		if !c.found.floor.After(floor) {
+			return c.found
+		}
+		floor = later(window, end.Add(-2*end.Sub(floor))) // the next one may ask for more again
+	}
+	r := recent{floor: floor, end: end}
+	after := floor.Add(-time.Millisecond)
+	if r.at, r.more = c.between(after, end); r.more {
+		back := time.Second
+		for len(r.at) < fewestTaken || r.more {
+			at, more := c.between(end.Add(-back), end)
+			if more {
+				break
+			}
+			r.at, r.more = at, false
+			back *= 2
+		}
+		// Between early, from which there are too many, and late, from which there are too few.
+		early, late := end.Add(-back), end.Add(-back/2)
+		for r.more || len(r.at) < fewestTaken {
+			middle := early.Add(late.Sub(early) / 2)
+			if !middle.After(early) || !middle.Before(late) {
+				break
+			}
+			if at, more := c.between(middle, end); more {
+				early = middle
+			} else {
+				r.at, r.more, late = at, false, middle
+			}
+		}
+		r.more = true
+	}
+	c.found = r
+	return r
+}
+
+// between are the instants after a time up to another, oldest first, at most maxTaken; more says that there are others.
+func (c *Calendar) between(after, end time.Time) (at []time.Time, more bool) {
+	for t := c.Schedule.Next(after); !t.IsZero() && !t.After(end); t = c.Schedule.Next(t) {
+		if len(at) == maxTaken {
+			return at, true
+		}
+		at = append(at, t)
+	}
+	return at, false
+}
+
+// from are those of the instants that are not before a time.
+func (r recent) from(floor time.Time) []time.Time {
+	after := floor.Add(-time.Millisecond)
+	i, _ := slices.BinarySearchFunc(r.at, after, func(t, after time.Time) int {
+		if t.After(after) {
+			return 1
+		}
+		return -1
+	})
+	return r.at[i:]
 }
 
 // missedSince finds the instants after one that was begun, up to now. What is
@@ -253,14 +340,17 @@ func (c *Calendar) missedSince(now, since time.Time) missed {
 		return missed{}
 	}
 	m := missed{first: first}
-	floor := later(now.Add(-c.Window-c.jitter()), c.NotBefore)
+	window := now.Add(-c.Window - c.jitter())
+	floor := later(window, c.NotBefore)
 	if !floor.After(first) {
 		floor = first
 	}
-	for t := c.Schedule.Next(floor.Add(-time.Millisecond)); !t.IsZero() && !t.After(end); t = c.Schedule.Next(t) {
-		m.newest = t
-		m.count++
+	r := c.recentUpTo(window, floor, end)
+	in := r.from(floor)
+	if m.count = len(in); m.count > 0 {
+		m.newest = in[m.count-1]
 	}
+	m.more = r.more && m.count == len(r.at) && m.count > 0 && c.Schedule.Next(floor.Add(-time.Millisecond)).Before(in[0])
 	if floor.After(first) {
 		m.count++ // the first, and what lies between it and the window
 	}
@@ -289,11 +379,11 @@ func (c *Calendar) CatchUp(now, begun, back time.Time, latest bool) (at time.Tim
 		return at, &Skip{m.first, through, TooOld, fmt.Sprintf("no host had the item when it was due, and that is longer ago than %s", c.Window)}
 	}
 	if !latest {
-		return at, &Skip{m.first, through, Missed, fmt.Sprintf("no host had the item when it was due; %s (%s from here on)", cmp.Or(c.Off, "misfire is off"), words.Count(m.count, "instant"))}
+		return at, &Skip{m.first, through, Missed, fmt.Sprintf("no host had the item when it was due; %s (%s from here on)", cmp.Or(c.Off, "misfire is off"), m.counted(0))}
 	}
 	if !m.newest.Equal(m.first) {
 		skip = &Skip{m.first, m.newest.Add(-time.Millisecond), Later, fmt.Sprintf("%s from here on came due while no host had the item; one catch-up runs instead, for %s",
-			words.Count(m.count-1, "instant"), m.newest.UTC().Format(time.RFC3339))}
+			m.counted(1), m.newest.UTC().Format(time.RFC3339))}
 	}
 	return m.newest, skip
 }
@@ -357,6 +447,8 @@ type Limits struct {
 	Busy              time.Time
 	QueueMax, Waiting int
 	Newest            bool
+	// Shared says that QueueMax is the item's part of what the host keeps, and less than that of the job.
+	Shared bool
 	// CatchUpMax of what came since run at most, within the calendar's Window; 0: none by Each.
 	CatchUpMax int
 }
@@ -376,8 +468,8 @@ func (c *Calendar) Each(now, begun time.Time, l Limits) (queued, missed []time.T
 	if first.IsZero() || first.After(end) {
 		return queued, nil, skips, through
 	}
-	from := first
-	if floor := later(now.Add(-c.Window-c.jitter()), c.NotBefore); first.Before(floor) {
+	from, window := first, now.Add(-c.Window-c.jitter())
+	if floor := later(window, c.NotBefore); first.Before(floor) {
 		skip := &Skip{First: first, Through: floor.Add(-time.Millisecond), Cause: TooOld, Reason: fmt.Sprintf("no host had the item when it was due, and that is longer ago than %s", c.Window)}
 		if floor.Equal(c.NotBefore) {
 			skip.Cause, skip.Reason = Disabled, dueWhileAway
@@ -385,11 +477,9 @@ func (c *Calendar) Each(now, begun time.Time, l Limits) (queued, missed []time.T
 		skips = append(skips, skip)
 		from = c.Schedule.Next(skip.Through)
 	}
-	for t := from; !t.IsZero() && !t.After(end); t = c.Schedule.Next(t) {
-		missed = append(missed, t)
-		if len(missed) > l.CatchUpMax {
-			missed = missed[1:]
-		}
+	if !from.IsZero() {
+		missed = c.recentUpTo(window, from, end).from(from)
+		missed = missed[max(0, len(missed)-l.CatchUpMax):]
 	}
 	if len(missed) > 0 && from.Before(missed[0]) {
 		skips = append(skips, &Skip{from, missed[0].Add(-time.Millisecond), TooOld,
@@ -420,13 +510,16 @@ func (c *Calendar) whileBusy(after, to time.Time, l Limits) (queued []time.Time,
 	case l.QueueMax == 0:
 		skips = append(skips, &Skip{t, to, Busy, "the item still ran, and overlap is skip"})
 	default:
-		skips = append(skips, &Skip{t, to, Full, QueueFull(l.QueueMax)})
+		skips = append(skips, &Skip{t, to, Full, QueueFull(l.QueueMax, l.Shared)})
 	}
 	return queued, skips
 }
 
-// QueueFull says why an instant of an item that still runs does not wait.
-func QueueFull(most int) string {
+// QueueFull says why an instant of an item that still runs does not wait. shared is as in Limits.
+func QueueFull(most int, shared bool) string {
+	if shared {
+		return fmt.Sprintf("the item still runs, and %s wait already (the host keeps no more for each item of its file; queueMax allows more)", words.Count(most, "instant"))
+	}
 	return fmt.Sprintf("the item still runs, and %s wait already (queueMax)", words.Count(most, "instant"))
 }
 

@@ -12,13 +12,25 @@ import (
 type Owed struct {
 	// Due was missed while the item ran, or while no host held it.
 	Due *tree.Fire
-	// Queue follows Due, oldest first: fires that each run for themselves, but for the last one,
+	// queue follows Due, oldest first: fires that each run for themselves, but for the last one,
 	// which a newer one may replace.
-	Queue []tree.Fire
+	queue []queued
 	// Asked is the round of a trigger with arguments: no instant stands for it, and it
 	// goes first.
 	Asked *tree.Fire
 }
+
+// queued is a fire without arguments, of which an item may have a thousand.
+type queued struct {
+	instant, trigger int64
+	source           string
+}
+
+func (q queued) fire() tree.Fire {
+	return tree.Fire{Instant: q.instant, Trigger: q.trigger, Source: q.source}
+}
+
+func enqueue(f tree.Fire) queued { return queued{f.Instant, f.Trigger, f.Source} }
 
 // Next is what the item is to begin when it can; nil if it owes nothing.
 func (o *Owed) Next() *tree.Fire {
@@ -44,8 +56,11 @@ func (o *Owed) Answered(id tree.Fire) {
 	}
 	if o.Due != nil && o.Due.ID() == id.ID() {
 		o.Due = nil
-		if len(o.Queue) > 0 {
-			o.Due, o.Queue = &o.Queue[0], o.Queue[1:]
+		if len(o.queue) > 0 {
+			next := o.queue[0].fire()
+			o.Due, o.queue = &next, o.queue[1:]
+		} else {
+			o.queue = nil
 		}
 	}
 }
@@ -55,7 +70,36 @@ func (o *Owed) Waiting() []tree.Fire {
 	if o.Due == nil {
 		return nil
 	}
-	return append([]tree.Fire{*o.Due}, o.Queue...)
+	list := make([]tree.Fire, 0, o.Len())
+	list = append(list, *o.Due)
+	for _, q := range o.queue {
+		list = append(list, q.fire())
+	}
+	return list
+}
+
+// Len is how many wait.
+func (o *Owed) Len() int {
+	if o.Due == nil {
+		return 0
+	}
+	return 1 + len(o.queue)
+}
+
+// Has reports whether a fire waits.
+func (o *Owed) Has(id tree.Fire) bool {
+	return o.Due != nil && (o.Due.Same(id) || slices.ContainsFunc(o.queue, func(q queued) bool { return q.fire().Same(id) }))
+}
+
+// last is the newest that waits, if any does.
+func (o *Owed) last() (f tree.Fire, waits bool) {
+	if n := len(o.queue); n > 0 {
+		return o.queue[n-1].fire(), true
+	}
+	if o.Due != nil {
+		return *o.Due, true
+	}
+	return tree.Fire{}, false
 }
 
 // WaitingBefore are those of the Waiting whose instant is before a time.
@@ -69,10 +113,19 @@ func (o *Owed) WaitingBefore(t time.Time) []tree.Fire {
 	return waiting
 }
 
-// Put adds a fire in the order of the instants. each says of a fire that no newer one stands
+// Put adds a fire without arguments in the order of the instants. each says of a fire that no newer one stands
 // for it. gone is the fire that the new one stands for, or the new one if a newer one waits that
 // stands for it; nil if there is none. A fire that waits already is replaced.
 func (o *Owed) Put(id tree.Fire, each func(tree.Fire) bool) (gone *tree.Fire) {
+	if last, waits := o.last(); waits && last.Trigger == 0 && id.Trigger == 0 && last.Instant < id.Instant && each(last) {
+		o.queue = append(o.queue, enqueue(id)) // as nearly all come
+		return nil
+	}
+	return o.insert(id, each)
+}
+
+// insert is Put for a fire that does not come last, or for which one is replaced.
+func (o *Owed) insert(id tree.Fire, each func(tree.Fire) bool) (gone *tree.Fire) {
 	list := slices.DeleteFunc(o.Waiting(), func(f tree.Fire) bool { return f.ID() == id.ID() })
 	at, _ := slices.BinarySearchFunc(list, id, func(f, id tree.Fire) int { return cmp.Compare(f.Instant, id.Instant) })
 	switch {
@@ -84,9 +137,16 @@ func (o *Owed) Put(id tree.Fire, each func(tree.Fire) bool) (gone *tree.Fire) {
 	default:
 		list = slices.Insert(slices.Clone(list), at, id)
 	}
-	o.Due, o.Queue = &list[0], list[1:]
+	first := list[0] // not the list itself, which is larger
+	o.Due, o.queue = &first, nil
+	for _, f := range list[1:] {
+		o.queue = append(o.queue, enqueue(f))
+	}
 	return gone
 }
 
-// Drop forgets what waits.
-func (o *Owed) Drop() { o.Due, o.Queue, o.Asked = nil, nil, nil }
+// DropWaiting forgets the Waiting.
+func (o *Owed) DropWaiting() { o.Due, o.queue = nil, nil }
+
+// Drop forgets all that the item owes.
+func (o *Owed) Drop() { *o = Owed{} }

@@ -1,6 +1,9 @@
 package inflight
 
-import "sync"
+import (
+	"runtime"
+	"sync"
+)
 
 // Turns has the loops of a host's jobs work a few at a time. If thousands of them were ready at
 // once, the scheduler would give each the processor as often as any other, and a fire, which
@@ -27,6 +30,7 @@ type Worker struct {
 	Hurry bool
 	last  uint64
 	has   bool
+	done  int    // pieces of work since the turn began, or since others could go
 	sent  uint64 // when it last came to commit; of Commits
 }
 
@@ -59,7 +63,7 @@ func (w *Worker) Take(done <-chan struct{}) {
 // mark notes that the worker has a turn. turns.mu is held.
 func (w *Worker) mark() {
 	w.turns.given++
-	w.last, w.has = w.turns.given, true
+	w.last, w.has, w.done = w.turns.given, true, 0
 }
 
 // Give ends the worker's turn, if it has one.
@@ -74,6 +78,32 @@ func (w *Worker) Give() {
 	if t.line.pop() == nil {
 		t.free++
 	}
+}
+
+// turnWork is how many pieces of work a worker does before others go, if any wait.
+const turnWork = 128
+
+// Worked notes that the worker has done a piece of work in its turn, such as one item. After turnWork of them it
+// gives up the turn to those who wait for one, and takes another; if none waits, other goroutines go first. So a job of
+// many items holds up the others for as long as some of its items take, and not all. The caller must hold no lock.
+func (w *Worker) Worked(done <-chan struct{}) {
+	if !w.has {
+		return
+	}
+	if w.done++; w.done < turnWork {
+		return
+	}
+	w.done = 0
+	t := w.turns
+	t.mu.Lock()
+	waits := len(t.line.heap) > 0
+	t.mu.Unlock()
+	if waits {
+		w.Give()
+		w.Take(done)
+		return
+	}
+	runtime.Gosched()
 }
 
 // Rest gives up the turn while f waits for others, such as the registry.

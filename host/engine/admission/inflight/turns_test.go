@@ -237,3 +237,35 @@ func TestCommitsInAHurry(t *testing.T) {
 		wg.Wait()
 	})
 }
+
+// TestWorked has one worker do much in a turn for which another waits: that one goes after turnWork pieces, and the first one
+// goes on after it. Without others a turn goes on.
+func TestWorked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		turns := NewTurns(1)
+		first, second := turns.Worker("a"), turns.Worker("b")
+		first.Take(nil)
+		for range 3 * turnWork {
+			first.Worked(nil)
+		}
+		done, went := 0, make(chan int, 1)
+		go func() {
+			second.Take(nil)
+			went <- done
+			second.Give()
+		}()
+		synctest.Wait()
+		for range 3 * turnWork {
+			first.Worked(nil)
+			done++ // only the one that has the turn
+		}
+		first.Give()
+		if got := <-went; got != turnWork-1 {
+			t.Errorf("the other went after %d pieces of work and one, want %d", got, turnWork)
+		}
+		first.Worked(nil) // without a turn it does nothing
+		if turns.free != 1 || first.has {
+			t.Errorf("%d turns are free, want 1", turns.free)
+		}
+	})
+}
