@@ -186,8 +186,8 @@ func (j *job) run(work context.Context) {
 	j.work = work
 	j.guests, j.kill = context.WithCancelCause(work)
 	defer j.end()
-	defer j.term.arrivals.End(j)
-	defer j.term.steps.End(j)
+	defer j.term.arrivals.Leave(j)
+	defer j.term.steps.Leave(j)
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	defer j.turn.Give()

@@ -1,7 +1,8 @@
 // Package arrivals spreads what many want to begin at once, such as a host's jobs when it
 // starts, or when the leader of many of them dies: only some of them go at a time, and of those that wait the one that is due first
-// is the next. Those that went before, and come again, go after those that did not: jobs that the registry refuses, or whose hosts
-// do not come to rest, keep no other one out.
+// is the next. Those that come again and again while others wait go after them: jobs that the registry refuses, or whose hosts
+// do not come to rest, keep no other one out. A few times are none of that: a job has to go several times until it is ready, and it
+// is better that some are ready soon than that all are late.
 package arrivals
 
 import (
@@ -21,21 +22,23 @@ type Arrivals[J comparable] struct {
 	going   map[J]bool
 	waiting map[J]wait
 	line    []J // those that wait, the next one last
-	// went is when each went last, as the count of those that went until then.
-	went  map[J]uint64
-	count uint64
+	// went is how many times each went since none waited.
+	went map[J]int
 }
 
-// wait is what decides when one goes that waits: when it went last, 0 for never, and by when it is due; zero is first.
+// patience is how many times one goes, while others wait, before it goes after them.
+const patience = 8
+
+// wait is what decides when one goes that waits: how many times its patience is over, and by when it is due; zero is first.
 type wait struct {
-	went uint64
+	over int
 	due  time.Time
 }
 
 // New returns arrivals of which none goes, and most do at once. Names decide between those that are due at
 // once; nudge is called for one that waited and may go. It must not call back.
 func New[J comparable](most int, name func(J) string, nudge func(J)) *Arrivals[J] {
-	return &Arrivals[J]{most: most, name: name, nudge: nudge, going: make(map[J]bool), waiting: make(map[J]wait), went: make(map[J]uint64)}
+	return &Arrivals[J]{most: most, name: name, nudge: nudge, going: make(map[J]bool), waiting: make(map[J]wait), went: make(map[J]int)}
 }
 
 // Enter reports whether j may go now. If not it is nudged when it may. It has to leave in
@@ -48,7 +51,7 @@ func (a *Arrivals[J]) Enter(j J, due time.Time) bool {
 	}
 	if !a.going[j] {
 		a.forget(j)
-		a.waiting[j] = wait{a.went[j], due}
+		a.waiting[j] = wait{a.went[j] / patience, due}
 		a.line = slices.Insert(a.line, a.place(j), j)
 	}
 	return a.going[j]
@@ -56,26 +59,14 @@ func (a *Arrivals[J]) Enter(j J, due time.Time) bool {
 
 // admit lets one go.
 func (a *Arrivals[J]) admit(j J) {
-	a.count++
-	a.going[j], a.went[j] = true, a.count
+	a.going[j] = true
+	a.went[j]++
 }
 
 // Leave gives j's place to the next.
 func (a *Arrivals[J]) Leave(j J) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.leave(j)
-}
-
-// End is Leave for one that never comes again.
-func (a *Arrivals[J]) End(j J) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.leave(j)
-	delete(a.went, j)
-}
-
-func (a *Arrivals[J]) leave(j J) {
 	delete(a.going, j)
 	a.forget(j)
 	for len(a.going) < a.most && len(a.line) > 0 {
@@ -83,6 +74,9 @@ func (a *Arrivals[J]) leave(j J) {
 		a.forget(next)
 		a.admit(next)
 		a.nudge(next)
+	}
+	if len(a.line) == 0 {
+		clear(a.went)
 	}
 }
 
@@ -99,7 +93,7 @@ func (a *Arrivals[J]) forget(j J) {
 func (a *Arrivals[J]) place(j J) int {
 	at, _ := slices.BinarySearchFunc(a.line, j, func(other, j J) int {
 		o, w := a.waiting[other], a.waiting[j]
-		return -cmp.Or(cmp.Compare(o.went, w.went), o.due.Compare(w.due), cmp.Compare(a.name(other), a.name(j)))
+		return -cmp.Or(cmp.Compare(o.over, w.over), o.due.Compare(w.due), cmp.Compare(a.name(other), a.name(j)))
 	})
 	return at
 }
