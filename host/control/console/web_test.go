@@ -1,6 +1,7 @@
 package console
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 	"net/http/cookiejar"
 	"net/http/httptest"
 	"net/url"
+	"os"
 	"regexp"
 	"slices"
 	"strconv"
@@ -258,6 +260,12 @@ func TestPages(t *testing.T) {
 			}
 			for _, link := range a.links() {
 				link, _, _ = strings.Cut(link, "#")
+				if page, is := strings.CutPrefix(link, "/docs/"); is { // package pages serves them
+					if _, err := os.Stat("../../../docs/" + cmp.Or(page, "README") + ".md"); err != nil && !seen[link] {
+						t.Errorf("%s leads to %s: %v", path, link, err)
+					}
+					seen[link] = true
+				}
 				skip := link == "" || strings.HasPrefix(link, "/static/") || strings.HasPrefix(link, "/preferences") || path == "/calendar"
 				if !strings.HasPrefix(link, "/") && link != "" {
 					t.Errorf("%s links to %s, which is elsewhere", path, link)

@@ -84,7 +84,7 @@ var rows = [count]Row{
 		},
 		Buttons: []Button{
 			{Action: "kill", Label: Text{"Kill runs", "终止运行"},
-				Text: Text{"What runs of {0} is ended; it counts as cancelled.", "终止 {0} 正在运行的部分，记为已取消。"}, Danger: true},
+				Text: Text{"What runs of {0} is ended, listeners as well; it counts as cancelled.", "终止 {0} 正在运行的部分（包括监听器），记为已取消。"}, Danger: true},
 			{Action: "item.kill", Label: Text{"Kill run", "终止运行"},
 				Text: Text{"What runs of item {0} is ended; it counts as cancelled.", "终止分片 {0} 的运行，记为已取消。"}, Danger: true},
 		},
