@@ -147,9 +147,11 @@ func (l *line) nextExcluded(after time.Time) time.Time {
 }
 
 // kept is the first instant after a time that its own day allows, or with allowed false does
-// not.
+// not. It is looked for as far ahead as days are: a cron of Mondays beside a calendar without them has none, and each of its
+// instants until the year 9999 would be looked at.
 func (l *line) kept(after time.Time, allowed bool) time.Time {
-	for n := l.schedule.Next(after); !n.IsZero(); {
+	end := after.AddDate(0, 0, furthest)
+	for n := l.schedule.Next(after); !n.IsZero() && !n.After(end); {
 		day := calendar.DayOf(n.In(l.zone))
 		open, ok := l.filter.Next(day, allowed)
 		if !ok {
