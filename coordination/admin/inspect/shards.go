@@ -113,12 +113,17 @@ type shardReading struct {
 
 func (s *shardReading) run(ctx context.Context, x *step.Exchange) error {
 	l := s.layout
-	n, err := x.Read(ctx, registry.Data(l.Config()), registry.Children(l.Instances()), registry.Children(l.Servers()), registry.Data(l.Leader()), registry.Children(l.ShardingFlags()),
+	n, hidden, err := x.ReadSome(ctx, registry.Data(l.Config()), registry.Children(l.Instances()), registry.Children(l.Servers()), registry.Data(l.Leader()), registry.Children(l.ShardingFlags()),
 		registry.Data(l.Members()), registry.Data(l.Assignment()), registry.Children(l.Details()), registry.Children(l.Runs()), registry.Children(l.Sharding()), registry.Data(l.Wanted()))
 	if err != nil {
 		return err
 	}
-	if !n.Data(l.Config()).Exists {
+	for q, why := range hidden {
+		if q.Path != l.Config() { // the items can be shown without the configuration; the job's hosts say that it is hidden
+			return &registry.UnreadableError{Denied: map[registry.Query]error{q: why}}
+		}
+	}
+	if len(hidden) == 0 && !n.Data(l.Config()).Exists {
 		return tree.ErrRemoved
 	}
 	config, _, err := jobconfig.Parse(n.Data(l.Config()).Data)

@@ -34,13 +34,13 @@ const (
 // list returns the names in a directory that the catalog knows a kind for. Of a kind with more than most it
 // takes those of first, and then the first by name; l says how many there are, and has the folders. The value of a name is true if
 // it stands for one that cannot be shown.
-func list(root *os.Root, most int, first map[string]bool) (names map[string]bool, l look, err error) {
+func list(root *os.Root, most int, first map[string]bool, enters func(folder string) bool) (names map[string]bool, l look, err error) {
 	all, counts := make(map[kind][]string), make(map[kind]int)
 	cut := func(names []string) []string {
 		slices.SortFunc(names, func(a, b string) int { return cmp.Or(compareBool(!first[a], !first[b]), strings.Compare(a, b)) })
 		return names[:min(most, len(names))]
 	}
-	l.folders, l.excess, err = folders(root, func(folder, name string) {
+	l.folders, l.excess, err = folders(root, enters, func(folder, name string) {
 		k := kindOf(name)
 		if k == ignored {
 			return

@@ -24,7 +24,7 @@ func TestTooManyFiles(t *testing.T) {
 		put(t, dir, fmt.Sprintf("d%d.yaml", i), "job a")
 	}
 	put(t, dir, "z.wasm", "one.")
-	l := lookFor(dir, 3, map[string]bool{"d7.yaml": true})
+	l := lookFor(dir, 3, map[string]bool{"d7.yaml": true}, nil)
 	if len(l.entries) != 4 {
 		t.Errorf("%d files, expected 4", len(l.entries))
 	}
@@ -38,7 +38,7 @@ func TestTooManyFiles(t *testing.T) {
 	if len(p.refused) == 0 || p.refused[0].File != "DIR" || p.refused[0].Reasons[0] != "has 9 definitions, expected at most 3: 6 are not read" {
 		t.Errorf("refused: %+v", p.refused)
 	}
-	if l := lookFor(dir, 9, nil); len(l.entries) != 10 || len(l.excess) > 0 {
+	if l := lookFor(dir, 9, nil, nil); len(l.entries) != 10 || len(l.excess) > 0 {
 		t.Errorf("as many as are allowed: %d files, %q", len(l.entries), l.excess)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"path"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"go.uber.org/zap"
@@ -106,7 +107,18 @@ func check(ctx context.Context, load loader, parse parser, placement Placement, 
 
 // check judges the named files of the directory; without names, all.
 func (c *Catalog) check(ctx context.Context, names map[string]bool) []Finding {
-	l := lookAt(c.dir)
+	var enters func(string) bool
+	if names != nil { // no other folders than those of the files: they may be anywhere
+		enters = func(folder string) bool {
+			for name := range names {
+				if strings.HasPrefix(name, folder+"/") {
+					return true
+				}
+			}
+			return false
+		}
+	}
+	l := lookFor(c.dir, mostFiles, names, enters)
 	if l.problem != "" {
 		return []Finding{{File: c.dir, Problem: l.problem}}
 	}

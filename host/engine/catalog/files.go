@@ -116,16 +116,17 @@ type look struct {
 // Symbolic links are followed inside the directory, and count as what they lead
 // to. None is followed out of it: who may write there must not have the host
 // read what only the host may.
-func lookAt(dir string) look { return lookFor(dir, mostFiles, nil) }
+func lookAt(dir string) look { return lookFor(dir, mostFiles, nil, nil) }
 
-// lookFor is lookAt, of at most so many files of a kind: those of first are among them.
-func lookFor(dir string, most int, first map[string]bool) look {
+// lookFor is lookAt, of at most so many files of a kind: those of first are among them. enters says which folders are read; nil is
+// all.
+func lookFor(dir string, most int, first map[string]bool, enters func(folder string) bool) look {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
 		return look{problem: "cannot be read: " + plain(err).Error()}
 	}
 	defer root.Close() // read only: nothing is lost if that fails
-	names, l, err := list(root, most, first)
+	names, l, err := list(root, most, first, enters)
 	if err != nil {
 		return look{problem: "cannot be read: " + plain(err).Error()}
 	}

@@ -22,9 +22,9 @@ const (
 )
 
 // folders are the folders of a plugins directory, "." first, by slashes; walk calls each with the names in it.
-// Symbolic links to folders are not followed, and folders whose names begin with a dot are passed over, as files are.
+// enters says which folders are read; nil is all. Symbolic links to folders are not followed, and folders whose names begin with a dot are passed over, as files are.
 // A folder below the directory that cannot be read is a problem; the rest goes on.
-func folders(root *os.Root, each func(folder, name string)) (list, problems []string, err error) {
+func folders(root *os.Root, enters func(folder string) bool, each func(folder, name string)) (list, problems []string, err error) {
 	list = []string{"."}
 	more := 0
 	for i := 0; i < len(list); i++ {
@@ -34,6 +34,7 @@ func folders(root *os.Root, each func(folder, name string)) (list, problems []st
 			switch {
 			case !e.IsDir() || kindOf(name) != ignored:
 				each(folder, name)
+			case enters != nil && !enters(path.Join(folder, name)):
 			case strings.HasPrefix(name, ".") || strings.HasPrefix(name, "#") || name == "lost+found":
 			case shownName(name) != name:
 				problems = append(problems, fmt.Sprintf("has a folder %s %s", shownName(path.Join(folder, name)), unshownFolder))

@@ -141,6 +141,13 @@ func TestCheckFolders(t *testing.T) {
 			t.Errorf("%s: %s, expected %s", path, got, want)
 		}
 	}
+	// What else lies about is of no interest to a file.
+	if err := os.MkdirAll(filepath.Join(dir, strings.Repeat("d/", mostDepth+2)), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if one, all := try("b.yaml"), try("."); one != "[]" || !strings.Contains(all, "are not read") {
+		t.Errorf("beside a deep folder a file has %s, the directory %s", one, all)
+	}
 	put(t, dir, "pay/defaults.yaml", "failover: perhaps\n")
 	if got := try("pay/a.yaml"); !strings.Contains(got, "are refused") {
 		t.Error("a definition whose defaults are broken:", got)

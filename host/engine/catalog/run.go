@@ -229,7 +229,7 @@ func (r *run) look(ctx context.Context, all bool) {
 		}
 	}
 	r.watch()
-	found := lookFor(r.dir, mostFiles, r.state.known())
+	found := lookFor(r.dir, mostFiles, r.state.known(), nil)
 	r.watchFolders(found.folders)
 	next, read, rest := r.state.look(found, now, r.debounce, all || len(r.left) > 0)
 	if len(r.left) > 0 {
