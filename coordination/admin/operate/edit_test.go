@@ -120,6 +120,12 @@ func TestEditEverySetting(t *testing.T) {
 			if s.Name == "overlap" {
 				before.Misfire = value != "skip" // which says the same
 			}
+			switch { // neither goes without the other
+			case s.Name == "concurrency.key" && value != "":
+				edits["concurrency.max"] = "2"
+			case s.Name == "concurrency.max" && value != "0":
+				edits["concurrency.key"] = "db"
+			}
 			if s.Name == "retry.maxBackoff" {
 				edits["retry.backoff"] = "1s"
 			}

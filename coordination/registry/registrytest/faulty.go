@@ -45,6 +45,7 @@ type FaultyCenter struct {
 	changed chan struct{} // closed when doubt or the session's trust changes; nil: nobody asked
 
 	merges sync.WaitGroup
+	closed bool // nothing is merged any more
 }
 
 var _ registry.Center = (*FaultyCenter)(nil)
@@ -173,7 +174,7 @@ func (f *FaultyCenter) Trust() (registry.Trust, <-chan struct{}) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	level, inner := f.rc.Trust()
-	if level == registry.TrustLost {
+	if level == registry.TrustLost || f.closed {
 		return registry.TrustLost, nil
 	}
 	if f.changed == nil {
@@ -208,6 +209,9 @@ func (f *FaultyCenter) Lost() <-chan struct{} { return f.rc.Lost() }
 // Close implements registry.Center.
 func (f *FaultyCenter) Close() error {
 	err := f.rc.Close()
+	f.mu.Lock()
+	f.closed = true
+	f.mu.Unlock()
 	f.merges.Wait()
 	f.mu.Lock()
 	f.expired = false // from now on the methods say ErrClosed

@@ -310,6 +310,11 @@ func TestDefinitionHasEachSetting(t *testing.T) {
 			c.Props["http.uri"] = "https://example.org/"
 		case "at", "schedules", "after": // in place of a cron
 			c.Cron = ""
+		case "concurrency.key":
+			value = "db"
+			c.Props[s.Prop], c.Props["wasm.concurrency.max"] = value, "2"
+		case "concurrency.max":
+			c.Props["wasm.concurrency.key"] = "db"
 		case "calendars.onExcluded":
 			c.Props["wasm.calendars.include"] = `["workdays"]`
 		}
