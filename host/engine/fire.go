@@ -503,15 +503,9 @@ func (rn *runner) findDue(now moment, share coordination.Share, gained []int) {
 			rn.notOwed(rn.items[n], before)
 		}
 	}
-	stays := handedBack(rn.items, share, gained)
-	if at := rn.calendar.Parked; !at.IsZero() {
-		rn.calendar.Parked = time.Time{}
-		rn.fire(now, at, nil, true)
-		rn.makeUp(now, gained)
-	} else if len(gained)+len(stays) > 0 {
-		rn.makeUp(now, slices.Concat(gained, stays))
-	}
-	for _, n := range slices.Concat(gained, stays) {
+	news := slices.Concat(gained, handedBack(rn.items, share, gained))
+	rn.unpark(now, news)
+	for _, n := range news {
 		it := rn.items[n]
 		if round, args := it.state.Record.HandedBackTrigger(); round != 0 {
 			rn.owesRound(now, it, round, args)
@@ -524,6 +518,23 @@ func (rn *runner) findDue(now moment, share coordination.Share, gained []int) {
 		if it := rn.items[n]; it != nil && it.owned {
 			rn.owesRound(now, it, share.Round, share.Args)
 		}
+	}
+}
+
+// unpark finds what was due for items, and begins the instant that is parked.
+func (rn *runner) unpark(now moment, news []int) {
+	at := rn.calendar.Parked
+	rn.calendar.Parked = time.Time{}
+	switch {
+	case at.IsZero():
+		rn.makeUp(now, news)
+	case rn.queues(): // the fire accounts for what came before it
+		rn.fire(now, at, nil, true)
+		rn.makeUp(now, news)
+	case !rn.makeUpBefore(now, at, news):
+		rn.calendar.Next = at // it comes due again, when what was before it is found
+	default:
+		rn.fire(now, at, nil, true)
 	}
 }
 

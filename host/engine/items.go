@@ -311,6 +311,16 @@ func (set *itemSet) makeUp(now moment, gained []int) {
 	}
 }
 
+// makeUpBefore finds what was due for items before an instant that has come due and is about to begin. It reports false if
+// that is not known yet.
+func (set *itemSet) makeUpBefore(now moment, at time.Time, items []int) (known bool) {
+	next := set.calendar.Next
+	set.calendar.Next = at
+	set.makeUp(now, items)
+	set.calendar.Next = next
+	return !now.Before(set.refusal.retryAt)
+}
+
 // wasDisabled is why an instant has no catch-up.
 const wasDisabled = "it was due while the item, or the job on all servers, was disabled"
 

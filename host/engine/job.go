@@ -406,6 +406,7 @@ func (j *job) advance(now moment) (over bool) {
 	j.reportSettings()
 	business := j.member.Reconcile(now.wall) != coordination.ActionNone || j.recovers(now)
 	if business && j.knowsShare() && j.member.View.Enabled == j.wasEnabled { // what is due begins before that
+		j.makeUpPassed(now)
 		j.tick(now)
 	}
 	j.coordinate(now)

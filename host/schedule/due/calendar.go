@@ -371,7 +371,7 @@ func (c *Calendar) CatchUp(now, begun, back time.Time, latest bool) (at time.Tim
 	if m.first.IsZero() {
 		return at, nil
 	}
-	through := later(now, m.newest)
+	through := later(sooner(now, c.past(now)), m.newest) // the next instant may have come due, and runs
 	if m.newest.IsZero() && m.first.Before(c.NotBefore) {
 		return at, &Skip{m.first, through, Disabled, dueWhileAway}
 	}

@@ -124,6 +124,17 @@ func TestCatchUp(t *testing.T) {
 	}
 }
 
+// TestCatchUpBeforeAnInstantThatIsDue: the next instant has come due and was not taken yet. It is not missed.
+func TestCatchUpBeforeAnInstantThatIsDue(t *testing.T) {
+	t.Parallel()
+	c := due.Calendar{Schedule: everyMinute, Window: 5 * time.Minute, Next: minute(6)}
+	at, skip := c.CatchUp(minute(6).Add(time.Second), minute(3), time.Time{}, false)
+	if !at.IsZero() {
+		t.Errorf("%v runs", at)
+	}
+	checkSkip(t, skip, due.Skip{First: minute(4), Through: minute(6).Add(-time.Millisecond), Cause: due.Missed})
+}
+
 // TestCatchUpWindow: what is older than the window does not run, as long as a schedule
 // has gaps that are longer.
 func TestCatchUpWindow(t *testing.T) {
