@@ -546,7 +546,7 @@ func (s *sharding) handOvers(d tree.Division, owners strategy.Assignment) []regi
 // baseline writes from when on instants of an item are due: it is new, or comes
 // back after the total count was lowered, or comes from a Java host, which keeps
 // no record. What was due before that is not owed. An open run is, and stays as it
-// is.
+// is. Of a new job, instants are due from when the first of our hosts joined it.
 func (s *sharding) baseline(i int, owner string, since int64) []registry.Op {
 	l := s.view.Layout
 	n := s.instance[i]
@@ -558,6 +558,10 @@ func (s *sharding) baseline(i int, owner string, since int64) []registry.Op {
 		base.Instant = s.view.FlagSeen.UnixMilli() // from then on Java hosts wait
 	}
 	if !s.hasRecord[i] {
+		// The host that joins first, or makes the job, leaves the division's node empty.
+		if joined := s.division; joined.Exists && len(joined.Data) == 0 && !n.Exists {
+			base.Instant = min(base.Instant, joined.Mtime.UnixMilli())
+		}
 		return []registry.Op{registry.Create(l.Record(i), base.Data())}
 	}
 

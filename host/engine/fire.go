@@ -98,7 +98,7 @@ func (rn *runner) fire(now moment, at time.Time, skip *due.Skip, behind bool) {
 		rn.skipFire(id, cause, reason)
 		return
 	}
-	if rn.member.View.Halted() {
+	if rn.member.View.Halted() || rn.unsharded() {
 		rn.park(at)
 		return
 	}
@@ -183,7 +183,7 @@ func (rn *runner) followUp(now moment) {
 		}
 	}
 	// A trigger waits until it is certain whose items are whose, also while the job waits for its turn to be sharded.
-	if v := rn.member.View; !v.Necessary && !v.Processing && rn.knowsShare() && (v.JavaLed() || !v.NeverSharded()) {
+	if v := rn.member.View; !v.Necessary && !v.Processing && rn.knowsShare() && !rn.unsharded() {
 		rn.beginRound(now)
 	}
 }

@@ -126,8 +126,9 @@ func TestParkedInstantWhenTheShareChanges(t *testing.T) {
 	j, _ := javaJob(t, nil)
 	l, self := tree.NewLayout("ns", "j"), tree.JobInstance{ID: "10.0.0.1@-@1"}
 	j.member = coordination.Member{Layout: l, Self: self, Registry: &twoDivisions{self: self.ID}}
-	j.member.View = coordination.View{Layout: l, Self: self, Enabled: true}
 	j.member.View.Config.MaxTimeDiffSeconds, j.member.View.Config.ShardingTotalCount = -1, 1
+	division := registry.Data(l.Assignment())
+	j.member.Observe(registry.Snapshot{division: {Query: division, Exists: true, Data: []byte(`{"total":1}`)}})
 	j.module.exec = struct{ abi.Executor }{}
 	j.items = make(map[int]*item)
 	j.work = context.Background()

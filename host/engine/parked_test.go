@@ -25,6 +25,9 @@ func accounted(c *cluster, name string, from, to time.Time, step time.Duration, 
 		return tree.RunID(name, tree.Fire{Instant: at.UnixMilli()}, item)
 	}
 	for _, e := range c.list(event.ItemCompleted, event.ItemSkipped, event.FireSkipped) {
+		if e.Job != name {
+			continue
+		}
 		about := e.Items
 		if e.Item != nil {
 			about = []int{*e.Item}

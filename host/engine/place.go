@@ -236,6 +236,9 @@ func (p *place) failed(now moment, what string, err error) {
 // knowsShare reports whether what this host knows of its share is what was divided.
 func (p *place) knowsShare() bool { return !p.stale.reread && p.member.Share.Current(p.member.View) }
 
+// unsharded reports that the job is new and waits for its turn to be sharded: its items are nobody's yet.
+func (p *place) unsharded() bool { return p.member.View.NeverSharded() && !p.member.View.JavaLed() }
+
 // foundStale has the share read again in a later pass of the loop, after a begin that
 // found the registry to be otherwise: at once, but for several of them in a row.
 func (p *place) foundStale(now moment) {
