@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
-	"github.com/wasmjob/wasmjob/host/config/definition"
 	"github.com/wasmjob/wasmjob/host/config/ceiling"
+	"github.com/wasmjob/wasmjob/host/config/definition"
 	"github.com/wasmjob/wasmjob/host/config/grants"
 )
 
