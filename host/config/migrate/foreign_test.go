@@ -322,3 +322,32 @@ func TestImportIsBounded(t *testing.T) {
 		}
 	}
 }
+
+// TestFilesShowWhatTheyHave: characters that turn the direction of text, or order a terminal about, are escaped in the files
+// that an import makes, and the values stay what they were.
+func TestFilesShowWhatTheyHave(t *testing.T) {
+	t.Parallel()
+	const evil = "a\u202e*/\x1b[2J\u200b\U000e0001\nb"
+	j := newForeign("job", "line 1").Job
+	j.Kind, j.Command, j.Class, j.Configuration.JobName = KindScript, evil, evil, "job"
+	j.Configuration.Description, j.Configuration.JobParameter, j.Configuration.Props = "d\u202e\U000e0001", "p\u2066", map[string]string{"k\u202e": "v\u202e"}
+	j.note("its command was %s", evil)
+	text, _, err := j.Definition()
+	if err != nil {
+		t.Fatal(err)
+	}
+	simple := j
+	simple.Class = ""
+	for name, text := range map[string]string{"definition": string(text), "class": string(j.Skeleton()), "command": string(simple.Skeleton())} {
+		if !unharmed(text) || !strings.Contains(text, `\u202e`) {
+			t.Errorf("%s:\n%q", name, text)
+		}
+	}
+	back, err := definition.Parse("job.yaml", text)
+	if err != nil {
+		t.Fatalf("%v\n%s", err, text)
+	}
+	if c := back[0].Configuration; c.Description != j.Configuration.Description || c.JobParameter != j.Configuration.JobParameter || c.Props["k\u202e"] != "v\u202e" {
+		t.Errorf("the definition came back as %q %q %q", c.Description, c.JobParameter, c.Props)
+	}
+}
