@@ -619,12 +619,29 @@ func (j *job) rejoin(now moment) {
 	j.identity.Store(&id)
 	j.calendar.Next, j.calendar.Parked, j.calendar.NotBefore = time.Time{}, time.Time{}, now.wall
 	j.pause = pause{}
-	j.cron.madeFor, j.configured, j.reported, j.edits = "", configured{}, event.Settings{}, changes.Seen{}
+	j.cron.madeFor, j.configured, j.reported, j.edits = nil, configured{}, event.Settings{}, changes.Seen{}
 	j.election.reset()
 	j.takers.reset()
 	j.denials = denials{} // the items may be others now
 	j.endChain()
 	j.chain = chain{}
+}
+
+// shareDays has the configuration in the registry share the days of its calendars with the definition, if they are the same: jobs with
+// the same calendars then have one copy of them.
+func (j *job) shareDays() {
+	own := j.wanted.Definition.Props[jobconfig.PropCalendarDays]
+	if c := j.member.View.Config; own != "" && c.Props[jobconfig.PropCalendarDays] == own {
+		j.member.View.Config = timetable.WithDays(c, own)
+	}
+}
+
+// terms are those of the job's configuration. They are made once for each that configure has seen.
+func (j *job) terms(c jobconfig.Configuration) string {
+	if j.cron.madeFor != nil && j.configured.config == j.member.View.ConfigChange() {
+		return j.cron.madeFor.terms
+	}
+	return c.Terms()
 }
 
 // configure makes schedule and executor fit the configuration in force.
@@ -637,15 +654,16 @@ func (j *job) configure(now moment) {
 		j.changed = true
 		j.definitionChanged(now)
 	}
+	j.shareDays()
 	c := j.member.View.Config
-	terms := c.Terms()
-	key := c.Cron + "\x00" + c.TimeZone + "\x00" + terms
+	key := cronSource{c.Cron, c.TimeZone, c.Terms()}
+	terms := key.terms
 	j.edits.Note(c, from.config)
 	j.configured = from
 	j.javaSchedule(c)
-	if key != j.cron.madeFor {
-		changed := j.cron.madeFor != ""
-		j.cron.madeFor = key
+	if before := j.cron.madeFor; before == nil || key != *before {
+		changed := before != nil
+		j.cron.madeFor = &key
 		table, problems := timetable.New(c, j.host.cfg.Namespace)
 		var s cron.Schedule
 		if table != nil {

@@ -74,10 +74,13 @@ type cronText struct {
 	text    string
 	terms   string // what else it was made from; see timetable.Terms
 	zone    *time.Location
-	madeFor string // cron, zone and terms as the configuration has them
+	madeFor *cronSource // nil: nothing
 	err     error
 	javaErr error // what Java hosts in the job do otherwise; nil for nothing
 }
+
+// cronSource is the cron, the zone and the terms of a configuration. The terms may take 128 KiB, so they are not copied.
+type cronSource struct{ cron, zone, terms string }
 
 // joining is what came of the last attempt to join, or to apply a definition.
 type joining struct {

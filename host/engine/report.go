@@ -173,7 +173,7 @@ func (j *job) status() *JobStatus {
 		c = j.wanted.Definition
 	}
 	s := &JobStatus{
-		Name: j.name, Cron: c.Cron, TimeZone: j.cron.zone.String(), Terms: c.Terms(), Next: j.calendar.Next, ShardingTotalCount: c.ShardingTotalCount,
+		Name: j.name, Cron: c.Cron, TimeZone: j.cron.zone.String(), Terms: j.terms(c), Next: j.calendar.Next, ShardingTotalCount: c.ShardingTotalCount,
 		Description: c.Description, File: j.wanted.File, Inherited: j.wanted.Inherited, Module: j.wanted.ModuleFile, Type: string(j.guest.Type),
 		Digest: j.wanted.Module.Digest(), Needs: j.guest.Needs, Leader: j.member.View.Leader, Instances: slices.Sorted(slices.Values(j.member.View.Instances)), Servers: j.member.View.Servers, LastFire: j.newestFire(),
 	}

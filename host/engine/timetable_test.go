@@ -7,6 +7,7 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+	"unsafe"
 
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
@@ -273,6 +274,39 @@ func TestBoundsOfAJob(t *testing.T) {
 		}
 		if skips := c.list(event.FireSkipped, event.ItemSkipped); len(skips) != 0 {
 			t.Errorf("skipped %s", lines(skips))
+		}
+	})
+}
+
+// daysModule keeps the days of calendars that its job was configured with.
+type daysModule struct {
+	engine.Module
+	days *string
+}
+
+func (m daysModule) Executor(c jobconfig.Configuration) (abi.Executor, error) {
+	*m.days = c.Props[jobconfig.PropCalendarDays]
+	return m.Module.Executor(c)
+}
+
+// TestDaysAreShared: a host has one copy of the days of a calendar for a job's definition and its configuration in
+// the registry, and one of its terms for all questions for its status.
+func TestDaysAreShared(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		d := with(definition("j", "0 0 0/6 * * ?", 2), "calendars.exclude", `["h"]`, "calendarDays", `{"h":"{\"days\":[\"2000-01-02\"]}"}`)
+		j, got := job(d, sleeper(time.Second)), ""
+		j.Module = daysModule{j.Module, &got}
+		n := c.start(1, j)
+		time.Sleep(time.Minute)
+		if own := d.Props[jobconfig.PropCalendarDays]; got != own || unsafe.StringData(got) != unsafe.StringData(own) {
+			t.Errorf("the job was configured with %q, a copy of the definition's days", got)
+		}
+		first := n.host.Status().Jobs[0].Terms
+		time.Sleep(7 * time.Hour) // it fires
+		second := n.host.Status().Jobs[0].Terms
+		if first == "" || unsafe.StringData(first) != unsafe.StringData(second) {
+			t.Error("each status has terms of its own")
 		}
 	})
 }

@@ -21,8 +21,8 @@ import (
 // cronJob is a CronJob of Kubernetes (batch/v1, v1beta1), as far as there is something like it
 // here.
 type cronJob struct {
-	Kind     string    `yaml:"kind"`
-	Items    []cronJob `yaml:"items"`
+	Kind     string      `yaml:"kind"`
+	Items    []yaml.Node `yaml:"items"` // each is read when it is its turn
 	Metadata struct {
 		Name, Namespace string
 		Annotations     map[string]string
@@ -74,21 +74,41 @@ const (
 	longestDeadline = int64(jobconfig.MaxTimeout / time.Second)
 )
 
+// deepestList is how many lists may be in each other: what kubectl prints is one.
+const deepestList = 10
+
 // CronJobs reads manifests of Kubernetes: documents of YAML, or the list that kubectl get
 // prints. Objects of other kinds are noted. The error is that of a text that is no manifest.
 func CronJobs(text []byte) (*Imported, error) {
+	if err := fits(text); err != nil {
+		return nil, err
+	}
+	if n := entries(text); n > mostEntries {
+		return nil, fmt.Errorf("found %d lines, commas and list items, expected at most %d: import one namespace at a time", n, mostEntries)
+	}
 	i := &Imported{}
 	others := make(map[string]int)
-	var take func(place string, c *cronJob)
-	take = func(place string, c *cronJob) {
+	var take func(place string, c *cronJob, depth int) error
+	take = func(place string, c *cronJob, depth int) error {
+		if depth > deepestList { // a list may have itself, by an alias
+			return fmt.Errorf("%s: found lists in lists, expected at most %d in each other", place, deepestList)
+		}
 		for n := range c.Items {
-			take(fmt.Sprintf("%s, item %d", place, n+1), &c.Items[n])
+			at := fmt.Sprintf("%s, item %d", place, n+1)
+			var item cronJob
+			if err := c.Items[n].Decode(&item); err != nil {
+				return fmt.Errorf("%s: %w", at, err)
+			}
+			if err := take(at, &item, depth+1); err != nil {
+				return err
+			}
 		}
 		if c.Kind == "CronJob" {
 			i.cronJob(place, c)
 		} else if c.Items == nil {
-			others[cmp.Or(c.Kind, "without a kind")]++
+			others[cmp.Or(words60(c.Kind), "without a kind")]++
 		}
+		return nil
 	}
 	d := yaml.NewDecoder(bytes.NewReader(text))
 	for n := 1; ; n++ {
@@ -97,10 +117,13 @@ func CronJobs(text []byte) (*Imported, error) {
 		if errors.Is(err, io.EOF) {
 			break
 		}
+		place := fmt.Sprintf("document %d", n)
 		if err != nil {
-			return nil, fmt.Errorf("document %d: %w", n, err)
+			return nil, fmt.Errorf("%s: %w", place, err)
 		}
-		take(fmt.Sprintf("document %d", n), &c)
+		if err := take(place, &c, 0); err != nil {
+			return nil, err
+		}
 	}
 	var kinds []string
 	for kind, n := range others {
@@ -110,6 +133,21 @@ func CronJobs(text []byte) (*Imported, error) {
 		i.note("passed over: %s; only a CronJob becomes a job", strings.Join(kinds, ", "))
 	}
 	return i.end(), nil
+}
+
+// entries is how many nodes a text of YAML may have, about: a node needs a line, a comma, or the mark of an entry or of a collection.
+func entries(text []byte) (n int) {
+	for k, c := range text {
+		switch c {
+		case '\n', ',', '[', '{':
+			n++
+		case '-', '?': // "- - -" is three lists in one line
+			if k+1 < len(text) && (text[k+1] == ' ' || text[k+1] == '\t') {
+				n++
+			}
+		}
+	}
+	return n
 }
 
 func (i *Imported) cronJob(place string, c *cronJob) {

@@ -15,6 +15,9 @@ var assignment = regexp.MustCompile(`^\s*["']?([A-Za-z_][A-Za-z0-9_]*)["']?\s*=\
 // Crontab reads a crontab(5). system says that its lines have a user before the command, as
 // those of /etc/crontab and /etc/cron.d. The error is that of a text that is no crontab.
 func Crontab(text []byte, system bool) (*Imported, error) {
+	if err := fits(text); err != nil {
+		return nil, err
+	}
 	i := &Imported{}
 	zone := ""
 	var settings []string // variables that commands see, as they are written

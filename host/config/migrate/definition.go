@@ -241,7 +241,7 @@ func valueNode(value any) *yaml.Node {
 func textNode(s string) *yaml.Node {
 	n := &yaml.Node{}
 	n.SetString(s)
-	if strings.ContainsAny(s, "\n") {
+	if strings.ContainsAny(s, "\n") || !unharmed(s) {
 		n.Style = yaml.DoubleQuotedStyle
 	}
 	return n
@@ -278,15 +278,40 @@ func (j Job) render(fields []field, notes []string) ([]byte, error) {
 	if err := e.Close(); err != nil {
 		return nil, fmt.Errorf("job %q: %w", j.Name, err)
 	}
-	return b.Bytes(), nil
+	return escaped(b.Bytes()), nil
 }
 
-// comment is a text that stays on its line.
+// comment is a text that stays on its line, and that shows what it has: an editor is ordered about by the same
+// characters as a terminal.
 func comment(s string) string {
-	return strings.Map(func(r rune) rune {
-		if r < ' ' || (r >= 0x7f && r < 0xa0) || r == 0x2028 || r == 0x2029 || r == 0xfeff || r == 0xfffd || (r >= 0xfffe && r <= 0xffff) {
+	return words.Printable(strings.Map(func(r rune) rune {
+		if r == '\n' || r == '\t' {
 			return ' '
 		}
 		return r
-	}, s)
+	}, s))
+}
+
+// unharmed reports whether a text has only characters that a terminal, and an editor, show.
+func unharmed(s string) bool {
+	return !strings.ContainsFunc(s, func(r rune) bool { return !words.Harmless(r) })
+}
+
+// escaped is YAML whose characters that are not harmless are escaped. They stand in double quotes, by textNode.
+func escaped(text []byte) []byte {
+	if unharmed(string(text)) {
+		return text
+	}
+	var b bytes.Buffer
+	for _, r := range string(text) {
+		switch {
+		case words.Harmless(r):
+			b.WriteRune(r)
+		case r > 0xFFFF: // YAML has no pairs
+			fmt.Fprintf(&b, `\U%08x`, r)
+		default:
+			fmt.Fprintf(&b, `\u%04x`, r)
+		}
+	}
+	return b.Bytes()
 }

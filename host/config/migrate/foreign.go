@@ -30,7 +30,9 @@ type Imported struct {
 	// Notes say what became no job, and why: the first of them, and how many others there are.
 	Notes []string
 	more  int
-	names map[string]bool
+	// taken are the names of the jobs, in lower case; next is the number that is tried first for another job of a name.
+	taken map[string]bool
+	next  map[string]int
 }
 
 func (i *Imported) note(format string, args ...any) {
@@ -41,8 +43,22 @@ func (i *Imported) note(format string, args ...any) {
 	i.Notes = append(i.Notes, words.Cut(fmt.Sprintf(format, args...), mostNote))
 }
 
-// mostForeign is the most jobs that one import reads.
-const mostForeign = 10_000
+// mostForeign is the most jobs that one import reads. mostText is the longest text that is read, in bytes, but for a
+// dump of a database; mostEntries is how many entries it has at most, of whatever kind: what is read takes memory for
+// each, however short it is.
+const (
+	mostForeign = 10_000
+	mostText    = 64 << 20
+	mostEntries = 1_000_000
+)
+
+// fits checks the size of a text.
+func fits(text []byte) error {
+	if len(text) > mostText {
+		return fmt.Errorf("found %d bytes, expected at most %d: import it in parts", len(text), mostText)
+	}
+	return nil
+}
 
 // add takes a job in, under a name that no other one has. What its configuration cannot hold
 // has it left out, with a note.
@@ -71,15 +87,15 @@ func (i *Imported) add(f Foreign) {
 
 // unused is a name like the wished one that no job of the import has, by the names of files.
 func (i *Imported) unused(name string) string {
-	if i.names == nil {
-		i.names = make(map[string]bool)
+	if i.taken == nil {
+		i.taken, i.next = make(map[string]bool), make(map[string]int)
 	}
 	name = plain(name)
-	free := name
-	for n := 2; i.names[strings.ToLower(free)]; n++ {
-		free = fmt.Sprintf("%s-%d", name, n)
+	free, wished := name, strings.ToLower(name)
+	for n := max(i.next[wished], 2); i.taken[strings.ToLower(free)]; n++ {
+		free, i.next[wished] = fmt.Sprintf("%s-%d", name, n), n+1
 	}
-	i.names[strings.ToLower(free)] = true
+	i.taken[strings.ToLower(free)] = true
 	return free
 }
 

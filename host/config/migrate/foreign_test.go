@@ -278,3 +278,76 @@ func FuzzForeign(f *testing.F) {
 		}
 	})
 }
+
+// TestEqualNamesAreCheap: as many jobs of one name again take as much work again, and not four times as much.
+func TestEqualNamesAreCheap(t *testing.T) {
+	work := func(n int) float64 {
+		return testing.AllocsPerRun(1, func() {
+			i := &Imported{}
+			for range n {
+				i.unused("a")
+				i.unused("A-2")
+			}
+			if len(i.taken) != 2*n {
+				t.Errorf("%d jobs have %d names", 2*n, len(i.taken))
+			}
+		})
+	}
+	if few, many := work(500), work(2000); many > 6*few {
+		t.Errorf("500 pairs of names take %.0f allocations, 2,000 take %.0f", few, many)
+	}
+}
+
+// TestImportIsBounded: a short text of very many things is refused before they take memory.
+func TestImportIsBounded(t *testing.T) {
+	t.Parallel()
+	list := "kind: List\nitems:\n"
+	for name, c := range map[string]struct {
+		read func([]byte) (*Imported, error)
+		text string
+		want string
+	}{
+		"CronJobs, lines":   {CronJobs, list + strings.Repeat("- {}\n", mostEntries/2), "lines, commas and list items, expected at most 1000000"},
+		"CronJobs, flow":    {CronJobs, "items: [" + strings.Repeat("~,", mostEntries) + "]", "expected at most 1000000"},
+		"CronJobs, nested":  {CronJobs, "items: " + strings.Repeat("- ", mostEntries+1), "expected at most 1000000"},
+		"CronJobs, bytes":   {CronJobs, "a: " + strings.Repeat("x", mostText), "expected at most 67108864: import it in parts"},
+		"CronJobs, cycle":   {CronJobs, "items: &a\n- {items: *a}\n", "lists in lists"},
+		"CronJobs, aliases": {CronJobs, "x: &a [" + strings.Repeat("{},", 999) + "{}]\nitems:\n" + strings.Repeat("- {items: *a}\n", 1001), "excessive aliasing"},
+		"Quartz":            {Quartz, "<a>" + strings.Repeat("<job/>", 2*mostForeign+2) + "</a>", "found more than 20000 jobs and triggers"},
+		"Quartz, bytes":     {Quartz, "<a>" + strings.Repeat(" ", mostText), "import it in parts"},
+		"crontab":           {func(b []byte) (*Imported, error) { return Crontab(b, false) }, strings.Repeat("#\n", mostText), "import it in parts"},
+	} {
+		if _, err := c.read([]byte(c.text)); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v, want %q", name, err, c.want)
+		}
+	}
+}
+
+// TestFilesShowWhatTheyHave: characters that turn the direction of text, or order a terminal about, are escaped in the files
+// that an import makes, and the values stay what they were.
+func TestFilesShowWhatTheyHave(t *testing.T) {
+	t.Parallel()
+	const evil = "a\u202e*/\x1b[2J\u200b\U000e0001\nb"
+	j := newForeign("job", "line 1").Job
+	j.Kind, j.Command, j.Class, j.Configuration.JobName = KindScript, evil, evil, "job"
+	j.Configuration.Description, j.Configuration.JobParameter, j.Configuration.Props = "d\u202e\U000e0001", "p\u2066", map[string]string{"k\u202e": "v\u202e"}
+	j.note("its command was %s", evil)
+	text, _, err := j.Definition()
+	if err != nil {
+		t.Fatal(err)
+	}
+	simple := j
+	simple.Class = ""
+	for name, text := range map[string]string{"definition": string(text), "class": string(j.Skeleton()), "command": string(simple.Skeleton())} {
+		if !unharmed(text) || !strings.Contains(text, `\u202e`) {
+			t.Errorf("%s:\n%q", name, text)
+		}
+	}
+	back, err := definition.Parse("job.yaml", text)
+	if err != nil {
+		t.Fatalf("%v\n%s", err, text)
+	}
+	if c := back[0].Configuration; c.Description != j.Configuration.Description || c.JobParameter != j.Configuration.JobParameter || c.Props["k\u202e"] != "v\u202e" {
+		t.Errorf("the definition came back as %q %q %q", c.Description, c.JobParameter, c.Props)
+	}
+}

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"encoding/xml"
 	"errors"
+	"fmt"
 	"io"
 	"strconv"
 	"strings"
@@ -62,6 +63,9 @@ func Quartz(text []byte) (*Imported, error) {
 }
 
 func quartzXML(text []byte) (*Imported, error) {
+	if err := fits(text); err != nil {
+		return nil, err
+	}
 	var jobs []quartzJob
 	var triggers []quartzTrigger
 	d := xml.NewDecoder(bytes.NewReader(text))
@@ -78,6 +82,9 @@ func quartzXML(text []byte) (*Imported, error) {
 		e, ok := token.(xml.StartElement)
 		if !ok {
 			continue
+		}
+		if len(jobs)+len(triggers) > 2*mostForeign {
+			return nil, fmt.Errorf("found more than %d jobs and triggers, expected at most that: an import has at most %d jobs", 2*mostForeign, mostForeign)
 		}
 		switch e.Name.Local {
 		case "job":

@@ -18,7 +18,13 @@ import (
 // namespace is for the jitter, which differs between namespaces. Problems are about fields of a
 // definition; with one there is no timetable.
 func New(c jobconfig.Configuration, namespace string) (*Timetable, []*jobconfig.FieldError) {
-	r := reader{c: c, when: jobconfig.DefaultGuest().When}
+	return NewWith(c, namespace, nil)
+}
+
+// NewWith is [New] for a caller that has read the days of the job's calendars already: they are sets, by name, in
+// place of the texts in the configuration. nil sets mean that the texts are read.
+func NewWith(c jobconfig.Configuration, namespace string, sets map[string]*calendar.Days) (*Timetable, []*jobconfig.FieldError) {
+	r := reader{c: c, when: jobconfig.DefaultGuest().When, sets: sets}
 	if c.InstantProps() != nil { // most jobs have none
 		g, err := c.Guest()
 		for _, s := range jobconfig.InstantSettings() {
@@ -41,6 +47,7 @@ func New(c jobconfig.Configuration, namespace string) (*Timetable, []*jobconfig.
 type reader struct {
 	c        jobconfig.Configuration
 	when     jobconfig.When
+	sets     map[string]*calendar.Days // nil: those of the configuration's texts
 	problems []*jobconfig.FieldError
 }
 
@@ -157,14 +164,21 @@ func (r *reader) filter() *calendar.Filter {
 		r.bad("calendars.include", "found %d calendars, expected at most %d", n, jobconfig.MaxCalendars)
 		return nil
 	}
-	days, err := Days(r.c)
-	if err != nil {
-		r.bad("calendars.include", "%v", err)
-		return nil
+	var days map[string]string
+	if r.sets == nil {
+		var err error
+		if days, err = Days(r.c); err != nil {
+			r.bad("calendars.include", "%v", err)
+			return nil
+		}
 	}
 	found := len(r.problems)
 	named := func(field string, names []string) (list []*calendar.Days) {
 		for _, name := range names {
+			if set, known := r.sets[name]; known {
+				list = append(list, set)
+				continue
+			}
 			text, known := days[name]
 			if !known {
 				r.bad(field, "the days of calendar %q are not in the job's configuration: a host that has %s%s or %s%s beside the job's definition brings them", words.Clip(name), words.Clip(name), calendar.SuffixYAML, words.Clip(name), calendar.SuffixICS)
@@ -261,29 +275,37 @@ func Calendars(c jobconfig.Configuration) []string {
 // MaxDays is how many bytes the days of all calendars of a job take at most.
 const MaxDays = 128 << 10
 
-// WithDays returns the configuration with the days of its calendars, by name, as texts of
-// host/config/calendar.
-func WithDays(c jobconfig.Configuration, days map[string]string) (jobconfig.Configuration, error) {
+// DaysText is the days of a job's calendars, by name, as texts of host/config/calendar, in the form in which a
+// configuration has them: [WithDays] takes it. It is empty for no calendars.
+func DaysText(days map[string]string) (string, error) {
+	if len(days) == 0 {
+		return "", nil
+	}
+	text, err := json.Marshal(days)
+	if err != nil { // texts always have a JSON form
+		return "", err
+	}
+	if len(text) > MaxDays {
+		return "", fmt.Errorf("the days of the job's calendars take %d bytes, expected at most %d", len(text), MaxDays)
+	}
+	return string(text), nil
+}
+
+// WithDays returns the configuration with the days of its calendars: a text of [DaysText], which is not copied.
+func WithDays(c jobconfig.Configuration, days string) jobconfig.Configuration {
 	props := make(map[string]string, len(c.Props)+1)
 	for key, value := range c.Props {
 		props[key] = value
 	}
 	delete(props, jobconfig.PropCalendarDays)
-	if len(days) > 0 {
-		text, err := json.Marshal(days)
-		if err != nil { // texts always have a JSON form
-			return c, err
-		}
-		if len(text) > MaxDays {
-			return c, fmt.Errorf("the days of the job's calendars take %d bytes, expected at most %d", len(text), MaxDays)
-		}
-		props[jobconfig.PropCalendarDays] = string(text)
+	if days != "" {
+		props[jobconfig.PropCalendarDays] = days
 	}
 	c.Props = props
 	if len(props) == 0 {
 		c.Props = nil
 	}
-	return c, nil
+	return c
 }
 
 // WithoutCalendars returns the configuration without what names its calendars: of a definition

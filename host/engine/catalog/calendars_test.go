@@ -1,11 +1,13 @@
 package catalog
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
+	"unsafe"
 
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 )
@@ -139,5 +141,107 @@ func TestCheckCalendars(t *testing.T) {
 		if len(found) != len(want) || (len(want) > 0 && !strings.HasPrefix(strings.TrimPrefix(found[0].String(), dir+string(filepath.Separator)), want[0])) {
 			t.Errorf("%s: %v, want %v", path, found, want)
 		}
+	}
+}
+
+// manyJobs is the text of a definition file whose jobs exclude a calendar.
+func manyJobs(from, n int, module, calendar string) string {
+	var text strings.Builder
+	for k := range n {
+		fmt.Fprintf(&text, "job a%d %s p not=%s\n", from+k, module, calendar)
+	}
+	return text.String()
+}
+
+// manyDays is the text of a calendar of so many days.
+func manyDays(n int) string {
+	var text strings.Builder
+	text.WriteString("days: [")
+	for k := range n {
+		fmt.Fprintf(&text, "%s, ", time.Date(1970, 1, 1+2*k, 0, 0, 0, 0, time.UTC).Format(time.DateOnly))
+	}
+	return text.String() + "2099-12-31]"
+}
+
+// TestCalendarIsJudgedOnce: jobs with the same schedule and the same calendars are judged together, once for each version of the
+// calendar, and share its text.
+func TestCalendarIsJudgedOnce(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.write("many.yaml: "+manyJobs(0, 200, "a.wasm", "h"), "a.wasm: one.", "h.calendar.yaml: "+manyDays(1000))
+	w.look()
+	if w.plan.timetables != 1 {
+		t.Errorf("200 jobs with one schedule took %d timetables, want 1", w.plan.timetables)
+	}
+	w.compile()
+	if len(w.plan.jobs) != 200 || w.plan.timetables != 0 {
+		t.Fatalf("%d jobs are in force; the next decision made %d timetables, want none", len(w.plan.jobs), w.plan.timetables)
+	}
+	first := w.plan.jobs[0].job.Definition.Props[jobconfig.PropCalendarDays]
+	for _, b := range w.plan.jobs {
+		if text := b.job.Definition.Props[jobconfig.PropCalendarDays]; unsafe.StringData(text) != unsafe.StringData(first) {
+			t.Fatal("each job has a copy of the calendar's days")
+		}
+	}
+	before := w.plan.jobs[0]
+	w.write("h.calendar.yaml: " + manyDays(1000) + " # the same days")
+	w.step()
+	if w.plan.timetables != 0 || w.plan.jobs[0] != before {
+		t.Errorf("a comment in the calendar took %d timetables", w.plan.timetables)
+	}
+	w.write("h.calendar.yaml: " + manyDays(1001))
+	w.step()
+	if len(w.plan.jobs) != 200 || w.plan.jobs[0] == before || len(w.plan.jobs[0].job.Definition.Props[jobconfig.PropCalendarDays]) <= len(first) {
+		t.Error("the jobs have not the new days")
+	}
+}
+
+// TestCalendarsWait: jobs with calendars for which there was no time hold up no others, and come with the next
+// decisions.
+func TestCalendarsWait(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.state.spent = func() bool { return true }
+	w.write("many.yaml: "+manyJobs(0, 5, "a.wasm", "h"), "a.wasm: one.", "h.calendar.yaml: days: [2026-12-24]", "new.yaml: job new a.wasm", "one.yaml: job one a.wasm p not=h")
+	w.look()
+	w.compile()
+	w.decide()
+	names := func() (list []string) {
+		for _, b := range w.plan.jobs {
+			list = append(list, b.job.Definition.JobName)
+		}
+		return list
+	}
+	if all := strings.Join(names(), " "); !strings.Contains(all, "new") || !strings.Contains(all, "one") || !w.plan.more || len(w.plan.refused) != 0 {
+		t.Fatalf("in force: %s, more: %v\n%s", all, w.plan.more, w.plan.String())
+	}
+	for n := 0; w.plan.more; n++ {
+		if n > 5 {
+			t.Fatalf("in force: %s", names())
+		}
+		w.decide()
+	}
+	if len(names()) != 7 {
+		t.Errorf("in force: %s", names())
+	}
+}
+
+// TestDaysOfOneFileAreBounded: the days in the configurations of all jobs of one file have a bound. Jobs beyond it are refused, without
+// others, and have room again when the calendar has fewer days.
+func TestDaysOfOneFileAreBounded(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.write("many.yaml: "+manyJobs(0, 400, "a.wasm", "h"), "other.yaml: "+manyJobs(400, 1, "a.wasm", "h"), "a.wasm: one.", "h.calendar.yaml: "+manyDays(4900))
+	w.step()
+	w.compile()
+	size := len(w.plan.jobs[0].job.Definition.Props[jobconfig.PropCalendarDays])
+	if want := mostDays/size + 1; len(w.plan.jobs) != want {
+		t.Errorf("%d jobs with %d bytes each are in force, want %d", len(w.plan.jobs), size, want)
+	}
+	w.refusedFor("many.yaml", "the days of the calendars of the file's jobs take more than 16777216 bytes")
+	w.write("h.calendar.yaml: " + manyDays(100))
+	w.step()
+	if len(w.plan.jobs) != 401 || len(w.plan.refused) != 0 {
+		t.Errorf("%d jobs are in force:\n%s", len(w.plan.jobs), w.plan.String())
 	}
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 	"github.com/wasmjob/wasmjob/host/config/ceiling"
+	"github.com/wasmjob/wasmjob/host/config/definition"
 	"github.com/wasmjob/wasmjob/host/config/grants"
 )
 
@@ -214,7 +215,7 @@ func TestIsolated(t *testing.T) {
 			t.Errorf("%+v, %v: it is tried where it does not run", c.placement, c.props)
 		}
 		// A module is not run in the host unless a job is.
-		if got := s.apart("", []jobconfig.Configuration{conf}); got == here {
+		if got := s.apart("", []claim{{doc: definition.Definition{Configuration: conf}}}); got == here {
 			t.Errorf("%+v, %v: the module is tried outside of the host: %t", c.placement, c.props, got)
 		}
 	}

@@ -228,8 +228,8 @@ type content struct {
 	docs   []definition.Definition // of a definition without problems, if its digest was not known
 	shared *definition.Shared      // of a file of defaults, likewise
 	under  string                  // the defaults that a definition was read with: their key
-	// calendar is the text of the days of a calendar without problems, if its digest was not known.
-	calendar string
+	// calendar is the days of a calendar without problems, if its digest was not known.
+	calendar *daysOf
 }
 
 // readFile reads the file that a look found with the stamp. Of a module it

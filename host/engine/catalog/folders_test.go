@@ -108,10 +108,10 @@ func TestManyFolders(t *testing.T) {
 // TestCalendarAbove: a calendar may lie in a folder above the definition; the nearest one counts.
 func TestCalendarAbove(t *testing.T) {
 	t.Parallel()
-	s := state{files: map[string]file{"h.calendar.yaml": {calendar: "all"}, "pay/h.calendar.yaml": {calendar: "pay"}}}
+	s := state{files: map[string]file{"h.calendar.yaml": {calendar: &daysOf{text: "all"}}, "pay/h.calendar.yaml": {calendar: &daysOf{text: "pay"}}}}
 	for of, want := range map[string]string{"a.yaml": "all", "pay/eu/b.yaml": "pay", "pay/b.yaml": "pay", "ops/c.yaml": "all"} {
-		if got, problem := s.calendarOf("h", of); got != want || problem != "" {
-			t.Errorf("the calendar of %s is that of %s, %s", of, got, problem)
+		if got, problem := s.calendarOf("h", of); problem != "" || got.text != want {
+			t.Errorf("the calendar of %s is not that of %s: %s", of, want, problem)
 		}
 	}
 	if _, problem := s.calendarOf("x", "pay/a.yaml"); !strings.Contains(problem, "or in a folder above it") {

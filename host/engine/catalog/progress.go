@@ -95,7 +95,7 @@ func (r *run) unusedMounts() []string {
 const settleTime = 5 * time.Minute
 
 func (r *run) settled() bool {
-	if !r.applied {
+	if !r.applied || r.plan.more {
 		return false
 	}
 	late := time.Since(r.began) > settleTime

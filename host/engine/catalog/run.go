@@ -77,6 +77,10 @@ type run struct {
 	saveAt                     time.Time // when to save the past; zero: nothing has changed
 }
 
+// judgeTime is how long jobs with calendars are judged before what was decided takes effect. The others are judged
+// after the next look, which comes at once.
+const judgeTime = time.Second
+
 // tryTime is how long a task tries jobs before others have their turn.
 const tryTime = time.Second
 
@@ -324,7 +328,8 @@ func (r *run) watchFolders(list []string) {
 // and has the next one compiled.
 func (r *run) act(ctx context.Context) {
 	r.recall()
-	before := r.plan
+	before, began := r.plan, r.now()
+	r.state.spent = func() bool { return r.now().Sub(began) >= judgeTime }
 	r.state, r.plan = r.state.decide(r.outcomes, time.Now())
 	if !r.applied || !slices.Equal(before.jobs, r.plan.jobs) || !slices.EqualFunc(before.refused, r.plan.refused, sameRefusal) {
 		r.logChanges(before)
@@ -343,6 +348,9 @@ func (r *run) act(ctx context.Context) {
 		}
 		r.apply(jobs, refused)
 		r.applied = true
+	}
+	if r.plan.more {
+		r.due = time.Now()
 	}
 	r.sweep()
 	r.next(ctx)

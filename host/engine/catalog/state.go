@@ -10,7 +10,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 	"github.com/wasmjob/wasmjob/host/config/builtin"
 	"github.com/wasmjob/wasmjob/host/config/ceiling"
 	"github.com/wasmjob/wasmjob/host/config/definition"
@@ -64,6 +63,11 @@ type state struct {
 	jobs map[string]*binding
 	// refused are the refusals, by file.
 	refused map[string]engine.Refusal
+	// judged are the jobs that name calendars, by their definitions; sets are the days of calendars that they share.
+	judged map[*definition.Definition]judged
+	sets   map[string]*daySet
+	// spent says that no more jobs with calendars are judged by this decision; nil has no bound.
+	spent func() bool
 }
 
 // file is one file of the directory. The version that it has and the version
@@ -88,9 +92,8 @@ type file struct {
 	// docs are the jobs of the version of a definition that was the last
 	// without problems; none if there was no such version.
 	docs []definition.Definition
-	// calendar is the text of the days of the version of a calendar that was the last without
-	// problems; empty if there was none.
-	calendar string
+	// calendar is the days of the version of a calendar that was the last without problems; nil if there was none.
+	calendar *daysOf
 	// shared are the defaults of the version of a file of defaults that was the last without problems, with
 	// its digest; nil if there was none.
 	shared       *definition.Shared
@@ -159,6 +162,9 @@ type plan struct {
 	needed map[string]bool
 	// complaints are what refused says in words, by file.
 	complaints map[string]complaints
+	// timetables is how many were made for jobs with calendars. more says that some of these jobs wait for the next decision.
+	timetables int
+	more       bool
 }
 
 // patience is how many times the rest time a file may be restless before that
@@ -261,7 +267,7 @@ func (f file) with(c content) file {
 	if len(c.docs) > 0 && c.problems.Len() == 0 {
 		f.docs = c.docs
 	}
-	if c.calendar != "" {
+	if c.calendar != nil && (f.calendar == nil || f.calendar.text != c.calendar.text) {
 		f.calendar = c.calendar
 	}
 	if c.shared != nil {
@@ -290,6 +296,8 @@ type claim struct {
 	// them was not read yet.
 	lacks  string
 	unread bool
+	// table is the timetable of a job with calendars, without its jitter; nil for all others.
+	table *timetable.Timetable
 }
 
 // complaints are those about one file: the first ones, and how many others there are.
@@ -349,28 +357,30 @@ func (s state) decide(outcomes map[string]outcome, now time.Time) (state, plan) 
 	r := &report{complaints: make(map[string]complaints), kept: make(map[string]bool)}
 
 	names := slices.Sorted(maps.Keys(s.files))
-	claims := make(map[string][]claim)                  // by job
-	users := make(map[string][]jobconfig.Configuration) // the jobs that name a module
-	files := make(map[string][]string)                  // the definitions that name a module
-	named := make(map[string]bool)                      // modules that a definition names
-	unread := false                                     // a definition may name any module
-	refused := make(map[string]bool)                    // by stem: the same, most likely the one beside it
+	claims := make(map[string][]claim) // by job
+	users := make(map[string][]claim)  // the jobs that name a module
+	files := make(map[string][]string) // the definitions that name a module
+	named := make(map[string]bool)     // modules that a definition names
+	unread := false                    // a definition may name any module
+	refused := make(map[string]bool)   // by stem: the same, most likely the one beside it
 	after := s.after()
+	s.judged, s.sets, p.timetables, p.more = s.judge()
+	next.judged, next.sets = s.judged, s.sets
 	for _, name := range names {
 		f := s.files[name]
 		if k := kindOf(name); k == aCalendar || k == aShared {
 			r.add(name, f.problems)
-			r.kept[name] = f.calendar != "" || f.shared != nil
+			r.kept[name] = f.calendar != nil || f.shared != nil
 		}
 		if kindOf(name) != aDefinition {
 			continue
 		}
-		for _, d := range f.docs {
+		for i, d := range f.docs {
 			job := d.Configuration.JobName
-			c := inChain(s.withCalendars(claim{file: name, doc: d}), after)
+			c := inChain(s.withCalendars(claim{file: name, doc: d}, &f.docs[i]), after)
 			d = c.doc
 			claims[job] = append(claims[job], c)
-			users[d.Module] = append(users[d.Module], d.Configuration)
+			users[d.Module] = append(users[d.Module], c)
 			if by := files[d.Module]; len(by) == 0 || by[len(by)-1] != name {
 				files[d.Module] = append(by, name)
 			}
@@ -506,19 +516,23 @@ func (s state) withBuiltin() map[string]file {
 }
 
 // apart reports whether all jobs that name a module run outside of this process.
-func (s state) apart(digest string, users []jobconfig.Configuration) bool {
-	return !slices.ContainsFunc(users, func(c jobconfig.Configuration) bool { return s.inside(c, digest) })
+func (s state) apart(digest string, users []claim) bool {
+	return !slices.ContainsFunc(users, func(c claim) bool { return s.inside(c.doc.Configuration, digest) })
 }
 
 // firstFire is when the first of the jobs that name a module fires; zero if none
 // has a schedule.
-func firstFire(users []jobconfig.Configuration, now time.Time) time.Time {
+func firstFire(users []claim, now time.Time) time.Time {
 	first := time.Time{}
-	for _, conf := range users {
-		if conf.Disabled {
+	for _, c := range users {
+		if c.doc.Configuration.Disabled || c.lacks != "" || c.unread {
 			continue
 		}
-		if s, _ := timetable.New(conf, ""); s != nil {
+		s := c.table
+		if s == nil {
+			s, _ = timetable.New(c.doc.Configuration, "")
+		}
+		if s != nil {
 			first = earlier(first, s.Next(now))
 		}
 	}

@@ -508,14 +508,19 @@ type hosted struct {
 // startHost runs a host until the test ends.
 func startHost(t *testing.T, dir string, args ...string) *hosted {
 	t.Helper()
+	h := &hosted{out: lineByLine{make(chan string, 10_000)}, logs: lineByLine{make(chan string, 10_000)}}
+	h.start(t, dir, h.out, h.logs, args...)
+	return h
+}
+
+// start runs a host that writes to two streams.
+func (h *hosted) start(t *testing.T, dir string, out, logs io.Writer, args ...string) {
+	t.Helper()
 	home := t.TempDir()
 	socket := filepath.Join(home, "s")
 	signals := make(chan os.Signal, 2)
-	h := &hosted{
-		out: lineByLine{make(chan string, 10_000)}, logs: lineByLine{make(chan string, 10_000)},
-		env: []string{"XDG_RUNTIME_DIR=" + home, "WASMJOB_ADMIN=" + socket}, // the address keeps other hosts out of the test
-	}
-	p := &program{Program: command.Program{Out: h.out, Err: h.logs, OutTTY: true, Environ: []string{"HOME=" + home, "XDG_RUNTIME_DIR=" + home, "NO_COLOR=1"},
+	h.env = []string{"XDG_RUNTIME_DIR=" + home, "WASMJOB_ADMIN=" + socket} // the address keeps other hosts out of the test
+	p := &program{Program: command.Program{Out: out, Err: logs, OutTTY: true, Environ: []string{"HOME=" + home, "XDG_RUNTIME_DIR=" + home, "NO_COLOR=1"},
 		Notify: func() (<-chan os.Signal, func()) { return signals, func() {} }}, self: thisProgram()}
 	ended := make(chan int)
 	go func() {
@@ -527,7 +532,32 @@ func startHost(t *testing.T, dir string, args ...string) *hosted {
 			t.Errorf("the host ended with code %d", code)
 		}
 	})
-	return h
+}
+
+// fullPipe is a stream whose reader reads nothing until it is closed.
+type fullPipe chan struct{}
+
+func (f fullPipe) Write(p []byte) (int, error) {
+	<-f
+	return len(p), nil
+}
+
+// TestNobodyReadsTheLog: a host whose log nobody reads runs jobs, answers, and ends.
+func TestNobodyReadsTheLog(t *testing.T) {
+	t.Parallel()
+	for _, format := range []string{"console", "json"} {
+		t.Run(format, func(t *testing.T) {
+			t.Parallel()
+			pipe := make(fullPipe)
+			t.Cleanup(func() { close(pipe) })
+			h := &hosted{}
+			h.start(t, jobDir(t, "type: SIMPLE\nshardingTotalCount: 3\njobParameter: ok\n"), io.Discard, pipe, "--history", filepath.Join(t.TempDir(), "h.jsonl"), "--log-format", format, "--log-level", "debug")
+			h.await(t, "0-2 of 3", "status")
+			for range 3 {
+				runCLI(t, h.env, "trigger", "cities", "--wait").expect(t, exitOK)
+			}
+		})
+	}
 }
 
 // await runs a command until what it shows has a word.
