@@ -249,16 +249,25 @@ func (s state) withCalendars(c claim, d *definition.Definition) claim {
 	return c
 }
 
-// withDays has jobs of a definition file of a directory have the days of their calendars; those of broken or missing files are left out.
-func withDays(dir, name string, c jobconfig.Configuration) jobconfig.Configuration {
+// withDays has jobs of a definition file of a directory have the days of their calendars; those of broken or missing files are left out. texts are
+// the days of the directory's files that were read, by their paths: each is read once.
+func withDays(dir, name string, c jobconfig.Configuration, texts map[string]string) jobconfig.Configuration {
 	days := make(map[string]string)
 	for _, cal := range timetable.Calendars(c) {
 		for _, folder := range above(name) {
 			for _, file := range []string{cal + calendar.SuffixYAML, cal + calendar.SuffixICS} {
-				if data, ok := readIn(dir, path.Join(folder, path.Base(file)), calendar.MaxSize); ok && days[cal] == "" {
-					if found, _ := readCalendar(file, string(data)); found != nil {
-						days[cal] = found.text
+				at := path.Join(folder, path.Base(file))
+				text, known := texts[at]
+				if !known {
+					if data, ok := readIn(dir, at, calendar.MaxSize); ok {
+						if found, _ := readCalendar(file, string(data)); found != nil {
+							text = found.text
+						}
 					}
+					texts[at] = text
+				}
+				if days[cal] == "" {
+					days[cal] = text
 				}
 			}
 		}

@@ -245,3 +245,22 @@ func TestDaysOfOneFileAreBounded(t *testing.T) {
 		t.Errorf("%d jobs are in force:\n%s", len(w.plan.jobs), w.plan.String())
 	}
 }
+
+// TestDaysAreReadOnce: who lists the jobs of a directory reads each calendar once.
+func TestDaysAreReadOnce(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "h.calendar.yaml"), []byte("days: [2026-12-24]"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	docs, _ := fakeParse("many.yaml", []byte(manyJobs(0, 2, "a.wasm", "h")), nil)
+	texts := make(map[string]string)
+	first := withDays(dir, "many.yaml", docs[0].Configuration, texts)
+	if err := os.Remove(filepath.Join(dir, "h.calendar.yaml")); err != nil {
+		t.Fatal(err)
+	}
+	second := withDays(dir, "many.yaml", docs[1].Configuration, texts)
+	if days := second.Props[jobconfig.PropCalendarDays]; days == "" || days != first.Props[jobconfig.PropCalendarDays] {
+		t.Errorf("the second job has the days %q", days)
+	}
+}

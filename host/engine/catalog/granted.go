@@ -78,12 +78,13 @@ func Defined(paths []string) (jobs []DefinedJob) {
 		if isDir(p) {
 			dir, names = p, slices.Sorted(maps.Keys(lookAt(p).entries))
 		}
+		texts := make(map[string]string)
 		for _, name := range names {
 			if kindOf(name) != aDefinition {
 				continue
 			}
 			for _, d := range definitionsOf(dir, name) {
-				d.Configuration = withDays(dir, name, d.Configuration)
+				d.Configuration = withDays(dir, name, d.Configuration, texts)
 				jobs = append(jobs, DefinedJob{filepath.Join(dir, name), d})
 			}
 		}
