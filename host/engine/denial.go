@@ -137,13 +137,14 @@ func (d *denials) reason() error {
 			unread++
 		}
 	}
-	what := "written"
-	if unread == len(d.of) {
-		what = "read"
-	} else if unread > 0 {
-		what = "read or written"
+	what := "items %s cannot be read or written, the others go on: %w"
+	switch unread { // package explain knows these words
+	case 0:
+		what = "items %s cannot be written, the others go on: %w"
+	case len(d.of):
+		what = "items %s cannot be read, the others go on: %w"
 	}
-	return fmt.Errorf("items %s cannot be %s, the others go on: %w", d.items(), what, d.of[first].err)
+	return fmt.Errorf(what, d.items(), d.of[first].err)
 }
 
 // reportDenials reports items that cannot be written or read, when there are more of them.

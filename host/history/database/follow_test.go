@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -443,7 +444,8 @@ func TestFollower_manyGoroutines(t *testing.T) {
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if got := int64(len(eventsOf(t, path))) + s.Dropped(); got != 4*each {
+	written := slices.DeleteFunc(eventsOf(t, path), func(e event.Event) bool { return e.Kind == event.HistoryLost }) // that some were dropped
+	if got := int64(len(written)) + s.Dropped(); got != 4*each {
 		t.Fatalf("%d events written or dropped, want %d", got, 4*each)
 	}
 }

@@ -114,7 +114,7 @@ func answers() map[string]any {
 		}{}, "POST /v1/start": &service.Restored{},
 		"/v1/fires": &cluster.Found[history.Fire]{}, "/v1/runs": &cluster.Found[history.Run]{}, "/v1/run": &service.RunDetail{},
 		"/v1/events": &cluster.Found[event.Event]{}, "/v1/logs": &cluster.Found[history.Line]{}, "/v1/audit": &cluster.Found[history.Change]{},
-		"/v1/hosts": &[]cluster.Host{}, "/v1/hosts/gone": &[]service.GoneHost{}, "/v1/modules": &service.Modules{},
+		"/v1/hosts": &[]cluster.Host{}, "/v1/hosts/gone": &[]service.GoneHost{}, "/v1/hosts/restart": &service.Restart{}, "/v1/backup": &struct{}{}, "/v1/modules": &service.Modules{},
 		"/v1/calendar": &service.Calendar{}, "/v1/overview": &service.Overview{}, "/v1/alerts": &service.Alerts{},
 		"POST /v1/silences": &alert.Silence{},
 	}
@@ -252,13 +252,15 @@ func hostileLines() map[string][][]string {
 		"token": {{evil}}, "token create": {{evil, "--role", evil}, {"a", "--role", "admin=" + evil, "--users", "DIR/users/u.yaml"}}, "token list": {{"--users", "DIR/users/u.yaml"}}, "token revoke": {{evil, "--users", "DIR/users/u.yaml"}, {evil, "--users", "DIR/users/none.yaml"}},
 		"user": {{evil}}, "user add": {{evil, "--role", evil}}, "user list": {{"--users", "DIR/users/u.yaml"}}, "user passwd": {{evil, "--users", "DIR/users/none.yaml", "--password-file", "DIR/evil.yaml"}}, "user remove": {{evil, "--users", "DIR/users/u.yaml"}},
 		"validate": {{"DIR"}, {"DIR", "-o", "json"}, {"DIR", "-o", "yaml"}, {"DIR/" + evil}, {"DIR", "--grants", "DIR/grants"}}, "verify": {{"DIR/history/events.jsonl"}, {evil}, {"DIR/history/events.jsonl", "-o", "json"}},
-		"version":    {{}, {"-o", "json"}},
-		"demo":       {{}, {evil}},
-		"docs":       {{}, {evil, evil}},
-		"init":       {{evil}, {"DIR/evil.yaml"}},
-		"help":       {{}, {evil}},
-		"completion": {{"bash"}, {"zsh"}, {"fish"}, {"powershell"}, {evil}},
-		"__complete": {{"status", ""}, {"logs", evil, ""}, {"history", ""}},
+		"backup": {{evil}}, "backup create": {{evil}, {"DIR/" + evil}}, "backup show": {{evil}, {"DIR/evil.yaml"}}, "backup restore": {{evil}, append([]string{"DIR/evil.yaml"}, zk...)},
+		"hosts may-restart": append(list[:3:3], []string{evil}),
+		"version":           {{}, {"-o", "json"}},
+		"demo":              {{}, {evil}},
+		"docs":              {{}, {evil, evil}},
+		"init":              {{evil}, {"DIR/evil.yaml"}},
+		"help":              {{}, {evil}},
+		"completion":        {{"bash"}, {"zsh"}, {"fish"}, {"powershell"}, {evil}},
+		"__complete":        {{"status", ""}, {"logs", evil, ""}, {"history", ""}},
 	}
 }
 
