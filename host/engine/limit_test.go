@@ -60,6 +60,13 @@ func (m *meter) guest(takes func(item int) time.Duration, key func(inv *abi.Invo
 	}}
 }
 
+// seen is a copy of what was counted up to now.
+func (m *meter) seen() *meter {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return &meter{now: maps.Clone(m.now), most: maps.Clone(m.most), runs: maps.Clone(m.runs), last: maps.Clone(m.last), began: slices.Clone(m.began)}
+}
+
 // one key for all runs.
 func one(*abi.Invocation) string { return "k" }
 
@@ -117,10 +124,11 @@ func TestLimit_overHosts(t *testing.T) {
 		}
 		until(at.Add(time.Minute))
 		m.check(t, c, "k", 2)
-		if len(m.runs) != 9 || m.most["k"] != 2 {
-			t.Errorf("ran %v\n%s", m.runs, c.all())
+		seen := m.seen()
+		if len(seen.runs) != 9 || seen.most["k"] != 2 {
+			t.Errorf("ran %v\n%s", seen.runs, c.all())
 		}
-		if took := m.last["k"].Sub(at); took > 52*time.Second {
+		if took := seen.last["k"].Sub(at); took > 52*time.Second {
 			t.Errorf("it took %s, expected five times 10s\n%s", took, c.all())
 		}
 		if left := c.tickets("db"); len(left) != 0 {
@@ -141,8 +149,9 @@ func TestLimit_fairOverHosts(t *testing.T) {
 		c.start(2, job(few, m.guest(each(10*time.Second), one)))
 		at := hour()
 		until(at.Add(10 * time.Minute))
-		if k := slices.Index(m.began, "few 0"); k < 0 || k > 6 {
-			t.Errorf("it was number %d to run, expected to be among the first after those that stood in the line: %v", k, m.began)
+		seen := m.seen()
+		if k := slices.Index(seen.began, "few 0"); k < 0 || k > 6 {
+			t.Errorf("it was number %d to run, expected to be among the first after those that stood in the line: %v", k, seen.began)
 		}
 		m.check(t, c, "k", 2)
 	})
@@ -171,8 +180,9 @@ func TestLimit_smallest(t *testing.T) {
 		}
 		until(at.Add(10 * time.Minute))
 		m.check(t, c, "k", 4)
-		if len(m.runs) != 10 {
-			t.Errorf("ran %v\n%s", m.runs, c.all())
+		seen := m.seen()
+		if len(seen.runs) != 10 {
+			t.Errorf("ran %v\n%s", seen.runs, c.all())
 		}
 	})
 }
@@ -189,8 +199,9 @@ func TestLimit_template(t *testing.T) {
 		until(at.Add(50 * time.Second))
 		m.check(t, c, "a/b", 1)
 		m.check(t, c, "c", 1)
-		if len(m.runs) != 6 || m.last["c"].Sub(at) > 31*time.Second {
-			t.Errorf("ran %v, until %s", m.runs, m.last["c"].Sub(at))
+		seen := m.seen()
+		if len(seen.runs) != 6 || seen.last["c"].Sub(at) > 31*time.Second {
+			t.Errorf("ran %v, until %s", seen.runs, seen.last["c"].Sub(at))
 		}
 	})
 }
@@ -255,10 +266,11 @@ func TestLimit_changes(t *testing.T) {
 				m.mu.Unlock()
 				until(at.Add(5 * time.Minute))
 				m.check(t, c, "after", tt.most)
-				if len(m.runs) != 8 {
-					t.Errorf("ran %v\n%s", m.runs, c.all())
+				seen := m.seen()
+				if len(seen.runs) != 8 {
+					t.Errorf("ran %v\n%s", seen.runs, c.all())
 				}
-				if took := m.last["after"].Sub(at); took > tt.took {
+				if took := seen.last["after"].Sub(at); took > tt.took {
 					t.Errorf("it took %s, expected %s\n%s", took, tt.took, c.all())
 				}
 				for _, k := range []string{"db", "other"} {
@@ -411,7 +423,13 @@ func TestLimit_simulation(t *testing.T) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
+				var dicing sync.Mutex
 				dice := rand.New(rand.NewPCG(seed, 34))
+				roll := func(n int) int {
+					dicing.Lock()
+					defer dicing.Unlock()
+					return dice.IntN(n)
+				}
 				c, m := newCluster(t), newMeter()
 				c.lostAnswers = true
 				var mu sync.Mutex
@@ -420,7 +438,7 @@ func TestLimit_simulation(t *testing.T) {
 					return planned(l, func(string) (fault registrytest.Fault) {
 						mu.Lock()
 						defer mu.Unlock()
-						if len(faults) > 0 && dice.IntN(4) == 0 {
+						if len(faults) > 0 && roll(4) == 0 {
 							fault, faults = faults[0], faults[1:]
 						}
 						return fault
@@ -429,7 +447,7 @@ func TestLimit_simulation(t *testing.T) {
 				takes := func(int) time.Duration {
 					mu.Lock()
 					defer mu.Unlock()
-					return time.Duration(1+dice.IntN(40)) * time.Second
+					return time.Duration(1+roll(40)) * time.Second
 				}
 				g := m.guest(takes, func(inv *abi.Invocation) string { return "db-" + inv.Context.ShardingParameter })
 				define := func(most int) []engine.Job {
@@ -448,23 +466,23 @@ func TestLimit_simulation(t *testing.T) {
 					c.start(n+1, jobs...)
 				}
 				for range 30 {
-					time.Sleep(time.Duration(20+dice.IntN(40)) * time.Second)
+					time.Sleep(time.Duration(20+roll(40)) * time.Second)
 					kinds := []registrytest.Fault{registrytest.ExpireBefore, registrytest.ExpireAfter, registrytest.LostAnswer, registrytest.LostRequest, registrytest.LostAnswer}
 					mu.Lock()
-					for range dice.IntN(4) {
-						faults = append(faults, kinds[dice.IntN(len(kinds))])
+					for range roll(4) {
+						faults = append(faults, kinds[roll(len(kinds))])
 					}
 					mu.Unlock()
-					switch dice.IntN(4) {
+					switch roll(4) {
 					case 0: // one dies
-						name := slices.Sorted(maps.Keys(c.hosts))[dice.IntN(len(c.hosts))]
+						name := slices.Sorted(maps.Keys(c.hosts))[roll(len(c.hosts))]
 						c.hosts[name].kill()
 						<-c.hosts[name].done
 						delete(c.hosts, name)
 						c.start(next, jobs...)
 						next++
 					case 1: // one leaves
-						name := slices.Sorted(maps.Keys(c.hosts))[dice.IntN(len(c.hosts))]
+						name := slices.Sorted(maps.Keys(c.hosts))[roll(len(c.hosts))]
 						n := c.hosts[name]
 						n.stop()
 						<-n.done
@@ -479,10 +497,11 @@ func TestLimit_simulation(t *testing.T) {
 				faults = nil
 				mu.Unlock()
 				time.Sleep(2 * time.Minute)
-				before := maps.Clone(m.runs)
+				before := maps.Clone(m.seen().runs)
 				time.Sleep(5 * time.Minute)
+				after := m.seen()
 				for name, n := range before {
-					if m.runs[name] == n {
+					if after.runs[name] == n {
 						t.Errorf("item %s does not run any more", name)
 					}
 				}
@@ -508,11 +527,12 @@ func TestPriority(t *testing.T) {
 		m.began = nil // those of the hour in which the host started
 		m.mu.Unlock()
 		until(at.Add(5 * time.Minute))
-		if len(m.began) != 12 {
-			t.Fatalf("ran %v\n%s", m.began, c.all())
+		seen := m.seen()
+		if len(seen.began) != 12 {
+			t.Fatalf("ran %v\n%s", seen.began, c.all())
 		}
-		if n := strings.Count(strings.Join(m.began[1:8], " "), "high"); n < 6 {
-			t.Errorf("after the first one %d of seven were of the higher priority: %v", n, m.began)
+		if n := strings.Count(strings.Join(seen.began[1:8], " "), "high"); n < 6 {
+			t.Errorf("after the first one %d of seven were of the higher priority: %v", n, seen.began)
 		}
 	})
 }
@@ -551,6 +571,8 @@ func TestLimit_noKeyStarves(t *testing.T) {
 		c.start(1, job(d, g))
 		c.start(2, job(d, g))
 		until(hour().Add(10 * time.Minute))
+		m.mu.Lock()
+		defer m.mu.Unlock()
 		if total != keys*each1 {
 			t.Errorf("%d of %d items have run", total, keys*each1)
 		}
