@@ -105,7 +105,7 @@ func TestPauseAndResume(t *testing.T) {
 	b.fill("details[open] [name=reason]", `disk <b>full</b> & "so"`)
 	b.key("\r") // in the field
 	b.shows("nightly is paused.")
-	b.shows("It fires by triggers alone, or is paused.")
+	b.shows("It fires by triggers or after other jobs, or is paused.")
 	b.press(".tabs", "Audit")
 	b.until("location.pathname === '/audit'")
 	b.shows(`disk <b>full</b> & "so"`)
