@@ -24,6 +24,7 @@ func TestFrame(t *testing.T) {
 	s.post(jobPath(name, "trigger"), "back", "/")
 	of := url.QueryEscape(name2pattern(name))
 	list := s.until("/fires?failed=true&job="+of, "disk on fire")
+	s.until(jobPath(name), name+" failing") // the status comes from the host, not from the history
 	pages := map[string]string{
 		jobPath(name): "now", "/fires?job=" + of: "fires", "/runs?failed=true&job=" + of: "fires", "/logs?job=" + of: "logs", "/audit?job=" + of: "audit",
 		jobPath(name, "explain"): "explain", jobPath(name, "config"): "config", jobPath(name, "items", "0"): "now",
