@@ -187,20 +187,20 @@ func (r *reading) name(name string, s stamp) {
 }
 
 // twin is another name of the file that was read, and what that brought; empty if there is none. now says that
-// this look has read it.
-func (r *reading) twin(name string, s stamp) (other string, c content, now bool) {
+// this look has read it. under is the key of the defaults: with others it is another file.
+func (r *reading) twin(name string, s stamp, under string) (other string, c content, now bool) {
 	for _, other := range r.named[s.key()] {
 		if other == name || kindOf(other) != kindOf(name) {
 			continue
 		}
 		if c, now := r.contents[other]; now {
-			if c.stamp.equal(s) {
+			if c.stamp.equal(s) && c.under == under {
 				if f := r.files[other]; c.digest == f.digest {
 					c.docs, c.problems = f.docs, f.problems
 				}
 				return other, c, true
 			}
-		} else if f := r.files[other]; f.read.equal(s) {
+		} else if f := r.files[other]; f.read.equal(s) && f.under == under {
 			return other, content{stamp: f.read, digest: f.digest, docs: f.docs, problems: f.problems}, false
 		}
 	}
@@ -211,23 +211,23 @@ func (r *reading) twin(name string, s stamp) (other string, c content, now bool)
 func (r *reading) read(name string) {
 	f := r.files[name]
 	k := kindOf(name)
-	other, same, now := r.twin(name, f.stamp)
 	with := r.under(name, k)
+	other, same, now := r.twin(name, f.stamp, with.key)
+	again := with.key != f.under // whatever its digest
 	var c content
 	switch {
 	case k == aDefinition && with.unread:
 		c = content{busy: true, stamp: f.stamp} // its defaults are still being written
-	case k == aDefinition && with.key != f.under:
-		c = readFile(r.dir, name, k, f.stamp, r.parse, with)
-		other = ""
 	case now:
-		c = content{stamp: same.stamp, digest: same.digest, under: with.key}
+		c = content{stamp: same.stamp, digest: same.digest}
 	case k == aDefinition && len(f.docs) == 0 && f.digest == "" && other == "" && r.jobs >= mostJobs:
 		c = r.tooMany(f.stamp)
+	case again:
+		c = readFile(r.dir, name, k, f.stamp, r.parse, with, same.digest)
 	default:
 		c = readFile(r.dir, name, k, f.stamp, r.parse, with, f.digest, same.digest)
 	}
-	if other != "" && k == aDefinition && c.digest != "" && c.digest == same.digest && c.digest != f.digest {
+	if other != "" && k == aDefinition && c.digest != "" && c.digest == same.digest && (c.digest != f.digest || again) {
 		switch {
 		case same.problems.Len() > 0:
 			c.problems = same.problems
@@ -242,6 +242,7 @@ func (r *reading) read(name string) {
 	} else if len(c.docs) > 0 {
 		r.jobs += more
 	}
+	c.under = with.key // also of what was refused without a look at its jobs
 	r.contents[name] = c
 	if other == "" && c.digest != "" {
 		r.name(name, c.stamp)

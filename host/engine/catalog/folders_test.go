@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 )
 
 // TestFolders: a definition in a folder, with its module beside it, is as one in the directory; folders come and go.
@@ -154,5 +155,38 @@ func TestCheckFolders(t *testing.T) {
 	}
 	if jobs := Defined([]string{dir}); len(jobs) != 1 || jobs[0].Configuration.ShardingTotalCount != 2 {
 		t.Errorf("the directory defines %+v", jobs)
+	}
+}
+
+// TestRefusedUnderDefaults: a definition that is refused before it is parsed was read with the defaults that there are: it
+// is not read again and again.
+func TestRefusedUnderDefaults(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	put(t, dir, "defaults.yaml", "timeout: 1m\n")
+	put(t, dir, "a.yaml", "jobName: x\nshardingTotalCount: 1\n---\njobName: y\nshardingTotalCount: 1\n")
+	if err := os.Link(filepath.Join(dir, "a.yaml"), filepath.Join(dir, "b.yaml")); err != nil {
+		t.Fatal(err)
+	}
+	put(t, dir, "c.yaml", "shardingTotalCount: 1\n")
+	for _, jobs := range []int{0, mostJobs} { // with room for more, and without
+		s, names, _ := state{}.look(lookAt(dir), time.Now(), 0, true)
+		s.order(names)
+		r := newReading(dir, s.files, parseWithin(nil))
+		r.jobs += jobs
+		for _, name := range names {
+			r.read(name)
+		}
+		s, _ = s.read(r.contents, time.Now(), 0)
+		refused := 0
+		for name, f := range s.files {
+			if s.stale(name, f) {
+				t.Errorf("%s is to be read again: %v", name, f.problems.Kept())
+			}
+			refused += min(f.problems.Len(), 1)
+		}
+		if refused == 0 {
+			t.Error("no file is refused")
+		}
 	}
 }
