@@ -101,9 +101,13 @@ func proxy(t *testing.T) string {
 	}
 	tree, dir := t.TempDir(), t.TempDir()
 	for file := range strings.SplitSeq(strings.TrimSuffix(string(out), "\x00"), "\x00") {
-		data, err := os.ReadFile(filepath.Join(root, file))
-		if errors.Is(err, fs.ErrNotExist) {
-			continue // deleted, and not yet committed
+		info, err := os.Lstat(filepath.Join(root, file))
+		if errors.Is(err, fs.ErrNotExist) || err == nil && !info.Mode().IsRegular() {
+			continue // deleted, and not yet committed; or a link, which no module has
+		}
+		var data []byte
+		if err == nil {
+			data, err = os.ReadFile(filepath.Join(root, file))
 		}
 		if err == nil {
 			err = put(filepath.Join(tree, file), data)
@@ -195,18 +199,18 @@ func (o *outside) downloaded() (names []string) {
 	return names
 }
 
-// TestModuleOfItsOwn: the commands that the README gives for a job outside of the clone
+// TestModuleOfItsOwn: the commands that the page of the first job gives for one outside of the clone
 // work as they are printed there, and what they require is the SDK.
 func TestModuleOfItsOwn(t *testing.T) {
 	t.Parallel()
-	readme, err := os.ReadFile(filepath.Join(root, "README.md"))
+	page, err := os.ReadFile(filepath.Join(root, "docs", "first-job.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	program := regexp.MustCompile("(?s)```go\n// hello/main.go\n(.*?)```").FindSubmatch(readme)
-	commands := regexp.MustCompile("(?s)```sh\n(go mod init hello\n.*?)```").FindSubmatch(readme)
+	program := regexp.MustCompile("(?s)```go\n// hello/main.go\n(.*?)```").FindSubmatch(page)
+	commands := regexp.MustCompile("(?s)```sh\n(go mod init hello\n.*?)```").FindSubmatch(page)
 	if program == nil || commands == nil {
-		t.Fatal("the README has no program, or no commands")
+		t.Fatal("docs/first-job.md has no program, or no commands")
 	}
 	o := newOutside(t)
 	if err := put(filepath.Join(o.dir, "main.go"), program[1]); err != nil {

@@ -77,7 +77,7 @@ const (
 func (c *Console) newPage(ctx context.Context, r *http.Request) *page {
 	who := auth.From(ctx)
 	p := &page{
-		reader:  reader{Lang: i18n.Chosen(cookieOf(r, cookieLang), r.Header.Get("Accept-Language")), Now: time.Now(), Zone: time.UTC, texts: c.texts},
+		reader:  reader{Lang: i18n.Chosen(cookieOf(r, cookieLang), r.Header.Get("Accept-Language")), Now: time.Now(), Zone: time.UTC, Update: r.Header.Get(headerHave) != "", texts: c.texts},
 		address: address{r.URL.Path, r.URL.Query()}, Assets: c.assets.prefix, Version: c.o.Version, Namespace: c.o.Namespace,
 		Theme: cookieOf(r, cookieTheme), Have: r.Header.Get(headerHave),
 		User: who.Name, Flash: readFlash(r), status: http.StatusOK, hostNames: make(map[string]string), may: who.May,

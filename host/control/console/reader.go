@@ -23,6 +23,8 @@ type reader struct {
 	// ZoneKnown is set once the browser has said its zone.
 	ZoneKnown bool
 	Now       time.Time
+	// Update is set while the page is one for the script that counts times from now on.
+	Update bool
 
 	texts i18n.Table
 }

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/wasmjob/wasmjob/host/auth"
 	"github.com/wasmjob/wasmjob/host/control/service/servicetest"
@@ -56,9 +57,11 @@ func TestParts(t *testing.T) {
 // TestUpdate: a browser that has a page gets what has changed of it, and has the whole page then.
 func TestUpdate(t *testing.T) {
 	t.Parallel()
+	// Seconds are shown until then, and pass between two requests.
+	soon := fmt.Sprintf("0 %d * * * ?", (time.Now().Minute()+30)%60)
 	jobs := make([]engine.Job, 60)
 	for i := range jobs {
-		jobs[i] = servicetest.Job(fmt.Sprintf("job-%02d", i), "0 0 3 * * ?", 1, servicetest.OK)
+		jobs[i] = servicetest.Job(fmt.Sprintf("job-%02d", i), soon, 1, servicetest.OK)
 	}
 	s := open(t, servicetest.Options{Jobs: jobs})
 	s.Until("all jobs are shown", func() bool { return strings.Count(s.get("/jobs").body, "/jobs/job-") >= 60 })
@@ -92,6 +95,7 @@ func TestUpdate(t *testing.T) {
 		t.Fatalf("%d bytes of %d were sent at first", whole, len(first))
 	}
 	s.post("/jobs/job-07/pause", "reason", "broken disk", "back", "/jobs")
+	time.Sleep(1100 * time.Millisecond) // all that is shown of times from now is another second then
 	s.until("/jobs", "broken disk")
 	next, sent := ask()
 	if !strings.Contains(next, "broken disk") || sent == 0 || sent > whole/4 {

@@ -10,8 +10,9 @@ import (
 
 // moment is a time as a page shows it.
 type moment struct {
-	// ISO is for the machine, Text short, Full with date and zone, Relative from now.
-	ISO, Text, Full, Relative string
+	// ISO is for the machine, Text short, Full with date and zone, Relative from now;
+	// Counted is Relative where the page's script does not count it on.
+	ISO, Text, Full, Relative, Counted string
 	// Missing: there is no such time, and all else is empty.
 	Missing bool
 }
@@ -37,7 +38,16 @@ func (r *reader) At(t time.Time) moment {
 	case local.Year() == now.Year():
 		form = "01-02 15:04:05"
 	}
-	return moment{ISO: t.UTC().Format(isoTime), Text: local.Format(form), Full: local.Format(fullTime), Relative: r.relative(t)}
+	return moment{ISO: t.UTC().Format(isoTime), Text: local.Format(form), Full: local.Format(fullTime), Relative: r.relative(t), Counted: r.counted(t)}
+}
+
+// counted is a time from now for what the page's script counts on. Updates leave it to the script:
+// with it, each part of a page with times would be another one a second later.
+func (r *reader) counted(t time.Time) string {
+	if r.Update {
+		return ""
+	}
+	return r.relative(t)
 }
 
 // relative says how long ago a time was, or how soon it comes.

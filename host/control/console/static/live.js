@@ -1,7 +1,7 @@
 // A page is asked for again when the stream of jobs says that something has changed that
 // it shows; what differs is put in its place.
 import { morph } from './morph.js';
-import { setNow, clock } from './time.js';
+import { setNow, clock, count } from './time.js';
 
 const root = document.documentElement;
 const main = document.getElementById('main');
@@ -29,12 +29,13 @@ export function show(html) {
   const page = new DOMParser().parseFromString(html, 'text/html');
   const now = page.getElementById('main');
   if (!now) return;
+  setNow(page.documentElement.dataset.now);
+  count(page);
   morph(main, now);
   const banners = document.getElementById('banners');
   const newer = page.getElementById('banners');
   if (banners && newer) morph(banners, newer);
   document.title = page.title;
-  setNow(page.documentElement.dataset.now);
   document.dispatchEvent(new CustomEvent('refreshed', { detail: now }));
 }
 

@@ -30,13 +30,17 @@ function relative(time) {
   return form.replace('{0}', span(Math.abs(seconds)));
 }
 
+// count writes the times from now of a page, which the server leaves empty in updates.
+export function count(page) {
+  for (const el of page.querySelectorAll('time[data-rel]')) {
+    const text = relative(el.dateTime);
+    if (el.textContent !== text) el.textContent = text;
+  }
+}
+
 export function tick() {
   setInterval(() => {
-    if (document.hidden) return;
-    for (const el of document.querySelectorAll('time[data-rel]')) {
-      const text = relative(el.dateTime);
-      if (el.textContent !== text) el.textContent = text;
-    }
+    if (!document.hidden) count(document);
   }, 1000);
 }
 
