@@ -81,7 +81,7 @@ func run(m *testing.M) (code int, err error) {
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	shared.program, shared.cache = filepath.Join(dir, "wasmjob"), filepath.Join(dir, "cache")
-	shared.guest = filepath.Join("..", "..", "host", "plugin", "testdata", "c", "guest.wasm")
+	shared.guest = filepath.Join("..", "..", "host", "sandbox", "plugin", "testdata", "c", "guest.wasm")
 	builds := [][]string{{"go", "build", "-o", shared.program, "../../cmd/host"}, {"../../test/interop/java/build", *version}}
 	if *golang {
 		shared.guest = filepath.Join(dir, "noop.wasm")

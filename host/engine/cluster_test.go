@@ -88,6 +88,11 @@ var ok = abi.Result{Outcome: abi.OutcomeOK}
 // sleeper takes d per item, and ends early when it is stopped by force.
 func sleeper(d time.Duration) *guest {
 	return &guest{digest: "sleeper-" + d.String(), run: func(ctx context.Context, _ *abi.Invocation) abi.Result {
+		if d <= 0 && ctx.Err() == nil {
+			// A timer that has expired is run by its reader, for the whole bubble: two at
+			// once end the race detector of Go 1.26 with a segmentation violation.
+			return ok
+		}
 		select {
 		case <-time.After(d):
 			return ok
