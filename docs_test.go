@@ -14,6 +14,10 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/spf13/cobra"
+
+	"github.com/wasmjob/wasmjob/host/node/program"
 )
 
 // page is a document for people.
@@ -63,40 +67,6 @@ func pages(t *testing.T) []page {
 	return all
 }
 
-// built builds the program.
-func built(t *testing.T) string {
-	t.Helper()
-	name := filepath.Join(t.TempDir(), "wasmjob")
-	build := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-o", name, "./cmd/host")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
-	return name
-}
-
-// help is what a command says of itself.
-type help struct {
-	text        string
-	subcommands []string
-}
-
-var helpCommand = regexp.MustCompile(`(?m)^  ([a-z]+ {2,}|[a-z]+-[a-z]+ +)\S`)
-
-func helpOf(t *testing.T, program string, words []string) help {
-	t.Helper()
-	cmd := exec.CommandContext(t.Context(), program, append(slices.Clone(words), "--help")...)
-	out, err := cmd.Output()
-	if err != nil {
-		t.Fatalf("%s: %v", cmd, err)
-	}
-	h := help{text: string(out)}
-	for _, m := range helpCommand.FindAllStringSubmatch(h.text, -1) {
-		h.subcommands = append(h.subcommands, strings.TrimSpace(m[1]))
-	}
-	return h
-}
-
 var (
 	// commandLine is a line that calls the program: at its begin, after
 	// assignments, or by its path in a container.
@@ -105,55 +75,103 @@ var (
 	longFlag    = regexp.MustCompile(`^--[a-z][a-z-]*`)
 )
 
-// TestDocs holds the pages against the program.
+// TestDocs holds the pages, and the texts of the program, against its commands.
 func TestDocs(t *testing.T) {
 	t.Parallel()
-	program := built(t)
-	t.Run("commands", func(t *testing.T) { commandsInDocs(t, program) })
-	t.Run("names", func(t *testing.T) { namesInDocs(t, program) })
+	root := program.Commands()
+	t.Run("commands", func(t *testing.T) { commandsInDocs(t, root) })
+	t.Run("texts", func(t *testing.T) { commandsInTexts(t, root) })
+	t.Run("names", func(t *testing.T) { namesInDocs(t, root) })
+}
+
+// commandOf is the command that the words name, and what follows its name. unknown is a word that should name a command
+// below it, and names none.
+func commandOf(root *cobra.Command, words []string) (cmd *cobra.Command, rest []string, unknown string) {
+	cmd, rest = root, words
+	if len(rest) > 0 && rest[0] == "help" {
+		rest = rest[1:]
+	}
+	for len(rest) > 0 && commandWord.MatchString(rest[0]) && cmd.HasSubCommands() {
+		n := slices.IndexFunc(cmd.Commands(), func(c *cobra.Command) bool { return c.Name() == rest[0] || c.HasAlias(rest[0]) })
+		if n < 0 {
+			return cmd, rest, rest[0]
+		}
+		cmd, rest = cmd.Commands()[n], rest[1:]
+	}
+	return cmd, rest, ""
 }
 
 // commandsInDocs: whoever follows a page finds the commands and flags that it
 // names.
-func commandsInDocs(t *testing.T, program string) {
-	known := make(map[string]help)
-	look := func(words []string) help {
-		key := strings.Join(words, " ")
-		if _, ok := known[key]; !ok {
-			known[key] = helpOf(t, program, words)
-		}
-		return known[key]
-	}
+func commandsInDocs(t *testing.T, root *cobra.Command) {
 	found := 0
 	for _, p := range pages(t) {
 		if p.name == "CHANGELOG.md" {
 			continue // it tells what was
 		}
-	lines:
 		for _, code := range p.code {
 			m := commandLine.FindStringSubmatch(code)
 			if m == nil {
 				continue
 			}
 			found++
-			var words []string
-			fields := strings.Fields(m[1])
-			for len(fields) > 0 && commandWord.MatchString(fields[0]) && len(look(words).subcommands) > 0 {
-				if !slices.Contains(look(words).subcommands, fields[0]) {
-					t.Errorf("%s: %q: there is no command %q", p.name, code, strings.Join(append(words, fields[0]), " "))
-					continue lines
-				}
-				words, fields = append(words, fields[0]), fields[1:]
+			cmd, rest, unknown := commandOf(root, strings.Fields(m[1]))
+			if unknown != "" {
+				t.Errorf("%s: %q: there is no command %q below %q", p.name, code, unknown, cmd.CommandPath())
+				continue
 			}
-			for _, f := range fields {
-				if flag := longFlag.FindString(strings.TrimLeft(f, "[(")); flag != "" && !strings.Contains(look(words).text, flag) {
-					t.Errorf("%s: %q: %q has no flag %s", p.name, code, strings.Join(words, " "), flag)
+			for _, f := range rest {
+				flag := strings.TrimPrefix(longFlag.FindString(strings.TrimLeft(f, "[(")), "--")
+				if flag != "" && flag != "help" && flag != "version" && cmd.Flag(flag) == nil {
+					t.Errorf("%s: %q: %q has no flag --%s", p.name, code, cmd.CommandPath(), flag)
 				}
 			}
 		}
 	}
 	if found < 30 {
 		t.Errorf("found %d commands only: the pages are not read as they are written", found)
+	}
+}
+
+// commandInText is a command behind a quote in a text that is no page, and its words.
+var commandInText = regexp.MustCompile("(['`“>])wasmjob((?: +[a-z][a-z-]*)+)")
+
+// commandsInTexts: what messages, helps, comments of examples and files of deploy suggest are commands, where they stand
+// behind a quote or are the example of a command. Elsewhere "wasmjob" may be the subject of a sentence.
+func commandsInTexts(t *testing.T, root *cobra.Command) {
+	all := texts(t)
+	for _, pattern := range []string{"plugins/examples/*.yaml", "deploy/*/*", "deploy/helm/wasmjob/templates/*", "host/control/console/*.tsv", "host/control/console/templates/*", "host/node/program/demo/*.yaml", "cmd/*/*.go"} {
+		names, err := filepath.Glob(pattern)
+		if err != nil || len(names) == 0 {
+			t.Fatalf("%s: %d files, %v", pattern, len(names), err)
+		}
+		for _, name := range names {
+			if data, err := os.ReadFile(name); err == nil { // else a folder
+				all = append(all, string(data))
+			}
+		}
+	}
+	var examples func(c *cobra.Command)
+	examples = func(c *cobra.Command) {
+		for line := range strings.SplitSeq(c.Example, "\n") {
+			all = append(all, "'"+strings.TrimSpace(line))
+		}
+		for _, below := range c.Commands() {
+			examples(below)
+		}
+	}
+	examples(root)
+	found := 0
+	for _, text := range all {
+		for _, m := range commandInText.FindAllStringSubmatch(text, -1) {
+			found++
+			if cmd, _, unknown := commandOf(root, strings.Fields(m[2])); unknown != "" {
+				t.Errorf("%q: there is no command %q below %q", m[0], unknown, cmd.CommandPath())
+			}
+		}
+	}
+	if found < 150 {
+		t.Errorf("found %d commands only: the texts are not read as they are written", found)
 	}
 }
 
@@ -207,9 +225,10 @@ var (
 )
 
 // namesInDocs: metrics and variables that a page names exist.
-func namesInDocs(t *testing.T, program string) {
+func namesInDocs(t *testing.T, root *cobra.Command) {
 	all, known := texts(t), metrics(t)
-	flags := helpOf(t, program, []string{"run"}).text
+	run, _, _ := commandOf(root, []string{"run"})
+	flags := run.Long + run.UsageString()
 	found := 0
 	for _, p := range pages(t) {
 		for _, code := range p.code {

@@ -60,7 +60,7 @@ func TestChangeKeptOfARun(t *testing.T) {
 	t.Parallel()
 	refused := func(c *cluster, err error, host string) {
 		t.Helper()
-		if !errors.Is(err, operate.ErrItemRuns) || !strings.Contains(err.Error(), "item 2 runs on "+host) || !strings.Contains(err.Error(), "wasmjob kill demo --item 2") {
+		if !errors.Is(err, operate.ErrItemRuns) || !strings.Contains(err.Error(), "item 2 runs on "+host) || !strings.Contains(err.Error(), "wasmjob job kill demo --item 2") {
 			t.Errorf("%v, want that the item runs", err)
 		}
 		if n := c.node(c.layout.Offset(2)); n.Exists {

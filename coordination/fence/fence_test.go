@@ -104,7 +104,7 @@ func TestEnter(t *testing.T) {
 				if _, err := s.Commit(t.Context(), registry.Ensure("/y")); !errors.As(err, &behind) || data(t, c, "/y").Exists {
 					t.Errorf("a commit: %v", err)
 				}
-				if text := behind.Error(); !strings.Contains(text, "the history") || !strings.Contains(text, "wasmjob adopt --above 500") {
+				if text := behind.Error(); !strings.Contains(text, "the history") || !strings.Contains(text, "wasmjob registry adopt --above 500") {
 					t.Errorf("it says %q", text)
 				}
 				return
@@ -281,7 +281,7 @@ func TestCheckRecord(t *testing.T) {
 			if err := s.CheckRecord(data(t, s, record)); err == nil {
 				t.Error("the record is taken in the next session")
 			}
-		} else if !strings.Contains(s.Behind().Error(), "'wasmjob adopt'") {
+		} else if !strings.Contains(s.Behind().Error(), "'wasmjob registry adopt'") {
 			t.Errorf("the next session says %v", s.Behind())
 		}
 	}

@@ -91,9 +91,9 @@ func copiedError(next, names int64, record string) *BehindError {
 }
 
 func (e *BehindError) Error() string {
-	what, command := "this registry has gone back", fmt.Sprintf("wasmjob adopt --above %d", e.Known)
+	what, command := "this registry has gone back", fmt.Sprintf("wasmjob registry adopt --above %d", e.Known)
 	if e.Copied {
-		what, command = "this registry was copied from another one", "wasmjob adopt"
+		what, command = "this registry was copied from another one", "wasmjob registry adopt"
 	}
 	return fmt.Sprintf("%s: it gives out transaction number %d, and %d was given out before (%s); fences and trigger rounds would repeat, so nothing begins; run '%s' (docs/registry-restore.md)",
 		what, e.Next, e.Known, e.From, command)

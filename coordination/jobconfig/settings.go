@@ -320,7 +320,7 @@ var settings = [...]Setting{
 		Help: "For people",
 		in:   func(c *Configuration, _ *Guest) any { return &c.Description }},
 	{Name: "disabled", Key: "disabled", Type: Boolean, Default: "`false`",
-		Help: "`true`: a server that sees this job for the first time starts with it disabled. When a definition changes the field later, the change is applied once. Between such changes, `wasmjob enable` and `wasmjob disable` decide",
+		Help: "`true`: a server that sees this job for the first time starts with it disabled. When a definition changes the field later, the change is applied once. Between such changes, `wasmjob job resume` and `wasmjob job pause` decide",
 		in:   func(c *Configuration, _ *Guest) any { return &c.Disabled }},
 	{Name: "overwrite", Key: "overwrite", Type: Boolean, Default: "`false`",
 		Help: "The file wins over the registry, always; see [below](#file-and-registry)",

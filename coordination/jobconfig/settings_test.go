@@ -61,7 +61,7 @@ func (s Setting) written() string {
 	return string(s.Type)
 }
 
-// TestSchemaIsPublished: docs/job.schema.json is what wasmjob schema prints.
+// TestSchemaIsPublished: docs/job.schema.json is what wasmjob job schema prints.
 func TestSchemaIsPublished(t *testing.T) {
 	const file = "../../docs/job.schema.json"
 	had, err := os.ReadFile(file)

@@ -358,7 +358,7 @@ func (r Record) HeldBack(job string, item int) string {
 		hosts = strconv.Itoa(r.Deaths) + " hosts in a row"
 	}
 	return fmt.Sprintf("the item is held back since %s: %s died in its runs (%s); %s lets it run again",
-		time.UnixMilli(r.Held).UTC().Format(time.RFC3339), hosts, strings.ReplaceAll(r.Died, " ", ", "), words.Command("release", job, "--item", strconv.Itoa(item)))
+		time.UnixMilli(r.Held).UTC().Format(time.RFC3339), hosts, strings.ReplaceAll(r.Died, " ", ", "), words.Command("job release", job, "--item", strconv.Itoa(item)))
 }
 
 // Data is what the node holds, JSON.

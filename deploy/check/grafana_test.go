@@ -67,7 +67,7 @@ func sections() []section {
 				queries: one(`sum(increase(wasmjob_fires_total{JOBS, outcome!~"OK|CANCELLED"}[1h]))`, "")},
 			{title: "Runs lost, 24 h", about: "Runs that were given up when their host died.", kind: stat, width: 3, bad: 1,
 				queries: one(`sum(increase(wasmjob_items_skipped_total{JOBS, reason=~"lost|held"}[24h]))`, "")},
-			{title: "Items held back", about: "Hosts in a row died in their runs: wasmjob release JOB.", kind: stat, width: 3, bad: 1,
+			{title: "Items held back", about: "Hosts in a row died in their runs: wasmjob job release JOB.", kind: stat, width: 3, bad: 1,
 				queries: one(`sum(max by (job_name) (wasmjob_items_held{JOBS}))`, "")},
 			{title: "Most overdue", about: "How long the job that is latest has been due on every host.", kind: stat, unit: "s", width: 3, bad: 60,
 				queries: one(`clamp_min(max(time() - max by (job_name) (wasmjob_job_next_fire_timestamp_seconds{JOBS})), 0)`, "")},

@@ -756,7 +756,7 @@ func TestJudge_refusedBeforeTheSession(t *testing.T) {
 func TestJudge_registry(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, "")
-	behind := event.Event{Kind: event.RegistryBehind, Reason: "this registry has gone back: run 'wasmjob adopt'"}
+	behind := event.Event{Kind: event.RegistryBehind, Reason: "this registry has gone back: run 'wasmjob registry adopt'"}
 	live := func(id string) { b.see(event.Event{Kind: event.Session, Host: id, Reason: "live"}) }
 	b.see(behind)
 	live(self)
@@ -769,7 +769,7 @@ func TestJudge_registry(t *testing.T) {
 	live("10.0.0.1@-@1-ac")
 	b.said = slices.DeleteFunc(b.said, func(s string) bool { return !strings.Contains(s, "here registry:") })
 	b.expect(
-		"12:00:00 fire here registry: host 10.0.0.1 has found: this registry has gone back: run 'wasmjob adopt'",
+		"12:00:00 fire here registry: host 10.0.0.1 has found: this registry has gone back: run 'wasmjob registry adopt'",
 		"12:00:00 end here registry: the host has another session, which finds nothing of that",
 	)
 	off := newBench(t, "hosts: {registry: false, session: false}")

@@ -227,7 +227,7 @@ var rows = []row{
 		wholeMetric{name: "WasmjobSession", expr: `wasmjob_registry_session_trust{trust="live"} == 0`, summary: "{{ $labels.instance }} has no live session with the registry."}),
 	ofHosts(row{rule: Registry, short: "registry went back", chinese: "注册中心回退", events: []event.Kind{event.RegistryBehind, event.Session}},
 		"registry", "The registry has gone back, or was copied; default: true",
-		"a host has found that the registry [has gone back](registry-restore.md), or was copied; the text says whether it goes on, or waits for `wasmjob adopt`",
+		"a host has found that the registry [has gone back](registry-restore.md), or was copied; the text says whether it goes on, or waits for `wasmjob registry adopt`",
 		"the host has another session, which finds nothing of that",
 		func(h *Hosts) *bool { return &h.Registry },
 		wholeMetric{name: "WasmjobRegistryBehind", expr: "wasmjob_registry_behind > 0", summary: "{{ $labels.instance }} has found that the registry has gone back, or was copied."}),

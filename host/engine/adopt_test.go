@@ -100,7 +100,7 @@ func TestCopiedRegistry(t *testing.T) {
 				n = c.start(1, job(d, sleeper(time.Second)))
 				time.Sleep(5 * time.Minute)
 				s := n.host.Status().Jobs[0]
-				if s.State != engine.JobError || !strings.Contains(s.Reason, "copied from another one") || !strings.Contains(s.Reason, "wasmjob adopt") {
+				if s.State != engine.JobError || !strings.Contains(s.Reason, "copied from another one") || !strings.Contains(s.Reason, "wasmjob registry adopt") {
 					t.Errorf("in the copy the job is %s: %s", s.State, s.Reason)
 				}
 				if got := len(c.list(event.JobError)); got != 2 {

@@ -848,7 +848,7 @@ The session of host 10.0.0.1 had ended: host 10.0.0.2 saw that at 00:01:07.
 Failover gave it to host 10.0.0.2, where it began at 00:01:07.
 Host 10.0.0.2 had it; the last that it reported is of 00:01:12.
 The session of host 10.0.0.2 had ended: host 10.0.0.3 saw that at 00:01:17.
-Host 10.0.0.3 closed the run of host 10.0.0.2 at 00:01:17: the item is held back since 2000-01-01T00:01:17Z: 2 hosts in a row died in its runs (10.0.0.1@-@1-00000001, 10.0.0.2@-@1-00000001); wasmjob release j --item 0 lets it run again.
+Host 10.0.0.3 closed the run of host 10.0.0.2 at 00:01:17: the item is held back since 2000-01-01T00:01:17Z: 2 hosts in a row died in its runs (10.0.0.1@-@1-00000001, 10.0.0.2@-@1-00000001); wasmjob job release j --item 0 lets it run again.
 `,
 	},
 	{
@@ -925,13 +925,13 @@ It succeeded at 00:02:34, after 20s.
 		want: `
 no host
 Item 0 was due at 00:02:00 and did not run: none of the hosts whose histories there are had the job then.
-The last that had the job before was host 10.0.0.1, until 00:01:05: removed from the registry; 'wasmjob restore j' brings it back.
+The last that had the job before was host 10.0.0.1, until 00:01:05: removed from the registry; 'wasmjob job restore j' brings it back.
 frank did "remove" of the job at 00:01:05, from 10.9.9.9.
 `,
 		chinese: `
 no host
 分片 0 应于 00:02:00 执行，但没有运行：在有历史的主机中，当时没有一台拥有该作业。
-此前最后拥有该作业的是主机 10.0.0.1，直到 00:01:05：已从注册中心移除；用“wasmjob restore j”可恢复。
+此前最后拥有该作业的是主机 10.0.0.1，直到 00:01:05：已从注册中心移除；用“wasmjob job restore j”可恢复。
 00:01:05 对作业执行了“移除”，操作者：frank，来源：10.9.9.9。
 `,
 	},

@@ -451,7 +451,7 @@ func TestHeldBack(t *testing.T) {
 				}
 				held := c.list(event.ItemHeld)
 				if deaths != 2 || len(held) != 1 || *held[0].Item != 0 || held[0].Outcome != tree.OutcomeHeld ||
-					!strings.Contains(held[0].Reason, "2 hosts in a row died in its runs (10.0.0.") || !strings.Contains(held[0].Reason, "wasmjob release j --item 0") {
+					!strings.Contains(held[0].Reason, "2 hosts in a row died in its runs (10.0.0.") || !strings.Contains(held[0].Reason, "wasmjob job release j --item 0") {
 					t.Fatalf("%d hosts died; held: %s\n%s", deaths, lines(held), c.all())
 				}
 				refused := 0

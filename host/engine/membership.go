@@ -221,11 +221,11 @@ func (j *job) stopped(now moment) {
 }
 
 func (j *job) removedText() string {
-	return "removed from the registry; '" + words.Command("restore", j.name) + "' brings it back"
+	return "removed from the registry; '" + words.Command("job restore", j.name) + "' brings it back"
 }
 
 func (j *job) stoppedText() string {
-	return "stopped by an operator; '" + words.Command("start", j.name) + "' runs it again"
+	return "stopped by an operator; '" + words.Command("job start", j.name) + "' runs it again"
 }
 
 // says is what this host says by its definition.

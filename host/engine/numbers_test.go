@@ -168,7 +168,7 @@ func TestRegistryIsPutBack(t *testing.T) {
 		if s.State != engine.JobError || !strings.Contains(s.Reason, "gone back") || !strings.Contains(s.Reason, "the history") || began(c) != n {
 			t.Errorf("%d items began; the job is %s: %s", began(c)-n, s.State, s.Reason)
 		}
-		if said := c.list(event.RegistryBehind); len(said) != 1 || !strings.Contains(said[0].Reason, "wasmjob adopt --above") {
+		if said := c.list(event.RegistryBehind); len(said) != 1 || !strings.Contains(said[0].Reason, "wasmjob registry adopt --above") {
 			t.Errorf("said of it:\n%s", lines(said))
 		}
 		rc, err := c.server.Connect(t.Context())

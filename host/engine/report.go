@@ -477,7 +477,7 @@ func (j *job) waitsFor(what event.Wait, items []int) (forWhat, then string) {
 		return "the items to be sharded by the leader, " + v.Leader, "see its log; restart its host if it makes no progress"
 	case event.WaitJavaLeader:
 		return "the items to be sharded by a Java leader, " + v.Leader + ", which waits until no item of the job runs anywhere; nothing begins meanwhile",
-			"see which item runs: " + words.Command("shards", j.name) + "; or have one of ours elected: " + words.Command("shutdown", j.name, "--instance", v.Leader)
+			"see which item runs: " + words.Command("job items", j.name) + "; or have one of ours elected: " + words.Command("job drain", j.name, "--instance", v.Leader)
 	case event.WaitElection:
 		return "its turn in ElasticJob's latch, behind node " + j.election.behind, ""
 	case event.WaitFailover:
@@ -489,7 +489,7 @@ func (j *job) waitsFor(what event.Wait, items []int) (forWhat, then string) {
 		}
 		return "a host to take items " + v.FailoverItems.String() + ", which a Java host has marked as crashed", "it takes an enabled host with the module"
 	case event.WaitMark:
-		return "items " + numbers + ", which are due and marked as running elsewhere", "see who runs them: " + words.Command("shards", j.name) + "; delete marks that no host owns"
+		return "items " + numbers + ", which are due and marked as running elsewhere", "see who runs them: " + words.Command("job items", j.name) + "; delete marks that no host owns"
 	case event.WaitMove:
 		return "items " + numbers + " to end where they run: they go to other hosts then",
 			"see who runs them: " + words.Command("status", j.name) + "; the job's timeout ends them, or a restart of that host"

@@ -39,7 +39,7 @@ func TestAWaitThatTakesTooLongIsToldOnce(t *testing.T) {
 				j.member.View.Leader, j.member.View.OurTerm, j.member.View.Processing = aJavaHost, false, true
 			},
 			end:   func(j *job) { j.member.View.Processing = false },
-			limit: longestBusiness, words: []string{aJavaHost, "wasmjob shutdown mixed --instance " + aJavaHost},
+			limit: longestBusiness, words: []string{aJavaHost, "wasmjob job drain mixed --instance " + aJavaHost},
 		},
 		event.WaitTakeover: {
 			begin: func(j *job) { j.member.View.Members = append(j.member.View.Members, "10.0.0.9@-@9-cc") },

@@ -173,7 +173,7 @@ func TestOlderElasticJob(t *testing.T) {
 		t.Helper()
 		c.refused(1, texts, "run", "--plugins", c.path("plugins"), "--admin", "127.0.0.1:0", "--server-ip", "127.0.1.1", "--zk", c.zk, "--namespace", ns)
 	}
-	refuse(one, "holds jobs of ElasticJob 1.x: ledger", "/"+one+"/ledger/config/cron: a node for each setting", "wasmjob import elasticjob")
+	refuse(one, "holds jobs of ElasticJob 1.x: ledger", "/"+one+"/ledger/config/cron: a node for each setting", "wasmjob job import elasticjob")
 	refuse(two, "holds jobs of ElasticJob 2.1: close", "/"+two+"/close/config: JSON with jobClass", "choose another namespace")
 	nodes, err := s.Read(t.Context(), registry.Children("/"+one), registry.Data("/"+one+".wasmjob"))
 	if err != nil || !slices.Equal(nodes[0].Names, []string{"ledger"}) || nodes[1].Exists {

@@ -102,7 +102,7 @@ func (c *cluster) registry(args ...string) string {
 	return c.must(append(args, "--registry", "zookeeper://"+c.zk, "--namespace", c.ns)...)
 }
 
-// shards is what `wasmjob shards` says of a job.
+// shards is what `wasmjob job items` says of a job.
 func (c *cluster) shards(job string) (s admin.Shards) {
 	c.t.Helper()
 	if err := json.Unmarshal([]byte(c.registry("shards", job, "--json")), &s); err != nil {

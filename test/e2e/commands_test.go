@@ -51,7 +51,7 @@ func TestOperating(t *testing.T) {
 	said := p.must("trigger", "work")
 	fire := h.of("work", 0, kind(event.FireStarted), source(abi.SourceTrigger))
 	round := strconv.FormatInt(fire.Trigger, 10)
-	if want := "triggered work; 'wasmjob runs work --trigger " + round + "' shows its runs\n"; said != want {
+	if want := "triggered work; 'wasmjob job runs work --trigger " + round + "' shows its runs\n"; said != want {
 		t.Errorf("trigger says %q, want %q", said, want)
 	}
 	h.of("work", fire.at, kind(event.FireEnded), ofFire(fire), outcome(abi.OutcomeOK))

@@ -181,7 +181,7 @@ func TestFrozenHosts(t *testing.T) {
 	}
 	<-gone
 	last := left[0]
-	last.of("freeze", 0, kind(event.ItemHeld), because("wasmjob release freeze --item 0"))
+	last.of("freeze", 0, kind(event.ItemHeld), because("wasmjob job release freeze --item 0"))
 	for _, m := range slices.Clone(c.members) {
 		if n := m.count("freeze", kind(event.ItemCompleted)); n > 0 {
 			t.Errorf("%s completed an item that never ends", m.ip)

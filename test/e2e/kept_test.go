@@ -52,7 +52,7 @@ func TestKept(t *testing.T) {
 	h.of("import", 0, kind(event.ItemStarted), item(1))
 	h.line(0, `"from line 7"`)
 	h.line(0, `"from the beginning"`)
-	p.refused(1, []string{"item 0 runs on", "wasmjob kill import --item 0", "wasmjob disable import --item 0"}, "offset", "import", "--item", "0", "--set", "line 8")
+	p.refused(1, []string{"item 0 runs on", "wasmjob job kill import --item 0", "wasmjob job pause import --item 0"}, "offset", "import", "--item", "0", "--set", "line 8")
 	p.refused(1, []string{"item 0 runs on"}, "kv", "import", "--item", "0", "--set", "cursor=9")
 	if k := kept(t, p.must("offset", "import", "--item", "0", "--json")); k.RunsOn == "" || k.Fence != first.Fence || *k.Offset != "line 7" {
 		t.Errorf("while it runs: %+v", k)

@@ -157,17 +157,17 @@ func TestClusterHoldsBack(t *testing.T) {
 		members = slices.DeleteFunc(members, func(m *member) bool { return m == runs })
 	}
 	last := members[0]
-	held := last.of("poison", 0, kind(event.ItemHeld), item(0), outcome("HELD"), because("wasmjob release poison --item 0"))
+	held := last.of("poison", 0, kind(event.ItemHeld), item(0), outcome("HELD"), because("wasmjob job release poison --item 0"))
 	s := c.shards("poison")
 	if i := s.Items[0]; i.State != "HELD" || i.Deaths != 2 || len(i.Died) != 2 || i.Held.IsZero() {
 		t.Errorf("shards says %+v", i)
 	}
 	for _, args := range [][]string{{"shards", "poison"}, {"status", "poison"}} {
-		if out := c.registry(args...); !strings.Contains(out, "item 0 is held back since ") || !strings.Contains(out, "wasmjob release poison --item 0") {
+		if out := c.registry(args...); !strings.Contains(out, "item 0 is held back since ") || !strings.Contains(out, "wasmjob job release poison --item 0") {
 			t.Errorf("%v says %q", args, out)
 		}
 	}
-	c.refused(1, []string{"nothing would run: item 0 is held back: 'wasmjob release poison --item 0' lets it run"}, "trigger", "poison", "--registry", "zookeeper://"+c.zk, "--namespace", c.ns)
+	c.refused(1, []string{"nothing would run: item 0 is held back: 'wasmjob job release poison --item 0' lets it run"}, "trigger", "poison", "--registry", "zookeeper://"+c.zk, "--namespace", c.ns)
 	if code, metrics := last.get("/metrics"); !strings.Contains(metrics, `wasmjob_items_held{job_name="poison"} 1`) {
 		t.Errorf("the metrics do not show it: %d %s", code, metrics)
 	}

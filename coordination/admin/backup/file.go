@@ -91,7 +91,7 @@ const (
 func ReadFile(r io.Reader) (*Backup, error) {
 	z, err := gzip.NewReader(bufio.NewReader(r))
 	if err != nil {
-		return nil, errors.New("it is no backup: found no data compressed by gzip, expected a file that 'wasmjob backup create' made")
+		return nil, errors.New("it is no backup: found no data compressed by gzip, expected a file that 'wasmjob registry backup create' made")
 	}
 	lines := bufio.NewScanner(io.LimitReader(z, mostBytes))
 	lines.Buffer(nil, mostLine)

@@ -437,7 +437,7 @@ func jobBrief(l tree.Layout, n, more registry.Snapshot) (JobBrief, bool) {
 		return JobBrief{}, false
 	}
 	if settings := n.Children(l.Config()); len(settings) > 0 {
-		return JobBrief{Name: l.Job, Status: Job1x, Error: "a job of ElasticJob 1.x; take it over with 'wasmjob import elasticjob'"}, true
+		return JobBrief{Name: l.Job, Status: Job1x, Error: "a job of ElasticJob 1.x; take it over with 'wasmjob job import elasticjob'"}, true
 	}
 	b := JobBrief{Name: l.Job, Instances: len(instances), Leader: string(n.Data(l.Leader()).Data)}
 	c, _, err := jobconfig.Parse(config.Data)

@@ -150,7 +150,7 @@ func (c *keptChange) attempt(ctx context.Context, x *step.Exchange, n registry.S
 	}
 	if k := keptOf(l, n, i); k.RunsOn != "" {
 		return false, fmt.Errorf("item %d runs on %s: %w; wait for its end, or end it with '%s'; '%s' keeps it from running again meanwhile",
-			i, k.RunsOn, ErrItemRuns, words.Command("kill", l.Job, "--item", strconv.Itoa(i)), words.Command("disable", l.Job, "--item", strconv.Itoa(i)))
+			i, k.RunsOn, ErrItemRuns, words.Command("job kill", l.Job, "--item", strconv.Itoa(i)), words.Command("job pause", l.Job, "--item", strconv.Itoa(i)))
 	}
 	data, err := c.change(offset.Data, offset.Exists)
 	if err != nil {

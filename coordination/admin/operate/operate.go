@@ -148,7 +148,7 @@ func (t *triggering) anyRuns(ctx context.Context, x *step.Exchange, total int) e
 			}
 		}
 	}
-	why := slices.DeleteFunc([]string{t.cannotRun(disabled, "disabled", "enable"), t.cannotRun(held, "held back", "release")}, func(s string) bool { return s == "" })
+	why := slices.DeleteFunc([]string{t.cannotRun(disabled, "disabled", "job resume"), t.cannotRun(held, "held back", "job release")}, func(s string) bool { return s == "" })
 	return fmt.Errorf("%w: %s", ErrNothingRuns, strings.Join(why, "; "))
 }
 
@@ -285,7 +285,7 @@ func anyEnabled(ctx context.Context, x *step.Exchange, l tree.Layout, instances 
 		return err
 	}
 	if !slices.ContainsFunc(ips, func(ip string) bool { return tree.IsEnabled(n.Data(l.Server(ip)).Data) }) {
-		return fmt.Errorf("%w: the job is disabled on all servers that have an instance (%s); '%s' lets it run", ErrNothingRuns, words.Some(ips, ", "), words.Command("enable", l.Job))
+		return fmt.Errorf("%w: the job is disabled on all servers that have an instance (%s); '%s' lets it run", ErrNothingRuns, words.Some(ips, ", "), words.Command("job resume", l.Job))
 	}
 	return nil
 }
@@ -707,7 +707,7 @@ func stopJava(ctx context.Context, x *step.Exchange, l tree.Layout, id string, i
 		}
 		if len(runs) > 0 {
 			return fmt.Errorf("%s runs %s: %w; disable its server (%s), which also ends its leadership, wait until it runs nothing, and shut it down then",
-				id, runs, ErrJavaRuns, words.Command("disable", l.Job, "--server", tree.ServerOf(id)))
+				id, runs, ErrJavaRuns, words.Command("job pause", l.Job, "--server", tree.ServerOf(id)))
 		}
 		_, err = x.Commit(ctx, ops...)
 		if conflict := step.ConflictOf(err); conflict == nil || conflict.Index == 0 {

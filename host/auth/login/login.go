@@ -319,7 +319,7 @@ func (l *Login) link(w http.ResponseWriter, r *http.Request) {
 	err := l.once(who.From, func() error {
 		user, ok := l.links.take(r.URL.Query().Get("code"))
 		if !ok {
-			return auth.NewProblem(auth.NotSignedIn, http.StatusForbidden, "this login link was used already, or is older than %s; 'wasmjob login' prints another one", words.Duration(linkLife))
+			return auth.NewProblem(auth.NotSignedIn, http.StatusForbidden, "this login link was used already, or is older than %s; 'wasmjob access login' prints another one", words.Duration(linkLife))
 		}
 		who.User = user
 		return l.Sessions.Begin(w, r, cookie.Session{Name: who.Name, User: user, Method: auth.ByLink})

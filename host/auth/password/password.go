@@ -85,7 +85,7 @@ func (h Hash) String() string {
 		base64.RawStdEncoding.EncodeToString(h.salt), base64.RawStdEncoding.EncodeToString(h.sum))
 }
 
-var errForm = errors.New("found no hash, expected one such as 'wasmjob user passwd' writes: $argon2id$v=19$m=…,t=…,p=…$SALT$HASH")
+var errForm = errors.New("found no hash, expected one such as 'wasmjob access user passwd' writes: $argon2id$v=19$m=…,t=…,p=…$SALT$HASH")
 
 // Parse reads a hash. Errors do not quote it.
 func Parse(text string) (Hash, error) {

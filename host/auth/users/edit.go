@@ -75,7 +75,7 @@ func open(path string, data []byte) (*Document, error) {
 	return d, nil
 }
 
-const heading = "# yaml-language-server: $schema=https://raw.githubusercontent.com/wasmjob/wasmjob/main/docs/users.schema.json\n# Who may do what on this host: 'wasmjob user' and 'wasmjob token' edit this file,\n# docs/access.md describes it. Hosts read it again when it changes."
+const heading = "# yaml-language-server: $schema=https://raw.githubusercontent.com/wasmjob/wasmjob/main/docs/users.schema.json\n# Who may do what on this host: 'wasmjob access user' and 'wasmjob access token' edit this file,\n# docs/access.md describes it. Hosts read it again when it changes."
 
 func (d *Document) text() ([]byte, error) {
 	var b bytes.Buffer
@@ -93,7 +93,7 @@ func (d *Document) AddUser(name string, bindings []auth.Binding, hash password.H
 		return err
 	}
 	if _, twice := d.set.User(name); twice {
-		return fmt.Errorf("there is a user %q already; 'wasmjob user passwd' changes the password, an editor the roles", name)
+		return fmt.Errorf("there is a user %q already; 'wasmjob access user passwd' changes the password, an editor the roles", name)
 	}
 	roles, err := rolesNode(bindings)
 	if err != nil {
@@ -132,7 +132,7 @@ func (d *Document) AddToken(name string, bindings []auth.Binding, created, expir
 		return "", err
 	}
 	if slices.ContainsFunc(d.set.Tokens(), func(t Token) bool { return t.Name == name }) {
-		return "", fmt.Errorf("there is a token %q already; 'wasmjob token revoke' takes it out", name)
+		return "", fmt.Errorf("there is a token %q already; 'wasmjob access token revoke' takes it out", name)
 	}
 	roles, err := rolesNode(bindings)
 	if err != nil {

@@ -139,7 +139,7 @@ func (s *tokens) Identify(r *http.Request) (auth.Principal, error) {
 	case !ok:
 		return auth.Principal{}, auth.Unauthenticated("the token is not the one of this host, and none of its users file: it is wrong, or was revoked")
 	case !s.now().Before(t.Expires):
-		return auth.Principal{}, auth.Unauthenticated("the token %q has expired at %s; 'wasmjob token create' makes another one", t.Name, t.Expires.UTC().Format(time.RFC3339))
+		return auth.Principal{}, auth.Unauthenticated("the token %q has expired at %s; 'wasmjob access token create' makes another one", t.Name, t.Expires.UTC().Format(time.RFC3339))
 	}
 	return auth.Principal{Name: t.Name, Method: auth.ByToken, Bindings: t.Bindings}, nil
 }

@@ -215,7 +215,7 @@ func (r *reader) token(n *yaml.Node) {
 	t := Token{Name: name, Bindings: r.roles(n, f["roles"], "tokens.roles"), Created: r.Time(f["created"], "tokens.created"), Expires: r.Time(f["expires"], "tokens.expires")}
 	for _, field := range []string{"id", "sha256", "expires"} {
 		if f[field] == nil {
-			r.Problem(n, "tokens."+field, "is missing; 'wasmjob token create' writes entries with all fields")
+			r.Problem(n, "tokens."+field, "is missing; 'wasmjob access token create' writes entries with all fields")
 			return
 		}
 	}

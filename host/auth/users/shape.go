@@ -15,13 +15,13 @@ func Schema() []byte {
 
 var fileFields = schema.Object{
 	{Name: "users", Help: "People; \"users: []\" has none", Is: schema.List(userFields.Shape())},
-	{Name: "tokens", Help: "Tokens of programs: 'wasmjob token create' writes them", Is: schema.List(tokenFields.Shape())},
+	{Name: "tokens", Help: "Tokens of programs: 'wasmjob access token create' writes them", Is: schema.List(tokenFields.Shape())},
 	{Name: "oidc", Help: "The OpenID Connect provider by which people sign in", Is: providerFields.Shape()},
 }
 
 var userFields = schema.Object{
 	{Name: "name", Help: "At most 64 letters, digits and . _ @ + -", Required: true, Is: schema.Text()},
-	{Name: "password", Help: "Hash of the password: 'wasmjob user passwd' writes it", Is: schema.Text()},
+	{Name: "password", Help: "Hash of the password: 'wasmjob access user passwd' writes it", Is: schema.Text()},
 	{Name: "roles", Help: "Roles, each with the jobs that it is for, such as {operator: etl-*}", Required: true, Is: roles()},
 	{Name: "certificates", Help: "Subjects of client certificates, such as CN=ann,O=Example", Is: schema.Texts(schema.Text())},
 }

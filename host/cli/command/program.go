@@ -55,6 +55,8 @@ type Program struct {
 	// that they name, or the environment, or a configuration file. writes: to change something there.
 	RegistryFlags func(*pflag.FlagSet)
 	OpenNamespace func(ctx context.Context, flags *pflag.FlagSet, writes bool) (*Opened, error)
+	// Former says that the command was called by a name that it had before: lists are printed as they were then.
+	Former bool
 }
 
 // Opened is a namespace in the registry itself, for a command.
@@ -122,11 +124,11 @@ func (p *Program) Tables() terminal.Style {
 	return s
 }
 
-// PrintJSON writes a value.
+// PrintJSON writes a value; a list is one as [Program.Print] writes it.
 func (p *Program) PrintJSON(v any) error {
 	e := json.NewEncoder(p.Out)
 	e.SetIndent("", "  ")
-	return e.Encode(v)
+	return e.Encode(p.listed(v))
 }
 
 // Done reports what was done, unless there is an error.
@@ -229,7 +231,11 @@ func WhoAsks() string {
 func Group(use, short, long, example string, commands ...*cobra.Command) *cobra.Command {
 	cmd := &cobra.Command{Use: use, Short: short, Long: long, Example: example, RunE: func(cmd *cobra.Command, args []string) error {
 		if len(args) > 0 {
-			return Usagef("unknown command %q for %q", words.Clip(args[0]), cmd.CommandPath())
+			hint := ""
+			if path := Meant(cmd, args[0], nil); path != "" {
+				hint = fmt.Sprintf("; did you mean %q?", path)
+			}
+			return Usagef("unknown command %q for %q%s", words.Clip(args[0]), cmd.CommandPath(), hint)
 		}
 		return cmd.Help()
 	}}

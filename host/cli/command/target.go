@@ -71,6 +71,7 @@ func (p *Program) AddHost(cmd *cobra.Command) *Target {
 	cmd.Flags().StringVar(&t.tokenFile, "token-file", p.Getenv(EnvPrefix+"ADMIN_TOKEN_FILE"), "`FILE` with a token (default: the host's own, from the note that it left)")
 	cmd.Flags().StringVar(&t.ca, "ca", "", "`FILE` with the authorities of the host's certificate, or system; the address has TLS then (default: as the host's note says)")
 	cmd.Flags().StringVar(&t.context, "context", "", "`NAME` of a context that says where the cluster is (default: the one in use, see 'wasmjob context')")
+	Connects(cmd.Flags(), "admin", "token-file", "ca", "context")
 	_ = cmd.RegisterFlagCompletionFunc("context", p.ContextNames)
 	return t
 }
@@ -89,7 +90,7 @@ func (p *Program) AddTarget(cmd *cobra.Command) *Target {
 func (p *Program) AddChange(cmd *cobra.Command) *Target {
 	t := p.AddTarget(cmd)
 	t.Writes = true
-	cmd.Flags().StringVar(&t.Reason, "reason", "", "`TEXT` that says why, for 'wasmjob audit'")
+	cmd.Flags().StringVar(&t.Reason, "reason", "", "`TEXT` that says why, for 'wasmjob access audit'")
 	return t
 }
 
@@ -287,16 +288,14 @@ func (p *Program) Show(ctx context.Context, s *Shown, look func() (v any, text s
 	return p.repeat(ctx, once)
 }
 
-// Print shows a value once, as JSON or YAML or as its text. A list of nothing is an empty one.
+// Print shows a value once, as JSON or YAML or as its text. A list is an object with the field records, as the API's
+// pages are; a command that was called by its former name prints it bare.
 func (p *Program) Print(s *Shown, v any, text string) error {
-	if list := reflect.ValueOf(v); list.Kind() == reflect.Slice && list.IsNil() {
-		v = []struct{}{}
-	}
 	switch s.Output {
 	case OutputJSON:
 		return p.PrintJSON(v)
 	case OutputYAML:
-		return p.printYAML(v)
+		return p.printYAML(p.listed(v))
 	}
 	_, err := p.Out.Write([]byte(text))
 	return err
@@ -315,6 +314,77 @@ func (p *Program) PrintNext(s *Shown, v any, text string) error {
 		return err
 	}
 	return p.printYAML(v)
+}
+
+// listed is a value as programs read it: a list has its place in an object, and none is null.
+func (p *Program) listed(v any) any {
+	of := withoutNil(reflect.ValueOf(v))
+	if !of.IsValid() {
+		return nil
+	}
+	if !isList(of) || p.Former {
+		return of.Interface()
+	}
+	return struct {
+		Records any `json:"records"`
+	}{of.Interface()}
+}
+
+// isList reports whether a value is a list in JSON, too.
+func isList(v reflect.Value) bool {
+	return v.Kind() == reflect.Slice && v.Type().Elem().Kind() != reflect.Uint8 && !v.Type().Implements(reflect.TypeFor[json.Marshaler]())
+}
+
+// withoutNil is a copy of a value in which each list that is nil is an empty one. What writes itself as JSON is left
+// alone.
+func withoutNil(v reflect.Value) reflect.Value {
+	if !v.IsValid() || v.Type().Implements(reflect.TypeFor[json.Marshaler]()) {
+		return v
+	}
+	switch v.Kind() {
+	case reflect.Slice:
+		if !isList(v) {
+			return v
+		}
+		list := reflect.MakeSlice(v.Type(), v.Len(), v.Len())
+		for i := range v.Len() {
+			list.Index(i).Set(withoutNil(v.Index(i)))
+		}
+		return list
+	case reflect.Map:
+		if v.IsNil() {
+			return v
+		}
+		all := reflect.MakeMapWithSize(v.Type(), v.Len())
+		for key, value := range v.Seq2() {
+			all.SetMapIndex(key, withoutNil(value))
+		}
+		return all
+	case reflect.Pointer:
+		if v.IsNil() {
+			return v
+		}
+		to := reflect.New(v.Type().Elem())
+		to.Elem().Set(withoutNil(v.Elem()))
+		return to
+	case reflect.Interface:
+		if v.IsNil() {
+			return v
+		}
+		in := reflect.New(v.Type()).Elem()
+		in.Set(withoutNil(v.Elem()))
+		return in
+	case reflect.Struct:
+		all := reflect.New(v.Type()).Elem()
+		all.Set(v)
+		for i := range v.NumField() {
+			if v.Type().Field(i).IsExported() {
+				all.Field(i).Set(withoutNil(v.Field(i)))
+			}
+		}
+		return all
+	}
+	return v
 }
 
 // printYAML writes a value as YAML, with the names that it has in JSON.

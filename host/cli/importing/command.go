@@ -39,11 +39,11 @@ the beginnings of a module in Go, NAME/main.go. Nothing is written where they ar
 read. What a definition cannot say is a comment in the file, and is reported on
 stderr. Under each file stand the next five instants, and beside them those of
 the other scheduler where it reads the schedule differently.`,
-		`  wasmjob import crontab /etc/crontab --system --out jobs
-  kubectl get cronjobs -A -o yaml | wasmjob import cronjob - --out jobs
-  wasmjob import xxl-job xxl_job.sql --zone Asia/Shanghai --out jobs
-  wasmjob import quartz jobs.xml --out jobs
-  wasmjob import elasticjob --zk zk1:2181 --namespace prod --out jobs`,
+		`  wasmjob job import crontab /etc/crontab --system --out jobs
+  kubectl get cronjobs -A -o yaml | wasmjob job import cronjob - --out jobs
+  wasmjob job import xxl-job xxl_job.sql --zone Asia/Shanghai --out jobs
+  wasmjob job import quartz jobs.xml --out jobs
+  wasmjob job import elasticjob --zk zk1:2181 --namespace prod --out jobs`,
 		crontabCommand(p), cronJobCommand(p), xxlJobCommand(p, tables), quartzCommand(p, tables), elasticjob)
 }
 
@@ -53,7 +53,7 @@ func crontabCommand(p *command.Program) *cobra.Command {
 		use: "crontab FILE|- --out DIR [flags]", short: "Take over the lines of a crontab",
 		long: `Read a crontab, - from stdin, and write a definition for each line that has a
 command. The command becomes a note: what it does is to be a module.`,
-		example: "  crontab -l | wasmjob import crontab - --out jobs\n  wasmjob import crontab /etc/crontab --system --zone Europe/Berlin --out jobs",
+		example: "  crontab -l | wasmjob job import crontab - --out jobs\n  wasmjob job import crontab /etc/crontab --system --zone Europe/Berlin --out jobs",
 		read:    func(text []byte) (*migrate.Imported, error) { return migrate.Crontab(text, system) },
 	})
 	cmd.Flags().BoolVar(&system, "system", false, "lines have a user before the command, as those of /etc/crontab and /etc/cron.d")
@@ -65,7 +65,7 @@ func cronJobCommand(p *command.Program) *cobra.Command {
 		use: "cronjob FILE|- --out DIR [flags]", short: "Take over CronJobs of Kubernetes",
 		long: `Read manifests of Kubernetes, or what 'kubectl get cronjobs -o yaml' prints, and
 write a definition for each CronJob.`,
-		example: "  kubectl get cronjobs -A -o yaml | wasmjob import cronjob - --out jobs",
+		example: "  kubectl get cronjobs -A -o yaml | wasmjob job import cronjob - --out jobs",
 		read:    migrate.CronJobs,
 	})
 }
@@ -76,8 +76,8 @@ func xxlJobCommand(p *command.Program, tables Tables) *cobra.Command {
 		long: `Read the tables of XXL-JOB, from a dump in SQL or from the database itself, and
 write a definition for each job. Its times are those of the zone in which
 XXL-JOB ran: say it with --zone.`,
-		example: `  mysqldump xxl_job xxl_job_info xxl_job_group | wasmjob import xxl-job - --zone Asia/Shanghai --out jobs
-  wasmjob import xxl-job --database mysql://reader@db/xxl_job --zone Asia/Shanghai --out jobs`,
+		example: `  mysqldump xxl_job xxl_job_info xxl_job_group | wasmjob job import xxl-job - --zone Asia/Shanghai --out jobs
+  wasmjob job import xxl-job --database mysql://reader@db/xxl_job --zone Asia/Shanghai --out jobs`,
 		read: migrate.XXLJob, tables: tables, names: []string{"job_info", "job_group"}, make: migrate.XXLJobTables,
 	})
 }
@@ -87,8 +87,8 @@ func quartzCommand(p *command.Program, tables Tables) *cobra.Command {
 		use: "quartz FILE|-|--database URL --out DIR [flags]", short: "Take over jobs of Quartz",
 		long: `Read Quartz's XML (job-scheduling-data), a dump of its JDBC store in SQL, or the
 store itself, and write a definition for each trigger.`,
-		example: `  wasmjob import quartz quartz_data.xml --out jobs
-  wasmjob import quartz --database postgres://reader@db/app --out jobs`,
+		example: `  wasmjob job import quartz quartz_data.xml --out jobs
+  wasmjob job import quartz --database postgres://reader@db/app --out jobs`,
 		read: migrate.Quartz, tables: tables, names: []string{"job_details", "triggers"}, make: migrate.QuartzTables,
 	})
 }

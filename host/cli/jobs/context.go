@@ -14,8 +14,8 @@ import (
 	"github.com/wasmjob/wasmjob/host/control/server"
 )
 
-// contextCommand lists and edits the names that the user has for clusters.
-func contextCommand(p *command.Program) *cobra.Command {
+// Context lists and edits the names that the user has for clusters.
+func Context(p *command.Program) *cobra.Command {
 	list := contextListCommand(p)
 	cmd := command.Group("context", "Name the clusters that commands ask, and choose one",
 		`A context is a name for what reaches a cluster: the address of one of its hosts with
@@ -28,7 +28,7 @@ user's configuration directory. There are no tokens in it, but the paths of thei
 		`  wasmjob context set prod --admin cron.example.com:9770 --token-file ~/.wasmjob/prod --ca system
   wasmjob context use prod
   wasmjob context
-  wasmjob jobs --context staging`,
+  wasmjob job list --context staging`,
 		list, contextUseCommand(p), contextSetCommand(p), contextRemoveCommand(p))
 	unknown := cmd.RunE
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {

@@ -36,7 +36,7 @@ when and why. --preview shows what would change.
 
 A definition file that has another value wins only when that value changes there, or
 if the definition says overwrite: true.`,
-		Example: "  wasmjob edit cities\n  wasmjob edit cities cron='0 0 4 * * ?' --reason 'the backup runs until 3'\n  wasmjob edit cities shardingTotalCount=8 --preview",
+		Example: "  wasmjob job edit cities\n  wasmjob job edit cities cron='0 0 4 * * ?' --reason 'the backup runs until 3'\n  wasmjob job edit cities shardingTotalCount=8 --preview",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return command.Usagef("the job's name is missing")

@@ -88,7 +88,7 @@ the job's zone, and names it. 15:04 is the last such time of the day.`,
 	f := cmd.Flags()
 	f.StringVar(&at, "at", "", "the instant that is meant, `TIME`: 03:00, \"2026-03-01 03:00\", RFC 3339, or 90m ago")
 	f.StringVar(&before, "before", "", "the newest fire at this `TIME` or before it")
-	f.Int64Var(&trigger, "trigger", 0, "the fire of this trigger, `NUMBER`, as 'wasmjob trigger' shows it")
+	f.Int64Var(&trigger, "trigger", 0, "the fire of this trigger, `NUMBER`, as 'wasmjob job run' shows it")
 	f.IntVar(&item, "item", -1, "one item only, `N`")
 	f.StringArrayVar(&files, "history", nil, "read a host's history `FILE` and ask none; once for each host")
 	how.AddOutput(cmd, "the answer")

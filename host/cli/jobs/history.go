@@ -58,7 +58,7 @@ func (f *filterFlags) addRuns(cmd *cobra.Command) {
 	cmd.Flags().StringSliceVar(&f.outcomes, "outcome", nil, "only these `OUTCOMES`: OK, FAIL, TIMEOUT, TRAP, LOST, …")
 	_ = cmd.RegisterFlagCompletionFunc("outcome", oneOf(texts(history.Outcomes())...))
 	addItemFlag(cmd, &f.item)
-	cmd.Flags().Uint64Var(&f.trigger, "trigger", 0, "only the fire of the trigger with this `NUMBER`, which 'wasmjob trigger' prints")
+	cmd.Flags().Uint64Var(&f.trigger, "trigger", 0, "only the fire of the trigger with this `NUMBER`, which 'wasmjob job run' prints")
 	cmd.Flags().StringVar(&f.host, "host", "", hostHelp)
 }
 
@@ -238,11 +238,11 @@ func historyCommand(p *command.Program) *cobra.Command {
 		Use:   "history [JOB] [flags]",
 		Short: "Show what fired, how it ended, and how late it was",
 		Long: `Show fires, the newest first: of a job, of jobs whose names match a pattern, or of
-all. 'wasmjob runs' shows them item by item, 'wasmjob logs' what their guests said.
+all. 'wasmjob job runs' shows them item by item, 'wasmjob job logs' what their guests said.
 
 TOOK is from the first begin to the end of the last item, over all hosts, here as in
-'wasmjob jobs'. What a host's own log and 'wasmjob status' say is that of its own items.`,
-		Example: "  wasmjob history cities\n  wasmjob history --failed --from 12h\n  wasmjob history 'etl-*' --limit 200",
+'wasmjob job list'. What a host's own log and 'wasmjob status' say is that of its own items.`,
+		Example: "  wasmjob job history cities\n  wasmjob job history --failed --from 12h\n  wasmjob job history 'etl-*' --limit 200",
 	}
 	f.addRuns(cmd)
 	return records(p, cmd, "/v1/fires", &f, func(s terminal.Style, found *cluster.Found[history.Fire]) string {
@@ -255,7 +255,7 @@ func runsCommand(p *command.Program) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "runs [JOB] [flags]",
 		Short:   "Show the runs of items, and why they failed",
-		Example: "  wasmjob runs cities --item 2\n  wasmjob runs --failed --from 12h\n  wasmjob runs --text 'connection refused'",
+		Example: "  wasmjob job runs cities --item 2\n  wasmjob job runs --failed --from 12h\n  wasmjob job runs --text 'connection refused'",
 	}
 	f.addRuns(cmd)
 	cmd.Flags().StringVar(&f.text, "text", "", "only those whose message contains this `TEXT`")
@@ -264,12 +264,13 @@ func runsCommand(p *command.Program) *cobra.Command {
 	})
 }
 
-func auditCommand(p *command.Program) *cobra.Command {
+// Audit is the command that shows who changed what.
+func Audit(p *command.Program) *cobra.Command {
 	var f filterFlags
 	cmd := &cobra.Command{
 		Use:     "audit [JOB] [flags]",
 		Short:   "Show who changed what",
-		Example: "  wasmjob audit\n  wasmjob audit cities --from 168h\n  wasmjob audit --who ann --what '!sign'",
+		Example: "  wasmjob access audit\n  wasmjob access audit cities --from 168h\n  wasmjob access audit --who ann --what '!sign'",
 	}
 	cmd.Flags().StringVar(&f.who, "who", "", "only by users whose name contains this `TEXT`")
 	cmd.Flags().StringArrayVar(&f.what, "what", nil, "only these `OPERATIONS`, as WHAT shows them or by their first words: disable, 'edit cron', sign (in and out); with ! before it, one is left out")
@@ -288,10 +289,10 @@ func logsCommand(p *command.Program) *cobra.Command {
 		Use:   "logs [JOB [RUN]] [flags]",
 		Short: "Show what guests logged, and follow it",
 		Long: `Show the newest lines that the guests of a job logged, oldest first; without a
-job those of all, with the id of a run ('wasmjob runs' has it) those of that run. --follow
+job those of all, with the id of a run ('wasmjob job runs' has it) those of that run. --follow
 goes on with what they log from now on, until Ctrl-C, or until the run has ended; with
 --output json each line is an object in a line of its own then.`,
-		Example: "  wasmjob logs cities --follow\n  wasmjob logs cities cities/2026-11-23T03:00:00.000Z/2\n  wasmjob logs --level warn --text 'disk full' --from 24h",
+		Example: "  wasmjob job logs cities --follow\n  wasmjob job logs cities cities/2026-11-23T03:00:00.000Z/2\n  wasmjob job logs --level warn --text 'disk full' --from 24h",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) < 2 {
 				return nil
@@ -492,13 +493,12 @@ func untilEnded(ctx context.Context, r *command.Reached, run string) {
 func hostsCommand(p *command.Program) *cobra.Command {
 	var how command.Shown
 	cmd := &cobra.Command{
-		Use:     "hosts [flags]",
+		Use:     "list [flags]",
 		Short:   "Show all hosts of the cluster, and what is wrong with them",
-		Example: "  wasmjob hosts\n  wasmjob hosts --watch",
+		Example: "  wasmjob host list\n  wasmjob host list --watch",
 		Args:    command.Exactly(),
 	}
 	how.Add(cmd, "them")
-	cmd.AddCommand(mayRestartCommand(p))
 	return onHost(p, cmd, &how, func(ctx context.Context, r *command.Reached, _ string) (any, string, error) {
 		var list []cluster.Host
 		if err := r.Client.Get(ctx, "/v1/hosts", &list); err != nil {
@@ -515,12 +515,13 @@ func hostsCommand(p *command.Program) *cobra.Command {
 	})
 }
 
-func modulesCommand(p *command.Program) *cobra.Command {
+// Modules is the command that lists the modules of a cluster.
+func Modules(p *command.Program) *cobra.Command {
 	var how command.Shown
 	cmd := &cobra.Command{
-		Use:     "modules [flags]",
+		Use:     "list [flags]",
 		Short:   "Show which host runs which module, and the files that were refused",
-		Example: "  wasmjob modules\n  wasmjob modules -o json",
+		Example: "  wasmjob module list\n  wasmjob module list -o json",
 		Args:    command.Exactly(),
 	}
 	how.Add(cmd, "them")
@@ -541,7 +542,7 @@ func calendarCommand(p *command.Program) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "calendar [JOB] [flags]",
 		Short:   "Show what will fire",
-		Example: "  wasmjob calendar\n  wasmjob calendar 'etl-*' --for 24h",
+		Example: "  wasmjob job calendar\n  wasmjob job calendar 'etl-*' --for 24h",
 		Args:    atMostAJob,
 	}
 	command.DurationVar(cmd.Flags(), &span, "for", span, "how far to look, a `DURATION`: 90m, 7d")
@@ -561,7 +562,8 @@ func calendarCommand(p *command.Program) *cobra.Command {
 	})
 }
 
-func topCommand(p *command.Program) *cobra.Command {
+// Top is the command that watches a cluster.
+func Top(p *command.Program) *cobra.Command {
 	var how command.Shown
 	once := false
 	cmd := &cobra.Command{

@@ -42,16 +42,16 @@ func TestNothingFound(t *testing.T) {
 		{"logs cities cities/t1/0", `{"records":[]}`, "no run", ""},
 		{"logs new", `{"records":[]}`, `there is no job "new"`, ""},
 		{"logs cities cities/t1/0 --follow", `{"records":[]}`, "", "a line"},
-		{"logs cities/t1/0", `{"records":[]}`, "'wasmjob logs cities cities/t1/0' shows its lines", ""},
+		{"logs cities/t1/0", `{"records":[]}`, "'wasmjob job logs cities cities/t1/0' shows its lines", ""},
 		{"logs new --follow", `{"records":[]}`, "", "a line"},
 		{"logs cities --follow -o json", `{"records":[{"time":"2026-03-01T10:00:00Z","message":"one"}],"next":"x"}`, "", "a line"},
 		{"history new", `{"records":[]}`, `there is no job "new"`, ""},
 		{"history new --watch", `{"records":[]}`, "", "no fires"},
 		{"calendar new --watch", `{}`, "", "nothing fires"},
-		{"jobs -o json", `{"records":[]}`, "", "[]"},
+		{"list -o json", `{"records":[]}`, "", `"records": []`},
 		{"explain new", `{"verdict":"no host","records":[],"silent":["10.0.0.8: no host runs there now"]}`, `no host that answers has a job "new"`, ""},
 		{"explain cities", `{"verdict":"no host","records":[],"silent":["10.0.0.8: no host runs there now"]}`, "", ""},
-		{"jobs --job new --watch", `{"records":[]}`, "", "no jobs"},
+		{"list --job new --watch", `{"records":[]}`, "", "no jobs"},
 	} {
 		t.Run(c.args+c.found, func(t *testing.T) {
 			t.Parallel()
@@ -108,10 +108,10 @@ func TestHostNotFound(t *testing.T) {
 	if shown, _, err := operated(t, host, "", "runs", "--host", "10.0.0.8", "--text", "often"); err != nil || !strings.Contains(shown, "there are more") {
 		t.Errorf("not all is looked through: %v\n%s", err, shown)
 	}
-	for _, command := range []string{"history", "runs", "jobs"} {
+	for _, command := range []string{"history", "runs", "list"} {
 		for name, known := range map[string]bool{"abc": true, "10.0.0.7:9771": true, "10.0.0.7": true, "10.0.0.7@-@4711": true, "10.0.0.9": true, "10.0.0.8": false, "10.0.0.7@-@4712": false} {
 			shown, _, err := operated(t, host, "", command, "--host", name)
-			if none := err != nil && err.Error() == `there is no host "`+name+`", and the histories have none; 'wasmjob hosts' lists those that there are`; none == known || (err == nil) != known || (shown == "") == known {
+			if none := err != nil && err.Error() == `there is no host "`+name+`", and the histories have none; 'wasmjob host list' lists those that there are`; none == known || (err == nil) != known || (shown == "") == known {
 				t.Errorf("%s --host %s: %v\n%s", command, name, err, shown)
 			}
 		}
@@ -143,7 +143,7 @@ func operatedWith(t *testing.T, host http.Handler, signals chan os.Signal, want 
 		}
 	}}
 	root := &cobra.Command{SilenceErrors: true, SilenceUsage: true}
-	root.AddCommand(append(append(Look(p), Operate(p)...), Explain(p))...)
+	root.AddCommand(append(append(Look(p), Operate(p)...), Explain(p), command.Group("host", "", "", "", Hosts(p)...))...)
 	root.SetArgs(append(args, "--admin", strings.TrimPrefix(s.URL, "http://"), "--token-file", token))
 	err = root.ExecuteContext(ctx)
 	return out.String(), errs.String(), err

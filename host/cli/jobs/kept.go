@@ -19,8 +19,8 @@ import (
 
 // keptHelp is what the help of both commands says of changes.
 const keptHelp = `A change is refused while the item runs, on whatever host: its run would overwrite
-what is set. Wait for its end, or end it with 'wasmjob kill JOB --item N';
-'wasmjob disable JOB --item N' keeps it from running again meanwhile. The next run
+what is set. Wait for its end, or end it with 'wasmjob job kill JOB --item N';
+'wasmjob job pause JOB --item N' keeps it from running again meanwhile. The next run
 sees what was set, whichever host has it.
 
 A value that begins with @ names a file, whose bytes are taken as they are. --item
@@ -70,11 +70,11 @@ func offsetCommand(p *command.Program) *cobra.Command {
 last run has committed; the next run goes on from there.
 
 ` + keptHelp,
-		Example: `  wasmjob offset cities
-  wasmjob offset cities --item 2 --set 2026-03-01
-  wasmjob offset cities --item 2 --set @offset.bin
-  wasmjob offset cities --item 2 --reset
-  wasmjob offset cities --zk zk1:2181 --namespace prod --json`,
+		Example: `  wasmjob job offset cities
+  wasmjob job offset cities --item 2 --set 2026-03-01
+  wasmjob job offset cities --item 2 --set @offset.bin
+  wasmjob job offset cities --item 2 --reset
+  wasmjob job offset cities --zk zk1:2181 --namespace prod --json`,
 		Args: command.Exactly("the job's name"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := f.check(cmd); err != nil {
@@ -121,11 +121,11 @@ one. --get writes a value as it is, without a line break unless to a terminal.
 Keys that are deleted go first, then those are set that are to be set, all at once.
 
 ` + keptHelp,
-		Example: `  wasmjob kv cities
-  wasmjob kv cities --item 2
-  wasmjob kv cities --item 2 --get cursor
-  wasmjob kv cities --item 2 --set cursor=2026-03-01 --set table=@table.json --delete old
-  wasmjob kv cities --item 2 --reset`,
+		Example: `  wasmjob job kv cities
+  wasmjob job kv cities --item 2
+  wasmjob job kv cities --item 2 --get cursor
+  wasmjob job kv cities --item 2 --set cursor=2026-03-01 --set table=@table.json --delete old
+  wasmjob job kv cities --item 2 --reset`,
 		Args: command.Exactly("the job's name"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := f.check(cmd); err != nil {

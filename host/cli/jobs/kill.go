@@ -77,15 +77,15 @@ neither ends listeners.
 
 What is killed is completed as CANCELLED, with who killed it: it is not tried
 again, without failover and without catch-up. The next instant runs
-as usual; 'wasmjob disable JOB --now' prevents that. A run that begins after the
+as usual; 'wasmjob job pause JOB --now' prevents that. A run that begins after the
 command has looked is not meant. What runs on a Java host cannot be ended here.
 
 Exit codes: 0 all of it has ended, or nothing ran; 1 an error, or there is no such
 item or run; 2 the command line; 4 something runs on, or was not waited for.`,
-		Example: `  wasmjob kill cities
-  wasmjob kill cities --item 2 --grace 30s
-  wasmjob kill cities --run cities/2026-03-01T10:00:00.000Z/2 --grace 0s
-  wasmjob kill cities --zk zk1:2181 --namespace prod`,
+		Example: `  wasmjob job kill cities
+  wasmjob job kill cities --item 2 --grace 30s
+  wasmjob job kill cities --run cities/2026-03-01T10:00:00.000Z/2 --grace 0s
+  wasmjob job kill cities --zk zk1:2181 --namespace prod`,
 		Args: command.Exactly("the job's name"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o, err := f.options()
@@ -223,9 +223,9 @@ func releaseCommand(p *command.Program) *cobra.Command {
 		Short: "Let items run again that are held back",
 		Long: `Let items run again in whose runs hosts died, as many in a row as the job's
 maxHostDeaths allows: all that are held back, or with --item one. They run at
-their next instant, without catch-up of what was due until now. 'wasmjob shards JOB'
+their next instant, without catch-up of what was due until now. 'wasmjob job items JOB'
 shows which are held back, and which hosts died.`,
-		Example: "  wasmjob release cities\n  wasmjob release cities --item 2\n  wasmjob release cities --zk zk1:2181 --namespace prod",
+		Example: "  wasmjob job release cities\n  wasmjob job release cities --item 2\n  wasmjob job release cities --zk zk1:2181 --namespace prod",
 		Args:    command.Exactly("the job's name"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if cmd.Flags().Changed("item") && item < 0 {

@@ -37,7 +37,7 @@ func missingJob(ctx context.Context, r *command.Reached, job string, item int) e
 	}
 	there := slices.Contains(names, job)
 	if of, _, run := strings.Cut(job, "/"); run { // no name has a slash
-		return fmt.Errorf("%q is the id of a run, not the name of a job: 'wasmjob logs %s %s' shows its lines", words.Clip(job), words.Argument(of), words.Argument(job))
+		return fmt.Errorf("%q is the id of a run, not the name of a job: 'wasmjob job logs %s %s' shows its lines", words.Clip(job), words.Argument(of), words.Argument(job))
 	}
 	q := url.Values{"job": {cluster.Literal(job)}}
 	if !there && !remembered(ctx, r, "/v1/events", q) && !remembered(ctx, r, "/v1/logs", q) && !changed(ctx, r, job) {
@@ -89,7 +89,7 @@ func missingHost(ctx context.Context, r *command.Reached, name string) error {
 	if slices.ContainsFunc(list, named) || remembered(ctx, r, "/v1/events", url.Values{"host": {name}}) {
 		return nil
 	}
-	return fmt.Errorf("there is no host %q, and the histories have none; 'wasmjob hosts' lists those that there are", words.Clip(name))
+	return fmt.Errorf("there is no host %q, and the histories have none; 'wasmjob host list' lists those that there are", words.Clip(name))
 }
 
 // withoutRuns says why a trigger is not in a list: what hosts said of it, or what may be. missing is an error

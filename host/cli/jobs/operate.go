@@ -31,19 +31,24 @@ import (
 	"github.com/wasmjob/wasmjob/internal/text/words"
 )
 
-// Look are the commands that show what a cluster does and has done.
+// Look are the commands of the group job that show what jobs do and have done.
 func Look(p *command.Program) []*cobra.Command {
-	return []*cobra.Command{statusCommand(p), jobsCommand(p), hostsCommand(p), modulesCommand(p), shardsCommand(p), topCommand(p), historyCommand(p), runsCommand(p), logsCommand(p),
-		auditCommand(p), calendarCommand(p), contextCommand(p)}
+	return []*cobra.Command{jobsCommand(p), shardsCommand(p), historyCommand(p), runsCommand(p), logsCommand(p), calendarCommand(p)}
 }
 
-// Operate are the commands that change what a cluster does.
+// Operate are the commands of the group job that change what jobs do.
 func Operate(p *command.Program) []*cobra.Command {
 	return []*cobra.Command{triggerCommand(p), enableCommand(p), disableCommand(p), editCommand(p), killCommand(p), releaseCommand(p), offsetCommand(p), kvCommand(p),
-		shutdownCommand(p), startCommand(p), removeCommand(p), restoreCommand(p)}
+		shutdownCommand(p, false), startCommand(p, false), removeCommand(p), restoreCommand(p)}
 }
 
-func statusCommand(p *command.Program) *cobra.Command {
+// Hosts are the commands of the group host.
+func Hosts(p *command.Program) []*cobra.Command {
+	return []*cobra.Command{hostsCommand(p), mayRestartCommand(p), shutdownCommand(p, true), startCommand(p, true)}
+}
+
+// Status is the command that shows a host, or a job.
+func Status(p *command.Program) *cobra.Command {
 	var how command.Shown
 	all := false
 	cmd := &cobra.Command{
@@ -182,14 +187,14 @@ func jobsCommand(p *command.Program) *cobra.Command {
 	var how command.Shown
 	var f jobFlags
 	cmd := &cobra.Command{
-		Use:        "jobs [flags]",
+		Use:        "list [flags]",
 		SuggestFor: []string{"list", "ls", "ps"},
 		Short:      "List the jobs of all hosts, or of the registry",
 		Long: `List the jobs of all hosts of the cluster: what they do, whether they are well, when
 they fire next, and how they ended last. Jobs that no host has are among them: they are
 in error, or elsewhere if hosts of ElasticJob have them. With --zk all are listed as the
 registry has them.`,
-		Example: "  wasmjob jobs\n  wasmjob jobs --health failing,late\n  wasmjob jobs --job 'etl-*' --sort -duration\n  wasmjob jobs --zk zk1:2181 --namespace prod",
+		Example: "  wasmjob job list\n  wasmjob job list --health failing,late\n  wasmjob job list --job 'etl-*' --sort -duration\n  wasmjob job list --zk zk1:2181 --namespace prod",
 		Args:    command.Exactly(),
 	}
 	f.add(cmd)
@@ -284,24 +289,24 @@ func (f *jobFlags) list(ctx context.Context, c *client.Client) (*service.Jobs, e
 }
 
 func enableCommand(p *command.Program) *cobra.Command {
-	return switchCommand(p, "enable", "enabled", "Let a job, a server or an item run again",
-		`Let a job that was disabled run again, on all its servers; with --server on one
+	return switchCommand(p, "resume", "enable", "Let a job, a server or an item run again",
+		`Let a job that was paused run again, on all its servers; with --server on one
 of them, with --item one of its items. --server without a job, or with --all, is
-all jobs of that server. An item that was disabled with --item stays so until it is
-enabled the same way; the answer says which.`, true)
+all jobs of that server. An item that was paused with --item stays so until it is
+resumed the same way; the answer says which.`, true)
 }
 
 func disableCommand(p *command.Program) *cobra.Command {
-	return switchCommand(p, "disable", "disabled", "Keep a job, a server or an item from running",
+	return switchCommand(p, "pause", "disable", "Keep a job, a server or an item from running",
 		`Keep a job from running on any server; with --server on one of them, whose items
 go to the others; with --item one of its items. What runs goes on to its end, or
-with --now is ended as by 'wasmjob kill', whose exit codes it has then.
+with --now is ended as by 'wasmjob job kill', whose exit codes it has then.
 --server without a job, or with --all, is all jobs of that server. It lasts until
-the same is enabled again, or with --until ends by itself at that time, by the registry's
+the same is resumed, or with --until ends by itself at that time, by the registry's
 clock; and with a durable registry it outlives the hosts.`, false)
 }
 
-// switching is an enable or a disable: what its flags ask for.
+// switching is a pause or its end: what its flags ask for.
 type switching struct {
 	enable   bool
 	done     string // as the message says it
@@ -385,16 +390,17 @@ func (w *switching) change(ctx context.Context, o command.Operator, job string) 
 	return w.done + " " + of, jobs(ctx, job)
 }
 
-func switchCommand(p *command.Program, name, done, short, long string, enable bool) *cobra.Command {
+func switchCommand(p *command.Program, name, alias, short, long string, enable bool) *cobra.Command {
 	var t *command.Target
-	w := switching{enable: enable, done: done}
-	example := "  wasmjob NAME cities\n  wasmjob NAME cities --server 10.0.0.7\n  wasmjob NAME cities --item 2\n  wasmjob NAME --server 10.0.0.7\n  wasmjob NAME --all"
+	w := switching{enable: enable, done: name + "d"}
+	example := "  wasmjob job NAME cities\n  wasmjob job NAME cities --server 10.0.0.7\n  wasmjob job NAME cities --item 2\n  wasmjob job NAME --server 10.0.0.7\n  wasmjob job NAME --all"
 	if !enable {
-		example += "\n  wasmjob NAME cities --now --grace 30s\n  wasmjob NAME cities --until 06:00 --reason \"the database moves\""
+		example += "\n  wasmjob job NAME cities --now --grace 30s\n  wasmjob job NAME cities --until 06:00 --reason \"the database moves\""
 	}
 	cmd := &cobra.Command{
 		Use:        name + " [JOB] [flags]",
-		SuggestFor: map[bool][]string{true: {"resume", "unpause"}, false: {"pause", "suspend"}}[enable],
+		Aliases:    []string{alias},
+		SuggestFor: map[bool][]string{true: {"unpause"}, false: {"suspend"}}[enable],
 		Short:      short,
 		Long:       long,
 		Example:    strings.ReplaceAll(example, "NAME", name),
@@ -432,7 +438,7 @@ func switchCommand(p *command.Program, name, done, short, long string, enable bo
 	}
 	if !enable {
 		cmd.Flags().BoolVar(&w.now, "now", false, "end what runs, too")
-		cmd.Flags().StringVar(&w.until, "until", "", "enable it again at this `TIME`: 2h or 7d from now, 15:04, \"2026-03-28 09:00\", RFC 3339")
+		cmd.Flags().StringVar(&w.until, "until", "", "resume it at this `TIME`: 2h or 7d from now, 15:04, \"2026-03-28 09:00\", RFC 3339")
 		w.ending.add(cmd)
 	}
 	addItemFlag(cmd, &w.item)
@@ -449,32 +455,44 @@ func addItemFlag(cmd *cobra.Command, item *int) {
 	cmd.Flags().Lookup("item").DefValue = "0" // which the help leaves out
 }
 
-func shutdownCommand(p *command.Program) *cobra.Command {
+// shutdownCommand takes instances out of a job, or of all jobs: ofHosts is for the latter alone, in the group of hosts.
+func shutdownCommand(p *command.Program, ofHosts bool) *cobra.Command {
 	server, instance := "", ""
 	cmd := &cobra.Command{
-		Use:        "shutdown [JOB] [flags]",
-		SuggestFor: []string{"drain", "stop"},
+		Use:        "drain JOB [flags]",
+		Aliases:    []string{"shutdown"},
+		SuggestFor: []string{"stop"},
 		Short:      "Stop instances of a job until they are started again",
 		Long: `Take instances out of a job, as ElasticJob's console does: all instances of the
 job, those of a server, or one. They finish what they run within the host's drain
 timeout and leave the job; their items go to the others. The process of the host
-goes on. The command does not wait for that: 'wasmjob hosts' and 'wasmjob status JOB'
-show what still stops. It holds until 'wasmjob restore JOB' or 'wasmjob start' takes it back, also
+goes on. The command does not wait for that: 'wasmjob host list' and 'wasmjob status JOB'
+show what still stops. It holds until 'wasmjob job restore JOB' or 'wasmjob job start' takes it back, also
 for instances that come later: of the job, with --server of that server, with --instance of
-that process. Without a job, the instances that --server or --instance names leave all jobs.
+that process. 'wasmjob host drain' takes a host out of all its jobs.
 
 A Java instance that runs items of a job with failover is refused: without its node
 in the registry it looks like a crashed one, and its items would run again
-elsewhere. Disable its server and wait until it runs nothing.`,
-		Example: `  wasmjob shutdown cities --instance 10.0.0.7@-@4711-1f2e3d4c
-  wasmjob shutdown cities --server 10.0.0.7
-  wasmjob shutdown --server 10.0.0.7 --zk zk1:2181 --namespace prod`,
+elsewhere. Pause its server and wait until it runs nothing.`,
+		Example: `  wasmjob job drain cities
+  wasmjob job drain cities --instance 10.0.0.7@-@4711-1f2e3d4c
+  wasmjob job drain cities --server 10.0.0.7`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 && server+instance != "" {
-				return nil
+				return nil // as 'wasmjob shutdown' was called until 0.2.0
 			}
-			return command.Exactly("the job's name (or --server IP, or --instance ID)")(cmd, args)
+			return command.Exactly("the job's name")(cmd, args)
 		},
+	}
+	if ofHosts {
+		cmd.Use, cmd.Short = "drain [flags]", "Take hosts out of all their jobs until they are started again"
+		cmd.Long = `Take the instances on a server, or one, out of all their jobs. They finish what they run
+within the host's drain timeout and leave the jobs; their items go to the others. The
+process of the host goes on. The command does not wait for that: 'wasmjob host list' shows
+what still stops. It holds until 'wasmjob host start' takes it back, also for instances that
+come later on that server. 'wasmjob job drain' is for one job.`
+		cmd.Example = "  wasmjob host drain --server 10.0.0.7\n  wasmjob host drain --server 10.0.0.7 --zk zk1:2181 --namespace prod"
+		cmd.Args = noJob(&server, &instance)
 	}
 	cmd.Flags().StringVar(&server, "server", "", "the instances on the server with this `IP`")
 	cmd.Flags().StringVar(&instance, "instance", "", "the instance with this `ID`; 'wasmjob status JOB' shows them")
@@ -495,33 +513,41 @@ elsewhere. Disable its server and wait until it runs nothing.`,
 		case job != "":
 			then = "; when they have, " + words.Command("status", job) + " shows them no more"
 		case r.Client != nil:
-			then = "; wasmjob hosts shows when they have"
+			then = "; wasmjob host list shows when they have"
 		}
 		return p.Done(r.Similar(ctx, job, r.Shutdown(ctx, job, server, instance)), "asked "+what+" of "+cmp.Or(job, "all jobs")+" to stop"+then)
 	})
 }
 
-func startCommand(p *command.Program) *cobra.Command {
+// noJob demands a server or an instance, and no job.
+func noJob(server, instance *string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if *server+*instance == "" && len(args) == 0 {
+			return command.Usagef("--server IP or --instance ID is missing")
+		}
+		return command.Exactly()(cmd, args)
+	}
+}
+
+// startCommand has hosts join jobs again: ofHosts is for all jobs of hosts alone, in the group of hosts.
+func startCommand(p *command.Program, ofHosts bool) *cobra.Command {
 	var t *command.Target
 	server, instance := "", ""
 	cmd := &cobra.Command{
-		Use:   "start [JOB] [flags]",
-		Short: "Bring a job back that was shut down or removed",
-		Long: `Have the host join a job again that 'wasmjob shutdown' stopped there. It is for one
+		Use:   "start JOB [flags]",
+		Short: "Bring a job back that was drained or removed",
+		Long: `Have the host join a job again that 'wasmjob job drain' stopped there. It is for one
 host: give it on each host that is to run the job. A job that was removed comes back on
-all hosts that have its definition, as by 'wasmjob restore'. A job that runs is left alone.
-
-Without a job, the hosts that --server or --instance names join again all jobs that
-were shut down there; any host of the cluster can be asked.`,
-		Example: `  wasmjob start cities
-  wasmjob start cities --admin 10.0.0.7:9770 --token-file token
-  wasmjob start --server 10.0.0.7`,
+all hosts that have its definition, as by 'wasmjob job restore'. A job that runs is left alone.
+'wasmjob host start' brings a host back into all its jobs.`,
+		Example: `  wasmjob job start cities
+  wasmjob job start cities --admin 10.0.0.7:9770 --token-file token`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if server+instance == "" {
-				return command.Exactly("the job's name (or --server IP, or --instance ID)")(cmd, args)
+				return command.Exactly("the job's name")(cmd, args)
 			}
 			if len(args) > 0 {
-				return command.Usagef("with --server or --instance, all jobs that were shut down there are started: leave the job out, or give the command on that host")
+				return command.Usagef("with --server or --instance, all jobs that were drained there are started: leave the job out, or give the command on that host")
 			}
 			return nil
 		},
@@ -543,12 +569,19 @@ were shut down there; any host of the cluster can be asked.`,
 			})
 		},
 	}
+	if ofHosts {
+		cmd.Use, cmd.Short = "start [flags]", "Have hosts that were drained run their jobs again"
+		cmd.Long = `Have the hosts on a server, or one, join again all jobs that were drained there. Any
+host of the cluster can be asked.`
+		cmd.Example = "  wasmjob host start --server 10.0.0.7"
+		cmd.Args = noJob(&server, &instance)
+	}
 	t = p.AddChange(cmd)
 	registry := pflag.NewFlagSet("", pflag.ContinueOnError)
 	p.RegistryFlags(registry)
 	registry.VisitAll(func(f *pflag.Flag) { cmd.Flags().Lookup(f.Name).Hidden = true }) // only to say why they are refused
-	cmd.Flags().StringVar(&server, "server", "", "all jobs that were shut down on the server with this `IP`")
-	cmd.Flags().StringVar(&instance, "instance", "", "all jobs that were shut down on the instance with this `ID`: 'wasmjob hosts -o json' has it as report.status.instance")
+	cmd.Flags().StringVar(&server, "server", "", "all jobs that were drained on the server with this `IP`")
+	cmd.Flags().StringVar(&instance, "instance", "", "all jobs that were drained on the instance with this `ID`: 'wasmjob host list -o json' has it as report.status.instance")
 	cmd.ValidArgsFunction = p.JobNames(t)
 	return cmd
 }
@@ -574,16 +607,16 @@ func startInstances(ctx context.Context, p *command.Program, r *command.Reached,
 func restoreCommand(p *command.Program) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "restore JOB [flags]",
-		Short: "Bring a job back on all hosts that was removed or shut down",
+		Short: "Bring a job back on all hosts that was removed or drained",
 		Long: `Have all hosts that still have the job's definition file join it again, after
-'wasmjob remove' or 'wasmjob shutdown' took it from them. The job begins with its
+'wasmjob job remove' or 'wasmjob job drain' took it from them. The job begins with its
 records and offsets, unless it was removed with --purge. One that was removed has
 the settings of its last definition: what was edited before is gone.`,
-		Example: "  wasmjob restore cities",
+		Example: "  wasmjob job restore cities",
 		Args:    command.Exactly("the job's name"),
 	}
 	t := p.AddHost(cmd)
-	cmd.Flags().StringVar(&t.Reason, "reason", "", "`TEXT` that says why, for 'wasmjob audit'")
+	cmd.Flags().StringVar(&t.Reason, "reason", "", "`TEXT` that says why, for 'wasmjob access audit'")
 	return p.On(t, cmd, func(ctx context.Context, r *command.Reached, args []string) error {
 		var restored service.Restored
 		removed := isRemoved(ctx, r, args[0])
@@ -632,7 +665,7 @@ func startedText(ctx context.Context, c *client.Client, job string) string {
 	case engine.JobReady, engine.JobRunning, engine.JobSharding:
 		return job + " runs here already"
 	case engine.JobDisabled:
-		return fmt.Sprintf("%s is disabled: %s", job, words.Command("enable", job))
+		return fmt.Sprintf("%s is disabled: %s", job, words.Command("job resume", job))
 	}
 	return started
 }
@@ -644,11 +677,11 @@ func removeCommand(p *command.Program) *cobra.Command {
 		SuggestFor: []string{"delete", "rm"},
 		Short:      "Take a job out of the registry",
 		Long: `Take a job out of the registry. Hosts that run it stop it: what runs ends within
-their drain timeout. No host brings it back, whenever it comes, until 'wasmjob restore'
+their drain timeout. No host brings it back, whenever it comes, until 'wasmjob job restore'
 is given, or a host has a definition of it that is new. Its offsets and records
 stay, for a later job of that name, unless --purge is given; its runs stay in the
 histories. Settings that were edited are lost: the job comes back as its file has it.`,
-		Example: "  wasmjob remove cities\n  wasmjob remove cities --purge",
+		Example: "  wasmjob job remove cities\n  wasmjob job remove cities --purge",
 		Args:    command.Exactly("the job's name"),
 	}
 	cmd.Flags().BoolVar(&purge, "purge", false, "forget its offsets and records too")

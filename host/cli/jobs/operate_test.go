@@ -18,14 +18,14 @@ func TestTriggerAsJSON(t *testing.T) {
 	host.HandleFunc("POST /v1/jobs/cities/trigger", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, answer) })
 	for form, want := range map[string]string{
 		"json": "{\n  \"job\": \"cities\",\n  \"trigger\": 7\n}\n", "yaml": "job: cities\ntrigger: 7\n",
-		"table": "triggered cities; 'wasmjob runs cities --trigger 7' shows its runs\n",
+		"table": "triggered cities; 'wasmjob job runs cities --trigger 7' shows its runs\n",
 	} {
 		if shown, _, err := operated(t, host, "", "trigger", "cities", "-o", form); err != nil || shown != want {
 			t.Errorf("%s: %v\n%s", form, err, shown)
 		}
 	}
 	answer = `{"trigger":7,"earlier":5}`
-	want := "triggered cities; hosts still keep trigger 5: those that have begun nothing of it run once for both, as trigger 7; 'wasmjob runs cities --trigger 7' shows its runs\n"
+	want := "triggered cities; hosts still keep trigger 5: those that have begun nothing of it run once for both, as trigger 7; 'wasmjob job runs cities --trigger 7' shows its runs\n"
 	if shown, _, err := operated(t, host, "", "trigger", "cities"); err != nil || shown != want {
 		t.Errorf("%v\n%s", err, shown)
 	}
@@ -95,11 +95,11 @@ func TestGoneHosts(t *testing.T) {
 		fmt.Fprint(w, `[{"instance":"10.0.0.8@-@1","serverIp":"10.0.0.8","since":"2026-03-01T10:00:00Z","seenBy":["10.0.0.7"]}]`)
 	})
 	for _, form := range []string{"json", "yaml", "table"} {
-		shown, said, err := operated(t, host, "", "hosts", "-o", form)
+		shown, said, err := operated(t, host, "", "host", "list", "-o", form)
 		if form == "table" {
 			said += shown
 		}
-		if err != nil || strings.Count(said, "10.0.0.8 is gone since") != 1 || (form == "json" && shown != "[]\n") {
+		if err != nil || strings.Count(said, "10.0.0.8 is gone since") != 1 || (form == "json" && shown != "{\n  \"records\": []\n}\n") {
 			t.Errorf("%s: %v\n%s%s", form, err, shown, said)
 		}
 	}

@@ -22,11 +22,11 @@ func mayRestartCommand(p *command.Program) *cobra.Command {
 		Long: `Say whether a host may restart now: what runs there and would be stopped if it does not end while
 the host drains, which jobs no other host can run (it has not the job, its module, grants
 or settings refuse it, it is disabled there), and whether the others have slots for what it
-runs. HOST is a name or an id as 'wasmjob hosts' shows it, or a server's address; without
+runs. HOST is a name or an id as 'wasmjob host list' shows it, or a server's address; without
 it, the host that answers.
 
 The exit code is 0 for yes, 3 for no, and 7 if that is not known, because a host does not answer.`,
-		Example: "  wasmjob hosts may-restart 192.0.2.7 && ssh 192.0.2.7 systemctl restart wasmjob",
+		Example: "  wasmjob host may-restart 192.0.2.7 && ssh 192.0.2.7 systemctl restart wasmjob",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 1 {
 				return command.Usagef("unexpected argument %q", words.Clip(args[1]))

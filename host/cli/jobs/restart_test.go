@@ -36,7 +36,7 @@ func TestMayRestart(t *testing.T) {
 		"no":      {command.ExitNo, []string{"no: host no\n  runs      pay, item 3, for ", "  only here etl (b: disabled)\n  only here x (there is no other host)\n  capacity  1 of 4 slots"}},
 		"unknown": {command.ExitUnknown, []string{"unknown: host unknown\n", "  unknown   host b does not answer: no\n"}},
 	} {
-		shown, _, err := operated(t, host, "", append([]string{"hosts", "may-restart"}, strings.Fields(name)...)...)
+		shown, _, err := operated(t, host, "", append([]string{"host", "may-restart"}, strings.Fields(name)...)...)
 		var exit command.Exit
 		if errors.As(err, &exit); (err != nil) != (exit != 0) || exit != c.exit {
 			t.Errorf("%q: %v", name, err)
@@ -47,11 +47,11 @@ func TestMayRestart(t *testing.T) {
 			}
 		}
 	}
-	if _, _, err := operated(t, host, "", "hosts", "may-restart", "nowhere"); err == nil || !strings.Contains(err.Error(), `there is no host "nowhere"`) {
+	if _, _, err := operated(t, host, "", "host", "may-restart", "nowhere"); err == nil || !strings.Contains(err.Error(), `there is no host "nowhere"`) {
 		t.Error(err)
 	}
-	for args, want := range map[string]string{"may-restart a b": `unexpected argument "b"`, "may-restart -o xml": `found "xml", expected table, json or yaml`, "nonsense": `unexpected argument "nonsense"`} {
-		if _, _, err := operated(t, host, "", append([]string{"hosts"}, strings.Fields(args)...)...); err == nil || !strings.Contains(err.Error(), want) {
+	for args, want := range map[string]string{"a b": `unexpected argument "b"`, "-o xml": `found "xml", expected table, json or yaml`} {
+		if _, _, err := operated(t, host, "", append([]string{"host", "may-restart"}, strings.Fields(args)...)...); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", args, err)
 		}
 	}

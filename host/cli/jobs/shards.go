@@ -13,14 +13,15 @@ import (
 func shardsCommand(p *command.Program) *cobra.Command {
 	var how command.Shown
 	cmd := &cobra.Command{
-		Use:   "shards JOB [flags]",
-		Short: "Show which instance has which item of a job",
+		Use:     "items JOB [flags]",
+		Aliases: []string{"shards"},
+		Short:   "Show which instance has which item of a job",
 		Long: `Show the items of a job on all hosts, as the registry has them: the instance that
 owns each, what it is doing, and its newest run. The host that runs here is asked,
 or with --zk the registry itself.`,
-		Example: `  wasmjob shards cities
-  wasmjob shards cities --watch
-  wasmjob shards cities --zk zk1:2181,zk2:2181 --namespace prod --json`,
+		Example: `  wasmjob job items cities
+  wasmjob job items cities --watch
+  wasmjob job items cities --zk zk1:2181,zk2:2181 --namespace prod --json`,
 		Args: command.Exactly("the job's name"),
 	}
 	how.Add(cmd, "them")

@@ -50,7 +50,8 @@ type triggerFlags struct {
 func triggerCommand(p *command.Program) *cobra.Command {
 	var f triggerFlags
 	cmd := &cobra.Command{
-		Use:        "trigger JOB [flags]",
+		Use:        "run JOB [flags]",
+		Aliases:    []string{"trigger"},
 		SuggestFor: []string{"run-now", "fire"},
 		Short:      "Run a job now",
 		Long: `Run all items of a job now, on all its hosts, whatever its schedule says. Items that
@@ -64,7 +65,7 @@ job's parameter, this once.
 meanwhile. The exit code says how it went: 0, all items were OK; 5, an item was not;
 6, an item did not run; 4, it goes on: --timeout was over, or Ctrl-C came, which ends
 the command and not the run.`,
-		Example: "  wasmjob trigger cities\n  wasmjob trigger cities --items 0,3-5 --param 2026-03-01\n  wasmjob trigger cities --follow --timeout 1h",
+		Example: "  wasmjob job run cities\n  wasmjob job run cities --items 0,3-5 --param 2026-03-01\n  wasmjob job run cities --follow --timeout 1h",
 		Args:    command.Exactly("the job's name"),
 	}
 	cmd.Flags().StringVar(&f.items, "items", "", "run only these `ITEMS`: numbers and ranges, such as 0,3-5")
@@ -156,7 +157,7 @@ func triggerOnce(ctx context.Context, r *command.Reached, job string, args tree.
 			again, silent = process()
 		}
 		if unknown != nil || silent != nil || !again.Equal(started) || try == mostTries {
-			return made, fmt.Errorf("it is not known whether job %q was triggered: 'wasmjob audit --job %s --what trigger' shows it; the answer was lost: %w", job, words.Argument(job), err)
+			return made, fmt.Errorf("it is not known whether job %q was triggered: 'wasmjob access audit --job %s --what trigger' shows it; the answer was lost: %w", job, words.Argument(job), err)
 		}
 	}
 }
@@ -207,7 +208,7 @@ func (t *triggered) text(args tree.TriggerArgs, byHost bool) string {
 		done += fmt.Sprintf("; hosts still keep trigger %d: those that have begun nothing of it run once for both, as trigger %d", t.Earlier, t.Trigger)
 	}
 	if t.Trigger != 0 && byHost {
-		done += fmt.Sprintf("; '%s --trigger %d' shows its runs", words.Command("runs", t.Job), t.Trigger)
+		done += fmt.Sprintf("; '%s --trigger %d' shows its runs", words.Command("job runs", t.Job), t.Trigger)
 	}
 	return done + "\n"
 }
@@ -360,7 +361,7 @@ func (w *waiting) show(exit command.Exit, why string) error {
 	case command.ExitRunning:
 		w.Outcome = outcomeRunning
 		text = ""
-		fmt.Fprintf(w.p.Err, "wasmjob: %s: trigger %d of %s goes on; %s. %s says how it stands, and '%s' ends it.\n", why, w.Trigger, w.Job, w.summary(), explained, words.Command("kill", w.Job))
+		fmt.Fprintf(w.p.Err, "wasmjob: %s: trigger %d of %s goes on; %s. %s says how it stands, and '%s' ends it.\n", why, w.Trigger, w.Job, w.summary(), explained, words.Command("job kill", w.Job))
 	case 0:
 	default:
 		text += explained + " says why\n"

@@ -86,7 +86,7 @@ func TestTriggerWaits(t *testing.T) {
 		shown, said, err := operated(t, host, "", "trigger", "cities", "--wait")
 		var exit command.Exit
 		errors.As(err, &exit)
-		want := "triggered cities; 'wasmjob runs cities --trigger 7' shows its runs\ntrigger 7 of cities has ended; " + c.want
+		want := "triggered cities; 'wasmjob job runs cities --trigger 7' shows its runs\ntrigger 7 of cities has ended; " + c.want
 		if (err != nil) != (exit != 0) || exit != c.exit || shown != want || host.triggers.Load() != 1 {
 			t.Errorf("%s: %v, %d triggers\n%s", name, err, host.triggers.Load(), shown)
 		}
@@ -103,7 +103,7 @@ func TestTriggerWaits(t *testing.T) {
 // TestTriggerGoesOn: when the time is over, or a signal comes, the command ends, and says that the run goes on.
 func TestTriggerGoesOn(t *testing.T) {
 	t.Parallel()
-	goesOn := ": trigger 7 of cities goes on; running: 1; OK: 0. 'wasmjob explain cities --trigger 7' says how it stands, and 'wasmjob kill cities' ends it.\n"
+	goesOn := ": trigger 7 of cities goes on; running: 1; OK: 0. 'wasmjob explain cities --trigger 7' says how it stands, and 'wasmjob job kill cities' ends it.\n"
 	_, said, err := operated(t, newTriggering(keeps, answerOf("ran", "running")), "", "trigger", "cities", "--wait", "--timeout", "1s")
 	if !errors.Is(err, command.ExitRunning) || said != "wasmjob: --timeout 1s is over"+goesOn {
 		t.Errorf("%v\n%s", err, said)
@@ -181,7 +181,7 @@ func TestTriggerOnce(t *testing.T) {
 		shown, _, err := operated(t, outer, "", "trigger", "cities")
 		switch {
 		case restarted:
-			if err == nil || posts.Load() != 1 || !strings.Contains(err.Error(), `it is not known whether job "cities" was triggered: 'wasmjob audit --job cities --what trigger' shows it`) {
+			if err == nil || posts.Load() != 1 || !strings.Contains(err.Error(), `it is not known whether job "cities" was triggered: 'wasmjob access audit --job cities --what trigger' shows it`) {
 				t.Errorf("%d requests: %v\n%s", posts.Load(), err, shown)
 			}
 		case err != nil || len(host.keys) != 3 || host.keys[0] == "" || host.keys[0] != host.keys[1] || host.keys[1] != host.keys[2]:

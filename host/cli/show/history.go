@@ -407,7 +407,7 @@ func troubles(h *cluster.Host, now time.Time) (list []string) {
 		list = append(list, strings.TrimSuffix("not ready: "+r.Reason, ": "))
 	}
 	if h.Stopped > 0 {
-		list = append(list, words.Count(h.Stopped, "job")+" stopped here by an operator; 'wasmjob start --instance "+r.Status.Instance+"' runs them again")
+		list = append(list, words.Count(h.Stopped, "job")+" stopped here by an operator; 'wasmjob host start --instance "+r.Status.Instance+"' runs them again")
 	}
 	if n := len(h.Disabled); n > 0 {
 		const most = 3

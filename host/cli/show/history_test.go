@@ -191,7 +191,7 @@ func TestHosts(t *testing.T) {
 		{"suspect", "2", "1", "its session with the registry is suspect: nothing begins"},
 		{"silent", "2", "1", "no answer; it last answered 20s ago, and its jobs are as of then"},
 		{"silent", "-", "-", "no answer"},
-		{"stopped", "0", "0", "2 jobs stopped here by an operator; 'wasmjob start --instance 10.0.0.6@-@7-x' runs them again"},
+		{"stopped", "0", "0", "2 jobs stopped here by an operator; 'wasmjob host start --instance 10.0.0.6@-@7-x' runs them again"},
 		{"draining", "2", "4", "leaves 2 jobs, and waits for items 0-1,3 of a"},
 		{"live", "4", "0", "disabled for 4 jobs: a, b, c, …"},
 		{"live", "0", "0", "a file is not taken: line 1 line 2; b; c; 2 more warnings in 'wasmjob status'"},

@@ -27,7 +27,7 @@ func Kills(s terminal.Style, all []*admin.Kills) string {
 				} else if r.Outcome != "" {
 					outcome.Colour = outcomeColour(abi.Outcome(r.Outcome))
 				} else {
-					reason = "the item has begun again since; '" + words.Command("runs", k.Job, "--item", strconv.Itoa(r.Item)) + "' says how this run ended"
+					reason = "the item has begun again since; '" + words.Command("job runs", k.Job, "--item", strconv.Itoa(r.Item)) + "' says how this run ended"
 				}
 			case admin.KillAsked:
 				reason = "its host has not reported the end; see its log"

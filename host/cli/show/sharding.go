@@ -69,7 +69,7 @@ func disabledServers(s terminal.Style, shards *admin.Shards) string {
 		return ""
 	}
 	text := fmt.Sprintf("%s %s for the job: %s lets it run on all servers\n", serversText(shards.DisabledServers), s.Paint(terminal.Yellow, "disabled"),
-		words.Command("enable", shards.Job))
+		words.Command("job resume", shards.Job))
 	var said words.Few[string]
 	for _, by := range shards.Said {
 		of := ""
@@ -156,15 +156,15 @@ func disabledItems(shards *admin.Shards, stay [2]string) string {
 	case 0:
 		return ""
 	case 1:
-		return fmt.Sprintf("item %d %s disabled: %s", items[0], stay[0], words.Command("enable", shards.Job, "--item", strconv.Itoa(items[0])))
+		return fmt.Sprintf("item %d %s paused: %s", items[0], stay[0], words.Command("job resume", shards.Job, "--item", strconv.Itoa(items[0])))
 	}
-	return fmt.Sprintf("items %s %s disabled: %s", items, stay[1], words.Command("enable", shards.Job, "--item", "N"))
+	return fmt.Sprintf("items %s %s paused: %s", items, stay[1], words.Command("job resume", shards.Job, "--item", "N"))
 }
 
-// Enabled is what enable says of a whole job: before is the job as it was. An item that was disabled
+// Enabled is what job resume says of a whole job: before is the job as it was. An item that was disabled
 // for itself stays so.
 func Enabled(before *admin.Shards) string {
-	text := "enabled " + before.Job
+	text := "resumed " + before.Job
 	if n := len(before.DisabledServers); n > mostServers {
 		text += fmt.Sprintf(" on %d servers", n)
 	} else if n > 0 {
@@ -194,12 +194,12 @@ func Already(before *admin.Shards, enable bool, server string, item int) string 
 	}
 	text := ""
 	if enable && enabled {
-		text = what + " is enabled already"
+		text = what + " is not paused"
 		if items := disabledItems(before, [2]string{"stays", "stay"}); items != "" && item < 0 && server == "" {
 			text += "; " + items
 		}
 	} else if !enable && disabled {
-		text = what + " is disabled already"
+		text = what + " is paused already"
 	}
 	return text
 }
@@ -428,7 +428,7 @@ func heldText(s terminal.Style, shards *admin.Shards, now time.Time) string {
 			continue
 		}
 		fmt.Fprintf(&b, "%s item %d is held back since %s: %s died in its runs (%s); %s lets it run again\n",
-			s.Paint(terminal.Red, "held:"), i.Item, words.Since(i.Held, now), words.Count(i.Deaths, "host")+" in a row", strings.Join(i.Died, ", "), words.Command("release", shards.Job, "--item", strconv.Itoa(i.Item)))
+			s.Paint(terminal.Red, "held:"), i.Item, words.Since(i.Held, now), words.Count(i.Deaths, "host")+" in a row", strings.Join(i.Died, ", "), words.Command("job release", shards.Job, "--item", strconv.Itoa(i.Item)))
 	}
 	if b.Len() == 0 {
 		return ""

@@ -73,7 +73,7 @@ func TestStatusTellsWhatJobsWaitFor(t *testing.T) {
 		{What: event.WaitMark, Since: now, Reason: "what the warnings tell"},
 	}, Listeners: []engine.ListenerStatus{{Export: "job_v1_after", Since: now.Add(-20 * time.Second)}}}}}}
 	text := Status(terminal.Style{}, r, false)
-	if !strings.Contains(text, "j: listener job_v1_after runs for 20s; wasmjob kill j ends it\n") {
+	if !strings.Contains(text, "j: listener job_v1_after runs for 20s; wasmjob job kill j ends it\n") {
 		t.Errorf("the notes lack the listener:\n%s", text)
 	}
 	if !strings.Contains(text, "j: waits 2m for the items to be sharded\n") || strings.Contains(text, "what the warnings tell") {
@@ -173,7 +173,7 @@ func TestShardsText(t *testing.T) {
 		}
 	}
 	s.Job, s.Items[0].Held, s.Items[0].Deaths = "the job", time.Now(), 2
-	if text := Shards(terminal.Style{}, s, time.Now()); !strings.Contains(text, `wasmjob release "the job" --item 0 lets it run again`) {
+	if text := Shards(terminal.Style{}, s, time.Now()); !strings.Contains(text, `wasmjob job release "the job" --item 0 lets it run again`) {
 		t.Errorf("of an item that is held back:\n%s", text)
 	}
 	s.Leader, s.Instances = "", nil
@@ -199,20 +199,20 @@ func TestDisabled(t *testing.T) {
 		DisabledServers: []string{"10.0.0.2", "10.0.0.9"}, Items: []admin.Shard{{Item: 0}, {Item: 1, Disabled: true}, {Item: 2}, {Item: 3, Disabled: true}}}
 	shards, status := Shards(terminal.Style{}, s, now), Instances(terminal.Style{}, s, nil, now)
 	for _, text := range []string{shards, status} {
-		for _, want := range []string{"READY, disabled", "READY, leads", "servers 10.0.0.2, 10.0.0.9 are disabled for the job: wasmjob enable \"my job\" lets it run on all servers\n"} {
+		for _, want := range []string{"READY, disabled", "READY, leads", "servers 10.0.0.2, 10.0.0.9 are disabled for the job: wasmjob job resume \"my job\" lets it run on all servers\n"} {
 			if !strings.Contains(text, want) {
 				t.Errorf("%q is not in\n%s", want, text)
 			}
 		}
 	}
-	if want := "items 1,3 are disabled: wasmjob enable \"my job\" --item N\n"; !strings.Contains(status, want) {
+	if want := "items 1,3 are paused: wasmjob job resume \"my job\" --item N\n"; !strings.Contains(status, want) {
 		t.Errorf("%q is not in\n%s", want, status)
 	}
-	if got := Enabled(s); got != `enabled my job on 10.0.0.2, 10.0.0.9; items 1,3 stay disabled: wasmjob enable "my job" --item N` {
+	if got := Enabled(s); got != `resumed my job on 10.0.0.2, 10.0.0.9; items 1,3 stay paused: wasmjob job resume "my job" --item N` {
 		t.Error(got)
 	}
 	s.Items = s.Items[:2]
-	if got := Instances(terminal.Style{}, s, nil, now); !strings.Contains(got, "item 1 is disabled: wasmjob enable \"my job\" --item 1\n") {
+	if got := Instances(terminal.Style{}, s, nil, now); !strings.Contains(got, "item 1 is paused: wasmjob job resume \"my job\" --item 1\n") {
 		t.Error(got)
 	}
 	if s.DisabledServers, s.Items, s.Instances[1].Disabled = nil, s.Items[:1], false; strings.Contains(Instances(terminal.Style{}, s, nil, now), "disabled") {
@@ -234,17 +234,17 @@ func TestAlready(t *testing.T) {
 		item   int
 		want   string
 	}{
-		{on, true, "", -1, "talk is enabled already"},
+		{on, true, "", -1, "talk is not paused"},
 		{on, false, "", -1, ""},
 		{half, true, "", -1, ""},
 		{half, false, "", -1, ""},
-		{off, false, "", -1, "talk is disabled already"},
-		{&admin.Shards{Job: "talk", Items: item(true)}, true, "", -1, "talk is enabled already; item 1 stays disabled: wasmjob enable talk --item 1"},
-		{half, false, "a", -1, "server a for talk is disabled already"},
-		{half, true, "b", -1, "server b for talk is enabled already"},
+		{off, false, "", -1, "talk is paused already"},
+		{&admin.Shards{Job: "talk", Items: item(true)}, true, "", -1, "talk is not paused; item 1 stays paused: wasmjob job resume talk --item 1"},
+		{half, false, "a", -1, "server a for talk is paused already"},
+		{half, true, "b", -1, "server b for talk is not paused"},
 		{half, false, "b", -1, ""},
-		{off, false, "", 1, "item 1 of talk is disabled already"},
-		{off, true, "", 0, "item 0 of talk is enabled already"},
+		{off, false, "", 1, "item 1 of talk is paused already"},
+		{off, true, "", 0, "item 0 of talk is not paused"},
 		{off, true, "", 1, ""},
 		{off, true, "", 7, ""},
 		{&admin.Shards{Job: "talk", DisabledServers: []string{"a"}}, false, "", -1, ""},

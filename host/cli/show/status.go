@@ -169,7 +169,7 @@ func notesText(s terminal.Style, r *report.Report) string {
 			fmt.Fprintf(&notes, "%s: %s %s for %s\n", j.Name, s.Paint(colour, "waits"), words.Ago(max(0, r.Now.Sub(w.Since))), indented(w.Reason))
 		}
 		for _, l := range j.Listeners {
-			fmt.Fprintf(&notes, "%s: listener %s runs for %s; %s ends it\n", j.Name, l.Export, words.Ago(max(0, r.Now.Sub(l.Since))), words.Command("kill", j.Name))
+			fmt.Fprintf(&notes, "%s: listener %s runs for %s; %s ends it\n", j.Name, l.Export, words.Ago(max(0, r.Now.Sub(l.Since))), words.Command("job kill", j.Name))
 		}
 		for _, w := range j.Warnings {
 			fmt.Fprintf(&notes, "%s: %s %s\n", j.Name, s.Paint(terminal.Yellow, "warning:"), indented(w))

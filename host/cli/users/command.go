@@ -103,7 +103,7 @@ func userCommand(p *command.Program, users string) *cobra.Command {
 host, which reads it again when it changes; 'wasmjob status' shows which file that
 is. Roles are changed with an editor.
 docs/access.md has the roles.`,
-		"  wasmjob user add ann --role operator='etl-*' --role viewer\n  wasmjob user list",
+		"  wasmjob access user add ann --role operator='etl-*' --role viewer\n  wasmjob access user list",
 		userAddCommand(p, f), userListCommand(p, f), userRemoveCommand(p, f), userPasswdCommand(p, f))
 	f.add(cmd)
 	return cmd
@@ -118,8 +118,8 @@ func userAddCommand(p *command.Program, f *usersFile) *cobra.Command {
 		Short: "Add a user",
 		Long: `Add a user with roles, each for the jobs of some patterns. The password, of at
 least 12 characters, is asked for, or comes from --password-file.`,
-		Example: `  wasmjob user add ann --role operator='etl-*' --role viewer
-  wasmjob user add deploy --role author --no-password --certificate 'CN=deploy,O=Example'`,
+		Example: `  wasmjob access user add ann --role operator='etl-*' --role viewer
+  wasmjob access user add deploy --role author --no-password --certificate 'CN=deploy,O=Example'`,
 		Args: command.Exactly("the user's name"),
 		RunE: func(_ *cobra.Command, args []string) error {
 			list, err := bindings(roles)
@@ -247,7 +247,7 @@ func tokenCommand(p *command.Program, users string) *cobra.Command {
 	cmd := command.Group("token", "Give programs tokens", `Create, list and revoke tokens, in the users file of a host. A program sends its
 token with each request, as "Authorization: Bearer TOKEN"; commands read it from
 --token-file.`,
-		"  wasmjob token create ci --role operator='etl-*' --out token\n  wasmjob token revoke ci",
+		"  wasmjob access token create ci --role operator='etl-*' --out token\n  wasmjob access token revoke ci",
 		tokenCreateCommand(p, f), tokenListCommand(p, f), tokenRevokeCommand(p, f))
 	f.add(cmd)
 	return cmd
@@ -261,8 +261,8 @@ func tokenCreateCommand(p *command.Program, f *usersFile) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "create NAME --role ROLE=JOBS… [flags]",
 		Short: "Create a token, and print it or write it to a file: it is shown once",
-		Example: `  wasmjob token create ci --role operator='etl-*' --expires 30d --out token
-  wasmjob jobs --token-file token`,
+		Example: `  wasmjob access token create ci --role operator='etl-*' --expires 30d --out token
+  wasmjob job list --token-file token`,
 		Args: command.Exactly("the token's name"),
 		RunE: func(_ *cobra.Command, args []string) error {
 			list, err := bindings(roles)
@@ -358,7 +358,7 @@ func loginCommand(p *command.Program) *cobra.Command {
 		Short: "Print a link that signs a browser in",
 		Long: `Ask the host for a link that signs a browser in, once and within five minutes, with
 the rights of the host's own token: the role admin for all jobs.`,
-		Example: "  wasmjob login\n  wasmjob login --admin 10.0.0.7:9770 --token-file token --ca authorities.pem",
+		Example: "  wasmjob access login\n  wasmjob access login --admin 10.0.0.7:9770 --token-file token --ca authorities.pem",
 		Args:    command.Exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return p.With(cmd, t, func(ctx context.Context, r *command.Reached) error {

@@ -174,7 +174,7 @@ func (f *file) entry(n *yaml.Node) {
 	f.Texts(found["digests"], "digests", func(n *yaml.Node, text string) {
 		text = strings.TrimPrefix(strings.ToLower(text), "sha256:")
 		if !sha256Hex.MatchString(text) {
-			f.Problem(n, "digests", "found %s, expected the SHA-256 of a module, 64 hexadecimal digits, as wasmjob inspect shows it", yamlnode.Describe(n))
+			f.Problem(n, "digests", "found %s, expected the SHA-256 of a module, 64 hexadecimal digits, as wasmjob module inspect shows it", yamlnode.Describe(n))
 			return
 		}
 		e.digests = append(e.digests, text)

@@ -138,7 +138,7 @@ func TestDefinitions(t *testing.T) {
 	}
 	want := map[string]string{
 		"one": `# concurrentDataProcessThreadCount 4: an item is worked on by one guest; divide the job into more items
-# servers are disabled for the job: 10.0.0.2; in the namespace of ElasticJob that stays, elsewhere use 'wasmjob disable'
+# servers are disabled for the job: 10.0.0.2; in the namespace of ElasticJob that stays, elsewhere use 'wasmjob job pause'
 # offsets of 2 items are in /ns/one/offset and not taken over: the module starts without one; have it read them from there first, or begin where they say
 jobName: one
 cron: 0/10 * * * * ?
@@ -163,7 +163,7 @@ maxTimeDiffSeconds: 10
 type: SCRIPT
 timeout: 0
 `,
-		"twentyone": `# all its servers are disabled, so the job begins disabled: 'wasmjob enable' has it fire
+		"twentyone": `# all its servers are disabled, so the job begins disabled: 'wasmjob job resume' has it fire
 # the strategy com.example.Mine is not known here, AVG_ALLOCATION is in its place: `,
 		"three": `# the error handler EMAIL sends by the route that the hosts' file of alerts has for it (errorHandlers), see docs/alerts.md
 # shardingItemParameters were "0=a,1=b,7=x", of which what has no meaning is left out: "7=x" is for item 7, but the job has only items 0 to 1
@@ -171,7 +171,7 @@ timeout: 0
 # jobExtraConfigurations is a Java host's tracing into a database; a host here keeps events with --history
 # overwrite is left out: with it the file would win over every change that a console makes
 # props of a Java host are left out: email.password
-# items are disabled: 0-1; in the namespace of ElasticJob that stays, elsewhere use 'wasmjob disable --item'
+# items are disabled: 0-1; in the namespace of ElasticJob that stays, elsewhere use 'wasmjob job pause --item'
 jobName: three
 cron: 0/30 * * * * ?
 timeZone: GMT+08:00

@@ -103,9 +103,9 @@ func (j *Job) read(ctx context.Context, r Reader, root string) error {
 	switch {
 	case len(disabled) > 0 && len(disabled) == len(nodes[3].Names) && j.Version != Version3: // no host can join that namespace
 		j.Configuration.Disabled = true
-		j.note("all its servers are disabled, so the job begins disabled: 'wasmjob enable' has it fire")
+		j.note("all its servers are disabled, so the job begins disabled: 'wasmjob job resume' has it fire")
 	case len(disabled) > 0:
-		j.note("servers are disabled for the job: %s; in the namespace of ElasticJob that stays, elsewhere use 'wasmjob disable'", words.Some(disabled, ", "))
+		j.note("servers are disabled for the job: %s; in the namespace of ElasticJob that stays, elsewhere use 'wasmjob job pause'", words.Some(disabled, ", "))
 	}
 	j.Configuration.JobName = j.Name
 	j.carry()
@@ -147,7 +147,7 @@ func (j *Job) readItems(ctx context.Context, r Reader, root string) error {
 		j.note("offsets of %d items are in %s and not taken over: the module starts without one; have it read them from there first, or begin where they say", offsets, lists[0].Path)
 	}
 	if len(disabled) > 0 {
-		j.note("items are disabled: %s; in the namespace of ElasticJob that stays, elsewhere use 'wasmjob disable --item'", disabled)
+		j.note("items are disabled: %s; in the namespace of ElasticJob that stays, elsewhere use 'wasmjob job pause --item'", disabled)
 	}
 	return nil
 }

@@ -239,7 +239,7 @@ func TestErrors(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.Until("the job is removed", func() bool { return state(s, gone) == engine.JobRemoved })
-	if n := slices.IndexFunc(s.Host.Status().Jobs, func(j *engine.JobStatus) bool { return j.Name == gone }); !strings.Contains(s.Host.Status().Jobs[n].Reason, `'wasmjob restore "o'brien & co"' brings it back`) {
+	if n := slices.IndexFunc(s.Host.Status().Jobs, func(j *engine.JobStatus) bool { return j.Name == gone }); !strings.Contains(s.Host.Status().Jobs[n].Reason, `'wasmjob job restore "o'brien & co"' brings it back`) {
 		t.Errorf("the host says %q", s.Host.Status().Jobs[n].Reason)
 	}
 	s.Pending.Store(&report.Pending{Compiling: []report.Compiling{{Module: "slow.wasm", Jobs: []string{"slow"}}}})
@@ -260,7 +260,7 @@ func TestErrors(t *testing.T) {
 		"GET /v1/jobs/none/config":                    {404, "", `there is no job "none"`},
 		"GET /v1/jobs/none/kept":                      {404, "", `there is no job "none"`},
 		"DELETE /v1/jobs/none":                        {404, "", `there is no job "none"`},
-		"POST /v1/jobs/o'brien%20&%20co/enable":       {409, "", engine.ErrJobRemoved.Error() + `; 'wasmjob restore "o'brien & co"' brings it back`},
+		"POST /v1/jobs/o'brien%20&%20co/enable":       {409, "", engine.ErrJobRemoved.Error() + `; 'wasmjob job restore "o'brien & co"' brings it back`},
 		"POST /v1/jobs/bad/enable":                    {404, "", "bad.yaml is refused: line 3: cron: no"},
 		"POST /v1/jobs/second/enable":                 {404, "", `many.yaml is refused: line 9: job "second": worst`},
 		"POST /v1/jobs/slow/trigger":                  {503, "", "its module is still being compiled; try again in a moment"},

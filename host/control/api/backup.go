@@ -14,7 +14,7 @@ import (
 // backups has the registry read out.
 func (a *API) backups() {
 	o := ofCatalogue(operation.Backup, "getBackup", func(o *huma.Operation) {
-		o.Responses = map[string]*huma.Response{"200": {Description: "A file as 'wasmjob backup create' makes it.", Content: map[string]*huma.MediaType{"application/gzip": {Schema: &huma.Schema{Type: huma.TypeString, Format: "binary"}}}}}
+		o.Responses = map[string]*huma.Response{"200": {Description: "A file as 'wasmjob registry backup create' makes it.", Content: map[string]*huma.MediaType{"application/gzip": {Schema: &huma.Schema{Type: huma.TypeString, Format: "binary"}}}}}
 	}, a.large)
 	register(a, o, func(ctx context.Context, in *Why) (*huma.StreamResponse, error) {
 		ctx, cancel := context.WithTimeout(ctx, operationTimeout)

@@ -333,7 +333,7 @@ func (c *Cluster) unheldJob(u orphans.Job) *Job {
 	if u.Instances > 0 {
 		return jobOf(u, StateElsewhere, HealthOK, words.Count(u.Instances, "instance")+" of hosts that this cluster does not know: of ElasticJob, or of an earlier version")
 	}
-	remove := "if it is not needed any more: " + words.Command("remove", u.Name)
+	remove := "if it is not needed any more: " + words.Command("job remove", u.Name)
 	if c.undefined(u) {
 		return jobOf(u, StateUndefined, HealthPaused, "none of its servers has a definition of it any more; "+remove)
 	}

@@ -305,7 +305,7 @@ func TestUnheld(t *testing.T) {
 		f.lists() // host 1 is gone
 		refresh(t, c, 0)
 		b, items, on, ok := c.Job("b")
-		want := Job{Name: "b", Description: "bills", Health: HealthError, State: StateNoHost, Reason: "no host has it: those that had it are gone, or its files are; if it is not needed any more: wasmjob remove b",
+		want := Job{Name: "b", Description: "bills", Health: HealthError, State: StateNoHost, Reason: "no host has it: those that had it are gone, or its files are; if it is not needed any more: wasmjob job remove b",
 			Cron: "0 0 3 * * ?", TimeZone: "Local", ShardingTotalCount: 4, Hosts: []string{}, Digests: []string{}}
 		if !ok || !reflect.DeepEqual(b, want) || len(items)+len(on) != 0 {
 			t.Errorf("found %+v %v %v, expected %+v", b, items, on, want)
@@ -354,7 +354,7 @@ func TestUnheld_undefined(t *testing.T) {
 		refresh(t, c, 0)
 		for name, want := range map[string]engine.JobState{"both": StateUndefined, "gone": StateNoHost, "new": StateNoHost} {
 			j, _, _, _ := c.Job(name)
-			if j.State != want || (j.Health == HealthError) == (want == StateUndefined) || !strings.Contains(j.Reason, "wasmjob remove "+name) {
+			if j.State != want || (j.Health == HealthError) == (want == StateUndefined) || !strings.Contains(j.Reason, "wasmjob job remove "+name) {
 				t.Errorf("%s: found %+v, expected the state %q", name, j, want)
 			}
 		}

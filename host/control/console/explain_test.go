@@ -196,7 +196,7 @@ func TestUnheld(t *testing.T) {
 	s.until("/jobs", "none of its servers has a definition of it any more")
 	s.get("/").lacks(t, "none of its servers")
 	s.get("/jobs?state=without+a+definition").has(t, http.StatusOK, "pay", "0 0 3 * * ?")
-	s.get("/jobs/pay").has(t, http.StatusOK, "without a definition", "0 0 3 * * ?", "wasmjob remove pay", "Remove")
+	s.get("/jobs/pay").has(t, http.StatusOK, "without a definition", "0 0 3 * * ?", "wasmjob job remove pay", "Remove")
 	s.get("/jobs/pay/config").has(t, http.StatusOK, "No host has a definition file of this job")
 }
 

@@ -281,7 +281,7 @@ func (s *Service) StartOn(ctx context.Context, server, instance string, why Reas
 			return &NotFoundError{fmt.Sprintf("no host %s is known", cmp.Or(instance, server))}
 		}
 		if len(asked) == 0 {
-			return &ConflictError{fmt.Sprintf("no job is stopped on %s, or not yet: 'wasmjob hosts' shows when a shutdown takes effect", cmp.Or(instance, server))}
+			return &ConflictError{fmt.Sprintf("no job is stopped on %s, or not yet: 'wasmjob host list' shows when a shutdown takes effect", cmp.Or(instance, server))}
 		}
 		r = s.startOn(ctx, asked, "")
 		c.After = r.text()
@@ -615,7 +615,7 @@ func (s *Service) explained(ctx context.Context, job string, err error) error {
 	}
 	st := s.o.Host.Status()
 	if slices.ContainsFunc(st.Jobs, func(j *engine.JobStatus) bool { return j.Name == job }) {
-		return fmt.Errorf("job %q: %w; '%s' brings it back", job, engine.ErrJobRemoved, words.Command("restore", job))
+		return fmt.Errorf("job %q: %w; '%s' brings it back", job, engine.ErrJobRemoved, words.Command("job restore", job))
 	}
 	for _, f := range st.Refused {
 		if reasons := reasonsFor(f, job); len(reasons) > 0 {

@@ -80,7 +80,7 @@ func (s *Service) Restart(ctx context.Context, host string) (*Restart, error) {
 	}
 	switch {
 	case len(found) == 0:
-		return nil, &NotFoundError{fmt.Sprintf("there is no host %q; 'wasmjob hosts' lists those that there are", words.Clip(host))}
+		return nil, &NotFoundError{fmt.Sprintf("there is no host %q; 'wasmjob host list' lists those that there are", words.Clip(host))}
 	case len(found) > 1:
 		names := make([]string, len(found))
 		for i, h := range found {

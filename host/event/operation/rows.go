@@ -5,19 +5,19 @@ import "net/http"
 // rows are the catalogue. A test fails by name for what a row lacks.
 var rows = [count]Row{
 	Create: {Record: "create", Chinese: "创建"},
-	Edit: {Record: "edit", Chinese: "编辑配置", May: Author, Commands: []string{"edit"},
+	Edit: {Record: "edit", Chinese: "编辑配置", May: Author, Commands: []string{"job edit"},
 		Endpoints: []Endpoint{
 			{"editConfig", http.MethodPatch, "/v1/jobs/{job}/config", "Edit a job's configuration on all its hosts",
 				"Changes the settings that are given; the others stay. All hosts of the job take it over. The edit names by `If-Match` the version that it was made from, or `*`; if there is another one, the answer is 412 with that in `now`; without `If-Match` it is 428. With `preview=true` nothing is changed: the answer has what would be."},
 		},
 	},
-	ChangeKept: {Record: "change what is kept", Chinese: "更改保存的内容", May: Author, Commands: []string{"offset", "kv"},
+	ChangeKept: {Record: "change what is kept", Chinese: "更改保存的内容", May: Author, Commands: []string{"job offset", "job kv"},
 		Endpoints: []Endpoint{
 			{"changeKept", http.MethodPost, "/v1/jobs/{job}/kept", "Change an item's offset or key/value state",
 				"Changes what an item keeps, at once or not at all. It is refused while the item runs (409). What the body does not name stays."},
 		},
 	},
-	Trigger: {Record: "trigger", Chinese: "触发", May: Operate, Commands: []string{"trigger"},
+	Trigger: {Record: "trigger", Chinese: "触发", May: Operate, Commands: []string{"job run"},
 		Endpoints: []Endpoint{
 			{"triggerJob", http.MethodPost, "/v1/jobs/{job}/trigger", "Have a job fire now",
 				"All items run once on their hosts, whatever the schedule says. Idle items begin at once; for those that still run one trigger is kept, and they run again when they have ended. The body may name the items that run, and give a parameter for this fire. 409 while an earlier trigger that asks for something else has not begun, and if a host of the job, of an earlier version or of ElasticJob, would not know such a body. With an `Idempotency-Key` the same request may be sent again to the same host: it triggers once."},
@@ -27,7 +27,7 @@ var rows = [count]Row{
 				Text: Text{"All items of {0} run once, now.", "{0} 的所有分片立即执行一次。"}},
 		},
 	},
-	Disable: {Record: "disable", Chinese: "暂停", May: Operate, Effect: Pauses, Commands: []string{"disable"},
+	Disable: {Record: "disable", Chinese: "暂停", May: Operate, Effect: Pauses, Commands: []string{"job pause"},
 		Endpoints: []Endpoint{
 			{"disableAll", http.MethodPost, "/v1/disable", "Disable all jobs",
 				"Keeps all jobs from running. What runs goes on to its end. It needs the role for all jobs, `*`."},
@@ -52,7 +52,7 @@ var rows = [count]Row{
 				Done: Text{"All jobs are paused on {0}.", "{0} 上的所有作业已暂停。"}, Until: true},
 		},
 	},
-	Enable: {Record: "enable", Chinese: "恢复", May: Operate, Effect: Resumes, Commands: []string{"enable"},
+	Enable: {Record: "enable", Chinese: "恢复", May: Operate, Effect: Resumes, Commands: []string{"job resume"},
 		Endpoints: []Endpoint{
 			{"enableAll", http.MethodPost, "/v1/enable", "Enable all jobs",
 				"Lets all jobs run again, on all their servers. It needs the role for all jobs, `*`."},
@@ -77,7 +77,7 @@ var rows = [count]Row{
 				Done: Text{"All jobs are resumed on {0}.", "{0} 上的所有作业已恢复。"}},
 		},
 	},
-	Kill: {Record: "kill", Chinese: "终止运行", May: Operate, Commands: []string{"kill"},
+	Kill: {Record: "kill", Chinese: "终止运行", May: Operate, Commands: []string{"job kill"},
 		Endpoints: []Endpoint{
 			{"killRuns", http.MethodPost, "/v1/jobs/{job}/kill", "End what a job runs",
 				"Asks all hosts to end what a job runs: an item, one run, what a server runs, or all. What is killed is CANCELLED; it is not tried again, not taken over and not caught up on. The answer is one JSON object a line: the first when all hosts are asked, then one at each change, until nothing runs any more or the time of `wait` is over. An error after the first line is a line with `error`."},
@@ -89,7 +89,7 @@ var rows = [count]Row{
 				Text: Text{"What runs of item {0} is ended; it counts as cancelled.", "终止分片 {0} 的运行，记为已取消。"}, Danger: true},
 		},
 	},
-	Release: {Record: "release", Chinese: "释放", May: Operate, Commands: []string{"release"},
+	Release: {Record: "release", Chinese: "释放", May: Operate, Commands: []string{"job release"},
 		Endpoints: []Endpoint{
 			{"releaseItems", http.MethodPost, "/v1/jobs/{job}/release", "Let items run again that were held back",
 				"Lets items run again that were held back because hosts died in their runs. The answer names those that were."},
@@ -101,7 +101,7 @@ var rows = [count]Row{
 				Text: Text{"Item {0} may run again.", "分片 {0} 可以再次运行。"}},
 		},
 	},
-	Shutdown: {Record: "shutdown", Chinese: "停止", May: Operate, Effect: Pauses, Stops: true, Commands: []string{"shutdown"},
+	Shutdown: {Record: "shutdown", Chinese: "停止", May: Operate, Effect: Pauses, Stops: true, Commands: []string{"job drain", "host drain"},
 		Endpoints: []Endpoint{
 			{"shutdownInstances", http.MethodPost, "/v1/shutdown", "Take instances out of all jobs",
 				"Takes the instances of a server, or one instance, out of all their jobs: they finish what they run, and stop until they are started again."},
@@ -114,7 +114,7 @@ var rows = [count]Row{
 				Done: Text{"{0} is draining.", "{0} 正在排空。"}, Danger: true},
 		},
 	},
-	Start: {Record: "start", Chinese: "启动", May: Operate, Effect: Resumes, Stops: true, Commands: []string{"start"},
+	Start: {Record: "start", Chinese: "启动", May: Operate, Effect: Resumes, Stops: true, Commands: []string{"job start", "host start"},
 		Endpoints: []Endpoint{
 			{"startInstances", http.MethodPost, "/v1/start", "Have hosts join again the jobs that were shut down there",
 				"Undoes `POST /v1/shutdown`: the hosts of a server, or the one with that instance, join all jobs again that were shut down there. What was removed stays removed. 409 if no job is stopped there."},
@@ -127,7 +127,7 @@ var rows = [count]Row{
 				Done: Text{"{0} joins its jobs again.", "{0} 正在重新加入作业。"}},
 		},
 	},
-	Restore: {Record: "restore", Chinese: "恢复作业", May: Author, Effect: Resumes, Commands: []string{"restore"},
+	Restore: {Record: "restore", Chinese: "恢复作业", May: Author, Effect: Resumes, Commands: []string{"job restore"},
 		Endpoints: []Endpoint{
 			{"restoreJob", http.MethodPost, "/v1/jobs/{job}/restore", "Have all hosts join a job again that was removed or shut down",
 				"All hosts that have the job's definition, and on which it was removed or shut down, join it again."},
@@ -137,7 +137,7 @@ var rows = [count]Row{
 				Text: Text{"All hosts on which {0} was removed or shut down join it again.", "所有曾移除或停止 {0} 的主机重新加入。"}},
 		},
 	},
-	Remove: {Record: "remove", Chinese: "移除", May: Author, MayPurge: Admin, Effect: Pauses, Commands: []string{"remove"},
+	Remove: {Record: "remove", Chinese: "移除", May: Author, MayPurge: Admin, Effect: Pauses, Commands: []string{"job remove"},
 		Endpoints: []Endpoint{
 			{"removeJob", http.MethodDelete, "/v1/jobs/{job}", "Remove a job from the registry",
 				"Takes a job out of the registry. Hosts stop it, and do not bring it back by themselves. Offsets and records stay for a job of that name that comes later, unless `purge` is set."},
@@ -175,7 +175,7 @@ var rows = [count]Row{
 				Text: Text{"The receivers of the route {0} get a message that says that it is a test.", "路由 {0} 的接收者会收到一条注明为测试的消息。"}},
 		},
 	},
-	Backup: {Record: "backup", Chinese: "备份", May: Admin, Commands: []string{"backup create"},
+	Backup: {Record: "backup", Chinese: "备份", May: Admin, Commands: []string{"registry backup create"},
 		Endpoints: []Endpoint{
 			{"getBackup", http.MethodGet, "/v1/backup", "What a namespace keeps in the registry, and the host's files",
 				"All that the namespace keeps in the registry beyond its hosts' sessions, and the files of the host that answers with users, grants and alerts: lines of JSON, compressed by gzip, as docs/backup.md describes them. It has offsets, states and the hashes of passwords: it needs the role admin for all jobs, `*`, and is on record."},

@@ -71,7 +71,7 @@ func accessSettings(d defaults) []setting {
 
 // usersSetting is where users, tokens and groups are.
 func usersSetting(d defaults) setting {
-	return offSetting(textSetting("users", "FILE", cmp.Or(d.users, off), "file with users, tokens and an OpenID Connect provider (docs/access.md), read again when it changes; 'wasmjob user' and 'wasmjob token' edit it; off: only the host's own token", func(c *Config) *string { return &c.Access.Users }))
+	return offSetting(textSetting("users", "FILE", cmp.Or(d.users, off), "file with users, tokens and an OpenID Connect provider (docs/access.md), read again when it changes; 'wasmjob access user' and 'wasmjob access token' edit it; off: only the host's own token", func(c *Config) *string { return &c.Access.Users }))
 }
 
 // wireAccess makes the gate before the admin address, and the pages behind it.

@@ -25,7 +25,7 @@ go on above those that were given out before.
 Without --above it looks at the items' records for the highest number, and leaves a
 registry that is no copy as it is. A backup does not show in the records: give the
 number that the hosts' messages name. Hosts that wait begin at once.`,
-		Example: "  wasmjob adopt --zk zk1:2181,zk2:2181 --namespace prod\n  wasmjob adopt --zk zk1:2181,zk2:2181 --namespace prod --above 8589934671",
+		Example: "  wasmjob registry adopt --zk zk1:2181,zk2:2181 --namespace prod\n  wasmjob registry adopt --zk zk1:2181,zk2:2181 --namespace prod --above 8589934671",
 		Args:    command.Exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if cmd.Flags().Changed("above") && above <= 0 {

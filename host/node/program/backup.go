@@ -28,8 +28,8 @@ import (
 func backupCommand(p *program) *cobra.Command {
 	return command.Group("backup", "Keep the registry in a file, and put it back", `Keep what a namespace has in its registry in a file, and put it back: settings, offsets, key/value
 state, what is disabled or removed, records of runs. docs/backup.md is a runbook.
-(To bring a single job back that was removed, use 'wasmjob restore'.)`,
-		"  wasmjob backup create jobs.backup\n  wasmjob backup show jobs.backup\n  wasmjob backup restore jobs.backup --data /var/lib/wasmjob",
+(To bring a single job back that was removed, use 'wasmjob job restore'.)`,
+		"  wasmjob registry backup create jobs.backup\n  wasmjob registry backup show jobs.backup\n  wasmjob registry backup restore jobs.backup --data /var/lib/wasmjob",
 		createBackupCommand(p), showBackupCommand(p), restoreBackupCommand(p))
 }
 
@@ -45,7 +45,7 @@ history, is not: the backup names their places.
 
 The file is a secret: it has the offsets and states of jobs, and the hashes of passwords. It is
 made for this user alone; one that is there is not replaced.`,
-		Example: "  wasmjob backup create jobs-$(date +%F).backup\n  wasmjob backup create jobs.backup --zk zk1:2181,zk2:2181 --namespace prod",
+		Example: "  wasmjob registry backup create jobs-$(date +%F).backup\n  wasmjob registry backup create jobs.backup --zk zk1:2181,zk2:2181 --namespace prod",
 		Args:    command.Exactly("the name of the file"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return p.With(cmd, t, func(ctx context.Context, r *command.Reached) error { return createBackup(ctx, p, r, t.Reason, args[0]) })
@@ -117,7 +117,7 @@ func showBackupCommand(p *program) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "show FILE [flags]",
 		Short:   "Read a backup to its end, and show what is in it",
-		Example: "  wasmjob backup show jobs.backup",
+		Example: "  wasmjob registry backup show jobs.backup",
 		Args:    command.Exactly("the name of the file"),
 		RunE: func(_ *cobra.Command, args []string) error {
 			b, err := readBackup(args[0])
@@ -207,7 +207,7 @@ backup is in the history: the command reads the one that the backup names, or th
 
 What ran when the backup was made is taken over by the hosts that start then, as of hosts that
 crashed; what ran since is due again as far as the catch-up goes.`,
-		Example: "  wasmjob backup restore jobs.backup --data /var/lib/wasmjob --files /etc/wasmjob\n  wasmjob backup restore jobs.backup --zk zk1:2181,zk2:2181 --namespace prod --replace",
+		Example: "  wasmjob registry backup restore jobs.backup --data /var/lib/wasmjob --files /etc/wasmjob\n  wasmjob registry backup restore jobs.backup --zk zk1:2181,zk2:2181 --namespace prod --replace",
 		Args:    command.Exactly("the name of the file"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if cmd.Flags().Changed("above") && r.above <= 0 {

@@ -32,6 +32,7 @@ import (
 	"github.com/wasmjob/wasmjob/host/history/jsonl"
 	"github.com/wasmjob/wasmjob/host/sandbox/plugin"
 	"github.com/wasmjob/wasmjob/internal/schema"
+	"github.com/wasmjob/wasmjob/host/history"
 	"github.com/wasmjob/wasmjob/internal/text/words"
 )
 
@@ -89,7 +90,7 @@ func TestUsage(t *testing.T) {
 	}{
 		{nil, exitOK, "Run a host:"},
 		{[]string{"--help"}, exitOK, "Write jobs:"},
-		{[]string{"--help"}, exitOK, "Check what hosts have done:\n  explain "},
+		{[]string{"--help"}, exitOK, "See what is:\n  explain "},
 		{[]string{"help", "run"}, exitOK, "--print-config"},
 		{[]string{"version"}, exitOK, "wasmjob "},
 		{[]string{"--version"}, exitOK, "wasmjob "},
@@ -100,7 +101,7 @@ func TestUsage(t *testing.T) {
 		{[]string{"run", "--print-config", "--plugins", "/nonexistent"}, exitOK, `warning: plugins: directory "/nonexistent" does not exist`},
 		{[]string{"run", "--plugins", "/nonexistent"}, exitUsage, `--plugins: directory "/nonexistent" does not exist`},
 		{[]string{"stat"}, exitUsage, `unknown command "stat"; did you mean "status"?`},
-		{[]string{"disable", "--help"}, exitOK, "wasmjob disable [JOB] [flags]"},
+		{[]string{"disable", "--help"}, exitOK, "wasmjob job pause [JOB] [flags]"},
 		{[]string{"disable", "--help"}, exitOK, "that says why"},
 		{[]string{"logs", "--tail", "5"}, exitUsage, "unknown flag --tail; did you mean \"--limit\"?"},
 		{[]string{"history", "--since", "1h"}, exitUsage, "unknown flag --since; did you mean \"--from\"?"},
@@ -115,16 +116,16 @@ func TestUsage(t *testing.T) {
 		{[]string{"__complete", "logs", "--level", ""}, exitOK, "warn\n"},
 		{[]string{"__complete", "jobs", "--health", ""}, exitOK, "failing\n"},
 		{[]string{"__complete", "jobs", "--sort", ""}, exitOK, "duration\n"},
-		{[]string{"pause", "cities"}, exitUsage, `unknown command "pause"; did you mean "disable"?`},
-		{[]string{"resume"}, exitUsage, `unknown command "resume"; did you mean "enable"?`},
-		{[]string{"drain"}, exitUsage, `unknown command "drain"; did you mean "shutdown"?`},
-		{[]string{"stop"}, exitUsage, `unknown command "stop"; did you mean "shutdown"?`},
-		{[]string{"delete"}, exitUsage, `unknown command "delete"; did you mean "remove"?`},
-		{[]string{"list"}, exitUsage, `unknown command "list"; did you mean "jobs"?`},
-		{[]string{"ps"}, exitUsage, `unknown command "ps"; did you mean "jobs"?`},
+		{[]string{"pause", "cities"}, exitUsage, `unknown command "pause"; did you mean "job pause"?`},
+		{[]string{"resume"}, exitUsage, `unknown command "resume"; did you mean "job resume"?`},
+		{[]string{"drain"}, exitUsage, `unknown command "drain"; did you mean "host drain"?`},
+		{[]string{"stop"}, exitUsage, `unknown command "stop"; did you mean "host drain"?`},
+		{[]string{"delete"}, exitUsage, `unknown command "delete"; did you mean "job remove"?`},
+		{[]string{"list"}, exitUsage, `unknown command "list"; did you mean "job list"?`},
+		{[]string{"ps"}, exitUsage, `unknown command "ps"; did you mean "job list"?`},
 		{[]string{"get"}, exitUsage, `unknown command "get"; did you mean "status"?`},
 		{[]string{"describe"}, exitUsage, `unknown command "describe"; did you mean "status"?`},
-		{[]string{"run-now", "--json"}, exitUsage, `unknown command "run-now"; did you mean "trigger"?`},
+		{[]string{"run-now", "--json"}, exitUsage, `unknown command "run-now"; did you mean "job run"?`},
 		{[]string{"quite-wrong"}, exitUsage, `unknown command "quite-wrong"` + "\n"},
 		{[]string{"quite-wrong", "--help"}, exitUsage, `unknown command "quite-wrong"` + "\n"},
 		{[]string{"--help", "statsu"}, exitUsage, `unknown command "statsu"; did you mean "status"?`},
@@ -132,12 +133,12 @@ func TestUsage(t *testing.T) {
 		{[]string{"help", "status"}, exitOK, "Show the jobs of the running host"},
 		{[]string{"print-config"}, exitUsage, `unknown command "print-config"; 'wasmjob run --print-config' shows the settings`},
 		{[]string{"chaos", "--seed", "7"}, exitUsage, `unknown command "chaos"; it is a program of its own: wasmjob-chaos`},
-		{[]string{"migrate"}, exitUsage, `unknown command "migrate"; 'wasmjob import elasticjob' takes jobs over from ElasticJob`},
+		{[]string{"migrate"}, exitUsage, `unknown command "migrate"; 'wasmjob job import elasticjob' takes jobs over from ElasticJob`},
 		{[]string{"completion", "tcsh"}, exitUsage, `there is no completion for "tcsh"; expected bash, zsh, fish or powershell`},
 		{[]string{"completion"}, exitOK, "powershell"},
 		{[]string{"run", "--plugns", "x"}, exitUsage, `unknown flag --plugns; did you mean "--plugins"?` + "\nSee 'wasmjob run --help'."},
 		{[]string{"invoke", "--timeout", "5", "x.wasm"}, exitUsage, `--timeout: "5" is not a duration such as `},
-		{[]string{"next", "0", "0", "3", "*", "*", "?"}, exitUsage, `quote the cron expression: wasmjob next "0 0 3 * * ?"`},
+		{[]string{"job", "next", "0", "0", "3", "*", "*", "?"}, exitUsage, `quote the cron expression: wasmjob job next "0 0 3 * * ?"`},
 		{[]string{"run", "extra"}, exitUsage, `unexpected argument "extra"`},
 		{[]string{"run", "--plugins", "/nonexistent", "--log-level", "x"}, exitUsage, "--log-level: "},
 		{[]string{"trigger"}, exitUsage, "the job's name is missing"},
@@ -164,6 +165,9 @@ func TestEveryCommandHasAnExample(t *testing.T) {
 	t.Parallel()
 	p := &program{Program: command.Program{Out: io.Discard, Err: io.Discard}}
 	for _, c := range p.root().Commands() {
+		if c.IsAdditionalHelpTopicCommand() {
+			continue
+		}
 		if c.Example == "" || c.Short == "" {
 			t.Errorf("%s lacks an example or a description", c.Name())
 		}
@@ -175,8 +179,8 @@ func TestEveryCommandHasAnExample(t *testing.T) {
 func TestSuggestedCommands(t *testing.T) {
 	t.Parallel()
 	for verb, flags := range map[string][]string{
-		"why": {"--item", "3"}, "explain": nil, "status": nil, "shards": nil, "enable": nil, "restore": nil, "start": nil, "kill": {"--item", "3"},
-		"release": {"--item", "3"}, "disable": {"--server", "10.0.0.1"}, "shutdown": {"--instance", "10.0.0.1@-@7"},
+		"why": {"--item", "3"}, "explain": nil, "status": nil, "job items": nil, "job resume": nil, "job restore": nil, "job start": nil, "job kill": {"--item", "3"},
+		"job release": {"--item", "3"}, "job pause": {"--server", "10.0.0.1"}, "job drain": {"--instance", "10.0.0.1@-@7"},
 	} {
 		for _, job := range []string{"report", "--admin=x", "-h"} {
 			root := (&program{}).root()
@@ -198,7 +202,7 @@ func TestSuggestedCommands(t *testing.T) {
 
 func TestNext(t *testing.T) {
 	t.Parallel()
-	r := runCLI(t, nil, "next", "0 30 2 * * ?", "--zone", "Europe/Berlin", "--from", "2026-03-28", "--count", "3")
+	r := runCLI(t, nil, "job", "next", "0 30 2 * * ?", "--zone", "Europe/Berlin", "--from", "2026-03-28", "--count", "3")
 	r.expect(t, exitOK)
 	want := `Sat 2026-03-28 02:30:00 +01:00  CET    2h30m later
 Sun 2026-03-29 03:00:00 +02:00  CEST   1d2h later
@@ -207,24 +211,24 @@ Mon 2026-03-30 02:30:00 +02:00  CEST   2d2h later
 	if r.out != want {
 		t.Errorf("got\n%swant\n%s", r.out, want)
 	}
-	runCLI(t, nil, "next", "0 0 0 1 1 ? 2027", "--from", "2026-01-01T00:00:00Z", "--count", "3").expect(t, exitOK, "2027-01-01", "it never fires again")
-	if r := runCLI(t, nil, "next", "@every 90s", "--count", "2"); r.code != 0 || strings.Count(r.out, "\n") != 2 || !strings.Contains(r.out, "  in ") {
+	runCLI(t, nil, "job", "next", "0 0 0 1 1 ? 2027", "--from", "2026-01-01T00:00:00Z", "--count", "3").expect(t, exitOK, "2027-01-01", "it never fires again")
+	if r := runCLI(t, nil, "job", "next", "@every 90s", "--count", "2"); r.code != 0 || strings.Count(r.out, "\n") != 2 || !strings.Contains(r.out, "  in ") {
 		t.Errorf("%+v", r)
 	}
-	runCLI(t, nil, "next", "0 0 0 1 1 ? 2020", "--from", "2026-01-01").expect(t, exitFailure, `"0 0 0 1 1 ? 2020" never fires after 2026-01-01 00:00:00`)
-	runCLI(t, nil, "next", "61 * * * * ?").expect(t, exitFailure, "61")
-	runCLI(t, nil, "next", "* * * * *", "--zone", "Asia/Shangai").expect(t, exitUsage, "--zone", "Asia/Shanghai")
-	runCLI(t, nil, "next", "* * * * *", "--from", "soon").expect(t, exitUsage, `--from: "soon" is not a time`)
-	runCLI(t, nil, "next", "* * * * *", "--count", "0").expect(t, exitUsage, "--count")
-	runCLI(t, nil, "schema").expect(t, exitOK, `"$id": "`+schema.URL("job")+`"`, `"shardingTotalCount"`)
-	runCLI(t, nil, "schema", "x").expect(t, exitUsage, "x")
-	runCLI(t, nil, "next").expect(t, exitUsage, "the cron expression is missing")
+	runCLI(t, nil, "job", "next", "0 0 0 1 1 ? 2020", "--from", "2026-01-01").expect(t, exitFailure, `"0 0 0 1 1 ? 2020" never fires after 2026-01-01 00:00:00`)
+	runCLI(t, nil, "job", "next", "61 * * * * ?").expect(t, exitFailure, "61")
+	runCLI(t, nil, "job", "next", "* * * * *", "--zone", "Asia/Shangai").expect(t, exitUsage, "--zone", "Asia/Shanghai")
+	runCLI(t, nil, "job", "next", "* * * * *", "--from", "soon").expect(t, exitUsage, `--from: "soon" is not a time`)
+	runCLI(t, nil, "job", "next", "* * * * *", "--count", "0").expect(t, exitUsage, "--count")
+	runCLI(t, nil, "job", "schema").expect(t, exitOK, `"$id": "`+schema.URL("job")+`"`, `"shardingTotalCount"`)
+	runCLI(t, nil, "job", "schema", "x").expect(t, exitUsage, "x")
+	runCLI(t, nil, "job", "next").expect(t, exitUsage, "the cron expression is missing")
 }
 
 func TestInspect(t *testing.T) {
 	t.Parallel()
-	runCLI(t, nil, "inspect", guest).expect(t, exitOK, "DATAFLOW, SIMPLE", "v1", "job_v1: the job's own context")
-	r := runCLI(t, nil, "inspect", guest, "--json")
+	runCLI(t, nil, "module", "inspect", guest).expect(t, exitOK, "DATAFLOW, SIMPLE", "v1", "job_v1: the job's own context")
+	r := runCLI(t, nil, "module", "inspect", guest, "--json")
 	r.expect(t, exitOK)
 	var info struct {
 		Types  []string
@@ -237,17 +241,17 @@ func TestInspect(t *testing.T) {
 	if stat, err := os.Stat(guest); err != nil || int64(info.Size) != stat.Size() || len(info.Digest) != 64 {
 		t.Errorf("%+v, %v", info, err)
 	}
-	runCLI(t, nil, "inspect", wat+"unknown_import.wasm").expect(t, exitFailure, "refused")
-	runCLI(t, nil, "inspect", wat+"abi_v2.wasm", "--json").expect(t, exitFailure, `"problems"`)
+	runCLI(t, nil, "module", "inspect", wat+"unknown_import.wasm").expect(t, exitFailure, "refused")
+	runCLI(t, nil, "module", "inspect", wat+"abi_v2.wasm", "--json").expect(t, exitFailure, `"problems"`)
 	text := filepath.Join(t.TempDir(), "text.wasm")
 	if err := os.WriteFile(text, []byte("hello"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	runCLI(t, nil, "inspect", text).expect(t, exitFailure, "refused")
+	runCLI(t, nil, "module", "inspect", text).expect(t, exitFailure, "refused")
 	for _, name := range []string{"inspect", "invoke"} {
 		runCLI(t, nil, name, "text.yaml").expect(t, exitFailure, "text.yaml is a definition; expected a module, such as text.wasm")
 	}
-	runCLI(t, nil, "inspect", t.TempDir()).expect(t, exitFailure, "is a directory, expected a module's file")
+	runCLI(t, nil, "module", "inspect", t.TempDir()).expect(t, exitFailure, "is a directory, expected a module's file")
 	missing := filepath.Join(t.TempDir(), "report")
 	runCLI(t, nil, "invoke", missing).expect(t, exitFailure, missing+": cannot be read: no such file or directory\n")
 	for _, name := range []string{"report.wasm", "reports.wasm"} {
@@ -261,7 +265,7 @@ func TestInspect(t *testing.T) {
 				name+": cannot be read: no such file or directory; did you mean \""+missing+".wasm\"?\n")
 		}
 	}
-	runCLI(t, nil, "inspect", "none.wasm").expect(t, exitFailure, "none.wasm")
+	runCLI(t, nil, "module", "inspect", "none.wasm").expect(t, exitFailure, "none.wasm")
 }
 
 // jobDir is a plugins directory with one job.
@@ -289,18 +293,27 @@ func TestValidate(t *testing.T) {
 	}
 	runCLI(t, nil, "validate", good, "--cache", filepath.Join(file, "cache")).expect(t, exitFailure, "not a directory", "(use --cache DIR or --cache off)")
 	runCLI(t, nil, "validate", good, "--cache", "off").expect(t, exitOK, "ok\n")
-	if r := runCLI(t, nil, "validate", good, "--json"); r.code != exitOK || strings.TrimSpace(r.out) != "[]" {
+	if r := runCLI(t, nil, "validate", good, "--json"); r.code != exitOK || r.out != "{\n  \"records\": []\n}\n" {
 		t.Errorf("%+v", r)
 	}
 	bad := jobDir(t, "type: SIMPLE\ncron: '0 61 * * * ?'\nshardingTotalCount: 0\nshardingItmParameters: 0=a\n")
 	runCLI(t, nil, "validate", bad).expect(t, exitFailure, "61", "shardingTotalCount", "shardingItemParameters")
 	r := runCLI(t, nil, "validate", bad, good, "--json")
 	r.expect(t, exitFailure)
-	var findings []catalog.Finding
-	if err := json.Unmarshal([]byte(r.out), &findings); err != nil || len(findings) != 3 || findings[0].File != filepath.Join(bad, "cities.yaml") || findings[0].Problem == "" {
-		t.Errorf("%v: %s", err, r.out)
+	if findings := records[catalog.Finding](t, r.out); len(findings) != 3 || findings[0].File != filepath.Join(bad, "cities.yaml") || findings[0].Problem == "" {
+		t.Errorf("%s", r.out)
 	}
 	runCLI(t, nil, "validate", filepath.Join(good, "none.yaml")).expect(t, exitFailure, "none.yaml")
+}
+
+// records reads a list that a command printed as JSON.
+func records[T any](t *testing.T, text string) []T {
+	t.Helper()
+	var page history.Page[T]
+	if err := json.Unmarshal([]byte(text), &page); err != nil {
+		t.Errorf("%v: %s", err, text)
+	}
+	return page.Records
 }
 
 // invoked reads what invoke --json said, by item.
@@ -554,7 +567,7 @@ func TestNobodyReadsTheLog(t *testing.T) {
 			h.start(t, jobDir(t, "type: SIMPLE\nshardingTotalCount: 3\njobParameter: ok\n"), io.Discard, pipe, "--history", filepath.Join(t.TempDir(), "h.jsonl"), "--log-format", format, "--log-level", "debug")
 			h.await(t, "0-2 of 3", "status")
 			for range 3 {
-				runCLI(t, h.env, "trigger", "cities", "--wait").expect(t, exitOK)
+				runCLI(t, h.env, "job", "run", "cities", "--wait").expect(t, exitOK)
 			}
 		})
 	}
@@ -604,65 +617,68 @@ func TestOperatingARunningHost(t *testing.T) {
 	if code := p.main(t.Context(), []string{"status", "--watch"}); code != exitOK || strings.Count(watched.String(), "\x1b[H\x1b[2J") != 1 {
 		t.Errorf("--watch: %d %q", code, &watched)
 	}
-	runCLI(t, env, "jobs").expect(t, exitOK, "NAME", "cities", "once")
+	runCLI(t, env, "job", "list").expect(t, exitOK, "NAME", "cities", "once")
 	var report report.Report
 	if err := json.Unmarshal([]byte(runCLI(t, env, "status", "--json").out), &report); err != nil || report.Status.Namespace != "wasmjob" || len(report.Status.Jobs) != 2 {
 		t.Errorf("%v: %+v", err, report)
 	}
-	var jobs []cluster.Job
-	if err := json.Unmarshal([]byte(runCLI(t, env, "jobs", "--json").out), &jobs); err != nil || len(jobs) != 2 {
-		t.Errorf("%v: %+v", err, jobs)
+	if jobs := records[cluster.Job](t, runCLI(t, env, "job", "list", "--json").out); len(jobs) != 2 {
+		t.Errorf("%+v", jobs)
+	}
+	var bare []cluster.Job // by the former name it is printed as it was
+	if err := json.Unmarshal([]byte(runCLI(t, env, "jobs", "--json").out), &bare); err != nil || len(bare) != 2 {
+		t.Errorf("%v: %+v", err, bare)
 	}
 
-	runCLI(t, env, "trigger", "cities").expect(t, exitOK, "triggered cities")
+	runCLI(t, env, "job", "run", "cities").expect(t, exitOK, "triggered cities")
 	h.out.await(t, "fire  cities")
 	h.await(t, "cities", "jobs", "--outcome", "OK")
 	for flags, want := range map[string]bool{"--outcome FAIL": false, "--state ready --job cit*": true, "--state disabled": false} {
-		if r := runCLI(t, env, append([]string{"jobs"}, strings.Fields(flags)...)...); r.code != exitOK || strings.Contains(r.out, "cities") != want {
+		if r := runCLI(t, env, append([]string{"job", "list"}, strings.Fields(flags)...)...); r.code != exitOK || strings.Contains(r.out, "cities") != want {
 			t.Errorf("jobs %s: %d %s%s", flags, r.code, r.out, r.err)
 		}
 	}
-	runCLI(t, env, "jobs", "--state", "asleep").expect(t, exitUsage, "asleep")
-	runCLI(t, env, "jobs", "--host", "10.9.9.9").expect(t, exitFailure, `no host "10.9.9.9"`)
-	runCLI(t, env, "jobs", "--host", "other").expect(t, exitUsage, `found "other", expected a server`)
-	runCLI(t, env, "disable", "cities", "--item", "2").expect(t, exitOK)
+	runCLI(t, env, "job", "list", "--state", "asleep").expect(t, exitUsage, "asleep")
+	runCLI(t, env, "job", "list", "--host", "10.9.9.9").expect(t, exitFailure, `no host "10.9.9.9"`)
+	runCLI(t, env, "job", "list", "--host", "other").expect(t, exitUsage, `found "other", expected a server`)
+	runCLI(t, env, "job", "pause", "cities", "--item", "2").expect(t, exitOK)
 	h.await(t, "disabled", "status", "--items")
-	runCLI(t, env, "enable", "cities").expect(t, exitOK, "cities is enabled already; item 2 stays disabled: wasmjob enable cities --item 2\n")
-	runCLI(t, env, "status", "cities").expect(t, exitOK, "item 2 is disabled: wasmjob enable cities --item 2\n")
-	runCLI(t, env, "enable", "cities", "--item", "2").expect(t, exitOK)
-	runCLI(t, env, "disable", "cities", "--server", "127.0.0.1").expect(t, exitOK)
-	runCLI(t, env, "shards", "cities").expect(t, exitOK, "READY, disabled", "server 127.0.0.1 is disabled for the job: wasmjob enable cities lets it run on all servers")
-	runCLI(t, env, "enable", "cities").expect(t, exitOK, "enabled cities on 127.0.0.1\n")
-	if r := runCLI(t, env, "start", "cities"); r.code != exitOK || r.out != "cities runs here already\n" {
+	runCLI(t, env, "job", "resume", "cities").expect(t, exitOK, "cities is not paused; item 2 stays paused: wasmjob job resume cities --item 2\n")
+	runCLI(t, env, "status", "cities").expect(t, exitOK, "item 2 is paused: wasmjob job resume cities --item 2\n")
+	runCLI(t, env, "job", "resume", "cities", "--item", "2").expect(t, exitOK)
+	runCLI(t, env, "job", "pause", "cities", "--server", "127.0.0.1").expect(t, exitOK)
+	runCLI(t, env, "job", "items", "cities").expect(t, exitOK, "READY, disabled", "server 127.0.0.1 is disabled for the job: wasmjob job resume cities lets it run on all servers")
+	runCLI(t, env, "job", "resume", "cities").expect(t, exitOK, "resumed cities on 127.0.0.1\n")
+	if r := runCLI(t, env, "job", "start", "cities"); r.code != exitOK || r.out != "cities runs here already\n" {
 		t.Errorf("start of a job that runs: %d %q", r.code, r.out)
 	}
-	runCLI(t, env, "disable", "cities", "--reason", "db maintenance").expect(t, exitOK, "disabled cities\n")
+	runCLI(t, env, "job", "pause", "cities", "--reason", "db maintenance").expect(t, exitOK, "paused cities\n")
 	h.await(t, "disabled", "jobs")
 	h.await(t, "host token ("+command.WhoAsks()+")", "audit", "cities", "--what", "disable")
 	h.await(t, "by host token ("+command.WhoAsks()+"): db maintenance\n", "disable", "cities")
-	runCLI(t, env, "disable", "cities").expect(t, exitOK, "cities is disabled already, since ")
-	if r := runCLI(t, env, "start", "cities"); r.code != exitOK || r.out != "cities is disabled: wasmjob enable cities\n" {
+	runCLI(t, env, "job", "pause", "cities").expect(t, exitOK, "cities is paused already, since ")
+	if r := runCLI(t, env, "job", "start", "cities"); r.code != exitOK || r.out != "cities is disabled: wasmjob job resume cities\n" {
 		t.Errorf("start of a job that is disabled: %d %q", r.code, r.out)
 	}
-	runCLI(t, env, "disable", "--all").expect(t, exitOK)
-	runCLI(t, env, "enable", "--all").expect(t, exitOK)
+	runCLI(t, env, "job", "pause", "--all").expect(t, exitOK)
+	runCLI(t, env, "job", "resume", "--all").expect(t, exitOK)
 	h.await(t, "cities runs here already", "start", "cities")
-	runCLI(t, env, "shutdown", "cities", "--server", "127.0.0.1").expect(t, exitOK, "asked the instances on 127.0.0.1 of cities to stop; when they have, wasmjob status cities shows them no more\n")
+	runCLI(t, env, "job", "drain", "cities", "--server", "127.0.0.1").expect(t, exitOK, "asked the instances on 127.0.0.1 of cities to stop; when they have, wasmjob status cities shows them no more\n")
 	h.await(t, "stopped", "jobs")
 	h.await(t, "started cities\n", "start", "cities")
 	h.await(t, "cities runs here already", "start", "cities")
-	runCLI(t, env, "start", "--server", "127.0.0.1").expect(t, exitFailure, "no job is stopped on 127.0.0.1, or not yet: 'wasmjob hosts' shows when a shutdown takes effect")
-	runCLI(t, env, "shutdown", "--server", "127.0.0.1").expect(t, exitOK, "asked the instances on 127.0.0.1 of all jobs to stop; wasmjob hosts shows when they have\n")
+	runCLI(t, env, "job", "start", "--server", "127.0.0.1").expect(t, exitFailure, "no job is stopped on 127.0.0.1, or not yet: 'wasmjob host list' shows when a shutdown takes effect")
+	runCLI(t, env, "job", "drain", "--server", "127.0.0.1").expect(t, exitOK, "asked the instances on 127.0.0.1 of all jobs to stop; wasmjob host list shows when they have\n")
 	h.await(t, "stopped here by an operator", "hosts")
-	runCLI(t, env, "start", "cities", "--server", "127.0.0.1").expect(t, exitUsage, "leave the job out")
-	runCLI(t, env, "start", "--server", "127.0.0.1").expect(t, exitOK, "started all jobs again on ")
+	runCLI(t, env, "job", "start", "cities", "--server", "127.0.0.1").expect(t, exitUsage, "leave the job out")
+	runCLI(t, env, "job", "start", "--server", "127.0.0.1").expect(t, exitOK, "started all jobs again on ")
 	h.await(t, "cities runs here already", "start", "cities")
-	runCLI(t, env, "shutdown", "cities").expect(t, exitOK)
+	runCLI(t, env, "job", "drain", "cities").expect(t, exitOK)
 	h.await(t, "stopped", "jobs")
 	h.await(t, "restored cities on 127.0.0.1\n", "restore", "cities")
 	h.await(t, "cities runs here already", "start", "cities")
 	for _, purge := range [][]string{nil, {"--purge"}} {
-		runCLI(t, env, append([]string{"remove", "cities"}, purge...)...).expect(t, exitOK, "still defined by cities.yaml on 1 host: a change of the file or a restart of its host brings the job back, with the settings of the file and without edits")
+		runCLI(t, env, append([]string{"job", "remove", "cities"}, purge...)...).expect(t, exitOK, "still defined by cities.yaml on 1 host: a change of the file or a restart of its host brings the job back, with the settings of the file and without edits")
 		h.await(t, "removed", "jobs")
 		if purge == nil {
 			h.await(t, "restored cities on 127.0.0.1 with the settings of its definition file: what was edited before the removal is gone\n", "restore", "cities")
@@ -672,13 +688,13 @@ func TestOperatingARunningHost(t *testing.T) {
 		h.await(t, "cities runs here already", "start", "cities")
 	}
 
-	runCLI(t, env, "events").expect(t, exitUsage, "wasmjob history", "GET /v1/events")
-	runCLI(t, env, "trigger", "none").expect(t, exitFailure, `there is no job "none"`+"\n")
-	runCLI(t, env, "start", "cities", "--zk", "127.0.0.1:1").expect(t, exitUsage, "only a host can start a job again")
-	if help := runCLI(t, env, "start", "--help").out; strings.Contains(help, "--zk") || strings.Contains(help, "--config") || !strings.Contains(help, "--admin") {
+	runCLI(t, env, "events").expect(t, exitUsage, "wasmjob job history", "GET /v1/events")
+	runCLI(t, env, "job", "run", "none").expect(t, exitFailure, `there is no job "none"`+"\n")
+	runCLI(t, env, "job", "start", "cities", "--zk", "127.0.0.1:1").expect(t, exitUsage, "only a host can start a job again")
+	if help := runCLI(t, env, "job", "start", "--help").out; strings.Contains(help, "--zk") || strings.Contains(help, "--config") || !strings.Contains(help, "--admin") {
 		t.Errorf("start shows flags that it refuses:\n%s", help)
 	}
-	runCLI(t, env, "trigger", "citis").expect(t, exitFailure, `there is no job "citis"; did you mean "cities"?`)
+	runCLI(t, env, "job", "run", "citis").expect(t, exitFailure, `there is no job "citis"; did you mean "cities"?`)
 	runCLI(t, env, "__complete", "trigger", "").expect(t, exitOK, "cities\nonce\n")
 	for _, args := range [][]string{{"logs", "citis"}, {"runs", "citis"}, {"history", "citis"}, {"audit", "cites"}} {
 		runCLI(t, env, args...).expect(t, exitFailure, `there is no job "`+args[len(args)-1]+`"; did you mean "cities"?`)
@@ -703,13 +719,13 @@ func TestOperatingARunningHost(t *testing.T) {
 			t.Errorf("%v: %d %q", args, r.code, r.err)
 		}
 	}
-	runCLI(t, env, "runs", "--outcome", "BOGUS").expect(t, exitUsage, `outcome: found "BOGUS", expected OK, FAIL,`, "LOST, HELD")
-	runCLI(t, env, "runs", "--outcome", "fial").expect(t, exitUsage, `did you mean "FAIL"?`)
+	runCLI(t, env, "job", "runs", "--outcome", "BOGUS").expect(t, exitUsage, `outcome: found "BOGUS", expected OK, FAIL,`, "LOST, HELD")
+	runCLI(t, env, "job", "runs", "--outcome", "fial").expect(t, exitUsage, `did you mean "FAIL"?`)
 	wrong := filepath.Join(t.TempDir(), "token")
 	if err := os.WriteFile(wrong, []byte(server.NewToken()), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	runCLI(t, env, "jobs", "--token-file", wrong).expect(t, exitFailure, "the token is not the one of this host")
+	runCLI(t, env, "job", "list", "--token-file", wrong).expect(t, exitFailure, "the token is not the one of this host")
 
 	// A module that is refused while the version before runs on shows with its jobs.
 	if err := os.WriteFile(filepath.Join(dir, "cities.wasm"), []byte("oops"), 0o600); err != nil {
@@ -718,14 +734,14 @@ func TestOperatingARunningHost(t *testing.T) {
 	h.await(t, "cities.wasm  ", "status", "cities")
 	runCLI(t, env, "status", "once").expect(t, exitOK, "Refused on the host that was asked", "cities.wasm", "an earlier version stays in force")
 	h.await(t, "cities.wasm on 127.0.0.1", "modules")
-	runCLI(t, env, "modules").expect(t, exitOK, "DIGEST", "cities, once  127.0.0.1  ", "an earlier version stays in force")
-	runCLI(t, env, "modules", "-o", "yaml").expect(t, exitOK, "refused:", "jobs:", "- once")
+	runCLI(t, env, "module", "list").expect(t, exitOK, "DIGEST", "cities, once  127.0.0.1  ", "an earlier version stays in force")
+	runCLI(t, env, "module", "list", "-o", "yaml").expect(t, exitOK, "refused:", "jobs:", "- once")
 	runCLI(t, env, "status", "once", "--json").expect(t, exitOK, `"refused": [`)
 	if err := os.Remove(filepath.Join(dir, "once.yaml")); err != nil {
 		t.Fatal(err)
 	}
 	h.await(t, "\"jobs\": 1,", "hosts", "--json")
-	runCLI(t, env, "trigger", "once").expect(t, exitFailure, "no host has the job; 'wasmjob why once' says why")
+	runCLI(t, env, "job", "run", "once").expect(t, exitFailure, "no host has the job; 'wasmjob why once' says why")
 	runCLI(t, env, "why", "once").expect(t, exitOK, "once")
 }
 
@@ -764,7 +780,7 @@ func TestRun(t *testing.T) {
 	client := []string{"WASMJOB_ADMIN=" + socket, "XDG_RUNTIME_DIR=" + home}
 	runCLI(t, client, "status").expect(t, exitOK, "live", "cities", "0-2 of 3", "grants     "+granted+"\n", "alerts     "+alerts+"\n", "users      "+users+"\n", "guest log  "+guestLog+"\n")
 	runCLI(t, client, "status", "--json").expect(t, exitOK, `"grants": "`+granted+`"`, `"alerts": "`+alerts+`"`, `"users": "`+users+`"`, `"guestLog": "`+guestLog+`"`, `"history": {`, `"file": "`+file+`"`, `"dropped": 0`)
-	runCLI(t, client, "trigger", "cities").expect(t, exitOK, "triggered cities")
+	runCLI(t, client, "job", "run", "cities").expect(t, exitOK, "triggered cities")
 	fire := out.await(t, "fire  cities")
 	for _, w := range []string{"items 0-2", "trigger", "OK"} {
 		if !strings.Contains(fire, w) {
@@ -916,7 +932,7 @@ func TestASecondSignalStopsAtOnce(t *testing.T) {
 		}
 	}
 	client := []string{"WASMJOB_ADMIN=" + socket, "XDG_RUNTIME_DIR=" + home}
-	runCLI(t, client, "trigger", "cities").expect(t, exitOK)
+	runCLI(t, client, "job", "run", "cities").expect(t, exitOK)
 	for end := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
 		if events, err := os.ReadFile(history); err == nil && strings.Contains(string(events), string(event.ItemStarted)) {
 			break
@@ -953,10 +969,9 @@ func TestValidateWarns(t *testing.T) {
 	five := jobDir(t, "type: SIMPLE\nshardingTotalCount: 1\ncron: 0/10 * * * *\ntimeZone: GMT\n")
 	runCLI(t, nil, "validate", "--cache", "off", five).expect(t, exitOK,
 		`warning: cron "0/10 * * * *" has five fields and is read as Unix cron: minutes first, no seconds; it fires next at 2`, "0:00 +00:00", "\nok\n")
-	var findings []catalog.Finding
 	r = runCLI(t, nil, "validate", "--json", "--cache", "off", dir)
-	if err := json.Unmarshal([]byte(r.out), &findings); err != nil || r.code != exitOK || len(findings) != 1 || !findings[0].Warning {
-		t.Errorf("--json: %d %v %+v", r.code, err, findings)
+	if findings := records[catalog.Finding](t, r.out); r.code != exitOK || len(findings) != 1 || !findings[0].Warning {
+		t.Errorf("--json: %d %+v", r.code, findings)
 	}
 }
 

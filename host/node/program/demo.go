@@ -145,8 +145,8 @@ func (s *system) demoBanner(dir string) {
 	}
 	show("files", dir)
 	show("try", "wasmjob status"+ask)
-	show("", "wasmjob trigger hello"+ask)
-	show("", "wasmjob runs orders"+ask)
+	show("", "wasmjob job run hello"+ask)
+	show("", "wasmjob job runs orders"+ask)
 	show("end", "Ctrl-C")
 	fmt.Fprintln(out)
 }

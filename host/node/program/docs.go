@@ -16,7 +16,7 @@ import (
 func docsCommand(p *program) *cobra.Command {
 	return &cobra.Command{
 		Use:   "docs DIR",
-		Short: "Write the documents of this version into a directory, as pages for a browser",
+		Short: "Write the documents of this version into a directory",
 		Long: `Write the documents of this version into DIR, which is made: index.html and a page
 for each document, with the same as Markdown beside it, and llms.txt. Every host
 serves them at /docs as well, with a search.`,

@@ -41,7 +41,7 @@ same as man pages. [The command line](command-line.md) says what all commands ha
 		if c.Hidden || c.Name() == "help" {
 			return
 		}
-		if c != root && c.Runnable() {
+		if c != root && (c.Runnable() || c.IsAdditionalHelpTopicCommand()) {
 			all = append(all, c)
 		}
 		for _, sub := range c.Commands() {
@@ -61,6 +61,9 @@ same as man pages. [The command line](command-line.md) says what all commands ha
 // help is what --help shows of a command.
 func help(c *cobra.Command) string {
 	text := c.Long
+	if c.IsAdditionalHelpTopicCommand() {
+		return text
+	}
 	if text == "" {
 		text = c.Short
 	}

@@ -55,9 +55,9 @@ granted. The exit code is 1 if something is missing.
 
 Without --grants, and without WASMJOB_GRANTS, a running host is asked: what is in
 force there, job by job.`,
-		Example: `  wasmjob grants
-  wasmjob grants --grants grants.yaml
-  wasmjob grants report --grants grants.yaml --module jobs/report.wasm`,
+		Example: `  wasmjob access grants
+  wasmjob access grants --grants grants.yaml
+  wasmjob access grants report --grants grants.yaml --module jobs/report.wasm`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 1 {
 				return command.Usagef("unexpected argument %q", words.Clip(args[1]))

@@ -63,16 +63,16 @@ func TestGrantsCommand(t *testing.T) {
 	file := b.write("grants.yaml", someGrants)
 	module := b.write("report.wasm", string(caller()))
 
-	r := runCLI(t, nil, "grants", "--grants", file)
+	r := runCLI(t, nil, "access", "grants", "--grants", file)
 	r.expect(t, exitOK, "JOBS", "report", "https://api.example.com/v1/", "grants.yaml:2", "GET HEAD, with the secrets TOKEN", "other", "key/value state")
 	if strings.Contains(runCLI(t, []string{"WASMJOB_GRANTS=" + file}, "grants", "other").out, "report") {
 		t.Error("a job is shown what another gets")
 	}
-	runCLI(t, nil, "grants", "none", "--grants", file).expect(t, exitOK, "nothing is granted")
-	runCLI(t, nil, "grants", "report", "--grants", file, "--module", module).expect(t, exitOK,
+	runCLI(t, nil, "access", "grants", "none", "--grants", file).expect(t, exitOK, "nothing is granted")
+	runCLI(t, nil, "access", "grants", "report", "--grants", file, "--module", module).expect(t, exitOK,
 		"signer  -", "http (the module imports job_v1_http)  yes")
-	runCLI(t, nil, "grants", "other", "--grants", file, "--module", module).expect(t, exitFailure, "no: grants.yaml has no http for it")
-	r = runCLI(t, nil, "grants", "other", "--grants", file, "--module", module, "--json")
+	runCLI(t, nil, "access", "grants", "other", "--grants", file, "--module", module).expect(t, exitFailure, "no: grants.yaml has no http for it")
+	r = runCLI(t, nil, "access", "grants", "other", "--grants", file, "--module", module, "--json")
 	var report struct {
 		Digest string
 		Grants []grants.Line
@@ -82,12 +82,12 @@ func TestGrantsCommand(t *testing.T) {
 		t.Errorf("%d, %v: %s", r.code, err, r.out)
 	}
 
-	runCLI(t, nil, "grants", "report", "--module", module).expect(t, exitUsage, "--module is compared with files: name them with --grants")
-	runCLI(t, nil, "grants", "--grants", file, "--admin", "127.0.0.1:1").expect(t, exitUsage, "--grants is about files, --admin about a host that runs")
+	runCLI(t, nil, "access", "grants", "report", "--module", module).expect(t, exitUsage, "--module is compared with files: name them with --grants")
+	runCLI(t, nil, "access", "grants", "--grants", file, "--admin", "127.0.0.1:1").expect(t, exitUsage, "--grants is about files, --admin about a host that runs")
 	runCLI(t, []string{"WASMJOB_GRANTS=" + file}, "grants", "--admin", "127.0.0.1:1").expect(t, exitFailure, "127.0.0.1:1")
-	runCLI(t, nil, "grants", "--grants", file, "--module", module).expect(t, exitUsage, "--module is about one job")
-	runCLI(t, nil, "grants", "--grants", b.at("none")).expect(t, exitUsage, "none: cannot be read: it does not exist")
-	runCLI(t, nil, "grants", "--grants", b.write("broken.yaml", "grants: [{jobs: a, kv: 1}]")).expect(t, exitUsage,
+	runCLI(t, nil, "access", "grants", "--grants", file, "--module", module).expect(t, exitUsage, "--module is about one job")
+	runCLI(t, nil, "access", "grants", "--grants", b.at("none")).expect(t, exitUsage, "none: cannot be read: it does not exist")
+	runCLI(t, nil, "access", "grants", "--grants", b.write("broken.yaml", "grants: [{jobs: a, kv: 1}]")).expect(t, exitUsage,
 		`broken.yaml:1:24: kv: found "1", expected true or false`)
 }
 
@@ -168,26 +168,26 @@ func TestGrantsThatCannotBeUsed(t *testing.T) {
 		}
 	}
 	runCLI(t, nil, "validate", b.at("jobs"), "--cache", "off", "--grants", file).expect(t, exitOK, append(want, "missing cannot be used now")...)
-	runCLI(t, nil, "grants", "report", "--grants", file, "--json").expect(t, exitOK, `"warnings": [`)
-	runCLI(t, nil, "grants", "report", "--grants", file, "-o", "yaml").expect(t, exitOK, "warnings:\n")
+	runCLI(t, nil, "access", "grants", "report", "--grants", file, "--json").expect(t, exitOK, `"warnings": [`)
+	runCLI(t, nil, "access", "grants", "report", "--grants", file, "-o", "yaml").expect(t, exitOK, "warnings:\n")
 	runCLI(t, nil, "validate", definition, "--cache", "off", "--grants", file, "-o", "yaml").expect(t, exitOK, "warning: true")
 	runCLI(t, nil, "validate", definition, "--cache", "off", "-o", "xml").expect(t, exitUsage, "--output", `found "xml", expected table, json or yaml`)
-	runCLI(t, nil, "inspect", b.at("jobs/report.wasm"), "-o", "yaml").expect(t, exitOK, "digest: ")
-	runCLI(t, nil, "next", "@hourly", "--count", "1", "-o", "json", "--from", "2026-03-01", "--zone", "UTC").expect(t, exitOK, `"2026-03-01T01:00:00Z"`)
+	runCLI(t, nil, "module", "inspect", b.at("jobs/report.wasm"), "-o", "yaml").expect(t, exitOK, "digest: ")
+	runCLI(t, nil, "job", "next", "@hourly", "--count", "1", "-o", "json", "--from", "2026-03-01", "--zone", "UTC").expect(t, exitOK, `"2026-03-01T01:00:00Z"`)
 }
 
 func TestInspectShowsWhatIsWanted(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	module, file := b.write("report.wasm", string(caller())), b.write("grants.yaml", someGrants)
-	r := runCLI(t, nil, "inspect", module)
+	r := runCLI(t, nil, "module", "inspect", module)
 	r.expect(t, exitOK, "wants      http (the module imports job_v1_http)\n")
 	if strings.Contains(r.out, "missing") {
 		t.Errorf("something is missing though no grants were named:\n%s", r.out)
 	}
-	runCLI(t, nil, "inspect", module, "--grants", file).expect(t, exitOK, "wants ")
-	runCLI(t, nil, "inspect", module, "--grants", file, "--job", "other").expect(t, exitFailure, "missing: grants.yaml has no http for it")
-	runCLI(t, nil, "inspect", module, "--grants", file, "--job", "other", "--json").expect(t, exitFailure, `"missing": "grants.yaml has no http for it"`, `"digest"`)
+	runCLI(t, nil, "module", "inspect", module, "--grants", file).expect(t, exitOK, "wants ")
+	runCLI(t, nil, "module", "inspect", module, "--grants", file, "--job", "other").expect(t, exitFailure, "missing: grants.yaml has no http for it")
+	runCLI(t, nil, "module", "inspect", module, "--grants", file, "--job", "other", "--json").expect(t, exitFailure, `"missing": "grants.yaml has no http for it"`, `"digest"`)
 }
 
 func TestInvokeGrant(t *testing.T) {
@@ -246,18 +246,18 @@ func TestSign(t *testing.T) {
 	b := newBench(t)
 	module := b.write("report.wasm", string(caller()))
 	release, other := b.at("release"), b.at("other")
-	runCLI(t, nil, "sign", "--new-key", release, "--no-password").expect(t, exitOK, "release.key signs, keep it secret", "  keys:\n    release: RW")
-	runCLI(t, nil, "sign", "--new-key", release, "--no-password").expect(t, exitFailure, "release.key exists already")
-	runCLI(t, nil, "sign", "--new-key", other, "--no-password").expect(t, exitOK)
+	runCLI(t, nil, "module", "sign", "--new-key", release, "--no-password").expect(t, exitOK, "release.key signs, keep it secret", "  keys:\n    release: RW")
+	runCLI(t, nil, "module", "sign", "--new-key", release, "--no-password").expect(t, exitFailure, "release.key exists already")
+	runCLI(t, nil, "module", "sign", "--new-key", other, "--no-password").expect(t, exitOK)
 	if info, err := os.Stat(release + ".key"); err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("the private key: %v, %v", info.Mode(), err)
 	}
 	verify := func(key string) result {
 		t.Helper()
-		return runCLI(t, nil, "verify-signature", module, "--key", key+".pub")
+		return runCLI(t, nil, "module", "verify-signature", module, "--key", key+".pub")
 	}
 	verify(release).expect(t, exitFailure, "report.wasm: there is no signature")
-	runCLI(t, nil, "sign", module, "--key", release+".key").expect(t, exitOK, "report.wasm.minisig is signed by ")
+	runCLI(t, nil, "module", "sign", module, "--key", release+".key").expect(t, exitOK, "report.wasm.minisig is signed by ")
 	verify(release).expect(t, exitOK, "is signed by release (timestamp:", "file:report.wasm")
 	verify(other).expect(t, exitFailure, "the signature is by an unknown key")
 
@@ -266,30 +266,30 @@ func TestSign(t *testing.T) {
 		t.Fatal(err)
 	}
 	line := strings.Split(string(public), "\n")[1]
-	runCLI(t, nil, "verify-signature", module, "--key", line).expect(t, exitOK)
+	runCLI(t, nil, "module", "verify-signature", module, "--key", line).expect(t, exitOK)
 	granted := b.write("grants.yaml", "keys: {ours: "+line+"}\ntrust: [{jobs: report, keys: ours}]")
-	runCLI(t, nil, "verify-signature", module, "--grants", granted).expect(t, exitOK, "is signed by ours")
-	runCLI(t, nil, "grants", "report", "--grants", granted, "--module", module).expect(t, exitFailure, "signer  ours", "modules must be signed by ours", "no: grants.yaml has no http")
+	runCLI(t, nil, "module", "verify-signature", module, "--grants", granted).expect(t, exitOK, "is signed by ours")
+	runCLI(t, nil, "access", "grants", "report", "--grants", granted, "--module", module).expect(t, exitFailure, "signer  ours", "modules must be signed by ours", "no: grants.yaml has no http")
 
 	// The module is changed after it was signed, and signed anew by another key.
 	if err := os.WriteFile(module, append(caller(), 0, 2, 1, 'x'), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	verify(release).expect(t, exitFailure, "the signature is of another file, or the module was changed")
-	runCLI(t, nil, "grants", "report", "--grants", granted, "--module", module).expect(t, exitFailure, "refused the signature is of another file")
-	runCLI(t, nil, "sign", module, "--key", other+".key").expect(t, exitOK)
+	runCLI(t, nil, "access", "grants", "report", "--grants", granted, "--module", module).expect(t, exitFailure, "refused the signature is of another file")
+	runCLI(t, nil, "module", "sign", module, "--key", other+".key").expect(t, exitOK)
 	verify(release).expect(t, exitFailure, "by an unknown key")
 	b.write("report.wasm"+signature.Suffix, "cut")
 	verify(release).expect(t, exitFailure, "malformed")
 
-	runCLI(t, nil, "sign").expect(t, exitUsage, "the module's file is missing")
-	runCLI(t, nil, "sign", module).expect(t, exitUsage, "--key is missing")
-	runCLI(t, nil, "sign", module, "--new-key", "x").expect(t, exitUsage, "--new-key makes a key")
-	runCLI(t, nil, "sign", module, "--key", release+".pub").expect(t, exitFailure, "no private key of minisign")
-	runCLI(t, nil, "sign", "--new-key", b.at("third")).expect(t, exitUsage, "there is no terminal to ask for it")
-	runCLI(t, nil, "verify-signature", module).expect(t, exitUsage, "there is no key")
-	runCLI(t, nil, "verify-signature", module, "--key", module).expect(t, exitUsage, "no public key of minisign")
-	runCLI(t, nil, "verify-signature", module, "--key", b.at("none")).expect(t, exitUsage, "--key: ")
+	runCLI(t, nil, "module", "sign").expect(t, exitUsage, "the module's file is missing")
+	runCLI(t, nil, "module", "sign", module).expect(t, exitUsage, "--key is missing")
+	runCLI(t, nil, "module", "sign", module, "--new-key", "x").expect(t, exitUsage, "--new-key makes a key")
+	runCLI(t, nil, "module", "sign", module, "--key", release+".pub").expect(t, exitFailure, "no private key of minisign")
+	runCLI(t, nil, "module", "sign", "--new-key", b.at("third")).expect(t, exitUsage, "there is no terminal to ask for it")
+	runCLI(t, nil, "module", "verify-signature", module).expect(t, exitUsage, "there is no key")
+	runCLI(t, nil, "module", "verify-signature", module, "--key", module).expect(t, exitUsage, "no public key of minisign")
+	runCLI(t, nil, "module", "verify-signature", module, "--key", b.at("none")).expect(t, exitUsage, "--key: ")
 }
 
 func TestSignWithPassword(t *testing.T) {
@@ -299,13 +299,13 @@ func TestSignWithPassword(t *testing.T) {
 	module, password := b.write("report.wasm", string(caller())), b.write("password", "open sesame\n")
 	sign := func(environ []string, more ...string) result {
 		t.Helper()
-		return runCLI(t, environ, append([]string{"sign", module, "--key", keys + "encrypted.key"}, more...)...)
+		return runCLI(t, environ, append([]string{"module", "sign", module, "--key", keys + "encrypted.key"}, more...)...)
 	}
 	sign(nil).expect(t, exitUsage, "a password is needed, and there is no terminal")
 	sign([]string{"WASMJOB_SIGN_PASSWORD=shut"}).expect(t, exitFailure, "encrypted.key: the key is encrypted, and this is not its password")
 	sign(nil, "--password-file", b.at("none")).expect(t, exitFailure, "--password-file: ")
 	sign(nil, "--password-file", password).expect(t, exitOK)
 	sign([]string{"WASMJOB_SIGN_PASSWORD=open sesame"}).expect(t, exitOK)
-	runCLI(t, nil, "verify-signature", module, "--key", keys+"minisign.pub").expect(t, exitOK, "is signed by minisign")
-	runCLI(t, nil, "sign", "--new-key", b.at("k"), "--password-file", b.write("nothing", "\n")).expect(t, exitUsage, "the password is empty")
+	runCLI(t, nil, "module", "verify-signature", module, "--key", keys+"minisign.pub").expect(t, exitOK, "is signed by minisign")
+	runCLI(t, nil, "module", "sign", "--new-key", b.at("k"), "--password-file", b.write("nothing", "\n")).expect(t, exitUsage, "the password is empty")
 }

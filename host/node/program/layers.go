@@ -129,7 +129,7 @@ func merge(environ []string, flags *pflag.FlagSet, d defaults, want func(key str
 	}
 	if want("users") && l.origins["users"] != "default" && result.Access.Users != "" {
 		if _, err := os.Stat(result.Access.Users); errors.Is(err, fs.ErrNotExist) {
-			l.warnings = append(l.warnings, fmt.Sprintf("%s: %s does not exist: only the host's own token is let in until 'wasmjob user add' or 'wasmjob token create' makes the file", l.origins["users"], result.Access.Users))
+			l.warnings = append(l.warnings, fmt.Sprintf("%s: %s does not exist: only the host's own token is let in until 'wasmjob access user add' or 'wasmjob access token create' makes the file", l.origins["users"], result.Access.Users))
 		}
 	}
 	result.warnings = l.warnings
@@ -525,6 +525,10 @@ func addRegistryFlags(flags *pflag.FlagSet) {
 		}
 	}
 	addSettings(flags, list)
+	command.Connects(flags, command.ConfigFlag)
+	for _, s := range list {
+		command.Connects(flags, s.flag())
+	}
 }
 
 func addSettings(flags *pflag.FlagSet, list []setting) {

@@ -28,7 +28,7 @@ func TestLookedForAndNotThere(t *testing.T) {
 	}()
 	out.await(t, "this host runs items 0-2")
 	client := []string{"WASMJOB_ADMIN=" + socket, "XDG_RUNTIME_DIR=" + home, "HOME=" + home}
-	runCLI(t, client, "trigger", "citis").expect(t, exitFailure) // on record, and no proof that there was such a job
+	runCLI(t, client, "job", "run", "citis").expect(t, exitFailure) // on record, and no proof that there was such a job
 	const noJob = `no job "citis"; did you mean "cities"?`
 	for command, want := range map[string]string{
 		"status citis": noJob, "shards citis": noJob, "offset citis": noJob, "kv citis": noJob, "jobs --job citis": noJob,
@@ -64,20 +64,20 @@ func TestLookedForAndNotThere(t *testing.T) {
 			runCLI(t, client, append(strings.Fields(command), text)...).expect(t, exitUsage, `"`+text+`" is not a time; want 90m or 7d`+from)
 		}
 	}
-	runCLI(t, client, "calendar", "--for", "7d").expect(t, exitOK)
-	runCLI(t, client, "calendar", "--for", "7 d").expect(t, exitUsage, `--for: "7 d" is not a duration such as`)
-	runCLI(t, client, "trigger", "cities").expect(t, exitOK)
+	runCLI(t, client, "job", "calendar", "--for", "7d").expect(t, exitOK)
+	runCLI(t, client, "job", "calendar", "--for", "7 d").expect(t, exitUsage, `--for: "7 d" is not a duration such as`)
+	runCLI(t, client, "job", "run", "cities").expect(t, exitOK)
 	out.await(t, "fire  cities")
-	runCLI(t, client, "logs", "cities").expect(t, exitOK, "warn cities/2", "err cities/2")
-	if r := runCLI(t, client, "logs", "cities", "--level", "error"); r.code != exitOK || strings.Contains(r.out, "warn") || !strings.Contains(r.out, "err cities/2") {
+	runCLI(t, client, "job", "logs", "cities").expect(t, exitOK, "warn cities/2", "err cities/2")
+	if r := runCLI(t, client, "job", "logs", "cities", "--level", "error"); r.code != exitOK || strings.Contains(r.out, "warn") || !strings.Contains(r.out, "err cities/2") {
 		t.Errorf("--level error: %d\n%s%s", r.code, r.out, r.err)
 	}
-	runCLI(t, client, "remove", "cities").expect(t, exitOK, "removed")
+	runCLI(t, client, "job", "remove", "cities").expect(t, exitOK, "removed")
 	out.await(t, "removed")
 	if err := os.Remove(filepath.Join(dir, "cities.yaml")); err != nil {
 		t.Fatal(err)
 	}
-	runCLI(t, client, "audit", "cities", "--who", "nobody").expect(t, exitOK, "no changes")
+	runCLI(t, client, "access", "audit", "cities", "--who", "nobody").expect(t, exitOK, "no changes")
 	signals <- syscall.SIGTERM
 	if code := <-ended; code != exitOK {
 		t.Errorf("exit code %d", code)

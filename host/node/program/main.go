@@ -18,18 +18,14 @@ import (
 	"os/exec"
 	"os/signal"
 	"slices"
-	"strings"
 	"syscall"
 	"time"
-
-	alertcommand "github.com/wasmjob/wasmjob/host/cli/alerts"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"golang.org/x/term"
 
 	"github.com/wasmjob/wasmjob/host/cli/command"
-	"github.com/wasmjob/wasmjob/host/cli/jobs"
 	"github.com/wasmjob/wasmjob/internal/text/words"
 )
 
@@ -96,10 +92,7 @@ func (p *program) main(ctx context.Context, args []string) int {
 	p = &protected
 	flush := p.Protect()
 	defer func() { _ = flush() }() // a closed stream cannot report its own error
-	p.RegistryFlags = addRegistryFlags
-	p.OpenNamespace = func(ctx context.Context, flags *pflag.FlagSet, writes bool) (*command.Opened, error) {
-		return openNamespace(ctx, p, flags, writes)
-	}
+	args, p.Former = withNewNames(args)
 	root := p.root()
 	root.SetArgs(args)
 	p.completion(root)
@@ -129,17 +122,6 @@ func (p *program) main(ctx context.Context, args []string) int {
 	return exitFailure
 }
 
-// Groups of commands in the help.
-const (
-	groupHost    = "host"
-	groupAccess  = "access"
-	groupAuthor  = "author"
-	groupLook    = "look"
-	groupOperate = "operate"
-	groupMove    = "move"
-	groupCheck   = "check"
-)
-
 // Commands is the tree of the program's commands, for what describes them. Its
 // defaults are those of a machine without an environment. It is not to be run.
 func Commands() *cobra.Command {
@@ -147,100 +129,6 @@ func Commands() *cobra.Command {
 	root := p.root()
 	p.completion(root)
 	return root
-}
-
-func (p *program) root() *cobra.Command {
-	p.RegistryFlags = addRegistryFlags
-	p.OpenNamespace = func(ctx context.Context, flags *pflag.FlagSet, writes bool) (*command.Opened, error) {
-		return openNamespace(ctx, p, flags, writes)
-	}
-	root := &cobra.Command{
-		Use:     "wasmjob",
-		Short:   "Sharded cron jobs in WebAssembly sandboxes",
-		Version: versionLine(),
-		Long: `wasmjob runs cron jobs that are WebAssembly modules. A job is divided into
-items, which run side by side. Drop NAME.wasm and NAME.yaml into the plugins
-directory and the job runs; replace or delete them and it follows, without a
-restart. A host alone has its registry built in; hosts on several machines share
-one in ZooKeeper (--zk), with ElasticJob 3.x if you like.`,
-		Example: `  wasmjob demo
-  wasmjob run --plugins plugins/examples
-  wasmjob status
-  wasmjob run --plugins jobs --zk zk1:2181,zk2:2181,zk3:2181 --namespace prod
-  wasmjob invoke plugins/examples/cities.wasm --total 3 --param "0=Beijing,1=Shanghai"`,
-		SilenceErrors:              true,
-		SilenceUsage:               true,
-		SuggestionsMinimumDistance: 2,
-		Args:                       cobra.ArbitraryArgs,
-		// An unknown command with flags of its own is still an unknown command.
-		FParseErrWhitelist: cobra.FParseErrWhitelist{UnknownFlags: true},
-		RunE:               func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
-	}
-	root.SetVersionTemplate("{{.Version}}\n")
-	root.SetOut(p.Out)
-	root.SetErr(p.Err)
-	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return command.Usage(flagError(cmd, err)) })
-	root.SetUsageTemplate(wrapFlags(root.UsageTemplate()))
-	root.AddGroup(
-		&cobra.Group{ID: groupHost, Title: "Run a host:"},
-		&cobra.Group{ID: groupAccess, Title: "Say who may use a host:"},
-		&cobra.Group{ID: groupAuthor, Title: "Write jobs:"},
-		&cobra.Group{ID: groupLook, Title: "Look at the cluster, by any of its hosts:"},
-		&cobra.Group{ID: groupOperate, Title: "Operate jobs, by the host that runs here or in ZooKeeper itself (--zk):"},
-		&cobra.Group{ID: groupCheck, Title: "Check what hosts have done:"},
-		&cobra.Group{ID: groupMove, Title: "Take jobs over from a registry, and keep what is in one:"},
-	)
-	add := func(group string, commands ...*cobra.Command) {
-		for _, c := range commands {
-			c.GroupID = group
-			c.DisableFlagsInUseLine = true
-			root.AddCommand(c)
-		}
-	}
-	add(groupHost, demoCommand(p), initCommand(p), runCommand(p), grantsCommand(p), docsCommand(p), versionCommand(p))
-	add(groupAccess, accessCommands(p)...)
-	add(groupAuthor, invokeCommand(p), inspectCommand(p), validateCommand(p), nextCommand(p), schemaCommand(p),
-		signCommand(p), verifySignatureCommand(p))
-	add(groupLook, jobs.Look(&p.Program)...)
-	add(groupOperate, append(jobs.Operate(&p.Program), alertcommand.Commands(&p.Program, p.Getenv(alertsSetting(defaults{}).variable())))...)
-	add(groupMove, importCommand(p), exportCommand(p), adoptCommand(p), backupCommand(p))
-	add(groupCheck, jobs.Explain(&p.Program), verifyCommand(p))
-	root.AddCommand(compileCommand(p), guestsCommand(p))
-	return root
-}
-
-// unknownCommand is the error about a command that there is not; neither --help nor
-// the command help hides it.
-func unknownCommand(root *cobra.Command, args []string) error {
-	if len(args) > 0 && args[0] == "help" {
-		args = args[1:]
-	}
-	cmd, rest, err := root.Find(args)
-	n := slices.IndexFunc(rest, func(s string) bool { return !strings.HasPrefix(s, "-") })
-	if err != nil || cmd != root || n < 0 {
-		return nil // cobra's own error says it, if there is one
-	}
-	name := rest[n]
-	switch name {
-	case "help", cobra.ShellCompRequestCmd, cobra.ShellCompNoDescRequestCmd:
-		return nil // cobra adds them later
-	case "print-config":
-		return command.Usagef("unknown command %q; 'wasmjob run --print-config' shows the settings", name)
-	case "chaos":
-		return command.Usagef("unknown command %q; it is a program of its own: wasmjob-chaos", name)
-	case "events":
-		return command.Usagef("unknown command %q; 'wasmjob history', 'wasmjob runs' and 'wasmjob why JOB' show what has happened, GET /v1/events the events themselves", name)
-	case "migrate":
-		return command.Usagef("unknown command %q; 'wasmjob import elasticjob' takes jobs over from ElasticJob", name)
-	}
-	names := []string{"help"}
-	for _, c := range root.Commands() {
-		if slices.Contains(c.SuggestFor, name) {
-			return command.Usagef("unknown command %q; did you mean %q?", name, c.Name())
-		}
-		names = append(names, c.Name())
-	}
-	return command.Usagef("unknown command %q%s", words.Clip(name), words.Suggest(name, names))
 }
 
 // completion has the command of that name refuse a shell that it does not know.
@@ -286,10 +174,4 @@ func flagError(cmd *cobra.Command, err error) error {
 		}
 	}
 	return err
-}
-
-// wrapFlags has long descriptions of flags broken into lines.
-func wrapFlags(template string) string {
-	template = strings.ReplaceAll(template, ".LocalFlags.FlagUsages", "(.LocalFlags.FlagUsagesWrapped 100)")
-	return strings.ReplaceAll(template, ".InheritedFlags.FlagUsages", "(.InheritedFlags.FlagUsagesWrapped 100)")
 }

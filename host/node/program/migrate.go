@@ -23,8 +23,8 @@ func importCommand(p *program) *cobra.Command {
 each a definition, NAME.yaml, and the beginnings of a module in Go, NAME/main.go.
 Nothing is written to ZooKeeper. What a definition cannot say is a comment in the
 file, and is reported on stderr. Files that exist are left alone without --force.`,
-		example: `  wasmjob import elasticjob --zk zk1:2181 --namespace prod --out jobs
-  wasmjob import elasticjob --zk zk1:2181 --namespace prod --job ledgerClose --out jobs`,
+		example: `  wasmjob job import elasticjob --zk zk1:2181 --namespace prod --out jobs
+  wasmjob job import elasticjob --zk zk1:2181 --namespace prod --job ledgerClose --out jobs`,
 		args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 0 {
 				return command.Usagef("unexpected argument %q; choose a job with --job", words.Clip(args[0]))
@@ -41,8 +41,8 @@ func exportCommand(p *program) *cobra.Command {
 		long: `Write the configuration that the registry has of each job of a namespace as a
 definition file, NAME.yaml. Modules are not in the registry: put them beside the
 definitions. Files that exist are left alone without --force.`,
-		example: `  wasmjob export --zk zk1:2181 --namespace prod --out backup
-  wasmjob export --zk zk1:2181 --namespace prod --job cities --out jobs --force`,
+		example: `  wasmjob job export --zk zk1:2181 --namespace prod --out backup
+  wasmjob job export --zk zk1:2181 --namespace prod --job cities --out jobs --force`,
 		args: command.Exactly(),
 	})
 }

@@ -226,13 +226,13 @@ func (s *system) banner() {
 		show("history", about.History)
 	}
 	if about.Grants != "" {
-		show("grants", about.Grants+paint(terminal.Grey, "  shown by: wasmjob grants"))
+		show("grants", about.Grants+paint(terminal.Grey, "  shown by: wasmjob access grants"))
 	}
 	if about.Alerts != "" {
 		show("alerts", about.Alerts+paint(terminal.Grey, "  shown by: wasmjob alert list"))
 	}
 	if about.Users != "" {
-		show("users", about.Users+paint(terminal.Grey, "  shown by: wasmjob user list"))
+		show("users", about.Users+paint(terminal.Grey, "  shown by: wasmjob access user list"))
 	}
 	if about.GuestLog != "" {
 		show("guest log", about.GuestLog)

@@ -12,7 +12,7 @@ import (
 	checks "github.com/wasmjob/wasmjob/test/schemas"
 )
 
-// TestSchemasArePublished: docs/KIND.schema.json is what 'wasmjob schema KIND' prints.
+// TestSchemasArePublished: docs/KIND.schema.json is what 'wasmjob job schema KIND' prints.
 func TestSchemasArePublished(t *testing.T) {
 	t.Parallel()
 	for kind, document := range schemas() {
@@ -25,9 +25,9 @@ func TestSchemasArePublished(t *testing.T) {
 		if had, err := os.ReadFile(file); err != nil || !bytes.Equal(had, document) {
 			t.Errorf("%s is not what the tables of its reader make (%v): go test ./host/node/program -run Schemas -update", file, err)
 		}
-		runCLI(t, nil, "schema", kind).expect(t, exitOK, `"$id": "`+schema.URL(kind)+`"`)
+		runCLI(t, nil, "job", "schema", kind).expect(t, exitOK, `"$id": "`+schema.URL(kind)+`"`)
 	}
-	runCLI(t, nil, "schema", "grant").expect(t, exitUsage, `did you mean "grants"?`)
+	runCLI(t, nil, "job", "schema", "grant").expect(t, exitUsage, `did you mean "grants"?`)
 }
 
 // TestSchemaOfSettings: an editor must not mark what a host takes.

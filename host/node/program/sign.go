@@ -24,7 +24,7 @@ import (
 // passwordVariable holds the password of a private key.
 const passwordVariable = "WASMJOB_SIGN_PASSWORD"
 
-// signing is what `wasmjob sign` was asked to do.
+// signing is what `wasmjob module sign` was asked to do.
 type signing struct {
 	key, newKey, passwordFile string
 	noPassword                bool
@@ -43,8 +43,8 @@ program.
 encrypted with a password, which is asked for, or comes from the variable
 ` + passwordVariable + ` or --password-file; that takes some seconds and 1 GiB
 of memory, here and each time that it is used.`,
-		Example: `  wasmjob sign --new-key release
-  wasmjob sign report.wasm --key release.key`,
+		Example: `  wasmjob module sign --new-key release
+  wasmjob module sign report.wasm --key release.key`,
 		RunE: func(_ *cobra.Command, args []string) error {
 			switch {
 			case o.newKey != "" && (len(args) > 0 || o.key != ""):
@@ -54,7 +54,7 @@ of memory, here and each time that it is used.`,
 			case len(args) == 0:
 				return command.Usagef("the module's file is missing")
 			case o.key == "":
-				return command.Usagef("--key is missing, the file with the private key ('wasmjob sign --new-key NAME' makes one)")
+				return command.Usagef("--key is missing, the file with the private key ('wasmjob module sign --new-key NAME' makes one)")
 			}
 			return sign(p, o, args)
 		},
@@ -179,8 +179,8 @@ func verifySignatureCommand(p *program) *cobra.Command {
 		Long: `Check the signature beside a module, MODULE.wasm.minisig, with public keys (--key),
 or with those that the grants name (--grants), as a host would do it for the job
 (--job). The exit code is 1 if the module is not signed by one of them.`,
-		Example: `  wasmjob verify-signature report.wasm --key release.pub
-  wasmjob verify-signature report.wasm --grants grants.yaml`,
+		Example: `  wasmjob module verify-signature report.wasm --key release.pub
+  wasmjob module verify-signature report.wasm --grants grants.yaml`,
 		Args: command.Exactly("the module's file"),
 		RunE: func(_ *cobra.Command, args []string) error {
 			set, err := readGrants(p, granted)

@@ -47,7 +47,7 @@ func TestRunWithADatabase(t *testing.T) {
 			}
 			out.await(t, "this host runs items 0-2")
 			client := []string{"WASMJOB_ADMIN=" + socket, "XDG_RUNTIME_DIR=" + home, "HOME=" + home}
-			runCLI(t, client, "trigger", "cities").expect(t, exitOK, "triggered cities")
+			runCLI(t, client, "job", "run", "cities").expect(t, exitOK, "triggered cities")
 			out.await(t, "fire  cities")
 			runCLI(t, client, "status", "--json").expect(t, exitOK, in(c.shown))
 			signals <- syscall.SIGTERM

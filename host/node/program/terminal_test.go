@@ -227,40 +227,42 @@ func hostileLines() map[string][][]string {
 	nothing := [][]string{{evil}, {"--" + evil}}
 	zk := []string{"--zk", evil, "--namespace", evil}
 	return map[string][][]string{
-		"":      {{evil}, {"--" + evil}},
-		"adopt": {zk, {"--namespace", evil}}, "export": {append(zk, "--out", evil)}, "import": {{evil}},
-		"import elasticjob": {append(zk, "--out", evil), {evil}}, "import crontab": {{"DIR/import/crontab", "--out", "DIR/out"}, {evil, "--out", evil}},
-		"import cronjob": {{"DIR/import/cronjob.yaml", "--out", "DIR/out"}, {"DIR/import/cronjob.yaml", "--out", "DIR/out", "--zone", evil}},
-		"import quartz":  {{"DIR/import/quartz.xml", "--out", "DIR/out"}, {"--database", evil, "--out", evil}}, "import xxl-job": {{"DIR/import/xxl.sql", "--out", "DIR/out"}},
+		"":               {{evil}, {"--" + evil}},
+		"registry adopt": {zk, {"--namespace", evil}}, "job export": {append(zk, "--out", evil)}, "job import": {{evil}},
+		"job import elasticjob": {append(zk, "--out", evil), {evil}}, "job import crontab": {{"DIR/import/crontab", "--out", "DIR/out"}, {evil, "--out", evil}},
+		"job import cronjob": {{"DIR/import/cronjob.yaml", "--out", "DIR/out"}, {"DIR/import/cronjob.yaml", "--out", "DIR/out", "--zone", evil}},
+		"job import quartz":  {{"DIR/import/quartz.xml", "--out", "DIR/out"}, {"--database", evil, "--out", evil}}, "job import xxl-job": {{"DIR/import/xxl.sql", "--out", "DIR/out"}},
 		"alert": {{evil}}, "alert export": {{"--alerts", "DIR/alerts/a.yaml"}}, "alert list": list, "alert silence": {{evil, "--for", "1h"}, {evil, "--for", "1h", "--reason", evil}, {"*", "--for", "1h", "--reason", evil}},
 		"alert test": {{"--alerts", "DIR/alerts/a.yaml"}, {"--route", evil}}, "alert unsilence": {{evil}, {"5f0c2b7a91d3e4f6"}},
-		"audit": append(list, job...), "calendar": append(list, job...), "history": append(list, job...), "runs": append(list, job...),
+		"access audit": append(list, job...), "job calendar": append(list, job...), "job history": append(list, job...), "job runs": append(list, job...),
 		"compile-module": {{}}, "run-guests": {{evil}},
 		"context": {{}, {evil}}, "context list": {{}}, "context rm": job, "context use": job, "context set": {{evil, "--admin", evil}, {"a", "--admin", evil}},
-		"disable": {{evil}, {evil, "--server", evil}, {}}, "enable": {{evil}, {evil, "--item", "1"}}, "edit": {{evil}, {evil, "cron=" + evil}, {evil, evil + "=" + evil}, {evil, "cron=0 0 3 * * ?"}, {evil, "cron=0 0 3 * * ?", "--preview"}},
-		"explain": {{evil}, {evil, "-o", "json"}, {evil, "-o", "yaml"}}, "grants": append(list[:3:3], []string{evil}, []string{"--grants", "DIR/grants/g.yaml"}, []string{evil, "--grants", "DIR/grants"}), "hosts": list,
-		"inspect": {{"DIR/evil.wasm"}, {"DIR/evil.wasm", "-o", "json"}, {"DIR/evil.wasm", "-o", "yaml"}, {"DIR/" + evil}, {"DIR/evil.wasm", "--grants", "DIR/grants", "--job", evil}},
-		"invoke":  {{"DIR/evil.wasm"}, {"DIR/" + evil}, {guest, "--job-parameter", "stderr " + evil, "--param", "0=log:" + evil}, {guest, "--param", "0=fail:" + evil}, {guest, "--param", "0=trap:" + evil}},
-		"jobs":    append(list, []string{"--job", evil}), "kill": {{evil, "--wait", "0s"}, {evil, "--wait", "0s", "--json"}},
-		"kv": {{evil}, {evil, "-o", "json"}, {evil, "--item", "1", "--get", evil}, {evil, "--item", "1", "--set", evil + "=" + evil}}, "offset": {{evil}, {evil, "-o", "yaml"}, {evil, "--item", "1", "--set", evil}},
-		"login": {{}}, "logs": {{}, {evil}, {evil, evil}, {evil, "-o", "json"}, {evil, "-o", "yaml"}, {evil, "--follow"}, {evil, "--follow", "-o", "json"}}, "modules": list,
-		"next": {{evil}, {"0 0 3 * * ?", "--zone", evil}}, "release": {{evil}, {evil, "--item", "1"}}, "remove": {{evil}, {evil, "--purge"}}, "restore": job,
-		"run":    {{"--plugins", evil}, {"--config", "DIR/config/c.yaml"}, {"--print-config", "--plugins", "DIR/plugins"}, {"--registry", evil}},
-		"schema": nothing, "shards": shown, "shutdown": {{evil}, {evil, "--instance", evil}}, "start": {{evil}, {"--server", evil}},
-		"sign": {{"DIR/evil.wasm", "--key", "DIR/keys/\x1bkey\u202e.pub"}, {evil, "--key", evil}}, "verify-signature": {{"DIR/evil.wasm", "--key", "DIR/keys/\x1bkey\u202e.pub"}, {evil, "--key", evil}},
-		"status": append(list, shown...), "top": {{"--once"}, {}, {"-o", "json"}}, "trigger": {{evil}, {evil, "--param", evil}},
-		"token": {{evil}}, "token create": {{evil, "--role", evil}, {"a", "--role", "admin=" + evil, "--users", "DIR/users/u.yaml"}}, "token list": {{"--users", "DIR/users/u.yaml"}}, "token revoke": {{evil, "--users", "DIR/users/u.yaml"}, {evil, "--users", "DIR/users/none.yaml"}},
-		"user": {{evil}}, "user add": {{evil, "--role", evil}}, "user list": {{"--users", "DIR/users/u.yaml"}}, "user passwd": {{evil, "--users", "DIR/users/none.yaml", "--password-file", "DIR/evil.yaml"}}, "user remove": {{evil, "--users", "DIR/users/u.yaml"}},
-		"validate": {{"DIR"}, {"DIR", "-o", "json"}, {"DIR", "-o", "yaml"}, {"DIR/" + evil}, {"DIR", "--grants", "DIR/grants"}}, "verify": {{"DIR/history/events.jsonl"}, {evil}, {"DIR/history/events.jsonl", "-o", "json"}},
-		"backup": {{evil}}, "backup create": {{evil}, {"DIR/" + evil}}, "backup show": {{evil}, {"DIR/evil.yaml"}}, "backup restore": {{evil}, append([]string{"DIR/evil.yaml"}, zk...)},
-		"hosts may-restart": append(list[:3:3], []string{evil}),
-		"version":           {{}, {"-o", "json"}},
-		"demo":              {{}, {evil}},
-		"docs":              {{}, {evil, evil}},
-		"init":              {{evil}, {"DIR/evil.yaml"}},
-		"help":              {{}, {evil}},
-		"completion":        {{"bash"}, {"zsh"}, {"fish"}, {"powershell"}, {evil}},
-		"__complete":        {{"status", ""}, {"logs", evil, ""}, {"history", ""}},
+		"job pause": {{evil}, {evil, "--server", evil}, {}}, "job resume": {{evil}, {evil, "--item", "1"}}, "job edit": {{evil}, {evil, "cron=" + evil}, {evil, evil + "=" + evil}, {evil, "cron=0 0 3 * * ?"}, {evil, "cron=0 0 3 * * ?", "--preview"}},
+		"explain": {{evil}, {evil, "-o", "json"}, {evil, "-o", "yaml"}}, "access grants": append(list[:3:3], []string{evil}, []string{"--grants", "DIR/grants/g.yaml"}, []string{evil, "--grants", "DIR/grants"}), "host list": list,
+		"module inspect": {{"DIR/evil.wasm"}, {"DIR/evil.wasm", "-o", "json"}, {"DIR/evil.wasm", "-o", "yaml"}, {"DIR/" + evil}, {"DIR/evil.wasm", "--grants", "DIR/grants", "--job", evil}},
+		"invoke":         {{"DIR/evil.wasm"}, {"DIR/" + evil}, {guest, "--job-parameter", "stderr " + evil, "--param", "0=log:" + evil}, {guest, "--param", "0=fail:" + evil}, {guest, "--param", "0=trap:" + evil}},
+		"job list":       append(list, []string{"--job", evil}), "job kill": {{evil, "--wait", "0s"}, {evil, "--wait", "0s", "--json"}},
+		"job kv": {{evil}, {evil, "-o", "json"}, {evil, "--item", "1", "--get", evil}, {evil, "--item", "1", "--set", evil + "=" + evil}}, "job offset": {{evil}, {evil, "-o", "yaml"}, {evil, "--item", "1", "--set", evil}},
+		"access login": {{}}, "job logs": {{}, {evil}, {evil, evil}, {evil, "-o", "json"}, {evil, "-o", "yaml"}, {evil, "--follow"}, {evil, "--follow", "-o", "json"}}, "module list": list,
+		"job next": {{evil}, {"0 0 3 * * ?", "--zone", evil}}, "job release": {{evil}, {evil, "--item", "1"}}, "job remove": {{evil}, {evil, "--purge"}}, "job restore": job,
+		"run":        {{"--plugins", evil}, {"--config", "DIR/config/c.yaml"}, {"--print-config", "--plugins", "DIR/plugins"}, {"--registry", evil}},
+		"job schema": nothing, "job items": shown, "job drain": {{evil}, {evil, "--instance", evil}}, "job start": {{evil}, {"--server", evil}},
+		"module sign": {{"DIR/evil.wasm", "--key", "DIR/keys/\x1bkey\u202e.pub"}, {evil, "--key", evil}}, "module verify-signature": {{"DIR/evil.wasm", "--key", "DIR/keys/\x1bkey\u202e.pub"}, {evil, "--key", evil}},
+		"status": append(list, shown...), "top": {{"--once"}, {}, {"-o", "json"}}, "job run": {{evil}, {evil, "--param", evil}},
+		"access token": {{evil}}, "access token create": {{evil, "--role", evil}, {"a", "--role", "admin=" + evil, "--users", "DIR/users/u.yaml"}}, "access token list": {{"--users", "DIR/users/u.yaml"}}, "access token revoke": {{evil, "--users", "DIR/users/u.yaml"}, {evil, "--users", "DIR/users/none.yaml"}},
+		"access user": {{evil}}, "access user add": {{evil, "--role", evil}}, "access user list": {{"--users", "DIR/users/u.yaml"}}, "access user passwd": {{evil, "--users", "DIR/users/none.yaml", "--password-file", "DIR/evil.yaml"}}, "access user remove": {{evil, "--users", "DIR/users/u.yaml"}},
+		"validate": {{"DIR"}, {"DIR", "-o", "json"}, {"DIR", "-o", "yaml"}, {"DIR/" + evil}, {"DIR", "--grants", "DIR/grants"}}, "job verify": {{"DIR/history/events.jsonl"}, {evil}, {"DIR/history/events.jsonl", "-o", "json"}},
+		"registry backup": {{evil}}, "registry backup create": {{evil}, {"DIR/" + evil}}, "registry backup show": {{evil}, {"DIR/evil.yaml"}}, "registry backup restore": {{evil}, append([]string{"DIR/evil.yaml"}, zk...)},
+		"host may-restart": append(list[:3:3], []string{evil}),
+		"version":          {{}, {"-o", "json"}},
+		"demo":             {{}, {evil}},
+		"docs":             {{}, {evil, evil}},
+		"init":             {{evil}, {"DIR/evil.yaml"}},
+		"job":              {{}, {evil}}, "host": {{}, {evil}}, "module": {{}, {evil}}, "access": {{}, {evil}}, "registry": {{}, {evil}},
+		"host drain": {{"--server", evil}, {evil}}, "host start": {{"--server", evil}, {evil}},
+		"help":       {{}, {evil}, {"connection"}},
+		"completion": {{"bash"}, {"zsh"}, {"fish"}, {"powershell"}, {evil}},
+		"__complete": {{"status", ""}, {"logs", evil, ""}, {"history", ""}},
 	}
 }
 
@@ -303,7 +305,7 @@ func TestTerminalOfAllCommands(t *testing.T) {
 	}
 	for name := range known {
 		// The others take no text, or show none that is not their own.
-		own := []string{"demo", "schema", "version", "login", "compile-module", "run-guests", "context list", "context", "alert export"}
+		own := []string{"demo", "job schema", "version", "access login", "compile-module", "run-guests", "context list", "context", "alert export"}
 		if !reached[name] && !slices.Contains(own, name) {
 			t.Errorf("%q showed nothing of strangers", name)
 		}
@@ -341,7 +343,7 @@ func TestMachineOutput(t *testing.T) {
 	}
 	environ := []string{"WASMJOB_ADMIN=" + host, "WASMJOB_ADMIN_TOKEN_FILE=" + token}
 	for form, read := range map[string]func([]byte, any) error{"json": json.Unmarshal, "yaml": yaml.Unmarshal} {
-		r := runCLI(t, environ, "modules", "-o", form)
+		r := runCLI(t, environ, "module", "list", "-o", form)
 		var m map[string]any
 		if err := read([]byte(r.out), &m); err != nil {
 			t.Fatalf("%s: %v\n%s", form, err, r.out)
@@ -351,11 +353,11 @@ func TestMachineOutput(t *testing.T) {
 		}
 		checkTerminal(t, r.out)
 	}
-	r := runCLI(t, environ, "kv", "j", "--get", evil)
+	r := runCLI(t, environ, "job", "kv", "j", "--get", evil)
 	if r.code != exitOK || !strings.Contains(r.out, evil) {
 		t.Errorf("to a pipe %q, %s", r.out, r.err)
 	}
-	if written := inTerminal(t, environ, "kv", "j", "--get", evil); strings.Contains(written, "\x1b") {
+	if written := inTerminal(t, environ, "job", "kv", "j", "--get", evil); strings.Contains(written, "\x1b") {
 		t.Errorf("to a terminal %q", written)
 	}
 }

@@ -39,9 +39,9 @@ and the manifest of a module, without running or compiling it. The exit code
 is 1 if a host would refuse the module; the reasons are listed. What it wants of
 the operator's grants is named; with --grants also what of it is missing for the
 job (--job).`,
-		Example: `  wasmjob inspect plugins/examples/cities.wasm
-  wasmjob inspect report.wasm --grants grants.yaml --job nightly-report
-  wasmjob inspect cities.wasm --json`,
+		Example: `  wasmjob module inspect plugins/examples/cities.wasm
+  wasmjob module inspect report.wasm --grants grants.yaml --job nightly-report
+  wasmjob module inspect cities.wasm --json`,
 		Args: command.Exactly("the module's file"),
 		RunE: func(_ *cobra.Command, args []string) error {
 			file, err := invoke.ReadModule(args[0])
@@ -232,8 +232,8 @@ of a file that begins with
 
 A path to a file with this command's output works in the URL's place, and so does
 a host's /schemas/KIND.json.`,
-		Example: `  wasmjob schema > job.schema.json
-  wasmjob schema alerts > alerts.schema.json`,
+		Example: `  wasmjob job schema > job.schema.json
+  wasmjob job schema alerts > alerts.schema.json`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
 			kind := jobconfig.SchemaName
@@ -261,13 +261,13 @@ func nextCommand(p *program) *cobra.Command {
 		Long: `Show the coming fire times of a cron expression: 6 or 7 fields are Quartz's, with
 seconds; 5 fields are Unix cron; @every 10s, @hourly and the like are
 descriptors.`,
-		Example: `  wasmjob next "0 */5 * * * ?"
-  wasmjob next "0 0 9 ? * MON-FRI" --zone Asia/Shanghai --count 10
-  wasmjob next "30 2 * * *" --zone Europe/Berlin --from 2026-03-28
-  wasmjob next "@every 90s"`,
+		Example: `  wasmjob job next "0 */5 * * * ?"
+  wasmjob job next "0 0 9 ? * MON-FRI" --zone Asia/Shanghai --count 10
+  wasmjob job next "30 2 * * *" --zone Europe/Berlin --from 2026-03-28
+  wasmjob job next "@every 90s"`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) >= 5 && len(args) <= 7 {
-				return command.Usagef("quote the cron expression: wasmjob next %q", words.Clip(strings.Join(args, " ")))
+				return command.Usagef("quote the cron expression: wasmjob job next %q", words.Clip(strings.Join(args, " ")))
 			}
 			return command.Exactly("the cron expression")(cmd, args)
 		},

@@ -56,11 +56,11 @@ are passed over. In the registry only that counts what is still there after --re
 jobs of which no host is there are not judged. Nothing is written to it. The exit
 code is 0 if all was kept, 1 if not, and 2 if a file or the registry cannot be
 read.`,
-		Example: `  wasmjob verify 'postgres://wasmjob@db/jobs' --history-credentials-file credentials
-  wasmjob verify host1.jsonl host2.jsonl host3.jsonl
-  wasmjob verify --period 1m --json /var/log/wasmjob/*.jsonl
-  wasmjob verify --zk zk1:2181,zk2:2181 --namespace prod
-  wasmjob verify --zk zk1:2181 --namespace prod --rest 11m host*.jsonl`,
+		Example: `  wasmjob job verify 'postgres://wasmjob@db/jobs' --history-credentials-file credentials
+  wasmjob job verify host1.jsonl host2.jsonl host3.jsonl
+  wasmjob job verify --period 1m --json /var/log/wasmjob/*.jsonl
+  wasmjob job verify --zk zk1:2181,zk2:2181 --namespace prod
+  wasmjob job verify --zk zk1:2181 --namespace prod --rest 11m host*.jsonl`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if o.Skew == 0 {
 				o.Skew = -1 // asked for: not at all

@@ -38,7 +38,7 @@ func TestOwnZone(t *testing.T) {
 // TestNextSaysWhatDaysAre: days by numbers that may have been meant in another way are said.
 func TestNextSaysWhatDaysAre(t *testing.T) {
 	t.Parallel()
-	runCLI(t, nil, "next", "0 0 9 ? * 1-5").expect(t, exitOK, "day of week 1-5 is SUN-THU")
+	runCLI(t, nil, "job", "next", "0 0 9 ? * 1-5").expect(t, exitOK, "day of week 1-5 is SUN-THU")
 }
 
 // TestZoneText: the zone in force has a name and an offset.
