@@ -1,6 +1,7 @@
 package pages_test
 
 import (
+	"encoding/json"
 	"html"
 	"io/fs"
 	"net/http"
@@ -180,6 +181,51 @@ func TestServe(t *testing.T) {
 		if !strings.Contains(w.Body.String(), want) {
 			t.Errorf("the theme %q gives %.80s", cookie, w.Body)
 		}
+	}
+}
+
+// TestStaticSearch: the static site has a search whose index has each section of each page, at an address that is there.
+// TestLinks has each page's script at its address.
+func TestStaticSearch(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	if err := pages.Write(docs.Files(), dir); err != nil {
+		t.Fatal(err)
+	}
+	read := func(name string) string {
+		data, err := os.ReadFile(filepath.Join(dir, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(data)
+	}
+	for _, text := range []string{`<script src="search.js"></script>`, `<form class="find" action="index.html"`} {
+		if !strings.Contains(read("kill.html"), text) {
+			t.Errorf("the page has no %q", text)
+		}
+	}
+	if !strings.Contains(read("search.js"), `"search-index.js"`) {
+		t.Error("the script does not load the index")
+	}
+	text, isScript := strings.CutPrefix(read("search-index.js"), "const sections = ")
+	var sections [][4]string
+	if err := json.Unmarshal([]byte(strings.TrimSuffix(text, ";\n")), &sections); err != nil || !isScript {
+		t.Fatalf("%v: %.80s", err, text)
+	}
+	indexed := make(map[string]bool)
+	for _, s := range sections {
+		page, anchor, _ := strings.Cut(s[0], "#")
+		indexed[page] = true
+		if anchor != "" && !strings.Contains(read(page), ` id="`+html.EscapeString(anchor)+`"`) {
+			t.Errorf("%s is not there", s[0])
+		}
+	}
+	files, err := fs.Glob(docs.Files(), "*.md")
+	if err != nil || len(indexed) != len(files) {
+		t.Errorf("%d of %d pages are in the index, %v", len(indexed), len(files), err)
+	}
+	if strings.Contains(answer(t, newSite(t), "/docs/kill", nil).Body.String(), "<script") {
+		t.Error("a page of a host has a script, which its search does not need")
 	}
 }
 

@@ -5,11 +5,14 @@ import (
 	"crypto/sha256"
 	"embed"
 	"encoding/hex"
+	"encoding/json"
 	"html/template"
 	"io/fs"
+	"maps"
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 )
@@ -149,8 +152,26 @@ func (v view) Body() template.HTML { return template.HTML(v.page.html) }
 // Source is the address of the page as Markdown.
 func (v view) Source() string { return v.page.Name + ".md" }
 
+// searchIndex is a script with what search.js searches: for each section of each page its address, the title of the page, its
+// heading and its text. It is a script because browsers read no other file for a page that is a file itself.
+func (s *Site) searchIndex(l *library) ([]byte, error) {
+	var all [][4]string
+	for _, name := range slices.Sorted(maps.Keys(l.pages)) {
+		p := l.pages[name]
+		for _, c := range p.sections {
+			address := s.address(p.Name + ".md")
+			if c.anchor != "" {
+				address += "#" + c.anchor
+			}
+			all = append(all, [4]string{address, p.Title, c.heading, c.text})
+		}
+	}
+	data, err := json.Marshal(all)
+	return slices.Concat([]byte("const sections = "), data, []byte(";\n")), err
+}
+
 // Write writes the documents as a static site into a directory, which is made: a page is NAME.html, the index
-// index.html.
+// index.html. A script searches them, without a server.
 func Write(files fs.FS, dir string) error {
 	s, err := site(files, ".html")
 	if err != nil {
@@ -161,7 +182,12 @@ func Write(files fs.FS, dir string) error {
 		return err
 	}
 	out := map[string][]byte{"llms.txt": l.llms()}
-	if out["docs.css"], err = static.ReadFile("static/docs.css"); err != nil {
+	for _, name := range []string{"docs.css", "search.js"} {
+		if out[name], err = static.ReadFile("static/" + name); err != nil {
+			return err
+		}
+	}
+	if out["search-index.js"], err = s.searchIndex(l); err != nil {
 		return err
 	}
 	for name, p := range l.pages {

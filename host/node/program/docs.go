@@ -19,7 +19,7 @@ func docsCommand(p *program) *cobra.Command {
 		Short: "Write the documents of this version into a directory",
 		Long: `Write the documents of this version into DIR, which is made: index.html and a page
 for each document, with the same as Markdown beside it, and llms.txt. Every host
-serves them at /docs as well, with a search.`,
+serves them at /docs as well. Both have a search.`,
 		Example: `  wasmjob docs wasmjob-docs`,
 		Args:    command.Exactly("DIR"),
 		RunE: func(_ *cobra.Command, args []string) error {

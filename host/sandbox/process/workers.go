@@ -25,7 +25,7 @@ const (
 	Grace = 2 * time.Second
 	// baseMemory is what a process costs besides its guests and its modules, in
 	// bytes: the memory budget is charged for it while the process lives. See
-	// docs/performance.md.
+	// docs/measurements.md.
 	baseMemory = 24 << 20
 	// idleTime is how long a process without guests is kept. It is longer than
 	// the time between two fires of a job that runs every minute.
