@@ -132,11 +132,12 @@ func (s *stage) inflict(ctx context.Context, k Kind) error {
 	}
 	e.Target, e.crashed = n.text, n.crashed
 	s.say("%s: %s (%s)", k, kinds()[k].what, n.text)
-	meddle, speak, about := s.random.IntN(2) == 0, s.random.IntN(3) == 0, s.random.IntN(flexItems[0]+1)-1
+	meddle, speak, item := s.random.IntN(2) == 0, s.random.IntN(3) == 0, s.random.IntN(flexItems[0])
+	said := orders()[s.random.IntN(len(orders()))]
 	pause(ctx, n.hold/2)
 	var word *standing
 	if speak {
-		word = s.sayWord(ctx, n, about)
+		word = s.sayWord(ctx, n, said, item)
 	}
 	if meddle {
 		s.meddle(ctx, n)
@@ -206,6 +207,9 @@ func (s *stage) whole(ctx context.Context) error {
 	}
 	var queries []registry.Query
 	for _, j := range jobs() {
+		if s.standing != nil && s.standing.absent && j.name == flexJob {
+			continue // an operator has hosts stay out of it
+		}
 		queries = append(queries, registry.Children(tree.NewLayout(s.o.Namespace, j.name).Root()+"/instances"))
 	}
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
@@ -360,6 +364,11 @@ func (s *stage) rest(ctx context.Context) error {
 	calm := time.Now()
 	if s.own != nil {
 		if err := s.awaitServers(ctx); err != nil {
+			return err
+		}
+	}
+	if s.standing != nil {
+		if err := s.takeBack(ctx, s.standing); err != nil {
 			return err
 		}
 	}

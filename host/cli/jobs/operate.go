@@ -508,8 +508,9 @@ func startCommand(p *command.Program) *cobra.Command {
 		Use:   "start [JOB] [flags]",
 		Short: "Bring a job back that was shut down or removed",
 		Long: `Have the host join a job again that 'wasmjob shutdown' stopped there. It is for one
-host: give it on each host that is to run the job. A job that was removed comes back on
-all hosts that have its definition, as by 'wasmjob restore'. A job that runs is left alone.
+host, and for what is started at its address later: give it on each host that is to run
+the job. A job that was removed comes back on all hosts that have its definition, as by
+'wasmjob restore'. A job that runs is left alone.
 
 Without a job, the hosts that --server or --instance names join again all jobs that
 were shut down there; any host of the cluster can be asked.`,
