@@ -250,6 +250,13 @@ func (set *itemSet) account(now time.Time, it *item) {
 	if set.catchUp() == jobconfig.CatchUpAll {
 		limits.CatchUpMax, _ = set.mayOwe(set.guest.CatchUpMax)
 	}
+	next, since := set.calendar.Next, time.Time{}
+	if set.each(misfire) {
+		since = set.waitsSince(now, r, begun)
+	}
+	if !since.IsZero() {
+		set.calendar.Next = since
+	}
 	queued, missed, skips, through := set.calendar.Each(now, time.UnixMilli(begun), limits)
 	for _, at := range queued {
 		put(known, at.UnixMilli())
@@ -266,6 +273,14 @@ func (set *itemSet) account(now time.Time, it *item) {
 			put(catchUp, at.UnixMilli())
 		}
 	}
+	if set.calendar.Next = next; !since.IsZero() {
+		limits.Busy, limits.Waiting, limits.CatchUpMax = now, it.Len(), 0
+		waiting, _, full, _ := set.calendar.Each(now, since.Add(-time.Millisecond), limits)
+		for _, at := range waiting {
+			put(misfire, at.UnixMilli())
+		}
+		skips = append(skips, full...)
+	}
 	for _, s := range skips {
 		set.skipItems(it, tree.Fire{Instant: s.First.UnixMilli(), Source: string(abi.SourceCatchUp)}, s.Through, skipCauses[s.Cause], s.Reason)
 	}
@@ -274,6 +289,19 @@ func (set *itemSet) account(now time.Time, it *item) {
 		it.accounted = at.UnixMilli()
 	}
 	set.worked()
+}
+
+// waitsSince is from when on instants of an item with a record waited, and were not missed; begun is the instant up to
+// which all is accounted for. An item has been its host's since, if that lives: this one has not come to them, or the
+// items were being sharded. Of an item that never began the newest instant waits. It is zero if none waits.
+func (set *itemSet) waitsSince(now time.Time, r tree.Record, begun int64) time.Time {
+	switch newest := set.calendar.Newest(now, time.UnixMilli(begun)); {
+	case slices.Contains(set.member.View.Instances, r.Owner):
+		return time.UnixMilli(begun + 1)
+	case r.Owner == "" && now.Sub(newest) <= set.calendar.Window:
+		return newest
+	}
+	return time.Time{}
 }
 
 // accountAll decides what the items of this host owe of instants that were not taken one by one. It reports

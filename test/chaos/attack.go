@@ -137,7 +137,9 @@ func (s *stage) inflict(ctx context.Context, k Kind) error {
 	pause(ctx, n.hold/2)
 	var word *standing
 	if speak {
-		word = s.sayWord(ctx, n, said, item)
+		if word = s.sayWord(ctx, n, said, item); word != nil { // what crashed of that job waits until the word is taken back
+			e.crashed = slices.DeleteFunc(slices.Clone(e.crashed), func(c *stint) bool { return c.id.job == flexJob })
+		}
 	}
 	if meddle {
 		s.meddle(ctx, n)
@@ -168,7 +170,7 @@ func (s *stage) inflict(ctx context.Context, k Kind) error {
 		}
 	}
 	e.Recovery = s.recovery(e.From, settled)
-	e.Crashed, e.Retaken = s.retaken(n.crashed, e.From)
+	e.Crashed, e.Retaken = s.retaken(e.crashed, e.From)
 	e.Cancelled, e.Refused = s.evidence.said("cancelled", e.From, settled), s.evidence.said("refused", e.From, settled)
 	if watched != nil {
 		gaps := watched.end()
