@@ -291,6 +291,25 @@ func (set *itemSet) account(now time.Time, it *item) {
 	set.worked()
 }
 
+// dropAnswered drops an idle item from an instant for which it was dropped before, by another host or by this one before
+// its clock was set back; it reports whether it does. The record says until when the item ran, and up to
+// which instant all were taken.
+func (set *itemSet) dropAnswered(it *item, id tree.Fire) bool {
+	r := it.state.Record
+	if it.run != nil || r.Open() || r.Accepts(id) != nil {
+		return false
+	}
+	switch {
+	case set.overlap() == jobconfig.OverlapSkip && r.Ended > id.Instant:
+		set.skipItem(it, id, event.SkipOverlap, "the item still ran when it came; "+set.dropsOverlap())
+	case set.queues() && r.OwedTo >= id.Instant && !it.Has(id):
+		set.skipItem(it, id, event.SkipElsewhere, "the instant was taken before, as the item's record says")
+	default:
+		return false
+	}
+	return true
+}
+
 // waitsSince is from when on instants of an item with a record waited, and were not missed; begun is the instant up to
 // which all is accounted for. An item has been its host's since, if that lives: this one has not come to them, or the
 // items were being sharded. Of an item that never began the newest instant waits. It is zero if none waits.
