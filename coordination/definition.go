@@ -126,19 +126,23 @@ func ApplyDefinition(ctx context.Context, r registry.Center, l tree.Layout, mine
 				return tree.ErrRemoved
 			}
 			var ops []registry.Op
+			var known []string
+			carries := false
 			if ops, applied, err = d.apply(mine, former, accept); err != nil || len(ops) == 0 {
 				return err
 			}
-			if slices.Contains(applied.Changed, "disabled") {
+			if carries = slices.Contains(applied.Changed, "disabled"); carries {
 				w := tree.ParseWanted(n.Data(l.Wanted()).Data)
-				more, words, err := carried(ctx, x, l, applied.Configuration.Disabled, said, w.Disabled)
-				if err != nil {
+				var more []registry.Op
+				if more, w.Disabled, known, err = carried(ctx, x, l, applied.Configuration.Disabled, said, w.Disabled); err != nil {
 					return err
 				}
-				w.Disabled = words
 				ops = append(append(ops, more...), registry.Ensure(l.Sibling()), step.Put(n.Data(l.Wanted()), w.Data()))
 			}
 			_, err = x.Commit(ctx, ops...)
+			if err == nil && carries {
+				return SwitchLate(ctx, x, l, known)
+			}
 			if step.ConflictOf(err) == nil {
 				return err
 			}

@@ -79,6 +79,9 @@ func (m *Member) Join(ctx context.Context, j Joining) error {
 			if step.IsUnknown(err) {
 				continue
 			}
+			if err == nil && a.carries {
+				err = SwitchLate(ctx, x, a.Layout, a.known)
+			}
 			if err != nil || a.isLast(ops) {
 				return err
 			}
@@ -118,7 +121,8 @@ type arrival struct {
 	instance, detail, runs, assigned registry.Node
 	change                           []registry.Op // of the definition, and of servers by it
 	applied                          Applied
-	carries                          bool // the change switches servers
+	carries                          bool // the change switches servers, which are known
+	known                            []string
 	crowd                            bool // a commit was refused
 }
 
@@ -172,11 +176,11 @@ func (a *arrival) heed(ctx context.Context, x *step.Exchange) error {
 	a.wanted = a.wanted.Came(id)
 	a.carries = a.config.Exists && slices.Contains(a.applied.Changed, "disabled")
 	if a.carries {
-		ops, words, err := carried(ctx, x, a.Layout, a.applied.Configuration.Disabled, a.Said, a.wanted.Disabled)
+		ops, words, known, err := carried(ctx, x, a.Layout, a.applied.Configuration.Disabled, a.Said, a.wanted.Disabled)
 		if err != nil {
 			return err
 		}
-		a.wanted.Disabled = words
+		a.wanted.Disabled, a.known = words, known
 		a.change = append(a.change, ops...)
 		for _, op := range ops {
 			if op.Path == a.Layout.Server(a.Self.ServerIP) {

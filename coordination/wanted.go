@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/coordination/step"
 	"github.com/wasmjob/wasmjob/coordination/tree"
@@ -182,7 +183,8 @@ func (m *Member) NoteStop(ctx context.Context, now time.Time) error {
 				return err
 			}
 			w := tree.ParseWanted(n.Data(l.Wanted()).Data)
-			if _, said := w.Stopped[process]; said || w.Stopped[tree.WholeJob].Off || w.Stopped[m.Self.ServerIP].Off {
+			_, said := w.Stopped[process]
+			if _, stopped := w.StopOf(m.Self.ID); said || stopped {
 				return nil
 			}
 			w.Stopped = w.Stopped.With(process, tree.Word{Off: true, By: anotherProgram, Since: now.UnixMilli()})
@@ -298,20 +300,20 @@ func (a *arrival) ordered(ctx context.Context, x *step.Exchange) error {
 const serversAtOnce = 10
 
 // carried are the ops that carry a definition's change of the field disabled to all
-// servers, and the words that say so.
-func carried(ctx context.Context, x *step.Exchange, l tree.Layout, disabled bool, said tree.Word, words tree.Words) ([]registry.Op, tree.Words, error) {
+// servers, which are known, and the words that say so. [SwitchLate] has to follow their commit.
+func carried(ctx context.Context, x *step.Exchange, l tree.Layout, disabled bool, said tree.Word, words tree.Words) (ops []registry.Op, _ tree.Words, known []string, err error) {
 	n, err := x.Read(ctx, registry.Children(l.Servers()))
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
+	known = n.Children(l.Servers())
 	var read []registry.Query
-	for _, ip := range n.Children(l.Servers()) {
+	for _, ip := range known {
 		read = append(read, registry.Data(l.Server(ip)))
 	}
 	if n, err = x.Read(ctx, read...); err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
-	var ops []registry.Op
 	none := true // is enabled
 	for _, q := range read {
 		s := n[q]
@@ -324,7 +326,50 @@ func carried(ctx context.Context, x *step.Exchange, l tree.Layout, disabled bool
 		ops = append(ops, registry.Ensure(l.Enabled()), registry.Set(l.Enabled(), nil, registry.AnyVersion))
 	}
 	said.Off = disabled
-	return ops, words.With(tree.WholeJob, said), nil
+	return ops, words.With(tree.WholeJob, said), known, nil
+}
+
+// SwitchLate enables or disables, as is wanted, the servers that came while something was said of the whole job: their
+// hosts joined before that took effect, and after the servers were read, which are known.
+func SwitchLate(ctx context.Context, x *step.Exchange, l tree.Layout, known []string) error {
+	for {
+		n, err := x.Read(ctx, registry.Data(l.Wanted()), registry.Data(l.Config()), registry.Children(l.Servers()))
+		if err != nil {
+			return err
+		}
+		late := slices.DeleteFunc(slices.Clone(n.Children(l.Servers())), func(ip string) bool { return slices.Contains(known, ip) })
+		if len(late) == 0 || !n.Data(l.Config()).Exists {
+			return nil
+		}
+		var read []registry.Query
+		for _, ip := range late {
+			read = append(read, registry.Data(l.Server(ip)))
+		}
+		servers, err := x.Read(ctx, read...)
+		if err != nil {
+			return err
+		}
+		node := n.Data(l.Wanted())
+		w := tree.ParseWanted(node.Data)
+		c, _, _ := jobconfig.Parse(n.Data(l.Config()).Data) // one that cannot be read disables nothing
+		ops := []registry.Op{registry.Check(l.Config(), registry.AnyVersion)}
+		if node.Exists {
+			ops = append(ops, registry.Check(node.Path, node.Version))
+		}
+		proofs := len(ops)
+		for _, ip := range late {
+			disabled := w.DisabledOn(ip, c.Disabled)
+			if s := servers.Data(l.Server(ip)); s.Exists && tree.IsEnabled(s.Data) == disabled {
+				ops = append(ops, registry.Set(s.Path, []byte(serverState(disabled)), s.Version))
+			}
+		}
+		if len(ops) == proofs {
+			return nil
+		}
+		if _, err = x.Commit(ctx, ops...); !step.Contested(err) {
+			return err
+		}
+	}
 }
 
 // serverState is what the node of a server holds.

@@ -205,6 +205,102 @@ func TestJoinWhileOperatorsSpeak(t *testing.T) {
 	}
 }
 
+// TestOperatorsSpeakWhileAHostJoins is the same the other way round: a host joins before each of the calls by which
+// something is said of a job, alone or as one of a crowd, and what is said holds for it.
+func TestOperatorsSpeakWhileAHostJoins(t *testing.T) {
+	t.Parallel()
+	words := map[string]struct {
+		say  func(c *chronicle) move
+		held func(c *chronicle, h *simHost) bool
+	}{
+		"remove":          {func(c *chronicle) move { return moves.Remove(c.layout, false) }, gone},
+		"purge":           {func(c *chronicle) move { return moves.Remove(c.layout, true) }, gone},
+		"stop":            {func(c *chronicle) move { return moves.Stop(c.layout, tree.WholeJob, instances(c)...) }, away},
+		"stop the server": {func(c *chronicle) move { return moves.Stop(c.layout, "10.0.0.9", instancesOf(c, "10.0.0.9")...) }, away},
+		"disable": {func(c *chronicle) move { return moves.SetServers(c.layout, false) }, func(c *chronicle, h *simHost) bool {
+			n := c.node(c.layout.Server(h.ip))
+			return n.Exists && !tree.IsEnabled(n.Data) && len(c.assignments()[h.Self.ID]) == 0
+		}},
+		"disable by the definition": {func(c *chronicle) move {
+			d := c.file
+			d.Disabled = true
+			return moves.ApplyDefinition(c.layout, d, tree.Digest(c.file.YAML()), nil, nil)
+		}, func(c *chronicle, h *simHost) bool {
+			n := c.node(c.layout.Server(h.ip))
+			return n.Exists && !tree.IsEnabled(n.Data)
+		}},
+		"disable by the definition of a host that comes": {func(c *chronicle) move {
+			d := c.file
+			d.Disabled = true
+			y := c.addHost("Y", "10.0.0.8")
+			y.connect()
+			return moves.Join(&y.Member, co.Joining{Definition: d, Applied: new(co.Applied), Detail: tree.HostDetail{State: tree.DetailReady}})
+		}, func(c *chronicle, h *simHost) bool {
+			n := c.node(c.layout.Server(h.ip))
+			return n.Exists && !tree.IsEnabled(n.Data)
+		}},
+		"enable": {func(c *chronicle) move { // after it was disabled
+			must(t, c.operate(moves.SetServers(c.layout, false)))
+			return moves.SetServers(c.layout, true)
+		}, func(c *chronicle, h *simHost) bool { return tree.IsEnabled(c.node(c.layout.Server(h.ip)).Data) }},
+		"disabled until now": {func(c *chronicle) move {
+			must(t, c.operate(func(ctx context.Context, r registry.Center) error {
+				until := said
+				until.Until = c.now.UnixMilli()
+				_, err := operate.SetServers(ctx, r, c.layout, until, false)
+				return err
+			}))
+			return func(ctx context.Context, r registry.Center) error {
+				var of string
+				var ended tree.Word
+				_, err := operate.EndDisabled(ctx, r, c.layout, c.now, &of, &ended)
+				return err
+			}
+		}, func(c *chronicle, h *simHost) bool { return tree.IsEnabled(c.node(c.layout.Server(h.ip)).Data) }},
+		"disable the server": {func(c *chronicle) move { return moves.SetServers(c.layout, false, "10.0.0.9") }, func(c *chronicle, h *simHost) bool {
+			n := c.node(c.layout.Server(h.ip))
+			return n.Exists && !tree.IsEnabled(n.Data)
+		}},
+	}
+	for name, word := range words {
+		for _, crowd := range []bool{false, true} {
+			calls := 0
+			for at, ended := 1, false; !ended; at++ {
+				c, _ := group(t, 2, nil)
+				h := c.addHost("Z", "10.0.0.9")
+				h.connect()
+				if crowd { // another host has its name among the members before it appears
+					c.hand(registry.CreateEphemeral(c.layout.Detail(h.Self.ID), tree.HostDetail{State: tree.DetailReady}.Data()))
+					c.hand(registry.Set(c.layout.Members(), tree.ParseMembers(c.node(c.layout.Members()).Data).With(h.Self.ID).Data(), registry.AnyVersion))
+				}
+				i := &interrupted{at: at, do: func() {
+					err := second(h.join(c.file))
+					var out *co.StayOut
+					if err != nil && !errors.As(err, &out) {
+						t.Errorf("%s, crowd %v, before call %d: join: %v", name, crowd, at, err)
+					}
+				}}
+				say := word.say(c)
+				must(t, c.operate(func(ctx context.Context, r registry.Center) error {
+					i.Center = r
+					return say(ctx, i)
+				}))
+				if ended = i.calls < at; ended {
+					break
+				}
+				c.settle()
+				if !word.held(c, h) {
+					t.Errorf("%s, crowd %v, before call %d: it does not hold", name, crowd, at)
+				}
+				calls++
+			}
+			if calls < 2 {
+				t.Errorf("%s: %d calls were looked at", name, calls)
+			}
+		}
+	}
+}
+
 func instances(c *chronicle) []string { return c.children(c.layout.Instances()) }
 
 func instancesOf(c *chronicle, ip string) (list []string) {

@@ -200,16 +200,34 @@ func (w Wanted) StopOf(id string) (word Word, stopped bool) {
 	return word, word.Off
 }
 
+// Stop is what is wanted when hosts are to stay out of the job: all of them, those of a server, or one, which is
+// of as in [Words]. What was said before of some of them is said no more.
+func (w Wanted) Stop(of string, said Word) Wanted {
+	said.Off = true
+	rest := maps.Clone(w.Stopped)
+	maps.DeleteFunc(rest, func(name string, _ Word) bool { return name != of && (of == WholeJob || ServerOf(name) == of) })
+	if !w.Stopped[of].Off || len(rest) < len(w.Stopped) {
+		w.Stopped = rest.With(of, said)
+	}
+	return w
+}
+
 // StartAgain is what is wanted when an instance that is stopped may come back: said is
-// who said so.
+// who said so. If its server or the whole job is stopped, the server is an exception from
+// that: a host that is started again there has another process.
 func (w Wanted) StartAgain(id string, said Word) Wanted {
 	said.Off = false
-	w.Stopped = w.Stopped.With(ProcessOf(id), said)
+	process, server := ProcessOf(id), ServerOf(id)
+	w.Stopped = w.Stopped.Without(process)
+	if w.stops(id) {
+		w.Stopped = w.Stopped.With(server, said)
+	}
+	w.Stopped = w.Stopped.With(process, said) // it may still be on its way out
 	return w
 }
 
 // Came is what is wanted when an instance has come back: that it was told to is said no
-// more, unless it is an exception.
+// more, unless it is an exception, which a program of an earlier version has made.
 func (w Wanted) Came(id string) Wanted {
 	process := ProcessOf(id)
 	if own, said := w.Stopped[process]; !said || own.Off {

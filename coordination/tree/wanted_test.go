@@ -52,3 +52,51 @@ func TestEnabledAt(t *testing.T) {
 		}
 	}
 }
+
+// TestStartHolds: what is said of a server and of a host that is started there holds for the processes that come later, in
+// whatever order it is said; the newest counts.
+func TestStartHolds(t *testing.T) {
+	t.Parallel()
+	const ip, now, later, other = "10.0.0.1", "10.0.0.1@-@7-a-2", "10.0.0.1@-@8-b", "10.0.0.2@-@7-c"
+	type step struct {
+		say   string
+		stops [3]bool // now, later, other
+	}
+	none, here, all := [3]bool{}, [3]bool{true, true, false}, [3]bool{true, true, true}
+	for name, steps := range map[string][]step{
+		"the server":                     {{"stop server", here}, {"start", none}, {"came", none}, {"stop server", here}, {"start", none}},
+		"the server, before it has come": {{"stop server", here}, {"start", none}, {"stop server", here}},
+		"the job":                        {{"stop job", all}, {"start", [3]bool{false, false, true}}, {"came", [3]bool{false, false, true}}, {"stop job", all}},
+		"the job, then the server":       {{"stop job", all}, {"start", [3]bool{false, false, true}}, {"stop server", all}},
+		"the process":                    {{"stop process", [3]bool{true, false, false}}, {"start", none}, {"came", none}},
+		"the process and its server":     {{"stop server", here}, {"stop process", here}, {"start", none}, {"came", none}},
+		"the process of a job that is stopped": {{"stop job", all}, {"start", [3]bool{false, false, true}}, {"came", [3]bool{false, false, true}},
+			{"stop process", [3]bool{true, false, true}}},
+	} {
+		var w Wanted
+		for i, s := range steps {
+			switch s.say {
+			case "stop server":
+				w = w.Stop(ip, Word{})
+			case "stop job":
+				w = w.Stop(WholeJob, Word{})
+			case "stop process":
+				w = w.Stop(ProcessOf(now), Word{})
+			case "start":
+				w = w.StartAgain(now, Word{})
+			case "came":
+				w = w.Came(now)
+				if _, said := w.Stopped[ProcessOf(now)]; said {
+					t.Errorf("%s, step %d: a process that has come keeps a word: %v", name, i, w.Stopped)
+				}
+			}
+			if got := [3]bool{w.stops(now), w.stops(later), w.stops(other)}; got != s.stops {
+				t.Errorf("%s, step %d, %s: stopped are %v, expected %v: %v", name, i, s.say, got, s.stops, w.Stopped)
+			}
+		}
+	}
+	said := Wanted{}.Stop(ip, Word{By: "alice"})
+	if w := said.Stop(ip, Word{By: "bob"}); w.Stopped[ip].By != "alice" {
+		t.Errorf("said twice, by %q, expected the first who said it", w.Stopped[ip].By)
+	}
+}

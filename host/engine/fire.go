@@ -117,6 +117,7 @@ func (rn *runner) fire(now moment, at time.Time, skip *due.Skip, behind bool) {
 			it.accounted = max(it.accounted, id.Instant)
 		}
 		switch {
+		case rn.dropAnswered(it, id):
 		case it.run == nil && it.Due != nil && rn.each(*it.Due):
 			rn.enqueue(it, id)
 			absent = append(absent, it.number)

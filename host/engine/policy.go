@@ -250,6 +250,13 @@ func (set *itemSet) account(now time.Time, it *item) {
 	if set.catchUp() == jobconfig.CatchUpAll {
 		limits.CatchUpMax, _ = set.mayOwe(set.guest.CatchUpMax)
 	}
+	next, since := set.calendar.Next, time.Time{}
+	if set.each(misfire) {
+		since = set.waitsSince(now, r, begun)
+	}
+	if !since.IsZero() {
+		set.calendar.Next = since
+	}
 	queued, missed, skips, through := set.calendar.Each(now, time.UnixMilli(begun), limits)
 	for _, at := range queued {
 		put(known, at.UnixMilli())
@@ -266,6 +273,14 @@ func (set *itemSet) account(now time.Time, it *item) {
 			put(catchUp, at.UnixMilli())
 		}
 	}
+	if set.calendar.Next = next; !since.IsZero() {
+		limits.Busy, limits.Waiting, limits.CatchUpMax = now, it.Len(), 0
+		waiting, _, full, _ := set.calendar.Each(now, since.Add(-time.Millisecond), limits)
+		for _, at := range waiting {
+			put(misfire, at.UnixMilli())
+		}
+		skips = append(skips, full...)
+	}
 	for _, s := range skips {
 		set.skipItems(it, tree.Fire{Instant: s.First.UnixMilli(), Source: string(abi.SourceCatchUp)}, s.Through, skipCauses[s.Cause], s.Reason)
 	}
@@ -274,6 +289,38 @@ func (set *itemSet) account(now time.Time, it *item) {
 		it.accounted = at.UnixMilli()
 	}
 	set.worked()
+}
+
+// dropAnswered drops an idle item from an instant for which it was dropped before, by another host or by this one before
+// its clock was set back; it reports whether it does. The record says until when the item ran, and up to
+// which instant all were taken.
+func (set *itemSet) dropAnswered(it *item, id tree.Fire) bool {
+	r := it.state.Record
+	if it.run != nil || r.Open() || r.Accepts(id) != nil {
+		return false
+	}
+	switch {
+	case set.overlap() == jobconfig.OverlapSkip && r.Ended > id.Instant:
+		set.skipItem(it, id, event.SkipOverlap, "the item still ran when it came; "+set.dropsOverlap())
+	case set.queues() && r.OwedTo >= id.Instant && !it.Has(id):
+		set.skipItem(it, id, event.SkipElsewhere, "the instant was taken before, as the item's record says")
+	default:
+		return false
+	}
+	return true
+}
+
+// waitsSince is from when on instants of an item with a record waited, and were not missed; begun is the instant up to
+// which all is accounted for. An item has been its host's since, if that lives: this one has not come to them, or the
+// items were being sharded. Of an item that never began the newest instant waits. It is zero if none waits.
+func (set *itemSet) waitsSince(now time.Time, r tree.Record, begun int64) time.Time {
+	switch newest := set.calendar.Newest(now, time.UnixMilli(begun)); {
+	case slices.Contains(set.member.View.Instances, r.Owner):
+		return time.UnixMilli(begun + 1)
+	case r.Owner == "" && now.Sub(newest) <= set.calendar.Window:
+		return newest
+	}
+	return time.Time{}
 }
 
 // accountAll decides what the items of this host owe of instants that were not taken one by one. It reports

@@ -132,11 +132,14 @@ func (s *stage) inflict(ctx context.Context, k Kind) error {
 	}
 	e.Target, e.crashed = n.text, n.crashed
 	s.say("%s: %s (%s)", k, kinds()[k].what, n.text)
-	meddle, speak, about := s.random.IntN(2) == 0, s.random.IntN(3) == 0, s.random.IntN(flexItems[0]+1)-1
+	meddle, speak, item := s.random.IntN(2) == 0, s.random.IntN(3) == 0, s.random.IntN(flexItems[0])
+	said := orders()[s.random.IntN(len(orders()))]
 	pause(ctx, n.hold/2)
 	var word *standing
 	if speak {
-		word = s.sayWord(ctx, n, about)
+		if word = s.sayWord(ctx, n, said, item); word != nil { // what crashed of that job waits until the word is taken back
+			e.crashed = slices.DeleteFunc(slices.Clone(e.crashed), func(c *stint) bool { return c.id.job == flexJob })
+		}
 	}
 	if meddle {
 		s.meddle(ctx, n)
@@ -167,7 +170,7 @@ func (s *stage) inflict(ctx context.Context, k Kind) error {
 		}
 	}
 	e.Recovery = s.recovery(e.From, settled)
-	e.Crashed, e.Retaken = s.retaken(n.crashed, e.From)
+	e.Crashed, e.Retaken = s.retaken(e.crashed, e.From)
 	e.Cancelled, e.Refused = s.evidence.said("cancelled", e.From, settled), s.evidence.said("refused", e.From, settled)
 	if watched != nil {
 		gaps := watched.end()
@@ -206,6 +209,9 @@ func (s *stage) whole(ctx context.Context) error {
 	}
 	var queries []registry.Query
 	for _, j := range jobs() {
+		if s.standing != nil && s.standing.absent && j.name == flexJob {
+			continue // an operator has hosts stay out of it
+		}
 		queries = append(queries, registry.Children(tree.NewLayout(s.o.Namespace, j.name).Root()+"/instances"))
 	}
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
@@ -360,6 +366,11 @@ func (s *stage) rest(ctx context.Context) error {
 	calm := time.Now()
 	if s.own != nil {
 		if err := s.awaitServers(ctx); err != nil {
+			return err
+		}
+	}
+	if s.standing != nil {
+		if err := s.takeBack(ctx, s.standing); err != nil {
 			return err
 		}
 	}

@@ -106,6 +106,7 @@ type stage struct {
 	module   int       // the newest version of the module
 	rolled   time.Time // when all hosts had that
 	flex     bool      // the job flex has more items than its definition says
+	standing *standing // what an operator said that still holds; nil for nothing
 	expected int       // jobs that every host has
 	deaf     bool      // what guests say is not kept
 	calm     time.Time // when all jobs were disabled, at the end

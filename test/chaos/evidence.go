@@ -128,13 +128,18 @@ func (e *evidence) halted(pid int, from, to time.Time) {
 }
 
 // begins are the times at which the item began, in order.
-func (e *evidence) begins(id itemID) []time.Time {
+func (e *evidence) begins(id itemID) []time.Time { return e.beginsOn(id, "") }
+
+// beginsOn are the times at which the item began on a host, in order; host "" is any.
+func (e *evidence) beginsOn(id itemID, host string) []time.Time {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	var times []time.Time
 	if t := e.items[id]; t != nil {
 		for _, s := range t.stints {
-			times = append(times, s.begun)
+			if host == "" || s.host == host {
+				times = append(times, s.begun)
+			}
 		}
 	}
 	slices.SortFunc(times, time.Time.Compare)

@@ -3,6 +3,7 @@ package chaos
 import (
 	"bytes"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -54,6 +55,34 @@ func TestOverlaps(t *testing.T) {
 				t.Fatalf("%d stints, overlaps %v, want 2 and %d", stints, list, c.found)
 			}
 		})
+	}
+}
+
+// TestWordBroken: what begins while an operator's word stands breaks it: of the item or the host that it is about, else of
+// all of them. What began before, or after, does not.
+func TestWordBroken(t *testing.T) {
+	t.Parallel()
+	e := newEvidence()
+	for host := 1; host <= 2; host++ {
+		for item := range 2 {
+			for ms := 1000; ms <= 9000; ms += 4000 {
+				at := time.UnixMilli(int64(ms))
+				e.add(&node{name: fmt.Sprint("h", host)}, host, at.Add(time.Second), logLine{Message: "begin", Attrs: map[string]string{
+					"run": fmt.Sprintf("%s/1970-01-01T00:00:00.000Z/%d", flexJob, item), "fence": fmt.Sprint(ms + item), "at": fmt.Sprint(at.UnixMicro()),
+					"task": "x",
+				}})
+			}
+		}
+	}
+	for name, want := range map[string]int{"standing-disable-job": 4, "standing-disable-item": 2, "standing-remove": 4, "standing-shutdown": 4, "standing-shutdown-host": 2} {
+		k := slices.IndexFunc(orders(), func(o order) bool { return o.name == name })
+		w := standing{order: orders()[k], item: 1, about: &node{name: "h2"}}
+		if got := w.broken(e, time.UnixMilli(2000), time.UnixMilli(8000)); len(got) != want {
+			t.Errorf("%s: %d begins break it, expected %d: %v", name, len(got), want, got)
+		}
+	}
+	if len(orders()) != 5 {
+		t.Errorf("%d orders, expected each of them above", len(orders()))
 	}
 }
 

@@ -47,7 +47,7 @@ func (s *stage) gone(ctx context.Context, h *node, id string) error {
 
 // traces are the nodes of the jobs that name an instance whose id begins in one
 // of the ways, but those that tell of the past: the term's leader, the records
-// of items, what was divided last and to whom.
+// of items, what was divided last and to whom, the changes on record.
 func (s *stage) traces(ctx context.Context, r registry.Center, list []job, begins []string) ([]string, error) {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
@@ -60,7 +60,7 @@ func (s *stage) traces(ctx context.Context, r registry.Center, list []job, begin
 	}
 	past := func(p string) bool {
 		return slices.ContainsFunc(roots, func(l tree.Layout) bool {
-			return p == l.Sibling()+"/leader" || p == l.Sibling()+"/assignment" || strings.HasPrefix(p, l.Sibling()+"/sharding/") ||
+			return p == l.Sibling()+"/leader" || p == tree.Recorded(l) || p == l.Sibling()+"/assignment" || strings.HasPrefix(p, l.Sibling()+"/sharding/") ||
 				strings.HasPrefix(p, l.Root()+"/sharding/") && path.Base(p) == "instance"
 		})
 	}

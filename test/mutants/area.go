@@ -18,8 +18,9 @@ type area struct {
 // areas are the parts whose mistakes cost runs.
 var areas = []area{
 	{"coordination",
-		[]string{"coordination", "coordination/admin/cleanup", "coordination/fence", "coordination/recipe/guarantee", "coordination/recipe/latch", "coordination/admin/operate", "coordination/step"},
-		[]string{"coordination", "coordination/fence", "coordination/admin/operate", "coordination/step", "coordination/registry/registrytest", "host/engine"}},
+		[]string{"coordination", "coordination/admin/cleanup", "coordination/fence", "coordination/recipe/guarantee", "coordination/recipe/latch", "coordination/recipe/permit", "coordination/admin/operate", "coordination/step"},
+		[]string{"coordination", "coordination/fence", "coordination/recipe/permit", "coordination/admin/operate", "coordination/step", "coordination/registry/registrytest", "host/engine"}},
+	{"catalog", []string{"host/engine/catalog"}, []string{"host/engine/catalog"}},
 	{"history",
 		[]string{"host/history", "host/history/database", "host/history/jsonl"},
 		[]string{"host/history", "host/history/jsonl", "host/history/database"}},

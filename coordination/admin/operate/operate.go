@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/wasmjob/wasmjob/coordination"
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/coordination/step"
@@ -339,6 +340,9 @@ func SetServers(ctx context.Context, r registry.Center, l tree.Layout, said tree
 				ops = append(ops, s.noneOwed(nil)...)
 			}
 			_, err = x.Commit(ctx, ops...)
+			if err == nil && len(ips) == 0 {
+				return coordination.SwitchLate(ctx, x, l, s.ips)
+			}
 			if step.ConflictOf(err) == nil {
 				return err
 			}
@@ -431,6 +435,9 @@ func EndDisabled(ctx context.Context, r registry.Center, l tree.Layout, now time
 				ops = append(ops, s.noneOwed(tree.EnabledData(word.Until))...)
 			}
 			_, err = x.Commit(ctx, ops...)
+			if err == nil {
+				return coordination.SwitchLate(ctx, x, l, s.ips)
+			}
 			if step.ConflictOf(err) == nil {
 				return err
 			}
@@ -530,31 +537,37 @@ func switched(w tree.Wanted, ip string, enable, byDefault bool, said tree.Word) 
 // Stop has instances of ours finish what they run and stay out of the job, until
 // [Start] or [Restore] takes that back: an operator's shutdown. of is of whom it holds, now
 // and later: tree.WholeJob, the address of a server, or tree.ProcessOf an instance. ids are
-// the instances that are in the job by that. One that has gone by itself is no error. stopped counts the others.
+// the instances that are in the job by that. One that has gone by itself is no error, and one that
+// joins meanwhile is stopped as well. stopped counts all of them.
 func Stop(ctx context.Context, r registry.Center, l tree.Layout, said tree.Word, of string, ids []string) (stopped int, err error) {
-	said.Off = true
 	err = step.Perform(ctx, r, "stop", func(ctx context.Context, x *step.Exchange) error {
-		for {
-			n, err := x.Read(ctx, registry.Data(l.Wanted()), registry.Data(l.Sibling()), registry.Data(l.Config()), registry.Children(l.Instances()))
+		for spoken := false; ; {
+			n, err := x.Read(ctx, registry.Data(l.Wanted()), registry.Data(l.Sibling()), registry.Data(l.Config()), registry.Children(l.Instances()), registry.Children(l.Details()))
 			if err != nil {
 				return err
 			}
-			if !n.Data(l.Config()).Exists {
+			w := tree.ParseWanted(n.Data(l.Wanted()).Data)
+			ours := n.Children(l.Details())
+			leaving := slices.DeleteFunc(slices.Clone(n.Children(l.Instances())), func(id string) bool {
+				meant := of == tree.WholeJob || of == tree.ServerOf(id) || of == tree.ProcessOf(id)
+				return !slices.Contains(ids, id) && !(meant && slices.Contains(ours, id))
+			})
+			there := n.Data(l.Config()).Exists
+			if spoken && (!there || !w.Stopped[of].Off || len(leaving) == 0) {
+				return nil
+			}
+			if !there {
 				return tree.ErrRemoved
 			}
-			w := tree.ParseWanted(n.Data(l.Wanted()).Data)
-			if word := w.Stopped[of]; !word.Off || (of == tree.WholeJob && len(w.Stopped) > 1) {
-				w.Stopped = w.Stopped.With(of, said)
-			}
-			ops := append([]registry.Op{registry.Check(l.Config(), registry.AnyVersion)}, wish(l, n, w)...)
-			stopped = 0
-			for _, id := range ids {
-				if slices.Contains(n.Children(l.Instances()), id) {
-					ops, stopped = append(ops, registry.Delete(l.Instance(id), registry.AnyVersion)), stopped+1
-				}
+			ops := append([]registry.Op{registry.Check(l.Config(), registry.AnyVersion)}, wish(l, n, w.Stop(of, said))...)
+			for _, id := range leaving {
+				ops = append(ops, registry.Delete(l.Instance(id), registry.AnyVersion))
 			}
 			_, err = x.Commit(ctx, ops...)
-			if step.ConflictOf(err) == nil {
+			switch {
+			case err == nil: // a host that joined before this, and after the read, has not heard of it
+				spoken, stopped = true, stopped+len(leaving)
+			case step.ConflictOf(err) == nil:
 				return err
 			}
 		}

@@ -36,6 +36,9 @@ func TestPlaces(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			line := Parse("/k", tt.line)
+			if !slices.IsSortedFunc(line, Ticket.compare) {
+				t.Errorf("the line is not in order: %v", line)
+			}
 			places := Places(line, line, tt.most)
 			var got []bool
 			for _, ticket := range line {

@@ -537,8 +537,9 @@ func startCommand(p *command.Program, ofHosts bool) *cobra.Command {
 		Use:   "start JOB [flags]",
 		Short: "Bring a job back that was drained or removed",
 		Long: `Have the host join a job again that 'wasmjob job drain' stopped there. It is for one
-host: give it on each host that is to run the job. A job that was removed comes back on
-all hosts that have its definition, as by 'wasmjob job restore'. A job that runs is left alone.
+host, and for what is started at its address later: give it on each host that is to run
+the job. A job that was removed comes back on all hosts that have its definition, as by
+'wasmjob job restore'. A job that runs is left alone.
 'wasmjob host start' brings a host back into all its jobs.`,
 		Example: `  wasmjob job start cities
   wasmjob job start cities --admin 10.0.0.7:9770 --token-file token`,
