@@ -58,7 +58,7 @@ var wings = []wing{
 	{name: "coordination/registry", why: "a backend knows the interface of a registry, and no job: it is swapped without anybody noticing"},
 	{name: "coordination", may: []string{"internal", "strategy", "coordination/registry"}, why: "the protocol decides by what stands in the registry; it knows no host"},
 
-	{name: "host/schedule", may: []string{"internal", "coordination"}, why: "which instants there are, and which of them are due, follows from a schedule and the clock"},
+	{name: "host/schedule", may: []string{"abi", "internal", "coordination"}, why: "which instants there are, and which of them are due, follows from a schedule and the clock"},
 	{name: "host/config", may: append(slices.Clone(ground), "coordination", "coordination/registry", "host/schedule"), why: "files become checked values; nothing here runs them"},
 	{name: "host/event", may: append(slices.Clone(ground), "host/config"), testsMay: []string{"coordination/registry"}, why: "whoever reads a history needs the words for what happened, and not the host"},
 	{name: "host/sandbox", may: append(slices.Clone(ground), "host/config"), testsMay: []string{"sdk", "sdk/*", "sdk/listener/*"}, why: "modules run here, whatever job they belong to: it knows neither the protocol nor the engine"},
@@ -70,7 +70,7 @@ var wings = []wing{
 	{name: "host/alert", may: append(slices.Clone(protocol), "host/schedule", "host/config", "host/event"), testsMay: []string{"host/engine"}, why: "what is wrong follows from events and the clock; the engine does not know that somebody judges"},
 	{name: "host/auth", may: append(slices.Clone(protocol), "host/config", "host/event", "host/history"), why: "who may do what is asked before it is known how it is done: it has the catalogue of operations, and of the history the record of a change"},
 	{name: "docs", why: "the documents, embedded; they know no code"},
-	{name: "host/control", may: append(slices.Clone(below), "host/alert", "host/auth", "docs"), testsMay: []string{"host/observe"}, why: "the operations, and their doors: API, console, client. It knows neither the command line nor how a host is put together"},
+	{name: "host/control", may: append(slices.Clone(below), "strategy", "host/alert", "host/auth", "docs"), testsMay: []string{"host/observe"}, why: "the operations, and their doors: API, console, client; a plan of schedules asks the strategies which host has which item. It knows neither the command line nor how a host is put together"},
 	{name: "host/cli", may: append(slices.Clone(below), "host/alert", "host/auth", "host/control"), why: "commands reach a host by its API, or the registry by what package main gives them"},
 	{name: "deploy", why: "files of services, which init writes; it knows nothing of ours"},
 	{name: "host/node", may: append(slices.Clone(below), "strategy", "deploy", "docs", "host/observe", "host/alert", "host/auth", "host/control", "host/cli"),

@@ -199,7 +199,7 @@ one in ZooKeeper (--zk), with ElasticJob 3.x if you like.`,
 	}
 	add(groupHost, demoCommand(p), initCommand(p), runCommand(p), grantsCommand(p), docsCommand(p), versionCommand(p))
 	add(groupAccess, accessCommands(p)...)
-	add(groupAuthor, invokeCommand(p), inspectCommand(p), validateCommand(p), nextCommand(p), schemaCommand(p),
+	add(groupAuthor, invokeCommand(p), inspectCommand(p), validateCommand(p), nextCommand(p), planCommand(p), schemaCommand(p),
 		signCommand(p), verifySignatureCommand(p))
 	add(groupLook, jobs.Look(&p.Program)...)
 	add(groupOperate, append(jobs.Operate(&p.Program), alertcommand.Commands(&p.Program, p.Getenv(alertsSetting(defaults{}).variable())))...)
