@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"slices"
 	"time"
 
 	"github.com/wasmjob/wasmjob/coordination/tree"
@@ -52,32 +53,49 @@ func (p *player) settle(j *playing, n int, instant int64, success bool) {
 	if j.chain == nil || len(j.chain.after) == 0 {
 		return
 	}
-	c := j.chain
-	s := tree.Settled{Fire: tree.Fire{Instant: instant}, Total: len(j.items), Failed: c.dropped[instant]}
-	delete(c.dropped, instant)
+	s := tree.Settled{Fire: tree.Fire{Instant: instant}, Total: len(j.items)}
 	if one := (tree.Ranges{{From: n, To: n}}); success {
 		s.OK = one
 	} else {
-		s.Failed = s.Failed.With(one)
+		s.Failed = one
 	}
 	p.note(j, s)
 }
 
-// drop notes that an item does not run in a fire, if other jobs come after its job. As in the engine, a fire in which no run ends is
-// none that they follow.
+// drop notes that an item does not run in a fire, if other jobs come after its job.
 func (p *player) drop(j *playing, n int, instant int64) {
-	if j.chain == nil || len(j.chain.after) == 0 {
+	if j.chain != nil && len(j.chain.after) > 0 {
+		j.chain.dropped[instant] = j.chain.dropped[instant].With(tree.Ranges{{From: n, To: n}})
+	}
+}
+
+// review notes the items that do not run in fires in which another one has ended a run, as the engine does: as soon as an item begins a
+// newer one, or owes none. A fire in which no run ends is none that other jobs follow.
+func (p *player) review(j *playing) {
+	c := j.chain
+	if c == nil || len(c.dropped) == 0 {
 		return
 	}
-	c, one := j.chain, tree.Ranges{{From: n, To: n}}
-	if _, noted := c.ends.Find(tree.Fire{Instant: instant}); noted {
-		p.note(j, tree.Settled{Fire: tree.Fire{Instant: instant}, Total: len(j.items), Failed: one})
-		return
+	for _, e := range c.ends.Open() {
+		var known tree.Ranges
+		for _, r := range c.dropped[e.Instant] {
+			for n := r.From; n <= r.To; n++ {
+				if it := &j.items[n]; it.Next() == nil || it.busy && it.instant > e.Instant {
+					known = known.With(tree.Ranges{{From: n, To: n}})
+				}
+			}
+		}
+		if len(known) > 0 {
+			c.dropped[e.Instant] = c.dropped[e.Instant].Without(known)
+			p.note(j, tree.Settled{Fire: e.Fire(), Total: len(j.items), Failed: known})
+		}
 	}
-	if all := c.dropped[instant].With(one); all.Len() < len(j.items) {
-		c.dropped[instant] = all
-	} else {
-		delete(c.dropped, instant)
+	for instant := range c.dropped { // what comes before a fire that has ended is noted no more
+		if slices.ContainsFunc(c.ends.Fires, func(e tree.End) bool { return e.Ended != 0 && e.Instant >= instant }) {
+			if open, noted := c.ends.Find(tree.Fire{Instant: instant}); !noted || open.Ended != 0 {
+				delete(c.dropped, instant)
+			}
+		}
 	}
 }
 

@@ -218,6 +218,7 @@ func (p *player) play(ctx context.Context) error {
 			p.take(j)
 		}
 		p.start()
+		p.review(j)
 		if len(p.queue) == 0 {
 			p.settleDown()
 		}
@@ -459,6 +460,9 @@ func (p *player) settleDown() {
 			e.job.paused = e.job.paused || e.job.pausing
 		}
 		p.start()
+		for _, e := range list {
+			p.review(e.job)
+		}
 	}
 }
 
