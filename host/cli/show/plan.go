@@ -3,8 +3,6 @@ package show
 import (
 	"cmp"
 	"fmt"
-	"maps"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -85,15 +83,6 @@ func planRows(r *forecast.Report) (rows []planRow) {
 	}
 	waits("waits for a slot", was.SlotWaits, is.SlotWaits, was.LongestSlotWait, is.LongestSlotWait)
 	waits("waits for a permit", was.PermitWaits, is.PermitWaits, was.LongestPermitWait, is.LongestPermitWait)
-	rules := make(map[string]bool)
-	for _, t := range []*forecast.Totals{was, is} {
-		for rule := range t.Alerts {
-			rules[rule] = true
-		}
-	}
-	for _, rule := range slices.Sorted(maps.Keys(rules)) {
-		number("alerts: "+rule, was.Alerts[rule], is.Alerts[rule], true)
-	}
 	zone := r.From.Location()
 	busiest := func(t *forecast.Totals) string {
 		if len(t.Busiest) == 0 {
@@ -269,6 +258,20 @@ func Plan(s terminal.Style, r *forecast.Report) string {
 		b.WriteString(s.Paint(colour, text) + "\n")
 	}
 	return b.String()
+}
+
+// EditPlan says in three lines what an edit does to a job within the next days.
+func EditPlan(s terminal.Style, e *forecast.Edit) string {
+	how := "by the history"
+	if !e.Known {
+		how = "as is assumed: the history has no run"
+	}
+	second := fmt.Sprintf("overlaps: %d before, %d after; instants without a run: %d before, %d after", e.OverlapsBefore, e.OverlapsAfter, e.LostBefore, e.LostAfter)
+	if e.Worse() {
+		second = s.Paint(terminal.Red, second)
+	}
+	return fmt.Sprintf("fires in the next %d days: %d before, %d after (%d added, %d gone)\n%s\na run takes %s, %s\n",
+		forecast.EditDays, e.FiresBefore, e.FiresAfter, e.FiresAdded, e.FiresGone, second, words.Duration(e.Takes), how)
 }
 
 // PlanMarkdown is a plan as Markdown, for a pull request.

@@ -58,8 +58,6 @@ type Counts struct {
 	LongestSlotWait   time.Duration `json:"longestSlotWaitNs"`
 	PermitWaits       int           `json:"permitWaits"`
 	LongestPermitWait time.Duration `json:"longestPermitWaitNs"`
-	// Alerts are those that would have begun, by rule; only if rules were given.
-	Alerts map[string]int `json:"alerts,omitempty"`
 }
 
 func (c *Counts) add(o Counts) {
@@ -74,23 +72,20 @@ func (c *Counts) add(o Counts) {
 		}
 		c.Skipped[why] += n
 	}
-	for rule, n := range o.Alerts {
-		if c.Alerts == nil {
-			c.Alerts = make(map[string]int)
+}
+
+// lost are the instants of items without a run that should have one.
+func (c *Counts) lost() (lost int) {
+	for why, n := range c.Skipped {
+		if why != plan.Excluded {
+			lost += n
 		}
-		c.Alerts[rule] += n
 	}
+	return lost
 }
 
 // trouble reports whether an instant overlaps or has no run that should have one.
-func (c *Counts) trouble() bool {
-	for why, n := range c.Skipped {
-		if why != plan.Excluded && n > 0 {
-			return true
-		}
-	}
-	return c.Overlaps > 0
-}
+func (c *Counts) trouble() bool { return c.Overlaps+c.lost() > 0 }
 
 // Side is one job before or after the change.
 type Side struct {

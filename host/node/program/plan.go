@@ -2,7 +2,6 @@ package program
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/url"
@@ -12,11 +11,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/wasmjob/wasmjob/coordination/admin/operate"
-	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 	"github.com/wasmjob/wasmjob/host/cli/command"
 	"github.com/wasmjob/wasmjob/host/cli/show"
-	"github.com/wasmjob/wasmjob/host/control/admin"
 	"github.com/wasmjob/wasmjob/host/control/cluster"
 	"github.com/wasmjob/wasmjob/host/control/forecast"
 	"github.com/wasmjob/wasmjob/host/engine/catalog"
@@ -277,7 +273,7 @@ func (f *planFlags) ask(ctx context.Context, r *command.Reached, d *forecast.Dur
 		if err != nil {
 			return err
 		}
-		configuration, err := configurationOf(c)
+		configuration, err := forecast.Configuration(c)
 		if err != nil {
 			return err
 		}
@@ -314,32 +310,4 @@ func (f *planFlags) ask(ctx context.Context, r *command.Reached, d *forecast.Dur
 		return fmt.Errorf("the history of the host has no run since %s that has ended: name one with --history FILE or URL", f.begin.Format(time.RFC3339))
 	}
 	return nil
-}
-
-// configurationOf is a configuration by the settings that the API has of it.
-func configurationOf(c *admin.JobConfig) (jobconfig.Configuration, error) {
-	given := make(map[string]string)
-	for name, value := range c.Settings {
-		if value != "" {
-			given[name] = value
-		}
-	}
-	out, err := operate.Edit(jobconfig.Configuration{JobName: c.Job}, given)
-	if err != nil {
-		return out, fmt.Errorf("job %q: %w", c.Job, err)
-	}
-	if c.Terms == "" {
-		return out, nil
-	}
-	var terms map[string]string
-	if err := json.Unmarshal([]byte(c.Terms), &terms); err != nil {
-		return out, fmt.Errorf("job %q: the terms of its schedule: %w", c.Job, err)
-	}
-	if days := terms[jobconfig.PropCalendarDays]; days != "" {
-		if out.Props == nil {
-			out.Props = make(map[string]string)
-		}
-		out.Props[jobconfig.PropCalendarDays] = days
-	}
-	return out, nil
 }

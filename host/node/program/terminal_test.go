@@ -245,6 +245,7 @@ func hostileLines() map[string][][]string {
 		"kv": {{evil}, {evil, "-o", "json"}, {evil, "--item", "1", "--get", evil}, {evil, "--item", "1", "--set", evil + "=" + evil}}, "offset": {{evil}, {evil, "-o", "yaml"}, {evil, "--item", "1", "--set", evil}},
 		"login": {{}}, "logs": {{}, {evil}, {evil, evil}, {evil, "-o", "json"}, {evil, "-o", "yaml"}, {evil, "--follow"}, {evil, "--follow", "-o", "json"}}, "modules": list,
 		"next": {{evil}, {"0 0 3 * * ?", "--zone", evil}}, "release": {{evil}, {evil, "--item", "1"}}, "remove": {{evil}, {evil, "--purge"}}, "restore": job,
+		"plan":   {{"DIR/plugins"}, {"DIR/" + evil}, {evil, evil, "--last", evil}, {evil, "--history", "DIR/history/events.jsonl"}},
 		"run":    {{"--plugins", evil}, {"--config", "DIR/config/c.yaml"}, {"--print-config", "--plugins", "DIR/plugins"}, {"--registry", evil}},
 		"schema": nothing, "shards": shown, "shutdown": {{evil}, {evil, "--instance", evil}}, "start": {{evil}, {"--server", evil}},
 		"sign": {{"DIR/evil.wasm", "--key", "DIR/keys/\x1bkey\u202e.pub"}, {evil, "--key", evil}}, "verify-signature": {{"DIR/evil.wasm", "--key", "DIR/keys/\x1bkey\u202e.pub"}, {evil, "--key", evil}},

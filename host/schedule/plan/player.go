@@ -24,8 +24,8 @@ type player struct {
 	// granted are runs that have been given a slot, and have not started. ended are items whose runs have ended just now: as in the engine,
 	// those of a job that end together begin together what they owe, by their numbers.
 	granted, ended []place
-	minutes minutes
-	starts  *atomic.Int64
+	minutes        minutes
+	starts         *atomic.Int64
 }
 
 // place is an item of a job.
@@ -452,7 +452,9 @@ func (p *player) settleDown() {
 	for len(p.ended) > 0 {
 		list := p.ended
 		p.ended = nil
-		slices.SortFunc(list, func(a, b place) int { return cmp.Or(cmp.Compare(a.job.order, b.job.order), cmp.Compare(a.item, b.item)) })
+		slices.SortFunc(list, func(a, b place) int {
+			return cmp.Or(cmp.Compare(a.job.order, b.job.order), cmp.Compare(a.item, b.item))
+		})
 		for _, e := range list {
 			p.next(e.job, e.item)
 		}
