@@ -76,10 +76,7 @@ if the definition says overwrite: true.`,
 		}
 		shown := previewed{Edited: e}
 		text := editText(job, e, preview)
-		if shown.Plan, err = planOf(ctx, r, e); err != nil {
-			return err
-		}
-		if shown.Plan != nil {
+		if shown.Plan = planOf(ctx, r, e); shown.Plan != nil {
 			text += show.EditPlan(p.Tables(), shown.Plan)
 		}
 		return p.Print(&how, shown, text)
@@ -105,20 +102,23 @@ type previewed struct {
 	Plan *forecast.Edit `json:"plan,omitempty"`
 }
 
-// planOf says what an edit does, with the durations that the host knows; the registry knows none.
-func planOf(ctx context.Context, r *command.Reached, e *admin.Edited) (*forecast.Edit, error) {
+// planOf says what an edit does, with the durations that the host knows; the registry knows none. It returns nil if that cannot be said,
+// as of settings of a host of another version.
+func planOf(ctx context.Context, r *command.Reached, e *admin.Edited) *forecast.Edit {
 	d := forecast.NewDurations(forecast.DefaultDuration, false)
 	if r.Client != nil {
 		var found cluster.Found[history.Run]
 		query := url.Values{"job": {e.After.Job}, "outcome": {string(abi.OutcomeOK)}, "limit": {"100"}}
-		if err := r.Client.Get(ctx, "/v1/runs?"+query.Encode(), &found); err != nil {
-			return nil, err
-		}
+		_ = r.Client.Get(ctx, "/v1/runs?"+query.Encode(), &found) // without an answer, what is assumed is said
 		for _, run := range found.Records {
 			d.AddRun(run)
 		}
 	}
-	return forecast.OfEdit(ctx, e, time.Now(), d)
+	planned, err := forecast.OfEdit(ctx, e, time.Now(), d)
+	if err != nil {
+		return nil
+	}
+	return planned
 }
 
 // parseEdits reads SETTING=VALUE.

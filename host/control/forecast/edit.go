@@ -16,8 +16,8 @@ import (
 const (
 	// EditDays is how many days ahead the plan of an edit looks.
 	EditDays = 7
-	// mostEdited bounds the instants of items in the plan of an edit: somebody waits for it.
-	mostEdited = 2_000_000
+	// mostEdited bounds the instants of items in the plan of an edit, for which a reader waits.
+	mostEdited = 200_000
 )
 
 // Edit is what an edit does to a job within the next [EditDays].
