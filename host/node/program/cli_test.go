@@ -38,7 +38,7 @@ import (
 // TestMain makes this program what hosts start once more: for modules to be compiled and
 // for guests.
 func TestMain(m *testing.M) {
-	if len(os.Args) > 1 && slices.Contains([]string{compileWord, guestsWord, "next"}, os.Args[1]) {
+	if len(os.Args) > 1 && slices.Contains([]string{compileWord, guestsWord, "next", "plan"}, os.Args[1]) {
 		Main()
 	}
 	goleak.VerifyTestMain(m)

@@ -2,7 +2,11 @@ package program
 
 import (
 	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -107,6 +111,50 @@ func TestPlanHistory(t *testing.T) {
 	runCLI(t, nil, append([]string{"plan", changed}, args...)...).expect(t, exitOK, "overlaps")
 }
 
+// TestPlanRunning: files are compared with the jobs that a host has, by the durations of its history.
+func TestPlanRunning(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "a.yaml"), []byte("cron: '0 0/30 * * * ?'\ntimeZone: UTC\nshardingTotalCount: 2\noverlap: skip\ntimeout: 2h\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	begun, runs := time.Now().Add(-2*time.Hour).UTC(), true
+	host := http.NewServeMux()
+	host.HandleFunc("GET /v1/registry/jobs", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, `[{"name":"a"}]`) })
+	host.HandleFunc("GET /v1/jobs/a/config", func(w http.ResponseWriter, _ *http.Request) {
+		fmt.Fprint(w, `{"job":"a","settings":{"cron":"0 0 * * * ?","timeZone":"UTC","shardingTotalCount":"2","overlap":"skip","misfire":"false","timeout":"2h"}}`)
+	})
+	host.HandleFunc("GET /v1/runs", func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case !runs:
+			fmt.Fprint(w, `{"records":[]}`)
+		case r.FormValue("after") == "":
+			fmt.Fprint(w, `{"records":[],"next":"page2"}`)
+		default:
+			fmt.Fprintf(w, `{"records":[{"job":"a","begun":%q,"ended":%q,"outcome":"OK"}]}`, begun.Format(time.RFC3339), begun.Add(40*time.Minute).Format(time.RFC3339))
+		}
+	})
+	server := httptest.NewServer(host)
+	t.Cleanup(server.Close)
+	token := filepath.Join(dir, "token")
+	if err := os.WriteFile(token, []byte("token-of-the-host-1234"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	env := []string{"WASMJOB_ADMIN=" + strings.TrimPrefix(server.URL, "http://"), "WASMJOB_ADMIN_TOKEN_FILE=" + token}
+	r := runCLI(t, env, "plan", dir, "--running", "--next", "24h", "--json")
+	r.expect(t, 3)
+	var got forecast.Report
+	if err := json.Unmarshal([]byte(r.out), &got); err != nil {
+		t.Fatal(err)
+	}
+	if got.KnownRuns != 1 || got.Before == nil || got.Before.Overlaps != 0 || got.After.Skipped["overlap"] != 48 || len(got.Jobs) != 1 || got.Jobs[0].Change != forecast.Changed {
+		t.Errorf("got %s", r.out)
+	}
+	runCLI(t, env, "plan", dir, "--running", "--last", "24h").expect(t, 3, "durations are those of 1 run")
+	runs = false
+	runCLI(t, env, "plan", dir, "--running", "--last", "24h").expect(t, exitFailure, "the history of the host has no run since")
+}
+
 // TestPlanIsDocumented: docs/schedules.md has the plan of the examples against a changed copy of them.
 func TestPlanIsDocumented(t *testing.T) {
 	t.Parallel()
@@ -167,15 +215,17 @@ func TestPlanIsDocumented(t *testing.T) {
 		}
 		args = append(args, word)
 	}
-	r := runCLI(t, []string{"TZ=UTC"}, args...)
-	if *update && r.out != want {
-		if err := os.WriteFile(page, []byte(strings.Replace(string(data), shown, line+"\n"+r.out, 1)), 0o644); err != nil {
+	cmd := exec.CommandContext(t.Context(), os.Args[0], args...) // in a process of its own, for the zone
+	cmd.Env = append(os.Environ(), "TZ=UTC")
+	out, err := cmd.Output()
+	if *update && string(out) != want {
+		if err := os.WriteFile(page, []byte(strings.Replace(string(data), shown, line+"\n"+string(out), 1)), 0o644); err != nil {
 			t.Fatal(err)
 		}
 		return
 	}
-	if r.code != 3 || r.out != want {
-		t.Errorf("code %d, got\n%s\n%s\nwant\n%s\ngo test ./host/node/program -run PlanIsDocumented -update", r.code, r.out, r.err, want)
+	if cmd.ProcessState == nil || cmd.ProcessState.ExitCode() != 3 || string(out) != want {
+		t.Errorf("%v, got\n%s\nwant\n%s\ngo test ./host/node/program -run PlanIsDocumented -update", err, out, want)
 	}
 }
 
