@@ -107,7 +107,7 @@ var homes = map[string]home{
 	"github.com/knadh/koanf":                   {in: []string{"host/node/program"}},
 	"github.com/landlock-lsm/go-landlock":      {in: []string{"host/sandbox/process"}},
 	"github.com/prometheus":                    {in: []string{"host/observe/metrics"}},
-	"github.com/robfig/cron/v3":                {in: []string{"host/config/migrate", "host/config/timetable", "host/engine", "host/schedule", "host/schedule/due"}, why: "its Schedule is the interface that a calendar and a job keep; only host/schedule makes one"},
+	"github.com/robfig/cron/v3":                {in: []string{"host/config/migrate", "host/config/timetable", "host/engine", "host/schedule", "host/schedule/due", "host/schedule/plan"}, why: "its Schedule is the interface that a calendar and a job keep; only host/schedule makes one"},
 	"github.com/santhosh-tekuri/jsonschema/v6": {in: []string{"test/schemas"}},
 	"github.com/spf13/cobra":                   {in: []string{"cmd/chaos", "host/cli/alerts", "host/cli/command", "host/cli/importing", "host/cli/jobs", "host/cli/users", "host/node/program"}, why: "the command line of two programs, and of the commands in host/cli"},
 	"github.com/spf13/pflag":                   {in: []string{"cmd/chaos", "host/cli/command", "host/cli/jobs", "host/node/program"}, why: "the flags of the same commands"},

@@ -3,6 +3,8 @@ package show
 import (
 	"cmp"
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -83,6 +85,15 @@ func planRows(r *forecast.Report) (rows []planRow) {
 	}
 	waits("waits for a slot", was.SlotWaits, is.SlotWaits, was.LongestSlotWait, is.LongestSlotWait)
 	waits("waits for a permit", was.PermitWaits, is.PermitWaits, was.LongestPermitWait, is.LongestPermitWait)
+	rules := make(map[string]bool)
+	for _, t := range []*forecast.Totals{was, is} {
+		for rule := range t.Alerts {
+			rules[rule] = true
+		}
+	}
+	for _, rule := range slices.Sorted(maps.Keys(rules)) {
+		number("alerts: "+rule, was.Alerts[rule], is.Alerts[rule], true)
+	}
 	zone := r.From.Location()
 	busiest := func(t *forecast.Totals) string {
 		if len(t.Busiest) == 0 {
@@ -136,6 +147,11 @@ func planJob(j *forecast.JobPlan, zone *time.Location) string {
 		}
 		if now.PermitWaits > 0 {
 			add("%d for a permit, at most %s", now.PermitWaits, words.Duration(now.LongestPermitWait.Truncate(time.Second)))
+		}
+	}
+	if j.After != nil {
+		for _, rule := range slices.Sorted(maps.Keys(j.After.Alerts)) {
+			add("alerts: %d %s", j.After.Alerts[rule], rule)
 		}
 	}
 	return strings.Join(parts, "; ")

@@ -13,6 +13,7 @@ import (
 	"github.com/wasmjob/wasmjob/coordination"
 	"github.com/wasmjob/wasmjob/coordination/admin/operate"
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
+	"github.com/wasmjob/wasmjob/host/alert"
 	"github.com/wasmjob/wasmjob/host/schedule"
 	"github.com/wasmjob/wasmjob/host/schedule/plan"
 	"github.com/wasmjob/wasmjob/internal/text/words"
@@ -27,6 +28,8 @@ type Options struct {
 	Namespace    string
 	// Durations are how long runs take; nil is [DefaultDuration] for all.
 	Durations *Durations
+	// Rules are those of alerts, whose begins are counted; nil counts none.
+	Rules *alert.File
 	// MostStarts is that of [plan.Options].
 	MostStarts int64
 }
@@ -87,11 +90,12 @@ type side struct {
 	jobs        []plan.Job
 	at          map[string]int
 	outcomes    []plan.Outcome // by the places of the jobs
+	judged      []*judged      // by the same; nil for a job without rules
 	played      []*plan.Played
 }
 
 func read(definitions []Definition, o Options) (*side, error) {
-	s := &side{definitions: definitions, at: make(map[string]int, len(definitions)), outcomes: make([]plan.Outcome, len(definitions))}
+	s := &side{definitions: definitions, at: make(map[string]int, len(definitions)), outcomes: make([]plan.Outcome, len(definitions)), judged: make([]*judged, len(definitions))}
 	var problems words.Problems
 	for n, d := range definitions {
 		name := d.Configuration.JobName
@@ -101,6 +105,10 @@ func read(definitions []Definition, o Options) (*side, error) {
 		s.at[name] = n
 		j, err := Job(d, o.Namespace, o.Hosts, o.Durations)
 		problems.Add(err)
+		if err == nil && wanted(o.Rules, d.Configuration) {
+			s.judged[n] = newJudged(o.Rules, d.Configuration, o.From, o.To)
+			j.Note = s.judged[n].note
+		}
 		s.jobs = append(s.jobs, j)
 	}
 	for _, j := range s.jobs {
@@ -155,6 +163,7 @@ func (c *comparison) play(ctx context.Context) error {
 	c.was.played = append(c.was.played, both)
 	for name := range shared {
 		c.was.outcomes[c.was.at[name]] = c.is.outcomes[c.is.at[name]]
+		c.was.judged[c.was.at[name]] = c.is.judged[c.is.at[name]]
 	}
 	for _, s := range []*side{c.is, c.was} {
 		if _, err := s.play(ctx, o, func(name string) bool { return !shared[name] }); err != nil {
@@ -219,6 +228,9 @@ func (s *side) play(ctx context.Context, o plan.Options, wanted func(name string
 	}
 	for n, at := range places {
 		s.outcomes[at] = played.Outcomes[n]
+		if s.judged[at] != nil {
+			s.judged[at].until(o.To)
+		}
 	}
 	s.played = append(s.played, played)
 	return played, nil
@@ -240,7 +252,7 @@ func (c *comparison) report() *Report {
 	for _, name := range slices.Sorted(maps.Keys(c.names())) {
 		j := c.job(name)
 		r.Worse = r.Worse || len(j.Worse) > 0
-		trouble := (j.Before != nil && j.Before.trouble()) || (j.After != nil && (j.After.trouble() || j.After.SlotWaits+j.After.PermitWaits > 0))
+		trouble := (j.Before != nil && j.Before.trouble()) || (j.After != nil && (j.After.trouble() || j.After.SlotWaits+j.After.PermitWaits+len(j.After.Alerts) > 0))
 		if j.Change != "" || trouble {
 			r.Jobs = append(r.Jobs, j)
 		}
@@ -268,7 +280,7 @@ func (s *side) totals(o Options) Totals {
 	for n := range s.outcomes {
 		t.Fires += s.outcomes[n].Fires
 		t.Runs += s.outcomes[n].Runs
-		t.add(countsOf(&s.outcomes[n]))
+		t.add(s.counts(n))
 	}
 	all := plan.Together(s.played...)
 	t.Peak = all.Peak()
@@ -291,10 +303,14 @@ func (s *side) totals(o Options) Totals {
 	return t
 }
 
-func countsOf(o *plan.Outcome) Counts {
+func (s *side) counts(n int) Counts {
+	o := &s.outcomes[n]
 	c := Counts{Overlaps: o.Overlaps, SlotWaits: o.SlotWaits, LongestSlotWait: o.LongestSlotWait, PermitWaits: o.PermitWaits, LongestPermitWait: o.LongestPermit}
 	if len(o.Skipped) > 0 {
 		c.Skipped = o.Skipped
+	}
+	if s.judged[n] != nil && len(s.judged[n].counts) > 0 {
+		c.Alerts = s.judged[n].counts
 	}
 	return c
 }
@@ -306,7 +322,7 @@ func (s *side) of(name string, o Options) (*Side, []time.Time) {
 		return nil, nil
 	}
 	out := &s.outcomes[n]
-	return &Side{Fires: out.Fires, Runs: out.Runs, Counts: countsOf(out), FirstOverlap: out.FirstOverlap, FirstSkip: out.FirstSkip, Typical: o.Durations.Typical(name),
+	return &Side{Fires: out.Fires, Runs: out.Runs, Counts: s.counts(n), FirstOverlap: out.FirstOverlap, FirstSkip: out.FirstSkip, Typical: o.Durations.Typical(name),
 		Zone: s.definitions[n].Configuration.TimeZone}, out.Instants
 }
 

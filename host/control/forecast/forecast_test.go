@@ -126,7 +126,9 @@ func TestShifts(t *testing.T) {
 
 // TestDurations: a run that the history has takes what it took; others what is typical, at most the timeout.
 func TestDurations(t *testing.T) {
-	at := func(hour, minute int) time.Time { return day.Add(time.Duration(hour)*time.Hour + time.Duration(minute)*time.Minute) }
+	at := func(hour, minute int) time.Time {
+		return day.Add(time.Duration(hour)*time.Hour + time.Duration(minute)*time.Minute)
+	}
 	d := forecast.NewDurations(time.Second, true)
 	for hour, took := range []int{10, 70, 10, 20} {
 		r := history.Run{Job: "a", Instant: at(hour, 0), Source: abi.SourceSchedule, Begun: at(hour, 0), Ended: at(hour, took), Outcome: abi.OutcomeOK}

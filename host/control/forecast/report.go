@@ -58,6 +58,8 @@ type Counts struct {
 	LongestSlotWait   time.Duration `json:"longestSlotWaitNs"`
 	PermitWaits       int           `json:"permitWaits"`
 	LongestPermitWait time.Duration `json:"longestPermitWaitNs"`
+	// Alerts are those that would have begun, by rule; only if rules were given.
+	Alerts map[string]int `json:"alerts,omitempty"`
 }
 
 func (c *Counts) add(o Counts) {
@@ -71,6 +73,12 @@ func (c *Counts) add(o Counts) {
 			c.Skipped = make(map[plan.Reason]int)
 		}
 		c.Skipped[why] += n
+	}
+	for rule, n := range o.Alerts {
+		if c.Alerts == nil {
+			c.Alerts = make(map[string]int)
+		}
+		c.Alerts[rule] += n
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/wasmjob/wasmjob/host/alert"
 	"github.com/wasmjob/wasmjob/host/cli/command"
 	"github.com/wasmjob/wasmjob/host/cli/show"
 	"github.com/wasmjob/wasmjob/host/control/cluster"
@@ -41,6 +42,8 @@ type planFlags struct {
 	histories        []string
 	credentialsFile  string
 	running          bool
+	alerts           string
+	rules            *alert.File
 	changed          func(flag string) bool
 	how              command.Shown
 	started          time.Time
@@ -93,6 +96,7 @@ The exit code is 3 if something is skipped or overlaps that was not before.`,
 	command.DurationVar(cmd.Flags(), &f.duration, "duration", forecast.DefaultDuration, "how long a run takes of a job of which the history has none, `DURATION`")
 	cmd.Flags().StringArrayVar(&f.histories, "history", nil, "`HISTORY` with durations: a file of JSON lines, or the URL of a database; may be given again")
 	cmd.Flags().StringVar(&f.credentialsFile, "history-credentials-file", "", "`FILE` with user:password for databases, or "+historyCredentialsVariable+" in the environment")
+	cmd.Flags().StringVar(&f.alerts, "alerts", "", "`FILE` with rules of alerts: count those that would begin")
 	cmd.Flags().BoolVar(&f.running, "running", false, "compare with the jobs in the registry, and take durations from the history of the host that runs here")
 	f.how.AddOutput(cmd, "it", outputMarkdown)
 	t := p.AddTarget(cmd)
@@ -103,6 +107,12 @@ The exit code is 3 if something is skipped or overlaps that was not before.`,
 		}
 		if err := f.read(args); err != nil {
 			return err
+		}
+		if f.alerts != "" {
+			var err error
+			if f.rules, err = alert.Read(f.alerts); err != nil {
+				return command.Usage(fmt.Errorf("--alerts: %w", err))
+			}
 		}
 		d := forecast.NewDurations(f.duration, f.past)
 		for _, h := range f.histories {
@@ -173,7 +183,7 @@ func (f *planFlags) check(now time.Time, args []string) error {
 }
 
 func (f *planFlags) options(d *forecast.Durations) forecast.Options {
-	return forecast.Options{From: f.begin, To: f.end, Hosts: f.hosts, Slots: f.slots, Namespace: f.namespace, Durations: d}
+	return forecast.Options{From: f.begin, To: f.end, Hosts: f.hosts, Slots: f.slots, Namespace: f.namespace, Durations: d, Rules: f.rules}
 }
 
 // read reads the definitions.

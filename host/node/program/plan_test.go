@@ -57,6 +57,7 @@ func TestPlanMistakes(t *testing.T) {
 		{[]string{good, "--output", "html"}, exitUsage, "expected table, json, yaml or markdown"},
 		{[]string{good, "--history", filepath.Join(dir, "none.jsonl")}, exitUsage, "none.jsonl"},
 		{[]string{good, "--history", none}, exitUsage, "found no run that has ended"},
+		{[]string{good, "--alerts", filepath.Join(dir, "none.yaml")}, exitUsage, "--alerts"},
 		{[]string{empty}, exitUsage, "found no definition there"},
 		{[]string{filepath.Join(dir, "nowhere")}, exitUsage, "found no definition there"},
 		{[]string{bad}, exitUsage, filepath.Join("bad", "a.yaml") + ":1:"},

@@ -90,7 +90,8 @@ type What uint8
 
 // The kinds of notes.
 const (
-	Start What = iota
+	Begin What = iota // the item takes the instant, and may have to wait for a slot
+	Start             // it runs
 	End
 	Skip
 )

@@ -131,7 +131,7 @@ func TestPlay(t *testing.T) {
 // TestSum: each instant of each item has one run or one reason, whatever the policies, slots and limits.
 func TestSum(t *testing.T) {
 	overlaps := []jobconfig.Overlap{jobconfig.OverlapSkip, jobconfig.OverlapQueueOne, jobconfig.OverlapQueueAll, jobconfig.OverlapCancel, jobconfig.OverlapTerminate}
-	for seed := range uint64(60) {
+	for seed := range uint64(30) {
 		rng := rand.New(rand.NewPCG(seed, 2))
 		var jobs []plan.Job
 		ends := make(map[string]int)
@@ -148,7 +148,7 @@ func TestSum(t *testing.T) {
 				j.Schedule, j.After = nil, []jobconfig.After{{Job: "job0", On: jobconfig.OnAlways}}
 			}
 			j.Note = func(n plan.Note) {
-				if n.What != plan.End {
+				if n.What == plan.Start || n.What == plan.Skip {
 					ends[fmt.Sprint(j.Name, n.Item, n.Instant.Unix())]++
 				}
 			}

@@ -361,6 +361,9 @@ func (p *player) begin(j *playing, n int, id tree.Fire) {
 	}
 	it.runs++
 	it.busy, it.started, it.instant, it.asked = true, false, id.Instant, p.now
+	if j.Note != nil {
+		j.Note(Note{What: Begin, Item: n, Instant: id.Time(), At: p.at(p.now)})
+	}
 	if j.accounts == nil || j.accounts[j.host(n)] == nil {
 		p.granted = append(p.granted, place{j, n})
 		return
