@@ -118,15 +118,10 @@ func (rn *runner) fire(now moment, at time.Time, skip *due.Skip, behind bool) {
 		}
 		switch {
 		case rn.dropAnswered(it, id):
-		case it.run == nil && it.Due != nil && rn.each(*it.Due):
-			rn.enqueue(it, id)
-			absent = append(absent, it.number)
-		case it.run == nil:
-			for _, was := range it.Waiting() {
-				rn.superseded(it, was, id)
-			}
-			it.DropWaiting()
+		case it.run == nil && rn.arrive(it, id):
 			idle = append(idle, it)
+		case it.run == nil:
+			absent = append(absent, it.number)
 		case it.state.Record.Accepts(id) == nil:
 			rn.misfire(it, id)
 			rn.stopFor(now, it, id)

@@ -161,15 +161,8 @@ func (set *itemSet) skipped(item int, id tree.Fire, cause event.SkipCause, reaso
 		Args: run.Args(id), RunID: tree.RunID(set.name, id, item), Owed: cause.Promises() && id.Trigger == 0, Cause: cause, Reason: reason}
 }
 
-// supersede reports a due fire that is coalesced into a newer one. A
+// superseded reports that a fire which an item owed is coalesced into a newer one. A
 // misfire has been reported already.
-func (set *itemSet) supersede(it *item, id tree.Fire) {
-	if was := *it.Place(id); was != nil {
-		set.superseded(it, *was, id)
-	}
-}
-
-// superseded reports that a fire which an item owed is coalesced into a newer one.
 func (set *itemSet) superseded(it *item, was, id tree.Fire) {
 	if was.ID() == id.ID() || was.Source == string(abi.SourceMisfire) {
 		return
@@ -182,15 +175,9 @@ func (set *itemSet) superseded(it *item, was, id tree.Fire) {
 // owe notes that an item has a fire to make up for. Of several, the newest
 // stands for all, unless each runs for itself.
 func (set *itemSet) owe(it *item, id tree.Fire) {
-	if !id.HasArgs() && (set.queues() || it.Len() > 1) {
-		if gone := it.Put(id, set.each); gone != nil {
-			newest := it.Waiting()
-			set.superseded(it, *gone, newest[len(newest)-1])
-		}
-		return
+	if gone, by := due.PoliciesOf(set.member.View.Config, set.guest).Owe(&it.Owed, id); gone != nil {
+		set.superseded(it, *gone, by)
 	}
-	set.supersede(it, id)
-	*it.Place(id) = &id
 }
 
 // misfire notes that an item could not begin because it still runs.
@@ -202,14 +189,16 @@ func (set *itemSet) misfire(it *item, id tree.Fire) {
 	if x := set.denials.of[denied{item: it.number}]; x != nil && it.run != nil && !set.goesOn(it.run) {
 		reason, runs = x.text(), false
 	}
-	if overlap := set.overlap(); overlap != jobconfig.OverlapSkip && set.full(it, id) {
+	fate, gone := set.policies().Arrive(&it.Owed, id, true)
+	set.allSuperseded(it, gone, id)
+	switch fate {
+	case due.Crowded:
 		cause, reason = event.SkipQueueFull, set.queueFull()
-	} else if overlap != jobconfig.OverlapSkip {
+	case due.Dropped:
+		reason += "; " + set.dropsOverlap()
+	default:
 		cause, reason = event.SkipLater, reason+"; it runs again right after"
 		id.Source = string(abi.SourceMisfire)
-		set.owe(it, id)
-	} else {
-		reason += "; " + set.dropsOverlap()
 	}
 	e := set.skipped(it.number, id, cause, reason)
 	e.Runs = runs

@@ -27,6 +27,13 @@ import (
 // The instants that an item owes wait in its [due.Owed]. Where each of them runs for itself, begins and
 // completions write them into the item's record, so that its next owner runs the others.
 
+// policies are those of the job, with what this host keeps of instants that wait.
+func (p *place) policies() due.Policies {
+	policies := due.PoliciesOf(p.member.View.Config, p.guest)
+	policies.QueueMax, _ = p.mayOwe(p.guest.QueueMax)
+	return policies
+}
+
 // overlap is what becomes of an instant that comes while the item runs.
 func (p *place) overlap() jobconfig.Overlap { return p.guest.Overlaps(p.member.View.Config) }
 
@@ -34,9 +41,7 @@ func (p *place) overlap() jobconfig.Overlap { return p.guest.Overlaps(p.member.V
 func (p *place) catchUp() jobconfig.CatchUp { return p.guest.CatchesUp(p.member.View.Config) }
 
 // queues reports whether there are instants of the job for which no newer one stands.
-func (p *place) queues() bool {
-	return p.overlap() == jobconfig.OverlapQueueAll || p.catchUp() == jobconfig.CatchUpAll
-}
+func (p *place) queues() bool { return due.PoliciesOf(p.member.View.Config, p.guest).Queues() }
 
 // divides reports whether what came while an item ran and what came while it had no host are to be told apart.
 func (p *place) divides() bool {
@@ -46,22 +51,7 @@ func (p *place) divides() bool {
 
 // each reports whether a fire that an item owes runs for itself: no newer one stands for it.
 func (p *place) each(id tree.Fire) bool {
-	switch {
-	case id.Trigger != 0:
-		return false
-	case id.Source == string(abi.SourceCatchUp):
-		return p.catchUp() == jobconfig.CatchUpAll
-	}
-	return p.overlap() == jobconfig.OverlapQueueAll
-}
-
-// full reports whether no more instants of an item may wait.
-func (p *place) full(it *item, id tree.Fire) bool {
-	if p.overlap() != jobconfig.OverlapQueueAll {
-		return false
-	}
-	most, _ := p.mayOwe(p.guest.QueueMax)
-	return it.Len() >= most && !it.Has(id)
+	return due.PoliciesOf(p.member.View.Config, p.guest).Each(id)
 }
 
 // defaultMostOwed is how many instants the items of one group owe at most on a host: each of them takes memory here, and in
@@ -78,25 +68,38 @@ func (p *place) mayOwe(allowed int) (most int, shared bool) {
 // queueFull says why no more instants of an item wait.
 func (p *place) queueFull() string { return due.QueueFull(p.mayOwe(p.guest.QueueMax)) }
 
-// enqueue has an idle item run for an instant after those that it owes already.
-func (set *itemSet) enqueue(it *item, id tree.Fire) {
-	if set.full(it, id) {
+// arrive takes an instant for an idle item. It reports whether the item begins for it; else the item runs for it after those
+// that it owes already, or there are too many of these.
+func (set *itemSet) arrive(it *item, id tree.Fire) (begins bool) {
+	fate, gone := set.policies().Arrive(&it.Owed, id, false)
+	set.allSuperseded(it, gone, id)
+	switch fate {
+	case due.Begins:
+		return true
+	case due.Crowded:
 		set.skipItem(it, id, event.SkipQueueFull, set.queueFull())
-		return
+	default:
+		id.Source = string(abi.SourceMisfire)
+		set.skipItem(it, id, event.SkipLater, "the item has earlier instants to run; it runs for this one after them")
 	}
-	id.Source = string(abi.SourceMisfire)
-	set.owe(it, id)
-	set.skipItem(it, id, event.SkipLater, "the item has earlier instants to run; it runs for this one after them")
+	return false
+}
+
+// allSuperseded reports fires which an item owed, and for which a newer one stands.
+func (set *itemSet) allSuperseded(it *item, gone []tree.Fire, id tree.Fire) {
+	for _, was := range gone {
+		set.superseded(it, was, id)
+	}
 }
 
 // stopFor stops a run as the job's overlap says, because an instant has come for which the item is to run.
 func (rn *runner) stopFor(now moment, it *item, id tree.Fire) {
-	overlap := rn.overlap()
-	if overlap != jobconfig.OverlapCancel && overlap != jobconfig.OverlapTerminate {
+	stops, byForce := rn.policies().Stops()
+	if !stops {
 		return
 	}
-	why := fmt.Sprintf("instant %s has come, and overlap is %s", id.ID(), overlap)
-	first, unclaimed := it.run.StopFor(why, now.Time, overlap == jobconfig.OverlapTerminate)
+	why := fmt.Sprintf("instant %s has come, and overlap is %s", id.ID(), rn.overlap())
+	first, unclaimed := it.run.StopFor(why, now.Time, byForce)
 	if first {
 		rn.log.Info("a run is stopped for the next one", zap.Int("item", it.number), zap.String("run", it.run.RunID()), zap.String("reason", why))
 	}
@@ -110,7 +113,7 @@ func (rn *runner) stopFor(now moment, it *item, id tree.Fire) {
 func (rn *runner) dropLate(now moment, id tree.Fire, items []*item) []*item {
 	within := rn.guest.StartWithin
 	behind := now.wall.Sub(id.Time()) - rn.calendar.Delay(id.Time())
-	if within == 0 || id.Trigger != 0 || behind <= within {
+	if !rn.policies().Late(id, behind) {
 		return items
 	}
 	for _, it := range items {
@@ -123,12 +126,9 @@ func (rn *runner) dropLate(now moment, id tree.Fire, items []*item) []*item {
 
 // dropDone takes out items that have run as often as the job allows, and has the job paused.
 func (rn *runner) dropDone(id tree.Fire, items []*item) []*item {
-	most := rn.guest.MaxRuns
-	if most == 0 || id.Trigger != 0 {
-		return items
-	}
+	most, policies := rn.guest.MaxRuns, rn.policies()
 	return slices.DeleteFunc(items, func(it *item) bool {
-		if it.state.Record.Runs < most {
+		if !policies.Done(id, it.state.Record.Runs) {
 			return false
 		}
 		why := "it has run for " + words.Count(most, "instant")

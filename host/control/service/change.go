@@ -15,10 +15,13 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/coordination/tree"
+	"github.com/wasmjob/wasmjob/host/alert"
 	"github.com/wasmjob/wasmjob/host/auth"
 	"github.com/wasmjob/wasmjob/host/control/admin"
 	"github.com/wasmjob/wasmjob/host/control/cluster"
+	"github.com/wasmjob/wasmjob/host/control/forecast"
 	"github.com/wasmjob/wasmjob/host/engine"
 	"github.com/wasmjob/wasmjob/host/event"
 	"github.com/wasmjob/wasmjob/host/event/operation"
@@ -581,6 +584,24 @@ func (s *Service) EditConfig(ctx context.Context, job string, e admin.Edit, why 
 	}
 	s.end(c, err)
 	return edited, err
+}
+
+// PlanEdit says what an edit that was tried does to the job within the next days, as far as that is known; nil if it is not.
+func (s *Service) PlanEdit(ctx context.Context, e *admin.Edited) *forecast.Edit {
+	d := forecast.NewDurations(forecast.DefaultDuration, false)
+	ctx, cancel := context.WithTimeout(ctx, reading)
+	defer cancel()
+	if runs, err := s.Runs(ctx, history.Filter{Jobs: []string{cluster.Literal(e.After.Job)}, Outcomes: []abi.Outcome{abi.OutcomeOK}, Limit: alert.UsualRuns}); err == nil {
+		for _, run := range runs.Records {
+			d.AddRun(run)
+		}
+	} // else what is assumed is said
+	planned, err := forecast.OfEdit(ctx, e, time.Now(), d)
+	if err != nil {
+		s.o.Logger.Warn("an edit cannot be planned", zap.String("job", e.After.Job), zap.Error(err))
+		return nil
+	}
+	return planned
 }
 
 // changed are the settings that differ, before and after, as JSON.
