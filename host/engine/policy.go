@@ -300,7 +300,7 @@ func (set *itemSet) dropAnswered(it *item, id tree.Fire) bool {
 		return false
 	}
 	switch {
-	case set.overlap() == jobconfig.OverlapSkip && r.Ended > id.Instant:
+	case set.overlap() == jobconfig.OverlapSkip && time.UnixMilli(r.Ended).After(id.Time().Add(set.calendar.Delay(id.Time()))): // which came that much later
 		set.skipItem(it, id, event.SkipOverlap, "the item still ran when it came; "+set.dropsOverlap())
 	case set.queues() && r.OwedTo >= id.Instant && !it.Has(id):
 		set.skipItem(it, id, event.SkipElsewhere, "the instant was taken before, as the item's record says")
