@@ -97,6 +97,18 @@ func (t term) holds(of Set) bool {
 // Empty reports whether the selector has no conditions.
 func (s Selector) Empty() bool { return len(s.terms) == 0 }
 
+// IsZero reports whether the selector has no conditions, for JSON.
+func (s Selector) IsZero() bool { return s.Empty() }
+
+// MarshalText implements [encoding.TextMarshaler] by String.
+func (s Selector) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
+
+// UnmarshalText implements [encoding.TextUnmarshaler] by ParseSelector.
+func (s *Selector) UnmarshalText(text []byte) (err error) {
+	*s, err = ParseSelector(string(text))
+	return err
+}
+
 // String is the selector as [ParseSelector] reads it; empty without conditions.
 func (s Selector) String() string {
 	var parts []string
