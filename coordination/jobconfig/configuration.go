@@ -3,7 +3,11 @@
 // writes no registry.
 package jobconfig
 
-import "time"
+import (
+	"time"
+
+	"github.com/wasmjob/wasmjob/internal/labels"
+)
 
 // Configuration is what the cluster knows about a job: ElasticJob's
 // configuration document (node "config"), field by field, in ElasticJob's
@@ -102,6 +106,8 @@ type Guest struct {
 	// Needs is what the job needs of the operator's grants, in the form of
 	// host/grants.ParseNeed. "wasm.needs", a JSON list of strings.
 	Needs []string
+	// Labels are for people and filters. "wasm.labels", NAME=VALUE separated by commas.
+	Labels labels.Set
 	// When says what the job's instants are, beside its cron.
 	When When
 }

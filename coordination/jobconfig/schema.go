@@ -68,6 +68,8 @@ func (s Setting) shape() schema.Shape {
 		}.Shape())
 		list["maxItems"] = MaxAfter
 		return list
+	case Labels:
+		return schema.Map(schema.Text())
 	case ItemList:
 		return schema.Any(schema.Text(), schema.Map(schema.Text()))
 	case Mapping:

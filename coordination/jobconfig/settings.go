@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/wasmjob/wasmjob/internal/labels"
 	"github.com/wasmjob/wasmjob/internal/text/times"
 )
 
@@ -71,6 +72,7 @@ const (
 	Time     Type = "time"            // see ParseInstant
 	Several  Type = "list of schedules"
 	Jobs     Type = "list of jobs" // see After
+	Labels   Type = "labels"       // a mapping of names to values; see package labels
 )
 
 // ours is what a setting is about that Java hosts do not follow.
@@ -108,7 +110,7 @@ func keyed(key string) (Setting, bool) {
 
 // In returns a pointer to the setting's value, or nil for those that only the
 // definition reader knows: *string, *bool, *int, *int64, *time.Duration, *[]string,
-// *[]Schedule, *JobType, *Isolation, *Overlap, *CatchUp, or **string where absent and empty differ.
+// *[]Schedule, *[]After, *labels.Set, *JobType, *Isolation, *Overlap, *CatchUp, or **string where absent and empty differ.
 func (s Setting) In(c *Configuration, g *Guest) any {
 	if s.in == nil {
 		return nil
@@ -172,6 +174,8 @@ func (s Setting) Parse(c *Configuration, g *Guest, text string) error {
 		return assign(p, text, parseSchedules)
 	case *[]After:
 		return assign(p, text, parseAfter)
+	case *labels.Set:
+		return assign(p, text, labels.Parse)
 	}
 	return fmt.Errorf("%s cannot be read from a text", s.Name)
 }
@@ -261,6 +265,8 @@ func (s Setting) Text(g Guest) string {
 		}
 		list, _ := json.Marshal(*p) // texts always have a JSON form
 		return string(list)
+	case *labels.Set:
+		return p.String()
 	case *[]After:
 		if len(*p) == 0 {
 			return ""
@@ -319,6 +325,9 @@ var settings = [...]Setting{
 	{Name: "description", Key: "description", Type: Text, Default: "none",
 		Help: "For people",
 		in:   func(c *Configuration, _ *Guest) any { return &c.Description }},
+	{Name: "labels", Prop: PropLabels, Type: Labels, Default: "none", Example: LabelsExample,
+		Help: "Names and values for people and filters, `{team: billing, tier: gold}`, at most 16; see [labels.md](labels.md). Those of a folder's defaults that a job does not name are added",
+		in:   func(_ *Configuration, g *Guest) any { return &g.Labels }},
 	{Name: "disabled", Key: "disabled", Type: Boolean, Default: "`false`",
 		Help: "`true`: a server that sees this job for the first time starts with it disabled. When a definition changes the field later, the change is applied once. Between such changes, `wasmjob job resume` and `wasmjob job pause` decide",
 		in:   func(c *Configuration, _ *Guest) any { return &c.Disabled }},

@@ -13,6 +13,7 @@ import (
 	"github.com/wasmjob/wasmjob/host/config/timetable"
 	"github.com/wasmjob/wasmjob/host/event"
 	"github.com/wasmjob/wasmjob/host/schedule"
+	"github.com/wasmjob/wasmjob/internal/labels"
 	"github.com/wasmjob/wasmjob/internal/text/words"
 )
 
@@ -214,6 +215,9 @@ func (j *Judge) fire(a Alert, local bool) {
 	}
 	if a.Host == "" {
 		a.Host = j.host
+	}
+	if jb := j.jobs[a.Job]; jb != nil {
+		a.Labels, _ = labels.Parse(jb.settings.Labels) // a host has written them
 	}
 	if local {
 		if !j.local[a.ID] {

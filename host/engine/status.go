@@ -6,6 +6,7 @@ import (
 	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/coordination/tree"
 	"github.com/wasmjob/wasmjob/host/event"
+	"github.com/wasmjob/wasmjob/internal/labels"
 )
 
 // Status is what a host is doing, for people and for the admin address. It is
@@ -135,7 +136,9 @@ type JobStatus struct {
 	Starts             time.Time `json:"starts,omitzero"`
 	ShardingTotalCount int       `json:"shardingTotalCount"`
 	Description        string    `json:"description,omitempty"`
-	File               string    `json:"file"`
+	// Labels are those of the configuration in force, by name.
+	Labels labels.Set `json:"labels,omitempty"`
+	File   string     `json:"file"`
 	// Inherited are the files of defaults, by the settings of the definition whose values they gave.
 	Inherited map[string]string `json:"inherited,omitempty"`
 	Module    string            `json:"module"`

@@ -279,7 +279,9 @@ type Settings struct {
 	Cron     string `json:"cron"`
 	TimeZone string `json:"timeZone"`
 	// Terms is what else the schedule goes by, for programs of this project; empty for nothing.
-	Terms    string `json:"terms,omitempty"`
+	Terms string `json:"terms,omitempty"`
+	// Labels are those of the job, NAME=VALUE by name, separated by commas; empty for none.
+	Labels   string `json:"labels,omitempty"`
 	Items    int    `json:"items"` // how many sharding items the job has
 	Misfire  bool   `json:"misfire"`
 	Failover bool   `json:"failover"`

@@ -84,6 +84,8 @@ func typical(t *testing.T, s jobconfig.Setting) map[string]string {
 		return map[string]string{`[{"cron":"@daily"},{"cron":"@hourly","timeZone":"UTC","jobParameter":""}]`: "", "": ""}
 	case jobconfig.Jobs:
 		return map[string]string{`[{"job":"b"},{"job":"c","on":"failure","within":"2h"}]`: "", "": ""}
+	case jobconfig.Labels:
+		return map[string]string{"tier=gold, team=billing": "team=billing,tier=gold", "": ""}
 	case jobconfig.Text:
 		return map[string]string{"a": "", "": ""}
 	}

@@ -23,6 +23,7 @@ import (
 	"github.com/wasmjob/wasmjob/host/config/grants"
 	"github.com/wasmjob/wasmjob/host/config/timetable"
 	"github.com/wasmjob/wasmjob/host/config/yamlnode"
+	"github.com/wasmjob/wasmjob/internal/labels"
 	"github.com/wasmjob/wasmjob/internal/text/words"
 )
 
@@ -192,6 +193,8 @@ func (j *job) setting(s jobconfig.Setting) {
 		*into = j.schedules(s.Name)
 	case *[]jobconfig.After:
 		*into = j.after(s.Name)
+	case *labels.Set:
+		*into = j.labels(s.Name)
 	case **string:
 		if j.value(s.Name) != nil {
 			*into = new(string)
@@ -342,6 +345,44 @@ func (j *job) texts(field, what string, n *yaml.Node, into map[string]*string) {
 		seen[key.Value] = true
 		*into[key.Value] = value.Value
 	}
+}
+
+// labels reads a mapping of names to values.
+func (j *job) labels(field string) labels.Set {
+	n := j.value(field)
+	if n == nil {
+		return nil
+	}
+	if n.Kind != yaml.MappingNode {
+		j.problem(n, field, "found %s, expected a mapping of names to values, such as {team: billing}", yamlnode.Describe(n))
+		return nil
+	}
+	if most := labels.Max; len(n.Content) > 2*most {
+		j.problem(n, field, "found %d labels, with those of the folder's defaults, expected at most %d", len(n.Content)/2, most)
+		return nil
+	}
+	set := make(labels.Set)
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		key, value := j.target(n.Content[i]), j.target(n.Content[i+1])
+		switch {
+		case key.Kind != yaml.ScalarNode || yamlnode.IsNull(key):
+			j.problem(key, field, "found %s, expected the name of a label", yamlnode.Describe(key))
+			continue
+		case value.Kind != yaml.ScalarNode || yamlnode.IsNull(value):
+			j.problem(value, field, "found %s for label %s, expected a text", yamlnode.Describe(value), jobconfig.Clip(key.Value))
+			continue
+		}
+		if _, twice := set[key.Value]; twice {
+			j.problem(key, field, "label %q is given twice", jobconfig.Clip(key.Value))
+			continue
+		}
+		if err := labels.Check(key.Value, value.Value); err != nil {
+			j.problem(key, field, "%v", err)
+			continue
+		}
+		set[key.Value] = value.Value
+	}
+	return set
 }
 
 // needs checks each of them at its place.

@@ -17,6 +17,7 @@ import (
 
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 	"github.com/wasmjob/wasmjob/host/config/definition"
+	"github.com/wasmjob/wasmjob/internal/labels"
 	"github.com/wasmjob/wasmjob/internal/schema"
 	"github.com/wasmjob/wasmjob/internal/text/words"
 )
@@ -215,6 +216,12 @@ func valueNode(value any) *yaml.Node {
 			list.Content = append(list.Content, one)
 		}
 		return list
+	case *labels.Set:
+		set := mapNode()
+		for _, name := range slices.Sorted(maps.Keys(*p)) {
+			put(set, name, textNode((*p)[name]))
+		}
+		return set
 	case *bool:
 		return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!bool", Value: strconv.FormatBool(*p)}
 	case *int:

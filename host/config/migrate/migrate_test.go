@@ -275,7 +275,7 @@ func TestRoundTrip(t *testing.T) {
 func TestDefinitionHasEachSetting(t *testing.T) {
 	t.Parallel()
 	values := map[jobconfig.Type]string{jobconfig.Boolean: "true", jobconfig.Duration: "1h", jobconfig.Size: "67108864",
-		jobconfig.Texts: `["kv"]`, jobconfig.Outcomes: "RETRY,FAIL", jobconfig.Time: "2026-12-24T18:00:00+01:00",
+		jobconfig.Texts: `["kv"]`, jobconfig.Outcomes: "RETRY,FAIL", jobconfig.Labels: "a=1,team=billing", jobconfig.Time: "2026-12-24T18:00:00+01:00",
 		jobconfig.Several: `[{"cron":"@daily"},{"cron":"@hourly","timeZone":"UTC","jobParameter":""}]`,
 		jobconfig.Jobs:    `[{"job":"b","on":"failure","within":"2h"}]`}
 	for _, s := range jobconfig.Settings() {

@@ -21,6 +21,7 @@ import (
 	"github.com/wasmjob/wasmjob/host/engine"
 	"github.com/wasmjob/wasmjob/host/event"
 	"github.com/wasmjob/wasmjob/host/event/operation"
+	"github.com/wasmjob/wasmjob/internal/labels"
 	"github.com/wasmjob/wasmjob/internal/text/words"
 )
 
@@ -186,7 +187,7 @@ func (r *Registry) Jobs(ctx context.Context) ([]Brief, error) {
 	out := []Brief{}
 	for _, b := range list {
 		out = append(out, Brief{
-			Name: b.Name, Description: b.Description, Cron: b.Cron, TimeZone: b.TimeZone, Terms: b.Terms, ShardingTotalCount: b.Total, Held: b.Held,
+			Name: b.Name, Description: b.Description, Cron: b.Cron, TimeZone: b.TimeZone, Terms: b.Terms, Labels: b.Labels, ShardingTotalCount: b.Total, Held: b.Held,
 			Status: string(b.Status), Instances: b.Instances, Java: b.Java, Leader: b.Leader, LastOutcome: b.LastOutcome, LastReason: b.LastReason, LastEnded: b.LastEnded, Error: b.Error,
 		})
 	}
@@ -887,8 +888,10 @@ type Brief struct {
 	Cron        string `json:"cron"`
 	TimeZone    string `json:"timeZone,omitempty"`
 	// Terms is what else the schedule goes by, for programs of this project; empty for nothing.
-	Terms              string `json:"terms,omitempty"`
-	ShardingTotalCount int    `json:"shardingTotalCount"`
+	Terms string `json:"terms,omitempty"`
+	// Labels are those of the job's definition, by name.
+	Labels             labels.Set `json:"labels,omitempty"`
+	ShardingTotalCount int        `json:"shardingTotalCount"`
 	// Held counts the items that are held back.
 	Held int `json:"held,omitempty"`
 	// Status is OK, DISABLED, CRASHED (no instance), SHARDING_FLAG, or 1.x for a job of
@@ -915,9 +918,11 @@ type Shards struct {
 	Cron     string `json:"cron"`
 	TimeZone string `json:"timeZone,omitempty"`
 	// Terms is what else the schedule goes by, for programs of this project; empty for nothing.
-	Terms              string `json:"terms,omitempty"`
-	ShardingTotalCount int    `json:"shardingTotalCount"`
-	Leader             string `json:"leader,omitempty"`
+	Terms string `json:"terms,omitempty"`
+	// Labels are those of the job's definition, by name.
+	Labels             labels.Set `json:"labels,omitempty"`
+	ShardingTotalCount int        `json:"shardingTotalCount"`
+	Leader             string     `json:"leader,omitempty"`
 	// Sharding is set while a resharding is due.
 	Sharding bool `json:"sharding,omitempty"`
 	// Digests are the modules that instances run for the job, ascending: more
@@ -1029,7 +1034,7 @@ type Shard struct {
 func newShards(s *inspect.Shards) *Shards {
 	c := s.Configuration
 	out := &Shards{
-		Job: s.Job, Cron: c.Cron, TimeZone: c.TimeZone, Terms: c.Terms(), ShardingTotalCount: c.ShardingTotalCount, Leader: s.Leader,
+		Job: s.Job, Cron: c.Cron, TimeZone: c.TimeZone, Terms: c.Terms(), Labels: c.Labels(), ShardingTotalCount: c.ShardingTotalCount, Leader: s.Leader,
 		Sharding: s.Sharding, Digests: []string{}, Instances: []Instance{}, Items: []Shard{}, DisabledServers: s.DisabledServers,
 		Said: serversSaid(s.DisabledServers, s.Words),
 	}

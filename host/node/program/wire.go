@@ -174,7 +174,7 @@ func (s *system) wireOutput(context.Context) error {
 // wireEvents makes where events go. The host is asked for its status only after
 // it was made.
 func (s *system) wireEvents(ctx context.Context) error {
-	s.metrics = metrics.New(metrics.Options{Version: versionText(), Status: func() engine.Status { return s.host.Status() }, Jobs: s.loaded.MetricsJobs, GuestSeries: s.loaded.GuestSeries, TraceID: s.traceID()})
+	s.metrics = metrics.New(metrics.Options{Version: versionText(), Status: func() engine.Status { return s.host.Status() }, Jobs: s.loaded.MetricsJobs, Labels: s.loaded.MetricsLabels, GuestSeries: s.loaded.GuestSeries, TraceID: s.traceID()})
 	if err := s.traceMetrics(); err != nil {
 		return err
 	}
