@@ -36,6 +36,7 @@ type Checker struct {
 	instances map[string]*instance
 	jobs      map[string]*job
 	kept      map[Invariant]map[Class]int
+	followers map[string]map[*job]bool // the jobs that come after one
 	report    Report
 }
 
@@ -125,8 +126,10 @@ type job struct {
 	trustedFrom time.Time
 	gap         mark // from here on a host did not keep all events of the job
 	shares      map[*process][]share
-	java        bool // Java hosts take part
-	unscheduled bool // it has no cron: it fires when it is triggered
+	java        bool      // Java hosts take part
+	unscheduled bool      // it has no cron: it fires when it is triggered
+	after       []string  // the jobs that it comes after
+	configured  time.Time // when that was said last, or the job was changed or removed
 	promises    map[int]*promise
 	demandedAt  time.Time // when it was looked at last what is owed
 	// begunAt is the newest instant that a host began, skippedAt the newest that a
@@ -151,7 +154,7 @@ func New(o Options) *Checker {
 	if o.MaxFindings <= 0 {
 		o.MaxFindings = DefaultMaxFindings
 	}
-	return &Checker{o: o, sources: make(map[string]*source), instances: make(map[string]*instance), jobs: make(map[string]*job),
+	return &Checker{o: o, sources: make(map[string]*source), instances: make(map[string]*instance), jobs: make(map[string]*job), followers: make(map[string]map[*job]bool),
 		kept: make(map[Invariant]map[Class]int), report: Report{Checked: make(map[Invariant]int64)}}
 }
 
@@ -243,6 +246,8 @@ func (c *Checker) jobEvent(j *job, p *process, e *event.Event, m mark) {
 			j.divided = e.Time
 		}
 		c.shared(j, e)
+	case event.JobConfigured:
+		c.follow(j, e)
 	case event.JobChanged:
 		j.changed = e.Time
 		if scheduled := e.Source != abi.SourceTrigger; scheduled && j.unscheduled {
@@ -571,6 +576,7 @@ func (c *Checker) itemCompleted(j *job, it *item, in *instance, f *fire, e *even
 	r.to, r.hasTo = e.OffsetWrites, true
 	c.completed(j, it, r, m)
 	f.note(it.number, itemFinished, m)
+	c.completedOf(j, f, it.number, m)
 	if e.Beside != "" {
 		c.beside(j, it, r, e.Beside, m)
 	}
