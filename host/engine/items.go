@@ -54,6 +54,9 @@ type item struct {
 	waits, waitsFor string
 	turn            uint64
 	asks            bool // it is just being admitted
+	// paced, pacedFor and pacedTurn are the same for the rate under which the item waits.
+	paced, pacedFor string
+	pacedTurn       uint64
 	// passed is set when an instant passed over the item, or what it missed was
 	// not looked for, because it was beyond the total count.
 	passed bool

@@ -452,6 +452,9 @@ func (j *job) eachWait(now moment, yield func(what event.Wait, item int, since t
 		if it.waits != "" {
 			yield(event.WaitPermit, it.number, time.Time{})
 		}
+		if it.paced != "" {
+			yield(event.WaitRate, it.number, time.Time{})
+		}
 	}
 	for _, n := range v.Division.Pending {
 		if it := j.items[n]; v.Leading() || (it != nil && it.run != nil) {
@@ -500,6 +503,8 @@ func (j *job) waitsFor(what event.Wait, items []int) (forWhat, then string) {
 			"see what runs: wasmjob status --items; a timeout ends items that go on for ever"
 	case event.WaitPermit:
 		return j.waitsForPermit()
+	case event.WaitRate:
+		return j.waitsForRate(j.host.now())
 	case event.WaitListener:
 		for f := range j.fires {
 			if p := f.Waits(); p != nil {
