@@ -225,7 +225,9 @@ func (rn *runner) begin(now moment, id tree.Fire, items []*item, absent tree.Ite
 		}
 		return false
 	}
+	items, postponed := rn.postpone(now, id, items)
 	items, waiting = rn.admit(now, id, items)
+	waiting = slices.Concat(postponed, waiting)
 	items, turns, paced := rn.pace(now, id, items)
 	waiting = slices.Concat(waiting, paced)
 	absent = slices.Concat(absent, waiting)

@@ -67,7 +67,7 @@ func (m *meter) guest(takes func(item int) time.Duration, key func(inv *abi.Invo
 func (m *meter) seen() *meter {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return &meter{now: maps.Clone(m.now), most: maps.Clone(m.most), runs: maps.Clone(m.runs), last: maps.Clone(m.last), began: slices.Clone(m.began)}
+	return &meter{now: maps.Clone(m.now), most: maps.Clone(m.most), runs: maps.Clone(m.runs), last: maps.Clone(m.last), starts: maps.Clone(m.starts), began: slices.Clone(m.began)}
 }
 
 // one key for all runs.

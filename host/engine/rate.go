@@ -201,8 +201,9 @@ func (rn *runner) unpace(it *item) { it.paced, it.pacedTurn, it.pacedFor = "", 0
 
 // mayPace reports whether it is worth a try to begin an item that may be waiting under a rate.
 func (rn *runner) mayPace(now moment) func(*item) bool {
+	at := rn.registryNow(now)
 	if !rn.rated() {
-		return func(*item) bool { return true }
+		return func(it *item) bool { return it.state.Record.NotBefore(at) == 0 }
 	}
 	may := make(map[int]bool)
 	tried := make(map[string]bool)
@@ -220,14 +221,14 @@ func (rn *runner) mayPace(now moment) func(*item) bool {
 			may[it.number] = true
 		}
 	}
-	return func(it *item) bool { return it.paced == "" || may[it.number] }
+	return func(it *item) bool { return it.state.Record.NotBefore(at) == 0 && (it.paced == "" || may[it.number]) }
 }
 
 // endPacing forgets the items that do not wait under a rate any more, gives up the places that they had, and says when the
 // next may begin. If leaves is set the host begins nothing more of the job.
 func (rn *runner) endPacing(now moment, leaves bool) {
 	r := &rn.rates
-	r.at = time.Time{}
+	r.at = rn.postponedUntil(now)
 	if len(r.keys) == 0 {
 		return
 	}
