@@ -413,3 +413,39 @@ func TestRate_simulation(t *testing.T) {
 		})
 	}
 }
+
+// TestKeysThatHoldNothing: the nodes of keys under which nothing runs or waits, and nothing has begun lately, are
+// removed; what counts stays, and a removed key works as before.
+func TestKeysThatHoldNothing(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c, m := newCluster(t), newMeter()
+		d, long := paced("j", 3, "api", time.Minute, 1), paced("long", 1, "day", 24*time.Hour, 5)
+		for _, d := range []*jobconfig.Configuration{&d, &long} {
+			d.Props["wasm.concurrency.key"], d.Props["wasm.concurrency.max"] = "db", "5"
+			d.ReconcileIntervalMinutes = 10
+		}
+		time.Sleep(time.Minute)
+		c.start(1, job(d, m.guest(each(time.Second), one)), job(long, m.guest(each(20*time.Minute), func(*abi.Invocation) string { return "long" })))
+		at := hour()
+		exists := func(path string) bool { return c.nodes(registry.Data(path))[0].Exists }
+		until(at.Add(15 * time.Minute))
+		if !exists(tree.Limit("test", "db")) {
+			t.Error("the limit's node was removed while an item runs under it")
+		}
+		if !exists(tree.Rate("test", "api")) { // hosts may still go by what they know of it
+			t.Error("the rate's node was removed soon after its last begin")
+		}
+		until(at.Add(55 * time.Minute))
+		for path, want := range map[string]bool{tree.Limit("test", "db"): false, tree.Rate("test", "api"): false, tree.Rate("test", "day"): true} {
+			if exists(path) != want {
+				t.Errorf("%s: exists %v, expected %v", path, !want, want)
+			}
+		}
+		until(at.Add(time.Hour + 10*time.Minute))
+		if seen := m.seen(); seen.runs["j 0"] != 2 || seen.runs["j 2"] != 2 {
+			t.Errorf("ran %v, expected each twice\n%s", seen.runs, c.all())
+		}
+		m.checkRate(t, c, "k", time.Minute, 1, 0)
+	})
+}
