@@ -86,6 +86,8 @@ type Guest struct {
 	QueueMax int
 	// Concurrency bounds the items that run at once in the whole namespace.
 	Concurrency Concurrency
+	// Rate bounds the begins of items in the whole namespace.
+	Rate Rate
 	// Priority says whose waiting items get the slots of a host first, from 1, which is first, to 4.
 	// "wasm.priority"
 	Priority int

@@ -162,6 +162,10 @@ func (c Configuration) Guest() (Guest, error) {
 		problem(prop, err)
 		g.Concurrency = Concurrency{}
 	}
+	if prop, err := g.Rate.incomplete(); err != nil {
+		problem(prop, err)
+		g.Rate = Rate{}
+	}
 	if prop, err := g.contradicts(c); err != nil {
 		problem(prop, err)
 		g.Overlap, g.CatchUp = "", ""

@@ -67,6 +67,7 @@
 //	                             host has it in its history
 //	@-@recorder                  ephemeral: a host takes these records
 //	@-@limits/{key}/{max}-{n}    ephemeral: a host runs an item under a limit, or waits to; see package permit
+//	@-@rates/{key}               when items began under a rate lately, and who is next; see package rate
 //
 // The node above them, /{namespace}.wasmjob, holds what is added to the registry's
 // transaction numbers: 0 unless they have begun again, or gone back. Below it stands also what is of no

@@ -252,6 +252,12 @@ func Limits(namespace string) string { return JobsPath(namespace) + ".wasmjob/@-
 // Limit is the parent of the tickets of those who run under a key, or wait to; see package permit.
 func Limit(namespace, key string) string { return Limits(namespace) + "/" + limitName(key) }
 
+// Rates is the parent of all Rate nodes: a rate is of the namespace, too.
+func Rates(namespace string) string { return JobsPath(namespace) + ".wasmjob/@-@rates" }
+
+// Rate is the node of a key under which items begin at a rate; see package rate.
+func Rate(namespace, key string) string { return Rates(namespace) + "/" + limitName(key) }
+
 // longestLimitName bounds the name of a limit's node, in bytes. Of a longer one the end is its hash.
 const longestLimitName = 200
 

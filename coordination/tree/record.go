@@ -120,6 +120,10 @@ type Record struct {
 	// hosts of earlier versions, which would run it without, see none.
 	BackArgs  int64  `json:"backArgs,omitempty"`
 	BackParam string `json:"backParam,omitempty"`
+	// Again is before when the item does not begin, Unix milliseconds, because the guest of the newest run asked to
+	// run again then: its fire is Back, BackTrigger or BackArgs. The next begin sets it to 0. Hosts of
+	// earlier versions do not wait for it.
+	Again int64 `json:"again,omitempty"`
 	// Owed are scheduled instants after Instant that the item is still to run, each for itself:
 	// Unix milliseconds, ascending, separated by blanks. It is set only for a job whose instants
 	// wait in a queue. OwedTo is up to when they are all that is owed: what came due up to there
@@ -276,6 +280,25 @@ func (r Record) HandBack(f Fire) Record {
 	return r
 }
 
+// Postpone closes a run whose guest asks to run again at a time, in Unix milliseconds: the fire may begin once more then.
+func (r Record) Postpone(f Fire, at int64, reason string) Record {
+	r = r.HandBack(f)
+	r.Again, r.Reason = at, reason
+	return r
+}
+
+// NotBefore is before when the item does not begin, Unix milliseconds; 0: it may begin. What is further from now than a guest
+// may ask for was written by a wrong clock.
+func (r Record) NotBefore(now int64) int64 {
+	if r.Open() || r.Again <= now || r.Again > now+furthestAgain.Milliseconds() {
+		return 0
+	}
+	return r.Again
+}
+
+// furthestAgain is abi.MaxRetryAt, and how far two clocks may be apart.
+const furthestAgain = 30*24*time.Hour + time.Hour
+
 // HandedBackTrigger is a trigger round that was begun and handed back, with the parameter
 // that it gave; 0 if there is none.
 func (r Record) HandedBackTrigger() (round int64, args TriggerArgs) {
@@ -397,6 +420,7 @@ func (r Record) Data() []byte {
 	num(`,"backTrigger":`, r.BackTrigger)
 	num(`,"backArgs":`, r.BackArgs)
 	text(`,"backParam":`, r.BackParam)
+	num(`,"again":`, r.Again)
 	text(`,"owed":`, r.Owed)
 	num(`,"owedTo":`, r.OwedTo)
 	num(`,"runs":`, int64(r.Runs))

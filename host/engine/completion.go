@@ -88,6 +88,10 @@ func (rn *runner) commitEnded(now moment) {
 			c.AskForSharding = true
 		}
 	}
+	if err := rn.pauseKeys(now); err != nil {
+		rn.failed(now, "pausing the key of a rate", err)
+		return
+	}
 	out, err := rn.member.Complete(rn.work, c)
 	rn.denials.note(now, "", out.Denied, rn.log)
 	switch {
@@ -140,7 +144,7 @@ func (rn *runner) settle(now moment, n int, e run.Ended, state coordination.Item
 	if took && e.HandedBack() && it != nil && rn.beyond(it) { // no host will get it
 		rn.skipItem(it, f.ID, event.SkipDisabled, rn.fewer())
 	}
-	if !took || e.HandedBack() {
+	if !took || (e.HandedBack() && e.Later.IsZero()) {
 		f.Note(abi.OutcomeCancelled)
 	} else {
 		rn.tally.count(now, e.Result.Outcome)
@@ -207,6 +211,8 @@ func (rn *runner) reportEnd(n int, e run.Ended, state coordination.ItemState, to
 		}
 	case e.Moved:
 		ev.Kind, ev.Cause, ev.Reason = event.ItemSkipped, event.SkipElsewhere, "the item moves to another host, and the run goes on there"
+	case !e.Later.IsZero():
+		ev.Kind, ev.Cause, ev.Reason, ev.Owed = event.ItemSkipped, event.SkipLater, laterReason(state.Record), f.ID.Trigger == 0
 	default:
 		ev.Kind, ev.Reason, ev.Count, ev.Beside = event.ItemCompleted, e.Reason, int64(state.Record.Failures), beside
 		run.NoteOffset(&ev, state)

@@ -23,6 +23,7 @@ type runner struct {
 	itemSet
 	wg        sync.WaitGroup // fires, and watches of lines
 	limits    limits
+	rates     rates
 	trigger   waiting
 	killing   killing
 	chain     chain
@@ -187,9 +188,9 @@ func (rn *runner) followUp(now moment) {
 // owedNow are the fires that idle items owe and that may begin now, but for those that were tried.
 func (rn *runner) owedNow(now moment, tried map[int]string) map[tree.Fire][]*item {
 	byFire := make(map[tree.Fire][]*item)
-	permitted := rn.nextUnder()
+	permitted, paced := rn.nextUnder(), rn.mayPace(now)
 	for _, it := range rn.sorted(func(it *item) bool {
-		return it.owned && it.run == nil && it.Next() != nil && !it.held && permitted(it) && !rn.denials.waits(now, it.number)
+		return it.owned && it.run == nil && it.Next() != nil && !it.held && permitted(it) && paced(it) && !rn.denials.waits(now, it.number)
 	}) {
 		if id := it.Next(); tried[it.number] != id.ID() && !rn.moves(now, it) {
 			tried[it.number] = id.ID()
@@ -224,9 +225,13 @@ func (rn *runner) begin(now moment, id tree.Fire, items []*item, absent tree.Ite
 		}
 		return false
 	}
+	items, postponed := rn.postpone(now, id, items)
 	items, waiting = rn.admit(now, id, items)
+	waiting = slices.Concat(postponed, waiting)
+	items, turns, paced := rn.pace(now, id, items)
+	waiting = slices.Concat(waiting, paced)
 	absent = slices.Concat(absent, waiting)
-	if trigger && len(waiting) > 0 { // it is kept until they have begun, so that they run elsewhere if this host dies
+	if trigger && (len(waiting) > 0 || len(turns) > 0) { // it is kept until they have begun, so that they run elsewhere if this host dies
 		rn.merged(id)
 		rn.trigger.began, trigger = id.Trigger, false
 	}
@@ -241,7 +246,7 @@ func (rn *runner) begin(now moment, id tree.Fire, items []*item, absent tree.Ite
 		rn.worked()
 	}
 	latest, ahead := rn.host.instants()
-	out, err := rn.member.Begin(rn.work, coordination.Beginning{Fire: id, Items: states, ConsumeTrigger: trigger, Now: now.wall, Latest: latest, Ahead: ahead, Permits: rn.limits.permits(items), Count: rn.guest.MaxRuns > 0})
+	out, err := rn.member.Begin(rn.work, coordination.Beginning{Fire: id, Items: states, ConsumeTrigger: trigger, Now: now.wall, Latest: latest, Ahead: ahead, Permits: rn.limits.permits(items), Turns: turns, Count: rn.guest.MaxRuns > 0})
 	rn.denials.note(now, "", out.Denied, rn.log)
 	if err == nil && len(out.Adopted) > 0 {
 		rn.takeOver(now, "", "", out.Adopted)
@@ -334,6 +339,9 @@ func (rn *runner) refused(now moment, it *item, id tree.Fire, why coordination.R
 		rn.limits.drop(it.number)
 		rn.owe(it, id)
 		rn.againAt = now.Add(againPause)
+	case coordination.RefusedRate: // the key's node is read again, at once
+		rn.owe(it, id)
+		rn.rates.contended(it)
 	case coordination.RefusedAhead: // it is due when the registry's clock has come to it
 		rn.owe(it, id)
 		latest, _ := rn.host.instants()
@@ -395,6 +403,7 @@ func (rn *runner) start(now moment, id tree.Fire, dead, stopped string, states, 
 		it := rn.items[e.Item]
 		it.Answered(id) // what else is due comes when this has ended
 		it.state, it.run = states[e.Item], e
+		rn.unpace(it)
 		rn.live++
 	}
 	rn.fires[f] = true

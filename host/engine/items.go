@@ -54,6 +54,11 @@ type item struct {
 	waits, waitsFor string
 	turn            uint64
 	asks            bool // it is just being admitted
+	// paced, pacedFor and pacedTurn are the same for the rate under which the item waits.
+	paced, pacedFor string
+	pacedTurn       uint64
+	// postponedFor is the fire of which it was reported that it waits because of the record's Again.
+	postponedFor string
 	// passed is set when an instant passed over the item, or what it missed was
 	// not looked for, because it was beyond the total count.
 	passed bool

@@ -252,6 +252,7 @@ func (j *job) run(work context.Context) {
 			continue
 		}
 		over := j.advance(now)
+		j.endPacing(now, over || j.exit.leaving != "" || j.exit.draining || j.exit.left != "" || j.exit.stopped)
 		j.returnPermits(now, over || j.exit.leaving != "" || j.exit.draining || j.exit.left != "" || j.exit.stopped)
 		if over {
 			return
@@ -261,8 +262,8 @@ func (j *job) run(work context.Context) {
 		j.answer()
 		j.expect(now)
 		j.wakeAt = now.Add(j.sleep(now))
-		if j.stale.atOnce || j.recovery.atOnce || j.limits.atOnce {
-			j.stale.atOnce, j.recovery.atOnce, j.limits.atOnce, j.wakeAt = false, false, false, now.Time
+		if j.stale.atOnce || j.recovery.atOnce || j.limits.atOnce || j.rates.atOnce {
+			j.stale.atOnce, j.recovery.atOnce, j.limits.atOnce, j.rates.atOnce, j.wakeAt = false, false, false, false, now.Time
 		}
 		timer.Reset(time.Until(j.wakeAt))
 	}
@@ -497,6 +498,7 @@ func (j *job) sleep(now moment) time.Duration {
 	at(j.tally.at)
 	at(j.sweepAt)
 	at(j.quietAt)
+	at(j.rates.at)
 	at(j.chain.at)
 	at(j.chain.straysAt)
 	at(j.chain.elsewhereAt)

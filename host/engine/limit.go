@@ -103,12 +103,17 @@ func (set *itemSet) parameter(id tree.Fire) string {
 
 // limitKey is the key under which an item runs for a fire.
 func (rn *runner) limitKey(item int, id tree.Fire) string {
+	return rn.keyFor(rn.guest.Concurrency.Key, item, id)
+}
+
+// keyFor is the key that a template makes for an item and a fire.
+func (rn *runner) keyFor(template string, item int, id tree.Fire) string {
 	l := &rn.limits
 	if text := rn.member.View.Config.ShardingItemParameters; l.parameters == nil || l.from != text {
 		l.parameters, _ = jobconfig.ParseItemParameters(text) // what cannot be read is refused before
 		l.from = text
 	}
-	return jobconfig.LimitKey(rn.guest.Concurrency.Key, l.parameters[item], rn.parameter(id))
+	return jobconfig.LimitKey(template, l.parameters[item], rn.parameter(id))
 }
 
 // limitChanged has the items that wait looked at again: their key, or its maximum, may be another one now. Each keeps
@@ -119,6 +124,7 @@ func (rn *runner) limitChanged() {
 	}
 	for _, it := range rn.items {
 		it.waits = ""
+		rn.unpace(it)
 	}
 }
 
@@ -412,7 +418,7 @@ func (rn *runner) returnPermits(now moment, leaves bool) bool {
 	}
 	unsure := rn.member.Unknown || (!leaves && (now.Before(rn.refusal.retryAt) || rn.stale.reread))
 	for n := range l.held {
-		if !rn.runs(n) && !unsure { // nothing has begun with it
+		if it := rn.items[n]; !rn.runs(n) && !unsure && (it == nil || it.paced == "" || !rn.stillWaits(now, it)) { // nothing has begun with it, or is about to
 			l.drop(n)
 		}
 	}

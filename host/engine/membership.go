@@ -674,11 +674,14 @@ func (j *job) sweep(now moment) {
 	}
 	var retired []string
 	swept, err := cleanup.Sweep(j.work, j.member.Registry, j.member.View, now.wall)
+	at := j.member.View.Clock // the registry's
+	if at.IsZero() {
+		at = now.wall
+	}
+	if err == nil && j.janitor && (j.limited() || j.rated()) {
+		_, err = cleanup.Keys(j.work, j.member.Registry, j.member.Layout.Namespace, time.UnixMilli(j.registryNow(now)))
+	}
 	if keep := j.host.cfg.KeepServers; err == nil && j.janitor && keep > 0 {
-		at := j.member.View.Clock // the registry's
-		if at.IsZero() {
-			at = now.wall
-		}
 		retired, err = cleanup.RetireServers(j.work, j.member.Registry, j.member.Layout, at, keep)
 	}
 	j.sweepAt = time.Time{}

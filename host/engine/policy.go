@@ -116,12 +116,17 @@ func (rn *runner) dropLate(now moment, id tree.Fire, items []*item) []*item {
 	if !rn.policies().Late(id, behind) {
 		return items
 	}
+	var inTime []*item
 	for _, it := range items {
+		if r := it.state.Record; r.Again != 0 && r.HandedBack() == id.Instant { // it has started in time
+			inTime = append(inTime, it)
+			continue
+		}
 		it.Answered(id)
 		rn.skipItem(it, id, event.SkipLate, fmt.Sprintf("it would start %s after the instant, and startWithin is %s", words.Duration(behind.Truncate(time.Second)), words.Duration(within)))
 		it.dropped = latest(it.dropped, id.Time())
 	}
-	return nil
+	return inTime
 }
 
 // dropDone takes out items that have run as often as the job allows, and has the job paused.

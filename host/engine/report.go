@@ -452,6 +452,12 @@ func (j *job) eachWait(now moment, yield func(what event.Wait, item int, since t
 		if it.waits != "" {
 			yield(event.WaitPermit, it.number, time.Time{})
 		}
+		if at := j.registryNow(now); it.state.Record.Again != 0 && j.postpones(it, at) {
+			yield(event.WaitRetryAt, it.number, time.Time{})
+		}
+		if it.paced != "" {
+			yield(event.WaitRate, it.number, time.Time{})
+		}
 	}
 	for _, n := range v.Division.Pending {
 		if it := j.items[n]; v.Leading() || (it != nil && it.run != nil) {
@@ -500,6 +506,10 @@ func (j *job) waitsFor(what event.Wait, items []int) (forWhat, then string) {
 			"see what runs: wasmjob status --items; a timeout ends items that go on for ever"
 	case event.WaitPermit:
 		return j.waitsForPermit()
+	case event.WaitRetryAt:
+		return j.waitsForLater(j.host.now())
+	case event.WaitRate:
+		return j.waitsForRate(j.host.now())
 	case event.WaitListener:
 		for f := range j.fires {
 			if p := f.Waits(); p != nil {

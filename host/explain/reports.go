@@ -39,6 +39,8 @@ var reports = []map[i18n.Language]string{
 	{en: "the item has earlier instants to run; it runs for this one after them", zh: "分片还有更早的时刻要运行；之后再为本次运行"},
 	{en: "the item still ran, and overlap is skip", zh: "当时分片仍在运行，且“overlap”为“skip”"},
 	{en: "the item still ran, and the newest instant that came meanwhile runs instead", zh: "当时分片仍在运行；改为运行其间到来的最新时刻"},
+	{en: "its guest asked to run again, and not before {time}", zh: "其客体要求再次运行，且不早于 {time}"},
+	{en: "it waits for its turn under rate {name}: at most {n} begin in {span}", zh: "它在等待速率 {name} 轮到它：{span} 内最多开始 {n} 个"},
 	{en: "it waits for a permit of limit {name}, whose maximum is {n}", zh: "它在等待并发上限 {name} 的许可，其最大值为 {n}"},
 	{en: "it would start {took} after the instant, and startWithin is {most}", zh: "它会在该时刻之后 {took} 才启动，而“startWithin”为 {most}"},
 	{en: "it would have started {took} after the instant, and startWithin is {most}", zh: "它本会在该时刻之后 {took} 才启动，而“startWithin”为 {most}"},

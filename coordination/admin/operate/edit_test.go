@@ -127,6 +127,12 @@ func TestEditEverySetting(t *testing.T) {
 				edits["concurrency.max"] = "2"
 			case s.Name == "concurrency.max" && value != "0":
 				edits["concurrency.key"] = "db"
+			case strings.HasPrefix(s.Name, "rate.") && value != "" && value != "0":
+				for name, other := range map[string]string{"rate.key": "api", "rate.per": "1m0s", "rate.max": "5"} {
+					if name != s.Name {
+						edits[name] = other
+					}
+				}
 			}
 			if s.Name == "retry.maxBackoff" {
 				edits["retry.backoff"] = "1s"

@@ -524,7 +524,7 @@ func fieldTexts() map[string]string {
 		"service.RunDetail.Silent":        "`silent` are hosts that have not answered, or do not run any more, and why: what they have of the run, its events or its lines is missing.",
 		"service.Upcoming":                "Upcoming is an instant at which a job will fire.",
 		"service.Upcoming.Labels":         "`labels` are those of the job, by name.",
-		"values of abi.Outcome":           "One of OK, FAIL, RETRY, CANCELLED, TIMEOUT, TRAP, EXIT, ERROR, WORKER.",
+		"values of abi.Outcome":           "One of OK, FAIL, RETRY, RETRY_AT, CANCELLED, TIMEOUT, TRAP, EXIT, ERROR, WORKER.",
 		"values of abi.Source":            "One of schedule, trigger, misfire, failover, catch-up, invoke.",
 		"values of admin.KillState":       "One of asked, ended, host gone, on a Java host, on an older host.",
 		"values of alert.Kind":            "One of email, slack, dingtalk, wecom, feishu, telegram, webhook.",
@@ -535,7 +535,7 @@ func fieldTexts() map[string]string {
 		"values of engine.JobState":       "One of no session, joining, ready, running, queued, disabled, sharding, draining, stopped, removed, error.",
 		"values of event.Kind":            "One of fire.started, fire.ended, fire.skipped, item.started, item.ended, item.completed, item.skipped, item.held, item.released, item.repaired, listener, job.added, job.changed, job.configured, job.removed, job.stopped, job.paused, job.error, job.overQuota, file.refused, file.accepted, job.sharded, job.assigned, job.elected, job.janitor, session, clock, registry.behind, host.gone, host.back, history.lost, host.started, host.stopped.",
 		"values of event.SkipCause":       "One of later, elsewhere, disabled, superseded, paused, overlap, queue_full, late, too_old, no_owner, missed, no_module, clock, refused, failed, held, lost, excluded, unmet, unfinished.",
-		"values of event.Wait":            "One of session, registry, sharding, java_leader, election_latch, failover_latch, takeover, mark, move, trigger, slot, permit, listener, drain.",
+		"values of event.Wait":            "One of session, registry, sharding, java_leader, election_latch, failover_latch, takeover, mark, move, trigger, slot, permit, rate, retry_at, listener, drain.",
 		"values of explain.Kind":          "One of began, not run, due, host, job, share, skip, wait, again, attempt, end, change, history.",
 		"values of explain.Verdict":       "One of lost, held, failed, killed, missed, refused, no host, skipped, unknown, disabled, elsewhere, pending, running, late, coalesced, ran, not yet due, never due.",
 	}

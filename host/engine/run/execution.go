@@ -59,6 +59,7 @@ type Execution struct {
 	regain    func(done <-chan struct{}) bool
 	givenBack bool // a guest has given it back before it began it; likewise
 	resumed   int  // the attempt that was given back; likewise
+	postponed bool // its guest has asked to run again later; not changed
 	backs     int  // how often guests gave it back; likewise
 	helper    bool // a helper has it; likewise
 	orphaned  bool // its worker process has ended under it; likewise
@@ -82,6 +83,9 @@ type Ended struct {
 	// Moved: a streaming loop stopped because the item moves; the fire is handed
 	// back, and goes on with the next owner.
 	Moved bool
+	// Later is when the item is to run again, because the guest asked for that; zero: it did not. The fire is handed
+	// back.
+	Later time.Time
 	// Late: no guest ran, because it would have started too late.
 	Late bool
 	// Reason is kept with the outcome, if the outcome alone does not say why.
@@ -89,7 +93,7 @@ type Ended struct {
 }
 
 // HandedBack reports whether the fire stays due for the item.
-func (e Ended) HandedBack() bool { return e.Unstarted || e.Moved }
+func (e Ended) HandedBack() bool { return e.Unstarted || e.Moved || !e.Later.IsZero() }
 
 // Completing is what a completion of the run writes down: the item's state as the
 // run knows it, and the offset.
@@ -100,6 +104,9 @@ func (e Ended) Completing(outcome, reason string) coordination.Ended {
 	out := coordination.Ended{State: r.state, Outcome: outcome, Reason: reason, Failover: r.fire.Source() == abi.SourceFailover}
 	if e.HandedBack() {
 		before := r.state.Record.HandBack(r.fire.ID)
+		if !e.Later.IsZero() {
+			before = r.state.Record.Postpone(r.fire.ID, e.Later.UnixMilli(), reason)
+		}
 		out.HandBack = &before
 	}
 	switch {

@@ -162,6 +162,9 @@ func New(job *Job, b Begun, states, before map[int]coordination.ItemState) *Fire
 		parameter, has := parameters[n]
 		e := &Execution{fire: f, Item: n, offsets: newTurn(), state: states[n], Fence: states[n].RecordZxid, parameter: parameter, hasParameter: has,
 			previous: previousRun(b.Self.ID, before[n].Record)}
+		if r := before[n].Record; r.Again != 0 && (r.HandedBack() == b.ID.Instant) {
+			e.postponed = true
+		}
 		e.queued.Store(1)
 		if b.Guest.StreamingProcess {
 			e.asked = make(chan struct{})

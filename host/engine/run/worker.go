@@ -179,10 +179,10 @@ func (f *Fire) workOn(guests context.Context, e *Execution, worker *abi.Worker, 
 }
 
 // late is the end of an item that would start later after its instant than the job allows: it has waited
-// for listeners, a slot or memory. What was begun before its host died has started.
+// for listeners, a slot or memory. What was begun before its host died, or before its guest asked to run again later, has started.
 func (f *Fire) late(e *Execution) (ended Ended, late bool) {
 	within, behind := f.Guest.StartWithin, f.job.Clock().Sub(f.ID.Time())-f.Delay
-	if within == 0 || behind <= within || f.ID.Trigger != 0 || f.Source() == abi.SourceFailover || e.started.Load() {
+	if within == 0 || behind <= within || f.ID.Trigger != 0 || f.Source() == abi.SourceFailover || e.postponed || e.started.Load() {
 		return Ended{}, false
 	}
 	reason := fmt.Sprintf("it would have started %s after the instant, and startWithin is %s", behind.Truncate(time.Second), within)
@@ -493,6 +493,9 @@ func (f *Fire) attempts(guests, own context.Context, worker abi.Worker, e *Execu
 			attempt--
 			continue // in another process, as if it had not begun
 		}
+		if result.Outcome == abi.OutcomeRetryAt {
+			return Ended{Run: e, Result: result, Later: later(result.RetryAt, f.job.Clock().Add(leastLater))}, true
+		}
 		again := f.retried(e, result, attempt)
 		if again {
 			e.rest()
@@ -505,6 +508,17 @@ func (f *Fire) attempts(guests, own context.Context, worker abi.Worker, e *Execu
 		}
 		backoff = min(2*backoff, max(policy.MaxBackoff, policy.Backoff))
 	}
+}
+
+// leastLater is the shortest time after which an item runs again because its guest asks for it.
+const leastLater = time.Second
+
+// later is the later of two times.
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
 }
 
 // runsAgain reports whether the item runs again, because its worker process has ended
