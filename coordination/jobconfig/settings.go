@@ -70,7 +70,8 @@ const (
 	ItemList Type = "text or mapping" // item parameters
 	Time     Type = "time"            // see ParseInstant
 	Several  Type = "list of schedules"
-	Jobs     Type = "list of jobs" // see After
+	Jobs     Type = "list of jobs"      // see After
+	Args     Type = "list of arguments" // see Argument
 )
 
 // ours is what a setting is about that Java hosts do not follow.
@@ -108,7 +109,7 @@ func keyed(key string) (Setting, bool) {
 
 // In returns a pointer to the setting's value, or nil for those that only the
 // definition reader knows: *string, *bool, *int, *int64, *time.Duration, *[]string,
-// *[]Schedule, *JobType, *Isolation, *Overlap, *CatchUp, or **string where absent and empty differ.
+// *[]Schedule, *[]After, *Arguments, *JobType, *Isolation, *Overlap, *CatchUp, or **string where absent and empty differ.
 func (s Setting) In(c *Configuration, g *Guest) any {
 	if s.in == nil {
 		return nil
@@ -172,6 +173,8 @@ func (s Setting) Parse(c *Configuration, g *Guest, text string) error {
 		return assign(p, text, parseSchedules)
 	case *[]After:
 		return assign(p, text, parseAfter)
+	case *Arguments:
+		return assign(p, text, parseArguments)
 	}
 	return fmt.Errorf("%s cannot be read from a text", s.Name)
 }
@@ -267,6 +270,12 @@ func (s Setting) Text(g Guest) string {
 		}
 		list, _ := json.Marshal(*p) // texts always have a JSON form
 		return string(list)
+	case *Arguments:
+		if len(*p) == 0 {
+			return ""
+		}
+		list, _ := json.Marshal(*p) // texts always have a JSON form
+		return string(list)
 	}
 	return ""
 }
@@ -356,6 +365,9 @@ var settings = [...]Setting{
 	{Name: "args", Prop: "wasm.args", Type: Texts, Only: TypeScript, Default: "none", Example: `["-v","x y"]`,
 		Help: "`SCRIPT`: the program's arguments",
 		in:   func(_ *Configuration, g *Guest) any { return &g.Args }},
+	{Name: "arguments", Prop: "wasm.arguments", Type: Args, ours: ofPolicy, Default: "none", Example: ArgumentsExample,
+		Help: "What each run is given by name, at most 50: `name`, `type` (`string`, `integer`, `number`, `boolean`, `date`, `enum`), and if wanted `default`, `min`, `max`, `values` and `description`. Guests get all as one JSON object, the job parameter; see [arguments.md](arguments.md)",
+		in:   func(_ *Configuration, g *Guest) any { return &g.Arguments }},
 	{Name: "memoryLimit", Prop: "wasm.memoryLimit", Type: Size, Min: MinMemoryLimit, Max: MaxMemoryLimit, Default: "128MiB",
 		Help: "The most linear memory of a guest, `64MiB` or a number of bytes, 64KiB to 2GiB",
 		in:   func(_ *Configuration, g *Guest) any { return &g.MemoryLimit }},

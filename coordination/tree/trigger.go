@@ -2,6 +2,7 @@ package tree
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -13,7 +14,7 @@ import (
 
 // MaxTriggerArg bounds each argument of a trigger, in bytes of its text: hosts write the
 // parameter with every commit of the fire.
-const MaxTriggerArg = 4 << 10
+const MaxTriggerArg = jobconfig.MaxParameter
 
 // mostShown bounds the items of a trigger in sentences, and its parameter in records, in bytes.
 const mostShown = 200
@@ -36,11 +37,14 @@ type TriggerArgs struct {
 	Items Ranges `json:"items,omitempty"`
 	// Param is the job's parameter in this fire; nil is that of the configuration.
 	Param *string `json:"param,omitempty"`
+	// Named is set on the way to the registry if Param is a JSON object with some of the arguments that the job
+	// declares; see [jobconfig.Arguments]. The node has all of them.
+	Named bool `json:"-"`
 }
 
 // ArgError is an argument of a trigger that is not accepted.
 type ArgError struct {
-	Arg     string // items or param
+	Arg     string // items, param, arguments or arguments.NAME
 	Problem string
 }
 
@@ -67,6 +71,44 @@ func NewTriggerArgs(items string, param *string) (TriggerArgs, error) {
 		return TriggerArgs{}, &ArgError{"param", "found bytes that are no text, expected UTF-8 without NUL"}
 	}
 	return args, nil
+}
+
+// NewNamedArgs is NewTriggerArgs for a JSON object of arguments that the job declares. Their names and values are
+// checked by whom the job's configuration is at hand.
+func NewNamedArgs(items, arguments string) (TriggerArgs, error) {
+	args, err := NewTriggerArgs(items, &arguments)
+	if bad, of := errors.AsType[*ArgError](err); of && bad.Arg == "param" {
+		bad.Arg = "arguments"
+	}
+	args.Named = err == nil
+	return args, err
+}
+
+// In are the arguments as a job with this configuration runs with them, checked: those that it declares have all their
+// values. The error is, or joins, an [*ArgError] for each problem.
+func (a TriggerArgs) In(c jobconfig.Configuration) (TriggerArgs, error) {
+	if err := a.Fits(c.ShardingTotalCount); err != nil {
+		return a, err
+	}
+	g, _ := c.Guest() // what cannot be read has its default
+	if len(g.Arguments) == 0 {
+		if a.Named {
+			return a, &ArgError{"arguments", "found some, expected none: the job declares no arguments"}
+		}
+		return a, nil
+	}
+	text, err := g.Parameter(c, a.Param)
+	if err != nil {
+		var problems []error
+		for _, f := range jobconfig.FieldErrors(err) {
+			problems = append(problems, &ArgError{f.Field, f.Problem})
+		}
+		return a, errors.Join(problems...)
+	}
+	if a.Param != nil {
+		a.Param = &text
+	}
+	return a, nil
 }
 
 func tooLong(arg string, n int) error {
@@ -139,7 +181,12 @@ func (a TriggerArgs) Fits(total int) error {
 }
 
 // String says what they are, without the parameter's text.
-func (a TriggerArgs) String() string { return a.words("a parameter") }
+func (a TriggerArgs) String() string {
+	if a.Named {
+		return a.words("arguments")
+	}
+	return a.words("a parameter")
+}
 
 // Record says what they are, with the beginning of the parameter's text.
 func (a TriggerArgs) Record() string {
@@ -149,6 +196,9 @@ func (a TriggerArgs) Record() string {
 	text := *a.Param
 	if len(text) > mostShown {
 		text = strings.ToValidUTF8(text[:mostShown], "") + "…"
+	}
+	if a.Named {
+		return a.words("arguments " + text)
 	}
 	return a.words("parameter " + strconv.Quote(text))
 }

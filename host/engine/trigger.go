@@ -8,6 +8,7 @@ import (
 	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/coordination/tree"
 	"github.com/wasmjob/wasmjob/host/event"
+	"github.com/wasmjob/wasmjob/internal/text/words"
 )
 
 // dividedSoon is how long a host whose server was disabled waits for the
@@ -64,6 +65,12 @@ func (rn *runner) beginRound(now moment) {
 	if t.args.Unreadable() {
 		if rn.consume(now, id, nil) {
 			rn.skipFire(id, event.SkipRefused, "node trigger cannot be read: it is not known which items are to run")
+		}
+		return
+	}
+	if _, err := rn.checkedParameter(id); err != nil {
+		if rn.consume(now, id, nil) {
+			rn.skipFire(id, event.SkipRefused, "the arguments do not fit the job: "+event.Reason(words.OneLine(err.Error())))
 		}
 		return
 	}

@@ -93,14 +93,15 @@ func (t *triggering) check(ctx context.Context, x *step.Exchange, config []byte)
 		if unreadable != nil {
 			return fmt.Errorf("the job's configuration cannot be read: %w", unreadable)
 		}
-		if err := t.args.Fits(c.ShardingTotalCount); err != nil {
-			return err
-		}
 		if err := t.known(ctx, x); err != nil {
 			return err
 		}
 	}
 	if unreadable == nil {
+		var err error
+		if t.args, err = t.args.In(c); err != nil {
+			return err
+		}
 		if err := t.anyRuns(ctx, x, c.ShardingTotalCount); err != nil {
 			return err
 		}
