@@ -119,7 +119,7 @@ func TestParseArguments(t *testing.T) {
 	}
 }
 
-// TestArgumentsOfASchedule: the configuration is refused if a run that nobody gives arguments to would lack one.
+// TestArgumentsOfASchedule: the configuration is refused if a run that is given none would lack one.
 func TestArgumentsOfASchedule(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {

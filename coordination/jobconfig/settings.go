@@ -388,7 +388,7 @@ var settings = [...]Setting{
 		Help:    "What happens when an item still runs at its next instant: `skip` (that instant is dropped), `queue_one` (it runs once more afterwards, for the newest instant), `queue_all` (it runs for each instant, oldest first), `cancel` (it is asked to stop, and then runs), `terminate` (it is stopped by force, and then runs). See [schedules.md](schedules.md#overlap)",
 		in:      func(_ *Configuration, g *Guest) any { return &g.Overlap }},
 	{Name: "queueMax", Prop: "wasm.queueMax", Type: Number, ours: ofPolicy, Min: 1, Max: MaxQueue, Default: "`100`",
-		Help: "How many instants of an item wait at most with `overlap: queue_all`; further ones are dropped. 1 to 1000",
+		Help: "How many instants of an item wait at most with `overlap: queue_all`; further ones are dropped. Also how many triggers of the job wait behind one that has not begun; further ones are refused. 1 to 1000",
 		in:   func(_ *Configuration, g *Guest) any { return &g.QueueMax }},
 	{Name: "concurrency", Type: Mapping, Default: "none",
 		Help: "A limit for all jobs and hosts of the namespace together; see [schedules.md](schedules.md#at-most-two-at-a-time)"},

@@ -37,6 +37,9 @@ type TriggerArgs struct {
 	Items Ranges `json:"items,omitempty"`
 	// Param is the job's parameter in this fire; nil is that of the configuration.
 	Param *string `json:"param,omitempty"`
+	// Queued is the number under which the trigger was queued; 0 if it was not. It is no plain trigger then, so that
+	// nothing stands for it.
+	Queued int64 `json:"queued,omitempty"`
 	// Named is set on the way to the registry if Param is a JSON object with some of the arguments that the job
 	// declares; see [jobconfig.Arguments]. The node has all of them.
 	Named bool `json:"-"`
@@ -122,13 +125,15 @@ func ParseTriggerArgs(data []byte) TriggerArgs {
 		return TriggerArgs{}
 	}
 	var text struct {
-		Items string  `json:"items"`
-		Param *string `json:"param"`
+		Items  string  `json:"items"`
+		Param  *string `json:"param"`
+		Queued int64   `json:"queued"`
 	}
 	err := json.Unmarshal(data, &text)
 	var args TriggerArgs
 	if err == nil {
 		args, err = NewTriggerArgs(text.Items, text.Param)
+		args.Queued = text.Queued
 	}
 	if err != nil || args.Plain() {
 		return TriggerArgs{Items: Ranges{}}
@@ -156,7 +161,7 @@ func (a TriggerArgs) Data() []byte {
 }
 
 // Plain reports that all items are to run with the configured parameter.
-func (a TriggerArgs) Plain() bool { return a.Items == nil && a.Param == nil }
+func (a TriggerArgs) Plain() bool { return a.Items == nil && a.Param == nil && a.Queued == 0 }
 
 // Unreadable reports that ParseTriggerArgs could not read them.
 func (a TriggerArgs) Unreadable() bool { return a.Items != nil && len(a.Items) == 0 }
@@ -166,7 +171,7 @@ func (a TriggerArgs) Has(item int) bool { return a.Items == nil || a.Items.Conta
 
 // Same reports whether both ask for the same.
 func (a TriggerArgs) Same(b TriggerArgs) bool {
-	if (a.Items == nil) != (b.Items == nil) || (a.Param == nil) != (b.Param == nil) {
+	if a.Queued != b.Queued || (a.Items == nil) != (b.Items == nil) || (a.Param == nil) != (b.Param == nil) {
 		return false
 	}
 	return slices.Equal(a.Items, b.Items) && (a.Param == nil || *a.Param == *b.Param)
@@ -221,7 +226,7 @@ func (a TriggerArgs) words(param string) string {
 
 // Fire is the fire of a round with these arguments.
 func (a TriggerArgs) Fire(round, instant int64, source string) Fire {
-	f := Fire{Instant: instant, Trigger: round, Source: source, Only: a.Items.String()}
+	f := Fire{Instant: instant, Trigger: round, Source: source, Only: a.Items.String(), Queued: a.Queued}
 	if a.Param != nil {
 		f.WithParam, f.Param = true, *a.Param
 	}

@@ -56,8 +56,9 @@ func triggerCommand(p *command.Program) *cobra.Command {
 		SuggestFor: []string{"run-now", "fire"},
 		Short:      "Run a job now",
 		Long: `Run all items of a job now, on all its hosts, whatever its schedule says. Items that
-are idle begin at once. For those that still run one trigger is kept, and they run
-again when they have ended.
+are idle begin at once. Those that still run begin again when they have ended. While a
+trigger has not begun everywhere, further ones are queued behind it, up to queueMax of
+the job's definition, and run one after the other with their own arguments.
 
 With --items only some of the items run; with --param the guests see that text as the
 job's parameter, this once. A job that declares arguments is given them with --arg; what
@@ -94,6 +95,13 @@ the command and not the run.`,
 		t := triggered{Job: names[0], Triggered: made}
 		if !f.wait {
 			return p.Print(&f.how, t, t.text(args, r.Client != nil))
+		}
+		if t.Queued != 0 {
+			fmt.Fprintln(p.Err, "wasmjob: the trigger is queued, and the command does not wait for its turn")
+			if err := p.Print(&f.how, t, t.text(args, true)); err != nil {
+				return err
+			}
+			return command.ExitRunning
 		}
 		if f.how.Output == command.OutputTable {
 			fmt.Fprint(p.Out, t.text(args, true))
@@ -230,11 +238,17 @@ func (t *triggered) text(args tree.TriggerArgs, byHost bool) string {
 	if !args.Plain() {
 		done += " with " + args.String()
 	}
+	if t.Queued != 0 {
+		done += fmt.Sprintf("; it is queued as number %d behind %s, and runs when they have begun everywhere", t.Queued, words.Count(t.Ahead, "trigger"))
+	}
 	if t.Earlier != 0 {
 		done += fmt.Sprintf("; hosts still keep trigger %d: those that have begun nothing of it run once for both, as trigger %d", t.Earlier, t.Trigger)
 	}
-	if t.Trigger != 0 && byHost {
+	switch {
+	case t.Trigger != 0 && byHost:
 		done += fmt.Sprintf("; '%s --trigger %d' shows its runs", words.Command("job runs", t.Job), t.Trigger)
+	case t.Queued != 0 && byHost:
+		done += fmt.Sprintf("; '%s --trigger %d' says how it stands", words.Command("explain", t.Job), t.Queued)
 	}
 	return done + "\n"
 }

@@ -402,7 +402,9 @@ func TestKept(t *testing.T) {
 // what is wrong. What was asked for is in the record and in the events.
 func TestTriggerArgs(t *testing.T) {
 	t.Parallel()
-	s := serve(t, servicetest.Options{Jobs: []engine.Job{servicetest.Job("cities", "", 6, servicetest.OK), servicetest.Job("long", "", 2, servicetest.Wait)}})
+	long := servicetest.Job("long", "", 2, servicetest.Wait)
+	long.Definition.Props["wasm.queueMax"] = "1"
+	s := serve(t, servicetest.Options{Jobs: []engine.Job{servicetest.Job("cities", "", 6, servicetest.OK), long}})
 	for name, tc := range map[string]struct {
 		body, place, says string
 		code              int
@@ -448,11 +450,11 @@ func TestTriggerArgs(t *testing.T) {
 	if err != nil || kept.Earlier != 0 {
 		t.Errorf("the same again: %+v %v", kept, err)
 	}
-	if both, err := s.client.TriggerWith(t.Context(), "long", args); err != nil || both.Earlier != kept.Trigger || both.Trigger <= kept.Trigger {
-		t.Errorf("once more, while that waits: %+v %v, want it to be for %+v as well", both, err, kept)
+	if queued, err := s.client.TriggerWith(t.Context(), "long", args); err != nil || queued.Trigger != 0 || queued.Queued <= kept.Trigger || queued.Ahead != 1 {
+		t.Errorf("once more, while that waits: %+v %v, want it to be queued", queued, err)
 	}
 	var refused *client.ServerError
-	if err := s.client.Trigger(t.Context(), "long"); !errors.As(err, &refused) || refused.Code != 409 || !strings.Contains(refused.Message, "with items 1 and a parameter, has not begun on host 127.0.0.1@-@") {
+	if err := s.client.Trigger(t.Context(), "long"); !errors.As(err, &refused) || refused.Code != 409 || !strings.Contains(refused.Message, "1 trigger waits behind the one that has not begun, and the job allows 1 (queueMax)") {
 		t.Errorf("another one: %v", err)
 	}
 	var changes []history.Change

@@ -213,6 +213,9 @@ func trigger(ctx context.Context, s *service.Service, job string, r *http.Reques
 	if err != nil {
 		return "", err
 	}
+	if done.Queued != 0 {
+		return p.T("done.trigger.queued", job, done.Ahead), nil
+	}
 	p.made = p.Triggered(job, done.Trigger)
 	if done.Earlier != 0 {
 		return p.T("done.trigger.both", job, done.Earlier, done.Trigger), nil
