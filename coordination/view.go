@@ -178,6 +178,9 @@ func readConfiguration(job string, data []byte, last jobconfig.Configuration, ac
 	return c, warnings, nil
 }
 
+// Divided is the transaction that wrote the division; 0 if there is none.
+func (v View) Divided() int64 { return v.divisionNode.Mzxid }
+
 // Joined reports whether this instance is in the job's list. Once it has
 // joined and its session lives, false means that an operator removed it: the
 // way in which ElasticJob's console stops an instance.

@@ -65,6 +65,8 @@ type Guest struct {
 	Isolation Isolation
 	// Args of a SCRIPT. "wasm.args", a JSON list of strings.
 	Args []string
+	// Arguments are what each run is given by name. "wasm.arguments", a JSON list
+	Arguments Arguments
 	// MemoryLimit of a guest's linear memory in bytes, 0 = the default.
 	// "wasm.memoryLimit"
 	MemoryLimit int64

@@ -71,8 +71,9 @@ const (
 	ItemList Type = "text or mapping" // item parameters
 	Time     Type = "time"            // see ParseInstant
 	Several  Type = "list of schedules"
-	Jobs     Type = "list of jobs" // see After
-	Labels   Type = "labels"       // a mapping of names to values; see package labels
+	Jobs     Type = "list of jobs"      // see After
+	Labels   Type = "labels"            // a mapping of names to values; see package labels
+	Args     Type = "list of arguments" // see Argument
 )
 
 // ours is what a setting is about that Java hosts do not follow.
@@ -110,7 +111,8 @@ func keyed(key string) (Setting, bool) {
 
 // In returns a pointer to the setting's value, or nil for those that only the
 // definition reader knows: *string, *bool, *int, *int64, *time.Duration, *[]string,
-// *[]Schedule, *[]After, *labels.Set, *JobType, *Isolation, *Overlap, *CatchUp, or **string where absent and empty differ.
+// *[]Schedule, *[]After, *labels.Set, *Arguments, *JobType, *Isolation, *Overlap, *CatchUp, or **string where absent and empty
+// differ.
 func (s Setting) In(c *Configuration, g *Guest) any {
 	if s.in == nil {
 		return nil
@@ -176,6 +178,8 @@ func (s Setting) Parse(c *Configuration, g *Guest, text string) error {
 		return assign(p, text, parseAfter)
 	case *labels.Set:
 		return assign(p, text, labels.Parse)
+	case *Arguments:
+		return assign(p, text, parseArguments)
 	}
 	return fmt.Errorf("%s cannot be read from a text", s.Name)
 }
@@ -273,6 +277,12 @@ func (s Setting) Text(g Guest) string {
 		}
 		list, _ := json.Marshal(*p) // texts always have a JSON form
 		return string(list)
+	case *Arguments:
+		if len(*p) == 0 {
+			return ""
+		}
+		list, _ := json.Marshal(*p) // texts always have a JSON form
+		return string(list)
 	}
 	return ""
 }
@@ -365,6 +375,9 @@ var settings = [...]Setting{
 	{Name: "args", Prop: "wasm.args", Type: Texts, Only: TypeScript, Default: "none", Example: `["-v","x y"]`,
 		Help: "`SCRIPT`: the program's arguments",
 		in:   func(_ *Configuration, g *Guest) any { return &g.Args }},
+	{Name: "arguments", Prop: "wasm.arguments", Type: Args, ours: ofPolicy, Default: "none", Example: ArgumentsExample,
+		Help: "What each run is given by name, at most 50: `name`, `type` (`string`, `integer`, `number`, `boolean`, `date`, `enum`), and if wanted `default`, `min`, `max`, `values` and `description`. Guests get all as one JSON object, the job parameter; see [arguments.md](arguments.md)",
+		in:   func(_ *Configuration, g *Guest) any { return &g.Arguments }},
 	{Name: "memoryLimit", Prop: "wasm.memoryLimit", Type: Size, Min: MinMemoryLimit, Max: MaxMemoryLimit, Default: "128MiB",
 		Help: "The most linear memory of a guest, `64MiB` or a number of bytes, 64KiB to 2GiB",
 		in:   func(_ *Configuration, g *Guest) any { return &g.MemoryLimit }},
@@ -385,7 +398,7 @@ var settings = [...]Setting{
 		Help:    "What happens when an item still runs at its next instant: `skip` (that instant is dropped), `queue_one` (it runs once more afterwards, for the newest instant), `queue_all` (it runs for each instant, oldest first), `cancel` (it is asked to stop, and then runs), `terminate` (it is stopped by force, and then runs). See [schedules.md](schedules.md#overlap)",
 		in:      func(_ *Configuration, g *Guest) any { return &g.Overlap }},
 	{Name: "queueMax", Prop: "wasm.queueMax", Type: Number, ours: ofPolicy, Min: 1, Max: MaxQueue, Default: "`100`",
-		Help: "How many instants of an item wait at most with `overlap: queue_all`; further ones are dropped. 1 to 1000",
+		Help: "How many instants of an item wait at most with `overlap: queue_all`; further ones are dropped. Also how many triggers of the job wait behind one that has not begun; further ones are refused. 1 to 1000",
 		in:   func(_ *Configuration, g *Guest) any { return &g.QueueMax }},
 	{Name: "concurrency", Type: Mapping, Default: "none",
 		Help: "A limit for all jobs and hosts of the namespace together; see [schedules.md](schedules.md#at-most-two-at-a-time)"},

@@ -45,6 +45,8 @@
 //	                             and that an operator wants the run to end ([Kill])
 //	sharding/ends                how fires have ended over all items, if other jobs come after
 //	                             this one ([Ends])
+//	sharding/queue               triggers that wait behind that of node trigger, if there was one ever
+//	                             ([Queue])
 //	after                        which triggers of other jobs have triggered this one, which comes
 //	                             after them ([Chained])
 //	offset/{i}                   how far the item's guest has come

@@ -174,6 +174,13 @@ const EndsName = "ends"
 // Ends holds how fires of the job have ended over all items, if other jobs come after it; see [Ends].
 func (l Layout) Ends() string { return l.sibling + "/sharding/" + EndsName }
 
+// QueueName is the name of the node Queue, beside those of the items' records.
+const QueueName = "queue"
+
+// Queue holds the triggers that wait behind the one of node trigger; see [Queue]. Like Ends it stands where the leader
+// finds it in each division.
+func (l Layout) Queue() string { return l.sibling + "/sharding/" + QueueName }
+
 // Chained holds which triggers of other jobs have triggered this one, which comes after them; see [Chained].
 func (l Layout) Chained() string { return l.sibling + "/after" }
 

@@ -28,13 +28,15 @@ type Fire struct {
 	// Param is the job's parameter in this fire, if WithParam is set: the trigger gave it.
 	WithParam bool   `json:"withParam,omitempty"`
 	Param     string `json:"param,omitempty"`
+	// Queued is the number under which the trigger of the round was queued; 0 if it was not.
+	Queued int64 `json:"queued,omitempty"`
 }
 
 // Time returns the instant.
 func (f Fire) Time() time.Time { return time.UnixMilli(f.Instant) }
 
-// HasArgs reports that a trigger asked for some items, or gave a parameter.
-func (f Fire) HasArgs() bool { return f.Only != "" || f.WithParam }
+// HasArgs reports that a trigger asked for some items, gave a parameter or was queued: no other fire stands for it.
+func (f Fire) HasArgs() bool { return f.Only != "" || f.WithParam || f.Queued != 0 }
 
 // Total is how many items of a job of so many the fire is for.
 func (f Fire) Total(items int) int {

@@ -288,6 +288,7 @@ func (rn *runner) begin(now moment, id tree.Fire, items []*item, absent tree.Ite
 	if len(out.Items) > 0 {
 		rn.start(now, id, "", "", out.Items, states, absent)
 	}
+	rn.trigger.look = rn.trigger.look || id.Trigger != 0
 	if out.Stale {
 		rn.foundStale(now)
 	}

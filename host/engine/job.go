@@ -415,6 +415,7 @@ func (j *job) advance(now moment) (over bool) {
 	j.makeUpPassed(now)
 	j.tick(now)
 	j.followUp(now)
+	j.advanceQueue(now)
 	j.pauseAll(now)
 	j.watchMarks(now)
 	j.resolve(now)

@@ -88,17 +88,32 @@ func (l *limits) line(layout tree.Layout, key string) *limitLine {
 // limited reports whether the job is under a limit.
 func (p *place) limited() bool { return p.guest.Concurrency.Key != "" }
 
-// parameter is the job parameter of a fire.
+// parameter is the job parameter of a fire. One that does not fit the arguments which the job declares, since those were
+// changed after the fire had begun elsewhere, stays as it was given.
 func (set *itemSet) parameter(id tree.Fire) string {
+	text, _ := set.checkedParameter(id)
+	return text
+}
+
+// checkedParameter is the job parameter of a fire. The error is why it does not fit the arguments that the job declares.
+func (set *itemSet) checkedParameter(id tree.Fire) (string, error) {
+	c := set.member.View.Config
+	var given *string
 	if id.WithParam {
-		return id.Param
-	}
-	if id.Trigger == 0 {
+		given = &id.Param
+	} else if id.Trigger == 0 {
 		if parameter, own := set.calendar.Parameter(id.Time()); own {
-			return parameter
+			given = &parameter
 		}
 	}
-	return set.member.View.Config.JobParameter
+	text, err := set.guest.Parameter(c, given)
+	if err == nil {
+		return text, nil
+	}
+	if given != nil {
+		return *given, err
+	}
+	return c.JobParameter, err
 }
 
 // limitKey is the key under which an item runs for a fire.

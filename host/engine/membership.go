@@ -157,6 +157,8 @@ func (j *job) see(s registry.Snapshot) {
 func (j *job) look(now moment) bool {
 	switch {
 	case !j.member.View.Exists:
+		j.trigger.look = true // what is queued is dropped
+		j.advanceQueue(now)
 		j.quit(JobRemoved, j.removedText())
 		j.out(now)
 		return false
@@ -249,6 +251,8 @@ func (j *job) keepOut(now moment, out *coordination.StayOut) {
 	case j.exit.left != "":
 		return
 	case out.Removed:
+		j.trigger.look = true // what is queued is dropped
+		j.advanceQueue(now)
 		j.quit(JobRemoved, j.removedText())
 	default:
 		j.quit(JobStopped, j.stoppedText())

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/wasmjob/wasmjob/abi"
+	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 	"github.com/wasmjob/wasmjob/coordination/tree"
 	"github.com/wasmjob/wasmjob/host/event"
 	"github.com/wasmjob/wasmjob/internal/labels"
@@ -132,6 +133,8 @@ type JobStatus struct {
 	// of instants, for example, or the crons of a job with several. It is empty for nothing.
 	Terms string    `json:"terms,omitempty"`
 	Next  time.Time `json:"next,omitzero"`
+	// Arguments are those that the job declares; the default of each is what a run gets that is given none.
+	Arguments jobconfig.Arguments `json:"arguments,omitempty"`
 	// Starts is when the fire of Next starts, if that is put off by the job's jitter.
 	Starts             time.Time `json:"starts,omitzero"`
 	ShardingTotalCount int       `json:"shardingTotalCount"`

@@ -1,13 +1,16 @@
 package engine
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"time"
 
 	"github.com/wasmjob/wasmjob/abi"
+	"github.com/wasmjob/wasmjob/coordination/admin/operate"
 	"github.com/wasmjob/wasmjob/coordination/tree"
 	"github.com/wasmjob/wasmjob/host/event"
+	"github.com/wasmjob/wasmjob/internal/text/words"
 )
 
 // dividedSoon is how long a host whose server was disabled waits for the
@@ -25,6 +28,10 @@ type waiting struct {
 	// and the items are still to be sharded without it.
 	waits int64
 	until time.Time
+	// look is set when the next trigger of the queue may begin; division is the newest one for which this host, being the
+	// leader, has looked.
+	look     bool
+	division int64
 }
 
 // triggered returns the fire of the trigger that waits, if there is one.
@@ -67,6 +74,12 @@ func (rn *runner) beginRound(now moment) {
 		}
 		return
 	}
+	if _, err := rn.checkedParameter(id); err != nil {
+		if rn.consume(now, id, nil) {
+			rn.skipFire(id, event.SkipRefused, "the arguments do not fit the job: "+event.Reason(words.OneLine(err.Error())))
+		}
+		return
+	}
 	again := t.began == id.Trigger
 	if again {
 		waits := func(it *item) bool {
@@ -91,8 +104,15 @@ func (rn *runner) beginRound(now moment) {
 	case len(busy) == 0, t.began == id.Trigger:
 		rn.consume(now, id, idle)
 		return
-	case len(idle) == 0:
+	case len(idle) == 0 && t.args.Plain():
 		t.round = 0 // all are busy: the round waits for the first
+		return
+	case len(idle) == 0: // each begins when it ends, before what else it owes
+		for _, it := range busy {
+			if owes := it.Place(id); *owes == nil {
+				*owes = &id
+			}
+		}
 		return
 	}
 	rn.merged(id)
@@ -149,6 +169,31 @@ func (rn *runner) merged(id tree.Fire) {
 		why := fmt.Sprintf("trigger %d came before this one had begun here: it counts for both", id.Trigger)
 		id.Trigger = before
 		rn.skipFire(id, event.SkipSuperseded, why)
+	}
+}
+
+// advanceQueue has the next trigger of the queue begin: this host has begun items of a round, or leads the job and has
+// divided its items anew, since a host may have died before it did so, or the job is removed.
+func (rn *runner) advanceQueue(now moment) {
+	v, t := &rn.member.View, &rn.trigger
+	if at := v.Divided(); v.Leading() && v.Division.Queued && at != t.division {
+		t.look, t.division = true, at
+	}
+	if !t.look || now.Before(rn.refusal.retryAt) {
+		return
+	}
+	t.look = false
+	dropped, err := operate.AdvanceQueue(rn.work, rn.member.Registry, rn.member.Layout)
+	for _, d := range dropped {
+		cause := event.SkipRefused
+		if errors.Is(d.Why, operate.ErrNothingRuns) || errors.Is(d.Why, tree.ErrRemoved) {
+			cause = event.SkipDisabled
+		}
+		rn.skipFire(d.Round().Fire(d.Number, now.wall.UnixMilli(), string(abi.SourceTrigger)), cause, "the trigger was queued: "+event.Reason(words.OneLine(d.Why.Error())))
+	}
+	if err != nil && !errors.Is(err, tree.ErrRemoved) {
+		rn.failed(now, "beginning the next queued trigger", err)
+		t.look = true
 	}
 }
 

@@ -244,6 +244,8 @@ type TriggerArgs struct {
 	Items string `json:"items,omitempty"`
 	// Param is the job's parameter in this fire; nil if it is the configured one.
 	Param *string `json:"param,omitempty"`
+	// Queued is the number under which the trigger was queued behind another one; 0 if it was not.
+	Queued int64 `json:"queued,omitempty"`
 }
 
 // Waited is how long an item waited on its host before its guest ran.

@@ -113,6 +113,8 @@ var reports = []map[i18n.Language]string{
 	{en: "it does not follow {settings}", zh: "它不遵循：{settings}"},
 	{en: "the registry's clock cannot be read, and maxTimeDiffSeconds is {n}: {reason}", zh: "无法读取注册中心的时钟，而“maxTimeDiffSeconds”为 {n}：{reason}"},
 	{en: "this host's clock is {took} from the registry's; maxTimeDiffSeconds is {n}", zh: "此主机的时钟与注册中心相差 {took}；“maxTimeDiffSeconds”为 {n}"},
+	{en: "the trigger was queued: {reason}", zh: "触发曾在排队：{reason}"},
+	{en: "the arguments do not fit the job: {reason}", zh: "参数不符合作业的声明：{reason}"},
 	{en: "node trigger cannot be read: it is not known which items are to run", zh: "无法读取触发节点：不清楚应运行哪些分片"},
 
 	// Why a run was ended.

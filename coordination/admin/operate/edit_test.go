@@ -86,6 +86,8 @@ func typical(t *testing.T, s jobconfig.Setting) map[string]string {
 		return map[string]string{`[{"job":"b"},{"job":"c","on":"failure","within":"2h"}]`: "", "": ""}
 	case jobconfig.Labels:
 		return map[string]string{"tier=gold, team=billing": "team=billing,tier=gold", "": ""}
+	case jobconfig.Args:
+		return map[string]string{`[{"name":"day","type":"date","default":"2026-01-01"},{"name":"how","type":"enum","default":"a","values":["a","b"],"description":"x"}]`: "", "": ""}
 	case jobconfig.Text:
 		return map[string]string{"a": "", "": ""}
 	}

@@ -277,7 +277,8 @@ func TestDefinitionHasEachSetting(t *testing.T) {
 	values := map[jobconfig.Type]string{jobconfig.Boolean: "true", jobconfig.Duration: "1h", jobconfig.Size: "67108864",
 		jobconfig.Texts: `["kv"]`, jobconfig.Outcomes: "RETRY,FAIL", jobconfig.Labels: "a=1,team=billing", jobconfig.Time: "2026-12-24T18:00:00+01:00",
 		jobconfig.Several: `[{"cron":"@daily"},{"cron":"@hourly","timeZone":"UTC","jobParameter":""}]`,
-		jobconfig.Jobs:    `[{"job":"b","on":"failure","within":"2h"}]`}
+		jobconfig.Jobs:    `[{"job":"b","on":"failure","within":"2h"}]`,
+		jobconfig.Args:    `[{"name":"day","type":"date","default":"2026-01-01","min":"2026-01-01","description":"a day"},{"name":"how","type":"enum","default":"a","values":["a","b"]}]`}
 	for _, s := range jobconfig.Settings() {
 		if s.Prop == "" {
 			continue

@@ -278,8 +278,13 @@ func (r *Registry) Trigger(ctx context.Context, job string) error {
 
 // Triggered is the answer of a trigger.
 type Triggered struct {
-	// Trigger is the number of the trigger round, which its fire has.
+	// Trigger is the number of the trigger round, which its fire has; 0 if the trigger is queued.
 	Trigger int64 `json:"trigger"`
+	// Queued is the number under which the trigger is queued, since an earlier one has not begun everywhere. Its fire has a number
+	// of its own, and this one in its arguments.
+	Queued int64 `json:"queued,omitempty"`
+	// Ahead is how many triggers are before a queued one.
+	Ahead int `json:"ahead,omitempty"`
 	// Earlier is the trigger before, if some host still kept it: one that has begun nothing of it runs
 	// once for both, in the new round.
 	Earlier int64 `json:"earlier,omitempty"`
@@ -288,9 +293,9 @@ type Triggered struct {
 // TriggerWith is Trigger for some of the items, or with another parameter. It returns the number of
 // the trigger round.
 func (r *Registry) TriggerWith(ctx context.Context, job string, args tree.TriggerArgs) (Triggered, error) {
-	return changed(ctx, r, job, changelog.Record{What: operation.Trigger.String(), Trigger: changelog.OfThisCommit, After: args.Record()}, func(ctx context.Context, c registry.Center, l tree.Layout) (done Triggered, err error) {
-		done.Trigger, done.Earlier, err = operate.TriggerWith(ctx, c, l, args)
-		return done, err
+	return changed(ctx, r, job, changelog.Record{What: operation.Trigger.String(), Trigger: changelog.OfThisCommit, After: args.Record()}, func(ctx context.Context, c registry.Center, l tree.Layout) (Triggered, error) {
+		made, err := operate.TriggerWith(ctx, c, l, args)
+		return Triggered{Trigger: made.Round, Earlier: made.Earlier, Queued: made.Queued, Ahead: made.Ahead}, err
 	})
 }
 

@@ -117,8 +117,9 @@ type triggerInput struct {
 }
 
 type triggerBody struct {
-	Items string  `json:"items,omitempty" maxLength:"4096" doc:"Only these items run: numbers and ranges, such as 0,3-5. All if it is missing."`
-	Param *string `json:"param,omitempty" maxLength:"4096" doc:"The job's parameter in this fire, in place of the configured one; at most 4096 bytes."`
+	Items     string         `json:"items,omitempty" maxLength:"4096" doc:"Only these items run: numbers and ranges, such as 0,3-5. All if it is missing."`
+	Param     *string        `json:"param,omitempty" maxLength:"4096" doc:"The job's parameter in this fire, in place of the configured one; at most 4096 bytes."`
+	Arguments map[string]any `json:"arguments,omitempty" maxProperties:"50" doc:"The arguments of this fire, by name, of a job that declares some. Each is a value of its type, or a text of it. What is missing has its default."`
 }
 
 // args are the arguments of the trigger.
@@ -126,7 +127,17 @@ func (in *triggerInput) args() (tree.TriggerArgs, error) {
 	if in.Body == nil {
 		return tree.TriggerArgs{}, nil
 	}
-	return tree.NewTriggerArgs(in.Body.Items, in.Body.Param)
+	if in.Body.Arguments == nil {
+		return tree.NewTriggerArgs(in.Body.Items, in.Body.Param)
+	}
+	if in.Body.Param != nil {
+		return tree.TriggerArgs{}, &tree.ArgError{Arg: "param", Problem: "found a parameter beside arguments, expected one of the two"}
+	}
+	text, err := json.Marshal(in.Body.Arguments)
+	if err != nil {
+		return tree.TriggerArgs{}, &tree.ArgError{Arg: "arguments", Problem: "found what is no JSON, expected an object of arguments"}
+	}
+	return tree.NewNamedArgs(in.Body.Items, string(text))
 }
 
 // releasedItems is the answer of release.

@@ -265,7 +265,14 @@ func (c *Client) Trigger(ctx context.Context, job string) error {
 // trigger round; 0 if the host is of an earlier version, which does not say it.
 func (c *Client) TriggerWith(ctx context.Context, job string, args tree.TriggerArgs) (admin.Triggered, error) {
 	var done admin.Triggered
-	err := c.Send(ctx, http.MethodPost, jobPath(job, "trigger"), args, &done)
+	var body any = args
+	if args.Named {
+		body = struct {
+			Items     tree.Ranges     `json:"items,omitempty"`
+			Arguments json.RawMessage `json:"arguments"`
+		}{args.Items, json.RawMessage(*args.Param)}
+	}
+	err := c.Send(ctx, http.MethodPost, jobPath(job, "trigger"), body, &done)
 	return done, err
 }
 

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/wasmjob/wasmjob/abi"
+	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 	"github.com/wasmjob/wasmjob/coordination/tree"
 	"github.com/wasmjob/wasmjob/host/config/timetable"
 	"github.com/wasmjob/wasmjob/host/control/cluster/orphans"
@@ -70,6 +71,8 @@ type Job struct {
 	// Terms is what else the schedule goes by, for programs of this project; empty for nothing.
 	Terms string    `json:"terms,omitempty"`
 	Next  time.Time `json:"next,omitzero"`
+	// Arguments are those that the job declares; the default of each is what a run gets that is given none.
+	Arguments jobconfig.Arguments `json:"arguments,omitempty"`
 	// Starts is when the fire of Next starts, if that is put off by the job's jitter.
 	Starts time.Time `json:"starts,omitzero"`
 	Type   string    `json:"type,omitempty"`
@@ -227,7 +230,7 @@ func merge(parts []part, now time.Time) *Job {
 	})
 	j := &Job{
 		Name: best.Name, Description: best.Description, Labels: best.Labels, State: best.State, Reason: best.Reason, Cron: cmp.Or(best.Cron, best.RefusedCron), TimeZone: best.TimeZone, Terms: best.Terms,
-		Type: best.Type, ShardingTotalCount: best.ShardingTotalCount, Module: best.Module, File: best.File, inherited: best.Inherited, Signer: best.Signer, Granted: best.Granted,
+		Type: best.Type, ShardingTotalCount: best.ShardingTotalCount, Module: best.Module, File: best.File, inherited: best.Inherited, Signer: best.Signer, Granted: best.Granted, Arguments: best.Arguments,
 		Hosts: []string{}, Digests: []string{}, Stale: stale, SessionLost: lost,
 	}
 	for _, p := range parts {

@@ -1195,3 +1195,36 @@ func TestButtons(t *testing.T) {
 		}
 	}
 }
+
+// TestArgumentsForm: a job that declares arguments has a field for each in place of the parameter, and the form starts a run
+// with them.
+func TestArgumentsForm(t *testing.T) {
+	t.Parallel()
+	job := servicetest.Job("settle", "", 1, servicetest.OK)
+	job.Definition.JobParameter = `{"how":"<b>"}`
+	job.Definition.Props["wasm.arguments"] = `[{"name":"day","type":"date","description":"which <day>"},{"name":"limit","type":"integer","default":"100","min":"1","max":"1000"},` +
+		`{"name":"dry","type":"boolean","default":"false"},{"name":"how","type":"enum","values":["all","<b>"],"default":"all"},{"name":"note","type":"string","default":"hello","max":"80"}]`
+	s := open(t, servicetest.Options{Jobs: []engine.Job{job}})
+	page := s.get("/jobs/settle")
+	for _, field := range []string{
+		`which &lt;day&gt;`, `<input type="date" name="arg.day" value="" required`, `<input type="number" name="arg.limit" value="100" min="1" max="1000" step="1"`,
+		`<select name="arg.dry"><option value="true">true</option><option value="false" selected>`, `<option value="&lt;b&gt;" selected>`,
+		`<input name="arg.text.note" value="hello" maxlength="80"`,
+	} {
+		if !strings.Contains(page.body, field) {
+			t.Errorf("the form lacks %s", field)
+		}
+	}
+	page.lacks(t, "Another parameter, this once")
+	s.post("/jobs/settle/trigger", "arg.day", "", "arg.limit", "5", "back", "/jobs/settle").has(t, http.StatusBadRequest, "arguments.day: is missing, expected a date")
+	s.post("/jobs/settle/trigger", "arg.day", "2026-12-24", "arg.limit", "5000", "back", "/jobs/settle").has(t, http.StatusBadRequest, `arguments.limit: found "5000", expected a whole number from 1 to 1000`)
+	s.post("/jobs/settle/trigger", "arg.day", "2026-12-24", "arg.limit", "", "arg.dry", "true", "arg.how", "all", "arg.text.note", "", "back", "/jobs/settle").has(t, 200, "settle is triggered.")
+	s.Until("the run shows its arguments", func() bool {
+		for _, l := range s.get("/runs?job=settle").links() {
+			if strings.HasPrefix(l, "/run?") && strings.Contains(s.get(l).text(), `Parameter {"day":"2026-12-24","limit":100,"dry":true,"how":"all","note":""}`) {
+				return true
+			}
+		}
+		return false
+	})
+}

@@ -124,7 +124,7 @@ func (s *Service) Trigger(ctx context.Context, job string, args tree.TriggerArgs
 			return fmt.Errorf("job %q: %w", job, engine.ErrDraining)
 		}
 		done, err = s.o.Registry.TriggerWith(ctx, job, args)
-		c.Trigger = done.Trigger
+		c.Trigger = max(done.Trigger, done.Queued)
 		return s.explained(ctx, job, err)
 	})
 	return done, err

@@ -133,7 +133,7 @@ func Args(id tree.Fire) *event.TriggerArgs {
 	if !id.HasArgs() {
 		return nil
 	}
-	args := &event.TriggerArgs{Items: id.Only}
+	args := &event.TriggerArgs{Items: id.Only, Queued: id.Queued}
 	if id.WithParam {
 		args.Param = &id.Param
 	}
