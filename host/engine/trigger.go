@@ -1,13 +1,13 @@
 package engine
 
 import (
-	"fmt"
 	"slices"
 	"time"
 
 	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/coordination/tree"
 	"github.com/wasmjob/wasmjob/host/event"
+	"github.com/wasmjob/wasmjob/internal/text/reason"
 )
 
 // dividedSoon is how long a host whose server was disabled waits for the
@@ -63,7 +63,7 @@ func (rn *runner) beginRound(now moment) {
 	}
 	if t.args.Unreadable() {
 		if rn.consume(now, id, nil) {
-			rn.skipFire(id, event.SkipRefused, "node trigger cannot be read: it is not known which items are to run")
+			rn.skipFire(id, event.SkipRefused, reason.New(reason.TriggerUnreadable))
 		}
 		return
 	}
@@ -103,7 +103,7 @@ func (rn *runner) beginRound(now moment) {
 		if owes := it.Place(id); *owes == nil {
 			*owes = &id
 		} else {
-			e := rn.skipped(it.number, id, event.SkipSuperseded, "the item still runs, and begins for a newer fire right after")
+			e := rn.skipped(it.number, id, event.SkipSuperseded, reason.New(reason.ItemRunsNewer))
 			e.Owed = (*owes).Trigger == 0
 			rn.Emit(e)
 		}
@@ -146,14 +146,14 @@ func (rn *runner) consume(now moment, id tree.Fire, items []*item) bool {
 // merged reports the trigger before, if that had not begun here when this one came: one run is for both.
 func (rn *runner) merged(id tree.Fire) {
 	if before := rn.trigger.seen; rn.trigger.began < before && before < id.Trigger {
-		why := fmt.Sprintf("trigger %d came before this one had begun here: it counts for both", id.Trigger)
+		why := reason.New(reason.NewerTrigger, id.Trigger)
 		id.Trigger = before
 		rn.skipFire(id, event.SkipSuperseded, why)
 	}
 }
 
 // dropTrigger reports a trigger that waits and that this host will not serve.
-func (rn *runner) dropTrigger(cause event.SkipCause, why string) {
+func (rn *runner) dropTrigger(cause event.SkipCause, why reason.Reason) {
 	if rn.member.View.Trigger == 0 {
 		return
 	}
