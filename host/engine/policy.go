@@ -301,9 +301,9 @@ func (set *itemSet) dropAnswered(it *item, id tree.Fire) bool {
 	}
 	switch {
 	case set.overlap() == jobconfig.OverlapSkip && r.Ended > id.Instant:
-		set.skipItem(it, id, event.SkipOverlap, "the item still ran when it came; "+set.dropsOverlap())
+		set.skipItem(it, id, event.SkipOverlap, set.dropsOverlap(reason.New(reason.RanWhenItCame)))
 	case set.queues() && r.OwedTo >= id.Instant && !it.Has(id):
-		set.skipItem(it, id, event.SkipElsewhere, "the instant was taken before, as the item's record says")
+		set.skipItem(it, id, event.SkipElsewhere, reason.New(reason.TakenBefore))
 	default:
 		return false
 	}

@@ -28,6 +28,7 @@ const (
 	// Why something was skipped.
 	ItemRuns                    Code = "item_runs"
 	ItemRunsNewer               Code = "item_runs_newer"
+	RanWhenItCame               Code = "ran_when_it_came"
 	QueueFull                   Code = "queue_full"
 	QueueFullShared             Code = "queue_full_shared"
 	MoreInstants                Code = "more_instants"
@@ -65,6 +66,7 @@ const (
 	RunsAfterCrash              Code = "runs_after_crash"
 	BegunElsewhere              Code = "begun_elsewhere"
 	BegunAlready                Code = "begun_already"
+	TakenBefore                 Code = "taken_before"
 	AheadOfClock                Code = "ahead_of_clock"
 	ScheduleChanged             Code = "schedule_changed"
 	Held                        Code = "held"
@@ -216,6 +218,7 @@ var table = []row{
 	// Why something was skipped.
 	{code: ItemRuns, en: "the item still runs", zh: "分片仍在运行"},
 	{code: ItemRunsNewer, en: "the item still runs, and begins for a newer fire right after", zh: "分片仍在运行，结束后立即为更新的执行启动"},
+	{code: RanWhenItCame, en: "the item still ran when it came", zh: "该时刻到来时分片仍在运行"},
 	{code: QueueFull, en: "the item still runs, and {reason} wait already (queueMax)", zh: "分片仍在运行，且已有{reason}在等待（“queueMax”）"},
 	{code: QueueFullShared, en: "the item still runs, and {reason} wait already (the host keeps no more for each item of its file; queueMax allows more)", zh: "分片仍在运行，且已有{reason}在等待（主机为同一文件的每个分片最多保留这么多；“queueMax”允许更多）"},
 	{code: MoreInstants, en: "more than {n} instants", zh: "超过 {n} 个时刻"},
@@ -253,6 +256,7 @@ var table = []row{
 	{code: RunsAfterCrash, en: "another host is running the item after a crash", zh: "崩溃之后，其他主机正在运行该分片"},
 	{code: BegunElsewhere, en: "the item has been begun by another host since", zh: "此后该分片已由其他主机启动"},
 	{code: BegunAlready, en: "the instant has been begun already", zh: "该时刻已经启动过"},
+	{code: TakenBefore, en: "the instant was taken before, as the item's record says", zh: "按分片的记录，该时刻之前已被处理"},
 	{code: AheadOfClock, en: "the instant is later than the registry's clock", zh: "该时刻晚于注册中心的时钟"},
 	{code: ScheduleChanged, en: "the schedule was changed before the instant", zh: "调度在该时刻之前已被更改"},
 	{code: Held, en: "the item is held back", zh: "分片被扣留"},
