@@ -12,6 +12,7 @@ import (
 	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/coordination/step"
 	"github.com/wasmjob/wasmjob/coordination/tree"
+	"github.com/wasmjob/wasmjob/internal/text/reason"
 )
 
 // Beginning is a host's wish to begin items of one fire.
@@ -62,21 +63,27 @@ type Begun struct {
 }
 
 // Refusal is why an item was not begun.
-type Refusal string
+type Refusal reason.Code
+
+// Reason is the reason of that code.
+func (r Refusal) Reason() reason.Reason { return reason.New(reason.Code(r)) }
+
+// String is its text.
+func (r Refusal) String() string { return r.Reason().String() }
 
 // The refusals.
 const (
-	RefusedDisabled Refusal = "the item is disabled"
-	RefusedRunning  Refusal = "the item is still marked as running"
-	RefusedFailover Refusal = "another host is running the item after a crash"
-	RefusedStale    Refusal = "the item has been begun by another host since"
-	RefusedPast     Refusal = "the instant has been begun already"
-	RefusedHeld     Refusal = "the item is held back" // Record.HeldBack says more
-	RefusedAhead    Refusal = "the instant is later than the registry's clock"
-	RefusedChanged  Refusal = "the schedule was changed before the instant"
-	RefusedPermit   Refusal = "the item has no permit of its limit any more"
-	RefusedRate     Refusal = "others have begun under the same rate meanwhile"
-	RefusedAgain    Refusal = "a Java host may be about to run the item again" // see Quiet
+	RefusedDisabled = Refusal(reason.ItemDisabled)
+	RefusedRunning  = Refusal(reason.StillMarked)
+	RefusedFailover = Refusal(reason.RunsAfterCrash)
+	RefusedStale    = Refusal(reason.BegunElsewhere)
+	RefusedPast     = Refusal(reason.BegunAlready)
+	RefusedHeld     = Refusal(reason.Held) // Record.HeldBack says more
+	RefusedAhead    = Refusal(reason.AheadOfClock)
+	RefusedChanged  = Refusal(reason.ScheduleChanged)
+	RefusedPermit   = Refusal(reason.NoPermit)
+	RefusedRate     = Refusal(reason.BegunUnderRate)
+	RefusedAgain    = Refusal(reason.JavaMayRepeat) // see Quiet
 )
 
 // Begin writes the running marks, records and the host's list of runs for the
@@ -380,7 +387,7 @@ func (g *begin) ops(i int, c *commit) tree.Record {
 	open := state.Record.Open() && state.Record.Owner != g.Self.ID
 	before := state.Record.Follow(state.RecordZxid)
 	if open && before.Kill.Asked() { // its host did not come to end it
-		before = before.EndKilled(EndedBefore, g.Now.UnixMilli())
+		before = before.EndKilled(reason.HostEndedBefore, g.Now.UnixMilli())
 	} else if _, forgets := g.forgotten[i]; open && !forgets && !g.left[i] {
 		before = before.NoteDeath(before.Owner)
 	}

@@ -362,7 +362,7 @@ func (h *simHost) step() (stepped bool, err error) {
 	h.lookAhead(&h.Election)
 	h.lookAhead(&h.Takeover)
 	if action := h.Reconcile(h.now); action != co.ActionNone {
-		why := v.DivisionStale()
+		why := v.DivisionStale().String()
 		err := h.perform(func(ctx context.Context, r registry.Center) error {
 			h.Registry = r
 			return second(h.Act(ctx, action, h.now))

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
+	"github.com/wasmjob/wasmjob/internal/text/reason"
 	"github.com/wasmjob/wasmjob/internal/text/words"
 )
 
@@ -245,9 +246,9 @@ func (r Record) Token(zxid int64) int64 {
 }
 
 // EndKilled closes a run that an operator has killed and that its host does not end; how says
-// why it does not. now is Unix milliseconds.
-func (r Record) EndKilled(how string, now int64) Record {
-	return r.End(OutcomeCancelled, r.Kill.Reason()+"; "+how, max(now, r.Begun+1))
+// why it does not, behind the kill's reason. now is Unix milliseconds.
+func (r Record) EndKilled(how reason.Code, now int64) Record {
+	return r.End(OutcomeCancelled, reason.New(how, r.Kill.Reason()).String(), max(now, r.Begun+1))
 }
 
 // Fire is the fire that the newest run was of. A takeover leaves open whether it was of a
@@ -377,13 +378,12 @@ func (r Record) Release(instant int64) Record {
 }
 
 // HeldBack says why the item is not begun.
-func (r Record) HeldBack(job string, item int) string {
-	hosts := "a host"
+func (r Record) HeldBack(job string, item int) reason.Reason {
+	hosts := reason.New(reason.AHost)
 	if r.Deaths > 1 {
-		hosts = strconv.Itoa(r.Deaths) + " hosts in a row"
+		hosts = reason.New(reason.HostsInARow, r.Deaths)
 	}
-	return fmt.Sprintf("the item is held back since %s: %s died in its runs (%s); %s lets it run again",
-		time.UnixMilli(r.Held).UTC().Format(time.RFC3339), hosts, strings.ReplaceAll(r.Died, " ", ", "), words.Command("job release", job, "--item", strconv.Itoa(item)))
+	return reason.New(reason.HeldSince, time.UnixMilli(r.Held).UTC(), hosts, strings.ReplaceAll(r.Died, " ", ", "), words.Command("job release", job, "--item", strconv.Itoa(item)))
 }
 
 // Data is what the node holds, JSON.

@@ -295,7 +295,7 @@ func TestLeavingForWhatIsGone(t *testing.T) {
 		n := c.start(1, job(definition("a", "", 1), sleeper(time.Second)), job(definition("b", "", 1), sleeper(time.Second)))
 		time.Sleep(5 * time.Second)
 		n.host.Apply(nil, []engine.Refusal{
-			{File: "a.yaml", Reasons: []string{`line 1: job "a": module "a.wasm": there is no such file beside the definition`}},
+			{File: "a.yaml", Reasons: []string{`line 1: job "a": module "a.wasm": there is no such file beside the definition`}, Modules: map[string]string{"a": `"a.wasm": there is no such file beside the definition`}},
 			{File: "b.wasm", Reasons: []string{"no definition names it, expected one such as b.yaml beside it"}},
 		})
 		time.Sleep(5 * time.Second)

@@ -7,6 +7,7 @@ import (
 	"github.com/wasmjob/wasmjob/coordination/recipe/rate"
 	"github.com/wasmjob/wasmjob/coordination/tree"
 	"github.com/wasmjob/wasmjob/host/event"
+	"github.com/wasmjob/wasmjob/internal/text/reason"
 )
 
 // A guest may ask to be run again, and not before a time (RETRY_AT). Its run is over and the fire is handed back: the
@@ -37,8 +38,8 @@ func (rn *runner) postpone(now moment, id tree.Fire, items []*item) (rest []*ite
 }
 
 // laterReason says why an item does not begin yet.
-func laterReason(r tree.Record) string {
-	return "its guest asked to run again, and not before " + time.UnixMilli(r.Again).UTC().Format(time.RFC3339)
+func laterReason(r tree.Record) reason.Reason {
+	return reason.New(reason.NotBefore, time.UnixMilli(r.Again).UTC())
 }
 
 // postpones reports whether an item waits for the time that its guest asked for.

@@ -17,6 +17,7 @@ import (
 	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/coordination/tree"
 	"github.com/wasmjob/wasmjob/host/event"
+	"github.com/wasmjob/wasmjob/internal/text/reason"
 	"github.com/wasmjob/wasmjob/internal/text/words"
 )
 
@@ -283,8 +284,8 @@ func (rn *runner) admit(now moment, id tree.Fire, items []*item) (admitted []*it
 }
 
 // says why an item waits.
-func (ln *limitLine) says() string {
-	return fmt.Sprintf("it waits for a permit of limit %s, whose maximum is %d", strconv.Quote(ln.key), ln.most)
+func (ln *limitLine) says() reason.Reason {
+	return reason.New(reason.WaitsForPermit, strconv.Quote(ln.key), ln.most)
 }
 
 // draw makes the tickets that lines lack, in one commit, and reads where they stand.

@@ -3,7 +3,6 @@ package engine
 import (
 	"cmp"
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -18,6 +17,7 @@ import (
 	"github.com/wasmjob/wasmjob/host/event"
 	"github.com/wasmjob/wasmjob/host/event/operation"
 	"github.com/wasmjob/wasmjob/host/schedule/due"
+	"github.com/wasmjob/wasmjob/internal/text/reason"
 	"github.com/wasmjob/wasmjob/internal/text/words"
 )
 
@@ -66,7 +66,7 @@ func (p *place) mayOwe(allowed int) (most int, shared bool) {
 }
 
 // queueFull says why no more instants of an item wait.
-func (p *place) queueFull() string { return due.QueueFull(p.mayOwe(p.guest.QueueMax)) }
+func (p *place) queueFull() reason.Reason { return due.QueueFull(p.mayOwe(p.guest.QueueMax)) }
 
 // arrive takes an instant for an idle item. It reports whether the item begins for it; else the item runs for it after those
 // that it owes already, or there are too many of these.
@@ -80,7 +80,7 @@ func (set *itemSet) arrive(it *item, id tree.Fire) (begins bool) {
 		set.skipItem(it, id, event.SkipQueueFull, set.queueFull())
 	default:
 		id.Source = string(abi.SourceMisfire)
-		set.skipItem(it, id, event.SkipLater, "the item has earlier instants to run; it runs for this one after them")
+		set.skipItem(it, id, event.SkipLater, reason.New(reason.EarlierFirst))
 	}
 	return false
 }
@@ -98,10 +98,10 @@ func (rn *runner) stopFor(now moment, it *item, id tree.Fire) {
 	if !stops {
 		return
 	}
-	why := fmt.Sprintf("instant %s has come, and overlap is %s", id.ID(), rn.overlap())
+	why := reason.New(reason.InstantCame, id.ID(), rn.overlap())
 	first, unclaimed := it.run.StopFor(why, now.Time, byForce)
 	if first {
-		rn.log.Info("a run is stopped for the next one", zap.Int("item", it.number), zap.String("run", it.run.RunID()), zap.String("reason", why))
+		rn.log.Info("a run is stopped for the next one", zap.Int("item", it.number), zap.String("run", it.run.RunID()), zap.Stringer("reason", why))
 	}
 	if unclaimed {
 		ended, _ := it.run.KilledBefore()
@@ -123,7 +123,7 @@ func (rn *runner) dropLate(now moment, id tree.Fire, items []*item) []*item {
 			continue
 		}
 		it.Answered(id)
-		rn.skipItem(it, id, event.SkipLate, fmt.Sprintf("it would start %s after the instant, and startWithin is %s", words.Duration(behind.Truncate(time.Second)), words.Duration(within)))
+		rn.skipItem(it, id, event.SkipLate, reason.New(reason.StartsLate, words.Duration(behind.Truncate(time.Second)), words.Duration(within)))
 		it.dropped = latest(it.dropped, id.Time())
 	}
 	return inTime
@@ -136,18 +136,18 @@ func (rn *runner) dropDone(id tree.Fire, items []*item) []*item {
 		if !policies.Done(id, it.state.Record.Runs) {
 			return false
 		}
-		why := "it has run for " + words.Count(most, "instant")
+		why := reason.New(reason.HasRun, reason.Count(most))
 		it.Answered(id)
 		rn.skipItem(it, id, event.SkipPaused, pausedReason(jobconfig.PropMaxRuns, why))
 		it.dropped = latest(it.dropped, id.Time())
-		rn.pauseFor(jobconfig.PropMaxRuns, why)
+		rn.pauseFor(jobconfig.PropMaxRuns, why.String())
 		return true
 	})
 }
 
 // pausedReason says why a job is paused. by is the property of the policy.
-func pausedReason(by, why string) string {
-	return fmt.Sprintf("the job is paused by %s: %s", strings.TrimPrefix(by, jobconfig.PropPrefix), why)
+func pausedReason(by string, why reason.Reason) reason.Reason {
+	return reason.New(reason.Paused, strings.TrimPrefix(by, jobconfig.PropPrefix), why)
 }
 
 // pauseFor has the job paused by a policy, if it is not to be already.
@@ -178,20 +178,20 @@ func (j *job) pauseAll(now moment) {
 			j.pausing = said
 		}
 	case changed:
-		why := pausedReason(said.By, said.Why)
-		j.log.Warn("job paused", zap.String("reason", why))
-		j.Emit(event.Event{Kind: event.JobPaused, Reason: why})
+		why := pausedReason(said.By, reason.Read(said.Why))
+		j.log.Warn("job paused", zap.Stringer("reason", why))
+		j.Emit(event.Event{Kind: event.JobPaused}.Why(why))
 	}
 }
 
-// pausedBy says which policy of the job has paused it, and why; empty if none has, or that is not known.
-func (set *itemSet) pausedBy() string {
+// pausedBy says which policy of the job has paused it, and why; zero if none has, or that is not known.
+func (set *itemSet) pausedBy() reason.Reason {
 	word := set.pause.word
 	policies := []string{jobconfig.PropMaxRuns, jobconfig.PropPauseAfterFailures}
 	if set.member.View.Enabled || !slices.Contains(policies, jobconfig.PropPrefix+word.By) {
-		return ""
+		return reason.Reason{}
 	}
-	return pausedReason(word.By, word.Why)
+	return pausedReason(word.By, reason.Read(word.Why))
 }
 
 // owing is an item's record with the instants that the item owes besides a fire, as the next write of
@@ -234,10 +234,10 @@ func (set *itemSet) account(now time.Time, it *item) {
 			put(known, at)
 		}
 		begun = max(begun, r.OwedTo)
-		set.dropWaiting(it, it.WaitingBefore(it.switched.notBefore), event.SkipDisabled, wasDisabled)
+		set.dropWaiting(it, it.WaitingBefore(it.switched.notBefore), event.SkipDisabled, reason.New(reason.WasDisabled))
 	}
 	if first := set.calendar.First(now, latest(time.UnixMilli(begun), it.switched.reported)); !first.IsZero() && first.UnixMilli() < notBefore {
-		set.skipItems(it, tree.Fire{Instant: first.UnixMilli(), Source: catchUp.Source}, time.UnixMilli(notBefore-1), event.SkipDisabled, wasDisabled)
+		set.skipItems(it, tree.Fire{Instant: first.UnixMilli(), Source: catchUp.Source}, time.UnixMilli(notBefore-1), event.SkipDisabled, reason.New(reason.WasDisabled))
 	}
 	begun = max(begun, notBefore-1)
 
@@ -306,9 +306,9 @@ func (set *itemSet) dropAnswered(it *item, id tree.Fire) bool {
 	}
 	switch {
 	case set.overlap() == jobconfig.OverlapSkip && time.UnixMilli(r.Ended).After(id.Time().Add(set.calendar.Delay(id.Time()))): // which came that much later
-		set.skipItem(it, id, event.SkipOverlap, "the item still ran when it came; "+set.dropsOverlap())
+		set.skipItem(it, id, event.SkipOverlap, set.dropsOverlap(reason.New(reason.RanWhenItCame)))
 	case set.queues() && r.OwedTo >= id.Instant && !it.Has(id):
-		set.skipItem(it, id, event.SkipElsewhere, "the instant was taken before, as the item's record says")
+		set.skipItem(it, id, event.SkipElsewhere, reason.New(reason.TakenBefore))
 	default:
 		return false
 	}
@@ -340,10 +340,10 @@ func (set *itemSet) accountAll(now time.Time) bool {
 	return true
 }
 
-// dropsOverlap says why an instant that comes while the item runs is dropped.
-func (p *place) dropsOverlap() string {
+// dropsOverlap says why an instant that comes while the item runs, as runs says, is dropped.
+func (p *place) dropsOverlap(runs reason.Reason) reason.Reason {
 	if p.guest.Overlap == "" {
-		return "misfire is off"
+		return reason.New(reason.AndMisfireOff, runs)
 	}
-	return "overlap is " + string(p.guest.Overlap)
+	return reason.New(reason.AndOverlap, runs, p.guest.Overlap)
 }

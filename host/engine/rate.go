@@ -13,6 +13,7 @@ import (
 	"github.com/wasmjob/wasmjob/coordination/recipe/rate"
 	"github.com/wasmjob/wasmjob/coordination/tree"
 	"github.com/wasmjob/wasmjob/host/event"
+	"github.com/wasmjob/wasmjob/internal/text/reason"
 	"github.com/wasmjob/wasmjob/internal/text/words"
 )
 
@@ -151,7 +152,7 @@ func (rn *runner) pace(now moment, id tree.Fire, items []*item) (paced []*item, 
 		waiting = append(waiting, it.number)
 		if it.pacedFor != id.ID() && err == nil {
 			it.pacedFor = id.ID()
-			rn.skipItem(it, id, event.SkipLater, fmt.Sprintf("it waits for its turn under rate %s: at most %d begin in %s", strconv.Quote(it.paced), rn.guest.Rate.Max, words.Duration(rn.guest.Rate.Per)))
+			rn.skipItem(it, id, event.SkipLater, reason.New(reason.WaitsForRate, strconv.Quote(it.paced), rn.guest.Rate.Max, words.Duration(rn.guest.Rate.Per)))
 		}
 	}
 	return paced, turns, waiting

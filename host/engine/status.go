@@ -82,9 +82,13 @@ const (
 
 // Refusal is a file in the plugins directory that was not taken, and why.
 type Refusal struct {
-	File    string    `json:"file"`
-	Reasons []string  `json:"reasons"`
-	Since   time.Time `json:"since"`
+	File    string   `json:"file"`
+	Reasons []string `json:"reasons"`
+	// Jobs are the jobs that Reasons are about, each at the place of its reason; empty for one that is about the file.
+	Jobs []string `json:"jobs,omitempty"`
+	// Modules are what is wrong with the modules of its jobs, by job.
+	Modules map[string]string `json:"-"`
+	Since   time.Time         `json:"since"`
 	// Kept says that an earlier version of the file stays in force.
 	Kept bool `json:"kept"`
 }

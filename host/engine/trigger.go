@@ -2,7 +2,6 @@ package engine
 
 import (
 	"errors"
-	"fmt"
 	"slices"
 	"time"
 
@@ -10,6 +9,7 @@ import (
 	"github.com/wasmjob/wasmjob/coordination/admin/operate"
 	"github.com/wasmjob/wasmjob/coordination/tree"
 	"github.com/wasmjob/wasmjob/host/event"
+	"github.com/wasmjob/wasmjob/internal/text/reason"
 	"github.com/wasmjob/wasmjob/internal/text/words"
 )
 
@@ -70,13 +70,13 @@ func (rn *runner) beginRound(now moment) {
 	}
 	if t.args.Unreadable() {
 		if rn.consume(now, id, nil) {
-			rn.skipFire(id, event.SkipRefused, "node trigger cannot be read: it is not known which items are to run")
+			rn.skipFire(id, event.SkipRefused, reason.New(reason.TriggerUnreadable))
 		}
 		return
 	}
 	if _, err := rn.checkedParameter(id); err != nil {
 		if rn.consume(now, id, nil) {
-			rn.skipFire(id, event.SkipRefused, "the arguments do not fit the job: "+event.Reason(words.OneLine(err.Error())))
+			rn.skipFire(id, event.SkipRefused, reason.New(reason.ArgumentsUnfit, words.OneLine(err.Error())))
 		}
 		return
 	}
@@ -123,7 +123,7 @@ func (rn *runner) beginRound(now moment) {
 		if owes := it.Place(id); *owes == nil {
 			*owes = &id
 		} else {
-			e := rn.skipped(it.number, id, event.SkipSuperseded, "the item still runs, and begins for a newer fire right after")
+			e := rn.skipped(it.number, id, event.SkipSuperseded, reason.New(reason.ItemRunsNewer))
 			e.Owed = (*owes).Trigger == 0
 			rn.Emit(e)
 		}
@@ -166,7 +166,7 @@ func (rn *runner) consume(now moment, id tree.Fire, items []*item) bool {
 // merged reports the trigger before, if that had not begun here when this one came: one run is for both.
 func (rn *runner) merged(id tree.Fire) {
 	if before := rn.trigger.seen; rn.trigger.began < before && before < id.Trigger {
-		why := fmt.Sprintf("trigger %d came before this one had begun here: it counts for both", id.Trigger)
+		why := reason.New(reason.NewerTrigger, id.Trigger)
 		id.Trigger = before
 		rn.skipFire(id, event.SkipSuperseded, why)
 	}
@@ -189,7 +189,7 @@ func (rn *runner) advanceQueue(now moment) {
 		if errors.Is(d.Why, operate.ErrNothingRuns) || errors.Is(d.Why, tree.ErrRemoved) {
 			cause = event.SkipDisabled
 		}
-		rn.skipFire(d.Round().Fire(d.Number, now.wall.UnixMilli(), string(abi.SourceTrigger)), cause, "the trigger was queued: "+event.Reason(words.OneLine(d.Why.Error())))
+		rn.skipFire(d.Round().Fire(d.Number, now.wall.UnixMilli(), string(abi.SourceTrigger)), cause, reason.New(reason.TriggerQueued, words.OneLine(d.Why.Error())))
 	}
 	if err != nil && !errors.Is(err, tree.ErrRemoved) {
 		rn.failed(now, "beginning the next queued trigger", err)
@@ -198,7 +198,7 @@ func (rn *runner) advanceQueue(now moment) {
 }
 
 // dropTrigger reports a trigger that waits and that this host will not serve.
-func (rn *runner) dropTrigger(cause event.SkipCause, why string) {
+func (rn *runner) dropTrigger(cause event.SkipCause, why reason.Reason) {
 	if rn.member.View.Trigger == 0 {
 		return
 	}

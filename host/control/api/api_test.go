@@ -232,7 +232,7 @@ func TestErrors(t *testing.T) {
 		Jobs: []engine.Job{once("cities", 2), once(gone, 1)},
 		Refused: []engine.Refusal{
 			{File: "bad.yaml", Reasons: []string{"line 3: cron: no"}},
-			{File: "many.yaml", Reasons: []string{`line 1: job "first": worse`, `line 9: job "second": worst`}},
+			{File: "many.yaml", Reasons: []string{`line 1: job "first": worse`, `line 9: job "second": worst`}, Jobs: []string{"first", "second"}},
 		},
 	})
 	if err := s.client.Remove(t.Context(), gone, false); err != nil {

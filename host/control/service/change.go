@@ -662,16 +662,19 @@ func similar(ctx context.Context, c *cluster.Cluster, name string) string {
 	return words.Suggest(name, names)
 }
 
-// reasonsFor are the reasons of a refused file that are about a job: those that name it
-// first, and of the job's own file those that name no job.
+// reasonsFor are the reasons of a refused file that are about a job: those about it,
+// and of the job's own file those that are about none.
 func reasonsFor(f engine.Refusal, job string) []string {
 	own := strings.TrimSuffix(f.File, path.Ext(f.File)) == job
-	of := fmt.Sprintf("job %q: ", job)
-	return slices.DeleteFunc(slices.Clone(f.Reasons), func(reason string) bool {
-		at := strings.Index(reason, `job "`)
-		if at < 0 {
-			return !own
+	var reasons []string
+	for i, reason := range f.Reasons {
+		about := ""
+		if i < len(f.Jobs) {
+			about = f.Jobs[i]
 		}
-		return !strings.HasPrefix(reason[at:], of)
-	})
+		if about == job || (about == "" && own) {
+			reasons = append(reasons, reason)
+		}
+	}
+	return reasons
 }

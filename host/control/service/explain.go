@@ -209,11 +209,11 @@ func withoutOthers(events []event.Event, job string) []event.Event {
 	var kept []event.Event
 	for _, e := range events {
 		if e.Kind == event.Refused {
-			reasons := reasonsFor(engine.Refusal{File: e.File, Reasons: strings.Split(e.Reason, "\n")}, job)
+			reasons := reasonsFor(engine.Refusal{File: e.File, Reasons: strings.Split(e.Reason, "\n"), Jobs: e.Jobs}, job)
 			if len(reasons) == 0 {
 				continue
 			}
-			e.Reason = strings.Join(reasons, "\n")
+			e.Reason, e.Jobs = strings.Join(reasons, "\n"), nil
 		}
 		kept = append(kept, e)
 	}

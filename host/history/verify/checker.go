@@ -11,6 +11,7 @@ import (
 	"github.com/wasmjob/wasmjob/coordination/tree"
 	"github.com/wasmjob/wasmjob/host/config/ceiling"
 	"github.com/wasmjob/wasmjob/host/event"
+	"github.com/wasmjob/wasmjob/internal/text/reason"
 )
 
 // How long what is over is remembered, by the clock of the events: for runs to
@@ -232,7 +233,7 @@ func (c *Checker) jobEvent(j *job, p *process, e *event.Event, m mark) {
 	case event.Assigned:
 		j.assign(p, e.Time, e.Items)
 	case event.JobRemoved, event.JobStopped:
-		if strings.HasPrefix(e.Reason, "removed from the registry") {
+		if e.Because.Has(reason.JobRemoved) {
 			c.removed(j, c.now.Add(1))
 		}
 		c.drop(j, p)
@@ -240,8 +241,8 @@ func (c *Checker) jobEvent(j *job, p *process, e *event.Event, m mark) {
 	case event.Sharded:
 		// Perhaps the job was removed while no host was there to say so. Who
 		// shards was there since it joined. What came after is the new job's,
-		// also if the host shards twice because an answer was lost. Hosts up to 0.1 say "divided".
-		if joined, ok := j.active[p]; ok && (e.Reason == "items were never sharded" || e.Reason == "items were never divided") {
+		// also if the host shards twice because an answer was lost.
+		if joined, ok := j.active[p]; ok && e.Because.Has(reason.NeverSharded) {
 			c.removed(j, joined)
 			j.divided = e.Time
 		}
@@ -345,14 +346,14 @@ func (p *process) quietSince() time.Time {
 // session takes what a process says of its session. before is the line before.
 func (c *Checker) session(p *process, state string, m, before mark) {
 	switch state {
-	case "live":
+	case event.SessionLive:
 		c.trust(p, m)
-	case "suspect":
+	case event.SessionSuspect:
 		c.doubt(p, m.time)
-	case "yield":
+	case event.SessionYield:
 		c.doubt(p, m.time)
 		p.yielded = true
-	case "lost":
+	case event.SessionLost:
 		// Without doubt before, it was not awake since the line before.
 		c.doubt(p, before.time)
 		for other := range p.lives { // the names of a term begin alike

@@ -313,7 +313,7 @@ func (s *system) observe(e event.Event) {
 	if e.Kind == event.HostGone {
 		s.local.NoteGone(e)
 	}
-	if e.Kind == event.Session && e.Reason == "live" {
+	if e.Kind == event.Session && e.Reason == event.SessionLive {
 		s.life.Begun(e.Host)
 		if c := s.registry.Session(); c != nil { // else it has ended already
 			s.peers.Begun(c, e.Host)
