@@ -316,6 +316,9 @@ func TestDefinitionHasEachSetting(t *testing.T) {
 			c.Props[s.Prop], c.Props["wasm.concurrency.max"] = value, "2"
 		case "concurrency.max":
 			c.Props["wasm.concurrency.key"] = "db"
+		case "rate.key", "rate.per", "rate.max":
+			c.Props["wasm.rate.key"], c.Props["wasm.rate.per"], c.Props["wasm.rate.max"] = "mails", "1h", "1000"
+			value = c.Props[s.Prop]
 		case "calendars.onExcluded":
 			c.Props["wasm.calendars.include"] = `["workdays"]`
 		}

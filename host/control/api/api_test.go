@@ -290,7 +290,7 @@ func TestErrors(t *testing.T) {
 		"GET /v1/jobs?after=none":                     {422, "query.after", "that job is not in the list any more"},
 		"GET /v1/runs?limit=0":                        {422, "query.limit", ">= 1"},
 		"GET /v1/runs?limit=many":                     {422, "query.limit", `found "many", expected a whole number`},
-		"GET /v1/logs?who=x":                          {422, "query.who", "unknown parameter, expected after, from, host, item, job, level, limit, oldest, run, text, to"},
+		"GET /v1/logs?who=x":                          {422, "query.who", "unknown parameter, expected after, from, host, item, job, label, level, limit, oldest, run, text, to"},
 		"GET /v1/logs?trigger=7":                      {422, "query.trigger", "unknown parameter"},
 		"GET /v1/audit?level=8":                       {422, "query.level", "expected after, failed, from,"},
 		"GET /v1/fires?who=x":                         {422, "query.who", "unknown parameter"},

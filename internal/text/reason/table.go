@@ -387,8 +387,8 @@ var rows = byCode()
 
 func byCode() map[Code]*row {
 	m := make(map[Code]*row, len(table))
-	for i := range table {
-		m[table[i].code] = &table[i]
+	for _, r := range table {
+		m[r.code] = &r
 	}
 	return m
 }
