@@ -213,7 +213,7 @@ func withoutOthers(events []event.Event, job string) []event.Event {
 			if len(reasons) == 0 {
 				continue
 			}
-			e.Reason, e.Jobs = strings.Join(reasons, "\n"), nil
+			e.Reason, e.Jobs = strings.Join(reasons, "\n"), slices.Repeat([]string{job}, len(reasons))
 		}
 		kept = append(kept, e)
 	}
