@@ -45,6 +45,8 @@
 //	                             and that an operator wants the run to end ([Kill])
 //	sharding/ends                how fires have ended over all items, if other jobs come after
 //	                             this one ([Ends])
+//	sharding/backfill            past instants that are run again, while they are ([Backfill])
+//	backfill                     how the last backfill has ended
 //	after                        which triggers of other jobs have triggered this one, which comes
 //	                             after them ([Chained])
 //	offset/{i}                   how far the item's guest has come

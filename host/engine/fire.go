@@ -399,6 +399,7 @@ func (rn *runner) start(now moment, id tree.Fire, dead, stopped string, states, 
 	for _, e := range f.Runs {
 		it := rn.items[e.Item]
 		it.Answered(id) // what else is due comes when this has ended
+		it.Began(id)
 		it.state, it.run = states[e.Item], e
 		rn.live++
 	}

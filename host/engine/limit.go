@@ -93,7 +93,7 @@ func (set *itemSet) parameter(id tree.Fire) string {
 	if id.WithParam {
 		return id.Param
 	}
-	if id.Trigger == 0 {
+	if id.Trigger == 0 || id.Given {
 		if parameter, own := set.calendar.Parameter(id.Time()); own {
 			return parameter
 		}

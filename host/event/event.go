@@ -244,6 +244,10 @@ type TriggerArgs struct {
 	Items string `json:"items,omitempty"`
 	// Param is the job's parameter in this fire; nil if it is the configured one.
 	Param *string `json:"param,omitempty"`
+	// At is set if it gave the instant of the fire, and Backfill if that is one of a backfill, which is so
+	// of a run that another host takes over, too.
+	At       bool `json:"at,omitempty"`
+	Backfill bool `json:"backfill,omitempty"`
 }
 
 // Waited is how long an item waited on its host before its guest ran.

@@ -265,8 +265,19 @@ func (c *Client) Trigger(ctx context.Context, job string) error {
 // trigger round; 0 if the host is of an earlier version, which does not say it.
 func (c *Client) TriggerWith(ctx context.Context, job string, args tree.TriggerArgs) (admin.Triggered, error) {
 	var done admin.Triggered
-	err := c.Send(ctx, http.MethodPost, jobPath(job, "trigger"), args, &done)
+	body := triggerBody{Items: args.Items, Param: args.Param}
+	if args.At != 0 {
+		body.At = time.UnixMilli(args.At).UTC()
+	}
+	err := c.Send(ctx, http.MethodPost, jobPath(job, "trigger"), body, &done)
 	return done, err
+}
+
+// triggerBody is the body of a trigger.
+type triggerBody struct {
+	Items tree.Ranges `json:"items,omitempty"`
+	Param *string     `json:"param,omitempty"`
+	At    time.Time   `json:"at,omitzero"`
 }
 
 // Start makes the host join the job again that was shut down or removed.

@@ -65,8 +65,10 @@ type Job struct {
 	Cron     string `json:"cron"`
 	TimeZone string `json:"timeZone"`
 	// Terms is what else the schedule goes by, for programs of this project; empty for nothing.
-	Terms string    `json:"terms,omitempty"`
-	Next  time.Time `json:"next,omitzero"`
+	Terms string `json:"terms,omitempty"`
+	// Backfill is the one that goes on; missing if there is none.
+	Backfill *engine.BackfillStatus `json:"backfill,omitempty"`
+	Next     time.Time              `json:"next,omitzero"`
 	// Starts is when the fire of Next starts, if that is put off by the job's jitter.
 	Starts time.Time `json:"starts,omitzero"`
 	Type   string    `json:"type,omitempty"`
@@ -250,6 +252,9 @@ func merge(parts []part, now time.Time) *Job {
 			}
 		}
 		j.Waits = append(j.Waits, p.Waits...)
+		if b := p.Backfill; b != nil && (j.Backfill == nil || b.Done > j.Backfill.Done) {
+			j.Backfill = b
+		}
 		j.Listening += len(p.Listeners)
 	}
 	items := itemsOf(parts)
