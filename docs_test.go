@@ -181,7 +181,7 @@ func texts(t *testing.T) (all []string) {
 	_, folders := sources(t)
 	for dir, files := range folders {
 		first, _, _ := strings.Cut(dir, "/")
-		if !slices.Contains([]string{"host", "cmd", "coordination"}, first) {
+		if !slices.Contains([]string{"host", "cmd", "coordination", "internal"}, first) {
 			continue
 		}
 		for _, f := range files {

@@ -137,6 +137,11 @@ const (
 	StatusCancelled Status = 3 // the guest saw the cancellation and unwound
 )
 
+// Flags of retry_at.
+const (
+	RetryPausesKey = 1 // the key of the job's rate is paused until the time
+)
+
 // Fields of ctx_str. Unknown fields are [ErrNotFound]; present but empty is 0.
 const (
 	CtxJobName       = 1

@@ -120,6 +120,10 @@ func Imports() []Import {
 		Name: "cancelled", Answer: AnswerCancel,
 		During: PhaseRun,
 		Does:   "says whether the invocation is being cancelled, and why",
+	}, {
+		Name: "retry_at", Params: []Param{{"at", KindInt64}, {"flags", KindInt32}}, Answer: AnswerCode,
+		During: PhaseItem, Codes: []Code{ErrInvalid},
+		Does: "says that the item is not to run before a time, in Unix milliseconds, if the invocation ends with StatusRetry; the last call wins. With RetryPausesKey nothing of the job's rate key begins before it either. ErrInvalid: at is not positive or further away than MaxRetryAt, or a flag is unknown",
 	}}
 	for i := range table {
 		table[i].Module, table[i].Type = Module, table[i].signature()

@@ -46,6 +46,7 @@ const (
 	OutcomeOK        Outcome = "OK"
 	OutcomeFail      Outcome = "FAIL"      // the guest said so, or broke the protocol
 	OutcomeRetry     Outcome = "RETRY"     // the guest asks to be run again
+	OutcomeRetryAt   Outcome = "RETRY_AT"  // the guest asks to be run again, and not before a time
 	OutcomeCancelled Outcome = "CANCELLED" // stopped, or ownership lost
 	OutcomeTimeout   Outcome = "TIMEOUT"
 	OutcomeTrap      Outcome = "TRAP"  // panic, out of bounds, unreachable, …
@@ -58,12 +59,14 @@ const (
 
 // Outcomes are all outcomes.
 func Outcomes() []Outcome {
-	return []Outcome{OutcomeOK, OutcomeFail, OutcomeRetry, OutcomeCancelled, OutcomeTimeout, OutcomeTrap, OutcomeExit, OutcomeError, OutcomeWorker}
+	return []Outcome{OutcomeOK, OutcomeFail, OutcomeRetry, OutcomeRetryAt, OutcomeCancelled, OutcomeTimeout, OutcomeTrap, OutcomeExit, OutcomeError, OutcomeWorker}
 }
 
 // Failed reports whether a run with this outcome ended, and is to be looked at: that it was
-// stopped is no failure.
-func (o Outcome) Failed() bool { return o != "" && o != OutcomeOK && o != OutcomeCancelled }
+// stopped, or runs again later, is no failure.
+func (o Outcome) Failed() bool {
+	return o != "" && o != OutcomeOK && o != OutcomeCancelled && o != OutcomeRetryAt
+}
 
 // Result is how one invocation ended.
 type Result struct {
@@ -81,6 +84,10 @@ type Result struct {
 	// OK. It is to be committed together with the item's completion.
 	Offset []byte
 	Staged bool
+	// RetryAt is from when on the guest asks to be run again, with the outcome RETRY_AT; PauseKey says that
+	// nothing of the job's rate key is to begin before it either.
+	RetryAt  time.Time
+	PauseKey bool
 	// NotBegun is set when nothing of the invocation has begun, because the one before
 	// it takes its time; see [Pipelined]. The rest says nothing then.
 	NotBegun bool

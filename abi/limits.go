@@ -18,6 +18,8 @@ const (
 	MaxError = 8 << 10
 	// MaxOffset is the largest offset in bytes; larger ones are ErrTooLarge.
 	MaxOffset = 4 << 10
+	// MaxRetryAt is how far ahead a guest may say that it is to run again.
+	MaxRetryAt = 30 * 24 * time.Hour
 	// MaxMetricName is the longest metric name; names match
 	// [a-z][a-z0-9_]{0,63}.
 	MaxMetricName = 64

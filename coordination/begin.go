@@ -4,12 +4,15 @@ import (
 	"context"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/wasmjob/wasmjob/coordination/recipe/permit"
+	"github.com/wasmjob/wasmjob/coordination/recipe/rate"
 	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/coordination/step"
 	"github.com/wasmjob/wasmjob/coordination/tree"
+	"github.com/wasmjob/wasmjob/internal/text/reason"
 )
 
 // Beginning is a host's wish to begin items of one fire.
@@ -28,6 +31,9 @@ type Beginning struct {
 	// Permits are the tickets with which items begin under a limit, by item: paths of package permit. Each becomes
 	// the item's in the commit that begins it.
 	Permits map[int]string
+	// Turns are the rates under which items begin, by item: several share one. Each is brought up to date, and is not Known
+	// afterwards if that failed. There must be a node of each key.
+	Turns map[int]*rate.Turn
 	// Count is set if the records count the scheduled instants that are begun.
 	Count bool
 }
@@ -57,20 +63,27 @@ type Begun struct {
 }
 
 // Refusal is why an item was not begun.
-type Refusal string
+type Refusal reason.Code
+
+// Reason is the reason of that code.
+func (r Refusal) Reason() reason.Reason { return reason.New(reason.Code(r)) }
+
+// String is its text.
+func (r Refusal) String() string { return r.Reason().String() }
 
 // The refusals.
 const (
-	RefusedDisabled Refusal = "the item is disabled"
-	RefusedRunning  Refusal = "the item is still marked as running"
-	RefusedFailover Refusal = "another host is running the item after a crash"
-	RefusedStale    Refusal = "the item has been begun by another host since"
-	RefusedPast     Refusal = "the instant has been begun already"
-	RefusedHeld     Refusal = "the item is held back" // Record.HeldBack says more
-	RefusedAhead    Refusal = "the instant is later than the registry's clock"
-	RefusedChanged  Refusal = "the schedule was changed before the instant"
-	RefusedPermit   Refusal = "the item has no permit of its limit any more"
-	RefusedAgain    Refusal = "a Java host may be about to run the item again" // see Quiet
+	RefusedDisabled = Refusal(reason.ItemDisabled)
+	RefusedRunning  = Refusal(reason.StillMarked)
+	RefusedFailover = Refusal(reason.RunsAfterCrash)
+	RefusedStale    = Refusal(reason.BegunElsewhere)
+	RefusedPast     = Refusal(reason.BegunAlready)
+	RefusedHeld     = Refusal(reason.Held) // Record.HeldBack says more
+	RefusedAhead    = Refusal(reason.AheadOfClock)
+	RefusedChanged  = Refusal(reason.ScheduleChanged)
+	RefusedPermit   = Refusal(reason.NoPermit)
+	RefusedRate     = Refusal(reason.BegunUnderRate)
+	RefusedAgain    = Refusal(reason.JavaMayRepeat) // see Quiet
 )
 
 // Begin writes the running marks, records and the host's list of runs for the
@@ -193,6 +206,9 @@ func (g *begin) run(ctx context.Context, x *step.Exchange) error {
 			case roleShare:
 				g.stale()
 				return nil
+			case roleRate:
+				g.contended(conflict.Op.Path)
+				continue
 			case roleTrigger: // consumed by somebody else
 				g.trigger = false
 				if g.out.Items == nil {
@@ -202,6 +218,9 @@ func (g *begin) run(ctx context.Context, x *step.Exchange) error {
 			}
 		} else if step.IsUnknown(err) {
 			g.unknown = true
+			for _, t := range g.Turns {
+				t.Known = false
+			}
 		} else if i, ok := c.denied(err, &g.out.Denied); ok {
 			g.todo = without(g.todo, i)
 			continue
@@ -221,12 +240,13 @@ type beginCommit struct {
 	part, rest tree.Items
 	records    map[int]tree.Record // that it writes, of part
 	runs       tree.Runs           // that it writes
+	turns      map[*rate.Turn]int  // how many items begin under each
 }
 
 // next begins as many items as fit one commit.
 func (g *begin) next() beginCommit {
 	l := g.Layout
-	next := beginCommit{records: make(map[int]tree.Record)}
+	next := beginCommit{records: make(map[int]tree.Record), turns: make(map[*rate.Turn]int)}
 	var begins tree.Items
 	body := newCommit(4 * len(g.todo))
 	room, last := itemRoom(g.own.runs), -1
@@ -234,6 +254,10 @@ func (g *begin) next() beginCommit {
 		before := len(body.ops)
 		record := g.ops(i, &body)
 		room -= step.Size(body.ops[before:]) + tree.ListGrowth(i, last)
+		turn := g.Turns[i]
+		if turn != nil && next.turns[turn] == 0 && record.Held == 0 {
+			room -= step.Size([]registry.Op{turn.Op(1)})
+		}
 		if last = i; room < 0 && len(next.part) > 0 {
 			body.cut(before)
 			break
@@ -241,12 +265,18 @@ func (g *begin) next() beginCommit {
 		next.part, next.records[i] = append(next.part, i), record
 		if record.Held == 0 {
 			begins = append(begins, i)
+			if turn != nil {
+				next.turns[turn]++
+			}
 		}
 	}
 	next.rest = g.todo[len(next.part):]
 	next.runs = g.own.runs.With(g.Fire, g.marked(), begins)
 
-	c := g.guarded(len(body.ops)+9, g.config)
+	c := g.guarded(len(body.ops)+len(next.turns)+9, g.config)
+	for _, turn := range slices.SortedFunc(maps.Keys(next.turns), func(a, b *rate.Turn) int { return strings.Compare(a.Path, b.Path) }) {
+		c.add(roleRate, -1, turn.Op(next.turns[turn]))
+	}
 	if g.View.JavaLed() {
 		c.add(roleShare, -1, registry.Absent(l.Necessary()))
 		c.add(roleShare, -1, registry.Absent(l.Processing()))
@@ -293,9 +323,11 @@ func (g *begin) reconfigured(ctx context.Context, x *step.Exchange) error {
 	for _, i := range g.todo {
 		if g.Permits[i] != "" { // the limit may be another one now
 			g.out.Refused[i] = RefusedPermit
+		} else if g.Turns[i] != nil {
+			g.out.Refused[i] = RefusedRate
 		}
 	}
-	g.todo = slices.DeleteFunc(slices.Clone(g.todo), func(i int) bool { return g.Permits[i] != "" })
+	g.todo = slices.DeleteFunc(slices.Clone(g.todo), func(i int) bool { return g.Permits[i] != "" || g.Turns[i] != nil })
 	if g.Fire.Trigger == 0 && g.View.reschedules(node, g.Fire.Time()) {
 		for _, i := range g.todo {
 			g.out.Refused[i] = RefusedChanged
@@ -324,8 +356,26 @@ func (g *begin) began(c beginCommit, results []registry.Result) {
 			}
 		case roleRuns:
 			g.own = ownList{c.runs, result.Version}
+		case roleRate:
+			for turn, n := range c.turns {
+				if turn.Path == c.ops[k].Path {
+					turn.Took(n, result)
+				}
+			}
 		}
 	}
+}
+
+// contended takes out the items under the rate of a node, which others have written meanwhile.
+func (g *begin) contended(path string) {
+	g.todo = slices.DeleteFunc(slices.Clone(g.todo), func(i int) bool {
+		turn := g.Turns[i]
+		if turn == nil || turn.Path != path {
+			return false
+		}
+		turn.Known, g.out.Refused[i] = false, RefusedRate
+		return true
+	})
 }
 
 // ops adds what begins one item, and returns the record that it writes. If the
@@ -337,7 +387,7 @@ func (g *begin) ops(i int, c *commit) tree.Record {
 	open := state.Record.Open() && state.Record.Owner != g.Self.ID
 	before := state.Record.Follow(state.RecordZxid)
 	if open && before.Kill.Asked() { // its host did not come to end it
-		before = before.EndKilled(EndedBefore, g.Now.UnixMilli())
+		before = before.EndKilled(reason.HostEndedBefore, g.Now.UnixMilli())
 	} else if _, forgets := g.forgotten[i]; open && !forgets && !g.left[i] {
 		before = before.NoteDeath(before.Owner)
 	}

@@ -24,6 +24,7 @@ const (
 	roleAsk
 	roleEnds   // how fires have ended
 	rolePermit // a ticket of a limit
+	roleRate   // when items began under a rate
 	roleStale  // a mark of a run that is not this host's any more
 )
 

@@ -9,6 +9,7 @@ import (
 	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/coordination/step"
 	"github.com/wasmjob/wasmjob/coordination/tree"
+	"github.com/wasmjob/wasmjob/internal/text/reason"
 )
 
 // Ended is one run that ended.
@@ -204,7 +205,7 @@ type endMarks struct{ running, failover, failovering bool }
 func (c *completion) ended(i int) tree.Record {
 	e := c.Items[i]
 	if e.HandBack != nil && e.State.Record.Kill.Asked() {
-		return e.State.Record.EndKilled(handedBack, c.Now.UnixMilli())
+		return e.State.Record.EndKilled(reason.HandedBack, c.Now.UnixMilli())
 	}
 	if e.HandBack != nil {
 		return *e.HandBack

@@ -187,7 +187,7 @@ func (c *chronicle) check() {
 	alive := make(map[string]bool)
 	for _, h := range c.living() {
 		alive[h.Self.ID] = true
-		if h.View.DivisionStale() != "" {
+		if !h.View.DivisionStale().IsZero() {
 			t.Errorf("%s sees a stale division: %s", h.name, h.View.DivisionStale())
 		}
 	}

@@ -94,6 +94,10 @@
 //	end of a fire        in the commit of the completion: the version of the node ends, if other
 //	                     jobs come after this one. Every host knows whether: the division that says
 //	                     it raises the epoch
+//	queued trigger       an earlier one waits: a node trigger/{id} is there, or an item that owes that
+//	                     round has not begun it (its record's version); the queue's version
+//	round of the queue   the queue's version, which loses the trigger in the same commit, and all that
+//	                     guards the round of a command
 //	round after others   the version of the node after, which names the triggers that were
 //	                     consumed
 //	kill                 config exists; the record has its version

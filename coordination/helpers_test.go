@@ -362,7 +362,7 @@ func (stepper) TriggerJob(l tree.Layout) move {
 
 func (stepper) TriggerWith(l tree.Layout, args tree.TriggerArgs) move {
 	return func(ctx context.Context, r registry.Center) error {
-		_, _, err := operate.TriggerWith(ctx, r, l, args)
+		_, err := operate.TriggerWith(ctx, r, l, args)
 		return err
 	}
 }

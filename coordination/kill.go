@@ -10,13 +10,6 @@ import (
 	"github.com/wasmjob/wasmjob/coordination/tree"
 )
 
-// Why the host of a run that was killed has not ended it.
-const (
-	EndedBefore = "its host ended before that"
-	notStarted  = "it had not started"
-	handedBack  = "its host handed it back"
-)
-
 // ReadKills reads which of this host's runs operators have killed. running are the
 // states of the items that it runs; those that are returned have the kill in their record. Of items whose record
 // cannot be read it is not known.

@@ -470,7 +470,7 @@ func TestHoldLostAnswer(t *testing.T) {
 	if r.Held == 0 || r.Outcome != tree.OutcomeHeld || out.Refused[0] != co.RefusedHeld || !slices.Equal(out.Holds, tree.Items{0}) {
 		t.Errorf("%+v\nrefused %v, holds %v", r, out.Refused, out.Holds)
 	}
-	if says := r.HeldBack("a demo", 0); !strings.HasSuffix(says, fmt.Sprintf(`a host died in its runs (%s); wasmjob job release "a demo" --item 0 lets it run again`, dead.Self.ID)) {
+	if says := r.HeldBack("a demo", 0).String(); !strings.HasSuffix(says, fmt.Sprintf(`a host died in its runs (%s); wasmjob job release "a demo" --item 0 lets it run again`, dead.Self.ID)) {
 		t.Errorf("says %q", says)
 	}
 }

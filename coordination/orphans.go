@@ -8,6 +8,7 @@ import (
 	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/coordination/step"
 	"github.com/wasmjob/wasmjob/coordination/tree"
+	"github.com/wasmjob/wasmjob/internal/text/reason"
 )
 
 // A host's list of runs (node runs/{id}) is written by no other host while the
@@ -123,7 +124,7 @@ func handBackOps(l tree.Layout, self string, runs tree.Runs, items tree.Items, n
 		if r := tree.ParseRecord(record.Data); r.Owner == self && r.Open() {
 			back := r.HandBack(runs.FireOf(i))
 			if r.Kill.Asked() {
-				back = r.EndKilled(notStarted, r.Kill.At)
+				back = r.EndKilled(reason.NotStarted, r.Kill.At)
 			}
 			item.add(roleRecord, i, registry.Set(record.Path, back.Data(), record.Version))
 		}

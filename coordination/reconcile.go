@@ -53,7 +53,7 @@ func (m *Member) Reconcile(now time.Time) Action {
 		// date is known when the share has been read.
 		return ActionNone
 	}
-	if v.DivisionStale() != "" && !v.Necessary && v.Leader != "" && !v.leaderSees() {
+	if !v.DivisionStale().IsZero() && !v.Necessary && v.Leader != "" && !v.leaderSees() {
 		return ActionAsk
 	}
 	return ActionNone
@@ -62,7 +62,7 @@ func (m *Member) Reconcile(now time.Time) Action {
 // reconcileLeader is Reconcile for the leader. Java hosts wait for the flag.
 func (v View) reconcileLeader(now time.Time) Action {
 	mixed := v.Mixed()
-	if v.Flagged() || v.DivisionStale() != "" {
+	if v.Flagged() || !v.DivisionStale().IsZero() {
 		if mixed && !v.Necessary {
 			return ActionAsk
 		}

@@ -226,6 +226,8 @@ func (s *script) command(line string) error {
 		s.addHost(arg(1), arg(2))
 	case "old": // a host of a version that knows no arguments of triggers
 		s.addHost(arg(1), arg(2)).old = true
+	case "queueing": // a host that begins queued triggers
+		s.addHost(arg(1), arg(2)).knowsQueue = true
 	case "java": // a Java host, started at once
 		p := s.addJava(arg(1), arg(2))
 		p.start()
@@ -385,6 +387,12 @@ func (s *script) command(line string) error {
 		args, err := tree.NewTriggerArgs(items, param)
 		if err == nil {
 			err = s.operate(moves.TriggerWith(s.layout, args))
+		}
+		return err
+	case "advance": // a host has begun items of a round, and looks into the queue
+		dropped, err := operate.AdvanceQueue(s.ctx, s.op, s.layout)
+		for _, d := range dropped {
+			s.say("dropped %s: %v", d.Args.Data(), d.Why)
 		}
 		return err
 	case "follow", "unfollow": // follow NAME: a job comes after this one
@@ -704,6 +712,14 @@ func (s *script) value(path string, data []byte) string {
 		return strings.ReplaceAll(strings.TrimSpace(string(data)), "\n", ", ")
 	case path == "/~/sharding/"+tree.EndsName:
 		return s.ends(data)
+	case path == "/~/sharding/"+tree.QueueName:
+		var list []string
+		for _, q := range tree.ParseQueue(data, 1).Triggers {
+			list = append(list, "{"+string(q.Args.Data())+"}")
+		}
+		return strings.Join(list, " ")
+	case path == "/trigger":
+		return queuedNumber.ReplaceAllString(string(data), `"queued":N`)
 	case strings.HasPrefix(path, "/~/sharding/"):
 		return s.record(data)
 	}
@@ -716,6 +732,8 @@ func (s *script) value(path string, data []byte) string {
 		return clock(ms)
 	})
 }
+
+var queuedNumber = regexp.MustCompile(`"queued":[0-9]+`)
 
 var instantPattern = regexp.MustCompile(`\b1[0-9]{12}\b`)
 

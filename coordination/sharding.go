@@ -92,6 +92,7 @@ type sharding struct {
 	instances, items, records, flags, runsOf, assigned, details []string
 	round                                                       int64 // of the newest trigger, 0 for none
 	args                                                        tree.TriggerArgs
+	queued                                                      bool     // triggers were queued ever
 	triggered                                                   []string // instances that have not consumed theirs
 
 	cfg       jobconfig.Configuration
@@ -199,6 +200,7 @@ func (s *sharding) queries(servers []string) reading {
 		if name == tree.EndsName {
 			read.add(-1, registry.Data(l.Ends()))
 		}
+		s.queued = s.queued || name == tree.QueueName
 		if i, ok := tree.ItemNumber(name); ok {
 			s.hasRecord[i] = true
 			if mixed || total != s.before.Total {
@@ -316,7 +318,7 @@ func (s *sharding) divide() (tree.Division, strategy.Assignment, error) {
 	total := s.cfg.ShardingTotalCount
 	d := tree.Division{Instances: strategy.Sorted(s.instances), Foreigners: s.java, Counts: tree.Counts{Total: total}, Strategy: s.cfg.JobShardingStrategyType}
 	d.Follow(s.before, s.now, s.recordOf)
-	d.Followed = s.ends.Exists
+	d.Followed, d.Queued = s.ends.Exists, s.queued
 	d.Backfill = slices.Contains(s.records, tree.BackfillName)
 	if s.refused {
 		d.Refused = s.config.Mzxid

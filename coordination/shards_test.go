@@ -2,6 +2,7 @@ package coordination_test
 
 import (
 	"errors"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -110,7 +111,7 @@ func TestReadJobs(t *testing.T) {
 		return all[0]
 	}
 	want := inspect.JobBrief{Name: "demo", Description: "for a test", Cron: "0/10 * * * * ?", Total: 6, Status: inspect.JobOK, Instances: 2, Leader: h[0].Self.ID}
-	if got := one(); got != want {
+	if got := one(); !reflect.DeepEqual(got, want) {
 		t.Errorf("%+v, want %+v", got, want)
 	}
 	// The worst outcome of the newest fire is shown.

@@ -62,6 +62,8 @@ type simHost struct {
 	permits map[int]string
 	// old is a host of a version that knows no arguments of triggers.
 	old bool
+	// knowsQueue is a host that begins queued triggers.
+	knowsQueue bool
 }
 
 type simItem struct {
@@ -279,7 +281,7 @@ func (h *simHost) join(definition jobconfig.Configuration) (co.Applied, error) {
 		h.connect()
 	}
 	err := h.perform(moves.Join(&h.Member, co.Joining{Definition: definition, Former: h.former, Applied: &applied,
-		Detail: tree.HostDetail{State: tree.DetailReady, Digest: "sha256:d0", TriggerArgs: !h.old, RecordedKills: !h.old}}))
+		Detail: tree.HostDetail{State: tree.DetailReady, Digest: "sha256:d0", TriggerArgs: !h.old, TriggerQueue: h.knowsQueue, RecordedKills: !h.old}}))
 	if err == nil {
 		h.joined, h.why, h.former = true, "", tree.Digest(definition.YAML())
 	}
@@ -360,7 +362,7 @@ func (h *simHost) step() (stepped bool, err error) {
 	h.lookAhead(&h.Election)
 	h.lookAhead(&h.Takeover)
 	if action := h.Reconcile(h.now); action != co.ActionNone {
-		why := v.DivisionStale()
+		why := v.DivisionStale().String()
 		err := h.perform(func(ctx context.Context, r registry.Center) error {
 			h.Registry = r
 			return second(h.Act(ctx, action, h.now))

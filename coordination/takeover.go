@@ -8,6 +8,7 @@ import (
 	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/coordination/step"
 	"github.com/wasmjob/wasmjob/coordination/tree"
+	"github.com/wasmjob/wasmjob/internal/text/reason"
 )
 
 // taking is what a host writes about items that are owed: what it closes and what
@@ -245,7 +246,7 @@ func (r *recovery) become(f fate, i int, it owedItem, owed tree.Runs, t *taking)
 	case fateLost:
 		closed.Lost = append(closed.Lost, end(r.mourned(it, owed).Lose(now)))
 	case fateKilled:
-		closed.Killed = append(closed.Killed, end(it.state.Record.EndKilled(EndedBefore, now)))
+		closed.Killed = append(closed.Killed, end(it.state.Record.EndKilled(reason.HostEndedBefore, now)))
 		if r.repeats(i, it) { // a Java host that has just come may not run it
 			for _, mark := range []registry.Node{it.failover, it.mark} {
 				if !mark.Exists {

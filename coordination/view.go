@@ -8,6 +8,7 @@ import (
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/coordination/tree"
+	"github.com/wasmjob/wasmjob/internal/text/reason"
 	"github.com/wasmjob/wasmjob/strategy"
 )
 
@@ -178,6 +179,9 @@ func readConfiguration(job string, data []byte, last jobconfig.Configuration, ac
 	return c, warnings, nil
 }
 
+// Divided is the transaction that wrote the division; 0 if there is none.
+func (v View) Divided() int64 { return v.divisionNode.Mzxid }
+
 // Joined reports whether this instance is in the job's list. Once it has
 // joined and its session lives, false means that an operator removed it: the
 // way in which ElasticJob's console stops an instance.
@@ -298,52 +302,52 @@ func (v View) WithExtra(s registry.Snapshot) View {
 
 // javaChanged says what the extra watch has shown that makes the division
 // stale, or "".
-func (v View) javaChanged() string {
+func (v View) javaChanged() reason.Reason {
 	if !v.Leading() {
-		return ""
+		return reason.Reason{}
 	}
 	for _, id := range v.Java() {
 		n, watched := v.extra[registry.Data(v.Layout.Server(tree.ServerOf(id)))]
 		if watched && n.Exists && slices.Contains(v.Division.Instances, id) && slices.Contains(v.Division.Excluded, id) == tree.IsEnabled(n.Data) {
-			return "the server of " + id + " was disabled or enabled"
+			return reason.New(reason.ServerOfJavaSwitched, id)
 		}
 	}
 	if len(v.Division.Foreign) > 0 {
 		if n, watched := v.extra[registry.Data(v.Layout.ItemRunning(v.Division.Foreign[0]))]; watched && !n.Exists {
-			return fmt.Sprintf("item %d has ended on its Java host", v.Division.Foreign[0])
+			return reason.New(reason.EndedOnJava, v.Division.Foreign[0])
 		}
 	}
-	return ""
+	return reason.Reason{}
 }
 
-// DivisionStale says why the items must be resharded, or "" if the last
+// DivisionStale says why the items must be resharded; it is zero if the last
 // division is still right. Anybody may find out and set the flag. A
 // configuration that cannot be read changes nothing.
-func (v View) DivisionStale() string {
+func (v View) DivisionStale() reason.Reason {
 	d := v.Division
 	switch {
 	case v.NeverSharded():
-		return "items were never sharded"
+		return reason.New(reason.NeverSharded)
 	case v.ConfigErr != nil, v.LeaderRefuses():
 	case d.Total != v.Config.ShardingTotalCount:
-		return fmt.Sprintf("sharding total count changed from %d to %d", d.Total, v.Config.ShardingTotalCount)
+		return reason.New(reason.CountChanged, d.Total, v.Config.ShardingTotalCount)
 	case !d.Java && d.Strategy != v.strategyName():
-		return fmt.Sprintf("strategy changed from %s to %s", d.Strategy, v.strategyName())
+		return reason.New(reason.StrategyChanged, d.Strategy, v.strategyName())
 	}
 	if d.Java && v.OurTerm {
-		return "a Java leader sharded the items"
+		return reason.New(reason.JavaSharded)
 	}
 	if v.instancesChanged() {
-		return "instances changed"
+		return reason.New(reason.InstancesChanged)
 	}
 	if d.Java { // its leader sees to the servers
-		return ""
+		return reason.Reason{}
 	}
 	if slices.Contains(d.Excluded, v.Self.ID) == v.Enabled && slices.Contains(d.Instances, v.Self.ID) {
 		if v.Enabled {
-			return "this server was enabled"
+			return reason.New(reason.ServerEnabledNow)
 		}
-		return "this server was disabled"
+		return reason.New(reason.ServerDisabledNow)
 	}
 	return v.javaChanged()
 }

@@ -83,7 +83,7 @@ func TestDivisionStale(t *testing.T) {
 	} {
 		v := base
 		c.change(&v)
-		if got := v.DivisionStale(); got != c.want {
+		if got := v.DivisionStale().String(); got != c.want {
 			t.Errorf("stale %q, want %q", got, c.want)
 		}
 	}

@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"strconv"
+	"time"
 
 	"github.com/wasmjob/wasmjob/abi"
+	"github.com/wasmjob/wasmjob/sdk/internal/border"
 )
 
 // Errno is an answer of the host that is not OK, as an error. The functions
@@ -86,6 +88,25 @@ func Retry(err error) error {
 	return &statusError{error: err, status: abi.StatusRetry}
 }
 
+// RetryAt marks an error: a handler that returns it, or an error that wraps it, ends with RETRY_AT. The item has not
+// failed. It runs again in the same fire, not before the time, on the host that has it then; this run is over, and its slot is
+// free meanwhile. A time that has passed is now. One that is further away than abi.MaxRetryAt makes the run fail. Hosts
+// of earlier versions do not load a module that uses it. A nil error stands for no other reason than the time.
+func RetryAt(at time.Time, err error) error { return retryAt(at, 0, err) }
+
+// PauseKey is RetryAt, and pauses the key of the job's rate: no item of any job begins under that key before the time. A
+// job without a rate has no key, and only the item waits.
+func PauseKey(until time.Time, err error) error { return retryAt(until, abi.RetryPausesKey, err) }
+
+func retryAt(at time.Time, flags int32, err error) error {
+	if err == nil {
+		err = errors.New("not before " + at.UTC().Format(time.RFC3339))
+	}
+	// Only modules that call this have the import.
+	tell := func() int32 { return border.RetryAt(max(at.UnixMilli(), 1), flags) }
+	return &statusError{error: err, status: abi.StatusRetry, tell: tell}
+}
+
 // Fail gives an error a failure code of the job's own, from 64 to 255, which
 // the host records beside the text. Any other code is a plain failure.
 // Fail(code, nil) is nil.
@@ -103,6 +124,7 @@ func Fail(code int, err error) error {
 type statusError struct {
 	error
 	status abi.Status
+	tell   func() int32 // tells the host more about the status; nil: there is no more
 }
 
 func (e *statusError) Unwrap() error { return e.error }

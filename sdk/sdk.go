@@ -38,7 +38,7 @@
 // # How a handler ends
 //
 // nil is OK. An error is FAIL and its text is the reason that the host
-// records; [Retry] makes it RETRY and [Fail] a failure code of the job's own.
+// records; [Retry] makes it RETRY, [RetryAt] RETRY_AT and [Fail] a failure code of the job's own.
 // An error that comes from the context is CANCELLED if the host does say that
 // the invocation is cancelled. A panic is logged at level error with its
 // stack, recorded as the reason, and then the guest traps: the host sees a
@@ -66,6 +66,7 @@ package sdk
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"runtime"
 	"runtime/debug"
@@ -122,7 +123,14 @@ func finish(err error) abi.Status {
 		return abi.StatusOK
 	}
 	border.SetError(explained(err.Error()))
-	return statusOf(err, Cancelled())
+	status := statusOf(err, Cancelled())
+	if s, ok := errors.AsType[*statusError](err); ok && status == abi.StatusRetry && s.tell != nil {
+		if refused := check("run again at a time", s.tell()); refused != nil {
+			border.SetError(refused.Error() + ": " + err.Error())
+			return abi.StatusFail
+		}
+	}
+	return status
 }
 
 // trap reports a panic and ends the guest. It is called by the deferred

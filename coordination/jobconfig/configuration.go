@@ -3,7 +3,11 @@
 // writes no registry.
 package jobconfig
 
-import "time"
+import (
+	"time"
+
+	"github.com/wasmjob/wasmjob/internal/labels"
+)
 
 // Configuration is what the cluster knows about a job: ElasticJob's
 // configuration document (node "config"), field by field, in ElasticJob's
@@ -61,6 +65,8 @@ type Guest struct {
 	Isolation Isolation
 	// Args of a SCRIPT. "wasm.args", a JSON list of strings.
 	Args []string
+	// Arguments are what each run is given by name. "wasm.arguments", a JSON list
+	Arguments Arguments
 	// MemoryLimit of a guest's linear memory in bytes, 0 = the default.
 	// "wasm.memoryLimit"
 	MemoryLimit int64
@@ -82,6 +88,8 @@ type Guest struct {
 	QueueMax int
 	// Concurrency bounds the items that run at once in the whole namespace.
 	Concurrency Concurrency
+	// Rate bounds the begins of items in the whole namespace.
+	Rate Rate
 	// Priority says whose waiting items get the slots of a host first, from 1, which is first, to 4.
 	// "wasm.priority"
 	Priority int
@@ -102,6 +110,8 @@ type Guest struct {
 	// Needs is what the job needs of the operator's grants, in the form of
 	// host/grants.ParseNeed. "wasm.needs", a JSON list of strings.
 	Needs []string
+	// Labels are for people and filters. "wasm.labels", NAME=VALUE separated by commas.
+	Labels labels.Set
 	// When says what the job's instants are, beside its cron.
 	When When
 }

@@ -5,7 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/wasmjob/wasmjob/internal/labels"
 )
+
+// LabelsExample is what messages say that labels look like.
+const LabelsExample = "team=billing,tier=gold"
 
 // Properties that others ask for by name; the table of settings has all.
 const (
@@ -14,6 +19,7 @@ const (
 	PropIsolation       = "wasm.isolation"
 	PropFetchDataCount  = "wasm.fetchDataCount"
 	PropMaxHostDeaths   = "wasm.maxHostDeaths"
+	PropLabels          = "wasm.labels"
 	propRetryMaxBackoff = "wasm.retry.maxBackoff"
 	propOverlap         = "wasm.overlap"
 	propCatchUp         = "wasm.catchUp"
@@ -76,6 +82,15 @@ func (g Guest) CatchesUp(c Configuration) CatchUp {
 		return CatchUpLatest
 	}
 	return CatchUpNone
+}
+
+// Labels are the labels of the job, nil if it has none or they cannot be read.
+func (c Configuration) Labels() labels.Set {
+	set, err := labels.Parse(c.Props[PropLabels])
+	if err != nil {
+		return nil
+	}
+	return set
 }
 
 // NotJavas names the settings that ElasticJob's Java hosts do not follow, and with which the
@@ -146,6 +161,10 @@ func (c Configuration) Guest() (Guest, error) {
 	if prop, err := g.Concurrency.incomplete(); err != nil {
 		problem(prop, err)
 		g.Concurrency = Concurrency{}
+	}
+	if prop, err := g.Rate.incomplete(); err != nil {
+		problem(prop, err)
+		g.Rate = Rate{}
 	}
 	if prop, err := g.contradicts(c); err != nil {
 		problem(prop, err)

@@ -36,12 +36,13 @@ func TestGuestReadsEverything(t *testing.T) {
 		"wasm.overlap": "QUEUE_ALL", "wasm.queueMax": "8", "wasm.startWithin": "9m",
 		"wasm.maxRuns": "10", "wasm.pauseAfterFailures": "11",
 		"wasm.concurrency.key": " db-{shardingParameter}", "wasm.concurrency.max": "12", "wasm.priority": "1",
+		"wasm.rate.key": "api", "wasm.rate.per": "1m", "wasm.rate.max": "5",
 	}}.Guest()
 	expected := Guest{
 		Type: TypeDataflow, StreamingProcess: true, Timeout: 90 * time.Second, MaxConcurrency: 4, Isolation: IsolationItem,
 		Args: []string{"-v", "a b", ""}, MemoryLimit: 64 << 20, FetchDataCount: 100, MaxHostDeaths: 5, CatchUpWindow: 36 * time.Hour,
 		CatchUp: CatchUpAll, CatchUpMax: 7, Overlap: OverlapQueueAll, QueueMax: 8, StartWithin: 9 * time.Minute, MaxRuns: 10, PauseAfterFailures: 11,
-		Concurrency: Concurrency{Key: "db-{shardingParameter}", Max: 12}, Priority: 1,
+		Concurrency: Concurrency{Key: "db-{shardingParameter}", Max: 12}, Priority: 1, Rate: Rate{Key: "api", Per: time.Minute, Max: 5},
 		Retry: RetryPolicy{Attempts: 5, Backoff: 250 * time.Millisecond, MaxBackoff: time.Minute, On: []string{"RETRY", "FAIL"}},
 		When: When{DST: "skip", StartAt: "2026-12-24T18:00:00+01:00", EndAt: "2026-12-25T00:00:00Z", At: "2026-12-24T20:00:00Z", Jitter: 30 * time.Second, JitterMode: "random",
 			Schedules: []Schedule{{Cron: "@daily", TimeZone: "UTC", JobParameter: new(string)}, {Cron: "0 0 9 * * ?"}}, Include: []string{"workdays"}, Exclude: []string{"h", "de"}, OnExcluded: "next"},
@@ -158,6 +159,7 @@ func TestGuestPropsRoundTrip(t *testing.T) {
 			StartWithin:      pick(0, time.Minute),
 			Concurrency:      []Concurrency{{}, {Key: "db", Max: 1}, {Key: "{jobParameter}", Max: 1000}}[r.IntN(3)],
 			Priority:         1 + r.IntN(4),
+			Rate:             []Rate{{}, {Key: "api", Per: time.Second, Max: 1}, {Key: "{shardingParameter}", Per: 24 * time.Hour, Max: 1000}}[r.IntN(3)],
 			When: When{DST: []string{"once", "both", "skip"}[r.IntN(3)], JitterMode: []string{"stable", "random"}[r.IntN(2)], OnExcluded: []string{"skip", "next"}[r.IntN(2)],
 				At: []string{"", "2026-12-24T18:00:00+01:00"}[r.IntN(2)], Jitter: pick(0, time.Second)},
 		}

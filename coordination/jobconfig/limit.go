@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"time"
 	"unicode"
 )
 
@@ -26,11 +27,30 @@ const (
 	// MaxConcurrentItems is the most that a limit may allow. Each that runs, or is among the next, is a
 	// node of the registry.
 	MaxConcurrentItems = 1000
+	// MaxRate is the most begins in a span that a rate may allow. Each is a number in a node of the registry.
+	MaxRate = 1000
+	// MinRateSpan and MaxRateSpan bound the span of a rate.
+	MinRateSpan = time.Second
+	MaxRateSpan = 24 * time.Hour
 )
+
+// Rate is a rate over the whole namespace: under a key at most Max items begin in any span of the length Per,
+// whatever their jobs and hosts. The zero Rate is none.
+type Rate struct {
+	// Key names the rate, or is a template of the names, as that of a limit is. "wasm.rate.key"
+	Key string
+	// Per is from MinRateSpan to MaxRateSpan. "wasm.rate.per"
+	Per time.Duration
+	// Max is from 1 on. "wasm.rate.max"
+	Max int
+}
 
 const (
 	propConcurrencyKey = "wasm.concurrency.key"
 	propConcurrencyMax = "wasm.concurrency.max"
+	propRateKey        = "wasm.rate.key"
+	propRatePer        = "wasm.rate.per"
+	propRateMax        = "wasm.rate.max"
 )
 
 // LimitNames are the names that may stand in braces in the key of a limit: each stands for what the
@@ -81,6 +101,23 @@ func (c Concurrency) incomplete() (prop string, err error) {
 		return propConcurrencyMax, fmt.Errorf("is missing beside concurrency.key, expected a number from 1 to %d", MaxConcurrentItems)
 	case c.Key == "" && c.Max != 0:
 		return propConcurrencyKey, fmt.Errorf("is missing beside concurrency.max, expected the name of the limit")
+	}
+	return "", nil
+}
+
+// incomplete says which property of the rate is missing beside the others, or does not fit; nil if none is.
+func (r Rate) incomplete() (prop string, err error) {
+	switch {
+	case r == Rate{}:
+		return "", nil
+	case r.Key == "":
+		return propRateKey, fmt.Errorf("is missing beside rate.per and rate.max, expected the name of the rate")
+	case r.Per == 0:
+		return propRatePer, fmt.Errorf("is missing beside rate.key, expected a duration from %s to %s", MinRateSpan, MaxRateSpan)
+	case r.Per < MinRateSpan:
+		return propRatePer, fmt.Errorf("found %s, expected a duration from %s to %s", r.Per, MinRateSpan, MaxRateSpan)
+	case r.Max == 0:
+		return propRateMax, fmt.Errorf("is missing beside rate.key, expected a number from 1 to %d", MaxRate)
 	}
 	return "", nil
 }

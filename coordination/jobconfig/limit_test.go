@@ -41,6 +41,36 @@ func TestConcurrency(t *testing.T) {
 	}
 }
 
+// TestRate: what is refused of a rate, and why.
+func TestRate(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct{ key, per, most, problem string }{
+		{"api", "1m", "5", ""},
+		{"{jobParameter}", "24h", "1000", ""},
+		{"api", "1m", "", "props.wasm.rate.max: is missing beside rate.key, expected a number from 1 to 1000"},
+		{"api", "", "5", "props.wasm.rate.per: is missing beside rate.key, expected a duration from 1s to 24h0m0s"},
+		{"", "1m", "5", "props.wasm.rate.key: is missing beside rate.per and rate.max, expected the name of the rate"},
+		{"api", "10ms", "5", "props.wasm.rate.per: found 10ms, expected a duration from 1s to 24h0m0s"},
+		{"api", "25h", "5", "wasm.rate.per: found \"25h\""},
+		{"api", "1m", "1001", "found \"1001\", expected a whole number from 0 to 1000"},
+		{"api-{item}", "1m", "5", "found {item}, expected {shardingParameter} or {jobParameter}"},
+	} {
+		c := Configuration{Props: map[string]string{}}
+		for prop, value := range map[string]string{"wasm.rate.key": tt.key, "wasm.rate.per": tt.per, "wasm.rate.max": tt.most} {
+			if value != "" {
+				c.Props[prop] = value
+			}
+		}
+		g, err := c.Guest()
+		if (err == nil) != (tt.problem == "") || (err != nil && !strings.Contains(err.Error(), tt.problem)) {
+			t.Errorf("%q, per %q, max %q: %v, expected %q", tt.key, tt.per, tt.most, err, tt.problem)
+		}
+		if err != nil && tt.problem[0] == 'p' && g.Rate != (Rate{}) {
+			t.Errorf("%q, per %q, max %q: a part of a rate is left: %+v", tt.key, tt.per, tt.most, g.Rate)
+		}
+	}
+}
+
 // TestLimitKey: what a run has stands in for the names.
 func TestLimitKey(t *testing.T) {
 	t.Parallel()

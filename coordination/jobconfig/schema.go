@@ -68,6 +68,16 @@ func (s Setting) shape() schema.Shape {
 		}.Shape())
 		list["maxItems"] = MaxAfter
 		return list
+	case Labels:
+		return schema.Map(schema.Text())
+	case Args:
+		list := schema.List(schema.Object{
+			{Name: "name", Required: true, Is: schema.Text()}, {Name: "type", Required: true, Is: schema.AnyCase(ArgumentTypes()...)},
+			{Name: "default", Is: schema.Text()}, {Name: "min", Is: schema.Text()}, {Name: "max", Is: schema.Text()},
+			{Name: "values", Is: schema.List(schema.Text())}, {Name: "description", Is: schema.Text()},
+		}.Shape())
+		list["maxItems"] = MaxArguments
+		return list
 	case ItemList:
 		return schema.Any(schema.Text(), schema.Map(schema.Text()))
 	case Mapping:

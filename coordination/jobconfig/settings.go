@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/wasmjob/wasmjob/internal/labels"
 	"github.com/wasmjob/wasmjob/internal/text/times"
 )
 
@@ -70,7 +71,9 @@ const (
 	ItemList Type = "text or mapping" // item parameters
 	Time     Type = "time"            // see ParseInstant
 	Several  Type = "list of schedules"
-	Jobs     Type = "list of jobs" // see After
+	Jobs     Type = "list of jobs"      // see After
+	Labels   Type = "labels"            // a mapping of names to values; see package labels
+	Args     Type = "list of arguments" // see Argument
 )
 
 // ours is what a setting is about that Java hosts do not follow.
@@ -108,7 +111,8 @@ func keyed(key string) (Setting, bool) {
 
 // In returns a pointer to the setting's value, or nil for those that only the
 // definition reader knows: *string, *bool, *int, *int64, *time.Duration, *[]string,
-// *[]Schedule, *JobType, *Isolation, *Overlap, *CatchUp, or **string where absent and empty differ.
+// *[]Schedule, *[]After, *labels.Set, *Arguments, *JobType, *Isolation, *Overlap, *CatchUp, or **string where absent and empty
+// differ.
 func (s Setting) In(c *Configuration, g *Guest) any {
 	if s.in == nil {
 		return nil
@@ -172,6 +176,10 @@ func (s Setting) Parse(c *Configuration, g *Guest, text string) error {
 		return assign(p, text, parseSchedules)
 	case *[]After:
 		return assign(p, text, parseAfter)
+	case *labels.Set:
+		return assign(p, text, labels.Parse)
+	case *Arguments:
+		return assign(p, text, parseArguments)
 	}
 	return fmt.Errorf("%s cannot be read from a text", s.Name)
 }
@@ -261,7 +269,15 @@ func (s Setting) Text(g Guest) string {
 		}
 		list, _ := json.Marshal(*p) // texts always have a JSON form
 		return string(list)
+	case *labels.Set:
+		return p.String()
 	case *[]After:
+		if len(*p) == 0 {
+			return ""
+		}
+		list, _ := json.Marshal(*p) // texts always have a JSON form
+		return string(list)
+	case *Arguments:
 		if len(*p) == 0 {
 			return ""
 		}
@@ -319,6 +335,9 @@ var settings = [...]Setting{
 	{Name: "description", Key: "description", Type: Text, Default: "none",
 		Help: "For people",
 		in:   func(c *Configuration, _ *Guest) any { return &c.Description }},
+	{Name: "labels", Prop: PropLabels, Type: Labels, Default: "none", Example: LabelsExample,
+		Help: "Names and values for people and filters, `{team: billing, tier: gold}`, at most 16; see [labels.md](labels.md). Those of a folder's defaults that a job does not name are added",
+		in:   func(_ *Configuration, g *Guest) any { return &g.Labels }},
 	{Name: "disabled", Key: "disabled", Type: Boolean, Default: "`false`",
 		Help: "`true`: a server that sees this job for the first time starts with it disabled. When a definition changes the field later, the change is applied once. Between such changes, `wasmjob job resume` and `wasmjob job pause` decide",
 		in:   func(c *Configuration, _ *Guest) any { return &c.Disabled }},
@@ -356,6 +375,9 @@ var settings = [...]Setting{
 	{Name: "args", Prop: "wasm.args", Type: Texts, Only: TypeScript, Default: "none", Example: `["-v","x y"]`,
 		Help: "`SCRIPT`: the program's arguments",
 		in:   func(_ *Configuration, g *Guest) any { return &g.Args }},
+	{Name: "arguments", Prop: "wasm.arguments", Type: Args, ours: ofPolicy, Default: "none", Example: ArgumentsExample,
+		Help: "What each run is given by name, at most 50: `name`, `type` (`string`, `integer`, `number`, `boolean`, `date`, `enum`), and if wanted `default`, `min`, `max`, `values` and `description`. Guests get all as one JSON object, the job parameter; see [arguments.md](arguments.md)",
+		in:   func(_ *Configuration, g *Guest) any { return &g.Arguments }},
 	{Name: "memoryLimit", Prop: "wasm.memoryLimit", Type: Size, Min: MinMemoryLimit, Max: MaxMemoryLimit, Default: "128MiB",
 		Help: "The most linear memory of a guest, `64MiB` or a number of bytes, 64KiB to 2GiB",
 		in:   func(_ *Configuration, g *Guest) any { return &g.MemoryLimit }},
@@ -376,7 +398,7 @@ var settings = [...]Setting{
 		Help:    "What happens when an item still runs at its next instant: `skip` (that instant is dropped), `queue_one` (it runs once more afterwards, for the newest instant), `queue_all` (it runs for each instant, oldest first), `cancel` (it is asked to stop, and then runs), `terminate` (it is stopped by force, and then runs). See [schedules.md](schedules.md#overlap)",
 		in:      func(_ *Configuration, g *Guest) any { return &g.Overlap }},
 	{Name: "queueMax", Prop: "wasm.queueMax", Type: Number, ours: ofPolicy, Min: 1, Max: MaxQueue, Default: "`100`",
-		Help: "How many instants of an item wait at most with `overlap: queue_all`; further ones are dropped. 1 to 1000",
+		Help: "How many instants of an item wait at most with `overlap: queue_all`; further ones are dropped. Also how many triggers of the job wait behind one that has not begun; further ones are refused. 1 to 1000",
 		in:   func(_ *Configuration, g *Guest) any { return &g.QueueMax }},
 	{Name: "concurrency", Type: Mapping, Default: "none",
 		Help: "A limit for all jobs and hosts of the namespace together; see [schedules.md](schedules.md#at-most-two-at-a-time)"},
@@ -386,6 +408,17 @@ var settings = [...]Setting{
 	{Name: "concurrency.max", Prop: propConcurrencyMax, Type: Number, ours: ofPolicy, Max: MaxConcurrentItems, Default: "none; **required** with `key`",
 		Help: "How many items with that key run at once, over all jobs and hosts; 1 to 1000. Of several jobs with the key the smallest holds while they run or wait",
 		in:   func(_ *Configuration, g *Guest) any { return &g.Concurrency.Max }},
+	{Name: "rate", Type: Mapping, Default: "none",
+		Help: "A rate for all jobs and hosts of the namespace together; see [schedules.md](schedules.md#at-most-five-a-minute)"},
+	{Name: "rate.key", Prop: propRateKey, Type: Text, ours: ofPolicy, canonical: checkLimitKey, Default: "none",
+		Help: "The rate's name, or a template, as in `concurrency.key`. At most 200 bytes",
+		in:   func(_ *Configuration, g *Guest) any { return &g.Rate.Key }},
+	{Name: "rate.per", Prop: propRatePer, Type: Duration, ours: ofPolicy, Max: int64(MaxRateSpan), Default: "none; **required** with `key`",
+		Help: "The span in which items are counted, 1s to 24h: any span of this length, not those of a clock",
+		in:   func(_ *Configuration, g *Guest) any { return &g.Rate.Per }},
+	{Name: "rate.max", Prop: propRateMax, Type: Number, ours: ofPolicy, Max: MaxRate, Default: "none; **required** with `key`",
+		Help: "How many items with that key begin within `per`, over all jobs and hosts; 1 to 1000. Each job keeps to its own figures, and counts the begins of all",
+		in:   func(_ *Configuration, g *Guest) any { return &g.Rate.Max }},
 	{Name: "priority", Prop: "wasm.priority", Type: Number, ours: ofPolicy, Min: 1, Max: 4, Default: "`3`",
 		Help: "Whose waiting items are given a host's slots first, 1 (first) to 4. See [schedules.md](schedules.md#who-goes-first)",
 		in:   func(_ *Configuration, g *Guest) any { return &g.Priority }},

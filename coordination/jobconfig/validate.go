@@ -136,8 +136,9 @@ func (c Configuration) Validate() error {
 		}
 	}
 	c.checkTexts(bad)
-	_, err := c.Guest()
+	g, err := c.Guest()
 	problems.Add(err)
+	problems.Add(c.checkArguments(g))
 	size := c.textSize()
 	if size <= MaxYAML { // else it may be too much to write at all
 		size = len(c.YAML())

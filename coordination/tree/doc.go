@@ -45,6 +45,8 @@
 //	                             and that an operator wants the run to end ([Kill])
 //	sharding/ends                how fires have ended over all items, if other jobs come after
 //	                             this one ([Ends])
+//	sharding/queue               triggers that wait behind that of node trigger, if there was one ever
+//	                             ([Queue])
 //	sharding/backfill            past instants that are run again, while they are ([Backfill])
 //	backfill                     how the last backfill has ended
 //	after                        which triggers of other jobs have triggered this one, which comes
@@ -69,6 +71,7 @@
 //	                             host has it in its history
 //	@-@recorder                  ephemeral: a host takes these records
 //	@-@limits/{key}/{max}-{n}    ephemeral: a host runs an item under a limit, or waits to; see package permit
+//	@-@rates/{key}               when items began under a rate lately, and who is next; see package rate
 //
 // The node above them, /{namespace}.wasmjob, holds what is added to the registry's
 // transaction numbers: 0 unless they have begun again, or gone back. Below it stands also what is of no

@@ -23,6 +23,8 @@ type HostDetail struct {
 	Failed    int64 `json:"failed,omitempty"`
 	// TriggerArgs is set by hosts that know arguments of triggers; earlier ones do not.
 	TriggerArgs bool `json:"triggerArgs,omitempty"`
+	// TriggerQueue is set by hosts that begin queued triggers; earlier ones do not.
+	TriggerQueue bool `json:"triggerQueue,omitempty"`
 	// RecordedKills is set by hosts that find kills in the items' records; earlier ones take
 	// a record that was set for a run that is not theirs any more.
 	RecordedKills bool `json:"recordedKills,omitempty"`

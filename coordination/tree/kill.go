@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/wasmjob/wasmjob/coordination/registry"
+	"github.com/wasmjob/wasmjob/internal/text/reason"
 )
 
 // Kill says that an operator wants a run to end. It is part of the [Record] of the
@@ -34,12 +35,12 @@ func NewKill(by string, now time.Time, grace time.Duration) Kill {
 func (k Kill) Asked() bool { return k.At != 0 }
 
 // Reason is why a run was killed, for its record and its events.
-func (k Kill) Reason() string {
-	who := "an operator killed it"
-	if k.By != "" {
-		who += " (" + k.By + ")"
+func (k Kill) Reason() reason.Reason {
+	at := time.UnixMilli(k.At).UTC()
+	if k.By == "" {
+		return reason.New(reason.Killed, at)
 	}
-	return who + " at " + time.UnixMilli(k.At).UTC().Format(time.RFC3339)
+	return reason.New(reason.KilledBy, k.By, at)
 }
 
 // KillQuery is the node that an operator sets with each kill of a job's runs. A host

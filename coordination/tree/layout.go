@@ -183,6 +183,13 @@ func (l Layout) Backfill() string { return l.sibling + "/sharding/" + BackfillNa
 // LastBackfill holds how the last backfill has ended; see [Backfill].
 func (l Layout) LastBackfill() string { return l.sibling + "/backfill" }
 
+// QueueName is the name of the node Queue, beside those of the items' records.
+const QueueName = "queue"
+
+// Queue holds the triggers that wait behind the one of node trigger; see [Queue]. Like Ends it stands where the leader
+// finds it in each division.
+func (l Layout) Queue() string { return l.sibling + "/sharding/" + QueueName }
+
 // Chained holds which triggers of other jobs have triggered this one, which comes after them; see [Chained].
 func (l Layout) Chained() string { return l.sibling + "/after" }
 
@@ -260,6 +267,12 @@ func Limits(namespace string) string { return JobsPath(namespace) + ".wasmjob/@-
 
 // Limit is the parent of the tickets of those who run under a key, or wait to; see package permit.
 func Limit(namespace, key string) string { return Limits(namespace) + "/" + limitName(key) }
+
+// Rates is the parent of all Rate nodes: a rate is of the namespace, too.
+func Rates(namespace string) string { return JobsPath(namespace) + ".wasmjob/@-@rates" }
+
+// Rate is the node of a key under which items begin at a rate; see package rate.
+func Rate(namespace, key string) string { return Rates(namespace) + "/" + limitName(key) }
 
 // longestLimitName bounds the name of a limit's node, in bytes. Of a longer one the end is its hash.
 const longestLimitName = 200

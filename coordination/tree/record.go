@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
+	"github.com/wasmjob/wasmjob/internal/text/reason"
 	"github.com/wasmjob/wasmjob/internal/text/words"
 )
 
@@ -31,13 +32,15 @@ type Fire struct {
 	// Given is set if the trigger gave Instant, Backfill if a backfill has made it: see [Backfill].
 	Given    bool `json:"given,omitempty"`
 	Backfill bool `json:"backfill,omitempty"`
+	// Queued is the number under which the trigger of the round was queued; 0 if it was not.
+	Queued int64 `json:"queued,omitempty"`
 }
 
 // Time returns the instant.
 func (f Fire) Time() time.Time { return time.UnixMilli(f.Instant) }
 
-// HasArgs reports that a trigger asked for some items, or gave a parameter or an instant.
-func (f Fire) HasArgs() bool { return f.Only != "" || f.WithParam || f.Given }
+// HasArgs reports that a trigger asked for some items, gave a parameter or an instant, or was queued: no other fire stands for it.
+func (f Fire) HasArgs() bool { return f.Only != "" || f.WithParam || f.Given || f.Queued != 0 }
 
 // Total is how many items of a job of so many the fire is for.
 func (f Fire) Total(items int) int {
@@ -127,6 +130,10 @@ type Record struct {
 	BackAt    int64  `json:"backAt,omitempty"`
 	BackBare  bool   `json:"backBare,omitempty"`
 	BackFill  bool   `json:"backFill,omitempty"`
+	// Again is before when the item does not begin, Unix milliseconds, because the guest of the newest run asked to
+	// run again then: its fire is Back, BackTrigger or BackArgs. The next begin sets it to 0. Hosts of
+	// earlier versions do not wait for it.
+	Again int64 `json:"again,omitempty"`
 	// Owed are scheduled instants after Instant that the item is still to run, each for itself:
 	// Unix milliseconds, ascending, separated by blanks. It is set only for a job whose instants
 	// wait in a queue. OwedTo is up to when they are all that is owed: what came due up to there
@@ -246,9 +253,9 @@ func (r Record) Token(zxid int64) int64 {
 }
 
 // EndKilled closes a run that an operator has killed and that its host does not end; how says
-// why it does not. now is Unix milliseconds.
-func (r Record) EndKilled(how string, now int64) Record {
-	return r.End(OutcomeCancelled, r.Kill.Reason()+"; "+how, max(now, r.Begun+1))
+// why it does not, behind the kill's reason. now is Unix milliseconds.
+func (r Record) EndKilled(how reason.Code, now int64) Record {
+	return r.End(OutcomeCancelled, reason.New(how, r.Kill.Reason()).String(), max(now, r.Begun+1))
 }
 
 // Fire is the fire that the newest run was of. A takeover leaves open whether it was of a
@@ -286,6 +293,25 @@ func (r Record) HandBack(f Fire) Record {
 	}
 	return r
 }
+
+// Postpone closes a run whose guest asks to run again at a time, in Unix milliseconds: the fire may begin once more then.
+func (r Record) Postpone(f Fire, at int64, reason string) Record {
+	r = r.HandBack(f)
+	r.Again, r.Reason = at, reason
+	return r
+}
+
+// NotBefore is before when the item does not begin, Unix milliseconds; 0: it may begin. What is further from now than a guest
+// may ask for was written by a wrong clock.
+func (r Record) NotBefore(now int64) int64 {
+	if r.Open() || r.Again <= now || r.Again > now+furthestAgain.Milliseconds() {
+		return 0
+	}
+	return r.Again
+}
+
+// furthestAgain is abi.MaxRetryAt, and how far two clocks may be apart.
+const furthestAgain = 30*24*time.Hour + time.Hour
 
 // HandedBackTrigger is a trigger round that was begun and handed back, with the parameter
 // and the instant that it gave; 0 if there is none.
@@ -367,13 +393,12 @@ func (r Record) Release(instant int64) Record {
 }
 
 // HeldBack says why the item is not begun.
-func (r Record) HeldBack(job string, item int) string {
-	hosts := "a host"
+func (r Record) HeldBack(job string, item int) reason.Reason {
+	hosts := reason.New(reason.AHost)
 	if r.Deaths > 1 {
-		hosts = strconv.Itoa(r.Deaths) + " hosts in a row"
+		hosts = reason.New(reason.HostsInARow, r.Deaths)
 	}
-	return fmt.Sprintf("the item is held back since %s: %s died in its runs (%s); %s lets it run again",
-		time.UnixMilli(r.Held).UTC().Format(time.RFC3339), hosts, strings.ReplaceAll(r.Died, " ", ", "), words.Command("job release", job, "--item", strconv.Itoa(item)))
+	return reason.New(reason.HeldSince, time.UnixMilli(r.Held).UTC(), hosts, strings.ReplaceAll(r.Died, " ", ", "), words.Command("job release", job, "--item", strconv.Itoa(item)))
 }
 
 // Data is what the node holds, JSON.
@@ -420,6 +445,7 @@ func (r Record) Data() []byte {
 	num(`,"backAt":`, r.BackAt)
 	flag(`,"backBare":true`, r.BackBare)
 	flag(`,"backFill":true`, r.BackFill)
+	num(`,"again":`, r.Again)
 	text(`,"owed":`, r.Owed)
 	num(`,"owedTo":`, r.OwedTo)
 	num(`,"runs":`, int64(r.Runs))

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 	"unicode/utf8"
+
+	"github.com/wasmjob/wasmjob/internal/text/reason"
 )
 
 func TestRecordIsReadAgain(t *testing.T) {
@@ -181,13 +183,13 @@ func TestRecordKilled(t *testing.T) {
 	}
 	for how, r := range map[string]Record{
 		"ended": again.End("OK", "", 200), "lost": again.Lose(200), "held": again.Hold(200), "handed back": again.HandBack(f),
-		"begun anew": again.Begin("b", Fire{Instant: 200}, 200), "ended by others": again.EndKilled("why", 50),
+		"begun anew": again.Begin("b", Fire{Instant: 200}, 200), "ended by others": again.EndKilled(reason.TimeWasUp, 50),
 	} {
 		if r.Kill.Asked() {
 			t.Errorf("%s: %+v is to be ended", how, r)
 		}
 	}
-	if r := killed.EndKilled("its host ended before that", 50); r.Open() || r.Ended <= r.Begun || r.Outcome != OutcomeCancelled || r.Deaths != 0 ||
+	if r := killed.EndKilled(reason.HostEndedBefore, 50); r.Open() || r.Ended <= r.Begun || r.Outcome != OutcomeCancelled || r.Deaths != 0 ||
 		r.Reason != "an operator killed it (op) at 1970-01-01T00:00:00Z; its host ended before that" {
 		t.Errorf("%+v", r)
 	}

@@ -2,6 +2,7 @@ package tree
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -14,7 +15,7 @@ import (
 
 // MaxTriggerArg bounds each argument of a trigger, in bytes of its text: hosts write the
 // parameter with every commit of the fire.
-const MaxTriggerArg = 4 << 10
+const MaxTriggerArg = jobconfig.MaxParameter
 
 // mostShown bounds the items of a trigger in sentences, and its parameter in records, in bytes.
 const mostShown = 200
@@ -43,6 +44,12 @@ type TriggerArgs struct {
 	// else when its turn comes leaves the instant out.
 	Backfill bool `json:"backfill,omitempty"`
 	SkipBusy bool `json:"skipBusy,omitempty"`
+	// Queued is the number under which the trigger was queued; 0 if it was not. It is no plain trigger then, so that
+	// nothing stands for it.
+	Queued int64 `json:"queued,omitempty"`
+	// Named is set on the way to the registry if Param is a JSON object with some of the arguments that the job
+	// declares; see [jobconfig.Arguments]. The node has all of them.
+	Named bool `json:"-"`
 }
 
 // MaxInstant is the latest instant that a trigger may give, Unix milliseconds: schedules end with the year 9999.
@@ -59,7 +66,7 @@ func (a TriggerArgs) WithInstant(at int64) (TriggerArgs, error) {
 
 // ArgError is an argument of a trigger that is not accepted.
 type ArgError struct {
-	Arg     string // items, param or at
+	Arg     string // items, param, at, arguments or arguments.NAME
 	Problem string
 }
 
@@ -88,6 +95,44 @@ func NewTriggerArgs(items string, param *string) (TriggerArgs, error) {
 	return args, nil
 }
 
+// NewNamedArgs is NewTriggerArgs for a JSON object of arguments that the job declares. Their names and values are
+// checked by whom the job's configuration is at hand.
+func NewNamedArgs(items, arguments string) (TriggerArgs, error) {
+	args, err := NewTriggerArgs(items, &arguments)
+	if bad, of := errors.AsType[*ArgError](err); of && bad.Arg == "param" {
+		bad.Arg = "arguments"
+	}
+	args.Named = err == nil
+	return args, err
+}
+
+// In are the arguments as a job with this configuration runs with them, checked: those that it declares have all their
+// values. The error is, or joins, an [*ArgError] for each problem.
+func (a TriggerArgs) In(c jobconfig.Configuration) (TriggerArgs, error) {
+	if err := a.Fits(c.ShardingTotalCount); err != nil {
+		return a, err
+	}
+	g, _ := c.Guest() // what cannot be read has its default
+	if len(g.Arguments) == 0 {
+		if a.Named {
+			return a, &ArgError{"arguments", "found some, expected none: the job declares no arguments"}
+		}
+		return a, nil
+	}
+	text, err := g.Parameter(c, a.Param)
+	if err != nil {
+		var problems []error
+		for _, f := range jobconfig.FieldErrors(err) {
+			problems = append(problems, &ArgError{f.Field, f.Problem})
+		}
+		return a, errors.Join(problems...)
+	}
+	if a.Param != nil {
+		a.Param = &text
+	}
+	return a, nil
+}
+
 func tooLong(arg string, n int) error {
 	return &ArgError{arg, fmt.Sprintf("found %d bytes, expected at most %d", n, MaxTriggerArg)}
 }
@@ -104,11 +149,13 @@ func ParseTriggerArgs(data []byte) TriggerArgs {
 		At       int64   `json:"at"`
 		Backfill bool    `json:"backfill"`
 		SkipBusy bool    `json:"skipBusy"`
+		Queued   int64   `json:"queued"`
 	}
 	err := json.Unmarshal(data, &text)
 	var args TriggerArgs
 	if err == nil {
 		args, err = NewTriggerArgs(text.Items, text.Param)
+		args.Queued = text.Queued
 	}
 	if err == nil && (text.At != 0 || text.Backfill) {
 		args, err = args.WithInstant(text.At)
@@ -140,7 +187,9 @@ func (a TriggerArgs) Data() []byte {
 }
 
 // Plain reports that all items are to run now with the configured parameter.
-func (a TriggerArgs) Plain() bool { return a.Items == nil && a.Param == nil && a.At == 0 }
+func (a TriggerArgs) Plain() bool {
+	return a.Items == nil && a.Param == nil && a.At == 0 && a.Queued == 0
+}
 
 // Unreadable reports that ParseTriggerArgs could not read them.
 func (a TriggerArgs) Unreadable() bool { return a.Items != nil && len(a.Items) == 0 }
@@ -150,7 +199,7 @@ func (a TriggerArgs) Has(item int) bool { return a.Items == nil || a.Items.Conta
 
 // Same reports whether both ask for the same.
 func (a TriggerArgs) Same(b TriggerArgs) bool {
-	if (a.Items == nil) != (b.Items == nil) || (a.Param == nil) != (b.Param == nil) || a.At != b.At || a.Backfill != b.Backfill {
+	if a.Queued != b.Queued || a.At != b.At || a.Backfill != b.Backfill || (a.Items == nil) != (b.Items == nil) || (a.Param == nil) != (b.Param == nil) {
 		return false
 	}
 	return slices.Equal(a.Items, b.Items) && (a.Param == nil || *a.Param == *b.Param)
@@ -165,7 +214,12 @@ func (a TriggerArgs) Fits(total int) error {
 }
 
 // String says what they are, without the parameter's text.
-func (a TriggerArgs) String() string { return a.words("a parameter") }
+func (a TriggerArgs) String() string {
+	if a.Named {
+		return a.words("arguments")
+	}
+	return a.words("a parameter")
+}
 
 // Record says what they are, with the beginning of the parameter's text.
 func (a TriggerArgs) Record() string {
@@ -175,6 +229,9 @@ func (a TriggerArgs) Record() string {
 	text := *a.Param
 	if len(text) > mostShown {
 		text = strings.ToValidUTF8(text[:mostShown], "") + "…"
+	}
+	if a.Named {
+		return a.words("arguments " + text)
 	}
 	return a.words("parameter " + strconv.Quote(text))
 }
@@ -204,7 +261,7 @@ func (a TriggerArgs) words(param string) string {
 
 // Fire is the fire of a round with these arguments.
 func (a TriggerArgs) Fire(round, instant int64, source string) Fire {
-	f := Fire{Instant: instant, Trigger: round, Source: source, Only: a.Items.String()}
+	f := Fire{Instant: instant, Trigger: round, Source: source, Only: a.Items.String(), Queued: a.Queued}
 	if a.Param != nil {
 		f.WithParam, f.Param = true, *a.Param
 	}

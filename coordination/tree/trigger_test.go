@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 )
 
 func TestTriggerArgs(t *testing.T) {
@@ -123,4 +125,38 @@ func FuzzTriggerArgs(f *testing.F) {
 			t.Errorf("%q is read as a plain trigger", data)
 		}
 	})
+}
+
+// TestNamedArgs: arguments are checked by the job's configuration, and the node has all of them.
+func TestNamedArgs(t *testing.T) {
+	t.Parallel()
+	c := jobconfig.Configuration{ShardingTotalCount: 2, Props: map[string]string{"wasm.arguments": `[{"name":"day","type":"date"},{"name":"limit","type":"integer","default":"100"}]`}}
+	args, err := NewNamedArgs("1", `{"day":"2026-12-24"}`)
+	if err != nil || args.Record() != `items 1 and arguments {"day":"2026-12-24"}` || args.String() != "items 1 and arguments" {
+		t.Fatalf("%q %q %v", args.Record(), args, err)
+	}
+	args, err = args.In(c)
+	if want := `{"items":"1","param":"{\"day\":\"2026-12-24\",\"limit\":100}"}`; err != nil || string(args.Data()) != want {
+		t.Errorf("%s %v, want %s", args.Data(), err, want)
+	}
+	if plain, err := (TriggerArgs{}).In(c); err == nil || plain.Param != nil {
+		t.Errorf("a plain trigger lacks an argument: %+v %v", plain, err)
+	}
+	for text, where := range map[string]string{`{"day":"x"}`: "arguments.day", `{}`: "arguments.day", `{"x":1}`: "arguments", `x`: "arguments"} {
+		a, err := NewNamedArgs("", text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var bad *ArgError
+		if _, err := a.In(c); !errors.As(err, &bad) || bad.Arg != where {
+			t.Errorf("%s: %v, want it at %s", text, err, where)
+		}
+	}
+	var bad *ArgError
+	if _, err := NewNamedArgs("", strings.Repeat("x", MaxTriggerArg+1)); !errors.As(err, &bad) || bad.Arg != "arguments" {
+		t.Error(err)
+	}
+	if _, err := args.In(jobconfig.Configuration{ShardingTotalCount: 2}); !errors.As(err, &bad) || bad.Arg != "arguments" {
+		t.Errorf("a job that declares none: %v", err)
+	}
 }

@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/wasmjob/wasmjob/internal/labels"
 )
 
 // Rule is what an alert is about. It is named as in the file, and has its row in table.go.
@@ -50,6 +52,8 @@ type Alert struct {
 	Rule Rule `json:"rule"`
 	// Job is the job that it is about, empty if it is about a host.
 	Job string `json:"job,omitempty"`
+	// Labels are those that the job had when the alert began, by name.
+	Labels labels.Set `json:"labels,omitempty"`
 	// Item is the sharding item that it is about, nil if it is about no single one.
 	Item *int `json:"item,omitempty"`
 	// Subject distinguishes alerts of a rule where job and item do not: a server's

@@ -13,6 +13,7 @@ import (
 	"github.com/wasmjob/wasmjob/host/config/timetable"
 	"github.com/wasmjob/wasmjob/host/event"
 	"github.com/wasmjob/wasmjob/host/schedule"
+	"github.com/wasmjob/wasmjob/internal/labels"
 	"github.com/wasmjob/wasmjob/internal/text/words"
 )
 
@@ -215,6 +216,9 @@ func (j *Judge) fire(a Alert, local bool) {
 	if a.Host == "" {
 		a.Host = j.host
 	}
+	if jb := j.jobs[a.Job]; jb != nil {
+		a.Labels, _ = labels.Parse(jb.settings.Labels) // a host has written them
+	}
 	if local {
 		if !j.local[a.ID] {
 			j.local[a.ID] = true
@@ -378,13 +382,13 @@ func (j *Judge) session(e event.Event) {
 	switch {
 	case e.Wait != "":
 		a.Text = fmt.Sprintf("host %s has no session with the registry: %s", j.server, oneLine(e.Reason))
-	case e.Reason == "live":
+	case e.Reason == event.SessionLive:
 		j.resolve(a, e.Time, "the session is live")
 		j.live(e.Host)
 		return
-	case e.Reason == "suspect" || e.Reason == "yield":
+	case e.Reason == event.SessionSuspect || e.Reason == event.SessionYield:
 		a.Text = fmt.Sprintf("the session of host %s with the registry is in doubt: the registry does not answer, and nothing begins there", j.server)
-	case e.Reason == "lost":
+	case e.Reason == event.SessionLost:
 		a.Text = fmt.Sprintf("host %s has lost its session with the registry: everything was stopped there, and it starts a new one", j.server)
 		j.lost(e.Time)
 		j.host = ""
@@ -436,8 +440,8 @@ func (j *Judge) lost(at time.Time) {
 // fileEvent takes that a file is refused, or is not any more.
 func (j *Judge) fileEvent(e event.Event) {
 	a := Alert{Rule: Refused, Subject: j.server + " " + e.File, OfHost: true, Since: e.Time}
-	if name, _, quoted := strings.Cut(after(e.Reason, `job "`), `"`); quoted {
-		a.Job = name
+	if named := slices.IndexFunc(e.Jobs, func(job string) bool { return job != "" }); named >= 0 {
+		a.Job = e.Jobs[named]
 	}
 	before, known := j.refusals[a.Subject]
 	if e.Kind == event.Accepted {
@@ -459,11 +463,6 @@ func (j *Judge) refuse(a Alert) {
 	if j.file.For(a.Job).Refused {
 		j.fire(a, false)
 	}
-}
-
-func after(s, prefix string) string {
-	_, rest, _ := strings.Cut(s, prefix)
-	return rest
 }
 
 // item takes what becomes of an item.

@@ -283,7 +283,7 @@ func TestJudge_items(t *testing.T) {
 func TestJudge_host(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, "")
-	b.see(event.Event{Kind: event.Refused, Host: "10.0.0.1@-@1", File: "j.wasm", Reason: `line 2: job "j": no export`})
+	b.see(event.Event{Kind: event.Refused, Host: "10.0.0.1@-@1", File: "j.wasm", Reason: `line 2: job "j": no export`, Jobs: []string{"j"}})
 	b.see(event.Event{Kind: event.JobError, Reason: "no cron"})
 	b.see(event.Event{Kind: event.JobError, Reason: "waited", Wait: event.WaitSlot}) // no refusal
 	b.see(event.Event{Kind: event.Session, Reason: "suspect"})
@@ -710,8 +710,8 @@ func TestJudge_errorHandler(t *testing.T) {
 func TestJudge_refusedBeforeTheSession(t *testing.T) {
 	t.Parallel()
 	b := &bench{t: t, judge: alert.NewJudge(file(t, ""), server), now: noon, board: make(map[string]bool)}
-	refuse := func(reason string) {
-		b.see(event.Event{Kind: event.Refused, Host: "10.0.0.1@-@1", File: "j.wasm", Reason: reason})
+	refuse := func(reason string, jobs ...string) {
+		b.see(event.Event{Kind: event.Refused, Host: "10.0.0.1@-@1", File: "j.wasm", Reason: reason, Jobs: jobs})
 	}
 	refuse("no export")
 	b.expect() // there is nobody yet with whom it could end
@@ -736,7 +736,7 @@ func TestJudge_refusedBeforeTheSession(t *testing.T) {
 		t.Errorf("begun by %q, want each session once", hosts)
 	}
 	b.said = nil
-	refuse(`job "j": no export`) // it is about a job now
+	refuse(`job "j": no export`, "j") // it is about a job now
 	b.see(event.Event{Kind: event.Accepted, File: "j.wasm"})
 	b.see(event.Event{Kind: event.Session, Reason: "lost"})
 	live(self)

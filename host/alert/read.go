@@ -17,6 +17,7 @@ import (
 	"github.com/wasmjob/wasmjob/host/config/ceiling"
 	"github.com/wasmjob/wasmjob/host/config/fields"
 	"github.com/wasmjob/wasmjob/host/config/ownership"
+	"github.com/wasmjob/wasmjob/internal/labels"
 	"github.com/wasmjob/wasmjob/internal/text/times"
 	"github.com/wasmjob/wasmjob/internal/text/words"
 )
@@ -122,6 +123,12 @@ func (p *parser) route(n *yaml.Node) {
 	}
 	p.routes[r.Name] = true
 	r.Jobs = p.patterns(found["jobs"], "routes.jobs")
+	if text, ok := p.Text(found["labels"], "routes.labels"); ok {
+		var err error
+		if r.Labels, err = labels.ParseSelector(text); err != nil {
+			p.Problem(found["labels"], "routes.labels", "%v", err)
+		}
+	}
 	p.Texts(found["rules"], "routes.rules", func(n *yaml.Node, text string) {
 		if !slices.Contains(AllRules(), Rule(text)) {
 			p.Problem(n, "routes.rules", "found the rule %q%s", words.Clip(text), words.Late(func() string { return suggest(text, AllRules()) }))

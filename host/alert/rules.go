@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/wasmjob/wasmjob/host/config/ceiling"
+	"github.com/wasmjob/wasmjob/internal/labels"
 )
 
 // Rules are those of a job. Zero and false are off.
@@ -123,6 +124,8 @@ type Route struct {
 	// are meant; none is all.
 	Jobs  []string
 	Rules []Rule
+	// Labels finds jobs by their labels; with conditions no alert is meant that is of no job.
+	Labels labels.Selector
 	// To are names of receivers.
 	To []string
 	// Group are the alerts that go into one message: those of the same job, rule, both,
@@ -154,7 +157,7 @@ func (f *File) routes(a *Alert) (taken []*Route) {
 			continue
 		}
 		ofJob := len(r.Jobs) == 0 || slices.ContainsFunc(r.Jobs, func(p string) bool { return a.Job != "" && matches(p, a.Job) })
-		if !ofJob || !anyRule(r.Rules, a.Rule) {
+		if !ofJob || !anyRule(r.Rules, a.Rule) || !a.selected(r.Labels) {
 			continue
 		}
 		taken = append(taken, r)
@@ -171,6 +174,11 @@ func matches(pattern, job string) bool {
 		return pattern == "*"
 	}
 	return ceiling.Matches(pattern, job)
+}
+
+// selected reports whether a selector of labels is for the alert: with conditions none of no job.
+func (a *Alert) selected(s labels.Selector) bool {
+	return s.Empty() || (a.Job != "" && s.Matches(a.Labels))
 }
 
 func anyRule(rules []Rule, r Rule) bool { return len(rules) == 0 || slices.Contains(rules, r) }

@@ -45,6 +45,7 @@ func objectOf(settings []setting) (object schema.Object) {
 var routeFields = schema.Object{
 	{Name: "name", Help: "Letters, digits, - and _", Required: true, Is: schema.Text()},
 	{Name: "jobs", Help: "Names of jobs, or patterns; without any all alerts", Is: schema.Texts(schema.Text())},
+	{Name: "labels", Help: "Conditions for the labels of jobs, such as team=billing,tier!=test; without any all alerts", Is: schema.Text()},
 	{Name: "rules", Help: "Rules; without any all", Is: schema.Texts(schema.Words(ruleNames()...))},
 	{Name: "to", Help: "Names of receivers", Required: true, Is: schema.Texts(schema.Text())},
 	{Name: "group", Help: "Alerts that go into one message: those of the same job, rule, or both; default: [job]", Is: schema.List(schema.Words("job", "rule"))},

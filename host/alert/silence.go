@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/wasmjob/wasmjob/host/config/ceiling"
+	"github.com/wasmjob/wasmjob/internal/labels"
 	"github.com/wasmjob/wasmjob/internal/text/words"
 )
 
@@ -17,6 +18,8 @@ type Silence struct {
 	// meant; none is all.
 	Jobs  string `json:"jobs"`
 	Rules []Rule `json:"rules,omitempty"`
+	// Labels are conditions that the labels of the job have to meet; with some nothing is meant that is of no job.
+	Labels labels.Selector `json:"labels,omitzero"`
 	// From is when it was made, Until when it ends.
 	From  time.Time `json:"from"`
 	Until time.Time `json:"until"`
@@ -57,5 +60,5 @@ func (s *Silence) Check() (field, problem string) {
 
 // Covers reports whether the silence keeps an alert from being sent now.
 func (s *Silence) Covers(a *Alert, now time.Time) bool {
-	return now.Before(s.Until) && matches(s.Jobs, a.Job) && anyRule(s.Rules, a.Rule)
+	return now.Before(s.Until) && matches(s.Jobs, a.Job) && anyRule(s.Rules, a.Rule) && a.selected(s.Labels)
 }

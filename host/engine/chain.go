@@ -18,6 +18,7 @@ import (
 	"github.com/wasmjob/wasmjob/coordination/tree"
 	"github.com/wasmjob/wasmjob/host/event"
 	"github.com/wasmjob/wasmjob/host/schedule/due"
+	"github.com/wasmjob/wasmjob/internal/text/reason"
 )
 
 // Jobs that come after other jobs. coordination/chain.go has the protocol.
@@ -197,7 +198,7 @@ func (j *job) enterChain(now moment, again bool) {
 	c.checkedFor = strings.Join(key, " ")
 	if err != nil && (c.err == nil || c.err.Error() != err.Error()) {
 		j.log.Error("the jobs before are not followed", zap.Error(refused))
-		j.Emit(event.Event{Kind: event.JobError, Reason: refused.Error()})
+		j.Emit(event.Event{Kind: event.JobError}.Why(reason.Of(refused)))
 	}
 	if c.err = nil; refused != nil {
 		c.err, c.at = refused, now.Add(chainPause)
@@ -308,7 +309,7 @@ func (j *job) triggerAfter(now moment, rounds []due.Caused) {
 			c.news = true
 			return
 		case why != "":
-			j.skipFire(tree.Fire{Instant: r.At.UnixMilli(), Trigger: r.Root, Source: string(abi.SourceTrigger)}, event.SkipDisabled, why)
+			j.skipFire(tree.Fire{Instant: r.At.UnixMilli(), Trigger: r.Root, Source: string(abi.SourceTrigger)}, event.SkipDisabled, reason.Free(why))
 		}
 	}
 }

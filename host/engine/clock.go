@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"fmt"
 	"sync"
 	"time"
 
@@ -9,6 +8,7 @@ import (
 
 	"github.com/wasmjob/wasmjob/coordination"
 	"github.com/wasmjob/wasmjob/host/event"
+	"github.com/wasmjob/wasmjob/internal/text/reason"
 )
 
 // moment is one reading of both clocks of a loop. What lies a duration from now
@@ -199,14 +199,13 @@ func (d drift) middle() time.Duration { return d.least + (d.most-d.least)/2 }
 func (d drift) certain() time.Duration { return max(d.least, 0) + min(d.most, 0) }
 
 // String is "1h0m0s ahead of the registry's".
-func (d drift) String() string {
-	by := d.middle()
-	switch {
-	case by < 0:
-		return fmt.Sprintf("%s behind the registry's", -by.Round(time.Millisecond))
-	default:
-		return fmt.Sprintf("%s ahead of the registry's", by.Round(time.Millisecond))
+func (d drift) String() string { return d.reason().String() }
+
+func (d drift) reason() reason.Reason {
+	if by := d.middle(); by < 0 {
+		return reason.New(reason.BehindRegistry, -by.Round(time.Millisecond))
 	}
+	return reason.New(reason.AheadOfRegistry, d.middle().Round(time.Millisecond))
 }
 
 // clocks are what a term's loop looks at every second: whether clocks were set,
@@ -236,18 +235,18 @@ func (t *term) watchClocks(c *clocks) {
 		return
 	}
 	h.drifts = off
-	reason := "this host's clock is " + d.String() + ", which is within " + bound.String() + " again"
+	why := reason.New(reason.ClockRight, d.reason(), bound)
 	switch {
 	case off && d.middle() > 0:
-		reason = fmt.Sprintf("this host's clock is %s, and may be %s: nothing begins here earlier than %s before its instant by the registry's clock", d, bound, bound)
+		why = reason.New(reason.ClockAhead, d.reason(), bound, bound)
 	case off:
-		reason = fmt.Sprintf("this host's clock is %s, and may be %s: what it begins is late, and nothing begins before its clock has come to what was begun", d, bound)
+		why = reason.New(reason.ClockBehind, d.reason(), bound)
 	}
-	h.emit(event.Event{Kind: event.Clock, Host: t.self.ID, Drift: d.middle(), Reason: reason})
+	h.emit(event.Event{Kind: event.Clock, Host: t.self.ID, Drift: d.middle()}.Why(why))
 	if off {
-		h.log.Error(reason)
+		h.log.Error(why.String())
 	} else {
-		h.log.Info(reason)
+		h.log.Info(why.String())
 	}
 }
 
@@ -299,24 +298,24 @@ func (p *place) watchDrift() {
 	case !late:
 		p.late = nil
 	case p.late == nil:
-		p.late = fmt.Errorf("this host's clock is %s, more than the catch-up window of %s: of what was due in the meantime only the newest instant runs here when the clock is right", d, p.guest.CatchUpWindow)
+		p.late = reason.New(reason.ClockPastCatchUp, d.reason(), p.guest.CatchUpWindow)
 		p.log.Error(p.late.Error())
-		p.Emit(event.Event{Kind: event.JobError, Reason: p.late.Error()})
+		p.Emit(event.Event{Kind: event.JobError}.Why(reason.Of(p.late)))
 	}
 }
 
 // clockDrift compares this host's clock with the registry's, if the job wants
-// that. Empty means that it may run.
-func (p *place) clockDrift() string {
+// that. Zero means that it may run.
+func (p *place) clockDrift() reason.Reason {
 	limit := p.member.View.Config.MaxTimeDiffSeconds
 	if limit < 0 {
-		return ""
+		return reason.Reason{}
 	}
 	if _, err := coordination.RegistryTime(p.work, p.member.Registry, p.member.Layout); err != nil { // the answer to every commit is noted
-		return fmt.Sprintf("the registry's clock cannot be read, and maxTimeDiffSeconds is %d: %v", limit, err)
+		return reason.New(reason.ClockUnreadable, limit, err)
 	}
 	if d, known := p.host.registry.drift(p.host.machine()); known && d.certain().Abs() > time.Duration(limit)*time.Second {
-		return fmt.Sprintf("this host's clock is %s from the registry's; maxTimeDiffSeconds is %d", d.middle().Abs().Round(time.Millisecond), limit)
+		return reason.New(reason.ClockTooFar, d.middle().Abs().Round(time.Millisecond), limit)
 	}
-	return ""
+	return reason.Reason{}
 }

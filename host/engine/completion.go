@@ -3,7 +3,6 @@ package engine
 import (
 	"cmp"
 	"errors"
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -18,6 +17,7 @@ import (
 	"github.com/wasmjob/wasmjob/coordination/tree"
 	"github.com/wasmjob/wasmjob/host/engine/run"
 	"github.com/wasmjob/wasmjob/host/event"
+	"github.com/wasmjob/wasmjob/internal/text/reason"
 	"github.com/wasmjob/wasmjob/internal/text/words"
 )
 
@@ -68,7 +68,7 @@ func (rn *runner) commitEnded(now moment) {
 				continue
 			}
 		}
-		ended := e.Completing(string(e.Result.Outcome), cmp.Or(e.Reason, recordedReason(e.Result)))
+		ended := e.Completing(string(e.Result.Outcome), cmp.Or(e.Reason.String(), recordedReason(e.Result)))
 		ended.Fire = e.Run.Fire().ID
 		ended.Root = rn.rootOf(now, ended.Fire)
 		ended.Permit = rn.limits.permitOf(n)
@@ -87,6 +87,10 @@ func (rn *runner) commitEnded(now moment) {
 		if rn.member.Share.Pending.Contains(n) && !rn.member.View.Necessary {
 			c.AskForSharding = true
 		}
+	}
+	if err := rn.pauseKeys(now); err != nil {
+		rn.failed(now, "pausing the key of a rate", err)
+		return
 	}
 	out, err := rn.member.Complete(rn.work, c)
 	rn.denials.note(now, "", out.Denied, rn.log)
@@ -114,7 +118,7 @@ func (rn *runner) commitEnded(now moment) {
 			rn.limits.drop(n)
 		}
 		if slices.Contains(out.Killed, n) {
-			e = e.KilledInstead(state.Record.Reason)
+			e = e.KilledInstead(reason.Read(state.Record.Reason))
 		}
 		beside, crowded := out.Crowded[n]
 		if crowded {
@@ -140,7 +144,7 @@ func (rn *runner) settle(now moment, n int, e run.Ended, state coordination.Item
 	if took && e.HandedBack() && it != nil && rn.beyond(it) { // no host will get it
 		rn.skipItem(it, f.ID, event.SkipDisabled, rn.fewer())
 	}
-	if !took || e.HandedBack() {
+	if !took || (e.HandedBack() && e.Later.IsZero()) {
 		f.Note(abi.OutcomeCancelled)
 	} else {
 		rn.tally.count(now, e.Result.Outcome)
@@ -153,7 +157,7 @@ func (rn *runner) settle(now moment, n int, e run.Ended, state coordination.Item
 		f.Thrown = f.Thrown || f.Config.JobErrorHandlerType == "THROW"
 	}
 	if most := rn.guest.PauseAfterFailures; took && most > 0 && !e.HandedBack() && e.Result.Outcome.Failed() && state.Record.Failures%most == 0 {
-		rn.pauseFor(jobconfig.PropPauseAfterFailures, fmt.Sprintf("%s of item %d in a row failed, the last one with %s", words.Count(most, "run"), n, e.Result.Outcome))
+		rn.pauseFor(jobconfig.PropPauseAfterFailures, reason.New(reason.FailedInARow, words.Count(most, "run"), n, e.Result.Outcome).String())
 	}
 	if it == nil {
 		return
@@ -167,10 +171,10 @@ func (rn *runner) settle(now moment, n int, e run.Ended, state coordination.Item
 		it.state.RecordVersion = -2 // known to be wrong: the next begin reads again
 	}
 	if f.Thrown {
-		rn.dropWaiting(it, it.Waiting(), event.SkipFailed, "the item failed, and the error handler THROW stops the catch-up")
+		rn.dropWaiting(it, it.Waiting(), event.SkipFailed, reason.New(reason.ThrowStopped))
 	}
 	moves := e.Moved && rn.member.Share.Pending.Contains(n) // it has to be idle for that; takeShare looks if it stays after all
-	stays := it.owned && !rn.exit.draining && rn.exit.leaving == "" && !moves
+	stays := it.owned && !rn.exit.draining && rn.exit.leaving.IsZero() && !moves
 	if e.HandedBack() && took && (*it.Place(f.ID) == nil || rn.each(f.ID)) && stays {
 		rn.owe(it, f.ID) // handed back, and the host stays after all
 	}
@@ -187,31 +191,39 @@ func (rn *runner) reportEnd(n int, e run.Ended, state coordination.ItemState, to
 	f := e.Run.Fire()
 	ev := event.Event{Item: &n, Instant: f.ID.Time(), Trigger: f.ID.Trigger, Source: f.Source(), RunID: e.Run.RunID(),
 		Fence: e.Run.Fence, Digest: f.Exec.Digest(), Attempt: e.Run.Attempt(), Outcome: e.Result.Outcome}
+	var why reason.Reason
 	switch {
 	case !took && !rn.member.View.Exists:
-		ev.Kind, ev.Cause, ev.Reason = event.ItemSkipped, event.SkipDisabled, "the job was removed while the item ran"
+		ev.Kind, ev.Cause, why = event.ItemSkipped, event.SkipDisabled, reason.New(reason.RemovedWhileRunning)
 	case !took && closed != "":
 		ev.Kind, ev.Cause, ev.Outcome = event.ItemSkipped, cmp.Or(closedCauses[closed], event.SkipElsewhere), closed
-		ev.Reason = fmt.Sprintf("other hosts took this host for dead and recorded the run as %s before its completion could be written", closed)
+		why = reason.New(reason.RecordedAs, closed)
 		rn.log.Error("completion refused: other hosts have closed the run", zap.Int("item", n), zap.Int64("fence", e.Run.Fence), zap.String("outcome", string(closed)))
 	case !took:
-		ev.Kind, ev.Cause, ev.Reason = event.ItemSkipped, event.SkipElsewhere, "the item was taken over by another host before its completion could be written"
+		ev.Kind, ev.Cause, why = event.ItemSkipped, event.SkipElsewhere, reason.New(reason.TakenOver)
 		rn.log.Error("completion refused: the item is no longer this host's", zap.Int("item", n), zap.Int64("fence", e.Run.Fence))
 	case e.Late:
-		ev.Kind, ev.Cause, ev.Reason = event.ItemSkipped, event.SkipLate, e.Reason
+		ev.Kind, ev.Cause, why = event.ItemSkipped, event.SkipLate, e.Reason
 		ev.Fence, ev.Outcome = 0, "" // no guest ran
 	case e.Unstarted:
-		ev.Kind, ev.Cause, ev.Reason = event.ItemSkipped, event.SkipElsewhere, "handed back unstarted: the host is stopping"
-		if rn.exit.left != "" {
-			ev.Reason = "handed back unstarted: the job was " + string(rn.exit.state)
+		back := reason.New(reason.HostStops)
+		switch {
+		case rn.exit.left.IsZero():
+		case rn.exit.state == JobRemoved:
+			back = reason.New(reason.JobWas, reason.New(reason.Removed))
+		default:
+			back = reason.New(reason.JobWas, reason.New(reason.Stopped))
 		}
+		ev.Kind, ev.Cause, why = event.ItemSkipped, event.SkipElsewhere, reason.New(reason.Unstarted, back)
 	case e.Moved:
-		ev.Kind, ev.Cause, ev.Reason = event.ItemSkipped, event.SkipElsewhere, "the item moves to another host, and the run goes on there"
+		ev.Kind, ev.Cause, why = event.ItemSkipped, event.SkipElsewhere, reason.New(reason.MovesAway)
+	case !e.Later.IsZero():
+		ev.Kind, ev.Cause, why, ev.Owed = event.ItemSkipped, event.SkipLater, laterReason(state.Record), f.ID.Trigger == 0
 	default:
-		ev.Kind, ev.Reason, ev.Count, ev.Beside = event.ItemCompleted, e.Reason, int64(state.Record.Failures), beside
+		ev.Kind, why, ev.Count, ev.Beside = event.ItemCompleted, e.Reason, int64(state.Record.Failures), beside
 		run.NoteOffset(&ev, state)
 	}
-	rn.report(ev)
+	rn.report(ev.Why(why))
 }
 
 // saveOffsets makes the offsets that streaming loops have staged durable, all
@@ -330,8 +342,8 @@ func (rn *runner) measure(f *run.Fire) {
 // adopt runs what a commit had begun whose answer was lost, and what cannot be
 // handed back. A host that leaves owes it instead.
 func (rn *runner) adopt(now moment, claims []coordination.Claim) {
-	if rn.exit.leaving == "" && !rn.exit.draining && rn.module.exec != nil {
-		rn.takeOver(now, "", "", claims)
+	if rn.exit.leaving.IsZero() && !rn.exit.draining && rn.module.exec != nil {
+		rn.takeOver(now, "", reason.Reason{}, claims)
 	}
 }
 
@@ -351,7 +363,7 @@ func (rn *runner) resolve(now moment) {
 // was not asked for again since: a scheduled instant is handed back, and is due
 // again, other runs are adopted.
 func (rn *runner) settleDoubt(now moment) error {
-	adopted, err := rn.member.Resolve(rn.work, now.wall, rn.exit.leaving == "" && !rn.exit.draining)
+	adopted, err := rn.member.Resolve(rn.work, now.wall, rn.exit.leaving.IsZero() && !rn.exit.draining)
 	if len(adopted) > 0 {
 		rn.adopt(now, adopted)
 	}
@@ -362,7 +374,7 @@ func (rn *runner) settleDoubt(now moment) error {
 // unfinished: this one stays in the job after all, or the job was removed.
 func (rn *runner) keepOwn() {
 	removed := rn.exit.state == JobRemoved
-	stays := rn.exit.leaving == "" && !rn.exit.draining && rn.exit.left == "" && rn.seen && rn.member.View.Joined()
+	stays := rn.exit.leaving.IsZero() && !rn.exit.draining && rn.exit.left.IsZero() && rn.seen && rn.member.View.Joined()
 	if !removed && !stays {
 		return
 	}
@@ -373,9 +385,9 @@ func (rn *runner) keepOwn() {
 		e.Unfinished = false
 		switch {
 		case removed:
-			e.Reason = "the job was removed"
+			e.Reason = reason.New(reason.JobWas, reason.New(reason.Removed))
 			if e.Result.Outcome == "" || e.Result.Outcome == abi.OutcomeCancelled {
-				e.Result = abi.Result{Outcome: abi.OutcomeCancelled, Message: e.Reason}
+				e.Result = abi.Result{Outcome: abi.OutcomeCancelled, Message: e.Reason.String()}
 			}
 		case e.Result.Outcome == "":
 			e.Unstarted = true
@@ -420,12 +432,12 @@ func (rn *runner) press(now moment) (hard, over bool) {
 }
 
 // giveUp reports runs that are left unfinished, and forgets them.
-func (rn *runner) giveUp(items tree.Items, why string) {
+func (rn *runner) giveUp(items tree.Items, why reason.Reason) {
 	for _, n := range items {
 		run := rn.ended[n].Run
 		rn.Emit(event.Event{Kind: event.ItemSkipped, Item: &n, Instant: run.Fire().ID.Time(), Trigger: run.Fire().ID.Trigger, Source: run.Fire().Source(),
 			RunID: run.RunID(), Fence: run.Fence, Digest: run.Fire().Exec.Digest(), Outcome: abi.OutcomeCancelled,
-			Cause: event.SkipUnfinished, Reason: why + "; the run is unfinished: it goes on elsewhere or after a restart if failover is on"})
+			Cause: event.SkipUnfinished}.Why(reason.New(reason.Unfinished, why)))
 		delete(rn.ended, n)
 		rn.live--
 		if it := rn.items[n]; it != nil {
@@ -500,7 +512,7 @@ func (rn *runner) endKilled(now moment) {
 		grace := time.Duration(k.Grace) * time.Millisecond
 		first, unclaimed := it.run.Abort(k.Reason(), now.Add(grace))
 		if first {
-			rn.log.Warn("an operator ends a run", zap.Int("item", it.number), zap.String("run", it.run.RunID()), zap.String("reason", k.Reason()), zap.Duration("grace", grace))
+			rn.log.Warn("an operator ends a run", zap.Int("item", it.number), zap.String("run", it.run.RunID()), zap.Stringer("reason", k.Reason()), zap.Duration("grace", grace))
 		}
 		if unclaimed {
 			ended, _ := it.run.KilledBefore()

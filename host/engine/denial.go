@@ -3,7 +3,6 @@ package engine
 import (
 	"cmp"
 	"errors"
-	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -14,6 +13,7 @@ import (
 	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/coordination/tree"
 	"github.com/wasmjob/wasmjob/host/event"
+	"github.com/wasmjob/wasmjob/internal/text/reason"
 )
 
 // longestDenial is the longest pause before the registry is asked again for what it denied
@@ -83,11 +83,11 @@ func (x *denial) unread() bool {
 }
 
 // text says why the item does not run.
-func (x *denial) text() string {
+func (x *denial) text() reason.Reason {
 	if x.unread() {
-		return "the item cannot be read: " + x.err.Error()
+		return reason.New(reason.ItemUnreadable, x.err)
 	}
-	return "the item cannot be written: " + x.err.Error()
+	return reason.New(reason.ItemUnwritable, x.err)
 }
 
 // settle notes what is still denied of a host that died; empty ends all of that kind.
@@ -137,14 +137,14 @@ func (d *denials) reason() error {
 			unread++
 		}
 	}
-	what := "items %s cannot be read or written, the others go on: %w"
-	switch unread { // package explain knows these words
+	code := reason.ItemsUnreadableOrUnwritable
+	switch unread {
 	case 0:
-		what = "items %s cannot be written, the others go on: %w"
+		code = reason.ItemsUnwritable
 	case len(d.of):
-		what = "items %s cannot be read, the others go on: %w"
+		code = reason.ItemsUnreadable
 	}
-	return fmt.Errorf(what, d.items(), d.of[first].err)
+	return reason.New(code, d.items(), d.of[first].err)
 }
 
 // reportDenials reports items that cannot be written or read, when there are more of them.
@@ -154,7 +154,7 @@ func (set *itemSet) reportDenials() {
 	}
 	set.denials.news = false
 	if err := set.denials.reason(); err != nil {
-		set.Emit(event.Event{Kind: event.JobError, Items: set.denials.items(), Reason: err.Error()})
+		set.Emit(event.Event{Kind: event.JobError, Items: set.denials.items()}.Why(reason.Of(err)))
 	}
 }
 
@@ -251,10 +251,10 @@ func (set *itemSet) dropDenied(now moment, id tree.Fire, items []*item) []*item 
 func (j *job) seeUnread(err error) {
 	news := j.unread == nil && err != nil
 	if j.unread = err; err != nil {
-		j.unread = fmt.Errorf("what was last known of the job stays in force: %w", err)
+		j.unread = reason.New(reason.LastKnownStays, err)
 	}
 	if news {
-		j.Emit(event.Event{Kind: event.JobError, Reason: j.unread.Error()})
+		j.Emit(event.Event{Kind: event.JobError}.Why(reason.Of(j.unread)))
 	}
 }
 

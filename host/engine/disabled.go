@@ -16,6 +16,7 @@ import (
 	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/coordination/tree"
 	"github.com/wasmjob/wasmjob/host/event"
+	"github.com/wasmjob/wasmjob/internal/text/reason"
 )
 
 // pause is what this host knows of why its server is disabled.
@@ -188,7 +189,7 @@ func (set *itemSet) cover(now moment, it *item) {
 	if first.IsZero() || first.After(newest) {
 		return
 	}
-	set.skipItems(it, tree.Fire{Instant: first.UnixMilli(), Source: string(abi.SourceSchedule)}, newest, event.SkipDisabled, string(coordination.RefusedDisabled))
+	set.skipItems(it, tree.Fire{Instant: first.UnixMilli(), Source: string(abi.SourceSchedule)}, newest, event.SkipDisabled, coordination.RefusedDisabled.Reason())
 	it.switched.reported = newest
 }
 
@@ -214,7 +215,7 @@ func (j *job) enabled(now moment) {
 	}
 	j.calendar.NotBefore = latest(since, j.calendar.NotBefore)
 	for _, it := range j.sorted(func(it *item) bool { return it.run == nil && it.Due != nil && it.Due.Trigger == 0 }) {
-		j.dropWaiting(it, it.WaitingBefore(since), event.SkipDisabled, "this server was disabled for the job")
+		j.dropWaiting(it, it.WaitingBefore(since), event.SkipDisabled, reason.New(reason.ServerWasDisabled))
 	}
 	j.pause = pause{}
 	if err := j.member.NoteEnabled(j.work); err != nil {
@@ -310,7 +311,7 @@ func (j *job) overByItself(word *tree.Word, of func() changelog.Record) registry
 	return changelog.Leaving(j.member.Registry, j.member.Layout, func() changelog.Record {
 		r := of()
 		r.Time, r.Job, r.What, r.From = time.Now(), j.name, "enable", event.FromRegistry
-		r.Who, r.Why = cmp.Or(word.By, "the registry"), "the time is over until which it was disabled"
+		r.Who, r.Why = cmp.Or(word.By, "the registry"), reason.New(reason.DisabledUntilOver).String()
 		return r
 	})
 }

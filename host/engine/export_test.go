@@ -1,6 +1,9 @@
 package engine
 
-import "github.com/wasmjob/wasmjob/coordination/registry"
+import (
+	"github.com/wasmjob/wasmjob/coordination/registry"
+	"github.com/wasmjob/wasmjob/internal/text/reason"
+)
 
 // SetToken has the ids of a host's instances end in what token returns, which is
 // called once per term and must never return the same for one server.
@@ -26,7 +29,7 @@ func Leave(h *Host, job string) {
 	h.mu.Unlock()
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.jobs[job].leave("the test wants it")
+	t.jobs[job].leave(reason.Free("the test wants it"))
 }
 
 // Session is the host's session with the registry; nil while it has none.

@@ -2,7 +2,6 @@ package engine
 
 import (
 	"cmp"
-	"fmt"
 	"maps"
 	"slices"
 	"sync"
@@ -16,6 +15,7 @@ import (
 	"github.com/wasmjob/wasmjob/host/engine/run"
 	"github.com/wasmjob/wasmjob/host/event"
 	"github.com/wasmjob/wasmjob/host/schedule/due"
+	"github.com/wasmjob/wasmjob/internal/text/reason"
 )
 
 // runner begins the items of a job, and completes what has ended.
@@ -23,6 +23,7 @@ type runner struct {
 	itemSet
 	wg        sync.WaitGroup // fires, and watches of lines
 	limits    limits
+	rates     rates
 	trigger   waiting
 	killing   killing
 	chain     chain
@@ -67,21 +68,21 @@ func (rn *runner) tick(now moment) {
 var skipCauses = map[due.Cause]event.SkipCause{due.Later: event.SkipSuperseded, due.Disabled: event.SkipDisabled, due.Missed: event.SkipNoOwner,
 	due.TooOld: event.SkipTooOld, due.Busy: event.SkipOverlap, due.Full: event.SkipQueueFull, due.Excluded: event.SkipExcluded}
 
-// refuses says why no scheduled instant begins here; empty if one may.
-func (rn *runner) refuses() (cause event.SkipCause, reason string) {
-	if why := rn.pausedBy(); why != "" {
+// refuses says why no scheduled instant begins here; zero if one may.
+func (rn *runner) refuses() (cause event.SkipCause, why reason.Reason) {
+	if why := rn.pausedBy(); !why.IsZero() {
 		return event.SkipPaused, why
 	}
 	if !rn.member.View.Enabled {
-		return event.SkipDisabled, "this server is disabled for the job"
+		return event.SkipDisabled, reason.New(reason.ServerDisabled)
 	}
-	if reason = cmp.Or(rn.javaRefuses(), rn.leaderRefuses()); reason != "" {
-		return event.SkipRefused, reason
+	if why = cmp.Or(rn.javaRefuses(), rn.leaderRefuses()); !why.IsZero() {
+		return event.SkipRefused, why
 	}
 	if rn.module.exec == nil && !rn.member.View.Halted() {
-		return event.SkipNoModule, fmt.Sprintf("no module: %v", rn.module.err)
+		return event.SkipNoModule, reason.New(reason.NoModule, rn.module.err)
 	}
-	return "", ""
+	return "", reason.Reason{}
 }
 
 // fire begins the items of a scheduled instant that are idle and notes a
@@ -93,9 +94,9 @@ func (rn *runner) fire(now moment, at time.Time, skip *due.Skip, behind bool) {
 		rn.park(at) // it runs, as soon as the server is enabled
 		return
 	}
-	if cause, reason := rn.refuses(); reason != "" {
+	if cause, why := rn.refuses(); !why.IsZero() {
 		rn.reportSkip(skip)
-		rn.skipFire(id, cause, reason)
+		rn.skipFire(id, cause, why)
 		return
 	}
 	if rn.member.View.Halted() || rn.unsharded() {
@@ -118,15 +119,10 @@ func (rn *runner) fire(now moment, at time.Time, skip *due.Skip, behind bool) {
 		}
 		switch {
 		case rn.dropAnswered(it, id):
-		case it.run == nil && it.Due != nil && rn.each(*it.Due):
-			rn.enqueue(it, id)
-			absent = append(absent, it.number)
-		case it.run == nil:
-			for _, was := range it.Waiting() {
-				rn.superseded(it, was, id)
-			}
-			it.DropWaiting()
+		case it.run == nil && rn.arrive(it, id):
 			idle = append(idle, it)
+		case it.run == nil:
+			absent = append(absent, it.number)
 		case it.state.Record.Accepts(id) == nil:
 			rn.misfire(it, id)
 			rn.stopFor(now, it, id)
@@ -136,7 +132,7 @@ func (rn *runner) fire(now moment, at time.Time, skip *due.Skip, behind bool) {
 				busy = append(busy, it.number)
 			}
 		case aheadOf(it.state.Record, id): // what runs was begun by a clock that is ahead
-			rn.skipItem(it, id, event.SkipElsewhere, string(coordination.RefusedPast))
+			rn.skipItem(it, id, event.SkipElsewhere, coordination.RefusedPast.Reason())
 		}
 	}
 	if len(busy) > 0 {
@@ -167,7 +163,7 @@ func (rn *runner) followUp(now moment) {
 			}
 		}
 		if id, ok := rn.triggered(now); ok && rn.consume(now, id, nil) {
-			rn.skipFire(id, event.SkipDisabled, "this server is disabled for the job")
+			rn.skipFire(id, event.SkipDisabled, reason.New(reason.ServerDisabled))
 		}
 		return
 	}
@@ -192,9 +188,9 @@ func (rn *runner) followUp(now moment) {
 // owedNow are the fires that idle items owe and that may begin now, but for those that were tried.
 func (rn *runner) owedNow(now moment, tried map[int]string) map[tree.Fire][]*item {
 	byFire := make(map[tree.Fire][]*item)
-	permitted := rn.nextUnder()
+	permitted, paced := rn.nextUnder(), rn.mayPace(now)
 	for _, it := range rn.sorted(func(it *item) bool {
-		return it.owned && it.run == nil && it.Next() != nil && !it.held && permitted(it) && !rn.denials.waits(now, it.number)
+		return it.owned && it.run == nil && it.Next() != nil && !it.held && permitted(it) && paced(it) && !rn.denials.waits(now, it.number)
 	}) {
 		if id := it.Next(); tried[it.number] != id.ID() && !rn.moves(now, it) {
 			tried[it.number] = id.ID()
@@ -215,23 +211,27 @@ func (rn *runner) begin(now moment, id tree.Fire, items []*item, absent tree.Ite
 	if len(items) == 0 && !trigger {
 		return false
 	}
-	cause, reason := event.SkipRefused, rn.leaderRefuses()
-	if reason == "" && id.Trigger == 0 {
-		reason = rn.javaRefuses()
+	cause, why := event.SkipRefused, rn.leaderRefuses()
+	if why.IsZero() && id.Trigger == 0 {
+		why = rn.javaRefuses()
 	}
-	if reason == "" {
-		cause, reason = event.SkipClock, rn.clockDrift()
+	if why.IsZero() {
+		cause, why = event.SkipClock, rn.clockDrift()
 	}
-	if reason != "" {
+	if !why.IsZero() {
 		for _, it := range items {
 			it.Answered(id)
-			rn.skipItem(it, id, cause, reason)
+			rn.skipItem(it, id, cause, why)
 		}
 		return false
 	}
+	items, postponed := rn.postpone(now, id, items)
 	items, waiting = rn.admit(now, id, items)
+	waiting = slices.Concat(postponed, waiting)
+	items, turns, paced := rn.pace(now, id, items)
+	waiting = slices.Concat(waiting, paced)
 	absent = slices.Concat(absent, waiting)
-	if trigger && len(waiting) > 0 { // it is kept until they have begun, so that they run elsewhere if this host dies
+	if trigger && (len(waiting) > 0 || len(turns) > 0) { // it is kept until they have begun, so that they run elsewhere if this host dies
 		rn.merged(id)
 		rn.trigger.began, trigger = id.Trigger, false
 	}
@@ -246,10 +246,10 @@ func (rn *runner) begin(now moment, id tree.Fire, items []*item, absent tree.Ite
 		rn.worked()
 	}
 	latest, ahead := rn.host.instants()
-	out, err := rn.member.Begin(rn.work, coordination.Beginning{Fire: id, Items: states, ConsumeTrigger: trigger, Now: now.wall, Latest: latest, Ahead: ahead, Permits: rn.limits.permits(items), Count: rn.guest.MaxRuns > 0})
+	out, err := rn.member.Begin(rn.work, coordination.Beginning{Fire: id, Items: states, ConsumeTrigger: trigger, Now: now.wall, Latest: latest, Ahead: ahead, Permits: rn.limits.permits(items), Turns: turns, Count: rn.guest.MaxRuns > 0})
 	rn.denials.note(now, "", out.Denied, rn.log)
 	if err == nil && len(out.Adopted) > 0 {
-		rn.takeOver(now, "", "", out.Adopted)
+		rn.takeOver(now, "", reason.Reason{}, out.Adopted)
 	}
 	if err != nil || (out.Items == nil && out.Stale) {
 		for _, it := range items { // nothing began; the instant stays due, and a trigger is kept
@@ -286,8 +286,9 @@ func (rn *runner) begin(now moment, id tree.Fire, items []*item, absent tree.Ite
 		rn.repaired(n, id, states[n].Record, state.Record)
 	}
 	if len(out.Items) > 0 {
-		rn.start(now, id, "", "", out.Items, states, absent)
+		rn.start(now, id, "", reason.Reason{}, out.Items, states, absent)
 	}
+	rn.trigger.look = rn.trigger.look || id.Trigger != 0
 	if out.Stale {
 		rn.foundStale(now)
 	}
@@ -317,11 +318,11 @@ func (rn *runner) refused(now moment, it *item, id tree.Fire, why coordination.R
 		rn.skipItem(it, id, event.SkipHeld, record.HeldBack(rn.name, it.number))
 	case coordination.RefusedChanged:
 		it.Answered(id)
-		rn.skipItem(it, id, event.SkipDisabled, string(why))
+		rn.skipItem(it, id, event.SkipDisabled, why.Reason())
 	case coordination.RefusedPast:
 		it.Answered(id)
 		if !trigger {
-			rn.skipItem(it, id, event.SkipElsewhere, string(why))
+			rn.skipItem(it, id, event.SkipElsewhere, why.Reason())
 		}
 	case coordination.RefusedRunning, coordination.RefusedFailover:
 		if !rn.member.View.Config.Misfire {
@@ -339,6 +340,9 @@ func (rn *runner) refused(now moment, it *item, id tree.Fire, why coordination.R
 		rn.limits.drop(it.number)
 		rn.owe(it, id)
 		rn.againAt = now.Add(againPause)
+	case coordination.RefusedRate: // the key's node is read again, at once
+		rn.owe(it, id)
+		rn.rates.contended(it)
 	case coordination.RefusedAhead: // it is due when the registry's clock has come to it
 		rn.owe(it, id)
 		latest, _ := rn.host.instants()
@@ -347,7 +351,7 @@ func (rn *runner) refused(now moment, it *item, id tree.Fire, why coordination.R
 }
 
 // takeOver starts items that a crashed host had begun.
-func (rn *runner) takeOver(now moment, dead, stopped string, claims []coordination.Claim) {
+func (rn *runner) takeOver(now moment, dead string, stopped reason.Reason, claims []coordination.Claim) {
 	byFire := make(map[tree.Fire]map[int]coordination.ItemState)
 	for _, c := range claims {
 		if byFire[c.Fire] == nil {
@@ -365,7 +369,7 @@ func (rn *runner) takeOver(now moment, dead, stopped string, claims []coordinati
 		what := "taking over from a host that died"
 		if dead == "" {
 			what = "running what a commit of unknown outcome had begun"
-		} else if stopped != "" {
+		} else if !stopped.IsZero() {
 			what = "taking over from a host that left the job"
 		}
 		rn.log.Warn(what, zap.String("host", dead), zap.String("fire", id.ID()), zap.Int("items", len(states)))
@@ -376,7 +380,7 @@ func (rn *runner) takeOver(now moment, dead, stopped string, claims []coordinati
 // start hands begun items to guests. before has what was known of them when
 // they were begun; nil if they were taken over, from the host dead if that is not
 // empty. stopped says that it was stopped, empty if it died.
-func (rn *runner) start(now moment, id tree.Fire, dead, stopped string, states, before map[int]coordination.ItemState, absent tree.Items) {
+func (rn *runner) start(now moment, id tree.Fire, dead string, stopped reason.Reason, states, before map[int]coordination.ItemState, absent tree.Items) {
 	begun := run.Begun{Self: rn.member.Self, ID: id, Config: rn.member.View.Config, Guest: rn.guest, Exec: rn.module.exec, Absent: absent,
 		At: now.Time, Next: rn.calendar.Next, Delay: rn.calendar.Delay(id.Time()), Workers: min(len(states), rn.concurrency()), Places: rn.most(rn.guest)}
 	if rn.limited() { // each item stands in the line for slots by itself: else one that begins later, with a worker of its own, would come first
@@ -401,11 +405,12 @@ func (rn *runner) start(now moment, id tree.Fire, dead, stopped string, states, 
 		it.Answered(id) // what else is due comes when this has ended
 		it.Began(id)
 		it.state, it.run = states[e.Item], e
+		rn.unpace(it)
 		rn.live++
 	}
 	rn.fires[f] = true
 	rn.Emit(event.Event{Kind: event.FireStarted, Instant: id.Time(), Trigger: id.Trigger, Source: f.Source(), Items: f.Items(), Other: dead,
-		Args: run.Args(id), Total: id.Total(total), Next: nextAfter(&rn.calendar, id), Digest: f.Exec.Digest(), Lag: rn.lag(now.wall, id), Reason: stopped})
+		Args: run.Args(id), Total: id.Total(total), Next: nextAfter(&rn.calendar, id), Digest: f.Exec.Digest(), Lag: rn.lag(now.wall, id)}.Why(stopped))
 	guests := rn.guests
 	rn.wg.Go(func() { f.Run(guests) })
 }
@@ -574,25 +579,25 @@ func (rn *runner) recoverFrom(now moment, r coordination.Recovery, drawn bool) (
 	if out.Gone {
 		rn.term.gone(dead)
 	}
-	ended, stopped := "its host "+dead+" died while it ran, and ", ""
+	ended, stopped := reason.HostDied, reason.Reason{}
 	if out.Stopped {
-		ended, stopped = "its host "+dead+" left the job while it ran, and ", "its host "+dead+" left the job while it ran"
+		ended, stopped = reason.HostLeft, reason.New(reason.HostLeftRunning, dead)
 	}
 	for _, lost := range out.Lost {
-		why := "failover is off"
+		why := reason.FailoverOff
 		if lost.State.Record.Owner != dead {
-			why = "it has been begun anew since"
+			why = reason.BegunAnew
 		}
-		rn.skipRun(lost.Item, lost.Fire, dead, tree.OutcomeLost, event.SkipLost, ended+why)
+		rn.skipRun(lost.Item, lost.Fire, dead, tree.OutcomeLost, event.SkipLost, reason.New(ended, dead, reason.New(why)))
 	}
 	for _, h := range out.Held {
 		rn.heldBack(h.Item, h.Fire, dead, h.State.Record)
 	}
 	for _, k := range out.Killed {
-		rn.skipRun(k.Item, k.Fire, dead, abi.OutcomeCancelled, event.SkipDisabled, k.State.Record.Reason)
+		rn.skipRun(k.Item, k.Fire, dead, abi.OutcomeCancelled, event.SkipDisabled, reason.Read(k.State.Record.Reason))
 	}
 	for _, e := range out.Elsewhere {
-		rn.skipRun(e.Item, e.Fire, dead, tree.OutcomeElsewhere, event.SkipElsewhere, ended+"a Java host has run it again")
+		rn.skipRun(e.Item, e.Fire, dead, tree.OutcomeElsewhere, event.SkipElsewhere, reason.New(ended, dead, reason.New(reason.JavaRanAgain)))
 	}
 	if err == nil {
 		rn.takeOver(now, dead, stopped, out.Claimed)

@@ -27,6 +27,7 @@ import (
 	"github.com/wasmjob/wasmjob/host/engine/run"
 	"github.com/wasmjob/wasmjob/host/event"
 	"github.com/wasmjob/wasmjob/internal/slots"
+	"github.com/wasmjob/wasmjob/internal/text/reason"
 	"github.com/wasmjob/wasmjob/internal/text/words"
 )
 
@@ -111,7 +112,8 @@ type Config struct {
 	BeforeClose func(kill context.Context)
 	// LastHost is the last instance that the process before this one here was, and LastEnd says how
 	// that ended, if it is worth to be reported: event.HostStarted has both.
-	LastHost, LastEnd string
+	LastHost string
+	LastEnd  reason.Reason
 	// OnEvent is called with every event, from one goroutine at a time and
 	// in order. It must not block. nil drops them.
 	OnEvent func(event.Event)
@@ -304,7 +306,7 @@ func (h *Host) Apply(jobs []Job, refused []Refusal) {
 	}
 	for _, r := range refused {
 		if reasons := strings.Join(r.Reasons, "\n"); !known[r.File+"\x00"+reasons] {
-			h.emit(event.Event{Kind: event.Refused, Host: h.process, File: r.File, Reason: reasons})
+			h.emit(event.Event{Kind: event.Refused, Host: h.process, File: r.File, Reason: reasons, Jobs: r.Jobs})
 		}
 	}
 	notify(h.wake)
@@ -351,7 +353,7 @@ func (h *Host) Run(ctx, kill context.Context) error {
 	}
 	h.started = h.clock()
 	h.mu.Unlock()
-	h.emit(event.Event{Kind: event.HostStarted, Host: h.process, Other: h.cfg.LastHost, Reason: h.cfg.LastEnd})
+	h.emit(event.Event{Kind: event.HostStarted, Host: h.process, Other: h.cfg.LastHost}.Why(h.cfg.LastEnd))
 	defer func() {
 		h.setState(HostStopped, nil)
 		h.emit(event.Event{Kind: event.HostStopped, Host: h.process})
@@ -383,7 +385,7 @@ func (h *Host) Run(ctx, kill context.Context) error {
 		t := newTerm(h, r)
 		t.owed = owed
 		h.setState(HostLive, t)
-		h.emit(event.Event{Kind: event.Session, Host: t.self.ID, Reason: "live"})
+		h.emit(event.Event{Kind: event.Session, Host: t.self.ID, Reason: event.SessionLive})
 		lost := t.run(ctx, kill)
 		if !lost && h.cfg.BeforeClose != nil {
 			h.cfg.BeforeClose(kill)
@@ -396,7 +398,7 @@ func (h *Host) Run(ctx, kill context.Context) error {
 		}
 		owed = t.unsettled()
 		h.part(t)
-		h.emit(event.Event{Kind: event.Session, Host: t.self.ID, Reason: "lost"})
+		h.emit(event.Event{Kind: event.Session, Host: t.self.ID, Reason: event.SessionLost})
 		h.log.Error("registry: session lost; everything was stopped; starting a new one")
 	}
 	return nil

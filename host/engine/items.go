@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -16,6 +15,7 @@ import (
 	"github.com/wasmjob/wasmjob/host/engine/run"
 	"github.com/wasmjob/wasmjob/host/event"
 	"github.com/wasmjob/wasmjob/host/schedule/due"
+	"github.com/wasmjob/wasmjob/internal/text/reason"
 )
 
 // itemSet is the items of a job that this host owns or runs, and what is due for them.
@@ -54,6 +54,11 @@ type item struct {
 	waits, waitsFor string
 	turn            uint64
 	asks            bool // it is just being admitted
+	// paced, pacedFor and pacedTurn are the same for the rate under which the item waits.
+	paced, pacedFor string
+	pacedTurn       uint64
+	// postponedFor is the fire of which it was reported that it waits because of the record's Again.
+	postponedFor string
 	// passed is set when an instant passed over the item, or what it missed was
 	// not looked for, because it was beyond the total count.
 	passed bool
@@ -114,37 +119,37 @@ func (set *itemSet) reportSkip(s *due.Skip) {
 }
 
 // skipFire reports a fire of which no item begins here.
-func (set *itemSet) skipFire(id tree.Fire, cause event.SkipCause, reason string) {
-	set.skipFires(id, time.Time{}, cause, reason)
+func (set *itemSet) skipFire(id tree.Fire, cause event.SkipCause, why reason.Reason) {
+	set.skipFires(id, time.Time{}, cause, why)
 }
 
 // skipFires reports a fire of which no item begins here, and if through is set
 // all instants up to that.
-func (set *itemSet) skipFires(id tree.Fire, through time.Time, cause event.SkipCause, reason string) {
+func (set *itemSet) skipFires(id tree.Fire, through time.Time, cause event.SkipCause, why reason.Reason) {
 	var owned []int
 	for _, it := range set.sorted(func(it *item) bool { return it.owned }) {
 		owned = append(owned, it.number)
 	}
 	set.Emit(event.Event{Kind: event.FireSkipped, Instant: id.Time(), Trigger: id.Trigger, Source: abi.Source(id.Source), Items: owned,
-		Args: run.Args(id), Total: id.Total(set.total(id, 0)), Next: nextAfter(&set.calendar, id), Through: through, Owed: cause.Promises() && id.Trigger == 0, Cause: cause, Reason: reason})
+		Args: run.Args(id), Total: id.Total(set.total(id, 0)), Next: nextAfter(&set.calendar, id), Through: through, Owed: cause.Promises() && id.Trigger == 0, Cause: cause}.Why(why))
 }
 
 // skipItem reports an item that does not run for a fire.
-func (set *itemSet) skipItem(it *item, id tree.Fire, cause event.SkipCause, reason string) {
-	set.skipItems(it, id, time.Time{}, cause, reason)
+func (set *itemSet) skipItem(it *item, id tree.Fire, cause event.SkipCause, why reason.Reason) {
+	set.skipItems(it, id, time.Time{}, cause, why)
 }
 
 // skipItems reports an item that does not run for a fire, and if through is set
 // for none of the instants up to that.
-func (set *itemSet) skipItems(it *item, id tree.Fire, through time.Time, cause event.SkipCause, reason string) {
-	e := set.skipped(it.number, id, cause, reason)
+func (set *itemSet) skipItems(it *item, id tree.Fire, through time.Time, cause event.SkipCause, why reason.Reason) {
+	e := set.skipped(it.number, id, cause, why)
 	e.Through = through
 	set.report(e)
 }
 
 // skipRun reports a run of the host dead that ends without a completion of its own.
-func (set *itemSet) skipRun(item int, id tree.Fire, dead string, outcome abi.Outcome, cause event.SkipCause, reason string) {
-	e := set.skipped(item, id, cause, reason)
+func (set *itemSet) skipRun(item int, id tree.Fire, dead string, outcome abi.Outcome, cause event.SkipCause, why reason.Reason) {
+	e := set.skipped(item, id, cause, why)
 	e.Other, e.Outcome = dead, outcome
 	set.report(e)
 }
@@ -156,25 +161,18 @@ func (set *itemSet) report(e event.Event) {
 }
 
 // skipped is the event of an item that does not run, or whose run does not count.
-func (set *itemSet) skipped(item int, id tree.Fire, cause event.SkipCause, reason string) event.Event {
+func (set *itemSet) skipped(item int, id tree.Fire, cause event.SkipCause, why reason.Reason) event.Event {
 	return event.Event{Kind: event.ItemSkipped, Item: &item, Instant: id.Time(), Trigger: id.Trigger, Source: abi.Source(id.Source),
-		Args: run.Args(id), RunID: tree.RunID(set.name, id, item), Owed: cause.Promises() && id.Trigger == 0, Cause: cause, Reason: reason}
+		Args: run.Args(id), RunID: tree.RunID(set.name, id, item), Owed: cause.Promises() && id.Trigger == 0, Cause: cause}.Why(why)
 }
 
-// supersede reports a due fire that is coalesced into a newer one. A
+// superseded reports that a fire which an item owed is coalesced into a newer one. A
 // misfire has been reported already.
-func (set *itemSet) supersede(it *item, id tree.Fire) {
-	if was := *it.Place(id); was != nil {
-		set.superseded(it, *was, id)
-	}
-}
-
-// superseded reports that a fire which an item owed is coalesced into a newer one.
 func (set *itemSet) superseded(it *item, was, id tree.Fire) {
 	if was.ID() == id.ID() || was.Source == string(abi.SourceMisfire) {
 		return
 	}
-	e := set.skipped(it.number, was, event.SkipSuperseded, "a newer fire is due, "+id.ID()+": it stands for this one")
+	e := set.skipped(it.number, was, event.SkipSuperseded, reason.New(reason.NewerFire, id.ID()))
 	e.Owed = id.Trigger == 0
 	set.report(e)
 }
@@ -182,36 +180,32 @@ func (set *itemSet) superseded(it *item, was, id tree.Fire) {
 // owe notes that an item has a fire to make up for. Of several, the newest
 // stands for all, unless each runs for itself.
 func (set *itemSet) owe(it *item, id tree.Fire) {
-	if !id.HasArgs() && (set.queues() || it.Len() > 1) {
-		if gone := it.Put(id, set.each); gone != nil {
-			newest := it.Waiting()
-			set.superseded(it, *gone, newest[len(newest)-1])
-		}
-		return
+	if gone, by := due.PoliciesOf(set.member.View.Config, set.guest).Owe(&it.Owed, id); gone != nil {
+		set.superseded(it, *gone, by)
 	}
-	set.supersede(it, id)
-	*it.Place(id) = &id
 }
 
 // misfire notes that an item could not begin because it still runs.
 func (set *itemSet) misfire(it *item, id tree.Fire) {
-	cause, reason, runs := event.SkipOverlap, "the item is marked as running elsewhere", false
+	cause, why, runs := event.SkipOverlap, reason.New(reason.RunsElsewhere), false
 	if it.run != nil {
-		reason, runs = it.run.Busy(time.Now())
+		why, runs = it.run.Busy(time.Now())
 	}
 	if x := set.denials.of[denied{item: it.number}]; x != nil && it.run != nil && !set.goesOn(it.run) {
-		reason, runs = x.text(), false
+		why, runs = x.text(), false
 	}
-	if overlap := set.overlap(); overlap != jobconfig.OverlapSkip && set.full(it, id) {
-		cause, reason = event.SkipQueueFull, set.queueFull()
-	} else if overlap != jobconfig.OverlapSkip {
-		cause, reason = event.SkipLater, reason+"; it runs again right after"
+	fate, gone := set.policies().Arrive(&it.Owed, id, true)
+	set.allSuperseded(it, gone, id)
+	switch fate {
+	case due.Crowded:
+		cause, why = event.SkipQueueFull, set.queueFull()
+	case due.Dropped:
+		why = set.dropsOverlap(why)
+	default:
+		cause, why = event.SkipLater, reason.New(reason.RunsAgain, why)
 		id.Source = string(abi.SourceMisfire)
-		set.owe(it, id)
-	} else {
-		reason += "; " + set.dropsOverlap()
 	}
-	e := set.skipped(it.number, id, cause, reason)
+	e := set.skipped(it.number, id, cause, why)
 	e.Runs = runs
 	set.report(e)
 }
@@ -251,7 +245,7 @@ func (set *itemSet) park(at time.Time) {
 // makeUp finds what was due for items that this host has just been given, or that were just
 // enabled, while they had no owner or were disabled. What cannot be looked up now it finds later.
 func (set *itemSet) makeUp(now moment, gained []int) {
-	if set.calendar.Schedule == nil || !set.member.View.Enabled || set.javaRefuses() != "" || set.leaderRefuses() != "" {
+	if set.calendar.Schedule == nil || !set.member.View.Enabled || !set.javaRefuses().IsZero() || !set.leaderRefuses().IsZero() {
 		return
 	}
 	slices.Sort(gained)
@@ -300,7 +294,7 @@ func (set *itemSet) makeUp(now moment, gained []int) {
 	for _, it := range candidates {
 		switch {
 		case it.Due != nil:
-			set.dropWaiting(it, it.WaitingBefore(it.switched.notBefore), event.SkipDisabled, wasDisabled)
+			set.dropWaiting(it, it.WaitingBefore(it.switched.notBefore), event.SkipDisabled, reason.New(reason.WasDisabled))
 		case it.state.Disabled:
 			set.cover(now, it)
 		case set.divides() || it.state.Record.Owed != "":
@@ -320,9 +314,6 @@ func (set *itemSet) makeUpBefore(now moment, at time.Time, items []int) (known b
 	set.calendar.Next = next
 	return !now.Before(set.refusal.retryAt)
 }
-
-// wasDisabled is why an instant has no catch-up.
-const wasDisabled = "it was due while the item, or the job on all servers, was disabled"
 
 // owes is what items owe that were begun last, and enabled last, at the same times.
 type owes struct {
@@ -346,9 +337,9 @@ func (set *itemSet) makeUpFor(now moment, it *item, found map[[3]int64]owes) {
 		found[key] = o
 	}
 	if skip := o.skip; skip != nil {
-		reason := skip.Reason
+		why := skip.Reason
 		if skip.Cause == due.Disabled && it.switched.notBefore.After(set.calendar.NotBefore) {
-			reason = wasDisabled
+			why = reason.New(reason.WasDisabled)
 		}
 		first, through := skip.First, skip.Through
 		if !first.After(it.switched.reported) { // up to then it is reported
@@ -356,7 +347,7 @@ func (set *itemSet) makeUpFor(now moment, it *item, found map[[3]int64]owes) {
 		}
 		if !first.IsZero() && !first.After(latest(through, skip.First)) {
 			id := tree.Fire{Instant: first.UnixMilli(), Source: string(abi.SourceCatchUp)}
-			set.skipItems(it, id, through, skipCauses[skip.Cause], reason)
+			set.skipItems(it, id, through, skipCauses[skip.Cause], why)
 		}
 	}
 	if !o.at.IsZero() {
@@ -399,7 +390,7 @@ func (set *itemSet) letGo(share coordination.Share) (lost int) {
 		}
 		set.reportGone(it, share.Counts)
 		if it.Due != nil && aheadOf(it.state.Record, *it.Due) { // it would not
-			set.skipItem(it, *it.Due, event.SkipElsewhere, string(coordination.RefusedPast))
+			set.skipItem(it, *it.Due, event.SkipElsewhere, coordination.RefusedPast.Reason())
 		}
 		it.owned, it.accounted = false, 0 // its owner now finds what is due
 		it.Drop()
@@ -422,7 +413,7 @@ func (set *itemSet) reportGone(it *item, counts tree.Counts) {
 		return
 	}
 	set.skipItems(it, tree.Fire{Instant: first.UnixMilli(), Source: string(abi.SourceSchedule)}, since, event.SkipDisabled,
-		fmt.Sprintf("the sharding total count was lowered to %d before the item began", counts.Total))
+		reason.New(reason.CountLowered, counts.Total))
 }
 
 // gain takes over the states of the share's items, and returns those that this host
@@ -450,7 +441,7 @@ func (set *itemSet) gain(share coordination.Share) (gained []int) {
 func (set *itemSet) reread(it *item, state coordination.ItemState) {
 	if it.state.Record.Held != 0 && state.Record.Held == 0 && state.Record.Outcome == tree.OutcomeHeld {
 		set.log.Info("item released", zap.Int("item", it.number))
-		set.Emit(event.Event{Kind: event.ItemReleased, Item: &it.number, Reason: "an operator released it"})
+		set.Emit(event.Event{Kind: event.ItemReleased, Item: &it.number}.Why(reason.New(reason.Released)))
 	}
 	if state.Disabled {
 		it.disable()
@@ -469,11 +460,10 @@ func (set *itemSet) repaired(n int, id tree.Fire, before, after tree.Record) {
 	if by <= 0 {
 		return
 	}
-	reason := fmt.Sprintf("the item's record named %s, which is ahead of the registry's clock and of this host's: a clock was wrong, or the record was edited; the item runs by the clocks again",
-		time.UnixMilli(before.Instant).UTC().Format(time.RFC3339))
-	set.log.Error("item repaired", zap.Int("item", n), zap.String("reason", reason))
+	why := reason.New(reason.RecordAhead, time.UnixMilli(before.Instant).UTC())
+	set.log.Error("item repaired", zap.Int("item", n), zap.Stringer("reason", why))
 	set.Emit(event.Event{Kind: event.ItemRepaired, Item: &n, Instant: id.Time(), Source: abi.Source(id.Source), RunID: tree.RunID(set.name, id, n),
-		Drift: by, Reason: reason})
+		Drift: by}.Why(why))
 }
 
 // lost reports a run that was open when this host began the item again, and
@@ -486,19 +476,19 @@ func (set *itemSet) lost(n int, r tree.Record) {
 	}
 	id := r.Fire()
 	if r.Kill.Asked() {
-		set.skipRun(n, id, r.Owner, abi.OutcomeCancelled, event.SkipDisabled, r.Kill.Reason()+"; "+coordination.EndedBefore)
+		set.skipRun(n, id, r.Owner, abi.OutcomeCancelled, event.SkipDisabled, reason.New(reason.HostEndedBefore, r.Kill.Reason()))
 		return
 	}
-	set.skipRun(n, id, r.Owner, tree.OutcomeLost, event.SkipLost, "its host "+r.Owner+" died while it ran, and failover is off")
+	set.skipRun(n, id, r.Owner, tree.OutcomeLost, event.SkipLost, reason.New(reason.HostDied, r.Owner, reason.New(reason.FailoverOff)))
 }
 
 // heldBack reports a run whose host, dead, was one too many to die with it: nothing
 // of the item begins until an operator releases it.
 func (set *itemSet) heldBack(n int, id tree.Fire, dead string, r tree.Record) {
-	reason := r.HeldBack(set.name, n)
-	set.log.Error("item held back", zap.Int("item", n), zap.String("reason", reason))
+	why := r.HeldBack(set.name, n)
+	set.log.Error("item held back", zap.Int("item", n), zap.Stringer("reason", why))
 	set.Emit(event.Event{Kind: event.ItemHeld, Item: &n, Instant: id.Time(), Trigger: id.Trigger, Source: abi.Source(id.Source),
-		RunID: tree.RunID(set.name, id, n), Other: dead, Outcome: tree.OutcomeHeld, Cause: event.SkipHeld, Reason: reason})
+		RunID: tree.RunID(set.name, id, n), Other: dead, Outcome: tree.OutcomeHeld, Cause: event.SkipHeld}.Why(why))
 	if it := set.items[n]; it != nil && it.run == nil {
 		it.state.Record, it.state.RecordVersion = r, -2 // the next begin reads it
 	}
@@ -558,7 +548,7 @@ func (set *itemSet) dropDisabled(id tree.Fire, items []*item) []*item {
 }
 
 // dropWaiting reports that an item does not run for what it owes of the schedule, or for the oldest of that.
-func (set *itemSet) dropWaiting(it *item, waiting []tree.Fire, cause event.SkipCause, reason string) {
+func (set *itemSet) dropWaiting(it *item, waiting []tree.Fire, cause event.SkipCause, why reason.Reason) {
 	if len(waiting) == 0 {
 		return
 	}
@@ -566,7 +556,7 @@ func (set *itemSet) dropWaiting(it *item, waiting []tree.Fire, cause event.SkipC
 	if n := len(waiting); n > 1 {
 		through = waiting[n-1].Time()
 	}
-	set.skipItems(it, waiting[0], through, cause, reason)
+	set.skipItems(it, waiting[0], through, cause, why)
 	for _, f := range waiting {
 		it.Answered(f)
 	}
@@ -581,7 +571,7 @@ func (set *itemSet) itemDisabled(it *item, id tree.Fire) {
 		return
 	}
 	it.Answered(id)
-	set.skipItem(it, id, event.SkipDisabled, string(coordination.RefusedDisabled))
+	set.skipItem(it, id, event.SkipDisabled, coordination.RefusedDisabled.Reason())
 	if id.Trigger == 0 {
 		it.switched.reported = latest(it.switched.reported, id.Time())
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/wasmjob/wasmjob/coordination/tree"
 	"github.com/wasmjob/wasmjob/host/config/timetable"
 	"github.com/wasmjob/wasmjob/host/event"
+	"github.com/wasmjob/wasmjob/internal/text/reason"
 )
 
 // What a job does only because Java hosts of ElasticJob may be in it.
@@ -176,11 +177,11 @@ func (p *place) javaSchedule(c jobconfig.Configuration) {
 // javaRefuses says why the schedule is not followed while Java hosts are in
 // the job: they would fire at other instants, or not at all, or do otherwise with instants
 // that cannot begin when they come.
-func (p *place) javaRefuses() string {
+func (p *place) javaRefuses() reason.Reason {
 	if p.cron.javaErr == nil || !p.member.View.Mixed() {
-		return ""
+		return reason.Reason{}
 	}
-	return fmt.Sprintf("a Java host (%s) is in the job, and %v", p.member.View.Java()[0], p.cron.javaErr)
+	return reason.New(reason.JavaInJob, p.member.View.Java()[0], p.cron.javaErr)
 }
 
 // awaitQuiet leaves out items that a Java host may be about to run again, though nothing shows it: see
@@ -239,7 +240,7 @@ func (set *itemSet) notOwed(it *item, before time.Time) {
 	if since := it.state.Record.Instant; since != 0 && set.calendar.Schedule != nil {
 		if first := set.calendar.After(time.UnixMilli(since)); !first.IsZero() && !first.After(before) {
 			set.skipItems(it, tree.Fire{Instant: first.UnixMilli(), Source: "schedule"}, before,
-				event.SkipElsewhere, "from here on the item may have belonged to a Java host; whether that ran it is not known")
+				event.SkipElsewhere, reason.New(reason.PerhapsJava))
 		}
 	}
 	it.state.Record.Instant = max(it.state.Record.Instant, before.UnixMilli())

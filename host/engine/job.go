@@ -25,6 +25,7 @@ import (
 	"github.com/wasmjob/wasmjob/host/engine/run"
 	"github.com/wasmjob/wasmjob/host/event"
 	"github.com/wasmjob/wasmjob/host/schedule"
+	"github.com/wasmjob/wasmjob/internal/text/reason"
 )
 
 const (
@@ -259,7 +260,9 @@ func (j *job) run(work context.Context) {
 			continue
 		}
 		over := j.advance(now)
-		j.returnPermits(now, over || j.exit.leaving != "" || j.exit.draining || j.exit.left != "" || j.exit.stopped)
+		left := over || !j.exit.leaving.IsZero() || j.exit.draining || !j.exit.left.IsZero() || j.exit.stopped
+		j.endPacing(now, left)
+		j.returnPermits(now, left)
 		if over {
 			return
 		}
@@ -268,8 +271,8 @@ func (j *job) run(work context.Context) {
 		j.answer()
 		j.expect(now)
 		j.wakeAt = now.Add(j.sleep(now))
-		if j.stale.atOnce || j.recovery.atOnce || j.limits.atOnce {
-			j.stale.atOnce, j.recovery.atOnce, j.limits.atOnce, j.wakeAt = false, false, false, now.Time
+		if j.stale.atOnce || j.recovery.atOnce || j.limits.atOnce || j.rates.atOnce {
+			j.stale.atOnce, j.recovery.atOnce, j.limits.atOnce, j.rates.atOnce, j.wakeAt = false, false, false, false, now.Time
 		}
 		timer.Reset(time.Until(j.wakeAt))
 	}
@@ -303,7 +306,7 @@ func (j *job) end() {
 		j.log.Warn("stopped at once: what was running counts as unfinished", zap.Stringer("items", items))
 	}
 	if j.work.Err() != nil {
-		j.dropTrigger(event.SkipMissed, "the session ended before the job was idle")
+		j.dropTrigger(event.SkipMissed, reason.New(reason.BeforeIdle, reason.New(reason.SessionEnded)))
 	}
 	j.kill(cause)
 	j.limits.unwatch()
@@ -332,10 +335,10 @@ func (j *job) end() {
 func (j *job) read() (news bool) {
 	j.mail.mu.Lock()
 	update, ended, over, lines := j.mail.update, j.mail.ended, j.mail.over, j.mail.limits
-	if j.mail.leave != "" || update != nil {
+	if !j.mail.leave.IsZero() || update != nil {
 		j.exit.leaving = j.mail.leave
 	}
-	news = update != nil || len(over) > 0 || len(j.mail.limits) > 0 || j.mail.offsets || j.mail.beyond || j.mail.refused || j.mail.leave != "" || j.mail.drain
+	news = update != nil || len(over) > 0 || len(j.mail.limits) > 0 || j.mail.offsets || j.mail.beyond || j.mail.refused || !j.mail.leave.IsZero() || j.mail.drain
 	j.exit.draining = j.exit.draining || j.mail.drain
 	j.repairs.refused, j.mail.refused = j.repairs.refused || j.mail.refused, false
 	j.mail.update, j.mail.ended, j.mail.over, j.mail.limits, j.mail.rests = nil, nil, nil, nil, false
@@ -377,18 +380,18 @@ func (j *job) advance(now moment) (over bool) {
 	j.complete(now)
 	j.endKilled(now)
 	j.reportQuotas(now)
-	if j.exit.leaving != "" || j.exit.draining {
+	if !j.exit.leaving.IsZero() || j.exit.draining {
 		j.term.arrivals.Leave(j)
 		return j.withdraw(now)
 	}
-	if j.exit.left != "" && !j.out(now) {
+	if !j.exit.left.IsZero() && !j.out(now) {
 		j.term.arrivals.Leave(j)
 		return false
 	}
 	if j.changed {
 		j.definitionChanged(now)
 	}
-	if j.exit.left != "" || now.Before(j.refusal.retryAt) {
+	if !j.exit.left.IsZero() || now.Before(j.refusal.retryAt) {
 		return false
 	}
 	if !j.joined && !j.join(now) {
@@ -422,6 +425,7 @@ func (j *job) advance(now moment) (over bool) {
 	j.makeUpPassed(now)
 	j.tick(now)
 	j.followUp(now)
+	j.advanceQueue(now)
 	j.pauseAll(now)
 	j.watchMarks(now)
 	j.resolve(now)
@@ -491,9 +495,9 @@ func (j *job) sleep(now moment) time.Duration {
 		at(j.windowEnd())
 	}
 	switch {
-	case j.exit.draining || j.exit.leaving != "":
+	case j.exit.draining || !j.exit.leaving.IsZero():
 		return wait
-	case j.exit.left != "" || !j.joined || !j.seen:
+	case !j.exit.left.IsZero() || !j.joined || !j.seen:
 		return wait
 	}
 	instant(j.calendar.DueAt())
@@ -505,6 +509,7 @@ func (j *job) sleep(now moment) time.Duration {
 	at(j.tally.at)
 	at(j.sweepAt)
 	at(j.quietAt)
+	at(j.rates.at)
 	at(j.chain.at)
 	at(j.backfill.at)
 	at(j.chain.straysAt)
@@ -549,7 +554,7 @@ func same(a, b Job) bool {
 // instance.
 func (j *job) stay() {
 	j.exit.begun, j.exit.announced, j.exit.stopped = false, false, false
-	if !j.joined || j.exit.left != "" {
+	if !j.joined || !j.exit.left.IsZero() {
 		return
 	}
 	j.exit.until = time.Time{}
@@ -577,7 +582,7 @@ func (j *job) changesAt(now moment) time.Time {
 
 // definitionChanged takes over what Apply brought.
 func (j *job) definitionChanged(now moment) {
-	if j.exit.left != "" {
+	if !j.exit.left.IsZero() {
 		return // what is wanted says whether it comes back; see stayOut
 	}
 	if j.exit.stopped || (j.joined && now.Before(j.refusal.retryAt)) {
@@ -618,7 +623,7 @@ func transient(err error) bool {
 func (j *job) rejoin(now moment) {
 	j.endOutside()
 	j.exit.said = tree.Word{}
-	j.exit.left, j.exit.state, j.exit.noted, j.joined, j.registered, j.exit.triedAt = "", "", false, false, false, time.Time{}
+	j.exit.left, j.exit.state, j.exit.noted, j.joined, j.registered, j.exit.triedAt = reason.Reason{}, "", false, false, false, time.Time{}
 	j.exit.stopped, j.exit.until = false, time.Time{}
 	j.joining.applied, j.joining.waited = coordination.Applied{}, 0
 	j.admitGuests()
@@ -682,7 +687,7 @@ func (j *job) configure(now moment) {
 		j.cron.err = err
 		if err != nil {
 			j.log.Error("schedule refused; the last good one stays in force", zap.Error(err))
-			j.Emit(event.Event{Kind: event.JobError, Reason: err.Error()})
+			j.Emit(event.Event{Kind: event.JobError}.Why(reason.Of(err)))
 		} else {
 			j.cron.zone, _ = schedule.Zone(c.TimeZone) // the timetable has it
 			j.cron.text, j.cron.terms = c.Cron, terms
@@ -709,16 +714,16 @@ func (j *job) configure(now moment) {
 	}
 	defer j.limitChanged()
 	j.known.Account.Prioritize(guest.Priority)
-	j.guest, j.calendar.Window, j.calendar.Off = guest, guest.CatchUpWindow, ""
+	j.guest, j.calendar.Window, j.calendar.Off = guest, guest.CatchUpWindow, reason.NoOwnerMisfireOff
 	if guest.CatchUp == jobconfig.CatchUpNone {
-		j.calendar.Off = "catchUp is none"
+		j.calendar.Off = reason.NoOwnerCatchUpNone
 	}
 	if why := j.handlerProblem(c.JobErrorHandlerType); why != "" && j.settings.ErrorHandler != c.JobErrorHandlerType {
 		j.log.Warn("the job's error handler sends nothing", zap.String("handler", c.JobErrorHandlerType), zap.String("reason", why))
 	}
-	j.settings = event.Settings{Cron: j.cron.text, TimeZone: j.cron.zone.String(), Terms: j.cron.terms, Items: c.ShardingTotalCount,
+	j.settings = event.Settings{Cron: j.cron.text, TimeZone: j.cron.zone.String(), Terms: j.cron.terms, Labels: guest.Labels.String(), Items: c.ShardingTotalCount,
 		Misfire: c.Misfire, Failover: c.Failover && c.MonitorExecution, CatchUp: j.guest.CatchUpWindow, ErrorHandler: c.JobErrorHandlerType}
-	guest.When = jobconfig.When{} // no guest goes by it
+	guest.When, guest.Labels = jobconfig.When{}, nil // no guest goes by them
 	execFor := j.wanted.Module.Digest() + fmt.Sprint(guest, c.JobName) + j.wanted.Module.Granted()
 	if execFor == j.module.madeFor {
 		return
@@ -729,7 +734,7 @@ func (j *job) configure(now moment) {
 	j.module.madeFor, j.module.err = execFor, err
 	if err != nil {
 		j.log.Error("module refused for this job", zap.String("module", j.wanted.ModuleFile), zap.Error(err))
-		j.Emit(event.Event{Kind: event.JobError, Reason: err.Error()})
+		j.Emit(event.Event{Kind: event.JobError}.Why(reason.Of(err)))
 		return
 	}
 	before := ""
@@ -762,11 +767,8 @@ func (j *job) reportSettings() {
 		return
 	}
 	j.reported, j.objects = j.settings, err != nil
-	s, reason := j.settings, ""
-	if err != nil {
-		reason = err.Error()
-	}
-	j.Emit(event.Event{Kind: event.JobConfigured, Source: sourceOf(j.member.View.Config), Settings: &s, Reason: reason})
+	s := j.settings
+	j.Emit(event.Event{Kind: event.JobConfigured, Source: sourceOf(j.member.View.Config), Settings: &s}.Why(reason.Of(err)))
 }
 
 // reportQuotas reports what the job has used beyond its quotas, at most once
@@ -806,7 +808,7 @@ func (j *job) complete(now moment) {
 			j.closeFire(f)
 		}
 	}
-	if j.exit.state == "" && j.seen && j.member.View.Exists && !j.member.View.Joined() && j.running() == 0 && j.exit.leaving == "" && !j.exit.draining && j.exit.left == "" && !j.exit.tried(now) {
+	if j.exit.state == "" && j.seen && j.member.View.Exists && !j.member.View.Joined() && j.running() == 0 && j.exit.leaving.IsZero() && !j.exit.draining && j.exit.left.IsZero() && !j.exit.tried(now) {
 		j.stopped(now)
 	}
 }

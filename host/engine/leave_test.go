@@ -282,8 +282,8 @@ func TestLeave_saysWhatIsWrongWithTheModule(t *testing.T) {
 		h := c.start(1, jobs...)
 		time.Sleep(time.Minute)
 		h.host.Apply(nil, []engine.Refusal{
-			{File: "x.yaml", Reasons: []string{"line 3: x: found job, expected more", `job "a`}},
-			{File: "y.yaml", Reasons: []string{`line 1: job "a \"b\"": module "m.wasm": the file is refused`, `job "a": module "n.wasm": it has gone`, `job "c": is one too many`}},
+			{File: "x.yaml", Reasons: []string{"line 3: x: found job, expected more"}},
+			{File: "y.yaml", Reasons: []string{`job "c": is one too many`}, Modules: map[string]string{`a "b"`: `"m.wasm": the file is refused`, "a": `"n.wasm": it has gone`}},
 		})
 		time.Sleep(time.Minute)
 		got := make(map[string]string)

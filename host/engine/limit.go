@@ -17,6 +17,7 @@ import (
 	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/coordination/tree"
 	"github.com/wasmjob/wasmjob/host/event"
+	"github.com/wasmjob/wasmjob/internal/text/reason"
 	"github.com/wasmjob/wasmjob/internal/text/words"
 )
 
@@ -88,27 +89,47 @@ func (l *limits) line(layout tree.Layout, key string) *limitLine {
 // limited reports whether the job is under a limit.
 func (p *place) limited() bool { return p.guest.Concurrency.Key != "" }
 
-// parameter is the job parameter of a fire.
+// parameter is the job parameter of a fire. One that does not fit the arguments which the job declares, since those were
+// changed after the fire had begun elsewhere, stays as it was given.
 func (set *itemSet) parameter(id tree.Fire) string {
+	text, _ := set.checkedParameter(id)
+	return text
+}
+
+// checkedParameter is the job parameter of a fire. The error is why it does not fit the arguments that the job declares.
+func (set *itemSet) checkedParameter(id tree.Fire) (string, error) {
+	c := set.member.View.Config
+	var given *string
 	if id.WithParam {
-		return id.Param
-	}
-	if id.Trigger == 0 || id.Given {
+		given = &id.Param
+	} else if id.Trigger == 0 || id.Given {
 		if parameter, own := set.calendar.Parameter(id.Time()); own {
-			return parameter
+			given = &parameter
 		}
 	}
-	return set.member.View.Config.JobParameter
+	text, err := set.guest.Parameter(c, given)
+	if err == nil {
+		return text, nil
+	}
+	if given != nil {
+		return *given, err
+	}
+	return c.JobParameter, err
 }
 
 // limitKey is the key under which an item runs for a fire.
 func (rn *runner) limitKey(item int, id tree.Fire) string {
+	return rn.keyFor(rn.guest.Concurrency.Key, item, id)
+}
+
+// keyFor is the key that a template makes for an item and a fire.
+func (rn *runner) keyFor(template string, item int, id tree.Fire) string {
 	l := &rn.limits
 	if text := rn.member.View.Config.ShardingItemParameters; l.parameters == nil || l.from != text {
 		l.parameters, _ = jobconfig.ParseItemParameters(text) // what cannot be read is refused before
 		l.from = text
 	}
-	return jobconfig.LimitKey(rn.guest.Concurrency.Key, l.parameters[item], rn.parameter(id))
+	return jobconfig.LimitKey(template, l.parameters[item], rn.parameter(id))
 }
 
 // limitChanged has the items that wait looked at again: their key, or its maximum, may be another one now. Each keeps
@@ -119,6 +140,7 @@ func (rn *runner) limitChanged() {
 	}
 	for _, it := range rn.items {
 		it.waits = ""
+		rn.unpace(it)
 	}
 }
 
@@ -262,8 +284,8 @@ func (rn *runner) admit(now moment, id tree.Fire, items []*item) (admitted []*it
 }
 
 // says why an item waits.
-func (ln *limitLine) says() string {
-	return fmt.Sprintf("it waits for a permit of limit %s, whose maximum is %d", strconv.Quote(ln.key), ln.most)
+func (ln *limitLine) says() reason.Reason {
+	return reason.New(reason.WaitsForPermit, strconv.Quote(ln.key), ln.most)
 }
 
 // draw makes the tickets that lines lack, in one commit, and reads where they stand.
@@ -412,7 +434,7 @@ func (rn *runner) returnPermits(now moment, leaves bool) bool {
 	}
 	unsure := rn.member.Unknown || (!leaves && (now.Before(rn.refusal.retryAt) || rn.stale.reread))
 	for n := range l.held {
-		if !rn.runs(n) && !unsure { // nothing has begun with it
+		if it := rn.items[n]; !rn.runs(n) && !unsure && (it == nil || it.paced == "" || !rn.stillWaits(now, it)) { // nothing has begun with it, or is about to
 			l.drop(n)
 		}
 	}

@@ -29,10 +29,12 @@ type meter struct {
 	runs  map[string]int       // by job and item
 	last  map[string]time.Time // when the last run under a key ended
 	began []string             // job and item, in their order
+	// starts are when guests began, by key.
+	starts map[string][]time.Time
 }
 
 func newMeter() *meter {
-	return &meter{now: make(map[string]int), most: make(map[string]int), runs: make(map[string]int), last: make(map[string]time.Time)}
+	return &meter{now: make(map[string]int), most: make(map[string]int), runs: make(map[string]int), last: make(map[string]time.Time), starts: make(map[string][]time.Time)}
 }
 
 // guest takes some time for each item, under a key.
@@ -44,6 +46,7 @@ func (m *meter) guest(takes func(item int) time.Duration, key func(inv *abi.Invo
 		m.most[k] = max(m.most[k], m.now[k])
 		m.runs[name]++
 		m.began = append(m.began, name)
+		m.starts[k] = append(m.starts[k], time.Now())
 		m.mu.Unlock()
 		defer func() {
 			m.mu.Lock()
@@ -64,7 +67,7 @@ func (m *meter) guest(takes func(item int) time.Duration, key func(inv *abi.Invo
 func (m *meter) seen() *meter {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return &meter{now: maps.Clone(m.now), most: maps.Clone(m.most), runs: maps.Clone(m.runs), last: maps.Clone(m.last), began: slices.Clone(m.began)}
+	return &meter{now: maps.Clone(m.now), most: maps.Clone(m.most), runs: maps.Clone(m.runs), last: maps.Clone(m.last), starts: maps.Clone(m.starts), began: slices.Clone(m.began)}
 }
 
 // one key for all runs.

@@ -106,7 +106,7 @@ func (rn *runner) endListeners(now moment) {
 		}
 		grace := time.Duration(one.kill.Grace) * time.Millisecond
 		if l.Abort(one.kill.Reason(), now.Add(grace)) {
-			rn.log.Warn("an operator ends a listener", zap.String("export", l.Export), zap.String("reason", one.kill.Reason()), zap.Duration("grace", grace))
+			rn.log.Warn("an operator ends a listener", zap.String("export", l.Export), zap.Stringer("reason", one.kill.Reason()), zap.Duration("grace", grace))
 		}
 		if at := l.Press(now.Time); !at.IsZero() {
 			rn.killing.lookAt = soonest(rn.killing.lookAt, at)

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"math"
@@ -22,6 +23,7 @@ import (
 	"github.com/wasmjob/wasmjob/host/engine/changes"
 	"github.com/wasmjob/wasmjob/host/event"
 	"github.com/wasmjob/wasmjob/host/schedule"
+	"github.com/wasmjob/wasmjob/internal/text/reason"
 	"github.com/wasmjob/wasmjob/internal/text/words"
 )
 
@@ -32,7 +34,7 @@ func (j *job) join(now moment) bool {
 	if j.module.err != nil {
 		j.settled.Store(true)
 		if before == nil || before.Error() != j.module.err.Error() {
-			j.Emit(event.Event{Kind: event.JobError, Reason: j.module.err.Error()})
+			j.Emit(event.Event{Kind: event.JobError}.Why(reason.Of(j.module.err)))
 		}
 		return false
 	}
@@ -145,7 +147,7 @@ func (j *job) see(s registry.Snapshot) {
 	v := j.member.View
 	if v.ConfigErr != nil && (before.ConfigErr == nil || before.ConfigErr.Error() != v.ConfigErr.Error()) {
 		j.log.Error("configuration in the registry refused; the last good one stays in force", zap.Error(v.ConfigErr))
-		j.Emit(event.Event{Kind: event.JobError, Reason: v.ConfigErr.Error()})
+		j.Emit(event.Event{Kind: event.JobError}.Why(reason.Of(v.ConfigErr)))
 	}
 	if v.Leader != before.Leader && v.Leading() {
 		j.Emit(event.Event{Kind: event.Elected})
@@ -157,6 +159,8 @@ func (j *job) see(s registry.Snapshot) {
 func (j *job) look(now moment) bool {
 	switch {
 	case !j.member.View.Exists:
+		j.trigger.look = true // what is queued is dropped
+		j.advanceQueue(now)
 		j.quit(JobRemoved, j.removedText())
 		j.out(now)
 		return false
@@ -212,20 +216,20 @@ func (j *job) stopped(now moment) {
 		return
 	}
 	j.registered, j.exit.noted = false, true
-	const why = "its instance was removed by an operator"
+	why := reason.New(reason.InstanceRemoved)
 	j.giveUp(unfinished, why)
-	j.Emit(event.Event{Kind: event.JobStopped, Reason: why, Items: unfinished})
+	j.Emit(event.Event{Kind: event.JobStopped, Items: unfinished}.Why(why))
 	j.outside.Stopped()
 	j.quit(JobStopped, j.stoppedText())
 	j.out(now)
 }
 
-func (j *job) removedText() string {
-	return "removed from the registry; '" + words.Command("job restore", j.name) + "' brings it back"
+func (j *job) removedText() reason.Reason {
+	return reason.New(reason.JobRemoved, words.Command("job restore", j.name))
 }
 
-func (j *job) stoppedText() string {
-	return "stopped by an operator; '" + words.Command("job start", j.name) + "' runs it again"
+func (j *job) stoppedText() reason.Reason {
+	return reason.New(reason.StoppedByOperator, words.Command("job start", j.name))
 }
 
 // says is what this host says by its definition.
@@ -246,9 +250,11 @@ func (j *job) keepOut(now moment, out *coordination.StayOut) {
 		j.log.Warn("the job was removed, and a host of an earlier version has brought it back; removed it again")
 	}
 	switch {
-	case j.exit.left != "":
+	case !j.exit.left.IsZero():
 		return
 	case out.Removed:
+		j.trigger.look = true // what is queued is dropped
+		j.advanceQueue(now)
 		j.quit(JobRemoved, j.removedText())
 	default:
 		j.quit(JobStopped, j.stoppedText())
@@ -321,13 +327,13 @@ func (j *job) endOutside() {
 }
 
 // quit stops looking after the job while somebody wants it so; see stayOut.
-func (j *job) quit(state JobState, why string) {
+func (j *job) quit(state JobState, why reason.Reason) {
 	j.exit.left, j.exit.state = why, state
 	j.calendar.Next = time.Time{}
 	j.settled.Store(true)
 	j.unwatchAll()
 	j.dropTrigger(event.SkipDisabled, why)
-	j.Emit(event.Event{Kind: event.JobRemoved, Reason: why})
+	j.Emit(event.Event{Kind: event.JobRemoved}.Why(why))
 	j.changed = false // a definition is applied when the host comes back
 	for n, it := range j.items {
 		if it.run == nil {
@@ -374,7 +380,7 @@ func (j *job) withdraw(now moment) bool {
 			j.logDrain()
 		}
 	}
-	if !j.exit.announced && j.joined && j.exit.left == "" && j.running() > 0 && !now.Before(j.refusal.retryAt) {
+	if !j.exit.announced && j.joined && j.exit.left.IsZero() && j.running() > 0 && !now.Before(j.refusal.retryAt) {
 		// What does not run goes to others at once, and somebody else divides.
 		err := j.member.Drain(j.work, j.detail())
 		if err == nil && j.member.View.Leading() {
@@ -385,7 +391,7 @@ func (j *job) withdraw(now moment) bool {
 		}
 		j.exit.announced = err == nil
 	}
-	if j.seen && j.member.View.Exists && j.exit.left == "" {
+	if j.seen && j.member.View.Exists && j.exit.left.IsZero() {
 		j.watchExtra(now)
 	}
 	hard, over := j.press(now)
@@ -420,9 +426,9 @@ func (j *job) withdraw(now moment) bool {
 	}
 	why := j.exit.leaving
 	if j.exit.draining {
-		why = "the host is stopping"
+		why = reason.New(reason.HostStops)
 	}
-	j.dropTrigger(event.SkipElsewhere, why+" before the job was idle")
+	j.dropTrigger(event.SkipElsewhere, reason.New(reason.BeforeIdle, why))
 	for _, it := range j.sorted(func(it *item) bool { return it.run == nil }) {
 		for _, owes := range []*tree.Fire{it.Asked, it.Due} {
 			if owes == nil {
@@ -432,12 +438,12 @@ func (j *job) withdraw(now moment) bool {
 			if owes.Trigger != 0 {
 				cause = event.SkipElsewhere
 			}
-			j.skipItem(it, *owes, cause, why+"; the next owner of the item makes up for it if misfire is on")
+			j.skipItem(it, *owes, cause, reason.New(reason.NextOwner, why))
 		}
 	}
 	j.giveUp(unfinished, why)
 	j.flushQuotas()
-	j.Emit(event.Event{Kind: event.JobRemoved, Reason: why, Items: unfinished})
+	j.Emit(event.Event{Kind: event.JobRemoved, Items: unfinished}.Why(why))
 	return true
 }
 
@@ -501,7 +507,7 @@ func (j *job) coordinate(now moment) {
 		}
 		j.pace.waitsFor, j.pace.lookedAt = j.pace.wrote, time.Now()
 		if sharded.Commits > 0 {
-			j.Emit(event.Event{Kind: event.Sharded, Total: sharded.Division.Total, Reason: why(v)})
+			j.Emit(event.Event{Kind: event.Sharded, Total: sharded.Division.Total}.Why(why(v)))
 		}
 	}
 	if slices.Contains(v.Division.Draining, v.Self.ID) && !v.Necessary && !now.Before(j.refusal.retryAt) {
@@ -548,7 +554,7 @@ func (j *job) mayStep(now moment) bool {
 	if !now.Before(j.pace.reportedAt.Add(longestSleep)) {
 		j.pace.reportedAt = now.Time
 		j.log.Warn("the hosts of the job are not coming to rest: its items are sharded, or its leader is elected, again and again; slowing down",
-			zap.String("because", why(j.member.View)), zap.Duration("step every", stepInterval))
+			zap.Stringer("because", why(j.member.View)), zap.Duration("step every", stepInterval))
 	}
 	return false
 }
@@ -660,11 +666,11 @@ func (r *recovery) later(now moment) {
 func (j *job) sweep(now moment) {
 	if janitor := j.member.View.IsJanitor(); janitor != j.janitor {
 		j.janitor = janitor
-		reason := ""
+		var why reason.Reason
 		if !janitor {
-			reason = "another host is"
+			why = reason.New(reason.OtherJanitor)
 		}
-		j.Emit(event.Event{Kind: event.Janitor, Reason: reason})
+		j.Emit(event.Event{Kind: event.Janitor}.Why(why))
 		if janitor && j.sweepAt.IsZero() {
 			j.sweepAt = now.Time
 		}
@@ -674,11 +680,14 @@ func (j *job) sweep(now moment) {
 	}
 	var retired []string
 	swept, err := cleanup.Sweep(j.work, j.member.Registry, j.member.View, now.wall)
+	at := j.member.View.Clock // the registry's
+	if at.IsZero() {
+		at = now.wall
+	}
+	if err == nil && j.janitor && (j.limited() || j.rated()) {
+		_, err = cleanup.Keys(j.work, j.member.Registry, j.member.Layout.Namespace, time.UnixMilli(j.registryNow(now)))
+	}
 	if keep := j.host.cfg.KeepServers; err == nil && j.janitor && keep > 0 {
-		at := j.member.View.Clock // the registry's
-		if at.IsZero() {
-			at = now.wall
-		}
 		retired, err = cleanup.RetireServers(j.work, j.member.Registry, j.member.Layout, at, keep)
 	}
 	j.sweepAt = time.Time{}
@@ -709,11 +718,8 @@ func (j *job) sweep(now moment) {
 }
 
 // why says what made the leader divide the items.
-func why(v coordination.View) string {
-	if reason := v.DivisionStale(); reason != "" {
-		return reason
-	}
-	return "asked for by the flag"
+func why(v coordination.View) reason.Reason {
+	return cmp.Or(v.DivisionStale(), reason.New(reason.FlagSet))
 }
 
 // decline leaves the job once what runs has ended, and tries to join again
@@ -727,10 +733,11 @@ func (j *job) decline(now moment) {
 		j.failed(now, "leaving the job", err)
 		return
 	}
-	j.dropTrigger(event.SkipRefused, "the configuration is beyond this host's ceilings")
+	beyond := reason.New(reason.BeyondCeilings)
+	j.dropTrigger(event.SkipRefused, beyond)
 	j.unwatchAll()
 	clear(j.items)
-	j.Emit(event.Event{Kind: event.JobRemoved, Reason: "the configuration is beyond this host's ceilings"})
+	j.Emit(event.Event{Kind: event.JobRemoved}.Why(beyond))
 	j.rejoin(now)
 	j.refuse(now, why)
 }
@@ -752,7 +759,7 @@ func (j *job) unwatchAll() {
 // it is missing among the members, when a division does not come about, and when
 // a stranger has come; the janitor does now and then.
 func (j *job) repair(now moment) {
-	if !j.joined || !j.seen || j.exit.left != "" || !j.member.View.Exists || !j.member.View.Joined() || now.Before(j.refusal.retryAt) || !j.term.registry.Trusted() {
+	if !j.joined || !j.seen || !j.exit.left.IsZero() || !j.member.View.Exists || !j.member.View.Joined() || now.Before(j.refusal.retryAt) || !j.term.registry.Trusted() {
 		return
 	}
 	strangers := j.member.View.Java()

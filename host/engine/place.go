@@ -3,7 +3,6 @@ package engine
 import (
 	"context"
 	"errors"
-	"fmt"
 	"runtime"
 	"time"
 
@@ -19,6 +18,7 @@ import (
 	"github.com/wasmjob/wasmjob/host/engine/run"
 	"github.com/wasmjob/wasmjob/host/event"
 	"github.com/wasmjob/wasmjob/host/schedule"
+	"github.com/wasmjob/wasmjob/internal/text/reason"
 )
 
 // place is this host's place in a job: its membership as the loop knows it, and what
@@ -92,11 +92,11 @@ type joining struct {
 
 // exit is a host's way out of a job.
 type exit struct {
-	left     string    // why the job is not run here: stopped, removed
-	said     tree.Word // who wants it so
+	left     reason.Reason // why the job is not run here: stopped, removed
+	said     tree.Word     // who wants it so
 	state    JobState
 	noted    bool // that another program has removed the job, or stopped this host, is written down
-	leaving  string
+	leaving  reason.Reason
 	draining bool
 	// until is when what runs is stopped by force, because the host drains,
 	// leaves the job, was stopped by an operator, or the job was removed.
@@ -164,7 +164,7 @@ func (t *tally) count(now moment, outcome abi.Outcome) {
 }
 
 func (p *place) detail() tree.HostDetail {
-	return tree.HostDetail{State: tree.DetailReady, TriggerArgs: true, RecordedKills: true, Digest: p.wanted.Module.Digest(), TimeZone: schedule.Published(p.cron.zone, p.Clock().Year()),
+	return tree.HostDetail{State: tree.DetailReady, TriggerArgs: true, TriggerQueue: true, RecordedKills: true, Digest: p.wanted.Module.Digest(), TimeZone: schedule.Published(p.cron.zone, p.Clock().Year()),
 		Succeeded: p.tally.succeeded, Failed: p.tally.failed}
 }
 
@@ -204,7 +204,7 @@ func (p *place) refuse(now moment, err error) {
 	p.settled.Store(true)
 	if !known {
 		p.log.Error("the job does not run on this host", zap.Error(err))
-		p.Emit(event.Event{Kind: event.JobError, Reason: err.Error()})
+		p.Emit(event.Event{Kind: event.JobError}.Why(reason.Of(err)))
 	}
 }
 
@@ -281,8 +281,8 @@ func (p *place) beyond(it *item) bool {
 }
 
 // fewer says why an item that is beyond the total count does not run.
-func (p *place) fewer() string {
-	return fmt.Sprintf("the sharding total count is %d now", p.counts().Total)
+func (p *place) fewer() reason.Reason {
+	return reason.New(reason.FewerItems, p.counts().Total)
 }
 
 // total is how many items a fire has, of which highest begins here.
@@ -311,10 +311,10 @@ func (p *place) concurrency() int {
 // leaderRefuses says why nothing begins here under a leader that refuses the
 // number of items which this host knows: the guests of both would count
 // differently.
-func (p *place) leaderRefuses() string {
+func (p *place) leaderRefuses() reason.Reason {
 	v := p.member.View
 	if v.ConfigErr != nil || !v.LeaderRefuses() || v.Division.Total == v.Config.ShardingTotalCount {
-		return ""
+		return reason.Reason{}
 	}
-	return fmt.Sprintf("the leader, %s, refuses the configuration: it shards %d items, and the configuration has %d; see its status", v.Leader, v.Division.Total, v.Config.ShardingTotalCount)
+	return reason.New(reason.LeaderRefuses, v.Leader, v.Division.Total, v.Config.ShardingTotalCount)
 }

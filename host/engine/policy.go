@@ -3,7 +3,6 @@ package engine
 import (
 	"cmp"
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -18,6 +17,7 @@ import (
 	"github.com/wasmjob/wasmjob/host/event"
 	"github.com/wasmjob/wasmjob/host/event/operation"
 	"github.com/wasmjob/wasmjob/host/schedule/due"
+	"github.com/wasmjob/wasmjob/internal/text/reason"
 	"github.com/wasmjob/wasmjob/internal/text/words"
 )
 
@@ -27,6 +27,13 @@ import (
 // The instants that an item owes wait in its [due.Owed]. Where each of them runs for itself, begins and
 // completions write them into the item's record, so that its next owner runs the others.
 
+// policies are those of the job, with what this host keeps of instants that wait.
+func (p *place) policies() due.Policies {
+	policies := due.PoliciesOf(p.member.View.Config, p.guest)
+	policies.QueueMax, _ = p.mayOwe(p.guest.QueueMax)
+	return policies
+}
+
 // overlap is what becomes of an instant that comes while the item runs.
 func (p *place) overlap() jobconfig.Overlap { return p.guest.Overlaps(p.member.View.Config) }
 
@@ -34,9 +41,7 @@ func (p *place) overlap() jobconfig.Overlap { return p.guest.Overlaps(p.member.V
 func (p *place) catchUp() jobconfig.CatchUp { return p.guest.CatchesUp(p.member.View.Config) }
 
 // queues reports whether there are instants of the job for which no newer one stands.
-func (p *place) queues() bool {
-	return p.overlap() == jobconfig.OverlapQueueAll || p.catchUp() == jobconfig.CatchUpAll
-}
+func (p *place) queues() bool { return due.PoliciesOf(p.member.View.Config, p.guest).Queues() }
 
 // divides reports whether what came while an item ran and what came while it had no host are to be told apart.
 func (p *place) divides() bool {
@@ -46,22 +51,7 @@ func (p *place) divides() bool {
 
 // each reports whether a fire that an item owes runs for itself: no newer one stands for it.
 func (p *place) each(id tree.Fire) bool {
-	switch {
-	case id.Trigger != 0:
-		return false
-	case id.Source == string(abi.SourceCatchUp):
-		return p.catchUp() == jobconfig.CatchUpAll
-	}
-	return p.overlap() == jobconfig.OverlapQueueAll
-}
-
-// full reports whether no more instants of an item may wait.
-func (p *place) full(it *item, id tree.Fire) bool {
-	if p.overlap() != jobconfig.OverlapQueueAll {
-		return false
-	}
-	most, _ := p.mayOwe(p.guest.QueueMax)
-	return it.Len() >= most && !it.Has(id)
+	return due.PoliciesOf(p.member.View.Config, p.guest).Each(id)
 }
 
 // defaultMostOwed is how many instants the items of one group owe at most on a host: each of them takes memory here, and in
@@ -76,29 +66,42 @@ func (p *place) mayOwe(allowed int) (most int, shared bool) {
 }
 
 // queueFull says why no more instants of an item wait.
-func (p *place) queueFull() string { return due.QueueFull(p.mayOwe(p.guest.QueueMax)) }
+func (p *place) queueFull() reason.Reason { return due.QueueFull(p.mayOwe(p.guest.QueueMax)) }
 
-// enqueue has an idle item run for an instant after those that it owes already.
-func (set *itemSet) enqueue(it *item, id tree.Fire) {
-	if set.full(it, id) {
+// arrive takes an instant for an idle item. It reports whether the item begins for it; else the item runs for it after those
+// that it owes already, or there are too many of these.
+func (set *itemSet) arrive(it *item, id tree.Fire) (begins bool) {
+	fate, gone := set.policies().Arrive(&it.Owed, id, false)
+	set.allSuperseded(it, gone, id)
+	switch fate {
+	case due.Begins:
+		return true
+	case due.Crowded:
 		set.skipItem(it, id, event.SkipQueueFull, set.queueFull())
-		return
+	default:
+		id.Source = string(abi.SourceMisfire)
+		set.skipItem(it, id, event.SkipLater, reason.New(reason.EarlierFirst))
 	}
-	id.Source = string(abi.SourceMisfire)
-	set.owe(it, id)
-	set.skipItem(it, id, event.SkipLater, "the item has earlier instants to run; it runs for this one after them")
+	return false
+}
+
+// allSuperseded reports fires which an item owed, and for which a newer one stands.
+func (set *itemSet) allSuperseded(it *item, gone []tree.Fire, id tree.Fire) {
+	for _, was := range gone {
+		set.superseded(it, was, id)
+	}
 }
 
 // stopFor stops a run as the job's overlap says, because an instant has come for which the item is to run.
 func (rn *runner) stopFor(now moment, it *item, id tree.Fire) {
-	overlap := rn.overlap()
-	if overlap != jobconfig.OverlapCancel && overlap != jobconfig.OverlapTerminate {
+	stops, byForce := rn.policies().Stops()
+	if !stops {
 		return
 	}
-	why := fmt.Sprintf("instant %s has come, and overlap is %s", id.ID(), overlap)
-	first, unclaimed := it.run.StopFor(why, now.Time, overlap == jobconfig.OverlapTerminate)
+	why := reason.New(reason.InstantCame, id.ID(), rn.overlap())
+	first, unclaimed := it.run.StopFor(why, now.Time, byForce)
 	if first {
-		rn.log.Info("a run is stopped for the next one", zap.Int("item", it.number), zap.String("run", it.run.RunID()), zap.String("reason", why))
+		rn.log.Info("a run is stopped for the next one", zap.Int("item", it.number), zap.String("run", it.run.RunID()), zap.Stringer("reason", why))
 	}
 	if unclaimed {
 		ended, _ := it.run.KilledBefore()
@@ -110,39 +113,41 @@ func (rn *runner) stopFor(now moment, it *item, id tree.Fire) {
 func (rn *runner) dropLate(now moment, id tree.Fire, items []*item) []*item {
 	within := rn.guest.StartWithin
 	behind := now.wall.Sub(id.Time()) - rn.calendar.Delay(id.Time())
-	if within == 0 || id.Trigger != 0 || behind <= within {
+	if !rn.policies().Late(id, behind) {
 		return items
 	}
+	var inTime []*item
 	for _, it := range items {
+		if r := it.state.Record; r.Again != 0 && r.HandedBack() == id.Instant { // it has started in time
+			inTime = append(inTime, it)
+			continue
+		}
 		it.Answered(id)
-		rn.skipItem(it, id, event.SkipLate, fmt.Sprintf("it would start %s after the instant, and startWithin is %s", words.Duration(behind.Truncate(time.Second)), words.Duration(within)))
+		rn.skipItem(it, id, event.SkipLate, reason.New(reason.StartsLate, words.Duration(behind.Truncate(time.Second)), words.Duration(within)))
 		it.dropped = latest(it.dropped, id.Time())
 	}
-	return nil
+	return inTime
 }
 
 // dropDone takes out items that have run as often as the job allows, and has the job paused.
 func (rn *runner) dropDone(id tree.Fire, items []*item) []*item {
-	most := rn.guest.MaxRuns
-	if most == 0 || id.Trigger != 0 {
-		return items
-	}
+	most, policies := rn.guest.MaxRuns, rn.policies()
 	return slices.DeleteFunc(items, func(it *item) bool {
-		if it.state.Record.Runs < most {
+		if !policies.Done(id, it.state.Record.Runs) {
 			return false
 		}
-		why := "it has run for " + words.Count(most, "instant")
+		why := reason.New(reason.HasRun, reason.Count(most))
 		it.Answered(id)
 		rn.skipItem(it, id, event.SkipPaused, pausedReason(jobconfig.PropMaxRuns, why))
 		it.dropped = latest(it.dropped, id.Time())
-		rn.pauseFor(jobconfig.PropMaxRuns, why)
+		rn.pauseFor(jobconfig.PropMaxRuns, why.String())
 		return true
 	})
 }
 
 // pausedReason says why a job is paused. by is the property of the policy.
-func pausedReason(by, why string) string {
-	return fmt.Sprintf("the job is paused by %s: %s", strings.TrimPrefix(by, jobconfig.PropPrefix), why)
+func pausedReason(by string, why reason.Reason) reason.Reason {
+	return reason.New(reason.Paused, strings.TrimPrefix(by, jobconfig.PropPrefix), why)
 }
 
 // pauseFor has the job paused by a policy, if it is not to be already.
@@ -173,20 +178,20 @@ func (j *job) pauseAll(now moment) {
 			j.pausing = said
 		}
 	case changed:
-		why := pausedReason(said.By, said.Why)
-		j.log.Warn("job paused", zap.String("reason", why))
-		j.Emit(event.Event{Kind: event.JobPaused, Reason: why})
+		why := pausedReason(said.By, reason.Read(said.Why))
+		j.log.Warn("job paused", zap.Stringer("reason", why))
+		j.Emit(event.Event{Kind: event.JobPaused}.Why(why))
 	}
 }
 
-// pausedBy says which policy of the job has paused it, and why; empty if none has, or that is not known.
-func (set *itemSet) pausedBy() string {
+// pausedBy says which policy of the job has paused it, and why; zero if none has, or that is not known.
+func (set *itemSet) pausedBy() reason.Reason {
 	word := set.pause.word
 	policies := []string{jobconfig.PropMaxRuns, jobconfig.PropPauseAfterFailures}
 	if set.member.View.Enabled || !slices.Contains(policies, jobconfig.PropPrefix+word.By) {
-		return ""
+		return reason.Reason{}
 	}
-	return pausedReason(word.By, word.Why)
+	return pausedReason(word.By, reason.Read(word.Why))
 }
 
 // owing is an item's record with the instants that the item owes besides a fire, as the next write of
@@ -229,10 +234,10 @@ func (set *itemSet) account(now time.Time, it *item) {
 			put(known, at)
 		}
 		begun = max(begun, r.OwedTo)
-		set.dropWaiting(it, it.WaitingBefore(it.switched.notBefore), event.SkipDisabled, wasDisabled)
+		set.dropWaiting(it, it.WaitingBefore(it.switched.notBefore), event.SkipDisabled, reason.New(reason.WasDisabled))
 	}
 	if first := set.calendar.First(now, latest(time.UnixMilli(begun), it.switched.reported)); !first.IsZero() && first.UnixMilli() < notBefore {
-		set.skipItems(it, tree.Fire{Instant: first.UnixMilli(), Source: catchUp.Source}, time.UnixMilli(notBefore-1), event.SkipDisabled, wasDisabled)
+		set.skipItems(it, tree.Fire{Instant: first.UnixMilli(), Source: catchUp.Source}, time.UnixMilli(notBefore-1), event.SkipDisabled, reason.New(reason.WasDisabled))
 	}
 	begun = max(begun, notBefore-1)
 
@@ -300,10 +305,10 @@ func (set *itemSet) dropAnswered(it *item, id tree.Fire) bool {
 		return false
 	}
 	switch {
-	case set.overlap() == jobconfig.OverlapSkip && r.Ended > id.Instant:
-		set.skipItem(it, id, event.SkipOverlap, "the item still ran when it came; "+set.dropsOverlap())
+	case set.overlap() == jobconfig.OverlapSkip && time.UnixMilli(r.Ended).After(id.Time().Add(set.calendar.Delay(id.Time()))): // which came that much later
+		set.skipItem(it, id, event.SkipOverlap, set.dropsOverlap(reason.New(reason.RanWhenItCame)))
 	case set.queues() && r.OwedTo >= id.Instant && !it.Has(id):
-		set.skipItem(it, id, event.SkipElsewhere, "the instant was taken before, as the item's record says")
+		set.skipItem(it, id, event.SkipElsewhere, reason.New(reason.TakenBefore))
 	default:
 		return false
 	}
@@ -335,10 +340,10 @@ func (set *itemSet) accountAll(now time.Time) bool {
 	return true
 }
 
-// dropsOverlap says why an instant that comes while the item runs is dropped.
-func (p *place) dropsOverlap() string {
+// dropsOverlap says why an instant that comes while the item runs, as runs says, is dropped.
+func (p *place) dropsOverlap(runs reason.Reason) reason.Reason {
 	if p.guest.Overlap == "" {
-		return "misfire is off"
+		return reason.New(reason.AndMisfireOff, runs)
 	}
-	return "overlap is " + string(p.guest.Overlap)
+	return reason.New(reason.AndOverlap, runs, p.guest.Overlap)
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/host/engine"
 	"github.com/wasmjob/wasmjob/host/event"
+	"github.com/wasmjob/wasmjob/internal/text/reason"
 	"github.com/wasmjob/wasmjob/internal/text/words"
 )
 
@@ -96,12 +97,14 @@ func TestReasonsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t)
 		long := strings.Repeat("long ", 10_000)
-		c.config = func(cfg *engine.Config) { cfg.LastEnd = long }
+		c.config = func(cfg *engine.Config) { cfg.LastEnd = reason.New(reason.LastHostDied, 1, long, long) }
 		d := definition("bounded", "0 0 3 * * ?", 1)
 		n := c.start(1, job(d, sleeper(time.Second)))
 		time.Sleep(time.Minute)
 		if started := c.list(event.HostStarted); len(started) != 1 || len(started[0].Reason) > event.MaxReason || !strings.HasSuffix(started[0].Reason, " more bytes)") {
 			t.Errorf("the start: %.300v", started)
+		} else if because := started[0].Because; len(because) != 1 || len(because.Arg("reason")) > event.MaxReason/4 || len(because.Arg("at")) > event.MaxReason/4 {
+			t.Errorf("the arguments of the start: %.300v", because)
 		}
 		// Keys that nobody knows are warnings, values of another kind are errors.
 		c.commit(registry.Set("/test/bounded/config", []byte(string(d.YAML())+strings.Repeat("unknown: 1\n", 5000)), registry.AnyVersion))

@@ -14,6 +14,7 @@ import (
 	"github.com/wasmjob/wasmjob/coordination/tree"
 	"github.com/wasmjob/wasmjob/host/config/timetable"
 	"github.com/wasmjob/wasmjob/host/event"
+	"github.com/wasmjob/wasmjob/internal/text/reason"
 	"github.com/wasmjob/wasmjob/internal/text/words"
 )
 
@@ -59,7 +60,7 @@ func (j *job) answer() {
 // readDisabled looks which items are disabled, and which of those that were held
 // back still are: they are not watched, so a status request causes a read.
 func (j *job) readDisabled() {
-	if !j.seen || j.exit.left != "" || j.work.Err() != nil {
+	if !j.seen || !j.exit.left.IsZero() || j.work.Err() != nil {
 		return
 	}
 	var items tree.Items
@@ -105,7 +106,7 @@ func (j *job) readDisabled() {
 // readHosts reads what the job's instances publish of themselves, when somebody
 // asks.
 func (j *job) readHosts(s *JobStatus) {
-	if !j.seen || j.exit.left != "" || j.work.Err() != nil || len(s.Instances) == 0 {
+	if !j.seen || !j.exit.left.IsZero() || j.work.Err() != nil || len(s.Instances) == 0 {
 		return
 	}
 	details, err := coordination.ReadHosts(j.work, j.member.Registry, j.member.Layout, s.Instances)
@@ -129,7 +130,7 @@ func (j *job) withoutSession() *JobStatus {
 	j.refusal.what = "" // that there is no session says more, and goes on
 	s := j.status()
 	s.Leader, s.Instances, s.Servers, s.Waits = "", nil, nil, nil
-	if j.exit.left != "" {
+	if !j.exit.left.IsZero() {
 		s.Items = nil
 		return s
 	}
@@ -159,7 +160,7 @@ func (h *Host) offline() []*JobStatus {
 		if !known {
 			c := wanted.Definition
 			s = &JobStatus{Name: name, State: JobNoSession, Reason: noSession, Cron: c.Cron, TimeZone: c.TimeZone, Terms: c.Terms(), ShardingTotalCount: c.ShardingTotalCount,
-				Description: c.Description, File: wanted.File, Module: wanted.ModuleFile, Digest: wanted.Module.Digest()}
+				Description: c.Description, Labels: c.Labels(), File: wanted.File, Module: wanted.ModuleFile, Digest: wanted.Module.Digest()}
 		}
 		all = append(all, s)
 	}
@@ -174,8 +175,9 @@ func (j *job) status() *JobStatus {
 	}
 	s := &JobStatus{
 		Name: j.name, Cron: c.Cron, TimeZone: j.cron.zone.String(), Terms: j.terms(c), Next: j.calendar.Next, ShardingTotalCount: c.ShardingTotalCount,
-		Description: c.Description, File: j.wanted.File, Inherited: j.wanted.Inherited, Module: j.wanted.ModuleFile, Type: string(j.guest.Type),
-		Digest: j.wanted.Module.Digest(), Needs: j.guest.Needs, Leader: j.member.View.Leader, Instances: slices.Sorted(slices.Values(j.member.View.Instances)), Servers: j.member.View.Servers, LastFire: j.newestFire(), Backfill: j.backfillStatus(),
+		Description: c.Description, Labels: j.guest.Labels, File: j.wanted.File, Inherited: j.wanted.Inherited, Module: j.wanted.ModuleFile, Type: string(j.guest.Type),
+		Digest: j.wanted.Module.Digest(), Needs: j.guest.Needs, Leader: j.member.View.Leader, Instances: slices.Sorted(slices.Values(j.member.View.Instances)), Servers: j.member.View.Servers, LastFire: j.newestFire(),
+		Arguments: j.guest.Arguments.With(c.JobParameter), Backfill: j.backfillStatus(),
 	}
 	if j.cron.err != nil {
 		s.Cron, s.Terms, s.RefusedCron = j.cron.text, j.cron.terms, timetable.Describe(c.Cron, s.Terms)
@@ -292,10 +294,10 @@ func (j *job) status() *JobStatus {
 // state names what the job is doing, and why if it does not run.
 func (j *job) state() (JobState, string) {
 	switch {
-	case j.exit.left != "":
-		return j.exit.state, j.exit.left
-	case j.exit.draining || j.exit.leaving != "":
-		return JobDraining, j.exit.leaving
+	case !j.exit.left.IsZero():
+		return j.exit.state, j.exit.left.String()
+	case j.exit.draining || !j.exit.leaving.IsZero():
+		return JobDraining, j.exit.leaving.String()
 	case j.exit.stopped:
 		return JobDraining, "an operator stops it here: it leaves the job when what runs has ended"
 	}
@@ -317,10 +319,10 @@ func (j *job) standing() (JobState, string) {
 		return JobError, j.cron.err.Error()
 	case j.chain.err != nil:
 		return JobError, j.chain.err.Error()
-	case j.javaRefuses() != "":
-		return JobError, j.javaRefuses()
-	case j.leaderRefuses() != "":
-		return JobError, j.leaderRefuses()
+	case !j.javaRefuses().IsZero():
+		return JobError, j.javaRefuses().String()
+	case !j.leaderRefuses().IsZero():
+		return JobError, j.leaderRefuses().String()
 	case j.denials.reason() != nil:
 		return JobError, j.denials.reason().Error()
 	case j.unread != nil:
@@ -333,7 +335,7 @@ func (j *job) standing() (JobState, string) {
 		}
 		return JobRunning, ""
 	case !j.member.View.Enabled:
-		return JobDisabled, cmp.Or(j.pausedBy(), "this server is disabled for the job")
+		return JobDisabled, cmp.Or(j.pausedBy(), reason.New(reason.ServerDisabled)).String()
 	case !j.member.Share.Current(j.member.View):
 		if j.member.View.JavaLed() && j.member.View.Halted() {
 			return JobSharding, fmt.Sprintf("a Java leader, %s, shards the items; all wait", j.member.View.Leader)
@@ -397,7 +399,7 @@ func (j *job) watchWaits(now moment) {
 func (j *job) eachWait(now moment, yield func(what event.Wait, item int, since time.Time)) {
 	v := &j.member.View
 	refuses := now.Before(j.refusal.retryAt) && !refused(j.joining.err) // else it is this host that refuses
-	if refuses || (j.joined && !j.seen && j.exit.left == "") {
+	if refuses || (j.joined && !j.seen && j.exit.left.IsZero()) {
 		yield(event.WaitRegistry, -1, time.Time{})
 	}
 	for f := range j.fires {
@@ -412,7 +414,7 @@ func (j *job) eachWait(now moment, yield func(what event.Wait, item int, since t
 	if since := j.queuedSince(); !since.IsZero() {
 		yield(event.WaitSlot, -1, since)
 	}
-	if j.exit.draining || j.exit.leaving != "" || (j.exit.stopped && j.exit.left == "") {
+	if j.exit.draining || !j.exit.leaving.IsZero() || (j.exit.stopped && j.exit.left.IsZero()) {
 		for _, it := range j.items {
 			if it.run != nil {
 				yield(event.WaitDrain, it.number, time.Time{})
@@ -420,7 +422,7 @@ func (j *job) eachWait(now moment, yield func(what event.Wait, item int, since t
 		}
 		return
 	}
-	if !j.joined || !j.seen || j.exit.left != "" || !v.Exists || !v.Joined() {
+	if !j.joined || !j.seen || !j.exit.left.IsZero() || !v.Exists || !v.Joined() {
 		return
 	}
 	if _, waits := j.election.Waiting(); waits {
@@ -451,6 +453,12 @@ func (j *job) eachWait(now moment, yield func(what event.Wait, item int, since t
 	for _, it := range j.items {
 		if it.waits != "" {
 			yield(event.WaitPermit, it.number, time.Time{})
+		}
+		if at := j.registryNow(now); it.state.Record.Again != 0 && j.postpones(it, at) {
+			yield(event.WaitRetryAt, it.number, time.Time{})
+		}
+		if it.paced != "" {
+			yield(event.WaitRate, it.number, time.Time{})
 		}
 	}
 	for _, n := range v.Division.Pending {
@@ -500,6 +508,10 @@ func (j *job) waitsFor(what event.Wait, items []int) (forWhat, then string) {
 			"see what runs: wasmjob status --items; a timeout ends items that go on for ever"
 	case event.WaitPermit:
 		return j.waitsForPermit()
+	case event.WaitRetryAt:
+		return j.waitsForLater(j.host.now())
+	case event.WaitRate:
+		return j.waitsForRate(j.host.now())
 	case event.WaitListener:
 		for f := range j.fires {
 			if p := f.Waits(); p != nil {

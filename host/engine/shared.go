@@ -16,6 +16,7 @@ import (
 	"github.com/wasmjob/wasmjob/host/engine/admission/inflight"
 	"github.com/wasmjob/wasmjob/host/engine/run"
 	"github.com/wasmjob/wasmjob/host/event"
+	"github.com/wasmjob/wasmjob/internal/text/reason"
 )
 
 // shared is what a job's loop shares with the goroutines beside it: fires and their
@@ -51,7 +52,7 @@ type mailbox struct {
 	mu      sync.Mutex
 	wake    chan struct{}
 	update  *Job
-	leave   string
+	leave   reason.Reason
 	drain   bool
 	ended   []run.Ended
 	over    []*run.Fire
@@ -74,7 +75,7 @@ func (s *shared) post(f func(*mailbox)) {
 
 // update hands over a new definition or module.
 func (s *shared) update(wanted Job) {
-	s.post(func(m *mailbox) { m.update, m.leave = &wanted, "" })
+	s.post(func(m *mailbox) { m.update, m.leave = &wanted, reason.Reason{} })
 }
 
 // worked notes that the loop has dealt with one more item: so many are a turn; see [inflight.Worker.Worked]. Only the
@@ -90,7 +91,7 @@ func (s *shared) worked() {
 func (s *shared) nudge() { notify(s.mail.wake) }
 
 // leave makes the host leave the job once its running items have ended.
-func (s *shared) leave(why string) { s.post(func(m *mailbox) { m.update, m.leave = nil, why }) }
+func (s *shared) leave(why reason.Reason) { s.post(func(m *mailbox) { m.update, m.leave = nil, why }) }
 
 // drain is leave with a time limit.
 func (s *shared) drain() { s.post(func(m *mailbox) { m.drain = true }) }
@@ -108,7 +109,7 @@ func (s *shared) ask(full bool) <-chan *JobStatus {
 func (s *shared) called() bool {
 	s.mail.mu.Lock()
 	defer s.mail.mu.Unlock()
-	return s.mail.leave != "" || s.mail.drain || s.mail.update != nil
+	return !s.mail.leave.IsZero() || s.mail.drain || s.mail.update != nil
 }
 
 // lastStatus is the newest status; rests: it is what is true now.

@@ -4,8 +4,10 @@ import (
 	"time"
 
 	"github.com/wasmjob/wasmjob/abi"
+	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 	"github.com/wasmjob/wasmjob/coordination/tree"
 	"github.com/wasmjob/wasmjob/host/event"
+	"github.com/wasmjob/wasmjob/internal/labels"
 )
 
 // Status is what a host is doing, for people and for the admin address. It is
@@ -80,9 +82,13 @@ const (
 
 // Refusal is a file in the plugins directory that was not taken, and why.
 type Refusal struct {
-	File    string    `json:"file"`
-	Reasons []string  `json:"reasons"`
-	Since   time.Time `json:"since"`
+	File    string   `json:"file"`
+	Reasons []string `json:"reasons"`
+	// Jobs are the jobs that Reasons are about, each at the place of its reason; empty for one that is about the file.
+	Jobs []string `json:"jobs,omitempty"`
+	// Modules are what is wrong with the modules of its jobs, by job.
+	Modules map[string]string `json:"-"`
+	Since   time.Time         `json:"since"`
 	// Kept says that an earlier version of the file stays in force.
 	Kept bool `json:"kept"`
 }
@@ -131,11 +137,15 @@ type JobStatus struct {
 	// of instants, for example, or the crons of a job with several. It is empty for nothing.
 	Terms string    `json:"terms,omitempty"`
 	Next  time.Time `json:"next,omitzero"`
+	// Arguments are those that the job declares; the default of each is what a run gets that is given none.
+	Arguments jobconfig.Arguments `json:"arguments,omitempty"`
 	// Starts is when the fire of Next starts, if that is put off by the job's jitter.
 	Starts             time.Time `json:"starts,omitzero"`
 	ShardingTotalCount int       `json:"shardingTotalCount"`
 	Description        string    `json:"description,omitempty"`
-	File               string    `json:"file"`
+	// Labels are those of the configuration in force, by name.
+	Labels labels.Set `json:"labels,omitempty"`
+	File   string     `json:"file"`
 	// Inherited are the files of defaults, by the settings of the definition whose values they gave.
 	Inherited map[string]string `json:"inherited,omitempty"`
 	Module    string            `json:"module"`

@@ -10,7 +10,6 @@ import (
 	"maps"
 	"os"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -24,6 +23,7 @@ import (
 	"github.com/wasmjob/wasmjob/host/engine/admission/arrivals"
 	"github.com/wasmjob/wasmjob/host/engine/run"
 	"github.com/wasmjob/wasmjob/host/event"
+	"github.com/wasmjob/wasmjob/internal/text/reason"
 )
 
 // progressInterval is how often the log says how many jobs have joined, while not
@@ -321,7 +321,7 @@ func (t *term) tellGone(desired map[string]Job, refused []Refusal) {
 	slices.Sort(gone)
 	modules := refusedModules(refused)
 	for _, name := range gone {
-		t.host.emit(event.Event{Kind: event.JobRemoved, Host: t.self.ID, Job: name, Reason: whyGone(name, modules) + "; it went while the host had no session"})
+		t.host.emit(event.Event{Kind: event.JobRemoved, Host: t.self.ID, Job: name}.Why(reason.New(reason.WithoutSession, whyGone(name, modules))))
 	}
 }
 
@@ -330,29 +330,18 @@ func (t *term) tellGone(desired map[string]Job, refused []Refusal) {
 func refusedModules(refused []Refusal) map[string]string {
 	problems := make(map[string]string)
 	for _, r := range refused {
-		for _, reason := range r.Reasons {
-			_, about, _ := strings.Cut(reason, "job ")
-			quoted, err := strconv.QuotedPrefix(about)
-			if err != nil {
-				continue
-			}
-			job, err := strconv.Unquote(quoted)
-			problem, found := strings.CutPrefix(about[len(quoted):], ": module ")
-			if _, known := problems[job]; err == nil && found && !known {
-				problems[job] = problem
-			}
-		}
+		maps.Copy(problems, r.Modules)
 	}
 	return problems
 }
 
 // whyGone says why a job is wanted no more: what is wrong with its module, if its
 // definition is refused for that, else its definition is gone.
-func whyGone(job string, refusedModules map[string]string) string {
+func whyGone(job string, refusedModules map[string]string) reason.Reason {
 	if problem, ok := refusedModules[job]; ok {
-		return "its module " + problem
+		return reason.New(reason.ModuleRefused, problem)
 	}
-	return "its definition is gone"
+	return reason.New(reason.DefinitionGone)
 }
 
 // unsettled are the jobs that the host was in when the session ended, or had
@@ -362,7 +351,7 @@ func (t *term) unsettled() map[string]bool {
 	defer t.mu.Unlock()
 	owed := make(map[string]bool)
 	for name, j := range t.jobs {
-		if j.exit.left == "" && (j.joined || j.registered || t.owed[name]) {
+		if j.exit.left.IsZero() && (j.joined || j.registered || t.owed[name]) {
 			owed[name] = true
 		}
 	}
@@ -391,7 +380,7 @@ func (t *term) gone(id string) {
 	t.buried[id] = true
 	t.mu.Unlock()
 	if !known {
-		t.host.emit(event.Event{Kind: event.HostGone, Host: t.self.ID, Other: id, Reason: "its session with the registry has ended"})
+		t.host.emit(event.Event{Kind: event.HostGone, Host: t.self.ID, Other: id}.Why(reason.New(reason.SessionOver)))
 	}
 }
 

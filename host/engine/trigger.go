@@ -1,13 +1,16 @@
 package engine
 
 import (
-	"fmt"
+	"errors"
 	"slices"
 	"time"
 
 	"github.com/wasmjob/wasmjob/abi"
+	"github.com/wasmjob/wasmjob/coordination/admin/operate"
 	"github.com/wasmjob/wasmjob/coordination/tree"
 	"github.com/wasmjob/wasmjob/host/event"
+	"github.com/wasmjob/wasmjob/internal/text/reason"
+	"github.com/wasmjob/wasmjob/internal/text/words"
 )
 
 // dividedSoon is how long a host whose server was disabled waits for the
@@ -28,6 +31,10 @@ type waiting struct {
 	// left are the items that the round leaves out, with the fires for which they run.
 	left   map[int]string
 	leaves int64 // that round
+	// look is set when the next trigger of the queue may begin; division is the newest one for which this host, being the
+	// leader, has looked.
+	look     bool
+	division int64
 }
 
 // triggered returns the fire of the trigger that waits, if there is one.
@@ -69,7 +76,13 @@ func (rn *runner) beginRound(now moment) {
 	}
 	if t.args.Unreadable() {
 		if rn.consume(now, id, nil) {
-			rn.skipFire(id, event.SkipRefused, "node trigger cannot be read: it is not known which items are to run")
+			rn.skipFire(id, event.SkipRefused, reason.New(reason.TriggerUnreadable))
+		}
+		return
+	}
+	if _, err := rn.checkedParameter(id); err != nil {
+		if rn.consume(now, id, nil) {
+			rn.skipFire(id, event.SkipRefused, reason.New(reason.ArgumentsUnfit, words.OneLine(err.Error())))
 		}
 		return
 	}
@@ -120,7 +133,7 @@ func (rn *runner) beginRound(now moment) {
 		if owes := it.Place(id); *owes == nil {
 			*owes = &id
 		} else {
-			e := rn.skipped(it.number, id, event.SkipSuperseded, "the item still runs, and begins for a newer fire right after")
+			e := rn.skipped(it.number, id, event.SkipSuperseded, reason.New(reason.ItemRunsNewer))
 			e.Owed = (*owes).Trigger == 0
 			rn.Emit(e)
 		}
@@ -168,7 +181,7 @@ func (rn *runner) consume(now moment, id tree.Fire, items []*item) bool {
 	}
 	rn.merged(id)
 	for _, it := range rn.sorted(func(it *item) bool { return rn.trigger.left[it.number] != "" }) {
-		rn.skipItem(it, id, event.SkipOverlap, "the item still runs for "+rn.trigger.left[it.number]+", and the backfill skips what overlaps")
+		rn.skipItem(it, id, event.SkipOverlap, reason.New(reason.BackfillOverlap, rn.trigger.left[it.number]))
 	}
 	rn.trigger.consumed = max(rn.trigger.consumed, id.Trigger)
 	rn.member.View.Trigger = 0 // the next snapshot says so too
@@ -178,14 +191,39 @@ func (rn *runner) consume(now moment, id tree.Fire, items []*item) bool {
 // merged reports the trigger before, if that had not begun here when this one came: one run is for both.
 func (rn *runner) merged(id tree.Fire) {
 	if before := rn.trigger.seen; rn.trigger.began < before && before < id.Trigger {
-		why := fmt.Sprintf("trigger %d came before this one had begun here: it counts for both", id.Trigger)
+		why := reason.New(reason.NewerTrigger, id.Trigger)
 		id.Trigger = before
 		rn.skipFire(id, event.SkipSuperseded, why)
 	}
 }
 
+// advanceQueue has the next trigger of the queue begin: this host has begun items of a round, or leads the job and has
+// divided its items anew, since a host may have died before it did so, or the job is removed.
+func (rn *runner) advanceQueue(now moment) {
+	v, t := &rn.member.View, &rn.trigger
+	if at := v.Divided(); v.Leading() && v.Division.Queued && at != t.division {
+		t.look, t.division = true, at
+	}
+	if !t.look || now.Before(rn.refusal.retryAt) {
+		return
+	}
+	t.look = false
+	dropped, err := operate.AdvanceQueue(rn.work, rn.member.Registry, rn.member.Layout)
+	for _, d := range dropped {
+		cause := event.SkipRefused
+		if errors.Is(d.Why, operate.ErrNothingRuns) || errors.Is(d.Why, tree.ErrRemoved) {
+			cause = event.SkipDisabled
+		}
+		rn.skipFire(d.Round().Fire(d.Number, now.wall.UnixMilli(), string(abi.SourceTrigger)), cause, reason.New(reason.TriggerQueued, words.OneLine(d.Why.Error())))
+	}
+	if err != nil && !errors.Is(err, tree.ErrRemoved) {
+		rn.failed(now, "beginning the next queued trigger", err)
+		t.look = true
+	}
+}
+
 // dropTrigger reports a trigger that waits and that this host will not serve.
-func (rn *runner) dropTrigger(cause event.SkipCause, why string) {
+func (rn *runner) dropTrigger(cause event.SkipCause, why reason.Reason) {
 	if rn.member.View.Trigger == 0 {
 		return
 	}

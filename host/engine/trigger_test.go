@@ -175,7 +175,7 @@ func TestTrigger_both(t *testing.T) {
 			n := c.start(1, job(definition("slow", "", items), g))
 			time.Sleep(time.Second)
 			var rounds []admin.Triggered
-			for range 3 {
+			for range 2 {
 				done, err := n.operator().TriggerWith(t.Context(), "slow", tree.TriggerArgs{})
 				if err != nil {
 					t.Fatal(err)
@@ -183,6 +183,9 @@ func TestTrigger_both(t *testing.T) {
 				rounds = append(rounds, done)
 				time.Sleep(time.Second)
 			}
+			parent := tree.NewLayout("test", "slow").Triggers() // a command of an earlier version, which knows no queue
+			c.commit(registry.Set(parent, nil, registry.AnyVersion))
+			rounds = append(rounds, admin.Triggered{Trigger: c.nodes(registry.Data(parent))[0].Mzxid})
 			time.Sleep(time.Minute)
 			var skips []event.Event
 			for _, e := range c.list(event.FireSkipped) {
@@ -196,7 +199,7 @@ func TestTrigger_both(t *testing.T) {
 			}
 			reason := fmt.Sprintf("trigger %d came before this one had begun here: it counts for both", rounds[2].Trigger)
 			said := len(skips) == 1 && skips[0].Trigger == rounds[1].Trigger && skips[0].Reason == reason && !skips[0].Owed
-			if said != tc.both || len(skips) > 1 || rounds[2].Earlier != rounds[1].Trigger {
+			if said != tc.both || len(skips) > 1 {
 				t.Errorf("%s: %+v in rounds %+v", name, skips, rounds)
 			}
 			if runs[rounds[0].Trigger] != items || (runs[rounds[1].Trigger] == 0) != tc.both || runs[rounds[2].Trigger] != items {

@@ -14,9 +14,9 @@ func (b *Behind) See(e Event) (behind, changed bool) {
 	switch {
 	case e.Kind == RegistryBehind:
 		b.found, b.host = true, ""
-	case e.Kind == Session && e.Wait == "" && e.Reason == "live" && b.found:
+	case e.Kind == Session && e.Wait == "" && e.Reason == SessionLive && b.found:
 		b.found, b.host = false, e.Host
-	case e.Kind == Session && e.Wait == "" && e.Reason == "live" && e.Host != b.host:
+	case e.Kind == Session && e.Wait == "" && e.Reason == SessionLive && e.Host != b.host:
 		b.host = ""
 	}
 	behind = b.found || b.host != ""

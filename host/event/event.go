@@ -8,6 +8,7 @@ import (
 
 	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/host/config/ceiling"
+	"github.com/wasmjob/wasmjob/internal/text/reason"
 )
 
 // Kind says what an Event reports. The set may grow; readers skip kinds
@@ -70,7 +71,7 @@ const (
 	// Janitor: this host looks after the job for all from now on, or, if Reason is set,
 	// does not any more; nor does it when it has left the job, or lost its session.
 	Janitor Kind = "job.janitor"
-	Session Kind = "session" // Reason: live, suspect, yield, lost; or Wait is set
+	Session Kind = "session" // Reason: SessionLive, SessionSuspect, SessionYield or SessionLost; or Wait is set
 	Clock   Kind = "clock"   // this host's clock is too far from the registry's, by Drift, or is not any more
 	// RegistryBehind: a session of this host found that the registry gives out transaction numbers
 	// that were given out before: it was put back from a backup, or copied. Reason says how that
@@ -89,6 +90,14 @@ const (
 	HistoryLost Kind = "history.lost"
 	HostStarted Kind = "host.started" // Reason: how the last host here ended, unless well
 	HostStopped Kind = "host.stopped"
+)
+
+// What the Reason of a Session says that is of no wait.
+const (
+	SessionLive    = "live"
+	SessionSuspect = "suspect" // the registry does not answer: nothing begins
+	SessionYield   = "yield"   // for so long that what runs is asked to end
+	SessionLost    = "lost"    // what runs was stopped; a new session is begun
 )
 
 // Event is one fact about a host, in the order in which the host saw them. It
@@ -182,6 +191,12 @@ type Event struct {
 	// It has at most 1024 bytes.
 	// That of Refused has a line for each reason, and at most 8192 bytes.
 	Reason string `json:"reason,omitempty"`
+	// Jobs are the jobs that the lines of the Reason of Refused are about, each at the place of its line; empty for a line
+	// about the file.
+	Jobs []string `json:"jobs,omitempty"`
+	// Because is Reason for programs: its code, and then that of each reason which stands in the one before. It is empty
+	// for text of guests and errors. A Session has none: its Reason is one of the words beside that kind.
+	Because reason.Codes `json:"because,omitempty"`
 	// Wait is set when a wait has reached its deadline; Duration is how long it
 	// lasted, Items are those that it is about.
 	Wait Wait `json:"wait,omitempty"`
@@ -248,6 +263,8 @@ type TriggerArgs struct {
 	// of a run that another host takes over, too.
 	At       bool `json:"at,omitempty"`
 	Backfill bool `json:"backfill,omitempty"`
+	// Queued is the number under which the trigger was queued behind another one; 0 if it was not.
+	Queued int64 `json:"queued,omitempty"`
 }
 
 // Waited is how long an item waited on its host before its guest ran.
@@ -283,7 +300,9 @@ type Settings struct {
 	Cron     string `json:"cron"`
 	TimeZone string `json:"timeZone"`
 	// Terms is what else the schedule goes by, for programs of this project; empty for nothing.
-	Terms    string `json:"terms,omitempty"`
+	Terms string `json:"terms,omitempty"`
+	// Labels are those of the job, NAME=VALUE by name, separated by commas; empty for none.
+	Labels   string `json:"labels,omitempty"`
 	Items    int    `json:"items"` // how many sharding items the job has
 	Misfire  bool   `json:"misfire"`
 	Failover bool   `json:"failover"`

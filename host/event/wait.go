@@ -26,6 +26,8 @@ const (
 	WaitTrigger    Wait = "trigger"        // the job to be idle, for a trigger
 	WaitSlot       Wait = "slot"           // a slot of the host, or of those that the job may have
 	WaitPermit     Wait = "permit"         // items that run under the same limit, for those that are due under it
+	WaitRate       Wait = "rate"           // the time at which an item may begin under a rate
+	WaitRetryAt    Wait = "retry_at"       // the time before which a guest asked not to be run again
 	WaitListener   Wait = "listener"       // the other hosts, around a listener that runs once over all
 	WaitDrain      Wait = "drain"          // what runs to end, because this host leaves
 )
@@ -33,7 +35,7 @@ const (
 // Waits are all kinds of Wait.
 func Waits() []Wait {
 	return []Wait{WaitSession, WaitRegistry, WaitSharding, WaitJavaLeader, WaitElection, WaitFailover, WaitTakeover, WaitMark, WaitMove,
-		WaitTrigger, WaitSlot, WaitPermit, WaitListener, WaitDrain}
+		WaitTrigger, WaitSlot, WaitPermit, WaitRate, WaitRetryAt, WaitListener, WaitDrain}
 }
 
 // ErrWaited is every [WaitError].

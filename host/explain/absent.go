@@ -3,7 +3,6 @@ package explain
 import (
 	"path"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -11,6 +10,7 @@ import (
 	"github.com/wasmjob/wasmjob/host/event"
 	"github.com/wasmjob/wasmjob/host/event/operation"
 	"github.com/wasmjob/wasmjob/host/history"
+	"github.com/wasmjob/wasmjob/internal/text/reason"
 )
 
 // notRun says why an item of a fire has no run.
@@ -98,7 +98,7 @@ func (t *writer) coalesced(promise *event.Event) {
 func (t *writer) disabledBy(e *event.Event) {
 	// It may have been enabled again since, before a host reported it.
 	c := t.newest(sought{held: t.fire.instant, at: e.Time, item: t.item, host: e.Host, what: []string{"disable", "remove", "shutdown", "stop", "kill", "edit"}})
-	if c != nil && (e.Time.Sub(c.Time) >= time.Hour || (strings.HasSuffix(reasonText(e), disabledReason) || strings.HasSuffix(reasonText(e), " was disabled"))) { // only what is disabled stays so
+	if c != nil && (e.Time.Sub(c.Time) >= time.Hour || e.Because.Has(reason.ItemDisabled, reason.WasDisabled)) { // only what is disabled stays so
 		c = t.newest(sought{held: t.fire.instant, at: e.Time, item: t.item, host: e.Host, what: []string{"disable"}})
 	}
 	if c != nil {
@@ -125,9 +125,6 @@ func (tl *timeline) wantedBy(at time.Time, item int, host string) *history.Chang
 	}
 	return nil
 }
-
-// disabledReason ends the reasons of hosts for which an item or a server is disabled.
-const disabledReason = " is disabled"
 
 // changed is the newest change up to a time whose operation begins with one of the
 // words, and that is of the job, or of this item, on all hosts or on the given one; nil
@@ -230,7 +227,7 @@ func (tl *timeline) changeClause(c *history.Change) clause {
 	case c.Who == "":
 		in["who"] = message{row: "user"}
 	case c.From == event.FromFile || c.From == event.FromRegistry:
-		in["who"] = report{text: c.Who}
+		in["who"] = report{text: c.Who, codes: reason.Parse(c.Who)}
 	}
 	if settings, edit := strings.CutPrefix(c.What, "edit "); edit {
 		in["what"] = quoted{message{"what.edit", places{"settings": strings.Split(settings, ", ")}}}
@@ -250,7 +247,7 @@ func (tl *timeline) changeClause(c *history.Change) clause {
 	if c.Why != "" {
 		why := places{"why": typed(strings.TrimRight(c.Why, "."))}
 		if c.From == event.FromRegistry && operation.Enable.Is(c.What) { // by itself, perhaps
-			why["why"] = report{text: c.Why}
+			why["why"] = report{text: c.Why, codes: reason.Parse(c.Why)}
 		}
 		in["why"] = message{"change-why", why}
 	}
@@ -293,10 +290,9 @@ func (t *writer) refusals(host string, until time.Time) {
 // refusal is the newest that hosts refused of the job, or of its files, up to a time, and that was not over
 // by then; nil for nothing.
 func (tl *timeline) refusal(by func(host string) bool, until time.Time) *clause {
-	quoted := "job " + strconv.Quote(tl.job)
 	found := tl.between(time.Time{}, until, func(e *event.Event) bool {
 		ofJob := e.Kind == event.JobError && e.Wait == ""
-		ofFile := e.Kind == event.Refused && (strings.Contains(e.Reason, quoted) || strings.TrimSuffix(e.File, path.Ext(e.File)) == tl.job)
+		ofFile := e.Kind == event.Refused && (slices.Contains(e.Jobs, tl.job) || strings.TrimSuffix(e.File, path.Ext(e.File)) == tl.job)
 		return ((ofJob && !overcome(e, tl.byHost[e.Host], until)) || ofFile) && by(e.Host)
 	})
 	if len(found) == 0 {
@@ -535,7 +531,7 @@ func (t *writer) others(v vacancy) string {
 
 // leaver says, in a row of the table, which host had the job before a vacancy, and why it left.
 func (t *writer) leaver(v vacancy, row string) {
-	t.report(KindJob, row, v.left, places{"host": t.name(v.leaver.id), "because": message{because(v.left), places{"host": t.name(v.left.Host), "reason": reason(v.left)}}})
+	t.report(KindJob, row, v.left, places{"host": t.name(v.leaver.id), "because": message{because(v.left), places{"host": t.name(v.left.Host), "reason": reasonOf(v.left)}}})
 	if who := t.leaving(v.left); who != nil {
 		t.add(t.changeClause(who))
 	}

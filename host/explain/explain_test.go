@@ -46,6 +46,7 @@ func answered(a explain.Answer) string { return string(a.Verdict) + "\n" + lines
 // and has no words of another language but names and what it quotes.
 func ask(t *testing.T, q explain.Question, f explain.Facts) explain.Answer {
 	t.Helper()
+	f.Events = recorded(t, f.Events)
 	a := explain.Explain(q, f)
 	q.Language = i18n.Chinese
 	c := explain.Explain(q, f)
@@ -70,6 +71,19 @@ var (
 	names      = regexp.MustCompile(`\b(alice|bob|carol|frank|grace|heidi|Europe/Berlin|Asia/Shanghai|GMT[+-][\d:]+|UTC|10\.0\.0\.\d@-@\S*)\b|\d-(aa|bb|cc|dd)\b`)
 	latin      = regexp.MustCompile(`\p{Latin}+|[,;:?!] `)
 )
+
+// recorded are events as histories give them.
+func recorded(t *testing.T, events []event.Event) (read []event.Event) {
+	t.Helper()
+	data, err := json.Marshal(events)
+	if err == nil {
+		err = json.Unmarshal(data, &read)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return read
+}
 
 // lines are the sentences.
 func lines(a explain.Answer) string {
@@ -738,7 +752,7 @@ func TestExplain_wanted(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			c.ask.Job, c.ask.Language = "j", c.language
-			got := answered(explain.Explain(c.ask, explain.Facts{Settings: settings, Now: noon.Add(time.Hour), Events: []event.Event{skipped}, Wanted: c.wanted, Idle: c.idle}))
+			got := answered(explain.Explain(c.ask, explain.Facts{Settings: settings, Now: noon.Add(time.Hour), Events: recorded(t, []event.Event{skipped}), Wanted: c.wanted, Idle: c.idle}))
 			if !strings.Contains(got, c.want) {
 				t.Errorf("%q is not in\n%s", c.want, got)
 			}

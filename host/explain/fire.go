@@ -2,7 +2,6 @@ package explain
 
 import (
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/wasmjob/wasmjob/coordination/tree"
@@ -503,7 +502,7 @@ func (tl *timeline) reschedules(at time.Time) (clauses []clause) {
 
 // reschedules reports whether an edit was of what makes the schedule.
 func reschedules(c *history.Change) bool {
-	return strings.Contains(c.What, "cron") || strings.Contains(c.What, "timeZone")
+	return sets(c, "cron") || sets(c, "timeZone")
 }
 
 // idles says that the job does not fire, and who had it so; nil if it does, as far as is known.

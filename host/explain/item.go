@@ -9,6 +9,7 @@ import (
 	"github.com/wasmjob/wasmjob/coordination/tree"
 	"github.com/wasmjob/wasmjob/host/config/timetable"
 	"github.com/wasmjob/wasmjob/host/event"
+	"github.com/wasmjob/wasmjob/internal/text/reason"
 	"github.com/wasmjob/wasmjob/internal/text/words"
 )
 
@@ -492,9 +493,9 @@ func (t *writer) wentFrom(id string, from, until time.Time) {
 	said := len(t.story.clauses)
 	for _, e := range t.find(event.Session, id, from, until) {
 		switch e.Reason {
-		case "suspect":
+		case event.SessionSuspect:
 			t.report(KindHost, "suspect", e, places{"host": t.name(id)})
-		case "lost":
+		case event.SessionLost:
 			t.report(KindHost, "session-lost", e, places{"host": t.name(id)})
 		}
 	}
@@ -547,7 +548,8 @@ func (t *writer) lastWords(id string, after time.Time) {
 	}
 	e := starts[0]
 	pid := strings.TrimPrefix(process, server+"@-@")
-	ofOther := strings.Contains(e.Reason, "(pid ") && !strings.Contains(e.Reason, "(pid "+pid+",")
+	last := e.Because.Arg("pid")
+	ofOther := last != "" && last != pid
 	livedOn := t.between(after, e.Time.Add(-time.Nanosecond), func(e *event.Event) bool { return e.Host != id && event.ProcessOf(e.Host) == process })
 	if e.Reason == "" || ofOther || len(livedOn) > 0 {
 		return
@@ -601,12 +603,12 @@ func (t *writer) session(id string, from, until time.Time) {
 	for _, e := range t.find(event.Session, id, from.Add(-lookBack), until) {
 		switch {
 		case e.Wait != "":
-		case e.Reason == "suspect":
+		case e.Reason == event.SessionSuspect:
 			doubt = e
-		case e.Reason == "live" && doubt != nil && !e.Time.Before(from):
+		case e.Reason == event.SessionLive && doubt != nil && !e.Time.Before(from):
 			t.say(KindHost, "doubt", doubt.Time, places{"host": t.name(id), "since": doubt.Time, "at": e.Time}, doubt, e)
 			doubt = nil
-		case e.Reason != "yield":
+		case e.Reason != event.SessionYield:
 			doubt = nil
 		}
 	}
@@ -617,7 +619,7 @@ func (t *writer) clock(id string, until time.Time) {
 	var off *event.Event
 	for _, e := range t.find(event.Clock, id, time.Time{}, until) {
 		off = e
-		if strings.Contains(e.Reason, "again") { // it is right
+		if e.Because.Has(reason.ClockRight) {
 			off = nil
 		}
 	}
@@ -742,7 +744,7 @@ func (t *writer) end() {
 	since := r.since()
 	over := t.goneEvent(r.host, since.Time)
 	for _, e := range t.find(event.Session, r.host, since.Time, t.timeline.end()) {
-		if e.Reason == "lost" && over == nil {
+		if e.Reason == event.SessionLost && over == nil {
 			over = e
 		}
 	}
@@ -811,7 +813,7 @@ func (t *writer) completed(r *run) {
 		return
 	}
 	if t.story.verdict == Killed {
-		t.say(KindEnd, "killed", e.Time, places{"at": e.Time, "reason": reason(e)}, events...)
+		t.say(KindEnd, "killed", e.Time, places{"at": e.Time, "reason": reasonOf(e)}, events...)
 		if who := t.changed(e.Time, r.host, "kill"); who != nil && e.Time.Sub(who.Time) < time.Hour {
 			t.add(t.changeClause(who))
 		}

@@ -9,6 +9,7 @@ import (
 	"github.com/wasmjob/wasmjob/coordination/tree"
 	"github.com/wasmjob/wasmjob/host/event"
 	"github.com/wasmjob/wasmjob/internal/text/i18n"
+	"github.com/wasmjob/wasmjob/internal/text/reason"
 	"github.com/wasmjob/wasmjob/internal/text/words"
 )
 
@@ -29,9 +30,10 @@ type (
 	quoted struct{ value any }
 	// typed is text of people and guests, which no language changes.
 	typed string
-	// report is what a host said in words of its own, and for which cause if it has one.
+	// report is what a host said, with its codes, and for which cause if it has one.
 	report struct {
 		text  string
+		codes reason.Codes
 		cause event.SkipCause
 	}
 )
@@ -111,13 +113,30 @@ func (tl *timeline) said(in i18n.Language, r report) string {
 	if in == en {
 		return r.text
 	}
-	if translation := tl.translate(in, r.text); translation != "" {
+	if translation := r.codes.Text(in, func(place, v string) string { return tl.argument(in, place, v) }); translation != "" {
 		return translation
 	}
 	if r.cause == "" {
 		return quote(in, r.text)
 	}
 	return tl.write(in, message{"cause-said", places{"cause": word{"cause", string(r.cause)}, "reason": typed(r.text)}}, group{items: tree.Items{0}})
+}
+
+// argument is an argument of a code in a language: spans and times of programs are read.
+func (tl *timeline) argument(in i18n.Language, place, v string) string {
+	switch place {
+	case "reason":
+		return quote(in, v)
+	case "hosts":
+		return tl.value(in, strings.Split(v, ", "), group{})
+	}
+	if d, err := time.ParseDuration(v); err == nil {
+		return duration(in, d)
+	}
+	if t, err := time.Parse(time.RFC3339, v); err == nil {
+		return tl.at(t)
+	}
+	return v
 }
 
 // quote puts a text into a language's quotation marks.

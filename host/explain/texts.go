@@ -133,6 +133,7 @@ var table = withOperations(i18n.Table{
 	"outcome.OK":         {en: "OK", zh: "成功"},
 	"outcome.FAIL":       {en: "FAIL", zh: "失败"},
 	"outcome.RETRY":      {en: "RETRY", zh: "要求重试"},
+	"outcome.RETRY_AT":   {en: "RETRY_AT", zh: "要求稍后再次运行"},
 	"outcome.CANCELLED":  {en: "CANCELLED", zh: "已取消"},
 	"outcome.TIMEOUT":    {en: "TIMEOUT", zh: "超时"},
 	"outcome.TRAP":       {en: "TRAP", zh: "崩溃"},

@@ -92,7 +92,7 @@ func newTimeline(job string, f Facts) *timeline {
 func (tl *timeline) take(e *event.Event) {
 	switch e.Kind {
 	case event.Session:
-		if e.Reason == "lost" && e.Wait == "" {
+		if e.Reason == event.SessionLost && e.Wait == "" {
 			tl.close(e, e.Host)
 		}
 	case event.HostStopped, event.HostStarted: // another process of that name begins

@@ -28,15 +28,15 @@ type clause struct {
 // shows is the clause of what an event shows. Its time, host, reason and outcome are in
 // the places at, host, reason and outcome.
 func (tl *timeline) shows(kind Kind, row string, e *event.Event, more places) clause {
-	in := places{"at": e.Time, "host": tl.name(e.Host), "reason": reason(e), "outcome": outcome(e)}
+	in := places{"at": e.Time, "host": tl.name(e.Host), "reason": reasonOf(e), "outcome": outcome(e)}
 	maps.Copy(in, more)
 	return clause{kind: kind, time: e.Time, message: message{row, in}, events: []*event.Event{e}}
 }
 
-// reason is what stands in a sentence for an event's reason.
-func reason(e *event.Event) any {
+// reasonOf is what stands in a sentence for an event's reason.
+func reasonOf(e *event.Event) any {
 	if text := reasonText(e); text != "" {
-		return report{text, e.Cause}
+		return report{text, e.Because, e.Cause}
 	}
 	return message{row: "no-reason"}
 }
@@ -53,7 +53,7 @@ func outcome(e *event.Event) any {
 	if e.Reason == "" {
 		return o
 	}
-	return message{"outcome-said", places{"outcome": o, "reason": reason(e)}}
+	return message{"outcome-said", places{"outcome": o, "reason": reasonOf(e)}}
 }
 
 // group are items of which the same is to be said.

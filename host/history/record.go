@@ -79,7 +79,7 @@ func (r Record) MarshalJSON() ([]byte, error) {
 func (r *Record) UnmarshalJSON(data []byte) error {
 	// Most records are events, and the fields of the others do not contradict theirs.
 	var e event.Event
-	if err := json.Unmarshal(data, &e); err != nil {
+	if err := e.UnmarshalJSON(data); err != nil {
 		return err
 	}
 	*r = Record{}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/host/event"
+	"github.com/wasmjob/wasmjob/internal/labels"
 )
 
 // Store keeps what hosts report, and finds it again: events, fires and runs made from
@@ -40,8 +41,10 @@ type Filter struct {
 	// Jobs are patterns of names, as path.Match has them; none is all jobs. Events of
 	// a host, which have no job, are found if there is no pattern.
 	Jobs []string
-	Host string // an instance's id, its process, or its server; see [event.Names]
-	Item *int
+	// Labels finds what is of jobs that have such labels now. Who asks a store has replaced it by Jobs: no store looks at it.
+	Labels labels.Selector
+	Host   string // an instance's id, its process, or its server; see [event.Names]
+	Item   *int
 	// Run is a run's id, as [tree.RunID] makes it.
 	Run string
 	// Instant is the scheduled time of one fire, Trigger its trigger round, which finds the change that asked for it, too.
@@ -88,7 +91,9 @@ type Page[T any] struct {
 
 // Fire is a job's fire over all hosts that are known to the store.
 type Fire struct {
-	Job     string     `json:"job"`
+	Job string `json:"job"`
+	// Labels are those that the job has now, by name; they are in lists, and not in what a store has.
+	Labels  labels.Set `json:"labels,omitempty"`
 	Instant time.Time  `json:"instant"`
 	Trigger int64      `json:"trigger,omitempty"`
 	Source  abi.Source `json:"source"`
@@ -124,8 +129,10 @@ type Fire struct {
 
 // Run is one item of one fire, with its last attempt.
 type Run struct {
-	ID      string     `json:"id"`
-	Job     string     `json:"job"`
+	ID  string `json:"id"`
+	Job string `json:"job"`
+	// Labels are those that the job has now, by name.
+	Labels  labels.Set `json:"labels,omitempty"`
 	Item    int        `json:"item"`
 	Instant time.Time  `json:"instant"`
 	Trigger int64      `json:"trigger,omitempty"`
@@ -164,9 +171,11 @@ type Run struct {
 
 // Line is one line that a guest logged, or one of its host's about lines that are not kept.
 type Line struct {
-	Time  time.Time `json:"time"`
-	Job   string    `json:"job"`
-	RunID string    `json:"runId"`
+	Time time.Time `json:"time"`
+	Job  string    `json:"job"`
+	// Labels are those that the job has now, by name; a line that is followed has none.
+	Labels labels.Set `json:"labels,omitempty"`
+	RunID  string     `json:"runId"`
 	// Item is -1 in a listener.
 	Item    int      `json:"item"`
 	Host    string   `json:"host"`

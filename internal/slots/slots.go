@@ -151,8 +151,8 @@ func (g *group) waits(s *Slots) bool {
 type waiter struct {
 	limit   int // of places, 0 is none
 	placed  bool
-	instant int64         // Unix milliseconds
-	granted chan struct{} // closed when it has what it waits for
+	instant int64  // Unix milliseconds
+	granted func() // called when it has what it waits for; the lock is held
 }
 
 // Hold is what one worker has. The zero Hold of an account has nothing. Its
@@ -225,22 +225,52 @@ func (h *Hold) Crowded() bool {
 	return slices.ContainsFunc(h.Account.waiting, func(w *waiter) bool { return !w.placed && w.limit > 0 && h.Account.places >= w.limit })
 }
 
-func (h *Hold) wait(w *waiter, stop, done <-chan struct{}) bool {
+// Ask is Take for a caller that does not wait: granted is called when the worker has its place and its slot, at once or while
+// another hold gives its own back. It must return at once, and must not use the slots. A plan asks so, whose time is not the
+// clock's. leave gives up waiting; once granted was called it does nothing.
+func (h *Hold) Ask(limit int, instant int64, granted func()) (leave func()) {
 	a, s := h.Account, h.Account.slots
-	w.granted = make(chan struct{})
+	w := &waiter{limit: limit, instant: instant, granted: func() {
+		h.slot, h.place = true, true
+		granted()
+	}}
 	s.mu.Lock()
+	defer s.mu.Unlock()
+	h.line(w)
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if i := slices.Index(a.waiting, w); i >= 0 {
+			a.waiting = slices.Delete(a.waiting, i, i+1)
+			a.settle()
+			s.give()
+		}
+	}
+}
+
+// line puts a waiter in line, and gives back what the worker has. slots.mu is held.
+func (h *Hold) line(w *waiter) {
+	a := h.Account
 	// In line before it gives back: its own items may be next.
 	at, _ := slices.BinarySearchFunc(a.waiting, w.instant+1, func(w *waiter, instant int64) int { return cmp.Compare(w.instant, instant) })
 	a.waiting = slices.Insert(a.waiting, at, w)
 	h.drop(!w.placed)
-	s.give()
+	a.slots.give()
+}
+
+func (h *Hold) wait(w *waiter, stop, done <-chan struct{}) bool {
+	a, s := h.Account, h.Account.slots
+	has := make(chan struct{})
+	w.granted = func() { close(has) }
+	s.mu.Lock()
+	h.line(w)
 	s.mu.Unlock()
 	granted := true
 	select {
-	case <-w.granted:
+	case <-has:
 	default:
 		select {
-		case <-w.granted:
+		case <-has:
 		case <-stop:
 			granted = false
 		case <-done:
@@ -312,7 +342,7 @@ func (s *Slots) give() {
 		a.held, a.served = a.held+1, s.served
 		a.group.held, a.group.served = a.group.held+1, s.served
 		a.settle()
-		close(w.granted)
+		w.granted()
 	}
 }
 

@@ -1,6 +1,7 @@
 package slots
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -340,4 +341,33 @@ func TestSlots_priorityIsWeight(t *testing.T) {
 			l.end(l.given[k])
 		}
 	})
+}
+
+// TestAsk: a caller that does not wait is given a slot in its turn, by the rules of those that wait, and may leave the line.
+func TestAsk(t *testing.T) {
+	s := New(1)
+	first, second := s.Account("a", 1), s.Account("b", 1)
+	var got []string
+	ask := func(a *Account, name string, instant int64) (*Hold, func()) {
+		h := &Hold{Account: a}
+		return h, h.Ask(1, instant, func() { got = append(got, name) })
+	}
+	one, _ := ask(first, "one", 1)
+	two, _ := ask(first, "two", 2)
+	left, leave := ask(second, "left", 3)
+	three, _ := ask(second, "three", 4)
+	leave()
+	leave() // it is not in line any more
+	one.End()
+	three.End()
+	two.End()
+	left.End() // it has nothing
+	if want := []string{"one", "three", "two"}; !slices.Equal(got, want) || s.Free() != 1 {
+		t.Errorf("slots went to %q, want %q; %d are free", got, want, s.Free())
+	}
+	if !slices.Equal([]bool{one.Has(), two.Has(), three.Has(), left.Has()}, []bool{false, false, false, false}) {
+		t.Error("a slot that was given back is still held")
+	}
+	first.Close()
+	second.Close()
 }

@@ -77,6 +77,7 @@ WASMJOB_IMPORT("job_v1", "offset_get") int32_t job_offset_get(void *buf, uint32_
 WASMJOB_IMPORT("job_v1", "offset_set") int32_t job_offset_set(const void *offset, uint32_t offset_len);
 WASMJOB_IMPORT("job_v1", "offset_commit") int32_t job_offset_commit(void);
 WASMJOB_IMPORT("job_v1", "cancelled") int32_t job_cancelled(void);
+WASMJOB_IMPORT("job_v1", "retry_at") int32_t job_retry_at(int64_t at, int32_t flags);
 
 /* job_v1_io */
 WASMJOB_IMPORT("job_v1_io", "read") int32_t job_io_read(int32_t handle, void *buf, uint32_t buf_limit);

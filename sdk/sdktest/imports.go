@@ -130,6 +130,16 @@ func (i imports) Progress(done, total int64) {
 	i.h.progress = append(i.h.progress, Progress{Done: done, Total: total})
 }
 
+func (i imports) RetryAt(at int64, flags int32) int32 {
+	if at <= 0 || at > time.Now().Add(abi.MaxRetryAt).UnixMilli() || flags&^abi.RetryPausesKey != 0 {
+		return int32(abi.ErrInvalid)
+	}
+	i.h.mu.Lock()
+	defer i.h.mu.Unlock()
+	i.h.retryAt, i.h.pauseKey = time.UnixMilli(at), flags&abi.RetryPausesKey != 0
+	return int32(abi.OK)
+}
+
 func (i imports) Metric(kind int32, name string, value int64) int32 {
 	if !abi.ValidMetric(int(kind), name) {
 		return int32(abi.ErrInvalid)

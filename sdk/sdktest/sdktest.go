@@ -86,6 +86,8 @@ type Host struct {
 	metrics   []Metric
 	names     map[string]bool // of metrics
 	progress  []Progress
+	retryAt   time.Time
+	pauseKey  bool
 	commits   int
 	stagedKV  map[string][]byte // nil: nothing is staged
 	routes    map[string]http.RoundTripper
@@ -272,6 +274,7 @@ func (h *Host) begin() {
 	defer h.mu.Unlock()
 	h.context = h.defaults()
 	h.questions, h.reason = 0, ""
+	h.retryAt, h.pauseKey = time.Time{}, false
 	h.staged, h.isStaged, h.stagedKV = nil, false, nil
 	h.outside = newOutside(h.context.JobName)
 }
@@ -334,6 +337,8 @@ func (h *Host) end(status int32, err error) abi.Result {
 			return abi.Result{Outcome: abi.OutcomeCancelled, Message: err.Error(), Err: err}
 		}
 		result.Outcome, result.Message = abi.OutcomeOK, ""
+	case result.Status == abi.StatusRetry && !h.retryAt.IsZero():
+		result.Outcome, result.RetryAt, result.PauseKey = abi.OutcomeRetryAt, h.retryAt, h.pauseKey
 	case result.Status == abi.StatusRetry:
 		result.Outcome = abi.OutcomeRetry
 	case result.Status == abi.StatusCancelled:

@@ -245,7 +245,7 @@ func (c *cluster) show(ctx context.Context, command, job string) error {
 func (c *cluster) console(ctx context.Context) (string, error) {
 	address := c.hosts[0].admin
 	if !c.terminal {
-		return fmt.Sprintf("http://%s/  (%s login --admin %[1]s prints a link that signs a browser in)", address, c.program), nil
+		return fmt.Sprintf("http://%s/  (%s access login --admin %[1]s prints a link that signs a browser in)", address, c.program), nil
 	}
 	cmd := exec.CommandContext(ctx, c.program, "login", "--admin", address)
 	cmd.Stderr = c.out
@@ -272,17 +272,17 @@ The console: %[13]s
 
 What to try, in other terminals and in this directory:
 
-watch who runs what       %[1]s shards %[2]s%[3]s --watch
+watch who runs what       %[1]s job items %[2]s%[3]s --watch
 kill a host               kill -9 %[4]d      (%[5]s; after %[6]s the others have its items)
 stop one in good order    kill %[7]d         (%[8]s; its items move at once)
 add a host                %[1]s %[9]s
-disable a server          %[1]s disable %[2]s --server %[10]s%[3]s
-enable it again           %[1]s enable %[2]s --server %[10]s%[3]s
-run a job now             %[1]s trigger slow%[3]s
+pause on a server         %[1]s job pause %[2]s --server %[10]s%[3]s
+resume it                 %[1]s job resume %[2]s --server %[10]s%[3]s
+run a job now             %[1]s job run slow%[3]s
 all jobs                  %[1]s status%[3]s
-the jobs, by any host     %[1]s jobs
+the jobs, by any host     %[1]s job list
 one of the hosts          %[1]s status --admin %[11]s
-was anything lost         %[1]s verify --settle 1m %[12]s
+was anything lost         %[1]s job verify --settle 1m %[12]s
 
 Ctrl-C here stops all of it, and deletes its files, the histories too.
 `, c.program, c.job, zk, last.cmd.Process.Pid, last.ip, sessionTimeout, c.hosts[0].cmd.Process.Pid, c.hosts[0].ip,

@@ -5,6 +5,7 @@ import (
 	"io"
 	"net"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"syscall"
@@ -249,7 +250,7 @@ func TestExport(t *testing.T) {
 			b.Leader, b.LastOutcome, b.LastReason, b.LastEnded = "", "", "", time.Time{}
 		}
 	}
-	if !slices.Equal(now, then) || len(now) != 2 {
+	if !reflect.DeepEqual(now, then) || len(now) != 2 {
 		t.Errorf("jobs were\n%+v\nand are with the exported files\n%+v", then, now)
 	}
 	if n := next.count("tick", kind(event.JobChanged)) + next.count("manual", kind(event.JobChanged)); n > 0 {

@@ -430,7 +430,7 @@ func TestClusterIsOperated(t *testing.T) {
 	c.refused(1, []string{"several hosts are running here", "namespace " + c.ns + " on ZooKeeper, " + c.zk}, "start", "tick")
 
 	// A server is disabled in the registry, and enabled by way of its host.
-	if out := c.registry("disable", "tick", "--server", b.ip); out != "disabled server "+b.ip+" for tick\n" {
+	if out := c.registry("disable", "tick", "--server", b.ip); out != "paused server "+b.ip+" for tick\n" {
 		t.Errorf("disable says %q", out)
 	}
 	at = everywhere("tick", at, map[*member]int{a: 3, b: 0, d: 3})

@@ -10,6 +10,7 @@ import (
 	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/coordination/step"
 	"github.com/wasmjob/wasmjob/coordination/tree"
+	"github.com/wasmjob/wasmjob/internal/labels"
 )
 
 // Shards is one job, item by item and instance by instance, as the registry
@@ -292,8 +293,9 @@ type JobBrief struct {
 	Cron        string
 	TimeZone    string
 	Terms       string // what else the schedule goes by; see jobconfig.Configuration.Terms
-	Total       int    // sharding total count
-	Held        int    // items that are held back
+	Labels      labels.Set
+	Total       int // sharding total count
+	Held        int // items that are held back
 	Status      JobBriefStatus
 	// Instances counts those that take part, Java of them are not ours.
 	Instances, Java int
@@ -444,6 +446,7 @@ func jobBrief(l tree.Layout, n, more registry.Snapshot) (JobBrief, bool) {
 	if err != nil {
 		b.Error = strings.Join(strings.Fields(err.Error()), " ")
 	} else {
+		b.Labels = c.Labels()
 		b.Description, b.Cron, b.TimeZone, b.Terms, b.Total = c.Description, c.Cron, c.TimeZone, c.Terms(), c.ShardingTotalCount
 	}
 	for _, id := range instances {

@@ -16,23 +16,25 @@ import (
 func TriggerAfter(ctx context.Context, r registry.Center, l tree.Layout, caused tree.ChainedRound) (why string, err error) {
 	err = step.Perform(ctx, r, "trigger after other jobs", func(ctx context.Context, x *step.Exchange) error {
 		for {
-			n, err := x.Read(ctx, registry.Data(l.Config()), registry.Children(l.Instances()), registry.Data(l.Triggers()), registry.Children(l.Triggers()), registry.Data(l.Assignment()), registry.Data(l.Chained()))
+			t, config, err := readTriggering(ctx, x, l)
 			if err != nil {
 				return err
 			}
-			if !n.Data(l.Config()).Exists {
+			if !config.Exists {
 				return tree.ErrRemoved
+			}
+			n, err := x.Read(ctx, registry.Data(l.Chained()))
+			if err != nil {
+				return err
 			}
 			node := n.Data(l.Chained())
 			chained := tree.ParseChained(node.Data, node.Mzxid)
 			if chained.Has(caused.Root) {
 				return nil
 			}
-			t := triggering{layout: l, parent: n.Data(l.Triggers()), instances: n.Children(l.Instances()), waiting: n.Children(l.Triggers()),
-				division: tree.ParseDivision(n.Data(l.Assignment()).Data)}
 			ops := []registry.Op{registry.Check(l.Config(), registry.AnyVersion)}
 			next := caused
-			switch err := t.check(ctx, x, n.Data(l.Config()).Data); {
+			switch err := t.checkAlone(ctx, x, config.Data); {
 			case errors.Is(err, ErrNothingRuns):
 				why = err.Error()
 				next.Skipped = why
@@ -54,4 +56,16 @@ func TriggerAfter(ctx context.Context, r registry.Center, l tree.Layout, caused 
 		}
 	})
 	return why, err
+}
+
+// checkAlone is check for a trigger that is not queued: it is refused while an earlier one waits that asks for something else.
+func (t *triggering) checkAlone(ctx context.Context, x *step.Exchange, config []byte) error {
+	if err := t.check(ctx, x, config); err != nil || tree.ParseTriggerArgs(t.parent.Data).Same(t.args) {
+		return err
+	}
+	_, waits, err := t.waits(ctx, x)
+	if err != nil {
+		return err
+	}
+	return waits
 }

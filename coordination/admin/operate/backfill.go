@@ -1,6 +1,7 @@
 package operate
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -48,7 +49,7 @@ func StartBackfill(ctx context.Context, r registry.Center, l tree.Layout, b tree
 				return fmt.Errorf("%w: no host has the job; '%s' says why, as far as that is known", ErrNothingRuns, words.Command("why", l.Job))
 			}
 			f.args = b.Args()
-			if err := f.able(ctx, x, f.config.Data); err != nil {
+			if err := f.check(ctx, x, f.config.Data); err != nil {
 				return err
 			}
 			ops := []registry.Op{registry.Check(l.Config(), registry.AnyVersion), registry.Ensure(l.Records())}
@@ -87,9 +88,9 @@ func GiveInstant(ctx context.Context, r registry.Center, l tree.Layout, known tr
 			}
 			var ops []registry.Op
 			if b.GivenOut() {
-				if earlier := tree.ParseTriggerArgs(f.parent.Data); earlier.Backfill {
-					if err := f.waits(ctx, x, earlier); err != nil {
-						return err
+				if tree.ParseTriggerArgs(f.parent.Data).Backfill {
+					if _, refusal, err := f.waits(ctx, x); err != nil || refusal != nil {
+						return cmp.Or(err, refusal)
 					}
 				}
 				ops = f.end(b, now.UnixMilli(), "")
@@ -97,6 +98,12 @@ func GiveInstant(ctx context.Context, r registry.Center, l tree.Layout, known tr
 				f.args = b.Args()
 				if err := f.check(ctx, x, f.config.Data); err != nil {
 					return err
+				}
+				if _, refusal, err := f.waits(ctx, x); err != nil || refusal != nil {
+					return cmp.Or(err, refusal)
+				}
+				if n := len(f.queue.Triggers); n > 0 {
+					return fmt.Errorf("%w: the queue has %s, and the backfill goes on behind it", ErrTriggerWaits, words.Count(n, "trigger"))
 				}
 				ops = append(f.ops(), registry.Set(l.Backfill(), b.Next().Data(), f.node.Version))
 			}
@@ -170,18 +177,19 @@ type backfilling struct {
 }
 
 func readBackfilling(ctx context.Context, x *step.Exchange, l tree.Layout) (*backfilling, error) {
-	n, err := x.Read(ctx, registry.Data(l.Config()), registry.Children(l.Instances()), registry.Data(l.Triggers()), registry.Children(l.Triggers()), registry.Data(l.Assignment()),
-		registry.Data(l.Necessary()), registry.Data(l.Backfill()), registry.Data(l.LastBackfill()))
+	t, config, err := readTriggering(ctx, x, l)
 	if err != nil {
 		return nil, err
 	}
-	if !n.Data(l.Config()).Exists {
+	if !config.Exists {
 		return nil, tree.ErrRemoved
 	}
+	n, err := x.Read(ctx, registry.Data(l.Assignment()), registry.Data(l.Necessary()), registry.Data(l.Backfill()), registry.Data(l.LastBackfill()))
+	if err != nil {
+		return nil, err
+	}
 	return &backfilling{
-		triggering: triggering{layout: l, parent: n.Data(l.Triggers()), instances: n.Children(l.Instances()), waiting: n.Children(l.Triggers()),
-			division: tree.ParseDivision(n.Data(l.Assignment()).Data)},
-		config: n.Data(l.Config()), assignment: n.Data(l.Assignment()), flag: n.Data(l.Necessary()), node: n.Data(l.Backfill()), last: n.Data(l.LastBackfill()),
+		triggering: t, config: config, assignment: n.Data(l.Assignment()), flag: n.Data(l.Necessary()), node: n.Data(l.Backfill()), last: n.Data(l.LastBackfill()),
 	}, nil
 }
 

@@ -84,6 +84,10 @@ func typical(t *testing.T, s jobconfig.Setting) map[string]string {
 		return map[string]string{`[{"cron":"@daily"},{"cron":"@hourly","timeZone":"UTC","jobParameter":""}]`: "", "": ""}
 	case jobconfig.Jobs:
 		return map[string]string{`[{"job":"b"},{"job":"c","on":"failure","within":"2h"}]`: "", "": ""}
+	case jobconfig.Labels:
+		return map[string]string{"tier=gold, team=billing": "team=billing,tier=gold", "": ""}
+	case jobconfig.Args:
+		return map[string]string{`[{"name":"day","type":"date","default":"2026-01-01"},{"name":"how","type":"enum","default":"a","values":["a","b"],"description":"x"}]`: "", "": ""}
 	case jobconfig.Text:
 		return map[string]string{"a": "", "": ""}
 	}
@@ -125,6 +129,12 @@ func TestEditEverySetting(t *testing.T) {
 				edits["concurrency.max"] = "2"
 			case s.Name == "concurrency.max" && value != "0":
 				edits["concurrency.key"] = "db"
+			case strings.HasPrefix(s.Name, "rate.") && value != "" && value != "0":
+				for name, other := range map[string]string{"rate.key": "api", "rate.per": "1m0s", "rate.max": "5"} {
+					if name != s.Name {
+						edits[name] = other
+					}
+				}
 			}
 			if s.Name == "retry.maxBackoff" {
 				edits["retry.backoff"] = "1s"

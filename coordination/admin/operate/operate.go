@@ -29,49 +29,62 @@ var (
 
 // TriggerJob asks every instance of the job to run its items once, now; see TriggerWith.
 func TriggerJob(ctx context.Context, r registry.Center, l tree.Layout) error {
-	_, _, err := TriggerWith(ctx, r, l, tree.TriggerArgs{})
+	_, err := TriggerWith(ctx, r, l, tree.TriggerArgs{})
 	return err
 }
 
 // TriggerWith asks every instance of the job to run its items once, now, or some of them,
-// or with another parameter. An instance that has not consumed an earlier trigger keeps
-// that one, which counts for both if it asks for the same: none is lost and none is
-// doubled. The parent node is set in the same commit; its transaction is the number of
-// the round, which is returned, its data are the arguments. An instance that begins an earlier
-// round at this moment counts both as that one. earlier is the number of the trigger before, if an
-// instance still keeps that one: if it has begun nothing of it, it runs once for both, in the new round.
-func TriggerWith(ctx context.Context, r registry.Center, l tree.Layout, args tree.TriggerArgs) (round, earlier int64, err error) {
+// or with another parameter. The parent node is set in the same commit; its transaction is the number of
+// the round, its data are the arguments.
+//
+// While an instance has not consumed an earlier trigger, or an item owes that round, this one is queued behind it, with its own
+// arguments; see [AdvanceQueue]. If an instance knows no queue, the earlier one counts for both if it asks for the same, and
+// else this one is refused: none is lost and none is doubled. An instance that begins an earlier
+// round at this moment counts both as that one.
+func TriggerWith(ctx context.Context, r registry.Center, l tree.Layout, args tree.TriggerArgs) (made Made, err error) {
 	err = step.Perform(ctx, r, "trigger", func(ctx context.Context, x *step.Exchange) error {
 		for {
-			n, err := x.Read(ctx, registry.Data(l.Config()), registry.Children(l.Instances()), registry.Data(l.Triggers()), registry.Children(l.Triggers()), registry.Data(l.Assignment()))
+			t, config, err := readTriggering(ctx, x, l)
 			if err != nil {
 				return err
 			}
-			if !n.Data(l.Config()).Exists {
+			if !config.Exists {
 				return tree.ErrRemoved
 			}
-			t := triggering{layout: l, args: args, parent: n.Data(l.Triggers()), instances: n.Children(l.Instances()), waiting: n.Children(l.Triggers()),
-				division: tree.ParseDivision(n.Data(l.Assignment()).Data)}
+			t.args = args
 			if len(t.instances) == 0 {
 				return fmt.Errorf("%w: no host has the job; '%s' says why, as far as that is known", ErrNothingRuns, words.Command("why", l.Job))
 			}
-			if err := t.check(ctx, x, n.Data(l.Config()).Data); err != nil {
+			if err := t.check(ctx, x, config.Data); err != nil {
 				return err
 			}
-			results, err := x.Commit(ctx, t.ops()...)
+			ops, queues, err := t.place(ctx, x, config.Data)
+			if err != nil {
+				return err
+			}
+			if ops == nil {
+				continue // the queue has moved on
+			}
+			results, err := x.Commit(ctx, ops...)
 			if step.ConflictOf(err) != nil {
 				continue
 			}
+			number := int64(0)
 			for _, done := range results { // one is a set
-				round = max(round, done.Zxid)
+				number = max(number, done.Zxid)
 			}
-			if slices.ContainsFunc(t.waiting, func(id string) bool { return slices.Contains(t.instances, id) }) {
-				earlier = t.parent.Mzxid
+			switch {
+			case queues:
+				made = Made{Queued: number, Ahead: len(t.queue.Triggers) + 1}
+			case slices.ContainsFunc(t.waiting, func(id string) bool { return slices.Contains(t.instances, id) }):
+				made = Made{Round: number, Earlier: t.parent.Mzxid}
+			default:
+				made = Made{Round: number}
 			}
 			return err
 		}
 	})
-	return round, earlier, err
+	return made, err
 }
 
 // triggering is a trigger on its way: what was read.
@@ -82,21 +95,46 @@ type triggering struct {
 	instances []string
 	waiting   []string // instances that have not consumed an earlier one
 	division  tree.Division
+	queue     tree.Queue
+	queueNode registry.Node
 }
 
-// check refuses a trigger that would not do what it asks for.
+// readTriggering reads what a trigger goes by, and the configuration.
+func readTriggering(ctx context.Context, x *step.Exchange, l tree.Layout) (t triggering, config registry.Node, err error) {
+	n, err := x.Read(ctx, registry.Data(l.Config()), registry.Children(l.Instances()), registry.Data(l.Triggers()), registry.Children(l.Triggers()), registry.Data(l.Assignment()), registry.Data(l.Queue()))
+	if err != nil {
+		return t, config, err
+	}
+	t = triggering{layout: l, parent: n.Data(l.Triggers()), instances: n.Children(l.Instances()), waiting: n.Children(l.Triggers()),
+		division: tree.ParseDivision(n.Data(l.Assignment()).Data), queueNode: n.Data(l.Queue())}
+	t.queue = tree.ParseQueue(t.queueNode.Data, t.queueNode.Mzxid)
+	return t, n.Data(l.Config()), nil
+}
+
+// place are the ops that make the trigger a round, or queue it. Without ops the queue was moved on, and has to be read again.
+func (t *triggering) place(ctx context.Context, x *step.Exchange, config []byte) (ops []registry.Op, queues bool, err error) {
+	guard, waits, err := t.waits(ctx, x)
+	if err != nil || (waits == nil && len(t.queue.Triggers) == 0) {
+		return t.ops(), false, err
+	}
+	queues, err = t.knowQueues(ctx, x)
+	switch {
+	case err != nil:
+		return nil, false, err
+	case !queues && waits != nil && !tree.ParseTriggerArgs(t.parent.Data).Same(t.args):
+		return nil, false, waits
+	case !queues:
+		return t.ops(), false, nil
+	case waits != nil:
+		ops, err = t.enqueue(queueMax(config), guard)
+		return ops, true, err
+	}
+	_, _, err = advance(ctx, x, t.layout, false)
+	return nil, true, err
+}
+
+// check refuses a trigger that would not do what it asks for, whatever waits.
 func (t *triggering) check(ctx context.Context, x *step.Exchange, config []byte) error {
-	if err := t.able(ctx, x, config); err != nil {
-		return err
-	}
-	if earlier := tree.ParseTriggerArgs(t.parent.Data); !earlier.Same(t.args) {
-		return t.waits(ctx, x, earlier)
-	}
-	return nil
-}
-
-// able refuses a trigger that would not do what it asks for, whatever waits.
-func (t *triggering) able(ctx context.Context, x *step.Exchange, config []byte) error {
 	if err := anyEnabled(ctx, x, t.layout, t.instances); err != nil {
 		return err
 	}
@@ -105,17 +143,18 @@ func (t *triggering) able(ctx context.Context, x *step.Exchange, config []byte) 
 		if unreadable != nil {
 			return fmt.Errorf("the job's configuration cannot be read: %w", unreadable)
 		}
-		if err := t.args.Fits(c.ShardingTotalCount); err != nil {
-			return err
-		}
 		if err := t.known(ctx, x); err != nil {
 			return err
 		}
 	}
-	if unreadable == nil {
-		return t.anyRuns(ctx, x, c.ShardingTotalCount)
+	if unreadable != nil {
+		return nil
 	}
-	return nil
+	var err error
+	if t.args, err = t.args.In(c); err != nil {
+		return err
+	}
+	return t.anyRuns(ctx, x, c.ShardingTotalCount)
 }
 
 // mostLookedAt is how many items a trigger looks at before it goes ahead.
@@ -187,47 +226,55 @@ func (t *triggering) known(ctx context.Context, x *step.Exchange) error {
 		switch {
 		case !detail.Exists && !slices.Contains(members, id):
 			return fmt.Errorf("%w: %s is a host of ElasticJob, which would run all its items now with the configured parameter", ErrNoTriggerArgs, id)
-		case !tree.ParseDetail(detail.Data).TriggerArgs:
+		case !tree.ParseDetail(detail.Data).TriggerArgs, t.args.Queued != 0 && !tree.ParseDetail(detail.Data).TriggerQueue:
 			return fmt.Errorf("%w: host %s has an earlier version of wasmjob, which would run all its items now with the configured parameter", ErrNoTriggerArgs, id)
 		}
 	}
 	return nil
 }
 
-// waits refuses a trigger while an earlier one, which asks for something else, has not
-// begun: what begins could not be both.
-func (t *triggering) waits(ctx context.Context, x *step.Exchange, earlier tree.TriggerArgs) error {
+// waits reports whether an earlier trigger has not begun: what begins could not be both. Then refusal says where, and guard proves
+// it in a commit.
+func (t *triggering) waits(ctx context.Context, x *step.Exchange) (guard registry.Op, refusal, err error) {
+	earlier := tree.ParseTriggerArgs(t.parent.Data)
 	what := earlier.String()
 	if what == "" {
 		what = "all items and the configured parameter"
 	}
-	refusal := func(where string) error {
+	refuse := func(where string) error {
 		return fmt.Errorf("%w: that of %s, with %s, has not begun on %s; try again when it has",
 			ErrTriggerWaits, t.parent.Mtime.UTC().Format(time.RFC3339), what, where)
 	}
 	for _, id := range t.waiting {
 		if slices.Contains(t.instances, id) || slices.Contains(t.division.Instances, id) {
-			return refusal("host " + id)
+			return registry.Check(t.layout.Trigger(id), registry.AnyVersion), refuse("host " + id), nil
 		}
 	}
-	items, err := t.owing(ctx, x, earlier)
+	items, record, err := t.owing(ctx, x, earlier)
 	if err != nil || len(items) == 0 {
-		return err
+		return guard, nil, err
 	}
-	return refusal("the new owner of items " + items.String())
+	guard = registry.Absent(t.layout.Record(items[0]))
+	if record.Exists {
+		guard = registry.Check(t.layout.Record(items[0]), record.Version)
+	}
+	return guard, refuse("the new owner of items " + items.String()), nil
 }
 
 // owing are the items that are still to run in an earlier round, since they moved before
-// it began. For a plain one whatever they have begun since stands.
-func (t *triggering) owing(ctx context.Context, x *step.Exchange, earlier tree.TriggerArgs) (items tree.Items, err error) {
+// it began, with the record of the first. For a plain one whatever they have begun since stands.
+func (t *triggering) owing(ctx context.Context, x *step.Exchange, earlier tree.TriggerArgs) (items tree.Items, first registry.Node, err error) {
 	l, d := t.layout, t.division
+	if len(d.Owed()) == 0 {
+		return nil, first, nil
+	}
 	var read []registry.Query
 	for _, i := range d.Owed() {
 		read = append(read, registry.Data(l.Record(i)), registry.Data(l.ItemDisabled(i)))
 	}
 	n, err := x.Read(ctx, read...)
 	if err != nil {
-		return nil, err
+		return nil, first, err
 	}
 	for _, i := range d.Owed() {
 		r := tree.ParseRecord(n.Data(l.Record(i)).Data)
@@ -235,10 +282,12 @@ func (t *triggering) owing(ctx context.Context, x *step.Exchange, earlier tree.T
 			continue
 		}
 		if i < d.Total && r.Trigger < d.Round && r.Held == 0 && !n.Data(l.ItemDisabled(i)).Exists {
-			items = append(items, i)
+			if items = append(items, i); len(items) == 1 {
+				first = n.Data(l.Record(i))
+			}
 		}
 	}
-	return items, nil
+	return items, first, nil
 }
 
 // ops make the triggers of a round.

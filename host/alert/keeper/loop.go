@@ -184,12 +184,12 @@ func (l *loop) noteLeft() {
 func (l *loop) see(e event.Event) {
 	if e.Kind == event.Session && e.Wait == "" {
 		switch e.Reason {
-		case "live":
+		case event.SessionLive:
 			if l.place.id != e.Host {
 				l.enterSession(e.Host)
 			}
 			l.retryAt = time.Time{}
-		case "lost":
+		case event.SessionLost:
 			l.leaveSession()
 		}
 	}

@@ -22,6 +22,7 @@ import (
 	"github.com/wasmjob/wasmjob/host/alert"
 	"github.com/wasmjob/wasmjob/host/config/fields"
 	"github.com/wasmjob/wasmjob/host/config/ownership"
+	"github.com/wasmjob/wasmjob/internal/labels"
 	"github.com/wasmjob/wasmjob/internal/text/words"
 	"github.com/wasmjob/wasmjob/internal/tlsconfig"
 )
@@ -253,6 +254,7 @@ type Entry struct {
 	New      bool       `json:"new,omitempty"`
 	Rule     alert.Rule `json:"rule"`
 	Job      string     `json:"job,omitempty"`
+	Labels   labels.Set `json:"labels,omitempty"`
 	Item     *int       `json:"item,omitempty"`
 	Subject  string     `json:"subject,omitempty"`
 	Host     string     `json:"host,omitempty"`
@@ -271,7 +273,7 @@ const (
 func PayloadOf(m *alert.Message) Payload {
 	p := Payload{Version: 1, Route: m.Route, Status: resolved, Group: m.Group, Title: m.Title(), Alerts: []Entry{}}
 	add := func(a *alert.Alert, status string, fresh bool) {
-		p.Alerts = append(p.Alerts, Entry{a.ID, status, fresh, a.Rule, a.Job, a.Item, a.Subject, a.Host, a.Text, a.Since, a.Resolved, a.Why})
+		p.Alerts = append(p.Alerts, Entry{a.ID, status, fresh, a.Rule, a.Job, a.Labels, a.Item, a.Subject, a.Host, a.Text, a.Since, a.Resolved, a.Why})
 	}
 	for i := range m.Firing {
 		p.Status = firing

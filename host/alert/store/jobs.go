@@ -100,7 +100,7 @@ func settings(n registry.Node) (event.Settings, error) {
 		return event.Settings{}, err
 	}
 	guest, err := c.Guest()
-	return event.Settings{Cron: c.Cron, TimeZone: c.TimeZone, Terms: c.Terms(), Items: c.ShardingTotalCount, Misfire: c.Misfire,
+	return event.Settings{Cron: c.Cron, TimeZone: c.TimeZone, Terms: c.Terms(), Labels: guest.Labels.String(), Items: c.ShardingTotalCount, Misfire: c.Misfire,
 		Failover: c.Failover && c.MonitorExecution, CatchUp: guest.CatchUpWindow, ErrorHandler: c.JobErrorHandlerType}, err
 }
 

@@ -16,6 +16,7 @@ import (
 	"github.com/wasmjob/wasmjob/host/cli/show"
 	"github.com/wasmjob/wasmjob/host/control/cluster"
 	"github.com/wasmjob/wasmjob/host/control/service"
+	"github.com/wasmjob/wasmjob/internal/labels"
 	"github.com/wasmjob/wasmjob/internal/text/times"
 	"github.com/wasmjob/wasmjob/internal/text/words"
 )
@@ -59,19 +60,20 @@ func listCommand(p *command.Program) *cobra.Command {
 
 func silenceCommand(p *command.Program) *cobra.Command {
 	var span, reason string
-	var rules []string
+	var rules, conditions []string
 	cmd := &cobra.Command{
 		Use:   "silence JOB --for DURATION [flags]",
 		Short: "Keep messages about a job's alerts from being sent for a while",
 		Long: `Keep messages about alerts from being sent until the silence ends: of a job, of
 jobs whose names match a pattern, or of all jobs and hosts with '*'. What is wrong then
 still is sent afterwards. A name that no job has is refused. 'wasmjob alert unsilence' ends it before its time.`,
-		Example: "  wasmjob alert silence report --for 2h --reason 'the source is down until 5'\n  wasmjob alert silence 'etl-*' --for 7d --rule startWithin --reason 'moves to another zone'",
+		Example: "  wasmjob alert silence report --for 2h --reason 'the source is down until 5'\n  wasmjob alert silence 'etl-*' --for 7d --rule startWithin --reason 'moves to another zone'\n  wasmjob alert silence '*' --label team=billing --for 1h",
 		Args:    command.Exactly("the job's name, or a pattern,"),
 	}
 	cmd.Flags().StringVar(&span, "for", "", "how long, a `DURATION` from 1m to 90d: 2h, 7d")
 	cmd.Flags().StringVar(&reason, "reason", "", "`TEXT` that says why, for those who look at the silences")
 	cmd.Flags().StringSliceVar(&rules, "rule", nil, "only this `RULE`, such as startWithin; may be repeated")
+	cmd.Flags().StringArrayVar(&conditions, "label", nil, "only of jobs with these labels: `CONDITIONS` such as "+labels.Example)
 	t := p.AddTarget(cmd)
 	t.Writes = true
 	return p.On(t, cmd, func(ctx context.Context, r *command.Reached, args []string) error {
@@ -84,6 +86,9 @@ still is sent afterwards. A name that no job has is refused. 'wasmjob alert unsi
 		}
 		now := time.Now()
 		s := alert.Silence{Jobs: args[0], From: now, Until: now.Add(d), By: command.WhoAsks(), Why: reason}
+		if s.Labels, err = labels.ParseSelector(conditions...); err != nil {
+			return command.Usagef("--label: %v", err)
+		}
 		for _, rule := range rules {
 			s.Rules = append(s.Rules, alert.Rule(rule))
 		}
@@ -110,12 +115,15 @@ still is sent afterwards. A name that no job has is refused. 'wasmjob alert unsi
 			s, err = boardOf(r.Registry).Silence(ctx, s)
 		} else {
 			wanted := map[string]any{"jobs": s.Jobs, "for": span, "why": reason}
+			if !s.Labels.Empty() {
+				wanted["labels"] = s.Labels.String()
+			}
 			if len(rules) > 0 {
 				wanted["rules"] = rules
 			}
 			err = r.Client.Send(ctx, http.MethodPost, "/v1/silences", wanted, &s)
 		}
-		return p.Done(err, "silenced alerts of "+s.Jobs+" until "+s.Until.Local().Format(time.RFC3339)+", silence "+s.ID+note)
+		return p.Done(err, "silenced alerts of "+show.SilencedJobs(&s)+" until "+s.Until.Local().Format(time.RFC3339)+", silence "+s.ID+note)
 	})
 }
 

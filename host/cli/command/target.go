@@ -246,27 +246,42 @@ func (s *Shown) Add(cmd *cobra.Command, what string) {
 	cmd.Flags().BoolVar(&s.Watch, "watch", false, "show "+what+" again each second, until Ctrl-C")
 }
 
-// form is a form of output as a flag: another one is refused before the command does anything.
-type form string
+// form is a form of output as a flag: another one than those of the command is refused before the command does anything.
+type form struct {
+	into  *string
+	forms []string
+}
 
-func (f *form) String() string { return string(*f) }
-func (f *form) Type() string   { return "string" }
+func (f *form) String() string {
+	if f.into == nil {
+		return ""
+	}
+	return *f.into
+}
+func (f *form) Type() string { return "string" }
 
 func (f *form) Set(text string) error {
-	if text != OutputTable && text != OutputJSON && text != OutputYAML {
-		return fmt.Errorf("found %q, expected table, json or yaml", words.Clip(text))
+	if !slices.Contains(f.forms, text) {
+		return fmt.Errorf("found %q, expected %s", words.Clip(text), f.names())
 	}
-	*f = form(text)
+	*f.into = text
 	return nil
 }
 
-// AddOutput adds the form alone.
-func (s *Shown) AddOutput(cmd *cobra.Command, what string) {
+// names are the forms in a sentence.
+func (f *form) names() string {
+	last := len(f.forms) - 1
+	return strings.Join(f.forms[:last], ", ") + " or " + f.forms[last]
+}
+
+// AddOutput adds the form alone. more are forms that the command has besides those of all commands.
+func (s *Shown) AddOutput(cmd *cobra.Command, what string, more ...string) {
 	s.Output = OutputTable
-	cmd.Flags().VarP((*form)(&s.Output), "output", "o", "show "+what+" as table, json or yaml")
+	f := &form{&s.Output, append([]string{OutputTable, OutputJSON, OutputYAML}, more...)}
+	cmd.Flags().VarP(f, "output", "o", "show "+what+" as "+f.names())
 	cmd.Flags().BoolFunc("json", "the same as --output json", func(string) error { s.Output = OutputJSON; return nil })
 	_ = cmd.RegisterFlagCompletionFunc("output", func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
-		return []string{OutputTable, OutputJSON, OutputYAML}, cobra.ShellCompDirectiveNoFileComp
+		return f.forms, cobra.ShellCompDirectiveNoFileComp
 	})
 }
 

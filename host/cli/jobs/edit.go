@@ -7,12 +7,14 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/coordination/admin/operate"
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 	"github.com/wasmjob/wasmjob/host/cli/command"
@@ -20,6 +22,9 @@ import (
 	"github.com/wasmjob/wasmjob/host/cli/terminal"
 	"github.com/wasmjob/wasmjob/host/control/admin"
 	"github.com/wasmjob/wasmjob/host/control/client"
+	"github.com/wasmjob/wasmjob/host/control/cluster"
+	"github.com/wasmjob/wasmjob/host/control/forecast"
+	"github.com/wasmjob/wasmjob/host/history"
 	"github.com/wasmjob/wasmjob/internal/text/words"
 )
 
@@ -32,7 +37,8 @@ func editCommand(p *command.Program) *cobra.Command {
 ElasticJob's console does: all hosts of the job take them over at once. An empty
 value takes a setting back to its default. Without a setting, show those that there
 are, and where each comes from: a default, the definition file, or who changed it,
-when and why. --preview shows what would change.
+when and why. --preview shows what would change, and what of the next seven days' fires
+would overlap or not run.
 
 A definition file that has another value wins only when that value changes there, or
 if the definition says overwrite: true.`,
@@ -65,7 +71,15 @@ if the definition says overwrite: true.`,
 		if err != nil {
 			return badSettings(r.Similar(ctx, job, err))
 		}
-		return p.Print(&how, e, editText(job, e, preview))
+		if !preview || e.Unchanged() {
+			return p.Print(&how, e, editText(job, e, preview))
+		}
+		shown := previewed{Edited: e}
+		text := editText(job, e, preview)
+		if shown.Plan = planOf(ctx, r, e); shown.Plan != nil {
+			text += show.EditPlan(p.Tables(), shown.Plan)
+		}
+		return p.Print(&how, shown, text)
 	})
 	complete := cmd.ValidArgsFunction
 	cmd.ValidArgsFunction = func(cmd *cobra.Command, args []string, part string) ([]string, cobra.ShellCompDirective) {
@@ -79,6 +93,32 @@ if the definition says overwrite: true.`,
 		return names, cobra.ShellCompDirectiveNoSpace | cobra.ShellCompDirectiveNoFileComp
 	}
 	return cmd
+}
+
+// previewed is an edit that was tried.
+type previewed struct {
+	*admin.Edited
+	// Plan is what it does within the next days; nil if that is not known.
+	Plan *forecast.Edit `json:"plan,omitempty"`
+}
+
+// planOf says what an edit does, with the durations that the host knows; the registry knows none. It returns nil if that cannot be said,
+// as of settings of a host of another version.
+func planOf(ctx context.Context, r *command.Reached, e *admin.Edited) *forecast.Edit {
+	d := forecast.NewDurations(forecast.DefaultDuration, false)
+	if r.Client != nil {
+		var found cluster.Found[history.Run]
+		query := url.Values{"job": {e.After.Job}, "outcome": {string(abi.OutcomeOK)}, "limit": {"100"}}
+		_ = r.Client.Get(ctx, "/v1/runs?"+query.Encode(), &found) // without an answer, what is assumed is said
+		for _, run := range found.Records {
+			d.AddRun(run)
+		}
+	}
+	planned, err := forecast.OfEdit(ctx, e, time.Now(), d)
+	if err != nil {
+		return nil
+	}
+	return planned
 }
 
 // parseEdits reads SETTING=VALUE.

@@ -29,11 +29,16 @@ func TestEdit(t *testing.T) {
 			fmt.Fprint(w, `{"status":422,"detail":"no","errors":[{"location":"body.settings.cron","message":"found 61"},{"location":"body.settings.foo","message":"is no setting"}]}`)
 			return
 		}
-		fmt.Fprintf(w, `{"before":{"settings":{"cron":"0 0 1 * * ?"}},"after":{"settings":{"cron":%q}}}`, asked.Settings["cron"])
+		settings := `{"job":"cities","settings":{"shardingTotalCount":"2","timeZone":"UTC","cron":%q}}`
+		fmt.Fprintf(w, `{"before":`+settings+`,"after":`+settings+`}`, "0 0 1 * * ?", asked.Settings["cron"])
+	})
+	host.HandleFunc("GET /v1/runs", func(w http.ResponseWriter, _ *http.Request) {
+		fmt.Fprint(w, `{"records":[{"job":"cities","begun":"2027-01-01T01:00:00Z","ended":"2027-01-01T01:03:00Z","outcome":"OK"}]}`)
 	})
 	for _, c := range []struct{ cron, flag, want string }{
 		{"0 0 1 * * ?", "", "nothing to change: cities is so already\n"}, {"0 0 1 * * ?", "--preview", "nothing to change: cities is so already\n"},
-		{"0 0 2 * * ?", "", "changed cities\n  cron: \"0 0 1 * * ?\" → \"0 0 2 * * ?\"\n"}, {"0 0 2 * * ?", "--preview", "would change cities\n  cron: \"0 0 1 * * ?\" → \"0 0 2 * * ?\"\n"},
+		{"0 0 2 * * ?", "", "changed cities\n  cron: \"0 0 1 * * ?\" → \"0 0 2 * * ?\"\n"}, {"0 0 2 * * ?", "--preview", "would change cities\n  cron: \"0 0 1 * * ?\" → \"0 0 2 * * ?\"\n" +
+			"fires in the next 7 days: 7 before, 7 after (7 added, 7 gone)\noverlaps: 0 before, 0 after; instants without a run: 0 before, 0 after\na run takes 3m, by the history\n"},
 	} {
 		args := []string{"edit", "cities", "cron=" + c.cron}
 		if c.flag != "" {

@@ -24,6 +24,7 @@ import (
 	"github.com/wasmjob/wasmjob/host/control/service"
 	"github.com/wasmjob/wasmjob/host/event/operation"
 	"github.com/wasmjob/wasmjob/host/history"
+	"github.com/wasmjob/wasmjob/internal/labels"
 	"github.com/wasmjob/wasmjob/internal/text/times"
 	"github.com/wasmjob/wasmjob/internal/text/words"
 )
@@ -39,6 +40,7 @@ type filterFlags struct {
 	outcomes       []string
 	who            string
 	what           []string
+	labels         []string
 	limit          int
 }
 
@@ -46,6 +48,7 @@ type filterFlags struct {
 const hostHelp = "only on this `HOST`: its address as tables show it, or an instance's id"
 
 func (f *filterFlags) add(cmd *cobra.Command) {
+	addLabelFlag(cmd, &f.labels)
 	cmd.Flags().StringVar(&f.from, "from", "", "only since this `TIME`, or so long ago: 90m, 7d, 15:04, 2026-11-23, 2026-11-23T03:00:00Z")
 	cmd.Flags().StringVar(&f.to, "to", "", "only before this `TIME`, or so long ago")
 	cmd.Flags().IntVar(&f.limit, "limit", history.DefaultLimit, "at most so many, `N` up to "+strconv.Itoa(history.MaxLimit))
@@ -60,6 +63,11 @@ func (f *filterFlags) addRuns(cmd *cobra.Command) {
 	addItemFlag(cmd, &f.item)
 	cmd.Flags().Uint64Var(&f.trigger, "trigger", 0, "only the fire of the trigger with this `NUMBER`, which 'wasmjob job run' prints")
 	cmd.Flags().StringVar(&f.host, "host", "", hostHelp)
+}
+
+// addLabelFlag adds the flag that finds jobs by their labels.
+func addLabelFlag(cmd *cobra.Command, into *[]string) {
+	cmd.Flags().StringArrayVar(into, "label", nil, "only of jobs with these labels: `CONDITIONS` such as "+labels.Example+" (or !critical); all have to hold")
 }
 
 // query is what the API is asked.
@@ -93,7 +101,7 @@ func (f *filterFlags) query(cmd *cobra.Command, job string) (string, error) {
 	if f.trigger != 0 {
 		q.Set("trigger", strconv.FormatUint(f.trigger, 10))
 	}
-	q["outcome"], q["what"] = f.outcomes, operationsOf(f.what)
+	q["label"], q["outcome"], q["what"] = f.labels, f.outcomes, operationsOf(f.what)
 	if cmd.Flags().Changed("item") {
 		q.Set("item", strconv.Itoa(f.item))
 	}
@@ -325,6 +333,9 @@ goes on with what they log from now on, until Ctrl-C, or until the run has ended
 		if follow && cmd.Flags().Changed("item") {
 			return command.Usagef("--item and --follow do not go together; follow a run of that item: logs JOB RUN --follow")
 		}
+		if follow && cmd.Flags().Changed("label") {
+			return command.Usagef("--label and --follow do not go together: one job is followed, or a run")
+		}
 		for _, ends := range []string{"to", "after"} {
 			if follow && cmd.Flags().Changed(ends) {
 				return command.Usagef("--%s and --follow do not go together: what comes from now on is after it", ends)
@@ -545,11 +556,13 @@ func calendarCommand(p *command.Program) *cobra.Command {
 		Example: "  wasmjob job calendar\n  wasmjob job calendar 'etl-*' --for 24h",
 		Args:    atMostAJob,
 	}
+	var labels []string
+	addLabelFlag(cmd, &labels)
 	command.DurationVar(cmd.Flags(), &span, "for", span, "how far to look, a `DURATION`: 90m, 7d")
 	how.Add(cmd, "it")
 	return onHost(p, cmd, &how, func(ctx context.Context, r *command.Reached, job string) (any, string, error) {
 		now := time.Now()
-		q := url.Values{"from": {now.Format(time.RFC3339)}, "to": {now.Add(span).Format(time.RFC3339)}}
+		q := url.Values{"label": labels, "from": {now.Format(time.RFC3339)}, "to": {now.Add(span).Format(time.RFC3339)}}
 		if job != "" {
 			q.Set("job", job)
 		}

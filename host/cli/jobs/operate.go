@@ -240,11 +240,13 @@ registry has them.`,
 type jobFlags struct {
 	text, host, sort              string
 	jobs, health, state, outcomes []string
+	labels                        []string
 }
 
 func (f *jobFlags) add(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.text, "text", "", "only those whose name or description contains this `TEXT`")
 	cmd.Flags().StringSliceVar(&f.jobs, "job", nil, "only those whose names match one of these `PATTERNS`")
+	addLabelFlag(cmd, &f.labels)
 	cmd.Flags().StringSliceVar(&f.health, "health", nil, "only `error,failing,late,paused,ok`")
 	cmd.Flags().StringSliceVar(&f.state, "state", nil, "only in these `STATES`: running, disabled, stopped, removed, …")
 	cmd.Flags().StringSliceVar(&f.outcomes, "outcome", nil, "only those whose last fire has one of these `OUTCOMES`: OK, FAIL, TIMEOUT, TRAP, …")
@@ -258,7 +260,7 @@ func (f *jobFlags) add(cmd *cobra.Command) {
 
 // ofHosts refuses the flags for a list of the registry's, which has all jobs by name.
 func (*jobFlags) ofHosts(cmd *cobra.Command) error {
-	for _, name := range []string{"text", "job", "health", "state", "outcome", "host", "sort"} {
+	for _, name := range []string{"text", "job", "label", "health", "state", "outcome", "host", "sort"} {
 		if cmd.Flags().Changed(name) {
 			return command.Usagef("--%s is for the jobs of hosts; of the registry all are listed, by name", name)
 		}
@@ -268,7 +270,7 @@ func (*jobFlags) ofHosts(cmd *cobra.Command) error {
 
 // list asks for all pages.
 func (f *jobFlags) list(ctx context.Context, c *client.Client) (*service.Jobs, error) {
-	q := url.Values{"limit": {strconv.Itoa(history.MaxLimit)}, "job": f.jobs, "health": f.health, "state": f.state, "outcome": f.outcomes}
+	q := url.Values{"limit": {strconv.Itoa(history.MaxLimit)}, "job": f.jobs, "label": f.labels, "health": f.health, "state": f.state, "outcome": f.outcomes}
 	for name, value := range map[string]string{"q": f.text, "host": f.host, "sort": f.sort} {
 		if value != "" {
 			q.Set(name, value)

@@ -44,6 +44,7 @@ const (
 type triggerFlags struct {
 	items, param string
 	at           string
+	named        []string
 	wait, follow bool
 	timeout      time.Duration
 	how          command.Shown
@@ -57,22 +58,26 @@ func triggerCommand(p *command.Program) *cobra.Command {
 		SuggestFor: []string{"run-now", "fire"},
 		Short:      "Run a job now",
 		Long: `Run all items of a job now, on all its hosts, whatever its schedule says. Items that
-are idle begin at once. For those that still run one trigger is kept, and they run
-again when they have ended.
+are idle begin at once. Those that still run begin again when they have ended. While a
+trigger has not begun everywhere, further ones are queued behind it, up to queueMax of
+the job's definition, and run one after the other with their own arguments.
 
 With --items only some of the items run; with --param the guests see that text as the
 job's parameter, this once; with --at they see that time as the instant of their run.
+A job that declares arguments is given them with --arg; what is not given has its
+default.
 
 --wait waits until all items have ended, on all hosts, and --follow shows what they log
 meanwhile. The exit code says how it went: 0, all items were OK; 5, an item was not;
 6, an item did not run; 4, it goes on: --timeout was over, or Ctrl-C came, which ends
 the command and not the run.`,
-		Example: "  wasmjob job run cities\n  wasmjob job run cities --items 0,3-5 --param 2026-03-01\n  wasmjob job run cities --follow --timeout 1h",
+		Example: "  wasmjob job run cities\n  wasmjob job run cities --items 0,3-5 --param 2026-03-01\n  wasmjob job run settle --arg day=2026-03-01 --arg limit=10\n  wasmjob job run cities --follow --timeout 1h",
 		Args:    command.Exactly("the job's name"),
 	}
 	cmd.Flags().StringVar(&f.items, "items", "", "run only these `ITEMS`: numbers and ranges, such as 0,3-5")
 	cmd.Flags().StringVar(&f.param, "param", "", "run with this `TEXT` as the job's parameter; it is kept in the history")
 	cmd.Flags().StringVar(&f.at, "at", "", "run for this `TIME` as the instant: 2026-03-01, \"2026-03-01 09:00\", 7d")
+	cmd.Flags().StringArrayVar(&f.named, "arg", nil, "run with this argument, `NAME=VALUE`; may be repeated; it is kept in the history")
 	cmd.Flags().BoolVar(&f.wait, "wait", false, "wait until all items have ended; the exit code says how it went")
 	cmd.Flags().BoolVarP(&f.follow, "follow", "f", false, "the same, and show what they log")
 	command.DurationVar(cmd.Flags(), &f.timeout, "timeout", 0, "how long to wait at most; the run goes on after that (default: no limit)")
@@ -95,6 +100,13 @@ the command and not the run.`,
 		if !f.wait {
 			return p.Print(&f.how, t, t.text(args, r.Client != nil))
 		}
+		if t.Queued != 0 {
+			fmt.Fprintln(p.Err, "wasmjob: the trigger is queued, and the command does not wait for its turn")
+			if err := p.Print(&f.how, t, t.text(args, true)); err != nil {
+				return err
+			}
+			return command.ExitRunning
+		}
 		if f.how.Output == command.OutputTable {
 			fmt.Fprint(p.Out, t.text(args, true))
 		}
@@ -112,7 +124,7 @@ func (f *triggerFlags) args(cmd *cobra.Command) (tree.TriggerArgs, error) {
 	if cmd.Flags().Changed("items") && strings.TrimSpace(f.items) == "" {
 		return tree.TriggerArgs{}, command.Usagef("--items: found nothing, expected numbers and ranges such as 0,3-5")
 	}
-	args, err := tree.NewTriggerArgs(f.items, given)
+	args, err := f.made(given)
 	if err != nil {
 		return args, command.Usagef("--%v", err)
 	}
@@ -126,6 +138,29 @@ func (f *triggerFlags) args(cmd *cobra.Command) (tree.TriggerArgs, error) {
 		}
 	}
 	return args, nil
+}
+
+// made makes the arguments of the trigger; param is nil if there is none.
+func (f *triggerFlags) made(param *string) (tree.TriggerArgs, error) {
+	if len(f.named) == 0 {
+		return tree.NewTriggerArgs(f.items, param)
+	}
+	if param != nil {
+		return tree.TriggerArgs{}, &tree.ArgError{Arg: "param", Problem: "found a parameter beside --arg, expected one of the two"}
+	}
+	values := make(map[string]string, len(f.named))
+	for _, text := range f.named {
+		name, value, ok := strings.Cut(text, "=")
+		if _, twice := values[name]; !ok || name == "" || twice {
+			return tree.TriggerArgs{}, &tree.ArgError{Arg: "arg", Problem: fmt.Sprintf("found %q, expected NAME=VALUE, each name once", words.Clip(text))}
+		}
+		values[name] = value
+	}
+	text, err := json.Marshal(values)
+	if err != nil {
+		return tree.TriggerArgs{}, err
+	}
+	return tree.NewNamedArgs(f.items, string(text))
 }
 
 // check reports what keeps the command from waiting, before anything is triggered.
@@ -216,11 +251,17 @@ func (t *triggered) text(args tree.TriggerArgs, byHost bool) string {
 	if !args.Plain() {
 		done += " with " + args.String()
 	}
+	if t.Queued != 0 {
+		done += fmt.Sprintf("; it is queued as number %d behind %s, and runs when they have begun everywhere", t.Queued, words.Count(t.Ahead, "trigger"))
+	}
 	if t.Earlier != 0 {
 		done += fmt.Sprintf("; hosts still keep trigger %d: those that have begun nothing of it run once for both, as trigger %d", t.Earlier, t.Trigger)
 	}
-	if t.Trigger != 0 && byHost {
+	switch {
+	case t.Trigger != 0 && byHost:
 		done += fmt.Sprintf("; '%s --trigger %d' shows its runs", words.Command("job runs", t.Job), t.Trigger)
+	case t.Queued != 0 && byHost:
+		done += fmt.Sprintf("; '%s --trigger %d' says how it stands", words.Command("explain", t.Job), t.Queued)
 	}
 	return done + "\n"
 }

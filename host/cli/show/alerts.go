@@ -51,7 +51,7 @@ func Alerts(s terminal.Style, list *service.Alerts, without, problems []string, 
 		if len(one.Rules) > 0 {
 			rules = joined(one.Rules)
 		}
-		t.Add(terminal.Plain(one.ID), terminal.Coloured(one.Jobs, terminal.Bold), terminal.Plain(rules), terminal.Plain(stamp(one.Until, now)), terminal.Plain(one.By),
+		t.Add(terminal.Plain(one.ID), terminal.Coloured(SilencedJobs(&one), terminal.Bold), terminal.Plain(rules), terminal.Plain(stamp(one.Until, now)), terminal.Plain(one.By),
 			terminal.Plain(words.Dash(words.FirstLine(one.Why))))
 	}
 	if !t.Empty() {
@@ -98,4 +98,12 @@ func joined[T ~string](list []T) string {
 		texts[i] = string(s)
 	}
 	return strings.Join(texts, ", ")
+}
+
+// SilencedJobs says which jobs a silence is about.
+func SilencedJobs(s *alert.Silence) string {
+	if s.Labels.Empty() {
+		return s.Jobs
+	}
+	return s.Jobs + " with " + s.Labels.String()
 }

@@ -12,8 +12,8 @@ import (
 )
 
 const (
-	// mostPlanned bounds the instants of a backfill that are shown: of more, those at the beginning and the end.
-	mostPlanned = 40
+	// mostBackfilled bounds the instants of a backfill that are shown: of more, those at the beginning and the end.
+	mostBackfilled = 40
 	// barWide is how many columns the bar of a backfill has.
 	barWide = 30
 )
@@ -21,13 +21,13 @@ const (
 // BackfillPlan lists what a backfill runs.
 func BackfillPlan(s terminal.Style, job string, plan *service.BackfillPlan) string {
 	t := terminal.NewTable(s, "N", "INSTANT", "ITEMS")
-	left := len(plan.Instants) - mostPlanned
+	left := len(plan.Instants) - mostBackfilled
 	for n, at := range plan.Instants {
 		switch {
-		case left > 0 && n == mostPlanned/2:
+		case left > 0 && n == mostBackfilled/2:
 			t.Add(terminal.Plain("…"), terminal.Plain(words.Count(left, "instant")+" more"), terminal.Plain(""))
 			continue
-		case left > 0 && n > mostPlanned/2 && n < mostPlanned/2+left:
+		case left > 0 && n > mostBackfilled/2 && n < mostBackfilled/2+left:
 			continue
 		}
 		t.Add(terminal.Plain(fmt.Sprint(n+1)), terminal.Plain(at.Format(time.RFC3339)), terminal.Plain(fmt.Sprint(plan.Items)))

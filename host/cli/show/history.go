@@ -51,10 +51,13 @@ func durationText(d, usual time.Duration, begun, ended, now time.Time) string {
 	return words.Short(d)
 }
 
+// labelsHead is the head of the column with the labels of jobs, which is there if a job has some.
+const labelsHead = "LABELS"
+
 // Fires lists fires. partial: the histories of some hosts are missing.
 func Fires(s terminal.Style, list []history.Fire, now time.Time, partial bool) string {
-	t := terminal.NewTable(s, "INSTANT", "JOB", "SOURCE", "ITEMS", "OUTCOME", "TOOK", "LAG", "HOSTS", "MESSAGE")
-	t.Spare = []string{"HOSTS", "LAG"}
+	t := terminal.NewTable(s, "INSTANT", "JOB", "SOURCE", "ITEMS", "OUTCOME", "TOOK", "LAG", "HOSTS", labelsHead, "MESSAGE")
+	t.Spare, t.Optional = []string{labelsHead, "HOSTS", "LAG"}, []string{labelsHead}
 	var all []string
 	for _, f := range list {
 		all = append(all, f.Hosts...)
@@ -62,7 +65,7 @@ func Fires(s terminal.Style, list []history.Fire, now time.Time, partial bool) s
 	name := hostNames(all)
 	for _, f := range list {
 		t.Add(terminal.Plain(stamp(f.Instant, now)), terminal.Coloured(f.Job, terminal.Bold), terminal.Plain(string(f.Source)), terminal.Plain(fireItems(&f, partial)), outcomeCell(f.Outcome),
-			terminal.Plain(durationText(f.Duration, f.Usual, f.Begun, f.Ended, now)), terminal.Plain(words.Short(f.Lag)), terminal.Plain(namesOf(f.Hosts, name)), terminal.Plain(words.FirstLine(f.Message)))
+			terminal.Plain(durationText(f.Duration, f.Usual, f.Begun, f.Ended, now)), terminal.Plain(words.Short(f.Lag)), terminal.Plain(namesOf(f.Hosts, name)), terminal.Plain(f.Labels.String()), terminal.Plain(words.FirstLine(f.Message)))
 	}
 	return orNone(t.Empty(), "no fires", t.String())
 }
@@ -135,8 +138,8 @@ func orNone(empty bool, none, text string) string {
 
 // Runs lists runs of items.
 func Runs(s terminal.Style, list []history.Run, now time.Time) string {
-	t := terminal.NewTable(s, "BEGUN", "RUN", "SOURCE", "HOST", "OUTCOME", "TOOK", "TRY", "MESSAGE")
-	t.Spare = []string{"SOURCE", "TRY"}
+	t := terminal.NewTable(s, "BEGUN", "RUN", "SOURCE", "HOST", "OUTCOME", "TOOK", "TRY", labelsHead, "MESSAGE")
+	t.Spare, t.Optional = []string{labelsHead, "SOURCE", "TRY"}, []string{labelsHead}
 	var all []string
 	for _, r := range list {
 		all = append(all, r.Host)
@@ -148,7 +151,7 @@ func Runs(s terminal.Style, list []history.Run, now time.Time) string {
 			attempt = strconv.Itoa(r.Attempt)
 		}
 		t.Add(terminal.Plain(stamp(r.Begun, now)), terminal.Coloured(r.ID, terminal.Bold), terminal.Plain(string(r.Source)), terminal.Plain(name(r.Host)), outcomeCell(r.Outcome),
-			terminal.Plain(durationText(r.Took(), r.Usual, r.Begun, r.Ended, now)), terminal.Plain(words.Dash(attempt)), terminal.Plain(words.FirstLine(r.Message)))
+			terminal.Plain(durationText(r.Took(), r.Usual, r.Begun, r.Ended, now)), terminal.Plain(words.Dash(attempt)), terminal.Plain(r.Labels.String()), terminal.Plain(words.FirstLine(r.Message)))
 	}
 	return orNone(t.Empty(), "no runs", t.String())
 }
@@ -232,8 +235,8 @@ func healthColour(h cluster.Health) string {
 
 // ClusterJobs lists jobs over all hosts.
 func ClusterJobs(s terminal.Style, list []cluster.Job, now time.Time) string {
-	t := terminal.NewTable(s, "NAME", "HEALTH", "STATE", "CRON", "NEXT", "ITEMS", "HOSTS", "LAST FIRE")
-	t.Spare = []string{"HOSTS", "STATE"}
+	t := terminal.NewTable(s, "NAME", "HEALTH", "STATE", "CRON", "NEXT", "ITEMS", "HOSTS", labelsHead, "LAST FIRE")
+	t.Spare, t.Optional = []string{labelsHead, "HOSTS", "STATE"}, []string{labelsHead}
 	var since time.Time
 	lost, unknown := 0, 0
 	for _, j := range list {
@@ -247,7 +250,7 @@ func ClusterJobs(s terminal.Style, list []cluster.Job, now time.Time) string {
 			unknown++
 		}
 		t.Add(terminal.Coloured(j.Name, terminal.Bold), terminal.Coloured(string(j.Health), colour), terminal.Coloured(stateText(&j), jobColour(j.State)),
-			terminal.Plain(cronText(j.Cron, j.TimeZone, j.Terms)), terminal.Plain(nextText(&j, now)), terminal.Plain(itemCounts(&j)), terminal.Plain(hostsText(&j)), lastText(j.Last, now))
+			terminal.Plain(cronText(j.Cron, j.TimeZone, j.Terms)), terminal.Plain(nextText(&j, now)), terminal.Plain(itemCounts(&j)), terminal.Plain(hostsText(&j)), terminal.Plain(j.Labels.String()), lastText(j.Last, now))
 	}
 	return noSessionText(s, lost, unknown, since, now) + orNone(t.Empty(), "no jobs", t.String()) + reasons(s, list, now)
 }
@@ -457,9 +460,10 @@ func drainText(jobs []cluster.Draining) string {
 
 // Upcoming lists what will fire.
 func Upcoming(s terminal.Style, upcoming, frequent []service.Upcoming, now time.Time) string {
-	t := terminal.NewTable(s, "TIME", "IN", "JOB")
+	t := terminal.NewTable(s, "TIME", "IN", labelsHead, "JOB")
+	t.Spare, t.Optional = []string{labelsHead}, []string{labelsHead}
 	for _, u := range upcoming {
-		t.Add(terminal.Plain(stamp(u.Time, now)), terminal.Plain(words.Ago(max(0, u.Time.Sub(now)))), terminal.Coloured(u.Job, terminal.Bold))
+		t.Add(terminal.Plain(stamp(u.Time, now)), terminal.Plain(words.Ago(max(0, u.Time.Sub(now)))), terminal.Plain(u.Labels.String()), terminal.Coloured(u.Job, terminal.Bold))
 	}
 	text := orNone(len(frequent) == 0, "nothing fires", "")
 	if !t.Empty() {

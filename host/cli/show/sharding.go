@@ -296,6 +296,9 @@ func Instances(s terminal.Style, shards *admin.Shards, j *cluster.Job, now time.
 	}
 	b.WriteString(s.FactCell("last", lastText(last, now)))
 	show("items", strconv.Itoa(shards.ShardingTotalCount))
+	if len(shards.Labels) > 0 {
+		show("labels", shards.Labels.String())
+	}
 	if shards.Sharding {
 		show("sharding", shardingText(shards))
 	}
@@ -444,8 +447,8 @@ func Namespace(s terminal.Style, list []admin.Brief, none string, now time.Time)
 	if len(list) == 0 {
 		return none + "\n"
 	}
-	t := terminal.NewTable(s, "NAME", "HEALTH", "STATE", "CRON", "ITEMS", "HOSTS", "LAST FIRE")
-	t.Spare = []string{"HOSTS", "STATE"}
+	t := terminal.NewTable(s, "NAME", "HEALTH", "STATE", "CRON", "ITEMS", "HOSTS", labelsHead, "LAST FIRE")
+	t.Spare, t.Optional = []string{labelsHead, "HOSTS", "STATE"}, []string{labelsHead}
 	for _, b := range list {
 		health := registryHealth(b.Error != "" || b.Status == string(inspect.JobCrashed), b.Status == string(inspect.JobDisabled), b.Held, b.LastOutcome)
 		hosts := strconv.Itoa(b.Instances)
@@ -460,7 +463,7 @@ func Namespace(s terminal.Style, list []admin.Brief, none string, now time.Time)
 			cron, items, last = "-", "-", terminal.Coloured("cannot be read: "+words.FirstLine(b.Error), terminal.Red)
 		}
 		t.Add(terminal.Coloured(b.Name, terminal.Bold), terminal.Coloured(string(health), healthColour(health)), terminal.Coloured(b.Status, stateColour(b.Status)), terminal.Plain(cron),
-			terminal.Plain(items), terminal.Plain(hosts), last)
+			terminal.Plain(items), terminal.Plain(hosts), terminal.Plain(b.Labels.String()), last)
 	}
 	return t.String()
 }

@@ -258,8 +258,8 @@ func Jobs(s terminal.Style, r *report.Report) string {
 	if len(r.Status.Jobs) == 0 {
 		return "no jobs" + yet(r) + "\n"
 	}
-	t := terminal.NewTable(s, "NAME", "STATE", "CRON", "NEXT", "ITEMS HERE", "HOSTS", "LAST FIRE")
-	t.Spare = []string{"HOSTS"}
+	t := terminal.NewTable(s, "NAME", "STATE", "CRON", "NEXT", "ITEMS HERE", "HOSTS", labelsHead, "LAST FIRE")
+	t.Spare, t.Optional = []string{labelsHead, "HOSTS"}, []string{labelsHead}
 	for _, j := range r.Status.Jobs {
 		cron := cronText(j.Cron, j.TimeZone, j.Terms)
 		if timetable.Describe(j.Cron, j.Terms) == "" && j.RefusedCron != "" {
@@ -278,7 +278,7 @@ func Jobs(s terminal.Style, r *report.Report) string {
 			state = terminal.Coloured(string(j.LastState), terminal.Grey)
 		}
 		t.Add(terminal.Coloured(j.Name, terminal.Bold), state, terminal.Plain(cron), terminal.Plain(next), terminal.Plain(itemsHere(j)),
-			terminal.Plain(strconv.Itoa(len(j.Instances))), lastFire(j.LastFire, r.Now))
+			terminal.Plain(strconv.Itoa(len(j.Instances))), terminal.Plain(j.Labels.String()), lastFire(j.LastFire, r.Now))
 	}
 	return t.String()
 }

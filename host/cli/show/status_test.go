@@ -11,6 +11,7 @@ import (
 	"github.com/wasmjob/wasmjob/host/control/cluster"
 	"github.com/wasmjob/wasmjob/host/control/report"
 	"github.com/wasmjob/wasmjob/host/engine"
+	"github.com/wasmjob/wasmjob/internal/labels"
 )
 
 // busy is the status of a host with a bit of everything.
@@ -165,5 +166,20 @@ func TestStatusWithoutSession(t *testing.T) {
 	text = ClusterJobs(terminal.Style{}, list, now)
 	if !strings.HasPrefix(text, "no session with the registry since 11:55:00 (5m ago): 2 jobs as known then; nothing begins; no session with the registry since the start: nothing is known of 1 job\nNAME") || strings.Contains(text, "the host has no session") {
 		t.Errorf("%s", text)
+	}
+}
+
+// TestLabelsColumn: labels have a column if a job has some, which gives way first.
+func TestLabelsColumn(t *testing.T) {
+	t.Parallel()
+	jobs := []cluster.Job{{Name: "bill", Labels: labels.Set{"team": "billing", "a": "1"}}, {Name: "etl"}}
+	if text := ClusterJobs(terminal.Style{}, jobs, time.Now()); !strings.Contains(text, "LABELS") || !strings.Contains(text, "a=1,team=billing") {
+		t.Errorf("the labels are missing:\n%s", text)
+	}
+	if text := ClusterJobs(terminal.Style{Width: 60}, jobs, time.Now()); strings.Contains(text, "LABELS") || !strings.Contains(text, "LAST FIRE") {
+		t.Errorf("the labels do not give way:\n%s", text)
+	}
+	if text := ClusterJobs(terminal.Style{}, jobs[1:], time.Now()); strings.Contains(text, "LABELS") {
+		t.Errorf("there is a column without labels:\n%s", text)
 	}
 }

@@ -12,7 +12,9 @@ type table struct {
 	style Style
 	// Spare are the heads of columns that are left out where there is no room.
 	Spare []string
-	rows  [][]Cell
+	// Optional are the heads of columns that are left out if all their cells are empty. None is the last.
+	Optional []string
+	rows     [][]Cell
 }
 
 // Cell is text and its colour.
@@ -89,6 +91,11 @@ func (t *table) String() string {
 				widths = append(widths, 0)
 			}
 			widths[i] = max(widths[i], Width(c.line()))
+		}
+	}
+	for i, head := range t.rows[0] {
+		if slices.Contains(t.Optional, head.Text) && !slices.ContainsFunc(t.rows[1:], func(row []Cell) bool { return row[i].Text != "" }) {
+			widths[i] = 0
 		}
 	}
 	t.fit(widths)

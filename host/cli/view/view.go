@@ -323,9 +323,9 @@ func (v *View) jobEvent(e event.Event) {
 		say(zapcore.WarnLevel, because(e, "job stopped by an operator"))
 	case event.Session:
 		switch e.Reason {
-		case "live":
+		case event.SessionLive:
 			say(zapcore.DebugLevel, "registry session live")
-		case "suspect":
+		case event.SessionSuspect:
 			say(zapcore.WarnLevel, "registry session suspect: nothing begins until it is known to be alive")
 		}
 	}

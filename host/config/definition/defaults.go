@@ -126,8 +126,10 @@ func (j *job) inherit(list []*Shared) {
 			}
 		}
 	}
-	if n := stated["props"]; n != nil && n.Kind == yaml.MappingNode {
-		j.moreProps(n, list)
+	for _, field := range []string{"props", "labels"} {
+		if n := j.nodes[field]; n != nil && n.Kind == yaml.MappingNode {
+			j.complete(field, n, list)
+		}
 	}
 	if j.nodes["cron"] == nil && j.nodes["schedules"] == nil && j.nodes["at"] == nil {
 		for _, s := range jobconfig.InstantSettings() {
@@ -167,8 +169,8 @@ func (j *job) leave(field string) {
 	})
 }
 
-// moreProps adds the properties that a job leaves out to those that it states.
-func (j *job) moreProps(own *yaml.Node, list []*Shared) {
+// complete adds the entries of a mapping that a job, or its nearest folder, leaves out. Those of a nearer folder win.
+func (j *job) complete(field string, own *yaml.Node, list []*Shared) {
 	all := *own
 	all.Content = slices.Clone(own.Content)
 	has := func(name string) bool {
@@ -180,14 +182,14 @@ func (j *job) moreProps(own *yaml.Node, list []*Shared) {
 		return false
 	}
 	for _, shared := range list {
-		n := shared.nodes["props"]
+		n := shared.nodes[field]
 		for i := 0; n != nil && i+1 < len(n.Content); i += 2 {
 			if !has(n.Content[i].Value) {
 				all.Content = append(all.Content, n.Content[i], n.Content[i+1])
 			}
 		}
 	}
-	j.nodes["props"] = &all
+	j.nodes[field] = &all
 }
 
 // origins are the files of defaults, by setting.

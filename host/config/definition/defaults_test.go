@@ -1,6 +1,7 @@
 package definition
 
 import (
+	"fmt"
 	"maps"
 	"strings"
 	"testing"
@@ -119,5 +120,63 @@ func TestSharedErrors(t *testing.T) {
 	_, err := ParseWithin("a.yaml", []byte("shardingTotalCount: 1\nretry: {backoff: 5m}\n"), nil, sharedOf(t, "pay/defaults.yaml", "timeout: 1m\nretry:\n  maxBackoff: 1m\n"))
 	if err == nil || !strings.Contains(err.Error(), "a.yaml:1:1: retry.maxBackoff: ") || !strings.Contains(err.Error(), "(it is from pay/defaults.yaml, line 3)") {
 		t.Error(err)
+	}
+}
+
+// TestLabelsOfDefaults: a job has the labels of all its folders that it does not name itself, also if it names none.
+func TestLabelsOfDefaults(t *testing.T) {
+	t.Parallel()
+	top := sharedOf(t, "defaults.yaml", "shardingTotalCount: 1\nlabels: {team: all, tier: gold}\nprops: {a: top, b: top}\n")
+	near := sharedOf(t, "pay/defaults.yaml", "labels: {team: pay, region: eu}\nprops: {a: near}\n")
+	for definition, want := range map[string]string{
+		"labels: {tier: test, mine: 1}\n": "mine=1,region=eu,team=pay,tier=test",
+		"labels: {}\n":                    "region=eu,team=pay,tier=gold",
+		"":                                "region=eu,team=pay,tier=gold",
+	} {
+		list, err := ParseWithin("pay/a.yaml", []byte("jobName: a\n"+definition), nil, near, top)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := list[0].Configuration
+		if got := c.Props["wasm.labels"]; got != want || c.Labels().String() != want {
+			t.Errorf("%q: the labels are %q, expected %q", definition, got, want)
+		}
+		if c.Props["a"] != "near" || c.Props["b"] != "top" {
+			t.Errorf("%q: the properties are %v, expected those of both folders", definition, c.Props)
+		}
+	}
+	var many []string
+	for n := range 16 {
+		many = append(many, fmt.Sprintf("l%d: x", n))
+	}
+	if _, err := ParseWithin("pay/a.yaml", []byte("jobName: a\nlabels: {"+strings.Join(many, ", ")+"}\n"), nil, near); err == nil || !strings.Contains(err.Error(), "labels: found 18 labels, with those of the folder's defaults, expected at most 16") {
+		t.Errorf("found %v, expected too many labels", err)
+	}
+}
+
+// TestLabels: each label that no job can have is refused at its line.
+func TestLabels(t *testing.T) {
+	t.Parallel()
+	for given, want := range map[string]string{
+		"labels: [a]":                "found a list, expected a mapping of names to values, such as {team: billing}",
+		"labels: team=billing":       `found "team=billing", expected a mapping of names to values`,
+		"labels: {team: [a]}":        "found a list for label team, expected a text",
+		"labels: {team: }":           "found nothing for label team, expected a text",
+		"labels: {-team: a}":         `found the label name "-team"`,
+		"labels: {team: a b}":        `found the value "a b" of label team`,
+		"labels: {team: a, team: b}": "team",
+		"props: {wasm.labels: a=b}":  "is written by this host, expected the field labels",
+	} {
+		_, err := Parse("a.yaml", []byte("shardingTotalCount: 1\n"+given+"\n"))
+		if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "a.yaml:2:") {
+			t.Errorf("%s: found %v, expected %q in line 2", given, err, want)
+		}
+	}
+	list, err := Parse("a.yaml", []byte("shardingTotalCount: 1\nlabels: {critical: true, year: 2026, example.com/team: \"\"}\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := list[0].Configuration.Labels().String(); got != "critical=true,example.com/team=,year=2026" {
+		t.Errorf("found %q, expected the values as they are written", got)
 	}
 }

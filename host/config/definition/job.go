@@ -23,6 +23,7 @@ import (
 	"github.com/wasmjob/wasmjob/host/config/grants"
 	"github.com/wasmjob/wasmjob/host/config/timetable"
 	"github.com/wasmjob/wasmjob/host/config/yamlnode"
+	"github.com/wasmjob/wasmjob/internal/labels"
 	"github.com/wasmjob/wasmjob/internal/text/words"
 )
 
@@ -192,6 +193,10 @@ func (j *job) setting(s jobconfig.Setting) {
 		*into = j.schedules(s.Name)
 	case *[]jobconfig.After:
 		*into = j.after(s.Name)
+	case *labels.Set:
+		*into = j.labels(s.Name)
+	case *jobconfig.Arguments:
+		*into = j.arguments(s.Name)
 	case **string:
 		if j.value(s.Name) != nil {
 			*into = new(string)
@@ -308,7 +313,7 @@ func (j *job) after(field string) (list []jobconfig.After) {
 			continue
 		}
 		var a jobconfig.After
-		j.texts(field, "an entry", item, map[string]*string{"job": &a.Job, "on": &a.On, "within": &a.Within})
+		j.texts(field, "an entry", item, map[string]*string{"job": &a.Job, "on": &a.On, "within": &a.Within}, nil)
 		one, err := jobconfig.CheckAfter(a)
 		switch {
 		case err != nil:
@@ -323,25 +328,125 @@ func (j *job) after(field string) (list []jobconfig.After) {
 	return list
 }
 
-// texts reads a mapping of texts, each at most once.
-func (j *job) texts(field, what string, n *yaml.Node, into map[string]*string) {
+// arguments reads a list of mappings, each of one argument.
+func (j *job) arguments(field string) (list jobconfig.Arguments) {
+	n := j.value(field)
+	if n == nil {
+		return nil
+	}
+	if n.Kind != yaml.SequenceNode || len(n.Content) == 0 {
+		j.problem(n, field, "found %s, expected a list of arguments, such as [{name: day, type: date}]", yamlnode.Describe(n))
+		return nil
+	}
+	if len(n.Content) > jobconfig.MaxArguments {
+		j.problem(n, field, "found %d arguments, expected at most %d", len(n.Content), jobconfig.MaxArguments)
+		return nil
+	}
+	for _, item := range n.Content {
+		item = j.target(item)
+		if item.Kind != yaml.MappingNode {
+			j.problem(item, field, "found %s, expected a mapping of name, type, default, min, max, values and description", yamlnode.Describe(item))
+			continue
+		}
+		var a jobconfig.Argument
+		var standard string
+		texts := map[string]*string{"name": &a.Name, "type": &a.Type, "default": &standard, "min": &a.Min, "max": &a.Max, "description": &a.Description}
+		seen, ok := j.texts(field, "an argument", item, texts, map[string]*[]string{"values": &a.Values})
+		if !ok {
+			continue
+		}
+		if seen["default"] {
+			a.Default = &standard
+		}
+		one, err := jobconfig.CheckArgument(a, list)
+		if err != nil {
+			j.problem(item, field, "%v", err)
+			continue
+		}
+		list = append(list, one)
+	}
+	return list
+}
+
+// texts reads a mapping of texts and of lists of texts, each at most once. seen are those that it has; ok is false if
+// there was a problem.
+func (j *job) texts(field, what string, n *yaml.Node, into map[string]*string, lists map[string]*[]string) (seen map[string]bool, ok bool) {
 	known := slices.Sorted(maps.Keys(into))
-	seen := map[string]bool{}
+	known = append(known, slices.Sorted(maps.Keys(lists))...)
+	seen, ok = map[string]bool{}, true
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		key, value := j.target(n.Content[i]), j.target(n.Content[i+1])
 		switch {
 		case key.Kind != yaml.ScalarNode || !isField(key.Value, known):
 			j.problem(key, field, "found %s in %s, expected one of %s", yamlnode.Describe(key), what, strings.Join(known, ", "))
+			ok = false
 			continue
 		case seen[key.Value]:
 			j.problem(key, field, "%s is given twice in %s", key.Value, what)
+			ok = false
+			continue
+		case lists[key.Value] != nil:
+			seen[key.Value] = true
+			if value.Kind != yaml.SequenceNode {
+				j.problem(value, field, "found %s for %s, expected a list of texts", yamlnode.Describe(value), key.Value)
+				ok = false
+				continue
+			}
+			for _, item := range value.Content {
+				if item = j.target(item); item.Kind != yaml.ScalarNode || yamlnode.IsNull(item) {
+					j.problem(item, field, "found %s in %s, expected a text", yamlnode.Describe(item), key.Value)
+					ok = false
+					continue
+				}
+				*lists[key.Value] = append(*lists[key.Value], item.Value)
+			}
 			continue
 		case value.Kind != yaml.ScalarNode || yamlnode.IsNull(value):
 			j.problem(value, field, "found %s for %s, expected a text", yamlnode.Describe(value), key.Value)
+			ok = false
 		}
 		seen[key.Value] = true
 		*into[key.Value] = value.Value
 	}
+	return seen, ok
+}
+
+// labels reads a mapping of names to values.
+func (j *job) labels(field string) labels.Set {
+	n := j.value(field)
+	if n == nil {
+		return nil
+	}
+	if n.Kind != yaml.MappingNode {
+		j.problem(n, field, "found %s, expected a mapping of names to values, such as {team: billing}", yamlnode.Describe(n))
+		return nil
+	}
+	if most := labels.Max; len(n.Content) > 2*most {
+		j.problem(n, field, "found %d labels, with those of the folder's defaults, expected at most %d", len(n.Content)/2, most)
+		return nil
+	}
+	set := make(labels.Set)
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		key, value := j.target(n.Content[i]), j.target(n.Content[i+1])
+		switch {
+		case key.Kind != yaml.ScalarNode || yamlnode.IsNull(key):
+			j.problem(key, field, "found %s, expected the name of a label", yamlnode.Describe(key))
+			continue
+		case value.Kind != yaml.ScalarNode || yamlnode.IsNull(value):
+			j.problem(value, field, "found %s for label %s, expected a text", yamlnode.Describe(value), jobconfig.Clip(key.Value))
+			continue
+		}
+		if _, twice := set[key.Value]; twice {
+			j.problem(key, field, "label %q is given twice", jobconfig.Clip(key.Value))
+			continue
+		}
+		if err := labels.Check(key.Value, value.Value); err != nil {
+			j.problem(key, field, "%v", err)
+			continue
+		}
+		set[key.Value] = value.Value
+	}
+	return set
 }
 
 // needs checks each of them at its place.

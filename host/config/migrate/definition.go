@@ -17,6 +17,7 @@ import (
 
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 	"github.com/wasmjob/wasmjob/host/config/definition"
+	"github.com/wasmjob/wasmjob/internal/labels"
 	"github.com/wasmjob/wasmjob/internal/schema"
 	"github.com/wasmjob/wasmjob/internal/text/words"
 )
@@ -215,6 +216,14 @@ func valueNode(value any) *yaml.Node {
 			list.Content = append(list.Content, one)
 		}
 		return list
+	case *labels.Set:
+		set := mapNode()
+		for _, name := range slices.Sorted(maps.Keys(*p)) {
+			put(set, name, textNode((*p)[name]))
+		}
+		return set
+	case *jobconfig.Arguments:
+		return argumentsNode(*p)
 	case *bool:
 		return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!bool", Value: strconv.FormatBool(*p)}
 	case *int:
@@ -314,4 +323,26 @@ func escaped(text []byte) []byte {
 		}
 	}
 	return b.Bytes()
+}
+
+func argumentsNode(arguments jobconfig.Arguments) *yaml.Node {
+	list := &yaml.Node{Kind: yaml.SequenceNode}
+	for _, a := range arguments {
+		one := mapNode()
+		put(one, "name", textNode(a.Name))
+		put(one, "type", textNode(a.Type))
+		if a.Default != nil {
+			put(one, "default", textNode(*a.Default))
+		}
+		for _, field := range []struct{ name, value string }{{"min", a.Min}, {"max", a.Max}, {"description", a.Description}} {
+			if field.value != "" {
+				put(one, field.name, textNode(field.value))
+			}
+		}
+		if len(a.Values) > 0 {
+			put(one, "values", listNode(a.Values))
+		}
+		list.Content = append(list.Content, one)
+	}
+	return list
 }

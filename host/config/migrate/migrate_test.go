@@ -275,9 +275,10 @@ func TestRoundTrip(t *testing.T) {
 func TestDefinitionHasEachSetting(t *testing.T) {
 	t.Parallel()
 	values := map[jobconfig.Type]string{jobconfig.Boolean: "true", jobconfig.Duration: "1h", jobconfig.Size: "67108864",
-		jobconfig.Texts: `["kv"]`, jobconfig.Outcomes: "RETRY,FAIL", jobconfig.Time: "2026-12-24T18:00:00+01:00",
+		jobconfig.Texts: `["kv"]`, jobconfig.Outcomes: "RETRY,FAIL", jobconfig.Labels: "a=1,team=billing", jobconfig.Time: "2026-12-24T18:00:00+01:00",
 		jobconfig.Several: `[{"cron":"@daily"},{"cron":"@hourly","timeZone":"UTC","jobParameter":""}]`,
-		jobconfig.Jobs:    `[{"job":"b","on":"failure","within":"2h"}]`}
+		jobconfig.Jobs:    `[{"job":"b","on":"failure","within":"2h"}]`,
+		jobconfig.Args:    `[{"name":"day","type":"date","default":"2026-01-01","min":"2026-01-01","description":"a day"},{"name":"how","type":"enum","default":"a","values":["a","b"]}]`}
 	for _, s := range jobconfig.Settings() {
 		if s.Prop == "" {
 			continue
@@ -315,6 +316,9 @@ func TestDefinitionHasEachSetting(t *testing.T) {
 			c.Props[s.Prop], c.Props["wasm.concurrency.max"] = value, "2"
 		case "concurrency.max":
 			c.Props["wasm.concurrency.key"] = "db"
+		case "rate.key", "rate.per", "rate.max":
+			c.Props["wasm.rate.key"], c.Props["wasm.rate.per"], c.Props["wasm.rate.max"] = "mails", "1h", "1000"
+			value = c.Props[s.Prop]
 		case "calendars.onExcluded":
 			c.Props["wasm.calendars.include"] = `["workdays"]`
 		}

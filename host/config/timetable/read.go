@@ -11,6 +11,7 @@ import (
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 	"github.com/wasmjob/wasmjob/host/config/calendar"
 	"github.com/wasmjob/wasmjob/host/schedule"
+	"github.com/wasmjob/wasmjob/internal/text/reason"
 	"github.com/wasmjob/wasmjob/internal/text/words"
 )
 
@@ -431,10 +432,10 @@ func Also(terms string) (names []string) {
 // times: nil, or what it does otherwise.
 func JavaCompatible(c jobconfig.Configuration) error {
 	if names := c.NotJavas(); len(names) > 0 {
-		return fmt.Errorf("it does not follow %s", strings.Join(names, ", "))
+		return reason.New(reason.NotFollowed, strings.Join(names, ", "))
 	}
 	if err := schedule.JavaCompatible(c.Cron, c.TimeZone); err != nil {
-		return fmt.Errorf("it would not fire at the same instants: %w", err)
+		return reason.New(reason.OtherInstants, err)
 	}
 	return nil
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/wasmjob/wasmjob/host/engine"
 	"github.com/wasmjob/wasmjob/host/event"
 	"github.com/wasmjob/wasmjob/host/event/operation"
+	"github.com/wasmjob/wasmjob/internal/labels"
 	"github.com/wasmjob/wasmjob/internal/text/words"
 )
 
@@ -186,7 +187,7 @@ func (r *Registry) Jobs(ctx context.Context) ([]Brief, error) {
 	out := []Brief{}
 	for _, b := range list {
 		out = append(out, Brief{
-			Name: b.Name, Description: b.Description, Cron: b.Cron, TimeZone: b.TimeZone, Terms: b.Terms, ShardingTotalCount: b.Total, Held: b.Held,
+			Name: b.Name, Description: b.Description, Cron: b.Cron, TimeZone: b.TimeZone, Terms: b.Terms, Labels: b.Labels, ShardingTotalCount: b.Total, Held: b.Held,
 			Status: string(b.Status), Instances: b.Instances, Java: b.Java, Leader: b.Leader, LastOutcome: b.LastOutcome, LastReason: b.LastReason, LastEnded: b.LastEnded, Error: b.Error,
 		})
 	}
@@ -277,8 +278,13 @@ func (r *Registry) Trigger(ctx context.Context, job string) error {
 
 // Triggered is the answer of a trigger.
 type Triggered struct {
-	// Trigger is the number of the trigger round, which its fire has.
+	// Trigger is the number of the trigger round, which its fire has; 0 if the trigger is queued.
 	Trigger int64 `json:"trigger"`
+	// Queued is the number under which the trigger is queued, since an earlier one has not begun everywhere. Its fire has a number
+	// of its own, and this one in its arguments.
+	Queued int64 `json:"queued,omitempty"`
+	// Ahead is how many triggers are before a queued one.
+	Ahead int `json:"ahead,omitempty"`
 	// Earlier is the trigger before, if some host still kept it: one that has begun nothing of it runs
 	// once for both, in the new round.
 	Earlier int64 `json:"earlier,omitempty"`
@@ -287,9 +293,9 @@ type Triggered struct {
 // TriggerWith is Trigger for some of the items, or with another parameter. It returns the number of
 // the trigger round.
 func (r *Registry) TriggerWith(ctx context.Context, job string, args tree.TriggerArgs) (Triggered, error) {
-	return changed(ctx, r, job, changelog.Record{What: operation.Trigger.String(), Trigger: changelog.OfThisCommit, After: args.Record()}, func(ctx context.Context, c registry.Center, l tree.Layout) (done Triggered, err error) {
-		done.Trigger, done.Earlier, err = operate.TriggerWith(ctx, c, l, args)
-		return done, err
+	return changed(ctx, r, job, changelog.Record{What: operation.Trigger.String(), Trigger: changelog.OfThisCommit, After: args.Record()}, func(ctx context.Context, c registry.Center, l tree.Layout) (Triggered, error) {
+		made, err := operate.TriggerWith(ctx, c, l, args)
+		return Triggered{Trigger: made.Round, Earlier: made.Earlier, Queued: made.Queued, Ahead: made.Ahead}, err
 	})
 }
 
@@ -908,8 +914,10 @@ type Brief struct {
 	Cron        string `json:"cron"`
 	TimeZone    string `json:"timeZone,omitempty"`
 	// Terms is what else the schedule goes by, for programs of this project; empty for nothing.
-	Terms              string `json:"terms,omitempty"`
-	ShardingTotalCount int    `json:"shardingTotalCount"`
+	Terms string `json:"terms,omitempty"`
+	// Labels are those of the job's definition, by name.
+	Labels             labels.Set `json:"labels,omitempty"`
+	ShardingTotalCount int        `json:"shardingTotalCount"`
 	// Held counts the items that are held back.
 	Held int `json:"held,omitempty"`
 	// Status is OK, DISABLED, CRASHED (no instance), SHARDING_FLAG, or 1.x for a job of
@@ -936,9 +944,11 @@ type Shards struct {
 	Cron     string `json:"cron"`
 	TimeZone string `json:"timeZone,omitempty"`
 	// Terms is what else the schedule goes by, for programs of this project; empty for nothing.
-	Terms              string `json:"terms,omitempty"`
-	ShardingTotalCount int    `json:"shardingTotalCount"`
-	Leader             string `json:"leader,omitempty"`
+	Terms string `json:"terms,omitempty"`
+	// Labels are those of the job's definition, by name.
+	Labels             labels.Set `json:"labels,omitempty"`
+	ShardingTotalCount int        `json:"shardingTotalCount"`
+	Leader             string     `json:"leader,omitempty"`
 	// Sharding is set while a resharding is due.
 	Sharding bool `json:"sharding,omitempty"`
 	// Digests are the modules that instances run for the job, ascending: more
@@ -1050,7 +1060,7 @@ type Shard struct {
 func newShards(s *inspect.Shards) *Shards {
 	c := s.Configuration
 	out := &Shards{
-		Job: s.Job, Cron: c.Cron, TimeZone: c.TimeZone, Terms: c.Terms(), ShardingTotalCount: c.ShardingTotalCount, Leader: s.Leader,
+		Job: s.Job, Cron: c.Cron, TimeZone: c.TimeZone, Terms: c.Terms(), Labels: c.Labels(), ShardingTotalCount: c.ShardingTotalCount, Leader: s.Leader,
 		Sharding: s.Sharding, Digests: []string{}, Instances: []Instance{}, Items: []Shard{}, DisabledServers: s.DisabledServers,
 		Said: serversSaid(s.DisabledServers, s.Words),
 	}

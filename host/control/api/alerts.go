@@ -11,10 +11,11 @@ import (
 
 type silenceInput struct {
 	Body struct {
-		Jobs  string   `json:"jobs" doc:"A pattern of job names, such as etl-*. * is also for alerts of no job."`
-		Rules []string `json:"rules,omitempty" doc:"The rules that are meant; all rules if it is missing."`
-		For   string   `json:"for" doc:"How long, from 1m to 90d: 2h, 7d."`
-		Why   string   `json:"why,omitempty" doc:"Why, for those who look at the silences."`
+		Jobs   string   `json:"jobs" doc:"A pattern of job names, such as etl-*. * is also for alerts of no job."`
+		Labels string   `json:"labels,omitempty" maxLength:"4000" doc:"Conditions for the labels of jobs, team=billing,tier!=test; any if it is missing."`
+		Rules  []string `json:"rules,omitempty" doc:"The rules that are meant; all rules if it is missing."`
+		For    string   `json:"for" doc:"How long, from 1m to 90d: 2h, 7d."`
+		Why    string   `json:"why,omitempty" doc:"Why, for those who look at the silences."`
 	}
 }
 
@@ -40,7 +41,7 @@ func (a *API) alerting() {
 	register(a, silence, func(ctx context.Context, in *silenceInput) (*body[*alert.Silence], error) {
 		ctx, cancel := context.WithTimeout(ctx, operationTimeout)
 		defer cancel()
-		made, err := s.Silence(ctx, service.WantedSilence{Jobs: in.Body.Jobs, Rules: in.Body.Rules, For: in.Body.For, Why: in.Body.Why})
+		made, err := s.Silence(ctx, service.WantedSilence{Jobs: in.Body.Jobs, Labels: in.Body.Labels, Rules: in.Body.Rules, For: in.Body.For, Why: in.Body.Why})
 		if err != nil {
 			return nil, problem(err)
 		}

@@ -232,7 +232,7 @@ func TestErrors(t *testing.T) {
 		Jobs: []engine.Job{once("cities", 2), once(gone, 1)},
 		Refused: []engine.Refusal{
 			{File: "bad.yaml", Reasons: []string{"line 3: cron: no"}},
-			{File: "many.yaml", Reasons: []string{`line 1: job "first": worse`, `line 9: job "second": worst`}},
+			{File: "many.yaml", Reasons: []string{`line 1: job "first": worse`, `line 9: job "second": worst`}, Jobs: []string{"first", "second"}},
 		},
 	})
 	if err := s.client.Remove(t.Context(), gone, false); err != nil {
@@ -290,7 +290,7 @@ func TestErrors(t *testing.T) {
 		"GET /v1/jobs?after=none":                     {422, "query.after", "that job is not in the list any more"},
 		"GET /v1/runs?limit=0":                        {422, "query.limit", ">= 1"},
 		"GET /v1/runs?limit=many":                     {422, "query.limit", `found "many", expected a whole number`},
-		"GET /v1/logs?who=x":                          {422, "query.who", "unknown parameter, expected after, from, host, item, job, level, limit, oldest, run, text, to"},
+		"GET /v1/logs?who=x":                          {422, "query.who", "unknown parameter, expected after, from, host, item, job, label, level, limit, oldest, run, text, to"},
 		"GET /v1/logs?trigger=7":                      {422, "query.trigger", "unknown parameter"},
 		"GET /v1/audit?level=8":                       {422, "query.level", "expected after, failed, from,"},
 		"GET /v1/fires?who=x":                         {422, "query.who", "unknown parameter"},
@@ -402,7 +402,9 @@ func TestKept(t *testing.T) {
 // what is wrong. What was asked for is in the record and in the events.
 func TestTriggerArgs(t *testing.T) {
 	t.Parallel()
-	s := serve(t, servicetest.Options{Jobs: []engine.Job{servicetest.Job("cities", "", 6, servicetest.OK), servicetest.Job("long", "", 2, servicetest.Wait)}})
+	long := servicetest.Job("long", "", 2, servicetest.Wait)
+	long.Definition.Props["wasm.queueMax"] = "1"
+	s := serve(t, servicetest.Options{Jobs: []engine.Job{servicetest.Job("cities", "", 6, servicetest.OK), long}})
 	for name, tc := range map[string]struct {
 		body, place, says string
 		code              int
@@ -448,11 +450,11 @@ func TestTriggerArgs(t *testing.T) {
 	if err != nil || kept.Earlier != 0 {
 		t.Errorf("the same again: %+v %v", kept, err)
 	}
-	if both, err := s.client.TriggerWith(t.Context(), "long", args); err != nil || both.Earlier != kept.Trigger || both.Trigger <= kept.Trigger {
-		t.Errorf("once more, while that waits: %+v %v, want it to be for %+v as well", both, err, kept)
+	if queued, err := s.client.TriggerWith(t.Context(), "long", args); err != nil || queued.Trigger != 0 || queued.Queued <= kept.Trigger || queued.Ahead != 1 {
+		t.Errorf("once more, while that waits: %+v %v, want it to be queued", queued, err)
 	}
 	var refused *client.ServerError
-	if err := s.client.Trigger(t.Context(), "long"); !errors.As(err, &refused) || refused.Code != 409 || !strings.Contains(refused.Message, "with items 1 and a parameter, has not begun on host 127.0.0.1@-@") {
+	if err := s.client.Trigger(t.Context(), "long"); !errors.As(err, &refused) || refused.Code != 409 || !strings.Contains(refused.Message, "1 trigger waits behind the one that has not begun, and the job allows 1 (queueMax)") {
 		t.Errorf("another one: %v", err)
 	}
 	var changes []history.Change
@@ -571,5 +573,46 @@ func TestEditConfig(t *testing.T) {
 	if list := changes.Records; list[0].What != "create" || list[1].What != "edit cron" || list[1].Why != "earlier" ||
 		list[1].Before != `{"cron":"0 0 3 * * ?"}` || list[1].After != `{"cron":"0 0 4 * * ?"}` || !strings.Contains(list[2].Error, "version") {
 		t.Errorf("%+v", changes)
+	}
+}
+
+// TestNamedArguments: arguments go by their names and types, and each problem has its place.
+func TestNamedArguments(t *testing.T) {
+	t.Parallel()
+	job := servicetest.Job("settle", "", 1, servicetest.OK)
+	job.Definition.Props["wasm.arguments"] = `[{"name":"day","type":"date"},{"name":"limit","type":"integer","default":"100","min":"1"},{"name":"dry","type":"boolean","default":"false"}]`
+	s := serve(t, servicetest.Options{Jobs: []engine.Job{job, servicetest.Job("plain", "", 1, servicetest.OK)}})
+	for body, want := range map[string]string{
+		`{"arguments":{"day":"2026-12-24","limit":0}}`:              `body.arguments.limit: found "0", expected a whole number of at least 1`,
+		`{"arguments":{"day":"2026-12-24","limit":"x"}}`:            `body.arguments.limit: found "x", expected a whole number of at least 1`,
+		`{"arguments":{"day":20261224}}`:                            `body.arguments.day: found 20261224, expected a date such as 2026-12-24`,
+		`{"arguments":{}}`:                                          `body.arguments.day: is missing, expected a date such as 2026-12-24`,
+		`{"arguments":{"day":"2026-12-24"},"param":"x"}`:            `body.param: found a parameter beside arguments, expected one of the two`,
+		`{"arguments":{"day":"` + strings.Repeat("1", 5000) + `"}}`: `body.arguments: found 5010 bytes, expected at most 4096`,
+		`{"param":"x"}`: `body.arguments: found "x", expected a JSON object such as {"day":"2026-12-24"}`,
+	} {
+		a := s.ask("POST", "/v1/jobs/settle/trigger", body)
+		if a.code != 422 {
+			t.Errorf("%.80s: %d %s", body, a.code, a.body)
+		} else if e := a.problem(t).Errors[0]; e.Location+": "+e.Message != want {
+			t.Errorf("%.80s: %s: %s, want %s", body, e.Location, e.Message, want)
+		}
+	}
+	if a := s.ask("POST", "/v1/jobs/plain/trigger", `{"arguments":{"day":"2026-12-24"}}`); a.code != 422 || !strings.Contains(string(a.body), "the job declares no arguments") {
+		t.Errorf("a job without arguments: %d %s", a.code, a.body)
+	}
+	args, err := tree.NewNamedArgs("0", `{"day":"2026-12-24","dry":"true"}`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.client.TriggerWith(t.Context(), "settle", args); err != nil {
+		t.Fatal(err)
+	}
+	s.Until("its events are there", func() bool {
+		events := get[cluster.Found[event.Event]](s, "/v1/events?job=settle&kind=item.started&limit=10").Records
+		return len(events) == 1 && events[0].Args != nil && *events[0].Args.Param == `{"day":"2026-12-24","limit":100,"dry":true}`
+	})
+	if d := get[service.JobDetail](s, "/v1/jobs/settle"); len(d.Arguments) != 3 || d.Arguments[1].Name != "limit" || *d.Arguments[1].Default != "100" {
+		t.Errorf("the job shows %+v", d.Arguments)
 	}
 }

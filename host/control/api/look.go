@@ -34,6 +34,7 @@ type JobPath struct {
 type jobsInput struct {
 	Text    string   `query:"q" maxLength:"200" doc:"Only jobs whose name or description contains it, regardless of case."`
 	Jobs    []string `query:"job,explode" maxItems:"100" doc:"Only jobs whose name matches one of these patterns, such as etl-*."`
+	Labels  []string `query:"label,explode" maxItems:"20" doc:"Only jobs with these labels: conditions with commas between, team=billing, tier!=test, critical (it has the label), !critical; all have to hold."`
 	Health  []string `query:"health,explode" enum:"error,failing,late,paused,ok" doc:"Only jobs of that health; several are alternatives."`
 	State   []string `query:"state,explode" maxItems:"20" doc:"Only jobs in that state, such as running; several are alternatives."`
 	Outcome []string `query:"outcome,explode" maxItems:"20" doc:"Only jobs whose last fire has that outcome, such as OK or FAIL; several are alternatives."`
@@ -44,7 +45,7 @@ type jobsInput struct {
 }
 
 func (in *jobsInput) filter() service.JobFilter {
-	f := service.JobFilter{Text: in.Text, Jobs: in.Jobs, Host: in.Host, Sort: in.Sort, Limit: in.Limit, After: in.After}
+	f := service.JobFilter{Text: in.Text, Jobs: in.Jobs, Labels: in.Labels, Host: in.Host, Sort: in.Sort, Limit: in.Limit, After: in.After}
 	for _, h := range in.Health {
 		f.Health = append(f.Health, cluster.Health(h))
 	}
@@ -69,9 +70,10 @@ type scheduleInput struct {
 }
 
 type calendarInput struct {
-	From time.Time `query:"from" doc:"The beginning; now, if it is missing or has been."`
-	To   time.Time `query:"to" doc:"The end, exclusively; a day after from, if it is missing, and at most 31."`
-	Jobs []string  `query:"job,explode" maxItems:"100" doc:"Only jobs whose name matches one of these patterns."`
+	From   time.Time `query:"from" doc:"The beginning; now, if it is missing or has been."`
+	To     time.Time `query:"to" doc:"The end, exclusively; a day after from, if it is missing, and at most 31."`
+	Jobs   []string  `query:"job,explode" maxItems:"100" doc:"Only jobs whose name matches one of these patterns."`
+	Labels []string  `query:"label,explode" maxItems:"20" doc:"Only jobs with these labels: conditions as those of listJobs."`
 }
 
 type restartInput struct {
@@ -112,7 +114,7 @@ func (a *API) looking() {
 		if in.To.IsZero() {
 			in.To = in.From.Add(24 * time.Hour)
 		}
-		return s.Calendar(ctx, in.From, in.To, in.Jobs)
+		return s.Calendar(ctx, in.From, in.To, service.JobFilter{Jobs: in.Jobs, Labels: in.Labels})
 	}, a.large)
 	look(a, "/v1/schedule", "trySchedule", "look", "When a schedule would fire", func(_ context.Context, in *scheduleInput) (schedule, error) {
 		if in.From.IsZero() {
@@ -142,6 +144,7 @@ func (a *API) looking() {
 // that means nothing to it is refused.
 type ListInput struct {
 	Job    []string `query:"job,explode" maxItems:"100" doc:"Only jobs whose name matches one of these patterns, such as etl-*."`
+	Label  []string `query:"label,explode" maxItems:"20" doc:"Only what is of jobs that have these labels now: conditions as those of listJobs."`
 	Host   string   `query:"host" maxLength:"200" doc:"Only what was on this host: its server's address, IP, its process, IP@-@PID, an instance's id, IP@-@PID-TOKEN, or a name or an id of the list of hosts."`
 	Item   string   `query:"item" maxLength:"10" doc:"Only this sharding item."`
 	Text   string   `query:"text" maxLength:"1000" doc:"Only what contains it, regardless of case: lines, messages of runs, reasons of events, all texts of changes."`

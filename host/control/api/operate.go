@@ -117,9 +117,10 @@ type triggerInput struct {
 }
 
 type triggerBody struct {
-	Items string    `json:"items,omitempty" maxLength:"4096" doc:"Only these items run: numbers and ranges, such as 0,3-5. All if it is missing."`
-	Param *string   `json:"param,omitempty" maxLength:"4096" doc:"The job's parameter in this fire, in place of the configured one; at most 4096 bytes."`
-	At    time.Time `json:"at,omitzero" doc:"The instant that the runs have, in place of the time of the trigger."`
+	Items     string         `json:"items,omitempty" maxLength:"4096" doc:"Only these items run: numbers and ranges, such as 0,3-5. All if it is missing."`
+	Param     *string        `json:"param,omitempty" maxLength:"4096" doc:"The job's parameter in this fire, in place of the configured one; at most 4096 bytes."`
+	At        time.Time      `json:"at,omitzero" doc:"The instant that the runs have, in place of the time of the trigger."`
+	Arguments map[string]any `json:"arguments,omitempty" maxProperties:"50" doc:"The arguments of this fire, by name, of a job that declares some. Each is a value of its type, or a text of it. What is missing has its default."`
 }
 
 // args are the arguments of the trigger.
@@ -127,11 +128,26 @@ func (in *triggerInput) args() (tree.TriggerArgs, error) {
 	if in.Body == nil {
 		return tree.TriggerArgs{}, nil
 	}
-	args, err := tree.NewTriggerArgs(in.Body.Items, in.Body.Param)
+	args, err := in.named()
 	if err != nil || in.Body.At.IsZero() {
 		return args, err
 	}
 	return args.WithInstant(in.Body.At.UnixMilli())
+}
+
+// named are the arguments without the instant.
+func (in *triggerInput) named() (tree.TriggerArgs, error) {
+	if in.Body.Arguments == nil {
+		return tree.NewTriggerArgs(in.Body.Items, in.Body.Param)
+	}
+	if in.Body.Param != nil {
+		return tree.TriggerArgs{}, &tree.ArgError{Arg: "param", Problem: "found a parameter beside arguments, expected one of the two"}
+	}
+	text, err := json.Marshal(in.Body.Arguments)
+	if err != nil {
+		return tree.TriggerArgs{}, &tree.ArgError{Arg: "arguments", Problem: "found what is no JSON, expected an object of arguments"}
+	}
+	return tree.NewNamedArgs(in.Body.Items, string(text))
 }
 
 // BackfillRange is the range of a backfill that a question is about.

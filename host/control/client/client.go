@@ -266,6 +266,9 @@ func (c *Client) Trigger(ctx context.Context, job string) error {
 func (c *Client) TriggerWith(ctx context.Context, job string, args tree.TriggerArgs) (admin.Triggered, error) {
 	var done admin.Triggered
 	body := triggerBody{Items: args.Items, Param: args.Param}
+	if args.Named {
+		body.Param, body.Arguments = nil, json.RawMessage(*args.Param)
+	}
 	if args.At != 0 {
 		body.At = time.UnixMilli(args.At).UTC()
 	}
@@ -275,9 +278,10 @@ func (c *Client) TriggerWith(ctx context.Context, job string, args tree.TriggerA
 
 // triggerBody is the body of a trigger.
 type triggerBody struct {
-	Items tree.Ranges `json:"items,omitempty"`
-	Param *string     `json:"param,omitempty"`
-	At    time.Time   `json:"at,omitzero"`
+	Items     tree.Ranges     `json:"items,omitempty"`
+	Param     *string         `json:"param,omitempty"`
+	Arguments json.RawMessage `json:"arguments,omitempty"`
+	At        time.Time       `json:"at,omitzero"`
 }
 
 // Start makes the host join the job again that was shut down or removed.

@@ -6,10 +6,12 @@ import (
 	"time"
 
 	"github.com/wasmjob/wasmjob/abi"
+	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 	"github.com/wasmjob/wasmjob/coordination/tree"
 	"github.com/wasmjob/wasmjob/host/config/timetable"
 	"github.com/wasmjob/wasmjob/host/control/cluster/orphans"
 	"github.com/wasmjob/wasmjob/host/engine"
+	"github.com/wasmjob/wasmjob/internal/labels"
 )
 
 // Health says what an operator has to do about a job. It is the first of these that
@@ -53,7 +55,9 @@ type Job struct {
 	inherited   map[string]string
 	Name        string `json:"name"`
 	Description string `json:"description,omitempty"`
-	Health      Health `json:"health"`
+	// Labels are those of the job's definition, by name.
+	Labels labels.Set `json:"labels,omitempty"`
+	Health Health     `json:"health"`
 	// State is the one of its hosts' that says most, Reason why.
 	State  engine.JobState `json:"state"`
 	Reason string          `json:"reason,omitempty"`
@@ -69,6 +73,8 @@ type Job struct {
 	// Backfill is the one that goes on; missing if there is none.
 	Backfill *engine.BackfillStatus `json:"backfill,omitempty"`
 	Next     time.Time              `json:"next,omitzero"`
+	// Arguments are those that the job declares; the default of each is what a run gets that is given none.
+	Arguments jobconfig.Arguments `json:"arguments,omitempty"`
 	// Starts is when the fire of Next starts, if that is put off by the job's jitter.
 	Starts time.Time `json:"starts,omitzero"`
 	Type   string    `json:"type,omitempty"`
@@ -225,8 +231,8 @@ func merge(parts []part, now time.Time) *Job {
 		return cmp.Compare(slices.Index(order, a.State), slices.Index(order, b.State))
 	})
 	j := &Job{
-		Name: best.Name, Description: best.Description, State: best.State, Reason: best.Reason, Cron: cmp.Or(best.Cron, best.RefusedCron), TimeZone: best.TimeZone, Terms: best.Terms,
-		Type: best.Type, ShardingTotalCount: best.ShardingTotalCount, Module: best.Module, File: best.File, inherited: best.Inherited, Signer: best.Signer, Granted: best.Granted,
+		Name: best.Name, Description: best.Description, Labels: best.Labels, State: best.State, Reason: best.Reason, Cron: cmp.Or(best.Cron, best.RefusedCron), TimeZone: best.TimeZone, Terms: best.Terms,
+		Type: best.Type, ShardingTotalCount: best.ShardingTotalCount, Module: best.Module, File: best.File, inherited: best.Inherited, Signer: best.Signer, Granted: best.Granted, Arguments: best.Arguments,
 		Hosts: []string{}, Digests: []string{}, Stale: stale, SessionLost: lost,
 	}
 	for _, p := range parts {
@@ -303,7 +309,7 @@ func jobOf(u orphans.Job, state engine.JobState, health Health, why string) *Job
 	if u.Problem != "" {
 		why += "; its configuration cannot be read: " + u.Problem
 	}
-	return &Job{Name: u.Name, Description: u.Description, Health: health, State: state, Reason: why, Cron: u.Cron, TimeZone: cmp.Or(u.TimeZone, "Local"), Terms: u.Terms,
+	return &Job{Name: u.Name, Description: u.Description, Labels: u.Labels, Health: health, State: state, Reason: why, Cron: u.Cron, TimeZone: cmp.Or(u.TimeZone, "Local"), Terms: u.Terms,
 		ShardingTotalCount: u.ShardingTotalCount, Hosts: []string{}, Digests: []string{}}
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/host/event"
 	"github.com/wasmjob/wasmjob/host/history"
+	"github.com/wasmjob/wasmjob/internal/labels"
 	"github.com/wasmjob/wasmjob/internal/text/times"
 	"github.com/wasmjob/wasmjob/internal/text/words"
 )
@@ -59,6 +60,7 @@ func Query(f history.Filter) url.Values {
 	for _, p := range f.Jobs {
 		put("job", p)
 	}
+	put("label", f.Labels.String())
 	put("host", f.Host)
 	if f.Item != nil {
 		put("item", strconv.Itoa(*f.Item))
@@ -113,6 +115,9 @@ func Query(f history.Filter) url.Values {
 func ParseQuery(q url.Values) (f history.Filter, err error) {
 	r := queryReader{q: q}
 	f = history.Filter{Jobs: r.texts("job"), Host: q.Get("host"), Run: q.Get("run"), Text: q.Get("text"), After: q.Get("after")}
+	if f.Labels, err = labels.ParseSelector(q["label"]...); err != nil {
+		r.errs = append(r.errs, &QueryError{"label", words.Clip(strings.Join(q["label"], ",")), "conditions such as " + labels.Example + ": " + err.Error()})
+	}
 	if q.Get("item") != "" {
 		n := int(r.number("item", 0, math.MaxInt32))
 		f.Item = &n

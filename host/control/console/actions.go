@@ -2,6 +2,7 @@ package console
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -12,6 +13,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 	"github.com/wasmjob/wasmjob/coordination/tree"
 	"github.com/wasmjob/wasmjob/host/control/admin"
 	"github.com/wasmjob/wasmjob/host/control/cluster"
@@ -64,6 +66,8 @@ type act struct {
 	Purge   bool
 	// Args: a trigger may be for some items, or give a parameter. Until: it may end by itself.
 	Args, Until bool
+	// Arguments are those that the job declares: the form has a field for each.
+	Arguments jobconfig.Arguments
 }
 
 type field struct{ Name, Value string }
@@ -95,7 +99,7 @@ func (p *page) jobActs(j *cluster.Job) (acts []act) {
 		offer("restore")
 		return acts
 	}
-	offer("trigger", func(a *act) { a.Args = true })
+	offer("trigger", func(a *act) { a.Args, a.Arguments = true, j.Arguments })
 	if j.Health != cluster.HealthPaused {
 		offer("pause")
 	}
@@ -204,6 +208,9 @@ func trigger(ctx context.Context, s *service.Service, job string, r *http.Reques
 		param = &text
 	}
 	args, err := tree.NewTriggerArgs(r.PostForm.Get("items"), param)
+	if named := namedArguments(r); named != nil {
+		args, err = named.args(r.PostForm.Get("items"), param)
+	}
 	if err != nil {
 		return "", err
 	}
@@ -211,11 +218,84 @@ func trigger(ctx context.Context, s *service.Service, job string, r *http.Reques
 	if err != nil {
 		return "", err
 	}
+	if done.Queued != 0 {
+		return p.T("done.trigger.queued", job, done.Ahead), nil
+	}
 	p.made = p.Triggered(job, done.Trigger)
 	if done.Earlier != 0 {
 		return p.T("done.trigger.both", job, done.Earlier, done.Trigger), nil
 	}
 	return p.T("done.trigger", job), nil
+}
+
+// argumentField begins the names of the form's fields for the job's arguments.
+const argumentField = "arg."
+
+// named are the texts of arguments, by name.
+type named map[string]string
+
+// namedArguments are those that a form gives; nil if it has no fields for them. A field that is left empty gives an argument of a
+// string the empty text, and of another type none.
+func namedArguments(r *http.Request) named {
+	var out named
+	for name, values := range r.PostForm {
+		name, is := strings.CutPrefix(name, argumentField)
+		if !is || len(values) == 0 {
+			continue
+		}
+		if out == nil {
+			out = make(named)
+		}
+		name, isText := strings.CutPrefix(name, "text.")
+		if text := typed(values[0]); text != "" || isText {
+			out[name] = text
+		}
+	}
+	return out
+}
+
+func (n named) args(items string, param *string) (tree.TriggerArgs, error) {
+	if param != nil {
+		return tree.TriggerArgs{}, &formError{"param", "found a parameter beside arguments, expected one of the two"}
+	}
+	text, err := json.Marshal(n)
+	if err != nil {
+		return tree.TriggerArgs{}, err
+	}
+	return tree.NewNamedArgs(items, string(text))
+}
+
+// ArgumentField is a field of a form for an argument. It is called by templates.
+func (p *page) ArgumentField(a jobconfig.Argument) argumentInput {
+	in := argumentInput{Argument: a, Field: argumentField + a.Name, Required: a.Default == nil}
+	if a.Default != nil {
+		in.Text = *a.Default
+	}
+	switch a.Type {
+	case jobconfig.ArgInteger:
+		in.Input, in.Step = "number", "1"
+	case jobconfig.ArgNumber:
+		in.Input, in.Step = "number", "any"
+	case jobconfig.ArgDate:
+		in.Input = "date"
+	case jobconfig.ArgBoolean:
+		in.Choices = []string{"true", "false"}
+	case jobconfig.ArgEnum:
+		in.Choices = a.Values
+	default:
+		in.Input, in.Field = "text", argumentField+"text."+a.Name
+	}
+	return in
+}
+
+// argumentInput is a field of a form for an argument.
+type argumentInput struct {
+	jobconfig.Argument
+	// Field is its name, Text what it has at first, Input the type of an input and Step its step.
+	Field, Text, Input, Step string
+	Required                 bool
+	// Choices are those of a list; nil for an input.
+	Choices []string
 }
 
 // actOnItem does something to one item.

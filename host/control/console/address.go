@@ -2,12 +2,15 @@ package console
 
 import (
 	"fmt"
+	"maps"
 	"net/url"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/wasmjob/wasmjob/host/control/cluster"
+	"github.com/wasmjob/wasmjob/internal/labels"
 )
 
 // address is that of a page, from which links to others are made. Templates call its
@@ -95,6 +98,23 @@ func (a *address) Link(path string, pairs ...any) string {
 		return path
 	}
 	return path + "?" + q.Encode()
+}
+
+// labelLink is a label of a job, and where the jobs are that have it.
+type labelLink struct{ Text, Href string }
+
+// Labels are the labels of a job, by name.
+func (a *address) Labels(of labels.Set) (list []labelLink) {
+	for _, name := range slices.Sorted(maps.Keys(of)) {
+		text := name + "=" + of[name]
+		list = append(list, labelLink{text, a.Link("/jobs", "label", text)})
+	}
+	return list
+}
+
+// Selector is the selector of labels of the query: all that there are, as one.
+func (a *address) Selector() string {
+	return strings.Join(slices.DeleteFunc(slices.Clone(a.Query["label"]), func(s string) bool { return s == "" }), ",")
 }
 
 // Pattern matches exactly one job's name, for filters.

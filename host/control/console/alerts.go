@@ -77,7 +77,7 @@ type routeRow struct {
 type silenceForm struct {
 	service.WantedSilence
 	AllRules []alert.Rule
-	// Problems are what is wrong, by the fields jobs, for, rules and why; Problem is about none.
+	// Problems are what is wrong, by the fields jobs, labels, for, rules and why; Problem is about none.
 	Problems map[string]string
 	Problem  string
 }
@@ -101,7 +101,7 @@ const (
 func alertsPage(ctx context.Context, c *Console, r *http.Request, p *page) (view, error) {
 	p.Live = liveAll
 	q := r.URL.Query()
-	form := silenceForm{WantedSilence: service.WantedSilence{Jobs: q.Get("jobs"), Rules: q["rule"], For: usualSilence}}
+	form := silenceForm{WantedSilence: service.WantedSilence{Jobs: q.Get("jobs"), Labels: q.Get("labels"), Rules: q["rule"], For: usualSilence}}
 	return withAlerts(ctx, c.o.Service.Alerting(), p, form)
 }
 
@@ -111,7 +111,7 @@ func silencePage(ctx context.Context, c *Console, r *http.Request, p *page) (vie
 		return view{}, &formError{"form", err.Error()}
 	}
 	s := c.o.Service.Alerting()
-	form := silenceForm{WantedSilence: service.WantedSilence{Jobs: strings.TrimSpace(r.PostForm.Get("jobs")), Rules: r.PostForm["rule"],
+	form := silenceForm{WantedSilence: service.WantedSilence{Jobs: strings.TrimSpace(r.PostForm.Get("jobs")), Labels: strings.TrimSpace(r.PostForm.Get("labels")), Rules: r.PostForm["rule"],
 		For: strings.TrimSpace(r.PostForm.Get("for")), Why: reasonOf(r)}, Problems: make(map[string]string)}
 	made, err := s.Silence(ctx, form.WantedSilence)
 	var input *service.InputError

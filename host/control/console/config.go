@@ -14,6 +14,7 @@ import (
 	"github.com/wasmjob/wasmjob/coordination/admin/operate"
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 	"github.com/wasmjob/wasmjob/host/control/admin"
+	"github.com/wasmjob/wasmjob/host/control/forecast"
 	"github.com/wasmjob/wasmjob/host/event/operation"
 	"github.com/wasmjob/wasmjob/internal/text/i18n"
 	"github.com/wasmjob/wasmjob/internal/text/words"
@@ -112,6 +113,8 @@ type previewed struct {
 	Before, After []instants
 	Words         string
 	Other         string // the zone beside the job's
+	// Plan are lines about what the edit does within the next days; nil if that is not known.
+	Plan []string
 }
 
 func configPage(ctx context.Context, c *Console, r *http.Request, p *page) (view, error) {
@@ -196,6 +199,9 @@ func editPage(ctx context.Context, c *Console, r *http.Request, p *page) (view, 
 	}
 	if e.Preview || done.Unchanged() {
 		v.Preview = p.previewed(v.Rows, done)
+		if !done.Unchanged() {
+			v.Preview.Plan = p.planLines(c.o.Service.PlanEdit(ctx, done))
+		}
 		return view{"config", v}, nil
 	}
 	return view{"", redirect{jobPath(job, "config"), p.T("config.done", strings.Join(slices.Sorted(maps.Keys(e.Settings)), ", "))}}, nil
@@ -277,6 +283,23 @@ func (p *page) previewed(rows []settingRow, e *admin.Edited) *previewed {
 		out.Words = p.scheduleWords(e.After.Settings["cron"], e.After.Terms)
 	}
 	return out
+}
+
+// planLines are what an edit does within the next days.
+func (p *page) planLines(e *forecast.Edit) []string {
+	if e == nil {
+		return nil
+	}
+	number := strconv.Itoa
+	takes := "config.plan.known"
+	if !e.Known {
+		takes = "config.plan.assumed"
+	}
+	return []string{
+		p.T("config.plan.fires", number(forecast.EditDays), number(e.FiresBefore), number(e.FiresAfter), number(e.FiresAdded), number(e.FiresGone)),
+		p.T("config.plan.lost", number(e.OverlapsBefore), number(e.OverlapsAfter), number(e.LostBefore), number(e.LostAfter)),
+		p.T(takes, words.Duration(e.Takes)),
+	}
 }
 
 // redirect sends the reader to another page with a word of what was done.

@@ -92,7 +92,8 @@ func TestConfig(t *testing.T) {
 	})
 	t.Run("preview", func(t *testing.T) {
 		a := s.post(path, page.form(t, "set.cron", "0 30 4 ? * MON-FRI", "set.timeout", "5m", "do", "preview")...)
-		a.has(t, 200, "What this would change", "at 04:30, on Monday to Friday", "0 0 3 * * ? 0 30 4 ? * MON-FRI", "timeout", "5m")
+		a.has(t, 200, "What this would change", "at 04:30, on Monday to Friday", "0 0 3 * * ? 0 30 4 ? * MON-FRI", "timeout", "5m",
+			"Fires in the next 7 days: 7 before, 5 after (5 added, 7 gone)", "Overlaps: 0 before, 0 after. Instants without a run: 0 before, 0 after")
 		s.get(path).lacks(t, "MON-FRI")
 		s.post(path, page.form(t, "set.cron", "0 0 3 * * ?", "do", "preview")...).has(t, 422, "Nothing was changed in the form.")
 		s.post(path, page.form(t, "set.cron", "", "do", "preview")...).has(t, 200, "by triggers alone")

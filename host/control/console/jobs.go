@@ -42,7 +42,7 @@ type column struct {
 
 // jobFilter reads the filter of the list of jobs, as the API does.
 func jobFilter(q url.Values) (service.JobFilter, error) {
-	f := service.JobFilter{Text: q.Get("q"), Host: q.Get("host"), Sort: q.Get("sort"), After: q.Get("after"), Limit: perPage}
+	f := service.JobFilter{Text: q.Get("q"), Labels: q["label"], Host: q.Get("host"), Sort: q.Get("sort"), After: q.Get("after"), Limit: perPage}
 	for _, p := range q["job"] {
 		if p != "" {
 			f.Jobs = append(f.Jobs, p)
@@ -89,7 +89,7 @@ func jobsPage(ctx context.Context, c *Console, r *http.Request, p *page) (view, 
 	}
 	v := jobsView{P: p, Jobs: jobs, Rows: p.rows(jobs.Records), Hosts: p.hosts, Outcomes: abi.Outcomes(),
 		States:   cluster.States(),
-		Filtered: f.Text != "" || len(f.Jobs)+len(f.Health)+len(f.State)+len(f.Outcome) > 0 || f.Host != ""}
+		Filtered: f.Text != "" || len(f.Jobs)+len(f.Health)+len(f.State)+len(f.Outcome) > 0 || f.Host != "" || strings.Join(f.Labels, "") != ""}
 	for _, h := range cluster.Healths() {
 		v.Healths = append(v.Healths, tile{h, jobs.Counts[h]})
 		v.All += jobs.Counts[h]

@@ -14,6 +14,7 @@ import (
 	"github.com/wasmjob/wasmjob/host/engine"
 	"github.com/wasmjob/wasmjob/host/event/operation"
 	"github.com/wasmjob/wasmjob/host/history"
+	"github.com/wasmjob/wasmjob/internal/labels"
 )
 
 // jobRow is a job in a line.
@@ -281,10 +282,11 @@ type timeline struct {
 
 // lane is one job in a timeline, or in an hour of the calendar.
 type lane struct {
-	Job   string
-	Marks []mark
-	First time.Time
-	Count int
+	Job    string
+	Labels labels.Set
+	Marks  []mark
+	First  time.Time
+	Count  int
 }
 
 // mark is a place in a drawing.

@@ -177,7 +177,7 @@ func calendarPage(ctx context.Context, c *Console, _ *http.Request, p *page) (vi
 	}
 	from := firstDay(f.From.In(p.Zone))
 	to := from.AddDate(0, 0, 7)
-	list, err := c.o.Service.Calendar(ctx, from, to, f.Jobs)
+	list, err := c.o.Service.Calendar(ctx, from, to, service.JobFilter{Jobs: f.Jobs, Labels: p.Query["label"]})
 	if err != nil {
 		return view{}, err
 	}
@@ -197,7 +197,7 @@ func calendarPage(ctx context.Context, c *Console, _ *http.Request, p *page) (vi
 		if begin.Equal(v.At) {
 			l := inHour[u.Job]
 			if l == nil {
-				l = &lane{Job: u.Job, First: u.Time}
+				l = &lane{Job: u.Job, Labels: u.Labels, First: u.Time}
 				inHour[u.Job], order = l, append(order, u.Job)
 			}
 			l.Count++

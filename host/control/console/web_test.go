@@ -563,7 +563,7 @@ func TestActions(t *testing.T) {
 		s.until(link, "Parameter <b>day 1").has(t, 200, "Asked for items 1")
 	}
 	s.post("/jobs/runs/trigger", "items", "1", "back", "/jobs/runs").has(t, 200, "runs is triggered.") // it waits until the item is idle
-	s.post("/jobs/runs/trigger", "items", "0", "back", "/jobs/runs").has(t, 200, "another trigger waits")
+	s.post("/jobs/runs/trigger", "items", "0", "back", "/jobs/runs").has(t, 200, "it is queued behind 1")
 	s.until("/audit?job=runs", `items 1 and parameter "<b>day 1"`)
 	s.post("/jobs/runs/trigger", "items", "0-2", "back", "/jobs/runs").has(t, 400, "items: found 2, expected 0 to 1: the job has 2")
 	s.post("/jobs/runs/trigger", "items", "one", "back", "/jobs/runs").has(t, 400, "expected numbers and ranges such as 0,3-5")
@@ -1194,4 +1194,37 @@ func TestButtons(t *testing.T) {
 			s.post(path, "name", "gone", "server", "10.9.9.9", "instance", "10.9.9.9@-@1-x", "back", "/jobs").lacks(t, "there is no page")
 		}
 	}
+}
+
+// TestArgumentsForm: a job that declares arguments has a field for each in place of the parameter, and the form starts a run
+// with them.
+func TestArgumentsForm(t *testing.T) {
+	t.Parallel()
+	job := servicetest.Job("settle", "", 1, servicetest.OK)
+	job.Definition.JobParameter = `{"how":"<b>"}`
+	job.Definition.Props["wasm.arguments"] = `[{"name":"day","type":"date","description":"which <day>"},{"name":"limit","type":"integer","default":"100","min":"1","max":"1000"},` +
+		`{"name":"dry","type":"boolean","default":"false"},{"name":"how","type":"enum","values":["all","<b>"],"default":"all"},{"name":"note","type":"string","default":"hello","max":"80"}]`
+	s := open(t, servicetest.Options{Jobs: []engine.Job{job}})
+	page := s.get("/jobs/settle")
+	for _, field := range []string{
+		`which &lt;day&gt;`, `<input type="date" name="arg.day" value="" required`, `<input type="number" name="arg.limit" value="100" min="1" max="1000" step="1"`,
+		`<select name="arg.dry"><option value="true">true</option><option value="false" selected>`, `<option value="&lt;b&gt;" selected>`,
+		`<input name="arg.text.note" value="hello" maxlength="80"`,
+	} {
+		if !strings.Contains(page.body, field) {
+			t.Errorf("the form lacks %s", field)
+		}
+	}
+	page.lacks(t, "Another parameter, this once")
+	s.post("/jobs/settle/trigger", "arg.day", "", "arg.limit", "5", "back", "/jobs/settle").has(t, http.StatusBadRequest, "arguments.day: is missing, expected a date")
+	s.post("/jobs/settle/trigger", "arg.day", "2026-12-24", "arg.limit", "5000", "back", "/jobs/settle").has(t, http.StatusBadRequest, `arguments.limit: found "5000", expected a whole number from 1 to 1000`)
+	s.post("/jobs/settle/trigger", "arg.day", "2026-12-24", "arg.limit", "", "arg.dry", "true", "arg.how", "all", "arg.text.note", "", "back", "/jobs/settle").has(t, 200, "settle is triggered.")
+	s.Until("the run shows its arguments", func() bool {
+		for _, l := range s.get("/runs?job=settle").links() {
+			if strings.HasPrefix(l, "/run?") && strings.Contains(s.get(l).text(), `Parameter {"day":"2026-12-24","limit":100,"dry":true,"how":"all","note":""}`) {
+				return true
+			}
+		}
+		return false
+	})
 }

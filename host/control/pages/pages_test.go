@@ -229,6 +229,26 @@ func TestStaticSearch(t *testing.T) {
 	}
 }
 
+// TestQuestions: what people ask of every cron is among the first five that a search finds, as a short answer or as the
+// page about it.
+func TestQuestions(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	for query, want := range map[string]string{
+		"time zone": "faq#which-time-zone", "email": "faq#how-do-i-get-an-email", "notification": "faq#how-do-i-get-an-email",
+		"overlap": "schedules#overlap", "missed": "faq#the-machine-was-off", "retry": "faq#how-do-i-retry",
+		"environment variable": "faq#how-do-i-pass", "run now": "faq#how-do-i-run-a-job-now", "maximum duration": "faq#how-do-i-limit",
+		"dependencies": "faq#can-jobs-have", "random delay": "faq#can-a-start", "output of a run": "faq#where-is-the-output",
+		"daylight": "faq#what-happens-when-the-clock", "crontab": "from-crontab", "backup": "backup",
+	} {
+		body := answer(t, s, "/docs/?q="+url.QueryEscape(query), nil).Body.String()
+		found := regexp.MustCompile(`<article><h2><a href="([^"]*)`).FindAllStringSubmatch(body, 5)
+		if !slices.ContainsFunc(found, func(f []string) bool { return strings.HasPrefix(f[1], want) }) {
+			t.Errorf("%q: found %.40q, expected %s among the first five", query, found, want)
+		}
+	}
+}
+
 // TestSearchRanksHeadings: a page that is about the words comes before one that mentions them.
 func TestSearchRanksHeadings(t *testing.T) {
 	t.Parallel()

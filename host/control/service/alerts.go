@@ -18,6 +18,7 @@ import (
 	"github.com/wasmjob/wasmjob/host/engine"
 	"github.com/wasmjob/wasmjob/host/event/operation"
 	"github.com/wasmjob/wasmjob/host/history"
+	"github.com/wasmjob/wasmjob/internal/labels"
 	"github.com/wasmjob/wasmjob/internal/text/times"
 	"github.com/wasmjob/wasmjob/internal/text/words"
 )
@@ -285,12 +286,13 @@ func ofHiddenSilence(ctx context.Context, c history.Change) bool {
 }
 
 // WantedSilence is a silence as somebody asks for it: For is a duration from 1m to 90d. No
-// rules are all rules.
+// rules are all rules. Labels is a selector of labels, empty for any.
 type WantedSilence struct {
-	Jobs  string
-	Rules []string
-	For   string
-	Why   string
+	Jobs   string
+	Labels string
+	Rules  []string
+	For    string
+	Why    string
 }
 
 // Silence keeps alerts from being sent for a while.
@@ -301,6 +303,9 @@ func (g Alerting) Silence(ctx context.Context, wanted WantedSilence) (*alert.Sil
 	}
 	now := time.Now()
 	made := alert.Silence{Jobs: wanted.Jobs, From: now, Until: now.Add(d), By: auth.From(ctx).String(), Why: wanted.Why}
+	if made.Labels, err = labels.ParseSelector(wanted.Labels); err != nil {
+		return nil, &InputError{"body.labels", err.Error()}
+	}
 	for _, r := range wanted.Rules {
 		made.Rules = append(made.Rules, alert.Rule(r))
 	}
@@ -308,6 +313,9 @@ func (g Alerting) Silence(ctx context.Context, wanted WantedSilence) (*alert.Sil
 		return nil, &InputError{"body." + field, problem}
 	}
 	c := &history.Change{What: operation.Silence.String(), Job: made.Jobs, Why: made.Why, After: "until " + made.Until.UTC().Format(time.RFC3339)}
+	if !made.Labels.Empty() {
+		c.After += ", labels " + made.Labels.String()
+	}
 	err = g.change(ctx, c, func(b *store.Board) (err error) {
 		made, err = b.Silence(ctx, made)
 		return err

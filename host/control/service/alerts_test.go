@@ -329,3 +329,29 @@ func TestSilencesInTheAudit(t *testing.T) {
 		}
 	}
 }
+
+// TestSilenceByLabels: a silence with a selector covers what is of jobs with such labels, and its record says so.
+func TestSilenceByLabels(t *testing.T) {
+	t.Parallel()
+	h := servicetest.Start(t, servicetest.Options{})
+	s := h.Service.Alerting()
+	ctx := auth.With(t.Context(), auth.HostToken(auth.ByHostToken))
+	var wrong *service.InputError
+	if _, err := s.Silence(ctx, service.WantedSilence{Jobs: "*", Labels: "a b", For: "2h"}); !errors.As(err, &wrong) || wrong.Where != "body.labels" {
+		t.Errorf("found %v, expected what is wrong with body.labels", err)
+	}
+	made, err := s.Silence(ctx, service.WantedSilence{Jobs: "*", Labels: "team=billing", For: "2h"})
+	if err != nil || made.Labels.String() != "team=billing" {
+		t.Fatalf("%+v, %v", made, err)
+	}
+	h.Until("the record says which labels", func() bool {
+		found, err := h.Service.Changes(ctx, history.Filter{})
+		return err == nil && slices.ContainsFunc(found.Records, func(c history.Change) bool {
+			return c.Error == "" && strings.HasSuffix(c.After, ", labels team=billing")
+		})
+	})
+	list, err := s.List(ctx)
+	if err != nil || len(list.Silences) != 1 || list.Silences[0].Labels.String() != "team=billing" {
+		t.Errorf("%+v, %v", list, err)
+	}
+}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/wasmjob/wasmjob/host/auth"
+	"github.com/wasmjob/wasmjob/host/control/service"
 	"github.com/wasmjob/wasmjob/host/control/service/servicetest"
 	"github.com/wasmjob/wasmjob/host/engine"
 )
@@ -19,14 +20,14 @@ func TestCalendarIsOfWhatComes(t *testing.T) {
 	s := servicetest.Start(t, servicetest.Options{Jobs: []engine.Job{servicetest.Job("hourly", "0 0 * * * ?", 1, servicetest.OK), servicetest.Job("minutely", "0 * * * * ?", 1, servicetest.OK)}})
 	ctx := auth.With(t.Context(), auth.HostToken(auth.ByHostToken))
 	now := time.Now()
-	c, err := s.Service.Calendar(ctx, now.Add(-12*time.Hour), now.Add(12*time.Hour), nil)
+	c, err := s.Service.Calendar(ctx, now.Add(-12*time.Hour), now.Add(12*time.Hour), service.JobFilter{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if len(c.Upcoming) != 12 || c.Upcoming[0].Time.Before(now) || len(c.Frequent) != 1 || c.Frequent[0].Time.Before(now) {
 		t.Errorf("%d instants from %v on, frequent: %v; expected 12 from %v on", len(c.Upcoming), c.Upcoming, c.Frequent, now)
 	}
-	if c, err = s.Service.Calendar(ctx, now.Add(-12*time.Hour), now, nil); err != nil || len(c.Upcoming)+len(c.Frequent) > 0 {
+	if c, err = s.Service.Calendar(ctx, now.Add(-12*time.Hour), now, service.JobFilter{}); err != nil || len(c.Upcoming)+len(c.Frequent) > 0 {
 		t.Errorf("of what was: %+v, %v", c, err)
 	}
 }
@@ -41,7 +42,7 @@ func TestCalendarIsBounded(t *testing.T) {
 	}
 	s := servicetest.Start(t, servicetest.Options{Jobs: jobs})
 	from := time.Now().Truncate(24 * time.Hour).Add(24 * time.Hour)
-	c, err := s.Service.Calendar(auth.With(t.Context(), auth.HostToken(auth.ByHostToken)), from, from.AddDate(0, 0, 7), nil)
+	c, err := s.Service.Calendar(auth.With(t.Context(), auth.HostToken(auth.ByHostToken)), from, from.AddDate(0, 0, 7), service.JobFilter{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -77,7 +78,7 @@ func TestCalendarEnds(t *testing.T) {
 	for _, times := range []int{10, len(jobs)} {
 		ctx, end := context.WithCancel(auth.With(t.Context(), auth.HostToken(auth.ByHostToken)))
 		a := &asked{ctx, end, times}
-		if _, err := s.Service.Calendar(a, from, from.AddDate(0, 0, 7), nil); !errors.Is(err, context.Canceled) || a.times != 0 {
+		if _, err := s.Service.Calendar(a, from, from.AddDate(0, 0, 7), service.JobFilter{}); !errors.Is(err, context.Canceled) || a.times != 0 {
 			t.Errorf("ended after %d jobs: %v, went on for %d", times, err, -a.times)
 		}
 		end()

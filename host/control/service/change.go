@@ -15,10 +15,13 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/coordination/tree"
+	"github.com/wasmjob/wasmjob/host/alert"
 	"github.com/wasmjob/wasmjob/host/auth"
 	"github.com/wasmjob/wasmjob/host/control/admin"
 	"github.com/wasmjob/wasmjob/host/control/cluster"
+	"github.com/wasmjob/wasmjob/host/control/forecast"
 	"github.com/wasmjob/wasmjob/host/engine"
 	"github.com/wasmjob/wasmjob/host/event"
 	"github.com/wasmjob/wasmjob/host/event/operation"
@@ -121,7 +124,7 @@ func (s *Service) Trigger(ctx context.Context, job string, args tree.TriggerArgs
 			return fmt.Errorf("job %q: %w", job, engine.ErrDraining)
 		}
 		done, err = s.o.Registry.TriggerWith(ctx, job, args)
-		c.Trigger = done.Trigger
+		c.Trigger = max(done.Trigger, done.Queued)
 		return s.explained(ctx, job, err)
 	})
 	return done, err
@@ -583,6 +586,24 @@ func (s *Service) EditConfig(ctx context.Context, job string, e admin.Edit, why 
 	return edited, err
 }
 
+// PlanEdit says what an edit that was tried does to the job within the next days, as far as that is known; nil if it is not.
+func (s *Service) PlanEdit(ctx context.Context, e *admin.Edited) *forecast.Edit {
+	d := forecast.NewDurations(forecast.DefaultDuration, false)
+	ctx, cancel := context.WithTimeout(ctx, reading)
+	defer cancel()
+	if runs, err := s.Runs(ctx, history.Filter{Jobs: []string{cluster.Literal(e.After.Job)}, Outcomes: []abi.Outcome{abi.OutcomeOK}, Limit: alert.UsualRuns}); err == nil {
+		for _, run := range runs.Records {
+			d.AddRun(run)
+		}
+	} // else what is assumed is said
+	planned, err := forecast.OfEdit(ctx, e, time.Now(), d)
+	if err != nil {
+		s.o.Logger.Warn("an edit cannot be planned", zap.String("job", e.After.Job), zap.Error(err))
+		return nil
+	}
+	return planned
+}
+
 // changed are the settings that differ, before and after, as JSON.
 func changed(e *admin.Edited) (before, after string) {
 	old, now := make(map[string]string), make(map[string]string)
@@ -641,16 +662,19 @@ func similar(ctx context.Context, c *cluster.Cluster, name string) string {
 	return words.Suggest(name, names)
 }
 
-// reasonsFor are the reasons of a refused file that are about a job: those that name it
-// first, and of the job's own file those that name no job.
+// reasonsFor are the reasons of a refused file that are about a job: those about it,
+// and of the job's own file those that are about none.
 func reasonsFor(f engine.Refusal, job string) []string {
 	own := strings.TrimSuffix(f.File, path.Ext(f.File)) == job
-	of := fmt.Sprintf("job %q: ", job)
-	return slices.DeleteFunc(slices.Clone(f.Reasons), func(reason string) bool {
-		at := strings.Index(reason, `job "`)
-		if at < 0 {
-			return !own
+	var reasons []string
+	for i, reason := range f.Reasons {
+		about := ""
+		if i < len(f.Jobs) {
+			about = f.Jobs[i]
 		}
-		return !strings.HasPrefix(reason[at:], of)
-	})
+		if about == job || (about == "" && own) {
+			reasons = append(reasons, reason)
+		}
+	}
+	return reasons
 }

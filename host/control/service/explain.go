@@ -44,6 +44,9 @@ func (s *Service) Explain(ctx context.Context, q explain.Question) (*explain.Ans
 		return nil, err
 	}
 	w := &witness{job: q.Job, histories: s.o.Histories}
+	if q.Trigger, err = w.roundOf(ctx, q.Trigger); err != nil {
+		return nil, err
+	}
 	if err := w.read(ctx, q); err != nil {
 		return nil, err
 	}
@@ -62,6 +65,39 @@ func (s *Service) Explain(ctx context.Context, q explain.Question) (*explain.Ans
 	w.facts.Unanswering = unanswering(j.Hosts, items, s.o.Cluster.Hosts())
 	answer := explain.Explain(q, w.facts)
 	return &answer, nil
+}
+
+// roundOf is the round of a trigger that was queued under a number, if the histories have it; else the number itself.
+func (w *witness) roundOf(ctx context.Context, number int64) (int64, error) {
+	if number == 0 {
+		return 0, nil
+	}
+	f := history.Filter{Jobs: []string{cluster.Literal(w.job)}, Trigger: number, Limit: 1}
+	own, err := w.histories.Events(ctx, f, nil)
+	if err != nil || len(own.Records) > 0 {
+		return number, err
+	}
+	asked, err := w.histories.Changes(ctx, f, nil)
+	if err != nil || len(asked.Records) == 0 {
+		return number, err
+	}
+	f = history.Filter{Jobs: f.Jobs, Kinds: []event.Kind{event.FireStarted}, From: asked.Records[0].Time.Add(-time.Minute), Oldest: true, Limit: history.MaxLimit}
+	for n := 0; n < mostAfter; {
+		page, err := w.histories.Events(ctx, f, nil)
+		if err != nil {
+			return number, err
+		}
+		for _, e := range page.Records {
+			if e.Args != nil && e.Args.Queued == number {
+				return e.Trigger, nil
+			}
+		}
+		n += len(page.Records)
+		if f.After = page.Next; f.After == "" {
+			break
+		}
+	}
+	return number, nil
 }
 
 const (
@@ -173,11 +209,11 @@ func withoutOthers(events []event.Event, job string) []event.Event {
 	var kept []event.Event
 	for _, e := range events {
 		if e.Kind == event.Refused {
-			reasons := reasonsFor(engine.Refusal{File: e.File, Reasons: strings.Split(e.Reason, "\n")}, job)
+			reasons := reasonsFor(engine.Refusal{File: e.File, Reasons: strings.Split(e.Reason, "\n"), Jobs: e.Jobs}, job)
 			if len(reasons) == 0 {
 				continue
 			}
-			e.Reason = strings.Join(reasons, "\n")
+			e.Reason, e.Jobs = strings.Join(reasons, "\n"), nil
 		}
 		kept = append(kept, e)
 	}

@@ -22,6 +22,7 @@ import (
 	"github.com/wasmjob/wasmjob/host/event"
 	"github.com/wasmjob/wasmjob/host/event/operation"
 	"github.com/wasmjob/wasmjob/host/history"
+	"github.com/wasmjob/wasmjob/internal/labels"
 )
 
 // longestPatterns bounds how much of a filter the patterns of a principal may be, in
@@ -39,12 +40,22 @@ func found[T any](ctx context.Context, s *Service, f history.Filter, find func(c
 		return cluster.Found[T]{}, err
 	}
 	defer leave()
+	var see cluster.See
+	if !f.Labels.Empty() {
+		if err := f.Check(); err != nil {
+			return cluster.Found[T]{}, err
+		}
+		if err := s.o.Cluster.Refresh(ctx); err != nil {
+			return cluster.Found[T]{}, err
+		}
+		f, see = s.labelled(ctx, f)
+	}
 	var refreshing sync.WaitGroup
 	if !s.o.Store.State().Shared {
 		refreshing.Go(func() { _ = s.o.Cluster.Refresh(ctx) }) // without it, what was known last counts
 	}
 	f.Host = hostOf(ctx, s.o.Cluster, f.Host)
-	list, err := foundIn(ctx, f, find)
+	list, err := foundIn(ctx, f, see, find)
 	refreshing.Wait()
 	if err == nil {
 		for _, server := range departed(ctx, s, f.Jobs) {
@@ -89,8 +100,35 @@ func departed(ctx context.Context, s *Service, jobs []string) (list []string) {
 	return list
 }
 
-// foundIn is found, but for the servers that are gone.
-func foundIn[T any](ctx context.Context, f history.Filter, find func(context.Context, history.Filter, cluster.See) (cluster.Found[T], error)) (cluster.Found[T], error) {
+// labelled is a filter without its selector of labels: it wants the jobs that have the labels now. If their names are
+// more than go to other hosts, see has to be asked of each record.
+func (s *Service) labelled(ctx context.Context, f history.Filter) (history.Filter, cluster.See) {
+	selector, asked := f.Labels, f.Jobs
+	f.Labels = labels.Selector{}
+	wanted := make(map[string]bool)
+	size := 0
+	var names []string
+	for _, j := range s.o.Cluster.Jobs() {
+		if !selector.Matches(j.Labels) || !seen(ctx, j.Name) || (len(asked) > 0 && !matchesAny(asked, j.Name)) {
+			continue
+		}
+		wanted[j.Name] = true
+		name := cluster.Literal(j.Name)
+		names, size = append(names, name), size+len(name)+1
+	}
+	switch {
+	case len(names) == 0:
+		f.Jobs = []string{auth.NoJob}
+	case size <= longestPatterns:
+		f.Jobs = names
+	default:
+		return f, func(job string) bool { return wanted[job] }
+	}
+	return f, nil
+}
+
+// foundIn is found, but for the servers that are gone. A record has to pass also, unless that is nil.
+func foundIn[T any](ctx context.Context, f history.Filter, also cluster.See, find func(context.Context, history.Filter, cluster.See) (cluster.Found[T], error)) (cluster.Found[T], error) {
 	if _, err := checkLimit(f.Limit); err != nil {
 		return cluster.Found[T]{}, err
 	}
@@ -104,7 +142,7 @@ func foundIn[T any](ctx context.Context, f history.Filter, find func(context.Con
 	}
 	who := auth.From(ctx)
 	if who.All(operation.View) {
-		return find(ctx, f, nil)
+		return find(ctx, f, also)
 	}
 	if err := f.Check(); err != nil {
 		return cluster.Found[T]{}, err
@@ -114,7 +152,7 @@ func foundIn[T any](ctx context.Context, f history.Filter, find func(context.Con
 	may := make(map[string]bool)
 	return find(ctx, f, func(job string) bool {
 		if _, known := may[job]; !known {
-			may[job] = who.May(operation.View, job) && (len(asked) == 0 || matchesAny(asked, job))
+			may[job] = who.May(operation.View, job) && (also == nil || also(job)) && (len(asked) == 0 || matchesAny(asked, job))
 		}
 		return may[job]
 	})
@@ -153,9 +191,21 @@ func matchesAny(patterns []string, job string) bool {
 	return slices.ContainsFunc(patterns, func(p string) bool { ok, _ := path.Match(p, job); return ok || p == job })
 }
 
+// label fills in the labels that the jobs of records have now.
+func label[T any](s *Service, records []T, of func(*T) (job string, labels *labels.Set)) {
+	jobs := s.o.Cluster.Jobs() // by name
+	for i := range records {
+		name, into := of(&records[i])
+		if n, found := slices.BinarySearchFunc(jobs, name, func(j *cluster.Job, name string) int { return strings.Compare(j.Name, name) }); found {
+			*into = jobs[n].Labels
+		}
+	}
+}
+
 // Fires finds fires.
 func (s *Service) Fires(ctx context.Context, f history.Filter) (cluster.Found[history.Fire], error) {
 	list, err := found(ctx, s, f, s.o.Histories.Fires)
+	label(s, list.Records, func(x *history.Fire) (string, *labels.Set) { return x.Job, &x.Labels })
 	for i := range list.Records {
 		list.Records[i].Outcome = list.Records[i].Result() // where parts are put together, that of what has ended counts
 	}
@@ -168,6 +218,7 @@ func (s *Service) Fires(ctx context.Context, f history.Filter) (cluster.Found[hi
 // Runs finds runs.
 func (s *Service) Runs(ctx context.Context, f history.Filter) (cluster.Found[history.Run], error) {
 	list, err := found(ctx, s, f, s.o.Histories.Runs)
+	label(s, list.Records, func(x *history.Run) (string, *labels.Set) { return x.Job, &x.Labels })
 	if err == nil && f.Running {
 		usual(ctx, list.Records, func(x *history.Run) (string, *time.Duration) { return x.Job, &x.Usual }, (*history.Run).Took, s.Runs)
 	}
@@ -231,7 +282,9 @@ func (s *Service) Lines(ctx context.Context, f history.Filter) (cluster.Found[hi
 		}
 		defer leave()
 	}
-	return found(ctx, s, f, s.o.Histories.Lines)
+	list, err := found(ctx, s, f, s.o.Histories.Lines)
+	label(s, list.Records, func(x *history.Line) (string, *labels.Set) { return x.Job, &x.Labels })
+	return list, err
 }
 
 // MayFollow is an error if the principal may not see the lines of a job or a run.
@@ -341,6 +394,8 @@ func filled[T any](ctx context.Context, f history.Filter, find func(context.Cont
 type Upcoming struct {
 	Time time.Time `json:"time"`
 	Job  string    `json:"job"`
+	// Labels are those of the job, by name.
+	Labels labels.Set `json:"labels,omitempty"`
 }
 
 // Calendar is what will fire.
@@ -362,13 +417,13 @@ const (
 	mostInstants = 10_000
 )
 
-// Calendar are the instants from one time to another that are still to come. Jobs are patterns, none is all.
-func (s *Service) Calendar(ctx context.Context, from, to time.Time, jobs []string) (*Calendar, error) {
+// Calendar are the instants from one time to another that are still to come, of the jobs that the filter wants: its order and its
+// limit have no meaning here, nor has its host.
+func (s *Service) Calendar(ctx context.Context, from, to time.Time, filter JobFilter) (*Calendar, error) {
 	const longest = 31 * 24 * time.Hour
 	if !to.After(from) || to.Sub(from) > longest {
 		return nil, &InputError{"query.to", fmt.Sprintf("found %s after from, expected up to 31 days", to.Sub(from))}
 	}
-	filter := JobFilter{Jobs: jobs}
 	if err := filter.check(); err != nil {
 		return nil, err
 	}
@@ -403,7 +458,7 @@ func (s *Service) Calendar(ctx context.Context, from, to time.Time, jobs []strin
 		}
 		next := instants(j, from, to, known)
 		if len(c.Upcoming)+len(next) > mostInstants || !c.add(j, next, hours(from, to)) {
-			c.Frequent = append(c.Frequent, Upcoming{next[0], j.Name})
+			c.Frequent = append(c.Frequent, Upcoming{next[0], j.Name, j.Labels})
 		}
 	}
 	slices.SortFunc(c.Upcoming, func(a, b Upcoming) int { return cmp.Or(a.Time.Compare(b.Time), strings.Compare(a.Job, b.Job)) })
@@ -434,7 +489,7 @@ func (c *Calendar) add(j *cluster.Job, next []time.Time, most int) bool {
 		c.Omitted++
 	default:
 		for _, t := range next {
-			c.Upcoming = append(c.Upcoming, Upcoming{t, j.Name})
+			c.Upcoming = append(c.Upcoming, Upcoming{t, j.Name, j.Labels})
 		}
 	}
 	return true
@@ -529,7 +584,7 @@ func (s *Service) Overview(ctx context.Context) (*Overview, error) {
 	if o.Gone, err = s.Gone(ctx); err != nil {
 		return nil, err
 	}
-	if o.NextHour, err = s.Calendar(ctx, now, now.Add(time.Hour), nil); err != nil {
+	if o.NextHour, err = s.Calendar(ctx, now, now.Add(time.Hour), JobFilter{}); err != nil {
 		return nil, err
 	}
 	return o, nil

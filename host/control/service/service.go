@@ -26,6 +26,7 @@ import (
 	"github.com/wasmjob/wasmjob/host/event"
 	"github.com/wasmjob/wasmjob/host/event/operation"
 	"github.com/wasmjob/wasmjob/host/history"
+	"github.com/wasmjob/wasmjob/internal/labels"
 	"github.com/wasmjob/wasmjob/internal/text/words"
 )
 
@@ -139,6 +140,9 @@ type JobFilter struct {
 	// patterns of names, none is all.
 	Text string
 	Jobs []string
+	// Labels are selectors of labels, all of which have to hold; see [labels.ParseSelector].
+	Labels   []string
+	selector labels.Selector
 	// Health, State and Outcome, that of the last fire, are alternatives, none is any.
 	Health  []cluster.Health
 	State   []engine.JobState
@@ -241,6 +245,10 @@ func (f *JobFilter) check() error {
 			return &InputError{"query.job", fmt.Sprintf("found %q, expected a name or a pattern such as team-a-*", words.Clip(p))}
 		}
 	}
+	var err error
+	if f.selector, err = labels.ParseSelector(f.Labels...); err != nil {
+		return &InputError{"query.label", err.Error()}
+	}
 	return cmp.Or(oneOf("health", f.Health, cluster.Healths()), oneOf("state", f.State, cluster.States()), oneOf("outcome", f.Outcome, abi.Outcomes()))
 }
 
@@ -292,6 +300,7 @@ func oneOf[T ~string](name string, found, known []T) error {
 func (f *JobFilter) wants(j *cluster.Job) bool {
 	return (f.Text == "" || contains(j.Name, f.Text) || contains(j.Description, f.Text)) &&
 		(len(f.Jobs) == 0 || slices.ContainsFunc(f.Jobs, func(p string) bool { ok, _ := path.Match(p, j.Name); return ok })) &&
+		f.selector.Matches(j.Labels) &&
 		(len(f.Health) == 0 || slices.Contains(f.Health, j.Health)) &&
 		(len(f.State) == 0 || slices.Contains(f.State, j.State)) &&
 		(len(f.Outcome) == 0 || (j.Last != nil && slices.Contains(f.Outcome, j.Last.Outcome))) &&

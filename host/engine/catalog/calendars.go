@@ -26,7 +26,7 @@ func readCalendar(name, data string) (*daysOf, complaints) {
 	days, problems := calendar.Parse(name, []byte(data))
 	var all complaints
 	for _, p := range problems {
-		all.Add(complaint{p.Line, p.Column, words.Reason(p.Message)})
+		all.Add(complaint{line: p.Line, column: p.Column, text: words.Reason(p.Message)})
 	}
 	if len(problems) > 0 {
 		return nil, all

@@ -160,10 +160,10 @@ func TestDefinitionsBeyondACeiling(t *testing.T) {
 	parse := parseWithin(ceiling.List{e})
 	_, problems := parse("a.yaml", []byte("jobName: team-a-x\nshardingTotalCount: 11\ntimeout: 6m\nmemoryLimit: 2MiB\nmaxConcurrency: 5\n"), nil)
 	want := []complaint{
-		{2, 21, `shardingTotalCount: found 11, the host's ceiling shardingTotalCount for jobs "team-a-*" is 10`},
-		{3, 10, `timeout: found 6m, the host's ceiling timeout for jobs "team-a-*" is 5m`},
-		{4, 14, `memoryLimit: found 2MiB, the host's ceiling memoryLimit for jobs "team-a-*" is 1MiB`},
-		{5, 17, `maxConcurrency: found 5, the host's ceiling maxConcurrency for jobs "team-a-*" is 4`},
+		{line: 2, column: 21, text: `shardingTotalCount: found 11, the host's ceiling shardingTotalCount for jobs "team-a-*" is 10`},
+		{line: 3, column: 10, text: `timeout: found 6m, the host's ceiling timeout for jobs "team-a-*" is 5m`},
+		{line: 4, column: 14, text: `memoryLimit: found 2MiB, the host's ceiling memoryLimit for jobs "team-a-*" is 1MiB`},
+		{line: 5, column: 17, text: `maxConcurrency: found 5, the host's ceiling maxConcurrency for jobs "team-a-*" is 4`},
 	}
 	if !slices.Equal(problems.Kept(), want) {
 		t.Errorf("got\n%+v\nexpected\n%+v", problems, want)

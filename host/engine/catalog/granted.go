@@ -1,6 +1,7 @@
 package catalog
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -72,6 +73,14 @@ type DefinedJob struct {
 // Defined are the jobs of definition files, and of those in directories. A file with a
 // problem has none.
 func Defined(paths []string) (jobs []DefinedJob) {
+	jobs, _ = Definitions(paths)
+	return jobs
+}
+
+// Definitions is Defined with what is wrong: the error joins an [*definition.Error] for each file that has a problem, and says which
+// paths have no definition, at most [words.MostProblems]. No module is looked at.
+func Definitions(paths []string) (jobs []DefinedJob, err error) {
+	var problems words.Problems
 	for _, p := range paths {
 		dir, name := rooted(p)
 		names := []string{name}
@@ -79,17 +88,24 @@ func Defined(paths []string) (jobs []DefinedJob) {
 			dir, names = p, slices.Sorted(maps.Keys(lookAt(p).entries))
 		}
 		texts := make(map[string]string)
+		found := false
 		for _, name := range names {
 			if kindOf(name) != aDefinition {
 				continue
 			}
-			for _, d := range definitionsOf(dir, name) {
+			found = true
+			definitions, err := definitionsOf(dir, name)
+			problems.Add(err)
+			for _, d := range definitions {
 				d.Configuration = withDays(dir, name, d.Configuration, texts)
 				jobs = append(jobs, DefinedJob{filepath.Join(dir, name), d})
 			}
 		}
+		if !found {
+			problems.Add(fmt.Errorf("%s: found no definition there, expected NAME.yaml or a directory with such files", p))
+		}
 	}
-	return jobs
+	return jobs, problems.Err()
 }
 
 func isDir(path string) bool {
@@ -109,21 +125,21 @@ func Capabilities() []string {
 	return modules
 }
 
-// definitionsOf are the jobs of a file of a directory; none if it has a problem.
-func definitionsOf(dir, name string) []definition.Definition {
+// definitionsOf are the jobs of a file of a directory; none, and the error, if it has a problem.
+func definitionsOf(dir, name string) ([]definition.Definition, error) {
 	text, ok := readIn(dir, name, definition.MaxSize)
 	if !ok {
-		return nil
+		return nil, fmt.Errorf("%s: the file cannot be read, or is larger than %d bytes", filepath.Join(dir, name), definition.MaxSize)
 	}
 	shared, ok := sharedIn(dir, name)
 	if !ok {
-		return nil
+		return nil, fmt.Errorf("%s: a file %s in its folder, or in one above it, is refused", filepath.Join(dir, name), definition.DefaultsFile)
 	}
 	definitions, err := definition.ParseWithin(name, text, nil, shared...)
-	if err != nil {
-		return nil
+	if bad := (*definition.Error)(nil); errors.As(err, &bad) {
+		bad.File = filepath.Join(dir, name)
 	}
-	return definitions
+	return definitions, err
 }
 
 // readIn reads a file of a directory as the catalog does; it reports false if that is not possible.

@@ -73,7 +73,7 @@ func complaintsOf(err error) (problems complaints) {
 		if p.Field != "" {
 			text = p.Field + ": " + text
 		}
-		problems.Add(complaint{p.Line, p.Column, text})
+		problems.Add(complaint{line: p.Line, column: p.Column, text: text})
 	}
 	problems.Count(e.More)
 	return problems

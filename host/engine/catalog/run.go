@@ -420,7 +420,7 @@ func (r *run) logChanges(before plan) {
 // waitsForModule reports whether a definition is refused only because modules are
 // missing: at the start of a host they may still be being built.
 func waitsForModule(f engine.Refusal, all complaints) bool {
-	return !f.Kept && !slices.ContainsFunc(all.Kept(), func(c complaint) bool { return !strings.HasSuffix(c.text, missingModule) })
+	return !f.Kept && !slices.ContainsFunc(all.Kept(), func(c complaint) bool { return !c.missing })
 }
 
 // noteCron says how a cron of five fields is read.

@@ -25,6 +25,10 @@ import (
 type complaint struct {
 	line, column int
 	text         string
+	job          string // that it is about; empty for none
+	// module is what is wrong with the job's module, missing that there is none.
+	module  string
+	missing bool
 }
 
 // about makes complaints about a file as a whole.
@@ -317,21 +321,24 @@ func (r *report) add(file string, c complaints) {
 	}
 }
 
-func (r *report) addLine(file string, line int, format string, args ...any) {
+func (r *report) put(file string, c complaint) {
 	all := r.complaints[file]
 	if all.Full() {
 		all.Count(1)
 	} else {
-		all.Add(complaint{line: line, text: words.Reason(fmt.Sprintf(format, args...))})
+		c.text = words.Reason(c.text)
+		all.Add(c)
 	}
 	r.complaints[file] = all
 }
 
 // addJob says what is wrong with a job. Of a version that is not in force, and that another has
 // followed which cannot be read, nothing is said: what counts is what is wrong with the new one.
-func (r *report) addJob(s state, c claim, inForce bool, format string, args ...any) {
+func (r *report) addJob(s state, c claim, inForce bool, says complaint) {
 	if problems := s.files[c.file].problems; inForce || problems.Len() == 0 {
-		r.addLine(c.file, c.doc.Line, "job %q: "+format, append([]any{c.doc.Configuration.JobName}, args...)...)
+		says.line, says.job = c.doc.Line, c.doc.Configuration.JobName
+		says.text = fmt.Sprintf("job %q: %s", says.job, says.text)
+		r.put(c.file, says)
 	}
 }
 
@@ -427,7 +434,7 @@ func (s state) decide(outcomes map[string]outcome, now time.Time) (state, plan) 
 			f := s.files[home]
 			for _, c := range claims[job] {
 				if !f.unread() {
-					r.addJob(s, c, false, "is that of %s, whose newest version is not in order", home)
+					r.addJob(s, c, false, complaint{text: fmt.Sprintf("is that of %s, whose newest version is not in order", home)})
 				}
 			}
 			continue // what it holds is not known yet, or it is being repaired
@@ -443,7 +450,7 @@ func (s state) decide(outcomes map[string]outcome, now time.Time) (state, plan) 
 		room.take(job, before, a, b, owner)
 		for _, c := range claims[job] {
 			if c.file != owner.file || c.doc.Line != owner.doc.Line {
-				r.addJob(s, c, false, "is defined in %s (line %d), expected one definition", owner.file, owner.doc.Line)
+				r.addJob(s, c, false, complaint{text: fmt.Sprintf("is defined in %s (line %d), expected one definition", owner.file, owner.doc.Line)})
 			}
 		}
 		if a.try {
@@ -459,7 +466,12 @@ func (s state) decide(outcomes map[string]outcome, now time.Time) (state, plan) 
 			compile[a.digest] = w
 		}
 		if !a.open() {
-			r.addJob(s, owner, b != nil, "%s", cmp.Or(a.full, fmt.Sprintf("module %q: %s", owner.doc.Module, a.problem)))
+			says := complaint{text: a.full}
+			if a.full == "" {
+				says.module, says.missing = fmt.Sprintf("%q: %s", owner.doc.Module, a.problem), a.problem == missingModule
+				says.text = "module " + says.module
+			}
+			r.addJob(s, owner, b != nil, says)
 			r.kept[owner.file] = r.kept[owner.file] || b != nil
 		}
 		if digest := cmp.Or(a.digest, s.files[owner.doc.Module].digest); b == nil && a.open() && digest != "" {
@@ -481,7 +493,7 @@ func (s state) decide(outcomes map[string]outcome, now time.Time) (state, plan) 
 
 	for _, name := range names {
 		if kindOf(name) == aModule && !named[name] && !unread && !refused[stem(name)] && !s.unnamed && !s.files[name].read.none() {
-			r.addLine(name, 0, "no definition names it, expected one such as %s.yaml beside it", stem(name))
+			r.put(name, complaint{text: fmt.Sprintf("no definition names it, expected one such as %s.yaml beside it", stem(name))})
 		}
 	}
 	p.compile = inTurn(slices.Collect(maps.Values(compile)))
@@ -684,15 +696,20 @@ func (r *report) refusals(before map[string]engine.Refusal, now time.Time) (map[
 		slices.SortStableFunc(all.Kept(), func(a, b complaint) int {
 			return cmp.Or(cmp.Compare(a.line, b.line), cmp.Compare(a.column, b.column))
 		})
-		var texts []string
+		var texts, jobs []string
+		modules := make(map[string]string)
 		for _, c := range all.Kept() {
 			text := c.text
 			if c.line > 0 {
 				text = fmt.Sprintf("line %d: %s", c.line, text)
 			}
-			texts = append(texts, text)
+			texts, jobs = append(texts, text), append(jobs, c.job)
+			if c.module != "" {
+				modules[c.job] = words.Reason(c.module)
+			}
 		}
-		refusal := engine.Refusal{File: name, Since: now, Kept: r.kept[name], Reasons: words.Strings(texts, all.More())}
+		refusal := engine.Refusal{File: name, Since: now, Kept: r.kept[name], Reasons: words.Strings(texts, all.More()), Modules: modules}
+		refusal.Jobs = jobs[:min(len(jobs), len(refusal.Reasons))]
 		if b, ok := before[name]; ok && slices.Equal(b.Reasons, refusal.Reasons) {
 			refusal.Since = b.Since
 		}

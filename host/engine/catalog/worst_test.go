@@ -88,7 +88,7 @@ func TestManyJobsWaitForModules(t *testing.T) {
 		t.Errorf("refused: %+v", p.refused)
 	}
 	other := p.complaints["many.yaml"]
-	other.Kept()[0].text = "another reason"
+	other.Kept()[0].missing = false
 	if waitsForModule(p.refused[0], other) {
 		t.Error("it waits for another reason")
 	}

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -18,6 +17,7 @@ import (
 	"github.com/wasmjob/wasmjob/coordination/tree"
 	"github.com/wasmjob/wasmjob/host/event"
 	"github.com/wasmjob/wasmjob/internal/slots"
+	"github.com/wasmjob/wasmjob/internal/text/reason"
 )
 
 // streamTurn is how long a streaming item runs while others of its job wait for its
@@ -59,6 +59,7 @@ type Execution struct {
 	regain    func(done <-chan struct{}) bool
 	givenBack bool // a guest has given it back before it began it; likewise
 	resumed   int  // the attempt that was given back; likewise
+	postponed bool // its guest has asked to run again later; not changed
 	backs     int  // how often guests gave it back; likewise
 	helper    bool // a helper has it; likewise
 	orphaned  bool // its worker process has ended under it; likewise
@@ -82,24 +83,30 @@ type Ended struct {
 	// Moved: a streaming loop stopped because the item moves; the fire is handed
 	// back, and goes on with the next owner.
 	Moved bool
+	// Later is when the item is to run again, because the guest asked for that; zero: it did not. The fire is handed
+	// back.
+	Later time.Time
 	// Late: no guest ran, because it would have started too late.
 	Late bool
 	// Reason is kept with the outcome, if the outcome alone does not say why.
-	Reason string
+	Reason reason.Reason
 }
 
 // HandedBack reports whether the fire stays due for the item.
-func (e Ended) HandedBack() bool { return e.Unstarted || e.Moved }
+func (e Ended) HandedBack() bool { return e.Unstarted || e.Moved || !e.Later.IsZero() }
 
 // Completing is what a completion of the run writes down: the item's state as the
 // run knows it, and the offset.
-func (e Ended) Completing(outcome, reason string) coordination.Ended {
+func (e Ended) Completing(outcome, why string) coordination.Ended {
 	r := e.Run
 	r.offsets.alone()
 	defer r.offsets.endAlone()
-	out := coordination.Ended{State: r.state, Outcome: outcome, Reason: reason, Failover: r.fire.Source() == abi.SourceFailover}
+	out := coordination.Ended{State: r.state, Outcome: outcome, Reason: why, Failover: r.fire.Source() == abi.SourceFailover}
 	if e.HandedBack() {
 		before := r.state.Record.HandBack(r.fire.ID)
+		if !e.Later.IsZero() {
+			before = r.state.Record.Postpone(r.fire.ID, e.Later.UnixMilli(), why)
+		}
 		out.HandBack = &before
 	}
 	switch {
@@ -281,14 +288,14 @@ func (e *Execution) queue() { e.queued.Store(max(int64(time.Since(e.fire.At)), 1
 
 // Busy says why an item that was begun cannot begin once more. runs is set if its
 // guest was started.
-func (e *Execution) Busy(now time.Time) (reason string, runs bool) {
+func (e *Execution) Busy(now time.Time) (why reason.Reason, runs bool) {
 	switch since := e.queued.Load(); {
 	case since != 0:
-		return fmt.Sprintf("the item has waited %s for a slot", (now.Sub(e.fire.At) - time.Duration(since)).Round(time.Millisecond)), false
+		return reason.New(reason.WaitsForSlot, (now.Sub(e.fire.At) - time.Duration(since)).Round(time.Millisecond)), false
 	case !e.started.Load():
-		return "the item's guest is being started", false
+		return reason.New(reason.GuestStarts), false
 	}
-	return "the item still runs", true
+	return reason.New(reason.ItemRuns), true
 }
 
 // Cancelled is asked by the guest, and before every import with an effect. A

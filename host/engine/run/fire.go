@@ -133,7 +133,7 @@ func Args(id tree.Fire) *event.TriggerArgs {
 	if !id.HasArgs() {
 		return nil
 	}
-	args := &event.TriggerArgs{Items: id.Only}
+	args := &event.TriggerArgs{Items: id.Only, Queued: id.Queued}
 	if id.WithParam {
 		args.Param = &id.Param
 	}
@@ -163,6 +163,9 @@ func New(job *Job, b Begun, states, before map[int]coordination.ItemState) *Fire
 		parameter, has := parameters[n]
 		e := &Execution{fire: f, Item: n, offsets: newTurn(), state: states[n], Fence: states[n].RecordZxid, parameter: parameter, hasParameter: has,
 			previous: previousRun(b.Self.ID, before[n].Record)}
+		if r := before[n].Record; r.Again != 0 && (r.HandedBack() == b.ID.Instant) {
+			e.postponed = true
+		}
 		e.queued.Store(1)
 		if b.Guest.StreamingProcess {
 			e.asked = make(chan struct{})

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/wasmjob/wasmjob/abi"
+	"github.com/wasmjob/wasmjob/internal/text/reason"
 )
 
 // ErrOperator is the cause with which the context of a guest ends that an
@@ -14,16 +15,16 @@ import (
 var ErrOperator = errors.New("an operator killed the run, and its grace is over")
 
 // errNext is that of a guest that is stopped by force because the next instant has come.
-var errNext = errors.New("the next instant has come, and overlap is terminate")
+var errNext = errors.New(reason.New(reason.TerminatedForNext).String())
 
 // stopping is what an operator's kill needs of an execution, and a stop for the next instant.
 type stopping struct {
 	mu      sync.Mutex
 	stop    context.CancelCauseFunc // ends the guest, and what its worker waits for; nil while it has none
 	inGuest bool
-	reason  string    // why it was killed or stopped; empty: it was not
-	cause   error     // of the end of the guest's context
-	until   time.Time // when it is stopped by force; zero: never
+	why     reason.Reason // why it was killed or stopped; zero: it was not
+	cause   error         // of the end of the guest's context
+	until   time.Time     // when it is stopped by force; zero: never
 	forced  bool
 }
 
@@ -35,7 +36,7 @@ func (e *Execution) life(guests context.Context) (own context.Context, end func(
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.stop = stop
-	if s.reason != "" {
+	if !s.why.IsZero() {
 		stop(s.cause)
 	}
 	return own, func() { stop(nil) }
@@ -46,7 +47,7 @@ func (e *Execution) enter() bool {
 	s := &e.stopping
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.inGuest = s.reason == ""
+	s.inGuest = s.why.IsZero()
 	return s.inGuest
 }
 
@@ -61,33 +62,33 @@ func (e *Execution) leave() {
 // Abort kills the run, once: the guest is asked to end by the given time, and
 // what only waits ends at once. first is true if it was not killed before,
 // unclaimed if no worker has taken the item: none will.
-func (e *Execution) Abort(reason string, until time.Time) (first, unclaimed bool) {
-	return e.halt(abi.CancelAbort, ErrOperator, reason, until)
+func (e *Execution) Abort(why reason.Reason, until time.Time) (first, unclaimed bool) {
+	return e.halt(abi.CancelAbort, ErrOperator, why, until)
 }
 
 // StopFor stops the run, once, because the next instant has come. Unless it is by force the guest is
 // asked to end as when its host drains, and may take until its time-out. The results are those of Abort.
-func (e *Execution) StopFor(reason string, now time.Time, force bool) (first, unclaimed bool) {
+func (e *Execution) StopFor(why reason.Reason, now time.Time, force bool) (first, unclaimed bool) {
 	if !force {
-		return e.halt(abi.CancelStop, errNext, reason, time.Time{})
+		return e.halt(abi.CancelStop, errNext, why, time.Time{})
 	}
-	first, unclaimed = e.halt(abi.CancelAbort, errNext, reason, now)
+	first, unclaimed = e.halt(abi.CancelAbort, errNext, why, now)
 	e.Press(now)
 	return first, unclaimed
 }
 
 // halt is Abort with what the guest sees, and the cause of its context's end.
-func (e *Execution) halt(seen abi.Cancel, cause error, reason string, until time.Time) (first, unclaimed bool) {
+func (e *Execution) halt(seen abi.Cancel, cause error, why reason.Reason, until time.Time) (first, unclaimed bool) {
 	s := &e.stopping
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.reason != "" {
+	if !s.why.IsZero() {
 		if !until.IsZero() && (s.until.IsZero() || until.Before(s.until)) {
 			s.until, s.cause = until, cause // asked for again, with less grace
 		}
 		return false, false
 	}
-	s.reason, s.cause, s.until = reason, cause, until
+	s.why, s.cause, s.until = why, cause, until
 	e.Cancel(seen)
 	if s.stop != nil && !s.inGuest {
 		s.stop(cause)
@@ -116,21 +117,22 @@ func (e *Execution) KilledBefore() (Ended, bool) {
 	s := &e.stopping
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.reason == "" {
+	if s.why.IsZero() {
 		return Ended{}, false
 	}
-	reason := s.reason + "; it had not started"
+	how := reason.NotStarted
 	if e.attempt.Load() > 0 {
-		reason = s.reason + "; it waited for another attempt"
+		how = reason.WaitedForAttempt
 	}
-	return Ended{Run: e, Result: abi.Result{Outcome: abi.OutcomeCancelled, Message: reason}, Reason: reason}, true
+	why := reason.New(how, s.why)
+	return Ended{Run: e, Result: abi.Result{Outcome: abi.OutcomeCancelled, Message: why.String()}, Reason: why}, true
 }
 
 // KilledInstead is the end of an item that was to be handed back, and that an operator had killed.
-func (e Ended) KilledInstead(reason string) Ended {
+func (e Ended) KilledInstead(why reason.Reason) Ended {
 	result := e.Result
-	result.Outcome, result.Message = abi.OutcomeCancelled, reason
-	return Ended{Run: e.Run, Result: result, Reason: reason}
+	result.Outcome, result.Message = abi.OutcomeCancelled, why.String()
+	return Ended{Run: e.Run, Result: result, Reason: why}
 }
 
 // killed is the end of an item that was killed while its guest ran, or between
@@ -139,22 +141,21 @@ func (e *Execution) killed(r abi.Result) (Ended, bool) {
 	s := &e.stopping
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.reason == "" {
+	if s.why.IsZero() {
 		return Ended{}, false
 	}
-	reason := s.reason
+	how := reason.EndedByItself
 	switch {
 	case r.Outcome == abi.OutcomeOK:
-		reason += "; it had done its work"
+		how = reason.HadDoneItsWork
 	case s.forced:
-		reason += "; its guest was stopped by force"
+		how = reason.ByForce
 	case r.Outcome == abi.OutcomeTimeout:
-		reason += "; its time was up"
-	default:
-		reason += "; its guest ended by itself"
+		how = reason.TimeWasUp
 	}
+	why := reason.New(how, s.why)
 	if r.Outcome != abi.OutcomeOK {
-		r.Outcome, r.Message = abi.OutcomeCancelled, reason
+		r.Outcome, r.Message = abi.OutcomeCancelled, why.String()
 	}
-	return Ended{Run: e, Result: r, Reason: reason}, true
+	return Ended{Run: e, Result: r, Reason: why}, true
 }

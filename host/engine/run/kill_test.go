@@ -9,6 +9,7 @@ import (
 
 	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/internal/slots"
+	"github.com/wasmjob/wasmjob/internal/text/reason"
 )
 
 // TestKilledExecution kills a run at each point of its way from the begin to the
@@ -16,8 +17,8 @@ import (
 func TestKilledExecution(t *testing.T) {
 	t.Parallel()
 	kill := func(e *Execution) (unclaimed bool) {
-		first, unclaimed := e.Abort("killed", time.Now().Add(time.Hour))
-		if again, _ := e.Abort("again", time.Now().Add(2*time.Hour)); !first || again {
+		first, unclaimed := e.Abort(reason.Free("killed"), time.Now().Add(time.Hour))
+		if again, _ := e.Abort(reason.Free("again"), time.Now().Add(2*time.Hour)); !first || again {
 			t.Errorf("first %v, again %v", first, again)
 		}
 		return unclaimed
@@ -38,7 +39,7 @@ func TestKilledExecution(t *testing.T) {
 		t.Error("it goes on")
 	}
 	end()
-	if ended, killed := e.KilledBefore(); !killed || ended.Result.Outcome != abi.OutcomeCancelled || ended.Reason != "killed; it had not started" {
+	if ended, killed := e.KilledBefore(); !killed || ended.Result.Outcome != abi.OutcomeCancelled || ended.Reason.String() != "killed; it had not started" {
 		t.Errorf("%+v, %v", ended, killed)
 	}
 
@@ -64,11 +65,11 @@ func TestKilledExecution(t *testing.T) {
 	if at := e.Press(time.Now()); at.IsZero() || own.Err() != nil {
 		t.Error("it has no grace")
 	}
-	if e.Abort("sooner", time.Now()); !e.Press(time.Now()).IsZero() || own.Err() == nil {
+	if e.Abort(reason.Free("sooner"), time.Now()); !e.Press(time.Now()).IsZero() || own.Err() == nil {
 		t.Error("it was not stopped by force")
 	}
 	e.leave()
-	if ended, killed := e.killed(abi.Result{Outcome: abi.OutcomeTrap}); !killed || ended.Result.Outcome != abi.OutcomeCancelled || ended.Reason != "killed; its guest was stopped by force" {
+	if ended, killed := e.killed(abi.Result{Outcome: abi.OutcomeTrap}); !killed || ended.Result.Outcome != abi.OutcomeCancelled || ended.Reason.String() != "killed; its guest was stopped by force" {
 		t.Errorf("%+v, %v", ended, killed)
 	}
 	end()
@@ -101,8 +102,8 @@ func TestOutOfTime(t *testing.T) {
 func TestKilledByItsTimeout(t *testing.T) {
 	t.Parallel()
 	e := &Execution{}
-	e.stopping.reason = "killed"
-	if ended, killed := e.killed(abi.Result{Outcome: abi.OutcomeTimeout}); !killed || ended.Result.Outcome != abi.OutcomeCancelled || ended.Reason != "killed; its time was up" {
+	e.stopping.why = reason.Free("killed")
+	if ended, killed := e.killed(abi.Result{Outcome: abi.OutcomeTimeout}); !killed || ended.Result.Outcome != abi.OutcomeCancelled || ended.Reason.String() != "killed; its time was up" {
 		t.Errorf("%+v, %v", ended, killed)
 	}
 }
@@ -120,13 +121,13 @@ func TestKilledWithASlot(t *testing.T) {
 	e.claimed.Store(true)
 	own, end := e.life(t.Context())
 	defer end()
-	e.Abort("killed", time.Now())
+	e.Abort(reason.Free("killed"), time.Now())
 	defer func() {
 		if recover() != nil {
 			t.Error("the guest was begun")
 		}
 	}()
-	if ended, _ := f.attempts(t.Context(), own, nil, e); ended.Reason != "killed; it had not started" {
+	if ended, _ := f.attempts(t.Context(), own, nil, e); ended.Reason.String() != "killed; it had not started" {
 		t.Errorf("%+v", ended)
 	}
 	e.slot.End()

@@ -15,6 +15,7 @@ import (
 	"github.com/wasmjob/wasmjob/coordination/tree"
 	"github.com/wasmjob/wasmjob/host/event"
 	"github.com/wasmjob/wasmjob/internal/slots"
+	"github.com/wasmjob/wasmjob/internal/text/reason"
 )
 
 // ListenerWait is a fire's wait for other hosts around a listener.
@@ -51,8 +52,8 @@ type Listener struct {
 
 // Abort asks the listener to end by the given time, and reports true for the first time. Press stops it by force if that
 // time is over, and returns it if it is not.
-func (l *Listener) Abort(reason string, until time.Time) (first bool) {
-	first, _ = l.run.Abort(reason, until)
+func (l *Listener) Abort(why reason.Reason, until time.Time) (first bool) {
+	first, _ = l.run.Abort(why, until)
 	return first
 }
 
@@ -146,7 +147,7 @@ func (f *Fire) notListened(e *Execution, export string) {
 // reportListener reports how a listener ended, and whether it runs again.
 func (f *Fire) reportListener(export string, result abi.Result, took time.Duration, again bool) {
 	f.job.Emit(event.Event{Kind: event.Listener, Instant: f.ID.Time(), Trigger: f.ID.Trigger, Source: f.Source(), Digest: f.Exec.Digest(),
-		Outcome: result.Outcome, Duration: took, Reason: reasonOf(export, result.Message), DroppedLines: result.DroppedLines, Outside: result.Outside,
+		Outcome: result.Outcome, Duration: took, Reason: reasonOf(export, result.Message), Because: event.OfListener(export), DroppedLines: result.DroppedLines, Outside: result.Outside,
 		AttemptEnd: event.AttemptEnd{Again: again}})
 }
 
@@ -208,7 +209,7 @@ func (f *Fire) once(guests context.Context, phase guarantee.Phase, export string
 	case err != nil && guests.Err() == nil:
 		message := fmt.Sprintf("waiting for the other hosts: %v", err)
 		f.job.Emit(event.Event{Kind: event.Listener, Instant: f.ID.Time(), Trigger: f.ID.Trigger, Source: f.Source(), Digest: f.Exec.Digest(),
-			Outcome: abi.OutcomeError, Duration: time.Since(wait.Since), Reason: reasonOf(export, message)})
+			Outcome: abi.OutcomeError, Duration: time.Since(wait.Since), Reason: reasonOf(export, message), Because: event.OfListener(export)})
 		f.job.HandleError(f.Config, "listener "+export, abi.Result{Outcome: abi.OutcomeError, Err: err, Message: message})
 		f.endPhase(guests, phase)
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/wasmjob/wasmjob/coordination/tree"
 	"github.com/wasmjob/wasmjob/host/event"
 	"github.com/wasmjob/wasmjob/internal/slots"
+	"github.com/wasmjob/wasmjob/internal/text/reason"
 )
 
 // book is an owner that writes down what it is told. It is safe for concurrent use.
@@ -376,10 +377,10 @@ func TestGivenBackAndWaiting(t *testing.T) {
 			t.Fatal("it has begun")
 		}
 		if kill {
-			if first, unclaimed := e.Abort("killed", time.Now().Add(time.Hour)); !first || !unclaimed {
+			if first, unclaimed := e.Abort(reason.Free("killed"), time.Now().Add(time.Hour)); !first || !unclaimed {
 				t.Errorf("first %v, unclaimed %v", first, unclaimed)
 			}
-			if ended, killed := e.KilledBefore(); !killed || ended.Reason != "killed; it had not started" {
+			if ended, killed := e.KilledBefore(); !killed || ended.Reason.String() != "killed; it had not started" {
 				t.Errorf("%+v, %v", ended, killed)
 			}
 			if f.take() != nil {

@@ -17,6 +17,7 @@ import (
 	"github.com/wasmjob/wasmjob/host/event"
 	"github.com/wasmjob/wasmjob/host/sandbox/capability/kv"
 	"github.com/wasmjob/wasmjob/internal/slots"
+	"github.com/wasmjob/wasmjob/internal/text/reason"
 )
 
 // SoftGrace is how long before a hard stop guests are cancelled.
@@ -179,14 +180,14 @@ func (f *Fire) workOn(guests context.Context, e *Execution, worker *abi.Worker, 
 }
 
 // late is the end of an item that would start later after its instant than the job allows: it has waited
-// for listeners, a slot or memory. What was begun before its host died has started.
+// for listeners, a slot or memory. What was begun before its host died, or before its guest asked to run again later, has started.
 func (f *Fire) late(e *Execution) (ended Ended, late bool) {
 	within, behind := f.Guest.StartWithin, f.job.Clock().Sub(f.ID.Time())-f.Delay
-	if within == 0 || behind <= within || f.ID.Trigger != 0 || f.Source() == abi.SourceFailover || e.started.Load() {
+	if within == 0 || behind <= within || f.ID.Trigger != 0 || f.Source() == abi.SourceFailover || e.postponed || e.started.Load() {
 		return Ended{}, false
 	}
-	reason := fmt.Sprintf("it would have started %s after the instant, and startWithin is %s", behind.Truncate(time.Second), within)
-	return Ended{Run: e, Late: true, Result: abi.Result{Outcome: abi.OutcomeCancelled, Message: reason}, Reason: reason}, true
+	why := reason.New(reason.StartedLate, behind.Truncate(time.Second), within)
+	return Ended{Run: e, Late: true, Result: abi.Result{Outcome: abi.OutcomeCancelled, Message: why.String()}, Reason: why}, true
 }
 
 // mostBacks is how often guests may give an item back: each time another one has it next,
@@ -390,8 +391,8 @@ func (f *Fire) untaken() int { return max(len(f.Runs)-int(f.taken.Load()), 0) }
 func (f *Fire) giveBack(e *Execution) {
 	if e.givenBack {
 		ev := f.event(e, e.RunID())
-		ev.Kind, ev.Attempt, ev.Outcome, ev.Reason = event.ItemEnded, e.resumed, abi.OutcomeCancelled, "the host stops: it was handed back before it began"
-		f.job.Emit(ev)
+		ev.Kind, ev.Attempt, ev.Outcome = event.ItemEnded, e.resumed, abi.OutcomeCancelled
+		f.job.Emit(ev.Why(reason.New(reason.StopsBeforeBegin)))
 	}
 	ended := Ended{Run: e, Unstarted: true}
 	if f.ID.Trigger != 0 || f.Source() == abi.SourceFailover {
@@ -493,6 +494,9 @@ func (f *Fire) attempts(guests, own context.Context, worker abi.Worker, e *Execu
 			attempt--
 			continue // in another process, as if it had not begun
 		}
+		if result.Outcome == abi.OutcomeRetryAt {
+			return Ended{Run: e, Result: result, Later: later(result.RetryAt, f.job.Clock().Add(leastLater))}, true
+		}
 		again := f.retried(e, result, attempt)
 		if again {
 			e.rest()
@@ -505,6 +509,17 @@ func (f *Fire) attempts(guests, own context.Context, worker abi.Worker, e *Execu
 		}
 		backoff = min(2*backoff, max(policy.MaxBackoff, policy.Backoff))
 	}
+}
+
+// leastLater is the shortest time after which an item runs again because its guest asks for it.
+const leastLater = time.Second
+
+// later is the later of two times.
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
 }
 
 // runsAgain reports whether the item runs again, because its worker process has ended
@@ -605,10 +620,14 @@ func (f *Fire) attempt(guests context.Context, worker abi.Worker, e *Execution, 
 	if !e.doubted.Load() {
 		result = OutOfTime(result, e.Cancelled(), f.Guest.Timeout)
 	}
-	if cause := context.Cause(guests); result.Outcome == abi.OutcomeCancelled && (cause == ErrOperator || cause == errNext) {
+	cause := context.Cause(guests)
+	if result.Outcome == abi.OutcomeCancelled && (cause == ErrOperator || cause == errNext) {
 		result.Message = cause.Error()
 	}
 	ev.Kind, ev.Outcome, ev.Duration, ev.Reason = event.ItemEnded, result.Outcome, time.Since(began), result.Message
+	if result.Message == errNext.Error() && cause == errNext {
+		ev = ev.Why(reason.New(reason.TerminatedForNext))
+	}
 	ev.Memory, ev.Batches, ev.Records, ev.DroppedLines = result.Memory, result.Batches, result.Records, result.DroppedLines
 	ev.Outside = result.Outside
 	if result.Batches > 0 {

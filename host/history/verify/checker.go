@@ -11,6 +11,7 @@ import (
 	"github.com/wasmjob/wasmjob/coordination/tree"
 	"github.com/wasmjob/wasmjob/host/config/ceiling"
 	"github.com/wasmjob/wasmjob/host/event"
+	"github.com/wasmjob/wasmjob/internal/text/reason"
 )
 
 // How long what is over is remembered, by the clock of the events: for runs to
@@ -36,6 +37,7 @@ type Checker struct {
 	instances map[string]*instance
 	jobs      map[string]*job
 	kept      map[Invariant]map[Class]int
+	followers map[string]map[*job]bool // the jobs that come after one
 	report    Report
 }
 
@@ -125,8 +127,10 @@ type job struct {
 	trustedFrom time.Time
 	gap         mark // from here on a host did not keep all events of the job
 	shares      map[*process][]share
-	java        bool // Java hosts take part
-	unscheduled bool // it has no cron: it fires when it is triggered
+	java        bool      // Java hosts take part
+	unscheduled bool      // it has no cron: it fires when it is triggered
+	after       []string  // the jobs that it comes after
+	configured  time.Time // when that was said last, or the job was changed or removed
 	promises    map[int]*promise
 	demandedAt  time.Time // when it was looked at last what is owed
 	// begunAt is the newest instant that a host began, skippedAt the newest that a
@@ -151,7 +155,7 @@ func New(o Options) *Checker {
 	if o.MaxFindings <= 0 {
 		o.MaxFindings = DefaultMaxFindings
 	}
-	return &Checker{o: o, sources: make(map[string]*source), instances: make(map[string]*instance), jobs: make(map[string]*job),
+	return &Checker{o: o, sources: make(map[string]*source), instances: make(map[string]*instance), jobs: make(map[string]*job), followers: make(map[string]map[*job]bool),
 		kept: make(map[Invariant]map[Class]int), report: Report{Checked: make(map[Invariant]int64)}}
 }
 
@@ -229,7 +233,7 @@ func (c *Checker) jobEvent(j *job, p *process, e *event.Event, m mark) {
 	case event.Assigned:
 		j.assign(p, e.Time, e.Items)
 	case event.JobRemoved, event.JobStopped:
-		if strings.HasPrefix(e.Reason, "removed from the registry") {
+		if e.Because.Has(reason.JobRemoved) {
 			c.removed(j, c.now.Add(1))
 		}
 		c.drop(j, p)
@@ -237,12 +241,14 @@ func (c *Checker) jobEvent(j *job, p *process, e *event.Event, m mark) {
 	case event.Sharded:
 		// Perhaps the job was removed while no host was there to say so. Who
 		// shards was there since it joined. What came after is the new job's,
-		// also if the host shards twice because an answer was lost. Hosts up to 0.1 say "divided".
-		if joined, ok := j.active[p]; ok && (e.Reason == "items were never sharded" || e.Reason == "items were never divided") {
+		// also if the host shards twice because an answer was lost.
+		if joined, ok := j.active[p]; ok && e.Because.Has(reason.NeverSharded) {
 			c.removed(j, joined)
 			j.divided = e.Time
 		}
 		c.shared(j, e)
+	case event.JobConfigured:
+		c.follow(j, e)
 	case event.JobChanged:
 		j.changed = e.Time
 		if scheduled := e.Source != abi.SourceTrigger; scheduled && j.unscheduled {
@@ -340,14 +346,14 @@ func (p *process) quietSince() time.Time {
 // session takes what a process says of its session. before is the line before.
 func (c *Checker) session(p *process, state string, m, before mark) {
 	switch state {
-	case "live":
+	case event.SessionLive:
 		c.trust(p, m)
-	case "suspect":
+	case event.SessionSuspect:
 		c.doubt(p, m.time)
-	case "yield":
+	case event.SessionYield:
 		c.doubt(p, m.time)
 		p.yielded = true
-	case "lost":
+	case event.SessionLost:
 		// Without doubt before, it was not awake since the line before.
 		c.doubt(p, before.time)
 		for other := range p.lives { // the names of a term begin alike
@@ -571,6 +577,7 @@ func (c *Checker) itemCompleted(j *job, it *item, in *instance, f *fire, e *even
 	r.to, r.hasTo = e.OffsetWrites, true
 	c.completed(j, it, r, m)
 	f.note(it.number, itemFinished, m)
+	c.completedOf(j, f, it.number, m)
 	if e.Beside != "" {
 		c.beside(j, it, r, e.Beside, m)
 	}

@@ -47,6 +47,7 @@ type fire struct {
 	// expected is the line that said it would come; seen is one that is of it.
 	expected, seen mark
 	started        bool
+	completed      map[int]bool // items, of a job that others come after
 	// late is set when it came up, or came up again, long after its instant:
 	// others may have had it before.
 	late          bool

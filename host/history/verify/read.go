@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"container/heap"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -210,7 +209,7 @@ func (s *stream) next() (bool, error) {
 		}
 		s.place.Line++
 		s.event = event.Event{}
-		if !whole || json.Unmarshal(line, &s.event) != nil || s.event.Kind == "" {
+		if !whole || s.event.UnmarshalJSON(line) != nil || s.event.Kind == "" {
 			s.report.BadLines++
 			continue
 		}

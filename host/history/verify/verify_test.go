@@ -48,6 +48,13 @@ func open(name, id string) *book {
 // add writes an event so many seconds after the beginning.
 func (b *book) add(at float64, e event.Event) *book {
 	e.Time = t0.Add(time.Duration(at * float64(time.Second)))
+	data, err := json.Marshal(e)
+	if err == nil {
+		err = json.Unmarshal(data, &e) // as histories give it
+	}
+	if err != nil {
+		panic(err)
+	}
 	b.seen = append(b.seen, entry{b, Place{b.name, len(b.seen) + 1}, e})
 	return b
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/wasmjob/wasmjob/host/config/filelock"
+	"github.com/wasmjob/wasmjob/internal/text/reason"
 )
 
 // Ending is how a process ended.
@@ -64,20 +65,20 @@ type Last struct {
 }
 
 // Why says in words how the process ended.
-func (l Last) Why() string {
+func (l Last) Why() reason.Reason {
 	switch l.Ending {
 	case Ended:
-		return "it ended by itself"
+		return reason.New(reason.EndedWell)
 	case Stuck:
-		return "it ended itself, because a guest of a lost session could not be stopped (exit code 3)"
+		return reason.New(reason.GuestUnstoppable)
 	case DeadMan:
-		return fmt.Sprintf("its dead man's timer was due %s before this start: it was killed or crashed, or the timer ended it, because it was frozen or a guest outlived the session", l.Due.Round(time.Second))
+		return reason.New(reason.DeadManDue, l.Due.Round(time.Second))
 	case Killed:
-		return "its dead man's timer was not due: it was killed, for want of memory for example, or it crashed"
+		return reason.New(reason.DeadManNotDue)
 	case MachineRestart:
-		return "the machine was started again since"
+		return reason.New(reason.MachineRestarted)
 	}
-	return "unknown: its timer was due long before this start, or the record does not say enough"
+	return reason.New(reason.EndUnknown)
 }
 
 // state is what the file holds, as one line of JSON.

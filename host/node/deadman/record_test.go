@@ -40,7 +40,7 @@ func TestEnding(t *testing.T) {
 	}
 	said := make(map[string]Ending)
 	for _, e := range []Ending{Ended, Stuck, DeadMan, Killed, MachineRestart, Unknown} {
-		why := Last{Ending: e}.Why()
+		why := Last{Ending: e}.Why().String()
 		if other, twice := said[why]; twice {
 			t.Errorf("%q and %q are the same: %s", e, other, why)
 		}
@@ -119,7 +119,7 @@ func TestWhy(t *testing.T) {
 	t.Parallel()
 	why := Last{Ending: DeadMan, Due: 20 * time.Second}.Why()
 	for _, want := range []string{"its dead man's timer was due 20s before this start", "killed", "crashed", "frozen", "a guest"} {
-		if !strings.Contains(why, want) {
+		if !strings.Contains(why.String(), want) {
 			t.Errorf("%q does not say %q", why, want)
 		}
 	}

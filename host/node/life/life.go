@@ -5,7 +5,6 @@ package life
 import (
 	"cmp"
 	"errors"
-	"fmt"
 	"net"
 	"os"
 	"strconv"
@@ -17,6 +16,7 @@ import (
 
 	"github.com/wasmjob/wasmjob/host/node/deadman"
 	"github.com/wasmjob/wasmjob/host/observe/metrics"
+	"github.com/wasmjob/wasmjob/internal/text/reason"
 )
 
 const (
@@ -230,13 +230,13 @@ func (v *Life) Close() error {
 	return errors.Join(v.notify.Close(), v.keepNumbers(), v.Ends(deadman.Ended))
 }
 
-// LastEnd is how the last host here ended; empty if it said so itself or nothing
+// LastEnd is how the last host here ended; zero if it said so itself or nothing
 // is known.
-func (v *Life) LastEnd() string {
+func (v *Life) LastEnd() reason.Reason {
 	if v.Last == nil || v.Last.Ending == deadman.Ended {
-		return ""
+		return reason.Reason{}
 	}
-	return fmt.Sprintf("the last host here (pid %d, started %s) did not end well: %s", v.Last.PID, v.Last.Started.Format(time.RFC3339), v.Last.Why())
+	return reason.New(reason.LastHostDied, v.Last.PID, v.Last.Started, v.Last.Why())
 }
 
 // LastHost is the last instance that the last host here was; empty if nothing is known.

@@ -29,17 +29,17 @@ import (
 	"github.com/wasmjob/wasmjob/host/control/server"
 	"github.com/wasmjob/wasmjob/host/engine/catalog"
 	"github.com/wasmjob/wasmjob/host/event"
+	"github.com/wasmjob/wasmjob/host/history"
 	"github.com/wasmjob/wasmjob/host/history/jsonl"
 	"github.com/wasmjob/wasmjob/host/sandbox/plugin"
 	"github.com/wasmjob/wasmjob/internal/schema"
-	"github.com/wasmjob/wasmjob/host/history"
 	"github.com/wasmjob/wasmjob/internal/text/words"
 )
 
 // TestMain makes this program what hosts start once more: for modules to be compiled and
 // for guests.
 func TestMain(m *testing.M) {
-	if len(os.Args) > 1 && slices.Contains([]string{compileWord, guestsWord, "next"}, os.Args[1]) {
+	if len(os.Args) > 1 && slices.Contains([]string{compileWord, guestsWord, "next", "plan"}, os.Args[1]) {
 		Main()
 	}
 	goleak.VerifyTestMain(m)

@@ -84,6 +84,8 @@ type Config struct {
 	GuestLog string
 	// MetricsJobs says which jobs have metrics of their own.
 	MetricsJobs metrics.Jobs
+	// MetricsLabels are the labels of jobs that a metric shows.
+	MetricsLabels metrics.JobLabels
 	// GuestSeries bounds the series of what guests report, of all jobs together.
 	GuestSeries int
 	// OTLP is the URL of a collector of traces; empty is none. TraceRatio is the part of
@@ -377,6 +379,7 @@ func hostSettings(d defaults) []setting {
 		boolSetting("insecureAdmin", "serve on an admin address that other machines can reach, though neither it nor a proxy has TLS: who listens in on the way has the token", func(c *Config) *bool { return &c.InsecureAdmin }),
 		textSetting("adminTokenFile", "FILE", "", "file with the token for operations, mode 0600, made if it does not exist (default: a new token at every start)", func(c *Config) *string { return &c.AdminTokenFile }),
 		metricsSetting(),
+		metricsLabelsSetting(),
 		guestSeriesSetting(),
 		dump,
 		format,

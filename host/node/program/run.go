@@ -180,8 +180,8 @@ func (s *system) banner() {
 	for _, w := range l.warnings {
 		s.log.Warn(w)
 	}
-	if last := s.life.Last; s.life.LastEnd() != "" {
-		s.log.Warn("the last host here did not end well", zap.String("ending", string(last.Ending)), because(last.Why()),
+	if last := s.life.Last; !s.life.LastEnd().IsZero() {
+		s.log.Warn("the last host here did not end well", zap.String("ending", string(last.Ending)), because(last.Why().String()),
 			zap.Int("pid", last.PID), zap.Time("started", last.Started), zap.String("record", last.File))
 	}
 	about := s.about()

@@ -245,6 +245,7 @@ func hostileLines() map[string][][]string {
 		"job kv": {{evil}, {evil, "-o", "json"}, {evil, "--item", "1", "--get", evil}, {evil, "--item", "1", "--set", evil + "=" + evil}}, "job offset": {{evil}, {evil, "-o", "yaml"}, {evil, "--item", "1", "--set", evil}},
 		"access login": {{}}, "job logs": {{}, {evil}, {evil, evil}, {evil, "-o", "json"}, {evil, "-o", "yaml"}, {evil, "--follow"}, {evil, "--follow", "-o", "json"}}, "module list": list,
 		"job next": {{evil}, {"0 0 3 * * ?", "--zone", evil}}, "job release": {{evil}, {evil, "--item", "1"}}, "job remove": {{evil}, {evil, "--purge"}}, "job restore": job,
+		"plan":       {{"DIR/plugins"}, {"DIR/" + evil}, {evil, evil, "--last", evil}, {evil, "--history", "DIR/history/events.jsonl"}},
 		"run":        {{"--plugins", evil}, {"--config", "DIR/config/c.yaml"}, {"--print-config", "--plugins", "DIR/plugins"}, {"--registry", evil}},
 		"job schema": nothing, "job items": shown, "job drain": {{evil}, {evil, "--instance", evil}}, "job start": {{evil}, {"--server", evil}},
 		"module sign": {{"DIR/evil.wasm", "--key", "DIR/keys/\x1bkey\u202e.pub"}, {evil, "--key", evil}}, "module verify-signature": {{"DIR/evil.wasm", "--key", "DIR/keys/\x1bkey\u202e.pub"}, {evil, "--key", evil}},

@@ -14,6 +14,7 @@ import (
 	"github.com/wasmjob/wasmjob/host/event"
 	"github.com/wasmjob/wasmjob/host/observe/metrics"
 	"github.com/wasmjob/wasmjob/host/observe/trace"
+	"github.com/wasmjob/wasmjob/internal/labels"
 	"github.com/wasmjob/wasmjob/internal/schema"
 	"github.com/wasmjob/wasmjob/internal/text/words"
 )
@@ -28,6 +29,19 @@ func metricsSetting() setting {
 			return err
 		},
 		show: func(c *Config) string { return c.MetricsJobs.String() },
+	}
+}
+
+// metricsLabelsSetting has a metric show some labels of jobs.
+func metricsLabelsSetting() setting {
+	return setting{
+		key: "metricsLabels", arg: "NAMES",
+		help: "labels of jobs that wasmjob_job_labels shows, separated by commas, such as team,tier; at most " + strconv.Itoa(labels.Max),
+		set: func(c *Config, s string) (err error) {
+			c.MetricsLabels, err = metrics.ParseLabels(s)
+			return err
+		},
+		show: func(c *Config) string { return c.MetricsLabels.String() },
 	}
 }
 

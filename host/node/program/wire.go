@@ -174,7 +174,7 @@ func (s *system) wireOutput(context.Context) error {
 // wireEvents makes where events go. The host is asked for its status only after
 // it was made.
 func (s *system) wireEvents(ctx context.Context) error {
-	s.metrics = metrics.New(metrics.Options{Version: versionText(), Status: func() engine.Status { return s.host.Status() }, Jobs: s.loaded.MetricsJobs, GuestSeries: s.loaded.GuestSeries, TraceID: s.traceID()})
+	s.metrics = metrics.New(metrics.Options{Version: versionText(), Status: func() engine.Status { return s.host.Status() }, Jobs: s.loaded.MetricsJobs, Labels: s.loaded.MetricsLabels, GuestSeries: s.loaded.GuestSeries, TraceID: s.traceID()})
 	if err := s.traceMetrics(); err != nil {
 		return err
 	}
@@ -313,7 +313,7 @@ func (s *system) observe(e event.Event) {
 	if e.Kind == event.HostGone {
 		s.local.NoteGone(e)
 	}
-	if e.Kind == event.Session && e.Reason == "live" {
+	if e.Kind == event.Session && e.Reason == event.SessionLive {
 		s.life.Begun(e.Host)
 		if c := s.registry.Session(); c != nil { // else it has ended already
 			s.peers.Begun(c, e.Host)

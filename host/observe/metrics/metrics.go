@@ -29,6 +29,8 @@ type Options struct {
 	Status func() engine.Status
 	// Jobs says which jobs have series of their own.
 	Jobs Jobs
+	// Labels are the labels of jobs that job_labels shows; without any the metric has no series.
+	Labels JobLabels
 	// GuestSeries bounds the series of what guests report, of all jobs together; 0 is
 	// [DefaultGuestSeries]. A counter and a gauge are one, a histogram is 19.
 	GuestSeries int
@@ -110,7 +112,7 @@ func New(o Options) *Metrics {
 		m.signIns.WithLabelValues(result)
 	}
 	m.registry.MustRegister(
-		newStatusCollector(m, o.Status),
+		newStatusCollector(m, o.Status, o.Labels),
 		collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 	)

@@ -88,7 +88,7 @@ func (m *Metrics) observeJob(e event.Event) {
 	case event.JobRemoved:
 		m.forget(e.Job)
 	case event.Session:
-		if e.Reason == "lost" {
+		if e.Reason == event.SessionLost {
 			m.sessions.Inc()
 			clear(m.waiting)
 		}

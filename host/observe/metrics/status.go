@@ -16,13 +16,16 @@ type statusCollector struct {
 	hostState, jobState, module, next, owned, running, queued *prometheus.Desc
 	misfired, refused, instances, progress, expected          *prometheus.Desc
 	waiting, failures, held, drift                            *prometheus.Desc
-	inARow, lastOK, oldestRun                                 *prometheus.Desc
+	inARow, lastOK, oldestRun, labels                         *prometheus.Desc
+	jobLabels                                                 JobLabels
 }
 
-func newStatusCollector(m *Metrics, status func() engine.Status) *statusCollector {
+func newStatusCollector(m *Metrics, status func() engine.Status, of JobLabels) *statusCollector {
 	return &statusCollector{
 		status:    status,
 		shown:     m.jobs,
+		jobLabels: of,
+		labels:    m.desc(Gauge, "job_labels", "1, with those labels of the job as labels that metricsLabels names, each with label_ before its name; empty for one that the job does not have.", append([]Label{jobName()}, of.labels()...)...),
 		hostState: m.desc(Gauge, "host_state", "1 for the state that the host is in.", Label{"state", texts(hostStates())}),
 		jobState:  m.desc(Gauge, "job_state", "1 for the state that the job is in on this host; of other jobs, how many are in it.", jobName(), Label{"state", texts(jobStates())}),
 		module:    m.desc(Gauge, "job_module_info", "1, with the digest of the job's module as a label.", jobName(), Label{Name: "digest"}),
@@ -49,7 +52,7 @@ func newStatusCollector(m *Metrics, status func() engine.Status) *statusCollecto
 func (c *statusCollector) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
 		c.hostState, c.jobState, c.module, c.next, c.owned, c.running, c.queued, c.misfired, c.instances, c.progress, c.expected, c.refused,
-		c.waiting, c.failures, c.held, c.drift, c.inARow, c.lastOK, c.oldestRun,
+		c.waiting, c.failures, c.held, c.drift, c.inARow, c.lastOK, c.oldestRun, c.labels,
 	} {
 		ch <- d
 	}
@@ -85,6 +88,9 @@ func (c *statusCollector) Collect(ch chan<- prometheus.Metric) {
 		gauge(c.instances, float64(len(j.Instances)), j.Name)
 		if j.Digest != "" {
 			gauge(c.module, 1, j.Name, j.Digest)
+		}
+		if len(c.jobLabels) > 0 {
+			gauge(c.labels, 1, append([]string{j.Name}, c.jobLabels.values(j.Labels)...)...)
 		}
 		c.jobs(j.Name, []*engine.JobStatus{j}, gauge)
 	}

@@ -102,8 +102,7 @@ func (s *span) describeEvent(m *otlp.Span) {
 		a.some("wasmjob.records", e.Records)
 	case event.Listener:
 		m.Name = "listener " + e.Job
-		name, _, _ := strings.Cut(e.Reason, ":")
-		a.text("wasmjob.listener", name)
+		a.text("wasmjob.listener", e.Because.Arg("listener"))
 	default:
 		m.Name = "item " + e.Job
 		a.some("wasmjob.attempts", int64(e.Attempt))

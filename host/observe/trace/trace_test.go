@@ -150,7 +150,7 @@ func TestSpans(t *testing.T) {
 	before := tr.Traceparent(s.run(-1))
 	tr.Called(event.GuestCall{Run: s.run(-1), Time: s.now, OutsideCall: abi.OutsideCall{Capability: "net", SpanID: "00000000000000aa", Scheme: "tls", Target: "db.test:5432", Took: time.Millisecond, Connected: time.Microsecond, Sent: 7, Received: 9}})
 	s.event(event.Listener, time.Millisecond, func(e *event.Event) {
-		e.Reason, e.Outcome, e.Duration = "job_before_executed: said", abi.OutcomeOK, time.Millisecond
+		e.Reason, e.Because, e.Outcome, e.Duration = "job_before_executed: said", event.OfListener("job_before_executed"), abi.OutcomeOK, time.Millisecond
 	})
 	first := s.attempt(2, 1, abi.OutcomeRetry)
 	second := tr.Traceparent(s.run(2))

@@ -35,6 +35,7 @@ func implementations() map[string]importFunc {
 		"offset_set":    offsetSet,
 		"offset_commit": offsetCommit,
 		"cancelled":     cancelled,
+		"retry_at":      retryAt,
 	}
 }
 
@@ -270,6 +271,16 @@ func logEnabled(in *instance, _ api.Memory, stack []uint64) {
 
 func setError(in *instance, mem api.Memory, stack []uint64) {
 	in.message = clean(region(mem, "set_error", stack[0], stack[1]), abi.MaxError)
+}
+
+func retryAt(in *instance, _ api.Memory, stack []uint64) {
+	at, flags := int64(stack[0]), api.DecodeI32(stack[1])
+	if at <= 0 || at > time.Now().Add(abi.MaxRetryAt).UnixMilli() || flags&^abi.RetryPausesKey != 0 {
+		setCode(stack, abi.ErrInvalid)
+		return
+	}
+	in.retryAt, in.pauseKey = at, flags&abi.RetryPausesKey != 0
+	setCode(stack, abi.OK)
 }
 
 func progress(in *instance, _ api.Memory, stack []uint64) {

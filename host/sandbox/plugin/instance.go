@@ -53,6 +53,8 @@ type instance struct {
 	staged    []byte
 	isStaged  bool
 	message   string // of set_error
+	retryAt   int64  // of retry_at, Unix milliseconds; 0: it was not called
+	pauseKey  bool
 	// reads and readBytes count what it has read of the mounts.
 	reads, readBytes int64
 	lines            logLimit
@@ -102,7 +104,7 @@ func (in *instance) begin(ctx context.Context, inv *abi.Invocation, p abi.Phase)
 	in.account.host, _ = inv.Host.(MemoryHost)
 	in.committed, in.has = inv.Offset, inv.HasOffset
 	in.staged, in.isStaged = nil, false
-	in.message = ""
+	in.message, in.retryAt, in.pauseKey = "", 0, false
 	in.reads, in.readBytes = 0, 0
 	in.lines = logLimit{whole: inv.WholeLog, bytes: abi.MaxLogBytes}
 	in.err.tail = in.err.tail[:0]

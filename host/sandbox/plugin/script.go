@@ -51,6 +51,7 @@ func (in *instance) command(ctx context.Context) abi.Result {
 					r.Message += ": " + words
 				}
 			}
+			in.later(&r)
 			return r
 		}
 	}

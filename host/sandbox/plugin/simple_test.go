@@ -91,6 +91,41 @@ func TestSimple(t *testing.T) {
 	})
 }
 
+// TestRetryAt: RETRY is RETRY_AT if the guest has named a time in the same invocation, and another status stays what it is.
+func TestRetryAt(t *testing.T) {
+	t.Parallel()
+	bothEngines(t, func(t *testing.T, r *Runtime) {
+		w := newWorker(t, load(t, r, guest(t, "c/guest")), Settings{Type: wasm.TypeSimple})
+		now := time.Now()
+		soon, past, beyond := now.Add(time.Hour).UnixMilli(), now.Add(-time.Hour).UnixMilli(), now.Add(abi.MaxRetryAt+time.Hour).UnixMilli()
+		for _, c := range []struct {
+			parameter string
+			outcome   abi.Outcome
+			status    abi.Status
+			at        int64
+			pauses    bool
+		}{
+			{fmt.Sprintf("retry-at:%d", soon), abi.OutcomeRetryAt, 2, soon, false},
+			{"status:2", abi.OutcomeRetry, 2, 0, false}, // the time before it counts no more
+			{fmt.Sprintf("pause-key:%d", soon), abi.OutcomeRetryAt, 2, soon, true},
+			{fmt.Sprintf("retry-at:%d", past), abi.OutcomeRetryAt, 2, past, false},
+			{fmt.Sprintf("retry-at:%d", beyond), abi.OutcomeFail, 65, 0, false}, // ErrInvalid
+			{"retry-at:0", abi.OutcomeFail, 65, 0, false},
+			{"retry-flags:2", abi.OutcomeFail, 65, 0, false},
+			{fmt.Sprintf("later-ok:%d", soon), abi.OutcomeOK, 0, 0, false},
+		} {
+			got := w.Execute(context.Background(), item(newRecorder(), c.parameter))
+			at := int64(0)
+			if !got.RetryAt.IsZero() {
+				at = got.RetryAt.UnixMilli()
+			}
+			if got.Outcome != c.outcome || got.Status != c.status || at != c.at || got.PauseKey != c.pauses {
+				t.Errorf("%s: %s, status %d, at %d, pauses %v: %s", c.parameter, got.Outcome, got.Status, at, got.PauseKey, got.Message)
+			}
+		}
+	})
+}
+
 func TestContext(t *testing.T) {
 	t.Parallel()
 	r := newRuntime(t, Options{})

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"time"
 
 	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/host/sandbox/wasm"
@@ -156,6 +157,7 @@ func (in *instance) status(op string, status int32) (r abi.Result, keep bool) {
 	case r.Status == abi.StatusRetry:
 		r.Outcome = abi.OutcomeRetry
 		say("returned RETRY")
+		in.later(&r)
 	case r.Status == abi.StatusCancelled:
 		r.Outcome = abi.OutcomeCancelled
 		say("returned CANCELLED")
@@ -174,6 +176,13 @@ func (in *instance) status(op string, status int32) (r abi.Result, keep bool) {
 		return r, false
 	}
 	return r, true
+}
+
+// later makes RETRY_AT of a RETRY if the guest has named a time.
+func (in *instance) later(r *abi.Result) {
+	if in.retryAt != 0 {
+		r.Outcome, r.RetryAt, r.PauseKey = abi.OutcomeRetryAt, time.UnixMilli(in.retryAt), in.pauseKey
+	}
 }
 
 // failure makes the result of what did not end with a status. message is the

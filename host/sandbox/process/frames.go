@@ -257,6 +257,8 @@ type result struct {
 	Memory           int64
 	DroppedLines     int64
 	Reads, ReadBytes int64
+	RetryAt          int64 // Unix milliseconds; 0: none
+	PauseKey         bool
 	Error            *failure
 }
 

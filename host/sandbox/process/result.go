@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"time"
 
 	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/host/sandbox/plugin"
@@ -13,7 +14,10 @@ import (
 // packResult takes a result apart. Texts that a guest can make long are cut.
 func packResult(run int64, r abi.Result) result {
 	p := result{Run: run, Outcome: r.Outcome, NotBegun: r.NotBegun, Status: r.Status, Message: clip(r.Message), Offset: r.Offset, Staged: r.Staged,
-		Batches: r.Batches, Records: r.Records, Yielded: r.Yielded, Memory: r.Memory, DroppedLines: r.DroppedLines, Reads: r.Reads, ReadBytes: r.ReadBytes}
+		Batches: r.Batches, Records: r.Records, Yielded: r.Yielded, Memory: r.Memory, DroppedLines: r.DroppedLines, Reads: r.Reads, ReadBytes: r.ReadBytes, PauseKey: r.PauseKey}
+	if !r.RetryAt.IsZero() {
+		p.RetryAt = r.RetryAt.UnixMilli()
+	}
 	if r.Err == nil {
 		return p
 	}
@@ -30,7 +34,10 @@ func packResult(run int64, r abi.Result) result {
 // unpack checks a result and puts it together. The error says what is wrong with it.
 func (p *result) unpack() (abi.Result, error) {
 	r := abi.Result{Outcome: p.Outcome, NotBegun: p.NotBegun, Status: p.Status, Message: p.Message, Staged: p.Staged,
-		Batches: p.Batches, Records: p.Records, Yielded: p.Yielded, Memory: p.Memory, DroppedLines: p.DroppedLines, Reads: p.Reads, ReadBytes: p.ReadBytes}
+		Batches: p.Batches, Records: p.Records, Yielded: p.Yielded, Memory: p.Memory, DroppedLines: p.DroppedLines, Reads: p.Reads, ReadBytes: p.ReadBytes, PauseKey: p.PauseKey}
+	if p.RetryAt != 0 {
+		r.RetryAt = time.UnixMilli(p.RetryAt)
+	}
 	if err := p.check(); err != nil {
 		return r, err
 	}
@@ -70,6 +77,9 @@ func (p *result) check() error {
 	}
 	if min(p.Batches, p.Records, p.DroppedLines, p.Memory) < 0 || p.Memory > math.MaxUint32+1 {
 		return fmt.Errorf("%d batches, %d records, %d dropped lines and %d bytes of memory", p.Batches, p.Records, p.DroppedLines, p.Memory)
+	}
+	if later := p.Outcome == abi.OutcomeRetryAt; (p.RetryAt > 0) != later || p.RetryAt > time.Now().Add(abi.MaxRetryAt+time.Minute).UnixMilli() || (p.PauseKey && !later) {
+		return fmt.Errorf("the time %d to run again, with the outcome %s", p.RetryAt, p.Outcome)
 	}
 	if p.Reads < 0 || p.ReadBytes < 0 {
 		return fmt.Errorf("%d bytes in %d reads of files", p.ReadBytes, p.Reads)

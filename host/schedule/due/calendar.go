@@ -4,14 +4,13 @@ package due
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 	"time"
 
 	"github.com/robfig/cron/v3"
 
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
-	"github.com/wasmjob/wasmjob/internal/text/words"
+	"github.com/wasmjob/wasmjob/internal/text/reason"
 )
 
 // Calendar is a job's schedule and what has come due of it. All times are of the wall
@@ -28,8 +27,8 @@ type Calendar struct {
 	NotBefore time.Time
 	// Window is how late an instant that was missed may run. The jitter of the schedule comes on top.
 	Window time.Duration
-	// Off says why there is no catch-up, for the reasons of a job without.
-	Off string
+	// Off says why there is no catch-up, for the reasons of a job without; empty: misfire is off.
+	Off reason.Code
 	// excluded is the next instant that is excluded and was not reported, zero for none; reported
 	// is when one was last.
 	excluded, reported time.Time
@@ -93,7 +92,7 @@ const (
 type Skip struct {
 	First, Through time.Time // Through is zero for one instant
 	Cause          Cause
-	Reason         string
+	Reason         reason.Reason
 }
 
 // Arm makes the first instant that is not due at a time the next one.
@@ -187,16 +186,13 @@ func (c *Calendar) Take(now, begun time.Time, held bool) (at time.Time, skip *Sk
 	}
 	if skipped > 0 && held && first.After(begun) {
 		skip = &Skip{First: first, Through: at.Add(-time.Millisecond), Cause: Later,
-			Reason: fmt.Sprintf("%s from here on came due before this host looked for them (it was overloaded, halted or without the registry, or its clock was set); the fire at %s runs instead", words.Count(skipped, "instant"), at.Format(time.RFC3339))}
+			Reason: reason.New(reason.CameUnseen, reason.Count(skipped), at)}
 	}
 	if c.arm(at); !c.Next.After(now) {
 		c.arm(now)
 	}
 	return at, skip
 }
-
-// dueWhileAway is why a host does not run what came due before it was in the job, or enabled.
-const dueWhileAway = "it was due while this host was disabled for the job or away from it"
 
 // newest finds the last instant up to now by looking back further and further.
 func newest(next func(time.Time) time.Time, now time.Time) time.Time {
@@ -217,7 +213,7 @@ func newest(next func(time.Time) time.Time, now time.Time) time.Time {
 // nil if that is not owed.
 func (c *Calendar) Park(at, begun time.Time, held bool) (skip *Skip) {
 	if held && c.Parked.After(begun) && c.Parked.Before(at) {
-		skip = &Skip{First: c.Parked, Cause: Later, Reason: "the items were being sharded, and a newer instant came due: it stands for this one"}
+		skip = &Skip{First: c.Parked, Cause: Later, Reason: reason.New(reason.NewerWhileSharding)}
 	}
 	c.Parked = at
 	return skip
@@ -261,11 +257,11 @@ type missed struct {
 }
 
 // counted names how many instants were missed, but for so many of them.
-func (m missed) counted(but int) string {
+func (m missed) counted(but int) reason.Reason {
 	if m.more {
-		return "more than " + words.Count(m.count-but, "instant")
+		return reason.New(reason.MoreInstants, m.count-but)
 	}
-	return words.Count(m.count-but, "instant")
+	return reason.Count(m.count - but)
 }
 
 // recentUpTo finds the newest instants of a stretch of time, which is not before window. However long that is and however
@@ -373,17 +369,16 @@ func (c *Calendar) CatchUp(now, begun, back time.Time, latest bool) (at time.Tim
 	}
 	through := later(sooner(now, c.past(now)), m.newest) // the next instant may have come due, and runs
 	if m.newest.IsZero() && m.first.Before(c.NotBefore) {
-		return at, &Skip{m.first, through, Disabled, dueWhileAway}
+		return at, &Skip{m.first, through, Disabled, reason.New(reason.DueWhileAway)}
 	}
 	if m.newest.IsZero() {
-		return at, &Skip{m.first, through, TooOld, fmt.Sprintf("no host had the item when it was due, and that is longer ago than %s", c.Window)}
+		return at, &Skip{m.first, through, TooOld, reason.New(reason.TooOld, c.Window)}
 	}
 	if !latest {
-		return at, &Skip{m.first, through, Missed, fmt.Sprintf("no host had the item when it was due; %s (%s from here on)", cmp.Or(c.Off, "misfire is off"), m.counted(0))}
+		return at, &Skip{m.first, through, Missed, reason.New(cmp.Or(c.Off, reason.NoOwnerMisfireOff), m.counted(0))}
 	}
 	if !m.newest.Equal(m.first) {
-		skip = &Skip{m.first, m.newest.Add(-time.Millisecond), Later, fmt.Sprintf("%s from here on came due while no host had the item; one catch-up runs instead, for %s",
-			m.counted(1), m.newest.UTC().Format(time.RFC3339))}
+		skip = &Skip{m.first, m.newest.Add(-time.Millisecond), Later, reason.New(reason.CameWithoutHost, m.counted(1), m.newest.UTC())}
 	}
 	return m.newest, skip
 }
@@ -429,10 +424,10 @@ func (c *Calendar) TakeExcluded(now time.Time) (skips []*Skip) {
 			last = c.excluded
 			count++
 		}
-		skip := &Skip{First: first, Cause: Excluded, Reason: "a calendar of the job excludes the day"}
+		skip := &Skip{First: first, Cause: Excluded, Reason: reason.New(reason.DayExcluded)}
 		if count > 1 {
 			skip.Through = last
-			skip.Reason = fmt.Sprintf("calendars of the job exclude the days of %s from here on", words.Count(count, "instant"))
+			skip.Reason = reason.New(reason.DaysExcluded, reason.Count(count))
 		}
 		skips = append(skips, skip)
 	}
@@ -470,9 +465,9 @@ func (c *Calendar) Each(now, begun time.Time, l Limits) (queued, missed []time.T
 	}
 	from, window := first, now.Add(-c.Window-c.jitter())
 	if floor := later(window, c.NotBefore); first.Before(floor) {
-		skip := &Skip{First: first, Through: floor.Add(-time.Millisecond), Cause: TooOld, Reason: fmt.Sprintf("no host had the item when it was due, and that is longer ago than %s", c.Window)}
+		skip := &Skip{First: first, Through: floor.Add(-time.Millisecond), Cause: TooOld, Reason: reason.New(reason.TooOld, c.Window)}
 		if floor.Equal(c.NotBefore) {
-			skip.Cause, skip.Reason = Disabled, dueWhileAway
+			skip.Cause, skip.Reason = Disabled, reason.New(reason.DueWhileAway)
 		}
 		skips = append(skips, skip)
 		from = c.Schedule.Next(skip.Through)
@@ -483,7 +478,7 @@ func (c *Calendar) Each(now, begun time.Time, l Limits) (queued, missed []time.T
 	}
 	if len(missed) > 0 && from.Before(missed[0]) {
 		skips = append(skips, &Skip{from, missed[0].Add(-time.Millisecond), TooOld,
-			fmt.Sprintf("no host had the item when it was due, and of what was missed the newest %s run", words.Count(l.CatchUpMax, "instant"))})
+			reason.New(reason.NoOwnerNewestRun, reason.Count(l.CatchUpMax))})
 	}
 	return queued, missed, skips, end
 }
@@ -497,7 +492,7 @@ func (c *Calendar) whileBusy(after, to time.Time, l Limits) (queued []time.Time,
 	if l.Newest && room > 0 {
 		at := newest(c.Schedule.Next, to)
 		if at.After(first) {
-			skips = append(skips, &Skip{first, at.Add(-time.Millisecond), Later, "the item still ran, and the newest instant that came meanwhile runs instead"})
+			skips = append(skips, &Skip{first, at.Add(-time.Millisecond), Later, reason.New(reason.RanNewestRuns)})
 		}
 		return []time.Time{at}, skips
 	}
@@ -508,7 +503,7 @@ func (c *Calendar) whileBusy(after, to time.Time, l Limits) (queued []time.Time,
 	switch {
 	case t.IsZero() || t.After(to):
 	case l.QueueMax == 0:
-		skips = append(skips, &Skip{t, to, Busy, "the item still ran, and overlap is skip"})
+		skips = append(skips, &Skip{t, to, Busy, reason.New(reason.RanOverlapSkip)})
 	default:
 		skips = append(skips, &Skip{t, to, Full, QueueFull(l.QueueMax, l.Shared)})
 	}
@@ -516,11 +511,11 @@ func (c *Calendar) whileBusy(after, to time.Time, l Limits) (queued []time.Time,
 }
 
 // QueueFull says why an instant of an item that still runs does not wait. shared is as in Limits.
-func QueueFull(most int, shared bool) string {
+func QueueFull(most int, shared bool) reason.Reason {
 	if shared {
-		return fmt.Sprintf("the item still runs, and %s wait already (the host keeps no more for each item of its file; queueMax allows more)", words.Count(most, "instant"))
+		return reason.New(reason.QueueFullShared, reason.Count(most))
 	}
-	return fmt.Sprintf("the item still runs, and %s wait already (queueMax)", words.Count(most, "instant"))
+	return reason.New(reason.QueueFull, reason.Count(most))
 }
 
 func sooner(a, b time.Time) time.Time {

@@ -67,7 +67,7 @@ func checkSkip(t *testing.T, found *due.Skip, expected due.Skip) {
 	if !found.First.Equal(expected.First) || !found.Through.Equal(expected.Through) || found.Cause != expected.Cause {
 		t.Errorf("found %+v, expected %+v", *found, expected)
 	}
-	if (found.Reason == "") != found.First.IsZero() {
+	if found.Reason.IsZero() != found.First.IsZero() {
 		t.Errorf("the reason is %q", found.Reason)
 	}
 }

@@ -2,12 +2,12 @@ package due
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 	"time"
 
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 	"github.com/wasmjob/wasmjob/coordination/tree"
+	"github.com/wasmjob/wasmjob/internal/text/reason"
 	"github.com/wasmjob/wasmjob/internal/text/words"
 )
 
@@ -28,7 +28,7 @@ type Unmet struct {
 	Fire tree.Fire // Trigger is the root of the chain
 	// Late is set if a job before did not end in time; else it did not end as it had to.
 	Late   bool
-	Reason string
+	Reason reason.Reason
 }
 
 // Following is what a job that comes after others is to do.
@@ -105,7 +105,7 @@ func meet(now, from time.Time, id tree.Fire, before []Before) (ended, wait time.
 	for _, b := range before {
 		limit := from.Add(b.Limit())
 		late := func() *Unmet {
-			return &Unmet{id, true, fmt.Sprintf("job %s had not ended %s after the instant", b.Job, words.Duration(b.Limit()))}
+			return &Unmet{id, true, reason.New(reason.BeforeNotEnded, b.Job, words.Duration(b.Limit()))}
 		}
 		e, found := b.find(id)
 		end := time.UnixMilli(e.Ended)
@@ -113,15 +113,15 @@ func meet(now, from time.Time, id tree.Fire, before []Before) (ended, wait time.
 		case found && e.Ended != 0 && end.After(limit):
 			return ended, wait, late()
 		case found && e.Ended != 0 && !b.Accepts(e.Success):
-			reason := fmt.Sprintf("job %s failed, and after demands %s", b.Job, cmp.Or(b.On, jobconfig.OnSuccess))
+			why := reason.New(reason.BeforeFailed, b.Job, cmp.Or(b.On, jobconfig.OnSuccess))
 			if e.Success {
-				reason = fmt.Sprintf("job %s was a success, and after demands %s", b.Job, b.On)
+				why = reason.New(reason.BeforeSucceeded, b.Job, b.On)
 			}
-			return ended, wait, &Unmet{id, false, reason}
+			return ended, wait, &Unmet{id, false, why}
 		case found && e.Ended != 0:
 			ended = later(ended, end)
 		case !found && b.past(id):
-			return ended, wait, &Unmet{id, false, fmt.Sprintf("job %s had no fire for it", b.Job)}
+			return ended, wait, &Unmet{id, false, reason.New(reason.BeforeHadNoFire, b.Job)}
 		case !now.Before(limit.Add(waitGrace)):
 			return ended, wait, late()
 		case wait.IsZero() || limit.Add(waitGrace).Before(wait):

@@ -52,7 +52,7 @@ func TestManyInstantsOfManyItems(t *testing.T) {
 					t.Fatalf("item %d owes %d instants, with %d skips, expected the newest 1000 up to %v", item, len(missed), len(skips), tt.newest)
 				}
 				at, skip := c.CatchUp(now, start, time.Time{}, true)
-				if !at.Equal(tt.newest) || skip == nil || !strings.HasPrefix(skip.Reason, "more than ") {
+				if !at.Equal(tt.newest) || skip == nil || !strings.HasPrefix(skip.Reason.String(), "more than ") {
 					t.Fatalf("item %d catches up on %v with %+v, expected %v and more than can be counted", item, at, skip, tt.newest)
 				}
 			}

@@ -16,6 +16,7 @@ type Host interface {
 	OffsetSet(offset []byte) int32
 	OffsetCommit() int32
 	Cancelled() int32
+	RetryAt(at int64, flags int32) int32
 	IORead(handle int32, buf []byte) int32
 	IOWrite(handle int32, data []byte) int32
 	IOFinish(handle int32) int32

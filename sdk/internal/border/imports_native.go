@@ -61,6 +61,11 @@ func Cancelled() int32 {
 	return number(abi.PhaseRun, func(h Host) int32 { return h.Cancelled() })
 }
 
+// RetryAt is the import retry_at: a code.
+func RetryAt(at int64, flags int32) int32 {
+	return number(abi.PhaseItem, func(h Host) int32 { return h.RetryAt(at, flags) })
+}
+
 // IORead is the import job_v1_io.read: a number or a code.
 func IORead(handle int32, buf []byte) int32 {
 	return number(abi.PhaseRun, func(h Host) int32 { return h.IORead(handle, buf) })

@@ -82,6 +82,12 @@ func OffsetCommit() int32
 //go:noescape
 func Cancelled() int32
 
+// RetryAt is the import retry_at: a code.
+//
+//go:wasmimport job_v1 retry_at
+//go:noescape
+func RetryAt(at int64, flags int32) int32
+
 //go:wasmimport job_v1_io read
 //go:noescape
 func importIORead(handle int32, buf unsafe.Pointer, bufLen uint32) int32

@@ -17,6 +17,7 @@ import (
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/coordination/tree"
+	"github.com/wasmjob/wasmjob/internal/labels"
 )
 
 // Job is a job as the registry has it.
@@ -32,6 +33,7 @@ type Job struct {
 	Description        string
 	Cron, TimeZone     string
 	Terms              string // what else its schedule goes by; see jobconfig.Configuration.Terms
+	Labels             labels.Set
 	ShardingTotalCount int
 }
 
@@ -222,7 +224,7 @@ func parse(name string, data []byte) Job {
 	if err != nil {
 		return Job{Name: name, Problem: err.Error()}
 	}
-	return Job{Name: name, Description: c.Description, Cron: c.Cron, TimeZone: c.TimeZone, Terms: c.Terms(), ShardingTotalCount: c.ShardingTotalCount}
+	return Job{Name: name, Description: c.Description, Cron: c.Cron, TimeZone: c.TimeZone, Terms: c.Terms(), Labels: c.Labels(), ShardingTotalCount: c.ShardingTotalCount}
 }
 
 // answer answers who waits, once the jobs are known.

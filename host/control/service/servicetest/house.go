@@ -262,7 +262,7 @@ func (h *House) hear(e event.Event) {
 	if e.Kind == event.HostGone {
 		h.Local.NoteGone(e)
 	}
-	if e.Kind == event.Session && e.Reason == "live" {
+	if e.Kind == event.Session && e.Reason == event.SessionLive {
 		h.Peers.Begun(h.Center(), e.Host)
 	}
 	h.mu.Lock()

@@ -18,6 +18,7 @@ JOB("offset_get") int offset_get(void *buf, u32 limit);
 JOB("offset_set") int offset_set(const void *p, u32 len);
 JOB("offset_commit") int offset_commit(void);
 JOB("cancelled") int cancelled(void);
+JOB("retry_at") int retry_at(i64 at, int flags);
 WASI("fd_write") int fd_write(int fd, const void *iov, u32 n, u32 *written);
 WASI("proc_exit") _Noreturn void proc_exit(u32 code);
 WASI("poll_oneoff") int poll_oneoff(const void *in, void *out, u32 n, u32 *events);
@@ -122,6 +123,12 @@ EXPORT("job_execute") int execute(void) {
 	read_parameter();
 	if (is("ok")) return 0;
 	if (is("status")) return (int)number();
+	if (is("retry-at") || is("pause-key")) {
+		int code = retry_at(number(), is("pause-key"));
+		return code < 0 ? 64 - code : 2;
+	}
+	if (is("retry-flags")) return 64 - retry_at(1, (int)number());
+	if (is("later-ok")) return retry_at(number(), 0);
 	if (is("error")) { set_error("disk on fire", 12); return 1; }
 	if (is("error-then-trap")) { set_error("last words", 10); __builtin_trap(); }
 	if (is("trap")) __builtin_trap();

@@ -1,0 +1,152 @@
+package operate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/wasmjob/wasmjob/coordination/jobconfig"
+	"github.com/wasmjob/wasmjob/coordination/registry"
+	"github.com/wasmjob/wasmjob/coordination/step"
+	"github.com/wasmjob/wasmjob/coordination/tree"
+	"github.com/wasmjob/wasmjob/internal/text/words"
+)
+
+// ErrQueueFull refuses a trigger: as many wait as the job allows.
+var ErrQueueFull = errors.New("the queue of triggers is full")
+
+// Made is what became of a trigger.
+type Made struct {
+	// Round is the number of its round; 0 if it is queued.
+	Round int64
+	// Earlier is the trigger before, if an instance still keeps that one and both are one round: only a job with hosts
+	// that know no queue does that.
+	Earlier int64
+	// Queued is the number under which it is queued, Ahead how many triggers wait before it, with the one that hosts
+	// have not begun; 0 if it is not queued.
+	Queued int64
+	Ahead  int
+}
+
+// Dropped is a trigger that left the queue and makes no round.
+type Dropped struct {
+	tree.QueuedTrigger
+	// Why is tree.ErrRemoved, or what [TriggerWith] would refuse it with.
+	Why error
+}
+
+// AdvanceQueue makes the round of the first queued trigger, if no earlier round waits. Each host calls it when it has begun
+// items of a round, and the leader with each division that finds a queue, so that a queue whose host died goes on. It is one
+// read while nothing is queued. What the job cannot run any more leaves the queue: each is reported to one caller, also with an
+// error.
+func AdvanceQueue(ctx context.Context, r registry.Center, l tree.Layout) (dropped []Dropped, err error) {
+	err = step.Perform(ctx, r, "begin the next queued trigger", func(ctx context.Context, x *step.Exchange) error {
+		for more := true; more; {
+			var some []Dropped
+			if some, more, err = advance(ctx, x, l, true); err != nil {
+				return err
+			}
+			dropped = append(dropped, some...)
+		}
+		return nil
+	})
+	return dropped, err
+}
+
+// advance does one step of AdvanceQueue. more is set if there may be another one. Without drop, for a caller that reports
+// nothing, a trigger that the job cannot run is left to a host, with an [ErrTriggerWaits].
+func advance(ctx context.Context, x *step.Exchange, l tree.Layout, drop bool) (dropped []Dropped, more bool, err error) {
+	n, err := x.Read(ctx, registry.Data(l.Queue()))
+	if err != nil {
+		return nil, false, err
+	}
+	node := n.Data(l.Queue())
+	queue := tree.ParseQueue(node.Data, node.Mzxid)
+	if len(queue.Triggers) == 0 {
+		return nil, false, nil
+	}
+	t, config, err := readTriggering(ctx, x, l)
+	if err != nil {
+		return nil, false, err
+	}
+	var ops []registry.Op
+	for _, q := range queue.Triggers {
+		if config.Exists && config.Czxid < q.Number {
+			break
+		}
+		dropped = append(dropped, Dropped{q, tree.ErrRemoved}) // it was of the job that was removed
+	}
+	if len(dropped) == 0 {
+		if len(t.instances) == 0 {
+			return nil, false, nil
+		}
+		if _, waits, err := t.waits(ctx, x); err != nil || waits != nil {
+			return nil, false, err // the host that begins that one calls again
+		}
+		t.args = queue.Triggers[0].Round()
+		var bad *tree.ArgError
+		switch err := t.check(ctx, x, config.Data); {
+		case errors.Is(err, ErrNothingRuns), errors.Is(err, ErrNoTriggerArgs), errors.As(err, &bad):
+			dropped = []Dropped{{queue.Triggers[0], err}}
+		case err != nil:
+			return nil, false, err
+		default:
+			ops = t.ops()
+		}
+	}
+	if len(dropped) > 0 && !drop {
+		return nil, false, fmt.Errorf("%w: a host of the job has still to drop a queued one; try again in a moment", ErrTriggerWaits)
+	}
+	rest := queue.Rest(max(len(dropped), 1))
+	_, err = x.Commit(ctx, append(ops, registry.Set(l.Queue(), rest.Data(), node.Version))...)
+	switch {
+	case step.Contested(err):
+		return nil, true, nil
+	case err != nil:
+		return nil, false, err
+	}
+	return dropped, len(dropped) > 0, nil
+}
+
+// enqueue are the ops that queue the trigger behind an earlier one, which still waits as guard proves; most is what the job allows.
+func (t *triggering) enqueue(most int, guard registry.Op) ([]registry.Op, error) {
+	if t.queue.Full(most, t.args) {
+		waiting := fmt.Sprintf("%d triggers wait", len(t.queue.Triggers))
+		if len(t.queue.Triggers) == 1 {
+			waiting = "1 trigger waits"
+		}
+		return nil, fmt.Errorf("%w: %s behind the one that has not begun, and the job allows %d (queueMax); try again when some have run, or '%s' ends what runs",
+			ErrQueueFull, waiting, most, words.Command("job kill", t.layout.Job))
+	}
+	version := int32(0)
+	if t.queueNode.Exists {
+		version = t.queueNode.Version
+	}
+	l := t.layout
+	return []registry.Op{registry.Check(l.Config(), registry.AnyVersion), guard, registry.Ensure(l.Records()), registry.Ensure(l.Queue()), registry.Set(l.Queue(), t.queue.With(t.args).Data(), version)}, nil
+}
+
+// knowQueues reports whether all hosts of the job begin queued triggers; hosts of ElasticJob and of earlier versions do not.
+func (t *triggering) knowQueues(ctx context.Context, x *step.Exchange) (bool, error) {
+	var read []registry.Query
+	for _, id := range t.instances {
+		read = append(read, registry.Data(t.layout.Detail(id)))
+	}
+	n, err := x.Read(ctx, read...)
+	if err != nil {
+		return false, err
+	}
+	for _, id := range t.instances {
+		if !tree.ParseDetail(n.Data(t.layout.Detail(id)).Data).TriggerQueue {
+			return false, nil
+		}
+	}
+	return true, nil
+}
+
+// queueMax is how many triggers the configuration lets wait.
+func queueMax(config []byte) int {
+	c, _, _ := jobconfig.Parse(config)
+	g, _ := c.Guest() // what cannot be read has its default
+	return g.QueueMax
+}

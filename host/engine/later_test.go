@@ -1,0 +1,201 @@
+package engine_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/wasmjob/wasmjob/abi"
+	"github.com/wasmjob/wasmjob/coordination/jobconfig"
+	"github.com/wasmjob/wasmjob/host/event"
+)
+
+// asker is a guest that asks to run again some time after its first run of a fire, once.
+type asker struct {
+	mu     sync.Mutex
+	asked  map[string]bool
+	starts []time.Time
+}
+
+func (a *asker) guest(after time.Duration, pauses bool) *guest {
+	a.asked = make(map[string]bool)
+	return &guest{digest: "asker", run: func(_ context.Context, inv *abi.Invocation) abi.Result {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		a.starts = append(a.starts, time.Now())
+		if a.asked[inv.Context.RunID] || len(a.starts) > 1 {
+			return ok
+		}
+		a.asked[inv.Context.RunID] = true
+		return abi.Result{Outcome: abi.OutcomeRetryAt, Status: abi.StatusRetry, Message: "429", RetryAt: time.Now().Add(after), PauseKey: pauses}
+	}}
+}
+
+func (a *asker) at(from time.Time) (list []time.Duration) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, s := range a.starts {
+		list = append(list, s.Sub(from).Round(time.Second))
+	}
+	return list
+}
+
+// owns reports whether the host has items of a job.
+func (n *node) owns(name string) bool {
+	for _, j := range n.host.Status().Jobs {
+		if j.Name == name && len(j.Items) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// TestRetryAt: an item whose guest asks for a time runs again then and not before, whoever has it then.
+func TestRetryAt(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name   string
+		cron   string
+		after  time.Duration
+		change func(*jobconfig.Configuration)
+		do     func(t *testing.T, c *cluster, at time.Time, owner, other *node)
+		starts string // after the instant
+	}{
+		{name: "on its owner", after: 10 * time.Minute, starts: "[0s 10m0s]"},
+		{name: "a time that has passed", after: -time.Hour, starts: "[0s 1s]"},
+		{name: "later than it might have started", after: 10 * time.Minute, starts: "[0s 10m0s]",
+			change: func(d *jobconfig.Configuration) { d.Props["wasm.startWithin"] = "1m" }},
+		{name: "no catch-up and no misfire", after: 10 * time.Minute, starts: "[0s 10m0s]",
+			change: func(d *jobconfig.Configuration) { d.Misfire, d.Props["wasm.catchUp"] = false, "none" }},
+		{name: "its host dies", after: 10 * time.Minute, starts: "[0s 10m0s]",
+			do: func(_ *testing.T, _ *cluster, at time.Time, owner, _ *node) {
+				until(at.Add(time.Minute))
+				owner.kill()
+				<-owner.done
+			}},
+		{name: "its host leaves", after: 10 * time.Minute, starts: "[0s 10m0s]",
+			do: func(_ *testing.T, _ *cluster, at time.Time, owner, _ *node) {
+				until(at.Add(time.Minute))
+				owner.stop()
+				<-owner.done
+			}},
+		{name: "a newer instant stands for it", cron: "0 0,4 * * * ?", after: 10 * time.Minute, starts: "[0s 10m0s]"},
+		{name: "in a queue both run", cron: "0 0,4 * * * ?", after: 10 * time.Minute, starts: "[0s 10m0s 10m0s]",
+			change: func(d *jobconfig.Configuration) { d.Props["wasm.overlap"] = "queue_all" }},
+		{name: "a trigger", cron: "0 30 0 1 1 ? 2099", after: 10 * time.Minute, starts: "[0s 10m0s]",
+			do: func(t *testing.T, _ *cluster, at time.Time, owner, _ *node) {
+				until(at)
+				if err := owner.operator().Trigger(context.Background(), "j"); err != nil {
+					t.Fatal(err)
+				}
+			}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				c, a := newCluster(t), &asker{}
+				d := definition("j", "0 0 * * * ?", 1)
+				d.Failover = true
+				if tt.cron != "" {
+					d.Cron = tt.cron
+				}
+				if tt.change != nil {
+					tt.change(&d)
+				}
+				g := a.guest(tt.after, false)
+				time.Sleep(20 * time.Minute) // not at an instant
+				one, two := c.start(1, job(d, g)), c.start(2, job(d, g))
+				at := hour()
+				until(at.Add(-time.Second))
+				owner, other := one, two
+				if two.owns("j") {
+					owner, other = two, one
+				}
+				if tt.do != nil {
+					tt.do(t, c, at, owner, other)
+				}
+				until(at.Add(8 * time.Minute))
+				if tt.after > 0 {
+					waits := 0
+					for _, n := range []*node{one, two} {
+						select {
+						case <-n.done:
+							continue
+						default:
+						}
+						if w := n.waits(event.WaitRetryAt); w != nil {
+							waits++
+							if !strings.Contains(w.Reason, "the time that guests asked for, the first 20") {
+								t.Errorf("the status says %q", w.Reason)
+							}
+						}
+					}
+					if waits != 1 {
+						t.Errorf("%d hosts say that the item waits\n%s", waits, c.all())
+					}
+				}
+				until(at.Add(12 * time.Minute))
+				if got := fmt.Sprint(a.at(at)); got != tt.starts {
+					t.Errorf("it ran at %s after the instant, expected %s\n%s", got, tt.starts, c.all())
+				}
+				later := false
+				for _, e := range c.list(event.ItemSkipped) {
+					later = later || (e.Cause == event.SkipLater && e.Outcome == abi.OutcomeRetryAt && strings.Contains(e.Reason, "its guest asked to run again, and not before 20"))
+				}
+				if !later {
+					t.Errorf("no event says that it runs again later\n%s", c.all())
+				}
+			})
+		})
+	}
+}
+
+// TestRetryAt_pausesKey: a guest pauses its own key over jobs and hosts, and no other key.
+func TestRetryAt_pausesKey(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c, a, m := newCluster(t), &asker{}, newMeter()
+		first, same, other := paced("first", 1, "api", time.Minute, 10), paced("same", 3, "api", time.Minute, 10), paced("zebra", 1, "else", time.Minute, 10)
+		same.Cron, other.Cron = "0 1 * * * ?", "0 1 * * * ?"
+		g := m.guest(each(time.Second), func(inv *abi.Invocation) string { return inv.Context.JobName })
+		time.Sleep(2 * time.Minute)
+		c.start(1, job(first, a.guest(20*time.Minute, true)))
+		n := c.start(2, job(same, g), job(other, g))
+		at := hour()
+		until(at.Add(10 * time.Minute))
+		w := n.waits(event.WaitRate)
+		if w == nil || !strings.Contains(w.Reason, "which job first has paused") {
+			t.Errorf("the status says %+v", w)
+		}
+		until(at.Add(30 * time.Minute))
+		seen := m.seen()
+		if got := seen.starts["same"]; len(got) != 3 || got[0].Sub(at).Round(time.Second) != 20*time.Minute {
+			t.Errorf("the other job of the key began at %v\n%s", got, c.all())
+		}
+		if got := seen.starts["zebra"]; len(got) != 1 || got[0].Sub(at) != time.Minute {
+			t.Errorf("a job of another key began at %v", got)
+		}
+		if got := fmt.Sprint(a.at(at)); got != "[0s 20m0s]" {
+			t.Errorf("the job itself ran at %s", got)
+		}
+	})
+}
+
+// TestRetryAt_pausesNoKey: a guest of a job without a rate has no key: only the item waits.
+func TestRetryAt_pausesNoKey(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c, a := newCluster(t), &asker{}
+		time.Sleep(time.Minute)
+		c.start(1, job(definition("j", "0 0 * * * ?", 1), a.guest(20*time.Minute, true)))
+		at := hour()
+		until(at.Add(30 * time.Minute))
+		if got := fmt.Sprint(a.at(at)); got != "[0s 20m0s]" {
+			t.Errorf("it ran at %s\n%s", got, c.all())
+		}
+	})
+}

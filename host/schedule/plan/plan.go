@@ -1,0 +1,335 @@
+// Package plan plays the schedules of jobs on a clock of its own: which instants come, which of them run, which do not and
+// why, given how long runs take. It decides by the functions by which the engine decides: those of host/schedule/due for
+// instants and policies, and internal/slots for who gets a slot. It reads neither a registry nor the clock.
+//
+// What it leaves out is what is no job's wish: hosts that die, registries that answer slowly, attempts that are repeated (how long
+// a run takes is with all its attempts), and triggers.
+package plan
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/robfig/cron/v3"
+
+	"github.com/wasmjob/wasmjob/coordination/jobconfig"
+	"github.com/wasmjob/wasmjob/host/schedule/due"
+)
+
+// Reason is why an instant of an item has no run. The words are those of the causes in host/event.
+type Reason string
+
+// The reasons.
+const (
+	Superseded Reason = "superseded" // a newer instant stands for it
+	Overlap    Reason = "overlap"    // the item still ran, and overlap is skip
+	QueueFull  Reason = "queue_full" // the item still ran, and too many instants waited
+	Late       Reason = "late"       // it would have started later than startWithin
+	Paused     Reason = "paused"     // maxRuns or pauseAfterFailures had paused the job
+	Unmet      Reason = "unmet"      // a job before did not end as after demands
+	Excluded   Reason = "excluded"   // a calendar excludes the day
+)
+
+// Reasons are all reasons. Those but for Excluded have cost a run.
+func Reasons() []Reason {
+	return []Reason{Superseded, Overlap, QueueFull, Late, Paused, Unmet, Excluded}
+}
+
+// Job is a job as a play needs it. It is not changed by a play.
+type Job struct {
+	Name  string
+	Items int
+	// Schedule is nil for a job that only triggers run, and for one that comes After others. It may be a [due.Spread] and a
+	// [due.Excluding].
+	Schedule cron.Schedule
+	After    []jobconfig.After
+	Policies due.Policies
+	// PauseAfterFailures is how many failures of an item in a row pause the job; 0 is none.
+	PauseAfterFailures int
+	// MaxConcurrency is how many items run at once on one host; 0 is no bound.
+	MaxConcurrency int
+	// Priority is 1 to 4; 0 is the default. Group is the jobs with which it shares the slots of a host.
+	Priority int
+	Group    string
+	// Limits are the keys of the limit of the namespace under which items run, by item; nil is no limit. At most Most items run under
+	// a key; of several jobs with a key, the least counts.
+	Limits []string
+	Most   int
+	// Owners are the hosts of items, by item, from 0; nil is all items on host 0.
+	Owners []int
+	// Takes says how a run goes. It is asked from several goroutines. ByItem says that items of one instant may differ.
+	Takes  func(item int, instant time.Time) Run
+	ByItem bool
+	// Record has the outcome list the instants.
+	Record bool
+	// Note is given what becomes of the instants of each item, in the order of the play, by the goroutine that plays the job; nil is
+	// nothing. It must not use the play.
+	Note func(Note)
+}
+
+// Note is what becomes of an instant of an item.
+type Note struct {
+	What    What
+	Item    int
+	Instant time.Time
+	At      time.Time // when, on the clock of the play
+	Reason  Reason    // of a Skip
+	Failed  bool      // of an End that was a failure
+	Stopped bool      // of an End that overlap demanded
+}
+
+// What a [Note] is about.
+type What uint8
+
+// The kinds of notes.
+const (
+	Begin What = iota // the item takes the instant, and may have to wait for a slot
+	Start             // it runs
+	End
+	Skip
+)
+
+// Run is how a run of an item goes.
+type Run struct {
+	// Lag is how much later it begins than it could, Takes how long it runs then.
+	Lag, Takes time.Duration
+	Failed     bool
+}
+
+// Options say what is played.
+type Options struct {
+	// From and To bound the instants; To does not belong to them. What is under way at To goes on to its end.
+	From, To time.Time
+	// Hosts have Slots items running at once; 0 slots are enough for all. 0 hosts are one.
+	Hosts, Slots int
+	// MostStarts bounds the instants of items that are played, so that a play ends; 0 is [MostStarts].
+	MostStarts int64
+}
+
+// MostStarts is how many instants of items a play has at most.
+const MostStarts = 200_000_000
+
+// Outcome is what became of one job.
+type Outcome struct {
+	// Fires are the instants that came, Runs the runs of items, and Failed those of them that failed.
+	Fires, Runs, Failed int
+	// Overlaps are instants of items that came while the item still ran.
+	Overlaps int
+	// FirstOverlap and FirstSkip are the first instants that overlapped and that had no run; zero for none.
+	FirstOverlap, FirstSkip time.Time
+	// Skipped are the instants of items without a run, by reason.
+	Skipped map[Reason]int
+	// SlotWaits are runs that waited for a slot or for maxConcurrency, PermitWaits those that waited for a limit of the namespace.
+	SlotWaits, PermitWaits            int
+	LongestSlotWait, LongestPermit    time.Duration
+	LongestRun, LatestStart, RunsTook time.Duration
+	// Instants are those that came, ascending in the order of their coming, if [Job.Record] is set.
+	Instants []time.Time
+}
+
+// Lost are the instants of items that have no run and should have one.
+func (o *Outcome) Lost() (lost int) {
+	for reason, n := range o.Skipped {
+		if reason != Excluded {
+			lost += n
+		}
+	}
+	return lost
+}
+
+// Minute is what happens in one minute.
+type Minute struct {
+	At time.Time `json:"at"`
+	// Starts are the runs of items that start in it, Running those that run in it at some time.
+	Starts  int `json:"starts"`
+	Running int `json:"running"`
+}
+
+// Played is the end of a play.
+type Played struct {
+	// Outcomes are those of the jobs, in their order.
+	Outcomes []Outcome
+	minutes  minutes
+}
+
+// ErrTooMany is the error of a play with more instants than [Options.MostStarts].
+var ErrTooMany = errors.New("too many instants")
+
+// Play plays the jobs. Those that have nothing in common are played side by side, by as many goroutines as there are
+// processors, for which it waits.
+func Play(ctx context.Context, o Options, jobs []Job) (*Played, error) {
+	if o.To.Before(o.From) {
+		return nil, fmt.Errorf("found the end %s before the begin %s", o.To.Format(time.RFC3339), o.From.Format(time.RFC3339))
+	}
+	o.MostStarts = cmp.Or(o.MostStarts, MostStarts)
+	played := &Played{Outcomes: make([]Outcome, len(jobs)), minutes: newMinutes(o)}
+	parts := Parts(o, jobs)
+	var next, starts atomic.Int64
+	var mu sync.Mutex // of played.minutes and failed
+	var failed error
+	var all sync.WaitGroup
+	for range min(runtime.GOMAXPROCS(0), len(parts)) {
+		all.Go(func() {
+			own := newMinutes(o)
+			for ctx.Err() == nil {
+				n := int(next.Add(1)) - 1
+				if n >= len(parts) {
+					break
+				}
+				p := newPlayer(o, jobs, parts[n], played.Outcomes, own, &starts)
+				if err := p.play(ctx); err != nil {
+					mu.Lock()
+					failed = cmp.Or(failed, err)
+					mu.Unlock()
+					break
+				}
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			played.minutes.add(own)
+		})
+	}
+	all.Wait()
+	return played, cmp.Or(ctx.Err(), failed)
+}
+
+// Parts divides the jobs into those that have to do with each other, by their places: with slots all of them.
+func Parts(o Options, jobs []Job) (parts [][]int) {
+	root := make([]int, len(jobs))
+	for n := range root {
+		root[n] = n
+	}
+	var find func(n int) int
+	find = func(n int) int {
+		if root[n] != n {
+			root[n] = find(root[n])
+		}
+		return root[n]
+	}
+	join := func(a, b int) { root[find(a)] = find(b) }
+	named, under := make(map[string]int, len(jobs)), make(map[string]int)
+	for n := range jobs {
+		named[jobs[n].Name] = n
+	}
+	for n := range jobs {
+		if o.Slots > 0 {
+			join(n, 0)
+		}
+		for _, a := range jobs[n].After {
+			if before, has := named[a.Job]; has {
+				join(n, before)
+			}
+		}
+		for _, key := range jobs[n].Limits {
+			if other, has := under[key]; has {
+				join(n, other)
+			}
+			under[key] = n
+		}
+	}
+	place := make(map[int]int)
+	for n := range jobs {
+		r := find(n)
+		at, has := place[r]
+		if !has {
+			at = len(parts)
+			place[r] = at
+			parts = append(parts, nil)
+		}
+		parts[at] = append(parts[at], n)
+	}
+	return parts
+}
+
+// minutes count what happens in each minute of the range.
+type minutes struct {
+	from           time.Time     // the first minute begins
+	into           time.Duration // how far into it the range begins
+	starts         []int32
+	begins, leaves []int32 // of runs: by the minute in which they begin, and by the minute after that in which they end
+}
+
+func newMinutes(o Options) minutes {
+	from := o.From.Truncate(time.Minute)
+	n := int(o.To.Sub(from)/time.Minute) + 1
+	return minutes{from, o.From.Sub(from), make([]int32, n), make([]int32, n+1), make([]int32, n+1)}
+}
+
+// run counts runs from one time to another, in nanoseconds since the range begins.
+func (m *minutes) run(begin, end time.Duration, count int) {
+	last := len(m.starts) - 1
+	begin, end = begin+m.into, end+m.into
+	first := int(begin / time.Minute)
+	if first < 0 || first > last {
+		return // behind the range
+	}
+	m.starts[first] += int32(count)
+	m.begins[first] += int32(count)
+	m.leaves[min(int(end/time.Minute), last)+1] += int32(count)
+}
+
+func (m *minutes) add(o minutes) {
+	for n := range m.starts {
+		m.starts[n] += o.starts[n]
+	}
+	for n := range m.begins {
+		m.begins[n] += o.begins[n]
+		m.leaves[n] += o.leaves[n]
+	}
+}
+
+// Together are plays of other jobs of one range as one play; its outcomes are left out.
+func Together(plays ...*Played) *Played {
+	if len(plays) == 0 {
+		return &Played{}
+	}
+	m := plays[0].minutes
+	sum := minutes{m.from, m.into, slices.Clone(m.starts), slices.Clone(m.begins), slices.Clone(m.leaves)}
+	for _, p := range plays[1:] {
+		sum.add(p.minutes)
+	}
+	return &Played{minutes: sum}
+}
+
+// Busiest are the minutes with the most starts, the busiest first, at most n; of minutes that are alike the earliest.
+func (p *Played) Busiest(n int) []Minute {
+	m := &p.minutes
+	var list []Minute
+	running := 0
+	for at, starts := range m.starts {
+		running += int(m.begins[at]) - int(m.leaves[at])
+		if starts == 0 || (len(list) == n && int(starts) <= list[n-1].Starts) {
+			continue
+		}
+		minute := Minute{m.from.Add(time.Duration(at) * time.Minute), int(starts), running}
+		to, _ := slices.BinarySearchFunc(list, minute, func(a, b Minute) int {
+			if a.Starts >= b.Starts {
+				return -1
+			}
+			return 1
+		})
+		list = slices.Insert(list, to, minute)
+		list = list[:min(n, len(list))]
+	}
+	return list
+}
+
+// Peak is the minute in which the most items run at some time; the zero Minute if none does.
+func (p *Played) Peak() (peak Minute) {
+	m := &p.minutes
+	running := 0
+	for at := range m.starts {
+		running += int(m.begins[at]) - int(m.leaves[at])
+		if running > peak.Running {
+			peak = Minute{m.from.Add(time.Duration(at) * time.Minute), int(m.starts[at]), running}
+		}
+	}
+	return peak
+}
