@@ -456,3 +456,72 @@ func backfilling(n *node, job string) *engine.BackfillStatus {
 	}
 	return nil
 }
+
+// TestBackfill_arguments: the runs have the defaults of the arguments that the job declares. Without a default for each the backfill is
+// refused, with the argument's name.
+func TestBackfill_arguments(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, g := newCluster(t), &given{}
+		c.start(1, job(declaring("", `[{"name":"limit","type":"integer","default":"100"}]`), g.guest(atOnce)))
+		time.Sleep(5 * time.Second)
+		c.backfills(t, "j", past(2))
+		time.Sleep(time.Minute)
+		if got, want := g.of(abi.SourceBackfill), []string{`0 backfill {"limit":100}`, `0 backfill {"limit":100}`}; !slices.Equal(got, want) {
+			t.Errorf("runs %q, want %q", got, want)
+		}
+	})
+	synctest.Test(t, func(t *testing.T) {
+		c, g := newCluster(t), &given{}
+		c.start(1, job(declaring("", `[{"name":"day","type":"date"}]`), g.guest(atOnce)))
+		time.Sleep(5 * time.Second)
+		if err := c.startsBackfill("j", past(2)); err == nil || !strings.Contains(err.Error(), "arguments.day: is missing") {
+			t.Errorf("without a default: %v", err)
+		}
+	})
+}
+
+// TestBackfill_queue: triggers that are queued meanwhile run before the instants that are left.
+func TestBackfill_queue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, g := newCluster(t), &given{}
+		n := c.start(1, job(definition("j", "", 1), g.guest(func(*abi.Invocation) time.Duration { return 10 * time.Second })))
+		time.Sleep(5 * time.Second)
+		c.backfills(t, "j", past(4))
+		time.Sleep(5 * time.Second) // the first runs, and the round of the second waits
+		n.triggers(t, "j", args(t, "", "A"))
+		n.triggers(t, "j", args(t, "", "B"))
+		time.Sleep(2 * time.Minute)
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		var got []string
+		for _, run := range g.runs {
+			got = append(got, strings.Join(strings.Fields(run)[1:], " "))
+		}
+		want := []string{"backfill", "backfill", "trigger A", "trigger B", "backfill", "backfill"}
+		if !slices.Equal(got, want) {
+			t.Errorf("runs %q, want %q", got, want)
+		}
+	})
+}
+
+// TestBackfill_behindQueue: no instant is given out while a trigger is queued, also in the moment before that one's round is made.
+func TestBackfill_behindQueue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, p := newCluster(t), &pastRuns{}
+		c.start(1, job(definition("j", "", 1), p.guest(0)))
+		time.Sleep(5 * time.Second)
+		b := past(2)
+		b.Every = time.Hour.Milliseconds()
+		c.backfills(t, "j", b)
+		time.Sleep(5 * time.Second)
+		l := tree.NewLayout("test", "j")
+		c.commit(registry.Ensure(l.Queue()), registry.Set(l.Queue(), tree.Queue{}.With(args(t, "", "A")).Data(), registry.AnyVersion))
+		known := c.backfill(t, "j").Now
+		err := c.operate(func(ctx context.Context, r registry.Center) error {
+			return operate.GiveInstant(ctx, r, l, *known, time.Now())
+		})
+		if known.Done != 1 || !errors.Is(err, operate.ErrTriggerWaits) {
+			t.Errorf("%d given out, then %v", known.Done, err)
+		}
+	})
+}

@@ -16,7 +16,9 @@ import (
 // history says that the runs are of a backfill.
 func TestBackfill(t *testing.T) {
 	t.Parallel()
-	s := serve(t, servicetest.Options{Jobs: []engine.Job{servicetest.Job("cities", "0 0 0 * * ?", 2, servicetest.OK), servicetest.Job("none", "", 1, servicetest.OK)}})
+	declares := servicetest.Job("declares", "0 0 0 * * ?", 1, servicetest.OK)
+	declares.Definition.Props["wasm.arguments"] = `[{"name":"day","type":"date"}]`
+	s := serve(t, servicetest.Options{Jobs: []engine.Job{declares, servicetest.Job("cities", "0 0 0 * * ?", 2, servicetest.OK), servicetest.Job("none", "", 1, servicetest.OK)}})
 	now := time.Now().UTC()
 	day := func(ago int) string { return now.Truncate(24*time.Hour).AddDate(0, 0, -ago).Format(time.RFC3339) }
 	for name, tc := range map[string]struct {
@@ -31,6 +33,7 @@ func TestBackfill(t *testing.T) {
 		"no such item":   {"cities", fmt.Sprintf(`{"from":%q,"to":%q,"items":"2"}`, day(5), day(3)), "body.items", 422},
 		"no schedule":    {"none", fmt.Sprintf(`{"from":%q,"to":%q}`, day(5), day(3)), "", 409},
 		"no such job":    {"towns", fmt.Sprintf(`{"from":%q,"to":%q}`, day(5), day(3)), "", 404},
+		"no default":     {"declares", fmt.Sprintf(`{"from":%q,"to":%q}`, day(5), day(3)), "body.arguments.day", 422},
 		"another policy": {"cities", fmt.Sprintf(`{"from":%q,"to":%q,"overlap":"cancel"}`, day(5), day(3)), "body.overlap", 422},
 	} {
 		a := s.ask("POST", "/v1/jobs/"+tc.job+"/backfill", tc.body)

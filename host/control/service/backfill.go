@@ -156,11 +156,6 @@ func (s *Service) plan(ctx context.Context, job string, of Backfill) (b tree.Bac
 	if err := args.Fits(j.ShardingTotalCount); err != nil {
 		return b, nil, err
 	}
-	for _, arg := range j.Arguments {
-		if arg.Default == nil {
-			return b, nil, &tree.ArgError{Arg: "arguments." + arg.Name, Problem: "found no default, expected one: a backfill runs with the defaults"}
-		}
-	}
 	plan = &BackfillPlan{Instants: instants, Items: tree.Fire{Only: args.Items.String()}.Total(j.ShardingTotalCount), Every: every, Overlap: overlap, Zone: cmp.Or(zoneOf(j.TimeZone), "Local")}
 	return b, plan, nil
 }
