@@ -225,5 +225,6 @@ const (
 	SourceMisfire  Source = "misfire"
 	SourceFailover Source = "failover"
 	SourceCatchUp  Source = "catch-up"
-	SourceInvoke   Source = "invoke" // run by `wasmjob invoke`, without a registry
+	SourceBackfill Source = "backfill" // an operator has past instants run again
+	SourceInvoke   Source = "invoke"   // run by `wasmjob invoke`, without a registry
 )

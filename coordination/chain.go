@@ -91,6 +91,9 @@ func (c *completion) settle(items tree.Items) (ends tree.Ends, changed bool) {
 		if id.Instant == 0 && id.Trigger == 0 {
 			id = e.State.Record.Fire()
 		}
+		if id.Given { // what it ran for is not the next instant of the chain
+			continue
+		}
 		s := byFire[id.ID()]
 		if s == nil {
 			s = &tree.Settled{Fire: id, Root: e.Root, Total: c.total(id, i)}

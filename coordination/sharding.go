@@ -319,6 +319,7 @@ func (s *sharding) divide() (tree.Division, strategy.Assignment, error) {
 	d := tree.Division{Instances: strategy.Sorted(s.instances), Foreigners: s.java, Counts: tree.Counts{Total: total}, Strategy: s.cfg.JobShardingStrategyType}
 	d.Follow(s.before, s.now, s.recordOf)
 	d.Followed, d.Queued = s.ends.Exists, s.queued
+	d.Backfill = slices.Contains(s.records, tree.BackfillName)
 	if s.refused {
 		d.Refused = s.config.Mzxid
 	}

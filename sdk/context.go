@@ -96,7 +96,7 @@ func shardingContext() ShardingContext {
 func source() abi.Source {
 	var short [16]byte
 	if n := border.CtxStr(abi.CtxSource, short[:]); n >= 0 && int(n) <= len(short) {
-		for _, known := range [...]abi.Source{abi.SourceSchedule, abi.SourceTrigger, abi.SourceMisfire, abi.SourceFailover, abi.SourceCatchUp} {
+		for _, known := range [...]abi.Source{abi.SourceSchedule, abi.SourceTrigger, abi.SourceMisfire, abi.SourceFailover, abi.SourceCatchUp, abi.SourceBackfill} {
 			if string(short[:n]) == string(known) {
 				return known
 			}

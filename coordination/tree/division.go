@@ -58,6 +58,8 @@ type Division struct {
 	Refused int64 `json:"refused,omitempty"`
 	// Followed is set when other jobs come after this one: hosts note how fires end, in [Ends].
 	Followed bool `json:"followed,omitempty"`
+	// Backfill is set when past instants are to be run again: one host watches the node [Backfill].
+	Backfill bool `json:"backfill,omitempty"`
 	// Queued is set when triggers were queued ever: the leader looks whether the next one may begin.
 	Queued bool `json:"queued,omitempty"`
 	// Owing are items that moved away from an instance which had not consumed

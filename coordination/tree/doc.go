@@ -47,6 +47,8 @@
 //	                             this one ([Ends])
 //	sharding/queue               triggers that wait behind that of node trigger, if there was one ever
 //	                             ([Queue])
+//	sharding/backfill            past instants that are run again, while they are ([Backfill])
+//	backfill                     how the last backfill has ended
 //	after                        which triggers of other jobs have triggered this one, which comes
 //	                             after them ([Chained])
 //	offset/{i}                   how far the item's guest has come

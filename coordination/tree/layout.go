@@ -174,6 +174,15 @@ const EndsName = "ends"
 // Ends holds how fires of the job have ended over all items, if other jobs come after it; see [Ends].
 func (l Layout) Ends() string { return l.sibling + "/sharding/" + EndsName }
 
+// BackfillName is the name of the node Backfill, beside those of the items' records.
+const BackfillName = "backfill"
+
+// Backfill is there while past instants of the job are run again; see [Backfill].
+func (l Layout) Backfill() string { return l.sibling + "/sharding/" + BackfillName }
+
+// LastBackfill holds how the last backfill has ended; see [Backfill].
+func (l Layout) LastBackfill() string { return l.sibling + "/backfill" }
+
 // QueueName is the name of the node Queue, beside those of the items' records.
 const QueueName = "queue"
 

@@ -17,7 +17,7 @@ import (
 type Fire struct {
 	// Instant is the scheduled time in Unix milliseconds; for a trigger, the
 	// registry's number of the round is in Trigger and Instant is the time at
-	// which this host saw it.
+	// which this host saw it, or the instant that the trigger gave.
 	Instant int64 `json:"instant"`
 	// Trigger is the number of the round (see coordination.Member.TriggerRound), 0
 	// for a scheduled fire. It is the same on all hosts of the round.
@@ -29,6 +29,9 @@ type Fire struct {
 	// Param is the job's parameter in this fire, if WithParam is set: the trigger gave it.
 	WithParam bool   `json:"withParam,omitempty"`
 	Param     string `json:"param,omitempty"`
+	// Given is set if the trigger gave Instant, Backfill if a backfill has made it: see [Backfill].
+	Given    bool `json:"given,omitempty"`
+	Backfill bool `json:"backfill,omitempty"`
 	// Queued is the number under which the trigger of the round was queued; 0 if it was not.
 	Queued int64 `json:"queued,omitempty"`
 }
@@ -36,8 +39,8 @@ type Fire struct {
 // Time returns the instant.
 func (f Fire) Time() time.Time { return time.UnixMilli(f.Instant) }
 
-// HasArgs reports that a trigger asked for some items, gave a parameter or was queued: no other fire stands for it.
-func (f Fire) HasArgs() bool { return f.Only != "" || f.WithParam || f.Queued != 0 }
+// HasArgs reports that a trigger asked for some items, gave a parameter or an instant, or was queued: no other fire stands for it.
+func (f Fire) HasArgs() bool { return f.Only != "" || f.WithParam || f.Given || f.Queued != 0 }
 
 // Total is how many items of a job of so many the fire is for.
 func (f Fire) Total(items int) int {
@@ -119,10 +122,14 @@ type Record struct {
 	// it to 0. BackTrigger is the same for a trigger round.
 	Back        int64 `json:"back,omitempty"`
 	BackTrigger int64 `json:"backTrigger,omitempty"`
-	// BackArgs stands in place of BackTrigger if the trigger gave the parameter BackParam:
-	// hosts of earlier versions, which would run it without, see none.
+	// BackArgs stands in place of BackTrigger if the trigger gave the parameter BackParam, or the
+	// instant BackAt, in Unix milliseconds: hosts of earlier versions, which would run it without, see none.
+	// BackBare is set if it gave no parameter, BackFill if it is of a backfill.
 	BackArgs  int64  `json:"backArgs,omitempty"`
 	BackParam string `json:"backParam,omitempty"`
+	BackAt    int64  `json:"backAt,omitempty"`
+	BackBare  bool   `json:"backBare,omitempty"`
+	BackFill  bool   `json:"backFill,omitempty"`
 	// Again is before when the item does not begin, Unix milliseconds, because the guest of the newest run asked to
 	// run again then: its fire is Back, BackTrigger or BackArgs. The next begin sets it to 0. Hosts of
 	// earlier versions do not wait for it.
@@ -255,7 +262,7 @@ func (r Record) EndKilled(how reason.Code, now int64) Record {
 // trigger.
 func (r Record) Fire() Fire {
 	id := Fire{Instant: r.Instant, Source: r.Source}
-	if r.Source == sourceTrigger {
+	if r.Source == sourceTrigger || r.Source == SourceBackfill {
 		id.Trigger = r.Trigger
 	}
 	return id
@@ -273,8 +280,12 @@ func (r Record) IsOf(f Fire) bool {
 // it goes on with the item's next owner.
 func (r Record) HandBack(f Fire) Record {
 	r.Ended, r.Outcome, r.Kill = r.Begun, OutcomeCancelled, Kill{}
-	if f.WithParam {
+	if f.WithParam || f.Given {
 		r.Trigger, r.BackArgs, r.BackParam = min(r.Trigger, f.Trigger-1), f.Trigger, f.Param
+		r.BackBare = !f.WithParam
+		if r.BackFill = f.Backfill; f.Given {
+			r.BackAt = f.Instant
+		}
 	} else if f.Trigger != 0 {
 		r.Trigger, r.BackTrigger = min(r.Trigger, f.Trigger-1), f.Trigger
 	} else if f.Instant != 0 {
@@ -303,13 +314,17 @@ func (r Record) NotBefore(now int64) int64 {
 const furthestAgain = 30*24*time.Hour + time.Hour
 
 // HandedBackTrigger is a trigger round that was begun and handed back, with the parameter
-// that it gave; 0 if there is none.
+// and the instant that it gave; 0 if there is none.
 func (r Record) HandedBackTrigger() (round int64, args TriggerArgs) {
 	if r.Open() {
 		return 0, args
 	}
 	if r.BackArgs > r.Trigger {
-		return r.BackArgs, TriggerArgs{Param: &r.BackParam}
+		args.At, args.Backfill = r.BackAt, r.BackFill
+		if !r.BackBare {
+			args.Param = &r.BackParam
+		}
+		return r.BackArgs, args
 	}
 	if r.BackTrigger > r.Trigger {
 		return r.BackTrigger, args
@@ -401,6 +416,11 @@ func (r Record) Data() []byte {
 			b = appendText(b, v)
 		}
 	}
+	flag := func(text string, set bool) {
+		if set {
+			b = append(b, text...)
+		}
+	}
 	b = append(b, `{"owner":`...)
 	b = appendText(b, r.Owner)
 	b = append(b, `,"instant":`...)
@@ -422,6 +442,9 @@ func (r Record) Data() []byte {
 	num(`,"backTrigger":`, r.BackTrigger)
 	num(`,"backArgs":`, r.BackArgs)
 	text(`,"backParam":`, r.BackParam)
+	num(`,"backAt":`, r.BackAt)
+	flag(`,"backBare":true`, r.BackBare)
+	flag(`,"backFill":true`, r.BackFill)
 	num(`,"again":`, r.Again)
 	text(`,"owed":`, r.Owed)
 	num(`,"owedTo":`, r.OwedTo)
@@ -484,3 +507,6 @@ const SourceFailover = "failover"
 
 // sourceTrigger is the source of a run that was triggered.
 const sourceTrigger = "trigger"
+
+// SourceBackfill is the source of a run of a backfill. Such a run has the number of a trigger round, too.
+const SourceBackfill = "backfill"

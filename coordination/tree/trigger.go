@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
@@ -37,6 +38,12 @@ type TriggerArgs struct {
 	Items Ranges `json:"items,omitempty"`
 	// Param is the job's parameter in this fire; nil is that of the configuration.
 	Param *string `json:"param,omitempty"`
+	// At is the instant that the runs have, Unix milliseconds; 0 is when each host begins the round.
+	At int64 `json:"at,omitempty"`
+	// Backfill is set if the round is of a backfill, and then SkipBusy if an item that runs for something
+	// else when its turn comes leaves the instant out.
+	Backfill bool `json:"backfill,omitempty"`
+	SkipBusy bool `json:"skipBusy,omitempty"`
 	// Queued is the number under which the trigger was queued; 0 if it was not. It is no plain trigger then, so that
 	// nothing stands for it.
 	Queued int64 `json:"queued,omitempty"`
@@ -45,9 +52,21 @@ type TriggerArgs struct {
 	Named bool `json:"-"`
 }
 
+// MaxInstant is the latest instant that a trigger may give, Unix milliseconds: schedules end with the year 9999.
+var MaxInstant = time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC).UnixMilli()
+
+// WithInstant is a trigger that gives an instant, in Unix milliseconds.
+func (a TriggerArgs) WithInstant(at int64) (TriggerArgs, error) {
+	if at <= 0 || at > MaxInstant {
+		return a, &ArgError{"at", fmt.Sprintf("found %s, expected a time from 1970 to 9999", time.UnixMilli(at).UTC().Format(time.RFC3339))}
+	}
+	a.At = at
+	return a, nil
+}
+
 // ArgError is an argument of a trigger that is not accepted.
 type ArgError struct {
-	Arg     string // items, param, arguments or arguments.NAME
+	Arg     string // items, param, at, arguments or arguments.NAME
 	Problem string
 }
 
@@ -125,15 +144,22 @@ func ParseTriggerArgs(data []byte) TriggerArgs {
 		return TriggerArgs{}
 	}
 	var text struct {
-		Items  string  `json:"items"`
-		Param  *string `json:"param"`
-		Queued int64   `json:"queued"`
+		Items    string  `json:"items"`
+		Param    *string `json:"param"`
+		At       int64   `json:"at"`
+		Backfill bool    `json:"backfill"`
+		SkipBusy bool    `json:"skipBusy"`
+		Queued   int64   `json:"queued"`
 	}
 	err := json.Unmarshal(data, &text)
 	var args TriggerArgs
 	if err == nil {
 		args, err = NewTriggerArgs(text.Items, text.Param)
 		args.Queued = text.Queued
+	}
+	if err == nil && (text.At != 0 || text.Backfill) {
+		args, err = args.WithInstant(text.At)
+		args.Backfill, args.SkipBusy = text.Backfill, text.SkipBusy
 	}
 	if err != nil || args.Plain() {
 		return TriggerArgs{Items: Ranges{}}
@@ -160,8 +186,10 @@ func (a TriggerArgs) Data() []byte {
 	return b
 }
 
-// Plain reports that all items are to run with the configured parameter.
-func (a TriggerArgs) Plain() bool { return a.Items == nil && a.Param == nil && a.Queued == 0 }
+// Plain reports that all items are to run now with the configured parameter.
+func (a TriggerArgs) Plain() bool {
+	return a.Items == nil && a.Param == nil && a.At == 0 && a.Queued == 0
+}
 
 // Unreadable reports that ParseTriggerArgs could not read them.
 func (a TriggerArgs) Unreadable() bool { return a.Items != nil && len(a.Items) == 0 }
@@ -171,7 +199,7 @@ func (a TriggerArgs) Has(item int) bool { return a.Items == nil || a.Items.Conta
 
 // Same reports whether both ask for the same.
 func (a TriggerArgs) Same(b TriggerArgs) bool {
-	if a.Queued != b.Queued || (a.Items == nil) != (b.Items == nil) || (a.Param == nil) != (b.Param == nil) {
+	if a.Queued != b.Queued || a.At != b.At || a.Backfill != b.Backfill || (a.Items == nil) != (b.Items == nil) || (a.Param == nil) != (b.Param == nil) {
 		return false
 	}
 	return slices.Equal(a.Items, b.Items) && (a.Param == nil || *a.Param == *b.Param)
@@ -221,6 +249,13 @@ func (a TriggerArgs) words(param string) string {
 	if a.Param != nil {
 		words = append(words, param)
 	}
+	if a.At != 0 {
+		text := "the instant " + time.UnixMilli(a.At).UTC().Format(time.RFC3339)
+		if a.Backfill {
+			text += " of a backfill"
+		}
+		words = append(words, text)
+	}
 	return strings.Join(words, " and ")
 }
 
@@ -229,6 +264,12 @@ func (a TriggerArgs) Fire(round, instant int64, source string) Fire {
 	f := Fire{Instant: instant, Trigger: round, Source: source, Only: a.Items.String(), Queued: a.Queued}
 	if a.Param != nil {
 		f.WithParam, f.Param = true, *a.Param
+	}
+	if a.At != 0 {
+		f.Instant, f.Given, f.Backfill = a.At, true, a.Backfill
+	}
+	if a.Backfill && source == sourceTrigger {
+		f.Source = SourceBackfill
 	}
 	return f
 }

@@ -319,6 +319,22 @@ var scenarios = map[string]script{
 		})
 		time.Sleep(25 * time.Second)
 	},
+	"backfill": func(r *rig, hosts int, act func()) {
+		r.begin(hosts)
+		r.slowly(3 * time.Second)
+		b := tree.Backfill{Every: 1000, Since: time.Now().UnixMilli(), By: "ann"}
+		for day := range 3 {
+			b.Instants = append(b.Instants, time.Now().AddDate(0, 0, day-5).UnixMilli())
+		}
+		b.From, b.To = b.Instants[0], b.Instants[2]
+		act()
+		if r.operate("backfill", func(ctx context.Context, m *machine) error { return m.operator().Backfill(ctx, rigJob, b) }) {
+			r.mu.Lock()
+			r.backfilled = len(b.Instants)
+			r.mu.Unlock()
+		}
+		time.Sleep(40 * time.Second)
+	},
 	"disable an item": func(r *rig, hosts int, act func()) {
 		r.begin(hosts)
 		act()

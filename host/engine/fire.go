@@ -403,6 +403,7 @@ func (rn *runner) start(now moment, id tree.Fire, dead string, stopped reason.Re
 	for _, e := range f.Runs {
 		it := rn.items[e.Item]
 		it.Answered(id) // what else is due comes when this has ended
+		it.Began(id)
 		it.state, it.run = states[e.Item], e
 		rn.unpace(it)
 		rn.live++

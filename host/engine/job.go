@@ -102,6 +102,7 @@ type job struct {
 	recovery     recovery
 	janitor      bool // as of the last sweep
 	ongoing      waits
+	backfill     backfill
 	quotaAt      time.Time // when to report what went beyond a quota
 	wakeAt       time.Time // when there is something to do, whatever the mail says
 	wall         time.Time // the wall clock, when the loop woke last
@@ -228,6 +229,12 @@ func (j *job) run(work context.Context) {
 				continue
 			}
 			j.seeChain(s)
+		case s, ok := <-j.backfill.snapshots:
+			if !ok {
+				j.backfill.snapshots = nil
+				continue
+			}
+			j.backfill.see(j.host.now(), j.member.Layout, s)
 		case <-j.mail.wake:
 			news = false
 		case <-timer.C:
@@ -406,6 +413,7 @@ func (j *job) advance(now moment) (over bool) {
 	j.lookAtLines(now)
 	j.watchDrift()
 	j.followChain(now)
+	j.followBackfill(now)
 	j.reportSettings()
 	business := j.member.Reconcile(now.wall) != coordination.ActionNone || j.recovers(now)
 	if business && j.knowsShare() && j.member.View.Enabled == j.wasEnabled { // what is due begins before that
@@ -503,6 +511,7 @@ func (j *job) sleep(now moment) time.Duration {
 	at(j.quietAt)
 	at(j.rates.at)
 	at(j.chain.at)
+	at(j.backfill.at)
 	at(j.chain.straysAt)
 	at(j.chain.elsewhereAt)
 	at(j.repairs.at)

@@ -102,7 +102,7 @@ func (set *itemSet) checkedParameter(id tree.Fire) (string, error) {
 	var given *string
 	if id.WithParam {
 		given = &id.Param
-	} else if id.Trigger == 0 {
+	} else if id.Trigger == 0 || id.Given {
 		if parameter, own := set.calendar.Parameter(id.Time()); own {
 			given = &parameter
 		}

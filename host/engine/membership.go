@@ -751,6 +751,7 @@ func (j *job) unwatchAll() {
 	j.endExtra()
 	j.endMarks()
 	j.endChain()
+	j.endBackfill()
 }
 
 // repair repairs what an external edit has deleted or overwritten of what this

@@ -56,6 +56,8 @@ type rig struct {
 	// args are those of all triggers of the scenario; triggered is set once one was accepted.
 	args      tree.TriggerArgs
 	triggered bool
+	// backfilled is how many instants of a backfill were accepted.
+	backfilled int
 	// meddle, if not nil, decides what becomes of a call. It is called with mu
 	// held.
 	meddle func(m *machine, op string) meddling
@@ -528,17 +530,21 @@ func (r *rig) meant(m *machine, item int, inv *abi.Invocation) {
 func (r *rig) served() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	ran := make(map[int]bool)
+	ran, rounds := make(map[int]bool), make(map[int]int)
 	for name := range r.closed {
 		var item int
 		var round int64
 		if n, err := fmt.Sscanf(name, rigJob+"/t%d/%d", &round, &item); n == 2 && err == nil {
 			ran[item] = true
+			rounds[item]++
 		}
 	}
 	for item := range r.def.ShardingTotalCount {
 		if r.triggered && r.args.Has(item) && !ran[item] {
 			r.wrong("item %d has not run in the round, which was accepted", item)
+		}
+		if r.backfilled > 0 && rounds[item] != r.backfilled {
+			r.wrong("item %d has run for %d instants of the backfill, which has %d", item, rounds[item], r.backfilled)
 		}
 	}
 }

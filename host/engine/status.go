@@ -182,6 +182,8 @@ type JobStatus struct {
 	// Listeners are those that have run here for a second, or wait for a slot, the oldest first: until they end, a kill of
 	// the job ends them.
 	Listeners []ListenerStatus `json:"listeners,omitempty"`
+	// Backfill is the one that goes on, as one host of the job knows it; missing on other hosts and without one.
+	Backfill *BackfillStatus `json:"backfill,omitempty"`
 	// LastFire is the newest fire that ended here.
 	LastFire *FireStatus `json:"lastFire,omitempty"`
 }

@@ -28,6 +28,9 @@ type waiting struct {
 	// and the items are still to be sharded without it.
 	waits int64
 	until time.Time
+	// left are the items that the round leaves out, with the fires for which they run.
+	left   map[int]string
+	leaves int64 // that round
 	// look is set when the next trigger of the queue may begin; division is the newest one for which this host, being the
 	// leader, has looked.
 	look     bool
@@ -46,6 +49,9 @@ func (rn *runner) triggered(now moment) (id tree.Fire, ok bool) {
 		if t.round, t.args, err = rn.member.TriggerRound(rn.work, t.consumed); err != nil {
 			rn.failed(now, "reading the trigger", err)
 			return id, false
+		}
+		if t.round != t.leaves {
+			t.left, t.leaves = make(map[int]string), t.round
 		}
 	}
 	if t.round == 0 {
@@ -80,11 +86,14 @@ func (rn *runner) beginRound(now moment) {
 		}
 		return
 	}
+	if id.HasArgs() && len(rn.sorted(func(it *item) bool { return it.owned && it.Asked != nil && it.Asked.Trigger != id.Trigger })) > 0 {
+		return // each of them runs for the round before first
+	}
 	again := t.began == id.Trigger
 	if again {
 		waits := func(it *item) bool {
 			owes := *it.Place(id)
-			return it.owned && !it.held && owes != nil && owes.Trigger == id.Trigger
+			return it.owned && (!it.held || id.HasArgs()) && owes != nil && owes.Trigger == id.Trigger
 		}
 		if len(rn.sorted(waits)) > 0 {
 			return
@@ -100,19 +109,20 @@ func (rn *runner) beginRound(now moment) {
 	busy := rn.sorted(func(it *item) bool {
 		return rn.inRound(it) && it.run != nil && it.state.Record.Trigger < id.Trigger
 	})
+	if t.args.SkipBusy && !again {
+		busy = rn.leaveOut(busy)
+	}
 	switch {
+	case again && id.HasArgs() && len(busy) > 0: // this host was given them since, and they run
+		for _, it := range busy {
+			*it.Place(id) = &id
+		}
+		return
 	case len(busy) == 0, t.began == id.Trigger:
 		rn.consume(now, id, idle)
 		return
-	case len(idle) == 0 && t.args.Plain():
+	case len(idle) == 0 && !id.HasArgs():
 		t.round = 0 // all are busy: the round waits for the first
-		return
-	case len(idle) == 0: // each begins when it ends, before what else it owes
-		for _, it := range busy {
-			if owes := it.Place(id); *owes == nil {
-				*owes = &id
-			}
-		}
 		return
 	}
 	rn.merged(id)
@@ -131,9 +141,21 @@ func (rn *runner) beginRound(now moment) {
 	rn.begin(now, id, idle, absent, false)
 }
 
+// leaveOut takes out the busy items that a round of a backfill leaves out: those that run for something else. Why they do not
+// run is reported when the round is consumed.
+func (rn *runner) leaveOut(busy []*item) []*item {
+	return slices.DeleteFunc(busy, func(it *item) bool {
+		runs := it.run.Fire().ID
+		if !runs.Backfill {
+			rn.trigger.left[it.number] = runs.ID()
+		}
+		return !runs.Backfill
+	})
+}
+
 // inRound reports whether an item of this host is to run in the round that waits.
 func (rn *runner) inRound(it *item) bool {
-	return it.owned && !rn.beyond(it) && rn.trigger.args.Has(it.number)
+	return it.owned && !rn.beyond(it) && rn.trigger.args.Has(it.number) && rn.trigger.left[it.number] == ""
 }
 
 // waitsForAll reports that none of the items is idle which the trigger that waits is for:
@@ -158,6 +180,9 @@ func (rn *runner) consume(now moment, id tree.Fire, items []*item) bool {
 		return false
 	}
 	rn.merged(id)
+	for _, it := range rn.sorted(func(it *item) bool { return rn.trigger.left[it.number] != "" }) {
+		rn.skipItem(it, id, event.SkipOverlap, reason.New(reason.BackfillOverlap, rn.trigger.left[it.number]))
+	}
 	rn.trigger.consumed = max(rn.trigger.consumed, id.Trigger)
 	rn.member.View.Trigger = 0 // the next snapshot says so too
 	return true
@@ -202,10 +227,10 @@ func (rn *runner) dropTrigger(cause event.SkipCause, why reason.Reason) {
 	if rn.member.View.Trigger == 0 {
 		return
 	}
-	round := rn.member.View.Trigger
+	round, args := rn.member.View.Trigger, tree.TriggerArgs{}
 	if rn.trigger.seen == round && rn.trigger.round != 0 {
-		round = rn.trigger.round
+		round, args = rn.trigger.round, rn.trigger.args
 	}
-	rn.skipFire(tree.Fire{Instant: rn.host.clock().UnixMilli(), Trigger: round, Source: string(abi.SourceTrigger)}, cause, why)
+	rn.skipFire(args.Fire(round, rn.host.clock().UnixMilli(), string(abi.SourceTrigger)), cause, why)
 	rn.member.View.Trigger = 0
 }

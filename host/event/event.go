@@ -259,6 +259,10 @@ type TriggerArgs struct {
 	Items string `json:"items,omitempty"`
 	// Param is the job's parameter in this fire; nil if it is the configured one.
 	Param *string `json:"param,omitempty"`
+	// At is set if it gave the instant of the fire, and Backfill if that is one of a backfill, which is so
+	// of a run that another host takes over, too.
+	At       bool `json:"at,omitempty"`
+	Backfill bool `json:"backfill,omitempty"`
 	// Queued is the number under which the trigger was queued behind another one; 0 if it was not.
 	Queued int64 `json:"queued,omitempty"`
 }

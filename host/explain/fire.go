@@ -16,6 +16,7 @@ import (
 type fire struct {
 	instant time.Time // of a trigger, when a host saw it first
 	trigger int64
+	given   bool // the trigger gave the instant
 }
 
 // early is an answer that has no fire.
@@ -61,7 +62,7 @@ func (tl *timeline) known() []fire {
 		}
 		if !seen[key] {
 			seen[key] = true
-			fires = append(fires, fire{e.Instant, e.Trigger})
+			fires = append(fires, fire{e.Instant, e.Trigger, e.Args != nil && e.Args.At})
 		}
 	}
 	return fires
@@ -234,6 +235,9 @@ func recordOf(f fire, events []*event.Event) string {
 			continue
 		}
 		if args, err := tree.NewTriggerArgs(e.Args.Items, e.Args.Param); err == nil {
+			if e.Args.At {
+				args.At, args.Backfill = e.Instant.UnixMilli(), e.Args.Backfill
+			}
 			return args.Record()
 		}
 	}

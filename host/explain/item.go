@@ -306,12 +306,17 @@ func (t *writer) begin() {
 	if t.fire.trigger != 0 {
 		in["was"] = message{row: "triggered"}
 	}
+	if t.fire.given { // the instant says nothing of when it was to begin
+		late, in["was"] = 0, message{row: "given"}
+	}
 	switch r.source {
 	case abi.SourceFailover:
 		t.takenOver(r, in, events)
 		return
 	case abi.SourceCatchUp:
 		in["how"] = message{row: "how.catch-up"}
+	case abi.SourceBackfill:
+		in["how"] = message{row: "how.backfill"}
 	case abi.SourceMisfire:
 		in["how"] = message{row: "how.misfire"}
 	}
@@ -319,7 +324,7 @@ func (t *writer) begin() {
 	switch {
 	case late > lateAfter:
 		row = "late"
-	case after != "":
+	case after != "", t.fire.given:
 		row = "began"
 	case t.fire.trigger != 0 && t.trigger == nil: // a host may have seen it late
 		row, in["was"] = "began", message{row: "triggered-once"}
@@ -457,7 +462,7 @@ func (t *writer) runBefore(until time.Time) {
 	if before == nil {
 		return
 	}
-	of := fire{before.Instant, before.Trigger}
+	of := fire{instant: before.Instant, trigger: before.Trigger}
 	for _, e := range t.between(later(before.Time, t.fire.instant), until, func(e *event.Event) bool { return e.Item != nil && *e.Item == t.item && of.is(e) }) {
 		if e.Kind == event.ItemEnded || e.Kind == event.ItemCompleted {
 			ended = e

@@ -67,6 +67,9 @@ func (tl *timeline) write(in i18n.Language, m message, g group) string {
 		case "due", "unknown":
 			if tl.fire.trigger != 0 {
 				row = map[string]string{"due": "triggered", "unknown": "unknown-triggered"}[place]
+				if tl.fire.given && place == "due" {
+					row = "given"
+				}
 			}
 		}
 		return tl.write(in, message{row, m.places}, g)

@@ -24,7 +24,7 @@ var (
 	// ErrTriggerWaits: an earlier one that asks for something else has not begun everywhere.
 	ErrTriggerWaits = errors.New("another trigger waits")
 	// ErrNoTriggerArgs: an instance would not know its arguments.
-	ErrNoTriggerArgs = errors.New("items and a parameter cannot be given")
+	ErrNoTriggerArgs = errors.New("items, a parameter and an instant cannot be given")
 )
 
 // TriggerJob asks every instance of the job to run its items once, now; see TriggerWith.
@@ -133,7 +133,7 @@ func (t *triggering) place(ctx context.Context, x *step.Exchange, config []byte)
 	return nil, true, err
 }
 
-// check refuses a trigger that would not do what it asks for.
+// check refuses a trigger that would not do what it asks for, whatever waits.
 func (t *triggering) check(ctx context.Context, x *step.Exchange, config []byte) error {
 	if err := anyEnabled(ctx, x, t.layout, t.instances); err != nil {
 		return err
@@ -225,9 +225,9 @@ func (t *triggering) known(ctx context.Context, x *step.Exchange) error {
 		detail := n.Data(l.Detail(id))
 		switch {
 		case !detail.Exists && !slices.Contains(members, id):
-			return fmt.Errorf("%w: %s is a host of ElasticJob, which would run all its items with the configured parameter", ErrNoTriggerArgs, id)
+			return fmt.Errorf("%w: %s is a host of ElasticJob, which would run all its items now with the configured parameter", ErrNoTriggerArgs, id)
 		case !tree.ParseDetail(detail.Data).TriggerArgs, t.args.Queued != 0 && !tree.ParseDetail(detail.Data).TriggerQueue:
-			return fmt.Errorf("%w: host %s has an earlier version of wasmjob, which would run all its items with the configured parameter", ErrNoTriggerArgs, id)
+			return fmt.Errorf("%w: host %s has an earlier version of wasmjob, which would run all its items now with the configured parameter", ErrNoTriggerArgs, id)
 		}
 	}
 	return nil
@@ -795,9 +795,9 @@ func Remove(ctx context.Context, r registry.Center, l tree.Layout, said tree.Wor
 			if err != nil {
 				return nil, nil, err
 			}
-			roots = []string{l.Root()}
+			roots = []string{l.Root(), l.Backfill()}
 			if purge {
-				roots = append(roots, below(l.Sibling(), n.Children(l.Sibling()), l.Wanted())...)
+				roots = append([]string{l.Root()}, below(l.Sibling(), n.Children(l.Sibling()), l.Wanted())...)
 			}
 			return tombstone(n, l, said, purge), roots, nil
 		})

@@ -38,7 +38,7 @@ func Look(p *command.Program) []*cobra.Command {
 
 // Operate are the commands of the group job that change what jobs do.
 func Operate(p *command.Program) []*cobra.Command {
-	return []*cobra.Command{triggerCommand(p), enableCommand(p), disableCommand(p), editCommand(p), killCommand(p), releaseCommand(p), offsetCommand(p), kvCommand(p),
+	return []*cobra.Command{triggerCommand(p), backfillCommand(p), enableCommand(p), disableCommand(p), editCommand(p), killCommand(p), releaseCommand(p), offsetCommand(p), kvCommand(p),
 		shutdownCommand(p, false), startCommand(p, false), removeCommand(p), restoreCommand(p)}
 }
 

@@ -25,6 +25,7 @@ import (
 	"github.com/wasmjob/wasmjob/host/control/report"
 	"github.com/wasmjob/wasmjob/host/explain"
 	"github.com/wasmjob/wasmjob/host/history"
+	"github.com/wasmjob/wasmjob/internal/text/times"
 	"github.com/wasmjob/wasmjob/internal/text/words"
 )
 
@@ -42,6 +43,7 @@ const (
 // triggerFlags are those of trigger.
 type triggerFlags struct {
 	items, param string
+	at           string
 	named        []string
 	wait, follow bool
 	timeout      time.Duration
@@ -61,8 +63,9 @@ trigger has not begun everywhere, further ones are queued behind it, up to queue
 the job's definition, and run one after the other with their own arguments.
 
 With --items only some of the items run; with --param the guests see that text as the
-job's parameter, this once. A job that declares arguments is given them with --arg; what
-is not given has its default.
+job's parameter, this once; with --at they see that time as the instant of their run.
+A job that declares arguments is given them with --arg; what is not given has its
+default.
 
 --wait waits until all items have ended, on all hosts, and --follow shows what they log
 meanwhile. The exit code says how it went: 0, all items were OK; 5, an item was not;
@@ -73,6 +76,7 @@ the command and not the run.`,
 	}
 	cmd.Flags().StringVar(&f.items, "items", "", "run only these `ITEMS`: numbers and ranges, such as 0,3-5")
 	cmd.Flags().StringVar(&f.param, "param", "", "run with this `TEXT` as the job's parameter; it is kept in the history")
+	cmd.Flags().StringVar(&f.at, "at", "", "run for this `TIME` as the instant: 2026-03-01, \"2026-03-01 09:00\", 7d")
 	cmd.Flags().StringArrayVar(&f.named, "arg", nil, "run with this argument, `NAME=VALUE`; may be repeated; it is kept in the history")
 	cmd.Flags().BoolVar(&f.wait, "wait", false, "wait until all items have ended; the exit code says how it went")
 	cmd.Flags().BoolVarP(&f.follow, "follow", "f", false, "the same, and show what they log")
@@ -123,6 +127,15 @@ func (f *triggerFlags) args(cmd *cobra.Command) (tree.TriggerArgs, error) {
 	args, err := f.made(given)
 	if err != nil {
 		return args, command.Usagef("--%v", err)
+	}
+	if cmd.Flags().Changed("at") {
+		at, err := times.Instant(f.at, time.Now(), times.Back)
+		if err == nil {
+			args, err = args.WithInstant(at.UnixMilli())
+		}
+		if err != nil {
+			return args, command.Usagef("--at: %v", err)
+		}
 	}
 	return args, nil
 }

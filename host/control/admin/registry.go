@@ -299,6 +299,27 @@ func (r *Registry) TriggerWith(ctx context.Context, job string, args tree.Trigge
 	})
 }
 
+// Backfill has past instants of a job run again; see [operate.StartBackfill].
+func (r *Registry) Backfill(ctx context.Context, job string, b tree.Backfill) error {
+	b.By, b.Why = r.who, r.why
+	return r.change(ctx, job, changelog.Record{What: operation.Backfill.String(), After: b.Record()}, func(ctx context.Context, c registry.Center, l tree.Layout) error {
+		return operate.StartBackfill(ctx, c, l, b)
+	})
+}
+
+// CancelBackfill ends the job's backfill, and returns it as it has ended.
+func (r *Registry) CancelBackfill(ctx context.Context, job string) (tree.Backfill, error) {
+	now := time.Now()
+	return changed(ctx, r, job, changelog.Record{What: operation.Backfill.String(), After: "cancelled"}, func(ctx context.Context, c registry.Center, l tree.Layout) (tree.Backfill, error) {
+		return operate.CancelBackfill(ctx, c, l, cmp.Or(r.who, "operator"), now)
+	})
+}
+
+// Backfills are the backfill of a job that goes on, and the last that has ended.
+func (r *Registry) Backfills(ctx context.Context, job string) (operate.Backfills, error) {
+	return query(ctx, r, job, operate.ReadBackfills)
+}
+
 // Enable lets all servers run the job again; job "" is all jobs.
 func (r *Registry) Enable(ctx context.Context, job string) error {
 	_, err := r.SetServers(ctx, job, true)

@@ -24,6 +24,7 @@ func lookTexts() map[string]string {
 	)
 	return map[string]string{
 		"createLoginLink":  "It needs the host's own token: all others get 403. The link signs one browser in, once, with all roles, and is good for a few minutes.",
+		"getBackfill":      "The backfill of the job that goes on, and the last that has ended. With `from` and `to` the answer also has the instants that a backfill of that range would run, by the schedule that the job has now. " + read,
 		"getStatus":        "The host that is asked alone: its jobs, their items, what it waits for, the files that it refused, its session with the registry. `full=true` asks the registry; without it nothing is asked.",
 		"getOverview":      "What an operator looks at first. Each list has at most 20 entries; the other operations have all.",
 		"listJobs":         "Jobs of all hosts: their state is at most one and a half seconds old, a second more while a host does not answer. The registry is not asked. `counts` counts all jobs by health, whatever the filter is.",

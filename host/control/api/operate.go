@@ -119,6 +119,7 @@ type triggerInput struct {
 type triggerBody struct {
 	Items     string         `json:"items,omitempty" maxLength:"4096" doc:"Only these items run: numbers and ranges, such as 0,3-5. All if it is missing."`
 	Param     *string        `json:"param,omitempty" maxLength:"4096" doc:"The job's parameter in this fire, in place of the configured one; at most 4096 bytes."`
+	At        time.Time      `json:"at,omitzero" doc:"The instant that the runs have, in place of the time of the trigger."`
 	Arguments map[string]any `json:"arguments,omitempty" maxProperties:"50" doc:"The arguments of this fire, by name, of a job that declares some. Each is a value of its type, or a text of it. What is missing has its default."`
 }
 
@@ -127,6 +128,15 @@ func (in *triggerInput) args() (tree.TriggerArgs, error) {
 	if in.Body == nil {
 		return tree.TriggerArgs{}, nil
 	}
+	args, err := in.named()
+	if err != nil || in.Body.At.IsZero() {
+		return args, err
+	}
+	return args.WithInstant(in.Body.At.UnixMilli())
+}
+
+// named are the arguments without the instant.
+func (in *triggerInput) named() (tree.TriggerArgs, error) {
 	if in.Body.Arguments == nil {
 		return tree.NewTriggerArgs(in.Body.Items, in.Body.Param)
 	}
@@ -138,6 +148,30 @@ func (in *triggerInput) args() (tree.TriggerArgs, error) {
 		return tree.TriggerArgs{}, &tree.ArgError{Arg: "arguments", Problem: "found what is no JSON, expected an object of arguments"}
 	}
 	return tree.NewNamedArgs(in.Body.Items, string(text))
+}
+
+// BackfillRange is the range of a backfill that a question is about.
+type BackfillRange struct {
+	From    time.Time `query:"from" doc:"The first instant that may run; with to, the answer has what would run."`
+	To      time.Time `query:"to" doc:"The last instant that may run; it has to be past."`
+	Items   string    `query:"items" maxLength:"4096" doc:"Only these items would run."`
+	Overlap string    `query:"overlap" maxLength:"20" doc:"queue_all or skip."`
+}
+
+type backfillsInput struct {
+	JobPath
+	BackfillRange
+}
+
+type backfillInput struct {
+	JobInput
+	Body struct {
+		From    time.Time `json:"from" doc:"The first instant that may run; it counts."`
+		To      time.Time `json:"to" doc:"The last instant that may run; it counts, and has to be past."`
+		Items   string    `json:"items,omitempty" maxLength:"4096" doc:"Only these items run: numbers and ranges, such as 0,3-5. All if it is missing."`
+		Every   int64     `json:"everySeconds,omitempty" minimum:"1" maximum:"86400" doc:"The least time between two instants, in seconds; 1 if it is missing."`
+		Overlap string    `json:"overlap,omitempty" enum:"queue_all,skip" doc:"What becomes of an item that runs for something else when its turn comes: queue_all, it runs after that; skip, it leaves the instant out. queue_all if it is missing."`
+	}
 }
 
 // releasedItems is the answer of release.
@@ -225,6 +259,27 @@ func (a *API) operating() {
 			return nil, problem(err)
 		}
 		return &body[admin.Triggered]{done}, nil
+	})
+	look(a, "/v1/jobs/{job}/backfill", "getBackfill", "look", "The backfills of a job, and what a range would run", func(ctx context.Context, in *backfillsInput) (*service.Backfills, error) {
+		var of *service.Backfill
+		if !in.From.IsZero() || !in.To.IsZero() {
+			of = &service.Backfill{From: in.From, To: in.To, Items: in.Items, Overlap: in.Overlap}
+		}
+		return s.Backfills(ctx, in.Job, of)
+	}, answers(http.StatusConflict))
+	backfill := ofCatalogue(operation.Backfill, "startBackfill", answers(http.StatusConflict))
+	register(a, backfill, func(ctx context.Context, in *backfillInput) (*body[*service.BackfillPlan], error) {
+		ctx, cancel := context.WithTimeout(ctx, operationTimeout)
+		defer cancel()
+		of := service.Backfill{From: in.Body.From, To: in.Body.To, Items: in.Body.Items, Every: time.Duration(in.Body.Every) * time.Second, Overlap: in.Body.Overlap}
+		plan, err := s.StartBackfill(ctx, in.Job, of, in.Reason)
+		if err != nil {
+			return nil, problem(err)
+		}
+		return &body[*service.BackfillPlan]{plan}, nil
+	})
+	act(a, operation.Backfill, "cancelBackfill", func(ctx context.Context, in *JobInput) error {
+		return s.CancelBackfill(ctx, in.Job, in.Reason)
 	})
 	act(a, operation.Start, "startJob", func(ctx context.Context, in *JobInput) error {
 		return s.Start(ctx, in.Job, in.Reason)

@@ -68,7 +68,7 @@ func statusOf(err error) int {
 	case errors.As(err, &busy), errors.As(err, &silent), is(engine.ErrNotLive, engine.ErrDraining, cluster.ErrEnded, history.ErrUnavailable),
 		is(registry.ErrSessionLost, registry.ErrSuspect, registry.ErrClosed, registry.ErrUnavailable):
 		return http.StatusServiceUnavailable
-	case errors.As(err, &not), is(engine.ErrJobRemoved, operate.ErrJavaRuns, operate.ErrNothingRuns, operate.ErrItemRuns, operate.ErrTriggerWaits, operate.ErrQueueFull, operate.ErrNoTriggerArgs, store.ErrTooManySilences):
+	case errors.As(err, &not), is(engine.ErrJobRemoved, operate.ErrJavaRuns, operate.ErrNothingRuns, operate.ErrItemRuns, operate.ErrTriggerWaits, operate.ErrQueueFull, operate.ErrNoTriggerArgs, operate.ErrBackfillRuns, operate.ErrNoBackfill, store.ErrTooManySilences):
 		return http.StatusConflict
 	case is(context.DeadlineExceeded):
 		return http.StatusGatewayTimeout

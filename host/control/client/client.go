@@ -265,15 +265,23 @@ func (c *Client) Trigger(ctx context.Context, job string) error {
 // trigger round; 0 if the host is of an earlier version, which does not say it.
 func (c *Client) TriggerWith(ctx context.Context, job string, args tree.TriggerArgs) (admin.Triggered, error) {
 	var done admin.Triggered
-	var body any = args
+	body := triggerBody{Items: args.Items, Param: args.Param}
 	if args.Named {
-		body = struct {
-			Items     tree.Ranges     `json:"items,omitempty"`
-			Arguments json.RawMessage `json:"arguments"`
-		}{args.Items, json.RawMessage(*args.Param)}
+		body.Param, body.Arguments = nil, json.RawMessage(*args.Param)
+	}
+	if args.At != 0 {
+		body.At = time.UnixMilli(args.At).UTC()
 	}
 	err := c.Send(ctx, http.MethodPost, jobPath(job, "trigger"), body, &done)
 	return done, err
+}
+
+// triggerBody is the body of a trigger.
+type triggerBody struct {
+	Items     tree.Ranges     `json:"items,omitempty"`
+	Param     *string         `json:"param,omitempty"`
+	Arguments json.RawMessage `json:"arguments,omitempty"`
+	At        time.Time       `json:"at,omitzero"`
 }
 
 // Start makes the host join the job again that was shut down or removed.

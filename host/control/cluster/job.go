@@ -69,8 +69,10 @@ type Job struct {
 	Cron     string `json:"cron"`
 	TimeZone string `json:"timeZone"`
 	// Terms is what else the schedule goes by, for programs of this project; empty for nothing.
-	Terms string    `json:"terms,omitempty"`
-	Next  time.Time `json:"next,omitzero"`
+	Terms string `json:"terms,omitempty"`
+	// Backfill is the one that goes on; missing if there is none.
+	Backfill *engine.BackfillStatus `json:"backfill,omitempty"`
+	Next     time.Time              `json:"next,omitzero"`
 	// Arguments are those that the job declares; the default of each is what a run gets that is given none.
 	Arguments jobconfig.Arguments `json:"arguments,omitempty"`
 	// Starts is when the fire of Next starts, if that is put off by the job's jitter.
@@ -256,6 +258,9 @@ func merge(parts []part, now time.Time) *Job {
 			}
 		}
 		j.Waits = append(j.Waits, p.Waits...)
+		if b := p.Backfill; b != nil && (j.Backfill == nil || b.Done > j.Backfill.Done) {
+			j.Backfill = b
+		}
 		j.Listening += len(p.Listeners)
 	}
 	items := itemsOf(parts)

@@ -112,6 +112,9 @@ func (p *page) jobActs(j *cluster.Job) (acts []act) {
 	if j.Held > 0 {
 		offer("release")
 	}
+	if j.Backfill != nil {
+		offer("cancelBackfill")
+	}
 	if j.State == engine.JobStopped {
 		offer("restore")
 	}
@@ -175,6 +178,8 @@ func actOnJob(ctx context.Context, s *service.Service, r *http.Request, p *page)
 		return release(ctx, s, job, -1, r, p)
 	case "restore":
 		return restore(ctx, s, job, why, p)
+	case "cancelBackfill":
+		err = s.CancelBackfill(ctx, job, why)
 	case "shutdown":
 		err = s.Shutdown(ctx, job, r.PostForm.Get("server"), r.PostForm.Get("instance"), why)
 	case "remove":

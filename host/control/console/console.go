@@ -257,7 +257,7 @@ func kindOf(err error) problemKind {
 	if errors.As(err, &busy) || is(engine.ErrNotLive, engine.ErrDraining, cluster.ErrEnded, registry.ErrSessionLost, registry.ErrSuspect, registry.ErrClosed, registry.ErrUnavailable) {
 		return problemKind{"unavailable", http.StatusServiceUnavailable}
 	}
-	if errors.As(err, &clash) || is(engine.ErrJobRemoved, operate.ErrJavaRuns, operate.ErrNothingRuns, operate.ErrItemRuns, operate.ErrTriggerWaits, operate.ErrQueueFull, operate.ErrNoTriggerArgs) {
+	if errors.As(err, &clash) || is(engine.ErrJobRemoved, operate.ErrJavaRuns, operate.ErrNothingRuns, operate.ErrItemRuns, operate.ErrTriggerWaits, operate.ErrQueueFull, operate.ErrNoTriggerArgs, operate.ErrBackfillRuns, operate.ErrNoBackfill) {
 		return problemKind{"conflict", http.StatusConflict}
 	}
 	if is(context.DeadlineExceeded) {

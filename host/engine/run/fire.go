@@ -137,6 +137,7 @@ func Args(id tree.Fire) *event.TriggerArgs {
 	if id.WithParam {
 		args.Param = &id.Param
 	}
+	args.At, args.Backfill = id.Given, id.Backfill
 	return args
 }
 
@@ -185,6 +186,11 @@ func (f *Fire) Items() []int {
 
 // Source is what made the fire.
 func (f *Fire) Source() abi.Source { return abi.Source(f.ID.Source) }
+
+// announced reports whether the listeners that run once over all hosts run for it.
+func (f *Fire) announced() bool {
+	return slices.Contains([]abi.Source{abi.SourceSchedule, abi.SourceTrigger, abi.SourceBackfill}, f.Source())
+}
 
 // Started is when its begin was answered.
 func (f *Fire) Started() time.Time { return f.started }
@@ -266,7 +272,7 @@ func previousRun(self string, r tree.Record) *event.PreviousRun {
 		return nil
 	}
 	was := &event.PreviousRun{Host: r.Owner, Outcome: abi.Outcome(r.Outcome)}
-	if r.Source == string(abi.SourceTrigger) {
+	if r.Source == string(abi.SourceTrigger) || r.Source == string(abi.SourceBackfill) {
 		was.Trigger = r.Trigger
 	} else {
 		was.Instant = time.UnixMilli(r.Instant).UTC()

@@ -172,7 +172,7 @@ const javaWaits = 500 * time.Millisecond
 // once runs a listener on one host only: the last of all hosts to come here.
 // The others wait until it has run.
 func (f *Fire) once(guests context.Context, phase guarantee.Phase, export string) {
-	if !f.Exec.HasListener(export) || (f.Source() != abi.SourceSchedule && f.Source() != abi.SourceTrigger) {
+	if !f.Exec.HasListener(export) || !f.announced() {
 		return // some items of a fire that the others had before
 	}
 	ctx, cancel := context.WithTimeout(guests, listenerTimeout)
@@ -272,7 +272,7 @@ func (f *Fire) here() tree.Items {
 // last runs its own. If this host is the last, none does; then the marks are cleared,
 // or the Java hosts would wait until they time out.
 func (f *Fire) announce(guests context.Context, phase guarantee.Phase, export string) {
-	if !f.Announces || f.Exec.HasListener(export) || (f.Source() != abi.SourceSchedule && f.Source() != abi.SourceTrigger) {
+	if !f.Announces || f.Exec.HasListener(export) || !f.announced() {
 		return
 	}
 	ctx, cancel := context.WithTimeout(guests, listenerTimeout)

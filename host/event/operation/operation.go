@@ -37,6 +37,7 @@ const (
 	Edit
 	ChangeKept
 	Trigger
+	Backfill
 	Disable
 	Enable
 	Kill

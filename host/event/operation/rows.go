@@ -27,6 +27,19 @@ var rows = [count]Row{
 				Text: Text{"All items of {0} run once, now.", "{0} 的所有分片立即执行一次。"}},
 		},
 	},
+	Backfill: {Record: "backfill", Chinese: "补跑", May: Operate, Commands: []string{"job backfill"},
+		Endpoints: []Endpoint{
+			{"startBackfill", http.MethodPost, "/v1/jobs/{job}/backfill", "Run past instants of a job again",
+				"Each instant of the schedule from one time to another, both included, runs once more, oldest first, whatever became of it then. The answer has the instants. A job has one backfill at a time: 409 while another one goes on, while the job is disabled, and while a host of ElasticJob or of an earlier version is in it. `GET` on the same path shows beforehand what would run."},
+			{"cancelBackfill", http.MethodDelete, "/v1/jobs/{job}/backfill", "Cancel a backfill",
+				"No further instant is given out. What was given out runs to its end. 409 if no backfill goes on."},
+		},
+		Buttons: []Button{
+			{Action: "cancelBackfill", Label: Text{"Cancel backfill", "取消补跑"},
+				Text: Text{"No further past instant of {0} begins. What has begun, or waits for its turn, runs to its end.", "{0} 不再启动更多过去的时刻。已启动或正在等待的会运行到结束。"},
+				Done: Text{"The backfill of {0} is cancelled.", "{0} 的补跑已取消。"}, Danger: true},
+		},
+	},
 	Disable: {Record: "disable", Chinese: "暂停", May: Operate, Effect: Pauses, Commands: []string{"job pause"},
 		Endpoints: []Endpoint{
 			{"disableAll", http.MethodPost, "/v1/disable", "Disable all jobs",

@@ -108,7 +108,7 @@ func answers() map[string]any {
 		"/v1/status": &report.Report{}, "/v1/registry/jobs": &[]admin.Brief{}, "/v1/jobs": &service.Jobs{}, "/v1/jobs/": &service.JobDetail{},
 		"/v1/jobs/shards": &admin.Shards{}, "/v1/jobs/config": &admin.JobConfig{}, "PATCH /v1/jobs/config": &admin.Edited{},
 		"/v1/jobs/kept": &[]admin.Kept{}, "POST /v1/jobs/kept": &admin.Kept{}, "/v1/jobs/explain": &explain.Answer{},
-		"POST /v1/jobs/trigger": &admin.Triggered{}, "POST /v1/jobs/kill": &admin.Kills{}, "POST /v1/jobs/restore": &service.Restored{},
+		"POST /v1/jobs/trigger": &admin.Triggered{}, "POST /v1/jobs/backfill": &service.BackfillPlan{}, "/v1/jobs/backfill": &service.Backfills{}, "POST /v1/jobs/kill": &admin.Kills{}, "POST /v1/jobs/restore": &service.Restored{},
 		"POST /v1/jobs/release": &struct {
 			Items tree.Items `json:"items"`
 		}{}, "POST /v1/start": &service.Restored{},
@@ -249,7 +249,7 @@ func hostileLines() map[string][][]string {
 		"run":        {{"--plugins", evil}, {"--config", "DIR/config/c.yaml"}, {"--print-config", "--plugins", "DIR/plugins"}, {"--registry", evil}},
 		"job schema": nothing, "job items": shown, "job drain": {{evil}, {evil, "--instance", evil}}, "job start": {{evil}, {"--server", evil}},
 		"module sign": {{"DIR/evil.wasm", "--key", "DIR/keys/\x1bkey\u202e.pub"}, {evil, "--key", evil}}, "module verify-signature": {{"DIR/evil.wasm", "--key", "DIR/keys/\x1bkey\u202e.pub"}, {evil, "--key", evil}},
-		"status": append(list, shown...), "top": {{"--once"}, {}, {"-o", "json"}}, "job run": {{evil}, {evil, "--param", evil}},
+		"status": append(list, shown...), "top": {{"--once"}, {}, {"-o", "json"}}, "job run": {{evil}, {evil, "--param", evil}}, "job backfill": {{evil, "--from", "7d", "--to", "6d"}, {evil, "--from", "7d", "--to", "6d", "--dry-run"}, {evil, "--cancel"}, {evil}},
 		"access token": {{evil}}, "access token create": {{evil, "--role", evil}, {"a", "--role", "admin=" + evil, "--users", "DIR/users/u.yaml"}}, "access token list": {{"--users", "DIR/users/u.yaml"}}, "access token revoke": {{evil, "--users", "DIR/users/u.yaml"}, {evil, "--users", "DIR/users/none.yaml"}},
 		"access user": {{evil}}, "access user add": {{evil, "--role", evil}}, "access user list": {{"--users", "DIR/users/u.yaml"}}, "access user passwd": {{evil, "--users", "DIR/users/none.yaml", "--password-file", "DIR/evil.yaml"}}, "access user remove": {{evil, "--users", "DIR/users/u.yaml"}},
 		"validate": {{"DIR"}, {"DIR", "-o", "json"}, {"DIR", "-o", "yaml"}, {"DIR/" + evil}, {"DIR", "--grants", "DIR/grants"}}, "job verify": {{"DIR/history/events.jsonl"}, {evil}, {"DIR/history/events.jsonl", "-o", "json"}},

@@ -16,8 +16,10 @@ type Owed struct {
 	// which a newer one may replace.
 	queue []queued
 	// Asked is the round of a trigger with arguments: no instant stands for it, and it
-	// goes first.
+	// goes first. One of a backfill and Due go in turn.
 	Asked *tree.Fire
+	// backfilled is set if the item began for a backfill last.
+	backfilled bool
 }
 
 // queued is a fire without arguments, of which an item may have a thousand.
@@ -34,11 +36,14 @@ func enqueue(f tree.Fire) queued { return queued{f.Instant, f.Trigger, f.Source}
 
 // Next is what the item is to begin when it can; nil if it owes nothing.
 func (o *Owed) Next() *tree.Fire {
-	if o.Asked != nil {
-		return o.Asked
+	if o.Asked == nil || (o.Asked.Backfill && o.backfilled && o.Due != nil) {
+		return o.Due
 	}
-	return o.Due
+	return o.Asked
 }
+
+// Began notes that the item has begun for a fire, so that neither a backfill nor the schedule holds up the other.
+func (o *Owed) Began(id tree.Fire) { o.backfilled = id.Backfill }
 
 // Place is where the item keeps a fire that it owes.
 func (o *Owed) Place(id tree.Fire) **tree.Fire {

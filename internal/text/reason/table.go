@@ -27,6 +27,7 @@ const (
 
 	// Why something was skipped.
 	ItemRuns                    Code = "item_runs"
+	BackfillOverlap             Code = "backfill_overlap"
 	ItemRunsNewer               Code = "item_runs_newer"
 	RanWhenItCame               Code = "ran_when_it_came"
 	QueueFull                   Code = "queue_full"
@@ -222,6 +223,7 @@ var table = []row{
 
 	// Why something was skipped.
 	{code: ItemRuns, en: "the item still runs", zh: "分片仍在运行"},
+	{code: BackfillOverlap, en: "the item still runs for {fire}, and the backfill skips what overlaps", zh: "分片仍在为 {fire} 运行，而此次补跑跳过重叠的执行"},
 	{code: ItemRunsNewer, en: "the item still runs, and begins for a newer fire right after", zh: "分片仍在运行，结束后立即为更新的执行启动"},
 	{code: RanWhenItCame, en: "the item still ran when it came", zh: "该时刻到来时分片仍在运行"},
 	{code: QueueFull, en: "the item still runs, and {reason} wait already (queueMax)", zh: "分片仍在运行，且已有{reason}在等待（“queueMax”）"},

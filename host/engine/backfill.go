@@ -1,0 +1,182 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/wasmjob/wasmjob/coordination/admin/operate"
+	"github.com/wasmjob/wasmjob/coordination/registry"
+	"github.com/wasmjob/wasmjob/coordination/tree"
+)
+
+// Past instants that are run again. The division says that there are some; then one host, the janitor, watches the node of
+// the backfill and the triggers that wait, and makes a round of one instant after the other: coordination/admin/operate has
+// the steps. Each round is a trigger with an instant, and its items run as those of every trigger do.
+
+// backfillPause is when to try again what was refused, if nothing that this host hears of changes before.
+const backfillPause = 30 * time.Second
+
+// backfill is what the loop of the janitor knows of one.
+type backfill struct {
+	snapshots <-chan registry.Snapshot
+	end       context.CancelFunc
+	heard     bool // a snapshot
+	known     tree.Backfill
+	going     bool     // known goes on
+	waiting   []string // instances that have not consumed a trigger
+	gaveAt    time.Time
+	at        time.Time // when to look again; zero: when there is news
+	// refused says why it does not go on, retryAt is when to try again, and refusedFor is what the job was then.
+	refused    string
+	retryAt    time.Time
+	refusedFor string
+}
+
+// see takes a snapshot of the janitor's watch.
+func (b *backfill) see(now moment, l tree.Layout, s registry.Snapshot) {
+	was, went := b.known, b.going
+	b.known, b.going = tree.ParseBackfill(s.Data(l.Backfill()).Data)
+	b.waiting, b.heard = s.Children(l.Triggers()), true
+	if b.going && (!went || !b.known.Same(was) || b.known.Done != was.Done) {
+		b.gaveAt, b.refused, b.retryAt = now.Time, "", time.Time{}
+	}
+}
+
+// decide reports whether to take the next step now, and if not when; zero: when there is news. live are the
+// instances whose triggers count, key is what may end a refusal.
+func (b *backfill) decide(now time.Time, live []string, key string) (step bool, at time.Time) {
+	waits := slices.ContainsFunc(b.waiting, func(id string) bool { return slices.Contains(live, id) })
+	switch {
+	case !b.heard || !b.going || waits:
+		return false, at
+	case b.refused != "" && key == b.refusedFor && now.Before(b.retryAt):
+		return false, b.retryAt
+	}
+	// The first begins at once, and what was refused as soon as it can; the end waits for nothing but the last round.
+	if at = b.gaveAt.Add(time.Duration(b.known.Every) * time.Millisecond); b.known.Done > 0 && !b.known.GivenOut() && now.Before(at) {
+		return false, at
+	}
+	return true, time.Time{}
+}
+
+// followBackfill does what the janitor has to for a backfill.
+func (j *job) followBackfill(now moment) {
+	b, v := &j.backfill, j.member.View
+	if !v.IsJanitor() || !v.Division.Backfill {
+		j.endBackfill()
+		return
+	}
+	if now.Before(j.refusal.retryAt) || (b.end == nil && !j.watchBackfill(now)) {
+		return
+	}
+	live := slices.Concat(v.Instances, v.Division.Instances)
+	key := strings.Join(v.Instances, " ")
+	if !v.Enabled {
+		key += " disabled"
+	}
+	step, at := b.decide(now.Time, live, key)
+	if b.at = at; !step {
+		return
+	}
+	err := operate.GiveInstant(j.work, j.member.Registry, j.member.Layout, b.known, now.wall)
+	pause := backfillPause
+	var arg *tree.ArgError
+	switch {
+	case err == nil: // the snapshot of it comes
+		b.refused, b.at = "", now.Add(lookAgain)
+		return
+	case errors.Is(err, tree.ErrRemoved):
+		return
+	case errors.Is(err, operate.ErrTriggerWaits):
+		pause = lookAgain
+	case errors.Is(err, operate.ErrNothingRuns), errors.Is(err, operate.ErrNoTriggerArgs), errors.As(err, &arg):
+	default:
+		j.failed(now, "going on with a backfill", err)
+		return
+	}
+	if why := err.Error(); b.refused != why {
+		b.refused = why
+		j.log.Info("the backfill waits", zap.String("reason", why))
+	}
+	b.refusedFor, b.retryAt = key, now.Add(pause)
+	b.at = b.retryAt
+}
+
+// watchBackfill begins the janitor's watch.
+func (j *job) watchBackfill(now moment) bool {
+	l := j.member.Layout
+	ctx, cancel := context.WithCancel(j.work)
+	snapshots, err := j.member.Registry.Watch(ctx, registry.Data(l.Backfill()), registry.Children(l.Triggers()))
+	if err != nil {
+		cancel()
+		j.failed(now, "watching the backfill", err)
+		return false
+	}
+	j.backfill.snapshots, j.backfill.end = snapshots, cancel
+	return true
+}
+
+// endBackfill ends that watch, and forgets what it has shown.
+func (j *job) endBackfill() {
+	if j.backfill.end != nil {
+		j.backfill.end()
+		j.backfill = backfill{}
+	}
+}
+
+// backfillStatus is the backfill that goes on, as the janitor knows it; nil on other hosts and without one.
+func (j *job) backfillStatus() *BackfillStatus {
+	b := &j.backfill
+	if !b.going {
+		return nil
+	}
+	s := BackfillOf(b.known)
+	s.Waits = b.refused
+	return &s
+}
+
+// BackfillStatus is a backfill: past instants of a job that are run again.
+type BackfillStatus struct {
+	// From and To are the range that was asked for; both count.
+	From time.Time `json:"from"`
+	To   time.Time `json:"to"`
+	// Total is how many instants run, and Done how many of them were given out: each of their items has begun, waits for
+	// its turn, or has the reason why not. Newest is the last of those, zero if there is none.
+	Total  int       `json:"total"`
+	Done   int       `json:"done"`
+	Newest time.Time `json:"newest,omitzero"`
+	// Items are those that run, as ranges; empty is all.
+	Items string `json:"items,omitempty"`
+	// Every is the least time between two instants.
+	Every time.Duration `json:"everyNs"`
+	// Overlap is what becomes of an item that runs for something else when its turn comes: queue_all, it runs after that; skip, it
+	// leaves the instant out.
+	Overlap string `json:"overlap"`
+	// By is who asked for it, Why the reason that was given, Since when.
+	By    string    `json:"by,omitempty"`
+	Why   string    `json:"why,omitempty"`
+	Since time.Time `json:"since"`
+	// Waits says why it does not go on, if so.
+	Waits string `json:"waits,omitempty"`
+	// Ended is when it ended, zero if it goes on; Cancelled is who has cancelled it, empty if it ended with its last instant.
+	Ended     time.Time `json:"ended,omitzero"`
+	Cancelled string    `json:"cancelled,omitempty"`
+}
+
+// BackfillOf is a backfill as the registry has it, for people.
+func BackfillOf(b tree.Backfill) BackfillStatus {
+	s := BackfillStatus{From: time.UnixMilli(b.From).UTC(), To: time.UnixMilli(b.To).UTC(), Total: b.Total, Done: b.Done, Items: b.Items.String(),
+		Every: time.Duration(b.Every) * time.Millisecond, Overlap: string(b.Overlap()), By: b.By, Why: b.Why, Since: time.UnixMilli(b.Since).UTC(), Cancelled: b.Cancelled}
+	if b.Done > 0 && b.Done <= len(b.Instants) {
+		s.Newest = time.UnixMilli(b.Instants[b.Done-1]).UTC()
+	}
+	if b.Ended != 0 {
+		s.Ended = time.UnixMilli(b.Ended).UTC()
+	}
+	return s
+}
