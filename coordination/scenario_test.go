@@ -416,6 +416,20 @@ func (s *script) command(line string) error {
 			s.say("not triggered: %s", why)
 		}
 		return err
+	case "backfill": // backfill begin, backfill give, backfill end: of two midnights long ago
+		b := tree.Backfill{From: 86_400_000, To: 2 * 86_400_000, Instants: []int64{86_400_000, 2 * 86_400_000}, Every: 1000, By: "ann", Since: 1}
+		switch arg(1) {
+		case "begin":
+			return operate.StartBackfill(s.ctx, s.op, s.layout, b)
+		case "give":
+			all, err := operate.ReadBackfills(s.ctx, s.op, s.layout)
+			if err != nil || all.Now == nil {
+				return err
+			}
+			return operate.GiveInstant(s.ctx, s.op, s.layout, *all.Now, s.now)
+		}
+		_, err := operate.CancelBackfill(s.ctx, s.op, s.layout, "bob", s.now)
+		return err
 	case "console": // console A B: ElasticJob's console triggers, and comes no further than these
 		return s.console(words[1:])
 	case "stop": // stop A; stop job: all of ours
@@ -710,6 +724,9 @@ func (s *script) value(path string, data []byte) string {
 		return fmt.Sprintf("total=%d failover=%v misfire=%v monitor=%v", c.ShardingTotalCount, c.Failover, c.Misfire, c.MonitorExecution)
 	case strings.HasPrefix(path, "/instances/"):
 		return strings.ReplaceAll(strings.TrimSpace(string(data)), "\n", ", ")
+	case path == "/~/sharding/"+tree.BackfillName:
+		b, _ := tree.ParseBackfill(data)
+		return fmt.Sprintf("%d of %d instants given out", b.Done, b.Total)
 	case path == "/~/sharding/"+tree.EndsName:
 		return s.ends(data)
 	case path == "/~/sharding/"+tree.QueueName:

@@ -2,6 +2,7 @@ package event_test
 
 import (
 	"encoding/json"
+	"errors"
 	"reflect"
 	"slices"
 	"strings"
@@ -43,7 +44,7 @@ func TestRecordedEvents(t *testing.T) {
 		}
 		data, err := json.Marshal(e)
 		var again event.Event
-		if err = json.Unmarshal(data, &again); err != nil || !reflect.DeepEqual(again, e) {
+		if err = errors.Join(err, json.Unmarshal(data, &again)); err != nil || !reflect.DeepEqual(again, e) {
 			t.Errorf("%s\nis written as %s, %v", line, data, err)
 		}
 	}
