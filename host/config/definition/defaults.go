@@ -140,6 +140,7 @@ func (j *job) inherit(list []*Shared) {
 	if n := j.nodes["type"]; n != nil {
 		of = n.Value
 	}
+	defer j.weigh()
 	if of != string(jobconfig.TypeHTTP) {
 		j.leave("http")
 	}
@@ -148,6 +149,39 @@ func (j *job) inherit(list []*Shared) {
 			j.leave(s.Name)
 		}
 	}
+}
+
+// weigh counts what a job has from files of defaults. Beyond MaxInherited of all jobs of its file the file is refused.
+func (j *job) weigh() {
+	for field := range j.inherited {
+		j.out.InheritedSize += textSize(j.nodes[field])
+	}
+	before := j.parser.inherited
+	if j.parser.inherited += j.out.InheritedSize; j.parser.inherited <= MaxInherited {
+		return
+	}
+	if before <= MaxInherited { // said once
+		j.problem(j.root, "", "the jobs of this file have more than %d bytes from files of defaults, expected less: spread them over several files, or shorten the defaults", MaxInherited)
+	}
+	j.parser.inherited = MaxInherited + 1
+	for field, n := range j.nodes { // the file is refused: what is large is not looked at for each of its jobs
+		if textSize(n) > 1024 {
+			j.leave(field)
+			delete(j.nodes, field)
+		}
+	}
+}
+
+// textSize is how many bytes the texts of a node have.
+func textSize(n *yaml.Node) int {
+	if n == nil {
+		return 0
+	}
+	size := len(n.Value)
+	for _, below := range n.Content {
+		size += textSize(below)
+	}
+	return size
 }
 
 // take has a field be that of a file of defaults.
@@ -185,6 +219,7 @@ func (j *job) complete(field string, own *yaml.Node, list []*Shared) {
 		n := shared.nodes[field]
 		for i := 0; n != nil && i+1 < len(n.Content); i += 2 {
 			if !has(n.Content[i].Value) {
+				j.out.InheritedSize += textSize(n.Content[i]) + textSize(n.Content[i+1])
 				all.Content = append(all.Content, n.Content[i], n.Content[i+1])
 			}
 		}

@@ -180,3 +180,31 @@ func TestLabels(t *testing.T) {
 		t.Errorf("found %q, expected the values as they are written", got)
 	}
 }
+
+// TestSharedSize: what the jobs of a file have from defaults is bounded, and costs little where it is too much.
+func TestSharedSize(t *testing.T) {
+	t.Parallel()
+	text := strings.Repeat("x", 9000)
+	var props, jobs, ours strings.Builder
+	for n := range 50 {
+		fmt.Fprintf(&props, "  p%d: %s\n", n, text)
+	}
+	shared := sharedOf(t, "z/defaults.yaml", "shardingTotalCount: 1\nprops:\n"+props.String())
+	few := MaxInherited/(50*9010) - 1
+	for n := range 5000 {
+		if n == few {
+			list, err := ParseWithin("z/few.yaml", []byte(jobs.String()), nil, shared)
+			if err != nil || list[0].InheritedSize < 50*9000 {
+				t.Fatalf("%d jobs with %d bytes each: %v", few, list[0].InheritedSize, err)
+			}
+		}
+		fmt.Fprintf(&jobs, "---\njobName: j%d\ncron: 0 0 3 * * ?\n", n)
+		fmt.Fprintf(&ours, "---\njobName: j%d\ncron: 0 0 3 * * ?\nprops: {mine: x}\n", n)
+	}
+	for _, all := range []string{jobs.String(), ours.String()} {
+		_, err := ParseWithin("z/many.yaml", []byte(all), nil, shared)
+		if err == nil || !strings.Contains(err.Error(), "more than 16777216 bytes from files of defaults") || strings.Count(err.Error(), "\n") > 1 {
+			t.Errorf("5,000 jobs with %d bytes each: %.400v", 50*9000, err)
+		}
+	}
+}

@@ -32,6 +32,8 @@ type Definition struct {
 	// Inherited are the files of defaults, by the settings whose values they gave; nil if all are the
 	// definition's own.
 	Inherited map[string]string
+	// InheritedSize is about how many bytes of its values they gave.
+	InheritedSize int
 }
 
 // The defaults that differ from those of an ElasticJob configuration that was
@@ -48,6 +50,9 @@ const (
 const (
 	MaxSize = 1 << 20
 	MaxJobs = 5000
+	// MaxInherited is how many bytes of values files of defaults may give to the jobs of one file: each job
+	// has its own copy in the registry and on each host.
+	MaxInherited = 16 << 20
 )
 
 // Problem is something wrong in a file.

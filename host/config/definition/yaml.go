@@ -22,6 +22,8 @@ type parser struct {
 	problems words.Few[Problem]
 	// aliased is how many bytes aliases stood for so far.
 	aliased int
+	// inherited is how many bytes the jobs so far have from files of defaults.
+	inherited int
 	// lost has, by the root of what was mended of a document, the fields whose
 	// lines were left out.
 	lost map[*yaml.Node][]string

@@ -182,13 +182,14 @@ func digestOf(text string) string {
 
 // fakeParse reads a definition with a line "job NAME MODULE PARAMETER" for
 // each job. " not=NAME" at its end names a calendar that the job, which is daily, excludes, " after=JOB" the job that it
-// comes after. A line that begins with "!" is a problem; MODULE and PARAMETER may
+// comes after, " inherits=N" how many bytes it has from files of defaults. A line that begins with "!" is a problem; MODULE and PARAMETER may
 // be left out, the module is then the file's namesake.
 func fakeParse(file string, data []byte, shared []*definition.Shared) (docs []definition.Definition, problems complaints) {
 	for i, line := range strings.Split(string(data), "\n") {
 		line, memory := strings.CutSuffix(line, " memory")
 		line, excludes, daily := strings.Cut(line, " not=")
 		line, after, chained := strings.Cut(line, " after=")
+		line, inherited, _ := strings.Cut(line, " inherits=")
 		line, total, _ := strings.Cut(line, " items=")
 		words := strings.SplitN(line, " ", 4)
 		switch {
@@ -209,6 +210,7 @@ func fakeParse(file string, data []byte, shared []*definition.Shared) (docs []de
 				d.Configuration.JobParameter = real[0].Configuration.JobParameter
 			}
 			d.Configuration.ShardingTotalCount, _ = strconv.Atoi(total) // 0 if it says none
+			d.InheritedSize, _ = strconv.Atoi(inherited)
 			if memory {
 				d.Configuration.Props = map[string]string{"wasm.memoryLimit": "1048576"}
 			}

@@ -7,24 +7,31 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 	"github.com/wasmjob/wasmjob/host/config/ceiling"
+	"github.com/wasmjob/wasmjob/host/config/definition"
 )
+
+// mostInherited is how many bytes the jobs of a host have from files of defaults: each has a copy of its own, in the
+// registry and here.
+const mostInherited = 64 << 20
 
 // room counts what the jobs of a host take of the ceilings that bound them together: how many
 // jobs there are, and how many items these have. Each pattern of a ceiling has a room of its own.
 type room struct {
 	ceilings ceiling.List
 	taken    map[ceiling.Name]map[string]int64 // by the pattern that decides
+	// inherited is how many bytes jobs have from files of defaults.
+	inherited int
 }
 
 // roomFor has the jobs in force take what they have now, so that others, and what they ask
 // for besides, get what is left.
 func (s state) roomFor(claims map[string][]claim) *room {
-	r := &room{s.ceilings, map[ceiling.Name]map[string]int64{ceiling.Jobs: {}, ceiling.Items: {}}}
+	r := &room{ceilings: s.ceilings, taken: map[ceiling.Name]map[string]int64{ceiling.Jobs: {}, ceiling.Items: {}}}
 	for job := range claims {
 		if b := s.jobs[job]; b != nil {
 			r.add(job, 1, items(b))
+			r.inherited += inherited(b)
 		}
 	}
 	return r
@@ -38,6 +45,14 @@ func items(b *binding) int64 {
 	return int64(b.doc.Configuration.ShardingTotalCount)
 }
 
+// inherited is how many bytes a job in force has from files of defaults.
+func inherited(b *binding) int {
+	if b == nil {
+		return 0
+	}
+	return b.doc.InheritedSize
+}
+
 func (r *room) add(job string, jobs, items int64) {
 	r.taken[ceiling.Jobs][r.ceilings.Of(job, ceiling.Jobs).Jobs] += jobs
 	r.taken[ceiling.Items][r.ceilings.Of(job, ceiling.Items).Jobs] += items
@@ -45,7 +60,8 @@ func (r *room) add(job string, jobs, items int64) {
 
 // full says why there is no room for a job; empty if there is. A job in force has room unless
 // it wants more items than it has.
-func (r *room) full(c jobconfig.Configuration, before *binding) string {
+func (r *room) full(doc definition.Definition, before *binding) string {
+	c := doc.Configuration
 	most := r.ceilings.Of(c.JobName, ceiling.Jobs)
 	if before == nil && most.Beyond(r.taken[ceiling.Jobs][most.Jobs]+1) {
 		return fmt.Sprintf("is one too many, %s; %s raises it", most, most.Flag())
@@ -55,6 +71,9 @@ func (r *room) full(c jobconfig.Configuration, before *binding) string {
 	if more > 0 && most.Beyond(r.taken[ceiling.Items][most.Jobs]+more) {
 		return fmt.Sprintf("has %d items, for which there is no room, %s in all; %s raises it", c.ShardingTotalCount, most, most.Flag())
 	}
+	if more := doc.InheritedSize - inherited(before); more > 0 && r.inherited+more > mostInherited {
+		return fmt.Sprintf("has %d bytes from files of defaults, for which there is no room, expected at most %d for all jobs of a host", doc.InheritedSize, mostInherited)
+	}
 	return ""
 }
 
@@ -63,13 +82,15 @@ func (r *room) full(c jobconfig.Configuration, before *binding) string {
 func (r *room) take(job string, before *binding, a attempt, now *binding, owner claim) {
 	if before != nil {
 		r.add(job, -1, -items(before))
+		r.inherited -= inherited(before)
 	}
-	n := items(now)
+	n, has := items(now), inherited(now)
 	if a.open() {
-		n = max(n, int64(owner.doc.Configuration.ShardingTotalCount))
+		n, has = max(n, int64(owner.doc.Configuration.ShardingTotalCount)), max(has, owner.doc.InheritedSize)
 	}
 	if now != nil || a.open() {
 		r.add(job, 1, n)
+		r.inherited += has
 	}
 }
 

@@ -7,6 +7,31 @@ import (
 	"github.com/wasmjob/wasmjob/host/config/ceiling"
 )
 
+// TestInheritedOfAllJobs bounds what all jobs together have from files of defaults.
+func TestInheritedOfAllJobs(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	const part = mostInherited / 4
+	no := func(file string, line int, job string, bytes int) string {
+		return fmt.Sprintf(`refused %s: line %d: job %q: has %d bytes from files of defaults, for which there is no room, expected at most 67108864 for all jobs of a host`, file, line, job, bytes)
+	}
+	job := func(name, file string) string { return fmt.Sprintf(`%s "p" %s a.wasm @one.`, name, file) }
+	w.write(fmt.Sprintf("z.yaml: job a a.wasm p inherits=%d\njob b a.wasm p inherits=%d\njob c a.wasm p inherits=%d", part, part+1, 2*part), "a.wasm: one.")
+	w.look()
+	w.compile()
+	w.expect(job("a", "z.yaml"), job("b", "z.yaml"), no("z.yaml", 3, "c", 2*part))
+
+	// A job without any has room, and what one gives back is free.
+	w.write(fmt.Sprintf("z.yaml: job a a.wasm p\njob b a.wasm p inherits=%d\njob c a.wasm p inherits=%d\njob d a.wasm p", part+1, 2*part))
+	w.step()
+	w.expect(job("a", "z.yaml"), job("b", "z.yaml"), job("c", "z.yaml"), job("d", "z.yaml"))
+
+	// One that runs and wants more goes on with what it has.
+	w.write(fmt.Sprintf("z.yaml: job a a.wasm p inherits=%d\njob b a.wasm p inherits=%d\njob c a.wasm p inherits=%d\njob d a.wasm p", part, part+1, 2*part))
+	w.step()
+	w.expect(job("a", "z.yaml"), job("b", "z.yaml"), job("c", "z.yaml"), job("d", "z.yaml"), "refused (kept)"+no("z.yaml", 1, "a", part)[len("refused"):])
+}
+
 // TestItemsOfAllJobs bounds the items of all jobs together. What runs goes on whatever is asked
 // for besides, and which jobs are refused does not change.
 func TestItemsOfAllJobs(t *testing.T) {

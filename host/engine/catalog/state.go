@@ -603,7 +603,7 @@ func (a attempt) open() bool { return a.problem == "" && a.full == "" }
 
 // attempt makes the job if there is room for it.
 func (s state) attempt(r *room, c claim, before *binding, outcomes map[string]outcome) attempt {
-	if full := cmp.Or(r.full(c.doc.Configuration, before), c.lacks); full != "" {
+	if full := cmp.Or(r.full(c.doc, before), c.lacks); full != "" {
 		return attempt{full: full}
 	}
 	if c.unread {
