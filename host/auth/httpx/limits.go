@@ -34,6 +34,22 @@ func Limit(s *http.Server) {
 	s.MaxHeaderBytes = MaxHeader
 }
 
+// AtOnce has next answer that many requests at once, and answers further ones with 503: while a client does not read
+// its answer, the answer and what compresses it stay in memory.
+func AtOnce(most int, next http.Handler) http.Handler {
+	places := make(chan struct{}, most)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		select {
+		case places <- struct{}{}:
+			defer func() { <-places }()
+			next.ServeHTTP(w, r)
+		default:
+			w.Header().Set("Retry-After", "1")
+			http.Error(w, "too many answers are under way; ask again in a second", http.StatusServiceUnavailable)
+		}
+	})
+}
+
 // Body refuses bodies of more than most bytes: at once if the header says so, else when
 // they have been read so far.
 func Body(most int64, next http.Handler) http.Handler {

@@ -12,6 +12,7 @@ import (
 	"net/http/httptest"
 	"net/netip"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -466,4 +467,37 @@ func TestSlow(t *testing.T) {
 func isTimeout(err error) bool {
 	var n net.Error
 	return errors.As(err, &n) && n.Timeout()
+}
+
+// TestAtOnce: beyond as many requests as may be answered at once the others are told so, and have their turn later.
+func TestAtOnce(t *testing.T) {
+	t.Parallel()
+	begun, ends := make(chan struct{}), make(chan struct{})
+	h := AtOnce(2, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+		begun <- struct{}{}
+		<-ends
+	}))
+	ask := func() int {
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/", http.NoBody))
+		return w.Code
+	}
+	var asking sync.WaitGroup
+	for range 2 {
+		asking.Go(func() {
+			if code := ask(); code != http.StatusOK {
+				t.Errorf("answered with %d", code)
+			}
+		})
+		<-begun
+	}
+	if code := ask(); code != http.StatusServiceUnavailable {
+		t.Errorf("a third one is answered with %d", code)
+	}
+	close(ends)
+	asking.Wait()
+	go func() { <-begun }()
+	if code := ask(); code != http.StatusOK {
+		t.Errorf("one after them is answered with %d", code)
+	}
 }

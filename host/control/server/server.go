@@ -99,6 +99,13 @@ func Listen(o Options) (*Server, error) {
 	return s, nil
 }
 
+// How many answers are sent at once that clients without a token may get, and may read slowly. All metrics of a
+// thousand jobs are megabytes.
+const (
+	documentsAtOnce = 32
+	metricsAtOnce   = 8
+)
+
 func listen(a Address) (net.Listener, error) {
 	l, err := net.Listen(a.Network, a.Name)
 	if errors.Is(err, syscall.EADDRINUSE) && a.Network == "unix" {
@@ -181,11 +188,11 @@ func (s *Server) handler(compressed func(http.Handler) http.HandlerFunc) http.Ha
 		}
 	})))
 	if s.opts.Metrics != nil {
-		mux.Handle("GET /metrics", s.open(auth.OpenAll, s.opts.Metrics))
+		mux.Handle("GET /metrics", s.open(auth.OpenAll, httpx.AtOnce(metricsAtOnce, s.opts.Metrics)))
 	}
 	if s.opts.Documents != nil {
 		// Who cannot sign in needs them most.
-		documents := s.open(auth.OpenHealth, compressed(s.opts.Documents))
+		documents := s.open(auth.OpenHealth, httpx.AtOnce(documentsAtOnce, compressed(s.opts.Documents)))
 		for _, path := range []string{"GET /docs", "GET /docs/", "GET /schemas/"} {
 			mux.Handle(path, documents)
 		}

@@ -100,3 +100,31 @@ func TestLargeRequests(t *testing.T) {
 		t.Errorf("not announced: %d", got)
 	}
 }
+
+// TestAnswersAtOnce: clients that do not read documents or metrics hold a bounded number of answers, and no other request waits.
+func TestAnswersAtOnce(t *testing.T) {
+	t.Parallel()
+	begun, ends := make(chan struct{}), make(chan struct{})
+	slow := http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		begun <- struct{}{}
+		select {
+		case <-ends:
+		case <-r.Context().Done():
+		}
+	})
+	s := start(t, Options{Documents: slow, Metrics: slow})
+	defer close(ends)
+	for path, most := range map[string]int{"/docs/cluster": documentsAtOnce, "/metrics": metricsAtOnce} {
+		request := "GET " + path + " HTTP/1.1\r\nHost: localhost\r\n\r\n"
+		for range most {
+			dial(t, s, request)
+			<-begun
+		}
+		if got := code(dial(t, s, request)); got != http.StatusServiceUnavailable {
+			t.Errorf("a further request for %s is answered with %d", path, got)
+		}
+	}
+	if got := code(dial(t, s, "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")); got != http.StatusOK {
+		t.Errorf("health is answered with %d", got)
+	}
+}
