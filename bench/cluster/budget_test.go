@@ -395,7 +395,7 @@ func outliving(t *testing.T, e *zkserver.Ensemble) {
 	l.book("items outlive the window: commits", len(pick(calls, "fire", commitCall)), 3+int(spread/(100*time.Millisecond)), calls,
 		fmt.Sprintf("%d items end within %s", items, spread.Round(time.Millisecond)))
 	l.book("items outlive the window: reads and refused commits", len(pick(calls, "fire", readCall, conflictCall)), 0, calls, "")
-	l.book("a trigger: reads", len(pick(calls, "other", readCall)), 4, calls, "three by who triggers, of the instances, of their servers and of an item that may run; and by the host, of which round it is")
+	l.book("a trigger: reads", len(pick(calls, "other", readCall)), 5, calls, "three by who triggers, of the instances, of their servers and of an item that may run, and of the queue beside them; and by the host, of which round it is")
 	l.book("a trigger: commits of who triggers", len(pick(calls, "other", commitCall)), 1, calls, "")
 }
 

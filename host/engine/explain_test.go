@@ -723,7 +723,7 @@ erin did "disable" of item 1 at 00:01:03.
 `,
 	},
 	{
-		name: "triggered at an unknown time",
+		name: "triggered with items while it ran",
 		play: func(t *testing.T, s *stage) {
 			n := s.start(1, job(definition("j", "0 * * * * ?", 1), sleeper(8*time.Second)))
 			until(minute(1).Add(3 * time.Second))
@@ -732,13 +732,15 @@ erin did "disable" of item 1 at 00:01:03.
 		},
 		ask: explain.Question{Job: "j"},
 		want: `
-ran
-Item 0 was triggered and began at 00:01:08 on host 10.0.0.1.
+late
+Item 0 was triggered at 00:01:03 and began at 00:01:08 on host 10.0.0.1, 5s late.
+It waited for its run before, which ended at 00:01:08.
 It succeeded at 00:01:16, after 8s.
 `,
 		chinese: `
-ran
-分片 0 被触发，并于 00:01:08 在主机 10.0.0.1 上开始。
+late
+分片 0 于 00:01:03 被触发，于 00:01:08 才在主机 10.0.0.1 上开始，延迟 5 秒。
+它等待上一次运行，其于 00:01:08 结束。
 它于 00:01:16 成功，耗时 8 秒。
 `,
 	},

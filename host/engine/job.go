@@ -190,8 +190,8 @@ func (j *job) run(work context.Context) {
 	defer j.end()
 	defer j.term.arrivals.Leave(j)
 	defer j.term.steps.Leave(j)
-	timer := time.NewTimer(0)
-	defer timer.Stop()
+	alarm := newAlarm()
+	defer alarm.Stop()
 	defer j.turn.Give()
 	for {
 		j.turn.Give()
@@ -237,7 +237,7 @@ func (j *job) run(work context.Context) {
 			j.backfill.see(j.host.now(), j.member.Layout, s)
 		case <-j.mail.wake:
 			news = false
-		case <-timer.C:
+		case <-alarm.due:
 		}
 		j.turn.Hurry = j.hurries()
 		j.turn.Take(work.Done())
@@ -256,7 +256,7 @@ func (j *job) run(work context.Context) {
 			if window.Before(j.wakeAt) {
 				j.wakeAt = window
 			}
-			timer.Reset(time.Until(j.wakeAt))
+			alarm.set(j.wakeAt)
 			continue
 		}
 		over := j.advance(now)
@@ -274,7 +274,32 @@ func (j *job) run(work context.Context) {
 		if j.stale.atOnce || j.recovery.atOnce || j.limits.atOnce || j.rates.atOnce {
 			j.stale.atOnce, j.recovery.atOnce, j.limits.atOnce, j.rates.atOnce, j.wakeAt = false, false, false, false, now.Time
 		}
-		timer.Reset(time.Until(j.wakeAt))
+		alarm.set(j.wakeAt)
+	}
+}
+
+// alarm wakes a loop at a time. A time that is over is no timer: two loops of one bubble that read expired timers at once end
+// Go 1.26's race detector with a segmentation violation.
+type alarm struct {
+	*time.Timer
+	due, over <-chan time.Time // over is ready
+}
+
+// newAlarm is due at once.
+func newAlarm() *alarm {
+	over := make(chan time.Time)
+	close(over)
+	a := &alarm{time.NewTimer(time.Hour), over, over}
+	a.Stop()
+	return a
+}
+
+func (a *alarm) set(at time.Time) {
+	a.Stop()
+	a.due = a.over
+	if d := time.Until(at); d > 0 {
+		a.Reset(d)
+		a.due = a.C
 	}
 }
 

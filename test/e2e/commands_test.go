@@ -275,7 +275,7 @@ func TestOfflineTools(t *testing.T) {
 	if out := p.must("version"); !strings.HasPrefix(out, "wasmjob e2e ") {
 		t.Errorf("version says %q", out)
 	}
-	p.refused(2, []string{`unknown command "tirgger"`, "trigger"}, "tirgger", "cities")
+	p.refused(2, []string{`unknown command "tirgger"`, "job run"}, "tirgger", "cities")
 	if out := p.must("completion", "bash"); !strings.Contains(out, "wasmjob") {
 		t.Error("there is no completion")
 	}

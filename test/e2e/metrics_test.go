@@ -98,7 +98,8 @@ func TestMetricsOfAHost(t *testing.T) {
 	for _, line := range undocumented(t, scrape) {
 		t.Errorf("docs/metrics.md has it otherwise: %s", line)
 	}
-	rare := []string{"wasmjob_guest_counts_total", "wasmjob_guest_values", "wasmjob_guest_observations", // no guest reports any
+	rare := []string{"wasmjob_job_labels", // without --metrics-labels there is none
+		"wasmjob_guest_counts_total", "wasmjob_guest_values", "wasmjob_guest_observations", // no guest reports any
 		"wasmjob_outside_received_bytes_total", "wasmjob_outside_refused_total", "wasmjob_outside_sent_bytes_total",
 		"wasmjob_waiting_seconds", "wasmjob_clock_drift_seconds", "wasmjob_last_end_info", "wasmjob_job_oldest_run_seconds",
 		// Without --otlp there are none; TestTraces sees them.

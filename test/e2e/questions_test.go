@@ -47,7 +47,7 @@ func TestEightQuestions(t *testing.T) {
 	p.must("edit", "cities", "description=the sun", "--reason", "to be asked who it was")
 	for _, a := range answers {
 		command := regexp.MustCompile(`--at \S+`).ReplaceAllString(a[1], "--at "+ran.Instant.Format("2006-01-02T15:04:05Z07:00"))
-		command = regexp.MustCompile(`^(logs cities) \S+`).ReplaceAllString(command, "$1 "+ran.RunID)
+		command = regexp.MustCompile(`^(job logs cities) \S+`).ReplaceAllString(command, "$1 "+ran.RunID)
 		text := p.must(strings.Fields(command)...)
 		if strings.HasPrefix(command, "explain") && !strings.Contains(text, "succeeded") {
 			t.Errorf("wasmjob %s: what ran is not explained: %s", command, text)

@@ -28,9 +28,9 @@ func TestATriggerWhileTheJobRunsIsNotLost(t *testing.T) {
 		e := first.of("held", at, kind(event.ItemCompleted), source(abi.SourceTrigger), outcome(abi.OutcomeOK))
 		ends, at = append(ends, e), e.at+1
 	}
-	c.registry("trigger", "held") // the one that is kept on the slow one counts for both
-	last := first.of("held", ends[1].at+1, kind(event.ItemCompleted), source(abi.SourceTrigger), outcome(abi.OutcomeOK))
+	c.registry("trigger", "held") // it is queued until the one that is kept has begun on the slow one
 	c.open("b")
+	last := first.of("held", ends[1].at+1, kind(event.ItemCompleted), source(abi.SourceTrigger), outcome(abi.OutcomeOK))
 	at := f.at[slow]
 	for _, want := range []int64{ends[0].Trigger, last.Trigger} {
 		e := slow.of("held", at, kind(event.ItemCompleted), source(abi.SourceTrigger), outcome(abi.OutcomeOK))

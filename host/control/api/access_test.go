@@ -77,7 +77,7 @@ func TestRoles(t *testing.T) {
 			if fmt.Sprint(o) == "<nil>" {
 				continue
 			}
-			body := map[string]string{"POST/kept": `{"offset":"1"}`, "PATCH/config": `{"settings":{"cron":"0 0 4 * * ?"}}`}[method+path[strings.LastIndexByte(path, '/'):]]
+			body := map[string]string{"POST/kept": `{"offset":"1"}`, "PATCH/config": `{"settings":{"cron":"0 0 4 * * ?"}}`, "POST/backfill": `{"from":"2026-01-01T00:00:00Z","to":"2026-01-02T00:00:00Z"}`}[method+path[strings.LastIndexByte(path, '/'):]]
 			if w := s.askAs(auth.Principal{}, method, with("pay")+queryOf(path), body); w.Code != 401 && strings.Contains(w.Body.String(), `"pay`) {
 				t.Errorf("%s %s without a principal: %d %s", method, path, w.Code, w.Body)
 			}

@@ -42,6 +42,7 @@ func samples() map[string]sample {
 		"enableAll":  {answers: none}, "disableAll": {answers: none}, "enableServerForAll": {answers: noJob}, "disableServerForAll": {answers: noJob},
 		"enableJob": {answers: removed}, "disableJob": {answers: removed}, "enableServer": {answers: removed}, "disableServer": {answers: removed},
 		"enableItem": {answers: removed}, "disableItem": {answers: removed},
+		"getBackfill": {answers: noJob}, "startBackfill": {body: `{"from":"2026-01-01T00:00:00Z","to":"2026-01-02T00:00:00Z"}`, answers: removed}, "cancelBackfill": {answers: removed},
 		"triggerJob": {body: `{}`, answers: removed}, "startJob": {answers: noJob}, "restoreJob": {answers: []int{404, 409}},
 		"shutdownInstances": {query: "?server=127.0.0.9", answers: noJob}, "startInstances": {query: "?server=127.0.0.9", answers: noJob}, "shutdownJob": {answers: removed}, "removeJob": {answers: removed},
 		"releaseItems": {answers: removed}, "changeKept": {query: "?item=0", body: `{"offset":"1"}`, answers: removed}, "killRuns": {answers: removed},
