@@ -8,8 +8,8 @@ import (
 	"github.com/wasmjob/wasmjob/host/event"
 )
 
-// TestATriggerWhileTheJobRunsIsNotLost: on the host that is busy it waits, and a
-// new one does not take it away.
+// TestATriggerWhileTheJobRunsIsNotLost: on the host that is busy it waits, and one more
+// waits behind it.
 func TestATriggerWhileTheJobRunsIsNotLost(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
@@ -32,7 +32,7 @@ func TestATriggerWhileTheJobRunsIsNotLost(t *testing.T) {
 	c.open("b")
 	last := first.of("held", ends[1].at+1, kind(event.ItemCompleted), source(abi.SourceTrigger), outcome(abi.OutcomeOK))
 	at := f.at[slow]
-	for _, want := range []int64{ends[0].Trigger, last.Trigger} {
+	for _, want := range []int64{ends[0].Trigger, ends[1].Trigger, last.Trigger} {
 		e := slow.of("held", at, kind(event.ItemCompleted), source(abi.SourceTrigger), outcome(abi.OutcomeOK))
 		if e.Trigger != want {
 			t.Errorf("the slow host ran trigger %d, want %d", e.Trigger, want)
