@@ -101,7 +101,7 @@ func commandOf(root *cobra.Command, words []string) (cmd *cobra.Command, rest []
 	return cmd, rest, ""
 }
 
-// commandsInDocs: whoever follows a page finds the commands and flags that it
+// commandsInDocs: a reader who follows a page finds the commands and flags that it
 // names.
 func commandsInDocs(t *testing.T, root *cobra.Command) {
 	found := 0
