@@ -3,8 +3,10 @@ package coordination_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -257,6 +259,87 @@ func TestTriggerKeepsPending(t *testing.T) {
 	if err := c.operate(moves.TriggerJob(c.layout)); err == nil || !strings.Contains(err.Error(), "no host has the job") {
 		t.Errorf("nobody is there: %v", err)
 	}
+}
+
+// TestTriggerWhileHostsChange: a job is triggered just when its items are divided anew, at each commit of that, and before the
+// trigger's own commit hosts come and go. Each item runs once in the round.
+func TestTriggerWhileHostsChange(t *testing.T) {
+	t.Parallel()
+	type group = []*simHost
+	changes := map[string]func(c *chronicle, h group){
+		"one comes":                  func(c *chronicle, h group) { must(t, second(c.addHost("D", "10.0.0.4").join(c.file))) },
+		"one dies":                   func(c *chronicle, h group) { h[2].crash() },
+		"one dies and another comes": func(c *chronicle, h group) { h[2].crash(); must(t, second(c.addHost("D", "10.0.0.4").join(c.file))) },
+		"one dies and comes back":    func(c *chronicle, h group) { h[2].crash(); must(t, second(h[2].join(c.file))) },
+		"the leader dies":            func(c *chronicle, h group) { h[0].crash() },
+	}
+	for name, change := range changes {
+		for nth, more := 0, true; more; nth++ {
+			more = false
+			t.Run(fmt.Sprintf("%s, commit %d", name, nth), func(t *testing.T) {
+				more = triggerAtCommit(t, nth, false, change)
+				triggerAtCommit(t, nth, true, change)
+			})
+		}
+		t.Run(name+", between the trigger's look and its commit", func(t *testing.T) {
+			c, h := group3(t)
+			once := sync.OnceFunc(func() { change(c, h); c.settle() })
+			c.op = beforeCommits{Center: c.op, do: once}
+			must(t, c.operate(moves.TriggerJob(c.layout)))
+			eachInRound(t, c)
+		})
+	}
+}
+
+func group3(t *testing.T) (*chronicle, []*simHost) { return group(t, 3, nil) }
+
+// triggerAtCommit triggers before the nth commit after the change; it reports whether there was one. If atOnce is set the hosts
+// that have items begin before that commit, too, and have seen nothing else by then.
+func triggerAtCommit(t *testing.T, nth int, atOnce bool, change func(c *chronicle, h []*simHost)) (reached bool) {
+	c, h := group3(t)
+	change(c, h)
+	for _, host := range c.hosts {
+		host.plan = func(_ int, op string) registrytest.Fault {
+			if op == "commit" && !reached {
+				if nth--; nth < 0 {
+					reached = true
+					must(t, c.operate(moves.TriggerJob(c.layout)))
+					for _, other := range c.hosts {
+						if atOnce && other != host && other.alive() && len(other.owned()) > 0 {
+							other.View.Trigger = c.node(c.layout.Trigger(other.Self.ID)).Czxid
+							must(t, second(other.followUp()))
+						}
+					}
+				}
+			}
+			return registrytest.NoFault
+		}
+	}
+	c.settle()
+	if reached {
+		eachInRound(t, c)
+	}
+	return reached
+}
+
+// eachInRound demands that all items run in the round of the newest trigger.
+func eachInRound(t *testing.T, c *chronicle) {
+	t.Helper()
+	round := c.node(c.layout.Triggers()).Mzxid
+	for range 10 {
+		c.settle()
+		for _, host := range c.hosts {
+			if host.alive() && len(host.running()) > 0 {
+				must(t, host.complete(host.running(), "OK", ""))
+			}
+		}
+	}
+	for i := range 6 {
+		if r := c.record(i); r.Trigger != round || r.Open() {
+			t.Errorf("item %d is in round %d, expected %d: %+v", i, r.Trigger, round, r)
+		}
+	}
+	c.finish()
 }
 
 // TestWhatAnOperatorSwitchedStaysSoAfterARestart: a server that was disabled is

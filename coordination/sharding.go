@@ -86,7 +86,7 @@ type sharding struct {
 	now  time.Time
 
 	config, members, term, division, leader, epoch registry.Node
-	ends                                           registry.Node // read if it is there
+	ends, triggers                                 registry.Node // ends is read if it is there
 	// details are the hosts of ours whose session lives. One that is not among
 	// the instances was stopped by an operator and finishes what it runs.
 	instances, items, records, flags, runsOf, assigned, details []string
@@ -130,7 +130,8 @@ func (s *sharding) read(ctx context.Context, x *step.Exchange) (leads bool, err 
 	s.instances, s.details = slices.Clone(n.Children(l.Instances())), n.Children(l.Details())
 	s.items, s.records, s.flags = n.Children(l.Sharding()), n.Children(l.Records()), n.Children(l.ShardingFlags())
 	s.runsOf, s.assigned = n.Children(l.Runs()), n.Children(l.Assignment())
-	s.round, s.args, s.triggered = n.Data(l.Triggers()).Mzxid, tree.ParseTriggerArgs(n.Data(l.Triggers()).Data), n.Children(l.Triggers())
+	s.triggers, s.triggered = n.Data(l.Triggers()), n.Children(l.Triggers())
+	s.round, s.args = s.triggers.Mzxid, tree.ParseTriggerArgs(s.triggers.Data)
 	if !s.config.Exists {
 		return false, tree.ErrRemoved
 	}
@@ -443,10 +444,18 @@ func (s *sharding) keep(owners strategy.Assignment, members []string) (strategy.
 	return owners, kept
 }
 
+// asBefore proves that a node is as it was read.
+func asBefore(n registry.Node) registry.Op {
+	if n.Exists {
+		return registry.Check(n.Path, n.Version)
+	}
+	return registry.Absent(n.Path)
+}
+
 // commits are the commits of a resharding, one after the other.
 //
-// Every one of them proves that the term, the leader, the membership and the
-// configuration are those that were read. The leader node is recreated
+// Every one of them proves that the term, the leader, the membership, the
+// configuration and the newest trigger are those that were read. The leader node is recreated
 // with every term, so that its version alone proves nothing but that it is
 // one of ours; who else of ours takes over begins a new term.
 func (s *sharding) commits(d tree.Division, owners strategy.Assignment) [][]registry.Op {
@@ -474,7 +483,7 @@ func (s *sharding) commits(d tree.Division, owners strategy.Assignment) [][]regi
 		}
 	}
 
-	guards := []registry.Op{registry.Check(l.Term(), s.term.Version), registry.Check(l.Leader(), 1), registry.Check(l.Members(), s.members.Version), registry.Check(l.Config(), s.config.Version)}
+	guards := []registry.Op{registry.Check(l.Term(), s.term.Version), registry.Check(l.Leader(), 1), registry.Check(l.Members(), s.members.Version), registry.Check(l.Config(), s.config.Version), asBefore(s.triggers)}
 	guarded := func(ops ...registry.Op) []registry.Op { return append(slices.Clone(guards), ops...) }
 	if step.Size(revoke)+step.Size(items)+step.Size(grant)+step.Size(last) <= step.Budget {
 		return [][]registry.Op{guarded(slices.Concat(revoke, items, grant, last)...)}
@@ -501,10 +510,7 @@ func (s *sharding) commits(d tree.Division, owners strategy.Assignment) [][]regi
 // asRead demands that an item's running mark is as it was read. One that is there is of a
 // Java host that has died: it does not hinder the assignment, and the next owner of the item deals with it.
 func (s *sharding) asRead(i int) registry.Op {
-	if mark := s.marks[i]; mark.Exists {
-		return registry.Check(mark.Path, mark.Version)
-	}
-	return registry.Absent(s.view.Layout.ItemRunning(i))
+	return asBefore(s.marks[i])
 }
 
 // handOvers write each item's owner, and its record where that is new, and remove

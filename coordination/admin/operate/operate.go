@@ -95,6 +95,7 @@ type triggering struct {
 	instances []string
 	waiting   []string // instances that have not consumed an earlier one
 	division  tree.Division
+	divided   registry.Node // that holds division
 	queue     tree.Queue
 	queueNode registry.Node
 }
@@ -106,7 +107,8 @@ func readTriggering(ctx context.Context, x *step.Exchange, l tree.Layout) (t tri
 		return t, config, err
 	}
 	t = triggering{layout: l, parent: n.Data(l.Triggers()), instances: n.Children(l.Instances()), waiting: n.Children(l.Triggers()),
-		division: tree.ParseDivision(n.Data(l.Assignment()).Data), queueNode: n.Data(l.Queue())}
+		divided: n.Data(l.Assignment()), queueNode: n.Data(l.Queue())}
+	t.division = tree.ParseDivision(t.divided.Data)
 	t.queue = tree.ParseQueue(t.queueNode.Data, t.queueNode.Mzxid)
 	return t, n.Data(l.Config()), nil
 }
@@ -290,7 +292,7 @@ func (t *triggering) owing(ctx context.Context, x *step.Exchange, earlier tree.T
 	return items, first, nil
 }
 
-// ops make the triggers of a round.
+// ops make the triggers of a round. They prove the division: each owner of items has one.
 func (t *triggering) ops() []registry.Op {
 	l := t.layout
 	version := int32(0) // that of a node that is made here
@@ -298,14 +300,17 @@ func (t *triggering) ops() []registry.Op {
 		version = t.parent.Version
 	}
 	ops := []registry.Op{registry.Check(l.Config(), registry.AnyVersion), registry.Ensure(l.Triggers()), registry.Set(l.Triggers(), t.args.Data(), version)}
+	if t.divided.Exists {
+		ops = append(ops, registry.Check(l.Assignment(), t.divided.Version))
+	}
 	mark := []byte(tree.TriggerPlain)
-	targets := slices.Clone(t.instances)
 	if !t.args.Plain() {
 		mark = []byte(tree.TriggerWithArgs)
-		for _, id := range t.division.Members {
-			if !slices.Contains(targets, id) { // it is gone: the next division notes who owes the round
-				targets = append(targets, id)
-			}
+	}
+	targets := slices.Clone(t.instances)
+	for _, id := range t.division.Members {
+		if !slices.Contains(targets, id) { // it is gone: the next division notes who owes the round
+			targets = append(targets, id)
 		}
 	}
 	for _, id := range t.waiting {
