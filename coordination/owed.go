@@ -22,8 +22,18 @@ type owedItem struct {
 // room for.
 const owedAtOnce = 500
 
-// passReads is how often one Recover reads so many.
-const passReads = 8
+// leastReads is how often one Recover reads so many at least, and mostCalls into how many calls it divides the items of a job. A
+// call returns to a loop that looks at all items of the job: with a fixed number of reads a million
+// items were looked at hundreds of times.
+const (
+	leastReads = 8
+	mostCalls  = 32
+)
+
+// reads is how often this call reads owedAtOnce items.
+func (r *recovery) reads() int {
+	return max(leastReads, r.View.Config.ShardingTotalCount/(owedAtOnce*mostCalls))
+}
 
 // owing are some of the items that are owed, as they were read.
 type owing struct {

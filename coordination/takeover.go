@@ -144,7 +144,7 @@ func (r *recovery) nextTaking(ctx context.Context, x *step.Exchange, owed tree.R
 			if r.read > 0 && r.full() {
 				break
 			}
-			if r.read == passReads {
+			if r.read == r.reads() {
 				r.out.Next = r.from
 				return taking{}, nil
 			}
