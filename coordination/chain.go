@@ -3,6 +3,7 @@ package coordination
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -183,60 +184,106 @@ func clipPath(path []string) string {
 	return strings.Join(path, " -> ")
 }
 
-// Cycle finds a way from a job back to itself, over what each job comes after; nil if there is none.
+// Cycle finds a shortest way from a job back to itself, over what each job comes after; nil if there is none.
 func Cycle(job string, after func(job string) []string) []string {
-	seen := map[string]bool{}
-	var walk func(path []string) []string
-	walk = func(path []string) []string {
-		for _, next := range after(path[len(path)-1]) {
-			if next == job {
-				return append(slices.Clone(path), job)
+	from := map[string]string{} // the job that led to each
+	next := []string{job}
+	for len(next) > 0 {
+		at := next[0]
+		next = next[1:]
+		for _, before := range after(at) {
+			if before == job {
+				path := []string{job}
+				for ; at != job; at = from[at] {
+					path = append(path, at)
+				}
+				slices.Reverse(path[1:])
+				return append(path, job)
 			}
-			if seen[next] {
-				continue
-			}
-			seen[next] = true
-			if found := walk(append(slices.Clone(path), next)); found != nil {
-				return found
+			if _, seen := from[before]; !seen {
+				from[before] = at
+				next = append(next, before)
 			}
 		}
-		return nil
 	}
-	return walk([]string{job})
+	return nil
 }
 
-// CheckChain reads what the jobs come after, from this one on, as it stands in the registry. The error is a
-// [*ChainError] if one that this one comes after directly is not there, or if the way leads back.
-func CheckChain(ctx context.Context, r registry.Center, l tree.Layout, after []jobconfig.After) error {
+// Circular is what of after, the jobs that each job comes after, can be part of a cycle: each job is left out that comes after
+// none, or only after such.
+func Circular(after map[string][]string) map[string][]string {
+	waits, followers := make(map[string]int), make(map[string][]string)
+	var free []string
+	for job, before := range after {
+		for _, b := range before {
+			if _, has := after[b]; has {
+				waits[job]++
+				followers[b] = append(followers[b], job)
+			}
+		}
+		if waits[job] == 0 {
+			free = append(free, job)
+		}
+	}
+	rest := maps.Clone(after)
+	for len(free) > 0 {
+		job := free[len(free)-1]
+		free = free[:len(free)-1]
+		delete(rest, job)
+		for _, f := range followers[job] {
+			if waits[f]--; waits[f] == 0 {
+				free = append(free, f)
+			}
+		}
+	}
+	return rest
+}
+
+// CheckChain looks at what the jobs come after, from this one on. known returns what a job comes after if the caller knows
+// that; of the other jobs the registry is read. The error is a [*ChainError] if one that this one comes after directly is
+// not there, or if the way leads back.
+func CheckChain(ctx context.Context, r registry.Center, l tree.Layout, after []jobconfig.After, known func(job string) (before []string, ok bool)) error {
 	return step.Perform(ctx, r, "read the jobs before", func(ctx context.Context, x *step.Exchange) error {
-		known := map[string][]string{l.Job: jobNames(after)}
-		for asked := jobNames(after); len(asked) > 0; {
-			var read []registry.Query
-			for _, job := range asked {
-				read = append(read, registry.Data(tree.NewLayout(l.Namespace, job).Config()))
+		direct := jobNames(after)
+		jobs := map[string][]string{l.Job: direct}
+		for found := direct; len(found) > 0; {
+			var next, asked []string
+			note := func(job string, before []string) {
+				jobs[job] = before
+				next = append(next, before...)
+			}
+			for _, job := range found {
+				if _, has := jobs[job]; has {
+					continue
+				}
+				if before, ok := known(job); ok {
+					note(job, before)
+				} else {
+					jobs[job] = nil
+					asked = append(asked, job)
+				}
+			}
+			if found = next; len(asked) == 0 {
+				continue
+			}
+			read := make([]registry.Query, len(asked))
+			for k, job := range asked {
+				read[k] = registry.Data(tree.NewLayout(l.Namespace, job).Config())
 			}
 			n, err := x.Read(ctx, read...)
 			if err != nil {
 				return err
 			}
-			var next []string
 			for k, job := range asked {
 				node := n[read[k]]
-				if !node.Exists && slices.Contains(known[l.Job], job) {
+				if !node.Exists && slices.Contains(direct, job) {
 					return &ChainError{[]string{l.Job, job}, true}
 				}
-				known[job] = afterOf(node)
+				note(job, afterOf(node))
 			}
-			for _, job := range asked {
-				for _, a := range known[job] {
-					if _, has := known[a]; !has && !slices.Contains(next, a) {
-						next = append(next, a)
-					}
-				}
-			}
-			asked = next
+			found = next
 		}
-		if path := Cycle(l.Job, func(job string) []string { return known[job] }); path != nil {
+		if path := Cycle(l.Job, func(job string) []string { return jobs[job] }); path != nil {
 			return &ChainError{path, false}
 		}
 		return nil

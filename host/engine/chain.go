@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"go.uber.org/zap"
@@ -57,9 +58,41 @@ type chain struct {
 	straysAt    time.Time // when to look for followers that are none
 }
 
+// chains is what the jobs of a host come after, by the configurations in force: of these no job reads what comes before it
+// from the registry.
+type chains struct {
+	mu    sync.Mutex
+	after map[string][]string
+}
+
+func (c *chains) set(job string, after []jobconfig.After) {
+	names := make([]string, len(after))
+	for k, a := range after {
+		names[k] = a.Job
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.after[job] = names
+}
+
+func (c *chains) forget(job string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.after, job)
+}
+
+// of returns what a job comes after; ok is false if no loop of the host has the job's configuration.
+func (c *chains) of(job string) (after []string, ok bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	after, ok = c.after[job]
+	return after, ok
+}
+
 // setAfter takes the jobs before from the configuration. Those that are none any more are left.
 func (j *job) setAfter(now moment, after []jobconfig.After) {
 	c := &j.chain
+	j.term.chains.set(j.name, after)
 	if slices.Equal(c.after, after) {
 		return
 	}
@@ -188,7 +221,13 @@ func (j *job) enterChain(now moment, again bool) {
 		j.follow(now)
 		return
 	}
-	err := coordination.CheckChain(j.work, j.member.Registry, j.member.Layout, c.after)
+	if slices.ContainsFunc(c.after, func(a jobconfig.After) bool {
+		return !c.seen.Data(j.layoutOf(a.Job).Config()).Exists && j.term.joining(a.Job)
+	}) {
+		c.at = now.Add(chainPause) // the next snapshot shows it, unless it cannot join
+		return
+	}
+	err := coordination.CheckChain(j.work, j.member.Registry, j.member.Layout, c.after, j.term.chains.of)
 	var refused *coordination.ChainError
 	if err != nil && !errors.As(err, &refused) {
 		j.failed(now, "reading the jobs before", err)

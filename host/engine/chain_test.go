@@ -195,6 +195,65 @@ func TestAfterRefused(t *testing.T) {
 	})
 }
 
+// TestAfterManyJoin: a host joins jobs in layers, each after all jobs of the layer before. Each reads its own nodes, and not those of all
+// layers, and none is said to be missing that is still to join.
+func TestAfterManyJoin(t *testing.T) {
+	t.Parallel()
+	const layers, width = 10, 12
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		configs := make(map[string]int)
+		var mu sync.Mutex
+		c.wrap = func(_ int, l *lease) registry.Center {
+			return &readings{l, func(path string) { mu.Lock(); defer mu.Unlock(); configs[path]++ }}
+		}
+		name := func(layer, n int) string { return fmt.Sprintf("l%02d-%02d", layer, n) }
+		var jobs []engine.Job
+		for layer := range layers {
+			var before []string
+			for n := range width {
+				before = append(before, fmt.Sprintf(`{"job":%q}`, name(layer-1, n)))
+			}
+			for n := range width {
+				d := after(name(layer, n), 1, "["+strings.Join(before, ",")+"]")
+				if layer == 0 {
+					d = every(name(layer, n), 1)
+				}
+				jobs = append(jobs, job(d, sleeper(time.Second)))
+			}
+		}
+		c.start(1, jobs...)
+		until(minute(2).Add(50 * time.Second))
+		if e := c.list(event.JobError); len(e) > 0 {
+			t.Errorf("%d errors, the first: %s", len(e), e[0].Reason)
+		}
+		last := name(layers-1, width-1)
+		c.same(last, c.ran(last), "0@01:00 OK", "0@02:00 OK")
+		total := 0
+		for _, n := range configs {
+			total += n
+		}
+		if most := 4 * (layers - 1) * width * width; total > most {
+			t.Errorf("configurations were read %d times, expected at most %d", total, most)
+		}
+	})
+}
+
+// readings tells which configurations are read.
+type readings struct {
+	*lease
+	saw func(path string)
+}
+
+func (r *readings) Read(ctx context.Context, queries ...registry.Query) ([]registry.Node, error) {
+	for _, q := range queries {
+		if strings.HasSuffix(q.Path, "/config") {
+			r.saw(q.Path)
+		}
+	}
+	return r.lease.Read(ctx, queries...)
+}
+
 // TestAfterWithout: an item that does not run in a fire does not keep it from ending.
 func TestAfterWithout(t *testing.T) {
 	t.Parallel()

@@ -72,6 +72,7 @@ type term struct {
 	ended chan *job      // a loop ended by itself
 	// cleared are jobs that were forgotten, or that stay: they may be wanted again.
 	cleared chan string
+	chains  chains
 	// buried are the hosts that were reported to be gone.
 	buried map[string]bool
 	// progressAt is when to log how many jobs have joined; zero once all have.
@@ -96,6 +97,7 @@ func newTerm(h *Host, r *fence.Session) *term {
 		buried:  make(map[string]bool),
 		ended:   make(chan *job),
 		cleared: make(chan string),
+		chains:  chains{after: make(map[string][]string)},
 	}
 }
 
@@ -391,6 +393,7 @@ func (t *term) forget(j *job) {
 	if t.jobs[j.name] == j {
 		delete(t.jobs, j.name)
 		t.sorted = nil
+		t.chains.forget(j.name)
 	}
 }
 
@@ -425,6 +428,14 @@ func (t *term) settled(wanted map[string]Job) int {
 		}
 	}
 	return n
+}
+
+// joining reports whether a job is wanted here and has neither joined nor said why it cannot.
+func (t *term) joining(name string) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	j := t.jobs[name]
+	return j != nil && !j.settled.Load()
 }
 
 // logProgress logs how many jobs have joined, while that takes long.

@@ -111,19 +111,16 @@ func read(definitions []Definition, o Options) (*side, error) {
 		}
 		s.jobs = append(s.jobs, j)
 	}
+	after := make(map[string][]string)
 	for _, j := range s.jobs {
-		after := func(job string) (names []string) {
-			if n, has := s.at[job]; has {
-				for _, a := range s.jobs[n].After {
-					names = append(names, a.Job)
-				}
-			}
-			return names
+		for _, a := range j.After {
+			after[j.Name] = append(after[j.Name], a.Job)
 		}
-		if len(j.After) > 0 {
-			if path := coordination.Cycle(j.Name, after); path != nil {
-				problems.Add(fmt.Errorf("job %q: after: the jobs would come after each other: %s", j.Name, words.Clip(strings.Join(path, " -> "))))
-			}
+	}
+	after = coordination.Circular(after)
+	for _, j := range s.jobs {
+		if path := coordination.Cycle(j.Name, func(job string) []string { return after[job] }); path != nil {
+			problems.Add(fmt.Errorf("job %q: after: the jobs would come after each other: %s", j.Name, words.Clip(strings.Join(path, " -> "))))
 		}
 	}
 	return s, problems.Err()

@@ -8,8 +8,9 @@ import (
 	"github.com/wasmjob/wasmjob/internal/text/words"
 )
 
-// after are the jobs that each job of the definitions comes after. Those of other hosts only the registry knows.
-func (s state) after() map[string][]string {
+// circular are the jobs that each job of the definitions comes after, of those that may come after themselves. Those of other hosts
+// only the registry knows.
+func (s state) circular() map[string][]string {
 	after := make(map[string][]string)
 	for _, f := range s.files {
 		for _, d := range f.docs {
@@ -18,7 +19,7 @@ func (s state) after() map[string][]string {
 			}
 		}
 	}
-	return after
+	return coordination.Circular(after)
 }
 
 // inChain refuses the claim of a job that would come after itself, over others.

@@ -370,7 +370,7 @@ func (s state) decide(outcomes map[string]outcome, now time.Time) (state, plan) 
 	named := make(map[string]bool)     // modules that a definition names
 	unread := false                    // a definition may name any module
 	refused := make(map[string]bool)   // by stem: the same, most likely the one beside it
-	after := s.after()
+	after := s.circular()
 	s.judged, s.sets, p.timetables, p.more = s.judge()
 	next.judged, next.sets = s.judged, s.sets
 	for _, name := range names {
