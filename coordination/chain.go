@@ -307,35 +307,56 @@ func afterOf(config registry.Node) []string {
 	return jobNames(g.When.After)
 }
 
-// Follow enters a job among those that come after another one, unless it is. For the first the leader of that one is
-// asked to tell its hosts.
-func Follow(ctx context.Context, r registry.Center, job string, cause tree.Layout) error {
-	return step.Perform(ctx, r, "follow "+cause.Job, func(ctx context.Context, x *step.Exchange) error {
+// Follow enters a job among those that come after other ones, unless it is: in one commit, or several if they do not fit one. The
+// leader of each that this job is the first to come after is asked to tell its hosts. The error is a [*ChainError] if one of them is
+// not there.
+func Follow(ctx context.Context, r registry.Center, job string, causes ...tree.Layout) error {
+	return step.Perform(ctx, r, "follow other jobs", func(ctx context.Context, x *step.Exchange) error {
 		for {
-			n, err := x.Read(ctx, registry.Data(cause.Config()), registry.Data(cause.Ends()), registry.Data(cause.Necessary()))
+			var read []registry.Query
+			for _, l := range causes {
+				read = append(read, registry.Data(l.Config()), registry.Data(l.Ends()), registry.Data(l.Necessary()))
+			}
+			n, err := x.Read(ctx, read...)
 			if err != nil {
 				return err
 			}
-			node := n.Data(cause.Ends())
-			ends, changed := tree.ParseEnds(node.Data).WithFollower(job)
-			if !n.Data(cause.Config()).Exists {
-				return &ChainError{[]string{job, cause.Job}, true}
+			var ops []registry.Op
+			rest := false
+			for _, l := range causes {
+				if !n.Data(l.Config()).Exists {
+					return &ChainError{[]string{job, l.Job}, true}
+				}
+				more := follow(job, l, n)
+				if len(ops) > 0 && step.Size(ops)+step.Size(more) > step.Budget {
+					rest = true // of them when these are entered
+					break
+				}
+				ops = append(ops, more...)
 			}
-			if !changed {
+			if len(ops) == 0 {
 				return nil
 			}
-			ops := []registry.Op{registry.Check(cause.Config(), registry.AnyVersion)}
-			if node.Exists {
-				ops = append(ops, registry.Set(cause.Ends(), ends.Data(), node.Version))
-			} else {
-				ops = append(ops, registry.Ensure(cause.Records()), registry.Create(cause.Ends(), ends.Data()))
-				ops = append(ops, askLeader(cause, n.Data(cause.Necessary()))...)
-			}
-			if _, err = x.Commit(ctx, ops...); !step.Contested(err) {
+			if _, err = x.Commit(ctx, ops...); !step.Contested(err) && (err != nil || !rest) {
 				return err
 			}
 		}
 	})
+}
+
+// follow are the ops that enter a job among those that come after another one, which n has; none if it is entered.
+func follow(job string, cause tree.Layout, n registry.Snapshot) []registry.Op {
+	node := n.Data(cause.Ends())
+	ends, changed := tree.ParseEnds(node.Data).WithFollower(job)
+	if !changed {
+		return nil
+	}
+	ops := []registry.Op{registry.Check(cause.Config(), registry.AnyVersion)}
+	if node.Exists {
+		return append(ops, registry.Set(cause.Ends(), ends.Data(), node.Version))
+	}
+	ops = append(ops, registry.Ensure(cause.Records()), registry.Create(cause.Ends(), ends.Data()))
+	return append(ops, askLeader(cause, n.Data(cause.Necessary()))...)
 }
 
 // askLeader raises the flag.

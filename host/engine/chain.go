@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"go.uber.org/zap"
+	"golang.org/x/sync/semaphore"
 
 	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/coordination"
@@ -20,6 +21,7 @@ import (
 	"github.com/wasmjob/wasmjob/host/event"
 	"github.com/wasmjob/wasmjob/host/schedule/due"
 	"github.com/wasmjob/wasmjob/internal/text/reason"
+	"github.com/wasmjob/wasmjob/internal/text/words"
 )
 
 // Jobs that come after other jobs. coordination/chain.go has the protocol.
@@ -61,6 +63,10 @@ type chain struct {
 // chains is what the jobs of a host come after, by the configurations in force: of these no job reads what comes before it
 // from the registry.
 type chains struct {
+	// turn is that of one job to enter itself with those before it: of jobs with the same ones before them all but one would have to
+	// try again.
+	turn *semaphore.Weighted
+
 	mu    sync.Mutex
 	after map[string][]string
 }
@@ -251,21 +257,37 @@ func (j *job) follow(now moment) {
 	if c.err != nil {
 		return
 	}
+	var causes []tree.Layout
 	for _, a := range c.after {
-		l := j.layoutOf(a.Job)
-		if slices.Contains(tree.ParseEnds(c.seen.Data(l.Ends()).Data).Followers, j.name) {
-			continue
-		}
-		err := coordination.Follow(j.work, j.member.Registry, j.name, l)
-		var refused *coordination.ChainError
-		if errors.As(err, &refused) {
-			c.checkedFor = "" // it was removed just now: the next snapshot says so
-		} else if err != nil {
-			j.failed(now, "following job "+a.Job, err)
-			c.news = true
-			return
+		if l := j.layoutOf(a.Job); !slices.Contains(tree.ParseEnds(c.seen.Data(l.Ends()).Data).Followers, j.name) {
+			causes = append(causes, l)
 		}
 	}
+	if len(causes) == 0 || j.exit.draining || !j.exit.leaving.IsZero() {
+		return
+	}
+	var err error
+	j.turn.Rest(j.work.Done(), func() { err = j.term.chains.turn.Acquire(j.work, 1) })
+	if err != nil {
+		return // the term ends
+	}
+	err = coordination.Follow(j.work, j.member.Registry, j.name, causes...)
+	j.term.chains.turn.Release(1)
+	var refused *coordination.ChainError
+	if errors.As(err, &refused) {
+		c.checkedFor = "" // it was removed just now: the next snapshot says so
+	} else if err != nil {
+		j.failed(now, "following "+words.Some(layoutNames(causes), ", "), err)
+		c.news = true
+	}
+}
+
+func layoutNames(list []tree.Layout) []string {
+	names := make([]string, len(list))
+	for k, l := range list {
+		names[k] = l.Job
+	}
+	return names
 }
 
 // listInstants makes the schedule of the fires of the jobs before, and triggers the job if theirs were triggered.

@@ -8,6 +8,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"golang.org/x/sync/semaphore"
+
 	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/host/engine"
 	"github.com/wasmjob/wasmjob/host/event"
@@ -81,4 +83,45 @@ func TestDrain_reportsATriggerThatItDrops(t *testing.T) {
 			t.Errorf("skipped: %s, want the trigger that was kept\n%s", lines(skipped), c.all())
 		}
 	})
+}
+
+// TestDrain_endsInTime: a registry takes a second for each commit, and jobs are still to join or to be left when the drain timeout
+// is over. The host ends all the same.
+func TestDrain_endsInTime(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		c.config = func(cfg *engine.Config) { cfg.DrainTimeout = 5 * time.Second }
+		turn := semaphore.NewWeighted(1)
+		c.wrap = func(_ int, l *lease) registry.Center { return &queued{l, turn} }
+		var jobs []engine.Job
+		for n := range 200 {
+			jobs = append(jobs, job(every(fmt.Sprintf("j%03d", n), 1), sleeper(time.Second)))
+		}
+		n := c.start(1, jobs...)
+		time.Sleep(20 * time.Second)
+		began := time.Now()
+		n.stop()
+		if err := <-n.done; err != nil {
+			t.Error(err)
+		}
+		if took := time.Since(began); took > 17*time.Second {
+			t.Errorf("the host ended %s after it was asked to, expected 15 s", took)
+		}
+	})
+}
+
+// queued is a session whose commits take a second each, one after the other.
+type queued struct {
+	*lease
+	turn *semaphore.Weighted
+}
+
+func (q *queued) Commit(ctx context.Context, ops ...registry.Op) ([]registry.Result, error) {
+	if err := q.turn.Acquire(ctx, 1); err != nil {
+		return nil, registry.ErrUnknown
+	}
+	defer q.turn.Release(1)
+	time.Sleep(time.Second)
+	return q.lease.Commit(ctx, ops...)
 }

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"go.uber.org/zap"
+	"golang.org/x/sync/semaphore"
 
 	"github.com/wasmjob/wasmjob/coordination/admin/operate"
 	"github.com/wasmjob/wasmjob/coordination/fence"
@@ -36,6 +37,10 @@ var (
 	errKilled      = errors.New("the host was asked to stop at once")
 	errDrainOver   = errors.New("the host is stopping and the drain timeout is over")
 )
+
+// leaveTime is how long jobs may take to be left once the drain timeout is over. What supervises hosts waits some seconds
+// longer: deploy/.
+const leaveTime = 10 * time.Second
 
 const (
 	// mostJoining is how many jobs join at once, mostStepping how many elect a leader, divide items or look after what a host
@@ -97,7 +102,7 @@ func newTerm(h *Host, r *fence.Session) *term {
 		buried:  make(map[string]bool),
 		ended:   make(chan *job),
 		cleared: make(chan string),
-		chains:  chains{after: make(map[string][]string)},
+		chains:  chains{turn: semaphore.NewWeighted(1), after: make(map[string][]string)},
 	}
 }
 
@@ -139,6 +144,7 @@ func (t *term) run(ctx, kill context.Context) (lost bool) {
 	}()
 	draining := ctx.Done()
 	var drained chan struct{}
+	var overdue <-chan time.Time
 	base, err := t.registry.Watch(work, t.registry.Watched())
 	if err != nil { // the session is over, or about to be
 		t.host.log.Warn("registry: watching the base of the namespace's numbers", zap.Error(err))
@@ -180,7 +186,14 @@ func (t *term) run(ctx, kill context.Context) (lost bool) {
 			draining = nil
 			t.host.setState(HostDraining, t)
 			drained = t.drain()
+			limit := time.NewTimer(t.host.cfg.DrainTimeout + leaveTime)
+			defer limit.Stop()
+			overdue = limit.C
 		case <-drained:
+			return false
+		case <-overdue:
+			t.host.log.Warn("some jobs have not been left in time: the session ends, and other hosts treat this one as dead", zap.Int("jobs", t.loops()), zap.Duration("timeout", t.host.cfg.DrainTimeout+leaveTime))
+			stop(errDrainOver)
 			return false
 		case n, open := <-base:
 			if !open {
@@ -415,6 +428,20 @@ func (t *term) drain() chan struct{} {
 		close(done)
 	})
 	return done
+}
+
+// loops is how many jobs have a loop.
+func (t *term) loops() (n int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, j := range t.jobs {
+		select {
+		case <-j.done:
+		default:
+			n++
+		}
+	}
+	return n
 }
 
 // settled is how many of the jobs have joined, or say why they cannot.
