@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"go.uber.org/zap"
-	"golang.org/x/sync/semaphore"
 
 	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/coordination"
@@ -63,9 +62,9 @@ type chain struct {
 // chains is what the jobs of a host come after, by the configurations in force: of these no job reads what comes before it
 // from the registry.
 type chains struct {
-	// turn is that of one job to enter itself with those before it: of jobs with the same ones before them all but one would have to
-	// try again.
-	turn *semaphore.Weighted
+	// turn has room for the one job that enters itself with those before it: of jobs with the same ones before them all but one would
+	// have to try again.
+	turn chan struct{}
 
 	mu    sync.Mutex
 	after map[string][]string
@@ -266,13 +265,17 @@ func (j *job) follow(now moment) {
 	if len(causes) == 0 || j.exit.draining || !j.exit.leaving.IsZero() {
 		return
 	}
-	var err error
-	j.turn.Rest(j.work.Done(), func() { err = j.term.chains.turn.Acquire(j.work, 1) })
-	if err != nil {
-		return // the term ends
+	j.turn.Rest(j.work.Done(), func() {
+		select {
+		case j.term.chains.turn <- struct{}{}:
+		case <-j.work.Done():
+		}
+	})
+	if j.work.Err() != nil {
+		return
 	}
-	err = coordination.Follow(j.work, j.member.Registry, j.name, causes...)
-	j.term.chains.turn.Release(1)
+	err := coordination.Follow(j.work, j.member.Registry, j.name, causes...)
+	<-j.term.chains.turn
 	var refused *coordination.ChainError
 	if errors.As(err, &refused) {
 		c.checkedFor = "" // it was removed just now: the next snapshot says so

@@ -8,8 +8,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"golang.org/x/sync/semaphore"
-
 	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/host/engine"
 	"github.com/wasmjob/wasmjob/host/event"
@@ -92,7 +90,7 @@ func TestDrain_endsInTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t)
 		c.config = func(cfg *engine.Config) { cfg.DrainTimeout = 5 * time.Second }
-		turn := semaphore.NewWeighted(1)
+		turn := make(chan struct{}, 1)
 		c.wrap = func(_ int, l *lease) registry.Center { return &queued{l, turn} }
 		var jobs []engine.Job
 		for n := range 200 {
@@ -114,14 +112,16 @@ func TestDrain_endsInTime(t *testing.T) {
 // queued is a session whose commits take a second each, one after the other.
 type queued struct {
 	*lease
-	turn *semaphore.Weighted
+	turn chan struct{}
 }
 
 func (q *queued) Commit(ctx context.Context, ops ...registry.Op) ([]registry.Result, error) {
-	if err := q.turn.Acquire(ctx, 1); err != nil {
+	select {
+	case q.turn <- struct{}{}:
+	case <-ctx.Done():
 		return nil, registry.ErrUnknown
 	}
-	defer q.turn.Release(1)
+	defer func() { <-q.turn }()
 	time.Sleep(time.Second)
 	return q.lease.Commit(ctx, ops...)
 }

@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"go.uber.org/zap"
-	"golang.org/x/sync/semaphore"
 
 	"github.com/wasmjob/wasmjob/coordination/admin/operate"
 	"github.com/wasmjob/wasmjob/coordination/fence"
@@ -102,7 +101,7 @@ func newTerm(h *Host, r *fence.Session) *term {
 		buried:  make(map[string]bool),
 		ended:   make(chan *job),
 		cleared: make(chan string),
-		chains:  chains{turn: semaphore.NewWeighted(1), after: make(map[string][]string)},
+		chains:  chains{turn: make(chan struct{}, 1), after: make(map[string][]string)},
 	}
 }
 
