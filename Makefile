@@ -126,13 +126,14 @@ mutants: ## change guards in a copy of the tree, one by one: a test must notice 
 	nice $(GO) run ./test/mutants -report $(CURDIR)/bin/mutants.md $(if $(AREA),-area $(AREA)) $(if $(EVERY),-every $(EVERY)) $(if $(SEED),-seed $(SEED)) $(if $(ONLY),-only '$(ONLY)')
 
 .PHONY: nightly
-nightly: ## hours: a release made twice, all mutants, SEEDS (10000) of the simulations, all crashes, all garbage, the great model, the sandbox attacked for hours, each fuzz target for FUZZTIME (5m)
+nightly: ## hours: a release made twice, all mutants, SEEDS (10000) of the simulations, all crashes, all garbage, the great model, all seeds of histories of many hosts, the sandbox attacked for hours, each fuzz target for FUZZTIME (5m)
 	$(MAKE) release-check
 	$(MAKE) mutants
 	$(MAKE) crash
 	$(GO) test -count 1 -timeout 10h -run '^TestGarbage$$' ./host/engine -garbage.stride 1
 	$(GO) test -count 1 -timeout 10h -run '^TestGarbageAtRandom$$' ./host/engine -garbage.seeds 3000
 	$(GO) test -count 1 -timeout 10h -run '^TestRegistryAtRandom$$' ./coordination -registry.scripts 20000
+	$(GO) test -count 1 -timeout 1h -run '^(TestPagesOverHosts|TestFiresOverHosts)$$' ./host/control/cluster -histories.whole
 	$(MAKE) sim SEEDS=$(or $(SEEDS),10000)
 	$(GO) test -count 1 -timeout 10h -run '^TestCrowd' ./host/engine -crowd.seeds $(or $(SEEDS),10000) -crowd.large 5
 	$(MAKE) model
