@@ -314,18 +314,23 @@ func simulate(t *testing.T, seed uint64, tell bool) {
 		if len(alive) == 0 {
 			start()
 		}
-		// Nothing stays disabled because a session was just being replaced.
-		for _, n := range alive {
-			for n.operator().Enable(t.Context(), simJob) != nil {
-				time.Sleep(time.Second)
-			}
-			for item := range d.ShardingTotalCount {
-				for err := n.operator().EnableItem(t.Context(), simJob, item); err != nil && !strings.Contains(err.Error(), "has no item"); err = n.operator().EnableItem(t.Context(), simJob, item) {
+		// Nothing stays disabled because a session was just being replaced, nor because the job has paused itself, while a run of a host
+		// that died is still to be taken over.
+		enable := func() {
+			for _, n := range alive {
+				for n.operator().Enable(t.Context(), simJob) != nil {
 					time.Sleep(time.Second)
+				}
+				for item := range d.ShardingTotalCount {
+					for err := n.operator().EnableItem(t.Context(), simJob, item); err != nil && !strings.Contains(err.Error(), "has no item"); err = n.operator().EnableItem(t.Context(), simJob, item) {
+						time.Sleep(time.Second)
+					}
 				}
 			}
 		}
+		enable()
 		time.Sleep(10 * time.Minute)
+		enable()
 		for w.operate(func(ctx context.Context, r registry.Center) error {
 			_, err := operate.Release(ctx, r, simLayout(), -1, time.Now())
 			return err
