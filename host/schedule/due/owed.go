@@ -93,7 +93,19 @@ func (o *Owed) Len() int {
 
 // Has reports whether a fire waits.
 func (o *Owed) Has(id tree.Fire) bool {
-	return o.Due != nil && (o.Due.Same(id) || slices.ContainsFunc(o.queue, func(q queued) bool { return q.fire().Same(id) }))
+	if o.Due == nil || o.Due.Same(id) {
+		return o.Due != nil
+	}
+	if id.Trigger != 0 { // at most two of those wait: no trigger runs for itself
+		return slices.ContainsFunc(o.queue, func(q queued) bool { return q.trigger == id.Trigger })
+	}
+	at, _ := slices.BinarySearchFunc(o.queue, id.Instant, func(q queued, instant int64) int { return cmp.Compare(q.instant, instant) })
+	for ; at < len(o.queue) && o.queue[at].instant == id.Instant; at++ {
+		if o.queue[at].trigger == 0 {
+			return true
+		}
+	}
+	return false
 }
 
 // last is the newest that waits, if any does.
