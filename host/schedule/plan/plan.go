@@ -114,7 +114,7 @@ type Options struct {
 }
 
 // MostStarts is how many instants of items a play has at most.
-const MostStarts = 200_000_000
+const MostStarts = 50_000_000
 
 // Outcome is what became of one job.
 type Outcome struct {
@@ -169,6 +169,9 @@ func Play(ctx context.Context, o Options, jobs []Job) (*Played, error) {
 		return nil, fmt.Errorf("found the end %s before the begin %s", o.To.Format(time.RFC3339), o.From.Format(time.RFC3339))
 	}
 	o.MostStarts = cmp.Or(o.MostStarts, MostStarts)
+	if err := o.countable(ctx, jobs); err != nil {
+		return nil, err
+	}
 	played := &Played{Outcomes: make([]Outcome, len(jobs)), minutes: newMinutes(o)}
 	parts := Parts(o, jobs)
 	var next, starts atomic.Int64
@@ -198,6 +201,66 @@ func Play(ctx context.Context, o Options, jobs []Job) (*Played, error) {
 	}
 	all.Wait()
 	return played, cmp.Or(ctx.Err(), failed)
+}
+
+// countable counts the instants of items by the schedules alone, before any is played: what is too much is known at once, and
+// not after a minute. Those of jobs that come after others are counted when they come.
+func (o Options) countable(ctx context.Context, jobs []Job) error {
+	left := o.MostStarts
+	for n := range jobs {
+		j := &jobs[n]
+		if j.Schedule == nil || len(j.After) > 0 {
+			continue
+		}
+		played := int64(max(j.Items, 1)) / int64(j.weight(o))
+		at := o.From.Add(-time.Millisecond)
+		for count := 0; ; count++ {
+			if count%4096 == 0 && ctx.Err() != nil {
+				return ctx.Err()
+			}
+			if at = j.Schedule.Next(at); at.IsZero() || !at.Before(o.To) {
+				break
+			}
+			if left -= played; left < 0 {
+				return o.tooMany(j.Name, at)
+			}
+		}
+	}
+	return nil
+}
+
+// tooMany is the error of a play in which a job has come to a time.
+func (o Options) tooMany(job string, at time.Time) error {
+	return fmt.Errorf("%w: more than %d of items from %s to %s, counted up to job %q at %s: play fewer jobs, or a shorter time (--next, --last, --to)",
+		ErrTooMany, o.MostStarts, o.From.Format(time.RFC3339), o.To.Format(time.RFC3339), job, at.Format(time.RFC3339))
+}
+
+// crowded reports for each host whether items of the job may have to wait there for each other or for a slot.
+func (j *Job) crowded(o Options) []bool {
+	items := make([]int, max(o.Hosts, 1))
+	for n := range j.Items {
+		items[j.host(n)]++
+	}
+	crowded := make([]bool, len(items))
+	for host, n := range items {
+		crowded[host] = o.Slots > 0 || (j.MaxConcurrency > 0 && n > j.MaxConcurrency)
+	}
+	return crowded
+}
+
+// weight is how many items one stands for: those of a job run alike if nothing tells them apart.
+func (j *Job) weight(o Options) int {
+	if j.Limits != nil || j.ByItem || j.Note != nil || slices.Contains(j.crowded(o), true) {
+		return 1
+	}
+	return max(j.Items, 1)
+}
+
+func (j *Job) host(item int) int {
+	if item < len(j.Owners) {
+		return j.Owners[item]
+	}
+	return 0
 }
 
 // Parts divides the jobs into those that have to do with each other, by their places: with slots all of them.

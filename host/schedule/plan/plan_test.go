@@ -191,6 +191,22 @@ func TestBounds(t *testing.T) {
 	if _, err := plan.Play(t.Context(), o, jobs); !errors.Is(err, plan.ErrTooMany) || !strings.Contains(err.Error(), `"often"`) {
 		t.Errorf("got %v, want that there are too many of job often", err)
 	}
+	if !strings.Contains(fmt.Sprint(plan.Play(t.Context(), o, jobs)), "more than 1000 of items") {
+		t.Error("the error does not say how many may be played")
+	}
+	asked := 0
+	queued := job(t, "queued", "* * * * * ?", 1000, time.Hour, jobconfig.OverlapQueueAll)
+	queued.ByItem, queued.Takes = true, func(int, time.Time) plan.Run { asked++; return plan.Run{Takes: time.Hour} }
+	if _, err := plan.Play(t.Context(), plan.Options{From: begin, To: begin.AddDate(1, 0, 0)}, []plan.Job{queued}); !errors.Is(err, plan.ErrTooMany) || asked > 0 {
+		t.Errorf("got %v after %d runs, want that there are too many before any is played", err, asked)
+	}
+	late := job(t, "later", "", 100, 0, jobconfig.OverlapSkip)
+	late.ByItem, late.After = true, []jobconfig.After{{Job: "often"}}
+	o.MostStarts = 4000
+	if _, err := plan.Play(t.Context(), o, append(jobs, late)); !errors.Is(err, plan.ErrTooMany) || !strings.Contains(err.Error(), `"later"`) {
+		t.Errorf("got %v, want that there are too many of the job after it", err)
+	}
+	o.MostStarts = 1000
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := plan.Play(ctx, o, jobs); !errors.Is(err, context.Canceled) {

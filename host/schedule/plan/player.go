@@ -3,7 +3,6 @@ package plan
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -116,9 +115,7 @@ func newPlayer(o Options, jobs []Job, part []int, outcomes []Outcome, m minutes,
 			}
 		}
 		p.account(j, hosts)
-		if j.accounts == nil && j.Limits == nil && !j.ByItem && j.Note == nil {
-			j.weight = j.Items
-		}
+		j.weight = j.Job.weight(o)
 		j.items = make([]item, j.Items/max(j.weight, 1))
 	}
 	for _, j := range p.jobs {
@@ -141,13 +138,8 @@ func newPlayer(o Options, jobs []Job, part []int, outcomes []Outcome, m minutes,
 
 // account opens the accounts of a job if its items may have to wait for slots or for each other.
 func (p *player) account(j *playing, hosts []*slots.Slots) {
-	most := make([]int, len(hosts))
-	for n := range j.Items {
-		most[j.host(n)]++
-	}
-	for host, items := range most {
-		crowded := j.MaxConcurrency > 0 && items > j.MaxConcurrency
-		if p.o.Slots == 0 && !crowded {
+	for host, crowded := range j.crowded(p.o) {
+		if !crowded {
 			continue
 		}
 		if j.accounts == nil {
@@ -160,13 +152,6 @@ func (p *player) account(j *playing, hosts []*slots.Slots) {
 		j.accounts[host] = on.Account(j.Group, max(p.o.Slots, j.Items))
 		j.accounts[host].Prioritize(cmp.Or(j.Priority, slots.DefaultPriority))
 	}
-}
-
-func (j *playing) host(item int) int {
-	if item < len(j.Owners) {
-		return j.Owners[item]
-	}
-	return 0
 }
 
 // exclude counts the instants that calendars exclude.
@@ -211,11 +196,10 @@ func (p *player) play(ctx context.Context) error {
 		case follows:
 			p.follow(j)
 		case comesDue:
-			if p.starts.Add(int64(len(j.items))) > p.o.MostStarts {
-				return fmt.Errorf("%w: more than %d of items from %s to %s; job %q has come to %s: play fewer jobs, or a shorter time",
-					ErrTooMany, p.o.MostStarts, p.o.From.Format(time.RFC3339), p.o.To.Format(time.RFC3339), j.Name, p.at(p.now).Format(time.RFC3339))
-			}
 			p.take(j)
+		}
+		if p.starts.Load() > p.o.MostStarts {
+			return p.o.tooMany(j.Name, p.at(p.now))
 		}
 		p.start()
 		p.review(j)
@@ -271,6 +255,7 @@ func (p *player) merge(j *playing, at time.Time) {
 
 func (p *player) comes(j *playing, at time.Time) {
 	j.out.Fires++
+	p.starts.Add(int64(len(j.items)))
 	if j.Record {
 		j.out.Instants = append(j.out.Instants, at)
 	}
