@@ -232,8 +232,8 @@ func TestWithoutConsole(t *testing.T) {
 	p.guestJob("tick", everySecond, "shardingTotalCount: 1")
 	h := p.start()
 	h.of("tick", 0, kind(event.ItemCompleted))
-	if text := p.must("jobs"); !strings.Contains(text, "tick") {
-		t.Errorf("wasmjob jobs: %s", text)
+	if text := p.must("job", "list"); !strings.Contains(text, "tick") {
+		t.Errorf("wasmjob job list: %s", text)
 	}
 	for _, page := range []string{"/", "/jobs", "/static/app.js"} {
 		if code, text := h.get(page); code == http.StatusOK || strings.Contains(text, "<html") {
