@@ -153,7 +153,7 @@ func (rn *runner) settle(now moment, n int, e run.Ended, state coordination.Item
 		f.Note(e.Result.Outcome)
 	}
 	if !e.HandedBack() && e.Result.Outcome.Failed() {
-		rn.HandleError(f.Config, "item failed", e.Result, zap.Int("item", n), zap.String("run", e.Run.RunID()))
+		rn.known.HandleError(f.Config, "item failed", e.Result, zap.Int("item", n), zap.String("run", e.Run.RunID()))
 		f.Thrown = f.Thrown || f.Config.JobErrorHandlerType == "THROW"
 	}
 	if most := rn.guest.PauseAfterFailures; took && most > 0 && !e.HandedBack() && e.Result.Outcome.Failed() && state.Record.Failures%most == 0 {

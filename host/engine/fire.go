@@ -174,7 +174,7 @@ func (rn *runner) followUp(now moment) {
 				return
 			}
 			rn.begin(now, id, items, nil, false)
-			if rn.called() {
+			if rn.mail.called() {
 				return // in the next pass, which is at once
 			}
 		}

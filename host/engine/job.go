@@ -170,7 +170,7 @@ func newJob(t *term, wanted Job, self tree.JobInstance) *job {
 	share := cfg.Ceilings.Of(name, ceiling.Share).Slots(cfg.MaxConcurrency)
 	j.identity.Store(&self.ID)
 	j.known = &run.Job{
-		Owner: &j.shared, Name: name, Layout: j.member.Layout, Log: j.log,
+		Owner: owner{&j.shared}, Name: name, Layout: j.member.Layout, Log: j.log,
 		Account: t.host.slots.Account(j.turn.Group, share), Slots: share,
 		HostInfo: cfg.HostInfo, OnLog: cfg.OnLog, WholeLog: cfg.WholeLog, OnMetric: cfg.OnMetric, OnCall: cfg.OnCall, Traceparent: cfg.Traceparent,
 	}
@@ -618,7 +618,7 @@ func (j *job) definitionChanged(now moment) {
 		j.joining.err, j.refusal.retryAt = nil, time.Time{}
 		return
 	}
-	applied, err := coordination.ApplyDefinition(j.work, changelog.By(j.member.Registry, j.member.Layout), j.member.Layout, j.wanted.Definition, j.host.former(j.name), j.accept, j.says(now))
+	applied, err := coordination.ApplyDefinition(j.work, changelog.By(j.member.Registry, j.member.Layout), j.member.Layout, j.wanted.Definition, j.host.former(j.name), j.host.cfg.Ceilings.Check, j.says(now))
 	if err == nil {
 		j.brought(applied)
 		j.joining.err = nil
@@ -743,7 +743,7 @@ func (j *job) configure(now moment) {
 	if guest.CatchUp == jobconfig.CatchUpNone {
 		j.calendar.Off = reason.NoOwnerCatchUpNone
 	}
-	if why := j.handlerProblem(c.JobErrorHandlerType); why != "" && j.settings.ErrorHandler != c.JobErrorHandlerType {
+	if why := j.host.cfg.HandlerProblem(c.JobErrorHandlerType); why != "" && j.settings.ErrorHandler != c.JobErrorHandlerType {
 		j.log.Warn("the job's error handler sends nothing", zap.String("handler", c.JobErrorHandlerType), zap.String("reason", why))
 	}
 	j.settings = event.Settings{Cron: j.cron.text, TimeZone: j.cron.zone.String(), Terms: j.cron.terms, Labels: guest.Labels.String(), Items: c.ShardingTotalCount,

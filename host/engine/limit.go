@@ -515,7 +515,7 @@ func (rn *runner) watchLine(ln *limitLine) {
 	ln.watched, ln.end = want, cancel
 	rn.wg.Go(func() {
 		for s := range snapshots {
-			rn.post(func(m *mailbox) { m.limits = append(m.limits, limitNews{ln, s[want]}) })
+			rn.mail.post(func(m *mailbox) { m.limits = append(m.limits, limitNews{ln, s[want]}) })
 		}
 	})
 }

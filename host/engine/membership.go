@@ -49,7 +49,7 @@ func (j *job) join(now moment) bool {
 	var wait time.Duration
 	joining := coordination.Joining{
 		Definition: j.wanted.Definition, Former: j.host.former(j.name), JobClass: j.wanted.JobClass,
-		Detail: j.detail(), Accept: j.accept, CheckRecord: j.term.registry.CheckRecord, Applied: &j.joining.applied, Wait: &wait, Waited: j.joining.waited,
+		Detail: j.detail(), Accept: j.host.cfg.Ceilings.Check, CheckRecord: j.term.registry.CheckRecord, Applied: &j.joining.applied, Wait: &wait, Waited: j.joining.waited,
 		Said: j.says(now), Recorded: func(r registry.Center) registry.Center { return changelog.By(r, j.member.Layout) },
 	}
 	err := j.member.Join(j.work, joining)
@@ -85,7 +85,7 @@ func (j *job) join(now moment) bool {
 		j.failed(now, "watching the job", err)
 		return false
 	}
-	j.member.View, j.seen = coordination.View{Layout: j.member.Layout, Self: j.member.Self, Accept: j.accept}, false
+	j.member.View, j.seen = coordination.View{Layout: j.member.Layout, Self: j.member.Self, Accept: j.host.cfg.Ceilings.Check}, false
 	j.announce = false
 	j.member.Share, j.member.Runs, j.member.RunsVersion = coordination.Share{}, tree.Runs{}, 0
 	j.joined, j.pace.looked = true, true

@@ -164,7 +164,7 @@ func (t *tally) count(now moment, outcome abi.Outcome) {
 }
 
 func (p *place) detail() tree.HostDetail {
-	return tree.HostDetail{State: tree.DetailReady, TriggerArgs: true, TriggerQueue: true, RecordedKills: true, Digest: p.wanted.Module.Digest(), TimeZone: schedule.Published(p.cron.zone, p.Clock().Year()),
+	return tree.HostDetail{State: tree.DetailReady, TriggerArgs: true, TriggerQueue: true, RecordedKills: true, Digest: p.wanted.Module.Digest(), TimeZone: schedule.Published(p.cron.zone, p.host.clock().Year()),
 		Succeeded: p.tally.succeeded, Failed: p.tally.failed}
 }
 

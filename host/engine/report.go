@@ -222,7 +222,7 @@ func (j *job) status() *JobStatus {
 	if err != nil {
 		warnings.Add(err.Error())
 	}
-	if why := j.handlerProblem(c.JobErrorHandlerType); why != "" {
+	if why := j.host.cfg.HandlerProblem(c.JobErrorHandlerType); why != "" {
 		warnings.Add("jobErrorHandlerType " + c.JobErrorHandlerType + " sends nothing: " + why)
 	}
 	if j.joining.outdated != "" {
