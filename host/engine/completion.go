@@ -175,7 +175,7 @@ func (rn *runner) settle(now moment, n int, e run.Ended, state coordination.Item
 	}
 	moves := e.Moved && rn.member.Share.Pending.Contains(n) // it has to be idle for that; takeShare looks if it stays after all
 	stays := it.owned && !rn.exit.draining && rn.exit.leaving.IsZero() && !moves
-	if e.HandedBack() && took && (*it.Place(f.ID) == nil || rn.each(f.ID)) && stays {
+	if e.HandedBack() && took && (*it.Place(f.ID) == nil || rn.policies().Each(f.ID)) && stays {
 		rn.owe(it, f.ID) // handed back, and the host stays after all
 	}
 	if !it.owned {

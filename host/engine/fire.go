@@ -45,7 +45,7 @@ func (rn *runner) tick(now moment) {
 	}
 	begun, held := rn.begunUntil()
 	at, skip := rn.calendar.Take(now.wall, begun, held)
-	if !rn.queues() {
+	if !rn.policies().Queues() {
 		rn.reportSkip(skip)
 		skip = nil
 	}
@@ -109,12 +109,13 @@ func (rn *runner) fire(now moment, at time.Time, skip *due.Skip, behind bool) {
 	}
 	var idle []*item
 	var busy, absent tree.Items
+	queues := rn.policies().Queues()
 	for _, it := range rn.sorted(func(it *item) bool { return it.owned }) {
 		if rn.beyond(it) {
 			it.passed, rn.passed = true, true
 			continue
 		}
-		if rn.queues() {
+		if queues {
 			it.accounted = max(it.accounted, id.Instant)
 		}
 		switch {
@@ -535,7 +536,7 @@ func (rn *runner) unpark(now moment, news []int) {
 	switch {
 	case at.IsZero():
 		rn.makeUp(now, news)
-	case rn.queues(): // the fire accounts for what came before it
+	case rn.policies().Queues(): // the fire accounts for what came before it
 		rn.fire(now, at, nil, true)
 		rn.makeUp(now, news)
 	case !rn.makeUpBefore(now, at, news):

@@ -194,13 +194,14 @@ func (set *itemSet) misfire(it *item, id tree.Fire) {
 	if x := set.denials.of[denied{item: it.number}]; x != nil && it.run != nil && !set.goesOn(it.run) {
 		why, runs = x.text(), false
 	}
-	fate, gone := set.policies().Arrive(&it.Owed, id, true)
+	policies := set.policies()
+	fate, gone := policies.Arrive(&it.Owed, id, true)
 	set.allSuperseded(it, gone, id)
 	switch fate {
 	case due.Crowded:
-		cause, why = event.SkipQueueFull, set.queueFull()
+		cause, why = event.SkipQueueFull, policies.queueFull()
 	case due.Dropped:
-		why = set.dropsOverlap(why)
+		why = policies.dropsOverlap(why)
 	default:
 		cause, why = event.SkipLater, reason.New(reason.RunsAgain, why)
 		id.Source = string(abi.SourceMisfire)
@@ -214,10 +215,11 @@ func (set *itemSet) misfire(it *item, id tree.Fire) {
 // way to another host, which will find what is due. If that may be too late
 // for the catch-up window, or the item goes nowhere, it is begun here.
 func (set *itemSet) moves(now moment, it *item) bool {
-	if set.each(*it.Next()) { // its record says that it is owed
+	policies := set.policies()
+	if policies.Each(*it.Next()) { // its record says that it is owed
 		return set.member.Share.Pending.Contains(it.number)
 	}
-	return set.member.Share.Pending.Contains(it.number) && set.catchUp() != jobconfig.CatchUpNone && it.Next().Trigger == 0 &&
+	return set.member.Share.Pending.Contains(it.number) && policies.CatchUp != jobconfig.CatchUpNone && it.Next().Trigger == 0 &&
 		now.wall.Sub(it.Next().Time()) < set.guest.CatchUpWindow/2
 }
 
@@ -234,7 +236,7 @@ func (set *itemSet) owesRound(now moment, it *item, round int64, args tree.Trigg
 func (set *itemSet) park(at time.Time) {
 	v := set.member.View
 	set.javaParks = v.Halted() && !v.FlagSeen.IsZero() && v.FlagSeen.Before(at)
-	if set.queues() { // account finds those before it
+	if set.policies().Queues() { // account finds those before it
 		set.calendar.Parked = at
 		return
 	}
@@ -297,7 +299,7 @@ func (set *itemSet) makeUp(now moment, gained []int) {
 			set.dropWaiting(it, it.WaitingBefore(it.switched.notBefore), event.SkipDisabled, reason.New(reason.WasDisabled))
 		case it.state.Disabled:
 			set.cover(now, it)
-		case set.divides() || it.state.Record.Owed != "":
+		case set.policies().divides() || it.state.Record.Owed != "":
 			set.account(now.wall, it)
 		default:
 			set.makeUpFor(now, it, found)
@@ -333,7 +335,7 @@ func (set *itemSet) makeUpFor(now moment, it *item, found map[[3]int64]owes) {
 		if back != 0 {
 			handedBack = time.UnixMilli(back)
 		}
-		o.at, o.skip = calendar.CatchUp(now.wall, begun, handedBack, set.catchUp() == jobconfig.CatchUpLatest)
+		o.at, o.skip = calendar.CatchUp(now.wall, begun, handedBack, set.policies().CatchUp == jobconfig.CatchUpLatest)
 		found[key] = o
 	}
 	if skip := o.skip; skip != nil {

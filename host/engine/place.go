@@ -264,7 +264,7 @@ func (p *place) foundStale(now moment) {
 // as the configuration says, of which each host hears at another time. Java hosts go by the
 // configuration, and so do ours by a division of theirs.
 func (p *place) counts() tree.Counts {
-	v, counts := p.member.View, p.member.Share.Counts
+	v, counts := &p.member.View, p.member.Share.Counts
 	if v.Division.Java || p.member.Share.Java || v.Division.Total == 0 {
 		return tree.Counts{Total: v.Config.ShardingTotalCount}
 	}
