@@ -142,7 +142,7 @@ func (rn *runner) settle(now moment, n int, e run.Ended, state coordination.Item
 	it := rn.items[n]
 	rn.reportEnd(n, e, state, took, closed, beside)
 	if took && e.HandedBack() && it != nil && rn.beyond(it) { // no host will get it
-		rn.skipItem(it, f.ID, event.SkipDisabled, rn.fewer())
+		rn.reports.skip(it, f.ID, event.SkipDisabled, rn.fewer())
 	}
 	if !took || (e.HandedBack() && e.Later.IsZero()) {
 		f.Note(abi.OutcomeCancelled)
@@ -223,7 +223,7 @@ func (rn *runner) reportEnd(n int, e run.Ended, state coordination.ItemState, to
 		ev.Kind, why, ev.Count, ev.Beside = event.ItemCompleted, e.Reason, int64(state.Record.Failures), beside
 		run.NoteOffset(&ev, state)
 	}
-	rn.report(ev.Why(why))
+	rn.reports.emitItem(ev.Why(why))
 }
 
 // saveOffsets makes the offsets that streaming loops have staged durable, all

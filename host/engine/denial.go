@@ -167,7 +167,7 @@ func (set *itemSet) deny(it *item, id tree.Fire) {
 		return
 	}
 	x.fire = id.ID()
-	set.skipItem(it, id, event.SkipLater, x.text())
+	set.reports.skip(it, id, event.SkipLater, x.text())
 }
 
 // skipUnread reports, for a fire, the items of the share that cannot be read. It is not known what they owe: their

@@ -189,7 +189,7 @@ func (set *itemSet) cover(now moment, it *item) {
 	if first.IsZero() || first.After(newest) {
 		return
 	}
-	set.skipItems(it, tree.Fire{Instant: first.UnixMilli(), Source: string(abi.SourceSchedule)}, newest, event.SkipDisabled, coordination.RefusedDisabled.Reason())
+	set.reports.skipUpTo(it, tree.Fire{Instant: first.UnixMilli(), Source: string(abi.SourceSchedule)}, newest, event.SkipDisabled, coordination.RefusedDisabled.Reason())
 	it.switched.reported = newest
 }
 

@@ -133,7 +133,7 @@ func (rn *runner) fire(now moment, at time.Time, skip *due.Skip, behind bool) {
 				busy = append(busy, it.number)
 			}
 		case aheadOf(it.state.Record, id): // what runs was begun by a clock that is ahead
-			rn.skipItem(it, id, event.SkipElsewhere, coordination.RefusedPast.Reason())
+			rn.reports.skip(it, id, event.SkipElsewhere, coordination.RefusedPast.Reason())
 		}
 	}
 	if len(busy) > 0 {
@@ -222,7 +222,7 @@ func (rn *runner) begin(now moment, id tree.Fire, items []*item, absent tree.Ite
 	if !why.IsZero() {
 		for _, it := range items {
 			it.Answered(id)
-			rn.skipItem(it, id, cause, why)
+			rn.reports.skip(it, id, cause, why)
 		}
 		return false
 	}
@@ -284,7 +284,7 @@ func (rn *runner) begin(now moment, id tree.Fire, items []*item, absent tree.Ite
 		rn.items[n].quietAt = now.Time
 		rn.denials.end(n)
 		rn.lost(n, states[n].Record)
-		rn.repaired(n, id, states[n].Record, state.Record)
+		rn.reports.repaired(n, id, states[n].Record, state.Record)
 	}
 	if len(out.Items) > 0 {
 		rn.start(now, id, "", reason.Reason{}, out.Items, states, absent)
@@ -316,14 +316,14 @@ func (rn *runner) refused(now moment, it *item, id tree.Fire, why coordination.R
 			rn.heldBack(it.number, it.state.Record.Fire(), it.state.Record.Owner, record)
 		}
 		it.state.Record = record
-		rn.skipItem(it, id, event.SkipHeld, record.HeldBack(rn.name, it.number))
+		rn.reports.skip(it, id, event.SkipHeld, record.HeldBack(rn.name, it.number))
 	case coordination.RefusedChanged:
 		it.Answered(id)
-		rn.skipItem(it, id, event.SkipDisabled, why.Reason())
+		rn.reports.skip(it, id, event.SkipDisabled, why.Reason())
 	case coordination.RefusedPast:
 		it.Answered(id)
 		if !trigger {
-			rn.skipItem(it, id, event.SkipElsewhere, why.Reason())
+			rn.reports.skip(it, id, event.SkipElsewhere, why.Reason())
 		}
 	case coordination.RefusedRunning, coordination.RefusedFailover:
 		if !rn.member.View.Config.Misfire {
@@ -589,16 +589,16 @@ func (rn *runner) recoverFrom(now moment, r coordination.Recovery, drawn bool) (
 		if lost.State.Record.Owner != dead {
 			why = reason.BegunAnew
 		}
-		rn.skipRun(lost.Item, lost.Fire, dead, tree.OutcomeLost, event.SkipLost, reason.New(ended, dead, reason.New(why)))
+		rn.reports.endRun(lost.Item, lost.Fire, dead, tree.OutcomeLost, event.SkipLost, reason.New(ended, dead, reason.New(why)))
 	}
 	for _, h := range out.Held {
 		rn.heldBack(h.Item, h.Fire, dead, h.State.Record)
 	}
 	for _, k := range out.Killed {
-		rn.skipRun(k.Item, k.Fire, dead, abi.OutcomeCancelled, event.SkipDisabled, reason.Read(k.State.Record.Reason))
+		rn.reports.endRun(k.Item, k.Fire, dead, abi.OutcomeCancelled, event.SkipDisabled, reason.Read(k.State.Record.Reason))
 	}
 	for _, e := range out.Elsewhere {
-		rn.skipRun(e.Item, e.Fire, dead, tree.OutcomeElsewhere, event.SkipElsewhere, reason.New(ended, dead, reason.New(reason.JavaRanAgain)))
+		rn.reports.endRun(e.Item, e.Fire, dead, tree.OutcomeElsewhere, event.SkipElsewhere, reason.New(ended, dead, reason.New(reason.JavaRanAgain)))
 	}
 	if err == nil {
 		rn.takeOver(now, dead, stopped, out.Claimed)

@@ -21,6 +21,7 @@ import (
 // itemSet is the items of a job that this host owns or runs, and what is due for them.
 type itemSet struct {
 	place
+	reports     itemReports
 	items       map[int]*item
 	live        int // items with a run
 	fires       map[*run.Fire]bool
@@ -134,54 +135,11 @@ func (set *itemSet) skipFires(id tree.Fire, through time.Time, cause event.SkipC
 		Args: run.Args(id), Total: id.Total(set.total(id, 0)), Next: nextAfter(&set.calendar, id), Through: through, Owed: cause.Promises() && id.Trigger == 0, Cause: cause}.Why(why))
 }
 
-// skipItem reports an item that does not run for a fire.
-func (set *itemSet) skipItem(it *item, id tree.Fire, cause event.SkipCause, why reason.Reason) {
-	set.skipItems(it, id, time.Time{}, cause, why)
-}
-
-// skipItems reports an item that does not run for a fire, and if through is set
-// for none of the instants up to that.
-func (set *itemSet) skipItems(it *item, id tree.Fire, through time.Time, cause event.SkipCause, why reason.Reason) {
-	e := set.skipped(it.number, id, cause, why)
-	e.Through = through
-	set.report(e)
-}
-
-// skipRun reports a run of the host dead that ends without a completion of its own.
-func (set *itemSet) skipRun(item int, id tree.Fire, dead string, outcome abi.Outcome, cause event.SkipCause, why reason.Reason) {
-	e := set.skipped(item, id, cause, why)
-	e.Other, e.Outcome = dead, outcome
-	set.report(e)
-}
-
-// report reports an event of one item, of which there may be as many as the job has items.
-func (set *itemSet) report(e event.Event) {
-	set.Emit(e)
-	set.worked()
-}
-
-// skipped is the event of an item that does not run, or whose run does not count.
-func (set *itemSet) skipped(item int, id tree.Fire, cause event.SkipCause, why reason.Reason) event.Event {
-	return event.Event{Kind: event.ItemSkipped, Item: &item, Instant: id.Time(), Trigger: id.Trigger, Source: abi.Source(id.Source),
-		Args: run.Args(id), RunID: tree.RunID(set.name, id, item), Owed: cause.Promises() && id.Trigger == 0, Cause: cause}.Why(why)
-}
-
-// superseded reports that a fire which an item owed is coalesced into a newer one. A
-// misfire has been reported already.
-func (set *itemSet) superseded(it *item, was, id tree.Fire) {
-	if was.ID() == id.ID() || was.Source == string(abi.SourceMisfire) {
-		return
-	}
-	e := set.skipped(it.number, was, event.SkipSuperseded, reason.New(reason.NewerFire, id.ID()))
-	e.Owed = id.Trigger == 0
-	set.report(e)
-}
-
 // owe notes that an item has a fire to make up for. Of several, the newest
 // stands for all, unless each runs for itself.
 func (set *itemSet) owe(it *item, id tree.Fire) {
 	if gone, by := due.PoliciesOf(set.member.View.Config, set.guest).Owe(&it.Owed, id); gone != nil {
-		set.superseded(it, *gone, by)
+		set.reports.superseded(it, *gone, by)
 	}
 }
 
@@ -196,7 +154,7 @@ func (set *itemSet) misfire(it *item, id tree.Fire) {
 	}
 	policies := set.policies()
 	fate, gone := policies.Arrive(&it.Owed, id, true)
-	set.allSuperseded(it, gone, id)
+	set.reports.allSuperseded(it, gone, id)
 	switch fate {
 	case due.Crowded:
 		cause, why = event.SkipQueueFull, policies.queueFull()
@@ -206,9 +164,9 @@ func (set *itemSet) misfire(it *item, id tree.Fire) {
 		cause, why = event.SkipLater, reason.New(reason.RunsAgain, why)
 		id.Source = string(abi.SourceMisfire)
 	}
-	e := set.skipped(it.number, id, cause, why)
+	e := set.reports.event(it.number, id, cause, why)
 	e.Runs = runs
-	set.report(e)
+	set.reports.emitItem(e)
 }
 
 // moves reports whether an item that stayed here only because it ran is on its
@@ -349,7 +307,7 @@ func (set *itemSet) makeUpFor(now moment, it *item, found map[[3]int64]owes) {
 		}
 		if !first.IsZero() && !first.After(latest(through, skip.First)) {
 			id := tree.Fire{Instant: first.UnixMilli(), Source: string(abi.SourceCatchUp)}
-			set.skipItems(it, id, through, skipCauses[skip.Cause], why)
+			set.reports.skipUpTo(it, id, through, skipCauses[skip.Cause], why)
 		}
 	}
 	if !o.at.IsZero() {
@@ -392,7 +350,7 @@ func (set *itemSet) letGo(share coordination.Share) (lost int) {
 		}
 		set.reportGone(it, share.Counts)
 		if it.Due != nil && aheadOf(it.state.Record, *it.Due) { // it would not
-			set.skipItem(it, *it.Due, event.SkipElsewhere, coordination.RefusedPast.Reason())
+			set.reports.skip(it, *it.Due, event.SkipElsewhere, coordination.RefusedPast.Reason())
 		}
 		it.owned, it.accounted = false, 0 // its owner now finds what is due
 		it.Drop()
@@ -414,7 +372,7 @@ func (set *itemSet) reportGone(it *item, counts tree.Counts) {
 	if first.IsZero() || first.After(since) {
 		return
 	}
-	set.skipItems(it, tree.Fire{Instant: first.UnixMilli(), Source: string(abi.SourceSchedule)}, since, event.SkipDisabled,
+	set.reports.skipUpTo(it, tree.Fire{Instant: first.UnixMilli(), Source: string(abi.SourceSchedule)}, since, event.SkipDisabled,
 		reason.New(reason.CountLowered, counts.Total))
 }
 
@@ -455,19 +413,6 @@ func (set *itemSet) reread(it *item, state coordination.ItemState) {
 	it.state = state
 }
 
-// repaired reports that an item was begun though its record named a later instant:
-// one that was ahead of all clocks.
-func (set *itemSet) repaired(n int, id tree.Fire, before, after tree.Record) {
-	by := time.UnixMilli(before.Instant).Sub(time.UnixMilli(after.Instant))
-	if by <= 0 {
-		return
-	}
-	why := reason.New(reason.RecordAhead, time.UnixMilli(before.Instant).UTC())
-	set.log.Error("item repaired", zap.Int("item", n), zap.Stringer("reason", why))
-	set.Emit(event.Event{Kind: event.ItemRepaired, Item: &n, Instant: id.Time(), Source: abi.Source(id.Source), RunID: tree.RunID(set.name, id, n),
-		Drift: by}.Why(why))
-}
-
 // lost reports a run that was open when this host began the item again, and
 // that is in no list of runs any more: its host died, failover is off, and
 // that is not recorded yet. Of what is in a list, the host that takes it off
@@ -478,10 +423,10 @@ func (set *itemSet) lost(n int, r tree.Record) {
 	}
 	id := r.Fire()
 	if r.Kill.Asked() {
-		set.skipRun(n, id, r.Owner, abi.OutcomeCancelled, event.SkipDisabled, reason.New(reason.HostEndedBefore, r.Kill.Reason()))
+		set.reports.endRun(n, id, r.Owner, abi.OutcomeCancelled, event.SkipDisabled, reason.New(reason.HostEndedBefore, r.Kill.Reason()))
 		return
 	}
-	set.skipRun(n, id, r.Owner, tree.OutcomeLost, event.SkipLost, reason.New(reason.HostDied, r.Owner, reason.New(reason.FailoverOff)))
+	set.reports.endRun(n, id, r.Owner, tree.OutcomeLost, event.SkipLost, reason.New(reason.HostDied, r.Owner, reason.New(reason.FailoverOff)))
 }
 
 // heldBack reports a run whose host, dead, was one too many to die with it: nothing
@@ -507,7 +452,7 @@ func (set *itemSet) fit(id tree.Fire, items []*item) []*item {
 			return false
 		}
 		it.Answered(id)
-		set.skipItem(it, id, event.SkipDisabled, set.fewer())
+		set.reports.skip(it, id, event.SkipDisabled, set.fewer())
 		return true
 	})
 }
@@ -558,7 +503,7 @@ func (set *itemSet) dropWaiting(it *item, waiting []tree.Fire, cause event.SkipC
 	if n := len(waiting); n > 1 {
 		through = waiting[n-1].Time()
 	}
-	set.skipItems(it, waiting[0], through, cause, why)
+	set.reports.skipUpTo(it, waiting[0], through, cause, why)
 	for _, f := range waiting {
 		it.Answered(f)
 	}
@@ -573,7 +518,7 @@ func (set *itemSet) itemDisabled(it *item, id tree.Fire) {
 		return
 	}
 	it.Answered(id)
-	set.skipItem(it, id, event.SkipDisabled, coordination.RefusedDisabled.Reason())
+	set.reports.skip(it, id, event.SkipDisabled, coordination.RefusedDisabled.Reason())
 	if id.Trigger == 0 {
 		it.switched.reported = latest(it.switched.reported, id.Time())
 	}

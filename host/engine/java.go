@@ -239,7 +239,7 @@ func (rn *runner) awaitQuiet(now moment, id tree.Fire, items []*item, trigger bo
 func (set *itemSet) notOwed(it *item, before time.Time) {
 	if since := it.state.Record.Instant; since != 0 && set.calendar.Schedule != nil {
 		if first := set.calendar.After(time.UnixMilli(since)); !first.IsZero() && !first.After(before) {
-			set.skipItems(it, tree.Fire{Instant: first.UnixMilli(), Source: "schedule"}, before,
+			set.reports.skipUpTo(it, tree.Fire{Instant: first.UnixMilli(), Source: "schedule"}, before,
 				event.SkipElsewhere, reason.New(reason.PerhapsJava))
 		}
 	}

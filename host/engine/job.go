@@ -169,6 +169,7 @@ func newJob(t *term, wanted Job, self tree.JobInstance) *job {
 	cfg := &t.host.cfg
 	share := cfg.Ceilings.Of(name, ceiling.Share).Slots(cfg.MaxConcurrency)
 	j.identity.Store(&self.ID)
+	j.reports = itemReports{&j.shared}
 	j.known = &run.Job{
 		Owner: owner{&j.shared}, Name: name, Layout: j.member.Layout, Log: j.log,
 		Account: t.host.slots.Account(j.turn.Group, share), Slots: share,

@@ -31,7 +31,7 @@ func (rn *runner) postpone(now moment, id tree.Fire, items []*item) (rest []*ite
 		waiting = append(waiting, it.number)
 		if it.postponedFor != id.ID() && r.HandedBack() != id.Instant {
 			it.postponedFor = id.ID()
-			rn.skipItem(it, id, event.SkipLater, laterReason(r))
+			rn.reports.skip(it, id, event.SkipLater, laterReason(r))
 		}
 	}
 	return rest, waiting

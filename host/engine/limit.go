@@ -277,7 +277,7 @@ func (rn *runner) admit(now moment, id tree.Fire, items []*item) (admitted []*it
 		waiting = append(waiting, it.number)
 		if it.waitsFor != id.ID() && err == nil {
 			it.waitsFor = id.ID()
-			rn.skipItem(it, id, event.SkipLater, lines[it.waits].says())
+			rn.reports.skip(it, id, event.SkipLater, lines[it.waits].says())
 		}
 	}
 	return admitted, waiting

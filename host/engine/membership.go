@@ -438,7 +438,7 @@ func (j *job) withdraw(now moment) bool {
 			if owes.Trigger != 0 {
 				cause = event.SkipElsewhere
 			}
-			j.skipItem(it, *owes, cause, reason.New(reason.NextOwner, why))
+			j.reports.skip(it, *owes, cause, reason.New(reason.NextOwner, why))
 		}
 	}
 	j.giveUp(unfinished, why)

@@ -75,24 +75,17 @@ func (p *place) mayOwe(allowed int) (most int, shared bool) {
 func (set *itemSet) arrive(it *item, id tree.Fire) (begins bool) {
 	policies := set.policies()
 	fate, gone := policies.Arrive(&it.Owed, id, false)
-	set.allSuperseded(it, gone, id)
+	set.reports.allSuperseded(it, gone, id)
 	switch fate {
 	case due.Begins:
 		return true
 	case due.Crowded:
-		set.skipItem(it, id, event.SkipQueueFull, policies.queueFull())
+		set.reports.skip(it, id, event.SkipQueueFull, policies.queueFull())
 	default:
 		id.Source = string(abi.SourceMisfire)
-		set.skipItem(it, id, event.SkipLater, reason.New(reason.EarlierFirst))
+		set.reports.skip(it, id, event.SkipLater, reason.New(reason.EarlierFirst))
 	}
 	return false
-}
-
-// allSuperseded reports fires which an item owed, and for which a newer one stands.
-func (set *itemSet) allSuperseded(it *item, gone []tree.Fire, id tree.Fire) {
-	for _, was := range gone {
-		set.superseded(it, was, id)
-	}
 }
 
 // stopFor stops a run as the job's overlap says, because an instant has come for which the item is to run.
@@ -127,7 +120,7 @@ func (rn *runner) dropLate(now moment, id tree.Fire, items []*item) []*item {
 			continue
 		}
 		it.Answered(id)
-		rn.skipItem(it, id, event.SkipLate, reason.New(reason.StartsLate, words.Duration(behind.Truncate(time.Second)), words.Duration(within)))
+		rn.reports.skip(it, id, event.SkipLate, reason.New(reason.StartsLate, words.Duration(behind.Truncate(time.Second)), words.Duration(within)))
 		it.dropped = latest(it.dropped, id.Time())
 	}
 	return inTime
@@ -142,7 +135,7 @@ func (rn *runner) dropDone(id tree.Fire, items []*item) []*item {
 		}
 		why := reason.New(reason.HasRun, reason.Count(most))
 		it.Answered(id)
-		rn.skipItem(it, id, event.SkipPaused, pausedReason(jobconfig.PropMaxRuns, why))
+		rn.reports.skip(it, id, event.SkipPaused, pausedReason(jobconfig.PropMaxRuns, why))
 		it.dropped = latest(it.dropped, id.Time())
 		rn.pauseFor(jobconfig.PropMaxRuns, why.String())
 		return true
@@ -241,7 +234,7 @@ func (set *itemSet) account(now time.Time, it *item) {
 		set.dropWaiting(it, it.WaitingBefore(it.switched.notBefore), event.SkipDisabled, reason.New(reason.WasDisabled))
 	}
 	if first := set.calendar.First(now, latest(time.UnixMilli(begun), it.switched.reported)); !first.IsZero() && first.UnixMilli() < notBefore {
-		set.skipItems(it, tree.Fire{Instant: first.UnixMilli(), Source: catchUp.Source}, time.UnixMilli(notBefore-1), event.SkipDisabled, reason.New(reason.WasDisabled))
+		set.reports.skipUpTo(it, tree.Fire{Instant: first.UnixMilli(), Source: catchUp.Source}, time.UnixMilli(notBefore-1), event.SkipDisabled, reason.New(reason.WasDisabled))
 	}
 	begun = max(begun, notBefore-1)
 
@@ -291,7 +284,7 @@ func (set *itemSet) account(now time.Time, it *item) {
 		skips = append(skips, full...)
 	}
 	for _, s := range skips {
-		set.skipItems(it, tree.Fire{Instant: s.First.UnixMilli(), Source: string(abi.SourceCatchUp)}, s.Through, skipCauses[s.Cause], s.Reason)
+		set.reports.skipUpTo(it, tree.Fire{Instant: s.First.UnixMilli(), Source: string(abi.SourceCatchUp)}, s.Through, skipCauses[s.Cause], s.Reason)
 	}
 	it.accounted = max(begun, it.accounted)
 	if at := set.calendar.Newest(now, time.UnixMilli(begun)); !at.IsZero() {
@@ -310,9 +303,9 @@ func (set *itemSet) dropAnswered(it *item, id tree.Fire) bool {
 	}
 	switch policies := set.policies(); {
 	case policies.Overlap == jobconfig.OverlapSkip && time.UnixMilli(r.Ended).After(id.Time().Add(set.calendar.Delay(id.Time()))): // which came that much later
-		set.skipItem(it, id, event.SkipOverlap, policies.dropsOverlap(reason.New(reason.RanWhenItCame)))
+		set.reports.skip(it, id, event.SkipOverlap, policies.dropsOverlap(reason.New(reason.RanWhenItCame)))
 	case policies.Queues() && r.OwedTo >= id.Instant && !it.Has(id):
-		set.skipItem(it, id, event.SkipElsewhere, reason.New(reason.TakenBefore))
+		set.reports.skip(it, id, event.SkipElsewhere, reason.New(reason.TakenBefore))
 	default:
 		return false
 	}

@@ -152,7 +152,7 @@ func (rn *runner) pace(now moment, id tree.Fire, items []*item) (paced []*item, 
 		waiting = append(waiting, it.number)
 		if it.pacedFor != id.ID() && err == nil {
 			it.pacedFor = id.ID()
-			rn.skipItem(it, id, event.SkipLater, reason.New(reason.WaitsForRate, strconv.Quote(it.paced), rn.guest.Rate.Max, words.Duration(rn.guest.Rate.Per)))
+			rn.reports.skip(it, id, event.SkipLater, reason.New(reason.WaitsForRate, strconv.Quote(it.paced), rn.guest.Rate.Max, words.Duration(rn.guest.Rate.Per)))
 		}
 	}
 	return paced, turns, waiting

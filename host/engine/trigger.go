@@ -133,7 +133,7 @@ func (rn *runner) beginRound(now moment) {
 		if owes := it.Place(id); *owes == nil {
 			*owes = &id
 		} else {
-			e := rn.skipped(it.number, id, event.SkipSuperseded, reason.New(reason.ItemRunsNewer))
+			e := rn.reports.event(it.number, id, event.SkipSuperseded, reason.New(reason.ItemRunsNewer))
 			e.Owed = (*owes).Trigger == 0
 			rn.Emit(e)
 		}
@@ -181,7 +181,7 @@ func (rn *runner) consume(now moment, id tree.Fire, items []*item) bool {
 	}
 	rn.merged(id)
 	for _, it := range rn.sorted(func(it *item) bool { return rn.trigger.left[it.number] != "" }) {
-		rn.skipItem(it, id, event.SkipOverlap, reason.New(reason.BackfillOverlap, rn.trigger.left[it.number]))
+		rn.reports.skip(it, id, event.SkipOverlap, reason.New(reason.BackfillOverlap, rn.trigger.left[it.number]))
 	}
 	rn.trigger.consumed = max(rn.trigger.consumed, id.Trigger)
 	rn.member.View.Trigger = 0 // the next snapshot says so too
