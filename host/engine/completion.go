@@ -55,11 +55,11 @@ func recordedReason(r abi.Result) string {
 func (rn *runner) commitEnded(now moment) {
 	defer rn.hurry()()
 	c := coordination.Completing{Items: make(map[int]coordination.Ended), Now: now.wall}
-	for _, e := range rn.ended {
+	for _, e := range rn.ends.of {
 		c.Marked = c.Marked || e.Run.Fire().Config.MonitorExecution
 	}
 	tries := 0
-	for n, e := range rn.ended {
+	for n, e := range rn.ends.of {
 		if e.Unfinished || rn.denials.waits(now, n) {
 			continue
 		}
@@ -96,7 +96,7 @@ func (rn *runner) commitEnded(now moment) {
 	rn.denials.note(now, "", out.Denied, rn.log)
 	switch {
 	case err == nil:
-		rn.completedAt = now.Time
+		rn.ends.writtenAt = now.Time
 		rn.adopt(now, out.Adopted)
 	case errors.Is(err, registry.ErrConflict) && !rn.member.View.Exists:
 		out = coordination.Completed{} // the job was removed, and its records with it
@@ -109,8 +109,8 @@ func (rn *runner) commitEnded(now moment) {
 			continue // it is put again later
 		}
 		rn.denials.end(n)
-		e := rn.ended[n]
-		delete(rn.ended, n)
+		e := rn.ends.of[n]
+		delete(rn.ends.of, n)
 		state, took := out.Items[n]
 		if took {
 			delete(rn.limits.held, n)
@@ -128,8 +128,8 @@ func (rn *runner) commitEnded(now moment) {
 		}
 		rn.settle(now, n, e, state, took, abi.Outcome(out.Closed[n].Outcome), beside)
 	}
-	if len(rn.ended) > 0 {
-		rn.endedSince = now.Time
+	if len(rn.ends.of) > 0 {
+		rn.ends.since = now.Time
 	}
 }
 
@@ -331,9 +331,9 @@ func (rn *runner) measure(f *run.Fire) {
 	if !f.Next.IsZero() {
 		period = f.Next.Sub(f.ID.Time())
 	}
-	switch changed := rn.overload.started(lag, period); {
-	case changed && rn.overload.behind:
-		rn.log.Warn("the job is behind: its items start too late, and what they owe begins together until they do not", zap.Duration("lag", lag), zap.Duration("limit", rn.overload.limit))
+	switch changed := rn.ends.overload.started(lag, period); {
+	case changed && rn.ends.overload.behind:
+		rn.log.Warn("the job is behind: its items start too late, and what they owe begins together until they do not", zap.Duration("lag", lag), zap.Duration("limit", rn.ends.overload.limit))
 	case changed:
 		rn.log.Info("the job is in time again", zap.Duration("lag", lag))
 	}
@@ -378,7 +378,7 @@ func (rn *runner) keepOwn() {
 	if !removed && !stays {
 		return
 	}
-	for n, e := range rn.ended {
+	for n, e := range rn.ends.of {
 		if !e.Unfinished {
 			continue
 		}
@@ -392,7 +392,7 @@ func (rn *runner) keepOwn() {
 		case e.Result.Outcome == "":
 			e.Unstarted = true
 		}
-		rn.ended[n] = e
+		rn.ends.of[n] = e
 	}
 }
 
@@ -414,15 +414,15 @@ func (rn *runner) press(now moment) (hard, over bool) {
 			}
 		}
 	}
-	if hard && rn.guests.Err() == nil {
+	if hard && rn.guests.ctx.Err() == nil {
 		if n := rn.running(); n > 0 {
 			rn.log.Warn("the drain timeout is over: stopping guests", zap.Int("items", n))
 		}
-		rn.kill(errDrainOver)
+		rn.guests.stop(errDrainOver)
 	}
 	refused := hard && now.Before(rn.refusal.retryAt)
 	for _, it := range rn.items {
-		e, ended := rn.ended[it.number]
+		e, ended := rn.ends.of[it.number]
 		settled := ended && (e.Unfinished || refused || (hard && rn.denials.waits(now, it.number)))
 		if it.run != nil && !settled {
 			return hard, false
@@ -434,11 +434,11 @@ func (rn *runner) press(now moment) (hard, over bool) {
 // giveUp reports runs that are left unfinished, and forgets them.
 func (rn *runner) giveUp(items tree.Items, why reason.Reason) {
 	for _, n := range items {
-		run := rn.ended[n].Run
+		run := rn.ends.of[n].Run
 		rn.Emit(event.Event{Kind: event.ItemSkipped, Item: &n, Instant: run.Fire().ID.Time(), Trigger: run.Fire().ID.Trigger, Source: run.Fire().Source(),
 			RunID: run.RunID(), Fence: run.Fence, Digest: run.Fire().Exec.Digest(), Outcome: abi.OutcomeCancelled,
 			Cause: event.SkipUnfinished}.Why(reason.New(reason.Unfinished, why)))
-		delete(rn.ended, n)
+		delete(rn.ends.of, n)
 		rn.live--
 		if it := rn.items[n]; it != nil {
 			it.run = nil
@@ -516,7 +516,7 @@ func (rn *runner) endKilled(now moment) {
 		}
 		if unclaimed {
 			ended, _ := it.run.KilledBefore()
-			rn.hear(ended)
+			rn.ends.hear(ended)
 		}
 		if at := it.run.Press(now.Time); !at.IsZero() {
 			rn.killing.lookAt = soonest(rn.killing.lookAt, at)

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"maps"
 	"slices"
-	"sync"
 	"time"
 
 	"go.uber.org/zap"
@@ -21,7 +20,6 @@ import (
 // runner begins the items of a job, and completes what has ended.
 type runner struct {
 	itemSet
-	wg        sync.WaitGroup // fires, and watches of lines
 	limits    limits
 	rates     rates
 	trigger   waiting
@@ -128,7 +126,7 @@ func (rn *runner) fire(now moment, at time.Time, skip *due.Skip, behind bool) {
 			rn.misfire(it, id)
 			rn.stopFor(now, it, id)
 			absent = append(absent, it.number)
-			if rn.member.View.Config.Misfire && !it.state.Misfire && !rn.overload.savesMarks(rn.member.View.Mixed()) {
+			if rn.member.View.Config.Misfire && !it.state.Misfire && !rn.ends.overload.savesMarks(rn.member.View.Mixed()) {
 				it.state.Misfire = true
 				busy = append(busy, it.number)
 			}
@@ -412,8 +410,8 @@ func (rn *runner) start(now moment, id tree.Fire, dead string, stopped reason.Re
 	rn.fires[f] = true
 	rn.Emit(event.Event{Kind: event.FireStarted, Instant: id.Time(), Trigger: id.Trigger, Source: f.Source(), Items: f.Items(), Other: dead,
 		Args: run.Args(id), Total: id.Total(total), Next: nextAfter(&rn.calendar, id), Digest: f.Exec.Digest(), Lag: rn.lag(now.wall, id)}.Why(stopped))
-	guests := rn.guests
-	rn.wg.Go(func() { f.Run(guests) })
+	guests := rn.guests.ctx
+	rn.guests.running.Go(func() { f.Run(guests) })
 }
 
 // lag is how much later than its instant a fire began, or, after other jobs, than these had ended; a trigger has none.

@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"maps"
 	"slices"
 	"time"
 
@@ -21,20 +20,17 @@ import (
 // itemSet is the items of a job that this host owns or runs, and what is due for them.
 type itemSet struct {
 	place
-	reports     itemReports
-	items       map[int]*item
-	live        int // items with a run
-	fires       map[*run.Fire]bool
-	ended       map[int]run.Ended // wait for their completion to be committed
-	endedSince  time.Time
-	completedAt time.Time // when ends of runs were last written down
-	passed      bool      // an item's passed is set
-	pause       pause
-	calendar    due.Calendar
-	javaParks   bool // Java hosts have not begun the instant that is parked either: the flag stood before it
-	lastFire    *FireStatus
-	overload    overload
-	denials     denials
+	reports   itemReports
+	items     map[int]*item
+	live      int // items with a run
+	fires     map[*run.Fire]bool
+	ends      ends
+	passed    bool // an item's passed is set
+	pause     pause
+	calendar  due.Calendar
+	javaParks bool // Java hosts have not begun the instant that is parked either: the flag stood before it
+	lastFire  *FireStatus
+	denials   denials
 }
 
 // item is one sharding item, as this host sees it.
@@ -530,13 +526,8 @@ func (set *itemSet) goesOn(e *run.Execution) bool {
 	if it == nil || it.run != e {
 		return false
 	}
-	_, ended := set.ended[e.Item]
+	_, ended := set.ends.of[e.Item]
 	return !ended
-}
-
-// unfinished are the runs that have ended and are not completed.
-func (set *itemSet) unfinished() tree.Items {
-	return slices.Sorted(maps.Keys(set.ended))
 }
 
 // queuedSince is since when the item waits for a slot that has waited longest;
@@ -569,24 +560,6 @@ func (set *itemSet) newestFire() *FireStatus {
 	}
 	return &FireStatus{Instant: f.Instant, Trigger: f.Trigger, Source: abi.Source(f.Source), Items: f.Items, Outcome: abi.Outcome(f.Outcome),
 		Begun: f.Begun, Ended: f.Ended, Duration: f.Ended.Sub(f.Begun)}
-}
-
-// hear takes the news that a run is over.
-func (set *itemSet) hear(e run.Ended) {
-	if len(set.ended) == 0 {
-		set.endedSince = time.Now()
-	}
-	set.ended[e.Run.Item] = e
-}
-
-// windowEnd is when the items that have ended are completed, whether or not
-// others still run.
-func (set *itemSet) windowEnd() time.Time {
-	first, again := set.endedSince.Add(set.overload.window(completionWindow)), set.completedAt.Add(completionInterval)
-	if again.After(first) {
-		return again
-	}
-	return first
 }
 
 // logDrain says which items the host waits for before it ends.

@@ -165,7 +165,7 @@ func newJob(t *term, wanted Job, self tree.JobInstance) *job {
 	j.turn = t.host.turns.Worker(wanted.Group)
 	j.member = coordination.Member{Layout: tree.NewLayout(t.host.cfg.Namespace, name), Self: self}
 	j.wanted, j.cron.zone = wanted, time.Local
-	j.items, j.fires, j.ended = make(map[int]*item), make(map[*run.Fire]bool), make(map[int]run.Ended)
+	j.items, j.fires, j.ends.of = make(map[int]*item), make(map[*run.Fire]bool), make(map[int]run.Ended)
 	cfg := &t.host.cfg
 	share := cfg.Ceilings.Of(name, ceiling.Share).Slots(cfg.MaxConcurrency)
 	j.identity.Store(&self.ID)
@@ -187,7 +187,7 @@ func newJob(t *term, wanted Job, self tree.JobInstance) *job {
 func (j *job) run(work context.Context) {
 	defer close(j.done)
 	j.work = work
-	j.guests, j.kill = context.WithCancelCause(work)
+	j.guests.admit(work)
 	defer j.end()
 	defer j.term.arrivals.Leave(j)
 	defer j.term.steps.Leave(j)
@@ -252,7 +252,7 @@ func (j *job) run(work context.Context) {
 		}
 		j.wall = now.wall
 		// While many items run, each end of one is not looked at by itself.
-		if window := j.windowEnd(); !news && len(j.ended) < j.live && now.Before(j.wakeAt) && now.Before(window) {
+		if window := j.ends.windowEnd(); !news && len(j.ends.of) < j.live && now.Before(j.wakeAt) && now.Before(window) {
 			j.answer()
 			if window.Before(j.wakeAt) {
 				j.wakeAt = window
@@ -334,9 +334,9 @@ func (j *job) end() {
 	if j.work.Err() != nil {
 		j.dropTrigger(event.SkipMissed, reason.New(reason.BeforeIdle, reason.New(reason.SessionEnded)))
 	}
-	j.kill(cause)
+	j.guests.stop(cause)
 	j.limits.unwatch()
-	j.wg.Wait()
+	j.guests.running.Wait()
 	j.known.Account.Close()
 	if errors.Is(cause, errSessionLost) {
 		j.mail.mu.Lock()
@@ -380,7 +380,7 @@ func (j *job) read() (news bool) {
 		}
 	}
 	for _, e := range ended {
-		j.hear(e)
+		j.ends.hear(e)
 	}
 	for _, f := range over {
 		f.GuestsDone = true
@@ -517,8 +517,8 @@ func (j *job) sleep(now moment) time.Duration {
 	at(j.watch.marks.turnAt)
 	at(j.pauseEnds(now))
 	at(j.denials.next(j.host.now()))
-	if len(j.ended) > 0 {
-		at(j.windowEnd())
+	if len(j.ends.of) > 0 {
+		at(j.ends.windowEnd())
 	}
 	switch {
 	case j.exit.draining || !j.exit.leaving.IsZero():
@@ -584,7 +584,7 @@ func (j *job) stay() {
 		return
 	}
 	j.exit.until = time.Time{}
-	j.admitGuests()
+	j.guests.readmit(j.work)
 	j.announce = true // and coordinate has the items divided again
 	// What was handed back, or was due, is this host's to make up for.
 	var idle []int
@@ -652,7 +652,7 @@ func (j *job) rejoin(now moment) {
 	j.exit.left, j.exit.state, j.exit.noted, j.joined, j.registered, j.exit.triedAt = reason.Reason{}, "", false, false, false, time.Time{}
 	j.exit.stopped, j.exit.until = false, time.Time{}
 	j.joining.applied, j.joining.waited = coordination.Applied{}, 0
-	j.admitGuests()
+	j.guests.readmit(j.work)
 	j.seen, j.member.View = false, coordination.View{Config: j.member.View.Config}
 	j.member.Self = j.term.again(j.name)
 	id := j.member.Self.ID
@@ -819,13 +819,13 @@ func (j *job) reportQuotas(now moment) {
 func (j *job) complete(now moment) {
 	j.keepOwn()
 	pending := 0
-	for n, e := range j.ended {
+	for n, e := range j.ends.of {
 		if !e.Unfinished && !j.denials.waits(now, n) {
 			pending++
 		}
 	}
 	due := pending > 0 && !now.Before(j.refusal.retryAt) && j.term.registry.Trusted() &&
-		(len(j.ended) >= j.running() || !now.Before(j.windowEnd()))
+		(len(j.ends.of) >= j.running() || !now.Before(j.ends.windowEnd()))
 	if due {
 		j.commitEnded(now)
 	}

@@ -72,7 +72,7 @@ func (rn *runner) waitsForLater(now moment) (forWhat, then string) {
 // pauseKeys pauses the keys of the job's rate for which guests of runs that have ended ask: before their completions are
 // written, so that none is forgotten if this host dies in between.
 func (rn *runner) pauseKeys(now moment) error {
-	for n, e := range rn.ended {
+	for n, e := range rn.ends.of {
 		if !e.Result.PauseKey || e.Later.IsZero() || e.Unfinished {
 			continue
 		}

@@ -513,7 +513,7 @@ func (rn *runner) watchLine(ln *limitLine) {
 		return
 	}
 	ln.watched, ln.end = want, cancel
-	rn.wg.Go(func() {
+	rn.guests.running.Go(func() {
 		for s := range snapshots {
 			rn.mail.post(func(m *mailbox) { m.limits = append(m.limits, limitNews{ln, s[want]}) })
 		}

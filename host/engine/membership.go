@@ -207,7 +207,7 @@ func (j *job) stopped(now moment) {
 		j.failed(now, "writing down that this host is stopped", err)
 		return
 	}
-	unfinished := j.unfinished()
+	unfinished := j.ends.items()
 	if len(unfinished) > 0 {
 		j.flushOffsets(now) // whoever goes on begins there
 	}
@@ -399,7 +399,7 @@ func (j *job) withdraw(now moment) bool {
 		return false
 	}
 	refused := hard && now.Before(j.refusal.retryAt)
-	unfinished := j.unfinished()
+	unfinished := j.ends.items()
 	if !j.returnPermits(now, true) && !hard {
 		return false
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"runtime"
+	"sync"
 	"time"
 
 	"go.uber.org/zap"
@@ -43,8 +44,7 @@ type place struct {
 	announce bool // what the others know of this host (HostDetail) is out of date
 	// registered: the registry may hold nodes of this host for the job.
 	registered bool
-	kill       context.CancelCauseFunc
-	guests     context.Context // ends with work, or when the drain is over
+	guests     guests
 
 	// pausing is why the job is to be paused; By is empty if it is not.
 	pausing tree.Word
@@ -216,10 +216,20 @@ func (p *place) declines() bool {
 	return beyondCeilings(p.member.View.ConfigErr) && (p.member.View.Config.JobName == "" || total.Beyond(int64(p.member.View.Division.Total)))
 }
 
-// admitGuests lets guests run again after those before were stopped by force.
-func (p *place) admitGuests() {
-	if p.guests.Err() != nil && p.work.Err() == nil {
-		p.guests, p.kill = context.WithCancelCause(p.work)
+// guests are what runs for the job beside its loop.
+type guests struct {
+	ctx     context.Context         // ends with the loop's work, or when the drain is over
+	stop    context.CancelCauseFunc // ends ctx
+	running sync.WaitGroup          // fires, and watches of lines
+}
+
+// admit lets guests run under work, until they are stopped.
+func (g *guests) admit(work context.Context) { g.ctx, g.stop = context.WithCancelCause(work) }
+
+// readmit lets guests run again after those before were stopped by force.
+func (g *guests) readmit(work context.Context) {
+	if g.ctx.Err() != nil && work.Err() == nil {
+		g.admit(work)
 	}
 }
 

@@ -102,7 +102,7 @@ func (rn *runner) stopFor(now moment, it *item, id tree.Fire) {
 	}
 	if unclaimed {
 		ended, _ := it.run.KilledBefore()
-		rn.hear(ended)
+		rn.ends.hear(ended)
 	}
 }
 
