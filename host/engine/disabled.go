@@ -230,14 +230,6 @@ func (j *job) enabled(now moment) {
 	}
 }
 
-// registryTime is the registry's clock, as far as it is known, else the wall clock.
-func (j *job) registryTime(now moment) time.Time {
-	if at := j.host.registry.time(now.Time); !at.IsZero() {
-		return at
-	}
-	return now.wall
-}
-
 // endPauses enables this host's server and its items again where the time until which they are
 // disabled is over, by the registry's clock.
 func (j *job) endPauses(now moment) {
@@ -245,7 +237,7 @@ func (j *job) endPauses(now moment) {
 	if now.Before(j.refusal.retryAt) {
 		return
 	}
-	at := j.registryTime(now)
+	at := j.host.registryTime(now)
 	if p := &j.pause; !j.member.View.Enabled && !p.ended && p.word.Over(at.UnixMilli()) && !at.Before(j.serverEnds()) && !now.Before(p.deniedUntil) {
 		j.endServers(now, at)
 	}
@@ -328,7 +320,7 @@ func (j *job) serverEnds() time.Time {
 
 // pauseEnds is when the next word ends by itself, by Go's own clock; zero if none does.
 func (j *job) pauseEnds(now moment) (at time.Time) {
-	clock := j.registryTime(now)
+	clock := j.host.registryTime(now)
 	ends := func(t time.Time) { at = soonest(at, now.Add(t.Sub(clock))) }
 	if j.pause.word.Until != 0 && !j.pause.ended && !j.member.View.Enabled {
 		if ends(j.serverEnds()); now.Before(j.pause.deniedUntil) {

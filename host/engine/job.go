@@ -439,7 +439,9 @@ func (j *job) advance(now moment) (over bool) {
 	j.lookAtLines(now)
 	j.watchDrift()
 	j.followChain(now)
-	j.followBackfill(now)
+	if doing, err := j.backfill.follow(j.work, now, backfillDeps{j.member.Registry, j.member.Layout, &j.member.View, j.log, j.refusal.retryAt}); err != nil {
+		j.failed(now, doing, err)
+	}
 	j.reportSettings()
 	business := j.member.Reconcile(now.wall) != coordination.ActionNone || j.recovers(now)
 	if business && j.knowsShare() && j.member.View.Enabled == j.wasEnabled { // what is due begins before that

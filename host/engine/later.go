@@ -17,7 +17,7 @@ import (
 // postpone leaves out the items whose guests asked not to run before a time that has not come. They owe the fire; waiting
 // are those.
 func (rn *runner) postpone(now moment, id tree.Fire, items []*item) (rest []*item, waiting tree.Items) {
-	at := rn.registryNow(now)
+	at := rn.host.registryTime(now).UnixMilli()
 	if !slices.ContainsFunc(items, func(it *item) bool { return it.state.Record.NotBefore(at) != 0 }) {
 		return items, nil
 	}
@@ -49,7 +49,7 @@ func (rn *runner) postpones(it *item, at int64) bool {
 
 // postponedUntil is when the first of them may begin, by Go's own clock; zero if none waits.
 func (rn *runner) postponedUntil(now moment) (first time.Time) {
-	at := rn.registryNow(now)
+	at := rn.host.registryTime(now).UnixMilli()
 	for _, it := range rn.items {
 		if it.state.Record.Again != 0 && rn.postpones(it, at) {
 			first = soonest(first, now.Add(time.Duration(it.state.Record.Again-at)*time.Millisecond))
@@ -60,7 +60,7 @@ func (rn *runner) postponedUntil(now moment) (first time.Time) {
 
 // waitsForLater says in words until when the job's items wait because their guests asked for it.
 func (rn *runner) waitsForLater(now moment) (forWhat, then string) {
-	at, first := rn.registryNow(now), int64(0)
+	at, first := rn.host.registryTime(now).UnixMilli(), int64(0)
 	for _, it := range rn.items {
 		if rn.postpones(it, at) && (first == 0 || it.state.Record.Again < first) {
 			first = it.state.Record.Again

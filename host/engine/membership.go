@@ -685,7 +685,7 @@ func (j *job) sweep(now moment) {
 		at = now.wall
 	}
 	if err == nil && j.janitor && (j.limited() || j.rated()) {
-		_, err = cleanup.Keys(j.work, j.member.Registry, j.member.Layout.Namespace, time.UnixMilli(j.registryNow(now)))
+		_, err = cleanup.Keys(j.work, j.member.Registry, j.member.Layout.Namespace, time.UnixMilli(j.host.registryTime(now).UnixMilli()))
 	}
 	if keep := j.host.cfg.KeepServers; err == nil && j.janitor && keep > 0 {
 		retired, err = cleanup.RetireServers(j.work, j.member.Registry, j.member.Layout, at, keep)
@@ -751,7 +751,7 @@ func (j *job) unwatchAll() {
 	j.endExtra()
 	j.endMarks()
 	j.endChain()
-	j.endBackfill()
+	j.backfill.stop()
 }
 
 // repair repairs what an external edit has deleted or overwritten of what this

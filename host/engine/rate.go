@@ -46,14 +46,6 @@ const rateFresh = 2 * time.Minute
 // rated reports whether the job is under a rate.
 func (p *place) rated() bool { return p.guest.Rate.Key != "" }
 
-// registryNow is the time of the registry's clock, Unix milliseconds.
-func (p *place) registryNow(now moment) int64 {
-	if at := p.host.registry.time(now.Time); !at.IsZero() {
-		return at.UnixMilli()
-	}
-	return now.wall.UnixMilli()
-}
-
 // rateTurn is the host's part in a key, as of now.
 func (rn *runner) rateTurn(now moment, key string) *rate.Turn {
 	if rn.rates.keys == nil {
@@ -64,7 +56,7 @@ func (rn *runner) rateTurn(now moment, key string) *rate.Turn {
 		t = &rate.Turn{Path: rate.Path(rn.member.Layout, key), Key: key, Owner: rate.Owner{Host: rn.member.Self.ID, Job: rn.name}, Version: tree.NoVersion}
 		rn.rates.keys[key] = t
 	}
-	t.Rate, t.Now = rn.guest.Rate, rn.registryNow(now)
+	t.Rate, t.Now = rn.guest.Rate, rn.host.registryTime(now).UnixMilli()
 	t.Known = t.Known && t.Now < t.Wrote+rateFresh.Milliseconds() && t.Now > t.Wrote-rateFresh.Milliseconds()
 	return t
 }
@@ -202,7 +194,7 @@ func (rn *runner) unpace(it *item) { it.paced, it.pacedTurn, it.pacedFor = "", 0
 
 // mayPace reports whether it is worth a try to begin an item that may be waiting under a rate.
 func (rn *runner) mayPace(now moment) func(*item) bool {
-	at := rn.registryNow(now)
+	at := rn.host.registryTime(now).UnixMilli()
 	if !rn.rated() {
 		return func(it *item) bool { return it.state.Record.NotBefore(at) == 0 }
 	}

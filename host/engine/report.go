@@ -177,7 +177,7 @@ func (j *job) status() *JobStatus {
 		Name: j.name, Cron: c.Cron, TimeZone: j.cron.zone.String(), Terms: j.terms(c), Next: j.calendar.Next, ShardingTotalCount: c.ShardingTotalCount,
 		Description: c.Description, Labels: j.guest.Labels, File: j.wanted.File, Inherited: j.wanted.Inherited, Module: j.wanted.ModuleFile, Type: string(j.guest.Type),
 		Digest: j.wanted.Module.Digest(), Needs: j.guest.Needs, Leader: j.member.View.Leader, Instances: slices.Sorted(slices.Values(j.member.View.Instances)), Servers: j.member.View.Servers, LastFire: j.newestFire(),
-		Arguments: j.guest.Arguments.With(c.JobParameter), Backfill: j.backfillStatus(),
+		Arguments: j.guest.Arguments.With(c.JobParameter), Backfill: j.backfill.status(),
 	}
 	if j.cron.err != nil {
 		s.Cron, s.Terms, s.RefusedCron = j.cron.text, j.cron.terms, timetable.Describe(c.Cron, s.Terms)
@@ -454,7 +454,7 @@ func (j *job) eachWait(now moment, yield func(what event.Wait, item int, since t
 		if it.waits != "" {
 			yield(event.WaitPermit, it.number, time.Time{})
 		}
-		if at := j.registryNow(now); it.state.Record.Again != 0 && j.postpones(it, at) {
+		if at := j.host.registryTime(now).UnixMilli(); it.state.Record.Again != 0 && j.postpones(it, at) {
 			yield(event.WaitRetryAt, it.number, time.Time{})
 		}
 		if it.paced != "" {
