@@ -416,7 +416,7 @@ func (j *job) settleEnds(now moment) {
 				s.OK = s.OK.With(one)
 			}
 		}
-		if s.Total = j.total(id, total); len(s.OK)+len(s.Failed)+len(s.Idle) > 0 {
+		if s.Total = j.counts().TotalOf(id, total); len(s.OK)+len(s.Failed)+len(s.Idle) > 0 {
 			settled = append(settled, s)
 		}
 	}

@@ -142,7 +142,7 @@ func (rn *runner) settle(now moment, n int, e run.Ended, state coordination.Item
 	it := rn.items[n]
 	rn.reportEnd(n, e, state, took, closed, beside)
 	if took && e.HandedBack() && it != nil && rn.beyond(it) { // no host will get it
-		rn.reports.skip(it, f.ID, event.SkipDisabled, rn.fewer())
+		rn.reports.skip(it, f.ID, event.SkipDisabled, reason.New(reason.FewerItems, rn.counts().Total))
 	}
 	if !took || (e.HandedBack() && e.Later.IsZero()) {
 		f.Note(abi.OutcomeCancelled)
@@ -489,7 +489,7 @@ func (rn *runner) readKills(now moment) {
 		return
 	}
 	rn.denials.note(now, "", denied, rn.log)
-	if err := rn.readListenerKills(); err != nil {
+	if err := rn.killing.readListeners(func(names []string) (map[string]tree.Kill, error) { return rn.member.ReadListenerKills(rn.work, names) }); err != nil {
 		rn.failed(now, "reading what operators have killed", err)
 		return
 	}
@@ -506,7 +506,7 @@ func (rn *runner) endKilled(now moment) {
 	rn.killing.lookAt = time.Time{}
 	rn.noteListeners(now)
 	rn.readKills(now)
-	rn.endListeners(now)
+	rn.killing.endListeners(now, rn.log)
 	for _, it := range rn.sorted(func(it *item) bool { return it.run != nil && it.state.Record.Kill.Asked() }) {
 		k := it.state.Record.Kill
 		grace := time.Duration(k.Grace) * time.Millisecond

@@ -77,7 +77,7 @@ func (j *job) watchMarks(now moment) {
 		disabled = append(disabled, it.number)
 	}
 	if len(disabled) == 0 {
-		j.endMarks()
+		j.watch.endMarks()
 		return
 	}
 	turn := m.items == nil || (!m.turnAt.IsZero() && !now.Before(m.turnAt))
@@ -96,12 +96,12 @@ func (j *job) watchMarks(now moment) {
 			next = disabled[:marksAtOnce]
 		}
 	}
-	j.endMarks()
+	j.watch.endMarks()
 	ctx, cancel := context.WithCancel(j.work)
 	snapshots, err := j.member.Registry.Watch(ctx, coordination.DisabledMarks(j.member.Layout, next)...)
 	if err != nil {
 		cancel()
-		if j.denyWatch(now, next, func(n int) []registry.Query { return coordination.DisabledMarks(j.member.Layout, tree.Items{n}) }, err) {
+		if j.denials.denyWatch(now, j.log, next, func(n int) []registry.Query { return coordination.DisabledMarks(j.member.Layout, tree.Items{n}) }, err) {
 			j.watchMarks(now) // the others
 			return
 		}
@@ -115,11 +115,11 @@ func (j *job) watchMarks(now moment) {
 	}
 }
 
-func (j *job) endMarks() {
-	if j.watch.marks.end != nil {
-		j.watch.marks.end()
+func (w *watch) endMarks() {
+	if w.marks.end != nil {
+		w.marks.end()
 	}
-	j.watch.marks = marks{}
+	w.marks = marks{}
 }
 
 // seeMarks takes a snapshot of the marks of disabled items.
@@ -238,7 +238,7 @@ func (j *job) endPauses(now moment) {
 		return
 	}
 	at := j.host.registryTime(now)
-	if p := &j.pause; !j.member.View.Enabled && !p.ended && p.word.Over(at.UnixMilli()) && !at.Before(j.serverEnds()) && !now.Before(p.deniedUntil) {
+	if p := &j.pause; !j.member.View.Enabled && !p.ended && p.word.Over(at.UnixMilli()) && !at.Before(j.pause.serverEnds(j.member.View.IsJanitor())) && !now.Before(p.deniedUntil) {
 		j.endServers(now, at)
 	}
 	if !j.knowsShare() {
@@ -310,9 +310,9 @@ func (j *job) overByItself(word *tree.Word, of func() changelog.Record) registry
 
 // serverEnds is when this host ends what disables its server: the janitor when it is over, others if it
 // has not done so.
-func (j *job) serverEnds() time.Time {
-	at := time.UnixMilli(j.pause.word.Until)
-	if !j.member.View.IsJanitor() {
+func (p *pause) serverEnds(janitor bool) time.Time {
+	at := time.UnixMilli(p.word.Until)
+	if !janitor {
 		at = at.Add(lookAgain)
 	}
 	return at
@@ -323,7 +323,7 @@ func (j *job) pauseEnds(now moment) (at time.Time) {
 	clock := j.host.registryTime(now)
 	ends := func(t time.Time) { at = soonest(at, now.Add(t.Sub(clock))) }
 	if j.pause.word.Until != 0 && !j.pause.ended && !j.member.View.Enabled {
-		if ends(j.serverEnds()); now.Before(j.pause.deniedUntil) {
+		if ends(j.pause.serverEnds(j.member.View.IsJanitor())); now.Before(j.pause.deniedUntil) {
 			at = j.pause.deniedUntil
 		}
 	}

@@ -385,7 +385,7 @@ func (rn *runner) start(now moment, id tree.Fire, dead string, stopped reason.Re
 	if rn.limited() { // each item stands in the line for slots by itself: else one that begins later, with a worker of its own, would come first
 		begun.Workers, begun.Places = len(states), rn.concurrency()
 	}
-	total := rn.total(id, slices.Max(slices.Collect(maps.Keys(states))))
+	total := rn.counts().TotalOf(id, slices.Max(slices.Collect(maps.Keys(states))))
 	if !rn.member.View.Division.Java { // Java hosts go by the configuration
 		begun.Config.ShardingTotalCount = total
 	}
@@ -404,7 +404,7 @@ func (rn *runner) start(now moment, id tree.Fire, dead string, stopped reason.Re
 		it.Answered(id) // what else is due comes when this has ended
 		it.Began(id)
 		it.state, it.run = states[e.Item], e
-		rn.unpace(it)
+		it.unpace()
 		rn.live++
 	}
 	rn.fires[f] = true

@@ -128,7 +128,7 @@ func (set *itemSet) skipFires(id tree.Fire, through time.Time, cause event.SkipC
 		owned = append(owned, it.number)
 	}
 	set.Emit(event.Event{Kind: event.FireSkipped, Instant: id.Time(), Trigger: id.Trigger, Source: abi.Source(id.Source), Items: owned,
-		Args: run.Args(id), Total: id.Total(set.total(id, 0)), Next: nextAfter(&set.calendar, id), Through: through, Owed: cause.Promises() && id.Trigger == 0, Cause: cause}.Why(why))
+		Args: run.Args(id), Total: id.Total(set.counts().TotalOf(id, 0)), Next: nextAfter(&set.calendar, id), Through: through, Owed: cause.Promises() && id.Trigger == 0, Cause: cause}.Why(why))
 }
 
 // owe notes that an item has a fire to make up for. Of several, the newest
@@ -448,7 +448,7 @@ func (set *itemSet) fit(id tree.Fire, items []*item) []*item {
 			return false
 		}
 		it.Answered(id)
-		set.reports.skip(it, id, event.SkipDisabled, set.fewer())
+		set.reports.skip(it, id, event.SkipDisabled, reason.New(reason.FewerItems, set.counts().Total))
 		return true
 	})
 }

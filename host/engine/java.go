@@ -121,7 +121,7 @@ func (j *job) watchExtra(now moment) {
 	snapshots, err := j.member.Registry.Watch(ctx, want...)
 	if err != nil {
 		cancel()
-		if j.denyWatch(now, held, func(n int) []registry.Query { return coordination.ItemMarks(j.member.Layout, n) }, err) {
+		if j.denials.denyWatch(now, j.log, held, func(n int) []registry.Query { return coordination.ItemMarks(j.member.Layout, n) }, err) {
 			j.watchExtra(now) // the next one
 			return
 		}

@@ -88,9 +88,7 @@ type job struct {
 
 	changed      bool // the definition or the module is not what was last applied
 	configured   configured
-	settings     event.Settings // what the job goes by
-	reported     event.Settings // settings, as last reported
-	objects      bool           // as last reported: something is refused beside them
+	settings     settings
 	edits        changes.Seen
 	wasEnabled   bool
 	watch        watch
@@ -149,6 +147,19 @@ type recovery struct {
 	atOnce bool
 	next   map[string]int
 	seen   map[string]int32
+}
+
+// settings are what a job goes by, as they are reported.
+type settings struct {
+	inForce, reported event.Settings
+	objects           bool // as last reported: something is refused beside them
+}
+
+// report takes note that the settings are reported, with or without an objection; news is false if they were already.
+func (s *settings) report(objects bool) (now event.Settings, news bool) {
+	news = s.inForce != s.reported || s.objects != objects
+	s.reported, s.objects = s.inForce, objects
+	return s.inForce, news
 }
 
 // configured is what schedule and executor were last made from.
@@ -348,7 +359,7 @@ func (j *job) end() {
 		f.Exec.Release()
 	}
 	j.unwatchAll()
-	j.endOutside()
+	j.watch.leaveOutside()
 	j.host.cfg.OnNext(j.name, time.Time{})
 	if j.module.exec != nil {
 		j.module.exec.Release()
@@ -600,8 +611,8 @@ func (j *job) stay() {
 const heardSoon = 30 * time.Second
 
 // changesAt is when the schedule of the configuration takes effect.
-func (j *job) changesAt(now moment) time.Time {
-	at := j.member.View.ScheduleSince()
+func changesAt(now moment, v *coordination.View) time.Time {
+	at := v.ScheduleSince()
 	if at.Before(now.wall.Add(-heardSoon)) || at.After(now.wall.Add(heardSoon)) { // a clock is wrong
 		return now.wall
 	}
@@ -649,7 +660,7 @@ func transient(err error) bool {
 // rejoin makes the job one that this host is to join again, under an instance
 // id that was not used before. What was due while it was away is not owed.
 func (j *job) rejoin(now moment) {
-	j.endOutside()
+	j.watch.leaveOutside()
 	j.exit.said = tree.Word{}
 	j.exit.left, j.exit.state, j.exit.noted, j.joined, j.registered, j.exit.triedAt = reason.Reason{}, "", false, false, false, time.Time{}
 	j.exit.stopped, j.exit.until = false, time.Time{}
@@ -661,7 +672,7 @@ func (j *job) rejoin(now moment) {
 	j.identity.Store(&id)
 	j.calendar.Next, j.calendar.Parked, j.calendar.NotBefore = time.Time{}, time.Time{}, now.wall
 	j.pause = pause{}
-	j.cron.madeFor, j.configured, j.reported, j.edits = nil, configured{}, event.Settings{}, changes.Seen{}
+	j.cron.madeFor, j.configured, j.settings.reported, j.edits = nil, configured{}, event.Settings{}, changes.Seen{}
 	j.election.reset()
 	j.takers.reset()
 	j.denials = denials{} // the items may be others now
@@ -730,7 +741,7 @@ func (j *job) configure(now moment) {
 				j.calendar.Schedule = s
 				j.calendar.Arm(now.wall)
 			default:
-				j.calendar.Change(s, j.changesAt(now))
+				j.calendar.Change(s, changesAt(now, &j.member.View))
 				j.Emit(event.Event{Kind: event.JobChanged, Source: sourceOf(c), Reason: fmt.Sprintf("schedule: %q %s%s", timetable.Describe(c.Cron, terms), j.cron.zone, also(terms))})
 			}
 		}
@@ -746,10 +757,10 @@ func (j *job) configure(now moment) {
 	if guest.CatchUp == jobconfig.CatchUpNone {
 		j.calendar.Off = reason.NoOwnerCatchUpNone
 	}
-	if why := j.host.cfg.HandlerProblem(c.JobErrorHandlerType); why != "" && j.settings.ErrorHandler != c.JobErrorHandlerType {
+	if why := j.host.cfg.HandlerProblem(c.JobErrorHandlerType); why != "" && j.settings.inForce.ErrorHandler != c.JobErrorHandlerType {
 		j.log.Warn("the job's error handler sends nothing", zap.String("handler", c.JobErrorHandlerType), zap.String("reason", why))
 	}
-	j.settings = event.Settings{Cron: j.cron.text, TimeZone: j.cron.zone.String(), Terms: j.cron.terms, Labels: guest.Labels.String(), Items: c.ShardingTotalCount,
+	j.settings.inForce = event.Settings{Cron: j.cron.text, TimeZone: j.cron.zone.String(), Terms: j.cron.terms, Labels: guest.Labels.String(), Items: c.ShardingTotalCount,
 		Misfire: c.Misfire, Failover: c.Failover && c.MonitorExecution, CatchUp: j.guest.CatchUpWindow, ErrorHandler: c.JobErrorHandlerType}
 	guest.When, guest.Labels = jobconfig.When{}, nil // no guest goes by them
 	execFor := j.wanted.Module.Digest() + fmt.Sprint(guest, c.JobName) + j.wanted.Module.Granted()
@@ -789,13 +800,14 @@ func also(terms string) string {
 
 // reportSettings reports what the job goes by if that is news, and when something is refused, or is not any more.
 func (j *job) reportSettings() {
-	j.reportDenials()
+	if e, ok := j.denials.unreported(); ok {
+		j.Emit(e)
+	}
 	err := errors.Join(j.member.View.ConfigErr, j.cron.err, j.chain.err, j.module.err, j.late, j.denials.reason(), j.unread)
-	if j.settings == j.reported && j.objects == (err != nil) {
+	s, news := j.settings.report(err != nil)
+	if !news {
 		return
 	}
-	j.reported, j.objects = j.settings, err != nil
-	s := j.settings
 	j.Emit(event.Event{Kind: event.JobConfigured, Source: sourceOf(j.member.View.Config), Settings: &s}.Why(reason.Of(err)))
 }
 

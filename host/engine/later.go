@@ -43,7 +43,7 @@ func laterReason(r tree.Record) reason.Reason {
 }
 
 // postpones reports whether an item waits for the time that its guest asked for.
-func (rn *runner) postpones(it *item, at int64) bool {
+func (it *item) postpones(at int64) bool {
 	return it.owned && it.run == nil && it.Next() != nil && it.state.Record.NotBefore(at) != 0
 }
 
@@ -51,7 +51,7 @@ func (rn *runner) postpones(it *item, at int64) bool {
 func (rn *runner) postponedUntil(now moment) (first time.Time) {
 	at := rn.host.registryTime(now).UnixMilli()
 	for _, it := range rn.items {
-		if it.state.Record.Again != 0 && rn.postpones(it, at) {
+		if it.state.Record.Again != 0 && it.postpones(at) {
 			first = soonest(first, now.Add(time.Duration(it.state.Record.Again-at)*time.Millisecond))
 		}
 	}
@@ -62,7 +62,7 @@ func (rn *runner) postponedUntil(now moment) (first time.Time) {
 func (rn *runner) waitsForLater(now moment) (forWhat, then string) {
 	at, first := rn.host.registryTime(now).UnixMilli(), int64(0)
 	for _, it := range rn.items {
-		if rn.postpones(it, at) && (first == 0 || it.state.Record.Again < first) {
+		if it.postpones(at) && (first == 0 || it.state.Record.Again < first) {
 			first = it.state.Record.Again
 		}
 	}

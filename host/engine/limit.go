@@ -140,7 +140,7 @@ func (rn *runner) limitChanged() {
 	}
 	for _, it := range rn.items {
 		it.waits = ""
-		rn.unpace(it)
+		it.unpace()
 	}
 }
 

@@ -161,7 +161,7 @@ func (j *job) look(now moment) bool {
 	case !j.member.View.Exists:
 		j.trigger.look = true // what is queued is dropped
 		j.advanceQueue(now)
-		j.quit(JobRemoved, j.removedText())
+		j.quit(JobRemoved, removedText(j.name))
 		j.out(now)
 		return false
 	case !j.member.View.Joined() && j.exit.tried(now):
@@ -220,16 +220,16 @@ func (j *job) stopped(now moment) {
 	j.giveUp(unfinished, why)
 	j.Emit(event.Event{Kind: event.JobStopped, Items: unfinished}.Why(why))
 	j.outside.Stopped()
-	j.quit(JobStopped, j.stoppedText())
+	j.quit(JobStopped, stoppedText(j.name))
 	j.out(now)
 }
 
-func (j *job) removedText() reason.Reason {
-	return reason.New(reason.JobRemoved, words.Command("job restore", j.name))
+func removedText(job string) reason.Reason {
+	return reason.New(reason.JobRemoved, words.Command("job restore", job))
 }
 
-func (j *job) stoppedText() reason.Reason {
-	return reason.New(reason.StoppedByOperator, words.Command("job start", j.name))
+func stoppedText(job string) reason.Reason {
+	return reason.New(reason.StoppedByOperator, words.Command("job start", job))
 }
 
 // says is what this host says by its definition.
@@ -255,9 +255,9 @@ func (j *job) keepOut(now moment, out *coordination.StayOut) {
 	case out.Removed:
 		j.trigger.look = true // what is queued is dropped
 		j.advanceQueue(now)
-		j.quit(JobRemoved, j.removedText())
+		j.quit(JobRemoved, removedText(j.name))
 	default:
-		j.quit(JobStopped, j.stoppedText())
+		j.quit(JobStopped, stoppedText(j.name))
 	}
 	j.out(now)
 }
@@ -306,9 +306,9 @@ func (j *job) stayOut(now moment) (back bool) {
 			j.watch.seen = nil // the next snapshot shows that it is done
 			j.keepOut(now, out)
 		} else {
-			j.exit.left, j.exit.state = j.stoppedText(), JobStopped
+			j.exit.left, j.exit.state = stoppedText(j.name), JobStopped
 			if out.Removed {
-				j.exit.left, j.exit.state = j.removedText(), JobRemoved
+				j.exit.left, j.exit.state = removedText(j.name), JobRemoved
 			}
 		}
 		return false
@@ -318,12 +318,12 @@ func (j *job) stayOut(now moment) (back bool) {
 	return true
 }
 
-// endOutside ends that watch.
-func (j *job) endOutside() {
-	if j.watch.endOutside != nil {
-		j.watch.endOutside()
+// leaveOutside ends that watch.
+func (w *watch) leaveOutside() {
+	if w.endOutside != nil {
+		w.endOutside()
 	}
-	j.watch.outside, j.watch.endOutside, j.watch.seen = nil, nil, nil
+	w.outside, w.endOutside, w.seen = nil, nil, nil
 }
 
 // quit stops looking after the job while somebody wants it so; see stayOut.
@@ -749,7 +749,7 @@ func (j *job) unwatchAll() {
 	}
 	j.watch.end, j.watch.control = nil, nil
 	j.endExtra()
-	j.endMarks()
+	j.watch.endMarks()
 	j.endChain()
 	j.backfill.stop()
 }

@@ -290,14 +290,6 @@ func (p *place) beyond(it *item) bool {
 	return total > 0 && it.number >= total
 }
 
-// fewer says why an item that is beyond the total count does not run.
-func (p *place) fewer() reason.Reason {
-	return reason.New(reason.FewerItems, p.counts().Total)
-}
-
-// total is how many items a fire has, of which highest begins here.
-func (p *place) total(id tree.Fire, highest int) int { return p.counts().TotalOf(id, highest) }
-
 // most is how many items of this job may run at once on this host, in all its
 // fires.
 func (p *place) most(g jobconfig.Guest) int {

@@ -189,8 +189,8 @@ func (r *rates) contended(it *item) {
 	r.atOnce = true
 }
 
-// unpace takes note of the items that have begun under a rate.
-func (rn *runner) unpace(it *item) { it.paced, it.pacedTurn, it.pacedFor = "", 0, "" }
+// unpace notes that an item does not wait under a rate any more.
+func (it *item) unpace() { it.paced, it.pacedTurn, it.pacedFor = "", 0, "" }
 
 // mayPace reports whether it is worth a try to begin an item that may be waiting under a rate.
 func (rn *runner) mayPace(now moment) func(*item) bool {
@@ -231,7 +231,7 @@ func (rn *runner) endPacing(now moment, leaves bool) {
 			continue
 		}
 		if leaves || !rn.rated() || it.run != nil || !rn.stillWaits(now, it) {
-			rn.unpace(it)
+			it.unpace()
 			continue
 		}
 		waiting[it.paced]++

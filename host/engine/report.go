@@ -287,7 +287,7 @@ func (j *job) status() *JobStatus {
 		}
 		s.Items = append(s.Items, i)
 	}
-	s.Listeners = j.listenerStatus()
+	s.Listeners = j.killing.listenerStatus()
 	return s
 }
 
@@ -454,7 +454,7 @@ func (j *job) eachWait(now moment, yield func(what event.Wait, item int, since t
 		if it.waits != "" {
 			yield(event.WaitPermit, it.number, time.Time{})
 		}
-		if at := j.host.registryTime(now).UnixMilli(); it.state.Record.Again != 0 && j.postpones(it, at) {
+		if at := j.host.registryTime(now).UnixMilli(); it.state.Record.Again != 0 && it.postpones(at) {
 			yield(event.WaitRetryAt, it.number, time.Time{})
 		}
 		if it.paced != "" {
