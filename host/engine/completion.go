@@ -507,7 +507,7 @@ func (rn *runner) endKilled(now moment) {
 	rn.noteListeners(now)
 	rn.readKills(now)
 	rn.killing.endListeners(now, rn.log)
-	for _, it := range rn.sorted(func(it *item) bool { return it.run != nil && it.state.Record.Kill.Asked() }) {
+	for _, it := range rn.items.sorted(func(it *item) bool { return it.run != nil && it.state.Record.Kill.Asked() }) {
 		k := it.state.Record.Kill
 		grace := time.Duration(k.Grace) * time.Millisecond
 		first, unclaimed := it.run.Abort(k.Reason(), now.Add(grace))

@@ -73,7 +73,7 @@ const (
 func (j *job) watchMarks(now moment) {
 	m := &j.watch.marks
 	var disabled tree.Items
-	for _, it := range j.sorted(func(it *item) bool { return it.owned && it.state.Disabled && !j.denials.waits(now, it.number) }) {
+	for _, it := range j.items.sorted(func(it *item) bool { return it.owned && it.state.Disabled && !j.denials.waits(now, it.number) }) {
 		disabled = append(disabled, it.number)
 	}
 	if len(disabled) == 0 {
@@ -214,7 +214,7 @@ func (j *job) enabled(now moment) {
 		since = until // it was over by itself
 	}
 	j.calendar.NotBefore = latest(since, j.calendar.NotBefore)
-	for _, it := range j.sorted(func(it *item) bool { return it.run == nil && it.Due != nil && it.Due.Trigger == 0 }) {
+	for _, it := range j.items.sorted(func(it *item) bool { return it.run == nil && it.Due != nil && it.Due.Trigger == 0 }) {
 		j.dropWaiting(it, it.WaitingBefore(since), event.SkipDisabled, reason.New(reason.ServerWasDisabled))
 	}
 	j.pause = pause{}
@@ -244,7 +244,7 @@ func (j *job) endPauses(now moment) {
 	if !j.knowsShare() {
 		return
 	}
-	for _, it := range j.sorted(func(it *item) bool {
+	for _, it := range j.items.sorted(func(it *item) bool {
 		return it.owned && it.state.Disabled && it.state.Said.Over(at.UnixMilli()) && !j.denials.waits(now, it.number)
 	}) {
 		var word tree.Word

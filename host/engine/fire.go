@@ -34,14 +34,14 @@ type runner struct {
 // coalesced into the newest one, unless each runs for itself.
 func (rn *runner) tick(now moment) {
 	for _, skip := range rn.calendar.TakeExcluded(now.wall) {
-		if _, held := rn.begunUntil(); held {
+		if _, held := rn.items.begunUntil(); held {
 			rn.reportSkip(skip)
 		}
 	}
 	if !rn.calendar.Due(now.wall) || now.Before(rn.refusal.retryAt) {
 		return
 	}
-	begun, held := rn.begunUntil()
+	begun, held := rn.items.begunUntil()
 	at, skip := rn.calendar.Take(now.wall, begun, held)
 	if !rn.policies().Queues() {
 		rn.reportSkip(skip)
@@ -108,7 +108,7 @@ func (rn *runner) fire(now moment, at time.Time, skip *due.Skip, behind bool) {
 	var idle []*item
 	var busy, absent tree.Items
 	queues := rn.policies().Queues()
-	for _, it := range rn.sorted(func(it *item) bool { return it.owned }) {
+	for _, it := range rn.items.sorted(func(it *item) bool { return it.owned }) {
 		if rn.beyond(it) {
 			it.passed, rn.passed = true, true
 			continue
@@ -188,7 +188,7 @@ func (rn *runner) followUp(now moment) {
 func (rn *runner) owedNow(now moment, tried map[int]string) map[tree.Fire][]*item {
 	byFire := make(map[tree.Fire][]*item)
 	permitted, paced := rn.nextUnder(), rn.mayPace(now)
-	for _, it := range rn.sorted(func(it *item) bool {
+	for _, it := range rn.items.sorted(func(it *item) bool {
 		return it.owned && it.run == nil && it.Next() != nil && !it.held && permitted(it) && paced(it) && !rn.denials.waits(now, it.number)
 	}) {
 		if id := it.Next(); tried[it.number] != id.ID() && !rn.moves(now, it) {
@@ -556,12 +556,6 @@ func handedBack(items map[int]*item, share coordination.Share, gained []int) (st
 		}
 	}
 	return slices.Sorted(slices.Values(stay))
-}
-
-// runs reports whether the item runs here.
-func (rn *runner) runs(item int) bool {
-	it := rn.items[item]
-	return it != nil && it.run != nil
 }
 
 // recoverFrom takes over what one dead host has left, or a part of very much. drawn is set if permits were drawn for

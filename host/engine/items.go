@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -21,7 +22,7 @@ import (
 type itemSet struct {
 	place
 	reports   itemReports
-	items     map[int]*item
+	items     items
 	live      int // items with a run
 	fires     map[*run.Fire]bool
 	ends      ends
@@ -72,15 +73,13 @@ type item struct {
 	lastOutside map[string]abi.OutsideCount
 }
 
-// answered is the instant up to which the item begins for none any more.
-func (it *item) answered() time.Time {
-	return latest(time.UnixMilli(it.state.Record.Instant), it.dropped)
-}
+// items are the sharding items that a host knows, by number.
+type items map[int]*item
 
 // sorted are the items for which keep is true, by number.
-func (set *itemSet) sorted(keep func(*item) bool) []*item {
+func (s items) sorted(keep func(*item) bool) []*item {
 	var list []*item
-	for _, it := range set.items {
+	for _, it := range s {
 		if keep(it) {
 			list = append(list, it)
 		}
@@ -89,15 +88,12 @@ func (set *itemSet) sorted(keep func(*item) bool) []*item {
 	return list
 }
 
-// running counts the items that run here, or whose completion is not written yet.
-func (set *itemSet) running() int { return set.live }
-
 // begunUntil is the earliest instant that an item of this host was begun for last,
 // or after which it was first divided: of what came due up to it, this host owes
 // nothing. What came due before it was given an item, it makes up for when it is;
 // held is whether it has one.
-func (set *itemSet) begunUntil() (earliest time.Time, held bool) {
-	for _, it := range set.items {
+func (s items) begunUntil() (earliest time.Time, held bool) {
+	for _, it := range s {
 		if !it.owned {
 			continue
 		}
@@ -107,6 +103,55 @@ func (set *itemSet) begunUntil() (earliest time.Time, held bool) {
 	}
 	return earliest, held
 }
+
+// logDrain says which items the host waits for before it ends.
+func (s items) logDrain(log *zap.Logger) {
+	var items tree.Items
+	for _, it := range s.sorted(func(it *item) bool { return it.run != nil }) {
+		items = append(items, it.number)
+	}
+	if len(items) > 0 {
+		log.Info("draining: waiting for items to end", zap.Stringer("items", items))
+	}
+}
+
+// runs reports whether the item runs here.
+func (s items) runs(item int) bool {
+	it := s[item]
+	return it != nil && it.run != nil
+}
+
+// pacedUnder are the items that wait under a key, by their turn.
+func (s items) pacedUnder(key string) []*item {
+	var list []*item
+	for _, it := range s {
+		if it.paced == key && it.owned && it.run == nil && (it.asks || it.Next() != nil) {
+			list = append(list, it)
+		}
+	}
+	slices.SortFunc(list, func(a, b *item) int { return cmp.Compare(a.pacedTurn, b.pacedTurn) })
+	return list
+}
+
+// waitsUnder are the items that wait for a permit of a key, by their turn.
+func (s items) waitsUnder(key string) []*item {
+	var list []*item
+	for _, it := range s {
+		if it.waits == key && it.owned && it.run == nil && (it.asks || it.Next() != nil) {
+			list = append(list, it)
+		}
+	}
+	slices.SortFunc(list, func(a, b *item) int { return cmp.Compare(a.turn, b.turn) })
+	return list
+}
+
+// answered is the instant up to which the item begins for none any more.
+func (it *item) answered() time.Time {
+	return latest(time.UnixMilli(it.state.Record.Instant), it.dropped)
+}
+
+// running counts the items that run here, or whose completion is not written yet.
+func (set *itemSet) running() int { return set.live }
 
 // reportSkip reports scheduled instants for which no fire comes; nil is none.
 func (set *itemSet) reportSkip(s *due.Skip) {
@@ -124,7 +169,7 @@ func (set *itemSet) skipFire(id tree.Fire, cause event.SkipCause, why reason.Rea
 // all instants up to that.
 func (set *itemSet) skipFires(id tree.Fire, through time.Time, cause event.SkipCause, why reason.Reason) {
 	var owned []int
-	for _, it := range set.sorted(func(it *item) bool { return it.owned }) {
+	for _, it := range set.items.sorted(func(it *item) bool { return it.owned }) {
 		owned = append(owned, it.number)
 	}
 	set.Emit(event.Event{Kind: event.FireSkipped, Instant: id.Time(), Trigger: id.Trigger, Source: abi.Source(id.Source), Items: owned,
@@ -194,7 +239,7 @@ func (set *itemSet) park(at time.Time) {
 		set.calendar.Parked = at
 		return
 	}
-	begun, held := set.begunUntil()
+	begun, held := set.items.begunUntil()
 	set.reportSkip(set.calendar.Park(at, begun, held))
 }
 
@@ -560,17 +605,6 @@ func (set *itemSet) newestFire() *FireStatus {
 	}
 	return &FireStatus{Instant: f.Instant, Trigger: f.Trigger, Source: abi.Source(f.Source), Items: f.Items, Outcome: abi.Outcome(f.Outcome),
 		Begun: f.Begun, Ended: f.Ended, Duration: f.Ended.Sub(f.Begun)}
-}
-
-// logDrain says which items the host waits for before it ends.
-func (set *itemSet) logDrain() {
-	var items tree.Items
-	for _, it := range set.sorted(func(it *item) bool { return it.run != nil }) {
-		items = append(items, it.number)
-	}
-	if len(items) > 0 {
-		set.log.Info("draining: waiting for items to end", zap.Stringer("items", items))
-	}
 }
 
 // aheadOf reports whether a record names an instant after that of a scheduled fire.

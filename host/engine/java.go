@@ -100,7 +100,7 @@ func (j *job) watchExtra(now moment) {
 		line.overdue(j, now)
 	}
 	var held tree.Items
-	for _, it := range j.sorted(func(it *item) bool {
+	for _, it := range j.items.sorted(func(it *item) bool {
 		return it.held && it.Next() != nil && j.member.View.Mixed() && !j.denials.waits(now, it.number)
 	}) {
 		held = tree.Items{it.number}

@@ -334,7 +334,7 @@ func (j *job) end() {
 			it.run.Cancel(abi.CancelLost)
 		}
 	}
-	cut := j.sorted(func(it *item) bool { return it.run != nil })
+	cut := j.items.sorted(func(it *item) bool { return it.run != nil })
 	if errors.Is(cause, errKilled) && len(cut) > 0 {
 		var items tree.Items
 		for _, it := range cut {
@@ -601,7 +601,7 @@ func (j *job) stay() {
 	j.announce = true // and coordinate has the items divided again
 	// What was handed back, or was due, is this host's to make up for.
 	var idle []int
-	for _, it := range j.sorted(func(it *item) bool { return it.owned && it.run == nil }) {
+	for _, it := range j.items.sorted(func(it *item) bool { return it.owned && it.run == nil }) {
 		idle = append(idle, it.number)
 	}
 	j.makeUp(j.host.now(), idle)

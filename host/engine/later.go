@@ -84,7 +84,7 @@ func (rn *runner) pauseKeys(now moment) error {
 		if t.Known && t.Window.Paused >= e.Later.UnixMilli() {
 			continue
 		}
-		t.Waiting = len(rn.pacedUnder(t.Key))
+		t.Waiting = len(rn.items.pacedUnder(t.Key))
 		if err := rate.Pause(rn.work, rn.member.Registry, e.Later.UnixMilli(), t); err != nil {
 			return err
 		}

@@ -377,7 +377,7 @@ func (j *job) withdraw(now moment) bool {
 		j.exit.begun = true
 		j.windDown()
 		if j.exit.draining {
-			j.logDrain()
+			j.items.logDrain(j.log)
 		}
 	}
 	if !j.exit.announced && j.joined && j.exit.left.IsZero() && j.running() > 0 && !now.Before(j.refusal.retryAt) {
@@ -429,7 +429,7 @@ func (j *job) withdraw(now moment) bool {
 		why = reason.New(reason.HostStops)
 	}
 	j.dropTrigger(event.SkipElsewhere, reason.New(reason.BeforeIdle, why))
-	for _, it := range j.sorted(func(it *item) bool { return it.run == nil }) {
+	for _, it := range j.items.sorted(func(it *item) bool { return it.run == nil }) {
 		for _, owes := range []*tree.Fire{it.Asked, it.Due} {
 			if owes == nil {
 				continue
@@ -626,7 +626,7 @@ func (j *job) recoverCrashed(now moment) {
 		if goesOn && r.next[id] == 0 {
 			continue // it comes with the next look
 		}
-		out, err := j.recoverFrom(now, coordination.Recovery{Dead: id, All: again, Limit: limit, Busy: j.runs, From: r.next[id], Seen: r.seen[id], Now: now.wall}, false)
+		out, err := j.recoverFrom(now, coordination.Recovery{Dead: id, All: again, Limit: limit, Busy: j.items.runs, From: r.next[id], Seen: r.seen[id], Now: now.wall}, false)
 		if err != nil {
 			if j.setback(now, "recovering items of "+id, err) {
 				r.later(now)

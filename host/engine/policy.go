@@ -331,7 +331,7 @@ func (set *itemSet) accountAll(now time.Time) bool {
 	if !set.policies().Queues() {
 		return false
 	}
-	for _, it := range set.sorted(func(it *item) bool { return it.owned && it.state.Record.Instant != 0 && !set.beyond(it) }) {
+	for _, it := range set.items.sorted(func(it *item) bool { return it.owned && it.state.Record.Instant != 0 && !set.beyond(it) }) {
 		set.account(now, it)
 	}
 	return true

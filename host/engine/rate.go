@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -61,18 +60,6 @@ func (rn *runner) rateTurn(now moment, key string) *rate.Turn {
 	return t
 }
 
-// pacedUnder are the items that wait under a key, by their turn.
-func (rn *runner) pacedUnder(key string) []*item {
-	var list []*item
-	for _, it := range rn.items {
-		if it.paced == key && it.owned && it.run == nil && (it.asks || it.Next() != nil) {
-			list = append(list, it)
-		}
-	}
-	slices.SortFunc(list, func(a, b *item) int { return cmp.Compare(a.pacedTurn, b.pacedTurn) })
-	return list
-}
-
 // pace chooses the items of a fire that may begin now under the job's rate, and has turns note it. waiting are those
 // that may not: they owe the fire, and have places.
 func (rn *runner) pace(now moment, id tree.Fire, items []*item) (paced []*item, turns map[int]*rate.Turn, waiting tree.Items) {
@@ -101,7 +88,7 @@ func (rn *runner) pace(now moment, id tree.Fire, items []*item) (paced []*item, 
 	chosen := make(map[int]bool)
 	var stand []*rate.Turn
 	for key, t := range keys {
-		list, begins := rn.pacedUnder(key), 0
+		list, begins := rn.items.pacedUnder(key), 0
 		free := 0
 		if err == nil && t.Version != tree.NoVersion {
 			free = min(t.Window.Free(t.Rate, t.Owner, t.Now), len(list))
@@ -120,7 +107,7 @@ func (rn *runner) pace(now moment, id tree.Fire, items []*item) (paced []*item, 
 	if len(stand) > 0 {
 		err = rate.Stand(rn.work, rn.member.Registry, stand...)
 		for _, t := range stand {
-			list := rn.pacedUnder(t.Key)
+			list := rn.items.pacedUnder(t.Key)
 			if err == nil { // at the first begin under a key
 				for _, it := range list[:min(t.Window.Free(t.Rate, t.Owner, t.Now), len(list))] {
 					chosen[it.number] = it.asks
@@ -205,7 +192,7 @@ func (rn *runner) mayPace(now moment) func(*item) bool {
 			continue
 		}
 		tried[it.paced] = true
-		t, list := rn.rateTurn(now, it.paced), rn.pacedUnder(it.paced)
+		t, list := rn.rateTurn(now, it.paced), rn.items.pacedUnder(it.paced)
 		n := t.Window.Free(t.Rate, t.Owner, t.Now)
 		if t.Version == tree.NoVersion || t.Window.Held(t.Owner, t.Now) < min(len(list), t.Rate.Max) {
 			n = len(list)

@@ -64,7 +64,7 @@ func (j *job) readDisabled() {
 		return
 	}
 	var items tree.Items
-	for _, it := range j.sorted(func(it *item) bool { return it.owned && it.run == nil }) {
+	for _, it := range j.items.sorted(func(it *item) bool { return it.owned && it.run == nil }) {
 		items = append(items, it.number)
 	}
 	if len(items) == 0 {
@@ -234,14 +234,14 @@ func (j *job) status() *JobStatus {
 	if w := j.listener.Load(); w != nil && time.Since(w.at) < listenerShown {
 		warnings.Add(fmt.Sprintf("%s ago: %s", time.Since(w.at).Round(time.Second), w.text))
 	}
-	for _, it := range j.sorted(func(it *item) bool { return it.held && it.Next() != nil && it.run == nil }) {
+	for _, it := range j.items.sorted(func(it *item) bool { return it.held && it.Next() != nil && it.run == nil }) {
 		var marks []string
 		for _, q := range coordination.ItemMarks(j.member.Layout, it.number) {
 			marks = append(marks, q.Path)
 		}
 		warnings.Add(fmt.Sprintf("item %d waits: a mark says that another host runs it (one of the nodes %s)", it.number, joinWords(marks)))
 	}
-	for _, it := range j.sorted(func(it *item) bool { return it.owned && it.state.Record.Held != 0 }) {
+	for _, it := range j.items.sorted(func(it *item) bool { return it.owned && it.state.Record.Held != 0 }) {
 		warnings.Add(fmt.Sprintf("item %d: %s", it.number, it.state.Record.HeldBack(j.name, it.number)))
 	}
 	now := j.host.clock()
@@ -249,7 +249,7 @@ func (j *job) status() *JobStatus {
 	if _, ahead := j.host.instants(); ahead != 0 {
 		then = "the next instant that is due repairs it"
 	}
-	for _, it := range j.sorted(func(it *item) bool {
+	for _, it := range j.items.sorted(func(it *item) bool {
 		return it.owned && time.UnixMilli(it.state.Record.Instant).Sub(now) > futureInstant
 	}) {
 		warnings.Add(fmt.Sprintf("item %d was begun for %s, and is not begun for any instant before that: a clock was wrong, or node %s/sharding/%d was edited; %s",
@@ -259,7 +259,7 @@ func (j *job) status() *JobStatus {
 		warnings.Add("this host's clock is behind the registry's by more than the catch-up window")
 	}
 	s.Warnings = words.Strings(warnings.Kept(), warnings.More())
-	for _, it := range j.sorted(func(*item) bool { return true }) {
+	for _, it := range j.items.sorted(func(*item) bool { return true }) {
 		i := ItemStatus{Item: it.number, Parameter: parameters[it.number], Misfired: it.Next() != nil, Disabled: it.state.Disabled, Said: SaidBy(it.state.Said),
 			LastOutcome: it.lastOutcome, LastMessage: it.lastMessage, LastEnd: it.lastEnd, LastOutside: it.lastOutside,
 			Failures: it.state.Record.Failures}
@@ -330,7 +330,7 @@ func (j *job) standing() (JobState, string) {
 	case j.module.err != nil:
 		return JobError, "the last good module stays in force: " + j.module.err.Error()
 	case j.running() > 0:
-		if !slices.ContainsFunc(j.sorted(func(it *item) bool { return it.run != nil }), func(it *item) bool { return !it.run.Queued() }) {
+		if !slices.ContainsFunc(j.items.sorted(func(it *item) bool { return it.run != nil }), func(it *item) bool { return !it.run.Queued() }) {
 			return JobQueued, ""
 		}
 		return JobRunning, ""
