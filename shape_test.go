@@ -2,6 +2,7 @@ package wasmjob_test
 
 import (
 	"bytes"
+	"cmp"
 	"flag"
 	"fmt"
 	"go/ast"
@@ -38,10 +39,12 @@ func TestShape(t *testing.T) {
 	types := s.types()
 	byMethods := slices.SortedFunc(slices.Values(types), func(a, b typeShape) int { return b.methods - a.methods })
 	byFiles := slices.SortedFunc(slices.Values(types), func(a, b typeShape) int { return len(b.files) - len(a.files) })
+	byReach := s.reaches()
 	packages := s.packages()
 	figures := []figure{
 		{name: "fields of the largest type", value: float64(types[0].fields), worst: shown(types, 3)},
 		{name: "methods of the type with the most", value: float64(byMethods[0].methods), worst: shown(byMethods, 3)},
+		{name: "names reached through embedding by one type, at most", value: float64(byReach[0].reached()), worst: shown(byReach, 4)},
 		{name: "files with methods of one type, at most", value: float64(len(byFiles[0].files)), worst: shown(byFiles, 4)},
 		{name: "lines of the largest package", value: float64(packages[0].lines), worst: shown(packages, 4)},
 		{name: "lines of package coordination", value: float64(s.byPackage["coordination"])},
@@ -89,6 +92,75 @@ type typeShape struct {
 	name            string
 	fields, methods int
 	files           map[string]bool
+	// fieldNames and methodNames are those of the type itself, embeds are the types that it embeds.
+	fieldNames, methodNames, embeds []string
+}
+
+// reach is how many fields and methods a reader finds behind one name: those of a type, and of all that it embeds.
+type reach struct {
+	name            string
+	fields, methods int
+}
+
+func (r reach) reached() int { return r.fields + r.methods }
+
+func (r reach) String() string {
+	return fmt.Sprintf("%s: %d fields, %d methods", r.name, r.fields, r.methods)
+}
+
+// reaches is the reach of each type, the largest first. A name that hides another one counts once.
+func (s *shape) reaches() []reach {
+	var list []reach
+	for name := range s.byType {
+		fields, methods := make(map[string]bool), make(map[string]bool)
+		s.promote(name, fields, methods, make(map[string]bool))
+		list = append(list, reach{name, len(fields), len(methods)})
+	}
+	slices.SortFunc(list, func(a, b reach) int {
+		return cmp.Or(b.reached()-a.reached(), strings.Compare(a.name, b.name))
+	})
+	return list
+}
+
+// promote collects the names of a type and of those that it embeds. Types of other modules have none.
+func (s *shape) promote(name string, fields, methods, seen map[string]bool) {
+	x := s.byType[name]
+	if x == nil || seen[name] {
+		return
+	}
+	seen[name] = true
+	for _, f := range x.fieldNames {
+		fields[f] = true
+	}
+	for _, m := range x.methodNames {
+		methods[m] = true
+	}
+	for _, e := range x.embeds {
+		s.promote(e, fields, methods, seen)
+	}
+}
+
+// embedded is the full name of an embedded type: of the package dir, or of one that the file imports.
+func embedded(e ast.Expr, dir string, imports []*ast.ImportSpec) (name, full string) {
+	if star, is := e.(*ast.StarExpr); is {
+		e = star.X
+	}
+	switch x := e.(type) {
+	case *ast.Ident:
+		return x.Name, dir + "." + x.Name
+	case *ast.SelectorExpr:
+		from, _ := x.X.(*ast.Ident)
+		for _, spec := range imports {
+			of := strings.TrimPrefix(strings.Trim(spec.Path.Value, `"`), "github.com/wasmjob/wasmjob/")
+			if from != nil && (path.Base(of) == from.Name || (spec.Name != nil && spec.Name.Name == from.Name)) {
+				return x.Sel.Name, of + "." + x.Sel.Name
+			}
+		}
+		return x.Sel.Name, ""
+	case *ast.IndexExpr:
+		return embedded(x.X, dir, imports)
+	}
+	return "", ""
 }
 
 func (x typeShape) String() string {
@@ -186,7 +258,15 @@ func (s *shape) file(name string, src []byte) error {
 				}
 				if st, isStruct := ts.Type.(*ast.StructType); isStruct {
 					for _, field := range st.Fields.List {
-						of(ts.Name.Name).fields += max(1, len(field.Names))
+						x := of(ts.Name.Name)
+						x.fields += max(1, len(field.Names))
+						for _, n := range field.Names {
+							x.fieldNames = append(x.fieldNames, n.Name)
+						}
+						if field.Names == nil {
+							short, full := embedded(field.Type, path.Dir(name), f.Imports)
+							x.fieldNames, x.embeds = append(x.fieldNames, short), append(x.embeds, full)
+						}
 					}
 				}
 			}
@@ -198,6 +278,7 @@ func (s *shape) file(name string, src []byte) error {
 			if d.Recv != nil {
 				x := of(receiver(d.Recv.List[0].Type))
 				x.methods++
+				x.methodNames = append(x.methodNames, d.Name.Name)
 				x.files[name] = true
 			}
 		}

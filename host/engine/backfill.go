@@ -9,6 +9,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/wasmjob/wasmjob/coordination"
 	"github.com/wasmjob/wasmjob/coordination/admin/operate"
 	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/coordination/tree"
@@ -64,15 +65,31 @@ func (b *backfill) decide(now time.Time, live []string, key string) (step bool, 
 	return true, time.Time{}
 }
 
-// followBackfill does what the janitor has to for a backfill.
-func (j *job) followBackfill(now moment) {
-	b, v := &j.backfill, j.member.View
+// backfillDeps is what a backfill goes by: the job as this host knows it, and the registry.
+type backfillDeps struct {
+	registry registry.Center
+	layout   tree.Layout
+	view     *coordination.View
+	log      *zap.Logger
+	// retryAt is when the registry may be asked again, after it has refused.
+	retryAt time.Time
+}
+
+// follow does what the janitor has to for a backfill, and forgets it on other hosts. The error is why the registry
+// refused, doing what.
+func (b *backfill) follow(ctx context.Context, now moment, d backfillDeps) (doing string, err error) {
+	v := d.view
 	if !v.IsJanitor() || !v.Division.Backfill {
-		j.endBackfill()
-		return
+		b.stop()
+		return "", nil
 	}
-	if now.Before(j.refusal.retryAt) || (b.end == nil && !j.watchBackfill(now)) {
-		return
+	if now.Before(d.retryAt) {
+		return "", nil
+	}
+	if b.end == nil {
+		if err := b.watch(ctx, d); err != nil {
+			return "watching the backfill", err
+		}
 	}
 	live := slices.Concat(v.Instances, v.Division.Instances)
 	key := strings.Join(v.Instances, " ")
@@ -81,57 +98,54 @@ func (j *job) followBackfill(now moment) {
 	}
 	step, at := b.decide(now.Time, live, key)
 	if b.at = at; !step {
-		return
+		return "", nil
 	}
-	err := operate.GiveInstant(j.work, j.member.Registry, j.member.Layout, b.known, now.wall)
+	err = operate.GiveInstant(ctx, d.registry, d.layout, b.known, now.wall)
 	pause := backfillPause
 	var arg *tree.ArgError
 	switch {
 	case err == nil: // the snapshot of it comes
 		b.refused, b.at = "", now.Add(lookAgain)
-		return
+		return "", nil
 	case errors.Is(err, tree.ErrRemoved):
-		return
+		return "", nil
 	case errors.Is(err, operate.ErrTriggerWaits):
 		pause = lookAgain
 	case errors.Is(err, operate.ErrNothingRuns), errors.Is(err, operate.ErrNoTriggerArgs), errors.As(err, &arg):
 	default:
-		j.failed(now, "going on with a backfill", err)
-		return
+		return "going on with a backfill", err
 	}
 	if why := err.Error(); b.refused != why {
 		b.refused = why
-		j.log.Info("the backfill waits", zap.String("reason", why))
+		d.log.Info("the backfill waits", zap.String("reason", why))
 	}
 	b.refusedFor, b.retryAt = key, now.Add(pause)
 	b.at = b.retryAt
+	return "", nil
 }
 
-// watchBackfill begins the janitor's watch.
-func (j *job) watchBackfill(now moment) bool {
-	l := j.member.Layout
-	ctx, cancel := context.WithCancel(j.work)
-	snapshots, err := j.member.Registry.Watch(ctx, registry.Data(l.Backfill()), registry.Children(l.Triggers()))
+// watch begins the janitor's watch.
+func (b *backfill) watch(ctx context.Context, d backfillDeps) error {
+	ctx, cancel := context.WithCancel(ctx)
+	snapshots, err := d.registry.Watch(ctx, registry.Data(d.layout.Backfill()), registry.Children(d.layout.Triggers()))
 	if err != nil {
 		cancel()
-		j.failed(now, "watching the backfill", err)
-		return false
+		return err
 	}
-	j.backfill.snapshots, j.backfill.end = snapshots, cancel
-	return true
+	b.snapshots, b.end = snapshots, cancel
+	return nil
 }
 
-// endBackfill ends that watch, and forgets what it has shown.
-func (j *job) endBackfill() {
-	if j.backfill.end != nil {
-		j.backfill.end()
-		j.backfill = backfill{}
+// stop ends that watch, and forgets what it has shown.
+func (b *backfill) stop() {
+	if b.end != nil {
+		b.end()
+		*b = backfill{}
 	}
 }
 
-// backfillStatus is the backfill that goes on, as the janitor knows it; nil on other hosts and without one.
-func (j *job) backfillStatus() *BackfillStatus {
-	b := &j.backfill
+// status is the backfill that goes on, as the janitor knows it; nil on other hosts and without one.
+func (b *backfill) status() *BackfillStatus {
 	if !b.going {
 		return nil
 	}

@@ -314,7 +314,7 @@ func (j *job) listInstants(now moment) {
 	if list := due.NewListed(f.Starts); !j.calendar.Extend(list) {
 		j.calendar.Arm(now.wall)
 		var owned []int
-		for _, it := range j.sorted(func(it *item) bool { return it.owned }) {
+		for _, it := range j.items.sorted(func(it *item) bool { return it.owned }) {
 			owned = append(owned, it.number)
 		}
 		j.makeUp(now, owned)
@@ -329,7 +329,7 @@ func (j *job) listInstants(now moment) {
 // reportUnmet reports fires of the jobs before after which this one does not run. Those that this host finds when it
 // comes are reported only if nothing was begun since: another host has done it else.
 func (j *job) reportUnmet(unmet []due.Unmet, first bool) {
-	begun, held := j.begunUntil()
+	begun, held := j.items.begunUntil()
 	for _, u := range unmet {
 		id := u.Fire
 		id.Source = string(abi.SourceSchedule)
@@ -400,7 +400,7 @@ func (j *job) settleEnds(now moment) {
 		id := e.Fire()
 		known, total := e.Known(), 0
 		s := tree.Settled{Fire: id, Root: e.Root}
-		for _, it := range j.sorted(func(it *item) bool { return it.owned && !known.Contains(it.number) && !j.beyond(it) }) {
+		for _, it := range j.items.sorted(func(it *item) bool { return it.owned && !known.Contains(it.number) && !j.beyond(it) }) {
 			total = max(total, it.number)
 			one := tree.Ranges{{From: it.number, To: it.number}}
 			record := it.state.Record
@@ -416,7 +416,7 @@ func (j *job) settleEnds(now moment) {
 				s.OK = s.OK.With(one)
 			}
 		}
-		if s.Total = j.total(id, total); len(s.OK)+len(s.Failed)+len(s.Idle) > 0 {
+		if s.Total = j.counts().TotalOf(id, total); len(s.OK)+len(s.Failed)+len(s.Idle) > 0 {
 			settled = append(settled, s)
 		}
 	}
@@ -435,7 +435,7 @@ func (j *job) readElsewhere(now moment, open []tree.End) (map[int]coordination.I
 	var items tree.Items
 	for _, e := range open {
 		known := e.Known()
-		for _, it := range j.sorted(func(it *item) bool {
+		for _, it := range j.items.sorted(func(it *item) bool {
 			return it.owned && it.run == nil && it.state.Record.Open() && !known.Contains(it.number)
 		}) {
 			if !items.Contains(it.number) {

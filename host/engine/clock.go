@@ -319,3 +319,11 @@ func (p *place) clockDrift() reason.Reason {
 	}
 	return reason.Reason{}
 }
+
+// registryTime is the registry's clock, as far as it is known, else the wall clock.
+func (h *Host) registryTime(now moment) time.Time {
+	if at := h.registry.time(now.Time); !at.IsZero() {
+		return at
+	}
+	return now.wall
+}

@@ -55,11 +55,11 @@ func recordedReason(r abi.Result) string {
 func (rn *runner) commitEnded(now moment) {
 	defer rn.hurry()()
 	c := coordination.Completing{Items: make(map[int]coordination.Ended), Now: now.wall}
-	for _, e := range rn.ended {
+	for _, e := range rn.ends.of {
 		c.Marked = c.Marked || e.Run.Fire().Config.MonitorExecution
 	}
 	tries := 0
-	for n, e := range rn.ended {
+	for n, e := range rn.ends.of {
 		if e.Unfinished || rn.denials.waits(now, n) {
 			continue
 		}
@@ -96,7 +96,7 @@ func (rn *runner) commitEnded(now moment) {
 	rn.denials.note(now, "", out.Denied, rn.log)
 	switch {
 	case err == nil:
-		rn.completedAt = now.Time
+		rn.ends.writtenAt = now.Time
 		rn.adopt(now, out.Adopted)
 	case errors.Is(err, registry.ErrConflict) && !rn.member.View.Exists:
 		out = coordination.Completed{} // the job was removed, and its records with it
@@ -109,8 +109,8 @@ func (rn *runner) commitEnded(now moment) {
 			continue // it is put again later
 		}
 		rn.denials.end(n)
-		e := rn.ended[n]
-		delete(rn.ended, n)
+		e := rn.ends.of[n]
+		delete(rn.ends.of, n)
 		state, took := out.Items[n]
 		if took {
 			delete(rn.limits.held, n)
@@ -128,8 +128,8 @@ func (rn *runner) commitEnded(now moment) {
 		}
 		rn.settle(now, n, e, state, took, abi.Outcome(out.Closed[n].Outcome), beside)
 	}
-	if len(rn.ended) > 0 {
-		rn.endedSince = now.Time
+	if len(rn.ends.of) > 0 {
+		rn.ends.since = now.Time
 	}
 }
 
@@ -142,7 +142,7 @@ func (rn *runner) settle(now moment, n int, e run.Ended, state coordination.Item
 	it := rn.items[n]
 	rn.reportEnd(n, e, state, took, closed, beside)
 	if took && e.HandedBack() && it != nil && rn.beyond(it) { // no host will get it
-		rn.skipItem(it, f.ID, event.SkipDisabled, rn.fewer())
+		rn.reports.skip(it, f.ID, event.SkipDisabled, reason.New(reason.FewerItems, rn.counts().Total))
 	}
 	if !took || (e.HandedBack() && e.Later.IsZero()) {
 		f.Note(abi.OutcomeCancelled)
@@ -153,7 +153,7 @@ func (rn *runner) settle(now moment, n int, e run.Ended, state coordination.Item
 		f.Note(e.Result.Outcome)
 	}
 	if !e.HandedBack() && e.Result.Outcome.Failed() {
-		rn.HandleError(f.Config, "item failed", e.Result, zap.Int("item", n), zap.String("run", e.Run.RunID()))
+		rn.known.HandleError(f.Config, "item failed", e.Result, zap.Int("item", n), zap.String("run", e.Run.RunID()))
 		f.Thrown = f.Thrown || f.Config.JobErrorHandlerType == "THROW"
 	}
 	if most := rn.guest.PauseAfterFailures; took && most > 0 && !e.HandedBack() && e.Result.Outcome.Failed() && state.Record.Failures%most == 0 {
@@ -175,7 +175,7 @@ func (rn *runner) settle(now moment, n int, e run.Ended, state coordination.Item
 	}
 	moves := e.Moved && rn.member.Share.Pending.Contains(n) // it has to be idle for that; takeShare looks if it stays after all
 	stays := it.owned && !rn.exit.draining && rn.exit.leaving.IsZero() && !moves
-	if e.HandedBack() && took && (*it.Place(f.ID) == nil || rn.each(f.ID)) && stays {
+	if e.HandedBack() && took && (*it.Place(f.ID) == nil || rn.policies().Each(f.ID)) && stays {
 		rn.owe(it, f.ID) // handed back, and the host stays after all
 	}
 	if !it.owned {
@@ -223,7 +223,7 @@ func (rn *runner) reportEnd(n int, e run.Ended, state coordination.ItemState, to
 		ev.Kind, why, ev.Count, ev.Beside = event.ItemCompleted, e.Reason, int64(state.Record.Failures), beside
 		run.NoteOffset(&ev, state)
 	}
-	rn.report(ev.Why(why))
+	rn.reports.emitItem(ev.Why(why))
 }
 
 // saveOffsets makes the offsets that streaming loops have staged durable, all
@@ -331,9 +331,9 @@ func (rn *runner) measure(f *run.Fire) {
 	if !f.Next.IsZero() {
 		period = f.Next.Sub(f.ID.Time())
 	}
-	switch changed := rn.overload.started(lag, period); {
-	case changed && rn.overload.behind:
-		rn.log.Warn("the job is behind: its items start too late, and what they owe begins together until they do not", zap.Duration("lag", lag), zap.Duration("limit", rn.overload.limit))
+	switch changed := rn.ends.overload.started(lag, period); {
+	case changed && rn.ends.overload.behind:
+		rn.log.Warn("the job is behind: its items start too late, and what they owe begins together until they do not", zap.Duration("lag", lag), zap.Duration("limit", rn.ends.overload.limit))
 	case changed:
 		rn.log.Info("the job is in time again", zap.Duration("lag", lag))
 	}
@@ -378,7 +378,7 @@ func (rn *runner) keepOwn() {
 	if !removed && !stays {
 		return
 	}
-	for n, e := range rn.ended {
+	for n, e := range rn.ends.of {
 		if !e.Unfinished {
 			continue
 		}
@@ -392,7 +392,7 @@ func (rn *runner) keepOwn() {
 		case e.Result.Outcome == "":
 			e.Unstarted = true
 		}
-		rn.ended[n] = e
+		rn.ends.of[n] = e
 	}
 }
 
@@ -414,15 +414,15 @@ func (rn *runner) press(now moment) (hard, over bool) {
 			}
 		}
 	}
-	if hard && rn.guests.Err() == nil {
+	if hard && rn.guests.ctx.Err() == nil {
 		if n := rn.running(); n > 0 {
 			rn.log.Warn("the drain timeout is over: stopping guests", zap.Int("items", n))
 		}
-		rn.kill(errDrainOver)
+		rn.guests.stop(errDrainOver)
 	}
 	refused := hard && now.Before(rn.refusal.retryAt)
 	for _, it := range rn.items {
-		e, ended := rn.ended[it.number]
+		e, ended := rn.ends.of[it.number]
 		settled := ended && (e.Unfinished || refused || (hard && rn.denials.waits(now, it.number)))
 		if it.run != nil && !settled {
 			return hard, false
@@ -434,11 +434,11 @@ func (rn *runner) press(now moment) (hard, over bool) {
 // giveUp reports runs that are left unfinished, and forgets them.
 func (rn *runner) giveUp(items tree.Items, why reason.Reason) {
 	for _, n := range items {
-		run := rn.ended[n].Run
+		run := rn.ends.of[n].Run
 		rn.Emit(event.Event{Kind: event.ItemSkipped, Item: &n, Instant: run.Fire().ID.Time(), Trigger: run.Fire().ID.Trigger, Source: run.Fire().Source(),
 			RunID: run.RunID(), Fence: run.Fence, Digest: run.Fire().Exec.Digest(), Outcome: abi.OutcomeCancelled,
 			Cause: event.SkipUnfinished}.Why(reason.New(reason.Unfinished, why)))
-		delete(rn.ended, n)
+		delete(rn.ends.of, n)
 		rn.live--
 		if it := rn.items[n]; it != nil {
 			it.run = nil
@@ -489,7 +489,7 @@ func (rn *runner) readKills(now moment) {
 		return
 	}
 	rn.denials.note(now, "", denied, rn.log)
-	if err := rn.readListenerKills(); err != nil {
+	if err := rn.killing.readListeners(func(names []string) (map[string]tree.Kill, error) { return rn.member.ReadListenerKills(rn.work, names) }); err != nil {
 		rn.failed(now, "reading what operators have killed", err)
 		return
 	}
@@ -506,8 +506,8 @@ func (rn *runner) endKilled(now moment) {
 	rn.killing.lookAt = time.Time{}
 	rn.noteListeners(now)
 	rn.readKills(now)
-	rn.endListeners(now)
-	for _, it := range rn.sorted(func(it *item) bool { return it.run != nil && it.state.Record.Kill.Asked() }) {
+	rn.killing.endListeners(now, rn.log)
+	for _, it := range rn.items.sorted(func(it *item) bool { return it.run != nil && it.state.Record.Kill.Asked() }) {
 		k := it.state.Record.Kill
 		grace := time.Duration(k.Grace) * time.Millisecond
 		first, unclaimed := it.run.Abort(k.Reason(), now.Add(grace))
@@ -516,7 +516,7 @@ func (rn *runner) endKilled(now moment) {
 		}
 		if unclaimed {
 			ended, _ := it.run.KilledBefore()
-			rn.hear(ended)
+			rn.ends.hear(ended)
 		}
 		if at := it.run.Press(now.Time); !at.IsZero() {
 			rn.killing.lookAt = soonest(rn.killing.lookAt, at)

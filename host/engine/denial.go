@@ -147,15 +147,17 @@ func (d *denials) reason() error {
 	return reason.New(code, d.items(), d.of[first].err)
 }
 
-// reportDenials reports items that cannot be written or read, when there are more of them.
-func (set *itemSet) reportDenials() {
-	if !set.denials.news {
-		return
+// unreported is the event of items that cannot be written or read, when there are more of them; ok is false if there are not.
+func (d *denials) unreported() (e event.Event, ok bool) {
+	if !d.news {
+		return e, false
 	}
-	set.denials.news = false
-	if err := set.denials.reason(); err != nil {
-		set.Emit(event.Event{Kind: event.JobError, Items: set.denials.items()}.Why(reason.Of(err)))
+	d.news = false
+	err := d.reason()
+	if err == nil {
+		return e, false
 	}
+	return event.Event{Kind: event.JobError, Items: d.items()}.Why(reason.Of(err)), true
 }
 
 // deny notes that an item cannot begin for a fire because it cannot be written or read. The item
@@ -167,7 +169,7 @@ func (set *itemSet) deny(it *item, id tree.Fire) {
 		return
 	}
 	x.fire = id.ID()
-	set.skipItem(it, id, event.SkipLater, x.text())
+	set.reports.skip(it, id, event.SkipLater, x.text())
 }
 
 // skipUnread reports, for a fire, the items of the share that cannot be read. It is not known what they owe: their
@@ -182,7 +184,7 @@ func (set *itemSet) skipUnread(id tree.Fire) {
 
 // denyWatch notes which of the items cannot be watched because a node of theirs cannot be read. It reports whether
 // there is one.
-func (set *itemSet) denyWatch(now moment, items tree.Items, nodes func(item int) []registry.Query, err error) bool {
+func (d *denials) denyWatch(now moment, log *zap.Logger, items tree.Items, nodes func(item int) []registry.Query, err error) bool {
 	var unreadable *registry.UnreadableError
 	if !errors.As(err, &unreadable) {
 		return false
@@ -195,7 +197,7 @@ func (set *itemSet) denyWatch(now moment, items tree.Items, nodes func(item int)
 			}
 		}
 	}
-	set.denials.note(now, "", denied, set.log)
+	d.note(now, "", denied, log)
 	return len(denied) > 0
 }
 

@@ -73,11 +73,11 @@ const (
 func (j *job) watchMarks(now moment) {
 	m := &j.watch.marks
 	var disabled tree.Items
-	for _, it := range j.sorted(func(it *item) bool { return it.owned && it.state.Disabled && !j.denials.waits(now, it.number) }) {
+	for _, it := range j.items.sorted(func(it *item) bool { return it.owned && it.state.Disabled && !j.denials.waits(now, it.number) }) {
 		disabled = append(disabled, it.number)
 	}
 	if len(disabled) == 0 {
-		j.endMarks()
+		j.watch.endMarks()
 		return
 	}
 	turn := m.items == nil || (!m.turnAt.IsZero() && !now.Before(m.turnAt))
@@ -96,12 +96,12 @@ func (j *job) watchMarks(now moment) {
 			next = disabled[:marksAtOnce]
 		}
 	}
-	j.endMarks()
+	j.watch.endMarks()
 	ctx, cancel := context.WithCancel(j.work)
 	snapshots, err := j.member.Registry.Watch(ctx, coordination.DisabledMarks(j.member.Layout, next)...)
 	if err != nil {
 		cancel()
-		if j.denyWatch(now, next, func(n int) []registry.Query { return coordination.DisabledMarks(j.member.Layout, tree.Items{n}) }, err) {
+		if j.denials.denyWatch(now, j.log, next, func(n int) []registry.Query { return coordination.DisabledMarks(j.member.Layout, tree.Items{n}) }, err) {
 			j.watchMarks(now) // the others
 			return
 		}
@@ -115,11 +115,11 @@ func (j *job) watchMarks(now moment) {
 	}
 }
 
-func (j *job) endMarks() {
-	if j.watch.marks.end != nil {
-		j.watch.marks.end()
+func (w *watch) endMarks() {
+	if w.marks.end != nil {
+		w.marks.end()
 	}
-	j.watch.marks = marks{}
+	w.marks = marks{}
 }
 
 // seeMarks takes a snapshot of the marks of disabled items.
@@ -189,7 +189,7 @@ func (set *itemSet) cover(now moment, it *item) {
 	if first.IsZero() || first.After(newest) {
 		return
 	}
-	set.skipItems(it, tree.Fire{Instant: first.UnixMilli(), Source: string(abi.SourceSchedule)}, newest, event.SkipDisabled, coordination.RefusedDisabled.Reason())
+	set.reports.skipUpTo(it, tree.Fire{Instant: first.UnixMilli(), Source: string(abi.SourceSchedule)}, newest, event.SkipDisabled, coordination.RefusedDisabled.Reason())
 	it.switched.reported = newest
 }
 
@@ -214,7 +214,7 @@ func (j *job) enabled(now moment) {
 		since = until // it was over by itself
 	}
 	j.calendar.NotBefore = latest(since, j.calendar.NotBefore)
-	for _, it := range j.sorted(func(it *item) bool { return it.run == nil && it.Due != nil && it.Due.Trigger == 0 }) {
+	for _, it := range j.items.sorted(func(it *item) bool { return it.run == nil && it.Due != nil && it.Due.Trigger == 0 }) {
 		j.dropWaiting(it, it.WaitingBefore(since), event.SkipDisabled, reason.New(reason.ServerWasDisabled))
 	}
 	j.pause = pause{}
@@ -230,14 +230,6 @@ func (j *job) enabled(now moment) {
 	}
 }
 
-// registryTime is the registry's clock, as far as it is known, else the wall clock.
-func (j *job) registryTime(now moment) time.Time {
-	if at := j.host.registry.time(now.Time); !at.IsZero() {
-		return at
-	}
-	return now.wall
-}
-
 // endPauses enables this host's server and its items again where the time until which they are
 // disabled is over, by the registry's clock.
 func (j *job) endPauses(now moment) {
@@ -245,14 +237,14 @@ func (j *job) endPauses(now moment) {
 	if now.Before(j.refusal.retryAt) {
 		return
 	}
-	at := j.registryTime(now)
-	if p := &j.pause; !j.member.View.Enabled && !p.ended && p.word.Over(at.UnixMilli()) && !at.Before(j.serverEnds()) && !now.Before(p.deniedUntil) {
+	at := j.host.registryTime(now)
+	if p := &j.pause; !j.member.View.Enabled && !p.ended && p.word.Over(at.UnixMilli()) && !at.Before(j.pause.serverEnds(j.member.View.IsJanitor())) && !now.Before(p.deniedUntil) {
 		j.endServers(now, at)
 	}
 	if !j.knowsShare() {
 		return
 	}
-	for _, it := range j.sorted(func(it *item) bool {
+	for _, it := range j.items.sorted(func(it *item) bool {
 		return it.owned && it.state.Disabled && it.state.Said.Over(at.UnixMilli()) && !j.denials.waits(now, it.number)
 	}) {
 		var word tree.Word
@@ -318,9 +310,9 @@ func (j *job) overByItself(word *tree.Word, of func() changelog.Record) registry
 
 // serverEnds is when this host ends what disables its server: the janitor when it is over, others if it
 // has not done so.
-func (j *job) serverEnds() time.Time {
-	at := time.UnixMilli(j.pause.word.Until)
-	if !j.member.View.IsJanitor() {
+func (p *pause) serverEnds(janitor bool) time.Time {
+	at := time.UnixMilli(p.word.Until)
+	if !janitor {
 		at = at.Add(lookAgain)
 	}
 	return at
@@ -328,10 +320,10 @@ func (j *job) serverEnds() time.Time {
 
 // pauseEnds is when the next word ends by itself, by Go's own clock; zero if none does.
 func (j *job) pauseEnds(now moment) (at time.Time) {
-	clock := j.registryTime(now)
+	clock := j.host.registryTime(now)
 	ends := func(t time.Time) { at = soonest(at, now.Add(t.Sub(clock))) }
 	if j.pause.word.Until != 0 && !j.pause.ended && !j.member.View.Enabled {
-		if ends(j.serverEnds()); now.Before(j.pause.deniedUntil) {
+		if ends(j.pause.serverEnds(j.member.View.IsJanitor())); now.Before(j.pause.deniedUntil) {
 			at = j.pause.deniedUntil
 		}
 	}

@@ -16,8 +16,9 @@
 //
 // A job is made of layers, each of which uses those below it and none above (job.go):
 // what it shares with other goroutines, its place among the hosts, its items, what
-// begins and completes them, and the loop. But for the first, all of its
-// state belongs to the goroutine in job.run. It wakes for a
+// begins and completes them, and the loop. A concern that needs little of that is a named
+// field with its own methods, which get the rest as parameters; README.md lists them. But for
+// the first layer, all state belongs to the goroutine in job.run. It wakes for a
 // snapshot of the job's control nodes, for its mailbox, and for the clock, and
 // then does everything that can be done now, in this order: write completions;
 // withdraw if it is leaving or draining; join; look whether the job is still

@@ -29,7 +29,7 @@ func Leave(h *Host, job string) {
 	h.mu.Unlock()
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.jobs[job].leave(reason.Free("the test wants it"))
+	t.jobs[job].mail.depart(reason.Free("the test wants it"))
 }
 
 // Session is the host's session with the registry; nil while it has none.

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"maps"
 	"slices"
-	"sync"
 	"time"
 
 	"go.uber.org/zap"
@@ -21,7 +20,6 @@ import (
 // runner begins the items of a job, and completes what has ended.
 type runner struct {
 	itemSet
-	wg        sync.WaitGroup // fires, and watches of lines
 	limits    limits
 	rates     rates
 	trigger   waiting
@@ -36,16 +34,16 @@ type runner struct {
 // coalesced into the newest one, unless each runs for itself.
 func (rn *runner) tick(now moment) {
 	for _, skip := range rn.calendar.TakeExcluded(now.wall) {
-		if _, held := rn.begunUntil(); held {
+		if _, held := rn.items.begunUntil(); held {
 			rn.reportSkip(skip)
 		}
 	}
 	if !rn.calendar.Due(now.wall) || now.Before(rn.refusal.retryAt) {
 		return
 	}
-	begun, held := rn.begunUntil()
+	begun, held := rn.items.begunUntil()
 	at, skip := rn.calendar.Take(now.wall, begun, held)
-	if !rn.queues() {
+	if !rn.policies().Queues() {
 		rn.reportSkip(skip)
 		skip = nil
 	}
@@ -109,12 +107,13 @@ func (rn *runner) fire(now moment, at time.Time, skip *due.Skip, behind bool) {
 	}
 	var idle []*item
 	var busy, absent tree.Items
-	for _, it := range rn.sorted(func(it *item) bool { return it.owned }) {
+	queues := rn.policies().Queues()
+	for _, it := range rn.items.sorted(func(it *item) bool { return it.owned }) {
 		if rn.beyond(it) {
 			it.passed, rn.passed = true, true
 			continue
 		}
-		if rn.queues() {
+		if queues {
 			it.accounted = max(it.accounted, id.Instant)
 		}
 		switch {
@@ -127,12 +126,12 @@ func (rn *runner) fire(now moment, at time.Time, skip *due.Skip, behind bool) {
 			rn.misfire(it, id)
 			rn.stopFor(now, it, id)
 			absent = append(absent, it.number)
-			if rn.member.View.Config.Misfire && !it.state.Misfire && !rn.overload.savesMarks(rn.member.View.Mixed()) {
+			if rn.member.View.Config.Misfire && !it.state.Misfire && !rn.ends.overload.savesMarks(rn.member.View.Mixed()) {
 				it.state.Misfire = true
 				busy = append(busy, it.number)
 			}
 		case aheadOf(it.state.Record, id): // what runs was begun by a clock that is ahead
-			rn.skipItem(it, id, event.SkipElsewhere, coordination.RefusedPast.Reason())
+			rn.reports.skip(it, id, event.SkipElsewhere, coordination.RefusedPast.Reason())
 		}
 	}
 	if len(busy) > 0 {
@@ -174,7 +173,7 @@ func (rn *runner) followUp(now moment) {
 				return
 			}
 			rn.begin(now, id, items, nil, false)
-			if rn.called() {
+			if rn.mail.called() {
 				return // in the next pass, which is at once
 			}
 		}
@@ -189,7 +188,7 @@ func (rn *runner) followUp(now moment) {
 func (rn *runner) owedNow(now moment, tried map[int]string) map[tree.Fire][]*item {
 	byFire := make(map[tree.Fire][]*item)
 	permitted, paced := rn.nextUnder(), rn.mayPace(now)
-	for _, it := range rn.sorted(func(it *item) bool {
+	for _, it := range rn.items.sorted(func(it *item) bool {
 		return it.owned && it.run == nil && it.Next() != nil && !it.held && permitted(it) && paced(it) && !rn.denials.waits(now, it.number)
 	}) {
 		if id := it.Next(); tried[it.number] != id.ID() && !rn.moves(now, it) {
@@ -221,7 +220,7 @@ func (rn *runner) begin(now moment, id tree.Fire, items []*item, absent tree.Ite
 	if !why.IsZero() {
 		for _, it := range items {
 			it.Answered(id)
-			rn.skipItem(it, id, cause, why)
+			rn.reports.skip(it, id, cause, why)
 		}
 		return false
 	}
@@ -283,7 +282,7 @@ func (rn *runner) begin(now moment, id tree.Fire, items []*item, absent tree.Ite
 		rn.items[n].quietAt = now.Time
 		rn.denials.end(n)
 		rn.lost(n, states[n].Record)
-		rn.repaired(n, id, states[n].Record, state.Record)
+		rn.reports.repaired(n, id, states[n].Record, state.Record)
 	}
 	if len(out.Items) > 0 {
 		rn.start(now, id, "", reason.Reason{}, out.Items, states, absent)
@@ -315,14 +314,14 @@ func (rn *runner) refused(now moment, it *item, id tree.Fire, why coordination.R
 			rn.heldBack(it.number, it.state.Record.Fire(), it.state.Record.Owner, record)
 		}
 		it.state.Record = record
-		rn.skipItem(it, id, event.SkipHeld, record.HeldBack(rn.name, it.number))
+		rn.reports.skip(it, id, event.SkipHeld, record.HeldBack(rn.name, it.number))
 	case coordination.RefusedChanged:
 		it.Answered(id)
-		rn.skipItem(it, id, event.SkipDisabled, why.Reason())
+		rn.reports.skip(it, id, event.SkipDisabled, why.Reason())
 	case coordination.RefusedPast:
 		it.Answered(id)
 		if !trigger {
-			rn.skipItem(it, id, event.SkipElsewhere, why.Reason())
+			rn.reports.skip(it, id, event.SkipElsewhere, why.Reason())
 		}
 	case coordination.RefusedRunning, coordination.RefusedFailover:
 		if !rn.member.View.Config.Misfire {
@@ -386,7 +385,7 @@ func (rn *runner) start(now moment, id tree.Fire, dead string, stopped reason.Re
 	if rn.limited() { // each item stands in the line for slots by itself: else one that begins later, with a worker of its own, would come first
 		begun.Workers, begun.Places = len(states), rn.concurrency()
 	}
-	total := rn.total(id, slices.Max(slices.Collect(maps.Keys(states))))
+	total := rn.counts().TotalOf(id, slices.Max(slices.Collect(maps.Keys(states))))
 	if !rn.member.View.Division.Java { // Java hosts go by the configuration
 		begun.Config.ShardingTotalCount = total
 	}
@@ -405,14 +404,14 @@ func (rn *runner) start(now moment, id tree.Fire, dead string, stopped reason.Re
 		it.Answered(id) // what else is due comes when this has ended
 		it.Began(id)
 		it.state, it.run = states[e.Item], e
-		rn.unpace(it)
+		it.unpace()
 		rn.live++
 	}
 	rn.fires[f] = true
 	rn.Emit(event.Event{Kind: event.FireStarted, Instant: id.Time(), Trigger: id.Trigger, Source: f.Source(), Items: f.Items(), Other: dead,
 		Args: run.Args(id), Total: id.Total(total), Next: nextAfter(&rn.calendar, id), Digest: f.Exec.Digest(), Lag: rn.lag(now.wall, id)}.Why(stopped))
-	guests := rn.guests
-	rn.wg.Go(func() { f.Run(guests) })
+	guests := rn.guests.ctx
+	rn.guests.running.Go(func() { f.Run(guests) })
 }
 
 // lag is how much later than its instant a fire began, or, after other jobs, than these had ended; a trigger has none.
@@ -535,7 +534,7 @@ func (rn *runner) unpark(now moment, news []int) {
 	switch {
 	case at.IsZero():
 		rn.makeUp(now, news)
-	case rn.queues(): // the fire accounts for what came before it
+	case rn.policies().Queues(): // the fire accounts for what came before it
 		rn.fire(now, at, nil, true)
 		rn.makeUp(now, news)
 	case !rn.makeUpBefore(now, at, news):
@@ -557,12 +556,6 @@ func handedBack(items map[int]*item, share coordination.Share, gained []int) (st
 		}
 	}
 	return slices.Sorted(slices.Values(stay))
-}
-
-// runs reports whether the item runs here.
-func (rn *runner) runs(item int) bool {
-	it := rn.items[item]
-	return it != nil && it.run != nil
 }
 
 // recoverFrom takes over what one dead host has left, or a part of very much. drawn is set if permits were drawn for
@@ -588,16 +581,16 @@ func (rn *runner) recoverFrom(now moment, r coordination.Recovery, drawn bool) (
 		if lost.State.Record.Owner != dead {
 			why = reason.BegunAnew
 		}
-		rn.skipRun(lost.Item, lost.Fire, dead, tree.OutcomeLost, event.SkipLost, reason.New(ended, dead, reason.New(why)))
+		rn.reports.endRun(lost.Item, lost.Fire, dead, tree.OutcomeLost, event.SkipLost, reason.New(ended, dead, reason.New(why)))
 	}
 	for _, h := range out.Held {
 		rn.heldBack(h.Item, h.Fire, dead, h.State.Record)
 	}
 	for _, k := range out.Killed {
-		rn.skipRun(k.Item, k.Fire, dead, abi.OutcomeCancelled, event.SkipDisabled, reason.Read(k.State.Record.Reason))
+		rn.reports.endRun(k.Item, k.Fire, dead, abi.OutcomeCancelled, event.SkipDisabled, reason.Read(k.State.Record.Reason))
 	}
 	for _, e := range out.Elsewhere {
-		rn.skipRun(e.Item, e.Fire, dead, tree.OutcomeElsewhere, event.SkipElsewhere, reason.New(ended, dead, reason.New(reason.JavaRanAgain)))
+		rn.reports.endRun(e.Item, e.Fire, dead, tree.OutcomeElsewhere, event.SkipElsewhere, reason.New(ended, dead, reason.New(reason.JavaRanAgain)))
 	}
 	if err == nil {
 		rn.takeOver(now, dead, stopped, out.Claimed)

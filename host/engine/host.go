@@ -251,6 +251,9 @@ func New(cfg Config) (*Host, error) {
 	if cfg.Numbers == nil {
 		cfg.Numbers = new(fence.Known)
 	}
+	if cfg.HandlerProblem == nil {
+		cfg.HandlerProblem = func(string) string { return "" }
+	}
 	if cfg.OnNext == nil {
 		cfg.OnNext = func(string, time.Time) {}
 	}
@@ -432,7 +435,7 @@ func (h *Host) part(t *term) {
 	parted := make(map[string]*JobStatus)
 	t.mu.Lock()
 	for name, j := range t.jobs {
-		parted[name], _ = j.lastStatus()
+		parted[name], _ = j.mail.lastStatus()
 	}
 	t.mu.Unlock()
 	h.mu.Lock()

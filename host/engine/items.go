@@ -1,7 +1,7 @@
 package engine
 
 import (
-	"maps"
+	"cmp"
 	"slices"
 	"time"
 
@@ -21,19 +21,17 @@ import (
 // itemSet is the items of a job that this host owns or runs, and what is due for them.
 type itemSet struct {
 	place
-	items       map[int]*item
-	live        int // items with a run
-	fires       map[*run.Fire]bool
-	ended       map[int]run.Ended // wait for their completion to be committed
-	endedSince  time.Time
-	completedAt time.Time // when ends of runs were last written down
-	passed      bool      // an item's passed is set
-	pause       pause
-	calendar    due.Calendar
-	javaParks   bool // Java hosts have not begun the instant that is parked either: the flag stood before it
-	lastFire    *FireStatus
-	overload    overload
-	denials     denials
+	reports   itemReports
+	items     items
+	live      int // items with a run
+	fires     map[*run.Fire]bool
+	ends      ends
+	passed    bool // an item's passed is set
+	pause     pause
+	calendar  due.Calendar
+	javaParks bool // Java hosts have not begun the instant that is parked either: the flag stood before it
+	lastFire  *FireStatus
+	denials   denials
 }
 
 // item is one sharding item, as this host sees it.
@@ -75,15 +73,13 @@ type item struct {
 	lastOutside map[string]abi.OutsideCount
 }
 
-// answered is the instant up to which the item begins for none any more.
-func (it *item) answered() time.Time {
-	return latest(time.UnixMilli(it.state.Record.Instant), it.dropped)
-}
+// items are the sharding items that a host knows, by number.
+type items map[int]*item
 
 // sorted are the items for which keep is true, by number.
-func (set *itemSet) sorted(keep func(*item) bool) []*item {
+func (s items) sorted(keep func(*item) bool) []*item {
 	var list []*item
-	for _, it := range set.items {
+	for _, it := range s {
 		if keep(it) {
 			list = append(list, it)
 		}
@@ -92,15 +88,12 @@ func (set *itemSet) sorted(keep func(*item) bool) []*item {
 	return list
 }
 
-// running counts the items that run here, or whose completion is not written yet.
-func (set *itemSet) running() int { return set.live }
-
 // begunUntil is the earliest instant that an item of this host was begun for last,
 // or after which it was first divided: of what came due up to it, this host owes
 // nothing. What came due before it was given an item, it makes up for when it is;
 // held is whether it has one.
-func (set *itemSet) begunUntil() (earliest time.Time, held bool) {
-	for _, it := range set.items {
+func (s items) begunUntil() (earliest time.Time, held bool) {
+	for _, it := range s {
 		if !it.owned {
 			continue
 		}
@@ -110,6 +103,55 @@ func (set *itemSet) begunUntil() (earliest time.Time, held bool) {
 	}
 	return earliest, held
 }
+
+// logDrain says which items the host waits for before it ends.
+func (s items) logDrain(log *zap.Logger) {
+	var items tree.Items
+	for _, it := range s.sorted(func(it *item) bool { return it.run != nil }) {
+		items = append(items, it.number)
+	}
+	if len(items) > 0 {
+		log.Info("draining: waiting for items to end", zap.Stringer("items", items))
+	}
+}
+
+// runs reports whether the item runs here.
+func (s items) runs(item int) bool {
+	it := s[item]
+	return it != nil && it.run != nil
+}
+
+// pacedUnder are the items that wait under a key, by their turn.
+func (s items) pacedUnder(key string) []*item {
+	var list []*item
+	for _, it := range s {
+		if it.paced == key && it.owned && it.run == nil && (it.asks || it.Next() != nil) {
+			list = append(list, it)
+		}
+	}
+	slices.SortFunc(list, func(a, b *item) int { return cmp.Compare(a.pacedTurn, b.pacedTurn) })
+	return list
+}
+
+// waitsUnder are the items that wait for a permit of a key, by their turn.
+func (s items) waitsUnder(key string) []*item {
+	var list []*item
+	for _, it := range s {
+		if it.waits == key && it.owned && it.run == nil && (it.asks || it.Next() != nil) {
+			list = append(list, it)
+		}
+	}
+	slices.SortFunc(list, func(a, b *item) int { return cmp.Compare(a.turn, b.turn) })
+	return list
+}
+
+// answered is the instant up to which the item begins for none any more.
+func (it *item) answered() time.Time {
+	return latest(time.UnixMilli(it.state.Record.Instant), it.dropped)
+}
+
+// running counts the items that run here, or whose completion is not written yet.
+func (set *itemSet) running() int { return set.live }
 
 // reportSkip reports scheduled instants for which no fire comes; nil is none.
 func (set *itemSet) reportSkip(s *due.Skip) {
@@ -127,61 +169,18 @@ func (set *itemSet) skipFire(id tree.Fire, cause event.SkipCause, why reason.Rea
 // all instants up to that.
 func (set *itemSet) skipFires(id tree.Fire, through time.Time, cause event.SkipCause, why reason.Reason) {
 	var owned []int
-	for _, it := range set.sorted(func(it *item) bool { return it.owned }) {
+	for _, it := range set.items.sorted(func(it *item) bool { return it.owned }) {
 		owned = append(owned, it.number)
 	}
 	set.Emit(event.Event{Kind: event.FireSkipped, Instant: id.Time(), Trigger: id.Trigger, Source: abi.Source(id.Source), Items: owned,
-		Args: run.Args(id), Total: id.Total(set.total(id, 0)), Next: nextAfter(&set.calendar, id), Through: through, Owed: cause.Promises() && id.Trigger == 0, Cause: cause}.Why(why))
-}
-
-// skipItem reports an item that does not run for a fire.
-func (set *itemSet) skipItem(it *item, id tree.Fire, cause event.SkipCause, why reason.Reason) {
-	set.skipItems(it, id, time.Time{}, cause, why)
-}
-
-// skipItems reports an item that does not run for a fire, and if through is set
-// for none of the instants up to that.
-func (set *itemSet) skipItems(it *item, id tree.Fire, through time.Time, cause event.SkipCause, why reason.Reason) {
-	e := set.skipped(it.number, id, cause, why)
-	e.Through = through
-	set.report(e)
-}
-
-// skipRun reports a run of the host dead that ends without a completion of its own.
-func (set *itemSet) skipRun(item int, id tree.Fire, dead string, outcome abi.Outcome, cause event.SkipCause, why reason.Reason) {
-	e := set.skipped(item, id, cause, why)
-	e.Other, e.Outcome = dead, outcome
-	set.report(e)
-}
-
-// report reports an event of one item, of which there may be as many as the job has items.
-func (set *itemSet) report(e event.Event) {
-	set.Emit(e)
-	set.worked()
-}
-
-// skipped is the event of an item that does not run, or whose run does not count.
-func (set *itemSet) skipped(item int, id tree.Fire, cause event.SkipCause, why reason.Reason) event.Event {
-	return event.Event{Kind: event.ItemSkipped, Item: &item, Instant: id.Time(), Trigger: id.Trigger, Source: abi.Source(id.Source),
-		Args: run.Args(id), RunID: tree.RunID(set.name, id, item), Owed: cause.Promises() && id.Trigger == 0, Cause: cause}.Why(why)
-}
-
-// superseded reports that a fire which an item owed is coalesced into a newer one. A
-// misfire has been reported already.
-func (set *itemSet) superseded(it *item, was, id tree.Fire) {
-	if was.ID() == id.ID() || was.Source == string(abi.SourceMisfire) {
-		return
-	}
-	e := set.skipped(it.number, was, event.SkipSuperseded, reason.New(reason.NewerFire, id.ID()))
-	e.Owed = id.Trigger == 0
-	set.report(e)
+		Args: run.Args(id), Total: id.Total(set.counts().TotalOf(id, 0)), Next: nextAfter(&set.calendar, id), Through: through, Owed: cause.Promises() && id.Trigger == 0, Cause: cause}.Why(why))
 }
 
 // owe notes that an item has a fire to make up for. Of several, the newest
 // stands for all, unless each runs for itself.
 func (set *itemSet) owe(it *item, id tree.Fire) {
 	if gone, by := due.PoliciesOf(set.member.View.Config, set.guest).Owe(&it.Owed, id); gone != nil {
-		set.superseded(it, *gone, by)
+		set.reports.superseded(it, *gone, by)
 	}
 }
 
@@ -194,30 +193,32 @@ func (set *itemSet) misfire(it *item, id tree.Fire) {
 	if x := set.denials.of[denied{item: it.number}]; x != nil && it.run != nil && !set.goesOn(it.run) {
 		why, runs = x.text(), false
 	}
-	fate, gone := set.policies().Arrive(&it.Owed, id, true)
-	set.allSuperseded(it, gone, id)
+	policies := set.policies()
+	fate, gone := policies.Arrive(&it.Owed, id, true)
+	set.reports.allSuperseded(it, gone, id)
 	switch fate {
 	case due.Crowded:
-		cause, why = event.SkipQueueFull, set.queueFull()
+		cause, why = event.SkipQueueFull, policies.queueFull()
 	case due.Dropped:
-		why = set.dropsOverlap(why)
+		why = policies.dropsOverlap(why)
 	default:
 		cause, why = event.SkipLater, reason.New(reason.RunsAgain, why)
 		id.Source = string(abi.SourceMisfire)
 	}
-	e := set.skipped(it.number, id, cause, why)
+	e := set.reports.event(it.number, id, cause, why)
 	e.Runs = runs
-	set.report(e)
+	set.reports.emitItem(e)
 }
 
 // moves reports whether an item that stayed here only because it ran is on its
 // way to another host, which will find what is due. If that may be too late
 // for the catch-up window, or the item goes nowhere, it is begun here.
 func (set *itemSet) moves(now moment, it *item) bool {
-	if set.each(*it.Next()) { // its record says that it is owed
+	policies := set.policies()
+	if policies.Each(*it.Next()) { // its record says that it is owed
 		return set.member.Share.Pending.Contains(it.number)
 	}
-	return set.member.Share.Pending.Contains(it.number) && set.catchUp() != jobconfig.CatchUpNone && it.Next().Trigger == 0 &&
+	return set.member.Share.Pending.Contains(it.number) && policies.CatchUp != jobconfig.CatchUpNone && it.Next().Trigger == 0 &&
 		now.wall.Sub(it.Next().Time()) < set.guest.CatchUpWindow/2
 }
 
@@ -234,11 +235,11 @@ func (set *itemSet) owesRound(now moment, it *item, round int64, args tree.Trigg
 func (set *itemSet) park(at time.Time) {
 	v := set.member.View
 	set.javaParks = v.Halted() && !v.FlagSeen.IsZero() && v.FlagSeen.Before(at)
-	if set.queues() { // account finds those before it
+	if set.policies().Queues() { // account finds those before it
 		set.calendar.Parked = at
 		return
 	}
-	begun, held := set.begunUntil()
+	begun, held := set.items.begunUntil()
 	set.reportSkip(set.calendar.Park(at, begun, held))
 }
 
@@ -297,7 +298,7 @@ func (set *itemSet) makeUp(now moment, gained []int) {
 			set.dropWaiting(it, it.WaitingBefore(it.switched.notBefore), event.SkipDisabled, reason.New(reason.WasDisabled))
 		case it.state.Disabled:
 			set.cover(now, it)
-		case set.divides() || it.state.Record.Owed != "":
+		case set.policies().divides() || it.state.Record.Owed != "":
 			set.account(now.wall, it)
 		default:
 			set.makeUpFor(now, it, found)
@@ -333,7 +334,7 @@ func (set *itemSet) makeUpFor(now moment, it *item, found map[[3]int64]owes) {
 		if back != 0 {
 			handedBack = time.UnixMilli(back)
 		}
-		o.at, o.skip = calendar.CatchUp(now.wall, begun, handedBack, set.catchUp() == jobconfig.CatchUpLatest)
+		o.at, o.skip = calendar.CatchUp(now.wall, begun, handedBack, set.policies().CatchUp == jobconfig.CatchUpLatest)
 		found[key] = o
 	}
 	if skip := o.skip; skip != nil {
@@ -347,7 +348,7 @@ func (set *itemSet) makeUpFor(now moment, it *item, found map[[3]int64]owes) {
 		}
 		if !first.IsZero() && !first.After(latest(through, skip.First)) {
 			id := tree.Fire{Instant: first.UnixMilli(), Source: string(abi.SourceCatchUp)}
-			set.skipItems(it, id, through, skipCauses[skip.Cause], why)
+			set.reports.skipUpTo(it, id, through, skipCauses[skip.Cause], why)
 		}
 	}
 	if !o.at.IsZero() {
@@ -390,7 +391,7 @@ func (set *itemSet) letGo(share coordination.Share) (lost int) {
 		}
 		set.reportGone(it, share.Counts)
 		if it.Due != nil && aheadOf(it.state.Record, *it.Due) { // it would not
-			set.skipItem(it, *it.Due, event.SkipElsewhere, coordination.RefusedPast.Reason())
+			set.reports.skip(it, *it.Due, event.SkipElsewhere, coordination.RefusedPast.Reason())
 		}
 		it.owned, it.accounted = false, 0 // its owner now finds what is due
 		it.Drop()
@@ -412,7 +413,7 @@ func (set *itemSet) reportGone(it *item, counts tree.Counts) {
 	if first.IsZero() || first.After(since) {
 		return
 	}
-	set.skipItems(it, tree.Fire{Instant: first.UnixMilli(), Source: string(abi.SourceSchedule)}, since, event.SkipDisabled,
+	set.reports.skipUpTo(it, tree.Fire{Instant: first.UnixMilli(), Source: string(abi.SourceSchedule)}, since, event.SkipDisabled,
 		reason.New(reason.CountLowered, counts.Total))
 }
 
@@ -453,19 +454,6 @@ func (set *itemSet) reread(it *item, state coordination.ItemState) {
 	it.state = state
 }
 
-// repaired reports that an item was begun though its record named a later instant:
-// one that was ahead of all clocks.
-func (set *itemSet) repaired(n int, id tree.Fire, before, after tree.Record) {
-	by := time.UnixMilli(before.Instant).Sub(time.UnixMilli(after.Instant))
-	if by <= 0 {
-		return
-	}
-	why := reason.New(reason.RecordAhead, time.UnixMilli(before.Instant).UTC())
-	set.log.Error("item repaired", zap.Int("item", n), zap.Stringer("reason", why))
-	set.Emit(event.Event{Kind: event.ItemRepaired, Item: &n, Instant: id.Time(), Source: abi.Source(id.Source), RunID: tree.RunID(set.name, id, n),
-		Drift: by}.Why(why))
-}
-
 // lost reports a run that was open when this host began the item again, and
 // that is in no list of runs any more: its host died, failover is off, and
 // that is not recorded yet. Of what is in a list, the host that takes it off
@@ -476,10 +464,10 @@ func (set *itemSet) lost(n int, r tree.Record) {
 	}
 	id := r.Fire()
 	if r.Kill.Asked() {
-		set.skipRun(n, id, r.Owner, abi.OutcomeCancelled, event.SkipDisabled, reason.New(reason.HostEndedBefore, r.Kill.Reason()))
+		set.reports.endRun(n, id, r.Owner, abi.OutcomeCancelled, event.SkipDisabled, reason.New(reason.HostEndedBefore, r.Kill.Reason()))
 		return
 	}
-	set.skipRun(n, id, r.Owner, tree.OutcomeLost, event.SkipLost, reason.New(reason.HostDied, r.Owner, reason.New(reason.FailoverOff)))
+	set.reports.endRun(n, id, r.Owner, tree.OutcomeLost, event.SkipLost, reason.New(reason.HostDied, r.Owner, reason.New(reason.FailoverOff)))
 }
 
 // heldBack reports a run whose host, dead, was one too many to die with it: nothing
@@ -505,7 +493,7 @@ func (set *itemSet) fit(id tree.Fire, items []*item) []*item {
 			return false
 		}
 		it.Answered(id)
-		set.skipItem(it, id, event.SkipDisabled, set.fewer())
+		set.reports.skip(it, id, event.SkipDisabled, reason.New(reason.FewerItems, set.counts().Total))
 		return true
 	})
 }
@@ -556,7 +544,7 @@ func (set *itemSet) dropWaiting(it *item, waiting []tree.Fire, cause event.SkipC
 	if n := len(waiting); n > 1 {
 		through = waiting[n-1].Time()
 	}
-	set.skipItems(it, waiting[0], through, cause, why)
+	set.reports.skipUpTo(it, waiting[0], through, cause, why)
 	for _, f := range waiting {
 		it.Answered(f)
 	}
@@ -571,7 +559,7 @@ func (set *itemSet) itemDisabled(it *item, id tree.Fire) {
 		return
 	}
 	it.Answered(id)
-	set.skipItem(it, id, event.SkipDisabled, coordination.RefusedDisabled.Reason())
+	set.reports.skip(it, id, event.SkipDisabled, coordination.RefusedDisabled.Reason())
 	if id.Trigger == 0 {
 		it.switched.reported = latest(it.switched.reported, id.Time())
 	}
@@ -583,13 +571,8 @@ func (set *itemSet) goesOn(e *run.Execution) bool {
 	if it == nil || it.run != e {
 		return false
 	}
-	_, ended := set.ended[e.Item]
+	_, ended := set.ends.of[e.Item]
 	return !ended
-}
-
-// unfinished are the runs that have ended and are not completed.
-func (set *itemSet) unfinished() tree.Items {
-	return slices.Sorted(maps.Keys(set.ended))
 }
 
 // queuedSince is since when the item waits for a slot that has waited longest;
@@ -622,35 +605,6 @@ func (set *itemSet) newestFire() *FireStatus {
 	}
 	return &FireStatus{Instant: f.Instant, Trigger: f.Trigger, Source: abi.Source(f.Source), Items: f.Items, Outcome: abi.Outcome(f.Outcome),
 		Begun: f.Begun, Ended: f.Ended, Duration: f.Ended.Sub(f.Begun)}
-}
-
-// hear takes the news that a run is over.
-func (set *itemSet) hear(e run.Ended) {
-	if len(set.ended) == 0 {
-		set.endedSince = time.Now()
-	}
-	set.ended[e.Run.Item] = e
-}
-
-// windowEnd is when the items that have ended are completed, whether or not
-// others still run.
-func (set *itemSet) windowEnd() time.Time {
-	first, again := set.endedSince.Add(set.overload.window(completionWindow)), set.completedAt.Add(completionInterval)
-	if again.After(first) {
-		return again
-	}
-	return first
-}
-
-// logDrain says which items the host waits for before it ends.
-func (set *itemSet) logDrain() {
-	var items tree.Items
-	for _, it := range set.sorted(func(it *item) bool { return it.run != nil }) {
-		items = append(items, it.number)
-	}
-	if len(items) > 0 {
-		set.log.Info("draining: waiting for items to end", zap.Stringer("items", items))
-	}
 }
 
 // aheadOf reports whether a record names an instant after that of a scheduled fire.

@@ -100,7 +100,7 @@ func (j *job) watchExtra(now moment) {
 		line.overdue(j, now)
 	}
 	var held tree.Items
-	for _, it := range j.sorted(func(it *item) bool {
+	for _, it := range j.items.sorted(func(it *item) bool {
 		return it.held && it.Next() != nil && j.member.View.Mixed() && !j.denials.waits(now, it.number)
 	}) {
 		held = tree.Items{it.number}
@@ -121,7 +121,7 @@ func (j *job) watchExtra(now moment) {
 	snapshots, err := j.member.Registry.Watch(ctx, want...)
 	if err != nil {
 		cancel()
-		if j.denyWatch(now, held, func(n int) []registry.Query { return coordination.ItemMarks(j.member.Layout, n) }, err) {
+		if j.denials.denyWatch(now, j.log, held, func(n int) []registry.Query { return coordination.ItemMarks(j.member.Layout, n) }, err) {
 			j.watchExtra(now) // the next one
 			return
 		}
@@ -239,7 +239,7 @@ func (rn *runner) awaitQuiet(now moment, id tree.Fire, items []*item, trigger bo
 func (set *itemSet) notOwed(it *item, before time.Time) {
 	if since := it.state.Record.Instant; since != 0 && set.calendar.Schedule != nil {
 		if first := set.calendar.After(time.UnixMilli(since)); !first.IsZero() && !first.After(before) {
-			set.skipItems(it, tree.Fire{Instant: first.UnixMilli(), Source: "schedule"}, before,
+			set.reports.skipUpTo(it, tree.Fire{Instant: first.UnixMilli(), Source: "schedule"}, before,
 				event.SkipElsewhere, reason.New(reason.PerhapsJava))
 		}
 	}

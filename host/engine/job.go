@@ -88,9 +88,7 @@ type job struct {
 
 	changed      bool // the definition or the module is not what was last applied
 	configured   configured
-	settings     event.Settings // what the job goes by
-	reported     event.Settings // settings, as last reported
-	objects      bool           // as last reported: something is refused beside them
+	settings     settings
 	edits        changes.Seen
 	wasEnabled   bool
 	watch        watch
@@ -151,6 +149,19 @@ type recovery struct {
 	seen   map[string]int32
 }
 
+// settings are what a job goes by, as they are reported.
+type settings struct {
+	inForce, reported event.Settings
+	objects           bool // as last reported: something is refused beside them
+}
+
+// report takes note that the settings are reported, with or without an objection; news is false if they were already.
+func (s *settings) report(objects bool) (now event.Settings, news bool) {
+	news = s.inForce != s.reported || s.objects != objects
+	s.reported, s.objects = s.inForce, objects
+	return s.inForce, news
+}
+
 // configured is what schedule and executor were last made from.
 type configured struct {
 	config int64
@@ -165,12 +176,13 @@ func newJob(t *term, wanted Job, self tree.JobInstance) *job {
 	j.turn = t.host.turns.Worker(wanted.Group)
 	j.member = coordination.Member{Layout: tree.NewLayout(t.host.cfg.Namespace, name), Self: self}
 	j.wanted, j.cron.zone = wanted, time.Local
-	j.items, j.fires, j.ended = make(map[int]*item), make(map[*run.Fire]bool), make(map[int]run.Ended)
+	j.items, j.fires, j.ends.of = make(map[int]*item), make(map[*run.Fire]bool), make(map[int]run.Ended)
 	cfg := &t.host.cfg
 	share := cfg.Ceilings.Of(name, ceiling.Share).Slots(cfg.MaxConcurrency)
 	j.identity.Store(&self.ID)
+	j.reports = itemReports{&j.shared}
 	j.known = &run.Job{
-		Owner: &j.shared, Name: name, Layout: j.member.Layout, Log: j.log,
+		Owner: owner{&j.shared}, Name: name, Layout: j.member.Layout, Log: j.log,
 		Account: t.host.slots.Account(j.turn.Group, share), Slots: share,
 		HostInfo: cfg.HostInfo, OnLog: cfg.OnLog, WholeLog: cfg.WholeLog, OnMetric: cfg.OnMetric, OnCall: cfg.OnCall, Traceparent: cfg.Traceparent,
 	}
@@ -186,7 +198,7 @@ func newJob(t *term, wanted Job, self tree.JobInstance) *job {
 func (j *job) run(work context.Context) {
 	defer close(j.done)
 	j.work = work
-	j.guests, j.kill = context.WithCancelCause(work)
+	j.guests.admit(work)
 	defer j.end()
 	defer j.term.arrivals.Leave(j)
 	defer j.term.steps.Leave(j)
@@ -251,7 +263,7 @@ func (j *job) run(work context.Context) {
 		}
 		j.wall = now.wall
 		// While many items run, each end of one is not looked at by itself.
-		if window := j.windowEnd(); !news && len(j.ended) < j.live && now.Before(j.wakeAt) && now.Before(window) {
+		if window := j.ends.windowEnd(); !news && len(j.ends.of) < j.live && now.Before(j.wakeAt) && now.Before(window) {
 			j.answer()
 			if window.Before(j.wakeAt) {
 				j.wakeAt = window
@@ -322,7 +334,7 @@ func (j *job) end() {
 			it.run.Cancel(abi.CancelLost)
 		}
 	}
-	cut := j.sorted(func(it *item) bool { return it.run != nil })
+	cut := j.items.sorted(func(it *item) bool { return it.run != nil })
 	if errors.Is(cause, errKilled) && len(cut) > 0 {
 		var items tree.Items
 		for _, it := range cut {
@@ -333,9 +345,9 @@ func (j *job) end() {
 	if j.work.Err() != nil {
 		j.dropTrigger(event.SkipMissed, reason.New(reason.BeforeIdle, reason.New(reason.SessionEnded)))
 	}
-	j.kill(cause)
+	j.guests.stop(cause)
 	j.limits.unwatch()
-	j.wg.Wait()
+	j.guests.running.Wait()
 	j.known.Account.Close()
 	if errors.Is(cause, errSessionLost) {
 		j.mail.mu.Lock()
@@ -347,7 +359,7 @@ func (j *job) end() {
 		f.Exec.Release()
 	}
 	j.unwatchAll()
-	j.endOutside()
+	j.watch.leaveOutside()
 	j.host.cfg.OnNext(j.name, time.Time{})
 	if j.module.exec != nil {
 		j.module.exec.Release()
@@ -379,7 +391,7 @@ func (j *job) read() (news bool) {
 		}
 	}
 	for _, e := range ended {
-		j.hear(e)
+		j.ends.hear(e)
 	}
 	for _, f := range over {
 		f.GuestsDone = true
@@ -438,7 +450,9 @@ func (j *job) advance(now moment) (over bool) {
 	j.lookAtLines(now)
 	j.watchDrift()
 	j.followChain(now)
-	j.followBackfill(now)
+	if doing, err := j.backfill.follow(j.work, now, backfillDeps{j.member.Registry, j.member.Layout, &j.member.View, j.log, j.refusal.retryAt}); err != nil {
+		j.failed(now, doing, err)
+	}
 	j.reportSettings()
 	business := j.member.Reconcile(now.wall) != coordination.ActionNone || j.recovers(now)
 	if business && j.knowsShare() && j.member.View.Enabled == j.wasEnabled { // what is due begins before that
@@ -516,8 +530,8 @@ func (j *job) sleep(now moment) time.Duration {
 	at(j.watch.marks.turnAt)
 	at(j.pauseEnds(now))
 	at(j.denials.next(j.host.now()))
-	if len(j.ended) > 0 {
-		at(j.windowEnd())
+	if len(j.ends.of) > 0 {
+		at(j.ends.windowEnd())
 	}
 	switch {
 	case j.exit.draining || !j.exit.leaving.IsZero():
@@ -583,11 +597,11 @@ func (j *job) stay() {
 		return
 	}
 	j.exit.until = time.Time{}
-	j.admitGuests()
+	j.guests.readmit(j.work)
 	j.announce = true // and coordinate has the items divided again
 	// What was handed back, or was due, is this host's to make up for.
 	var idle []int
-	for _, it := range j.sorted(func(it *item) bool { return it.owned && it.run == nil }) {
+	for _, it := range j.items.sorted(func(it *item) bool { return it.owned && it.run == nil }) {
 		idle = append(idle, it.number)
 	}
 	j.makeUp(j.host.now(), idle)
@@ -597,8 +611,8 @@ func (j *job) stay() {
 const heardSoon = 30 * time.Second
 
 // changesAt is when the schedule of the configuration takes effect.
-func (j *job) changesAt(now moment) time.Time {
-	at := j.member.View.ScheduleSince()
+func changesAt(now moment, v *coordination.View) time.Time {
+	at := v.ScheduleSince()
 	if at.Before(now.wall.Add(-heardSoon)) || at.After(now.wall.Add(heardSoon)) { // a clock is wrong
 		return now.wall
 	}
@@ -618,7 +632,7 @@ func (j *job) definitionChanged(now moment) {
 		j.joining.err, j.refusal.retryAt = nil, time.Time{}
 		return
 	}
-	applied, err := coordination.ApplyDefinition(j.work, changelog.By(j.member.Registry, j.member.Layout), j.member.Layout, j.wanted.Definition, j.host.former(j.name), j.accept, j.says(now))
+	applied, err := coordination.ApplyDefinition(j.work, changelog.By(j.member.Registry, j.member.Layout), j.member.Layout, j.wanted.Definition, j.host.former(j.name), j.host.cfg.Ceilings.Check, j.says(now))
 	if err == nil {
 		j.brought(applied)
 		j.joining.err = nil
@@ -646,19 +660,19 @@ func transient(err error) bool {
 // rejoin makes the job one that this host is to join again, under an instance
 // id that was not used before. What was due while it was away is not owed.
 func (j *job) rejoin(now moment) {
-	j.endOutside()
+	j.watch.leaveOutside()
 	j.exit.said = tree.Word{}
 	j.exit.left, j.exit.state, j.exit.noted, j.joined, j.registered, j.exit.triedAt = reason.Reason{}, "", false, false, false, time.Time{}
 	j.exit.stopped, j.exit.until = false, time.Time{}
 	j.joining.applied, j.joining.waited = coordination.Applied{}, 0
-	j.admitGuests()
+	j.guests.readmit(j.work)
 	j.seen, j.member.View = false, coordination.View{Config: j.member.View.Config}
 	j.member.Self = j.term.again(j.name)
 	id := j.member.Self.ID
 	j.identity.Store(&id)
 	j.calendar.Next, j.calendar.Parked, j.calendar.NotBefore = time.Time{}, time.Time{}, now.wall
 	j.pause = pause{}
-	j.cron.madeFor, j.configured, j.reported, j.edits = nil, configured{}, event.Settings{}, changes.Seen{}
+	j.cron.madeFor, j.configured, j.settings.reported, j.edits = nil, configured{}, event.Settings{}, changes.Seen{}
 	j.election.reset()
 	j.takers.reset()
 	j.denials = denials{} // the items may be others now
@@ -727,7 +741,7 @@ func (j *job) configure(now moment) {
 				j.calendar.Schedule = s
 				j.calendar.Arm(now.wall)
 			default:
-				j.calendar.Change(s, j.changesAt(now))
+				j.calendar.Change(s, changesAt(now, &j.member.View))
 				j.Emit(event.Event{Kind: event.JobChanged, Source: sourceOf(c), Reason: fmt.Sprintf("schedule: %q %s%s", timetable.Describe(c.Cron, terms), j.cron.zone, also(terms))})
 			}
 		}
@@ -743,10 +757,10 @@ func (j *job) configure(now moment) {
 	if guest.CatchUp == jobconfig.CatchUpNone {
 		j.calendar.Off = reason.NoOwnerCatchUpNone
 	}
-	if why := j.handlerProblem(c.JobErrorHandlerType); why != "" && j.settings.ErrorHandler != c.JobErrorHandlerType {
+	if why := j.host.cfg.HandlerProblem(c.JobErrorHandlerType); why != "" && j.settings.inForce.ErrorHandler != c.JobErrorHandlerType {
 		j.log.Warn("the job's error handler sends nothing", zap.String("handler", c.JobErrorHandlerType), zap.String("reason", why))
 	}
-	j.settings = event.Settings{Cron: j.cron.text, TimeZone: j.cron.zone.String(), Terms: j.cron.terms, Labels: guest.Labels.String(), Items: c.ShardingTotalCount,
+	j.settings.inForce = event.Settings{Cron: j.cron.text, TimeZone: j.cron.zone.String(), Terms: j.cron.terms, Labels: guest.Labels.String(), Items: c.ShardingTotalCount,
 		Misfire: c.Misfire, Failover: c.Failover && c.MonitorExecution, CatchUp: j.guest.CatchUpWindow, ErrorHandler: c.JobErrorHandlerType}
 	guest.When, guest.Labels = jobconfig.When{}, nil // no guest goes by them
 	execFor := j.wanted.Module.Digest() + fmt.Sprint(guest, c.JobName) + j.wanted.Module.Granted()
@@ -786,13 +800,14 @@ func also(terms string) string {
 
 // reportSettings reports what the job goes by if that is news, and when something is refused, or is not any more.
 func (j *job) reportSettings() {
-	j.reportDenials()
+	if e, ok := j.denials.unreported(); ok {
+		j.Emit(e)
+	}
 	err := errors.Join(j.member.View.ConfigErr, j.cron.err, j.chain.err, j.module.err, j.late, j.denials.reason(), j.unread)
-	if j.settings == j.reported && j.objects == (err != nil) {
+	s, news := j.settings.report(err != nil)
+	if !news {
 		return
 	}
-	j.reported, j.objects = j.settings, err != nil
-	s := j.settings
 	j.Emit(event.Event{Kind: event.JobConfigured, Source: sourceOf(j.member.View.Config), Settings: &s}.Why(reason.Of(err)))
 }
 
@@ -818,13 +833,13 @@ func (j *job) reportQuotas(now moment) {
 func (j *job) complete(now moment) {
 	j.keepOwn()
 	pending := 0
-	for n, e := range j.ended {
+	for n, e := range j.ends.of {
 		if !e.Unfinished && !j.denials.waits(now, n) {
 			pending++
 		}
 	}
 	due := pending > 0 && !now.Before(j.refusal.retryAt) && j.term.registry.Trusted() &&
-		(len(j.ended) >= j.running() || !now.Before(j.windowEnd()))
+		(len(j.ends.of) >= j.running() || !now.Before(j.ends.windowEnd()))
 	if due {
 		j.commitEnded(now)
 	}

@@ -17,7 +17,7 @@ import (
 // postpone leaves out the items whose guests asked not to run before a time that has not come. They owe the fire; waiting
 // are those.
 func (rn *runner) postpone(now moment, id tree.Fire, items []*item) (rest []*item, waiting tree.Items) {
-	at := rn.registryNow(now)
+	at := rn.host.registryTime(now).UnixMilli()
 	if !slices.ContainsFunc(items, func(it *item) bool { return it.state.Record.NotBefore(at) != 0 }) {
 		return items, nil
 	}
@@ -31,7 +31,7 @@ func (rn *runner) postpone(now moment, id tree.Fire, items []*item) (rest []*ite
 		waiting = append(waiting, it.number)
 		if it.postponedFor != id.ID() && r.HandedBack() != id.Instant {
 			it.postponedFor = id.ID()
-			rn.skipItem(it, id, event.SkipLater, laterReason(r))
+			rn.reports.skip(it, id, event.SkipLater, laterReason(r))
 		}
 	}
 	return rest, waiting
@@ -43,15 +43,15 @@ func laterReason(r tree.Record) reason.Reason {
 }
 
 // postpones reports whether an item waits for the time that its guest asked for.
-func (rn *runner) postpones(it *item, at int64) bool {
+func (it *item) postpones(at int64) bool {
 	return it.owned && it.run == nil && it.Next() != nil && it.state.Record.NotBefore(at) != 0
 }
 
 // postponedUntil is when the first of them may begin, by Go's own clock; zero if none waits.
 func (rn *runner) postponedUntil(now moment) (first time.Time) {
-	at := rn.registryNow(now)
+	at := rn.host.registryTime(now).UnixMilli()
 	for _, it := range rn.items {
-		if it.state.Record.Again != 0 && rn.postpones(it, at) {
+		if it.state.Record.Again != 0 && it.postpones(at) {
 			first = soonest(first, now.Add(time.Duration(it.state.Record.Again-at)*time.Millisecond))
 		}
 	}
@@ -60,9 +60,9 @@ func (rn *runner) postponedUntil(now moment) (first time.Time) {
 
 // waitsForLater says in words until when the job's items wait because their guests asked for it.
 func (rn *runner) waitsForLater(now moment) (forWhat, then string) {
-	at, first := rn.registryNow(now), int64(0)
+	at, first := rn.host.registryTime(now).UnixMilli(), int64(0)
 	for _, it := range rn.items {
-		if rn.postpones(it, at) && (first == 0 || it.state.Record.Again < first) {
+		if it.postpones(at) && (first == 0 || it.state.Record.Again < first) {
 			first = it.state.Record.Again
 		}
 	}
@@ -72,7 +72,7 @@ func (rn *runner) waitsForLater(now moment) (forWhat, then string) {
 // pauseKeys pauses the keys of the job's rate for which guests of runs that have ended ask: before their completions are
 // written, so that none is forgotten if this host dies in between.
 func (rn *runner) pauseKeys(now moment) error {
-	for n, e := range rn.ended {
+	for n, e := range rn.ends.of {
 		if !e.Result.PauseKey || e.Later.IsZero() || e.Unfinished {
 			continue
 		}
@@ -84,7 +84,7 @@ func (rn *runner) pauseKeys(now moment) error {
 		if t.Known && t.Window.Paused >= e.Later.UnixMilli() {
 			continue
 		}
-		t.Waiting = len(rn.pacedUnder(t.Key))
+		t.Waiting = len(rn.items.pacedUnder(t.Key))
 		if err := rate.Pause(rn.work, rn.member.Registry, e.Later.UnixMilli(), t); err != nil {
 			return err
 		}

@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -140,7 +139,7 @@ func (rn *runner) limitChanged() {
 	}
 	for _, it := range rn.items {
 		it.waits = ""
-		rn.unpace(it)
+		it.unpace()
 	}
 }
 
@@ -190,18 +189,6 @@ func (l *limits) heldOf(key string) (n int) {
 	return n
 }
 
-// waitsUnder are the items that wait for a permit of a key, by their turn.
-func (rn *runner) waitsUnder(key string) []*item {
-	var list []*item
-	for _, it := range rn.items {
-		if it.waits == key && it.owned && it.run == nil && (it.asks || it.Next() != nil) {
-			list = append(list, it)
-		}
-	}
-	slices.SortFunc(list, func(a, b *item) int { return cmp.Compare(a.turn, b.turn) })
-	return list
-}
-
 // wants is how many tickets a line lacks. A host stands in a line with as many items as may run and with as
 // many as come next, and with no more than it can run at once.
 func (rn *runner) wants(ln *limitLine, waiting int) int {
@@ -223,7 +210,7 @@ func (rn *runner) nextUnder() func(*item) bool {
 		return func(*item) bool { return true }
 	}
 	for key, ln := range rn.limits.lines {
-		list := rn.waitsUnder(key)
+		list := rn.items.waitsUnder(key)
 		open[key] = rn.wants(ln, len(list)) > 0
 		for _, it := range list[:min(ln.granted, len(list))] {
 			chosen[it.number] = true
@@ -257,7 +244,7 @@ func (rn *runner) admit(now moment, id tree.Fire, items []*item) (admitted []*it
 	err := rn.draw(now, slices.Collect(maps.Values(lines)))
 	chosen := make(map[int]bool)
 	for key, ln := range lines {
-		list := rn.waitsUnder(key)
+		list := rn.items.waitsUnder(key)
 		for _, it := range list[:min(ln.granted, len(list))] {
 			chosen[it.number] = true
 		}
@@ -277,7 +264,7 @@ func (rn *runner) admit(now moment, id tree.Fire, items []*item) (admitted []*it
 		waiting = append(waiting, it.number)
 		if it.waitsFor != id.ID() && err == nil {
 			it.waitsFor = id.ID()
-			rn.skipItem(it, id, event.SkipLater, lines[it.waits].says())
+			rn.reports.skip(it, id, event.SkipLater, lines[it.waits].says())
 		}
 	}
 	return admitted, waiting
@@ -293,7 +280,7 @@ func (rn *runner) draw(now moment, lines []*limitLine) error {
 	var draws []permit.Draw
 	var drawn []*limitLine
 	for _, ln := range lines {
-		if n := rn.wants(ln, len(rn.waitsUnder(ln.key))); n > 0 {
+		if n := rn.wants(ln, len(rn.items.waitsUnder(ln.key))); n > 0 {
 			draws = append(draws, permit.Draw{Key: ln.path, Count: n, Max: rn.guest.Concurrency.Max})
 			drawn = append(drawn, ln)
 		}
@@ -434,7 +421,7 @@ func (rn *runner) returnPermits(now moment, leaves bool) bool {
 	}
 	unsure := rn.member.Unknown || (!leaves && (now.Before(rn.refusal.retryAt) || rn.stale.reread))
 	for n := range l.held {
-		if it := rn.items[n]; !rn.runs(n) && !unsure && (it == nil || it.paced == "" || !rn.stillWaits(now, it)) { // nothing has begun with it, or is about to
+		if it := rn.items[n]; !rn.items.runs(n) && !unsure && (it == nil || it.paced == "" || !rn.stillWaits(now, it)) { // nothing has begun with it, or is about to
 			l.drop(n)
 		}
 	}
@@ -513,9 +500,9 @@ func (rn *runner) watchLine(ln *limitLine) {
 		return
 	}
 	ln.watched, ln.end = want, cancel
-	rn.wg.Go(func() {
+	rn.guests.running.Go(func() {
 		for s := range snapshots {
-			rn.post(func(m *mailbox) { m.limits = append(m.limits, limitNews{ln, s[want]}) })
+			rn.mail.post(func(m *mailbox) { m.limits = append(m.limits, limitNews{ln, s[want]}) })
 		}
 	})
 }
@@ -583,7 +570,7 @@ func (rn *runner) waitsForPermit() (forWhat, then string) {
 	var list []string
 	for _, key := range slices.Sorted(maps.Keys(rn.limits.lines)) {
 		ln := rn.limits.lines[key]
-		if n := len(rn.waitsUnder(key)); n > 0 {
+		if n := len(rn.items.waitsUnder(key)); n > 0 {
 			list = append(list, fmt.Sprintf("limit %s, under which %s may run at once: %s, with %s before them in the line",
 				strconv.Quote(key), words.Count(ln.most, "item"), words.Count(n, "item")+" wait here", words.Count(ln.place.Before, "ticket")))
 		}

@@ -68,8 +68,8 @@ func (rn *runner) noteListeners(now moment) {
 }
 
 // listenerStatus is what the status says of the listeners that operators can end.
-func (rn *runner) listenerStatus() (list []ListenerStatus) {
-	for l, one := range rn.killing.listeners {
+func (k *killing) listenerStatus() (list []ListenerStatus) {
+	for l, one := range k.listeners {
 		if one.noted {
 			list = append(list, ListenerStatus{Export: l.Export, Since: l.Since, Instant: one.id.Time(), Trigger: one.id.Trigger})
 		}
@@ -80,9 +80,8 @@ func (rn *runner) listenerStatus() (list []ListenerStatus) {
 	return list
 }
 
-// readListenerKills reads which listeners operators have killed.
-func (rn *runner) readListenerKills() error {
-	k := &rn.killing
+// readListeners reads which listeners operators have killed.
+func (k *killing) readListeners(read func(names []string) (map[string]tree.Kill, error)) error {
 	if len(k.listeners) == 0 {
 		return nil
 	}
@@ -91,7 +90,7 @@ func (rn *runner) readListenerKills() error {
 		names = append(names, one.name)
 	}
 	slices.Sort(names)
-	killed, err := rn.member.ReadListenerKills(rn.work, names)
+	killed, err := read(names)
 	for _, one := range k.listeners {
 		one.kill = cmp.Or(killed[one.name], one.kill)
 	}
@@ -99,17 +98,17 @@ func (rn *runner) readListenerKills() error {
 }
 
 // endListeners ends the listeners that operators have killed.
-func (rn *runner) endListeners(now moment) {
-	for l, one := range rn.killing.listeners {
+func (k *killing) endListeners(now moment, log *zap.Logger) {
+	for l, one := range k.listeners {
 		if !one.kill.Asked() {
 			continue
 		}
 		grace := time.Duration(one.kill.Grace) * time.Millisecond
 		if l.Abort(one.kill.Reason(), now.Add(grace)) {
-			rn.log.Warn("an operator ends a listener", zap.String("export", l.Export), zap.Stringer("reason", one.kill.Reason()), zap.Duration("grace", grace))
+			log.Warn("an operator ends a listener", zap.String("export", l.Export), zap.Stringer("reason", one.kill.Reason()), zap.Duration("grace", grace))
 		}
 		if at := l.Press(now.Time); !at.IsZero() {
-			rn.killing.lookAt = soonest(rn.killing.lookAt, at)
+			k.lookAt = soonest(k.lookAt, at)
 		}
 	}
 }

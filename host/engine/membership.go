@@ -49,7 +49,7 @@ func (j *job) join(now moment) bool {
 	var wait time.Duration
 	joining := coordination.Joining{
 		Definition: j.wanted.Definition, Former: j.host.former(j.name), JobClass: j.wanted.JobClass,
-		Detail: j.detail(), Accept: j.accept, CheckRecord: j.term.registry.CheckRecord, Applied: &j.joining.applied, Wait: &wait, Waited: j.joining.waited,
+		Detail: j.detail(), Accept: j.host.cfg.Ceilings.Check, CheckRecord: j.term.registry.CheckRecord, Applied: &j.joining.applied, Wait: &wait, Waited: j.joining.waited,
 		Said: j.says(now), Recorded: func(r registry.Center) registry.Center { return changelog.By(r, j.member.Layout) },
 	}
 	err := j.member.Join(j.work, joining)
@@ -85,7 +85,7 @@ func (j *job) join(now moment) bool {
 		j.failed(now, "watching the job", err)
 		return false
 	}
-	j.member.View, j.seen = coordination.View{Layout: j.member.Layout, Self: j.member.Self, Accept: j.accept}, false
+	j.member.View, j.seen = coordination.View{Layout: j.member.Layout, Self: j.member.Self, Accept: j.host.cfg.Ceilings.Check}, false
 	j.announce = false
 	j.member.Share, j.member.Runs, j.member.RunsVersion = coordination.Share{}, tree.Runs{}, 0
 	j.joined, j.pace.looked = true, true
@@ -161,7 +161,7 @@ func (j *job) look(now moment) bool {
 	case !j.member.View.Exists:
 		j.trigger.look = true // what is queued is dropped
 		j.advanceQueue(now)
-		j.quit(JobRemoved, j.removedText())
+		j.quit(JobRemoved, removedText(j.name))
 		j.out(now)
 		return false
 	case !j.member.View.Joined() && j.exit.tried(now):
@@ -207,7 +207,7 @@ func (j *job) stopped(now moment) {
 		j.failed(now, "writing down that this host is stopped", err)
 		return
 	}
-	unfinished := j.unfinished()
+	unfinished := j.ends.items()
 	if len(unfinished) > 0 {
 		j.flushOffsets(now) // whoever goes on begins there
 	}
@@ -220,16 +220,16 @@ func (j *job) stopped(now moment) {
 	j.giveUp(unfinished, why)
 	j.Emit(event.Event{Kind: event.JobStopped, Items: unfinished}.Why(why))
 	j.outside.Stopped()
-	j.quit(JobStopped, j.stoppedText())
+	j.quit(JobStopped, stoppedText(j.name))
 	j.out(now)
 }
 
-func (j *job) removedText() reason.Reason {
-	return reason.New(reason.JobRemoved, words.Command("job restore", j.name))
+func removedText(job string) reason.Reason {
+	return reason.New(reason.JobRemoved, words.Command("job restore", job))
 }
 
-func (j *job) stoppedText() reason.Reason {
-	return reason.New(reason.StoppedByOperator, words.Command("job start", j.name))
+func stoppedText(job string) reason.Reason {
+	return reason.New(reason.StoppedByOperator, words.Command("job start", job))
 }
 
 // says is what this host says by its definition.
@@ -255,9 +255,9 @@ func (j *job) keepOut(now moment, out *coordination.StayOut) {
 	case out.Removed:
 		j.trigger.look = true // what is queued is dropped
 		j.advanceQueue(now)
-		j.quit(JobRemoved, j.removedText())
+		j.quit(JobRemoved, removedText(j.name))
 	default:
-		j.quit(JobStopped, j.stoppedText())
+		j.quit(JobStopped, stoppedText(j.name))
 	}
 	j.out(now)
 }
@@ -306,9 +306,9 @@ func (j *job) stayOut(now moment) (back bool) {
 			j.watch.seen = nil // the next snapshot shows that it is done
 			j.keepOut(now, out)
 		} else {
-			j.exit.left, j.exit.state = j.stoppedText(), JobStopped
+			j.exit.left, j.exit.state = stoppedText(j.name), JobStopped
 			if out.Removed {
-				j.exit.left, j.exit.state = j.removedText(), JobRemoved
+				j.exit.left, j.exit.state = removedText(j.name), JobRemoved
 			}
 		}
 		return false
@@ -318,12 +318,12 @@ func (j *job) stayOut(now moment) (back bool) {
 	return true
 }
 
-// endOutside ends that watch.
-func (j *job) endOutside() {
-	if j.watch.endOutside != nil {
-		j.watch.endOutside()
+// leaveOutside ends that watch.
+func (w *watch) leaveOutside() {
+	if w.endOutside != nil {
+		w.endOutside()
 	}
-	j.watch.outside, j.watch.endOutside, j.watch.seen = nil, nil, nil
+	w.outside, w.endOutside, w.seen = nil, nil, nil
 }
 
 // quit stops looking after the job while somebody wants it so; see stayOut.
@@ -377,7 +377,7 @@ func (j *job) withdraw(now moment) bool {
 		j.exit.begun = true
 		j.windDown()
 		if j.exit.draining {
-			j.logDrain()
+			j.items.logDrain(j.log)
 		}
 	}
 	if !j.exit.announced && j.joined && j.exit.left.IsZero() && j.running() > 0 && !now.Before(j.refusal.retryAt) {
@@ -399,7 +399,7 @@ func (j *job) withdraw(now moment) bool {
 		return false
 	}
 	refused := hard && now.Before(j.refusal.retryAt)
-	unfinished := j.unfinished()
+	unfinished := j.ends.items()
 	if !j.returnPermits(now, true) && !hard {
 		return false
 	}
@@ -429,7 +429,7 @@ func (j *job) withdraw(now moment) bool {
 		why = reason.New(reason.HostStops)
 	}
 	j.dropTrigger(event.SkipElsewhere, reason.New(reason.BeforeIdle, why))
-	for _, it := range j.sorted(func(it *item) bool { return it.run == nil }) {
+	for _, it := range j.items.sorted(func(it *item) bool { return it.run == nil }) {
 		for _, owes := range []*tree.Fire{it.Asked, it.Due} {
 			if owes == nil {
 				continue
@@ -438,7 +438,7 @@ func (j *job) withdraw(now moment) bool {
 			if owes.Trigger != 0 {
 				cause = event.SkipElsewhere
 			}
-			j.skipItem(it, *owes, cause, reason.New(reason.NextOwner, why))
+			j.reports.skip(it, *owes, cause, reason.New(reason.NextOwner, why))
 		}
 	}
 	j.giveUp(unfinished, why)
@@ -626,7 +626,7 @@ func (j *job) recoverCrashed(now moment) {
 		if goesOn && r.next[id] == 0 {
 			continue // it comes with the next look
 		}
-		out, err := j.recoverFrom(now, coordination.Recovery{Dead: id, All: again, Limit: limit, Busy: j.runs, From: r.next[id], Seen: r.seen[id], Now: now.wall}, false)
+		out, err := j.recoverFrom(now, coordination.Recovery{Dead: id, All: again, Limit: limit, Busy: j.items.runs, From: r.next[id], Seen: r.seen[id], Now: now.wall}, false)
 		if err != nil {
 			if j.setback(now, "recovering items of "+id, err) {
 				r.later(now)
@@ -685,7 +685,7 @@ func (j *job) sweep(now moment) {
 		at = now.wall
 	}
 	if err == nil && j.janitor && (j.limited() || j.rated()) {
-		_, err = cleanup.Keys(j.work, j.member.Registry, j.member.Layout.Namespace, time.UnixMilli(j.registryNow(now)))
+		_, err = cleanup.Keys(j.work, j.member.Registry, j.member.Layout.Namespace, time.UnixMilli(j.host.registryTime(now).UnixMilli()))
 	}
 	if keep := j.host.cfg.KeepServers; err == nil && j.janitor && keep > 0 {
 		retired, err = cleanup.RetireServers(j.work, j.member.Registry, j.member.Layout, at, keep)
@@ -749,9 +749,9 @@ func (j *job) unwatchAll() {
 	}
 	j.watch.end, j.watch.control = nil, nil
 	j.endExtra()
-	j.endMarks()
+	j.watch.endMarks()
 	j.endChain()
-	j.endBackfill()
+	j.backfill.stop()
 }
 
 // repair repairs what an external edit has deleted or overwritten of what this

@@ -1,8 +1,38 @@
 package engine
 
 import (
+	"maps"
+	"slices"
 	"time"
+
+	"github.com/wasmjob/wasmjob/coordination/tree"
+	"github.com/wasmjob/wasmjob/host/engine/run"
 )
+
+// ends are the ends of runs whose completion is not written yet. They are written in groups.
+type ends struct {
+	of        map[int]run.Ended // by item
+	since     time.Time         // when the first of them came, or the last commit left some
+	writtenAt time.Time         // when such a group was written last
+	overload  overload
+}
+
+// hear takes the news that a run is over.
+func (e *ends) hear(end run.Ended) {
+	if len(e.of) == 0 {
+		e.since = time.Now()
+	}
+	e.of[end.Run.Item] = end
+}
+
+// windowEnd is when the items that have ended are completed, whether or not
+// others still run.
+func (e *ends) windowEnd() time.Time {
+	return latest(e.since.Add(e.overload.window(completionWindow)), e.writtenAt.Add(completionInterval))
+}
+
+// items are those of the runs that have ended and are not completed, ascending.
+func (e *ends) items() tree.Items { return slices.Sorted(maps.Keys(e.of)) }
 
 // overloadLag is how long after its instant an item may start, at most, before
 // its job counts as behind.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"runtime"
+	"sync"
 	"time"
 
 	"go.uber.org/zap"
@@ -43,8 +44,7 @@ type place struct {
 	announce bool // what the others know of this host (HostDetail) is out of date
 	// registered: the registry may hold nodes of this host for the job.
 	registered bool
-	kill       context.CancelCauseFunc
-	guests     context.Context // ends with work, or when the drain is over
+	guests     guests
 
 	// pausing is why the job is to be paused; By is empty if it is not.
 	pausing tree.Word
@@ -164,7 +164,7 @@ func (t *tally) count(now moment, outcome abi.Outcome) {
 }
 
 func (p *place) detail() tree.HostDetail {
-	return tree.HostDetail{State: tree.DetailReady, TriggerArgs: true, TriggerQueue: true, RecordedKills: true, Digest: p.wanted.Module.Digest(), TimeZone: schedule.Published(p.cron.zone, p.Clock().Year()),
+	return tree.HostDetail{State: tree.DetailReady, TriggerArgs: true, TriggerQueue: true, RecordedKills: true, Digest: p.wanted.Module.Digest(), TimeZone: schedule.Published(p.cron.zone, p.host.clock().Year()),
 		Succeeded: p.tally.succeeded, Failed: p.tally.failed}
 }
 
@@ -216,10 +216,20 @@ func (p *place) declines() bool {
 	return beyondCeilings(p.member.View.ConfigErr) && (p.member.View.Config.JobName == "" || total.Beyond(int64(p.member.View.Division.Total)))
 }
 
-// admitGuests lets guests run again after those before were stopped by force.
-func (p *place) admitGuests() {
-	if p.guests.Err() != nil && p.work.Err() == nil {
-		p.guests, p.kill = context.WithCancelCause(p.work)
+// guests are what runs for the job beside its loop.
+type guests struct {
+	ctx     context.Context         // ends with the loop's work, or when the drain is over
+	stop    context.CancelCauseFunc // ends ctx
+	running sync.WaitGroup          // fires, and watches of lines
+}
+
+// admit lets guests run under work, until they are stopped.
+func (g *guests) admit(work context.Context) { g.ctx, g.stop = context.WithCancelCause(work) }
+
+// readmit lets guests run again after those before were stopped by force.
+func (g *guests) readmit(work context.Context) {
+	if g.ctx.Err() != nil && work.Err() == nil {
+		g.admit(work)
 	}
 }
 
@@ -264,7 +274,7 @@ func (p *place) foundStale(now moment) {
 // as the configuration says, of which each host hears at another time. Java hosts go by the
 // configuration, and so do ours by a division of theirs.
 func (p *place) counts() tree.Counts {
-	v, counts := p.member.View, p.member.Share.Counts
+	v, counts := &p.member.View, p.member.Share.Counts
 	if v.Division.Java || p.member.Share.Java || v.Division.Total == 0 {
 		return tree.Counts{Total: v.Config.ShardingTotalCount}
 	}
@@ -279,14 +289,6 @@ func (p *place) beyond(it *item) bool {
 	total := p.counts().Total
 	return total > 0 && it.number >= total
 }
-
-// fewer says why an item that is beyond the total count does not run.
-func (p *place) fewer() reason.Reason {
-	return reason.New(reason.FewerItems, p.counts().Total)
-}
-
-// total is how many items a fire has, of which highest begins here.
-func (p *place) total(id tree.Fire, highest int) int { return p.counts().TotalOf(id, highest) }
 
 // most is how many items of this job may run at once on this host, in all its
 // fires.

@@ -28,30 +28,35 @@ import (
 // completions write them into the item's record, so that its next owner runs the others.
 
 // policies are those of the job, with what this host keeps of instants that wait.
-func (p *place) policies() due.Policies {
-	policies := due.PoliciesOf(p.member.View.Config, p.guest)
-	policies.QueueMax, _ = p.mayOwe(p.guest.QueueMax)
-	return policies
+type policies struct {
+	due.Policies
+	// shared is set if QueueMax is this item's part of what the group may owe here, and less than the job allows.
+	shared bool
+	// named is the overlap that the job's policy names; empty if misfire says it.
+	named jobconfig.Overlap
 }
 
-// overlap is what becomes of an instant that comes while the item runs.
-func (p *place) overlap() jobconfig.Overlap { return p.guest.Overlaps(p.member.View.Config) }
-
-// catchUp is which missed instants are made up for.
-func (p *place) catchUp() jobconfig.CatchUp { return p.guest.CatchesUp(p.member.View.Config) }
-
-// queues reports whether there are instants of the job for which no newer one stands.
-func (p *place) queues() bool { return due.PoliciesOf(p.member.View.Config, p.guest).Queues() }
+func (p *place) policies() policies {
+	x := policies{Policies: due.PoliciesOf(p.member.View.Config, p.guest), named: p.guest.Overlap}
+	x.QueueMax, x.shared = p.mayOwe(p.guest.QueueMax)
+	return x
+}
 
 // divides reports whether what came while an item ran and what came while it had no host are to be told apart.
-func (p *place) divides() bool {
-	drops, misses := p.overlap() == jobconfig.OverlapSkip, p.catchUp() == jobconfig.CatchUpNone
-	return p.queues() || drops != misses
+func (x policies) divides() bool {
+	drops, misses := x.Overlap == jobconfig.OverlapSkip, x.CatchUp == jobconfig.CatchUpNone
+	return x.Queues() || drops != misses
 }
 
-// each reports whether a fire that an item owes runs for itself: no newer one stands for it.
-func (p *place) each(id tree.Fire) bool {
-	return due.PoliciesOf(p.member.View.Config, p.guest).Each(id)
+// queueFull says why no more instants of an item wait.
+func (x policies) queueFull() reason.Reason { return due.QueueFull(x.QueueMax, x.shared) }
+
+// dropsOverlap says why an instant that comes while the item runs, as runs says, is dropped.
+func (x policies) dropsOverlap(runs reason.Reason) reason.Reason {
+	if x.named == "" {
+		return reason.New(reason.AndMisfireOff, runs)
+	}
+	return reason.New(reason.AndOverlap, runs, x.named)
 }
 
 // defaultMostOwed is how many instants the items of one group owe at most on a host: each of them takes memory here, and in
@@ -65,47 +70,39 @@ func (p *place) mayOwe(allowed int) (most int, shared bool) {
 	return min(most, allowed), most < allowed
 }
 
-// queueFull says why no more instants of an item wait.
-func (p *place) queueFull() reason.Reason { return due.QueueFull(p.mayOwe(p.guest.QueueMax)) }
-
 // arrive takes an instant for an idle item. It reports whether the item begins for it; else the item runs for it after those
 // that it owes already, or there are too many of these.
 func (set *itemSet) arrive(it *item, id tree.Fire) (begins bool) {
-	fate, gone := set.policies().Arrive(&it.Owed, id, false)
-	set.allSuperseded(it, gone, id)
+	policies := set.policies()
+	fate, gone := policies.Arrive(&it.Owed, id, false)
+	set.reports.allSuperseded(it, gone, id)
 	switch fate {
 	case due.Begins:
 		return true
 	case due.Crowded:
-		set.skipItem(it, id, event.SkipQueueFull, set.queueFull())
+		set.reports.skip(it, id, event.SkipQueueFull, policies.queueFull())
 	default:
 		id.Source = string(abi.SourceMisfire)
-		set.skipItem(it, id, event.SkipLater, reason.New(reason.EarlierFirst))
+		set.reports.skip(it, id, event.SkipLater, reason.New(reason.EarlierFirst))
 	}
 	return false
 }
 
-// allSuperseded reports fires which an item owed, and for which a newer one stands.
-func (set *itemSet) allSuperseded(it *item, gone []tree.Fire, id tree.Fire) {
-	for _, was := range gone {
-		set.superseded(it, was, id)
-	}
-}
-
 // stopFor stops a run as the job's overlap says, because an instant has come for which the item is to run.
 func (rn *runner) stopFor(now moment, it *item, id tree.Fire) {
-	stops, byForce := rn.policies().Stops()
+	policies := rn.policies()
+	stops, byForce := policies.Stops()
 	if !stops {
 		return
 	}
-	why := reason.New(reason.InstantCame, id.ID(), rn.overlap())
+	why := reason.New(reason.InstantCame, id.ID(), policies.Overlap)
 	first, unclaimed := it.run.StopFor(why, now.Time, byForce)
 	if first {
 		rn.log.Info("a run is stopped for the next one", zap.Int("item", it.number), zap.String("run", it.run.RunID()), zap.Stringer("reason", why))
 	}
 	if unclaimed {
 		ended, _ := it.run.KilledBefore()
-		rn.hear(ended)
+		rn.ends.hear(ended)
 	}
 }
 
@@ -123,7 +120,7 @@ func (rn *runner) dropLate(now moment, id tree.Fire, items []*item) []*item {
 			continue
 		}
 		it.Answered(id)
-		rn.skipItem(it, id, event.SkipLate, reason.New(reason.StartsLate, words.Duration(behind.Truncate(time.Second)), words.Duration(within)))
+		rn.reports.skip(it, id, event.SkipLate, reason.New(reason.StartsLate, words.Duration(behind.Truncate(time.Second)), words.Duration(within)))
 		it.dropped = latest(it.dropped, id.Time())
 	}
 	return inTime
@@ -138,7 +135,7 @@ func (rn *runner) dropDone(id tree.Fire, items []*item) []*item {
 		}
 		why := reason.New(reason.HasRun, reason.Count(most))
 		it.Answered(id)
-		rn.skipItem(it, id, event.SkipPaused, pausedReason(jobconfig.PropMaxRuns, why))
+		rn.reports.skip(it, id, event.SkipPaused, pausedReason(jobconfig.PropMaxRuns, why))
 		it.dropped = latest(it.dropped, id.Time())
 		rn.pauseFor(jobconfig.PropMaxRuns, why.String())
 		return true
@@ -197,7 +194,7 @@ func (set *itemSet) pausedBy() reason.Reason {
 // owing is an item's record with the instants that the item owes besides a fire, as the next write of
 // it has them.
 func (set *itemSet) owing(it *item, besides tree.Fire, r tree.Record) tree.Record {
-	if !set.queues() && it.Len() <= 1 {
+	if !set.policies().Queues() && it.Len() <= 1 {
 		return r.Owes(nil, 0)
 	}
 	var instants []int64
@@ -212,7 +209,7 @@ func (set *itemSet) owing(it *item, besides tree.Fire, r tree.Record) tree.Recor
 // account decides what an item owes of the instants that came since they were last looked at, and that were
 // not taken one by one: it was just given to this host, or the host did not get round to them.
 func (set *itemSet) account(now time.Time, it *item) {
-	r := it.state.Record
+	r, policies := it.state.Record, set.policies()
 	misfire := tree.Fire{Source: string(abi.SourceMisfire)}
 	catchUp := tree.Fire{Source: string(abi.SourceCatchUp)}
 	put := func(f tree.Fire, at int64) {
@@ -220,7 +217,7 @@ func (set *itemSet) account(now time.Time, it *item) {
 		set.owe(it, f)
 	}
 	known := misfire
-	if !set.each(misfire) {
+	if !policies.Each(misfire) {
 		known = catchUp
 	}
 	begun := max(it.answered().UnixMilli(), it.accounted)
@@ -237,7 +234,7 @@ func (set *itemSet) account(now time.Time, it *item) {
 		set.dropWaiting(it, it.WaitingBefore(it.switched.notBefore), event.SkipDisabled, reason.New(reason.WasDisabled))
 	}
 	if first := set.calendar.First(now, latest(time.UnixMilli(begun), it.switched.reported)); !first.IsZero() && first.UnixMilli() < notBefore {
-		set.skipItems(it, tree.Fire{Instant: first.UnixMilli(), Source: catchUp.Source}, time.UnixMilli(notBefore-1), event.SkipDisabled, reason.New(reason.WasDisabled))
+		set.reports.skipUpTo(it, tree.Fire{Instant: first.UnixMilli(), Source: catchUp.Source}, time.UnixMilli(notBefore-1), event.SkipDisabled, reason.New(reason.WasDisabled))
 	}
 	begun = max(begun, notBefore-1)
 
@@ -245,18 +242,18 @@ func (set *itemSet) account(now time.Time, it *item) {
 	if r.Open() || it.run != nil {
 		limits.Busy = now
 	}
-	switch set.overlap() {
+	switch policies.Overlap {
 	case jobconfig.OverlapQueueAll:
-		limits.QueueMax, limits.Shared = set.mayOwe(set.guest.QueueMax)
+		limits.QueueMax, limits.Shared = policies.QueueMax, policies.shared
 	case jobconfig.OverlapSkip:
 	default:
 		limits.QueueMax, limits.Newest = limits.Waiting+1, true
 	}
-	if set.catchUp() == jobconfig.CatchUpAll {
+	if policies.CatchUp == jobconfig.CatchUpAll {
 		limits.CatchUpMax, _ = set.mayOwe(set.guest.CatchUpMax)
 	}
 	next, since := set.calendar.Next, time.Time{}
-	if set.each(misfire) {
+	if policies.Each(misfire) {
 		since = set.waitsSince(now, r, begun)
 	}
 	if !since.IsZero() {
@@ -270,7 +267,7 @@ func (set *itemSet) account(now time.Time, it *item) {
 		put(catchUp, at.UnixMilli())
 	}
 	if limits.CatchUpMax == 0 {
-		at, skip := set.calendar.CatchUp(now, through, time.Time{}, set.catchUp() == jobconfig.CatchUpLatest)
+		at, skip := set.calendar.CatchUp(now, through, time.Time{}, policies.CatchUp == jobconfig.CatchUpLatest)
 		if skip != nil {
 			skips = append(skips, skip)
 		}
@@ -287,7 +284,7 @@ func (set *itemSet) account(now time.Time, it *item) {
 		skips = append(skips, full...)
 	}
 	for _, s := range skips {
-		set.skipItems(it, tree.Fire{Instant: s.First.UnixMilli(), Source: string(abi.SourceCatchUp)}, s.Through, skipCauses[s.Cause], s.Reason)
+		set.reports.skipUpTo(it, tree.Fire{Instant: s.First.UnixMilli(), Source: string(abi.SourceCatchUp)}, s.Through, skipCauses[s.Cause], s.Reason)
 	}
 	it.accounted = max(begun, it.accounted)
 	if at := set.calendar.Newest(now, time.UnixMilli(begun)); !at.IsZero() {
@@ -304,11 +301,11 @@ func (set *itemSet) dropAnswered(it *item, id tree.Fire) bool {
 	if it.run != nil || r.Open() || r.Accepts(id) != nil {
 		return false
 	}
-	switch {
-	case set.overlap() == jobconfig.OverlapSkip && time.UnixMilli(r.Ended).After(id.Time().Add(set.calendar.Delay(id.Time()))): // which came that much later
-		set.skipItem(it, id, event.SkipOverlap, set.dropsOverlap(reason.New(reason.RanWhenItCame)))
-	case set.queues() && r.OwedTo >= id.Instant && !it.Has(id):
-		set.skipItem(it, id, event.SkipElsewhere, reason.New(reason.TakenBefore))
+	switch policies := set.policies(); {
+	case policies.Overlap == jobconfig.OverlapSkip && time.UnixMilli(r.Ended).After(id.Time().Add(set.calendar.Delay(id.Time()))): // which came that much later
+		set.reports.skip(it, id, event.SkipOverlap, policies.dropsOverlap(reason.New(reason.RanWhenItCame)))
+	case policies.Queues() && r.OwedTo >= id.Instant && !it.Has(id):
+		set.reports.skip(it, id, event.SkipElsewhere, reason.New(reason.TakenBefore))
 	default:
 		return false
 	}
@@ -331,19 +328,11 @@ func (set *itemSet) waitsSince(now time.Time, r tree.Record, begun int64) time.T
 // accountAll decides what the items of this host owe of instants that were not taken one by one. It reports
 // false if the instants of the job stand for each other.
 func (set *itemSet) accountAll(now time.Time) bool {
-	if !set.queues() {
+	if !set.policies().Queues() {
 		return false
 	}
-	for _, it := range set.sorted(func(it *item) bool { return it.owned && it.state.Record.Instant != 0 && !set.beyond(it) }) {
+	for _, it := range set.items.sorted(func(it *item) bool { return it.owned && it.state.Record.Instant != 0 && !set.beyond(it) }) {
 		set.account(now, it)
 	}
 	return true
-}
-
-// dropsOverlap says why an instant that comes while the item runs, as runs says, is dropped.
-func (p *place) dropsOverlap(runs reason.Reason) reason.Reason {
-	if p.guest.Overlap == "" {
-		return reason.New(reason.AndMisfireOff, runs)
-	}
-	return reason.New(reason.AndOverlap, runs, p.guest.Overlap)
 }

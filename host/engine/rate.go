@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -46,14 +45,6 @@ const rateFresh = 2 * time.Minute
 // rated reports whether the job is under a rate.
 func (p *place) rated() bool { return p.guest.Rate.Key != "" }
 
-// registryNow is the time of the registry's clock, Unix milliseconds.
-func (p *place) registryNow(now moment) int64 {
-	if at := p.host.registry.time(now.Time); !at.IsZero() {
-		return at.UnixMilli()
-	}
-	return now.wall.UnixMilli()
-}
-
 // rateTurn is the host's part in a key, as of now.
 func (rn *runner) rateTurn(now moment, key string) *rate.Turn {
 	if rn.rates.keys == nil {
@@ -64,21 +55,9 @@ func (rn *runner) rateTurn(now moment, key string) *rate.Turn {
 		t = &rate.Turn{Path: rate.Path(rn.member.Layout, key), Key: key, Owner: rate.Owner{Host: rn.member.Self.ID, Job: rn.name}, Version: tree.NoVersion}
 		rn.rates.keys[key] = t
 	}
-	t.Rate, t.Now = rn.guest.Rate, rn.registryNow(now)
+	t.Rate, t.Now = rn.guest.Rate, rn.host.registryTime(now).UnixMilli()
 	t.Known = t.Known && t.Now < t.Wrote+rateFresh.Milliseconds() && t.Now > t.Wrote-rateFresh.Milliseconds()
 	return t
-}
-
-// pacedUnder are the items that wait under a key, by their turn.
-func (rn *runner) pacedUnder(key string) []*item {
-	var list []*item
-	for _, it := range rn.items {
-		if it.paced == key && it.owned && it.run == nil && (it.asks || it.Next() != nil) {
-			list = append(list, it)
-		}
-	}
-	slices.SortFunc(list, func(a, b *item) int { return cmp.Compare(a.pacedTurn, b.pacedTurn) })
-	return list
 }
 
 // pace chooses the items of a fire that may begin now under the job's rate, and has turns note it. waiting are those
@@ -109,7 +88,7 @@ func (rn *runner) pace(now moment, id tree.Fire, items []*item) (paced []*item, 
 	chosen := make(map[int]bool)
 	var stand []*rate.Turn
 	for key, t := range keys {
-		list, begins := rn.pacedUnder(key), 0
+		list, begins := rn.items.pacedUnder(key), 0
 		free := 0
 		if err == nil && t.Version != tree.NoVersion {
 			free = min(t.Window.Free(t.Rate, t.Owner, t.Now), len(list))
@@ -128,7 +107,7 @@ func (rn *runner) pace(now moment, id tree.Fire, items []*item) (paced []*item, 
 	if len(stand) > 0 {
 		err = rate.Stand(rn.work, rn.member.Registry, stand...)
 		for _, t := range stand {
-			list := rn.pacedUnder(t.Key)
+			list := rn.items.pacedUnder(t.Key)
 			if err == nil { // at the first begin under a key
 				for _, it := range list[:min(t.Window.Free(t.Rate, t.Owner, t.Now), len(list))] {
 					chosen[it.number] = it.asks
@@ -152,7 +131,7 @@ func (rn *runner) pace(now moment, id tree.Fire, items []*item) (paced []*item, 
 		waiting = append(waiting, it.number)
 		if it.pacedFor != id.ID() && err == nil {
 			it.pacedFor = id.ID()
-			rn.skipItem(it, id, event.SkipLater, reason.New(reason.WaitsForRate, strconv.Quote(it.paced), rn.guest.Rate.Max, words.Duration(rn.guest.Rate.Per)))
+			rn.reports.skip(it, id, event.SkipLater, reason.New(reason.WaitsForRate, strconv.Quote(it.paced), rn.guest.Rate.Max, words.Duration(rn.guest.Rate.Per)))
 		}
 	}
 	return paced, turns, waiting
@@ -197,12 +176,12 @@ func (r *rates) contended(it *item) {
 	r.atOnce = true
 }
 
-// unpace takes note of the items that have begun under a rate.
-func (rn *runner) unpace(it *item) { it.paced, it.pacedTurn, it.pacedFor = "", 0, "" }
+// unpace notes that an item does not wait under a rate any more.
+func (it *item) unpace() { it.paced, it.pacedTurn, it.pacedFor = "", 0, "" }
 
 // mayPace reports whether it is worth a try to begin an item that may be waiting under a rate.
 func (rn *runner) mayPace(now moment) func(*item) bool {
-	at := rn.registryNow(now)
+	at := rn.host.registryTime(now).UnixMilli()
 	if !rn.rated() {
 		return func(it *item) bool { return it.state.Record.NotBefore(at) == 0 }
 	}
@@ -213,7 +192,7 @@ func (rn *runner) mayPace(now moment) func(*item) bool {
 			continue
 		}
 		tried[it.paced] = true
-		t, list := rn.rateTurn(now, it.paced), rn.pacedUnder(it.paced)
+		t, list := rn.rateTurn(now, it.paced), rn.items.pacedUnder(it.paced)
 		n := t.Window.Free(t.Rate, t.Owner, t.Now)
 		if t.Version == tree.NoVersion || t.Window.Held(t.Owner, t.Now) < min(len(list), t.Rate.Max) {
 			n = len(list)
@@ -239,7 +218,7 @@ func (rn *runner) endPacing(now moment, leaves bool) {
 			continue
 		}
 		if leaves || !rn.rated() || it.run != nil || !rn.stillWaits(now, it) {
-			rn.unpace(it)
+			it.unpace()
 			continue
 		}
 		waiting[it.paced]++

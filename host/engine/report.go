@@ -64,7 +64,7 @@ func (j *job) readDisabled() {
 		return
 	}
 	var items tree.Items
-	for _, it := range j.sorted(func(it *item) bool { return it.owned && it.run == nil }) {
+	for _, it := range j.items.sorted(func(it *item) bool { return it.owned && it.run == nil }) {
 		items = append(items, it.number)
 	}
 	if len(items) == 0 {
@@ -177,7 +177,7 @@ func (j *job) status() *JobStatus {
 		Name: j.name, Cron: c.Cron, TimeZone: j.cron.zone.String(), Terms: j.terms(c), Next: j.calendar.Next, ShardingTotalCount: c.ShardingTotalCount,
 		Description: c.Description, Labels: j.guest.Labels, File: j.wanted.File, Inherited: j.wanted.Inherited, Module: j.wanted.ModuleFile, Type: string(j.guest.Type),
 		Digest: j.wanted.Module.Digest(), Needs: j.guest.Needs, Leader: j.member.View.Leader, Instances: slices.Sorted(slices.Values(j.member.View.Instances)), Servers: j.member.View.Servers, LastFire: j.newestFire(),
-		Arguments: j.guest.Arguments.With(c.JobParameter), Backfill: j.backfillStatus(),
+		Arguments: j.guest.Arguments.With(c.JobParameter), Backfill: j.backfill.status(),
 	}
 	if j.cron.err != nil {
 		s.Cron, s.Terms, s.RefusedCron = j.cron.text, j.cron.terms, timetable.Describe(c.Cron, s.Terms)
@@ -222,7 +222,7 @@ func (j *job) status() *JobStatus {
 	if err != nil {
 		warnings.Add(err.Error())
 	}
-	if why := j.handlerProblem(c.JobErrorHandlerType); why != "" {
+	if why := j.host.cfg.HandlerProblem(c.JobErrorHandlerType); why != "" {
 		warnings.Add("jobErrorHandlerType " + c.JobErrorHandlerType + " sends nothing: " + why)
 	}
 	if j.joining.outdated != "" {
@@ -234,14 +234,14 @@ func (j *job) status() *JobStatus {
 	if w := j.listener.Load(); w != nil && time.Since(w.at) < listenerShown {
 		warnings.Add(fmt.Sprintf("%s ago: %s", time.Since(w.at).Round(time.Second), w.text))
 	}
-	for _, it := range j.sorted(func(it *item) bool { return it.held && it.Next() != nil && it.run == nil }) {
+	for _, it := range j.items.sorted(func(it *item) bool { return it.held && it.Next() != nil && it.run == nil }) {
 		var marks []string
 		for _, q := range coordination.ItemMarks(j.member.Layout, it.number) {
 			marks = append(marks, q.Path)
 		}
 		warnings.Add(fmt.Sprintf("item %d waits: a mark says that another host runs it (one of the nodes %s)", it.number, joinWords(marks)))
 	}
-	for _, it := range j.sorted(func(it *item) bool { return it.owned && it.state.Record.Held != 0 }) {
+	for _, it := range j.items.sorted(func(it *item) bool { return it.owned && it.state.Record.Held != 0 }) {
 		warnings.Add(fmt.Sprintf("item %d: %s", it.number, it.state.Record.HeldBack(j.name, it.number)))
 	}
 	now := j.host.clock()
@@ -249,7 +249,7 @@ func (j *job) status() *JobStatus {
 	if _, ahead := j.host.instants(); ahead != 0 {
 		then = "the next instant that is due repairs it"
 	}
-	for _, it := range j.sorted(func(it *item) bool {
+	for _, it := range j.items.sorted(func(it *item) bool {
 		return it.owned && time.UnixMilli(it.state.Record.Instant).Sub(now) > futureInstant
 	}) {
 		warnings.Add(fmt.Sprintf("item %d was begun for %s, and is not begun for any instant before that: a clock was wrong, or node %s/sharding/%d was edited; %s",
@@ -259,7 +259,7 @@ func (j *job) status() *JobStatus {
 		warnings.Add("this host's clock is behind the registry's by more than the catch-up window")
 	}
 	s.Warnings = words.Strings(warnings.Kept(), warnings.More())
-	for _, it := range j.sorted(func(*item) bool { return true }) {
+	for _, it := range j.items.sorted(func(*item) bool { return true }) {
 		i := ItemStatus{Item: it.number, Parameter: parameters[it.number], Misfired: it.Next() != nil, Disabled: it.state.Disabled, Said: SaidBy(it.state.Said),
 			LastOutcome: it.lastOutcome, LastMessage: it.lastMessage, LastEnd: it.lastEnd, LastOutside: it.lastOutside,
 			Failures: it.state.Record.Failures}
@@ -287,7 +287,7 @@ func (j *job) status() *JobStatus {
 		}
 		s.Items = append(s.Items, i)
 	}
-	s.Listeners = j.listenerStatus()
+	s.Listeners = j.killing.listenerStatus()
 	return s
 }
 
@@ -330,7 +330,7 @@ func (j *job) standing() (JobState, string) {
 	case j.module.err != nil:
 		return JobError, "the last good module stays in force: " + j.module.err.Error()
 	case j.running() > 0:
-		if !slices.ContainsFunc(j.sorted(func(it *item) bool { return it.run != nil }), func(it *item) bool { return !it.run.Queued() }) {
+		if !slices.ContainsFunc(j.items.sorted(func(it *item) bool { return it.run != nil }), func(it *item) bool { return !it.run.Queued() }) {
 			return JobQueued, ""
 		}
 		return JobRunning, ""
@@ -454,7 +454,7 @@ func (j *job) eachWait(now moment, yield func(what event.Wait, item int, since t
 		if it.waits != "" {
 			yield(event.WaitPermit, it.number, time.Time{})
 		}
-		if at := j.registryNow(now); it.state.Record.Again != 0 && j.postpones(it, at) {
+		if at := j.host.registryTime(now).UnixMilli(); it.state.Record.Again != 0 && it.postpones(at) {
 			yield(event.WaitRetryAt, it.number, time.Time{})
 		}
 		if it.paced != "" {

@@ -20,8 +20,8 @@ import (
 )
 
 // shared is what a job's loop shares with the goroutines beside it: fires and their
-// workers, the term, and who asks for the status. It is safe for concurrent use, and
-// is what fires know as their owner.
+// workers, which see it as [owner], the term, which writes to its mailbox, and callers that ask for the
+// status. It is safe for concurrent use.
 type shared struct {
 	term *term
 	host *Host
@@ -65,17 +65,18 @@ type mailbox struct {
 	rests   bool // last is true until the loop has something to do
 }
 
-func (s *shared) post(f func(*mailbox)) {
-	s.mail.mu.Lock()
-	f(&s.mail)
-	s.mail.rests = false
-	s.mail.mu.Unlock()
-	notify(s.mail.wake)
+// post changes what is in the mailbox, and wakes the loop.
+func (m *mailbox) post(f func(*mailbox)) {
+	m.mu.Lock()
+	f(m)
+	m.rests = false
+	m.mu.Unlock()
+	notify(m.wake)
 }
 
-// update hands over a new definition or module.
-func (s *shared) update(wanted Job) {
-	s.post(func(m *mailbox) { m.update, m.leave = &wanted, reason.Reason{} })
+// replace hands over a new definition or module.
+func (m *mailbox) replace(wanted Job) {
+	m.post(func(m *mailbox) { m.update, m.leave = &wanted, reason.Reason{} })
 }
 
 // worked notes that the loop has dealt with one more item: so many are a turn; see [inflight.Worker.Worked]. Only the
@@ -88,35 +89,37 @@ func (s *shared) worked() {
 
 // nudge makes the loop look again: the session is trusted again, or is not any
 // more, or the wall clock was set.
-func (s *shared) nudge() { notify(s.mail.wake) }
+func (m *mailbox) nudge() { notify(m.wake) }
 
-// leave makes the host leave the job once its running items have ended.
-func (s *shared) leave(why reason.Reason) { s.post(func(m *mailbox) { m.update, m.leave = nil, why }) }
+// depart makes the host leave the job once its running items have ended.
+func (m *mailbox) depart(why reason.Reason) {
+	m.post(func(m *mailbox) { m.update, m.leave = nil, why })
+}
 
-// drain is leave with a time limit.
-func (s *shared) drain() { s.post(func(m *mailbox) { m.drain = true }) }
+// finish is depart with a time limit.
+func (m *mailbox) finish() { m.post(func(m *mailbox) { m.drain = true }) }
 
 // ask requests the job's status, with what only the registry knows if it is to be
 // full; the answer comes once.
-func (s *shared) ask(full bool) <-chan *JobStatus {
+func (m *mailbox) ask(full bool) <-chan *JobStatus {
 	c := make(chan *JobStatus, 1)
-	s.post(func(m *mailbox) { m.asks = append(m.asks, ask{c, full}) })
+	m.post(func(m *mailbox) { m.asks = append(m.asks, ask{c, full}) })
 	return c
 }
 
 // called reports whether the loop is to look at its mail before it goes on with what may take long: the job is to be
 // left, or is another one. The loop is awake then.
-func (s *shared) called() bool {
-	s.mail.mu.Lock()
-	defer s.mail.mu.Unlock()
-	return !s.mail.leave.IsZero() || s.mail.drain || s.mail.update != nil
+func (m *mailbox) called() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return !m.leave.IsZero() || m.drain || m.update != nil
 }
 
 // lastStatus is the newest status; rests: it is what is true now.
-func (s *shared) lastStatus() (last *JobStatus, rests bool) {
-	s.mail.mu.Lock()
-	defer s.mail.mu.Unlock()
-	return s.mail.last, s.mail.rests
+func (m *mailbox) lastStatus() (last *JobStatus, rests bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.last, m.rests
 }
 
 // Emit reports an event of the job.
@@ -131,7 +134,7 @@ func (s *shared) Expired(e *event.WaitError, items ...int) {
 	s.log.Warn("waited too long", zap.String("for", e.For), zap.Duration("after", e.After), zap.String("then", e.Then), zap.NamedError("error", e.Err))
 	if e.What == event.WaitListener {
 		s.listener.Store(&listenerWait{e.Error(), time.Now()})
-		s.post(func(*mailbox) {}) // the status is another one
+		s.mail.post(func(*mailbox) {}) // the status is another one
 	}
 	s.reportWait(e, items...)
 }
@@ -141,47 +144,50 @@ func (s *shared) reportWait(e *event.WaitError, items ...int) {
 	s.Emit(event.Event{Kind: event.JobError, Wait: e.What, Other: e.Other, Items: items, Duration: e.After, Reason: e.Error()})
 }
 
+// owner is what the fires of a job, and the guests that they run, know of its loop. The loop itself does not go through it.
+type owner struct{ *shared }
+
 // Clock is the wall clock that the host goes by.
-func (s *shared) Clock() time.Time { return s.host.clock() }
+func (o owner) Clock() time.Time { return o.host.clock() }
 
 // Trust says whether the session lives; see [registry.Center].
-func (s *shared) Trust() (registry.Trust, <-chan struct{}) { return s.term.registry.Trust() }
+func (o owner) Trust() (registry.Trust, <-chan struct{}) { return o.term.registry.Trust() }
 
 // Registry is the session for one goroutine beside the loop.
-func (s *shared) Registry() registry.Center {
-	return counted{s.term.registry, s, new(int64), false}
+func (o owner) Registry() registry.Center {
+	return counted{o.term.registry, o.shared, new(int64), false}
 }
 
 // Listens has the loop look at a listener that has run for long, or has ended after that.
-func (s *shared) Listens() { s.nudge() }
+func (o owner) Listens() { o.mail.nudge() }
 
 // Staged has the loop save offsets.
-func (s *shared) Staged() { s.post(func(m *mailbox) { m.offsets = true }) }
+func (o owner) Staged() { o.mail.post(func(m *mailbox) { m.offsets = true }) }
 
 // Refused has the loop look for external edits: a commit of an offset met a conflict.
-func (s *shared) Refused() { s.post(func(m *mailbox) { m.refused = true }) }
+func (o owner) Refused() { o.mail.post(func(m *mailbox) { m.refused = true }) }
 
 // Ended hands the end of a run to the loop.
-func (s *shared) Ended(e run.Ended) { s.post(func(m *mailbox) { m.ended = append(m.ended, e) }) }
+func (o owner) Ended(e run.Ended) { o.mail.post(func(m *mailbox) { m.ended = append(m.ended, e) }) }
 
 // Over hands the news to the loop that the goroutine of a fire has ended.
-func (s *shared) Over(f *run.Fire) { s.post(func(m *mailbox) { m.over = append(m.over, f) }) }
+func (o owner) Over(f *run.Fire) { o.mail.post(func(m *mailbox) { m.over = append(m.over, f) }) }
 
 // note counts what went beyond the quota.
-func (s *shared) note(q *quota) {
+func (o owner) note(q *quota) {
 	if q.beyond.Add(1) == 1 {
-		s.post(func(m *mailbox) { m.beyond = true })
+		o.mail.post(func(m *mailbox) { m.beyond = true })
 	}
 }
 
 // MayLog uses the job's log quotas for one line of so many bytes as written. It
 // reports false if the line is to be dropped.
-func (s *shared) MayLog(bytes int) bool {
-	switch q := s.quotas; {
+func (o owner) MayLog(bytes int) bool {
+	switch q := o.quotas; {
 	case !q.lines.take(1):
-		s.note(q.lines)
+		o.note(q.lines)
 	case !q.bytes.take(bytes):
-		s.note(q.bytes)
+		o.note(q.bytes)
 	default:
 		return true
 	}
@@ -191,8 +197,8 @@ func (s *shared) MayLog(bytes int) bool {
 // MayCommit waits until the job's quota of offset commits has one for the
 // guest. Waiting slows a loop that commits without end down; an error would
 // only make it try again. It reports false if ctx ended first.
-func (s *shared) MayCommit(ctx context.Context) bool {
-	q := s.quotas.commits
+func (o owner) MayCommit(ctx context.Context) bool {
+	q := o.quotas.commits
 	if q.limiter == nil {
 		return true
 	}
@@ -202,7 +208,7 @@ func (s *shared) MayCommit(ctx context.Context) bool {
 	if wait == 0 {
 		return true
 	}
-	s.note(q)
+	o.note(q)
 	if !run.Pause(ctx, wait) {
 		r.Cancel()
 		return false
@@ -225,16 +231,13 @@ func (s *shared) flushQuotas() {
 	}
 }
 
-// accept refuses a configuration that is beyond the host's ceilings.
-func (s *shared) accept(c jobconfig.Configuration) error { return s.host.cfg.Ceilings.Check(c) }
-
 // longestError is the longest text of a guest's error in the log, in bytes: a trap with its stack,
 // and what the guest wrote to stderr last.
 const longestError = 4 * abi.MaxError
 
 // HandleError does what the job's error handler says, within the job's log
 // quota.
-func (s *shared) HandleError(c jobconfig.Configuration, what string, r abi.Result, fields ...zap.Field) {
+func (o owner) HandleError(c jobconfig.Configuration, what string, r abi.Result, fields ...zap.Field) {
 	reason := event.Cut(event.Harmless(r.Message), abi.MaxError)
 	fields = append(fields, zap.String("outcome", string(r.Outcome)), zap.String("reason", reason))
 	size := len(reason)
@@ -243,23 +246,15 @@ func (s *shared) HandleError(c jobconfig.Configuration, what string, r abi.Resul
 		fields = append(fields, zap.String("error", text))
 		size += len(text)
 	}
-	if !s.MayLog(event.LineOverhead + size) {
+	if !o.MayLog(event.LineOverhead + size) {
 		return
 	}
 	switch c.JobErrorHandlerType {
 	case "IGNORE":
-		s.log.Debug(what, fields...)
+		o.log.Debug(what, fields...)
 	default:
-		s.log.Error(what, fields...)
+		o.log.Error(what, fields...)
 	}
-}
-
-// handlerProblem says why an error handler sends nothing that is to send something.
-func (s *shared) handlerProblem(handler string) string {
-	if s.host.cfg.HandlerProblem == nil {
-		return ""
-	}
-	return s.host.cfg.HandlerProblem(handler)
 }
 
 // repeats reports whether the error of a run says no more than its reason.

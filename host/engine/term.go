@@ -94,10 +94,10 @@ func newTerm(h *Host, r *fence.Session) *term {
 		self:     self,
 		jobs:     make(map[string]*job),
 		joins:    make(map[string]int),
-		arrivals: arrivals.New(mostJoining, func(j *job) string { return j.name }, (*job).nudge),
+		arrivals: arrivals.New(mostJoining, func(j *job) string { return j.name }, func(j *job) { j.mail.nudge() }),
 		// Each host takes the jobs in an order of its own, so that hosts share the work: what one of them has
 		// done others need not try.
-		steps:   arrivals.New(mostStepping, func(j *job) string { return shuffled(self.ID, j.name) }, (*job).nudge),
+		steps:   arrivals.New(mostStepping, func(j *job) string { return shuffled(self.ID, j.name) }, func(j *job) { j.mail.nudge() }),
 		buried:  make(map[string]bool),
 		ended:   make(chan *job),
 		cleared: make(chan string),
@@ -236,7 +236,7 @@ func (t *term) nudge() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, j := range t.jobs {
-		j.nudge()
+		j.mail.nudge()
 	}
 }
 
@@ -279,7 +279,7 @@ func (t *term) reconcile(work context.Context) {
 	modules := refusedModules(refused)
 	for name, j := range t.jobs {
 		if _, wanted := desired[name]; !wanted {
-			j.leave(whyGone(name, modules))
+			j.mail.depart(whyGone(name, modules))
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(desired)) {
@@ -303,7 +303,7 @@ func (t *term) begin(work context.Context, name string) {
 // bring hands a job to its loop, which is started if there is none. The caller holds t.mu.
 func (t *term) bring(work context.Context, name string, wanted Job) {
 	if j, runs := t.jobs[name]; runs {
-		j.update(wanted)
+		j.mail.replace(wanted)
 		return
 	}
 	if !t.host.left.back(name) {
@@ -417,7 +417,7 @@ func (t *term) drain() chan struct{} {
 	t.host.log.Info("draining: nothing new begins", zap.Duration("guestsAskedToEndAfter", limit-run.SoftGrace(limit)), zap.Duration("timeout", limit), zap.Int("jobs", len(t.jobs)))
 	all := slices.Collect(maps.Values(t.jobs))
 	for _, j := range all {
-		j.drain()
+		j.mail.finish()
 	}
 	done := make(chan struct{})
 	t.wg.Go(func() {
@@ -490,18 +490,18 @@ func (t *term) status(wait time.Duration, full bool) []*JobStatus {
 	out := make([]*JobStatus, len(jobs))
 	asked := make(map[int]<-chan *JobStatus)
 	for i, j := range jobs {
-		last, rests := j.lastStatus()
+		last, rests := j.mail.lastStatus()
 		if out[i] = last; full || !rests {
-			asked[i] = j.ask(full)
+			asked[i] = j.mail.ask(full)
 		}
 	}
 	for i, answer := range asked {
 		select {
 		case out[i] = <-answer:
 		case <-jobs[i].done:
-			out[i], _ = jobs[i].lastStatus()
+			out[i], _ = jobs[i].mail.lastStatus()
 		case <-over.Done():
-			out[i], _ = jobs[i].lastStatus()
+			out[i], _ = jobs[i].mail.lastStatus()
 		}
 	}
 	return out
@@ -520,7 +520,7 @@ func (t *term) look(name string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if j := t.jobs[name]; j != nil {
-		j.ask(true)
+		j.mail.ask(true)
 	}
 }
 

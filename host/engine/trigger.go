@@ -86,7 +86,7 @@ func (rn *runner) beginRound(now moment) {
 		}
 		return
 	}
-	if id.HasArgs() && len(rn.sorted(func(it *item) bool { return it.owned && it.Asked != nil && it.Asked.Trigger != id.Trigger })) > 0 {
+	if id.HasArgs() && len(rn.items.sorted(func(it *item) bool { return it.owned && it.Asked != nil && it.Asked.Trigger != id.Trigger })) > 0 {
 		return // each of them runs for the round before first
 	}
 	again := t.began == id.Trigger
@@ -95,7 +95,7 @@ func (rn *runner) beginRound(now moment) {
 			owes := *it.Place(id)
 			return it.owned && (!it.held || id.HasArgs()) && owes != nil && owes.Trigger == id.Trigger
 		}
-		if len(rn.sorted(waits)) > 0 {
+		if len(rn.items.sorted(waits)) > 0 {
 			return
 		}
 		t.round = 0 // the job may have been triggered again meanwhile
@@ -103,10 +103,10 @@ func (rn *runner) beginRound(now moment) {
 			return
 		}
 	}
-	idle := rn.sorted(func(it *item) bool {
+	idle := rn.items.sorted(func(it *item) bool {
 		return rn.inRound(it) && it.run == nil && !(again && it.state.Record.Trigger >= id.Trigger)
 	})
-	busy := rn.sorted(func(it *item) bool {
+	busy := rn.items.sorted(func(it *item) bool {
 		return rn.inRound(it) && it.run != nil && it.state.Record.Trigger < id.Trigger
 	})
 	if t.args.SkipBusy && !again {
@@ -133,7 +133,7 @@ func (rn *runner) beginRound(now moment) {
 		if owes := it.Place(id); *owes == nil {
 			*owes = &id
 		} else {
-			e := rn.skipped(it.number, id, event.SkipSuperseded, reason.New(reason.ItemRunsNewer))
+			e := rn.reports.event(it.number, id, event.SkipSuperseded, reason.New(reason.ItemRunsNewer))
 			e.Owed = (*owes).Trigger == 0
 			rn.Emit(e)
 		}
@@ -164,13 +164,13 @@ func (rn *runner) inRound(it *item) bool {
 func (rn *runner) waitsForAll() bool {
 	v, t := &rn.member.View, &rn.trigger
 	if t.seen != v.Trigger {
-		idle := rn.sorted(func(it *item) bool { return it.owned && it.run == nil && !rn.beyond(it) })
+		idle := rn.items.sorted(func(it *item) bool { return it.owned && it.run == nil && !rn.beyond(it) })
 		return len(idle) == 0 && len(rn.items) > 0 && !v.TriggerArgs
 	}
 	if t.round != 0 || !v.TriggerArgs {
 		return false
 	}
-	mine := rn.sorted(rn.inRound)
+	mine := rn.items.sorted(rn.inRound)
 	return len(mine) > 0 && !slices.ContainsFunc(mine, func(it *item) bool { return it.run == nil })
 }
 
@@ -180,8 +180,8 @@ func (rn *runner) consume(now moment, id tree.Fire, items []*item) bool {
 		return false
 	}
 	rn.merged(id)
-	for _, it := range rn.sorted(func(it *item) bool { return rn.trigger.left[it.number] != "" }) {
-		rn.skipItem(it, id, event.SkipOverlap, reason.New(reason.BackfillOverlap, rn.trigger.left[it.number]))
+	for _, it := range rn.items.sorted(func(it *item) bool { return rn.trigger.left[it.number] != "" }) {
+		rn.reports.skip(it, id, event.SkipOverlap, reason.New(reason.BackfillOverlap, rn.trigger.left[it.number]))
 	}
 	rn.trigger.consumed = max(rn.trigger.consumed, id.Trigger)
 	rn.member.View.Trigger = 0 // the next snapshot says so too
