@@ -126,8 +126,9 @@ mutants: ## change guards in a copy of the tree, one by one: a test must notice 
 	nice $(GO) run ./test/mutants -report $(CURDIR)/bin/mutants.md $(if $(AREA),-area $(AREA)) $(if $(EVERY),-every $(EVERY)) $(if $(SEED),-seed $(SEED)) $(if $(ONLY),-only '$(ONLY)')
 
 .PHONY: nightly
-nightly: ## hours: a release made twice, all mutants, SEEDS (10000) of the simulations, all crashes, all garbage, the great model, all seeds of histories of many hosts, the sandbox attacked for hours, each fuzz target for FUZZTIME (5m)
+nightly: ## hours: a release made twice, the race detector where make test has it not, all mutants, SEEDS (10000) of the simulations, all crashes, all garbage, the great model, all seeds of histories of many hosts, the sandbox attacked for hours, each fuzz target for FUZZTIME (5m)
 	$(MAKE) release-check
+	$(if $(RACE),CGO_ENABLED=1 $(GO) test $(RACE) -count 1 -timeout 1h $(PLAIN))
 	$(MAKE) mutants
 	$(MAKE) crash
 	$(GO) test -count 1 -timeout 10h -run '^TestGarbage$$' ./host/engine -garbage.stride 1
@@ -146,23 +147,37 @@ nightly: ## hours: a release made twice, all mutants, SEEDS (10000) of the simul
 setup: ## install what the tests need and is missing, from Debian's packages
 	@bash .ci/setup
 
-# Tests of these packages wait more than they compute: they come first, beside the
+# Tests of these packages wait more than they compute, or compute for longest: they come first, beside the
 # others, one package more at a time than there are processors.
-WAITING := ./test/chaos ./test/e2e ./coordination/registry/zookeeper ./bench/cluster
+FIRST := ./coordination/registry/zookeeper ./host/control/cluster ./host/engine ./host/node/program ./host/control/console ./bench/cluster
 
-TESTSUM = $$($(GO) tool -n gotestsum) --format pkgname --format-hide-empty-pkg \
-	$(if $(AGAIN),--rerun-fails=1 --rerun-fails-max-failures=3 --rerun-fails-report='$(AGAIN)') --packages '$(WAITING) $(ALL_PACKAGES)' -- -p $$(($$(getconf _NPROCESSORS_ONLN) + 1))
+# What make test ALL=1 tests without the race detector. Tests of the first four drive the program, which is built
+# without it; those of histories spend their time in SQLite, which is C made Go; the steps of coordination and the
+# decoder of modules are functions without goroutines. make nightly tests them with it.
+PLAIN := ./test/e2e ./test/chaos ./test/modules ./test/clients ./host/history/database ./coordination ./host/sandbox/wasm
+RACED  = $$($(GO) list $(ALL_PACKAGES) | grep -v -x -F "$$($(GO) list $(PLAIN))" | tr '\n' ' ')
+
+# testsum tests packages: $(call testsum,packages).
+testsum = $$($(GO) tool -n gotestsum) --format pkgname --format-hide-empty-pkg \
+	$(if $(AGAIN),--rerun-fails=1 --rerun-fails-max-failures=3 --rerun-fails-report='$(AGAIN)$(2)') --packages "$(1)" -- -p $$(($$(getconf _NPROCESSORS_ONLN) + 1))
 
 .PHONY: test
-test: examples $(if $(ALL),sim) ## run all tests in minutes; ALL=1: with the race detector, and make sim before, as CI does; AGAIN=file: up to three that fail once more, listed there
+test: examples ## run all tests in minutes; ALL=1: with the race detector, and make sim beside, as CI does; AGAIN=file: up to three that fail once more, listed there
 ifeq ($(ALL),)
-	$(TESTSUM) -tags brief -timeout 20m
+	$(call testsum,$(PLAIN) $(FIRST) $(ALL_PACKAGES)) -tags brief -timeout 20m
 	$(GO) test -C $(SYNC) -timeout 5m ./...
 	@echo "left out (make test ALL=1 has it): the race detector, and all but a part of the model, of the crashes and of the seeds of random lives"
 	@echo "left out (.ci/run has it): make lint, make deploy-check, make alerts, make fuzz-sandbox, make interop, make browser"
 else
 	@$(if $(RACE),,echo "no C compiler: the race detector is off")
-	$(if $(RACE),CGO_ENABLED=1) $(TESTSUM) $(RACE) -timeout 20m
+	@# The simulations compute, in virtual time; what is tested beside them waits.
+	@mkdir -p bin; bad=0; \
+	nice $(MAKE) sim > bin/sim.log 2>&1 & sim=$$!; \
+	$(call testsum,$(PLAIN)) -tags brief -timeout 20m || bad=1; \
+	wait $$sim || bad=1; cat bin/sim.log; \
+	$(if $(RACE),CGO_ENABLED=1) $(call testsum,$(FIRST) $(RACED),.raced) $(RACE) -timeout 20m || bad=1; \
+	if [ -f '$(AGAIN).raced' ]; then cat '$(AGAIN).raced' >> '$(AGAIN)'; rm '$(AGAIN).raced'; fi; \
+	exit $$bad
 	$(if $(RACE),CGO_ENABLED=1) $(GO) test -C $(SYNC) $(RACE) -timeout 5m ./...
 	@# The race detector needs more memory, and time, than these tests allow.
 	$(if $(RACE),$(GO) test -count 1 -run '^(TestChildMemory|TestEncrypt|TestParseWorst|TestRecursion|TestCorpusIsStopped)$$' ./host/sandbox/plugin ./host/sandbox/process ./host/config/signature ./coordination/jobconfig ./test/hostile)
