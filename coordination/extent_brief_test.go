@@ -11,3 +11,6 @@ const livesDefault = 80
 
 // crashStep: of the calls of a story every n-th is one that goes wrong.
 const crashStep = 5
+
+// extentOfTriggers: at every n-th commit of a division of many items the job is triggered.
+const extentOfTriggers = 2
