@@ -295,7 +295,10 @@ func TestTriggerWhileHostsChange(t *testing.T) {
 // TestTriggerWhileManyItemsMove: the same, of a division that takes several commits.
 func TestTriggerWhileManyItemsMove(t *testing.T) {
 	t.Parallel()
-	change := func(c *chronicle, h []*simHost) { h[2].crash(); must(t, second(c.addHost("D", "10.0.0.4").join(c.file))) }
+	change := func(c *chronicle, h []*simHost) {
+		h[2].crash()
+		must(t, second(c.addHost("D", "10.0.0.4").join(c.file)))
+	}
 	for nth, more := 0, true; more; nth += extentOfTriggers {
 		more = triggerAtCommit(t, 3000, nth, change, nil)
 		triggerAtCommit(t, 3000, nth, change, beginAtOnce)
