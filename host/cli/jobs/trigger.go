@@ -1,6 +1,7 @@
 package jobs
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/json"
@@ -68,9 +69,10 @@ A job that declares arguments is given them with --arg; what is not given has it
 default.
 
 --wait waits until all items have ended, on all hosts, and --follow shows what they log
-meanwhile. The exit code says how it went: 0, all items were OK; 5, an item was not;
-6, an item did not run; 4, it goes on: --timeout was over, or Ctrl-C came, which ends
-the command and not the run.`,
+meanwhile; of a trigger that is queued, until its turn has come and it has ended. The
+exit code says how it went: 0, all items were OK; 5, an item was not; 6, an item did not
+run; 4, it goes on: --timeout was over, or Ctrl-C came, which ends the command and not
+the run.`,
 		Example: "  wasmjob job run cities\n  wasmjob job run cities --items 0,3-5 --param 2026-03-01\n  wasmjob job run settle --arg day=2026-03-01 --arg limit=10\n  wasmjob job run cities --follow --timeout 1h",
 		Args:    command.Exactly("the job's name"),
 	}
@@ -99,13 +101,6 @@ the command and not the run.`,
 		t := triggered{Job: names[0], Triggered: made}
 		if !f.wait {
 			return p.Print(&f.how, t, t.text(args, r.Client != nil))
-		}
-		if t.Queued != 0 {
-			fmt.Fprintln(p.Err, "wasmjob: the trigger is queued, and the command does not wait for its turn")
-			if err := p.Print(&f.how, t, t.text(args, true)); err != nil {
-				return err
-			}
-			return command.ExitRunning
 		}
 		if f.how.Output == command.OutputTable {
 			fmt.Fprint(p.Out, t.text(args, true))
@@ -326,7 +321,8 @@ func (t *triggered) summary() string {
 	return strings.Join(parts, "; ")
 }
 
-// waiting waits for the end of a trigger.
+// waiting waits for the end of a trigger. One that is queued has no number of its own until it runs: the host knows it by that of the
+// queue meanwhile.
 type waiting struct {
 	p      *command.Program
 	client *client.Client
@@ -356,10 +352,13 @@ func (w *waiting) wait(ctx context.Context) error {
 	defer asking.Wait()
 	defer cancel()
 	looks, lines := make(chan look), make(chan json.RawMessage)
-	asking.Go(func() { w.ask(ctx, looks) })
-	if w.flags.follow {
-		asking.Go(func() { w.follow(ctx, lines) })
+	asking.Go(func() { w.ask(ctx, w.Queued+w.Trigger, looks) }) // one of the two is 0
+	follow := func() {
+		if trigger := w.Trigger; w.flags.follow && trigger != 0 {
+			asking.Go(func() { w.follow(ctx, trigger, lines) })
+		}
 	}
+	follow()
 	silent := false
 	var last <-chan time.Time
 	exit := command.ExitRunning
@@ -377,6 +376,10 @@ func (w *waiting) wait(ctx context.Context) error {
 				continue
 			}
 			silent = false
+			if w.Trigger == 0 && l.answer.Trigger != w.Queued {
+				w.Trigger = l.answer.Trigger
+				follow()
+			}
 			if exit = w.judge(l.answer); exit != command.ExitRunning {
 				last = time.After(0)
 				if w.flags.follow {
@@ -408,13 +411,14 @@ func signalName(s os.Signal) string {
 
 // show shows how it ended; why is set if it goes on.
 func (w *waiting) show(exit command.Exit, why string) error {
-	text := fmt.Sprintf("trigger %d of %s has ended; %s\n", w.Trigger, w.Job, w.summary())
-	explained := fmt.Sprintf("'%s --trigger %d'", words.Command("explain", w.Job), w.Trigger)
+	number := cmp.Or(w.Trigger, w.Queued)
+	text := fmt.Sprintf("trigger %d of %s has ended; %s\n", number, w.Job, w.summary())
+	explained := fmt.Sprintf("'%s --trigger %d'", words.Command("explain", w.Job), number)
 	switch exit {
 	case command.ExitRunning:
 		w.Outcome = outcomeRunning
 		text = ""
-		fmt.Fprintf(w.p.Err, "wasmjob: %s: trigger %d of %s goes on; %s. %s says how it stands, and '%s' ends it.\n", why, w.Trigger, w.Job, w.summary(), explained, words.Command("job kill", w.Job))
+		fmt.Fprintf(w.p.Err, "wasmjob: %s: trigger %d of %s goes on; %s. %s says how it stands, and '%s' ends it.\n", why, number, w.Job, w.summary(), explained, words.Command("job kill", w.Job))
 	case 0:
 	default:
 		text += explained + " says why\n"
@@ -433,8 +437,8 @@ func (w *waiting) show(exit command.Exit, why string) error {
 }
 
 // ask asks the host again and again what became of the fire, until ctx is done.
-func (w *waiting) ask(ctx context.Context, out chan<- look) {
-	q := url.Values{"trigger": {strconv.FormatInt(w.Trigger, 10)}, "wait": {waitTurn.String()}}
+func (w *waiting) ask(ctx context.Context, trigger int64, out chan<- look) {
+	q := url.Values{"trigger": {strconv.FormatInt(trigger, 10)}, "wait": {waitTurn.String()}}
 	path := "/v1/jobs/" + url.PathEscape(w.Job) + "/explain?" + q.Encode()
 	for {
 		var answer explain.Answer
@@ -460,9 +464,9 @@ func lasting(err error) bool {
 }
 
 // follow reads the lines of the fire until ctx is done. A stream that breaks is opened again, and begins a little before it broke.
-func (w *waiting) follow(ctx context.Context, out chan<- json.RawMessage) {
+func (w *waiting) follow(ctx context.Context, trigger int64, out chan<- json.RawMessage) {
 	newest := make(map[string]string) // the place of the last line of each run
-	prefix := tree.RunID(w.Job, tree.Fire{Trigger: w.Trigger}, 0)
+	prefix := tree.RunID(w.Job, tree.Fire{Trigger: trigger}, 0)
 	prefix = strings.TrimSuffix(prefix, "0")
 	for from := w.began; ctx.Err() == nil; {
 		shown := make(map[string]string, len(newest))

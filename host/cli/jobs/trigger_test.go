@@ -19,11 +19,12 @@ type triggering struct {
 	*http.ServeMux
 	triggers, looks atomic.Int64
 	keys            []string
+	made            string        // what the trigger becomes
 	idle            chan struct{} // closed when it has nothing more to say
 }
 
 func newTriggering(history string, answers ...string) *triggering {
-	h := &triggering{ServeMux: http.NewServeMux(), idle: make(chan struct{})}
+	h := &triggering{ServeMux: http.NewServeMux(), idle: make(chan struct{}), made: `{"trigger":7}`}
 	var idle sync.Once
 	h.HandleFunc("GET /v1/status", func(w http.ResponseWriter, _ *http.Request) {
 		fmt.Fprintf(w, `{"status":{"started":"2026-03-01T10:00:00Z"}%s}`, history)
@@ -31,7 +32,7 @@ func newTriggering(history string, answers ...string) *triggering {
 	h.HandleFunc("POST /v1/jobs/cities/trigger", func(w http.ResponseWriter, r *http.Request) {
 		h.triggers.Add(1)
 		h.keys = append(h.keys, r.Header.Get("Idempotency-Key"))
-		fmt.Fprint(w, `{"trigger":7}`)
+		fmt.Fprint(w, h.made)
 	})
 	h.HandleFunc("GET /v1/jobs/cities/explain", func(w http.ResponseWriter, r *http.Request) {
 		n := int(h.looks.Add(1)) - 1
@@ -97,6 +98,26 @@ func TestTriggerWaits(t *testing.T) {
 	shown, _, err := operated(t, newTriggering(keeps, answerOf("ran", "failed")), "", "trigger", "cities", "--wait", "-o", "json")
 	if want := "{\n  \"job\": \"cities\",\n  \"trigger\": 7,\n  \"outcome\": \"failed\",\n  \"items\": [\n    {\n      \"item\": 0,\n      \"verdict\": \"ran\"\n    },\n    {\n      \"item\": 1,\n      \"verdict\": \"failed\"\n    }\n  ]\n}\n"; !errors.Is(err, command.ExitFailed) || shown != want {
 		t.Errorf("%v\n%s", err, shown)
+	}
+}
+
+// TestTriggerWaits_queued: a trigger that is queued is waited for under the number of the queue, until its run has a number, and then
+// until that has ended.
+func TestTriggerWaits_queued(t *testing.T) {
+	t.Parallel()
+	runs := strings.Replace(answerOf("ran"), `"job":"cities"`, `"job":"cities","trigger":9`, 1)
+	host := newTriggering(keeps, `{"verdict":"unknown","trigger":7}`, strings.ReplaceAll(runs, "ran", "running"), runs)
+	host.made = `{"queued":7,"ahead":2}`
+	shown, said, err := operated(t, host, "", "trigger", "cities", "--wait")
+	want := "triggered cities; it is queued as number 7 behind 2 triggers, and runs when they have begun everywhere; 'wasmjob explain cities --trigger 7' says how it stands\n" +
+		"trigger 9 of cities has ended; OK: 0\n"
+	if err != nil || shown != want {
+		t.Errorf("%v, %s\n%s", err, said, shown)
+	}
+	host = newTriggering(keeps, `{"verdict":"skipped","trigger":7}`)
+	host.made = `{"queued":7,"ahead":2}`
+	if shown, _, err := operated(t, host, "", "trigger", "cities", "--wait"); !errors.Is(err, command.ExitNotRun) || !strings.Contains(shown, "trigger 7 of cities has ended") {
+		t.Errorf("dropped from the queue: %v\n%s", err, shown)
 	}
 }
 
