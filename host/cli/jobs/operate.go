@@ -33,7 +33,7 @@ import (
 
 // Look are the commands of the group job that show what jobs do and have done.
 func Look(p *command.Program) []*cobra.Command {
-	return []*cobra.Command{jobsCommand(p), shardsCommand(p), historyCommand(p), runsCommand(p), logsCommand(p), calendarCommand(p)}
+	return []*cobra.Command{jobsCommand(p), shardsCommand(p), historyCommand(p), runsCommand(p), logsCommand(p), calendarCommand(p), limitsCommand(p)}
 }
 
 // Operate are the commands of the group job that change what jobs do.

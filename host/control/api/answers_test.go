@@ -31,7 +31,7 @@ func samples() map[string]sample {
 	removed := []int{404, 409} // the job is not there, or was removed and is still defined
 	return map[string]sample{
 		"getStatus": {answers: none}, "getOverview": {answers: none}, "listJobs": {answers: none}, "getJob": {answers: noJob}, "listHosts": {answers: none}, "listGoneHosts": {answers: none},
-		"getBackup": {answers: none}, "getRestart": {query: "?host=nowhere", answers: noJob}, "listModules": {answers: none}, "getCalendar": {answers: none}, "trySchedule": {query: "?cron=0+0+*+*+*+*"}, "listRegistryJobs": {answers: none},
+		"getBackup": {answers: none}, "getRestart": {query: "?host=nowhere", answers: noJob}, "listModules": {answers: none}, "getCalendar": {answers: none}, "trySchedule": {query: "?cron=0+0+*+*+*+*"}, "listRegistryJobs": {answers: none}, "listLimits": {answers: none},
 		"getShards": {answers: removed}, "getKept": {answers: removed}, "getConfig": {answers: removed}, "explainFire": {answers: none},
 		"editConfig": {body: `{"settings":{"cron":"0 0 4 * * ?"}}`, answers: []int{404, 409, 412}},
 		"listFires":  {answers: none}, "listRuns": {answers: none}, "listEvents": {answers: none}, "listLines": {answers: none}, "listChanges": {answers: none},

@@ -35,6 +35,7 @@ func lookTexts() map[string]string {
 		"listModules":      "Modules by their digests: which files they are, which jobs run them, on which hosts, and what they are granted.",
 		"getCalendar":      "Instants of all jobs that have a schedule and are not paused. A job that fires more often than once an hour, and more than 60 times, is in `frequent`, with its first; so is one of every hour if there are too many.",
 		"trySchedule":      "The next instants of a cron expression, as a host would read it; what is wrong with it is the answer's error.",
+		"listLimits":       read + " Keys of `concurrency` have the items that run and the wishes that wait, in the order in which they get a permit; keys of `rate` have how many have begun lately, and from when those that wait may begin. What is of jobs that the asking one may not see is counted only, or left out.",
 		"listRegistryJobs": read + " These are the jobs that the registry knows, also those that no host has.",
 		"getShards":        read + " Who owns and runs each item, on hosts of ours and of ElasticJob.",
 		"getKept":          read + " What items keep from run to run. Values of the key/value state are shown if one item is asked for.",

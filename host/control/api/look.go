@@ -127,6 +127,9 @@ func (a *API) looking() {
 	look(a, "/v1/registry/jobs", "listRegistryJobs", "look", "Jobs as the registry has them, also those without a host", func(ctx context.Context, _ *none) ([]admin.Brief, error) {
 		return s.RegistryJobs(ctx)
 	}, a.large)
+	look(a, "/v1/limits", "listLimits", "look", "Who runs and who waits under the limits over the cluster", func(ctx context.Context, _ *none) (*admin.Limits, error) {
+		return s.Limits(ctx)
+	}, a.large)
 	look(a, "/v1/jobs/{job}/shards", "getShards", "look", "A job's items and instances as the registry has them", func(ctx context.Context, in *JobPath) (*admin.Shards, error) {
 		return s.Shards(ctx, in.Job)
 	}, answers(http.StatusConflict), a.large)

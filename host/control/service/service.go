@@ -436,6 +436,35 @@ func (s *Service) RegistryJobs(ctx context.Context) ([]admin.Brief, error) {
 	return list, err
 }
 
+// Limits are those over the cluster: who runs and who waits under them. They are read now. What is of jobs that one may not see is counted,
+// or left out.
+func (s *Service) Limits(ctx context.Context) (*admin.Limits, error) {
+	limits, err := s.o.Registry.Limits(ctx, time.Now())
+	if err != nil || auth.From(ctx).All(operation.View) {
+		return limits, err
+	}
+	hidden := func(u admin.Under) bool { return !seen(ctx, u.Job) }
+	shown := &admin.Limits{Permits: []admin.Permits{}, Rates: []admin.Rate{}, More: limits.More}
+	for _, p := range limits.Permits {
+		all := len(p.Running) + len(p.Waiting)
+		p.Running, p.Waiting = slices.DeleteFunc(p.Running, hidden), slices.DeleteFunc(p.Waiting, hidden)
+		if left := len(p.Running) + len(p.Waiting); left > 0 {
+			p.More += all - left
+			shown.Permits = append(shown.Permits, p)
+		}
+	}
+	for _, r := range limits.Rates {
+		r.Waiting = slices.DeleteFunc(r.Waiting, func(t admin.Turn) bool { return !seen(ctx, t.Job) })
+		if r.PausedBy != "" && !seen(ctx, r.PausedBy) {
+			r.PausedBy = ""
+		}
+		if len(r.Waiting) > 0 || r.PausedBy != "" {
+			shown.Rates = append(shown.Rates, r)
+		}
+	}
+	return shown, nil
+}
+
 // Shards is a job, item by item, as the registry has it. It is read now.
 func (s *Service) Shards(ctx context.Context, job string) (*admin.Shards, error) {
 	if err := auth.Require(ctx, operation.View, job); err != nil {

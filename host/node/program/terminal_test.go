@@ -255,6 +255,7 @@ func hostileLines() map[string][][]string {
 		"validate": {{"DIR"}, {"DIR", "-o", "json"}, {"DIR", "-o", "yaml"}, {"DIR/" + evil}, {"DIR", "--grants", "DIR/grants"}}, "job verify": {{"DIR/history/events.jsonl"}, {evil}, {"DIR/history/events.jsonl", "-o", "json"}},
 		"registry backup": {{evil}}, "registry backup create": {{evil}, {"DIR/" + evil}}, "registry backup show": {{evil}, {"DIR/evil.yaml"}}, "registry backup restore": {{evil}, append([]string{"DIR/evil.yaml"}, zk...)},
 		"host may-restart": append(list[:3:3], []string{evil}),
+		"job limits":       {{}, {"-o", "json"}},
 		"version":          {{}, {"-o", "json"}},
 		"demo":             {{}, {evil}},
 		"docs":             {{}, {evil, evil}},

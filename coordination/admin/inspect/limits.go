@@ -1,0 +1,128 @@
+package inspect
+
+import (
+	"context"
+	"math"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/wasmjob/wasmjob/coordination/recipe/permit"
+	"github.com/wasmjob/wasmjob/coordination/recipe/rate"
+	"github.com/wasmjob/wasmjob/coordination/registry"
+	"github.com/wasmjob/wasmjob/coordination/step"
+	"github.com/wasmjob/wasmjob/coordination/tree"
+)
+
+const (
+	// mostKeys is how many keys of limits, and of rates, are read; mostTickets how many tickets of one key, mostOfAll of all.
+	mostKeys    = 1000
+	mostTickets = 200
+	mostOfAll   = 5000
+)
+
+// Limits are the limits over the hosts of a namespace under which an item runs or waits.
+type Limits struct {
+	Permits []Permits
+	Rates   []Rate
+	// More is how many keys there are besides: beyond a thousand they are not read.
+	More int
+}
+
+// Permits are those of one key of `concurrency`.
+type Permits struct {
+	Key string
+	// Max is the smallest maximum of the jobs whose items run or wait.
+	Max int
+	// Tickets are in the line's order, at most 200; More is how many there are besides.
+	Tickets []Ticket
+	More    int
+}
+
+// Ticket is a place in the line of a key.
+type Ticket struct {
+	permit.Holder
+	// Since is when the item began with it, or when it came to wait, by the registry's clock.
+	Since time.Time
+}
+
+// Rate is one key of `rate`.
+type Rate struct {
+	Key string
+	rate.Window
+}
+
+// ReadLimits reads who runs and who waits under the limits of a namespace, in three requests. now is the registry's clock: what of a
+// rate is over by then is left out.
+func ReadLimits(ctx context.Context, r registry.Center, namespace string, now time.Time) (out Limits, err error) {
+	err = step.Perform(ctx, r, "read limits", func(ctx context.Context, x *step.Exchange) error {
+		out = Limits{}
+		limits, rates := registry.Children(tree.Limits(namespace)), registry.Children(tree.Rates(namespace))
+		n, err := x.Read(ctx, limits, rates)
+		if err != nil {
+			return err
+		}
+		keys, paced := n.Children(limits.Path), n.Children(rates.Path)
+		out.More = max(len(keys)-mostKeys, 0) + max(len(paced)-mostKeys, 0)
+		keys, paced = keys[:min(len(keys), mostKeys)], paced[:min(len(paced), mostKeys)]
+		var read []registry.Query
+		for _, name := range keys {
+			read = append(read, registry.Children(limits.Path+"/"+name))
+		}
+		for _, name := range paced {
+			read = append(read, registry.Data(rates.Path+"/"+name))
+		}
+		if n, err = x.Read(ctx, read...); err != nil {
+			return err
+		}
+		for _, name := range paced {
+			node := n.Data(rates.Path + "/" + name)
+			if w := rate.Parse(node.Data, now.UnixMilli()); node.Exists && !w.Empty(now.UnixMilli()) {
+				out.Rates = append(out.Rates, Rate{keyOf(name, w.Key), w})
+			}
+		}
+		lines, more := make([][]permit.Ticket, len(keys)), make([]int, len(keys))
+		var tickets []registry.Query
+		for k, name := range keys {
+			path := limits.Path + "/" + name
+			line := permit.Parse(path, n.Children(path))
+			lines[k] = line[:min(len(line), mostTickets, mostOfAll-len(tickets))]
+			more[k] = len(line) - len(lines[k])
+			for _, t := range lines[k] {
+				tickets = append(tickets, registry.Data(t.Path))
+			}
+		}
+		if n, err = x.Read(ctx, tickets...); err != nil {
+			return err
+		}
+		for k, name := range keys {
+			p := Permits{Key: keyOf(name, ""), Max: math.MaxInt, More: more[k]}
+			for _, t := range lines[k] {
+				node := n.Data(t.Path)
+				who, readable := permit.ParseHolder(node.Data)
+				if p.Max = min(p.Max, t.Max); node.Exists && readable {
+					p.Tickets = append(p.Tickets, Ticket{who, node.Mtime})
+				}
+			}
+			if len(p.Tickets)+p.More > 0 {
+				if len(p.Tickets) == 0 {
+					p.Max = 0
+				}
+				out.Permits = append(out.Permits, p)
+			}
+		}
+		return nil
+	})
+	return out, err
+}
+
+// keyOf is the key that a node stands for: written in the node, or else its name, in which what cannot stand there is escaped.
+func keyOf(name, written string) string {
+	if written != "" {
+		return written
+	}
+	if key, err := url.PathUnescape(name); err == nil && !strings.Contains(name, "~") {
+		return key
+	}
+	return name
+}
