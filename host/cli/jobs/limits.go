@@ -59,7 +59,11 @@ func limitsText(l *admin.Limits, now time.Time) string {
 		fmt.Fprintf(&b, "concurrency %s: %d of %d run, %s\n", p.Key, len(p.Running), p.Max, waitText(len(p.Waiting)))
 		some(len(p.Running), func(k int) {
 			u := p.Running[k]
-			fmt.Fprintf(&b, "  runs   %s, item %d on %s, for %s\n", u.Job, *u.Item, u.Host, ago(u.Since))
+			item := "an item"
+			if u.Item != nil {
+				item = fmt.Sprintf("item %d", *u.Item)
+			}
+			fmt.Fprintf(&b, "  runs   %s, %s on %s, for %s\n", u.Job, item, u.Host, ago(u.Since))
 		})
 		some(len(p.Waiting), func(k int) {
 			u := p.Waiting[k]

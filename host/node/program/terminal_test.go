@@ -115,7 +115,7 @@ func answers() map[string]any {
 		"/v1/fires": &cluster.Found[history.Fire]{}, "/v1/runs": &cluster.Found[history.Run]{}, "/v1/run": &service.RunDetail{},
 		"/v1/events": &cluster.Found[event.Event]{}, "/v1/logs": &cluster.Found[history.Line]{}, "/v1/audit": &cluster.Found[history.Change]{},
 		"/v1/hosts": &[]cluster.Host{}, "/v1/hosts/gone": &[]service.GoneHost{}, "/v1/hosts/restart": &service.Restart{}, "/v1/backup": &struct{}{}, "/v1/modules": &service.Modules{},
-		"/v1/calendar": &service.Calendar{}, "/v1/overview": &service.Overview{}, "/v1/alerts": &service.Alerts{},
+		"/v1/calendar": &service.Calendar{}, "/v1/limits": &admin.Limits{}, "/v1/overview": &service.Overview{}, "/v1/alerts": &service.Alerts{},
 		"POST /v1/silences": &alert.Silence{},
 	}
 }
