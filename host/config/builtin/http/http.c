@@ -5,7 +5,7 @@
    {job}, {item}, {total}, {itemParameter}, {jobParameter}, {instant} and {run} stand for what
    the invocation has. In the URL they are escaped for a URL, in a body of JSON for a text of
    JSON. What is in braces twice, as {{secret:NAME}} in a header, is the host's. */
-#include "../../../sdk/c/wasmjob.h"
+#include "../../../../sdk/c/wasmjob.h"
 
 typedef uint32_t u32;
 
