@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // HTTPRequest is what a job of type HTTP sends for each item. URL, Headers and Body may have
@@ -28,6 +29,8 @@ type HTTPRequest struct {
 	Headers []string
 	// Expect are the statuses of success, such as 200-299,304; empty is 200-299. "wasm.http.expect"
 	Expect string
+	// RetryAfter is how far ahead the Retry-After of a 429 or 503 counts; 0: it does not count. "wasm.http.retryAfter"
+	RetryAfter time.Duration
 }
 
 // ElasticJob's keys of a job of type HTTP.

@@ -31,6 +31,16 @@ func (c *caller) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Redirect(w, r, "http://127.0.0.1:1/elsewhere", http.StatusFound)
 	case "/busy":
 		w.WriteHeader(http.StatusServiceUnavailable)
+	case "/later", "/unasked", "/at-last":
+		if c.times(r.URL.Path) > 1 {
+			return
+		}
+		after, status := "1", http.StatusTooManyRequests
+		if r.URL.Path == "/at-last" {
+			after, status = "Fri, 31 Dec 9999 23:59:59 GMT", http.StatusServiceUnavailable
+		}
+		w.Header().Set("Retry-After", after)
+		w.WriteHeader(status)
 	case "/no":
 		http.Error(w, "no\x1b[2J such thing", http.StatusNotFound)
 	case "/huge":
@@ -41,6 +51,11 @@ func (c *caller) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			}
 		}
 	}
+}
+
+// times is how often a path was asked for.
+func (c *caller) times(path string) int {
+	return strings.Count(strings.Join(c.asked(), "\n"), " "+path)
 }
 
 func (c *caller) asked() []string {
@@ -65,6 +80,10 @@ func TestHTTPJob(t *testing.T) {
 	}
 	p.define("call-elsewhere", "type: HTTP", "shardingTotalCount: 1", "retry: {attempts: 1}", "http: {url: 'http://127.0.0.1:1/'}")
 	p.define("call-expects", "type: HTTP", "shardingTotalCount: 1", "http: {url: '"+s.URL+"/no', expect: '200,404'}")
+	for _, job := range []string{"later", "at-last"} {
+		p.define("call-"+job, "type: HTTP", "shardingTotalCount: 1", "retry: {attempts: 1}", "http: {url: '"+s.URL+"/"+job+"', retryAfter: 1s}")
+	}
+	p.define("call-unasked", "type: HTTP", "shardingTotalCount: 1", "retry: {attempts: 1}", "http: {url: '"+s.URL+"/unasked'}")
 	p.define("stranger", "type: HTTP", "shardingTotalCount: 1", "http: {url: '"+s.URL+"/'}")
 
 	h := p.start("--grants", p.path("grants.yaml"))
@@ -99,6 +118,12 @@ func TestHTTPJob(t *testing.T) {
 	}
 	run("call-huge", 0, abi.OutcomeOK) // of which a little is read
 	run("call-expects", 0, abi.OutcomeOK)
+	for _, job := range []string{"call-later", "call-at-last"} { // the time of Retry-After, in seconds and as a date, at most a second ahead
+		from := h.mark()
+		run(job, 0, abi.OutcomeRetryAt)
+		h.of(job, from, kind(event.ItemEnded), outcome(abi.OutcomeOK))
+	}
+	run("call-unasked", 0, abi.OutcomeRetry)
 	if e := run("call-elsewhere", 0, abi.OutcomeFail); !strings.Contains(e.Reason, "is not granted") {
 		t.Errorf("an address that is not granted: %q", e.Reason)
 	}

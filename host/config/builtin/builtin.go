@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	_ "embed"
 	"encoding/hex"
+	"strconv"
 	"strings"
 
 	"github.com/wasmjob/wasmjob/abi"
@@ -39,7 +40,7 @@ func Digest(name string) string {
 // Request is the plugin config by which the module of HTTP sends a request.
 func Request(r jobconfig.HTTPRequest) []byte {
 	r = r.Defaults()
-	list := []string{r.Method, r.URL, r.ContentType, r.Body, r.Expect}
+	list := []string{r.Method, r.URL, r.ContentType, r.Body, r.Expect, strconv.FormatInt(r.RetryAfter.Milliseconds(), 10)}
 	for _, h := range r.Headers {
 		name, value, _ := strings.Cut(h, ":")
 		list = append(list, strings.TrimSpace(name), strings.TrimSpace(value))

@@ -1,11 +1,12 @@
 /* The module of jobs of type HTTP: sends one request for each item, and judges the answer by its
    status. The plugin config is a list of texts, each ended by NUL: method, URL, type of the body,
-   body, statuses that are expected ("200-299,304"), and headers, name and value in turn.
+   body, statuses that are expected ("200-299,304"), how many milliseconds a Retry-After may be ahead
+   (0: it does not count), and headers, name and value in turn.
 
    {job}, {item}, {total}, {itemParameter}, {jobParameter}, {instant} and {run} stand for what
    the invocation has. In the URL they are escaped for a URL, in a body of JSON for a text of
    JSON. What is in braces twice, as {{secret:NAME}} in a header, is the host's. */
-#include "../../../sdk/c/wasmjob.h"
+#include "../../../../sdk/c/wasmjob.h"
 
 typedef uint32_t u32;
 
@@ -168,6 +169,69 @@ static int broken(int32_t handle, int32_t code) {
   return failed(code == JOB_ERR_UNAVAILABLE || code == JOB_ERR_TIMEOUT ? JOB_RETRY : JOB_FAIL);
 }
 
+WASMJOB_IMPORT("wasi_snapshot_preview1", "clock_time_get") int32_t clock_time_get(uint32_t clock, uint64_t precision, uint64_t *nanoseconds);
+
+/* now is the time in Unix milliseconds. */
+static int64_t now(void) {
+  uint64_t ns = 0;
+  return clock_time_get(0, 1000000, &ns) == 0 ? (int64_t)(ns / 1000000) : 0;
+}
+
+/* digits reads a number of at most twelve digits, and moves behind it; -1 if there is none. */
+static int64_t digits(const char **s) {
+  int64_t v = 0;
+  int n = 0;
+  for (; **s >= '0' && **s <= '9' && n < 12; n++) v = v * 10 + *(*s)++ - '0';
+  return n && (**s < '0' || **s > '9') ? v : -1;
+}
+
+/* date reads a time such as "Wed, 21 Oct 2026 07:28:00 GMT" as Unix milliseconds; -1 if it is none. */
+static int64_t date(const char *s) {
+  static const char months[] = "JanFebMarAprMayJunJulAugSepOctNovDec";
+  for (int i = 0; i < 5; i++)
+    if (!s[i]) return -1;
+  s += 5; /* the day of the week */
+  int64_t day = digits(&s), month = 0;
+  if (day < 1 || day > 31 || *s++ != ' ') return -1;
+  while (month < 12 && !(s[0] == months[3 * month] && s[1] == months[3 * month + 1] && s[2] == months[3 * month + 2])) month++;
+  if (month == 12 || s[3] != ' ') return -1;
+  s += 4;
+  int64_t year = digits(&s), left = 0;
+  if (year < 1970 || year > 9999) return -1;
+  for (int i = 0; i < 3; i++) {
+    if (*s++ != (i ? ':' : ' ')) return -1;
+    int64_t v = digits(&s);
+    if (v < 0 || v > (i ? 60 : 23)) return -1;
+    left = left * 60 + v;
+  }
+  if (!is(s, length(s), " GMT")) return -1;
+  int64_t y = year - (month < 2), yoe = y % 400, doy = (153 * (month + (month > 1 ? -2 : 10)) + 2) / 5 + day - 1;
+  int64_t days = y / 400 * 146097 + yoe * 365 + yoe / 4 - yoe / 100 + doy - 719468;
+  return (days * 86400 + left) * 1000;
+}
+
+/* later asks for a run at the time of the header Retry-After of the answer, but at most so many
+   milliseconds ahead. */
+static void later(int32_t handle, int64_t most) {
+  static const char name[] = "retry-after";
+  int32_t size = job_http_headers(handle, head, sizeof head);
+  if (most <= 0 || size <= 0 || size > (int32_t)sizeof head || head[size - 1] != 0) return;
+  for (const char *at = head, *end = head + size; at < end;) {
+    u32 n = 0;
+    while (name[n] && (at[n] | 32) == name[n]) n++;
+    int found = !name[n] && !at[n];
+    at += length(at) + 1;
+    if (at >= end) return;
+    if (found) {
+      const char *value = at;
+      int64_t from = now(), seconds = digits(&value), to = seconds >= 0 && !*value ? from + seconds * 1000 : date(at);
+      if (to >= 0 && from > 0) job_retry_at(to < from ? from : to > from + most ? from + most : to, 0);
+      return;
+    }
+    at += length(at) + 1;
+  }
+}
+
 WASMJOB_EXPORT("job_abi_v1") void job_abi_v1(void) {}
 
 WASMJOB_EXPORT("job_execute") int job_execute(void) {
@@ -177,13 +241,13 @@ WASMJOB_EXPORT("job_execute") int job_execute(void) {
     puts_(&said, "there is no request: this module is for jobs of type HTTP");
     return failed(JOB_FAIL);
   }
-  const char *at = config, *part[5];
-  for (int i = 0; i < 5; i++) {
+  const char *at = config, *part[6];
+  for (int i = 0; i < 6; i++) {
     if (at >= config + size) return JOB_FAIL;
     part[i] = at;
     at += length(at) + 1;
   }
-  const char *method = part[0], *url = part[1], *type = part[2], *list = part[4];
+  const char *method = part[0], *url = part[1], *type = part[2], *list = part[4], *most = part[5];
   struct out b = {body, body + sizeof body, 0}, h = {head, head + sizeof head, 0};
   expand(&b, part[3], json(type) ? JSON : PLAIN);
   puts_(&h, method), put(&h, 0);
@@ -219,6 +283,7 @@ WASMJOB_EXPORT("job_execute") int job_execute(void) {
     n = job_read(handle, answer + got, sizeof answer - got);
     if (n == JOB_ERR_CANCELLED) return JOB_CANCELLED;
   }
+  if (!expected(list, status) && (status == 429 || status == 503)) later(handle, digits(&most));
   job_io_close(handle); /* the rest is of no interest, however long it is */
   puts_(&said, " answered "), number(&said, status);
   if (expected(list, status)) {
