@@ -135,7 +135,7 @@ func (j *job) watchChain(now moment) {
 	if slices.Equal(want, c.watched) {
 		return
 	}
-	j.endChain()
+	j.chain.unwatch()
 	if len(want) == 0 {
 		return
 	}
@@ -149,9 +149,8 @@ func (j *job) watchChain(now moment) {
 	c.watched, c.snapshots, c.end = want, snapshots, cancel
 }
 
-// endChain ends that watch.
-func (j *job) endChain() {
-	c := &j.chain
+// unwatch ends that watch.
+func (c *chain) unwatch() {
 	if c.end != nil {
 		c.end()
 	}
@@ -165,11 +164,12 @@ func (j *job) seeChain(s registry.Snapshot) {
 	if n, watched := c.seen[registry.Data(j.member.Layout.Ends())]; watched {
 		j.member.SeeEnds(n)
 	}
-	j.seeChained(c.seen.Data(j.member.Layout.Chained()))
+	j.chain.seeChained(c.seen.Data(j.member.Layout.Chained()))
 }
 
-func (rn *runner) seeChained(n registry.Node) {
-	if c := &rn.chain; n.Exists && n.Mzxid >= c.chainedAt {
+// seeChained takes the node chained, unless a newer one is known.
+func (c *chain) seeChained(n registry.Node) {
+	if n.Exists && n.Mzxid >= c.chainedAt {
 		c.chained, c.chainedAt = tree.ParseChained(n.Data, n.Mzxid), n.Mzxid
 	}
 }
@@ -187,7 +187,7 @@ func (rn *runner) rootOf(now moment, id tree.Fire) int64 {
 			rn.failed(now, "reading which trigger has caused this one", err)
 			return 0
 		}
-		rn.seeChained(nodes[0])
+		rn.chain.seeChained(nodes[0])
 	}
 	return c.chained.RootOf(id.Trigger)
 }
@@ -356,7 +356,7 @@ func (j *job) reportUnmet(unmet []due.Unmet, first bool) {
 func (j *job) triggerAfter(now moment, rounds []due.Caused) {
 	c := &j.chain
 	for _, r := range rounds {
-		if c.chained.Has(r.Root) || !j.member.View.Leading() || j.own(r.Root) {
+		if _, own := j.member.Ends().Find(tree.Fire{Trigger: r.Root}); own || c.chained.Has(r.Root) || !j.member.View.Leading() { // own: the chain began with a trigger of this job
 			continue
 		}
 		var by []string
@@ -376,12 +376,6 @@ func (j *job) triggerAfter(now moment, rounds []due.Caused) {
 			j.skipFire(tree.Fire{Instant: r.At.UnixMilli(), Trigger: r.Root, Source: string(abi.SourceTrigger)}, event.SkipDisabled, reason.Free(why))
 		}
 	}
-}
-
-// own reports whether a chain began with a trigger of this job.
-func (j *job) own(root int64) bool {
-	_, found := j.member.Ends().Find(tree.Fire{Trigger: root})
-	return found
 }
 
 // settleEnds notes the ends of items of this host that do not run in a fire that others have ended.

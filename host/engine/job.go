@@ -676,7 +676,7 @@ func (j *job) rejoin(now moment) {
 	j.election.reset()
 	j.takers.reset()
 	j.denials = denials{} // the items may be others now
-	j.endChain()
+	j.chain.unwatch()
 	j.chain = chain{}
 }
 

@@ -565,12 +565,12 @@ func (rn *runner) giveBack(now moment) bool {
 	return true
 }
 
-// waitsForPermit says in words for which permits the job waits here.
-func (rn *runner) waitsForPermit() (forWhat, then string) {
+// waitsFor says in words for which permits the items of a job wait here.
+func (l *limits) waitsFor(job string, items items) (forWhat, then string) {
 	var list []string
-	for _, key := range slices.Sorted(maps.Keys(rn.limits.lines)) {
-		ln := rn.limits.lines[key]
-		if n := len(rn.items.waitsUnder(key)); n > 0 {
+	for _, key := range slices.Sorted(maps.Keys(l.lines)) {
+		ln := l.lines[key]
+		if n := len(items.waitsUnder(key)); n > 0 {
 			list = append(list, fmt.Sprintf("limit %s, under which %s may run at once: %s, with %s before them in the line",
 				strconv.Quote(key), words.Count(ln.most, "item"), words.Count(n, "item")+" wait here", words.Count(ln.place.Before, "ticket")))
 		}
@@ -578,7 +578,7 @@ func (rn *runner) waitsForPermit() (forWhat, then string) {
 	if more := len(list) - mostNamedLimits; more > 0 {
 		list = append(list[:mostNamedLimits], words.Count(more, "more limit"))
 	}
-	return "a permit of " + strings.Join(list, "; "), "see who runs: " + words.Command("status", rn.name, "--items")
+	return "a permit of " + strings.Join(list, "; "), "see who runs: " + words.Command("status", job, "--items")
 }
 
 // mostNamedLimits is how many limits a text names.

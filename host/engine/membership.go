@@ -750,7 +750,7 @@ func (j *job) unwatchAll() {
 	j.watch.end, j.watch.control = nil, nil
 	j.endExtra()
 	j.watch.endMarks()
-	j.endChain()
+	j.chain.unwatch()
 	j.backfill.stop()
 }
 

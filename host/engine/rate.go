@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"slices"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 	"github.com/wasmjob/wasmjob/coordination/recipe/rate"
+	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/coordination/tree"
 	"github.com/wasmjob/wasmjob/host/event"
 	"github.com/wasmjob/wasmjob/internal/text/reason"
@@ -84,7 +86,7 @@ func (rn *runner) pace(now moment, id tree.Fire, items []*item) (paced []*item, 
 		it.asks = true
 		keys[key] = rn.rateTurn(now, key)
 	}
-	err := rn.readTurns(slices.Collect(maps.Values(keys)), func(t *rate.Turn) bool { return !t.Known })
+	err := readTurns(rn.work, rn.member.Registry, slices.Collect(maps.Values(keys)), func(t *rate.Turn) bool { return !t.Known })
 	chosen := make(map[int]bool)
 	var stand []*rate.Turn
 	for key, t := range keys {
@@ -160,12 +162,12 @@ func (rn *runner) renewPlaces(now moment) error {
 }
 
 // readTurns reads those of the keys that are to be read, in one request.
-func (rn *runner) readTurns(turns []*rate.Turn, which func(*rate.Turn) bool) error {
+func readTurns(work context.Context, reg registry.Center, turns []*rate.Turn, which func(*rate.Turn) bool) error {
 	turns = slices.DeleteFunc(turns, func(t *rate.Turn) bool { return !which(t) })
 	if len(turns) == 0 {
 		return nil
 	}
-	return rate.Read(rn.work, rn.member.Registry, turns...)
+	return rate.Read(work, reg, turns...)
 }
 
 // contended takes note that another host has written the node of an item's key meanwhile.

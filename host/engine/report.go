@@ -507,7 +507,7 @@ func (j *job) waitsFor(what event.Wait, items []int) (forWhat, then string) {
 		return fmt.Sprintf("a slot: the host has %d for all jobs, and this job may have %d", j.host.cfg.MaxConcurrency, j.concurrency()),
 			"see what runs: wasmjob status --items; a timeout ends items that go on for ever"
 	case event.WaitPermit:
-		return j.waitsForPermit()
+		return j.limits.waitsFor(j.name, j.items)
 	case event.WaitRetryAt:
 		return j.waitsForLater(j.host.now())
 	case event.WaitRate:
