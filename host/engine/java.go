@@ -169,9 +169,9 @@ func (j *job) endExtra() {
 	j.member.View = j.member.View.WithExtra(nil)
 }
 
-// javaSchedule looks whether Java hosts would follow the schedule and the policies of the job.
-func (p *place) javaSchedule(c jobconfig.Configuration) {
-	p.cron.javaErr = timetable.JavaCompatible(c)
+// lookForJava looks whether Java hosts would follow the schedule and the policies of the job.
+func (c *cronText) lookForJava(config jobconfig.Configuration) {
+	c.javaErr = timetable.JavaCompatible(config)
 }
 
 // javaRefuses says why the schedule is not followed while Java hosts are in

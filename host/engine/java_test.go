@@ -75,7 +75,7 @@ func TestAScheduleThatJavaHostsReadOtherwiseIsRefusedWhileOneIsThere(t *testing.
 		if !c.java {
 			j.member.View.Instances = []string{ofOurs, ourselves}
 		}
-		j.javaSchedule(jobconfig.Configuration{Cron: c.cron, TimeZone: c.zone, Misfire: true, Props: c.props})
+		j.cron.lookForJava(jobconfig.Configuration{Cron: c.cron, TimeZone: c.zone, Misfire: true, Props: c.props})
 		got := j.javaRefuses().String()
 		if (got == "") != (c.refused == "") || !strings.Contains(got, c.refused) || got != "" && !strings.Contains(got, aJavaHost) {
 			t.Errorf("cron %q in zone %q, a Java host there %v: %q, want something with %q and the host", c.cron, c.zone, c.java, got, c.refused)

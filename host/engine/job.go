@@ -397,7 +397,7 @@ func (j *job) read() (news bool) {
 		f.GuestsDone = true
 	}
 	for _, n := range lines {
-		j.hearLine(n)
+		n.line.hear(n.node, j.guest.Concurrency.Max)
 	}
 	return news
 }
@@ -713,7 +713,7 @@ func (j *job) configure(now moment) {
 	terms := key.terms
 	j.edits.Note(c, from.config)
 	j.configured = from
-	j.javaSchedule(c)
+	j.cron.lookForJava(c)
 	if before := j.cron.madeFor; before == nil || key != *before {
 		changed := before != nil
 		j.cron.madeFor = &key

@@ -47,10 +47,10 @@ func (it *item) postpones(at int64) bool {
 	return it.owned && it.run == nil && it.Next() != nil && it.state.Record.NotBefore(at) != 0
 }
 
-// postponedUntil is when the first of them may begin, by Go's own clock; zero if none waits.
-func (rn *runner) postponedUntil(now moment) (first time.Time) {
-	at := rn.host.registryTime(now).UnixMilli()
-	for _, it := range rn.items {
+// postponedUntil is when the first of them may begin, by Go's own clock; zero if none waits. at is now by the registry's
+// clock, in milliseconds.
+func (all items) postponedUntil(now moment, at int64) (first time.Time) {
+	for _, it := range all {
 		if it.state.Record.Again != 0 && it.postpones(at) {
 			first = soonest(first, now.Add(time.Duration(it.state.Record.Again-at)*time.Millisecond))
 		}
@@ -59,9 +59,9 @@ func (rn *runner) postponedUntil(now moment) (first time.Time) {
 }
 
 // waitsForLater says in words until when the job's items wait because their guests asked for it.
-func (rn *runner) waitsForLater(now moment) (forWhat, then string) {
-	at, first := rn.host.registryTime(now).UnixMilli(), int64(0)
-	for _, it := range rn.items {
+func (all items) waitsForLater(at int64) (forWhat, then string) {
+	first := int64(0)
+	for _, it := range all {
 		if it.postpones(at) && (first == 0 || it.state.Record.Again < first) {
 			first = it.state.Record.Again
 		}

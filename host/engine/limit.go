@@ -319,16 +319,15 @@ func (rn *runner) readLines() error {
 	}
 	for _, ln := range rn.limits.lines {
 		if ln.stale {
-			rn.stands(ln, lines[ln.path])
+			ln.stands(lines[ln.path], rn.guest.Concurrency.Max)
 		}
 	}
 	return nil
 }
 
-// stands takes note of a line as it is.
-func (rn *runner) stands(ln *limitLine, line []permit.Ticket) {
+// stands takes note of a line as it is. most is how many items may run under the limit, 0 for no limit.
+func (ln *limitLine) stands(line []permit.Ticket, most int) {
 	ln.stale, ln.granted = false, 0
-	most := rn.guest.Concurrency.Max
 	if most == 0 {
 		most = math.MaxInt // they are returned
 	}
@@ -362,19 +361,18 @@ func (rn *runner) lookAtLines(now moment) {
 	}
 }
 
-// hearLine takes what the watch of a line has shown.
-func (rn *runner) hearLine(news limitNews) {
-	ln := news.line
-	if ln.end == nil || ln.watched != news.node.Query {
+// hear takes what the watch of a line has shown. most is how many items may run under the limit.
+func (ln *limitLine) hear(news registry.Node, most int) {
+	if ln.end == nil || ln.watched != news.Query {
 		return // it watches something else by now
 	}
-	if !news.node.Children {
-		ln.stale = ln.stale || permit.Moved(news.node)
+	if !news.Children {
+		ln.stale = ln.stale || permit.Moved(news)
 		return
 	}
 	// What is in the snapshot may be older than a ticket that this host has drawn since: it says only when to read the line.
 	waits := ln.free[ln.granted:min(ln.granted+1, len(ln.free))]
-	places := permit.Places(permit.Parse(ln.path, news.node.Names), waits, rn.guest.Concurrency.Max)
+	places := permit.Places(permit.Parse(ln.path, news.Names), waits, most)
 	for _, t := range waits {
 		place, there := places[t.Path]
 		ln.stale = ln.stale || !there || place.Granted() || place.Watch(ln.path) != ln.watched

@@ -210,7 +210,7 @@ func (rn *runner) mayPace(now moment) func(*item) bool {
 // next may begin. If leaves is set the host begins nothing more of the job.
 func (rn *runner) endPacing(now moment, leaves bool) {
 	r := &rn.rates
-	r.at = rn.postponedUntil(now)
+	r.at = rn.items.postponedUntil(now, rn.host.registryTime(now).UnixMilli())
 	if len(r.keys) == 0 {
 		return
 	}

@@ -176,7 +176,7 @@ func (j *job) status() *JobStatus {
 	s := &JobStatus{
 		Name: j.name, Cron: c.Cron, TimeZone: j.cron.zone.String(), Terms: j.terms(c), Next: j.calendar.Next, ShardingTotalCount: c.ShardingTotalCount,
 		Description: c.Description, Labels: j.guest.Labels, File: j.wanted.File, Inherited: j.wanted.Inherited, Module: j.wanted.ModuleFile, Type: string(j.guest.Type),
-		Digest: j.wanted.Module.Digest(), Needs: j.guest.Needs, Leader: j.member.View.Leader, Instances: slices.Sorted(slices.Values(j.member.View.Instances)), Servers: j.member.View.Servers, LastFire: j.newestFire(),
+		Digest: j.wanted.Module.Digest(), Needs: j.guest.Needs, Leader: j.member.View.Leader, Instances: slices.Sorted(slices.Values(j.member.View.Instances)), Servers: j.member.View.Servers, LastFire: j.items.newestFire(j.lastFire),
 		Arguments: j.guest.Arguments.With(c.JobParameter), Backfill: j.backfill.status(),
 	}
 	if j.cron.err != nil {
@@ -509,7 +509,7 @@ func (j *job) waitsFor(what event.Wait, items []int) (forWhat, then string) {
 	case event.WaitPermit:
 		return j.limits.waitsFor(j.name, j.items)
 	case event.WaitRetryAt:
-		return j.waitsForLater(j.host.now())
+		return j.items.waitsForLater(j.host.registryTime(j.host.now()).UnixMilli())
 	case event.WaitRate:
 		return j.waitsForRate(j.host.now())
 	case event.WaitListener:
