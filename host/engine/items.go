@@ -591,12 +591,12 @@ func (set *itemSet) queuedSince() (since time.Time) {
 
 // newestFire is the job's last fire here, or before this host began what the
 // records of its items know of it.
-func (all items) newestFire(last *FireStatus) *FireStatus {
+func (s items) newestFire(last *FireStatus) *FireStatus {
 	if last != nil {
 		return last
 	}
 	records := make(map[int]tree.Record)
-	for n, it := range all {
+	for n, it := range s {
 		records[n] = it.state.Record
 	}
 	f, ok := inspect.NewestFire(records)
