@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -281,11 +282,12 @@ func TestBoundsOfAJob(t *testing.T) {
 // daysModule keeps the days of calendars that its job was configured with.
 type daysModule struct {
 	engine.Module
-	days *string
+	days *atomic.Pointer[string] // the loop of the job configures it
 }
 
 func (m daysModule) Executor(c jobconfig.Configuration) (abi.Executor, error) {
-	*m.days = c.Props[jobconfig.PropCalendarDays]
+	days := c.Props[jobconfig.PropCalendarDays]
+	m.days.Store(&days)
 	return m.Module.Executor(c)
 }
 
@@ -295,10 +297,11 @@ func TestDaysAreShared(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t)
 		d := with(definition("j", "0 0 0/6 * * ?", 2), "calendars.exclude", `["h"]`, "calendarDays", `{"h":"{\"days\":[\"2000-01-02\"]}"}`)
-		j, got := job(d, sleeper(time.Second)), ""
-		j.Module = daysModule{j.Module, &got}
+		j, configured := job(d, sleeper(time.Second)), atomic.Pointer[string]{}
+		j.Module = daysModule{j.Module, &configured}
 		n := c.start(1, j)
 		time.Sleep(time.Minute)
+		got := *configured.Load()
 		if own := d.Props[jobconfig.PropCalendarDays]; got != own || unsafe.StringData(got) != unsafe.StringData(own) {
 			t.Errorf("the job was configured with %q, a copy of the definition's days", got)
 		}
