@@ -50,6 +50,7 @@ type chain struct {
 	news       bool
 	led        bool // this host led the job when it last looked
 	listed     bool // the calendar has the list
+	waits      bool // for its turn to enter itself with those before
 	unmet      map[string]bool
 	chained    tree.Chained
 	chainedAt  int64     // the transaction that wrote it
@@ -62,10 +63,6 @@ type chain struct {
 // chains is what the jobs of a host come after, by the configurations in force: of these no job reads what comes before it
 // from the registry.
 type chains struct {
-	// turn has room for the one job that enters itself with those before it: of jobs with the same ones before them all but one would
-	// have to try again.
-	turn chan struct{}
-
 	mu    sync.Mutex
 	after map[string][]string
 }
@@ -210,6 +207,8 @@ func (j *job) followChain(now moment) {
 		c.news = false
 		j.enterChain(now, again)
 		j.listInstants(now)
+	} else if c.waits {
+		j.follow(now)
 	}
 	j.settleEnds(now)
 	j.dropStrays(now)
@@ -226,13 +225,21 @@ func (j *job) enterChain(now moment, again bool) {
 		j.follow(now)
 		return
 	}
-	if slices.ContainsFunc(c.after, func(a jobconfig.After) bool {
-		return !c.seen.Data(j.layoutOf(a.Job).Config()).Exists && j.term.joining(a.Job)
-	}) {
+	var missing []string // by the newest snapshot: some may have come since
+	for _, a := range c.after {
+		if !c.seen.Data(j.layoutOf(a.Job).Config()).Exists {
+			missing = append(missing, a.Job)
+		}
+	}
+	if slices.ContainsFunc(missing, j.term.joining) {
 		c.at = now.Add(chainPause) // the next snapshot shows it, unless it cannot join
 		return
 	}
-	err := coordination.CheckChain(j.work, j.member.Registry, j.member.Layout, c.after, j.term.chains.of)
+	known := func(job string) ([]string, bool) {
+		after, ok := j.term.chains.of(job)
+		return after, ok && !slices.Contains(missing, job)
+	}
+	err := coordination.CheckChain(j.work, j.member.Registry, j.member.Layout, c.after, known)
 	var refused *coordination.ChainError
 	if err != nil && !errors.As(err, &refused) {
 		j.failed(now, "reading the jobs before", err)
@@ -240,7 +247,7 @@ func (j *job) enterChain(now moment, again bool) {
 		return
 	}
 	c.checkedFor = strings.Join(key, " ")
-	if err != nil && (c.err == nil || c.err.Error() != err.Error()) {
+	if refused != nil && (c.err == nil || c.err.Error() != refused.Error()) {
 		j.log.Error("the jobs before are not followed", zap.Error(refused))
 		j.Emit(event.Event{Kind: event.JobError}.Why(reason.Of(refused)))
 	}
@@ -250,32 +257,25 @@ func (j *job) enterChain(now moment, again bool) {
 	j.follow(now)
 }
 
-// follow enters this job with those before it that do not have it.
+// follow enters this job with those before it that do not have it, when it is the job's turn: of jobs with the same ones before
+// them all but one would have to try again.
 func (j *job) follow(now moment) {
 	c := &j.chain
-	if c.err != nil {
-		return
-	}
 	var causes []tree.Layout
 	for _, a := range c.after {
-		if l := j.layoutOf(a.Job); !slices.Contains(tree.ParseEnds(c.seen.Data(l.Ends()).Data).Followers, j.name) {
+		if l := j.layoutOf(a.Job); c.err == nil && !slices.Contains(tree.ParseEnds(c.seen.Data(l.Ends()).Data).Followers, j.name) {
 			causes = append(causes, l)
 		}
 	}
-	if len(causes) == 0 || j.exit.draining || !j.exit.leaving.IsZero() {
-		return
+	wants := len(causes) > 0 && !j.exit.draining && j.exit.leaving.IsZero()
+	if c.waits = wants && !j.term.follows.Enter(j, time.Time{}); c.waits {
+		return // it is nudged
 	}
-	j.turn.Rest(j.work.Done(), func() {
-		select {
-		case j.term.chains.turn <- struct{}{}:
-		case <-j.work.Done():
-		}
-	})
-	if j.work.Err() != nil {
+	defer j.term.follows.Leave(j)
+	if !wants {
 		return
 	}
 	err := coordination.Follow(j.work, j.member.Registry, j.name, causes...)
-	<-j.term.chains.turn
 	var refused *coordination.ChainError
 	if errors.As(err, &refused) {
 		c.checkedFor = "" // it was removed just now: the next snapshot says so
@@ -356,7 +356,10 @@ func (j *job) reportUnmet(unmet []due.Unmet, first bool) {
 func (j *job) triggerAfter(now moment, rounds []due.Caused) {
 	c := &j.chain
 	for _, r := range rounds {
-		if _, own := j.member.Ends().Find(tree.Fire{Trigger: r.Root}); own || c.chained.Has(r.Root) || !j.member.View.Leading() { // own: the chain began with a trigger of this job
+		if c.chained.Has(r.Root) || !j.member.View.Leading() {
+			continue
+		}
+		if _, own := j.member.Ends().Find(tree.Fire{Trigger: r.Root}); own { // the chain began with a trigger of this job
 			continue
 		}
 		var by []string

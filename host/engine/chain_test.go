@@ -195,6 +195,39 @@ func TestAfterRefused(t *testing.T) {
 	})
 }
 
+// TestAfterRemoved: a job before is removed, and comes back. The job after it says so meanwhile, on the host that had both and on one that
+// has it alone.
+func TestAfterRemoved(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		n := c.start(1, job(every("a", 1), sleeper(time.Second)), job(after("b", 1, `[{"job":"a"}]`), sleeper(time.Second)))
+		c.start(2, job(after("b", 1, `[{"job":"a"}]`), sleeper(time.Second)))
+		until(minute(1).Add(30 * time.Second))
+		if err := n.operator().Remove(t.Context(), "a", false); err != nil {
+			t.Fatal(err)
+		}
+		until(minute(3))
+		said := 0
+		for _, e := range c.list(event.JobError) {
+			if e.Job == "b" && e.Time.After(minute(1).Add(15*time.Second)) && e.Reason == `after: job "a" is not in the registry (b -> a)` {
+				said++
+			}
+		}
+		if said != 2 {
+			t.Errorf("said %d times that the job before is gone, expected once by each of the two hosts\n%s", said, c.all())
+		}
+		if _, err := n.operator().Restore(t.Context(), "a"); err != nil {
+			t.Fatal(err)
+		}
+		until(minute(5).Add(30 * time.Second))
+		ran := c.ran("b")
+		if want := "0@05:00 OK"; !slices.Contains(ran, want) {
+			t.Errorf("ran %q, expected %s among them", ran, want)
+		}
+	})
+}
+
 // TestAfterManyJoin: a host joins jobs in layers, each after all jobs of the layer before. Each reads its own nodes, and not those of all
 // layers, and none is said to be missing that is still to join.
 func TestAfterManyJoin(t *testing.T) {

@@ -202,6 +202,7 @@ func (j *job) run(work context.Context) {
 	defer j.end()
 	defer j.term.arrivals.Leave(j)
 	defer j.term.steps.Leave(j)
+	defer j.term.follows.Leave(j)
 	alarm := newAlarm()
 	defer alarm.Stop()
 	defer j.turn.Give()

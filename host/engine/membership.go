@@ -329,6 +329,7 @@ func (w *watch) leaveOutside() {
 // quit stops looking after the job while somebody wants it so; see stayOut.
 func (j *job) quit(state JobState, why reason.Reason) {
 	j.exit.left, j.exit.state = why, state
+	j.term.chains.forget(j.name)
 	j.calendar.Next = time.Time{}
 	j.settled.Store(true)
 	j.unwatchAll()

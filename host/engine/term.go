@@ -76,6 +76,8 @@ type term struct {
 	ended chan *job      // a loop ended by itself
 	// cleared are jobs that were forgotten, or that stay: they may be wanted again.
 	cleared chan string
+	// follows is the turn of one job to enter itself with those before it.
+	follows *arrivals.Arrivals[*job]
 	chains  chains
 	// buried are the hosts that were reported to be gone.
 	buried map[string]bool
@@ -101,7 +103,8 @@ func newTerm(h *Host, r *fence.Session) *term {
 		buried:  make(map[string]bool),
 		ended:   make(chan *job),
 		cleared: make(chan string),
-		chains:  chains{turn: make(chan struct{}, 1), after: make(map[string][]string)},
+		follows: arrivals.New(1, func(j *job) string { return j.name }, func(j *job) { j.mail.nudge() }),
+		chains:  chains{after: make(map[string][]string)},
 	}
 }
 
