@@ -67,6 +67,15 @@ func (r itemReports) repaired(n int, id tree.Fire, before, after tree.Record) {
 		Drift: by}.Why(why))
 }
 
+// waits reports that an instant waits in the item's queue, if it does so as a misfire: a newer one may stand for it by another policy
+// later, and says nothing of a misfire then.
+func (r itemReports) waits(it *item, as tree.Fire, at time.Time) {
+	if as.Source == string(abi.SourceMisfire) {
+		as.Instant = at.UnixMilli()
+		r.skip(it, as, event.SkipLater, reason.New(reason.CameUntaken))
+	}
+}
+
 // emitItem reports an event of one item, of which there may be as many as the job has items.
 func (r itemReports) emitItem(e event.Event) {
 	r.Emit(e)

@@ -262,6 +262,7 @@ func (set *itemSet) account(now time.Time, it *item) {
 	queued, missed, skips, through := set.calendar.Each(now, time.UnixMilli(begun), limits)
 	for _, at := range queued {
 		put(known, at.UnixMilli())
+		set.reports.waits(it, known, at)
 	}
 	for _, at := range missed {
 		put(catchUp, at.UnixMilli())
@@ -280,6 +281,7 @@ func (set *itemSet) account(now time.Time, it *item) {
 		waiting, _, full, _ := set.calendar.Each(now, since.Add(-time.Millisecond), limits)
 		for _, at := range waiting {
 			put(misfire, at.UnixMilli())
+			set.reports.waits(it, misfire, at)
 		}
 		skips = append(skips, full...)
 	}

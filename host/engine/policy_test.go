@@ -429,3 +429,30 @@ func TestPauseAfterFailures(t *testing.T) {
 		}
 	})
 }
+
+// TestPolicyChangedWhileInstantsWait: what came while an item had no host waits in a queue, each instant for itself, when the
+// policy becomes one by which a newer instant stands for older ones. Each of them has run or has a reason.
+func TestPolicyChangedWhileInstantsWait(t *testing.T) {
+	t.Parallel()
+	for _, overlap := range []string{"", "queue_one", "skip"} {
+		synctest.Test(t, func(t *testing.T) {
+			c := newCluster(t)
+			d := definition("j", "0 * * * * ?", 1)
+			d.Failover = true
+			d.Props["wasm.overlap"] = "queue_all"
+			first := c.start(1, job(d, sleeper(200*time.Second)))
+			until(minute(1).Add(10 * time.Second))
+			first.kill()
+			until(minute(3).Add(30 * time.Second)) // two instants have come
+			c.start(2, job(d, sleeper(200*time.Second)))
+			until(minute(3).Add(45 * time.Second))
+			d.Props = map[string]string{}
+			if overlap != "" {
+				d.Props["wasm.overlap"] = overlap
+			}
+			c.edit(d)
+			until(minute(20).Add(30 * time.Second))
+			missing(c, minute(1), minute(14), time.Minute, 1)
+		})
+	}
+}

@@ -34,6 +34,7 @@ const (
 	QueueFullShared             Code = "queue_full_shared"
 	MoreInstants                Code = "more_instants"
 	EarlierFirst                Code = "earlier_first"
+	CameUntaken                 Code = "came_untaken"
 	RanOverlapSkip              Code = "ran_overlap_skip"
 	RanNewestRuns               Code = "ran_newest_runs"
 	WaitsForPermit              Code = "waits_for_permit"
@@ -230,6 +231,7 @@ var table = []row{
 	{code: QueueFullShared, en: "the item still runs, and {reason} wait already (the host keeps no more for each item of its file; queueMax allows more)", zh: "分片仍在运行，且已有{reason}在等待（主机为同一文件的每个分片最多保留这么多；“queueMax”允许更多）"},
 	{code: MoreInstants, en: "more than {n} instants", zh: "超过 {n} 个时刻"},
 	{code: EarlierFirst, en: "the item has earlier instants to run; it runs for this one after them", zh: "分片还有更早的时刻要运行；之后再为本次运行"},
+	{code: CameUntaken, en: "it came when no host took it; the item runs for it, after what came before", zh: "该时刻到来时没有主机处理；分片将在更早的时刻之后为其运行"},
 	{code: RanOverlapSkip, en: "the item still ran, and overlap is skip", zh: "当时分片仍在运行，且“overlap”为“skip”"},
 	{code: RanNewestRuns, en: "the item still ran, and the newest instant that came meanwhile runs instead", zh: "当时分片仍在运行；改为运行其间到来的最新时刻"},
 	{code: WaitsForPermit, en: "it waits for a permit of limit {name}, whose maximum is {n}", zh: "它在等待并发上限 {name} 的许可，其最大值为 {n}"},
