@@ -172,7 +172,7 @@ else
 	@$(if $(RACE),,echo "no C compiler: the race detector is off")
 	@# The simulations compute, in virtual time; what is tested beside them waits.
 	@mkdir -p bin; bad=0; \
-	nice -n 19 $(MAKE) sim > bin/sim.log 2>&1 & sim=$$!; \
+	nice -n 19 $(MAKE) sim > bin/sim.log 2>&1 & sim=$$!; trap 'kill $$sim 2>/dev/null' EXIT; \
 	$(call testsum,$(PLAIN)) -tags brief -timeout 20m || bad=1; \
 	wait $$sim || bad=1; cat bin/sim.log; \
 	$(if $(RACE),CGO_ENABLED=1) $(call testsum,$(FIRST) $(RACED),.raced) $(RACE) -timeout 20m || bad=1; \

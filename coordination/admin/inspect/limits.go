@@ -24,8 +24,9 @@ const (
 // Limits are the limits over the hosts of a namespace under which an item runs or waits.
 type Limits struct {
 	Permits []Permits
-	Rates   []Rate
-	// More is how many keys there are besides: beyond a thousand they are not read.
+	// Rates have each its key.
+	Rates []rate.Window
+	// More is how many keys there are besides: those beyond a thousand, and those that the registry does not permit to read.
 	More int
 }
 
@@ -46,14 +47,8 @@ type Ticket struct {
 	Since time.Time
 }
 
-// Rate is one key of `rate`.
-type Rate struct {
-	Key string
-	rate.Window
-}
-
-// ReadLimits reads who runs and who waits under the limits of a namespace, in three requests. now is the registry's clock: what of a
-// rate is over by then is left out.
+// ReadLimits reads who runs and who waits under the limits of a namespace, in three requests. What of a rate is over at
+// now, by a clock near the registry's, is left out.
 func ReadLimits(ctx context.Context, r registry.Center, namespace string, now time.Time) (out Limits, err error) {
 	err = step.Perform(ctx, r, "read limits", func(ctx context.Context, x *step.Exchange) error {
 		out = Limits{}
@@ -72,13 +67,16 @@ func ReadLimits(ctx context.Context, r registry.Center, namespace string, now ti
 		for _, name := range paced {
 			read = append(read, registry.Data(rates.Path+"/"+name))
 		}
-		if n, err = x.Read(ctx, read...); err != nil {
+		n, denied, err := x.ReadSome(ctx, read...)
+		if err != nil {
 			return err
 		}
+		out.More += len(denied)
 		for _, name := range paced {
 			node := n.Data(rates.Path + "/" + name)
 			if w := rate.Parse(node.Data, now.UnixMilli()); node.Exists && !w.Empty(now.UnixMilli()) {
-				out.Rates = append(out.Rates, Rate{keyOf(name, w.Key), w})
+				w.Key = keyOf(name, w.Key)
+				out.Rates = append(out.Rates, w)
 			}
 		}
 		lines, more := make([][]permit.Ticket, len(keys)), make([]int, len(keys))
@@ -92,7 +90,7 @@ func ReadLimits(ctx context.Context, r registry.Center, namespace string, now ti
 				tickets = append(tickets, registry.Data(t.Path))
 			}
 		}
-		if n, err = x.Read(ctx, tickets...); err != nil {
+		if n, _, err = x.ReadSome(ctx, tickets...); err != nil {
 			return err
 		}
 		for k, name := range keys {
@@ -100,14 +98,15 @@ func ReadLimits(ctx context.Context, r registry.Center, namespace string, now ti
 			for _, t := range lines[k] {
 				node := n.Data(t.Path)
 				who, readable := permit.ParseHolder(node.Data)
-				if p.Max = min(p.Max, t.Max); node.Exists && readable {
+				p.Max = min(p.Max, t.Max)
+				if readable { // else it has ended, may not be read, or an external edit has made it
 					p.Tickets = append(p.Tickets, Ticket{who, node.Mtime})
 				}
 			}
+			if len(lines[k]) == 0 {
+				p.Max = 0
+			}
 			if len(p.Tickets)+p.More > 0 {
-				if len(p.Tickets) == 0 {
-					p.Max = 0
-				}
 				out.Permits = append(out.Permits, p)
 			}
 		}

@@ -1,6 +1,8 @@
 package inspect_test
 
 import (
+	"context"
+	"errors"
 	"testing"
 	"time"
 
@@ -12,6 +14,23 @@ import (
 	"github.com/wasmjob/wasmjob/coordination/registry/embedded"
 	"github.com/wasmjob/wasmjob/coordination/tree"
 )
+
+// denying is a registry that does not permit to read a node.
+type denying struct {
+	registry.Center
+	path string
+}
+
+func (d denying) Read(ctx context.Context, queries ...registry.Query) ([]registry.Node, error) {
+	nodes, err := d.Center.Read(ctx, queries...)
+	for k, q := range queries {
+		if q.Path == d.path && err == nil {
+			nodes[k] = registry.Node{}
+			return nodes, &registry.UnreadableError{Denied: map[registry.Query]error{q: errors.New("not permitted")}}
+		}
+	}
+	return nodes, err
+}
 
 // TestReadLimits: who runs under a key, who waits, and what a rate counts; a key's name is what the definition has.
 func TestReadLimits(t *testing.T) {
@@ -59,6 +78,14 @@ func TestReadLimits(t *testing.T) {
 	}
 	if w := l.Rates[0]; w.Key != "api" || w.Max != 2 || len(w.Begins) != 2 || len(w.Places) != 1 || w.Places[0].Job != "import" {
 		t.Errorf("the rate is %+v", w)
+	}
+	hidden, err := inspect.ReadLimits(t.Context(), denying{r, tree.Rate("n", "api")}, "n", now)
+	if err != nil || len(hidden.Permits) != 1 || len(hidden.Rates) != 0 || hidden.More != 1 {
+		t.Errorf("a key that may not be read: %+v, %v", hidden, err)
+	}
+	hidden, err = inspect.ReadLimits(t.Context(), denying{r, made[key][1].Path}, "n", now)
+	if err != nil || len(hidden.Permits) != 1 || len(hidden.Permits[0].Tickets) != 2 {
+		t.Errorf("a ticket that may not be read: %+v, %v", hidden, err)
 	}
 	over, err := inspect.ReadLimits(t.Context(), r, "n", now.Add(time.Hour))
 	if err != nil || len(over.Rates) != 0 {

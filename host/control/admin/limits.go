@@ -14,7 +14,7 @@ type Limits struct {
 	Permits []Permits `json:"permits"`
 	// Rates are by key of `rate`.
 	Rates []Rate `json:"rates"`
-	// More is how many keys there are besides: beyond a thousand they are not read.
+	// More is how many keys there are besides: those beyond a thousand, and those that the registry does not permit to read.
 	More int `json:"more,omitempty"`
 }
 

@@ -65,7 +65,7 @@ func fieldTexts() map[string]string {
 		"admin.Kills":                     "Kills are the runs and listeners of a job that were to end.",
 		"admin.Kills.Runs":                "What was to end: listeners, and runs by item.",
 		"admin.Limits":                    "Limits are the limits over the cluster under which items run, wait, or have begun lately.",
-		"admin.Limits.More":               "`more` is how many keys there are besides: beyond a thousand they are not read.",
+		"admin.Limits.More":               "`more` is how many keys there are besides: those beyond a thousand, and those that the registry does not permit to read.",
 		"admin.Limits.Permits":            "`permits` are by key of `concurrency`.",
 		"admin.Limits.Rates":              "`rates` are by key of `rate`.",
 		"admin.Origin":                    "Origin is where the value of a setting comes from.",
