@@ -352,7 +352,11 @@ func (w *waiting) wait(ctx context.Context) error {
 	defer asking.Wait()
 	defer cancel()
 	looks, lines := make(chan look), make(chan json.RawMessage)
-	asking.Go(func() { w.ask(ctx, w.Queued+w.Trigger, looks) }) // one of the two is 0
+	asked, ended := context.WithCancel(ctx)
+	defer ended()
+	number := w.Queued + w.Trigger // one of the two is 0
+	answers := looks
+	asking.Go(func() { w.ask(asked, number, answers) })
 	follow := func() {
 		if trigger := w.Trigger; w.flags.follow && trigger != 0 {
 			asking.Go(func() { w.follow(ctx, trigger, lines) })
@@ -380,11 +384,14 @@ func (w *waiting) wait(ctx context.Context) error {
 				w.Trigger = l.answer.Trigger
 				follow()
 			}
-			if exit = w.judge(l.answer); exit != command.ExitRunning {
-				last = time.After(0)
-				if w.flags.follow {
-					last = time.After(lastLines)
-				}
+			if exit = w.judge(l.answer); exit == command.ExitRunning {
+				continue
+			}
+			ended()
+			looks, limit = nil, nil // one more answer may be on its way: this was the last
+			last = time.After(0)
+			if w.flags.follow {
+				last = time.After(lastLines)
 			}
 		case data := <-lines:
 			if err := w.line(data); err != nil {

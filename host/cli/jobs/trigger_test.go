@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -118,6 +119,18 @@ func TestTriggerWaits_queued(t *testing.T) {
 	host.made = `{"queued":7,"ahead":2}`
 	if shown, _, err := operated(t, host, "", "trigger", "cities", "--wait"); !errors.Is(err, command.ExitNotRun) || !strings.Contains(shown, "trigger 7 of cities has ended") {
 		t.Errorf("dropped from the queue: %v\n%s", err, shown)
+	}
+}
+
+// TestTriggerFollows_ends: a host answers at once when the fire has ended, as often as it is asked; the command ends all the same, and does
+// not ask again.
+func TestTriggerFollows_ends(t *testing.T) {
+	t.Parallel()
+	host := newTriggering(keeps, slices.Repeat([]string{answerOf("failed")}, 100_000)...)
+	host.HandleFunc("GET /v1/logs/stream", func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
+	shown, said, err := operated(t, host, "", "trigger", "cities", "--follow", "--timeout", "10s")
+	if !errors.Is(err, command.ExitFailed) || !strings.Contains(shown, "trigger 7 of cities has ended; failed: 0") || host.looks.Load() > 2 {
+		t.Errorf("%v, asked %d times, %s\n%s", err, host.looks.Load(), said, shown)
 	}
 }
 
