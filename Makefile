@@ -109,7 +109,7 @@ CRASHES := TestCrashAtEveryOperation|TestTwoCrashes|TestGarbage|TestGarbageAtRan
 
 .PHONY: sim
 sim: ## explore the model, and run the random simulations of hosts (400, 250 and 20 seeds, or SEEDS=n of the first two) and the crashes
-	$(GO) test -count 1 -timeout 20m -run '^(TestModel|TestCrashAtEveryStep|TestRandomLives|TestLivesWithJava)$$' ./coordination -model.time 0
+	$(GO) test -count 1 -timeout 20m -run '^(TestModel|TestCrashAtEveryStep|TestRandomLives|TestLivesWithJava|TestGuards|TestTriggerWhile.*)$$' ./coordination -model.time 0
 	GOGC=400 $(GO) tool gotestsum --format pkgname --format-hide-empty-pkg -- -count 1 -timeout $(if $(SEEDS),10h,30m) -run '^(TestSimulation|TestRandomFaults|TestCrowd.*|TestJoinStorm|$(CRASHES))$$' ./host/engine $(if $(SEEDS),-sim.seeds $(SEEDS) -faults.seeds $(SEEDS))
 
 .PHONY: model
@@ -149,12 +149,13 @@ setup: ## install what the tests need and is missing, from Debian's packages
 
 # Tests of these packages wait more than they compute, or compute for longest: they come first, beside the
 # others, one package more at a time than there are processors.
-FIRST := ./coordination/registry/zookeeper ./host/control/cluster ./host/engine ./host/node/program ./host/control/console ./bench/cluster
+FIRST := ./coordination/registry/zookeeper ./host/engine ./host/control/cluster ./host/control/console ./bench/cluster
 
-# What make test ALL=1 tests without the race detector. Tests of the first four drive the program, which is built
-# without it; those of histories spend their time in SQLite, which is C made Go; the steps of coordination and the
-# decoder of modules are functions without goroutines. make nightly tests them with it.
-PLAIN := ./test/e2e ./test/chaos ./test/modules ./test/clients ./host/history/database ./coordination ./host/sandbox/wasm
+# What make test ALL=1 tests without the race detector. Tests of the first six drive the program, which is built
+# without it, or run commands; those of histories spend their time in SQLite, which is C made Go; the steps of coordination, and what
+# reads modules, definitions and histories, are functions without goroutines. make nightly tests them with it.
+PLAIN := ./test/e2e ./test/chaos ./test/modules ./test/clients ./test/hostile ./host/node/program ./host/history/database ./host/history/verify ./coordination \
+	./host/sandbox/wasm ./host/config/definition ./sdk/sdktest .
 RACED  = $$($(GO) list $(ALL_PACKAGES) | grep -v -x -F "$$($(GO) list $(PLAIN))" | tr '\n' ' ')
 
 # testsum tests packages: $(call testsum,packages).
@@ -180,7 +181,7 @@ else
 	exit $$bad
 	$(if $(RACE),CGO_ENABLED=1) $(GO) test -C $(SYNC) $(RACE) -timeout 5m ./...
 	@# The race detector needs more memory, and time, than these tests allow.
-	$(if $(RACE),$(GO) test -count 1 -run '^(TestChildMemory|TestEncrypt|TestParseWorst|TestRecursion|TestCorpusIsStopped)$$' ./host/sandbox/plugin ./host/sandbox/process ./host/config/signature ./coordination/jobconfig ./test/hostile)
+	$(if $(RACE),$(GO) test -count 1 -run '^(TestChildMemory|TestEncrypt|TestParseWorst|TestRecursion)$$' ./host/sandbox/plugin ./host/sandbox/process ./host/config/signature ./coordination/jobconfig)
 endif
 
 .PHONY: e2e

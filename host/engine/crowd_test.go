@@ -22,7 +22,7 @@ import (
 )
 
 var (
-	crowdSeeds = flag.Int("crowd.seeds", simDefault/20, "how many seeds TestCrowd runs")
+	crowdSeeds = flag.Int("crowd.seeds", max(simDefault/20, 1), "how many seeds TestCrowd runs")
 	crowdSeed  = flag.Int64("crowd.seed", 0, "run only this seed, and print what happened")
 	crowdLarge = flag.Int("crowd.large", 1, "how often thousands of items run; beyond 1 a fleet of 50 hosts for each comes at once, too")
 )

@@ -1,9 +1,8 @@
-//go:build race || brief
+//go:build brief && !race
 
 package engine_test
 
-// simDefault is how many seeds a run under the race detector does, which is some
-// ten times slower, and a brief one (make test).
+// simDefault is how many seeds a brief run does (make test).
 const simDefault = 24
 
 // stormHosts is how many hosts join at once.
