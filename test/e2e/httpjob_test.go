@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/host/event"
@@ -31,13 +32,22 @@ func (c *caller) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Redirect(w, r, "http://127.0.0.1:1/elsewhere", http.StatusFound)
 	case "/busy":
 		w.WriteHeader(http.StatusServiceUnavailable)
-	case "/later", "/unasked", "/at-last":
+	case "/later", "/unasked", "/at-last", "/dated", "/leap", "/malformed", "/no-such-day":
 		if c.times(r.URL.Path) > 1 {
 			return
 		}
 		after, status := "1", http.StatusTooManyRequests
-		if r.URL.Path == "/at-last" {
+		switch r.URL.Path {
+		case "/at-last":
 			after, status = "Fri, 31 Dec 9999 23:59:59 GMT", http.StatusServiceUnavailable
+		case "/dated":
+			after = time.Now().Add(datedAhead).UTC().Format(http.TimeFormat)
+		case "/leap":
+			after = "Tue, 29 Feb 2000 12:00:00 GMT" // it has been: at once
+		case "/malformed":
+			after = "in a minute"
+		case "/no-such-day":
+			after = "Fri, 32 Dec 2027 00:00:00 GMT"
 		}
 		w.Header().Set("Retry-After", after)
 		w.WriteHeader(status)
@@ -52,6 +62,9 @@ func (c *caller) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 }
+
+// datedAhead is how far ahead the date in a Retry-After is.
+const datedAhead = 4 * time.Second
 
 // times is how often a path was asked for.
 func (c *caller) times(path string) int {
@@ -82,6 +95,9 @@ func TestHTTPJob(t *testing.T) {
 	p.define("call-expects", "type: HTTP", "shardingTotalCount: 1", "http: {url: '"+s.URL+"/no', expect: '200,404'}")
 	for _, job := range []string{"later", "at-last"} {
 		p.define("call-"+job, "type: HTTP", "shardingTotalCount: 1", "retry: {attempts: 1}", "http: {url: '"+s.URL+"/"+job+"', retryAfter: 1s}")
+	}
+	for _, job := range []string{"dated", "leap", "malformed", "no-such-day"} {
+		p.define("call-"+job, "type: HTTP", "shardingTotalCount: 1", "retry: {attempts: 1}", "http: {url: '"+s.URL+"/"+job+"', retryAfter: 1h}")
 	}
 	p.define("call-unasked", "type: HTTP", "shardingTotalCount: 1", "retry: {attempts: 1}", "http: {url: '"+s.URL+"/unasked'}")
 	p.define("stranger", "type: HTTP", "shardingTotalCount: 1", "http: {url: '"+s.URL+"/'}")
@@ -123,7 +139,17 @@ func TestHTTPJob(t *testing.T) {
 		run(job, 0, abi.OutcomeRetryAt)
 		h.of(job, from, kind(event.ItemEnded), outcome(abi.OutcomeOK))
 	}
-	run("call-unasked", 0, abi.OutcomeRetry)
+	for job, ahead := range map[string]time.Duration{"call-dated": datedAhead, "call-leap": 0} {
+		from, asked := h.mark(), time.Now()
+		run(job, 0, abi.OutcomeRetryAt)
+		h.of(job, from, kind(event.ItemEnded), outcome(abi.OutcomeOK))
+		if took := time.Since(asked); took < ahead-2*time.Second { // a date has whole seconds
+			t.Errorf("%s ran again after %s, expected %s", job, took, ahead)
+		}
+	}
+	for _, job := range []string{"call-unasked", "call-malformed", "call-no-such-day"} {
+		run(job, 0, abi.OutcomeRetry)
+	}
 	if e := run("call-elsewhere", 0, abi.OutcomeFail); !strings.Contains(e.Reason, "is not granted") {
 		t.Errorf("an address that is not granted: %q", e.Reason)
 	}
