@@ -136,7 +136,9 @@ type job struct {
 	// begunAt is the newest instant that a host began, skippedAt the newest that a
 	// host with no items skipped for good.
 	begunAt, skippedAt time.Time
-	// resumedAt is when a host began an instant after hosts had skipped some because they owned nothing.
+	// disabledAt is the newest instant that a host skipped with all its items, since the job is disabled or paused there.
+	disabledAt time.Time
+	// resumedAt is when a host began an instant after hosts had skipped some so, or because they owned nothing.
 	resumedAt time.Time
 	report    JobReport
 }

@@ -272,13 +272,16 @@ func (j *job) accountFor(e *event.Event, m mark) {
 	switch through := later(e.Instant, e.Through); {
 	case e.Trigger != 0:
 	case e.Kind == event.FireStarted:
-		if e.Instant.After(j.skippedAt) && j.skippedAt.After(j.begunAt) {
+		if off := later(j.skippedAt, j.disabledAt); e.Instant.After(off) && off.After(j.begunAt) {
 			j.resumedAt = e.Time
 		}
 		j.begunAt = later(j.begunAt, e.Instant)
 	case len(e.Items) == 0 && !e.Owed:
 		j.skippedAt = later(j.skippedAt, through)
 	default:
+		if e.Kind == event.FireSkipped && (e.Cause == event.SkipDisabled || e.Cause == event.SkipPaused) {
+			j.disabledAt = later(j.disabledAt, through)
+		}
 		for _, i := range e.Items {
 			if e.Owed {
 				j.owe(i, e, m)
@@ -336,13 +339,28 @@ func (c *Checker) judge(j *job, now time.Time, last bool) {
 	j.order = waiting
 }
 
-// tells reports whether a reason is still to come for a fire of which nothing is reported: since it was due hosts with
-// the job own nothing, as all servers are disabled, and who is given items when one is enabled says why they did not run.
+// tells reports whether a reason is still to come for a fire of which nothing is reported, or nothing of an item: since
+// it was due the job has been disabled on all servers, and the hosts that have its items when one is enabled say why they
+// did not run.
 func (j *job) tells(f *fire, ready time.Time) bool {
-	if f.seen.kind != "" || f.id.trigger != 0 || !j.skippedAt.After(f.instant) {
+	off := j.skippedAt
+	if f.seen.kind != "" {
+		off = j.disabledAt
+	}
+	if f.id.trigger != 0 || !off.After(f.instant) || (f.seen.kind != "" && f.whole()) {
 		return false
 	}
-	return j.begunAt.Before(f.instant) || (j.resumedAt.After(f.instant) && !j.resumedAt.Before(ready))
+	return !j.begunAt.After(f.instant) || (j.resumedAt.After(f.instant) && !j.resumedAt.Before(ready))
+}
+
+// whole reports whether something is reported of each item.
+func (f *fire) whole() bool {
+	for i := range f.total {
+		if _, ok := f.fates[i]; !ok {
+			return false
+		}
+	}
+	return true
 }
 
 // open reports whether an item of the fire runs on a host that lives, as far as

@@ -168,6 +168,15 @@ const (
 	b1 = "10.0.0.2@-@1"
 )
 
+// pausedWhileOwing is a host of which an item still owes an instant when the job is paused, and of which others began then.
+func pausedWhileOwing() *book {
+	b := open("a", a1).fire(0, 0, 2, 0, 1).run(1, 2, 0, 0, 3).run(1, 2, 0, 1, 4).fire(10, 10, 2, 0).run(10, 11, 10, 0, 5)
+	for at := 20.0; at < 1000; at += 10 {
+		b.of(at, event.FireSkipped, event.Event{Instant: instant(at), Source: abi.SourceSchedule, Items: []int{0, 1}, Total: 2, Next: instant(at + 10), Cause: event.SkipPaused, Reason: "the job is paused"})
+	}
+	return b
+}
+
 func TestEachInvariant(t *testing.T) {
 	t.Parallel()
 	two := func() (*book, *book) { return open("a", a1), open("b", b1) }
@@ -185,6 +194,12 @@ func TestEachInvariant(t *testing.T) {
 			b.seen = b.seen[:len(b.seen)-1]
 			return []*book{a, b}
 		}, 0, "", ""},
+		"the job is paused while an item owes, and says why when it goes on": {func() []*book {
+			return []*book{pausedWhileOwing().skip(1000, 10, 1, "was disabled").fire(1000, 1000, 2, 0, 1).run(1000, 1001, 1000, 0, 7).run(1000, 1001, 1000, 1, 8).skip(1010, 1010, 0, "x").later(1200)}
+		}, 0, "", ""},
+		"the job is paused while an item owes, and its host forgets it": {func() []*book {
+			return []*book{pausedWhileOwing().fire(1000, 1000, 2, 0, 1).run(1000, 1001, 1000, 0, 7).run(1000, 1001, 1000, 1, 8).skip(1010, 1010, 0, "x").later(2000)}
+		}, Accounted, Violated, ""},
 		"the item went with a smaller total count": {func() []*book {
 			a, _ := two()
 			return []*book{a.fire(0, 0, 2, 0).run(1, 2, 0, 0, 5).of(5, event.Sharded, event.Event{Total: 1, Reason: "the count changed"}).skip(10, 10, 0, "x").later(1000)}
