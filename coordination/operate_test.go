@@ -51,7 +51,7 @@ func TestOperator(t *testing.T) {
 		t.Errorf("stopping it twice: %d stopped, %v", stopped, err)
 	}
 	must(t, c.operate(moves.SetServers(c.layout, false)))
-	want := "trigger: nothing would run: the job is disabled on all servers that have an instance (10.0.0.1); 'wasmjob job resume demo' lets it run"
+	want := "trigger: nothing would run: the job is paused on all servers that have an instance (10.0.0.1); 'wasmjob job resume demo' lets it run"
 	if err := c.operate(moves.TriggerJob(c.layout)); !errors.Is(err, operate.ErrNothingRuns) || err.Error() != want {
 		t.Errorf("trigger of a disabled job: %v, want %s", err, want)
 	}
@@ -215,19 +215,19 @@ func TestTriggerOfWhatCannotRun(t *testing.T) {
 		}
 	}
 	must(t, c.operate(moves.SetItem(c.layout, 1, false)))
-	trigger("1", "item 1 is disabled: 'wasmjob job resume demo --item 1' lets it run")
+	trigger("1", "item 1 is paused: 'wasmjob job resume demo --item 1' lets it run")
 	held := c.node(c.layout.Record(2))
 	c.hand(registry.Set(c.layout.Record(2), tree.Record{Held: 1, Deaths: 3}.Data(), held.Version))
 	trigger("2", "item 2 is held back: 'wasmjob job release demo --item 2' lets it run")
-	trigger("1-2", "item 1 is disabled: 'wasmjob job resume demo --item 1' lets it run; item 2 is held back: 'wasmjob job release demo --item 2' lets it run")
+	trigger("1-2", "item 1 is paused: 'wasmjob job resume demo --item 1' lets it run; item 2 is held back: 'wasmjob job release demo --item 2' lets it run")
 	must(t, c.operate(moves.SetItem(c.layout, 0, false)))
 	must(t, c.operate(moves.SetItem(c.layout, 3, false)))
-	trigger("", "items 0-1,3 are disabled: 'wasmjob job resume demo --item N' lets one run; item 2 is held back: 'wasmjob job release demo --item 2' lets it run")
+	trigger("", "items 0-1,3 are paused: 'wasmjob job resume demo --item N' lets one run; item 2 is held back: 'wasmjob job release demo --item 2' lets it run")
 	must(t, c.operate(moves.SetItem(c.layout, 3, true)))
 	trigger("0-3", "")
 	must(t, c.operate(moves.SetItem(c.layout, 2, false)))
 	must(t, c.operate(moves.SetItem(c.layout, 3, false)))
-	trigger("", "items 0-3 are disabled: 'wasmjob job resume demo --item N' lets one run")
+	trigger("", "items 0-3 are paused: 'wasmjob job resume demo --item N' lets one run")
 	must(t, c.operate(moves.SetItem(c.layout, 0, true)))
 	trigger("", "")
 }

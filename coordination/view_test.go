@@ -76,9 +76,9 @@ func TestDivisionStale(t *testing.T) {
 		{func(v *View) { v.Config.JobShardingStrategyType = "no such strategy" }, ""},
 		{func(v *View) { v.Instances = v.Instances[1:] }, "instances changed"},
 		{func(v *View) { v.Division.Instances = []string{self.ID, "10.0.0.2@-@B"} }, ""},
-		{func(v *View) { v.Enabled = false }, "this server was disabled"},
+		{func(v *View) { v.Enabled = false }, "this server was paused"},
 		{func(v *View) { v.Enabled, v.Division.Excluded = false, []string{self.ID} }, ""},
-		{func(v *View) { v.Division.Excluded = []string{self.ID} }, "this server was enabled"},
+		{func(v *View) { v.Division.Excluded = []string{self.ID} }, "this server was resumed"},
 		{func(v *View) { v.Division.Pending = tree.Items{1} }, ""},
 	} {
 		v := base

@@ -339,7 +339,7 @@ var settings = [...]Setting{
 		Help: "Names and values for people and filters, `{team: billing, tier: gold}`, at most 16; see [labels.md](labels.md). Those of a folder's defaults that a job does not name are added",
 		in:   func(_ *Configuration, g *Guest) any { return &g.Labels }},
 	{Name: "disabled", Key: "disabled", Type: Boolean, Default: "`false`",
-		Help: "`true`: a server that sees this job for the first time starts with it disabled. When a definition changes the field later, the change is applied once. Between such changes, `wasmjob job resume` and `wasmjob job pause` decide",
+		Help: "`true`: a server that sees this job for the first time starts with it paused. When a definition changes the field later, the change is applied once. Between such changes, `wasmjob job resume` and `wasmjob job pause` decide",
 		in:   func(c *Configuration, _ *Guest) any { return &c.Disabled }},
 	{Name: "overwrite", Key: "overwrite", Type: Boolean, Default: "`false`",
 		Help: "The file wins over the registry, always; see [below](#file-and-registry)",

@@ -814,7 +814,7 @@ func (j *Judge) Checked(c Check, f Found, err error, now time.Time) {
 	case !f.Exists, !f.Enabled, f.Java:
 		why := "the job was removed"
 		if f.Exists {
-			why = "the job is disabled"
+			why = "the job is paused"
 		}
 		if f.Java {
 			why = "a host of ElasticJob's is in the job, whose runs are not known"
@@ -823,7 +823,7 @@ func (j *Judge) Checked(c Check, f Found, err error, now time.Time) {
 		j.next(jb, c, now)
 		return
 	case c.Rule == StartWithin && f.EnabledSince.After(c.Instant):
-		j.resolve(a, now, "the job was disabled at the instant, or since")
+		j.resolve(a, now, "the job was paused at the instant, or since")
 		j.next(jb, c, now)
 		return
 	case c.Rule == StartWithin && f.ConfiguredAt.After(c.Instant) && jb.known.After(c.Instant) && !j.active[jb.late()]:

@@ -385,7 +385,7 @@ func TestBackfill_paused(t *testing.T) {
 		if got := len(p.list()); got != 6 {
 			t.Errorf("%d runs while it was disabled, want the 6 before", got)
 		}
-		if s := backfilling(n, "j"); s == nil || s.Done != 3 || !strings.Contains(s.Waits, "disabled on all servers") {
+		if s := backfilling(n, "j"); s == nil || s.Done != 3 || !strings.Contains(s.Waits, "paused on all servers") {
 			t.Errorf("status %+v", s)
 		}
 		if err := n.operator().Enable(t.Context(), "j"); err != nil {

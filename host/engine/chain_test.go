@@ -312,7 +312,7 @@ func TestAfterWithout(t *testing.T) {
 			if err := n.operator().Disable(c.t.Context(), "b"); err != nil {
 				c.t.Fatal(err)
 			}
-		}, []string{"0@01:00 OK"}, []string{"disabled for 02:00: this server is disabled for the job", "disabled for 03:00: this server is disabled for the job"}},
+		}, []string{"0@01:00 OK"}, []string{"disabled for 02:00: the job is paused on this server", "disabled for 03:00: the job is paused on this server"}},
 		{"an item runs for longer, and once more", true, &guest{digest: "long", run: func(_ context.Context, inv *abi.Invocation) abi.Result {
 			if inv.Context.ShardingItem == 1 && inv.Context.FireTime.UTC().Minute() == 1 {
 				time.Sleep(80 * time.Second)

@@ -105,7 +105,7 @@ func (j *job) watchMarks(now moment) {
 			j.watchMarks(now) // the others
 			return
 		}
-		j.failed(now, "watching disabled items", err)
+		j.failed(now, "watching paused items", err)
 		return
 	}
 	*m = marks{snapshots, next, cancel, turnAt}
@@ -201,7 +201,7 @@ func (j *job) learnPause(now moment) {
 	}
 	word, _, err := coordination.ReadDisabler(j.work, j.member.Registry, j.member.Layout, j.member.Self.ServerIP)
 	if err != nil {
-		j.failed(now, "reading who has disabled the job", err)
+		j.failed(now, "reading who has paused the job", err)
 		return
 	}
 	j.pause = pause{word: word, change: v.ServerChange()}
@@ -219,7 +219,7 @@ func (j *job) enabled(now moment) {
 	}
 	j.pause = pause{}
 	if err := j.member.NoteEnabled(j.work); err != nil {
-		j.setback(now, "writing down that the job is enabled", err)
+		j.setback(now, "writing down that the job is resumed", err)
 	}
 	if !j.knowsShare() {
 		return // what is due is found with the share
@@ -256,7 +256,7 @@ func (j *job) endPauses(now moment) {
 			continue
 		}
 		if err != nil {
-			j.failed(now, "enabling an item that was disabled for a time", err)
+			j.failed(now, "resuming an item that was paused for a time", err)
 			return
 		}
 		if !done { // the watch shows what is wanted now
@@ -276,7 +276,7 @@ func (j *job) endServers(now moment, at time.Time) {
 		r := j.overByItself(&word, func() changelog.Record { return changelog.Record{Host: of} })
 		done, err := operate.EndDisabled(j.work, r, j.member.Layout, at, &of, &word)
 		if err != nil {
-			if j.setback(now, "enabling servers that were disabled for a time", err) {
+			if j.setback(now, "resuming servers that were paused for a time", err) {
 				j.pause.deniedUntil = now.Add(longestDenial)
 			}
 			return
@@ -284,12 +284,12 @@ func (j *job) endServers(now moment, at time.Time) {
 		if !done {
 			break
 		}
-		j.log.Info("servers are enabled: the time is over until which they were disabled", zap.String("server", cmp.Or(of, "all")), zap.String("by", word.By))
+		j.log.Info("servers are resumed: the time is over until which they were paused", zap.String("server", cmp.Or(of, "all")), zap.String("by", word.By))
 	}
 	word, enabled, err := coordination.ReadDisabler(j.work, j.member.Registry, j.member.Layout, j.member.Self.ServerIP)
 	switch {
 	case err != nil:
-		j.failed(now, "reading who has disabled the job", err)
+		j.failed(now, "reading who has paused the job", err)
 	case enabled:
 		j.pause.ended = true
 	default: // something else disables it

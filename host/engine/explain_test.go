@@ -410,8 +410,8 @@ Item 0 was due at 00:02:00 and did not run: host 10.0.0.1 reported at 00:02:00: 
 		ask: explain.Question{Job: "j"},
 		want: `
 disabled
-Item 1 was due at 00:02:00 and did not run: host 10.0.0.1 reported at 00:02:00: the item is disabled.
-alice did "disable" of item 1 at 00:01:30, from 10.9.9.9: its data is broken.
+Item 1 was due at 00:02:00 and did not run: host 10.0.0.1 reported at 00:02:00: the item is paused.
+alice did "pause" of item 1 at 00:01:30, from 10.9.9.9: its data is broken.
 Item 0 was due at 00:02:00 and began in time on host 10.0.0.1.
 It succeeded at 00:02:01, after 1s.
 `,
@@ -436,7 +436,7 @@ disabled
 		ask: explain.Question{Job: "j"},
 		want: `
 disabled
-Items 0-1 were due at 00:02:00 and did not run: host 10.0.0.1 reported at 00:02:00: this server is disabled for the job.
+Items 0-1 were due at 00:02:00 and did not run: host 10.0.0.1 reported at 00:02:00: the job is paused on this server.
 The histories do not have who did that.
 `,
 	},
@@ -617,7 +617,7 @@ The last that had the job before was host 10.0.0.1, until 00:01:30: its definiti
 no host
 Items 0-1 were due at 00:02:00 and did not run: none of the hosts whose histories there are had the job then.
 The last that had the job before was host 10.0.0.1, until 00:01:31: its instance was removed by an operator.
-carol did "shutdown" on host 10.0.0.1 at 00:01:30, from 10.9.9.9: maintenance.
+carol did "drain" on host 10.0.0.1 at 00:01:30, from 10.9.9.9: maintenance.
 `,
 	},
 	{
@@ -717,9 +717,9 @@ late
 		ask: explain.Question{Job: "j"},
 		want: `
 disabled
-Item 1 was triggered at 00:01:03 and did not run: host 10.0.0.1 reported at 00:01:08: the item is disabled.
+Item 1 was triggered at 00:01:03 and did not run: host 10.0.0.1 reported at 00:01:08: the item is paused.
 dave did "trigger" of the job at 00:01:03 (items 1).
-erin did "disable" of item 1 at 00:01:03.
+erin did "pause" of item 1 at 00:01:03.
 `,
 	},
 	{

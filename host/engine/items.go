@@ -284,7 +284,7 @@ func (set *itemSet) makeUp(now moment, gained []int) {
 	}
 	if len(missed) > 0 {
 		if err := set.readEnabled(missed); err != nil {
-			set.failed(now, "reading when items were enabled", err)
+			set.failed(now, "reading when items were resumed", err)
 			for _, it := range candidates {
 				it.passed, set.passed = true, true
 			}

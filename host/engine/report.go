@@ -480,7 +480,7 @@ func (j *job) waitsFor(what event.Wait, items []int) (forWhat, then string) {
 		return "the registry, which refuses: " + j.refusal.what, "it is tried again each second"
 	case event.WaitSharding:
 		if v.Leader == "" {
-			return "the items to be sharded, and the job has no leader", "see that a host with the job is enabled and not in error"
+			return "the items to be sharded, and the job has no leader", "see that the job is on a host that is not paused and not in error"
 		}
 		return "the items to be sharded by the leader, " + v.Leader, "see its log; restart its host if it makes no progress"
 	case event.WaitJavaLeader:
@@ -493,9 +493,9 @@ func (j *job) waitsFor(what event.Wait, items []int) (forWhat, then string) {
 	case event.WaitTakeover:
 		if gone := v.Crashed(); len(gone) > 0 {
 			return "a host to take what was begun by hosts that are gone: " + joinWords(gone),
-				"it takes an enabled host with the module, and items that are not disabled"
+				"it takes a host with the module where the job is not paused, and items that are not paused"
 		}
-		return "a host to take items " + v.FailoverItems.String() + ", which a Java host has marked as crashed", "it takes an enabled host with the module"
+		return "a host to take items " + v.FailoverItems.String() + ", which a Java host has marked as crashed", "it takes a host with the module where the job is not paused"
 	case event.WaitMark:
 		return "items " + numbers + ", which are due and marked as running elsewhere", "see who runs them: " + words.Command("job items", j.name) + "; delete marks that no host owns"
 	case event.WaitMove:

@@ -44,7 +44,7 @@ func TestAWaitThatTakesTooLongIsToldOnce(t *testing.T) {
 		event.WaitTakeover: {
 			begin: func(j *job) { j.member.View.Members = append(j.member.View.Members, "10.0.0.9@-@9-cc") },
 			end:   func(j *job) { j.member.View.Members = j.member.View.Members[:2] },
-			limit: longestRun, words: []string{"10.0.0.9@-@9-cc", "enabled host"},
+			limit: longestRun, words: []string{"10.0.0.9@-@9-cc", "a host with the module"},
 		},
 		event.WaitMark: {
 			begin: func(j *job) { owes(j, 4); owes(j, 2) }, end: func(j *job) { j.items[2].Due, j.items[4].Due = nil, nil },

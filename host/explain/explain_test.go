@@ -487,8 +487,8 @@ func TestExplain_disabledThen(t *testing.T) {
 		Changes: []history.Change{change(-60, "disable", ""), change(5, "enable", "")},
 	}
 	want := `disabled
-Item 0 was due at 12:00:00 and did not run: it was disabled then.
-alice did "disable" of the job at 11:59:00.`
+Item 0 was due at 12:00:00 and did not run: it was paused then.
+alice did "pause" of the job at 11:59:00.`
 	if got := answered(ask(t, explain.Question{Job: "j", At: noon}, facts)); got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
@@ -525,7 +525,7 @@ func TestExplain_idle(t *testing.T) {
 	came := of(-600, event.JobAdded, first, func(e *event.Event) { e.Instant = time.Time{} })
 	left := of(-60, event.JobRemoved, first, func(e *event.Event) { e.Instant, e.Reason = time.Time{}, "the host is stopping" })
 	const disabled = `disabled
-The job is disabled on all its servers, and does not fire until it is enabled.`
+The job is paused on all its servers, and does not fire until it is resumed.`
 	for name, c := range map[string]struct {
 		idle    explain.Idle
 		files   bool
@@ -534,24 +534,24 @@ The job is disabled on all its servers, and does not fire until it is enabled.`
 		want    string
 	}{
 		"disabled": {explain.IdleDisabled, false, nil, []history.Change{because(change(-60, "alice", "disable"), "until monday")}, disabled + `
-alice did "disable" of the job at 11:59:00: until monday.`},
+alice did "pause" of the job at 11:59:00: until monday.`},
 		"disabled by its definition": {explain.IdleDisabled, false, nil, []history.Change{edited}, disabled + `
 alice did "edit cron, disabled" of the job at 11:59:00, from file (cron "0 0 4 * * ?" → "0 0 3 * * ?", disabled "false" → "true").`},
 		"disabled, and it is not known by whom": {explain.IdleDisabled, false, nil, []history.Change{change(-120, "alice", "disable"), change(-60, "bob", "enable")}, disabled + `
 The histories do not have who did that.`},
 		"disabled, by the files": {"", true, nil, []history.Change{change(-60, "alice", "disable")}, disabled + `
-alice did "disable" of the job at 11:59:00.`},
+alice did "pause" of the job at 11:59:00.`},
 		"removed": {explain.IdleRemoved, false, nil, []history.Change{change(-120, "bob", "disable"), change(-60, "alice", "remove")}, `disabled
 The job is removed from the registry, and does not fire until it is restored.
 alice did "remove" of the job at 11:59:00.`},
 		"stopped": {explain.IdleStopped, false, nil, []history.Change{change(-60, "alice", "shutdown")}, `disabled
 The job is stopped on all its hosts, and does not fire until it is started there.
-alice did "shutdown" of the job at 11:59:00.`},
+alice did "drain" of the job at 11:59:00.`},
 		"no host": {explain.IdleNoHost, false, []event.Event{left}, nil, `no host
 No host has the job, and it does not fire until one has it.
 The last that had the job before was host 10.0.0.1, until 11:59:00: the host is stopping.`},
 		"edited by a user, which changes no server": {explain.IdleDisabled, false, nil, []history.Change{because(change(-120, "bob", "disable"), "until monday"), byUser}, disabled + `
-bob did "disable" of the job at 11:58:00: until monday.`},
+bob did "pause" of the job at 11:58:00: until monday.`},
 		"enabled again, by the files": {"", true, nil, []history.Change{change(-120, "alice", "disable"), change(-60, "bob", "enable")}, "not yet due"},
 		"one item, by the files":      {"", true, nil, []history.Change{onItem}, "not yet due"},
 		"it fires":                    {"", false, nil, []history.Change{change(-60, "alice", "disable")}, "not yet due"},
@@ -621,19 +621,19 @@ func TestExplain_changes(t *testing.T) {
 		},
 	}
 	got := answered(ask(t, explain.Question{Job: "j", Item: number(1)}, facts))
-	if want := `alice did "disable" of item 1 at 11:10:00.`; !strings.Contains(got, want) {
+	if want := `alice did "pause" of item 1 at 11:10:00.`; !strings.Contains(got, want) {
 		t.Errorf("got\n%s\nwant %s", got, want)
 	}
 	facts.Changes = append([]history.Change{change(-3*24*60, "alice", "disable", number(1)), change(-2*24*60, "bob", "edit cron", nil), change(-24*60, "carol", "kill", number(1))}, facts.Changes[1:]...)
 	got = answered(ask(t, explain.Question{Job: "j", Item: number(1)}, facts))
-	if want := `alice did "disable" of item 1 at 2026-02-26 12:00:00.`; !strings.Contains(got, want) || strings.Contains(got, "bob") || strings.Contains(got, "carol") {
+	if want := `alice did "pause" of item 1 at 2026-02-26 12:00:00.`; !strings.Contains(got, want) || strings.Contains(got, "bob") || strings.Contains(got, "carol") {
 		t.Errorf("got\n%s\nwant %s", got, want)
 	}
 	// It was enabled again before its host reported it.
 	facts.Events[0].Time = noon.Add(2 * time.Minute)
 	facts.Changes = append(facts.Changes, change(1, "heidi", "enable", number(1)))
 	got = answered(ask(t, explain.Question{Job: "j", Item: number(1)}, facts))
-	if want := `alice did "disable" of item 1 at 2026-02-26 12:00:00.`; !strings.Contains(got, want) {
+	if want := `alice did "pause" of item 1 at 2026-02-26 12:00:00.`; !strings.Contains(got, want) {
 		t.Errorf("got\n%s\nwant %s", got, want)
 	}
 	facts.Changes = append(facts.Changes[:len(facts.Changes)-1], change(-20, "grace", "enable", number(1)))
@@ -707,9 +707,9 @@ func TestExplain_changesOfOthers(t *testing.T) {
 		changes []history.Change
 		want    string
 	}{
-		"of this host":                  {[]history.Change{change(-31, "shutdown", first)}, `alice did "shutdown" on host 10.0.0.1`},
-		"of its server":                 {[]history.Change{change(-31, "shutdown", "10.0.0.1")}, `alice did "shutdown" on host 10.0.0.1`},
-		"of all hosts":                  {[]history.Change{change(-31, "shutdown", "")}, `alice did "shutdown" of the job`},
+		"of this host":                  {[]history.Change{change(-31, "shutdown", first)}, `alice did "drain" on host 10.0.0.1`},
+		"of its server":                 {[]history.Change{change(-31, "shutdown", "10.0.0.1")}, `alice did "drain" on host 10.0.0.1`},
+		"of all hosts":                  {[]history.Change{change(-31, "shutdown", "")}, `alice did "drain" of the job`},
 		"of all, behind one of another": {[]history.Change{change(-32, "remove", ""), change(-31, "shutdown", "10.0.0.3")}, `alice did "remove" of the job`},
 		"of another host":               {[]history.Change{change(-400, "shutdown", "10.0.0.3")}, ""},
 		"restored since":                {[]history.Change{change(-400, "shutdown", ""), change(-300, "restore", "")}, ""},
@@ -739,7 +739,7 @@ func TestExplain_wanted(t *testing.T) {
 		want     string
 	}{
 		"an item": {[]history.Change{{Time: noon.Add(-time.Hour), Who: "ann", What: "disable", Job: "j", Item: number(1), Why: "broken", After: until}}, "",
-			explain.Question{At: noon, Item: number(1)}, i18n.English, `ann did "disable" of item 1 at 11:00:00`},
+			explain.Question{At: noon, Item: number(1)}, i18n.English, `ann did "pause" of item 1 at 11:00:00`},
 		"an item, in Chinese": {[]history.Change{{Time: noon.Add(-time.Hour), Who: "ann", What: "disable", Job: "j", Item: number(1), Why: "broken"}}, "",
 			explain.Question{At: noon, Item: number(1)}, i18n.Chinese, "11:00:00 对分片 1 执行了“暂停”，操作者：ann"},
 		"another item": {[]history.Change{{Time: noon.Add(-time.Hour), Who: "ann", What: "disable", Job: "j", Item: number(0)}}, "",
@@ -747,7 +747,7 @@ func TestExplain_wanted(t *testing.T) {
 		"later": {[]history.Change{{Time: noon.Add(time.Minute), Who: "ann", What: "disable", Job: "j", Item: number(1)}}, "",
 			explain.Question{At: noon, Item: number(1)}, i18n.English, "The histories do not have who did that."},
 		"the job": {[]history.Change{{Time: noon, Who: "ann", What: "disable", Job: "j", Why: "broken", After: until}}, explain.IdleDisabled,
-			explain.Question{At: noon.Add(3 * time.Hour)}, i18n.English, `ann did "disable" of the job at 2026-03-01 12:00:00 (until 2026-03-01T15:00:00Z): broken.`},
+			explain.Question{At: noon.Add(3 * time.Hour)}, i18n.English, `ann did "pause" of the job at 2026-03-01 12:00:00 (until 2026-03-01T15:00:00Z): broken.`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -772,9 +772,9 @@ func TestExplain_disabledByWhom(t *testing.T) {
 		changes []history.Change
 		want    string
 	}{
-		"killed after it was disabled": {"the item is disabled", []history.Change{change(-60, "alice", "disable", "", number(0)), change(-50, "bob", "kill", "", number(0))}, `alice did "disable" of item 0`},
+		"killed after it was disabled": {"the item is disabled", []history.Change{change(-60, "alice", "disable", "", number(0)), change(-50, "bob", "kill", "", number(0))}, `alice did "pause" of item 0`},
 		"a number of items":            {"the sharding total count is 1 now", []history.Change{change(-60, "alice", "disable", "", number(1)), change(-50, "bob", "edit shardingTotalCount", "", nil)}, `bob did "edit shardingTotalCount"`},
-		"another server":               {"this server is disabled for the job", []history.Change{change(-60, "alice", "disable", "10.0.0.1", nil), change(-50, "bob", "disable", "10.0.0.2", nil)}, `alice did "disable" on host 10.0.0.1`},
+		"another server":               {"this server is disabled for the job", []history.Change{change(-60, "alice", "disable", "10.0.0.1", nil), change(-50, "bob", "disable", "10.0.0.2", nil)}, `alice did "pause" on host 10.0.0.1`},
 		"all enabled since":            {"this server is disabled for the job", []history.Change{change(-60, "alice", "disable", "10.0.0.1", nil), change(-50, "bob", "enable", "", nil)}, "The histories do not have who did that."},
 	} {
 		facts := explain.Facts{Changes: c.changes, Now: noon.Add(time.Hour), Settings: &event.Settings{Cron: "0 0 12 * * ?", TimeZone: "UTC", Items: 1}, Events: []event.Event{

@@ -97,8 +97,8 @@ var table = withOperations(i18n.Table{
 	"not-begun":              {en: "{due} and have not begun, as far as the histories go: host {host} reported at {at}: {reason}.", zh: "{due}，就现有历史看尚未开始：主机 {host} 于 {at} 报告：{reason}。"},
 	"merged":                 {en: "The job was triggered at {at}, and no host began that trigger, as far as the histories go: the one of {later}, which is trigger {round}, came before that and ran for both.", zh: "作业于 {at} 被触发，就现有历史看没有主机启动该触发：此前 {later} 的触发（第 {round} 轮）已到来，由它代表两者运行。"},
 	"not-begun-trigger":      {en: "The job was triggered at {at}, and no host has begun that trigger, as far as the histories go.", zh: "作业于 {at} 被触发，就现有历史看还没有主机启动该触发。"},
-	"disabled-then.one":      {en: "{due} and did not run: it was disabled then.", zh: "{due}，但没有运行：当时已暂停。"},
-	"disabled-then":          {en: "{due} and did not run: they were disabled then.", zh: "{due}，但没有运行：当时已暂停。"},
+	"disabled-then.one":      {en: "{due} and did not run: it was paused then.", zh: "{due}，但没有运行：当时已暂停。"},
+	"disabled-then":          {en: "{due} and did not run: they were paused then.", zh: "{due}，但没有运行：当时已暂停。"},
 	"no-host":                {en: "{due} and did not run: none of the hosts whose histories there are had the job then.", zh: "{due}，但没有运行：在有历史的主机中，当时没有一台拥有该作业。"},
 	"other-schedule":         {en: "{not-due}: host {host}, which had {them}, went by the schedule {schedule} since {at}, which has no such instant.", zh: "{not-due}：拥有{them}的主机 {host} 自 {at} 起按计划{schedule}执行，该计划没有这个时刻。"},
 	"unknown-before-history": {en: "{unknown}, and the histories begin at {from}.", zh: "{unknown}，而历史始于 {from}。"},
@@ -199,7 +199,7 @@ var table = withOperations(i18n.Table{
 	"not-any-more":       {en: "The job has not been due {when}, and is not any more: {schedule} has no instant after that.", zh: "{when}，作业没有执行时刻，以后也没有：{schedule}此后没有时刻。"},
 	"up-to":              {en: "up to {at}", zh: "到 {at} 为止"},
 	"since-histories":    {en: "since {from}, where the histories begin", zh: "自历史开始的 {from} 以来"},
-	"idle-disabled":      {en: "The job is disabled on all its servers, and does not fire until it is enabled.", zh: "作业在其所有服务器上已暂停，恢复之前不会执行。"},
+	"idle-disabled":      {en: "The job is paused on all its servers, and does not fire until it is resumed.", zh: "作业在其所有服务器上已暂停，恢复之前不会执行。"},
 	"idle-stopped":       {en: "The job is stopped on all its hosts, and does not fire until it is started there.", zh: "作业在其所有主机上已停止，重新启动之前不会执行。"},
 	"idle-removed":       {en: "The job is removed from the registry, and does not fire until it is restored.", zh: "作业已从注册中心移除，恢复作业之前不会执行。"},
 	"idle-no-host":       {en: "No host has the job, and it does not fire until one has it.", zh: "没有主机拥有该作业，在有主机拥有它之前不会执行。"},
@@ -234,9 +234,9 @@ var table = withOperations(i18n.Table{
 	"cause-said":       {en: "{cause} ({reason})", zh: "{cause}（{reason}）"},
 	"cause.later":      {en: "later", zh: "稍后运行"},
 	"cause.elsewhere":  {en: "elsewhere", zh: "在其他主机上运行"},
-	"cause.disabled":   {en: "disabled", zh: "已暂停、终止或移除"},
+	"cause.disabled":   {en: "paused, ended or removed", zh: "已暂停、终止或移除"},
 	"cause.superseded": {en: "superseded", zh: "由更新的执行代替"},
-	"cause.paused":     {en: "paused", zh: "已按策略暂停"},
+	"cause.paused":     {en: "paused by a policy", zh: "已按策略暂停"},
 	"cause.overlap":    {en: "overlap", zh: "仍在运行"},
 	"cause.busy":       {en: "overlap", zh: "仍在运行"}, // in histories of versions up to 0.9
 	"cause.queue_full": {en: "queue full", zh: "等待队列已满"},
@@ -267,7 +267,7 @@ var table = withOperations(i18n.Table{
 func withOperations(all i18n.Table) i18n.Table {
 	for _, o := range operation.All() {
 		if o != operation.Edit { // it has its settings in it
-			all["what."+o.String()] = map[i18n.Language]string{en: o.String(), zh: o.Row().Chinese}
+			all["what."+o.String()] = o.Text().In()
 		}
 	}
 	return all

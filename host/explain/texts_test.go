@@ -228,7 +228,7 @@ func TestChangeClause(t *testing.T) {
 			`ann did "edit cron, timeZone" of the job at 12:00:00 (cron "0 0 3 * * ?" → "0 0 4 * * ?", timeZone "" → "UTC").`, `12:00:00 对作业执行了“修改 cron、timeZone”，操作者：ann（“cron”：“0 0 3 * * ?” → “0 0 4 * * ?”、“timeZone”：“” → “UTC”）。`},
 		{history.Change{Who: "ann", What: "edit param", After: `{"param":"x"}`}, `ann did "edit param" of the job at 12:00:00 (param "x").`, `12:00:00 对作业执行了“修改 param”，操作者：ann（“param”：“x”）。`},
 		{history.Change{Who: "ann", What: "create", Before: "{}", After: `{"cron":"0 0 3 * * ?"}`}, `ann did "create" of the job at 12:00:00.`, `12:00:00 对作业执行了“创建”，操作者：ann。`},
-		{history.Change{Who: "ann", What: "disable", Before: "ENABLED", After: "DISABLED"}, `ann did "disable" of the job at 12:00:00 (ENABLED → DISABLED).`, `12:00:00 对作业执行了“暂停”，操作者：ann（“ENABLED” → “DISABLED”）。`},
+		{history.Change{Who: "ann", What: "disable", Before: "ENABLED", After: "DISABLED"}, `ann did "pause" of the job at 12:00:00 (ENABLED → DISABLED).`, `12:00:00 对作业执行了“暂停”，操作者：ann（“ENABLED” → “DISABLED”）。`},
 		{history.Change{Who: "ann", What: "ask", Before: "until then"}, `ann did "ask" of the job at 12:00:00 (until then → nothing).`, `12:00:00 对作业执行了“ask”，操作者：ann（“until then” → 无）。`},
 		{history.Change{Who: "ann", What: "ask", Host: "10.0.0.1"}, `ann did "ask" on host 10.0.0.1 at 12:00:00.`, `12:00:00 在主机 10.0.0.1 上执行了“ask”，操作者：ann。`},
 	} {

@@ -434,7 +434,7 @@ func TestClusterIsOperated(t *testing.T) {
 		t.Errorf("disable says %q", out)
 	}
 	at = everywhere("tick", at, map[*member]int{a: 3, b: 0, d: 3})
-	if s := b.place.must("status", "tick"); !strings.Contains(s, "READY, disabled") {
+	if s := b.place.must("status", "tick"); !strings.Contains(s, "READY, paused") {
 		t.Errorf("status of the job says\n%s", s)
 	}
 	b.place.must("enable", "tick", "--server", b.ip)

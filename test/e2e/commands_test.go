@@ -73,7 +73,7 @@ func TestOperating(t *testing.T) {
 
 	// One item.
 	p.must("disable", "clock", "--item", "1")
-	skipped := h.of("clock", 0, kind(event.ItemSkipped), item(1), because("disabled"))
+	skipped := h.of("clock", 0, kind(event.ItemSkipped), item(1), because("paused"))
 	h.fires("clock", skipped.at, test{"without item 1", func(e event.Event) bool { return len(e.Items) == 1 && e.Items[0] == 0 }})
 	from := h.mark()
 	p.must("enable", "clock", "--item", "1")
@@ -81,7 +81,7 @@ func TestOperating(t *testing.T) {
 
 	// All of it.
 	p.must("disable", "clock")
-	off := h.of("clock", from, kind(event.FireSkipped), because("disabled"))
+	off := h.of("clock", from, kind(event.FireSkipped), because("paused"))
 	if s := p.job("clock").State; s != engine.JobDisabled {
 		t.Errorf("the disabled job is %s", s)
 	}
@@ -92,7 +92,7 @@ func TestOperating(t *testing.T) {
 		t.Errorf("%d items ran from when the job was disabled", n)
 	}
 	p.must("disable", "--all")
-	h.of("clock", on.at, kind(event.FireSkipped), because("disabled"))
+	h.of("clock", on.at, kind(event.FireSkipped), because("paused"))
 	p.must("enable", "--all")
 
 	// Out of the registry, and back when its file is changed, not before.

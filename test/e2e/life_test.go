@@ -40,7 +40,7 @@ func TestFailoverOntoItself(t *testing.T) {
 	}
 	p.must("disable", "half", "--item", "1")
 	p.must("disable", "still")
-	h.of("half", 0, kind(event.ItemSkipped), item(1), because("disabled"))
+	h.of("half", 0, kind(event.ItemSkipped), item(1), because("paused"))
 	p.must("trigger", "held")
 	p.must("trigger", "lost")
 	fire := h.of("held", 0, kind(event.FireStarted), source(abi.SourceTrigger))
@@ -67,7 +67,7 @@ func TestFailoverOntoItself(t *testing.T) {
 	}
 
 	// What was set is still set.
-	skipped := h.of("half", 0, kind(event.ItemSkipped), item(1), because("disabled"))
+	skipped := h.of("half", 0, kind(event.ItemSkipped), item(1), because("paused"))
 	h.of("half", skipped.at, kind(event.ItemCompleted), item(0))
 	if n := h.count("half", kind(event.ItemStarted), item(1)); n != 0 {
 		t.Errorf("the disabled item was run %d times", n)

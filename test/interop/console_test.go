@@ -286,7 +286,7 @@ func TestConsoleDisables(t *testing.T) {
 	cron("0/1 * * * * ?")
 	for i, o := range []*ours{a, b} {
 		o.await("an instant to be skipped", events[i], func(e event.Event) bool {
-			return e.Kind == event.FireSkipped && strings.Contains(e.Reason, "disabled")
+			return e.Kind == event.FireSkipped && e.Cause == event.SkipDisabled
 		})
 	}
 	cron(never)

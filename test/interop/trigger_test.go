@@ -135,7 +135,7 @@ func TestConsoleTriggersWhileItemsRunAndAServerIsDisabled(t *testing.T) {
 		case n == 2:
 		case n == 1 && slices.Contains(theirs, i):
 			o.await("the items that were not run", events, func(e event.Event) bool {
-				return e.Kind == event.FireSkipped && strings.Contains(e.Reason, "disabled")
+				return e.Kind == event.FireSkipped && e.Cause == event.SkipDisabled
 			})
 		default:
 			t.Errorf("item %d ran %d times, want 2 (those of the disabled server: %v):\n%s", i, n, theirs, peer.Text(c.log.Runs(c.job, mark)))

@@ -196,7 +196,7 @@ func (t *triggering) anyRuns(ctx context.Context, x *step.Exchange, total int) e
 			}
 		}
 	}
-	why := slices.DeleteFunc([]string{t.cannotRun(disabled, "disabled", "job resume"), t.cannotRun(held, "held back", "job release")}, func(s string) bool { return s == "" })
+	why := slices.DeleteFunc([]string{t.cannotRun(disabled, "paused", "job resume"), t.cannotRun(held, "held back", "job release")}, func(s string) bool { return s == "" })
 	return fmt.Errorf("%w: %s", ErrNothingRuns, strings.Join(why, "; "))
 }
 
@@ -346,7 +346,7 @@ func anyEnabled(ctx context.Context, x *step.Exchange, l tree.Layout, instances 
 		return err
 	}
 	if !slices.ContainsFunc(ips, func(ip string) bool { return tree.IsEnabled(n.Data(l.Server(ip)).Data) }) {
-		return fmt.Errorf("%w: the job is disabled on all servers that have an instance (%s); '%s' lets it run", ErrNothingRuns, words.Some(ips, ", "), words.Command("job resume", l.Job))
+		return fmt.Errorf("%w: the job is paused on all servers that have an instance (%s); '%s' lets it run", ErrNothingRuns, words.Some(ips, ", "), words.Command("job resume", l.Job))
 	}
 	return nil
 }
@@ -779,7 +779,7 @@ func stopJava(ctx context.Context, x *step.Exchange, l tree.Layout, id string, i
 			}
 		}
 		if len(runs) > 0 {
-			return fmt.Errorf("%s runs %s: %w; disable its server (%s), which also ends its leadership, wait until it runs nothing, and shut it down then",
+			return fmt.Errorf("%s runs %s: %w; pause its server (%s), which also ends its leadership, wait until it runs nothing, and shut it down then",
 				id, runs, ErrJavaRuns, words.Command("job pause", l.Job, "--server", tree.ServerOf(id)))
 		}
 		_, err = x.Commit(ctx, ops...)

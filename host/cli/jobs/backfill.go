@@ -34,7 +34,7 @@ func backfillCommand(p *command.Program) *cobra.Command {
 first, whatever became of it then. Both ends count. The instants are listed, and then
 given out one after the other, --every so often at most; the next begins when each item
 has begun the one before. It goes on whichever hosts die or restart, and waits while the
-job is disabled. Runs say that they are of a backfill.
+job is paused. Runs say that they are of a backfill.
 
 --dry-run lists the instants and begins nothing. Without --from and --to, the command
 shows how far the job's backfill is, with --watch again each second. --cancel gives out

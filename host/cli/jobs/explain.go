@@ -33,7 +33,7 @@ func Explain(p *command.Program) *cobra.Command {
 		Aliases: []string{"why"},
 		Short:   "Say why a job ran late, elsewhere, again, or not at all",
 		Long: `Say in sentences what became of a fire of a job, and why: who had its items, what
-each waited for, who disabled it, which host died, and what the schedule says. The
+each waited for, who paused it, which host died, and what the schedule says. The
 command explains the newest fire, that of --at or of --trigger, or the newest up to --before.
 
 It asks a host, which answers from the histories of all hosts, also those in databases. With

@@ -117,7 +117,7 @@ func (f *filterFlags) itemOf(cmd *cobra.Command) int {
 }
 
 // operationsOf are operations that flags name, with commas between; settings that were edited stand
-// behind commas, too: edit cron, timeZone.
+// behind commas, too: edit cron, timeZone. A name may be that of a record, or what people read for it.
 func operationsOf(flags []string) (list []string) {
 	for _, text := range flags {
 		edit := false
@@ -127,8 +127,20 @@ func operationsOf(flags []string) (list []string) {
 				list[len(list)-1] += ", " + part
 				continue
 			}
-			list, edit = append(list, part), strings.HasPrefix(strings.TrimPrefix(part, "!"), "edit ")
+			name, not := part, ""
+			if strings.HasPrefix(part, "!") {
+				name, not = part[1:], "!"
+			}
+			list, edit = append(list, not+operation.Record(name)), strings.HasPrefix(name, "edit ")
 		}
+	}
+	return list
+}
+
+// operationWords are the operations as WHAT shows them.
+func operationWords() (list []string) {
+	for _, o := range operation.All() {
+		list = append(list, o.Text().English)
 	}
 	return list
 }
@@ -281,8 +293,8 @@ func Audit(p *command.Program) *cobra.Command {
 		Example: "  wasmjob access audit\n  wasmjob access audit cities --from 168h\n  wasmjob access audit --who ann --what '!sign'",
 	}
 	cmd.Flags().StringVar(&f.who, "who", "", "only by users whose name contains this `TEXT`")
-	cmd.Flags().StringArrayVar(&f.what, "what", nil, "only these `OPERATIONS`, as WHAT shows them or by their first words: disable, 'edit cron', sign (in and out); with ! before it, one is left out")
-	_ = cmd.RegisterFlagCompletionFunc("what", oneOf(operation.Records()...))
+	cmd.Flags().StringArrayVar(&f.what, "what", nil, "only these `OPERATIONS`, as WHAT shows them or by their first words: pause, 'edit cron', sign (in and out); with ! before it, one is left out")
+	_ = cmd.RegisterFlagCompletionFunc("what", oneOf(operationWords()...))
 	cmd.Flags().BoolVar(&f.failed, "failed", false, "only what did not take effect")
 	return records(p, cmd, "/v1/audit", &f, func(s terminal.Style, found *cluster.Found[history.Change]) string {
 		return show.Changes(s, found.Records, time.Now())

@@ -57,7 +57,7 @@ func Status(p *command.Program) *cobra.Command {
 		Short:      "Show what the host is doing, or who runs a job",
 		Long: `Show the jobs of the running host, their items, their modules, and the files
 that it refused with the reasons. Of the items those are shown that run, that
-did not end well, that are disabled or held back, or that misfired;
+did not end well, that are paused or held back, or that misfired;
 --items shows all.
 
 With a job's name, show whether the job is well, when it fires next and how it ended last, and
@@ -248,12 +248,12 @@ func (f *jobFlags) add(cmd *cobra.Command) {
 	cmd.Flags().StringSliceVar(&f.jobs, "job", nil, "only those whose names match one of these `PATTERNS`")
 	addLabelFlag(cmd, &f.labels)
 	cmd.Flags().StringSliceVar(&f.health, "health", nil, "only `error,failing,late,paused,ok`")
-	cmd.Flags().StringSliceVar(&f.state, "state", nil, "only in these `STATES`: running, disabled, stopped, removed, …")
+	cmd.Flags().StringSliceVar(&f.state, "state", nil, "only in these `STATES`: running, paused (disabled, as the API has it, is the same), stopped, removed, …")
 	cmd.Flags().StringSliceVar(&f.outcomes, "outcome", nil, "only those whose last fire has one of these `OUTCOMES`: OK, FAIL, TIMEOUT, TRAP, …")
 	cmd.Flags().StringVar(&f.host, "host", "", hostHelp)
 	cmd.Flags().StringVar(&f.sort, "sort", "name", "by name, next, last, health or duration; -next is the reverse")
 	_ = cmd.RegisterFlagCompletionFunc("health", oneOf(texts(cluster.Healths())...))
-	_ = cmd.RegisterFlagCompletionFunc("state", oneOf(texts(cluster.States())...))
+	_ = cmd.RegisterFlagCompletionFunc("state", oneOf(stateWords()...))
 	_ = cmd.RegisterFlagCompletionFunc("outcome", oneOf(texts(history.Outcomes())...))
 	_ = cmd.RegisterFlagCompletionFunc("sort", oneOf("name", "next", "last", "health", "duration"))
 }
@@ -268,9 +268,23 @@ func (*jobFlags) ofHosts(cmd *cobra.Command) error {
 	return nil
 }
 
+// stateWords are the states of jobs as they are shown.
+func stateWords() (list []string) {
+	for _, state := range cluster.States() {
+		list = append(list, words.State(state))
+	}
+	return list
+}
+
 // list asks for all pages.
 func (f *jobFlags) list(ctx context.Context, c *client.Client) (*service.Jobs, error) {
-	q := url.Values{"limit": {strconv.Itoa(history.MaxLimit)}, "job": f.jobs, "label": f.labels, "health": f.health, "state": f.state, "outcome": f.outcomes}
+	q := url.Values{"limit": {strconv.Itoa(history.MaxLimit)}, "job": f.jobs, "label": f.labels, "health": f.health, "outcome": f.outcomes}
+	for _, state := range f.state {
+		if state == words.State(engine.JobDisabled) { // as it is shown
+			state = string(engine.JobDisabled)
+		}
+		q.Add("state", state)
+	}
 	for name, value := range map[string]string{"q": f.text, "host": f.host, "sort": f.sort} {
 		if value != "" {
 			q.Set(name, value)
@@ -668,7 +682,7 @@ func startedText(ctx context.Context, c *client.Client, job string) string {
 	case engine.JobReady, engine.JobRunning, engine.JobSharding:
 		return job + " runs here already"
 	case engine.JobDisabled:
-		return fmt.Sprintf("%s is disabled: %s", job, words.Command("job resume", job))
+		return fmt.Sprintf("%s is paused: %s", job, words.Command("job resume", job))
 	}
 	return started
 }

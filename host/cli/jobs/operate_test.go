@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 
@@ -102,6 +103,28 @@ func TestGoneHosts(t *testing.T) {
 		if err != nil || strings.Count(said, "10.0.0.8 is gone since") != 1 || (form == "json" && shown != "{\n  \"records\": []\n}\n") {
 			t.Errorf("%s: %v\n%s%s", form, err, shown, said)
 		}
+	}
+}
+
+// TestPausedState: what is paused is found by the word that lists show, and by that of the API; both are completed or said
+// in the help.
+func TestPausedState(t *testing.T) {
+	t.Parallel()
+	for _, word := range []string{"paused", "disabled"} {
+		host := http.NewServeMux()
+		host.HandleFunc("/v1/jobs", func(w http.ResponseWriter, r *http.Request) {
+			if got := r.URL.Query()["state"]; !slices.Equal(got, []string{"running", "disabled"}) {
+				t.Errorf("--state running,%s asks for %q", word, got)
+			}
+			fmt.Fprint(w, `{"records":[{"name":"cities","state":"disabled","health":"paused"}]}`)
+		})
+		shown, _, err := operated(t, host, "", "list", "--state", "running,"+word)
+		if err != nil || !strings.Contains(shown, " paused  paused ") {
+			t.Errorf("%s: %v\n%s", word, err, shown)
+		}
+	}
+	if list := stateWords(); !slices.Contains(list, "paused") || slices.Contains(list, "disabled") {
+		t.Errorf("completed are %q", list)
 	}
 }
 

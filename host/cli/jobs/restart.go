@@ -21,7 +21,7 @@ func mayRestartCommand(p *command.Program) *cobra.Command {
 		Short: "Say whether a host may restart now: what would be stopped, and what no other host can run",
 		Long: `Say whether a host may restart now: what runs there and would be stopped if it does not end while
 the host drains, which jobs no other host can run (it has not the job, its module, grants
-or settings refuse it, it is disabled there), and whether the others have slots for what it
+or settings refuse it, it is paused there), and whether the others have slots for what it
 runs. HOST is a name or an id as 'wasmjob host list' shows it, or a server's address; without
 it, the host that answers.
 

@@ -308,7 +308,7 @@ func (t *triggered) summary() string {
 	var parts []string
 	for _, v := range explain.Verdicts() {
 		if items := of[v]; len(items) > 0 {
-			name := string(v)
+			name := words.State(v)
 			if v == explain.Ran {
 				name = "OK"
 			}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/wasmjob/wasmjob/host/cli/terminal"
 	"github.com/wasmjob/wasmjob/host/explain"
+	"github.com/wasmjob/wasmjob/internal/text/words"
 )
 
 // good are the verdicts that need no operator.
@@ -20,7 +21,7 @@ func Explained(s terminal.Style, a explain.Answer) string {
 	if good[a.Verdict] {
 		colour = terminal.Green
 	}
-	fmt.Fprintf(&b, "%s: %s", a.Job, s.Paint(colour, string(a.Verdict)))
+	fmt.Fprintf(&b, "%s: %s", a.Job, s.Paint(colour, words.State(a.Verdict)))
 	zone := a.Zone()
 	switch at := a.Instant.In(zone); {
 	case a.Instant.IsZero():

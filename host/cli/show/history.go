@@ -14,6 +14,7 @@ import (
 	"github.com/wasmjob/wasmjob/host/control/service"
 	"github.com/wasmjob/wasmjob/host/engine"
 	"github.com/wasmjob/wasmjob/host/event"
+	"github.com/wasmjob/wasmjob/host/event/operation"
 	"github.com/wasmjob/wasmjob/host/history"
 	"github.com/wasmjob/wasmjob/internal/text/words"
 )
@@ -195,7 +196,7 @@ func Changes(s terminal.Style, list []history.Change, now time.Time) string {
 		if c.Error != "" {
 			change = terminal.Coloured("failed: "+c.Error, terminal.Red)
 		}
-		t.Add(terminal.Plain(stamp(c.Time, now)), terminal.Coloured(c.Who, terminal.Bold), terminal.Plain(words.Dash(c.From)), terminal.Plain(c.What), terminal.Plain(words.Dash(job)),
+		t.Add(terminal.Plain(stamp(c.Time, now)), terminal.Coloured(c.Who, terminal.Bold), terminal.Plain(words.Dash(c.From)), terminal.Plain(operation.English(c.What)), terminal.Plain(words.Dash(job)),
 			terminal.Plain(terminal.Shorten(words.Dash(words.FirstLine(c.Why)), whyWidth)), change)
 	}
 	return orNone(t.Empty(), "no changes", t.String())
@@ -290,9 +291,9 @@ const longestReason = 40
 // stateText is a job's state, with who has paused it and why, if that is known.
 func stateText(j *cluster.Job) string {
 	if j.Paused == nil {
-		return string(j.State)
+		return words.State(j.State)
 	}
-	text := fmt.Sprintf("%s by %s", j.State, j.Paused.By)
+	text := fmt.Sprintf("%s by %s", words.State(j.State), j.Paused.By)
 	if !j.Paused.Until.IsZero() {
 		text += " until " + j.Paused.Until.UTC().Format("2006-01-02T15:04Z")
 	}
@@ -316,7 +317,7 @@ func itemCounts(j *cluster.Job) string {
 	for _, c := range []struct {
 		n    int
 		what string
-	}{{j.Running, "running"}, {j.Queued, "queued"}, {j.Failed, "failed"}, {j.Held, "held"}, {j.Disabled, "disabled"}} {
+	}{{j.Running, "running"}, {j.Queued, "queued"}, {j.Failed, "failed"}, {j.Held, "held"}, {j.Disabled, "paused"}} {
 		if c.n > 0 {
 			text += fmt.Sprintf(", %d %s", c.n, c.what)
 		}
@@ -346,7 +347,7 @@ func hostsText(j *cluster.Job) string {
 		text = fmt.Sprintf("%d of %d", len(j.Hosts)-len(j.Stopped), len(j.Hosts))
 	}
 	if len(j.DisabledOn) > 0 && j.State != engine.JobDisabled {
-		text += fmt.Sprintf(", %d disabled", len(j.DisabledOn))
+		text += fmt.Sprintf(", %d paused", len(j.DisabledOn))
 	}
 	return text
 }
@@ -414,7 +415,7 @@ func troubles(h *cluster.Host, now time.Time) (list []string) {
 	}
 	if n := len(h.Disabled); n > 0 {
 		const most = 3
-		text := fmt.Sprintf("disabled for %s: %s", words.Count(n, "job"), strings.Join(h.Disabled[:min(n, most)], ", "))
+		text := fmt.Sprintf("paused for %s: %s", words.Count(n, "job"), strings.Join(h.Disabled[:min(n, most)], ", "))
 		if n > most {
 			text += ", …"
 		}

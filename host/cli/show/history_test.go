@@ -114,7 +114,8 @@ func TestLine(t *testing.T) {
 	}
 }
 
-// TestChanges: what a change was about is named: the item, the server, the instance.
+// TestChanges: what a change was about is named: the item, the server, the instance; and the operation as the commands
+// name it.
 func TestChanges(t *testing.T) {
 	t.Parallel()
 	now, item := time.Date(2026, 3, 1, 12, 0, 0, 0, time.Local), 1
@@ -128,7 +129,7 @@ func TestChanges(t *testing.T) {
 		{Time: at, Who: "ann", What: "run now", Job: "hello3", Trigger: 27, After: "items 0"},
 	}, now)
 	for i, want := range []string{"hello3/1", "hello3 on 10.0.0.7", "on 10.0.0.7@-@8", "hello3", "hello3 - trigger 26", "hello3 - trigger 27: items 0"} {
-		_, after, _ := strings.Cut(strings.Split(text, "\n")[i+1], []string{"disable", "disable", "shutdown", "disable", "run now", "run now"}[i])
+		_, after, _ := strings.Cut(strings.Split(text, "\n")[i+1], []string{"pause", "pause", "drain", "pause", "run now", "run now"}[i])
 		if got := strings.Join(strings.Fields(strings.TrimRight(after, " -")), " "); got != want {
 			t.Errorf("line %d says %q of the job, want %q:\n%s", i+1, got, want, text)
 		}
@@ -193,7 +194,7 @@ func TestHosts(t *testing.T) {
 		{"silent", "-", "-", "no answer"},
 		{"stopped", "0", "0", "2 jobs stopped here by an operator; 'wasmjob host start --instance 10.0.0.6@-@7-x' runs them again"},
 		{"draining", "2", "4", "leaves 2 jobs, and waits for items 0-1,3 of a"},
-		{"live", "4", "0", "disabled for 4 jobs: a, b, c, …"},
+		{"live", "4", "0", "paused for 4 jobs: a, b, c, …"},
 		{"live", "0", "0", "a file is not taken: line 1 line 2; b; c; 2 more warnings in 'wasmjob status'"},
 	} {
 		fields := regexp.MustCompile(" {2,}").Split(strings.TrimSpace(lines[i+1]), -1)
@@ -230,7 +231,7 @@ func TestClusterJobs(t *testing.T) {
 		{Name: "f", Health: cluster.HealthError, State: engine.JobError, Reason: "too many items\nxxx"},
 		{Name: "g", Health: cluster.HealthLate, State: engine.JobReady, Waits: []engine.WaitStatus{{Since: now.Add(-time.Minute), Reason: "a free slot"}}},
 	}, now)
-	for _, want := range []string{"disabled by ann: broken disk", "removed by bob: " + strings.Repeat("y", 40) + "…", "stopped by eve ", "paused  disabled ", " 2 of 3 ", " 3, 1 disabled ",
+	for _, want := range []string{"paused by ann: broken disk", "removed by bob: " + strings.Repeat("y", 40) + "…", "stopped by eve ", "paused  paused ", " 2 of 3 ", " 3, 1 paused ",
 		"\nf: too many items\ng: waits for 1m: a free slot\n"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("%q is not in\n%s", want, text)

@@ -22,10 +22,10 @@ func TestSaid(t *testing.T) {
 		Items: []admin.Shard{{Item: 0}, {Item: 1, Disabled: true, Said: &bob}, {Item: 2, Disabled: true, Said: &bob}, {Item: 3, Disabled: true, Said: &ann}, {Item: 4, Disabled: true}}}
 	text := Instances(terminal.Style{}, s, nil, at)
 	for _, want := range []string{
-		"server 10.0.0.1 is disabled by user ann since 2026-03-01T12:00:00Z until 2026-03-01T13:00:00Z: the database moves\n",
-		"server 10.0.0.2 is disabled by user bob since 2026-03-01T12:00:00Z\n",
-		"items 1-2 are disabled by user bob since 2026-03-01T12:00:00Z\n",
-		"item 3 is disabled by user ann since",
+		"server 10.0.0.1 is paused by user ann since 2026-03-01T12:00:00Z until 2026-03-01T13:00:00Z: the database moves\n",
+		"server 10.0.0.2 is paused by user bob since 2026-03-01T12:00:00Z\n",
+		"items 1-2 are paused by user bob since 2026-03-01T12:00:00Z\n",
+		"item 3 is paused by user ann since",
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("%q is not in\n%s", want, text)
@@ -36,7 +36,7 @@ func TestSaid(t *testing.T) {
 		t.Errorf("one has disabled all:\n%s", text)
 	}
 	j := &cluster.Job{State: engine.JobDisabled, Paused: &cluster.Paused{By: "user ann", At: at, Why: "why", Until: at.Add(time.Hour)}}
-	if got, want := stateText(j), "disabled by user ann until 2026-03-01T13:00Z: why"; got != want {
+	if got, want := stateText(j), "paused by user ann until 2026-03-01T13:00Z: why"; got != want {
 		t.Errorf("found %q, expected %q", got, want)
 	}
 	if got := Since(j.Paused, at); !strings.Contains(got, "until 2026-03-01T13:00:00Z: why") {

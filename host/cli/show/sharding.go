@@ -55,7 +55,7 @@ func Shards(s terminal.Style, shards *admin.Shards, now time.Time) string {
 func instanceState(i admin.Instance) terminal.Cell {
 	state := terminal.Coloured(i.State, stateColour(i.State))
 	if i.Disabled {
-		state.Text, state.Colour = state.Text+", disabled", terminal.Yellow
+		state.Text, state.Colour = state.Text+", paused", terminal.Yellow
 	}
 	if i.Leader {
 		state.Text += ", leads"
@@ -68,13 +68,13 @@ func disabledServers(s terminal.Style, shards *admin.Shards) string {
 	if len(shards.DisabledServers) == 0 {
 		return ""
 	}
-	text := fmt.Sprintf("%s %s for the job: %s lets it run on all servers\n", serversText(shards.DisabledServers), s.Paint(terminal.Yellow, "disabled"),
+	text := fmt.Sprintf("%s %s for the job: %s lets it run on all servers\n", serversText(shards.DisabledServers), s.Paint(terminal.Yellow, "paused"),
 		words.Command("job resume", shards.Job))
 	var said words.Few[string]
 	for _, by := range shards.Said {
 		of := ""
 		if len(by.Servers) < len(shards.DisabledServers) {
-			of = serversText(by.Servers) + " disabled"
+			of = serversText(by.Servers) + " paused"
 		}
 		said.Add(saidText(of, &by.Said))
 	}
@@ -92,7 +92,7 @@ func wrappedLines(s terminal.Style, lines words.Few[string]) string {
 
 // saidText is who has disabled something, why, since when and until when; of is what, if that is to be said.
 func saidText(of string, said *engine.Said) string {
-	text := strings.TrimSpace(of + " by " + cmp.Or(said.By, "somebody"))
+	text := strings.TrimSpace(of + " by " + cmp.Or(said.By, "an unknown user"))
 	if !said.Since.IsZero() {
 		text += " since " + said.Since.UTC().Format(time.RFC3339)
 	}
@@ -120,9 +120,9 @@ func itemsSaid(s terminal.Style, shards *admin.Shards) string {
 	}
 	var lines words.Few[string]
 	for _, said := range all {
-		of := fmt.Sprintf("items %s are disabled", items[said])
+		of := fmt.Sprintf("items %s are paused", items[said])
 		if len(items[said]) == 1 {
-			of = fmt.Sprintf("item %d is disabled", items[said][0])
+			of = fmt.Sprintf("item %d is paused", items[said][0])
 		}
 		lines.Add(saidText(of, &said))
 	}
@@ -226,7 +226,7 @@ func shardsTable(s terminal.Style, shards *admin.Shards, now time.Time) string {
 	t := terminal.NewTable(s, "ITEM", "PARAMETER", "OWNER", "STATE", "FAILOVER", "BEGUN", "ENDED", "OUTCOME")
 	t.Spare = []string{"PARAMETER", "ENDED"}
 	for _, i := range shards.Items {
-		state := terminal.Coloured(i.State, stateColour(i.State))
+		state := terminal.Coloured(words.State(i.State), stateColour(i.State))
 		if i.RunningOn != "" && i.RunningOn != i.Owner {
 			state.Text += " on " + i.RunningOn
 		}
@@ -274,7 +274,7 @@ func shardingText(shards *admin.Shards) string {
 		}
 	}
 	if present > 0 && enabled == 0 {
-		return "all servers are disabled; resharding waits until one is enabled"
+		return "all servers are paused; resharding waits until one is resumed"
 	}
 	return "resharding is under way"
 }
@@ -462,7 +462,7 @@ func Namespace(s terminal.Style, list []admin.Brief, none string, now time.Time)
 		if b.Error != "" {
 			cron, items, last = "-", "-", terminal.Coloured("cannot be read: "+words.FirstLine(b.Error), terminal.Red)
 		}
-		t.Add(terminal.Coloured(b.Name, terminal.Bold), terminal.Coloured(string(health), healthColour(health)), terminal.Coloured(b.Status, stateColour(b.Status)), terminal.Plain(cron),
+		t.Add(terminal.Coloured(b.Name, terminal.Bold), terminal.Coloured(string(health), healthColour(health)), terminal.Coloured(words.State(b.Status), stateColour(b.Status)), terminal.Plain(cron),
 			terminal.Plain(items), terminal.Plain(hosts), terminal.Plain(b.Labels.String()), last)
 	}
 	return t.String()

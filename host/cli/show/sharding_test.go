@@ -46,7 +46,7 @@ func TestStatusOfAJobTellsOfItemsThatAreToMove(t *testing.T) {
 // disabled, and status JOB and shards say so.
 func TestShardingOfDisabledServers(t *testing.T) {
 	t.Parallel()
-	const divided, waits = "resharding is under way", "all servers are disabled; resharding waits until one is enabled"
+	const divided, waits = "resharding is under way", "all servers are paused; resharding waits until one is resumed"
 	for _, c := range []struct {
 		name      string
 		instances []admin.Instance
@@ -111,7 +111,7 @@ func TestHealthOfRegistry(t *testing.T) {
 	}, "", now)
 	for n, want := range []string{
 		"NAME HEALTH STATE CRON ITEMS HOSTS LAST FIRE", "good ok OK 0 0 3 * * ? 2 3 (1 Java) OK, 1m ago", "bad failing OK (by trigger) 0 0 TRAP, 1m ago: out of bounds",
-		"held failing OK (by trigger) 4, 2 held 0 OK, 1m ago", "off paused DISABLED (by trigger) 0 0 CANCELLED, 1m ago", "gone error CRASHED (by trigger) 0 0 OK, 1m ago",
+		"held failing OK (by trigger) 4, 2 held 0 OK, 1m ago", "off paused PAUSED (by trigger) 0 0 CANCELLED, 1m ago", "gone error CRASHED (by trigger) 0 0 OK, 1m ago",
 		"new ok SHARDING_FLAG (by trigger) 0 0 -", "odd error OK - - 0 cannot be read: no cron",
 	} {
 		if found := strings.Join(strings.Fields(strings.Split(text, "\n")[n]), " "); found != want {
@@ -190,7 +190,7 @@ func TestNamespace_none(t *testing.T) {
 	}
 }
 
-// TestDisabled: shards and status JOB say which servers are disabled for the job, also those on which
+// TestDisabled: shards and status JOB say which servers are paused for the job, also those on which
 // no instance is, and which items.
 func TestDisabled(t *testing.T) {
 	t.Parallel()
@@ -199,7 +199,7 @@ func TestDisabled(t *testing.T) {
 		DisabledServers: []string{"10.0.0.2", "10.0.0.9"}, Items: []admin.Shard{{Item: 0}, {Item: 1, Disabled: true}, {Item: 2}, {Item: 3, Disabled: true}}}
 	shards, status := Shards(terminal.Style{}, s, now), Instances(terminal.Style{}, s, nil, now)
 	for _, text := range []string{shards, status} {
-		for _, want := range []string{"READY, disabled", "READY, leads", "servers 10.0.0.2, 10.0.0.9 are disabled for the job: wasmjob job resume \"my job\" lets it run on all servers\n"} {
+		for _, want := range []string{"READY, paused", "READY, leads", "servers 10.0.0.2, 10.0.0.9 are paused for the job: wasmjob job resume \"my job\" lets it run on all servers\n"} {
 			if !strings.Contains(text, want) {
 				t.Errorf("%q is not in\n%s", want, text)
 			}
@@ -215,8 +215,8 @@ func TestDisabled(t *testing.T) {
 	if got := Instances(terminal.Style{}, s, nil, now); !strings.Contains(got, "item 1 is paused: wasmjob job resume \"my job\" --item 1\n") {
 		t.Error(got)
 	}
-	if s.DisabledServers, s.Items, s.Instances[1].Disabled = nil, s.Items[:1], false; strings.Contains(Instances(terminal.Style{}, s, nil, now), "disabled") {
-		t.Error("nothing is disabled")
+	if s.DisabledServers, s.Items, s.Instances[1].Disabled = nil, s.Items[:1], false; strings.Contains(Instances(terminal.Style{}, s, nil, now), "paused") {
+		t.Error("nothing is paused")
 	}
 }
 

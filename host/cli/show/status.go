@@ -273,9 +273,9 @@ func Jobs(s terminal.Style, r *report.Report) string {
 			}
 			next = "in " + words.Until(r.Now, due)
 		}
-		state := terminal.Coloured(string(j.State), jobColour(j.State))
+		state := terminal.Coloured(words.State(j.State), jobColour(j.State))
 		if j.LastState != "" {
-			state = terminal.Coloured(string(j.LastState), terminal.Grey)
+			state = terminal.Coloured(words.State(j.LastState), terminal.Grey)
 		}
 		t.Add(terminal.Coloured(j.Name, terminal.Bold), state, terminal.Plain(cron), terminal.Plain(next), terminal.Plain(itemsHere(j)),
 			terminal.Plain(strconv.Itoa(len(j.Instances))), terminal.Plain(j.Labels.String()), lastFire(j.LastFire, r.Now))
@@ -313,7 +313,7 @@ func itemsHere(j *engine.JobStatus) string {
 	}
 	here += " of " + strconv.Itoa(j.ShardingTotalCount)
 	if disabled > 0 {
-		here += ", " + words.Count(disabled, "item") + " disabled"
+		here += ", " + words.Count(disabled, "item") + " paused"
 	}
 	if held > 0 {
 		here += ", " + words.Count(held, "item") + " held"
@@ -378,7 +378,7 @@ func itemState(i engine.ItemStatus, now time.Time) terminal.Cell {
 			c.Text += ", attempt " + strconv.Itoa(i.Attempt)
 		}
 		if i.Disabled { // it goes on to its end
-			c.Text, c.Colour = c.Text+", then disabled", terminal.Yellow
+			c.Text, c.Colour = c.Text+", then paused", terminal.Yellow
 		}
 		return c
 	}
@@ -386,7 +386,7 @@ func itemState(i engine.ItemStatus, now time.Time) terminal.Cell {
 		return terminal.Coloured("held", terminal.Red)
 	}
 	if i.Disabled {
-		return terminal.Coloured("disabled", terminal.Yellow)
+		return terminal.Coloured("paused", terminal.Yellow)
 	}
 	return terminal.Coloured("idle", terminal.Grey)
 }

@@ -102,7 +102,7 @@ bad.wasm  1m ago, an earlier version stays in force
 		Items: []engine.ItemStatus{{Item: 0}, {Item: 1, Disabled: true}, {Item: 2, Disabled: true, Running: true, Since: now}, {Item: 3, Held: now}},
 	}}}}
 	text := Status(terminal.Style{}, off, false)
-	for _, want := range []string{"  0-3 of 4, 2 items disabled, 1 item held  ", "\ncities  1                disabled ", "\ncities  3                held ", "\ncities  2                running 0s, then disabled "} {
+	for _, want := range []string{"  0-3 of 4, 2 items paused, 1 item held  ", "\ncities  1                paused ", "\ncities  3                held ", "\ncities  2                running 0s, then paused "} {
 		if !strings.Contains(text, want) {
 			t.Errorf("%q is not in\n%s", want, text)
 		}

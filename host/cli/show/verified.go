@@ -101,7 +101,7 @@ func registryText(l *verify.RegistryReport) string {
 			fmt.Fprintf(&b, " since %s", u.Since.UTC().Format(time.RFC3339))
 		}
 		if u.Disabled {
-			b.WriteString("; it is disabled, and stays until it is enabled or removed")
+			b.WriteString("; it is paused, and stays until it is resumed or removed")
 		}
 		b.WriteByte('\n')
 	}

@@ -163,7 +163,7 @@ maxTimeDiffSeconds: 10
 type: SCRIPT
 timeout: 0
 `,
-		"twentyone": `# all its servers are disabled, so the job begins disabled: 'wasmjob job resume' has it fire
+		"twentyone": `# all its servers are disabled, so the job begins paused: 'wasmjob job resume' has it fire
 # the strategy com.example.Mine is not known here, AVG_ALLOCATION is in its place: `,
 		"three": `# the error handler EMAIL sends by the route that the hosts' file of alerts has for it (errorHandlers), see docs/alerts.md
 # shardingItemParameters were "0=a,1=b,7=x", of which what has no meaning is left out: "7=x" is for item 7, but the job has only items 0 to 1

@@ -103,7 +103,7 @@ func (j *Job) read(ctx context.Context, r Reader, root string) error {
 	switch {
 	case len(disabled) > 0 && len(disabled) == len(nodes[3].Names) && j.Version != Version3: // no host can join that namespace
 		j.Configuration.Disabled = true
-		j.note("all its servers are disabled, so the job begins disabled: 'wasmjob job resume' has it fire")
+		j.note("all its servers are disabled, so the job begins paused: 'wasmjob job resume' has it fire")
 	case len(disabled) > 0:
 		j.note("servers are disabled for the job: %s; in the namespace of ElasticJob that stays, elsewhere use 'wasmjob job pause'", words.Some(disabled, ", "))
 	}

@@ -318,7 +318,7 @@ func TestErrors(t *testing.T) {
 		"GET /v1/logs/stream":                         {422, "query.job", "neither a job nor a run"},
 
 		"POST /v1/jobs/cities/disable?until=soon":       {422, "query.until", "is not a time"},
-		"POST /v1/jobs/cities/enable?until=2h":          {422, "query.until", "only what is disabled ends by itself"},
+		"POST /v1/jobs/cities/enable?until=2h":          {422, "query.until", "only a pause ends by itself"},
 		"POST /v1/jobs/cities/disable?until=2020-01-01": {422, "query.until", "a time that is to come"},
 		"POST /v1/servers/127.0.0.1/disable?until=-2h":  {422, "query.until", "is not a time"},
 	} {

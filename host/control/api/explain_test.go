@@ -61,7 +61,7 @@ func TestExplain(t *testing.T) {
 		return off.Verdict == explain.Disabled
 	})
 	said := slices.IndexFunc(off.Sentences, func(s explain.Sentence) bool { return s.Kind == explain.KindChange })
-	if said < 0 || !strings.Contains(off.Sentences[said].Text, `did "disable"`) || !strings.Contains(off.Sentences[said].Text, ": holiday.") || len(off.Sentences[said].Changes) != 1 {
+	if said < 0 || !strings.Contains(off.Sentences[said].Text, `did "pause"`) || !strings.Contains(off.Sentences[said].Text, ": holiday.") || len(off.Sentences[said].Changes) != 1 {
 		t.Errorf("%+v", off)
 	}
 	before := get[explain.Answer](a, path+url.Values{"before": {run.Instant.Add(500 * time.Millisecond).Format(time.RFC3339Nano)}}.Encode())
@@ -101,7 +101,7 @@ func TestExplain_idle(t *testing.T) {
 		verdict      explain.Verdict
 		texts        []string
 	}{
-		{"POST", "/v1/jobs/etl/disable?reason=until+monday", explain.Disabled, []string{"is disabled on all its servers", `did "disable"`, ": until monday.", "the next instant would be 2099-01-01 03:00:00"}},
+		{"POST", "/v1/jobs/etl/disable?reason=until+monday", explain.Disabled, []string{"is paused on all its servers", `did "pause"`, ": until monday.", "the next instant would be 2099-01-01 03:00:00"}},
 		{"POST", "/v1/jobs/etl/enable", explain.NotYetDue, []string{"2099-01-01 03:00:00"}},
 		{"DELETE", "/v1/jobs/etl?reason=not+wanted", explain.Disabled, []string{"is removed from the registry", `did "remove"`, ": not wanted."}},
 	} {

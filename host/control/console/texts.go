@@ -23,7 +23,7 @@ func allTexts() (i18n.Table, error) {
 	}
 	texts := make(map[string]operation.Text)
 	for _, o := range operation.All() {
-		texts["operation."+firstWord(o)] = operation.Text{English: o.String(), Chinese: o.Row().Chinese}
+		texts["operation."+firstWord(o)] = o.Text()
 		for _, b := range o.Row().Buttons {
 			texts["act."+b.Action], texts["act."+b.Action+".text"] = b.Label, b.Text
 			if b.Done != (operation.Text{}) {

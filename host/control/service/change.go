@@ -163,7 +163,7 @@ func (w Switch) change(job string) (c *history.Change, until time.Time, err erro
 	case err != nil:
 		return nil, until, &InputError{"query.until", err.Error()}
 	case w.Enable:
-		return nil, until, &InputError{"query.until", "found a time, and only what is disabled ends by itself"}
+		return nil, until, &InputError{"query.until", "found a time, and only a pause ends by itself"}
 	case !until.After(now):
 		return nil, until, &InputError{"query.until", fmt.Sprintf("found %s, expected a time that is to come", until.Format(time.RFC3339))}
 	}

@@ -192,7 +192,7 @@ func able(j *engine.JobStatus) string {
 		return ""
 	}
 	if j.Reason != "" {
-		return string(j.State) + ": " + words.FirstLine(j.Reason)
+		return words.State(j.State) + ": " + words.FirstLine(j.Reason)
 	}
-	return string(j.State)
+	return words.State(j.State)
 }

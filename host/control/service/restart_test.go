@@ -38,7 +38,7 @@ func TestMayRestart(t *testing.T) {
 		"no other host":  {nil, ready, nil, RestartNo, []string{}, nil, ""},
 		"no such job":    {[]cluster.Host{host("b", 4, 0)}, ready, nil, RestartNo, []string{"b: it does not have the job"}, nil, ""},
 		"not granted":    {[]cluster.Host{host("b", 4, 0)}, ready, job(engine.JobError, "needs http, which is not granted\nsee grants"), RestartNo, []string{"b: error: needs http, which is not granted"}, nil, ""},
-		"disabled there": {[]cluster.Host{host("b", 4, 0)}, ready, job(engine.JobDisabled, ""), RestartNo, []string{"b: disabled"}, nil, ""},
+		"disabled there": {[]cluster.Host{host("b", 4, 0)}, ready, job(engine.JobDisabled, ""), RestartNo, []string{"b: paused"}, nil, ""},
 		"disabled here":  {[]cluster.Host{host("b", 4, 0)}, job(engine.JobDisabled, ""), job(engine.JobDisabled, ""), RestartYes, nil, nil, ""},
 		"it drains":      {[]cluster.Host{in(host("b", 4, 0), engine.HostDraining)}, ready, ready, RestartNo, []string{"b: the host is draining"}, nil, ""},
 		"no room":        {[]cluster.Host{host("b", 4, 4)}, job(engine.JobQueued, "", waits), ready, RestartNo, nil, nil, ""},

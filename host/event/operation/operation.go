@@ -5,6 +5,7 @@
 package operation
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
@@ -71,8 +72,8 @@ type Row struct {
 	// Record is what the record of the change calls it. Histories have it, so that it never changes.
 	// An edit has the settings after it: edit cron, timeZone.
 	Record string
-	// Chinese is Record for people who read Chinese.
-	Chinese string
+	// English and Chinese are what people read for Record. English is empty if that is Record itself.
+	English, Chinese string
 	// May is what it needs; empty: it is not asked for, as a sign-in, or nobody asks, as a definition file.
 	// MayPurge is what it needs if the job's records go, too; empty: they never go.
 	May, MayPurge Action
@@ -130,6 +131,31 @@ func (o Operation) Row() Row { return rows[o] }
 
 // String is what the record of a change calls it.
 func (o Operation) String() string { return rows[o].Record }
+
+// Text is what people read for the operation.
+func (o Operation) Text() Text {
+	return Text{English: cmp.Or(rows[o].English, rows[o].Record), Chinese: rows[o].Chinese}
+}
+
+// English is what people read for what a record says; another text is returned as it is.
+func English(record string) string {
+	for _, r := range rows {
+		if r.English != "" && r.Record == record {
+			return r.English
+		}
+	}
+	return record
+}
+
+// Record is what records have for what people read; another text is returned as it is.
+func Record(english string) string {
+	for _, r := range rows {
+		if r.English != "" && r.English == english {
+			return r.Record
+		}
+	}
+	return english
+}
 
 // May is what it needs of who asks.
 func (o Operation) May() Action { return rows[o].May }

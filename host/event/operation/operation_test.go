@@ -34,6 +34,13 @@ func TestRows(t *testing.T) {
 		}
 		unique("the operation " + r.Record)
 		chinese(r.Record, r.Chinese)
+		if r.English != "" {
+			unique("the operation " + r.English)
+			command := slices.ContainsFunc(r.Commands, func(c string) bool { return strings.HasSuffix(c, " "+r.English) })
+			if English(r.Record) != r.English || Record(r.English) != r.Record || !command {
+				t.Errorf("%s is %s for people, who find it as %q, and of its commands %q one has that name: %t", r.Record, English(r.Record), Record(r.English), r.Commands, command)
+			}
+		}
 		if found, ok := Of(r.Record); !ok || found != o {
 			t.Errorf("a record of %q is found as %q", r.Record, found)
 		}

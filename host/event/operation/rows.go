@@ -40,7 +40,7 @@ var rows = [count]Row{
 				Done: Text{"The backfill of {0} is cancelled.", "{0} 的补跑已取消。"}, Danger: true},
 		},
 	},
-	Disable: {Record: "disable", Chinese: "暂停", May: Operate, Effect: Pauses, Commands: []string{"job pause"},
+	Disable: {Record: "disable", English: "pause", Chinese: "暂停", May: Operate, Effect: Pauses, Commands: []string{"job pause"},
 		Endpoints: []Endpoint{
 			{"disableAll", http.MethodPost, "/v1/disable", "Disable all jobs",
 				"Keeps all jobs from running. What runs goes on to its end. It needs the role for all jobs, `*`."},
@@ -65,7 +65,7 @@ var rows = [count]Row{
 				Done: Text{"All jobs are paused on {0}.", "{0} 上的所有作业已暂停。"}, Until: true},
 		},
 	},
-	Enable: {Record: "enable", Chinese: "恢复", May: Operate, Effect: Resumes, Commands: []string{"job resume"},
+	Enable: {Record: "enable", English: "resume", Chinese: "恢复", May: Operate, Effect: Resumes, Commands: []string{"job resume"},
 		Endpoints: []Endpoint{
 			{"enableAll", http.MethodPost, "/v1/enable", "Enable all jobs",
 				"Lets all jobs run again, on all their servers. It needs the role for all jobs, `*`."},
@@ -114,7 +114,7 @@ var rows = [count]Row{
 				Text: Text{"Item {0} may run again.", "分片 {0} 可以再次运行。"}},
 		},
 	},
-	Shutdown: {Record: "shutdown", Chinese: "停止", May: Operate, Effect: Pauses, Stops: true, Commands: []string{"job drain", "host drain"},
+	Shutdown: {Record: "shutdown", English: "drain", Chinese: "停止", May: Operate, Effect: Pauses, Stops: true, Commands: []string{"job drain", "host drain"},
 		Endpoints: []Endpoint{
 			{"shutdownInstances", http.MethodPost, "/v1/shutdown", "Take instances out of all jobs",
 				"Takes the instances of a server, or one instance, out of all their jobs: they finish what they run, and stop until they are started again."},

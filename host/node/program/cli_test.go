@@ -633,7 +633,7 @@ func TestOperatingARunningHost(t *testing.T) {
 	runCLI(t, env, "job", "run", "cities").expect(t, exitOK, "triggered cities")
 	h.out.await(t, "fire  cities")
 	h.await(t, "cities", "jobs", "--outcome", "OK")
-	for flags, want := range map[string]bool{"--outcome FAIL": false, "--state ready --job cit*": true, "--state disabled": false} {
+	for flags, want := range map[string]bool{"--outcome FAIL": false, "--state ready --job cit*": true, "--state paused": false, "--state disabled": false} {
 		if r := runCLI(t, env, append([]string{"job", "list"}, strings.Fields(flags)...)...); r.code != exitOK || strings.Contains(r.out, "cities") != want {
 			t.Errorf("jobs %s: %d %s%s", flags, r.code, r.out, r.err)
 		}
@@ -642,23 +642,24 @@ func TestOperatingARunningHost(t *testing.T) {
 	runCLI(t, env, "job", "list", "--host", "10.9.9.9").expect(t, exitFailure, `no host "10.9.9.9"`)
 	runCLI(t, env, "job", "list", "--host", "other").expect(t, exitUsage, `found "other", expected a server`)
 	runCLI(t, env, "job", "pause", "cities", "--item", "2").expect(t, exitOK)
-	h.await(t, "disabled", "status", "--items")
+	h.await(t, "paused", "status", "--items")
 	runCLI(t, env, "job", "resume", "cities").expect(t, exitOK, "cities is not paused; item 2 stays paused: wasmjob job resume cities --item 2\n")
 	runCLI(t, env, "status", "cities").expect(t, exitOK, "item 2 is paused: wasmjob job resume cities --item 2\n")
 	runCLI(t, env, "job", "resume", "cities", "--item", "2").expect(t, exitOK)
 	runCLI(t, env, "job", "pause", "cities", "--server", "127.0.0.1").expect(t, exitOK)
-	runCLI(t, env, "job", "items", "cities").expect(t, exitOK, "READY, disabled", "server 127.0.0.1 is disabled for the job: wasmjob job resume cities lets it run on all servers")
+	runCLI(t, env, "job", "items", "cities").expect(t, exitOK, "READY, paused", "server 127.0.0.1 is paused for the job: wasmjob job resume cities lets it run on all servers")
 	runCLI(t, env, "job", "resume", "cities").expect(t, exitOK, "resumed cities on 127.0.0.1\n")
 	if r := runCLI(t, env, "job", "start", "cities"); r.code != exitOK || r.out != "cities runs here already\n" {
 		t.Errorf("start of a job that runs: %d %q", r.code, r.out)
 	}
 	runCLI(t, env, "job", "pause", "cities", "--reason", "db maintenance").expect(t, exitOK, "paused cities\n")
-	h.await(t, "disabled", "jobs")
-	h.await(t, "host token ("+command.WhoAsks()+")", "audit", "cities", "--what", "disable")
+	h.await(t, "cities", "job", "list", "--state", "paused")
+	h.await(t, "cities", "job", "list", "--state", "disabled")
+	h.await(t, "host token ("+command.WhoAsks()+")", "access", "audit", "cities", "--what", "pause")
 	h.await(t, "by host token ("+command.WhoAsks()+"): db maintenance\n", "disable", "cities")
 	runCLI(t, env, "job", "pause", "cities").expect(t, exitOK, "cities is paused already, since ")
-	if r := runCLI(t, env, "job", "start", "cities"); r.code != exitOK || r.out != "cities is disabled: wasmjob job resume cities\n" {
-		t.Errorf("start of a job that is disabled: %d %q", r.code, r.out)
+	if r := runCLI(t, env, "job", "start", "cities"); r.code != exitOK || r.out != "cities is paused: wasmjob job resume cities\n" {
+		t.Errorf("start of a job that is paused: %d %q", r.code, r.out)
 	}
 	runCLI(t, env, "job", "pause", "--all").expect(t, exitOK)
 	runCLI(t, env, "job", "resume", "--all").expect(t, exitOK)

@@ -191,7 +191,12 @@ func names(text string) []string {
 func Parse(text string) Codes {
 	for i := range table {
 		found, fits := match(table[i].en, text)
-		if !fits && !slices.Contains(table[i].old, text) {
+		for _, old := range table[i].old {
+			if !fits {
+				found, fits = match(old, text)
+			}
+		}
+		if !fits {
 			continue
 		}
 		var inner Codes

@@ -153,7 +153,7 @@ func named(e ast.Expr) string {
 	return s.Sel.Name
 }
 
-// TestReadBack: the codes of a text are those with which it was made.
+// TestReadBack: the codes of a text, or of one of an earlier version, are those with which it was made.
 func TestReadBack(t *testing.T) {
 	t.Parallel()
 	for _, r := range table {
@@ -166,6 +166,12 @@ func TestReadBack(t *testing.T) {
 			}
 		}
 		made := New(r.code, args...)
+		for _, old := range r.old {
+			was := i18n.Fill(old, func(name string) string { return "<" + name + ">" })
+			if got := Parse(was); len(got) == 0 || got[0].Code != r.code || (len(names(old)) == len(names(r.en)) && !reflect.DeepEqual(got, made.Codes())) {
+				t.Errorf("%s: the former text %q is read as %+v, expected %+v", r.code, was, got, made.Codes())
+			}
+		}
 		if got := Parse(made.String()); !reflect.DeepEqual(got, made.Codes()) {
 			t.Errorf("%s: %q is read as %+v, expected %+v", r.code, made, got, made.Codes())
 		}

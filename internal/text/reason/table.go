@@ -199,7 +199,7 @@ type row struct {
 	code Code
 	// en is the text by which the code is also found; of several rows that fit a text the first counts.
 	en, zh string
-	// old are English texts of hosts up to 0.1. They may lack arguments.
+	// old are English texts of hosts up to 0.1, with the same places or without them.
 	old []string
 }
 
@@ -254,15 +254,15 @@ var table = []row{
 	{code: ItemsUnreadableOrUnwritable, en: "items {items} cannot be read or written, the others go on: {reason}", zh: "无法读取或写入分片 {items}，其余分片继续执行：{reason}"},
 	{code: ItemsUnwritable, en: "items {items} cannot be written, the others go on: {reason}", zh: "无法写入分片 {items}，其余分片继续执行：{reason}"},
 	{code: StillMarked, en: "the item is still marked as running", zh: "分片仍被标记为正在运行"},
-	{code: ItemDisabled, en: "the item is disabled", zh: "分片已暂停"},
-	{code: ServerDisabled, en: "this server is disabled for the job", zh: "该作业在此服务器上已暂停"},
-	{code: DisabledUntilOver, en: "the time is over until which it was disabled", zh: "暂停的时间已到"},
-	{code: WasDisabled, en: "it was due while the item, or the job on all servers, was disabled", zh: "到时该分片已暂停，或该作业在所有服务器上已暂停"},
+	{code: ItemDisabled, en: "the item is paused", zh: "分片已暂停", old: []string{"the item is disabled"}},
+	{code: ServerDisabled, en: "the job is paused on this server", zh: "该作业在此服务器上已暂停", old: []string{"this server is disabled for the job"}},
+	{code: DisabledUntilOver, en: "the time is over until which it was paused", zh: "暂停的时间已到", old: []string{"the time is over until which it was disabled"}},
+	{code: WasDisabled, en: "it was due while the item, or the job on all servers, was paused", zh: "到时该分片已暂停，或该作业在所有服务器上已暂停", old: []string{"it was due while the item, or the job on all servers, was disabled"}},
 	{code: Paused, en: "the job is paused by {policy}: {reason}", zh: "作业已按“{policy}”暂停：{reason}"},
 	{code: FailedInARow, en: "{runs} of item {n} in a row failed, the last one with {outcome}", zh: "分片 {n} 连续失败（{runs}），最后一次的结果为 {outcome}"},
 	{code: HasRun, en: "it has run for {reason}", zh: "已为{reason}运行"},
-	{code: ServerWasDisabled, en: "this server was disabled for the job", zh: "该作业当时在此服务器上已暂停"},
-	{code: DueWhileAway, en: "it was due while this host was disabled for the job or away from it", zh: "到时该作业在此主机上已暂停，或此主机不在该作业中"},
+	{code: ServerWasDisabled, en: "the job was paused on this server", zh: "该作业当时在此服务器上已暂停", old: []string{"this server was disabled for the job"}},
+	{code: DueWhileAway, en: "it was due while the job was paused on this host, or this host was away from it", zh: "到时该作业在此主机上已暂停，或此主机不在该作业中", old: []string{"it was due while this host was disabled for the job or away from it"}},
 	{code: FewerItems, en: "the sharding total count is {n} now", zh: "分片总数现为 {n}"},
 	{code: CountLowered, en: "the sharding total count was lowered to {n} before the item began", zh: "在分片启动之前，分片总数已降为 {n}"},
 	{code: RunsAfterCrash, en: "another host is running the item after a crash", zh: "崩溃之后，其他主机正在运行该分片"},
@@ -343,14 +343,14 @@ var table = []row{
 	{code: TurnOfCommits, en: "its turn among this host's commits; it goes on waiting: the registry is slow", zh: "轮到它在此主机上提交；继续等待：注册中心缓慢"},
 	{code: RegistryShowsJob, en: "the registry to show the job; nothing begins until it does", zh: "注册中心显示该作业；在此之前不启动任何任务"},
 	{code: RegistryRefuses, en: "the registry, which refuses: {reason}; it is tried again each second", zh: "注册中心，它拒绝了：{reason}；每秒重试一次"},
-	{code: ShardingWithoutLeader, en: "the items to be sharded, and the job has no leader; see that a host with the job is enabled and not in error", zh: "分片，而作业没有主节点；请确认有一台拥有该作业的主机未暂停且没有错误"},
+	{code: ShardingWithoutLeader, en: "the items to be sharded, and the job has no leader; see that the job is on a host that is not paused and not in error", zh: "分片，而作业没有主节点；请确认有一台拥有该作业的主机未暂停且没有错误", old: []string{"the items to be sharded, and the job has no leader; see that a host with the job is enabled and not in error"}},
 	{code: ShardingByLeader, en: "the items to be sharded by the leader, {host}; see its log; restart its host if it makes no progress", zh: "由主节点 {host} 分片；请查看其日志；若没有进展，请重启其主机"},
 	{code: ItemsMarkedElsewhere, en: "items {items}, which are due and marked as running elsewhere; see who runs them: {command}; delete marks that no host owns", zh: "分片 {items}，它们应当执行，而被标记为正在其他主机上运行；用“{command}”查看由谁运行；请删除没有主机拥有的标记"},
 	{code: ItemsMove, en: "items {items} to end where they run: they go to other hosts then; see who runs them: {command}; the job's timeout ends them, or a restart of that host", zh: "分片 {items} 在当前主机上结束，之后它们转到其他主机；用“{command}”查看由谁运行；作业的超时或重启该主机可结束它们"},
 	{code: IdleForTrigger, en: "the job to be idle here, to serve a trigger; items that run are shown by: {command}", zh: "作业在此空闲，以处理触发；用“{command}”查看运行中的分片"},
 	{code: ASlot, en: "a slot: the host has {n} for all jobs, and this job may have {m}; see what runs: {command}; a timeout ends items that go on for ever", zh: "空闲槽位：主机共有 {n} 个，该作业最多用 {m} 个；用“{command}”查看运行中的分片；设置超时可结束不停运行的分片"},
-	{code: HostToTake, en: "a host to take what was begun by hosts that are gone: {hosts}; it takes an enabled host with the module, and items that are not disabled", zh: "有主机接管已消失的主机所启动的分片：{hosts}；需要一台未暂停且有该模块的主机，以及未暂停的分片"},
-	{code: HostToTakeOfJava, en: "a host to take items {items}, which a Java host has marked as crashed; it takes an enabled host with the module", zh: "有主机接管 Java 主机标记为崩溃的分片 {items}；需要一台未暂停且有该模块的主机"},
+	{code: HostToTake, en: "a host to take what was begun by hosts that are gone: {hosts}; it takes a host with the module where the job is not paused, and items that are not paused", zh: "有主机接管已消失的主机所启动的分片：{hosts}；需要一台未暂停且有该模块的主机，以及未暂停的分片", old: []string{"a host to take what was begun by hosts that are gone: {hosts}; it takes an enabled host with the module, and items that are not disabled"}},
+	{code: HostToTakeOfJava, en: "a host to take items {items}, which a Java host has marked as crashed; it takes a host with the module where the job is not paused", zh: "有主机接管 Java 主机标记为崩溃的分片 {items}；需要一台未暂停且有该模块的主机", old: []string{"a host to take items {items}, which a Java host has marked as crashed; it takes an enabled host with the module"}},
 
 	// Why the items were sharded.
 	{code: InstancesChanged, en: "instances changed", zh: "实例有变化"},
@@ -359,9 +359,9 @@ var table = []row{
 	{code: CountChanged, en: "sharding total count changed from {n} to {m}", zh: "分片总数由 {n} 变为 {m}"},
 	{code: StrategyChanged, en: "strategy changed from {n} to {m}", zh: "分片策略由“{n}”变为“{m}”"},
 	{code: JavaSharded, en: "a Java leader sharded the items", zh: "由 Java 主节点分片"},
-	{code: ServerEnabledNow, en: "this server was enabled", zh: "此服务器已恢复"},
-	{code: ServerDisabledNow, en: "this server was disabled", zh: "此服务器已暂停"},
-	{code: ServerOfJavaSwitched, en: "the server of {host} was disabled or enabled", zh: "{host} 的服务器已暂停或恢复"},
+	{code: ServerEnabledNow, en: "this server was resumed", zh: "此服务器已恢复", old: []string{"this server was enabled"}},
+	{code: ServerDisabledNow, en: "this server was paused", zh: "此服务器已暂停", old: []string{"this server was disabled"}},
+	{code: ServerOfJavaSwitched, en: "the server of {host} was paused or resumed", zh: "{host} 的服务器已暂停或恢复", old: []string{"the server of {host} was disabled or enabled"}},
 	{code: EndedOnJava, en: "item {n} has ended on its Java host", zh: "分片 {n} 已在其 Java 主机上结束"},
 
 	// What a host says of itself.

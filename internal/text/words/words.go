@@ -136,6 +136,18 @@ func Argument(s string) string {
 	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
 }
 
+// State is the word that people read for a state or a verdict. Commands pause a job; the API has "disabled" for what is
+// paused, and the registry "DISABLED".
+func State[T ~string](state T) string {
+	switch state {
+	case "disabled":
+		return "paused"
+	case "DISABLED":
+		return "PAUSED"
+	}
+	return string(state)
+}
+
 // Clip shortens what is quoted in a message.
 func Clip(s string) string { return ClipTo(s, 80) }
 

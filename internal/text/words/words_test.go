@@ -52,6 +52,18 @@ func TestCommand(t *testing.T) {
 	}
 }
 
+// TestState: what an operator has paused has one word for people, whether the API or the registry says it; other states
+// stay, of whatever type they are.
+func TestState(t *testing.T) {
+	t.Parallel()
+	type state string
+	for found, want := range map[state]string{"disabled": "paused", "DISABLED": "PAUSED", "running": "running", "no session": "no session", "": ""} {
+		if got := State(found); got != want {
+			t.Errorf("%q is shown as %q, want %q", found, got, want)
+		}
+	}
+}
+
 func TestNearest(t *testing.T) {
 	t.Parallel()
 	names := []string{"start", "status", "jobs", "trigger", "enable", "disable", "logLevel"}
