@@ -38,7 +38,7 @@ var (
 func pages(t *testing.T) []page {
 	t.Helper()
 	names := []string{"README.md", "README.zh.md", "SECURITY.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "RATIONALE.md", "CHANGELOG.md"}
-	for _, pattern := range []string{"docs/*.md", "deploy/*.md"} {
+	for _, pattern := range []string{"docs/*.md", "deploy/*.md", "sdk/*.md", "plugins/*/*.md", "test/*.md", "bench/*.md", "coordination/*.md", "internal/*.md", "host/*/*.md"} {
 		more, err := filepath.Glob(pattern)
 		if err != nil || len(more) == 0 {
 			t.Fatalf("%s: %d pages, %v", pattern, len(more), err)
@@ -54,7 +54,7 @@ func pages(t *testing.T) []page {
 		p := page{name: filepath.ToSlash(name)}
 		p.text = codeBlock.ReplaceAllStringFunc(string(data), func(block string) string {
 			m := codeBlock.FindStringSubmatch(block)
-			if m[1] == "" { // those with a language hold no commands
+			if slices.Contains([]string{"", "sh", "console"}, m[1]) { // the others are code, or what commands print
 				p.code = append(p.code, strings.Split(m[2], "\n")...)
 			}
 			return ""
@@ -81,18 +81,20 @@ func TestDocs(t *testing.T) {
 	root := program.Commands()
 	t.Run("commands", func(t *testing.T) { commandsInDocs(t, root) })
 	t.Run("texts", func(t *testing.T) { commandsInTexts(t, root) })
+	t.Run("code", func(t *testing.T) { commandsInCode(t, root) })
 	t.Run("names", func(t *testing.T) { namesInDocs(t, root) })
 }
 
 // commandOf is the command that the words name, and what follows its name. unknown is a word that should name a command
-// below it, and names none.
+// below it, and names none; nor does a former name, or another name of a command but "why", which is one of two that all
+// texts use.
 func commandOf(root *cobra.Command, words []string) (cmd *cobra.Command, rest []string, unknown string) {
 	cmd, rest = root, words
 	if len(rest) > 0 && rest[0] == "help" {
 		rest = rest[1:]
 	}
 	for len(rest) > 0 && commandWord.MatchString(rest[0]) && cmd.HasSubCommands() {
-		n := slices.IndexFunc(cmd.Commands(), func(c *cobra.Command) bool { return c.Name() == rest[0] || c.HasAlias(rest[0]) })
+		n := slices.IndexFunc(cmd.Commands(), func(c *cobra.Command) bool { return c.Name() == rest[0] || (rest[0] == "why" && c.HasAlias(rest[0])) })
 		if n < 0 {
 			return cmd, rest, rest[0]
 		}
@@ -175,6 +177,101 @@ func commandsInTexts(t *testing.T, root *cobra.Command) {
 	}
 }
 
+// commandsInCode: words.Command, of which hints are made, is asked for commands; and what tests and tools run has the name
+// that it has now. A table test of package program alone has the former ones.
+func commandsInCode(t *testing.T, root *cobra.Command) {
+	t.Helper()
+	fset, folders := sources(t)
+	former := formerNames(t, folders)
+	// runs are the functions that run a command, with the first argument that is of its line.
+	runs := map[string]int{"must": 0, "cli": 0, "registry": 0, "Run": 1, "begin": 1, "command": 1, "Command": 1, "cliEnv": 1, "refused": 2, "CommandContext": 2}
+	hints, lines := 0, 0
+	for dir, files := range folders {
+		for _, f := range files {
+			ast.Inspect(f.ast, func(n ast.Node) bool {
+				call, ok := n.(*ast.CallExpr)
+				if !ok {
+					return true
+				}
+				name, of := "", ""
+				switch fun := call.Fun.(type) {
+				case *ast.Ident:
+					name = fun.Name
+				case *ast.SelectorExpr:
+					name = fun.Sel.Name
+					if x, ok := fun.X.(*ast.Ident); ok {
+						of = x.Name
+					}
+				}
+				if of == "words" && name == "Command" {
+					if line := literal(call.Args[0]); line != "" && !f.test {
+						hints++
+						if cmd, _, unknown := commandOf(root, strings.Fields(line)); unknown != "" || !cmd.Runnable() {
+							t.Errorf("%s: there is no command %q", fset.Position(n.Pos()), line)
+						}
+					}
+					return true
+				}
+				first, known := runs[name]
+				if !known || first >= len(call.Args) || !(f.test || strings.HasPrefix(dir, "test/") || strings.HasPrefix(dir, "bench/") || strings.HasPrefix(dir, "cmd/")) {
+					return true
+				}
+				for _, arg := range call.Args[first:] {
+					word := literal(arg)
+					if word == "__complete" || word == "help" {
+						continue
+					}
+					if word != "" {
+						lines++
+					}
+					if slices.Contains(former, word) {
+						t.Errorf("%s: %q is a former name of a command", fset.Position(n.Pos()), word)
+					}
+					break
+				}
+				return true
+			})
+		}
+	}
+	if hints < 20 || lines < 300 || len(former) < 30 {
+		t.Errorf("found %d hints, %d lines that are run, %d former names: the code is not read as it is written", hints, lines, len(former))
+	}
+}
+
+// literal is a string that stands in the code; empty if another expression does.
+func literal(e ast.Expr) string {
+	if lit, ok := e.(*ast.BasicLit); ok && lit.Kind == token.STRING {
+		if s, err := strconv.Unquote(lit.Value); err == nil {
+			return s
+		}
+	}
+	return ""
+}
+
+// formerNames are the keys of the program's table newNames.
+func formerNames(t *testing.T, folders map[string][]source) (names []string) {
+	t.Helper()
+	for _, f := range folders["host/node/program"] {
+		ast.Inspect(f.ast, func(n ast.Node) bool {
+			spec, ok := n.(*ast.ValueSpec)
+			if !ok || len(spec.Names) != 1 || spec.Names[0].Name != "newNames" || len(spec.Values) != 1 {
+				return true
+			}
+			table, ok := spec.Values[0].(*ast.CompositeLit)
+			if !ok {
+				return true
+			}
+			for _, row := range table.Elts {
+				if pair, ok := row.(*ast.KeyValueExpr); ok {
+					names = append(names, literal(pair.Key))
+				}
+			}
+			return false
+		})
+	}
+	return names
+}
+
 // texts are the texts in the code of the program, tests and guests apart.
 func texts(t *testing.T) (all []string) {
 	t.Helper()
@@ -189,8 +286,8 @@ func texts(t *testing.T) (all []string) {
 				continue
 			}
 			ast.Inspect(f.ast, func(n ast.Node) bool {
-				if lit, ok := n.(*ast.BasicLit); ok && lit.Kind == token.STRING {
-					if s, err := strconv.Unquote(lit.Value); err == nil {
+				if e, ok := n.(ast.Expr); ok {
+					if s := literal(e); s != "" {
 						all = append(all, s)
 					}
 				}
@@ -231,6 +328,7 @@ func namesInDocs(t *testing.T, root *cobra.Command) {
 	flags := run.Long + run.UsageString()
 	found := 0
 	for _, p := range pages(t) {
+		script := "\n" + strings.Join(p.code, "\n") // which may have variables of its own
 		for _, code := range p.code {
 			for _, name := range metricInDocs.FindAllString(code, -1) {
 				found++
@@ -240,7 +338,7 @@ func namesInDocs(t *testing.T, root *cobra.Command) {
 			}
 			for _, name := range variableInDocs.FindAllString(code, -1) {
 				flag := "--" + strings.ToLower(strings.ReplaceAll(strings.TrimPrefix(name, "WASMJOB_"), "_", "-"))
-				if !strings.Contains(flags, flag) && !strings.Contains(flags, name) && !slices.Contains(all, name) {
+				if !strings.Contains(flags, flag) && !strings.Contains(flags, name) && !slices.Contains(all, name) && !strings.Contains(script, "\nexport "+name+"=") {
 					t.Errorf("%s: there is no variable %s", p.name, name)
 				}
 			}

@@ -143,7 +143,7 @@ func measure(b *testing.B, program string, wasm []byte, n int, memory, cache str
 		end(seen())
 	}
 	for i := range n {
-		t := exec.Command(program, "trigger", name(i), "--admin", filepath.Join(dir, "admin"))
+		t := exec.Command(program, "job", "run", name(i), "--admin", filepath.Join(dir, "admin"))
 		t.Env = c.Env
 		if out, err := t.CombinedOutput(); err != nil {
 			b.Fatalf("trigger: %v\n%s", err, out)

@@ -408,7 +408,7 @@ func TestChartValues(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if out, err := exec.CommandContext(t.Context(), program(t), "user", "list", "--users", users).CombinedOutput(); err != nil {
+	if out, err := exec.CommandContext(t.Context(), program(t), "access", "user", "list", "--users", users).CombinedOutput(); err != nil {
 		t.Errorf("the program reads no users: %v\n%s", err, out)
 	}
 	in := made[networkingv1.Ingress](t, all, "wasmjob").Spec

@@ -208,7 +208,7 @@ func (h *host) release(t *testing.T, name string) {
 // link signs a browser in, once.
 func (h *host) link() string {
 	h.t.Helper()
-	return strings.TrimSpace(h.command("", "login", "--admin", strings.TrimPrefix(h.url, "http://"), "--token-file", h.path("token")))
+	return strings.TrimSpace(h.command("", "access", "login", "--admin", strings.TrimPrefix(h.url, "http://"), "--token-file", h.path("token")))
 }
 
 // command runs a command of the program, and returns what it writes.

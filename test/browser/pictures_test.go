@@ -69,7 +69,7 @@ func TestPictures(t *testing.T) {
 		h := start(t, nil, "--zk", zk.Connect(), "--namespace", "shop", "--users", "users.yaml", "--history", filepath.Join(histories, fmt.Sprintf("%d.jsonl", n+1)),
 			"--server-ip", fmt.Sprintf("10.0.0.%d", n+1), "--admin", fmt.Sprintf("127.0.0.%d:9771", n+11))
 		h.put("password", "correct horse battery")
-		h.command("", "user", "add", "ann", "--users", h.path("users.yaml"), "--role", "admin=*", "--password-file", h.path("password"))
+		h.command("", "access", "user", "add", "ann", "--users", h.path("users.yaml"), "--role", "admin=*", "--password-file", h.path("password"))
 		h.put("plugins/shop.wasm", string(guest))
 		h.put("plugins/shop.yaml", strings.ReplaceAll(strings.Join(shopJobs(), "\n---\n"), "guest.wasm", "shop.wasm"))
 		hosts = append(hosts, h)

@@ -350,7 +350,7 @@ func TestTooManyStreams(t *testing.T) {
 	t.Parallel()
 	h := start(t, []string{definition("slow", "", "hold:slow", 1)}, append(mounted(t, "slow"), "--users", "users.yaml")...)
 	h.put("password", "correct horse battery")
-	h.command("", "user", "add", "ann", "--users", h.path("users.yaml"), "--role", "viewer=*", "--password-file", h.path("password"))
+	h.command("", "access", "user", "add", "ann", "--users", h.path("users.yaml"), "--role", "viewer=*", "--password-file", h.path("password"))
 	jar, err := cookiejar.New(nil)
 	if err != nil {
 		t.Fatal(err)
@@ -397,7 +397,7 @@ func TestSignIn(t *testing.T) {
 	t.Parallel()
 	h := start(t, []string{definition("etl-a", "0 0 3 * * ?", "say", 1), definition("pay", "0 0 3 * * ?", "say", 1)}, "--users", "users.yaml")
 	h.put("password", "correct horse battery")
-	h.command("", "user", "add", "ann", "--users", h.path("users.yaml"), "--role", "operator=etl-*", "--password-file", h.path("password"))
+	h.command("", "access", "user", "add", "ann", "--users", h.path("users.yaml"), "--role", "operator=etl-*", "--password-file", h.path("password"))
 	b := h.tab(t, look{lang: "en", script: true, stranger: true})
 	b.open("/jobs/etl-a")
 	b.until("location.pathname === '/login' && document.querySelector('[name=password]')")

@@ -117,7 +117,7 @@ func (c *cluster) run(ctx context.Context, hosts int) (err error) {
 			return err
 		}
 	}
-	if err := c.show(ctx, "shards", c.job); err != nil {
+	if err := c.show(ctx, "job items", c.job); err != nil {
 		return err
 	}
 	if err := c.show(ctx, "status", c.job); err != nil {
@@ -232,7 +232,7 @@ func (c *cluster) logOf(h *node) string {
 // show runs a command against the registry.
 func (c *cluster) show(ctx context.Context, command, job string) error {
 	fmt.Fprintf(c.out, "\n$ %s %s %s --zk %s\n", c.program, command, job, c.servers)
-	cmd := exec.CommandContext(ctx, c.program, command, job, "--zk", c.servers)
+	cmd := exec.CommandContext(ctx, c.program, append(strings.Fields(command), job, "--zk", c.servers)...)
 	cmd.Stdout, cmd.Stderr = c.out, c.out
 	if err := cmd.Run(); err != nil && ctx.Err() == nil {
 		return fmt.Errorf("%s %s: %w", command, job, err)
@@ -247,11 +247,11 @@ func (c *cluster) console(ctx context.Context) (string, error) {
 	if !c.terminal {
 		return fmt.Sprintf("http://%s/  (%s access login --admin %[1]s prints a link that signs a browser in)", address, c.program), nil
 	}
-	cmd := exec.CommandContext(ctx, c.program, "login", "--admin", address)
+	cmd := exec.CommandContext(ctx, c.program, "access", "login", "--admin", address)
 	cmd.Stderr = c.out
 	link, err := cmd.Output()
 	if err != nil && ctx.Err() == nil {
-		return "", fmt.Errorf("login: %w", err)
+		return "", fmt.Errorf("access login: %w", err)
 	}
 	return strings.TrimSpace(string(link)) + "  (signs a browser in, once)", nil
 }

@@ -19,9 +19,9 @@ func TestMain(m *testing.M) {
 		os.Exit(m.Run())
 	}
 	switch args := strings.Join(os.Args[1:], " "); {
-	case args == "login --admin 127.0.0.1:9771":
+	case args == "access login --admin 127.0.0.1:9771":
 		fmt.Println("http://127.0.0.1:9771/login/link?code=secret")
-	case args == "login --admin 127.0.0.1:9772":
+	case args == "access login --admin 127.0.0.1:9772":
 		os.Exit(1)
 	case os.Args[1] == "run":
 		ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
@@ -52,14 +52,14 @@ func TestConsole(t *testing.T) {
 		if strings.Contains(out.String(), "%!") {
 			t.Error(out.String())
 		}
-		for _, want := range []string{"--grants plugins/grants.yaml\n", "verify --settle 1m "} { // less makes verify warn
+		for _, want := range []string{"--grants plugins/grants.yaml\n", "job verify --settle 1m "} { // less makes verify warn
 			if !strings.Contains(out.String(), want) {
 				t.Errorf("%q is not in\n%s", want, out.String())
 			}
 		}
 		return out.String()
 	}
-	if text := said(); !strings.Contains(text, "http://127.0.0.1:9771/ ") || !strings.Contains(text, "login --admin 127.0.0.1:9771") || strings.Contains(text, "secret") {
+	if text := said(); !strings.Contains(text, "http://127.0.0.1:9771/ ") || !strings.Contains(text, "access login --admin 127.0.0.1:9771") || strings.Contains(text, "secret") {
 		t.Errorf("in a file:\n%s", text)
 	}
 	c.terminal = true

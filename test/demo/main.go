@@ -145,7 +145,7 @@ func sync(ctx context.Context, program string) {
 	for {
 		select {
 		case <-ticks.C:
-			_ = exec.CommandContext(ctx, program, "trigger", "sync").Run() // the host reports why it does not run
+			_ = exec.CommandContext(ctx, program, "job", "run", "sync").Run() // the host reports why it does not run
 		case <-ctx.Done():
 			return
 		}

@@ -91,7 +91,7 @@ func TestClusterOverTLS(t *testing.T) {
 	}
 	links := make([]string, len(hosts))
 	for i, m := range hosts {
-		links[i] = strings.TrimSpace(m.place.must("login"))
+		links[i] = strings.TrimSpace(m.place.must("access", "login"))
 	}
 	base := func(link string) string { at, _, _ := strings.Cut(link, "/login"); return at }
 	if code, body := get(base(links[1]) + "/v1/hosts"); code != http.StatusUnauthorized {

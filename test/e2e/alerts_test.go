@@ -84,7 +84,7 @@ func TestAlertsOutliveTheirSender(t *testing.T) {
 	b.of("worse", 0, kind(event.JobAdded))
 
 	begun := time.Now()
-	a.must("trigger", "bad")
+	a.must("job", "run", "bad")
 	t.Logf("a message %s after the trigger of a run that fails", ops.await("firing", "failures", "bad").at.Sub(begun).Round(time.Millisecond))
 
 	keeper, other := a, b
@@ -97,7 +97,7 @@ func TestAlertsOutliveTheirSender(t *testing.T) {
 	other.must("alert", "silence", "bad", "--for", "1h", "--reason", "it is known")
 	killed := time.Now()
 	keeper.kill()
-	other.must("trigger", "worse")
+	other.must("job", "run", "worse")
 	t.Logf("a message %s after the host that sends them was killed, with a session of %s", ops.await("firing", "failures", "worse").at.Sub(killed).Round(time.Millisecond), clusterSession)
 	ops.await("firing", "hostGone", keeper.ip)
 

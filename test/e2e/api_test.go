@@ -98,7 +98,7 @@ func TestGeneratedClient(t *testing.T) {
 	if out != want {
 		t.Errorf("the client says\n%swant\n%s", out, want)
 	}
-	if trigger := regexp.MustCompile(`"what":"trigger"`).FindAllString(p.must("audit", "--json"), -1); len(trigger) > 1 {
+	if trigger := regexp.MustCompile(`"what":"trigger"`).FindAllString(p.must("access", "audit", "--json"), -1); len(trigger) > 1 {
 		t.Errorf("a trigger with a key took effect %d times", len(trigger))
 	}
 }
@@ -166,7 +166,7 @@ func TestDatabaseDown(t *testing.T) {
 			t.Fatal("the host is not ready")
 		}
 	}
-	p.must("trigger", "cities")
+	p.must("job", "run", "cities")
 	for path, want := range map[string]string{"/v1/overview": `"problem":"`, "/v1/jobs": `"name":"cities"`, "/v1/jobs/cities": `"items":[`, "/": "does not answer", "/jobs": "cities", "/jobs/cities": "does not answer"} {
 		if code, text := ask(path); code != http.StatusOK || !strings.Contains(text, want) {
 			t.Errorf("%s: %d, and %q is not in\n%s", path, code, want, text)
@@ -178,5 +178,5 @@ func TestDatabaseDown(t *testing.T) {
 			t.Errorf("%s: %d %s", path, code, text)
 		}
 	}
-	p.cli("history").mustSay(t, 0, []string{"the history's database does not answer"}, "history")
+	p.cli("job", "history").mustSay(t, 0, []string{"the history's database does not answer"}, "job", "history")
 }

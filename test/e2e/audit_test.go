@@ -42,7 +42,7 @@ func TestAudit(t *testing.T) {
 		var got []string
 		for limit := time.Now().Add(patience); ; {
 			got = nil
-			found := decoded[view.Found[history.Change]](t, b.place.must("audit", "manual", "--json")).Records
+			found := decoded[view.Found[history.Change]](t, b.place.must("access", "audit", "manual", "--json")).Records
 			slices.SortStableFunc(found, func(x, y history.Change) int { return x.Time.Compare(y.Time) })
 			for _, r := range found {
 				if r.What == "create" {
@@ -78,19 +78,19 @@ func TestAudit(t *testing.T) {
 
 	c.divided("manual", a, b, d) // so that each has an item to run
 	from := marks(a, b, d)
-	a.place.must("trigger", "manual", "--reason", "by a host")
+	a.place.must("job", "run", "manual", "--reason", "by a host")
 	ended(from)
 	records("trigger , by host token by a host")
 
 	from = marks(a, b, d)
-	c.registry("trigger", "manual", "--reason", "no host answers")
+	c.registry("job", "run", "manual", "--reason", "no host answers")
 	ended(from)
 	records("trigger , by command no host answers")
-	c.registry("disable", "manual", "--server", b.ip, "--reason", "new disk")
+	c.registry("job", "pause", "manual", "--server", b.ip, "--reason", "new disk")
 	records("disable " + b.ip + ", by command new disk")
-	c.registry("enable", "manual", "--server", b.ip)
+	c.registry("job", "resume", "manual", "--server", b.ip)
 	records("enable " + b.ip + ", by command")
-	c.registry("edit", "manual", "description=by hand", "--reason", "a note")
+	c.registry("job", "edit", "manual", "description=by hand", "--reason", "a note")
 	records("edit description , by command a note")
 
 	// ElasticJob's console triggers a job, and disables a server.
@@ -109,20 +109,20 @@ func TestAudit(t *testing.T) {
 
 	// An item is disabled: its owner sees that when it is to run.
 	commit(registry.Create(l.ItemDisabled(0), nil))
-	c.registry("trigger", "manual")
+	c.registry("job", "run", "manual")
 	records("trigger , by command", "disable item 0 , by the registry")
 
 	commit(registry.Delete(l.ItemDisabled(0), registry.AnyVersion)) // which its owner watches
 	records("enable item 0 , by the registry")
 	from = marks(a, b, d)
-	c.registry("trigger", "manual")
+	c.registry("job", "run", "manual")
 	records("trigger , by command")
 
 	// An instance is stopped, and the job is removed.
 	commit(registry.Delete(l.Instance(instances[d]), registry.AnyVersion))
 	d.of("manual", from[d], kind(event.JobStopped))
 	records("shutdown " + instances[d] + ", by the registry")
-	c.registry("remove", "manual", "--purge", "--reason", "it is over")
+	c.registry("job", "remove", "manual", "--purge", "--reason", "it is over")
 	for _, m := range []*member{a, b} {
 		m.of("manual", from[m], kind(event.JobRemoved))
 	}

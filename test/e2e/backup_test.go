@@ -82,12 +82,12 @@ func TestBackupPage(t *testing.T) {
 	fire := func() seen {
 		t.Helper()
 		at := h.mark()
-		p.must("trigger", "held", "--wait", "--timeout", "1m")
+		p.must("job", "run", "held", "--wait", "--timeout", "1m")
 		return h.of("held", at, kind(event.ItemCompleted), source(abi.SourceTrigger), outcome(abi.OutcomeOK))
 	}
 	h.of("held", 0, kind(event.Assigned))
 	fire()
-	p.must("offset", "held", "--item", "0", "--set", "seven")
+	p.must("job", "offset", "held", "--item", "0", "--set", "seven")
 	places := strings.NewReplacer("/var/backups/wasmjob", backups, "/var/lib/wasmjob", data, "/etc/wasmjob/restored", p.path("restored"))
 	page := blocks(t)
 
@@ -101,10 +101,10 @@ func TestBackupPage(t *testing.T) {
 	if info, err := os.Stat(file); err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("%v: %v", info, err)
 	}
-	p.refused(1, []string{"jobs.backup is there; name a file that is not, or remove it"}, "backup", "create", file)
-	p.refused(1, []string{"in use by another host"}, "backup", "restore", file, "--data", data, "--above", "1")
+	p.refused(1, []string{"jobs.backup is there; name a file that is not, or remove it"}, "registry", "backup", "create", file)
+	p.refused(1, []string{"in use by another host"}, "registry", "backup", "restore", file, "--data", data, "--above", "1")
 
-	p.must("offset", "held", "--item", "0", "--set", "nine")
+	p.must("job", "offset", "held", "--item", "0", "--set", "nine")
 	after := fire()
 	said = p.follow(page[2], places, func() {
 		h.stop()
@@ -121,28 +121,28 @@ func TestBackupPage(t *testing.T) {
 		t.Errorf("%q: %v", text, err)
 	}
 	h.of("held", 0, kind(event.Assigned))
-	if offset := p.must("offset", "held", "--item", "0"); !strings.Contains(offset, "seven") {
+	if offset := p.must("job", "offset", "held", "--item", "0"); !strings.Contains(offset, "seven") {
 		t.Errorf("the offset is not that of the backup:\n%s", offset)
 	}
 	if again := fire(); again.Fence <= after.Fence || again.Trigger <= after.Trigger {
 		t.Errorf("fence %d and round %d after the restore, %d and %d before", again.Fence, again.Trigger, after.Fence, after.Trigger)
 	}
 	h.stop()
-	p.refused(1, []string{"the registry has jobs in this namespace: held; nothing was changed. --replace removes them"}, "backup", "restore", file, "--data", data)
+	p.refused(1, []string{"the registry has jobs in this namespace: held; nothing was changed. --replace removes them"}, "registry", "backup", "restore", file, "--data", data)
 	if err := os.Rename(h.history, h.history+".away"); err != nil {
 		t.Fatal(err)
 	}
-	p.refused(1, []string{"the history does not say which fences were given out since the backup", "or the greatest fence with --above N"}, "backup", "restore", file, "--data", data, "--replace")
+	p.refused(1, []string{"the history does not say which fences were given out since the backup", "or the greatest fence with --above N"}, "registry", "backup", "restore", file, "--data", data, "--replace")
 	for args, want := range map[string]string{
 		"":                   "--data DIR is missing, or --zk SERVERS",
 		"--data x --zk y:1":  "--data is an embedded registry, --zk another one; leave one of them out",
 		"--data x --above 0": "--above 0: expected a number above 0",
 	} {
-		p.refused(2, []string{want}, append([]string{"backup", "restore", file}, strings.Fields("--above 1 "+args)...)...)
+		p.refused(2, []string{want}, append([]string{"registry", "backup", "restore", file}, strings.Fields("--above 1 "+args)...)...)
 	}
 	p.put("cut.backup", []byte("x"))
-	p.refused(1, []string{"cut.backup: it is no backup"}, "backup", "show", p.path("cut.backup"))
-	p.refused(1, []string{"no such file"}, "backup", "show", p.path("missing.backup"))
+	p.refused(1, []string{"cut.backup: it is no backup"}, "registry", "backup", "show", p.path("cut.backup"))
+	p.refused(1, []string{"no such file"}, "registry", "backup", "show", p.path("missing.backup"))
 }
 
 // TestBackupOfACluster: the same of a namespace in ZooKeeper, which is not written while a host is there.
@@ -162,7 +162,7 @@ func TestBackupOfACluster(t *testing.T) {
 		t.Errorf("%s", said)
 	}
 	file := place.path("backups", "prod.backup")
-	place.refused(1, []string{"hosts are running in namespace " + c.ns, "stop all of them"}, "backup", "restore", file, "--zk", c.zk, "--namespace", c.ns, "--replace", "--above", "1")
+	place.refused(1, []string{"hosts are running in namespace " + c.ns, "stop all of them"}, "registry", "backup", "restore", file, "--zk", c.zk, "--namespace", c.ns, "--replace", "--above", "1")
 	a.stop()
 	said := place.follow(page[3], places, nil, nil)
 	if !strings.Contains(said, "numbers: 8589934671 is the greatest that is known (--above)") && !strings.Contains(said, "(in the backup)") {
@@ -171,7 +171,7 @@ func TestBackupOfACluster(t *testing.T) {
 	b := c.add()
 	c.divided("held", b)
 	at := b.mark()
-	b.place.must("trigger", "held", "--wait", "--timeout", "1m")
+	b.place.must("job", "run", "held", "--wait", "--timeout", "1m")
 	if e := b.of("held", at, kind(event.ItemCompleted), source(abi.SourceTrigger), outcome(abi.OutcomeOK)); e.Fence <= 8589934671 {
 		t.Errorf("fence %d", e.Fence)
 	}

@@ -200,7 +200,7 @@ func TestJobDeletedByHand(t *testing.T) {
 		if len(left) > 0 {
 			t.Errorf("%s is back: %v", name, left)
 		}
-		if out := c.registry("jobs"); strings.Contains(out, name) {
+		if out := c.registry("job", "list"); strings.Contains(out, name) {
 			t.Errorf("%s is still listed:\n%s", name, out)
 		}
 	}
@@ -209,7 +209,7 @@ func TestJobDeletedByHand(t *testing.T) {
 		all[i] = c.again(m, longest...)
 	}
 	for _, name := range []string{"first", "both"} {
-		all[0].place.must("restore", name)
+		all[0].place.must("job", "restore", name)
 		c.wholeFire(name, 4, all...)
 	}
 	c.judge("tick", "first", "both")

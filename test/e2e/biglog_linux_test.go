@@ -62,7 +62,7 @@ func TestBigLog(t *testing.T) {
 		p.define(isolation, "shardingTotalCount: 1", "isolation: "+isolation)
 		h.of(isolation, 0, owned())
 		before := peak(t, h)
-		p.must("trigger", isolation)
+		p.must("job", "run", isolation)
 		e := h.of(isolation, 0, kind(event.ItemEnded))
 		if e.Outcome != abi.OutcomeOK || e.DroppedLines < chatterLines-most/abi.MaxLogMessage {
 			t.Errorf("%s: %s (%s), %d of %d lines were dropped", isolation, e.Outcome, e.Reason, e.DroppedLines, chatterLines)
@@ -70,7 +70,7 @@ func TestBigLog(t *testing.T) {
 		if grown := peak(t, h) - before; grown > 48<<20 {
 			t.Errorf("%s: the host had %d MiB before the run and took %d more", isolation, before>>20, grown>>20)
 		}
-		if log := p.must("logs", isolation, e.RunID); len(log) > most || !strings.Contains(log, fmt.Sprint("dropped_lines=", e.DroppedLines)) {
+		if log := p.must("job", "logs", isolation, e.RunID); len(log) > most || !strings.Contains(log, fmt.Sprint("dropped_lines=", e.DroppedLines)) {
 			t.Errorf("%s: the log that is shown has %d bytes, and at its end %q", isolation, len(log), log[max(0, len(log)-300):])
 		}
 		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+h.address+"/run?run="+url.QueryEscape(e.RunID), http.NoBody)

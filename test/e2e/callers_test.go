@@ -71,7 +71,7 @@ func TestListenersAndAttempts(t *testing.T) {
 		p.define("callers", append(slices.Clone(lines), "shardingTotalCount: 1", "jobParameter: "+server.URL+"/", "retry: {attempts: 2, backoff: 10ms}")...)
 		h := p.start("--grants", p.path("grants.yaml"), "--in-process", "*")
 		h.of("callers", 0, owned())
-		p.must("trigger", "callers")
+		p.must("job", "run", "callers")
 		fired := h.of("callers", 0, kind(event.FireEnded))
 		if fired.Outcome != abi.OutcomeOK {
 			t.Fatalf("the fire: %+v", fired.Event)
@@ -102,7 +102,7 @@ func TestListenersAndAttempts(t *testing.T) {
 		}
 
 		h.line(0, "attempt 2: committed 1, staged false, offset one")
-		if k := kept(t, p.must("kv", "callers", "--item", "0", "--json")); len(k.Values) != 2 || k.Values["committed"] != "1" || k.Values["attempts"] != "2" || *k.Offset != "one" {
+		if k := kept(t, p.must("job", "kv", "callers", "--item", "0", "--json")); len(k.Values) != 2 || k.Values["committed"] != "1" || k.Values["attempts"] != "2" || *k.Offset != "one" {
 			t.Errorf("the item keeps %+v", k)
 		}
 		if n := len(h.all("callers", 0, kind(event.ItemEnded), outcome(abi.OutcomeRetry))); n != 1 {
@@ -172,7 +172,7 @@ func TestConnectionsOfATakenGrant(t *testing.T) {
 		p.define("callers", append(slices.Clone(lines), "shardingTotalCount: 1", "jobParameter: tcp://"+peer.at)...)
 		h := p.start("--grants", p.path("grants.yaml"), "--in-process", "*")
 		h.of("callers", 0, owned())
-		p.must("trigger", "callers")
+		p.must("job", "run", "callers")
 		conn := peer.accept()
 		answers := bufio.NewReader(conn)
 		says := func(line, want string) {
@@ -201,7 +201,7 @@ func TestConnectionsOfATakenGrant(t *testing.T) {
 		}
 
 		from = h.mark()
-		p.must("trigger", "callers")
+		p.must("job", "run", "callers")
 		ended := h.of("callers", from, kind(event.ItemEnded))
 		if want := "net: tcp://" + peer.at + ` is not granted to job "callers": grants.yaml:1 has tcp://other.example.com:1`; ended.Outcome != abi.OutcomeFail || !strings.Contains(ended.Reason, want) {
 			t.Errorf("without the grant: %s, %s", ended.Outcome, ended.Reason)
@@ -213,7 +213,7 @@ func TestConnectionsOfATakenGrant(t *testing.T) {
 		logged = h.logMark()
 		grant(granted)
 		h.line(logged, "other grants are in force")
-		p.must("trigger", "callers")
+		p.must("job", "run", "callers")
 		conn = peer.accept()
 		answers = bufio.NewReader(conn)
 		says("end", "end")

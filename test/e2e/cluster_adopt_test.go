@@ -29,11 +29,11 @@ func TestClusterAdoptsACopy(t *testing.T) {
 		t.Errorf("the host says %q", e.Reason)
 	}
 	m.stop()
-	out := c.registry("adopt")
+	out := c.registry("registry", "adopt")
 	if !strings.HasPrefix(out, "adopted namespace "+c.ns+": the highest number in 1 job and 2 items is 9895604649984; ") {
 		t.Errorf("adopt says %q", out)
 	}
-	c.refused(1, []string{"adopted already"}, "adopt", "--zk", c.zk, "--namespace", c.ns)
+	c.refused(1, []string{"adopted already"}, "registry", "adopt", "--zk", c.zk, "--namespace", c.ns)
 	m = c.add()
 	if e := m.of("tick", 0, kind(event.ItemStarted)); e.Fence <= before {
 		t.Errorf("an item runs with fence %d, expected one above %d", e.Fence, before)

@@ -1,7 +1,6 @@
 package e2e_test
 
 import (
-	"encoding/json"
 	"io"
 	"net"
 	"path/filepath"
@@ -63,10 +62,10 @@ func TestWithoutZooKeeper(t *testing.T) {
 	}
 	run(nobody, nobody, "connection refused")
 	run("no-such-host.invalid:2181", "no-such-host.invalid")
-	p.refused(1, []string{"connection refused", nobody}, "shards", "any", "--zk", nobody, "--config", p.settings("wait: 2s"))
+	p.refused(1, []string{"connection refused", nobody}, "job", "items", "any", "--zk", nobody, "--config", p.settings("wait: 2s"))
 	p.refused(2, []string{"--zk: ZooKeeper's servers are named, but the registry is embedded"}, "run", "--registry", "embedded", "--zk", nobody, "--plugins", p.path("plugins"))
 	p.refused(2, []string{"zookeeper needs its servers"}, "run", "--registry", "zookeeper", "--plugins", p.path("plugins"))
-	p.refused(2, []string{"--admin asks a host, --zk the registry itself"}, "jobs", "--zk", nobody, "--admin", "127.0.0.1:1")
+	p.refused(2, []string{"--admin asks a host, --zk the registry itself"}, "job", "list", "--zk", nobody, "--admin", "127.0.0.1:1")
 	p.refused(2, []string{"no address in 203.0.113.0/24; this machine has lo 127.0.0.1"}, "run", "--zk", nobody, "--server-ip", "203.0.113.0/24", "--plugins", p.path("plugins"), "--admin", "off")
 }
 
@@ -144,9 +143,9 @@ func TestCredentials(t *testing.T) {
 	if strings.Contains(wrong.err, "owner:wrong") {
 		t.Errorf("the password is shown:\n%s", wrong.err)
 	}
-	c.refused(1, []string{"access denied", root}, "jobs", "--zk", c.zk, "--namespace", c.ns)
-	out := c.cliEnv(secret, "jobs", "--zk", c.zk, "--namespace", c.ns)
-	out.mustSay(t, 0, []string{"tick", "OK"}, "jobs")
+	c.refused(1, []string{"access denied", root}, "job", "list", "--zk", c.zk, "--namespace", c.ns)
+	out := c.cliEnv(secret, "job", "list", "--zk", c.zk, "--namespace", c.ns)
+	out.mustSay(t, 0, []string{"tick", "OK"}, "job", "list")
 	m.stop()
 }
 
@@ -182,12 +181,12 @@ func TestOlderElasticJob(t *testing.T) {
 	}
 
 	dir := c.path("jobs")
-	out := c.must("import", "elasticjob", "--zk", c.zk, "--namespace", one, "--out", dir)
+	out := c.must("job", "import", "elasticjob", "--zk", c.zk, "--namespace", one, "--out", dir)
 	if !strings.Contains(out, "job ledger, of ElasticJob 1.x") {
 		t.Errorf("import says\n%s", out)
 	}
-	said := c.cli("import", "elasticjob", "--zk", c.zk, "--namespace", two, "--out", dir, "--job", "close")
-	said.mustSay(t, 0, []string{"close: the command line was: /opt/close.sh"}, "import")
+	said := c.cli("job", "import", "elasticjob", "--zk", c.zk, "--namespace", two, "--out", dir, "--job", "close")
+	said.mustSay(t, 0, []string{"close: the command line was: /opt/close.sh"}, "job", "import")
 	if got := files(t, dir); !slices.Equal(got, []string{"close/main.go", "close.yaml", "ledger/main.go", "ledger.yaml"}) {
 		t.Errorf("import wrote %v", got)
 	}
@@ -198,11 +197,11 @@ func TestOlderElasticJob(t *testing.T) {
 		t.Errorf("the definition is\n%s", text)
 	}
 	c.must("validate", filepath.Join(dir, "ledger.yaml"))
-	c.refused(1, []string{"ledger.yaml exists; --force writes over it"}, "import", "elasticjob", "--zk", c.zk, "--namespace", one, "--out", dir)
-	c.must("import", "elasticjob", "--zk", c.zk, "--namespace", one, "--out", dir, "--force")
-	c.refused(2, []string{`unknown command "elasticjobs"`}, "import", "elasticjobs")
-	c.refused(2, []string{"--out is missing"}, "import", "elasticjob", "--zk", c.zk)
-	c.refused(2, []string{"servers are not named"}, "export", "--out", dir)
+	c.refused(1, []string{"ledger.yaml exists; --force writes over it"}, "job", "import", "elasticjob", "--zk", c.zk, "--namespace", one, "--out", dir)
+	c.must("job", "import", "elasticjob", "--zk", c.zk, "--namespace", one, "--out", dir, "--force")
+	c.refused(2, []string{`unknown command "elasticjobs"`}, "job", "import", "elasticjobs")
+	c.refused(2, []string{"--out is missing"}, "job", "import", "elasticjob", "--zk", c.zk)
+	c.refused(2, []string{"servers are not named"}, "job", "export", "--out", dir)
 }
 
 // TestExport: what the registry has comes back as files that a host takes, and
@@ -217,7 +216,7 @@ func TestExport(t *testing.T) {
 	m.of("tick", 0, owned())
 	m.of("manual", 0, owned())
 	dir := c.path("jobs")
-	c.registry("export", "--out", dir)
+	c.registry("job", "export", "--out", dir)
 	for _, name := range []string{"tick", "manual"} {
 		c.putText(filepath.Join("jobs", name+".wasm"), string(guest(t, 1)))
 	}
@@ -226,11 +225,11 @@ func TestExport(t *testing.T) {
 	}
 	c.must("validate", dir)
 	again := c.path("again")
-	c.registry("export", "--out", again, "--job", "tick")
+	c.registry("job", "export", "--out", again, "--job", "tick")
 	if got := files(t, again); !slices.Equal(got, []string{"tick.yaml"}) {
 		t.Errorf("export of one job wrote %v", got)
 	}
-	before := c.registry("jobs", "--json")
+	before := c.registry("job", "list", "--json")
 	// A host on those files changes nothing of what is in force.
 	c.stopAll()
 	for name := range c.jobs {
@@ -239,12 +238,7 @@ func TestExport(t *testing.T) {
 	next := m.place.start("--registry", "zookeeper://"+c.zk, "--namespace", c.ns, "--server-ip", m.ip)
 	next.of("tick", 0, owned())
 	next.of("manual", 0, owned())
-	var now, then []admin.Brief
-	for text, into := range map[string]*[]admin.Brief{before: &then, c.registry("jobs", "--json"): &now} {
-		if err := json.Unmarshal([]byte(text), into); err != nil {
-			t.Fatal(err)
-		}
-	}
+	then, now := records[admin.Brief](t, before), records[admin.Brief](t, c.registry("job", "list", "--json"))
 	for i := range min(len(now), len(then)) {
 		for _, b := range []*admin.Brief{&now[i], &then[i]} { // it fires meanwhile
 			b.Leader, b.LastOutcome, b.LastReason, b.LastEnded = "", "", "", time.Time{}
@@ -264,31 +258,31 @@ func TestExport(t *testing.T) {
 func TestNothingThere(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
-	for _, command := range []string{"jobs", "status"} {
-		if out := c.registry(command); !strings.Contains(out, "no jobs in namespace "+c.ns) {
+	for _, command := range []string{"job list", "status"} {
+		if out := c.registry(strings.Fields(command)...); !strings.Contains(out, "no jobs in namespace "+c.ns) {
 			t.Errorf("%s of nothing: %s", command, out)
 		}
 	}
-	if out := c.registry("jobs", "--json"); strings.TrimSpace(out) != "[]" {
-		t.Errorf("jobs --json of nothing: %s", out)
+	if out := c.registry("job", "list", "--json"); strings.Join(strings.Fields(out), "") != `{"records":[]}` {
+		t.Errorf("job list --json of nothing: %s", out)
 	}
-	c.refused(2, []string{"--health is for the jobs of hosts"}, "jobs", "--health", "failing", "--zk", c.zk, "--namespace", c.ns)
-	c.refused(1, []string{"namespace " + c.ns + " has no jobs"}, "export", "--zk", c.zk, "--namespace", c.ns, "--out", c.path("none"))
+	c.refused(2, []string{"--health is for the jobs of hosts"}, "job", "list", "--health", "failing", "--zk", c.zk, "--namespace", c.ns)
+	c.refused(1, []string{"namespace " + c.ns + " has no jobs"}, "job", "export", "--zk", c.zk, "--namespace", c.ns, "--out", c.path("none"))
 	if got := files(t, c.path("none")); len(got) > 0 {
 		t.Errorf("export of nothing wrote %v", got)
 	}
 	c.job("tick", everySecond, "shardingTotalCount: 1")
 	m := c.add()
 	m.of("tick", 0, kind(event.FireEnded))
-	for _, args := range [][]string{{"shards", "tock"}, {"status", "tock"}, {"trigger", "tock"}, {"disable", "tock"}, {"enable", "tock", "--item", "0"},
-		{"shutdown", "tock"}, {"remove", "tock"}, {"disable", "tock", "--server", m.ip}} {
+	for _, args := range [][]string{{"job", "items", "tock"}, {"status", "tock"}, {"job", "run", "tock"}, {"job", "pause", "tock"}, {"job", "resume", "tock", "--item", "0"},
+		{"job", "drain", "tock"}, {"job", "remove", "tock"}, {"job", "pause", "tock", "--server", m.ip}} {
 		c.refused(1, []string{`"tock"`, `did you mean "tick"?`}, append(args, "--zk", c.zk, "--namespace", c.ns)...)
 		a := m.place.cli(args...)
 		a.mustSay(t, 1, []string{`did you mean "tick"?`}, args...)
 	}
-	c.refused(1, []string{"no server 10.9.9.9; there is " + m.ip}, "disable", "tick", "--server", "10.9.9.9", "--zk", c.zk, "--namespace", c.ns)
-	c.refused(1, []string{"no instance nobody; there is " + m.ip + "@-@"}, "shutdown", "tick", "--instance", "nobody", "--zk", c.zk, "--namespace", c.ns)
-	c.refused(1, []string{"has no item 7"}, "disable", "tick", "--item", "7", "--zk", c.zk, "--namespace", c.ns)
-	c.refused(1, []string{`has no job "tock"; did you mean "tick"?`}, "export", "--job", "tock", "--zk", c.zk, "--namespace", c.ns, "--out", c.path("none"))
+	c.refused(1, []string{"no server 10.9.9.9; there is " + m.ip}, "job", "pause", "tick", "--server", "10.9.9.9", "--zk", c.zk, "--namespace", c.ns)
+	c.refused(1, []string{"no instance nobody; there is " + m.ip + "@-@"}, "job", "drain", "tick", "--instance", "nobody", "--zk", c.zk, "--namespace", c.ns)
+	c.refused(1, []string{"has no item 7"}, "job", "pause", "tick", "--item", "7", "--zk", c.zk, "--namespace", c.ns)
+	c.refused(1, []string{`has no job "tock"; did you mean "tick"?`}, "job", "export", "--job", "tock", "--zk", c.zk, "--namespace", c.ns, "--out", c.path("none"))
 	c.judge("tick")
 }

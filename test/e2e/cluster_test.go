@@ -105,7 +105,7 @@ func (c *cluster) registry(args ...string) string {
 // shards is what `wasmjob job items` says of a job.
 func (c *cluster) shards(job string) (s admin.Shards) {
 	c.t.Helper()
-	if err := json.Unmarshal([]byte(c.registry("shards", job, "--json")), &s); err != nil {
+	if err := json.Unmarshal([]byte(c.registry("job", "items", job, "--json")), &s); err != nil {
 		c.t.Fatal(err)
 	}
 	return s
@@ -289,7 +289,7 @@ func TestClusterFailsOver(t *testing.T) {
 	crash := func(job, gate string, victim *member, rest ...*member) {
 		t.Helper()
 		at := marks(append(rest, victim)...)
-		c.registry("trigger", job)
+		c.registry("job", "run", job)
 		var flying []int
 		fire := victim.of(job, at[victim], kind(event.FireStarted))
 		for n := range 6 {
@@ -422,26 +422,26 @@ func TestClusterIsOperated(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for _, args := range [][]string{{"jobs"}, {"__complete", "status", ""}} {
+	for _, args := range [][]string{{"job", "list"}, {"__complete", "status", ""}} {
 		if text := c.must(args...); !strings.Contains(text, "tick") {
 			t.Errorf("wasmjob %v by any host:\n%s", args, text)
 		}
 	}
-	c.refused(1, []string{"several hosts are running here", "namespace " + c.ns + " on ZooKeeper, " + c.zk}, "start", "tick")
+	c.refused(1, []string{"several hosts are running here", "namespace " + c.ns + " on ZooKeeper, " + c.zk}, "job", "start", "tick")
 
 	// A server is disabled in the registry, and enabled by way of its host.
-	if out := c.registry("disable", "tick", "--server", b.ip); out != "paused server "+b.ip+" for tick\n" {
+	if out := c.registry("job", "pause", "tick", "--server", b.ip); out != "paused server "+b.ip+" for tick\n" {
 		t.Errorf("disable says %q", out)
 	}
 	at = everywhere("tick", at, map[*member]int{a: 3, b: 0, d: 3})
 	if s := b.place.must("status", "tick"); !strings.Contains(s, "READY, paused") {
 		t.Errorf("status of the job says\n%s", s)
 	}
-	b.place.must("enable", "tick", "--server", b.ip)
+	b.place.must("job", "resume", "tick", "--server", b.ip)
 	at = everywhere("tick", at, map[*member]int{a: 2, b: 2, d: 2})
 
 	// All hosts run the items of a trigger, whoever is asked.
-	a.place.must("trigger", "manual")
+	a.place.must("job", "run", "manual")
 	trigger := int64(0)
 	for _, m := range []*member{a, b, d} {
 		done := m.of("manual", 0, kind(event.FireEnded), source(abi.SourceTrigger), outcome(abi.OutcomeOK))
@@ -452,9 +452,9 @@ func TestClusterIsOperated(t *testing.T) {
 	}
 
 	// Item 0 does not run while it is disabled.
-	c.registry("disable", "manual", "--item", "0")
+	c.registry("job", "pause", "manual", "--item", "0")
 	marked := marks(a, b, d)
-	c.registry("trigger", "manual")
+	c.registry("job", "run", "manual")
 	ran := 0
 	for _, m := range []*member{a, b, d} {
 		e := m.of("manual", marked[m], test{"end of a fire", func(e event.Event) bool {
@@ -471,7 +471,7 @@ func TestClusterIsOperated(t *testing.T) {
 	// Another version on one host: everybody can see it.
 	b.place.drop("manual.wasm", guest(t, 2))
 	b.of("manual", 0, kind(event.JobChanged), digestOf(guest(t, 2)))
-	c.registry("trigger", "manual") // with it the host tells the others
+	c.registry("job", "run", "manual") // with it the host tells the others
 	b.of("manual", b.of("manual", 0, kind(event.JobChanged), digestOf(guest(t, 2))).at, kind(event.FireEnded))
 	if s := c.shards("manual"); len(s.Digests) != 2 {
 		t.Errorf("two versions are seen as %v", s.Digests)
@@ -482,7 +482,7 @@ func TestClusterIsOperated(t *testing.T) {
 
 	// An instance is stopped, and stays so; the others have its items.
 	id := d.of("tick", 0, owned()).Host
-	c.registry("shutdown", "tick", "--instance", id)
+	c.registry("job", "drain", "tick", "--instance", id)
 	d.of("tick", 0, kind(event.JobStopped))
 	at = everywhere("tick", at, map[*member]int{a: 3, b: 3})
 	everywhereFires(t, at)
@@ -491,7 +491,7 @@ func TestClusterIsOperated(t *testing.T) {
 	}
 
 	// Jobs and status, with and without a host.
-	if text := c.registry("jobs"); !strings.Contains(text, "manual") || !strings.Contains(text, "tick") {
+	if text := c.registry("job", "list"); !strings.Contains(text, "manual") || !strings.Contains(text, "tick") {
 		t.Errorf("jobs of the registry:\n%s", text)
 	}
 	if text := a.place.must("status"); !strings.Contains(text, "session    live, connected to "+c.zk+", id 0x") {
@@ -519,17 +519,17 @@ func TestClusterIsOperated(t *testing.T) {
 	}
 
 	// The audit has what a host was asked for, and what was done to the registry beside it, once each.
-	if text := a.place.must("audit", "tick"); strings.Count(text, " enable ") != 1 || strings.Count(text, " disable ") != 1 || strings.Count(text, " shutdown ") != 1 {
+	if text := a.place.must("access", "audit", "tick"); strings.Count(text, " enable ") != 1 || strings.Count(text, " disable ") != 1 || strings.Count(text, " shutdown ") != 1 {
 		t.Errorf("the audit has\n%s", text)
 	}
 
 	// A job is removed for good.
-	c.registry("remove", "manual", "--purge")
+	c.registry("job", "remove", "manual", "--purge")
 	for _, m := range []*member{a, b} {
 		m.of("manual", 0, kind(event.JobRemoved))
 	}
-	c.registry("disable", "tick", "--item", "5")
-	c.registry("enable", "tick", "--item", "5")
+	c.registry("job", "pause", "tick", "--item", "5")
+	c.registry("job", "resume", "tick", "--item", "5")
 	c.judge("tick")
 	s := c.session("")
 	l := tree.NewLayout(c.ns, "manual")

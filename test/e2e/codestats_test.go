@@ -99,7 +99,7 @@ func TestCodestatsGoesOn(t *testing.T) {
 
 	h := p.start(flags...)
 	h.of("codestats", 0, owned())
-	p.must("trigger", "codestats")
+	p.must("job", "run", "codestats")
 	fire := h.of("codestats", 0, kind(event.FireStarted))
 	// The item with the huge file is the one that does not end.
 	ended := make(map[int]bool)

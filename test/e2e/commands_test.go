@@ -30,11 +30,11 @@ func TestOperating(t *testing.T) {
 	}
 
 	var edited admin.Edited
-	if err := json.Unmarshal([]byte(p.must("edit", "work", "description=for the operator, too", "--reason", "two read it", "-o", "json")), &edited); err != nil || edited.After == nil {
+	if err := json.Unmarshal([]byte(p.must("job", "edit", "work", "description=for the operator, too", "--reason", "two read it", "-o", "json")), &edited); err != nil || edited.After == nil {
 		t.Errorf("the edit: %v %+v", err, edited)
 	}
 	var config admin.JobConfig
-	if err := json.Unmarshal([]byte(p.must("edit", "work", "-o", "json")), &config); err != nil || config.Settings["description"] != "for the operator, too" || config.Origins["description"].Why != "two read it" {
+	if err := json.Unmarshal([]byte(p.must("job", "edit", "work", "-o", "json")), &config); err != nil || config.Settings["description"] != "for the operator, too" || config.Origins["description"].Why != "two read it" {
 		t.Errorf("the settings: %v %+v", err, config)
 	}
 
@@ -44,27 +44,27 @@ func TestOperating(t *testing.T) {
 		"memoryLimit=64KiB":        "bytes of memory, the limit is 65536",
 	} {
 		name, _, _ := strings.Cut(setting, "=")
-		p.refused(2, []string{name + ": ", why}, "edit", "work", setting, "--preview")
-		p.refused(2, []string{name + ": ", why}, "edit", "work", setting)
+		p.refused(2, []string{name + ": ", why}, "job", "edit", "work", setting, "--preview")
+		p.refused(2, []string{name + ": ", why}, "job", "edit", "work", setting)
 	}
 
-	said := p.must("trigger", "work")
+	said := p.must("job", "run", "work")
 	fire := h.of("work", 0, kind(event.FireStarted), source(abi.SourceTrigger))
 	round := strconv.FormatInt(fire.Trigger, 10)
 	if want := "triggered work; 'wasmjob job runs work --trigger " + round + "' shows its runs\n"; said != want {
 		t.Errorf("trigger says %q, want %q", said, want)
 	}
 	h.of("work", fire.at, kind(event.FireEnded), ofFire(fire), outcome(abi.OutcomeOK))
-	p.must("trigger", "work")
+	p.must("job", "run", "work")
 	h.of("work", 0, kind(event.FireEnded), test{"another round", func(e event.Event) bool { return e.Trigger > fire.Trigger }})
 	var runs view.Found[history.Run]
-	if err := json.Unmarshal([]byte(p.must("runs", "work", "--trigger", round, "-o", "json")), &runs); err != nil || len(runs.Records) != 2 || runs.Records[0].Trigger != fire.Trigger {
+	if err := json.Unmarshal([]byte(p.must("job", "runs", "work", "--trigger", round, "-o", "json")), &runs); err != nil || len(runs.Records) != 2 || runs.Records[0].Trigger != fire.Trigger {
 		t.Errorf("runs of round %s: %v %+v", round, err, runs.Records)
 	}
 
 	// While it runs, one trigger is kept, however often it is asked for.
 	for range 3 {
-		p.must("trigger", "busy")
+		p.must("job", "run", "busy")
 		h.of("busy", 0, kind(event.ItemStarted))
 	}
 	p.open("a")
@@ -72,37 +72,37 @@ func TestOperating(t *testing.T) {
 	h.of("busy", first.at, kind(event.FireEnded), test{"another round", func(e event.Event) bool { return e.Trigger != first.Trigger }})
 
 	// One item.
-	p.must("disable", "clock", "--item", "1")
+	p.must("job", "pause", "clock", "--item", "1")
 	skipped := h.of("clock", 0, kind(event.ItemSkipped), item(1), because("paused"))
 	h.fires("clock", skipped.at, test{"without item 1", func(e event.Event) bool { return len(e.Items) == 1 && e.Items[0] == 0 }})
 	from := h.mark()
-	p.must("enable", "clock", "--item", "1")
+	p.must("job", "resume", "clock", "--item", "1")
 	h.of("clock", from, kind(event.ItemCompleted), item(1))
 
 	// All of it.
-	p.must("disable", "clock")
+	p.must("job", "pause", "clock")
 	off := h.of("clock", from, kind(event.FireSkipped), because("paused"))
 	if s := p.job("clock").State; s != engine.JobDisabled {
 		t.Errorf("the disabled job is %s", s)
 	}
 	from = h.mark()
-	p.must("enable", "clock")
+	p.must("job", "resume", "clock")
 	on := h.fires("clock", from)
 	if n := len(h.all("clock", off.at, kind(event.ItemStarted))); n > 2*len(h.all("clock", on.at, kind(event.FireStarted))) {
 		t.Errorf("%d items ran from when the job was disabled", n)
 	}
-	p.must("disable", "--all")
+	p.must("job", "pause", "--all")
 	h.of("clock", on.at, kind(event.FireSkipped), because("paused"))
-	p.must("enable", "--all")
+	p.must("job", "resume", "--all")
 
 	// Out of the registry, and back when its file is changed, not before.
 	from = h.mark()
-	p.must("remove", "work", "--purge")
+	p.must("job", "remove", "work", "--purge")
 	gone := h.of("work", from, kind(event.JobRemoved), because("removed from the registry"))
 	if s := p.job("work"); s.State != engine.JobRemoved || s.Reason == "" {
 		t.Errorf("the removed job is %s: %q", s.State, s.Reason)
 	}
-	p.refused(1, []string{"removed from the registry"}, "trigger", "work")
+	p.refused(1, []string{"removed from the registry"}, "job", "run", "work")
 	h.fires("clock", gone.at)
 	p.guestJob("another", everySecond, "shardingTotalCount: 1")
 	h.fires("another", gone.at)
@@ -111,7 +111,7 @@ func TestOperating(t *testing.T) {
 	}
 	p.define("work", "shardingTotalCount: 3")
 	h.of("work", gone.at, owned())
-	p.must("trigger", "work")
+	p.must("job", "run", "work")
 	again := h.of("work", gone.at, kind(event.FireStarted), source(abi.SourceTrigger))
 	if len(again.Items) != 3 {
 		t.Errorf("the job that came back has items %v, want 3", again.Items)
@@ -121,11 +121,11 @@ func TestOperating(t *testing.T) {
 	}
 
 	// Removed once more: start brings it back as it is defined.
-	p.must("remove", "work")
+	p.must("job", "remove", "work")
 	gone = h.of("work", again.at, kind(event.JobRemoved), because("removed from the registry"))
-	p.must("start", "work")
+	p.must("job", "start", "work")
 	h.of("work", gone.at, owned())
-	p.refused(1, []string{"no such job"}, "start", "wrok")
+	p.refused(1, []string{"no such job"}, "job", "start", "wrok")
 
 	// What machines ask.
 	for path, want := range map[string]string{"/healthz": "ok", "/readyz": "ready"} {
@@ -145,19 +145,18 @@ func TestOperating(t *testing.T) {
 
 	// What people ask.
 	for _, want := range []string{"clock", "another", "work", "busy"} {
-		if text := p.must("jobs"); !strings.Contains(text, want) {
+		if text := p.must("job", "list"); !strings.Contains(text, want) {
 			t.Errorf("%q is not among the jobs:\n%s", want, text)
 		}
 	}
-	var jobs []view.Job
-	if err := json.Unmarshal([]byte(p.must("jobs", "--json")), &jobs); err != nil || len(jobs) != 4 {
-		t.Errorf("jobs --json: %d jobs, %v", len(jobs), err)
+	if jobs := records[view.Job](t, p.must("job", "list", "--json")); len(jobs) != 4 {
+		t.Errorf("%d jobs, want 4", len(jobs))
 	}
 	if text := p.must("status", "--items"); !strings.Contains(text, "clock") || !strings.Contains(text, "OK") {
 		t.Errorf("status --items:\n%s", text)
 	}
 	h.stop()
-	p.refused(1, []string{"no host is running here", "wasmjob run"}, "jobs")
+	p.refused(1, []string{"no host is running here", "wasmjob run"}, "job", "list")
 }
 
 // result is a line of invoke --json.
@@ -244,7 +243,7 @@ func TestOfflineTools(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
 	for module, kind := range map[string]string{"cities": "SIMPLE", "codestats": "DATAFLOW", "script": "SCRIPT"} {
-		text := p.must("inspect", example(t, module))
+		text := p.must("module", "inspect", example(t, module))
 		if !strings.Contains(text, kind) {
 			t.Errorf("inspect %s does not say %s:\n%s", module, kind, text)
 		}
@@ -256,22 +255,22 @@ func TestOfflineTools(t *testing.T) {
 		Digest   string
 		Problems []string
 	}
-	if err := json.Unmarshal([]byte(p.must("inspect", "--json", p.path("plugins", "cities.wasm"))), &info); err != nil || len(info.Digest) != 64 || len(info.Types) != 1 {
+	if err := json.Unmarshal([]byte(p.must("module", "inspect", "--json", p.path("plugins", "cities.wasm"))), &info); err != nil || len(info.Digest) != 64 || len(info.Types) != 1 {
 		t.Errorf("inspect --json: %+v %v", info, err)
 	}
 	if out := p.must("validate", "--cache", cache(t), p.path("plugins")); !strings.HasSuffix(out, "\nok\n") || !strings.Contains(out, "cities: 3 items, next fire ") {
 		t.Errorf("validate says %q", out)
 	}
 	p.put("text.wasm", []byte("just a text"))
-	p.refused(1, []string{"not a WebAssembly module"}, "inspect", "text.wasm")
-	p.refused(1, []string{"no such file"}, "inspect", "none.wasm")
+	p.refused(1, []string{"not a WebAssembly module"}, "module", "inspect", "text.wasm")
+	p.refused(1, []string{"no such file"}, "module", "inspect", "none.wasm")
 
-	out := p.must("next", "0 30 8 ? * MON-FRI", "--zone", "Asia/Shanghai", "--from", "2026-03-27T12:00", "--count", "2")
+	out := p.must("job", "next", "0 30 8 ? * MON-FRI", "--zone", "Asia/Shanghai", "--from", "2026-03-27T12:00", "--count", "2")
 	if lines := strings.Split(out, "\n"); len(lines) != 3 || !strings.HasPrefix(lines[0], "Mon 2026-03-30 08:30:00 +08:00") || !strings.HasPrefix(lines[1], "Tue 2026-03-31 08:30:00 +08:00") {
 		t.Errorf("next says\n%s", out)
 	}
-	p.refused(1, []string{"61", "seconds"}, "next", "61 * * * * ?")
-	p.refused(2, []string{"Asia/Shangai"}, "next", "@hourly", "--zone", "Asia/Shangai")
+	p.refused(1, []string{"61", "seconds"}, "job", "next", "61 * * * * ?")
+	p.refused(2, []string{"Asia/Shangai"}, "job", "next", "@hourly", "--zone", "Asia/Shangai")
 	if out := p.must("version"); !strings.HasPrefix(out, "wasmjob e2e ") {
 		t.Errorf("version says %q", out)
 	}

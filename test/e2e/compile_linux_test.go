@@ -158,7 +158,7 @@ func TestCompilerIsKilled(t *testing.T) {
 	}
 	t.Logf("%d processes were killed", killed)
 	h.of("hello", 0, owned())
-	p.must("trigger", "hello")
+	p.must("job", "run", "hello")
 	h.of("hello", 0, kind(event.FireEnded), outcome(abi.OutcomeOK))
 	if left := children(t, h.cmd.Process.Pid, "compile-module"); len(left) > 0 {
 		t.Errorf("processes %v that compile are left", left)

@@ -31,6 +31,12 @@ func decoded[T any](t *testing.T, out string) (v T) {
 	return v
 }
 
+// records are those of a list that a command prints as JSON.
+func records[T any](t *testing.T, out string) []T {
+	t.Helper()
+	return decoded[history.Page[T]](t, out).Records
+}
+
 // TestAnyHostAnswers asks each of two hosts about the whole cluster: with both alive,
 // with one stopped, and with one gone.
 func TestAnyHostAnswers(t *testing.T) {
@@ -43,7 +49,7 @@ func TestAnyHostAnswers(t *testing.T) {
 	b := c.add()
 	b.of("tick", 0, assigned(2))
 	b.of("bad", 0, assigned(1))
-	a.must("trigger", "bad", "--reason", "to see it fail")
+	a.must("job", "run", "bad", "--reason", "to see it fail")
 	b.of("bad", 0, kind(event.ItemCompleted), outcome(abi.OutcomeFail))
 	a.of("bad", 0, kind(event.ItemCompleted), outcome(abi.OutcomeFail))
 	b.of("tick", 0, kind(event.ItemCompleted))
@@ -52,24 +58,24 @@ func TestAnyHostAnswers(t *testing.T) {
 		t.Errorf("wasmjob top: %s", top)
 	}
 	for _, m := range []*member{a, b} {
-		hosts := decoded[[]view.Host](t, m.must("hosts", "--json"))
+		hosts := records[view.Host](t, m.must("host", "list", "--json"))
 		if len(hosts) != 2 || hosts[0].ServerIP != m.ip || !hosts[0].Here || hosts[1].Silent != "" || hosts[1].Report.Status.State != engine.HostLive {
 			t.Errorf("the hosts, by %s: %+v", m.ip, hosts)
 		}
-		jobs := decoded[[]view.Job](t, m.must("jobs", "--json"))
+		jobs := records[view.Job](t, m.must("job", "list", "--json"))
 		if len(jobs) != 2 || jobs[0].Name != "bad" || jobs[0].Health != view.HealthFailing || jobs[0].Failed != 2 || jobs[0].Last.Outcome != abi.OutcomeFail ||
 			len(jobs[0].Hosts) != 2 || jobs[1].Health != view.HealthOK {
 			t.Errorf("the jobs, by %s: %+v", m.ip, jobs)
 		}
-		fires := decoded[view.Found[history.Fire]](t, m.must("history", "bad", "--json")).Records
+		fires := decoded[view.Found[history.Fire]](t, m.must("job", "history", "bad", "--json")).Records
 		if len(fires) != 1 || len(fires[0].Hosts) != 2 || fires[0].Failed != 2 || len(fires[0].Items) != 2 {
 			t.Errorf("the fires, by %s: %+v", m.ip, fires)
 		}
-		runs := decoded[view.Found[history.Run]](t, m.must("runs", "--failed", "--json")).Records
+		runs := decoded[view.Found[history.Run]](t, m.must("job", "runs", "--failed", "--json")).Records
 		if len(runs) != 2 || runs[0].Host == runs[1].Host || runs[0].Message == "" {
 			t.Errorf("the runs, by %s: %+v", m.ip, runs)
 		}
-		changes := decoded[view.Found[history.Change]](t, m.must("audit", "--json")).Records
+		changes := decoded[view.Found[history.Change]](t, m.must("access", "audit", "--json")).Records
 		changes = slices.DeleteFunc(changes, func(c history.Change) bool { return c.What == "create" })
 		if len(changes) != 1 || changes[0].What != "trigger" || changes[0].Why != "to see it fail" {
 			t.Errorf("the changes, by %s: %+v", m.ip, changes)
@@ -83,11 +89,11 @@ func TestAnyHostAnswers(t *testing.T) {
 	}
 
 	// Removed on both hosts, and brought back by one.
-	a.must("remove", "bad")
+	a.must("job", "remove", "bad")
 	a.of("bad", 0, kind(event.JobRemoved))
 	b.of("bad", 0, kind(event.JobRemoved))
 	removed := func() bool {
-		jobs := decoded[[]view.Job](t, b.must("jobs", "--job", "bad", "--json"))
+		jobs := records[view.Job](t, b.must("job", "list", "--job", "bad", "--json"))
 		return len(jobs) == 1 && jobs[0].State == engine.JobRemoved && jobs[0].Next.IsZero()
 	}
 	for end := time.Now().Add(patience); !removed(); {
@@ -96,16 +102,16 @@ func TestAnyHostAnswers(t *testing.T) {
 		}
 	}
 	mark := a.mark()
-	if out := b.must("restore", "bad"); !strings.Contains(out, "127.0.1.1") || !strings.Contains(out, "127.0.1.2") {
+	if out := b.must("job", "restore", "bad"); !strings.Contains(out, "127.0.1.1") || !strings.Contains(out, "127.0.1.2") {
 		t.Errorf("restore says %q", out)
 	}
 	a.of("bad", mark, assigned(1))
-	a.place.refused(1, []string{"neither removed nor shut down"}, "restore", "bad")
+	a.place.refused(1, []string{"neither removed nor shut down"}, "job", "restore", "bad")
 
 	// One that does not answer is waited for a second, and shown.
 	b.signal(syscall.SIGSTOP)
 	began := time.Now()
-	hosts := decoded[[]view.Host](t, a.must("hosts", "--json"))
+	hosts := records[view.Host](t, a.must("host", "list", "--json"))
 	if took := time.Since(began); took > 10*time.Second {
 		t.Errorf("it took %s", took)
 	}
@@ -117,7 +123,7 @@ func TestAnyHostAnswers(t *testing.T) {
 	}
 	b.kill()
 	a.of("tick", 0, assigned(4), test{"after the death", func(e event.Event) bool { return e.Time.After(began) }})
-	if hosts := decoded[[]view.Host](t, a.must("hosts", "--json")); len(hosts) != 1 {
+	if hosts := records[view.Host](t, a.must("host", "list", "--json")); len(hosts) != 1 {
 		t.Errorf("the hosts when one is gone: %+v", hosts)
 	}
 	a.stop()
@@ -138,12 +144,12 @@ func TestNoAPI(t *testing.T) {
 	b.of("tick", 0, kind(event.ItemCompleted))
 	a.of("tick", 0, assigned(1))
 	said := b.ip + ": it serves no API to other hosts"
-	for _, args := range [][]string{{"jobs"}, {"jobs", "--json"}, {"jobs", "--output", "yaml"}, {"runs"}, {"runs", "tick", "--json"}, {"history"}, {"logs"}, {"audit"}, {"modules"}, {"modules", "--json"}} {
+	for _, args := range [][]string{{"job", "list"}, {"job", "list", "--json"}, {"job", "list", "--output", "yaml"}, {"job", "runs"}, {"job", "runs", "tick", "--json"}, {"job", "history"}, {"job", "logs"}, {"access", "audit"}, {"module", "list"}, {"module", "list", "--json"}} {
 		if r := a.cli(args...); r.code != 0 || !strings.Contains(r.out+r.err, said) {
 			t.Errorf("%v: %d %s%s", args, r.code, r.out, r.err)
 		}
 	}
-	if r := a.cli("jobs", "--json"); !json.Valid([]byte(r.out)) {
+	if r := a.cli("job", "list", "--json"); !json.Valid([]byte(r.out)) {
 		t.Errorf("jobs --json: %s", r.out)
 	}
 	for _, page := range []string{"/v1/jobs", "/v1/jobs/tick", "/v1/fires", "/v1/runs", "/v1/logs", "/v1/overview", "/jobs", "/runs", "/logs"} {
@@ -173,12 +179,12 @@ func TestLogs(t *testing.T) {
 	p.guestJob("talk", everySecond, "shardingTotalCount: 1")
 	h := p.start("--mount", "talk="+p.path("gate")+":/gate")
 	h.of("talk", 0, kind(event.ItemStarted))
-	p.refused(2, []string{"--follow wants the name of a job"}, "logs", "--follow")
-	p.refused(2, []string{`--from: "yesterday" is not a time`}, "logs", "--from", "yesterday")
-	p.refused(2, []string{`"1" is no run of job "talk"`, "begins with talk/"}, "logs", "talk", "1")
-	p.refused(2, []string{`unexpected argument "more"`}, "logs", "talk", "talk/1", "more")
+	p.refused(2, []string{"--follow wants the name of a job"}, "job", "logs", "--follow")
+	p.refused(2, []string{`--from: "yesterday" is not a time`}, "job", "logs", "--from", "yesterday")
+	p.refused(2, []string{`"1" is no run of job "talk"`, "begins with talk/"}, "job", "logs", "talk", "1")
+	p.refused(2, []string{`unexpected argument "more"`}, "job", "logs", "talk", "talk/1", "more")
 
-	follow := exec.CommandContext(t.Context(), wasmjob(t), "logs", "talk", "--follow", "--limit", "1", "--output", "json")
+	follow := exec.CommandContext(t.Context(), wasmjob(t), "job", "logs", "talk", "--follow", "--limit", "1", "--output", "json")
 	follow.Env = p.env()
 	out, err := follow.StdoutPipe()
 	if err != nil {
@@ -205,17 +211,17 @@ func TestLogs(t *testing.T) {
 	if err := follow.Wait(); err != nil {
 		t.Errorf("a signal ends it with %v", err)
 	}
-	found := decoded[view.Found[history.Line]](t, p.must("logs", "talk", live.RunID, "--json")).Records
+	found := decoded[view.Found[history.Line]](t, p.must("job", "logs", "talk", live.RunID, "--json")).Records
 	if len(found) != 1 || found[0].Message != live.Message {
 		t.Errorf("found: %+v, want %+v", found, live)
 	}
 	for level, want := range map[string]int{"debug": 1, "info": 1, "warn": 0, "error": 0} { // the guest's line is an info
-		if got := decoded[view.Found[history.Line]](t, p.must("logs", "talk", live.RunID, "--level", level, "--json")).Records; len(got) != want {
+		if got := decoded[view.Found[history.Line]](t, p.must("job", "logs", "talk", live.RunID, "--level", level, "--json")).Records; len(got) != want {
 			t.Errorf("--level %s: %+v", level, got)
 		}
 	}
-	p.refused(2, []string{`"loud"`, "debug, info, warn or error"}, "logs", "--level", "loud")
-	if offered := p.must("__complete", "logs", "talk", ""); !strings.HasPrefix(offered, "talk/") {
+	p.refused(2, []string{`"loud"`, "debug, info, warn or error"}, "job", "logs", "--level", "loud")
+	if offered := p.must("__complete", "job", "logs", "talk", ""); !strings.HasPrefix(offered, "talk/") {
 		t.Errorf("completion offers\n%s", offered)
 	}
 	h.stop()

@@ -82,12 +82,12 @@ func TestNothingIsShownAsRunningWhoseHostIsGone(t *testing.T) {
 			t.Errorf("no host is there, and item %d is shown as %+v", i.Item, i)
 		}
 	}
-	for _, line := range strings.Split(c.registry("shards", "late"), "\n") {
+	for _, line := range strings.Split(c.registry("job", "items", "late"), "\n") {
 		if strings.Contains(line, "RUNNING") {
 			t.Errorf("no host is there, and shards says %q", line)
 		}
 	}
-	if line := c.registry("jobs"); strings.Count(line, string(inspect.JobCrashed)) != len(names)+1 {
+	if line := c.registry("job", "list"); strings.Count(line, string(inspect.JobCrashed)) != len(names)+1 {
 		t.Errorf("no host is there, and jobs says\n%s", line)
 	}
 

@@ -157,7 +157,7 @@ func TestFrozenHosts(t *testing.T) {
 		m.fires("tick", 0)
 	}
 	gone := c.outlives("freeze", 1)
-	c.registry("trigger", "freeze")
+	c.registry("job", "run", "freeze")
 
 	// Each host that begins the item is frozen a moment later, and is not heard of
 	// any more. Its last proof of life is older than that.
@@ -236,17 +236,17 @@ func TestKilledHostRunsNothing(t *testing.T) {
 	}
 	running := func(want int) func() bool {
 		return func() bool {
-			return len(decoded[view.Found[history.Run]](t, p.must("runs", "--running", "--json")).Records) == want &&
-				len(decoded[view.Found[history.Fire]](t, p.must("history", "--running", "--json")).Records) == min(want, 1)
+			return len(decoded[view.Found[history.Run]](t, p.must("job", "runs", "--running", "--json")).Records) == want &&
+				len(decoded[view.Found[history.Fire]](t, p.must("job", "history", "--running", "--json")).Records) == min(want, 1)
 		}
 	}
 	h := start()
-	await(t, "job", func() bool { return p.cli("trigger", "held").code == 0 })
+	await(t, "job", func() bool { return p.cli("job", "run", "held").code == 0 })
 	await(t, "two runs", running(2))
 	h.kill()
 	next := start()
 	await(t, "no runs", running(0))
-	for _, r := range decoded[view.Found[history.Run]](t, p.must("runs", "--json")).Records {
+	for _, r := range decoded[view.Found[history.Run]](t, p.must("job", "runs", "--json")).Records {
 		if r.Outcome != history.Unknown {
 			t.Errorf("%+v", r)
 		}
@@ -270,7 +270,7 @@ func TestStuckGuest(t *testing.T) {
 	m := c.freezer([]string{"GOMAXPROCS=4", "GOGC=off"}, "--dead-man", "off")
 	c.zk = direct
 	m.of("freeze", 0, owned())
-	c.registry("trigger", "freeze")
+	c.registry("job", "run", "freeze")
 	m.of("freeze", 0, kind(event.ItemStarted))
 	proxy.Cut()
 	if code := m.exit(); code != 3 {

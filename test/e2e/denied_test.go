@@ -102,7 +102,7 @@ func TestUnreadableItem(t *testing.T) {
 	if j := m.place.job("tick"); j.State != engine.JobError || !strings.Contains(j.Reason, "cannot be read") || !strings.Contains(j.Reason, path) {
 		t.Errorf("the status is %s, %q", j.State, j.Reason)
 	}
-	for _, command := range [][]string{{"status", "tick"}, {"explain", "tick", "--item", fmt.Sprint(bad)}, {"shards", "tick"}} {
+	for _, command := range [][]string{{"status", "tick"}, {"explain", "tick", "--item", fmt.Sprint(bad)}, {"job", "items", "tick"}} {
 		if out := m.must(command...); !strings.Contains(out, "cannot be read") || !strings.Contains(out, path) {
 			t.Errorf("%s says\n%s", strings.Join(command, " "), out)
 		}

@@ -45,12 +45,12 @@ func TestExamples(t *testing.T) {
 
 	// The others wait to be triggered.
 	spinning := h.mark()
-	p.must("trigger", "spin")
+	p.must("job", "run", "spin")
 	started := h.of("spin", spinning, kind(event.ItemStarted))
-	p.must("trigger", "cities")
-	p.must("trigger", "slow")
-	p.must("trigger", "crash")
-	p.must("trigger", "listeners")
+	p.must("job", "run", "cities")
+	p.must("job", "run", "slow")
+	p.must("job", "run", "crash")
+	p.must("job", "run", "listeners")
 	for i, want := range []abi.Outcome{abi.OutcomeTrap, abi.OutcomeFail, abi.OutcomeRetry, abi.OutcomeOK} {
 		h.of("crash", 0, kind(event.ItemCompleted), item(i), outcome(want))
 	}

@@ -106,7 +106,7 @@ func TestReportAndNotify(t *testing.T) {
 		t.Helper()
 		from = h.mark()
 		h.of(job, 0, owned())
-		p.must("trigger", job)
+		p.must("job", "run", job)
 		h.of(job, from, kind(event.FireEnded), outcome(abi.OutcomeOK))
 		return from
 	}
@@ -159,12 +159,12 @@ func TestGrantsOfARunningHost(t *testing.T) {
 	p.drop("notify.wasm", read(t, example(t, "notify")))
 	h.refuse("notify.yaml", []byte(definition), false, "http POST", "PUT")
 
-	p.refused(1, []string{`the host has no job "notify" in force`}, "grants", "notify")
+	p.refused(1, []string{`the host has no job "notify" in force`}, "access", "grants", "notify")
 	grant(good)
 	h.of("notify", 0, owned())
 	inForce := func(want ...string) {
 		t.Helper()
-		for _, args := range [][]string{{"grants"}, {"grants", "notify", "--json"}} {
+		for _, args := range [][]string{{"access", "grants"}, {"access", "grants", "notify", "--json"}} {
 			out := p.must(args...)
 			for _, text := range want {
 				if !strings.Contains(out, text) {
@@ -177,7 +177,7 @@ func TestGrantsOfARunningHost(t *testing.T) {
 	fire := func() (from int) {
 		t.Helper()
 		from = h.mark()
-		p.must("trigger", "notify")
+		p.must("job", "run", "notify")
 		h.of("notify", from, kind(event.FireEnded))
 		return from
 	}
@@ -193,7 +193,7 @@ func TestGrantsOfARunningHost(t *testing.T) {
 	grant("grants: []\n")
 	h.line(line, "notify.yaml", "wants what is not granted")
 	h.line(line, "other grants are in force")
-	if out := p.must("grants", "notify"); !strings.Contains(out, "nothing") || strings.Contains(out, "WEBHOOK_TOKEN") {
+	if out := p.must("access", "grants", "notify"); !strings.Contains(out, "nothing") || strings.Contains(out, "WEBHOOK_TOKEN") {
 		t.Errorf("grants says %s", out)
 	}
 	p.put("out/reports/north.md", []byte("# north\n\nnews\n"))

@@ -47,7 +47,7 @@ func TestHarm(t *testing.T) {
 	h := p.start("--max-concurrency", "16")
 	h.of("harm", 0, owned())
 	h.fires("clock", 0)
-	p.must("trigger", "harm")
+	p.must("job", "run", "harm")
 	fire := h.of("harm", 0, kind(event.FireStarted))
 	end := h.of("harm", fire.at, kind(event.FireEnded), ofFire(fire), outcome(abi.OutcomeTrap))
 	for i, w := range ways {
@@ -95,7 +95,7 @@ func TestHarm(t *testing.T) {
 	h.fires("clock", end.at)
 	// Once more: nothing is left behind.
 	from := h.mark()
-	p.must("trigger", "harm")
+	p.must("job", "run", "harm")
 	h.of("harm", from, kind(event.ItemCompleted), item(0), outcome(abi.OutcomeOK))
 	h.of("harm", from, kind(event.FireEnded))
 	h.stop()
@@ -111,7 +111,7 @@ func TestSpinning(t *testing.T) {
 	h := p.start("--max-concurrency", fmt.Sprint(items+4))
 	h.of("spin", 0, owned())
 	h.fires("clock", 0)
-	p.must("trigger", "spin")
+	p.must("job", "run", "spin")
 	fire := h.of("spin", 0, kind(event.FireStarted))
 	for n := range items {
 		h.of("spin", fire.at, kind(event.ItemStarted), item(n))

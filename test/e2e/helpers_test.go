@@ -163,7 +163,7 @@ type flight struct {
 func (c *cluster) fly(job string, on ...*member) *flight {
 	c.t.Helper()
 	f := &flight{job: job, at: marks(on...), runs: make(map[*member][]seen)}
-	c.registry("trigger", job)
+	c.registry("job", "run", job)
 	for _, m := range on {
 		fire := m.of(job, f.at[m], kind(event.FireStarted), source(abi.SourceTrigger))
 		for _, n := range fire.Items {
@@ -243,7 +243,7 @@ func (c *cluster) wholeFire(job string, total int, on ...*member) {
 	c.t.Helper()
 	c.divided(job, on...)
 	at := marks(on...)
-	c.registry("trigger", job)
+	c.registry("job", "run", job)
 	for {
 		news := newsOf(on)
 		ran := make(map[int]int)

@@ -107,7 +107,7 @@ func TestHTTPJob(t *testing.T) {
 		t.Helper()
 		from := h.mark()
 		h.of(job, 0, owned())
-		p.must("trigger", job, "--items", fmt.Sprint(item))
+		p.must("job", "run", job, "--items", fmt.Sprint(item))
 		return h.of(job, from, kind(event.ItemEnded), outcome(o)).Event
 	}
 	run("call", 0, abi.OutcomeOK)

@@ -35,14 +35,14 @@ func TestIsolatedFreeze(t *testing.T) {
 		}
 	}
 	from, line := h.mark(), h.logMark()
-	p.must("trigger", "freeze")
+	p.must("job", "run", "freeze")
 	h.of("freeze", from, kind(event.ItemEnded), outcome(abi.OutcomeTimeout),
 		because("the worker process was killed because item 0 of job freeze overran its limit"))
 	h.line(line, "a worker process was killed", `"job":"freeze"`, "item 0 of job freeze overran its limit")
 	h.metric("wasmjob_worker_processes_killed_total 1")
 	// The next run has a process of its own.
 	from = h.mark()
-	p.must("trigger", "freeze")
+	p.must("job", "run", "freeze")
 	h.of("freeze", from, kind(event.ItemEnded), outcome(abi.OutcomeTimeout))
 	h.metric("wasmjob_worker_processes_killed_total 2")
 	from = h.mark()
@@ -68,7 +68,7 @@ func TestIsolatedHostKilled(t *testing.T) {
 	p.define("freeze", "cron: 0 0 0 1 1 ?", "shardingTotalCount: 1", "isolation: process")
 	h := p.start("--cache", p.path("home", "cache"))
 	h.of("freeze", 0, owned())
-	p.must("trigger", "freeze")
+	p.must("job", "run", "freeze")
 	h.of("freeze", 0, kind(event.ItemStarted))
 	var pids []int
 	for len(pids) == 0 { // it is started at the same time
@@ -95,7 +95,7 @@ func TestWorkerProcessEnds(t *testing.T) {
 	h := p.start("--mount", "a="+p.path("gate")+":/gate", "--mount", "b="+p.path("gate")+":/gate")
 	for _, job := range []string{"a", "b"} {
 		h.of(job, 0, owned())
-		p.must("trigger", job)
+		p.must("job", "run", job)
 		h.of(job, 0, kind(event.ItemStarted))
 	}
 	h.of("tick", 0, kind(event.ItemEnded))

@@ -33,30 +33,30 @@ func TestKill(t *testing.T) {
 	p.guestJob("greedy", "shardingTotalCount: 3", "maxConcurrency: 2", "timeout: 0s", "failover: true", `shardingItemParameters: {0: "hold:a", 1: spin, 2: "hold:a"}`)
 	h := p.start("--data", p.path("data"), "--mount", "greedy="+p.path("gate")+":/gate", "--drain-timeout", "5s")
 	h.of("greedy", 0, owned())
-	p.refused(1, []string{`no job`}, "kill", "none")
-	p.refused(1, []string{`has no item 7`}, "kill", "greedy", "--item", "7")
-	p.refused(2, []string{`is not a run of greedy`}, "kill", "greedy", "--run", "other/x/0")
-	if out := p.must("kill", "greedy"); out != "nothing of it runs\n" {
+	p.refused(1, []string{`no job`}, "job", "kill", "none")
+	p.refused(1, []string{`has no item 7`}, "job", "kill", "greedy", "--item", "7")
+	p.refused(2, []string{`is not a run of greedy`}, "job", "kill", "greedy", "--run", "other/x/0")
+	if out := p.must("job", "kill", "greedy"); out != "nothing of it runs\n" {
 		t.Errorf("kill of an idle job says %q", out)
 	}
 
-	p.must("trigger", "greedy")
+	p.must("job", "run", "greedy")
 	first := h.of("greedy", 0, kind(event.ItemStarted), item(0))
 	h.of("greedy", 0, kind(event.ItemStarted), item(1))
 	// Item 2 waits for a worker.
-	k := kills(t, p.must("kill", "greedy", "--item", "2", "--json"))
+	k := kills(t, p.must("job", "kill", "greedy", "--item", "2", "--json"))
 	if len(k.Runs) != 1 || k.Runs[0].State != admin.KillEnded || k.Runs[0].Outcome != "CANCELLED" || !strings.HasSuffix(k.Runs[0].Reason, "it had not started") {
 		t.Errorf("of one that waits: %+v", k)
 	}
-	p.refused(1, []string{"is not running", first.RunID}, "kill", "greedy", "--run", strings.Replace(first.RunID, "/t", "/t1", 1))
-	out := p.must("kill", "greedy", "--run", first.RunID)
+	p.refused(1, []string{"is not running", first.RunID}, "job", "kill", "greedy", "--run", strings.Replace(first.RunID, "/t", "/t1", 1))
+	out := p.must("job", "kill", "greedy", "--run", first.RunID)
 	for _, want := range []string{first.RunID, "ended", "CANCELLED", "an operator killed it ("} {
 		if !strings.Contains(out, want) {
 			t.Errorf("kill says %q, want %q", out, want)
 		}
 	}
 	// The one that spins hears nothing, and needs force.
-	k = kills(t, p.must("disable", "greedy", "--now", "--grace", "500ms", "--json"))
+	k = kills(t, p.must("job", "pause", "greedy", "--now", "--grace", "500ms", "--json"))
 	if len(k.Runs) != 1 || k.Runs[0].Item != 1 || k.Runs[0].State != admin.KillEnded || !strings.HasSuffix(k.Runs[0].Reason, "its guest was stopped by force") {
 		t.Errorf("of one that spins: %+v", k)
 	}
@@ -64,14 +64,14 @@ func TestKill(t *testing.T) {
 	if n := len(h.all("greedy", 0, kind(event.ItemStarted))); n != 2 {
 		t.Errorf("%d items were started, want the two that ran", n)
 	}
-	p.must("enable", "greedy")
+	p.must("job", "resume", "greedy")
 
 	// Whoever does not wait is told so.
 	from := h.mark()
-	p.must("trigger", "greedy")
+	p.must("job", "run", "greedy")
 	h.of("greedy", from, kind(event.ItemStarted), item(1))
-	p.refused(exitRunning, []string{"asked"}, "kill", "greedy", "--grace", "1h", "--wait", "0s")
-	k = kills(t, p.must("kill", "greedy", "--grace", "0s", "--json")) // and now
+	p.refused(exitRunning, []string{"asked"}, "job", "kill", "greedy", "--grace", "1h", "--wait", "0s")
+	k = kills(t, p.must("job", "kill", "greedy", "--grace", "0s", "--json")) // and now
 	for _, r := range k.Runs {
 		if r.State != admin.KillEnded || r.Outcome != "CANCELLED" {
 			t.Errorf("%+v", r)
@@ -80,9 +80,9 @@ func TestKill(t *testing.T) {
 
 	// What goes for good has the drain timeout.
 	from = h.mark()
-	p.must("trigger", "greedy")
+	p.must("job", "run", "greedy")
 	h.of("greedy", from, kind(event.ItemStarted), item(1))
-	p.must("remove", "greedy")
+	p.must("job", "remove", "greedy")
 	h.of("greedy", from, kind(event.ItemEnded), item(1), outcome(abi.OutcomeCancelled))
 	h.stop()
 }
@@ -96,18 +96,18 @@ func TestClusterKill(t *testing.T) {
 	c.job("clock", everySecond, "shardingTotalCount: 2")
 	a := c.add()
 	a.of("busy", 0, assigned(2))
-	c.registry("trigger", "busy")
+	c.registry("job", "run", "busy")
 	a.of("busy", 0, kind(event.ItemStarted), item(0))
 	first := a.of("busy", 0, kind(event.ItemStarted), item(1))
 	b := c.add() // which is given an item when that ends
 	b.of("busy", 0, kind(event.JobAdded))
-	k := kills(t, b.must("kill", "busy", "--item", "1", "--json"))
+	k := kills(t, b.must("job", "kill", "busy", "--item", "1", "--json"))
 	if len(k.Runs) != 1 || k.Runs[0].RunID != first.RunID || !strings.HasPrefix(k.Runs[0].Host, a.ip+"@-@") || k.Runs[0].State != admin.KillEnded ||
 		!strings.HasSuffix(k.Runs[0].Reason, "its guest ended by itself") {
 		t.Errorf("on the other host: %+v", k)
 	}
 	a.of("busy", first.at, kind(event.ItemCompleted), item(1), outcome(abi.OutcomeCancelled), because("an operator killed it ("))
-	k = kills(t, c.registry("kill", "busy", "--grace", "300ms", "--json"))
+	k = kills(t, c.registry("job", "kill", "busy", "--grace", "300ms", "--json"))
 	if len(k.Runs) != 1 || k.Runs[0].Item != 0 || !strings.HasSuffix(k.Runs[0].Reason, "its guest was stopped by force") {
 		t.Errorf("by the registry: %+v", k)
 	}
@@ -150,7 +150,7 @@ func TestClusterHoldsBack(t *testing.T) {
 		m.of("poison", 0, kind(event.JobAdded))
 	}
 	first(t, members, "poison", assigned(1))
-	c.registry("trigger", "poison")
+	c.registry("job", "run", "poison")
 	for range 2 {
 		runs := first(t, members, "poison", kind(event.ItemStarted))
 		runs.kill()
@@ -162,24 +162,24 @@ func TestClusterHoldsBack(t *testing.T) {
 	if i := s.Items[0]; i.State != "HELD" || i.Deaths != 2 || len(i.Died) != 2 || i.Held.IsZero() {
 		t.Errorf("shards says %+v", i)
 	}
-	for _, args := range [][]string{{"shards", "poison"}, {"status", "poison"}} {
+	for _, args := range [][]string{{"job", "items", "poison"}, {"status", "poison"}} {
 		if out := c.registry(args...); !strings.Contains(out, "item 0 is held back since ") || !strings.Contains(out, "wasmjob job release poison --item 0") {
 			t.Errorf("%v says %q", args, out)
 		}
 	}
-	c.refused(1, []string{"nothing would run: item 0 is held back: 'wasmjob job release poison --item 0' lets it run"}, "trigger", "poison", "--registry", "zookeeper://"+c.zk, "--namespace", c.ns)
+	c.refused(1, []string{"nothing would run: item 0 is held back: 'wasmjob job release poison --item 0' lets it run"}, "job", "run", "poison", "--registry", "zookeeper://"+c.zk, "--namespace", c.ns)
 	if code, metrics := last.get("/metrics"); !strings.Contains(metrics, `wasmjob_items_held{job_name="poison"} 1`) {
 		t.Errorf("the metrics do not show it: %d %s", code, metrics)
 	}
-	if out := last.must("release", "poison"); out != "released items 0 of poison\n" {
+	if out := last.must("job", "release", "poison"); out != "released items 0 of poison\n" {
 		t.Errorf("release says %q", out)
 	}
-	if out := last.must("release", "poison", "--item", "0"); out != "item 0 of poison is not held back\n" {
+	if out := last.must("job", "release", "poison", "--item", "0"); out != "item 0 of poison is not held back\n" {
 		t.Errorf("and then %q", out)
 	}
 	last.of("poison", held.at, kind(event.ItemReleased), item(0), because("an operator released it"))
 	c.open("a")
-	c.registry("trigger", "poison")
+	c.registry("job", "run", "poison")
 	last.of("poison", held.at, kind(event.ItemCompleted), item(0), outcome(abi.OutcomeOK))
 	last.stop()
 }

@@ -31,7 +31,7 @@ func TestALeaderThatIsShutDownLeavesNoItemBehind(t *testing.T) {
 		leads, others := c.leader(name, all...)
 		id := c.shards(name).Leader
 		if i%2 == 0 {
-			c.registry("shutdown", name, "--instance", id)
+			c.registry("job", "drain", name, "--instance", id)
 		} else if _, err := s.Commit(t.Context(), registry.Delete("/"+c.ns+"/"+name+"/instances/"+id, registry.AnyVersion)); err != nil {
 			t.Fatal(err)
 		}

@@ -38,11 +38,11 @@ func TestFailoverOntoItself(t *testing.T) {
 	for _, j := range jobs {
 		h.of(j, 0, owned())
 	}
-	p.must("disable", "half", "--item", "1")
-	p.must("disable", "still")
+	p.must("job", "pause", "half", "--item", "1")
+	p.must("job", "pause", "still")
 	h.of("half", 0, kind(event.ItemSkipped), item(1), because("paused"))
-	p.must("trigger", "held")
-	p.must("trigger", "lost")
+	p.must("job", "run", "held")
+	p.must("job", "run", "lost")
 	fire := h.of("held", 0, kind(event.FireStarted), source(abi.SourceTrigger))
 	for _, n := range []int{1, 2} {
 		h.of("held", fire.at, kind(event.ItemStarted), item(n), ofFire(fire))
@@ -93,8 +93,8 @@ func TestFailoverOntoItself(t *testing.T) {
 		t.Errorf("failover is off, but %+v was run again", lost.Event)
 	}
 	h = p.startDurable(jobs)
-	p.must("enable", "still")
-	p.must("enable", "half", "--item", "1")
+	p.must("job", "resume", "still")
+	p.must("job", "resume", "half", "--item", "1")
 	h.of("still", 0, kind(event.ItemCompleted))
 	h.of("half", 0, kind(event.ItemCompleted), item(1))
 	if c := h.count("held", kind(event.ItemStarted)) + h.count("lost", kind(event.ItemStarted)); c != 0 {
@@ -152,7 +152,7 @@ func TestDrainTimeout(t *testing.T) {
 	p.guestJob("deaf", "shardingTotalCount: 1", "failover: true", `jobParameter: "stubborn:a"`)
 	h := p.startDurable([]string{"deaf"}, "--drain-timeout", "1s")
 	h.of("deaf", 0, owned())
-	p.must("trigger", "deaf")
+	p.must("job", "run", "deaf")
 	running := h.of("deaf", 0, kind(event.ItemStarted))
 	h.signal(os.Interrupt)
 	if code := h.exit(); code != 0 {
@@ -180,7 +180,7 @@ func TestSecondSignal(t *testing.T) {
 	p.guestJob("deaf", "shardingTotalCount: 2", `jobParameter: "stubborn:a"`, "failover: true")
 	h := p.startDurable([]string{"deaf"}, "--drain-timeout", "10m")
 	h.of("deaf", 0, owned())
-	p.must("trigger", "deaf")
+	p.must("job", "run", "deaf")
 	h.of("deaf", 0, kind(event.ItemStarted), item(0))
 	h.of("deaf", 0, kind(event.ItemStarted), item(1))
 	h.signal(syscall.SIGTERM)

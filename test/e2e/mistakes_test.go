@@ -89,21 +89,21 @@ func TestMistakesAtStart(t *testing.T) {
 	if err := os.Chmod(p.path("wrong.token"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	p.refused(1, []string{`there is no job "clokc"`}, "trigger", "clokc")
-	p.refused(1, []string{`there is no job "clokc"`}, "disable", "clokc")
-	p.refused(1, []string{`there is no job "clokc"`}, "remove", "clokc")
-	p.refused(1, []string{"no item 7"}, "disable", "clock", "--item", "7")
-	p.refused(2, []string{"--item"}, "disable", "clock", "--item", "-1")
-	p.refused(1, []string{"token is not the one of this host"}, "trigger", "clock", "--token-file", p.path("wrong.token"))
+	p.refused(1, []string{`there is no job "clokc"`}, "job", "run", "clokc")
+	p.refused(1, []string{`there is no job "clokc"`}, "job", "pause", "clokc")
+	p.refused(1, []string{`there is no job "clokc"`}, "job", "remove", "clokc")
+	p.refused(1, []string{"no item 7"}, "job", "pause", "clock", "--item", "7")
+	p.refused(2, []string{"--item"}, "job", "pause", "clock", "--item", "-1")
+	p.refused(1, []string{"token is not the one of this host"}, "job", "run", "clock", "--token-file", p.path("wrong.token"))
 	p.refused(1, []string{"0644"}, "status", "--token-file", p.path("open.token"))
 	p.refused(1, []string{"nothing answers at"}, "status", "--admin", "127.0.0.1:1")
-	p.refused(2, []string{"the job's name is missing"}, "trigger")
+	p.refused(2, []string{"the job's name is missing"}, "job", "run")
 	h.fires("clock", h.mark())
 	h.stop()
 
 	other := newPlace(t)
 	other.refused(1, []string{"no host is running here", "wasmjob run"}, "status")
-	other.refused(1, []string{"no host is running here"}, "trigger", "clock")
+	other.refused(1, []string{"no host is running here"}, "job", "run", "clock")
 }
 
 // TestUnknownVariable: it is a warning, for Kubernetes makes such variables.

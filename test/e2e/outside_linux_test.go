@@ -158,7 +158,7 @@ func TestNothingLeavesAHostThatWasHalted(t *testing.T) {
 				}
 				a := member()
 				a.of("outside", 0, owned())
-				c.registry("trigger", "outside")
+				c.registry("job", "run", "outside")
 				a.of("outside", 0, kind(event.ItemStarted))
 				b := member()
 				await(t, "a stream, requests and a file", func() bool {

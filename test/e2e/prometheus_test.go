@@ -184,7 +184,7 @@ func TestAlerts(t *testing.T) {
 		}
 	}
 
-	c.registry("trigger", "nightly")
+	c.registry("job", "run", "nightly")
 	p.fires("WasmjobJobFails", "nightly")
 
 	f := c.fly("lost", a, b)
@@ -194,7 +194,7 @@ func TestAlerts(t *testing.T) {
 	p.fires("WasmjobHostDown", "")
 	c.open("a")
 
-	c.registry("shutdown", "quiet")
+	c.registry("job", "drain", "quiet")
 	p.await("the scrape of a stopped job", func() bool {
 		var answer struct{ Data struct{ Result []any } }
 		return p.ask(`/api/v1/query?query=wasmjob_job_state{job_name="quiet",state="stopped"}`, &answer) && len(answer.Data.Result) > 0
@@ -229,7 +229,7 @@ func TestPromtool(t *testing.T) {
 	a.place.drop("cities.yaml", read(t, "../../plugins/examples/cities.yaml"))
 	a.of("tick", 0, kind(event.FireEnded))
 	a.of("cities", 0, owned())
-	c.registry("trigger", "cities")
+	c.registry("job", "run", "cities")
 	a.of("cities", 0, kind(event.FireEnded))
 	_, scrape := a.get("/metrics")
 	if !strings.Contains(scrape, "wasmjob_guest_counts_total{") {

@@ -40,11 +40,11 @@ func TestEightQuestions(t *testing.T) {
 	ran := h.of("cities", 0, kind(event.ItemCompleted), item(2))
 	for _, job := range []string{"slow", "crash"} {
 		h.of(job, 0, owned())
-		p.must("trigger", job)
+		p.must("job", "run", job)
 	}
 	h.of("crash", 0, kind(event.FireEnded))
 	h.of("slow", 0, kind(event.ItemStarted))
-	p.must("edit", "cities", "description=the sun", "--reason", "to be asked who it was")
+	p.must("job", "edit", "cities", "description=the sun", "--reason", "to be asked who it was")
 	for _, a := range answers {
 		command := regexp.MustCompile(`--at \S+`).ReplaceAllString(a[1], "--at "+ran.Instant.Format("2006-01-02T15:04:05Z07:00"))
 		command = regexp.MustCompile(`^(job logs cities) \S+`).ReplaceAllString(command, "$1 "+ran.RunID)
@@ -60,7 +60,7 @@ func TestEightQuestions(t *testing.T) {
 			t.Errorf("wasmjob %s: the page has the columns %v, the command %v", command, w, g)
 		}
 	}
-	if text := p.must("history", "--running"); !strings.Contains(text, "so far") || strings.Contains(text, "crash") {
+	if text := p.must("job", "history", "--running"); !strings.Contains(text, "so far") || strings.Contains(text, "crash") {
 		t.Errorf("what runs has no duration:\n%s", text)
 	}
 	p.open("slow")

@@ -65,7 +65,7 @@ func TestSecretSentBack(t *testing.T) {
 	p.define("callers", "shardingTotalCount: 1", "jobParameter: http://"+l.Addr().String()+"/", "retry: {attempts: 2, backoff: 10ms}")
 	h := p.start("--grants", p.path("grants.yaml"), "--log-level", "debug")
 	h.of("callers", 0, owned())
-	p.must("trigger", "callers")
+	p.must("job", "run", "callers")
 	h.of("callers", 0, kind(event.FireEnded))
 	if got := <-broken; got != secret {
 		t.Fatalf("the request had %q", got)

@@ -66,7 +66,7 @@ func TestSyncIsExact(t *testing.T) {
 
 	h := p.start(flags...)
 	h.of("sync", 0, owned())
-	p.must("trigger", "sync")
+	p.must("job", "run", "sync")
 	for n := range len(api.at) {
 		select {
 		case <-api.arrived:

@@ -74,7 +74,7 @@ func TestTraces(t *testing.T) {
 		hosts = append(hosts, m)
 	}
 	c.divided("calls", hosts...)
-	c.registry("trigger", "calls")
+	c.registry("job", "run", "calls")
 	for _, m := range hosts {
 		m.of("calls", 0, kind(event.FireEnded), outcome(abi.OutcomeOK))
 	}

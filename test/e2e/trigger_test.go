@@ -21,14 +21,14 @@ func TestATriggerWhileTheJobRunsIsNotLost(t *testing.T) {
 	if f.of(a)[0] == 1 {
 		first, slow = b, a
 	}
-	c.registry("trigger", "held") // kept on both
+	c.registry("job", "run", "held") // kept on both
 	c.open("a")
 	ends := []seen{}
 	for at := f.at[first]; len(ends) < 2; {
 		e := first.of("held", at, kind(event.ItemCompleted), source(abi.SourceTrigger), outcome(abi.OutcomeOK))
 		ends, at = append(ends, e), e.at+1
 	}
-	c.registry("trigger", "held") // it is queued until the one that is kept has begun on the slow one
+	c.registry("job", "run", "held") // it is queued until the one that is kept has begun on the slow one
 	c.open("b")
 	last := first.of("held", ends[1].at+1, kind(event.ItemCompleted), source(abi.SourceTrigger), outcome(abi.OutcomeOK))
 	at := f.at[slow]
@@ -60,10 +60,10 @@ func TestATriggerWithArguments(t *testing.T) {
 	if strings.HasPrefix(c.shards("asked").Items[0].Owner, b.ip+"@") {
 		first, other = b, a
 	}
-	other.place.refused(2, []string{`--items: found "x", expected numbers and ranges`}, "trigger", "asked", "--items", "x")
-	other.place.refused(1, []string{"items: found 4, expected 0 to 3: the job has 4"}, "trigger", "asked", "--items", "0,4")
-	c.refused(1, []string{"items: found 4, expected 0 to 3: the job has 4"}, "trigger", "asked", "--items", "4", "--registry", "zookeeper://"+c.zk, "--namespace", c.ns)
-	if said := c.registry("trigger", "asked", "--items", "0", "--param", "stubborn:a"); !strings.Contains(said, "triggered asked with items 0 and a parameter") {
+	other.place.refused(2, []string{`--items: found "x", expected numbers and ranges`}, "job", "run", "asked", "--items", "x")
+	other.place.refused(1, []string{"items: found 4, expected 0 to 3: the job has 4"}, "job", "run", "asked", "--items", "0,4")
+	c.refused(1, []string{"items: found 4, expected 0 to 3: the job has 4"}, "job", "run", "asked", "--items", "4", "--registry", "zookeeper://"+c.zk, "--namespace", c.ns)
+	if said := c.registry("job", "run", "asked", "--items", "0", "--param", "stubborn:a"); !strings.Contains(said, "triggered asked with items 0 and a parameter") {
 		t.Errorf("trigger: %s", said)
 	}
 	first.of("asked", 0, kind(event.ItemStarted), item(0), source(abi.SourceTrigger)) // it waits for the gate

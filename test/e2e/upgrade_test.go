@@ -70,7 +70,7 @@ func TestRollingUpgrade(t *testing.T) {
 	d := c.add(flags...)
 	ticks(a, b, d)
 	// A host of the version before would run all items.
-	d.place.refused(1, []string{"items, a parameter and an instant cannot be given: host 127.0.1.", "has an earlier version of wasmjob"}, "trigger", "up", "--items", "0")
+	d.place.refused(1, []string{"items, a parameter and an instant cannot be given: host 127.0.1.", "has an earlier version of wasmjob"}, "job", "run", "up", "--items", "0")
 	b.stop()
 	ticks(a, d)
 	dies("up", "a", a, d)

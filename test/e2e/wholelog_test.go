@@ -26,18 +26,18 @@ func TestWholeLog(t *testing.T) {
 	runs := make(map[string]string)
 	for _, job := range []string{"spam-host", "spam-fire", "spam-process"} { // one after the other: each takes a processor
 		before := sizeOf(file)
-		p.must("trigger", job)
+		p.must("job", "run", job)
 		await(t, "lines beyond the limits of "+job, func() bool {
 			n := sizeOf(file)
 			return n > before+1<<20 || n < before // megabytes later the next file begins
 		})
-		p.must("kill", job, "--grace", "0s")
+		p.must("job", "kill", job, "--grace", "0s")
 		runs[job] = h.of(job, from, kind(event.ItemEnded), outcome(abi.OutcomeCancelled)).RunID
 	}
 	h.fires("clock", h.mark())
 	for job, run := range runs {
 		await(t, "the address of all lines of "+run, func() bool {
-			return strings.Contains(p.must("logs", job, run, "--text", "lines are missing here"), "whole_log="+file)
+			return strings.Contains(p.must("job", "logs", job, run, "--text", "lines are missing here"), "whole_log="+file)
 		})
 	}
 	h.stop()

@@ -375,7 +375,7 @@ func TestShutdownOfAJavaLeader(t *testing.T) {
 	shut := func() (string, error) {
 		ctx, cancel := c.within()
 		defer cancel()
-		return b.Run(ctx, "shutdown", c.job, "--instance", j.ID())
+		return b.Run(ctx, "job", "drain", c.job, "--instance", j.ID())
 	}
 	if out, err := shut(); err == nil || !strings.Contains(out+err.Error(), "a Java host that is shut down goes on running its items") {
 		t.Errorf("shutdown of a Java host that runs: %s, %v", out, err)
@@ -414,15 +414,17 @@ func TestJobOfJavaHostsAlone(t *testing.T) {
 		defer cancel()
 		out := ""
 		for ctx.Err() == nil {
-			var list []struct {
-				State, Health      string
-				Cron               string
-				ShardingTotalCount int
+			var list struct {
+				Records []struct {
+					State, Health      string
+					Cron               string
+					ShardingTotalCount int
+				}
 			}
 			var err error
-			out, err = o.Run(ctx, "jobs", "--job", "alone", "--json")
-			if c.check(err); json.Unmarshal([]byte(out), &list) == nil && len(list) == 1 && list[0].State == state {
-				if list[0].Health != health || list[0].Cron != never || list[0].ShardingTotalCount != 4 {
+			out, err = o.Run(ctx, "job", "list", "--job", "alone", "--json")
+			if c.check(err); json.Unmarshal([]byte(out), &list) == nil && len(list.Records) == 1 && list.Records[0].State == state {
+				if j := list.Records[0]; j.Health != health || j.Cron != never || j.ShardingTotalCount != 4 {
 					t.Errorf("the job is shown as %s", out)
 				}
 				return

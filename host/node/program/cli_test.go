@@ -39,7 +39,7 @@ import (
 // TestMain makes this program what hosts start once more: for modules to be compiled and
 // for guests.
 func TestMain(m *testing.M) {
-	if len(os.Args) > 1 && slices.Contains([]string{compileWord, guestsWord, "next", "plan"}, os.Args[1]) {
+	if len(os.Args) > 1 && slices.Contains([]string{compileWord, guestsWord, "job", "plan"}, os.Args[1]) {
 		Main()
 	}
 	goleak.VerifyTestMain(m)
@@ -56,8 +56,17 @@ type result struct {
 	out, err string
 }
 
-// command runs a command line in process, in an environment of its own.
+// runCLI runs a command line in process, in an environment of its own. It is to name the command as it is named now.
 func runCLI(t *testing.T, environ []string, args ...string) result {
+	t.Helper()
+	if _, former := withNewNames(args); former {
+		t.Errorf("wasmjob %s: expected the name that the command has now", strings.Join(args, " "))
+	}
+	return runAny(t, environ, args...)
+}
+
+// runAny is runCLI of a former name, too.
+func runAny(t *testing.T, environ []string, args ...string) result {
 	t.Helper()
 	var out, err bytes.Buffer
 	p := &program{Program: command.Program{
@@ -94,28 +103,28 @@ func TestUsage(t *testing.T) {
 		{[]string{"help", "run"}, exitOK, "--print-config"},
 		{[]string{"version"}, exitOK, "wasmjob "},
 		{[]string{"--version"}, exitOK, "wasmjob "},
-		{[]string{"disable", "--help"}, exitOK, "  only this item, N from 0\n"},
+		{[]string{"job", "pause", "--help"}, exitOK, "  only this item, N from 0\n"},
 		{[]string{"completion", "bash"}, exitOK, "bash completion"},
 		{[]string{"statsu", "--json"}, exitUsage, `unknown command "statsu"; did you mean "status"?`},
 		{[]string{"run", "--print-config", "--plugins", "/nonexistent"}, exitOK, "plugins: /nonexistent"},
 		{[]string{"run", "--print-config", "--plugins", "/nonexistent"}, exitOK, `warning: plugins: directory "/nonexistent" does not exist`},
 		{[]string{"run", "--plugins", "/nonexistent"}, exitUsage, `--plugins: directory "/nonexistent" does not exist`},
 		{[]string{"stat"}, exitUsage, `unknown command "stat"; did you mean "status"?`},
-		{[]string{"disable", "--help"}, exitOK, "wasmjob job pause [JOB] [flags]"},
-		{[]string{"disable", "--help"}, exitOK, "that says why"},
-		{[]string{"logs", "--tail", "5"}, exitUsage, "unknown flag --tail; did you mean \"--limit\"?"},
-		{[]string{"history", "--since", "1h"}, exitUsage, "unknown flag --since; did you mean \"--from\"?"},
-		{[]string{"runs", "--until", "1h"}, exitUsage, "unknown flag --until; did you mean \"--to\"?"},
-		{[]string{"disable", "--since", "1h"}, exitUsage, "unknown flag --since"},
-		{[]string{"logs", "--level", "loud"}, exitUsage, `for "--level" flag: found "loud", expected debug, info, warn or error`},
-		{[]string{"runs", "--trigger", "abc"}, exitUsage, `--trigger: "abc" is not a whole number from 0`},
-		{[]string{"__complete", "runs", "--outcome", ""}, exitOK, "TIMEOUT\n"},
-		{[]string{"__complete", "history", "--outcome", "OK,"}, exitOK, "OK,TRAP\n"},
-		{[]string{"__complete", "runs", "--outcome", ""}, exitOK, "UNKNOWN\n"},
-		{[]string{"__complete", "audit", "--what", ""}, exitOK, "sign in\n"},
-		{[]string{"__complete", "logs", "--level", ""}, exitOK, "warn\n"},
-		{[]string{"__complete", "jobs", "--health", ""}, exitOK, "failing\n"},
-		{[]string{"__complete", "jobs", "--sort", ""}, exitOK, "duration\n"},
+		{[]string{"job", "pause", "--help"}, exitOK, "wasmjob job pause [JOB] [flags]"},
+		{[]string{"job", "pause", "--help"}, exitOK, "that says why"},
+		{[]string{"job", "logs", "--tail", "5"}, exitUsage, "unknown flag --tail; did you mean \"--limit\"?"},
+		{[]string{"job", "history", "--since", "1h"}, exitUsage, "unknown flag --since; did you mean \"--from\"?"},
+		{[]string{"job", "runs", "--until", "1h"}, exitUsage, "unknown flag --until; did you mean \"--to\"?"},
+		{[]string{"job", "pause", "--since", "1h"}, exitUsage, "unknown flag --since"},
+		{[]string{"job", "logs", "--level", "loud"}, exitUsage, `for "--level" flag: found "loud", expected debug, info, warn or error`},
+		{[]string{"job", "runs", "--trigger", "abc"}, exitUsage, `--trigger: "abc" is not a whole number from 0`},
+		{[]string{"__complete", "job", "runs", "--outcome", ""}, exitOK, "TIMEOUT\n"},
+		{[]string{"__complete", "job", "history", "--outcome", "OK,"}, exitOK, "OK,TRAP\n"},
+		{[]string{"__complete", "job", "runs", "--outcome", ""}, exitOK, "UNKNOWN\n"},
+		{[]string{"__complete", "access", "audit", "--what", ""}, exitOK, "sign in\n"},
+		{[]string{"__complete", "job", "logs", "--level", ""}, exitOK, "warn\n"},
+		{[]string{"__complete", "job", "list", "--health", ""}, exitOK, "failing\n"},
+		{[]string{"__complete", "job", "list", "--sort", ""}, exitOK, "duration\n"},
 		{[]string{"pause", "cities"}, exitUsage, `unknown command "pause"; did you mean "job pause"?`},
 		{[]string{"resume"}, exitUsage, `unknown command "resume"; did you mean "job resume"?`},
 		{[]string{"drain"}, exitUsage, `unknown command "drain"; did you mean "host drain"?`},
@@ -141,15 +150,15 @@ func TestUsage(t *testing.T) {
 		{[]string{"job", "next", "0", "0", "3", "*", "*", "?"}, exitUsage, `quote the cron expression: wasmjob job next "0 0 3 * * ?"`},
 		{[]string{"run", "extra"}, exitUsage, `unexpected argument "extra"`},
 		{[]string{"run", "--plugins", "/nonexistent", "--log-level", "x"}, exitUsage, "--log-level: "},
-		{[]string{"trigger"}, exitUsage, "the job's name is missing"},
-		{[]string{"trigger", "a", "b"}, exitUsage, `unexpected argument "b"`},
-		{[]string{"disable"}, exitUsage, "the job's name (or --all, or --server IP) is missing"},
-		{[]string{"disable", "a", "--all"}, exitUsage, `unexpected argument "a"`},
-		{[]string{"disable", "--all", "--item", "1"}, exitUsage, "--item and --all do not go together"},
-		{[]string{"enable", "a", "--item", "-3"}, exitUsage, "--item: -3 is not a number from 0"},
+		{[]string{"job", "run"}, exitUsage, "the job's name is missing"},
+		{[]string{"job", "run", "a", "b"}, exitUsage, `unexpected argument "b"`},
+		{[]string{"job", "pause"}, exitUsage, "the job's name (or --all, or --server IP) is missing"},
+		{[]string{"job", "pause", "a", "--all"}, exitUsage, `unexpected argument "a"`},
+		{[]string{"job", "pause", "--all", "--item", "1"}, exitUsage, "--item and --all do not go together"},
+		{[]string{"job", "resume", "a", "--item", "-3"}, exitUsage, "--item: -3 is not a number from 0"},
 		{[]string{"validate"}, exitUsage, "name a directory"},
 		{[]string{"run", "--namespace", "a\U0001F600"}, exitUsage, "is not a namespace: registry: path"},
-		{[]string{"inspect"}, exitUsage, "the module's file is missing"},
+		{[]string{"module", "inspect"}, exitUsage, "the module's file is missing"},
 		{[]string{"status", "--admin", "off"}, exitUsage, "nothing to ask"},
 		{[]string{"status", "--admin", "nonsense"}, exitFailure, "want IP:PORT"},
 	} {
@@ -248,8 +257,8 @@ func TestInspect(t *testing.T) {
 		t.Fatal(err)
 	}
 	runCLI(t, nil, "module", "inspect", text).expect(t, exitFailure, "refused")
-	for _, name := range []string{"inspect", "invoke"} {
-		runCLI(t, nil, name, "text.yaml").expect(t, exitFailure, "text.yaml is a definition; expected a module, such as text.wasm")
+	for _, name := range []string{"module inspect", "invoke"} {
+		runCLI(t, nil, append(strings.Fields(name), "text.yaml")...).expect(t, exitFailure, "text.yaml is a definition; expected a module, such as text.wasm")
 	}
 	runCLI(t, nil, "module", "inspect", t.TempDir()).expect(t, exitFailure, "is a directory, expected a module's file")
 	missing := filepath.Join(t.TempDir(), "report")
@@ -260,8 +269,8 @@ func TestInspect(t *testing.T) {
 		}
 	}
 	for _, name := range []string{"report", "reprot.wasm"} {
-		for _, tool := range []string{"inspect", "invoke"} {
-			runCLI(t, nil, tool, filepath.Join(filepath.Dir(missing), name)).expect(t, exitFailure,
+		for _, tool := range []string{"module inspect", "invoke"} {
+			runCLI(t, nil, append(strings.Fields(tool), filepath.Join(filepath.Dir(missing), name))...).expect(t, exitFailure,
 				name+": cannot be read: no such file or directory; did you mean \""+missing+".wasm\"?\n")
 		}
 	}
@@ -625,14 +634,10 @@ func TestOperatingARunningHost(t *testing.T) {
 	if jobs := records[cluster.Job](t, runCLI(t, env, "job", "list", "--json").out); len(jobs) != 2 {
 		t.Errorf("%+v", jobs)
 	}
-	var bare []cluster.Job // by the former name it is printed as it was
-	if err := json.Unmarshal([]byte(runCLI(t, env, "jobs", "--json").out), &bare); err != nil || len(bare) != 2 {
-		t.Errorf("%v: %+v", err, bare)
-	}
 
 	runCLI(t, env, "job", "run", "cities").expect(t, exitOK, "triggered cities")
 	h.out.await(t, "fire  cities")
-	h.await(t, "cities", "jobs", "--outcome", "OK")
+	h.await(t, "cities", "job", "list", "--outcome", "OK")
 	for flags, want := range map[string]bool{"--outcome FAIL": false, "--state ready --job cit*": true, "--state paused": false, "--state disabled": false} {
 		if r := runCLI(t, env, append([]string{"job", "list"}, strings.Fields(flags)...)...); r.code != exitOK || strings.Contains(r.out, "cities") != want {
 			t.Errorf("jobs %s: %d %s%s", flags, r.code, r.out, r.err)
@@ -656,37 +661,37 @@ func TestOperatingARunningHost(t *testing.T) {
 	h.await(t, "cities", "job", "list", "--state", "paused")
 	h.await(t, "cities", "job", "list", "--state", "disabled")
 	h.await(t, "host token ("+command.WhoAsks()+")", "access", "audit", "cities", "--what", "pause")
-	h.await(t, "by host token ("+command.WhoAsks()+"): db maintenance\n", "disable", "cities")
+	h.await(t, "by host token ("+command.WhoAsks()+"): db maintenance\n", "job", "pause", "cities")
 	runCLI(t, env, "job", "pause", "cities").expect(t, exitOK, "cities is paused already, since ")
 	if r := runCLI(t, env, "job", "start", "cities"); r.code != exitOK || r.out != "cities is paused: wasmjob job resume cities\n" {
 		t.Errorf("start of a job that is paused: %d %q", r.code, r.out)
 	}
 	runCLI(t, env, "job", "pause", "--all").expect(t, exitOK)
 	runCLI(t, env, "job", "resume", "--all").expect(t, exitOK)
-	h.await(t, "cities runs here already", "start", "cities")
+	h.await(t, "cities runs here already", "job", "start", "cities")
 	runCLI(t, env, "job", "drain", "cities", "--server", "127.0.0.1").expect(t, exitOK, "asked the instances on 127.0.0.1 of cities to stop; when they have, wasmjob status cities shows them no more\n")
-	h.await(t, "stopped", "jobs")
-	h.await(t, "started cities\n", "start", "cities")
-	h.await(t, "cities runs here already", "start", "cities")
+	h.await(t, "stopped", "job", "list")
+	h.await(t, "started cities\n", "job", "start", "cities")
+	h.await(t, "cities runs here already", "job", "start", "cities")
 	runCLI(t, env, "job", "start", "--server", "127.0.0.1").expect(t, exitFailure, "no job is stopped on 127.0.0.1, or not yet: 'wasmjob host list' shows when a shutdown takes effect")
 	runCLI(t, env, "job", "drain", "--server", "127.0.0.1").expect(t, exitOK, "asked the instances on 127.0.0.1 of all jobs to stop; wasmjob host list shows when they have\n")
-	h.await(t, "stopped here by an operator", "hosts")
+	h.await(t, "stopped here by an operator", "host", "list")
 	runCLI(t, env, "job", "start", "cities", "--server", "127.0.0.1").expect(t, exitUsage, "leave the job out")
 	runCLI(t, env, "job", "start", "--server", "127.0.0.1").expect(t, exitOK, "started all jobs again on ")
-	h.await(t, "cities runs here already", "start", "cities")
+	h.await(t, "cities runs here already", "job", "start", "cities")
 	runCLI(t, env, "job", "drain", "cities").expect(t, exitOK)
-	h.await(t, "stopped", "jobs")
-	h.await(t, "restored cities on 127.0.0.1\n", "restore", "cities")
-	h.await(t, "cities runs here already", "start", "cities")
+	h.await(t, "stopped", "job", "list")
+	h.await(t, "restored cities on 127.0.0.1\n", "job", "restore", "cities")
+	h.await(t, "cities runs here already", "job", "start", "cities")
 	for _, purge := range [][]string{nil, {"--purge"}} {
 		runCLI(t, env, append([]string{"job", "remove", "cities"}, purge...)...).expect(t, exitOK, "still defined by cities.yaml on 1 host: a change of the file or a restart of its host brings the job back, with the settings of the file and without edits")
-		h.await(t, "removed", "jobs")
+		h.await(t, "removed", "job", "list")
 		if purge == nil {
-			h.await(t, "restored cities on 127.0.0.1 with the settings of its definition file: what was edited before the removal is gone\n", "restore", "cities")
+			h.await(t, "restored cities on 127.0.0.1 with the settings of its definition file: what was edited before the removal is gone\n", "job", "restore", "cities")
 		} else {
-			h.await(t, "started cities\n", "start", "cities")
+			h.await(t, "started cities\n", "job", "start", "cities")
 		}
-		h.await(t, "cities runs here already", "start", "cities")
+		h.await(t, "cities runs here already", "job", "start", "cities")
 	}
 
 	runCLI(t, env, "events").expect(t, exitUsage, "wasmjob job history", "GET /v1/events")
@@ -696,8 +701,8 @@ func TestOperatingARunningHost(t *testing.T) {
 		t.Errorf("start shows flags that it refuses:\n%s", help)
 	}
 	runCLI(t, env, "job", "run", "citis").expect(t, exitFailure, `there is no job "citis"; did you mean "cities"?`)
-	runCLI(t, env, "__complete", "trigger", "").expect(t, exitOK, "cities\nonce\n")
-	for _, args := range [][]string{{"logs", "citis"}, {"runs", "citis"}, {"history", "citis"}, {"audit", "cites"}} {
+	runCLI(t, env, "__complete", "job", "run", "").expect(t, exitOK, "cities\nonce\n")
+	for _, args := range [][]string{{"job", "logs", "citis"}, {"job", "runs", "citis"}, {"job", "history", "citis"}, {"access", "audit", "cites"}} {
 		runCLI(t, env, args...).expect(t, exitFailure, `there is no job "`+args[len(args)-1]+`"; did you mean "cities"?`)
 	}
 	runCLI(t, env, "alert", "silence", "cities", "--for", "1m", "--reason", strings.Repeat("x", 10_000)).expect(t, exitUsage, "--reason: found 10000 bytes")
@@ -715,7 +720,7 @@ func TestOperatingARunningHost(t *testing.T) {
 	if list := runCLI(t, env, "alert", "list"); strings.Contains(list.out, "citis ") {
 		t.Errorf("a silence of a job that there is not:\n%s", list.out)
 	}
-	for _, args := range [][]string{{"logs", "cit*"}, {"runs", "cities", "--failed"}, {"runs", "none*"}} {
+	for _, args := range [][]string{{"job", "logs", "cit*"}, {"job", "runs", "cities", "--failed"}, {"job", "runs", "none*"}} {
 		if r := runCLI(t, env, args...); r.code != exitOK || strings.Contains(r.err, "there is no job") {
 			t.Errorf("%v: %d %q", args, r.code, r.err)
 		}
@@ -734,14 +739,14 @@ func TestOperatingARunningHost(t *testing.T) {
 	}
 	h.await(t, "cities.wasm  ", "status", "cities")
 	runCLI(t, env, "status", "once").expect(t, exitOK, "Refused on the host that was asked", "cities.wasm", "an earlier version stays in force")
-	h.await(t, "cities.wasm on 127.0.0.1", "modules")
+	h.await(t, "cities.wasm on 127.0.0.1", "module", "list")
 	runCLI(t, env, "module", "list").expect(t, exitOK, "DIGEST", "cities, once  127.0.0.1  ", "an earlier version stays in force")
 	runCLI(t, env, "module", "list", "-o", "yaml").expect(t, exitOK, "refused:", "jobs:", "- once")
 	runCLI(t, env, "status", "once", "--json").expect(t, exitOK, `"refused": [`)
 	if err := os.Remove(filepath.Join(dir, "once.yaml")); err != nil {
 		t.Fatal(err)
 	}
-	h.await(t, "\"jobs\": 1,", "hosts", "--json")
+	h.await(t, "\"jobs\": 1,", "host", "list", "--json")
 	runCLI(t, env, "job", "run", "once").expect(t, exitFailure, "no host has the job; 'wasmjob why once' says why")
 	runCLI(t, env, "why", "once").expect(t, exitOK, "once")
 }
@@ -794,7 +799,7 @@ func TestRun(t *testing.T) {
 	}
 	h := &hosted{env: client}
 	for _, words := range [][]string{{"the file of alerts is not taken", "alert", "list"}, {"the file of alerts is not taken", "status"}, {"the users file is not taken", "status"},
-		{"the file of alerts is not taken", "hosts"}, {"the users file is not taken", "hosts"}} {
+		{"the file of alerts is not taken", "host", "list"}, {"the users file is not taken", "host", "list"}} {
 		h.await(t, words[0], words[1:]...)
 	}
 	second := runCLI(t, env, "run", "--plugins", dir, "--admin", socket)
@@ -854,7 +859,7 @@ func TestCeilingsAreInForce(t *testing.T) {
 	}()
 	logs.await(t, `reasons="line 2: shardingTotalCount: found 31, the host's ceiling`)
 	out.await(t, "this host runs items 0-29")
-	runCLI(t, []string{"WASMJOB_ADMIN=" + socket, "XDG_RUNTIME_DIR=" + home}, "trigger", "cities").expect(t, exitOK)
+	runCLI(t, []string{"WASMJOB_ADMIN=" + socket, "XDG_RUNTIME_DIR=" + home}, "job", "run", "cities").expect(t, exitOK)
 	out.await(t, "fire  cities")
 	signals <- syscall.SIGTERM
 	out.await(t, `log lines were dropped: the host's ceiling logLines for jobs "cities" is 1 a second`)

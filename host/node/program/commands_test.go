@@ -53,7 +53,7 @@ func TestConnectionFlags(t *testing.T) {
 }
 
 // TestFormerNames: each command of before 0.2.0 is found by its name, also for its help and by a shell that completes
-// its arguments, and what it was called is in no help.
+// its arguments, and what it was called is in no help. It prints lists as it did, by its new name as an object.
 func TestFormerNames(t *testing.T) {
 	t.Parallel()
 	root := Commands()
@@ -72,6 +72,14 @@ func TestFormerNames(t *testing.T) {
 		if c, _, err := root.Find(strings.Fields(former)[:1]); err == nil && c != root {
 			t.Errorf("%q is a command by itself, too", former)
 		}
+	}
+	next := []string{"next", "@daily", "--count", "1", "--json"}
+	if r := runAny(t, nil, next...); r.code != exitOK || !strings.HasPrefix(r.out, "[") {
+		t.Errorf("%q: %+v, expected a bare list", next, r)
+	}
+	next = append([]string{"job"}, next...)
+	if r := runAny(t, nil, next...); r.code != exitOK || !strings.HasPrefix(r.out, "{") {
+		t.Errorf("%q: %+v, expected an object", next, r)
 	}
 	for _, line := range []string{"", "run --plugins p", "job list", "status jobs", "-h jobs", cobra.ShellCompRequestCmd + " jobs", "host list"} {
 		args := strings.Fields(line)

@@ -65,7 +65,7 @@ func TestContexts(t *testing.T) {
 
 	is := func(a *asked, args ...string) {
 		t.Helper()
-		r := do(append([]string{"jobs"}, args...)...)
+		r := do(append([]string{"job", "list"}, args...)...)
 		r.expect(t, exitOK)
 		select {
 		case got := <-a.last:
@@ -82,7 +82,7 @@ func TestContexts(t *testing.T) {
 	is(staging)
 	is(prod, "--context", "prod")
 	is(prod, "--context", "staging", "--admin", prod.address, "--token-file", filepath.Join(home, "prod.token"))
-	do("jobs", "--admin", prod.address).expect(t, exitFailure, "its token is not known here")
+	do("job", "list", "--admin", prod.address).expect(t, exitFailure, "its token is not known here")
 	if got := <-prod.last; strings.Contains(got, staging.token) {
 		t.Errorf("the token of the context in use was sent to another address: %q", got)
 	}
@@ -91,11 +91,11 @@ func TestContexts(t *testing.T) {
 	is(staging, "--context", "staging")
 	env = env[:len(env)-2]
 
-	do("jobs", "--context", "prd").expect(t, exitUsage, `--context: there is no context "prd"; did you mean "prod"?`, file)
-	do("jobs", "--context", "prod", "--zk", "127.0.0.1:1").expect(t, exitUsage, `context "prod" in `+file, "it names a host, --zk the registry itself")
-	do("history", "--context", "zk").expect(t, exitUsage, "it names a registry, and this command asks a host")
-	do("shards", "pay", "--context", "zk", "--admin", prod.address).expect(t, exitUsage, "--admin asks a host, --registry the registry itself")
-	do("__complete", "jobs", "--context", "").expect(t, exitOK, "prod", "staging", "zk")
+	do("job", "list", "--context", "prd").expect(t, exitUsage, `--context: there is no context "prd"; did you mean "prod"?`, file)
+	do("job", "list", "--context", "prod", "--zk", "127.0.0.1:1").expect(t, exitUsage, `context "prod" in `+file, "it names a host, --zk the registry itself")
+	do("job", "history", "--context", "zk").expect(t, exitUsage, "it names a registry, and this command asks a host")
+	do("job", "items", "pay", "--context", "zk", "--admin", prod.address).expect(t, exitUsage, "--admin asks a host, --registry the registry itself")
+	do("__complete", "job", "list", "--context", "").expect(t, exitOK, "prod", "staging", "zk")
 	do("__complete", "context", "use", "").expect(t, exitOK, "prod", "staging", "zk")
 
 	do("context", "set", "ensemble", "--zk", "127.0.0.1:1,127.0.0.1:2", "--namespace", "jobs").expect(t, exitOK, "ensemble is set")
@@ -103,8 +103,8 @@ func TestContexts(t *testing.T) {
 	do("context", "set", "ensemble", "--zk", "127.0.0.1:1", "--registry", "zookeeper://127.0.0.1:2").expect(t, exitFailure, "[registry zk]")
 	do("context", "rm", "ensemble").expect(t, exitOK)
 	do("context", "set", "gone", "--admin", "127.0.0.1:1", "--token-file", filepath.Join(home, "prod.token")).expect(t, exitOK)
-	do("jobs", "--context", "gone").expect(t, exitFailure, `context "gone" in `+file+": no host is running here: nothing answers at 127.0.0.1:1", "--admin ADDRESS")
-	do("jobs", "--admin", "127.0.0.1:1").expect(t, exitFailure, "wasmjob: no host is running here: nothing answers at 127.0.0.1:1")
+	do("job", "list", "--context", "gone").expect(t, exitFailure, `context "gone" in `+file+": no host is running here: nothing answers at 127.0.0.1:1", "--admin ADDRESS")
+	do("job", "list", "--admin", "127.0.0.1:1").expect(t, exitFailure, "wasmjob: no host is running here: nothing answers at 127.0.0.1:1")
 
 	do("context", "rm", "staging").expect(t, exitFailure, `context "staging" is in use; have commands ask another one first: wasmjob context use NAME (gone, prod, zk)`)
 	is(staging)
@@ -113,11 +113,11 @@ func TestContexts(t *testing.T) {
 	do("context", "use", "prod").expect(t, exitOK)
 	do("context", "rm", "staging").expect(t, exitOK, "staging is removed\n")
 	do("context", "rm", "prod").expect(t, exitOK, "prod is removed, and no context is left: commands ask the host that runs here\n")
-	do("jobs").expect(t, exitFailure, "no host is running here")
+	do("job", "list").expect(t, exitFailure, "no host is running here")
 	if err := os.WriteFile(file, []byte("contexts:\n  prod: {admn: x}\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for _, args := range [][]string{{"jobs"}, {"jobs", "--context", "prod"}} {
+	for _, args := range [][]string{{"job", "list"}, {"job", "list", "--context", "prod"}} {
 		do(args...).expect(t, exitUsage, file+":2:10: contexts.prod: unknown field \"admn\"; did you mean \"admin\"?")
 	}
 	do("context").expect(t, exitFailure, file+":2:10")

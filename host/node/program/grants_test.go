@@ -65,7 +65,7 @@ func TestGrantsCommand(t *testing.T) {
 
 	r := runCLI(t, nil, "access", "grants", "--grants", file)
 	r.expect(t, exitOK, "JOBS", "report", "https://api.example.com/v1/", "grants.yaml:2", "GET HEAD, with the secrets TOKEN", "other", "key/value state")
-	if strings.Contains(runCLI(t, []string{"WASMJOB_GRANTS=" + file}, "grants", "other").out, "report") {
+	if strings.Contains(runCLI(t, []string{"WASMJOB_GRANTS=" + file}, "access", "grants", "other").out, "report") {
 		t.Error("a job is shown what another gets")
 	}
 	runCLI(t, nil, "access", "grants", "none", "--grants", file).expect(t, exitOK, "nothing is granted")
@@ -84,7 +84,7 @@ func TestGrantsCommand(t *testing.T) {
 
 	runCLI(t, nil, "access", "grants", "report", "--module", module).expect(t, exitUsage, "--module is compared with files: name them with --grants")
 	runCLI(t, nil, "access", "grants", "--grants", file, "--admin", "127.0.0.1:1").expect(t, exitUsage, "--grants is about files, --admin about a host that runs")
-	runCLI(t, []string{"WASMJOB_GRANTS=" + file}, "grants", "--admin", "127.0.0.1:1").expect(t, exitFailure, "127.0.0.1:1")
+	runCLI(t, []string{"WASMJOB_GRANTS=" + file}, "access", "grants", "--admin", "127.0.0.1:1").expect(t, exitFailure, "127.0.0.1:1")
 	runCLI(t, nil, "access", "grants", "--grants", file, "--module", module).expect(t, exitUsage, "--module is about one job")
 	runCLI(t, nil, "access", "grants", "--grants", b.at("none")).expect(t, exitUsage, "none: cannot be read: it does not exist")
 	runCLI(t, nil, "access", "grants", "--grants", b.write("broken.yaml", "grants: [{jobs: a, kv: 1}]")).expect(t, exitUsage,
@@ -158,7 +158,7 @@ func TestGrantsThatCannotBeUsed(t *testing.T) {
 	want := []string{"grants.yaml:3: the file " + b.at("none") + " cannot be used now", "grants.yaml:4: the directory " + b.at("nowhere") + " cannot be used now",
 		"grants.yaml:5: http://127.0.0.1:8080/ is refused when it is used: the address 127.0.0.1 is not public", "a grant allows it with private: true",
 		"grants.yaml:6: tcp://localhost:5432 is refused when it is used"}
-	for _, args := range [][]string{{"grants", "report", "--grants", file}, {"validate", definition, "--cache", "off", "--grants", file}} {
+	for _, args := range [][]string{{"access", "grants", "report", "--grants", file}, {"validate", definition, "--cache", "off", "--grants", file}} {
 		r := runCLI(t, nil, args...)
 		r.expect(t, exitOK, append(want, "warning: ")...)
 		for _, other := range []string{"missing", "8.8.8.8/ is refused", "10.0.0.1/ is refused"} {

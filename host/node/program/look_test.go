@@ -31,34 +31,34 @@ func TestLookedForAndNotThere(t *testing.T) {
 	runCLI(t, client, "job", "run", "citis").expect(t, exitFailure) // on record, and no proof that there was such a job
 	const noJob = `no job "citis"; did you mean "cities"?`
 	for command, want := range map[string]string{
-		"status citis": noJob, "shards citis": noJob, "offset citis": noJob, "kv citis": noJob, "jobs --job citis": noJob,
-		"history citis": noJob, "runs citis": noJob, "logs citis": noJob, "calendar citis": noJob, "why citis": noJob,
-		"history citis --item 7": noJob, "logs citis citis/t9/0": noJob, "runs nosuch --json": `no job "nosuch"` + "\n",
-		"logs cities cities/t999/0": `no run "cities/t999/0"`,
-		"logs cities --item 7":      `job "cities" has no item 7; there is 0-2`, "runs cities --item 7": "has no item 7", "history cities --item 3": "has no item 3", "why cities --item 7": "has no item 7",
-		"offset cities --item 7": "no item 7", "why cit*": `no job "cit*"`,
-		"runs cities --trigger 999999": `no trigger 999999 of job "cities"`, "history --trigger 999999": "no trigger 999999", "runs --host 10.9.9.9": `no host "10.9.9.9"`, "jobs --host 10.9.9.9": `no host "10.9.9.9"`,
+		"status citis": noJob, "job items citis": noJob, "job offset citis": noJob, "job kv citis": noJob, "job list --job citis": noJob,
+		"job history citis": noJob, "job runs citis": noJob, "job logs citis": noJob, "job calendar citis": noJob, "why citis": noJob,
+		"job history citis --item 7": noJob, "job logs citis citis/t9/0": noJob, "job runs nosuch --json": `no job "nosuch"` + "\n",
+		"job logs cities cities/t999/0": `no run "cities/t999/0"`,
+		"job logs cities --item 7":      `job "cities" has no item 7; there is 0-2`, "job runs cities --item 7": "has no item 7", "job history cities --item 3": "has no item 3", "why cities --item 7": "has no item 7",
+		"job offset cities --item 7": "no item 7", "why cit*": `no job "cit*"`,
+		"job runs cities --trigger 999999": `no trigger 999999 of job "cities"`, "job history --trigger 999999": "no trigger 999999", "job runs --host 10.9.9.9": `no host "10.9.9.9"`, "job list --host 10.9.9.9": `no host "10.9.9.9"`,
 	} {
 		if r := runCLI(t, client, strings.Fields(command)...); r.code != exitFailure || !strings.Contains(r.err, want) || r.out != "" {
 			t.Errorf("%s: exit code %d, want 1 and %q\n%s%s", command, r.code, want, r.out, r.err)
 		}
 	}
 	for command, want := range map[string]string{
-		"status cities": "cities", "shards cities": "PENDING", "history cities": "no fires", "runs cities": "no runs", "runs cities --item 2": "no runs", "logs cities": "no lines", "logs cities --item 2": "no lines",
-		"calendar cities": "nothing fires", "audit cities --who nobody": "no changes", "why cities": "cities", "history citis*": "no fires", "jobs --job citis*": "no jobs", "runs": "no runs",
-		"hosts": "127.0.0.1", "modules": "cities", "top": "jobs", "jobs": "cities", "runs cities --json": `"records": []`, "runs --host 127.0.0.1": "no runs",
+		"status cities": "cities", "job items cities": "PENDING", "job history cities": "no fires", "job runs cities": "no runs", "job runs cities --item 2": "no runs", "job logs cities": "no lines", "job logs cities --item 2": "no lines",
+		"job calendar cities": "nothing fires", "access audit cities --who nobody": "no changes", "why cities": "cities", "job history citis*": "no fires", "job list --job citis*": "no jobs", "job runs": "no runs",
+		"host list": "127.0.0.1", "module list": "cities", "top": "jobs", "job list": "cities", "job runs cities --json": `"records": []`, "job runs --host 127.0.0.1": "no runs",
 	} {
 		runCLI(t, client, strings.Fields(command)...).expect(t, exitOK, want)
 	}
 	for _, text := range []string{"5m", "7d", "1d12h", "16:20", "2026-03-28", "2026-03-28T09:00", "2026-03-28T09:00:00Z"} {
-		for _, command := range []string{"history --from", "runs --from", "logs --from", "audit --from", "why cities --at", "why cities --before", "next @daily --from"} {
+		for _, command := range []string{"job history --from", "job runs --from", "job logs --from", "access audit --from", "why cities --at", "why cities --before", "job next @daily --from"} {
 			runCLI(t, client, append(strings.Fields(command), text)...).expect(t, exitOK)
 		}
 	}
 	for _, text := range []string{"noonish", "-5m", "5"} {
-		for _, command := range []string{"history --from", "runs --to", "logs --to", "audit --from", "why cities --at", "why cities --before", "next @daily --from"} {
+		for _, command := range []string{"job history --from", "job runs --to", "job logs --to", "access audit --from", "why cities --at", "why cities --before", "job next @daily --from"} {
 			from := " (ago), "
-			if strings.HasPrefix(command, "next") {
+			if strings.HasPrefix(command, "job next") {
 				from = " (from now), "
 			}
 			runCLI(t, client, append(strings.Fields(command), text)...).expect(t, exitUsage, `"`+text+`" is not a time; want 90m or 7d`+from)

@@ -264,7 +264,7 @@ func hostileLines() map[string][][]string {
 		"host drain": {{"--server", evil}, {evil}}, "host start": {{"--server", evil}, {evil}},
 		"help":       {{}, {evil}, {"connection"}},
 		"completion": {{"bash"}, {"zsh"}, {"fish"}, {"powershell"}, {evil}},
-		"__complete": {{"status", ""}, {"logs", evil, ""}, {"history", ""}},
+		"__complete": {{"status", ""}, {"job", "logs", evil, ""}, {"job", "history", ""}},
 	}
 }
 

@@ -42,44 +42,44 @@ func TestUsersFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	do := func(args ...string) result { t.Helper(); return runCLI(t, []string{"HOME=" + home}, args...) }
-	do("user", "list").expect(t, exitOK, "no users")
-	do("token", "list").expect(t, exitOK, "no tokens")
-	do("user", "add", "ann", "--password-file", secret).expect(t, exitUsage, "--role is missing")
-	do("user", "add", "ann", "--role", "operater=*", "--password-file", secret).expect(t, exitUsage, `did you mean "operator"?`)
-	do("user", "add", "a b", "--role", "viewer", "--password-file", secret).expect(t, exitUsage, `found the name "a b"`)
-	do("user", "add", "ann", "--role", "viewer").expect(t, exitUsage, "no terminal", "--password-file")
-	do("user", "add", "ann", "--role", "viewer", "--password-file", short).expect(t, exitFailure, "5 characters, expected at least 12")
-	do("user", "add", "ann", "--role", "operator=etl-*,report", "--role", "viewer", "--password-file", secret).expect(t, exitOK, "added ann to "+file+"\n")
-	for name, args := range map[string][]string{"users": {"user", "add", "ann", "--no-password", "--certificate", "CN=ann"}, "tokens": {"token", "create", "ci"}} {
+	do("access", "user", "list").expect(t, exitOK, "no users")
+	do("access", "token", "list").expect(t, exitOK, "no tokens")
+	do("access", "user", "add", "ann", "--password-file", secret).expect(t, exitUsage, "--role is missing")
+	do("access", "user", "add", "ann", "--role", "operater=*", "--password-file", secret).expect(t, exitUsage, `did you mean "operator"?`)
+	do("access", "user", "add", "a b", "--role", "viewer", "--password-file", secret).expect(t, exitUsage, `found the name "a b"`)
+	do("access", "user", "add", "ann", "--role", "viewer").expect(t, exitUsage, "no terminal", "--password-file")
+	do("access", "user", "add", "ann", "--role", "viewer", "--password-file", short).expect(t, exitFailure, "5 characters, expected at least 12")
+	do("access", "user", "add", "ann", "--role", "operator=etl-*,report", "--role", "viewer", "--password-file", secret).expect(t, exitOK, "added ann to "+file+"\n")
+	for name, args := range map[string][]string{"users": {"access", "user", "add", "ann", "--no-password", "--certificate", "CN=ann"}, "tokens": {"access", "token", "create", "ci"}} {
 		other := filepath.Join(home, name) // no host has it by itself
 		do(append(args, "--role", "viewer", "--users", other)...).expect(t, exitOK, other+", a new file, which a host reads with --users "+other)
 	}
-	if r := do("user", "add", "bob", "--no-password", "--certificate", "CN=bob", "--role", "viewer", "--users", filepath.Join(home, "users")); strings.Contains(r.out, "new") {
+	if r := do("access", "user", "add", "bob", "--no-password", "--certificate", "CN=bob", "--role", "viewer", "--users", filepath.Join(home, "users")); strings.Contains(r.out, "new") {
 		t.Errorf("%+v", r)
 	}
-	do("user", "add", "ann", "--role", "viewer", "--no-password").expect(t, exitFailure, `there is a user "ann" already`)
-	do("user", "add", "deploy", "--role", "author", "--no-password", "--certificate", "CN=deploy,O=Example").expect(t, exitOK, "added deploy")
-	do("user", "list").expect(t, exitOK, "ann", "viewer=* operator=etl-*,report", "password", "author=*", "CN=deploy,O=Example")
-	do("user", "passwd", "an", "--password-file", secret).expect(t, exitFailure, `no user "an"`)
+	do("access", "user", "add", "ann", "--role", "viewer", "--no-password").expect(t, exitFailure, `there is a user "ann" already`)
+	do("access", "user", "add", "deploy", "--role", "author", "--no-password", "--certificate", "CN=deploy,O=Example").expect(t, exitOK, "added deploy")
+	do("access", "user", "list").expect(t, exitOK, "ann", "viewer=* operator=etl-*,report", "password", "author=*", "CN=deploy,O=Example")
+	do("access", "user", "passwd", "an", "--password-file", secret).expect(t, exitFailure, `no user "an"`)
 	before, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}
-	do("user", "passwd", "ann", "--password-file", secret).expect(t, exitOK, "another password")
+	do("access", "user", "passwd", "ann", "--password-file", secret).expect(t, exitOK, "another password")
 	after, err := os.ReadFile(file)
 	if err != nil || bytes.Equal(before, after) || bytes.Contains(after, []byte(somePassword)) {
 		t.Errorf("%v:\n%s", err, after)
 	}
 	for _, bad := range []string{"never", "0d", "-1h", "2020-01-01", "99999d", "9999d"} {
-		do("token", "create", "ci", "--role", "viewer", "--expires", bad).expect(t, exitUsage, "--expires")
+		do("access", "token", "create", "ci", "--role", "viewer", "--expires", bad).expect(t, exitUsage, "--expires")
 	}
-	r := do("token", "create", "ci", "--role", "operator=etl-*", "--expires", "30d")
+	r := do("access", "token", "create", "ci", "--role", "operator=etl-*", "--expires", "30d")
 	r.expect(t, exitOK, "shown here once")
 	if token := strings.TrimSpace(r.out); !strings.HasPrefix(token, "wjt_") || strings.Contains(token, " ") {
 		t.Errorf("the output is not the token alone: %q", r.out)
 	}
 	tokenFile := filepath.Join(home, "token")
-	r = do("token", "create", "cd", "--role", "viewer", "--out", tokenFile)
+	r = do("access", "token", "create", "cd", "--role", "viewer", "--out", tokenFile)
 	r.expect(t, exitOK, "created the token cd", tokenFile)
 	written, err := os.ReadFile(tokenFile)
 	info, err2 := os.Stat(tokenFile)
@@ -89,32 +89,32 @@ func TestUsersFile(t *testing.T) {
 	if token := strings.TrimSpace(string(written)); info.Mode().Perm() != 0o600 || !strings.HasPrefix(token, "wjt_") || strings.Contains(r.out+r.err, token) {
 		t.Errorf("mode %v, %q", info.Mode(), written)
 	}
-	do("token", "create", "ce", "--role", "viewer", "--out", tokenFile).expect(t, exitFailure, tokenFile+" exists; --force writes over it")
-	if r := do("token", "list"); strings.Contains(r.out, "ce ") {
+	do("access", "token", "create", "ce", "--role", "viewer", "--out", tokenFile).expect(t, exitFailure, tokenFile+" exists; --force writes over it")
+	if r := do("access", "token", "list"); strings.Contains(r.out, "ce ") {
 		t.Errorf("a token was created that is nowhere:\n%s", r.out)
 	}
-	do("token", "create", "ce", "--role", "viewer", "--out", tokenFile, "--force").expect(t, exitOK, "created the token ce")
+	do("access", "token", "create", "ce", "--role", "viewer", "--out", tokenFile, "--force").expect(t, exitOK, "created the token ce")
 	if again, err := os.ReadFile(tokenFile); err != nil || bytes.Equal(again, written) {
 		t.Errorf("%v %q", err, again)
 	}
-	do("token", "list").expect(t, exitOK, "ci", "operator=etl-*", "in 30d")
-	do("token", "list", "-o", "json").expect(t, exitOK, `"name": "ci"`, `"role": "operator"`)
-	listed := do("user", "list", "--output", "yaml")
+	do("access", "token", "list").expect(t, exitOK, "ci", "operator=etl-*", "in 30d")
+	do("access", "token", "list", "-o", "json").expect(t, exitOK, `"name": "ci"`, `"role": "operator"`)
+	listed := do("access", "user", "list", "--output", "yaml")
 	listed.expect(t, exitOK, "- name: ann", "password: true", "certificates:")
 	if strings.Contains(listed.out, "argon2") {
 		t.Errorf("a hash is shown:\n%s", listed.out)
 	}
-	do("token", "revoke", "c1").expect(t, exitFailure, `no token "c1"`, `did you mean "ci"?`)
-	do("token", "revoke", "ci").expect(t, exitOK, "revoked ci")
-	do("user", "remove", "ann").expect(t, exitOK, "removed ann")
-	do("user", "list").expect(t, exitOK, "deploy")
-	do("user", "ad").expect(t, exitUsage, `unknown command "ad"`)
-	do("user", "list", "--users", "off").expect(t, exitUsage, "--users is missing")
+	do("access", "token", "revoke", "c1").expect(t, exitFailure, `no token "c1"`, `did you mean "ci"?`)
+	do("access", "token", "revoke", "ci").expect(t, exitOK, "revoked ci")
+	do("access", "user", "remove", "ann").expect(t, exitOK, "removed ann")
+	do("access", "user", "list").expect(t, exitOK, "deploy")
+	do("access", "user", "ad").expect(t, exitUsage, `unknown command "ad"`)
+	do("access", "user", "list", "--users", "off").expect(t, exitUsage, "--users is missing")
 	if err := os.WriteFile(file, []byte("users: [{name: x}]"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	do("user", "list").expect(t, exitFailure, file+":1:9: users.roles: is missing")
-	do("user", "remove", "x").expect(t, exitFailure, file+":1:9: users.roles: is missing")
+	do("access", "user", "list").expect(t, exitFailure, file+":1:9: users.roles: is missing")
+	do("access", "user", "remove", "x").expect(t, exitFailure, file+":1:9: users.roles: is missing")
 }
 
 // selfSigned writes a certificate for this machine, which also is its own authority, and its key.
@@ -157,13 +157,13 @@ func TestAccessOfAHost(t *testing.T) {
 	// what is asked without an address is asked of the one note here.
 	do := func(args ...string) result { t.Helper(); return runCLI(t, env, args...) }
 	for name, role := range map[string]string{"viewer": "viewer=cit*", "operator": "operator=cit*"} {
-		r := do("token", "create", name, "--role", role)
+		r := do("access", "token", "create", name, "--role", role)
 		r.expect(t, exitOK)
 		if err := os.WriteFile(in(name), []byte(r.out), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
-	do("user", "add", "ann", "--role", "viewer=cit*", "--password-file", in("password")).expect(t, exitOK)
+	do("access", "user", "add", "ann", "--role", "viewer=cit*", "--password-file", in("password")).expect(t, exitOK)
 	signals := make(chan os.Signal, 2)
 	logs := lineByLine{make(chan string, 10_000)}
 	p := &program{Program: command.Program{Out: io.Discard, Err: logs, Environ: env, Notify: func() (<-chan os.Signal, func()) { return signals, func() {} }}, self: thisProgram()}
@@ -193,10 +193,10 @@ func TestAccessOfAHost(t *testing.T) {
 	ask := func(args ...string) result { t.Helper(); return do(append(args, at...)...) }
 	ask("status").expect(t, exitOK, "cities")
 	ask("status", "--token-file", in("viewer")).expect(t, exitOK, "cities")
-	ask("trigger", "cities", "--token-file", in("viewer")).expect(t, exitFailure, `to operate job "cities" you need the role operator for it; token viewer has viewer of cit*`)
-	ask("trigger", "other", "--token-file", in("operator")).expect(t, exitFailure, `to operate job "other" you need the role operator`)
-	ask("trigger", "cities", "--token-file", in("operator")).expect(t, exitOK)
-	ask("remove", "cities", "--token-file", in("operator")).expect(t, exitFailure, "you need the role author")
+	ask("job", "run", "cities", "--token-file", in("viewer")).expect(t, exitFailure, `to operate job "cities" you need the role operator for it; token viewer has viewer of cit*`)
+	ask("job", "run", "other", "--token-file", in("operator")).expect(t, exitFailure, `to operate job "other" you need the role operator`)
+	ask("job", "run", "cities", "--token-file", in("operator")).expect(t, exitOK)
+	ask("job", "remove", "cities", "--token-file", in("operator")).expect(t, exitFailure, "you need the role author")
 	ask("status", "--ca", in("cert.pem")).expect(t, exitOK, "cities")
 	ask("status", "--ca", "system").expect(t, exitFailure, "certificate")
 
@@ -236,7 +236,7 @@ func TestAccessOfAHost(t *testing.T) {
 	if code, body := visit("GET", base+"/v1/status", nil); code != 401 {
 		t.Errorf("a browser before it signs in: %d %s", code, body)
 	}
-	link := ask("login")
+	link := ask("access", "login")
 	link.expect(t, exitOK, base+login.LinkPath+"?code=")
 	for i, want := range []int{303, 403} { // it is good once
 		if code, body := visit("GET", strings.TrimSpace(link.out), nil); code != want {

@@ -47,13 +47,13 @@ func TestVerify(t *testing.T) {
 		code int
 		want []string
 	}{
-		"kept":       {[]string{"verify", a}, exitOK, []string{"0 violations"}},
-		"violated":   {[]string{"verify", a, b}, exitFailure, []string{"violated 1  job j item 0", a + ":3", b + ":4", "1 violation,", "no item has two live owners"}},
-		"forgiven":   {[]string{"verify", "--skew", "20s", a, b}, exitOK, []string{"0 violations"}},
-		"missing":    {[]string{"verify", shared}, exitOK, []string{"unproven 2  job j item 1", "a history is missing", "0 violations, 1 unproven"}},
-		"java":       {[]string{"verify", "--java", "i,j", shared}, exitOK, []string{"0 violations, 0 unproven"}},
-		"unreadable": {[]string{"verify", a, filepath.Join(dir, "none")}, exitUsage, nil},
-		"no files":   {[]string{"verify"}, exitUsage, nil},
+		"kept":       {[]string{"job", "verify", a}, exitOK, []string{"0 violations"}},
+		"violated":   {[]string{"job", "verify", a, b}, exitFailure, []string{"violated 1  job j item 0", a + ":3", b + ":4", "1 violation,", "no item has two live owners"}},
+		"forgiven":   {[]string{"job", "verify", "--skew", "20s", a, b}, exitOK, []string{"0 violations"}},
+		"missing":    {[]string{"job", "verify", shared}, exitOK, []string{"unproven 2  job j item 1", "a history is missing", "0 violations, 1 unproven"}},
+		"java":       {[]string{"job", "verify", "--java", "i,j", shared}, exitOK, []string{"0 violations, 0 unproven"}},
+		"unreadable": {[]string{"job", "verify", a, filepath.Join(dir, "none")}, exitUsage, nil},
+		"no files":   {[]string{"job", "verify"}, exitUsage, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -75,20 +75,20 @@ func TestVerify(t *testing.T) {
 	} {
 		var errs strings.Builder
 		p := &program{Program: command.Program{Out: io.Discard, Err: &errs}}
-		if code := p.main(t.Context(), []string{"verify", a, name}); code != exitUsage || !strings.Contains(errs.String(), want) || strings.Contains(errs.String(), "secret") {
+		if code := p.main(t.Context(), []string{"job", "verify", a, name}); code != exitUsage || !strings.Contains(errs.String(), want) || strings.Contains(errs.String(), "secret") {
 			t.Errorf("%s: exit code %d, %s", name, code, errs.String())
 		}
 	}
 	for settle, warned := range map[string]bool{"5s": true, "59s": true, "1m": false} {
 		var errs strings.Builder
 		p := &program{Program: command.Program{Out: io.Discard, Err: &errs}}
-		if code := p.main(t.Context(), []string{"verify", "--settle", settle, a}); code != exitOK || strings.Contains(errs.String(), "shorter than a takeover takes") != warned {
+		if code := p.main(t.Context(), []string{"job", "verify", "--settle", settle, a}); code != exitOK || strings.Contains(errs.String(), "shorter than a takeover takes") != warned {
 			t.Errorf("--settle %s: exit code %d, %s", settle, code, errs.String())
 		}
 	}
 	var out strings.Builder
 	p := &program{Program: command.Program{Out: &out, Err: &out}}
-	if code := p.main(t.Context(), []string{"verify", "--json", a, b}); code != exitFailure {
+	if code := p.main(t.Context(), []string{"job", "verify", "--json", a, b}); code != exitFailure {
 		t.Errorf("exit code %d", code)
 	}
 	var r verify.Report
@@ -137,8 +137,8 @@ func TestVerifyDatabase(t *testing.T) {
 		code int
 		want []string
 	}{
-		"violated": {[]string{"verify", url}, exitFailure, []string{"violated 1  job j item 0", url + ":", "2 host processes", "1 violation,", "no item has two live owners"}},
-		"forgiven": {[]string{"verify", "--skew", "20s", url, url}, exitOK, []string{"0 violations"}},
+		"violated": {[]string{"job", "verify", url}, exitFailure, []string{"violated 1  job j item 0", url + ":", "2 host processes", "1 violation,", "no item has two live owners"}},
+		"forgiven": {[]string{"job", "verify", "--skew", "20s", url, url}, exitOK, []string{"0 violations"}},
 	} {
 		var out, errs strings.Builder
 		p := &program{Program: command.Program{Out: &out, Err: &errs}}

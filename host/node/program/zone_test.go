@@ -16,7 +16,7 @@ func TestOwnZone(t *testing.T) {
 		"EST5EDT,M3.2.0,M11.1.0": "-05:00",
 		"Asia/Kathmandu":         "+05:45",
 	} {
-		cmd := exec.Command(os.Args[0], "next", "0 0 9 1 1 ? 2030", "--count", "1", "--from", "2029-12-31")
+		cmd := exec.Command(os.Args[0], "job", "next", "0 0 9 1 1 ? 2030", "--count", "1", "--from", "2029-12-31")
 		cmd.Env = append(os.Environ(), "TZ="+tz)
 		out, err := cmd.CombinedOutput()
 		at, isTime := time.Time{}, false
@@ -30,9 +30,9 @@ func TestOwnZone(t *testing.T) {
 		}
 	}
 	for tz, want := range map[string]string{"Asia/Shangai": `wasmjob: TZ: time zone "Asia/Shangai": unknown; did you mean Asia/Shanghai?`, "CST+8X": `TZ: time zone "CST+8X": unknown`} {
-		runCLI(t, []string{"TZ=" + tz}, "next", "0 0 9 * * ?").expect(t, exitUsage, want)
+		runCLI(t, []string{"TZ=" + tz}, "job", "next", "0 0 9 * * ?").expect(t, exitUsage, want)
 	}
-	runCLI(t, []string{"TZ=CST-8"}, "next", "0 0 9 * * ?").expect(t, exitOK)
+	runCLI(t, []string{"TZ=CST-8"}, "job", "next", "0 0 9 * * ?").expect(t, exitOK)
 }
 
 // TestNextSaysWhatDaysAre: days by numbers that may have been meant in another way are said.

@@ -184,9 +184,9 @@ func TestRegistryOfCommands(t *testing.T) {
 func TestWarningOfCredentials(t *testing.T) {
 	t.Parallel()
 	for command, warns := range map[string]bool{
-		"jobs": false, "status": false, "status a": false, "shards a": false, "offset a": false, "kv a --get k": false, "alert list": false, "verify": false,
-		"trigger a": true, "disable a": true, "offset a --reset": true, "kv a --set k=v": true, "kill a": true, "edit a description=x": true, "remove a": true,
-		"alert silence a --for 2h": true, "alert unsilence 0000000000000001": true, "adopt": true,
+		"job list": false, "status": false, "status a": false, "job items a": false, "job offset a": false, "job kv a --get k": false, "alert list": false, "job verify": false,
+		"job run a": true, "job pause a": true, "job offset a --reset": true, "job kv a --set k=v": true, "job kill a": true, "job edit a description=x": true, "job remove a": true,
+		"alert silence a --for 2h": true, "alert unsilence 0000000000000001": true, "registry adopt": true,
 	} {
 		args := append(strings.Fields(command), "--zk", "127.0.0.117:1", "--namespace", "ns")
 		if r := runCLI(t, []string{"WASMJOB_WAIT=1ms"}, args...); r.code == exitOK || strings.Contains(r.err, "no credentials") != warns {
