@@ -64,9 +64,10 @@ func silenceCommand(p *command.Program) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "silence JOB --for DURATION [flags]",
 		Short: "Keep messages about a job's alerts from being sent for a while",
-		Long: `Keep messages about alerts from being sent until the silence ends: of a job, of
-jobs whose names match a pattern, or of all jobs and hosts with '*'. What is wrong then
-still is sent afterwards. A name that no job has is refused. 'wasmjob alert unsilence' ends it before its time.`,
+		Long: `Keep messages about alerts from being sent until the silence ends: of a job, of jobs
+whose names match a pattern, or of all jobs and hosts with '*'. Alerts that still go on
+when it ends are sent then. A name that no job has is refused. 'wasmjob alert unsilence'
+ends it before its time.`,
 		Example: "  wasmjob alert silence report --for 2h --reason 'the source is down until 5'\n  wasmjob alert silence 'etl-*' --for 7d --rule startWithin --reason 'moves to another zone'\n  wasmjob alert silence '*' --label team=billing --for 1h",
 		Args:    command.Exactly("the job's name, or a pattern,"),
 	}

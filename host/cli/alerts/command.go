@@ -28,14 +28,14 @@ func Commands(p *command.Program, file string) *cobra.Command {
 	f := &files{p, file}
 	return command.Group("alert", "Show alerts, silence them, and try who gets them", `Show what is wrong with jobs and hosts, keep messages about it from being sent for
 a while, send a test message, and make Prometheus rules of the rules. Rules, routes and
-receivers stand in the file that run has with --alerts; docs/alerts.md has its form.`,
+receivers stand in the file of 'wasmjob run --alerts'; docs/alerts.md has its form.`,
 		"  wasmjob alert list\n  wasmjob alert silence 'etl-*' --for 2h --reason 'the database is moved'\n  wasmjob alert test --alerts alerts.yaml",
 		f.test(), f.export(), listCommand(p), silenceCommand(p), unsilenceCommand(p))
 }
 
 // flag adds --alerts.
 func (f *files) flag(cmd *cobra.Command) *string {
-	return cmd.Flags().String("alerts", f.file, "`FILE` with rules, routes and receivers, as run has it")
+	return cmd.Flags().String("alerts", f.file, "`FILE` with rules, routes and receivers, that of 'wasmjob run --alerts'")
 }
 
 // read reads the file. A mistake in it is one of usage.

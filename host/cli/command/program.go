@@ -205,7 +205,7 @@ func DurationVar(flags *pflag.FlagSet, into *time.Duration, name string, standar
 // duration is a duration as a flag.
 type duration time.Duration
 
-func (d *duration) String() string { return time.Duration(*d).String() }
+func (d *duration) String() string { return words.Duration(time.Duration(*d)) }
 func (d *duration) Type() string   { return "duration" }
 
 func (d *duration) Set(text string) error {

@@ -278,7 +278,7 @@ func (f *form) names() string {
 func (s *Shown) AddOutput(cmd *cobra.Command, what string, more ...string) {
 	s.Output = OutputTable
 	f := &form{&s.Output, append([]string{OutputTable, OutputJSON, OutputYAML}, more...)}
-	cmd.Flags().VarP(f, "output", "o", "show "+what+" as "+f.names())
+	cmd.Flags().VarP(f, "output", "o", "show "+what+" in this `FORM`: "+f.names())
 	cmd.Flags().BoolFunc("json", "the same as --output json", func(string) error { s.Output = OutputJSON; return nil })
 	_ = cmd.RegisterFlagCompletionFunc("output", func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 		return f.forms, cobra.ShellCompDirectiveNoFileComp

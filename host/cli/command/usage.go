@@ -116,7 +116,7 @@ func writeFlags(b *strings.Builder, cmd *cobra.Command) {
 		b.WriteString("\nFlags:\n" + FlagUsages(own))
 	}
 	if cmd.HasAvailableInheritedFlags() {
-		b.WriteString("\nGlobal Flags:\n" + FlagUsages(cmd.InheritedFlags()))
+		b.WriteString("\nFlags of all commands of '" + cmd.Parent().CommandPath() + "':\n" + FlagUsages(cmd.InheritedFlags()))
 	}
 	if len(shared) > 0 {
 		b.WriteString("\nWhere the cluster is ('wasmjob help connection'):\n")
@@ -126,9 +126,27 @@ func writeFlags(b *strings.Builder, cmd *cobra.Command) {
 	}
 }
 
-// FlagUsages describes flags, in lines that are not too long.
+// FlagUsages describes flags, in lines that are not too long. A default stands there as it is typed, and none if it is
+// that nothing is said.
 func FlagUsages(flags *pflag.FlagSet) string {
-	return strings.TrimRight(flags.FlagUsagesWrapped(usageWidth), " \n") + "\n"
+	shown := pflag.NewFlagSet("", pflag.ContinueOnError)
+	flags.VisitAll(func(f *pflag.Flag) {
+		c := *f
+		if !slices.Contains([]string{"", "0", "-1", "false", "[]"}, f.DefValue) {
+			c.Usage += " (default " + f.DefValue + ")"
+		}
+		c.DefValue = "false" // which is nothing for flags of all types but these
+		switch f.Value.Type() {
+		case "string":
+			c.DefValue = ""
+		case "stringSlice", "stringArray":
+			c.DefValue = "[]"
+		case "int", "int64", "uint64":
+			c.DefValue = "0"
+		}
+		shown.AddFlag(&c)
+	})
+	return strings.TrimRight(shown.FlagUsagesWrapped(usageWidth), " \n") + "\n"
 }
 
 // wrapped puts words into lines of at most so many columns.

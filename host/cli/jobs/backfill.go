@@ -48,7 +48,7 @@ no further instant; what was given out runs to its end. A job has one backfill a
 	cmd.Flags().StringVar(&f.from, "from", "", "the first instant that may run, a `TIME`: 2026-03-01, \"2026-03-01 09:00\", 7d")
 	cmd.Flags().StringVar(&f.to, "to", "", "the last instant that may run, a `TIME` that is past")
 	cmd.Flags().StringVar(&f.items, "items", "", "run only these `ITEMS`: numbers and ranges, such as 0,3-5")
-	cmd.Flags().StringVar(&f.overlap, "overlap", "queue_all", "what becomes of an item that still runs for the schedule when its turn comes: queue_all, it runs after that; skip, it leaves the instant out")
+	cmd.Flags().StringVar(&f.overlap, "overlap", "queue_all", "the `POLICY` for an item that still runs for the schedule when its turn comes: queue_all, it runs after that; skip, it leaves the instant out")
 	command.DurationVar(cmd.Flags(), &f.every, "every", time.Second, "the least time between two instants, a `DURATION` from 1s to 24h")
 	cmd.Flags().BoolVar(&f.dryRun, "dry-run", false, "list what would run, and begin nothing")
 	cmd.Flags().BoolVar(&f.cancel, "cancel", false, "end the job's backfill")

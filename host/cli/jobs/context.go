@@ -20,8 +20,8 @@ func Context(p *command.Program) *cobra.Command {
 	cmd := command.Group("context", "Name the clusters that commands ask, and choose one",
 		`A context is a name for what reaches a cluster: the address of one of its hosts with
 the file of a token, or the address of its registry. Commands ask the one in use, or
-that of --context NAME; what flags say goes before it, and with --admin, --zk or
-`+command.EnvPrefix+`ADMIN the one in use has no meaning.
+that of --context NAME. --admin, --zk and `+command.EnvPrefix+`ADMIN are asked in place of the one
+in use; other flags win over what a context says.
 
 Contexts stand in the file that `+contexts.Variable+` names, or in wasmjob/contexts.yaml in the
 user's configuration directory. There are no tokens in it, but the paths of their files.`,

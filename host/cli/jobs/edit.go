@@ -33,8 +33,8 @@ func editCommand(p *command.Program) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "edit JOB [SETTING=VALUE …] [flags]",
 		Short: "Show or change the settings of a job on all its hosts",
-		Long: `Change settings of a job in the registry, by their names in a definition file, as
-ElasticJob's console does: all hosts of the job take them over at once. An empty
+		Long: `Change settings of a job in the registry, by their names in a definition file: all
+hosts of the job take them over at once. An empty
 value takes a setting back to its default. Without a setting, show those that there
 are, and where each comes from: a default, the definition file, or who changed it,
 when and why. --preview shows what would change, and what of the next seven days' fires

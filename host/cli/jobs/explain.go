@@ -34,12 +34,13 @@ func Explain(p *command.Program) *cobra.Command {
 		Short:   "Say why a job ran late, elsewhere, again, or not at all",
 		Long: `Say in sentences what became of a fire of a job, and why: who had its items, what
 each waited for, who paused it, which host died, and what the schedule says. The
-command explains the newest fire, that of --at or of --trigger, or the newest up to --before.
+newest fire is explained, that of --at or of --trigger, or the newest up to --before.
 
-It asks a host, which answers from the histories of all hosts, also those in databases. With
---history it asks no host and reads the files (JSON lines) that hosts have written, with the
-older files beside each. Name the files of all hosts: what is in none of them the answer calls
-unknown. With --json each sentence has the events that it rests on.
+A host is asked, which answers from the histories of all hosts, also those in databases.
+With --history no host is asked: the command reads the files (JSON lines) that hosts have
+written, with the older files beside each. Name the files of all hosts: the answer calls
+unknown what is in none of them. With --json each sentence has the events that it rests
+on.
 
 Times are those of this machine's zone unless they say another; the answer has those of
 the job's zone, and names it. 15:04 is the last such time of the day.`,
@@ -89,7 +90,7 @@ the job's zone, and names it. 15:04 is the last such time of the day.`,
 	f.StringVar(&at, "at", "", "the instant that is meant, `TIME`: 03:00, \"2026-03-01 03:00\", RFC 3339, or 90m ago")
 	f.StringVar(&before, "before", "", "the newest fire at this `TIME` or before it")
 	f.Int64Var(&trigger, "trigger", 0, "the fire of this trigger, `NUMBER`, as 'wasmjob job run' shows it")
-	f.IntVar(&item, "item", -1, "one item only, `N`")
+	addItemFlag(cmd, &item)
 	f.StringArrayVar(&files, "history", nil, "read a host's history `FILE` and ask none; once for each host")
 	how.AddOutput(cmd, "the answer")
 	return cmd

@@ -258,10 +258,10 @@ func historyCommand(p *command.Program) *cobra.Command {
 		Use:   "history [JOB] [flags]",
 		Short: "Show what fired, how it ended, and how late it was",
 		Long: `Show fires, the newest first: of a job, of jobs whose names match a pattern, or of
-all. 'wasmjob job runs' shows them item by item, 'wasmjob job logs' what their guests said.
+all. 'wasmjob job runs' shows them item by item, 'wasmjob job logs' what they logged.
 
 TOOK is from the first begin to the end of the last item, over all hosts, here as in
-'wasmjob job list'. What a host's own log and 'wasmjob status' say is that of its own items.`,
+'wasmjob job list'; 'wasmjob status' and a host's log have that of the host's own items.`,
 		Example: "  wasmjob job history cities\n  wasmjob job history --failed --from 12h\n  wasmjob job history 'etl-*' --limit 200",
 	}
 	f.addRuns(cmd)
@@ -307,11 +307,12 @@ func logsCommand(p *command.Program) *cobra.Command {
 	follow := false
 	cmd := &cobra.Command{
 		Use:   "logs [JOB [RUN]] [flags]",
-		Short: "Show what guests logged, and follow it",
-		Long: `Show the newest lines that the guests of a job logged, oldest first; without a
-job those of all, with the id of a run ('wasmjob job runs' has it) those of that run. --follow
-goes on with what they log from now on, until Ctrl-C, or until the run has ended; with
---output json each line is an object in a line of its own then.`,
+		Short: "Show what jobs logged, and follow it",
+		Long: `Show the newest lines that a job logged, oldest first: of all its runs, or of the RUN
+with that id, which 'wasmjob job runs' shows; without a job, those of all jobs.
+
+--follow goes on with new lines until Ctrl-C, or until the run has ended. With --follow
+and --output json each line is an object on a line of its own.`,
 		Example: "  wasmjob job logs cities --follow\n  wasmjob job logs cities cities/2026-11-23T03:00:00.000Z/2\n  wasmjob job logs --level warn --text 'disk full' --from 24h",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) < 2 {
@@ -564,7 +565,7 @@ func calendarCommand(p *command.Program) *cobra.Command {
 	span := time.Hour
 	cmd := &cobra.Command{
 		Use:     "calendar [JOB] [flags]",
-		Short:   "Show what will fire",
+		Short:   "Show which jobs fire next, and when",
 		Example: "  wasmjob job calendar\n  wasmjob job calendar 'etl-*' --for 24h",
 		Args:    atMostAJob,
 	}

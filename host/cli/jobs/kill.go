@@ -32,8 +32,8 @@ type killFlags struct {
 }
 
 func (f *killFlags) add(cmd *cobra.Command) {
-	command.DurationVar(cmd.Flags(), &f.grace, "grace", defaultGrace, "how long guests may go on after they were asked to end; 0s is by force at once")
-	command.DurationVar(cmd.Flags(), &f.wait, "wait", -1, "how long to wait for the end; 0s is not at all (default: 15s after the grace)")
+	command.DurationVar(cmd.Flags(), &f.grace, "grace", defaultGrace, "how long guests may go on after they were asked to end, a `DURATION`; 0s is by force at once")
+	command.DurationVar(cmd.Flags(), &f.wait, "wait", -1, "how long to wait for the end, a `DURATION`; 0s is not at all (default: 15s after the grace)")
 	cmd.Flags().Lookup("wait").DefValue = "" // which the help leaves out
 	cmd.Flags().BoolVar(&f.asJSON, "json", false, "show what became of it as JSON")
 }
@@ -69,8 +69,8 @@ func killCommand(p *command.Program) *cobra.Command {
 	item, run := -1, ""
 	cmd := &cobra.Command{
 		Use:   "kill JOB [flags]",
-		Short: "End what runs of a job",
-		Long: `End what runs of a job on all hosts: guests of items and listeners are asked to end,
+		Short: "End what a job runs now",
+		Long: `End what a job runs now, on all hosts: guests of items and listeners are asked to end,
 and stopped by force when the grace is over. Items that have begun and wait for a worker
 do not start. With --item only that item, with --run only that run, if it is what runs;
 neither ends listeners.
@@ -221,10 +221,10 @@ func releaseCommand(p *command.Program) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "release JOB [flags]",
 		Short: "Let items run again that are held back",
-		Long: `Let items run again in whose runs hosts died, as many in a row as the job's
-maxHostDeaths allows: all that are held back, or with --item one. They run at
-their next instant, without catch-up of what was due until now. 'wasmjob job items JOB'
-shows which are held back, and which hosts died.`,
+		Long: `Let items run again that are held back: a host holds an item back when hosts have died
+in as many of its runs in a row as the job's maxHostDeaths says. All are released, or
+with --item one. They run at their next instant; what was due until now does not run.
+'wasmjob job items JOB' shows which items are held back, and which hosts died.`,
 		Example: "  wasmjob job release cities\n  wasmjob job release cities --item 2\n  wasmjob job release cities --zk zk1:2181 --namespace prod",
 		Args:    command.Exactly("the job's name"),
 		RunE: func(cmd *cobra.Command, args []string) error {

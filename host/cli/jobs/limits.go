@@ -18,7 +18,7 @@ func limitsCommand(p *command.Program) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:        "limits [flags]",
 		SuggestFor: []string{"concurrency", "rates", "permits"},
-		Short:      "Show who runs and who waits under the limits over the cluster",
+		Short:      "Show who runs and who waits under 'concurrency' and 'rate'",
 		Long: `Show the keys of 'concurrency' and 'rate' under which something runs, waits, or has begun
 lately: which items have a permit and since when, who waits for one, and from when the
 next may begin under a rate.`,

@@ -55,16 +55,15 @@ func Status(p *command.Program) *cobra.Command {
 		Use:        "status [JOB] [flags]",
 		SuggestFor: []string{"describe", "get"},
 		Short:      "Show what the host is doing, or who runs a job",
-		Long: `Show the jobs of the running host, their items, their modules, and the files
-that it refused with the reasons. Of the items those are shown that run, that
-did not end well, that are paused or held back, or that misfired;
---items shows all.
+		Long: `Show the jobs of the running host, their items, their modules, and the files that it
+refused, with the reasons. Only those items are shown that run, that did not end well,
+that are paused or held back, or that misfired; --items shows all.
 
-With a job's name, show whether the job is well, when it fires next and how it ended last, and
-its instances on all hosts: their state, what they own and run, and which module, as the
-registry has it; and of the host that is asked what the job is granted, who signed its module,
-and what its last runs did outside. With --zk, ask the registry itself, which does not know when a
-job fires next.`,
+With a job's name, show whether the job is well, when it fires next and how it ended
+last, and its instances on all hosts: their state, what they own and run, and which
+module; and, of the host that is asked, what the job is granted, who signed its module,
+and what its last runs did outside. With --zk the registry itself is asked, which does
+not know when a job fires next.`,
 		Example: `  wasmjob status
   wasmjob status cities
   wasmjob status --watch
@@ -247,11 +246,11 @@ func (f *jobFlags) add(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.text, "text", "", "only those whose name or description contains this `TEXT`")
 	cmd.Flags().StringSliceVar(&f.jobs, "job", nil, "only those whose names match one of these `PATTERNS`")
 	addLabelFlag(cmd, &f.labels)
-	cmd.Flags().StringSliceVar(&f.health, "health", nil, "only `error,failing,late,paused,ok`")
+	cmd.Flags().StringSliceVar(&f.health, "health", nil, "only those that are this `HEALTH`: error, failing, late, paused, ok")
 	cmd.Flags().StringSliceVar(&f.state, "state", nil, "only in these `STATES`: running, paused (disabled, as the API has it, is the same), stopped, removed, …")
 	cmd.Flags().StringSliceVar(&f.outcomes, "outcome", nil, "only those whose last fire has one of these `OUTCOMES`: OK, FAIL, TIMEOUT, TRAP, …")
 	cmd.Flags().StringVar(&f.host, "host", "", hostHelp)
-	cmd.Flags().StringVar(&f.sort, "sort", "name", "by name, next, last, health or duration; -next is the reverse")
+	cmd.Flags().StringVar(&f.sort, "sort", "name", "the `ORDER`: by name, next, last, health or duration; -next is the reverse")
 	_ = cmd.RegisterFlagCompletionFunc("health", oneOf(texts(cluster.Healths())...))
 	_ = cmd.RegisterFlagCompletionFunc("state", oneOf(stateWords()...))
 	_ = cmd.RegisterFlagCompletionFunc("outcome", oneOf(texts(history.Outcomes())...))
@@ -468,7 +467,6 @@ func switchCommand(p *command.Program, name, alias, short, long string, enable b
 // addItemFlag adds the flag that names one item; without it that is -1.
 func addItemFlag(cmd *cobra.Command, item *int) {
 	cmd.Flags().IntVar(item, "item", -1, "only this item, `N` from 0")
-	cmd.Flags().Lookup("item").DefValue = "0" // which the help leaves out
 }
 
 // shutdownCommand takes instances out of a job, or of all jobs: ofHosts is for the latter alone, in the group of hosts.
@@ -479,13 +477,14 @@ func shutdownCommand(p *command.Program, ofHosts bool) *cobra.Command {
 		Aliases:    []string{"shutdown"},
 		SuggestFor: []string{"stop"},
 		Short:      "Stop instances of a job until they are started again",
-		Long: `Take instances out of a job, as ElasticJob's console does: all instances of the
-job, those of a server, or one. They finish what they run within the host's drain
-timeout and leave the job; their items go to the others. The process of the host
-goes on. The command does not wait for that: 'wasmjob host list' and 'wasmjob status JOB'
-show what still stops. It holds until 'wasmjob job restore JOB' or 'wasmjob job start' takes it back, also
-for instances that come later: of the job, with --server of that server, with --instance of
-that process. 'wasmjob host drain' takes a host out of all its jobs.
+		Long: `Take instances out of a job: all of the job, those of a server, or one. They finish
+what they run within the host's drain timeout and leave the job; their items go to the
+others. The process of the host goes on. The command does not wait for that: 'wasmjob
+host list' and 'wasmjob status JOB' show what still runs.
+
+It holds until 'wasmjob job restore JOB' or 'wasmjob job start JOB' takes it back, also
+for instances that come later: of the job, with --server of that server, with --instance
+of that process. 'wasmjob host drain' takes a host out of all its jobs.
 
 A Java instance that runs items of a job with failover is refused: without its node
 in the registry it looks like a crashed one, and its items would run again
@@ -504,9 +503,9 @@ elsewhere. Pause its server and wait until it runs nothing.`,
 		cmd.Use, cmd.Short = "drain [flags]", "Take hosts out of all their jobs until they are started again"
 		cmd.Long = `Take the instances on a server, or one, out of all their jobs. They finish what they run
 within the host's drain timeout and leave the jobs; their items go to the others. The
-process of the host goes on. The command does not wait for that: 'wasmjob host list' shows
-what still stops. It holds until 'wasmjob host start' takes it back, also for instances that
-come later on that server. 'wasmjob job drain' is for one job.`
+process of the host goes on. The command does not wait for that: 'wasmjob host list'
+shows what still runs. It holds until 'wasmjob host start' takes it back, also for
+instances that come later on that server. 'wasmjob job drain' is for one job.`
 		cmd.Example = "  wasmjob host drain --server 10.0.0.7\n  wasmjob host drain --server 10.0.0.7 --zk zk1:2181 --namespace prod"
 		cmd.Args = noJob(&server, &instance)
 	}
@@ -551,7 +550,7 @@ func startCommand(p *command.Program, ofHosts bool) *cobra.Command {
 	server, instance := "", ""
 	cmd := &cobra.Command{
 		Use:   "start JOB [flags]",
-		Short: "Bring a job back that was drained or removed",
+		Short: "Bring a drained job back, on one host",
 		Long: `Have the host join a job again that 'wasmjob job drain' stopped there. It is for one
 host, and for what is started at its address later: give it on each host that is to run
 the job. A job that was removed comes back on all hosts that have its definition, as by
@@ -624,7 +623,7 @@ func startInstances(ctx context.Context, p *command.Program, r *command.Reached,
 func restoreCommand(p *command.Program) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "restore JOB [flags]",
-		Short: "Bring a job back on all hosts that was removed or drained",
+		Short: "Bring a removed or drained job back, on all its hosts",
 		Long: `Have all hosts that still have the job's definition file join it again, after
 'wasmjob job remove' or 'wasmjob job drain' took it from them. The job begins with its
 records and offsets, unless it was removed with --purge. One that was removed has
@@ -694,8 +693,8 @@ func removeCommand(p *command.Program) *cobra.Command {
 		SuggestFor: []string{"delete", "rm"},
 		Short:      "Take a job out of the registry",
 		Long: `Take a job out of the registry. Hosts that run it stop it: what runs ends within
-their drain timeout. No host brings it back, whenever it comes, until 'wasmjob job restore'
-is given, or a host has a definition of it that is new. Its offsets and records
+their drain timeout. No host brings it back, whenever it comes, until 'wasmjob job
+restore' does, or a host has a definition of it that is new. Its offsets and records
 stay, for a later job of that name, unless --purge is given; its runs stay in the
 histories. Settings that were edited are lost: the job comes back as its file has it.`,
 		Example: "  wasmjob job remove cities\n  wasmjob job remove cities --purge",

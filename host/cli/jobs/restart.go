@@ -18,14 +18,15 @@ func mayRestartCommand(p *command.Program) *cobra.Command {
 	var how command.Shown
 	cmd := &cobra.Command{
 		Use:   "may-restart [HOST] [flags]",
-		Short: "Say whether a host may restart now: what would be stopped, and what no other host can run",
-		Long: `Say whether a host may restart now: what runs there and would be stopped if it does not end while
-the host drains, which jobs no other host can run (it has not the job, its module, grants
-or settings refuse it, it is paused there), and whether the others have slots for what it
-runs. HOST is a name or an id as 'wasmjob host list' shows it, or a server's address; without
-it, the host that answers.
+		Short: "Say whether a host may restart now, and what that would stop",
+		Long: `Say whether a host may restart now: what runs there and would be stopped if it does
+not end while the host drains; which jobs no other host can run, and why not (none has
+the job or its module, grants or settings refuse it, it is paused there); and whether the
+others have slots for what it runs. HOST is a name or an id as 'wasmjob host list' shows
+it, or a server's address; without it, the host that answers is meant.
 
-The exit code is 0 for yes, 3 for no, and 7 if that is not known, because a host does not answer.`,
+The exit code is 0 for yes, 3 for no, and 7 if it is not known because a host does not
+answer.`,
 		Example: "  wasmjob host may-restart 192.0.2.7 && ssh 192.0.2.7 systemctl restart wasmjob",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 1 {

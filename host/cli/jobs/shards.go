@@ -17,8 +17,7 @@ func shardsCommand(p *command.Program) *cobra.Command {
 		Aliases: []string{"shards"},
 		Short:   "Show which instance has which item of a job",
 		Long: `Show the items of a job on all hosts, as the registry has them: the instance that
-owns each, what it is doing, and its newest run. The host that runs here is asked,
-or with --zk the registry itself.`,
+owns each, what it is doing, and its newest run.`,
 		Example: `  wasmjob job items cities
   wasmjob job items cities --watch
   wasmjob job items cities --zk zk1:2181,zk2:2181 --namespace prod --json`,

@@ -81,8 +81,8 @@ the run.`,
 	cmd.Flags().StringVar(&f.at, "at", "", "run for this `TIME` as the instant: 2026-03-01, \"2026-03-01 09:00\", 7d")
 	cmd.Flags().StringArrayVar(&f.named, "arg", nil, "run with this argument, `NAME=VALUE`; may be repeated; it is kept in the history")
 	cmd.Flags().BoolVar(&f.wait, "wait", false, "wait until all items have ended; the exit code says how it went")
-	cmd.Flags().BoolVarP(&f.follow, "follow", "f", false, "the same, and show what they log")
-	command.DurationVar(cmd.Flags(), &f.timeout, "timeout", 0, "how long to wait at most; the run goes on after that (default: no limit)")
+	cmd.Flags().BoolVarP(&f.follow, "follow", "f", false, "wait as with --wait, and show what is logged meanwhile")
+	command.DurationVar(cmd.Flags(), &f.timeout, "timeout", 0, "how long to wait at most, a `DURATION`; the run goes on after that (default: no limit)")
 	f.how.AddOutput(cmd, "the number of the trigger, and how it ended,")
 	return p.OnChange(cmd, func(ctx context.Context, r *command.Reached, names []string) error {
 		args, err := f.args(cmd)

@@ -38,7 +38,7 @@ type usersFile struct {
 
 // add makes the flag.
 func (f *usersFile) add(cmd *cobra.Command) {
-	cmd.PersistentFlags().StringVar(&f.name, "users", f.standard, "users `FILE` of the host, as run has it")
+	cmd.PersistentFlags().StringVar(&f.name, "users", f.standard, "the users `FILE`, that of 'wasmjob run --users'")
 }
 
 // path is the file, or the error that there is none.
@@ -161,7 +161,7 @@ type listed struct {
 func userListCommand(p *command.Program, f *usersFile) *cobra.Command {
 	var how command.Shown
 	cmd := &cobra.Command{
-		Use: "list [flags]", Short: "List users and their roles", Args: command.Exactly(),
+		Use: "list [flags]", Short: "List users and their roles", Example: "  wasmjob access user list\n  wasmjob access user list --users /etc/wasmjob/users.yaml", Args: command.Exactly(),
 		RunE: func(*cobra.Command, []string) error {
 			set, err := f.read()
 			if err != nil {
@@ -180,7 +180,7 @@ func userListCommand(p *command.Program, f *usersFile) *cobra.Command {
 
 func userRemoveCommand(p *command.Program, f *usersFile) *cobra.Command {
 	return &cobra.Command{
-		Use: "remove NAME [flags]", Short: "Remove a user, whose sessions end", Args: command.Exactly("the user's name"),
+		Use: "remove NAME [flags]", Short: "Remove a user, whose sessions end", Example: "  wasmjob access user remove ann", Args: command.Exactly("the user's name"),
 		RunE: func(_ *cobra.Command, args []string) error {
 			return p.Done(f.edit(func(d *users.Document) error { return d.RemoveUser(args[0]) }), "removed "+args[0]+" from "+f.name)
 		},
@@ -190,7 +190,7 @@ func userRemoveCommand(p *command.Program, f *usersFile) *cobra.Command {
 func userPasswdCommand(p *command.Program, f *usersFile) *cobra.Command {
 	var passwordFile string
 	cmd := &cobra.Command{
-		Use: "passwd NAME [flags]", Short: "Change a user's password, which ends the user's sessions", Args: command.Exactly("the user's name"),
+		Use: "passwd NAME [flags]", Short: "Change a user's password, which ends the user's sessions", Example: "  wasmjob access user passwd ann", Args: command.Exactly("the user's name"),
 		RunE: func(_ *cobra.Command, args []string) error {
 			set, err := f.read()
 			if err != nil {
@@ -325,7 +325,7 @@ func free(name string, force bool) error {
 func tokenListCommand(p *command.Program, f *usersFile) *cobra.Command {
 	var how command.Shown
 	cmd := &cobra.Command{
-		Use: "list [flags]", Short: "List tokens, their roles and when they expire", Args: command.Exactly(),
+		Use: "list [flags]", Short: "List tokens, their roles and when they expire", Example: "  wasmjob access token list", Args: command.Exactly(),
 		RunE: func(*cobra.Command, []string) error {
 			set, err := f.read()
 			if err != nil {
@@ -344,7 +344,7 @@ func tokenListCommand(p *command.Program, f *usersFile) *cobra.Command {
 
 func tokenRevokeCommand(p *command.Program, f *usersFile) *cobra.Command {
 	return &cobra.Command{
-		Use: "revoke NAME [flags]", Short: "Revoke a token, at once", Args: command.Exactly("the token's name"),
+		Use: "revoke NAME [flags]", Short: "Revoke a token, at once", Example: "  wasmjob access token revoke ci", Args: command.Exactly("the token's name"),
 		RunE: func(_ *cobra.Command, args []string) error {
 			return p.Done(f.edit(func(d *users.Document) error { return d.RevokeToken(args[0]) }), "revoked "+args[0]+" in "+f.name)
 		},

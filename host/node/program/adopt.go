@@ -35,7 +35,7 @@ number that the hosts' messages name. Hosts that wait begin at once.`,
 		},
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
-	cmd.Flags().Int64Var(&above, "above", 0, "the greatest number that was given out before")
+	cmd.Flags().Int64Var(&above, "above", 0, "the greatest number `N` that was given out before")
 	addRegistryFlags(cmd.Flags())
 	return cmd
 }

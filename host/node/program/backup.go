@@ -26,9 +26,9 @@ import (
 )
 
 func backupCommand(p *program) *cobra.Command {
-	return command.Group("backup", "Keep the registry in a file, and put it back", `Keep what a namespace has in its registry in a file, and put it back: settings, offsets, key/value
-state, what is disabled or removed, records of runs. docs/backup.md is a runbook.
-(To bring a single job back that was removed, use 'wasmjob job restore'.)`,
+	return command.Group("backup", "Keep the registry in a file, and put it back", `Keep what a namespace has in its registry in a file, and put it back: settings, offsets,
+key/value state, what is paused or removed, records of runs. docs/backup.md is a runbook.
+To bring a single job back that was removed, use 'wasmjob job restore'.`,
 		"  wasmjob registry backup create jobs.backup\n  wasmjob registry backup show jobs.backup\n  wasmjob registry backup restore jobs.backup --data /var/lib/wasmjob",
 		createBackupCommand(p), showBackupCommand(p), restoreBackupCommand(p))
 }
@@ -40,11 +40,11 @@ func createBackupCommand(p *program) *cobra.Command {
 		Short: "Make a backup of a namespace, while its hosts run",
 		Long: `Make a backup of what the namespace keeps in its registry, while its hosts run: by one
 of them, or of a namespace in ZooKeeper itself (--zk). By a host, its files with users,
-grants and alerts are in it, too. What the guests' modules and definitions are, and the
-history, is not: the backup names their places.
+grants and alerts are in it, too. Modules, definitions and the history are not: the
+backup says where they are.
 
-The file is a secret: it has the offsets and states of jobs, and the hashes of passwords. It is
-made for this user alone; one that is there is not replaced.`,
+The file is a secret: it has the offsets and states of jobs, and the hashes of passwords.
+Only this user can read it. A file that exists is not replaced.`,
 		Example: "  wasmjob registry backup create jobs-$(date +%F).backup\n  wasmjob registry backup create jobs.backup --zk zk1:2181,zk2:2181 --namespace prod",
 		Args:    command.Exactly("the name of the file"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -197,16 +197,17 @@ func restoreBackupCommand(p *program) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "restore FILE (--data DIR | --zk SERVERS) [flags]",
 		Short: "Put a backup back, while no host runs",
-		Long: `Put a backup back: into the directory of an embedded registry (--data), or into a namespace in
-ZooKeeper (--zk). All hosts have to be stopped. A namespace that has jobs is refused
+		Long: `Put a backup back: into the directory of an embedded registry (--data), or into a
+namespace in ZooKeeper (--zk). Stop all hosts before. A namespace that has jobs is refused
 without --replace, which removes them first.
 
-Fences and trigger rounds go on above all that were given out. What was given out after the
-backup is in the history: the command reads the one that the backup names, or those of
---history. If it cannot, it wants --above N: the greatest fence that any system has seen.
+Fences and trigger rounds go on above all that were given out. What was given out after
+the backup is in the history: the command reads the one that the backup names, or those
+of --history. If it cannot, it wants --above N: the greatest fence that any system has
+seen.
 
-What ran when the backup was made is taken over by the hosts that start then, as of hosts that
-crashed; what ran since is due again as far as the catch-up goes.`,
+What ran when the backup was made is taken over by the hosts that start then, as from
+hosts that crashed; what ran since is due again as far as the catch-up goes.`,
 		Example: "  wasmjob registry backup restore jobs.backup --data /var/lib/wasmjob --files /etc/wasmjob\n  wasmjob registry backup restore jobs.backup --zk zk1:2181,zk2:2181 --namespace prod --replace",
 		Args:    command.Exactly("the name of the file"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -217,10 +218,10 @@ crashed; what ran since is due again as far as the catch-up goes.`,
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&r.data, "data", "", "the `DIR` of an embedded registry, as run has it")
+	f.StringVar(&r.data, "data", "", "the `DIR` of an embedded registry, that of 'wasmjob run --data'")
 	f.StringVar(&r.files, "files", "", "write the files with users, grants and alerts to this `DIR`; those that are there are not replaced")
 	f.BoolVar(&r.replace, "replace", false, "remove the jobs that are in the namespace")
-	f.Int64Var(&r.above, "above", 0, "the greatest fence that was given out; no history is read")
+	f.Int64Var(&r.above, "above", 0, "the greatest fence `N` that was given out; no history is read")
 	f.StringArrayVar(&r.histories, "history", nil, "a history to read for that, a `FILE` or a URL as hosts have it (default: the one that the backup names)")
 	f.StringVar(&r.credentials, "history-credentials-file", "", "`FILE` with user:password for the database of the history")
 	addRegistryFlags(f)

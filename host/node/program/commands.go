@@ -44,7 +44,7 @@ func (p *program) root() *cobra.Command {
 	command.AddSections(root,
 		command.Section{Title: "Run a host", Commands: []*cobra.Command{demoCommand(p), docsCommand(p), initCommand(p), runCommand(p)}},
 		command.Section{Title: "Write jobs", Commands: []*cobra.Command{invokeCommand(p), planCommand(p), validateCommand(p)}},
-		command.Section{Title: "See what is", Commands: []*cobra.Command{jobs.Explain(&p.Program), jobs.Status(&p.Program), jobs.Top(&p.Program)}},
+		command.Section{Title: "Look", Commands: []*cobra.Command{jobs.Explain(&p.Program), jobs.Status(&p.Program), jobs.Top(&p.Program)}},
 		command.Section{Title: "Operate, through any host of the cluster or ZooKeeper itself (--zk)", Commands: []*cobra.Command{
 			p.accessGroup(), alertcommand.Commands(&p.Program, p.Getenv(alertsSetting(defaults{}).variable())), jobs.Context(&p.Program),
 			p.hostGroup(), p.jobGroup(), p.moduleGroup(), p.registryGroup(),

@@ -5,9 +5,11 @@ import (
 	"io"
 	"strings"
 	"testing"
+	"unicode"
 	"unicode/utf8"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/wasmjob/wasmjob/host/cli/command"
 )
@@ -50,6 +52,46 @@ func TestConnectionFlags(t *testing.T) {
 	if count < 30 {
 		t.Errorf("found %d commands that ask a cluster, expected at least 30", count)
 	}
+}
+
+// TestHelpOfEachCommand: each command has an example of itself, a title of one line, a description that fits 90 columns, and
+// says of each flag what it takes, by a word that its text explains.
+func TestHelpOfEachCommand(t *testing.T) {
+	t.Parallel()
+	root := Commands()
+	var walk func(c *cobra.Command)
+	walk = func(c *cobra.Command) {
+		for _, below := range c.Commands() {
+			walk(below)
+		}
+		path := c.CommandPath()
+		if c.Name() == "help" || c.IsAdditionalHelpTopicCommand() || strings.HasPrefix(path, "wasmjob completion") {
+			return // cobra's own, and a page
+		}
+		if !strings.Contains(c.Example, path) && c != root {
+			t.Errorf("%s has no example of itself, found %q", path, c.Example)
+		}
+		if c.Short == "" || len(c.Short) > 70 || strings.HasSuffix(c.Short, ".") {
+			t.Errorf("%s: the title %q is missing, longer than 70 characters or a sentence", path, c.Short)
+		}
+		for line := range strings.SplitSeq(c.Long, "\n") {
+			if n := utf8.RuneCountInString(line); n > 90 && !strings.Contains(line, "://") {
+				t.Errorf("%s: a line has %d columns: %s", path, n, line)
+			}
+		}
+		c.LocalFlags().VisitAll(func(f *pflag.Flag) {
+			if takes, _ := pflag.UnquoteUsage(f); takes != "" && !strings.ContainsFunc(takes, unicode.IsUpper) && takes != "all|none|N" {
+				t.Errorf("%s: --%s takes %q: expected a word in capitals that its text has, too", path, f.Name, takes)
+			}
+			if strings.Contains(f.Usage, "as run has") {
+				t.Errorf("%s: --%s: %q names no flag of run", path, f.Name, f.Usage)
+			}
+		})
+		if usage := c.UsageString(); strings.Contains(usage, `(default "`) || strings.Contains(usage, "h0m0s)") || strings.Contains(usage, "(default -1") {
+			t.Errorf("%s: a default is not as it is typed:\n%s", path, usage)
+		}
+	}
+	walk(root)
 }
 
 // TestFormerNames: each command of before 0.2.0 is found by its name, also for its help and by a shell that completes

@@ -30,7 +30,7 @@ func demoCommand(p *program) *cobra.Command {
 	dir := ""
 	cmd := &cobra.Command{
 		Use:   "demo [flags]",
-		Short: "Show a host with two jobs, and its console",
+		Short: "Try a host with two jobs, and its console",
 		Long: `Run a host with two jobs that are part of this program, on a registry of its own,
 and print a link to its console. Settings of the environment do not count, and no
 file of another host is used. Ctrl-C ends the demo.

@@ -23,7 +23,7 @@ import (
 
 // addGrantsFlag makes the flag of a command that is no host.
 func addGrantsFlag(flags *pflag.FlagSet, into *string) {
-	flags.StringVar(into, "grants", "", "`FILE|DIR` with the operator's grants, as run has it (default: WASMJOB_GRANTS)")
+	flags.StringVar(into, "grants", "", "`FILE|DIR` with the operator's grants, that of 'wasmjob run --grants' (default: WASMJOB_GRANTS)")
 }
 
 // readGrants reads what the flag or the environment names; nil if neither does. A mistake in it is

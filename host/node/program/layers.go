@@ -495,7 +495,7 @@ func addConfigFlags(flags *pflag.FlagSet, d defaults) {
 }
 
 func addCeilingFlag(flags *pflag.FlagSet) {
-	flags.StringArray(ceilingFlag, nil, "what jobs may have at most: `JOBS:NAME=VALUE,…`, such as 'team-a-*:timeout=1h,memoryLimit=256MiB'; may be repeated, and of the entries that match a job the first that sets a ceiling counts (docs/ceilings.md lists them)")
+	flags.StringArray(ceilingFlag, nil, "what jobs may have at most: `JOBS:NAME=VALUE,...`, such as 'team-a-*:timeout=1h,memoryLimit=256MiB'; may be repeated, and of the entries that match a job the first that sets a ceiling counts (docs/ceilings.md lists them)")
 }
 
 // ceilingsOf are the ceilings that flags and the environment give a command that

@@ -61,13 +61,13 @@ func planCommand(p *program) *cobra.Command {
 		Short: "Show what a change of schedules does, before it does",
 		Long: `Play the definitions of a directory, or of a file, on a clock of its own: when
 they fire, what overlaps, what is skipped and why, the busiest minutes, what waits for
-a slot, and what changes of clocks do. With OLD, or --running for what the registry has
+a slot, and what summer time does. With OLD, or --running for what the registry has
 now, say what changes. Nothing is run and nothing is written. Modules are not looked at.
 
-The future (--next) takes the durations that runs typically have in the history; the
-past (--last, or --from in the past) takes those that each run had, how late it began and
-whether it failed. The history is a file or a database (--history), or that of the
-running host (--running). Runs of jobs of which it has none take --duration.
+Runs to come (--next) take as long as runs of the job typically do in the history; past
+ones (--last, or --from in the past) as long as each did, begin as late, and fail if it
+failed. The history is a file or a database (--history), or that of the running host
+(--running). Runs of a job without runs in it take --duration.
 
 The exit code is 3 if something is skipped or overlaps that was not before.`,
 		Example: `  wasmjob plan jobs

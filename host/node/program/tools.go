@@ -119,11 +119,11 @@ func validateCommand(p *program) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "validate PATH… [flags]",
 		Short: "Check definitions and modules as a host would",
-		Long: `Check plugins directories, definitions (with the modules that they name) and
-modules, without a registry: what passes here is what a host takes that has
-the same ceilings: the defaults, with those of --ceiling and WASMJOB_CEILINGS.
-All problems are listed, one a line; the exit code is 1 if there are any. Warnings
-are marked so, and change nothing about the exit code.
+		Long: `Check plugins directories, definitions (with the modules that they name) and modules,
+without a registry. A host takes what passes here, if it has the same ceilings: the
+defaults, and those of --ceiling and WASMJOB_CEILINGS. All problems are listed, one a
+line; the exit code is 1 if there are any. Warnings are marked as such, and do not change
+the exit code.
 
 With --grants the operator's grants are checked, too, and what each definition
 and its module want is shown beside what is granted.`,
@@ -193,8 +193,8 @@ and its module want is shown beside what is granted.`,
 	how.AddOutput(cmd, "the problems")
 	addCeilingFlag(cmd.Flags())
 	addGrantsFlag(cmd.Flags(), &granted)
-	cmd.Flags().StringVar(&isolation, "isolation", "", "`WHERE` guests run on the host, as run has it; modules are tried there")
-	cmd.Flags().StringVar(&inProcess, "in-process", "", "`PATTERNS` of jobs that may run in the host's own process, as run has them")
+	cmd.Flags().StringVar(&isolation, "isolation", "", "`WHERE` guests run on the host, as 'wasmjob run --isolation' says it; modules are tried there")
+	cmd.Flags().StringVar(&inProcess, "in-process", "", "`PATTERNS` of jobs that may run in the host's own process, those of 'wasmjob run --in-process'")
 	cache = addCacheFlags(cmd.Flags(), p)
 	return cmd
 }

@@ -35,27 +35,26 @@ func verifyCommand(p *program) *cobra.Command {
 		Long: `Read the histories of all hosts of a cluster, or look at the registry itself (--zk), or
 both, and check what is promised about delivery. A history is a file (written with
 --history FILE.jsonl; the older files beside it are read with it) or a database, by the
-URL that hosts have: sqlite:PATH, postgres://… or mysql://…. Of a database that is read
-which is younger than successes are kept; what waits in spools is not in it. Nothing
-is written to it.
+URL that hosts have: sqlite:PATH, postgres://… or mysql://…. Of a database
+the time is read for which it keeps successes; what still waits on the disks of hosts is
+not in it. Nothing is written to it.
 
   1  no item has two live owners
   2  every item of every due fire ran, or a reason why not is recorded
   3  no completed item runs again in its fire
   4  offsets only move forward under growing fences
-  5  with --period: every job with a cron goes on firing; with --zk: nothing that belonged to
-     a host that is gone is left behind in the registry
+  5  with --period: every job with a cron goes on firing; with --zk: nothing that
+     belonged to a host that is gone is left behind in the registry
   6  the fences of an item strictly grow
 
-Java hosts write no history: of a job in which they took part (--java, --zk) the
-items are theirs that no host of ours had all the while. An item that none of the
-given histories had may stand in one that is missing, and is unproven.
+Java hosts write no history: in a job in which they took part (--java, --zk) an item
+that no wasmjob host had all the while counts as theirs. An item that is in none of the
+given histories may be in one that is missing: it is unproven.
 
-For each violation the lines that prove it are shown. Lines that are cut short
-are passed over. In the registry only that counts what is still there after --rest;
-jobs of which no host is there are not judged. Nothing is written to it. The exit
-code is 0 if all was kept, 1 if not, and 2 if a file or the registry cannot be
-read.`,
+For each violation the lines that prove it are shown. Lines that are cut short are
+passed over. In the registry, only what is still there after --rest counts, and jobs
+without a host are not judged. Nothing is written to it. The exit code is 0 if all was
+kept, 1 if not, and 2 if a file or the registry cannot be read.`,
 		Example: `  wasmjob job verify 'postgres://wasmjob@db/jobs' --history-credentials-file credentials
   wasmjob job verify host1.jsonl host2.jsonl host3.jsonl
   wasmjob job verify --period 1m --json /var/log/wasmjob/*.jsonl
@@ -100,7 +99,7 @@ read.`,
 	f.StringSliceVar(&o.Java, "java", nil, "the `JOBS` in which Java hosts took part, with commas between; --zk adds those in which one is now")
 	command.DurationVar(f, &o.Skew, "skew", verify.DefaultSkew, "by how much the clocks of servers may differ, `DURATION`")
 	command.DurationVar(f, &o.Settle, "settle", verify.DefaultSettle, "how long after its instant a fire must be accounted for, `DURATION`")
-	f.BoolVar(&o.Strict, "strict", false, "take what is unproven or without effect for violated")
+	f.BoolVar(&o.Strict, "strict", false, "count what is unproven or without effect as violated")
 	f.StringVar(&credentialsFile, "history-credentials-file", "", "`FILE` with user:password for databases, or "+historyCredentialsVariable+" in the environment")
 	f.IntVar(&o.MaxFindings, "max", verify.DefaultMaxFindings, "how many findings of a kind are shown, `N`")
 	command.DurationVar(f, &rest, "rest", 10*time.Second, "how long something must stay in the registry to be called left behind, `DURATION`")
