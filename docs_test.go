@@ -438,6 +438,59 @@ func TestLinksInDocs(t *testing.T) {
 // howtoWords is the most that a page on the shelf of how-tos has: two screens.
 const howtoWords = 1000
 
+// firstQuestions is the part of the index that leads to answers.
+const firstQuestions = "First questions"
+
+// TestFirstQuestions: what people ask first is one click away from the index, and the answer, which the index has in short, is at
+// most two screens below the place to which the link leads.
+func TestFirstQuestions(t *testing.T) {
+	t.Parallel()
+	index, err := os.ReadFile("docs/README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, part, _ := strings.Cut(string(index), "## "+firstQuestions+"\n")
+	part, _, _ = strings.Cut(part, "\n## ")
+	found := 0
+	for line := range strings.SplitSeq(part, "\n") {
+		link, short := mdLink.FindStringSubmatch(line), codeSpan.FindAllStringSubmatch(line, -1)
+		if !strings.HasPrefix(line, "| ") || link == nil {
+			continue
+		}
+		found++
+		if len(short) == 0 {
+			t.Errorf("%s: expected the answer in short, with the command or the setting", line)
+		}
+		name, fragment, _ := strings.Cut(link[1], "#")
+		data, err := os.ReadFile("docs/" + name)
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		text := string(data)
+		if fragment != "" {
+			for _, at := range mdHeading.FindAllStringSubmatchIndex(text, -1) {
+				if anchor(text[at[2]:at[3]]) == fragment {
+					text = text[at[0]:]
+					break
+				}
+			}
+		}
+		fields := strings.Fields(text)
+		screens := strings.Join(fields[:min(len(fields), howtoWords)], " ")
+		for _, answer := range short {
+			before, _, there := strings.Cut(screens, strings.Join(strings.Fields(answer[1]), " "))
+			if !there {
+				t.Errorf("%s: %q is not in the two screens below %s", line, answer[1], link[1])
+			}
+			t.Logf("%s: %q after %d words of %s", strings.Split(line, "|")[1], answer[1], len(strings.Fields(before)), link[1])
+		}
+	}
+	if found != 10 {
+		t.Errorf("found %d questions, expected 10", found)
+	}
+}
+
 // TestShelves: each page stands on one shelf of the index, once; a how-to has two screens at most;
 // and a page begins with what its reader can do after it.
 func TestShelves(t *testing.T) {
@@ -452,6 +505,9 @@ func TestShelves(t *testing.T) {
 	for line := range strings.SplitSeq(string(index), "\n") {
 		if heading, ok := strings.CutPrefix(line, "## "); ok {
 			shelf = heading
+		}
+		if shelf == firstQuestions {
+			continue // whose answers stand on the shelves
 		}
 		for _, m := range mdLink.FindAllStringSubmatch(line, -1) {
 			name, _, _ := strings.Cut(m[1], "#")
