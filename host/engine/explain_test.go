@@ -673,7 +673,7 @@ It succeeded at 00:01:10, after 10s.
 		want: `
 ran
 Items 0-1 were triggered at 00:01:30 and began in time on host 10.0.0.1.
-dave did "trigger" of the job at 00:01:30, from 10.9.9.9: to test it.
+dave did "run" of the job at 00:01:30, from 10.9.9.9: to test it.
 They succeeded, the last at 00:01:31, after at most 1s.
 `,
 	},
@@ -692,7 +692,7 @@ They succeeded, the last at 00:01:31, after at most 1s.
 		want: `
 late
 Item 1 was triggered at 00:01:03 and began at 00:01:08 on host 10.0.0.1, 5.01s late.
-dave did "trigger" of the job at 00:01:03 (items 1 and parameter "x").
+dave did "run" of the job at 00:01:03 (items 1 and parameter "x").
 It waited for its run before, which ended at 00:01:08.
 It succeeded at 00:01:16, after 8s.
 `,
@@ -718,7 +718,7 @@ late
 		want: `
 disabled
 Item 1 was triggered at 00:01:03 and did not run: host 10.0.0.1 reported at 00:01:08: the item is paused.
-dave did "trigger" of the job at 00:01:03 (items 1).
+dave did "run" of the job at 00:01:03 (items 1).
 erin did "pause" of item 1 at 00:01:03.
 `,
 	},

@@ -107,7 +107,7 @@ func TestExplain_numberedTrigger(t *testing.T) {
 		"frank": {asked("bob", -9000, 5), asked("frank", -10, 5), asked("bob", 3000, 5)}, // of other registries
 	} {
 		a := ask(t, explain.Question{Job: "j", Trigger: 5}, explain.Facts{Now: noon.Add(time.Hour), Events: []event.Event{began}, Changes: changes})
-		if text := lines(a); !strings.Contains(text, who+` did "trigger" of the job at 11:59:50`) || strings.Contains(text, "bob") {
+		if text := lines(a); !strings.Contains(text, who+` did "run" of the job at 11:59:50`) || strings.Contains(text, "bob") {
 			t.Errorf("want %s:\n%s", who, text)
 		}
 	}
@@ -363,22 +363,22 @@ Item 0 was triggered at 12:00:21 and began at 12:00:31 on host 10.0.0.1, 9.6s la
 Item 0 was triggered at 12:00:21 and began at 12:00:31 on host 10.0.0.1, 9.6s late.`},
 		"a later one stands for it": {20, events, []history.Change{asked(-0.1, "alice"), asked(20.3, "carol"), asked(24, "bob")}, `coalesced
 The job was triggered at 12:00:20, and no host began that trigger, as far as the histories go: the one of 12:00:24, which is trigger 103, came before that and ran for both.
-carol did "trigger" of the job at 12:00:20.`},
+carol did "run" of the job at 12:00:20.`},
 		"a later one stands for it, as the host says": {20, slices.Concat(events, []event.Event{both}), []history.Change{asked(-0.1, "alice"), asked(20.3, "carol"), asked(24, "bob")}, `coalesced
 Item 0 was triggered at 12:00:20 and did not run: host 10.0.0.1 reported at 12:00:31: trigger 103 came before this one had begun here: it counts for both.
-carol did "trigger" of the job at 12:00:20.
+carol did "run" of the job at 12:00:20.
 It ran next for trigger 103: it began at 12:00:31 on host 10.0.0.1.`},
 		"the one that stands": {24, slices.Concat(events, []event.Event{both}), []history.Change{asked(-0.1, "alice"), asked(20.3, "carol"), asked(24, "bob")}, `late
 Item 0 was triggered at 12:00:24 and began at 12:00:31 on host 10.0.0.1, 7s late.
-bob did "trigger" of the job at 12:00:24.`},
+bob did "run" of the job at 12:00:24.`},
 		"when both were seen": {31, slices.Concat(events, []event.Event{both}), []history.Change{asked(-0.1, "alice"), asked(20.3, "carol"), asked(24, "bob")}, `late
 Item 0 was triggered at 12:00:24 and began at 12:00:31`},
 		"it waits": {40, events, []history.Change{asked(40.3, "carol")}, `pending
 The job was triggered at 12:00:40, and no host has begun that trigger, as far as the histories go.
-carol did "trigger" of the job at 12:00:40.`},
+carol did "run" of the job at 12:00:40.`},
 		"it asked for other items": {20, events, []history.Change{{Time: noon.Add(20 * time.Second), Job: "j", Who: "carol", What: "trigger", After: "items 1"}, asked(24, "bob")}, `pending
 The job was triggered at 12:00:20, and no host has begun that trigger, as far as the histories go.
-carol did "trigger" of the job at 12:00:20 (items 1).`},
+carol did "run" of the job at 12:00:20 (items 1).`},
 		"none": {22, events, []history.Change{asked(21.4, "bob")}, `never due
 The job was not due at 12:00:22`},
 	} {

@@ -219,7 +219,7 @@ func TestChangeClause(t *testing.T) {
 		change history.Change
 		en, zh string
 	}{
-		{history.Change{What: "trigger", After: "items 0"}, `A user did "trigger" of the job at 12:00:00 (items 0).`, `12:00:00 对作业执行了“触发”，操作者：某用户（“items 0”）。`},
+		{history.Change{What: "trigger", After: "items 0"}, `A user did "run" of the job at 12:00:00 (items 0).`, `12:00:00 对作业执行了“触发”，操作者：某用户（“items 0”）。`},
 		{history.Change{Who: "ann", From: "10.9.9.9", What: "edit cron, timeZone", Why: "summer."}, `ann did "edit cron, timeZone" of the job at 12:00:00, from 10.9.9.9: summer.`, `12:00:00 对作业执行了“修改 cron、timeZone”，操作者：ann，来源：10.9.9.9，原因：“summer”。`},
 		{history.Change{Who: "file /p/j.yaml on host a", From: event.FromFile, What: "edit cron"}, `file /p/j.yaml on host a did "edit cron" of the job at 12:00:00, from file.`, `12:00:00 对作业执行了“修改 cron”，操作者：主机 a 上的文件 /p/j.yaml，来源：定义文件。`},
 		{history.Change{Who: "the registry", From: event.FromRegistry, What: "edit config"}, `the registry did "edit config" of the job at 12:00:00, from registry.`, `12:00:00 对作业执行了“修改 config”，操作者：注册中心，来源：注册中心。`},

@@ -81,7 +81,7 @@ func TestAnyHostAnswers(t *testing.T) {
 			t.Errorf("the changes, by %s: %+v", m.ip, changes)
 		}
 		why := m.must("explain", "bad")
-		for _, want := range []string{"bad: failed", "on host " + a.ip, "on host " + b.ip, `did "trigger"`, "to see it fail"} {
+		for _, want := range []string{"bad: failed", "on host " + a.ip, "on host " + b.ip, `did "run"`, "to see it fail"} {
 			if !strings.Contains(why, want) {
 				t.Errorf("why, by %s: %q is not in\n%s", m.ip, want, why)
 			}

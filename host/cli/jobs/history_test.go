@@ -25,7 +25,7 @@ func TestOperationsOf(t *testing.T) {
 	for text, want := range map[string][]string{
 		"sign in": {"sign in"}, "!sign,edit": {"!sign", "edit"}, "edit cron, timeZone": {"edit cron, timeZone"},
 		"edit cron,timeZone, disable": {"edit cron, timeZone", "disable"}, "edit,sing": {"edit", "sing"},
-		"pause,!resume": {"disable", "!enable"}, "drain": {"shutdown"}, "!disable": {"!disable"},
+		"pause,!resume": {"disable", "!enable"}, "drain,run": {"shutdown", "trigger"}, "!disable": {"!disable"},
 	} {
 		if got := operationsOf([]string{text}); !slices.Equal(got, want) {
 			t.Errorf("%q: %q, want %q", text, got, want)

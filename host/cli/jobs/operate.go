@@ -246,7 +246,7 @@ func (f *jobFlags) add(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.text, "text", "", "only those whose name or description contains this `TEXT`")
 	cmd.Flags().StringSliceVar(&f.jobs, "job", nil, "only those whose names match one of these `PATTERNS`")
 	addLabelFlag(cmd, &f.labels)
-	cmd.Flags().StringSliceVar(&f.health, "health", nil, "only those that are this `HEALTH`: error, failing, late, paused, ok")
+	cmd.Flags().StringSliceVar(&f.health, "health", nil, "only those of this `HEALTH`: error, failing, late, paused, ok")
 	cmd.Flags().StringSliceVar(&f.state, "state", nil, "only in these `STATES`: running, paused (disabled, as the API has it, is the same), stopped, removed, …")
 	cmd.Flags().StringSliceVar(&f.outcomes, "outcome", nil, "only those whose last fire has one of these `OUTCOMES`: OK, FAIL, TIMEOUT, TRAP, …")
 	cmd.Flags().StringVar(&f.host, "host", "", hostHelp)

@@ -17,7 +17,7 @@ var rows = [count]Row{
 				"Changes what an item keeps, at once or not at all. It is refused while the item runs (409). What the body does not name stays."},
 		},
 	},
-	Trigger: {Record: "trigger", Chinese: "触发", May: Operate, Commands: []string{"job run"},
+	Trigger: {Record: "trigger", English: "run", Chinese: "触发", May: Operate, Commands: []string{"job run"},
 		Endpoints: []Endpoint{
 			{"triggerJob", http.MethodPost, "/v1/jobs/{job}/trigger", "Have a job fire now",
 				"All items run once on their hosts, whatever the schedule says. Idle items begin at once; for those that still run one trigger is kept, and they run again when they have ended. The body may name the items that run, and give a parameter for this fire. 409 while an earlier trigger that asks for something else has not begun, and if a host of the job, of an earlier version or of ElasticJob, would not know such a body. With an `Idempotency-Key` the same request may be sent again to the same host: it triggers once."},
