@@ -431,7 +431,7 @@ func TestClusterIsOperated(t *testing.T) {
 
 	// A server is disabled in the registry, and enabled by way of its host.
 	if out := c.registry("job", "pause", "tick", "--server", b.ip); out != "paused server "+b.ip+" for tick\n" {
-		t.Errorf("disable says %q", out)
+		t.Errorf("pause says %q", out)
 	}
 	at = everywhere("tick", at, map[*member]int{a: 3, b: 0, d: 3})
 	if s := b.place.must("status", "tick"); !strings.Contains(s, "READY, paused") {
@@ -519,7 +519,7 @@ func TestClusterIsOperated(t *testing.T) {
 	}
 
 	// The audit has what a host was asked for, and what was done to the registry beside it, once each.
-	if text := a.place.must("access", "audit", "tick"); strings.Count(text, " enable ") != 1 || strings.Count(text, " disable ") != 1 || strings.Count(text, " shutdown ") != 1 {
+	if text := a.place.must("access", "audit", "tick"); strings.Count(text, " resume ") != 1 || strings.Count(text, " pause ") != 1 || strings.Count(text, " drain ") != 1 {
 		t.Errorf("the audit has\n%s", text)
 	}
 
