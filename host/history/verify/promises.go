@@ -70,7 +70,7 @@ func (c *Checker) demand(j *job, now time.Time) {
 func (c *Checker) demandRuns(j *job, now time.Time) {
 	for _, n := range slices.Sorted(maps.Keys(j.promises)) {
 		p := j.promises[n]
-		if !j.trustedBut(nil) || j.underWay(n) {
+		if !j.trustedBut(nil) || j.underWay(n) || j.disabledAt.After(j.begunAt) {
 			p.since = now
 			continue
 		}
