@@ -584,3 +584,60 @@ func TestLimit_noKeyStarves(t *testing.T) {
 		}
 	})
 }
+
+// TestLimit_heldBack: a trigger whose items are refused one after another, since each of them waits for the permit of the one
+// before and is held back, is answered once.
+func TestLimit_heldBack(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c, m := newCluster(t), newMeter()
+		d := limited("j", 3, "db", 2)
+		d.Props["wasm.maxHostDeaths"] = "1"
+		g := m.guest(func(item int) time.Duration {
+			if item == 2 {
+				return time.Second
+			}
+			return 20 * time.Minute
+		}, one)
+		c.start(1, job(d, g))
+		until(hour().Add(-time.Second))
+		n := c.start(2, job(d, g))
+		until(hour().Add(2 * time.Second))
+		for _, running := range c.hosts {
+			if running != n {
+				running.kill()
+				<-running.done
+			}
+		}
+		delete(c.hosts, "10.0.0.1")
+		time.Sleep(time.Minute)
+		if held := c.list(event.ItemHeld); len(held) == 0 {
+			t.Fatalf("no item is held back\n%s", c.all())
+		}
+		n.kill()
+		<-n.done
+		delete(c.hosts, "10.0.0.2")
+		d.Props = map[string]string{"wasm.maxHostDeaths": "1", "wasm.concurrency.key": "db", "wasm.concurrency.max": "1"}
+		n = c.start(3, job(d, g))
+		time.Sleep(time.Minute)
+		if held := c.list(event.ItemHeld); len(held) != 2 {
+			t.Fatalf("%d items are held back, expected 2\n%s", len(held), c.all())
+		}
+		if err := n.operator().Trigger(t.Context(), "j"); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(5 * time.Second)
+		said := make(map[int]int)
+		for _, e := range c.list(event.ItemSkipped) {
+			if e.Cause == event.SkipHeld && e.Trigger != 0 {
+				said[*e.Item]++
+			}
+		}
+		if said[0] != 1 || said[1] != 1 {
+			t.Errorf("that the item is held back is said %v times\n%s", said, c.all())
+		}
+		if waits := c.nodes(registry.Children("/test/j/trigger")); len(waits[0].Names) > 0 {
+			t.Errorf("the trigger waits on: %v", waits[0].Names)
+		}
+	})
+}

@@ -2,9 +2,12 @@ package engine_test
 
 import (
 	"context"
+	"encoding/json"
 	"flag"
 	"fmt"
+	"maps"
 	"math/rand/v2"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -18,6 +21,7 @@ import (
 	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/coordination/registry/registrytest"
 	"github.com/wasmjob/wasmjob/coordination/tree"
+	"github.com/wasmjob/wasmjob/host/config/timetable"
 	"github.com/wasmjob/wasmjob/host/engine"
 	"github.com/wasmjob/wasmjob/host/event"
 )
@@ -58,10 +62,14 @@ type world struct {
 	c    *cluster
 
 	mu      sync.Mutex
-	running map[int][]context.Context // item → the runs that are under way
+	running map[string][]context.Context // job and item → the runs that are under way
 	faults  []string
 	rng     *rand.Rand // under mu
+	more    *rand.Rand // under mu; for what is drawn besides: limits, calendars, chains, queues of triggers, backfills
 	sick    int        // of a hundred calls so many go wrong
+
+	most   int    // as many may; 0: any
+	extras string // what is drawn besides, for people
 }
 
 // unreliable is a session of which calls go wrong while the registry is unwell.
@@ -96,24 +104,31 @@ func (w *world) pick(n int) int {
 
 // run is the guest: it takes a while, sometimes fails, sometimes overruns.
 func (w *world) run(ctx context.Context, inv *abi.Invocation) abi.Result {
-	item := inv.Context.ShardingItem
+	name, _, _ := strings.Cut(inv.Context.RunID, "/")
+	item := fmt.Sprint(name, "/", inv.Context.ShardingItem)
 	w.mu.Lock()
-	for _, other := range w.running[item] {
-		if other.Err() == nil {
-			w.fault("item %d began for %s (%s) while another live run of it was under way", item, inv.Context.RunID, inv.Context.Source)
+	live := 0
+	for of, runs := range w.running {
+		for _, other := range runs {
+			if other.Err() == nil {
+				if strings.HasPrefix(of, simJob+"/") {
+					live++
+				}
+				if of == item {
+					w.fault("item %s began for %s (%s) while another live run of it was under way", item, inv.Context.RunID, inv.Context.Source)
+				}
+			}
 		}
+	}
+	if name == simJob && w.most > 0 && live >= w.most {
+		w.fault("%s began while %d runs were under way, at most %d may be", inv.Context.RunID, live, w.most)
 	}
 	w.running[item] = append(w.running[item], ctx)
 	w.mu.Unlock()
 	defer func() {
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		for i, c := range w.running[item] {
-			if c == ctx {
-				w.running[item] = append(w.running[item][:i], w.running[item][i+1:]...)
-				break
-			}
-		}
+		w.running[item] = slices.DeleteFunc(w.running[item], func(c context.Context) bool { return c == ctx })
 	}()
 	limit := 40 * time.Second
 	if w.pick(10) == 0 {
@@ -156,6 +171,83 @@ func (w *world) policies(d *jobconfig.Configuration) {
 	}
 }
 
+// besides draws what no part of the seed has that draws the rest: a limit and a rate, a calendar without one of two days, and a job
+// that comes after the first; next has no name if there is none.
+func (w *world) besides() (props map[string]string, next jobconfig.Configuration) {
+	props = make(map[string]string)
+	var said []string
+	if w.draw(5) == 0 {
+		w.most = 1 + w.draw(4)
+		props["wasm.concurrency.key"], props["wasm.concurrency.max"] = "k", strconv.Itoa(w.most)
+		said = append(said, fmt.Sprint("at most ", w.most))
+	}
+	if w.draw(6) == 0 {
+		props["wasm.rate.key"], props["wasm.rate.per"], props["wasm.rate.max"] = "r", "1m", strconv.Itoa(3+w.draw(12))
+		said = append(said, "a rate of "+props["wasm.rate.max"])
+	}
+	if w.draw(8) == 0 {
+		props["wasm.pauseAfterFailures"] = strconv.Itoa(1 + w.draw(3))
+		said = append(said, "paused after "+props["wasm.pauseAfterFailures"]+" failures")
+	}
+	if w.draw(6) == 0 {
+		day := fmt.Sprintf("2000-01-0%d", 1+w.draw(2))
+		days, err := timetable.DaysText(map[string]string{"off": fmt.Sprintf(`{"days":[%q]}`, day)})
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		props["wasm.calendars.exclude"], props[jobconfig.PropCalendarDays] = `["off"]`, days
+		said = append(said, "not on "+day)
+	}
+	if w.draw(4) == 0 {
+		next = definition("next", "", 1+w.draw(3))
+		after := map[string]string{"job": simJob, "on": []string{jobconfig.OnSuccess, jobconfig.OnFailure, jobconfig.OnAlways}[w.draw(3)]}
+		if w.draw(3) == 0 {
+			after["within"] = fmt.Sprint(time.Duration(1+w.draw(5)) * time.Minute)
+		}
+		list, err := json.Marshal([]map[string]string{after})
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		next.Failover, next.Misfire = w.draw(2) == 0, w.draw(2) == 0
+		next.Props = map[string]string{"wasm.after": string(list), "wasm.queueMax": "3"}
+		if next.Misfire {
+			next.Props["wasm.overlap"] = []string{"queue_one", "queue_all"}[w.draw(2)]
+		}
+		next.Props["wasm.catchUp"] = []string{"none", "latest", "all"}[w.draw(3)]
+		said = append(said, fmt.Sprintf("next with %d items after %s, failover %v, misfire %v, %v", next.ShardingTotalCount, list, next.Failover, next.Misfire, next.Props))
+	}
+	w.extras = strings.Join(said, "; ")
+	return props, next
+}
+
+// draw is below n.
+func (w *world) draw(n int) int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.more.IntN(n)
+}
+
+// disturb does to the job what is drawn besides: a backfill of the last minutes is begun, or the one that runs is cancelled.
+func (w *world) disturb() {
+	switch w.draw(24) {
+	case 0:
+		now := time.Now().Truncate(time.Minute)
+		b := tree.Backfill{Every: 1000, By: "sim", Since: time.Now().UnixMilli()}
+		for n := 1 + w.draw(6); n > 0; n-- {
+			b.Instants = append(b.Instants, now.Add(-time.Duration(n)*time.Minute).UnixMilli())
+		}
+		b.From, b.To = b.Instants[0], b.Instants[len(b.Instants)-1]
+		_ = w.operate(func(ctx context.Context, r registry.Center) error {
+			return operate.StartBackfill(ctx, r, simLayout(), b)
+		})
+	case 1:
+		_ = w.operate(func(ctx context.Context, r registry.Center) error {
+			_, err := operate.CancelBackfill(ctx, r, simLayout(), "sim", time.Now())
+			return err
+		})
+	}
+}
+
 const simJob = "sim"
 
 func simLayout() tree.Layout { return tree.NewLayout("test", simJob) }
@@ -186,7 +278,7 @@ func (w *world) instances() []string {
 
 func simulate(t *testing.T, seed uint64, tell bool) {
 	synctest.Test(t, func(t *testing.T) {
-		w := &world{t: t, seed: seed, running: make(map[int][]context.Context), rng: rand.New(rand.NewPCG(seed, 1))}
+		w := &world{t: t, seed: seed, running: make(map[string][]context.Context), rng: rand.New(rand.NewPCG(seed, 1)), more: rand.New(rand.NewPCG(seed, 2))}
 		w.c = newCluster(t)
 		closed := newLedger()
 		w.c.wrote = closed.write
@@ -194,9 +286,26 @@ func simulate(t *testing.T, seed uint64, tell bool) {
 		d.Failover = w.pick(3) > 0
 		d.Misfire = w.pick(4) > 0
 		d.MonitorExecution = w.pick(5) > 0
-		w.policies(&d)
+		props, second := w.besides()
+		policies := func() {
+			w.policies(&d)
+			if len(props) > 0 && d.Props == nil {
+				d.Props = make(map[string]string)
+			}
+			maps.Copy(d.Props, props)
+		}
+		policies()
+		if props["wasm.calendars.exclude"] != "" { // the day ends in the middle
+			time.Sleep(23 * time.Hour)
+		}
 		g := &guest{digest: "sim", run: w.run}
-		jobs := func() []engine.Job { return []engine.Job{job(d, g)} }
+		jobs := func() []engine.Job {
+			list := []engine.Job{job(d, g)}
+			if second.JobName != "" {
+				list = append(list, job(second, g))
+			}
+			return list
+		}
 		w.c.wrap = w.unreliable
 		alive := make(map[int]*node)
 		next := 1
@@ -240,7 +349,9 @@ func simulate(t *testing.T, seed uint64, tell bool) {
 			case action == 5: // the registry ends the session
 				w.c.expire(n)
 			case action == 6:
-				_ = n.operator().Trigger(ctx, simJob) // refused while the session is new
+				for range 1 + w.draw(3) { // those that come while one waits are queued
+					_ = n.operator().Trigger(ctx, simJob) // refused while the session is new
+				}
 			case action == 7:
 				d.ShardingTotalCount = 1 + w.pick(7)
 				apply(jobs()...)
@@ -269,7 +380,7 @@ func simulate(t *testing.T, seed uint64, tell bool) {
 				n.host.Apply(jobs(), nil)
 			case action == 12: // another policy
 				d.Failover, d.Misfire, d.MonitorExecution = w.pick(3) > 0, w.pick(4) > 0, w.pick(5) > 0
-				w.policies(&d)
+				policies()
 				apply(jobs()...)
 			case action == 13: // the registry is unwell for a while
 				w.mu.Lock()
@@ -309,6 +420,7 @@ func simulate(t *testing.T, seed uint64, tell bool) {
 				}
 			}
 			cancel()
+			w.disturb()
 		}
 		// Quiet: after a while every fire is whole again.
 		if len(alive) == 0 {
@@ -339,7 +451,9 @@ func simulate(t *testing.T, seed uint64, tell bool) {
 		}
 		quiet := time.Now().Truncate(time.Minute).Add(time.Minute)
 		time.Sleep(11 * time.Minute)
-		w.check(quiet, quiet.Add(5*time.Minute), d.ShardingTotalCount)
+		if !strings.Contains(props[jobconfig.PropCalendarDays], quiet.Format("2006-01-02")) { // else the reasons come every ten minutes
+			w.check(quiet, quiet.Add(5*time.Minute), d.ShardingTotalCount)
+		}
 		for _, n := range alive {
 			n.stop()
 			<-n.done
@@ -349,7 +463,7 @@ func simulate(t *testing.T, seed uint64, tell bool) {
 			t.Log("\n" + w.c.all())
 		}
 		if len(w.faults) > 0 {
-			t.Errorf("seed %d (repeat with -run TestSimulation -sim.seed %d): failover %v, misfire %v, monitorExecution %v, %v", seed, seed, d.Failover, d.Misfire, d.MonitorExecution, d.Props)
+			t.Errorf("seed %d (repeat with -run TestSimulation -sim.seed %d): failover %v, misfire %v, monitorExecution %v, %v; %s", seed, seed, d.Failover, d.Misfire, d.MonitorExecution, d.Props, w.extras)
 			for _, f := range w.faults {
 				t.Error(f)
 			}

@@ -104,7 +104,7 @@ func (rn *runner) beginRound(now moment) {
 		}
 	}
 	idle := rn.items.sorted(func(it *item) bool {
-		return rn.inRound(it) && it.run == nil && !(again && it.state.Record.Trigger >= id.Trigger)
+		return rn.inRound(it) && it.run == nil && !(again && (it.state.Record.Trigger >= id.Trigger || it.Settled(id.Trigger)))
 	})
 	busy := rn.items.sorted(func(it *item) bool {
 		return rn.inRound(it) && it.run != nil && it.state.Record.Trigger < id.Trigger

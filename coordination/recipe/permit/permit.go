@@ -216,8 +216,11 @@ func Own(ctx context.Context, r registry.Center, key string, mine func(Holder) b
 	return found, err
 }
 
-// Return deletes tickets. One that is gone already is no error.
+// Return deletes tickets. One that is gone already is no error, nor is one that is named twice.
 func Return(ctx context.Context, r registry.Center, paths ...string) error {
+	paths = slices.Clone(paths)
+	slices.Sort(paths)
+	paths = slices.Compact(paths)
 	return step.Perform(ctx, r, "return tickets", func(ctx context.Context, x *step.Exchange) error {
 		ops := make([]registry.Op, len(paths))
 		for k, path := range paths {

@@ -6,6 +6,9 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+
+	"github.com/wasmjob/wasmjob/coordination/registry"
+	"github.com/wasmjob/wasmjob/coordination/registry/embedded"
 )
 
 // names are nodes of a line: maximum and number.
@@ -131,5 +134,37 @@ func TestHolder(t *testing.T) {
 	}
 	if _, ok := ParseHolder([]byte("x")); ok {
 		t.Error("read what is no holder")
+	}
+}
+
+// TestReturn: tickets go, also if one is gone already or is named twice: one that is to be returned may be found once more by
+// who looks for what a commit of unknown outcome has made.
+func TestReturn(t *testing.T) {
+	t.Parallel()
+	server, err := embedded.Open(embedded.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer server.Close()
+	r, err := server.Connect(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	const key = "/limits/k"
+	made, err := Take(t.Context(), r, Holder{Host: "h", Job: "j"}, Draw{Key: key, Count: 3, Max: 2})
+	if err != nil || len(made[key]) != 3 {
+		t.Fatalf("made %v, %v", made, err)
+	}
+	gone, twice, once := made[key][0].Path, made[key][1].Path, made[key][2].Path
+	if err := Return(t.Context(), r, gone); err != nil {
+		t.Fatal(err)
+	}
+	if err := Return(t.Context(), r, twice, gone, once, twice); err != nil {
+		t.Error(err)
+	}
+	nodes, err := r.Read(t.Context(), registry.Children(key))
+	if err != nil || len(nodes[0].Names) > 0 {
+		t.Errorf("left: %v, %v", nodes, err)
 	}
 }

@@ -38,6 +38,7 @@ type Checker struct {
 	jobs      map[string]*job
 	kept      map[Invariant]map[Class]int
 	followers map[string]map[*job]bool // the jobs that come after one
+	limited   map[string]map[*job]bool // the jobs of which items have waited under a limit or a rate
 	report    Report
 }
 
@@ -607,7 +608,8 @@ func (c *Checker) itemSkipped(j *job, it *item, in *instance, f *fire, e *event.
 		return
 	}
 	f.note(it.number, itemExcused, m)
-	if f != nil && forGood(e) && e.Through.IsZero() {
+	final := forGood(e) && (e.Cause != event.SkipQueueFull || j.underWay(it.number)) // of an item that waits the next host decides anew
+	if f != nil && final && e.Through.IsZero() {
 		if f.answered == nil {
 			f.answered = make(map[int]mark)
 		}
@@ -618,11 +620,12 @@ func (c *Checker) itemSkipped(j *job, it *item, in *instance, f *fire, e *event.
 	}
 	if e.Owed {
 		j.owe(it.number, e, m)
+		c.waitsUnder(j, it.number, e)
 	} else {
 		j.settled(it.number, e.Trigger, later(e.Instant, e.Through))
 	}
 	if !e.Through.IsZero() {
-		c.span(j, []int{it.number}, e.Instant, e.Through, m, forGood(e))
+		c.span(j, []int{it.number}, e.Instant, e.Through, m, final)
 	}
 }
 

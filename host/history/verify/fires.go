@@ -303,6 +303,9 @@ func (c *Checker) excuse(j *job, f *fire, p *process, e *event.Event, m mark) {
 		}
 		f.skippedBy[p] = true
 	}
+	if e.Cause == event.SkipExcluded { // a calendar of the job excludes the day, for all items: also of hosts that were not there
+		c.span(j, nil, e.Instant, later(e.Instant, e.Through), m, false)
+	}
 	switch {
 	case e.Kind == event.FireStarted:
 	case !e.Through.IsZero():

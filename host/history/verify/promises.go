@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/wasmjob/wasmjob/host/event"
+	"github.com/wasmjob/wasmjob/internal/text/reason"
 )
 
 // promise is a run that a reason announced: a skip that says that the item runs
@@ -18,6 +19,8 @@ type promise struct {
 	// at: no run of the item was under way, and some host with a live session had
 	// the job.
 	since time.Time
+	// limit is that under which the item waits; empty if it does not.
+	limit string
 }
 
 // owe takes a promise. Of several, the oldest counts.
@@ -28,6 +31,39 @@ func (j *job) owe(n int, e *event.Event, m mark) {
 	if _, already := j.promises[n]; !already {
 		j.promises[n] = &promise{instant: later(e.Instant, e.Through), mark: m, since: m.time}
 	}
+}
+
+// waitsUnder takes note that a promised run waits for other runs under a limit or a rate, of whichever job.
+func (c *Checker) waitsUnder(j *job, n int, e *event.Event) {
+	p := j.promises[n]
+	if p == nil || !e.Because.Has(reason.WaitsForPermit, reason.WaitsForRate) {
+		return
+	}
+	p.limit = e.Because.Arg("name")
+	if c.limited == nil {
+		c.limited = make(map[string]map[*job]bool)
+	}
+	if c.limited[p.limit] == nil && len(c.limited) < mostLimits {
+		c.limited[p.limit] = make(map[*job]bool)
+	}
+	if c.limited[p.limit] != nil {
+		c.limited[p.limit][j] = true
+	}
+}
+
+// mostLimits is how many limits are remembered.
+const mostLimits = 10_000
+
+// limitRuns reports whether an item goes on of a job whose items have waited under the limit.
+func (c *Checker) limitRuns(limit string) bool {
+	for j := range c.limited[limit] {
+		for n := range j.items {
+			if j.underWay(n) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // settled takes note of a run, or of a reason that promises none, for an instant
@@ -70,7 +106,7 @@ func (c *Checker) demand(j *job, now time.Time) {
 func (c *Checker) demandRuns(j *job, now time.Time) {
 	for _, n := range slices.Sorted(maps.Keys(j.promises)) {
 		p := j.promises[n]
-		if !j.trustedBut(nil) || j.underWay(n) {
+		if !j.trustedBut(nil) || j.underWay(n) || j.disabledAt.After(j.begunAt) || (p.limit != "" && c.limitRuns(p.limit)) {
 			p.since = now
 			continue
 		}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/host/event"
+	"github.com/wasmjob/wasmjob/internal/text/reason"
 )
 
 // promise skips an item for an instant and announces a run in its place.
@@ -272,7 +273,9 @@ func TestForGood(t *testing.T) {
 		kept bool
 	}{
 		"overlap":    {said(event.SkipOverlap, event.Event{}).run(13, 14, 10, 0, 6), false},
-		"queue full": {said(event.SkipQueueFull, event.Event{}).run(13, 14, 10, 0, 6), false},
+		"queue full": {open("a", a1).fire(0, 0, 1, 0).start(1, 0, 0, 5).of(12, event.ItemSkipped, event.Event{Instant: instant(10), Item: new(int), Cause: event.SkipQueueFull, Reason: "so it is"}).
+			end(12.5, 0, 0, 5, "OK").done(12.5, 0, 0, 5).run(13, 14, 10, 0, 6), false},
+		"queue full, and nothing of the item runs": {said(event.SkipQueueFull, event.Event{}).run(13, 14, 10, 0, 6), true},
 		"late":       {said(event.SkipLate, event.Event{}).run(13, 14, 10, 0, 6), false},
 		"too old":    {said(event.SkipTooOld, event.Event{Through: instant(30)}).run(33, 34, 20, 0, 6), false},
 		"by a clock that was ahead": {open("a", a1).fire(0, 0, 1, 0).run(1, 4, 0, 0, 5).
@@ -343,5 +346,33 @@ func TestToldWhenEnabled(t *testing.T) {
 				t.Errorf("%d findings, want %d", n, tc.found)
 			}
 		})
+	}
+}
+
+// A promised run that waits under a limit waits as long as others run under it, of whichever job, and no longer.
+func TestPromises_underALimit(t *testing.T) {
+	t.Parallel()
+	waits := func(others float64) []*book {
+		a := open("a", a1).fire(0, 0, 2, 0, 1).run(1, 2, 0, 0, 3).run(1, 2, 0, 1, 4).fire(10, 10, 2, 0)
+		item := 1
+		a.of(10, event.ItemSkipped, event.Event{Instant: instant(10), Item: &item, RunID: runID(10, 1), Cause: event.SkipLater, Owed: true}.Why(reason.New(reason.WaitsForPermit, `"k"`, 1)))
+		fence := int64(5)
+		for at := 10.0; at < others; at += 100 {
+			a.run(at, at+99, 10, 0, fence)
+			fence++
+		}
+		a.awake(others+100, 1990)
+		return []*book{a.start(2000, 10, 1, 100).end(2001, 10, 1, 100, "OK").done(2001, 10, 1, 100).skip(2010, 2010, 0, "x").skip(2010, 2010, 1, "x").later(2100)}
+	}
+	for others, want := range map[float64]int{1990: 0, 500: 1} {
+		found := 0
+		for _, f := range check(Options{Settle: time.Minute}, waits(others)...).Findings {
+			if strings.Contains(f.Text, "was promised") {
+				found++
+			}
+		}
+		if found != want {
+			t.Errorf("others run until second %v: %d promises are found broken, want %d", others, found, want)
+		}
 	}
 }

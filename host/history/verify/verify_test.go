@@ -200,6 +200,12 @@ func TestEachInvariant(t *testing.T) {
 		"the job is paused while an item owes, and its host forgets it": {func() []*book {
 			return []*book{pausedWhileOwing().fire(1000, 1000, 2, 0, 1).run(1000, 1001, 1000, 0, 7).run(1000, 1001, 1000, 1, 8).skip(1010, 1010, 0, "x").later(2000)}
 		}, Accounted, Violated, ""},
+		"a calendar excludes the instants, for all items": {func() []*book {
+			a, _ := two()
+			a.fire(0, 0, 2, 0, 1).run(1, 2, 0, 0, 3).run(1, 2, 0, 1, 4)
+			a.of(60, event.FireSkipped, event.Event{Instant: instant(10), Through: instant(60), Source: abi.SourceSchedule, Items: []int{0}, Total: 2, Next: instant(70), Cause: event.SkipExcluded, Reason: "excluded"})
+			return []*book{a.fire(70, 70, 2, 0, 1).run(70, 71, 70, 0, 5).run(70, 71, 70, 1, 6).skip(80, 80, 0, "x").later(1000)}
+		}, 0, "", ""},
 		"the item went with a smaller total count": {func() []*book {
 			a, _ := two()
 			return []*book{a.fire(0, 0, 2, 0).run(1, 2, 0, 0, 5).of(5, event.Sharded, event.Event{Total: 1, Reason: "the count changed"}).skip(10, 10, 0, "x").later(1000)}

@@ -20,6 +20,8 @@ type Owed struct {
 	Asked *tree.Fire
 	// backfilled is set if the item began for a backfill last.
 	backfilled bool
+	// settled is the newest trigger that was answered.
+	settled int64
 }
 
 // queued is a fire without arguments, of which an item may have a thousand.
@@ -56,6 +58,7 @@ func (o *Owed) Place(id tree.Fire) **tree.Fire {
 // Answered notes that a fire is no longer owed: it has begun, or why not has been
 // reported. Another one stays: a trigger that is refused stands for no instant.
 func (o *Owed) Answered(id tree.Fire) {
+	o.settled = max(o.settled, id.Trigger)
 	if o.Asked != nil && o.Asked.ID() == id.ID() {
 		o.Asked = nil
 	}
@@ -69,6 +72,9 @@ func (o *Owed) Answered(id tree.Fire) {
 		}
 	}
 }
+
+// Settled reports whether a trigger was answered, or a newer one.
+func (o *Owed) Settled(trigger int64) bool { return o.settled >= trigger }
 
 // Waiting are Due and what follows it.
 func (o *Owed) Waiting() []tree.Fire {
