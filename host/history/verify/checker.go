@@ -608,7 +608,8 @@ func (c *Checker) itemSkipped(j *job, it *item, in *instance, f *fire, e *event.
 		return
 	}
 	f.note(it.number, itemExcused, m)
-	final := forGood(e) && (e.Cause != event.SkipQueueFull || j.underWay(it.number)) // of an item that waits the next host decides anew
+	// Which instants found the queue full follows from the item's run. Of an item that waits under a limit the next host decides anew.
+	final := forGood(e) && (e.Cause != event.SkipQueueFull || (j.underWay(it.number) && !c.underLimit(j)))
 	if f != nil && final && e.Through.IsZero() {
 		if f.answered == nil {
 			f.answered = make(map[int]mark)

@@ -54,6 +54,16 @@ func (c *Checker) waitsUnder(j *job, n int, e *event.Event) {
 // mostLimits is how many limits are remembered.
 const mostLimits = 10_000
 
+// underLimit reports whether items of the job have waited under a limit or a rate.
+func (c *Checker) underLimit(j *job) bool {
+	for _, jobs := range c.limited {
+		if jobs[j] {
+			return true
+		}
+	}
+	return false
+}
+
 // limitRuns reports whether an item goes on of a job whose items have waited under the limit.
 func (c *Checker) limitRuns(limit string) bool {
 	for j := range c.limited[limit] {
