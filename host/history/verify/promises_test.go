@@ -272,12 +272,12 @@ func TestForGood(t *testing.T) {
 		book *book
 		kept bool
 	}{
-		"overlap":    {said(event.SkipOverlap, event.Event{}).run(13, 14, 10, 0, 6), false},
+		"overlap": {said(event.SkipOverlap, event.Event{}).run(13, 14, 10, 0, 6), false},
 		"queue full": {open("a", a1).fire(0, 0, 1, 0).start(1, 0, 0, 5).of(12, event.ItemSkipped, event.Event{Instant: instant(10), Item: new(int), Cause: event.SkipQueueFull, Reason: "so it is"}).
 			end(12.5, 0, 0, 5, "OK").done(12.5, 0, 0, 5).run(13, 14, 10, 0, 6), false},
 		"queue full, and nothing of the item runs": {said(event.SkipQueueFull, event.Event{}).run(13, 14, 10, 0, 6), true},
-		"late":       {said(event.SkipLate, event.Event{}).run(13, 14, 10, 0, 6), false},
-		"too old":    {said(event.SkipTooOld, event.Event{Through: instant(30)}).run(33, 34, 20, 0, 6), false},
+		"late":    {said(event.SkipLate, event.Event{}).run(13, 14, 10, 0, 6), false},
+		"too old": {said(event.SkipTooOld, event.Event{Through: instant(30)}).run(33, 34, 20, 0, 6), false},
 		"by a clock that was ahead": {open("a", a1).fire(0, 0, 1, 0).run(1, 4, 0, 0, 5).
 			of(5, event.ItemSkipped, event.Event{Instant: instant(10), Item: new(int), Cause: event.SkipOverlap, Reason: "so it is"}).run(13, 14, 10, 0, 6), true},
 		"by a clock that was wrong": {open("a", a1).of(0, event.Clock, event.Event{}).fire(0, 0, 1, 0).run(1, 12, 0, 0, 5).
