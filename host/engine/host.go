@@ -533,7 +533,7 @@ func (h *Host) Look(job string) {
 
 func (h *Host) status(wait time.Duration, full bool) Status {
 	h.mu.Lock()
-	s := Status{ServerIP: h.cfg.ServerIP, Namespace: h.cfg.Namespace, State: h.state, Started: h.started, Refused: slices.Clone(h.refused)}
+	s := Status{ServerIP: h.cfg.ServerIP, Namespace: h.cfg.Namespace, State: h.state, Started: h.started, Refused: append([]Refusal{}, h.refused...), Jobs: []*JobStatus{}}
 	t, dialling := h.term, h.dialling
 	if h.state == HostStarting {
 		s.Jobs = h.offline()

@@ -190,7 +190,7 @@ func newJob(t *term, wanted Job, self tree.JobInstance) *job {
 	j.member.Registry = counted{t.registry, &j.shared, &j.pace.wrote, true}
 	j.election.Line, j.takers.Line = &j.member.Election, &j.member.Takeover
 	j.mail.wake = make(chan struct{}, 1)
-	j.mail.last = &JobStatus{Name: name, State: JobJoining, File: wanted.File, Module: wanted.ModuleFile}
+	j.mail.last = &JobStatus{Name: name, State: JobJoining, File: wanted.File, Module: wanted.ModuleFile, Instances: []string{}, Items: []ItemStatus{}}
 	return j
 }
 
