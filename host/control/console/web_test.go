@@ -1031,6 +1031,29 @@ func TestQueued(t *testing.T) {
 	s.until("/jobs?state=ready", "one").has(t, http.StatusOK, "many")
 }
 
+// TestOverview_more: a list of the overview that has no room for all jobs says how many there are besides.
+func TestOverview_more(t *testing.T) {
+	t.Parallel()
+	const shown, more = 20, 3
+	slots := engine.DefaultMaxConcurrency()
+	var jobs []engine.Job
+	for n := range slots + shown + more {
+		jobs = append(jobs, servicetest.Job(fmt.Sprintf("job%03d", n), "", 1, servicetest.Wait))
+	}
+	s := open(t, servicetest.Options{Jobs: jobs})
+	for _, j := range jobs {
+		s.post("/jobs/" + j.Definition.JobName + "/trigger")
+	}
+	_, list, _ := strings.Cut(s.until("/", fmt.Sprintf("%d queued", shown+more)).body, `<section id="running">`)
+	if list, _, _ = strings.Cut(list, "</section>"); !strings.Contains(list, fmt.Sprintf("and %d more", more)) {
+		t.Errorf("the overview does not say that %d more are queued:\n%s", more, list)
+	}
+	o, err := s.Service.Overview(auth.With(t.Context(), auth.HostToken(auth.ByHostToken)))
+	if err != nil || len(o.Queued) != shown || o.More.Queued != more || o.More.Running != max(slots-shown, 0) {
+		t.Fatalf("%d queued, more are %+v, %v", len(o.Queued), o.More, err)
+	}
+}
+
 // TestBars: a fire that runs is drawn as long as it has taken so far, and has no point in the charts; nor
 // has one of which it is not known how long it took. What a trigger began was not late.
 func TestBars(t *testing.T) {
