@@ -303,7 +303,7 @@ soak: examples ## run the long tests (build tag soak); takes minutes to hours
 	$(GO) test -tags soak -run '^TestSoak' -count 1 -v -timeout 6h $$(grep -rl --include '*_test.go' '^func TestSoak' . | xargs -n 1 dirname | sort -u)
 
 .PHONY: soak-cluster
-soak-cluster: build examples ## watch 200 jobs on three hosts for DURATION (2h): nothing may grow
+soak-cluster: build examples ## watch 200 jobs (SOAK='-jobs 2000') on three hosts for DURATION (2h): nothing may grow; SOAK has flags: bin/soak -help
 	$(GO) build -o bin/soak ./test/soak
 	bin/soak -program bin/wasmjob -modules plugins/examples/cities.wasm,plugins/examples/slow.wasm -duration $(or $(DURATION),2h) $(SOAK)
 

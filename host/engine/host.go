@@ -106,6 +106,10 @@ type Config struct {
 	// called. nil is 7 s, which fits a session timeout of 30 s: the session is
 	// given up after two thirds of it, and the process ends at nine tenths.
 	StopGrace func() time.Duration
+	// OnStopped is called, from a goroutine of its own, when the session is lost and no guest of it runs any more,
+	// unless OnStuck was called. The process need not end then, however long its jobs take to end. nil: the process
+	// does not care.
+	OnStopped func()
 	// BeforeClose is called when all jobs have been left, before the host's session ends, if it
 	// was not lost: others write in it. It returns when kill, that of Run, is done at the
 	// latest. nil: there are none.
@@ -253,6 +257,12 @@ func New(cfg Config) (*Host, error) {
 	}
 	if cfg.HandlerProblem == nil {
 		cfg.HandlerProblem = func(string) string { return "" }
+	}
+	if cfg.OnStuck == nil {
+		cfg.OnStuck = func([]string) {}
+	}
+	if cfg.OnStopped == nil {
+		cfg.OnStopped = func() {}
 	}
 	if cfg.OnNext == nil {
 		cfg.OnNext = func(string, time.Time) {}
@@ -523,7 +533,7 @@ func (h *Host) Look(job string) {
 
 func (h *Host) status(wait time.Duration, full bool) Status {
 	h.mu.Lock()
-	s := Status{ServerIP: h.cfg.ServerIP, Namespace: h.cfg.Namespace, State: h.state, Started: h.started, Refused: slices.Clone(h.refused)}
+	s := Status{ServerIP: h.cfg.ServerIP, Namespace: h.cfg.Namespace, State: h.state, Started: h.started, Refused: append([]Refusal{}, h.refused...), Jobs: []*JobStatus{}}
 	t, dialling := h.term, h.dialling
 	if h.state == HostStarting {
 		s.Jobs = h.offline()

@@ -173,6 +173,7 @@ func newJob(t *term, wanted Job, self tree.JobInstance) *job {
 	j := &job{pace: pace{steps: rate.NewLimiter(rate.Every(stepInterval), stepsAtOnce)}, recovery: recovery{pause: recoverPause}, wasEnabled: true}
 	j.term, j.host, j.name, j.log = t, t.host, name, t.host.log.With(zap.String("job", name))
 	j.done, j.quotas = make(chan struct{}), newQuotas(t.host.cfg.Ceilings, name)
+	j.guests.ended = make(chan struct{})
 	j.turn = t.host.turns.Worker(wanted.Group)
 	j.member = coordination.Member{Layout: tree.NewLayout(t.host.cfg.Namespace, name), Self: self}
 	j.wanted, j.cron.zone = wanted, time.Local
@@ -189,7 +190,7 @@ func newJob(t *term, wanted Job, self tree.JobInstance) *job {
 	j.member.Registry = counted{t.registry, &j.shared, &j.pace.wrote, true}
 	j.election.Line, j.takers.Line = &j.member.Election, &j.member.Takeover
 	j.mail.wake = make(chan struct{}, 1)
-	j.mail.last = &JobStatus{Name: name, State: JobJoining, File: wanted.File, Module: wanted.ModuleFile}
+	j.mail.last = &JobStatus{Name: name, State: JobJoining, File: wanted.File, Module: wanted.ModuleFile, Instances: []string{}, Items: []ItemStatus{}}
 	return j
 }
 
@@ -349,6 +350,7 @@ func (j *job) end() {
 	j.guests.stop(cause)
 	j.limits.unwatch()
 	j.guests.running.Wait()
+	close(j.guests.ended)
 	j.known.Account.Close()
 	if errors.Is(cause, errSessionLost) {
 		j.mail.mu.Lock()

@@ -221,6 +221,7 @@ type guests struct {
 	ctx     context.Context         // ends with the loop's work, or when the drain is over
 	stop    context.CancelCauseFunc // ends ctx
 	running sync.WaitGroup          // fires, and watches of lines
+	ended   chan struct{}           // closed when no guest runs any more, and none will
 }
 
 // admit lets guests run under work, until they are stopped.

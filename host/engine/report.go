@@ -129,9 +129,9 @@ func (j *job) readHosts(s *JobStatus) {
 func (j *job) withoutSession() *JobStatus {
 	j.refusal.what = "" // that there is no session says more, and goes on
 	s := j.status()
-	s.Leader, s.Instances, s.Servers, s.Waits = "", nil, nil, nil
+	s.Leader, s.Instances, s.Servers, s.Waits = "", []string{}, nil, nil
 	if !j.exit.left.IsZero() {
-		s.Items = nil
+		s.Items = []ItemStatus{}
 		return s
 	}
 	s.State, s.Reason, s.SessionLost, s.LastState = JobNoSession, noSession, j.host.clock(), JobReady
@@ -141,7 +141,7 @@ func (j *job) withoutSession() *JobStatus {
 	case JobDisabled:
 		s.LastState = state
 	}
-	s.LastItems, s.Items = s.Items, nil
+	s.LastItems, s.Items = s.Items, []ItemStatus{}
 	for n := range s.LastItems {
 		i := &s.LastItems[n]
 		i.Running, i.Queued, i.Misfired, i.Since, i.Attempt, i.Done, i.Total = false, false, false, time.Time{}, 0, 0, 0
@@ -160,7 +160,7 @@ func (h *Host) offline() []*JobStatus {
 		if !known {
 			c := wanted.Definition
 			s = &JobStatus{Name: name, State: JobNoSession, Reason: noSession, Cron: c.Cron, TimeZone: c.TimeZone, Terms: c.Terms(), ShardingTotalCount: c.ShardingTotalCount,
-				Description: c.Description, Labels: c.Labels(), File: wanted.File, Module: wanted.ModuleFile, Digest: wanted.Module.Digest()}
+				Description: c.Description, Labels: c.Labels(), File: wanted.File, Module: wanted.ModuleFile, Digest: wanted.Module.Digest(), Instances: []string{}, Items: []ItemStatus{}}
 		}
 		all = append(all, s)
 	}
@@ -176,7 +176,7 @@ func (j *job) status() *JobStatus {
 	s := &JobStatus{
 		Name: j.name, Cron: c.Cron, TimeZone: j.cron.zone.String(), Terms: j.terms(c), Next: j.calendar.Next, ShardingTotalCount: c.ShardingTotalCount,
 		Description: c.Description, Labels: j.guest.Labels, File: j.wanted.File, Inherited: j.wanted.Inherited, Module: j.wanted.ModuleFile, Type: string(j.guest.Type),
-		Digest: j.wanted.Module.Digest(), Needs: j.guest.Needs, Leader: j.member.View.Leader, Instances: slices.Sorted(slices.Values(j.member.View.Instances)), Servers: j.member.View.Servers, LastFire: j.items.newestFire(j.lastFire),
+		Digest: j.wanted.Module.Digest(), Needs: j.guest.Needs, Leader: j.member.View.Leader, Instances: append([]string{}, slices.Sorted(slices.Values(j.member.View.Instances))...), Items: []ItemStatus{}, Servers: j.member.View.Servers, LastFire: j.items.newestFire(j.lastFire),
 		Arguments: j.guest.Arguments.With(c.JobParameter), Backfill: j.backfill.status(),
 	}
 	if j.cron.err != nil {

@@ -20,8 +20,8 @@ type Status struct {
 	Started   time.Time `json:"started"`
 	// Zone is the one that the host goes by now, where a job has none of its own: "CET +01:00".
 	Zone    string       `json:"zone"`
-	Jobs    []*JobStatus `json:"jobs"`    // the jobs of the host, by name
-	Refused []Refusal    `json:"refused"` // the files that it refused, by name
+	Jobs    []*JobStatus `json:"jobs,omitzero"` // the jobs of the host, by name
+	Refused []Refusal    `json:"refused"`       // the files that it refused, by name
 	// Slots are those in which items run, one in each.
 	Slots SlotsStatus `json:"slots"`
 	// Waits are what the host waits for; what its jobs wait for is with them.

@@ -243,24 +243,44 @@ func (t *term) nudge() {
 	}
 }
 
-// watchOverEnd calls Config.OnStuck if guests have not ended shortly before
-// the registry may give their items away. The function that it returns calls
-// that off, and waits for a call that has begun.
+// watchOverEnd watches how the guests of a lost session end: it calls Config.OnStopped when all have, or Config.OnStuck if
+// they have not shortly before the registry may give their items away. The function that it returns calls that
+// off, and waits for a call that has begun.
 func (t *term) watchOverEnd() func() {
-	if t.host.cfg.OnStuck == nil {
-		return func() {}
+	t.mu.Lock()
+	jobs := t.byName() // none begins any more
+	t.mu.Unlock()
+	off := make(chan struct{})
+	var watch sync.WaitGroup
+	watch.Go(func() {
+		grace := time.NewTimer(t.host.cfg.StopGrace())
+		defer grace.Stop()
+		for _, j := range jobs {
+			select {
+			case <-j.guests.ended:
+			case <-grace.C:
+				if stuck := running(jobs); len(stuck) > 0 {
+					t.host.cfg.OnStuck(stuck)
+					return
+				}
+			case <-off:
+				return
+			}
+		}
+		t.host.cfg.OnStopped()
+	})
+	return func() {
+		close(off)
+		watch.Wait()
 	}
-	return callAfter(t.host.cfg.StopGrace(), func() { t.host.cfg.OnStuck(t.running()) })
 }
 
-// running names the jobs whose loops have not ended.
-func (t *term) running() []string {
-	t.mu.Lock()
-	defer t.mu.Unlock()
+// running names the jobs of which guests run, or may still begin.
+func running(jobs []*job) []string {
 	var names []string
-	for _, j := range t.byName() {
+	for _, j := range jobs {
 		select {
-		case <-j.done:
+		case <-j.guests.ended:
 		default:
 			names = append(names, j.name)
 		}

@@ -202,6 +202,39 @@ func TestAGuestThatDoesNotEndIsToldOf(t *testing.T) {
 	})
 }
 
+// A host whose jobs take long to end, and whose guests have ended, need not end itself: no guest runs beside that of the next owner.
+func TestSlowEndOfAJobIsNoStuckGuest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		free := make(chan struct{})
+		var lost atomic.Pointer[time.Time]
+		stopped := make(chan time.Duration, 2)
+		c.config = func(cfg *engine.Config) {
+			cfg.StopGrace = func() time.Duration { return 3 * time.Second }
+			cfg.OnStuck = func(jobs []string) { t.Errorf("guests of %q are said to run", jobs) }
+			cfg.OnStopped = func() { stopped <- time.Since(*lost.Load()) }
+			cfg.OnNext = func(_ string, at time.Time) {
+				if at.IsZero() && lost.Load() != nil {
+					<-free // of the end of the job's loop
+				}
+			}
+		}
+		n := c.start(1, job(definition("slow", "0 0 * * * ?", 1), sleeper(time.Hour)), job(definition("idle", "0 0 0 * * ?", 1), sleeper(time.Second)))
+		time.Sleep(time.Until(time.Now().Truncate(time.Hour).Add(time.Hour + time.Second)))
+		lost.Store(new(time.Now()))
+		c.expire(n)
+		if took := <-stopped; took != 0 {
+			t.Errorf("the guests are said to have ended after %v, want at once", took)
+		}
+		time.Sleep(10 * time.Second)
+		close(free)
+		synctest.Wait()
+		if len(stopped) > 0 {
+			t.Error("it is said twice that the guests have ended")
+		}
+	})
+}
+
 // A guest that goes on after its item was lost has no effect, and no line of it
 // is taken for one of the owner's. A session in doubt still keeps the item.
 func TestLinesOfAGuestThatLostItsItemAreDropped(t *testing.T) {

@@ -365,6 +365,7 @@ func pause(ctx context.Context, d time.Duration) bool {
 // until asks every so often whether something holds that other processes do not
 // tell of. It fails with the last reason why not.
 func until(ctx context.Context, every, patience time.Duration, look func() error) error {
+	began := time.Now()
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	for {
@@ -373,7 +374,7 @@ func until(ctx context.Context, every, patience time.Duration, look func() error
 			return nil
 		}
 		if !pause(ctx, every) {
-			return fmt.Errorf("waited %s in vain: %w", patience, err)
+			return fmt.Errorf("waited %s in vain: %w", time.Since(began).Round(time.Millisecond), err)
 		}
 	}
 }

@@ -413,7 +413,8 @@ func (r *SoakReport) Write(w io.Writer) {
 		allowed, verdict := "–", "–"
 		switch {
 		case t.Judged && t.Samples < leastSamples:
-			verdict = fmt.Sprintf("%d samples are too few", t.Samples)
+			fmt.Fprintf(w, "| %s | – | – | – | – | %d samples are too few |\n", t.Name, t.Samples)
+			continue
 		case t.Judged:
 			allowed, verdict = "+"+t.quantity(t.Bound), "flat"
 			if t.Grows {

@@ -36,7 +36,7 @@ type SoakOptions struct {
 	Jobs int
 	// Reload, Fault, Trigger and Sample are how often a module or a definition
 	// is replaced (0: 5 s), a fault made (2 min), a job triggered (15 s), and all
-	// measured (30 s).
+	// measured (a sixtieth of Duration, 2 s to 30 s).
 	Reload, Fault, Trigger, Sample time.Duration
 	// SessionTimeout of the hosts; 0 is 10 s, longer than in an attack, for a
 	// machine that others use.
@@ -119,7 +119,7 @@ func newSoak(o SoakOptions) (*soak, error) {
 	standard(&o.Reload, 5*time.Second)
 	standard(&o.Fault, 2*time.Minute)
 	standard(&o.Trigger, 15*time.Second)
-	standard(&o.Sample, 30*time.Second)
+	standard(&o.Sample, min(30*time.Second, max(2*time.Second, o.Duration/60))) // a short soak has enough for a verdict, too
 	standard(&o.SessionTimeout, soakSession)
 	if o.Jobs == 0 {
 		o.Jobs = 200

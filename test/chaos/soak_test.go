@@ -176,6 +176,10 @@ func TestWhatGrowsIsFound(t *testing.T) {
 				if r.OK() || !r.Trends[0].Grows || r.Trends[0].Samples != 0 {
 					t.Errorf("nothing was measured, and the verdict is %+v", r.Trends)
 				}
+				var text strings.Builder
+				if r.Write(&text); !strings.Contains(text.String(), "| h1.rss | – | – | – | – | 0 samples are too few |") {
+					t.Errorf("nothing was measured, and it says\n%s", &text)
+				}
 				return
 			}
 			if d := r.CPU - 0.1; d < -0.01 || d > 0.01 {

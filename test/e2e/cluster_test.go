@@ -57,6 +57,9 @@ type member struct {
 	*place
 	*process
 	ip string
+	// flags are those that it was started with. supervised: it is started again when it has ended itself; see revive.
+	flags      []string
+	supervised bool
 }
 
 func newCluster(t *testing.T) *cluster {
@@ -87,13 +90,19 @@ func (c *cluster) addOf(program string, flags ...string) *member {
 	for name, lines := range c.jobs {
 		m.place.guestJob(name, lines...)
 	}
-	args := []string{"--zk", c.zk, "--namespace", c.ns, "--session-timeout", clusterSession.String(), "--server-ip", m.ip}
+	m.flags = append(c.flags(m.ip), flags...)
+	m.process = m.place.start(m.flags...)
+	c.members = append(c.members, m)
+	return m
+}
+
+// flags are those of every host.
+func (c *cluster) flags(ip string) []string {
+	args := []string{"--zk", c.zk, "--namespace", c.ns, "--session-timeout", clusterSession.String(), "--server-ip", ip}
 	for name := range c.jobs {
 		args = append(args, "--mount", name+"="+c.path("gate")+":/gate")
 	}
-	m.process = m.place.start(append(args, flags...)...)
-	c.members = append(c.members, m)
-	return m
+	return args
 }
 
 // registry runs a command against the registry itself.

@@ -15,7 +15,8 @@ import (
 // themselves down, while others go on. Thirty jobs on two hosts go through
 // every way in which ZooKeeper can go; after each of them every item of every
 // job runs again, on both hosts, and long before anything that is swept up now
-// and then could be the reason (reconcileIntervalMinutes is 10).
+// and then could be the reason (reconcileIntervalMinutes is 10). A host that a busy machine makes so late that it has to
+// end itself is started again, as systemd does.
 func TestNoJobFallsSilentWhenZooKeeperGoesAndComes(t *testing.T) {
 	t.Parallel()
 	e := zkserver.ForTest(t, zkserver.Options{TickTime: 200 * time.Millisecond, NoSync: true})
@@ -27,9 +28,9 @@ func TestNoJobFallsSilentWhenZooKeeperGoesAndComes(t *testing.T) {
 		jobs = append(jobs, name)
 		c.job(name, `cron: "*/2 * * * * ?"`, "shardingTotalCount: 2", fmt.Sprintf("failover: %v", n%2 == 0))
 	}
-	brief := []string{"--session-timeout", clusterSession.String()}
-	a, toA := c.behind(brief...)
-	b, toB := c.behind(append(brief, "--dead-man", "off")...) // it halts beyond its session
+	a, toA := c.behind(mortal...)
+	b, toB := c.behind(append(mortal, "--dead-man", "off")...) // it halts beyond its session
+	a.supervised, b.supervised = true, true
 	both := []*member{a, b}
 	c.allFire(jobs, both, both)
 
@@ -50,7 +51,7 @@ func TestNoJobFallsSilentWhenZooKeeperGoesAndComes(t *testing.T) {
 	lost := func(at map[*member]int) {
 		t.Helper()
 		for m, from := range at {
-			m.of("", from, kind(event.Session), because("lost"))
+			m.lost(from)
 		}
 	}
 	for _, way := range []struct {

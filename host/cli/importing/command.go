@@ -17,6 +17,7 @@ import (
 
 	"github.com/wasmjob/wasmjob/host/cli/command"
 	"github.com/wasmjob/wasmjob/host/config/definition"
+	"github.com/wasmjob/wasmjob/host/config/fields"
 	"github.com/wasmjob/wasmjob/host/config/migrate"
 	"github.com/wasmjob/wasmjob/internal/text/words"
 )
@@ -163,28 +164,21 @@ func fromFile(p *command.Program, r road) *cobra.Command {
 	return cmd
 }
 
-// input reads a file, or stdin.
+// input reads a regular file, or stdin.
 func input(p *command.Program, name string) ([]byte, error) {
-	from := p.In
 	if name != "-" {
-		f, err := os.Open(name)
+		text, _, err := fields.ReadFile(name, mostInput)
 		if err != nil {
-			return nil, err
+			return nil, fmt.Errorf("%s %w", name, err)
 		}
-		defer f.Close()
-		if info, err := f.Stat(); err != nil {
-			return nil, err
-		} else if !info.Mode().IsRegular() {
-			return nil, fmt.Errorf("%s: found %s, expected a file", name, info.Mode().Type())
-		}
-		from = f
+		return text, nil
 	}
-	if from == nil {
+	if p.In == nil {
 		return nil, errors.New("stdin is closed")
 	}
-	text, err := io.ReadAll(io.LimitReader(from, mostInput+1))
+	text, err := io.ReadAll(io.LimitReader(p.In, mostInput+1))
 	if err == nil && len(text) > mostInput {
-		err = fmt.Errorf("%s: more than %d MiB", name, mostInput>>20)
+		err = fmt.Errorf("stdin has more than %d bytes", mostInput)
 	}
 	return text, err
 }

@@ -109,7 +109,10 @@ func planOf(ctx context.Context, r *command.Reached, e *admin.Edited) *forecast.
 	if r.Client != nil {
 		var found cluster.Found[history.Run]
 		query := url.Values{"job": {e.After.Job}, "outcome": {string(abi.OutcomeOK)}, "limit": {"100"}}
-		_ = r.Client.Get(ctx, "/v1/runs?"+query.Encode(), &found) // without an answer, what is assumed is said
+		if err := r.Client.Get(ctx, "/v1/runs?"+query.Encode(), &found); err != nil {
+			found.Silent = append(found.Silent, err.Error())
+		}
+		d.Missing(found.Silent...)
 		for _, run := range found.Records {
 			d.AddRun(run)
 		}

@@ -32,8 +32,15 @@ func TestEdit(t *testing.T) {
 		settings := `{"job":"cities","settings":{"shardingTotalCount":"2","timeZone":"UTC","cron":%q}}`
 		fmt.Fprintf(w, `{"before":`+settings+`,"after":`+settings+`}`, "0 0 1 * * ?", asked.Settings["cron"])
 	})
+	runs := `{"records":[{"job":"cities","begun":"2027-01-01T01:00:00Z","ended":"2027-01-01T01:03:00Z","outcome":"OK"}]}`
 	host.HandleFunc("GET /v1/runs", func(w http.ResponseWriter, _ *http.Request) {
-		fmt.Fprint(w, `{"records":[{"job":"cities","begun":"2027-01-01T01:00:00Z","ended":"2027-01-01T01:03:00Z","outcome":"OK"}]}`)
+		if runs == "" {
+			w.Header().Set("Content-Type", "application/problem+json")
+			w.WriteHeader(http.StatusServiceUnavailable)
+			fmt.Fprint(w, `{"status":503,"detail":"the history does not answer"}`)
+			return
+		}
+		fmt.Fprint(w, runs)
 	})
 	for _, c := range []struct{ cron, flag, want string }{
 		{"0 0 1 * * ?", "", "nothing to change: cities is so already\n"}, {"0 0 1 * * ?", "--preview", "nothing to change: cities is so already\n"},
@@ -46,6 +53,14 @@ func TestEdit(t *testing.T) {
 		}
 		if shown, _, err := operated(t, host, "", args...); err != nil || shown != c.want {
 			t.Errorf("%+v: %v\n%s", c, err, shown)
+		}
+	}
+	runs = `{"records":[],"silent":["10.0.0.2: no answer"]}`
+	for text, want := range map[string]string{runs: "10.0.0.2: no answer\n", "": "the history does not answer"} {
+		runs = text
+		const assumed = "a run takes 5s, as is assumed: what answers of the history has no run\ndoes not answer, what it knows is missing: "
+		if shown, _, err := operated(t, host, "", "edit", "cities", "cron=0 0 2 * * ?", "--preview"); err != nil || !strings.Contains(shown, assumed) || !strings.Contains(shown, want) {
+			t.Errorf("the history answers %q: %v\n%s", text, err, shown)
 		}
 	}
 	if _, _, err := operated(t, host, "", "edit", "cities", "cron=61", "foo=x"); !errors.As(err, new(command.UsageError)) || !strings.Contains(err.Error(), "settings.cron: found 61; settings.foo: is no setting") {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"os"
 	"strings"
 	"time"
 
@@ -52,7 +51,7 @@ func given(flag, text string) (admin.Bytes, error) {
 	if !isFile {
 		return admin.Bytes(text), nil
 	}
-	data, err := os.ReadFile(name)
+	data, err := command.ReadFile(name, command.MostValue)
 	if err != nil {
 		return "", command.Usagef("--%s: %v", flag, err)
 	}

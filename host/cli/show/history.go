@@ -499,9 +499,13 @@ func Overview(s terminal.Style, o *service.Overview) string {
 	for _, part := range []struct {
 		title string
 		jobs  []cluster.Job
-	}{{"Trouble", o.Trouble}, {"Waiting", o.Waiting}, {"Running", o.Running}, {"Queued", o.Queued}} {
+		more  int
+	}{{"Trouble", o.Trouble, o.More.Trouble}, {"Waiting", o.Waiting, o.More.Waiting}, {"Running", o.Running, o.More.Running}, {"Queued", o.Queued, o.More.Queued}} {
 		if len(part.jobs) > 0 {
 			b.WriteString("\n" + s.Paint(terminal.Bold, part.title) + "\n" + ClusterJobs(s, part.jobs, o.Now))
+		}
+		if part.more > 0 {
+			b.WriteString(s.Paint(terminal.Grey, "and "+words.Count(part.more, "more job")) + "\n")
 		}
 	}
 	if len(o.Failures) > 0 {

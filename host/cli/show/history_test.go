@@ -241,3 +241,12 @@ func TestClusterJobs(t *testing.T) {
 		t.Errorf("more than the first line of a reason is shown:\n%s", text)
 	}
 }
+
+// TestOverview_more: a list that has no room for all jobs says how many there are besides.
+func TestOverview_more(t *testing.T) {
+	t.Parallel()
+	o := &service.Overview{Queued: []cluster.Job{{Name: "a"}}, More: service.More{Queued: 3}}
+	if text := Overview(terminal.Style{}, o); !strings.Contains(text, "and 3 more jobs\n") || strings.Count(text, "more job") != 1 {
+		t.Errorf("top does not say that 3 more are queued:\n%s", text)
+	}
+}

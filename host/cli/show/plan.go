@@ -266,6 +266,7 @@ func Plan(s terminal.Style, r *forecast.Report) string {
 	if text := planDurations(r); text != "" {
 		b.WriteString(text + "\n")
 	}
+	b.WriteString(Silent(s, r.Silent))
 	if text := worsePlan(r); text != "" {
 		colour := terminal.Green
 		if r.Worse {
@@ -282,12 +283,15 @@ func EditPlan(s terminal.Style, e *forecast.Edit) string {
 	if !e.Known {
 		how = "as is assumed: the history has no run"
 	}
+	if !e.Known && len(e.Silent) > 0 {
+		how = "as is assumed: what answers of the history has no run"
+	}
 	second := fmt.Sprintf("overlaps: %d before, %d after; instants without a run: %d before, %d after", e.OverlapsBefore, e.OverlapsAfter, e.LostBefore, e.LostAfter)
 	if e.Worse() {
 		second = s.Paint(terminal.Red, second)
 	}
 	return fmt.Sprintf("fires in the next %d days: %d before, %d after (%d added, %d gone)\n%s\na run takes %s, %s\n",
-		forecast.EditDays, e.FiresBefore, e.FiresAfter, e.FiresAdded, e.FiresGone, second, words.Duration(e.Takes), how)
+		forecast.EditDays, e.FiresBefore, e.FiresAfter, e.FiresAdded, e.FiresGone, second, words.Duration(e.Takes), how) + Silent(s, e.Silent)
 }
 
 // PlanMarkdown is a plan as Markdown, for a pull request.
@@ -334,7 +338,11 @@ func PlanMarkdown(r *forecast.Report) string {
 			b.WriteString("- " + markdown(planShift(&r.Shifts[n])) + "\n")
 		}
 	}
-	for _, text := range []string{planDurations(r), worsePlan(r)} {
+	texts := []string{planDurations(r), worsePlan(r)}
+	for _, silent := range r.Silent {
+		texts = append(texts, strings.TrimSuffix(Silent(terminal.Style{}, []string{silent}), "\n"))
+	}
+	for _, text := range texts {
 		if text != "" {
 			b.WriteString("\n" + markdown(strings.ToUpper(text[:1])+text[1:]) + ".\n")
 		}

@@ -308,14 +308,14 @@ func Instances(s terminal.Style, shards *admin.Shards, j *cluster.Job, now time.
 		b.WriteString("no instances: no host runs this job\n")
 		return b.String()
 	}
-	t := terminal.NewTable(s, "INSTANCE", "STATE", "OWNS", "RUNNING", "MODULE", "BEGUN", "COMPLETED")
-	t.Spare = []string{"COMPLETED", "BEGUN"}
+	t := terminal.NewTable(s, "INSTANCE", "STATE", "OWNS", "RUNNING", "QUEUED", "MODULE", "BEGUN", "COMPLETED")
+	t.Spare, t.Optional = []string{"COMPLETED", "BEGUN", "QUEUED"}, []string{"QUEUED"}
 	for _, i := range shards.Instances {
 		digest := terminal.Plain(words.Dash(short(i.Digest)))
 		if len(shards.Digests) > 1 && i.Digest != "" {
 			digest.Colour = terminal.Yellow
 		}
-		t.Add(terminal.Coloured(i.ID, terminal.Bold), instanceState(i), terminal.Plain(words.Dash(i.Items)), terminal.Plain(words.Dash(i.Running)), digest,
+		t.Add(terminal.Coloured(i.ID, terminal.Bold), instanceState(i), terminal.Plain(words.Dash(i.Items)), terminal.Plain(words.Dash(i.Running)), terminal.Plain(i.Queued), digest,
 			terminal.Plain(words.Since(i.Begun, now)), terminal.Plain(words.Since(i.Completed, now)))
 	}
 	b.WriteString(t.String())

@@ -151,6 +151,22 @@ func TestStatusOfAJob(t *testing.T) {
 	}
 }
 
+// TestQueuedItems: an instance shows what waits for a slot beside what runs, if something does.
+func TestQueuedItems(t *testing.T) {
+	t.Parallel()
+	s := &admin.Shards{Job: "j", Instances: []admin.Instance{{ID: "10.0.0.1@-@1", State: "RUNNING", Items: "0-3", Running: "0,1", Queued: "2-3"}},
+		Items: []admin.Shard{{Item: 2, Owner: "10.0.0.1@-@1", State: "QUEUED"}}}
+	for _, text := range []string{Instances(terminal.Style{}, s, nil, time.Now()), Shards(terminal.Style{}, s, time.Now())} {
+		if !strings.Contains(text, "QUEUED") || !strings.Contains(text, "0,1") && !strings.Contains(text, "2") {
+			t.Errorf("no items are queued:\n%s", text)
+		}
+	}
+	s.Instances[0].Queued = ""
+	if text := Instances(terminal.Style{}, s, nil, time.Now()); strings.Contains(text, "QUEUED") {
+		t.Errorf("a column for nothing:\n%s", text)
+	}
+}
+
 // TestStatusWarnings: what is wrong with the host as a whole is among the notes.
 func TestStatusWarnings(t *testing.T) {
 	t.Parallel()

@@ -213,7 +213,7 @@ func userPasswdCommand(p *command.Program, f *usersFile) *cobra.Command {
 // newPassword hashes the password in a file, or one that is asked for twice.
 func newPassword(p *command.Program, user, file string) (password.Hash, error) {
 	if file != "" {
-		data, err := os.ReadFile(file)
+		data, err := command.ReadFile(file, command.MostSecret)
 		if err != nil {
 			return password.Hash{}, fmt.Errorf("--password-file: %w", err)
 		}

@@ -1014,20 +1014,25 @@ type Instance struct {
 	Digest   string `json:"digest,omitempty"`
 	TimeZone string `json:"timeZone,omitempty"`
 	Admin    string `json:"admin,omitempty"`
-	// Items are what it owns, Running what it has begun and not completed;
-	// both as ranges: "0-3,7".
+	// Items are what it owns, Running what it has begun and not completed, Queued what of that waits for a slot; as
+	// ranges: "0-3,7". Running has no item of Queued. The registry alone does not know Queued.
 	Items     string    `json:"items"`
 	Running   string    `json:"running,omitempty"`
+	Queued    string    `json:"queued,omitempty"`
 	Begun     time.Time `json:"begun,omitzero"`
 	Completed time.Time `json:"completed,omitzero"`
 }
+
+// ShardQueued is the state of an item that has begun and waits for a slot.
+const ShardQueued = "QUEUED"
 
 // Shard is one sharding item.
 type Shard struct {
 	Item      int    `json:"item"`
 	Parameter string `json:"parameter,omitempty"`
 	Owner     string `json:"owner,omitempty"`
-	// State is PENDING, RUNNING, DISABLED, FAILOVER, HELD or SHARDING_FLAG.
+	// State is PENDING, RUNNING, QUEUED, DISABLED, FAILOVER, HELD or SHARDING_FLAG. The registry alone does not know
+	// QUEUED, an item that has begun and waits for a slot of its host: it says RUNNING.
 	State    string `json:"state"`
 	Disabled bool   `json:"disabled,omitempty"`
 	// Said is who has disabled it, if the registry says so.
@@ -1055,6 +1060,28 @@ type Shard struct {
 	Deaths int       `json:"deaths,omitempty"`
 	Died   []string  `json:"died,omitempty"`
 	Held   time.Time `json:"held,omitzero"`
+}
+
+// Queue says which of the items that have begun wait for a slot. runs are the fences of those runs, by item, as their hosts
+// know them: a run that has ended since is left out.
+func (s *Shards) Queue(runs map[int]int64) {
+	waits, waiting := make(map[int]bool), make(map[string]tree.Items) // by instance
+	for n := range s.Items {
+		i := &s.Items[n]
+		if fence, ok := runs[i.Item]; ok && fence == i.Fence && i.State == string(inspect.ShardRunning) {
+			i.State, waits[i.Item] = ShardQueued, true
+			waiting[i.RunningOn] = append(waiting[i.RunningOn], i.Item)
+		}
+	}
+	for n := range s.Instances {
+		i := &s.Instances[n]
+		begun, err := tree.ParseItems(i.Running)
+		if len(waiting[i.ID]) == 0 || err != nil {
+			continue
+		}
+		begun = slices.DeleteFunc(begun, func(item int) bool { return waits[item] })
+		i.Running, i.Queued = begun.String(), waiting[i.ID].String()
+	}
 }
 
 func newShards(s *inspect.Shards) *Shards {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"net/http/httptest"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -49,6 +50,9 @@ func samples() map[string]sample {
 	}
 }
 
+// nulls is a value that is null: no list and no object is.
+var nulls = regexp.MustCompile(`"[A-Za-z]+":null`)
+
 // TestAnswersAreDescribed sends each operation requests that are well formed and others: of
 // jobs that there are, that were removed, whose module is being compiled and that there never
 // were, with and without the role, with a session and when time is over. The description has
@@ -91,6 +95,9 @@ func TestAnswersAreDescribed(t *testing.T) {
 				w := httptest.NewRecorder()
 				s.api.ServeHTTP(w, r)
 				came[w.Code] = true
+				if found := nulls.Find(w.Body.Bytes()); found != nil {
+					t.Errorf("%s: %s %s answers %s, expected an empty list, or nothing: %s", o.OperationID, method, at, found, w.Body)
+				}
 				if o.Responses[strconv.Itoa(w.Code)] == nil || w.Code == http.StatusInternalServerError {
 					t.Errorf("%s: %s %s answers %d, which is not described: %s", o.OperationID, method, at, w.Code, w.Body)
 				}

@@ -149,13 +149,13 @@ type ListInput struct {
 	Job    []string `query:"job,explode" maxItems:"100" doc:"Only jobs whose name matches one of these patterns, such as etl-*."`
 	Label  []string `query:"label,explode" maxItems:"20" doc:"Only what is of jobs that have these labels now: conditions as those of listJobs."`
 	Host   string   `query:"host" maxLength:"200" doc:"Only what was on this host: its server's address, IP, its process, IP@-@PID, an instance's id, IP@-@PID-TOKEN, or a name or an id of the list of hosts."`
-	Item   string   `query:"item" maxLength:"10" doc:"Only this sharding item."`
+	Item   int      `query:"item" minimum:"0" maximum:"2147483647" doc:"Only this sharding item."`
 	Text   string   `query:"text" maxLength:"1000" doc:"Only what contains it, regardless of case: lines, messages of runs, reasons of events, all texts of changes."`
 	From   string   `query:"from" maxLength:"50" doc:"Only what is not earlier: a time, or how long ago, such as 90m or 7d."`
 	To     string   `query:"to" maxLength:"50" doc:"Only what is earlier: a time, or how long ago."`
 	Limit  int      `query:"limit" minimum:"1" maximum:"1000" default:"50" doc:"The most records of a page."`
 	After  string   `query:"after" maxLength:"1000" doc:"The next of the page before."`
-	Oldest string   `query:"oldest" enum:"true,false," doc:"true: the oldest first."`
+	Oldest bool     `query:"oldest" doc:"true: the oldest first."`
 
 	filter history.Filter
 }
@@ -167,12 +167,12 @@ type OfRun struct {
 
 // OfTrigger is what finds what a trigger has done.
 type OfTrigger struct {
-	Trigger string `query:"trigger" maxLength:"20" doc:"Only the fire of this trigger round; of changes, who asked for it."`
+	Trigger int64 `query:"trigger" minimum:"0" doc:"Only the fire of this trigger round; of changes, who asked for it."`
 }
 
 // OfFailed is what finds what went wrong.
 type OfFailed struct {
-	Failed string `query:"failed" enum:"true,false," doc:"true: only what failed, or of which that is not known, and not what was stopped; of changes, what did not take effect."`
+	Failed bool `query:"failed" doc:"true: only what failed, or of which that is not known, and not what was stopped; of changes, what did not take effect."`
 }
 
 // OfFire is what finds the records of a fire by how it went.
@@ -187,7 +187,7 @@ type OfFire struct {
 type runsInput struct {
 	ListInput
 	OfFire
-	Running string `query:"running" enum:"true,false," doc:"true: only runs and fires that have not ended, each with how long those of its job take (of the first 50 jobs)."`
+	Running bool `query:"running" doc:"true: only runs and fires that have not ended, each with how long those of its job take (of the first 50 jobs)."`
 }
 
 type eventsInput struct {
@@ -199,7 +199,7 @@ type eventsInput struct {
 type linesInput struct {
 	ListInput
 	OfRun
-	Level string `query:"level" maxLength:"5" doc:"Only lines of that level or above: -4 debug, 0 info, 4 warn, 8 error; 0 if it is missing."`
+	Level int `query:"level" minimum:"-100" maximum:"100" doc:"Only lines of that level or above: -4 debug, 0 info, 4 warn, 8 error; 0 if it is missing."`
 }
 
 type changesInput struct {
@@ -208,6 +208,16 @@ type changesInput struct {
 	OfFailed
 	Who  string   `query:"who" maxLength:"100" doc:"Only changes by a user whose name contains it, regardless of case."`
 	What []string `query:"what,explode" maxItems:"50" doc:"Only changes of these operations, whole or by their first words: disable, edit, edit cron, sign in, sign (in and out). With ! before it, one is left out."`
+}
+
+// typed reports whether a parameter of a list is a number or a flag: what is wrong with it has been said when Resolve is called,
+// which reads it since 0 and none differ.
+func typed(location string) bool {
+	switch strings.TrimPrefix(location, "query.") {
+	case "item", "trigger", "level", "failed", "running", "oldest":
+		return true
+	}
+	return false
 }
 
 // Resolve implements [huma.Resolver].
@@ -221,7 +231,9 @@ func (in *ListInput) Resolve(ctx huma.Context) []error {
 	query.Del("limit") // which is read already
 	if in.filter, err = cluster.ParseQuery(query); err != nil {
 		for _, p := range parts(err) {
-			problems = append(problems, p)
+			if !typed(p.Location) {
+				problems = append(problems, p)
+			}
 		}
 	}
 	in.filter.Limit = in.Limit

@@ -23,6 +23,8 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
+	"github.com/wasmjob/wasmjob/host/control/service/servicetest"
+
 	"github.com/wasmjob/wasmjob/host/event/operation"
 )
 
@@ -48,6 +50,20 @@ func TestFieldsAreDescribed(t *testing.T) {
 	}
 	if was, err := os.ReadFile(fieldsFile); err != nil || !bytes.Equal(was, made) {
 		t.Errorf("%s is not what the comments say, or cannot be read (%v): go test ./host/control/api -update", fieldsFile, err)
+	}
+}
+
+// TestListParameters: numbers and flags of lists are described as what they are, so that clients made of the description have them so.
+func TestListParameters(t *testing.T) {
+	t.Parallel()
+	s := serve(t, servicetest.Options{})
+	kinds := map[string]string{"limit": "integer", "item": "integer", "trigger": "integer", "level": "integer", "failed": "boolean", "running": "boolean", "oldest": "boolean"}
+	for _, path := range []string{"/v1/fires", "/v1/runs", "/v1/events", "/v1/logs", "/v1/audit", "/v1/jobs"} {
+		for _, p := range s.api.huma.OpenAPI().Paths[path].Get.Parameters {
+			if want := kinds[p.Name]; want != "" && p.Schema.Type != want {
+				t.Errorf("%s: %s is of type %s, expected %s", path, p.Name, p.Schema.Type, want)
+			}
+		}
 	}
 }
 

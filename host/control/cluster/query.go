@@ -191,11 +191,11 @@ func (r *queryReader) number(name string, least, most int64) int64 {
 }
 
 func (r *queryReader) flag(name string) bool {
-	switch r.q.Get(name) {
-	case "", "false":
+	if r.q.Get(name) == "" {
 		return false
-	case "true":
-		return true
+	}
+	if is, err := strconv.ParseBool(r.q.Get(name)); err == nil { // as the API reads others
+		return is
 	}
 	r.wrong(name, "true or false")
 	return false

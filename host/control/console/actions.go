@@ -72,6 +72,16 @@ type act struct {
 
 type field struct{ Name, Value string }
 
+// Key tells an action's form from those beside it: a form that a reader has opened stays the same action when others come
+// or go on a page that is kept up to date.
+func (a act) Key() string {
+	key := a.To
+	for _, f := range a.Fields {
+		key += " " + f.Name + "=" + f.Value
+	}
+	return key
+}
+
 // act is the form of an action on something. The catalogue says what is on its button.
 func (p *page) act(on, action, to string, fields ...field) act {
 	button, _, _ := operation.ButtonOf(action)

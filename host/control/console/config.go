@@ -200,7 +200,11 @@ func editPage(ctx context.Context, c *Console, r *http.Request, p *page) (view, 
 	if e.Preview || done.Unchanged() {
 		v.Preview = p.previewed(v.Rows, done)
 		if !done.Unchanged() {
-			v.Preview.Plan = p.planLines(c.o.Service.PlanEdit(ctx, done))
+			plan := c.o.Service.PlanEdit(ctx, done)
+			v.Preview.Plan = p.planLines(plan)
+			if plan != nil {
+				p.silence(plan.Silent)
+			}
 		}
 		return view{"config", v}, nil
 	}

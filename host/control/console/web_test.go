@@ -345,6 +345,64 @@ func TestPagesAskTheRegistryNothing(t *testing.T) {
 	}
 }
 
+// TestLiveRows: on pages that are kept up to date each row with a link, and each form of an action, is told by what it is about: what a
+// reader has opened or focused stays with it when others come in before it.
+func TestLiveRows(t *testing.T) {
+	t.Parallel()
+	s := open(t, servicetest.Options{Jobs: []engine.Job{servicetest.Job("fails", "", 3, servicetest.Fail), servicetest.Job("waits", "", 2, servicetest.Wait), servicetest.Job("nightly", "0 0 3 * * ?", 4, servicetest.OK)}})
+	s.post("/jobs/fails/trigger")
+	s.post("/jobs/waits/trigger")
+	fire := s.until("/fires?failed=true", "fails")
+	s.until("/runs?running=true", "waits")
+	link := func(a answer, prefix string) string {
+		t.Helper()
+		at := slices.IndexFunc(a.links(), func(l string) bool { return strings.HasPrefix(l, prefix) })
+		if at < 0 {
+			t.Fatalf("no link to %s", prefix)
+		}
+		return a.links()[at]
+	}
+	keyed := func(path, what string, tags []string) {
+		t.Helper()
+		known := make(map[string]bool)
+		for _, tag := range tags {
+			_, key, found := strings.Cut(tag, ` data-key="`)
+			if key, _, _ = strings.Cut(key, `"`); !found || key == "" || known[key] {
+				t.Errorf("%s: %s: found %s; want a key that no other one beside it has", path, what, tag)
+			}
+			known[key] = true
+		}
+	}
+	for _, path := range []string{"/", "/jobs", "/jobs/waits", "/jobs/waits/items/0", "/fires", "/runs", link(fire, "/jobs/fails/fire"), link(s.get("/runs?failed=true"), "/run?"), "/hosts", "/modules", "/alerts"} {
+		page := s.get(path)
+		if !strings.Contains(page.body, ` data-live="`) {
+			t.Errorf("%s is not kept up to date", path)
+		}
+		for _, table := range strings.Split(page.body, `<table class="list`)[1:] {
+			table, _, _ = strings.Cut(table, "</table>")
+			var list []string
+			_, body, _ := strings.Cut(table, "<tbody>")
+			for _, row := range strings.Split(body, "<tr")[1:] {
+				if tag, rest, _ := strings.Cut(row, ">"); strings.Contains(rest, "<a ") { // others have nothing to focus
+					list = append(list, tag)
+				}
+			}
+			keyed(path, "a row", list)
+		}
+		for _, acts := range strings.Split(page.body, `<div class="acts">`)[1:] {
+			var forms []string
+			for _, form := range strings.Split(acts, `<details class="act"`)[1:] {
+				tag, rest, _ := strings.Cut(form, ">")
+				forms = append(forms, tag)
+				if strings.Contains(rest, "</details>\n</div>") || strings.Contains(rest, "</details></div>") {
+					break
+				}
+			}
+			keyed(path, "a form", forms)
+		}
+	}
+}
+
 // TestZones: the next fires of a job are shown in its zone and in the reader's, in UTC for a
 // reader in the job's.
 func TestZones(t *testing.T) {
@@ -752,7 +810,7 @@ func TestNoSession(t *testing.T) {
 	overview := s.until("/", "Nothing fires until the registry can be reached.")
 	overview.lacks(t, "0 fires", "its hosts have no session")
 	overview.has(t, 200, "127.0.0.1 this host no session", "0 in error 1 failing 0 late 1 paused 1 ok", "Needs attention 1 ", "failed: disk on fire")
-	if n := strings.Count(overview.text(), banner); n != 1 || !strings.Contains(overview.body, `<ul class="tiles dim"`) || !strings.Contains(overview.body, `<tr class="is-failing dim">`) {
+	if n := strings.Count(overview.text(), banner); n != 1 || !strings.Contains(overview.body, `<ul class="tiles dim"`) || !strings.Contains(overview.body, `<tr class="is-failing dim" data-key="`) {
 		t.Errorf("%d banners, or what is known of before is not dimmed:\n%s", n, overview.body)
 	}
 	jobs := s.get("/jobs")
@@ -817,7 +875,7 @@ func TestWhyFailing(t *testing.T) {
 		t.Errorf("b is failing since %s, and failed last at %s", b.Failing, b.Last.Ended)
 	}
 	overview := s.until("/", "disk on fire (3 times in a row)")
-	rows := regexp.MustCompile(`(?s)<tr class="is-failing">.*?</tr>`).FindAllString(overview.body, -1)
+	rows := regexp.MustCompile(`(?s)<tr class="is-failing" data-key=".*?</tr>`).FindAllString(overview.body, -1)
 	iso := b.Failing.UTC().Format(isoTime)
 	if len(rows) != 2 || !strings.Contains(rows[0], "/jobs/b") || !strings.Contains(rows[0], iso) || strings.Contains(rows[1], "in a row") {
 		t.Errorf("rows, expected b first, since %s:\n%s", iso, strings.Join(rows, "\n"))
@@ -971,6 +1029,29 @@ func TestQueued(t *testing.T) {
 	s.until("/fires", counts)
 	close(release)
 	s.until("/jobs?state=ready", "one").has(t, http.StatusOK, "many")
+}
+
+// TestOverview_more: a list of the overview that has no room for all jobs says how many there are besides.
+func TestOverview_more(t *testing.T) {
+	t.Parallel()
+	const shown, more = 20, 3
+	slots := engine.DefaultMaxConcurrency()
+	var jobs []engine.Job
+	for n := range slots + shown + more {
+		jobs = append(jobs, servicetest.Job(fmt.Sprintf("job%03d", n), "", 1, servicetest.Wait))
+	}
+	s := open(t, servicetest.Options{Jobs: jobs})
+	for _, j := range jobs {
+		s.post("/jobs/" + j.Definition.JobName + "/trigger")
+	}
+	_, list, _ := strings.Cut(s.until("/", fmt.Sprintf("%d queued", shown+more)).body, `<section id="running">`)
+	if list, _, _ = strings.Cut(list, "</section>"); !strings.Contains(list, fmt.Sprintf("and %d more", more)) {
+		t.Errorf("the overview does not say that %d more are queued:\n%s", more, list)
+	}
+	o, err := s.Service.Overview(auth.With(t.Context(), auth.HostToken(auth.ByHostToken)))
+	if err != nil || len(o.Queued) != shown || o.More.Queued != more || o.More.Running != max(slots-shown, 0) {
+		t.Fatalf("%d queued, more are %+v, %v", len(o.Queued), o.More, err)
+	}
 }
 
 // TestBars: a fire that runs is drawn as long as it has taken so far, and has no point in the charts; nor

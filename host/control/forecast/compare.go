@@ -234,7 +234,7 @@ func (s *side) play(ctx context.Context, o plan.Options, wanted func(name string
 }
 
 func (c *comparison) report() *Report {
-	r := &Report{From: c.o.From, To: c.o.To, Hosts: c.o.Hosts, Slots: c.o.Slots, KnownRuns: c.o.Durations.Known(), Assumed: c.o.Durations.assumed,
+	r := &Report{From: c.o.From, To: c.o.To, Hosts: c.o.Hosts, Slots: c.o.Slots, KnownRuns: c.o.Durations.Known(), Assumed: c.o.Durations.assumed, Silent: c.o.Durations.silent,
 		Jobs: []JobPlan{}, Shifts: []Shift{}}
 	for _, j := range c.is.jobs {
 		if !c.o.Durations.Has(j.Name) {

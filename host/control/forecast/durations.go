@@ -19,6 +19,7 @@ type Durations struct {
 	jobs    map[string]*seen
 	open    map[string]event.Event // begins by the ids of runs
 	runs    int
+	silent  []string
 }
 
 // seen is what a history has of a job.
@@ -48,6 +49,15 @@ func NewDurations(assumed time.Duration, past bool) *Durations {
 
 // Known is of how many runs it was told.
 func (d *Durations) Known() int { return d.runs }
+
+// Missing notes hosts that do not answer, each with the reason: what their histories have is missing.
+func (d *Durations) Missing(hosts ...string) {
+	for _, h := range hosts {
+		if !slices.Contains(d.silent, h) {
+			d.silent = append(d.silent, h)
+		}
+	}
+}
 
 // Has reports whether it knows how long runs of a job take.
 func (d *Durations) Has(job string) bool { return d.jobs[job] != nil }

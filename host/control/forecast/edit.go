@@ -34,6 +34,8 @@ type Edit struct {
 	// Takes is how long a run takes, in nanoseconds; Known says that a history has it.
 	Takes time.Duration `json:"takesNs"`
 	Known bool          `json:"known"`
+	// Silent are hosts whose history does not answer, and why: the runs that they have are not known.
+	Silent []string `json:"silent,omitempty"`
 }
 
 // Worse reports whether more overlaps or is lost than before.
@@ -65,7 +67,7 @@ func OfEdit(ctx context.Context, e *admin.Edited, now time.Time, d *Durations) (
 		return nil, err
 	}
 	out := &Edit{FiresBefore: r.Before.Fires, FiresAfter: r.After.Fires, OverlapsBefore: r.Before.Overlaps, OverlapsAfter: r.After.Overlaps,
-		LostBefore: r.Before.lost(), LostAfter: r.After.lost(), Takes: d.Typical(e.After.Job), Known: d.Has(e.After.Job)}
+		LostBefore: r.Before.lost(), LostAfter: r.After.lost(), Takes: d.Typical(e.After.Job), Known: d.Has(e.After.Job), Silent: d.silent}
 	for _, j := range r.Jobs {
 		out.FiresAdded, out.FiresGone = j.FiresAdded, j.FiresGone
 	}

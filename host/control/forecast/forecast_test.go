@@ -2,6 +2,7 @@ package forecast_test
 
 import (
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -189,7 +190,7 @@ func TestOfEdit(t *testing.T) {
 	if e := edit(hourly, config("cron", "0/7 0 * * * ?", "overlap", "skip", "misfire", "false", "endAt", "")); e == nil || !e.Worse() || e.FiresAfter != 168*9 {
 		t.Errorf("got %+v", e)
 	}
-	if e := edit(hourly, config("cron", "0,5 0 * * * ?", "overlap", "skip", "misfire", "false")); e == nil || *e != want {
+	if e := edit(hourly, config("cron", "0,5 0 * * * ?", "overlap", "skip", "misfire", "false")); e == nil || !reflect.DeepEqual(*e, want) {
 		t.Errorf("got %+v, want %+v", e, want)
 	}
 	if e := edit(hourly, config("after", `[{"job":"b"}]`)); e != nil {

@@ -18,6 +18,8 @@ type Report struct {
 	KnownRuns   int           `json:"knownRuns"`
 	AssumedJobs int           `json:"assumedJobs"`
 	Assumed     time.Duration `json:"assumedNs"`
+	// Silent are hosts whose history does not answer, and why: the runs that they have are not known.
+	Silent []string `json:"silent,omitempty"`
 	// Before is nil if there is nothing to compare with.
 	Before *Totals `json:"before,omitempty"`
 	After  Totals  `json:"after"`

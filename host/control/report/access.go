@@ -23,7 +23,7 @@ func (r Report) For(p auth.Principal) Report {
 	r.Status.Jobs = slices.DeleteFunc(slices.Clone(r.Status.Jobs), func(j *engine.JobStatus) bool { return !p.May(operation.View, j.Name) })
 	r.About.Plugins, r.About.Grants, r.About.Alerts, r.About.Users, r.About.GuestLog = "", "", "", "", ""
 	// These name files, modules and jobs that may be others'.
-	r.Status.Refused, r.Status.Waits, r.Compiling, r.Warnings, r.Reason = nil, nil, nil, nil, ""
+	r.Status.Refused, r.Status.Waits, r.Compiling, r.Warnings, r.Reason = []engine.Refusal{}, nil, nil, nil, ""
 	return r
 }
 

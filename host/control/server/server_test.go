@@ -316,3 +316,19 @@ func TestParseAddress(t *testing.T) {
 		}
 	}
 }
+
+// TestAnswersAreCompressed: pages, answers of the API and documents, for a client that takes them so.
+func TestAnswersAreCompressed(t *testing.T) {
+	t.Parallel()
+	text := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/html; charset=utf-8")
+		_, _ = io.WriteString(w, strings.Repeat("<tr><td>job</td></tr>\n", 4000)) // the test sees what came
+	})
+	s := start(t, Options{API: text, Pages: text, Documents: text})
+	for _, path := range []string{"/", "/v1/jobs", "/docs/"} {
+		code, body := ask(t, s, "GET", path, map[string]string{"Authorization": "Bearer " + token, "Accept-Encoding": "gzip"})
+		if code != 200 || !strings.HasPrefix(body, "\x1f\x8b") || len(body) > 4000 {
+			t.Errorf("%s: %d, %d bytes, which begin with %.20q", path, code, len(body), body)
+		}
+	}
+}

@@ -595,7 +595,10 @@ func (s *Service) PlanEdit(ctx context.Context, e *admin.Edited) *forecast.Edit 
 		for _, run := range runs.Records {
 			d.AddRun(run)
 		}
-	} // else what is assumed is said
+		d.Missing(runs.Silent...)
+	} else {
+		d.Missing(err.Error())
+	}
 	planned, err := forecast.OfEdit(ctx, e, time.Now(), d)
 	if err != nil {
 		s.o.Logger.Warn("an edit cannot be planned", zap.String("job", e.After.Job), zap.Error(err))

@@ -513,6 +513,8 @@ type Overview struct {
 	Failures []history.Run  `json:"failures"`
 	NextHour *Calendar      `json:"nextHour"`
 	Hosts    []cluster.Host `json:"hosts"`
+	// More counts the jobs for which Trouble, Waiting, Running and Queued have no room.
+	More More `json:"more"`
 	// Gone are the hosts that were seen to be gone in the last 24 hours and are not back.
 	Gone    []GoneHost `json:"gone"`
 	Refused []Refusal  `json:"refused"`
@@ -520,6 +522,15 @@ type Overview struct {
 	Silent []string `json:"silent,omitempty"`
 	// History is how this host's history fares.
 	History history.State `json:"history"`
+}
+
+// More counts jobs that are in none of the lists of an overview, by the list in which they would be.
+type More struct {
+	// Trouble, Waiting, Running and Queued count them by these lists.
+	Trouble int `json:"trouble,omitempty"`
+	Waiting int `json:"waiting,omitempty"`
+	Running int `json:"running,omitempty"`
+	Queued  int `json:"queued,omitempty"`
 }
 
 // Refusal is a file that hosts refused for the same reasons, since the first of them did.
@@ -567,8 +578,12 @@ func (s *Service) Overview(ctx context.Context) (*Overview, error) {
 		}
 	}
 	slices.SortStableFunc(o.Trouble, func(a, b cluster.Job) int { return cmp.Or(harm(&a)-harm(&b), byTime(a.Failing, b.Failing)) })
-	for _, list := range []*[]cluster.Job{&o.Trouble, &o.Waiting, &o.Running, &o.Queued} {
-		*list = (*list)[:min(len(*list), mostShown)]
+	for _, shown := range []struct {
+		list *[]cluster.Job
+		more *int
+	}{{&o.Trouble, &o.More.Trouble}, {&o.Waiting, &o.More.Waiting}, {&o.Running, &o.More.Running}, {&o.Queued, &o.More.Queued}} {
+		n := min(len(*shown.list), mostShown)
+		*shown.list, *shown.more = (*shown.list)[:n], len(*shown.list)-n
 	}
 	o.Refused = refusedBy(ctx, o.Hosts)
 	failures, err := s.Runs(ctx, history.Filter{Failed: true, Limit: mostShown, From: now.Add(-24 * time.Hour)})

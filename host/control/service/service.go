@@ -465,11 +465,26 @@ func (s *Service) Limits(ctx context.Context) (*admin.Limits, error) {
 	return shown, nil
 }
 
-// Shards is a job, item by item, as the registry has it. It is read now.
+// Shards is a job, item by item, as the registry has it, which is read now, and which of the items that have begun wait for a
+// slot, as their hosts say.
 func (s *Service) Shards(ctx context.Context, job string) (*admin.Shards, error) {
 	if err := auth.Require(ctx, operation.View, job); err != nil {
 		return nil, err
 	}
 	shards, err := s.o.Registry.Shards(ctx, job)
-	return shards, s.explained(ctx, job, err)
+	if err != nil {
+		return nil, s.explained(ctx, job, err)
+	}
+	if err := s.o.Cluster.Refresh(ctx); err != nil {
+		return nil, err
+	}
+	_, items, _, _ := s.o.Cluster.Job(job)
+	queued := make(map[int]int64) // fences of runs, by their items
+	for _, i := range items {
+		if i.Queued {
+			queued[i.Item] = i.Fence
+		}
+	}
+	shards.Queue(queued)
+	return shards, nil
 }

@@ -5,11 +5,13 @@ import (
 	"errors"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/wasmjob/wasmjob/abi"
+	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 	"github.com/wasmjob/wasmjob/coordination/tree"
 	"github.com/wasmjob/wasmjob/host/auth"
 	"github.com/wasmjob/wasmjob/host/control/admin"
@@ -283,5 +285,34 @@ func TestShares(t *testing.T) {
 	}
 	if _, err := h.Service.Lines(as("ann"), history.Filter{}); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestShards_queued: items that wait for a slot are not said to run, and instances say which of theirs wait.
+func TestShards_queued(t *testing.T) {
+	t.Parallel()
+	slots := engine.DefaultMaxConcurrency()
+	many := servicetest.Job("many", "", slots+2, servicetest.Wait)
+	many.Definition.Props[jobconfig.PropMaxConcurrency] = strconv.Itoa(slots + 2)
+	h := servicetest.Start(t, servicetest.Options{Jobs: []engine.Job{many}})
+	ctx := auth.With(t.Context(), auth.HostToken(auth.ByHostToken))
+	if _, err := h.Service.Trigger(ctx, "many", tree.TriggerArgs{}, ""); err != nil {
+		t.Fatal(err)
+	}
+	h.Until("all slots are taken", func() bool {
+		hosts, err := h.Service.Hosts(ctx)
+		return err == nil && len(hosts) == 1 && hosts[0].Running == slots && hosts[0].Queued == 2
+	})
+	shards, err := h.Service.Shards(ctx, "many")
+	if err != nil || len(shards.Instances) != 1 {
+		t.Fatalf("%+v, %v", shards, err)
+	}
+	in := map[string]tree.Items{}
+	for _, i := range shards.Items {
+		in[i.State] = append(in[i.State], i.Item)
+	}
+	one := shards.Instances[0]
+	if len(in["RUNNING"]) != slots || len(in["QUEUED"]) != 2 || one.Running != in["RUNNING"].String() || one.Queued != in["QUEUED"].String() {
+		t.Errorf("items %v, running %q, queued %q; want %d running and 2 queued", in, one.Running, one.Queued, slots)
 	}
 }

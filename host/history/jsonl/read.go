@@ -102,12 +102,19 @@ var ErrDatabase = errors.New("a history in a database, expected a file of JSON l
 // sqliteBegins is how each file of SQLite begins.
 const sqliteBegins = "SQLite format 3\x00"
 
-// CheckFile returns an error that wraps ErrDatabase if a name is the URL of a database, or
-// that of SQLite's file. It shows nothing of a URL but its scheme: there may be a password in it.
+// CheckFile returns an error for what is no regular file, a pipe or a device for example, and one that wraps ErrDatabase if a
+// name is the URL of a database, or that of SQLite's file. It shows nothing of a URL but its scheme: there may be a password in it.
 func CheckFile(name string) error {
 	scheme, _, isURL := strings.Cut(name, ":")
 	if isURL && slices.Contains([]string{"postgres", "postgresql", "mysql", "sqlite"}, scheme) {
 		return fmt.Errorf("%s:…: found %w", scheme, ErrDatabase)
+	}
+	info, err := os.Stat(name)
+	switch {
+	case err != nil:
+		return nil // who reads it says so
+	case !info.Mode().IsRegular():
+		return fmt.Errorf("%s is no regular file, expected a history: a file of JSON lines, as a host writes it with --history FILE.jsonl", name)
 	}
 	f, err := os.Open(name)
 	if err != nil {

@@ -158,7 +158,7 @@ func readBackup(name string) (b *backup.Backup, err error) {
 // backupText says what is in a backup, and what is not.
 func backupText(b *backup.Backup, name string) string {
 	var t strings.Builder
-	fmt.Fprintf(&t, "%s: namespace %s of %s, %s\n", name, b.Namespace, b.Time.Local().Format(time.DateTime), b.Registry)
+	fmt.Fprintf(&t, "%s: namespace %s of %s, %s\n", name, b.Namespace, b.Time.Local().Format(zonedTime), b.Registry)
 	jobs := b.Jobs()
 	fmt.Fprintf(&t, "  in it      %s", words.Count(len(jobs), "job"))
 	if len(jobs) > 0 {
@@ -255,7 +255,7 @@ func (r *restoring) restore(ctx context.Context, p *program, cmd *cobra.Command,
 		return err
 	}
 	jobs := b.Jobs()
-	fmt.Fprintf(p.Out, "restored namespace %s as it was at %s: %s, %s\n", namespace, b.Time.Local().Format(time.DateTime), words.Count(len(jobs), "job"), words.Count(w.Nodes, "node"))
+	fmt.Fprintf(p.Out, "restored namespace %s as it was at %s: %s, %s\n", namespace, b.Time.Local().Format(zonedTime), words.Count(len(jobs), "job"), words.Count(w.Nodes, "node"))
 	if w.Removed > 0 {
 		fmt.Fprintf(p.Out, "  removed before: %s\n", words.Count(w.Removed, "node"))
 	}
@@ -266,7 +266,7 @@ func (r *restoring) restore(ctx context.Context, p *program, cmd *cobra.Command,
 
 // left are the things that were not restored.
 func (r *restoring) left(b *backup.Backup) []string {
-	left := []string{fmt.Sprintf("what hosts did since %s: offsets, records of runs, changes", b.Time.Local().Format(time.DateTime))}
+	left := []string{fmt.Sprintf("what hosts did since %s: offsets, records of runs, changes", b.Time.Local().Format(zonedTime))}
 	if b.Sessions > 0 {
 		left = append(left, "sessions of hosts ("+words.Count(b.Sessions, "node")+")")
 	}

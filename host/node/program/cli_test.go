@@ -211,7 +211,7 @@ Mon 2026-03-30 02:30:00 +02:00  CEST   2d2h later
 	if r := runCLI(t, nil, "job", "next", "@every 90s", "--count", "2"); r.code != 0 || strings.Count(r.out, "\n") != 2 || !strings.Contains(r.out, "  in ") {
 		t.Errorf("%+v", r)
 	}
-	runCLI(t, nil, "job", "next", "0 0 0 1 1 ? 2020", "--from", "2026-01-01").expect(t, exitFailure, `"0 0 0 1 1 ? 2020" never fires after 2026-01-01 00:00:00`)
+	runCLI(t, nil, "job", "next", "0 0 0 1 1 ? 2020", "--from", "2026-01-01", "--zone", "Asia/Shanghai").expect(t, exitFailure, `"0 0 0 1 1 ? 2020" never fires after 2026-01-01 00:00:00 CST`)
 	runCLI(t, nil, "job", "next", "61 * * * * ?").expect(t, exitFailure, "61")
 	runCLI(t, nil, "job", "next", "* * * * *", "--zone", "Asia/Shangai").expect(t, exitUsage, "--zone", "Asia/Shanghai")
 	runCLI(t, nil, "job", "next", "* * * * *", "--from", "soon").expect(t, exitUsage, `--from: "soon" is not a time`)

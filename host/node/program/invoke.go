@@ -233,7 +233,7 @@ func (o *invocation) readEnv(wrong *mistakes) {
 // textOrFile is the text, or the content of the file that @FILE names.
 func textOrFile(s string) ([]byte, error) {
 	if name, ok := strings.CutPrefix(s, "@"); ok {
-		return os.ReadFile(name)
+		return command.ReadFile(name, command.MostValue)
 	}
 	return []byte(s), nil
 }

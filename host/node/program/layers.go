@@ -224,25 +224,11 @@ func (l *loader) defaults() {
 // maxConfig is the largest configuration file, in bytes.
 const maxConfig = 1 << 20
 
-// readConfig reads a configuration file, which may be a pipe.
-func readConfig(name string) ([]byte, error) {
-	f, err := os.Open(name)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close() // read only: nothing is lost if that fails
-	data, err := io.ReadAll(io.LimitReader(f, maxConfig+1))
-	if err == nil && len(data) > maxConfig {
-		err = fmt.Errorf("%s has more than %d bytes", name, maxConfig)
-	}
-	return data, err
-}
-
 // file reads a YAML file. Every value is taken as text, as it stands there, so
 // that it is read by the same rules wherever it comes from. ok is false if the file cannot be
 // read as YAML.
 func (l *loader) file(name, from string) (ok bool) {
-	data, err := readConfig(name)
+	data, err := command.ReadFile(name, maxConfig)
 	if err == nil {
 		err = ownership.Self().Path(name, ownership.Settings)
 	}

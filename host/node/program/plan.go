@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -298,7 +299,7 @@ func (f *planFlags) ask(ctx context.Context, r *command.Reached, d *forecast.Dur
 		}
 		return nil
 	}
-	known := d.Known()
+	known, silent := d.Known(), []string(nil)
 	query := url.Values{"limit": {strconv.Itoa(history.MaxLimit)}}
 	if f.past {
 		query.Set("from", f.begin.Format(time.RFC3339))
@@ -311,13 +312,20 @@ func (f *planFlags) ask(ctx context.Context, r *command.Reached, d *forecast.Dur
 		for _, run := range found.Records {
 			d.AddRun(run)
 		}
+		d.Missing(found.Silent...)
+		silent = append(silent, found.Silent...)
 		if found.Next == "" {
 			break
 		}
 		query.Set("after", found.Next)
 	}
 	if f.changed("last") && d.Known() == 0 && known == 0 {
-		return fmt.Errorf("the history of the host has no run since %s that has ended: name one with --history FILE or URL", f.begin.Format(time.RFC3339))
+		text := fmt.Sprintf("the history of the hosts has no run since %s that has ended: name one with --history FILE or URL", f.begin.Format(time.RFC3339))
+		if len(silent) > 0 {
+			slices.Sort(silent)
+			text += "; without an answer: " + strings.Join(slices.Compact(silent), ", ")
+		}
+		return errors.New(text)
 	}
 	return nil
 }

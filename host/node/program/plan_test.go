@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -128,9 +129,9 @@ func TestPlanRunning(t *testing.T) {
 	host.HandleFunc("GET /v1/runs", func(w http.ResponseWriter, r *http.Request) {
 		switch {
 		case !runs:
-			fmt.Fprint(w, `{"records":[]}`)
+			fmt.Fprint(w, `{"records":[],"silent":["10.0.0.2: no answer"]}`)
 		case r.FormValue("after") == "":
-			fmt.Fprint(w, `{"records":[],"next":"page2"}`)
+			fmt.Fprint(w, `{"records":[],"next":"page2","silent":["10.0.0.2: no answer"]}`)
 		default:
 			fmt.Fprintf(w, `{"records":[{"job":"a","begun":%q,"ended":%q,"outcome":"OK"}]}`, begun.Format(time.RFC3339), begun.Add(40*time.Minute).Format(time.RFC3339))
 		}
@@ -151,9 +152,14 @@ func TestPlanRunning(t *testing.T) {
 	if got.KnownRuns != 1 || got.Before == nil || got.Before.Overlaps != 0 || got.After.Skipped["overlap"] != 48 || len(got.Jobs) != 1 || got.Jobs[0].Change != forecast.Changed {
 		t.Errorf("got %s", r.out)
 	}
-	runCLI(t, env, "plan", dir, "--running", "--last", "24h").expect(t, 3, "durations are those of 1 run")
+	if !slices.Equal(got.Silent, []string{"10.0.0.2: no answer"}) {
+		t.Errorf("silent are %q", got.Silent)
+	}
+	const silent = "does not answer, what it knows is missing: 10.0.0.2: no answer"
+	runCLI(t, env, "plan", dir, "--running", "--last", "24h").expect(t, 3, "durations are those of 1 run", silent)
+	runCLI(t, env, "plan", dir, "--running", "--last", "24h", "--output", "markdown").expect(t, 3, silent[1:])
 	runs = false
-	runCLI(t, env, "plan", dir, "--running", "--last", "24h").expect(t, exitFailure, "the history of the host has no run since")
+	runCLI(t, env, "plan", dir, "--running", "--last", "24h").expect(t, exitFailure, "the history of the hosts has no run since", "10.0.0.2: no answer")
 }
 
 // TestPlanIsDocumented: docs/schedules.md has the plan of the examples against a changed copy of them.

@@ -117,7 +117,7 @@ func writeNew(name string, data []byte, mode os.FileMode) error {
 // passwordFor is that of a private key: from a file, from the environment, or asked for.
 func passwordFor(p *program, o *signing, prompt string) (string, error) {
 	if o.passwordFile != "" {
-		data, err := os.ReadFile(o.passwordFile)
+		data, err := command.ReadFile(o.passwordFile, command.MostSecret)
 		if err != nil {
 			return "", fmt.Errorf("--password-file: %w", err)
 		}
@@ -137,7 +137,7 @@ func passwordFor(p *program, o *signing, prompt string) (string, error) {
 }
 
 func sign(p *program, o *signing, modules []string) error {
-	data, err := os.ReadFile(o.key)
+	data, err := command.ReadFile(o.key, command.MostSecret)
 	if err != nil {
 		return fmt.Errorf("--key: %w", err)
 	}
@@ -222,7 +222,7 @@ func publicKeys(list []string) ([]signature.Key, error) {
 		name := strings.TrimSuffix(filepath.Base(text), ".pub")
 		key, err := signature.ParseKey(text, text)
 		if err != nil {
-			data, failed := os.ReadFile(text)
+			data, failed := command.ReadFile(text, command.MostSecret)
 			if failed != nil {
 				return nil, command.Usage(fmt.Errorf("--key: %w", failed))
 			}

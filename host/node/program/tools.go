@@ -210,7 +210,7 @@ func (p *program) definedText(jobs []catalog.DefinedJob, now time.Time) string {
 		case err != nil:
 			when = "next fire not known" // a problem says why
 		case len(next) > 0:
-			when = "next fire " + next[0].Format("2006-01-02 15:04:05 MST") + ", in " + words.Until(now, next[0])
+			when = "next fire " + next[0].Format(zonedTime) + ", in " + words.Until(now, next[0])
 		case timetable.Has(c):
 			when = "fires never again"
 		}
@@ -294,7 +294,7 @@ descriptors.`,
 			}
 			list := schedule.Next(s, start, count)
 			if len(list) == 0 {
-				return fmt.Errorf("%q never fires after %s", words.Clip(args[0]), start.In(loc).Format(time.DateTime))
+				return fmt.Errorf("%q never fires after %s", words.Clip(args[0]), start.In(loc).Format(zonedTime))
 			}
 			var b strings.Builder
 			for _, t := range list {

@@ -375,6 +375,7 @@ func (s *system) wireHost(ctx context.Context) (err error) {
 		KeepServers:    cmp.Or(l.KeepServers, -1),
 		OnStuck:        s.stuck,
 		StopGrace:      s.registry.StopGrace,
+		OnStopped:      s.registry.Stopped,
 		OnEvent:        s.observe,
 		BeforeClose: func(kill context.Context) {
 			if s.alerts != nil {

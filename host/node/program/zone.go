@@ -14,6 +14,9 @@ import (
 // the zones.
 const localtime = "/etc/localtime"
 
+// zonedTime is how sentences have a time: with its zone, for they are read elsewhere, too.
+const zonedTime = "2006-01-02 15:04:05 MST"
+
 // ownZone reads the environment's TZ as the C library does. The location is nil if TZ is not set:
 // Go has found the system's zone then. Go takes a TZ that it cannot read for UTC without a word.
 func ownZone(environ []string) (*time.Location, error) {

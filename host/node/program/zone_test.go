@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/wasmjob/wasmjob/coordination/admin/backup"
 )
 
 // TestOwnZone: the program has the zone that TZ names for the C library, or says what is wrong with it.
@@ -33,6 +35,19 @@ func TestOwnZone(t *testing.T) {
 		runCLI(t, []string{"TZ=" + tz}, "job", "next", "0 0 9 * * ?").expect(t, exitUsage, want)
 	}
 	runCLI(t, []string{"TZ=CST-8"}, "job", "next", "0 0 9 * * ?").expect(t, exitOK)
+}
+
+// TestBackupNamesItsZone: a file may be read on another machine than the one that wrote it.
+func TestBackupNamesItsZone(t *testing.T) {
+	t.Parallel()
+	at := time.Date(2026, 3, 1, 3, 0, 0, 0, time.UTC)
+	b := &backup.Backup{Header: backup.Header{Namespace: "prod", Time: at}}
+	want := at.Local().Format("2006-01-02 15:04:05 MST")
+	for _, text := range []string{backupText(b, "a.backup"), strings.Join((&restoring{}).left(b), "; ")} {
+		if !strings.Contains(text, want) {
+			t.Errorf("%q does not have %q", text, want)
+		}
+	}
 }
 
 // TestNextSaysWhatDaysAre: days by numbers that may have been meant in another way are said.

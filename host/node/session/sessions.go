@@ -166,6 +166,16 @@ func (r *Sessions) StopGrace() time.Duration {
 	return max(min(leastStopGrace, about.Timeout*3/20), limit-time.Since(about.Answered))
 }
 
+// Stopped switches the timer of the newest session off: the session is lost, and no guest of it runs any more. However
+// long the host takes to begin another one, it does nothing that another host does meanwhile.
+func (r *Sessions) Stopped() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if f, ok := r.current.(*fenced); ok {
+		f.fence.Lift()
+	}
+}
+
 // announce says, every now and then, what is waited for, until the func that
 // it returns is called.
 func (r *Sessions) announce(limit time.Duration) (stop func()) {
@@ -254,7 +264,8 @@ func checkNamespace(ctx context.Context, c registry.Center, namespace string) er
 }
 
 // fenced is a session with the timer that ends the process before the session
-// ends. The host closes a session when all that ran under it has ended.
+// ends. The host closes a session when all that ran under it has ended, and calls
+// Stopped before if only jobs' loops are left.
 type fenced struct {
 	Session
 	fence *deadman.Fence
