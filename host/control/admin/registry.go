@@ -320,6 +320,14 @@ func (r *Registry) Backfills(ctx context.Context, job string) (operate.Backfills
 	return query(ctx, r, job, operate.ReadBackfills)
 }
 
+// CheckArgs refuses arguments with which no trigger and no backfill of the job begins, and writes nothing; see [operate.CheckArgs].
+func (r *Registry) CheckArgs(ctx context.Context, job string, args tree.TriggerArgs) error {
+	_, err := query(ctx, r, job, func(ctx context.Context, c registry.Center, l tree.Layout) (struct{}, error) {
+		return struct{}{}, operate.CheckArgs(ctx, c, l, args)
+	})
+	return err
+}
+
 // Enable lets all servers run the job again; job "" is all jobs.
 func (r *Registry) Enable(ctx context.Context, job string) error {
 	_, err := r.SetServers(ctx, job, true)

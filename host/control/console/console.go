@@ -70,6 +70,7 @@ func New(o Options) (*Console, error) {
 		"GET /jobs/{job}":              jobPage,
 		"GET /jobs/{job}/config":       configPage,
 		"POST /jobs/{job}/config":      editPage,
+		"GET /jobs/{job}/backfill":     backfillPage,
 		"GET /jobs/{job}/explain":      explainPage,
 		"GET /jobs/{job}/fire":         firePage,
 		"GET /jobs/{job}/items/{item}": itemPage,
