@@ -80,6 +80,7 @@ func New(o Options) (*Console, error) {
 		"GET /alerts":                  alertsPage,
 		"POST /alerts":                 silencePage,
 		"GET /hosts":                   ofAll(hostsPage),
+		"GET /limits":                  ofAll(limitsPage),
 		"GET /modules":                 ofAll(modulesPage),
 		"GET /calendar":                ofAll(calendarPage),
 		"GET /audit":                   auditPage,

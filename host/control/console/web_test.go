@@ -308,7 +308,7 @@ func (c counted) Watch(ctx context.Context, queries ...registry.Query) (<-chan r
 }
 
 // TestPagesAskTheRegistryNothing: pages show what hosts know. An item's page reads what the item
-// keeps, the page of a configuration reads that.
+// keeps, the page of a configuration reads that, that of a backfill the job's backfills, and that of limits who has a permit.
 func TestPagesAskTheRegistryNothing(t *testing.T) {
 	t.Parallel()
 	const visits = 4
@@ -337,7 +337,7 @@ func TestPagesAskTheRegistryNothing(t *testing.T) {
 			t.Errorf("%s: %d requests in %d visits", path, n, visits)
 		}
 	}
-	for _, path := range []string{"/jobs/fails/items/1", "/jobs/fails/config"} {
+	for _, path := range []string{"/jobs/fails/items/1", "/jobs/fails/config", "/jobs/nightly/backfill", "/limits"} {
 		before := requests.Load()
 		if s.get(path); requests.Load() == before {
 			t.Errorf("%s asks the registry nothing", path)
