@@ -247,10 +247,8 @@ func (t *triggering) waits(ctx context.Context, x *step.Exchange) (guard registr
 		return fmt.Errorf("%w: that of %s, with %s, has not begun on %s; try again when it has",
 			ErrTriggerWaits, t.parent.Mtime.UTC().Format(time.RFC3339), what, where)
 	}
-	for _, id := range t.waiting {
-		if slices.Contains(t.instances, id) || slices.Contains(t.division.Instances, id) {
-			return registry.Check(t.layout.Trigger(id), registry.AnyVersion), refuse("host " + id), nil
-		}
+	if keep := t.keepers(); len(keep) > 0 {
+		return registry.Check(t.layout.Trigger(keep[0]), registry.AnyVersion), refuse("host " + keep[0]), nil
 	}
 	items, record, err := t.owing(ctx, x, earlier)
 	if err != nil || len(items) == 0 {
@@ -261,6 +259,13 @@ func (t *triggering) waits(ctx context.Context, x *step.Exchange) (guard registr
 		guard = registry.Check(t.layout.Record(items[0]), record.Version)
 	}
 	return guard, refuse("the new owner of items " + items.String()), nil
+}
+
+// keepers are the instances that have not begun the earlier trigger, and count.
+func (t *triggering) keepers() []string {
+	return slices.DeleteFunc(slices.Clone(t.waiting), func(id string) bool {
+		return !slices.Contains(t.instances, id) && !slices.Contains(t.division.Instances, id)
+	})
 }
 
 // owing are the items that are still to run in an earlier round, since they moved before

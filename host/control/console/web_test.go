@@ -564,6 +564,7 @@ func TestActions(t *testing.T) {
 	}
 	s.post("/jobs/runs/trigger", "items", "1", "back", "/jobs/runs").has(t, 200, "runs is triggered.") // it waits until the item is idle
 	s.post("/jobs/runs/trigger", "items", "0", "back", "/jobs/runs").has(t, 200, "it is queued behind 1")
+	s.until("/jobs/runs", "Triggers that wait 1 queued").has(t, 200, "It waits for what runs on 127.0.0.1.", "waits for the one before · items 0")
 	s.until("/audit?job=runs", `items 1 and parameter "<b>day 1"`)
 	s.post("/jobs/runs/trigger", "items", "0-2", "back", "/jobs/runs").has(t, 400, "items: found 2, expected 0 to 1: the job has 2")
 	s.post("/jobs/runs/trigger", "items", "one", "back", "/jobs/runs").has(t, 400, "expected numbers and ranges such as 0,3-5")
