@@ -332,6 +332,11 @@ func (j *job) quit(state JobState, why reason.Reason) {
 	j.term.chains.forget(j.name)
 	j.calendar.Next = time.Time{}
 	j.settled.Store(true)
+	if state == JobRemoved {
+		for _, e := range j.backfill.abandon() {
+			j.Emit(e)
+		}
+	}
 	j.unwatchAll()
 	j.dropTrigger(event.SkipDisabled, why)
 	j.Emit(event.Event{Kind: event.JobRemoved}.Why(why))
