@@ -99,7 +99,13 @@ func advance(ctx context.Context, x *step.Exchange, l tree.Layout, drop bool) (d
 		return nil, false, fmt.Errorf("%w: a host of the job has still to drop a queued one; try again in a moment", ErrTriggerWaits)
 	}
 	rest := queue.Rest(max(len(dropped), 1))
-	_, err = x.Commit(ctx, append(ops, registry.Set(l.Queue(), rest.Data(), node.Version))...)
+	ops = append(ops, registry.Set(l.Queue(), rest.Data(), node.Version))
+	if !config.Exists {
+		if ops, err = clearQueue(ctx, x, l, node); err != nil {
+			return nil, false, err
+		}
+	}
+	_, err = x.Commit(ctx, ops...)
 	switch {
 	case step.Contested(err):
 		return nil, true, nil
@@ -107,6 +113,19 @@ func advance(ctx context.Context, x *step.Exchange, l tree.Layout, drop bool) (d
 		return nil, false, err
 	}
 	return dropped, len(dropped) > 0, nil
+}
+
+// clearQueue are the ops that delete the queue of a job that is removed, and the node above it if a purge has left nothing else there.
+func clearQueue(ctx context.Context, x *step.Exchange, l tree.Layout, node registry.Node) ([]registry.Op, error) {
+	n, err := x.Read(ctx, registry.Children(l.Records()))
+	if err != nil {
+		return nil, err
+	}
+	ops := []registry.Op{registry.Delete(l.Queue(), node.Version)}
+	if len(n.Children(l.Records())) == 1 {
+		ops = append(ops, registry.Delete(l.Records(), registry.AnyVersion))
+	}
+	return ops, nil
 }
 
 // enqueue are the ops that queue the trigger behind an earlier one, which still waits as guard proves; most is what the job allows.

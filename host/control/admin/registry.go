@@ -943,12 +943,26 @@ func (r *Registry) Release(ctx context.Context, job string, item int) (tree.Item
 	return out.Items, err
 }
 
+// Purging is what the record of a removal says of what goes with the job's records: also how many triggers have not begun, which
+// no host may be there to report.
+func (r *Registry) Purging(ctx context.Context, job string) string {
+	w, err := r.Triggers(ctx, job)
+	if err != nil || w == nil { // the removal says what is wrong
+		return Purged
+	}
+	n := w.Length
+	if w.First != nil {
+		n++
+	}
+	return Purged + ", and " + words.Count(n, "trigger") + " that had not begun"
+}
+
 // Remove takes the job out of the registry; purge forgets its offsets and
 // records too.
 func (r *Registry) Remove(ctx context.Context, job string, purge bool) error {
 	change := changelog.Record{What: operation.Remove.String()}
 	if purge {
-		change.After = Purged
+		change.After = r.Purging(ctx, job)
 	}
 	return r.change(ctx, job, change, func(ctx context.Context, c registry.Center, l tree.Layout) error {
 		return operate.Remove(ctx, c, l, r.said(), purge)
