@@ -108,6 +108,7 @@ type Judge struct {
 type job struct {
 	name     string
 	settings event.Settings
+	labels   labels.Set // of the settings
 	schedule *timetable.Timetable
 	zone     *time.Location
 	rules    Rules
@@ -159,7 +160,7 @@ func (j *Judge) Use(f *File, now time.Time) {
 		j.resolve(session, now, switchedOff)
 	}
 	for _, a := range j.mine {
-		if !f.wants(&a) {
+		if !j.wants(a) {
 			j.resolve(a, now, switchedOff)
 		}
 	}
@@ -174,11 +175,19 @@ const switchedOff = "the rule was switched off"
 // rulesOf are the rules of a job. One whose error handler sends something has a rule
 // for that.
 func (j *Judge) rulesOf(jb *job) Rules {
-	r := j.file.For(jb.name)
+	r := j.file.For(jb.name, jb.labels)
 	if j.file.Handlers[strings.ToUpper(jb.settings.ErrorHandler)] != "" {
 		r.Failures = 1
 	}
 	return r
+}
+
+// wants reports whether the rule of an alert is on, for the labels that its job has now.
+func (j *Judge) wants(a Alert) bool {
+	if jb := j.jobs[a.Job]; jb != nil {
+		a.Labels = jb.labels
+	}
+	return j.file.wants(&a)
 }
 
 // oneLine is a reason as it stands in the text of an alert.
@@ -217,7 +226,7 @@ func (j *Judge) fire(a Alert, local bool) {
 		a.Host = j.host
 	}
 	if jb := j.jobs[a.Job]; jb != nil {
-		a.Labels, _ = labels.Parse(jb.settings.Labels) // a host has written them
+		a.Labels = jb.labels
 	}
 	if local {
 		if !j.local[a.ID] {
@@ -339,11 +348,10 @@ func (j *Judge) configured(jb *job, e event.Event) {
 		j.resolve(Alert{Rule: Refused, Job: e.Job, Subject: j.server}, e.Time, "the host goes by the job's configuration again")
 	}
 	j.set(jb, *e.Settings, e.Time)
-	jb.rules = j.rulesOf(jb)
 	j.plan(jb, e.Time)
 }
 
-// set takes over settings.
+// set takes over settings, and the rules that follow from them.
 func (j *Judge) set(jb *job, s event.Settings, now time.Time) {
 	before := jb.settings
 	if before == (event.Settings{}) {
@@ -353,6 +361,11 @@ func (j *Judge) set(jb *job, s event.Settings, now time.Time) {
 		j.resolve(Alert{Rule: StartWithin, Job: jb.name}, now, "the job goes by another cron or time zone")
 	}
 	jb.settings, jb.schedule = s, nil
+	jb.labels, _ = labels.Parse(s.Labels) // a host has written them
+	jb.rules = j.rulesOf(jb)
+	if before.Labels != s.Labels {
+		j.relabelled(jb, now)
+	}
 	zone, name := time.Local, ""
 	if s.TimeZone != time.Local.String() {
 		var err error
@@ -363,6 +376,18 @@ func (j *Judge) set(jb *job, s event.Settings, now time.Time) {
 	}
 	jb.zone = zone
 	jb.schedule, _ = timetable.FromTerms("", jb.name, s.Cron, name, s.Terms) // nil with a problem
+}
+
+// relabelled ends the alerts of a job whose rules are off for its other labels, and looks after its runs by those that are on.
+func (j *Judge) relabelled(jb *job, now time.Time) {
+	for _, a := range j.mine {
+		if a.Job == jb.name && !j.wants(a) {
+			j.resolve(a, now, switchedOff)
+		}
+	}
+	for _, r := range jb.running {
+		j.timeRun(jb, r)
+	}
 }
 
 // left forgets a job that this host has left.
@@ -460,7 +485,7 @@ func (j *Judge) fileEvent(e event.Event) {
 
 // refuse begins the alert of a file that is refused, if one is wanted.
 func (j *Judge) refuse(a Alert) {
-	if j.file.For(a.Job).Refused {
+	if j.wants(a) {
 		j.fire(a, false)
 	}
 }
@@ -653,7 +678,6 @@ func (j *Judge) Orphans(settings map[string]event.Settings, now time.Time) {
 		}
 		if jb.settings != s || jb.zone == nil {
 			j.set(jb, s, now)
-			jb.rules = j.rulesOf(jb)
 		}
 		j.care(jb, jb.ours, true, now)
 	}
@@ -803,7 +827,7 @@ func (j *Judge) Checked(c Check, f Found, err error, now time.Time) {
 	}
 	a := Alert{Rule: c.Rule, Job: c.Job}
 	switch {
-	case !j.file.wants(&a):
+	case !j.wants(a):
 		j.resolve(a, now, switchedOff)
 		return
 	case c.Rule == StartWithin && !c.Instant.After(jb.from): // it was planned again meanwhile
@@ -1032,7 +1056,7 @@ func (j *Judge) Keep(c Cluster, alerts []Alert, now time.Time) {
 			j.resolve(*a, now, "it is gone for a day, and is not looked for any more")
 		case a.OfHost && !slices.Contains(c.Alive, a.Host):
 			j.resolve(*a, now, "its host is gone")
-		case !j.file.wants(a) && !slices.Contains(c.Alive, a.Host):
+		case !j.wants(*a) && !slices.Contains(c.Alive, a.Host):
 			j.resolve(*a, now, switchedOff)
 		}
 	}

@@ -7,10 +7,17 @@ import (
 	"strings"
 )
 
+// labelled is the metric that has labels of jobs, of hosts with the setting metricsLabels.
+const labelled = "wasmjob_job_labels"
+
 // Prometheus are the rules as those of Prometheus, in the form of its rule files.
 func (f *File) Prometheus(source string) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "# Made by 'wasmjob alert export' from %s.\ngroups:\n  - name: wasmjob-alerts\n    rules:\n", source)
+	fmt.Fprintf(&b, "# Made by 'wasmjob alert export' from %s.\n", source)
+	if names := f.labelNames(); len(names) > 0 {
+		fmt.Fprintf(&b, "# Some rules go by the labels of jobs, which hosts show only with the setting metricsLabels: %s (--metrics-labels).\n# On hosts without it a rule of jobs with labels fires for no job, and a rule of the other jobs fires for all.\n", strings.Join(names, ","))
+	}
+	b.WriteString("groups:\n  - name: wasmjob-alerts\n    rules:\n")
 	write := func(r row, name, jobs, expr, summary string) {
 		wait := ""
 		if r.wait != "" {
@@ -29,9 +36,8 @@ func (f *File) Prometheus(source string) string {
 			}
 			for _, s := range f.scopes(set.Name) {
 				if limit := set.metric.limit(s.rules); limit > 0 {
-					expr := strings.ReplaceAll(set.metric.expr, "SEL", s.selector)
-					expr = strings.ReplaceAll(expr, "LIMIT", strconv.FormatFloat(limit, 'g', -1, 64))
-					write(r, set.metric.name, s.jobs, strings.ReplaceAll(expr, "{, ", "{"), set.metric.summary)
+					expr := strings.ReplaceAll(set.metric.expr, "LIMIT", strconv.FormatFloat(limit, 'g', -1, 64))
+					write(r, set.metric.name, s.jobs, s.in(expr), set.metric.summary)
 				}
 			}
 		}
@@ -46,23 +52,51 @@ func (f *File) Prometheus(source string) string {
 	return b.String()
 }
 
+// labelNames are the names of the labels by which rules go, sorted.
+func (f *File) labelNames() (names []string) {
+	for _, e := range f.entries {
+		names = append(names, e.labels.Names()...)
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
 // scope are jobs for which a field has one value.
 type scope struct {
-	jobs     string // their patterns
+	jobs     string // their patterns and conditions
 	selector string
-	rules    Rules
+	// only and without are selectors of the metric with labels: those that the jobs meet, empty for none, and those that they do not.
+	only    string
+	without []string
+	rules   Rules
+}
+
+// in is an expression for the jobs of the scope.
+func (s scope) in(expr string) string {
+	expr = strings.ReplaceAll(strings.ReplaceAll(expr, "SEL", s.selector), "{, ", "{")
+	if s.only == "" && len(s.without) == 0 {
+		return expr
+	}
+	expr = "(" + expr + ")"
+	const on = " on (job, job_name) " + labelled
+	if s.only != "" {
+		expr += " and" + on + "{" + s.only + "}"
+	}
+	for _, not := range s.without {
+		expr += " unless" + on + "{" + not + "}"
+	}
+	return expr
 }
 
 // scopes are the jobs by the value that a field has for them: later entries of the file
 // take theirs out of earlier ones.
 func (f *File) scopes(field string) (list []scope) {
 	all := Standard()
-	var later []string // patterns of entries after the one at hand
-	var entries []entry
+	var later, entries []entry // later are those after the one at hand
 	for _, e := range f.entries {
 		switch {
 		case !e.sets(field):
-		case len(e.jobs) == 0:
+		case len(e.jobs) == 0 && e.labels.Empty():
 			for _, set := range e.set {
 				set(&all)
 			}
@@ -70,26 +104,54 @@ func (f *File) scopes(field string) (list []scope) {
 			entries = append(entries, e)
 		}
 	}
-	for i := len(entries) - 1; i >= 0; i-- {
-		e := entries[i]
+	for _, e := range slices.Backward(entries) {
 		rules := Standard()
 		for _, set := range e.set {
 			set(&rules)
 		}
-		if !covered(e.jobs, later) {
-			list = append(list, scope{strings.Join(e.jobs, ", "), selector(e.jobs, later), rules})
+		if !covered(&e, later) {
+			list = append(list, scopeOf(&e, later, rules))
 		}
-		later = append(later, e.jobs...)
+		later = append(later, e)
 	}
-	if !covered([]string{"*"}, later) {
-		list = append(list, scope{"*", selector(nil, later), all})
+	if rest := (entry{jobs: []string{"*"}}); !covered(&rest, later) {
+		s := scopeOf(&entry{}, later, all)
+		s.jobs = "*"
+		list = append(list, s)
 	}
 	return list
 }
 
-// covered reports whether each of some patterns is among others, or all jobs are: no job is left.
-func covered(patterns, by []string) bool {
-	return slices.Contains(by, "*") || !slices.ContainsFunc(patterns, func(p string) bool { return !slices.Contains(by, p) })
+// covered reports whether later entries are for each job that an entry is for.
+func covered(e *entry, later []entry) bool {
+	var by []string // patterns of entries that are for all that have e's labels
+	for i := range later {
+		if l := &later[i]; l.labels.Empty() || l.labels.String() == e.labels.String() {
+			if len(l.jobs) == 0 {
+				return true
+			}
+			by = append(by, l.jobs...)
+		}
+	}
+	return slices.Contains(by, "*") || (len(e.jobs) > 0 && !slices.ContainsFunc(e.jobs, func(p string) bool { return !slices.Contains(by, p) }))
+}
+
+// scopeOf are the jobs of an entry without those of later ones.
+func scopeOf(e *entry, later []entry, rules Rules) scope {
+	s := scope{jobs: strings.Join(e.jobs, ", "), only: e.labels.Matchers(), rules: rules}
+	if !e.labels.Empty() {
+		s.jobs = strings.TrimSpace(s.jobs + " {" + e.labels.String() + "}")
+	}
+	var names []string
+	for _, l := range later {
+		if l.labels.Empty() {
+			names = append(names, l.jobs...)
+			continue
+		}
+		s.without = append(s.without, strings.TrimPrefix(selector(l.jobs, nil)+", ", ", ")+l.labels.Matchers())
+	}
+	s.selector = selector(e.jobs, names)
+	return s
 }
 
 // selector are the jobs of some patterns without those of others.

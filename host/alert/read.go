@@ -80,18 +80,28 @@ func (p *parser) file(root *yaml.Node) {
 
 func (p *parser) job(n *yaml.Node) {
 	e := entry{}
-	if n.Kind == yaml.MappingNode {
-		for i := 0; i+1 < len(n.Content); i += 2 {
-			if n.Content[i].Value == "jobs" {
-				e.jobs = p.patterns(n.Content[i+1], "jobs.jobs")
-			}
-		}
+	found := p.rules(&e, n, "jobs", jobFields)
+	e.jobs, e.labels = p.patterns(found["jobs"], "jobs.jobs"), p.selector(found["labels"], "jobs.labels")
+	if len(e.jobs) == 0 && found["labels"] == nil {
+		p.Problem(n, "jobs", "found neither jobs nor labels, expected a pattern of jobs, such as team-a-*, or conditions for labels, such as team=billing")
 	}
-	if len(e.jobs) == 0 {
-		p.Problem(n, "jobs", "jobs is missing, expected a pattern of jobs, such as team-a-*")
-	}
-	p.rules(&e, n, "jobs", jobFields)
 	p.out.entries = append(p.out.entries, e)
+}
+
+// selector reads conditions for labels; a missing one has none.
+func (p *parser) selector(n *yaml.Node, path string) labels.Selector {
+	text, ok := p.Text(n, path)
+	if !ok {
+		return labels.Selector{}
+	}
+	s, err := labels.ParseSelector(text)
+	switch {
+	case err != nil:
+		p.Problem(n, path, "%v", err)
+	case s.Empty():
+		p.Problem(n, path, "found no conditions, expected some such as %s", labels.Example)
+	}
+	return s
 }
 
 func (p *parser) handler(key, value *yaml.Node) {
@@ -123,12 +133,7 @@ func (p *parser) route(n *yaml.Node) {
 	}
 	p.routes[r.Name] = true
 	r.Jobs = p.patterns(found["jobs"], "routes.jobs")
-	if text, ok := p.Text(found["labels"], "routes.labels"); ok {
-		var err error
-		if r.Labels, err = labels.ParseSelector(text); err != nil {
-			p.Problem(found["labels"], "routes.labels", "%v", err)
-		}
-	}
+	r.Labels = p.selector(found["labels"], "routes.labels")
 	p.Texts(found["rules"], "routes.rules", func(n *yaml.Node, text string) {
 		if !slices.Contains(AllRules(), Rule(text)) {
 			p.Problem(n, "routes.rules", "found the rule %q%s", words.Clip(text), words.Late(func() string { return suggest(text, AllRules()) }))

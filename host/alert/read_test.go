@@ -47,7 +47,7 @@ func TestParse(t *testing.T) {
 		"bill-x":    {Failures: 3, StartWithin: 90 * time.Second, SucceedEvery: 26 * time.Hour, LongerThan: 30 * time.Minute, LongerThanUsual: 2.5, Lost: true, Held: true, Refused: true},
 		"bill-test": {SucceedEvery: 7 * 24 * time.Hour, LongerThan: 30 * time.Minute, LongerThanUsual: 2.5, Held: true, Refused: true},
 	} {
-		if got := f.For(job); got != want {
+		if got := f.For(job, nil); got != want {
 			t.Errorf("%s: %+v, want %+v", job, got, want)
 		}
 	}
@@ -98,7 +98,7 @@ func TestParse_mistakes(t *testing.T) {
 		head + "routes: []\ndefaults: {longerThanUsual: 1}":                                                                      `defaults.longerThanUsual: found "1", expected a number over 1, such as 3, or off`,
 		head + "routes: []\ndefaults: {succeedEvery: 400d}":                                                                      `defaults.succeedEvery: found "400d", expected a duration`,
 		head + "routes: []\ndefaults: {lost: maybe}":                                                                             `defaults.lost: found "maybe", expected true or false`,
-		head + "routes: []\njobs: [{failures: 2}]":                                                                               `a.yaml:3:8: jobs: jobs is missing, expected a pattern of jobs`,
+		head + "routes: []\njobs: [{failures: 2}]":                                                                               `a.yaml:3:8: jobs: found neither jobs nor labels, expected a pattern of jobs`,
 		head + "routes: []\nhosts: {gone: 7}":                                                                                    `hosts.gone: found "7", expected true or false`,
 		head + "routes: []\nerrorHandlers: {SMS: a}":                                                                             `errorHandlers: found "SMS", expected one of ElasticJob's error handlers EMAIL, WECHAT, DINGTALK`,
 		head + "routes: []\nerrorHandlers: {EMAIL: a}":                                                                           `errorHandlers.EMAIL: found "a", expected the name of a route`,
@@ -140,7 +140,7 @@ func FuzzParse(f *testing.F) {
 				}
 			}
 		}
-		file.For("job")
+		file.For("job", nil)
 	})
 }
 
@@ -184,12 +184,12 @@ func TestLive(t *testing.T) {
 	}
 	write(strings.Replace(full, "failures: 3", "failures: 5", 1))
 	<-l.Changed()
-	if n := l.File().For("x").Failures; n != 5 {
+	if n := l.File().For("x", nil).Failures; n != 5 {
 		t.Errorf("failures %d, want 5", n)
 	}
 	write("routes: 7")
 	until("a mistake", func() bool { return strings.Contains(l.Problem(), "found \"7\", expected a list") })
-	if n := l.File().For("x").Failures; n != 5 {
+	if n := l.File().For("x", nil).Failures; n != 5 {
 		t.Errorf("failures %d after a mistake, want 5", n)
 	}
 	if err := os.Remove(path); err != nil {

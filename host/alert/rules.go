@@ -39,9 +39,10 @@ type File struct {
 	sum      [32]byte
 }
 
-// entry is what is set for the jobs of some patterns: each func sets one field.
+// entry is what is set for the jobs of some patterns that have some labels: each func sets one field.
 type entry struct {
 	jobs   []string // none: all
+	labels labels.Selector
 	set    []func(*Rules)
 	fields []string // that are set
 }
@@ -52,11 +53,17 @@ func (e *entry) sets(field string) bool { return slices.Contains(e.fields, field
 // Standard are the rules of a job for which nothing is set.
 func Standard() Rules { return Rules{Failures: 1, Lost: true, Held: true, Refused: true} }
 
-// For are the rules of a job.
-func (f *File) For(job string) Rules {
+// of reports whether the entry is for a job that has labels. One with conditions for labels is for no job whose name is not known.
+func (e *entry) of(job string, labels labels.Set) bool {
+	named := len(e.jobs) == 0 || slices.ContainsFunc(e.jobs, func(p string) bool { return matches(p, job) })
+	return named && (e.labels.Empty() || (job != "" && e.labels.Matches(labels)))
+}
+
+// For are the rules of a job that has labels.
+func (f *File) For(job string, labels labels.Set) Rules {
 	r := Standard()
 	for _, e := range f.entries {
-		if len(e.jobs) == 0 || slices.ContainsFunc(e.jobs, func(p string) bool { return matches(p, job) }) {
+		if e.of(job, labels) {
 			for _, set := range e.set {
 				set(&r)
 			}
@@ -68,7 +75,7 @@ func (f *File) For(job string) Rules {
 // wants reports whether the rule of an alert is on.
 func (f *File) wants(a *Alert) bool {
 	on := rowOf(a.Rule).on
-	return on != nil && on(f, f.For(a.Job), a)
+	return on != nil && on(f, f.For(a.Job, a.Labels), a)
 }
 
 // handlers are ElasticJob's error handlers that send something.

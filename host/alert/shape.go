@@ -30,7 +30,10 @@ func handlerFields() (object schema.Object) {
 	return object
 }
 
-var jobFields = append(schema.Object{{Name: "jobs", Help: "Names of jobs, or patterns such as team-a-*", Required: true, Is: schema.Texts(schema.Text())}}, ruleFields...)
+var jobFields = append(schema.Object{
+	{Name: "jobs", Help: "Names of jobs, or patterns such as team-a-*; without any all that have the labels", Is: schema.Texts(schema.Text())},
+	{Name: "labels", Help: "Conditions for the labels of the jobs, such as team=billing,tier!=test", Is: schema.Text()},
+}, ruleFields...)
 
 // ruleFields are the rules of jobs, hostFields those about hosts, as the table has them.
 var ruleFields, hostFields = objectOf(settingsOf(false)), objectOf(settingsOf(true))

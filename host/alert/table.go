@@ -212,7 +212,7 @@ var rows = []row{
 				expr: `max by (job, job_name) (wasmjob_job_state{SEL, state="error"}) > 0`, summary: "A host cannot run {{ $labels.job_name }} as it is."},
 		})},
 		wait: "1m", // files come one after the other
-		whole: []wholeMetric{{func(f *File) bool { return f.For("").Refused },
+		whole: []wholeMetric{{func(f *File) bool { return f.For("", nil).Refused },
 			"WasmjobRefusedFiles", "wasmjob_refused_files > 0", "{{ $labels.instance }} refuses files of its plugins directory."}},
 	},
 	ofHosts(row{rule: HostGone, short: "host gone", chinese: "主机失联", asks: true, wait: "5m"}, // a restart takes as long as the drain of its host
@@ -276,14 +276,15 @@ func settingsOf(hosts bool) (list []setting) {
 }
 
 // rules reads the rules in a mapping, which may have other fields, too.
-func (p *parser) rules(e *entry, n *yaml.Node, field string, known schema.Object) {
-	found := p.Fields(n, field, known)
+func (p *parser) rules(e *entry, n *yaml.Node, field string, known schema.Object) (found map[string]*yaml.Node) {
+	found = p.Fields(n, field, known)
 	for _, s := range settingsOf(false) {
 		if v := found[s.Name]; v != nil {
 			e.fields = append(e.fields, s.Name)
 			e.set = append(e.set, s.read(p, v, field+"."+s.Name))
 		}
 	}
+	return found
 }
 
 // hosts reads the rules about hosts.

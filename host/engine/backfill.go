@@ -9,10 +9,13 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/coordination"
 	"github.com/wasmjob/wasmjob/coordination/admin/operate"
 	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/coordination/tree"
+	"github.com/wasmjob/wasmjob/host/event"
+	"github.com/wasmjob/wasmjob/internal/text/reason"
 )
 
 // Past instants that are run again. The division says that there are some; then one host, the janitor, watches the node of
@@ -38,14 +41,60 @@ type backfill struct {
 	refusedFor string
 }
 
-// see takes a snapshot of the janitor's watch.
-func (b *backfill) see(now moment, l tree.Layout, s registry.Snapshot) {
+// see takes a snapshot of the janitor's watch, and returns what it shows for the first time. items is how many the job has.
+func (b *backfill) see(now moment, l tree.Layout, s registry.Snapshot, items int) (news []event.Event) {
 	was, went := b.known, b.going
-	b.known, b.going = tree.ParseBackfill(s.Data(l.Backfill()).Data)
+	node := s.Data(l.Backfill())
+	b.known, b.going = tree.ParseBackfill(node.Data)
+	same := b.going && went && b.known.Same(was)
+	if went && !same {
+		last, ok := tree.ParseBackfill(s.Data(l.LastBackfill()).Data)
+		news = append(news, backfillEnded(was, last, ok && last.Same(was)))
+	}
+	if b.going && b.known.Done > 0 && (!same || b.known.Done != was.Done) {
+		news = append(news, backfillGiven(b.known, node.Mzxid, items)) // the commit that gave it out wrote the node
+	}
 	b.waiting, b.heard = s.Children(l.Triggers()), true
 	if b.going && (!went || !b.known.Same(was) || b.known.Done != was.Done) {
 		b.gaveAt, b.refused, b.retryAt = now.Time, "", time.Time{}
 	}
+	return news
+}
+
+// backfillStep is how far a backfill is.
+func backfillStep(b tree.Backfill) *event.BackfillStep {
+	return &event.BackfillStep{Since: time.UnixMilli(b.Since).UTC(), Done: b.Done, Total: b.Total}
+}
+
+// backfillGiven reports the newest instant that was given out, as a round.
+func backfillGiven(b tree.Backfill, round int64, items int) event.Event {
+	return event.Event{Kind: event.BackfillGiven, Instant: time.UnixMilli(b.Instants[b.Done-1]).UTC(), Trigger: round, Source: abi.SourceBackfill, Total: items,
+		Args: &event.TriggerArgs{Items: b.Items.String(), At: true, Backfill: true}, Backfill: backfillStep(b)}
+}
+
+// backfillEnded reports the end of a backfill, of which last is what is kept; without it the job was removed.
+func backfillEnded(was, last tree.Backfill, kept bool) event.Event {
+	if kept {
+		was.Done = last.Done
+	}
+	e := event.Event{Kind: event.BackfillEnded, Backfill: backfillStep(was)}
+	switch left := was.Total - was.Done; {
+	case kept && last.Cancelled != "":
+		return e.Why(reason.New(reason.BackfillCancelled, last.Cancelled, left, was.Total))
+	case kept:
+		return e.Why(reason.New(reason.BackfillWhole, was.Total))
+	default:
+		return e.Why(reason.New(reason.BackfillRemoved, left, was.Total))
+	}
+}
+
+// abandon ends the watch of a job that is removed, and reports what goes on until then.
+func (b *backfill) abandon() (news []event.Event) {
+	if b.going {
+		news = []event.Event{backfillEnded(b.known, tree.Backfill{}, false)}
+	}
+	b.stop()
+	return news
 }
 
 // decide reports whether to take the next step now, and if not when; zero: when there is news. live are the
@@ -127,7 +176,7 @@ func (b *backfill) follow(ctx context.Context, now moment, d backfillDeps) (doin
 // watch begins the janitor's watch.
 func (b *backfill) watch(ctx context.Context, d backfillDeps) error {
 	ctx, cancel := context.WithCancel(ctx)
-	snapshots, err := d.registry.Watch(ctx, registry.Data(d.layout.Backfill()), registry.Children(d.layout.Triggers()))
+	snapshots, err := d.registry.Watch(ctx, registry.Data(d.layout.Backfill()), registry.Data(d.layout.LastBackfill()), registry.Children(d.layout.Triggers()))
 	if err != nil {
 		cancel()
 		return err

@@ -17,6 +17,7 @@ import (
 	"github.com/wasmjob/wasmjob/coordination/tree"
 	"github.com/wasmjob/wasmjob/host/engine"
 	"github.com/wasmjob/wasmjob/host/event"
+	"github.com/wasmjob/wasmjob/internal/text/reason"
 )
 
 // pastRuns are the runs of backfills: "DAY ITEM SOURCE", in order of their begins.
@@ -299,6 +300,7 @@ func TestBackfill_hostsDie(t *testing.T) {
 				if len(ran) != 36 {
 					t.Errorf("%d of 36 items of instants ran: %v", len(ran), ran)
 				}
+				c.reported(t, b, 6, 6, reason.BackfillWhole)
 				if all := c.backfill(t, "j"); all.Now != nil || all.Last == nil || all.Last.Done != 6 {
 					t.Errorf("afterwards %+v, last %+v", all.Now, all.Last)
 				}
@@ -349,6 +351,7 @@ func TestBackfill_cancelled(t *testing.T) {
 		if got, want := len(p.list()), 3; got != want {
 			t.Errorf("%d runs, want %d", got, want)
 		}
+		c.reported(t, b, 1, 3, reason.BackfillCancelled)
 		if all := c.backfill(t, "j"); all.Now != nil || all.Last == nil || all.Last.Cancelled != "bob" || all.Last.Done != 3 || all.Last.Total != 20 {
 			t.Errorf("afterwards %+v, last %+v", all.Now, all.Last)
 		}
@@ -366,6 +369,55 @@ func TestBackfill_cancelled(t *testing.T) {
 			t.Errorf("%d runs with those of the second backfill, want 5", got)
 		}
 	})
+}
+
+// reported checks that hosts have reported each instant that was given out, as a round with runs, and why no more were.
+func (c *cluster) reported(t *testing.T, b tree.Backfill, items, done int, why reason.Code) {
+	t.Helper()
+	given := make(map[int]event.Event)
+	for _, e := range c.list(event.BackfillGiven) {
+		n := e.Backfill.Done
+		if was, again := given[n]; again && was.Trigger != e.Trigger {
+			t.Errorf("instant %d was given out as %d and as %d", n, was.Trigger, e.Trigger)
+		}
+		given[n] = e
+		begun := slices.ContainsFunc(c.list(event.FireStarted), func(f event.Event) bool { return f.Trigger == e.Trigger && f.Instant.Equal(e.Instant) })
+		if !begun || e.Instant.UnixMilli() != b.Instants[n-1] || e.Total != items || e.Backfill.Total != len(b.Instants) || e.Args == nil || !e.Args.Backfill {
+			t.Errorf("given out: %+v, begun %v", e, begun)
+		}
+	}
+	ended := c.list(event.BackfillEnded)
+	if len(given) != done || len(ended) != 1 || ended[0].Backfill.Done != done || !ended[0].Because.Has(why) {
+		t.Errorf("%d instants are reported, want %d; the end: %+v", len(given), done, ended)
+	}
+}
+
+// TestBackfill_leftByRemoval: the instants of a backfill that are left when the job is removed have a reason, with or without its records.
+func TestBackfill_leftByRemoval(t *testing.T) {
+	for _, purge := range []bool{false, true} {
+		t.Run(fmt.Sprint("purge ", purge), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c, p := newCluster(t), &pastRuns{}
+				d := definition("j", "0 0 0 * * ?", 2)
+				c.start(1, job(d, p.guest(0)))
+				c.start(2, job(d, p.guest(0)))
+				time.Sleep(time.Hour)
+				b := past(20)
+				c.backfills(t, "j", b)
+				time.Sleep(2500 * time.Millisecond)
+				if err := c.operate(func(ctx context.Context, r registry.Center) error {
+					return operate.Remove(ctx, r, tree.NewLayout("test", "j"), tree.Word{By: "bob"}, purge)
+				}); err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(time.Minute)
+				c.reported(t, b, 2, 3, reason.BackfillRemoved)
+				if e := c.list(event.BackfillEnded); len(e) == 1 && e[0].Reason != "the job is removed: 17 of its 20 instants do not run" {
+					t.Errorf("the reason: %s", e[0].Reason)
+				}
+			})
+		})
+	}
 }
 
 // TestBackfill_paused: while the job is disabled no instant is given out, and none is lost.

@@ -248,7 +248,9 @@ func (j *job) run(work context.Context) {
 				j.backfill.snapshots = nil
 				continue
 			}
-			j.backfill.see(j.host.now(), j.member.Layout, s)
+			for _, e := range j.backfill.see(j.host.now(), j.member.Layout, s, j.member.View.Config.ShardingTotalCount) {
+				j.Emit(e)
+			}
 		case <-j.mail.wake:
 			news = false
 		case <-alarm.due:

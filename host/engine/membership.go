@@ -332,6 +332,12 @@ func (j *job) quit(state JobState, why reason.Reason) {
 	j.term.chains.forget(j.name)
 	j.calendar.Next = time.Time{}
 	j.settled.Store(true)
+	if state == JobRemoved { // of one that is stopped here, other hosts have it
+		for _, e := range j.backfill.abandon() {
+			j.Emit(e)
+		}
+		j.dropOwed(why)
+	}
 	j.unwatchAll()
 	j.dropTrigger(event.SkipDisabled, why)
 	j.Emit(event.Event{Kind: event.JobRemoved}.Why(why))
@@ -347,6 +353,22 @@ func (j *job) quit(state JobState, why reason.Reason) {
 	}
 	for f := range j.fires {
 		f.ReturnQueued()
+	}
+}
+
+// dropOwed reports what items of this host still owe, and forgets it: the job is over here. The trigger that this host keeps is reported as
+// a whole.
+func (j *job) dropOwed(why reason.Reason) {
+	kept := int64(0)
+	if j.member.View.Trigger != 0 {
+		kept = j.trigger.round
+	}
+	for _, it := range j.items.sorted(func(it *item) bool { return it.owned }) {
+		waiting := slices.DeleteFunc(it.Waiting(), func(f tree.Fire) bool { return f.Trigger != 0 && f.Trigger == kept })
+		j.dropWaiting(it, waiting, event.SkipDisabled, why)
+		if asked := it.Asked; asked != nil && asked.Trigger != kept {
+			j.reports.skip(it, *asked, event.SkipDisabled, why)
+		}
 	}
 }
 

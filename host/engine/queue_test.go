@@ -196,6 +196,72 @@ func TestTriggerQueue_removed(t *testing.T) {
 	})
 }
 
+// TestPurge_reasons: what waits for its turn when a job is removed with its records has one reason each: queued triggers, the one that has
+// not begun, and the instants that items owe. No node but the tombstone is left.
+func TestPurge_reasons(t *testing.T) {
+	for _, hosts := range []int{1, 2} {
+		t.Run(fmt.Sprint(hosts, " hosts"), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c, g := newCluster(t), &given{}
+				d := definition("j", "0 * * * * ?", 2)
+				d.Props["wasm.overlap"] = "queue_all"
+				guest := g.guest(func(*abi.Invocation) time.Duration { return time.Hour })
+				n := c.start(1, job(d, guest))
+				if hosts == 2 {
+					c.start(2, job(d, guest))
+				}
+				time.Sleep(200 * time.Second) // an instant runs, and two or three wait
+				made := n.asks(t, 5)
+				if err := n.operator().Remove(t.Context(), "j", true); err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(time.Minute)
+				said := make(map[int64]int) // by trigger
+				for _, e := range c.list(event.FireSkipped, event.ItemSkipped) {
+					if e.Trigger != 0 && e.Cause == event.SkipDisabled {
+						said[e.Trigger]++
+					}
+				}
+				for i, m := range made {
+					number, want := m.Queued, 1
+					if i == 0 { // the one that has a round: each of its items has a reason
+						number, want = m.Trigger, 2
+					}
+					if said[number] != want {
+						t.Errorf("trigger %d has %d reasons, want %d: %v", number, said[number], want, said)
+					}
+				}
+				began, owes := make(map[string]bool), make(map[string]int) // item and instant
+				for _, e := range c.list(event.ItemStarted) {
+					began[fmt.Sprint(*e.Item, " ", e.Instant.UTC().Format("15:04"))] = true
+				}
+				for _, e := range c.list(event.ItemSkipped) {
+					if e.Cause == event.SkipDisabled && e.Trigger == 0 {
+						for at := e.Instant; !at.After(slices.MaxFunc([]time.Time{e.Instant, e.Through}, time.Time.Compare)); at = at.Add(time.Minute) {
+							owes[fmt.Sprint(*e.Item, " ", at.UTC().Format("15:04"))]++
+						}
+					}
+				}
+				for item := range 2 {
+					for at := time.Date(2000, 1, 1, 0, 2, 0, 0, time.UTC); at.Minute() <= 3; at = at.Add(time.Minute) {
+						if key := fmt.Sprint(item, " ", at.Format("15:04")); began[key] == (owes[key] == 1) || owes[key] > 1 {
+							t.Errorf("item and instant %s: began %v, %d reasons", key, began[key], owes[key])
+						}
+					}
+				}
+				if t.Failed() {
+					t.Log(c.all())
+				}
+				l := tree.NewLayout("test", "j")
+				nodes := c.nodes(registry.Children(l.Sibling()), registry.Children(l.Root()))
+				if got := nodes[0].Names; !slices.Equal(got, []string{"wanted"}) || nodes[1].Exists {
+					t.Errorf("left over: %q, %v", got, nodes[1])
+				}
+			})
+		})
+	}
+}
+
 // TestTriggerQueue_disabled: a trigger whose turn comes while the job is disabled has that as its reason.
 func TestTriggerQueue_disabled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -60,9 +60,16 @@ const (
 	// JobPaused: this host has paused the job on all servers, as one of its policies demands; Reason says
 	// which and why.
 	JobPaused Kind = "job.paused"
-	JobError  Kind = "job.error"     // the job cannot run, or Wait has taken too long; Reason
-	OverQuota Kind = "job.overQuota" // Count uses went beyond the Ceiling; Reason
-	Refused   Kind = "file.refused"
+	// BackfillGiven: Instant of a backfill was given out, as the round Trigger; Args has its items, Total is how many
+	// items the job has. A host that looks after the job from then on reports the newest one again. With the next
+	// one each item has begun this one, or has the reason why not.
+	BackfillGiven Kind = "backfill.given"
+	// BackfillEnded: no more instants are given out; Reason says why. If all were, each item has begun the last one, or has
+	// the reason why not.
+	BackfillEnded Kind = "backfill.ended"
+	JobError      Kind = "job.error"     // the job cannot run, or Wait has taken too long; Reason
+	OverQuota     Kind = "job.overQuota" // Count uses went beyond the Ceiling; Reason
+	Refused       Kind = "file.refused"
 	// Accepted: File, which was refused, is not any more, or is gone.
 	Accepted Kind = "file.accepted"
 	Sharded  Kind = "job.sharded" // this host, as leader, sharded the items
@@ -129,11 +136,11 @@ type Event struct {
 	Item  *int  `json:"item,omitempty"`
 	Items []int `json:"items,omitempty"`
 	// Total is how many items the fire has over all hosts, as far as this one
-	// knows, for FireStarted and FireSkipped; for Sharded it is how
+	// knows, for FireStarted, FireSkipped and BackfillGiven; for Sharded it is how
 	// many were assigned.
 	Total int `json:"total,omitempty"`
 	// Args are those of the trigger, if it has some, for FireStarted, the first attempt
-	// of an ItemStarted, FireSkipped and ItemSkipped.
+	// of an ItemStarted, FireSkipped, ItemSkipped and BackfillGiven.
 	Args *TriggerArgs `json:"args,omitempty"`
 	// Next is the job's scheduled instant after Instant, for a scheduled
 	// FireStarted and FireSkipped.
@@ -209,9 +216,20 @@ type Event struct {
 	// any more: it is whose the mark was, BesideUnknown if there was none. That host ran the item at the same time,
 	// unless the mark was edited.
 	Beside string `json:"beside,omitempty"`
+	// Backfill is how far the backfill is that a BackfillGiven and a BackfillEnded is about.
+	Backfill *BackfillStep `json:"backfill,omitempty"`
 	// Edit is set for a JobChanged or a JobAdded that changed the registry's configuration by a
 	// definition file, and for a JobChanged that saw another program change it.
 	Edit *Edit `json:"edit,omitempty"`
+}
+
+// BackfillStep is how far a backfill is.
+type BackfillStep struct {
+	// Since is when it was asked for: a job has one backfill of a time.
+	Since time.Time `json:"since"`
+	// Done is how many of its Total instants were given out.
+	Done  int `json:"done"`
+	Total int `json:"total"`
 }
 
 // BesideUnknown is Event.Beside if nobody knows who ran the item, or deleted its mark.

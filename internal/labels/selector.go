@@ -2,6 +2,7 @@ package labels
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/wasmjob/wasmjob/internal/text/words"
@@ -125,4 +126,36 @@ func (s Selector) String() string {
 		}
 	}
 	return strings.Join(parts, ",")
+}
+
+// Names are the names of the labels of all conditions, in their order.
+func (s Selector) Names() (names []string) {
+	for _, t := range s.terms {
+		names = append(names, t.name)
+	}
+	return names
+}
+
+// Matchers are the conditions as Prometheus has them for a metric whose labels are those of jobs by [InMetrics]: a label that
+// a job does not have is empty there.
+func (s Selector) Matchers() string {
+	var parts []string
+	for _, t := range s.terms {
+		is := "="
+		if t.kind == exists || t.kind == differ {
+			is = "!="
+		}
+		parts = append(parts, InMetrics(t.name)+is+strconv.Quote(t.value))
+	}
+	return strings.Join(parts, ", ")
+}
+
+// InMetrics is the name that a label of a job has in metrics: what Prometheus does not allow in a name is _ there.
+func InMetrics(name string) string {
+	return "label_" + strings.Map(func(r rune) rune {
+		if r == '_' || (r >= '0' && r <= '9') || (r >= 'a' && r <= 'z') || (r >= 'A' && r <= 'Z') {
+			return r
+		}
+		return '_'
+	}, name)
 }

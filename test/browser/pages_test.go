@@ -53,7 +53,7 @@ func TestPages(t *testing.T) {
 	odd := url.PathEscape(`对账 "每日" <i> 100%`)
 	pages := []struct{ name, path string }{
 		{"overview", "/"}, {"jobs", "/jobs"}, {"job", "/jobs/payments-export"}, {"job-running", "/jobs/thumbnails"}, {"job-large", "/jobs/large"}, {"job-odd", "/jobs/" + odd},
-		{"why", "/jobs/payments-export/explain"}, {"config", "/jobs/etl-orders/config"}, {"item", "/jobs/etl-orders/items/3"}, {"history", "/fires"}, {"job-history", "/fires?job=payments-export"}, {"job-logs", "/logs?job=etl-orders"}, {"job-audit", "/audit?job=payments-export"}, {"runs", "/runs?failed=true"}, {"alerts", "/alerts"}, {"hosts", "/hosts"},
+		{"why", "/jobs/payments-export/explain"}, {"config", "/jobs/etl-orders/config"}, {"item", "/jobs/etl-orders/items/3"}, {"history", "/fires"}, {"job-history", "/fires?job=payments-export"}, {"job-logs", "/logs?job=etl-orders"}, {"job-audit", "/audit?job=payments-export"}, {"runs", "/runs?failed=true"}, {"alerts", "/alerts"}, {"limits", "/limits"}, {"hosts", "/hosts"},
 		{"modules", "/modules"}, {"calendar", "/calendar"}, {"logs", "/logs"}, {"audit", "/audit"}, {"missing", "/jobs/none"}, {"wrong", "/jobs?limit=x"},
 	}
 	for name, l := range looks() {
@@ -120,7 +120,7 @@ func extremes() map[string]look {
 
 // general are the pages that every host has, whatever its jobs are.
 func general() []string {
-	return []string{"", "jobs", "fires", "runs", "calendar", "alerts", "hosts", "modules", "logs", "audit"}
+	return []string{"", "jobs", "fires", "runs", "calendar", "alerts", "limits", "hosts", "modules", "logs", "audit"}
 }
 
 // TestEmpty: a host without jobs says what to do.

@@ -124,6 +124,48 @@ func TestPauseAndResume(t *testing.T) {
 	b.until("document.querySelectorAll('#next tbody tr').length === 10")
 }
 
+// TestBackfill: a range of past days shows what would run, and is begun with a reason; the job's page has a bar that moves by itself, and
+// a button that ends the backfill.
+func TestBackfill(t *testing.T) {
+	t.Parallel()
+	h := start(t, []string{definition("nightly", "0 0 3 * * ?", "say", 2, "timeZone: UTC")})
+	b := h.tab(t, plain)
+	b.open("/jobs/nightly")
+	b.press("main", "Backfill")
+	b.until("location.pathname === '/jobs/nightly/backfill'")
+	day := func(ago int) string { return time.Now().UTC().AddDate(0, 0, -ago).Format("2006-01-02T00:00:00") }
+	set := func(name, value string) { // a browser splits such an input into fields
+		b.until(fmt.Sprintf("(document.querySelector('[name=%s]').value = %q) !== ''", name, value))
+	}
+	set("from", day(9))
+	set("to", day(2))
+	b.fill(".filter [name=items]", "0")
+	b.fill(".filter [name=every]", "3600")
+	b.press("main", "Show what would run")
+	b.shows("7 instants with 1 item each, oldest first. It takes 6h or more.")
+	b.until("document.querySelectorAll('#plan tbody tr').length === 7")
+	b.accessible("the plan of a backfill")
+	b.shot("backfill-plan")
+	if text := h.must(http.MethodGet, "/v1/jobs/nightly/backfill", nil); strings.Contains(text, "now") {
+		t.Errorf("a plan has begun: %s", text)
+	}
+	b.fill("#begin [name=reason]", "wrong rates")
+	b.click("#begin button")
+	b.shows("The backfill of nightly has begun: 7 instants.")
+	b.until("location.pathname === '/jobs/nightly' && document.querySelector('#backfill progress')?.value === 1")
+	b.shows("1 of 7 instants")
+	b.accessible("a backfill that goes on")
+	b.shot("backfill")
+	b.press("main", "Cancel backfill")
+	b.until("document.querySelector('details.act[open] button')")
+	b.click("details[open] button")
+	b.shows("The backfill of nightly is cancelled.")
+	b.until("!document.querySelector('#backfill')")
+	b.open("/jobs/nightly/backfill")
+	b.shows("Last backfill")
+	b.shows("1 of 7 instants")
+}
+
 // TestEdit: an edit says at once what it would change, and what is wrong with it; one that
 // somebody else was faster than shows both.
 func TestEdit(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/coordination/step"
 	"github.com/wasmjob/wasmjob/coordination/tree"
@@ -168,6 +169,27 @@ func ReadBackfills(ctx context.Context, r registry.Center, l tree.Layout) (all B
 		return nil
 	})
 	return all, err
+}
+
+// CheckArgs refuses what a trigger or a backfill with these arguments would be refused for because of the arguments: items that the
+// job does not have, and declared arguments that are missing or wrong. It writes nothing.
+func CheckArgs(ctx context.Context, r registry.Center, l tree.Layout, args tree.TriggerArgs) error {
+	return step.Perform(ctx, r, "check the arguments", func(ctx context.Context, x *step.Exchange) error {
+		n, err := x.Read(ctx, registry.Data(l.Config()))
+		if err != nil {
+			return err
+		}
+		config := n.Data(l.Config())
+		if !config.Exists {
+			return tree.ErrRemoved
+		}
+		c, _, err := jobconfig.Parse(config.Data)
+		if err != nil {
+			return fmt.Errorf("the job's configuration cannot be read: %w", err)
+		}
+		_, err = args.In(c)
+		return err
+	})
 }
 
 // backfilling is a step of a backfill: what was read.

@@ -247,10 +247,8 @@ func (t *triggering) waits(ctx context.Context, x *step.Exchange) (guard registr
 		return fmt.Errorf("%w: that of %s, with %s, has not begun on %s; try again when it has",
 			ErrTriggerWaits, t.parent.Mtime.UTC().Format(time.RFC3339), what, where)
 	}
-	for _, id := range t.waiting {
-		if slices.Contains(t.instances, id) || slices.Contains(t.division.Instances, id) {
-			return registry.Check(t.layout.Trigger(id), registry.AnyVersion), refuse("host " + id), nil
-		}
+	if keep := t.keepers(); len(keep) > 0 {
+		return registry.Check(t.layout.Trigger(keep[0]), registry.AnyVersion), refuse("host " + keep[0]), nil
 	}
 	items, record, err := t.owing(ctx, x, earlier)
 	if err != nil || len(items) == 0 {
@@ -261,6 +259,13 @@ func (t *triggering) waits(ctx context.Context, x *step.Exchange) (guard registr
 		guard = registry.Check(t.layout.Record(items[0]), record.Version)
 	}
 	return guard, refuse("the new owner of items " + items.String()), nil
+}
+
+// keepers are the instances that have not begun the earlier trigger, and count.
+func (t *triggering) keepers() []string {
+	return slices.DeleteFunc(slices.Clone(t.waiting), func(id string) bool {
+		return !slices.Contains(t.instances, id) && !slices.Contains(t.division.Instances, id)
+	})
 }
 
 // owing are the items that are still to run in an earlier round, since they moved before
@@ -791,12 +796,15 @@ func stopJava(ctx context.Context, x *step.Exchange, l tree.Layout, id string, i
 
 // Remove deletes the job from the registry, and writes down that it is removed: no host
 // brings it back with a definition that it had, whenever that host comes. With purge the
-// nodes of ours go as well: offsets, records; all but the node that says so. It
+// nodes of ours go as well: offsets, records; all but the node that says so, and the queue of triggers while a host
+// has the job: that drops them, each with the reason, and the node ([AdvanceQueue]). It
 // returns tree.ErrRemoved if there was nothing to delete.
 func Remove(ctx context.Context, r registry.Center, l tree.Layout, said tree.Word, purge bool) error {
 	return step.Perform(ctx, r, "remove", func(ctx context.Context, x *step.Exchange) error {
-		return remove(ctx, x, l, func() (ops []registry.Op, roots []string, err error) {
-			n, err := x.Read(ctx, registry.Data(l.Wanted()), registry.Data(l.Sibling()), registry.Data(l.Config()), registry.Data(l.Definition()), registry.Data(l.Superseded()), registry.Children(l.Sibling()))
+		left := false // triggers that a host drops
+		err := remove(ctx, x, l, func() (ops []registry.Op, roots []string, err error) {
+			n, err := x.Read(ctx, registry.Data(l.Wanted()), registry.Data(l.Sibling()), registry.Data(l.Config()), registry.Data(l.Definition()), registry.Data(l.Superseded()), registry.Children(l.Sibling()),
+				registry.Children(l.Records()), registry.Data(l.Queue()), registry.Children(l.Instances()))
 			if err != nil {
 				return nil, nil, err
 			}
@@ -804,9 +812,32 @@ func Remove(ctx context.Context, r registry.Center, l tree.Layout, said tree.Wor
 			if purge {
 				roots = append([]string{l.Root()}, below(l.Sibling(), n.Children(l.Sibling()), l.Wanted())...)
 			}
+			queued := n.Data(l.Queue())
+			left = left || (len(n.Children(l.Instances())) > 0 && len(tree.ParseQueue(queued.Data, queued.Mzxid).Triggers) > 0)
+			if purge && left {
+				roots = slices.DeleteFunc(roots, func(p string) bool { return p == l.Records() })
+				roots = append(roots, below(l.Records(), n.Children(l.Records()), l.Queue())...)
+			}
 			return tombstone(n, l, said, purge), roots, nil
 		})
+		if err != nil || !purge || !left {
+			return err
+		}
+		return clearRecords(ctx, x, l)
 	})
+}
+
+// clearRecords deletes the node of the records once nothing is below it: a host may have dropped the queue before the last of
+// them went.
+func clearRecords(ctx context.Context, x *step.Exchange, l tree.Layout) error {
+	n, err := x.Read(ctx, registry.Children(l.Records()))
+	if err != nil || !n[registry.Children(l.Records())].Exists || len(n.Children(l.Records())) > 0 {
+		return err // the host that drops the queue deletes it
+	}
+	if _, err = x.Commit(ctx, registry.Delete(l.Records(), registry.AnyVersion)); step.Contested(err) {
+		return nil // it has, or the job is back
+	}
+	return err
 }
 
 // Forget deletes all of a job, and what is wanted of it: a host that comes with its definition makes

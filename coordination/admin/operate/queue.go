@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 	"github.com/wasmjob/wasmjob/coordination/registry"
@@ -98,7 +99,13 @@ func advance(ctx context.Context, x *step.Exchange, l tree.Layout, drop bool) (d
 		return nil, false, fmt.Errorf("%w: a host of the job has still to drop a queued one; try again in a moment", ErrTriggerWaits)
 	}
 	rest := queue.Rest(max(len(dropped), 1))
-	_, err = x.Commit(ctx, append(ops, registry.Set(l.Queue(), rest.Data(), node.Version))...)
+	ops = append(ops, registry.Set(l.Queue(), rest.Data(), node.Version))
+	if !config.Exists {
+		if ops, err = clearQueue(ctx, x, l, node); err != nil {
+			return nil, false, err
+		}
+	}
+	_, err = x.Commit(ctx, ops...)
 	switch {
 	case step.Contested(err):
 		return nil, true, nil
@@ -106,6 +113,19 @@ func advance(ctx context.Context, x *step.Exchange, l tree.Layout, drop bool) (d
 		return nil, false, err
 	}
 	return dropped, len(dropped) > 0, nil
+}
+
+// clearQueue are the ops that delete the queue of a job that is removed, and the node above it if a purge has left nothing else there.
+func clearQueue(ctx context.Context, x *step.Exchange, l tree.Layout, node registry.Node) ([]registry.Op, error) {
+	n, err := x.Read(ctx, registry.Children(l.Records()))
+	if err != nil {
+		return nil, err
+	}
+	ops := []registry.Op{registry.Delete(l.Queue(), node.Version)}
+	if len(n.Children(l.Records())) == 1 {
+		ops = append(ops, registry.Delete(l.Records(), registry.AnyVersion))
+	}
+	return ops, nil
 }
 
 // enqueue are the ops that queue the trigger behind an earlier one, which still waits as guard proves; most is what the job allows.
@@ -149,4 +169,48 @@ func queueMax(config []byte) int {
 	c, _, _ := jobconfig.Parse(config)
 	g, _ := c.Guest() // what cannot be read has its default
 	return g.QueueMax
+}
+
+// Triggers are those of a job that have not begun.
+type Triggers struct {
+	// First is the one that has a round, and has not begun everywhere; nil if there is none.
+	First *FirstTrigger
+	// Queue are those behind it, the oldest first.
+	Queue []tree.QueuedTrigger
+}
+
+// FirstTrigger is a trigger that has not begun everywhere.
+type FirstTrigger struct {
+	// Round is its number, Since when it was made.
+	Round int64
+	Since time.Time
+	Args  tree.TriggerArgs
+	// Hosts are the instances that have not begun it, ascending; Items are those that moved before they began it, and begin it
+	// on their new owner.
+	Hosts []string
+	Items tree.Items
+}
+
+// ReadTriggers reads which triggers of a job have not begun, and what they wait for. It is one read, and another one while items
+// owe a round.
+func ReadTriggers(ctx context.Context, r registry.Center, l tree.Layout) (out Triggers, err error) {
+	err = step.Perform(ctx, r, "read the triggers that wait", func(ctx context.Context, x *step.Exchange) error {
+		t, config, err := readTriggering(ctx, x, l)
+		if err != nil {
+			return err
+		}
+		if !config.Exists {
+			return tree.ErrRemoved
+		}
+		first := FirstTrigger{Round: t.parent.Mzxid, Since: t.parent.Mtime, Args: tree.ParseTriggerArgs(t.parent.Data), Hosts: t.keepers()}
+		if first.Items, _, err = t.owing(ctx, x, first.Args); err != nil {
+			return err
+		}
+		out = Triggers{Queue: t.queue.Triggers}
+		if len(first.Hosts)+len(first.Items) > 0 {
+			out.First = &first
+		}
+		return nil
+	})
+	return out, err
 }

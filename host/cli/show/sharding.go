@@ -51,6 +51,52 @@ func Shards(s terminal.Style, shards *admin.Shards, now time.Time) string {
 	return b.String()
 }
 
+// triggersText lists the triggers that have not begun, and what each waits for; empty without some.
+func triggersText(s terminal.Style, w *admin.Triggers, now time.Time) string {
+	if w == nil {
+		return ""
+	}
+	t := terminal.NewTable(s, "TRIGGER", "ASKS FOR", "WAITS FOR")
+	before := "a host to make a round of it"
+	if f := w.First; f != nil {
+		var waits []string
+		if len(f.Hosts) > 0 {
+			waits = append(waits, "what runs on "+strings.Join(f.Hosts, ", "))
+		}
+		if f.Items != "" {
+			waits = append(waits, "the new owner of items "+f.Items)
+		}
+		t.Add(terminal.Coloured(strconv.FormatInt(f.Trigger, 10), terminal.Bold), terminal.Plain(askedText(f.Asked)), terminal.Plain(strings.Join(waits, " and ")+", made "+words.Since(f.Since, now)))
+		before = "trigger " + strconv.FormatInt(f.Trigger, 10)
+	}
+	for _, q := range w.Queue {
+		t.Add(terminal.Plain(strconv.FormatInt(q.Queued, 10)), terminal.Plain(askedText(q.Asked)), terminal.Plain(before))
+		before = "trigger " + strconv.FormatInt(q.Queued, 10)
+	}
+	if left := w.Length - len(w.Queue); left > 0 {
+		t.Add(terminal.Plain("…"), terminal.Plain(words.Count(left, "trigger")+" more"), terminal.Plain(""))
+	}
+	return "\n" + words.Count(w.Length, "trigger") + " queued\n" + t.String()
+}
+
+// askedText says what a trigger asks for.
+func askedText(a admin.Asked) string {
+	text := "all items"
+	if a.Items != "" {
+		text = "items " + a.Items
+	}
+	if a.Param != nil {
+		text += ", parameter " + strconv.Quote(words.ClipTo(words.FirstLine(*a.Param), 80))
+	}
+	switch {
+	case a.Backfill:
+		text += ", " + a.At.Format(time.RFC3339) + " of a backfill"
+	case !a.At.IsZero():
+		text += ", at " + a.At.Format(time.RFC3339)
+	}
+	return text
+}
+
 // instanceState is what an instance does, whether its server is disabled, and whether it leads.
 func instanceState(i admin.Instance) terminal.Cell {
 	state := terminal.Coloured(i.State, stateColour(i.State))
@@ -322,6 +368,7 @@ func Instances(s terminal.Style, shards *admin.Shards, j *cluster.Job, now time.
 	b.WriteString(movesText(s, shards, now))
 	b.WriteString(reasonsText(s, shards))
 	b.WriteString(heldText(s, shards, now))
+	b.WriteString(triggersText(s, shards.Triggers, now))
 	b.WriteString(disabledServers(s, shards))
 	if items := disabledItems(shards, [2]string{"is", "are"}); items != "" {
 		b.WriteString("\n" + s.Wrapped(items+"\n") + itemsSaid(s, shards))

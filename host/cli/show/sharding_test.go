@@ -198,6 +198,26 @@ func TestShardsText(t *testing.T) {
 	}
 }
 
+// TestTriggersThatWait: the status of a job has the length of the queue of triggers, and what each waits for.
+func TestTriggersThatWait(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 11, 28, 12, 0, 0, 0, time.UTC)
+	param := "a\n" + strings.Repeat("x", 200)
+	s := &admin.Shards{Job: "pay", ShardingTotalCount: 4, Instances: []admin.Instance{{ID: "10.0.0.1@-@1", State: "RUNNING"}}, Triggers: &admin.Triggers{Length: 22,
+		First: &admin.FirstTrigger{Trigger: 71, Since: now.Add(-time.Minute), Hosts: []string{"10.0.0.1@-@1"}, Items: "2"},
+		Queue: []admin.QueuedTrigger{{Queued: 75, Asked: admin.Asked{Items: "0-2", Param: &param}}, {Queued: 79, Asked: admin.Asked{At: now, Backfill: true}}}}}
+	text := Instances(terminal.Style{}, s, nil, now)
+	for _, want := range []string{"\n22 triggers queued\n", "71       all items ", "what runs on 10.0.0.1@-@1 and the new owner of items 2, made 1m ago", `75       items 0-2, parameter "a"`, "trigger 71\n",
+		"79       all items, 2026-11-28T12:00:00Z of a backfill", "trigger 75\n", "20 triggers more"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("%q is not in\n%s", want, text)
+		}
+	}
+	if s.Triggers = nil; strings.Contains(Instances(terminal.Style{}, s, nil, now), "queued") {
+		t.Error("there is a queue, and no trigger waits")
+	}
+}
+
 func TestNamespace_none(t *testing.T) {
 	t.Parallel()
 	const none = "no jobs in namespace prd; there are some in prod"

@@ -251,6 +251,10 @@ func (r *Registry) Shards(ctx context.Context, job string) (*Shards, error) {
 		return nil, err
 	}
 	out := newShards(&s)
+	var hidden *registry.UnreadableError
+	if out.Triggers, err = r.Triggers(ctx, job); err != nil && !errors.As(err, &hidden) { // the items can be shown all the same
+		return nil, err
+	}
 	if !slices.ContainsFunc(out.Items, func(i Shard) bool { return i.Moves }) {
 		return out, nil
 	}
@@ -266,6 +270,81 @@ func (r *Registry) Shards(ctx context.Context, job string) (*Shards, error) {
 		if i := &out.Items[n]; i.Moves && division[0].Exists {
 			i.MovesSince = division[0].Mtime
 		}
+	}
+	return out, nil
+}
+
+// The bounds of the triggers that are shown: how many of the queue, and how many bytes of a parameter.
+const mostQueued, mostParam = 20, 400
+
+// Triggers are those of a job that have not begun.
+type Triggers struct {
+	// First is the one that hosts have not begun, since items of it still run; missing if there is none.
+	First *FirstTrigger `json:"first,omitempty"`
+	// Length is how many are queued behind it. Each waits for the one before it.
+	Length int `json:"length"`
+	// Queue are the first 20 of them, in the order in which they begin.
+	Queue []QueuedTrigger `json:"queue"`
+}
+
+// FirstTrigger is a trigger that hosts have not begun.
+type FirstTrigger struct {
+	// Trigger is its number, Since when it was made.
+	Trigger int64     `json:"trigger"`
+	Since   time.Time `json:"since"`
+	// Asked is what it asks for.
+	Asked Asked `json:"asked"`
+	// Hosts are the instances that have not begun it, Items those that moved before they began it, as ranges: their new owner
+	// begins them.
+	Hosts []string `json:"hosts,omitempty"`
+	Items string   `json:"items,omitempty"`
+}
+
+// QueuedTrigger is a trigger that is queued.
+type QueuedTrigger struct {
+	// Queued is the number under which it is queued.
+	Queued int64 `json:"queued"`
+	// Asked is what it asks for.
+	Asked Asked `json:"asked"`
+}
+
+// Asked is what a trigger asks for beyond a run of all items.
+type Asked struct {
+	// Items are those that run, as ranges; missing for all.
+	Items string `json:"items,omitempty"`
+	// Param is the job's parameter in the fire, or its arguments as JSON; missing if it is the configured one. It ends with … beyond
+	// 400 bytes.
+	Param *string `json:"param,omitempty"`
+	// At is the instant that the runs have, missing if that is when they begin; Backfill: it is one of a backfill.
+	At       time.Time `json:"at,omitzero"`
+	Backfill bool      `json:"backfill,omitempty"`
+}
+
+// askedOf is what a trigger with these arguments asks for.
+func askedOf(args tree.TriggerArgs) Asked {
+	a := Asked{Items: args.Items.String(), Backfill: args.Backfill}
+	if args.Param != nil {
+		text := words.ClipTo(*args.Param, mostParam)
+		a.Param = &text
+	}
+	if args.At != 0 {
+		a.At = time.UnixMilli(args.At).UTC()
+	}
+	return a
+}
+
+// Triggers are the triggers of the job that have not begun; nil if there are none.
+func (r *Registry) Triggers(ctx context.Context, job string) (*Triggers, error) {
+	read, err := query(ctx, r, job, operate.ReadTriggers)
+	if err != nil || (read.First == nil && len(read.Queue) == 0) {
+		return nil, err
+	}
+	out := &Triggers{Length: len(read.Queue), Queue: []QueuedTrigger{}}
+	if f := read.First; f != nil {
+		out.First = &FirstTrigger{Trigger: f.Round, Since: f.Since.UTC(), Asked: askedOf(f.Args), Hosts: f.Hosts, Items: f.Items.String()}
+	}
+	for _, q := range read.Queue[:min(len(read.Queue), mostQueued)] {
+		out.Queue = append(out.Queue, QueuedTrigger{q.Number, askedOf(q.Args)})
 	}
 	return out, nil
 }
@@ -318,6 +397,14 @@ func (r *Registry) CancelBackfill(ctx context.Context, job string) (tree.Backfil
 // Backfills are the backfill of a job that goes on, and the last that has ended.
 func (r *Registry) Backfills(ctx context.Context, job string) (operate.Backfills, error) {
 	return query(ctx, r, job, operate.ReadBackfills)
+}
+
+// CheckArgs refuses arguments with which no trigger and no backfill of the job begins, and writes nothing; see [operate.CheckArgs].
+func (r *Registry) CheckArgs(ctx context.Context, job string, args tree.TriggerArgs) error {
+	_, err := query(ctx, r, job, func(ctx context.Context, c registry.Center, l tree.Layout) (struct{}, error) {
+		return struct{}{}, operate.CheckArgs(ctx, c, l, args)
+	})
+	return err
 }
 
 // Enable lets all servers run the job again; job "" is all jobs.
@@ -856,12 +943,26 @@ func (r *Registry) Release(ctx context.Context, job string, item int) (tree.Item
 	return out.Items, err
 }
 
+// Purging is what the record of a removal says of what goes with the job's records: also how many triggers have not begun, which
+// no host may be there to report.
+func (r *Registry) Purging(ctx context.Context, job string) string {
+	w, err := r.Triggers(ctx, job)
+	if err != nil || w == nil { // the removal says what is wrong
+		return Purged
+	}
+	n := w.Length
+	if w.First != nil {
+		n++
+	}
+	return Purged + ", and " + words.Count(n, "trigger") + " that had not begun"
+}
+
 // Remove takes the job out of the registry; purge forgets its offsets and
 // records too.
 func (r *Registry) Remove(ctx context.Context, job string, purge bool) error {
 	change := changelog.Record{What: operation.Remove.String()}
 	if purge {
-		change.After = Purged
+		change.After = r.Purging(ctx, job)
 	}
 	return r.change(ctx, job, change, func(ctx context.Context, c registry.Center, l tree.Layout) error {
 		return operate.Remove(ctx, c, l, r.said(), purge)
@@ -958,6 +1059,8 @@ type Shards struct {
 	Items     []Shard    `json:"items"`     // its sharding items, by number
 	// DisabledServers are disabled for the job, ascending, whether an instance is on them or not.
 	DisabledServers []string `json:"disabledServers,omitempty"`
+	// Triggers are those that have not begun; missing if there are none.
+	Triggers *Triggers `json:"triggers,omitempty"`
 	// Said is who has disabled them, as far as the registry says it.
 	Said []ServersSaid `json:"said,omitempty"`
 	// LastOutcome is the worst outcome of the newest fire's items, LastEnded when

@@ -2,6 +2,7 @@ package api
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -17,7 +18,7 @@ import (
 func TestBackfill(t *testing.T) {
 	t.Parallel()
 	declares := servicetest.Job("declares", "0 0 0 * * ?", 1, servicetest.OK)
-	declares.Definition.Props["wasm.arguments"] = `[{"name":"day","type":"date"}]`
+	declares.Definition.Props["wasm.arguments"] = `[{"name":"day","type":"date"},{"name":"shop","type":"string"}]`
 	s := serve(t, servicetest.Options{Jobs: []engine.Job{declares, servicetest.Job("cities", "0 0 0 * * ?", 2, servicetest.OK), servicetest.Job("none", "", 1, servicetest.OK)}})
 	now := time.Now().UTC()
 	day := func(ago int) string { return now.Truncate(24*time.Hour).AddDate(0, 0, -ago).Format(time.RFC3339) }
@@ -41,6 +42,14 @@ func TestBackfill(t *testing.T) {
 			t.Errorf("%s: %d %s", name, a.code, a.body)
 		} else if e := a.problem(t).Errors; tc.place != "" && e[0].Location != tc.place {
 			t.Errorf("%s: %+v", name, e)
+		}
+	}
+	for _, a := range []answer{
+		s.ask("GET", fmt.Sprintf("/v1/jobs/declares/backfill?from=%s&to=%s", day(5), day(3)), ""),
+		s.ask("POST", "/v1/jobs/declares/backfill", fmt.Sprintf(`{"from":%q,"to":%q}`, day(5), day(3))),
+	} {
+		if e := a.problem(t).Errors; a.code != 422 || len(e) != 2 || !strings.HasSuffix(e[0].Location, ".arguments.day") || !strings.HasSuffix(e[1].Location, ".arguments.shop") {
+			t.Errorf("arguments without a default: %d %s", a.code, a.body)
 		}
 	}
 	if a := s.ask("DELETE", "/v1/jobs/cities/backfill", ""); a.code != 409 {

@@ -265,7 +265,8 @@ func (a *API) operating() {
 		if !in.From.IsZero() || !in.To.IsZero() {
 			of = &service.Backfill{From: in.From, To: in.To, Items: in.Items, Overlap: in.Overlap}
 		}
-		return s.Backfills(ctx, in.Job, of)
+		all, err := s.Backfills(ctx, in.Job, of)
+		return all, placed("query.", err)
 	}, answers(http.StatusConflict))
 	backfill := ofCatalogue(operation.Backfill, "startBackfill", answers(http.StatusConflict))
 	register(a, backfill, func(ctx context.Context, in *backfillInput) (*body[*service.BackfillPlan], error) {

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -83,12 +84,14 @@ func parts(err error) (list []*huma.ErrorDetail) {
 		input *service.InputError
 		bad   *admin.BadRequestError
 		query *cluster.QueryError
-		arg   *tree.ArgError
 	)
 	errors.As(err, &place)
 	for _, e := range each(err) {
 		var f *jobconfig.FieldError
+		var arg *tree.ArgError
 		switch {
+		case errors.As(e, &arg):
+			list = append(list, &huma.ErrorDetail{Location: cmp.Or(place.prefix, "body.") + arg.Arg, Message: arg.Problem})
 		case errors.As(e, &f):
 			list = append(list, &huma.ErrorDetail{Location: place.prefix + f.Field, Message: f.Problem})
 		case errors.As(e, &query):
@@ -101,8 +104,6 @@ func parts(err error) (list []*huma.ErrorDetail) {
 		list = append(list, &huma.ErrorDetail{Location: input.Where, Message: input.Problem})
 	case errors.As(err, &bad):
 		list = append(list, &huma.ErrorDetail{Location: bad.Where, Message: bad.Problem})
-	case errors.As(err, &arg):
-		list = append(list, &huma.ErrorDetail{Location: "body." + arg.Arg, Message: arg.Problem})
 	case errors.Is(err, history.ErrFilter):
 		name, what, _ := strings.Cut(strings.TrimPrefix(err.Error(), history.ErrFilter.Error()+": "), ": ")
 		list = append(list, &huma.ErrorDetail{Location: "query." + strings.TrimSuffix(name, "s"), Message: what})

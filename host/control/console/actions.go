@@ -60,6 +60,8 @@ type act struct {
 	To, Label, Text string
 	Fields          []field
 	Danger          bool
+	// Page: To is a page that asks for more before anything is done.
+	Page bool
 	// Confirm is what has to be typed first; empty for nothing. Purge: the reader may
 	// remove the job's records, too.
 	Confirm string
@@ -124,6 +126,8 @@ func (p *page) jobActs(j *cluster.Job) (acts []act) {
 	}
 	if j.Backfill != nil {
 		offer("cancelBackfill")
+	} else {
+		offer("backfill", func(a *act) { a.Page = true })
 	}
 	if j.State == engine.JobStopped {
 		offer("restore")
@@ -188,6 +192,8 @@ func actOnJob(ctx context.Context, s *service.Service, r *http.Request, p *page)
 		return release(ctx, s, job, -1, r, p)
 	case "restore":
 		return restore(ctx, s, job, why, p)
+	case "backfill":
+		return startBackfill(ctx, s, job, r, p)
 	case "cancelBackfill":
 		err = s.CancelBackfill(ctx, job, why)
 	case "shutdown":

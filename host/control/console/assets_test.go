@@ -240,6 +240,8 @@ func FuzzEscape(f *testing.F) {
 			{"audit", auditView{P: p, Changes: changes, Filter: filterView{P: p}}},
 			{"config", &configView{P: p, Name: name, File: "x" + text, Rows: []settingRow{row}, Editable: true, Reason: text, Problems: []string{text}, Preview: &previewed{Changes: []settingRow{row}}}},
 			{"hosts", hostsView{P: p, Rows: []hostRow{{P: p, Host: cluster.Host{ID: text, Disabled: []string{name}}}}}},
+			{"limits", limitsView{P: p, Permits: []permitsOf{{admin.Permits{Key: text, Max: 1, Running: []admin.Under{{Job: name, Host: text}}}, 0}}, Rates: []rateOf{{admin.Rate{Key: text, Per: text, PausedBy: text, PausedUntil: at}, 0}}}},
+			{"backfill", backfillView{P: p, Name: name, From: text, To: text, Items: text, Every: text, Overlap: text, Problem: "x" + text, Operable: true, Plan: &planned{Fields: []field{{"from", text}}, OwnZone: text}}},
 			{"item", itemView{P: p, Name: name, Known: true, State: item, KeptProblem: "x" + text}},
 			{"modules", modulesView{p, &service.Modules{Modules: []service.Module{{Digest: text, Files: []string{text}, Jobs: []string{name}, Hosts: []string{text}, Granted: []string{text}}}, Refused: []service.Refusal{{Hosts: []string{text}, Refusal: engine.Refusal{File: text, Reasons: []string{text}}}}}}},
 			{"problem", problemView{p, "missing", text, text}},

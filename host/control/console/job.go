@@ -40,6 +40,8 @@ type jobView struct {
 	OwnZone   string
 	OtherZone string // the zone beside the job's own
 	Changes   changeTable
+	// Triggers are those that have not begun; nil if there are none.
+	Triggers *admin.Triggers
 }
 
 // gridRow is one host in the grid of items.
@@ -103,6 +105,11 @@ func jobPage(ctx context.Context, c *Console, r *http.Request, p *page) (view, e
 		return view{}, err
 	}
 	v := jobView{P: p, JobDetail: d, Words: p.scheduleWords(d.Cron, d.Terms)}
+	if len(d.Waits) > 0 { // else none waits, and the registry need not be asked
+		if v.Triggers, err = c.o.Service.Triggers(ctx, name); err != nil {
+			v.Triggers = nil // the page says what hosts know
+		}
+	}
 	f := history.Filter{Jobs: []string{cluster.Literal(name)}, Limit: mostBars}
 	fires, err := records(ctx, p, f, c.o.Service.Fires)
 	if err := p.without(err); err != nil {

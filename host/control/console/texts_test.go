@@ -70,7 +70,7 @@ func TestTexts(t *testing.T) {
 		}
 	}
 	// Texts whose keys are put together of a kind and a word.
-	kinds := []string{"act", "done", "health", "state", "hoststate", "trust", "outcome", "source", "wait", "item", "level", "nav", "problem", "setting", "weekday", "month", "jobs.column", "cron.nth", "span", "verdict", "rule", "session", "operation", "alerts.silence"}
+	kinds := []string{"act", "done", "health", "state", "hoststate", "trust", "outcome", "source", "wait", "item", "level", "nav", "problem", "setting", "weekday", "month", "jobs.column", "cron.nth", "span", "verdict", "rule", "session", "operation", "alerts.silence", "backfill.overlap"}
 	for key, text := range all {
 		base := strings.TrimSuffix(key, ".one")
 		kind, _, _ := strings.Cut(base, ".")

@@ -308,7 +308,7 @@ func (c counted) Watch(ctx context.Context, queries ...registry.Query) (<-chan r
 }
 
 // TestPagesAskTheRegistryNothing: pages show what hosts know. An item's page reads what the item
-// keeps, the page of a configuration reads that.
+// keeps, the page of a configuration reads that, that of a backfill the job's backfills, and that of limits who has a permit.
 func TestPagesAskTheRegistryNothing(t *testing.T) {
 	t.Parallel()
 	const visits = 4
@@ -337,7 +337,7 @@ func TestPagesAskTheRegistryNothing(t *testing.T) {
 			t.Errorf("%s: %d requests in %d visits", path, n, visits)
 		}
 	}
-	for _, path := range []string{"/jobs/fails/items/1", "/jobs/fails/config"} {
+	for _, path := range []string{"/jobs/fails/items/1", "/jobs/fails/config", "/jobs/nightly/backfill", "/limits"} {
 		before := requests.Load()
 		if s.get(path); requests.Load() == before {
 			t.Errorf("%s asks the registry nothing", path)
@@ -622,6 +622,7 @@ func TestActions(t *testing.T) {
 	}
 	s.post("/jobs/runs/trigger", "items", "1", "back", "/jobs/runs").has(t, 200, "runs is triggered.") // it waits until the item is idle
 	s.post("/jobs/runs/trigger", "items", "0", "back", "/jobs/runs").has(t, 200, "it is queued behind 1")
+	s.until("/jobs/runs", "Triggers that wait 1 queued").has(t, 200, "It waits for what runs on 127.0.0.1.", "waits for the one before · items 0")
 	s.until("/audit?job=runs", `items 1 and parameter "<b>day 1"`)
 	s.post("/jobs/runs/trigger", "items", "0-2", "back", "/jobs/runs").has(t, 400, "items: found 2, expected 0 to 1: the job has 2")
 	s.post("/jobs/runs/trigger", "items", "one", "back", "/jobs/runs").has(t, 400, "expected numbers and ranges such as 0,3-5")

@@ -33,7 +33,7 @@ func newJudged(rules *alert.File, c jobconfig.Configuration, from, to time.Time)
 	for n := range max(c.ShardingTotalCount, 0) {
 		j.items = append(j.items, alert.FoundItem{Item: n})
 	}
-	settings := event.Settings{Cron: c.Cron, TimeZone: c.TimeZone, Terms: c.Terms(), ErrorHandler: c.JobErrorHandlerType}
+	settings := event.Settings{Cron: c.Cron, TimeZone: c.TimeZone, Terms: c.Terms(), ErrorHandler: c.JobErrorHandlerType, Labels: c.Labels().String()}
 	j.see(event.Event{Kind: event.Session, Reason: "live"})
 	j.see(event.Event{Kind: event.JobConfigured, Job: c.JobName, Settings: &settings})
 	j.see(event.Event{Kind: event.Janitor, Job: c.JobName})
@@ -126,6 +126,6 @@ func wanted(rules *alert.File, c jobconfig.Configuration) bool {
 	if rules == nil || c.Disabled {
 		return false
 	}
-	r := rules.For(c.JobName)
+	r := rules.For(c.JobName, c.Labels())
 	return r.Failures > 0 || r.SucceedEvery > 0 || r.StartWithin > 0 || r.LongerThan > 0 || r.LongerThanUsual > 0 || rules.Handlers[strings.ToUpper(c.JobErrorHandlerType)] != ""
 }

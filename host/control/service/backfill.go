@@ -75,14 +75,17 @@ func (s *Service) Backfills(ctx context.Context, job string, of *Backfill) (*Bac
 		last := engine.BackfillOf(*known.Last)
 		all.Last = &last
 	}
-	if of != nil {
-		var arg *tree.ArgError
-		if _, all.Plan, err = s.plan(ctx, job, *of); errors.As(err, &arg) {
-			return nil, &InputError{"query." + arg.Arg, arg.Problem}
-		} else if err != nil {
-			return nil, err
-		}
+	if of == nil {
+		return all, nil
 	}
+	b, plan, err := s.plan(ctx, job, *of)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.o.Registry.CheckArgs(ctx, job, b.Args()); err != nil {
+		return nil, s.explained(ctx, job, err)
+	}
+	all.Plan = plan
 	return all, nil
 }
 

@@ -401,9 +401,14 @@ func (e *ConflictError) Error() string { return e.What }
 func (s *Service) Remove(ctx context.Context, job string, purge bool, why Reason) error {
 	c, may := &history.Change{What: operation.Remove.String(), Job: job, Why: why}, operation.Remove.May()
 	if purge {
-		c.After, may = admin.Purged, operation.Remove.Row().MayPurge
+		may = operation.Remove.Row().MayPurge
 	}
-	return s.changeAs(ctx, may, c, func() error { return s.explained(ctx, job, s.o.Registry.For(c.Who, c.Why).Remove(ctx, job, purge)) })
+	return s.changeAs(ctx, may, c, func() error {
+		if purge {
+			c.After = s.o.Registry.Purging(ctx, job)
+		}
+		return s.explained(ctx, job, s.o.Registry.For(c.Who, c.Why).Remove(ctx, job, purge))
+	})
 }
 
 // Kill ends runs of a job; see admin.Registry.Kill. It is recorded when all hosts are

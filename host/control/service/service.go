@@ -465,6 +465,15 @@ func (s *Service) Limits(ctx context.Context) (*admin.Limits, error) {
 	return shown, nil
 }
 
+// Triggers are the triggers of a job that have not begun; nil if there are none. They are read now.
+func (s *Service) Triggers(ctx context.Context, job string) (*admin.Triggers, error) {
+	if err := auth.Require(ctx, operation.View, job); err != nil {
+		return nil, err
+	}
+	waiting, err := s.o.Registry.Triggers(ctx, job)
+	return waiting, s.explained(ctx, job, err)
+}
+
 // Shards is a job, item by item, as the registry has it, which is read now, and which of the items that have begun wait for a
 // slot, as their hosts say.
 func (s *Service) Shards(ctx context.Context, job string) (*admin.Shards, error) {

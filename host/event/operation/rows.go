@@ -35,6 +35,8 @@ var rows = [count]Row{
 				"No further instant is given out. What was given out runs to its end. 409 if no backfill goes on."},
 		},
 		Buttons: []Button{
+			{Action: "backfill", Label: Text{"Backfill", "补跑"},
+				Text: Text{"Each past instant of the schedule of {0} in a range runs once more, oldest first, whatever became of it then.", "{0} 的调度在一段时间内的每个过去时刻再运行一次，从最早的开始，无论当时结果如何。"}},
 			{Action: "cancelBackfill", Label: Text{"Cancel backfill", "取消补跑"},
 				Text: Text{"No further past instant of {0} begins. What has begun, or waits for its turn, runs to its end.", "{0} 不再启动更多过去的时刻。已启动或正在等待的会运行到结束。"},
 				Done: Text{"The backfill of {0} is cancelled.", "{0} 的补跑已取消。"}, Danger: true},

@@ -133,6 +133,7 @@ type job struct {
 	after       []string  // the jobs that it comes after
 	configured  time.Time // when that was said last, or the job was changed or removed
 	promises    map[int]*promise
+	backfill    *backfill // the newest that goes on; nil if none is known
 	demandedAt  time.Time // when it was looked at last what is owed
 	// begunAt is the newest instant that a host began, skippedAt the newest that a
 	// host with no items skipped for good.
@@ -252,6 +253,10 @@ func (c *Checker) jobEvent(j *job, p *process, e *event.Event, m mark) {
 		c.shared(j, e)
 	case event.JobConfigured:
 		c.follow(j, e)
+	case event.BackfillGiven:
+		c.given(j, e, m)
+	case event.BackfillEnded:
+		c.ended(j, e)
 	case event.JobChanged:
 		j.changed = e.Time
 		if scheduled := e.Source != abi.SourceTrigger; scheduled && j.unscheduled {
@@ -891,6 +896,9 @@ func (c *Checker) removed(j *job, before time.Time) {
 		}
 	}
 	j.order = kept
+	if j.backfill != nil && j.backfill.mark.time.Before(before) {
+		j.backfill = nil
+	}
 	maps.DeleteFunc(j.promises, func(_ int, p *promise) bool { return p.mark.time.Before(before) })
 	j.spans = slices.DeleteFunc(j.spans, func(s span) bool { return s.mark.time.Before(before) })
 }

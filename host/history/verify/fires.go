@@ -55,6 +55,9 @@ type fire struct {
 	// answered are the items of which a host has said for good why they do not run.
 	answered  map[int]mark
 	skippedBy map[*process]bool
+	// waits is set while items may still wait for their turn in a round of a backfill; only are its items, nil for all.
+	waits bool
+	only  tree.Ranges
 }
 
 type itemFate struct {
@@ -332,7 +335,7 @@ func (c *Checker) judge(j *job, now time.Time, last bool) {
 	j.judgedAt = now
 	var waiting []*fire
 	for _, f := range j.order {
-		if !later(f.due, from).Before(ready) || c.open(j, f, ready) || j.tells(f, ready) {
+		if f.waits || !later(f.due, from).Before(ready) || c.open(j, f, ready) || j.tells(f, ready) {
 			waiting = append(waiting, f)
 			continue
 		}
@@ -395,7 +398,7 @@ func (c *Checker) account(j *job, f *fire) {
 	}
 	j.report.Judged++
 	for i := range f.total {
-		if _, ok := f.fates[i]; !ok {
+		if _, ok := f.fates[i]; !ok && f.asks(i) {
 			f.fates[i] = itemFate{}
 		}
 	}
@@ -407,7 +410,7 @@ func (c *Checker) account(j *job, f *fire) {
 // completedUnseen reports whether a fire of which nothing is reported is to be judged,
 // since items of it were completed. It finds a violation if the fire was due.
 func (c *Checker) completedUnseen(j *job, f *fire) bool {
-	if j.changed.After(f.expected.time) || f.expected.kind == "" {
+	if f.expected.kind == "" || (f.id.trigger == 0 && j.changed.After(f.expected.time)) {
 		return false // the schedule is another one since
 	}
 	if f.id.trigger == 0 && f.id.instant < j.divided.UnixMilli() {

@@ -14,6 +14,9 @@
 //     a run for that instant or a newer one, or by a later reason that announces
 //     none, within [Options.Settle] of the time at which no run of the item is
 //     under way and some host with a live session has the job.
+//     Each instant of a backfill that was given out is such a fire: when the next one is given out, or the backfill
+//     ends with its last, each of its items has begun it, or has the reason why not. No instant between two
+//     that were given out is without a line, and none is given out twice.
 //  3. An item whose completion took effect did not run again in its fire.
 //  4. Offsets only move forward, and not by a run whose item had been begun
 //     again under a greater fence.

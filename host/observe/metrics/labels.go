@@ -2,7 +2,6 @@ package metrics
 
 import (
 	"fmt"
-	"regexp"
 	"strings"
 
 	"github.com/wasmjob/wasmjob/internal/labels"
@@ -25,13 +24,13 @@ func ParseLabels(text string) (JobLabels, error) {
 		if err := labels.CheckName(name); err != nil {
 			return nil, err
 		}
-		if other, twice := given[labelOf(name)]; twice {
-			return nil, fmt.Errorf("found the labels %q and %q, which are both %s in Prometheus, expected one of them", words.Clip(other), words.Clip(name), words.Clip(labelOf(name)))
+		if other, twice := given[labels.InMetrics(name)]; twice {
+			return nil, fmt.Errorf("found the labels %q and %q, which are both %s in Prometheus, expected one of them", words.Clip(other), words.Clip(name), words.Clip(labels.InMetrics(name)))
 		}
 		if len(list) == labels.Max {
 			return nil, fmt.Errorf("found more than %d labels, expected at most %d", labels.Max, labels.Max)
 		}
-		given[labelOf(name)] = name
+		given[labels.InMetrics(name)] = name
 		list = append(list, name)
 	}
 	return list, nil
@@ -40,14 +39,9 @@ func ParseLabels(text string) (JobLabels, error) {
 // String is the text that ParseLabels reads.
 func (l JobLabels) String() string { return strings.Join(l, ",") }
 
-var noLabelCharacter = regexp.MustCompile(`[^a-zA-Z0-9_]`)
-
-// labelOf is the name that a label of a job has in Prometheus.
-func labelOf(name string) string { return "label_" + noLabelCharacter.ReplaceAllString(name, "_") }
-
 func (l JobLabels) labels() (list []Label) {
 	for _, name := range l {
-		list = append(list, Label{Name: labelOf(name)})
+		list = append(list, Label{Name: labels.InMetrics(name)})
 	}
 	return list
 }

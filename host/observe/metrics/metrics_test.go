@@ -295,6 +295,25 @@ func TestGuestMetricsAreBounded(t *testing.T) {
 	}
 }
 
+// TestBackfillMetrics: the host that gives the instants of a backfill out says how many it has given, and how many are left; jobs without
+// series of their own are summed.
+func TestBackfillMetrics(t *testing.T) {
+	t.Parallel()
+	of := func(name string, b *engine.BackfillStatus) *engine.JobStatus {
+		return &engine.JobStatus{Name: name, State: engine.JobReady, Backfill: b}
+	}
+	status := engine.Status{Jobs: []*engine.JobStatus{of("a", &engine.BackfillStatus{Total: 31, Done: 4}), of("b", &engine.BackfillStatus{Total: 9, Done: 9}), of("c", nil)}}
+	all := func() engine.Status { return status }
+	expect(t, New(Options{Version: "v7", Status: all}), map[string]string{
+		`wasmjob_job_backfill_instants_done{job_name="a"}`: "4", `wasmjob_job_backfill_instants_left{job_name="a"}`: "27",
+		`wasmjob_job_backfill_instants_done{job_name="b"}`: "9", `wasmjob_job_backfill_instants_left{job_name="b"}`: "0",
+		`wasmjob_job_backfill_instants_left{job_name="c"}`: "",
+	})
+	expect(t, New(Options{Version: "v7", Status: all, Jobs: NoJobs}), map[string]string{
+		`wasmjob_job_backfill_instants_done{job_name="other"}`: "13", `wasmjob_job_backfill_instants_left{job_name="other"}`: "27",
+	})
+}
+
 func TestWaitsAndFailuresOfTheRegistryBecomeMetrics(t *testing.T) {
 	t.Parallel()
 	status := engine.Status{

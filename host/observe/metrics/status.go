@@ -17,34 +17,37 @@ type statusCollector struct {
 	misfired, refused, instances, progress, expected          *prometheus.Desc
 	waiting, failures, held, drift                            *prometheus.Desc
 	inARow, lastOK, oldestRun, labels                         *prometheus.Desc
+	backfillDone, backfillLeft                                *prometheus.Desc
 	jobLabels                                                 JobLabels
 }
 
 func newStatusCollector(m *Metrics, status func() engine.Status, of JobLabels) *statusCollector {
 	return &statusCollector{
-		status:    status,
-		shown:     m.jobs,
-		jobLabels: of,
-		labels:    m.desc(Gauge, "job_labels", "1, with those labels of the job as labels that metricsLabels names, each with label_ before its name; empty for one that the job does not have.", append([]Label{jobName()}, of.labels()...)...),
-		hostState: m.desc(Gauge, "host_state", "1 for the state that the host is in.", Label{"state", texts(hostStates())}),
-		jobState:  m.desc(Gauge, "job_state", "1 for the state that the job is in on this host; of other jobs, how many are in it.", jobName(), Label{"state", texts(jobStates())}),
-		module:    m.desc(Gauge, "job_module_info", "1, with the digest of the job's module as a label.", jobName(), Label{Name: "digest"}),
-		next:      m.desc(Gauge, "job_next_fire_timestamp_seconds", "The next scheduled instant; of other jobs, the first.", jobName()),
-		owned:     m.desc(Gauge, "job_items", "Items that this host owns or runs.", jobName()),
-		running:   m.desc(Gauge, "job_items_running", "Items that run on this host.", jobName()),
-		queued:    m.desc(Gauge, "job_items_queued", "Items on this host that have begun and wait for a slot.", jobName()),
-		misfired:  m.desc(Gauge, "job_items_misfired", "Items on this host that misfired: an instant came while they still ran, and they run once more afterwards.", jobName()),
-		held:      m.desc(Gauge, "items_held", "Items that this host owns and that are held back: hosts in a row died in their runs.", jobName()),
-		instances: m.desc(Gauge, "job_instances", "Hosts of the job, this one included.", jobName()),
-		progress:  m.desc(Gauge, "job_progress_done", "Sum of what the running items say they have done.", jobName()),
-		expected:  m.desc(Gauge, "job_progress_expected", "Sum of what the running items say there is to do in all.", jobName()),
-		refused:   m.desc(Gauge, "refused_files", "Files in the plugins directory that are refused now."),
-		waiting:   m.desc(Gauge, "waiting_seconds", "How long the oldest wait of its kind lasts; absent where nothing is waited for.", jobName(), waits()),
-		drift:     m.desc(Gauge, "clock_drift_seconds", "By how much this host's clock is ahead of the registry's, behind if it is negative; absent while that is not known."),
-		inARow:    m.desc(Gauge, "job_failures_in_a_row", "How many runs in a row were not OK, of the item of this host for which that is most; on whatever hosts they were.", jobName()),
-		lastOK:    m.desc(Gauge, "job_last_success_timestamp_seconds", "When the item of this host was OK last for which that is longest ago; absent while no item was.", jobName()),
-		oldestRun: m.desc(Gauge, "job_oldest_run_seconds", "How long the oldest run on this host lasts, from its newest attempt; absent while nothing runs.", jobName()),
-		failures:  m.desc(Counter, "registry_failures_total", "Requests to the registry that failed or were refused, by reason.", failures()),
+		status:       status,
+		shown:        m.jobs,
+		jobLabels:    of,
+		labels:       m.desc(Gauge, "job_labels", "1, with those labels of the job as labels that metricsLabels names, each with label_ before its name; empty for one that the job does not have.", append([]Label{jobName()}, of.labels()...)...),
+		hostState:    m.desc(Gauge, "host_state", "1 for the state that the host is in.", Label{"state", texts(hostStates())}),
+		jobState:     m.desc(Gauge, "job_state", "1 for the state that the job is in on this host; of other jobs, how many are in it.", jobName(), Label{"state", texts(jobStates())}),
+		module:       m.desc(Gauge, "job_module_info", "1, with the digest of the job's module as a label.", jobName(), Label{Name: "digest"}),
+		next:         m.desc(Gauge, "job_next_fire_timestamp_seconds", "The next scheduled instant; of other jobs, the first.", jobName()),
+		owned:        m.desc(Gauge, "job_items", "Items that this host owns or runs.", jobName()),
+		running:      m.desc(Gauge, "job_items_running", "Items that run on this host.", jobName()),
+		queued:       m.desc(Gauge, "job_items_queued", "Items on this host that have begun and wait for a slot.", jobName()),
+		misfired:     m.desc(Gauge, "job_items_misfired", "Items on this host that misfired: an instant came while they still ran, and they run once more afterwards.", jobName()),
+		held:         m.desc(Gauge, "items_held", "Items that this host owns and that are held back: hosts in a row died in their runs.", jobName()),
+		instances:    m.desc(Gauge, "job_instances", "Hosts of the job, this one included.", jobName()),
+		progress:     m.desc(Gauge, "job_progress_done", "Sum of what the running items say they have done.", jobName()),
+		expected:     m.desc(Gauge, "job_progress_expected", "Sum of what the running items say there is to do in all.", jobName()),
+		refused:      m.desc(Gauge, "refused_files", "Files in the plugins directory that are refused now."),
+		waiting:      m.desc(Gauge, "waiting_seconds", "How long the oldest wait of its kind lasts; absent where nothing is waited for.", jobName(), waits()),
+		drift:        m.desc(Gauge, "clock_drift_seconds", "By how much this host's clock is ahead of the registry's, behind if it is negative; absent while that is not known."),
+		inARow:       m.desc(Gauge, "job_failures_in_a_row", "How many runs in a row were not OK, of the item of this host for which that is most; on whatever hosts they were.", jobName()),
+		lastOK:       m.desc(Gauge, "job_last_success_timestamp_seconds", "When the item of this host was OK last for which that is longest ago; absent while no item was.", jobName()),
+		oldestRun:    m.desc(Gauge, "job_oldest_run_seconds", "How long the oldest run on this host lasts, from its newest attempt; absent while nothing runs.", jobName()),
+		backfillDone: m.desc(Gauge, "job_backfill_instants_done", "Past instants of the job's backfill that were given out to run; only one host of the job has it, and only while a backfill goes on.", jobName()),
+		backfillLeft: m.desc(Gauge, "job_backfill_instants_left", "Past instants of the job's backfill that are still to be given out; only one host of the job has it, and only while a backfill goes on.", jobName()),
+		failures:     m.desc(Counter, "registry_failures_total", "Requests to the registry that failed or were refused, by reason.", failures()),
 	}
 }
 
@@ -52,7 +55,7 @@ func newStatusCollector(m *Metrics, status func() engine.Status, of JobLabels) *
 func (c *statusCollector) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
 		c.hostState, c.jobState, c.module, c.next, c.owned, c.running, c.queued, c.misfired, c.instances, c.progress, c.expected, c.refused,
-		c.waiting, c.failures, c.held, c.drift, c.inARow, c.lastOK, c.oldestRun, c.labels,
+		c.waiting, c.failures, c.held, c.drift, c.inARow, c.lastOK, c.oldestRun, c.labels, c.backfillDone, c.backfillLeft,
 	} {
 		ch <- d
 	}
@@ -109,8 +112,14 @@ func (c *statusCollector) jobs(name string, jobs []*engine.JobStatus, gauge show
 		states = make(map[engine.JobState]int)
 		waits  []engine.WaitStatus
 		all    counts
+		// done and left are of backfills; filling is set if there is one.
+		done, left int
+		filling    bool
 	)
 	for _, j := range jobs {
+		if b := j.Backfill; b != nil {
+			filling, done, left = true, done+b.Done, left+b.Total-b.Done
+		}
 		states[j.State]++
 		waits = append(waits, j.Waits...)
 		if !j.Next.IsZero() && (next.IsZero() || j.Next.Before(next)) {
@@ -122,6 +131,10 @@ func (c *statusCollector) jobs(name string, jobs []*engine.JobStatus, gauge show
 		gauge(c.jobState, float64(n), name, string(state))
 	}
 	c.waits(name, waits, gauge)
+	if filling {
+		gauge(c.backfillDone, float64(done), name)
+		gauge(c.backfillLeft, float64(left), name)
+	}
 	if !next.IsZero() {
 		gauge(c.next, float64(next.UnixMilli())/1000, name)
 	}

@@ -123,6 +123,11 @@ const (
 	TriggerQueued               Code = "trigger_queued"
 	ArgumentsUnfit              Code = "arguments_unfit"
 
+	// How a backfill ended.
+	BackfillWhole     Code = "backfill_whole"
+	BackfillCancelled Code = "backfill_cancelled"
+	BackfillRemoved   Code = "backfill_removed"
+
 	// Why a run was ended.
 	KilledBy          Code = "killed_by"
 	Killed            Code = "killed"
@@ -318,6 +323,9 @@ var table = []row{
 	{code: ClockTooFar, en: "this host's clock is {took} from the registry's; maxTimeDiffSeconds is {n}", zh: "此主机的时钟与注册中心相差 {took}；“maxTimeDiffSeconds”为 {n}"},
 	{code: TriggerQueued, en: "the trigger was queued: {reason}", zh: "触发曾在排队：{reason}"},
 	{code: ArgumentsUnfit, en: "the arguments do not fit the job: {reason}", zh: "参数不符合作业的声明：{reason}"},
+	{code: BackfillWhole, en: "all of its {n} instants were given out", zh: "其全部 {n} 个时刻均已发出"},
+	{code: BackfillCancelled, en: "{who} has cancelled it: {n} of its {total} instants do not run", zh: "{who} 已将其取消：{total} 个时刻中有 {n} 个不再运行"},
+	{code: BackfillRemoved, en: "the job is removed: {n} of its {total} instants do not run", zh: "作业已移除：{total} 个时刻中有 {n} 个不再运行"},
 	{code: TriggerUnreadable, en: "node trigger cannot be read: it is not known which items are to run", zh: "无法读取触发节点：不清楚应运行哪些分片"},
 
 	// Why a run was ended.
