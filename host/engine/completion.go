@@ -70,7 +70,7 @@ func (rn *runner) commitEnded(now moment) {
 		}
 		ended := e.Completing(string(e.Result.Outcome), cmp.Or(e.Reason.String(), recordedReason(e.Result)))
 		ended.Fire = e.Run.Fire().ID
-		ended.Root = rn.rootOf(now, ended.Fire)
+		ended.Root = rn.chain.rootOf(now, ended.Fire)
 		ended.Permit = rn.limits.permitOf(n)
 		switch it := rn.items[n]; {
 		case it == nil:
@@ -235,7 +235,7 @@ func (rn *runner) saveOffsets(now moment) {
 	if staged && rn.offsetsAt.IsZero() {
 		rn.offsetsAt = now.Add(offsetInterval)
 	}
-	if rn.offsetsAt.IsZero() || now.Before(rn.offsetsAt) || now.Before(rn.refusal.retryAt) {
+	if rn.offsetsAt.IsZero() || now.Before(rn.offsetsAt) || rn.rests(now) {
 		return
 	}
 	rn.flushOffsets(now)
@@ -351,7 +351,7 @@ func (rn *runner) adopt(now moment, claims []coordination.Claim) {
 // not asked for again if the item was disabled since, say, or if a list of runs
 // that was to be taken over is gone because it was.
 func (rn *runner) resolve(now moment) {
-	if now.Before(rn.refusal.retryAt) {
+	if rn.rests(now) {
 		return // it has gone wrong just now
 	}
 	if err := rn.settleDoubt(now); err != nil {
@@ -420,7 +420,7 @@ func (rn *runner) press(now moment) (hard, over bool) {
 		}
 		rn.guests.stop(errDrainOver)
 	}
-	refused := hard && now.Before(rn.refusal.retryAt)
+	refused := hard && rn.rests(now)
 	for _, it := range rn.items {
 		e, ended := rn.ends.of[it.number]
 		settled := ended && (e.Unfinished || refused || (hard && rn.denials.waits(now, it.number)))
@@ -468,7 +468,7 @@ func (rn *runner) seeKills(s registry.Snapshot) {
 // readKills reads the records of what runs here if an operator has killed something of
 // the job since they were read.
 func (rn *runner) readKills(now moment) {
-	if rn.killing.seen == rn.killing.looked || now.Before(rn.refusal.retryAt) || !rn.term.registry.Trusted() {
+	if rn.killing.seen == rn.killing.looked || rn.rests(now) || !rn.term.registry.Trusted() {
 		return
 	}
 	states := make(map[int]coordination.ItemState)

@@ -259,15 +259,3 @@ func (j *job) seeUnread(err error) {
 		j.Emit(event.Event{Kind: event.JobError}.Why(reason.Of(j.unread)))
 	}
 }
-
-// setback is failed for a step that others do not wait for. If the registry denies it, the
-// host goes on: it returns true, and the caller tries that step again later.
-func (p *place) setback(now moment, what string, err error) (later bool) {
-	if !registry.IsDenied(err) {
-		p.failed(now, what, err)
-		return false
-	}
-	p.refusal.what, p.refusal.at = what+": "+err.Error(), now.Time
-	p.log.Warn(what+" is denied; trying again later", zap.Error(err))
-	return true
-}

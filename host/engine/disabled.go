@@ -82,7 +82,7 @@ func (j *job) watchMarks(now moment) {
 	}
 	turn := m.items == nil || (!m.turnAt.IsZero() && !now.Before(m.turnAt))
 	unwatched := func(n int) bool { return !j.items[n].switched.watched }
-	if now.Before(j.refusal.retryAt) || (!turn && (!m.turnAt.IsZero() || !slices.ContainsFunc(disabled, unwatched))) {
+	if j.rests(now) || (!turn && (!m.turnAt.IsZero() || !slices.ContainsFunc(disabled, unwatched))) {
 		return
 	}
 	next, turnAt := disabled, time.Time{}
@@ -196,7 +196,7 @@ func (set *itemSet) cover(now moment, it *item) {
 // learnPause reads who has disabled this host's server, and until when.
 func (j *job) learnPause(now moment) {
 	v := &j.member.View
-	if v.Enabled || j.pause.change == v.ServerChange() || now.Before(j.refusal.retryAt) {
+	if v.Enabled || j.pause.change == v.ServerChange() || j.rests(now) {
 		return
 	}
 	word, _, err := coordination.ReadDisabler(j.work, j.member.Registry, j.member.Layout, j.member.Self.ServerIP)
@@ -234,7 +234,7 @@ func (j *job) enabled(now moment) {
 // disabled is over, by the registry's clock.
 func (j *job) endPauses(now moment) {
 	j.learnPause(now)
-	if now.Before(j.refusal.retryAt) {
+	if j.rests(now) {
 		return
 	}
 	at := j.host.registryTime(now)

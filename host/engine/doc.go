@@ -15,7 +15,7 @@
 // # A job's loop
 //
 // A job is made of layers, each of which uses those below it and none above (job.go):
-// what it shares with other goroutines, its place among the hosts, its items, what
+// what it shares with other goroutines, its access to the registry, its place among the hosts, its items, what
 // begins and completes them, and the loop. A concern that needs little of that is a named
 // field with its own methods, which get the rest as parameters; README.md lists them. But for
 // the first layer, all state belongs to the goroutine in job.run. It wakes for a

@@ -38,7 +38,7 @@ func (rn *runner) tick(now moment) {
 			rn.reportSkip(skip)
 		}
 	}
-	if !rn.calendar.Due(now.wall) || now.Before(rn.refusal.retryAt) {
+	if !rn.calendar.Due(now.wall) || rn.rests(now) {
 		return
 	}
 	begun, held := rn.items.begunUntil()
@@ -144,7 +144,7 @@ func (rn *runner) fire(now moment, at time.Time, skip *due.Skip, behind bool) {
 
 // followUp begins what is owed: items that missed an instant, and a trigger.
 func (rn *runner) followUp(now moment) {
-	if now.Before(rn.refusal.retryAt) || !rn.knowsShare() || rn.module.exec == nil {
+	if rn.rests(now) || !rn.knowsShare() || rn.module.exec == nil {
 		return
 	}
 	if !rn.member.View.Enabled {
@@ -169,7 +169,7 @@ func (rn *runner) followUp(now moment) {
 	tried := make(map[int]string) // what of an item was to begin last
 	for byFire := rn.owedNow(now, tried); len(byFire) > 0; byFire = rn.owedNow(now, tried) {
 		for id, items := range byFire {
-			if now.Before(rn.refusal.retryAt) || !rn.knowsShare() {
+			if rn.rests(now) || !rn.knowsShare() {
 				return
 			}
 			rn.begin(now, id, items, nil, false)
@@ -428,7 +428,7 @@ func (rn *runner) lag(now time.Time, id tree.Fire) time.Duration {
 
 // readShare reads what this host owns if the division has changed.
 func (rn *runner) readShare(now moment) {
-	if now.Before(rn.refusal.retryAt) || (rn.knowsShare() && !rn.mayRead(now)) {
+	if rn.rests(now) || (rn.knowsShare() && !rn.mayRead(now)) {
 		return
 	}
 	if rn.stale.reread {

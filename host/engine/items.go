@@ -313,7 +313,7 @@ func (set *itemSet) makeUpBefore(now moment, at time.Time, items []int) (known b
 	set.calendar.Next = at
 	set.makeUp(now, items)
 	set.calendar.Next = next
-	return !now.Before(set.refusal.retryAt)
+	return !set.rests(now)
 }
 
 // owes is what items owe that were begun last, and enabled last, at the same times.
@@ -359,7 +359,7 @@ func (set *itemSet) makeUpFor(now moment, it *item, found map[[3]int64]owes) {
 // makeUpPassed finds what was due for items that are not beyond the total count
 // any more: this host was given them before it heard that there are more.
 func (set *itemSet) makeUpPassed(now moment) {
-	if !set.passed || !set.knowsShare() || now.Before(set.refusal.retryAt) {
+	if !set.passed || !set.knowsShare() || set.rests(now) {
 		return
 	}
 	set.passed = false

@@ -78,7 +78,8 @@ const (
 //	job      joins and leaves, coordinates with other hosts, follows the definition
 //	runner   begins items, and completes what has ended
 //	itemSet  the items that this host owns or runs, and what is due for them
-//	place    this host's membership, and what the job is by its configuration
+//	place    what the job is by its configuration, and whether this host is in it
+//	access   this host's membership, and what the registry refused
 //	shared   what other goroutines use as well
 //
 // All fields but those of shared belong to the goroutine in run; nothing else touches
@@ -181,6 +182,10 @@ func newJob(t *term, wanted Job, self tree.JobInstance) *job {
 	share := cfg.Ceilings.Of(name, ceiling.Share).Slots(cfg.MaxConcurrency)
 	j.identity.Store(&self.ID)
 	j.reports = itemReports{&j.shared}
+	j.chain = chain{job: &j.access, turn: chainTurn{
+		enter: func() bool { return t.follows.Enter(j, time.Time{}) },
+		leave: func() { t.follows.Leave(j) },
+	}}
 	j.known = &run.Job{
 		Owner: owner{&j.shared}, Name: name, Layout: j.member.Layout, Log: j.log,
 		Account: t.host.slots.Account(j.turn.Group, share), Slots: share,
@@ -241,7 +246,7 @@ func (j *job) run(work context.Context) {
 				j.chain.snapshots = nil
 				continue
 			}
-			j.seeChain(s)
+			j.chain.observe(s)
 		case s, ok := <-j.backfill.snapshots:
 			if !ok {
 				j.backfill.snapshots = nil
@@ -378,7 +383,7 @@ func (j *job) read() (news bool) {
 	}
 	news = update != nil || len(over) > 0 || len(j.mail.limits) > 0 || j.mail.offsets || j.mail.beyond || j.mail.refused || !j.mail.leave.IsZero() || j.mail.drain
 	j.exit.draining = j.exit.draining || j.mail.drain
-	j.repairs.refused, j.mail.refused = j.repairs.refused || j.mail.refused, false
+	j.refusal.conflict, j.mail.refused = j.refusal.conflict || j.mail.refused, false
 	j.mail.update, j.mail.ended, j.mail.over, j.mail.limits, j.mail.rests = nil, nil, nil, nil, false
 	j.mail.mu.Unlock()
 	if update != nil {
@@ -429,7 +434,7 @@ func (j *job) advance(now moment) (over bool) {
 	if j.changed {
 		j.definitionChanged(now)
 	}
-	if !j.exit.left.IsZero() || now.Before(j.refusal.retryAt) {
+	if !j.exit.left.IsZero() || j.rests(now) {
 		return false
 	}
 	if !j.joined && !j.join(now) {
@@ -509,9 +514,11 @@ func (j *job) expect(now moment) {
 // not done waits for something else, which will wake the loop.
 func (j *job) sleep(now moment) time.Duration {
 	wait := longestSleep
-	at := func(t time.Time) {
-		if t.After(now.Time) {
-			wait = min(wait, t.Sub(now.Time))
+	at := func(times ...time.Time) {
+		for _, t := range times {
+			if t.After(now.Time) {
+				wait = min(wait, t.Sub(now.Time))
+			}
 		}
 	}
 	instant := func(t time.Time) {
@@ -550,10 +557,8 @@ func (j *job) sleep(now moment) time.Duration {
 	at(j.sweepAt)
 	at(j.quietAt)
 	at(j.rates.at)
-	at(j.chain.at)
+	at(j.chain.wakes()...)
 	at(j.backfill.at)
-	at(j.chain.straysAt)
-	at(j.chain.elsewhereAt)
 	at(j.repairs.at)
 	at(j.offsetsAt)
 	if !j.pace.looked {
@@ -625,7 +630,7 @@ func (j *job) definitionChanged(now moment) {
 	if !j.exit.left.IsZero() {
 		return // what is wanted says whether it comes back; see stayOut
 	}
-	if j.exit.stopped || (j.joined && now.Before(j.refusal.retryAt)) {
+	if j.exit.stopped || (j.joined && j.rests(now)) {
 		return // an operator stops the job here: the change is applied when the host comes back
 	}
 	j.changed = false
@@ -677,8 +682,7 @@ func (j *job) rejoin(now moment) {
 	j.election.reset()
 	j.takers.reset()
 	j.denials = denials{} // the items may be others now
-	j.chain.unwatch()
-	j.chain = chain{}
+	j.chain.reset()
 }
 
 // shareDays has the configuration in the registry share the days of its calendars with the definition, if they are the same: jobs with
@@ -732,7 +736,9 @@ func (j *job) configure(now moment) {
 			j.cron.zone, _ = schedule.Zone(c.TimeZone) // the timetable has it
 			j.cron.text, j.cron.terms = c.Cron, terms
 			after := timetable.After(c)
-			j.setAfter(now, after)
+			if j.chain.set(after) && len(after) > 0 {
+				j.calendar.Schedule, j.calendar.Next = nil, time.Time{}
+			}
 			switch {
 			case len(after) > 0: // its instants are those of other jobs
 				if changed {
@@ -839,7 +845,7 @@ func (j *job) complete(now moment) {
 			pending++
 		}
 	}
-	due := pending > 0 && !now.Before(j.refusal.retryAt) && j.term.registry.Trusted() &&
+	due := pending > 0 && !j.rests(now) && j.term.registry.Trusted() &&
 		(len(j.ends.of) >= j.running() || !now.Before(j.ends.windowEnd()))
 	if due {
 		j.commitEnded(now)

@@ -347,7 +347,7 @@ func (ln *limitLine) stands(line []permit.Ticket, most int) {
 
 // lookAtLines reads the lines of which a watch has shown that they changed.
 func (rn *runner) lookAtLines(now moment) {
-	if len(rn.limits.lines) == 0 || now.Before(rn.refusal.retryAt) {
+	if len(rn.limits.lines) == 0 || rn.rests(now) {
 		return
 	}
 	if err := rn.readLines(); err != nil {
@@ -417,7 +417,7 @@ func (rn *runner) returnPermits(now moment, leaves bool) bool {
 	if len(l.lines) == 0 && len(l.back) == 0 {
 		return true
 	}
-	unsure := rn.member.Unknown || (!leaves && (now.Before(rn.refusal.retryAt) || rn.stale.reread))
+	unsure := rn.member.Unknown || (!leaves && (rn.rests(now) || rn.stale.reread))
 	for n := range l.held {
 		if it := rn.items[n]; !rn.items.runs(n) && !unsure && (it == nil || it.paced == "" || !rn.stillWaits(now, it)) { // nothing has begun with it, or is about to
 			l.drop(n)
@@ -453,7 +453,7 @@ func (rn *runner) returnPermits(now moment, leaves bool) bool {
 	if !rn.giveBack(now) {
 		return false
 	}
-	l.atOnce = ended && others && !now.Before(rn.refusal.retryAt) && rn.term.registry.Trusted()
+	l.atOnce = ended && others && !rn.rests(now) && rn.term.registry.Trusted()
 	return true
 }
 
@@ -524,7 +524,7 @@ func (l *limits) unwatch() {
 // it could not.
 func (rn *runner) giveBack(now moment) bool {
 	l := &rn.limits
-	if now.Before(rn.refusal.retryAt) || !rn.term.registry.Trusted() {
+	if rn.rests(now) || !rn.term.registry.Trusted() {
 		return len(l.back) == 0
 	}
 	known := make(map[string]bool)

@@ -32,7 +32,7 @@ func (rn *runner) noteListeners(now moment) {
 			running[l] = f
 		}
 	}
-	if len(running)+len(k.listeners) == 0 || now.Before(rn.refusal.retryAt) || !rn.term.registry.Trusted() {
+	if len(running)+len(k.listeners) == 0 || rn.rests(now) || !rn.term.registry.Trusted() {
 		return
 	}
 	byName := func(a, b *run.Listener) int { return cmp.Compare(k.listeners[a].name, k.listeners[b].name) }

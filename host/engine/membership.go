@@ -196,7 +196,7 @@ func (j *job) stopped(now moment) {
 		j.windDown()
 	}
 	j.watchExtra(now)
-	if _, over := j.press(now); !over || now.Before(j.refusal.retryAt) {
+	if _, over := j.press(now); !over || j.rests(now) {
 		return
 	}
 	if now.Before(j.exit.stopAt) {
@@ -269,7 +269,7 @@ func (j *job) out(now moment) (back bool) { return j.clearAway(now) && j.stayOut
 // it is still to stay out. It reports false while it is. Nothing of it is remembered: what
 // is wanted stands in the registry.
 func (j *job) stayOut(now moment) (back bool) {
-	if now.Before(j.refusal.retryAt) {
+	if j.rests(now) {
 		return false
 	}
 	if !j.exit.noted {
@@ -359,7 +359,7 @@ func (j *job) clearAway(now moment) bool {
 		return false
 	}
 	switch {
-	case j.registered && now.Before(j.refusal.retryAt):
+	case j.registered && j.rests(now):
 		return false
 	case j.registered:
 		if err := j.member.Leave(j.work); err != nil {
@@ -381,7 +381,7 @@ func (j *job) withdraw(now moment) bool {
 			j.items.logDrain(j.log)
 		}
 	}
-	if !j.exit.announced && j.joined && j.exit.left.IsZero() && j.running() > 0 && !now.Before(j.refusal.retryAt) {
+	if !j.exit.announced && j.joined && j.exit.left.IsZero() && j.running() > 0 && !j.rests(now) {
 		// What does not run goes to others at once, and somebody else divides.
 		err := j.member.Drain(j.work, j.detail())
 		if err == nil && j.member.View.Leading() {
@@ -399,13 +399,13 @@ func (j *job) withdraw(now moment) bool {
 	if !over {
 		return false
 	}
-	refused := hard && now.Before(j.refusal.retryAt)
+	refused := hard && j.rests(now)
 	unfinished := j.ends.items()
 	if !j.returnPermits(now, true) && !hard {
 		return false
 	}
 	if j.registered {
-		if now.Before(j.refusal.retryAt) && !refused {
+		if j.rests(now) && !refused {
 			return false
 		}
 		if len(unfinished) > 0 {
@@ -511,7 +511,7 @@ func (j *job) coordinate(now moment) {
 			j.Emit(event.Event{Kind: event.Sharded, Total: sharded.Division.Total}.Why(why(v)))
 		}
 	}
-	if slices.Contains(v.Division.Draining, v.Self.ID) && !v.Necessary && !now.Before(j.refusal.retryAt) {
+	if slices.Contains(v.Division.Draining, v.Self.ID) && !v.Necessary && !j.rests(now) {
 		// The items were divided while it wanted to leave, and it stays; or an
 		// external edit says that it leaves.
 		err := j.member.Announce(j.work, j.detail())
@@ -523,10 +523,10 @@ func (j *job) coordinate(now moment) {
 		}
 		j.pace.looked, j.pace.lookedAt = false, now.Time
 	}
-	if !now.Before(j.refusal.retryAt) {
+	if !j.rests(now) {
 		j.readShare(now)
 	}
-	if !now.Before(j.refusal.retryAt) && !j.pace.waits {
+	if !j.rests(now) && !j.pace.waits {
 		j.recoverCrashed(now)
 		j.sweep(now)
 	}
@@ -726,7 +726,7 @@ func why(v coordination.View) reason.Reason {
 // decline leaves the job once what runs has ended, and tries to join again
 // later.
 func (j *job) decline(now moment) {
-	if j.running() > 0 || now.Before(j.refusal.retryAt) {
+	if j.running() > 0 || j.rests(now) {
 		return
 	}
 	why := j.member.View.ConfigErr
@@ -760,7 +760,7 @@ func (j *job) unwatchAll() {
 // it is missing among the members, when a division does not come about, and when
 // a stranger has come; the janitor does now and then.
 func (j *job) repair(now moment) {
-	if !j.joined || !j.seen || !j.exit.left.IsZero() || !j.member.View.Exists || !j.member.View.Joined() || now.Before(j.refusal.retryAt) || !j.term.registry.Trusted() {
+	if !j.joined || !j.seen || !j.exit.left.IsZero() || !j.member.View.Exists || !j.member.View.Joined() || j.rests(now) || !j.term.registry.Trusted() {
 		return
 	}
 	strangers := j.member.View.Java()
@@ -772,7 +772,7 @@ func (j *job) repair(now moment) {
 		j.repairs.flagged = now.Time
 	}
 	stuck := j.member.View.Necessary && j.member.View.Enabled && now.Sub(j.repairs.flagged) > 2*repairPause // a division cannot be made
-	j.repairs.wanted = j.repairs.wanted || j.repairs.refused || came || stuck || j.member.View.MissingFromMembers()
+	j.repairs.wanted = j.repairs.wanted || j.refusal.conflict || came || stuck || j.member.View.MissingFromMembers()
 	if minutes := j.member.View.Config.ReconcileIntervalMinutes; minutes > 0 && j.repairs.at.IsZero() {
 		j.repairs.at = now.Add(time.Duration(minutes) * time.Minute)
 	}
@@ -782,12 +782,12 @@ func (j *job) repair(now moment) {
 	if j.repairs.at.IsZero() || now.Before(j.repairs.at) {
 		return
 	}
-	items := j.repairs.refused
+	items := j.refusal.conflict
 	j.repairs.at = time.Time{}
 	if !j.repairs.wanted && !j.member.View.IsJanitor() {
 		return
 	}
-	j.repairs.last, j.repairs.refused, j.repairs.wanted = now.Time, false, false
+	j.repairs.last, j.refusal.conflict, j.repairs.wanted = now.Time, false, false
 	repaired, err := j.member.Repair(j.work, coordination.Repairing{Detail: j.detail(), Items: items})
 	if err != nil {
 		j.setback(now, "repairing external edits", err)

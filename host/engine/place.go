@@ -2,7 +2,6 @@ package engine
 
 import (
 	"context"
-	"errors"
 	"runtime"
 	"sync"
 	"time"
@@ -12,7 +11,6 @@ import (
 	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/coordination"
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
-	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/coordination/tree"
 	"github.com/wasmjob/wasmjob/host/config/ceiling"
 	"github.com/wasmjob/wasmjob/host/engine/changes"
@@ -22,13 +20,10 @@ import (
 	"github.com/wasmjob/wasmjob/internal/text/reason"
 )
 
-// place is this host's place in a job: its membership as the loop knows it, and what
-// the job is by its configuration.
+// place is this host's place in a job: what the job is by its configuration, and whether the host is in it.
 type place struct {
-	shared
-	// member is this host in the job, as the loop knows it.
-	member coordination.Member
-	known  *run.Job // what the job's fires know of it
+	access
+	known *run.Job // what the job's fires know of it
 
 	// What the job is.
 	wanted Job // as last applied
@@ -52,7 +47,6 @@ type place struct {
 	// How it gets on with the registry.
 	unread  error // why a node that the host goes by cannot be read any more
 	stale   staleShare
-	refusal refusal
 	againAt time.Time // when to try again what the registry's state stood against
 	repairs repairs   // external edits to repair
 	outside changes.Outside
@@ -127,19 +121,11 @@ type staleShare struct {
 // no host seems to be on the way to change anything.
 func (s *staleShare) often() bool { return s.count > 3 }
 
-// refusal is what the registry refused last, and when to try again.
-type refusal struct {
-	what    string
-	at      time.Time
-	retryAt time.Time
-}
-
 // repairs is the state of the repair of external edits.
 type repairs struct {
 	at        time.Time // when to look
 	last      time.Time // when it looked last
 	strangers []string  // instances that were not ours when it last looked
-	refused   bool      // a write was, since then
 	flagged   time.Time // since when a division has been asked for
 	wanted    bool      // it has a reason to look
 }
@@ -171,7 +157,7 @@ func (p *place) detail() tree.HostDetail {
 // publishTally publishes how many items succeeded and failed here, if that has
 // changed and it is time.
 func (p *place) publishTally(now moment) {
-	if p.tally.at.IsZero() || now.Before(p.tally.at) || now.Before(p.refusal.retryAt) {
+	if p.tally.at.IsZero() || now.Before(p.tally.at) || p.rests(now) {
 		return
 	}
 	p.tally.at, p.announce = time.Time{}, true
@@ -233,19 +219,6 @@ func (g *guests) readmit(work context.Context) {
 	}
 }
 
-// failed notes that the registry refused, and when to try again.
-func (p *place) failed(now moment, what string, err error) {
-	if p.work.Err() != nil || errors.Is(err, registry.ErrSessionLost) {
-		return
-	}
-	p.refusal.retryAt = now.Add(retryPause)
-	if errors.Is(err, registry.ErrConflict) {
-		p.repairs.refused = true
-	}
-	p.refusal.what, p.refusal.at = what+": "+err.Error(), now.Time
-	p.log.Warn(what+"; trying again", zap.Error(err), zap.Duration("after", retryPause))
-}
-
 // knowsShare reports whether what this host knows of its share is what was divided.
 func (p *place) knowsShare() bool { return !p.stale.reread && p.member.Share.Current(p.member.View) }
 
@@ -265,29 +238,9 @@ func (p *place) foundStale(now moment) {
 	p.againAt = now.Add(againPause)
 	if s.often() {
 		p.againAt = now.Add(min(againPause<<min(s.count, 10), commitTimeout))
-		p.repairs.refused = true
+		p.refusal.conflict = true
 	}
 	s.atOnce = since > againPause && !s.often()
-}
-
-// counts is how many items there are: as many as the division made by which they begin, and not
-// as the configuration says, of which each host hears at another time. Java hosts go by the
-// configuration, and so do ours by a division of theirs.
-func (p *place) counts() tree.Counts {
-	v, counts := &p.member.View, p.member.Share.Counts
-	if v.Division.Java || p.member.Share.Java || v.Division.Total == 0 {
-		return tree.Counts{Total: v.Config.ShardingTotalCount}
-	}
-	if counts.Since > v.Division.Since {
-		return counts
-	}
-	return v.Division.Counts
-}
-
-// beyond reports whether an item is left over from a larger total count.
-func (p *place) beyond(it *item) bool {
-	total := p.counts().Total
-	return total > 0 && it.number >= total
 }
 
 // most is how many items of this job may run at once on this host, in all its

@@ -157,7 +157,7 @@ func (p *place) pauseFor(by, why string) {
 // pauseAll disables the whole job, once for all hosts, if a policy demands it: an operator enables it again.
 func (j *job) pauseAll(now moment) {
 	said := j.pausing
-	if said.By == "" || now.Before(j.refusal.retryAt) {
+	if said.By == "" || j.rests(now) {
 		return
 	}
 	j.pausing = tree.Word{}

@@ -231,7 +231,7 @@ func (rn *runner) endPacing(now moment, leaves bool) {
 		t.Waiting = waiting[key]
 		held := t.Window.Held(t.Owner, t.Now)
 		switch {
-		case held > min(t.Waiting, max(t.Rate.Max, 1)) && !now.Before(rn.refusal.retryAt) && rn.term.registry.Trusted():
+		case held > min(t.Waiting, max(t.Rate.Max, 1)) && !rn.rests(now) && rn.term.registry.Trusted():
 			give = append(give, t)
 		case waiting[key] == 0 && held == 0 && !t.Known:
 			delete(r.keys, key)

@@ -398,7 +398,7 @@ func (j *job) watchWaits(now moment) {
 // it is not known otherwise.
 func (j *job) eachWait(now moment, yield func(what event.Wait, item int, since time.Time)) {
 	v := &j.member.View
-	refuses := now.Before(j.refusal.retryAt) && !refused(j.joining.err) // else it is this host that refuses
+	refuses := j.rests(now) && !refused(j.joining.err) // else it is this host that refuses
 	if refuses || (j.joined && !j.seen && j.exit.left.IsZero()) {
 		yield(event.WaitRegistry, -1, time.Time{})
 	}

@@ -40,7 +40,7 @@ type waiting struct {
 // triggered returns the fire of the trigger that waits, if there is one.
 func (rn *runner) triggered(now moment) (id tree.Fire, ok bool) {
 	t := &rn.trigger
-	if rn.member.View.Trigger == 0 || now.Before(rn.refusal.retryAt) {
+	if rn.member.View.Trigger == 0 || rn.rests(now) {
 		return id, false
 	}
 	if t.seen != rn.member.View.Trigger || t.round == 0 {
@@ -204,7 +204,7 @@ func (rn *runner) advanceQueue(now moment) {
 	if at := v.Divided(); v.Leading() && v.Division.Queued && at != t.division {
 		t.look, t.division = true, at
 	}
-	if !t.look || now.Before(rn.refusal.retryAt) {
+	if !t.look || rn.rests(now) {
 		return
 	}
 	t.look = false

@@ -1,0 +1,81 @@
+package engine
+
+import (
+	"errors"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/wasmjob/wasmjob/coordination"
+	"github.com/wasmjob/wasmjob/coordination/registry"
+	"github.com/wasmjob/wasmjob/coordination/tree"
+)
+
+// access is what the parts of a job's loop use of the registry: this host's membership, as the loop knows it, and what the registry
+// refused last. A part that is given it, as a chain is, reaches nothing else of the loop.
+type access struct {
+	shared
+	member  coordination.Member
+	refusal refusal
+}
+
+// refusal is what the registry refused last, and when to try again.
+type refusal struct {
+	what     string
+	at       time.Time
+	retryAt  time.Time
+	conflict bool // a write met another state than this host knew: another program may have edited the job's nodes
+}
+
+// failed notes that the registry refused, and when to try again.
+func (a *access) failed(now moment, what string, err error) {
+	if a.work.Err() != nil || errors.Is(err, registry.ErrSessionLost) {
+		return
+	}
+	a.refusal.retryAt = now.Add(retryPause)
+	if errors.Is(err, registry.ErrConflict) {
+		a.refusal.conflict = true
+	}
+	a.refusal.what, a.refusal.at = what+": "+err.Error(), now.Time
+	a.log.Warn(what+"; trying again", zap.Error(err), zap.Duration("after", retryPause))
+}
+
+// setback is failed for a step that others do not wait for. If the registry denies it, the
+// host goes on: it returns true, and the caller tries that step again later.
+func (a *access) setback(now moment, what string, err error) (later bool) {
+	if !registry.IsDenied(err) {
+		a.failed(now, what, err)
+		return false
+	}
+	a.refusal.what, a.refusal.at = what+": "+err.Error(), now.Time
+	a.log.Warn(what+" is denied; trying again later", zap.Error(err))
+	return true
+}
+
+// rests reports whether the registry is not to be asked yet, because it refused a moment ago.
+func (a *access) rests(now moment) bool { return now.Before(a.refusal.retryAt) }
+
+// counts is how many items there are: as many as the division made by which they begin, and not
+// as the configuration says, of which each host hears at another time. Java hosts go by the
+// configuration, and so do ours by a division of theirs.
+func (a *access) counts() tree.Counts {
+	v, counts := &a.member.View, a.member.Share.Counts
+	if v.Division.Java || a.member.Share.Java || v.Division.Total == 0 {
+		return tree.Counts{Total: v.Config.ShardingTotalCount}
+	}
+	if counts.Since > v.Division.Since {
+		return counts
+	}
+	return v.Division.Counts
+}
+
+// beyond reports whether an item is left over from a larger total count.
+func (a *access) beyond(it *item) bool {
+	total := a.counts().Total
+	return total > 0 && it.number >= total
+}
+
+// layoutOf are the nodes of another job of the namespace.
+func (a *access) layoutOf(job string) tree.Layout {
+	return tree.NewLayout(a.member.Layout.Namespace, job)
+}
