@@ -11,13 +11,28 @@ import (
 	"github.com/wasmjob/wasmjob/coordination/tree"
 )
 
-// access is what the parts of a job's loop use of the registry: this host's membership, as the loop knows it, and what the registry
-// refused last. A part that is given it, as a chain is, reaches nothing else of the loop.
+// access is what the parts of a job's loop use of the registry: this host's membership, as the loop knows it, what the registry
+// refused last, and whether it was otherwise than this host knew. A part that is given it, as a chain is, reaches nothing else of the loop.
 type access struct {
 	shared
 	member  coordination.Member
+	stale   staleShare
 	refusal refusal
+	againAt time.Time // when to try again what the registry's state stood against
 }
+
+// staleShare is what a begin found out that met another state of the registry than
+// this host knew.
+type staleShare struct {
+	reread bool      // the share is to be read again, before anything begins
+	atOnce bool      // in a pass of the loop that follows this one at once
+	count  int       // such begins in a row
+	at     time.Time // the last of them
+}
+
+// often reports whether so many begins in a row found the registry to be otherwise that
+// no host seems to be on the way to change anything.
+func (s *staleShare) often() bool { return s.count > 3 }
 
 // refusal is what the registry refused last, and when to try again.
 type refusal struct {
@@ -78,4 +93,25 @@ func (a *access) beyond(it *item) bool {
 // layoutOf are the nodes of another job of the namespace.
 func (a *access) layoutOf(job string) tree.Layout {
 	return tree.NewLayout(a.member.Layout.Namespace, job)
+}
+
+// knowsShare reports whether what this host knows of its share is what was divided.
+func (a *access) knowsShare() bool { return !a.stale.reread && a.member.Share.Current(a.member.View) }
+
+// foundStale has the share read again in a later pass of the loop, after a begin that
+// found the registry to be otherwise: at once, but for several of them in a row.
+func (a *access) foundStale(now moment) {
+	s := &a.stale
+	since := now.Sub(s.at)
+	if since > longestSleep {
+		s.count = 0
+	}
+	s.reread, s.at = true, now.Time
+	s.count++
+	a.againAt = now.Add(againPause)
+	if s.often() {
+		a.againAt = now.Add(min(againPause<<min(s.count, 10), commitTimeout))
+		a.refusal.conflict = true
+	}
+	s.atOnce = since > againPause && !s.often()
 }

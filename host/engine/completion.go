@@ -88,7 +88,7 @@ func (rn *runner) commitEnded(now moment) {
 			c.AskForSharding = true
 		}
 	}
-	if err := rn.pauseKeys(now); err != nil {
+	if err := rn.rates.pauseKeys(now, rn.ends.of); err != nil {
 		rn.failed(now, "pausing the key of a rate", err)
 		return
 	}

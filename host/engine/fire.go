@@ -187,7 +187,7 @@ func (rn *runner) followUp(now moment) {
 // owedNow are the fires that idle items owe and that may begin now, but for those that were tried.
 func (rn *runner) owedNow(now moment, tried map[int]string) map[tree.Fire][]*item {
 	byFire := make(map[tree.Fire][]*item)
-	permitted, paced := rn.nextUnder(), rn.mayPace(now)
+	permitted, paced := rn.limits.mayBegin(), rn.rates.mayBegin(now)
 	for _, it := range rn.items.sorted(func(it *item) bool {
 		return it.owned && it.run == nil && it.Next() != nil && !it.held && permitted(it) && paced(it) && !rn.denials.waits(now, it.number)
 	}) {
@@ -225,9 +225,9 @@ func (rn *runner) begin(now moment, id tree.Fire, items []*item, absent tree.Ite
 		return false
 	}
 	items, postponed := rn.postpone(now, id, items)
-	items, waiting = rn.admit(now, id, items)
+	items, waiting = rn.limits.admit(now, id, items)
 	waiting = slices.Concat(postponed, waiting)
-	items, turns, paced := rn.pace(now, id, items)
+	items, turns, paced := rn.rates.pace(now, id, items)
 	waiting = slices.Concat(waiting, paced)
 	absent = slices.Concat(absent, waiting)
 	if trigger && (len(waiting) > 0 || len(turns) > 0) { // it is kept until they have begun, so that they run elsewhere if this host dies
@@ -382,7 +382,7 @@ func (rn *runner) takeOver(now moment, dead string, stopped reason.Reason, claim
 func (rn *runner) start(now moment, id tree.Fire, dead string, stopped reason.Reason, states, before map[int]coordination.ItemState, absent tree.Items) {
 	begun := run.Begun{Self: rn.member.Self, ID: id, Config: rn.member.View.Config, Guest: rn.guest, Exec: rn.module.exec, Absent: absent,
 		At: now.Time, Next: rn.calendar.Next, Delay: rn.calendar.Delay(id.Time()), Workers: min(len(states), rn.concurrency()), Places: rn.most(rn.guest)}
-	if rn.limited() { // each item stands in the line for slots by itself: else one that begins later, with a worker of its own, would come first
+	if rn.limits.limited() { // each item stands in the line for slots by itself: else one that begins later, with a worker of its own, would come first
 		begun.Workers, begun.Places = len(states), rn.concurrency()
 	}
 	total := rn.counts().TotalOf(id, slices.Max(slices.Collect(maps.Keys(states))))
@@ -562,8 +562,8 @@ func handedBack(items map[int]*item, share coordination.Share, gained []int) (st
 // that just now.
 func (rn *runner) recoverFrom(now moment, r coordination.Recovery, drawn bool) (out coordination.Recovered, err error) {
 	dead := r.Dead
-	if rn.limited() {
-		r.Permit = rn.permitFor
+	if rn.limits.limited() {
+		r.Permit = rn.limits.permitFor
 	}
 	out, err = rn.member.Recover(rn.work, r)
 	by := cmp.Or(dead, "Java")
@@ -595,8 +595,13 @@ func (rn *runner) recoverFrom(now moment, r coordination.Recovery, drawn bool) (
 	if err == nil {
 		rn.takeOver(now, dead, stopped, out.Claimed)
 	}
-	if err == nil && len(rn.limits.crashed) > 0 && !drawn && rn.drawForCrashed(now) {
+	if err == nil && len(rn.limits.crashed) > 0 && !drawn && rn.limits.drawForCrashed(now) {
 		return rn.recoverFrom(now, r, true)
 	}
 	return out, err
+}
+
+// stillWaits reports whether an item that waits for a permit is still to begin when it has one.
+func (rn *runner) stillWaits(now moment, it *item) bool {
+	return it.owned && it.run == nil && it.Next() != nil && !it.held && !it.state.Disabled && rn.member.View.Enabled && !rn.denials.waits(now, it.number) && !rn.moves(now, it)
 }

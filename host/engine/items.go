@@ -619,3 +619,31 @@ func nextAfter(c *due.Calendar, id tree.Fire) time.Time {
 	}
 	return c.After(id.Time())
 }
+
+// parameter is the job parameter of a fire. One that does not fit the arguments which the job declares, since those were
+// changed after the fire had begun elsewhere, stays as it was given.
+func (set *itemSet) parameter(id tree.Fire) string {
+	text, _ := set.checkedParameter(id)
+	return text
+}
+
+// checkedParameter is the job parameter of a fire. The error is why it does not fit the arguments that the job declares.
+func (set *itemSet) checkedParameter(id tree.Fire) (string, error) {
+	c := set.member.View.Config
+	var given *string
+	if id.WithParam {
+		given = &id.Param
+	} else if id.Trigger == 0 || id.Given {
+		if parameter, own := set.calendar.Parameter(id.Time()); own {
+			given = &parameter
+		}
+	}
+	text, err := set.guest.Parameter(c, given)
+	if err == nil {
+		return text, nil
+	}
+	if given != nil {
+		return *given, err
+	}
+	return c.JobParameter, err
+}

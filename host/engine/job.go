@@ -182,6 +182,9 @@ func newJob(t *term, wanted Job, self tree.JobInstance) *job {
 	share := cfg.Ceilings.Of(name, ceiling.Share).Slots(cfg.MaxConcurrency)
 	j.identity.Store(&self.ID)
 	j.reports = itemReports{&j.shared}
+	admission := &admission{job: &j.access, guest: &j.guest, items: j.items, reports: j.reports, owe: j.owe, parameter: j.parameter, stillWaits: j.stillWaits}
+	j.limits = limits{admission: admission, most: j.concurrency, guests: &j.guests}
+	j.rates = rates{admission: admission}
 	j.chain = chain{job: &j.access, turn: chainTurn{
 		enter: func() bool { return t.follows.Enter(j, time.Time{}) },
 		leave: func() { t.follows.Leave(j) },
@@ -279,8 +282,8 @@ func (j *job) run(work context.Context) {
 		}
 		over := j.advance(now)
 		left := over || !j.exit.leaving.IsZero() || j.exit.draining || !j.exit.left.IsZero() || j.exit.stopped
-		j.endPacing(now, left)
-		j.returnPermits(now, left)
+		j.rates.returnPlaces(now, left)
+		j.limits.returnUnneeded(now, left)
 		if over {
 			return
 		}
@@ -453,7 +456,7 @@ func (j *job) advance(now moment) (over bool) {
 	if !j.term.registry.Trusted() {
 		return false
 	}
-	j.lookAtLines(now)
+	j.limits.readChanged(now)
 	j.watchDrift()
 	j.followChain(now)
 	if doing, err := j.backfill.follow(j.work, now, backfillDeps{j.member.Registry, j.member.Layout, &j.member.View, j.log, j.refusal.retryAt}); err != nil {
@@ -758,7 +761,8 @@ func (j *job) configure(now moment) {
 		j.module.err = err
 		return
 	}
-	defer j.limitChanged()
+	defer j.rates.changed()
+	defer j.limits.changed()
 	j.known.Account.Prioritize(guest.Priority)
 	j.guest, j.calendar.Window, j.calendar.Off = guest, guest.CatchUpWindow, reason.NoOwnerMisfireOff
 	if guest.CatchUp == jobconfig.CatchUpNone {

@@ -4,7 +4,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/wasmjob/wasmjob/coordination/recipe/rate"
 	"github.com/wasmjob/wasmjob/coordination/tree"
 	"github.com/wasmjob/wasmjob/host/event"
 	"github.com/wasmjob/wasmjob/internal/text/reason"
@@ -67,27 +66,4 @@ func (s items) waitsForLater(at int64) (forWhat, then string) {
 		}
 	}
 	return "the time that guests asked for, the first " + time.UnixMilli(first).UTC().Format(time.RFC3339), ""
-}
-
-// pauseKeys pauses the keys of the job's rate for which guests of runs that have ended ask: before their completions are
-// written, so that none is forgotten if this host dies in between.
-func (rn *runner) pauseKeys(now moment) error {
-	for n, e := range rn.ends.of {
-		if !e.Result.PauseKey || e.Later.IsZero() || e.Unfinished {
-			continue
-		}
-		if !rn.rated() {
-			rn.log.Warn("a guest asks to pause the key of its rate, and the job has no rate: only the item waits")
-			continue
-		}
-		t := rn.rateTurn(now, rn.keyFor(rn.guest.Rate.Key, n, e.Run.Fire().ID))
-		if t.Known && t.Window.Paused >= e.Later.UnixMilli() {
-			continue
-		}
-		t.Waiting = len(rn.items.pacedUnder(t.Key))
-		if err := rate.Pause(rn.work, rn.member.Registry, e.Later.UnixMilli(), t); err != nil {
-			return err
-		}
-	}
-	return nil
 }

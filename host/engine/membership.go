@@ -401,7 +401,7 @@ func (j *job) withdraw(now moment) bool {
 	}
 	refused := hard && j.rests(now)
 	unfinished := j.ends.items()
-	if !j.returnPermits(now, true) && !hard {
+	if !j.limits.returnUnneeded(now, true) && !hard {
 		return false
 	}
 	if j.registered {
@@ -685,7 +685,7 @@ func (j *job) sweep(now moment) {
 	if at.IsZero() {
 		at = now.wall
 	}
-	if err == nil && j.janitor && (j.limited() || j.rated()) {
+	if err == nil && j.janitor && (j.limits.limited() || j.rates.rated()) {
 		_, err = cleanup.Keys(j.work, j.member.Registry, j.member.Layout.Namespace, time.UnixMilli(j.host.registryTime(now).UnixMilli()))
 	}
 	if keep := j.host.cfg.KeepServers; err == nil && j.janitor && keep > 0 {

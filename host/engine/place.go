@@ -45,10 +45,8 @@ type place struct {
 	pausing tree.Word
 
 	// How it gets on with the registry.
-	unread  error // why a node that the host goes by cannot be read any more
-	stale   staleShare
-	againAt time.Time // when to try again what the registry's state stood against
-	repairs repairs   // external edits to repair
+	unread  error   // why a node that the host goes by cannot be read any more
+	repairs repairs // external edits to repair
 	outside changes.Outside
 	late    error // that the clock is behind by more than the catch-up window, as it was reported
 	tally   tally
@@ -107,19 +105,6 @@ type exit struct {
 func (e *exit) tried(now moment) bool {
 	return !e.triedAt.IsZero() && now.Sub(e.triedAt) < longestSleep
 }
-
-// staleShare is what a begin found out that met another state of the registry than
-// this host knew.
-type staleShare struct {
-	reread bool      // the share is to be read again, before anything begins
-	atOnce bool      // in a pass of the loop that follows this one at once
-	count  int       // such begins in a row
-	at     time.Time // the last of them
-}
-
-// often reports whether so many begins in a row found the registry to be otherwise that
-// no host seems to be on the way to change anything.
-func (s *staleShare) often() bool { return s.count > 3 }
 
 // repairs is the state of the repair of external edits.
 type repairs struct {
@@ -219,29 +204,8 @@ func (g *guests) readmit(work context.Context) {
 	}
 }
 
-// knowsShare reports whether what this host knows of its share is what was divided.
-func (p *place) knowsShare() bool { return !p.stale.reread && p.member.Share.Current(p.member.View) }
-
 // unsharded reports that the job is new and waits for its turn to be sharded: its items are nobody's yet.
 func (p *place) unsharded() bool { return p.member.View.NeverSharded() && !p.member.View.JavaLed() }
-
-// foundStale has the share read again in a later pass of the loop, after a begin that
-// found the registry to be otherwise: at once, but for several of them in a row.
-func (p *place) foundStale(now moment) {
-	s := &p.stale
-	since := now.Sub(s.at)
-	if since > longestSleep {
-		s.count = 0
-	}
-	s.reread, s.at = true, now.Time
-	s.count++
-	p.againAt = now.Add(againPause)
-	if s.often() {
-		p.againAt = now.Add(min(againPause<<min(s.count, 10), commitTimeout))
-		p.refusal.conflict = true
-	}
-	s.atOnce = since > againPause && !s.often()
-}
 
 // most is how many items of this job may run at once on this host, in all its
 // fires.

@@ -507,11 +507,11 @@ func (j *job) waitsFor(what event.Wait, items []int) (forWhat, then string) {
 		return fmt.Sprintf("a slot: the host has %d for all jobs, and this job may have %d", j.host.cfg.MaxConcurrency, j.concurrency()),
 			"see what runs: wasmjob status --items; a timeout ends items that go on for ever"
 	case event.WaitPermit:
-		return j.limits.waitsFor(j.name, j.items)
+		return j.limits.waitsFor()
 	case event.WaitRetryAt:
 		return j.items.waitsForLater(j.host.registryTime(j.host.now()).UnixMilli())
 	case event.WaitRate:
-		return j.waitsForRate(j.host.now())
+		return j.rates.waitsFor(j.host.now())
 	case event.WaitListener:
 		for f := range j.fires {
 			if p := f.Waits(); p != nil {
