@@ -148,22 +148,7 @@ func (rn *runner) followUp(now moment) {
 		return
 	}
 	if !rn.member.View.Enabled {
-		// A trigger is consumed, as by ElasticJob: none of its items runs, now
-		// or when the server is enabled again. As long as it has items they
-		// are about to move, and owe the round that is not consumed here.
-		// That takes a leader, and there is none if all servers are disabled.
-		if slices.Contains(rn.member.View.Division.Members, rn.member.Self.ID) && !rn.member.View.JavaLed() && rn.member.View.Trigger != 0 {
-			if rn.trigger.waits != rn.member.View.Trigger {
-				rn.trigger.waits, rn.trigger.until = rn.member.View.Trigger, now.Add(dividedSoon)
-			}
-			if now.Before(rn.trigger.until) {
-				rn.againAt = rn.trigger.until
-				return
-			}
-		}
-		if id, ok := rn.triggered(now); ok && rn.consume(now, id, nil) {
-			rn.skipFire(id, event.SkipDisabled, reason.New(reason.ServerDisabled))
-		}
+		rn.trigger.consumeDisabled(now)
 		return
 	}
 	tried := make(map[int]string) // what of an item was to begin last
@@ -180,7 +165,7 @@ func (rn *runner) followUp(now moment) {
 	}
 	// A trigger waits until it is certain whose items are whose, also while the job waits for its turn to be sharded.
 	if v := rn.member.View; !v.Necessary && !v.Processing && rn.knowsShare() && !rn.unsharded() {
-		rn.beginRound(now)
+		rn.trigger.beginRound(now)
 	}
 }
 
@@ -231,7 +216,7 @@ func (rn *runner) begin(now moment, id tree.Fire, items []*item, absent tree.Ite
 	waiting = slices.Concat(waiting, paced)
 	absent = slices.Concat(absent, waiting)
 	if trigger && (len(waiting) > 0 || len(turns) > 0) { // it is kept until they have begun, so that they run elsewhere if this host dies
-		rn.merged(id)
+		rn.trigger.merged(id)
 		rn.trigger.began, trigger = id.Trigger, false
 	}
 	if len(items) == 0 && !trigger {

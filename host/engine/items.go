@@ -627,6 +627,12 @@ func (set *itemSet) parameter(id tree.Fire) string {
 	return text
 }
 
+// unfit is why the job parameter of a fire does not fit the arguments that the job declares; nil if it does.
+func (set *itemSet) unfit(id tree.Fire) error {
+	_, err := set.checkedParameter(id)
+	return err
+}
+
 // checkedParameter is the job parameter of a fire. The error is why it does not fit the arguments that the job declares.
 func (set *itemSet) checkedParameter(id tree.Fire) (string, error) {
 	c := set.member.View.Config

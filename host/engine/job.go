@@ -185,6 +185,7 @@ func newJob(t *term, wanted Job, self tree.JobInstance) *job {
 	admission := &admission{job: &j.access, guest: &j.guest, items: j.items, reports: j.reports, owe: j.owe, parameter: j.parameter, stillWaits: j.stillWaits}
 	j.limits = limits{admission: admission, most: j.concurrency, guests: &j.guests}
 	j.rates = rates{admission: admission}
+	j.trigger = waiting{job: &j.access, items: j.items, reports: j.reports, begin: j.begin, skip: j.skipFire, unfit: j.unfit}
 	j.chain = chain{job: &j.access, turn: chainTurn{
 		enter: func() bool { return t.follows.Enter(j, time.Time{}) },
 		leave: func() { t.follows.Leave(j) },
@@ -352,7 +353,7 @@ func (j *job) end() {
 		j.log.Warn("stopped at once: what was running counts as unfinished", zap.Stringer("items", items))
 	}
 	if j.work.Err() != nil {
-		j.dropTrigger(event.SkipMissed, reason.New(reason.BeforeIdle, reason.New(reason.SessionEnded)))
+		j.trigger.drop(event.SkipMissed, reason.New(reason.BeforeIdle, reason.New(reason.SessionEnded)))
 	}
 	j.guests.stop(cause)
 	j.limits.unwatch()
@@ -473,7 +474,7 @@ func (j *job) advance(now moment) (over bool) {
 	j.makeUpPassed(now)
 	j.tick(now)
 	j.followUp(now)
-	j.advanceQueue(now)
+	j.trigger.advanceQueue(now)
 	j.pauseAll(now)
 	j.watchMarks(now)
 	j.resolve(now)

@@ -160,7 +160,7 @@ func (j *job) look(now moment) bool {
 	switch {
 	case !j.member.View.Exists:
 		j.trigger.look = true // what is queued is dropped
-		j.advanceQueue(now)
+		j.trigger.advanceQueue(now)
 		j.quit(JobRemoved, removedText(j.name))
 		j.out(now)
 		return false
@@ -254,7 +254,7 @@ func (j *job) keepOut(now moment, out *coordination.StayOut) {
 		return
 	case out.Removed:
 		j.trigger.look = true // what is queued is dropped
-		j.advanceQueue(now)
+		j.trigger.advanceQueue(now)
 		j.quit(JobRemoved, removedText(j.name))
 	default:
 		j.quit(JobStopped, stoppedText(j.name))
@@ -333,7 +333,7 @@ func (j *job) quit(state JobState, why reason.Reason) {
 	j.calendar.Next = time.Time{}
 	j.settled.Store(true)
 	j.unwatchAll()
-	j.dropTrigger(event.SkipDisabled, why)
+	j.trigger.drop(event.SkipDisabled, why)
 	j.Emit(event.Event{Kind: event.JobRemoved}.Why(why))
 	j.changed = false // a definition is applied when the host comes back
 	for n, it := range j.items {
@@ -429,7 +429,7 @@ func (j *job) withdraw(now moment) bool {
 	if j.exit.draining {
 		why = reason.New(reason.HostStops)
 	}
-	j.dropTrigger(event.SkipElsewhere, reason.New(reason.BeforeIdle, why))
+	j.trigger.drop(event.SkipElsewhere, reason.New(reason.BeforeIdle, why))
 	for _, it := range j.items.sorted(func(it *item) bool { return it.run == nil }) {
 		for _, owes := range []*tree.Fire{it.Asked, it.Due} {
 			if owes == nil {
@@ -735,7 +735,7 @@ func (j *job) decline(now moment) {
 		return
 	}
 	beyond := reason.New(reason.BeyondCeilings)
-	j.dropTrigger(event.SkipRefused, beyond)
+	j.trigger.drop(event.SkipRefused, beyond)
 	j.unwatchAll()
 	clear(j.items)
 	j.Emit(event.Event{Kind: event.JobRemoved}.Why(beyond))
