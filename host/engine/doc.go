@@ -59,7 +59,7 @@
 //
 // Nothing is waited for that only another process can do without a name, a
 // [event.Wait], and a deadline. What a loop waits for it finds again each time it has
-// done all that it can (watchWaits), so that no wait has to be ended by the code that
+// done all that it can (waits.watch), so that no wait has to be ended by the code that
 // began it; since when is kept as long as it is found again. Status shows it,
 // and at the deadline one event; a scrape asks nothing of the registry.
 //

@@ -102,7 +102,6 @@ type job struct {
 	janitor      bool // as of the last sweep
 	ongoing      waits
 	backfill     backfill
-	quotaAt      time.Time // when to report what went beyond a quota
 	wakeAt       time.Time // when there is something to do, whatever the mail says
 	wall         time.Time // the wall clock, when the loop woke last
 }
@@ -185,6 +184,7 @@ func newJob(t *term, wanted Job, self tree.JobInstance) *job {
 	admission := &admission{job: &j.access, guest: &j.guest, items: j.items, reports: j.reports, owe: j.owe, parameter: j.parameter, stillWaits: j.stillWaits}
 	j.limits = limits{admission: admission, most: j.concurrency, guests: &j.guests}
 	j.rates = rates{admission: admission}
+	j.ongoing = waits{drainTimeout: cfg.DrainTimeout, each: j.eachWait, describe: j.waitsFor, expired: j.Expired}
 	j.trigger = waiting{job: &j.access, items: j.items, reports: j.reports, begin: j.begin, skip: j.skipFire, unfit: j.unfit}
 	j.chain = chain{job: &j.access, turn: chainTurn{
 		enter: func() bool { return t.follows.Enter(j, time.Time{}) },
@@ -289,7 +289,7 @@ func (j *job) run(work context.Context) {
 			return
 		}
 		j.recordOutside(now)
-		j.watchWaits(now)
+		j.ongoing.watch(now)
 		j.answer()
 		j.expect(now)
 		j.wakeAt = now.Add(j.sleep(now))
@@ -364,7 +364,7 @@ func (j *job) end() {
 		j.mail.last = j.withoutSession()
 		j.mail.mu.Unlock()
 	}
-	j.flushQuotas()
+	j.quotas.flush(j.Emit)
 	for f := range j.fires {
 		f.Exec.Release()
 	}
@@ -426,7 +426,7 @@ func (j *job) advance(now moment) (over bool) {
 	j.repair(now)
 	j.complete(now)
 	j.endKilled(now)
-	j.reportQuotas(now)
+	j.quotas.report(now, j.mail.takeBeyond(), j.Emit)
 	if !j.exit.leaving.IsZero() || j.exit.draining {
 		j.term.arrivals.Leave(j)
 		return j.withdraw(now)
@@ -537,7 +537,7 @@ func (j *job) sleep(now moment) time.Duration {
 	at(j.killing.lookAt)
 	at(j.exit.until)
 	at(j.exit.until.Add(-run.SoftGrace(j.host.cfg.DrainTimeout)))
-	at(j.quotaAt)
+	at(j.quotas.at)
 	at(j.outside.Again())
 	at(j.watch.marks.turnAt)
 	at(j.pauseEnds(now))
@@ -821,23 +821,6 @@ func (j *job) reportSettings() {
 		return
 	}
 	j.Emit(event.Event{Kind: event.JobConfigured, Source: sourceOf(j.member.View.Config), Settings: &s}.Why(reason.Of(err)))
-}
-
-// reportQuotas reports what the job has used beyond its quotas, at most once
-// per quotaInterval.
-func (j *job) reportQuotas(now moment) {
-	j.mail.mu.Lock()
-	beyond := j.mail.beyond
-	j.mail.beyond = false
-	j.mail.mu.Unlock()
-	if beyond && j.quotaAt.IsZero() {
-		j.quotaAt = now.Add(quotaInterval)
-	}
-	if j.quotaAt.IsZero() || now.Before(j.quotaAt) {
-		return
-	}
-	j.quotaAt = time.Time{}
-	j.flushQuotas()
 }
 
 // complete writes the ends of runs, in groups: at once when nothing runs any

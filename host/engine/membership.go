@@ -443,7 +443,7 @@ func (j *job) withdraw(now moment) bool {
 		}
 	}
 	j.giveUp(unfinished, why)
-	j.flushQuotas()
+	j.quotas.flush(j.Emit)
 	j.Emit(event.Event{Kind: event.JobRemoved, Items: unfinished}.Why(why))
 	return true
 }
