@@ -42,6 +42,9 @@ type refusal struct {
 	conflict bool // a write met another state than this host knew: another program may have edited the job's nodes
 }
 
+// wakes is when the registry is asked again.
+func (a *access) wakes(now moment) time.Time { return now.ahead(a.refusal.retryAt, a.againAt) }
+
 // failed notes that the registry refused, and when to try again.
 func (a *access) failed(now moment, what string, err error) {
 	if a.work.Err() != nil || errors.Is(err, registry.ErrSessionLost) {

@@ -75,8 +75,8 @@ func (c *chain) reset() {
 	*c = chain{job: c.job, turn: c.turn}
 }
 
-// wakes says when the chain has something to do again.
-func (c *chain) wakes() []time.Time { return []time.Time{c.at, c.straysAt, c.elsewhereAt} }
+// wakes is when the chain has something to do again.
+func (c *chain) wakes(now moment) time.Time { return now.ahead(c.at, c.straysAt, c.elsewhereAt) }
 
 // chains is what the jobs of a host come after, by the configurations in force: of these no job reads what comes before it
 // from the registry.

@@ -174,7 +174,7 @@ func (rn *runner) settle(now moment, n int, e run.Ended, state coordination.Item
 		rn.dropWaiting(it, it.Waiting(), event.SkipFailed, reason.New(reason.ThrowStopped))
 	}
 	moves := e.Moved && rn.member.Share.Pending.Contains(n) // it has to be idle for that; takeShare looks if it stays after all
-	stays := it.owned && !rn.exit.draining && rn.exit.leaving.IsZero() && !moves
+	stays := it.owned && !rn.exit.leaves() && !moves
 	if e.HandedBack() && took && (*it.Place(f.ID) == nil || rn.policies().Each(f.ID)) && stays {
 		rn.owe(it, f.ID) // handed back, and the host stays after all
 	}
@@ -342,7 +342,7 @@ func (rn *runner) measure(f *run.Fire) {
 // adopt runs what a commit had begun whose answer was lost, and what cannot be
 // handed back. A host that leaves owes it instead.
 func (rn *runner) adopt(now moment, claims []coordination.Claim) {
-	if rn.exit.leaving.IsZero() && !rn.exit.draining && rn.module.exec != nil {
+	if !rn.exit.leaves() && rn.module.exec != nil {
 		rn.takeOver(now, "", reason.Reason{}, claims)
 	}
 }
@@ -363,7 +363,7 @@ func (rn *runner) resolve(now moment) {
 // was not asked for again since: a scheduled instant is handed back, and is due
 // again, other runs are adopted.
 func (rn *runner) settleDoubt(now moment) error {
-	adopted, err := rn.member.Resolve(rn.work, now.wall, rn.exit.leaving.IsZero() && !rn.exit.draining)
+	adopted, err := rn.member.Resolve(rn.work, now.wall, !rn.exit.leaves())
 	if len(adopted) > 0 {
 		rn.adopt(now, adopted)
 	}
@@ -374,7 +374,7 @@ func (rn *runner) settleDoubt(now moment) error {
 // unfinished: this one stays in the job after all, or the job was removed.
 func (rn *runner) keepOwn() {
 	removed := rn.exit.state == JobRemoved
-	stays := rn.exit.leaving.IsZero() && !rn.exit.draining && rn.exit.left.IsZero() && rn.seen && rn.member.View.Joined()
+	stays := !rn.exit.leaves() && rn.exit.left.IsZero() && rn.seen && rn.member.View.Joined()
 	if !removed && !stays {
 		return
 	}

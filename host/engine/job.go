@@ -102,8 +102,7 @@ type job struct {
 	janitor      bool // as of the last sweep
 	ongoing      waits
 	backfill     backfill
-	wakeAt       time.Time // when there is something to do, whatever the mail says
-	wall         time.Time // the wall clock, when the loop woke last
+	timers       timers
 }
 
 // watch is the watches of a job. extra is a second one, of what stands in the way for a
@@ -147,6 +146,14 @@ type recovery struct {
 	atOnce bool
 	next   map[string]int
 	seen   map[string]int32
+}
+
+// wakes is when a step that waits for a snapshot is taken again.
+func (p *pace) wakes(moment) time.Time {
+	if p.looked {
+		return time.Time{}
+	}
+	return p.lookedAt.Add(p.pause)
 }
 
 // settings are what a job goes by, as they are reported.
@@ -197,6 +204,7 @@ func newJob(t *term, wanted Job, self tree.JobInstance) *job {
 	}
 	j.member.Registry = counted{t.registry, &j.shared, &j.pace.wrote, true}
 	j.election.Line, j.takers.Line = &j.member.Election, &j.member.Takeover
+	j.timers = j.newTimers()
 	j.mail.wake = make(chan struct{}, 1)
 	j.mail.last = &JobStatus{Name: name, State: JobJoining, File: wanted.File, Module: wanted.ModuleFile}
 	return j
@@ -215,6 +223,8 @@ func (j *job) run(work context.Context) {
 	alarm := newAlarm()
 	defer alarm.Stop()
 	defer j.turn.Give()
+	// wakeAt is when there is something to do, whatever the mail says. wall is the wall clock when the loop woke last.
+	var wakeAt, wall time.Time
 	for {
 		j.turn.Give()
 		news := true // something besides ends of runs
@@ -266,23 +276,23 @@ func (j *job) run(work context.Context) {
 		j.turn.Hurry = false
 		news = j.read() || news
 		now := j.host.now()
-		if now.wall.Before(j.wall.Add(-clockStep)) { // what is reckoned of the registry's wavers
+		if now.wall.Before(wall.Add(-clockStep)) { // what is reckoned of the registry's wavers
 			// An item that another host began by a clock that is right must not wait until
 			// this clock is where it was. What was begun already is refused by its record.
 			j.calendar.SetBack(now.wall)
 		}
-		j.wall = now.wall
+		wall = now.wall
 		// While many items run, each end of one is not looked at by itself.
-		if window := j.ends.windowEnd(); !news && len(j.ends.of) < j.live && now.Before(j.wakeAt) && now.Before(window) {
+		if window := j.ends.windowEnd(); !news && len(j.ends.of) < j.live && now.Before(wakeAt) && now.Before(window) {
 			j.answer()
-			if window.Before(j.wakeAt) {
-				j.wakeAt = window
+			if window.Before(wakeAt) {
+				wakeAt = window
 			}
-			alarm.set(j.wakeAt)
+			alarm.set(wakeAt)
 			continue
 		}
 		over := j.advance(now)
-		left := over || !j.exit.leaving.IsZero() || j.exit.draining || !j.exit.left.IsZero() || j.exit.stopped
+		left := over || j.exit.leaves() || !j.exit.left.IsZero() || j.exit.stopped
 		j.rates.returnPlaces(now, left)
 		j.limits.returnUnneeded(now, left)
 		if over {
@@ -292,11 +302,8 @@ func (j *job) run(work context.Context) {
 		j.ongoing.watch(now)
 		j.answer()
 		j.expect(now)
-		j.wakeAt = now.Add(j.sleep(now))
-		if j.stale.atOnce || j.recovery.atOnce || j.limits.atOnce || j.rates.atOnce {
-			j.stale.atOnce, j.recovery.atOnce, j.limits.atOnce, j.rates.atOnce, j.wakeAt = false, false, false, false, now.Time
-		}
-		alarm.set(j.wakeAt)
+		wakeAt = now.Add(j.timers.sleep(now, !j.exit.leaves() && j.exit.left.IsZero() && j.joined && j.seen))
+		alarm.set(wakeAt)
 	}
 }
 
@@ -427,7 +434,7 @@ func (j *job) advance(now moment) (over bool) {
 	j.complete(now)
 	j.endKilled(now)
 	j.quotas.report(now, j.mail.takeBeyond(), j.Emit)
-	if !j.exit.leaving.IsZero() || j.exit.draining {
+	if j.exit.leaves() {
 		j.term.arrivals.Leave(j)
 		return j.withdraw(now)
 	}
@@ -511,64 +518,6 @@ func (j *job) expect(now moment) {
 	}
 	j.module.exec.Expect(next)
 	j.module.informed, j.module.expected = true, next
-}
-
-// sleep is how long the loop may sleep after it did all that could be done
-// now. Only what lies ahead counts: a thing whose time has come and that was
-// not done waits for something else, which will wake the loop.
-func (j *job) sleep(now moment) time.Duration {
-	wait := longestSleep
-	at := func(times ...time.Time) {
-		for _, t := range times {
-			if t.After(now.Time) {
-				wait = min(wait, t.Sub(now.Time))
-			}
-		}
-	}
-	instant := func(t time.Time) {
-		if t.After(now.wall) {
-			wait = min(wait, t.Sub(now.wall))
-		}
-	}
-	at(j.refusal.retryAt)
-	at(j.againAt)
-	at(j.pace.stepAt)
-	at(j.ongoing.at)
-	at(j.killing.lookAt)
-	at(j.exit.until)
-	at(j.exit.until.Add(-run.SoftGrace(j.host.cfg.DrainTimeout)))
-	at(j.quotas.at)
-	at(j.outside.Again())
-	at(j.watch.marks.turnAt)
-	at(j.pauseEnds(now))
-	at(j.denials.next(j.host.now()))
-	if len(j.ends.of) > 0 {
-		at(j.ends.windowEnd())
-	}
-	switch {
-	case j.exit.draining || !j.exit.leaving.IsZero():
-		return wait
-	case !j.exit.left.IsZero() || !j.joined || !j.seen:
-		return wait
-	}
-	instant(j.calendar.DueAt())
-	instant(j.calendar.ExcludedAt())
-	at(j.recovery.at)
-	instant(j.member.View.DivideAt())
-	at(j.election.until())
-	at(j.takers.until())
-	at(j.tally.at)
-	at(j.sweepAt)
-	at(j.quietAt)
-	at(j.rates.at)
-	at(j.chain.wakes()...)
-	at(j.backfill.at)
-	at(j.repairs.at)
-	at(j.offsetsAt)
-	if !j.pace.looked {
-		at(j.pace.lookedAt.Add(j.pace.pause))
-	}
-	return wait
 }
 
 func later(a, b time.Time) time.Time {
@@ -843,7 +792,7 @@ func (j *job) complete(now moment) {
 			j.closeFire(f)
 		}
 	}
-	if j.exit.state == "" && j.seen && j.member.View.Exists && !j.member.View.Joined() && j.running() == 0 && j.exit.leaving.IsZero() && !j.exit.draining && j.exit.left.IsZero() && !j.exit.tried(now) {
+	if j.exit.state == "" && j.seen && j.member.View.Exists && !j.member.View.Joined() && j.running() == 0 && !j.exit.leaves() && j.exit.left.IsZero() && !j.exit.tried(now) {
 		j.stopped(now)
 	}
 }

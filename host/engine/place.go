@@ -100,6 +100,14 @@ type exit struct {
 	triedAt   time.Time // when to leave was tried last
 }
 
+// leaves reports whether the host is on its way out of the job, because it stops or has the job no more.
+func (e *exit) leaves() bool { return e.draining || !e.leaving.IsZero() }
+
+// wakes is when what runs is asked to end, and when it is stopped by force.
+func (e *exit) wakes(drainTimeout time.Duration) timer {
+	return func(now moment) time.Time { return now.ahead(e.until, e.until.Add(-run.SoftGrace(drainTimeout))) }
+}
+
 // tried reports whether this host has lately tried to leave, and stayed
 // after all: that it is not in the job's list is no operator's doing then.
 func (e *exit) tried(now moment) bool {

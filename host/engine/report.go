@@ -309,7 +309,7 @@ func (j *job) state() (JobState, string) {
 	switch {
 	case !j.exit.left.IsZero():
 		return j.exit.state, j.exit.left.String()
-	case j.exit.draining || !j.exit.leaving.IsZero():
+	case j.exit.leaves():
 		return JobDraining, j.exit.leaving.String()
 	case j.exit.stopped:
 		return JobDraining, "an operator stops it here: it leaves the job when what runs has ended"
@@ -380,7 +380,7 @@ func (j *job) eachWait(now moment, yield func(what event.Wait, item int, since t
 	if since := j.queuedSince(); !since.IsZero() {
 		yield(event.WaitSlot, -1, since)
 	}
-	if j.exit.draining || !j.exit.leaving.IsZero() || (j.exit.stopped && j.exit.left.IsZero()) {
+	if j.exit.leaves() || (j.exit.stopped && j.exit.left.IsZero()) {
 		for _, it := range j.items {
 			if it.run != nil {
 				yield(event.WaitDrain, it.number, time.Time{})
