@@ -20,14 +20,14 @@ import (
 // runner begins the items of a job, and completes what has ended.
 type runner struct {
 	itemSet
-	limits    limits
-	rates     rates
-	trigger   waiting
-	killing   killing
-	chain     chain
-	offsetsAt time.Time // when to save what guests have staged
-	sweepAt   time.Time // when to look for stale marks
-	quietAt   time.Time // when the next item may begin that waits for Java hosts; see awaitQuiet
+	limits   limits
+	rates    rates
+	trigger  waiting
+	killing  killing
+	chain    chain
+	offsets  offsets
+	sweeping sweeping
+	quietAt  time.Time // when the next item may begin that waits for Java hosts; see awaitQuiet
 }
 
 // tick handles the clock: the instants up to now are due. Several at once are
@@ -200,7 +200,7 @@ func (rn *runner) begin(now moment, id tree.Fire, items []*item, absent tree.Ite
 		why = rn.javaRefuses()
 	}
 	if why.IsZero() {
-		cause, why = event.SkipClock, rn.clockDrift()
+		cause, why = event.SkipClock, rn.clock.drift()
 	}
 	if !why.IsZero() {
 		for _, it := range items {
@@ -314,7 +314,7 @@ func (rn *runner) refused(now moment, it *item, id tree.Fire, why coordination.R
 		}
 		rn.misfire(it, id)
 		it.held, it.quietAt = true, time.Time{}
-		rn.sweepAt = soonest(rn.sweepAt, now.Add(lookAgain))
+		rn.sweeping.at = soonest(rn.sweeping.at, now.Add(lookAgain))
 	case coordination.RefusedAgain:
 		it.quietAt = time.Time{}
 		rn.owe(it, id)

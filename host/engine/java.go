@@ -84,7 +84,7 @@ func (j *job) seeJava(now moment, before coordination.View) {
 		looksAfter = looksAfter || (!slices.Contains(v.Instances, id) && !slices.Contains(v.Members, id))
 	}
 	if looksAfter {
-		j.sweepAt = soonest(j.sweepAt, now.Add(javaGrace)) // it may have left something running
+		j.sweeping.at = soonest(j.sweeping.at, now.Add(javaGrace)) // it may have left something running
 	}
 }
 
@@ -107,7 +107,7 @@ func (j *job) watchExtra(now moment) {
 		want = append(want, coordination.ItemMarks(j.member.Layout, it.number)...) // one at a time
 		break
 	}
-	if j.wantsKills(now) {
+	if j.killing.wants(now) {
 		want = append(want, tree.KillQuery(j.member.Layout))
 	}
 	if slices.Equal(want, j.watch.extraFor) {
@@ -135,7 +135,7 @@ func (j *job) watchExtra(now moment) {
 func (j *job) seeExtra(now moment, s registry.Snapshot) {
 	j.member.View = j.member.View.WithExtra(s)
 	j.outside.See(s.Raise(j.term.registry.Base()), j.member.Layout, j.member.Self)
-	j.seeKills(s)
+	j.killing.observe(s)
 	if _, kills := s[tree.KillQuery(j.member.Layout)]; kills && len(s) == 1 {
 		return
 	}

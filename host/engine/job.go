@@ -99,7 +99,6 @@ type job struct {
 	flagSeen     time.Time // View.FlagSeen, by Go's own clock
 	deferredSeen time.Time // View.DeferredSeen, by Go's own clock
 	recovery     recovery
-	janitor      bool // as of the last sweep
 	ongoing      waits
 	backfill     backfill
 	timers       timers
@@ -192,6 +191,10 @@ func newJob(t *term, wanted Job, self tree.JobInstance) *job {
 	j.limits = limits{admission: admission, most: j.concurrency, guests: &j.guests}
 	j.rates = rates{admission: admission}
 	j.ongoing = waits{drainTimeout: cfg.DrainTimeout, each: j.eachWait, describe: j.waitsFor, expired: j.Expired}
+	j.clock, j.pausing = clockCheck{job: &j.access}, pausing{job: &j.access}
+	j.killing = killing{job: &j.access, items: j.items, fires: j.fires, ends: &j.ends, denials: &j.denials, goesOn: j.goesOn}
+	j.offsets = offsets{job: &j.access, items: j.items, denials: &j.denials}
+	j.sweeping = sweeping{job: &j.access, items: j.items}
 	j.trigger = waiting{job: &j.access, items: j.items, reports: j.reports, begin: j.begin, skip: j.skipFire, unfit: j.unfit}
 	j.chain = chain{job: &j.access, turn: chainTurn{
 		enter: func() bool { return t.follows.Enter(j, time.Time{}) },
@@ -432,7 +435,7 @@ func (j *job) advance(now moment) (over bool) {
 	j.pace.waits = false
 	j.repair(now)
 	j.complete(now)
-	j.endKilled(now)
+	j.killing.end(now)
 	j.quotas.report(now, j.mail.takeBeyond(), j.Emit)
 	if j.exit.leaves() {
 		j.term.arrivals.Leave(j)
@@ -457,7 +460,7 @@ func (j *job) advance(now moment) (over bool) {
 	if !j.look(now) {
 		return false
 	}
-	if j.term.registry.Trusted() && j.readClock(now) {
+	if j.term.registry.Trusted() && j.clock.read(now) {
 		now = j.host.now()
 	}
 	j.configure(now)
@@ -465,7 +468,7 @@ func (j *job) advance(now moment) (over bool) {
 		return false
 	}
 	j.limits.readChanged(now)
-	j.watchDrift()
+	j.clock.watch(j.guest.CatchUpWindow)
 	j.followChain(now)
 	if doing, err := j.backfill.follow(j.work, now, backfillDeps{j.member.Registry, j.member.Layout, &j.member.View, j.log, j.refusal.retryAt}); err != nil {
 		j.failed(now, doing, err)
@@ -482,11 +485,11 @@ func (j *job) advance(now moment) (over bool) {
 	j.tick(now)
 	j.followUp(now)
 	j.trigger.advanceQueue(now)
-	j.pauseAll(now)
+	j.pausing.act(now)
 	j.watchMarks(now)
 	j.resolve(now)
-	j.saveOffsets(now)
-	j.publishTally(now)
+	j.offsets.save(now)
+	j.announce = (!j.rests(now) && j.tally.publish(now)) || j.announce
 	j.watchExtra(now)
 	if edit, err := j.edits.Look(j.work, j.member.Registry, j.member.Layout, j.member.View.IsJanitor()); err != nil {
 		j.failed(now, "looking who changed the configuration", err)
@@ -764,7 +767,7 @@ func (j *job) reportSettings() {
 	if e, ok := j.denials.unreported(); ok {
 		j.Emit(e)
 	}
-	err := errors.Join(j.member.View.ConfigErr, j.cron.err, j.chain.err, j.module.err, j.late, j.denials.reason(), j.unread)
+	err := errors.Join(j.member.View.ConfigErr, j.cron.err, j.chain.err, j.module.err, j.clock.late, j.denials.reason(), j.unread)
 	s, news := j.settings.report(err != nil)
 	if !news {
 		return

@@ -14,7 +14,6 @@ import (
 	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/coordination"
 	"github.com/wasmjob/wasmjob/coordination/admin/changelog"
-	"github.com/wasmjob/wasmjob/coordination/admin/cleanup"
 	"github.com/wasmjob/wasmjob/coordination/admin/operate"
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 	"github.com/wasmjob/wasmjob/coordination/registry"
@@ -89,7 +88,7 @@ func (j *job) join(now moment) bool {
 	j.announce = false
 	j.member.Share, j.member.Runs, j.member.RunsVersion = coordination.Share{}, tree.Runs{}, 0
 	j.joined, j.pace.looked = true, true
-	j.janitor, j.sweepAt = false, time.Time{}
+	j.sweeping.janitor, j.sweeping.at = false, time.Time{}
 	j.Emit(event.Event{Kind: event.JobAdded, Source: sourceOf(j.wanted.Definition), Digest: j.wanted.Module.Digest(), Reason: joinWords(applied.Changed), Edit: changes.ByFile(applied, j.wanted.File, j.host.cfg.ServerIP)})
 	return true
 }
@@ -209,7 +208,7 @@ func (j *job) stopped(now moment) {
 	}
 	unfinished := j.ends.items()
 	if len(unfinished) > 0 {
-		j.flushOffsets(now) // whoever goes on begins there
+		j.offsets.flush(now) // whoever goes on begins there
 	}
 	if err := j.member.Leave(j.work); err != nil {
 		j.failed(now, "leaving the job", err)
@@ -409,7 +408,7 @@ func (j *job) withdraw(now moment) bool {
 			return false
 		}
 		if len(unfinished) > 0 {
-			j.flushOffsets(now) // whoever goes on begins there
+			j.offsets.flush(now) // whoever goes on begins there
 		}
 		j.exit.triedAt = now.Time
 		err := j.settleDoubt(now)
@@ -490,7 +489,7 @@ func (j *job) coordinate(now moment) {
 		j.announce = false
 	}
 	action := j.member.Reconcile(now.wall)
-	if action != coordination.ActionNone || j.recovers(now) || j.sweeps(now) {
+	if action != coordination.ActionNone || j.recovers(now) || j.sweeping.due(now) {
 		// While very many jobs have to, this one waits in line, and its loop is free to begin what is due.
 		j.pace.waits = !j.term.steps.Enter(j, time.Time{})
 		defer func() {
@@ -528,18 +527,13 @@ func (j *job) coordinate(now moment) {
 	}
 	if !j.rests(now) && !j.pace.waits {
 		j.recoverCrashed(now)
-		j.sweep(now)
+		j.sweeping.sweep(now, j.limits.limited() || j.rates.rated())
 	}
 }
 
 // recovers reports whether to look now what hosts that died have left.
 func (j *job) recovers(now moment) bool {
 	return !now.Before(j.recovery.at) && (len(j.member.View.Crashed()) > 0 || len(j.member.View.FailoverItems) > 0 || j.takers.Standing)
-}
-
-// sweeps reports whether to look now for unowned marks.
-func (j *job) sweeps(now moment) bool {
-	return j.member.View.IsJanitor() != j.janitor || (!j.sweepAt.IsZero() && !now.Before(j.sweepAt))
 }
 
 // mayStep says whether the next step of the common business may be taken. One
@@ -659,63 +653,6 @@ func (j *job) recoverCrashed(now moment) {
 func (r *recovery) later(now moment) {
 	r.at = now.Add(r.pause)
 	r.pause = min(2*r.pause, longestRecoverPause)
-}
-
-// sweep removes unowned marks: the janitor does at the slow
-// reconcile interval, and when it has become that; any host does that a mark
-// stands in the way of.
-func (j *job) sweep(now moment) {
-	if janitor := j.member.View.IsJanitor(); janitor != j.janitor {
-		j.janitor = janitor
-		var why reason.Reason
-		if !janitor {
-			why = reason.New(reason.OtherJanitor)
-		}
-		j.Emit(event.Event{Kind: event.Janitor}.Why(why))
-		if janitor && j.sweepAt.IsZero() {
-			j.sweepAt = now.Time
-		}
-	}
-	if j.sweepAt.IsZero() || now.Before(j.sweepAt) {
-		return
-	}
-	var retired []string
-	swept, err := cleanup.Sweep(j.work, j.member.Registry, j.member.View, now.wall)
-	at := j.member.View.Clock // the registry's
-	if at.IsZero() {
-		at = now.wall
-	}
-	if err == nil && j.janitor && (j.limits.limited() || j.rates.rated()) {
-		_, err = cleanup.Keys(j.work, j.member.Registry, j.member.Layout.Namespace, time.UnixMilli(j.host.registryTime(now).UnixMilli()))
-	}
-	if keep := j.host.cfg.KeepServers; err == nil && j.janitor && keep > 0 {
-		retired, err = cleanup.RetireServers(j.work, j.member.Registry, j.member.Layout, at, keep)
-	}
-	j.sweepAt = time.Time{}
-	if minutes := j.member.View.Config.ReconcileIntervalMinutes; minutes > 0 && j.janitor {
-		j.sweepAt = now.Add(time.Duration(minutes) * time.Minute)
-	}
-	if swept.JavaLives {
-		j.sweepAt = soonest(j.sweepAt, now.Add(longestRecoverPause))
-	}
-	if err != nil {
-		if j.setback(now, "sweeping stale marks", err) {
-			j.sweepAt = soonest(now.Add(longestDenial), j.sweepAt)
-		} else {
-			j.sweepAt = j.refusal.retryAt
-		}
-	}
-	if len(retired) > 0 {
-		j.log.Info("removed servers that had no instance of the job any more", zap.Int("servers", len(retired)), zap.Duration("for", j.host.cfg.KeepServers))
-	}
-	for _, path := range swept.Nodes {
-		j.log.Warn("removed an unowned mark", zap.String("node", path))
-	}
-	if len(swept.Nodes) > 0 {
-		for _, it := range j.items {
-			it.held = false // it may have been held by one of them
-		}
-	}
 }
 
 // why says what made the leader divide the items.

@@ -41,14 +41,13 @@ type place struct {
 	registered bool
 	guests     guests
 
-	// pausing is why the job is to be paused; By is empty if it is not.
-	pausing tree.Word
+	pausing pausing
 
 	// How it gets on with the registry.
 	unread  error   // why a node that the host goes by cannot be read any more
 	repairs repairs // external edits to repair
 	outside changes.Outside
-	late    error // that the clock is behind by more than the catch-up window, as it was reported
+	clock   clockCheck
 	tally   tally
 }
 
@@ -142,18 +141,18 @@ func (t *tally) count(now moment, outcome abi.Outcome) {
 	}
 }
 
+// publish reports whether it is time to publish how many items succeeded and failed here.
+func (t *tally) publish(now moment) bool {
+	if t.at.IsZero() || now.Before(t.at) {
+		return false
+	}
+	t.at = time.Time{}
+	return true
+}
+
 func (p *place) detail() tree.HostDetail {
 	return tree.HostDetail{State: tree.DetailReady, TriggerArgs: true, TriggerQueue: true, RecordedKills: true, Digest: p.wanted.Module.Digest(), TimeZone: schedule.Published(p.cron.zone, p.host.clock().Year()),
 		Succeeded: p.tally.succeeded, Failed: p.tally.failed}
-}
-
-// publishTally publishes how many items succeeded and failed here, if that has
-// changed and it is time.
-func (p *place) publishTally(now moment) {
-	if p.tally.at.IsZero() || now.Before(p.tally.at) || p.rests(now) {
-		return
-	}
-	p.tally.at, p.announce = time.Time{}, true
 }
 
 // brought takes note of what became of the definition.

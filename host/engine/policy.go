@@ -137,7 +137,7 @@ func (rn *runner) dropDone(id tree.Fire, items []*item) []*item {
 		it.Answered(id)
 		rn.reports.skip(it, id, event.SkipPaused, pausedReason(jobconfig.PropMaxRuns, why))
 		it.dropped = latest(it.dropped, id.Time())
-		rn.pauseFor(jobconfig.PropMaxRuns, why.String())
+		rn.pausing.want(jobconfig.PropMaxRuns, why.String())
 		return true
 	})
 }
@@ -147,20 +147,27 @@ func pausedReason(by string, why reason.Reason) reason.Reason {
 	return reason.New(reason.Paused, strings.TrimPrefix(by, jobconfig.PropPrefix), why)
 }
 
-// pauseFor has the job paused by a policy, if it is not to be already.
-func (p *place) pauseFor(by, why string) {
-	if p.pausing.By == "" {
-		p.pausing = tree.Word{By: strings.TrimPrefix(by, jobconfig.PropPrefix), Why: why}
+// pausing is that a policy has the whole job paused.
+type pausing struct {
+	job  *access
+	word tree.Word // why; By is empty if no policy does
+}
+
+// want has the job paused by a policy, if it is not to be already.
+func (p *pausing) want(by, why string) {
+	if p.word.By == "" {
+		p.word = tree.Word{By: strings.TrimPrefix(by, jobconfig.PropPrefix), Why: why}
 	}
 }
 
-// pauseAll disables the whole job, once for all hosts, if a policy demands it: an operator enables it again.
-func (j *job) pauseAll(now moment) {
-	said := j.pausing
+// act disables the whole job, once for all hosts, if a policy demands it: an operator enables it again.
+func (p *pausing) act(now moment) {
+	j := p.job
+	said := p.word
 	if said.By == "" || j.rests(now) {
 		return
 	}
-	j.pausing = tree.Word{}
+	p.word = tree.Word{}
 	if !j.member.View.Enabled { // another host was first
 		return
 	}
@@ -172,7 +179,7 @@ func (j *job) pauseAll(now moment) {
 	case errors.Is(err, tree.ErrRemoved):
 	case err != nil:
 		if !j.setback(now, "pausing the job", err) {
-			j.pausing = said
+			p.word = said
 		}
 	case changed:
 		why := pausedReason(said.By, reason.Read(said.Why))

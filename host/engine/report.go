@@ -218,7 +218,7 @@ func (j *job) status() *JobStatus {
 		warnings.Add(fmt.Sprintf("%s ago: %s", time.Since(w.at).Round(time.Second), w.text))
 	}
 	j.items.warn(&warnings, j.member.Layout, j.host)
-	if j.late != nil {
+	if j.clock.late != nil {
 		warnings.Add("this host's clock is behind the registry's by more than the catch-up window")
 	}
 	s.Warnings = words.Strings(warnings.Kept(), warnings.More())
