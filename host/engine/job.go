@@ -191,7 +191,7 @@ func newJob(t *term, wanted Job, self tree.JobInstance) *job {
 	j.limits = limits{admission: admission, most: j.concurrency, guests: &j.guests}
 	j.rates = rates{admission: admission}
 	j.ongoing = waits{drainTimeout: cfg.DrainTimeout, each: j.eachWait, describe: j.waitsFor, expired: j.Expired}
-	j.clock, j.pausing = clockCheck{job: &j.access}, pausing{job: &j.access}
+	j.clock, j.pause, j.pausing = clockCheck{job: &j.access}, pause{job: &j.access}, pausing{job: &j.access}
 	j.killing = killing{job: &j.access, items: j.items, fires: j.fires, ends: &j.ends, denials: &j.denials, goesOn: j.goesOn}
 	j.offsets = offsets{job: &j.access, items: j.items, denials: &j.denials}
 	j.sweeping = sweeping{job: &j.access, items: j.items}
@@ -633,7 +633,7 @@ func (j *job) rejoin(now moment) {
 	id := j.member.Self.ID
 	j.identity.Store(&id)
 	j.calendar.Next, j.calendar.Parked, j.calendar.NotBefore = time.Time{}, time.Time{}, now.wall
-	j.pause = pause{}
+	j.pause.forget()
 	j.cron.madeFor, j.configured, j.settings.reported, j.edits = nil, configured{}, event.Settings{}, changes.Seen{}
 	j.election.reset()
 	j.takers.reset()
