@@ -544,7 +544,7 @@ func (j *job) listInstants(now moment) {
 		for _, it := range j.items.sorted(func(it *item) bool { return it.owned }) {
 			owned = append(owned, it.number)
 		}
-		j.makeUp(now, owned)
+		j.dues.makeUp(now, owned)
 	}
 	for _, s := range j.chain.unmetOf(f.Unmet, first, j.items) {
 		j.skipFire(s.id, s.cause, s.why)

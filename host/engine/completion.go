@@ -65,9 +65,9 @@ func (rn *runner) commitEnded(now moment) {
 		case !it.owned:
 			c.Wake = true
 		default:
-			ended.State.Record = rn.owing(it, tree.Fire{}, ended.State.Record)
+			ended.State.Record = rn.dues.owing(it, tree.Fire{}, ended.State.Record)
 			if ended.HandBack != nil {
-				*ended.HandBack = rn.owing(it, tree.Fire{}, *ended.HandBack)
+				*ended.HandBack = rn.dues.owing(it, tree.Fire{}, *ended.HandBack)
 			}
 		}
 		c.Items[n] = ended
@@ -159,12 +159,12 @@ func (rn *runner) settle(now moment, n int, e run.Ended, state coordination.Item
 		it.state.RecordVersion = -2 // known to be wrong: the next begin reads again
 	}
 	if f.Thrown {
-		rn.dropWaiting(it, it.Waiting(), event.SkipFailed, reason.New(reason.ThrowStopped))
+		rn.dues.dropWaiting(it, it.Waiting(), event.SkipFailed, reason.New(reason.ThrowStopped))
 	}
 	moves := e.Moved && rn.member.Share.Pending.Contains(n) // it has to be idle for that; takeShare looks if it stays after all
 	stays := it.owned && !rn.exit.leaves() && !moves
-	if e.HandedBack() && took && (*it.Place(f.ID) == nil || rn.policies().Each(f.ID)) && stays {
-		rn.owe(it, f.ID) // handed back, and the host stays after all
+	if e.HandedBack() && took && (*it.Place(f.ID) == nil || rn.dues.policies().Each(f.ID)) && stays {
+		rn.dues.owe(it, f.ID) // handed back, and the host stays after all
 	}
 	if !it.owned {
 		delete(rn.items, n)

@@ -163,7 +163,7 @@ func (d *denials) unreported() (e event.Event, ok bool) {
 // deny notes that an item cannot begin for a fire because it cannot be written or read. The item
 // owes the fire.
 func (set *itemSet) deny(it *item, id tree.Fire) {
-	set.owe(it, id)
+	set.dues.owe(it, id)
 	x := set.denials.of[denied{item: it.number}]
 	if x == nil || x.fire == id.ID() {
 		return

@@ -9,7 +9,6 @@ import (
 
 	"go.uber.org/zap"
 
-	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/coordination"
 	"github.com/wasmjob/wasmjob/coordination/admin/changelog"
 	"github.com/wasmjob/wasmjob/coordination/admin/operate"
@@ -157,44 +156,8 @@ func (set *itemSet) itemsEnabled(now moment, items []int) {
 		it.switched.seen = now.wall
 	}
 	if len(items) > 0 {
-		set.makeUp(now, items)
+		set.dues.makeUp(now, items)
 	}
-}
-
-// readEnabled finds out up to when items owe nothing.
-func (set *itemSet) readEnabled(items tree.Items) error {
-	all, of, err := coordination.ReadEnabled(set.work, set.member.Registry, set.member.Layout, items)
-	if err != nil {
-		return err
-	}
-	for _, n := range items {
-		s := &set.items[n].switched
-		own := time.UnixMilli(of[n])
-		switch {
-		case !s.ended.IsZero():
-			own = s.ended
-		case !s.seen.IsZero() && own.Before(s.since): // by another program, which does not set the item
-			own = s.seen
-		}
-		s.notBefore = latest(s.notBefore, latest(own, time.UnixMilli(all)))
-		s.since, s.seen, s.ended = time.Time{}, time.Time{}, time.Time{}
-	}
-	return nil
-}
-
-// cover reports all instants up to now for which a disabled item does not run and of which that is
-// not reported.
-func (set *itemSet) cover(now moment, it *item) {
-	since := latest(it.answered(), it.switched.reported)
-	first, newest := set.calendar.First(now.wall, since), set.calendar.Newest(now.wall, since)
-	if until := it.state.Said.Until; until != 0 && newest.UnixMilli() >= until {
-		newest = time.UnixMilli(until - 1) // what is due from then on runs when it is enabled
-	}
-	if first.IsZero() || first.After(newest) {
-		return
-	}
-	set.reports.skipUpTo(it, tree.Fire{Instant: first.UnixMilli(), Source: string(abi.SourceSchedule)}, newest, event.SkipDisabled, coordination.RefusedDisabled.Reason())
-	it.switched.reported = newest
 }
 
 // learn reads who has disabled this host's server, and until when.
@@ -219,7 +182,7 @@ func (j *job) enabled(now moment) {
 	}
 	j.calendar.NotBefore = latest(since, j.calendar.NotBefore)
 	for _, it := range j.items.sorted(func(it *item) bool { return it.run == nil && it.Due != nil && it.Due.Trigger == 0 }) {
-		j.dropWaiting(it, it.WaitingBefore(since), event.SkipDisabled, reason.New(reason.ServerWasDisabled))
+		j.dues.dropWaiting(it, it.WaitingBefore(since), event.SkipDisabled, reason.New(reason.ServerWasDisabled))
 	}
 	j.pause.forget()
 	if err := j.member.NoteEnabled(j.work); err != nil {

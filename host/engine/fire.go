@@ -43,7 +43,7 @@ func (rn *runner) tick(now moment) {
 	}
 	begun, held := rn.items.begunUntil()
 	at, skip := rn.calendar.Take(now.wall, begun, held)
-	if !rn.policies().Queues() {
+	if !rn.dues.policies().Queues() {
 		rn.reportSkip(skip)
 		skip = nil
 	}
@@ -102,23 +102,23 @@ func (rn *runner) fire(now moment, at time.Time, skip *due.Skip, behind bool) {
 		return
 	}
 	rn.skipUnread(id)
-	if behind && rn.accountAll(now.wall) {
+	if behind && rn.dues.accountAll(now.wall) {
 		return // followUp begins them
 	}
 	var idle []*item
 	var busy, absent tree.Items
-	queues := rn.policies().Queues()
+	queues := rn.dues.policies().Queues()
 	for _, it := range rn.items.sorted(func(it *item) bool { return it.owned }) {
 		if rn.beyond(it) {
-			it.passed, rn.passed = true, true
+			it.passed, rn.dues.passed = true, true
 			continue
 		}
 		if queues {
 			it.accounted = max(it.accounted, id.Instant)
 		}
 		switch {
-		case rn.dropAnswered(it, id):
-		case it.run == nil && rn.arrive(it, id):
+		case rn.dues.dropAnswered(it, id):
+		case it.run == nil && rn.dues.arrive(it, id):
 			idle = append(idle, it)
 		case it.run == nil:
 			absent = append(absent, it.number)
@@ -176,7 +176,7 @@ func (rn *runner) owedNow(now moment, tried map[int]string) map[tree.Fire][]*ite
 	for _, it := range rn.items.sorted(func(it *item) bool {
 		return it.owned && it.run == nil && it.Next() != nil && !it.held && permitted(it) && paced(it) && !rn.denials.waits(now, it.number)
 	}) {
-		if id := it.Next(); tried[it.number] != id.ID() && !rn.moves(now, it) {
+		if id := it.Next(); tried[it.number] != id.ID() && !rn.dues.moves(now, it) {
 			tried[it.number] = id.ID()
 			byFire[*id] = append(byFire[*id], it)
 		}
@@ -189,7 +189,7 @@ func (rn *runner) owedNow(now moment, tried map[int]string) map[tree.Fire][]*ite
 // host that are due and do not begin.
 func (rn *runner) begin(now moment, id tree.Fire, items []*item, absent tree.Items, trigger bool) bool {
 	defer rn.hurry()()
-	items = rn.dropDisabled(id, rn.dropDenied(now, id, rn.dropLate(now, id, rn.dropDone(id, rn.fit(id, items)))))
+	items = rn.dropDisabled(id, rn.dropDenied(now, id, rn.dues.dropLate(now, id, rn.dropDone(id, rn.fit(id, items)))))
 	items, waiting := rn.awaitQuiet(now, id, items, trigger)
 	absent = slices.Concat(absent, waiting)
 	if len(items) == 0 && !trigger {
@@ -209,7 +209,7 @@ func (rn *runner) begin(now moment, id tree.Fire, items []*item, absent tree.Ite
 		}
 		return false
 	}
-	items, postponed := rn.postpone(now, id, items)
+	items, postponed := rn.dues.postpone(now, id, items)
 	items, waiting = rn.limits.admit(now, id, items)
 	waiting = slices.Concat(postponed, waiting)
 	items, turns, paced := rn.rates.pace(now, id, items)
@@ -225,7 +225,7 @@ func (rn *runner) begin(now moment, id tree.Fire, items []*item, absent tree.Ite
 	states := make(map[int]coordination.ItemState, len(items))
 	for _, it := range items {
 		state := it.state
-		state.Record = rn.owing(it, id, state.Record)
+		state.Record = rn.dues.owing(it, id, state.Record)
 		states[it.number] = state
 		rn.worked()
 	}
@@ -238,7 +238,7 @@ func (rn *runner) begin(now moment, id tree.Fire, items []*item, absent tree.Ite
 	if err != nil || (out.Items == nil && out.Stale) {
 		for _, it := range items { // nothing began; the instant stays due, and a trigger is kept
 			if !trigger {
-				rn.owe(it, id)
+				rn.dues.owe(it, id)
 			}
 		}
 		if err != nil {
@@ -291,7 +291,7 @@ func (rn *runner) refused(now moment, it *item, id tree.Fire, why coordination.R
 	switch why {
 	case coordination.RefusedDisabled:
 		it.state.Said = out.Disabled[it.number]
-		rn.itemDisabled(it, id)
+		rn.dues.itemDisabled(it, id)
 	case coordination.RefusedHeld:
 		it.Answered(id)
 		record := out.Held[it.number]
@@ -317,18 +317,18 @@ func (rn *runner) refused(now moment, it *item, id tree.Fire, why coordination.R
 		rn.sweeping.at = soonest(rn.sweeping.at, now.Add(lookAgain))
 	case coordination.RefusedAgain:
 		it.quietAt = time.Time{}
-		rn.owe(it, id)
+		rn.dues.owe(it, id)
 	case coordination.RefusedStale:
-		rn.owe(it, id)
+		rn.dues.owe(it, id)
 	case coordination.RefusedPermit:
 		rn.limits.drop(it.number)
-		rn.owe(it, id)
+		rn.dues.owe(it, id)
 		rn.againAt = now.Add(againPause)
 	case coordination.RefusedRate: // the key's node is read again, at once
-		rn.owe(it, id)
+		rn.dues.owe(it, id)
 		rn.rates.contended(it)
 	case coordination.RefusedAhead: // it is due when the registry's clock has come to it
-		rn.owe(it, id)
+		rn.dues.owe(it, id)
 		latest, _ := rn.host.instants()
 		rn.againAt = now.Add(min(id.Time().Sub(time.UnixMilli(latest)), longestSleep))
 	}
@@ -376,7 +376,7 @@ func (rn *runner) start(now moment, id tree.Fire, dead string, stopped reason.Re
 	}
 	begun.Exec.Retain()
 	begun.Announces = len(begun.Config.JobListenerTypes) > 0 && rn.member.View.Mixed()
-	begun.Config.JobParameter = rn.parameter(id)
+	begun.Config.JobParameter = rn.dues.parameter(id)
 	if id.Trigger == 0 && rn.calendar.Schedule != nil {
 		begun.Next = rn.calendar.After(id.Time())
 	}
@@ -491,7 +491,7 @@ func (rn *runner) findDue(now moment, share coordination.Share, gained []int) {
 	}
 	for _, n := range gained {
 		if share.Foreign.Contains(n) {
-			rn.notOwed(rn.items[n], before)
+			rn.dues.notOwed(rn.items[n], before)
 		}
 	}
 	news := slices.Concat(gained, handedBack(rn.items, share, gained))
@@ -499,7 +499,7 @@ func (rn *runner) findDue(now moment, share coordination.Share, gained []int) {
 	for _, n := range news {
 		it := rn.items[n]
 		if round, args := it.state.Record.HandedBackTrigger(); round != 0 {
-			rn.owesRound(now, it, round, args)
+			rn.dues.owesRound(now, it, round, args)
 		}
 	}
 	if rn.member.View.Trigger != 0 && rn.trigger.consumed < share.Round {
@@ -507,7 +507,7 @@ func (rn *runner) findDue(now moment, share coordination.Share, gained []int) {
 	}
 	for _, n := range share.Owing {
 		if it := rn.items[n]; it != nil && it.owned {
-			rn.owesRound(now, it, share.Round, share.Args)
+			rn.dues.owesRound(now, it, share.Round, share.Args)
 		}
 	}
 }
@@ -518,11 +518,11 @@ func (rn *runner) unpark(now moment, news []int) {
 	rn.calendar.Parked = time.Time{}
 	switch {
 	case at.IsZero():
-		rn.makeUp(now, news)
-	case rn.policies().Queues(): // the fire accounts for what came before it
+		rn.dues.makeUp(now, news)
+	case rn.dues.policies().Queues(): // the fire accounts for what came before it
 		rn.fire(now, at, nil, true)
-		rn.makeUp(now, news)
-	case !rn.makeUpBefore(now, at, news):
+		rn.dues.makeUp(now, news)
+	case !rn.dues.makeUpBefore(now, at, news):
 		rn.calendar.Next = at // it comes due again, when what was before it is found
 	default:
 		rn.fire(now, at, nil, true)
@@ -588,5 +588,5 @@ func (rn *runner) recoverFrom(now moment, r coordination.Recovery, drawn bool) (
 
 // stillWaits reports whether an item that waits for a permit is still to begin when it has one.
 func (rn *runner) stillWaits(now moment, it *item) bool {
-	return it.owned && it.run == nil && it.Next() != nil && !it.held && !it.state.Disabled && rn.member.View.Enabled && !rn.denials.waits(now, it.number) && !rn.moves(now, it)
+	return it.owned && it.run == nil && it.Next() != nil && !it.held && !it.state.Disabled && rn.member.View.Enabled && !rn.denials.waits(now, it.number) && !rn.dues.moves(now, it)
 }

@@ -207,7 +207,7 @@ func (rn *runner) awaitQuiet(now moment, id tree.Fire, items []*item, trigger bo
 		why, refused := out.Refused[it.number]
 		switch {
 		case err != nil || out.Stale:
-			rn.owe(it, id)
+			rn.dues.owe(it, id)
 		case out.Denied[it.number] != nil:
 			rn.deny(it, id)
 		case refused:
@@ -220,7 +220,7 @@ func (rn *runner) awaitQuiet(now moment, id tree.Fire, items []*item, trigger bo
 				rest = append(rest, it)
 				continue
 			}
-			if rn.owe(it, id); !rn.quietAt.After(now.Time) || it.quietAt.Before(rn.quietAt) {
+			if rn.dues.owe(it, id); !rn.quietAt.After(now.Time) || it.quietAt.Before(rn.quietAt) {
 				rn.quietAt = it.quietAt
 			}
 		}
@@ -232,16 +232,4 @@ func (rn *runner) awaitQuiet(now moment, id tree.Fire, items []*item, trigger bo
 		rn.foundStale(now)
 	}
 	return rest, waiting
-}
-
-// notOwed notes that an item came from Java hosts: what was due before is
-// theirs, whether they ran it or not.
-func (set *itemSet) notOwed(it *item, before time.Time) {
-	if since := it.state.Record.Instant; since != 0 && set.calendar.Schedule != nil {
-		if first := set.calendar.After(time.UnixMilli(since)); !first.IsZero() && !first.After(before) {
-			set.reports.skipUpTo(it, tree.Fire{Instant: first.UnixMilli(), Source: "schedule"}, before,
-				event.SkipElsewhere, reason.New(reason.PerhapsJava))
-		}
-	}
-	it.state.Record.Instant = max(it.state.Record.Instant, before.UnixMilli())
 }

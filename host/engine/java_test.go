@@ -304,7 +304,7 @@ func TestWhatIsNotOwedToAnItemFromJavaHosts(t *testing.T) {
 		if !c.record.IsZero() {
 			it.state.Record.Instant = c.record.UnixMilli()
 		}
-		j.notOwed(it, c.before)
+		j.dues.notOwed(it, c.before)
 		if got := time.UnixMilli(it.state.Record.Instant); !got.Equal(c.want) {
 			t.Errorf("%s: nothing is owed up to %s, want %s", name, got, c.want)
 		}

@@ -187,7 +187,9 @@ func newJob(t *term, wanted Job, self tree.JobInstance) *job {
 	share := cfg.Ceilings.Of(name, ceiling.Share).Slots(cfg.MaxConcurrency)
 	j.identity.Store(&self.ID)
 	j.reports = itemReports{&j.shared}
-	admission := &admission{job: &j.access, guest: &j.guest, items: j.items, reports: j.reports, owe: j.owe, parameter: j.parameter, stillWaits: j.stillWaits}
+	j.dues = dues{job: &j.access, items: j.items, calendar: &j.calendar, reports: j.reports, guest: &j.guest, wanted: &j.wanted,
+		refuses: func() bool { return !j.javaRefuses().IsZero() || !j.leaderRefuses().IsZero() }}
+	admission := &admission{job: &j.access, guest: &j.guest, items: j.items, reports: j.reports, owe: j.dues.owe, parameter: j.dues.parameter, stillWaits: j.stillWaits}
 	j.limits = limits{admission: admission, most: j.concurrency, guests: &j.guests}
 	j.rates = rates{admission: admission}
 	j.ongoing = waits{drainTimeout: cfg.DrainTimeout, each: j.eachWait, describe: j.waitsFor, expired: j.Expired}
@@ -195,7 +197,7 @@ func newJob(t *term, wanted Job, self tree.JobInstance) *job {
 	j.killing = killing{job: &j.access, items: j.items, fires: j.fires, ends: &j.ends, denials: &j.denials, goesOn: j.goesOn}
 	j.offsets = offsets{job: &j.access, items: j.items, denials: &j.denials}
 	j.sweeping = sweeping{job: &j.access, items: j.items}
-	j.trigger = waiting{job: &j.access, items: j.items, reports: j.reports, begin: j.begin, skip: j.skipFire, unfit: j.unfit}
+	j.trigger = waiting{job: &j.access, items: j.items, reports: j.reports, begin: j.begin, skip: j.skipFire, unfit: j.dues.unfit}
 	j.chain = chain{job: &j.access, turn: chainTurn{
 		enter: func() bool { return t.follows.Enter(j, time.Time{}) },
 		leave: func() { t.follows.Leave(j) },
@@ -476,12 +478,12 @@ func (j *job) advance(now moment) (over bool) {
 	j.reportSettings()
 	business := j.member.Reconcile(now.wall) != coordination.ActionNone || j.recovers(now)
 	if business && j.knowsShare() && j.member.View.Enabled == j.wasEnabled { // what is due begins before that
-		j.makeUpPassed(now)
+		j.dues.makeUpPassed(now)
 		j.tick(now)
 	}
 	j.coordinate(now)
 	j.endPauses(now)
-	j.makeUpPassed(now)
+	j.dues.makeUpPassed(now)
 	j.tick(now)
 	j.followUp(now)
 	j.trigger.advanceQueue(now)
@@ -566,7 +568,7 @@ func (j *job) stay() {
 	for _, it := range j.items.sorted(func(it *item) bool { return it.owned && it.run == nil }) {
 		idle = append(idle, it.number)
 	}
-	j.makeUp(j.host.now(), idle)
+	j.dues.makeUp(j.host.now(), idle)
 }
 
 // heardSoon is the latest that a host hears of a write, while its clock and the registry's are right.
