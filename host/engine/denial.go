@@ -107,7 +107,7 @@ func (d *denials) waits(now moment, item int) bool {
 func (d *denials) next(now moment) (at time.Time) {
 	for _, x := range d.of {
 		if x.at.After(now.Time) {
-			at = soonest(x.at, at)
+			at = soonest(at, x.at)
 		}
 	}
 	return at

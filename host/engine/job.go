@@ -540,8 +540,9 @@ func latest(a, b time.Time) time.Time {
 	return b
 }
 
+// soonest is the earlier of two times; zero is at no time, and counts for nothing.
 func soonest(a, b time.Time) time.Time {
-	if !a.IsZero() && a.Before(b) {
+	if b.IsZero() || (!a.IsZero() && a.Before(b)) {
 		return a
 	}
 	return b

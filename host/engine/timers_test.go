@@ -40,3 +40,43 @@ func TestTimers(t *testing.T) {
 		t.Errorf("an instant that is over comes at %s", got)
 	}
 }
+
+// TestDeniedAgain: the loop wakes for the first item that is to be tried again, not for one that waits for something else.
+func TestDeniedAgain(t *testing.T) {
+	base := time.Now()
+	now := moment{base, base.Round(0)}
+	of := func(after ...time.Duration) *denials {
+		d := &denials{of: make(map[denied]*denial)}
+		for n, a := range after {
+			d.of[denied{item: n}] = &denial{at: base.Add(a)}
+		}
+		return d
+	}
+	for _, c := range []struct {
+		d    *denials
+		want time.Time
+	}{
+		{of(), time.Time{}},
+		{of(-time.Second), time.Time{}},
+		{of(time.Second), base.Add(time.Second)},
+		{of(3*time.Second, -time.Second, 2*time.Second), base.Add(2 * time.Second)},
+	} {
+		if got := c.d.next(now); !got.Equal(c.want) {
+			t.Errorf("%d items: tried again at %s, want %s", len(c.d.of), got, c.want)
+		}
+	}
+}
+
+// TestSoonest: a time that is not set puts nothing off, on either side.
+func TestSoonest(t *testing.T) {
+	var never time.Time
+	early := time.Now()
+	late := early.Add(time.Second)
+	for _, c := range []struct{ a, b, want time.Time }{
+		{never, never, never}, {early, never, early}, {never, early, early}, {early, late, early}, {late, early, early},
+	} {
+		if got := soonest(c.a, c.b); !got.Equal(c.want) {
+			t.Errorf("of %s and %s the soonest is %s", c.a, c.b, got)
+		}
+	}
+}
