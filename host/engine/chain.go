@@ -37,8 +37,11 @@ const (
 	chainPause = 30 * time.Second
 )
 
-// chain is what the loop knows of the jobs before and after this one.
+// chain is what the loop knows of the jobs before and after this one. It reaches the registry; what is due, and which items run,
+// followChain gives it and takes from it.
 type chain struct {
+	job   *access
+	turn  chainTurn
 	after []jobconfig.After // the jobs before, as the configuration in force has them
 	err   error             // why they are not followed
 	// checkedFor are the transactions of the configurations by which the chain was checked.
@@ -59,6 +62,21 @@ type chain struct {
 	elsewhereAt time.Time
 	straysAt    time.Time // when to look for followers that are none
 }
+
+// chainTurn is the turn of one job of the host to enter itself with those before it. enter reports whether it has come.
+type chainTurn struct {
+	enter func() bool
+	leave func()
+}
+
+// reset forgets all but what the chain was given.
+func (c *chain) reset() {
+	c.unwatch()
+	*c = chain{job: c.job, turn: c.turn}
+}
+
+// wakes is when the chain has something to do again.
+func (c *chain) wakes(now moment) time.Time { return now.ahead(c.at, c.straysAt, c.elsewhereAt) }
 
 // chains is what the jobs of a host come after, by the configurations in force: of these no job reads what comes before it
 // from the registry.
@@ -91,12 +109,13 @@ func (c *chains) of(job string) (after []string, ok bool) {
 	return after, ok
 }
 
-// setAfter takes the jobs before from the configuration. Those that are none any more are left.
-func (j *job) setAfter(now moment, after []jobconfig.After) {
-	c := &j.chain
+// set takes the jobs before from the configuration, and reports whether they are others than before. Those that are none
+// any more are left.
+func (c *chain) set(after []jobconfig.After) (changed bool) {
+	j := c.job
 	j.term.chains.set(j.name, after)
 	if slices.Equal(c.after, after) {
-		return
+		return false
 	}
 	for _, a := range c.after {
 		if !slices.ContainsFunc(after, func(b jobconfig.After) bool { return a.Job == b.Job }) {
@@ -106,18 +125,12 @@ func (j *job) setAfter(now moment, after []jobconfig.After) {
 		}
 	}
 	c.after, c.err, c.checkedFor, c.listed, c.unmet, c.news = after, nil, "", false, make(map[string]bool), true
-	if len(after) > 0 {
-		j.calendar.Schedule, j.calendar.Next = nil, time.Time{}
-	}
+	return true
 }
 
-func (p *place) layoutOf(job string) tree.Layout {
-	return tree.NewLayout(p.member.Layout.Namespace, job)
-}
-
-// watchChain watches the jobs before, and how fires of this one end if others come after it.
-func (j *job) watchChain(now moment) {
-	c := &j.chain
+// watch watches the jobs before, and how fires of this one end if others come after it.
+func (c *chain) watch(now moment) {
+	j := c.job
 	var want []registry.Query
 	for _, a := range c.after {
 		l := j.layoutOf(a.Job)
@@ -132,7 +145,7 @@ func (j *job) watchChain(now moment) {
 	if slices.Equal(want, c.watched) {
 		return
 	}
-	j.chain.unwatch()
+	c.unwatch()
 	if len(want) == 0 {
 		return
 	}
@@ -154,14 +167,14 @@ func (c *chain) unwatch() {
 	c.watched, c.snapshots, c.end, c.seen = nil, nil, nil, nil
 }
 
-// seeChain takes a snapshot of that watch.
-func (j *job) seeChain(s registry.Snapshot) {
-	c := &j.chain
+// observe takes a snapshot of that watch.
+func (c *chain) observe(s registry.Snapshot) {
+	j := c.job
 	c.seen, c.news = s.Raise(j.term.registry.Base()), true
 	if n, watched := c.seen[registry.Data(j.member.Layout.Ends())]; watched {
 		j.member.SeeEnds(n)
 	}
-	j.chain.seeChained(c.seen.Data(j.member.Layout.Chained()))
+	c.seeChained(c.seen.Data(j.member.Layout.Chained()))
 }
 
 // seeChained takes the node chained, unless a newer one is known.
@@ -173,56 +186,31 @@ func (c *chain) seeChained(n registry.Node) {
 
 // rootOf is the trigger with which the chain of jobs began that has come to a fire of this one; 0 if none has.
 // A round that is newer than what this host knows it looks up.
-func (rn *runner) rootOf(now moment, id tree.Fire) int64 {
-	c := &rn.chain
+func (c *chain) rootOf(now moment, id tree.Fire) int64 {
+	j := c.job
 	if id.Trigger == 0 || len(c.after) == 0 {
 		return 0
 	}
-	if id.Trigger > c.chainedAt && rn.member.Followed() {
-		nodes, err := rn.member.Registry.Read(rn.work, registry.Data(rn.member.Layout.Chained()))
+	if id.Trigger > c.chainedAt && j.member.Followed() {
+		nodes, err := j.member.Registry.Read(j.work, registry.Data(j.member.Layout.Chained()))
 		if err != nil {
-			rn.failed(now, "reading which trigger has caused this one", err)
+			j.failed(now, "reading which trigger has caused this one", err)
 			return 0
 		}
-		rn.chain.seeChained(nodes[0])
+		c.seeChained(nodes[0])
 	}
 	return c.chained.RootOf(id.Trigger)
 }
 
-// followChain does what the jobs before and after demand.
-func (j *job) followChain(now moment) {
-	c := &j.chain
-	j.watchChain(now)
-	again := !c.at.IsZero() && !now.Before(c.at)
-	if leads := j.member.View.Leading(); leads != c.led {
-		c.led, c.news = leads, true
-	}
-	if c.seen == nil || now.Before(j.refusal.retryAt) {
-		return
-	}
-	if again {
-		c.at = time.Time{}
-	}
-	if c.news || again {
-		c.news = false
-		j.enterChain(now, again)
-		j.listInstants(now)
-	} else if c.waits {
-		j.follow(now)
-	}
-	j.settleEnds(now)
-	j.dropStrays(now)
-}
-
-// enterChain checks the chain and enters this job with those before it.
-func (j *job) enterChain(now moment, again bool) {
-	c := &j.chain
+// enter checks the chain and enters this job with those before it.
+func (c *chain) enter(now moment, again bool) {
+	j := c.job
 	var key []string
 	for _, a := range c.after {
 		key = append(key, fmt.Sprint(c.seen.Data(j.layoutOf(a.Job).Config()).Mzxid))
 	}
 	if len(c.after) == 0 || (c.checkedFor == strings.Join(key, " ") && (c.err == nil || !again)) {
-		j.follow(now)
+		c.follow(now)
 		return
 	}
 	var missing []string // by the newest snapshot: some may have come since
@@ -254,24 +242,24 @@ func (j *job) enterChain(now moment, again bool) {
 	if c.err = nil; refused != nil {
 		c.err, c.at = refused, now.Add(chainPause)
 	}
-	j.follow(now)
+	c.follow(now)
 }
 
 // follow enters this job with those before it that do not have it, when it is the job's turn: of jobs with the same ones before
 // them all but one would have to try again.
-func (j *job) follow(now moment) {
-	c := &j.chain
+func (c *chain) follow(now moment) {
+	j := c.job
 	var causes []tree.Layout
 	for _, a := range c.after {
 		if l := j.layoutOf(a.Job); c.err == nil && !slices.Contains(tree.ParseEnds(c.seen.Data(l.Ends()).Data).Followers, j.name) {
 			causes = append(causes, l)
 		}
 	}
-	wants := len(causes) > 0 && !j.exit.draining && j.exit.leaving.IsZero()
-	if c.waits = wants && !j.term.follows.Enter(j, time.Time{}); c.waits {
+	wants := len(causes) > 0
+	if c.waits = wants && !c.turn.enter(); c.waits {
 		return // it is nudged
 	}
-	defer j.term.follows.Leave(j)
+	defer c.turn.leave()
 	if !wants {
 		return
 	}
@@ -293,43 +281,38 @@ func layoutNames(list []tree.Layout) []string {
 	return names
 }
 
-// listInstants makes the schedule of the fires of the jobs before, and triggers the job if theirs were triggered.
-func (j *job) listInstants(now moment) {
-	c := &j.chain
-	if len(c.after) == 0 {
-		return
-	}
+// instants are those of the fires of the jobs before, as far as they have ended as is demanded. first says that they were
+// not asked for since the jobs before are these.
+func (c *chain) instants(now moment) (f due.Following, first bool) {
 	var before []due.Before
 	for _, a := range c.after {
-		before = append(before, due.Before{After: a, Ends: tree.ParseEnds(c.seen.Data(j.layoutOf(a.Job).Ends()).Data)})
+		before = append(before, due.Before{After: a, Ends: tree.ParseEnds(c.seen.Data(c.job.layoutOf(a.Job).Ends()).Data)})
 	}
-	f := due.Follow(now.wall, before)
+	f = due.Follow(now.wall, before)
 	for n, s := range f.Starts {
 		if s.Due.After(now.wall) { // the clock of who wrote it is ahead of this one
 			f.Starts[n].Due = now.wall
 		}
 	}
-	first := !c.listed
+	first = !c.listed
 	c.listed = true
-	if list := due.NewListed(f.Starts); !j.calendar.Extend(list) {
-		j.calendar.Arm(now.wall)
-		var owned []int
-		for _, it := range j.items.sorted(func(it *item) bool { return it.owned }) {
-			owned = append(owned, it.number)
-		}
-		j.makeUp(now, owned)
-	}
-	j.reportUnmet(f.Unmet, first)
-	j.triggerAfter(now, f.Rounds)
 	if !f.At.IsZero() {
 		c.at = soonest(c.at, now.Add(f.At.Sub(now.wall)))
 	}
+	return f, first
 }
 
-// reportUnmet reports fires of the jobs before after which this one does not run. Those that this host finds when it
+// skipped is a fire of which no item begins, and why.
+type skipped struct {
+	id    tree.Fire
+	cause event.SkipCause
+	why   reason.Reason
+}
+
+// unmetOf are fires of the jobs before after which this one does not run, each once. Those that this host finds when it
 // comes are reported only if nothing was begun since: another host has done it else.
-func (j *job) reportUnmet(unmet []due.Unmet, first bool) {
-	begun, held := j.items.begunUntil()
+func (c *chain) unmetOf(unmet []due.Unmet, first bool, items items) (report []skipped) {
+	begun, held := items.begunUntil()
 	for _, u := range unmet {
 		id := u.Fire
 		id.Source = string(abi.SourceSchedule)
@@ -337,10 +320,10 @@ func (j *job) reportUnmet(unmet []due.Unmet, first bool) {
 			id.Source = string(abi.SourceTrigger)
 		}
 		key := id.ID()
-		if j.chain.unmet[key] {
+		if c.unmet[key] {
 			continue
 		}
-		j.chain.unmet[key] = true
+		c.unmet[key] = true
 		if !held || (first && (id.Trigger != 0 || !id.Time().After(begun))) {
 			continue
 		}
@@ -348,13 +331,14 @@ func (j *job) reportUnmet(unmet []due.Unmet, first bool) {
 		if u.Late {
 			cause = event.SkipLate
 		}
-		j.skipFire(id, cause, u.Reason)
+		report = append(report, skipped{id, cause, u.Reason})
 	}
+	return report
 }
 
-// triggerAfter triggers the job for triggers of those before: the leader does.
-func (j *job) triggerAfter(now moment, rounds []due.Caused) {
-	c := &j.chain
+// trigger triggers the job for triggers of those before: the leader does. It returns those that the job does not run for.
+func (c *chain) trigger(now moment, rounds []due.Caused) (report []skipped) {
+	j := c.job
 	for _, r := range rounds {
 		if c.chained.Has(r.Root) || !j.member.View.Leading() {
 			continue
@@ -374,20 +358,23 @@ func (j *job) triggerAfter(now moment, rounds []due.Caused) {
 		case err != nil:
 			j.failed(now, "triggering the job after others", err)
 			c.news = true
-			return
+			return report
 		case why != "":
-			j.skipFire(tree.Fire{Instant: r.At.UnixMilli(), Trigger: r.Root, Source: string(abi.SourceTrigger)}, event.SkipDisabled, reason.Free(why))
+			report = append(report, skipped{tree.Fire{Instant: r.At.UnixMilli(), Trigger: r.Root, Source: string(abi.SourceTrigger)}, event.SkipDisabled, reason.Free(why)})
 		}
 	}
+	return report
 }
 
-// settleEnds notes the ends of items of this host that do not run in a fire that others have ended.
-func (j *job) settleEnds(now moment) {
-	if !j.member.Followed() || !j.knowsShare() {
+// settle notes the ends of items of this host that do not run in a fire that others have ended. passed reports whether this host
+// has had a fire.
+func (c *chain) settle(now moment, items items, passed func(tree.Fire) bool) {
+	j := c.job
+	if !j.member.Followed() {
 		return
 	}
 	open := j.member.Ends().Open()
-	records, err := j.readElsewhere(now, open)
+	records, err := c.readElsewhere(now, open, items)
 	if err != nil {
 		j.failed(now, "reading how runs on other hosts have ended", err)
 		return
@@ -397,14 +384,14 @@ func (j *job) settleEnds(now moment) {
 		id := e.Fire()
 		known, total := e.Known(), 0
 		s := tree.Settled{Fire: id, Root: e.Root}
-		for _, it := range j.items.sorted(func(it *item) bool { return it.owned && !known.Contains(it.number) && !j.beyond(it) }) {
+		for _, it := range items.sorted(func(it *item) bool { return it.owned && !known.Contains(it.number) && !j.beyond(it) }) {
 			total = max(total, it.number)
 			one := tree.Ranges{{From: it.number, To: it.number}}
 			record := it.state.Record
 			if state, read := records[it.number]; read {
 				record = state.Record
 			}
-			switch j.fateIn(now, it, e, record) {
+			switch c.fateIn(now, it, e, record, passed) {
 			case fateFailed:
 				s.Failed = s.Failed.With(one)
 			case fateIdle:
@@ -427,21 +414,21 @@ func (j *job) settleEnds(now moment) {
 
 // readElsewhere reads the records of items of this host that another one runs, or has run when it was gone: the
 // commit that closes such a run need not be a completion.
-func (j *job) readElsewhere(now moment, open []tree.End) (map[int]coordination.ItemState, error) {
-	c := &j.chain
-	var items tree.Items
+func (c *chain) readElsewhere(now moment, open []tree.End, items items) (map[int]coordination.ItemState, error) {
+	j := c.job
+	var numbers tree.Items
 	for _, e := range open {
 		known := e.Known()
-		for _, it := range j.items.sorted(func(it *item) bool {
+		for _, it := range items.sorted(func(it *item) bool {
 			return it.owned && it.run == nil && it.state.Record.Open() && !known.Contains(it.number)
 		}) {
-			if !items.Contains(it.number) {
-				items = append(items, it.number)
-				slices.Sort(items)
+			if !numbers.Contains(it.number) {
+				numbers = append(numbers, it.number)
+				slices.Sort(numbers)
 			}
 		}
 	}
-	if len(items) == 0 {
+	if len(numbers) == 0 {
 		c.elsewhereAt = time.Time{}
 		return nil, nil
 	}
@@ -452,7 +439,7 @@ func (j *job) readElsewhere(now moment, open []tree.End) (map[int]coordination.I
 		return nil, nil
 	}
 	c.elsewhereAt = now.Add(settleGrace)
-	return coordination.ReadItems(j.work, j.member.Registry, j.member.Layout, items)
+	return coordination.ReadItems(j.work, j.member.Registry, j.member.Layout, numbers)
 }
 
 // fate is what becomes of an item in a fire whose end it has not noted.
@@ -466,7 +453,8 @@ const (
 )
 
 // fateIn decides that. While it may be that this host has only not heard of the fire, it waits.
-func (j *job) fateIn(now moment, it *item, e tree.End, r tree.Record) fate {
+func (c *chain) fateIn(now moment, it *item, e tree.End, r tree.Record, passed func(tree.Fire) bool) fate {
+	j := c.job
 	id := e.Fire()
 	if it.run != nil {
 		runs := it.run.Fire().ID
@@ -487,8 +475,8 @@ func (j *job) fateIn(now moment, it *item, e tree.End, r tree.Record) fate {
 		return fateFailed
 	}
 	since := e.First + settleGrace.Milliseconds()
-	if !j.passed(id) && now.wall.UnixMilli() < since {
-		j.chain.at = soonest(j.chain.at, now.Add(time.Duration(since-now.wall.UnixMilli())*time.Millisecond))
+	if !passed(id) && now.wall.UnixMilli() < since {
+		c.at = soonest(c.at, now.Add(time.Duration(since-now.wall.UnixMilli())*time.Millisecond))
 		return fateOpen
 	}
 	if it.state.Disabled || !j.member.View.Enabled {
@@ -497,21 +485,12 @@ func (j *job) fateIn(now moment, it *item, e tree.End, r tree.Record) fate {
 	return fateFailed
 }
 
-// passed reports whether this host has had a fire, so that an item that does not run in it, and does not owe it, will not.
-func (j *job) passed(id tree.Fire) bool {
-	if id.Trigger != 0 {
-		return j.trigger.consumed >= id.Trigger && j.member.View.Trigger == 0
-	}
-	at := id.Time()
-	return j.calendar.After(at.Add(-time.Millisecond)).Equal(at) && j.calendar.Parked.IsZero() && (j.calendar.Next.IsZero() || j.calendar.Next.After(at))
-}
-
 // straysInterval is how often the leader looks for followers that are none any more.
 const straysInterval = 10 * time.Minute
 
 // dropStrays takes jobs off the followers that do not come after this one any more, or were removed: the leader does.
-func (j *job) dropStrays(now moment) {
-	c := &j.chain
+func (c *chain) dropStrays(now moment) {
+	j := c.job
 	followers := j.member.Ends().Followers
 	if !j.member.Followed() || !j.member.View.Leading() || now.Before(c.straysAt) || len(followers) == 0 {
 		return
@@ -524,4 +503,62 @@ func (j *job) dropStrays(now moment) {
 	if err != nil {
 		j.setback(now, "looking for jobs that do not come after this one any more", err)
 	}
+}
+
+// followChain does what the jobs before and after demand.
+func (j *job) followChain(now moment) {
+	c := &j.chain
+	c.watch(now)
+	again := !c.at.IsZero() && !now.Before(c.at)
+	if leads := j.member.View.Leading(); leads != c.led {
+		c.led, c.news = leads, true
+	}
+	if c.seen == nil || j.rests(now) {
+		return
+	}
+	if again {
+		c.at = time.Time{}
+	}
+	if c.news || again {
+		c.news = false
+		c.enter(now, again)
+		j.listInstants(now)
+	} else if c.waits {
+		c.follow(now)
+	}
+	if j.knowsShare() {
+		c.settle(now, j.items, j.passed)
+	}
+	c.dropStrays(now)
+}
+
+// listInstants makes the schedule of the fires of the jobs before, and triggers the job if theirs were triggered.
+func (j *job) listInstants(now moment) {
+	if len(j.chain.after) == 0 {
+		return
+	}
+	f, first := j.chain.instants(now)
+	if list := due.NewListed(f.Starts); !j.calendar.Extend(list) {
+		j.calendar.Arm(now.wall)
+		var owned []int
+		for _, it := range j.items.sorted(func(it *item) bool { return it.owned }) {
+			owned = append(owned, it.number)
+		}
+		j.dues.makeUp(now, owned)
+	}
+	for _, s := range j.chain.unmetOf(f.Unmet, first, j.items) {
+		j.skipFire(s.id, s.cause, s.why)
+	}
+	for _, s := range j.chain.trigger(now, f.Rounds) {
+		j.skipFire(s.id, s.cause, s.why)
+	}
+}
+
+// passed reports whether this host has had a fire, so that an item that does not run in it, and does not owe it, will not.
+func (j *job) passed(id tree.Fire) bool {
+	if id.Trigger != 0 {
+		return j.trigger.consumed >= id.Trigger && j.member.View.Trigger == 0
+	}
+	at := id.Time()
+	return j.calendar.After(at.Add(-time.Millisecond)).Equal(at) && j.calendar.Parked.IsZero() && (j.calendar.Next.IsZero() || j.calendar.Next.After(at))
 }

@@ -275,46 +275,52 @@ func (h *Host) clockStatus() *ClockStatus {
 		Off: h.cfg.ClockBound >= 0 && d.certain().Abs() > h.cfg.ClockBound}
 }
 
-// readClock asks for the registry's clock, if the host does not know it. It
+// clockCheck compares the machine's clock with the registry's for one job.
+type clockCheck struct {
+	job  *access
+	late error // that the clock is behind by more than the catch-up window, as it was reported
+}
+
+// read asks for the registry's clock, if the host does not know it. It
 // reports whether it has asked.
-func (p *place) readClock(now moment) bool {
-	if r := &p.host.registry; !r.wanted(p.host.machine(), p.host.cfg.ClockBound) || !r.claim(now.Time) {
+func (c *clockCheck) read(now moment) bool {
+	if r := &c.job.host.registry; !r.wanted(c.job.host.machine(), c.job.host.cfg.ClockBound) || !r.claim(now.Time) {
 		return false
 	}
-	if _, err := coordination.RegistryTime(p.work, p.member.Registry, p.member.Layout); err != nil { // the answer to every commit is noted
-		p.failed(now, "reading the registry's clock", err)
+	if _, err := coordination.RegistryTime(c.job.work, c.job.member.Registry, c.job.member.Layout); err != nil { // the answer to every commit is noted
+		c.job.failed(now, "reading the registry's clock", err)
 	}
 	return true
 }
 
-// watchDrift reports once that this host's clock is behind the registry's by more
+// watch reports once that this host's clock is behind the registry's by more
 // than the job's catch-up window.
-func (p *place) watchDrift() {
-	d, known := p.host.registry.drift(p.host.machine())
-	if !known || p.host.cfg.ClockBound < 0 {
+func (c *clockCheck) watch(window time.Duration) {
+	d, known := c.job.host.registry.drift(c.job.host.machine())
+	if !known || c.job.host.cfg.ClockBound < 0 {
 		return
 	}
-	switch late := -d.certain() > max(p.guest.CatchUpWindow, p.host.cfg.ClockBound); {
+	switch late := -d.certain() > max(window, c.job.host.cfg.ClockBound); {
 	case !late:
-		p.late = nil
-	case p.late == nil:
-		p.late = reason.New(reason.ClockPastCatchUp, d.reason(), p.guest.CatchUpWindow)
-		p.log.Error(p.late.Error())
-		p.Emit(event.Event{Kind: event.JobError}.Why(reason.Of(p.late)))
+		c.late = nil
+	case c.late == nil:
+		c.late = reason.New(reason.ClockPastCatchUp, d.reason(), window)
+		c.job.log.Error(c.late.Error())
+		c.job.Emit(event.Event{Kind: event.JobError}.Why(reason.Of(c.late)))
 	}
 }
 
-// clockDrift compares this host's clock with the registry's, if the job wants
+// drift compares this host's clock with the registry's, if the job wants
 // that. Zero means that it may run.
-func (p *place) clockDrift() reason.Reason {
-	limit := p.member.View.Config.MaxTimeDiffSeconds
+func (c *clockCheck) drift() reason.Reason {
+	limit := c.job.member.View.Config.MaxTimeDiffSeconds
 	if limit < 0 {
 		return reason.Reason{}
 	}
-	if _, err := coordination.RegistryTime(p.work, p.member.Registry, p.member.Layout); err != nil { // the answer to every commit is noted
+	if _, err := coordination.RegistryTime(c.job.work, c.job.member.Registry, c.job.member.Layout); err != nil { // the answer to every commit is noted
 		return reason.New(reason.ClockUnreadable, limit, err)
 	}
-	if d, known := p.host.registry.drift(p.host.machine()); known && d.certain().Abs() > time.Duration(limit)*time.Second {
+	if d, known := c.job.host.registry.drift(c.job.host.machine()); known && d.certain().Abs() > time.Duration(limit)*time.Second {
 		return reason.New(reason.ClockTooFar, d.middle().Abs().Round(time.Millisecond), limit)
 	}
 	return reason.Reason{}

@@ -26,18 +26,6 @@ import (
 // asked meanwhile is found then.
 const killWatchAfter = time.Second
 
-// killing is what this host knows of operators' kills of its runs. Each is in the record of its
-// run; the transactions are of the job's node of kills, 0 if it is not there.
-type killing struct {
-	seen    int64     // the newest that a snapshot has shown
-	looked  int64     // the one for which the records were read last
-	lookAt  time.Time // when the grace of one is over
-	ranLong time.Time // when something last had run for long
-	// listeners are those that have run for long, named counts them.
-	listeners map[*run.Listener]*listening
-	named     int
-}
-
 // longestRecorded bounds the reason in an item's record, in bytes: it is written with
 // every failure, and read with every list of items.
 const longestRecorded = 200
@@ -70,16 +58,16 @@ func (rn *runner) commitEnded(now moment) {
 		}
 		ended := e.Completing(string(e.Result.Outcome), cmp.Or(e.Reason.String(), recordedReason(e.Result)))
 		ended.Fire = e.Run.Fire().ID
-		ended.Root = rn.rootOf(now, ended.Fire)
+		ended.Root = rn.chain.rootOf(now, ended.Fire)
 		ended.Permit = rn.limits.permitOf(n)
 		switch it := rn.items[n]; {
 		case it == nil:
 		case !it.owned:
 			c.Wake = true
 		default:
-			ended.State.Record = rn.owing(it, tree.Fire{}, ended.State.Record)
+			ended.State.Record = rn.dues.owing(it, tree.Fire{}, ended.State.Record)
 			if ended.HandBack != nil {
-				*ended.HandBack = rn.owing(it, tree.Fire{}, *ended.HandBack)
+				*ended.HandBack = rn.dues.owing(it, tree.Fire{}, *ended.HandBack)
 			}
 		}
 		c.Items[n] = ended
@@ -88,7 +76,7 @@ func (rn *runner) commitEnded(now moment) {
 			c.AskForSharding = true
 		}
 	}
-	if err := rn.pauseKeys(now); err != nil {
+	if err := rn.rates.pauseKeys(now, rn.ends.of); err != nil {
 		rn.failed(now, "pausing the key of a rate", err)
 		return
 	}
@@ -157,7 +145,7 @@ func (rn *runner) settle(now moment, n int, e run.Ended, state coordination.Item
 		f.Thrown = f.Thrown || f.Config.JobErrorHandlerType == "THROW"
 	}
 	if most := rn.guest.PauseAfterFailures; took && most > 0 && !e.HandedBack() && e.Result.Outcome.Failed() && state.Record.Failures%most == 0 {
-		rn.pauseFor(jobconfig.PropPauseAfterFailures, reason.New(reason.FailedInARow, words.Count(most, "run"), n, e.Result.Outcome).String())
+		rn.pausing.want(jobconfig.PropPauseAfterFailures, reason.New(reason.FailedInARow, words.Count(most, "run"), n, e.Result.Outcome).String())
 	}
 	if it == nil {
 		return
@@ -171,12 +159,12 @@ func (rn *runner) settle(now moment, n int, e run.Ended, state coordination.Item
 		it.state.RecordVersion = -2 // known to be wrong: the next begin reads again
 	}
 	if f.Thrown {
-		rn.dropWaiting(it, it.Waiting(), event.SkipFailed, reason.New(reason.ThrowStopped))
+		rn.dues.dropWaiting(it, it.Waiting(), event.SkipFailed, reason.New(reason.ThrowStopped))
 	}
 	moves := e.Moved && rn.member.Share.Pending.Contains(n) // it has to be idle for that; takeShare looks if it stays after all
-	stays := it.owned && !rn.exit.draining && rn.exit.leaving.IsZero() && !moves
-	if e.HandedBack() && took && (*it.Place(f.ID) == nil || rn.policies().Each(f.ID)) && stays {
-		rn.owe(it, f.ID) // handed back, and the host stays after all
+	stays := it.owned && !rn.exit.leaves() && !moves
+	if e.HandedBack() && took && (*it.Place(f.ID) == nil || rn.dues.policies().Each(f.ID)) && stays {
+		rn.dues.owe(it, f.ID) // handed back, and the host stays after all
 	}
 	if !it.owned {
 		delete(rn.items, n)
@@ -224,67 +212,6 @@ func (rn *runner) reportEnd(n int, e run.Ended, state coordination.ItemState, to
 		run.NoteOffset(&ev, state)
 	}
 	rn.reports.emitItem(ev.Why(why))
-}
-
-// saveOffsets makes the offsets that streaming loops have staged durable, all
-// in one commit, at most once per interval.
-func (rn *runner) saveOffsets(now moment) {
-	rn.mail.mu.Lock()
-	staged := rn.mail.offsets
-	rn.mail.mu.Unlock()
-	if staged && rn.offsetsAt.IsZero() {
-		rn.offsetsAt = now.Add(offsetInterval)
-	}
-	if rn.offsetsAt.IsZero() || now.Before(rn.offsetsAt) || now.Before(rn.refusal.retryAt) {
-		return
-	}
-	rn.flushOffsets(now)
-}
-
-// flushOffsets makes what is staged durable now.
-func (rn *runner) flushOffsets(now moment) {
-	rn.offsetsAt = time.Time{}
-	rn.mail.mu.Lock()
-	rn.mail.offsets = false
-	rn.mail.mu.Unlock()
-
-	offsets := make(map[int]coordination.Ended)
-	var saving []*run.Execution
-	for n, it := range rn.items {
-		if it.run == nil {
-			continue
-		}
-		save, staged, busy := it.run.Save()
-		if busy { // left for next time
-			rn.offsetsAt = now.Add(offsetInterval)
-		}
-		if staged {
-			saving = append(saving, it.run)
-			offsets[n] = save
-		}
-	}
-	if len(saving) == 0 {
-		return
-	}
-	out, err := coordination.SaveOffsets(rn.work, rn.member.Registry, rn.member.Layout, offsets)
-	rn.denials.note(now, "", out.Denied, rn.log)
-	for n := range out.Items {
-		rn.denials.end(n)
-	}
-	if len(out.Denied) > 0 {
-		rn.offsetsAt = rn.denials.next(now)
-	}
-	for _, e := range saving {
-		if state, ok := out.Items[e.Item]; ok && err == nil {
-			e.Saved(&state, false)
-		} else {
-			e.Saved(nil, slices.Contains(out.Lost, e.Item))
-		}
-	}
-	if err != nil {
-		rn.failed(now, "saving offsets", err)
-		rn.offsetsAt = now.Add(offsetInterval)
-	}
 }
 
 // closeFire ends a fire whose goroutines have ended and whose completions are
@@ -342,7 +269,7 @@ func (rn *runner) measure(f *run.Fire) {
 // adopt runs what a commit had begun whose answer was lost, and what cannot be
 // handed back. A host that leaves owes it instead.
 func (rn *runner) adopt(now moment, claims []coordination.Claim) {
-	if rn.exit.leaving.IsZero() && !rn.exit.draining && rn.module.exec != nil {
+	if !rn.exit.leaves() && rn.module.exec != nil {
 		rn.takeOver(now, "", reason.Reason{}, claims)
 	}
 }
@@ -351,7 +278,7 @@ func (rn *runner) adopt(now moment, claims []coordination.Claim) {
 // not asked for again if the item was disabled since, say, or if a list of runs
 // that was to be taken over is gone because it was.
 func (rn *runner) resolve(now moment) {
-	if now.Before(rn.refusal.retryAt) {
+	if rn.rests(now) {
 		return // it has gone wrong just now
 	}
 	if err := rn.settleDoubt(now); err != nil {
@@ -363,7 +290,7 @@ func (rn *runner) resolve(now moment) {
 // was not asked for again since: a scheduled instant is handed back, and is due
 // again, other runs are adopted.
 func (rn *runner) settleDoubt(now moment) error {
-	adopted, err := rn.member.Resolve(rn.work, now.wall, rn.exit.leaving.IsZero() && !rn.exit.draining)
+	adopted, err := rn.member.Resolve(rn.work, now.wall, !rn.exit.leaves())
 	if len(adopted) > 0 {
 		rn.adopt(now, adopted)
 	}
@@ -374,7 +301,7 @@ func (rn *runner) settleDoubt(now moment) error {
 // unfinished: this one stays in the job after all, or the job was removed.
 func (rn *runner) keepOwn() {
 	removed := rn.exit.state == JobRemoved
-	stays := rn.exit.leaving.IsZero() && !rn.exit.draining && rn.exit.left.IsZero() && rn.seen && rn.member.View.Joined()
+	stays := !rn.exit.leaves() && rn.exit.left.IsZero() && rn.seen && rn.member.View.Joined()
 	if !removed && !stays {
 		return
 	}
@@ -420,7 +347,7 @@ func (rn *runner) press(now moment) (hard, over bool) {
 		}
 		rn.guests.stop(errDrainOver)
 	}
-	refused := hard && now.Before(rn.refusal.retryAt)
+	refused := hard && rn.rests(now)
 	for _, it := range rn.items {
 		e, ended := rn.ends.of[it.number]
 		settled := ended && (e.Unfinished || refused || (hard && rn.denials.waits(now, it.number)))
@@ -456,89 +383,4 @@ func (rn *runner) windDown() {
 	for f := range rn.fires {
 		f.ReturnQueued()
 	}
-}
-
-// seeKills takes from a snapshot whether operators have killed something of the job.
-func (rn *runner) seeKills(s registry.Snapshot) {
-	if n, watched := s[tree.KillQuery(rn.member.Layout)]; watched {
-		rn.killing.seen = n.Mzxid
-	}
-}
-
-// readKills reads the records of what runs here if an operator has killed something of
-// the job since they were read.
-func (rn *runner) readKills(now moment) {
-	if rn.killing.seen == rn.killing.looked || now.Before(rn.refusal.retryAt) || !rn.term.registry.Trusted() {
-		return
-	}
-	states := make(map[int]coordination.ItemState)
-	all := true
-	for _, it := range rn.items {
-		if waits := rn.denials.waits(now, it.number); it.run != nil && !waits {
-			states[it.number] = it.state
-		} else if waits {
-			all = false
-		}
-	}
-	if len(states) == 0 && !all {
-		return
-	}
-	killed, denied, err := rn.member.ReadKills(rn.work, states)
-	if err != nil {
-		rn.failed(now, "reading what operators have killed", err)
-		return
-	}
-	rn.denials.note(now, "", denied, rn.log)
-	if err := rn.killing.readListeners(func(names []string) (map[string]tree.Kill, error) { return rn.member.ReadListenerKills(rn.work, names) }); err != nil {
-		rn.failed(now, "reading what operators have killed", err)
-		return
-	}
-	if all && len(denied) == 0 {
-		rn.killing.looked = rn.killing.seen
-	}
-	for n, state := range killed {
-		rn.items[n].state.Record.Kill = state.Record.Kill
-	}
-}
-
-// endKilled ends the runs and listeners that operators have killed. What was begun since is not meant.
-func (rn *runner) endKilled(now moment) {
-	rn.killing.lookAt = time.Time{}
-	rn.noteListeners(now)
-	rn.readKills(now)
-	rn.killing.endListeners(now, rn.log)
-	for _, it := range rn.items.sorted(func(it *item) bool { return it.run != nil && it.state.Record.Kill.Asked() }) {
-		k := it.state.Record.Kill
-		grace := time.Duration(k.Grace) * time.Millisecond
-		first, unclaimed := it.run.Abort(k.Reason(), now.Add(grace))
-		if first {
-			rn.log.Warn("an operator ends a run", zap.Int("item", it.number), zap.String("run", it.run.RunID()), zap.Stringer("reason", k.Reason()), zap.Duration("grace", grace))
-		}
-		if unclaimed {
-			ended, _ := it.run.KilledBefore()
-			rn.ends.hear(ended)
-		}
-		if at := it.run.Press(now.Time); !at.IsZero() {
-			rn.killing.lookAt = soonest(rn.killing.lookAt, at)
-		}
-	}
-}
-
-// wantsKills reports whether to watch what operators ask to end: something has
-// run for long, lately.
-func (rn *runner) wantsKills(now moment) bool {
-	for f := range rn.fires {
-		since, on := f.Started().Add(killWatchAfter), slices.ContainsFunc(f.Runs, rn.goesOn)
-		if l := f.Listener(); l != nil && !on {
-			since, on = l.Since.Add(killWatchAfter), true
-		}
-		switch {
-		case !on:
-		case !now.Before(since):
-			rn.killing.ranLong = now.Time
-		default:
-			rn.killing.lookAt = soonest(rn.killing.lookAt, since)
-		}
-	}
-	return !rn.killing.ranLong.IsZero() && now.Before(rn.killing.ranLong.Add(longestSleep))
 }

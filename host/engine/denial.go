@@ -107,7 +107,7 @@ func (d *denials) waits(now moment, item int) bool {
 func (d *denials) next(now moment) (at time.Time) {
 	for _, x := range d.of {
 		if x.at.After(now.Time) {
-			at = soonest(x.at, at)
+			at = soonest(at, x.at)
 		}
 	}
 	return at
@@ -163,7 +163,7 @@ func (d *denials) unreported() (e event.Event, ok bool) {
 // deny notes that an item cannot begin for a fire because it cannot be written or read. The item
 // owes the fire.
 func (set *itemSet) deny(it *item, id tree.Fire) {
-	set.owe(it, id)
+	set.dues.owe(it, id)
 	x := set.denials.of[denied{item: it.number}]
 	if x == nil || x.fire == id.ID() {
 		return
@@ -258,16 +258,4 @@ func (j *job) seeUnread(err error) {
 	if news {
 		j.Emit(event.Event{Kind: event.JobError}.Why(reason.Of(j.unread)))
 	}
-}
-
-// setback is failed for a step that others do not wait for. If the registry denies it, the
-// host goes on: it returns true, and the caller tries that step again later.
-func (p *place) setback(now moment, what string, err error) (later bool) {
-	if !registry.IsDenied(err) {
-		p.failed(now, what, err)
-		return false
-	}
-	p.refusal.what, p.refusal.at = what+": "+err.Error(), now.Time
-	p.log.Warn(what+" is denied; trying again later", zap.Error(err))
-	return true
 }

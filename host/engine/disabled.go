@@ -9,7 +9,6 @@ import (
 
 	"go.uber.org/zap"
 
-	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/coordination"
 	"github.com/wasmjob/wasmjob/coordination/admin/changelog"
 	"github.com/wasmjob/wasmjob/coordination/admin/operate"
@@ -21,12 +20,16 @@ import (
 
 // pause is what this host knows of why its server is disabled.
 type pause struct {
+	job    *access
 	word   tree.Word
 	change int64 // of the server's node, for which word was read
 	ended  bool  // it is over, and the next snapshot shows the server enabled
 	// deniedUntil is when to try again what the registry denied.
 	deniedUntil time.Time
 }
+
+// forget forgets the word: the server is enabled, or the job is another one.
+func (p *pause) forget() { *p = pause{job: p.job} }
 
 // endsBy reports whether the server is disabled until a time that is not after an instant: that is due.
 func (p *pause) endsBy(at time.Time) bool { return p.word.Until != 0 && at.UnixMilli() >= p.word.Until }
@@ -82,7 +85,7 @@ func (j *job) watchMarks(now moment) {
 	}
 	turn := m.items == nil || (!m.turnAt.IsZero() && !now.Before(m.turnAt))
 	unwatched := func(n int) bool { return !j.items[n].switched.watched }
-	if now.Before(j.refusal.retryAt) || (!turn && (!m.turnAt.IsZero() || !slices.ContainsFunc(disabled, unwatched))) {
+	if j.rests(now) || (!turn && (!m.turnAt.IsZero() || !slices.ContainsFunc(disabled, unwatched))) {
 		return
 	}
 	next, turnAt := disabled, time.Time{}
@@ -153,58 +156,22 @@ func (set *itemSet) itemsEnabled(now moment, items []int) {
 		it.switched.seen = now.wall
 	}
 	if len(items) > 0 {
-		set.makeUp(now, items)
+		set.dues.makeUp(now, items)
 	}
 }
 
-// readEnabled finds out up to when items owe nothing.
-func (set *itemSet) readEnabled(items tree.Items) error {
-	all, of, err := coordination.ReadEnabled(set.work, set.member.Registry, set.member.Layout, items)
+// learn reads who has disabled this host's server, and until when.
+func (p *pause) learn(now moment) {
+	v := &p.job.member.View
+	if v.Enabled || p.change == v.ServerChange() || p.job.rests(now) {
+		return
+	}
+	word, _, err := coordination.ReadDisabler(p.job.work, p.job.member.Registry, p.job.member.Layout, p.job.member.Self.ServerIP)
 	if err != nil {
-		return err
-	}
-	for _, n := range items {
-		s := &set.items[n].switched
-		own := time.UnixMilli(of[n])
-		switch {
-		case !s.ended.IsZero():
-			own = s.ended
-		case !s.seen.IsZero() && own.Before(s.since): // by another program, which does not set the item
-			own = s.seen
-		}
-		s.notBefore = latest(s.notBefore, latest(own, time.UnixMilli(all)))
-		s.since, s.seen, s.ended = time.Time{}, time.Time{}, time.Time{}
-	}
-	return nil
-}
-
-// cover reports all instants up to now for which a disabled item does not run and of which that is
-// not reported.
-func (set *itemSet) cover(now moment, it *item) {
-	since := latest(it.answered(), it.switched.reported)
-	first, newest := set.calendar.First(now.wall, since), set.calendar.Newest(now.wall, since)
-	if until := it.state.Said.Until; until != 0 && newest.UnixMilli() >= until {
-		newest = time.UnixMilli(until - 1) // what is due from then on runs when it is enabled
-	}
-	if first.IsZero() || first.After(newest) {
+		p.job.failed(now, "reading who has paused the job", err)
 		return
 	}
-	set.reports.skipUpTo(it, tree.Fire{Instant: first.UnixMilli(), Source: string(abi.SourceSchedule)}, newest, event.SkipDisabled, coordination.RefusedDisabled.Reason())
-	it.switched.reported = newest
-}
-
-// learnPause reads who has disabled this host's server, and until when.
-func (j *job) learnPause(now moment) {
-	v := &j.member.View
-	if v.Enabled || j.pause.change == v.ServerChange() || now.Before(j.refusal.retryAt) {
-		return
-	}
-	word, _, err := coordination.ReadDisabler(j.work, j.member.Registry, j.member.Layout, j.member.Self.ServerIP)
-	if err != nil {
-		j.failed(now, "reading who has paused the job", err)
-		return
-	}
-	j.pause = pause{word: word, change: v.ServerChange()}
+	*p = pause{job: p.job, word: word, change: v.ServerChange()}
 }
 
 // enabled takes note that this host's server is enabled again: what came due meanwhile is not owed.
@@ -215,9 +182,9 @@ func (j *job) enabled(now moment) {
 	}
 	j.calendar.NotBefore = latest(since, j.calendar.NotBefore)
 	for _, it := range j.items.sorted(func(it *item) bool { return it.run == nil && it.Due != nil && it.Due.Trigger == 0 }) {
-		j.dropWaiting(it, it.WaitingBefore(since), event.SkipDisabled, reason.New(reason.ServerWasDisabled))
+		j.dues.dropWaiting(it, it.WaitingBefore(since), event.SkipDisabled, reason.New(reason.ServerWasDisabled))
 	}
-	j.pause = pause{}
+	j.pause.forget()
 	if err := j.member.NoteEnabled(j.work); err != nil {
 		j.setback(now, "writing down that the job is resumed", err)
 	}
@@ -233,13 +200,13 @@ func (j *job) enabled(now moment) {
 // endPauses enables this host's server and its items again where the time until which they are
 // disabled is over, by the registry's clock.
 func (j *job) endPauses(now moment) {
-	j.learnPause(now)
-	if now.Before(j.refusal.retryAt) {
+	j.pause.learn(now)
+	if j.rests(now) {
 		return
 	}
 	at := j.host.registryTime(now)
 	if p := &j.pause; !j.member.View.Enabled && !p.ended && p.word.Over(at.UnixMilli()) && !at.Before(j.pause.serverEnds(j.member.View.IsJanitor())) && !now.Before(p.deniedUntil) {
-		j.endServers(now, at)
+		j.pause.endServers(now, at)
 	}
 	if !j.knowsShare() {
 		return
@@ -248,7 +215,7 @@ func (j *job) endPauses(now moment) {
 		return it.owned && it.state.Disabled && it.state.Said.Over(at.UnixMilli()) && !j.denials.waits(now, it.number)
 	}) {
 		var word tree.Word
-		r := j.overByItself(&word, func() changelog.Record { return changelog.Record{Item: &it.number} })
+		r := j.pause.overByItself(&word, func() changelog.Record { return changelog.Record{Item: &it.number} })
 		done, err := operate.EndItem(j.work, r, j.member.Layout, it.number, at, &word)
 		var denied *registry.DeniedError
 		if errors.As(err, &denied) {
@@ -269,40 +236,40 @@ func (j *job) endPauses(now moment) {
 }
 
 // endServers enables all servers again for which it is over.
-func (j *job) endServers(now moment, at time.Time) {
+func (p *pause) endServers(now moment, at time.Time) {
 	for {
 		var of string
 		var word tree.Word
-		r := j.overByItself(&word, func() changelog.Record { return changelog.Record{Host: of} })
-		done, err := operate.EndDisabled(j.work, r, j.member.Layout, at, &of, &word)
+		r := p.overByItself(&word, func() changelog.Record { return changelog.Record{Host: of} })
+		done, err := operate.EndDisabled(p.job.work, r, p.job.member.Layout, at, &of, &word)
 		if err != nil {
-			if j.setback(now, "resuming servers that were paused for a time", err) {
-				j.pause.deniedUntil = now.Add(longestDenial)
+			if p.job.setback(now, "resuming servers that were paused for a time", err) {
+				p.deniedUntil = now.Add(longestDenial)
 			}
 			return
 		}
 		if !done {
 			break
 		}
-		j.log.Info("servers are resumed: the time is over until which they were paused", zap.String("server", cmp.Or(of, "all")), zap.String("by", word.By))
+		p.job.log.Info("servers are resumed: the time is over until which they were paused", zap.String("server", cmp.Or(of, "all")), zap.String("by", word.By))
 	}
-	word, enabled, err := coordination.ReadDisabler(j.work, j.member.Registry, j.member.Layout, j.member.Self.ServerIP)
+	word, enabled, err := coordination.ReadDisabler(p.job.work, p.job.member.Registry, p.job.member.Layout, p.job.member.Self.ServerIP)
 	switch {
 	case err != nil:
-		j.failed(now, "reading who has paused the job", err)
+		p.job.failed(now, "reading who has paused the job", err)
 	case enabled:
-		j.pause.ended = true
+		p.ended = true
 	default: // something else disables it
-		j.pause = pause{word: word, change: j.member.View.ServerChange()}
+		*p = pause{job: p.job, word: word, change: p.job.member.View.ServerChange()}
 	}
 }
 
 // overByItself is the registry for the end of a word, which a record of goes to the histories:
 // they know who disabled what, and until when. of says what the word was said of.
-func (j *job) overByItself(word *tree.Word, of func() changelog.Record) registry.Center {
-	return changelog.Leaving(j.member.Registry, j.member.Layout, func() changelog.Record {
+func (p *pause) overByItself(word *tree.Word, of func() changelog.Record) registry.Center {
+	return changelog.Leaving(p.job.member.Registry, p.job.member.Layout, func() changelog.Record {
 		r := of()
-		r.Time, r.Job, r.What, r.From = time.Now(), j.name, "enable", event.FromRegistry
+		r.Time, r.Job, r.What, r.From = time.Now(), p.job.name, "enable", event.FromRegistry
 		r.Who, r.Why = cmp.Or(word.By, "the registry"), reason.New(reason.DisabledUntilOver).String()
 		return r
 	})
@@ -318,18 +285,23 @@ func (p *pause) serverEnds(janitor bool) time.Time {
 	return at
 }
 
-// pauseEnds is when the next word ends by itself, by Go's own clock; zero if none does.
-func (j *job) pauseEnds(now moment) (at time.Time) {
-	clock := j.host.registryTime(now)
-	ends := func(t time.Time) { at = soonest(at, now.Add(t.Sub(clock))) }
-	if j.pause.word.Until != 0 && !j.pause.ended && !j.member.View.Enabled {
-		if ends(j.pause.serverEnds(j.member.View.IsJanitor())); now.Before(j.pause.deniedUntil) {
-			at = j.pause.deniedUntil
-		}
+// wakes is when the word ends by itself, by Go's own clock; zero if it does not, or does not count.
+func (p *pause) wakes(now moment) time.Time {
+	if p.word.Until == 0 || p.ended || p.job.member.View.Enabled {
+		return time.Time{}
 	}
-	for _, it := range j.items {
+	if now.Before(p.deniedUntil) {
+		return p.deniedUntil
+	}
+	return now.Add(p.serverEnds(p.job.member.View.IsJanitor()).Sub(p.job.host.registryTime(now)))
+}
+
+// enabledAt is when the first item that is disabled for a time is enabled, by Go's own clock; zero if none is. clock is now by
+// the registry's clock.
+func (s items) enabledAt(now moment, clock time.Time) (at time.Time) {
+	for _, it := range s {
 		if it.owned && it.state.Disabled && it.state.Said.Until != 0 {
-			ends(time.UnixMilli(it.state.Said.Until))
+			at = soonest(at, now.Add(time.UnixMilli(it.state.Said.Until).Sub(clock)))
 		}
 	}
 	return at

@@ -15,7 +15,7 @@
 // # A job's loop
 //
 // A job is made of layers, each of which uses those below it and none above (job.go):
-// what it shares with other goroutines, its place among the hosts, its items, what
+// what it shares with other goroutines, its access to the registry, its place among the hosts, its items, what
 // begins and completes them, and the loop. A concern that needs little of that is a named
 // field with its own methods, which get the rest as parameters; README.md lists them. But for
 // the first layer, all state belongs to the goroutine in job.run. It wakes for a
@@ -59,7 +59,7 @@
 //
 // Nothing is waited for that only another process can do without a name, a
 // [event.Wait], and a deadline. What a loop waits for it finds again each time it has
-// done all that it can (watchWaits), so that no wait has to be ended by the code that
+// done all that it can (waits.watch), so that no wait has to be ended by the code that
 // began it; since when is kept as long as it is found again. Status shows it,
 // and at the deadline one event; a scrape asks nothing of the registry.
 //

@@ -20,14 +20,14 @@ import (
 // runner begins the items of a job, and completes what has ended.
 type runner struct {
 	itemSet
-	limits    limits
-	rates     rates
-	trigger   waiting
-	killing   killing
-	chain     chain
-	offsetsAt time.Time // when to save what guests have staged
-	sweepAt   time.Time // when to look for stale marks
-	quietAt   time.Time // when the next item may begin that waits for Java hosts; see awaitQuiet
+	limits   limits
+	rates    rates
+	trigger  waiting
+	killing  killing
+	chain    chain
+	offsets  offsets
+	sweeping sweeping
+	quietAt  time.Time // when the next item may begin that waits for Java hosts; see awaitQuiet
 }
 
 // tick handles the clock: the instants up to now are due. Several at once are
@@ -38,12 +38,12 @@ func (rn *runner) tick(now moment) {
 			rn.reportSkip(skip)
 		}
 	}
-	if !rn.calendar.Due(now.wall) || now.Before(rn.refusal.retryAt) {
+	if !rn.calendar.Due(now.wall) || rn.rests(now) {
 		return
 	}
 	begun, held := rn.items.begunUntil()
 	at, skip := rn.calendar.Take(now.wall, begun, held)
-	if !rn.policies().Queues() {
+	if !rn.dues.policies().Queues() {
 		rn.reportSkip(skip)
 		skip = nil
 	}
@@ -102,23 +102,23 @@ func (rn *runner) fire(now moment, at time.Time, skip *due.Skip, behind bool) {
 		return
 	}
 	rn.skipUnread(id)
-	if behind && rn.accountAll(now.wall) {
+	if behind && rn.dues.accountAll(now.wall) {
 		return // followUp begins them
 	}
 	var idle []*item
 	var busy, absent tree.Items
-	queues := rn.policies().Queues()
+	queues := rn.dues.policies().Queues()
 	for _, it := range rn.items.sorted(func(it *item) bool { return it.owned }) {
 		if rn.beyond(it) {
-			it.passed, rn.passed = true, true
+			it.passed, rn.dues.passed = true, true
 			continue
 		}
 		if queues {
 			it.accounted = max(it.accounted, id.Instant)
 		}
 		switch {
-		case rn.dropAnswered(it, id):
-		case it.run == nil && rn.arrive(it, id):
+		case rn.dues.dropAnswered(it, id):
+		case it.run == nil && rn.dues.arrive(it, id):
 			idle = append(idle, it)
 		case it.run == nil:
 			absent = append(absent, it.number)
@@ -144,32 +144,17 @@ func (rn *runner) fire(now moment, at time.Time, skip *due.Skip, behind bool) {
 
 // followUp begins what is owed: items that missed an instant, and a trigger.
 func (rn *runner) followUp(now moment) {
-	if now.Before(rn.refusal.retryAt) || !rn.knowsShare() || rn.module.exec == nil {
+	if rn.rests(now) || !rn.knowsShare() || rn.module.exec == nil {
 		return
 	}
 	if !rn.member.View.Enabled {
-		// A trigger is consumed, as by ElasticJob: none of its items runs, now
-		// or when the server is enabled again. As long as it has items they
-		// are about to move, and owe the round that is not consumed here.
-		// That takes a leader, and there is none if all servers are disabled.
-		if slices.Contains(rn.member.View.Division.Members, rn.member.Self.ID) && !rn.member.View.JavaLed() && rn.member.View.Trigger != 0 {
-			if rn.trigger.waits != rn.member.View.Trigger {
-				rn.trigger.waits, rn.trigger.until = rn.member.View.Trigger, now.Add(dividedSoon)
-			}
-			if now.Before(rn.trigger.until) {
-				rn.againAt = rn.trigger.until
-				return
-			}
-		}
-		if id, ok := rn.triggered(now); ok && rn.consume(now, id, nil) {
-			rn.skipFire(id, event.SkipDisabled, reason.New(reason.ServerDisabled))
-		}
+		rn.trigger.consumeDisabled(now)
 		return
 	}
 	tried := make(map[int]string) // what of an item was to begin last
 	for byFire := rn.owedNow(now, tried); len(byFire) > 0; byFire = rn.owedNow(now, tried) {
 		for id, items := range byFire {
-			if now.Before(rn.refusal.retryAt) || !rn.knowsShare() {
+			if rn.rests(now) || !rn.knowsShare() {
 				return
 			}
 			rn.begin(now, id, items, nil, false)
@@ -180,18 +165,18 @@ func (rn *runner) followUp(now moment) {
 	}
 	// A trigger waits until it is certain whose items are whose, also while the job waits for its turn to be sharded.
 	if v := rn.member.View; !v.Necessary && !v.Processing && rn.knowsShare() && !rn.unsharded() {
-		rn.beginRound(now)
+		rn.trigger.beginRound(now)
 	}
 }
 
 // owedNow are the fires that idle items owe and that may begin now, but for those that were tried.
 func (rn *runner) owedNow(now moment, tried map[int]string) map[tree.Fire][]*item {
 	byFire := make(map[tree.Fire][]*item)
-	permitted, paced := rn.nextUnder(), rn.mayPace(now)
+	permitted, paced := rn.limits.mayBegin(), rn.rates.mayBegin(now)
 	for _, it := range rn.items.sorted(func(it *item) bool {
 		return it.owned && it.run == nil && it.Next() != nil && !it.held && permitted(it) && paced(it) && !rn.denials.waits(now, it.number)
 	}) {
-		if id := it.Next(); tried[it.number] != id.ID() && !rn.moves(now, it) {
+		if id := it.Next(); tried[it.number] != id.ID() && !rn.dues.moves(now, it) {
 			tried[it.number] = id.ID()
 			byFire[*id] = append(byFire[*id], it)
 		}
@@ -204,7 +189,7 @@ func (rn *runner) owedNow(now moment, tried map[int]string) map[tree.Fire][]*ite
 // host that are due and do not begin.
 func (rn *runner) begin(now moment, id tree.Fire, items []*item, absent tree.Items, trigger bool) bool {
 	defer rn.hurry()()
-	items = rn.dropDisabled(id, rn.dropDenied(now, id, rn.dropLate(now, id, rn.dropDone(id, rn.fit(id, items)))))
+	items = rn.dropDisabled(id, rn.dropDenied(now, id, rn.dues.dropLate(now, id, rn.dropDone(id, rn.fit(id, items)))))
 	items, waiting := rn.awaitQuiet(now, id, items, trigger)
 	absent = slices.Concat(absent, waiting)
 	if len(items) == 0 && !trigger {
@@ -215,7 +200,7 @@ func (rn *runner) begin(now moment, id tree.Fire, items []*item, absent tree.Ite
 		why = rn.javaRefuses()
 	}
 	if why.IsZero() {
-		cause, why = event.SkipClock, rn.clockDrift()
+		cause, why = event.SkipClock, rn.clock.drift()
 	}
 	if !why.IsZero() {
 		for _, it := range items {
@@ -224,14 +209,14 @@ func (rn *runner) begin(now moment, id tree.Fire, items []*item, absent tree.Ite
 		}
 		return false
 	}
-	items, postponed := rn.postpone(now, id, items)
-	items, waiting = rn.admit(now, id, items)
+	items, postponed := rn.dues.postpone(now, id, items)
+	items, waiting = rn.limits.admit(now, id, items)
 	waiting = slices.Concat(postponed, waiting)
-	items, turns, paced := rn.pace(now, id, items)
+	items, turns, paced := rn.rates.pace(now, id, items)
 	waiting = slices.Concat(waiting, paced)
 	absent = slices.Concat(absent, waiting)
 	if trigger && (len(waiting) > 0 || len(turns) > 0) { // it is kept until they have begun, so that they run elsewhere if this host dies
-		rn.merged(id)
+		rn.trigger.merged(id)
 		rn.trigger.began, trigger = id.Trigger, false
 	}
 	if len(items) == 0 && !trigger {
@@ -240,7 +225,7 @@ func (rn *runner) begin(now moment, id tree.Fire, items []*item, absent tree.Ite
 	states := make(map[int]coordination.ItemState, len(items))
 	for _, it := range items {
 		state := it.state
-		state.Record = rn.owing(it, id, state.Record)
+		state.Record = rn.dues.owing(it, id, state.Record)
 		states[it.number] = state
 		rn.worked()
 	}
@@ -253,7 +238,7 @@ func (rn *runner) begin(now moment, id tree.Fire, items []*item, absent tree.Ite
 	if err != nil || (out.Items == nil && out.Stale) {
 		for _, it := range items { // nothing began; the instant stays due, and a trigger is kept
 			if !trigger {
-				rn.owe(it, id)
+				rn.dues.owe(it, id)
 			}
 		}
 		if err != nil {
@@ -306,7 +291,7 @@ func (rn *runner) refused(now moment, it *item, id tree.Fire, why coordination.R
 	switch why {
 	case coordination.RefusedDisabled:
 		it.state.Said = out.Disabled[it.number]
-		rn.itemDisabled(it, id)
+		rn.dues.itemDisabled(it, id)
 	case coordination.RefusedHeld:
 		it.Answered(id)
 		record := out.Held[it.number]
@@ -329,21 +314,21 @@ func (rn *runner) refused(now moment, it *item, id tree.Fire, why coordination.R
 		}
 		rn.misfire(it, id)
 		it.held, it.quietAt = true, time.Time{}
-		rn.sweepAt = soonest(rn.sweepAt, now.Add(lookAgain))
+		rn.sweeping.at = soonest(rn.sweeping.at, now.Add(lookAgain))
 	case coordination.RefusedAgain:
 		it.quietAt = time.Time{}
-		rn.owe(it, id)
+		rn.dues.owe(it, id)
 	case coordination.RefusedStale:
-		rn.owe(it, id)
+		rn.dues.owe(it, id)
 	case coordination.RefusedPermit:
 		rn.limits.drop(it.number)
-		rn.owe(it, id)
+		rn.dues.owe(it, id)
 		rn.againAt = now.Add(againPause)
 	case coordination.RefusedRate: // the key's node is read again, at once
-		rn.owe(it, id)
+		rn.dues.owe(it, id)
 		rn.rates.contended(it)
 	case coordination.RefusedAhead: // it is due when the registry's clock has come to it
-		rn.owe(it, id)
+		rn.dues.owe(it, id)
 		latest, _ := rn.host.instants()
 		rn.againAt = now.Add(min(id.Time().Sub(time.UnixMilli(latest)), longestSleep))
 	}
@@ -382,7 +367,7 @@ func (rn *runner) takeOver(now moment, dead string, stopped reason.Reason, claim
 func (rn *runner) start(now moment, id tree.Fire, dead string, stopped reason.Reason, states, before map[int]coordination.ItemState, absent tree.Items) {
 	begun := run.Begun{Self: rn.member.Self, ID: id, Config: rn.member.View.Config, Guest: rn.guest, Exec: rn.module.exec, Absent: absent,
 		At: now.Time, Next: rn.calendar.Next, Delay: rn.calendar.Delay(id.Time()), Workers: min(len(states), rn.concurrency()), Places: rn.most(rn.guest)}
-	if rn.limited() { // each item stands in the line for slots by itself: else one that begins later, with a worker of its own, would come first
+	if rn.limits.limited() { // each item stands in the line for slots by itself: else one that begins later, with a worker of its own, would come first
 		begun.Workers, begun.Places = len(states), rn.concurrency()
 	}
 	total := rn.counts().TotalOf(id, slices.Max(slices.Collect(maps.Keys(states))))
@@ -391,7 +376,7 @@ func (rn *runner) start(now moment, id tree.Fire, dead string, stopped reason.Re
 	}
 	begun.Exec.Retain()
 	begun.Announces = len(begun.Config.JobListenerTypes) > 0 && rn.member.View.Mixed()
-	begun.Config.JobParameter = rn.parameter(id)
+	begun.Config.JobParameter = rn.dues.parameter(id)
 	if id.Trigger == 0 && rn.calendar.Schedule != nil {
 		begun.Next = rn.calendar.After(id.Time())
 	}
@@ -428,7 +413,7 @@ func (rn *runner) lag(now time.Time, id tree.Fire) time.Duration {
 
 // readShare reads what this host owns if the division has changed.
 func (rn *runner) readShare(now moment) {
-	if now.Before(rn.refusal.retryAt) || (rn.knowsShare() && !rn.mayRead(now)) {
+	if rn.rests(now) || (rn.knowsShare() && !rn.mayRead(now)) {
 		return
 	}
 	if rn.stale.reread {
@@ -506,7 +491,7 @@ func (rn *runner) findDue(now moment, share coordination.Share, gained []int) {
 	}
 	for _, n := range gained {
 		if share.Foreign.Contains(n) {
-			rn.notOwed(rn.items[n], before)
+			rn.dues.notOwed(rn.items[n], before)
 		}
 	}
 	news := slices.Concat(gained, handedBack(rn.items, share, gained))
@@ -514,7 +499,7 @@ func (rn *runner) findDue(now moment, share coordination.Share, gained []int) {
 	for _, n := range news {
 		it := rn.items[n]
 		if round, args := it.state.Record.HandedBackTrigger(); round != 0 {
-			rn.owesRound(now, it, round, args)
+			rn.dues.owesRound(now, it, round, args)
 		}
 	}
 	if rn.member.View.Trigger != 0 && rn.trigger.consumed < share.Round {
@@ -522,7 +507,7 @@ func (rn *runner) findDue(now moment, share coordination.Share, gained []int) {
 	}
 	for _, n := range share.Owing {
 		if it := rn.items[n]; it != nil && it.owned {
-			rn.owesRound(now, it, share.Round, share.Args)
+			rn.dues.owesRound(now, it, share.Round, share.Args)
 		}
 	}
 }
@@ -533,11 +518,11 @@ func (rn *runner) unpark(now moment, news []int) {
 	rn.calendar.Parked = time.Time{}
 	switch {
 	case at.IsZero():
-		rn.makeUp(now, news)
-	case rn.policies().Queues(): // the fire accounts for what came before it
+		rn.dues.makeUp(now, news)
+	case rn.dues.policies().Queues(): // the fire accounts for what came before it
 		rn.fire(now, at, nil, true)
-		rn.makeUp(now, news)
-	case !rn.makeUpBefore(now, at, news):
+		rn.dues.makeUp(now, news)
+	case !rn.dues.makeUpBefore(now, at, news):
 		rn.calendar.Next = at // it comes due again, when what was before it is found
 	default:
 		rn.fire(now, at, nil, true)
@@ -562,8 +547,8 @@ func handedBack(items map[int]*item, share coordination.Share, gained []int) (st
 // that just now.
 func (rn *runner) recoverFrom(now moment, r coordination.Recovery, drawn bool) (out coordination.Recovered, err error) {
 	dead := r.Dead
-	if rn.limited() {
-		r.Permit = rn.permitFor
+	if rn.limits.limited() {
+		r.Permit = rn.limits.permitFor
 	}
 	out, err = rn.member.Recover(rn.work, r)
 	by := cmp.Or(dead, "Java")
@@ -595,8 +580,13 @@ func (rn *runner) recoverFrom(now moment, r coordination.Recovery, drawn bool) (
 	if err == nil {
 		rn.takeOver(now, dead, stopped, out.Claimed)
 	}
-	if err == nil && len(rn.limits.crashed) > 0 && !drawn && rn.drawForCrashed(now) {
+	if err == nil && len(rn.limits.crashed) > 0 && !drawn && rn.limits.drawForCrashed(now) {
 		return rn.recoverFrom(now, r, true)
 	}
 	return out, err
+}
+
+// stillWaits reports whether an item that waits for a permit is still to begin when it has one.
+func (rn *runner) stillWaits(now moment, it *item) bool {
+	return it.owned && it.run == nil && it.Next() != nil && !it.held && !it.state.Disabled && rn.member.View.Enabled && !rn.denials.waits(now, it.number) && !rn.dues.moves(now, it)
 }

@@ -10,7 +10,6 @@ import (
 	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/coordination"
 	"github.com/wasmjob/wasmjob/coordination/admin/inspect"
-	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 	"github.com/wasmjob/wasmjob/coordination/tree"
 	"github.com/wasmjob/wasmjob/host/engine/run"
 	"github.com/wasmjob/wasmjob/host/event"
@@ -26,7 +25,7 @@ type itemSet struct {
 	live      int // items with a run
 	fires     map[*run.Fire]bool
 	ends      ends
-	passed    bool // an item's passed is set
+	dues      dues
 	pause     pause
 	calendar  due.Calendar
 	javaParks bool // Java hosts have not begun the instant that is parked either: the flag stood before it
@@ -176,14 +175,6 @@ func (set *itemSet) skipFires(id tree.Fire, through time.Time, cause event.SkipC
 		Args: run.Args(id), Total: id.Total(set.counts().TotalOf(id, 0)), Next: nextAfter(&set.calendar, id), Through: through, Owed: cause.Promises() && id.Trigger == 0, Cause: cause}.Why(why))
 }
 
-// owe notes that an item has a fire to make up for. Of several, the newest
-// stands for all, unless each runs for itself.
-func (set *itemSet) owe(it *item, id tree.Fire) {
-	if gone, by := due.PoliciesOf(set.member.View.Config, set.guest).Owe(&it.Owed, id); gone != nil {
-		set.reports.superseded(it, *gone, by)
-	}
-}
-
 // misfire notes that an item could not begin because it still runs.
 func (set *itemSet) misfire(it *item, id tree.Fire) {
 	cause, why, runs := event.SkipOverlap, reason.New(reason.RunsElsewhere), false
@@ -193,7 +184,7 @@ func (set *itemSet) misfire(it *item, id tree.Fire) {
 	if x := set.denials.of[denied{item: it.number}]; x != nil && it.run != nil && !set.goesOn(it.run) {
 		why, runs = x.text(), false
 	}
-	policies := set.policies()
+	policies := set.dues.policies()
 	fate, gone := policies.Arrive(&it.Owed, id, true)
 	set.reports.allSuperseded(it, gone, id)
 	switch fate {
@@ -210,173 +201,16 @@ func (set *itemSet) misfire(it *item, id tree.Fire) {
 	set.reports.emitItem(e)
 }
 
-// moves reports whether an item that stayed here only because it ran is on its
-// way to another host, which will find what is due. If that may be too late
-// for the catch-up window, or the item goes nowhere, it is begun here.
-func (set *itemSet) moves(now moment, it *item) bool {
-	policies := set.policies()
-	if policies.Each(*it.Next()) { // its record says that it is owed
-		return set.member.Share.Pending.Contains(it.number)
-	}
-	return set.member.Share.Pending.Contains(it.number) && policies.CatchUp != jobconfig.CatchUpNone && it.Next().Trigger == 0 &&
-		now.wall.Sub(it.Next().Time()) < set.guest.CatchUpWindow/2
-}
-
-// owesRound notes that an item is to run in a trigger round, unless it runs or owes
-// something.
-func (set *itemSet) owesRound(now moment, it *item, round int64, args tree.TriggerArgs) {
-	id := args.Fire(round, now.wall.UnixMilli(), string(abi.SourceTrigger))
-	if owes := it.Place(id); set.member.View.Enabled && (it.run == nil || id.HasArgs()) && *owes == nil && !set.beyond(it) {
-		*owes = &id
-	}
-}
-
 // park keeps an instant until the items have been divided.
 func (set *itemSet) park(at time.Time) {
 	v := set.member.View
 	set.javaParks = v.Halted() && !v.FlagSeen.IsZero() && v.FlagSeen.Before(at)
-	if set.policies().Queues() { // account finds those before it
+	if set.dues.policies().Queues() { // account finds those before it
 		set.calendar.Parked = at
 		return
 	}
 	begun, held := set.items.begunUntil()
 	set.reportSkip(set.calendar.Park(at, begun, held))
-}
-
-// makeUp finds what was due for items that this host has just been given, or that were just
-// enabled, while they had no owner or were disabled. What cannot be looked up now it finds later.
-func (set *itemSet) makeUp(now moment, gained []int) {
-	if set.calendar.Schedule == nil || !set.member.View.Enabled || !set.javaRefuses().IsZero() || !set.leaderRefuses().IsZero() {
-		return
-	}
-	slices.Sort(gained)
-	var candidates []*item
-	var missed tree.Items
-	came := make(map[int64]bool) // items mostly were begun last at the same instant
-	for _, n := range gained {
-		it := set.items[n]
-		if it == nil || it.state.Record.Instant == 0 {
-			continue
-		}
-		if it.Due != nil {
-			if it.Due.Trigger == 0 && !it.switched.seen.IsZero() { // misfires, perhaps of the time before
-				missed, candidates = append(missed, n), append(candidates, it)
-			}
-			continue
-		}
-		if it.passed = set.beyond(it); it.passed {
-			set.passed = true
-			continue
-		}
-		begun := it.answered()
-		missing, known := came[begun.UnixMilli()]
-		if !known {
-			missing = !set.calendar.First(now.wall, begun).IsZero()
-			came[begun.UnixMilli()] = missing
-		}
-		missing = missing || it.state.Record.Owed != ""
-		if missing && !it.state.Disabled {
-			missed = append(missed, n)
-		}
-		if missing || it.state.Record.HandedBack() != 0 {
-			candidates = append(candidates, it)
-		}
-	}
-	if len(missed) > 0 {
-		if err := set.readEnabled(missed); err != nil {
-			set.failed(now, "reading when items were resumed", err)
-			for _, it := range candidates {
-				it.passed, set.passed = true, true
-			}
-			return
-		}
-	}
-	found := make(map[[3]int64]owes)
-	for _, it := range candidates {
-		switch {
-		case it.Due != nil:
-			set.dropWaiting(it, it.WaitingBefore(it.switched.notBefore), event.SkipDisabled, reason.New(reason.WasDisabled))
-		case it.state.Disabled:
-			set.cover(now, it)
-		case set.policies().divides() || it.state.Record.Owed != "":
-			set.account(now.wall, it)
-		default:
-			set.makeUpFor(now, it, found)
-		}
-	}
-}
-
-// makeUpBefore finds what was due for items before an instant that has come due and is about to begin. It reports false if
-// that is not known yet.
-func (set *itemSet) makeUpBefore(now moment, at time.Time, items []int) (known bool) {
-	next := set.calendar.Next
-	set.calendar.Next = at
-	set.makeUp(now, items)
-	set.calendar.Next = next
-	return !now.Before(set.refusal.retryAt)
-}
-
-// owes is what items owe that were begun last, and enabled last, at the same times.
-type owes struct {
-	at   time.Time
-	skip *due.Skip
-}
-
-// makeUpFor finds what an item owes. found has what is known of others.
-func (set *itemSet) makeUpFor(now moment, it *item, found map[[3]int64]owes) {
-	begun, back := it.answered(), it.state.Record.HandedBack()
-	calendar := set.calendar
-	calendar.NotBefore = latest(calendar.NotBefore, it.switched.notBefore)
-	key := [3]int64{begun.UnixMilli(), back, calendar.NotBefore.UnixMilli()}
-	o, known := found[key]
-	if !known {
-		var handedBack time.Time
-		if back != 0 {
-			handedBack = time.UnixMilli(back)
-		}
-		o.at, o.skip = calendar.CatchUp(now.wall, begun, handedBack, set.policies().CatchUp == jobconfig.CatchUpLatest)
-		found[key] = o
-	}
-	if skip := o.skip; skip != nil {
-		why := skip.Reason
-		if skip.Cause == due.Disabled && it.switched.notBefore.After(set.calendar.NotBefore) {
-			why = reason.New(reason.WasDisabled)
-		}
-		first, through := skip.First, skip.Through
-		if !first.After(it.switched.reported) { // up to then it is reported
-			first = set.calendar.After(it.switched.reported)
-		}
-		if !first.IsZero() && !first.After(latest(through, skip.First)) {
-			id := tree.Fire{Instant: first.UnixMilli(), Source: string(abi.SourceCatchUp)}
-			set.reports.skipUpTo(it, id, through, skipCauses[skip.Cause], why)
-		}
-	}
-	if !o.at.IsZero() {
-		it.Due = &tree.Fire{Instant: o.at.UnixMilli(), Source: string(abi.SourceCatchUp)}
-	}
-}
-
-// makeUpPassed finds what was due for items that are not beyond the total count
-// any more: this host was given them before it heard that there are more.
-func (set *itemSet) makeUpPassed(now moment) {
-	if !set.passed || !set.knowsShare() || now.Before(set.refusal.retryAt) {
-		return
-	}
-	set.passed = false
-	var passed []int
-	for n, it := range set.items {
-		switch {
-		case it.passed && set.beyond(it):
-			set.passed = true
-		case it.passed:
-			if it.passed = false; it.owned { // if it runs, it has its turn afterwards
-				passed = append(passed, n)
-			}
-		}
-	}
-	if len(passed) > 0 {
-		set.makeUp(now, passed)
-	}
 }
 
 // letGo forgets the items that are not in the share any more; what runs goes on. It
@@ -389,7 +223,7 @@ func (set *itemSet) letGo(share coordination.Share) (lost int) {
 		if it.owned {
 			lost++
 		}
-		set.reportGone(it, share.Counts)
+		set.dues.reportGone(it, share.Counts)
 		if it.Due != nil && aheadOf(it.state.Record, *it.Due) { // it would not
 			set.reports.skip(it, *it.Due, event.SkipElsewhere, coordination.RefusedPast.Reason())
 		}
@@ -401,20 +235,6 @@ func (set *itemSet) letGo(share coordination.Share) (lost int) {
 		}
 	}
 	return lost
-}
-
-// reportGone reports the instants of an item that is beyond the total count now: those that came due before
-// that was lowered, of which the item is one. No other host gets it.
-func (set *itemSet) reportGone(it *item, counts tree.Counts) {
-	if !it.owned || counts.Since == 0 || it.number < counts.Total || it.number >= counts.Former || set.calendar.Schedule == nil {
-		return
-	}
-	first, since := set.calendar.After(latest(time.UnixMilli(it.state.Record.Instant), it.switched.reported)), time.UnixMilli(counts.Since)
-	if first.IsZero() || first.After(since) {
-		return
-	}
-	set.reports.skipUpTo(it, tree.Fire{Instant: first.UnixMilli(), Source: string(abi.SourceSchedule)}, since, event.SkipDisabled,
-		reason.New(reason.CountLowered, counts.Total))
 }
 
 // gain takes over the states of the share's items, and returns those that this host
@@ -449,7 +269,7 @@ func (set *itemSet) reread(it *item, state coordination.ItemState) {
 	} else if it.state.Disabled { // what came due meanwhile is not owed
 		set.outside.Enabled(it.number)
 		it.switched.seen = set.host.clock()
-		it.passed, set.passed = true, true
+		it.passed, set.dues.passed = true, true
 	}
 	it.state = state
 }
@@ -508,7 +328,7 @@ func (set *itemSet) dropDisabled(id tree.Fire, items []*item) []*item {
 	items = slices.DeleteFunc(items, func(it *item) bool {
 		out := it.state.Disabled && id.Trigger == 0
 		if out {
-			set.itemDisabled(it, id)
+			set.dues.itemDisabled(it, id)
 		} else if it.state.Disabled || aheadOf(it.state.Record, id) || it.state.Record.Held != 0 {
 			doubt = append(doubt, it.number)
 		}
@@ -526,43 +346,13 @@ func (set *itemSet) dropDisabled(id tree.Fire, items []*item) []*item {
 		if s, asked := states[it.number]; asked {
 			set.reread(it, s)
 			if s.Disabled {
-				set.itemDisabled(it, id)
+				set.dues.itemDisabled(it, id)
 				continue
 			}
 		}
 		rest = append(rest, it)
 	}
 	return rest
-}
-
-// dropWaiting reports that an item does not run for what it owes of the schedule, or for the oldest of that.
-func (set *itemSet) dropWaiting(it *item, waiting []tree.Fire, cause event.SkipCause, why reason.Reason) {
-	if len(waiting) == 0 {
-		return
-	}
-	var through time.Time
-	if n := len(waiting); n > 1 {
-		through = waiting[n-1].Time()
-	}
-	set.reports.skipUpTo(it, waiting[0], through, cause, why)
-	for _, f := range waiting {
-		it.Answered(f)
-	}
-}
-
-// itemDisabled reports that an item does not begin for a fire because it is disabled. An instant
-// at which that is over is due when it is enabled.
-func (set *itemSet) itemDisabled(it *item, id tree.Fire) {
-	it.disable()
-	if until := it.state.Said.Until; until != 0 && id.Trigger == 0 && id.Instant >= until {
-		set.owe(it, id)
-		return
-	}
-	it.Answered(id)
-	set.reports.skip(it, id, event.SkipDisabled, coordination.RefusedDisabled.Reason())
-	if id.Trigger == 0 {
-		it.switched.reported = latest(it.switched.reported, id.Time())
-	}
 }
 
 // goesOn reports whether a run has not ended.

@@ -84,7 +84,7 @@ func (j *job) seeJava(now moment, before coordination.View) {
 		looksAfter = looksAfter || (!slices.Contains(v.Instances, id) && !slices.Contains(v.Members, id))
 	}
 	if looksAfter {
-		j.sweepAt = soonest(j.sweepAt, now.Add(javaGrace)) // it may have left something running
+		j.sweeping.at = soonest(j.sweeping.at, now.Add(javaGrace)) // it may have left something running
 	}
 }
 
@@ -107,7 +107,7 @@ func (j *job) watchExtra(now moment) {
 		want = append(want, coordination.ItemMarks(j.member.Layout, it.number)...) // one at a time
 		break
 	}
-	if j.wantsKills(now) {
+	if j.killing.wants(now) {
 		want = append(want, tree.KillQuery(j.member.Layout))
 	}
 	if slices.Equal(want, j.watch.extraFor) {
@@ -135,7 +135,7 @@ func (j *job) watchExtra(now moment) {
 func (j *job) seeExtra(now moment, s registry.Snapshot) {
 	j.member.View = j.member.View.WithExtra(s)
 	j.outside.See(s.Raise(j.term.registry.Base()), j.member.Layout, j.member.Self)
-	j.seeKills(s)
+	j.killing.observe(s)
 	if _, kills := s[tree.KillQuery(j.member.Layout)]; kills && len(s) == 1 {
 		return
 	}
@@ -207,7 +207,7 @@ func (rn *runner) awaitQuiet(now moment, id tree.Fire, items []*item, trigger bo
 		why, refused := out.Refused[it.number]
 		switch {
 		case err != nil || out.Stale:
-			rn.owe(it, id)
+			rn.dues.owe(it, id)
 		case out.Denied[it.number] != nil:
 			rn.deny(it, id)
 		case refused:
@@ -220,7 +220,7 @@ func (rn *runner) awaitQuiet(now moment, id tree.Fire, items []*item, trigger bo
 				rest = append(rest, it)
 				continue
 			}
-			if rn.owe(it, id); !rn.quietAt.After(now.Time) || it.quietAt.Before(rn.quietAt) {
+			if rn.dues.owe(it, id); !rn.quietAt.After(now.Time) || it.quietAt.Before(rn.quietAt) {
 				rn.quietAt = it.quietAt
 			}
 		}
@@ -232,16 +232,4 @@ func (rn *runner) awaitQuiet(now moment, id tree.Fire, items []*item, trigger bo
 		rn.foundStale(now)
 	}
 	return rest, waiting
-}
-
-// notOwed notes that an item came from Java hosts: what was due before is
-// theirs, whether they ran it or not.
-func (set *itemSet) notOwed(it *item, before time.Time) {
-	if since := it.state.Record.Instant; since != 0 && set.calendar.Schedule != nil {
-		if first := set.calendar.After(time.UnixMilli(since)); !first.IsZero() && !first.After(before) {
-			set.reports.skipUpTo(it, tree.Fire{Instant: first.UnixMilli(), Source: "schedule"}, before,
-				event.SkipElsewhere, reason.New(reason.PerhapsJava))
-		}
-	}
-	it.state.Record.Instant = max(it.state.Record.Instant, before.UnixMilli())
 }

@@ -98,8 +98,8 @@ func TestTheFlagIsDatedWhenItIsFirstSeen(t *testing.T) {
 	if !j.member.View.FlagSeen.Equal(at(0).wall) || !j.flagSeen.Equal(at(0).Time) {
 		t.Errorf("it stands, and is dated anew: %s and %s", j.member.View.FlagSeen, j.flagSeen)
 	}
-	if !j.sweepAt.IsZero() {
-		t.Errorf("a sweep at %s, though no Java host went", j.sweepAt)
+	if !j.sweeping.at.IsZero() {
+		t.Errorf("a sweep at %s, though no Java host went", j.sweeping.at)
 	}
 }
 
@@ -129,13 +129,13 @@ func TestWhatAJavaHostLeftIsLookedAfter(t *testing.T) {
 		if c.sweep {
 			want = at(javaGrace).Time
 		}
-		if !j.sweepAt.Equal(want) {
-			t.Errorf("%s: a sweep at %s, want %s", name, j.sweepAt, want)
+		if !j.sweeping.at.Equal(want) {
+			t.Errorf("%s: a sweep at %s, want %s", name, j.sweeping.at, want)
 		}
-		j.sweepAt = at(time.Second).Time
+		j.sweeping.at = at(time.Second).Time
 		j.seeJava(at(0), before)
-		if !j.sweepAt.Equal(at(time.Second).Time) {
-			t.Errorf("%s: a sweep that comes sooner was put off to %s", name, j.sweepAt)
+		if !j.sweeping.at.Equal(at(time.Second).Time) {
+			t.Errorf("%s: a sweep that comes sooner was put off to %s", name, j.sweeping.at)
 		}
 	}
 }
@@ -304,7 +304,7 @@ func TestWhatIsNotOwedToAnItemFromJavaHosts(t *testing.T) {
 		if !c.record.IsZero() {
 			it.state.Record.Instant = c.record.UnixMilli()
 		}
-		j.notOwed(it, c.before)
+		j.dues.notOwed(it, c.before)
 		if got := time.UnixMilli(it.state.Record.Instant); !got.Equal(c.want) {
 			t.Errorf("%s: nothing is owed up to %s, want %s", name, got, c.want)
 		}

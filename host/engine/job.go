@@ -78,7 +78,8 @@ const (
 //	job      joins and leaves, coordinates with other hosts, follows the definition
 //	runner   begins items, and completes what has ended
 //	itemSet  the items that this host owns or runs, and what is due for them
-//	place    this host's membership, and what the job is by its configuration
+//	place    what the job is by its configuration, and whether this host is in it
+//	access   this host's membership, and what the registry refused
 //	shared   what other goroutines use as well
 //
 // All fields but those of shared belong to the goroutine in run; nothing else touches
@@ -98,12 +99,9 @@ type job struct {
 	flagSeen     time.Time // View.FlagSeen, by Go's own clock
 	deferredSeen time.Time // View.DeferredSeen, by Go's own clock
 	recovery     recovery
-	janitor      bool // as of the last sweep
 	ongoing      waits
 	backfill     backfill
-	quotaAt      time.Time // when to report what went beyond a quota
-	wakeAt       time.Time // when there is something to do, whatever the mail says
-	wall         time.Time // the wall clock, when the loop woke last
+	timers       timers
 }
 
 // watch is the watches of a job. extra is a second one, of what stands in the way for a
@@ -149,6 +147,14 @@ type recovery struct {
 	seen   map[string]int32
 }
 
+// wakes is when a step that waits for a snapshot is taken again.
+func (p *pace) wakes(moment) time.Time {
+	if p.looked {
+		return time.Time{}
+	}
+	return p.lookedAt.Add(p.pause)
+}
+
 // settings are what a job goes by, as they are reported.
 type settings struct {
 	inForce, reported event.Settings
@@ -182,6 +188,21 @@ func newJob(t *term, wanted Job, self tree.JobInstance) *job {
 	share := cfg.Ceilings.Of(name, ceiling.Share).Slots(cfg.MaxConcurrency)
 	j.identity.Store(&self.ID)
 	j.reports = itemReports{&j.shared}
+	j.dues = dues{job: &j.access, items: j.items, calendar: &j.calendar, reports: j.reports, guest: &j.guest, wanted: &j.wanted,
+		refuses: func() bool { return !j.javaRefuses().IsZero() || !j.leaderRefuses().IsZero() }}
+	admission := &admission{job: &j.access, guest: &j.guest, items: j.items, reports: j.reports, owe: j.dues.owe, parameter: j.dues.parameter, stillWaits: j.stillWaits}
+	j.limits = limits{admission: admission, most: j.concurrency, guests: &j.guests}
+	j.rates = rates{admission: admission}
+	j.ongoing = waits{drainTimeout: cfg.DrainTimeout, each: j.eachWait, describe: j.waitsFor, expired: j.Expired}
+	j.clock, j.pause, j.pausing = clockCheck{job: &j.access}, pause{job: &j.access}, pausing{job: &j.access}
+	j.killing = killing{job: &j.access, items: j.items, fires: j.fires, ends: &j.ends, denials: &j.denials, goesOn: j.goesOn}
+	j.offsets = offsets{job: &j.access, items: j.items, denials: &j.denials}
+	j.sweeping = sweeping{job: &j.access, items: j.items}
+	j.trigger = waiting{job: &j.access, items: j.items, reports: j.reports, begin: j.begin, skip: j.skipFire, unfit: j.dues.unfit}
+	j.chain = chain{job: &j.access, turn: chainTurn{
+		enter: func() bool { return t.follows.Enter(j, time.Time{}) },
+		leave: func() { t.follows.Leave(j) },
+	}}
 	j.known = &run.Job{
 		Owner: owner{&j.shared}, Name: name, Layout: j.member.Layout, Log: j.log,
 		Account: t.host.slots.Account(j.turn.Group, share), Slots: share,
@@ -189,6 +210,7 @@ func newJob(t *term, wanted Job, self tree.JobInstance) *job {
 	}
 	j.member.Registry = counted{t.registry, &j.shared, &j.pace.wrote, true}
 	j.election.Line, j.takers.Line = &j.member.Election, &j.member.Takeover
+	j.timers = j.newTimers()
 	j.mail.wake = make(chan struct{}, 1)
 	j.mail.last = &JobStatus{Name: name, State: JobJoining, File: wanted.File, Module: wanted.ModuleFile, Instances: []string{}, Items: []ItemStatus{}}
 	return j
@@ -207,6 +229,8 @@ func (j *job) run(work context.Context) {
 	alarm := newAlarm()
 	defer alarm.Stop()
 	defer j.turn.Give()
+	// wakeAt is when there is something to do, whatever the mail says. wall is the wall clock when the loop woke last.
+	var wakeAt, wall time.Time
 	for {
 		j.turn.Give()
 		news := true // something besides ends of runs
@@ -242,7 +266,7 @@ func (j *job) run(work context.Context) {
 				j.chain.snapshots = nil
 				continue
 			}
-			j.seeChain(s)
+			j.chain.observe(s)
 		case s, ok := <-j.backfill.snapshots:
 			if !ok {
 				j.backfill.snapshots = nil
@@ -260,37 +284,34 @@ func (j *job) run(work context.Context) {
 		j.turn.Hurry = false
 		news = j.read() || news
 		now := j.host.now()
-		if now.wall.Before(j.wall.Add(-clockStep)) { // what is reckoned of the registry's wavers
+		if now.wall.Before(wall.Add(-clockStep)) { // what is reckoned of the registry's wavers
 			// An item that another host began by a clock that is right must not wait until
 			// this clock is where it was. What was begun already is refused by its record.
 			j.calendar.SetBack(now.wall)
 		}
-		j.wall = now.wall
+		wall = now.wall
 		// While many items run, each end of one is not looked at by itself.
-		if window := j.ends.windowEnd(); !news && len(j.ends.of) < j.live && now.Before(j.wakeAt) && now.Before(window) {
+		if window := j.ends.windowEnd(); !news && len(j.ends.of) < j.live && now.Before(wakeAt) && now.Before(window) {
 			j.answer()
-			if window.Before(j.wakeAt) {
-				j.wakeAt = window
+			if window.Before(wakeAt) {
+				wakeAt = window
 			}
-			alarm.set(j.wakeAt)
+			alarm.set(wakeAt)
 			continue
 		}
 		over := j.advance(now)
-		left := over || !j.exit.leaving.IsZero() || j.exit.draining || !j.exit.left.IsZero() || j.exit.stopped
-		j.endPacing(now, left)
-		j.returnPermits(now, left)
+		left := over || j.exit.leaves() || !j.exit.left.IsZero() || j.exit.stopped
+		j.rates.returnPlaces(now, left)
+		j.limits.returnUnneeded(now, left)
 		if over {
 			return
 		}
 		j.recordOutside(now)
-		j.watchWaits(now)
+		j.ongoing.watch(now)
 		j.answer()
 		j.expect(now)
-		j.wakeAt = now.Add(j.sleep(now))
-		if j.stale.atOnce || j.recovery.atOnce || j.limits.atOnce || j.rates.atOnce {
-			j.stale.atOnce, j.recovery.atOnce, j.limits.atOnce, j.rates.atOnce, j.wakeAt = false, false, false, false, now.Time
-		}
-		alarm.set(j.wakeAt)
+		wakeAt = now.Add(j.timers.sleep(now, !j.exit.leaves() && j.exit.left.IsZero() && j.joined && j.seen))
+		alarm.set(wakeAt)
 	}
 }
 
@@ -347,7 +368,7 @@ func (j *job) end() {
 		j.log.Warn("stopped at once: what was running counts as unfinished", zap.Stringer("items", items))
 	}
 	if j.work.Err() != nil {
-		j.dropTrigger(event.SkipMissed, reason.New(reason.BeforeIdle, reason.New(reason.SessionEnded)))
+		j.trigger.drop(event.SkipMissed, reason.New(reason.BeforeIdle, reason.New(reason.SessionEnded)))
 	}
 	j.guests.stop(cause)
 	j.limits.unwatch()
@@ -359,7 +380,7 @@ func (j *job) end() {
 		j.mail.last = j.withoutSession()
 		j.mail.mu.Unlock()
 	}
-	j.flushQuotas()
+	j.quotas.flush(j.Emit)
 	for f := range j.fires {
 		f.Exec.Release()
 	}
@@ -382,7 +403,7 @@ func (j *job) read() (news bool) {
 	}
 	news = update != nil || len(over) > 0 || len(j.mail.limits) > 0 || j.mail.offsets || j.mail.beyond || j.mail.refused || !j.mail.leave.IsZero() || j.mail.drain
 	j.exit.draining = j.exit.draining || j.mail.drain
-	j.repairs.refused, j.mail.refused = j.repairs.refused || j.mail.refused, false
+	j.refusal.conflict, j.mail.refused = j.refusal.conflict || j.mail.refused, false
 	j.mail.update, j.mail.ended, j.mail.over, j.mail.limits, j.mail.rests = nil, nil, nil, nil, false
 	j.mail.mu.Unlock()
 	if update != nil {
@@ -420,9 +441,9 @@ func (j *job) advance(now moment) (over bool) {
 	j.pace.waits = false
 	j.repair(now)
 	j.complete(now)
-	j.endKilled(now)
-	j.reportQuotas(now)
-	if !j.exit.leaving.IsZero() || j.exit.draining {
+	j.killing.end(now)
+	j.quotas.report(now, j.mail.takeBeyond(), j.Emit)
+	if j.exit.leaves() {
 		j.term.arrivals.Leave(j)
 		return j.withdraw(now)
 	}
@@ -433,7 +454,7 @@ func (j *job) advance(now moment) (over bool) {
 	if j.changed {
 		j.definitionChanged(now)
 	}
-	if !j.exit.left.IsZero() || now.Before(j.refusal.retryAt) {
+	if !j.exit.left.IsZero() || j.rests(now) {
 		return false
 	}
 	if !j.joined && !j.join(now) {
@@ -445,15 +466,15 @@ func (j *job) advance(now moment) (over bool) {
 	if !j.look(now) {
 		return false
 	}
-	if j.term.registry.Trusted() && j.readClock(now) {
+	if j.term.registry.Trusted() && j.clock.read(now) {
 		now = j.host.now()
 	}
 	j.configure(now)
 	if !j.term.registry.Trusted() {
 		return false
 	}
-	j.lookAtLines(now)
-	j.watchDrift()
+	j.limits.readChanged(now)
+	j.clock.watch(j.guest.CatchUpWindow)
 	j.followChain(now)
 	if doing, err := j.backfill.follow(j.work, now, backfillDeps{j.member.Registry, j.member.Layout, &j.member.View, j.log, j.refusal.retryAt}); err != nil {
 		j.failed(now, doing, err)
@@ -461,20 +482,20 @@ func (j *job) advance(now moment) (over bool) {
 	j.reportSettings()
 	business := j.member.Reconcile(now.wall) != coordination.ActionNone || j.recovers(now)
 	if business && j.knowsShare() && j.member.View.Enabled == j.wasEnabled { // what is due begins before that
-		j.makeUpPassed(now)
+		j.dues.makeUpPassed(now)
 		j.tick(now)
 	}
 	j.coordinate(now)
 	j.endPauses(now)
-	j.makeUpPassed(now)
+	j.dues.makeUpPassed(now)
 	j.tick(now)
 	j.followUp(now)
-	j.advanceQueue(now)
-	j.pauseAll(now)
+	j.trigger.advanceQueue(now)
+	j.pausing.act(now)
 	j.watchMarks(now)
 	j.resolve(now)
-	j.saveOffsets(now)
-	j.publishTally(now)
+	j.offsets.save(now)
+	j.announce = (!j.rests(now) && j.tally.publish(now)) || j.announce
 	j.watchExtra(now)
 	if edit, err := j.edits.Look(j.work, j.member.Registry, j.member.Layout, j.member.View.IsJanitor()); err != nil {
 		j.failed(now, "looking who changed the configuration", err)
@@ -508,64 +529,6 @@ func (j *job) expect(now moment) {
 	j.module.informed, j.module.expected = true, next
 }
 
-// sleep is how long the loop may sleep after it did all that could be done
-// now. Only what lies ahead counts: a thing whose time has come and that was
-// not done waits for something else, which will wake the loop.
-func (j *job) sleep(now moment) time.Duration {
-	wait := longestSleep
-	at := func(t time.Time) {
-		if t.After(now.Time) {
-			wait = min(wait, t.Sub(now.Time))
-		}
-	}
-	instant := func(t time.Time) {
-		if t.After(now.wall) {
-			wait = min(wait, t.Sub(now.wall))
-		}
-	}
-	at(j.refusal.retryAt)
-	at(j.againAt)
-	at(j.pace.stepAt)
-	at(j.ongoing.at)
-	at(j.killing.lookAt)
-	at(j.exit.until)
-	at(j.exit.until.Add(-run.SoftGrace(j.host.cfg.DrainTimeout)))
-	at(j.quotaAt)
-	at(j.outside.Again())
-	at(j.watch.marks.turnAt)
-	at(j.pauseEnds(now))
-	at(j.denials.next(j.host.now()))
-	if len(j.ends.of) > 0 {
-		at(j.ends.windowEnd())
-	}
-	switch {
-	case j.exit.draining || !j.exit.leaving.IsZero():
-		return wait
-	case !j.exit.left.IsZero() || !j.joined || !j.seen:
-		return wait
-	}
-	instant(j.calendar.DueAt())
-	instant(j.calendar.ExcludedAt())
-	at(j.recovery.at)
-	instant(j.member.View.DivideAt())
-	at(j.election.until())
-	at(j.takers.until())
-	at(j.tally.at)
-	at(j.sweepAt)
-	at(j.quietAt)
-	at(j.rates.at)
-	at(j.chain.at)
-	at(j.backfill.at)
-	at(j.chain.straysAt)
-	at(j.chain.elsewhereAt)
-	at(j.repairs.at)
-	at(j.offsetsAt)
-	if !j.pace.looked {
-		at(j.pace.lookedAt.Add(j.pace.pause))
-	}
-	return wait
-}
-
 func later(a, b time.Time) time.Time {
 	if a.IsZero() || a.After(b) {
 		return a
@@ -581,8 +544,9 @@ func latest(a, b time.Time) time.Time {
 	return b
 }
 
+// soonest is the earlier of two times; zero is at no time, and counts for nothing.
 func soonest(a, b time.Time) time.Time {
-	if !a.IsZero() && a.Before(b) {
+	if b.IsZero() || (!a.IsZero() && a.Before(b)) {
 		return a
 	}
 	return b
@@ -609,7 +573,7 @@ func (j *job) stay() {
 	for _, it := range j.items.sorted(func(it *item) bool { return it.owned && it.run == nil }) {
 		idle = append(idle, it.number)
 	}
-	j.makeUp(j.host.now(), idle)
+	j.dues.makeUp(j.host.now(), idle)
 }
 
 // heardSoon is the latest that a host hears of a write, while its clock and the registry's are right.
@@ -629,7 +593,7 @@ func (j *job) definitionChanged(now moment) {
 	if !j.exit.left.IsZero() {
 		return // what is wanted says whether it comes back; see stayOut
 	}
-	if j.exit.stopped || (j.joined && now.Before(j.refusal.retryAt)) {
+	if j.exit.stopped || (j.joined && j.rests(now)) {
 		return // an operator stops the job here: the change is applied when the host comes back
 	}
 	j.changed = false
@@ -676,13 +640,12 @@ func (j *job) rejoin(now moment) {
 	id := j.member.Self.ID
 	j.identity.Store(&id)
 	j.calendar.Next, j.calendar.Parked, j.calendar.NotBefore = time.Time{}, time.Time{}, now.wall
-	j.pause = pause{}
+	j.pause.forget()
 	j.cron.madeFor, j.configured, j.settings.reported, j.edits = nil, configured{}, event.Settings{}, changes.Seen{}
 	j.election.reset()
 	j.takers.reset()
 	j.denials = denials{} // the items may be others now
-	j.chain.unwatch()
-	j.chain = chain{}
+	j.chain.reset()
 }
 
 // shareDays has the configuration in the registry share the days of its calendars with the definition, if they are the same: jobs with
@@ -736,7 +699,9 @@ func (j *job) configure(now moment) {
 			j.cron.zone, _ = schedule.Zone(c.TimeZone) // the timetable has it
 			j.cron.text, j.cron.terms = c.Cron, terms
 			after := timetable.After(c)
-			j.setAfter(now, after)
+			if j.chain.set(after) && len(after) > 0 {
+				j.calendar.Schedule, j.calendar.Next = nil, time.Time{}
+			}
 			switch {
 			case len(after) > 0: // its instants are those of other jobs
 				if changed {
@@ -756,7 +721,8 @@ func (j *job) configure(now moment) {
 		j.module.err = err
 		return
 	}
-	defer j.limitChanged()
+	defer j.rates.changed()
+	defer j.limits.changed()
 	j.known.Account.Prioritize(guest.Priority)
 	j.guest, j.calendar.Window, j.calendar.Off = guest, guest.CatchUpWindow, reason.NoOwnerMisfireOff
 	if guest.CatchUp == jobconfig.CatchUpNone {
@@ -808,29 +774,12 @@ func (j *job) reportSettings() {
 	if e, ok := j.denials.unreported(); ok {
 		j.Emit(e)
 	}
-	err := errors.Join(j.member.View.ConfigErr, j.cron.err, j.chain.err, j.module.err, j.late, j.denials.reason(), j.unread)
+	err := errors.Join(j.member.View.ConfigErr, j.cron.err, j.chain.err, j.module.err, j.clock.late, j.denials.reason(), j.unread)
 	s, news := j.settings.report(err != nil)
 	if !news {
 		return
 	}
 	j.Emit(event.Event{Kind: event.JobConfigured, Source: sourceOf(j.member.View.Config), Settings: &s}.Why(reason.Of(err)))
-}
-
-// reportQuotas reports what the job has used beyond its quotas, at most once
-// per quotaInterval.
-func (j *job) reportQuotas(now moment) {
-	j.mail.mu.Lock()
-	beyond := j.mail.beyond
-	j.mail.beyond = false
-	j.mail.mu.Unlock()
-	if beyond && j.quotaAt.IsZero() {
-		j.quotaAt = now.Add(quotaInterval)
-	}
-	if j.quotaAt.IsZero() || now.Before(j.quotaAt) {
-		return
-	}
-	j.quotaAt = time.Time{}
-	j.flushQuotas()
 }
 
 // complete writes the ends of runs, in groups: at once when nothing runs any
@@ -843,7 +792,7 @@ func (j *job) complete(now moment) {
 			pending++
 		}
 	}
-	due := pending > 0 && !now.Before(j.refusal.retryAt) && j.term.registry.Trusted() &&
+	due := pending > 0 && !j.rests(now) && j.term.registry.Trusted() &&
 		(len(j.ends.of) >= j.running() || !now.Before(j.ends.windowEnd()))
 	if due {
 		j.commitEnded(now)
@@ -853,7 +802,7 @@ func (j *job) complete(now moment) {
 			j.closeFire(f)
 		}
 	}
-	if j.exit.state == "" && j.seen && j.member.View.Exists && !j.member.View.Joined() && j.running() == 0 && j.exit.leaving.IsZero() && !j.exit.draining && j.exit.left.IsZero() && !j.exit.tried(now) {
+	if j.exit.state == "" && j.seen && j.member.View.Exists && !j.member.View.Joined() && j.running() == 0 && !j.exit.leaves() && j.exit.left.IsZero() && !j.exit.tried(now) {
 		j.stopped(now)
 	}
 }

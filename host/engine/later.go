@@ -1,41 +1,15 @@
 package engine
 
 import (
-	"slices"
 	"time"
 
-	"github.com/wasmjob/wasmjob/coordination/recipe/rate"
 	"github.com/wasmjob/wasmjob/coordination/tree"
-	"github.com/wasmjob/wasmjob/host/event"
 	"github.com/wasmjob/wasmjob/internal/text/reason"
 )
 
 // A guest may ask to be run again, and not before a time (RETRY_AT). Its run is over and the fire is handed back: the
 // item's record has it, with the time, so that whichever host has the item then runs it. Until then the item owes the fire
 // as one does that waits for a permit: a newer instant stands for it.
-
-// postpone leaves out the items whose guests asked not to run before a time that has not come. They owe the fire; waiting
-// are those.
-func (rn *runner) postpone(now moment, id tree.Fire, items []*item) (rest []*item, waiting tree.Items) {
-	at := rn.host.registryTime(now).UnixMilli()
-	if !slices.ContainsFunc(items, func(it *item) bool { return it.state.Record.NotBefore(at) != 0 }) {
-		return items, nil
-	}
-	for _, it := range items {
-		r := it.state.Record
-		if r.NotBefore(at) == 0 {
-			rest = append(rest, it)
-			continue
-		}
-		rn.owe(it, id)
-		waiting = append(waiting, it.number)
-		if it.postponedFor != id.ID() && r.HandedBack() != id.Instant {
-			it.postponedFor = id.ID()
-			rn.reports.skip(it, id, event.SkipLater, laterReason(r))
-		}
-	}
-	return rest, waiting
-}
 
 // laterReason says why an item does not begin yet.
 func laterReason(r tree.Record) reason.Reason {
@@ -67,27 +41,4 @@ func (s items) waitsForLater(at int64) (forWhat, then string) {
 		}
 	}
 	return "the time that guests asked for, the first " + time.UnixMilli(first).UTC().Format(time.RFC3339), ""
-}
-
-// pauseKeys pauses the keys of the job's rate for which guests of runs that have ended ask: before their completions are
-// written, so that none is forgotten if this host dies in between.
-func (rn *runner) pauseKeys(now moment) error {
-	for n, e := range rn.ends.of {
-		if !e.Result.PauseKey || e.Later.IsZero() || e.Unfinished {
-			continue
-		}
-		if !rn.rated() {
-			rn.log.Warn("a guest asks to pause the key of its rate, and the job has no rate: only the item waits")
-			continue
-		}
-		t := rn.rateTurn(now, rn.keyFor(rn.guest.Rate.Key, n, e.Run.Fire().ID))
-		if t.Known && t.Window.Paused >= e.Later.UnixMilli() {
-			continue
-		}
-		t.Waiting = len(rn.items.pacedUnder(t.Key))
-		if err := rate.Pause(rn.work, rn.member.Registry, e.Later.UnixMilli(), t); err != nil {
-			return err
-		}
-	}
-	return nil
 }

@@ -11,7 +11,6 @@ import (
 
 	"go.uber.org/zap"
 
-	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 	"github.com/wasmjob/wasmjob/coordination/recipe/permit"
 	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/coordination/tree"
@@ -30,7 +29,10 @@ import (
 
 // limits is this host's part in the job's limit.
 type limits struct {
-	lines map[string]*limitLine // by key
+	*admission
+	most   func() int // items of the job that may run at once on this host
+	guests *guests
+	lines  map[string]*limitLine // by key
 	// held are the tickets of items that run, or whose begin is being written.
 	held map[int]heldTicket
 	// crashed are the keys of items of crashed hosts that this host may take over, once it has a permit.
@@ -41,9 +43,6 @@ type limits struct {
 	atOnce bool
 	// takeOver is set when an item of a crashed host may be taken over that lacked a permit.
 	takeOver bool
-	// parameters are the item parameters of the text from.
-	parameters map[int]string
-	from       string
 }
 
 // heldTicket is an item's ticket.
@@ -86,60 +85,21 @@ func (l *limits) line(layout tree.Layout, key string) *limitLine {
 }
 
 // limited reports whether the job is under a limit.
-func (p *place) limited() bool { return p.guest.Concurrency.Key != "" }
+func (l *limits) limited() bool { return l.guest.Concurrency.Key != "" }
 
-// parameter is the job parameter of a fire. One that does not fit the arguments which the job declares, since those were
-// changed after the fire had begun elsewhere, stays as it was given.
-func (set *itemSet) parameter(id tree.Fire) string {
-	text, _ := set.checkedParameter(id)
-	return text
+// key is the key under which an item runs for a fire.
+func (l *limits) key(item int, id tree.Fire) string {
+	return l.keyFor(l.guest.Concurrency.Key, item, id)
 }
 
-// checkedParameter is the job parameter of a fire. The error is why it does not fit the arguments that the job declares.
-func (set *itemSet) checkedParameter(id tree.Fire) (string, error) {
-	c := set.member.View.Config
-	var given *string
-	if id.WithParam {
-		given = &id.Param
-	} else if id.Trigger == 0 || id.Given {
-		if parameter, own := set.calendar.Parameter(id.Time()); own {
-			given = &parameter
-		}
-	}
-	text, err := set.guest.Parameter(c, given)
-	if err == nil {
-		return text, nil
-	}
-	if given != nil {
-		return *given, err
-	}
-	return c.JobParameter, err
-}
-
-// limitKey is the key under which an item runs for a fire.
-func (rn *runner) limitKey(item int, id tree.Fire) string {
-	return rn.keyFor(rn.guest.Concurrency.Key, item, id)
-}
-
-// keyFor is the key that a template makes for an item and a fire.
-func (rn *runner) keyFor(template string, item int, id tree.Fire) string {
-	l := &rn.limits
-	if text := rn.member.View.Config.ShardingItemParameters; l.parameters == nil || l.from != text {
-		l.parameters, _ = jobconfig.ParseItemParameters(text) // what cannot be read is refused before
-		l.from = text
-	}
-	return jobconfig.LimitKey(template, l.parameters[item], rn.parameter(id))
-}
-
-// limitChanged has the items that wait looked at again: their key, or its maximum, may be another one now. Each keeps
-// its turn among those of this host.
-func (rn *runner) limitChanged() {
-	for _, ln := range rn.limits.lines {
+// changed has the items that wait looked at again: their key, or its maximum, may be another one now. Each keeps its turn
+// among those of this host.
+func (l *limits) changed() {
+	for _, ln := range l.lines {
 		ln.stale = true
 	}
-	for _, it := range rn.items {
+	for _, it := range l.items {
 		it.waits = ""
-		it.unpace()
 	}
 }
 
@@ -191,27 +151,26 @@ func (l *limits) heldOf(key string) (n int) {
 
 // wants is how many tickets a line lacks. A host stands in a line with as many items as may run and with as
 // many as come next, and with no more than it can run at once.
-func (rn *runner) wants(ln *limitLine, waiting int) int {
-	l := &rn.limits
+func (l *limits) wants(ln *limitLine, waiting int) int {
 	for _, key := range l.crashed {
 		if key == ln.key {
 			waiting++
 		}
 	}
-	most := min(2*rn.guest.Concurrency.Max, rn.concurrency())
+	most := min(2*l.guest.Concurrency.Max, l.most())
 	return max(min(waiting, most-l.heldOf(ln.key))-len(ln.free), 0)
 }
 
-// nextUnder are the items that may begin with the tickets that are granted, and of lines that lack tickets all.
-func (rn *runner) nextUnder() func(*item) bool {
+// mayBegin are the items that may begin with the tickets that are granted, and of lines that lack tickets all.
+func (l *limits) mayBegin() func(*item) bool {
 	chosen := make(map[int]bool)
 	open := make(map[string]bool)
-	if !rn.limited() {
+	if !l.limited() {
 		return func(*item) bool { return true }
 	}
-	for key, ln := range rn.limits.lines {
-		list := rn.items.waitsUnder(key)
-		open[key] = rn.wants(ln, len(list)) > 0
+	for key, ln := range l.lines {
+		list := l.items.waitsUnder(key)
+		open[key] = l.wants(ln, len(list)) > 0
 		for _, it := range list[:min(ln.granted, len(list))] {
 			chosen[it.number] = true
 		}
@@ -221,16 +180,15 @@ func (rn *runner) nextUnder() func(*item) bool {
 
 // admit gives items of a fire the permits that they need. waiting are those for which there is none yet: they owe
 // the fire, and begin when a ticket is granted.
-func (rn *runner) admit(now moment, id tree.Fire, items []*item) (admitted []*item, waiting tree.Items) {
-	l := &rn.limits
-	if !rn.limited() {
+func (l *limits) admit(now moment, id tree.Fire, items []*item) (admitted []*item, waiting tree.Items) {
+	if !l.limited() {
 		return items, nil
 	}
 	lines := make(map[string]*limitLine)
 	for _, it := range items {
-		key := rn.limitKey(it.number, id)
+		key := l.key(it.number, id)
 		h, has := l.held[it.number]
-		if has && (rn.member.Unknown || (h.key == key && h.Max == rn.guest.Concurrency.Max)) {
+		if has && (l.job.member.Unknown || (h.key == key && h.Max == l.guest.Concurrency.Max)) {
 			continue // a begin of this host has failed
 		}
 		l.drop(it.number)
@@ -239,12 +197,12 @@ func (rn *runner) admit(now moment, id tree.Fire, items []*item) (admitted []*it
 			it.turn = l.turns
 		}
 		it.waits, it.asks = key, true
-		lines[key] = l.line(rn.member.Layout, key)
+		lines[key] = l.line(l.job.member.Layout, key)
 	}
-	err := rn.draw(now, slices.Collect(maps.Values(lines)))
+	err := l.draw(now, slices.Collect(maps.Values(lines)))
 	chosen := make(map[int]bool)
 	for key, ln := range lines {
-		list := rn.items.waitsUnder(key)
+		list := l.items.waitsUnder(key)
 		for _, it := range list[:min(ln.granted, len(list))] {
 			chosen[it.number] = true
 		}
@@ -260,11 +218,11 @@ func (rn *runner) admit(now moment, id tree.Fire, items []*item) (admitted []*it
 			admitted = append(admitted, it)
 			continue
 		}
-		rn.owe(it, id)
+		l.owe(it, id)
 		waiting = append(waiting, it.number)
 		if it.waitsFor != id.ID() && err == nil {
 			it.waitsFor = id.ID()
-			rn.reports.skip(it, id, event.SkipLater, lines[it.waits].says())
+			l.reports.skip(it, id, event.SkipLater, lines[it.waits].says())
 		}
 	}
 	return admitted, waiting
@@ -276,36 +234,36 @@ func (ln *limitLine) says() reason.Reason {
 }
 
 // draw makes the tickets that lines lack, in one commit, and reads where they stand.
-func (rn *runner) draw(now moment, lines []*limitLine) error {
+func (l *limits) draw(now moment, lines []*limitLine) error {
 	var draws []permit.Draw
 	var drawn []*limitLine
 	for _, ln := range lines {
-		if n := rn.wants(ln, len(rn.items.waitsUnder(ln.key))); n > 0 {
-			draws = append(draws, permit.Draw{Key: ln.path, Count: n, Max: rn.guest.Concurrency.Max})
+		if n := l.wants(ln, len(l.items.waitsUnder(ln.key))); n > 0 {
+			draws = append(draws, permit.Draw{Key: ln.path, Count: n, Max: l.guest.Concurrency.Max})
 			drawn = append(drawn, ln)
 		}
 	}
 	if len(draws) == 0 {
 		return nil
 	}
-	made, err := permit.Take(rn.work, rn.member.Registry, permit.Holder{Host: rn.member.Self.ID, Job: rn.name}, draws...)
+	made, err := permit.Take(l.job.work, l.job.member.Registry, permit.Holder{Host: l.job.member.Self.ID, Job: l.job.name}, draws...)
 	for _, ln := range drawn {
 		ln.free = append(ln.free, made[ln.path]...)
 		ln.stale, ln.doubt = true, ln.doubt || err != nil
 	}
 	if err == nil {
-		err = rn.readLines()
+		err = l.readStale()
 	}
 	if err != nil {
-		rn.failed(now, "drawing tickets of a limit", err)
+		l.job.failed(now, "drawing tickets of a limit", err)
 	}
 	return err
 }
 
-// readLines reads where the host's tickets stand in the lines that may have changed.
-func (rn *runner) readLines() error {
+// readStale reads where the host's tickets stand in the lines that may have changed.
+func (l *limits) readStale() error {
 	var keys []string
-	for _, ln := range rn.limits.lines {
+	for _, ln := range l.lines {
 		if ln.stale {
 			keys = append(keys, ln.path)
 		}
@@ -313,13 +271,13 @@ func (rn *runner) readLines() error {
 	if len(keys) == 0 {
 		return nil
 	}
-	lines, err := permit.Lines(rn.work, rn.member.Registry, keys...)
+	lines, err := permit.Lines(l.job.work, l.job.member.Registry, keys...)
 	if err != nil {
 		return err
 	}
-	for _, ln := range rn.limits.lines {
+	for _, ln := range l.lines {
 		if ln.stale {
-			ln.stands(lines[ln.path], rn.guest.Concurrency.Max)
+			ln.stands(lines[ln.path], l.guest.Concurrency.Max)
 		}
 	}
 	return nil
@@ -345,18 +303,18 @@ func (ln *limitLine) stands(line []permit.Ticket, most int) {
 	}
 }
 
-// lookAtLines reads the lines of which a watch has shown that they changed.
-func (rn *runner) lookAtLines(now moment) {
-	if len(rn.limits.lines) == 0 || now.Before(rn.refusal.retryAt) {
+// readChanged reads the lines of which a watch has shown that they changed.
+func (l *limits) readChanged(now moment) {
+	if len(l.lines) == 0 || l.job.rests(now) {
 		return
 	}
-	if err := rn.readLines(); err != nil {
-		rn.failed(now, "reading who runs under a limit", err)
+	if err := l.readStale(); err != nil {
+		l.job.failed(now, "reading who runs under a limit", err)
 		return
 	}
-	for _, key := range rn.limits.crashed {
-		if ln := rn.limits.lines[key]; ln != nil && ln.granted > 0 {
-			rn.limits.takeOver = true
+	for _, key := range l.crashed {
+		if ln := l.lines[key]; ln != nil && ln.granted > 0 {
+			l.takeOver = true
 		}
 	}
 }
@@ -380,13 +338,13 @@ func (ln *limitLine) hear(news registry.Node, most int) {
 }
 
 // permitFor is the ticket with which an item of a crashed host is taken over; empty if there is none that is granted.
-func (rn *runner) permitFor(item int, id tree.Fire) string {
-	l, key := &rn.limits, rn.limitKey(item, id)
-	if h, has := l.held[item]; has && (h.key == key || rn.member.Unknown) {
+func (l *limits) permitFor(item int, id tree.Fire) string {
+	key := l.key(item, id)
+	if h, has := l.held[item]; has && (h.key == key || l.job.member.Unknown) {
 		return h.Path
 	}
 	l.drop(item)
-	if l.take(l.line(rn.member.Layout, key), item) {
+	if l.take(l.line(l.job.member.Layout, key), item) {
 		delete(l.crashed, item)
 		return l.permitOf(item)
 	}
@@ -395,41 +353,35 @@ func (rn *runner) permitFor(item int, id tree.Fire) string {
 }
 
 // drawForCrashed makes tickets for the items of crashed hosts that lack one. It reports whether some may be taken over now.
-func (rn *runner) drawForCrashed(now moment) bool {
+func (l *limits) drawForCrashed(now moment) bool {
 	var lines []*limitLine
-	for _, key := range rn.limits.crashed {
-		if ln := rn.limits.lines[key]; ln != nil && !slices.Contains(lines, ln) {
+	for _, key := range l.crashed {
+		if ln := l.lines[key]; ln != nil && !slices.Contains(lines, ln) {
 			lines = append(lines, ln)
 		}
 	}
-	return rn.draw(now, lines) == nil && slices.ContainsFunc(lines, func(ln *limitLine) bool { return ln.granted > 0 })
+	return l.draw(now, lines) == nil && slices.ContainsFunc(lines, func(ln *limitLine) bool { return ln.granted > 0 })
 }
 
-// stillWaits reports whether an item that waits for a permit is still to begin when it has one.
-func (rn *runner) stillWaits(now moment, it *item) bool {
-	return it.owned && it.run == nil && it.Next() != nil && !it.held && !it.state.Disabled && rn.member.View.Enabled && !rn.denials.waits(now, it.number) && !rn.moves(now, it)
-}
-
-// returnPermits deletes the tickets that are not needed any more, and watches the lines in which others wait. If
+// returnUnneeded deletes the tickets that are not needed any more, and watches the lines in which others wait. If
 // leaves is set the host begins nothing more of the job. It reports false if something is left to do.
-func (rn *runner) returnPermits(now moment, leaves bool) bool {
-	l := &rn.limits
+func (l *limits) returnUnneeded(now moment, leaves bool) bool {
 	if len(l.lines) == 0 && len(l.back) == 0 {
 		return true
 	}
-	unsure := rn.member.Unknown || (!leaves && (now.Before(rn.refusal.retryAt) || rn.stale.reread))
+	unsure := l.job.member.Unknown || (!leaves && (l.job.rests(now) || l.job.stale.reread))
 	for n := range l.held {
-		if it := rn.items[n]; !rn.items.runs(n) && !unsure && (it == nil || it.paced == "" || !rn.stillWaits(now, it)) { // nothing has begun with it, or is about to
+		if it := l.items[n]; !l.items.runs(n) && !unsure && (it == nil || it.paced == "" || !l.stillWaits(now, it)) { // nothing has begun with it, or is about to
 			l.drop(n)
 		}
 	}
 	ended, others := false, false
 	waiting := make(map[string]int)
-	for _, it := range rn.items {
+	for _, it := range l.items {
 		if it.waits == "" {
 			continue
 		}
-		if leaves || !rn.limited() || !rn.stillWaits(now, it) {
+		if leaves || !l.limited() || !l.stillWaits(now, it) {
 			it.waits, it.turn, it.waitsFor, ended = "", 0, "", true
 			continue
 		}
@@ -442,29 +394,28 @@ func (rn *runner) returnPermits(now moment, leaves bool) bool {
 		waiting[key]++
 	}
 	for key, ln := range l.lines {
-		rn.trim(ln, waiting[key])
-		others = others || (waiting[key] > 0 && (ln.granted > 0 || rn.wants(ln, waiting[key]) > 0))
+		l.trim(ln, waiting[key])
+		others = others || (waiting[key] > 0 && (ln.granted > 0 || l.wants(ln, waiting[key]) > 0))
 		if len(ln.free) == 0 && !ln.doubt && waiting[key] == 0 {
 			ln.unwatch()
 			delete(l.lines, key)
 		}
 	}
 	ended = ended || len(l.back) > 0
-	if !rn.giveBack(now) {
+	if !l.giveBack(now) {
 		return false
 	}
-	l.atOnce = ended && others && !now.Before(rn.refusal.retryAt) && rn.term.registry.Trusted()
+	l.atOnce = ended && others && !l.job.rests(now) && l.job.term.registry.Trusted()
 	return true
 }
 
 // trim gives back the tickets of a line for which no item waits, the newest first, and those that name another maximum than
 // the job has now. It watches the line while a ticket waits.
-func (rn *runner) trim(ln *limitLine, waiting int) {
-	l := &rn.limits
+func (l *limits) trim(ln *limitLine, waiting int) {
 	kept := ln.free[:0:0]
 	granted := 0
 	for k, t := range ln.free {
-		if t.Max != rn.guest.Concurrency.Max || len(kept) >= waiting {
+		if t.Max != l.guest.Concurrency.Max || len(kept) >= waiting {
 			l.back = append(l.back, t.Path)
 			continue
 		}
@@ -478,29 +429,29 @@ func (rn *runner) trim(ln *limitLine, waiting int) {
 		ln.unwatch()
 		return
 	}
-	rn.watchLine(ln)
+	l.watch(ln)
 }
 
-// watchLine watches what stands before the first ticket that waits.
-func (rn *runner) watchLine(ln *limitLine) {
+// watch watches what stands before the first ticket that waits.
+func (l *limits) watch(ln *limitLine) {
 	want := ln.place.Watch(ln.path)
 	if ln.end != nil && ln.watched == want {
 		return
 	}
 	ln.unwatch()
-	ctx, cancel := context.WithCancel(rn.work)
-	snapshots, err := rn.member.Registry.Watch(ctx, want)
+	ctx, cancel := context.WithCancel(l.job.work)
+	snapshots, err := l.job.member.Registry.Watch(ctx, want)
 	if err != nil {
 		cancel()
 		ln.stale = true
-		rn.log.Warn("watching the line of a limit; trying again", zap.String("limit", ln.key), zap.Error(err))
-		rn.againAt = rn.host.now().Add(retryPause)
+		l.job.log.Warn("watching the line of a limit; trying again", zap.String("limit", ln.key), zap.Error(err))
+		l.job.againAt = l.job.host.now().Add(retryPause)
 		return
 	}
 	ln.watched, ln.end = want, cancel
-	rn.guests.running.Go(func() {
+	l.guests.running.Go(func() {
 		for s := range snapshots {
-			rn.mail.post(func(m *mailbox) { m.limits = append(m.limits, limitNews{ln, s[want]}) })
+			l.job.mail.post(func(m *mailbox) { m.limits = append(m.limits, limitNews{ln, s[want]}) })
 		}
 	})
 }
@@ -522,9 +473,8 @@ func (l *limits) unwatch() {
 
 // giveBack deletes the tickets that are to be, with those that a commit of unknown outcome has made. It reports false if
 // it could not.
-func (rn *runner) giveBack(now moment) bool {
-	l := &rn.limits
-	if now.Before(rn.refusal.retryAt) || !rn.term.registry.Trusted() {
+func (l *limits) giveBack(now moment) bool {
+	if l.job.rests(now) || !l.job.term.registry.Trusted() {
 		return len(l.back) == 0
 	}
 	known := make(map[string]bool)
@@ -540,11 +490,11 @@ func (rn *runner) giveBack(now moment) bool {
 		if !ln.doubt {
 			continue
 		}
-		found, err := permit.Own(rn.work, rn.member.Registry, ln.path, func(who permit.Holder) bool {
-			return who.Job == rn.name && event.TermOf(who.Host) == event.TermOf(rn.member.Self.ID)
+		found, err := permit.Own(l.job.work, l.job.member.Registry, ln.path, func(who permit.Holder) bool {
+			return who.Job == l.job.name && event.TermOf(who.Host) == event.TermOf(l.job.member.Self.ID)
 		}, known)
 		if err != nil {
-			rn.failed(now, "looking for tickets of a limit", err)
+			l.job.failed(now, "looking for tickets of a limit", err)
 			return false
 		}
 		ln.doubt = false
@@ -555,20 +505,20 @@ func (rn *runner) giveBack(now moment) bool {
 	if len(l.back) == 0 {
 		return true
 	}
-	if err := permit.Return(rn.work, rn.member.Registry, l.back...); err != nil {
-		rn.failed(now, "returning tickets of a limit", err)
+	if err := permit.Return(l.job.work, l.job.member.Registry, l.back...); err != nil {
+		l.job.failed(now, "returning tickets of a limit", err)
 		return false
 	}
 	l.back = nil
 	return true
 }
 
-// waitsFor says in words for which permits the items of a job wait here.
-func (l *limits) waitsFor(job string, items items) (forWhat, then string) {
+// waitsFor says in words for which permits the items of the job wait here.
+func (l *limits) waitsFor() (forWhat, then string) {
 	var list []string
 	for _, key := range slices.Sorted(maps.Keys(l.lines)) {
 		ln := l.lines[key]
-		if n := len(items.waitsUnder(key)); n > 0 {
+		if n := len(l.items.waitsUnder(key)); n > 0 {
 			list = append(list, fmt.Sprintf("limit %s, under which %s may run at once: %s, with %s before them in the line",
 				strconv.Quote(key), words.Count(ln.most, "item"), words.Count(n, "item")+" wait here", words.Count(ln.place.Before, "ticket")))
 		}
@@ -576,7 +526,7 @@ func (l *limits) waitsFor(job string, items items) (forWhat, then string) {
 	if more := len(list) - mostNamedLimits; more > 0 {
 		list = append(list[:mostNamedLimits], words.Count(more, "more limit"))
 	}
-	return "a permit of " + strings.Join(list, "; "), "see who runs: " + words.Command("status", job, "--items")
+	return "a permit of " + strings.Join(list, "; "), "see who runs: " + words.Command("status", l.job.name, "--items")
 }
 
 // mostNamedLimits is how many limits a text names.

@@ -24,15 +24,14 @@ type listening struct {
 
 // noteListeners writes down which listeners have run for long, so that operators can end them, and removes those that
 // have ended.
-func (rn *runner) noteListeners(now moment) {
-	k := &rn.killing
+func (k *killing) noteListeners(now moment) {
 	running := make(map[*run.Listener]*run.Fire)
-	for f := range rn.fires {
+	for f := range k.fires {
 		if l := f.Listener(); l != nil && !now.Before(l.Since.Add(killWatchAfter)) {
 			running[l] = f
 		}
 	}
-	if len(running)+len(k.listeners) == 0 || now.Before(rn.refusal.retryAt) || !rn.term.registry.Trusted() {
+	if len(running)+len(k.listeners) == 0 || k.job.rests(now) || !k.job.term.registry.Trusted() {
 		return
 	}
 	byName := func(a, b *run.Listener) int { return cmp.Compare(k.listeners[a].name, k.listeners[b].name) }
@@ -40,8 +39,8 @@ func (rn *runner) noteListeners(now moment) {
 		if running[l] != nil {
 			continue
 		}
-		if err := rn.member.EndListener(rn.work, k.listeners[l].name); err != nil {
-			rn.failed(now, "writing down that a listener has ended", err)
+		if err := k.job.member.EndListener(k.job.work, k.listeners[l].name); err != nil {
+			k.job.failed(now, "writing down that a listener has ended", err)
 			return
 		}
 		delete(k.listeners, l)
@@ -53,14 +52,14 @@ func (rn *runner) noteListeners(now moment) {
 		one := k.listeners[l]
 		if one == nil {
 			k.named++
-			one = &listening{name: fmt.Sprintf("%s:%d", rn.member.Self.ID, k.named), id: running[l].ID}
+			one = &listening{name: fmt.Sprintf("%s:%d", k.job.member.Self.ID, k.named), id: running[l].ID}
 			k.listeners[l] = one
 		}
 		if one.noted {
 			continue
 		}
-		if err := rn.member.NoteListener(rn.work, one.name, tree.Listening{Host: rn.member.Self.ID, Export: l.Export, Fire: running[l].ID}); err != nil {
-			rn.failed(now, "writing down that a listener runs", err)
+		if err := k.job.member.NoteListener(k.job.work, one.name, tree.Listening{Host: k.job.member.Self.ID, Export: l.Export, Fire: running[l].ID}); err != nil {
+			k.job.failed(now, "writing down that a listener runs", err)
 			return
 		}
 		one.noted = true
@@ -81,7 +80,7 @@ func (k *killing) listenerStatus() (list []ListenerStatus) {
 }
 
 // readListeners reads which listeners operators have killed.
-func (k *killing) readListeners(read func(names []string) (map[string]tree.Kill, error)) error {
+func (k *killing) readListeners() error {
 	if len(k.listeners) == 0 {
 		return nil
 	}
@@ -90,7 +89,7 @@ func (k *killing) readListeners(read func(names []string) (map[string]tree.Kill,
 		names = append(names, one.name)
 	}
 	slices.Sort(names)
-	killed, err := read(names)
+	killed, err := k.job.member.ReadListenerKills(k.job.work, names)
 	for _, one := range k.listeners {
 		one.kill = cmp.Or(killed[one.name], one.kill)
 	}
@@ -98,14 +97,14 @@ func (k *killing) readListeners(read func(names []string) (map[string]tree.Kill,
 }
 
 // endListeners ends the listeners that operators have killed.
-func (k *killing) endListeners(now moment, log *zap.Logger) {
+func (k *killing) endListeners(now moment) {
 	for l, one := range k.listeners {
 		if !one.kill.Asked() {
 			continue
 		}
 		grace := time.Duration(one.kill.Grace) * time.Millisecond
 		if l.Abort(one.kill.Reason(), now.Add(grace)) {
-			log.Warn("an operator ends a listener", zap.String("export", l.Export), zap.Stringer("reason", one.kill.Reason()), zap.Duration("grace", grace))
+			k.job.log.Warn("an operator ends a listener", zap.String("export", l.Export), zap.Stringer("reason", one.kill.Reason()), zap.Duration("grace", grace))
 		}
 		if at := l.Press(now.Time); !at.IsZero() {
 			k.lookAt = soonest(k.lookAt, at)

@@ -14,7 +14,6 @@ import (
 	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/coordination"
 	"github.com/wasmjob/wasmjob/coordination/admin/changelog"
-	"github.com/wasmjob/wasmjob/coordination/admin/cleanup"
 	"github.com/wasmjob/wasmjob/coordination/admin/operate"
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 	"github.com/wasmjob/wasmjob/coordination/registry"
@@ -89,7 +88,7 @@ func (j *job) join(now moment) bool {
 	j.announce = false
 	j.member.Share, j.member.Runs, j.member.RunsVersion = coordination.Share{}, tree.Runs{}, 0
 	j.joined, j.pace.looked = true, true
-	j.janitor, j.sweepAt = false, time.Time{}
+	j.sweeping.janitor, j.sweeping.at = false, time.Time{}
 	j.Emit(event.Event{Kind: event.JobAdded, Source: sourceOf(j.wanted.Definition), Digest: j.wanted.Module.Digest(), Reason: joinWords(applied.Changed), Edit: changes.ByFile(applied, j.wanted.File, j.host.cfg.ServerIP)})
 	return true
 }
@@ -160,7 +159,7 @@ func (j *job) look(now moment) bool {
 	switch {
 	case !j.member.View.Exists:
 		j.trigger.look = true // what is queued is dropped
-		j.advanceQueue(now)
+		j.trigger.advanceQueue(now)
 		j.quit(JobRemoved, removedText(j.name))
 		j.out(now)
 		return false
@@ -196,7 +195,7 @@ func (j *job) stopped(now moment) {
 		j.windDown()
 	}
 	j.watchExtra(now)
-	if _, over := j.press(now); !over || now.Before(j.refusal.retryAt) {
+	if _, over := j.press(now); !over || j.rests(now) {
 		return
 	}
 	if now.Before(j.exit.stopAt) {
@@ -209,7 +208,7 @@ func (j *job) stopped(now moment) {
 	}
 	unfinished := j.ends.items()
 	if len(unfinished) > 0 {
-		j.flushOffsets(now) // whoever goes on begins there
+		j.offsets.flush(now) // whoever goes on begins there
 	}
 	if err := j.member.Leave(j.work); err != nil {
 		j.failed(now, "leaving the job", err)
@@ -254,7 +253,7 @@ func (j *job) keepOut(now moment, out *coordination.StayOut) {
 		return
 	case out.Removed:
 		j.trigger.look = true // what is queued is dropped
-		j.advanceQueue(now)
+		j.trigger.advanceQueue(now)
 		j.quit(JobRemoved, removedText(j.name))
 	default:
 		j.quit(JobStopped, stoppedText(j.name))
@@ -269,7 +268,7 @@ func (j *job) out(now moment) (back bool) { return j.clearAway(now) && j.stayOut
 // it is still to stay out. It reports false while it is. Nothing of it is remembered: what
 // is wanted stands in the registry.
 func (j *job) stayOut(now moment) (back bool) {
-	if now.Before(j.refusal.retryAt) {
+	if j.rests(now) {
 		return false
 	}
 	if !j.exit.noted {
@@ -339,7 +338,7 @@ func (j *job) quit(state JobState, why reason.Reason) {
 		j.dropOwed(why)
 	}
 	j.unwatchAll()
-	j.dropTrigger(event.SkipDisabled, why)
+	j.trigger.drop(event.SkipDisabled, why)
 	j.Emit(event.Event{Kind: event.JobRemoved}.Why(why))
 	j.changed = false // a definition is applied when the host comes back
 	for n, it := range j.items {
@@ -365,7 +364,7 @@ func (j *job) dropOwed(why reason.Reason) {
 	}
 	for _, it := range j.items.sorted(func(it *item) bool { return it.owned }) {
 		waiting := slices.DeleteFunc(it.Waiting(), func(f tree.Fire) bool { return f.Trigger != 0 && f.Trigger == kept })
-		j.dropWaiting(it, waiting, event.SkipDisabled, why)
+		j.dues.dropWaiting(it, waiting, event.SkipDisabled, why)
 		if asked := it.Asked; asked != nil && asked.Trigger != kept {
 			j.reports.skip(it, *asked, event.SkipDisabled, why)
 		}
@@ -381,7 +380,7 @@ func (j *job) clearAway(now moment) bool {
 		return false
 	}
 	switch {
-	case j.registered && now.Before(j.refusal.retryAt):
+	case j.registered && j.rests(now):
 		return false
 	case j.registered:
 		if err := j.member.Leave(j.work); err != nil {
@@ -403,7 +402,7 @@ func (j *job) withdraw(now moment) bool {
 			j.items.logDrain(j.log)
 		}
 	}
-	if !j.exit.announced && j.joined && j.exit.left.IsZero() && j.running() > 0 && !now.Before(j.refusal.retryAt) {
+	if !j.exit.announced && j.joined && j.exit.left.IsZero() && j.running() > 0 && !j.rests(now) {
 		// What does not run goes to others at once, and somebody else divides.
 		err := j.member.Drain(j.work, j.detail())
 		if err == nil && j.member.View.Leading() {
@@ -421,17 +420,17 @@ func (j *job) withdraw(now moment) bool {
 	if !over {
 		return false
 	}
-	refused := hard && now.Before(j.refusal.retryAt)
+	refused := hard && j.rests(now)
 	unfinished := j.ends.items()
-	if !j.returnPermits(now, true) && !hard {
+	if !j.limits.returnUnneeded(now, true) && !hard {
 		return false
 	}
 	if j.registered {
-		if now.Before(j.refusal.retryAt) && !refused {
+		if j.rests(now) && !refused {
 			return false
 		}
 		if len(unfinished) > 0 {
-			j.flushOffsets(now) // whoever goes on begins there
+			j.offsets.flush(now) // whoever goes on begins there
 		}
 		j.exit.triedAt = now.Time
 		err := j.settleDoubt(now)
@@ -451,7 +450,7 @@ func (j *job) withdraw(now moment) bool {
 	if j.exit.draining {
 		why = reason.New(reason.HostStops)
 	}
-	j.dropTrigger(event.SkipElsewhere, reason.New(reason.BeforeIdle, why))
+	j.trigger.drop(event.SkipElsewhere, reason.New(reason.BeforeIdle, why))
 	for _, it := range j.items.sorted(func(it *item) bool { return it.run == nil }) {
 		for _, owes := range []*tree.Fire{it.Asked, it.Due} {
 			if owes == nil {
@@ -465,7 +464,7 @@ func (j *job) withdraw(now moment) bool {
 		}
 	}
 	j.giveUp(unfinished, why)
-	j.flushQuotas()
+	j.quotas.flush(j.Emit)
 	j.Emit(event.Event{Kind: event.JobRemoved, Items: unfinished}.Why(why))
 	return true
 }
@@ -512,7 +511,7 @@ func (j *job) coordinate(now moment) {
 		j.announce = false
 	}
 	action := j.member.Reconcile(now.wall)
-	if action != coordination.ActionNone || j.recovers(now) || j.sweeps(now) {
+	if action != coordination.ActionNone || j.recovers(now) || j.sweeping.due(now) {
 		// While very many jobs have to, this one waits in line, and its loop is free to begin what is due.
 		j.pace.waits = !j.term.steps.Enter(j, time.Time{})
 		defer func() {
@@ -533,7 +532,7 @@ func (j *job) coordinate(now moment) {
 			j.Emit(event.Event{Kind: event.Sharded, Total: sharded.Division.Total}.Why(why(v)))
 		}
 	}
-	if slices.Contains(v.Division.Draining, v.Self.ID) && !v.Necessary && !now.Before(j.refusal.retryAt) {
+	if slices.Contains(v.Division.Draining, v.Self.ID) && !v.Necessary && !j.rests(now) {
 		// The items were divided while it wanted to leave, and it stays; or an
 		// external edit says that it leaves.
 		err := j.member.Announce(j.work, j.detail())
@@ -545,23 +544,18 @@ func (j *job) coordinate(now moment) {
 		}
 		j.pace.looked, j.pace.lookedAt = false, now.Time
 	}
-	if !now.Before(j.refusal.retryAt) {
+	if !j.rests(now) {
 		j.readShare(now)
 	}
-	if !now.Before(j.refusal.retryAt) && !j.pace.waits {
+	if !j.rests(now) && !j.pace.waits {
 		j.recoverCrashed(now)
-		j.sweep(now)
+		j.sweeping.sweep(now, j.limits.limited() || j.rates.rated())
 	}
 }
 
 // recovers reports whether to look now what hosts that died have left.
 func (j *job) recovers(now moment) bool {
 	return !now.Before(j.recovery.at) && (len(j.member.View.Crashed()) > 0 || len(j.member.View.FailoverItems) > 0 || j.takers.Standing)
-}
-
-// sweeps reports whether to look now for unowned marks.
-func (j *job) sweeps(now moment) bool {
-	return j.member.View.IsJanitor() != j.janitor || (!j.sweepAt.IsZero() && !now.Before(j.sweepAt))
 }
 
 // mayStep says whether the next step of the common business may be taken. One
@@ -683,63 +677,6 @@ func (r *recovery) later(now moment) {
 	r.pause = min(2*r.pause, longestRecoverPause)
 }
 
-// sweep removes unowned marks: the janitor does at the slow
-// reconcile interval, and when it has become that; any host does that a mark
-// stands in the way of.
-func (j *job) sweep(now moment) {
-	if janitor := j.member.View.IsJanitor(); janitor != j.janitor {
-		j.janitor = janitor
-		var why reason.Reason
-		if !janitor {
-			why = reason.New(reason.OtherJanitor)
-		}
-		j.Emit(event.Event{Kind: event.Janitor}.Why(why))
-		if janitor && j.sweepAt.IsZero() {
-			j.sweepAt = now.Time
-		}
-	}
-	if j.sweepAt.IsZero() || now.Before(j.sweepAt) {
-		return
-	}
-	var retired []string
-	swept, err := cleanup.Sweep(j.work, j.member.Registry, j.member.View, now.wall)
-	at := j.member.View.Clock // the registry's
-	if at.IsZero() {
-		at = now.wall
-	}
-	if err == nil && j.janitor && (j.limited() || j.rated()) {
-		_, err = cleanup.Keys(j.work, j.member.Registry, j.member.Layout.Namespace, time.UnixMilli(j.host.registryTime(now).UnixMilli()))
-	}
-	if keep := j.host.cfg.KeepServers; err == nil && j.janitor && keep > 0 {
-		retired, err = cleanup.RetireServers(j.work, j.member.Registry, j.member.Layout, at, keep)
-	}
-	j.sweepAt = time.Time{}
-	if minutes := j.member.View.Config.ReconcileIntervalMinutes; minutes > 0 && j.janitor {
-		j.sweepAt = now.Add(time.Duration(minutes) * time.Minute)
-	}
-	if swept.JavaLives {
-		j.sweepAt = soonest(j.sweepAt, now.Add(longestRecoverPause))
-	}
-	if err != nil {
-		if j.setback(now, "sweeping stale marks", err) {
-			j.sweepAt = soonest(now.Add(longestDenial), j.sweepAt)
-		} else {
-			j.sweepAt = j.refusal.retryAt
-		}
-	}
-	if len(retired) > 0 {
-		j.log.Info("removed servers that had no instance of the job any more", zap.Int("servers", len(retired)), zap.Duration("for", j.host.cfg.KeepServers))
-	}
-	for _, path := range swept.Nodes {
-		j.log.Warn("removed an unowned mark", zap.String("node", path))
-	}
-	if len(swept.Nodes) > 0 {
-		for _, it := range j.items {
-			it.held = false // it may have been held by one of them
-		}
-	}
-}
-
 // why says what made the leader divide the items.
 func why(v coordination.View) reason.Reason {
 	return cmp.Or(v.DivisionStale(), reason.New(reason.FlagSet))
@@ -748,7 +685,7 @@ func why(v coordination.View) reason.Reason {
 // decline leaves the job once what runs has ended, and tries to join again
 // later.
 func (j *job) decline(now moment) {
-	if j.running() > 0 || now.Before(j.refusal.retryAt) {
+	if j.running() > 0 || j.rests(now) {
 		return
 	}
 	why := j.member.View.ConfigErr
@@ -757,7 +694,7 @@ func (j *job) decline(now moment) {
 		return
 	}
 	beyond := reason.New(reason.BeyondCeilings)
-	j.dropTrigger(event.SkipRefused, beyond)
+	j.trigger.drop(event.SkipRefused, beyond)
 	j.unwatchAll()
 	clear(j.items)
 	j.Emit(event.Event{Kind: event.JobRemoved}.Why(beyond))
@@ -782,7 +719,7 @@ func (j *job) unwatchAll() {
 // it is missing among the members, when a division does not come about, and when
 // a stranger has come; the janitor does now and then.
 func (j *job) repair(now moment) {
-	if !j.joined || !j.seen || !j.exit.left.IsZero() || !j.member.View.Exists || !j.member.View.Joined() || now.Before(j.refusal.retryAt) || !j.term.registry.Trusted() {
+	if !j.joined || !j.seen || !j.exit.left.IsZero() || !j.member.View.Exists || !j.member.View.Joined() || j.rests(now) || !j.term.registry.Trusted() {
 		return
 	}
 	strangers := j.member.View.Java()
@@ -794,7 +731,7 @@ func (j *job) repair(now moment) {
 		j.repairs.flagged = now.Time
 	}
 	stuck := j.member.View.Necessary && j.member.View.Enabled && now.Sub(j.repairs.flagged) > 2*repairPause // a division cannot be made
-	j.repairs.wanted = j.repairs.wanted || j.repairs.refused || came || stuck || j.member.View.MissingFromMembers()
+	j.repairs.wanted = j.repairs.wanted || j.refusal.conflict || came || stuck || j.member.View.MissingFromMembers()
 	if minutes := j.member.View.Config.ReconcileIntervalMinutes; minutes > 0 && j.repairs.at.IsZero() {
 		j.repairs.at = now.Add(time.Duration(minutes) * time.Minute)
 	}
@@ -804,12 +741,12 @@ func (j *job) repair(now moment) {
 	if j.repairs.at.IsZero() || now.Before(j.repairs.at) {
 		return
 	}
-	items := j.repairs.refused
+	items := j.refusal.conflict
 	j.repairs.at = time.Time{}
 	if !j.repairs.wanted && !j.member.View.IsJanitor() {
 		return
 	}
-	j.repairs.last, j.repairs.refused, j.repairs.wanted = now.Time, false, false
+	j.repairs.last, j.refusal.conflict, j.repairs.wanted = now.Time, false, false
 	repaired, err := j.member.Repair(j.work, coordination.Repairing{Detail: j.detail(), Items: items})
 	if err != nil {
 		j.setback(now, "repairing external edits", err)

@@ -31,6 +31,14 @@ func (e *ends) windowEnd() time.Time {
 	return latest(e.since.Add(e.overload.window(completionWindow)), e.writtenAt.Add(completionInterval))
 }
 
+// wakes is that, if there is something to complete.
+func (e *ends) wakes(moment) time.Time {
+	if len(e.of) == 0 {
+		return time.Time{}
+	}
+	return e.windowEnd()
+}
+
 // items are those of the runs that have ended and are not completed, ascending.
 func (e *ends) items() tree.Items { return slices.Sorted(maps.Keys(e.of)) }
 

@@ -2,7 +2,6 @@ package engine
 
 import (
 	"context"
-	"errors"
 	"runtime"
 	"sync"
 	"time"
@@ -12,7 +11,6 @@ import (
 	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/coordination"
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
-	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/coordination/tree"
 	"github.com/wasmjob/wasmjob/host/config/ceiling"
 	"github.com/wasmjob/wasmjob/host/engine/changes"
@@ -22,13 +20,10 @@ import (
 	"github.com/wasmjob/wasmjob/internal/text/reason"
 )
 
-// place is this host's place in a job: its membership as the loop knows it, and what
-// the job is by its configuration.
+// place is this host's place in a job: what the job is by its configuration, and whether the host is in it.
 type place struct {
-	shared
-	// member is this host in the job, as the loop knows it.
-	member coordination.Member
-	known  *run.Job // what the job's fires know of it
+	access
+	known *run.Job // what the job's fires know of it
 
 	// What the job is.
 	wanted Job // as last applied
@@ -46,17 +41,13 @@ type place struct {
 	registered bool
 	guests     guests
 
-	// pausing is why the job is to be paused; By is empty if it is not.
-	pausing tree.Word
+	pausing pausing
 
 	// How it gets on with the registry.
-	unread  error // why a node that the host goes by cannot be read any more
-	stale   staleShare
-	refusal refusal
-	againAt time.Time // when to try again what the registry's state stood against
-	repairs repairs   // external edits to repair
+	unread  error   // why a node that the host goes by cannot be read any more
+	repairs repairs // external edits to repair
 	outside changes.Outside
-	late    error // that the clock is behind by more than the catch-up window, as it was reported
+	clock   clockCheck
 	tally   tally
 }
 
@@ -108,30 +99,18 @@ type exit struct {
 	triedAt   time.Time // when to leave was tried last
 }
 
+// leaves reports whether the host is on its way out of the job, because it stops or has the job no more.
+func (e *exit) leaves() bool { return e.draining || !e.leaving.IsZero() }
+
+// wakes is when what runs is asked to end, and when it is stopped by force.
+func (e *exit) wakes(drainTimeout time.Duration) timer {
+	return func(now moment) time.Time { return now.ahead(e.until, e.until.Add(-run.SoftGrace(drainTimeout))) }
+}
+
 // tried reports whether this host has lately tried to leave, and stayed
 // after all: that it is not in the job's list is no operator's doing then.
 func (e *exit) tried(now moment) bool {
 	return !e.triedAt.IsZero() && now.Sub(e.triedAt) < longestSleep
-}
-
-// staleShare is what a begin found out that met another state of the registry than
-// this host knew.
-type staleShare struct {
-	reread bool      // the share is to be read again, before anything begins
-	atOnce bool      // in a pass of the loop that follows this one at once
-	count  int       // such begins in a row
-	at     time.Time // the last of them
-}
-
-// often reports whether so many begins in a row found the registry to be otherwise that
-// no host seems to be on the way to change anything.
-func (s *staleShare) often() bool { return s.count > 3 }
-
-// refusal is what the registry refused last, and when to try again.
-type refusal struct {
-	what    string
-	at      time.Time
-	retryAt time.Time
 }
 
 // repairs is the state of the repair of external edits.
@@ -139,7 +118,6 @@ type repairs struct {
 	at        time.Time // when to look
 	last      time.Time // when it looked last
 	strangers []string  // instances that were not ours when it last looked
-	refused   bool      // a write was, since then
 	flagged   time.Time // since when a division has been asked for
 	wanted    bool      // it has a reason to look
 }
@@ -163,18 +141,18 @@ func (t *tally) count(now moment, outcome abi.Outcome) {
 	}
 }
 
+// publish reports whether it is time to publish how many items succeeded and failed here.
+func (t *tally) publish(now moment) bool {
+	if t.at.IsZero() || now.Before(t.at) {
+		return false
+	}
+	t.at = time.Time{}
+	return true
+}
+
 func (p *place) detail() tree.HostDetail {
 	return tree.HostDetail{State: tree.DetailReady, TriggerArgs: true, TriggerQueue: true, RecordedKills: true, Digest: p.wanted.Module.Digest(), TimeZone: schedule.Published(p.cron.zone, p.host.clock().Year()),
 		Succeeded: p.tally.succeeded, Failed: p.tally.failed}
-}
-
-// publishTally publishes how many items succeeded and failed here, if that has
-// changed and it is time.
-func (p *place) publishTally(now moment) {
-	if p.tally.at.IsZero() || now.Before(p.tally.at) || now.Before(p.refusal.retryAt) {
-		return
-	}
-	p.tally.at, p.announce = time.Time{}, true
 }
 
 // brought takes note of what became of the definition.
@@ -234,62 +212,8 @@ func (g *guests) readmit(work context.Context) {
 	}
 }
 
-// failed notes that the registry refused, and when to try again.
-func (p *place) failed(now moment, what string, err error) {
-	if p.work.Err() != nil || errors.Is(err, registry.ErrSessionLost) {
-		return
-	}
-	p.refusal.retryAt = now.Add(retryPause)
-	if errors.Is(err, registry.ErrConflict) {
-		p.repairs.refused = true
-	}
-	p.refusal.what, p.refusal.at = what+": "+err.Error(), now.Time
-	p.log.Warn(what+"; trying again", zap.Error(err), zap.Duration("after", retryPause))
-}
-
-// knowsShare reports whether what this host knows of its share is what was divided.
-func (p *place) knowsShare() bool { return !p.stale.reread && p.member.Share.Current(p.member.View) }
-
 // unsharded reports that the job is new and waits for its turn to be sharded: its items are nobody's yet.
 func (p *place) unsharded() bool { return p.member.View.NeverSharded() && !p.member.View.JavaLed() }
-
-// foundStale has the share read again in a later pass of the loop, after a begin that
-// found the registry to be otherwise: at once, but for several of them in a row.
-func (p *place) foundStale(now moment) {
-	s := &p.stale
-	since := now.Sub(s.at)
-	if since > longestSleep {
-		s.count = 0
-	}
-	s.reread, s.at = true, now.Time
-	s.count++
-	p.againAt = now.Add(againPause)
-	if s.often() {
-		p.againAt = now.Add(min(againPause<<min(s.count, 10), commitTimeout))
-		p.repairs.refused = true
-	}
-	s.atOnce = since > againPause && !s.often()
-}
-
-// counts is how many items there are: as many as the division made by which they begin, and not
-// as the configuration says, of which each host hears at another time. Java hosts go by the
-// configuration, and so do ours by a division of theirs.
-func (p *place) counts() tree.Counts {
-	v, counts := &p.member.View, p.member.Share.Counts
-	if v.Division.Java || p.member.Share.Java || v.Division.Total == 0 {
-		return tree.Counts{Total: v.Config.ShardingTotalCount}
-	}
-	if counts.Since > v.Division.Since {
-		return counts
-	}
-	return v.Division.Counts
-}
-
-// beyond reports whether an item is left over from a larger total count.
-func (p *place) beyond(it *item) bool {
-	total := p.counts().Total
-	return total > 0 && it.number >= total
-}
 
 // most is how many items of this job may run at once on this host, in all its
 // fires.

@@ -36,9 +36,9 @@ type policies struct {
 	named jobconfig.Overlap
 }
 
-func (p *place) policies() policies {
-	x := policies{Policies: due.PoliciesOf(p.member.View.Config, p.guest), named: p.guest.Overlap}
-	x.QueueMax, x.shared = p.mayOwe(p.guest.QueueMax)
+func (d *dues) policies() policies {
+	x := policies{Policies: due.PoliciesOf(d.job.member.View.Config, *d.guest), named: d.guest.Overlap}
+	x.QueueMax, x.shared = d.mayOwe(d.guest.QueueMax)
 	return x
 }
 
@@ -65,32 +65,32 @@ const defaultMostOwed = 1_000_000
 
 // mayOwe is how many instants an item may owe at most, of those that the job allows; shared says that this is its part of
 // what the group may owe, and less.
-func (p *place) mayOwe(allowed int) (most int, shared bool) {
-	most = max(cmp.Or(p.host.cfg.mostOwed, defaultMostOwed)/max(p.wanted.groupItems, p.counts().Total, 1), 1)
+func (d *dues) mayOwe(allowed int) (most int, shared bool) {
+	most = max(cmp.Or(d.job.host.cfg.mostOwed, defaultMostOwed)/max(d.wanted.groupItems, d.job.counts().Total, 1), 1)
 	return min(most, allowed), most < allowed
 }
 
 // arrive takes an instant for an idle item. It reports whether the item begins for it; else the item runs for it after those
 // that it owes already, or there are too many of these.
-func (set *itemSet) arrive(it *item, id tree.Fire) (begins bool) {
-	policies := set.policies()
+func (d *dues) arrive(it *item, id tree.Fire) (begins bool) {
+	policies := d.policies()
 	fate, gone := policies.Arrive(&it.Owed, id, false)
-	set.reports.allSuperseded(it, gone, id)
+	d.reports.allSuperseded(it, gone, id)
 	switch fate {
 	case due.Begins:
 		return true
 	case due.Crowded:
-		set.reports.skip(it, id, event.SkipQueueFull, policies.queueFull())
+		d.reports.skip(it, id, event.SkipQueueFull, policies.queueFull())
 	default:
 		id.Source = string(abi.SourceMisfire)
-		set.reports.skip(it, id, event.SkipLater, reason.New(reason.EarlierFirst))
+		d.reports.skip(it, id, event.SkipLater, reason.New(reason.EarlierFirst))
 	}
 	return false
 }
 
 // stopFor stops a run as the job's overlap says, because an instant has come for which the item is to run.
 func (rn *runner) stopFor(now moment, it *item, id tree.Fire) {
-	policies := rn.policies()
+	policies := rn.dues.policies()
 	stops, byForce := policies.Stops()
 	if !stops {
 		return
@@ -107,10 +107,10 @@ func (rn *runner) stopFor(now moment, it *item, id tree.Fire) {
 }
 
 // dropLate takes out items that would start later after the instant than the job allows.
-func (rn *runner) dropLate(now moment, id tree.Fire, items []*item) []*item {
-	within := rn.guest.StartWithin
-	behind := now.wall.Sub(id.Time()) - rn.calendar.Delay(id.Time())
-	if !rn.policies().Late(id, behind) {
+func (d *dues) dropLate(now moment, id tree.Fire, items []*item) []*item {
+	within := d.guest.StartWithin
+	behind := now.wall.Sub(id.Time()) - d.calendar.Delay(id.Time())
+	if !d.policies().Late(id, behind) {
 		return items
 	}
 	var inTime []*item
@@ -120,7 +120,7 @@ func (rn *runner) dropLate(now moment, id tree.Fire, items []*item) []*item {
 			continue
 		}
 		it.Answered(id)
-		rn.reports.skip(it, id, event.SkipLate, reason.New(reason.StartsLate, words.Duration(behind.Truncate(time.Second)), words.Duration(within)))
+		d.reports.skip(it, id, event.SkipLate, reason.New(reason.StartsLate, words.Duration(behind.Truncate(time.Second)), words.Duration(within)))
 		it.dropped = latest(it.dropped, id.Time())
 	}
 	return inTime
@@ -128,7 +128,7 @@ func (rn *runner) dropLate(now moment, id tree.Fire, items []*item) []*item {
 
 // dropDone takes out items that have run as often as the job allows, and has the job paused.
 func (rn *runner) dropDone(id tree.Fire, items []*item) []*item {
-	most, policies := rn.guest.MaxRuns, rn.policies()
+	most, policies := rn.guest.MaxRuns, rn.dues.policies()
 	return slices.DeleteFunc(items, func(it *item) bool {
 		if !policies.Done(id, it.state.Record.Runs) {
 			return false
@@ -137,7 +137,7 @@ func (rn *runner) dropDone(id tree.Fire, items []*item) []*item {
 		it.Answered(id)
 		rn.reports.skip(it, id, event.SkipPaused, pausedReason(jobconfig.PropMaxRuns, why))
 		it.dropped = latest(it.dropped, id.Time())
-		rn.pauseFor(jobconfig.PropMaxRuns, why.String())
+		rn.pausing.want(jobconfig.PropMaxRuns, why.String())
 		return true
 	})
 }
@@ -147,20 +147,27 @@ func pausedReason(by string, why reason.Reason) reason.Reason {
 	return reason.New(reason.Paused, strings.TrimPrefix(by, jobconfig.PropPrefix), why)
 }
 
-// pauseFor has the job paused by a policy, if it is not to be already.
-func (p *place) pauseFor(by, why string) {
-	if p.pausing.By == "" {
-		p.pausing = tree.Word{By: strings.TrimPrefix(by, jobconfig.PropPrefix), Why: why}
+// pausing is that a policy has the whole job paused.
+type pausing struct {
+	job  *access
+	word tree.Word // why; By is empty if no policy does
+}
+
+// want has the job paused by a policy, if it is not to be already.
+func (p *pausing) want(by, why string) {
+	if p.word.By == "" {
+		p.word = tree.Word{By: strings.TrimPrefix(by, jobconfig.PropPrefix), Why: why}
 	}
 }
 
-// pauseAll disables the whole job, once for all hosts, if a policy demands it: an operator enables it again.
-func (j *job) pauseAll(now moment) {
-	said := j.pausing
-	if said.By == "" || now.Before(j.refusal.retryAt) {
+// act disables the whole job, once for all hosts, if a policy demands it: an operator enables it again.
+func (p *pausing) act(now moment) {
+	j := p.job
+	said := p.word
+	if said.By == "" || j.rests(now) {
 		return
 	}
-	j.pausing = tree.Word{}
+	p.word = tree.Word{}
 	if !j.member.View.Enabled { // another host was first
 		return
 	}
@@ -172,7 +179,7 @@ func (j *job) pauseAll(now moment) {
 	case errors.Is(err, tree.ErrRemoved):
 	case err != nil:
 		if !j.setback(now, "pausing the job", err) {
-			j.pausing = said
+			p.word = said
 		}
 	case changed:
 		why := pausedReason(said.By, reason.Read(said.Why))
@@ -193,8 +200,8 @@ func (set *itemSet) pausedBy() reason.Reason {
 
 // owing is an item's record with the instants that the item owes besides a fire, as the next write of
 // it has them.
-func (set *itemSet) owing(it *item, besides tree.Fire, r tree.Record) tree.Record {
-	if !set.policies().Queues() && it.Len() <= 1 {
+func (d *dues) owing(it *item, besides tree.Fire, r tree.Record) tree.Record {
+	if !d.policies().Queues() && it.Len() <= 1 {
 		return r.Owes(nil, 0)
 	}
 	var instants []int64
@@ -208,13 +215,13 @@ func (set *itemSet) owing(it *item, besides tree.Fire, r tree.Record) tree.Recor
 
 // account decides what an item owes of the instants that came since they were last looked at, and that were
 // not taken one by one: it was just given to this host, or the host did not get round to them.
-func (set *itemSet) account(now time.Time, it *item) {
-	r, policies := it.state.Record, set.policies()
+func (d *dues) account(now time.Time, it *item) {
+	r, policies := it.state.Record, d.policies()
 	misfire := tree.Fire{Source: string(abi.SourceMisfire)}
 	catchUp := tree.Fire{Source: string(abi.SourceCatchUp)}
 	put := func(f tree.Fire, at int64) {
 		f.Instant = at
-		set.owe(it, f)
+		d.owe(it, f)
 	}
 	known := misfire
 	if !policies.Each(misfire) {
@@ -231,10 +238,10 @@ func (set *itemSet) account(now time.Time, it *item) {
 			put(known, at)
 		}
 		begun = max(begun, r.OwedTo)
-		set.dropWaiting(it, it.WaitingBefore(it.switched.notBefore), event.SkipDisabled, reason.New(reason.WasDisabled))
+		d.dropWaiting(it, it.WaitingBefore(it.switched.notBefore), event.SkipDisabled, reason.New(reason.WasDisabled))
 	}
-	if first := set.calendar.First(now, latest(time.UnixMilli(begun), it.switched.reported)); !first.IsZero() && first.UnixMilli() < notBefore {
-		set.reports.skipUpTo(it, tree.Fire{Instant: first.UnixMilli(), Source: catchUp.Source}, time.UnixMilli(notBefore-1), event.SkipDisabled, reason.New(reason.WasDisabled))
+	if first := d.calendar.First(now, latest(time.UnixMilli(begun), it.switched.reported)); !first.IsZero() && first.UnixMilli() < notBefore {
+		d.reports.skipUpTo(it, tree.Fire{Instant: first.UnixMilli(), Source: catchUp.Source}, time.UnixMilli(notBefore-1), event.SkipDisabled, reason.New(reason.WasDisabled))
 	}
 	begun = max(begun, notBefore-1)
 
@@ -250,25 +257,25 @@ func (set *itemSet) account(now time.Time, it *item) {
 		limits.QueueMax, limits.Newest = limits.Waiting+1, true
 	}
 	if policies.CatchUp == jobconfig.CatchUpAll {
-		limits.CatchUpMax, _ = set.mayOwe(set.guest.CatchUpMax)
+		limits.CatchUpMax, _ = d.mayOwe(d.guest.CatchUpMax)
 	}
-	next, since := set.calendar.Next, time.Time{}
+	next, since := d.calendar.Next, time.Time{}
 	if policies.Each(misfire) {
-		since = set.waitsSince(now, r, begun)
+		since = d.waitsSince(now, r, begun)
 	}
 	if !since.IsZero() {
-		set.calendar.Next = since
+		d.calendar.Next = since
 	}
-	queued, missed, skips, through := set.calendar.Each(now, time.UnixMilli(begun), limits)
+	queued, missed, skips, through := d.calendar.Each(now, time.UnixMilli(begun), limits)
 	for _, at := range queued {
 		put(known, at.UnixMilli())
-		set.reports.waits(it, known, at)
+		d.reports.waits(it, known, at)
 	}
 	for _, at := range missed {
 		put(catchUp, at.UnixMilli())
 	}
 	if limits.CatchUpMax == 0 {
-		at, skip := set.calendar.CatchUp(now, through, time.Time{}, policies.CatchUp == jobconfig.CatchUpLatest)
+		at, skip := d.calendar.CatchUp(now, through, time.Time{}, policies.CatchUp == jobconfig.CatchUpLatest)
 		if skip != nil {
 			skips = append(skips, skip)
 		}
@@ -276,38 +283,38 @@ func (set *itemSet) account(now time.Time, it *item) {
 			put(catchUp, at.UnixMilli())
 		}
 	}
-	if set.calendar.Next = next; !since.IsZero() {
+	if d.calendar.Next = next; !since.IsZero() {
 		limits.Busy, limits.Waiting, limits.CatchUpMax = now, it.Len(), 0
-		waiting, _, full, _ := set.calendar.Each(now, since.Add(-time.Millisecond), limits)
+		waiting, _, full, _ := d.calendar.Each(now, since.Add(-time.Millisecond), limits)
 		for _, at := range waiting {
 			put(misfire, at.UnixMilli())
-			set.reports.waits(it, misfire, at)
+			d.reports.waits(it, misfire, at)
 		}
 		skips = append(skips, full...)
 	}
 	for _, s := range skips {
-		set.reports.skipUpTo(it, tree.Fire{Instant: s.First.UnixMilli(), Source: string(abi.SourceCatchUp)}, s.Through, skipCauses[s.Cause], s.Reason)
+		d.reports.skipUpTo(it, tree.Fire{Instant: s.First.UnixMilli(), Source: string(abi.SourceCatchUp)}, s.Through, skipCauses[s.Cause], s.Reason)
 	}
 	it.accounted = max(begun, it.accounted)
-	if at := set.calendar.Newest(now, time.UnixMilli(begun)); !at.IsZero() {
+	if at := d.calendar.Newest(now, time.UnixMilli(begun)); !at.IsZero() {
 		it.accounted = at.UnixMilli()
 	}
-	set.worked()
+	d.job.worked()
 }
 
 // dropAnswered drops an idle item from an instant for which it was dropped before, by another host or by this one before
 // its clock was set back; it reports whether it does. The record says until when the item ran, and up to
 // which instant all were taken.
-func (set *itemSet) dropAnswered(it *item, id tree.Fire) bool {
+func (d *dues) dropAnswered(it *item, id tree.Fire) bool {
 	r := it.state.Record
 	if it.run != nil || r.Open() || r.Accepts(id) != nil {
 		return false
 	}
-	switch policies := set.policies(); {
-	case policies.Overlap == jobconfig.OverlapSkip && time.UnixMilli(r.Ended).After(id.Time().Add(set.calendar.Delay(id.Time()))): // which came that much later
-		set.reports.skip(it, id, event.SkipOverlap, policies.dropsOverlap(reason.New(reason.RanWhenItCame)))
+	switch policies := d.policies(); {
+	case policies.Overlap == jobconfig.OverlapSkip && time.UnixMilli(r.Ended).After(id.Time().Add(d.calendar.Delay(id.Time()))): // which came that much later
+		d.reports.skip(it, id, event.SkipOverlap, policies.dropsOverlap(reason.New(reason.RanWhenItCame)))
 	case policies.Queues() && r.OwedTo >= id.Instant && !it.Has(id):
-		set.reports.skip(it, id, event.SkipElsewhere, reason.New(reason.TakenBefore))
+		d.reports.skip(it, id, event.SkipElsewhere, reason.New(reason.TakenBefore))
 	default:
 		return false
 	}
@@ -317,11 +324,11 @@ func (set *itemSet) dropAnswered(it *item, id tree.Fire) bool {
 // waitsSince is from when on instants of an item with a record waited, and were not missed; begun is the instant up to
 // which all is accounted for. An item has been its host's since, if that lives: this one has not come to them, or the
 // items were being sharded. Of an item that never began the newest instant waits. It is zero if none waits.
-func (set *itemSet) waitsSince(now time.Time, r tree.Record, begun int64) time.Time {
-	switch newest := set.calendar.Newest(now, time.UnixMilli(begun)); {
-	case slices.Contains(set.member.View.Instances, r.Owner):
+func (d *dues) waitsSince(now time.Time, r tree.Record, begun int64) time.Time {
+	switch newest := d.calendar.Newest(now, time.UnixMilli(begun)); {
+	case slices.Contains(d.job.member.View.Instances, r.Owner):
 		return time.UnixMilli(begun + 1)
-	case r.Owner == "" && now.Sub(newest) <= set.calendar.Window:
+	case r.Owner == "" && now.Sub(newest) <= d.calendar.Window:
 		return newest
 	}
 	return time.Time{}
@@ -329,12 +336,12 @@ func (set *itemSet) waitsSince(now time.Time, r tree.Record, begun int64) time.T
 
 // accountAll decides what the items of this host owe of instants that were not taken one by one. It reports
 // false if the instants of the job stand for each other.
-func (set *itemSet) accountAll(now time.Time) bool {
-	if !set.policies().Queues() {
+func (d *dues) accountAll(now time.Time) bool {
+	if !d.policies().Queues() {
 		return false
 	}
-	for _, it := range set.items.sorted(func(it *item) bool { return it.owned && it.state.Record.Instant != 0 && !set.beyond(it) }) {
-		set.account(now, it)
+	for _, it := range d.items.sorted(func(it *item) bool { return it.owned && it.state.Record.Instant != 0 && !d.job.beyond(it) }) {
+		d.account(now, it)
 	}
 	return true
 }

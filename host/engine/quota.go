@@ -2,6 +2,7 @@ package engine
 
 import (
 	"errors"
+	"fmt"
 	"sync/atomic"
 	"time"
 
@@ -9,6 +10,7 @@ import (
 
 	"github.com/wasmjob/wasmjob/coordination/fence"
 	"github.com/wasmjob/wasmjob/host/config/ceiling"
+	"github.com/wasmjob/wasmjob/host/event"
 )
 
 const (
@@ -23,10 +25,39 @@ const (
 // from their goroutines; the job's loop reports what went beyond.
 type quotas struct {
 	lines, bytes, commits *quota
+	at                    time.Time // when the loop reports what went beyond one; zero: at no time
+}
+
+// report reports what the job has used beyond its quotas, at most once per quotaInterval. beyond says that something went
+// beyond one since it was called.
+func (q *quotas) report(now moment, beyond bool, emit func(event.Event)) {
+	if beyond && q.at.IsZero() {
+		q.at = now.Add(quotaInterval)
+	}
+	if q.at.IsZero() || now.Before(q.at) {
+		return
+	}
+	q.at = time.Time{}
+	q.flush(emit)
+}
+
+// flush reports what the job has used beyond its quotas.
+func (q *quotas) flush(emit func(event.Event)) {
+	for _, one := range []*quota{q.lines, q.bytes, q.commits} {
+		n := one.beyond.Swap(0)
+		if n == 0 {
+			continue
+		}
+		what := "log lines were dropped"
+		if one == q.commits {
+			what = "offset commits had to wait"
+		}
+		emit(event.Event{Kind: event.OverQuota, Ceiling: one.ceiling.Name, Count: n, Reason: fmt.Sprintf("%d %s: %s", n, what, one.ceiling)})
+	}
 }
 
 func newQuotas(l ceiling.List, job string) quotas {
-	return quotas{newQuota(l.Of(job, ceiling.LogLines)), newQuota(l.Of(job, ceiling.LogBytes)), newQuota(l.Of(job, ceiling.OffsetCommits))}
+	return quotas{lines: newQuota(l.Of(job, ceiling.LogLines)), bytes: newQuota(l.Of(job, ceiling.LogBytes)), commits: newQuota(l.Of(job, ceiling.OffsetCommits))}
 }
 
 // quota is one of them.

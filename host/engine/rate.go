@@ -13,6 +13,7 @@ import (
 	"github.com/wasmjob/wasmjob/coordination/recipe/rate"
 	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/coordination/tree"
+	"github.com/wasmjob/wasmjob/host/engine/run"
 	"github.com/wasmjob/wasmjob/host/event"
 	"github.com/wasmjob/wasmjob/internal/text/reason"
 	"github.com/wasmjob/wasmjob/internal/text/words"
@@ -29,6 +30,7 @@ import (
 
 // rates is this host's part in the job's rate.
 type rates struct {
+	*admission
 	keys map[string]*rate.Turn
 	// turns counts the items that began to wait.
 	turns uint64
@@ -40,57 +42,64 @@ type rates struct {
 	atOnce bool
 }
 
+// changed has the items that wait looked at again: the job may be under another rate now.
+func (r *rates) changed() {
+	for _, it := range r.items {
+		it.unpace()
+	}
+}
+
 // rateFresh is how long after the last write of a key's node a host goes by what it knows of it. It is much shorter than
 // the time after which a node that says nothing is deleted: one that is made anew has other versions.
 const rateFresh = 2 * time.Minute
 
 // rated reports whether the job is under a rate.
-func (p *place) rated() bool { return p.guest.Rate.Key != "" }
+func (r *rates) rated() bool { return r.guest.Rate.Key != "" }
 
-// rateTurn is the host's part in a key, as of now.
-func (rn *runner) rateTurn(now moment, key string) *rate.Turn {
-	if rn.rates.keys == nil {
-		rn.rates.keys = make(map[string]*rate.Turn)
+// turn is the host's part in a key, as of now.
+func (r *rates) turn(now moment, key string) *rate.Turn {
+	if r.keys == nil {
+		r.keys = make(map[string]*rate.Turn)
 	}
-	t := rn.rates.keys[key]
+	t := r.keys[key]
 	if t == nil {
-		t = &rate.Turn{Path: rate.Path(rn.member.Layout, key), Key: key, Owner: rate.Owner{Host: rn.member.Self.ID, Job: rn.name}, Version: tree.NoVersion}
-		rn.rates.keys[key] = t
+		t = &rate.Turn{Path: rate.Path(r.job.member.Layout, key), Key: key, Owner: rate.Owner{Host: r.job.member.Self.ID, Job: r.job.name}, Version: tree.NoVersion}
+		r.keys[key] = t
 	}
-	t.Rate, t.Now = rn.guest.Rate, rn.host.registryTime(now).UnixMilli()
+	t.Rate, t.Now = r.guest.Rate, r.job.host.registryTime(now).UnixMilli()
 	t.Known = t.Known && t.Now < t.Wrote+rateFresh.Milliseconds() && t.Now > t.Wrote-rateFresh.Milliseconds()
 	return t
 }
 
 // pace chooses the items of a fire that may begin now under the job's rate, and has turns note it. waiting are those
 // that may not: they owe the fire, and have places.
-func (rn *runner) pace(now moment, id tree.Fire, items []*item) (paced []*item, turns map[int]*rate.Turn, waiting tree.Items) {
-	if !rn.rated() || len(items) == 0 {
+func (r *rates) pace(now moment, id tree.Fire, items []*item) (paced []*item, turns map[int]*rate.Turn, waiting tree.Items) {
+	if !r.rated() || len(items) == 0 {
 		return items, nil, nil
 	}
-	if err := rn.renewPlaces(now); err != nil {
-		rn.failed(now, "giving up places under a rate", err)
+	if err := r.renew(now); err != nil {
+		r.job.failed(now, "giving up places under a rate", err)
 		for _, it := range items {
-			rn.owe(it, id)
+			r.owe(it, id)
 			waiting = append(waiting, it.number)
 		}
 		return nil, nil, waiting
 	}
 	keys := make(map[string]*rate.Turn)
 	for _, it := range items {
-		key := rn.keyFor(rn.guest.Rate.Key, it.number, id)
+		key := r.keyFor(r.guest.Rate.Key, it.number, id)
 		if it.paced != key {
-			rn.rates.turns++
-			it.paced, it.pacedTurn = key, rn.rates.turns
+			r.turns++
+			it.paced, it.pacedTurn = key, r.turns
 		}
 		it.asks = true
-		keys[key] = rn.rateTurn(now, key)
+		keys[key] = r.turn(now, key)
 	}
-	err := readTurns(rn.work, rn.member.Registry, slices.Collect(maps.Values(keys)), func(t *rate.Turn) bool { return !t.Known })
+	err := readTurns(r.job.work, r.job.member.Registry, slices.Collect(maps.Values(keys)), func(t *rate.Turn) bool { return !t.Known })
 	chosen := make(map[int]bool)
 	var stand []*rate.Turn
 	for key, t := range keys {
-		list, begins := rn.items.pacedUnder(key), 0
+		list, begins := r.items.pacedUnder(key), 0
 		free := 0
 		if err == nil && t.Version != tree.NoVersion {
 			free = min(t.Window.Free(t.Rate, t.Owner, t.Now), len(list))
@@ -107,9 +116,9 @@ func (rn *runner) pace(now moment, id tree.Fire, items []*item) (paced []*item, 
 		}
 	}
 	if len(stand) > 0 {
-		err = rate.Stand(rn.work, rn.member.Registry, stand...)
+		err = rate.Stand(r.job.work, r.job.member.Registry, stand...)
 		for _, t := range stand {
-			list := rn.items.pacedUnder(t.Key)
+			list := r.items.pacedUnder(t.Key)
 			if err == nil { // at the first begin under a key
 				for _, it := range list[:min(t.Window.Free(t.Rate, t.Owner, t.Now), len(list))] {
 					chosen[it.number] = it.asks
@@ -119,7 +128,7 @@ func (rn *runner) pace(now moment, id tree.Fire, items []*item) (paced []*item, 
 		}
 	}
 	if err != nil {
-		rn.failed(now, "standing in line for a rate", err)
+		r.job.failed(now, "standing in line for a rate", err)
 	}
 	turns = make(map[int]*rate.Turn)
 	for _, it := range items {
@@ -129,35 +138,35 @@ func (rn *runner) pace(now moment, id tree.Fire, items []*item) (paced []*item, 
 			paced = append(paced, it)
 			continue
 		}
-		rn.owe(it, id)
+		r.owe(it, id)
 		waiting = append(waiting, it.number)
 		if it.pacedFor != id.ID() && err == nil {
 			it.pacedFor = id.ID()
-			rn.reports.skip(it, id, event.SkipLater, reason.New(reason.WaitsForRate, strconv.Quote(it.paced), rn.guest.Rate.Max, words.Duration(rn.guest.Rate.Per)))
+			r.reports.skip(it, id, event.SkipLater, reason.New(reason.WaitsForRate, strconv.Quote(it.paced), r.guest.Rate.Max, words.Duration(r.guest.Rate.Per)))
 		}
 	}
 	return paced, turns, waiting
 }
 
-// renewPlaces gives up the places that the job had by other figures: what waits gets new ones.
-func (rn *runner) renewPlaces(now moment) error {
-	if rn.rates.by == rn.guest.Rate {
+// renew gives up the places that the job had by other figures: what waits gets new ones.
+func (r *rates) renew(now moment) error {
+	if r.by == r.guest.Rate {
 		return nil
 	}
 	var give []*rate.Turn
-	for key := range rn.rates.keys {
-		t := rn.rateTurn(now, key)
+	for key := range r.keys {
+		t := r.turn(now, key)
 		if t.Window.Held(t.Owner, t.Now) > 0 {
 			t.Waiting = 0
 			give = append(give, t)
 		}
 	}
 	if len(give) > 0 {
-		if err := rate.Stand(rn.work, rn.member.Registry, give...); err != nil {
+		if err := rate.Stand(r.job.work, r.job.member.Registry, give...); err != nil {
 			return err
 		}
 	}
-	rn.rates.by = rn.guest.Rate
+	r.by = r.guest.Rate
 	return nil
 }
 
@@ -181,20 +190,20 @@ func (r *rates) contended(it *item) {
 // unpace notes that an item does not wait under a rate any more.
 func (it *item) unpace() { it.paced, it.pacedTurn, it.pacedFor = "", 0, "" }
 
-// mayPace reports whether it is worth a try to begin an item that may be waiting under a rate.
-func (rn *runner) mayPace(now moment) func(*item) bool {
-	at := rn.host.registryTime(now).UnixMilli()
-	if !rn.rated() {
+// mayBegin reports whether it is worth a try to begin an item that may be waiting under a rate.
+func (r *rates) mayBegin(now moment) func(*item) bool {
+	at := r.job.host.registryTime(now).UnixMilli()
+	if !r.rated() {
 		return func(it *item) bool { return it.state.Record.NotBefore(at) == 0 }
 	}
 	may := make(map[int]bool)
 	tried := make(map[string]bool)
-	for _, it := range rn.items {
+	for _, it := range r.items {
 		if it.paced == "" || tried[it.paced] {
 			continue
 		}
 		tried[it.paced] = true
-		t, list := rn.rateTurn(now, it.paced), rn.items.pacedUnder(it.paced)
+		t, list := r.turn(now, it.paced), r.items.pacedUnder(it.paced)
 		n := t.Window.Free(t.Rate, t.Owner, t.Now)
 		if t.Version == tree.NoVersion || t.Window.Held(t.Owner, t.Now) < min(len(list), t.Rate.Max) {
 			n = len(list)
@@ -206,20 +215,19 @@ func (rn *runner) mayPace(now moment) func(*item) bool {
 	return func(it *item) bool { return it.state.Record.NotBefore(at) == 0 && (it.paced == "" || may[it.number]) }
 }
 
-// endPacing forgets the items that do not wait under a rate any more, gives up the places that they had, and says when the
+// returnPlaces forgets the items that do not wait under a rate any more, gives up the places that they had, and says when the
 // next may begin. If leaves is set the host begins nothing more of the job.
-func (rn *runner) endPacing(now moment, leaves bool) {
-	r := &rn.rates
-	r.at = rn.items.postponedUntil(now, rn.host.registryTime(now).UnixMilli())
+func (r *rates) returnPlaces(now moment, leaves bool) {
+	r.at = r.items.postponedUntil(now, r.job.host.registryTime(now).UnixMilli())
 	if len(r.keys) == 0 {
 		return
 	}
 	waiting := make(map[string]int)
-	for _, it := range rn.items {
+	for _, it := range r.items {
 		if it.paced == "" {
 			continue
 		}
-		if leaves || !rn.rated() || it.run != nil || !rn.stillWaits(now, it) {
+		if leaves || !r.rated() || it.run != nil || !r.stillWaits(now, it) {
 			it.unpace()
 			continue
 		}
@@ -227,19 +235,19 @@ func (rn *runner) endPacing(now moment, leaves bool) {
 	}
 	var give []*rate.Turn
 	for key := range r.keys {
-		t := rn.rateTurn(now, key)
+		t := r.turn(now, key)
 		t.Waiting = waiting[key]
 		held := t.Window.Held(t.Owner, t.Now)
 		switch {
-		case held > min(t.Waiting, max(t.Rate.Max, 1)) && !now.Before(rn.refusal.retryAt) && rn.term.registry.Trusted():
+		case held > min(t.Waiting, max(t.Rate.Max, 1)) && !r.job.rests(now) && r.job.term.registry.Trusted():
 			give = append(give, t)
 		case waiting[key] == 0 && held == 0 && !t.Known:
 			delete(r.keys, key)
 		}
 	}
 	if len(give) > 0 {
-		if err := rate.Stand(rn.work, rn.member.Registry, give...); err != nil && !leaves {
-			rn.failed(now, "giving up places under a rate", err)
+		if err := rate.Stand(r.job.work, r.job.member.Registry, give...); err != nil && !leaves {
+			r.job.failed(now, "giving up places under a rate", err)
 		}
 	}
 	for key := range waiting {
@@ -250,17 +258,17 @@ func (rn *runner) endPacing(now moment, leaves bool) {
 	}
 }
 
-// waitsForRate says in words under which rates the job waits here.
-func (rn *runner) waitsForRate(now moment) (forWhat, then string) {
+// waitsFor says in words under which rates the job waits here.
+func (r *rates) waitsFor(now moment) (forWhat, then string) {
 	waiting := make(map[string]int)
-	for _, it := range rn.items {
+	for _, it := range r.items {
 		if it.paced != "" {
 			waiting[it.paced]++
 		}
 	}
 	var list []string
 	for _, key := range slices.Sorted(maps.Keys(waiting)) {
-		t := rn.rateTurn(now, key)
+		t := r.turn(now, key)
 		text := fmt.Sprintf("rate %s, under which at most %d begin in %s: %s here", strconv.Quote(key), t.Rate.Max, words.Duration(t.Rate.Per), words.Count(waiting[key], "item")+" wait")
 		if due := t.Window.Due(t.Rate, t.Owner, t.Now); due != 0 {
 			text += ", the next until " + time.UnixMilli(due).UTC().Format(time.RFC3339)
@@ -274,4 +282,27 @@ func (rn *runner) waitsForRate(now moment) (forWhat, then string) {
 		list = append(list[:mostNamedLimits], words.Count(more, "more rate"))
 	}
 	return "its turn under " + strings.Join(list, "; "), ""
+}
+
+// pauseKeys pauses the keys of the job's rate for which guests of runs that have ended ask: before their completions are
+// written, so that none is forgotten if this host dies in between.
+func (r *rates) pauseKeys(now moment, ended map[int]run.Ended) error {
+	for n, e := range ended {
+		if !e.Result.PauseKey || e.Later.IsZero() || e.Unfinished {
+			continue
+		}
+		if !r.rated() {
+			r.job.log.Warn("a guest asks to pause the key of its rate, and the job has no rate: only the item waits")
+			continue
+		}
+		t := r.turn(now, r.keyFor(r.guest.Rate.Key, n, e.Run.Fire().ID))
+		if t.Known && t.Window.Paused >= e.Later.UnixMilli() {
+			continue
+		}
+		t.Waiting = len(r.items.pacedUnder(t.Key))
+		if err := rate.Pause(r.job.work, r.job.member.Registry, e.Later.UnixMilli(), t); err != nil {
+			return err
+		}
+	}
+	return nil
 }

@@ -2,8 +2,8 @@ package engine
 
 import (
 	"cmp"
+	"context"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -38,15 +38,16 @@ func (j *job) answer() {
 		return
 	}
 	if j.work.Err() == nil {
-		j.watchWaits(j.host.now()) // a fire may have begun to wait since
+		j.ongoing.watch(j.host.now()) // a fire may have begun to wait since
 	}
 	full := slices.ContainsFunc(asks, func(a ask) bool { return a.full })
-	if full {
+	reads := full && j.seen && j.exit.left.IsZero() && j.work.Err() == nil
+	if reads {
 		j.readDisabled()
 	}
 	s := j.status()
-	if full {
-		j.readHosts(s)
+	if reads && j.work.Err() == nil {
+		s.readHosts(j.work, &j.member)
 	}
 	j.mail.mu.Lock()
 	j.mail.last = s
@@ -60,9 +61,6 @@ func (j *job) answer() {
 // readDisabled looks which items are disabled, and which of those that were held
 // back still are: they are not watched, so a status request causes a read.
 func (j *job) readDisabled() {
-	if !j.seen || !j.exit.left.IsZero() || j.work.Err() != nil {
-		return
-	}
 	var items tree.Items
 	for _, it := range j.items.sorted(func(it *item) bool { return it.owned && it.run == nil }) {
 		items = append(items, it.number)
@@ -103,13 +101,12 @@ func (j *job) readDisabled() {
 	}
 }
 
-// readHosts reads what the job's instances publish of themselves, when somebody
-// asks.
-func (j *job) readHosts(s *JobStatus) {
-	if !j.seen || !j.exit.left.IsZero() || j.work.Err() != nil || len(s.Instances) == 0 {
+// readHosts reads what the job's instances publish of themselves, when somebody asks.
+func (s *JobStatus) readHosts(ctx context.Context, m *coordination.Member) {
+	if len(s.Instances) == 0 {
 		return
 	}
-	details, err := coordination.ReadHosts(j.work, j.member.Registry, j.member.Layout, s.Instances)
+	details, err := coordination.ReadHosts(ctx, m.Registry, m.Layout, s.Instances)
 	if err != nil {
 		return // left out
 	}
@@ -190,21 +187,7 @@ func (j *job) status() *JobStatus {
 	} else if err == nil {
 		s.Isolation = string(g.Isolation)
 	}
-	if j.module.exec != nil {
-		s.Digest = j.module.exec.Digest()
-		if x, ok := j.module.exec.(interface{ About() (int, []string) }); ok {
-			s.Size, s.Imports = x.About()
-		}
-		if x, ok := j.module.exec.(interface{ Grants() []string }); ok {
-			s.Granted = x.Grants()
-		}
-		if x, ok := j.module.exec.(interface{ Signer() string }); ok {
-			s.Signer = x.Signer()
-		}
-		if typed, ok := j.module.exec.(interface{ Type() string }); ok && s.Type == "" {
-			s.Type = typed.Type() // from the module's exports
-		}
-	}
+	j.module.describe(s)
 	s.State, s.Reason = j.state()
 	switch s.State {
 	case JobDisabled:
@@ -217,7 +200,7 @@ func (j *job) status() *JobStatus {
 	for _, w := range j.member.View.ConfigWarnings {
 		warnings.Add(w)
 	}
-	s.Waits = j.waitStatus(j.host.now())
+	s.Waits = j.ongoing.status(j.host.now())
 	parameters, err := jobconfig.ParseItemParameters(c.ShardingItemParameters)
 	if err != nil {
 		warnings.Add(err.Error())
@@ -234,61 +217,91 @@ func (j *job) status() *JobStatus {
 	if w := j.listener.Load(); w != nil && time.Since(w.at) < listenerShown {
 		warnings.Add(fmt.Sprintf("%s ago: %s", time.Since(w.at).Round(time.Second), w.text))
 	}
-	for _, it := range j.items.sorted(func(it *item) bool { return it.held && it.Next() != nil && it.run == nil }) {
-		var marks []string
-		for _, q := range coordination.ItemMarks(j.member.Layout, it.number) {
-			marks = append(marks, q.Path)
-		}
-		warnings.Add(fmt.Sprintf("item %d waits: a mark says that another host runs it (one of the nodes %s)", it.number, joinWords(marks)))
-	}
-	for _, it := range j.items.sorted(func(it *item) bool { return it.owned && it.state.Record.Held != 0 }) {
-		warnings.Add(fmt.Sprintf("item %d: %s", it.number, it.state.Record.HeldBack(j.name, it.number)))
-	}
-	now := j.host.clock()
-	then := "delete that node to let it run"
-	if _, ahead := j.host.instants(); ahead != 0 {
-		then = "the next instant that is due repairs it"
-	}
-	for _, it := range j.items.sorted(func(it *item) bool {
-		return it.owned && time.UnixMilli(it.state.Record.Instant).Sub(now) > futureInstant
-	}) {
-		warnings.Add(fmt.Sprintf("item %d was begun for %s, and is not begun for any instant before that: a clock was wrong, or node %s/sharding/%d was edited; %s",
-			it.number, time.UnixMilli(it.state.Record.Instant).UTC().Format(time.RFC3339), j.member.Layout.Sibling(), it.number, then))
-	}
-	if j.late != nil {
+	j.items.warn(&warnings, j.member.Layout, j.host)
+	if j.clock.late != nil {
 		warnings.Add("this host's clock is behind the registry's by more than the catch-up window")
 	}
 	s.Warnings = words.Strings(warnings.Kept(), warnings.More())
 	for _, it := range j.items.sorted(func(*item) bool { return true }) {
-		i := ItemStatus{Item: it.number, Parameter: parameters[it.number], Misfired: it.Next() != nil, Disabled: it.state.Disabled, Said: SaidBy(it.state.Said),
-			LastOutcome: it.lastOutcome, LastMessage: it.lastMessage, LastEnd: it.lastEnd, LastOutside: it.lastOutside,
-			Failures: it.state.Record.Failures}
-		if at := it.state.Record.LastOK(); at != 0 {
-			i.LastOK = time.UnixMilli(at)
-		}
-		if at := it.state.Record.Failing; at != 0 {
-			i.Failing = time.UnixMilli(at)
-		}
-		if r := it.state.Record; i.LastOutcome == "" && r.Ended != 0 && r.Outcome != "" { // it ran before this host had it
-			i.LastOutcome, i.LastMessage, i.LastEnd = abi.Outcome(r.Outcome), words.Reason(r.Reason), time.UnixMilli(r.Ended)
-		}
-		if held := it.state.Record.Held; held != 0 {
-			i.Held = time.UnixMilli(held)
-		}
-		if it.run != nil {
-			i.Queued, i.Fence = it.run.Queued(), it.run.Fence
-			i.Running = !i.Queued
-			i.Attempt = it.run.Attempt()
-			i.Done, i.Total = it.run.Done()
-			i.Since = it.run.Since()
-			if since := it.run.QueuedSince(); i.Queued && !since.IsZero() {
-				i.Since = j.host.now().instant(since)
-			}
-		}
-		s.Items = append(s.Items, i)
+		s.Items = append(s.Items, it.status(parameters[it.number], j.host.now()))
 	}
 	s.Listeners = j.killing.listenerStatus()
 	return s
+}
+
+// warn adds what an operator should know of single items.
+func (s items) warn(warnings *words.Few[string], l tree.Layout, h *Host) {
+	for _, it := range s.sorted(func(it *item) bool { return it.held && it.Next() != nil && it.run == nil }) {
+		var marks []string
+		for _, q := range coordination.ItemMarks(l, it.number) {
+			marks = append(marks, q.Path)
+		}
+		warnings.Add(fmt.Sprintf("item %d waits: a mark says that another host runs it (one of the nodes %s)", it.number, joinWords(marks)))
+	}
+	for _, it := range s.sorted(func(it *item) bool { return it.owned && it.state.Record.Held != 0 }) {
+		warnings.Add(fmt.Sprintf("item %d: %s", it.number, it.state.Record.HeldBack(l.Job, it.number)))
+	}
+	now := h.clock()
+	then := "delete that node to let it run"
+	if _, ahead := h.instants(); ahead != 0 {
+		then = "the next instant that is due repairs it"
+	}
+	for _, it := range s.sorted(func(it *item) bool {
+		return it.owned && time.UnixMilli(it.state.Record.Instant).Sub(now) > futureInstant
+	}) {
+		warnings.Add(fmt.Sprintf("item %d was begun for %s, and is not begun for any instant before that: a clock was wrong, or node %s/sharding/%d was edited; %s",
+			it.number, time.UnixMilli(it.state.Record.Instant).UTC().Format(time.RFC3339), l.Sibling(), it.number, then))
+	}
+}
+
+// describe writes what is known of the executor that the next fire uses, if there is one.
+func (m *module) describe(s *JobStatus) {
+	if m.exec == nil {
+		return
+	}
+	s.Digest = m.exec.Digest()
+	if x, ok := m.exec.(interface{ About() (int, []string) }); ok {
+		s.Size, s.Imports = x.About()
+	}
+	if x, ok := m.exec.(interface{ Grants() []string }); ok {
+		s.Granted = x.Grants()
+	}
+	if x, ok := m.exec.(interface{ Signer() string }); ok {
+		s.Signer = x.Signer()
+	}
+	if typed, ok := m.exec.(interface{ Type() string }); ok && s.Type == "" {
+		s.Type = typed.Type() // from the module's exports
+	}
+}
+
+// status is what the job's status says of an item.
+func (it *item) status(parameter string, now moment) ItemStatus {
+	i := ItemStatus{Item: it.number, Parameter: parameter, Misfired: it.Next() != nil, Disabled: it.state.Disabled, Said: SaidBy(it.state.Said),
+		LastOutcome: it.lastOutcome, LastMessage: it.lastMessage, LastEnd: it.lastEnd, LastOutside: it.lastOutside,
+		Failures: it.state.Record.Failures}
+	if at := it.state.Record.LastOK(); at != 0 {
+		i.LastOK = time.UnixMilli(at)
+	}
+	if at := it.state.Record.Failing; at != 0 {
+		i.Failing = time.UnixMilli(at)
+	}
+	if r := it.state.Record; i.LastOutcome == "" && r.Ended != 0 && r.Outcome != "" { // it ran before this host had it
+		i.LastOutcome, i.LastMessage, i.LastEnd = abi.Outcome(r.Outcome), words.Reason(r.Reason), time.UnixMilli(r.Ended)
+	}
+	if held := it.state.Record.Held; held != 0 {
+		i.Held = time.UnixMilli(held)
+	}
+	if it.run != nil {
+		i.Queued, i.Fence = it.run.Queued(), it.run.Fence
+		i.Running = !i.Queued
+		i.Attempt = it.run.Attempt()
+		i.Done, i.Total = it.run.Done()
+		i.Since = it.run.Since()
+		if since := it.run.QueuedSince(); i.Queued && !since.IsZero() {
+			i.Since = now.instant(since)
+		}
+	}
+	return i
 }
 
 // state names what the job is doing, and why if it does not run.
@@ -296,7 +309,7 @@ func (j *job) state() (JobState, string) {
 	switch {
 	case !j.exit.left.IsZero():
 		return j.exit.state, j.exit.left.String()
-	case j.exit.draining || !j.exit.leaving.IsZero():
+	case j.exit.leaves():
 		return JobDraining, j.exit.leaving.String()
 	case j.exit.stopped:
 		return JobDraining, "an operator stops it here: it leaves the job when what runs has ended"
@@ -347,58 +360,11 @@ func (j *job) standing() (JobState, string) {
 	return JobReady, ""
 }
 
-// watchWaits notes what the loop waits for now, and reports once each wait
-// that has taken too long.
-func (j *job) watchWaits(now moment) {
-	w := &j.ongoing
-	w.round++
-	w.at = time.Time{}
-	var overdue map[event.Wait][]waitKey
-	j.eachWait(now, func(what event.Wait, item int, since time.Time) {
-		key := waitKey{what, item}
-		o := w.list[key]
-		if o == nil {
-			if w.list == nil {
-				w.list = make(map[waitKey]*ongoing)
-			}
-			o = &ongoing{since: now.Time}
-			w.list[key] = o
-		}
-		if !since.IsZero() {
-			o.since = since
-		}
-		o.round = w.round
-		limit, ok := deadline(what, j.host.cfg.DrainTimeout)
-		switch end := o.since.Add(limit); {
-		case !ok || o.reported:
-		case now.Before(end):
-			w.at = soonest(w.at, end)
-		default:
-			o.reported = true
-			if overdue == nil {
-				overdue = make(map[event.Wait][]waitKey)
-			}
-			overdue[what] = append(overdue[what], key)
-		}
-	})
-	maps.DeleteFunc(w.list, func(_ waitKey, o *ongoing) bool { return o.round != w.round })
-	for _, what := range event.Waits() {
-		keys := overdue[what]
-		if len(keys) == 0 {
-			continue
-		}
-		items, since := w.sum(keys)
-		e := &event.WaitError{What: what, After: now.Sub(since)}
-		e.For, e.Then = j.waitsFor(what, items)
-		j.Expired(e, items...)
-	}
-}
-
 // eachWait calls yield for all that the loop waits for now. since is zero where
 // it is not known otherwise.
 func (j *job) eachWait(now moment, yield func(what event.Wait, item int, since time.Time)) {
 	v := &j.member.View
-	refuses := now.Before(j.refusal.retryAt) && !refused(j.joining.err) // else it is this host that refuses
+	refuses := j.rests(now) && !refused(j.joining.err) // else it is this host that refuses
 	if refuses || (j.joined && !j.seen && j.exit.left.IsZero()) {
 		yield(event.WaitRegistry, -1, time.Time{})
 	}
@@ -414,7 +380,7 @@ func (j *job) eachWait(now moment, yield func(what event.Wait, item int, since t
 	if since := j.queuedSince(); !since.IsZero() {
 		yield(event.WaitSlot, -1, since)
 	}
-	if j.exit.draining || !j.exit.leaving.IsZero() || (j.exit.stopped && j.exit.left.IsZero()) {
+	if j.exit.leaves() || (j.exit.stopped && j.exit.left.IsZero()) {
 		for _, it := range j.items {
 			if it.run != nil {
 				yield(event.WaitDrain, it.number, time.Time{})
@@ -507,11 +473,11 @@ func (j *job) waitsFor(what event.Wait, items []int) (forWhat, then string) {
 		return fmt.Sprintf("a slot: the host has %d for all jobs, and this job may have %d", j.host.cfg.MaxConcurrency, j.concurrency()),
 			"see what runs: wasmjob status --items; a timeout ends items that go on for ever"
 	case event.WaitPermit:
-		return j.limits.waitsFor(j.name, j.items)
+		return j.limits.waitsFor()
 	case event.WaitRetryAt:
 		return j.items.waitsForLater(j.host.registryTime(j.host.now()).UnixMilli())
 	case event.WaitRate:
-		return j.waitsForRate(j.host.now())
+		return j.rates.waitsFor(j.host.now())
 	case event.WaitListener:
 		for f := range j.fires {
 			if p := f.Waits(); p != nil {
@@ -523,28 +489,4 @@ func (j *job) waitsFor(what event.Wait, items []int) (forWhat, then string) {
 		return "items " + numbers + " to end, because this host leaves the job", ""
 	}
 	return string(what), ""
-}
-
-// waitStatus has the waits that go on.
-func (j *job) waitStatus(now moment) []WaitStatus {
-	var list []WaitStatus
-	for _, what := range event.Waits() {
-		var keys []waitKey
-		reported := false
-		for key, o := range j.ongoing.list {
-			if key.what == what {
-				keys = append(keys, key)
-				reported = reported || o.reported
-			}
-		}
-		if len(keys) == 0 {
-			continue
-		}
-		items, since := j.ongoing.sum(keys)
-		s := WaitStatus{What: what, Since: now.instant(since), Items: items, Expired: reported}
-		s.Reason, _ = j.waitsFor(what, items)
-		s.Reason = words.Reason(s.Reason)
-		list = append(list, s)
-	}
-	return list
 }

@@ -2,7 +2,6 @@ package engine
 
 import (
 	"context"
-	"fmt"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -115,6 +114,14 @@ func (m *mailbox) called() bool {
 	return !m.leave.IsZero() || m.drain || m.update != nil
 }
 
+// takeBeyond reports whether something went beyond a quota since it was called.
+func (m *mailbox) takeBeyond() (beyond bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	beyond, m.beyond = m.beyond, false
+	return beyond
+}
+
 // lastStatus is the newest status; rests: it is what is true now.
 func (m *mailbox) lastStatus() (last *JobStatus, rests bool) {
 	m.mu.Lock()
@@ -214,21 +221,6 @@ func (o owner) MayCommit(ctx context.Context) bool {
 		return false
 	}
 	return true
-}
-
-// flushQuotas reports what the job has used beyond its quotas.
-func (s *shared) flushQuotas() {
-	for _, q := range []*quota{s.quotas.lines, s.quotas.bytes, s.quotas.commits} {
-		n := q.beyond.Swap(0)
-		if n == 0 {
-			continue
-		}
-		what := "log lines were dropped"
-		if q == s.quotas.commits {
-			what = "offset commits had to wait"
-		}
-		s.Emit(event.Event{Kind: event.OverQuota, Ceiling: q.ceiling.Name, Count: n, Reason: fmt.Sprintf("%d %s: %s", n, what, q.ceiling)})
-	}
 }
 
 // longestError is the longest text of a guest's error in the log, in bytes: a trap with its stack,

@@ -19,6 +19,14 @@ const dividedSoon = 5 * time.Second
 
 // waiting is the trigger that waits for this host.
 type waiting struct {
+	job     *access
+	items   items
+	reports itemReports
+	// begin is runner.begin. skip reports a fire of which no item begins, unfit is why a fire's parameter does not fit the job.
+	begin func(now moment, id tree.Fire, items []*item, absent tree.Items, trigger bool) bool
+	skip  func(id tree.Fire, cause event.SkipCause, why reason.Reason)
+	unfit func(id tree.Fire) error
+
 	seen     int64 // the transaction that made the node
 	round    int64 // what that was found to belong to; 0: not read yet
 	args     tree.TriggerArgs
@@ -38,16 +46,15 @@ type waiting struct {
 }
 
 // triggered returns the fire of the trigger that waits, if there is one.
-func (rn *runner) triggered(now moment) (id tree.Fire, ok bool) {
-	t := &rn.trigger
-	if rn.member.View.Trigger == 0 || now.Before(rn.refusal.retryAt) {
+func (t *waiting) triggered(now moment) (id tree.Fire, ok bool) {
+	if t.job.member.View.Trigger == 0 || t.job.rests(now) {
 		return id, false
 	}
-	if t.seen != rn.member.View.Trigger || t.round == 0 {
-		t.seen, t.round = rn.member.View.Trigger, 0
+	if t.seen != t.job.member.View.Trigger || t.round == 0 {
+		t.seen, t.round = t.job.member.View.Trigger, 0
 		var err error
-		if t.round, t.args, err = rn.member.TriggerRound(rn.work, t.consumed); err != nil {
-			rn.failed(now, "reading the trigger", err)
+		if t.round, t.args, err = t.job.member.TriggerRound(t.job.work, t.consumed); err != nil {
+			t.job.failed(now, "reading the trigger", err)
 			return id, false
 		}
 		if t.round != t.leaves {
@@ -55,7 +62,7 @@ func (rn *runner) triggered(now moment) (id tree.Fire, ok bool) {
 		}
 	}
 	if t.round == 0 {
-		rn.member.View.Trigger = 0 // gone, as the next snapshot says
+		t.job.member.View.Trigger = 0 // gone, as the next snapshot says
 		return id, false
 	}
 	return t.args.Fire(t.round, now.wall.UnixMilli(), string(abi.SourceTrigger)), true
@@ -65,28 +72,27 @@ func (rn *runner) triggered(now moment) (id tree.Fire, ok bool) {
 // begin when they end, unless a newer fire is due by then, which stands for a round
 // without arguments; until that is settled the trigger is kept, so that they run in the round
 // elsewhere if this host dies.
-func (rn *runner) beginRound(now moment) {
-	if rn.member.View.Trigger == 0 || rn.waitsForAll() {
+func (t *waiting) beginRound(now moment) {
+	if t.job.member.View.Trigger == 0 || t.waitsForAll() {
 		return
 	}
-	t := &rn.trigger
-	id, ok := rn.triggered(now)
+	id, ok := t.triggered(now)
 	if !ok {
 		return
 	}
 	if t.args.Unreadable() {
-		if rn.consume(now, id, nil) {
-			rn.skipFire(id, event.SkipRefused, reason.New(reason.TriggerUnreadable))
+		if t.consume(now, id, nil) {
+			t.skip(id, event.SkipRefused, reason.New(reason.TriggerUnreadable))
 		}
 		return
 	}
-	if _, err := rn.checkedParameter(id); err != nil {
-		if rn.consume(now, id, nil) {
-			rn.skipFire(id, event.SkipRefused, reason.New(reason.ArgumentsUnfit, words.OneLine(err.Error())))
+	if err := t.unfit(id); err != nil {
+		if t.consume(now, id, nil) {
+			t.skip(id, event.SkipRefused, reason.New(reason.ArgumentsUnfit, words.OneLine(err.Error())))
 		}
 		return
 	}
-	if id.HasArgs() && len(rn.items.sorted(func(it *item) bool { return it.owned && it.Asked != nil && it.Asked.Trigger != id.Trigger })) > 0 {
+	if id.HasArgs() && len(t.items.sorted(func(it *item) bool { return it.owned && it.Asked != nil && it.Asked.Trigger != id.Trigger })) > 0 {
 		return // each of them runs for the round before first
 	}
 	again := t.began == id.Trigger
@@ -95,22 +101,22 @@ func (rn *runner) beginRound(now moment) {
 			owes := *it.Place(id)
 			return it.owned && (!it.held || id.HasArgs()) && owes != nil && owes.Trigger == id.Trigger
 		}
-		if len(rn.items.sorted(waits)) > 0 {
+		if len(t.items.sorted(waits)) > 0 {
 			return
 		}
 		t.round = 0 // the job may have been triggered again meanwhile
-		if id, ok = rn.triggered(now); !ok {
+		if id, ok = t.triggered(now); !ok {
 			return
 		}
 	}
-	idle := rn.items.sorted(func(it *item) bool {
-		return rn.inRound(it) && it.run == nil && !(again && (it.state.Record.Trigger >= id.Trigger || it.Settled(id.Trigger)))
+	idle := t.items.sorted(func(it *item) bool {
+		return t.inRound(it) && it.run == nil && !(again && (it.state.Record.Trigger >= id.Trigger || it.Settled(id.Trigger)))
 	})
-	busy := rn.items.sorted(func(it *item) bool {
-		return rn.inRound(it) && it.run != nil && it.state.Record.Trigger < id.Trigger
+	busy := t.items.sorted(func(it *item) bool {
+		return t.inRound(it) && it.run != nil && it.state.Record.Trigger < id.Trigger
 	})
 	if t.args.SkipBusy && !again {
-		busy = rn.leaveOut(busy)
+		busy = t.leaveOut(busy)
 	}
 	switch {
 	case again && id.HasArgs() && len(busy) > 0: // this host was given them since, and they run
@@ -119,13 +125,13 @@ func (rn *runner) beginRound(now moment) {
 		}
 		return
 	case len(busy) == 0, t.began == id.Trigger:
-		rn.consume(now, id, idle)
+		t.consume(now, id, idle)
 		return
 	case len(idle) == 0 && !id.HasArgs():
 		t.round = 0 // all are busy: the round waits for the first
 		return
 	}
-	rn.merged(id)
+	t.merged(id)
 	t.began = id.Trigger
 	var absent tree.Items
 	for _, it := range busy {
@@ -133,104 +139,123 @@ func (rn *runner) beginRound(now moment) {
 		if owes := it.Place(id); *owes == nil {
 			*owes = &id
 		} else {
-			e := rn.reports.event(it.number, id, event.SkipSuperseded, reason.New(reason.ItemRunsNewer))
+			e := t.reports.event(it.number, id, event.SkipSuperseded, reason.New(reason.ItemRunsNewer))
 			e.Owed = (*owes).Trigger == 0
-			rn.Emit(e)
+			t.job.Emit(e)
 		}
 	}
-	rn.begin(now, id, idle, absent, false)
+	t.begin(now, id, idle, absent, false)
 }
 
 // leaveOut takes out the busy items that a round of a backfill leaves out: those that run for something else. Why they do not
 // run is reported when the round is consumed.
-func (rn *runner) leaveOut(busy []*item) []*item {
+func (t *waiting) leaveOut(busy []*item) []*item {
 	return slices.DeleteFunc(busy, func(it *item) bool {
 		runs := it.run.Fire().ID
 		if !runs.Backfill {
-			rn.trigger.left[it.number] = runs.ID()
+			t.left[it.number] = runs.ID()
 		}
 		return !runs.Backfill
 	})
 }
 
 // inRound reports whether an item of this host is to run in the round that waits.
-func (rn *runner) inRound(it *item) bool {
-	return it.owned && !rn.beyond(it) && rn.trigger.args.Has(it.number) && rn.trigger.left[it.number] == ""
+func (t *waiting) inRound(it *item) bool {
+	return it.owned && !t.job.beyond(it) && t.args.Has(it.number) && t.left[it.number] == ""
 }
 
 // waitsForAll reports that none of the items is idle which the trigger that waits is for:
 // one that comes before an item ends counts as one with it, and is not read yet. One with
 // arguments is read once, to know whether it is for items of this host.
-func (rn *runner) waitsForAll() bool {
-	v, t := &rn.member.View, &rn.trigger
+func (t *waiting) waitsForAll() bool {
+	v := &t.job.member.View
 	if t.seen != v.Trigger {
-		idle := rn.items.sorted(func(it *item) bool { return it.owned && it.run == nil && !rn.beyond(it) })
-		return len(idle) == 0 && len(rn.items) > 0 && !v.TriggerArgs
+		idle := t.items.sorted(func(it *item) bool { return it.owned && it.run == nil && !t.job.beyond(it) })
+		return len(idle) == 0 && len(t.items) > 0 && !v.TriggerArgs
 	}
 	if t.round != 0 || !v.TriggerArgs {
 		return false
 	}
-	mine := rn.items.sorted(rn.inRound)
+	mine := t.items.sorted(t.inRound)
 	return len(mine) > 0 && !slices.ContainsFunc(mine, func(it *item) bool { return it.run == nil })
 }
 
 // consume begins the items of the trigger that waits, and takes that away.
-func (rn *runner) consume(now moment, id tree.Fire, items []*item) bool {
-	if !rn.begin(now, id, items, nil, true) {
+func (t *waiting) consume(now moment, id tree.Fire, items []*item) bool {
+	if !t.begin(now, id, items, nil, true) {
 		return false
 	}
-	rn.merged(id)
-	for _, it := range rn.items.sorted(func(it *item) bool { return rn.trigger.left[it.number] != "" }) {
-		rn.reports.skip(it, id, event.SkipOverlap, reason.New(reason.BackfillOverlap, rn.trigger.left[it.number]))
+	t.merged(id)
+	for _, it := range t.items.sorted(func(it *item) bool { return t.left[it.number] != "" }) {
+		t.reports.skip(it, id, event.SkipOverlap, reason.New(reason.BackfillOverlap, t.left[it.number]))
 	}
-	rn.trigger.consumed = max(rn.trigger.consumed, id.Trigger)
-	rn.member.View.Trigger = 0 // the next snapshot says so too
+	t.consumed = max(t.consumed, id.Trigger)
+	t.job.member.View.Trigger = 0 // the next snapshot says so too
 	return true
 }
 
 // merged reports the trigger before, if that had not begun here when this one came: one run is for both.
-func (rn *runner) merged(id tree.Fire) {
-	if before := rn.trigger.seen; rn.trigger.began < before && before < id.Trigger {
+func (t *waiting) merged(id tree.Fire) {
+	if before := t.seen; t.began < before && before < id.Trigger {
 		why := reason.New(reason.NewerTrigger, id.Trigger)
 		id.Trigger = before
-		rn.skipFire(id, event.SkipSuperseded, why)
+		t.skip(id, event.SkipSuperseded, why)
+	}
+}
+
+// consumeDisabled consumes the trigger that waits, as ElasticJob does, while the host's server is disabled: none of its items runs, now
+// or when the server is enabled again. As long as it has items they are about to move, and owe the round that is not consumed here.
+// That takes a leader, and there is none if all servers are disabled.
+func (t *waiting) consumeDisabled(now moment) {
+	v := &t.job.member.View
+	if slices.Contains(v.Division.Members, t.job.member.Self.ID) && !v.JavaLed() && v.Trigger != 0 {
+		if t.waits != v.Trigger {
+			t.waits, t.until = v.Trigger, now.Add(dividedSoon)
+		}
+		if now.Before(t.until) {
+			t.job.againAt = t.until
+			return
+		}
+	}
+	if id, ok := t.triggered(now); ok && t.consume(now, id, nil) {
+		t.skip(id, event.SkipDisabled, reason.New(reason.ServerDisabled))
 	}
 }
 
 // advanceQueue has the next trigger of the queue begin: this host has begun items of a round, or leads the job and has
 // divided its items anew, since a host may have died before it did so, or the job is removed.
-func (rn *runner) advanceQueue(now moment) {
-	v, t := &rn.member.View, &rn.trigger
+func (t *waiting) advanceQueue(now moment) {
+	v := &t.job.member.View
 	if at := v.Divided(); v.Leading() && v.Division.Queued && at != t.division {
 		t.look, t.division = true, at
 	}
-	if !t.look || now.Before(rn.refusal.retryAt) {
+	if !t.look || t.job.rests(now) {
 		return
 	}
 	t.look = false
-	dropped, err := operate.AdvanceQueue(rn.work, rn.member.Registry, rn.member.Layout)
+	dropped, err := operate.AdvanceQueue(t.job.work, t.job.member.Registry, t.job.member.Layout)
 	for _, d := range dropped {
 		cause := event.SkipRefused
 		if errors.Is(d.Why, operate.ErrNothingRuns) || errors.Is(d.Why, tree.ErrRemoved) {
 			cause = event.SkipDisabled
 		}
-		rn.skipFire(d.Round().Fire(d.Number, now.wall.UnixMilli(), string(abi.SourceTrigger)), cause, reason.New(reason.TriggerQueued, words.OneLine(d.Why.Error())))
+		t.skip(d.Round().Fire(d.Number, now.wall.UnixMilli(), string(abi.SourceTrigger)), cause, reason.New(reason.TriggerQueued, words.OneLine(d.Why.Error())))
 	}
 	if err != nil && !errors.Is(err, tree.ErrRemoved) {
-		rn.failed(now, "beginning the next queued trigger", err)
+		t.job.failed(now, "beginning the next queued trigger", err)
 		t.look = true
 	}
 }
 
-// dropTrigger reports a trigger that waits and that this host will not serve.
-func (rn *runner) dropTrigger(cause event.SkipCause, why reason.Reason) {
-	if rn.member.View.Trigger == 0 {
+// drop reports a trigger that waits and that this host will not serve.
+func (t *waiting) drop(cause event.SkipCause, why reason.Reason) {
+	if t.job.member.View.Trigger == 0 {
 		return
 	}
-	round, args := rn.member.View.Trigger, tree.TriggerArgs{}
-	if rn.trigger.seen == round && rn.trigger.round != 0 {
-		round, args = rn.trigger.round, rn.trigger.args
+	round, args := t.job.member.View.Trigger, tree.TriggerArgs{}
+	if t.seen == round && t.round != 0 {
+		round, args = t.round, t.args
 	}
-	rn.skipFire(args.Fire(round, rn.host.clock().UnixMilli(), string(abi.SourceTrigger)), cause, why)
-	rn.member.View.Trigger = 0
+	t.skip(args.Fire(round, t.job.host.clock().UnixMilli(), string(abi.SourceTrigger)), cause, why)
+	t.job.member.View.Trigger = 0
 }

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -8,6 +9,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/wasmjob/wasmjob/host/event"
+	"github.com/wasmjob/wasmjob/internal/text/words"
 )
 
 const (
@@ -37,6 +39,14 @@ type waits struct {
 	list  map[waitKey]*ongoing
 	round uint64
 	at    time.Time // when the next has taken too long; zero if none will
+
+	drainTimeout time.Duration
+	// each calls yield for all that the loop waits for now. since is zero where it is not known otherwise.
+	each func(now moment, yield func(what event.Wait, item int, since time.Time))
+	// describe says in words what the loop waits for, and what can be done about it.
+	describe func(what event.Wait, items []int) (forWhat, then string)
+	// expired reports a wait that has taken too long.
+	expired func(e *event.WaitError, items ...int)
 }
 
 // sum are the items of some waits, ascending, and since when the oldest lasts.
@@ -48,6 +58,76 @@ func (w *waits) sum(keys []waitKey) (items []int, since time.Time) {
 		}
 	}
 	return slices.Sorted(slices.Values(items)), since
+}
+
+// watch notes what the loop waits for now, and reports once each wait
+// that has taken too long.
+func (w *waits) watch(now moment) {
+	w.round++
+	w.at = time.Time{}
+	var overdue map[event.Wait][]waitKey
+	w.each(now, func(what event.Wait, item int, since time.Time) {
+		key := waitKey{what, item}
+		o := w.list[key]
+		if o == nil {
+			if w.list == nil {
+				w.list = make(map[waitKey]*ongoing)
+			}
+			o = &ongoing{since: now.Time}
+			w.list[key] = o
+		}
+		if !since.IsZero() {
+			o.since = since
+		}
+		o.round = w.round
+		limit, ok := deadline(what, w.drainTimeout)
+		switch end := o.since.Add(limit); {
+		case !ok || o.reported:
+		case now.Before(end):
+			w.at = soonest(w.at, end)
+		default:
+			o.reported = true
+			if overdue == nil {
+				overdue = make(map[event.Wait][]waitKey)
+			}
+			overdue[what] = append(overdue[what], key)
+		}
+	})
+	maps.DeleteFunc(w.list, func(_ waitKey, o *ongoing) bool { return o.round != w.round })
+	for _, what := range event.Waits() {
+		keys := overdue[what]
+		if len(keys) == 0 {
+			continue
+		}
+		items, since := w.sum(keys)
+		e := &event.WaitError{What: what, After: now.Sub(since)}
+		e.For, e.Then = w.describe(what, items)
+		w.expired(e, items...)
+	}
+}
+
+// status has the waits that go on.
+func (w *waits) status(now moment) []WaitStatus {
+	var list []WaitStatus
+	for _, what := range event.Waits() {
+		var keys []waitKey
+		reported := false
+		for key, o := range w.list {
+			if key.what == what {
+				keys = append(keys, key)
+				reported = reported || o.reported
+			}
+		}
+		if len(keys) == 0 {
+			continue
+		}
+		items, since := w.sum(keys)
+		s := WaitStatus{What: what, Since: now.instant(since), Items: items, Expired: reported}
+		s.Reason, _ = w.describe(what, items)
+		s.Reason = words.Reason(s.Reason)
+		list = append(list, s)
+	}
+	return list
 }
 
 // deadline is how long a wait may last before the loop reports it; ok is false if

@@ -75,18 +75,18 @@ func TestAWaitThatTakesTooLongIsToldOnce(t *testing.T) {
 			j.member.View.Division.Total, j.member.Share = 5, coordination.Share{Items: make(map[int]coordination.ItemState)}
 			step := func(d time.Duration, told int) {
 				t.Helper()
-				j.watchWaits(at(d))
+				j.ongoing.watch(at(d))
 				if len(*events) != told {
 					t.Fatalf("%s after the start %d events, want %d: %+v", d, len(*events), told, *events)
 				}
 			}
 			step(0, 0)
-			if s := j.waitStatus(at(0)); len(s) != 0 || !j.ongoing.at.IsZero() {
+			if s := j.ongoing.status(at(0)); len(s) != 0 || !j.ongoing.at.IsZero() {
 				t.Fatalf("it waits for nothing, and tells of %+v", s)
 			}
 			c.begin(j)
 			step(time.Second, 0)
-			s := j.waitStatus(at(time.Minute))
+			s := j.ongoing.status(at(time.Minute))
 			if len(s) != 1 || s[0].What != what || !s[0].Since.Equal(at(time.Second).wall) || !slices.Equal(s[0].Items, c.items) || s[0].Expired || s[0].Reason == "" {
 				t.Fatalf("status: %+v", s)
 			}
@@ -109,12 +109,12 @@ func TestAWaitThatTakesTooLongIsToldOnce(t *testing.T) {
 					t.Errorf("%q is not in %q", w, e.Reason)
 				}
 			}
-			if s := j.waitStatus(at(end)); len(s) != 1 || !s[0].Expired {
+			if s := j.ongoing.status(at(end)); len(s) != 1 || !s[0].Expired {
 				t.Errorf("status when it was told: %+v", s)
 			}
 			c.end(j)
 			step(end+2*time.Hour, 1)
-			if s := j.waitStatus(at(end)); len(s) != 0 || !j.ongoing.at.IsZero() {
+			if s := j.ongoing.status(at(end)); len(s) != 0 || !j.ongoing.at.IsZero() {
 				t.Errorf("it waits no more, and tells of %+v", s)
 			}
 			c.begin(j)
@@ -132,24 +132,24 @@ func TestWaitsForItemsAreToldApart(t *testing.T) {
 	j.joined, j.seen, j.member.View.Enabled = true, true, true
 	j.member.View.Division.Total, j.member.Share = 5, coordination.Share{Items: make(map[int]coordination.ItemState)}
 	j.member.View.Division.Pending = tree.Items{1}
-	j.watchWaits(at(0))
+	j.ongoing.watch(at(0))
 	j.member.View.Division.Pending = tree.Items{1, 2}
-	j.watchWaits(at(time.Minute))
+	j.ongoing.watch(at(time.Minute))
 	j.member.View.Division.Pending = tree.Items{2}
-	j.watchWaits(at(2 * time.Minute))
-	if s := j.waitStatus(at(0)); len(s) != 1 || !s[0].Since.Equal(at(time.Minute).wall) {
+	j.ongoing.watch(at(2 * time.Minute))
+	if s := j.ongoing.status(at(0)); len(s) != 1 || !s[0].Since.Equal(at(time.Minute).wall) {
 		t.Errorf("item 1 has ended, and the status says %+v", s)
 	}
 	j.member.View.Division.Pending = tree.Items{2, 3}
-	j.watchWaits(at(time.Minute + longestRun))
-	j.watchWaits(at(time.Minute + 2*longestRun))
+	j.ongoing.watch(at(time.Minute + longestRun))
+	j.ongoing.watch(at(time.Minute + 2*longestRun))
 	if len(*events) != 2 || !slices.Equal((*events)[0].Items, []int{2}) || !slices.Equal((*events)[1].Items, []int{3}) {
 		t.Errorf("told: %+v", *events)
 	}
 	// Who neither leads nor runs them has nothing to say.
 	j.member.View.Leader = ofOurs
-	j.watchWaits(at(0))
-	if s := j.waitStatus(at(0)); len(s) != 0 {
+	j.ongoing.watch(at(0))
+	if s := j.ongoing.status(at(0)); len(s) != 0 {
 		t.Errorf("another host leads, and the status says %+v", s)
 	}
 }

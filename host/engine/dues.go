@@ -1,0 +1,341 @@
+package engine
+
+import (
+	"slices"
+	"time"
+
+	"github.com/wasmjob/wasmjob/abi"
+	"github.com/wasmjob/wasmjob/coordination"
+	"github.com/wasmjob/wasmjob/coordination/jobconfig"
+	"github.com/wasmjob/wasmjob/coordination/tree"
+	"github.com/wasmjob/wasmjob/host/event"
+	"github.com/wasmjob/wasmjob/host/schedule/due"
+	"github.com/wasmjob/wasmjob/internal/text/reason"
+)
+
+// dues are what comes due for the items of this host, and what they owe of that: it finds what they missed, and puts instants off or
+// drops them, as the job's policies say (policy.go). It begins nothing.
+type dues struct {
+	job      *access
+	items    items
+	calendar *due.Calendar
+	reports  itemReports
+	guest    *jobconfig.Guest
+	wanted   *Job
+	refuses  func() bool // whether nothing begins under the configuration, or under the leader
+	passed   bool        // an item's passed is set
+}
+
+// owe notes that an item has a fire to make up for. Of several, the newest
+// stands for all, unless each runs for itself.
+func (d *dues) owe(it *item, id tree.Fire) {
+	if gone, by := due.PoliciesOf(d.job.member.View.Config, *d.guest).Owe(&it.Owed, id); gone != nil {
+		d.reports.superseded(it, *gone, by)
+	}
+}
+
+// owesRound notes that an item is to run in a trigger round, unless it runs or owes
+// something.
+func (d *dues) owesRound(now moment, it *item, round int64, args tree.TriggerArgs) {
+	id := args.Fire(round, now.wall.UnixMilli(), string(abi.SourceTrigger))
+	if owes := it.Place(id); d.job.member.View.Enabled && (it.run == nil || id.HasArgs()) && *owes == nil && !d.job.beyond(it) {
+		*owes = &id
+	}
+}
+
+// moves reports whether an item that stayed here only because it ran is on its
+// way to another host, which will find what is due. If that may be too late
+// for the catch-up window, or the item goes nowhere, it is begun here.
+func (d *dues) moves(now moment, it *item) bool {
+	policies := d.policies()
+	if policies.Each(*it.Next()) { // its record says that it is owed
+		return d.job.member.Share.Pending.Contains(it.number)
+	}
+	return d.job.member.Share.Pending.Contains(it.number) && policies.CatchUp != jobconfig.CatchUpNone && it.Next().Trigger == 0 &&
+		now.wall.Sub(it.Next().Time()) < d.guest.CatchUpWindow/2
+}
+
+// makeUp finds what was due for items that this host has just been given, or that were just
+// enabled, while they had no owner or were disabled. What cannot be looked up now it finds later.
+func (d *dues) makeUp(now moment, gained []int) {
+	if d.calendar.Schedule == nil || !d.job.member.View.Enabled || d.refuses() {
+		return
+	}
+	slices.Sort(gained)
+	var candidates []*item
+	var missed tree.Items
+	came := make(map[int64]bool) // items mostly were begun last at the same instant
+	for _, n := range gained {
+		it := d.items[n]
+		if it == nil || it.state.Record.Instant == 0 {
+			continue
+		}
+		if it.Due != nil {
+			if it.Due.Trigger == 0 && !it.switched.seen.IsZero() { // misfires, perhaps of the time before
+				missed, candidates = append(missed, n), append(candidates, it)
+			}
+			continue
+		}
+		if it.passed = d.job.beyond(it); it.passed {
+			d.passed = true
+			continue
+		}
+		begun := it.answered()
+		missing, known := came[begun.UnixMilli()]
+		if !known {
+			missing = !d.calendar.First(now.wall, begun).IsZero()
+			came[begun.UnixMilli()] = missing
+		}
+		missing = missing || it.state.Record.Owed != ""
+		if missing && !it.state.Disabled {
+			missed = append(missed, n)
+		}
+		if missing || it.state.Record.HandedBack() != 0 {
+			candidates = append(candidates, it)
+		}
+	}
+	if len(missed) > 0 {
+		if err := d.readEnabled(missed); err != nil {
+			d.job.failed(now, "reading when items were resumed", err)
+			for _, it := range candidates {
+				it.passed, d.passed = true, true
+			}
+			return
+		}
+	}
+	found := make(map[[3]int64]owes)
+	for _, it := range candidates {
+		switch {
+		case it.Due != nil:
+			d.dropWaiting(it, it.WaitingBefore(it.switched.notBefore), event.SkipDisabled, reason.New(reason.WasDisabled))
+		case it.state.Disabled:
+			d.cover(now, it)
+		case d.policies().divides() || it.state.Record.Owed != "":
+			d.account(now.wall, it)
+		default:
+			d.makeUpFor(now, it, found)
+		}
+	}
+}
+
+// makeUpBefore finds what was due for items before an instant that has come due and is about to begin. It reports false if
+// that is not known yet.
+func (d *dues) makeUpBefore(now moment, at time.Time, items []int) (known bool) {
+	next := d.calendar.Next
+	d.calendar.Next = at
+	d.makeUp(now, items)
+	d.calendar.Next = next
+	return !d.job.rests(now)
+}
+
+// owes is what items owe that were begun last, and enabled last, at the same times.
+type owes struct {
+	at   time.Time
+	skip *due.Skip
+}
+
+// makeUpFor finds what an item owes. found has what is known of others.
+func (d *dues) makeUpFor(now moment, it *item, found map[[3]int64]owes) {
+	begun, back := it.answered(), it.state.Record.HandedBack()
+	calendar := *d.calendar
+	calendar.NotBefore = latest(calendar.NotBefore, it.switched.notBefore)
+	key := [3]int64{begun.UnixMilli(), back, calendar.NotBefore.UnixMilli()}
+	o, known := found[key]
+	if !known {
+		var handedBack time.Time
+		if back != 0 {
+			handedBack = time.UnixMilli(back)
+		}
+		o.at, o.skip = calendar.CatchUp(now.wall, begun, handedBack, d.policies().CatchUp == jobconfig.CatchUpLatest)
+		found[key] = o
+	}
+	if skip := o.skip; skip != nil {
+		why := skip.Reason
+		if skip.Cause == due.Disabled && it.switched.notBefore.After(d.calendar.NotBefore) {
+			why = reason.New(reason.WasDisabled)
+		}
+		first, through := skip.First, skip.Through
+		if !first.After(it.switched.reported) { // up to then it is reported
+			first = d.calendar.After(it.switched.reported)
+		}
+		if !first.IsZero() && !first.After(latest(through, skip.First)) {
+			id := tree.Fire{Instant: first.UnixMilli(), Source: string(abi.SourceCatchUp)}
+			d.reports.skipUpTo(it, id, through, skipCauses[skip.Cause], why)
+		}
+	}
+	if !o.at.IsZero() {
+		it.Due = &tree.Fire{Instant: o.at.UnixMilli(), Source: string(abi.SourceCatchUp)}
+	}
+}
+
+// makeUpPassed finds what was due for items that are not beyond the total count
+// any more: this host was given them before it heard that there are more.
+func (d *dues) makeUpPassed(now moment) {
+	if !d.passed || !d.job.knowsShare() || d.job.rests(now) {
+		return
+	}
+	d.passed = false
+	var passed []int
+	for n, it := range d.items {
+		switch {
+		case it.passed && d.job.beyond(it):
+			d.passed = true
+		case it.passed:
+			if it.passed = false; it.owned { // if it runs, it has its turn afterwards
+				passed = append(passed, n)
+			}
+		}
+	}
+	if len(passed) > 0 {
+		d.makeUp(now, passed)
+	}
+}
+
+// cover reports all instants up to now for which a disabled item does not run and of which that is
+// not reported.
+func (d *dues) cover(now moment, it *item) {
+	since := latest(it.answered(), it.switched.reported)
+	first, newest := d.calendar.First(now.wall, since), d.calendar.Newest(now.wall, since)
+	if until := it.state.Said.Until; until != 0 && newest.UnixMilli() >= until {
+		newest = time.UnixMilli(until - 1) // what is due from then on runs when it is enabled
+	}
+	if first.IsZero() || first.After(newest) {
+		return
+	}
+	d.reports.skipUpTo(it, tree.Fire{Instant: first.UnixMilli(), Source: string(abi.SourceSchedule)}, newest, event.SkipDisabled, coordination.RefusedDisabled.Reason())
+	it.switched.reported = newest
+}
+
+// readEnabled finds out up to when items owe nothing.
+func (d *dues) readEnabled(items tree.Items) error {
+	all, of, err := coordination.ReadEnabled(d.job.work, d.job.member.Registry, d.job.member.Layout, items)
+	if err != nil {
+		return err
+	}
+	for _, n := range items {
+		s := &d.items[n].switched
+		own := time.UnixMilli(of[n])
+		switch {
+		case !s.ended.IsZero():
+			own = s.ended
+		case !s.seen.IsZero() && own.Before(s.since): // by another program, which does not set the item
+			own = s.seen
+		}
+		s.notBefore = latest(s.notBefore, latest(own, time.UnixMilli(all)))
+		s.since, s.seen, s.ended = time.Time{}, time.Time{}, time.Time{}
+	}
+	return nil
+}
+
+// dropWaiting reports that an item does not run for what it owes of the schedule, or for the oldest of that.
+func (d *dues) dropWaiting(it *item, waiting []tree.Fire, cause event.SkipCause, why reason.Reason) {
+	if len(waiting) == 0 {
+		return
+	}
+	var through time.Time
+	if n := len(waiting); n > 1 {
+		through = waiting[n-1].Time()
+	}
+	d.reports.skipUpTo(it, waiting[0], through, cause, why)
+	for _, f := range waiting {
+		it.Answered(f)
+	}
+}
+
+// reportGone reports the instants of an item that is beyond the total count now: those that came due before
+// that was lowered, of which the item is one. No other host gets it.
+func (d *dues) reportGone(it *item, counts tree.Counts) {
+	if !it.owned || counts.Since == 0 || it.number < counts.Total || it.number >= counts.Former || d.calendar.Schedule == nil {
+		return
+	}
+	first, since := d.calendar.After(latest(time.UnixMilli(it.state.Record.Instant), it.switched.reported)), time.UnixMilli(counts.Since)
+	if first.IsZero() || first.After(since) {
+		return
+	}
+	d.reports.skipUpTo(it, tree.Fire{Instant: first.UnixMilli(), Source: string(abi.SourceSchedule)}, since, event.SkipDisabled,
+		reason.New(reason.CountLowered, counts.Total))
+}
+
+// notOwed notes that an item came from Java hosts: what was due before is
+// theirs, whether they ran it or not.
+func (d *dues) notOwed(it *item, before time.Time) {
+	if since := it.state.Record.Instant; since != 0 && d.calendar.Schedule != nil {
+		if first := d.calendar.After(time.UnixMilli(since)); !first.IsZero() && !first.After(before) {
+			d.reports.skipUpTo(it, tree.Fire{Instant: first.UnixMilli(), Source: "schedule"}, before,
+				event.SkipElsewhere, reason.New(reason.PerhapsJava))
+		}
+	}
+	it.state.Record.Instant = max(it.state.Record.Instant, before.UnixMilli())
+}
+
+// itemDisabled reports that an item does not begin for a fire because it is disabled. An instant
+// at which that is over is due when it is enabled.
+func (d *dues) itemDisabled(it *item, id tree.Fire) {
+	it.disable()
+	if until := it.state.Said.Until; until != 0 && id.Trigger == 0 && id.Instant >= until {
+		d.owe(it, id)
+		return
+	}
+	it.Answered(id)
+	d.reports.skip(it, id, event.SkipDisabled, coordination.RefusedDisabled.Reason())
+	if id.Trigger == 0 {
+		it.switched.reported = latest(it.switched.reported, id.Time())
+	}
+}
+
+// postpone leaves out the items whose guests asked not to run before a time that has not come. They owe the fire; waiting
+// are those.
+func (d *dues) postpone(now moment, id tree.Fire, items []*item) (rest []*item, waiting tree.Items) {
+	at := d.job.host.registryTime(now).UnixMilli()
+	if !slices.ContainsFunc(items, func(it *item) bool { return it.state.Record.NotBefore(at) != 0 }) {
+		return items, nil
+	}
+	for _, it := range items {
+		r := it.state.Record
+		if r.NotBefore(at) == 0 {
+			rest = append(rest, it)
+			continue
+		}
+		d.owe(it, id)
+		waiting = append(waiting, it.number)
+		if it.postponedFor != id.ID() && r.HandedBack() != id.Instant {
+			it.postponedFor = id.ID()
+			d.reports.skip(it, id, event.SkipLater, laterReason(r))
+		}
+	}
+	return rest, waiting
+}
+
+// parameter is the job parameter of a fire. One that does not fit the arguments which the job declares, since those were
+// changed after the fire had begun elsewhere, stays as it was given.
+func (d *dues) parameter(id tree.Fire) string {
+	text, _ := d.checkedParameter(id)
+	return text
+}
+
+// checkedParameter is the job parameter of a fire. The error is why it does not fit the arguments that the job declares.
+func (d *dues) checkedParameter(id tree.Fire) (string, error) {
+	c := d.job.member.View.Config
+	var given *string
+	if id.WithParam {
+		given = &id.Param
+	} else if id.Trigger == 0 || id.Given {
+		if parameter, own := d.calendar.Parameter(id.Time()); own {
+			given = &parameter
+		}
+	}
+	text, err := d.guest.Parameter(c, given)
+	if err == nil {
+		return text, nil
+	}
+	if given != nil {
+		return *given, err
+	}
+	return c.JobParameter, err
+}
+
+// unfit is why the job parameter of a fire does not fit the arguments that the job declares; nil if it does.
+func (d *dues) unfit(id tree.Fire) error {
+	_, err := d.checkedParameter(id)
+	return err
+}
