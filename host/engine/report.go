@@ -58,7 +58,7 @@ func (j *job) answer() {
 }
 
 // readDisabled looks which items are disabled, and which of those that were held
-// back still are: they are not watched, so a status request causes a read.
+// back, or wait for a time that their guests asked for, still do: they are not watched, so a status request causes a read.
 func (j *job) readDisabled() {
 	if !j.seen || !j.exit.left.IsZero() || j.work.Err() != nil {
 		return
@@ -85,7 +85,7 @@ func (j *job) readDisabled() {
 		} else if it.state.Disabled {
 			enabled = append(enabled, n)
 		}
-		if it.state.Record.Held != 0 {
+		if it.state.Record.Held != 0 || (it.run == nil && it.state.Record.Again != 0) {
 			held = append(held, n)
 		}
 	}
@@ -99,6 +99,9 @@ func (j *job) readDisabled() {
 		return
 	}
 	for n, state := range states {
+		if j.items[n].state.Record.Again != 0 && state.Record.Again == 0 {
+			j.rates.atOnce = true // an operator has released it
+		}
 		j.reread(j.items[n], state)
 	}
 }
