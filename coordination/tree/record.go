@@ -301,6 +301,12 @@ func (r Record) Postpone(f Fire, at int64, reason string) Record {
 	return r
 }
 
+// Hasten lets the item begin before the time that its guest asked for.
+func (r Record) Hasten() Record {
+	r.Again = 0
+	return r
+}
+
 // NotBefore is before when the item does not begin, Unix milliseconds; 0: it may begin. What is further from now than a guest
 // may ask for was written by a wrong clock.
 func (r Record) NotBefore(now int64) int64 {

@@ -322,14 +322,14 @@ func (set *itemSet) fit(id tree.Fire, items []*item) []*item {
 // is asked. For a trigger it reads them: whoever enables an item and triggers the job then wants both. It reads
 // those, too, whose records were found ahead of the instant, by a clock that
 // was wrong, and an operator may have deleted them since; and those that are held
-// back, which an operator may have released.
+// back or wait for a time that their guests asked for, which an operator may have released.
 func (set *itemSet) dropDisabled(id tree.Fire, items []*item) []*item {
 	var doubt tree.Items
 	items = slices.DeleteFunc(items, func(it *item) bool {
 		out := it.state.Disabled && id.Trigger == 0
 		if out {
 			set.dues.itemDisabled(it, id)
-		} else if it.state.Disabled || aheadOf(it.state.Record, id) || it.state.Record.Held != 0 {
+		} else if it.state.Disabled || aheadOf(it.state.Record, id) || it.state.Record.Held != 0 || it.state.Record.Again != 0 {
 			doubt = append(doubt, it.number)
 		}
 		return out

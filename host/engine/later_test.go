@@ -3,6 +3,7 @@ package engine_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -10,7 +11,10 @@ import (
 	"time"
 
 	"github.com/wasmjob/wasmjob/abi"
+	"github.com/wasmjob/wasmjob/coordination/admin/operate"
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
+	"github.com/wasmjob/wasmjob/coordination/registry"
+	"github.com/wasmjob/wasmjob/coordination/tree"
 	"github.com/wasmjob/wasmjob/host/event"
 )
 
@@ -196,6 +200,44 @@ func TestRetryAt_pausesNoKey(t *testing.T) {
 		until(at.Add(30 * time.Minute))
 		if got := fmt.Sprint(a.at(at)); got != "[0s 20m0s]" {
 			t.Errorf("it ran at %s\n%s", got, c.all())
+		}
+	})
+}
+
+// TestRetryAt_released: an operator ends the wait that a guest has asked for, and the pause of its key, at once on a host that is
+// told, and within minutes on others.
+func TestRetryAt_released(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c, a, m := newCluster(t), &asker{}, newMeter()
+		first, same := paced("first", 1, "api", time.Minute, 10), paced("same", 1, "api", time.Minute, 10)
+		same.Cron = "0 1 * * * ?"
+		time.Sleep(2 * time.Minute)
+		n := c.start(1, job(first, a.guest(20*24*time.Hour, true)))
+		c.start(2, job(same, m.guest(each(time.Second), func(inv *abi.Invocation) string { return inv.Context.JobName })))
+		at := hour()
+		until(at.Add(10 * time.Minute))
+		release := func(job string, item int, items []int, keys ...string) {
+			t.Helper()
+			var out operate.Released
+			if err := c.operate(func(ctx context.Context, r registry.Center) (err error) {
+				out, err = operate.Release(ctx, r, tree.NewLayout("test", job), item, time.Now())
+				return err
+			}); err != nil || !slices.Equal(out.Items, items) || !slices.Equal(out.Keys, keys) {
+				t.Fatalf("%+v, %v", out, err)
+			}
+		}
+		release("same", -1, nil) // which has not paused the key
+		release("first", 0, []int{0})
+		release("first", -1, []int{0}, "api")
+		release("first", -1, nil)
+		n.host.Look("first")
+		until(at.Add(20 * time.Minute))
+		if got := fmt.Sprint(a.at(at)); got != "[0s 10m0s]" {
+			t.Errorf("the job itself ran at %s\n%s", got, c.all())
+		}
+		if got := m.seen().starts["same"]; len(got) != 1 || got[0].Sub(at) > 13*time.Minute {
+			t.Errorf("the other job of the key began at %v\n%s", got, c.all())
 		}
 	})
 }

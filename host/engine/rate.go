@@ -205,7 +205,7 @@ func (r *rates) mayBegin(now moment) func(*item) bool {
 		tried[it.paced] = true
 		t, list := r.turn(now, it.paced), r.items.pacedUnder(it.paced)
 		n := t.Window.Free(t.Rate, t.Owner, t.Now)
-		if t.Version == tree.NoVersion || t.Window.Held(t.Owner, t.Now) < min(len(list), t.Rate.Max) {
+		if t.Version == tree.NoVersion || (!t.Known && t.Window.Paused > t.Now) || t.Window.Held(t.Owner, t.Now) < min(len(list), t.Rate.Max) {
 			n = len(list)
 		}
 		for _, it := range list[:min(n, len(list))] {
@@ -252,7 +252,11 @@ func (r *rates) returnPlaces(now moment, leaves bool) {
 	}
 	for key := range waiting {
 		t := r.keys[key]
-		if due := t.Window.Due(t.Rate, t.Owner, t.Now); due > t.Now {
+		due := t.Window.Due(t.Rate, t.Owner, t.Now)
+		if t.Window.Paused > t.Now { // an operator may end the pause
+			due = min(due, t.Now+rateFresh.Milliseconds())
+		}
+		if due > t.Now {
 			r.at = soonest(r.at, now.Add(time.Duration(due-t.Now)*time.Millisecond))
 		}
 	}

@@ -59,7 +59,7 @@ func (j *job) answer() {
 }
 
 // readDisabled looks which items are disabled, and which of those that were held
-// back still are: they are not watched, so a status request causes a read.
+// back, or wait for a time that their guests asked for, still do: they are not watched, so a status request causes a read.
 func (j *job) readDisabled() {
 	var items tree.Items
 	for _, it := range j.items.sorted(func(it *item) bool { return it.owned && it.run == nil }) {
@@ -83,7 +83,7 @@ func (j *job) readDisabled() {
 		} else if it.state.Disabled {
 			enabled = append(enabled, n)
 		}
-		if it.state.Record.Held != 0 {
+		if it.state.Record.Held != 0 || (it.run == nil && it.state.Record.Again != 0) {
 			held = append(held, n)
 		}
 	}
@@ -97,6 +97,9 @@ func (j *job) readDisabled() {
 		return
 	}
 	for n, state := range states {
+		if j.items[n].state.Record.Again != 0 && state.Record.Again == 0 {
+			j.rates.atOnce = true // an operator has released it
+		}
 		j.reread(j.items[n], state)
 	}
 }

@@ -1,10 +1,13 @@
 package operate
 
 import (
+	"cmp"
 	"context"
+	"path"
 	"slices"
 	"time"
 
+	"github.com/wasmjob/wasmjob/coordination/recipe/rate"
 	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/coordination/step"
 	"github.com/wasmjob/wasmjob/coordination/tree"
@@ -480,15 +483,17 @@ func (t KillTarget) ending(r tree.Record) Ending {
 
 // Released is what Release has done.
 type Released struct {
-	// Items were held back and are no more; Missing is set if the job has no
-	// such item.
+	// Items were held back, or waited for a time that their guests asked for, and do no more; Missing is set if the job has no
+	// such item. If Keys were paused, that are all items.
 	Items   tree.Items
 	Missing bool
+	// Keys of a rate were paused by guests of the job.
+	Keys []string
 }
 
-// Release lets items run again that were held back: one, or with -1 all. What
-// was due until now, by the registry's clock (coordination.RegistryTime), has no
-// catch-up. It returns tree.ErrRemoved for a job that is not in the registry.
+// Release lets items run again that were held back, or for which their guests asked for a later time: one, or with -1 all. With
+// -1 it also ends the pauses of keys that guests of the job asked for. now is the registry's time (coordination.RegistryTime).
+// What was due until then of an item that was held back has no catch-up. It returns tree.ErrRemoved for a job that is not in the registry.
 func Release(ctx context.Context, r registry.Center, l tree.Layout, item int, now time.Time) (out Released, err error) {
 	err = step.Perform(ctx, r, "release", func(ctx context.Context, x *step.Exchange) error {
 		n, err := x.Read(ctx, registry.Data(l.Config()), registry.Children(l.Records()))
@@ -511,12 +516,65 @@ func Release(ctx context.Context, r registry.Center, l tree.Layout, item int, no
 				return err
 			}
 		}
+		if item >= 0 {
+			return nil
+		}
+		for done := false; !done; {
+			if done, err = resumeKeys(ctx, x, l, now, &out); err != nil {
+				return err
+			}
+		}
+		if len(out.Keys) > 0 {
+			out.Items = items
+		}
 		return nil
 	})
 	return out, err
 }
 
-// release writes the records of those items that are held back; done is false if
+// keysAtOnce is how many keys of rates are read in one request.
+const keysAtOnce = 500
+
+// resumeKeys ends the pauses that guests of the job asked for; done is false if something has changed meanwhile.
+func resumeKeys(ctx context.Context, x *step.Exchange, l tree.Layout, now time.Time, out *Released) (done bool, err error) {
+	parent := tree.Rates(l.Namespace)
+	n, err := x.Read(ctx, registry.Children(parent))
+	if err != nil {
+		return false, err
+	}
+	for names := range slices.Chunk(n.Children(parent), keysAtOnce) {
+		read := make([]registry.Query, len(names))
+		for k, name := range names {
+			read[k] = registry.Data(parent + "/" + name)
+		}
+		n, _, err := x.ReadSome(ctx, read...)
+		if err != nil {
+			return false, err
+		}
+		for _, q := range read {
+			node := n.Data(q.Path)
+			w := rate.Parse(node.Data, now.UnixMilli())
+			if !node.Exists || !w.PausedBy(l.Job, now.UnixMilli()) {
+				continue
+			}
+			_, err := x.Commit(ctx, registry.Set(q.Path, w.Resume().Data(), node.Version))
+			if err == nil || step.IsUnknown(err) { // then perhaps; if not, the next look does
+				if key := cmp.Or(w.Key, path.Base(q.Path)); !slices.Contains(out.Keys, key) {
+					out.Keys = append(out.Keys, key)
+				}
+			}
+			if step.Contested(err) {
+				return false, nil
+			}
+			if err != nil {
+				return false, err
+			}
+		}
+	}
+	return true, nil
+}
+
+// release writes the records of those items that are held back or wait for a time; done is false if
 // something has changed meanwhile.
 func release(ctx context.Context, x *step.Exchange, l tree.Layout, items tree.Items, now time.Time, out *Released) (done bool, err error) {
 	var read []registry.Query
@@ -531,10 +589,17 @@ func release(ctx context.Context, x *step.Exchange, l tree.Layout, items tree.It
 	var held tree.Items
 	for _, i := range items {
 		node := n.Data(l.Record(i))
-		if r := tree.ParseRecord(node.Data); r.Held != 0 {
-			held = append(held, i)
-			ops = append(ops, registry.Set(node.Path, r.Release(now.UnixMilli()).Data(), node.Version))
+		r := tree.ParseRecord(node.Data)
+		switch {
+		case r.Held != 0:
+			r = r.Release(now.UnixMilli())
+		case r.NotBefore(now.UnixMilli()) != 0:
+			r = r.Hasten()
+		default:
+			continue
 		}
+		held = append(held, i)
+		ops = append(ops, registry.Set(node.Path, r.Data(), node.Version))
 	}
 	for part := range step.Parts(ops, step.Budget) {
 		_, err := x.Commit(ctx, part...)

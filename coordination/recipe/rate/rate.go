@@ -242,6 +242,16 @@ func (w Window) next(r jobconfig.Rate, now int64) int64 {
 	return at
 }
 
+// PausedBy reports whether a guest of a job has paused the key, and the pause is not over.
+func (w Window) PausedBy(job string, now int64) bool { return w.Paused > now && w.By == job }
+
+// Resume is the window when the pause is ended. Places behind the pause are given up: the jobs that wait get new ones.
+func (w Window) Resume() Window {
+	w.Places = slices.DeleteFunc(slices.Clone(w.Places), func(p Place) bool { return p.At >= w.Paused })
+	w.Paused, w.By = 0, ""
+	return w
+}
+
 // Pause is the window when a guest of a job has paused the key until a time. It never ends a pause earlier.
 func (w Window) Pause(until int64, job string) Window {
 	if until > w.Paused {

@@ -224,7 +224,11 @@ func releaseCommand(p *command.Program) *cobra.Command {
 		Long: `Let items run again that are held back: a host holds an item back when hosts have died
 in as many of its runs in a row as the job's maxHostDeaths says. All are released, or
 with --item one. They run at their next instant; what was due until now does not run.
-'wasmjob job items JOB' shows which items are held back, and which hosts died.`,
+'wasmjob job items JOB' shows which items are held back, and which hosts died.
+
+Items that wait because their guests asked to run again later begin now. Without --item
+this also ends the pauses of keys of 'rate' that guests of the job have asked for:
+'wasmjob job limits' names the job.`,
 		Example: "  wasmjob job release cities\n  wasmjob job release cities --item 2\n  wasmjob job release cities --zk zk1:2181 --namespace prod",
 		Args:    command.Exactly("the job's name"),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -3,6 +3,7 @@ package calendar
 import (
 	"errors"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -107,6 +108,11 @@ func events(list ...string) string {
 	return b.String() + icsEnd
 }
 
+// alike is an iCalendar file with a day, and n events of one rule before it.
+func alike(n int, start, rule string) string {
+	return events(append(slices.Repeat([]string{"DTSTART;VALUE=DATE:" + start + "|RRULE:" + rule}, n), "DTSTART;VALUE=DATE:20261224")...)
+}
+
 func TestICS(t *testing.T) {
 	t.Parallel()
 	for _, v := range []struct{ name, file, has, hasNot string }{
@@ -124,6 +130,8 @@ func TestICS(t *testing.T) {
 		{"cancelled", events("DTSTART;VALUE=DATE:20261201|STATUS:CANCELLED", "DTSTART;VALUE=DATE:20261202"), "2026-12-02", "2026-12-01"},
 		{"one was moved", icsHead + "BEGIN:VEVENT\r\nUID:a\r\nDTSTART;VALUE=DATE:20261201\r\nRRULE:FREQ=DAILY;COUNT=3\r\nEND:VEVENT\r\n" +
 			"BEGIN:VEVENT\r\nUID:a\r\nRECURRENCE-ID;VALUE=DATE:20261202\r\nDTSTART;VALUE=DATE:20261220\r\nEND:VEVENT\r\n" + icsEnd, "2026-12-01 2026-12-03 2026-12-20", "2026-12-02"},
+		{"rules of years that end", alike(99, "19700101", "FREQ=YEARLY;BYMONTH=1;COUNT=1"), "1970-01-01 2026-12-24", "1971-01-01"},
+		{"rules of weeks that end", alike(99, "19700101", "FREQ=WEEKLY;COUNT=9"), "1970-01-01 1970-02-26", "1970-03-05"},
 		{"a mark at the begin", "\ufeff" + events("DTSTART;VALUE=DATE:20261224"), "2026-12-24", "2026-12-25"},
 	} {
 		t.Run(v.name, func(t *testing.T) { check(t, parse(t, "x.ics", v.file), v.has, v.hasNot) })
@@ -153,6 +161,12 @@ func TestBrokenICS(t *testing.T) {
 		events("DTSTART;VALUE=DATE:20261224|EXDATE:x"):                       "EXDATE: found",
 		events("DTSTART;VALUE=DATE:20261224|STATUS:CANCELLED"):               "the calendar has no days",
 		events(many...): "more than 100 events that recur",
+		events("DTSTART;VALUE=DATE:19700101|RRULE:FREQ=YEARLY;BYMONTH=1,2,3;BYDAY=53MO"): "which has no meaning",
+		events("DTSTART;VALUE=DATE:19700101|RRULE:FREQ=MONTHLY;BYEASTER=-150"):           "which has no meaning",
+		alike(16, "19700101", "FREQ=DAILY;BYMONTH=1;COUNT=1"):                            "too many days, weeks, months and years",
+		alike(5, "19700101", "FREQ=DAILY;BYMONTH=1;BYSETPOS=1;COUNT=1"):                  "too many days, weeks, months and years",
+		alike(9, "00010101", "FREQ=YEARLY;BYMONTH=1;COUNT=1"):                            "too many days, weeks, months and years",
+		alike(2, "00010101", "FREQ=DAILY;BYMONTH=1;COUNT=1"):                             "too many days, weeks, months and years",
 	} {
 		days, problems := Parse("x.ics", []byte(file))
 		if days != nil || len(problems) == 0 || !strings.Contains(problems[0].String(), want) {
@@ -244,6 +258,7 @@ func FuzzParse(f *testing.F) {
 	f.Add("days: &a [*a]", false)
 	f.Add(events("DTSTART;VALUE=DATE:20201126|RRULE:FREQ=YEARLY;BYMONTH=11;BYDAY=4TH|EXDATE:20211125", "DTSTART:20261224T000000|DURATION:P2D"), true)
 	f.Add(events("DTSTART;VALUE=DATE:20200101|RRULE:FREQ=MONTHLY;BYMONTHDAY=-1;BYSETPOS=1;WKST=MO"), true)
+	f.Add(events("DTSTART;VALUE=DATE:19700101|RRULE:FREQ=YEARLY;BYMONTH=1,2,3;BYDAY=53MO"), true)
 	f.Add(icsHead+"BEGIN:VEVENT\nDTSTART;X=\"\\", true)
 	f.Fuzz(func(t *testing.T, text string, icalendar bool) {
 		file := "x.calendar.yaml"

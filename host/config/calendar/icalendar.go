@@ -21,6 +21,12 @@ const (
 	mostRecurring = 100
 	mostInterval  = 1000
 	longestRule   = 500 // characters
+	// mostSteps bounds what the rules of a file cost: the days, weeks, months and years that the library goes through for
+	// them, about a microsecond each. It takes stepsBySetPos times as long for one with BYSETPOS, and stepsOfYear
+	// more for each new year.
+	mostSteps     = 800_000
+	stepsBySetPos = 4
+	stepsOfYear   = 45
 )
 
 // readICS reads the days of an iCalendar file: those of its events, which have to be whole days.
@@ -50,14 +56,24 @@ func readICS(_ string, data []byte) (*Days, []Problem) {
 	return r.set.made(), nil
 }
 
-// parseICS takes the file apart. The library is not ours, and the file comes from anywhere.
+// parseICS takes the file apart.
 func parseICS(data []byte) (calendar *ics.Calendar, err error) {
+	broken := guarded(func() { calendar, err = ics.ParseCalendar(bytes.NewReader(bytes.TrimPrefix(data, []byte("\ufeff")))) })
+	if broken != nil {
+		return nil, fmt.Errorf("it cannot be taken apart: %w", broken)
+	}
+	return calendar, err
+}
+
+// guarded calls a library that is not ours with what comes from a file, and returns its panic as an error.
+func guarded(call func()) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			calendar, err = nil, fmt.Errorf("it cannot be taken apart: %v", p)
+			err = fmt.Errorf("%v", p)
 		}
 	}()
-	return ics.ParseCalendar(bytes.NewReader(bytes.TrimPrefix(data, []byte("\ufeff"))))
+	call()
+	return nil
 }
 
 // eventLines are the lines on which events begin.
@@ -77,6 +93,7 @@ type icsReader struct {
 	lines     []int
 	at        int // which event is being read
 	recurring int
+	steps     int // of all rules
 	// moved has, by event, the occurrences that another event of the file stands for.
 	moved    map[string]map[Day]bool
 	problems []Problem
@@ -165,7 +182,11 @@ func (r *icsReader) recurs(rule string, first Day, add func(Day) error) error {
 	if len(rule) > longestRule {
 		return fmt.Errorf("has %d characters, expected at most %d", len(rule), longestRule)
 	}
-	option, err := rrule.StrToROption(rule)
+	var option *rrule.ROption
+	var err error
+	if broken := guarded(func() { option, err = rrule.StrToROption(rule) }); broken != nil {
+		err = broken
+	}
 	if err != nil {
 		return fmt.Errorf("found %q: %w", clip(rule), err)
 	}
@@ -180,17 +201,46 @@ func (r *icsReader) recurs(rule string, first Day, add func(Day) error) error {
 	if last := midnight(lastDay); option.Until.IsZero() || option.Until.After(last) {
 		option.Until = last
 	}
-	all, err := rrule.NewRRule(*option)
-	if err != nil {
+	if r.steps += stepsOf(option); r.steps > mostSteps {
+		return fmt.Errorf("the rules of the file go through too many days, weeks, months and years up to 2099: found %d steps, expected at most %d; give them an UNTIL", r.steps, mostSteps)
+	}
+	broken := guarded(func() {
+		var all *rrule.RRule
+		if all, err = rrule.NewRRule(*option); err != nil {
+			return
+		}
+		next := all.Iterator()
+		for t, ok := next(); ok && err == nil; t, ok = next() {
+			if err = add(DayOf(t)); err != nil {
+				return
+			}
+		}
+	})
+	switch {
+	case broken != nil:
+		return fmt.Errorf("found %q, which has no meaning: %w", clip(rule), broken)
+	case errors.Is(err, errTooMany):
+		return err
+	case err != nil:
 		return fmt.Errorf("found %q: %w", clip(rule), err)
 	}
-	next := all.Iterator()
-	for t, ok := next(); ok; t, ok = next() {
-		if err := add(DayOf(t)); err != nil {
-			return err
-		}
-	}
 	return nil
+}
+
+// stepsOf is what a rule costs, at most, whether there are days for it or not.
+func stepsOf(option *rrule.ROption) int {
+	days := int(option.Until.Unix()-option.Dtstart.Unix()) / (24 * 60 * 60)
+	fewest := [...]int{rrule.YEARLY: 365, rrule.MONTHLY: 28, rrule.WEEKLY: 7, rrule.DAILY: 1}[option.Freq]
+	steps := days/(fewest*max(option.Interval, 1)) + 1
+	conditions := len(option.Bysetpos) + len(option.Bymonth) + len(option.Bymonthday) + len(option.Byyearday) + len(option.Byweekno) + len(option.Byweekday) + len(option.Byeaster)
+	if option.Count > 0 && conditions == 0 {
+		steps = min(steps, option.Count)
+	}
+	years := min(steps, days/365+1)
+	if len(option.Bysetpos) > 0 {
+		steps *= stepsBySetPos
+	}
+	return max(steps+years*stepsOfYear, 1)
 }
 
 // value is the text of an event's property; empty if it has none.

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/wasmjob/wasmjob/host/config/calendar"
 	"github.com/wasmjob/wasmjob/host/config/definition"
 	"github.com/wasmjob/wasmjob/internal/text/words"
 )
@@ -122,21 +123,71 @@ func (r *report) limit(most int, dir string) {
 	r.add(dir, about(fmt.Sprintf("%d more files in it are refused, expected at most %d: why is kept of these only", len(names)-most, most)))
 }
 
-// order has first the defaults, with which definitions are read, and then what costs least: versions that were not read before those that are only read again, then
-// definitions that jobs are in force of, then what is small. A definition takes about 64 times as long as a module
-// of its size.
+// order puts versions that were not read before those that are only read again, then definitions that jobs are in force of,
+// then what costs least. A file of defaults comes right before the first definition that is read with it: what lies in other
+// folders does not wait for it.
 func (s state) order(names []string) {
-	cost := func(name string) int64 {
-		f := s.files[name]
-		if kindOf(name) == aDefinition {
-			return f.stamp.size * 64
+	places := make(map[string]place, len(names))
+	shared := make(map[string]place) // of files of defaults: that of the first definition
+	for _, name := range names {
+		places[name] = s.place(name)
+		if kindOf(name) != aDefinition {
+			continue
 		}
-		return f.stamp.size
+		for _, folder := range above(name) {
+			at := path.Join(folder, definition.DefaultsFile)
+			if first, known := shared[at]; !known || places[name].compare(first) < 0 {
+				shared[at] = places[name]
+			}
+		}
+	}
+	for name := range places {
+		if first, is := shared[name]; is {
+			places[name] = first
+		}
 	}
 	slices.SortFunc(names, func(a, b string) int {
-		f, g := s.files[a], s.files[b]
-		return cmp.Or(compareBool(kindOf(a) != aShared, kindOf(b) != aShared), compareBool(!f.read.none(), !g.read.none()), compareBool(len(f.docs) == 0 && !s.past.files[a], len(g.docs) == 0 && !s.past.files[b]), cmp.Compare(cost(a), cost(b)), strings.Compare(a, b))
+		return cmp.Or(places[a].compare(places[b]), compareBool(kindOf(a) != aShared, kindOf(b) != aShared), strings.Compare(a, b))
 	})
+}
+
+// place is where a file comes when files are read.
+type place struct {
+	again bool // it was read
+	new   bool // no job of it is in force
+	cost  int64
+}
+
+func (p place) compare(q place) int {
+	return cmp.Or(compareBool(p.again, q.again), compareBool(p.new, q.new), cmp.Compare(p.cost, q.cost))
+}
+
+// place is that of a file by itself. A definition costs what its defaults cost, too.
+func (s state) place(name string) place {
+	f := s.files[name]
+	p := place{again: !f.read.none(), new: len(f.docs) == 0 && !s.past.files[name], cost: costOf(name, f.stamp.size)}
+	if kindOf(name) == aDefinition {
+		for _, folder := range above(name) {
+			at := path.Join(folder, definition.DefaultsFile)
+			p.cost += costOf(at, s.files[at].stamp.size)
+		}
+	}
+	return p
+}
+
+// costOf is how long it takes to read a file, in bytes of a module that take as long. YAML takes about 64 times as long
+// as a module of its size; the rules of an iCalendar file take long however small it is.
+func costOf(name string, size int64) int64 {
+	switch kindOf(name) {
+	case aDefinition, aShared:
+		return size * 64
+	case aCalendar:
+		if strings.HasSuffix(name, calendar.SuffixICS) {
+			return size*64 + 32<<20
+		}
+		return size * 64
+	}
+	return size
 }
 
 // known are the files that a look does not leave out: those that were there before, and before the host started.

@@ -3,8 +3,10 @@ package catalog
 import (
 	"context"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -158,6 +160,25 @@ func TestTooManyJobsInDefinitions(t *testing.T) {
 	r.read("c.yaml")
 	if c := r.contents["c.yaml"]; parsed > 0 || c.problems.Len() != 1 || c.digest != "" {
 		t.Errorf("a file that there is no room for is parsed, or forgotten: %+v", c)
+	}
+}
+
+// TestOrder: what costs little is read before what costs much, whosever folder that is in, and defaults before the
+// definitions that they are for.
+func TestOrder(t *testing.T) {
+	t.Parallel()
+	seen := func(size int64) file { return file{stamp: stamp{size: size}} }
+	s := state{files: map[string]file{
+		"a.yaml": seen(100), "m.wasm": seen(4 << 20), "b/defaults.yaml": seen(50), "b/b.yaml": seen(200), "b/x/defaults.yaml": seen(1 << 20), "b/x/c.yaml": seen(10),
+		"e/defaults.yaml": seen(1 << 20), "f/defaults.yaml": seen(1 << 20), "f/old.yaml": {stamp: stamp{size: 900}, docs: make([]definition.Definition, 1)}, "cheap.calendar.yaml": seen(90), "cheap.ics": seen(90), "long.ics": seen(1 << 20),
+	}}
+	want := "f/defaults.yaml f/old.yaml cheap.calendar.yaml a.yaml b/defaults.yaml b/b.yaml m.wasm cheap.ics e/defaults.yaml b/x/defaults.yaml b/x/c.yaml long.ics"
+	for range 20 {
+		names := slices.Collect(maps.Keys(s.files))
+		s.order(names)
+		if got := strings.Join(names, " "); got != want {
+			t.Fatalf("found %s\nexpected %s", got, want)
+		}
 	}
 }
 

@@ -61,6 +61,8 @@ func (l *fakeLoader) load(ctx context.Context, name string, wasm []byte, apart b
 	switch {
 	case strings.HasPrefix(text, "fail"):
 		return nil, errors.New("out of luck")
+	case strings.HasPrefix(text, "full"):
+		return nil, &plugin.LoadError{Name: name, Problems: []string{"no space left"}, Err: plugin.ErrUnjudged}
 	case strings.HasPrefix(text, "bad"):
 		return nil, &plugin.LoadError{Name: name, Problems: []string{"first problem", "second problem"}}
 	case !strings.HasSuffix(text, "."):

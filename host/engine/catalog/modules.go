@@ -333,6 +333,9 @@ func reasons(err error) []string {
 	return words.Strings(all.Kept(), all.More())
 }
 
+// unjudged reports whether the host failed before it learned anything of the module.
+func unjudged(err error) bool { return errors.Is(err, plugin.ErrUnjudged) }
+
 // passing reports whether a failure may go away without the module being
 // replaced: it is sound, but could not be compiled or tried.
 func passing(err error) bool {

@@ -113,7 +113,7 @@ func (p past) next(s state, jobs []*binding, outcomes map[string]outcome, settle
 		}
 	}
 	for _, digest := range slices.Sorted(maps.Keys(outcomes)) {
-		if o := outcomes[digest]; o.compiled == nil && len(o.problems) > 0 {
+		if o := outcomes[digest]; o.compiled == nil && !o.unjudged && len(o.problems) > 0 {
 			remember(digest, words.Strings(o.problems, 0))
 		}
 	}

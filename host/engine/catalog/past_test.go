@@ -110,6 +110,7 @@ func TestRestart(t *testing.T) {
 	dir, cache := t.TempDir(), t.TempDir()
 	for name, text := range map[string]string{
 		"m.yaml": "job z", "m.wasm": "good.", "bad.yaml": "job bad", "bad.wasm": "bad.", "fail.yaml": "job fail", "fail.wasm": "fail.",
+		"full.yaml": "job full", "full.wasm": "full.",
 	} {
 		put(t, dir, name, text)
 	}
@@ -127,7 +128,8 @@ func TestRestart(t *testing.T) {
 				files[j.Definition.JobName] = j.File
 			}
 			if len(files) == 1 && slices.ContainsFunc(no, func(r engine.Refusal) bool { return r.File == "bad.wasm" }) &&
-				slices.ContainsFunc(no, func(r engine.Refusal) bool { return r.File == "fail.wasm" }) {
+				slices.ContainsFunc(no, func(r engine.Refusal) bool { return r.File == "fail.wasm" }) &&
+				slices.ContainsFunc(no, func(r engine.Refusal) bool { return r.File == "full.wasm" }) {
 				stop()
 			}
 		}); err != nil {
@@ -145,6 +147,9 @@ func TestRestart(t *testing.T) {
 	}
 	if slices.Contains(loads, "bad.") || slices.Contains(loads, "fail.") || !slices.Contains(loads, "good.") {
 		t.Errorf("after the start these were tried: %q", loads)
+	}
+	if !slices.Contains(loads, "full.") {
+		t.Errorf("after the start a module of which nothing was known was not tried: %q", loads)
 	}
 	reasons := func(all []engine.Refusal, name string) string {
 		for _, r := range all {
@@ -181,6 +186,9 @@ func TestPastIsBounded(t *testing.T) {
 	s := state{files: map[string]file{"there.yaml": {}}}
 	if next := p.next(s, nil, outcomes, true); len(next.Refused) != mostRemembered || len(next.Jobs) != 1 {
 		t.Errorf("%d refusals and %d jobs are kept", len(next.Refused), len(next.Jobs))
+	}
+	if next := p.next(s, nil, map[string]outcome{"full": {problems: []string{"no space left on device"}, unjudged: true}}, true); len(next.Refused) != 0 {
+		t.Errorf("%v is kept, though nothing is known of the module", next.Refused)
 	}
 	long := map[string]outcome{"a": {problems: []string{strings.Repeat("x", 900)}}}
 	for i := range 6000 {

@@ -575,6 +575,7 @@ func (c *Catalog) do(ctx context.Context, w want, m compiled, compiles func()) (
 		if m, err = c.load.load(ctx, w.file, wasm, w.apart, w.due, compiles); err != nil {
 			res.cancelled = ctx.Err() != nil
 			res.outcome.problems, res.passing = reasons(err), passing(err)
+			res.outcome.unjudged = unjudged(err)
 			return res
 		}
 	}

@@ -123,6 +123,8 @@ type binding struct {
 type outcome struct {
 	compiled compiled // nil if it failed
 	problems []string
+	// unjudged says that the host failed before it learned anything of the module: the next start tries it at once.
+	unjudged bool
 	// trials say, by job, how it went with a costly configuration; see costly.
 	trials map[string]trial
 	// again says that what failed is worth another try; until then this

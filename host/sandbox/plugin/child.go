@@ -98,6 +98,8 @@ type compileAnswer struct {
 	Problem string `json:",omitempty"`
 	// Failure is of another kind: the module is not to blame.
 	Failure string `json:",omitempty"`
+	// NotKept says why what it has compiled could not be written: the module is not to blame, and another directory may do.
+	NotKept string `json:",omitempty"`
 
 	// Allocated is how many bytes reading and validating the module has allocated, and Time how much processor
 	// time that has taken. For the interpreter that includes its compilation.
@@ -124,8 +126,11 @@ func (q *compileRequest) judge(a *compileAnswer) string {
 
 // err says why the module was not compiled.
 func (q *compileRequest) err(a *compileAnswer) error {
-	if a.Failure != "" {
+	switch {
+	case a.Failure != "":
 		return errNoChild{errors.New(a.Failure)}
+	case a.NotKept != "":
+		return errNotKept{errors.New(a.NotKept)}
 	}
 	if problem := cmp.Or(a.Problem, q.judge(a)); problem != "" {
 		return &errCompiler{text: problem}
@@ -228,7 +233,7 @@ func (q *compileRequest) compile(wasm []byte) compileAnswer {
 
 	cache, err := wazero.NewCompilationCacheWithDir(q.Dir)
 	if err != nil {
-		return compileAnswer{Failure: err.Error()}
+		return compileAnswer{NotKept: err.Error()}
 	}
 	heap = heapInUse()
 	mapped := codeMapped()
@@ -239,7 +244,9 @@ func (q *compileRequest) compile(wasm []byte) compileAnswer {
 	})
 	switch {
 	case err == nil:
-	case notWritten(err) || notRead(err):
+	case notWritten(err):
+		return compileAnswer{NotKept: err.Error()}
+	case notRead(err):
 		return compileAnswer{Failure: err.Error()}
 	default:
 		return compileAnswer{Problem: err.Error()}
@@ -303,18 +310,29 @@ const (
 // than what it may take.
 var errTakesLong = errors.New("compiling it takes long")
 
+// ErrUnjudged says that the host could not compile a module for a reason that is not the module's, such as a full disk:
+// nothing is known of the module.
+var ErrUnjudged = errors.New("nothing is known of the module")
+
 // errNoChild says that there was no process to compile, or that it failed for a reason that is not the
-// module's: nothing is known of the module.
+// module's. It is an ErrUnjudged.
 type errNoChild struct{ error }
 
 func (e errNoChild) Error() string { return "no process compiles the module: " + e.error.Error() }
 func (e errNoChild) Unwrap() error { return e.error }
 
-// errNotKept says that what a process would compile, or has compiled, cannot be kept in the directory.
+// Is says that the error is an ErrUnjudged.
+func (e errNoChild) Is(target error) bool { return target == ErrUnjudged }
+
+// errNotKept says that what a process would compile, or has compiled, cannot be kept in the directory. It is an
+// ErrUnjudged.
 type errNotKept struct{ error }
 
 func (e errNotKept) Error() string { return "compiled code cannot be kept: " + e.error.Error() }
 func (e errNotKept) Unwrap() error { return e.error }
+
+// Is says that the error is an ErrUnjudged.
+func (e errNotKept) Is(target error) bool { return target == ErrUnjudged }
 
 // errCompiler says why a module was not compiled.
 type errCompiler struct{ text string }

@@ -84,6 +84,18 @@ var compilers = map[string]func() error{
 			return q.compile(wasm)
 		})
 	},
+	// Its directory is full; another one is not.
+	"full": func() error {
+		return serve(os.Stdin, os.Stdout, func(q *compileRequest, wasm []byte) compileAnswer {
+			if !strings.Contains(q.Dir, "wasmjob-modules-") {
+				// No user can write there.
+				if err := os.Symlink("/proc/self", filepath.Join(q.Dir, filepath.Dir(cacheFile(wasm)))); err != nil {
+					return compileAnswer{Problem: err.Error()}
+				}
+			}
+			return q.compile(wasm)
+		})
+	},
 	"idle": func() error {
 		return serve(os.Stdin, os.Stdout, func(*compileRequest, []byte) compileAnswer { return compileAnswer{} })
 	},
@@ -343,9 +355,9 @@ func TestNoChild(t *testing.T) {
 		compile func() *exec.Cmd
 		says    string
 	}{
-		"absent":  {func() *exec.Cmd { return exec.Command(filepath.Join(t.TempDir(), "none")) }, "no such file"},
+		"absent":  {func() *exec.Cmd { return exec.Command(filepath.Join(t.TempDir(), "none")) }, "no process compiles the module"},
 		"mute":    {compiler("mute"), "went home"},
-		"failing": {compiler("failing"), "invalid argument"},
+		"failing": {compiler("failing"), "compiled code cannot be kept"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -353,7 +365,7 @@ func TestNoChild(t *testing.T) {
 			r := newRuntime(t, Options{CacheDir: dir, Compiler: c.compile})
 			_, err := r.Load(t.Context(), "x.wasm", guest(t, "wat/noop"), time.Time{})
 			refused, ok := errors.AsType[*LoadError](err)
-			if !ok || refused.Err == nil || !strings.Contains(err.Error(), "no process compiles the module") || !strings.Contains(err.Error(), c.says) {
+			if !ok || refused.Err == nil || !strings.Contains(err.Error(), c.says) || !errors.Is(err, ErrUnjudged) {
 				t.Errorf("%v, expected %q", err, c.says)
 			}
 			if files := stored(t, dir); len(files) != 0 {
@@ -369,6 +381,7 @@ func TestNoChild(t *testing.T) {
 			}
 			return compiler("good")
 		},
+		"no room for what is compiled": func(string) func() *exec.Cmd { return compiler("full") },
 		"a directory in the place of the file": func(dir string) func() *exec.Cmd {
 			file := filepath.Join(dir, cacheFile(metered(t, guest(t, "wat/noop"))), "x")
 			if err := os.MkdirAll(file, 0o700); err != nil {
