@@ -445,10 +445,12 @@ func (j *job) advance(now moment) (over bool) {
 	j.quotas.report(now, j.mail.takeBeyond(), j.Emit)
 	if j.exit.leaves() {
 		j.term.arrivals.Leave(j)
+		j.term.follows.Leave(j)
 		return j.withdraw(now)
 	}
 	if !j.exit.left.IsZero() && !j.out(now) {
 		j.term.arrivals.Leave(j)
+		j.term.follows.Leave(j)
 		return false
 	}
 	if j.changed {
