@@ -227,8 +227,9 @@ type Event struct {
 type BackfillStep struct {
 	// Since is when it was asked for: a job has one backfill of a time.
 	Since time.Time `json:"since"`
-	// Done is how many of its Total instants were given out.
-	Done  int `json:"done"`
+	// Done is how many of its instants were given out.
+	Done int `json:"done"`
+	// Total is how many instants it has.
 	Total int `json:"total"`
 }
 
