@@ -199,6 +199,13 @@ func (d *dues) cover(now moment, it *item) {
 	if until := it.state.Said.Until; until != 0 && newest.UnixMilli() >= until {
 		newest = time.UnixMilli(until - 1) // what is due from then on runs when it is enabled
 	}
+	if _, came := d.job.host.registryBounds(now); newest.After(came) {
+		came = latest(came, first.Add(-time.Millisecond))
+		for at := d.calendar.After(came); !at.IsZero() && !at.After(newest); at = d.calendar.After(at) {
+			d.itemDisabled(it, tree.Fire{Instant: at.UnixMilli(), Source: string(abi.SourceCatchUp)})
+		}
+		newest = came
+	}
 	if first.IsZero() || first.After(newest) {
 		return
 	}
@@ -269,11 +276,18 @@ func (d *dues) notOwed(it *item, before time.Time) {
 }
 
 // itemDisabled reports that an item does not begin for a fire because it is disabled. An instant
-// at which that is over is due when it is enabled.
+// at which that is over is due when it is enabled. So is one that has not come yet by the registry's clock, which says whether
+// the item was disabled when it came.
 func (d *dues) itemDisabled(it *item, id tree.Fire) {
 	it.disable()
 	if until := it.state.Said.Until; until != 0 && id.Trigger == 0 && id.Instant >= until {
 		d.owe(it, id)
+		return
+	}
+	now := d.job.host.now()
+	if wait := d.job.host.untilCame(now, id.Time()); wait > 0 && id.Trigger == 0 {
+		d.owe(it, id)
+		d.job.again(now, now.Add(wait))
 		return
 	}
 	it.Answered(id)

@@ -41,6 +41,10 @@ func (rn *runner) tick(now moment) {
 	if !rn.calendar.Due(now.wall) || rn.rests(now) {
 		return
 	}
+	if wait := rn.host.untilCame(now, rn.calendar.Next); wait > 0 && !rn.member.View.Enabled { // it may be enabled before that, by the registry's clock
+		rn.again(now, now.Add(wait))
+		return
+	}
 	begun, held := rn.items.begunUntil()
 	at, skip := rn.calendar.Take(now.wall, begun, held)
 	if !rn.dues.policies().Queues() {

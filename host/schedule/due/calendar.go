@@ -27,6 +27,8 @@ type Calendar struct {
 	NotBefore time.Time
 	// Window is how late an instant that was missed may run. The jitter of the schedule comes on top.
 	Window time.Duration
+	// Ahead is by how much the wall clock is ahead of the one by which all hosts count the Window.
+	Ahead time.Duration
 	// Off says why there is no catch-up, for the reasons of a job without; empty: misfire is off.
 	Off reason.Code
 	// excluded is the next instant that is excluded and was not reported, zero for none; reported
@@ -327,6 +329,9 @@ func (r recent) from(floor time.Time) []time.Time {
 	return r.at[i:]
 }
 
+// oldest is before when instants that were missed are too old to run.
+func (c *Calendar) oldest(now time.Time) time.Time { return now.Add(-c.Ahead - c.Window - c.jitter()) }
+
 // missedSince finds the instants after one that was begun, up to now. What is
 // ahead of the clock is left to that.
 func (c *Calendar) missedSince(now, since time.Time) missed {
@@ -336,7 +341,7 @@ func (c *Calendar) missedSince(now, since time.Time) missed {
 		return missed{}
 	}
 	m := missed{first: first}
-	window := now.Add(-c.Window - c.jitter())
+	window := c.oldest(now)
 	floor := later(window, c.NotBefore)
 	if !floor.After(first) {
 		floor = first
@@ -463,7 +468,7 @@ func (c *Calendar) Each(now, begun time.Time, l Limits) (queued, missed []time.T
 	if first.IsZero() || first.After(end) {
 		return queued, nil, skips, through
 	}
-	from, window := first, now.Add(-c.Window-c.jitter())
+	from, window := first, c.oldest(now)
 	if floor := later(window, c.NotBefore); first.Before(floor) {
 		skip := &Skip{First: first, Through: floor.Add(-time.Millisecond), Cause: TooOld, Reason: reason.New(reason.TooOld, c.Window)}
 		if floor.Equal(c.NotBefore) {
