@@ -263,6 +263,40 @@ func (d *dues) reportGone(it *item, counts tree.Counts) {
 		reason.New(reason.CountLowered, counts.Total))
 }
 
+// reportUnmet reports, of items that this host was given, the fires of the jobs before after which the job does not run, and that came since
+// each of them began: whether the host that had an item before has done so is not known. Those that follow each other are one report.
+func (d *dues) reportUnmet(items []*item, unmet []due.Unmet) {
+	for _, it := range items {
+		var group []due.Unmet
+		report := func() {
+			if n := len(group); n > 0 {
+				id, through := group[0].Fire, time.Time{}
+				if id.Source = string(abi.SourceSchedule); n > 1 {
+					through = group[n-1].Fire.Time()
+				}
+				d.reports.skipUpTo(it, id, through, causeOf(group[0]), group[0].Reason)
+			}
+			group = nil
+		}
+		since := it.answered()
+		for _, u := range unmet {
+			at := u.Fire.Time()
+			if u.Fire.Trigger != 0 || !at.After(since) || it.state.Record.Instant == 0 || d.job.beyond(it) {
+				continue
+			}
+			if n := len(group); n > 0 {
+				last := group[n-1]
+				runs := d.calendar.After(last.Fire.Time())
+				if between := !runs.IsZero() && runs.Before(at); between || last.Late != u.Late || last.Reason.String() != u.Reason.String() {
+					report()
+				}
+			}
+			group = append(group, u)
+		}
+		report()
+	}
+}
+
 // notOwed notes that an item came from Java hosts: what was due before is
 // theirs, whether they ran it or not.
 func (d *dues) notOwed(it *item, before time.Time) {

@@ -482,6 +482,13 @@ func (rn *runner) takeShare(now moment, known map[int]coordination.ItemState) {
 	if again := len(former.Denied) > 0 && len(gained) == 0 && gone == 0; !again && (len(share.Items) > 0 || gone > 0) {
 		rn.Emit(event.Event{Kind: event.Assigned, Items: slices.Sorted(maps.Keys(share.Items))})
 	}
+	if len(rn.chain.found) > 0 {
+		var items []*item
+		for _, n := range gained {
+			items = append(items, rn.items[n])
+		}
+		rn.dues.reportUnmet(items, rn.chain.found)
+	}
 	rn.findDue(now, share, gained)
 }
 

@@ -372,7 +372,7 @@ func (c *Calendar) CatchUp(now, begun, back time.Time, latest bool) (at time.Tim
 	if m.first.IsZero() {
 		return at, nil
 	}
-	through := later(sooner(now, c.past(now)), m.newest) // the next instant may have come due, and runs
+	through := c.lastUpTo(later(sooner(now, c.past(now)), m.newest)) // the next instant may have come due, and runs
 	if m.newest.IsZero() && m.first.Before(c.NotBefore) {
 		return at, &Skip{m.first, through, Disabled, reason.New(reason.DueWhileAway)}
 	}
@@ -383,7 +383,7 @@ func (c *Calendar) CatchUp(now, begun, back time.Time, latest bool) (at time.Tim
 		return at, &Skip{m.first, through, Missed, reason.New(cmp.Or(c.Off, reason.NoOwnerMisfireOff), m.counted(0))}
 	}
 	if !m.newest.Equal(m.first) {
-		skip = &Skip{m.first, m.newest.Add(-time.Millisecond), Later, reason.New(reason.CameWithoutHost, m.counted(1), m.newest.UTC())}
+		skip = &Skip{m.first, c.lastUpTo(m.newest.Add(-time.Millisecond)), Later, reason.New(reason.CameWithoutHost, m.counted(1), m.newest.UTC())}
 	}
 	return m.newest, skip
 }
@@ -457,6 +457,23 @@ type Limits struct {
 // begun is the instant up to which all is accounted for. queued came while the item ran, missed since;
 // both are to run, oldest first. skips are the others, up to through: what comes after that is left to CatchUp.
 func (c *Calendar) Each(now, begun time.Time, l Limits) (queued, missed []time.Time, skips []*Skip, through time.Time) {
+	queued, missed, skips, through = c.each(now, begun, l)
+	for _, s := range skips {
+		s.Through = c.lastUpTo(s.Through)
+	}
+	return queued, missed, skips, through
+}
+
+// lastUpTo is where a stretch of instants that are skipped ends: at a time, or, of a schedule of given instants, at the last of
+// them up to there. Others may be given later.
+func (c *Calendar) lastUpTo(t time.Time) time.Time {
+	if l, is := c.Schedule.(*Listed); is {
+		return l.lastUpTo(t)
+	}
+	return t
+}
+
+func (c *Calendar) each(now, begun time.Time, l Limits) (queued, missed []time.Time, skips []*Skip, through time.Time) {
 	end := c.past(now)
 	busy := sooner(end, c.reached(l.Busy))
 	queued, skips = c.whileBusy(begun, busy, l)
