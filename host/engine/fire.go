@@ -10,6 +10,7 @@ import (
 
 	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/coordination"
+	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 	"github.com/wasmjob/wasmjob/coordination/tree"
 	"github.com/wasmjob/wasmjob/host/engine/run"
 	"github.com/wasmjob/wasmjob/host/event"
@@ -234,7 +235,8 @@ func (rn *runner) begin(now moment, id tree.Fire, items []*item, absent tree.Ite
 		rn.worked()
 	}
 	latest, ahead := rn.host.instants()
-	out, err := rn.member.Begin(rn.work, coordination.Beginning{Fire: id, Items: states, ConsumeTrigger: trigger, Now: now.wall, Latest: latest, Ahead: ahead, Permits: rn.limits.permits(items), Turns: turns, Count: rn.guest.MaxRuns > 0})
+	keep := trigger && rn.trigger.began != id.Trigger && rn.dues.policies().Overlap != jobconfig.OverlapSkip
+	out, err := rn.member.Begin(rn.work, coordination.Beginning{Fire: id, Items: states, ConsumeTrigger: trigger, KeepTrigger: keep, Now: now.wall, Latest: latest, Ahead: ahead, Permits: rn.limits.permits(items), Turns: turns, Count: rn.guest.MaxRuns > 0})
 	rn.denials.note(now, "", out.Denied, rn.log)
 	if err == nil && len(out.Adopted) > 0 {
 		rn.takeOver(now, "", reason.Reason{}, out.Adopted)
@@ -251,6 +253,10 @@ func (rn *runner) begin(now moment, id tree.Fire, items []*item, absent tree.Ite
 		}
 		rn.foundStale(now)
 		return false
+	}
+	if out.Kept { // until those have begun that another host runs
+		rn.trigger.merged(id)
+		rn.trigger.began, trigger = id.Trigger, false
 	}
 	for _, it := range items {
 		if out.Denied[it.number] != nil {
