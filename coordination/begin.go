@@ -22,7 +22,10 @@ type Beginning struct {
 	Items map[int]ItemState
 	// ConsumeTrigger deletes the trigger that waits for this host.
 	ConsumeTrigger bool
-	Now            time.Time
+	// KeepTrigger has the trigger kept if an item is refused because another host runs it: the item is to run in the round when that has
+	// ended, here or on its next host.
+	KeepTrigger bool
+	Now         time.Time
 	// Latest is the latest instant that may begin, by the registry's clock, and
 	// Ahead the latest that a record can name unless a wrong clock wrote it, both
 	// in Unix milliseconds. A record beyond Ahead refuses no instant, and the
@@ -55,6 +58,8 @@ type Begun struct {
 	Denied Denials
 	// Stale is set when the host's share is not what it was: read it again.
 	Stale bool
+	// Kept is set if the trigger is kept: see KeepTrigger.
+	Kept bool
 	// Adopted had been begun by an earlier commit whose answer was lost, and
 	// cannot be handed back: the host is to run them as failover.
 	Adopted []Claim
@@ -230,8 +235,21 @@ func (g *begin) run(ctx context.Context, x *step.Exchange) error {
 		if err := g.look(ctx, x, c.part); err != nil {
 			return err
 		}
+		if g.trigger && g.KeepTrigger && g.runsElsewhere() {
+			g.trigger, g.out.Kept = false, true
+		}
 	}
 	return nil
+}
+
+// runsElsewhere reports whether an item was refused because another host runs it.
+func (g *begin) runsElsewhere() bool {
+	for _, why := range g.out.Refused {
+		if why == RefusedRunning || why == RefusedFailover {
+			return true
+		}
+	}
+	return false
 }
 
 // beginCommit begins some of the items that are to begin.

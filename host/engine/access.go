@@ -42,6 +42,9 @@ type refusal struct {
 	conflict bool // a write met another state than this host knew: another program may have edited the job's nodes
 }
 
+// again has the loop try again at a time, or sooner.
+func (a *access) again(now moment, at time.Time) { a.againAt = soonest(now.ahead(a.againAt), at) }
+
 // wakes is when the registry is asked again.
 func (a *access) wakes(now moment) time.Time { return now.ahead(a.refusal.retryAt, a.againAt) }
 

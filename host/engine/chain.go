@@ -51,9 +51,10 @@ type chain struct {
 	end        context.CancelFunc
 	seen       registry.Snapshot // nil until the first
 	news       bool
-	led        bool // this host led the job when it last looked
-	listed     bool // the calendar has the list
-	waits      bool // for its turn to enter itself with those before
+	led        bool        // this host led the job when it last looked
+	listed     bool        // the calendar has the list
+	waits      bool        // for its turn to enter itself with those before
+	found      []due.Unmet // fires of those before after which the job does not run
 	unmet      map[string]bool
 	chained    tree.Chained
 	chainedAt  int64     // the transaction that wrote it
@@ -124,7 +125,7 @@ func (c *chain) set(after []jobconfig.After) (changed bool) {
 			}
 		}
 	}
-	c.after, c.err, c.checkedFor, c.listed, c.unmet, c.news = after, nil, "", false, make(map[string]bool), true
+	c.after, c.err, c.checkedFor, c.listed, c.found, c.unmet, c.news = after, nil, "", false, nil, make(map[string]bool), true
 	return true
 }
 
@@ -309,10 +310,11 @@ type skipped struct {
 	why   reason.Reason
 }
 
-// unmetOf are fires of the jobs before after which this one does not run, each once. Those that this host finds when it
-// comes are reported only if nothing was begun since: another host has done it else.
+// unmetOf are fires of the jobs before after which this one does not run and that this host has not found before, if it has items. Of the
+// first ones that it finds, and of items that it is given later, dues.reportUnmet says it.
 func (c *chain) unmetOf(unmet []due.Unmet, first bool, items items) (report []skipped) {
-	begun, held := items.begunUntil()
+	c.found = unmet
+	_, held := items.begunUntil()
 	for _, u := range unmet {
 		id := u.Fire
 		id.Source = string(abi.SourceSchedule)
@@ -324,16 +326,19 @@ func (c *chain) unmetOf(unmet []due.Unmet, first bool, items items) (report []sk
 			continue
 		}
 		c.unmet[key] = true
-		if !held || (first && (id.Trigger != 0 || !id.Time().After(begun))) {
-			continue
+		if held && !first {
+			report = append(report, skipped{id, causeOf(u), u.Reason})
 		}
-		cause := event.SkipUnmet
-		if u.Late {
-			cause = event.SkipLate
-		}
-		report = append(report, skipped{id, cause, u.Reason})
 	}
 	return report
+}
+
+// causeOf is why a job does not run after others.
+func causeOf(u due.Unmet) event.SkipCause {
+	if u.Late {
+		return event.SkipLate
+	}
+	return event.SkipUnmet
 }
 
 // trigger triggers the job for triggers of those before: the leader does. It returns those that the job does not run for.
@@ -545,6 +550,9 @@ func (j *job) listInstants(now moment) {
 			owned = append(owned, it.number)
 		}
 		j.dues.makeUp(now, owned)
+	}
+	if first {
+		j.dues.reportUnmet(j.items.sorted(func(it *item) bool { return it.owned }), f.Unmet)
 	}
 	for _, s := range j.chain.unmetOf(f.Unmet, first, j.items) {
 		j.skipFire(s.id, s.cause, s.why)

@@ -117,6 +117,72 @@ func TestAfterOutcome(t *testing.T) {
 	})
 }
 
+// TestAfterOutcome_whileNoHostHasTheItem: an instant after which a job does not run has its reason, also if no host had the item when
+// the job before it ended, or the host that had it was leaving.
+func TestAfterOutcome_whileNoHostHasTheItem(t *testing.T) {
+	t.Parallel()
+	for name, leave := range map[string]func(c *cluster, n *node, again func(int) *node){
+		"the next host comes later": func(c *cluster, n *node, again func(int) *node) {
+			n.stop()
+			<-n.done
+			until(minute(2).Add(45 * time.Second))
+			again(3)
+		},
+		"the next host is there": func(c *cluster, n *node, again func(int) *node) {
+			again(1)
+			time.Sleep(100 * time.Millisecond)
+			n.stop() // what runs goes on until 02:47
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				c := newCluster(t)
+				c.start(4, job(every("a", 1), failing(7*time.Second, 1)))
+				b := func(n int) *node {
+					d := after("b", 1, `[{"job":"a","on":"failure"}]`)
+					d.StaticSharding = true
+					return c.start(n, job(d, sleeper(100*time.Second)))
+				}
+				n := b(2)
+				until(minute(2).Add(3 * time.Second))
+				leave(c, n, b)
+				until(minute(2).Add(55 * time.Second))
+				said := 0
+				for _, e := range c.list(event.FireSkipped, event.ItemSkipped) {
+					if e.Job == "b" && e.Cause == event.SkipUnmet && e.Instant.Equal(minute(2)) {
+						said++
+					}
+				}
+				if said != 1 {
+					t.Errorf("that job b does not run for 02:00 is said %d times\n%s", said, c.all())
+				}
+			})
+		})
+	}
+}
+
+// TestAfter_ranWhenItMoved: an item of a job after another one ran on while fires of that ended, and moves. What is reported of the
+// instants that came meanwhile is not said of one that the job before has not ended yet, and that the item runs for.
+func TestAfter_ranWhenItMoved(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		b := after("b", 1, `[{"job":"a"}]`)
+		b.Misfire = false
+		c.start(1, job(every("a", 1), sleeper(50*time.Second)), job(b, sleeper(90*time.Second))) // from 01:50 to 03:20
+		until(minute(2).Add(30 * time.Second))
+		c.start(2, job(b, sleeper(time.Second)))
+		until(minute(3).Add(55 * time.Second))
+		c.same("b", c.ran("b"), "0@01:00 OK", "0@03:00 OK")
+		for _, e := range c.list(event.ItemSkipped) {
+			if e.Job == "b" && !e.Instant.Equal(minute(2)) || !e.Through.Before(minute(3)) {
+				t.Errorf("why item %d does not run is said from %s to %s\n%s", *e.Item, e.Instant.UTC(), e.Through.UTC(), c.all())
+			}
+		}
+	})
+}
+
 // TestAfterSeveral: a job that comes after several runs for the instants that all of them have, when the last has ended in
 // time.
 func TestAfterSeveral(t *testing.T) {

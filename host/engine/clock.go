@@ -144,6 +144,20 @@ func (c *registryClock) time(now time.Time) time.Time {
 	return low.Add(high.Sub(low) / 2)
 }
 
+// bounds are between which times the registry's clock is; zero if that is not known. In doubt it may be as late as wall.
+func (c *registryClock) bounds(now moment) (low, high time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.at.IsZero() {
+		return time.Time{}, time.Time{}
+	}
+	low, high = c.reckon(now.Time)
+	if !c.doubted.IsZero() {
+		high = later(high, now.wall)
+	}
+	return low, high
+}
+
 // drift is by how much the machine's clock is ahead of the registry's; false if
 // that is not known.
 func (c *registryClock) drift(machine moment) (drift, bool) {
@@ -332,4 +346,29 @@ func (h *Host) registryTime(now moment) time.Time {
 		return at
 	}
 	return now.wall
+}
+
+// registryBounds are between which times the registry's clock is. Both are the wall clock if that is not known, or if the host's may
+// be as far from it as it likes.
+func (h *Host) registryBounds(now moment) (low, high time.Time) {
+	if h.cfg.ClockBound >= 0 {
+		low, high = h.registry.bounds(now)
+	}
+	if low.IsZero() {
+		return now.wall, now.wall
+	}
+	return low, high
+}
+
+// ahead is by how much the wall clock is ahead of the registry's, as far as that is known, but for a clock that is off.
+func (h *Host) ahead(now moment) time.Duration {
+	low, high := h.registryBounds(now)
+	bound := max(h.cfg.ClockBound, 0)
+	return min(max(now.wall.Sub(low.Add(high.Sub(low)/2)), -bound), bound)
+}
+
+// untilCame is how long it takes until an instant has come by the registry's clock; 0 if it has, as far as is known.
+func (h *Host) untilCame(now moment, at time.Time) time.Duration {
+	_, high := h.registryBounds(now)
+	return max(at.Sub(high), 0)
 }

@@ -199,6 +199,13 @@ func (d *dues) cover(now moment, it *item) {
 	if until := it.state.Said.Until; until != 0 && newest.UnixMilli() >= until {
 		newest = time.UnixMilli(until - 1) // what is due from then on runs when it is enabled
 	}
+	if _, came := d.job.host.registryBounds(now); newest.After(came) {
+		came = latest(came, first.Add(-time.Millisecond))
+		for at := d.calendar.After(came); !at.IsZero() && !at.After(newest); at = d.calendar.After(at) {
+			d.itemDisabled(it, tree.Fire{Instant: at.UnixMilli(), Source: string(abi.SourceCatchUp)})
+		}
+		newest = came
+	}
 	if first.IsZero() || first.After(newest) {
 		return
 	}
@@ -256,6 +263,40 @@ func (d *dues) reportGone(it *item, counts tree.Counts) {
 		reason.New(reason.CountLowered, counts.Total))
 }
 
+// reportUnmet reports, of items that this host was given, the fires of the jobs before after which the job does not run, and that came since
+// each of them began: whether the host that had an item before has done so is not known. Those that follow each other are one report.
+func (d *dues) reportUnmet(items []*item, unmet []due.Unmet) {
+	for _, it := range items {
+		var group []due.Unmet
+		report := func() {
+			if n := len(group); n > 0 {
+				id, through := group[0].Fire, time.Time{}
+				if id.Source = string(abi.SourceSchedule); n > 1 {
+					through = group[n-1].Fire.Time()
+				}
+				d.reports.skipUpTo(it, id, through, causeOf(group[0]), group[0].Reason)
+			}
+			group = nil
+		}
+		since := it.answered()
+		for _, u := range unmet {
+			at := u.Fire.Time()
+			if u.Fire.Trigger != 0 || !at.After(since) || it.state.Record.Instant == 0 || d.job.beyond(it) {
+				continue
+			}
+			if n := len(group); n > 0 {
+				last := group[n-1]
+				runs := d.calendar.After(last.Fire.Time())
+				if between := !runs.IsZero() && runs.Before(at); between || last.Late != u.Late || last.Reason.String() != u.Reason.String() {
+					report()
+				}
+			}
+			group = append(group, u)
+		}
+		report()
+	}
+}
+
 // notOwed notes that an item came from Java hosts: what was due before is
 // theirs, whether they ran it or not.
 func (d *dues) notOwed(it *item, before time.Time) {
@@ -269,11 +310,18 @@ func (d *dues) notOwed(it *item, before time.Time) {
 }
 
 // itemDisabled reports that an item does not begin for a fire because it is disabled. An instant
-// at which that is over is due when it is enabled.
+// at which that is over is due when it is enabled. So is one that has not come yet by the registry's clock, which says whether
+// the item was disabled when it came.
 func (d *dues) itemDisabled(it *item, id tree.Fire) {
 	it.disable()
 	if until := it.state.Said.Until; until != 0 && id.Trigger == 0 && id.Instant >= until {
 		d.owe(it, id)
+		return
+	}
+	now := d.job.host.now()
+	if wait := d.job.host.untilCame(now, id.Time()); wait > 0 && id.Trigger == 0 {
+		d.owe(it, id)
+		d.job.again(now, now.Add(wait))
 		return
 	}
 	it.Answered(id)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/coordination"
+	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 	"github.com/wasmjob/wasmjob/coordination/tree"
 	"github.com/wasmjob/wasmjob/host/engine/run"
 	"github.com/wasmjob/wasmjob/host/event"
@@ -39,6 +40,10 @@ func (rn *runner) tick(now moment) {
 		}
 	}
 	if !rn.calendar.Due(now.wall) || rn.rests(now) {
+		return
+	}
+	if wait := rn.host.untilCame(now, rn.calendar.Next); wait > 0 && !rn.member.View.Enabled { // it may be enabled before that, by the registry's clock
+		rn.again(now, now.Add(wait))
 		return
 	}
 	begun, held := rn.items.begunUntil()
@@ -230,7 +235,8 @@ func (rn *runner) begin(now moment, id tree.Fire, items []*item, absent tree.Ite
 		rn.worked()
 	}
 	latest, ahead := rn.host.instants()
-	out, err := rn.member.Begin(rn.work, coordination.Beginning{Fire: id, Items: states, ConsumeTrigger: trigger, Now: now.wall, Latest: latest, Ahead: ahead, Permits: rn.limits.permits(items), Turns: turns, Count: rn.guest.MaxRuns > 0})
+	keep := trigger && rn.trigger.began != id.Trigger && rn.dues.policies().Overlap != jobconfig.OverlapSkip
+	out, err := rn.member.Begin(rn.work, coordination.Beginning{Fire: id, Items: states, ConsumeTrigger: trigger, KeepTrigger: keep, Now: now.wall, Latest: latest, Ahead: ahead, Permits: rn.limits.permits(items), Turns: turns, Count: rn.guest.MaxRuns > 0})
 	rn.denials.note(now, "", out.Denied, rn.log)
 	if err == nil && len(out.Adopted) > 0 {
 		rn.takeOver(now, "", reason.Reason{}, out.Adopted)
@@ -247,6 +253,10 @@ func (rn *runner) begin(now moment, id tree.Fire, items []*item, absent tree.Ite
 		}
 		rn.foundStale(now)
 		return false
+	}
+	if out.Kept { // until those have begun that another host runs
+		rn.trigger.merged(id)
+		rn.trigger.began, trigger = id.Trigger, false
 	}
 	for _, it := range items {
 		if out.Denied[it.number] != nil {
@@ -477,6 +487,13 @@ func (rn *runner) takeShare(now moment, known map[int]coordination.ItemState) {
 	}
 	if again := len(former.Denied) > 0 && len(gained) == 0 && gone == 0; !again && (len(share.Items) > 0 || gone > 0) {
 		rn.Emit(event.Event{Kind: event.Assigned, Items: slices.Sorted(maps.Keys(share.Items))})
+	}
+	if len(rn.chain.found) > 0 {
+		var items []*item
+		for _, n := range gained {
+			items = append(items, rn.items[n])
+		}
+		rn.dues.reportUnmet(items, rn.chain.found)
 	}
 	rn.findDue(now, share, gained)
 }

@@ -471,6 +471,7 @@ func (j *job) advance(now moment) (over bool) {
 	if j.term.registry.Trusted() && j.clock.read(now) {
 		now = j.host.now()
 	}
+	j.calendar.Ahead = j.host.ahead(now)
 	j.configure(now)
 	if !j.term.registry.Trusted() {
 		return false

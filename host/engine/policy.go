@@ -10,6 +10,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/wasmjob/wasmjob/abi"
+	"github.com/wasmjob/wasmjob/coordination"
 	"github.com/wasmjob/wasmjob/coordination/admin/changelog"
 	"github.com/wasmjob/wasmjob/coordination/admin/operate"
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
@@ -106,11 +107,20 @@ func (rn *runner) stopFor(now moment, it *item, id tree.Fire) {
 	}
 }
 
-// dropLate takes out items that would start later after the instant than the job allows.
+// dropLate takes out items that would start later after the instant than the job allows, by the registry's clock: no host that has
+// an item after this one, whatever its own clock, begins it in time. While it is not certain on which side of the bound
+// the registry's clock is, items wait.
 func (d *dues) dropLate(now moment, id tree.Fire, items []*item) []*item {
-	within := d.guest.StartWithin
-	behind := now.wall.Sub(id.Time()) - d.calendar.Delay(id.Time())
-	if !d.policies().Late(id, behind) {
+	host := d.job.host
+	late, certain, behind := d.startsLate(now, id)
+	if late && !certain && len(items) > 0 {
+		if _, err := coordination.RegistryTime(d.job.work, d.job.member.Registry, d.job.member.Layout); err != nil {
+			d.job.log.Warn("reading the registry's clock", zap.Error(err)) // the items wait
+		}
+		now = host.now()
+		late, certain, behind = d.startsLate(now, id)
+	}
+	if !late {
 		return items
 	}
 	var inTime []*item
@@ -119,11 +129,25 @@ func (d *dues) dropLate(now moment, id tree.Fire, items []*item) []*item {
 			inTime = append(inTime, it)
 			continue
 		}
+		if !certain {
+			d.owe(it, id)
+			d.job.again(now, now.Add(d.guest.StartWithin-behind+2*time.Millisecond))
+			continue
+		}
 		it.Answered(id)
-		d.reports.skip(it, id, event.SkipLate, reason.New(reason.StartsLate, words.Duration(behind.Truncate(time.Second)), words.Duration(within)))
+		d.reports.skip(it, id, event.SkipLate, reason.New(reason.StartsLate, words.Duration(behind.Truncate(time.Second)), words.Duration(d.guest.StartWithin)))
 		it.dropped = latest(it.dropped, id.Time())
 	}
 	return inTime
+}
+
+// startsLate reports whether a fire may start later after its instant than the job allows, and whether it does for certain; behind is
+// how much later it starts at least.
+func (d *dues) startsLate(now moment, id tree.Fire) (late, certain bool, behind time.Duration) {
+	low, high := d.job.host.registryBounds(now)
+	start, policies := id.Time().Add(d.calendar.Delay(id.Time())), d.policies()
+	behind = low.Sub(start)
+	return policies.Late(id, high.Sub(start)), policies.Late(id, behind), behind
 }
 
 // dropDone takes out items that have run as often as the job allows, and has the job paused.
@@ -328,7 +352,7 @@ func (d *dues) waitsSince(now time.Time, r tree.Record, begun int64) time.Time {
 	switch newest := d.calendar.Newest(now, time.UnixMilli(begun)); {
 	case slices.Contains(d.job.member.View.Instances, r.Owner):
 		return time.UnixMilli(begun + 1)
-	case r.Owner == "" && now.Sub(newest) <= d.calendar.Window:
+	case r.Owner == "" && now.Add(-d.calendar.Ahead).Sub(newest) <= d.calendar.Window:
 		return newest
 	}
 	return time.Time{}

@@ -157,6 +157,12 @@ type owner struct{ *shared }
 // Clock is the wall clock that the host goes by.
 func (o owner) Clock() time.Time { return o.host.clock() }
 
+// RegistryClock is what the registry's clock shows at least.
+func (o owner) RegistryClock() time.Time {
+	low, _ := o.host.registryBounds(o.host.now())
+	return low
+}
+
 // Trust says whether the session lives; see [registry.Center].
 func (o owner) Trust() (registry.Trust, <-chan struct{}) { return o.term.registry.Trust() }
 

@@ -99,7 +99,7 @@ func (t *waiting) beginRound(now moment) {
 	if again {
 		waits := func(it *item) bool {
 			owes := *it.Place(id)
-			return it.owned && (!it.held || id.HasArgs()) && owes != nil && owes.Trigger == id.Trigger
+			return it.owned && owes != nil && owes.Trigger == id.Trigger
 		}
 		if len(t.items.sorted(waits)) > 0 {
 			return

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -121,6 +122,63 @@ func TestATriggerSurvivesItsHost(t *testing.T) {
 			t.Log("\n" + c.all())
 		}
 	})
+}
+
+// TestATriggerSurvivesItsHost_refused: when a round begins an item is marked as running on another host, and does not begin. It runs in
+// the round all the same, once: when the mark is gone, also if its host dies before that.
+func TestATriggerSurvivesItsHost_refused(t *testing.T) {
+	t.Parallel()
+	for _, dies := range []bool{false, true} {
+		for _, queued := range []bool{false, true} {
+			for _, items := range []int{4, 2} { // with two, the host has nothing else to begin
+				t.Run(fmt.Sprint(dies, queued, items), func(t *testing.T) {
+					t.Parallel()
+					synctest.Test(t, func(t *testing.T) {
+						c := newCluster(t)
+						d := definition("j", "", items)
+						first := c.start(1, job(d, sleeper(100*time.Millisecond)))
+						second := c.start(2, job(d, sleeper(100*time.Millisecond)))
+						time.Sleep(time.Minute)
+						layout := tree.NewLayout("test", "j")
+						var other string // a host that lives
+						for _, id := range c.nodes(registry.Children("/test/j/instances"))[0].Names {
+							if strings.HasPrefix(id, "10.0.0.1@") {
+								other = id
+							}
+						}
+						if owner := string(c.nodes(registry.Data(layout.ItemInstance(0)))[0].Data); !strings.HasPrefix(owner, "10.0.0.2@") {
+							t.Fatalf("item 0 belongs to %s", owner)
+						}
+						c.commit(registry.Create(layout.ItemRunning(0), []byte(other)))
+						want := 1
+						noError(t, first.operator().Trigger(t.Context(), "j"))
+						if queued {
+							noError(t, first.operator().Trigger(t.Context(), "j"))
+							want = 2
+						}
+						time.Sleep(500 * time.Millisecond) // a second later a mark of which no host knows a run is taken away
+						if dies {
+							second.kill()
+							<-second.done
+						}
+						time.Sleep(3 * time.Minute)
+						ran := make(map[int]int)
+						for _, e := range c.list(event.ItemCompleted) {
+							ran[*e.Item]++
+						}
+						for i := range items {
+							if ran[i] != want {
+								t.Errorf("item %d ran %d times for %d triggers\n%s", i, ran[i], want, c.all())
+							}
+						}
+						if waits := c.nodes(registry.Children("/test/j/trigger")); len(waits[0].Names) > 0 {
+							t.Errorf("the trigger waits on: %v", waits[0].Names)
+						}
+					})
+				})
+			}
+		}
+	}
 }
 
 // TestATriggerAtTheMomentAServerIsDisabled has each item run once in the round,

@@ -27,6 +27,8 @@ import (
 type Owner interface {
 	// Clock is the wall clock that the host goes by.
 	Clock() time.Time
+	// RegistryClock is what the registry's clock shows at least, as far as it is known.
+	RegistryClock() time.Time
 	// Registry is the host's session, for one goroutine, and Trust says whether it
 	// lives; see [registry.Center].
 	Registry() registry.Center

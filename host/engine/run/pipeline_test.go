@@ -34,6 +34,8 @@ type book struct {
 
 func (b *book) Clock() time.Time { return time.Now() }
 
+func (b *book) RegistryClock() time.Time { return time.Now() }
+
 func (b *book) Trust() (registry.Trust, <-chan struct{}) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

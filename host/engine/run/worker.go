@@ -179,11 +179,15 @@ func (f *Fire) workOn(guests context.Context, e *Execution, worker *abi.Worker, 
 	return true
 }
 
-// late is the end of an item that would start later after its instant than the job allows: it has waited
+// late is the end of an item that would start later after its instant than the job allows, by the registry's clock: it has waited
 // for listeners, a slot or memory. What was begun before its host died, or before its guest asked to run again later, has started.
 func (f *Fire) late(e *Execution) (ended Ended, late bool) {
-	within, behind := f.Guest.StartWithin, f.job.Clock().Sub(f.ID.Time())-f.Delay
-	if within == 0 || behind <= within || f.ID.Trigger != 0 || f.Source() == abi.SourceFailover || e.postponed || e.started.Load() {
+	within := f.Guest.StartWithin
+	if within == 0 || f.ID.Trigger != 0 || f.Source() == abi.SourceFailover || e.postponed || e.started.Load() {
+		return Ended{}, false
+	}
+	behind := f.job.RegistryClock().Sub(f.ID.Time()) - f.Delay
+	if behind <= within {
 		return Ended{}, false
 	}
 	why := reason.New(reason.StartedLate, behind.Truncate(time.Second), within)

@@ -16,8 +16,8 @@ type promise struct {
 	instant time.Time // the run is for this one, or a newer one
 	mark    mark      // who said so, first
 	// since is from when on nothing was in the way of the run, as far as was looked
-	// at: no run of the item was under way, and some host with a live session had
-	// the job.
+	// at: no run of the item was under way, some host with a live session had the job,
+	// and it was not disabled or paused on all servers.
 	since time.Time
 	// limit is that under which the item waits; empty if it does not.
 	limit string

@@ -177,6 +177,17 @@ func pausedWhileOwing() *book {
 	return b
 }
 
+// pausedWhilePromised is a host of which an item has still to run for an instant when the job is paused.
+func pausedWhilePromised() *book {
+	b := open("a", a1).fire(0, 0, 2, 0, 1).run(1, 2, 0, 0, 3).run(1, 2, 0, 1, 4).fire(10, 10, 2, 0).run(10, 11, 10, 0, 5)
+	item := 1
+	b.of(11, event.ItemSkipped, event.Event{Item: &item, Instant: instant(10), Source: abi.SourceMisfire, Owed: true, Cause: event.SkipLater, Reason: "it runs again"})
+	for at := 20.0; at < 1000; at += 10 {
+		b.of(at, event.FireSkipped, event.Event{Instant: instant(at), Source: abi.SourceSchedule, Items: []int{0}, Total: 2, Next: instant(at + 10), Cause: event.SkipPaused, Reason: "the job is paused"})
+	}
+	return b
+}
+
 func TestEachInvariant(t *testing.T) {
 	t.Parallel()
 	two := func() (*book, *book) { return open("a", a1), open("b", b1) }
@@ -199,6 +210,12 @@ func TestEachInvariant(t *testing.T) {
 		}, 0, "", ""},
 		"the job is paused while an item owes, and its host forgets it": {func() []*book {
 			return []*book{pausedWhileOwing().fire(1000, 1000, 2, 0, 1).run(1000, 1001, 1000, 0, 7).run(1000, 1001, 1000, 1, 8).skip(1010, 1010, 0, "x").later(2000)}
+		}, Accounted, Violated, ""},
+		"the job is paused while a run is promised, and runs it when it goes on": {func() []*book {
+			return []*book{pausedWhilePromised().fire(1000, 1000, 2, 0, 1).run(1000, 1001, 1000, 0, 7).run(1000, 1001, 1000, 1, 8).skip(1010, 1010, 0, "x").later(2000)}
+		}, 0, "", ""},
+		"the job is paused while a run is promised, and forgets it when it goes on": {func() []*book {
+			return []*book{pausedWhilePromised().fire(1000, 1000, 2, 0).run(1000, 1001, 1000, 0, 7).skip(1010, 1010, 0, "x").later(2000)}
 		}, Accounted, Violated, ""},
 		"a calendar excludes the instants, for all items": {func() []*book {
 			a, _ := two()

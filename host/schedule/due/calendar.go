@@ -27,6 +27,8 @@ type Calendar struct {
 	NotBefore time.Time
 	// Window is how late an instant that was missed may run. The jitter of the schedule comes on top.
 	Window time.Duration
+	// Ahead is by how much the wall clock is ahead of the one by which all hosts count the Window.
+	Ahead time.Duration
 	// Off says why there is no catch-up, for the reasons of a job without; empty: misfire is off.
 	Off reason.Code
 	// excluded is the next instant that is excluded and was not reported, zero for none; reported
@@ -327,6 +329,9 @@ func (r recent) from(floor time.Time) []time.Time {
 	return r.at[i:]
 }
 
+// oldest is before when instants that were missed are too old to run.
+func (c *Calendar) oldest(now time.Time) time.Time { return now.Add(-c.Ahead - c.Window - c.jitter()) }
+
 // missedSince finds the instants after one that was begun, up to now. What is
 // ahead of the clock is left to that.
 func (c *Calendar) missedSince(now, since time.Time) missed {
@@ -336,7 +341,7 @@ func (c *Calendar) missedSince(now, since time.Time) missed {
 		return missed{}
 	}
 	m := missed{first: first}
-	window := now.Add(-c.Window - c.jitter())
+	window := c.oldest(now)
 	floor := later(window, c.NotBefore)
 	if !floor.After(first) {
 		floor = first
@@ -367,7 +372,7 @@ func (c *Calendar) CatchUp(now, begun, back time.Time, latest bool) (at time.Tim
 	if m.first.IsZero() {
 		return at, nil
 	}
-	through := later(sooner(now, c.past(now)), m.newest) // the next instant may have come due, and runs
+	through := c.lastUpTo(later(sooner(now, c.past(now)), m.newest)) // the next instant may have come due, and runs
 	if m.newest.IsZero() && m.first.Before(c.NotBefore) {
 		return at, &Skip{m.first, through, Disabled, reason.New(reason.DueWhileAway)}
 	}
@@ -378,7 +383,7 @@ func (c *Calendar) CatchUp(now, begun, back time.Time, latest bool) (at time.Tim
 		return at, &Skip{m.first, through, Missed, reason.New(cmp.Or(c.Off, reason.NoOwnerMisfireOff), m.counted(0))}
 	}
 	if !m.newest.Equal(m.first) {
-		skip = &Skip{m.first, m.newest.Add(-time.Millisecond), Later, reason.New(reason.CameWithoutHost, m.counted(1), m.newest.UTC())}
+		skip = &Skip{m.first, c.lastUpTo(m.newest.Add(-time.Millisecond)), Later, reason.New(reason.CameWithoutHost, m.counted(1), m.newest.UTC())}
 	}
 	return m.newest, skip
 }
@@ -452,6 +457,23 @@ type Limits struct {
 // begun is the instant up to which all is accounted for. queued came while the item ran, missed since;
 // both are to run, oldest first. skips are the others, up to through: what comes after that is left to CatchUp.
 func (c *Calendar) Each(now, begun time.Time, l Limits) (queued, missed []time.Time, skips []*Skip, through time.Time) {
+	queued, missed, skips, through = c.each(now, begun, l)
+	for _, s := range skips {
+		s.Through = c.lastUpTo(s.Through)
+	}
+	return queued, missed, skips, through
+}
+
+// lastUpTo is where a stretch of instants that are skipped ends: at a time, or, of a schedule of given instants, at the last of
+// them up to there. Others may be given later.
+func (c *Calendar) lastUpTo(t time.Time) time.Time {
+	if l, is := c.Schedule.(*Listed); is {
+		return l.lastUpTo(t)
+	}
+	return t
+}
+
+func (c *Calendar) each(now, begun time.Time, l Limits) (queued, missed []time.Time, skips []*Skip, through time.Time) {
 	end := c.past(now)
 	busy := sooner(end, c.reached(l.Busy))
 	queued, skips = c.whileBusy(begun, busy, l)
@@ -463,7 +485,7 @@ func (c *Calendar) Each(now, begun time.Time, l Limits) (queued, missed []time.T
 	if first.IsZero() || first.After(end) {
 		return queued, nil, skips, through
 	}
-	from, window := first, now.Add(-c.Window-c.jitter())
+	from, window := first, c.oldest(now)
 	if floor := later(window, c.NotBefore); first.Before(floor) {
 		skip := &Skip{First: first, Through: floor.Add(-time.Millisecond), Cause: TooOld, Reason: reason.New(reason.TooOld, c.Window)}
 		if floor.Equal(c.NotBefore) {

@@ -32,6 +32,15 @@ func (l *Listed) Next(t time.Time) time.Time {
 	return l.starts[n].At
 }
 
+// lastUpTo is the last instant up to a time; that time if there is none.
+func (l *Listed) lastUpTo(t time.Time) time.Time {
+	n := sort.Search(len(l.starts), func(n int) bool { return l.starts[n].At.After(t) })
+	if n == 0 {
+		return t
+	}
+	return l.starts[n-1].At
+}
+
 // Newest is the last instant; zero for none.
 func (l *Listed) Newest() time.Time {
 	if len(l.starts) == 0 {
