@@ -22,13 +22,16 @@ const (
 	Ahead Direction = true
 )
 
+// withDays is compiled once: hosts read the limits of a chain with each look at it.
+var withDays = regexp.MustCompile(`^([0-9]{1,6})d(.*)$`)
+
 // Duration is time.ParseDuration with days of 24 hours before the rest: 7d, 1d12h.
 func Duration(text string) (time.Duration, error) {
 	if d, err := time.ParseDuration(text); err == nil {
 		return d, nil
 	}
 	wrong := fmt.Errorf("%q is not a duration; want one such as 500ms, 90s, 2h30m or 7d", words.Clip(text))
-	m := regexp.MustCompile(`^([0-9]{1,6})d(.*)$`).FindStringSubmatch(text)
+	m := withDays.FindStringSubmatch(text)
 	if m == nil {
 		return 0, wrong
 	}
