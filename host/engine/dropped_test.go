@@ -77,6 +77,7 @@ func TestDroppedStaysDropped_clocksApart(t *testing.T) {
 					t.Parallel()
 					synctest.Test(t, func(t *testing.T) {
 						c := newCluster(t)
+						d := d
 						d.Cron = "0 0/30 * * * ?"
 						host := func(n int, g *guest) *node {
 							w := &wallClock{}
@@ -171,7 +172,7 @@ func TestDisabled_clocksApart(t *testing.T) {
 						if next == "the next host" {
 							n.stop()
 							<-n.done
-							n = host(2, 0)
+							host(2, 0)
 						}
 						until(came.Add(30 * time.Second))
 						var got []string
