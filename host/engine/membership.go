@@ -216,6 +216,7 @@ func (j *job) stopped(now moment) {
 	}
 	j.registered, j.exit.noted = false, true
 	why := reason.New(reason.InstanceRemoved)
+	j.handOver(why)
 	j.giveUp(unfinished, why)
 	j.Emit(event.Event{Kind: event.JobStopped, Items: unfinished}.Why(why))
 	j.outside.Stopped()
@@ -450,8 +451,17 @@ func (j *job) withdraw(now moment) bool {
 	if j.exit.draining {
 		why = reason.New(reason.HostStops)
 	}
+	j.handOver(why)
+	j.giveUp(unfinished, why)
+	j.quotas.flush(j.Emit)
+	j.Emit(event.Event{Kind: event.JobRemoved, Items: unfinished}.Why(why))
+	return true
+}
+
+// handOver reports what this host owes in the job and leaves to others.
+func (j *job) handOver(why reason.Reason) {
 	j.trigger.drop(event.SkipElsewhere, reason.New(reason.BeforeIdle, why))
-	for _, it := range j.items.sorted(func(it *item) bool { return it.run == nil }) {
+	for _, it := range j.items.sorted(func(*item) bool { return true }) {
 		for _, owes := range []*tree.Fire{it.Asked, it.Due} {
 			if owes == nil {
 				continue
@@ -463,10 +473,6 @@ func (j *job) withdraw(now moment) bool {
 			j.reports.skip(it, *owes, cause, reason.New(reason.NextOwner, why))
 		}
 	}
-	j.giveUp(unfinished, why)
-	j.quotas.flush(j.Emit)
-	j.Emit(event.Event{Kind: event.JobRemoved, Items: unfinished}.Why(why))
-	return true
 }
 
 func joinWords(words []string) string { return strings.Join(words, ", ") }
