@@ -363,10 +363,21 @@ func (l *limits) drawForCrashed(now moment) bool {
 	return l.draw(now, lines) == nil && slices.ContainsFunc(lines, func(ln *limitLine) bool { return ln.granted > 0 })
 }
 
+// returnAll has the tickets deleted with which items have begun that do not run on this host any more, though they have not ended: it
+// leaves the job, and its session, with which they would go, goes on.
+func (l *limits) returnAll() {
+	if l.job.member.Unknown {
+		return
+	}
+	for n := range l.held {
+		l.drop(n)
+	}
+}
+
 // returnUnneeded deletes the tickets that are not needed any more, and watches the lines in which others wait. If
 // leaves is set the host begins nothing more of the job. It reports false if something is left to do.
 func (l *limits) returnUnneeded(now moment, leaves bool) bool {
-	if len(l.lines) == 0 && len(l.back) == 0 {
+	if len(l.lines) == 0 && len(l.back) == 0 && len(l.held) == 0 {
 		return true
 	}
 	unsure := l.job.member.Unknown || (!leaves && (l.job.rests(now) || l.job.stale.reread))

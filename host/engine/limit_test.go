@@ -641,3 +641,44 @@ func TestLimit_heldBack(t *testing.T) {
 		}
 	})
 }
+
+// TestLimit_leaves: a host that leaves the job with an item that it had to cut off, and whose session goes on, returns the item's
+// permit, also when an operator stops its instance.
+func TestLimit_leaves(t *testing.T) {
+	t.Parallel()
+	for name, leave := range map[string]func(*testing.T, *cluster, *node){
+		"the definition goes": func(_ *testing.T, _ *cluster, n *node) { n.host.Apply(nil, nil) },
+		"an operator stops it": func(t *testing.T, c *cluster, n *node) {
+			if err := c.operate(func(ctx context.Context, r registry.Center) error {
+				return stopInstance(ctx, r, tree.NewLayout("test", "j"), n.host.Status().Instance)
+			}); err != nil {
+				t.Fatal(err)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				c, m := newCluster(t), newMeter()
+				d := limited("j", 4, "db", 1)
+				d.Failover, d.MonitorExecution = false, false
+				c.start(1, job(d, m.guest(each(time.Second), one)))
+				time.Sleep(time.Second)
+				n := c.start(2, job(d, m.guest(each(10*time.Minute), one)))
+				until(hour().Add(10 * time.Second))
+				if left := c.tickets("db"); len(left) == 0 {
+					t.Fatalf("tickets before: %v", left)
+				}
+				leave(t, c, n)
+				time.Sleep(time.Minute)
+				if left := c.tickets("db"); len(left) > 0 {
+					t.Errorf("tickets are left: %v\n%s", left, c.all())
+				}
+				until(hour().Add(time.Minute))
+				if seen := m.seen(); len(seen.runs) < 4 {
+					t.Errorf("ran %v\n%s", seen.runs, c.all())
+				}
+			})
+		})
+	}
+}

@@ -202,6 +202,10 @@ func (j *job) stopped(now moment) {
 		j.againAt = j.exit.stopAt
 		return
 	}
+	j.limits.returnAll()
+	if !j.limits.returnUnneeded(now, true) {
+		return
+	}
 	if err := j.member.NoteStop(j.work, now.wall); err != nil {
 		j.failed(now, "writing down that this host is stopped", err)
 		return
@@ -423,6 +427,7 @@ func (j *job) withdraw(now moment) bool {
 	}
 	refused := hard && j.rests(now)
 	unfinished := j.ends.items()
+	j.limits.returnAll()
 	if !j.limits.returnUnneeded(now, true) && !hard {
 		return false
 	}
