@@ -4,7 +4,6 @@ package interop_test
 
 import (
 	"slices"
-	"strings"
 	"syscall"
 	"testing"
 

@@ -19,6 +19,8 @@ type limitsView struct {
 	Rates   []rateOf
 	// More is how many keys are not shown.
 	More int
+	// Away is set while the registry, which alone knows it, cannot be read.
+	Away bool
 }
 
 // permitsOf are those of one key of concurrency.
@@ -39,6 +41,9 @@ type rateOf struct {
 func limitsPage(ctx context.Context, c *Console, _ *http.Request, p *page) (view, error) {
 	p.Nav, p.Title = "limits", p.T("nav.limits")
 	limits, err := c.o.Service.Limits(ctx)
+	if err != nil && kindOf(err).status == http.StatusServiceUnavailable {
+		return view{"limits", limitsView{P: p, Away: true}}, nil
+	}
 	if err != nil {
 		return view{}, err
 	}

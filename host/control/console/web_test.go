@@ -814,6 +814,7 @@ func TestNoSession(t *testing.T) {
 	if n := strings.Count(overview.text(), banner); n != 1 || !strings.Contains(overview.body, `<ul class="tiles dim"`) || !strings.Contains(overview.body, `<tr class="is-failing dim" data-key="`) {
 		t.Errorf("%d banners, or what is known of before is not dimmed:\n%s", n, overview.body)
 	}
+	s.get("/limits").has(t, 200, banner, "Who runs and who waits stands in the registry alone")
 	jobs := s.get("/jobs")
 	jobs.has(t, 200, "failed: disk on fire", banner)
 	jobs.lacks(t, "its hosts have no session")
