@@ -102,6 +102,7 @@ func TestMetricsOfAHost(t *testing.T) {
 		"wasmjob_guest_counts_total", "wasmjob_guest_values", "wasmjob_guest_observations", // no guest reports any
 		"wasmjob_outside_received_bytes_total", "wasmjob_outside_refused_total", "wasmjob_outside_sent_bytes_total",
 		"wasmjob_waiting_seconds", "wasmjob_clock_drift_seconds", "wasmjob_last_end_info", "wasmjob_job_oldest_run_seconds",
+		"wasmjob_job_backfill_instants_left", "wasmjob_job_backfill_instants_done", // there is no backfill
 		// Without --otlp there are none; TestTraces sees them.
 		"wasmjob_trace_failing", "wasmjob_trace_spans_dropped_total", "wasmjob_trace_spans_queued", "wasmjob_trace_spans_sent_total"}
 	for name := range metricsInDocs(t) {

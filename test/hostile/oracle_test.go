@@ -68,10 +68,17 @@ func (g *greedy) take(what string) error {
 		if err != nil {
 			return err
 		}
+		out, err := cmd.StdoutPipe()
+		if err != nil {
+			return err
+		}
 		if err := cmd.Start(); err != nil {
 			return err
 		}
-		time.Sleep(time.Second) // it takes memory, and has it for a while
+		if _, err := out.Read(make([]byte, 1)); err != nil { // it has taken the memory
+			return err
+		}
+		time.Sleep(time.Second) // and has it for a while
 		return in.Close()       // but it is not waited for: it is left
 	}
 	return nil
@@ -80,6 +87,9 @@ func (g *greedy) take(what string) error {
 // takeAndStay takes memory until standard input ends, and some time more.
 func takeAndStay() error {
 	b := touched(800 << 20)
+	if _, err := os.Stdout.Write([]byte("x")); err != nil {
+		return err
+	}
 	_, err := io.Copy(io.Discard, os.Stdin)
 	time.Sleep(5 * time.Second)
 	runtime.KeepAlive(b)
