@@ -196,7 +196,7 @@ func (o owner) note(q *quota) {
 // MayLog uses the job's log quotas for one line of so many bytes as written. It
 // reports false if the line is to be dropped.
 func (o owner) MayLog(bytes int) bool {
-	switch q := o.quotas; {
+	switch q := &o.quotas; {
 	case !q.lines.take(1):
 		o.note(q.lines)
 	case !q.bytes.take(bytes):
