@@ -377,7 +377,7 @@ func (l *limits) returnAll() {
 // returnUnneeded deletes the tickets that are not needed any more, and watches the lines in which others wait. If
 // leaves is set the host begins nothing more of the job. It reports false if something is left to do.
 func (l *limits) returnUnneeded(now moment, leaves bool) bool {
-	if len(l.lines) == 0 && len(l.back) == 0 && len(l.held) == 0 {
+	if len(l.lines) == 0 && len(l.back) == 0 {
 		return true
 	}
 	unsure := l.job.member.Unknown || (!leaves && (l.job.rests(now) || l.job.stale.reread))
