@@ -212,7 +212,7 @@ func (j *job) stopped(now moment) {
 	}
 	unfinished := j.ends.items()
 	if len(unfinished) > 0 {
-		j.offsets.flush(now) // whoever goes on begins there
+		j.offsets.flush(now) // the host that goes on begins there
 	}
 	if err := j.member.Leave(j.work); err != nil {
 		j.failed(now, "leaving the job", err)
@@ -436,7 +436,7 @@ func (j *job) withdraw(now moment) bool {
 			return false
 		}
 		if len(unfinished) > 0 {
-			j.offsets.flush(now) // whoever goes on begins there
+			j.offsets.flush(now) // the host that goes on begins there
 		}
 		j.exit.triedAt = now.Time
 		err := j.settleDoubt(now)

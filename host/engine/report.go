@@ -104,7 +104,7 @@ func (j *job) readDisabled() {
 	}
 }
 
-// readHosts reads what the job's instances publish of themselves, when somebody asks.
+// readHosts reads what the job's instances publish of themselves, when a person asks.
 func (s *JobStatus) readHosts(ctx context.Context, m *coordination.Member) {
 	if len(s.Instances) == 0 {
 		return
@@ -363,7 +363,7 @@ func (j *job) standing() (JobState, string) {
 	return JobReady, ""
 }
 
-// eachWait calls yield for all that the loop waits for now. since is zero where
+// eachWait calls yield for all that the loop waits for at present. since is zero where
 // it is not known otherwise.
 func (j *job) eachWait(now moment, yield func(what event.Wait, item int, since time.Time)) {
 	v := &j.member.View

@@ -41,7 +41,7 @@ type waits struct {
 	at    time.Time // when the next has taken too long; zero if none will
 
 	drainTimeout time.Duration
-	// each calls yield for all that the loop waits for now. since is zero where it is not known otherwise.
+	// each calls yield for all that the loop waits for at present. since is zero where it is not known otherwise.
 	each func(now moment, yield func(what event.Wait, item int, since time.Time))
 	// describe says in words what the loop waits for, and what can be done about it.
 	describe func(what event.Wait, items []int) (forWhat, then string)
@@ -60,7 +60,7 @@ func (w *waits) sum(keys []waitKey) (items []int, since time.Time) {
 	return slices.Sorted(slices.Values(items)), since
 }
 
-// watch notes what the loop waits for now, and reports once each wait
+// watch notes what the loop waits for at present, and reports once each wait
 // that has taken too long.
 func (w *waits) watch(now moment) {
 	w.round++

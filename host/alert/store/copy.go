@@ -18,7 +18,7 @@ var ErrUnread = errors.New("alerts and silences stand in the registry, which thi
 var ErrOutdated = errors.New("some alerts or silences may have begun or ended since")
 
 // Copy is what stood on the board of a namespace when it was read last. It watches the
-// board, and reads it again only when somebody asks for it and it has changed: what is shown
+// board, and reads it again only when a person asks for it and it has changed: what is shown
 // of alerts costs the registry one reading a change, however many look at it. It is safe for
 // concurrent use.
 type Copy struct {
