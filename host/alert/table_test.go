@@ -7,6 +7,7 @@ import (
 	goparser "go/parser"
 	"go/token"
 	"os"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -47,13 +48,13 @@ func TestRows(t *testing.T) {
 	for _, r := range rows {
 		switch {
 		case r.short == "" || !strings.ContainsFunc(r.chinese, func(c rune) bool { return unicode.Is(unicode.Han, c) }):
-			t.Errorf("%s lacks its words for lists: %q, %q", r.rule, r.short, r.chinese)
+			t.Errorf("%s lacks its words for lists, short and chinese in its row of table.go: %q, %q", r.rule, r.short, r.chinese)
 		case r.on == nil:
-			t.Errorf("of %s it is not known when it is on", r.rule)
+			t.Errorf("the row of %s in table.go does not say when it is on: set on", r.rule)
 		case len(r.events) == 0 && !r.asks:
-			t.Errorf("%s goes by no event, and asks for nothing: it cannot fire", r.rule)
+			t.Errorf("%s goes by no event, and asks for nothing: it cannot fire; set events or asks in its row of table.go", r.rule)
 		case len(r.settings) == 0:
-			t.Errorf("%s has no field in the file", r.rule)
+			t.Errorf("%s has no field in the file: set settings in its row of table.go", r.rule)
 		}
 		for _, s := range r.settings {
 			field := s.Name
@@ -86,6 +87,51 @@ func TestHears(t *testing.T) {
 	}
 	if Hears(event.Listener) {
 		t.Errorf("%s is heard, and no rule goes by it", event.Listener)
+	}
+}
+
+// TestJudgeHears: each event that the judge acts on is one that a row names. See passes the others over, so that a
+// judgement by another event would never happen.
+func TestJudgeHears(t *testing.T) {
+	t.Parallel()
+	listed := strings.Builder{}
+	judged := 0
+	parsed, err := goparser.ParseFile(token.NewFileSet(), "judge.go", nil, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	table, err := os.ReadFile("table.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, list := range regexp.MustCompile(`\[\]event\.Kind\{([^}]*)\}`).FindAllStringSubmatch(string(table), -1) {
+		listed.WriteString(list[1] + ", ")
+	}
+	check := func(of ast.Expr, kinds ...ast.Expr) {
+		if s, ok := of.(*ast.SelectorExpr); !ok || s.Sel.Name != "Kind" {
+			return
+		}
+		for _, kind := range kinds {
+			if s, ok := kind.(*ast.SelectorExpr); ok {
+				if judged++; !strings.Contains(listed.String(), "event."+s.Sel.Name+",") {
+					t.Errorf("judge.go judges by event.%s, which See passes over: name it in events of the rule's row in table.go", s.Sel.Name)
+				}
+			}
+		}
+	}
+	ast.Inspect(parsed, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.SwitchStmt:
+			for _, c := range n.Body.List {
+				check(n.Tag, c.(*ast.CaseClause).List...)
+			}
+		case *ast.BinaryExpr:
+			check(n.X, n.Y)
+		}
+		return true
+	})
+	if judged < 10 {
+		t.Errorf("judge.go judges by %d events: the test looked at the wrong place", judged)
 	}
 }
 
