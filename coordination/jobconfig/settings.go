@@ -12,6 +12,7 @@ import (
 
 	"github.com/wasmjob/wasmjob/internal/labels"
 	"github.com/wasmjob/wasmjob/internal/text/times"
+	"github.com/wasmjob/wasmjob/strategy"
 )
 
 // Setting is one field of a job definition: a row of the table from which the
@@ -312,7 +313,7 @@ var settings = [...]Setting{
 		Help: "A parameter for the whole job",
 		in:   func(c *Configuration, _ *Guest) any { return &c.JobParameter }},
 	{Name: "jobShardingStrategyType", Key: "jobShardingStrategyType", Type: Text, omitEmpty: true, canonical: StrategyName, Default: "`AVG_ALLOCATION`",
-		Help: "Which instance gets which items: `AVG_ALLOCATION`, `ODEVITY`, `ROUND_ROBIN`, `SINGLE_SHARDING_BALANCE`. The class names of ElasticJob 1.x to 3.x are accepted, and stored as these",
+		Help: "Which instance gets which items: `" + strings.Join(strategy.Names(), "`, `") + "`. The class names of ElasticJob 1.x to 3.x are accepted, and stored as these",
 		in:   func(c *Configuration, _ *Guest) any { return &c.JobShardingStrategyType }},
 	{Name: "failover", Key: "failover", Type: Boolean, Default: "`false`",
 		Help: "Items of a host that dies while they run are run by another host at once. Without it they run again when the job fires next",

@@ -99,7 +99,16 @@ func TestTexts(t *testing.T) {
 	}
 	for _, s := range operate.Editable() {
 		if all["setting."+s.Name] == nil {
-			t.Errorf("the help of %s is not in Chinese", s.Name)
+			t.Errorf("the help of %s is not in Chinese: write a line setting.%s in texts.tsv", s.Name, s.Name)
+			continue
+		}
+		if s.Name != "jobShardingStrategyType" {
+			continue
+		}
+		for _, name := range regexp.MustCompile("`[A-Z_]+`").FindAllString(s.Help, -1) { // the names of strategies
+			if !strings.Contains(all["setting."+s.Name][i18n.Chinese], name) {
+				t.Errorf("the help of %s in Chinese does not name %s: add it to the line setting.%s in texts.tsv", s.Name, name, s.Name)
+			}
 		}
 	}
 }
