@@ -121,7 +121,7 @@ crash: ## let hosts die at every registry operation of every scenario, and in pa
 	$(GO) test -count 1 -timeout 10h -v -run '^(TestCrashAtEveryOperation|TestTwoCrashes)$$' ./host/engine -crash.stride 1 -crash.pairs $(or $(PAIRS),3)
 
 .PHONY: mutants
-mutants: ## change guards in a copy of the tree, one by one: a test must notice each; AREA=coordination, catalog, history, alerts or registries, EVERY=n (another part with SEED=n) and ONLY=text pick some: bin/mutants.md
+mutants: ## change guards in a copy of the tree, one by one: a test must notice each; AREA=coordination, catalog, history, alerts or registries, EVERY=n (another part with SEED=n) and ONLY=pattern pick some: bin/mutants.md
 	@mkdir -p bin
 	nice $(GO) run ./test/mutants -report $(CURDIR)/bin/mutants.md $(if $(AREA),-area $(AREA)) $(if $(EVERY),-every $(EVERY)) $(if $(SEED),-seed $(SEED)) $(if $(ONLY),-only '$(ONLY)')
 

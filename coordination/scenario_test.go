@@ -284,8 +284,8 @@ func (s *script) command(line string) error {
 		return err
 	case "fire":
 		return s.host(arg(1)).fire(s.instant(arg(2)))
-	case "complete":
-		items, err := tree.ParseItems(arg(2))
+	case "complete": // complete A 0,1 OK offset=3; complete A none OK
+		items, err := tree.ParseItems(strings.TrimSuffix(arg(2), "none"))
 		if err != nil {
 			return err
 		}
@@ -443,16 +443,86 @@ func (s *script) command(line string) error {
 		return s.operate(moves.Restore(s.layout))
 	case "remove":
 		return s.operate(moves.Remove(s.layout, len(words) > 1 && words[1] == "purge"))
-	case "write": // write sharding/0/running text: a hand
-		path := arg(1)
-		if name, ok := strings.CutPrefix(path, "trigger/"); ok {
-			path = "trigger/" + s.host(name).Self.ID
+	case "write", "put", "erase", "pin", "last", "garble": // a hand
+		return s.hand(words[0], arg(1), strings.Join(words[2:], " "))
+	case "repair": // repair A: and all items
+		h, repaired := s.host(arg(1)), []string(nil)
+		if err := h.look(); err != nil {
+			return err
 		}
-		_, err := s.op.Commit(s.ctx, registry.Create(s.layout.Root()+"/"+path, []byte(strings.Join(words[2:], " "))))
+		err := h.perform(moves.Repair(&h.Member, co.Repairing{Detail: tree.HostDetail{State: tree.DetailReady}, Items: true}, &repaired))
+		s.say("%s: repairs %s", h.name, strings.Join(repaired, " "))
 		return err
-	case "garble": // garble config: a hand that types nonsense
-		_, err := s.op.Commit(s.ctx, registry.Set(s.layout.Root()+"/"+arg(1), []byte("no: [configuration"), registry.AnyVersion))
+	case "bury": // bury A B C: A buries those of B and C who left nothing unfinished
+		h, left := s.host(arg(1)), []string(nil)
+		var dead []string
+		for _, name := range words[2:] {
+			dead = append(dead, s.host(name).Self.ID)
+		}
+		if err := h.look(); err != nil {
+			return err
+		}
+		err := h.perform(moves.Bury(&h.Member, dead, true, &left))
+		s.say("%s: leaves to a recovery %s", h.name, strings.Join(left, " "))
 		return err
+	case "retire": // retire 100h: servers without a host, if so much time has gone by
+		d, err := time.ParseDuration(arg(1))
+		if err != nil {
+			return err
+		}
+		retired, err := cleanup.RetireServers(s.ctx, s.op, s.layout, time.Now().Add(d), 24*time.Hour) // the registry goes by the machine's clock
+		s.say("retires %s", strings.Join(retired, " "))
+		return err
+	case "keys": // keys 100h: of limits and rates that are not used, if so much time has gone by
+		d, err := time.ParseDuration(arg(1))
+		if err != nil {
+			return err
+		}
+		removed, err := cleanup.Keys(s.ctx, s.op, s.layout.Namespace, time.Now().Add(d))
+		s.say("removes the nodes of %d limits", removed)
+		return err
+	case "time":
+		return s.operate(moves.RegistryTime(s.layout, new(time.Time)))
+	case "listen", "unlisten": // listen A NAME
+		h := s.host(arg(1))
+		return h.perform(func(ctx context.Context, r registry.Center) error {
+			h.Registry = r
+			if words[0] == "listen" {
+				return h.NoteListener(ctx, arg(2), tree.Listening{Host: h.Self.ID, Export: arg(2)})
+			}
+			return h.EndListener(ctx, arg(2))
+		})
+	case "announce":
+		h := s.host(arg(1))
+		return h.perform(with(&h.Member, func(ctx context.Context) error { return h.Announce(ctx, tree.HostDetail{State: tree.DetailReady}) }))
+	case "enabled": // enabled A: its server is, and it notes since when the job is
+		h := s.host(arg(1))
+		if err := h.look(); err != nil {
+			return err
+		}
+		return h.perform(with(&h.Member, h.NoteEnabled))
+	case "unheard": // unheard A: the answer to its next commit is lost, and the registry away after it
+		h, lost := s.host(arg(1)), false
+		h.plan = func(_ int, op string) registrytest.Fault {
+			if op == "commit" && !lost {
+				lost = true
+				return registrytest.LostAnswer
+			}
+			if !lost {
+				return registrytest.NoFault
+			}
+			return registrytest.Refused
+		}
+	case "heard": // heard A: the registry is back for it
+		s.host(arg(1)).plan = nil
+	case "edit": // edit total=3
+		return s.operate(func(ctx context.Context, r registry.Center) error {
+			_, _, err := operate.EditConfig(ctx, r, s.layout, -1, func(c jobconfig.Configuration) (jobconfig.Configuration, error) {
+				settings(1, &c)
+				return c, nil
+			})
+			return err
+		})
 	case "arrive":
 		return s.arrive(s.host(arg(1)), arg(2), arg(3))
 	case "limit": // limit A 0-2 max=2: the host draws tickets, and keeps those for its items that are granted
@@ -469,6 +539,55 @@ func (s *script) command(line string) error {
 		s.t.Fatalf("%q: no such command", line)
 	}
 	return nil
+}
+
+// place is a text in which <A> is the id of host A.
+func (s *script) place(text string) string {
+	for _, h := range s.hosts {
+		text = strings.ReplaceAll(text, "<"+h.name+">", h.Self.ID)
+	}
+	return text
+}
+
+// hand changes a node as a hand would, one of the job's, of our own tree (~) or of the namespace's limits or rates (%): it writes a new one, puts other data into one, erases one, pins one to its own
+// session, makes one last that a session held, or garbles one.
+func (s *script) hand(what, path, data string) error {
+	path = s.place(path)
+	if rest, ours := strings.CutPrefix(path, "~/"); ours {
+		path = s.layout.Sibling() + "/" + rest
+	} else if rest, keys := strings.CutPrefix(path, "%"); keys {
+		path = s.layout.NamespaceNode() + "/@-@" + rest
+	} else {
+		path = s.layout.Root() + "/" + path
+	}
+	was := s.node(path)
+	var ops []registry.Op
+	if was.Exists && (what == "pin" || what == "last") {
+		ops = append(ops, registry.Delete(path, registry.AnyVersion))
+	}
+	text := []byte(s.place(data))
+	if data == "" {
+		text = was.Data
+	}
+	if what == "write" || what == "pin" {
+		ops = append([]registry.Op{registry.Ensure(path[:strings.LastIndexByte(path, '/')])}, ops...)
+	}
+	switch what {
+	case "write":
+		ops = append(ops, registry.Create(path, text))
+	case "put":
+		ops = append(ops, registry.Set(path, text, registry.AnyVersion))
+	case "garble":
+		ops = append(ops, registry.Set(path, []byte("no: [configuration"), registry.AnyVersion))
+	case "erase":
+		ops = append(ops, registry.Delete(path, registry.AnyVersion))
+	case "pin":
+		ops = append(ops, registry.CreateEphemeral(path, text))
+	case "last":
+		ops = append(ops, registry.Create(path, text))
+	}
+	_, err := s.op.Commit(s.ctx, ops...)
+	return err
 }
 
 // draw has a host draw tickets for items under the limit db, in one commit. Items whose ticket waits

@@ -26,8 +26,8 @@ import (
 type generation struct {
 	// every and seed choose an nth part of the mutants: another part with another seed.
 	every, seed int
-	// only is a text that the id has to contain.
-	only string
+	// only is what the id has to match.
+	only *regexp.Regexp
 	// most is how much processor time the tests of a mutant took together without it, at most:
 	// the fastest ones are tried.
 	most time.Duration
@@ -100,7 +100,7 @@ func readHarmless(text string) (reasons map[string]string, err error) {
 
 // chosen reports whether a mutant is of the part that is tried.
 func (g *generation) chosen(c change) bool {
-	if !strings.Contains(c.id(), g.only) {
+	if !g.only.MatchString(c.id()) {
 		return false
 	}
 	h := fnv.New32a()

@@ -16,7 +16,7 @@
 // is known to make no difference is in harmless.txt, with the reason.
 //
 // -area, -every and -seed choose generated ones; without them all mutants of both kinds are
-// tried. -only chooses by a part of the name.
+// tried. -only chooses by a pattern of the name: 'leave out|any version' are the ops of commits.
 package main
 
 import (
@@ -40,7 +40,7 @@ import (
 
 func main() {
 	var o options
-	flag.StringVar(&o.only, "only", "", "apply the mutants whose names contain this `text`")
+	flag.StringVar(&o.only, "only", "", "apply the mutants whose names match this `pattern`")
 	flag.DurationVar(&o.limit, "limit", 5*time.Minute, "how long the test of a listed mutant may take, with its build")
 	flag.StringVar(&o.area, "area", "", "generate the mutants of this `area` only")
 	flag.IntVar(&o.every, "every", 0, "generate every `n`th mutant only")
@@ -81,6 +81,10 @@ func run(ctx context.Context, w io.Writer, o options) (err error) {
 	if err != nil {
 		return err
 	}
+	only, err := regexp.Compile(o.only)
+	if err != nil {
+		return err
+	}
 	scratch, err := os.MkdirTemp("", "mutants-")
 	if err != nil {
 		return err
@@ -91,9 +95,9 @@ func run(ctx context.Context, w io.Writer, o options) (err error) {
 	}
 	var errs []error
 	if o.area == "" && o.every == 0 {
-		errs = append(errs, runListed(ctx, w, scratch, o))
+		errs = append(errs, runListed(ctx, w, scratch, only, o.limit))
 	}
-	g := generation{every: o.every, seed: o.seed, only: o.only, most: o.most, near: o.near, tests: tests, tree: scratch, out: w}
+	g := generation{every: o.every, seed: o.seed, only: only, most: o.most, near: o.near, tests: tests, tree: scratch, out: w}
 	var outcomes []outcome
 	for _, a := range areas {
 		if ctx.Err() != nil {
@@ -123,7 +127,7 @@ func report(o options, outcomes []outcome) error {
 		how = fmt.Sprintf("Every %d. generated mutant, chosen with seed %d.", o.every, o.seed)
 	}
 	if o.only != "" {
-		how += fmt.Sprintf(" Only those that contain %q.", o.only)
+		how += fmt.Sprintf(" Only those that match %q.", o.only)
 	}
 	var b bytes.Buffer
 	write(&b, outcomes, how)
@@ -131,12 +135,12 @@ func report(o options, outcomes []outcome) error {
 }
 
 // runListed applies the mutants of the list.
-func runListed(ctx context.Context, w io.Writer, tree string, o options) error {
-	chosen := slices.DeleteFunc(slices.Clone(mutants), func(m mutant) bool { return !strings.Contains(m.name, o.only) })
+func runListed(ctx context.Context, w io.Writer, tree string, only *regexp.Regexp, limit time.Duration) error {
+	chosen := slices.DeleteFunc(slices.Clone(mutants), func(m mutant) bool { return !only.MatchString(m.name) })
 	survived := 0
 	for _, m := range chosen {
 		began := time.Now()
-		why, err := m.try(ctx, tree, o.limit)
+		why, err := m.try(ctx, tree, limit)
 		if err != nil {
 			return fmt.Errorf("%s: %w", m.name, err)
 		}

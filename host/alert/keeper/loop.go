@@ -171,7 +171,7 @@ func (l *loop) seeQueued() {
 // noteLeft lets the host end its session if the others know that it stops. Without a session
 // there is nothing that they could know.
 func (l *loop) noteLeft() {
-	if !l.leaves || (l.place.id != "" && !l.place.left) {
+	if l.place.id != "" && !l.place.left {
 		return
 	}
 	for _, left := range l.waiting {

@@ -203,6 +203,117 @@ func TestBoard_ofHost(t *testing.T) {
 	}
 }
 
+// TestBoard_merge: whatever stands on the board, and whatever is said of it, the outcome is one of a
+// few, and the board changes only if what stands there does: each host reads it again then.
+func TestBoard_merge(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	r := s.session()
+	b := store.Of(r, namespace)
+	s.do(b.Join(t.Context(), one, nil))
+	change := func() int64 {
+		t.Helper()
+		n, err := r.Read(t.Context(), registry.Data(tree.AlertsOf(namespace).Changes()))
+		s.do(err)
+		return n[0].Mzxid
+	}
+	over := noon.Add(time.Minute)
+	n := 0
+	for _, stands := range []string{"nothing", "begun", "over"} {
+		for _, says := range []string{"begins", "ends", "ends unheard"} {
+			for _, ofHost := range []bool{false, true} {
+				for _, host := range []string{one, two} {
+					n++
+					what := fmt.Sprintf("%s stands, %s, of a host: %t, by %s", stands, says, ofHost, host)
+					old := alert.Alert{ID: fmt.Sprintf("%016x", n), Rule: alert.Failures, Host: one, Text: "old", Since: noon, OfHost: ofHost}
+					if stands != "nothing" {
+						s.do(b.Write(t.Context(), []alert.Alert{old}))
+						s.do(b.Sent(t.Context(), "mail", noon, []string{old.ID}, nil))
+					}
+					if stands == "over" {
+						old.Resolved, old.Why = over, "was"
+						s.do(b.Write(t.Context(), []alert.Alert{old}))
+					}
+					said := alert.Alert{ID: old.ID, Rule: alert.Failures, Host: host, Text: "new", Since: over, OfHost: ofHost}
+					switch says {
+					case "ends":
+						said.Resolved, said.Why, said.Text = over.Add(time.Minute), "is", ""
+					case "ends unheard":
+						said.Resolved, said.Why = over.Add(time.Minute), "is"
+					}
+					other := host != one
+					want, writes := old, false
+					switch {
+					case stands == "nothing" && says == "ends":
+						want = alert.Alert{}
+					case stands == "nothing", stands == "over" && says == "begins":
+						want, writes = said, true
+					case stands == "begun" && says == "begins" && ofHost && other:
+						want.Host, want.Text, writes = said.Host, said.Text, true
+					case stands == "begun" && says != "begins" && !(ofHost && other):
+						want.Resolved, want.Why, writes = said.Resolved, said.Why, true
+					}
+					before := change()
+					s.do(b.Write(t.Context(), []alert.Alert{said}))
+					if wrote := change() != before; wrote != writes {
+						t.Errorf("%s: the board was written: %t", what, wrote)
+					}
+					content, err := b.Read(t.Context())
+					s.do(err)
+					var got alert.Alert
+					if a := find(content.Alerts, old.ID); a != nil {
+						got = *a
+					}
+					if _, sent := got.Sent["mail"]; sent != (stands != "nothing") {
+						t.Errorf("%s: it was sent: %t", what, sent)
+					}
+					if got.Host != want.Host || got.Text != want.Text || !got.Since.Equal(want.Since) || !got.Resolved.Equal(want.Resolved) || got.Why != want.Why {
+						t.Errorf("%s:\n%+v, expected\n%+v", what, got, want)
+					}
+				}
+			}
+		}
+	}
+	before := change()
+	s.do(b.Drop(t.Context(), []string{"00000000000000ff"}))
+	if change() != before {
+		t.Error("the board was written though nothing was dropped")
+	}
+}
+
+// TestBoard_refused: a reading of which any request is refused says so, and never that less stands there.
+func TestBoard_refused(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	b := store.Of(s.session(), namespace)
+	s.do(b.Join(t.Context(), one, nil))
+	a := failing("a")
+	s.do(b.Write(t.Context(), []alert.Alert{a, failing("bb")}))
+	a.Resolved = noon.Add(time.Minute)
+	s.do(b.Write(t.Context(), []alert.Alert{a}))
+	_, err := b.Silence(t.Context(), alert.Silence{By: "ann", From: noon, Until: noon.Add(time.Hour)})
+	s.do(err)
+	for nth := 1; ; nth++ {
+		calls := 0
+		unsure := store.Of(registrytest.Faulty(s.session(), func(int, string) registrytest.Fault {
+			if calls++; calls == nth {
+				return registrytest.Refused
+			}
+			return registrytest.NoFault
+		}), namespace)
+		content, err := unsure.Read(t.Context())
+		if calls < nth {
+			if s.do(err); len(content.Alerts) != 2 || len(content.Silences) != 1 || nth < 4 {
+				t.Errorf("with %d requests: %+v", calls, content)
+			}
+			return
+		}
+		if err == nil {
+			t.Errorf("request %d was refused: %+v", nth, content)
+		}
+	}
+}
+
 // TestBoard_contested: many hosts write the same and other alerts at once, over a registry
 // that loses answers; each alert is there once.
 func TestBoard_contested(t *testing.T) {
@@ -446,6 +557,10 @@ func TestBoard_look(t *testing.T) {
 	check.From = 500
 	if f = look(); len(f.Items) != 500 || f.Items[0].Item != 500 || f.More != 1000 {
 		t.Errorf("%d items from %d, more from %d", len(f.Items), f.Items[0].Item, f.More)
+	}
+	s.put(map[string]string{l.Config(): strings.Replace(config, "Count: 3", "Count: -1", 1)})
+	if f = look(); f.Exists {
+		t.Errorf("a configuration that is refused: %+v", f)
 	}
 	s.put(map[string]string{l.Config(): "nonsense"})
 	if f = look(); f.Exists {

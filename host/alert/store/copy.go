@@ -133,8 +133,7 @@ func (c *Copy) Read(ctx context.Context) (held Content, at time.Time, err error)
 	}
 	of := c.take()
 	read, err := Of(r, c.namespace).Read(ctx)
-	if err != nil {
-		c.Expire()
+	if err != nil { // of stays reads, which is no state of the board: the next call reads again
 		return held, at, c.outdated(err)
 	}
 	return read, c.keep(read, of), nil

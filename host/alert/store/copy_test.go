@@ -108,6 +108,11 @@ func TestCopy(t *testing.T) {
 	until("who judges and sends", func(s store.Stand) bool {
 		return s.Keeper == "h1" && slices.Equal(s.Judges, []string{"h1"}) && s.Change == last
 	})
+	session.refuses.Store(true)
+	if _, at, err := c.Read(t.Context()); !errors.Is(err, errRefused) || errors.Is(err, store.ErrOutdated) || !at.IsZero() {
+		t.Errorf("what was never read is not outdated: %v %v", at, err)
+	}
+	session.refuses.Store(false)
 	if got := read(); len(got.Alerts) != 1 {
 		t.Errorf("%+v", got)
 	}
