@@ -69,10 +69,8 @@ type world struct {
 	more    *rand.Rand // under mu; for what is drawn besides: limits, calendars, chains, queues of triggers, backfills
 	sick    int        // of a hundred calls so many go wrong
 
-	most int // as many may; 0: any
-	// backfills says that there are some. Then no operator stops an instance: of an instant that is given out while that drains,
-	// the items which it keeps until then may have neither a run nor a reason.
-	backfills bool
+	most      int    // as many may; 0: any
+	backfills bool   // there are some
 	extras    string // what is drawn besides, for people
 }
 
@@ -406,9 +404,6 @@ func simulate(t *testing.T, seed uint64, tell bool) {
 				})
 			case action == 15 && w.pick(3) == 0: // or stops an instance, and lets its host come back
 				for _, id := range w.instances() {
-					if w.backfills {
-						break
-					}
 					_ = w.operate(func(ctx context.Context, r registry.Center) error {
 						return stopInstance(ctx, r, simLayout(), id)
 					})
