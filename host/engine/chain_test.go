@@ -251,6 +251,21 @@ func TestAfter_runsOn(t *testing.T) {
 	})
 }
 
+// TestAfter_endsLater: of two fires the one that ends after the later one, for which the job has begun by then, has the reason.
+func TestAfter_endsLater(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		a, b := every("a", 3), job(after("b", 1, `[{"job":"a","on":"always"}]`), sleeper(time.Second))
+		a.Misfire = false
+		c.start(1, job(a, longFirst()), b)
+		c.start(2, job(a, longFirst()), b)
+		until(minute(3).Add(50 * time.Second))
+		c.same("b", c.ran("b"), "0@02:00 OK", "0@03:00 OK")
+		c.same("b", c.skippedFires("b"), "unmet for 01:00: the jobs before had ended a later fire by then, 2000-01-01T00:02:00.000Z: the job does not go back")
+	})
+}
+
 // longFirst is a guest whose item 0 takes 80 s at the first minute, and all else a second.
 func longFirst() *guest {
 	return &guest{digest: "long first", run: func(_ context.Context, inv *abi.Invocation) abi.Result {

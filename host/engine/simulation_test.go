@@ -24,6 +24,7 @@ import (
 	"github.com/wasmjob/wasmjob/host/config/timetable"
 	"github.com/wasmjob/wasmjob/host/engine"
 	"github.com/wasmjob/wasmjob/host/event"
+	"github.com/wasmjob/wasmjob/internal/text/reason"
 )
 
 var (
@@ -71,7 +72,48 @@ type world struct {
 
 	most      int    // as many may; 0: any
 	backfills bool   // there are some
+	later     bool   // guests ask to run again later
+	asks      bool   // triggers have arguments
 	extras    string // what is drawn besides, for people
+	asked     []asking
+}
+
+// asking is a trigger with arguments: its parameter, which no other one has, and the items that are to run for it.
+type asking struct {
+	param string
+	items tree.Items
+}
+
+// trigger triggers the job, as a rule with arguments if the seed has such.
+func (w *world) trigger(ctx context.Context, n *node, total int) {
+	if !w.asks || w.draw(4) == 0 {
+		_ = n.operator().Trigger(ctx, simJob) // refused while the session is new
+		return
+	}
+	a := asking{param: fmt.Sprint("p", len(w.asked))}
+	items := ""
+	for i := range total {
+		if len(a.items) == 0 || w.draw(2) == 0 {
+			a.items = append(a.items, i)
+		}
+	}
+	if len(a.items) < total {
+		items = a.items.String()
+	}
+	args, err := tree.NewTriggerArgs(items, &a.param)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	if _, err := n.operator().TriggerWith(ctx, simJob, args); err == nil {
+		w.asked = append(w.asked, a)
+	}
+}
+
+// fewer takes items that the job has no more out of what was asked for.
+func (w *world) fewer(total int) {
+	for k := range w.asked {
+		w.asked[k].items = slices.DeleteFunc(w.asked[k].items, func(i int) bool { return i >= total })
+	}
 }
 
 // unreliable is a session of which calls go wrong while the registry is unwell.
@@ -140,6 +182,9 @@ func (w *world) run(ctx context.Context, inv *abi.Invocation) abi.Result {
 	case <-time.After(w.between(0, limit)):
 	case <-ctx.Done():
 		return abi.Result{Outcome: abi.OutcomeCancelled, Message: context.Cause(ctx).Error()}
+	}
+	if w.later && w.draw(12) == 0 {
+		return abi.Result{Outcome: abi.OutcomeRetryAt, Status: abi.StatusRetry, Message: "429", RetryAt: time.Now().Add(w.between(time.Second, 90*time.Second)), PauseKey: w.draw(3) == 0}
 	}
 	switch w.pick(20) {
 	case 0:
@@ -220,6 +265,12 @@ func (w *world) besides() (props map[string]string, next jobconfig.Configuration
 	}
 	if w.backfills = w.draw(2) == 0 && *simMore; w.backfills {
 		said = append(said, "backfills")
+	}
+	if w.asks = w.draw(2) == 0; w.asks {
+		said = append(said, "triggers with arguments")
+	}
+	if w.later = w.draw(4) == 0; w.later {
+		said = append(said, "guests that run again later")
 	}
 	w.extras = strings.Join(said, "; ")
 	return props, next
@@ -356,10 +407,11 @@ func simulate(t *testing.T, seed uint64, tell bool) {
 				w.c.expire(n)
 			case action == 6:
 				for range 1 + w.draw(3) { // those that come while one waits are queued
-					_ = n.operator().Trigger(ctx, simJob) // refused while the session is new
+					w.trigger(ctx, n, d.ShardingTotalCount)
 				}
 			case action == 7:
 				d.ShardingTotalCount = 1 + w.pick(7)
+				w.fewer(d.ShardingTotalCount)
 				apply(jobs()...)
 			case action == 8 && w.pick(2) == 0:
 				d := w.between(time.Second, 3*time.Minute)
@@ -506,6 +558,7 @@ func (w *world) check(from, to time.Time, total int) {
 			}
 		}
 	}
+	w.answered()
 	for run, n := range ended {
 		if n > 1 {
 			w.fault("%s was completed %d times", run, n)
@@ -516,6 +569,38 @@ func (w *world) check(from, to time.Time, total int) {
 			id := tree.RunID(simJob, tree.Fire{Instant: at.UnixMilli()}, item)
 			if !seen[id] {
 				w.fault("%s has neither run nor a reason why not", id)
+			}
+		}
+	}
+}
+
+// answered asserts that each item that a trigger with arguments asked for has run for it, or has a reason. That another
+// host, or a later run, is for it is none.
+func (w *world) answered() {
+	seen := make(map[string]bool)
+	whole := make(map[string]bool) // dropped from the queue
+	params := make(map[int64]string)
+	for _, e := range w.c.list(event.FireStarted, event.ItemCompleted, event.ItemSkipped, event.ItemHeld, event.FireSkipped) {
+		if e.Job == simJob && e.Args != nil && e.Args.Param != nil {
+			params[e.Trigger] = *e.Args.Param
+		}
+		param := params[e.Trigger]
+		if e.Job != simJob || e.Trigger == 0 || param == "" || e.Kind == event.FireStarted || e.Cause.Promises() || e.Cause == event.SkipElsewhere {
+			continue
+		}
+		whole[param] = whole[param] || e.Because.Has(reason.TriggerQueued)
+		items := e.Items
+		if e.Item != nil {
+			items = []int{*e.Item}
+		}
+		for _, i := range items {
+			seen[fmt.Sprint(param, "/", i)] = true
+		}
+	}
+	for _, a := range w.asked {
+		for _, i := range a.items {
+			if !whole[a.param] && !seen[fmt.Sprint(a.param, "/", i)] {
+				w.fault("item %d of a trigger with parameter %s has neither run nor a reason why not", i, a.param)
 			}
 		}
 	}

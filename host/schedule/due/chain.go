@@ -91,7 +91,30 @@ func Follow(now time.Time, before []Before) (f Following) {
 			f.Starts = append(f.Starts, Start{from, ended})
 		}
 	}
+	f.passOver()
 	return f
+}
+
+// passOver takes out the instants for which the jobs before ended when they had ended for a later one: the job has begun for that, and
+// begins for no earlier one.
+func (f *Following) passOver() {
+	var starts []Start
+	for n := len(f.Starts) - 1; n >= 0; n-- { // the first of starts ended before those after it
+		s := f.Starts[n]
+		if len(starts) > 0 && starts[0].Due.Before(s.Due) {
+			by := tree.Fire{Instant: starts[0].At.UnixMilli()}
+			f.Unmet = append(f.Unmet, Unmet{tree.Fire{Instant: s.At.UnixMilli()}, false, reason.New(reason.BeforeEndedLater, by.ID())})
+			continue
+		}
+		starts = slices.Insert(starts, 0, s)
+	}
+	if len(starts) == len(f.Starts) {
+		return
+	}
+	f.Starts = starts
+	slices.SortStableFunc(f.Unmet, func(a, b Unmet) int { // as the keys
+		return cmp.Or(cmp.Compare(a.Fire.Trigger, b.Fire.Trigger), cmp.Compare(a.Fire.Instant, b.Fire.Instant))
+	})
 }
 
 // meet looks whether all jobs before have ended one fire. wait is until when to wait for one that has not; ended is when the
