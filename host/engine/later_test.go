@@ -303,3 +303,39 @@ func TestRetryAt_nextRound(t *testing.T) {
 		})
 	}
 }
+
+// TestRetryAt_overlap: instants that came while the item ran, and for which it was left out, are not caught up on by its next host when the
+// guest asks for a time.
+func TestRetryAt_overlap(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		var mu sync.Mutex
+		var ran []string
+		g := &guest{digest: "asker", run: func(_ context.Context, inv *abi.Invocation) abi.Result {
+			mu.Lock()
+			ran = append(ran, inv.Context.FireTime.UTC().Format("04:05"))
+			first := len(ran) == 1
+			mu.Unlock()
+			if !first {
+				return ok
+			}
+			time.Sleep(130 * time.Second)
+			return abi.Result{Outcome: abi.OutcomeRetryAt, Status: abi.StatusRetry, Message: "429", RetryAt: time.Now().Add(20 * time.Second)}
+		}}
+		d := definition("j", "0 * * * * ?", 1)
+		d.Misfire = false
+		d.Props["wasm.catchUp"] = "latest"
+		n := c.start(1, job(d, g))
+		until(minute(3).Add(12 * time.Second))
+		c.start(2, job(d, g))
+		time.Sleep(time.Second)
+		n.stop()
+		<-n.done
+		until(minute(4).Add(30 * time.Second))
+		if want := []string{"01:00", "01:00", "04:00"}; !slices.Equal(ran, want) {
+			t.Errorf("ran %q, want %q\n%s", ran, want, c.all())
+		}
+		missing(c, minute(1), minute(4), time.Minute, 1)
+	})
+}
