@@ -480,7 +480,8 @@ func (m *Member) leaving(n registry.Snapshot) []registry.Op {
 	if divides && !n.Data(l.Necessary()).Exists {
 		ops = append(ops, registry.Create(l.Necessary(), nil))
 	}
-	if !divides || m.View.JavaLed() { // else the division notes which items owe its round, and deletes it
+	// The next division notes which items owe its round, and deletes it. The last host that an operator stops takes it along.
+	if m.View.JavaLed() || !(divides || n.Data(l.Instance(id)).Exists) {
 		drop(l.Trigger(id))
 	}
 	return ops
