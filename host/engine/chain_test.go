@@ -16,6 +16,7 @@ import (
 	"github.com/wasmjob/wasmjob/coordination/tree"
 	"github.com/wasmjob/wasmjob/host/engine"
 	"github.com/wasmjob/wasmjob/host/event"
+	"github.com/wasmjob/wasmjob/internal/text/reason"
 )
 
 // after is a job with items that comes after others, given as in the property.
@@ -263,6 +264,31 @@ func TestAfter_endsLater(t *testing.T) {
 		until(minute(3).Add(50 * time.Second))
 		c.same("b", c.ran("b"), "0@02:00 OK", "0@03:00 OK")
 		c.same("b", c.skippedFires("b"), "unmet for 01:00: the jobs before had ended a later fire by then, 2000-01-01T00:02:00.000Z: the job does not go back")
+	})
+}
+
+// TestAfter_endsLaterAway: so has one that ends while the job has no host.
+func TestAfter_endsLaterAway(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		a, b := every("a", 3), job(after("b", 1, `[{"job":"a","on":"always"}]`), sleeper(time.Second))
+		a.Misfire = false
+		n := c.start(1, job(a, longFirst()), b)
+		until(minute(2).Add(10 * time.Second))
+		n.host.Apply([]engine.Job{job(a, longFirst())}, nil)
+		until(minute(2).Add(40 * time.Second))
+		n.host.Apply([]engine.Job{job(a, longFirst()), b}, nil)
+		until(minute(3).Add(50 * time.Second))
+		said := 0
+		for _, e := range c.list(event.ItemSkipped, event.FireSkipped) {
+			if e.Job == "b" && e.Instant.Equal(minute(1)) && e.Because.Has(reason.BeforeEndedLater) {
+				said++
+			}
+		}
+		if said != 1 {
+			t.Errorf("the reason is given %d times\n%s", said, c.all())
+		}
 	})
 }
 

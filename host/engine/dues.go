@@ -285,7 +285,8 @@ func (d *dues) reportUnmet(items []*item, unmet []due.Unmet) {
 		since := it.answered()
 		for _, u := range unmet {
 			at := u.Fire.Time()
-			if u.Fire.Trigger != 0 || !at.After(since) || it.state.Record.Instant == 0 || d.job.beyond(it) {
+			news := at.After(since) || u.Passed.After(time.UnixMilli(it.state.Record.Begun))
+			if u.Fire.Trigger != 0 || !news || it.state.Record.Instant == 0 || d.job.beyond(it) {
 				continue
 			}
 			if n := len(group); n > 0 {

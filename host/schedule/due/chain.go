@@ -29,6 +29,8 @@ type Unmet struct {
 	// Late is set if a job before did not end in time; else it did not end as it had to.
 	Late   bool
 	Reason reason.Reason
+	// Passed is when the jobs before ended, if they had ended for a later one by then; else zero.
+	Passed time.Time
 }
 
 // Following is what a job that comes after others is to do.
@@ -103,7 +105,7 @@ func (f *Following) passOver() {
 		s := f.Starts[n]
 		if len(starts) > 0 && starts[0].Due.Before(s.Due) {
 			by := tree.Fire{Instant: starts[0].At.UnixMilli()}
-			f.Unmet = append(f.Unmet, Unmet{tree.Fire{Instant: s.At.UnixMilli()}, false, reason.New(reason.BeforeEndedLater, by.ID())})
+			f.Unmet = append(f.Unmet, Unmet{Fire: tree.Fire{Instant: s.At.UnixMilli()}, Reason: reason.New(reason.BeforeEndedLater, by.ID()), Passed: s.Due})
 			continue
 		}
 		starts = slices.Insert(starts, 0, s)
@@ -128,7 +130,7 @@ func meet(now, from time.Time, id tree.Fire, before []Before) (ended, wait time.
 	for _, b := range before {
 		limit := from.Add(b.Limit())
 		late := func() *Unmet {
-			return &Unmet{id, true, reason.New(reason.BeforeNotEnded, b.Job, words.Duration(b.Limit()))}
+			return &Unmet{Fire: id, Late: true, Reason: reason.New(reason.BeforeNotEnded, b.Job, words.Duration(b.Limit()))}
 		}
 		e, found := b.find(id)
 		end := time.UnixMilli(e.Ended)
@@ -140,11 +142,11 @@ func meet(now, from time.Time, id tree.Fire, before []Before) (ended, wait time.
 			if e.Success {
 				why = reason.New(reason.BeforeSucceeded, b.Job, b.On)
 			}
-			return ended, wait, &Unmet{id, false, why}
+			return ended, wait, &Unmet{Fire: id, Late: false, Reason: why}
 		case found && e.Ended != 0:
 			ended = later(ended, end)
 		case !found && b.past(id):
-			return ended, wait, &Unmet{id, false, reason.New(reason.BeforeHadNoFire, b.Job)}
+			return ended, wait, &Unmet{Fire: id, Late: false, Reason: reason.New(reason.BeforeHadNoFire, b.Job)}
 		case !now.Before(limit.Add(waitGrace)):
 			return ended, wait, late()
 		case wait.IsZero() || limit.Add(waitGrace).Before(wait):
