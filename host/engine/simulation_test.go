@@ -30,7 +30,6 @@ import (
 var (
 	simSeeds = flag.Int("sim.seeds", simDefault, "how many seeds the simulation runs")
 	simSeed  = flag.Int64("sim.seed", 0, "run only this seed, and print what happened")
-	simMore  = flag.Bool("sim.more", false, "draw calendars, chains, backfills and pauses after failures as well: of a few hundred seeds one finds something that is not mended yet")
 )
 
 // TestSimulation lets hosts come, go, crash and lose their sessions at random
@@ -232,11 +231,11 @@ func (w *world) besides() (props map[string]string, next jobconfig.Configuration
 		props["wasm.rate.key"], props["wasm.rate.per"], props["wasm.rate.max"] = "r", "1m", strconv.Itoa(3+w.draw(12))
 		said = append(said, "a rate of "+props["wasm.rate.max"])
 	}
-	if w.draw(8) == 0 && *simMore {
+	if w.draw(8) == 0 {
 		props["wasm.pauseAfterFailures"] = strconv.Itoa(1 + w.draw(3))
 		said = append(said, "paused after "+props["wasm.pauseAfterFailures"]+" failures")
 	}
-	if w.draw(6) == 0 && *simMore {
+	if w.draw(6) == 0 {
 		day := fmt.Sprintf("2000-01-0%d", 1+w.draw(2))
 		days, err := timetable.DaysText(map[string]string{"off": fmt.Sprintf(`{"days":[%q]}`, day)})
 		if err != nil {
@@ -245,7 +244,7 @@ func (w *world) besides() (props map[string]string, next jobconfig.Configuration
 		props["wasm.calendars.exclude"], props[jobconfig.PropCalendarDays] = `["off"]`, days
 		said = append(said, "not on "+day)
 	}
-	if w.draw(4) == 0 && *simMore {
+	if w.draw(4) == 0 {
 		next = definition("next", "", 1+w.draw(3))
 		after := map[string]string{"job": simJob, "on": []string{jobconfig.OnSuccess, jobconfig.OnFailure, jobconfig.OnAlways}[w.draw(3)]}
 		if w.draw(3) == 0 {
@@ -263,7 +262,7 @@ func (w *world) besides() (props map[string]string, next jobconfig.Configuration
 		next.Props["wasm.catchUp"] = []string{"none", "latest", "all"}[w.draw(3)]
 		said = append(said, fmt.Sprintf("next with %d items after %s, failover %v, misfire %v, %v", next.ShardingTotalCount, list, next.Failover, next.Misfire, next.Props))
 	}
-	if w.backfills = w.draw(2) == 0 && *simMore; w.backfills {
+	if w.backfills = w.draw(2) == 0; w.backfills {
 		said = append(said, "backfills")
 	}
 	if w.asks = w.draw(2) == 0; w.asks {
