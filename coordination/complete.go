@@ -188,7 +188,8 @@ func (c *completion) marksCount() bool {
 // wish whose answer was lost. Others write another outcome: this host was taken for dead.
 func (c *completion) wrote(i int, r tree.Record) bool {
 	e := c.Items[i]
-	return r.Outcome == c.ended(i).Outcome && (e.HandBack == nil || e.State.Record.Kill.Asked() || r.Ended == r.Begun)
+	return r.Outcome == c.ended(i).Outcome && (e.HandBack == nil || e.State.Record.Kill.Asked() ||
+		(r.Again == e.HandBack.Again && (r.Again != 0 || r.Ended == r.Begun)))
 }
 
 // noteKilled notes that an item was to be handed back and has ended, because it was killed.
@@ -208,7 +209,11 @@ func (c *completion) ended(i int) tree.Record {
 		return e.State.Record.EndKilled(reason.HandedBack, c.Now.UnixMilli())
 	}
 	if e.HandBack != nil {
-		return *e.HandBack
+		record := *e.HandBack
+		if record.Again != 0 { // it ran until now: what came meanwhile is answered
+			record.Ended = c.Now.UnixMilli()
+		}
+		return record
 	}
 	return e.State.Record.End(e.Outcome, e.Reason, c.Now.UnixMilli())
 }

@@ -475,10 +475,14 @@ func (m *Member) leaving(n registry.Snapshot) []registry.Op {
 		runs.Left = true
 		ops = append(ops, registry.Set(own.Path, runs.Data(), own.Version))
 	}
-	drop(l.Trigger(id))
 	others := slices.ContainsFunc(n.Children(l.Instances()), func(other string) bool { return other != id })
-	if others && !n.Data(l.Necessary()).Exists && n.Data(l.Config()).Exists && n.Data(l.ShardingFlags()).Exists {
+	divides := others && n.Data(l.Config()).Exists && n.Data(l.ShardingFlags()).Exists
+	if divides && !n.Data(l.Necessary()).Exists {
 		ops = append(ops, registry.Create(l.Necessary(), nil))
+	}
+	// The next division notes which items owe its round, and deletes it. The last host that an operator stops takes it along.
+	if m.View.JavaLed() || !(divides || n.Data(l.Instance(id)).Exists) {
+		drop(l.Trigger(id))
 	}
 	return ops
 }

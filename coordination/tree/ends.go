@@ -47,7 +47,8 @@ const (
 	mostOpen = 50
 )
 
-// Settled are items of one fire whose end is known.
+// Settled are items of one fire whose end is known. Without any it says that the fire has begun, so that it is noted before a
+// later one ends.
 type Settled struct {
 	Fire Fire
 	// Root is that of [End].
@@ -55,6 +56,8 @@ type Settled struct {
 	// Total is how many items the fire has.
 	Total            int
 	OK, Failed, Idle Ranges
+	// Running are those of Failed and Idle that run for an earlier fire, of which that is not the end.
+	Running Ranges
 }
 
 // Fire is the fire that has ended.
@@ -137,8 +140,9 @@ func (e *Ends) settle(now int64, s Settled) (changed bool) {
 		if slices.ContainsFunc(e.Fires, func(o End) bool { return o.Ended != 0 && o.later(next) }) {
 			return false // it was over before this item came to it
 		}
-		for _, o := range e.Fires { // what is known of a later one begins this one no more
-			if o.later(next) {
+		begun := len(s.OK)+len(s.Failed)+len(s.Idle) == 0 // the owners of its other items say what becomes of them
+		for _, o := range e.Fires {                       // what is known of a later one begins this one no more
+			if o.later(next) && !begun {
 				next.Failed = next.Failed.With(o.Known())
 			}
 		}
@@ -159,8 +163,9 @@ func (e *Ends) settle(now int64, s Settled) (changed bool) {
 		case n == at:
 			o.OK, o.Failed, o.Idle = o.OK.With(s.OK.Without(known)), o.Failed.With(s.Failed.Without(known)), o.Idle.With(s.Idle.Without(known))
 		case this.later(*o):
-			o.Failed = o.Failed.With(s.OK.With(s.Failed).And(o.asked(s.Total)).Without(known))
-			o.Idle = o.Idle.With(s.Idle.And(o.asked(s.Total)).Without(o.Known()))
+			of := o.asked(s.Total).Without(s.Running)
+			o.Failed = o.Failed.With(s.OK.With(s.Failed).And(of).Without(known))
+			o.Idle = o.Idle.With(s.Idle.And(of).Without(o.Known()))
 		default:
 			continue
 		}
@@ -181,10 +186,11 @@ func (e End) asked(total int) Ranges {
 
 // end ends the fire if all its items are known.
 func (e *End) end(now int64, total int) {
-	if total <= 0 || len(e.asked(total).Without(e.Known())) > 0 {
+	asked := e.asked(total) // items that came later may be known as well
+	if total <= 0 || len(asked.Without(e.Known())) > 0 {
 		return
 	}
-	e.Ended, e.Success = max(now, e.First), len(e.Failed) == 0 && len(e.OK) > 0
+	e.Ended, e.Success = max(now, e.First), len(e.Failed.And(asked)) == 0 && len(e.OK.And(asked)) > 0
 	e.OK, e.Failed, e.Idle = nil, nil, nil
 }
 

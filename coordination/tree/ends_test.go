@@ -102,6 +102,17 @@ func TestEnds(t *testing.T) {
 	if a, b := some.Fires[0], some.Fires[1]; a.Ended != 3 || !a.Success || b.Ended != 3 || b.Success || b.Chain() != 5 || a.Chain() != 7 {
 		t.Errorf("found %+v", some.Fires)
 	}
+	// An item that is left out of a fire because it runs for an earlier one ends that when its run ends; and items that came
+	// after a fire are none of it.
+	first, second := Fire{Instant: 11}, Fire{Instant: 12}
+	long, _ := Ends{Since: 1}.Settle(4, Settled{Fire: first, Total: 1}, Settled{Fire: second, Total: 2, OK: Ranges{{1, 1}}, Failed: Ranges{{0, 0}}, Running: Ranges{{0, 0}}})
+	if a, b := long.Fires[0], long.Fires[1]; a.Ended != 0 || b.Ended != 4 || b.Success {
+		t.Errorf("one runs for the first: %+v", long.Fires)
+	}
+	long, _ = long.Settle(5, Settled{Fire: first, Total: 1, OK: Ranges{{0, 0}}, Failed: Ranges{{1, 1}}})
+	if a := long.Fires[0]; a.Ended != 5 || !a.Success {
+		t.Errorf("its run has ended: %+v", a)
+	}
 	followed, changed := Ends{}.WithFollower("b")
 	if followed, _ = followed.WithFollower("a"); !changed || !slices.Equal(followed.Followers, []string{"a", "b"}) {
 		t.Errorf("followers %v", followed.Followers)

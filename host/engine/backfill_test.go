@@ -577,3 +577,49 @@ func TestBackfill_behindQueue(t *testing.T) {
 		}
 	})
 }
+
+// TestBackfill_leaves: instants that are given out while a host leaves, and before, run for the items which it keeps until their runs have
+// ended, on the hosts that get these.
+func TestBackfill_leaves(t *testing.T) {
+	leaves := map[string]func(*testing.T, *cluster, *node){
+		"the host stops": func(_ *testing.T, _ *cluster, n *node) { n.stop() },
+		"an operator stops the instance": func(t *testing.T, c *cluster, n *node) {
+			l := tree.NewLayout("test", "j")
+			if err := c.operate(func(ctx context.Context, r registry.Center) error {
+				return stopInstance(ctx, r, l, n.host.Status().Instance)
+			}); err != nil {
+				t.Fatal(err)
+			}
+		},
+	}
+	for name, leave := range leaves {
+		for _, first := range []bool{true, false} {
+			t.Run(fmt.Sprint(name, ", first ", first), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					c, p := newCluster(t), &pastRuns{}
+					d := definition("j", "0 0 * * * ?", 4)
+					var nodes []*node
+					for n := 1; n <= 3; n++ {
+						nodes = append(nodes, c.start(n, job(d, p.guest(map[int]time.Duration{1: time.Second, 2: 25 * time.Second, 3: 2 * time.Second}[n]))))
+					}
+					time.Sleep(time.Hour + 3*time.Second) // the item of the second host runs
+					b := past(3)
+					if first {
+						leave(t, c, nodes[1])
+						time.Sleep(time.Second)
+						c.backfills(t, "j", b)
+					} else {
+						c.backfills(t, "j", b)
+						time.Sleep(time.Second)
+						leave(t, c, nodes[1])
+					}
+					time.Sleep(30 * time.Minute)
+					p.inOrder(t, b, 0, 1, 2, 3)
+					if t.Failed() {
+						t.Log(c.all())
+					}
+				})
+			})
+		}
+	}
+}

@@ -384,19 +384,22 @@ func (c *chain) settle(now moment, items items, passed func(tree.Fire) bool) {
 		j.failed(now, "reading how runs on other hosts have ended", err)
 		return
 	}
-	var settled []tree.Settled
+	var begun, settled []tree.Settled
 	for _, e := range open {
 		id := e.Fire()
-		known, total := e.Known(), 0
-		s := tree.Settled{Fire: id, Root: e.Root}
-		for _, it := range items.sorted(func(it *item) bool { return it.owned && !known.Contains(it.number) && !j.beyond(it) }) {
-			total = max(total, it.number)
+		known := e.Known()
+		s := tree.Settled{Fire: id, Root: e.Root, Total: j.counts().TotalOf(id, 0)}
+		for _, it := range items.sorted(func(it *item) bool {
+			return it.owned && !known.Contains(it.number) && !j.beyond(it) && it.number < s.Total
+		}) {
 			one := tree.Ranges{{From: it.number, To: it.number}}
 			record := it.state.Record
 			if state, read := records[it.number]; read {
 				record = state.Record
 			}
 			switch c.fateIn(now, it, e, record, passed) {
+			case fateOpen:
+				continue
 			case fateFailed:
 				s.Failed = s.Failed.With(one)
 			case fateIdle:
@@ -404,17 +407,31 @@ func (c *chain) settle(now moment, items items, passed func(tree.Fire) bool) {
 			case fateOK:
 				s.OK = s.OK.With(one)
 			}
+			if it.run != nil {
+				s.Running = s.Running.With(one)
+				begun = append(begun, c.unnoted(now, it, id)...)
+			}
 		}
-		if s.Total = j.counts().TotalOf(id, total); len(s.OK)+len(s.Failed)+len(s.Idle) > 0 {
+		if len(s.OK)+len(s.Failed)+len(s.Idle) > 0 {
 			settled = append(settled, s)
 		}
 	}
 	if len(settled) == 0 {
 		return
 	}
-	if _, err := j.member.SettleItems(j.work, now.wall, settled...); err != nil {
+	if _, err := j.member.SettleItems(j.work, now.wall, slices.Concat(begun, settled)...); err != nil {
 		j.failed(now, "noting how a fire has ended", err)
 	}
+}
+
+// unnoted is the fire that an item of this host runs for, if that is not noted because none of its items has ended: a later one,
+// which leaves the item out, may end before it, and none is noted that is before one that has.
+func (c *chain) unnoted(now moment, it *item, later tree.Fire) []tree.Settled {
+	id := it.run.Fire().ID
+	if _, noted := c.job.member.Ends().Find(id); noted || (id.Trigger == 0) != (later.Trigger == 0) {
+		return nil
+	}
+	return []tree.Settled{{Fire: id, Root: c.rootOf(now, id), Total: c.job.counts().TotalOf(id, 0)}}
 }
 
 // readElsewhere reads the records of items of this host that another one runs, or has run when it was gone: the

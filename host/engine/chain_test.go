@@ -16,6 +16,7 @@ import (
 	"github.com/wasmjob/wasmjob/coordination/tree"
 	"github.com/wasmjob/wasmjob/host/engine"
 	"github.com/wasmjob/wasmjob/host/event"
+	"github.com/wasmjob/wasmjob/internal/text/reason"
 )
 
 // after is a job with items that comes after others, given as in the property.
@@ -181,6 +182,125 @@ func TestAfter_ranWhenItMoved(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestAfter_noneEndedYet: a fire of which no item has ended when a later one has over all items is not forgotten: its other
+// items had not begun for it, and the one that runs for it was left out of the later one.
+func TestAfter_noneEndedYet(t *testing.T) {
+	t.Parallel()
+	others := map[string]func(t *testing.T, c *cluster, n *node, a jobconfig.Configuration, b engine.Job){
+		"they were paused": func(t *testing.T, _ *cluster, n *node, _ jobconfig.Configuration, _ engine.Job) {
+			for _, item := range []int{1, 2} {
+				if err := n.operator().EnableItem(t.Context(), "a", item); err != nil {
+					t.Fatal(err)
+				}
+			}
+		},
+		"they are new": func(_ *testing.T, c *cluster, _ *node, a jobconfig.Configuration, b engine.Job) {
+			a.ShardingTotalCount = 3
+			for _, n := range c.hosts {
+				n.host.Apply([]engine.Job{job(a, longFirst()), b}, nil)
+			}
+		},
+	}
+	for name, come := range others {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				c := newCluster(t)
+				a, b := every("a", 3), job(after("b", 1, `[{"job":"a"}]`), sleeper(time.Second))
+				a.Misfire = false
+				if name == "they are new" {
+					a.ShardingTotalCount = 1
+				}
+				n := c.start(1, job(a, longFirst()), b)
+				c.start(2, job(a, longFirst()), b)
+				until(minute(1).Add(-30 * time.Second))
+				for item := 1; item < a.ShardingTotalCount; item++ {
+					if err := n.operator().DisableItem(t.Context(), "a", item); err != nil {
+						t.Fatal(err)
+					}
+				}
+				until(minute(1).Add(10 * time.Second))
+				come(t, c, n, a, b)
+				until(minute(3).Add(50 * time.Second))
+				ran, skipped := []string{"0@03:00 OK"}, []string{"unmet for 02:00: job a failed, and after demands success"}
+				if name == "they are new" {
+					ran = append(ran, "0@01:00 OK")
+				} else { // they have run later, and not for this
+					skipped = append(skipped, "unmet for 01:00: job a failed, and after demands success")
+				}
+				c.same("b", c.ran("b"), ran...)
+				c.same("b", c.skippedFires("b"), skipped...)
+			})
+		})
+	}
+}
+
+// TestAfter_runsOn: an item that still runs at the next instant, and is left out of that, ends the fire that it runs for when it ends.
+func TestAfter_runsOn(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		a, b := every("a", 3), job(after("b", 1, `[{"job":"a"}]`), sleeper(time.Second))
+		a.Misfire = false
+		c.start(1, job(a, longFirst()), b)
+		c.start(2, job(a, longFirst()), b)
+		until(minute(3).Add(50 * time.Second))
+		c.same("b", c.ran("b"), "0@01:00 OK", "0@03:00 OK")
+		c.same("b", c.skippedFires("b"), "unmet for 02:00: job a failed, and after demands success")
+	})
+}
+
+// TestAfter_endsLater: of two fires the one that ends after the later one, for which the job has begun by then, has the reason.
+func TestAfter_endsLater(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		a, b := every("a", 3), job(after("b", 1, `[{"job":"a","on":"always"}]`), sleeper(time.Second))
+		a.Misfire = false
+		c.start(1, job(a, longFirst()), b)
+		c.start(2, job(a, longFirst()), b)
+		until(minute(3).Add(50 * time.Second))
+		c.same("b", c.ran("b"), "0@02:00 OK", "0@03:00 OK")
+		c.same("b", c.skippedFires("b"), "unmet for 01:00: the jobs before had ended a later fire by then, 2000-01-01T00:02:00.000Z: the job does not go back")
+	})
+}
+
+// TestAfter_endsLaterAway: so has one that ends while the job has no host.
+func TestAfter_endsLaterAway(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		a, b := every("a", 3), job(after("b", 1, `[{"job":"a","on":"always"}]`), sleeper(time.Second))
+		a.Misfire = false
+		n := c.start(1, job(a, longFirst()), b)
+		until(minute(2).Add(10 * time.Second))
+		n.host.Apply([]engine.Job{job(a, longFirst())}, nil)
+		until(minute(2).Add(40 * time.Second))
+		n.host.Apply([]engine.Job{job(a, longFirst()), b}, nil)
+		until(minute(3).Add(50 * time.Second))
+		said := 0
+		for _, e := range c.list(event.ItemSkipped, event.FireSkipped) {
+			if e.Job == "b" && e.Instant.Equal(minute(1)) && e.Because.Has(reason.BeforeEndedLater) {
+				said++
+			}
+		}
+		if said != 1 {
+			t.Errorf("the reason is given %d times\n%s", said, c.all())
+		}
+	})
+}
+
+// longFirst is a guest whose item 0 takes 80 s at the first minute, and all else a second.
+func longFirst() *guest {
+	return &guest{digest: "long first", run: func(_ context.Context, inv *abi.Invocation) abi.Result {
+		if inv.Context.ShardingItem == 0 && inv.Context.FireTime.UTC().Minute() == 1 {
+			time.Sleep(79 * time.Second)
+		}
+		time.Sleep(time.Second)
+		return ok
+	}}
 }
 
 // TestAfterSeveral: a job that comes after several runs for the instants that all of them have, when the last has ended in

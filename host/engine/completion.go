@@ -163,7 +163,7 @@ func (rn *runner) settle(now moment, n int, e run.Ended, state coordination.Item
 	}
 	moves := e.Moved && rn.member.Share.Pending.Contains(n) // it has to be idle for that; takeShare looks if it stays after all
 	stays := it.owned && !rn.exit.leaves() && !moves
-	if e.HandedBack() && took && (*it.Place(f.ID) == nil || rn.dues.policies().Each(f.ID)) && stays {
+	if e.HandedBack() && took && (f.ID.HasArgs() || it.Due == nil || rn.dues.policies().Each(f.ID)) && stays {
 		rn.dues.owe(it, f.ID) // handed back, and the host stays after all
 	}
 	if !it.owned {

@@ -38,8 +38,12 @@ func (d *dues) owe(it *item, id tree.Fire) {
 // something.
 func (d *dues) owesRound(now moment, it *item, round int64, args tree.TriggerArgs) {
 	id := args.Fire(round, now.wall.UnixMilli(), string(abi.SourceTrigger))
-	if owes := it.Place(id); d.job.member.View.Enabled && (it.run == nil || id.HasArgs()) && *owes == nil && !d.job.beyond(it) {
-		*owes = &id
+	switch {
+	case !d.job.member.View.Enabled || d.job.beyond(it):
+	case id.HasArgs():
+		it.Ask(id)
+	case it.run == nil && it.Due == nil:
+		it.Due = &id
 	}
 }
 
@@ -281,7 +285,8 @@ func (d *dues) reportUnmet(items []*item, unmet []due.Unmet) {
 		since := it.answered()
 		for _, u := range unmet {
 			at := u.Fire.Time()
-			if u.Fire.Trigger != 0 || !at.After(since) || it.state.Record.Instant == 0 || d.job.beyond(it) {
+			news := at.After(since) || u.Passed.After(time.UnixMilli(it.state.Record.Begun))
+			if u.Fire.Trigger != 0 || !news || it.state.Record.Instant == 0 || d.job.beyond(it) {
 				continue
 			}
 			if n := len(group); n > 0 {

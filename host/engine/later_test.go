@@ -241,3 +241,101 @@ func TestRetryAt_released(t *testing.T) {
 		}
 	})
 }
+
+// TestRetryAt_nextRound: an item whose guest asks for a time in a round of a trigger with arguments runs in that again before it runs in
+// the next round, which has begun by then, also on the host that it moves to.
+func TestRetryAt_nextRound(t *testing.T) {
+	t.Parallel()
+	for _, moves := range []bool{false, true} {
+		t.Run(fmt.Sprint("moves ", moves), func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				c := newCluster(t)
+				var mu sync.Mutex
+				var ran []string
+				g := &guest{digest: "asker", run: func(_ context.Context, inv *abi.Invocation) abi.Result {
+					mu.Lock()
+					first := len(ran) < 2
+					ran = append(ran, fmt.Sprint(inv.Context.ShardingItem, " ", inv.Context.JobParameter))
+					mu.Unlock()
+					if inv.Context.ShardingItem == 1 {
+						return ok
+					}
+					time.Sleep(5 * time.Second)
+					if first {
+						return abi.Result{Outcome: abi.OutcomeRetryAt, Status: abi.StatusRetry, Message: "429", RetryAt: time.Now().Add(30 * time.Second)}
+					}
+					return ok
+				}}
+				n := c.start(1, job(definition("j", "", 2), g))
+				time.Sleep(time.Second)
+				n.triggers(t, "j", args(t, "", "a"))
+				time.Sleep(time.Second)
+				n.triggers(t, "j", args(t, "", "b"))
+				time.Sleep(time.Second)
+				n.triggers(t, "j", args(t, "", "c"))
+				time.Sleep(10 * time.Second)
+				if moves {
+					c.start(2, job(definition("j", "", 2), g))
+					time.Sleep(time.Second)
+					n.stop()
+					<-n.done
+				}
+				time.Sleep(2 * time.Minute)
+				var of0, of1 []string
+				for _, run := range ran {
+					if strings.HasPrefix(run, "0") {
+						of0 = append(of0, run)
+					} else {
+						of1 = append(of1, run)
+					}
+				}
+				if want := []string{"0 a", "0 a", "0 b", "0 c"}; !slices.Equal(of0, want) {
+					t.Errorf("ran %q, want %q", of0, want)
+				}
+				if want := []string{"1 a", "1 b", "1 c"}; !slices.Equal(of1, want) {
+					t.Errorf("ran %q, want %q", of1, want)
+				}
+				if t.Failed() {
+					t.Log(c.all())
+				}
+			})
+		})
+	}
+}
+
+// TestRetryAt_overlap: instants that came while the item ran, and for which it was left out, are not caught up on by its next host when the
+// guest asks for a time.
+func TestRetryAt_overlap(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		var mu sync.Mutex
+		var ran []string
+		g := &guest{digest: "asker", run: func(_ context.Context, inv *abi.Invocation) abi.Result {
+			mu.Lock()
+			ran = append(ran, inv.Context.FireTime.UTC().Format("04:05"))
+			first := len(ran) == 1
+			mu.Unlock()
+			if !first {
+				return ok
+			}
+			time.Sleep(130 * time.Second)
+			return abi.Result{Outcome: abi.OutcomeRetryAt, Status: abi.StatusRetry, Message: "429", RetryAt: time.Now().Add(20 * time.Second)}
+		}}
+		d := definition("j", "0 * * * * ?", 1)
+		d.Misfire = false
+		d.Props["wasm.catchUp"] = "latest"
+		n := c.start(1, job(d, g))
+		until(minute(3).Add(12 * time.Second))
+		c.start(2, job(d, g))
+		time.Sleep(time.Second)
+		n.stop()
+		<-n.done
+		until(minute(4).Add(30 * time.Second))
+		if want := []string{"01:00", "01:00", "04:00"}; !slices.Equal(ran, want) {
+			t.Errorf("ran %q, want %q\n%s", ran, want, c.all())
+		}
+		missing(c, minute(1), minute(4), time.Minute, 1)
+	})
+}

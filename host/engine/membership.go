@@ -370,8 +370,10 @@ func (j *job) dropOwed(why reason.Reason) {
 	for _, it := range j.items.sorted(func(it *item) bool { return it.owned }) {
 		waiting := slices.DeleteFunc(it.Waiting(), func(f tree.Fire) bool { return f.Trigger != 0 && f.Trigger == kept })
 		j.dues.dropWaiting(it, waiting, event.SkipDisabled, why)
-		if asked := it.Asked; asked != nil && asked.Trigger != kept {
-			j.reports.skip(it, *asked, event.SkipDisabled, why)
+		for _, asked := range it.Asks() {
+			if asked.Trigger != kept {
+				j.reports.skip(it, asked, event.SkipDisabled, why)
+			}
 		}
 	}
 }
@@ -467,15 +469,16 @@ func (j *job) withdraw(now moment) bool {
 func (j *job) handOver(why reason.Reason) {
 	j.trigger.drop(event.SkipElsewhere, reason.New(reason.BeforeIdle, why))
 	for _, it := range j.items.sorted(func(*item) bool { return true }) {
-		for _, owes := range []*tree.Fire{it.Asked, it.Due} {
-			if owes == nil {
-				continue
-			}
+		owed := it.Asks()
+		if it.Due != nil {
+			owed = append(owed, *it.Due)
+		}
+		for _, owes := range owed {
 			cause := event.SkipLater
 			if owes.Trigger != 0 {
 				cause = event.SkipElsewhere
 			}
-			j.reports.skip(it, *owes, cause, reason.New(reason.NextOwner, why))
+			j.reports.skip(it, owes, cause, reason.New(reason.NextOwner, why))
 		}
 	}
 }

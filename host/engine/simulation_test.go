@@ -24,12 +24,12 @@ import (
 	"github.com/wasmjob/wasmjob/host/config/timetable"
 	"github.com/wasmjob/wasmjob/host/engine"
 	"github.com/wasmjob/wasmjob/host/event"
+	"github.com/wasmjob/wasmjob/internal/text/reason"
 )
 
 var (
 	simSeeds = flag.Int("sim.seeds", simDefault, "how many seeds the simulation runs")
 	simSeed  = flag.Int64("sim.seed", 0, "run only this seed, and print what happened")
-	simMore  = flag.Bool("sim.more", false, "draw calendars, chains, backfills and pauses after failures as well: of a few hundred seeds one finds something that is not mended yet")
 )
 
 // TestSimulation lets hosts come, go, crash and lose their sessions at random
@@ -69,11 +69,50 @@ type world struct {
 	more    *rand.Rand // under mu; for what is drawn besides: limits, calendars, chains, queues of triggers, backfills
 	sick    int        // of a hundred calls so many go wrong
 
-	most int // as many may; 0: any
-	// backfills says that there are some. Then no operator stops an instance: of an instant that is given out while that drains,
-	// the items which it keeps until then may have neither a run nor a reason.
-	backfills bool
+	most      int    // as many may; 0: any
+	backfills bool   // there are some
+	later     bool   // guests ask to run again later
+	asks      bool   // triggers have arguments
 	extras    string // what is drawn besides, for people
+	asked     []asking
+}
+
+// asking is a trigger with arguments: its parameter, which no other one has, and the items that are to run for it.
+type asking struct {
+	param string
+	items tree.Items
+}
+
+// trigger triggers the job, as a rule with arguments if the seed has such.
+func (w *world) trigger(ctx context.Context, n *node, total int) {
+	if !w.asks || w.draw(4) == 0 {
+		_ = n.operator().Trigger(ctx, simJob) // refused while the session is new
+		return
+	}
+	a := asking{param: fmt.Sprint("p", len(w.asked))}
+	items := ""
+	for i := range total {
+		if len(a.items) == 0 || w.draw(2) == 0 {
+			a.items = append(a.items, i)
+		}
+	}
+	if len(a.items) < total {
+		items = a.items.String()
+	}
+	args, err := tree.NewTriggerArgs(items, &a.param)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	if _, err := n.operator().TriggerWith(ctx, simJob, args); err == nil {
+		w.asked = append(w.asked, a)
+	}
+}
+
+// fewer takes items that the job has no more out of what was asked for.
+func (w *world) fewer(total int) {
+	for k := range w.asked {
+		w.asked[k].items = slices.DeleteFunc(w.asked[k].items, func(i int) bool { return i >= total })
+	}
 }
 
 // unreliable is a session of which calls go wrong while the registry is unwell.
@@ -143,6 +182,9 @@ func (w *world) run(ctx context.Context, inv *abi.Invocation) abi.Result {
 	case <-ctx.Done():
 		return abi.Result{Outcome: abi.OutcomeCancelled, Message: context.Cause(ctx).Error()}
 	}
+	if w.later && w.draw(12) == 0 {
+		return abi.Result{Outcome: abi.OutcomeRetryAt, Status: abi.StatusRetry, Message: "429", RetryAt: time.Now().Add(w.between(time.Second, 90*time.Second)), PauseKey: w.draw(3) == 0}
+	}
 	switch w.pick(20) {
 	case 0:
 		return abi.Result{Outcome: abi.OutcomeFail, Message: "as it goes"}
@@ -189,11 +231,11 @@ func (w *world) besides() (props map[string]string, next jobconfig.Configuration
 		props["wasm.rate.key"], props["wasm.rate.per"], props["wasm.rate.max"] = "r", "1m", strconv.Itoa(3+w.draw(12))
 		said = append(said, "a rate of "+props["wasm.rate.max"])
 	}
-	if w.draw(8) == 0 && *simMore {
+	if w.draw(8) == 0 {
 		props["wasm.pauseAfterFailures"] = strconv.Itoa(1 + w.draw(3))
 		said = append(said, "paused after "+props["wasm.pauseAfterFailures"]+" failures")
 	}
-	if w.draw(6) == 0 && *simMore {
+	if w.draw(6) == 0 {
 		day := fmt.Sprintf("2000-01-0%d", 1+w.draw(2))
 		days, err := timetable.DaysText(map[string]string{"off": fmt.Sprintf(`{"days":[%q]}`, day)})
 		if err != nil {
@@ -202,7 +244,7 @@ func (w *world) besides() (props map[string]string, next jobconfig.Configuration
 		props["wasm.calendars.exclude"], props[jobconfig.PropCalendarDays] = `["off"]`, days
 		said = append(said, "not on "+day)
 	}
-	if w.draw(4) == 0 && *simMore {
+	if w.draw(4) == 0 {
 		next = definition("next", "", 1+w.draw(3))
 		after := map[string]string{"job": simJob, "on": []string{jobconfig.OnSuccess, jobconfig.OnFailure, jobconfig.OnAlways}[w.draw(3)]}
 		if w.draw(3) == 0 {
@@ -220,8 +262,14 @@ func (w *world) besides() (props map[string]string, next jobconfig.Configuration
 		next.Props["wasm.catchUp"] = []string{"none", "latest", "all"}[w.draw(3)]
 		said = append(said, fmt.Sprintf("next with %d items after %s, failover %v, misfire %v, %v", next.ShardingTotalCount, list, next.Failover, next.Misfire, next.Props))
 	}
-	if w.backfills = w.draw(2) == 0 && *simMore; w.backfills {
+	if w.backfills = w.draw(2) == 0; w.backfills {
 		said = append(said, "backfills")
+	}
+	if w.asks = w.draw(2) == 0; w.asks {
+		said = append(said, "triggers with arguments")
+	}
+	if w.later = w.draw(4) == 0; w.later {
+		said = append(said, "guests that run again later")
 	}
 	w.extras = strings.Join(said, "; ")
 	return props, next
@@ -358,10 +406,11 @@ func simulate(t *testing.T, seed uint64, tell bool) {
 				w.c.expire(n)
 			case action == 6:
 				for range 1 + w.draw(3) { // those that come while one waits are queued
-					_ = n.operator().Trigger(ctx, simJob) // refused while the session is new
+					w.trigger(ctx, n, d.ShardingTotalCount)
 				}
 			case action == 7:
 				d.ShardingTotalCount = 1 + w.pick(7)
+				w.fewer(d.ShardingTotalCount)
 				apply(jobs()...)
 			case action == 8 && w.pick(2) == 0:
 				d := w.between(time.Second, 3*time.Minute)
@@ -406,9 +455,6 @@ func simulate(t *testing.T, seed uint64, tell bool) {
 				})
 			case action == 15 && w.pick(3) == 0: // or stops an instance, and lets its host come back
 				for _, id := range w.instances() {
-					if w.backfills {
-						break
-					}
 					_ = w.operate(func(ctx context.Context, r registry.Center) error {
 						return stopInstance(ctx, r, simLayout(), id)
 					})
@@ -511,6 +557,7 @@ func (w *world) check(from, to time.Time, total int) {
 			}
 		}
 	}
+	w.answered()
 	for run, n := range ended {
 		if n > 1 {
 			w.fault("%s was completed %d times", run, n)
@@ -521,6 +568,38 @@ func (w *world) check(from, to time.Time, total int) {
 			id := tree.RunID(simJob, tree.Fire{Instant: at.UnixMilli()}, item)
 			if !seen[id] {
 				w.fault("%s has neither run nor a reason why not", id)
+			}
+		}
+	}
+}
+
+// answered asserts that each item that a trigger with arguments asked for has run for it, or has a reason. That another
+// host, or a later run, is for it is none.
+func (w *world) answered() {
+	seen := make(map[string]bool)
+	whole := make(map[string]bool) // dropped from the queue
+	params := make(map[int64]string)
+	for _, e := range w.c.list(event.FireStarted, event.ItemCompleted, event.ItemSkipped, event.ItemHeld, event.FireSkipped) {
+		if e.Job == simJob && e.Args != nil && e.Args.Param != nil {
+			params[e.Trigger] = *e.Args.Param
+		}
+		param := params[e.Trigger]
+		if e.Job != simJob || e.Trigger == 0 || param == "" || e.Kind == event.FireStarted || e.Cause.Promises() || e.Cause == event.SkipElsewhere {
+			continue
+		}
+		whole[param] = whole[param] || e.Because.Has(reason.TriggerQueued)
+		items := e.Items
+		if e.Item != nil {
+			items = []int{*e.Item}
+		}
+		for _, i := range items {
+			seen[fmt.Sprint(param, "/", i)] = true
+		}
+	}
+	for _, a := range w.asked {
+		for _, i := range a.items {
+			if !whole[a.param] && !seen[fmt.Sprint(a.param, "/", i)] {
+				w.fault("item %d of a trigger with parameter %s has neither run nor a reason why not", i, a.param)
 			}
 		}
 	}

@@ -98,7 +98,10 @@ func (t *waiting) beginRound(now moment) {
 	again := t.began == id.Trigger
 	if again {
 		waits := func(it *item) bool {
-			owes := *it.Place(id)
+			owes := it.Due
+			if id.HasArgs() {
+				owes = it.Asked
+			}
 			return it.owned && owes != nil && owes.Trigger == id.Trigger
 		}
 		if len(t.items.sorted(waits)) > 0 {
@@ -121,7 +124,7 @@ func (t *waiting) beginRound(now moment) {
 	switch {
 	case again && id.HasArgs() && len(busy) > 0: // this host was given them since, and they run
 		for _, it := range busy {
-			*it.Place(id) = &id
+			it.Ask(id)
 		}
 		return
 	case len(busy) == 0, t.began == id.Trigger:
@@ -136,11 +139,14 @@ func (t *waiting) beginRound(now moment) {
 	var absent tree.Items
 	for _, it := range busy {
 		absent = append(absent, it.number)
-		if owes := it.Place(id); *owes == nil {
-			*owes = &id
-		} else {
+		switch {
+		case id.HasArgs():
+			it.Ask(id)
+		case it.Due == nil:
+			it.Due = &id
+		default:
 			e := t.reports.event(it.number, id, event.SkipSuperseded, reason.New(reason.ItemRunsNewer))
-			e.Owed = (*owes).Trigger == 0
+			e.Owed = it.Due.Trigger == 0
 			t.job.Emit(e)
 		}
 	}

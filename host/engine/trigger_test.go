@@ -316,3 +316,25 @@ func TestTriggerBeforeTheFirstDivision(t *testing.T) {
 		}
 	})
 }
+
+// TestTrigger_onlyHostStops: a trigger that an item has still to run for when its only host stops runs on the next host.
+func TestTrigger_onlyHostStops(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, g := newCluster(t), &given{}
+		d := definition("j", "", 2)
+		n := c.start(1, job(d, g.guest(func(*abi.Invocation) time.Duration { return 20 * time.Second })))
+		time.Sleep(time.Second)
+		n.triggers(t, "j", args(t, "0", "first"))
+		time.Sleep(time.Second)
+		n.triggers(t, "j", args(t, "", "second"))
+		time.Sleep(time.Second)
+		n.stop()
+		<-n.done
+		time.Sleep(time.Minute)
+		c.start(2, job(d, g.guest(atOnce)))
+		time.Sleep(time.Minute)
+		if got, want := g.of(abi.SourceTrigger), []string{"0 trigger first", "0 trigger second", "1 trigger second"}; !slices.Equal(got, want) {
+			t.Errorf("ran %q, want %q\n%s", got, want, c.all())
+		}
+	})
+}

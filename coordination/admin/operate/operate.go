@@ -98,6 +98,9 @@ type triggering struct {
 	divided   registry.Node // that holds division
 	queue     tree.Queue
 	queueNode registry.Node
+	// leaving are hosts of ours that are no instances any more, and whose items the next division moves: those that an operator has
+	// stopped have them until their runs have ended.
+	leaving []string
 }
 
 // readTriggering reads what a trigger goes by, and the configuration.
@@ -110,7 +113,46 @@ func readTriggering(ctx context.Context, x *step.Exchange, l tree.Layout) (t tri
 		divided: n.Data(l.Assignment()), queueNode: n.Data(l.Queue())}
 	t.division = tree.ParseDivision(t.divided.Data)
 	t.queue = tree.ParseQueue(t.queueNode.Data, t.queueNode.Mzxid)
-	return t, n.Data(l.Config()), nil
+	return t, n.Data(l.Config()), t.readLeaving(ctx, x)
+}
+
+// readLeaving finds the hosts that leave. As a rule it reads nothing.
+func (t *triggering) readLeaving(ctx context.Context, x *step.Exchange) error {
+	l := t.layout
+	stranger := func(id string) bool {
+		return !slices.Contains(t.instances, id) && !slices.Contains(t.division.Instances, id)
+	}
+	if len(t.division.Pending) == 0 && !slices.ContainsFunc(t.waiting, stranger) {
+		return nil
+	}
+	n, err := x.Read(ctx, registry.Data(l.Necessary()), registry.Children(l.Assignment()))
+	if err != nil {
+		return err
+	}
+	holders := slices.DeleteFunc(slices.Clone(n.Children(l.Assignment())), func(id string) bool { return !stranger(id) })
+	if n.Data(l.Necessary()).Exists {
+		for _, id := range t.waiting { // it has left, and the items are not divided yet
+			if stranger(id) && !slices.Contains(holders, id) {
+				t.leaving = append(t.leaving, id)
+			}
+		}
+	}
+	if len(holders) == 0 {
+		return nil
+	}
+	read := make([]registry.Query, len(holders))
+	for k, id := range holders {
+		read[k] = registry.Data(l.AssignmentOf(id))
+	}
+	if n, err = x.Read(ctx, read...); err != nil {
+		return err
+	}
+	for _, id := range holders {
+		if items, err := tree.ParseItems(string(n.Data(l.AssignmentOf(id)).Data)); err == nil && len(items) > 0 {
+			t.leaving = append(t.leaving, id)
+		}
+	}
+	return nil
 }
 
 // place are the ops that make the trigger a round, or queue it. Without ops the queue was moved on, and has to be read again.
@@ -264,7 +306,7 @@ func (t *triggering) waits(ctx context.Context, x *step.Exchange) (guard registr
 // keepers are the instances that have not begun the earlier trigger, and count.
 func (t *triggering) keepers() []string {
 	return slices.DeleteFunc(slices.Clone(t.waiting), func(id string) bool {
-		return !slices.Contains(t.instances, id) && !slices.Contains(t.division.Instances, id)
+		return !slices.Contains(t.instances, id) && !slices.Contains(t.division.Instances, id) && !slices.Contains(t.leaving, id)
 	})
 }
 
@@ -312,7 +354,7 @@ func (t *triggering) ops() []registry.Op {
 	if !t.args.Plain() {
 		mark = []byte(tree.TriggerWithArgs)
 	}
-	targets := slices.Clone(t.instances)
+	targets := slices.Concat(t.instances, t.leaving)
 	for _, id := range t.division.Members {
 		if !slices.Contains(targets, id) { // it is gone: the next division notes who owes the round
 			targets = append(targets, id)

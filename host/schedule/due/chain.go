@@ -29,6 +29,8 @@ type Unmet struct {
 	// Late is set if a job before did not end in time; else it did not end as it had to.
 	Late   bool
 	Reason reason.Reason
+	// Passed is when the jobs before ended, if they had ended for a later one by then; else zero.
+	Passed time.Time
 }
 
 // Following is what a job that comes after others is to do.
@@ -91,7 +93,30 @@ func Follow(now time.Time, before []Before) (f Following) {
 			f.Starts = append(f.Starts, Start{from, ended})
 		}
 	}
+	f.passOver()
 	return f
+}
+
+// passOver takes out the instants for which the jobs before ended when they had ended for a later one: the job has begun for that, and
+// begins for no earlier one.
+func (f *Following) passOver() {
+	var starts []Start
+	for n := len(f.Starts) - 1; n >= 0; n-- { // the first of starts ended before those after it
+		s := f.Starts[n]
+		if len(starts) > 0 && starts[0].Due.Before(s.Due) {
+			by := tree.Fire{Instant: starts[0].At.UnixMilli()}
+			f.Unmet = append(f.Unmet, Unmet{Fire: tree.Fire{Instant: s.At.UnixMilli()}, Reason: reason.New(reason.BeforeEndedLater, by.ID()), Passed: s.Due})
+			continue
+		}
+		starts = slices.Insert(starts, 0, s)
+	}
+	if len(starts) == len(f.Starts) {
+		return
+	}
+	f.Starts = starts
+	slices.SortStableFunc(f.Unmet, func(a, b Unmet) int { // as the keys
+		return cmp.Or(cmp.Compare(a.Fire.Trigger, b.Fire.Trigger), cmp.Compare(a.Fire.Instant, b.Fire.Instant))
+	})
 }
 
 // meet looks whether all jobs before have ended one fire. wait is until when to wait for one that has not; ended is when the
@@ -105,7 +130,7 @@ func meet(now, from time.Time, id tree.Fire, before []Before) (ended, wait time.
 	for _, b := range before {
 		limit := from.Add(b.Limit())
 		late := func() *Unmet {
-			return &Unmet{id, true, reason.New(reason.BeforeNotEnded, b.Job, words.Duration(b.Limit()))}
+			return &Unmet{Fire: id, Late: true, Reason: reason.New(reason.BeforeNotEnded, b.Job, words.Duration(b.Limit()))}
 		}
 		e, found := b.find(id)
 		end := time.UnixMilli(e.Ended)
@@ -117,11 +142,11 @@ func meet(now, from time.Time, id tree.Fire, before []Before) (ended, wait time.
 			if e.Success {
 				why = reason.New(reason.BeforeSucceeded, b.Job, b.On)
 			}
-			return ended, wait, &Unmet{id, false, why}
+			return ended, wait, &Unmet{Fire: id, Late: false, Reason: why}
 		case found && e.Ended != 0:
 			ended = later(ended, end)
 		case !found && b.past(id):
-			return ended, wait, &Unmet{id, false, reason.New(reason.BeforeHadNoFire, b.Job)}
+			return ended, wait, &Unmet{Fire: id, Late: false, Reason: reason.New(reason.BeforeHadNoFire, b.Job)}
 		case !now.Before(limit.Add(waitGrace)):
 			return ended, wait, late()
 		case wait.IsZero() || limit.Add(waitGrace).Before(wait):

@@ -18,6 +18,8 @@ type Owed struct {
 	// Asked is the round of a trigger with arguments: no instant stands for it, and it
 	// goes first. One of a backfill and Due go in turn.
 	Asked *tree.Fire
+	// behind are rounds after Asked, which a guest has put off: oldest first.
+	behind []tree.Fire
 	// backfilled is set if the item began for a backfill last.
 	backfilled bool
 	// settled is the newest trigger that was answered.
@@ -47,12 +49,24 @@ func (o *Owed) Next() *tree.Fire {
 // Began notes that the item has begun for a fire, so that neither a backfill nor the schedule holds up the other.
 func (o *Owed) Began(id tree.Fire) { o.backfilled = id.Backfill }
 
-// Place is where the item keeps a fire that it owes.
-func (o *Owed) Place(id tree.Fire) **tree.Fire {
-	if id.HasArgs() {
-		return &o.Asked
+// Ask notes that the item is to run in a round of a trigger with arguments, in the order of the rounds.
+func (o *Owed) Ask(id tree.Fire) {
+	asks := o.Asks()
+	at, found := slices.BinarySearchFunc(asks, id, func(f, id tree.Fire) int { return cmp.Compare(f.Trigger, id.Trigger) })
+	if found {
+		asks[at] = id
+	} else {
+		asks = slices.Insert(asks, at, id)
 	}
-	return &o.Due
+	o.Asked, o.behind = &asks[0], asks[1:]
+}
+
+// Asks are the rounds of triggers with arguments, oldest first.
+func (o *Owed) Asks() []tree.Fire {
+	if o.Asked == nil {
+		return nil
+	}
+	return append([]tree.Fire{*o.Asked}, o.behind...)
 }
 
 // Answered notes that a fire is no longer owed: it has begun, or why not has been
@@ -60,7 +74,9 @@ func (o *Owed) Place(id tree.Fire) **tree.Fire {
 func (o *Owed) Answered(id tree.Fire) {
 	o.settled = max(o.settled, id.Trigger)
 	if o.Asked != nil && o.Asked.ID() == id.ID() {
-		o.Asked = nil
+		if o.Asked = nil; len(o.behind) > 0 {
+			o.Asked, o.behind = &o.behind[0], o.behind[1:]
+		}
 	}
 	if o.Due != nil && o.Due.ID() == id.ID() {
 		o.Due = nil

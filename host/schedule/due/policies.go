@@ -72,9 +72,12 @@ func (p Policies) Owe(o *Owed, id tree.Fire) (gone *tree.Fire, by tree.Fire) {
 		}
 		return gone, by
 	}
-	place := o.Place(id)
-	gone = *place
-	*place = &id
+	if id.HasArgs() {
+		o.Ask(id)
+		return nil, id
+	}
+	gone = o.Due
+	o.Due = &id
 	return gone, id
 }
 

@@ -45,6 +45,7 @@ const (
 	StartedLate                 Code = "started_late"
 	BeforeFailed                Code = "before_failed"
 	BeforeSucceeded             Code = "before_succeeded"
+	BeforeEndedLater            Code = "before_ended_later"
 	BeforeHadNoFire             Code = "before_had_no_fire"
 	BeforeNotEnded              Code = "before_not_ended"
 	WaitsForSlot                Code = "waits_for_slot"
@@ -247,6 +248,7 @@ var table = []row{
 	{code: StartedLate, en: "it would have started {took} after the instant, and startWithin is {most}", zh: "它本会在该时刻之后 {took} 才启动，而“startWithin”为 {most}"},
 	{code: BeforeFailed, en: "job {job} failed, and after demands {name}", zh: "作业“{job}”失败，而“after”要求“{name}”"},
 	{code: BeforeSucceeded, en: "job {job} was a success, and after demands {name}", zh: "作业“{job}”成功，而“after”要求“{name}”"},
+	{code: BeforeEndedLater, en: "the jobs before had ended a later fire by then, {fire}: the job does not go back", zh: "此前的作业当时已结束更晚的一次执行（{fire}）：本作业不再回头执行"},
 	{code: BeforeHadNoFire, en: "job {job} had no fire for it", zh: "作业“{job}”没有该时刻的执行"},
 	{code: BeforeNotEnded, en: "job {job} had not ended {took} after the instant", zh: "作业“{job}”在该时刻之后 {took} 仍未结束"},
 	{code: WaitsForSlot, en: "the item has waited {took} for a slot", zh: "分片已等待槽位 {took}"},
