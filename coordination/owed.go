@@ -245,14 +245,16 @@ func (r *recovery) mourned(it *owedItem, owed tree.Runs) tree.Record {
 
 // holds reports whether the dead host is one too many for the item.
 func (r *recovery) holds(it *owedItem, owed tree.Runs) bool {
-	return tooMany(r.View.Config, it.state.Record, r.mourned(it, owed))
+	return tooMany(r.mostDeaths, it.state.Record, r.mourned(it, owed))
+}
+
+// mostDeaths is the job's limit of deaths in a row; 0 for none.
+func mostDeaths(c jobconfig.Configuration) int {
+	guest, _ := c.Guest() // what cannot be read has its default
+	return guest.MaxHostDeaths
 }
 
 // tooMany reports whether a death brings an item's record to the job's limit.
-func tooMany(c jobconfig.Configuration, before, after tree.Record) bool {
-	if after.Deaths <= before.Deaths {
-		return false
-	}
-	guest, _ := c.Guest() // what cannot be read has its default
-	return guest.MaxHostDeaths > 0 && after.Deaths >= guest.MaxHostDeaths
+func tooMany(most int, before, after tree.Record) bool {
+	return after.Deaths > before.Deaths && most > 0 && after.Deaths >= most
 }
