@@ -409,7 +409,7 @@ func (g *begin) ops(i int, c *commit) tree.Record {
 	} else if _, forgets := g.forgotten[i]; open && !forgets && !g.left[i] {
 		before = before.NoteDeath(before.Owner)
 	}
-	if tooMany(g.View.Config, state.Record, before) {
+	if before.Deaths > state.Record.Deaths && tooMany(mostDeaths(g.View.Config), state.Record, before) {
 		record := before.Hold(g.Now.UnixMilli())
 		c.add(roleRecord, i, registry.Set(l.Record(i), record.Data(), state.RecordVersion)) // look has seen that its host is gone
 		return record

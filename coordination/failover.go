@@ -97,7 +97,7 @@ type Claim struct {
 // The host stands in that latch as m.Takeover. If Behind is set there afterwards, call
 // Recover again when that node is gone.
 func (m *Member) Recover(ctx context.Context, r Recovery) (Recovered, error) {
-	g := recovery{Member: m, Recovery: r, own: ownList{m.Runs, m.RunsVersion}, from: r.From, noted: make(map[notedRun]bool), unpermitted: make(map[int]bool)}
+	g := recovery{Member: m, Recovery: r, own: ownList{m.Runs, m.RunsVersion}, from: r.From, noted: make(map[notedRun]bool), unpermitted: make(map[int]bool), mostDeaths: mostDeaths(m.View.Config)}
 	err := m.perform(ctx, "recover", func(ctx context.Context, x *step.Exchange) error {
 		for {
 			done, err := g.look(ctx, x)
@@ -137,7 +137,8 @@ type recovery struct {
 	chunk *owing
 	read  int
 	// noted are the runs that are in out.
-	noted map[notedRun]bool
+	noted      map[notedRun]bool
+	mostDeaths int
 	// unpermitted are items whose ticket was found to be gone.
 	unpermitted map[int]bool
 	// javaSeen is until when a Java host was in the job, Unix milliseconds; it is

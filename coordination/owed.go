@@ -37,8 +37,8 @@ func (r *recovery) reads() int {
 
 // owing are some of the items that are owed, as they were read.
 type owing struct {
-	items map[int]owedItem
-	list  tree.Items // of items
+	list  tree.Items
+	items []owedItem // in the order of the list
 	next  int        // the first item that was not read, or end
 }
 
@@ -51,7 +51,7 @@ func (r *recovery) readOwed(ctx context.Context, x *step.Exchange, owed tree.Run
 	if r.View.IsJanitor() && (!cfg.Failover || !cfg.MonitorExecution) {
 		from = owed.Ranges()
 	}
-	o := &owing{items: make(map[int]owedItem), next: end}
+	o := &owing{next: end}
 	for i := range from.Since(r.from) {
 		if len(o.list) == owedAtOnce {
 			o.next = i
@@ -66,19 +66,30 @@ func (r *recovery) readOwed(ctx context.Context, x *step.Exchange, owed tree.Run
 			read.add(i, registry.Data(l.Record(i)), registry.Data(l.ItemRunning(i)))
 			continue
 		}
-		read.add(i, itemQueries(l, tree.Items{i})...)
+		read.addState(l, i)
 		read.add(i, registry.Data(l.ItemRunning(i)), registry.Data(l.ItemFailover(i)), registry.Data(l.ItemFailovering(i)), registry.Data(l.FailoverItem(i)), registry.Data(l.Item(i)))
 	}
-	n, err := read.do(ctx, x, &r.out.Denied)
+	nodes, err := read.list(ctx, x, &r.out.Denied)
 	if err != nil {
 		return nil, err
 	}
-	o.list = r.out.Denied.without(o.list)
-	unmarked := false
-	for _, i := range o.list {
-		it := owedItem{fire: owed.FireOf(i), state: itemState(l, n, i), running: n.Data(l.ItemRunning(i)), failover: n.Data(l.ItemFailover(i)),
-			failovering: n.Data(l.ItemFailovering(i)), mark: n.Data(l.FailoverItem(i)), node: n.Data(l.Item(i))}
-		o.items[i] = it
+	asked, unmarked := o.list, false
+	o.list, o.items = r.out.Denied.without(asked), make([]owedItem, 0, len(asked))
+	for _, i := range asked {
+		it := owedItem{fire: owed.FireOf(i)}
+		if r.onlyRecorded(i, owed) {
+			var state [itemNodes]registry.Node
+			state[0], it.running = nodes[0], nodes[1]
+			it.state, nodes = itemState(state[:]), nodes[2:]
+		} else {
+			it.state, nodes = itemState(nodes), nodes[itemNodes:]
+			it.running, it.failover, it.failovering, it.mark, it.node = nodes[0], nodes[1], nodes[2], nodes[3], nodes[4]
+			nodes = nodes[5:]
+		}
+		if r.out.Denied[i] != nil {
+			continue
+		}
+		o.items = append(o.items, it)
 		unmarked = unmarked || (owed.Java == "" && owed.MarkedOf(i) && it.unmarked())
 	}
 	if unmarked {
@@ -113,7 +124,7 @@ func (r *recovery) lookForJava(ctx context.Context, x *step.Exchange) error {
 }
 
 // unmarked reports that an item has no mark of who runs it, or is to.
-func (it owedItem) unmarked() bool {
+func (it *owedItem) unmarked() bool {
 	return !it.running.Exists && !it.failover.Exists && !it.failovering.Exists && !it.mark.Exists
 }
 
@@ -132,7 +143,7 @@ const (
 )
 
 // judge decides about one item. claimed is how many this host has claimed so far.
-func (r *recovery) judge(i int, it owedItem, owed tree.Runs, claimed int) fate {
+func (r *recovery) judge(i int, it *owedItem, owed tree.Runs, claimed int) fate {
 	java := owed.Java != "" || r.Dead == ""
 	if r.settled(it, owed) {
 		return fateSettled
@@ -194,7 +205,7 @@ func (r *recovery) deadOf(owed tree.Runs) string {
 }
 
 // settled reports that nothing is owed of an item any more.
-func (r *recovery) settled(it owedItem, owed tree.Runs) bool {
+func (r *recovery) settled(it *owedItem, owed tree.Runs) bool {
 	record, dead := it.state.Record, r.deadOf(owed)
 	if java := owed.Java != "" || r.Dead == ""; !java {
 		return record.Owner == dead && !record.Open()
@@ -205,14 +216,14 @@ func (r *recovery) settled(it owedItem, owed tree.Runs) bool {
 
 // repeats reports whether hosts repeat an item at all: failover is on, and the
 // total count was not lowered since.
-func (r *recovery) repeats(i int, it owedItem) bool {
+func (r *recovery) repeats(i int, it *owedItem) bool {
 	cfg := r.View.Config
 	return cfg.Failover && cfg.MonitorExecution && it.node.Exists && (cfg.ShardingTotalCount <= 0 || i < cfg.ShardingTotalCount)
 }
 
 // taken reports that another host runs an item, or may. A failover mark that is not
 // ephemeral is unowned: an external edit has made it.
-func (r *recovery) taken(it owedItem, owed tree.Runs) bool {
+func (r *recovery) taken(it *owedItem, owed tree.Runs) bool {
 	taken := func(mark registry.Node) bool {
 		return mark.Exists && slices.Contains(r.View.Instances, string(mark.Data))
 	}
@@ -225,7 +236,7 @@ func names(mark registry.Node, id string) bool { return mark.Exists && string(ma
 // mourned is the item's record with the death of the dead host, if that died
 // with the run: not one that left in good order, and no Java host, which ran
 // another program.
-func (r *recovery) mourned(it owedItem, owed tree.Runs) tree.Record {
+func (r *recovery) mourned(it *owedItem, owed tree.Runs) tree.Record {
 	if r.Dead == "" || owed.Java != "" || owed.Left {
 		return it.state.Record
 	}
@@ -233,15 +244,17 @@ func (r *recovery) mourned(it owedItem, owed tree.Runs) tree.Record {
 }
 
 // holds reports whether the dead host is one too many for the item.
-func (r *recovery) holds(it owedItem, owed tree.Runs) bool {
-	return tooMany(r.View.Config, it.state.Record, r.mourned(it, owed))
+func (r *recovery) holds(it *owedItem, owed tree.Runs) bool {
+	return tooMany(r.mostDeaths, it.state.Record, r.mourned(it, owed))
+}
+
+// mostDeaths is the job's limit of deaths in a row; 0 for none.
+func mostDeaths(c jobconfig.Configuration) int {
+	guest, _ := c.Guest() // what cannot be read has its default
+	return guest.MaxHostDeaths
 }
 
 // tooMany reports whether a death brings an item's record to the job's limit.
-func tooMany(c jobconfig.Configuration, before, after tree.Record) bool {
-	if after.Deaths <= before.Deaths {
-		return false
-	}
-	guest, _ := c.Guest() // what cannot be read has its default
-	return guest.MaxHostDeaths > 0 && after.Deaths >= guest.MaxHostDeaths
+func tooMany(most int, before, after tree.Record) bool {
+	return after.Deaths > before.Deaths && most > 0 && after.Deaths >= most
 }

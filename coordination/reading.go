@@ -30,8 +30,39 @@ func (r *reading) add(item int, queries ...registry.Query) {
 // noted in denials; one that belongs to no item is an error.
 func (r *reading) do(ctx context.Context, x *step.Exchange, denials *Denials) (registry.Snapshot, error) {
 	found, denied, err := x.ReadSome(ctx, r.queries...)
-	if err != nil || len(denied) == 0 {
-		return found, err
+	if err == nil {
+		err = r.note(denied, denials)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return found, nil
+}
+
+// list is do for very many nodes: it returns them in the order in which they were added. What cannot be read is there
+// with Unread.
+func (r *reading) list(ctx context.Context, x *step.Exchange, denials *Denials) ([]registry.Node, error) {
+	nodes, denied, err := x.ReadList(ctx, r.queries...)
+	if err == nil {
+		err = r.note(denied, denials)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if len(denied) > 0 {
+		for k, q := range r.queries {
+			if why := denied[q]; why != nil {
+				nodes[k] = registry.Node{Query: q, Unread: why}
+			}
+		}
+	}
+	return nodes, nil
+}
+
+// note notes what the registry does not permit to read.
+func (r *reading) note(denied map[registry.Query]error, denials *Denials) error {
+	if len(denied) == 0 {
+		return nil
 	}
 	for k, q := range r.queries {
 		if denied[q] == nil {
@@ -39,11 +70,11 @@ func (r *reading) do(ctx context.Context, x *step.Exchange, denials *Denials) (r
 		}
 		unreadable := &registry.UnreadableError{Denied: map[registry.Query]error{q: denied[q]}}
 		if r.items[k] < 0 {
-			return nil, unreadable
+			return unreadable
 		}
 		denials.note(r.items[k], unreadable)
 	}
-	return found, nil
+	return nil
 }
 
 // note notes why an item is denied.

@@ -195,7 +195,6 @@ func (s *sharding) queries(servers []string) reading {
 	for _, id := range s.assigned {
 		read.add(-1, registry.Data(l.AssignmentOf(id)))
 	}
-	mixed := len(s.java) > 0 || s.before.Java || len(s.before.Foreigners) > 0 // items may come from Java hosts
 	s.hasRecord = make(map[int]bool, len(s.records))
 	for _, name := range s.records {
 		if name == tree.EndsName {
@@ -204,7 +203,7 @@ func (s *sharding) queries(servers []string) reading {
 		s.queued = s.queued || name == tree.QueueName
 		if i, ok := tree.ItemNumber(name); ok {
 			s.hasRecord[i] = true
-			if mixed || total != s.before.Total {
+			if s.readsRecords() {
 				read.add(i, registry.Data(l.Record(i)))
 			}
 		}
@@ -221,6 +220,12 @@ func (s *sharding) queries(servers []string) reading {
 		}
 	}
 	return read
+}
+
+// readsRecords reports whether the division goes by the records of the items: their number changes, or they may come from
+// Java hosts.
+func (s *sharding) readsRecords() bool {
+	return len(s.java) > 0 || s.before.Java || len(s.before.Foreigners) > 0 || s.cfg.ShardingTotalCount != s.before.Total
 }
 
 func (s *sharding) understandHosts(n registry.Snapshot, servers []string) error {
@@ -261,22 +266,28 @@ func (s *sharding) understandHosts(n registry.Snapshot, servers []string) error 
 
 func (s *sharding) understandItems(n registry.Snapshot) {
 	l := s.view.Layout
-	s.instance, s.recordOf, s.marks = make(map[int]registry.Node), make(map[int]registry.Node), make(map[int]registry.Node)
+	s.instance, s.recordOf, s.marks = make(map[int]registry.Node, len(s.items)), make(map[int]registry.Node), make(map[int]registry.Node)
 	for _, name := range s.items {
 		i, ok := tree.ItemNumber(name)
 		if !ok {
 			continue
 		}
 		s.instance[i] = n.Data(l.ItemInstance(i))
-		s.marks[i] = n.Data(l.ItemRunning(i))
+		if len(s.java) > 0 {
+			s.marks[i] = n.Data(l.ItemRunning(i))
+		}
 		if mark := s.marks[i]; mark.Exists && s.running[i] == "" && slices.Contains(s.java, string(mark.Data)) {
 			s.running[i], s.onJava[i] = string(mark.Data), true
 		}
-		for _, child := range n.Children(l.Item(i)) {
-			if i >= s.cfg.ShardingTotalCount && s.running[i] == "" {
-				s.surplus = append(s.surplus, l.Item(i)+"/"+child)
-			}
+		if i < s.cfg.ShardingTotalCount || s.running[i] != "" {
+			continue
 		}
+		for _, child := range n.Children(l.Item(i)) {
+			s.surplus = append(s.surplus, l.Item(i)+"/"+child)
+		}
+	}
+	if !s.readsRecords() {
+		return
 	}
 	for i := range s.hasRecord {
 		if record := n.Data(l.Record(i)); record.Exists {

@@ -207,23 +207,17 @@ func fill(ctx context.Context, x *step.Exchange, s *Share, v View, mine tree.Ite
 			fresh = append(fresh, i)
 		}
 	}
-	read := newReading(4*len(fresh) + 1)
-	for _, i := range fresh {
-		read.add(i, itemQueries(l, tree.Items{i})...)
-	}
+	var lowest reading
 	if len(mine) > 0 {
-		read.add(mine[0], registry.Data(l.ItemInstance(mine[0])))
+		lowest.add(mine[0], registry.Data(l.ItemInstance(mine[0])))
 	}
-	n, err := read.do(ctx, x, &s.Denied)
+	found, err := readStates(ctx, x, l, fresh, s.Items, &s.Denied, lowest)
 	if err != nil {
 		return false, err
 	}
-	anchor, err := s.findAnchor(ctx, x, l, mine, n)
+	anchor, err := s.findAnchor(ctx, x, l, mine, found)
 	if err != nil {
 		return false, err
-	}
-	for _, i := range fresh {
-		s.Items[i] = itemState(l, n, i)
 	}
 	for i := range s.Denied {
 		delete(s.Items, i)
@@ -236,20 +230,20 @@ func fill(ctx context.Context, x *step.Exchange, s *Share, v View, mine tree.Ite
 }
 
 // findAnchor is the lowest instance node of the share's that can be read: items whose node cannot are denied,
-// so that the anchor is the lowest of those that may begin. n has that of the first item.
-func (s *Share) findAnchor(ctx context.Context, x *step.Exchange, l tree.Layout, mine tree.Items, n registry.Snapshot) (registry.Node, error) {
+// so that the anchor is the lowest of those that may begin. found has that of the first item.
+func (s *Share) findAnchor(ctx context.Context, x *step.Exchange, l tree.Layout, mine tree.Items, found []registry.Node) (registry.Node, error) {
 	for k, i := range mine {
 		if k > 0 {
 			var next reading
 			next.add(i, registry.Data(l.ItemInstance(i)))
 			var err error
-			if n, err = next.do(ctx, x, &s.Denied); err != nil {
+			if found, err = next.list(ctx, x, &s.Denied); err != nil {
 				return registry.Node{}, err
 			}
 		}
-		if node, read := n[registry.Data(l.ItemInstance(i))]; read {
+		if found[0].Unread == nil {
 			s.Guard.Anchor = i
-			return node, nil
+			return found[0], nil
 		}
 	}
 	return registry.Node{}, nil
@@ -257,35 +251,59 @@ func (s *Share) findAnchor(ctx context.Context, x *step.Exchange, l tree.Layout,
 
 // readItems reads the states of items; those that cannot be read are noted in denials.
 func readItems(ctx context.Context, x *step.Exchange, l tree.Layout, items tree.Items, denials *Denials) (map[int]ItemState, error) {
-	read := newReading(4 * len(items))
-	for _, i := range items {
-		read.add(i, itemQueries(l, tree.Items{i})...)
-	}
-	n, err := read.do(ctx, x, denials)
-	if err != nil {
+	states := make(map[int]ItemState, len(items))
+	if _, err := readStates(ctx, x, l, items, states, denials, reading{}); err != nil {
 		return nil, err
 	}
-	states := make(map[int]ItemState, len(items))
-	for _, i := range denials.without(items) {
-		states[i] = itemState(l, n, i)
+	for i := range *denials {
+		delete(states, i)
 	}
 	return states, nil
 }
 
-// itemQueries are the nodes that itemState understands, of each item.
-func itemQueries(l tree.Layout, items tree.Items) []registry.Query {
-	read := make([]registry.Query, 0, 4*len(items))
-	for _, i := range items {
-		read = append(read, registry.Data(l.Record(i)), registry.Data(l.Offset(i)), registry.Data(l.ItemMisfire(i)), registry.Data(l.ItemDisabled(i)))
+// statesAtOnce is how many items readStates asks for in one request.
+const statesAtOnce = 4096
+
+// readStates reads the states of items into a map, those of many in parts, and what else is to be read with the first part: it
+// returns those nodes. Items that are denied are in the map, too.
+func readStates(ctx context.Context, x *step.Exchange, l tree.Layout, items tree.Items, states map[int]ItemState, denials *Denials, also reading) (found []registry.Node, err error) {
+	for first := true; first || len(items) > 0; first = false {
+		part := items[:min(len(items), statesAtOnce)]
+		items = items[len(part):]
+		read := newReading(itemNodes*len(part) + len(also.queries))
+		for _, i := range part {
+			read.addState(l, i)
+		}
+		if first {
+			read.queries, read.items = append(read.queries, also.queries...), append(read.items, also.items...)
+		}
+		nodes, err := read.list(ctx, x, denials)
+		if err != nil {
+			return nil, err
+		}
+		for _, i := range part {
+			states[i], nodes = itemState(nodes), nodes[itemNodes:]
+		}
+		if first {
+			found = nodes
+		}
 	}
-	return read
+	return found, nil
 }
 
-func itemState(l tree.Layout, n registry.Snapshot, i int) ItemState {
-	record, offset := n.Data(l.Record(i)), n.Data(l.Offset(i))
-	s := ItemState{Record: tree.ParseRecord(record.Data), RecordVersion: tree.VersionOf(record),
-		Misfire: n.Data(l.ItemMisfire(i)).Exists}
-	if mark := n.Data(l.ItemDisabled(i)); mark.Exists {
+// addState asks for the nodes of an item that itemState understands.
+func (r *reading) addState(l tree.Layout, item int) {
+	r.add(item, registry.Data(l.Record(item)), registry.Data(l.Offset(item)), registry.Data(l.ItemMisfire(item)), registry.Data(l.ItemDisabled(item)))
+}
+
+// itemNodes is how many nodes that are.
+const itemNodes = 4
+
+// itemState is the state of the item whose nodes are the first of a list.
+func itemState(nodes []registry.Node) ItemState {
+	record, offset, misfire, mark := nodes[0], nodes[1], nodes[2], nodes[3]
+	s := ItemState{Record: tree.ParseRecord(record.Data), RecordVersion: tree.VersionOf(record), Misfire: misfire.Exists}
+	if mark.Exists {
 		s.Disabled = true
 		s.Said, _ = tree.ParseMark(mark.Data)
 	}

@@ -197,12 +197,12 @@ func (r *recovery) decide(owed tree.Runs, runs registry.Node) taking {
 	t := taking{claims: make(map[int]Claim), next: r.chunk.next}
 	room, last := max(itemRoom(r.own.runs)-len(runs.Data), leastRoom), -1
 	first, _ := slices.BinarySearch(r.chunk.list, r.from)
-	for _, i := range r.chunk.list[first:] {
+	for k, i := range r.chunk.list[first:] {
 		if room <= 0 {
 			t.next = i
 			break
 		}
-		it := r.chunk.items[i]
+		it := &r.chunk.items[first+k]
 		if !owed.Has(i) || owed.FireOf(i) != it.fire {
 			continue // another host has taken it since it was read
 		}
@@ -220,7 +220,7 @@ func (r *recovery) decide(owed tree.Runs, runs registry.Node) taking {
 }
 
 // become adds what becomes of one item.
-func (r *recovery) become(f fate, i int, it owedItem, owed tree.Runs, t *taking) {
+func (r *recovery) become(f fate, i int, it *owedItem, owed tree.Runs, t *taking) {
 	l, now, dead := r.View.Layout, r.Now.UnixMilli(), r.deadOf(owed)
 	claim := Claim{Item: i, Fire: it.fire, State: it.state}
 	end := func(record tree.Record) Claim {
@@ -300,7 +300,7 @@ func (r *recovery) giveWay(ctx context.Context, x *step.Exchange) error {
 }
 
 // claim adds what begins an item that is owed, after the given record.
-func (r *recovery) claim(i int, claim *Claim, it owedItem, before tree.Record, c *commit) {
+func (r *recovery) claim(i int, claim *Claim, it *owedItem, before tree.Record, c *commit) {
 	l, self := r.View.Layout, r.View.Self.ID
 	record := before.Follow(it.state.RecordZxid).Begin(self, it.fire, r.Now.UnixMilli())
 	record.Source = tree.SourceFailover
@@ -329,7 +329,7 @@ func (r *recovery) claim(i int, claim *Claim, it owedItem, before tree.Record, c
 }
 
 // clear removes the marks that the dead host left on an item.
-func (it owedItem) clear(dead string, c *commit, item int) {
+func (it *owedItem) clear(dead string, c *commit, item int) {
 	for _, n := range []registry.Node{it.running, it.failover, it.failovering} {
 		if n.Exists && string(n.Data) == dead {
 			c.add(roleItem, item, registry.Delete(n.Path, registry.AnyVersion))

@@ -70,18 +70,8 @@ func (x *Exchange) Read(ctx context.Context, queries ...registry.Query) (registr
 // ReadSome asks for nodes in one request, and goes on without those that the registry does not
 // permit to read: they are not in found, and denied says why. [Exchange.Read] fails for one of them.
 func (x *Exchange) ReadSome(ctx context.Context, queries ...registry.Query) (found registry.Snapshot, denied map[registry.Query]error, err error) {
-	if len(queries) == 0 {
-		return nil, nil, nil
-	}
-	if err := x.mayGoOn(); err != nil {
-		return nil, nil, err
-	}
-	nodes, err := x.registry.Read(ctx, queries...)
-	var unreadable *registry.UnreadableError
-	if errors.As(err, &unreadable) && len(nodes) == len(queries) {
-		denied, err = unreadable.Denied, nil
-	}
-	if err != nil {
+	nodes, denied, err := x.ReadList(ctx, queries...)
+	if err != nil || len(nodes) == 0 {
 		return nil, nil, err
 	}
 	found = make(registry.Snapshot, len(nodes))
@@ -91,6 +81,26 @@ func (x *Exchange) ReadSome(ctx context.Context, queries ...registry.Query) (fou
 		}
 	}
 	return found, denied, nil
+}
+
+// ReadList is ReadSome for very many nodes: it returns them in the order of the queries. One that the registry does not
+// permit to read is in the list, too, without what it holds; denied says why.
+func (x *Exchange) ReadList(ctx context.Context, queries ...registry.Query) (nodes []registry.Node, denied map[registry.Query]error, err error) {
+	if len(queries) == 0 {
+		return nil, nil, nil
+	}
+	if err := x.mayGoOn(); err != nil {
+		return nil, nil, err
+	}
+	nodes, err = x.registry.Read(ctx, queries...)
+	var unreadable *registry.UnreadableError
+	if errors.As(err, &unreadable) && len(nodes) == len(queries) {
+		denied, err = unreadable.Denied, nil
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	return nodes, denied, nil
 }
 
 // ReadAfter asks for some nodes, and then for the others: what it finds of these is of no earlier moment.

@@ -413,17 +413,14 @@ func (j *job) eachWait(now moment, yield func(what event.Wait, item int, since t
 		yield(event.WaitTrigger, -1, time.Time{})
 	}
 	for _, it := range j.items {
-		key := waitKey{event.WaitMark, it.number}
 		// Every snapshot is a reason to try again; that does not end the wait.
-		if it.owned && it.Next() != nil && it.run == nil && (it.held || j.ongoing.list[key] != nil) {
+		if it.owned && it.run == nil && it.Next() != nil && (it.held || j.ongoing.list[waitKey{event.WaitMark, it.number}] != nil) {
 			yield(event.WaitMark, it.number, time.Time{})
 		}
-	}
-	for _, it := range j.items {
 		if it.waits != "" {
 			yield(event.WaitPermit, it.number, time.Time{})
 		}
-		if at := j.host.registryTime(now).UnixMilli(); it.state.Record.Again != 0 && it.postpones(at) {
+		if it.state.Record.Again != 0 && it.postpones(j.host.registryTime(now).UnixMilli()) {
 			yield(event.WaitRetryAt, it.number, time.Time{})
 		}
 		if it.paced != "" {

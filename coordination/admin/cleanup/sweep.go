@@ -106,7 +106,7 @@ func (s *sweeping) read(ctx context.Context, x *step.Exchange) error {
 	s.instances, s.lists, s.triggers = n.Children(l.Instances()), n.Children(l.Runs()), n.Children(l.Triggers())
 	s.details, s.members, s.kills = n.Children(l.Details()), n.Data(l.Members()), n.Children(l.Kills())
 	s.ours = tree.ParseMembers(s.members.Data)
-	var read []registry.Query
+	var items tree.Items
 	total := max(v.Config.ShardingTotalCount, v.Division.Total)
 	for _, name := range n.Children(l.Sharding()) {
 		i, ok := tree.ItemNumber(name)
@@ -116,24 +116,18 @@ func (s *sweeping) read(ctx context.Context, x *step.Exchange) error {
 		if i >= total && !v.Division.Pending.Contains(i) {
 			s.surplus = append(s.surplus, i)
 		} else {
-			s.items = append(s.items, i)
-			read = append(read, registry.Children(l.Item(i)), registry.Data(l.ItemInstance(i)))
+			items = append(items, i)
 		}
 	}
-	n, unread, err := x.ReadSome(ctx, read...)
-	if err != nil {
-		return err
-	}
-	read = nil
-	marksOf := make(map[registry.Query]int)
-	for _, i := range s.items {
-		if unread[registry.Children(l.Item(i))] != nil || unread[registry.Data(l.ItemInstance(i))] != nil {
-			s.leave(i)
+	var read []registry.Query // the marks
+	var of []int              // their items
+	for part := range slices.Chunk(items, itemsAtOnce) {
+		marks, err := s.readItems(ctx, x, part)
+		if err != nil {
+			return err
 		}
-		for _, mark := range []string{l.ItemRunning(i), l.ItemFailovering(i), l.ItemFailover(i)} {
-			if slices.Contains(n.Children(l.Item(i)), path.Base(mark)) {
-				read, marksOf[registry.Data(mark)] = append(read, registry.Data(mark)), i
-			}
+		for _, m := range marks {
+			read, of = append(read, registry.Data(m.path)), append(of, m.item)
 		}
 	}
 	for _, id := range s.lists {
@@ -144,25 +138,59 @@ func (s *sweeping) read(ctx context.Context, x *step.Exchange) error {
 			read = append(read, registry.Data(l.Trigger(id)))
 		}
 	}
-	if s.marks, unread, err = x.ReadSome(ctx, read...); err != nil {
+	var unread map[registry.Query]error
+	if s.marks, unread, err = x.ReadSome(ctx, read...); err != nil || len(unread) == 0 {
 		return err
 	}
-	for q, why := range unread {
-		i, ofItem := marksOf[q]
-		if !ofItem { // without a list it is not known what runs
+	for k, q := range read {
+		why := unread[q]
+		if why == nil {
+			continue
+		}
+		if k >= len(of) { // without a list it is not known what runs
 			return &registry.UnreadableError{Denied: map[registry.Query]error{q: why}}
 		}
-		s.leave(i)
-	}
-	for _, i := range s.items {
-		s.owners = append(s.owners, string(n.Data(l.ItemInstance(i)).Data))
+		if at := slices.Index(s.items, of[k]); at >= 0 {
+			s.items, s.owners = slices.Delete(s.items, at, at+1), slices.Delete(s.owners, at, at+1)
+		}
 	}
 	return nil
 }
 
-// leave leaves an item alone of which something cannot be read.
-func (s *sweeping) leave(item int) {
-	s.items = slices.DeleteFunc(slices.Clone(s.items), func(i int) bool { return i == item })
+// itemsAtOnce is of how many items one request asks what is below them.
+const itemsAtOnce = 4096
+
+// markOf is where an item has a mark.
+type markOf struct {
+	item int
+	path string
+}
+
+// readItems notes items, with their owners, and returns where they have marks. One of which something cannot be read it
+// leaves alone.
+func (s *sweeping) readItems(ctx context.Context, x *step.Exchange, items tree.Items) (marks []markOf, err error) {
+	l := s.view.Layout
+	read := make([]registry.Query, 0, 2*len(items))
+	for _, i := range items {
+		read = append(read, registry.Children(l.Item(i)), registry.Data(l.ItemInstance(i)))
+	}
+	nodes, unread, err := x.ReadList(ctx, read...)
+	if err != nil {
+		return nil, err
+	}
+	for k, i := range items {
+		below, instance := nodes[2*k], nodes[2*k+1]
+		if len(unread) > 0 && (unread[below.Query] != nil || unread[instance.Query] != nil) {
+			continue
+		}
+		s.items, s.owners = append(s.items, i), append(s.owners, string(instance.Data))
+		for _, mark := range []string{l.ItemRunning(i), l.ItemFailovering(i), l.ItemFailover(i)} {
+			if slices.Contains(below.Names, path.Base(mark)) {
+				marks = append(marks, markOf{i, mark})
+			}
+		}
+	}
+	return marks, nil
 }
 
 // lookElsewhere finds out which of the hosts whose marks outlived their instance
