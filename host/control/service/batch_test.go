@@ -65,7 +65,9 @@ func paused(h *servicetest.House) (list []string) {
 	return list
 }
 
-func operator(ctx context.Context) context.Context { return auth.With(ctx, auth.HostToken(auth.ByHostToken)) }
+func operator(ctx context.Context) context.Context {
+	return auth.With(ctx, auth.HostToken(auth.ByHostToken))
+}
 
 // TestPauseAllGoesOn: who waits no longer for a pause of all jobs hears how far it is, the host goes on with it, and the same request
 // waits for that one.
@@ -83,7 +85,9 @@ func TestPauseAllGoesOn(t *testing.T) {
 		t.Fatalf("found %v, want how many of 3 jobs are done", err)
 	}
 	again := make(chan error, 1)
-	go func() { again <- house.Service.SetEnabled(operator(t.Context()), "", service.Switch{Why: "the database moves"}) }()
+	go func() {
+		again <- house.Service.SetEnabled(operator(t.Context()), "", service.Switch{Why: "the database moves"})
+	}()
 	hold.end()
 	if err := <-again; err != nil {
 		t.Error(err)
