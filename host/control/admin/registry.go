@@ -1163,6 +1163,8 @@ type Shard struct {
 	Deaths int       `json:"deaths,omitempty"`
 	Died   []string  `json:"died,omitempty"`
 	Held   time.Time `json:"held,omitzero"`
+	// NotBefore is before when the item does not begin, because its guest asked to be run again then; missing if that is not so.
+	NotBefore time.Time `json:"notBefore,omitzero"`
 }
 
 // Queue says which of the items that have begun wait for a slot. runs are the fences of those runs, by item, as their hosts
@@ -1221,17 +1223,18 @@ func newShards(s *inspect.Shards) *Shards {
 		}
 		return time.UnixMilli(ms)
 	}
+	now := time.Now().UnixMilli()
 	records := make(map[int]tree.Record)
 	for _, i := range s.Items {
 		if java[i.RunningOn] || (i.RunningOn == "" && java[i.Owner]) {
 			// What is recorded is of a run before: Java hosts keep no record.
-			i.Record.Begun, i.Record.Ended, i.Record.Source, i.Record.Outcome, i.Record.Reason = 0, 0, "", "", ""
+			i.Record.Begun, i.Record.Ended, i.Record.Source, i.Record.Outcome, i.Record.Reason, i.Record.Again = 0, 0, "", "", "", 0
 		}
 		records[i.Item] = i.Record
 		out.Items = append(out.Items, Shard{
 			Item: i.Item, Parameter: i.Parameter, Owner: i.Owner, State: string(i.State), Disabled: i.Disabled, Said: engine.SaidBy(i.Said), Misfired: i.Misfired, Unreadable: i.Unreadable,
 			Failover: i.Failover, Moves: i.Moves, RunningOn: i.RunningOn, Fence: i.Fence,
-			Begun: at(i.Record.Begun), Ended: at(i.Record.Ended), Source: i.Record.Source, Outcome: i.Record.Outcome, Reason: i.Record.Reason,
+			Begun: at(i.Record.Begun), Ended: at(i.Record.Ended), Source: i.Record.Source, Outcome: i.Record.LastOutcome(), Reason: i.Record.Reason, NotBefore: at(i.Record.NotBefore(now)),
 			Deaths: i.Record.Deaths, Died: strings.Fields(i.Record.Died), Held: at(i.Record.Held),
 		})
 	}
