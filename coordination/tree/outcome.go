@@ -16,6 +16,8 @@ const (
 	OutcomeHeld = "HELD"
 	// outcomeOK is abi.OutcomeOK.
 	outcomeOK = "OK"
+	// outcomeRetryAt is abi.OutcomeRetryAt.
+	outcomeRetryAt = "RETRY_AT"
 )
 
 // Worse reports whether an outcome is worse than another: the worst of its items is that of a fire.
@@ -24,7 +26,7 @@ func Worse(a, b string) bool { return harm(a) > harm(b) }
 
 // harm is the place of an outcome in their order. UNKNOWN is of histories.
 func harm(outcome string) int {
-	order := []string{"", outcomeOK, OutcomeCancelled, OutcomeElsewhere, "UNKNOWN", "RETRY", "FAIL", "EXIT", "TIMEOUT", "TRAP", "WORKER", "ERROR", OutcomeLost, OutcomeHeld}
+	order := []string{"", outcomeOK, OutcomeCancelled, outcomeRetryAt, OutcomeElsewhere, "UNKNOWN", "RETRY", "FAIL", "EXIT", "TIMEOUT", "TRAP", "WORKER", "ERROR", OutcomeLost, OutcomeHeld}
 	if n := slices.Index(order, outcome); n >= 0 {
 		return n
 	}

@@ -307,6 +307,15 @@ func (r Record) Hasten() Record {
 	return r
 }
 
+// LastOutcome is the outcome of the newest run, empty if it has not ended. A run whose guest asked to be run again later is handed back, and noted as
+// cancelled; here it is what it was.
+func (r Record) LastOutcome() string {
+	if r.Again != 0 && !r.Open() && r.Outcome == OutcomeCancelled {
+		return outcomeRetryAt
+	}
+	return r.Outcome
+}
+
 // NotBefore is before when the item does not begin, Unix milliseconds; 0: it may begin. What is further from now than a guest
 // may ask for was written by a wrong clock.
 func (r Record) NotBefore(now int64) int64 {

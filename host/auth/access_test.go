@@ -13,6 +13,7 @@ import (
 	"reflect"
 	"regexp"
 	"strings"
+	"sync"
 	"testing"
 
 	"go.uber.org/goleak"
@@ -194,6 +195,39 @@ func TestGuardAtOnce(t *testing.T) {
 	if p := problemOf(t, w); w.Code != 429 || w.Header().Get("Retry-After") == "" || !strings.Contains(p.Detail, "400 requests of ann are open") {
 		t.Errorf("%d %v %+v", w.Code, w.Header(), p)
 	}
+}
+
+// TestGuardStrangers: no more requests of unknown senders are answered at once than may be, the connections of others end, and those
+// whose senders are known are answered.
+func TestGuardStrangers(t *testing.T) {
+	t.Parallel()
+	known := Principal{Name: "ann", Method: ByPassword, Bindings: bind(t, "viewer=*")}
+	from := func(*http.Request) string { return "" }
+	begun, ends := make(chan struct{}), make(chan struct{})
+	g := NewGuard(zap.NewNop(), from)
+	pages := g.Pages(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}), func(http.ResponseWriter, *http.Request, *Problem) {
+		begun <- struct{}{}
+		<-ends
+	})
+	ask := func(h http.Handler) *httptest.ResponseRecorder {
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, httptest.NewRequest("GET", "/", http.NoBody))
+		return w
+	}
+	var asking sync.WaitGroup
+	for range strangersAtOnce {
+		asking.Go(func() { ask(pages) })
+		<-begun
+	}
+	if w := ask(pages); w.Code != 503 || w.Header().Get("Connection") != "close" || w.Header().Get("Retry-After") == "" {
+		t.Errorf("one more is answered with %d %v", w.Code, w.Header())
+	}
+	g.sources = []Source{fixed{p: known}}
+	if w := ask(g.Handler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(202) }))); w.Code != 202 {
+		t.Errorf("a known sender is answered with %d", w.Code)
+	}
+	close(ends)
+	asking.Wait()
 }
 
 // TestRequire: what is refused names role, job and what the user has, and is the same

@@ -32,7 +32,12 @@ type Guard struct {
 	log     *zap.Logger
 	// requests are those that are being answered, streams among them.
 	requests *Places
+	// strangers has one value for each answer under way to a request whose sender is not known.
+	strangers chan struct{}
 }
+
+// strangersAtOnce is how many requests whose sender is not known are answered at once.
+const strangersAtOnce = 32
 
 // requests bounds what one sender has answered at once: over HTTP/2, one connection has as many
 // requests as it likes.
@@ -43,7 +48,7 @@ func requests() PlacesOptions {
 // NewGuard makes a guard that asks the sources in turn. from is the address that a
 // request came from, for people; log takes what an operator should know.
 func NewGuard(log *zap.Logger, from func(*http.Request) string, sources ...Source) *Guard {
-	return &Guard{sources: sources, from: from, log: log, requests: NewPlaces(requests())}
+	return &Guard{sources: sources, from: from, log: log, requests: NewPlaces(requests()), strangers: make(chan struct{}, strangersAtOnce)}
 }
 
 // Identify says who sent the request; the error is a *Problem.
@@ -89,7 +94,7 @@ func (g *Guard) guarded(next http.Handler, refused func(http.ResponseWriter, *ht
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		p, err := g.Identify(r)
 		if err != nil {
-			refused(w, r, g.problem(r, err))
+			g.refuse(w, r, func() { refused(w, r, g.problem(r, err)) })
 			return
 		}
 		ctx := With(r.Context(), p)
@@ -102,6 +107,19 @@ func (g *Guard) guarded(next http.Handler, refused func(http.ResponseWriter, *ht
 		again := func() (Principal, error) { return g.Identify(r) }
 		next.ServeHTTP(w, r.WithContext(context.WithValue(ctx, againKey{}, again)))
 	})
+}
+
+// refuse answers a request whose sender is not known, or ends its connection if too many such answers are under way.
+func (g *Guard) refuse(w http.ResponseWriter, r *http.Request, answer func()) {
+	select {
+	case g.strangers <- struct{}{}:
+		defer func() { <-g.strangers }()
+		answer()
+	default:
+		p := NewProblem(NotNow, http.StatusServiceUnavailable, "too many requests of unknown senders are being answered; ask again in a second")
+		p.Header = http.Header{"Connection": {"close"}, "Retry-After": {"1"}}
+		p.ServeHTTP(w, r)
+	}
 }
 
 // againKey is that of the function in a context that identifies the sender once more.

@@ -193,7 +193,7 @@ func newJob(t *term, wanted Job, self tree.JobInstance) *job {
 	admission := &admission{job: &j.access, guest: &j.guest, items: j.items, reports: j.reports, owe: j.dues.owe, parameter: j.dues.parameter, stillWaits: j.stillWaits}
 	j.limits = limits{admission: admission, most: j.concurrency, guests: &j.guests}
 	j.rates = rates{admission: admission}
-	j.ongoing = waits{drainTimeout: cfg.DrainTimeout, each: j.eachWait, describe: j.waitsFor, expired: j.Expired}
+	j.ongoing = waits{drainTimeout: cfg.DrainTimeout, each: j.eachWait, describe: j.waitsFor, until: j.waitsUntil, expired: j.Expired}
 	j.clock, j.pause, j.pausing = clockCheck{job: &j.access}, pause{job: &j.access}, pausing{job: &j.access}
 	j.killing = killing{job: &j.access, items: j.items, fires: j.fires, ends: &j.ends, denials: &j.denials, goesOn: j.goesOn}
 	j.offsets = offsets{job: &j.access, items: j.items, denials: &j.denials}

@@ -174,6 +174,8 @@ func TestRetryAt_pausesKey(t *testing.T) {
 		w := n.waits(event.WaitRate)
 		if w == nil || !strings.Contains(w.Reason, "which job first has paused") {
 			t.Errorf("the status says %+v", w)
+		} else if want := at.Add(20 * time.Minute); w.Until.Sub(want).Abs() > time.Second {
+			t.Errorf("the status says until %s, want %s", w.Until, want)
 		}
 		until(at.Add(30 * time.Minute))
 		seen := m.seen()
@@ -185,6 +187,48 @@ func TestRetryAt_pausesKey(t *testing.T) {
 		}
 		if got := fmt.Sprint(a.at(at)); got != "[0s 20m0s]" {
 			t.Errorf("the job itself ran at %s", got)
+		}
+	})
+}
+
+// TestRetryAt_shown: an item that its guest has put off is shown as that, with the time, by the host that ran it, by the one that has it next, and
+// by the registry alone; and so is a fire.
+func TestRetryAt_shown(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c, a := newCluster(t), &asker{}
+		d := definition("j", "0 0 * * * ?", 1)
+		d.Failover = true
+		time.Sleep(2 * time.Minute)
+		one := c.start(1, job(d, a.guest(20*time.Minute, false)))
+		at := hour()
+		until(at.Add(time.Minute))
+		shown := func(n *node) {
+			t.Helper()
+			s := n.host.Status().Jobs[0]
+			if len(s.Items) != 1 || s.Items[0].LastOutcome != abi.OutcomeRetryAt || s.Items[0].NotBefore.Sub(at.Add(20*time.Minute)).Abs() > time.Second {
+				t.Fatalf("%+v", s.Items)
+			}
+			if w := n.waits(event.WaitRetryAt); w == nil || !w.Until.Equal(s.Items[0].NotBefore) {
+				t.Errorf("it waits for %+v", w)
+			}
+			shards, err := n.operator().Shards(t.Context(), "j")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if i := shards.Items[0]; i.Outcome != string(abi.OutcomeRetryAt) || !i.NotBefore.Equal(s.Items[0].NotBefore) || shards.LastOutcome != string(abi.OutcomeRetryAt) {
+				t.Errorf("the registry has %+v, and the fire %s", i, shards.LastOutcome)
+			}
+		}
+		shown(one)
+		two := c.start(2, job(d, a.guest(20*time.Minute, false)))
+		one.stop()
+		<-one.done
+		until(at.Add(3 * time.Minute))
+		shown(two)
+		until(at.Add(21 * time.Minute))
+		if i := two.host.Status().Jobs[0].Items[0]; i.LastOutcome != abi.OutcomeOK || !i.NotBefore.IsZero() {
+			t.Errorf("when it has run: %+v", i)
 		}
 	})
 }

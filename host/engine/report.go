@@ -289,7 +289,10 @@ func (it *item) status(parameter string, now moment) ItemStatus {
 		i.Failing = time.UnixMilli(at)
 	}
 	if r := it.state.Record; i.LastOutcome == "" && r.Ended != 0 && r.Outcome != "" { // it ran before this host had it
-		i.LastOutcome, i.LastMessage, i.LastEnd = abi.Outcome(r.Outcome), words.Reason(r.Reason), time.UnixMilli(r.Ended)
+		i.LastOutcome, i.LastMessage, i.LastEnd = abi.Outcome(r.LastOutcome()), words.Reason(r.Reason), time.UnixMilli(r.Ended)
+	}
+	if at := it.state.Record.NotBefore(now.wall.UnixMilli()); at != 0 {
+		i.NotBefore = time.UnixMilli(at)
 	}
 	if held := it.state.Record.Held; held != 0 {
 		i.Held = time.UnixMilli(held)
@@ -432,6 +435,38 @@ func (j *job) eachWait(now moment, yield func(what event.Wait, item int, since t
 			yield(event.WaitMove, n, time.Time{})
 		}
 	}
+}
+
+// waitsUntil is when the last of a wait ends that guests have asked for; zero if they have not.
+func (j *job) waitsUntil(what event.Wait) (last time.Time) {
+	now := j.host.now()
+	switch what {
+	case event.WaitRetryAt:
+		at := j.host.registryTime(now).UnixMilli()
+		for _, it := range j.items {
+			if it.state.Record.Again != 0 && it.postpones(at) {
+				last = latestOf(last, time.UnixMilli(it.state.Record.Again))
+			}
+		}
+	case event.WaitRate:
+		for _, it := range j.items {
+			if it.paced == "" {
+				continue
+			}
+			if t := j.rates.turn(now, it.paced); t.Window.Paused > t.Now {
+				last = latestOf(last, time.UnixMilli(t.Window.Paused))
+			}
+		}
+	}
+	return last
+}
+
+// latestOf is the later of two times.
+func latestOf(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+	return a
 }
 
 // waitsFor says in words what the loop waits for, and what can be done about it.

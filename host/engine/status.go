@@ -64,6 +64,8 @@ type WaitStatus struct {
 	Items []int     `json:"items,omitempty"`
 	// Reason says in words what is waited for.
 	Reason string `json:"reason"`
+	// Until is when the last of it ends, if guests have said so, of their items or of the key of a rate; zero if they have not.
+	Until time.Time `json:"until,omitzero"`
 	// Expired is set when it has reached its deadline, which an event reported.
 	Expired bool `json:"expired,omitempty"`
 }
@@ -261,6 +263,8 @@ type ItemStatus struct {
 	// Held is since when the item is held back, because hosts died in its runs,
 	// as far as this host has seen: it learns of a release when the item is due.
 	Held time.Time `json:"held,omitzero"`
+	// NotBefore is before when the item does not begin, because its guest asked to be run again then; zero if that is not so.
+	NotBefore time.Time `json:"notBefore,omitzero"`
 	// LastOutcome, LastMessage and LastEnd are those of the last run here.
 	LastOutcome abi.Outcome `json:"lastOutcome,omitempty"`
 	LastMessage string      `json:"lastMessage,omitempty"`

@@ -45,6 +45,8 @@ type waits struct {
 	each func(now moment, yield func(what event.Wait, item int, since time.Time))
 	// describe says in words what the loop waits for, and what can be done about it.
 	describe func(what event.Wait, items []int) (forWhat, then string)
+	// until is when a wait ends that guests have asked for; zero for any other.
+	until func(what event.Wait) time.Time
 	// expired reports a wait that has taken too long.
 	expired func(e *event.WaitError, items ...int)
 }
@@ -124,6 +126,7 @@ func (w *waits) status(now moment) []WaitStatus {
 		items, since := w.sum(keys)
 		s := WaitStatus{What: what, Since: now.instant(since), Items: items, Expired: reported}
 		s.Reason, _ = w.describe(what, items)
+		s.Until = w.until(what)
 		s.Reason = words.Reason(s.Reason)
 		list = append(list, s)
 	}

@@ -233,7 +233,9 @@ func bundles(o SoakOptions, random *rand.Rand) ([]bundle, error) {
 		all = append(all, j)
 	}
 	for part := range slices.Chunk(all, perModule) {
-		list = append(list, bundle{name: fmt.Sprintf("guest%02d", len(list)), module: guestModule, jobs: part})
+		// Each has a module of its own from the beginning, as after its first reload: a host has an open file for each.
+		module := revised(guestModule, -1-len(list))
+		list = append(list, bundle{name: fmt.Sprintf("guest%02d", len(list)), module: module, jobs: part})
 	}
 	return list, nil
 }

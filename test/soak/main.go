@@ -39,6 +39,8 @@ func run(ctx context.Context) (ok bool, err error) {
 	flag.StringVar(&o.Dir, "dir", "", "keep everything in this directory, which must be empty (default: a temporary one)")
 	flag.DurationVar(&o.Duration, "duration", 2*time.Hour, "for how long")
 	flag.IntVar(&o.Jobs, "jobs", 200, "how many jobs")
+	flag.DurationVar(&o.Fault, "fault", 2*time.Minute, "how often a fault is made; longer than -duration for none")
+	flag.DurationVar(&o.SessionTimeout, "session", 10*time.Second, "the session timeout of the hosts")
 	flag.Uint64Var(&o.Seed, "seed", 1, "makes the choices")
 	modules := flag.String("modules", "", "modules in Go that some of the jobs are of, separated by commas: cities.wasm and slow.wasm")
 	judge := flag.String("judge", "", "only judge what a soak has written to this directory, which may still run")

@@ -49,8 +49,8 @@ func NewestFire(records map[int]tree.Record) (fire LastFire, ok bool) {
 			continue
 		}
 		fire.Ended = newer(fire.Ended, r.Ended)
-		if tree.Worse(r.Outcome, fire.Outcome) {
-			fire.Outcome, fire.Reason = r.Outcome, r.Reason
+		if outcome := r.LastOutcome(); tree.Worse(outcome, fire.Outcome) {
+			fire.Outcome, fire.Reason = outcome, r.Reason
 		}
 	}
 	fire.Source, fire.Begun, fire.Instant = newest.Source, time.UnixMilli(begun), time.UnixMilli(newest.Instant)

@@ -20,11 +20,12 @@ type requests struct {
 	o      *Options
 	life   *life
 	link   *link
+	places *places
 	chroot string // "" or "/path"
 	acl    []zk.ACL
 }
 
-// fetch reads one node. It blocks in the client until there is an answer or
+// fetch reads one node. Once it has a place it blocks in the client until there is an answer or
 // the connection is gone, whatever ctx says.
 func (r *requests) fetch(ctx context.Context, q registry.Query) (registry.Node, error) {
 	for n := uint64(0); ; {
@@ -32,7 +33,11 @@ func (r *requests) fetch(ctx context.Context, q registry.Query) (registry.Node, 
 		if n, err = r.link.connected(ctx, n, false); err != nil {
 			return registry.Node{}, err
 		}
+		if err = r.places.enter(ctx, r.life); err != nil {
+			return registry.Node{}, err
+		}
 		node, err := r.ask(q)
+		r.places.leave()
 		switch {
 		case err == nil:
 			return node, nil
@@ -88,7 +93,7 @@ func (r *requests) ask(q registry.Query) (registry.Node, error) {
 	return node, nil
 }
 
-// status is a node's, or nil if there is no node. It waits for a connection as
+// status is a node's, or nil if there is no node. It waits for a connection and for a place as
 // fetch does.
 func (r *requests) status(ctx context.Context, path string) (*zk.Stat, error) {
 	for n := uint64(0); ; {
@@ -96,7 +101,11 @@ func (r *requests) status(ctx context.Context, path string) (*zk.Stat, error) {
 		if n, err = r.link.connected(ctx, n, false); err != nil {
 			return nil, err
 		}
+		if err = r.places.enter(ctx, r.life); err != nil {
+			return nil, err
+		}
 		exists, stat, err := r.link.conn.Exists(r.real(path))
+		r.places.leave()
 		switch {
 		case err == nil && !exists:
 			return nil, nil

@@ -38,7 +38,7 @@ func newSession(o *Options, chroot string, acl []zk.ACL) *Session {
 	s.life = newLife(o)
 	s.dialer = newDialer(o, s.life)
 	s.link = newLink(o, s.life, s.dialer)
-	s.requests = &requests{o: o, life: s.life, link: s.link, chroot: chroot, acl: acl}
+	s.requests = &requests{o: o, life: s.life, link: s.link, places: newPlaces(mostReads), chroot: chroot, acl: acl}
 	s.watches = newWatches(o, s.requests)
 	s.commits = newCommits(o, s.requests, s.watches)
 	s.pulse = &pulse{o: o, life: s.life, dialer: s.dialer, link: s.link, requests: s.requests, claims: s.commits.claims}
@@ -176,8 +176,8 @@ func (s *Session) Trust() (registry.Trust, <-chan struct{}) { return s.life.leve
 func (s *Session) Trusted() bool { return s.life.trusted() }
 
 // Read implements registry.Center. All queries are sent without
-// waiting for answers in between; they are asked again if the connection is
-// lost.
+// waiting for answers in between, as far as fewer than mostReads of the session are on their way; they are asked
+// again if the connection is lost.
 func (s *Session) Read(ctx context.Context, queries ...registry.Query) ([]registry.Node, error) {
 	if err := s.life.ready(ctx, "read"); err != nil {
 		return nil, err

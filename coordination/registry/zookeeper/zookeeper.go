@@ -25,7 +25,8 @@
 //   - dialer: which server is tried when, and for how long.
 //   - link: the connection of the moment. A wire is one connection as the client
 //     sees it.
-//   - requests: reads of single nodes, repeated after a reconnect.
+//   - requests: reads of single nodes, repeated after a reconnect. So many are on their way at once, those of
+//     operators before others ([registry.Urgent]).
 //   - watches: what callers watch, and the dispatcher.
 //   - claims: which ephemeral nodes are made by commits whose outcome is open.
 //   - commits: multis, one after the other, and the outcome of each.

@@ -35,7 +35,8 @@ func Limit(s *http.Server) {
 }
 
 // AtOnce has next answer that many requests at once, and answers further ones with 503: while a client does not read
-// its answer, the answer and what compresses it stay in memory.
+// its answer, the answer and what compresses it stay in memory. The connection of a refused request ends, and with it
+// whatever else was sent on it without waiting for answers.
 func AtOnce(most int, next http.Handler) http.Handler {
 	places := make(chan struct{}, most)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -45,7 +46,22 @@ func AtOnce(most int, next http.Handler) http.Handler {
 			next.ServeHTTP(w, r)
 		default:
 			w.Header().Set("Retry-After", "1")
+			w.Header().Set("Connection", "close")
 			http.Error(w, "too many answers are under way; ask again in a second", http.StatusServiceUnavailable)
+		}
+	})
+}
+
+// InTurn has next answer that many requests at once; further ones wait for their turn, in the order in which they came. It is for
+// answers that are made in a moment, and that are written behind next: no client holds up others by not reading its own.
+func InTurn(most int, next http.Handler) http.Handler {
+	places := make(chan struct{}, most)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		select {
+		case places <- struct{}{}:
+			defer func() { <-places }()
+			next.ServeHTTP(w, r)
+		case <-r.Context().Done(): // the client has gone
 		}
 	})
 }

@@ -491,8 +491,10 @@ func TestAtOnce(t *testing.T) {
 		})
 		<-begun
 	}
-	if code := ask(); code != http.StatusServiceUnavailable {
-		t.Errorf("a third one is answered with %d", code)
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/", http.NoBody))
+	if w.Code != http.StatusServiceUnavailable || w.Header().Get("Connection") != "close" {
+		t.Errorf("a third one is answered with %d, and Connection: %q", w.Code, w.Header().Get("Connection"))
 	}
 	close(ends)
 	asking.Wait()
@@ -500,4 +502,37 @@ func TestAtOnce(t *testing.T) {
 	if code := ask(); code != http.StatusOK {
 		t.Errorf("one after them is answered with %d", code)
 	}
+}
+
+// TestInTurn: beyond as many requests as may be answered at once the others wait for their turn, unless their clients go.
+func TestInTurn(t *testing.T) {
+	t.Parallel()
+	begun, ends := make(chan struct{}), make(chan struct{})
+	h := InTurn(2, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+		begun <- struct{}{}
+		<-ends
+	}))
+	var asking sync.WaitGroup
+	for range 3 {
+		asking.Go(func() {
+			w := httptest.NewRecorder()
+			if h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/", http.NoBody)); w.Code != http.StatusOK {
+				t.Errorf("answered with %d", w.Code)
+			}
+		})
+	}
+	<-begun
+	<-begun
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/", http.NoBody).WithContext(ctx)) // returns
+	select {
+	case <-begun:
+		t.Error("a third one has begun beside two")
+	default:
+	}
+	ends <- struct{}{}
+	<-begun
+	close(ends)
+	asking.Wait()
 }

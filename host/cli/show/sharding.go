@@ -282,6 +282,9 @@ func shardsTable(s terminal.Style, shards *admin.Shards, now time.Time) string {
 		if i.Misfired {
 			state.Text += ", misfired"
 		}
+		if !i.NotBefore.IsZero() {
+			state.Text += ", waits until " + i.NotBefore.UTC().Format(time.RFC3339)
+		}
 		if i.Unreadable != "" {
 			state.Text += ", cannot be read"
 		}
@@ -325,6 +328,16 @@ func shardingText(shards *admin.Shards) string {
 	return "resharding is under way"
 }
 
+// askedToWait says until when the job waits, and for what, if its guests had it wait beyond its next fire; empty if they did not.
+func askedToWait(j *cluster.Job) string {
+	for _, w := range j.Waits {
+		if !j.Next.IsZero() && w.Until.After(j.Next) {
+			return "it waits until " + w.Until.UTC().Format(time.RFC3339) + ", as its guests asked, for " + w.Reason
+		}
+	}
+	return ""
+}
+
 // Instances is what status shows of one job. j is what the hosts say of it, nil if the registry
 // alone is asked; that does not know when the job fires next.
 func Instances(s terminal.Style, shards *admin.Shards, j *cluster.Job, now time.Time) string {
@@ -333,7 +346,7 @@ func Instances(s terminal.Style, shards *admin.Shards, j *cluster.Job, now time.
 	show("job", shards.Job)
 	health, why, last := healthOfShards(shards), "", lastOf(shards.LastOutcome, shards.LastReason, shards.LastEnded)
 	if j != nil {
-		health, why, last = j.Health, j.Reason, j.Last
+		health, why, last = j.Health, cmp.Or(j.Reason, askedToWait(j)), j.Last
 	}
 	b.WriteString(s.FactCell("health", terminal.Coloured(strings.TrimSuffix(string(health)+": "+words.FirstLine(why), ": "), healthColour(health))))
 	show("cron", cronText(shards.Cron, shards.TimeZone, shards.Terms))

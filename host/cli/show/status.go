@@ -247,8 +247,11 @@ func jobColour(s engine.JobState) string {
 }
 
 func outcomeColour(o abi.Outcome) string {
-	if o == abi.OutcomeOK {
+	switch o {
+	case abi.OutcomeOK:
 		return terminal.Green
+	case abi.OutcomeRetryAt:
+		return terminal.Yellow
 	}
 	return terminal.Red
 }
@@ -359,7 +362,9 @@ func remarkable(i engine.ItemStatus) bool {
 // itemNow is what the item is doing.
 func itemNow(i engine.ItemStatus, now time.Time) terminal.Cell {
 	c := itemState(i, now)
-	if i.Misfired {
+	if !i.NotBefore.IsZero() {
+		c.Text, c.Colour = c.Text+", waits until "+i.NotBefore.UTC().Format(time.RFC3339), terminal.Yellow
+	} else if i.Misfired {
 		c.Text, c.Colour = c.Text+", misfired", terminal.Yellow
 	}
 	return c

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/wasmjob/wasmjob/coordination"
@@ -39,9 +40,10 @@ type Registry struct {
 }
 
 // NewRegistry returns the operations on a namespace. center is the session
-// that they use; it is asked each time and is nil while there is none.
+// that they use; it is asked each time and is nil while there is none. What operators ask of it is urgent.
 func NewRegistry(namespace string, center func() registry.Center) *Registry {
-	return &Registry{namespace: namespace, center: center, refuses: func(jobconfig.Configuration) []*jobconfig.FieldError { return nil }}
+	urgent := func() registry.Center { return registry.ForOperators(center()) }
+	return &Registry{namespace: namespace, center: urgent, refuses: func(jobconfig.Configuration) []*jobconfig.FieldError { return nil }}
 }
 
 // OnHost returns the same operations for a host. Its ceilings bound defaults, and an edit does not bring what the
@@ -211,34 +213,6 @@ func (r *Registry) Adopt(ctx context.Context, above int64) (fence.Adoption, erro
 		return fence.Adoption{}, engine.ErrNotLive
 	}
 	return fence.Adopt(ctx, c, r.namespace, above, cmp.Or(r.who, "operator"))
-}
-
-// names are those of one job, or of all if the name is empty.
-func (r *Registry) names(ctx context.Context, job string) ([]string, error) {
-	if job != "" {
-		return []string{job}, nil
-	}
-	list, err := r.Jobs(ctx)
-	var names []string
-	for _, b := range list {
-		names = append(names, b.Name)
-	}
-	return names, err
-}
-
-// each does something to one job, or to all if the name is empty.
-func (r *Registry) each(ctx context.Context, job string, do func(name string) error) error {
-	names, err := r.names(ctx, job)
-	var problems words.Problems
-	problems.Add(err)
-	for _, name := range names {
-		err := do(name)
-		if job == "" && errors.Is(err, engine.ErrNoJob) {
-			err = nil // removed since
-		}
-		problems.Add(err)
-	}
-	return problems.Err()
 }
 
 // Purged is what the record of a removal says of the job's records if they are removed, too.
@@ -421,10 +395,13 @@ func (r *Registry) Disable(ctx context.Context, job string) error {
 
 // SetServers is Enable or Disable. did is false if nothing was to be changed: that is on no record.
 func (r *Registry) SetServers(ctx context.Context, job string, enable bool) (did bool, err error) {
-	err = r.each(ctx, job, func(name string) error {
+	var mu sync.Mutex // of did
+	err = r.each(ctx, job, func(ctx context.Context, name string) error {
 		some, err := changed(ctx, r, name, r.switching(enable), func(ctx context.Context, c registry.Center, l tree.Layout) (bool, error) {
 			return operate.SetServers(ctx, c, l, r.said(), enable)
 		})
+		mu.Lock()
+		defer mu.Unlock()
 		did = did || some
 		return err
 	})
@@ -447,29 +424,37 @@ func (r *Registry) DisableServer(ctx context.Context, job, server string) error 
 
 // SetServer is EnableServer or DisableServer. did is as that of SetServers.
 func (r *Registry) SetServer(ctx context.Context, job, server string, enable bool) (did bool, err error) {
+	var mu sync.Mutex // of what follows, and did
 	known, all := 0, make(map[string]bool)
-	err = r.each(ctx, job, func(name string) error {
+	err = r.each(ctx, job, func(ctx context.Context, name string) error {
 		c := r.center()
 		if c == nil {
 			return engine.ErrNotLive
 		}
 		l := tree.NewLayout(r.namespace, name)
-		nodes, err := c.Read(ctx, registry.Children(l.Root()+"/servers"))
+		nodes, err := c.Read(ctx, registry.Children(l.Servers()))
 		if err != nil {
 			return fmt.Errorf("job %q: %w", name, err)
 		}
+		has := slices.Contains(nodes[0].Names, server)
+		mu.Lock()
 		for _, ip := range nodes[0].Names {
 			all[ip] = true
 		}
-		if !slices.Contains(nodes[0].Names, server) {
+		if has {
+			known++
+		}
+		mu.Unlock()
+		if !has {
 			return nil
 		}
-		known++
 		change := r.switching(enable)
 		change.Host = server
 		some, err := changed(ctx, r, name, change, func(ctx context.Context, c registry.Center, l tree.Layout) (bool, error) {
 			return operate.SetServers(ctx, c, l, r.said(), enable, server)
 		})
+		mu.Lock()
+		defer mu.Unlock()
 		did = did || some
 		return err
 	})
@@ -541,10 +526,11 @@ func hasNumber(job string, item int, numbers tree.Items) error {
 // hosts that run items with failover are refused: operate.ErrJavaRuns.
 func (r *Registry) Shutdown(ctx context.Context, job, server, instance string) error {
 	d := shutdown{server: server, instance: instance, all: make(map[string]bool)}
-	if err := r.each(ctx, job, func(name string) error { return d.of(ctx, r, name) }); err != nil {
+	if err := r.each(ctx, job, func(ctx context.Context, name string) error { return d.of(ctx, r, name) }); err != nil {
 		return err
 	}
 	if len(d.refused) > 0 {
+		slices.SortFunc(d.refused, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) }) // jobs come in any order
 		return errors.Join(d.refused...)
 	}
 	if d.stopped > 0 {
@@ -562,9 +548,11 @@ func (r *Registry) Shutdown(ctx context.Context, job, server, instance string) e
 // shutdown is which instances are to stop, and what came of it.
 type shutdown struct {
 	server, instance string // empty: any
-	stopped          int
-	all              map[string]bool // that are there
-	refused          []error
+
+	mu      sync.Mutex // guards what follows
+	stopped int
+	all     map[string]bool // that are there
+	refused []error
 }
 
 // of stops the instances of one job.
@@ -585,7 +573,7 @@ func (d *shutdown) stop(ctx context.Context, c registry.Center, l tree.Layout, s
 		if i.Gone {
 			continue
 		}
-		d.all[i.ID] = true
+		d.note(i.ID, 0)
 		switch {
 		case (d.instance != "" && i.ID != d.instance) || (d.server != "" && i.Server != d.server):
 		case i.Java:
@@ -603,7 +591,7 @@ func (d *shutdown) stop(ctx context.Context, c registry.Center, l tree.Layout, s
 		if err != nil {
 			return err
 		}
-		d.stopped += stopped
+		d.note("", stopped)
 	}
 	for _, id := range java {
 		err := operate.StopJava(ctx, c, l, id)
@@ -611,14 +599,26 @@ func (d *shutdown) stop(ctx context.Context, c registry.Center, l tree.Layout, s
 		switch {
 		case errors.As(err, &conflict): // it has gone by itself
 		case errors.Is(err, operate.ErrJavaRuns):
+			d.mu.Lock()
 			d.refused = append(d.refused, fmt.Errorf("job %q: %w", l.Job, err))
+			d.mu.Unlock()
 		case err != nil:
 			return err
 		default:
-			d.stopped++
+			d.note("", 1)
 		}
 	}
 	return nil
+}
+
+// note notes an instance that is there, unless its id is empty, and so many more that were stopped.
+func (d *shutdown) note(id string, stopped int) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if id != "" {
+		d.all[id] = true
+	}
+	d.stopped += stopped
 }
 
 // Restore brings a job back that was removed, and has all hosts come back that were stopped
@@ -1163,6 +1163,8 @@ type Shard struct {
 	Deaths int       `json:"deaths,omitempty"`
 	Died   []string  `json:"died,omitempty"`
 	Held   time.Time `json:"held,omitzero"`
+	// NotBefore is before when the item does not begin, because its guest asked to be run again then; missing if that is not so.
+	NotBefore time.Time `json:"notBefore,omitzero"`
 }
 
 // Queue says which of the items that have begun wait for a slot. runs are the fences of those runs, by item, as their hosts
@@ -1221,17 +1223,18 @@ func newShards(s *inspect.Shards) *Shards {
 		}
 		return time.UnixMilli(ms)
 	}
+	now := time.Now().UnixMilli()
 	records := make(map[int]tree.Record)
 	for _, i := range s.Items {
 		if java[i.RunningOn] || (i.RunningOn == "" && java[i.Owner]) {
 			// What is recorded is of a run before: Java hosts keep no record.
-			i.Record.Begun, i.Record.Ended, i.Record.Source, i.Record.Outcome, i.Record.Reason = 0, 0, "", "", ""
+			i.Record.Begun, i.Record.Ended, i.Record.Source, i.Record.Outcome, i.Record.Reason, i.Record.Again = 0, 0, "", "", "", 0
 		}
 		records[i.Item] = i.Record
 		out.Items = append(out.Items, Shard{
 			Item: i.Item, Parameter: i.Parameter, Owner: i.Owner, State: string(i.State), Disabled: i.Disabled, Said: engine.SaidBy(i.Said), Misfired: i.Misfired, Unreadable: i.Unreadable,
 			Failover: i.Failover, Moves: i.Moves, RunningOn: i.RunningOn, Fence: i.Fence,
-			Begun: at(i.Record.Begun), Ended: at(i.Record.Ended), Source: i.Record.Source, Outcome: i.Record.Outcome, Reason: i.Record.Reason,
+			Begun: at(i.Record.Begun), Ended: at(i.Record.Ended), Source: i.Record.Source, Outcome: i.Record.LastOutcome(), Reason: i.Record.Reason, NotBefore: at(i.Record.NotBefore(now)),
 			Deaths: i.Record.Deaths, Died: strings.Fields(i.Record.Died), Held: at(i.Record.Held),
 		})
 	}

@@ -34,6 +34,11 @@ func problem(err error) error {
 	if errors.As(err, &stale) {
 		return staleProblem(stale)
 	}
+	var unfinished *service.UnfinishedError
+	if errors.As(err, &unfinished) {
+		status := http.StatusGatewayTimeout
+		return &huma.ErrorModel{Status: status, Title: http.StatusText(status), Detail: "not done within " + operationTimeout.String() + ": " + err.Error()}
+	}
 	answer := &huma.ErrorModel{Detail: err.Error(), Errors: parts(err)}
 	if len(answer.Errors) > 0 {
 		answer.Status = http.StatusUnprocessableEntity

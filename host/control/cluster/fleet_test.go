@@ -20,6 +20,7 @@ import (
 	"github.com/wasmjob/wasmjob/host/control/cluster/orphans"
 	"github.com/wasmjob/wasmjob/host/control/report"
 	"github.com/wasmjob/wasmjob/host/engine"
+	"github.com/wasmjob/wasmjob/host/event"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -839,6 +840,25 @@ func TestLateHealth(t *testing.T) {
 		refresh(t, c, 0)
 		if j, _, _, _ := c.Job("a"); j.Health != HealthOK {
 			t.Errorf("it has fired: %+v", j)
+		}
+	})
+}
+
+// TestLateHealth_asked: a job whose guests have it wait beyond its next fire is late, and says so; one that fires when they let it is well.
+func TestLateHealth_asked(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f, c := sail(t)
+		for days, want := range map[int]Health{0: HealthOK, 30: HealthLate} {
+			a := job("a", engine.JobReady)
+			a.Next = time.Now().Add(time.Hour)
+			a.Waits = []engine.WaitStatus{{What: event.WaitRate, Since: time.Now(), Until: time.Now().Add(time.Minute + time.Duration(days)*24*time.Hour)}}
+			f.self.set(a)
+			stale()
+			refresh(t, c, 0)
+			if j, _, _, _ := c.Job("a"); j.Health != want {
+				t.Errorf("%d days: %+v", days, j)
+			}
 		}
 	})
 }

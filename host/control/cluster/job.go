@@ -22,7 +22,7 @@ type Health string
 const (
 	HealthError   Health = "error"   // a host cannot run it: no module, a bad configuration
 	HealthFailing Health = "failing" // its last fire did not end well, or an item is held back
-	HealthLate    Health = "late"    // it is due, and nothing began; or it has waited too long
+	HealthLate    Health = "late"    // it is due, and nothing began; it has waited too long; or guests had it wait beyond its next fire
 	HealthPaused  Health = "paused"  // disabled on all its servers, stopped, removed, or without a definition
 	HealthOK      Health = "ok"
 )
@@ -419,7 +419,9 @@ func healthOf(j *Job, parts []part, now time.Time) Health {
 		errors = errors || state == engine.JobError || state == engine.JobNoSession
 		paused = paused && (state == engine.JobDisabled || state == engine.JobStopped || state == engine.JobRemoved)
 	}
-	expired := slices.ContainsFunc(j.Waits, func(w engine.WaitStatus) bool { return w.Expired })
+	expired := slices.ContainsFunc(j.Waits, func(w engine.WaitStatus) bool {
+		return w.Expired || (!j.Next.IsZero() && w.Until.After(j.Next))
+	})
 	switch {
 	case errors:
 		return HealthError

@@ -260,7 +260,7 @@ func outcomeClass(o abi.Outcome) string {
 		return "none"
 	case abi.OutcomeOK:
 		return "good"
-	case abi.OutcomeCancelled:
+	case abi.OutcomeCancelled, abi.OutcomeRetryAt:
 		return "cancelled"
 	default:
 		return "bad"

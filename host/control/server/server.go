@@ -104,6 +104,10 @@ func Listen(o Options) (*Server, error) {
 const (
 	documentsAtOnce = 32
 	metricsAtOnce   = 8
+	// signInsAtOnce is of the pages for signing in, and as many of what is sent with them, which may wait for others.
+	signInsAtOnce = 32
+	// probesAtOnce is of answers to probes. Further ones wait: a probe that is refused restarts a host.
+	probesAtOnce = 8
 )
 
 func listen(a Address) (net.Listener, error) {
@@ -173,10 +177,13 @@ func (s *Server) Close() error { return s.http.Close() }
 
 func (s *Server) handler(compressed func(http.Handler) http.HandlerFunc) http.Handler {
 	mux := http.NewServeMux()
-	mux.Handle("GET /healthz", s.open(auth.OpenHealth, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	probe := func(answer http.HandlerFunc) http.Handler {
+		return s.open(auth.OpenHealth, httpx.InTurn(probesAtOnce, answer))
+	}
+	mux.Handle("GET /healthz", probe(func(w http.ResponseWriter, _ *http.Request) {
 		text(w, http.StatusOK, "ok")
-	})))
-	mux.Handle("GET /readyz", s.open(auth.OpenHealth, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	}))
+	mux.Handle("GET /readyz", probe(func(w http.ResponseWriter, _ *http.Request) {
 		ready, reason := s.opts.Ready()
 		switch {
 		case ready:
@@ -186,7 +193,7 @@ func (s *Server) handler(compressed func(http.Handler) http.HandlerFunc) http.Ha
 		default:
 			text(w, http.StatusServiceUnavailable, "not ready")
 		}
-	})))
+	}))
 	if s.opts.Metrics != nil {
 		mux.Handle("GET /metrics", s.open(auth.OpenAll, httpx.AtOnce(metricsAtOnce, s.opts.Metrics)))
 	}
@@ -198,9 +205,11 @@ func (s *Server) handler(compressed func(http.Handler) http.HandlerFunc) http.Ha
 		}
 	}
 	if s.opts.Access.Login != nil {
+		shown, sent := httpx.AtOnce(signInsAtOnce, s.opts.Access.Login), httpx.AtOnce(signInsAtOnce, s.opts.Access.Login)
 		for _, path := range LoginPaths() {
-			mux.Handle(path, s.opts.Access.Login)
+			mux.Handle(path, sent)
 		}
+		mux.Handle("GET /login", shown)
 	}
 	mux.Handle("/v1/", s.opts.Access.Guard.Handler(compressed(s.opts.API)))
 	mux.Handle("POST "+LinkPath, s.opts.Access.Guard.Handler(http.HandlerFunc(s.link)))

@@ -128,3 +128,47 @@ func TestAnswersAtOnce(t *testing.T) {
 		t.Errorf("health is answered with %d", got)
 	}
 }
+
+// TestSignInsAtOnce: while as many pages for signing in are under way as may be, further ones are refused, and probes and who has a token
+// are answered.
+func TestSignInsAtOnce(t *testing.T) {
+	t.Parallel()
+	begun, ends := make(chan struct{}), make(chan struct{})
+	s := start(t, Options{Access: Access{Login: http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+		begun <- struct{}{}
+		<-ends
+	})}})
+	var asked []net.Conn
+	for range signInsAtOnce {
+		asked = append(asked, dial(t, s, "GET /login HTTP/1.1\r\nHost: localhost\r\n\r\n"))
+		<-begun
+	}
+	refused := dial(t, s, strings.Repeat("GET /login HTTP/1.1\r\nHost: localhost\r\n\r\n", 1000))
+	answers := bufio.NewReader(refused)
+	resp, err := http.ReadResponse(answers, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if resp.StatusCode != http.StatusServiceUnavailable {
+		t.Errorf("one more is answered with %d", resp.StatusCode)
+	}
+	if _, err := io.Copy(io.Discard, resp.Body); err != nil {
+		t.Error(err)
+	}
+	if resp, err := http.ReadResponse(answers, nil); err == nil {
+		t.Errorf("what was sent behind it without waiting is answered with %d", resp.StatusCode)
+	}
+	for _, path := range []string{"/healthz", "/readyz"} {
+		if got := code(dial(t, s, "GET "+path+" HTTP/1.1\r\nHost: localhost\r\n\r\n")); got != http.StatusOK {
+			t.Errorf("%s is answered with %d", path, got)
+		}
+	}
+	posted := dial(t, s, "POST /login HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n")
+	<-begun // it does not wait for those who look
+	close(ends)
+	for _, c := range append(asked, posted) {
+		if got := code(c); got != http.StatusOK {
+			t.Errorf("answered with %d", got)
+		}
+	}
+}

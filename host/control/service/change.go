@@ -171,15 +171,25 @@ func (w Switch) change(job string) (c *history.Change, until time.Time, err erro
 	return c, until, nil
 }
 
-// SetEnabled enables or disables a job on all its servers; job "" is all jobs that the
-// principal may operate.
+// SetEnabled enables or disables a job on all its servers; job "" is all jobs, for who may operate all. Of all jobs the error
+// is an *UnfinishedError if ctx was done before they were: the host goes on with them.
 func (s *Service) SetEnabled(ctx context.Context, job string, w Switch) error {
+	if job == "" {
+		c, _, err := w.change("")
+		if err != nil {
+			return err
+		}
+		return s.each(ctx, c, func(ctx context.Context, name string) error { return s.setEnabled(ctx, name, w) })
+	}
+	s.saidOf(job)
+	return s.setEnabled(ctx, job, w)
+}
+
+// setEnabled is SetEnabled for one job.
+func (s *Service) setEnabled(ctx context.Context, job string, w Switch) error {
 	c, until, err := w.change(job)
 	if err != nil {
 		return err
-	}
-	if job == "" {
-		return s.each(ctx, c, func(name string) error { return s.SetEnabled(ctx, name, w) })
 	}
 	return s.change(ctx, w.operation(), c, func() error {
 		did, err := s.o.Registry.For(c.Who, c.Why).Until(until).SetServers(ctx, job, w.Enable)
@@ -198,23 +208,6 @@ func (s *Service) SetServer(ctx context.Context, job, server string, w Switch) e
 		did, err := s.o.Registry.For(c.Who, c.Why).Until(until).SetServer(ctx, job, server, w.Enable)
 		return s.explained(ctx, job, switched(did, err))
 	})
-}
-
-// each does something to all jobs, and records what each does of each. It is for who may
-// operate all: c is the record if that is refused.
-func (s *Service) each(ctx context.Context, c *history.Change, do func(job string) error) error {
-	if err := s.begin(ctx, c, auth.Require(ctx, operation.Operate, "")); err != nil {
-		return err
-	}
-	list, err := s.o.Registry.Jobs(ctx)
-	var problems words.Problems
-	problems.Add(err)
-	for _, b := range list {
-		if err := do(b.Name); !errors.Is(err, engine.ErrNoJob) { // else it was removed since
-			problems.Add(err)
-		}
-	}
-	return problems.Err()
 }
 
 // SetItem enables or disables one item.

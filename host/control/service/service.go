@@ -69,6 +69,7 @@ type Service struct {
 	reads, searches, explanations *auth.Places
 	// Answers and pages about all jobs, or all items of one.
 	large, pages *auth.Places
+	batches      batches
 }
 
 // Each asks every host, or a database that all share.
@@ -92,9 +93,10 @@ func pages() auth.PlacesOptions {
 	return auth.PlacesOptions{What: "pages about all jobs", All: 64, Each: 8, Reserved: 16, Wait: 5 * time.Second, Retry: 5 * time.Second}
 }
 
-// New returns a service.
+// New returns a service. The caller ends it with Close.
 func New(o Options) *Service {
-	return &Service{o, ratelimit.NewRecords(time.Now), auth.NewPlaces(reads()), auth.NewPlaces(searches()), auth.NewPlaces(explanations()), auth.NewPlaces(large()), auth.NewPlaces(pages())}
+	return &Service{o: o, refusals: ratelimit.NewRecords(time.Now),
+		reads: auth.NewPlaces(reads()), searches: auth.NewPlaces(searches()), explanations: auth.NewPlaces(explanations()), large: auth.NewPlaces(large()), pages: auth.NewPlaces(pages())}
 }
 
 // Large takes a place for an answer whose cost grows with the number of all jobs, or of the

@@ -113,14 +113,18 @@ type consolePages struct {
 	refused func(w http.ResponseWriter, r *http.Request, p *auth.Problem)
 }
 
+// filesAtOnce is how many of the files are sent at once that a login page is made of.
+const filesAtOnce = 64
+
 // guarded lets to the pages who is signed in, and others to what a login page is made of.
 func (s *system) guarded(p consolePages) http.Handler {
 	if p.Handler == nil {
 		return nil
 	}
 	mux := http.NewServeMux()
-	mux.Handle("GET /static/", p)
-	mux.Handle("GET /preferences", p)
+	anybody := httpx.AtOnce(filesAtOnce, p)
+	mux.Handle("GET /static/", anybody)
+	mux.Handle("GET /preferences", anybody)
 	mux.Handle("/", s.gate.Guard.Pages(p, func(w http.ResponseWriter, r *http.Request, problem *auth.Problem) {
 		if problem.Status == http.StatusUnauthorized && r.Method == http.MethodGet {
 			s.gate.Login.Refused(w, r, problem)

@@ -523,6 +523,7 @@ func (s *system) wireCluster(context.Context) error {
 			return s.peers.Post(ctx, transport, peers.Peer(p), cluster.StartPath(job))
 		},
 	})
+	s.onClose("operations over all jobs", s.service.Close)
 	return nil
 }
 

@@ -14,7 +14,9 @@ import (
 // Where the system allows it, the addresses for all that the guest may ever
 // have are reserved at first and made usable as it grows. So nothing is
 // copied when it grows, what the guest never touches is never cleared, and the
-// garbage collector has nothing to do with it. Otherwise it is a slice of the
+// garbage collector has nothing to do with it. If the process may have so many addresses
+// only (RLIMIT_AS), few are reserved at first; a memory that has outgrown them moves to twice as
+// many. Otherwise it is a slice of the
 // collector's, which grows by half at least: a guest that asks for one page
 // after the other makes the host copy each byte a few times, not thousands of
 // times.
@@ -22,9 +24,10 @@ type linearMemory struct {
 	buf      []byte
 	account  *account // of the worker that has it now
 	max      uint64
-	reserved []byte // all addresses; nil if buf is the collector's
-	usable   uint64 // bytes of reserved that have been made usable
-	resident int    // bytes that an idle memory keeps from the system
+	from     *addresses // of reserved; nil: there are as many as one likes
+	reserved []byte     // all addresses that it has; nil if buf is the collector's
+	usable   uint64     // bytes of reserved that have been made usable
+	resident int        // bytes that an idle memory keeps from the system
 }
 
 // roomy is the size from which a new memory of the collector's gets room to
@@ -39,6 +42,10 @@ func (m *linearMemory) Reallocate(size uint64) []byte {
 		return nil
 	}
 	if !m.account.covers(int64(size), m.account.stack) {
+		return nil
+	}
+	if m.from != nil && !m.move(size) {
+		m.account.denied = fmt.Errorf("the process may have %s of addresses for guests (RLIMIT_AS, ulimit -v), which others have", mebibytes(int64(m.from.most)))
 		return nil
 	}
 	if m.reserved != nil {
@@ -64,6 +71,28 @@ func (m *linearMemory) Reallocate(size uint64) []byte {
 	return m.buf
 }
 
+// move has the memory reserve as many addresses as size needs, twice those that it has if there are as many, and takes
+// with it what it holds. It reports false if there are none.
+func (m *linearMemory) move(size uint64) bool {
+	have := uint64(len(m.reserved))
+	if size <= have {
+		return true
+	}
+	next := min(max(2*have, firstAddresses, size), m.max)
+	b := m.from.reserve(next)
+	if b == nil && next > size {
+		b = m.from.reserve(size)
+	}
+	if b == nil || !use(b[:size]) {
+		m.from.unreserve(b)
+		return false
+	}
+	copy(b, m.buf)
+	m.from.unreserve(m.reserved)
+	m.reserved, m.usable = b, size
+	return true
+}
+
 // Free implements experimental.LinearMemory.
 func (m *linearMemory) Free() {}
 
@@ -76,6 +105,7 @@ type memories struct {
 	resident int             // bytes of all of them
 	usable   uint64          // likewise
 	closed   bool
+	from     *addresses // of all memories; nil: there are as many as one likes
 }
 
 // keptMemory bounds what idle memories keep from the system, in bytes, and keptUsable what
@@ -99,7 +129,69 @@ func (p *memories) take(limit uint64, a *account) *linearMemory {
 			return m
 		}
 	}
+	if p.from != nil {
+		return &linearMemory{max: limit, account: a, from: p.from}
+	}
 	return &linearMemory{max: limit, account: a, reserved: reserve(limit)}
+}
+
+// firstAddresses is how many bytes of addresses a memory reserves at first if they are bounded: what a small guest of Go's has.
+const firstAddresses = 16 << 20
+
+// addresses are those of a process that may have so many only. It is safe for concurrent use.
+type addresses struct {
+	most uint64
+	idle func() // gives back those of memories that are out of use
+
+	mu   sync.Mutex
+	used uint64
+}
+
+// boundedBy returns the addresses for the memories of a process that may have limit bytes of them, and has taken some already. A quarter of
+// the others is left for what else the process does: Go ends a process that gets no addresses for its heap.
+func (p *memories) boundedBy(limit, taken uint64) {
+	p.from = &addresses{most: (limit - min(limit, taken)) / 4 * 3, idle: p.drop}
+}
+
+// reserve takes addresses; nil if there are none to be had.
+func (a *addresses) reserve(size uint64) []byte {
+	if !a.take(size) {
+		if a.idle(); !a.take(size) {
+			return nil
+		}
+	}
+	b := reserve(size)
+	if b == nil {
+		a.give(size)
+	}
+	return b
+}
+
+func (a *addresses) take(size uint64) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if size > a.most-a.used {
+		return false
+	}
+	a.used += size
+	return true
+}
+
+func (a *addresses) give(size uint64) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.used -= size
+}
+
+// unreserve gives addresses back that reserve has returned; nil is none. A nil a counts none.
+func (a *addresses) unreserve(b []byte) {
+	if b == nil {
+		return
+	}
+	unreserve(b)
+	if a != nil {
+		a.give(uint64(len(b)))
+	}
 }
 
 // put takes a memory back. Nothing may use it any more.
@@ -121,18 +213,26 @@ func (p *memories) put(m *linearMemory) {
 	}
 	p.mu.Unlock()
 	if !ok {
-		unreserve(m.reserved)
+		m.from.unreserve(m.reserved)
 	}
 }
 
 // close drops the idle memories; what is put back later is dropped, too.
 func (p *memories) close() {
 	p.mu.Lock()
+	p.closed = true
+	p.mu.Unlock()
+	p.drop()
+}
+
+// drop drops the idle memories.
+func (p *memories) drop() {
+	p.mu.Lock()
 	idle := p.idle
-	p.idle, p.resident, p.usable, p.closed = nil, 0, 0, true
+	p.idle, p.resident, p.usable = nil, 0, 0
 	p.mu.Unlock()
 	for _, m := range idle {
-		unreserve(m.reserved)
+		m.from.unreserve(m.reserved)
 	}
 }
 

@@ -2,7 +2,31 @@
 
 package plugin
 
-import "syscall"
+import (
+	"os"
+	"strconv"
+	"strings"
+	"syscall"
+)
+
+// usualAddresses are those of a process of ours that does nothing yet, in bytes.
+const usualAddresses = 1536 << 20
+
+// addressLimit is how many bytes of addresses this process may have, and how many it has; ok is false if there is no such limit.
+func addressLimit() (limit, taken uint64, ok bool) {
+	var l syscall.Rlimit
+	if syscall.Getrlimit(syscall.RLIMIT_AS, &l) != nil || uint64(l.Cur) >= 1<<47 { // more than a process can have
+		return 0, 0, false
+	}
+	taken = usualAddresses
+	if text, err := os.ReadFile("/proc/self/statm"); err == nil {
+		pages, _, _ := strings.Cut(string(text), " ")
+		if n, err := strconv.ParseUint(pages, 10, 64); err == nil {
+			taken = n * uint64(os.Getpagesize())
+		}
+	}
+	return uint64(l.Cur), taken, true
+}
 
 // reserve takes addresses without memory; nil if there are none to be had.
 func reserve(size uint64) []byte {

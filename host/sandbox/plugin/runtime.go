@@ -157,6 +157,10 @@ func NewRuntime(ctx context.Context, o Options) (*Runtime, error) {
 	if r.log == nil {
 		r.log = slog.New(slog.DiscardHandler)
 	}
+	if limit, taken, ok := addressLimit(); ok {
+		r.memories.boundedBy(limit, taken)
+		r.log.Info("the address space of processes is bounded (RLIMIT_AS): memories of guests grow by moving, and share what is left of it", "limit", mebibytes(int64(limit)), "guests", mebibytes(int64(r.memories.from.most)))
+	}
 	if err := r.openCache(&o); err != nil {
 		return nil, err
 	}

@@ -213,6 +213,7 @@ func (h *House) wire(o Options) {
 			return h.Peers.Post(ctx, transport, peers.Peer(p), cluster.StartPath(job))
 		},
 	})
+	h.t.Cleanup(func() { _ = h.Service.Close() }) // it has no error
 }
 
 // run starts the parts, which Stop ends and joins.
