@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"context"
 	"fmt"
 	"slices"
 	"time"
@@ -117,10 +116,7 @@ func (j *job) watchExtra(now moment) {
 	if len(want) == 0 {
 		return
 	}
-	ctx, cancel := context.WithCancel(j.work)
-	snapshots, err := j.member.Registry.Watch(ctx, want...)
-	if err != nil {
-		cancel()
+	if err := j.watch.extra.open(j.work, j.member.Registry, want...); err != nil {
 		if j.denials.denyWatch(now, j.log, held, func(n int) []registry.Query { return coordination.ItemMarks(j.member.Layout, n) }, err) {
 			j.watchExtra(now) // the next one
 			return
@@ -128,7 +124,7 @@ func (j *job) watchExtra(now moment) {
 		j.setback(now, "watching what Java hosts do, or operators", err)
 		return
 	}
-	j.watch.extra, j.watch.extraFor, j.watch.endExtra = snapshots, want, cancel
+	j.watch.extraFor = want
 }
 
 // seeExtra takes a snapshot of the extra watch.
@@ -162,10 +158,8 @@ func (j *job) seeExtra(now moment, s registry.Snapshot) {
 }
 
 func (j *job) endExtra() {
-	if j.watch.endExtra != nil {
-		j.watch.endExtra()
-	}
-	j.watch.extra, j.watch.extraFor, j.watch.endExtra = nil, nil, nil
+	j.watch.extra.close()
+	j.watch.extraFor = nil
 	j.member.View = j.member.View.WithExtra(nil)
 }
 

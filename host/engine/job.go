@@ -107,17 +107,14 @@ type job struct {
 // watch is the watches of a job. extra is a second one, of what stands in the way for a
 // while.
 type watch struct {
-	control  <-chan registry.Snapshot
-	end      context.CancelFunc
-	extra    <-chan registry.Snapshot
+	control  feed
+	extra    feed
 	extraFor []registry.Query
-	endExtra context.CancelFunc
 	// outside is what this host watches while it stays out of the job, seen what that
 	// has shown last.
-	outside    <-chan registry.Snapshot
-	endOutside context.CancelFunc
-	seen       registry.Snapshot
-	marks      marks
+	outside feed
+	seen    registry.Snapshot
+	marks   marks
 }
 
 // pace is how often the host takes steps of the common business.
@@ -237,39 +234,39 @@ func (j *job) run(work context.Context) {
 		select {
 		case <-work.Done():
 			return
-		case s, ok := <-j.watch.control:
+		case s, ok := <-j.watch.control.snapshots:
 			if !ok {
-				j.watch.control = nil // the session is over; work ends next
+				j.watch.control.snapshots = nil // the session is over; work ends next
 				continue
 			}
 			j.see(s)
-		case s, ok := <-j.watch.extra:
+		case s, ok := <-j.watch.extra.snapshots:
 			if !ok {
-				j.watch.extra = nil
+				j.watch.extra.snapshots = nil
 				continue
 			}
 			j.seeExtra(j.host.now(), s)
-		case s, ok := <-j.watch.outside:
+		case s, ok := <-j.watch.outside.snapshots:
 			if !ok {
-				j.watch.outside = nil
+				j.watch.outside.snapshots = nil
 				continue
 			}
 			j.watch.seen = s
-		case s, ok := <-j.watch.marks.snapshots:
+		case s, ok := <-j.watch.marks.feed.snapshots:
 			if !ok {
-				j.watch.marks.snapshots = nil
+				j.watch.marks.feed.snapshots = nil
 				continue
 			}
 			j.seeMarks(j.host.now(), s)
-		case s, ok := <-j.chain.snapshots:
+		case s, ok := <-j.chain.feed.snapshots:
 			if !ok {
-				j.chain.snapshots = nil
+				j.chain.feed.snapshots = nil
 				continue
 			}
 			j.chain.observe(s)
-		case s, ok := <-j.backfill.snapshots:
+		case s, ok := <-j.backfill.feed.snapshots:
 			if !ok {
-				j.backfill.snapshots = nil
+				j.backfill.feed.snapshots = nil
 				continue
 			}
 			for _, e := range j.backfill.see(j.host.now(), j.member.Layout, s, j.member.View.Config.ShardingTotalCount) {

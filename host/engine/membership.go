@@ -2,7 +2,6 @@ package engine
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"math"
 	"slices"
@@ -75,12 +74,9 @@ func (j *job) join(now moment) bool {
 		return false
 	}
 	j.brought(applied)
-	ctx, cancel := context.WithCancel(j.work)
-	j.watch.end = cancel
-	j.watch.control, err = j.member.Registry.Watch(ctx, coordination.Control(j.member.Layout, j.member.Self)...)
+	err = j.watch.control.open(j.work, j.member.Registry, coordination.Control(j.member.Layout, j.member.Self)...)
 	if err != nil {
-		cancel()
-		j.watch.end, j.joining.err = nil, err
+		j.joining.err = err
 		j.failed(now, "watching the job", err)
 		return false
 	}
@@ -283,15 +279,11 @@ func (j *job) stayOut(now moment) (back bool) {
 		}
 		j.exit.noted = true
 	}
-	if j.watch.outside == nil {
-		ctx, cancel := context.WithCancel(j.work)
-		outside, err := j.term.registry.Watch(ctx, coordination.Outside(j.member.Layout)...)
-		if err != nil {
-			cancel()
+	if j.watch.outside.snapshots == nil {
+		j.watch.leaveOutside()
+		if err := j.watch.outside.open(j.work, j.term.registry, coordination.Outside(j.member.Layout)...); err != nil {
 			j.failed(now, "watching whether the job is wanted here", err)
-			return false
 		}
-		j.watch.outside, j.watch.endOutside, j.watch.seen = outside, cancel, nil
 		return false
 	}
 	if j.watch.seen == nil {
@@ -324,10 +316,8 @@ func (j *job) stayOut(now moment) (back bool) {
 
 // leaveOutside ends that watch.
 func (w *watch) leaveOutside() {
-	if w.endOutside != nil {
-		w.endOutside()
-	}
-	w.outside, w.endOutside, w.seen = nil, nil, nil
+	w.outside.close()
+	w.seen = nil
 }
 
 // quit stops looking after the job while somebody wants it so; see stayOut.
@@ -715,10 +705,7 @@ func (j *job) decline(now moment) {
 
 // unwatchAll ends the watches of the job.
 func (j *job) unwatchAll() {
-	if j.watch.end != nil {
-		j.watch.end()
-	}
-	j.watch.end, j.watch.control = nil, nil
+	j.watch.control.close()
 	j.endExtra()
 	j.watch.endMarks()
 	j.chain.unwatch()
