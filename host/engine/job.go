@@ -54,14 +54,6 @@ const (
 	// completionInterval is how soon after a completion the next is written,
 	// while other items go on.
 	completionInterval = 100 * time.Millisecond
-	// recoverPause is how long a host waits before it takes what another host
-	// could have taken of a crashed one's items; it doubles.
-	recoverPause        = time.Second
-	longestRecoverPause = 16 * time.Second
-	// fewCrashed is of how many hosts at most everybody looks at once for what they
-	// left. Of more, as after an outage, most have left nothing, and the janitor
-	// sees to that first.
-	fewCrashed = 3
 	// againPause is how long a begin waits that met another state of the
 	// registry than it knew.
 	againPause = 100 * time.Millisecond
@@ -130,20 +122,6 @@ type pace struct {
 	waitsFor   int64     // that of the step
 }
 
-// recovery is the care for what hosts that died have left.
-type recovery struct {
-	at         time.Time // when to look next; zero if nothing is left
-	pause      time.Duration
-	attempts   int       // since there was something to recover
-	yieldUntil time.Time // items are left to hosts with a free worker; zero if not yet
-	led        bool      // this host led the job when it last looked
-	// A look at a host that left very much takes several passes of the loop, each at once after the
-	// one before: next is where it goes on. seen is the version of what was left of the host.
-	atOnce bool
-	next   map[string]int
-	seen   map[string]int32
-}
-
 // wakes is when a step that waits for a snapshot is taken again.
 func (p *pace) wakes(moment) time.Time {
 	if p.looked {
@@ -173,7 +151,7 @@ type configured struct {
 
 func newJob(t *term, wanted Job, self tree.JobInstance) *job {
 	name := wanted.Definition.JobName
-	j := &job{pace: pace{steps: rate.NewLimiter(rate.Every(stepInterval), stepsAtOnce)}, recovery: recovery{pause: recoverPause}, wasEnabled: true}
+	j := &job{pace: pace{steps: rate.NewLimiter(rate.Every(stepInterval), stepsAtOnce)}, wasEnabled: true}
 	j.term, j.host, j.name, j.log = t, t.host, name, t.host.log.With(zap.String("job", name))
 	j.done, j.quotas = make(chan struct{}), newQuotas(t.host.cfg.Ceilings, name)
 	j.guests.ended = make(chan struct{})
@@ -195,6 +173,10 @@ func newJob(t *term, wanted Job, self tree.JobInstance) *job {
 	j.killing = killing{job: &j.access, items: j.items, fires: j.fires, ends: &j.ends, denials: &j.denials, goesOn: j.goesOn}
 	j.offsets = offsets{job: &j.access, items: j.items, denials: &j.denials}
 	j.sweeping = sweeping{job: &j.access, items: j.items}
+	j.recovery = newRecovery(recoveryDeps{
+		job: &j.access, denials: &j.denials, limits: &j.limits, runs: j.items.runs, from: j.recoverFrom,
+		full: func() bool { return j.running() >= j.concurrency() }, hasModule: func() bool { return j.module.exec != nil },
+	})
 	j.trigger = waiting{job: &j.access, items: j.items, reports: j.reports, begin: j.begin, skip: j.skipFire, unfit: j.dues.unfit}
 	j.chain = chain{job: &j.access, turn: chainTurn{
 		enter: func() bool { return t.follows.Enter(j, time.Time{}) },
@@ -480,7 +462,7 @@ func (j *job) advance(now moment) (over bool) {
 		j.failed(now, doing, err)
 	}
 	j.reportSettings()
-	business := j.member.Reconcile(now.wall) != coordination.ActionNone || j.recovers(now)
+	business := j.member.Reconcile(now.wall) != coordination.ActionNone || j.recovery.due(now)
 	if business && j.knowsShare() && j.member.View.Enabled == j.wasEnabled { // what is due begins before that
 		j.dues.makeUpPassed(now)
 		j.tick(now)

@@ -3,7 +3,6 @@ package engine
 import (
 	"cmp"
 	"errors"
-	"math"
 	"slices"
 	"strings"
 	"time"
@@ -512,7 +511,7 @@ func (j *job) coordinate(now moment) {
 		j.announce = false
 	}
 	action := j.member.Reconcile(now.wall)
-	if action != coordination.ActionNone || j.recovers(now) || j.sweeping.due(now) {
+	if action != coordination.ActionNone || j.recovery.due(now) || j.sweeping.due(now) {
 		// While very many jobs have to, this one waits in line, and its loop is free to begin what is due.
 		j.pace.waits = !j.term.steps.Enter(j, time.Time{})
 		defer func() {
@@ -549,14 +548,9 @@ func (j *job) coordinate(now moment) {
 		j.readShare(now)
 	}
 	if !j.rests(now) && !j.pace.waits {
-		j.recoverCrashed(now)
+		j.recovery.takeFromCrashed(now)
 		j.sweeping.sweep(now, j.limits.limited() || j.rates.rated())
 	}
-}
-
-// recovers reports whether to look now what hosts that died have left.
-func (j *job) recovers(now moment) bool {
-	return !now.Before(j.recovery.at) && (len(j.member.View.Crashed()) > 0 || len(j.member.View.FailoverItems) > 0 || j.takers.Standing)
 }
 
 // mayStep says whether the next step of the common business may be taken. One
@@ -575,107 +569,6 @@ func (j *job) mayStep(now moment) bool {
 			zap.Stringer("because", why(j.member.View)), zap.Duration("step every", stepInterval))
 	}
 	return false
-}
-
-// recoverCrashed takes over from hosts that died, or notes what is lost.
-func (j *job) recoverCrashed(now moment) {
-	r := &j.recovery
-	dead := j.member.View.Crashed()
-	marked := len(j.member.View.FailoverItems) > 0 // by Java hosts
-	if len(dead) == 0 && !marked && !j.takers.Standing {
-		j.denials.settle("", nil)
-		clear(j.limits.crashed)
-		*r = recovery{pause: recoverPause, led: r.led}
-		return
-	}
-	if r.at.IsZero() && j.member.View.Mixed() {
-		r.at = now.Add(javaGrace)
-	}
-	if r.at.IsZero() && len(dead) > fewCrashed && !j.member.View.IsJanitor() {
-		r.at = now.Add(recoverPause)
-	}
-	if j.limits.takeOver {
-		j.limits.takeOver, r.at = false, now.Time
-	}
-	waits := now.Before(r.at)
-	goesOn := slices.ContainsFunc(dead, func(id string) bool { return r.next[id] > 0 })
-	if !waits && !goesOn {
-		clear(j.limits.crashed) // they are found again
-	}
-	leads := j.member.View.Leading()
-	looks := leads && !r.led && (r.attempts > 0 || !r.yieldUntil.IsZero()) // for what only a leader writes down
-	r.led = leads
-	if waits && !looks && !goesOn {
-		return
-	}
-	again := r.attempts > 0
-	if len(dead) > 1 {
-		left, gone, err := j.member.Bury(j.work, dead, again || j.member.View.IsJanitor())
-		if err != nil {
-			if j.setback(now, "looking for what crashed hosts have left", err) {
-				r.later(now)
-			}
-			return
-		}
-		for _, id := range gone {
-			j.term.gone(id)
-		}
-		dead = left
-	}
-	if marked || len(dead) == 0 {
-		dead = append(dead, "") // whatever Java hosts have marked; and it leaves the latch
-	}
-
-	// A share is taken whole, as the items of a fire are: they queue for the
-	// workers. A host without a free one lets the others go first, once. What is
-	// lost is written down at once, by any.
-	if !waits && !goesOn && j.running() >= j.concurrency() && r.yieldUntil.IsZero() {
-		r.yieldUntil = now.Add(2 * r.pause) // the others look again after one
-	}
-	yields := now.Before(r.yieldUntil)
-	limit := math.MaxInt
-	if waits || yields || j.module.exec == nil {
-		limit = 0
-	}
-	if r.next == nil {
-		r.next, r.seen = make(map[string]int), make(map[string]int32)
-	}
-	for _, id := range dead {
-		if goesOn && r.next[id] == 0 {
-			continue // it comes with the next look
-		}
-		out, err := j.recoverFrom(now, coordination.Recovery{Dead: id, All: again, Limit: limit, Busy: j.items.runs, From: r.next[id], Seen: r.seen[id], Now: now.wall}, false)
-		if err != nil {
-			if j.setback(now, "recovering items of "+id, err) {
-				r.later(now)
-			}
-			return
-		}
-		if r.next[id] = out.Next; out.Next == 0 {
-			r.seen[id] = out.Version
-		}
-		r.atOnce = r.atOnce || out.Next > 0
-	}
-	if r.atOnce {
-		return // what is due meanwhile begins first
-	}
-
-	// What is left is another host's share, or disabled: look again later.
-	if waits {
-		return
-	}
-	if yields {
-		r.at = r.yieldUntil
-		return
-	}
-	r.attempts++
-	r.later(now)
-}
-
-// later has the crashed hosts looked at again after a pause.
-func (r *recovery) later(now moment) {
-	r.at = now.Add(r.pause)
-	r.pause = min(2*r.pause, longestRecoverPause)
 }
 
 // why says what made the leader divide the items.
