@@ -45,8 +45,6 @@ const (
 	// work, whatever made them, must not take the registry with them.
 	stepInterval = 200 * time.Millisecond
 	stepsAtOnce  = 25
-	// repairPause is the least time between two looks for external edits to repair.
-	repairPause = 5 * time.Second
 	// longestSleep bounds the timer.
 	longestSleep = time.Minute
 	// completionWindow is how long a first completed item waits for others.
@@ -173,6 +171,7 @@ func newJob(t *term, wanted Job, self tree.JobInstance) *job {
 	j.killing = killing{job: &j.access, items: j.items, fires: j.fires, ends: &j.ends, denials: &j.denials, goesOn: j.goesOn}
 	j.offsets = offsets{job: &j.access, items: j.items, denials: &j.denials}
 	j.sweeping = sweeping{job: &j.access, items: j.items}
+	j.repairs = repairs{job: &j.access, detail: j.detail}
 	j.recovery = newRecovery(recoveryDeps{
 		job: &j.access, denials: &j.denials, limits: &j.limits, runs: j.items.runs, from: j.recoverFrom,
 		full: func() bool { return j.running() >= j.concurrency() }, hasModule: func() bool { return j.module.exec != nil },
@@ -418,7 +417,9 @@ func (j *job) advance(now moment) (over bool) {
 		}()
 	}
 	j.pace.waits = false
-	j.repair(now)
+	if j.joined && j.seen && j.exit.left.IsZero() && j.member.View.Exists && j.member.View.Joined() {
+		j.repairs.repair(now)
+	}
 	j.complete(now)
 	j.killing.end(now)
 	j.quotas.report(now, j.mail.takeBeyond(), j.Emit)
