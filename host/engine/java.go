@@ -66,15 +66,34 @@ func (p *queue) until() time.Time {
 	return p.since.Add(longestQueue)
 }
 
+// sightings are when the loop saw first, by Go's own clock, that a division is asked for, and that a division defers items.
+// View.FlagSeen and View.DeferredSeen say the same by the wall clock, which may be set meanwhile.
+type sightings struct{ flag, deferred time.Time }
+
+// note dates what a snapshot shows for the first time.
+func (s *sightings) note(v *coordination.View, now moment) {
+	if v.Necessary && v.FlagSeen.IsZero() {
+		v.FlagSeen, s.flag = now.wall, now.Time
+	}
+	if len(v.Division.Deferred) > 0 && v.DeferredSeen.IsZero() {
+		v.DeferredSeen, s.deferred = now.wall, now.Time
+	}
+}
+
+// date says again by the wall clock, as it goes now, when that was.
+func (s *sightings) date(v *coordination.View, now moment) {
+	if !v.FlagSeen.IsZero() {
+		v.FlagSeen = now.instant(s.flag)
+	}
+	if !v.DeferredSeen.IsZero() {
+		v.DeferredSeen = now.instant(s.deferred)
+	}
+}
+
 // seeJava draws conclusions from a snapshot: what changed about Java hosts.
 func (j *job) seeJava(now moment, before coordination.View) {
 	v := &j.member.View
-	if v.Necessary && v.FlagSeen.IsZero() {
-		v.FlagSeen, j.flagSeen = now.wall, now.Time
-	}
-	if len(v.Division.Deferred) > 0 && v.DeferredSeen.IsZero() {
-		v.DeferredSeen, j.deferredSeen = now.wall, now.Time
-	}
+	j.sightings.note(v, now)
 	if !before.Exists || !v.IsJanitor() {
 		return
 	}

@@ -91,12 +91,12 @@ func TestTheFlagIsDatedWhenItIsFirstSeen(t *testing.T) {
 	before := j.member.View
 	j.member.View.Necessary = true
 	j.seeJava(at(0), before)
-	if !j.member.View.FlagSeen.Equal(at(0).wall) || !j.flagSeen.Equal(at(0).Time) {
-		t.Errorf("the flag was seen at %s and %s", j.member.View.FlagSeen, j.flagSeen)
+	if !j.member.View.FlagSeen.Equal(at(0).wall) || !j.sightings.flag.Equal(at(0).Time) {
+		t.Errorf("the flag was seen at %s and %s", j.member.View.FlagSeen, j.sightings.flag)
 	}
 	j.seeJava(at(time.Second), j.member.View)
-	if !j.member.View.FlagSeen.Equal(at(0).wall) || !j.flagSeen.Equal(at(0).Time) {
-		t.Errorf("it stands, and is dated anew: %s and %s", j.member.View.FlagSeen, j.flagSeen)
+	if !j.member.View.FlagSeen.Equal(at(0).wall) || !j.sightings.flag.Equal(at(0).Time) {
+		t.Errorf("it stands, and is dated anew: %s and %s", j.member.View.FlagSeen, j.sightings.flag)
 	}
 	if !j.sweeping.at.IsZero() {
 		t.Errorf("a sweep at %s, though no Java host went", j.sweeping.at)

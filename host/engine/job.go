@@ -11,7 +11,6 @@ import (
 
 	"github.com/robfig/cron/v3"
 	"go.uber.org/zap"
-	"golang.org/x/time/rate"
 
 	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/coordination"
@@ -40,11 +39,6 @@ const (
 	// lookAgain is how long a step that changed the registry waits for the
 	// snapshot that shows it.
 	lookAgain = time.Second
-	// stepInterval is how often a job may take a step of the common business,
-	// once stepsAtOnce were taken without a rest. Hosts that undo each other's
-	// work, whatever made them, must not take the registry with them.
-	stepInterval = 200 * time.Millisecond
-	stepsAtOnce  = 25
 	// longestSleep bounds the timer.
 	longestSleep = time.Minute
 	// completionWindow is how long a first completed item waits for others.
@@ -77,21 +71,20 @@ const (
 type job struct {
 	runner
 
-	changed      bool // the definition or the module is not what was last applied
-	configured   configured
-	settings     settings
-	edits        changes.Seen
-	wasEnabled   bool
-	watch        watch
-	pace         pace
-	election     queue // in ElasticJob's latches
-	takers       queue
-	flagSeen     time.Time // View.FlagSeen, by Go's own clock
-	deferredSeen time.Time // View.DeferredSeen, by Go's own clock
-	recovery     recovery
-	ongoing      waits
-	backfill     backfill
-	timers       timers
+	changed    bool // the definition or the module is not what was last applied
+	configured configured
+	settings   settings
+	edits      changes.Seen
+	wasEnabled bool
+	watch      watch
+	pace       pace
+	election   queue // in ElasticJob's latches
+	takers     queue
+	sightings  sightings
+	recovery   recovery
+	ongoing    waits
+	backfill   backfill
+	timers     timers
 }
 
 // watch is the watches of a job. extra is a second one, of what stands in the way for a
@@ -105,27 +98,6 @@ type watch struct {
 	outside feed
 	seen    registry.Snapshot
 	marks   marks
-}
-
-// pace is how often the host takes steps of the common business.
-type pace struct {
-	looked     bool          // no step was taken since the last snapshot
-	lookedAt   time.Time     // when a step that waits for a snapshot was taken
-	pause      time.Duration // how long it waits before it is taken again; it doubles
-	steps      *rate.Limiter
-	waits      bool      // it waits for its turn to take one, among the jobs of this host
-	stepAt     time.Time // when the next may be taken, after too many
-	reportedAt time.Time // when the log last said that there were too many
-	wrote      int64     // the newest transaction of this host
-	waitsFor   int64     // that of the step
-}
-
-// wakes is when a step that waits for a snapshot is taken again.
-func (p *pace) wakes(moment) time.Time {
-	if p.looked {
-		return time.Time{}
-	}
-	return p.lookedAt.Add(p.pause)
 }
 
 // settings are what a job goes by, as they are reported.
@@ -149,7 +121,7 @@ type configured struct {
 
 func newJob(t *term, wanted Job, self tree.JobInstance) *job {
 	name := wanted.Definition.JobName
-	j := &job{pace: pace{steps: rate.NewLimiter(rate.Every(stepInterval), stepsAtOnce)}, wasEnabled: true}
+	j := &job{pace: newPace(), wasEnabled: true}
 	j.term, j.host, j.name, j.log = t, t.host, name, t.host.log.With(zap.String("job", name))
 	j.done, j.quotas = make(chan struct{}), newQuotas(t.host.cfg.Ceilings, name)
 	j.guests.ended = make(chan struct{})

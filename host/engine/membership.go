@@ -486,21 +486,11 @@ func (j *job) coordinate(now moment) {
 		}
 	}
 	j.wasEnabled = j.member.View.Enabled
-	switch {
-	case j.pace.looked:
-		j.pace.pause = lookAgain
-	case now.Before(j.pace.lookedAt.Add(j.pace.pause)):
+	if !j.pace.mayDecide(now) {
 		j.readShare(now)
 		return
-	default: // a registry that is so slow is not to be asked the same again and again
-		j.pace.pause = min(2*j.pace.pause, commitTimeout)
 	}
-	if !j.member.View.FlagSeen.IsZero() {
-		j.member.View.FlagSeen = now.instant(j.flagSeen) // the clock may have been set since
-	}
-	if !j.member.View.DeferredSeen.IsZero() {
-		j.member.View.DeferredSeen = now.instant(j.deferredSeen)
-	}
+	j.sightings.date(&j.member.View, now)
 	j.member.View.Clock = j.host.registry.time(now.Time)
 	v := j.member.View
 	if j.announce {
@@ -520,7 +510,7 @@ func (j *job) coordinate(now moment) {
 			}
 		}()
 	}
-	if action != coordination.ActionNone && !j.pace.waits && j.mayStep(now) {
+	if action != coordination.ActionNone && !j.pace.waits && j.pace.mayStep(now, j.logRestless) {
 		j.pace.looked, j.pace.lookedAt, j.pace.wrote = false, now.Time, 0
 		sharded, err := j.member.Act(j.work, action, now.wall)
 		if err != nil {
@@ -553,22 +543,10 @@ func (j *job) coordinate(now moment) {
 	}
 }
 
-// mayStep says whether the next step of the common business may be taken. One
-// that follows many others has to wait.
-func (j *job) mayStep(now moment) bool {
-	if now.Before(j.pace.stepAt) {
-		return false
-	}
-	if j.pace.steps.AllowN(now.Time, 1) {
-		return true
-	}
-	j.pace.stepAt = now.Add(stepInterval)
-	if !now.Before(j.pace.reportedAt.Add(longestSleep)) {
-		j.pace.reportedAt = now.Time
-		j.log.Warn("the hosts of the job are not coming to rest: its items are sharded, or its leader is elected, again and again; slowing down",
-			zap.Stringer("because", why(j.member.View)), zap.Duration("step every", stepInterval))
-	}
-	return false
+// logRestless says in the log that there are too many steps.
+func (j *job) logRestless() {
+	j.log.Warn("the hosts of the job are not coming to rest: its items are sharded, or its leader is elected, again and again; slowing down",
+		zap.Stringer("because", why(j.member.View)), zap.Duration("step every", stepInterval))
 }
 
 // why says what made the leader divide the items.
