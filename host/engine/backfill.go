@@ -27,14 +27,13 @@ const backfillPause = 30 * time.Second
 
 // backfill is what the loop of the janitor knows of one.
 type backfill struct {
-	snapshots <-chan registry.Snapshot
-	end       context.CancelFunc
-	heard     bool // a snapshot
-	known     tree.Backfill
-	going     bool     // known goes on
-	waiting   []string // instances that have not consumed a trigger
-	gaveAt    time.Time
-	at        time.Time // when to look again; zero: when there is news
+	feed    feed
+	heard   bool // a snapshot
+	known   tree.Backfill
+	going   bool     // known goes on
+	waiting []string // instances that have not consumed a trigger
+	gaveAt  time.Time
+	at      time.Time // when to look again; zero: when there is news
 	// refused says why it does not go on, retryAt is when to try again, and refusedFor is what the job was then.
 	refused    string
 	retryAt    time.Time
@@ -135,7 +134,7 @@ func (b *backfill) follow(ctx context.Context, now moment, d backfillDeps) (doin
 	if now.Before(d.retryAt) {
 		return "", nil
 	}
-	if b.end == nil {
+	if !b.feed.opened() {
 		if err := b.watch(ctx, d); err != nil {
 			return "watching the backfill", err
 		}
@@ -175,20 +174,13 @@ func (b *backfill) follow(ctx context.Context, now moment, d backfillDeps) (doin
 
 // watch begins the janitor's watch.
 func (b *backfill) watch(ctx context.Context, d backfillDeps) error {
-	ctx, cancel := context.WithCancel(ctx)
-	snapshots, err := d.registry.Watch(ctx, registry.Data(d.layout.Backfill()), registry.Data(d.layout.LastBackfill()), registry.Children(d.layout.Triggers()))
-	if err != nil {
-		cancel()
-		return err
-	}
-	b.snapshots, b.end = snapshots, cancel
-	return nil
+	return b.feed.open(ctx, d.registry, registry.Data(d.layout.Backfill()), registry.Data(d.layout.LastBackfill()), registry.Children(d.layout.Triggers()))
 }
 
 // stop ends that watch, and forgets what it has shown.
 func (b *backfill) stop() {
-	if b.end != nil {
-		b.end()
+	if b.feed.opened() {
+		b.feed.close()
 		*b = backfill{}
 	}
 }

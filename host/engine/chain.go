@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -47,8 +46,7 @@ type chain struct {
 	// checkedFor are the transactions of the configurations by which the chain was checked.
 	checkedFor string
 	watched    []registry.Query
-	snapshots  <-chan registry.Snapshot
-	end        context.CancelFunc
+	feed       feed
 	seen       registry.Snapshot // nil until the first
 	news       bool
 	led        bool        // this host led the job when it last looked
@@ -151,22 +149,17 @@ func (c *chain) watch(now moment) {
 	if len(want) == 0 {
 		return
 	}
-	ctx, cancel := context.WithCancel(j.work)
-	snapshots, err := j.member.Registry.Watch(ctx, want...)
-	if err != nil {
-		cancel()
+	if err := c.feed.open(j.work, j.member.Registry, want...); err != nil {
 		j.failed(now, "watching the jobs before and after", err)
 		return
 	}
-	c.watched, c.snapshots, c.end = want, snapshots, cancel
+	c.watched = want
 }
 
 // unwatch ends that watch.
 func (c *chain) unwatch() {
-	if c.end != nil {
-		c.end()
-	}
-	c.watched, c.snapshots, c.end, c.seen = nil, nil, nil, nil
+	c.feed.close()
+	c.watched, c.seen = nil, nil
 }
 
 // observe takes a snapshot of that watch.

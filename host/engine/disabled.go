@@ -2,7 +2,6 @@ package engine
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"slices"
 	"time"
@@ -58,10 +57,9 @@ func (it *item) disable() {
 
 // marks is the watch of the marks of items that are disabled.
 type marks struct {
-	snapshots <-chan registry.Snapshot
-	items     tree.Items
-	end       context.CancelFunc
-	turnAt    time.Time // when to watch the marks of others; zero if all are watched
+	feed   feed
+	items  tree.Items
+	turnAt time.Time // when to watch the marks of others; zero if all are watched
 }
 
 const (
@@ -100,10 +98,7 @@ func (j *job) watchMarks(now moment) {
 		}
 	}
 	j.watch.endMarks()
-	ctx, cancel := context.WithCancel(j.work)
-	snapshots, err := j.member.Registry.Watch(ctx, coordination.DisabledMarks(j.member.Layout, next)...)
-	if err != nil {
-		cancel()
+	if err := m.feed.open(j.work, j.member.Registry, coordination.DisabledMarks(j.member.Layout, next)...); err != nil {
 		if j.denials.denyWatch(now, j.log, next, func(n int) []registry.Query { return coordination.DisabledMarks(j.member.Layout, tree.Items{n}) }, err) {
 			j.watchMarks(now) // the others
 			return
@@ -111,7 +106,7 @@ func (j *job) watchMarks(now moment) {
 		j.failed(now, "watching paused items", err)
 		return
 	}
-	*m = marks{snapshots, next, cancel, turnAt}
+	m.items, m.turnAt = next, turnAt
 	for _, n := range next {
 		j.items[n].switched.watched = true
 		j.denials.endUnread(n)
@@ -119,9 +114,7 @@ func (j *job) watchMarks(now moment) {
 }
 
 func (w *watch) endMarks() {
-	if w.marks.end != nil {
-		w.marks.end()
-	}
+	w.marks.feed.close()
 	w.marks = marks{}
 }
 

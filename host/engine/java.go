@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"context"
 	"fmt"
 	"slices"
 	"time"
@@ -67,15 +66,34 @@ func (p *queue) until() time.Time {
 	return p.since.Add(longestQueue)
 }
 
+// sightings are when the loop saw first, by Go's own clock, that a division is asked for, and that a division defers items.
+// View.FlagSeen and View.DeferredSeen say the same by the wall clock, which may be set meanwhile.
+type sightings struct{ flag, deferred time.Time }
+
+// note dates what a snapshot shows for the first time.
+func (s *sightings) note(v *coordination.View, now moment) {
+	if v.Necessary && v.FlagSeen.IsZero() {
+		v.FlagSeen, s.flag = now.wall, now.Time
+	}
+	if len(v.Division.Deferred) > 0 && v.DeferredSeen.IsZero() {
+		v.DeferredSeen, s.deferred = now.wall, now.Time
+	}
+}
+
+// date says again by the wall clock, as it goes now, when that was.
+func (s *sightings) date(v *coordination.View, now moment) {
+	if !v.FlagSeen.IsZero() {
+		v.FlagSeen = now.instant(s.flag)
+	}
+	if !v.DeferredSeen.IsZero() {
+		v.DeferredSeen = now.instant(s.deferred)
+	}
+}
+
 // seeJava draws conclusions from a snapshot: what changed about Java hosts.
 func (j *job) seeJava(now moment, before coordination.View) {
 	v := &j.member.View
-	if v.Necessary && v.FlagSeen.IsZero() {
-		v.FlagSeen, j.flagSeen = now.wall, now.Time
-	}
-	if len(v.Division.Deferred) > 0 && v.DeferredSeen.IsZero() {
-		v.DeferredSeen, j.deferredSeen = now.wall, now.Time
-	}
+	j.sightings.note(v, now)
 	if !before.Exists || !v.IsJanitor() {
 		return
 	}
@@ -117,10 +135,7 @@ func (j *job) watchExtra(now moment) {
 	if len(want) == 0 {
 		return
 	}
-	ctx, cancel := context.WithCancel(j.work)
-	snapshots, err := j.member.Registry.Watch(ctx, want...)
-	if err != nil {
-		cancel()
+	if err := j.watch.extra.open(j.work, j.member.Registry, want...); err != nil {
 		if j.denials.denyWatch(now, j.log, held, func(n int) []registry.Query { return coordination.ItemMarks(j.member.Layout, n) }, err) {
 			j.watchExtra(now) // the next one
 			return
@@ -128,7 +143,7 @@ func (j *job) watchExtra(now moment) {
 		j.setback(now, "watching what Java hosts do, or operators", err)
 		return
 	}
-	j.watch.extra, j.watch.extraFor, j.watch.endExtra = snapshots, want, cancel
+	j.watch.extraFor = want
 }
 
 // seeExtra takes a snapshot of the extra watch.
@@ -162,10 +177,8 @@ func (j *job) seeExtra(now moment, s registry.Snapshot) {
 }
 
 func (j *job) endExtra() {
-	if j.watch.endExtra != nil {
-		j.watch.endExtra()
-	}
-	j.watch.extra, j.watch.extraFor, j.watch.endExtra = nil, nil, nil
+	j.watch.extra.close()
+	j.watch.extraFor = nil
 	j.member.View = j.member.View.WithExtra(nil)
 }
 

@@ -91,12 +91,12 @@ func TestTheFlagIsDatedWhenItIsFirstSeen(t *testing.T) {
 	before := j.member.View
 	j.member.View.Necessary = true
 	j.seeJava(at(0), before)
-	if !j.member.View.FlagSeen.Equal(at(0).wall) || !j.flagSeen.Equal(at(0).Time) {
-		t.Errorf("the flag was seen at %s and %s", j.member.View.FlagSeen, j.flagSeen)
+	if !j.member.View.FlagSeen.Equal(at(0).wall) || !j.sightings.flag.Equal(at(0).Time) {
+		t.Errorf("the flag was seen at %s and %s", j.member.View.FlagSeen, j.sightings.flag)
 	}
 	j.seeJava(at(time.Second), j.member.View)
-	if !j.member.View.FlagSeen.Equal(at(0).wall) || !j.flagSeen.Equal(at(0).Time) {
-		t.Errorf("it stands, and is dated anew: %s and %s", j.member.View.FlagSeen, j.flagSeen)
+	if !j.member.View.FlagSeen.Equal(at(0).wall) || !j.sightings.flag.Equal(at(0).Time) {
+		t.Errorf("it stands, and is dated anew: %s and %s", j.member.View.FlagSeen, j.sightings.flag)
 	}
 	if !j.sweeping.at.IsZero() {
 		t.Errorf("a sweep at %s, though no Java host went", j.sweeping.at)
@@ -237,17 +237,17 @@ func TestTheExtraWatchFollowsWhatStandsInTheWay(t *testing.T) {
 		j.member.View.Leader = ofOurs // who leads watches servers too
 		now := j.host.now()
 		j.watchExtra(now)
-		if j.watch.extra != nil {
+		if j.watch.extra.snapshots != nil {
 			t.Fatal("a watch for nothing")
 		}
 		j.takers.Behind = "/test"
 		j.watchExtra(now)
-		first := j.watch.extra
+		first := j.watch.extra.snapshots
 		if s := <-first; len(s) != 1 {
 			t.Fatalf("the first snapshot shows %d nodes", len(s))
 		}
 		j.watchExtra(now)
-		if j.watch.extra != first {
+		if j.watch.extra.snapshots != first {
 			t.Error("the watch was made anew, and nothing had changed")
 		}
 		// A held item is waited for as long as Java hosts are there.
@@ -267,7 +267,7 @@ func TestTheExtraWatchFollowsWhatStandsInTheWay(t *testing.T) {
 		}
 		j.takers.Behind = ""
 		j.watchExtra(now)
-		if j.watch.extra != nil || j.watch.extraFor != nil {
+		if j.watch.extra.snapshots != nil || j.watch.extraFor != nil {
 			t.Errorf("it watches %v, and nothing stands in the way", j.watch.extraFor)
 		}
 		if err := r.Close(); err != nil {
@@ -275,7 +275,7 @@ func TestTheExtraWatchFollowsWhatStandsInTheWay(t *testing.T) {
 		}
 		j.takers.Behind = "/test"
 		j.watchExtra(now)
-		if j.watch.extra != nil || len(j.watch.extraFor) != 0 {
+		if j.watch.extra.snapshots != nil || len(j.watch.extraFor) != 0 {
 			t.Error("a watch under a session that is over")
 		}
 	})

@@ -11,7 +11,6 @@ import (
 
 	"github.com/robfig/cron/v3"
 	"go.uber.org/zap"
-	"golang.org/x/time/rate"
 
 	"github.com/wasmjob/wasmjob/abi"
 	"github.com/wasmjob/wasmjob/coordination"
@@ -40,13 +39,6 @@ const (
 	// lookAgain is how long a step that changed the registry waits for the
 	// snapshot that shows it.
 	lookAgain = time.Second
-	// stepInterval is how often a job may take a step of the common business,
-	// once stepsAtOnce were taken without a rest. Hosts that undo each other's
-	// work, whatever made them, must not take the registry with them.
-	stepInterval = 200 * time.Millisecond
-	stepsAtOnce  = 25
-	// repairPause is the least time between two looks for external edits to repair.
-	repairPause = 5 * time.Second
 	// longestSleep bounds the timer.
 	longestSleep = time.Minute
 	// completionWindow is how long a first completed item waits for others.
@@ -54,14 +46,6 @@ const (
 	// completionInterval is how soon after a completion the next is written,
 	// while other items go on.
 	completionInterval = 100 * time.Millisecond
-	// recoverPause is how long a host waits before it takes what another host
-	// could have taken of a crashed one's items; it doubles.
-	recoverPause        = time.Second
-	longestRecoverPause = 16 * time.Second
-	// fewCrashed is of how many hosts at most everybody looks at once for what they
-	// left. Of more, as after an outage, most have left nothing, and the janitor
-	// sees to that first.
-	fewCrashed = 3
 	// againPause is how long a begin waits that met another state of the
 	// registry than it knew.
 	againPause = 100 * time.Millisecond
@@ -87,72 +71,33 @@ const (
 type job struct {
 	runner
 
-	changed      bool // the definition or the module is not what was last applied
-	configured   configured
-	settings     settings
-	edits        changes.Seen
-	wasEnabled   bool
-	watch        watch
-	pace         pace
-	election     queue // in ElasticJob's latches
-	takers       queue
-	flagSeen     time.Time // View.FlagSeen, by Go's own clock
-	deferredSeen time.Time // View.DeferredSeen, by Go's own clock
-	recovery     recovery
-	ongoing      waits
-	backfill     backfill
-	timers       timers
+	changed    bool // the definition or the module is not what was last applied
+	configured configured
+	settings   settings
+	edits      changes.Seen
+	wasEnabled bool
+	watch      watch
+	pace       pace
+	election   queue // in ElasticJob's latches
+	takers     queue
+	sightings  sightings
+	recovery   recovery
+	ongoing    waits
+	backfill   backfill
+	timers     timers
 }
 
 // watch is the watches of a job. extra is a second one, of what stands in the way for a
 // while.
 type watch struct {
-	control  <-chan registry.Snapshot
-	end      context.CancelFunc
-	extra    <-chan registry.Snapshot
+	control  feed
+	extra    feed
 	extraFor []registry.Query
-	endExtra context.CancelFunc
 	// outside is what this host watches while it stays out of the job, seen what that
 	// has shown last.
-	outside    <-chan registry.Snapshot
-	endOutside context.CancelFunc
-	seen       registry.Snapshot
-	marks      marks
-}
-
-// pace is how often the host takes steps of the common business.
-type pace struct {
-	looked     bool          // no step was taken since the last snapshot
-	lookedAt   time.Time     // when a step that waits for a snapshot was taken
-	pause      time.Duration // how long it waits before it is taken again; it doubles
-	steps      *rate.Limiter
-	waits      bool      // it waits for its turn to take one, among the jobs of this host
-	stepAt     time.Time // when the next may be taken, after too many
-	reportedAt time.Time // when the log last said that there were too many
-	wrote      int64     // the newest transaction of this host
-	waitsFor   int64     // that of the step
-}
-
-// recovery is the care for what hosts that died have left.
-type recovery struct {
-	at         time.Time // when to look next; zero if nothing is left
-	pause      time.Duration
-	attempts   int       // since there was something to recover
-	yieldUntil time.Time // items are left to hosts with a free worker; zero if not yet
-	led        bool      // this host led the job when it last looked
-	// A look at a host that left very much takes several passes of the loop, each at once after the
-	// one before: next is where it goes on. seen is the version of what was left of the host.
-	atOnce bool
-	next   map[string]int
-	seen   map[string]int32
-}
-
-// wakes is when a step that waits for a snapshot is taken again.
-func (p *pace) wakes(moment) time.Time {
-	if p.looked {
-		return time.Time{}
-	}
-	return p.lookedAt.Add(p.pause)
+	outside feed
+	seen    registry.Snapshot
+	marks   marks
 }
 
 // settings are what a job goes by, as they are reported.
@@ -176,7 +121,7 @@ type configured struct {
 
 func newJob(t *term, wanted Job, self tree.JobInstance) *job {
 	name := wanted.Definition.JobName
-	j := &job{pace: pace{steps: rate.NewLimiter(rate.Every(stepInterval), stepsAtOnce)}, recovery: recovery{pause: recoverPause}, wasEnabled: true}
+	j := &job{pace: newPace(), wasEnabled: true}
 	j.term, j.host, j.name, j.log = t, t.host, name, t.host.log.With(zap.String("job", name))
 	j.done, j.quotas = make(chan struct{}), newQuotas(t.host.cfg.Ceilings, name)
 	j.guests.ended = make(chan struct{})
@@ -198,6 +143,11 @@ func newJob(t *term, wanted Job, self tree.JobInstance) *job {
 	j.killing = killing{job: &j.access, items: j.items, fires: j.fires, ends: &j.ends, denials: &j.denials, goesOn: j.goesOn}
 	j.offsets = offsets{job: &j.access, items: j.items, denials: &j.denials}
 	j.sweeping = sweeping{job: &j.access, items: j.items}
+	j.repairs = repairs{job: &j.access, detail: j.detail}
+	j.recovery = newRecovery(recoveryDeps{
+		job: &j.access, denials: &j.denials, limits: &j.limits, runs: j.items.runs, from: j.recoverFrom,
+		full: func() bool { return j.running() >= j.concurrency() }, hasModule: func() bool { return j.module.exec != nil },
+	})
 	j.trigger = waiting{job: &j.access, items: j.items, reports: j.reports, begin: j.begin, skip: j.skipFire, unfit: j.dues.unfit}
 	j.chain = chain{job: &j.access, turn: chainTurn{
 		enter: func() bool { return t.follows.Enter(j, time.Time{}) },
@@ -237,39 +187,39 @@ func (j *job) run(work context.Context) {
 		select {
 		case <-work.Done():
 			return
-		case s, ok := <-j.watch.control:
+		case s, ok := <-j.watch.control.snapshots:
 			if !ok {
-				j.watch.control = nil // the session is over; work ends next
+				j.watch.control.snapshots = nil // the session is over; work ends next
 				continue
 			}
 			j.see(s)
-		case s, ok := <-j.watch.extra:
+		case s, ok := <-j.watch.extra.snapshots:
 			if !ok {
-				j.watch.extra = nil
+				j.watch.extra.snapshots = nil
 				continue
 			}
 			j.seeExtra(j.host.now(), s)
-		case s, ok := <-j.watch.outside:
+		case s, ok := <-j.watch.outside.snapshots:
 			if !ok {
-				j.watch.outside = nil
+				j.watch.outside.snapshots = nil
 				continue
 			}
 			j.watch.seen = s
-		case s, ok := <-j.watch.marks.snapshots:
+		case s, ok := <-j.watch.marks.feed.snapshots:
 			if !ok {
-				j.watch.marks.snapshots = nil
+				j.watch.marks.feed.snapshots = nil
 				continue
 			}
 			j.seeMarks(j.host.now(), s)
-		case s, ok := <-j.chain.snapshots:
+		case s, ok := <-j.chain.feed.snapshots:
 			if !ok {
-				j.chain.snapshots = nil
+				j.chain.feed.snapshots = nil
 				continue
 			}
 			j.chain.observe(s)
-		case s, ok := <-j.backfill.snapshots:
+		case s, ok := <-j.backfill.feed.snapshots:
 			if !ok {
-				j.backfill.snapshots = nil
+				j.backfill.feed.snapshots = nil
 				continue
 			}
 			for _, e := range j.backfill.see(j.host.now(), j.member.Layout, s, j.member.View.Config.ShardingTotalCount) {
@@ -439,7 +389,9 @@ func (j *job) advance(now moment) (over bool) {
 		}()
 	}
 	j.pace.waits = false
-	j.repair(now)
+	if j.joined && j.seen && j.exit.left.IsZero() && j.member.View.Exists && j.member.View.Joined() {
+		j.repairs.repair(now)
+	}
 	j.complete(now)
 	j.killing.end(now)
 	j.quotas.report(now, j.mail.takeBeyond(), j.Emit)
@@ -483,7 +435,7 @@ func (j *job) advance(now moment) (over bool) {
 		j.failed(now, doing, err)
 	}
 	j.reportSettings()
-	business := j.member.Reconcile(now.wall) != coordination.ActionNone || j.recovers(now)
+	business := j.member.Reconcile(now.wall) != coordination.ActionNone || j.recovery.due(now)
 	if business && j.knowsShare() && j.member.View.Enabled == j.wasEnabled { // what is due begins before that
 		j.dues.makeUpPassed(now)
 		j.tick(now)

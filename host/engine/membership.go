@@ -2,9 +2,7 @@ package engine
 
 import (
 	"cmp"
-	"context"
 	"errors"
-	"math"
 	"slices"
 	"strings"
 	"time"
@@ -75,12 +73,9 @@ func (j *job) join(now moment) bool {
 		return false
 	}
 	j.brought(applied)
-	ctx, cancel := context.WithCancel(j.work)
-	j.watch.end = cancel
-	j.watch.control, err = j.member.Registry.Watch(ctx, coordination.Control(j.member.Layout, j.member.Self)...)
+	err = j.watch.control.open(j.work, j.member.Registry, coordination.Control(j.member.Layout, j.member.Self)...)
 	if err != nil {
-		cancel()
-		j.watch.end, j.joining.err = nil, err
+		j.joining.err = err
 		j.failed(now, "watching the job", err)
 		return false
 	}
@@ -283,15 +278,11 @@ func (j *job) stayOut(now moment) (back bool) {
 		}
 		j.exit.noted = true
 	}
-	if j.watch.outside == nil {
-		ctx, cancel := context.WithCancel(j.work)
-		outside, err := j.term.registry.Watch(ctx, coordination.Outside(j.member.Layout)...)
-		if err != nil {
-			cancel()
+	if j.watch.outside.snapshots == nil {
+		j.watch.leaveOutside()
+		if err := j.watch.outside.open(j.work, j.term.registry, coordination.Outside(j.member.Layout)...); err != nil {
 			j.failed(now, "watching whether the job is wanted here", err)
-			return false
 		}
-		j.watch.outside, j.watch.endOutside, j.watch.seen = outside, cancel, nil
 		return false
 	}
 	if j.watch.seen == nil {
@@ -324,10 +315,8 @@ func (j *job) stayOut(now moment) (back bool) {
 
 // leaveOutside ends that watch.
 func (w *watch) leaveOutside() {
-	if w.endOutside != nil {
-		w.endOutside()
-	}
-	w.outside, w.endOutside, w.seen = nil, nil, nil
+	w.outside.close()
+	w.seen = nil
 }
 
 // quit stops looking after the job while somebody wants it so; see stayOut.
@@ -500,21 +489,11 @@ func (j *job) coordinate(now moment) {
 		}
 	}
 	j.wasEnabled = j.member.View.Enabled
-	switch {
-	case j.pace.looked:
-		j.pace.pause = lookAgain
-	case now.Before(j.pace.lookedAt.Add(j.pace.pause)):
+	if !j.pace.mayDecide(now) {
 		j.readShare(now)
 		return
-	default: // a registry that is so slow is not to be asked the same again and again
-		j.pace.pause = min(2*j.pace.pause, commitTimeout)
 	}
-	if !j.member.View.FlagSeen.IsZero() {
-		j.member.View.FlagSeen = now.instant(j.flagSeen) // the clock may have been set since
-	}
-	if !j.member.View.DeferredSeen.IsZero() {
-		j.member.View.DeferredSeen = now.instant(j.deferredSeen)
-	}
+	j.sightings.date(&j.member.View, now)
 	j.member.View.Clock = j.host.registry.time(now.Time)
 	v := j.member.View
 	if j.announce {
@@ -525,7 +504,7 @@ func (j *job) coordinate(now moment) {
 		j.announce = false
 	}
 	action := j.member.Reconcile(now.wall)
-	if action != coordination.ActionNone || j.recovers(now) || j.sweeping.due(now) {
+	if action != coordination.ActionNone || j.recovery.due(now) || j.sweeping.due(now) {
 		// While very many jobs have to, this one waits in line, and its loop is free to begin what is due.
 		j.pace.waits = !j.term.steps.enter(j, now)
 		defer func() {
@@ -534,7 +513,7 @@ func (j *job) coordinate(now moment) {
 			}
 		}()
 	}
-	if action != coordination.ActionNone && !j.pace.waits && j.mayStep(now) {
+	if action != coordination.ActionNone && !j.pace.waits && j.pace.mayStep(now, j.logRestless) {
 		j.pace.looked, j.pace.lookedAt, j.pace.wrote = false, now.Time, 0
 		sharded, err := j.member.Act(j.work, action, now.wall)
 		if err != nil {
@@ -562,7 +541,7 @@ func (j *job) coordinate(now moment) {
 		j.readShare(now)
 	}
 	if !j.rests(now) && !j.pace.waits {
-		j.recoverCrashed(now)
+		j.recovery.takeFromCrashed(now)
 		j.sweeping.sweep(now, j.limits.limited() || j.rates.rated())
 	}
 }
@@ -587,128 +566,10 @@ func (j *job) neededAt(now moment) (at time.Time, needed bool) {
 	}
 }
 
-// recovers reports whether to look now what hosts that died have left.
-func (j *job) recovers(now moment) bool {
-	return !now.Before(j.recovery.at) && (len(j.member.View.Crashed()) > 0 || len(j.member.View.FailoverItems) > 0 || j.takers.Standing)
-}
-
-// mayStep says whether the next step of the common business may be taken. One
-// that follows many others has to wait.
-func (j *job) mayStep(now moment) bool {
-	if now.Before(j.pace.stepAt) {
-		return false
-	}
-	if j.pace.steps.AllowN(now.Time, 1) {
-		return true
-	}
-	j.pace.stepAt = now.Add(stepInterval)
-	if !now.Before(j.pace.reportedAt.Add(longestSleep)) {
-		j.pace.reportedAt = now.Time
-		j.log.Warn("the hosts of the job are not coming to rest: its items are sharded, or its leader is elected, again and again; slowing down",
-			zap.Stringer("because", why(j.member.View)), zap.Duration("step every", stepInterval))
-	}
-	return false
-}
-
-// recoverCrashed takes over from hosts that died, or notes what is lost.
-func (j *job) recoverCrashed(now moment) {
-	r := &j.recovery
-	dead := j.member.View.Crashed()
-	marked := len(j.member.View.FailoverItems) > 0 // by Java hosts
-	if len(dead) == 0 && !marked && !j.takers.Standing {
-		j.denials.settle("", nil)
-		clear(j.limits.crashed)
-		*r = recovery{pause: recoverPause, led: r.led}
-		return
-	}
-	if r.at.IsZero() && j.member.View.Mixed() {
-		r.at = now.Add(javaGrace)
-	}
-	if r.at.IsZero() && len(dead) > fewCrashed && !j.member.View.IsJanitor() {
-		r.at = now.Add(recoverPause)
-	}
-	if j.limits.takeOver {
-		j.limits.takeOver, r.at = false, now.Time
-	}
-	waits := now.Before(r.at)
-	goesOn := slices.ContainsFunc(dead, func(id string) bool { return r.next[id] > 0 })
-	if !waits && !goesOn {
-		clear(j.limits.crashed) // they are found again
-	}
-	leads := j.member.View.Leading()
-	looks := leads && !r.led && (r.attempts > 0 || !r.yieldUntil.IsZero()) // for what only a leader writes down
-	r.led = leads
-	if waits && !looks && !goesOn {
-		return
-	}
-	again := r.attempts > 0
-	if len(dead) > 1 {
-		left, gone, err := j.member.Bury(j.work, dead, again || j.member.View.IsJanitor())
-		if err != nil {
-			if j.setback(now, "looking for what crashed hosts have left", err) {
-				r.later(now)
-			}
-			return
-		}
-		for _, id := range gone {
-			j.term.gone(id)
-		}
-		dead = left
-	}
-	if marked || len(dead) == 0 {
-		dead = append(dead, "") // whatever Java hosts have marked; and it leaves the latch
-	}
-
-	// A share is taken whole, as the items of a fire are: they queue for the
-	// workers. A host without a free one lets the others go first, once. What is
-	// lost is written down at once, by any.
-	if !waits && !goesOn && j.running() >= j.concurrency() && r.yieldUntil.IsZero() {
-		r.yieldUntil = now.Add(2 * r.pause) // the others look again after one
-	}
-	yields := now.Before(r.yieldUntil)
-	limit := math.MaxInt
-	if waits || yields || j.module.exec == nil {
-		limit = 0
-	}
-	if r.next == nil {
-		r.next, r.seen = make(map[string]int), make(map[string]int32)
-	}
-	for _, id := range dead {
-		if goesOn && r.next[id] == 0 {
-			continue // it comes with the next look
-		}
-		out, err := j.recoverFrom(now, coordination.Recovery{Dead: id, All: again, Limit: limit, Busy: j.items.runs, From: r.next[id], Seen: r.seen[id], Now: now.wall}, false)
-		if err != nil {
-			if j.setback(now, "recovering items of "+id, err) {
-				r.later(now)
-			}
-			return
-		}
-		if r.next[id] = out.Next; out.Next == 0 {
-			r.seen[id] = out.Version
-		}
-		r.atOnce = r.atOnce || out.Next > 0
-	}
-	if r.atOnce {
-		return // what is due meanwhile begins first
-	}
-
-	// What is left is another host's share, or disabled: look again later.
-	if waits {
-		return
-	}
-	if yields {
-		r.at = r.yieldUntil
-		return
-	}
-	r.attempts++
-	r.later(now)
-}
-
-// later has the crashed hosts looked at again after a pause.
-func (r *recovery) later(now moment) {
-	r.at = now.Add(r.pause)
-	r.pause = min(2*r.pause, longestRecoverPause)
+// logRestless says in the log that there are too many steps.
+func (j *job) logRestless() {
+	j.log.Warn("the hosts of the job are not coming to rest: its items are sharded, or its leader is elected, again and again; slowing down",
+		zap.Stringer("because", why(j.member.View)), zap.Duration("step every", stepInterval))
 }
 
 // why says what made the leader divide the items.
@@ -738,55 +599,9 @@ func (j *job) decline(now moment) {
 
 // unwatchAll ends the watches of the job.
 func (j *job) unwatchAll() {
-	if j.watch.end != nil {
-		j.watch.end()
-	}
-	j.watch.end, j.watch.control = nil, nil
+	j.watch.control.close()
 	j.endExtra()
 	j.watch.endMarks()
 	j.chain.unwatch()
 	j.backfill.stop()
-}
-
-// repair repairs what an external edit has deleted or overwritten of what this
-// host and the others rely on. A host looks when it was refused something, when
-// it is missing among the members, when a division does not come about, and when
-// a stranger has come; the janitor does now and then.
-func (j *job) repair(now moment) {
-	if !j.joined || !j.seen || !j.exit.left.IsZero() || !j.member.View.Exists || !j.member.View.Joined() || j.rests(now) || !j.term.registry.Trusted() {
-		return
-	}
-	strangers := j.member.View.Java()
-	came := len(strangers) > 0 && !slices.Equal(strangers, j.repairs.strangers)
-	j.repairs.strangers = strangers
-	if !j.member.View.Necessary {
-		j.repairs.flagged = time.Time{}
-	} else if j.repairs.flagged.IsZero() {
-		j.repairs.flagged = now.Time
-	}
-	stuck := j.member.View.Necessary && j.member.View.Enabled && now.Sub(j.repairs.flagged) > 2*repairPause // a division cannot be made
-	j.repairs.wanted = j.repairs.wanted || j.refusal.conflict || came || stuck || j.member.View.MissingFromMembers()
-	if minutes := j.member.View.Config.ReconcileIntervalMinutes; minutes > 0 && j.repairs.at.IsZero() {
-		j.repairs.at = now.Add(time.Duration(minutes) * time.Minute)
-	}
-	if j.repairs.wanted {
-		j.repairs.at = soonest(later(j.repairs.last.Add(repairPause), now.Time), j.repairs.at)
-	}
-	if j.repairs.at.IsZero() || now.Before(j.repairs.at) {
-		return
-	}
-	items := j.refusal.conflict
-	j.repairs.at = time.Time{}
-	if !j.repairs.wanted && !j.member.View.IsJanitor() {
-		return
-	}
-	j.repairs.last, j.refusal.conflict, j.repairs.wanted = now.Time, false, false
-	repaired, err := j.member.Repair(j.work, coordination.Repairing{Detail: j.detail(), Items: items})
-	if err != nil {
-		j.setback(now, "repairing external edits", err)
-		return
-	}
-	if len(repaired) > 0 {
-		j.log.Warn("the registry was edited outside wasmjob; repaired it", zap.Strings("nodes", repaired))
-	}
 }

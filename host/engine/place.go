@@ -113,15 +113,6 @@ func (e *exit) tried(now moment) bool {
 	return !e.triedAt.IsZero() && now.Sub(e.triedAt) < longestSleep
 }
 
-// repairs is the state of the repair of external edits.
-type repairs struct {
-	at        time.Time // when to look
-	last      time.Time // when it looked last
-	strangers []string  // instances that were not ours when it last looked
-	flagged   time.Time // since when a division has been asked for
-	wanted    bool      // it has a reason to look
-}
-
 // tally counts the items that this host has completed; it is published at a time, if
 // that is set.
 type tally struct {
