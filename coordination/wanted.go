@@ -213,9 +213,9 @@ func ReadDisabler(ctx context.Context, r registry.Center, l tree.Layout, ip stri
 	return word, enabled, err
 }
 
-// NoteEnabled writes down, when this host's server was enabled, that no server was until then, if
-// that is so: what came due is not owed. A program of ours that enables servers has written it
-// down in the same commit; so it is for what another program does.
+// NoteEnabled is called when this host's server was enabled. If no server was enabled until then, it records
+// that earlier instants are not to be caught up. A program of ours that enables servers records that in the
+// same commit; this is for other programs.
 func (m *Member) NoteEnabled(ctx context.Context) error {
 	l, own := m.Layout, m.View.serverNode
 	return m.perform(ctx, "note that the job is enabled", func(ctx context.Context, x *step.Exchange) error {
@@ -255,10 +255,9 @@ func (m *Member) NoteEnabled(ctx context.Context) error {
 	})
 }
 
-// ordered finds what another program has ordered of the whole job by the nodes of its
-// servers: all that have no word of their own are disabled, or enabled, against what is
-// wanted. ElasticJob's console does no more, and takes such a job for a disabled one. It
-// stops at the first server that does not say so.
+// ordered finds out whether another program has disabled or enabled the whole job through the nodes of its
+// servers: all servers without a word of their own differ from Wanted. ElasticJob's console does no more, and
+// shows such a job as disabled. It stops at the first server that contradicts.
 func (a *arrival) ordered(ctx context.Context, x *step.Exchange) error {
 	l := a.Layout
 	if _, said := a.wanted.Disabled[a.Self.ServerIP]; said {
@@ -294,11 +293,11 @@ func (a *arrival) ordered(ctx context.Context, x *step.Exchange) error {
 	return nil
 }
 
-// serversAtOnce is how many servers a host looks at in one read for an order to the whole job.
+// serversAtOnce is how many servers ordered reads at once.
 const serversAtOnce = 10
 
-// carried are the ops that carry a definition's change of the field disabled to all
-// servers, which are known, and the words that say so. [SwitchLate] has to follow their commit.
+// carried returns the ops that apply a definition's change of the field disabled to all known servers, and the
+// words that record it. [SwitchLate] must follow their commit.
 func carried(ctx context.Context, x *step.Exchange, l tree.Layout, disabled bool, said tree.Word, words tree.Words) (ops []registry.Op, _ tree.Words, known []string, err error) {
 	n, err := x.Read(ctx, registry.Children(l.Servers()))
 	if err != nil {
@@ -320,15 +319,15 @@ func carried(ctx context.Context, x *step.Exchange, l tree.Layout, disabled bool
 		}
 		none = none && !(s.Exists && tree.IsEnabled(s.Data))
 	}
-	if !disabled && none && len(ops) > 0 { // what came due until now is not owed
+	if !disabled && none && len(ops) > 0 { // instants that came due until now are not caught up
 		ops = append(ops, registry.Ensure(l.Enabled()), registry.Set(l.Enabled(), nil, registry.AnyVersion))
 	}
 	said.Off = disabled
 	return ops, words.With(tree.WholeJob, said), known, nil
 }
 
-// SwitchLate enables or disables, as is wanted, the servers that came while something was said of the whole job: their
-// hosts joined before that took effect, and after the servers were read, which are known.
+// SwitchLate enables or disables, as Wanted says, the servers whose hosts joined while an order for the whole
+// job was being applied: after the known servers were read, and before the order took effect.
 func SwitchLate(ctx context.Context, x *step.Exchange, l tree.Layout, known []string) error {
 	for {
 		n, err := x.Read(ctx, registry.Data(l.Wanted()), registry.Data(l.Config()), registry.Children(l.Servers()))
@@ -349,7 +348,7 @@ func SwitchLate(ctx context.Context, x *step.Exchange, l tree.Layout, known []st
 		}
 		node := n.Data(l.Wanted())
 		w := tree.ParseWanted(node.Data)
-		c, _, _ := jobconfig.Parse(n.Data(l.Config()).Data) // one that cannot be read disables nothing
+		c, _, _ := jobconfig.Parse(n.Data(l.Config()).Data) // an unreadable configuration disables nothing
 		ops := []registry.Op{registry.Check(l.Config(), registry.AnyVersion)}
 		if node.Exists {
 			ops = append(ops, registry.Check(node.Path, node.Version))
@@ -370,7 +369,7 @@ func SwitchLate(ctx context.Context, x *step.Exchange, l tree.Layout, known []st
 	}
 }
 
-// serverState is what the node of a server holds.
+// serverState is the data of a server's node.
 func serverState(disabled bool) string {
 	if disabled {
 		return tree.Disabled
