@@ -8,5 +8,5 @@ func detach(*exec.Cmd) {}
 
 func confine(uint64) {}
 
-// codeMapped is not known here: the size of the file with the code stands for it.
+// codeMapped is unknown here: the size of the code's file is used instead.
 func codeMapped() int64 { return 0 }
