@@ -19,7 +19,7 @@ type Member struct {
 	tree.Layout
 	Self     tree.JobInstance
 	Registry registry.Center
-	// View is the newest snapshot.
+	// View is the newest snapshot of the job's nodes.
 	View View
 	// Share is what the host owns, as of the last successful ReadShare.
 	Share Share

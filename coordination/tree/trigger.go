@@ -259,7 +259,7 @@ func (a TriggerArgs) words(param string) string {
 	return strings.Join(words, " and ")
 }
 
-// Fire is the fire of a round with these arguments.
+// Fire returns the fire of a round that a trigger with these arguments starts.
 func (a TriggerArgs) Fire(round, instant int64, source string) Fire {
 	f := Fire{Instant: instant, Trigger: round, Source: source, Only: a.Items.String(), Queued: a.Queued}
 	if a.Param != nil {

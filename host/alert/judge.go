@@ -596,9 +596,9 @@ func (jb *job) took(d time.Duration) {
 // runEnded is why an alert about a run that takes long is over.
 const runEnded = "the run has ended"
 
-// fireEnded takes the end of a fire: none of its runs goes on here.
+// fireEnded handles the end of a fire on a host: the fire's alerts about long runs there are over.
 func (j *Judge) fireEnded(jb *job, e event.Event) {
-	if jb.idleJava != "" && e.Instant.After(jb.idleAt) { // nothing was said of it in this fire
+	if jb.idleJava != "" && e.Instant.After(jb.idleAt) { // the fire had no alert about it
 		j.resolve(jb.idle(e), e.Time, "the Java host has come to a fire, or has no items any more")
 		jb.idleJava = ""
 	}

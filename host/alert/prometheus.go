@@ -154,7 +154,7 @@ func scopeOf(e *entry, later []entry, rules Rules) scope {
 	return s
 }
 
-// selector are the jobs of some patterns without those of others.
+// selector returns label matchers for jobs that match one of jobs and none of without.
 func selector(jobs, without []string) string {
 	var parts []string
 	if len(jobs) > 0 {

@@ -20,9 +20,9 @@ type Version string
 const (
 	// Version1 has one node for each setting.
 	Version1 Version = "1.x"
-	// Version20 has its configuration in JSON and servers with nodes below.
+	// Version20 keeps the configuration as JSON, and has nodes below each server.
 	Version20 Version = "2.0"
-	// Version21 has its configuration in JSON and the tree of 3.x.
+	// Version21 keeps the configuration as JSON in the tree of 3.x.
 	Version21 Version = "2.1"
 	// Version3 has its configuration in YAML: what this host reads and writes.
 	Version3 Version = "3.x"

@@ -194,7 +194,7 @@ func noKey(job string, item int, key string, keys []string) error {
 	return &noTargetError{fmt.Sprintf("item %d of job %q has no key %q", item, job, key), keys}
 }
 
-// Value is the value of a key.
+// Value returns the value of a key of the item; an error without that key.
 func (k *Kept) Value(key string) (Bytes, error) {
 	value, ok := k.Values[key]
 	if !ok {

@@ -22,10 +22,10 @@ const (
 	fullTime = "2006-01-02 15:04:05 MST"
 )
 
-// whole leaves out parts of a second.
+// whole truncates a duration to seconds.
 func whole(d time.Duration) time.Duration { return d.Truncate(time.Second) }
 
-// At is a time as the page shows it. It is called by templates.
+// At returns a time as the page shows it. Templates call it.
 func (r *reader) At(t time.Time) moment {
 	if t.IsZero() {
 		return moment{Missing: true}

@@ -74,7 +74,7 @@ func (d *Durations) AddRun(r history.Run) {
 	d.add(r.Job, r.Item, r.Instant, r.Trigger, lag, r.Ended.Sub(r.Begun), r.Outcome)
 }
 
-// AddEvent takes an event of a history; events come in the order of their times.
+// AddEvent adds an event of a history. Events must be added in order of time.
 func (d *Durations) AddEvent(e event.Event) {
 	if e.Item == nil || e.RunID == "" {
 		return

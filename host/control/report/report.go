@@ -176,11 +176,11 @@ func (r *Reporter) ready(p Pending) (ok bool, reason string) {
 // Session is what a host's process knows of its session with a registry of
 // servers.
 type Session struct {
-	// Server is the one that the host is connected to, empty while it is not.
+	// Server is the address of the connected server, empty without a connection.
 	Server string `json:"server,omitempty"`
 	// ID is the session's number, as the servers write it: 0x100a….
 	ID string `json:"id"`
-	// Timeout is what the servers have granted.
+	// Timeout is the session timeout that the servers granted.
 	Timeout time.Duration `json:"timeoutNs"`
 	// Answered is when the last answered question was sent: since then the session is trusted for a while.
 	Answered time.Time `json:"answered,omitzero"`

@@ -30,7 +30,7 @@ import (
 	"github.com/wasmjob/wasmjob/internal/text/words"
 )
 
-// Options are what a service works with.
+// Options are the parts and settings of a service.
 type Options struct {
 	Namespace string
 	Cluster   *cluster.Cluster

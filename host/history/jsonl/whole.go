@@ -255,7 +255,7 @@ func (w *Whole) Ended(e *event.Event) {
 	}
 }
 
-// wake has the goroutine look; it is called under the lock.
+// wake wakes the goroutine. The caller holds the lock.
 func (w *Whole) wake() {
 	select {
 	case w.news <- struct{}{}:

@@ -394,7 +394,7 @@ var table = []row{
 	{code: TheRegistry, en: "the registry", zh: "注册中心"},
 }
 
-// rows are those of the table, by their codes.
+// rows has the rows of the table by code.
 var rows = byCode()
 
 func byCode() map[Code]*row {
