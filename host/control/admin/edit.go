@@ -49,7 +49,7 @@ type Origin struct {
 	From string `json:"from"`
 	// File is the file of defaults that gave the value to the definition; empty if it is the definition's own.
 	File string `json:"file,omitempty"`
-	// Who edited it, when, and the given reason.
+	// Who edited it, Time is when, and Why is the given reason.
 	Who  string    `json:"who,omitempty"`
 	Time time.Time `json:"time,omitzero"`
 	Why  string    `json:"why,omitempty"`
